@@ -1,0 +1,127 @@
+// Package mmap turns a path into the read-only bytes of a file.
+//
+// In flows the path of a regular file, out flows a byte slice as long as the file. On Linux and macOS the slice is a shared
+// mapping: opening reads nothing, and pages arrive when they are touched. Elsewhere, and with the build tag nommap, the
+// file is read into memory. The package never writes to a file and never interprets the bytes.
+package mmap
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+)
+
+// ErrNotRegular reports a path that is a folder, a pipe or a device: only regular files have bytes that stay in place.
+var ErrNotRegular = errors.New("not a regular file")
+
+// Advice is a hint about how a range of a mapped file will be read.
+type Advice uint8
+
+const (
+	// Normal withdraws earlier hints.
+	Normal Advice = iota
+	// Sequential says the range is read once from front to back.
+	Sequential
+	// Random says reads jump about, so reading ahead is wasted.
+	Random
+	// WillNeed asks for the range to be read ahead now.
+	WillNeed
+)
+
+// String names the advice as the Go constant does.
+func (a Advice) String() string {
+	switch a {
+	case Normal:
+		return "Normal"
+	case Sequential:
+		return "Sequential"
+	case Random:
+		return "Random"
+	case WillNeed:
+		return "WillNeed"
+	}
+	return fmt.Sprintf("Advice(%d)", uint8(a))
+}
+
+// File is the content of one open file.
+//
+// The bytes must not be written to: a mapping is read-only memory, and a write ends the process. If another process
+// truncates the file while it is mapped, reading beyond the new end ends the process too.
+type File struct {
+	path string
+	data []byte
+}
+
+// Open maps the regular file at path. The descriptor is closed again at once: the mapping keeps the file alive.
+func Open(path string) (*File, error) {
+	// Asked before opening, because opening a pipe waits for its other end.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(path, info)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(path, info)
+	}
+	size := info.Size()
+	if size > math.MaxInt {
+		return nil, fmt.Errorf("map %s: %d bytes do not fit the address space of this build", path, size)
+	}
+	if size == 0 { // an empty range cannot be mapped
+		return &File{path: path}, nil
+	}
+	data, err := load(f, int(size))
+	if err != nil {
+		return nil, fmt.Errorf("map %s (%d bytes): %w", path, size, err)
+	}
+	return &File{path: path, data: data}, nil
+}
+
+// Bytes returns the whole file. The slice is valid until Close.
+func (f *File) Bytes() []byte { return f.data }
+
+// Advise gives a hint about the n bytes from off. It does nothing where the system has no such hints.
+func (f *File) Advise(off, n int, a Advice) error {
+	if off < 0 || n < 0 || off > len(f.data) || n > len(f.data)-off {
+		return fmt.Errorf("advise %s: range [%d, +%d) outside the file's %d bytes", f.path, off, n, len(f.data))
+	}
+	if a > WillNeed {
+		return fmt.Errorf("advise %s: unknown advice %d; known are Normal, Sequential, Random, WillNeed", f.path, uint8(a))
+	}
+	if n == 0 {
+		return nil
+	}
+	if err := advise(f.data, off, n, a); err != nil {
+		return fmt.Errorf("advise %s: %s for [%d, +%d): %w", f.path, a, off, n, err)
+	}
+	return nil
+}
+
+// Close gives the memory back; every slice of Bytes is invalid afterwards. A second Close does nothing.
+func (f *File) Close() error {
+	data := f.data
+	f.data = nil
+	if len(data) == 0 {
+		return nil
+	}
+	if err := unload(data); err != nil {
+		return fmt.Errorf("unmap %s: %w", f.path, err)
+	}
+	return nil
+}
+
+func notRegular(path string, info fs.FileInfo) error {
+	return fmt.Errorf("map %s: %w (mode %s)", path, ErrNotRegular, info.Mode())
+}

@@ -1,0 +1,160 @@
+package testkit
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/kernel"
+	"sparrow/layout"
+)
+
+func testIndexQuery(p *pair) {
+	for _, heads := range []int{1, 4, 32, 64} {
+		a := p.angles(3)
+		v := p.normal(3*heads*layout.IndexDim, 1)
+		weights := p.floats(3, heads, p.normal(3*heads, 1))
+		for _, kind := range []kernel.DType{kernel.E4M3, kernel.F32} {
+			q := p.activations(3, heads*layout.IndexDim, append([]float32(nil), v...))
+			out := both{p.on(p.ref, kind, 3, heads*layout.IndexDim, make([]float32, len(v))), p.on(p.dev, kind, 3, heads*layout.IndexDim, make([]float32, len(v)))}
+			w := p.floats(3, heads, make([]float32, 3*heads))
+			args := func(out, w, q, weights, a kernel.Tensor) kernel.IndexQueryArgs {
+				return kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a, Heads: heads, Pairing: kernel.HalfSplit, Hadamard: kind == kernel.E4M3}
+			}
+			p.must(p.ref.IndexQuery(args(out.ref, w.ref, q.ref, weights.ref, a.ref)))
+			p.must(p.dev.IndexQuery(args(out.dev, w.dev, q.dev, weights.dev, a.dev)))
+			p.near(fmt.Sprintf("weights of %d heads", heads), w, 1e-5)
+			if kind == kernel.F32 {
+				p.near(fmt.Sprintf("%d heads", heads), out, 1e-5)
+				continue
+			}
+			// Bytes may differ by one step where rounding of the rotation decides; few do.
+			want, got, differ := p.readBytes(p.ref, out.ref), p.readBytes(p.dev, out.dev), 0
+			for i := range want {
+				if want[i] != got[i] {
+					differ++
+				}
+			}
+			if differ > len(want)/50 {
+				p.Fatalf("%d heads: %d of %d query bytes differ from the reference", heads, differ, len(want))
+			}
+		}
+	}
+}
+
+// testScores scores paged and gathered keys; the two must agree to the bit.
+func testScores(p *pair) {
+	const tokens, pages = 7, 9
+	lens := []int32{0, 1, 6, 7, 8, 40, 63, -2}
+	table := p.ints(2, pages, []int32{8, 6, 4, 2, 0, 1, 3, 5, 7, 0, 1, 2, 3, 4, 5, 6, 7, 8})
+	row := p.ints(len(lens), 1, []int32{0, 1, 0, 1, 0, 1, 0, 1})
+	ln := p.ints(len(lens), 1, lens)
+	for _, k := range indexes {
+		for _, heads := range []int{1, 4, 32, 64} {
+			what := fmt.Sprintf("%v %d heads", k, heads)
+			keys := p.indexPool(k, pages, tokens)
+			kind := kernel.F32
+			if k == layout.IndexPage132 {
+				kind = kernel.E4M3
+			}
+			v := p.normal(len(lens)*heads*layout.IndexDim, 1)
+			q := both{p.on(p.ref, kind, len(lens), heads*layout.IndexDim, v), p.on(p.dev, kind, len(lens), heads*layout.IndexDim, v)}
+			w := p.floats(len(lens), heads, p.normal(len(lens)*heads, 1))
+			blank := make([]float32, len(lens)*64)
+			for i := range blank {
+				blank[i] = -7
+			}
+			out := p.floats(len(lens), 64, blank)
+			p.must(p.ref.Scores(kernel.ScoreArgs{Out: out.ref, Q: q.ref, W: w.ref, Keys: keys.ref, Table: table.ref, TableRow: row.ref, Lens: ln.ref, Heads: heads, SkipUpTo: 1}))
+			p.must(p.dev.Scores(kernel.ScoreArgs{Out: out.dev, Q: q.dev, W: w.dev, Keys: keys.dev, Table: table.dev, TableRow: row.dev, Lens: ln.dev, Heads: heads, SkipUpTo: 1}))
+			p.near(what, out, 1e-4)
+			p.gatheredScores(what, keys, q, w, ln, out, heads)
+			p.rowwise(what, out.dev.Slice(5, 7), func(r int) kernel.Tensor {
+				one := p.on(p.dev, kernel.F32, 1, 64, blank[:64])
+				p.must(p.dev.Scores(kernel.ScoreArgs{Out: one, Q: q.dev.Slice(5+r, 6+r), W: w.dev.Slice(5+r, 6+r), Keys: keys.dev, Table: table.dev, TableRow: row.dev.Slice(5+r, 6+r), Lens: ln.dev.Slice(5+r, 6+r), Heads: heads}))
+				return one
+			})
+		}
+	}
+}
+
+// gatheredScores repeats paged scores over gathered keys on the device and compares bits.
+func (p *pair) gatheredScores(what string, keys pools, q, w, lens, paged both, heads int) {
+	p.Helper()
+	l, err := layout.IndexOf(keys.dev.Layout)
+	p.must(err)
+	var slots, starts []int32
+	for _, order := range [][]int32{{8, 6, 4, 2, 0, 1, 3, 5, 7}, {0, 1, 2, 3, 4, 5, 6, 7, 8}} {
+		for _, page := range order {
+			for s := range 7 {
+				slots = append(slots, page*7+int32(s))
+			}
+		}
+	}
+	for r := range lens.dev.Rows {
+		starts = append(starts, int32(r%2*63))
+	}
+	at, start := p.ints(len(slots), 1, slots), p.ints(len(starts), 1, starts)
+	flat := p.emptyPool(keys.dev.Layout, l.PageBytes(len(slots)), 1, len(slots))
+	p.must(p.dev.GatherIndex(kernel.IndexGatherArgs{Out: flat.dev, Slots: at.dev, Pool: keys.dev}))
+	blank := make([]float32, lens.dev.Rows*64)
+	for i := range blank {
+		blank[i] = -7
+	}
+	out := p.on(p.dev, kernel.F32, lens.dev.Rows, 64, blank)
+	p.must(p.dev.Scores(kernel.ScoreArgs{Out: out, Q: q.dev, W: w.dev, Keys: flat.dev, Start: start.dev, Lens: lens.dev, Heads: heads, SkipUpTo: 1}))
+	if string(p.readBytes(p.dev, out)) != string(p.readBytes(p.dev, paged.dev)) {
+		p.Fatalf("%s: gathered and paged scores differ", what)
+	}
+}
+
+func testSelect(p *pair) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	const width = 300
+	for _, k := range []int{1, 4, 64, 128} {
+		lens := []int32{0, -3, 1, int32(k) - 1, int32(k), int32(k) + 1, width - 1, width, width, width, width, width}
+		v := make([]float32, 0, len(lens)*width)
+		for r := range lens {
+			row := p.normal(width, 1)
+			for i := range row {
+				switch {
+				case r == 7 || i%5 == 0:
+					row[i] = 0 // massive ties, as ReLU makes them
+				case r == 8 && i%3 == 0:
+					row[i] = nan
+				case r == 9:
+					row[i] = -inf
+				case r == 10 && i > 2:
+					row[i] = -inf
+				case r == 11 && i%7 == 0:
+					row[i] = inf
+				case i%11 == 0:
+					row[i] = float32(math.Copysign(0, -1))
+				}
+			}
+			v = append(v, row...)
+		}
+		scores, ln := p.floats(len(lens), width, v), p.ints(len(lens), 1, lens)
+		out := p.ints(len(lens), k, make([]int32, len(lens)*k))
+		p.must(p.ref.Select(kernel.SelectArgs{Out: out.ref, Scores: scores.ref, Lens: ln.ref}))
+		p.must(p.dev.Select(kernel.SelectArgs{Out: out.dev, Scores: scores.dev, Lens: ln.dev}))
+		p.same(fmt.Sprintf("best %d", k), out)
+	}
+	short := p.ints(3, 1, []int32{0, 3, 8})
+	out := p.ints(3, 8, make([]int32, 24))
+	p.must(p.ref.Select(kernel.SelectArgs{Out: out.ref, Lens: short.ref}))
+	p.must(p.dev.Select(kernel.SelectArgs{Out: out.dev, Lens: short.dev}))
+	p.same("short rows without scores", out)
+}
+
+func testLocate(p *pair) {
+	pos := p.ints(2, 5, []int32{0, 6, 7, 20, -1, 3, -1, -1, 13, 14})
+	table, row := p.ints(2, 3, []int32{5, 1, 9, 2, 0, 4}), p.ints(2, 1, []int32{1, 0})
+	offset := p.ints(2, 1, []int32{100, 0})
+	out := p.ints(2, 5, make([]int32, 10))
+	p.must(p.ref.Locate(kernel.LocateArgs{Out: out.ref, Positions: pos.ref, Table: table.ref, TableRow: row.ref, PageTokens: 7}))
+	p.must(p.dev.Locate(kernel.LocateArgs{Out: out.dev, Positions: pos.dev, Table: table.dev, TableRow: row.dev, PageTokens: 7}))
+	p.same("paged", out)
+	p.must(p.ref.Locate(kernel.LocateArgs{Out: out.ref, Positions: pos.ref, Offset: offset.ref}))
+	p.must(p.dev.Locate(kernel.LocateArgs{Out: out.dev, Positions: pos.dev, Offset: offset.dev}))
+	p.same("ragged", out)
+}

@@ -1,0 +1,104 @@
+package testkit
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/layout"
+)
+
+func testRoute(p *pair) {
+	for _, c := range []struct{ experts, topk, groups, keep int }{{8, 2, 4, 2}, {8, 2, 1, 1}, {256, 8, 8, 4}, {6, 3, 6, 4}, {5, 5, 1, 1}} {
+		for _, ties := range []bool{false, true} {
+			logits, bias := p.normal(9*c.experts, 1), p.normal(c.experts, 0.3)
+			if ties {
+				for i := range logits {
+					logits[i] = float32(p.rng.IntN(3))
+				}
+				clear(bias)
+			} else {
+				for i := range bias {
+					bias[i] -= 2 // negative biased scores: dropping a group must not mean zero
+				}
+			}
+			l, b := p.floats(9, c.experts, logits), p.floats(1, c.experts, bias)
+			ids, w := p.ints(9, c.topk, make([]int32, 9*c.topk)), p.floats(9, c.topk, make([]float32, 9*c.topk))
+			for _, norm := range []bool{false, true} {
+				what := fmt.Sprintf("%+v ties %v normalised %v", c, ties, norm)
+				p.must(p.ref.Route(kernel.RouteArgs{IDs: ids.ref, Weights: w.ref, Logits: l.ref, Bias: b.ref, Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}))
+				p.must(p.dev.Route(kernel.RouteArgs{IDs: ids.dev, Weights: w.dev, Logits: l.dev, Bias: b.dev, Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}))
+				p.same(what, ids)
+				p.near(what, w, 1e-5)
+			}
+		}
+	}
+}
+
+func testExperts(p *pair) {
+	const experts, hidden, inner, rows, k = 5, 96, 70, 9, 2
+	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3} {
+		var r, d kernel.ExpertArgs
+		for range experts {
+			gate, up, down := p.weight(kind, inner, hidden), p.weight(kind, inner, hidden), p.weight(kind, hidden, inner)
+			r.Gate, r.Up, r.Down = append(r.Gate, gate.ref), append(r.Up, up.ref), append(r.Down, down.ref)
+			d.Gate, d.Up, d.Down = append(d.Gate, gate.dev), append(d.Up, up.dev), append(d.Down, down.dev)
+		}
+		choice := make([]int32, rows*k)
+		for i := range choice {
+			choice[i] = int32(p.rng.IntN(experts - 1)) // the last expert gets nothing
+		}
+		x, out := p.random(rows, hidden), p.random(rows, hidden)
+		ids, w := p.ints(rows, k, choice), p.floats(rows, k, p.normal(rows*k, 1))
+		before := p.read(p.dev, out.dev)
+		r.Out, r.X, r.IDs, r.Weights = out.ref, x.ref, ids.ref, w.ref
+		d.Out, d.X, d.IDs, d.Weights = out.dev, x.dev, ids.dev, w.dev
+		p.must(p.ref.Experts(r))
+		p.must(p.dev.Experts(d))
+		p.near(kind.String(), out, 1e-4)
+		p.rowwise(kind.String(), out.dev, func(row int) kernel.Tensor {
+			one := d
+			one.Out = p.on(p.dev, out.dev.DType, 1, hidden, before[row*hidden:(row+1)*hidden])
+			one.X, one.IDs, one.Weights = x.dev.Slice(row, row+1), ids.dev.Slice(row, row+1), w.dev.Slice(row, row+1)
+			p.must(p.dev.Experts(one))
+			return one.Out
+		})
+	}
+}
+
+// testRefusals hands over arguments that must be refused with an error that names them, never read out of bounds.
+func testRefusals(p *pair) {
+	x := p.random(2, 8)
+	i1 := p.ints(2, 1, []int32{0, 99})
+	w := p.weight(kernel.BF16, 4, 8)
+	pool := p.mainPool(layout.BF16Row1152, 1, 7, nil)
+	index := p.indexPool(layout.IndexPage132, 1, 7)
+	rows := p.random(2, layout.RowDim)
+	q := p.random(2, layout.RowDim)
+	out := p.random(2, layout.LatentDim)
+	q8 := p.on(p.dev, kernel.E4M3, 2, layout.IndexDim, make([]float32, 2*layout.IndexDim))
+	f := p.floats(2, 1, make([]float32, 2))
+	wide := p.floats(2, 200, make([]float32, 400))
+	table := p.ints(1, 2, []int32{0, 5})
+	zero := p.ints(2, 1, []int32{0, 0})
+	cases := map[string]error{
+		"multiply: inner sizes differ":    p.dev.Multiply(kernel.MultiplyArgs{Out: x.dev, X: x.dev.Columns(0, 7), W: w.dev}),
+		"multiply: missing out":           p.dev.Multiply(kernel.MultiplyArgs{X: x.dev, W: w.dev}),
+		"embed: token beyond vocabulary":  p.dev.Embed(kernel.EmbedArgs{Out: x.dev, Table: w.dev.Data, IDs: i1.dev}),
+		"take: row beyond x":              p.dev.Take(kernel.TakeArgs{Out: x.dev, X: x.dev, Rows: i1.dev}),
+		"gather: slot beyond pool":        p.dev.GatherRows(kernel.GatherArgs{Out: rows.dev, Slots: i1.dev, Pool: pool.dev}),
+		"gather index: wrong layout":      p.dev.GatherIndex(kernel.IndexGatherArgs{Out: pool.dev, Slots: i1.dev, Pool: index.dev}),
+		"sparse: slot beyond pool":        p.dev.SparseAttend(kernel.SparseArgs{Out: out.dev, Q: q.dev, Pool: pool.dev, Indices: i1.dev, Lens: p.ints(2, 1, []int32{1, 1}).dev, Heads: 1, Scale: 1}),
+		"scores: page beyond pool":        p.dev.Scores(kernel.ScoreArgs{Out: wide.dev, Q: q8, W: f.dev, Keys: index.dev, Table: table.dev, TableRow: zero.dev, Lens: p.ints(2, 1, []int32{14, 1}).dev, Heads: 1}),
+		"scores: more keys than columns":  p.dev.Scores(kernel.ScoreArgs{Out: wide.dev, Q: q8, W: f.dev, Keys: index.dev, Table: table.dev, TableRow: zero.dev, Lens: p.ints(2, 1, []int32{999, 1}).dev, Heads: 1}),
+		"select: long row without scores": p.dev.Select(kernel.SelectArgs{Out: p.ints(2, 1, []int32{0, 0}).dev, Lens: p.ints(2, 1, []int32{5, 5}).dev}),
+		"route: groups do not divide":     p.dev.Route(kernel.RouteArgs{IDs: zero.dev, Weights: f.dev, Logits: wide.dev, Bias: wide.dev, Groups: 3, KeepGroups: 1}),
+		"rotate: beyond the head":         p.dev.Rotate(kernel.RotateArgs{X: x.dev, Angles: p.angles(2).dev, Heads: 1, HeadDim: 8, Pairing: kernel.Interleaved}),
+		"convert: not raw to block":       p.dev.ConvertPages(kernel.ConvertArgs{Out: pool.dev, In: pool.dev, Pages: zero.dev}),
+	}
+	for name, err := range cases {
+		if !errors.Is(err, kernel.ErrArgument) && !errors.Is(err, kernel.ErrUnsupported) {
+			p.Errorf("%s: got error %v, want one that wraps ErrArgument or ErrUnsupported", name, err)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+// Package testkit is what tests of several packages share: the suite that compares an implementation of the operations with the reference,
+// over every layout, odd sizes and the corner cases of each contract. It is imported by tests only.
+package testkit
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/ref"
+	"sparrow/layout"
+)
+
+// pair runs the same operation on the reference and on the device under test.
+type pair struct {
+	*testing.T
+	rng *rand.Rand
+	ref kernel.Device
+	dev kernel.Device
+}
+
+func newPair(t *testing.T, dev kernel.Device, seed uint64) *pair {
+	return &pair{T: t, rng: rand.New(rand.NewPCG(seed, 1)), ref: &ref.Device{}, dev: dev}
+}
+
+// both is one tensor on each side.
+type both struct{ ref, dev kernel.Tensor }
+
+func (b both) slice(from, to int) both { return both{b.ref.Slice(from, to), b.dev.Slice(from, to)} }
+
+func (b both) columns(from, to int) both {
+	return both{b.ref.Columns(from, to), b.dev.Columns(from, to)}
+}
+
+func (p *pair) must(err error) {
+	p.Helper()
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// normal draws n values around zero.
+func (p *pair) normal(n int, scale float64) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(p.rng.NormFloat64() * scale)
+	}
+	return v
+}
+
+// on places values on a device in the wanted element type, rounding them.
+func (p *pair) on(d kernel.Device, t kernel.DType, rows, cols int, v []float32) kernel.Tensor {
+	p.Helper()
+	out, err := kernel.New(d, t, rows, cols)
+	p.must(err)
+	p.must(d.Write(out, encode(t, v)))
+	return out
+}
+
+func encode(t kernel.DType, v []float32) []byte {
+	b := make([]byte, 0, len(v)*t.Size())
+	for _, x := range v {
+		switch t {
+		case kernel.F32:
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+		case kernel.BF16:
+			b = binary.LittleEndian.AppendUint16(b, num.BF16(x))
+		case kernel.F16:
+			b = binary.LittleEndian.AppendUint16(b, num.F16(x))
+		case kernel.E4M3:
+			b = append(b, num.E4M3(x))
+		default:
+			panic("testkit: no encoding for " + t.String())
+		}
+	}
+	return b
+}
+
+// activations places the same values on both sides: in the device's activation type, rounded to it first for the reference's float32.
+func (p *pair) activations(rows, cols int, v []float32) both {
+	p.Helper()
+	if p.dev.Activation() == kernel.BF16 {
+		for i := range v {
+			v[i] = num.RoundBF16(v[i])
+		}
+	}
+	return both{p.on(p.ref, kernel.F32, rows, cols, v), p.on(p.dev, p.dev.Activation(), rows, cols, v)}
+}
+
+// random is activations of normal values.
+func (p *pair) random(rows, cols int) both {
+	p.Helper()
+	return p.activations(rows, cols, p.normal(rows*cols, 1))
+}
+
+// floats is float32 on both sides.
+func (p *pair) floats(rows, cols int, v []float32) both {
+	p.Helper()
+	return both{p.on(p.ref, kernel.F32, rows, cols, v), p.on(p.dev, kernel.F32, rows, cols, v)}
+}
+
+// ints is int32 on both sides.
+func (p *pair) ints(rows, cols int, v []int32) both {
+	p.Helper()
+	var out both
+	for i, d := range []kernel.Device{p.ref, p.dev} {
+		t, err := kernel.New(d, kernel.I32, rows, cols)
+		p.must(err)
+		p.must(kernel.WriteI32(d, t, v))
+		if i == 0 {
+			out.ref = t
+		} else {
+			out.dev = t
+		}
+	}
+	return out
+}
+
+// weights is one matrix on each side.
+type weights struct{ ref, dev kernel.Weight }
+
+// weight draws a matrix in a stored type, with block scales where the type has them.
+func (p *pair) weight(t kernel.DType, out, in int) weights {
+	p.Helper()
+	v := p.normal(out*in, 1/math.Sqrt(float64(in)))
+	var w weights
+	if t == kernel.E4M3 {
+		rows, cols := (out+127)/128, (in+127)/128
+		scales := make([]float32, rows*cols)
+		for i := range scales {
+			scales[i] = 0.001 * (1 + p.rng.Float32()) // not a power of two
+		}
+		for i := range v {
+			v[i] *= 500
+		}
+		w.ref = kernel.Weight{Scale: p.on(p.ref, kernel.F32, rows, cols, scales), BlockRows: 128, BlockCols: 128}
+		w.dev = kernel.Weight{Scale: p.on(p.dev, kernel.F32, rows, cols, scales), BlockRows: 128, BlockCols: 128}
+	}
+	w.ref.Data, w.dev.Data = p.on(p.ref, t, out, in, v), p.on(p.dev, t, out, in, v)
+	return w
+}
+
+// pools is one cache on each side.
+type pools struct{ ref, dev kernel.Pool }
+
+func (p *pair) emptyPool(k layout.Kind, pageBytes, pages, tokens int) pools {
+	p.Helper()
+	var out pools
+	for i, d := range []kernel.Device{p.ref, p.dev} {
+		t, err := kernel.New(d, kernel.U8, pages, pageBytes)
+		p.must(err)
+		pool := kernel.Pool{Mem: t, Layout: k, PageTokens: tokens}
+		if i == 0 {
+			out.ref = pool
+		} else {
+			out.dev = pool
+		}
+	}
+	return out
+}
+
+// mainPool fills a cache of latent rows with random rows. Slots in poison hold NaN.
+func (p *pair) mainPool(k layout.Kind, pages, tokens int, poison map[int]bool) pools {
+	p.Helper()
+	l, err := layout.MainOf(k)
+	p.must(err)
+	out := p.emptyPool(k, l.PageBytes(tokens), pages, tokens)
+	bytes := make([]byte, pages*l.PageBytes(tokens))
+	for s := range pages * tokens {
+		row := p.normal(layout.RowDim, 1)
+		if poison[s] {
+			for i := range row {
+				row[i] = float32(math.NaN())
+			}
+		}
+		l.Encode(bytes[s/tokens*l.PageBytes(tokens):][:l.PageBytes(tokens)], s%tokens, row)
+	}
+	p.must(p.ref.Write(out.ref.Mem, bytes))
+	p.must(p.dev.Write(out.dev.Mem, bytes))
+	return out
+}
+
+// indexPool fills a cache of indexer keys with random keys.
+func (p *pair) indexPool(k layout.Kind, pages, tokens int) pools {
+	p.Helper()
+	l, err := layout.IndexOf(k)
+	p.must(err)
+	out := p.emptyPool(k, l.PageBytes(tokens), pages, tokens)
+	bytes := make([]byte, pages*l.PageBytes(tokens))
+	for s := range pages * tokens {
+		l.Encode(bytes[s/tokens*l.PageBytes(tokens):][:l.PageBytes(tokens)], tokens, s%tokens, p.normal(layout.IndexDim, 1))
+	}
+	p.must(p.ref.Write(out.ref.Mem, bytes))
+	p.must(p.dev.Write(out.dev.Mem, bytes))
+	return out
+}
+
+// read copies a tensor of any float type to the host, row by row.
+func (p *pair) read(d kernel.Device, t kernel.Tensor) []float32 {
+	p.Helper()
+	var out []float32
+	for r := range t.Rows {
+		b := make([]byte, t.Cols*t.DType.Size())
+		p.must(d.Read(b, t.Slice(r, r+1)))
+		for i := 0; i < len(b); i += t.DType.Size() {
+			switch t.DType {
+			case kernel.F32:
+				out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
+			case kernel.BF16:
+				out = append(out, num.FromBF16(binary.LittleEndian.Uint16(b[i:])))
+			default:
+				p.Fatalf("testkit: no float values in %v", t)
+			}
+		}
+	}
+	return out
+}
+
+func (p *pair) readInts(d kernel.Device, t kernel.Tensor) []int32 {
+	p.Helper()
+	out := make([]int32, 0, t.Rows*t.Cols)
+	for r := range t.Rows {
+		row := make([]int32, t.Cols)
+		p.must(kernel.ReadI32(d, row, t.Slice(r, r+1)))
+		out = append(out, row...)
+	}
+	return out
+}
+
+func (p *pair) readBytes(d kernel.Device, t kernel.Tensor) []byte {
+	p.Helper()
+	var out []byte
+	for r := range t.Rows {
+		row := make([]byte, t.Cols*t.DType.Size())
+		p.must(d.Read(row, t.Slice(r, r+1)))
+		out = append(out, row...)
+	}
+	return out
+}
+
+// near compares float tensors: each element within tol of the reference, relative to the larger of 1 and its size.
+func (p *pair) near(what string, b both, tol float64) {
+	p.Helper()
+	if p.dev.Activation() == kernel.BF16 {
+		tol = max(tol, 1.0/64)
+	}
+	want, got := p.read(p.ref, b.ref), p.read(p.dev, b.dev)
+	for i := range want {
+		w, g := float64(want[i]), float64(got[i])
+		if math.IsNaN(w) != math.IsNaN(g) || math.IsInf(w, 0) != math.IsInf(g, 0) || math.Abs(w-g) > tol*max(1, math.Abs(w)) {
+			p.Fatalf("%s: element %d,%d: got %v, the reference gives %v", what, i/b.ref.Cols, i%b.ref.Cols, g, w)
+		}
+	}
+}
+
+// same compares int tensors.
+func (p *pair) same(what string, b both) {
+	p.Helper()
+	want, got := p.readInts(p.ref, b.ref), p.readInts(p.dev, b.dev)
+	for i := range want {
+		if want[i] != got[i] {
+			p.Fatalf("%s: element %d,%d: got %d, the reference gives %d", what, i/b.ref.Cols, i%b.ref.Cols, got[i], want[i])
+		}
+	}
+}
+
+// rowwise proves row independence: alone runs the operation on the device for one row and returns that row; its bits must equal those of the
+// whole.
+func (p *pair) rowwise(what string, whole kernel.Tensor, alone func(r int) kernel.Tensor) {
+	p.Helper()
+	for _, r := range []int{0, whole.Rows / 2, whole.Rows - 1} {
+		want := p.readBytes(p.dev, whole.Slice(r, r+1))
+		got := p.readBytes(p.dev, alone(r))
+		if string(want) != string(got) {
+			p.Fatalf("%s: row %d has other bits alone than among %d rows", what, r, whole.Rows)
+		}
+	}
+}
+
+// like allocates a tensor of the same shape and type as t on the device under test.
+func (p *pair) like(t kernel.Tensor, rows int) kernel.Tensor {
+	p.Helper()
+	out, err := kernel.New(p.dev, t.DType, rows, t.Cols)
+	p.must(err)
+	return out
+}

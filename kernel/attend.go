@@ -1,0 +1,68 @@
+package kernel
+
+import "sparrow/layout"
+
+// SparseArgs is attention of absorbed queries over selected cache rows:
+// p = softmax over valid i of Scale * Q[r,h]·row(Indices[r,i]), Out[r,h] = sum of p_i * row_i[:512].
+// Entries below zero are not valid, entries beyond Lens[r] are not looked at. A row without a valid entry gives zeros, LSE +inf, Max -inf.
+type SparseArgs struct {
+	Out     Tensor // activation [R, Heads*512]
+	LSE     Tensor // f32 [R, Heads], natural logarithm; optional
+	Max     Tensor // f32 [R, Heads], largest scaled score; optional
+	Q       Tensor // activation [R, Heads*576]
+	Pool    Pool   // any main layout; gathered rows are a pool of one page
+	Indices Tensor // i32 [R, K]: slots of the pool
+	Lens    Tensor // i32 [R, 1]: how many leading entries count
+	Heads   int
+	Scale   float32
+}
+
+// SparseAttender computes sparse attention.
+type SparseAttender interface{ SparseAttend(SparseArgs) error }
+
+// Check validates the arguments.
+func (a *SparseArgs) Check() error {
+	c := checker{op: "sparse attend"}
+	r := a.Q.Rows
+	c.float("q", a.Q, r, a.Heads*layout.RowDim)
+	c.float("out", a.Out, r, a.Heads*layout.LatentDim)
+	c.mainPool("pool", a.Pool)
+	c.tensor("indices", a.Indices, I32, r, -1)
+	c.tensor("lens", a.Lens, I32, r, 1)
+	if a.LSE.Given() {
+		c.tensor("lse", a.LSE, F32, r, a.Heads)
+	}
+	if a.Max.Given() {
+		c.tensor("max", a.Max, F32, r, a.Heads)
+	}
+	return c.err
+}
+
+// DenseArgs is causal attention over expanded keys and values. Row r sees keys Start[r] .. Start[r]+Lens[r]-1 of KV and Rope:
+// p = softmax of Scale * (Q[r,h,:Nope]·K[s,h] + Q[r,h,Nope:]·Rope[s]), Out[r,h] = sum of p_s * V[s,h].
+type DenseArgs struct {
+	Out   Tensor // activation [R, Heads*V]
+	Q     Tensor // activation [R, Heads*(Nope+Rope)], rotated
+	KV    Tensor // activation [N, Heads*(Nope+V)]: rows of the up-projection, per head keys then values
+	Rope  Tensor // activation [N, 64]: rotated, shared by all heads
+	Start Tensor // i32 [R, 1]
+	Lens  Tensor // i32 [R, 1]
+	Dims  LatentDims
+	Scale float32
+}
+
+// DenseAttender computes dense attention.
+type DenseAttender interface{ DenseAttend(DenseArgs) error }
+
+// Check validates the arguments.
+func (a *DenseArgs) Check() error {
+	c := checker{op: "dense attend"}
+	r, d := a.Q.Rows, a.Dims
+	c.float("q", a.Q, r, d.Heads*d.QK())
+	c.float("out", a.Out, r, d.Heads*d.V)
+	c.float("kv", a.KV, 0, d.KVB())
+	c.float("rope", a.Rope, a.KV.Rows, d.Rope)
+	c.tensor("start", a.Start, I32, r, 1)
+	c.tensor("lens", a.Lens, I32, r, 1)
+	return c.err
+}

@@ -1,0 +1,159 @@
+package kernel
+
+import "sparrow/layout"
+
+// Pool is paged cache memory of one layer in one byte layout. A slot number is page*PageTokens + offset. A gathered, contiguous buffer is a
+// pool of one page.
+type Pool struct {
+	Mem        Tensor // u8 [pages, bytes of a page]
+	Layout     layout.Kind
+	PageTokens int
+}
+
+// Pages is the number of pages in the pool.
+func (p Pool) Pages() int { return p.Mem.Rows }
+
+// Slots is the number of token rows in the pool.
+func (p Pool) Slots() int { return p.Mem.Rows * p.PageTokens }
+
+func (c *checker) mainPool(name string, p Pool) {
+	if c.err != nil {
+		return
+	}
+	l, err := layout.MainOf(p.Layout)
+	if err != nil {
+		c.fail("%s: %v", name, err)
+		return
+	}
+	c.that(p.PageTokens > 0, "%s has %d tokens per page", name, p.PageTokens)
+	c.tensor(name, p.Mem, U8, 0, l.PageBytes(p.PageTokens))
+}
+
+func (c *checker) indexPool(name string, p Pool) {
+	if c.err != nil {
+		return
+	}
+	l, err := layout.IndexOf(p.Layout)
+	if err != nil {
+		c.fail("%s: %v", name, err)
+		return
+	}
+	c.that(p.PageTokens > 0, "%s has %d tokens per page", name, p.PageTokens)
+	c.tensor(name, p.Mem, U8, 0, l.PageBytes(p.PageTokens))
+}
+
+// StoreArgs writes latent rows to the cache: the latent part normalised, the rope part rotated (interleaved), both encoded.
+// A slot below zero writes nothing: that row is padding.
+type StoreArgs struct {
+	KV     Tensor // activation [T, 576]: output of kv_a_proj, latent then rope, neither normalised nor rotated
+	Norm   Tensor // f32 or bf16 [1, 512]
+	Eps    float32
+	Angles Tensor // f32 [T, 64]
+	Slots  Tensor // i32 [T, 1]
+	Pool   Pool
+}
+
+// RowStore writes latent rows.
+type RowStore interface{ StoreRows(StoreArgs) error }
+
+// Check validates the arguments.
+func (a *StoreArgs) Check() error {
+	c := checker{op: "store rows"}
+	c.float("kv", a.KV, a.KV.Rows, layout.RowDim)
+	c.shape("norm", a.Norm, 1, layout.LatentDim)
+	c.tensor("angles", a.Angles, F32, a.KV.Rows, layout.RopeDim)
+	c.tensor("slots", a.Slots, I32, a.KV.Rows, 1)
+	c.mainPool("pool", a.Pool)
+	return c.err
+}
+
+// GatherArgs reads cache rows in the order of Slots and widens them: Out[i] = row at Slots[i].
+type GatherArgs struct {
+	Out   Tensor // f32 or bf16 [n, 576]
+	Slots Tensor // i32 [n, 1], each inside the pool
+	Pool  Pool
+}
+
+// RowGather collects rows of a paged cache into a contiguous tensor.
+type RowGather interface{ GatherRows(GatherArgs) error }
+
+// Check validates the arguments.
+func (a *GatherArgs) Check() error {
+	c := checker{op: "gather rows"}
+	c.float("out", a.Out, a.Out.Rows, layout.RowDim)
+	c.tensor("slots", a.Slots, I32, a.Out.Rows, 1)
+	c.mainPool("pool", a.Pool)
+	return c.err
+}
+
+// IndexStoreArgs writes indexer keys: LayerNorm, rotation of the first half, Hadamard rotation where asked, quantisation by the layout.
+type IndexStoreArgs struct {
+	Key      Tensor // activation [T, 128]: output of wk
+	Weight   Tensor // f32 or bf16 [1, 128]
+	Bias     Tensor // f32 or bf16 [1, 128]
+	Eps      float32
+	Angles   Tensor // f32 [T, 64]
+	Pairing  Pairing
+	Hadamard bool
+	Slots    Tensor // i32 [T, 1], below zero: padding
+	Pool     Pool
+}
+
+// IndexStore writes indexer keys.
+type IndexStore interface{ StoreIndex(IndexStoreArgs) error }
+
+// Check validates the arguments.
+func (a *IndexStoreArgs) Check() error {
+	c := checker{op: "store index"}
+	c.float("key", a.Key, a.Key.Rows, layout.IndexDim)
+	c.shape("weight", a.Weight, 1, layout.IndexDim)
+	c.shape("bias", a.Bias, 1, layout.IndexDim)
+	c.tensor("angles", a.Angles, F32, a.Key.Rows, layout.RopeDim)
+	c.tensor("slots", a.Slots, I32, a.Key.Rows, 1)
+	c.that(a.Pairing == Interleaved || a.Pairing == HalfSplit, "unknown %v", a.Pairing)
+	c.indexPool("pool", a.Pool)
+	return c.err
+}
+
+// IndexGatherArgs copies indexer keys, bytes unchanged, into a pool of one page.
+type IndexGatherArgs struct {
+	Out   Pool   // one page of at least n tokens, the same layout
+	Slots Tensor // i32 [n, 1]
+	Pool  Pool
+}
+
+// IndexGather collects indexer keys into a contiguous page.
+type IndexGather interface{ GatherIndex(IndexGatherArgs) error }
+
+// Check validates the arguments.
+func (a *IndexGatherArgs) Check() error {
+	c := checker{op: "gather index"}
+	c.indexPool("out", a.Out)
+	c.indexPool("pool", a.Pool)
+	c.tensor("slots", a.Slots, I32, a.Slots.Rows, 1)
+	c.that(a.Out.Layout == a.Pool.Layout, "out is %v, pool is %v", a.Out.Layout, a.Pool.Layout)
+	c.that(a.Out.Mem.Rows == 1 && a.Out.PageTokens >= a.Slots.Rows, "out holds %d pages of %d tokens, want one of at least %d", a.Out.Mem.Rows, a.Out.PageTokens, a.Slots.Rows)
+	return c.err
+}
+
+// ConvertArgs converts whole pages from 576-byte raw rows to 656-byte block rows: page i of Out is page Pages[i] of In.
+type ConvertArgs struct {
+	Out   Pool   // FP8Row656, at least n pages
+	In    Pool   // FP8Row576
+	Pages Tensor // i32 [n, 1]
+}
+
+// PageConverter converts pages between layouts.
+type PageConverter interface{ ConvertPages(ConvertArgs) error }
+
+// Check validates the arguments.
+func (a *ConvertArgs) Check() error {
+	c := checker{op: "convert pages"}
+	c.mainPool("out", a.Out)
+	c.mainPool("in", a.In)
+	c.tensor("pages", a.Pages, I32, a.Pages.Rows, 1)
+	c.that(a.In.Layout == layout.FP8Row576 && a.Out.Layout == layout.FP8Row656, "%v to %v is not offered, only %v to %v", a.In.Layout, a.Out.Layout, layout.FP8Row576, layout.FP8Row656)
+	c.that(a.In.PageTokens == a.Out.PageTokens, "pages of %d tokens to pages of %d", a.In.PageTokens, a.Out.PageTokens)
+	c.that(a.Out.Mem.Rows >= a.Pages.Rows, "out holds %d pages, want %d", a.Out.Mem.Rows, a.Pages.Rows)
+	return c.err
+}

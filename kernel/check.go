@@ -1,0 +1,88 @@
+package kernel
+
+import "fmt"
+
+// checker collects the first problem of an operation's arguments and names the argument.
+type checker struct {
+	op  string
+	err error
+}
+
+func (c *checker) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf("%w: %s: %s", ErrArgument, c.op, fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *checker) that(ok bool, format string, args ...any) {
+	if !ok {
+		c.fail(format, args...)
+	}
+}
+
+// tensor checks presence, type, exact columns, at least rows rows, and that the view lies inside its buffer. cols < 0 accepts any width.
+func (c *checker) tensor(name string, t Tensor, d DType, rows, cols int) {
+	if c.err != nil {
+		return
+	}
+	switch {
+	case !t.Given():
+		c.fail("%s is missing", name)
+	case t.DType != d:
+		c.fail("%s has type %s, want %s", name, t.DType, d)
+	default:
+		c.shape(name, t, rows, cols)
+	}
+}
+
+func (c *checker) shape(name string, t Tensor, rows, cols int) {
+	if c.err != nil {
+		return
+	}
+	switch {
+	case !t.Given():
+		c.fail("%s is missing", name)
+	case t.Rows < rows:
+		c.fail("%s has %d rows, want %d", name, t.Rows, rows)
+	case cols >= 0 && t.Cols != cols:
+		c.fail("%s has %d columns, want %d", name, t.Cols, cols)
+	case t.Cols < 0 || t.Rows < 0 || (t.Rows > 1 && t.Stride < t.Cols):
+		c.fail("%s has stride %d for %d columns", name, t.Stride, t.Cols)
+	case t.Off < 0 || t.Off+t.Extent() > t.Buf.Len():
+		c.fail("%s %v at byte %d ends %d bytes beyond its buffer", name, t, t.Off, t.Off+t.Extent()-t.Buf.Len())
+	}
+}
+
+// float checks a tensor of activations, f32 or bf16.
+func (c *checker) float(name string, t Tensor, rows, cols int) {
+	if c.err == nil && t.Given() && t.DType != F32 && t.DType != BF16 {
+		c.fail("%s has type %s, want f32 or bf16", name, t.DType)
+	}
+	c.shape(name, t, rows, cols)
+}
+
+// weight checks a matrix and its scales.
+func (c *checker) weight(name string, w Weight, out, in int) {
+	if c.err != nil {
+		return
+	}
+	c.shape(name, w.Data, out, in)
+	c.that(out < 0 || w.Data.Rows == out, "%s has %d rows, want %d", name, w.Data.Rows, out)
+	if c.err != nil {
+		return
+	}
+	switch w.Data.DType {
+	case F32, BF16, F16:
+		c.that(!w.Scale.Given(), "%s is %s and must not have scales", name, w.Data.DType)
+	case E4M3:
+		if w.BlockRows <= 0 || w.BlockCols <= 0 {
+			c.fail("%s is e4m3 without a block size", name)
+			return
+		}
+		c.tensor(name+" scales", w.Scale, F32, ceilDiv(w.Data.Rows, w.BlockRows), ceilDiv(w.Data.Cols, w.BlockCols))
+	default:
+		c.fail("%s has type %s, want f32, f16, bf16 or e4m3", name, w.Data.DType)
+	}
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

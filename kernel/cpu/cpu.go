@@ -1,0 +1,110 @@
+// Package cpu is the fast implementation of the operations on a CPU: package vec's arithmetic on package pool's workers.
+//
+// Tensors in host memory flow in and out, activations are float32. Weights and cache rows are read as they are stored and widened in
+// registers or in small per-worker scratch memory. Every sum has an order that depends on its own length alone, so a row has the same bits
+// in any batch and on any number of workers.
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cpu/pool"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/host"
+)
+
+// Device runs operations on the cores of this machine. One goroutine uses it at a time.
+type Device struct {
+	host.Memory
+	name string
+	tier *vec.Tier
+	pool *pool.Pool
+
+	scratch []scratch // one for each worker
+
+	// Tasks are kept so that running an operation allocates nothing.
+	multiply task[multiplyWork]
+	absorb   task[kernel.AbsorbArgs]
+	expand   task[kernel.ExpandArgs]
+	rows     task[rowWork]
+	scores   task[scoreWork]
+	sparse   task[sparseWork]
+	dense    task[denseWork]
+	experts  expertState
+}
+
+// scratch is one worker's private memory.
+type scratch struct {
+	tile, rows, scores, out []float32
+	hist                    []int32
+}
+
+// grow returns s with length n, reallocated only when it must be.
+func grow[T any](s *[]T, n int) []T {
+	if cap(*s) < n {
+		*s = make([]T, n+n/2)
+	}
+	return (*s)[:n]
+}
+
+// task adapts a function over a value to pool.Task without a closure.
+type task[W any] struct {
+	dev  *Device
+	work W
+	do   func(d *Device, w *W, worker, item int)
+}
+
+func (t *task[W]) Do(worker, item int) { t.do(t.dev, &t.work, worker, item) }
+
+// run hands items 0..n-1 of a task to the workers.
+func (t *task[W]) run(d *Device, n int, w W, do func(d *Device, w *W, worker, item int)) error {
+	t.dev, t.work, t.do = d, w, do
+	return d.pool.Run(n, t)
+}
+
+// Backends lists one implementation for each tier of this machine, best first.
+func Backends() []kernel.Backend {
+	var out []kernel.Backend
+	for _, t := range vec.Tiers() {
+		out = append(out, kernel.Backend{
+			Name:      "cpu-" + t.Name,
+			Hardware:  "cpu",
+			Summary:   fmt.Sprintf("%s kernels on a worker pool", t.Name),
+			Available: func() error { return nil },
+			Open:      func(o kernel.Options) (kernel.Device, error) { return Open(t, o), nil },
+		})
+	}
+	return out
+}
+
+// Open starts the workers of a device.
+func Open(t *vec.Tier, o kernel.Options) *Device {
+	n := o.Workers
+	if n <= 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	return &Device{name: "cpu-" + t.Name, tier: t, pool: pool.New(n), scratch: make([]scratch, n)}
+}
+
+// Name is the registered name.
+func (d *Device) Name() string { return d.name }
+
+// Activation is float32.
+func (d *Device) Activation() kernel.DType { return kernel.F32 }
+
+// Close stops the workers.
+func (d *Device) Close() error { return d.pool.Close() }
+
+// onlyF32 rejects activations in another type.
+func onlyF32(op string, ts ...kernel.Tensor) error {
+	for _, t := range ts {
+		if t.DType != kernel.F32 {
+			return fmt.Errorf("%w: cpu %s: activations of type %v, this backend keeps f32", kernel.ErrUnsupported, op, t.DType)
+		}
+	}
+	return nil
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -1,0 +1,37 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrBusy is returned by Run and Close while a Run is in progress: a task
+	// called them on its own pool, or a second goroutine used the pool.
+	ErrBusy = errors.New("pool: a run is already in progress; a pool has one owner and runs do not nest")
+
+	// ErrClosed is returned by Run after Close.
+	ErrClosed = errors.New("pool: closed")
+)
+
+// PanicError is what Run returns when a task panicked. The other items of that
+// run may or may not have been done.
+type PanicError struct {
+	Item   int    // the item whose Do panicked
+	Worker int    // the worker that ran it
+	Value  any    // what it panicked with; nil if it called runtime.Goexit
+	Stack  []byte // the goroutine's stack at the panic
+}
+
+func (e *PanicError) Error() string {
+	if e.Value == nil {
+		return fmt.Sprintf("pool: item %d on worker %d ended its goroutine", e.Item, e.Worker)
+	}
+	return fmt.Sprintf("pool: item %d on worker %d panicked: %v", e.Item, e.Worker, e.Value)
+}
+
+// Unwrap returns the value of the panic where it was an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}

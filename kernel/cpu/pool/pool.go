@@ -1,0 +1,203 @@
+// Package pool runs the items of one task on a fixed set of workers: a
+// parallel for-loop with a low cost of starting and ending. A count and a
+// [Task] flow in; Run returns when every item is done. It knows nothing about
+// what the items compute, keeps no queue and starts no goroutine per run.
+package pool
+
+import (
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
+
+// Task is the body of a parallel loop. Do is called once for every item, from
+// several goroutines at once, in no particular order. Worker numbers lie in
+// [0, Workers); no two calls with the same number overlap, so it may index
+// scratch memory. A Task kept by the caller makes Run free of allocations.
+type Task interface {
+	Do(worker, item int)
+}
+
+// Pool is a set of workers. The goroutine that calls Run is worker 0; the
+// others wait, first spinning, then parked. One goroutine at a time may use a
+// Pool, and Close releases it.
+type Pool struct {
+	workers int
+	owner   parker // the goroutine inside Run, as worker 0
+	crew    []parker
+	done    sync.WaitGroup
+	busy    atomic.Bool
+	closed  bool // guarded by busy
+
+	// gate admits workers to the current run; see gate.go.
+	gate gate
+
+	// The run in progress, written only while the gate is shut and nobody is
+	// inside.
+	task  Task
+	items int
+	chunk int
+	next  atomic.Int64 // first item nobody has claimed
+	fault atomic.Pointer[PanicError]
+}
+
+// New starts a pool of the given number of workers, at least one, of which
+// one is the caller of Run.
+func New(workers int) *Pool {
+	workers = max(workers, 1)
+	p := &Pool{workers: workers, crew: make([]parker, workers-1)}
+	p.owner.init()
+	for i := range p.crew {
+		p.crew[i].init()
+		p.start(i + 1)
+	}
+	return p
+}
+
+// Workers is the number of workers, the caller of Run included.
+func (p *Pool) Workers() int { return p.workers }
+
+// Run calls task.Do for every item in [0, items) and returns when all calls
+// have returned. A panic in a task stops the hand-out of further items and is
+// returned as a *PanicError; the pool stays usable. Run on a pool that is
+// already running returns ErrBusy without calling the task.
+func (p *Pool) Run(items int, task Task) error {
+	if !p.busy.CompareAndSwap(false, true) {
+		return ErrBusy
+	}
+	defer p.busy.Store(false)
+	if p.closed {
+		return ErrClosed
+	}
+	if items <= 0 {
+		return nil
+	}
+	p.begin(items, task)
+	defer p.end() // also when a task ends this goroutine
+	p.work(0)
+	p.settle()
+	if f := p.fault.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
+// Close stops the workers and waits for them. It returns ErrBusy, and does
+// nothing, while a Run is in progress; closing twice is harmless.
+func (p *Pool) Close() error {
+	if !p.busy.CompareAndSwap(false, true) {
+		return ErrBusy
+	}
+	defer p.busy.Store(false)
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	p.gate.retire()
+	p.wake()
+	p.done.Wait()
+	return nil
+}
+
+// begin publishes a run and calls the crew.
+func (p *Pool) begin(items int, task Task) {
+	p.task, p.items = task, items
+	// Eight claims per worker even out unequal items; items are usually tiles
+	// of microseconds, so a claim of one costs little.
+	p.chunk = max(1, items/(8*p.workers))
+	p.fault.Store(nil)
+	p.next.Store(0)
+	p.gate.open()
+	if items > 1 {
+		p.wake()
+	}
+}
+
+// settle shuts the gate and waits for the workers still inside. A worker that
+// never came is not waited for.
+func (p *Pool) settle() {
+	if p.gate.shut() {
+		return
+	}
+	p.owner.wait(p.gate.empty)
+}
+
+// end leaves nothing of the run behind, whichever way Run is left.
+func (p *Pool) end() {
+	p.settle()
+	p.task = nil
+}
+
+func (p *Pool) wake() {
+	for i := range p.crew {
+		p.crew[i].wake()
+	}
+}
+
+// start runs worker number w until the pool closes.
+func (p *Pool) start(w int) {
+	p.done.Add(1)
+	go p.serve(w)
+}
+
+// serve joins run after run. If a task ends this goroutine, a fresh one takes
+// over the number.
+func (p *Pool) serve(w int) {
+	defer p.done.Done()
+	self := &p.crew[w-1]
+	var seen uint32
+	inside := false
+	defer func() {
+		if inside {
+			p.start(w)
+			p.leave()
+		}
+	}()
+	for {
+		self.wait(func() bool { return p.gate.changed(seen) })
+		state, entered := p.gate.enter()
+		if state.retired() {
+			return
+		}
+		seen = state.run()
+		if entered {
+			inside = true
+			p.work(w)
+			inside = false
+			p.leave()
+		}
+	}
+}
+
+func (p *Pool) leave() {
+	if p.gate.leave() {
+		p.owner.wake()
+	}
+}
+
+// work claims chunks of items and does them until none are left.
+func (p *Pool) work(w int) {
+	for {
+		first := int(p.next.Add(int64(p.chunk))) - p.chunk
+		if first >= p.items {
+			return
+		}
+		p.do(w, first, min(first+p.chunk, p.items))
+	}
+}
+
+// do runs items [item, end). It turns a panic into the run's fault and moves
+// the claim counter to the end so that the run winds down.
+func (p *Pool) do(w, item, end int) {
+	defer func() {
+		if item == end {
+			return
+		}
+		f := &PanicError{Item: item, Worker: w, Value: recover(), Stack: debug.Stack()}
+		p.fault.CompareAndSwap(nil, f)
+		p.next.Store(int64(p.items))
+	}()
+	for ; item < end; item++ {
+		p.task.Do(w, item)
+	}
+}

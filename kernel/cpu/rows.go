@@ -1,0 +1,339 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// rowBlock is how many rows one item of a row-wise operation takes: enough to cover the hand-over.
+const rowBlock = 8
+
+// rowWork is a row-wise operation: the arguments of exactly one of them, and what its rows run.
+type rowWork struct {
+	do    func(d *Device, w *rowWork, worker, row int)
+	rows  int
+	norm  kernel.NormArgs
+	turn  kernel.RotateArgs
+	store kernel.StoreArgs
+	index kernel.IndexStoreArgs
+	query kernel.IndexQueryArgs
+	fetch kernel.GatherArgs
+	pick  kernel.SelectArgs
+	gate  kernel.GateArgs
+	angle kernel.AngleArgs
+}
+
+func (d *Device) eachRow(w rowWork) error {
+	return d.rows.run(d, ceilDiv(w.rows, rowBlock), w, func(d *Device, w *rowWork, worker, item int) {
+		for r := item * rowBlock; r < min((item+1)*rowBlock, w.rows); r++ {
+			w.do(d, w, worker, r)
+		}
+	})
+}
+
+// Embed looks up embeddings.
+func (d *Device) Embed(a kernel.EmbedArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("embed", a.Out); err != nil {
+		return err
+	}
+	ids := host.I32(a.IDs)
+	for t := range a.Out.Rows {
+		id := int(ids[t*a.IDs.Stride])
+		if id < 0 || id >= a.Table.Rows {
+			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d", kernel.ErrArgument, id, a.Table.Rows)
+		}
+		row, out := a.Table.Slice(id, id+1), host.RowF32(a.Out, t)
+		switch a.Table.DType {
+		case kernel.F32:
+			copy(out, host.F32(row))
+		case kernel.BF16:
+			d.tier.WidenBF16(out, host.Bytes(row))
+		case kernel.F16:
+			widenHalf(out, row)
+		default:
+			return fmt.Errorf("%w: embed: a table of %v", kernel.ErrUnsupported, a.Table.DType)
+		}
+	}
+	return nil
+}
+
+// Norm computes RMSNorm.
+func (d *Device) Norm(a kernel.NormArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("norm", a.Out, a.X, a.Weight); err != nil {
+		return err
+	}
+	return d.eachRow(rowWork{rows: a.X.Rows, norm: a, do: func(d *Device, w *rowWork, _, r int) {
+		d.rmsNorm(host.RowF32(w.norm.Out, r), host.RowF32(w.norm.X, r), host.RowF32(w.norm.Weight, 0), w.norm.Eps)
+	}})
+}
+
+func (d *Device) rmsNorm(out, x, w []float32, eps float32) {
+	mean := d.tier.SumSquares(x) / float32(len(x))
+	d.tier.ScaleMul(out, x, w, float32(1/math.Sqrt(float64(mean+eps))))
+}
+
+// Take picks rows.
+func (d *Device) Take(a kernel.TakeArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("take", a.Out, a.X); err != nil {
+		return err
+	}
+	rows := host.I32(a.Rows)
+	for i := range a.Out.Rows {
+		r := int(rows[i*a.Rows.Stride])
+		if r < 0 || r >= a.X.Rows {
+			return fmt.Errorf("%w: take: row %d of %d", kernel.ErrArgument, r, a.X.Rows)
+		}
+		copy(host.RowF32(a.Out, i), host.RowF32(a.X, r))
+	}
+	return nil
+}
+
+// Gate applies silu(gate) * up.
+func (d *Device) Gate(a kernel.GateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("gate", a.Out, a.Gate, a.Up); err != nil {
+		return err
+	}
+	return d.eachRow(rowWork{rows: a.Gate.Rows, gate: a, do: func(d *Device, w *rowWork, _, r int) {
+		d.tier.SiluMul(host.RowF32(w.gate.Out, r), host.RowF32(w.gate.Gate, r), host.RowF32(w.gate.Up, r))
+	}})
+}
+
+// Angles computes the rotation of every row.
+func (d *Device) Angles(a kernel.AngleArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	return d.eachRow(rowWork{rows: a.Out.Rows, angle: a, do: func(_ *Device, w *rowWork, _, r int) {
+		a := &w.angle
+		pos := float32(host.RowI32(a.Positions, r)[0])
+		out, freq := host.RowF32(a.Out, r), host.RowF32(a.InvFreq, 0)
+		for i, f := range freq {
+			sin, cos := math.Sincos(float64(pos * f))
+			out[i], out[len(freq)+i] = float32(cos)*a.Scale, float32(sin)*a.Scale
+		}
+	}})
+}
+
+// Rotate applies RoPE in place.
+func (d *Device) Rotate(a kernel.RotateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("rotate", a.X); err != nil {
+		return err
+	}
+	return d.eachRow(rowWork{rows: a.X.Rows, turn: a, do: func(_ *Device, w *rowWork, _, r int) {
+		a := &w.turn
+		row, angles := host.RowF32(a.X, r), host.RowF32(a.Angles, r)
+		for h := range a.Heads {
+			rotate(row[h*a.HeadDim+a.Offset:][:len(angles)], angles, a.Pairing)
+		}
+	}})
+}
+
+// rotate turns each pair of v by its angle.
+func rotate(v, angles []float32, p kernel.Pairing) {
+	half := len(v) / 2
+	cos, sin := angles[:half], angles[half:][:half]
+	if p == kernel.HalfSplit {
+		lo, hi := v[:half], v[half:][:half]
+		for i, x := range lo {
+			y := hi[i]
+			lo[i], hi[i] = x*cos[i]-y*sin[i], x*sin[i]+y*cos[i]
+		}
+		return
+	}
+	for i := range half {
+		x, y := v[2*i], v[2*i+1]
+		v[2*i], v[2*i+1] = x*cos[i]-y*sin[i], x*sin[i]+y*cos[i]
+	}
+}
+
+// checkSlots verifies once that every slot lies in the pool, so that workers cannot fail. Slots below zero pass when padding is allowed.
+func checkSlots(op string, t kernel.Tensor, p kernel.Pool, padding bool) error {
+	slots := host.I32(t)
+	for i := range t.Rows {
+		s := slots[i*t.Stride]
+		if int(s) >= p.Slots() || (s < 0 && !padding) {
+			return fmt.Errorf("%w: %s: slot %d of a pool of %d", kernel.ErrArgument, op, s, p.Slots())
+		}
+	}
+	return nil
+}
+
+// StoreRows normalises, rotates and encodes latent rows.
+func (d *Device) StoreRows(a kernel.StoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("store rows", a.KV, a.Norm); err != nil {
+		return err
+	}
+	if err := checkSlots("store rows", a.Slots, a.Pool, true); err != nil {
+		return err
+	}
+	return d.eachRow(rowWork{rows: a.KV.Rows, store: a, do: (*Device).storeRow})
+}
+
+func (d *Device) storeRow(w *rowWork, worker, r int) {
+	a := &w.store
+	slot := int(host.RowI32(a.Slots, r)[0])
+	if slot < 0 {
+		return
+	}
+	kv, row := host.RowF32(a.KV, r), grow(&d.scratch[worker].tile, layout.RowDim)
+	d.rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], host.RowF32(a.Norm, 0), a.Eps)
+	copy(row[layout.LatentDim:], kv[layout.LatentDim:])
+	rotate(row[layout.LatentDim:], host.RowF32(a.Angles, r), kernel.Interleaved)
+	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
+	switch a.Pool.Layout {
+	case layout.BF16Row1152:
+		layout.BF16{}.Encode(page, offset, row)
+	case layout.FP8Row656:
+		layout.FP8Block{}.Encode(page, offset, row)
+	case layout.FP8Row576:
+		layout.FP8Raw{}.Encode(page, offset, row)
+	case layout.F32Row2304:
+		layout.F32{}.Encode(page, offset, row)
+	}
+}
+
+// GatherRows decodes rows into a contiguous tensor.
+func (d *Device) GatherRows(a kernel.GatherArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := checkSlots("gather rows", a.Slots, a.Pool, false); err != nil {
+		return err
+	}
+	return d.eachRow(rowWork{rows: a.Out.Rows, fetch: a, do: func(d *Device, w *rowWork, worker, r int) {
+		a := &w.fetch
+		slot := int(host.RowI32(a.Slots, r)[0])
+		if a.Out.DType == kernel.F32 {
+			d.widenRow(host.RowF32(a.Out, r), a.Pool, slot)
+			return
+		}
+		row := grow(&d.scratch[worker].tile, layout.RowDim)
+		d.widenRow(row, a.Pool, slot)
+		d.tier.NarrowBF16(host.Bytes(a.Out.Slice(r, r+1)), row)
+	}})
+}
+
+// widenRow decodes one cache row into 576 float32 values.
+func (d *Device) widenRow(out []float32, p kernel.Pool, slot int) {
+	page, s := host.Page(p, slot/p.PageTokens), slot%p.PageTokens
+	switch p.Layout {
+	case layout.BF16Row1152:
+		d.tier.WidenBF16(out, page[s*1152:][:1152])
+	case layout.FP8Row656:
+		row := page[s*656:][:656]
+		for j, scale := range (layout.FP8Block{}).Scales(row) {
+			d.tier.WidenE4M3(out[128*j:][:128], row[128*j:][:128], scale)
+		}
+		d.tier.WidenBF16(out[layout.LatentDim:], (layout.FP8Block{}).Rope(row))
+	case layout.FP8Row576:
+		d.tier.WidenE4M3(out, page[s*576:][:576], 1)
+	case layout.F32Row2304:
+		layout.F32{}.Decode(out, page, s)
+	}
+}
+
+// StoreIndex normalises, rotates and encodes indexer keys.
+func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("store index", a.Key, a.Weight, a.Bias); err != nil {
+		return err
+	}
+	if err := checkSlots("store index", a.Slots, a.Pool, true); err != nil {
+		return err
+	}
+	return d.eachRow(rowWork{rows: a.Key.Rows, index: a, do: (*Device).storeIndexRow})
+}
+
+func (d *Device) storeIndexRow(w *rowWork, worker, r int) {
+	a := &w.index
+	slot := int(host.RowI32(a.Slots, r)[0])
+	if slot < 0 {
+		return
+	}
+	key := grow(&d.scratch[worker].tile, layout.IndexDim)
+	layerNorm(key, host.RowF32(a.Key, r), host.RowF32(a.Weight, 0), host.RowF32(a.Bias, 0), a.Eps)
+	rotate(key[:layout.RopeDim], host.RowF32(a.Angles, r), a.Pairing)
+	if a.Hadamard {
+		num.Hadamard128(key)
+	}
+	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
+	if a.Pool.Layout == layout.IndexPage132 {
+		layout.IndexFP8{}.Encode(page, a.Pool.PageTokens, offset, key)
+	} else {
+		layout.IndexF32{}.Encode(page, a.Pool.PageTokens, offset, key)
+	}
+}
+
+// layerNorm keeps its two sums in float64: 128 values cost little, and keys are written once and read for ever.
+func layerNorm(out, x, w, b []float32, eps float32) {
+	var mean, variance float64
+	for _, v := range x {
+		mean += float64(v)
+	}
+	mean /= float64(len(x))
+	for _, v := range x {
+		variance += (float64(v) - mean) * (float64(v) - mean)
+	}
+	inv := float32(1 / math.Sqrt(variance/float64(len(x))+float64(eps)))
+	for c, v := range x {
+		out[c] = (v-float32(mean))*inv*w[c] + b[c]
+	}
+}
+
+// GatherIndex copies indexer keys into a contiguous page.
+func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	slots := host.I32(a.Slots)
+	for i := range a.Slots.Rows {
+		if err := host.MoveIndex(a.Out, i, a.Pool, slots[i*a.Slots.Stride]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ConvertPages converts raw pages to block pages.
+func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	pages := host.I32(a.Pages)
+	for i := range a.Pages.Rows {
+		p := int(pages[i*a.Pages.Stride])
+		if p < 0 || p >= a.In.Pages() {
+			return fmt.Errorf("%w: convert pages: page %d of %d", kernel.ErrArgument, p, a.In.Pages())
+		}
+		in, out := host.Page(a.In, p), host.Page(a.Out, i)
+		for s := range a.In.PageTokens {
+			layout.RawToBlock(out[s*656:][:656], in[s*576:][:576], 1)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,3 @@
+module vecasm
+
+go 1.26

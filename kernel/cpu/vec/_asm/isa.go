@@ -1,0 +1,97 @@
+package main
+
+import "fmt"
+
+// isa is an instruction set: how registers are called, how many float32 they
+// hold, and which tiles fit in them.
+type isa struct {
+	name  string // suffix of files and functions
+	reg   string // prefix of full-width registers
+	half  string // prefix of half-width registers
+	lanes int
+	regs  int
+
+	rowsMR int // rows of x the fused row kernels take at most
+
+	panels   [][2]int // packed tiles, rows x columns
+	accMR    int      // rows of the accumulate tile
+	accVecs  int      // registers along its columns
+	wideVecs int      // the same for one row over narrow weights
+}
+
+var avx512 = &isa{
+	name: "avx512", reg: "Z", half: "Y", lanes: 16, regs: 32,
+	rowsMR: 4, panels: [][2]int{{4, 6}, {4, 4}},
+	accMR: 6, accVecs: 4, wideVecs: 8,
+}
+
+var avx2 = &isa{
+	name: "avx2", reg: "Y", half: "X", lanes: 8, regs: 16,
+	rowsMR: 2, panels: [][2]int{{3, 4}},
+	accMR: 6, accVecs: 2, wideVecs: 8,
+}
+
+func (s *isa) wide() bool { return s == avx512 }
+
+// r names full-width register i.
+func (s *isa) r(i int) string {
+	if i < 0 || i >= s.regs {
+		panic(fmt.Sprintf("%s has no register %d", s.name, i))
+	}
+	return fmt.Sprintf("%s%d", s.reg, i)
+}
+
+// h names the lower half of register i.
+func (s *isa) h(i int) string { return fmt.Sprintf("%s%d", s.half, i) }
+
+// bytes of one register.
+func (s *isa) bytes() int { return 4 * s.lanes }
+
+func (s *isa) zero(e *emitter, i int) {
+	if s.wide() {
+		e.op("VPXORD %s, %s, %s", s.r(i), s.r(i), s.r(i))
+		return
+	}
+	e.op("VPXOR %s, %s, %s", s.r(i), s.r(i), s.r(i))
+}
+
+// and writes a = b AND memory-or-register c.
+func (s *isa) and(e *emitter, c string, b, a int) {
+	mnemonic := "VPAND"
+	if s.wide() {
+		mnemonic = "VPANDD"
+	}
+	e.op("%s %s, %s, %s", mnemonic, c, s.r(b), s.r(a))
+}
+
+// spaced is the address base + i*stride, where strides one and three times
+// the stride are in registers (the others come by scaling).
+func spaced(base, one, three, five string, disp, i int) string {
+	d := ""
+	if disp != 0 {
+		d = fmt.Sprint(disp)
+	}
+	switch i {
+	case 0:
+		return fmt.Sprintf("%s(%s)", d, base)
+	case 1, 2, 4:
+		return fmt.Sprintf("%s(%s)(%s*%d)", d, base, one, i)
+	case 3:
+		return fmt.Sprintf("%s(%s)(%s*1)", d, base, three)
+	case 5:
+		return fmt.Sprintf("%s(%s)(%s*1)", d, base, five)
+	}
+	panic("no such row")
+}
+
+// weight is a storage format of weights.
+type weight struct {
+	name string
+	size int // bytes per element
+}
+
+var (
+	f32  = weight{"F32", 4}
+	bf16 = weight{"BF16", 2}
+	fp8  = weight{"FP8", 1}
+)

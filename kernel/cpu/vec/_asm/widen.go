@@ -1,0 +1,77 @@
+package main
+
+// widenE4M3 writes dst = a*b from e4m3, where b has one scale for every 128
+// elements. The arithmetic is that of the row kernels: halves of 2^-8 the
+// value, times 256 times the scale. NaN codes come out as numbers; codes
+// receives the largest code, sign apart, so that the caller can tell.
+//
+//	AX arguments   DI dst   SI a   DX b   CX registers left
+//	R8 registers of this block
+func (v *vectors) widenE4M3(e *emitter) {
+	const scale, half, code, seen = 15, 14, 13, 12
+	perBlock := 128 / v.lanes
+	e.function("widenE4M3"+v.name, "vecArgs", "dst = a*b, from e4m3, one b per 128; s is 256.")
+	v.open(e)
+	e.op("VMOVUPS %s, %s", v.konst("halfMask"), v.r(half))
+	e.op("VMOVUPS %s, %s", v.konst("codeMask"), v.r(code))
+	v.zero(e, seen)
+	block, full, pair, single, next := e.label("block"), e.label("full"), e.label("pair"), e.label("single"), e.label("next")
+	e.at(block)
+	e.op("MOVQ CX, R8")
+	e.op("CMPQ R8, $%d", perBlock)
+	e.op("JLE %s", full)
+	e.op("MOVQ $%d, R8", perBlock)
+	e.at(full)
+	e.op("SUBQ R8, CX")
+	e.op("VBROADCASTSS vecArgs_s(AX), %s", v.r(scale))
+	e.op("VBROADCASTSS (DX), %s", v.r(0))
+	e.op("VMULPS %s, %s, %s", v.r(0), v.r(scale), v.r(scale))
+	e.op("ADDQ $4, DX")
+	e.op("SUBQ $2, R8")
+	e.op("JLT %s", single)
+
+	e.at(pair)
+	e.op("VPAND (SI), %s, %s", v.h(code), v.h(2))
+	e.op("VPMAXUB %s, %s, %s", v.h(2), v.h(seen), v.h(seen))
+	e.op("VPMOVSXBW (SI), %s", v.r(0))
+	e.op("VPSLLW $7, %s, %s", v.r(0), v.r(0))
+	v.and(e, v.r(half), 0, 0)
+	// Halves pass through memory, as in the row kernels: here through dst.
+	e.op("VMOVUPS %s, (DI)", v.r(0))
+	for i := range 2 {
+		e.op("VCVTPH2PS %d(DI), %s", i*v.bytes()/2, v.r(i))
+	}
+	for i := range 2 {
+		e.op("VMULPS %s, %s, %s", v.r(scale), v.r(i), v.r(i))
+		e.op("VMOVUPS %s, %d(DI)", v.r(i), i*v.bytes())
+	}
+	e.op("ADDQ $%d, SI", 2*v.lanes)
+	e.op("ADDQ $%d, DI", 2*v.bytes())
+	e.op("SUBQ $2, R8")
+	e.op("JGE %s", pair)
+
+	e.at(single)
+	e.op("ADDQ $2, R8")
+	e.op("JZ %s", next)
+	if v.wide() {
+		e.op("VMOVDQU (SI), X0")
+	} else {
+		e.op("VMOVQ (SI), X0")
+	}
+	e.op("VPAND X%d, X0, X2", code)
+	e.op("VPMAXUB %s, %s, %s", v.h(2), v.h(seen), v.h(seen))
+	e.op("VPMOVSXBW X0, %s", v.h(0))
+	e.op("VPSLLW $7, %s, %s", v.h(0), v.h(0))
+	e.op("VPAND %s, %s, %s", v.h(half), v.h(0), v.h(0))
+	e.op("VCVTPH2PS %s, %s", v.h(0), v.r(0))
+	e.op("VMULPS %s, %s, %s", v.r(scale), v.r(0), v.r(0))
+	e.op("VMOVUPS %s, (DI)", v.r(0))
+	e.op("ADDQ $%d, SI", v.lanes)
+	e.op("ADDQ $%d, DI", v.bytes())
+
+	e.at(next)
+	e.op("TESTQ CX, CX")
+	e.op("JNZ %s", block)
+	e.op("VMOVUPS %s, vecArgs_codes(AX)", v.r(seen))
+	e.ret()
+}

@@ -1,0 +1,147 @@
+//go:build !purego
+
+package vec
+
+// avx2 is the instruction set AVX2 with FMA and F16C. The kernels are written by the
+// generator in _asm.
+var avx2 = &isa{
+	name:   "avx2",
+	lanes:  8,
+	rowsMR: 2,
+	rows: [formats][4][2]func(*rowsArgs){
+		formatF32: {
+			{rowsF321x4avx2, rowsF321x1avx2},
+			{rowsF322x4avx2, rowsF322x1avx2},
+		},
+		formatBF16: {
+			{rowsBF161x4avx2, rowsBF161x1avx2},
+			{rowsBF162x4avx2, rowsBF162x1avx2},
+		},
+		formatFP8: {
+			{rowsFP81x4avx2, rowsFP81x1avx2},
+			{rowsFP82x4avx2, rowsFP82x1avx2},
+		},
+	},
+	rowsUpTo: [formats]int{formatF32: 2, formatBF16: 2, formatFP8: 2},
+	panelMR:  3,
+	panels:   []panelKernel{{4, panel3x4avx2}},
+	accCols:  16,
+	acc: [accMR]func(*accArgs){
+		accF321x16avx2,
+		accF322x16avx2,
+		accF323x16avx2,
+		accF324x16avx2,
+		accF325x16avx2,
+		accF326x16avx2,
+	},
+	wideCols: 64,
+	wide: [formats]func(*accArgs){
+		formatF32:  accF321x64avx2,
+		formatBF16: accBF161x64avx2,
+		formatFP8:  accFP81x64avx2,
+	},
+	vec: vecKernels{
+		axpy:       axpyavx2,
+		scaleMul:   scaleMulavx2,
+		widenBF16:  widenBF16avx2,
+		widenE4M3:  widenE4M3avx2,
+		narrowBF16: narrowBF16avx2,
+		siluMul:    siluMulavx2,
+		expSum:     expSumavx2,
+		maximum:    maximumavx2,
+		reluAdd:    reluAddavx2,
+	},
+}
+
+//go:noescape
+func rowsF321x4avx2(a *rowsArgs)
+
+//go:noescape
+func rowsF321x1avx2(a *rowsArgs)
+
+//go:noescape
+func rowsF322x4avx2(a *rowsArgs)
+
+//go:noescape
+func rowsF322x1avx2(a *rowsArgs)
+
+//go:noescape
+func rowsBF161x4avx2(a *rowsArgs)
+
+//go:noescape
+func rowsBF161x1avx2(a *rowsArgs)
+
+//go:noescape
+func rowsBF162x4avx2(a *rowsArgs)
+
+//go:noescape
+func rowsBF162x1avx2(a *rowsArgs)
+
+//go:noescape
+func rowsFP81x4avx2(a *rowsArgs)
+
+//go:noescape
+func rowsFP81x1avx2(a *rowsArgs)
+
+//go:noescape
+func rowsFP82x4avx2(a *rowsArgs)
+
+//go:noescape
+func rowsFP82x1avx2(a *rowsArgs)
+
+//go:noescape
+func panel3x4avx2(a *panelArgs)
+
+//go:noescape
+func accF321x16avx2(a *accArgs)
+
+//go:noescape
+func accF322x16avx2(a *accArgs)
+
+//go:noescape
+func accF323x16avx2(a *accArgs)
+
+//go:noescape
+func accF324x16avx2(a *accArgs)
+
+//go:noescape
+func accF325x16avx2(a *accArgs)
+
+//go:noescape
+func accF326x16avx2(a *accArgs)
+
+//go:noescape
+func accF321x64avx2(a *accArgs)
+
+//go:noescape
+func accBF161x64avx2(a *accArgs)
+
+//go:noescape
+func accFP81x64avx2(a *accArgs)
+
+//go:noescape
+func axpyavx2(a *vecArgs)
+
+//go:noescape
+func scaleMulavx2(a *vecArgs)
+
+//go:noescape
+func widenBF16avx2(a *vecArgs)
+
+//go:noescape
+func widenE4M3avx2(a *vecArgs)
+
+//go:noescape
+func narrowBF16avx2(a *vecArgs)
+
+//go:noescape
+func siluMulavx2(a *vecArgs)
+
+//go:noescape
+func expSumavx2(a *vecArgs)
+
+//go:noescape
+func maximumavx2(a *vecArgs)
+
+//go:noescape
+func reluAddavx2(a *vecArgs)

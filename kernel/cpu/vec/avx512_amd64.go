@@ -1,0 +1,192 @@
+//go:build !purego
+
+package vec
+
+// avx512 is the instruction set AVX-512 (F, BW, DQ, VL). The kernels are written by the
+// generator in _asm.
+var avx512 = &isa{
+	name:   "avx512",
+	lanes:  16,
+	rowsMR: 4,
+	rows: [formats][4][2]func(*rowsArgs){
+		formatF32: {
+			{rowsF321x4avx512, rowsF321x1avx512},
+			{rowsF322x4avx512, rowsF322x1avx512},
+			{rowsF323x4avx512, rowsF323x1avx512},
+			{rowsF324x4avx512, rowsF324x1avx512},
+		},
+		formatBF16: {
+			{rowsBF161x4avx512, rowsBF161x1avx512},
+			{rowsBF162x4avx512, rowsBF162x1avx512},
+			{rowsBF163x4avx512, rowsBF163x1avx512},
+			{rowsBF164x4avx512, rowsBF164x1avx512},
+		},
+		formatFP8: {
+			{rowsFP81x4avx512, rowsFP81x1avx512},
+			{rowsFP82x4avx512, rowsFP82x1avx512},
+			{rowsFP83x4avx512, rowsFP83x1avx512},
+			{rowsFP84x4avx512, rowsFP84x1avx512},
+		},
+	},
+	rowsUpTo: [formats]int{formatF32: 4, formatBF16: 4, formatFP8: 4},
+	panelMR:  4,
+	panels:   []panelKernel{{6, panel4x6avx512}, {4, panel4x4avx512}},
+	accCols:  64,
+	acc: [accMR]func(*accArgs){
+		accF321x64avx512,
+		accF322x64avx512,
+		accF323x64avx512,
+		accF324x64avx512,
+		accF325x64avx512,
+		accF326x64avx512,
+	},
+	wideCols: 128,
+	wide: [formats]func(*accArgs){
+		formatF32:  accF321x128avx512,
+		formatBF16: accBF161x128avx512,
+		formatFP8:  accFP81x128avx512,
+	},
+	vec: vecKernels{
+		axpy:       axpyavx512,
+		scaleMul:   scaleMulavx512,
+		widenBF16:  widenBF16avx512,
+		widenE4M3:  widenE4M3avx512,
+		narrowBF16: narrowBF16avx512,
+		siluMul:    siluMulavx512,
+		expSum:     expSumavx512,
+		maximum:    maximumavx512,
+		reluAdd:    reluAddavx512,
+	},
+}
+
+//go:noescape
+func rowsF321x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsF321x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsF322x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsF322x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsF323x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsF323x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsF324x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsF324x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsBF161x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsBF161x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsBF162x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsBF162x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsBF163x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsBF163x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsBF164x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsBF164x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsFP81x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsFP81x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsFP82x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsFP82x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsFP83x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsFP83x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsFP84x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsFP84x1avx512(a *rowsArgs)
+
+//go:noescape
+func panel4x6avx512(a *panelArgs)
+
+//go:noescape
+func panel4x4avx512(a *panelArgs)
+
+//go:noescape
+func accF321x64avx512(a *accArgs)
+
+//go:noescape
+func accF322x64avx512(a *accArgs)
+
+//go:noescape
+func accF323x64avx512(a *accArgs)
+
+//go:noescape
+func accF324x64avx512(a *accArgs)
+
+//go:noescape
+func accF325x64avx512(a *accArgs)
+
+//go:noescape
+func accF326x64avx512(a *accArgs)
+
+//go:noescape
+func accF321x128avx512(a *accArgs)
+
+//go:noescape
+func accBF161x128avx512(a *accArgs)
+
+//go:noescape
+func accFP81x128avx512(a *accArgs)
+
+//go:noescape
+func axpyavx512(a *vecArgs)
+
+//go:noescape
+func scaleMulavx512(a *vecArgs)
+
+//go:noescape
+func widenBF16avx512(a *vecArgs)
+
+//go:noescape
+func widenE4M3avx512(a *vecArgs)
+
+//go:noescape
+func narrowBF16avx512(a *vecArgs)
+
+//go:noescape
+func siluMulavx512(a *vecArgs)
+
+//go:noescape
+func expSumavx512(a *vecArgs)
+
+//go:noescape
+func maximumavx512(a *vecArgs)
+
+//go:noescape
+func reluAddavx512(a *vecArgs)

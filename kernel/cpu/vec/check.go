@@ -1,0 +1,45 @@
+package vec
+
+import "fmt"
+
+// The checks below run before any assembly, so that it can never touch memory
+// outside the slices it was given. They divide instead of multiplying: a
+// product of two large dimensions could wrap around and pass.
+
+// needMatrix panics unless a slice of length elements holds rows x cols with
+// rows ld apart.
+func needMatrix(method, name string, length, rows, cols, ld int) {
+	if rows < 0 || cols < 0 {
+		panic(fmt.Sprintf("vec: %s: %s has negative shape [%d, %d]", method, name, rows, cols))
+	}
+	if rows == 0 || cols == 0 {
+		return
+	}
+	if rows > 1 && ld < cols {
+		panic(fmt.Sprintf("vec: %s: %s has rows of %d elements only %d apart", method, name, cols, ld))
+	}
+	if length < cols || rows > 1 && (length-cols)/ld < rows-1 {
+		panic(fmt.Sprintf("vec: %s: %s has %d elements, too few for [%d, %d] with rows %d apart",
+			method, name, length, rows, cols, ld))
+	}
+}
+
+// needLen panics unless a slice has the wanted length.
+func needLen(method, name string, length, want int) {
+	if length != want {
+		panic(fmt.Sprintf("vec: %s: %s has %d elements, want %d", method, name, length, want))
+	}
+}
+
+// needScales panics unless the scales cover rows x cols weights whose first
+// row is row0 of the full matrix.
+func needScales(method string, s blockScale, rows, cols int) {
+	if s.row0 < 0 {
+		panic(fmt.Sprintf("vec: %s: first row is %d", method, s.row0))
+	}
+	if rows == 0 || cols == 0 {
+		return
+	}
+	bands := (s.row0+rows-1)/scaleBlock + 1
+	needMatrix(method, "scale", len(s.s), bands, (cols-1)/scaleBlock+1, s.ld)
+}

@@ -1,0 +1,28 @@
+package vec
+
+// WidenBF16 writes the bfloat16 numbers of src, two little-endian bytes each,
+// to dst. Every bit pattern is exact, NaN payloads included.
+func (t *Tier) WidenBF16(dst []float32, src []byte) {
+	needLen("WidenBF16", "src", len(src), 2*len(dst))
+	if len(dst) > 0 {
+		t.ops.widenBF16(dst, src)
+	}
+}
+
+// WidenE4M3 writes e4m3(src[i])·scale to dst, rounded once. Subnormals are
+// exact and the two NaN codes, 0x7F and 0xFF, give NaN.
+func (t *Tier) WidenE4M3(dst []float32, src []byte, scale float32) {
+	needLen("WidenE4M3", "src", len(src), len(dst))
+	if len(dst) > 0 {
+		t.ops.widenE4M3(dst, src, scale)
+	}
+}
+
+// NarrowBF16 rounds src to bfloat16, nearest even, as little-endian bytes. NaN
+// stays NaN and large values become infinite.
+func (t *Tier) NarrowBF16(dst []byte, src []float32) {
+	needLen("NarrowBF16", "dst", len(dst), 2*len(src))
+	if len(src) > 0 {
+		t.ops.narrowBF16(dst, src)
+	}
+}

@@ -1,0 +1,99 @@
+//go:build !purego
+
+package vec
+
+import "math"
+
+func (s *isa) widenBF16(dst []float32, src []byte) {
+	sc := borrow()
+	defer giveBack(sc)
+	s.widenBF16With(sc, dst, src)
+}
+
+func (s *isa) widenE4M3(dst []float32, src []byte, scale float32) {
+	sc := borrow()
+	defer giveBack(sc)
+	sc.scale[0] = scale
+	for len(dst) > 0 {
+		n := min(len(dst), scaleBlock)
+		s.widenFP8With(sc, dst[:n], src[:n], sc.scale[:])
+		dst, src = dst[n:], src[n:]
+	}
+}
+
+func (s *isa) narrowBF16(dst []byte, src []float32) {
+	sc := borrow()
+	defer giveBack(sc)
+	v := &sc.vec
+	whole := len(src) / s.lanes
+	for i := 0; i < whole; i += vecCall {
+		v.steps = min(vecCall, whole-i)
+		v.dst, v.a = at(dst, 2*i*s.lanes), at(src, i*s.lanes)
+		runVec(s.vec.narrowBF16, v)
+	}
+	done := whole * s.lanes
+	narrowBF16Go(dst[2*done:], src[done:])
+}
+
+// widenBF16With converts whole registers by the kernel and the rest in Go,
+// which is exact as well.
+func (s *isa) widenBF16With(sc *scratch, dst []float32, src []byte) {
+	done := s.widenWhole(sc, s.vec.widenBF16, dst, src, 2)
+	widenBF16Go(dst[done:], src[2*done:])
+}
+
+// widenFP8With widens a row of block-scaled weights that starts with a block;
+// scales[i] is for the columns from 128*i. Kernel and Go round the product
+// with the scale once. The kernel reads NaN codes as numbers and says so.
+func (s *isa) widenFP8With(sc *scratch, dst []float32, src []byte, scales []float32) {
+	const callElements = vecCall * 8 // whole blocks for 8 and 16 lanes
+	v := &sc.vec
+	whole := len(dst) / s.lanes * s.lanes
+	for from := 0; from < whole; from += callElements {
+		to := min(from+callElements, whole)
+		v.s, v.steps = 256, (to-from)/s.lanes
+		v.dst, v.a, v.b = at(dst, from), at(src, from), at(scales, from/scaleBlock)
+		runVec(s.vec.widenE4M3, v)
+		if sawNaN(&v.codes) {
+			restoreNaN(dst[from:to], src[from:to])
+		}
+	}
+	for i := whole; i < len(dst); i++ {
+		dst[i] = e4m3[src[i]] * scales[i/scaleBlock]
+	}
+}
+
+// sawNaN reports whether one of the codes, four to a word and without their
+// signs, is NaN: the only one that carries into its sign when one is added.
+func sawNaN(codes *[16]uint32) bool {
+	var carry uint32
+	for _, c := range codes {
+		carry |= c + 0x01010101
+	}
+	return carry&0x80808080 != 0
+}
+
+// isNaN reports whether an e4m3 code is NaN.
+func isNaN(code byte) bool { return code&0x7F == 0x7F }
+
+// restoreNaN writes NaN where src has a NaN code.
+func restoreNaN(dst []float32, src []byte) {
+	for i, c := range src {
+		if isNaN(c) {
+			dst[i] = float32(math.NaN())
+		}
+	}
+}
+
+// widenWhole converts the whole registers of src, whose elements have size
+// bytes, and returns how many elements those are.
+func (s *isa) widenWhole(sc *scratch, kernel func(*vecArgs), dst []float32, src []byte, size int) int {
+	v := &sc.vec
+	whole := len(dst) / s.lanes
+	for i := 0; i < whole; i += vecCall {
+		v.steps = min(vecCall, whole-i)
+		v.dst, v.a = at(dst, i*s.lanes), at(src, i*s.lanes*size)
+		runVec(kernel, v)
+	}
+	return whole * s.lanes
+}

@@ -1,0 +1,64 @@
+package vec
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+func widenBF16Go(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+	}
+}
+
+func widenE4M3Go(dst []float32, src []byte, scale float32) {
+	for i, b := range src {
+		dst[i] = e4m3[b] * scale
+	}
+}
+
+// widenRowGo widens one row of block-scaled e4m3 weights; scales[i] is for the
+// columns from 128*i.
+func widenRowGo(dst []float32, src []byte, scales []float32) {
+	for at := 0; at < len(src); at += scaleBlock {
+		end := min(at+scaleBlock, len(src))
+		widenE4M3Go(dst[at:end], src[at:end], scales[at/scaleBlock])
+	}
+}
+
+func narrowBF16Go(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint16(dst[2*i:], narrowOne(v))
+	}
+}
+
+// narrowOne rounds to bfloat16. Adding half a unit less one, plus the bit that
+// would be kept, carries exactly when nearest-even rounds up; NaN is kept
+// apart because the carry could turn it into an infinity or a number.
+func narrowOne(v float32) uint16 {
+	b := math.Float32bits(v)
+	if v != v {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7FFF + b>>16&1) >> 16)
+}
+
+// e4m3 is the value of every code: sign, 4 exponent bits with bias 7, 3
+// mantissa bits; no infinities, and NaN where the other seven bits are ones.
+var e4m3 = func() (table [256]float32) {
+	for code := range table {
+		exp, man := code>>3&15, code&7
+		v := math.Ldexp(float64(8+man), exp-10)
+		switch {
+		case code&0x7F == 0x7F:
+			v = math.NaN()
+		case exp == 0:
+			v = math.Ldexp(float64(man), -9)
+		}
+		if code&0x80 != 0 {
+			v = math.Copysign(v, -1)
+		}
+		table[code] = float32(v)
+	}
+	return table
+}()

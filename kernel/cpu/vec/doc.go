@@ -1,0 +1,41 @@
+// Package vec holds the arithmetic of the CPU backend: dot-form matrix
+// products over float32, bfloat16 and block-scaled e4m3 weights, their
+// transposed form, the indexer's scores, and the element-wise loops around
+// them. Slices of numbers flow in, slices of numbers flow out. It knows no
+// tensors, threads, models or policy.
+//
+// # Tiers
+//
+// A [Tier] is one implementation of everything here: "avx512", "avx2" or "go".
+// [Tiers] lists those this machine can run, best first; "go" is always last
+// and is the readable definition of the others. The build tag purego, or any
+// architecture but amd64, leaves only "go". The choice is made once, from CPU
+// features, and a Tier is immutable and safe for concurrent use.
+//
+// # Fixed order
+//
+// Within one tier every output element is computed in an order that depends
+// on the length of its own sum and on nothing else: not on the number of rows
+// or columns computed in the same call, not on where they lie in it, not on
+// the alignment of a slice. A row therefore has the same bits alone or in any
+// batch. Different tiers may round differently. (The payload and sign of a NaN
+// are not part of the promise, only that it is one.)
+//
+// # Numbers
+//
+// bfloat16 and e4m3 operands are little-endian bytes, as they lie in a
+// checkpoint or a cache page, at any alignment. Leading dimensions (ldx, ldw,
+// ...) count elements. An e4m3 weight means the float32 product of its value
+// and its scale, rounded once, so a product over e4m3 weights has the bits of
+// the float32 product over [Tier.WidenE4M3] of them. Scales of 2^120 and above
+// are outside what the assembly tiers can fold and overflow to infinity.
+//
+// # Bounds and preemption
+//
+// Every method checks its slices once and panics when they are too short:
+// that is an error of the caller, and no assembly runs after it. Outputs must
+// not overlap inputs unless the method says so. Assembly has no safe points,
+// so methods walk large inputs in blocks of a few microseconds, each through a
+// Go function that is not inlined and can be preempted; sums longer than
+// 65536 elements may hold a processor for more than 100 microseconds.
+package vec

@@ -1,0 +1,93 @@
+//go:build linux
+
+package vec
+
+import (
+	"os"
+	"runtime/debug"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// fence hands out memory that ends, or begins, exactly at a page that must not
+// be touched.
+type fence struct {
+	t      *testing.T
+	before bool
+}
+
+// bytes returns n bytes against the fence.
+func (f *fence) bytes(n int) []byte {
+	f.t.Helper()
+	page := os.Getpagesize()
+	size := (n + page - 1) / page * page
+	mem, err := unix.Mmap(-1, 0, size+2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		if err := unix.Munmap(mem); err != nil {
+			f.t.Error(err)
+		}
+	})
+	for _, guard := range [][]byte{mem[:page], mem[page+size:]} {
+		if err := unix.Mprotect(guard, unix.PROT_NONE); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	if f.before {
+		return mem[page:][:n:n]
+	}
+	return mem[page+size-n:][:n:n]
+}
+
+// floats returns n float32 against the fence: whole pages and multiples of
+// four bytes keep them aligned.
+func (f *fence) floats(n int) []float32 {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&f.bytes(4 * n)[0])), n)
+}
+
+// No method reads or writes outside its slices: every operand lies against a
+// forbidden page, on either side, at sizes around the kernels' own.
+func TestNothingOutsideTheSlicesIsTouched(t *testing.T) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		for _, before := range []bool{false, true} {
+			f := &fence{t: t, before: before}
+			for _, m := range []int{1, 2, 3, 4, 5, 7} {
+				for _, n := range []int{1, 3, 4, 6, 7, 66} {
+					for _, k := range []int{1, 7, 8, 15, 17, 33, 64, 129} {
+						x, y := f.floats(m*k), f.floats(m*n)
+						tier.MatMulF32(y, n, x, k, m, f.floats(n*k), k, n, k)
+						tier.MatMulBF16(y, n, x, k, m, f.bytes(2*n*k), k, n, k)
+						scale := f.floats(((n+1)/scaleBlock + 1) * ((k-1)/scaleBlock + 1))
+						tier.MatMulFP8(y, n, x, k, m, f.bytes(n*k), k, n, k, scale, (k-1)/scaleBlock+1, 2)
+						tier.AccumulateF32(x, k, y, n, m, f.floats(n*k), k, n, k)
+						tier.AccumulateBF16(x, k, y, n, m, f.bytes(2*n*k), k, n, k)
+						tier.AccumulateFP8(x, k, y, n, m, f.bytes(n*k), k, n, k, scale, (k-1)/scaleBlock+1, 2)
+					}
+				}
+			}
+			for n := range 80 {
+				a, b, c := f.floats(n), f.floats(n), f.floats(n)
+				tier.Dot(a, b)
+				tier.Axpy(a, 2, b)
+				tier.Max(a)
+				tier.ExpSum(a, b, 1)
+				tier.SiluMul(a, b, c)
+				tier.ScaleMul(a, b, c, 2)
+				if n > 0 {
+					tier.WidenBF16(a, f.bytes(2*n))
+					tier.WidenE4M3(a, f.bytes(n), 1)
+					tier.NarrowBF16(f.bytes(2*n), a)
+					tier.IndexScoresFP8(a, f.bytes(5*IndexDim), f.floats(5), f.bytes(n*IndexDim), f.bytes(4*n), 5, n)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,167 @@
+//go:build !purego
+
+package vec
+
+import (
+	"sync"
+	"unsafe"
+)
+
+// isa is one instruction set: the shapes its kernels take and the kernels. The
+// drivers that walk a product in blocks are the same for all.
+type isa struct {
+	name  string
+	lanes int // float32 per register
+
+	// Fused row kernels, by format, rows of x less one, and width: [0] takes
+	// groups of four rows of weights, [1] single ones.
+	rowsMR int
+	rows   [formats][4][2]func(*rowsArgs)
+	// rowsUpTo is the most rows of x for which they beat packing.
+	rowsUpTo [formats]int
+
+	// Packed panels of panelMR rows of x, widest first.
+	panelMR int
+	panels  []panelKernel
+
+	// Accumulation over accCols columns by rows of x less one, and over
+	// wideCols columns for one row, by format.
+	accCols  int
+	acc      [accMR]func(*accArgs)
+	wideCols int
+	wide     [formats]func(*accArgs)
+
+	vec vecKernels
+}
+
+// panelKernel multiplies by a panel of cols packed rows of weights.
+type panelKernel struct {
+	cols int
+	run  func(*panelArgs)
+}
+
+type vecKernels struct {
+	axpy, scaleMul, widenBF16, widenE4M3, narrowBF16, siluMul, expSum, maximum, reluAdd func(*vecArgs)
+}
+
+// format is how weights are stored.
+type format int
+
+const (
+	formatF32 format = iota
+	formatBF16
+	formatFP8
+	formats
+)
+
+// The structs below are the arguments of kernels. Strides are in bytes. The
+// assembly reads the fields by their generated offsets.
+
+// rowsArgs: up to four rows of x by groups of four (or one) rows of weights.
+type rowsArgs struct {
+	spill         [512]byte // e4m3: halves between two steps of decoding
+	y, x, w       unsafe.Pointer
+	ldy, ldx, ldw int
+	groups        int            // counted down by the kernel
+	steps         int            // whole registers along k
+	scale         unsafe.Pointer // e4m3: the scales of these rows, one per 128 columns
+	bias          float32        // e4m3: what undoes the decoder's 2^-8
+	xTail, wTail  unsafe.Pointer // last elements of k, zero-padded registers; only with one group
+	codes         [16]uint32     // e4m3, out: largest codes read, four to a word, signs apart
+}
+
+// panelArgs: tiles of panelMR rows of x by one packed panel.
+type panelArgs struct {
+	y, x, w     unsafe.Pointer
+	ldy, ldx    int
+	tiles       int
+	steps       int            // whole registers along k
+	mask        int            // lanes of one more, partial register of x; w is zero-padded
+	maskVec     unsafe.Pointer // the same mask as a vector
+	sums        unsafe.Pointer // [tiles, panelMR, cols, lanes], read unless first, written unless last
+	first, last int
+}
+
+// accArgs: rows of x by d rows of weights, added to y.
+type accArgs struct {
+	y, x, w       unsafe.Pointer
+	ldy, ldx, ldw int
+	d             int
+	scale         float32 // e4m3: 256 times the scale of all these weights
+	nan           int     // e4m3, out: a NaN was read and y left alone
+}
+
+// vecArgs: an element-wise loop over whole registers.
+type vecArgs struct {
+	dst, a, b unsafe.Pointer
+	steps     int
+	s         float32
+	nan       int         // maximum: lanes that met a NaN
+	acc       [16]float32 // running vector
+	codes     [16]uint32  // widenE4M3, out: largest codes read, as in rowsArgs
+}
+
+const (
+	accMR     = 6    // rows of x in the accumulation tile
+	accDepth  = 128  // rows of weights packed for accumulation, at most one band of scales
+	maxPanel  = 6    // rows of the widest panel
+	panelK    = 1024 // columns of a packed panel
+	panelLine = panelK + 16
+	blockRows = 256 // rows of x walked per packed panel: with panelK columns, half of a 2 MB cache
+)
+
+// scratch is the memory one call works in.
+type scratch struct {
+	// Widened weights: a panel [maxPanel, panelLine], or [accDepth, accCols].
+	pack [accDepth * 64]float32
+	// Here, because its spill space should share no cache lines.
+	rows rowsArgs
+	// Sums between two blocks of k, one slot per tile and one for the tile
+	// that overlaps the last.
+	sums [(blockRows/3 + 2) * 24 * 16]float32
+	// Columns of a panel that y has no room for.
+	edge [blockRows * maxPanel]float32
+	// Accumulation: a tile of y that y has no room for.
+	edgeAcc [accMR * 64]float32
+	// Zero-padded ends of rows.
+	xTail, wTail [4 * 16]float32
+	pad          [3][16]float32
+	// One scale where the caller has a number.
+	scale [1]float32
+
+	panel panelArgs
+	acc   accArgs
+	vec   vecArgs
+}
+
+// scratches recycles scratch between calls: kernels are reached through
+// function values, so what they are handed would otherwise be allocated.
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func borrow() *scratch { return scratches.Get().(*scratch) }
+
+// giveBack drops the pointers into the caller's memory and returns s.
+func giveBack(s *scratch) {
+	r := &s.rows
+	r.y, r.x, r.w, r.scale, r.xTail, r.wTail = nil, nil, nil, nil, nil, nil
+	s.panel, s.acc, s.vec = panelArgs{}, accArgs{}, vecArgs{}
+	scratches.Put(s)
+}
+
+// Assembly has no safe points. The functions below are not inlined, so their
+// stack check lets the scheduler in before each block.
+
+//go:noinline
+func runRows(f func(*rowsArgs), a *rowsArgs) { f(a) }
+
+//go:noinline
+func runPanel(f func(*panelArgs), a *panelArgs) { f(a) }
+
+//go:noinline
+func runAcc(f func(*accArgs), a *accArgs) { f(a) }
+
+//go:noinline
+func runVec(f func(*vecArgs), a *vecArgs) { f(a) }
+
+// at is the address of element i of s, which exists.
+func at[T any](s []T, i int) unsafe.Pointer { return unsafe.Pointer(&s[i]) }

@@ -1,0 +1,58 @@
+package vec
+
+// MatMulF32 computes y = x·wᵀ: y[m][n] = Σ_k x[m][k]·w[n][k], overwriting y.
+//
+//	y [m, n] rows ldy apart, x [m, k] rows ldx apart, w [n, k] rows ldw apart
+//
+// Each element is one vector of partial sums over ascending k, folded by one
+// fixed tree, whatever m and n are. Sums of no elements are 0.
+func (t *Tier) MatMulF32(y []float32, ldy int, x []float32, ldx, m int, w []float32, ldw, n, k int) {
+	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
+	if p.ready("MatMulF32", len(w), n, k) {
+		t.ops.matMulF32(&p, w)
+	}
+}
+
+// MatMulBF16 is [Tier.MatMulF32] with bfloat16 weights, two little-endian
+// bytes each: the same bits as over the widened weights.
+func (t *Tier) MatMulBF16(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int) {
+	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
+	if p.ready("MatMulBF16", len(w)/2, n, k) {
+		t.ops.matMulBF16(&p, w)
+	}
+}
+
+// MatMulFP8 is [Tier.MatMulF32] with e4m3 weights, one byte each, in blocks of
+// 128 x 128 that share a scale:
+//
+//	value[n][k] = e4m3(w[n][k]) · scale[(row0+n)/128*ldScale + k/128]
+//
+// row0 is the index of w's first row in the full matrix, so w may be any band
+// of it. The result has the same bits as over the widened weights.
+func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, scale []float32, ldScale, row0 int) {
+	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
+	s := blockScale{s: scale, ld: ldScale, row0: row0}
+	if p.ready("MatMulFP8", len(w), n, k) {
+		needScales("MatMulFP8", s, n, k)
+		t.ops.matMulFP8(&p, w, s)
+	}
+}
+
+// ready checks the shapes of a product whose w has the given length in
+// elements and is [rows, cols]. It reports whether anything is left to
+// compute, having written the zeros of empty sums.
+func (p *product) ready(method string, lenW, rows, cols int) bool {
+	needMatrix(method, "y", len(p.y), p.m, p.n, p.ldy)
+	needMatrix(method, "x", len(p.x), p.m, p.k, p.ldx)
+	needMatrix(method, "w", lenW, rows, cols, p.ldw)
+	if p.m == 0 || p.n == 0 {
+		return false
+	}
+	if p.k == 0 {
+		for i := range p.m {
+			clear(p.y[i*p.ldy:][:p.n])
+		}
+		return false
+	}
+	return true
+}

@@ -1,0 +1,88 @@
+package vec
+
+// The portable products compute each element by one call of one dot product,
+// so the order of its sum is the order written in that dot product.
+
+func matMulF32Go(p *product, w []float32) {
+	for i := range p.m {
+		x := p.x[i*p.ldx:][:p.k]
+		y := p.y[i*p.ldy:][:p.n]
+		for j := range y {
+			y[j] = dotGo(x, w[j*p.ldw:][:p.k])
+		}
+	}
+}
+
+func matMulBF16Go(p *product, w []byte) {
+	row := make([]float32, p.k)
+	for j := range p.n {
+		widenBF16Go(row, w[2*j*p.ldw:][:2*p.k])
+		p.column(j, row)
+	}
+}
+
+func matMulFP8Go(p *product, w []byte, s blockScale) {
+	row := make([]float32, p.k)
+	for j := range p.n {
+		widenRowGo(row, w[j*p.ldw:][:p.k], s.row(j))
+		p.column(j, row)
+	}
+}
+
+// column writes y[:, j] from the widened row j of the weights.
+func (p *product) column(j int, row []float32) {
+	for i := range p.m {
+		p.y[i*p.ldy+j] = dotGo(p.x[i*p.ldx:][:p.k], row)
+	}
+}
+
+// dotGo keeps four running sums, over the elements of equal index modulo 4,
+// and adds them as a tree. Elements past the last group of four follow.
+func dotGo(a, b []float32) float32 {
+	b = b[:len(a)]
+	var s0, s1, s2, s3 float32
+	for len(a) >= 4 && len(b) >= 4 {
+		s0 += a[0] * b[0]
+		s1 += a[1] * b[1]
+		s2 += a[2] * b[2]
+		s3 += a[3] * b[3]
+		a, b = a[4:], b[4:]
+	}
+	sum := (s0 + s2) + (s1 + s3)
+	for i := range a {
+		sum += a[i] * b[i]
+	}
+	return sum
+}
+
+func accumulateF32Go(p *product, w []float32) {
+	for i := range p.m {
+		y := p.y[i*p.ldy:][:p.n]
+		for d, a := range p.x[i*p.ldx:][:p.k] {
+			axpyGo(y, a, w[d*p.ldw:][:p.n])
+		}
+	}
+}
+
+func accumulateBF16Go(p *product, w []byte) {
+	row := make([]float32, p.n)
+	for d := range p.k {
+		widenBF16Go(row, w[2*d*p.ldw:][:2*p.n])
+		p.addRow(d, row)
+	}
+}
+
+func accumulateFP8Go(p *product, w []byte, s blockScale) {
+	row := make([]float32, p.n)
+	for d := range p.k {
+		widenRowGo(row, w[d*p.ldw:][:p.n], s.row(d))
+		p.addRow(d, row)
+	}
+}
+
+// addRow adds x[:, d] times the widened row d of the weights to y.
+func (p *product) addRow(d int, row []float32) {
+	for i := range p.m {
+		axpyGo(p.y[i*p.ldy:][:p.n], p.x[i*p.ldx+d], row)
+	}
+}

@@ -1,0 +1,290 @@
+package vec
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// matrix is one product in all three formats: the narrow weights and what they
+// widen to.
+type matrix struct {
+	m, n, k       int
+	ldx, ldw, ldy int
+	x             []float32
+	w             [formatsTested][]float32 // as float32
+	bf16, fp8     []byte
+	scale         []float32
+	ldScale, row0 int
+}
+
+const (
+	testF32 = iota
+	testBF16
+	testFP8
+	formatsTested
+)
+
+var formatNames = [formatsTested]string{"f32", "bf16", "fp8"}
+
+// newMatrix draws a product whose rows are pad elements apart beyond their
+// length and whose scales are not powers of two.
+func newMatrix(r *rand.Rand, m, n, k, pad, row0 int) *matrix {
+	a := &matrix{m: m, n: n, k: k, ldx: k + pad, ldw: k + pad + 1, ldy: n + pad, row0: row0}
+	a.x = normals(r, m*a.ldx)
+	a.w[testF32] = normals(r, n*a.ldw)
+	a.bf16 = narrow(a.w[testF32])
+	a.w[testBF16] = make([]float32, n*a.ldw)
+	widenBF16Go(a.w[testBF16], a.bf16)
+	a.fp8 = numbersE4M3(r, n*a.ldw)
+	a.ldScale = (a.ldw-1)/scaleBlock + 2
+	a.scale = make([]float32, ((row0+n-1)/scaleBlock+1)*a.ldScale)
+	for i := range a.scale {
+		a.scale[i] = r.Float32()/64 + 1e-4
+	}
+	a.w[testFP8] = make([]float32, n*a.ldw)
+	for j := range n {
+		for c := range k {
+			a.w[testFP8][j*a.ldw+c] = e4m3[a.fp8[j*a.ldw+c]] * a.scale[(row0+j)/scaleBlock*a.ldScale+c/scaleBlock]
+		}
+	}
+	return a
+}
+
+// run multiplies rows [i, i+m) by weights [j, j+n) into a fresh [m, n].
+func (a *matrix) run(t *Tier, format, i, m, j, n int) []float32 {
+	y := make([]float32, m*n)
+	x := a.x[i*a.ldx:]
+	switch format {
+	case testF32:
+		t.MatMulF32(y, n, x, a.ldx, m, a.w[testF32][j*a.ldw:], a.ldw, n, a.k)
+	case testBF16:
+		t.MatMulBF16(y, n, x, a.ldx, m, a.bf16[2*j*a.ldw:], a.ldw, n, a.k)
+	case testFP8:
+		t.MatMulFP8(y, n, x, a.ldx, m, a.fp8[j*a.ldw:], a.ldw, n, a.k, a.scale, a.ldScale, a.row0+j)
+	}
+	return y
+}
+
+// check compares y = [m, n] with float64 sums. The bound is that of a sum of
+// k/8 rounded terms at most, relative to the sum of magnitudes.
+func (a *matrix) check(t *testing.T, format int, y []float32) {
+	t.Helper()
+	for i := range a.m {
+		for j := range a.n {
+			var sum, size float64
+			for c := range a.k {
+				v := float64(a.x[i*a.ldx+c]) * float64(a.w[format][j*a.ldw+c])
+				sum += v
+				size += math.Abs(v)
+			}
+			bound := size * float64(a.k/4+8) * math.Ldexp(1, -24)
+			if got := float64(y[i*a.n+j]); !(math.Abs(got-sum) <= bound) {
+				t.Fatalf("%s [%d,%d,%d]: y[%d][%d] = %v, want %v within %v",
+					formatNames[format], a.m, a.n, a.k, i, j, got, sum, bound)
+			}
+		}
+	}
+}
+
+func eachFormat(f func(format int)) {
+	for format := range formatsTested {
+		f(format)
+	}
+}
+
+func TestMatMulMatchesFloat64Sums(t *testing.T) {
+	shapes := [][3]int{
+		{1, 1, 1}, {1, 4, 16}, {1, 5, 31}, {2, 7, 33}, {3, 6, 127}, {4, 9, 128}, {5, 13, 129},
+		{7, 11, 200}, {8, 130, 260}, {9, 6, 1024}, {13, 10, 1025}, {6, 7, 2100}, {1, 9, 3000}, {259, 7, 40},
+	}
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		r := newRand(1)
+		for _, s := range shapes {
+			a := newMatrix(r, s[0], s[1], s[2], 3, 125)
+			eachFormat(func(format int) { a.check(t, format, a.run(tier, format, 0, a.m, 0, a.n)) })
+		}
+	})
+}
+
+// A row and a column have the same bits alone, in every tile shape and at
+// every place in it, and narrow weights have the bits of widened ones.
+func TestMatMulRowsAndColumnsAreIndependent(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		const rows, cols = 11, 13
+		for k := 1; k <= 200; k++ {
+			a := newMatrix(newRand(uint64(k)), rows, cols, k, k%3, 120)
+			eachFormat(func(format int) {
+				whole := a.run(tier, format, 0, rows, 0, cols)
+				wide := make([]float32, rows*cols)
+				tier.MatMulF32(wide, cols, a.x, a.ldx, rows, a.w[format], a.ldw, cols, k)
+				wantSame(t, fmt.Sprintf("%s k=%d against widened weights", formatNames[format], k), whole, wide)
+				for i := range rows {
+					for j := range cols {
+						alone := a.run(tier, format, i, 1, j, 1)
+						if !same(alone[0], whole[i*cols+j]) {
+							t.Fatalf("%s k=%d: y[%d][%d] = %v alone, %v in [%d,%d]",
+								formatNames[format], k, i, j, alone[0], whole[i*cols+j], rows, cols)
+						}
+					}
+				}
+			})
+		}
+	})
+}
+
+// Every number of rows meets every number of columns, so that each kernel and
+// each ragged end is used.
+func TestMatMulTilesAgree(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		const rows, cols = 14, 15
+		for _, k := range []int{1, 7, 16, 40, 129, 1030} {
+			a := newMatrix(newRand(uint64(k)), rows, cols, k, 2, 127)
+			eachFormat(func(format int) {
+				whole := a.run(tier, format, 0, rows, 0, cols)
+				for m := 1; m <= rows; m++ {
+					for n := 1; n <= cols; n++ {
+						i, j := rows-m, cols-n
+						part := a.run(tier, format, i, m, j, n)
+						for r := range m {
+							wantSame(t, fmt.Sprintf("%s k=%d tile [%d,%d] row %d", formatNames[format], k, m, n, r),
+								part[r*n:][:n], whole[(i+r)*cols+j:][:n])
+						}
+					}
+				}
+			})
+		}
+	})
+}
+
+// More rows than one block of x, whose ends fall in different places.
+func TestMatMulBlocksAgree(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		const rows, cols, k = 515, 9, 70
+		a := newMatrix(newRand(3), rows, cols, k, 0, 0)
+		eachFormat(func(format int) {
+			whole := a.run(tier, format, 0, rows, 0, cols)
+			for _, m := range []int{1, 5, 256, 257, 511} {
+				part := a.run(tier, format, 0, m, 0, cols)
+				wantSame(t, fmt.Sprintf("%s %d rows", formatNames[format], m), part, whole[:m*cols])
+			}
+		})
+	})
+}
+
+func TestDotHasTheBitsOfMatMul(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		for k := 1; k <= 300; k++ {
+			r := newRand(uint64(k))
+			a, b := normals(r, k), normals(r, k)
+			var y [1]float32
+			tier.MatMulF32(y[:], 1, a, k, 1, b, k, 1, k)
+			wantSame(t, "dot", []float32{tier.Dot(a, b)}, y[:])
+			wantSame(t, "squares", []float32{tier.SumSquares(a)}, []float32{tier.Dot(a, a)})
+		}
+		if got := tier.Dot(nil, nil); got != 0 {
+			t.Fatalf("dot of nothing is %v", got)
+		}
+	})
+}
+
+func TestMatMulWritesOnlyItsColumns(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		for _, m := range []int{1, 3, 9} {
+			const n, k, ldy = 7, 37, 11
+			a := newMatrix(newRand(4), m, n, k, 0, 0)
+			y := make([]float32, m*ldy)
+			for i := range y {
+				y[i] = 12345
+			}
+			tier.MatMulBF16(y, ldy, a.x, a.ldx, m, a.bf16, a.ldw, n, k)
+			for i, v := range y {
+				if inside := i%ldy < n; inside == (v == 12345) {
+					t.Fatalf("m=%d: y[%d] = %v", m, i, v)
+				}
+			}
+		}
+	})
+}
+
+func TestMatMulPropagatesNaNAndInf(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		for _, m := range []int{1, 2, 3, 4, 5, 9} {
+			for _, k := range []int{1, 15, 16, 64, 70, 130, 1100} {
+				for _, at := range []int{0, k / 2, k - 1} {
+					const n = 9
+					a := newMatrix(newRand(5), m, n, k, 0, 0)
+					a.w[testF32][3*a.ldw+at] = float32(math.NaN())
+					a.bf16[2*(3*a.ldw+at)] = 0xC1
+					a.bf16[2*(3*a.ldw+at)+1] = 0x7F
+					a.fp8[3*a.ldw+at] = 0xFF
+					eachFormat(func(format int) {
+						y := a.run(tier, format, 0, m, 0, n)
+						for i, v := range y {
+							if (v != v) != (i%n == 3) {
+								t.Fatalf("%s m=%d k=%d NaN at %d: y[%d] = %v", formatNames[format], m, k, at, i, v)
+							}
+						}
+					})
+					inf := float32(math.Inf(1))
+					a.x[at] = inf
+					for j, v := range a.run(tier, testBF16, 0, m, 0, n)[:n] {
+						want := inf
+						if a.w[testBF16][j*a.ldw+at] < 0 {
+							want = -inf
+						}
+						if j != 3 && v != want {
+							t.Fatalf("m=%d k=%d Inf at %d: y[0][%d] = %v, want %v", m, k, at, j, v, want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestMatMulOfNothing(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		y := []float32{1, 2, 3, 4, 5, 6}
+		tier.MatMulF32(y, 3, nil, 0, 2, nil, 0, 2, 0)
+		wantSame(t, "empty sums", y, []float32{0, 0, 3, 0, 0, 6})
+		tier.MatMulBF16(nil, 0, nil, 0, 0, make([]byte, 64), 8, 4, 8)
+		tier.MatMulFP8(nil, 0, nil, 0, 0, nil, 0, 0, 8, nil, 0, 0)
+	})
+}
+
+func TestShortSlicesPanicBeforeAnyWork(t *testing.T) {
+	f := func(n int) []float32 { return make([]float32, n) }
+	huge := math.MaxInt/2 + 1
+	cases := map[string]func(*Tier){
+		"y too short":        func(v *Tier) { v.MatMulF32(f(5), 3, f(8), 4, 2, f(12), 4, 3, 4) },
+		"x too short":        func(v *Tier) { v.MatMulF32(f(6), 3, f(7), 4, 2, f(12), 4, 3, 4) },
+		"w too short":        func(v *Tier) { v.MatMulF32(f(6), 3, f(8), 4, 2, f(11), 4, 3, 4) },
+		"rows overlap":       func(v *Tier) { v.MatMulF32(f(6), 3, f(8), 3, 2, f(12), 4, 3, 4) },
+		"negative":           func(v *Tier) { v.MatMulF32(f(6), 3, f(8), 4, -1, f(12), 4, 3, 4) },
+		"wrapping size":      func(v *Tier) { v.MatMulF32(f(6), 3, f(8), huge, 3, f(12), 4, 3, 4) },
+		"bf16 half a weight": func(v *Tier) { v.MatMulBF16(f(6), 3, f(8), 4, 2, make([]byte, 23), 4, 3, 4) },
+		"scale rows":         func(v *Tier) { v.MatMulFP8(f(6), 3, f(8), 4, 2, make([]byte, 12), 4, 3, 4, f(1), 1, 126) },
+		"scale columns":      func(v *Tier) { v.MatMulFP8(f(1), 1, f(129), 129, 1, make([]byte, 129), 129, 1, 129, f(1), 1, 0) },
+		"negative row":       func(v *Tier) { v.MatMulFP8(f(6), 3, f(8), 4, 2, make([]byte, 12), 4, 3, 4, f(1), 1, -1) },
+		"accumulate w":       func(v *Tier) { v.AccumulateF32(f(6), 3, f(8), 4, 2, f(11), 3, 4, 3) },
+		"dot":                func(v *Tier) { v.Dot(f(3), f(4)) },
+		"axpy":               func(v *Tier) { v.Axpy(f(3), 1, f(2)) },
+		"exp":                func(v *Tier) { v.ExpSum(f(3), f(2), 0) },
+		"widen":              func(v *Tier) { v.WidenBF16(f(3), make([]byte, 5)) },
+		"index keys": func(v *Tier) {
+			v.IndexScoresFP8(f(2), make([]byte, 128), f(1), make([]byte, 255), make([]byte, 8), 1, 2)
+		},
+	}
+	for name, call := range cases {
+		eachTier(t, func(t *testing.T, tier *Tier) {
+			defer func() {
+				if recover() == nil {
+					t.Fatalf("%s: no panic", name)
+				}
+			}()
+			call(tier)
+		})
+	}
+}

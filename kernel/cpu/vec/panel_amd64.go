@@ -1,0 +1,108 @@
+//go:build !purego
+
+package vec
+
+import "unsafe"
+
+// matMulPanels widens a few rows of weights at a time into a panel that stays
+// in the nearest cache and multiplies blockRows rows of x by it. A k longer
+// than a panel is walked in blocks; the registers of sums wait in memory.
+// There are at least panelMR rows.
+func (s *isa) matMulPanels(sc *scratch, p *product, w *weights) {
+	for i := 0; i < p.m; i += blockRows {
+		rows := min(blockRows, p.m-i)
+		for j := 0; j < p.n; {
+			kernel := s.panelFor(p.n - j)
+			cols := min(kernel.cols, p.n-j)
+			for k := 0; k < p.k; k += panelK {
+				depth := min(panelK, p.k-k)
+				s.packPanel(sc, w, kernel.cols, j, cols, k, depth)
+				s.panelBlock(sc, p, kernel, i, rows, j, cols, k, depth)
+			}
+			j += cols
+		}
+	}
+}
+
+// panelFor returns the narrowest panel that holds the columns left, or the
+// widest there is.
+func (s *isa) panelFor(cols int) panelKernel {
+	best := s.panels[0]
+	for _, k := range s.panels[1:] {
+		if k.cols >= cols {
+			best = k
+		}
+	}
+	return best
+}
+
+// packPanel widens rows [j, j+cols) and columns [k, k+depth) of the weights.
+// What is left of the last register and of the panel's rows is zero.
+func (s *isa) packPanel(sc *scratch, w *weights, lines, j, cols, k, depth int) {
+	whole := (depth + s.lanes - 1) / s.lanes * s.lanes
+	for r := range lines {
+		line := sc.pack[r*panelLine:][:whole]
+		if r >= cols {
+			clear(line)
+			continue
+		}
+		w.widen(s, sc, line[:depth], j+r, k)
+		clear(line[depth:])
+	}
+}
+
+// panelBlock multiplies rows [i, i+rows) of x by the packed panel. Rows that
+// do not fill a tile are computed once more in a tile that ends with them.
+func (s *isa) panelBlock(sc *scratch, p *product, kernel panelKernel, i, rows, j, cols, k, depth int) {
+	a := &sc.panel
+	a.w = at(sc.pack[:], 0)
+	a.ldx = 4 * p.ldx
+	a.steps = depth / s.lanes
+	a.mask = 1<<(depth%s.lanes) - 1
+	a.maskVec = tailMask(depth % s.lanes)
+	a.first, a.last = flag(k == 0), flag(k+depth == p.k)
+	tiles := rows / s.panelMR
+	if tiles > 0 {
+		s.panelTiles(sc, p, kernel, i, tiles, 0, j, cols, k)
+	}
+	if rows%s.panelMR > 0 {
+		s.panelTiles(sc, p, kernel, i+rows-s.panelMR, 1, tiles, j, cols, k)
+	}
+}
+
+// panelTiles runs tiles from row i on, keeping their sums from the given slot.
+func (s *isa) panelTiles(sc *scratch, p *product, kernel panelKernel, i, tiles, slot, j, cols, k int) {
+	a := &sc.panel
+	a.tiles = tiles
+	a.x = at(p.x, i*p.ldx+k)
+	a.sums = at(sc.sums[:], slot*s.panelMR*kernel.cols*s.lanes)
+	if cols == kernel.cols {
+		a.y, a.ldy = at(p.y, i*p.ldy+j), 4*p.ldy
+		runPanel(kernel.run, a)
+		return
+	}
+	a.y, a.ldy = at(sc.edge[:], 0), 4*kernel.cols
+	runPanel(kernel.run, a)
+	if a.last == 0 {
+		return
+	}
+	for r := range tiles * s.panelMR {
+		copy(p.y[(i+r)*p.ldy+j:][:cols], sc.edge[r*kernel.cols:])
+	}
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// maskWindow holds vector masks: n ones start at index 8-n.
+var maskWindow = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
+
+// tailMask is a vector mask of the first n < 8 lanes. Kernels with 16 lanes
+// use the bit mask instead.
+func tailMask(n int) unsafe.Pointer {
+	return at(maskWindow[:], max(0, 8-n))
+}

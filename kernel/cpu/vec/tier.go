@@ -1,0 +1,98 @@
+package vec
+
+// Tier is one implementation of the package's arithmetic. Its methods are
+// documented where they are defined: products in matmul.go and accumulate.go,
+// vectors in vector.go, number formats in convert.go, the indexer in index.go.
+type Tier struct {
+	// Name is "avx512", "avx2" or "go".
+	Name string
+
+	ops ops
+}
+
+// Tiers returns every tier this machine can run, best first. The last is
+// always "go". The slice is the caller's.
+func Tiers() []*Tier {
+	return append([]*Tier(nil), available...)
+}
+
+// Best returns the fastest tier of this machine.
+func Best() *Tier { return available[0] }
+
+// available is fixed before main starts and never written again.
+var available = append(assemblyTiers(), portable)
+
+// portable is the tier in plain Go.
+var portable = &Tier{Name: "go", ops: ops{
+	matMulF32:      matMulF32Go,
+	matMulBF16:     matMulBF16Go,
+	matMulFP8:      matMulFP8Go,
+	accumulateF32:  accumulateF32Go,
+	accumulateBF16: accumulateBF16Go,
+	accumulateFP8:  accumulateFP8Go,
+	dot:            dotGo,
+	axpy:           axpyGo,
+	max:            maxGo,
+	expSum:         expSumGo,
+	siluMul:        siluMulGo,
+	scaleMul:       scaleMulGo,
+	widenBF16:      widenBF16Go,
+	widenE4M3:      widenE4M3Go,
+	narrowBF16:     narrowBF16Go,
+	indexScores:    indexScoresGo,
+}}
+
+// ops is what a tier implements. Arguments were checked by the exported
+// method, and no dimension is zero.
+type ops struct {
+	matMulF32  func(p *product, w []float32)
+	matMulBF16 func(p *product, w []byte)
+	matMulFP8  func(p *product, w []byte, s blockScale)
+
+	accumulateF32  func(p *product, w []float32)
+	accumulateBF16 func(p *product, w []byte)
+	accumulateFP8  func(p *product, w []byte, s blockScale)
+
+	dot      func(a, b []float32) float32
+	axpy     func(y []float32, a float32, x []float32)
+	max      func(x []float32) float32
+	expSum   func(dst, x []float32, max float32) float32
+	siluMul  func(dst, gate, up []float32)
+	scaleMul func(y, x, w []float32, s float32)
+
+	widenBF16  func(dst []float32, src []byte)
+	widenE4M3  func(dst []float32, src []byte, scale float32)
+	narrowBF16 func(dst []byte, src []float32)
+
+	indexScores func(scores []float32, q []byte, w []float32, keys, scales []byte)
+}
+
+// product is the shape of one matrix product. In the dot form w is [n, k]; in
+// the transposed form it is [k, n].
+type product struct {
+	y   []float32 // [m, n], rows ldy apart
+	ldy int
+	x   []float32 // [m, k], rows ldx apart
+	ldx int
+	ldw int
+	m   int
+	n   int
+	k   int
+}
+
+// scaleBlock is the side of the square of e4m3 weights that share one scale.
+const scaleBlock = 128
+
+// blockScale finds the scale of a weight in a matrix cut out of a larger one:
+// element (r, c) of the cut is scaled by s[(row0+r)/128*ld + c/128].
+type blockScale struct {
+	s    []float32
+	ld   int
+	row0 int
+}
+
+// row returns the scales of one row of the cut: element i is for the columns
+// from 128*i.
+func (b blockScale) row(r int) []float32 {
+	return b.s[(b.row0+r)/scaleBlock*b.ld:]
+}

@@ -1,0 +1,108 @@
+//go:build !purego
+
+package vec
+
+import "math"
+
+// vecCall is the registers one call of an element-wise kernel takes: some ten
+// microseconds of the slowest.
+const vecCall = 1024
+
+// elementwise runs a kernel over dst, a and b, of equal length, b perhaps nil.
+// The elements past the last whole register go through padded copies; fill is
+// what pads a.
+func (s *isa) elementwise(sc *scratch, kernel func(*vecArgs), dst, a, b []float32, fill float32) {
+	v := &sc.vec
+	whole := len(a) / s.lanes
+	for i := 0; i < whole; i += vecCall {
+		from := i * s.lanes
+		v.steps = min(vecCall, whole-i)
+		v.a = at(a, from)
+		if dst != nil {
+			v.dst = at(dst, from)
+		}
+		if b != nil {
+			v.b = at(b, from)
+		}
+		runVec(kernel, v)
+	}
+	tail := len(a) % s.lanes
+	if tail == 0 {
+		return
+	}
+	from := len(a) - tail
+	pad := &sc.pad
+	for i := range pad[1] {
+		pad[1][i] = fill
+	}
+	copy(pad[1][:], a[from:])
+	if dst != nil {
+		copy(pad[0][:], dst[from:])
+	}
+	if b != nil {
+		copy(pad[2][:], b[from:])
+	}
+	v.steps = 1
+	v.dst, v.a, v.b = at(pad[0][:], 0), at(pad[1][:], 0), at(pad[2][:], 0)
+	runVec(kernel, v)
+	if dst != nil {
+		copy(dst[from:], pad[0][:tail])
+	}
+}
+
+func (s *isa) axpy(y []float32, a float32, x []float32) {
+	sc := borrow()
+	defer giveBack(sc)
+	sc.vec.s = a
+	s.elementwise(sc, s.vec.axpy, y, x, nil, 0)
+}
+
+func (s *isa) scaleMul(y, x, w []float32, scale float32) {
+	sc := borrow()
+	defer giveBack(sc)
+	sc.vec.s = scale
+	s.elementwise(sc, s.vec.scaleMul, y, x, w, 0)
+}
+
+func (s *isa) siluMul(dst, gate, up []float32) {
+	sc := borrow()
+	defer giveBack(sc)
+	s.elementwise(sc, s.vec.siluMul, dst, gate, up, 0)
+}
+
+// expSum pads with -Inf, whose exponential adds nothing.
+func (s *isa) expSum(dst, x []float32, max float32) float32 {
+	sc := borrow()
+	defer giveBack(sc)
+	sc.vec.s = max
+	s.elementwise(sc, s.vec.expSum, dst, x, nil, float32(math.Inf(-1)))
+	return s.fold(&sc.vec.acc)
+}
+
+// fold adds the lanes of a register: halves first.
+func (s *isa) fold(acc *[16]float32) float32 {
+	for half := s.lanes / 2; half > 0; half /= 2 {
+		for i := range half {
+			acc[i] += acc[i+half]
+		}
+	}
+	return acc[0]
+}
+
+func (s *isa) max(x []float32) float32 {
+	sc := borrow()
+	defer giveBack(sc)
+	acc := &sc.vec.acc
+	for i := range acc {
+		acc[i] = float32(math.Inf(-1))
+	}
+	s.elementwise(sc, s.vec.maximum, nil, x, nil, float32(math.Inf(-1)))
+	if sc.vec.nan != 0 {
+		return float32(math.NaN())
+	}
+	best := acc[0]
+	for _, v := range acc[1:s.lanes] {
+		best = max(best, v)
+	}
+	return best
+}

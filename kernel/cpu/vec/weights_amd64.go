@@ -1,0 +1,57 @@
+//go:build !purego
+
+package vec
+
+import "unsafe"
+
+// weights is a matrix of weights in any format.
+type weights struct {
+	format format
+	f32    []float32 // formatF32
+	b      []byte    // the others
+	ld     int       // elements between rows
+	scale  blockScale
+}
+
+// size is the bytes of one weight.
+func (w *weights) size() int {
+	return [formats]int{formatF32: 4, formatBF16: 2, formatFP8: 1}[w.format]
+}
+
+// at is the address of an element.
+func (w *weights) at(row, col int) unsafe.Pointer {
+	i := row*w.ld + col
+	if w.format == formatF32 {
+		return at(w.f32, i)
+	}
+	return at(w.b, i*w.size())
+}
+
+// band returns how many rows from row on share their scales, at most most.
+func (w *weights) band(row, most int) int {
+	if w.format != formatFP8 {
+		return most
+	}
+	return min(most, scaleBlock-(w.scale.row0+row)%scaleBlock)
+}
+
+// widen writes columns [from, from+len(dst)) of a row.
+func (w *weights) widen(s *isa, sc *scratch, dst []float32, row, from int) {
+	i := row*w.ld + from
+	switch w.format {
+	case formatF32:
+		copy(dst, w.f32[i:][:len(dst)])
+	case formatBF16:
+		s.widenBF16With(sc, dst, w.b[2*i:][:2*len(dst)])
+	case formatFP8:
+		scales := w.scale.row(row)[from/scaleBlock:]
+		if head := from % scaleBlock; head > 0 {
+			n := min(len(dst), scaleBlock-head)
+			s.widenFP8With(sc, dst[:n], w.b[i:][:n], scales)
+			dst, i, scales = dst[n:], i+n, scales[1:]
+		}
+		if len(dst) > 0 {
+			s.widenFP8With(sc, dst, w.b[i:][:len(dst)], scales)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package kernel
+
+// EmbedArgs copies rows of a table: Out[i] = Table[IDs[i]].
+type EmbedArgs struct {
+	Out   Tensor // activation [T, hidden]
+	Table Tensor // f32, bf16 or f16 [vocabulary, hidden]
+	IDs   Tensor // i32 [T, 1]
+}
+
+// Embedder looks up embeddings.
+type Embedder interface{ Embed(EmbedArgs) error }
+
+// Check validates the arguments.
+func (a *EmbedArgs) Check() error {
+	c := checker{op: "embed"}
+	c.float("out", a.Out, a.Out.Rows, a.Table.Cols)
+	c.shape("table", a.Table, 1, a.Table.Cols)
+	c.tensor("ids", a.IDs, I32, a.Out.Rows, 1)
+	return c.err
+}
+
+// NormArgs is RMSNorm over each row: Out = X * rsqrt(mean(X^2) + Eps) * Weight.
+type NormArgs struct {
+	Out    Tensor // activation [T, n]
+	X      Tensor // activation [T, n]
+	Weight Tensor // f32 or bf16 [1, n]
+	Eps    float32
+}
+
+// Normalizer computes RMSNorm.
+type Normalizer interface{ Norm(NormArgs) error }
+
+// Check validates the arguments.
+func (a *NormArgs) Check() error {
+	c := checker{op: "norm"}
+	c.float("out", a.Out, a.X.Rows, a.X.Cols)
+	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	c.shape("weight", a.Weight, 1, a.X.Cols)
+	return c.err
+}
+
+// MultiplyArgs is a matrix product with a stored weight: Out = X * Wᵀ, or Out += X * Wᵀ.
+type MultiplyArgs struct {
+	Out        Tensor // activation [T, out]; f32 where more precision is asked (router, logits)
+	X          Tensor // activation [T, in]
+	W          Weight // [out, in]
+	Accumulate bool
+}
+
+// Multiplier multiplies by weights.
+type Multiplier interface{ Multiply(MultiplyArgs) error }
+
+// Check validates the arguments.
+func (a *MultiplyArgs) Check() error {
+	c := checker{op: "multiply"}
+	c.weight("w", a.W, -1, a.X.Cols)
+	c.float("out", a.Out, a.X.Rows, a.W.Out())
+	c.float("x", a.X, a.X.Rows, a.W.In())
+	return c.err
+}
+
+// TakeArgs copies chosen rows: Out[i] = X[Rows[i]].
+type TakeArgs struct {
+	Out  Tensor // activation [n, w]
+	X    Tensor // activation [T, w]
+	Rows Tensor // i32 [n, 1]
+}
+
+// RowTaker picks rows, such as the last row of each request before the vocabulary product.
+type RowTaker interface{ Take(TakeArgs) error }
+
+// Check validates the arguments.
+func (a *TakeArgs) Check() error {
+	c := checker{op: "take"}
+	c.float("out", a.Out, a.Out.Rows, a.X.Cols)
+	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	c.tensor("rows", a.Rows, I32, a.Out.Rows, 1)
+	return c.err
+}
+
+// GateArgs is the gated activation of a feed-forward block: Out = silu(Gate) * Up.
+type GateArgs struct {
+	Out, Gate, Up Tensor // activation [T, n]
+}
+
+// Gater applies the gated activation.
+type Gater interface{ Gate(GateArgs) error }
+
+// Check validates the arguments.
+func (a *GateArgs) Check() error {
+	c := checker{op: "gate"}
+	c.float("out", a.Out, a.Gate.Rows, a.Gate.Cols)
+	c.float("gate", a.Gate, a.Gate.Rows, a.Gate.Cols)
+	c.float("up", a.Up, a.Gate.Rows, a.Gate.Cols)
+	return c.err
+}

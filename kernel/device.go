@@ -1,0 +1,75 @@
+package kernel
+
+import "unsafe"
+
+// Memory is a device's memory. Writes and reads are ordered with the operations enqueued before them.
+type Memory interface {
+	// Alloc returns zeroed memory.
+	Alloc(bytes int64) (Buffer, error)
+	Free(Buffer)
+	// Import makes host bytes, elements of type d, readable by the device's operations: without a copy on a host device, uploaded
+	// elsewhere. The caller keeps data alive and unchanged while the buffer is used.
+	Import(data []byte, d DType) (Buffer, error)
+	// Write copies src to the start of dst, which must be contiguous.
+	Write(dst Tensor, src []byte) error
+	// Read copies the contiguous tensor src to dst and waits for it.
+	Read(dst []byte, src Tensor) error
+	// Sync waits for every operation enqueued so far and returns the first error among them.
+	Sync() error
+}
+
+// Device is memory and the operations over it. One goroutine uses a device at a time.
+type Device interface {
+	Memory
+	Operations
+	// Name is the registered name of the implementation.
+	Name() string
+	// Activation is the element type in which this device keeps activations.
+	Activation() DType
+	Close() error
+}
+
+// New allocates a contiguous tensor.
+func New(m Memory, d DType, rows, cols int) (Tensor, error) {
+	b, err := m.Alloc(int64(rows) * int64(cols) * int64(d.Size()))
+	if err != nil {
+		return Tensor{}, err
+	}
+	return Tensor{Buf: b, DType: d, Rows: rows, Cols: cols, Stride: cols}, nil
+}
+
+// WriteI32 copies src to the start of dst.
+func WriteI32(m Memory, dst Tensor, src []int32) error {
+	if len(src) == 0 {
+		return nil
+	}
+	// A view of src's own memory: 4 bytes for each of its elements.
+	return m.Write(dst, unsafe.Slice((*byte)(unsafe.Pointer(&src[0])), 4*len(src)))
+}
+
+// WriteF32 copies src to the start of dst.
+func WriteF32(m Memory, dst Tensor, src []float32) error {
+	if len(src) == 0 {
+		return nil
+	}
+	// A view of src's own memory: 4 bytes for each of its elements.
+	return m.Write(dst, unsafe.Slice((*byte)(unsafe.Pointer(&src[0])), 4*len(src)))
+}
+
+// ReadF32 copies a contiguous f32 tensor to dst.
+func ReadF32(m Memory, dst []float32, src Tensor) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	// A view of dst's own memory: 4 bytes for each of its elements.
+	return m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
+}
+
+// ReadI32 copies a contiguous i32 tensor to dst.
+func ReadI32(m Memory, dst []int32, src Tensor) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	// A view of dst's own memory: 4 bytes for each of its elements.
+	return m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
+}

@@ -1,0 +1,12 @@
+package kernel
+
+import "errors"
+
+// ErrArgument is wrapped by every error about an operation's arguments: a shape, type or range that the operation cannot take.
+var ErrArgument = errors.New("kernel: bad argument")
+
+// ErrUnsupported is wrapped when an implementation does not offer what was asked, such as a layout or an element type.
+var ErrUnsupported = errors.New("kernel: not supported by this implementation")
+
+// ErrUnavailable is wrapped when a registered implementation cannot run on this machine or in this build.
+var ErrUnavailable = errors.New("kernel: not available here")

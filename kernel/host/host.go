@@ -1,0 +1,117 @@
+// Package host is the memory of CPU devices: buffers that are byte slices, and typed views of tensors in them.
+// What flows in are kernel.Tensors that live in host memory; what flows out are slices over the same bytes, never copies.
+package host
+
+import (
+	"fmt"
+	"unsafe"
+
+	"sparrow/kernel"
+)
+
+// Buffer is host memory. It is 64-byte aligned when it was allocated here; imported bytes keep the alignment they have.
+type Buffer []byte
+
+// Len is the size in bytes.
+func (b Buffer) Len() int64 { return int64(len(b)) }
+
+// Memory implements kernel.Memory over the Go heap. All operations of a host device are finished when they return, so Sync has nothing to
+// wait for.
+type Memory struct{}
+
+// Alloc returns zeroed memory aligned to a cache line.
+func (Memory) Alloc(n int64) (kernel.Buffer, error) {
+	if n < 0 {
+		return nil, fmt.Errorf("%w: alloc: %d bytes", kernel.ErrArgument, n)
+	}
+	return Buffer(aligned(int(n))), nil
+}
+
+// Free returns the memory to the garbage collector once nothing refers to it.
+func (Memory) Free(kernel.Buffer) {}
+
+// Import uses data itself when it is aligned for its elements, and an aligned copy otherwise.
+func (Memory) Import(data []byte, d kernel.DType) (kernel.Buffer, error) {
+	if len(data) > 0 && uintptr(unsafe.Pointer(&data[0]))%uintptr(d.Size()) != 0 {
+		b := aligned(len(data))
+		copy(b, data)
+		return Buffer(b), nil
+	}
+	return Buffer(data), nil
+}
+
+// Write copies src to the start of dst.
+func (Memory) Write(dst kernel.Tensor, src []byte) error {
+	b := Bytes(dst)
+	if len(src) > len(b) {
+		return fmt.Errorf("%w: write: %d bytes into %v (%d bytes)", kernel.ErrArgument, len(src), dst, len(b))
+	}
+	copy(b, src)
+	return nil
+}
+
+// Read copies the start of src to dst.
+func (Memory) Read(dst []byte, src kernel.Tensor) error {
+	b := Bytes(src)
+	if len(dst) > len(b) {
+		return fmt.Errorf("%w: read: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src, len(b))
+	}
+	copy(dst, b)
+	return nil
+}
+
+// Sync returns at once.
+func (Memory) Sync() error { return nil }
+
+func aligned(n int) []byte {
+	const line = 64
+	raw := make([]byte, n+line)
+	skip := int(-uintptr(unsafe.Pointer(&raw[0])) & (line - 1))
+	return raw[skip : skip+n : skip+n]
+}
+
+// Bytes is the tensor's memory from its first element to the end of its last row.
+func Bytes(t kernel.Tensor) []byte {
+	b := t.Buf.(Buffer)
+	return b[t.Off : t.Off+t.Extent()]
+}
+
+// F32 is the tensor's memory as float32, rows t.Stride apart.
+func F32(t kernel.Tensor) []float32 {
+	b := Bytes(t)
+	if len(b) == 0 {
+		return nil
+	}
+	// In bounds: len(b)/4 elements of 4 bytes; buffers are aligned for their elements and offsets are multiples of the element size.
+	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
+}
+
+// I32 is the tensor's memory as int32.
+func I32(t kernel.Tensor) []int32 {
+	b := Bytes(t)
+	if len(b) == 0 {
+		return nil
+	}
+	// In bounds and aligned for the same reason as in F32.
+	return unsafe.Slice((*int32)(unsafe.Pointer(&b[0])), len(b)/4)
+}
+
+// U16 is the tensor's memory as 16-bit elements.
+func U16(t kernel.Tensor) []uint16 {
+	b := Bytes(t)
+	if len(b) == 0 {
+		return nil
+	}
+	// In bounds and aligned for the same reason as in F32.
+	return unsafe.Slice((*uint16)(unsafe.Pointer(&b[0])), len(b)/2)
+}
+
+// RowF32 is row r of a float32 tensor.
+func RowF32(t kernel.Tensor, r int) []float32 {
+	return F32(t.Slice(r, r+1))
+}
+
+// RowI32 is row r of an int32 tensor.
+func RowI32(t kernel.Tensor, r int) []int32 {
+	return I32(t.Slice(r, r+1))
+}

@@ -1,0 +1,132 @@
+package kernel
+
+import "sparrow/layout"
+
+// IndexQueryArgs prepares indexer queries: rotation of the first half of each head, then, for FP8 keys, Hadamard rotation and quantisation.
+// The query scale and n^-1/2 * d^-1/2 are folded into Weights: W[t,h] = Weights[t,h] * n^-1/2 * d^-1/2 * scale(q[t,h]).
+type IndexQueryArgs struct {
+	Out      Tensor // e4m3 [T, Heads*128] for FP8 keys, f32 for exact keys
+	W        Tensor // f32 [T, Heads]
+	Q        Tensor // activation [T, Heads*128]: output of wq_b; may be overwritten
+	Weights  Tensor // f32 [T, Heads]: output of weights_proj
+	Angles   Tensor // f32 [T, 64]
+	Heads    int
+	Pairing  Pairing
+	Hadamard bool
+}
+
+// IndexQuerier prepares indexer queries.
+type IndexQuerier interface{ IndexQuery(IndexQueryArgs) error }
+
+// Check validates the arguments.
+func (a *IndexQueryArgs) Check() error {
+	c := checker{op: "index query"}
+	w := a.Heads * layout.IndexDim
+	c.that(a.Out.DType == E4M3 || a.Out.DType == F32, "out has type %v, want e4m3 or f32", a.Out.DType)
+	c.shape("out", a.Out, a.Q.Rows, w)
+	c.tensor("w", a.W, F32, a.Q.Rows, a.Heads)
+	c.float("q", a.Q, a.Q.Rows, w)
+	c.tensor("weights", a.Weights, F32, a.Q.Rows, a.Heads)
+	c.tensor("angles", a.Angles, F32, a.Q.Rows, layout.RopeDim)
+	c.that(a.Pairing == Interleaved || a.Pairing == HalfSplit, "unknown %v", a.Pairing)
+	return c.err
+}
+
+// ScoreArgs computes index scores: Out[r, s] = scale[s] * sum over heads of W[r,h] * max(0, Q[r,h]·key[s]) for s in [0, Lens[r]).
+//
+// Paged: key s of row r is in page Table[TableRow[r], s/PageTokens] of Keys. Gathered: Table is not given, Keys is one page, and key s is its
+// token Start[r]+s. Columns beyond Lens[r] are left as they are. Rows with Lens[r] <= SkipUpTo need no scores, because selection keeps every
+// one of their keys; their columns are left as they are.
+type ScoreArgs struct {
+	Out      Tensor // f32 [R, at least the largest length]
+	Q        Tensor // e4m3 or f32 [R, Heads*128]
+	W        Tensor // f32 [R, Heads]
+	Keys     Pool
+	Table    Tensor // i32 [tables, pages]
+	TableRow Tensor // i32 [R, 1]
+	Start    Tensor // i32 [R, 1]
+	Lens     Tensor // i32 [R, 1]
+	Heads    int
+	SkipUpTo int
+	// NextN says that rows come in groups of NextN neighbours with one request, so that an implementation may read its keys once for all of
+	// them; 0 and 1 promise nothing. The result is the same.
+	NextN int
+}
+
+// IndexScorer computes index scores.
+type IndexScorer interface{ Scores(ScoreArgs) error }
+
+// Check validates the arguments.
+func (a *ScoreArgs) Check() error {
+	c := checker{op: "scores"}
+	want := E4M3
+	if a.Keys.Layout == layout.IndexF32Row512 {
+		want = F32
+	}
+	r := a.Q.Rows
+	c.tensor("q", a.Q, want, r, a.Heads*layout.IndexDim)
+	c.tensor("w", a.W, F32, r, a.Heads)
+	c.tensor("out", a.Out, F32, r, -1)
+	c.tensor("lens", a.Lens, I32, r, 1)
+	c.indexPool("keys", a.Keys)
+	if a.Table.Given() {
+		c.tensor("table", a.Table, I32, 0, -1)
+		c.tensor("table row", a.TableRow, I32, r, 1)
+	} else {
+		c.tensor("start", a.Start, I32, r, 1)
+		c.that(a.Keys.Mem.Rows == 1, "gathered keys have %d pages, want one", a.Keys.Mem.Rows)
+	}
+	return c.err
+}
+
+// SelectArgs chooses for every row the K best scored positions of [0, Lens[r]): higher score first, the lower position on a tie. NaN and
+// minus infinity are never chosen. Out lists positions in ascending order, then -1: one canonical order, so that attention sums in one
+// order whatever path a row took. Rows with Lens[r] <= K get 0..Lens[r]-1 without a look at the scores; a length below zero counts as zero.
+type SelectArgs struct {
+	Out    Tensor // i32 [R, K]
+	Scores Tensor // f32 [R, at least the largest length]; may be not given when every length is at most K
+	Lens   Tensor // i32 [R, 1]
+}
+
+// Selector chooses positions.
+type Selector interface{ Select(SelectArgs) error }
+
+// Check validates the arguments.
+func (a *SelectArgs) Check() error {
+	c := checker{op: "select"}
+	c.tensor("out", a.Out, I32, a.Out.Rows, -1)
+	c.tensor("lens", a.Lens, I32, a.Out.Rows, 1)
+	if a.Scores.Given() {
+		c.tensor("scores", a.Scores, F32, a.Out.Rows, -1)
+	}
+	return c.err
+}
+
+// LocateArgs turns positions into places in a cache. Paged: Out = Table[TableRow[r], p/PageTokens]*PageTokens + p%PageTokens.
+// Ragged (Table not given): Out = p + Offset[r]. -1 stays -1. Out may be Positions itself.
+type LocateArgs struct {
+	Out        Tensor // i32 [R, K]
+	Positions  Tensor // i32 [R, K]
+	Table      Tensor // i32 [tables, pages]
+	TableRow   Tensor // i32 [R, 1]
+	PageTokens int
+	Offset     Tensor // i32 [R, 1]
+}
+
+// Locator turns positions into places.
+type Locator interface{ Locate(LocateArgs) error }
+
+// Check validates the arguments.
+func (a *LocateArgs) Check() error {
+	c := checker{op: "locate"}
+	c.tensor("positions", a.Positions, I32, a.Positions.Rows, -1)
+	c.tensor("out", a.Out, I32, a.Positions.Rows, a.Positions.Cols)
+	if a.Table.Given() {
+		c.tensor("table", a.Table, I32, 0, -1)
+		c.tensor("table row", a.TableRow, I32, a.Positions.Rows, 1)
+		c.that(a.PageTokens > 0, "%d tokens per page", a.PageTokens)
+	} else {
+		c.tensor("offset", a.Offset, I32, a.Positions.Rows, 1)
+	}
+	return c.err
+}

@@ -1,0 +1,60 @@
+package kernel
+
+// LatentDims are the sizes of multi-head latent attention.
+type LatentDims struct {
+	Heads  int
+	Nope   int // part of a query head without position, 128 in V3.2
+	Rope   int // rotated part, 64
+	V      int // value head, 128 in V3.2
+	Latent int // 512
+}
+
+// QK is the size of an expanded query or key head.
+func (d LatentDims) QK() int { return d.Nope + d.Rope }
+
+// Row is the size of a cache row and of an absorbed query head.
+func (d LatentDims) Row() int { return d.Latent + d.Rope }
+
+// KVB is the number of rows of the stored up-projection: for each head Nope key rows, then V value rows.
+func (d LatentDims) KVB() int { return d.Heads * (d.Nope + d.V) }
+
+// AbsorbArgs moves queries into latent space:
+// Out[t,h,:Latent] = W_UK[h]ᵀ · Q[t,h,:Nope] and Out[t,h,Latent:] = Q[t,h,Nope:], which is already rotated.
+type AbsorbArgs struct {
+	Out  Tensor // activation [T, Heads*(Latent+Rope)]
+	Q    Tensor // activation [T, Heads*(Nope+Rope)]
+	KVB  Weight // [Heads*(Nope+V), Latent]; W_UK[h] is rows h*(Nope+V) ... +Nope
+	Dims LatentDims
+}
+
+// Absorber moves queries into latent space.
+type Absorber interface{ Absorb(AbsorbArgs) error }
+
+// Check validates the arguments.
+func (a *AbsorbArgs) Check() error {
+	c := checker{op: "absorb"}
+	c.float("q", a.Q, a.Q.Rows, a.Dims.Heads*a.Dims.QK())
+	c.float("out", a.Out, a.Q.Rows, a.Dims.Heads*a.Dims.Row())
+	c.weight("kvb", a.KVB, a.Dims.KVB(), a.Dims.Latent)
+	return c.err
+}
+
+// ExpandArgs moves attention outputs out of latent space: Out[t,h] = W_UV[h] · U[t,h].
+type ExpandArgs struct {
+	Out  Tensor // activation [T, Heads*V]
+	U    Tensor // activation [T, Heads*Latent]
+	KVB  Weight // [Heads*(Nope+V), Latent]; W_UV[h] is rows h*(Nope+V)+Nope ... +V
+	Dims LatentDims
+}
+
+// Expander moves attention outputs out of latent space.
+type Expander interface{ Expand(ExpandArgs) error }
+
+// Check validates the arguments.
+func (a *ExpandArgs) Check() error {
+	c := checker{op: "expand"}
+	c.float("u", a.U, a.U.Rows, a.Dims.Heads*a.Dims.Latent)
+	c.float("out", a.Out, a.U.Rows, a.Dims.Heads*a.Dims.V)
+	c.weight("kvb", a.KVB, a.Dims.KVB(), a.Dims.Latent)
+	return c.err
+}

@@ -1,0 +1,67 @@
+package kernel
+
+// RouteArgs chooses experts (v32 spec, 2.7): scores are sigmoid(Logits); Bias is added for the choice only; the best KeepGroups of Groups
+// groups by the sum of their two best biased scores remain; the TopK best biased experts are chosen, best first, the lower index on a tie.
+// Weights are the unbiased scores, divided by their sum when Normalize is set, times Scale.
+type RouteArgs struct {
+	IDs        Tensor // i32 [T, TopK]
+	Weights    Tensor // f32 [T, TopK]
+	Logits     Tensor // f32 [T, experts]
+	Bias       Tensor // f32 [1, experts]
+	Groups     int
+	KeepGroups int
+	Normalize  bool
+	Scale      float32
+}
+
+// Router chooses experts.
+type Router interface{ Route(RouteArgs) error }
+
+// Check validates the arguments.
+func (a *RouteArgs) Check() error {
+	c := checker{op: "route"}
+	t, e := a.Logits.Rows, a.Logits.Cols
+	c.tensor("logits", a.Logits, F32, t, e)
+	c.tensor("bias", a.Bias, F32, 1, e)
+	c.tensor("ids", a.IDs, I32, t, -1)
+	c.tensor("weights", a.Weights, F32, t, a.IDs.Cols)
+	c.that(a.Groups > 0 && a.KeepGroups > 0 && a.KeepGroups <= a.Groups && e%a.Groups == 0, "keep %d of %d groups of %d experts", a.KeepGroups, a.Groups, e)
+	if c.err == nil {
+		c.that(a.IDs.Cols <= a.KeepGroups*(e/a.Groups), "top %d of %d kept experts", a.IDs.Cols, a.KeepGroups*(e/a.Groups))
+	}
+	return c.err
+}
+
+// ExpertArgs runs the chosen experts and adds their weighted sum to the rows, in the order of the choice:
+// Out[t] += sum over j of Weights[t,j] * Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j].
+type ExpertArgs struct {
+	Out            Tensor   // activation [T, hidden]
+	X              Tensor   // activation [T, hidden]
+	IDs            Tensor   // i32 [T, k]
+	Weights        Tensor   // f32 [T, k]
+	Gate, Up, Down []Weight // one per expert: [inner, hidden], [inner, hidden], [hidden, inner]
+}
+
+// ExpertRunner runs experts.
+type ExpertRunner interface{ Experts(ExpertArgs) error }
+
+// Check validates the arguments.
+func (a *ExpertArgs) Check() error {
+	c := checker{op: "experts"}
+	t, h := a.X.Rows, a.X.Cols
+	c.float("x", a.X, t, h)
+	c.float("out", a.Out, t, h)
+	c.tensor("ids", a.IDs, I32, t, -1)
+	c.tensor("weights", a.Weights, F32, t, a.IDs.Cols)
+	c.that(len(a.Gate) > 0 && len(a.Up) == len(a.Gate) && len(a.Down) == len(a.Gate), "%d gate, %d up and %d down matrices", len(a.Gate), len(a.Up), len(a.Down))
+	if c.err != nil {
+		return c.err
+	}
+	inner := a.Gate[0].Out()
+	for e := range a.Gate {
+		c.weight("gate", a.Gate[e], inner, h)
+		c.weight("up", a.Up[e], inner, h)
+		c.weight("down", a.Down[e], h, inner)
+	}
+	return c.err
+}

@@ -1,0 +1,27 @@
+package kernel
+
+// Operations is everything a forward pass asks of a device, one small interface per operation.
+type Operations interface {
+	Embedder
+	Normalizer
+	Multiplier
+	RowTaker
+	AngleTable
+	Rotator
+	Absorber
+	Expander
+	RowStore
+	RowGather
+	IndexStore
+	IndexGather
+	PageConverter
+	IndexQuerier
+	IndexScorer
+	Selector
+	Locator
+	SparseAttender
+	DenseAttender
+	Gater
+	Router
+	ExpertRunner
+}

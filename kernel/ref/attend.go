@@ -1,0 +1,134 @@
+package ref
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// softmax turns scores into weights in place and returns the largest score and the sum of exponentials relative to it.
+func softmax(scores []float64) (largest, sum float64) {
+	largest = math.Inf(-1)
+	for _, s := range scores {
+		largest = max(largest, s)
+	}
+	for i, s := range scores {
+		scores[i] = math.Exp(s - largest)
+		sum += scores[i]
+	}
+	for i := range scores {
+		scores[i] /= sum
+	}
+	return largest, sum
+}
+
+// SparseAttend computes attention over selected rows.
+func (*Device) SparseAttend(a kernel.SparseArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("sparse attend", a.Out, a.Q); err != nil {
+		return err
+	}
+	main, err := layout.MainOf(a.Pool.Layout)
+	if err != nil {
+		return err
+	}
+	lens := host.I32(a.Lens)
+	var rows [][layout.RowDim]float32
+	for r := range a.Q.Rows {
+		n := min(max(int(lens[r*a.Lens.Stride]), 0), a.Indices.Cols)
+		rows = rows[:0]
+		for _, slot := range host.RowI32(a.Indices, r)[:n] {
+			if slot < 0 {
+				continue
+			}
+			page, offset, err := host.Place("sparse attend", a.Pool, slot)
+			if err != nil {
+				return fmt.Errorf("row %d: %w", r, err)
+			}
+			var row [layout.RowDim]float32
+			main.Decode(row[:], page, offset)
+			rows = append(rows, row)
+		}
+		for h := range a.Heads {
+			attendHead(&a, r, h, rows)
+		}
+	}
+	return nil
+}
+
+func attendHead(a *kernel.SparseArgs, r, h int, rows [][layout.RowDim]float32) {
+	q := host.RowF32(a.Q, r)[h*layout.RowDim:][:layout.RowDim]
+	out := host.RowF32(a.Out, r)[h*layout.LatentDim:][:layout.LatentDim]
+	scores := make([]float64, len(rows))
+	for i := range rows {
+		for c, v := range q {
+			scores[i] += float64(v) * float64(rows[i][c])
+		}
+		scores[i] *= float64(a.Scale)
+	}
+	largest, sum := softmax(scores)
+	for c := range out {
+		var o float64
+		for i := range rows {
+			o += scores[i] * float64(rows[i][c])
+		}
+		out[c] = float32(o)
+	}
+	lse := largest + math.Log(sum)
+	if len(rows) == 0 {
+		lse = math.Inf(1)
+	}
+	if a.LSE.Given() {
+		host.RowF32(a.LSE, r)[h] = float32(lse)
+	}
+	if a.Max.Given() {
+		host.RowF32(a.Max, r)[h] = float32(largest)
+	}
+}
+
+// DenseAttend computes causal attention over expanded keys and values.
+func (*Device) DenseAttend(a kernel.DenseArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("dense attend", a.Out, a.Q, a.KV, a.Rope); err != nil {
+		return err
+	}
+	d := a.Dims
+	start, lens := host.I32(a.Start), host.I32(a.Lens)
+	for r := range a.Q.Rows {
+		s0, n := int(start[r*a.Start.Stride]), max(int(lens[r*a.Lens.Stride]), 0)
+		if s0 < 0 || s0+n > a.KV.Rows {
+			return fmt.Errorf("%w: dense attend: row %d sees keys %d to %d of %d", kernel.ErrArgument, r, s0, s0+n, a.KV.Rows)
+		}
+		for h := range d.Heads {
+			q := host.RowF32(a.Q, r)[h*d.QK():][:d.QK()]
+			scores := make([]float64, n)
+			for s := range scores {
+				k := host.RowF32(a.KV, s0+s)[h*(d.Nope+d.V):][:d.Nope]
+				for c, v := range k {
+					scores[s] += float64(v) * float64(q[c])
+				}
+				for c, v := range host.RowF32(a.Rope, s0+s) {
+					scores[s] += float64(v) * float64(q[d.Nope+c])
+				}
+				scores[s] *= float64(a.Scale)
+			}
+			softmax(scores)
+			out := host.RowF32(a.Out, r)[h*d.V:][:d.V]
+			for c := range out {
+				var o float64
+				for s, p := range scores {
+					o += p * float64(host.RowF32(a.KV, s0+s)[h*(d.Nope+d.V)+d.Nope+c])
+				}
+				out[c] = float32(o)
+			}
+		}
+	}
+	return nil
+}

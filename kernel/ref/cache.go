@@ -1,0 +1,154 @@
+package ref
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// StoreRows normalises, rotates and encodes latent rows.
+func (*Device) StoreRows(a kernel.StoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("store rows", a.KV); err != nil {
+		return err
+	}
+	main, err := layout.MainOf(a.Pool.Layout)
+	if err != nil {
+		return err
+	}
+	var row [layout.RowDim]float32
+	slots := host.I32(a.Slots)
+	for t := range a.KV.Rows {
+		slot := slots[t*a.Slots.Stride]
+		if slot < 0 {
+			continue
+		}
+		page, offset, err := host.Place("store rows", a.Pool, slot)
+		if err != nil {
+			return err
+		}
+		kv := host.RowF32(a.KV, t)
+		rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], a.Norm, a.Eps)
+		copy(row[layout.LatentDim:], kv[layout.LatentDim:])
+		rotate(row[layout.LatentDim:], host.RowF32(a.Angles, t), kernel.Interleaved)
+		main.Encode(page, offset, row[:])
+	}
+	return nil
+}
+
+// GatherRows decodes rows into a contiguous tensor.
+func (*Device) GatherRows(a kernel.GatherArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	main, err := layout.MainOf(a.Pool.Layout)
+	if err != nil {
+		return err
+	}
+	var row [layout.RowDim]float32
+	slots := host.I32(a.Slots)
+	for i := range a.Out.Rows {
+		page, offset, err := host.Place("gather rows", a.Pool, slots[i*a.Slots.Stride])
+		if err != nil {
+			return err
+		}
+		main.Decode(row[:], page, offset)
+		if a.Out.DType == kernel.F32 {
+			copy(host.RowF32(a.Out, i), row[:])
+			continue
+		}
+		out := host.U16(a.Out.Slice(i, i+1))
+		for c, v := range row {
+			out[c] = num.BF16(v)
+		}
+	}
+	return nil
+}
+
+// StoreIndex normalises, rotates and encodes indexer keys.
+func (*Device) StoreIndex(a kernel.IndexStoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("store index", a.Key); err != nil {
+		return err
+	}
+	index, err := layout.IndexOf(a.Pool.Layout)
+	if err != nil {
+		return err
+	}
+	var key [layout.IndexDim]float32
+	slots := host.I32(a.Slots)
+	for t := range a.Key.Rows {
+		slot := slots[t*a.Slots.Stride]
+		if slot < 0 {
+			continue
+		}
+		page, offset, err := host.Place("store index", a.Pool, slot)
+		if err != nil {
+			return err
+		}
+		layerNorm(key[:], host.RowF32(a.Key, t), a.Weight, a.Bias, a.Eps)
+		rotate(key[:layout.RopeDim], host.RowF32(a.Angles, t), a.Pairing)
+		if a.Hadamard {
+			num.Hadamard128(key[:])
+		}
+		index.Encode(page, a.Pool.PageTokens, offset, key[:])
+	}
+	return nil
+}
+
+func layerNorm(out, x []float32, w, b kernel.Tensor, eps float32) {
+	var mean, variance float64
+	for _, v := range x {
+		mean += float64(v)
+	}
+	mean /= float64(len(x))
+	for _, v := range x {
+		variance += (float64(v) - mean) * (float64(v) - mean)
+	}
+	inv := 1 / math.Sqrt(variance/float64(len(x))+float64(eps))
+	for c, v := range x {
+		out[c] = float32((float64(v)-mean)*inv*at(w, 0, c) + at(b, 0, c))
+	}
+}
+
+// GatherIndex copies indexer keys into a contiguous page.
+func (*Device) GatherIndex(a kernel.IndexGatherArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	slots := host.I32(a.Slots)
+	for i := range a.Slots.Rows {
+		if err := host.MoveIndex(a.Out, i, a.Pool, slots[i*a.Slots.Stride]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ConvertPages converts raw pages to block pages.
+func (*Device) ConvertPages(a kernel.ConvertArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	pages := host.I32(a.Pages)
+	raw, block := layout.FP8Raw{}, layout.FP8Block{}
+	for i := range a.Pages.Rows {
+		p := int(pages[i*a.Pages.Stride])
+		if p < 0 || p >= a.In.Pages() {
+			return fmt.Errorf("%w: convert pages: page %d of %d", kernel.ErrArgument, p, a.In.Pages())
+		}
+		in, out := host.Page(a.In, p), host.Page(a.Out, i)
+		for s := range a.In.PageTokens {
+			layout.RawToBlock(out[s*block.RowBytes():][:block.RowBytes()], in[s*raw.RowBytes():][:raw.RowBytes()], 1)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package ref
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// Embed looks up embeddings.
+func (*Device) Embed(a kernel.EmbedArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("embed", a.Out); err != nil {
+		return err
+	}
+	ids := host.I32(a.IDs)
+	for t := range a.Out.Rows {
+		id := int(ids[t*a.IDs.Stride])
+		if id < 0 || id >= a.Table.Rows {
+			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d", kernel.ErrArgument, id, a.Table.Rows)
+		}
+		out := host.RowF32(a.Out, t)
+		for c := range out {
+			out[c] = float32(at(a.Table, id, c))
+		}
+	}
+	return nil
+}
+
+// Norm computes RMSNorm.
+func (*Device) Norm(a kernel.NormArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("norm", a.Out, a.X); err != nil {
+		return err
+	}
+	for t := range a.X.Rows {
+		rmsNorm(host.RowF32(a.Out, t), host.RowF32(a.X, t), a.Weight, a.Eps)
+	}
+	return nil
+}
+
+func rmsNorm(out, x []float32, w kernel.Tensor, eps float32) {
+	var sum float64
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	inv := 1 / math.Sqrt(sum/float64(len(x))+float64(eps))
+	for c, v := range x {
+		out[c] = float32(float64(v) * inv * at(w, 0, c))
+	}
+}
+
+// Multiply multiplies by a stored weight.
+func (*Device) Multiply(a kernel.MultiplyArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("multiply", a.Out, a.X); err != nil {
+		return err
+	}
+	row := make([]float64, a.W.In())
+	for o := range a.W.Out() {
+		weightRow(row, a.W, o)
+		for t := range a.X.Rows {
+			y := float32(dot(row, host.RowF32(a.X, t)))
+			out := host.RowF32(a.Out, t)
+			if a.Accumulate {
+				y += out[o]
+			}
+			out[o] = y
+		}
+	}
+	return nil
+}
+
+func dot(w []float64, x []float32) float64 {
+	var sum float64
+	for i, v := range x {
+		sum += w[i] * float64(v)
+	}
+	return sum
+}
+
+// Take picks rows.
+func (*Device) Take(a kernel.TakeArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("take", a.Out, a.X); err != nil {
+		return err
+	}
+	rows := host.I32(a.Rows)
+	for i := range a.Out.Rows {
+		r := int(rows[i*a.Rows.Stride])
+		if r < 0 || r >= a.X.Rows {
+			return fmt.Errorf("%w: take: row %d of %d", kernel.ErrArgument, r, a.X.Rows)
+		}
+		copy(host.RowF32(a.Out, i), host.RowF32(a.X, r))
+	}
+	return nil
+}
+
+// Gate applies silu(gate) * up.
+func (*Device) Gate(a kernel.GateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("gate", a.Out, a.Gate, a.Up); err != nil {
+		return err
+	}
+	for t := range a.Gate.Rows {
+		gate(host.RowF32(a.Out, t), host.RowF32(a.Gate, t), host.RowF32(a.Up, t))
+	}
+	return nil
+}
+
+func gate(out, g, u []float32) {
+	for c := range out {
+		v := float64(g[c])
+		out[c] = float32(v / (1 + math.Exp(-v)) * float64(u[c]))
+	}
+}

@@ -1,0 +1,180 @@
+package ref
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// IndexQuery prepares indexer queries.
+func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("index query", a.Q); err != nil {
+		return err
+	}
+	const d = layout.IndexDim
+	fold := 1 / math.Sqrt(float64(a.Heads)*d)
+	for t := range a.Q.Rows {
+		q, angles := host.RowF32(a.Q, t), host.RowF32(a.Angles, t)
+		w, weights := host.RowF32(a.W, t), host.RowF32(a.Weights, t)
+		for h := range a.Heads {
+			head := q[h*d:][:d]
+			rotate(head[:layout.RopeDim], angles, a.Pairing)
+			if a.Hadamard {
+				num.Hadamard128(head)
+			}
+			scale := float32(1)
+			if a.Out.DType == kernel.E4M3 {
+				out := host.Bytes(a.Out.Slice(t, t+1))
+				scale = num.QuantE4M3(out[h*d:][:d], head, num.ScalePow2)
+			} else {
+				copy(host.RowF32(a.Out, t)[h*d:], head)
+			}
+			w[h] = float32(float64(weights[h]) * fold * float64(scale))
+		}
+	}
+	return nil
+}
+
+// Scores computes index scores over pages or over a gathered page.
+func (*Device) Scores(a kernel.ScoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	index, err := layout.IndexOf(a.Keys.Layout)
+	if err != nil {
+		return err
+	}
+	var key [layout.IndexDim]float32
+	lens := host.I32(a.Lens)
+	for r := range a.Q.Rows {
+		n := int(lens[r*a.Lens.Stride])
+		if n <= a.SkipUpTo {
+			continue
+		}
+		if n > a.Out.Cols {
+			return fmt.Errorf("%w: scores: row %d has %d keys, out has %d columns", kernel.ErrArgument, r, n, a.Out.Cols)
+		}
+		out, w := host.RowF32(a.Out, r), host.RowF32(a.W, r)
+		for s := range n {
+			slot, err := keySlot(&a, r, s)
+			if err != nil {
+				return err
+			}
+			page, offset, err := host.Place("scores", a.Keys, slot)
+			if err != nil {
+				return err
+			}
+			index.Decode(key[:], page, a.Keys.PageTokens, offset)
+			var sum float64
+			for h := range a.Heads {
+				var qk float64
+				for c, v := range key {
+					qk += at(a.Q, r, h*layout.IndexDim+c) * float64(v)
+				}
+				sum += float64(w[h]) * max(qk, 0)
+			}
+			out[s] = float32(sum)
+		}
+	}
+	return nil
+}
+
+// keySlot finds key s of row r.
+func keySlot(a *kernel.ScoreArgs, r, s int) (int32, error) {
+	if !a.Table.Given() {
+		return host.I32(a.Start)[r*a.Start.Stride] + int32(s), nil
+	}
+	return pagedSlot("scores", a.Table, a.TableRow, a.Keys.PageTokens, r, s)
+}
+
+// pagedSlot looks position p of row r up in a page table.
+func pagedSlot(op string, table, tableRow kernel.Tensor, pageTokens, r, p int) (int32, error) {
+	row := int(host.I32(tableRow)[r*tableRow.Stride])
+	if row < 0 || row >= table.Rows || p/pageTokens >= table.Cols {
+		return 0, fmt.Errorf("%w: %s: position %d of table row %d is outside the page table %v", kernel.ErrArgument, op, p, row, table)
+	}
+	page := host.I32(table)[row*table.Stride+p/pageTokens]
+	return page*int32(pageTokens) + int32(p%pageTokens), nil
+}
+
+// Select sorts all candidates: higher score first, lower position on a tie.
+func (*Device) Select(a kernel.SelectArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	lens, k := host.I32(a.Lens), a.Out.Cols
+	for r := range a.Out.Rows {
+		out := host.RowI32(a.Out, r)
+		n := max(int(lens[r*a.Lens.Stride]), 0)
+		var chosen []int32
+		if n <= k {
+			for p := range n {
+				chosen = append(chosen, int32(p))
+			}
+		} else {
+			if n > a.Scores.Cols {
+				return fmt.Errorf("%w: select: row %d has %d keys, scores have %d columns", kernel.ErrArgument, r, n, a.Scores.Cols)
+			}
+			chosen = best(host.RowF32(a.Scores, r)[:n], k)
+		}
+		for i := range out {
+			out[i] = -1
+		}
+		copy(out, chosen)
+	}
+	return nil
+}
+
+func best(scores []float32, k int) []int32 {
+	var all []int32
+	for p, v := range scores {
+		if v == v && !math.IsInf(float64(v), -1) {
+			all = append(all, int32(p))
+		}
+	}
+	slices.SortStableFunc(all, func(x, y int32) int {
+		switch {
+		case scores[x] > scores[y]:
+			return -1
+		case scores[x] < scores[y]:
+			return 1
+		}
+		return 0
+	})
+	all = all[:min(k, len(all))]
+	slices.Sort(all)
+	return all
+}
+
+// Locate turns positions into slots or gathered rows.
+func (*Device) Locate(a kernel.LocateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	for r := range a.Positions.Rows {
+		in, out := host.RowI32(a.Positions, r), host.RowI32(a.Out, r)
+		for i, p := range in {
+			switch {
+			case p < 0:
+				out[i] = -1
+			case a.Table.Given():
+				slot, err := pagedSlot("locate", a.Table, a.TableRow, a.PageTokens, r, int(p))
+				if err != nil {
+					return err
+				}
+				out[i] = slot
+			default:
+				out[i] = p + host.I32(a.Offset)[r*a.Offset.Stride]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package ref
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// Route chooses experts.
+func (*Device) Route(a kernel.RouteArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	experts, k := a.Logits.Cols, a.IDs.Cols
+	scores, biased := make([]float64, experts), make([]float64, experts)
+	for t := range a.Logits.Rows {
+		logits := host.RowF32(a.Logits, t)
+		for e, l := range logits {
+			// Rounded to float32 as every implementation keeps scores: ties are ties of float32 values.
+			scores[e] = float64(float32(1 / (1 + math.Exp(-float64(l)))))
+			biased[e] = float64(float32(scores[e]) + float32(at(a.Bias, 0, e)))
+		}
+		dropGroups(biased, a.Groups, a.KeepGroups)
+		ids, weights := host.RowI32(a.IDs, t), host.RowF32(a.Weights, t)
+		var sum float64
+		for j := range k {
+			e := argmax(biased)
+			ids[j] = int32(e)
+			biased[e] = math.Inf(-1)
+			sum += scores[e]
+		}
+		for j, e := range ids {
+			w := scores[e]
+			if a.Normalize {
+				w /= sum + 1e-20
+			}
+			weights[j] = float32(w * float64(a.Scale))
+		}
+	}
+	return nil
+}
+
+// dropGroups sets every group but the keep best to minus infinity. A group counts by the sum of its two best experts.
+func dropGroups(biased []float64, groups, keep int) {
+	if keep == groups {
+		return
+	}
+	size := len(biased) / groups
+	rank := make([]float64, groups)
+	for g := range rank {
+		first, second := math.Inf(-1), math.Inf(-1)
+		for _, b := range biased[g*size : (g+1)*size] {
+			if b > first {
+				first, second = b, first
+			} else if b > second {
+				second = b
+			}
+		}
+		if size == 1 {
+			second = 0
+		}
+		rank[g] = first + second
+	}
+	kept := make([]bool, groups)
+	for range keep {
+		g := argmax(rank)
+		kept[g] = true
+		rank[g] = math.Inf(-1)
+	}
+	for e := range biased {
+		if !kept[e/size] {
+			biased[e] = math.Inf(-1)
+		}
+	}
+}
+
+// argmax is the first index of the largest value.
+func argmax(v []float64) int {
+	best := 0
+	for i := range v {
+		if v[i] > v[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// Experts runs the chosen experts row by row.
+func (*Device) Experts(a kernel.ExpertArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("experts", a.Out, a.X); err != nil {
+		return err
+	}
+	inner := a.Gate[0].Out()
+	g, u := make([]float32, inner), make([]float32, inner)
+	wide := make([]float64, max(inner, a.X.Cols))
+	sum := make([]float64, a.X.Cols)
+	for t := range a.X.Rows {
+		x, ids, weights := host.RowF32(a.X, t), host.RowI32(a.IDs, t), host.RowF32(a.Weights, t)
+		clear(sum)
+		for j, id := range ids {
+			e := int(id)
+			if e < 0 || e >= len(a.Gate) {
+				return fmt.Errorf("%w: experts: expert %d of %d", kernel.ErrArgument, e, len(a.Gate))
+			}
+			for o := range inner {
+				weightRow(wide[:len(x)], a.Gate[e], o)
+				g[o] = float32(dot(wide, x))
+				weightRow(wide[:len(x)], a.Up[e], o)
+				u[o] = float32(dot(wide, x))
+			}
+			gate(g, g, u)
+			for o := range sum {
+				weightRow(wide[:inner], a.Down[e], o)
+				sum[o] += float64(weights[j]) * dot(wide, g)
+			}
+		}
+		for c, v := range host.RowF32(a.Out, t) {
+			host.RowF32(a.Out, t)[c] = float32(float64(v) + sum[c])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package kernel
+
+import "fmt"
+
+// DType is the type of a tensor's elements.
+type DType uint8
+
+// The element types that operations know.
+const (
+	F32    DType = iota + 1 // IEEE float32
+	BF16                    // upper half of a float32
+	F16                     // IEEE half
+	E4M3                    // FP8 e4m3fn, the weights' and caches' 8-bit float
+	E8M0                    // power-of-two scale
+	E2M1x2                  // two FP4 values in a byte, low nibble first
+	I32                     // lengths, positions, page tables, selections
+	U8                      // bytes of a cache layout
+)
+
+var dtypeNames = [...]string{F32: "f32", BF16: "bf16", F16: "f16", E4M3: "e4m3", E8M0: "e8m0", E2M1x2: "e2m1x2", I32: "i32", U8: "u8"}
+
+func (d DType) String() string {
+	if int(d) < len(dtypeNames) && dtypeNames[d] != "" {
+		return dtypeNames[d]
+	}
+	return fmt.Sprintf("dtype(%d)", uint8(d))
+}
+
+// Size is the number of bytes of one element (of one pair of values for E2M1x2).
+func (d DType) Size() int {
+	switch d {
+	case F32, I32:
+		return 4
+	case BF16, F16:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// Buffer is a piece of one device's memory. Only its device can look inside.
+type Buffer interface {
+	// Len is the size in bytes.
+	Len() int64
+}
+
+// Tensor is a matrix view of a buffer: Rows rows of Cols elements, Stride elements apart. Inner dimensions (heads, head size) are named by
+// the operation that reads it. The zero Tensor means "not given".
+type Tensor struct {
+	Buf    Buffer
+	Off    int64 // bytes from the start of Buf to element (0,0)
+	DType  DType
+	Rows   int
+	Cols   int
+	Stride int // elements between the starts of two rows, at least Cols
+}
+
+// Given reports whether the tensor was set at all.
+func (t Tensor) Given() bool { return t.Buf != nil }
+
+// Slice is rows [from, to).
+func (t Tensor) Slice(from, to int) Tensor {
+	t.Off += int64(from) * int64(t.Stride) * int64(t.DType.Size())
+	t.Rows = to - from
+	return t
+}
+
+// Columns is columns [from, to) of every row.
+func (t Tensor) Columns(from, to int) Tensor {
+	t.Off += int64(from) * int64(t.DType.Size())
+	t.Cols = to - from
+	return t
+}
+
+// As views the start of a contiguous tensor's memory with another shape of the same element type.
+func (t Tensor) As(rows, cols int) Tensor {
+	t.Rows, t.Cols, t.Stride = rows, cols, cols
+	return t
+}
+
+// Extent is the number of bytes from element (0,0) to the end of the last row.
+func (t Tensor) Extent() int64 {
+	if t.Rows == 0 {
+		return 0
+	}
+	return (int64(t.Rows-1)*int64(t.Stride) + int64(t.Cols)) * int64(t.DType.Size())
+}
+
+func (t Tensor) String() string {
+	if !t.Given() {
+		return "none"
+	}
+	return fmt.Sprintf("%s[%d,%d]", t.DType, t.Rows, t.Cols)
+}
+
+// Weight is a matrix [out, in] as a checkpoint stores it, with the block scales that belong to it. Scale has one element per
+// BlockRows x BlockCols block, ragged at the edges, and is not given for unscaled types.
+type Weight struct {
+	Data      Tensor // [out, in]
+	Scale     Tensor // f32 [ceil(out/BlockRows), ceil(in/BlockCols)]
+	BlockRows int
+	BlockCols int
+}
+
+// Out and In are the matrix's dimensions.
+func (w Weight) Out() int { return w.Data.Rows }
+
+// In is the length of the vectors the matrix multiplies.
+func (w Weight) In() int { return w.Data.Cols }

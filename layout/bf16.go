@@ -1,0 +1,61 @@
+package layout
+
+import (
+	"encoding/binary"
+
+	"sparrow/internal/num"
+)
+
+// Bytes of a BF16Row1152 row: 512*2 latent, then 64*2 rope.
+const (
+	BF16RopeOffset = LatentDim * 2              // 1024
+	BF16RowBytes   = BF16RopeOffset + RopeDim*2 // 1024 + 128 = 1152
+)
+
+// BF16 is the layout BF16Row1152: 576 bfloat16, latent then rope. Encode rounds to nearest even.
+type BF16 struct{}
+
+// Kind is BF16Row1152.
+func (BF16) Kind() Kind { return BF16Row1152 }
+
+// RowBytes is 1152.
+func (BF16) RowBytes() int { return BF16RowBytes }
+
+// PageBytes is 1152 per token.
+func (BF16) PageBytes(tokens int) int { return tokens * BF16RowBytes }
+
+// Encode implements Main.
+func (BF16) Encode(page []byte, slot int, v []float32) {
+	putBF16(row(BF16Row1152, page, slot, BF16RowBytes), values(BF16Row1152, v, RowDim))
+}
+
+// Decode implements Main; exact.
+func (BF16) Decode(v []float32, page []byte, slot int) {
+	getBF16(values(BF16Row1152, v, RowDim), row(BF16Row1152, page, slot, BF16RowBytes))
+}
+
+// Latent is the 512 bf16 of a row, 1024 bytes.
+func (BF16) Latent(row []byte) []byte { return row[:BF16RopeOffset:BF16RopeOffset] }
+
+// Rope is the 64 bf16 of a row, 128 bytes.
+func (BF16) Rope(row []byte) []byte { return row[BF16RopeOffset:BF16RowBytes:BF16RowBytes] }
+
+// putBF16 writes len(v) bf16 to dst.
+func putBF16(dst []byte, v []float32) {
+	dst = dst[:len(v)*2]
+	for i, f := range v {
+		binary.LittleEndian.PutUint16(dst[i*2:], num.BF16(f))
+	}
+}
+
+// getBF16 reads len(v) bf16, a multiple of four, from src: four to a load, each moved to the upper half of a float32.
+func getBF16(v []float32, src []byte) {
+	src = src[:len(v)*2]
+	for ; len(v) >= 4 && len(src) >= 8; v, src = v[4:], src[8:] {
+		x := binary.LittleEndian.Uint64(src)
+		v[0] = num.FromBF16(uint16(x))
+		v[1] = num.FromBF16(uint16(x >> 16))
+		v[2] = num.FromBF16(uint16(x >> 32))
+		v[3] = num.FromBF16(uint16(x >> 48))
+	}
+}

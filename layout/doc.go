@@ -1,0 +1,20 @@
+// Package layout turns rows of float32 into the bytes of a KV cache and back, one type per byte layout.
+//
+// In flow rows of values (a latent row of 576, or an indexer key of 128) and the page of bytes they belong to; out flow
+// the bytes, or the values those bytes stand for. The value of a row is by definition what Decode returns. The package
+// holds no policy: it never chooses a layout, and it converts one into another only when called to.
+//
+// A row of 576 values is 512 latent values followed by 64 rope values in kernel order (pairs interleaved). All
+// multi-byte fields are little-endian. docs/format draws every layout.
+package layout
+
+// Sizes shared by every layout, in values unless named otherwise.
+const (
+	LatentDim  = 512                 // compressed key/value latent
+	RopeDim    = 64                  // rotary part of the key
+	RowDim     = LatentDim + RopeDim // 576
+	IndexDim   = 128                 // indexer key
+	PageTokens = 64                  // tokens per page of a pool
+	TileDim    = 128                 // latent values that share one scale in FP8Block
+	Tiles      = LatentDim / TileDim // 4
+)

@@ -1,0 +1,52 @@
+package layout
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func readDoc(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "docs", "format", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestEveryLayoutHasAPageWithItsSize(t *testing.T) {
+	index := readDoc(t, "README.md")
+	for k := BF16Row1152; k < kindCount; k++ {
+		size := 0
+		if l, err := MainOf(k); err == nil {
+			size = l.RowBytes()
+		} else if l, err := IndexOf(k); err == nil {
+			size = l.TokenBytes()
+		}
+		if doc := readDoc(t, k.String()+".md"); !strings.Contains(doc, fmt.Sprintf("= %d bytes", size)) {
+			t.Errorf("%v.md does not add up to %d bytes", k, size)
+		}
+		if !strings.Contains(index, fmt.Sprintf("| [%v](%v.md) | %d |", k, k, size)) {
+			t.Errorf("README.md has no row for %v with %d bytes", k, size)
+		}
+	}
+}
+
+func TestTheConversionTableSaysWhatTheCodeDoes(t *testing.T) {
+	doc := readDoc(t, "conversion.md")
+	all := []Main{BF16{}, F32{}, FP8Block{}, FP8Raw{}}
+	for _, from := range all {
+		for _, to := range all {
+			if from == to {
+				continue
+			}
+			row := fmt.Sprintf("| %v | %v | %v |", from.Kind(), to.Kind(), LossOf(from, to))
+			if !strings.Contains(doc, row) {
+				t.Errorf("conversion.md lacks %q", row)
+			}
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package layout
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// F32RowBytes is the size of an F32Row2304 row: 576*4 = 2304.
+const F32RowBytes = RowDim * 4
+
+// F32 is the layout F32Row2304: 576 float32, latent then rope. It keeps every bit and serves for proof.
+type F32 struct{}
+
+// Kind is F32Row2304.
+func (F32) Kind() Kind { return F32Row2304 }
+
+// RowBytes is 2304.
+func (F32) RowBytes() int { return F32RowBytes }
+
+// PageBytes is 2304 per token.
+func (F32) PageBytes(tokens int) int { return tokens * F32RowBytes }
+
+// Encode implements Main; exact.
+func (F32) Encode(page []byte, slot int, v []float32) {
+	putF32(row(F32Row2304, page, slot, F32RowBytes), values(F32Row2304, v, RowDim))
+}
+
+// Decode implements Main; exact.
+func (F32) Decode(v []float32, page []byte, slot int) {
+	getF32(values(F32Row2304, v, RowDim), row(F32Row2304, page, slot, F32RowBytes))
+}
+
+// putF32 writes len(v) float32 to dst.
+func putF32(dst []byte, v []float32) {
+	dst = dst[:len(v)*4]
+	for i, f := range v {
+		binary.LittleEndian.PutUint32(dst[i*4:], math.Float32bits(f))
+	}
+}
+
+// getF32 reads len(v) float32 from src.
+func getF32(v []float32, src []byte) {
+	src = src[:len(v)*4]
+	for i := range v {
+		v[i] = loadF32(src[i*4:])
+	}
+}
+
+func loadF32(src []byte) float32 {
+	return math.Float32frombits(binary.LittleEndian.Uint32(src))
+}
+
+func storeF32(dst []byte, f float32) {
+	binary.LittleEndian.PutUint32(dst, math.Float32bits(f))
+}

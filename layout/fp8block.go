@@ -1,0 +1,66 @@
+package layout
+
+import "sparrow/internal/num"
+
+// Bytes of an FP8Row656 row: 512 e4m3, 4*4 scales, 64*2 rope. 656 = 41*16 and 528 = 33*16, so rows and their rope parts
+// are 16-byte aligned whenever the page is.
+const (
+	BlockScaleOffset = LatentDim                   // 512
+	BlockRopeOffset  = BlockScaleOffset + Tiles*4  // 528
+	BlockRowBytes    = BlockRopeOffset + RopeDim*2 // 512 + 16 + 128 = 656
+)
+
+// FP8Block is the layout FP8Row656: the latent as e4m3 with one float32 scale per 128 values, the rope part as bf16.
+//
+// Encode always writes power-of-two scales, because some readers hold the scale in 8 bits; Decode takes any scale.
+// Encode quantises the values it is given: a caller that wants the bytes of an engine with bf16 activations rounds
+// the row to bf16 first.
+type FP8Block struct{}
+
+// Kind is FP8Row656.
+func (FP8Block) Kind() Kind { return FP8Row656 }
+
+// RowBytes is 656.
+func (FP8Block) RowBytes() int { return BlockRowBytes }
+
+// PageBytes is 656 per token.
+func (FP8Block) PageBytes(tokens int) int { return tokens * BlockRowBytes }
+
+// Encode implements Main. A NaN stays a NaN at its own place and does not touch the scale of its tile.
+func (FP8Block) Encode(page []byte, slot int, v []float32) {
+	v = values(FP8Row656, v, RowDim)
+	b := row(FP8Row656, page, slot, BlockRowBytes)
+	quantBlock(b, v[:LatentDim])
+	putBF16(b[BlockRopeOffset:], v[LatentDim:])
+}
+
+// Decode implements Main: e4m3 times scale, rounded once to float32 (exact for power-of-two scales).
+func (FP8Block) Decode(v []float32, page []byte, slot int) {
+	v = values(FP8Row656, v, RowDim)
+	b := row(FP8Row656, page, slot, BlockRowBytes)
+	for t := range Tiles {
+		scale := loadF32(b[BlockScaleOffset+t*4:])
+		num.DequantE4M3(v[t*TileDim:], b[t*TileDim:(t+1)*TileDim], scale)
+	}
+	getBF16(v[LatentDim:], b[BlockRopeOffset:])
+}
+
+// Latent is the 512 e4m3 bytes of a row.
+func (FP8Block) Latent(row []byte) []byte { return row[:BlockScaleOffset:BlockScaleOffset] }
+
+// Scales are the four scales of a row; scale j belongs to latent values 128j to 128j+127.
+func (FP8Block) Scales(row []byte) [Tiles]float32 {
+	s := row[BlockScaleOffset:BlockRopeOffset]
+	return [Tiles]float32{loadF32(s), loadF32(s[4:]), loadF32(s[8:]), loadF32(s[12:])}
+}
+
+// Rope is the 64 bf16 of a row, 128 bytes.
+func (FP8Block) Rope(row []byte) []byte { return row[BlockRopeOffset:BlockRowBytes:BlockRowBytes] }
+
+// quantBlock writes the latent bytes and the scales of one row.
+func quantBlock(b []byte, latent []float32) {
+	for t := range Tiles {
+		scale := num.QuantLatent(b[t*TileDim:], latent[t*TileDim:(t+1)*TileDim])
+		storeF32(b[BlockScaleOffset+t*4:], scale)
+	}
+}

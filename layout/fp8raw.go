@@ -1,0 +1,56 @@
+package layout
+
+import "sparrow/internal/num"
+
+// RawRowBytes is the size of an FP8Row576 row: 512 e4m3 latent + 64 e4m3 rope.
+const RawRowBytes = RowDim
+
+// FP8Raw is the layout FP8Row576: latent and rope alike as e4m3, with one scale for the whole tensor kept outside the
+// cache. Values beyond ±448 times the scale are clipped.
+type FP8Raw struct {
+	// Scale is k_scale: what a stored value is multiplied by. It covers the rope part too. Zero means 1.
+	Scale float32
+}
+
+// Kind is FP8Row576.
+func (FP8Raw) Kind() Kind { return FP8Row576 }
+
+// RowBytes is 576.
+func (FP8Raw) RowBytes() int { return RawRowBytes }
+
+// PageBytes is 576 per token.
+func (FP8Raw) PageBytes(tokens int) int { return tokens * RawRowBytes }
+
+// KScale is the scale in force: Scale, or 1 where that is zero.
+func (l FP8Raw) KScale() float32 { return kScaleOr1(l.Scale) }
+
+// Encode implements Main.
+func (l FP8Raw) Encode(page []byte, slot int, v []float32) {
+	quantRaw(row(FP8Row576, page, slot, RawRowBytes), values(FP8Row576, v, RowDim), l.KScale())
+}
+
+// Decode implements Main: e4m3 times scale, rounded once to float32.
+func (l FP8Raw) Decode(v []float32, page []byte, slot int) {
+	num.DequantE4M3(values(FP8Row576, v, RowDim), row(FP8Row576, page, slot, RawRowBytes), l.KScale())
+}
+
+// Latent is the 512 e4m3 latent bytes of a row.
+func (FP8Raw) Latent(row []byte) []byte { return row[:LatentDim:LatentDim] }
+
+// Rope is the 64 e4m3 rope bytes of a row.
+func (FP8Raw) Rope(row []byte) []byte { return row[LatentDim:RawRowBytes:RawRowBytes] }
+
+// quantRaw writes e4m3(v/kScale), saturating.
+func quantRaw(dst []byte, v []float32, kScale float32) {
+	dst = dst[:len(v)]
+	for i, f := range v {
+		dst[i] = num.E4M3(f / kScale)
+	}
+}
+
+func kScaleOr1(s float32) float32 {
+	if s == 0 {
+		return 1
+	}
+	return s
+}

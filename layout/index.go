@@ -1,0 +1,99 @@
+package layout
+
+import (
+	"fmt"
+
+	"sparrow/internal/num"
+)
+
+// Bytes of one token in an IndexPage132 page, and of a pool page: 64*128 keys + 64*4 scales.
+const (
+	IndexScaleBytes = 4
+	IndexTokenBytes = IndexDim + IndexScaleBytes   // 128 + 4 = 132
+	IndexPageBytes  = PageTokens * IndexTokenBytes // 64*132 = 8448
+)
+
+// IndexFP8 is the layout IndexPage132. A page of n tokens is n*128 key bytes, then n float32 scales: it is not made of
+// 132-byte rows, so a token is moved in two pieces (CopyToken).
+type IndexFP8 struct {
+	// Mode is how Encode derives the scale; Decode does not depend on it.
+	Mode num.ScaleMode
+}
+
+// IndexSlot names one token of a page of indexer keys.
+type IndexSlot struct {
+	Page   []byte
+	Tokens int // size of the page
+	Slot   int // token within the page
+}
+
+// Kind is IndexPage132.
+func (IndexFP8) Kind() Kind { return IndexPage132 }
+
+// TokenBytes is 132.
+func (IndexFP8) TokenBytes() int { return IndexTokenBytes }
+
+// PageBytes is 132 per token.
+func (IndexFP8) PageBytes(tokens int) int { return tokens * IndexTokenBytes }
+
+// Encode implements Index.
+func (l IndexFP8) Encode(page []byte, tokens, slot int, key []float32) {
+	checkIndex(IndexPage132, page, tokens, slot, IndexTokenBytes)
+	scale := num.QuantE4M3(l.Key(page, slot), values(IndexPage132, key, IndexDim), l.Mode)
+	storeF32(page[indexScaleAt(tokens, slot):], scale)
+}
+
+// Decode implements Index: e4m3 times the token's scale, rounded once to float32.
+func (l IndexFP8) Decode(key []float32, page []byte, tokens, slot int) {
+	checkIndex(IndexPage132, page, tokens, slot, IndexTokenBytes)
+	num.DequantE4M3(values(IndexPage132, key, IndexDim), l.Key(page, slot), l.Scale(page, tokens, slot))
+}
+
+// Key is the 128 e4m3 bytes of a token.
+func (IndexFP8) Key(page []byte, slot int) []byte {
+	return page[slot*IndexDim : (slot+1)*IndexDim : (slot+1)*IndexDim]
+}
+
+// Keys is the [tokens, 128] block of e4m3 bytes that starts the page.
+func (IndexFP8) Keys(page []byte, tokens int) []byte {
+	return page[: tokens*IndexDim : tokens*IndexDim]
+}
+
+// Scale is the scale of a token.
+func (IndexFP8) Scale(page []byte, tokens, slot int) float32 {
+	return loadF32(page[indexScaleAt(tokens, slot):])
+}
+
+// KeyOffset is where the key of location loc starts in a pool of pages of that many tokens.
+func (IndexFP8) KeyOffset(tokens, loc int) int {
+	return loc/tokens*tokens*IndexTokenBytes + loc%tokens*IndexDim
+}
+
+// ScaleOffset is where the scale of location loc starts in a pool of pages of that many tokens.
+func (IndexFP8) ScaleOffset(tokens, loc int) int {
+	return loc/tokens*tokens*IndexTokenBytes + indexScaleAt(tokens, loc%tokens)
+}
+
+// CopyToken moves one token's key and scale between pages, whatever the two pages' sizes; the bytes are kept.
+func (l IndexFP8) CopyToken(dst, src IndexSlot) {
+	checkIndex(IndexPage132, dst.Page, dst.Tokens, dst.Slot, IndexTokenBytes)
+	checkIndex(IndexPage132, src.Page, src.Tokens, src.Slot, IndexTokenBytes)
+	copy(l.Key(dst.Page, dst.Slot), l.Key(src.Page, src.Slot))
+	from := src.Page[indexScaleAt(src.Tokens, src.Slot):]
+	copy(dst.Page[indexScaleAt(dst.Tokens, dst.Slot):], from[:IndexScaleBytes])
+}
+
+// indexScaleAt is the offset of a token's scale within its page.
+func indexScaleAt(tokens, slot int) int {
+	return tokens*IndexDim + slot*IndexScaleBytes
+}
+
+// checkIndex panics unless page holds that many tokens and slot is one of them.
+func checkIndex(k Kind, page []byte, tokens, slot, tokenBytes int) {
+	if tokens < 0 || len(page)/tokenBytes < tokens {
+		panic(fmt.Sprintf("layout: %v: a page of %d tokens needs %d bytes, got %d", k, tokens, tokens*tokenBytes, len(page)))
+	}
+	if slot < 0 || slot >= tokens {
+		panicSlot(k, slot, tokens, len(page))
+	}
+}

@@ -1,0 +1,83 @@
+package layout
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind names a byte layout by content and bytes per token.
+type Kind uint8
+
+const (
+	None           Kind = iota // no cache of this sort
+	BF16Row1152                // 576 bf16
+	FP8Row656                  // 512 e4m3, 4 float32 scales, 64 bf16 rope
+	FP8Row576                  // 576 e4m3, one scale outside the cache
+	F32Row2304                 // 576 float32
+	IndexPage132               // indexer keys: 128 e4m3 per token, then the float32 scales of the page
+	IndexF32Row512             // indexer keys: 128 float32
+	kindCount
+)
+
+// kindNames holds the name of each kind and the alias other engines' documents use, where there is one.
+var kindNames = [kindCount]struct{ name, alias string }{
+	None:           {"none", ""},
+	BF16Row1152:    {"bf16-1152", "BF16_576"},
+	FP8Row656:      {"fp8-656", "FP8_BLOCK_656"},
+	FP8Row576:      {"fp8-576", "FP8_RAW_576"},
+	F32Row2304:     {"f32-2304", ""},
+	IndexPage132:   {"index-fp8-132", "INDEX_132"},
+	IndexF32Row512: {"index-f32-512", ""},
+}
+
+// String is the name that ParseKind accepts.
+func (k Kind) String() string {
+	if k < kindCount {
+		return kindNames[k].name
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// MarshalText writes the name, so that plans and traces in JSON read as words.
+func (k Kind) MarshalText() ([]byte, error) {
+	if k >= kindCount {
+		return nil, fmt.Errorf("layout: kind %d has no name: %w", uint8(k), ErrKind)
+	}
+	return []byte(k.String()), nil
+}
+
+// UnmarshalText is ParseKind for decoders.
+func (k *Kind) UnmarshalText(text []byte) error {
+	parsed, err := ParseKind(string(text))
+	if err != nil {
+		return err
+	}
+	*k = parsed
+	return nil
+}
+
+// ParseKind finds a kind by its name or alias; case does not matter.
+func ParseKind(s string) (Kind, error) {
+	for k := range kindCount {
+		n := kindNames[k]
+		if strings.EqualFold(s, n.name) || n.alias != "" && strings.EqualFold(s, n.alias) {
+			return k, nil
+		}
+	}
+	return None, fmt.Errorf("layout: unknown layout %q, supported are %s: %w", s, supported(), ErrKind)
+}
+
+// supported lists every name with its alias for error messages.
+func supported() string {
+	var b strings.Builder
+	for k, n := range kindNames {
+		if k > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(n.name)
+		if n.alias != "" {
+			fmt.Fprintf(&b, " (%s)", n.alias)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,104 @@
+package layout
+
+import "fmt"
+
+// Main is a byte layout of one latent row per token. A page of n tokens is n consecutive rows.
+//
+// Encode and Decode never allocate. They panic, naming the layout and the sizes, when a slice is too short or slot is
+// outside the page: both are mistakes of the caller, not of data.
+type Main interface {
+	Kind() Kind
+	// RowBytes is the size of one token.
+	RowBytes() int
+	// PageBytes is the size of a page of that many tokens.
+	PageBytes(tokens int) int
+	// Encode writes row, 576 values (latent, then rope in kernel order), as token slot of page.
+	Encode(page []byte, slot int, row []float32)
+	// Decode reads token slot of page into row, 576 values.
+	Decode(row []float32, page []byte, slot int)
+}
+
+// Index is a byte layout of indexer keys. A page may keep its scales apart from its keys, so every access names the
+// page's size in tokens; a buffer gathered for a batch is one page of as many tokens as it holds.
+//
+// Encode and Decode never allocate and panic on caller mistakes, as those of Main do.
+type Index interface {
+	Kind() Kind
+	// TokenBytes is the size of one token, its scale included.
+	TokenBytes() int
+	// PageBytes is the size of a page of that many tokens.
+	PageBytes(tokens int) int
+	// Encode writes key, 128 values after LayerNorm, RoPE and (where the layout is FP8) the caller's Hadamard rotation,
+	// as token slot of a page of that many tokens.
+	Encode(page []byte, tokens, slot int, key []float32)
+	// Decode reads token slot of a page of that many tokens into key, 128 values.
+	Decode(key []float32, page []byte, tokens, slot int)
+}
+
+// MainOf returns the main layout of a kind, FP8Row576 with scale 1.
+func MainOf(k Kind) (Main, error) {
+	switch k {
+	case BF16Row1152:
+		return BF16{}, nil
+	case FP8Row656:
+		return FP8Block{}, nil
+	case FP8Row576:
+		return FP8Raw{}, nil
+	case F32Row2304:
+		return F32{}, nil
+	}
+	return nil, fmt.Errorf("layout: %v holds no latent rows, supported are %v, %v, %v and %v: %w",
+		k, BF16Row1152, FP8Row656, FP8Row576, F32Row2304, ErrKind)
+}
+
+// IndexOf returns the index layout of a kind, IndexPage132 with power-of-two scales.
+func IndexOf(k Kind) (Index, error) {
+	switch k {
+	case IndexPage132:
+		return IndexFP8{}, nil
+	case IndexF32Row512:
+		return IndexF32{}, nil
+	}
+	return nil, fmt.Errorf("layout: %v holds no indexer keys, supported are %v and %v: %w",
+		k, IndexPage132, IndexF32Row512, ErrKind)
+}
+
+// EncodeRows writes rows, [n, 576], as tokens first..first+n-1 of page.
+func EncodeRows(l Main, page []byte, first int, rows []float32) {
+	for slot := first; len(rows) > 0; slot++ {
+		l.Encode(page, slot, rows)
+		rows = rows[RowDim:]
+	}
+}
+
+// DecodeRows reads tokens first..first+n-1 of page into rows, [n, 576].
+func DecodeRows(l Main, rows []float32, page []byte, first int) {
+	for slot := first; len(rows) > 0; slot++ {
+		l.Decode(rows, page, slot)
+		rows = rows[RowDim:]
+	}
+}
+
+// row is token slot of a page of rows.
+func row(k Kind, page []byte, slot, rowBytes int) []byte {
+	if slot < 0 || slot >= len(page)/rowBytes {
+		panicSlot(k, slot, len(page)/rowBytes, len(page))
+	}
+	return page[slot*rowBytes : (slot+1)*rowBytes : (slot+1)*rowBytes]
+}
+
+// values cuts a caller's slice to the n values a token has.
+func values(k Kind, v []float32, n int) []float32 {
+	if len(v) < n {
+		panicValues(k, len(v), n)
+	}
+	return v[:n:n]
+}
+
+func panicSlot(k Kind, slot, tokens, bytes int) {
+	panic(fmt.Sprintf("layout: %v: slot %d is outside a page of %d tokens (%d bytes)", k, slot, tokens, bytes))
+}
+
+func panicValues(k Kind, got, want int) {
+	panic(fmt.Sprintf("layout: %v: got %d values, a token has %d", k, got, want))
+}

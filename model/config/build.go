@@ -1,0 +1,261 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// builder turns a raw config into a Config and keeps every complaint.
+type builder struct {
+	raw      *raw
+	problems []string
+}
+
+func (b *builder) complain(format string, args ...any) {
+	b.problems = append(b.problems, fmt.Sprintf(format, args...))
+}
+
+// positive reads a required count.
+func (b *builder) positive(name string, v *int) int {
+	switch {
+	case v == nil:
+		b.complain("%s is missing", name)
+		return 0
+	case *v <= 0 || *v > 1<<30:
+		b.complain("%s is %d, want a positive number", name, *v)
+		return 0
+	}
+	return *v
+}
+
+func or[T any](v *T, absent T) T {
+	if v == nil {
+		return absent
+	}
+	return *v
+}
+
+func (b *builder) build() *Config {
+	r := b.raw
+	c := &Config{
+		Family:       Family(r.ModelType),
+		Vocab:        b.positive("vocab_size", r.Vocab),
+		Hidden:       b.positive("hidden_size", r.Hidden),
+		Layers:       b.positive("num_hidden_layers", r.Layers),
+		MaxPositions: b.positive("max_position_embeddings", r.MaxPositions),
+		TiedHead:     r.Tied,
+		NextN:        or(r.NextN, 0),
+		BOS:          r.BOS,
+		EOS:          r.EOS,
+		Pad:          r.Pad,
+	}
+	b.eps(c)
+	b.attention(c)
+	b.indexer(c)
+	b.rope(c)
+	b.ffn(c)
+	if act := or(r.Act, "silu"); act != "silu" {
+		b.complain("hidden_act is %q, supported is \"silu\"", act)
+	}
+	if r.AttentionBias || r.MLPBias {
+		b.complain("attention_bias and mlp_bias must be false: no released model of this family has them")
+	}
+	if c.NextN < 0 || c.NextN > 1 {
+		b.complain("num_nextn_predict_layers is %d, supported are 0 and 1", c.NextN)
+	}
+	return c
+}
+
+func (b *builder) eps(c *Config) {
+	if b.raw.RMSEps == nil || *b.raw.RMSEps <= 0 {
+		b.complain("rms_norm_eps is missing or not positive")
+		return
+	}
+	c.RMSEps = float32(*b.raw.RMSEps)
+	// The latent norms of both families use 1e-6 whatever rms_norm_eps says (v32 spec, 2.1: the oracle decides for GLM).
+	c.LatentEps = 1e-6
+}
+
+func (b *builder) attention(c *Config) {
+	r := b.raw
+	c.Attention = Attention{
+		Heads:  b.positive("num_attention_heads", r.Heads),
+		QLora:  b.positive("q_lora_rank", r.QLora),
+		Latent: b.positive("kv_lora_rank", r.KVLora),
+		Nope:   b.positive("qk_nope_head_dim", r.Nope),
+		Rope:   b.positive("qk_rope_head_dim", r.RopeDim),
+		V:      b.positive("v_head_dim", r.V),
+	}
+	if l := c.Attention.Latent; l != 0 && l != 512 {
+		b.complain("kv_lora_rank is %d, the cache layouts hold 512", l)
+	}
+	if d := c.Attention.Rope; d != 0 && d != 64 {
+		b.complain("qk_rope_head_dim is %d, the cache layouts hold 64", d)
+	}
+	if !or(r.Interleave, true) {
+		b.complain("rope_interleave is false, supported is true")
+	}
+	if r.KVHeads != nil && r.Heads != nil && *r.KVHeads != *r.Heads {
+		b.complain("num_key_value_heads is %d, want num_attention_heads (%d)", *r.KVHeads, *r.Heads)
+	}
+}
+
+func (b *builder) indexer(c *Config) {
+	r := b.raw
+	c.Indexer = Indexer{
+		Heads:       b.positive("index_n_heads", r.IndexHeads),
+		Dim:         b.positive("index_head_dim", r.IndexDim),
+		TopK:        b.positive("index_topk", r.IndexTopK),
+		Interleaved: or(r.IdxInterleave, c.Family == GLMMoeDSA),
+		ShareDraft:  r.ShareDraft,
+	}
+	if d := c.Indexer.Dim; d != 0 && d != 128 {
+		b.complain("index_head_dim is %d, the index cache holds 128", d)
+	}
+	if c.Layers > 0 {
+		c.Indexer.Shared = b.shared(c.Layers)
+		if len(c.Indexer.Shared) > 0 && c.Indexer.Shared[0] {
+			b.complain("layer 0 shares its selection with no layer before it; it must compute its own")
+		}
+	}
+}
+
+// shared resolves which layers reuse a selection: the list, then the pattern, then frequency and offset, then none (v32 spec, 1.4).
+func (b *builder) shared(layers int) []bool {
+	r := b.raw
+	out := make([]bool, layers)
+	switch {
+	case r.IndexerTypes != nil:
+		if len(r.IndexerTypes) != layers {
+			b.complain("indexer_types has %d entries, want one for each of %d layers", len(r.IndexerTypes), layers)
+			return out
+		}
+		for i, t := range r.IndexerTypes {
+			if t != "full" && t != "shared" {
+				b.complain("indexer_types[%d] is %q, supported are \"full\" and \"shared\"", i, t)
+			}
+			out[i] = t == "shared"
+		}
+	case r.IndexPattern != nil:
+		if len(*r.IndexPattern) != layers || strings.Trim(*r.IndexPattern, "FS") != "" {
+			b.complain("index_topk_pattern is %q, want %d letters F (full) or S (shared)", *r.IndexPattern, layers)
+			return out
+		}
+		for i := range out {
+			out[i] = (*r.IndexPattern)[i] == 'S'
+		}
+	case r.IndexFreq != nil:
+		freq, offset := *r.IndexFreq, or(r.IndexOffset, 2)
+		if freq <= 0 || offset < 0 {
+			b.complain("index_topk_freq %d with index_skip_topk_offset %d: want a positive frequency", freq, offset)
+			return out
+		}
+		for i := range out {
+			out[i] = max(i-offset+1, 0)%freq != 0
+		}
+	}
+	return out
+}
+
+func (b *builder) rope(c *Config) {
+	r := b.raw
+	p := r.RopeParams
+	if p == nil {
+		p = r.RopeScaling
+	}
+	theta := r.RopeTheta
+	if p != nil && p.Theta != nil {
+		theta = p.Theta
+	}
+	if theta == nil || *theta <= 1 {
+		b.complain("rope_theta is neither at the top level nor in rope_parameters, or is not above 1")
+		return
+	}
+	c.Rope.Theta = *theta
+	if p == nil {
+		return
+	}
+	switch p.kind() {
+	case "", "default":
+	case "yarn":
+		y := &Yarn{
+			Factor:       or(p.Factor, 0),
+			Original:     or(p.Original, 0),
+			BetaFast:     or(p.BetaFast, 32),
+			BetaSlow:     or(p.BetaSlow, 1),
+			MScale:       or(p.MScale, 0),
+			MScaleAllDim: or(p.MScaleAllDim, 0),
+		}
+		if y.Factor <= 0 || y.Original <= 0 || y.BetaFast <= 0 || y.BetaSlow <= 0 {
+			b.complain("yarn needs positive factor, original_max_position_embeddings, beta_fast and beta_slow")
+			return
+		}
+		c.Rope.Yarn = y
+	default:
+		b.complain("rope type is %q, supported are \"default\" and \"yarn\"", p.kind())
+	}
+}
+
+func (b *builder) ffn(c *Config) {
+	r := b.raw
+	f := FFN{
+		DenseInner: b.positive("intermediate_size", r.Inner),
+		Inner:      b.positive("moe_intermediate_size", r.MoEInner),
+		Experts:    b.positive("n_routed_experts", r.Experts),
+		Shared:     or(r.SharedExperts, 0),
+		TopK:       b.positive("num_experts_per_tok", r.TopExperts),
+		Groups:     or(r.Groups, 1),
+		KeepGroups: or(r.KeepGroups, 1),
+		Normalize:  or(r.Normalize, true),
+		Scale:      float32(or(r.RoutedScale, 1)),
+	}
+	if s := or(r.ScoringFunc, "sigmoid"); s != "sigmoid" {
+		b.complain("scoring_func is %q, supported is \"sigmoid\"", s)
+	}
+	if m := or(r.TopKMethod, "noaux_tc"); m != "noaux_tc" {
+		b.complain("topk_method is %q, supported is \"noaux_tc\"", m)
+	}
+	if q := or(r.MoEFreq, 1); q != 1 {
+		b.complain("moe_layer_freq is %d, supported is 1", q)
+	}
+	if f.Shared < 0 {
+		b.complain("n_shared_experts is %d", f.Shared)
+	}
+	if f.Experts > 0 && f.TopK > 0 {
+		switch {
+		case f.Groups <= 0 || f.KeepGroups <= 0 || f.KeepGroups > f.Groups || f.Experts%f.Groups != 0:
+			b.complain("topk_group %d of n_group %d does not divide %d experts", f.KeepGroups, f.Groups, f.Experts)
+		case f.TopK > f.Experts/f.Groups*f.KeepGroups:
+			b.complain("num_experts_per_tok is %d, only %d experts remain after the group choice", f.TopK, f.Experts/f.Groups*f.KeepGroups)
+		}
+	}
+	f.Dense = b.denseLayers(c.Layers)
+	c.FFN = f
+}
+
+func (b *builder) denseLayers(layers int) []bool {
+	r := b.raw
+	out := make([]bool, layers)
+	if r.MLPTypes != nil {
+		if len(r.MLPTypes) != layers {
+			b.complain("mlp_layer_types has %d entries, want one for each of %d layers", len(r.MLPTypes), layers)
+			return out
+		}
+		for i, t := range r.MLPTypes {
+			if t != "dense" && t != "sparse" {
+				b.complain("mlp_layer_types[%d] is %q, supported are \"dense\" and \"sparse\"", i, t)
+			}
+			out[i] = t == "dense"
+		}
+		return out
+	}
+	first := or(r.FirstDense, 0)
+	if first < 0 || first > layers {
+		b.complain("first_k_dense_replace is %d of %d layers", first, layers)
+		return out
+	}
+	for i := range first {
+		out[i] = true
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+package config
+
+import "fmt"
+
+// Family is a model architecture.
+type Family string
+
+// The families of the DSA kind.
+const (
+	DeepseekV32 Family = "deepseek_v32"
+	GLMMoeDSA   Family = "glm_moe_dsa"
+)
+
+// Families lists what this build can run.
+func Families() []Family { return []Family{DeepseekV32, GLMMoeDSA} }
+
+// Config describes a model of the DSA families. Names follow the v32 spec, 1.1.
+type Config struct {
+	Family       Family
+	Vocab        int
+	Hidden       int
+	Layers       int
+	MaxPositions int
+	RMSEps       float32
+	LatentEps    float32 // of q_a_layernorm and kv_a_layernorm
+	TiedHead     bool    // the head is the embedding
+
+	Attention Attention
+	Indexer   Indexer
+	Rope      Rope
+	FFN       FFN
+
+	NextN int // layers after the main ones that draft tokens
+
+	BOS *int
+	EOS []int
+	Pad *int
+}
+
+// Attention holds the sizes of multi-head latent attention.
+type Attention struct {
+	Heads  int
+	QLora  int // rank of the query projection
+	Latent int // rank of keys and values: 512
+	Nope   int
+	Rope   int
+	V      int
+}
+
+// QK is the size of an expanded query or key head.
+func (a Attention) QK() int { return a.Nope + a.Rope }
+
+// Indexer describes the selection of keys.
+type Indexer struct {
+	Heads       int
+	Dim         int    // 128
+	TopK        int    // keys each query may attend to
+	Shared      []bool // for each layer: reuses the selection of the nearest layer before it that computed one
+	Interleaved bool   // pairing of the rotated half; false means half-split
+	ShareDraft  bool   // later draft steps reuse the first step's selection
+}
+
+// Computes reports whether layer i runs its own indexer. Layers beyond the main ones always do.
+func (x Indexer) Computes(i int) bool { return i >= len(x.Shared) || !x.Shared[i] }
+
+// FFN describes the feed-forward blocks.
+type FFN struct {
+	Dense      []bool // for each layer: one dense block instead of experts
+	DenseInner int
+	Inner      int // of one expert
+	Experts    int
+	Shared     int // experts every token passes
+	TopK       int
+	Groups     int
+	KeepGroups int
+	Normalize  bool
+	Scale      float32
+}
+
+// Problems is every complaint about one config.json.
+type Problems struct {
+	File string
+	List []string
+}
+
+func (p *Problems) Error() string {
+	s := fmt.Sprintf("config: %s: %d problem", p.File, len(p.List))
+	if len(p.List) != 1 {
+		s += "s"
+	}
+	for _, l := range p.List {
+		s += "\n  " + l
+	}
+	return s
+}

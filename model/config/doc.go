@@ -1,0 +1,6 @@
+// Package config turns a checkpoint's config.json into one checked description of a model.
+//
+// Both spellings flow in: the older one (rope_theta and rope_scaling at the top level) and the one transformers 5 writes (rope_parameters,
+// layer lists). Out flows a Config in which every optional field has its value; nothing else in the project reads config.json.
+// Every problem of a file is reported at once.
+package config

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Open reads DIR/config.json.
+func Open(dir string) (*Config, error) {
+	path := filepath.Join(dir, "config.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w; a checkpoint folder holds config.json and *.safetensors", err)
+	}
+	return Parse(path, data)
+}
+
+// raw is config.json as released models spell it. Pointers tell absent from zero.
+type raw struct {
+	ModelType     string   `json:"model_type"`
+	Vocab         *int     `json:"vocab_size"`
+	Hidden        *int     `json:"hidden_size"`
+	Layers        *int     `json:"num_hidden_layers"`
+	MaxPositions  *int     `json:"max_position_embeddings"`
+	Inner         *int     `json:"intermediate_size"`
+	MoEInner      *int     `json:"moe_intermediate_size"`
+	FirstDense    *int     `json:"first_k_dense_replace"`
+	MoEFreq       *int     `json:"moe_layer_freq"`
+	MLPTypes      []string `json:"mlp_layer_types"`
+	Heads         *int     `json:"num_attention_heads"`
+	KVHeads       *int     `json:"num_key_value_heads"`
+	QLora         *int     `json:"q_lora_rank"`
+	KVLora        *int     `json:"kv_lora_rank"`
+	Nope          *int     `json:"qk_nope_head_dim"`
+	RopeDim       *int     `json:"qk_rope_head_dim"`
+	V             *int     `json:"v_head_dim"`
+	Experts       *int     `json:"n_routed_experts"`
+	SharedExperts *int     `json:"n_shared_experts"`
+	TopExperts    *int     `json:"num_experts_per_tok"`
+	Groups        *int     `json:"n_group"`
+	KeepGroups    *int     `json:"topk_group"`
+	ScoringFunc   *string  `json:"scoring_func"`
+	TopKMethod    *string  `json:"topk_method"`
+	Normalize     *bool    `json:"norm_topk_prob"`
+	RoutedScale   *float64 `json:"routed_scaling_factor"`
+	IndexHeads    *int     `json:"index_n_heads"`
+	IndexDim      *int     `json:"index_head_dim"`
+	IndexTopK     *int     `json:"index_topk"`
+	IndexFreq     *int     `json:"index_topk_freq"`
+	IndexOffset   *int     `json:"index_skip_topk_offset"`
+	IndexPattern  *string  `json:"index_topk_pattern"`
+	IndexerTypes  []string `json:"indexer_types"`
+	ShareDraft    bool     `json:"index_share_for_mtp_iteration"`
+	Interleave    *bool    `json:"rope_interleave"`
+	IdxInterleave *bool    `json:"indexer_rope_interleave"`
+	RMSEps        *float64 `json:"rms_norm_eps"`
+	RopeTheta     *float64 `json:"rope_theta"`
+	RopeScaling   *rawRope `json:"rope_scaling"`
+	RopeParams    *rawRope `json:"rope_parameters"`
+	NextN         *int     `json:"num_nextn_predict_layers"`
+	AttentionBias bool     `json:"attention_bias"`
+	MLPBias       bool     `json:"mlp_bias"`
+	Tied          bool     `json:"tie_word_embeddings"`
+	Act           *string  `json:"hidden_act"`
+	BOS           *int     `json:"bos_token_id"`
+	EOS           idList   `json:"eos_token_id"`
+	Pad           *int     `json:"pad_token_id"`
+}
+
+type rawRope struct {
+	Type         string   `json:"type"`
+	RopeType     string   `json:"rope_type"`
+	Theta        *float64 `json:"rope_theta"`
+	Factor       *float64 `json:"factor"`
+	Original     *int     `json:"original_max_position_embeddings"`
+	BetaFast     *float64 `json:"beta_fast"`
+	BetaSlow     *float64 `json:"beta_slow"`
+	MScale       *float64 `json:"mscale"`
+	MScaleAllDim *float64 `json:"mscale_all_dim"`
+}
+
+func (r *rawRope) kind() string {
+	if r.RopeType != "" {
+		return r.RopeType
+	}
+	return r.Type
+}
+
+// idList is one id or a list of them.
+type idList []int
+
+func (l *idList) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	if len(b) > 0 && b[0] == '[' {
+		return json.Unmarshal(b, (*[]int)(l))
+	}
+	var one *int
+	if err := json.Unmarshal(b, &one); err != nil {
+		return err
+	}
+	if one != nil {
+		*l = idList{*one}
+	}
+	return nil
+}
+
+// Parse reads the text of a config.json; file is its name in messages.
+func Parse(file string, data []byte) (*Config, error) {
+	var kind struct {
+		ModelType *string `json:"model_type"`
+	}
+	if err := json.Unmarshal(data, &kind); err != nil {
+		return nil, fmt.Errorf("config: %s: %w", file, err)
+	}
+	if kind.ModelType == nil || !supported(Family(*kind.ModelType)) {
+		asked := "no model_type"
+		if kind.ModelType != nil {
+			asked = fmt.Sprintf("model_type %q", *kind.ModelType)
+		}
+		var names []string
+		for _, f := range Families() {
+			names = append(names, string(f))
+		}
+		return nil, fmt.Errorf("config: %s: %s: %w; supported are %s", file, asked, ErrFamily, strings.Join(names, ", "))
+	}
+	var r raw
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("config: %s: %w", file, err)
+	}
+	b := builder{raw: &r}
+	c := b.build()
+	if len(b.problems) > 0 {
+		return nil, &Problems{File: file, List: b.problems}
+	}
+	return c, nil
+}
+
+func supported(f Family) bool {
+	for _, s := range Families() {
+		if s == f {
+			return true
+		}
+	}
+	return false
+}

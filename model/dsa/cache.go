@@ -1,0 +1,109 @@
+package dsa
+
+import (
+	"fmt"
+
+	"sparrow/attn"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/model/config"
+	"sparrow/plan"
+)
+
+// Facts is what the planner must know.
+func (m *Model) Facts() plan.Model { return Facts(m.config) }
+
+// Facts is what the planner must know about a config, loaded or not.
+func Facts(c *config.Config) plan.Model {
+	f := plan.Model{
+		Family:             plan.DeepSeekV32,
+		Heads:              c.Attention.Heads,
+		K:                  c.Indexer.TopK,
+		IndexHeads:         c.Indexer.Heads,
+		QKDim:              c.Attention.QK(),
+		VDim:               c.Attention.V,
+		Layers:             c.Layers,
+		Context:            c.MaxPositions,
+		LayerSupportsDense: true,
+		Share:              plan.LayerShare{Types: c.Indexer.Shared},
+	}
+	if c.Family == config.GLMMoeDSA {
+		f.Family = plan.GLMMoeDSA
+	}
+	return f
+}
+
+// layouts are the byte layouts of a resolved configuration.
+func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
+	mk, err := layout.ParseKind(cfg.Layout.String())
+	if err != nil {
+		return nil, nil, err
+	}
+	ik, err := layout.ParseKind(cfg.IndexLayout.String())
+	if err != nil {
+		return nil, nil, err
+	}
+	main, err := layout.MainOf(mk)
+	if err != nil {
+		return nil, nil, err
+	}
+	index, err := layout.IndexOf(ik)
+	return main, index, err
+}
+
+// Allocate makes one pool of latent rows for each layer, and one of indexer keys for each layer that computes a selection.
+func (m *Model) Allocate(cfg *plan.Config, pages int) error {
+	main, index, err := layouts(cfg)
+	if err != nil {
+		return fmt.Errorf("dsa: allocate: %w", err)
+	}
+	m.Release()
+	for i := range m.layers {
+		var c attn.Cache
+		if c.Main, err = m.pool(main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil && m.config.Indexer.Computes(i) {
+			c.Index, err = m.pool(index.Kind(), index.PageBytes(cfg.Page), pages, cfg.Page)
+		}
+		m.caches = append(m.caches, c)
+		if err != nil {
+			m.Release()
+			return fmt.Errorf("dsa: allocate: %d pages for layer %d of %d: %w", pages, i, len(m.layers), err)
+		}
+	}
+	return nil
+}
+
+func (m *Model) pool(k layout.Kind, pageBytes, pages, tokens int) (kernel.Pool, error) {
+	t, err := kernel.New(m.dev, kernel.U8, pages, pageBytes)
+	return kernel.Pool{Mem: t, Layout: k, PageTokens: tokens}, err
+}
+
+// Release frees the cache.
+func (m *Model) Release() {
+	for _, c := range m.caches {
+		for _, p := range [2]kernel.Pool{c.Main, c.Index} {
+			if p.Mem.Given() {
+				m.dev.Free(p.Mem.Buf)
+			}
+		}
+	}
+	m.caches = nil
+}
+
+// PageBytes is the cache memory of one page over all layers.
+func (m *Model) PageBytes(cfg *plan.Config) int64 {
+	main, index, err := layouts(cfg)
+	if err != nil {
+		return 0
+	}
+	var n int64
+	for i := range m.layers {
+		n += int64(main.PageBytes(cfg.Page))
+		if m.config.Indexer.Computes(i) {
+			n += int64(index.PageBytes(cfg.Page))
+		}
+	}
+	return n
+}
+
+// Caches are the pools of every layer, for tests that look at bytes.
+func (m *Model) Caches() []attn.Cache { return m.caches }

@@ -1,0 +1,74 @@
+package dsa
+
+import (
+	"fmt"
+
+	"sparrow/attn"
+	"sparrow/model/config"
+	"sparrow/model/nn"
+)
+
+func loadLayer(c *config.Config, l *nn.Loader, i int) layer {
+	p := fmt.Sprintf("model.layers.%d.", i)
+	out := layer{
+		inputNorm: l.Vector(p+"input_layernorm.weight", c.Hidden),
+		postNorm:  l.Vector(p+"post_attention_layernorm.weight", c.Hidden),
+		attn:      loadAttention(c, l, p+"self_attn.", c.Indexer.Computes(i)),
+	}
+	if i < c.Layers && c.FFN.Dense[i] {
+		m := nn.LoadMLP(l, p+"mlp.", c.Hidden, c.FFN.DenseInner)
+		out.dense = &m
+	} else {
+		m := nn.LoadMoE(l, p+"mlp.", moeShape(c), choice(c))
+		out.experts = &m
+	}
+	return out
+}
+
+func moeShape(c *config.Config) nn.MoEShape {
+	return nn.MoEShape{Hidden: c.Hidden, Inner: c.FFN.Inner, Experts: c.FFN.Experts, Shared: c.FFN.Shared}
+}
+
+func choice(c *config.Config) nn.Choice {
+	return nn.Choice{TopK: c.FFN.TopK, Groups: c.FFN.Groups, KeepGroups: c.FFN.KeepGroups, Normalize: c.FFN.Normalize, Scale: c.FFN.Scale}
+}
+
+func loadAttention(c *config.Config, l *nn.Loader, p string, index bool) attn.Weights {
+	a := c.Attention
+	w := attn.Weights{
+		QA:     l.Matrix(p+"q_a_proj.weight", a.QLora, c.Hidden),
+		QNorm:  l.Vector(p+"q_a_layernorm.weight", a.QLora),
+		QB:     l.Matrix(p+"q_b_proj.weight", a.Heads*a.QK(), a.QLora),
+		KVA:    l.Matrix(p+"kv_a_proj_with_mqa.weight", a.Latent+a.Rope, c.Hidden),
+		KVNorm: l.Vector(p+"kv_a_layernorm.weight", a.Latent),
+		KVB:    l.Matrix(p+"kv_b_proj.weight", a.Heads*(a.Nope+a.V), a.Latent),
+		O:      l.Matrix(p+"o_proj.weight", c.Hidden, a.Heads*a.V),
+	}
+	if !index {
+		return w
+	}
+	x := c.Indexer
+	w.Index = &attn.IndexWeights{
+		Q:       l.Matrix(p+"indexer.wq_b.weight", x.Heads*x.Dim, a.QLora),
+		K:       l.Matrix(p+"indexer.wk.weight", x.Dim, c.Hidden),
+		Weights: l.Matrix(p+"indexer.weights_proj.weight", x.Heads, c.Hidden),
+		KNorm:   l.Vector(p+"indexer.k_norm.weight", x.Dim),
+		KBias:   l.Vector(p+"indexer.k_norm.bias", x.Dim),
+	}
+	return w
+}
+
+// checkNextN verifies the tensors of the drafting layer (v32 spec, 3.1). Its copies of embedding and head are optional.
+func checkNextN(c *config.Config, l *nn.Loader) {
+	p := fmt.Sprintf("model.layers.%d.", c.Layers)
+	loadLayer(c, l, c.Layers)
+	l.CheckVector(p+"enorm.weight", c.Hidden)
+	l.CheckVector(p+"hnorm.weight", c.Hidden)
+	l.CheckMatrix(p+"eh_proj.weight", c.Hidden, 2*c.Hidden)
+	l.CheckVector(p+"shared_head.norm.weight", c.Hidden)
+	for _, name := range []string{p + "embed_tokens.weight", p + "shared_head.head.weight"} {
+		if l.Has(name) {
+			l.CheckMatrix(name, c.Vocab, c.Hidden)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package dsa
+
+import (
+	"fmt"
+
+	"sparrow/attn"
+	"sparrow/kernel"
+	"sparrow/model"
+)
+
+// embedRows looks up the token of every row, in step order.
+func (m *Model) embedRows(in *model.Input, rows attn.Rows) (kernel.Tensor, error) {
+	n := len(rows.Request)
+	ids, err := m.buf.ids.Take(kernel.I32, n, 1)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	if m.buf.host = m.buf.host[:0]; cap(m.buf.host) < n {
+		m.buf.host = make([]int32, 0, n)
+	}
+	for i, r := range rows.Request {
+		t := int(rows.Position[i]) - in.Batch.FirstPosition(in.Config, int(r))
+		if t < 0 || t >= len(in.Tokens[r]) {
+			return kernel.Tensor{}, fmt.Errorf("dsa: forward: request %d has %d new tokens, the plan asks for number %d", r, len(in.Tokens[r]), t)
+		}
+		m.buf.host = append(m.buf.host, in.Tokens[r][t])
+	}
+	if err := kernel.WriteI32(m.dev, ids, m.buf.host); err != nil {
+		return kernel.Tensor{}, err
+	}
+	h, err := m.buf.h.Take(m.dev.Activation(), n, m.config.Hidden)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	return h, m.dev.Embed(kernel.EmbedArgs{Out: h, Table: m.embed.Data, IDs: ids})
+}
+
+// logits picks rows, normalises them and multiplies by the head.
+func (m *Model) logits(in *model.Input, rows attn.Rows, h kernel.Tensor) (kernel.Tensor, error) {
+	n := len(in.Logits)
+	if n == 0 {
+		return kernel.Tensor{}, nil
+	}
+	m.buf.host = m.buf.host[:0]
+	for _, p := range in.Logits {
+		r, err := find(in, rows, p)
+		if err != nil {
+			return kernel.Tensor{}, err
+		}
+		m.buf.host = append(m.buf.host, r)
+	}
+	take, err := m.buf.take.Take(kernel.I32, n, 1)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	if err := kernel.WriteI32(m.dev, take, m.buf.host); err != nil {
+		return kernel.Tensor{}, err
+	}
+	picked, err := m.buf.picked.Take(m.dev.Activation(), n, m.config.Hidden)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	if err := m.dev.Take(kernel.TakeArgs{Out: picked, X: h, Rows: take}); err != nil {
+		return kernel.Tensor{}, err
+	}
+	if err := m.dev.Norm(kernel.NormArgs{Out: picked, X: picked, Weight: m.norm, Eps: m.config.RMSEps}); err != nil {
+		return kernel.Tensor{}, err
+	}
+	logits, err := m.buf.logits.Take(kernel.F32, n, m.config.Vocab)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	return logits, m.dev.Multiply(kernel.MultiplyArgs{Out: logits, X: picked, W: m.head})
+}
+
+// find is the step row of a new token. A request's rows lie in at most two runs (dense rows, then sparse ones), each in ascending order.
+func find(in *model.Input, rows attn.Rows, p model.Pick) (int32, error) {
+	want := int32(in.Batch.FirstPosition(in.Config, p.Request) + p.Token)
+	for _, s := range in.Plan.Segments {
+		for _, span := range s.Spans {
+			if span.Request == p.Request && span.From <= p.Token && p.Token < span.To {
+				r := s.FirstRow + span.FirstRow + p.Token - span.From
+				if rows.Position[r] == want {
+					return int32(r), nil
+				}
+			}
+		}
+	}
+	return 0, fmt.Errorf("dsa: forward: logits of new token %d of request %d, which the plan does not hold", p.Token, p.Request)
+}

@@ -1,0 +1,116 @@
+package nn
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+)
+
+// MLP is a gated feed-forward block: down(silu(gate x) * up x).
+type MLP struct{ Gate, Up, Down kernel.Weight }
+
+// LoadMLP loads prefix+"gate_proj.weight" and its siblings.
+func LoadMLP(l *Loader, prefix string, hidden, inner int) MLP {
+	return MLP{
+		Gate: l.Matrix(prefix+"gate_proj.weight", inner, hidden),
+		Up:   l.Matrix(prefix+"up_proj.weight", inner, hidden),
+		Down: l.Matrix(prefix+"down_proj.weight", hidden, inner),
+	}
+}
+
+// FFNScratch is the memory feed-forward blocks work in.
+type FFNScratch struct{ gate, up, logits, ids, weights kernel.Scratch }
+
+// NewFFNScratch makes empty scratch memory.
+func NewFFNScratch(mem kernel.Memory) *FFNScratch {
+	return &FFNScratch{gate: kernel.NewScratch(mem), up: kernel.NewScratch(mem), logits: kernel.NewScratch(mem), ids: kernel.NewScratch(mem), weights: kernel.NewScratch(mem)}
+}
+
+// Run adds the block's output for x to h.
+func (m *MLP) Run(dev kernel.Device, s *FFNScratch, h, x kernel.Tensor) error {
+	gate, err := s.gate.Take(dev.Activation(), x.Rows, m.Gate.Out())
+	if err != nil {
+		return err
+	}
+	up, err := s.up.Take(dev.Activation(), x.Rows, m.Up.Out())
+	if err != nil {
+		return err
+	}
+	if err := dev.Multiply(kernel.MultiplyArgs{Out: gate, X: x, W: m.Gate}); err != nil {
+		return err
+	}
+	if err := dev.Multiply(kernel.MultiplyArgs{Out: up, X: x, W: m.Up}); err != nil {
+		return err
+	}
+	if err := dev.Gate(kernel.GateArgs{Out: gate, Gate: gate, Up: up}); err != nil {
+		return err
+	}
+	return dev.Multiply(kernel.MultiplyArgs{Out: h, X: gate, W: m.Down, Accumulate: true})
+}
+
+// MoE is a mixture of experts with shared experts that every token passes.
+type MoE struct {
+	Router         kernel.Weight // [experts, hidden]
+	Bias           kernel.Tensor // f32 [1, experts]: for the choice only
+	Gate, Up, Down []kernel.Weight
+	Shared         *MLP // nil without shared experts
+	Choice         Choice
+}
+
+// Choice is how experts are chosen.
+type Choice struct {
+	TopK, Groups, KeepGroups int
+	Normalize                bool
+	Scale                    float32
+}
+
+// MoEShape is the sizes of a mixture of experts.
+type MoEShape struct{ Hidden, Inner, Experts, Shared int }
+
+// LoadMoE loads router, experts and shared experts below prefix.
+func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
+	m := MoE{
+		Router: l.Matrix(prefix+"gate.weight", s.Experts, s.Hidden),
+		Bias:   l.Vector(prefix+"gate.e_score_correction_bias", s.Experts),
+		Choice: c,
+	}
+	for e := range s.Experts {
+		x := LoadMLP(l, fmt.Sprintf("%sexperts.%d.", prefix, e), s.Hidden, s.Inner)
+		m.Gate, m.Up, m.Down = append(m.Gate, x.Gate), append(m.Up, x.Up), append(m.Down, x.Down)
+	}
+	if s.Shared > 0 {
+		x := LoadMLP(l, prefix+"shared_experts.", s.Hidden, s.Inner*s.Shared)
+		m.Shared = &x
+	}
+	return m
+}
+
+// Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
+func (m *MoE) Run(dev kernel.Device, s *FFNScratch, h, x kernel.Tensor) error {
+	if m.Shared != nil {
+		if err := m.Shared.Run(dev, s, h, x); err != nil {
+			return err
+		}
+	}
+	logits, err := s.logits.Take(kernel.F32, x.Rows, m.Router.Out())
+	if err != nil {
+		return err
+	}
+	ids, err := s.ids.Take(kernel.I32, x.Rows, m.Choice.TopK)
+	if err != nil {
+		return err
+	}
+	weights, err := s.weights.Take(kernel.F32, x.Rows, m.Choice.TopK)
+	if err != nil {
+		return err
+	}
+	if err := dev.Multiply(kernel.MultiplyArgs{Out: logits, X: x, W: m.Router}); err != nil {
+		return err
+	}
+	err = dev.Route(kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits, Bias: m.Bias, Groups: m.Choice.Groups,
+		KeepGroups: m.Choice.KeepGroups, Normalize: m.Choice.Normalize, Scale: m.Choice.Scale})
+	if err != nil {
+		return err
+	}
+	return dev.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: ids, Weights: weights, Gate: m.Gate, Up: m.Up, Down: m.Down})
+}

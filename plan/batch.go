@@ -1,0 +1,59 @@
+package plan
+
+// Batch is what the scheduler hands over for one step.
+type Batch struct {
+	Mode     Mode      `json:"mode"`
+	Requests []Request `json:"requests"`
+	// PaddedRows is the row count kernels see when the batch is padded; 0
+	// means no padding. Decode-like batches pad whole requests.
+	PaddedRows int       `json:"padded_rows,omitempty"`
+	Graph      GraphMode `json:"graph"`
+	// NeedSeed asks for indices even where the dense form needs none.
+	NeedSeed bool `json:"need_seed,omitempty"`
+	// FreeBytes is the device memory free right now; 0 means not measured.
+	FreeBytes int64 `json:"free_bytes,omitempty"`
+	// TablePages is the width of the page tables; 0 derives it from the
+	// longest request, rounded up to a power of two.
+	TablePages int `json:"table_pages,omitempty"`
+}
+
+// Request is one sequence of the batch.
+//
+// Seq counts keys, and its meaning follows the mode: extend and decode include
+// the new tokens, verify excludes the N drafts, draft includes the N tokens.
+// A decode-like request of length 0 is padding.
+type Request struct {
+	// Kind is what the request does in a mixed batch. Elsewhere it may be
+	// left unset and must not contradict the batch.
+	Kind   Mode `json:"kind,omitempty"`
+	Seq    int  `json:"seq"`
+	Prefix int  `json:"prefix,omitempty"` // extend: cached tokens
+	Extend int  `json:"extend,omitempty"` // extend: new tokens; Seq = Prefix + Extend
+	N      int  `json:"n,omitempty"`      // verify, draft: rows; 0 takes Config.N
+}
+
+// ExtendRequest appends extend tokens to a cached prefix.
+func ExtendRequest(extend, prefix int) Request {
+	return Request{Kind: ModeExtend, Seq: prefix + extend, Prefix: prefix, Extend: extend}
+}
+
+// DecodeRequest decodes one token; seq includes it.
+func DecodeRequest(seq int) Request { return Request{Kind: ModeDecode, Seq: seq} }
+
+// VerifyRequest checks n drafts; seq excludes them.
+func VerifyRequest(n, seq int) Request { return Request{Kind: ModeVerify, Seq: seq, N: n} }
+
+// DraftRequest runs n tokens through the draft layer; seq includes them.
+func DraftRequest(n, seq int) Request { return Request{Kind: ModeDraft, Seq: seq, N: n} }
+
+// NewBatch puts requests into one batch of the given mode.
+func NewBatch(mode Mode, requests ...Request) Batch { return Batch{Mode: mode, Requests: requests} }
+
+// KindOf is what request i does: its own kind in a mixed batch, the mode of
+// the batch otherwise.
+func (b *Batch) KindOf(i int) Mode {
+	if b.Mode == ModeMixed {
+		return b.Requests[i].Kind
+	}
+	return b.Mode
+}

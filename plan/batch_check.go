@@ -1,0 +1,160 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// rowsOf is the number of new tokens of request i.
+func (b *Batch) rowsOf(cfg *Config, i int) int {
+	r := &b.Requests[i]
+	switch b.KindOf(i) {
+	case ModeDecode:
+		return 1
+	case ModeVerify, ModeDraft:
+		if r.N > 0 {
+			return r.N
+		}
+		return cfg.N
+	case ModeExtend, ModeSplitPrefill, ModeDLLMExtend, ModeMixed:
+		return r.Extend
+	case ModeUnset, ModeIdle:
+		return 0
+	}
+	return 0
+}
+
+// firstPosition is the position of the first of a request's rows new tokens.
+// It is negative for a padded request shorter than its rows.
+func (b *Batch) firstPosition(i, rows int) int {
+	r := &b.Requests[i]
+	switch b.KindOf(i) {
+	case ModeVerify:
+		return r.Seq
+	case ModeDecode, ModeDraft:
+		return r.Seq - rows
+	case ModeExtend, ModeSplitPrefill, ModeDLLMExtend, ModeMixed:
+		return r.Prefix
+	case ModeUnset, ModeIdle:
+		return 0
+	}
+	return 0
+}
+
+// FirstPosition is the sequence position of request i's first new token.
+func (b *Batch) FirstPosition(cfg *Config, i int) int {
+	return b.firstPosition(i, b.rowsOf(cfg, i))
+}
+
+// keysOf is the number of keys of request i after the step.
+func (b *Batch) keysOf(cfg *Config, i int) int {
+	rows := b.rowsOf(cfg, i)
+	return max(0, b.firstPosition(i, rows)+rows)
+}
+
+func lengthError(format string, args ...any) error {
+	return &Error{Code: E26, Asked: fmt.Sprintf(format, args...),
+		Supported: "lengths as each mode defines them: extend has seq = prefix + extend, verify excludes its drafts, draft includes them"}
+}
+
+// check refuses batches that contradict themselves.
+func (b *Batch) check(cfg *Config) error {
+	if b.Mode == ModeUnset || int(b.Mode) >= len(modes.words) {
+		return &Error{Code: E20, Asked: fmt.Sprintf("a batch of mode %q", b.Mode), Supported: modes.list()}
+	}
+	if int(b.Graph) >= len(graphModes.words) {
+		return &Error{Code: E20, Asked: fmt.Sprintf("a batch in graph mode %d", b.Graph), Supported: graphModes.list()}
+	}
+	if b.Mode == ModeIdle {
+		if len(b.Requests) > 0 {
+			return lengthError("an idle batch with %d requests", len(b.Requests))
+		}
+		return nil
+	}
+	if len(b.Requests) == 0 {
+		return lengthError("a batch of mode %s without requests", b.Mode)
+	}
+	if b.Mode == ModeMixed && !cfg.MixedAllowed {
+		return &Error{Code: E20, Asked: "a mixed batch while speculation is on", Supported: "extend and verify batches apart", Try: "no speculation"}
+	}
+	if b.FreeBytes < 0 || b.TablePages < 0 || b.PaddedRows < 0 {
+		return lengthError("negative free bytes %d, table pages %d or padded rows %d", b.FreeBytes, b.TablePages, b.PaddedRows)
+	}
+	total, rows := 0, 0
+	for i := range b.Requests {
+		if err := b.checkRequest(cfg, i); err != nil {
+			return err
+		}
+		total += b.keysOf(cfg, i)
+		rows += b.rowsOf(cfg, i)
+		if total > math.MaxInt32 || rows > math.MaxInt32 {
+			return lengthError("a batch of %d keys and %d rows, more than int32 arrays can count", total, rows)
+		}
+	}
+	if b.PaddedRows > 0 && b.PaddedRows < rows {
+		return lengthError("%d padded rows for %d rows", b.PaddedRows, rows)
+	}
+	return b.checkGraph()
+}
+
+func (b *Batch) checkRequest(cfg *Config, i int) error {
+	r := &b.Requests[i]
+	kind := b.KindOf(i)
+	if b.Mode != ModeMixed && r.Kind != ModeUnset && r.Kind != b.Mode && !(r.Kind == ModeExtend && b.Mode.ExtendLike()) {
+		return &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %s in a batch of mode %s", i, r.Kind, b.Mode), Supported: "mode mixed for requests of different kinds"}
+	}
+	if r.Seq < 0 || r.Prefix < 0 || r.Extend < 0 || r.N < 0 || r.Seq > math.MaxInt32 || r.N > math.MaxInt32 || r.Prefix > math.MaxInt32 || r.Extend > math.MaxInt32 {
+		return lengthError("request %d with lengths seq %d, prefix %d, extend %d, n %d", i, r.Seq, r.Prefix, r.Extend, r.N)
+	}
+	switch kind {
+	case ModeExtend, ModeSplitPrefill, ModeDLLMExtend:
+		if r.Extend < 1 || r.Seq != r.Prefix+r.Extend {
+			return lengthError("request %d with seq %d, prefix %d, extend %d", i, r.Seq, r.Prefix, r.Extend)
+		}
+		return nil
+	case ModeDecode, ModeVerify, ModeDraft:
+		if r.Prefix != 0 || r.Extend != 0 {
+			return lengthError("request %d of kind %s with prefix %d and extend %d, which only extends have", i, kind, r.Prefix, r.Extend)
+		}
+		if kind == ModeDecode && r.N > 1 {
+			return lengthError("request %d decodes %d tokens at once", i, r.N)
+		}
+		return nil
+	case ModeUnset, ModeMixed, ModeIdle:
+	}
+	return &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %q in a batch of mode %s", i, kind, b.Mode), Supported: "extend, decode, verify, draft"}
+}
+
+// checkGraph: whole graphs hold decode-like rows, piecewise graphs prompts.
+func (b *Batch) checkGraph() error {
+	switch b.Graph {
+	case GraphCapture, GraphReplay:
+		if !b.Mode.DecodeLike() {
+			return &Error{Code: E25, Asked: fmt.Sprintf("a captured graph for a batch of mode %s", b.Mode), Supported: "captured graphs of decode, verify and draft batches", Try: "an eager batch"}
+		}
+	case GraphPiecewise:
+		if !b.Mode.ExtendLike() {
+			return &Error{Code: E25, Asked: fmt.Sprintf("a piecewise graph for a batch of mode %s", b.Mode), Supported: "piecewise graphs of prompt batches", Try: "a captured graph"}
+		}
+	case GraphNone:
+	}
+	return nil
+}
+
+// tablePages is the width of the page tables: as given, or what the longest
+// request needs, rounded up to a power of two so that plans can be reused.
+func (b *Batch) tablePages(cfg *Config) (int, error) {
+	longest := 1
+	for i := range b.Requests {
+		longest = max(longest, b.keysOf(cfg, i))
+	}
+	need := pagesOf(longest, cfg.Page)
+	if b.TablePages == 0 {
+		return 1 << bits.Len(uint(need-1)), nil
+	}
+	if b.TablePages < need {
+		return 0, lengthError("page tables of %d pages for a request of %d tokens, which fills %d", b.TablePages, longest, need)
+	}
+	return b.TablePages, nil
+}

@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestParseBatch(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want Batch
+	}{
+		{"extend:512,1024", NewBatch(ModeExtend, ExtendRequest(512, 0), ExtendRequest(1024, 0))},
+		{"extend:256+256", NewBatch(ModeExtend, ExtendRequest(256, 256))},
+		{"decode:10,3000, 2048", NewBatch(ModeDecode, DecodeRequest(10), DecodeRequest(3000), DecodeRequest(2048))},
+		{"verify:4:100,5000", NewBatch(ModeVerify, VerifyRequest(4, 100), VerifyRequest(4, 5000))},
+		{"draft:2:0", NewBatch(ModeDraft, DraftRequest(2, 0))},
+		{"idle", Batch{Mode: ModeIdle}},
+		{"extend:3x2000", NewBatch(ModeExtend, repeat(3, ExtendRequest(2000, 0))...)},
+		{"mixed:9000,1+499", NewBatch(ModeMixed, ExtendRequest(9000, 0), ExtendRequest(1, 499))},
+		{"mixed:extend:9000+1/decode:2x500/verify:4:7", NewBatch(ModeMixed, ExtendRequest(9000, 1), DecodeRequest(500), DecodeRequest(500), VerifyRequest(4, 7))},
+	} {
+		t.Run(c.text, func(t *testing.T) {
+			got, err := ParseBatch(c.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+	for text, code := range map[string]Code{
+		"":                    E20,
+		"prefill:5":           E20,
+		"extend:":             E26,
+		"extend:a":            E26,
+		"extend:-1":           E26,
+		"decode:5+3":          E26,
+		"verify:5":            E26,
+		"verify:0:5":          E26,
+		"idle:3":              E26,
+		"mixed:idle:3":        E26,
+		"extend:99999x5":      E26,
+		"extend:99999999999":  E26,
+		"extend:0x5":          E26,
+		"mixed:extend:5//5":   E26,
+		"decode:1,":           E26,
+		"draft:two:5":         E26,
+		"extend:5+":           E26,
+		"mixed:mixed:5":       E26,
+		"extend:5+5+5":        E26,
+		"extend:2x2x2":        E26,
+		"split-prefill:1:2:3": E26,
+	} {
+		t.Run("refuses "+text, func(t *testing.T) {
+			_, err := ParseBatch(text)
+			wantError(t, err, code)
+		})
+	}
+}
+
+// FuzzParseBatch: any text is a batch or an error, and a batch that is read
+// can be planned or is refused, without a panic.
+func FuzzParseBatch(f *testing.F) {
+	for _, s := range []string{"extend:512+3,4", "mixed:extend:1/decode:2/verify:3:4/draft:2:1", "idle", "decode:3x0", "verify:4:0"} {
+		f.Add(s)
+	}
+	ours := newSetup(f, CatalogSparrow, "sm90", kv("fp8")).resolve(f)
+	theirs := newSetup(f, CatalogPublic, "sm100").resolve(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		b, err := ParseBatch(text)
+		if err != nil {
+			return
+		}
+		rows := 0
+		for i := range b.Requests {
+			rows += b.rowsOf(&ours, i)
+		}
+		if rows > 1<<20 {
+			return // planning is linear in launches; keep the fuzzer quick
+		}
+		for _, cfg := range []Config{ours, theirs} {
+			p, err := Build(cfg, b)
+			if err == nil && p == nil {
+				t.Fatalf("no plan and no error for %q", text)
+			}
+		}
+	})
+}

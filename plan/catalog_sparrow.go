@@ -1,0 +1,105 @@
+package plan
+
+// sparrowCatalogue lists the kernels of this project. Prompt rows that see at
+// most T keys go to dense-ragged whatever the pair; the pair serves the rest.
+var sparrowCatalogue = catalogue{
+	auto: Auto,
+	aliases: map[string]Kernel{
+		"mha":             DenseRagged,
+		"flashmla-sparse": SparseFlat,
+		"flashmla-kv":     SparseBlock,
+		"trtllm":          SparseRaw,
+		"flashmla-auto":   Auto,
+	},
+	foreign: map[Kernel]Kernel{
+		FlashMLASparseQ8:    SparseFlat,
+		FlashInferSparseMLA: SparseBlock,
+		FA3:                 SparseFlat,
+		TileLang:            SparseFlat,
+		Aiter:               SparseRaw,
+		V4PagedArch:         V4Paged,
+	},
+	pairs: sparrowPairs,
+	entries: []entry{
+		{
+			kernel: DenseRagged, archs: ours,
+			reads: dsaLayouts, rows: gridRows("y"),
+			more: func(*demand) []objection {
+				return []objection{{E02, "it serves short prompt rows beside the prefill kernel; --dense turns it on and off"}}
+			},
+		},
+		{
+			kernel: SparseFlat, prefill: true, decode: true, archs: ours,
+			reads:   layoutsOf(BF16Row1152, F32Row2304),
+			gathers: layoutsOf(FP8Row656, FP8Row576), gatherBy: ConvertGatherBF16,
+			heads: tileHeads, topk: tileTopK, rows: gridRows("y"),
+		},
+		{
+			kernel: SparseBlock, prefill: true, decode: true, archs: ours,
+			reads: layoutsOf(FP8Row656), rewrites: layoutsOf(FP8Row576),
+			heads: tileHeads, topk: tileTopK, rows: pagedRows, splitKV: true,
+		},
+		{
+			kernel: SparseRaw, prefill: true, decode: true, archs: ours,
+			reads: layoutsOf(FP8Row576),
+			heads: tileHeads, topk: tileTopK, rows: gridRows("y"), splitKV: true,
+		},
+		{
+			kernel: Auto, prefill: true, archs: ours,
+			reads: dsaLayouts,
+			heads: tileHeads, topk: tileTopK,
+		},
+		{
+			kernel: V4Paged, prefill: true, decode: true, archs: ours, v4: true,
+			reads: layoutsOf(V4Row584),
+			heads: tileHeads, topk: tileTopK, rows: pagedRows, splitKV: true,
+		},
+		{
+			kernel: V4Flat, prefill: true, archs: ours, v4: true,
+			gathers: layoutsOf(V4Row584), gatherBy: ConvertGatherBF16,
+			heads: tileHeads, topk: tileTopK, rows: gridRows("y"),
+		},
+		{
+			kernel: Reference, prefill: true, decode: true, archs: ours, both: true,
+			reads: dsaLayouts | layoutsOf(V4Row584),
+		},
+	},
+}
+
+var (
+	ours       = onArchs(CPU, SM90)
+	dsaLayouts = layoutsOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
+)
+
+// tileHeads pads to the 64-row tiles of the GPU kernels; the CPU pads nothing.
+func tileHeads(hw *Hardware, heads int) (int, int, string) {
+	if hw.Arch == CPU {
+		return heads, 1, ""
+	}
+	return padTo64(hw, heads)
+}
+
+// tileTopK: the GPU kernels walk the selection 64 keys at a time.
+func tileTopK(hw *Hardware, k int) string {
+	if hw.Arch == CPU {
+		return ""
+	}
+	return multipleOf(k, 64)
+}
+
+// sparrowPairs orders the pairs for a KV type and, where the user named one, a
+// layout or a decode kernel that settles it.
+func sparrowPairs(r *resolver) []pair {
+	switch {
+	case r.model.v4() && (r.policy.Deterministic || r.policy.V4SparsePrefill == SwitchOff):
+		return []pair{{V4Paged, V4Paged}}
+	case r.model.v4():
+		return []pair{{V4Flat, V4Paged}, {V4Paged, V4Paged}}
+	case r.kv == FP8E4M3 && (r.wish == FP8Row576 || r.cfg.Prefill == SparseRaw || r.cfg.Decode == SparseRaw):
+		return []pair{{SparseRaw, SparseRaw}}
+	case r.kv == FP8E4M3:
+		return []pair{{SparseBlock, SparseBlock}, {SparseRaw, SparseRaw}}
+	default:
+		return []pair{{SparseFlat, SparseFlat}}
+	}
+}

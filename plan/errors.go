@@ -1,0 +1,106 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Code names a refusal of dispatch section 18. It is itself an error, so that
+// errors.Is(err, plan.E03) asks for one kind of refusal.
+type Code string
+
+// Start: refusals of Resolve and of opening a model.
+const (
+	E01 Code = "E01" // no kernel of the catalogue runs on this architecture
+	E02 Code = "E02" // the kernel is not valid for this phase or architecture
+	E03 Code = "E03" // the kernel cannot read this KV type
+	E04 Code = "E04" // prefill and decode kernels need different layouts
+	E05 Code = "E05" // the KV type is not supported
+	E06 Code = "E06" // the page size conflicts with the kernels
+	E07 Code = "E07" // the kernel does not support this index_topk
+	E08 Code = "E08" // heads per rank exceed the kernel or cannot be padded
+	E09 Code = "E09" // this selection kernel cannot be fused with the transform
+	E10 Code = "E10" // context parallelism: strategy, size or role
+	E11 Code = "E11" // tree drafts
+	E12 Code = "E12" // a shared layer is separated from the layer it shares with
+	E13 Code = "E13" // deterministic mode with an unstable choice
+	E14 Code = "E14" // KV offload with a setting it excludes
+	E15 Code = "E15" // the draft head is missing from the checkpoint
+	E16 Code = "E16" // the kernel library or its build for this architecture is missing
+	E17 Code = "E17" // no room for transient memory
+)
+
+// Batch: refusals of Build and of carrying a plan out.
+const (
+	E20 Code = "E20" // unknown mode
+	E21 Code = "E21" // more index rows than query rows
+	E22 Code = "E22" // the flattened table points outside the pool
+	E23 Code = "E23" // a shared layer was reached without carried indices
+	E24 Code = "E24" // row limit exceeded and slicing is off
+	E25 Code = "E25" // the plan differs from the one the graph was captured with
+	E26 Code = "E26" // lengths contradict each other
+	E27 Code = "E27" // an imported cache has another layout
+	E28 Code = "E28" // a kernel reported a failure
+)
+
+var codeTitles = map[Code]string{
+	E01: "no kernel for this architecture",
+	E02: "kernel not valid for this phase or architecture",
+	E03: "kernel and kv type do not go together",
+	E04: "prefill and decode need different cache layouts",
+	E05: "kv type not supported",
+	E06: "page size conflict",
+	E07: "index_topk not supported by the kernel",
+	E08: "heads per rank do not fit the kernel",
+	E09: "selection kernel cannot be fused",
+	E10: "context parallelism not possible",
+	E11: "tree drafts not supported",
+	E12: "shared layer separated from its source",
+	E13: "deterministic mode not possible",
+	E14: "kv offload not possible",
+	E15: "draft head missing",
+	E16: "kernel build missing",
+	E17: "no room for transient memory",
+	E20: "unknown mode",
+	E21: "more index rows than query rows",
+	E22: "flattened table out of range",
+	E23: "shared layer without carried indices",
+	E24: "row limit exceeded",
+	E25: "graph plan mismatch",
+	E26: "lengths inconsistent",
+	E27: "imported cache layout differs",
+	E28: "kernel failed",
+}
+
+// Title is the code's meaning in a few words.
+func (c Code) Title() string { return codeTitles[c] }
+
+func (c Code) Error() string { return string(c) + " " + c.Title() }
+
+// Error is a refusal: what was asked, what is supported, what to do.
+type Error struct {
+	Code      Code   `json:"code"`
+	Asked     string `json:"asked"`
+	Supported string `json:"supported,omitempty"`
+	Try       string `json:"try,omitempty"` // nearest working flags
+	// Tried lists the candidates that were turned down on the way.
+	Tried []Rejection `json:"tried,omitempty"`
+}
+
+func (e *Error) Error() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "plan: %s: %s: asked for %s", e.Code, e.Code.Title(), e.Asked)
+	if e.Supported != "" {
+		fmt.Fprintf(&s, "; supported: %s", e.Supported)
+	}
+	if e.Try != "" {
+		fmt.Fprintf(&s, "; try %s", e.Try)
+	}
+	return s.String()
+}
+
+// Is makes errors.Is(err, E03) true for a refusal with that code.
+func (e *Error) Is(target error) bool {
+	code, ok := target.(Code)
+	return ok && code == e.Code
+}

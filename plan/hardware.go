@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Arch is the architecture a kernel was built for.
+type Arch uint8
+
+// The architectures the catalogues speak of.
+const (
+	ArchUnset Arch = iota
+	CPU
+	SM80
+	SM86
+	SM89
+	SM90
+	SM100
+	SM103
+	SM110
+	SM120
+	SM121
+	GFX95
+)
+
+var archs = enum[Arch]{"architecture", []string{"", "cpu", "sm80", "sm86", "sm89", "sm90", "sm100", "sm103", "sm110", "sm120", "sm121", "gfx95"}}
+
+func (a Arch) String() string                { return archs.text(a) }
+func (a Arch) MarshalText() ([]byte, error)  { return archs.marshal(a) }
+func (a *Arch) UnmarshalText(t []byte) error { return archs.unmarshal(a, t) }
+
+// CUDA reports whether the architecture is an NVIDIA GPU.
+func (a Arch) CUDA() bool { return a >= SM80 && a <= SM121 }
+
+// AMD reports whether the architecture is an AMD GPU.
+func (a Arch) AMD() bool { return a == GFX95 }
+
+// sm100Family is what the kernel libraries build as one: 10.0 and 10.3.
+func (a Arch) sm100Family() bool { return a == SM100 || a == SM103 }
+
+// sm12x is the workstation family.
+func (a Arch) sm12x() bool { return a == SM120 || a == SM121 }
+
+// major is the first part of the compute capability, 0 off CUDA.
+func (a Arch) major() int {
+	switch a {
+	case SM80, SM86, SM89:
+		return 8
+	case SM90:
+		return 9
+	case SM100, SM103:
+		return 10
+	case SM110:
+		return 11
+	case SM120, SM121:
+		return 12
+	case ArchUnset, CPU, GFX95:
+		return 0
+	}
+	return 0
+}
+
+// Hardware is what a plan must know of a device. Drivers fill it from the
+// device they opened; HardwareFor gives typical values for explaining.
+type Hardware struct {
+	Arch Arch `json:"arch"`
+	// SmemOptin is the opt-in limit of shared memory per block, in bytes.
+	SmemOptin int `json:"smem_optin,omitempty"`
+	// SMs is the number of multiprocessors.
+	SMs int `json:"sms,omitempty"`
+	// MemoryBytes is the device's total memory; 0 means unknown.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// Toolkit is the CUDA version times ten: 128 is 12.8.
+	Toolkit int `json:"toolkit,omitempty"`
+	// Heads64 says that the SM100 build has the 64-head sparse kernel.
+	Heads64 bool `json:"heads64,omitempty"`
+	// Preshuffle says that the preshuffled paged-score kernel is usable (AMD).
+	Preshuffle bool `json:"preshuffle,omitempty"`
+	// NativeNextN lists the n above 1 that the paged-score kernel of the
+	// sparrow catalogue scores at once.
+	NativeNextN []int `json:"native_next_n,omitempty"`
+	// Missing lists kernels whose library or build is absent.
+	Missing []Kernel `json:"missing,omitempty"`
+}
+
+const gb = 1_000_000_000
+
+// presets hold the figures of one widely used device per architecture.
+var presets = []Hardware{
+	{Arch: CPU, NativeNextN: []int{2, 4}},
+	{Arch: SM80, SmemOptin: 166912, SMs: 108, MemoryBytes: 80 * gb, Toolkit: 130},
+	{Arch: SM86, SmemOptin: 101376, SMs: 84, MemoryBytes: 48 * gb, Toolkit: 130},
+	{Arch: SM89, SmemOptin: 101376, SMs: 142, MemoryBytes: 48 * gb, Toolkit: 130},
+	{Arch: SM90, SmemOptin: 232448, SMs: 132, MemoryBytes: 141 * gb, Toolkit: 130, NativeNextN: []int{2, 4}},
+	{Arch: SM100, SmemOptin: 232448, SMs: 148, MemoryBytes: 180 * gb, Toolkit: 130},
+	{Arch: SM103, SmemOptin: 232448, SMs: 148, MemoryBytes: 268 * gb, Toolkit: 130},
+	{Arch: SM110, SmemOptin: 232448, SMs: 20, MemoryBytes: 128 * gb, Toolkit: 130},
+	{Arch: SM120, SmemOptin: 101376, SMs: 188, MemoryBytes: 96 * gb, Toolkit: 130},
+	{Arch: SM121, SmemOptin: 101376, SMs: 48, MemoryBytes: 128 * gb, Toolkit: 130},
+	{Arch: GFX95, SmemOptin: 163840, SMs: 256, MemoryBytes: 288 * gb, Preshuffle: true},
+}
+
+// HardwareFor gives typical figures for an architecture by name.
+func HardwareFor(name string) (Hardware, error) {
+	arch, ok := archs.find(name)
+	if !ok || arch == ArchUnset {
+		return Hardware{}, &Error{Code: E01, Asked: fmt.Sprintf("hardware %q", name), Supported: archs.list(), Try: "--hw cpu"}
+	}
+	for _, h := range presets {
+		if h.Arch == arch {
+			h.NativeNextN = append([]int(nil), h.NativeNextN...)
+			return h, nil
+		}
+	}
+	return Hardware{}, &Error{Code: E01, Asked: "hardware " + name, Supported: archs.list(), Try: "--hw cpu"}
+}
+
+// HardwareNames lists what HardwareFor accepts.
+func HardwareNames() []string { return strings.Split(archs.list(), ", ") }
+
+// pagedRowLimit is L of dispatch section 17: the schedule kernel keeps five
+// int32 per row plus one in shared memory, so 4*(5L+1) <= smemOptin.
+func (h *Hardware) pagedRowLimit() int {
+	if h.SmemOptin < 24 {
+		return 0
+	}
+	return (h.SmemOptin/4 - 1) / 5
+}
+
+func (h *Hardware) missing(k Kernel) bool {
+	for _, m := range h.Missing {
+		if m == k {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,143 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// rowIndexer settles the indexer path of a segment of the sparrow catalogue.
+func (w *builder) rowIndexer(s *Segment) {
+	var why Reason
+	switch s.Row {
+	case RowDensePrefill:
+		switch {
+		case !s.NeedIndices:
+			s.Indexer.Kind, why = IndexerKOnly, reasonKOnly
+		case w.cfg.T <= w.cfg.Model.shortKeys():
+			s.Indexer.Kind, why = IndexerKOnlyWithIndices, reasonKOnlyIndices
+		default:
+			s.Indexer.Kind, why = IndexerRagged, reasonRagged
+		}
+	case RowShortPrefill:
+		s.Indexer.Kind, why = IndexerKOnlyWithIndices, reasonKOnlyIndices
+	case RowSparsePrefill:
+		s.Indexer.Kind, why = IndexerRagged, reasonRagged
+	case RowDecode:
+		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
+	case RowVerify:
+		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
+		// One arithmetic for every row means one path for every row.
+		if !w.cfg.Deterministic && slices.Contains(w.cfg.Hardware.NativeNextN, s.NextN) {
+			s.Indexer, why = Indexer{Kind: IndexerPagedNative, NextN: s.NextN}, reasonPagedNative
+		}
+	case RowDraft:
+		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonDraftSplit
+		if w.cfg.Model.v4() {
+			s.Indexer, why = Indexer{}, reasonWindowOnly
+		}
+	case RowUnset, RowWhole:
+	}
+	s.Reasons = append(s.Reasons, why)
+}
+
+// scores reports whether the path computes a score matrix.
+func (k IndexerKind) scores() bool {
+	switch k {
+	case IndexerRagged, IndexerPagedSplit, IndexerPagedNative, IndexerContiguous:
+		return true
+	case IndexerNone, IndexerCarry, IndexerKOnly, IndexerKOnlyWithIndices:
+		return false
+	}
+	return false
+}
+
+// sizeScores sets the width of the score matrix and cuts it into chunks of
+// rows (dispatch 6). Our kernels write a row's scores from column 0, so the
+// widest request sets the width; the public ones lay all gathered keys of the
+// batch side by side. Paged scores are as wide as the table.
+func (w *builder) sizeScores(s *Segment) {
+	cfg := w.cfg
+	total, longest := 0, 0
+	if s.NextN == 0 {
+		for i := range s.Spans {
+			keys := w.spanKeys(&s.Spans[i])
+			total += keys
+			longest = max(longest, keys)
+		}
+	}
+	s.Keys = total
+	if s.Indexer.Kind != IndexerNone {
+		s.Indexer.Heads = paddedIndexHeads(cfg.Hardware.Arch, cfg.Model.IndexHeads)
+	}
+	if !s.Indexer.Kind.scores() {
+		return
+	}
+	width := total
+	switch {
+	case s.Indexer.Kind == IndexerPagedSplit || s.Indexer.Kind == IndexerPagedNative:
+		width = w.plan.TablePages * cfg.Page
+	case cfg.Catalog == CatalogSparrow:
+		width = longest
+	}
+	s.Indexer.ScoreWidth = max(1, cfg.Model.indexKeys(width))
+	s.Indexer.RowsPerChunk = s.KernelRows
+	if s.NextN == 0 {
+		s.Indexer.RowsPerChunk = w.chunkRows(s, s.KernelRows, s.Indexer.ScoreWidth)
+	}
+}
+
+// smallScores is the matrix below which memory is not asked about.
+const smallScores = 8_000_000
+
+// chunkRows is the number of rows whose scores fit the budget.
+func (w *builder) chunkRows(s *Segment, rows, width int) int {
+	elements := int64(rows) * int64(width)
+	if elements < smallScores {
+		return rows
+	}
+	budget := w.scoreBudget()
+	if 4*elements <= budget {
+		return rows
+	}
+	chunk := clamp(int(min(budget/(4*int64(width)), math.MaxInt32)), 1, rows)
+	s.Reasons = append(s.Reasons, Reason{"dispatch 6", fmt.Sprintf("scores of %d x %d in chunks of %d rows: budget %d bytes", rows, width, chunk, budget)})
+	return chunk
+}
+
+// scoreBudget is computed from the memory free now, never from an earlier
+// reading, and one chunk never exceeds the cap.
+func (w *builder) scoreBudget() int64 {
+	cfg := w.cfg
+	budget := cfg.ScoreCap
+	if w.b.FreeBytes > 0 {
+		budget = min(budget, int64(cfg.ScoreFraction*float64(w.b.FreeBytes)))
+	}
+	if total := float64(cfg.Hardware.MemoryBytes); total > 0 {
+		budget = min(budget, int64(cfg.ScoreFraction*total*(1-cfg.StaticPart)), int64(0.3*total))
+	}
+	return max(1, budget)
+}
+
+// IndexerAt is the indexer path of one layer: shared layers run none and take
+// carried indices, V4 layers without a ratio-4 stream have none, all others
+// follow the segment. carried says whether indices were handed on.
+func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error) {
+	if layer < 0 {
+		return Indexer{}, fmt.Errorf("plan: layer %d: layers count from 0", layer)
+	}
+	if c.Model.v4() && layer < len(c.Model.Ratios) && c.Model.Ratios[layer] != ratio4 {
+		return Indexer{}, nil
+	}
+	// The draft layer lies beyond the main layers and owns its indexer.
+	if layer >= len(c.Shared) || !c.Shared[layer] {
+		return s.Indexer, nil
+	}
+	if !s.NeedIndices {
+		return Indexer{}, nil
+	}
+	if !carried {
+		return Indexer{}, ErrCarryMissing(layer, sourceLayer(c.Shared, layer))
+	}
+	return Indexer{Kind: IndexerCarry}, nil
+}

@@ -1,0 +1,191 @@
+package plan
+
+// Mode says what one scheduled batch, or one request of a mixed batch, does.
+type Mode uint8
+
+// The modes of dispatch section 2. Request.Seq means something else in each:
+// see Request.
+const (
+	ModeUnset        Mode = iota
+	ModeExtend            // new prompt tokens, with or without a cached prefix
+	ModeMixed             // extends together with other requests in one batch
+	ModeDecode            // one new token per request
+	ModeVerify            // n draft tokens per request, checked by the target
+	ModeDraft             // n tokens per request, through the draft layer
+	ModeIdle              // an empty rank that still takes part in collectives
+	ModeSplitPrefill      // an extend cut into layer groups
+	ModeDLLMExtend        // an extend of a diffusion language model
+)
+
+var modes = enum[Mode]{"mode", []string{"", "extend", "mixed", "decode", "verify", "draft", "idle", "split-prefill", "dllm-extend"}}
+
+func (m Mode) String() string                { return modes.text(m) }
+func (m Mode) MarshalText() ([]byte, error)  { return modes.marshal(m) }
+func (m *Mode) UnmarshalText(t []byte) error { return modes.unmarshal(m, t) }
+
+// ExtendLike reports whether the mode appends prompt tokens: these use the
+// prefill kernel and the ragged indexer, all others the decode kernel.
+func (m Mode) ExtendLike() bool {
+	return m == ModeExtend || m == ModeMixed || m == ModeSplitPrefill || m == ModeDLLMExtend
+}
+
+// DecodeLike reports whether every request adds a fixed number of rows.
+func (m Mode) DecodeLike() bool { return m == ModeDecode || m == ModeVerify || m == ModeDraft }
+
+// RowKind says what the rows of a segment are.
+type RowKind uint8
+
+// Segments of the sparrow catalogue hold one of the named row kinds; segments
+// of the public catalogue hold a whole batch.
+const (
+	RowUnset RowKind = iota
+	RowWhole
+	RowDensePrefill  // prompt row that sees at most T keys, dense form allowed
+	RowShortPrefill  // prompt row that sees at most K keys, sparse form
+	RowSparsePrefill // prompt row whose keys the indexer must select
+	RowDecode
+	RowVerify
+	RowDraft
+)
+
+var rowKinds = enum[RowKind]{"row kind", []string{"", "whole", "dense-prefill", "short-prefill", "sparse-prefill", "decode", "verify", "draft"}}
+
+func (r RowKind) String() string                { return rowKinds.text(r) }
+func (r RowKind) MarshalText() ([]byte, error)  { return rowKinds.marshal(r) }
+func (r *RowKind) UnmarshalText(t []byte) error { return rowKinds.unmarshal(r, t) }
+
+// DecodeLike reports whether the rows use the decode kernel.
+func (r RowKind) DecodeLike() bool { return r == RowDecode || r == RowVerify || r == RowDraft }
+
+// Form is the shape of the attention computation.
+type Form uint8
+
+// The forms of dispatch section 3.
+const (
+	FormEmpty           Form = iota // no rows, no kernels
+	FormDenseMHA                    // latents up-projected to per-head K and V, plain causal attention
+	FormSparseMLA                   // queries in latent space, [rows, K] selected keys
+	FormV4Paged                     // V4: window stream plus optional compressed stream, both paged
+	FormV4SparsePrefill             // V4: combined indices into a gathered BF16 workspace
+)
+
+var forms = enum[Form]{"form", []string{"empty", "dense-mha", "sparse-mla", "v4-paged", "v4-sparse-prefill"}}
+
+func (f Form) String() string                { return forms.text(f) }
+func (f Form) MarshalText() ([]byte, error)  { return forms.marshal(f) }
+func (f *Form) UnmarshalText(t []byte) error { return forms.unmarshal(f, t) }
+
+// Transform says how selected positions become indices of a KV tensor.
+type Transform uint8
+
+// Paged: physical slots. Ragged: rows of a tensor gathered for the batch.
+const (
+	TransformNone Transform = iota
+	TransformPaged
+	TransformRagged
+)
+
+var transforms = enum[Transform]{"transform", []string{"none", "paged", "ragged"}}
+
+func (x Transform) String() string                { return transforms.text(x) }
+func (x Transform) MarshalText() ([]byte, error)  { return transforms.marshal(x) }
+func (x *Transform) UnmarshalText(t []byte) error { return transforms.unmarshal(x, t) }
+
+// Convert names what is done to cached rows before the kernel reads them.
+type Convert uint8
+
+// GatherRows decodes the cache's representation of every key, prefix or new,
+// into contiguous rows. GatherBF16 does the same into BF16 rows. RawToBlock
+// rewrites only the referenced 576-byte pages as 656-byte pages. GatherRequant
+// gathers and requantises with one scale per tensor.
+const (
+	ConvertNone Convert = iota
+	ConvertGatherRows
+	ConvertGatherBF16
+	ConvertRawToBlock
+	ConvertGatherRequant
+)
+
+var converts = enum[Convert]{"conversion", []string{"none", "gather-rows", "gather-bf16", "raw-to-block", "gather-requant"}}
+
+func (c Convert) String() string                { return converts.text(c) }
+func (c Convert) MarshalText() ([]byte, error)  { return converts.marshal(c) }
+func (c *Convert) UnmarshalText(t []byte) error { return converts.unmarshal(c, t) }
+
+// Gathers reports whether the conversion produces contiguous rows through the
+// flattened table.
+func (c Convert) Gathers() bool {
+	return c == ConvertGatherRows || c == ConvertGatherBF16 || c == ConvertGatherRequant
+}
+
+// IndexerKind is the path of the indexer.
+type IndexerKind uint8
+
+// The paths of dispatch section 6 and 12.
+const (
+	IndexerNone             IndexerKind = iota // nothing is run and nothing is carried
+	IndexerCarry                               // shared layer: indices come from the last computing layer
+	IndexerKOnly                               // store keys, no scores, no indices
+	IndexerKOnlyWithIndices                    // store keys; every visible key is selected without scores
+	IndexerRagged                              // scores over gathered keys, in row chunks
+	IndexerPagedSplit                          // scores over pages, one query row at a time
+	IndexerPagedNative                         // scores over pages, n query rows per request at once
+	IndexerContiguous                          // V4: scores over one request's contiguous compressed keys
+)
+
+var indexerKinds = enum[IndexerKind]{"indexer path", []string{"none", "carry", "k-only", "k-only-with-indices", "ragged", "paged-split", "paged-native", "contiguous"}}
+
+func (k IndexerKind) String() string                { return indexerKinds.text(k) }
+func (k IndexerKind) MarshalText() ([]byte, error)  { return indexerKinds.marshal(k) }
+func (k *IndexerKind) UnmarshalText(t []byte) error { return indexerKinds.unmarshal(k, t) }
+
+// GraphMode says whether the batch runs inside a captured graph.
+type GraphMode uint8
+
+// Capture and Replay concern whole decode-like batches; Piecewise is a prefill
+// graph in which attention and indexer run as eager split steps.
+const (
+	GraphNone GraphMode = iota
+	GraphCapture
+	GraphReplay
+	GraphPiecewise
+)
+
+var graphModes = enum[GraphMode]{"graph mode", []string{"none", "capture", "replay", "piecewise"}}
+
+func (g GraphMode) String() string                { return graphModes.text(g) }
+func (g GraphMode) MarshalText() ([]byte, error)  { return graphModes.marshal(g) }
+func (g *GraphMode) UnmarshalText(t []byte) error { return graphModes.unmarshal(g, t) }
+
+// Variant tells two graphs of equal mode and size apart.
+type Variant uint8
+
+// Where a platform captures two decode graphs per size, the host picks
+// VariantShort iff no request holds more than K keys.
+const (
+	VariantOnly Variant = iota
+	VariantShort
+	VariantLong
+)
+
+var variants = enum[Variant]{"graph variant", []string{"only", "short", "long"}}
+
+func (v Variant) String() string                { return variants.text(v) }
+func (v Variant) MarshalText() ([]byte, error)  { return variants.marshal(v) }
+func (v *Variant) UnmarshalText(t []byte) error { return variants.unmarshal(v, t) }
+
+// Switch is a wish with three answers; unset lets Resolve decide.
+type Switch uint8
+
+// The answers.
+const (
+	SwitchUnset Switch = iota
+	SwitchOn
+	SwitchOff
+)
+
+var switches = enum[Switch]{"switch", []string{"", "on", "off"}}
+
+func (s Switch) String() string                { return switches.text(s) }
+func (s Switch) MarshalText() ([]byte, error)  { return switches.marshal(s) }
+func (s *Switch) UnmarshalText(t []byte) error { return switches.unmarshal(s, t) }

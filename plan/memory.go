@@ -1,0 +1,152 @@
+package plan
+
+// Transient memory of dispatch section 17. A launch first scores and selects,
+// then attends; what the two stages hold is never alive at the same time, but
+// the selection between them is.
+
+// cost says what a launch of a segment holds, in bytes.
+type cost struct {
+	selectRow   int64 // per row: its selection, alive in both stages
+	scoreRow    int64 // per row of a chunk of scores
+	indexKey    int64 // per gathered indexer key
+	attendRow   int64 // per row: partial sums of a split key range
+	attendFixed int64 // partial sums of every part
+	attendKey   int64 // per key of the dense form: up-projected K and V
+	gatherRow   int64 // per row of the gathered or rewritten KV tensor
+	gatherFixed int64 // landing rows for indices of -1
+}
+
+// load is what a launch covers.
+type load struct {
+	rows, keys, indexKeys, gathered int64
+	chunk                           int64 // rows of scores at a time
+}
+
+func (c *cost) bytes(l load) int64 {
+	index := c.indexKey*l.indexKeys + c.scoreRow*l.chunk
+	attend := c.attendKey*l.keys + c.gatherRow*l.gathered + c.gatherFixed
+	if c.attendRow > 0 {
+		attend += c.attendRow*l.rows + c.attendFixed
+	}
+	return c.selectRow*l.rows + max(index, attend)
+}
+
+// latentRowBytes is one gathered row of the absorbed form.
+func latentRowBytes(kv DType) int64 {
+	if kv == F32 {
+		return int64(F32Row2304.BytesPerToken())
+	}
+	return int64(BF16Row1152.BytesPerToken())
+}
+
+// upProjectedBytes is per-head K and V of one key.
+func upProjectedBytes(m *Model, kv DType) int64 {
+	size := int64(BF16.Bytes())
+	if kv == F32 {
+		size = int64(F32.Bytes())
+	}
+	return int64(m.Heads) * int64(m.QKDim+m.VDim) * size
+}
+
+// denseBytes is what a dense call over that many gathered keys holds.
+func denseBytes(m *Model, kv DType, keys int64) int64 {
+	return keys * (latentRowBytes(kv) + upProjectedBytes(m, kv))
+}
+
+// splitParts is the number of parts the key range is cut into: SM90 gives each
+// block 64 heads, SM100 all of them.
+func splitParts(hw *Hardware, heads int) int64 {
+	if hw.Arch == SM90 && heads > 64 {
+		return int64(hw.SMs / (heads / 64))
+	}
+	return int64(hw.SMs)
+}
+
+// accumulatorRow is one row of partial output and its log-sum-exp, float32.
+func accumulatorRow(heads int) int64 { return int64(heads) * (latentDim + 1) * 4 }
+
+// v4RowBytes is one BF16 row of the V4 prefill workspace.
+const v4RowBytes = (v4NopeDim + ropeDim) * 2
+
+// gatheredRows is the size of the tensor a span's keys are gathered or
+// rewritten into.
+func gatheredRows(cfg *Config, s *Segment, rows, keys int) int64 {
+	switch {
+	case s.Form == FormV4SparsePrefill:
+		window := min(keys, rows+cfg.Model.Window-1)
+		return int64(window + keys/ratio4)
+	case s.Convert == ConvertRawToBlock:
+		return int64(pagesOf(keys, cfg.Page) * cfg.Page)
+	case s.Convert.Gathers():
+		return int64(keys)
+	}
+	return 0
+}
+
+func pagesOf(tokens, page int) int { return (tokens + page - 1) / page }
+
+func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
+
+// selectionWidth is the number of indices a row carries, padded.
+func selectionWidth(m *Model, f Form) int {
+	switch f {
+	case FormV4SparsePrefill:
+		return roundUp(m.K+m.Window, 128)
+	case FormV4Paged:
+		return roundUp(m.Window, 64) + roundUp(m.K, 64)
+	case FormSparseMLA, FormDenseMHA, FormEmpty:
+		return m.K
+	}
+	return m.K
+}
+
+// costOf reads a segment whose form, kernel, conversion and indexer path are
+// decided.
+func costOf(cfg *Config, s *Segment) cost {
+	var c cost
+	if s.NeedIndices {
+		c.selectRow = int64(selectionWidth(&cfg.Model, s.Form)) * 4
+	}
+	c.scoreRow = int64(s.Indexer.ScoreWidth) * 4
+	if s.Indexer.Kind == IndexerRagged || s.Indexer.Kind == IndexerContiguous {
+		c.indexKey = int64(cfg.IndexLayout.BytesPerToken())
+	}
+	switch {
+	case s.Form == FormV4SparsePrefill:
+		c.gatherRow = v4RowBytes
+	case s.Convert == ConvertRawToBlock:
+		c.gatherRow = int64(FP8Row656.BytesPerToken())
+	case s.Convert == ConvertGatherRequant:
+		c.gatherRow = int64(FP8Row576.BytesPerToken())
+		c.gatherFixed = int64(cfg.Model.K * FP8Row576.BytesPerToken())
+	case s.Convert.Gathers():
+		c.gatherRow = latentRowBytes(cfg.KV)
+	}
+	if s.Form == FormDenseMHA {
+		c.attendKey = upProjectedBytes(&cfg.Model, cfg.KV)
+	}
+	e := catalogueOf(cfg.Catalog).entry(s.Kernel)
+	if e != nil && e.splitKV && cfg.Hardware.Arch != CPU {
+		c.attendRow = accumulatorRow(s.KernelHeads)
+		c.attendFixed = splitParts(&cfg.Hardware, s.KernelHeads) * c.attendRow
+	}
+	return c
+}
+
+// oneRowBytes is the least a single row of a full context needs.
+func oneRowBytes(cfg *Config, phase Phase) int64 {
+	keys := cfg.Model.Context
+	s := Segment{Row: RowSparsePrefill, Kernel: autoTarget(cfg), NeedIndices: true}
+	kind := IndexerRagged
+	if phase == PhaseDecode {
+		s.Row, s.NextN, s.Kernel, kind = RowDecode, 1, cfg.Decode, IndexerPagedSplit
+	}
+	s.Indexer = Indexer{Kind: kind, ScoreWidth: cfg.Model.indexKeys(keys)}
+	shapeKernel(cfg, &s, true)
+	c := costOf(cfg, &s)
+	l := load{rows: 1, keys: int64(keys), indexKeys: int64(cfg.Model.indexKeys(keys)), chunk: 1}
+	if phase == PhasePrefill {
+		l.gathered = gatheredRows(cfg, &s, 1, keys)
+	}
+	return c.bytes(l)
+}

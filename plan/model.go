@@ -1,0 +1,180 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Family is the architecture of a checkpoint.
+type Family uint8
+
+// V3.2 and GLM share one attention ("DSA": MLA plus indexer); V4 has its own.
+const (
+	FamilyUnset Family = iota
+	DeepSeekV32
+	GLMMoeDSA
+	DeepSeekV4
+)
+
+var families = enum[Family]{"model family", []string{"", "deepseek_v32", "glm_moe_dsa", "deepseek_v4"}}
+
+func (f Family) String() string                { return families.text(f) }
+func (f Family) MarshalText() ([]byte, error)  { return families.marshal(f) }
+func (f *Family) UnmarshalText(t []byte) error { return families.unmarshal(f, t) }
+
+// Model is what a plan must know of a checkpoint. Heads counts one rank.
+type Model struct {
+	Family     Family `json:"family"`
+	Heads      int    `json:"heads"`       // query heads per rank
+	K          int    `json:"index_topk"`  // keys a query may attend to (V4: of the ratio-4 stream)
+	IndexHeads int    `json:"index_heads"` // before padding
+	QKDim      int    `json:"qk_dim"`      // per-head query and key width of the dense form
+	VDim       int    `json:"v_dim"`       // per-head value width of the dense form
+	Layers     int    `json:"layers"`
+	Context    int    `json:"context"` // longest sequence in tokens
+	// LayerSupportsDense says that the attention layer implements the dense
+	// form as well as the absorbed one.
+	LayerSupportsDense bool       `json:"layer_supports_dense"`
+	Share              LayerShare `json:"share,omitzero"`
+	// V4 only: sliding window in tokens and compression ratio per layer (0, 4
+	// or 128).
+	Window int   `json:"window,omitempty"`
+	Ratios []int `json:"ratios,omitempty"`
+	// IndexFP4 says that index keys are stored in four bits.
+	IndexFP4 bool `json:"index_fp4,omitempty"`
+}
+
+// LayerShare says which layers reuse the indices of an earlier layer. The
+// first rule that is set decides: Factor, Types, Pattern, Freq.
+type LayerShare struct {
+	Factor  int    `json:"factor,omitempty"`  // > 1: layers not divisible by it share
+	Types   []bool `json:"types,omitempty"`   // true: shared
+	Pattern string `json:"pattern,omitempty"` // S: shared
+	Freq    int    `json:"freq,omitempty"`
+	Offset  int    `json:"offset,omitempty"`
+}
+
+// Shared reports whether layer l reuses indices (dispatch section 1).
+func (s LayerShare) Shared(l int) bool {
+	switch {
+	case s.Factor > 1:
+		return l%s.Factor != 0
+	case len(s.Types) > 0:
+		return l < len(s.Types) && s.Types[l]
+	case s.Pattern != "":
+		return l < len(s.Pattern) && s.Pattern[l] == 'S'
+	case s.Freq > 1 && s.Offset > 0:
+		return max(l-s.Offset+1, 0)%s.Freq != 0
+	case s.Freq > 1:
+		return max(l-1, 0)%s.Freq != 0
+	}
+	return false
+}
+
+// ratio4 is the compression of the stream V4's indexer selects from.
+const ratio4 = 4
+
+// v4 reports whether the model routes by dispatch section 13.
+func (m *Model) v4() bool { return m.Family == DeepSeekV4 }
+
+// layouts are the main layouts that hold this model's rows.
+func (m *Model) layouts() layoutSet {
+	if m.v4() {
+		return layoutsOf(V4Row584)
+	}
+	return dsaLayouts
+}
+
+// shortKeys is the largest number of visible tokens for which every key is
+// selected whatever its score: K tokens, or for V4 as many tokens as fill K
+// entries of the ratio-4 stream.
+func (m *Model) shortKeys() int {
+	if m.v4() {
+		return ratio4*m.K + ratio4 - 1
+	}
+	return m.K
+}
+
+// indexKeys is the number of indexer keys that a sequence of n tokens has.
+func (m *Model) indexKeys(n int) int {
+	if m.v4() {
+		return n / ratio4
+	}
+	return n
+}
+
+// check reports a model no plan can be made for.
+func (m *Model) check() error {
+	bad := func(what string) error {
+		return fmt.Errorf("plan: model description: %s", what)
+	}
+	switch {
+	case m.Family == FamilyUnset || int(m.Family) >= len(families.words):
+		return bad("family is unset; supported: " + families.list())
+	case m.Heads < 1:
+		return bad(fmt.Sprintf("%d query heads per rank; at least 1 is needed", m.Heads))
+	case m.K < 1:
+		return bad(fmt.Sprintf("index_topk %d; at least 1 is needed", m.K))
+	case m.IndexHeads < 1:
+		return bad(fmt.Sprintf("%d index heads; at least 1 is needed", m.IndexHeads))
+	case m.Layers < 1:
+		return bad(fmt.Sprintf("%d layers; at least 1 is needed", m.Layers))
+	case m.Context < 1:
+		return bad(fmt.Sprintf("context of %d tokens; at least 1 is needed", m.Context))
+	case !m.v4() && (m.QKDim < 1 || m.VDim < 1):
+		return bad(fmt.Sprintf("per-head widths %d and %d; both must be positive", m.QKDim, m.VDim))
+	case m.v4() && m.Window < 1:
+		return bad(fmt.Sprintf("sliding window of %d tokens; at least 1 is needed", m.Window))
+	case m.v4() && len(m.Ratios) != 0 && len(m.Ratios) < m.Layers:
+		return bad(fmt.Sprintf("%d compression ratios for %d layers", len(m.Ratios), m.Layers))
+	}
+	if m.Share.Shared(0) {
+		return bad("layer 0 shares indices but no layer comes before it")
+	}
+	return nil
+}
+
+// v4Ratios builds the released pattern: two leading layers, then 4 and 128 in
+// turn, ending on 4.
+func v4Ratios(lead, layers int) []int {
+	ratios := make([]int, layers)
+	for l := range ratios {
+		switch {
+		case l < 2:
+			ratios[l] = lead
+		case l%2 == 0:
+			ratios[l] = ratio4
+		default:
+			ratios[l] = 128
+		}
+	}
+	return ratios
+}
+
+// ModelFor gives the released figures of a model by name, heads not divided
+// among ranks.
+func ModelFor(name string) (Model, error) {
+	switch fold(name) {
+	case "deepseek-v32", "deepseek-v3.2", "v32", "v3.2":
+		return Model{Family: DeepSeekV32, Heads: 128, K: 2048, IndexHeads: 64, QKDim: 192, VDim: 128,
+			Layers: 61, Context: 163840, LayerSupportsDense: true}, nil
+	case "glm-moe-dsa", "glm-5", "glm5", "glm-5.1":
+		return Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
+			Layers: 78, Context: 202752, LayerSupportsDense: true}, nil
+	case "glm-5.2", "glm5.2":
+		return Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
+			Layers: 78, Context: 1048576, LayerSupportsDense: true, Share: LayerShare{Freq: 4, Offset: 3}}, nil
+	case "deepseek-v4", "deepseek-v4-flash", "v4", "v4-flash":
+		return Model{Family: DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512,
+			Layers: 43, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43)}, nil
+	case "deepseek-v4-pro", "v4-pro":
+		return Model{Family: DeepSeekV4, Heads: 128, K: 1024, IndexHeads: 64, QKDim: 512, VDim: 512,
+			Layers: 61, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61)}, nil
+	}
+	return Model{}, fmt.Errorf("plan: unknown model family %q; supported: %s", name, strings.Join(ModelNames(), ", "))
+}
+
+// ModelNames lists one name per model that ModelFor knows.
+func ModelNames() []string {
+	return []string{"deepseek_v32", "glm_moe_dsa", "glm-5.2", "deepseek_v4", "deepseek_v4-pro"}
+}

@@ -1,0 +1,332 @@
+package plan
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// facts are the columns most cases of dispatch section 20 expect; a zero
+// launches or heads is not looked at.
+type facts struct {
+	form      Form
+	kernel    Kernel
+	convert   Convert
+	transform Transform
+	indexer   IndexerKind
+	heads     int
+	launches  []int
+}
+
+func (f facts) check(t *testing.T, s *Segment) {
+	t.Helper()
+	want(t, "form", s.Form, f.form)
+	want(t, "kernel", s.Kernel, f.kernel)
+	want(t, "convert", s.Convert, f.convert)
+	want(t, "transform", s.Transform, f.transform)
+	want(t, "indexer", s.Indexer.Kind, f.indexer)
+	if f.heads != 0 {
+		want(t, "heads", s.KernelHeads, f.heads)
+	}
+	if f.launches != nil {
+		wantInts(t, "launches", launchRows(s), f.launches)
+	}
+}
+
+func extend(lengths ...int) Batch {
+	b := Batch{Mode: ModeExtend}
+	for _, n := range lengths {
+		b.Requests = append(b.Requests, ExtendRequest(n, 0))
+	}
+	return b
+}
+
+func extendOver(extend, prefix int) Batch { return NewBatch(ModeExtend, ExtendRequest(extend, prefix)) }
+
+func decode(lengths ...int) Batch {
+	b := Batch{Mode: ModeDecode}
+	for _, n := range lengths {
+		b.Requests = append(b.Requests, DecodeRequest(n))
+	}
+	return b
+}
+
+func verify(lengths ...int) Batch {
+	b := Batch{Mode: ModeVerify}
+	for _, n := range lengths {
+		b.Requests = append(b.Requests, Request{Seq: n})
+	}
+	return b
+}
+
+func draft(lengths ...int) Batch {
+	b := verify(lengths...)
+	b.Mode = ModeDraft
+	return b
+}
+
+func inGraph(g GraphMode, b Batch) Batch { b.Graph = g; return b }
+
+// TestPublicBatches holds the cases 20 to 54 of dispatch section 20 whose
+// expectation is a row of the table; the others follow below.
+func TestPublicBatches(t *testing.T) {
+	public := func(hw string, tweaks ...tweak) *setup { return newSetup(t, CatalogPublic, hw, tweaks...) }
+	one := public("sm90")
+	two := public("sm90", kv("fp8"))
+	three := public("sm100")
+	six := public("sm120", family(t, "glm-5"))
+	gather := public("sm90", kv("fp8"), kernelsOf("flashmla_sparse", "flashmla_kv"))
+	auto100 := public("sm100", kv("fp8"), kernelsOf("flashmla_auto", "flashmla_kv"))
+	v4 := public("sm90", family(t, "deepseek_v4"))
+	v4Off := public("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff }))
+	amd := public("gfx95", kv("fp8"))
+	cp := wish(func(p *Policy) { p.CP = CP{CPInterleave, 2} })
+	deterministic := wish(func(p *Policy) { p.Deterministic, p.TopK, p.TieBreak = true, TopKFlashInfer, TieSmall })
+	threshold := wish(func(p *Policy) { p.DenseThreshold = 4096 })
+	mixed := NewBatch(ModeMixed, ExtendRequest(9000, 0), DecodeRequest(500))
+
+	for _, c := range []struct {
+		name string
+		s    *setup
+		b    Batch
+		want facts
+	}{
+		{"20 short prompts are dense without conversion", one, extend(512, 1024),
+			facts{FormDenseMHA, FlashVarlen, ConvertNone, TransformNone, IndexerKOnly, 16, []int{1536}}},
+		{"21 a cached prefix is gathered as bf16", two, extendOver(256, 256),
+			facts{FormDenseMHA, FlashVarlen, ConvertGatherBF16, TransformNone, IndexerKOnly, 0, nil}},
+		{"22 no prefix needs no gather", two, extend(512),
+			facts{FormDenseMHA, FlashVarlen, ConvertNone, TransformNone, IndexerKOnly, 0, nil}},
+		{"23 raw rows are gathered and cast", three, extendOver(256, 256),
+			facts{FormDenseMHA, TRTLLMRagged, ConvertGatherBF16, TransformNone, IndexerKOnly, 0, nil}},
+		{"24 the threshold is inclusive", one, extend(2048),
+			facts{FormDenseMHA, FlashVarlen, ConvertNone, TransformNone, IndexerKOnly, 0, nil}},
+		{"24 one more key is sparse", one, extend(2049),
+			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
+		{"25 a batch above capacity is sparse without scores", one, Batch{Mode: ModeExtend, Requests: repeat(70, ExtendRequest(2000, 0))},
+			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 64, nil}},
+		{"26 an architecture without dense form", six, extend(100),
+			facts{FormSparseMLA, FlashInferSparseMLA, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 16, nil}},
+		{"27 context parallelism never skips scores", public("sm90", cp), extend(1500),
+			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerRagged, 64, []int{750}}},
+		{"28 a piecewise graph is never dense", one, inGraph(GraphPiecewise, extend(100)),
+			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 64, nil}},
+		{"29 a higher threshold is dense above index_topk", public("sm90", threshold), extend(3000),
+			facts{FormDenseMHA, FlashVarlen, ConvertNone, TransformNone, IndexerKOnly, 0, nil}},
+		{"30 deterministic mode is never dense", public("sm90", deterministic), extend(100),
+			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 64, nil}},
+		{"31 a sparse prefill over fp8 reads new latents", gather, extend(8192),
+			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformRagged, IndexerRagged, 64, []int{8192}}},
+		{"32 a sparse prefill over fp8 gathers a prefix", gather, extendOver(4096, 4096),
+			facts{FormSparseMLA, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerRagged, 64, []int{4096}}},
+		{"33 its decode is paged", gather, decode(9000, 12),
+			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, nil}},
+		{"33 its verify is paged", public("sm90", kv("fp8"), kernelsOf("flashmla_sparse", "flashmla_kv"), drafts(4)), verify(9000, 12),
+			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, nil}},
+		{"34 a mixed batch is ragged", gather, mixed,
+			facts{FormSparseMLA, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerRagged, 64, nil}},
+		{"35 auto gathers when keys are few per row", auto100, extendOver(4096, 1000000-4096),
+			facts{FormSparseMLA, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerRagged, 128, nil}},
+		{"36 auto stays paged at equality", auto100, extendOver(4096, 2097152-4096),
+			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
+		{"36 auto stays paged for mixed batches", auto100, NewBatch(ModeMixed, ExtendRequest(4096, 1000), DecodeRequest(9)),
+			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
+		{"38 auto over fp8 on hopper is paged", public("sm90", kv("fp8"), kernelsOf("auto", "flashmla_kv")), extend(8192),
+			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
+		{"38 auto over bf16 on hopper is flat", public("sm90", kv("bf16"), kernelsOf("auto", "fa3")), extend(8192),
+			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
+		{"39 decode on hopper", one, decode(10, 3000, 2048),
+			facts{FormSparseMLA, FA3, ConvertNone, TransformPaged, IndexerPagedSplit, 16, []int{3}}},
+		{"40 verify on blackwell is native", public("sm100", drafts(4)), verify(100, 5000),
+			facts{FormSparseMLA, TRTLLM, ConvertNone, TransformPaged, IndexerPagedNative, 16, []int{8}}},
+		{"41 verify on hopper is split", public("sm90", kv("fp8"), drafts(4)), verify(100, 5000),
+			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, []int{8}}},
+		{"42 draft rows are split", public("sm100", drafts(4)), draft(104),
+			facts{FormSparseMLA, TRTLLM, ConvertNone, TransformPaged, IndexerPagedSplit, 16, []int{4}}},
+		{"43 a padded draft request", public("sm100", drafts(2)), draft(0),
+			facts{FormSparseMLA, TRTLLM, ConvertNone, TransformPaged, IndexerPagedSplit, 16, []int{2}}},
+		{"44 a paged prefill is cut at the schedule limit", two, extend(12000),
+			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerRagged, 64, []int{11622, 378}}},
+		{"45 trtllm is cut at the grid limit", three, extend(70000),
+			facts{FormSparseMLA, TRTLLM, ConvertNone, TransformPaged, IndexerRagged, 16, []int{65535, 4465}}},
+		{"47 v4 prompts take the sparse prefill", v4, extend(4096),
+			facts{FormV4SparsePrefill, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerPagedSplit, 64, []int{4096}}},
+		{"47 v4 decode is paged", v4, Batch{Mode: ModeDecode, Requests: repeat(64, DecodeRequest(4000))},
+			facts{FormV4Paged, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, []int{64}}},
+		{"48 v4 without sparse prefill is paged", v4Off, extend(4096),
+			facts{FormV4Paged, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, []int{4096}}},
+		{"48 v4 without sparse prefill is sliced", v4Off, extend(12000),
+			facts{FormV4Paged, FlashMLAKV, ConvertNone, TransformPaged, IndexerContiguous, 64, []int{11622, 378}}},
+		{"49 v4 on workstations is paged", public("sm120", family(t, "deepseek_v4")), extend(20000),
+			facts{FormV4Paged, V4PagedArch, ConvertNone, TransformPaged, IndexerContiguous, 0, nil}},
+		{"50 one v4 prompt of 8192 is scored contiguously", v4, extend(8192),
+			facts{FormV4SparsePrefill, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerContiguous, 64, nil}},
+		{"50 one row less is paged", v4, extend(8191),
+			facts{FormV4SparsePrefill, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerPagedSplit, 64, nil}},
+		{"50 two prompts are paged", v4, extend(8192, 8192),
+			facts{FormV4SparsePrefill, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerPagedSplit, 64, nil}},
+		{"53 48 heads are padded to 64", public("sm90", kv("bf16"), heads(48)), extend(8192),
+			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
+		{"54 amd eager decode skips scores when short", amd, decode(2000, 17),
+			facts{FormSparseMLA, TileLang, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 16, nil}},
+		{"54 amd captured decode runs the short graph when short", amd, inGraph(GraphReplay, decode(2000, 17)),
+			facts{FormSparseMLA, TileLang, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 16, nil}},
+		{"54 amd captured decode runs the long graph otherwise", amd, inGraph(GraphReplay, decode(2049, 17)),
+			facts{FormSparseMLA, TileLang, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
+		{"09 block prefill over raw rows rewrites pages", public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")), extend(3000),
+			facts{FormSparseMLA, FlashMLAKV, ConvertRawToBlock, TransformPaged, IndexerRagged, 64, nil}},
+		{"09 its decode reads raw rows", public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")), decode(3000),
+			facts{FormSparseMLA, TRTLLM, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
+		{"09 auto over raw rows rewrites pages", public("sm100", kv("fp8"), kernelsOf("auto", "trtllm")), extend(3000),
+			facts{FormSparseMLA, FlashMLAKV, ConvertRawToBlock, TransformPaged, IndexerRagged, 64, nil}},
+		{"sparse prefill over raw rows gathers them", public("sm100", kv("fp8"), kernelsOf("flashmla_sparse", "trtllm")), extendOver(3000, 10),
+			facts{FormSparseMLA, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerRagged, 128, nil}},
+		{"q8 prefill always gathers", public("sm90", kv("fp8"), kernelsOf("flashmla_sparse_q8", "flashmla_kv")), extend(3000),
+			facts{FormSparseMLA, FlashMLASparseQ8, ConvertGatherRequant, TransformRagged, IndexerRagged, 64, nil}},
+		{"a validated decode skip works off amd", public("sm90", wish(func(p *Policy) { p.DecodeSkip = SwitchOn })), decode(2000),
+			facts{FormSparseMLA, FA3, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 16, nil}},
+		{"verify never skips scores", public("gfx95", drafts(2)), verify(100),
+			facts{FormSparseMLA, TileLang, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
+		{"v4 draft layers are window only", public("sm90", family(t, "deepseek_v4"), drafts(2)), draft(5000),
+			facts{FormV4Paged, FlashMLAKV, ConvertNone, TransformPaged, IndexerNone, 64, nil}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := c.s.resolve(t)
+			c.want.check(t, only(t, build(t, cfg, c.b)))
+		})
+	}
+}
+
+func TestPublicBatchDetails(t *testing.T) {
+	public := func(hw string, tweaks ...tweak) Config {
+		return newSetup(t, CatalogPublic, hw, tweaks...).resolve(t)
+	}
+	t.Run("21 the flat table holds every key", func(t *testing.T) {
+		s := only(t, build(t, public("sm90", kv("fp8")), extendOver(256, 256)))
+		wantInts(t, "flat table", shapeOfArray(s, PageTableFlat), []int{512})
+	})
+	t.Run("22 without prefix there is no flat table", func(t *testing.T) {
+		s := only(t, build(t, public("sm90", kv("fp8")), extend(512)))
+		wantInts(t, "flat table", shapeOfArray(s, PageTableFlat), nil)
+	})
+	t.Run("23 rope stays outside the dense kernel and the layout stays raw", func(t *testing.T) {
+		cfg := public("sm100")
+		s := only(t, build(t, cfg, extendOver(256, 256)))
+		want(t, "rope in kernel", s.RopeInKernel, false)
+		want(t, "layout", s.Layout, FP8Row576)
+		want(t, "rope in kernel of trtllm over fp8", only(t, build(t, cfg, extend(3000))).RopeInKernel, true)
+		block := public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm"))
+		want(t, "rope in kernel of a block prefill", only(t, build(t, block, extend(3000))).RopeInKernel, false)
+		want(t, "rope in kernel of its decode", only(t, build(t, block, decode(3000))).RopeInKernel, true)
+		want(t, "rope in kernel of trtllm over bf16", only(t, build(t, public("sm100", kv("bf16")), decode(3000))).RopeInKernel, false)
+	})
+	t.Run("28 padded rows are part of the kernel's rows", func(t *testing.T) {
+		b := inGraph(GraphPiecewise, extend(100))
+		b.PaddedRows = 128
+		cfg := public("sm90")
+		s := only(t, build(t, cfg, b))
+		want(t, "rows", s.Rows, 100)
+		want(t, "kernel rows", s.KernelRows, 128)
+		wantInts(t, "dsa lens", shapeOfArray(s, DSACacheSeqlens), []int{128})
+		lens := filled(t, &cfg, &b, s, DSACacheSeqlens, Filler.DSACacheSeqlens)
+		want(t, "last real row", lens[99], 100)
+		want(t, "first padded row", lens[100], 0)
+		if !hasReason(s.Reasons, "dispatch 10") {
+			t.Error("no reason says that padded rows select nothing")
+		}
+	})
+	t.Run("29 the semantic change is noticed and explained", func(t *testing.T) {
+		s := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.DenseThreshold = 4096 }))
+		cfg, notices, err := Resolve(s.hw, s.model, s.policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(notices, func(n Notice) bool { return n.Level == NoticeWarning && n.Rule == "dispatch 5" }) {
+			t.Errorf("no warning in %v", notices)
+		}
+		if !slices.Contains(only(t, build(t, cfg, extend(3000))).Reasons, reasonDenseAboveK) {
+			t.Error("the plan does not say that the threshold is above index_topk")
+		}
+	})
+	t.Run("29 a seed above index_topk still needs scores", func(t *testing.T) {
+		cfg := public("sm90", wish(func(p *Policy) { p.DenseThreshold = 4096 }))
+		b := extend(3000)
+		b.NeedSeed = true
+		want(t, "indexer", only(t, build(t, cfg, b)).Indexer.Kind, IndexerRagged)
+		b = extend(300)
+		b.NeedSeed = true
+		want(t, "indexer of a short batch", only(t, build(t, cfg, b)).Indexer.Kind, IndexerKOnlyWithIndices)
+	})
+	t.Run("30 splits are fixed", func(t *testing.T) {
+		cfg := public("sm90", wish(func(p *Policy) { p.Deterministic, p.TopK, p.TieBreak = true, TopKFlashInfer, TieSmall }))
+		want(t, "prefill splits fixed", only(t, build(t, cfg, extend(100))).SplitsFixed, true)
+		want(t, "decode splits fixed", only(t, build(t, cfg, decode(100))).SplitsFixed, true)
+	})
+	t.Run("32 the gather holds 8192 rows", func(t *testing.T) {
+		cfg := public("sm90", kv("fp8"), kernelsOf("flashmla_sparse", "flashmla_kv"))
+		s := only(t, build(t, cfg, extendOver(4096, 4096)))
+		wantInts(t, "flat table", shapeOfArray(s, PageTableFlat), []int{8192})
+		want(t, "launch keys", s.Launches[0].Keys, 8192)
+		s = only(t, build(t, cfg, extend(8192)))
+		wantInts(t, "flat table without prefix", shapeOfArray(s, PageTableFlat), nil)
+		wantInts(t, "offsets without prefix", shapeOfArray(s, TopKOffset), []int{8192})
+	})
+	t.Run("37 planning a decode between two extends changes nothing", func(t *testing.T) {
+		cfg := public("sm100", kv("fp8"), kernelsOf("flashmla_auto", "flashmla_kv"))
+		before := cfg
+		a := extendOver(4096, 1000000-4096)
+		first := build(t, cfg, a)
+		build(t, cfg, decode(5, 6))
+		if again := build(t, cfg, a); !reflect.DeepEqual(first, again) {
+			t.Errorf("plans differ: %+v, %+v", first, again)
+		}
+		if !reflect.DeepEqual(before, cfg) {
+			t.Error("the configuration changed")
+		}
+		want(t, "configured prefill", cfg.Prefill, FlashMLAAuto)
+	})
+	t.Run("46 scores come in 16 chunks of 512 rows", func(t *testing.T) {
+		cfg := public("sm90")
+		b := extendOver(8192, 131072-8192)
+		b.FreeBytes = 100 * gb
+		s := only(t, build(t, cfg, b))
+		want(t, "rows per chunk", s.Indexer.RowsPerChunk, 512)
+		want(t, "chunks", s.Indexer.Chunks, 16)
+		b.FreeBytes = 1 << 30 // 0.2 GiB may hold scores, less than the cap
+		s = only(t, build(t, cfg, b))
+		want(t, "rows per chunk with little memory", s.Indexer.RowsPerChunk, 409)
+	})
+	t.Run("51 shared layers carry, computing layers run", func(t *testing.T) {
+		cfg := public("sm90", family(t, "glm-5.2"))
+		s := only(t, build(t, cfg, extend(3000)))
+		ix, err := cfg.IndexerAt(s, 3, true)
+		if err != nil || ix.Kind != IndexerCarry {
+			t.Errorf("layer 3 with indices: %v, %v", ix, err)
+		}
+		_, err = cfg.IndexerAt(s, 3, false)
+		wantError(t, err, E23)
+		ix, err = cfg.IndexerAt(s, 6, false)
+		if err != nil || ix.Kind != IndexerRagged {
+			t.Errorf("layer 6: %v, %v", ix, err)
+		}
+	})
+	t.Run("52 an idle rank has an empty plan and keeps collectives", func(t *testing.T) {
+		for _, hw := range []string{"sm90", "sm100", "gfx95"} {
+			p := build(t, public(hw), Batch{Mode: ModeIdle})
+			want(t, "segments", len(p.Segments), 0)
+			want(t, "collectives", p.Collectives, true)
+			want(t, "bytes", p.TransientBytes, 0)
+		}
+	})
+	t.Run("54 the host picks the graph by length", func(t *testing.T) {
+		cfg := public("gfx95", kv("fp8"))
+		short := only(t, build(t, cfg, inGraph(GraphReplay, decode(2048))))
+		long := only(t, build(t, cfg, inGraph(GraphReplay, decode(2049))))
+		want(t, "short variant", short.Variant, VariantShort)
+		want(t, "long variant", long.Variant, VariantLong)
+		if a, b := build(t, cfg, inGraph(GraphReplay, decode(2048))), build(t, cfg, inGraph(GraphReplay, decode(2049))); a.Key == b.Key {
+			t.Error("both graphs have one key")
+		}
+		want(t, "variant on cuda", only(t, build(t, public("sm90"), inGraph(GraphReplay, decode(100)))).Variant, VariantOnly)
+	})
+}

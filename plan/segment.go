@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// segmented groups rows by what each row is (design 3). A row's group depends
+// on its own position and request alone.
+func (w *builder) segmented() error {
+	groups := w.groups()
+	if w.b.PaddedRows > 0 && (len(groups) != 1 || groups[0].NextN == 0) {
+		return lengthError("%d padded rows for a batch that is not all decode, all verify or all draft rows of one width", w.b.PaddedRows)
+	}
+	if w.b.Graph == GraphPiecewise {
+		return &Error{Code: E25, Asked: "a piecewise graph in the catalogue sparrow", Supported: "eager prompts and captured decode, verify and draft batches", Try: "an eager batch"}
+	}
+	for i := range groups {
+		s := &groups[i]
+		w.shapeRow(s)
+		w.rowIndexer(s)
+		if err := w.complete(s); err != nil {
+			return err
+		}
+	}
+	w.plan.Segments = groups
+	return nil
+}
+
+// groups cuts every request into spans and sorts them into segments.
+func (w *builder) groups() []Segment {
+	list := make([]Segment, 0, 4)
+	group := func(row RowKind, n int) *Segment {
+		for i := range list {
+			if list[i].Row == row && list[i].NextN == n {
+				return &list[i]
+			}
+		}
+		list = append(list, Segment{Row: row, NextN: n, Spans: make([]Span, 0, len(w.b.Requests))})
+		return &list[len(list)-1]
+	}
+	for i := range w.b.Requests {
+		rows := w.b.rowsOf(w.cfg, i)
+		switch w.b.KindOf(i) {
+		case ModeDecode:
+			group(RowDecode, 1).span(i, 0, 1)
+		case ModeVerify:
+			group(RowVerify, rows).span(i, 0, rows)
+		case ModeDraft:
+			group(RowDraft, rows).span(i, 0, rows)
+		case ModeExtend, ModeSplitPrefill, ModeDLLMExtend:
+			dense, short := w.cuts(w.b.Requests[i].Prefix, rows)
+			if dense > 0 {
+				group(RowDensePrefill, 0).span(i, 0, dense)
+			}
+			if short > dense {
+				group(RowShortPrefill, 0).span(i, dense, short)
+			}
+			if rows > short {
+				group(RowSparsePrefill, 0).span(i, short, rows)
+			}
+		case ModeUnset, ModeMixed, ModeIdle:
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Segment) int {
+		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.NextN, b.NextN))
+	})
+	return list
+}
+
+// cuts gives the first new token that is no longer dense and the first that
+// needs scores: token i sees prefix+i+1 keys.
+func (w *builder) cuts(prefix, rows int) (dense, short int) {
+	if w.cfg.DenseOK {
+		dense = clamp(w.cfg.T-prefix, 0, rows)
+	}
+	return dense, clamp(w.cfg.Model.shortKeys()-prefix, dense, rows)
+}
+
+func clamp(v, low, high int) int { return max(low, min(v, high)) }
+
+// shapeRow settles form and kernel of one group.
+func (w *builder) shapeRow(s *Segment) {
+	cfg := w.cfg
+	switch s.Row {
+	case RowDensePrefill:
+		// Every key, prefix or new, is read through the cache, so that a
+		// prompt in chunks computes what the whole prompt computes.
+		shapeDense(cfg, s, DenseRagged, ConvertGatherRows)
+		s.NeedIndices = w.b.NeedSeed
+		s.Reasons = append(make([]Reason, 0, 6), reasonDenseRow, reasonDenseGather)
+		if cfg.T > cfg.Model.K {
+			s.Reasons = append(s.Reasons, reasonDenseAboveK)
+		} else {
+			s.Reasons = append(s.Reasons, reasonDenseExact)
+		}
+		s.Rejected = w.againstDense()
+	case RowShortPrefill, RowSparsePrefill:
+		s.Kernel, s.NeedIndices = autoTarget(cfg), true
+		shapeKernel(cfg, s, true)
+		s.Reasons = append(make([]Reason, 0, 6), w.whyNotDense()...)
+		s.Reasons = append(s.Reasons, w.whyKernel(s))
+		s.Rejected = w.rejected(PhasePrefill)
+	case RowDecode, RowVerify, RowDraft:
+		s.Kernel, s.NeedIndices = cfg.Decode, !(cfg.Model.v4() && s.Row == RowDraft)
+		shapeKernel(cfg, s, true)
+		s.Reasons = append(make([]Reason, 0, 6), reasonDecodePhase)
+		s.Rejected = w.rejected(PhaseDecode)
+	case RowUnset, RowWhole:
+	}
+	if s.Convert == ConvertRawToBlock {
+		s.Reasons = append(s.Reasons, reasonRawToBlock)
+	}
+	if cfg.Deterministic {
+		s.Reasons = append(s.Reasons, reasonDeterministic)
+	}
+	if s.NeedIndices && s.Form != FormDenseMHA {
+		s.FusedTopK = cfg.Fused
+	}
+}
+
+// rejected is the part of the configuration's rejections for one phase.
+func (w *builder) rejected(p Phase) []Rejection {
+	list := w.cfg.Rejected
+	from := slices.IndexFunc(list, func(r Rejection) bool { return r.Phase == p })
+	if from < 0 {
+		return nil
+	}
+	to := from
+	for to < len(list) && list[to].Phase == p {
+		to++
+	}
+	return list[from:to:to]
+}
+
+// againstDense says why the prefill kernel did not take dense rows.
+func (w *builder) againstDense() []Rejection {
+	k := autoTarget(w.cfg)
+	return []Rejection{{Kernel: k, Phase: PhasePrefill, Reason: "fits, but the row sees few enough keys for the dense form"}}
+}
+
+// whyNotDense explains a sparse prompt row.
+func (w *builder) whyNotDense() []Reason {
+	cfg := w.cfg
+	if !cfg.DenseOK {
+		list := make([]Reason, 0, len(cfg.DenseAgainst)+3)
+		for _, why := range cfg.DenseAgainst {
+			list = append(list, Reason{"dispatch 5", "not dense: " + why})
+		}
+		return list
+	}
+	return []Reason{{"design 3", fmt.Sprintf("not dense: the rows see more than %d keys", cfg.T)}}
+}
+
+func (w *builder) whyKernel(s *Segment) Reason {
+	cfg := w.cfg
+	if cfg.Prefill == Auto {
+		return Reason{"dispatch 8", fmt.Sprintf("auto is %s over %s", s.Kernel, cfg.Layout)}
+	}
+	return Reason{"dispatch 2", fmt.Sprintf("prompt rows use the prefill kernel %s", s.Kernel)}
+}

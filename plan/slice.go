@@ -1,0 +1,238 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"sort"
+)
+
+// scoreFloor is the chunk of scores a launch is planned around before smaller
+// chunks are accepted.
+const scoreFloor = 64
+
+// slicer cuts the rows of a segment into launches that keep the row limit, the
+// key capacity of the dense form and the transient reserve. Rows are
+// independent, so any cut is exact.
+type slicer struct {
+	w       *builder
+	s       *Segment
+	cost    cost
+	limit   int   // rows per launch
+	keyCap  int   // keys per launch, dense form
+	reserve int64 // bytes per launch, math.MaxInt64 for no bound
+	grain   int   // launches start at multiples of it
+	chunk   int64 // most rows of scores at a time
+
+	open launchLoad
+}
+
+type launchLoad struct {
+	launch Launch
+	load   load
+}
+
+// slice fills Launches, RowsPerLaunch, the chunks and TransientBytes.
+func (w *builder) slice(s *Segment) error {
+	sl := &slicer{w: w, s: s, cost: costOf(w.cfg, s), grain: 1, keyCap: math.MaxInt, reserve: math.MaxInt64}
+	if s.Indexer.Kind == IndexerPagedNative {
+		sl.grain = s.Indexer.NextN
+	}
+	if s.RowsPerLaunch == 0 {
+		s.RowsPerLaunch = s.KernelRows
+	}
+	sl.limit = s.RowsPerLaunch / sl.grain * sl.grain
+	if sl.limit < 1 {
+		return &Error{Code: E24, Asked: fmt.Sprintf("launches of %d rows at a time with kernel %s", sl.grain, s.Kernel), Supported: fmt.Sprintf("%d rows: %s", s.RowsPerLaunch, s.Limit)}
+	}
+	if s.KernelRows > sl.limit && !w.cfg.Slicing {
+		return &Error{Code: E24, Asked: fmt.Sprintf("%d rows in one launch of %s with slicing off", s.KernelRows, s.Kernel),
+			Supported: fmt.Sprintf("%d rows per launch: %s", sl.limit, s.Limit), Try: "slicing on"}
+	}
+	s.RowsPerLaunch = sl.limit
+	if s.Form == FormDenseMHA && w.cfg.Catalog == CatalogSparrow {
+		sl.keyCap = w.cfg.C
+	}
+	if w.cfg.MaxTransient > 0 {
+		sl.reserve = w.cfg.MaxTransient
+	}
+	if s.Indexer.Kind.scores() {
+		sl.chunk = int64(s.Indexer.RowsPerChunk)
+	}
+	if err := sl.run(); err != nil {
+		return err
+	}
+	sl.finish()
+	return nil
+}
+
+// run offers every span, then the padding, to the slicer. A rank of context
+// parallelism holds rows of every request, so all spans count as one.
+func (sl *slicer) run() error {
+	s := sl.s
+	s.Launches = make([]Launch, 0, 1+s.KernelRows/sl.limit)
+	switch {
+	case s.KernelRows < s.Rows:
+		if err := sl.take(0, len(s.Spans), s.KernelRows, s.Keys); err != nil {
+			return err
+		}
+	case s.NextN > 0 && sl.reserve == math.MaxInt64:
+		// Lengths do not matter: all requests at once.
+		if err := sl.take(0, len(s.Spans), s.Rows, 0); err != nil {
+			return err
+		}
+	default:
+		for i := range s.Spans {
+			keys := 0
+			if s.NextN == 0 {
+				keys = sl.w.spanKeys(&s.Spans[i])
+			}
+			if err := sl.take(i, 1, s.Spans[i].Rows(), keys); err != nil {
+				return err
+			}
+		}
+	}
+	if pad := s.KernelRows - s.Rows; pad > 0 {
+		if err := sl.take(len(s.Spans), 0, pad, 0); err != nil {
+			return err
+		}
+	}
+	sl.close()
+	return nil
+}
+
+// take places rows of spans first..first+count, which together see keys.
+func (sl *slicer) take(first, count, rows, keys int) error {
+	for done := 0; done < rows; {
+		fit := sl.fit(rows-done, rows, keys)
+		if fit == 0 {
+			if sl.open.launch.Rows == 0 {
+				return sl.refuse(rows, keys)
+			}
+			sl.close()
+			continue
+		}
+		sl.add(first, count, fit, rows, keys)
+		done += fit
+	}
+	return nil
+}
+
+// with is the load of the open launch after n more rows of a span with rows
+// rows and keys keys, all of whose keys must be at hand.
+func (sl *slicer) with(n, rows, keys int) load {
+	l := sl.open.load
+	cfg := sl.w.cfg
+	l.rows += int64(n)
+	l.keys += int64(keys)
+	l.indexKeys += int64(cfg.Model.indexKeys(keys))
+	if keys > 0 {
+		l.gathered += gatheredRows(cfg, sl.s, rows, keys)
+	}
+	l.chunk = min(l.rows, sl.chunk, scoreFloor)
+	return l
+}
+
+// fit is the largest number of rows, up to want, the open launch can take.
+func (sl *slicer) fit(want, rows, keys int) int {
+	room := min(want, sl.limit-sl.open.launch.Rows)
+	if sl.open.launch.Keys+keys > sl.keyCap && sl.open.launch.Rows > 0 {
+		return 0
+	}
+	if room < want {
+		room = room / sl.grain * sl.grain
+	}
+	if room <= 0 || sl.reserve == math.MaxInt64 {
+		return max(0, room)
+	}
+	fits := func(n int) bool {
+		l := sl.with(n, rows, keys)
+		if sl.cost.bytes(l) <= sl.reserve {
+			return true
+		}
+		l.chunk = min(l.chunk, int64(sl.grain))
+		return sl.open.launch.Rows == 0 && n <= sl.grain && sl.cost.bytes(l) <= sl.reserve
+	}
+	steps := (room + sl.grain - 1) / sl.grain
+	n := sort.Search(steps, func(i int) bool { return !fits(min(room, (i+1)*sl.grain)) })
+	return min(room, n*sl.grain)
+}
+
+func (sl *slicer) add(first, count, n, rows, keys int) {
+	o := &sl.open
+	o.load = sl.with(n, rows, keys)
+	if o.launch.Rows == 0 {
+		o.launch.FirstSpan = first
+	}
+	o.launch.Rows += n
+	o.launch.Keys += keys
+	o.launch.Spans = first + count - o.launch.FirstSpan
+}
+
+func (sl *slicer) close() {
+	o := &sl.open
+	if o.launch.Rows == 0 {
+		return
+	}
+	s := sl.s
+	s.TransientBytes = max(s.TransientBytes, sl.cost.bytes(sl.chunked(o.load)))
+	if n := s.NextN; n > 0 {
+		end := min(len(s.Spans), (o.launch.FirstRow+o.launch.Rows+n-1)/n)
+		o.launch.FirstSpan = min(len(s.Spans), o.launch.FirstRow/n)
+		o.launch.Spans = end - o.launch.FirstSpan
+	}
+	s.Launches = append(s.Launches, o.launch)
+	next := o.launch.FirstRow + o.launch.Rows
+	*o = launchLoad{launch: Launch{FirstRow: next}}
+}
+
+// chunked gives the launch as many rows of scores at a time as the budget and
+// the reserve allow, and lowers the segment's chunk to it.
+func (sl *slicer) chunked(l load) load {
+	l.chunk = min(l.rows, sl.chunk)
+	if sl.chunk == 0 || sl.cost.bytes(l) <= sl.reserve {
+		return l
+	}
+	n := sort.Search(int(l.chunk), func(i int) bool {
+		m := l
+		m.chunk = int64(i + 1)
+		return sl.cost.bytes(m) > sl.reserve
+	})
+	l.chunk = int64(max(n/sl.grain*sl.grain, sl.grain))
+	sl.chunk = l.chunk
+	return l
+}
+
+// finish counts chunks and says what was cut and why.
+func (sl *slicer) finish() {
+	s := sl.s
+	if sl.chunk > 0 {
+		s.Indexer.RowsPerChunk = int(sl.chunk)
+		s.Indexer.Chunks = 0
+		for _, l := range s.Launches {
+			s.Indexer.Chunks += (l.Rows + s.Indexer.RowsPerChunk - 1) / s.Indexer.RowsPerChunk
+		}
+	}
+	if len(s.Launches) > 1 {
+		s.Reasons = append(s.Reasons, Reason{"dispatch 17", fmt.Sprintf("%d rows in %d launches of at most %d rows (%s)", s.KernelRows, len(s.Launches), sl.limit, sl.causes())})
+	}
+}
+
+func (sl *slicer) causes() string {
+	why := sl.s.Limit
+	if sl.keyCap != math.MaxInt {
+		why += fmt.Sprintf("; at most %d keys", sl.keyCap)
+	}
+	if sl.reserve != math.MaxInt64 {
+		why += fmt.Sprintf("; at most %d bytes", sl.reserve)
+	}
+	return why
+}
+
+// refuse reports a single row that does not fit the reserve.
+func (sl *slicer) refuse(rows, keys int) error {
+	l := sl.with(sl.grain, rows, keys)
+	l.chunk = min(l.chunk, int64(sl.grain))
+	need := sl.cost.bytes(l)
+	return &Error{Code: E17, Asked: fmt.Sprintf("a row over %d keys with kernel %s, which needs %d bytes of the transient reserve of %d", keys, sl.s.Kernel, need, sl.reserve),
+		Supported: fmt.Sprintf("a reserve of at least %d bytes", need), Try: "a larger reserve or a shorter context"}
+}

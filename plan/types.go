@@ -1,0 +1,183 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Plan is the whole decision for one batch. It is never modified after Build
+// returns it; its slices may be shared with the Config and are read-only.
+type Plan struct {
+	Mode  Mode      `json:"mode"`
+	Graph GraphMode `json:"graph"`
+	// Runnable is false for plans of the public catalogue: they explain only.
+	Runnable bool `json:"runnable"`
+	// Collectives is true for every plan: an idle rank joins them too.
+	Collectives bool `json:"collectives"`
+	// Rows is the number of query rows of the step, over all segments.
+	Rows int `json:"rows"`
+	// TablePages is the width of the page tables, in pages.
+	TablePages int       `json:"table_pages"`
+	Segments   []Segment `json:"segments"`
+	// TransientBytes is the most memory any moment of the step needs beyond
+	// weights and pools: segments run one after another, so it is a maximum.
+	TransientBytes int64 `json:"transient_bytes"`
+	// Key identifies everything a captured graph depends on.
+	Key     Key      `json:"key"`
+	Reasons []Reason `json:"reasons,omitempty"`
+}
+
+// Segment is a group of rows that are treated alike. The rows of a step are
+// laid out in the order of the plan's segments and, inside one, of its spans.
+type Segment struct {
+	Row RowKind `json:"row"`
+	// FirstRow is the row of the step at which the segment starts.
+	FirstRow int `json:"first_row"`
+	Rows     int `json:"rows"`
+	// KernelRows is what kernels see: Rows plus padding, on one rank.
+	KernelRows int `json:"kernel_rows"`
+	// Requests is len(Spans) plus padded requests: the B of array shapes.
+	Requests int `json:"requests"`
+	// NextN is the number of rows each request has in a decode-like segment,
+	// and 0 in a prefill segment.
+	NextN int `json:"next_n,omitempty"`
+	// Keys is the sum over spans of the keys their last row sees; 0 in
+	// decode-like segments, whose plans do not depend on lengths.
+	Keys  int    `json:"keys,omitempty"`
+	Spans []Span `json:"spans"`
+
+	Form        Form   `json:"form"`
+	Kernel      Kernel `json:"kernel"`
+	KernelHeads int    `json:"kernel_heads"`
+	// HeadRepeat is how often each head is repeated instead of zero-padded;
+	// 1 for every kernel that pads.
+	HeadRepeat  int       `json:"head_repeat"`
+	Layout      Layout    `json:"layout"`
+	Convert     Convert   `json:"convert"`
+	Transform   Transform `json:"transform"`
+	FusedTopK   bool      `json:"fused_topk"`
+	Indexer     Indexer   `json:"indexer"`
+	NeedIndices bool      `json:"need_indices"`
+	// RopeInKernel means the caller hands over un-rotated Q and K.
+	RopeInKernel bool `json:"rope_in_kernel"`
+	// SplitsFixed means the key range is cut the same way for every batch.
+	SplitsFixed bool    `json:"splits_fixed"`
+	Variant     Variant `json:"variant"`
+
+	// RowsPerLaunch is the limit each launch keeps; Limit says where it comes
+	// from. Launches cover rows 0..KernelRows exactly once, in order.
+	RowsPerLaunch int      `json:"rows_per_launch"`
+	Limit         string   `json:"limit"`
+	Launches      []Launch `json:"launches"`
+
+	Arrays         []Array     `json:"arrays"`
+	TransientBytes int64       `json:"transient_bytes"`
+	Reasons        []Reason    `json:"reasons"`
+	Rejected       []Rejection `json:"rejected,omitempty"`
+}
+
+// Span is a run of consecutive new tokens of one request: tokens From to To
+// (half open) counted from the request's first new token. Its positions in the
+// sequence start at Batch.FirstPosition(Request) + From. Counting from the
+// first new token keeps plans of decode batches independent of lengths.
+type Span struct {
+	Request int `json:"request"` // index into Batch.Requests
+	From    int `json:"from"`
+	To      int `json:"to"`
+	// FirstRow is the segment row that holds token From.
+	FirstRow int `json:"first_row"`
+}
+
+// Rows is the number of rows of the span.
+func (s Span) Rows() int { return s.To - s.From }
+
+// Launch is one kernel call over segment rows FirstRow to FirstRow+Rows.
+type Launch struct {
+	FirstRow int `json:"first_row"`
+	Rows     int `json:"rows"`
+	// FirstSpan and Spans name the spans the rows belong to; padding rows
+	// belong to none.
+	FirstSpan int `json:"first_span"`
+	Spans     int `json:"spans"`
+	// Keys is the sum of keys of those spans, the rows of a gathered KV
+	// tensor; 0 in decode-like segments.
+	Keys int `json:"keys,omitempty"`
+}
+
+// Indexer is the indexer path with its sizes.
+type Indexer struct {
+	Kind IndexerKind `json:"kind"`
+	// NextN is the n of the native paged path, 1 for the split path.
+	NextN int `json:"next_n,omitempty"`
+	// RowsPerChunk and Chunks cut the score matrix [KernelRows, ScoreWidth];
+	// each chunk is [RowsPerChunk, ScoreWidth] float32.
+	RowsPerChunk int `json:"rows_per_chunk,omitempty"`
+	Chunks       int `json:"chunks,omitempty"`
+	ScoreWidth   int `json:"score_width,omitempty"`
+	// Heads is the number of index heads after zero-weight padding.
+	Heads int `json:"heads,omitempty"`
+}
+
+// Array is one per-batch array and its shape.
+type Array struct {
+	Name  ArrayName `json:"name"`
+	DType DType     `json:"dtype"`
+	Shape []int     `json:"shape"`
+}
+
+// Bytes is the size of the array.
+func (a Array) Bytes() int64 {
+	n := int64(a.DType.Bytes())
+	for _, d := range a.Shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// Reason says why something was chosen and which rule says so.
+type Reason struct {
+	Rule string `json:"rule"`
+	Text string `json:"text"`
+}
+
+// Rejection is a candidate that was turned down.
+type Rejection struct {
+	Kernel Kernel `json:"kernel"`
+	Phase  Phase  `json:"phase"`
+	Code   Code   `json:"code,omitempty"`
+	Reason string `json:"reason"`
+}
+
+// Key is a stable hash of everything a captured graph depends on.
+type Key uint64
+
+func (k Key) String() string { return fmt.Sprintf("%016x", uint64(k)) }
+
+// MarshalText writes the key as 16 hex digits, which JSON readers keep exactly.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads the hex form.
+func (k *Key) UnmarshalText(t []byte) error {
+	v, err := strconv.ParseUint(string(t), 16, 64)
+	if err != nil {
+		return fmt.Errorf("plan: key %q is not a hexadecimal number: %w", t, err)
+	}
+	*k = Key(v)
+	return nil
+}
+
+// Phase is the side of the kernel pair.
+type Phase uint8
+
+// The phases.
+const (
+	PhaseUnset Phase = iota
+	PhasePrefill
+	PhaseDecode
+)
+
+var phases = enum[Phase]{"phase", []string{"", "prefill", "decode"}}
+
+func (p Phase) String() string                { return phases.text(p) }
+func (p Phase) MarshalText() ([]byte, error)  { return phases.marshal(p) }
+func (p *Phase) UnmarshalText(t []byte) error { return phases.unmarshal(p, t) }

@@ -1,0 +1,153 @@
+package verify
+
+import (
+	"math"
+	"slices"
+)
+
+// Case is how one case compares.
+type Case struct {
+	Name   string `json:"name"`
+	Tokens int    `json:"tokens"`
+
+	MaxError     float64 `json:"max_error"`     // largest logit difference
+	MedianError  float64 `json:"median_error"`  // median over positions of the largest difference at each
+	MedianCosine float64 `json:"median_cosine"` // median over positions of the cosine of logits
+
+	Hidden       []float64 `json:"hidden_cosine"` // for each layer, at the last position
+	Overlap      float64   `json:"selection_overlap"`
+	Selections   int       `json:"selections"` // compared rows
+	SetsEqual    int       `json:"selections_equal"`
+	ArgmaxEqual  int       `json:"argmax_equal"`
+	ArgmaxOf     int       `json:"argmax_of"`
+	GreedyEqual  int       `json:"greedy_equal"` // leading tokens that agree
+	GreedyOf     int       `json:"greedy_of"`
+	GreedyMargin float64   `json:"greedy_margin,omitempty"` // oracle's margin at the first token that differs
+	Problems     []string  `json:"problems,omitempty"`
+}
+
+// compare measures an outcome against the golden one.
+func compare(g *Golden, o *outcome) Case {
+	c := Case{Name: g.Name, Tokens: len(g.Input)}
+	var errs, cosines []float64
+	for i, want := range g.Logits {
+		got := o.logits[g.LogitsFrom+i]
+		e := maxDiff(got, want)
+		c.MaxError = max(c.MaxError, e)
+		errs = append(errs, e)
+		cosines = append(cosines, cosine(got, want))
+	}
+	c.MedianError, c.MedianCosine = median(errs), median(cosines)
+	for l, want := range g.Hidden {
+		c.Hidden = append(c.Hidden, cosine(o.record.hidden[l], want))
+	}
+	for i, want := range g.Argmax {
+		c.ArgmaxOf++
+		if argmax(o.logits[i]) == want {
+			c.ArgmaxEqual++
+		}
+	}
+	compareSelections(&c, g, o)
+	c.GreedyOf = len(g.Greedy)
+	for c.GreedyEqual < len(g.Greedy) && o.greedy[c.GreedyEqual] == g.Greedy[c.GreedyEqual] {
+		c.GreedyEqual++
+	}
+	if c.GreedyEqual < len(g.Margin) {
+		c.GreedyMargin = float64(g.Margin[c.GreedyEqual])
+	}
+	return c
+}
+
+// compareSelections compares the rows that were selected as sets. Rows that ran dense selected nothing: they saw every key, and the
+// golden selection must then be every key too.
+func compareSelections(c *Case, g *Golden, o *outcome) {
+	n := len(g.Input)
+	layers := make([]int, 0, len(o.record.selections))
+	for l := range o.record.selections {
+		layers = append(layers, l)
+	}
+	slices.Sort(layers)
+	sum := 0.0
+	for call, rows := range g.Selections {
+		for i, row := range rows {
+			query := int32(n - tail + i)
+			want := slices.Clone(row)
+			want = slices.DeleteFunc(want, func(p int32) bool { return p > query || p < 0 })
+			slices.Sort(want)
+			got := everything(query)
+			if call < len(layers) && o.record.selections[layers[call]][i] != nil {
+				got = o.record.selections[layers[call]][i]
+			}
+			c.Selections++
+			if slices.Equal(got, want) {
+				c.SetsEqual++
+			}
+			sum += overlap(got, want)
+		}
+	}
+	if c.Selections > 0 {
+		c.Overlap = sum / float64(c.Selections)
+	}
+}
+
+func everything(query int32) []int32 {
+	out := make([]int32, query+1)
+	for i := range out {
+		out[i] = int32(i)
+	}
+	return out
+}
+
+// overlap is the share of want that is in got; both ascending.
+func overlap(got, want []int32) float64 {
+	if len(want) == 0 {
+		return 1
+	}
+	n := 0
+	for _, p := range want {
+		if _, ok := slices.BinarySearch(got, p); ok {
+			n++
+		}
+	}
+	return float64(n) / float64(len(want))
+}
+
+func maxDiff(a, b []float32) float64 {
+	if len(a) != len(b) {
+		return math.Inf(1)
+	}
+	var m float64
+	for i := range a {
+		d := math.Abs(float64(a[i]) - float64(b[i]))
+		if math.IsNaN(d) {
+			return math.Inf(1)
+		}
+		m = max(m, d)
+	}
+	return m
+}
+
+func cosine(a, b []float32) float64 {
+	if len(a) != len(b) {
+		return 0
+	}
+	var ab, aa, bb float64
+	for i := range a {
+		ab += float64(a[i]) * float64(b[i])
+		aa += float64(a[i]) * float64(a[i])
+		bb += float64(b[i]) * float64(b[i])
+	}
+	if aa == 0 || bb == 0 {
+		return 0
+	}
+	return ab / math.Sqrt(aa*bb)
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	s := slices.Clone(v)
+	slices.Sort(s)
+	return s[len(s)/2]
+}

@@ -1,0 +1,158 @@
+// Package verify compares a model with what an independent implementation computed on the same checkpoint.
+//
+// A checkpoint folder with golden.json and golden.safetensors beside the weights flows in, together with the settings to prove; a Report
+// flows out: for each case the largest logit error, cosines of hidden states, selections, and greedy tokens, judged by the tolerances of
+// tolerance.go.
+package verify
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"sparrow/weight"
+)
+
+// ErrNoGolden means that the checkpoint folder holds no golden outputs to compare with.
+var ErrNoGolden = errors.New("no golden outputs")
+
+// Golden is what an independent implementation computed for one prompt.
+type Golden struct {
+	Name       string
+	Input      []int32
+	LogitsFrom int         // first position with logits
+	Logits     [][]float32 // [positions, vocabulary]
+	Argmax     []int32     // greedy next token at every position
+	Hidden     [][]float32 // [layers, width]: residual after each layer at the last position
+	Selections [][][]int32 // [indexer calls][4][k]: the last four positions; entries beyond the query's own position are masked
+	Greedy     []int32
+	Margin     []float32 // distance between first and second choice at each greedy step
+}
+
+// index is golden.json.
+type index struct {
+	Cases []struct {
+		Name         string `json:"name"`
+		LogitsFrom   int    `json:"logits_from"`
+		IndexerCalls int    `json:"indexer_calls"`
+	} `json:"cases"`
+}
+
+// ReadGolden loads every case beside a checkpoint.
+func ReadGolden(dir string) ([]Golden, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("verify: %s: %w: golden.json and golden.safetensors must lie beside the weights", dir, ErrNoGolden)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	var ix index
+	if err := json.Unmarshal(text, &ix); err != nil {
+		return nil, fmt.Errorf("verify: %s/golden.json: %w", dir, err)
+	}
+	t, err := weight.OpenFile(filepath.Join(dir, "golden.safetensors"))
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	r := reader{from: t}
+	var out []Golden
+	for _, c := range ix.Cases {
+		g := Golden{
+			Name:       c.Name,
+			LogitsFrom: c.LogitsFrom,
+			Input:      r.ints(c.Name + ".input_ids"),
+			Logits:     r.matrix(c.Name + ".logits"),
+			Argmax:     r.ints(c.Name + ".argmax"),
+			Hidden:     r.matrix(c.Name + ".hidden_last"),
+			Greedy:     r.ints(c.Name + ".greedy"),
+		}
+		if m := r.matrix(c.Name + ".greedy_margin"); len(m) == 1 {
+			g.Margin = m[0]
+		}
+		for i := range c.IndexerCalls {
+			g.Selections = append(g.Selections, r.selection(fmt.Sprintf("%s.topk.%d", c.Name, i)))
+		}
+		out = append(out, g)
+	}
+	if len(out) == 0 && r.err == nil {
+		r.err = fmt.Errorf("verify: %s/golden.json lists no cases", dir)
+	}
+	return out, r.err
+}
+
+// reader copies tensors out of a file and keeps the first error.
+type reader struct {
+	from *weight.Checkpoint
+	err  error
+}
+
+func (r *reader) find(name string) *weight.Tensor {
+	t, ok := r.from.Tensor(name)
+	if !ok && r.err == nil {
+		r.err = fmt.Errorf("verify: golden.safetensors lacks %s", name)
+	}
+	return t
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *reader) ints(name string) []int32 {
+	t := r.find(name)
+	if t == nil {
+		return nil
+	}
+	v, err := weight.ReadI32(t)
+	if err != nil {
+		r.fail(err)
+	}
+	return v
+}
+
+// matrix reads a float tensor as rows; a vector is one row.
+func (r *reader) matrix(name string) [][]float32 {
+	t := r.find(name)
+	if t == nil {
+		return nil
+	}
+	v, err := weight.ReadF32(t)
+	if err != nil {
+		r.fail(err)
+		return nil
+	}
+	return split(v, t.Shape)
+}
+
+func (r *reader) selection(name string) [][]int32 {
+	t := r.find(name)
+	if t == nil {
+		return nil
+	}
+	v, err := weight.ReadI32(t)
+	if err != nil {
+		r.fail(err)
+		return nil
+	}
+	return split(v, t.Shape)
+}
+
+// split cuts a flat slice into rows of the last dimension.
+func split[T any](v []T, shape []int) [][]T {
+	if len(shape) == 0 || shape[len(shape)-1] == 0 {
+		return nil
+	}
+	w := shape[len(shape)-1]
+	var out [][]T
+	for ; len(v) >= w; v = v[w:] {
+		out = append(out, v[:w:w])
+	}
+	return out
+}

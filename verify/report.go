@@ -1,0 +1,94 @@
+package verify
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"sparrow/model"
+	"sparrow/plan"
+)
+
+// Options are what is proved.
+type Options struct {
+	Config plan.Config // resolved for the model
+	Chunk  int         // prompt tokens per step; 0: whole prompts
+}
+
+// Report is the outcome of all cases.
+type Report struct {
+	Model   string   `json:"model"`
+	Kernels string   `json:"kernels"`
+	Layout  string   `json:"layout"`
+	Prefill string   `json:"prefill"`
+	Decode  string   `json:"decode"`
+	Exact   bool     `json:"exact"`
+	Chunk   int      `json:"chunk"`
+	Forms   []string `json:"forms"` // what ran: row kind, form, kernel and conversion of every kind of segment
+	Cases   []Case   `json:"cases"`
+	Passed  bool     `json:"passed"`
+}
+
+// Run compares every golden case beside the checkpoint in dir with the loaded model.
+func Run(dir string, m model.Model, o Options) (*Report, error) {
+	golden, err := ReadGolden(dir)
+	if err != nil {
+		return nil, err
+	}
+	exact := o.Config.Layout == plan.F32Row2304
+	r := &Report{Model: dir, Kernels: m.Device().Name(), Layout: o.Config.Layout.String(), Prefill: o.Config.Prefill.String(),
+		Decode: o.Config.Decode.String(), Exact: exact, Chunk: o.Chunk, Passed: true}
+	seen := map[string]bool{}
+	for i := range golden {
+		out, err := run(m, o.Config, &golden[i], o.Chunk)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range out.plans {
+			for _, s := range p.Segments {
+				f := fmt.Sprintf("%v: %v by %v over %v, convert %v, transform %v, indexer %v", s.Row, s.Form, s.Kernel, s.Layout, s.Convert, s.Transform, s.Indexer.Kind)
+				if !seen[f] {
+					seen[f] = true
+					r.Forms = append(r.Forms, f)
+				}
+			}
+		}
+		c := compare(&golden[i], out)
+		judge(&c, exact)
+		r.Passed = r.Passed && len(c.Problems) == 0
+		r.Cases = append(r.Cases, c)
+	}
+	return r, nil
+}
+
+// Print writes the report as a table.
+func (r *Report) Print(w io.Writer) error {
+	whole := "whole prompts"
+	if r.Chunk > 0 {
+		whole = fmt.Sprintf("prompts in chunks of %d", r.Chunk)
+	}
+	fmt.Fprintf(w, "%s: %s rows, prefill %s, decode %s, kernels %s, %s\n", r.Model, r.Layout, r.Prefill, r.Decode, r.Kernels, whole)
+	for _, f := range r.Forms {
+		fmt.Fprintf(w, "  %s\n", f)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "case\ttokens\tmax error\tmedian error\tmedian cosine\thidden cosine\tselections equal\toverlap\targmax\tgreedy\tverdict\t")
+	for _, c := range r.Cases {
+		verdict := "ok"
+		if len(c.Problems) > 0 {
+			verdict = "FAIL"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%.2e\t%.2e\t%.6f\t%.6f\t%d/%d\t%.3f\t%d/%d\t%d/%d\t%s\t\n", c.Name, c.Tokens, c.MaxError, c.MedianError, c.MedianCosine,
+			median(c.Hidden), c.SetsEqual, c.Selections, c.Overlap, c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, c := range r.Cases {
+		if len(c.Problems) > 0 {
+			fmt.Fprintf(w, "%s: %s\n", c.Name, strings.Join(c.Problems, "; "))
+		}
+	}
+	return nil
+}

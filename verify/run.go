@@ -1,0 +1,81 @@
+package verify
+
+import (
+	"fmt"
+
+	"sparrow/model"
+	"sparrow/plan"
+	"sparrow/step"
+)
+
+// outcome is what a model gave for one case.
+type outcome struct {
+	logits [][]float32 // one row for each prompt position
+	greedy []int32
+	record *record
+	plans  []*plan.Plan
+}
+
+// run computes one case: the prompt whole or in chunks, then greedy decoding with the cache.
+func run(m model.Model, cfg plan.Config, g *Golden, chunk int) (*outcome, error) {
+	n := len(g.Input)
+	total := n + len(g.Greedy)
+	pages := (total + cfg.Page - 1) / cfg.Page
+	if err := m.Allocate(&cfg, pages+1); err != nil {
+		return nil, err
+	}
+	table := make([]int32, pages)
+	for i := range table {
+		table[i] = int32(pages - i) // not in order, and page 0 unused: a kernel that ignored the table would be caught
+	}
+	o := &outcome{record: newRecord(m.Device(), n, m.Config().Layers)}
+	m.Observe(o.record)
+	defer m.Observe(nil)
+	r := step.New(m, cfg)
+	if chunk <= 0 {
+		chunk = n
+	}
+	for at := 0; at < n; at += chunk {
+		part := g.Input[at:min(at+chunk, n)]
+		res, err := r.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: table, Logits: len(part)}})
+		if err != nil {
+			return nil, fmt.Errorf("verify: case %s: prompt from position %d: %w", g.Name, at, err)
+		}
+		o.keep(res.Plan)
+		for i := range part {
+			o.logits = append(o.logits, append([]float32(nil), res.Row(i)...))
+		}
+	}
+	next := argmax(o.logits[n-1])
+	for i := range g.Greedy {
+		o.greedy = append(o.greedy, next)
+		if i+1 == len(g.Greedy) {
+			break
+		}
+		res, err := r.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: []int32{next}, Cached: n + i, Pages: table, Logits: 1}})
+		if err != nil {
+			return nil, fmt.Errorf("verify: case %s: greedy token %d: %w", g.Name, i, err)
+		}
+		o.keep(res.Plan)
+		next = argmax(res.Row(0))
+	}
+	return o, nil
+}
+
+// keep notes a plan that differs from the last one.
+func (o *outcome) keep(p *plan.Plan) {
+	if n := len(o.plans); n == 0 || o.plans[n-1] != p {
+		o.plans = append(o.plans, p)
+	}
+}
+
+// argmax is the lowest index of the largest value.
+func argmax(v []float32) int32 {
+	best := 0
+	for i := range v {
+		if v[i] > v[best] {
+			best = i
+		}
+	}
+	return int32(best)
+}

@@ -1,0 +1,243 @@
+package weight
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"sparrow/internal/mmap"
+)
+
+const (
+	singleName = "model.safetensors"
+	indexName  = "model.safetensors.index.json"
+	extension  = ".safetensors"
+)
+
+// Checkpoint is an open set of tensors. Its methods may be called from many goroutines, except that Close must be the last
+// call: it takes the memory away under every Tensor.Data.
+type Checkpoint struct {
+	files    []FileInfo
+	maps     map[string]*mmap.File // by FileInfo.Path; empty for embedded bytes
+	tensors  map[string]*Tensor
+	names    func() []string // sorted, on first use: sorting costs as much as reading the header
+	metadata map[string]string
+	bytes    int64
+	closed   bool
+}
+
+// FileInfo describes one file of a checkpoint.
+type FileInfo struct {
+	Path     string // or the name given to FromBytes
+	Bytes    int64  // size of the whole file
+	Tensors  int    // tensors of the checkpoint that live here
+	Unlisted int    // tensors in the file that the index does not place here; they are not part of the checkpoint
+}
+
+// Open opens the checkpoint in folder dir: the shards that model.safetensors.index.json names, else model.safetensors, else
+// the only *.safetensors file there. Every file is mapped and its header checked; no tensor data is read.
+func Open(dir string) (*Checkpoint, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("weight: checkpoint folder %s: %w", dir, ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("weight: checkpoint folder: %w", err)
+	case !info.IsDir():
+		return nil, fmt.Errorf("weight: %s is a file, a checkpoint folder is expected; a single file is opened by OpenFile", dir)
+	}
+	indexPath := filepath.Join(dir, indexName)
+	if _, err := os.Stat(indexPath); err == nil {
+		return openSharded(dir, indexPath)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("weight: checkpoint index: %w", err)
+	}
+	path, err := onlyFile(dir)
+	if err != nil {
+		return nil, err
+	}
+	return OpenFile(path)
+}
+
+// OpenFile opens one safetensors file.
+func OpenFile(path string) (*Checkpoint, error) {
+	c := newCheckpoint()
+	sh, err := c.mapShard(path)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.addAll(sh)
+	return c, nil
+}
+
+// FromBytes opens a safetensors file that is already in memory; name stands for its path. The data is not copied and must not
+// change while the checkpoint is in use.
+func FromBytes(name string, data []byte) (*Checkpoint, error) {
+	sh, err := newShard(name, data)
+	if err != nil {
+		return nil, err
+	}
+	c := newCheckpoint()
+	c.addAll(sh)
+	return c, nil
+}
+
+// Names lists the tensors, sorted. The slice belongs to the caller.
+func (c *Checkpoint) Names() []string { return slices.Clone(c.names()) }
+
+// Tensor finds a tensor by its full name. The result is shared: it must not be changed.
+func (c *Checkpoint) Tensor(name string) (*Tensor, bool) {
+	t, ok := c.tensors[name]
+	return t, ok
+}
+
+// Metadata returns a copy of the files' own key-value strings; where shards disagree the first shard by path wins.
+func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
+
+// Files lists the files, sorted by path. The slice belongs to the caller.
+func (c *Checkpoint) Files() []FileInfo { return slices.Clone(c.files) }
+
+// Bytes is the size of all tensors of the checkpoint, without headers.
+func (c *Checkpoint) Bytes() int64 { return c.bytes }
+
+// Close unmaps the files. Every Tensor.Data is invalid afterwards, and no tensor is found any more. A second Close does
+// nothing.
+func (c *Checkpoint) Close() error {
+	var errs []error
+	for _, path := range slices.Sorted(maps.Keys(c.maps)) {
+		if err := c.maps[path].Close(); err != nil {
+			errs = append(errs, fmt.Errorf("weight: %w", err))
+		}
+	}
+	c.maps, c.tensors, c.closed = nil, nil, true
+	c.names = func() []string { return nil }
+	return errors.Join(errs...)
+}
+
+// Advice is a hint about how tensor data will be read.
+type Advice = mmap.Advice
+
+// The hints that Advise takes.
+const (
+	Normal     = mmap.Normal
+	Sequential = mmap.Sequential
+	Random     = mmap.Random
+	WillNeed   = mmap.WillNeed
+)
+
+// Advise tells the system how t will be read. It does nothing for embedded bytes and on systems without such hints.
+func (c *Checkpoint) Advise(t *Tensor, a Advice) error {
+	if c.closed {
+		return fmt.Errorf("weight: advise tensor %q: %w", t.Name, ErrClosed)
+	}
+	f, ok := c.maps[t.File]
+	if !ok {
+		return nil
+	}
+	if err := f.Advise(int(t.Offset), len(t.Data), a); err != nil {
+		return fmt.Errorf("weight: tensor %q: %w", t.Name, err)
+	}
+	return nil
+}
+
+// onlyFile picks the file of a folder without an index.
+func onlyFile(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", fmt.Errorf("weight: checkpoint folder: %w", err)
+	}
+	var found []string
+	for _, e := range entries {
+		if e.Name() == singleName {
+			return filepath.Join(dir, singleName), nil
+		}
+		if strings.HasSuffix(e.Name(), extension) {
+			found = append(found, e.Name())
+		}
+	}
+	switch len(found) {
+	case 1:
+		return filepath.Join(dir, found[0]), nil
+	case 0:
+		return "", fmt.Errorf("weight: %s holds no %s, no %s and no other %s file: %w", dir, indexName, singleName, extension, ErrNotFound)
+	}
+	return "", fmt.Errorf("weight: %s holds %d %s files (%s, ...) but no %s to say which tensors they hold: %w; fetch the index, or open one file with OpenFile",
+		dir, len(found), extension, found[0], indexName, ErrNotFound)
+}
+
+// shard is one checked file before its tensors join the checkpoint.
+type shard struct {
+	info     FileInfo
+	tensors  []Tensor
+	metadata map[string]string
+}
+
+func newCheckpoint() *Checkpoint {
+	c := &Checkpoint{maps: make(map[string]*mmap.File), metadata: make(map[string]string)}
+	c.names = sync.OnceValue(func() []string { return slices.Sorted(maps.Keys(c.tensors)) })
+	return c
+}
+
+// newShard checks the file content data and makes its tensors views of it.
+func newShard(path string, data []byte) (*shard, error) {
+	h, err := parseHeader(path, data)
+	if err != nil {
+		return nil, err
+	}
+	sh := &shard{
+		info:     FileInfo{Path: path, Bytes: int64(len(data))},
+		tensors:  make([]Tensor, len(h.entries)),
+		metadata: h.metadata,
+	}
+	for i, e := range h.entries {
+		// In bounds: checkTiling has compared every range with len(data).
+		begin, end := h.dataStart+e.begin, h.dataStart+e.end
+		sh.tensors[i] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, Data: data[begin:end:end], File: path, Offset: begin}
+	}
+	return sh, nil
+}
+
+// mapShard maps and checks one file. On an error the mapping is left for Close.
+func (c *Checkpoint) mapShard(path string) (*shard, error) {
+	f, err := mmap.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("weight: file %s: %w", path, ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("weight: %w", err)
+	}
+	c.maps[path] = f
+	return newShard(path, f.Bytes())
+}
+
+// addAll makes the shard the whole checkpoint.
+func (c *Checkpoint) addAll(sh *shard) {
+	c.tensors = make(map[string]*Tensor, len(sh.tensors))
+	for i := range sh.tensors {
+		c.add(sh, &sh.tensors[i])
+	}
+	c.addFile(sh)
+}
+
+func (c *Checkpoint) add(sh *shard, t *Tensor) {
+	c.tensors[t.Name] = t
+	c.bytes += int64(len(t.Data))
+	sh.info.Tensors++
+}
+
+// addFile notes the file once its tensors are counted.
+func (c *Checkpoint) addFile(sh *shard) {
+	sh.info.Unlisted = len(sh.tensors) - sh.info.Tensors
+	c.files = append(c.files, sh.info)
+	for k, v := range sh.metadata {
+		if _, ok := c.metadata[k]; !ok {
+			c.metadata[k] = v
+		}
+	}
+}

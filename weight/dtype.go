@@ -1,0 +1,97 @@
+package weight
+
+import "fmt"
+
+// DType is the element type of a tensor.
+type DType uint8
+
+// The zero DType is no type at all, so that a forgotten field cannot pass for a real one.
+const (
+	Invalid DType = iota
+	Bool
+	U8
+	I8
+	U16
+	I16
+	U32
+	I32
+	U64
+	I64
+	F64
+	F32
+	F16
+	BF16
+	F8E4M3
+	F8E5M2
+	// F8E8M0 is a bare exponent: byte b means 2^(b-127), and 0xFF is NaN.
+	F8E8M0
+	// F4E2M1x2 packs two e2m1 values per byte, the earlier one in the low nibble. Shapes count values, not bytes, as the
+	// format has it; checkpoints that store the same bytes as I8 or U8 count bytes (Matrix tells the two apart).
+	F4E2M1x2
+)
+
+// dtypes holds, per DType, the format's spelling and the bits of one element.
+var dtypes = [...]struct {
+	name string
+	bits int
+}{
+	Invalid:  {"invalid", 0},
+	Bool:     {"BOOL", 8},
+	U8:       {"U8", 8},
+	I8:       {"I8", 8},
+	U16:      {"U16", 16},
+	I16:      {"I16", 16},
+	U32:      {"U32", 32},
+	I32:      {"I32", 32},
+	U64:      {"U64", 64},
+	I64:      {"I64", 64},
+	F64:      {"F64", 64},
+	F32:      {"F32", 32},
+	F16:      {"F16", 16},
+	BF16:     {"BF16", 16},
+	F8E4M3:   {"F8_E4M3", 8},
+	F8E5M2:   {"F8_E5M2", 8},
+	F8E8M0:   {"F8_E8M0", 8},
+	F4E2M1x2: {"F4", 4},
+}
+
+// dtypeList spells out what is supported, for errors.
+const dtypeList = "BOOL U8 I8 U16 I16 U32 I32 U64 I64 F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4"
+
+// String is the spelling used in a safetensors header.
+func (d DType) String() string {
+	if int(d) < len(dtypes) {
+		return dtypes[d].name
+	}
+	return fmt.Sprintf("DType(%d)", uint8(d))
+}
+
+// Bits is the size of one element in bits: 4 for F4E2M1x2, a multiple of 8 for every other type, 0 for an invalid one.
+func (d DType) Bits() int {
+	if int(d) < len(dtypes) {
+		return dtypes[d].bits
+	}
+	return 0
+}
+
+// Size is the size in bytes of the smallest addressable piece: one element, or the pair of elements that shares a byte for
+// F4E2M1x2 (so Size is 1 there, and bytes = elements * Bits() / 8 holds for every type).
+func (d DType) Size() int { return (d.Bits() + 7) / 8 }
+
+// ParseDType reads the safetensors spelling.
+func ParseDType(s string) (DType, error) {
+	if d := dtypeNamed([]byte(s)); d != Invalid {
+		return d, nil
+	}
+	return Invalid, fmt.Errorf("weight: %w %q; supported are %s", ErrDType, clip(s), dtypeList)
+}
+
+// dtypeNamed is ParseDType without an error or an allocation: Invalid when the spelling is unknown.
+func dtypeNamed(s []byte) DType {
+	for d := Bool; int(d) < len(dtypes); d++ {
+		if dtypes[d].name == string(s) {
+			return d
+		}
+	}
+	return Invalid
+}

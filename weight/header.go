@@ -1,0 +1,294 @@
+package weight
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"unicode/utf8"
+)
+
+const (
+	prefixBytes    = 8           // the header length in front of the header
+	maxHeaderBytes = 100_000_000 // the format's own limit
+	metadataKey    = "__metadata__"
+
+	// typicalEntryBytes is the text of one tensor in published checkpoints; it sizes tables before the entries are counted.
+	typicalEntryBytes = 110
+)
+
+// entry is one tensor as the header describes it.
+type entry struct {
+	name       string
+	dtype      DType
+	shape      []int
+	begin, end int64 // bytes of the data section, half open
+	at         int64 // byte of the file where the entry is written
+}
+
+// header is the checked header of one file.
+type header struct {
+	entries   []entry // in header order
+	metadata  map[string]string
+	dataStart int64 // byte of the file where the data section begins
+}
+
+// parseHeader reads and checks the header of the safetensors file whose whole content is data. Every problem that can be told
+// apart is reported; memory grows with the header that is there, never with a number it claims.
+func parseHeader(file string, data []byte) (*header, error) {
+	p := &problems{file: file}
+	text, ok := headerText(p, data)
+	if !ok {
+		return nil, p.err()
+	}
+	expected := len(text) / typicalEntryBytes
+	h := &headerParser{
+		scanner:  scanner{text: text},
+		problems: p,
+		header:   &header{dataStart: prefixBytes + int64(len(text)), entries: make([]entry, 0, expected)},
+		seen:     make(map[string]struct{}, expected),
+	}
+	if err := h.parse(); err != nil {
+		var syntax *syntaxError
+		if !errors.As(err, &syntax) {
+			return nil, err
+		}
+		p.add(prefixBytes+int64(syntax.pos), h.current, "header is not valid: %s", syntax.reason)
+		return nil, p.err()
+	}
+	if len(p.errs) == 0 { // broken entries have no range worth comparing
+		checkTiling(p, h.entries, int64(len(data))-h.dataStart)
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return h.header, nil
+}
+
+// headerText cuts the JSON text out of the file.
+func headerText(p *problems, data []byte) ([]byte, bool) {
+	if len(data) < prefixBytes {
+		p.add(0, "", "file has %d bytes, too short for the %d-byte header length (truncated?)", len(data), prefixBytes)
+		return nil, false
+	}
+	n := binary.LittleEndian.Uint64(data)
+	if n > maxHeaderBytes {
+		p.add(0, "", "header length %d is over the limit of %d bytes: not a safetensors file?", n, maxHeaderBytes)
+		return nil, false
+	}
+	if n > uint64(len(data)-prefixBytes) {
+		p.add(0, "", "header length %d does not fit the file of %d bytes (truncated?)", n, len(data))
+		return nil, false
+	}
+	text := data[prefixBytes : prefixBytes+int(n)]
+	if !utf8.Valid(text) {
+		bad := 0
+		for bad < len(text) {
+			r, width := utf8.DecodeRune(text[bad:])
+			if r == utf8.RuneError && width == 1 {
+				break
+			}
+			bad += width
+		}
+		p.add(prefixBytes+int64(bad), "", "header is not valid UTF-8: byte %#02x", text[bad])
+		return nil, false
+	}
+	return text, true
+}
+
+// headerParser walks the header once.
+type headerParser struct {
+	scanner
+	*problems
+	*header
+	seen    map[string]struct{} // names met so far, "__metadata__" among them
+	current string              // tensor being read, for errors
+	dims    []int               // scratch
+}
+
+func (h *headerParser) parse() error {
+	if len(h.text) == 0 || h.text[0] != '{' { // the format allows no space before it
+		return h.fail(0, "a header begins with '{'")
+	}
+	if err := h.object(h.member); err != nil {
+		return err
+	}
+	if h.next() != 0 || h.pos < len(h.text) {
+		return h.unexpected("only padding behind the header")
+	}
+	return nil
+}
+
+// member reads one name and its value.
+func (h *headerParser) member(key []byte, keyPos int) error {
+	name := string(key)
+	at := prefixBytes + int64(keyPos)
+	if _, twice := h.seen[name]; twice {
+		h.add(at, name, "named twice in one header")
+	}
+	h.seen[name] = struct{}{}
+	if name == metadataKey {
+		return h.readMetadata()
+	}
+	h.current = name
+	e := entry{name: name, at: at}
+	if err := h.readEntry(&e); err != nil {
+		return err
+	}
+	h.current = ""
+	h.entries = append(h.entries, e)
+	return nil
+}
+
+func (h *headerParser) readMetadata() error {
+	h.current = metadataKey
+	if h.metadata == nil {
+		h.metadata = make(map[string]string)
+	}
+	err := h.object(func(key []byte, keyPos int) error {
+		name := string(key)
+		if _, twice := h.metadata[name]; twice {
+			h.add(prefixBytes+int64(keyPos), metadataKey, "key %q is there twice", clip(name))
+		}
+		value, err := h.str() // the format allows only strings
+		if err != nil {
+			return err
+		}
+		h.metadata[name] = string(value)
+		return nil
+	})
+	if err == nil {
+		h.current = ""
+	}
+	return err
+}
+
+// fields of an entry, as bits of a set
+const (
+	hasDType = 1 << iota
+	hasShape
+	hasOffsets
+)
+
+// readEntry reads {"dtype", "shape", "data_offsets"} in any order and checks that they agree. Other fields are passed over,
+// as the reference reader does.
+func (h *headerParser) readEntry(e *entry) error {
+	var have, valid int
+	err := h.object(func(key []byte, keyPos int) error {
+		var field int
+		var read func(*entry) (bool, error)
+		switch string(key) {
+		case "dtype":
+			field, read = hasDType, h.readDType
+		case "shape":
+			field, read = hasShape, h.readShape
+		case "data_offsets":
+			field, read = hasOffsets, h.readOffsets
+		default:
+			return h.skip(0)
+		}
+		if have&field != 0 {
+			h.add(prefixBytes+int64(keyPos), e.name, "field %q is there twice", key)
+		}
+		have |= field
+		ok, err := read(e)
+		if ok {
+			valid |= field
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	const all = hasDType | hasShape | hasOffsets
+	if have != all {
+		for _, f := range [...]struct {
+			field int
+			name  string
+		}{{hasDType, "dtype"}, {hasShape, "shape"}, {hasOffsets, "data_offsets"}} {
+			if have&f.field == 0 {
+				h.add(e.at, e.name, "field %q is missing", f.name)
+			}
+		}
+		return nil
+	}
+	if valid == all {
+		h.checkSize(e)
+	}
+	return nil
+}
+
+func (h *headerParser) readDType(e *entry) (bool, error) {
+	text, err := h.str()
+	if err != nil {
+		return false, err
+	}
+	if e.dtype = dtypeNamed(text); e.dtype == Invalid {
+		h.addKind(errors.Join(ErrMalformed, ErrDType), e.at, e.name, "unknown dtype %q; supported are %s", clip(string(text)), dtypeList)
+	}
+	return e.dtype != Invalid, nil
+}
+
+func (h *headerParser) readShape(e *entry) (bool, error) {
+	h.dims = h.dims[:0]
+	valid := true
+	err := h.array(func() error {
+		text, err := h.number()
+		if err != nil {
+			return err
+		}
+		n, ok := count(text)
+		if !ok || n > math.MaxInt {
+			h.add(e.at, e.name, "dimension %s of the shape is not a whole number from 0 to %d", clip(string(text)), math.MaxInt)
+			valid = false
+			return nil
+		}
+		h.dims = append(h.dims, int(n))
+		return nil
+	})
+	e.shape = slices.Clone(h.dims)
+	return valid, err
+}
+
+func (h *headerParser) readOffsets(e *entry) (bool, error) {
+	valid, n := true, 0
+	err := h.array(func() error {
+		text, err := h.number()
+		if err != nil {
+			return err
+		}
+		v, ok := count(text)
+		if !ok {
+			h.add(e.at, e.name, "data offset %s is not a whole number from 0 to %d", clip(string(text)), int64(math.MaxInt64))
+			valid = false
+		}
+		switch n++; n {
+		case 1:
+			e.begin = v
+		case 2:
+			e.end = v
+		}
+		return nil
+	})
+	if err == nil && n != 2 {
+		h.add(e.at, e.name, "data_offsets has %d numbers, begin and end are expected", n)
+		valid = false
+	}
+	return valid, err
+}
+
+// checkSize compares the claimed range with dtype and shape.
+func (h *headerParser) checkSize(e *entry) {
+	if e.end < e.begin {
+		h.add(e.at, e.name, "data_offsets [%d, %d) end before they begin", e.begin, e.end)
+		return
+	}
+	want, ok := dataBytes(e.dtype, e.shape)
+	switch {
+	case !ok:
+		h.add(e.at, e.name, "%s of shape %s is no whole number of bytes that can be addressed", e.dtype, shapeText(e.shape))
+	case want != e.end-e.begin:
+		h.add(e.at, e.name, "%s of shape %s takes %d bytes, data_offsets [%d, %d) hold %d",
+			e.dtype, shapeText(e.shape), want, e.begin, e.end, e.end-e.begin)
+	}
+}

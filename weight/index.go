@@ -1,0 +1,175 @@
+package weight
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"sparrow/internal/mmap"
+)
+
+// typicalPlacementBytes is the text of one tensor in published indexes; it sizes a table before the tensors are counted.
+const typicalPlacementBytes = 110
+
+// placement says where the index puts one tensor.
+type placement struct {
+	tensor string
+	at     int64 // byte of the index where this is written
+}
+
+// openSharded opens the files that the index at indexPath names. What the index says is the checkpoint: a tensor that a shard
+// holds beyond it is counted in FileInfo.Unlisted and otherwise left alone.
+func openSharded(dir, indexPath string) (*Checkpoint, error) {
+	text, err := readIndex(indexPath)
+	if err != nil {
+		return nil, err
+	}
+	byFile, err := parseIndex(indexPath, text)
+	if err != nil {
+		return nil, err
+	}
+	c := newCheckpoint()
+	total := 0
+	for _, placed := range byFile {
+		total += len(placed)
+	}
+	c.tensors = make(map[string]*Tensor, total)
+	p := &problems{file: indexPath}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(byFile)) {
+		placed := byFile[name]
+		sh, err := c.mapShard(filepath.Join(dir, name))
+		switch {
+		case errors.Is(err, ErrNotFound):
+			p.addKind(ErrNotFound, placed[0].at, placed[0].tensor, "file %q for this and %d more tensors is not in the folder (incomplete download?)", clip(name), len(placed)-1)
+		case err != nil:
+			errs = append(errs, err)
+		default:
+			c.addPlaced(sh, placed, p)
+		}
+	}
+	if err := errors.Join(append(errs, p.err())...); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// addPlaced takes from the shard what the index places there.
+func (c *Checkpoint) addPlaced(sh *shard, placed []placement, p *problems) {
+	byName := make(map[string]*Tensor, len(sh.tensors))
+	for i := range sh.tensors {
+		byName[sh.tensors[i].Name] = &sh.tensors[i]
+	}
+	for _, pl := range placed {
+		t, ok := byName[pl.tensor]
+		if !ok {
+			p.addKind(ErrNotFound, pl.at, pl.tensor, "not in file %q, where the index places it", filepath.Base(sh.info.Path))
+			continue
+		}
+		c.add(sh, t)
+	}
+	c.addFile(sh)
+}
+
+// readIndex reads the whole index; like a header it may not exceed maxHeaderBytes.
+func readIndex(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("weight: checkpoint index: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("weight: checkpoint index %s: %w", path, mmap.ErrNotRegular)
+	}
+	if info.Size() > maxHeaderBytes {
+		return nil, &FileError{File: path, Reason: fmt.Sprintf("index of %d bytes is over the limit of %d", info.Size(), maxHeaderBytes), Kind: ErrMalformed}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("weight: checkpoint index: %w", err)
+	}
+	return text, nil
+}
+
+// parseIndex reads {"metadata": anything, "weight_map": {tensor: file}} and groups the tensors by file.
+func parseIndex(file string, text []byte) (map[string][]placement, error) {
+	p := &problems{file: file}
+	if !utf8.Valid(text) {
+		p.add(0, "", "index is not valid UTF-8")
+		return nil, p.err()
+	}
+	s := &scanner{text: text}
+	byFile := make(map[string][]placement)
+	found := 0
+	err := s.object(func(key []byte, keyPos int) error {
+		if string(key) != "weight_map" {
+			return s.skip(0)
+		}
+		if found++; found > 1 {
+			p.add(int64(keyPos), "", "weight_map is there twice")
+		}
+		return readWeightMap(s, p, byFile)
+	})
+	if err == nil && (s.next() != 0 || s.pos < len(s.text)) {
+		err = s.unexpected("only white space behind the index")
+	}
+	var syntax *syntaxError
+	if errors.As(err, &syntax) {
+		p.add(int64(syntax.pos), "", "index is not valid: %s", syntax.reason)
+	} else if found == 0 {
+		p.add(0, "", "index has no weight_map")
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return byFile, nil
+}
+
+func readWeightMap(s *scanner, p *problems, byFile map[string][]placement) error {
+	seen := make(map[string]struct{}, len(s.text)/typicalPlacementBytes)
+	bad := make(map[string]struct{}) // file names already complained about
+	return s.object(func(key []byte, keyPos int) error {
+		tensor := string(key)
+		if _, twice := seen[tensor]; twice {
+			p.add(int64(keyPos), tensor, "named twice in the index")
+		}
+		seen[tensor] = struct{}{}
+		text, err := s.str()
+		if err != nil {
+			return err
+		}
+		name := string(text)
+		if _, known := byFile[name]; !known {
+			if _, known := bad[name]; known {
+				return nil
+			}
+			if reason := shardNameProblem(name); reason != "" {
+				bad[name] = struct{}{}
+				p.add(int64(keyPos), tensor, "file name %q %s", clip(name), reason)
+				return nil
+			}
+		}
+		byFile[name] = append(byFile[name], placement{tensor: tensor, at: int64(keyPos)})
+		return nil
+	})
+}
+
+// shardNameProblem says why an index may not name this file: a shard is a plain file name in the folder of its index, so
+// that a downloaded index cannot reach anything else.
+func shardNameProblem(name string) string {
+	switch {
+	case name == "" || name == "." || name == "..":
+		return "names no file"
+	case strings.ContainsAny(name, `/\:`):
+		return "leads out of the folder; only plain file names are allowed"
+	case strings.ContainsRune(name, 0):
+		return "contains a zero byte"
+	case !strings.HasSuffix(name, extension):
+		return "does not end in " + extension
+	}
+	return ""
+}

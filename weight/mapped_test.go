@@ -1,0 +1,5 @@
+//go:build (linux || darwin) && !nommap
+
+package weight
+
+const mapsFiles = true

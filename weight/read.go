@@ -1,0 +1,126 @@
+package weight
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+)
+
+// ReadF32 copies a floating-point tensor as float32. Every type is widened exactly, but F64, which is rounded. It is meant
+// for small tensors and for tests: big ones are read in place.
+func ReadF32(t *Tensor) ([]float32, error) { return readFloats(t, t.DType) }
+
+// readFloats reads t's bytes as values of type d.
+func readFloats(t *Tensor, d DType) ([]float32, error) {
+	le := binary.LittleEndian
+	switch d {
+	case F32:
+		return decode(t, 4, func(b []byte) float32 { return math.Float32frombits(le.Uint32(b)) })
+	case F64:
+		return decode(t, 8, func(b []byte) float32 { return float32(math.Float64frombits(le.Uint64(b))) })
+	case F16:
+		return decode(t, 2, func(b []byte) float32 { return num.FromF16(le.Uint16(b)) })
+	case BF16:
+		return decode(t, 2, func(b []byte) float32 { return num.FromBF16(le.Uint16(b)) })
+	case F8E4M3:
+		return decode(t, 1, func(b []byte) float32 { return num.FromE4M3(b[0]) })
+	case F8E5M2: // the upper byte of a half
+		return decode(t, 1, func(b []byte) float32 { return num.FromF16(uint16(b[0]) << 8) })
+	case F8E8M0:
+		return decode(t, 1, func(b []byte) float32 { return num.FromE8M0(b[0]) })
+	case F4E2M1x2:
+		out := make([]float32, 0, 2*len(t.Data))
+		for _, b := range t.Data {
+			even, odd := num.UnpackE2M1(b)
+			out = append(out, num.FromE2M1(even), num.FromE2M1(odd))
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("weight: tensor %q in %s: %w %s; floats are F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 (integers: ReadI64)", t.Name, t.File, ErrDType, d)
+}
+
+// ReadI64 copies an integer or boolean tensor as int64. A U64 value that does not fit is an error.
+func ReadI64(t *Tensor) ([]int64, error) { return readInts[int64](t, math.MinInt64, math.MaxInt64) }
+
+// ReadI32 copies an integer or boolean tensor of any width as int32. A value that does not fit is an error.
+func ReadI32(t *Tensor) ([]int32, error) { return readInts[int32](t, math.MinInt32, math.MaxInt32) }
+
+// readInts reads every integer type through int64 and checks that each value lies in [low, high].
+func readInts[T int32 | int64](t *Tensor, low, high int64) ([]T, error) {
+	le := binary.LittleEndian
+	var widen func(b []byte) int64
+	switch t.DType {
+	case Bool, U8:
+		widen = func(b []byte) int64 { return int64(b[0]) }
+	case I8:
+		widen = func(b []byte) int64 { return int64(int8(b[0])) }
+	case U16:
+		widen = func(b []byte) int64 { return int64(le.Uint16(b)) }
+	case I16:
+		widen = func(b []byte) int64 { return int64(int16(le.Uint16(b))) }
+	case U32:
+		widen = func(b []byte) int64 { return int64(le.Uint32(b)) }
+	case I32:
+		widen = func(b []byte) int64 { return int64(int32(le.Uint32(b))) }
+	case U64, I64:
+		widen = func(b []byte) int64 { return int64(le.Uint64(b)) }
+	default:
+		return nil, fmt.Errorf("weight: tensor %q in %s: %w %s; integers are BOOL U8 I8 U16 I16 U32 I32 U64 I64 (floats: ReadF32)", t.Name, t.File, ErrDType, t.DType)
+	}
+	bad := -1
+	i := 0
+	out, err := decode(t, t.DType.Size(), func(b []byte) T {
+		v := widen(b)
+		// A U64 beyond the int64 range shows as a negative number.
+		if v < low || v > high || t.DType == U64 && v < 0 {
+			if bad < 0 {
+				bad = i
+			}
+		}
+		i++
+		return T(v)
+	})
+	if err == nil && bad >= 0 {
+		return nil, fmt.Errorf("weight: tensor %q in %s: element %d (%s) does not fit the range %d to %d", t.Name, t.File, bad, t.DType, low, high)
+	}
+	return out, err
+}
+
+// decode calls one for every element of size bytes.
+func decode[T any](t *Tensor, size int, one func([]byte) T) ([]T, error) {
+	if len(t.Data)%size != 0 {
+		return nil, fmt.Errorf("weight: tensor %q: %w: %d bytes are no whole number of %s", t.Name, ErrMalformed, len(t.Data), t.DType)
+	}
+	out := make([]T, len(t.Data)/size)
+	for i := range out {
+		out[i] = one(t.Data[i*size:])
+	}
+	return out, nil
+}
+
+// ReadF32 dequantises the whole matrix, [Rows, Cols]. It is the plain definition, for tests and small matrices.
+func (m Matrix) ReadF32() ([]float32, error) {
+	out, err := readFloats(m.Data, m.Values)
+	if err != nil || m.Scale == nil || len(out) == 0 { // an empty matrix may claim any number of rows
+		return out, err
+	}
+	scaleType := m.Scale.DType
+	if scaleType == U8 {
+		scaleType = F8E8M0
+	}
+	scales, err := readFloats(m.Scale, scaleType)
+	if err != nil {
+		return nil, err
+	}
+	perRow := blocks(m.Cols, m.BlockCols)
+	for r := range m.Rows {
+		row := out[r*m.Cols:][:m.Cols]
+		rowScales := scales[r/m.BlockRows*perRow:][:perRow]
+		for c := range row {
+			row[c] *= rowScales[c/m.BlockCols]
+		}
+	}
+	return out, nil
+}

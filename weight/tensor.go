@@ -1,0 +1,51 @@
+package weight
+
+import "math/bits"
+
+// Tensor is one named array of a checkpoint, in row-major order and little endian.
+type Tensor struct {
+	Name  string
+	DType DType
+	Shape []int  // outermost first; empty for a scalar
+	Data  []byte // zero-copy view of the mapped file or the embedded bytes: read-only, valid until Checkpoint.Close
+
+	File   string // path of the file, or the name given to FromBytes
+	Offset int64  // where Data begins in File
+}
+
+// Elements is the number of values, the product of Shape (1 for a scalar). Two values of F4E2M1x2 share a byte.
+func (t *Tensor) Elements() int {
+	n := 1
+	for _, d := range t.Shape {
+		n *= d
+	}
+	return n
+}
+
+// dataBytes is how many bytes a tensor of this type and shape takes. ok is false when a dimension is negative, when the
+// number does not fit an int64, or when the values do not fill whole bytes.
+func dataBytes(d DType, shape []int) (n int64, ok bool) {
+	elements := uint64(1)
+	empty := false
+	for _, dim := range shape {
+		if dim < 0 {
+			return 0, false
+		}
+		empty = empty || dim == 0
+	}
+	if empty { // whatever the other dimensions say
+		return 0, true
+	}
+	for _, dim := range shape {
+		hi, lo := bits.Mul64(elements, uint64(dim))
+		if hi != 0 {
+			return 0, false
+		}
+		elements = lo
+	}
+	hi, total := bits.Mul64(elements, uint64(d.Bits()))
+	if hi != 0 || total%8 != 0 {
+		return 0, false
+	}
+	return int64(total / 8), true // below 2^61
+}

@@ -1,0 +1,47 @@
+package weight
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// checkTiling verifies that the entries' ranges cover the data section of size bytes exactly once. Each entry is already known
+// to have 0 <= begin <= end.
+func checkTiling(p *problems, entries []entry, size int64) {
+	order := make([]*entry, len(entries))
+	for i := range entries {
+		order[i] = &entries[i]
+	}
+	slices.SortFunc(order, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
+	})
+	covered := int64(0) // everything before this byte belongs to some tensor
+	var last *entry     // the one that reaches covered
+	for _, e := range order {
+		switch {
+		case e.end > size:
+			p.add(e.at, e.name, "data_offsets [%d, %d) run past the %d bytes of data in the file (truncated?)", e.begin, e.end, size)
+		case e.begin < covered:
+			p.add(e.at, e.name, "data_offsets [%d, %d) overlap [%d, %d) of tensor %q", e.begin, e.end, last.begin, last.end, clip(last.name))
+		case e.begin > covered:
+			p.add(e.at, e.name, "data_offsets [%d, %d) leave a gap: bytes [%d, %d) belong to no tensor", e.begin, e.end, covered, e.begin)
+		}
+		if e.end >= covered {
+			covered, last = e.end, e
+		}
+	}
+	if covered < size {
+		p.add(0, "", "the last %d bytes of data, from data offset %d on, belong to no tensor", size-covered, covered)
+	}
+}
+
+// shapeText spells a shape as the header does, shortened when a hostile header makes it long.
+func shapeText(shape []int) string {
+	const limit = 8
+	if len(shape) > limit {
+		return fmt.Sprintf("%s ... of %d dimensions]", strings.TrimSuffix(fmt.Sprint(shape[:limit]), "]"), len(shape))
+	}
+	return fmt.Sprint(shape)
+}
