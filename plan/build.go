@@ -60,7 +60,7 @@ func (w *builder) complete(s *Segment) error {
 	if err := w.pad(s); err != nil {
 		return err
 	}
-	s.SplitsFixed = w.cfg.Deterministic
+	s.SplitsFixed = w.cfg.SplitsFixed
 	s.Layout = w.cfg.Layout
 	w.sizeScores(s)
 	if err := w.slice(s); err != nil {

@@ -9,19 +9,21 @@ import (
 // layouts, with which limits. Resolve and Build read it and hold no other
 // knowledge of a kernel.
 
-type archSet uint32
+// set is a small set of enumerated values.
+type set[T ~uint8] uint32
 
-func onArchs(list ...Arch) archSet {
-	var s archSet
-	for _, a := range list {
-		s |= 1 << a
+func setOf[T ~uint8](list ...T) set[T] {
+	var s set[T]
+	for _, v := range list {
+		s |= 1 << v
 	}
 	return s
 }
 
-func (s archSet) has(a Arch) bool { return s&(1<<a) != 0 }
+func (s set[T]) has(v T) bool { return s&(1<<v) != 0 }
 
-func (s archSet) String() string {
+// archNames lists the architectures of a set.
+func archNames(s set[Arch]) string {
 	var names []string
 	for a := range archs.words {
 		if s.has(Arch(a)) {
@@ -31,20 +33,8 @@ func (s archSet) String() string {
 	return strings.Join(names, ", ")
 }
 
-type layoutSet uint16
-
-func layoutsOf(list ...Layout) layoutSet {
-	var s layoutSet
-	for _, l := range list {
-		s |= 1 << l
-	}
-	return s
-}
-
-func (s layoutSet) has(l Layout) bool { return s&(1<<l) != 0 }
-
-// first is the layout of the set that holds the given element type, or none.
-func (s layoutSet) first(kv DType) Layout {
+// firstLayout is the layout of the set that holds the given element type.
+func firstLayout(s set[Layout], kv DType) Layout {
 	for l := BF16Row1152; l <= V4Row584; l++ {
 		if s.has(l) && kvOf(l) == kv {
 			return l
@@ -73,7 +63,7 @@ type entry struct {
 	kernel  Kernel
 	prefill bool // may serve prompt rows
 	decode  bool // may serve decode, verify and draft rows
-	archs   archSet
+	archs   set[Arch]
 	v4      bool // serves V4; all others serve the DSA family (reference: both)
 	both    bool
 
@@ -81,10 +71,10 @@ type entry struct {
 	// by the named conversion. rewrites: pages are rewritten as 656-byte
 	// pages first. The last two are for prompt rows only: a conversion per
 	// decode step is never planned.
-	reads    layoutSet
-	gathers  layoutSet
+	reads    set[Layout]
+	gathers  set[Layout]
 	gatherBy Convert
-	rewrites layoutSet
+	rewrites set[Layout]
 
 	// heads gives the padded head count and how often a head is repeated.
 	heads func(hw *Hardware, heads int) (padded, repeat int, err string)
@@ -118,7 +108,7 @@ type objection struct {
 }
 
 // readable are the layouts the kernel can serve in a phase, in place or not.
-func (e *entry) readable(p Phase) layoutSet {
+func (e *entry) readable(p Phase) set[Layout] {
 	if p == PhaseDecode {
 		return e.reads
 	}
@@ -139,15 +129,16 @@ func (e *entry) against(d *demand) []objection {
 		add(E02, "it does not serve %s", PhasePrefill)
 	}
 	if !e.archs.has(d.hw.Arch) {
-		add(E02, "it runs on %s, not on %s", e.archs, d.hw.Arch)
+		add(E02, "it runs on %s, not on %s", archNames(e.archs), d.hw.Arch)
 	}
-	if !e.both && e.v4 != d.model.v4() {
+	serves := e.both || e.v4 == d.model.v4()
+	if !serves {
 		add(E02, "it does not serve %s", d.model.Family)
 	}
 	if d.hw.missing(e.kernel) {
 		add(E16, "its build for %s is missing", d.hw.Arch)
 	}
-	if (e.readable(d.phase) & d.model.layouts()).first(d.kv) == LayoutNone {
+	if serves && d.kv != DTypeUnset && firstLayout(e.readable(d.phase)&d.model.layouts(), d.kv) == LayoutNone {
 		add(E03, "it cannot read %s rows in %s", d.kv, d.phase)
 	}
 	// V4 pads its selection to the width the kernel wants.
@@ -204,11 +195,14 @@ func (c *catalogue) entry(k Kernel) *entry {
 	return nil
 }
 
-// names lists the kernels that may serve a phase.
-func (c *catalogue) names(p Phase) string {
+// names lists the kernels that may serve a phase of a model.
+func (c *catalogue) names(p Phase, m *Model) string {
 	var names []string
 	for i := range c.entries {
 		e := &c.entries[i]
+		if !e.both && e.v4 != m.v4() {
+			continue
+		}
 		if (p == PhasePrefill && e.prefill) || (p == PhaseDecode && e.decode) {
 			names = append(names, e.kernel.String())
 		}

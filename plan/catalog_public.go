@@ -17,8 +17,8 @@ var publicCatalogue = catalogue{
 	entries: []entry{
 		{
 			kernel: FlashMLASparse, prefill: true, decode: true, archs: flashMLAArchs, both: true,
-			reads:   layoutsOf(BF16Row1152),
-			gathers: layoutsOf(FP8Row656, FP8Row576, V4Row584), gatherBy: ConvertGatherBF16,
+			reads:   setOf(BF16Row1152),
+			gathers: setOf(FP8Row656, FP8Row576, V4Row584), gatherBy: ConvertGatherBF16,
 			heads: flashSparseHeads, topk: flashSparseTopK,
 			more: func(d *demand) []objection {
 				if d.model.v4() && d.phase == PhaseDecode {
@@ -28,25 +28,25 @@ var publicCatalogue = catalogue{
 			},
 		},
 		{
-			kernel: FlashMLASparseQ8, prefill: true, archs: onArchs(SM90), both: true,
-			gathers: layoutsOf(FP8Row656, V4Row584), gatherBy: ConvertGatherRequant,
+			kernel: FlashMLASparseQ8, prefill: true, archs: setOf(SM90), both: true,
+			gathers: setOf(FP8Row656, V4Row584), gatherBy: ConvertGatherRequant,
 			heads: q8Heads, topk: func(_ *Hardware, k int) string { return multipleOf(k, 128) },
 			more: q8Objections,
 		},
 		{
 			kernel: FlashMLAKV, prefill: true, decode: true, archs: flashMLAArchs, both: true,
-			reads: layoutsOf(FP8Row656, V4Row584), rewrites: layoutsOf(FP8Row576),
+			reads: setOf(FP8Row656, V4Row584), rewrites: setOf(FP8Row576),
 			heads: padTo64, topk: func(_ *Hardware, k int) string { return multipleOf(k, 64) },
 			rows: pagedRows, splitKV: true,
 		},
 		{
 			kernel: FlashMLAAuto, prefill: true, archs: flashMLAArchs,
-			reads: layoutsOf(BF16Row1152, FP8Row656), rewrites: layoutsOf(FP8Row576),
+			reads: setOf(BF16Row1152, FP8Row656), rewrites: setOf(FP8Row576),
 			heads: flashSparseHeads, topk: flashSparseTopK,
 		},
 		{
-			kernel: FlashInferSparseMLA, prefill: true, decode: true, archs: onArchs(SM120, SM121),
-			reads: layoutsOf(FP8Row656),
+			kernel: FlashInferSparseMLA, prefill: true, decode: true, archs: setOf(SM120, SM121),
+			reads: setOf(FP8Row656),
 			more: func(d *demand) []objection {
 				if d.model.Family != GLMMoeDSA {
 					return []objection{{E02, fmt.Sprintf("it serves glm_moe_dsa, not %s", d.model.Family)}}
@@ -55,12 +55,12 @@ var publicCatalogue = catalogue{
 			},
 		},
 		{
-			kernel: FA3, prefill: true, decode: true, archs: onArchs(SM90),
-			reads: layoutsOf(BF16Row1152),
+			kernel: FA3, prefill: true, decode: true, archs: setOf(SM90),
+			reads: setOf(BF16Row1152),
 		},
 		{
-			kernel: TileLang, prefill: true, decode: true, archs: onArchs(SM90, GFX95),
-			reads: layoutsOf(BF16Row1152, FP8Row576),
+			kernel: TileLang, prefill: true, decode: true, archs: setOf(SM90, GFX95),
+			reads: setOf(BF16Row1152, FP8Row576),
 			topk: func(_ *Hardware, k int) string {
 				if k != 2048 {
 					return fmt.Sprintf("index_topk must be 2048, not %d", k)
@@ -75,30 +75,30 @@ var publicCatalogue = catalogue{
 			},
 		},
 		{
-			kernel: Aiter, prefill: true, decode: true, archs: onArchs(GFX95),
-			reads: layoutsOf(BF16Row1152, FP8Row576), heads: aiterHeads,
+			kernel: Aiter, prefill: true, decode: true, archs: setOf(GFX95),
+			reads: setOf(BF16Row1152, FP8Row576), heads: aiterHeads,
 		},
 		{
-			kernel: TRTLLM, prefill: true, decode: true, archs: onArchs(SM100, SM103),
-			reads: layoutsOf(BF16Row1152, FP8Row576), rows: gridRows("z"),
+			kernel: TRTLLM, prefill: true, decode: true, archs: setOf(SM100, SM103),
+			reads: setOf(BF16Row1152, FP8Row576), rows: gridRows("z"),
 			loadSplits: true, ropes: true,
 		},
-		{kernel: FlashVarlen, archs: onArchs(SM90, GFX95), reads: dsaLayouts},
-		{kernel: TRTLLMRagged, archs: onArchs(SM100, SM103), reads: dsaLayouts},
+		{kernel: FlashVarlen, archs: setOf(SM90, GFX95), reads: dsaLayouts},
+		{kernel: TRTLLMRagged, archs: setOf(SM100, SM103), reads: dsaLayouts},
 		{
-			kernel: V4PagedArch, prefill: true, decode: true, archs: onArchs(SM120, SM121, GFX95), v4: true,
-			reads: layoutsOf(V4Row584), rows: gridRows("y"),
+			kernel: V4PagedArch, prefill: true, decode: true, archs: setOf(SM120, SM121, GFX95), v4: true,
+			reads: setOf(V4Row584), rows: gridRows("y"),
 		},
 		{
 			kernel: Reference, prefill: true, decode: true, archs: everyArch, both: true,
-			reads: layoutsOf(BF16Row1152, FP8Row656, FP8Row576, V4Row584),
+			reads: setOf(BF16Row1152, FP8Row656, FP8Row576, V4Row584),
 		},
 	},
 }
 
 var (
-	flashMLAArchs = onArchs(SM90, SM100, SM103)
-	everyArch     = onArchs(CPU, SM80, SM86, SM89, SM90, SM100, SM103, SM110, SM120, SM121, GFX95)
+	flashMLAArchs = setOf(SM90, SM100, SM103)
+	everyArch     = setOf(CPU, SM80, SM86, SM89, SM90, SM100, SM103, SM110, SM120, SM121, GFX95)
 )
 
 // flashSparseHeads: the kernel takes exactly 64 or 128 heads; SM100 builds have

@@ -30,18 +30,18 @@ var sparrowCatalogue = catalogue{
 		},
 		{
 			kernel: SparseFlat, prefill: true, decode: true, archs: ours,
-			reads:   layoutsOf(BF16Row1152, F32Row2304),
-			gathers: layoutsOf(FP8Row656, FP8Row576), gatherBy: ConvertGatherBF16,
+			reads:   setOf(BF16Row1152, F32Row2304),
+			gathers: setOf(FP8Row656, FP8Row576), gatherBy: ConvertGatherBF16,
 			heads: tileHeads, topk: tileTopK, rows: gridRows("y"),
 		},
 		{
 			kernel: SparseBlock, prefill: true, decode: true, archs: ours,
-			reads: layoutsOf(FP8Row656), rewrites: layoutsOf(FP8Row576),
+			reads: setOf(FP8Row656), rewrites: setOf(FP8Row576),
 			heads: tileHeads, topk: tileTopK, rows: pagedRows, splitKV: true,
 		},
 		{
 			kernel: SparseRaw, prefill: true, decode: true, archs: ours,
-			reads: layoutsOf(FP8Row576),
+			reads: setOf(FP8Row576),
 			heads: tileHeads, topk: tileTopK, rows: gridRows("y"), splitKV: true,
 		},
 		{
@@ -51,24 +51,24 @@ var sparrowCatalogue = catalogue{
 		},
 		{
 			kernel: V4Paged, prefill: true, decode: true, archs: ours, v4: true,
-			reads: layoutsOf(V4Row584),
+			reads: setOf(V4Row584),
 			heads: tileHeads, topk: tileTopK, rows: pagedRows, splitKV: true,
 		},
 		{
 			kernel: V4Flat, prefill: true, archs: ours, v4: true,
-			gathers: layoutsOf(V4Row584), gatherBy: ConvertGatherBF16,
+			gathers: setOf(V4Row584), gatherBy: ConvertGatherBF16,
 			heads: tileHeads, topk: tileTopK, rows: gridRows("y"),
 		},
 		{
 			kernel: Reference, prefill: true, decode: true, archs: ours, both: true,
-			reads: dsaLayouts | layoutsOf(V4Row584),
+			reads: dsaLayouts | setOf(V4Row584),
 		},
 	},
 }
 
 var (
-	ours       = onArchs(CPU, SM90)
-	dsaLayouts = layoutsOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
+	ours       = setOf(CPU, SM90)
+	dsaLayouts = setOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
 )
 
 // tileHeads pads to the 64-row tiles of the GPU kernels; the CPU pads nothing.

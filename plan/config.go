@@ -129,7 +129,8 @@ type Policy struct {
 	DenseThreshold int    `json:"dense_threshold,omitempty"` // T
 	ChunkCapacity  int    `json:"chunk_capacity,omitempty"`  // C, keys of one dense call
 	Deterministic  bool   `json:"deterministic,omitempty"`
-	// AutomaticSplits on lets kernels cut the key range by load.
+	// AutomaticSplits on lets kernels cut the key range by load. Unset, the
+	// catalogue sparrow fixes splits and the public one cuts by load.
 	AutomaticSplits Switch `json:"automatic_splits,omitempty"`
 
 	TopK     TopKBackend  `json:"topk,omitempty"`
@@ -194,6 +195,8 @@ type Config struct {
 	T             int  `json:"dense_threshold"`
 	C             int  `json:"chunk_capacity"`
 	Deterministic bool `json:"deterministic"`
+	// SplitsFixed cuts key ranges the same way whatever the batch.
+	SplitsFixed bool `json:"splits_fixed"`
 
 	TopK          TopKBackend  `json:"topk"`
 	TieBreak      TieBreak     `json:"tie_break,omitempty"`

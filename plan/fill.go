@@ -149,9 +149,9 @@ func (f Filler) starts(put func(row, start, visible int)) {
 	start, last := 0, 0
 	m := &f.cfg.Model
 	f.eachRow(func(row, span, visible int) {
-		for span > last {
+		if span > last {
 			start += m.indexKeys(f.keys(last))
-			last++
+			last = span
 		}
 		put(row, start, m.indexKeys(visible))
 	})

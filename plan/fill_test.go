@@ -90,6 +90,20 @@ func TestArrayContents(t *testing.T) {
 		s := only(t, build(t, cfg, b))
 		wantInts(t, "ctx_2d", filled(t, &cfg, &b, s, CtxLens2D, Filler.CtxLens2D), []int32{1000, 0})
 	})
+	t.Run("v4 prompts start at compressed entries", func(t *testing.T) {
+		cfg := newSetup(t, CatalogSparrow, "cpu", family(t, "deepseek_v4")).resolve(t)
+		b := NewBatch(ModeExtend, ExtendRequest(1, 4002), ExtendRequest(2, 5000))
+		s := only(t, build(t, cfg, b))
+		wantInts(t, "k_start", filled(t, &cfg, &b, s, KStart, Filler.KStart), []int32{0, 1000, 1000})
+		wantInts(t, "k_end", filled(t, &cfg, &b, s, KEnd, Filler.KEnd), []int32{1000, 2250, 2250})
+	})
+	t.Run("padding of a split path has one key to score", func(t *testing.T) {
+		cfg := newSetup(t, CatalogSparrow, "sm90").resolve(t)
+		b := decode(100)
+		b.PaddedRows = 2
+		s := only(t, build(t, cfg, b))
+		wantInts(t, "ctx_2d", filled(t, &cfg, &b, s, CtxLens2D, Filler.CtxLens2D), []int32{100, 1})
+	})
 	t.Run("a wrong size is refused", func(t *testing.T) {
 		cfg, b := public("sm90"), decode(10, 20)
 		s := only(t, build(t, cfg, b))
@@ -99,7 +113,7 @@ func TestArrayContents(t *testing.T) {
 			"seqlens_expanded": f.SeqlensExpanded, "dsa_cache_seqlens": f.DSACacheSeqlens, "dsa_cu_k": f.DSACuK, "dsa_cu_q": f.DSACuQ,
 			"k_start": f.KStart, "k_end": f.KEnd, "topk_offset": f.TopKOffset, "token_to_request": f.TokenToRequest, "ctx_lens_2d": f.CtxLens2D,
 			"paged_schedule": func(dst []int32) error { return f.PagedSchedule(dst, []int32{10, 20}) },
-			"ctx": func([]int32) error { return f.PagedSchedule(make([]int32, 266), []int32{10}) },
+			"ctx":            func([]int32) error { return f.PagedSchedule(make([]int32, 266), []int32{10}) },
 		} {
 			if err := fill(make([]int32, 7)); err == nil {
 				t.Errorf("%s took 7 elements", name)

@@ -3,7 +3,8 @@ package plan
 // shapeKernel settles what follows from the kernel of a sparse segment: form,
 // padded heads, conversion and transform. RAGGED follows from the kernel
 // reading a gathered tensor and from nothing else (dispatch 10). prefix says
-// whether any key must come from the cache.
+// whether any key must come from the cache: where the catalogue sparrow plans
+// that is always so, for chunked must equal whole.
 func shapeKernel(cfg *Config, s *Segment, prefix bool) {
 	e := catalogueOf(cfg.Catalog).entry(s.Kernel)
 	setHeads(cfg, s, e)
@@ -24,9 +25,8 @@ func shapeKernel(cfg *Config, s *Segment, prefix bool) {
 	if cfg.Model.v4() {
 		s.Form = FormV4SparsePrefill
 	}
-	// The public sparse kernel reads new latents as computed while no key is
-	// cached; ours reads every key through the cache's representation.
-	if prefix || cfg.Catalog == CatalogSparrow || cfg.Model.v4() || e.gatherBy == ConvertGatherRequant {
+	// Without a prefix the sparse kernel may read new latents as computed.
+	if prefix || cfg.Model.v4() || e.gatherBy == ConvertGatherRequant {
 		s.Convert = e.gatherBy
 	}
 }

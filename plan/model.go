@@ -78,9 +78,9 @@ const ratio4 = 4
 func (m *Model) v4() bool { return m.Family == DeepSeekV4 }
 
 // layouts are the main layouts that hold this model's rows.
-func (m *Model) layouts() layoutSet {
+func (m *Model) layouts() set[Layout] {
 	if m.v4() {
-		return layoutsOf(V4Row584)
+		return setOf(V4Row584)
 	}
 	return dsaLayouts
 }

@@ -228,7 +228,7 @@ func (r *resolver) v4Prefill() error {
 	}
 	if p.V4SparsePrefill == SwitchOff && flat {
 		return &Error{Code: E02, Asked: fmt.Sprintf("prefill %s with the sparse prefill off", r.cfg.Prefill),
-			Supported: r.cat.names(PhaseDecode), Try: fmt.Sprintf("--prefill %s", r.cfg.Decode)}
+			Supported: r.cat.names(PhaseDecode, r.model), Try: fmt.Sprintf("--prefill %s", r.cfg.Decode)}
 	}
 	if r.cfg.MaxRunning == 0 && p.Catalog == CatalogPublic {
 		r.cfg.MaxRunning = 256
@@ -239,6 +239,11 @@ func (r *resolver) v4Prefill() error {
 // determinism checks that every choice is stable (dispatch 5, 18).
 func (r *resolver) determinism() error {
 	p := r.policy
+	ours := p.Catalog == CatalogSparrow
+	r.cfg.SplitsFixed = p.Deterministic || p.AutomaticSplits == SwitchOff || ours && p.AutomaticSplits != SwitchOn
+	if ours && !p.Deterministic && p.AutomaticSplits == SwitchOn {
+		r.notice(NoticeWarning, "design 2", "splits by load: the last bits of a row may depend on what else is in its batch")
+	}
 	if !p.Deterministic {
 		return nil
 	}
@@ -256,7 +261,7 @@ func (r *resolver) determinism() error {
 	if p.Catalog == CatalogPublic && (r.cfg.TopK != TopKFlashInfer || r.cfg.TieBreak == TieNone) {
 		return refuse(fmt.Sprintf("selection by %s without a tie break", r.cfg.TopK), "flashinfer with a tie break", "selection by flashinfer, tie break small")
 	}
-	if p.Catalog == CatalogSparrow {
+	if ours {
 		if k := autoTarget(&r.cfg); k != r.cfg.Decode {
 			return refuse(fmt.Sprintf("prefill %s and decode %s, which round differently", k, r.cfg.Decode), "one kernel for both",
 				fmt.Sprintf("--prefill %s --decode %s", r.cfg.Decode, r.cfg.Decode))

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// scoreFloor is the chunk of scores a launch is planned around before smaller
-// chunks are accepted.
+// scoreFloor is the chunk of scores a launch is planned around, where half of
+// what the index keys leave of the reserve holds as many.
 const scoreFloor = 64
 
 // slicer cuts the rows of a segment into launches that keep the row limit, the
@@ -128,8 +128,18 @@ func (sl *slicer) with(n, rows, keys int) load {
 	if keys > 0 {
 		l.gathered += gatheredRows(cfg, sl.s, rows, keys)
 	}
-	l.chunk = min(l.rows, sl.chunk, scoreFloor)
+	l.chunk = min(l.rows, sl.chunk, sl.floor(l))
 	return l
+}
+
+// floor is the chunk of scores to leave room for: fewer rows at a time where
+// scores are wide, so that they do not shrink the launch.
+func (sl *slicer) floor(l load) int64 {
+	if sl.cost.scoreRow == 0 {
+		return scoreFloor
+	}
+	half := (sl.reserve - sl.cost.indexKey*l.indexKeys) / 2 / sl.cost.scoreRow
+	return min(scoreFloor, max(int64(sl.grain), half))
 }
 
 // fit is the largest number of rows, up to want, the open launch can take.
@@ -137,9 +147,6 @@ func (sl *slicer) fit(want, rows, keys int) int {
 	room := min(want, sl.limit-sl.open.launch.Rows)
 	if sl.open.launch.Keys+keys > sl.keyCap && sl.open.launch.Rows > 0 {
 		return 0
-	}
-	if room < want {
-		room = room / sl.grain * sl.grain
 	}
 	if room <= 0 || sl.reserve == math.MaxInt64 {
 		return max(0, room)
@@ -206,8 +213,11 @@ func (sl *slicer) chunked(l load) load {
 func (sl *slicer) finish() {
 	s := sl.s
 	if sl.chunk > 0 {
-		s.Indexer.RowsPerChunk = int(sl.chunk)
-		s.Indexer.Chunks = 0
+		longest := 0
+		for _, l := range s.Launches {
+			longest = max(longest, l.Rows)
+		}
+		s.Indexer.RowsPerChunk = min(int(sl.chunk), longest)
 		for _, l := range s.Launches {
 			s.Indexer.Chunks += (l.Rows + s.Indexer.RowsPerChunk - 1) / s.Indexer.RowsPerChunk
 		}

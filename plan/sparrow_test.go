@@ -241,12 +241,14 @@ func TestSparrowResolution(t *testing.T) {
 		code            Code
 		try             string
 	}{
-		{"flat decode over fp8", "sm90", "fp8", "", "sparse-flat", E03, "--kv bf16 --prefill sparse-flat --decode sparse-flat"},
-		{"auto decode", "sm90", "fp8", "", "auto", E02, "--kv fp8 --prefill sparse-flat --decode sparse-block"},
+		{"flat decode over fp8", "sm90", "fp8", "", "sparse-flat", E03, "--kv fp8 --prefill sparse-block --decode sparse-block"},
+		{"auto decode", "sm90", "fp8", "", "auto", E02, "--kv fp8 --prefill sparse-block --decode sparse-block"},
 		{"dense decode", "sm90", "", "", "dense-ragged", E02, ""},
 		{"dense prefill", "sm90", "", "mha", "", E02, ""},
-		{"raw prefill with block decode", "sm90", "fp8", "sparse-raw", "sparse-block", E04, "--kv fp8 --prefill sparse-flat --decode sparse-block"},
-		{"block over bf16", "cpu", "bf16", "sparse-block", "", E03, "--kv fp8 --prefill sparse-block --decode sparse-block"},
+		{"raw prefill with block decode", "sm90", "fp8", "sparse-raw", "sparse-block", E04, "--kv fp8 --prefill sparse-block --decode sparse-block"},
+		{"block over bf16", "cpu", "bf16", "sparse-block", "", E03, "--kv bf16 --prefill sparse-flat --decode sparse-flat"},
+		{"block over the default", "cpu", "", "sparse-block", "", E03, "--kv fp8 --prefill sparse-block --decode sparse-block"},
+		{"flat prefill with auto decode", "cpu", "fp8", "sparse-flat", "auto", E02, "--kv fp8 --prefill sparse-flat --decode sparse-block"},
 		{"raw over bf16", "cpu", "bf16", "", "sparse-raw", E03, ""},
 		{"block decode over raw rows", "cpu", "fp8-576", "", "sparse-block", E04, ""},
 		{"raw prefill over block rows", "cpu", "fp8-656", "sparse-raw", "", E04, ""},

@@ -60,7 +60,7 @@ type Segment struct {
 	NeedIndices bool      `json:"need_indices"`
 	// RopeInKernel means the caller hands over un-rotated Q and K.
 	RopeInKernel bool `json:"rope_in_kernel"`
-	// SplitsFixed means the key range is cut the same way for every batch.
+	// SplitsFixed means the key range is cut the same way whatever the batch.
 	SplitsFixed bool    `json:"splits_fixed"`
 	Variant     Variant `json:"variant"`
 
@@ -91,7 +91,9 @@ type Span struct {
 // Rows is the number of rows of the span.
 func (s Span) Rows() int { return s.To - s.From }
 
-// Launch is one kernel call over segment rows FirstRow to FirstRow+Rows.
+// Launch is one slice of a segment, rows FirstRow to FirstRow+Rows: their
+// scores, their selection and their attention are finished before the next
+// slice starts, and TransientBytes counts what the largest slice holds.
 type Launch struct {
 	FirstRow int `json:"first_row"`
 	Rows     int `json:"rows"`

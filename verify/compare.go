@@ -14,9 +14,10 @@ type Case struct {
 	MedianError  float64 `json:"median_error"`  // median over positions of the largest difference at each
 	MedianCosine float64 `json:"median_cosine"` // median over positions of the cosine of logits
 
-	Hidden       []float64 `json:"hidden_cosine"` // for each layer, at the last position
-	Overlap      float64   `json:"selection_overlap"`
-	Selections   int       `json:"selections"` // compared rows
+	Hidden       []float64 `json:"hidden_cosine"`     // for each layer, at the last position
+	Overlap      []float64 `json:"selection_overlap"` // for each indexer call, mean over the last positions
+	Selective    bool      `json:"selective"`         // the prompt is longer than a selection, so that something is left out
+	Selections   int       `json:"selections"`        // compared rows
 	SetsEqual    int       `json:"selections_equal"`
 	ArgmaxEqual  int       `json:"argmax_equal"`
 	ArgmaxOf     int       `json:"argmax_of"`
@@ -27,8 +28,8 @@ type Case struct {
 }
 
 // compare measures an outcome against the golden one.
-func compare(g *Golden, o *outcome) Case {
-	c := Case{Name: g.Name, Tokens: len(g.Input)}
+func compare(g *Golden, o *outcome, topK int) Case {
+	c := Case{Name: g.Name, Tokens: len(g.Input), Selective: len(g.Input) > topK}
 	var errs, cosines []float64
 	for i, want := range g.Logits {
 		got := o.logits[g.LogitsFrom+i]
@@ -67,8 +68,8 @@ func compareSelections(c *Case, g *Golden, o *outcome) {
 		layers = append(layers, l)
 	}
 	slices.Sort(layers)
-	sum := 0.0
 	for call, rows := range g.Selections {
+		sum := 0.0
 		for i, row := range rows {
 			query := int32(n - tail + i)
 			want := slices.Clone(row)
@@ -84,9 +85,7 @@ func compareSelections(c *Case, g *Golden, o *outcome) {
 			}
 			sum += overlap(got, want)
 		}
-	}
-	if c.Selections > 0 {
-		c.Overlap = sum / float64(c.Selections)
+		c.Overlap = append(c.Overlap, sum/float64(len(rows)))
 	}
 }
 

@@ -54,8 +54,8 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 				}
 			}
 		}
-		c := compare(&golden[i], out)
-		judge(&c, exact)
+		c := compare(&golden[i], out, m.Config().Indexer.TopK)
+		judge(&c, o.Config.Layout, o.Config.IndexLayout)
 		r.Passed = r.Passed && len(c.Problems) == 0
 		r.Cases = append(r.Cases, c)
 	}
@@ -73,14 +73,14 @@ func (r *Report) Print(w io.Writer) error {
 		fmt.Fprintf(w, "  %s\n", f)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "case\ttokens\tmax error\tmedian error\tmedian cosine\thidden cosine\tselections equal\toverlap\targmax\tgreedy\tverdict\t")
+	fmt.Fprintln(t, "case\ttokens\tmax error\tmedian error\tmedian cosine\thidden cosine\tselections equal\tfirst overlap\targmax\tgreedy\tverdict\t")
 	for _, c := range r.Cases {
 		verdict := "ok"
 		if len(c.Problems) > 0 {
 			verdict = "FAIL"
 		}
 		fmt.Fprintf(t, "%s\t%d\t%.2e\t%.2e\t%.6f\t%.6f\t%d/%d\t%.3f\t%d/%d\t%d/%d\t%s\t\n", c.Name, c.Tokens, c.MaxError, c.MedianError, c.MedianCosine,
-			median(c.Hidden), c.SetsEqual, c.Selections, c.Overlap, c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
+			median(c.Hidden), c.SetsEqual, c.Selections, first(c.Overlap), c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -1,48 +1,138 @@
 package verify_test
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"testing"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/ref"
+	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/verify"
 )
 
-func TestOne(t *testing.T) {
-	reg := kernel.NewRegistry(cpu.Backends(), ref.Backends())
-	for _, name := range []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-1"} {
-		dir := "../testdata/oracle/" + name
-		src, err := family.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dev, err := reg.Open("cpu", kernel.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := src.Load(dev, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		hw, _ := plan.HardwareFor("cpu")
-		cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "f32"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := verify.Run(dir, m, verify.Options{Config: cfg})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Print(testingWriter{t})
-		if !r.Passed {
-			t.Error("failed")
+var checkpoints = []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-1"}
+
+func folder(name string) string { return "../testdata/oracle/" + name }
+
+func load(t *testing.T, name, kernels string) model.Model {
+	t.Helper()
+	src, err := family.Open(folder(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := kernel.NewRegistry(cpu.Backends(), ref.Backends()).Open(kernels, kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close(); src.Close() })
+	m, err := src.Load(dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func run(t *testing.T, name string, m model.Model, p plan.Policy, chunk int) *verify.Report {
+	t.Helper()
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := verify.Run(folder(name), m, verify.Options{Config: cfg, Chunk: chunk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Passed {
+		var text bytes.Buffer
+		r.Print(&text)
+		t.Errorf("out of tolerance:\n%s", &text)
+	}
+	return r
+}
+
+// In float32 everything agrees with the independent implementation, whole and in chunks, by every implementation of the operations.
+func TestExact(t *testing.T) {
+	kernels := []string{"ref"}
+	for _, b := range cpu.Backends() {
+		kernels = append(kernels, b.Name)
+	}
+	for _, name := range checkpoints {
+		for i, k := range kernels {
+			t.Run(name+"/"+k, func(t *testing.T) {
+				m := load(t, name, k)
+				chunks := []int{0, 1, 7, 64, 128}
+				switch {
+				case k == "ref" && name != "deepseek_v32-1":
+					chunks = []int{0}
+				case i != 1:
+					// The best tier runs every chunk size; the slower ones repeat two.
+					chunks = []int{0, 64}
+				}
+				for _, c := range chunks {
+					r := run(t, name, m, plan.Policy{KV: "f32"}, c)
+					if !r.Exact {
+						t.Error("the report does not say that rows were exact")
+					}
+				}
+			})
 		}
 	}
 }
 
-type testingWriter struct{ t *testing.T }
+// Quantised caches stay close to the independent implementation by the measures of tolerance.go.
+func TestQuantised(t *testing.T) {
+	for _, name := range checkpoints {
+		m := load(t, name, "cpu")
+		for _, p := range []plan.Policy{
+			{KV: "bf16"},
+			{KV: "fp8-656"},
+			{KV: "fp8-576"},
+			{KV: "fp8-576", Prefill: "sparse-block", Decode: "sparse-raw"},
+			{KV: "fp8-656", Prefill: "sparse-flat"},
+			{KV: "fp8-576", Prefill: "sparse-flat", Decode: "sparse-raw"},
+			{KV: "bf16", Dense: plan.SwitchOff},
+			{KV: "fp8-656", Dense: plan.SwitchOff},
+		} {
+			t.Run(fmt.Sprintf("%s/%s %s dense %v", name, p.KV, p.Prefill, p.Dense), func(t *testing.T) {
+				run(t, name, m, p, 0)
+				run(t, name, m, p, 64)
+			})
+		}
+	}
+}
 
-func (w testingWriter) Write(b []byte) (int, error) { w.t.Log(string(b)); return len(b), nil }
+// A model that computes something else must not pass: here the exact comparison of a cache rounded to bf16.
+func TestRoundingIsNotTakenForExact(t *testing.T) {
+	m := load(t, "deepseek_v32-1", "cpu")
+	hw, _ := plan.HardwareFor("cpu")
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "fp8-576"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := verify.Run(folder("deepseek_v32-1"), m, verify.Options{Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	worst := 0.0
+	for _, c := range r.Cases {
+		worst = max(worst, c.MaxError)
+	}
+	if worst < 2e-3 {
+		t.Errorf("largest error with 8-bit rows is %g; the comparison cannot tell rounding from exactness", worst)
+	}
+}
+
+func TestNoGolden(t *testing.T) {
+	if _, err := verify.ReadGolden(t.TempDir()); !errors.Is(err, verify.ErrNoGolden) {
+		t.Errorf("got %v, want ErrNoGolden", err)
+	}
+}

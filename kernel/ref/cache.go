@@ -22,6 +22,7 @@ func (*Device) StoreRows(a kernel.StoreArgs) error {
 	if err != nil {
 		return err
 	}
+	norm := vector(a.Norm)
 	var row [layout.RowDim]float32
 	slots := host.I32(a.Slots)
 	for t := range a.KV.Rows {
@@ -34,7 +35,7 @@ func (*Device) StoreRows(a kernel.StoreArgs) error {
 			return err
 		}
 		kv := host.RowF32(a.KV, t)
-		rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], a.Norm, a.Eps)
+		rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], norm, a.Eps)
 		copy(row[layout.LatentDim:], kv[layout.LatentDim:])
 		rotate(row[layout.LatentDim:], host.RowF32(a.Angles, t), kernel.Interleaved)
 		main.Encode(page, offset, row[:])
@@ -83,6 +84,7 @@ func (*Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	if err != nil {
 		return err
 	}
+	w, b := vector(a.Weight), vector(a.Bias)
 	var key [layout.IndexDim]float32
 	slots := host.I32(a.Slots)
 	for t := range a.Key.Rows {
@@ -94,7 +96,7 @@ func (*Device) StoreIndex(a kernel.IndexStoreArgs) error {
 		if err != nil {
 			return err
 		}
-		layerNorm(key[:], host.RowF32(a.Key, t), a.Weight, a.Bias, a.Eps)
+		layerNorm(key[:], host.RowF32(a.Key, t), w, b, a.Eps)
 		rotate(key[:layout.RopeDim], host.RowF32(a.Angles, t), a.Pairing)
 		if a.Hadamard {
 			num.Hadamard128(key[:])
@@ -104,7 +106,7 @@ func (*Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	return nil
 }
 
-func layerNorm(out, x []float32, w, b kernel.Tensor, eps float32) {
+func layerNorm(out, x []float32, w, b []float64, eps float32) {
 	var mean, variance float64
 	for _, v := range x {
 		mean += float64(v)
@@ -115,7 +117,7 @@ func layerNorm(out, x []float32, w, b kernel.Tensor, eps float32) {
 	}
 	inv := 1 / math.Sqrt(variance/float64(len(x))+float64(eps))
 	for c, v := range x {
-		out[c] = float32((float64(v)-mean)*inv*at(w, 0, c) + at(b, 0, c))
+		out[c] = float32((float64(v)-mean)*inv*w[c] + b[c])
 	}
 }
 

@@ -16,15 +16,17 @@ func (*Device) Embed(a kernel.EmbedArgs) error {
 	if err := onlyF32("embed", a.Out); err != nil {
 		return err
 	}
+	row := make([]float64, a.Table.Cols)
 	ids := host.I32(a.IDs)
 	for t := range a.Out.Rows {
 		id := int(ids[t*a.IDs.Stride])
 		if id < 0 || id >= a.Table.Rows {
 			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d", kernel.ErrArgument, id, a.Table.Rows)
 		}
+		widen(row, a.Table, id)
 		out := host.RowF32(a.Out, t)
 		for c := range out {
-			out[c] = float32(at(a.Table, id, c))
+			out[c] = float32(row[c])
 		}
 	}
 	return nil
@@ -38,20 +40,21 @@ func (*Device) Norm(a kernel.NormArgs) error {
 	if err := onlyF32("norm", a.Out, a.X); err != nil {
 		return err
 	}
+	w := vector(a.Weight)
 	for t := range a.X.Rows {
-		rmsNorm(host.RowF32(a.Out, t), host.RowF32(a.X, t), a.Weight, a.Eps)
+		rmsNorm(host.RowF32(a.Out, t), host.RowF32(a.X, t), w, a.Eps)
 	}
 	return nil
 }
 
-func rmsNorm(out, x []float32, w kernel.Tensor, eps float32) {
+func rmsNorm(out, x []float32, w []float64, eps float32) {
 	var sum float64
 	for _, v := range x {
 		sum += float64(v) * float64(v)
 	}
 	inv := 1 / math.Sqrt(sum/float64(len(x))+float64(eps))
 	for c, v := range x {
-		out[c] = float32(float64(v) * inv * at(w, 0, c))
+		out[c] = float32(float64(v) * inv * w[c])
 	}
 }
 

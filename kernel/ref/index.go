@@ -53,6 +53,7 @@ func (*Device) Scores(a kernel.ScoreArgs) error {
 		return err
 	}
 	var key [layout.IndexDim]float32
+	q := make([]float64, a.Q.Cols)
 	lens := host.I32(a.Lens)
 	for r := range a.Q.Rows {
 		n := int(lens[r*a.Lens.Stride])
@@ -62,6 +63,7 @@ func (*Device) Scores(a kernel.ScoreArgs) error {
 		if n > a.Out.Cols {
 			return fmt.Errorf("%w: scores: row %d has %d keys, out has %d columns", kernel.ErrArgument, r, n, a.Out.Cols)
 		}
+		widen(q, a.Q, r)
 		out, w := host.RowF32(a.Out, r), host.RowF32(a.W, r)
 		for s := range n {
 			slot, err := keySlot(&a, r, s)
@@ -76,8 +78,8 @@ func (*Device) Scores(a kernel.ScoreArgs) error {
 			var sum float64
 			for h := range a.Heads {
 				var qk float64
-				for c, v := range key {
-					qk += at(a.Q, r, h*layout.IndexDim+c) * float64(v)
+				for c, v := range q[h*layout.IndexDim:][:layout.IndexDim] {
+					qk += v * float64(key[c])
 				}
 				sum += float64(w[h]) * max(qk, 0)
 			}

@@ -14,22 +14,26 @@ func (*Device) Absorb(a kernel.AbsorbArgs) error {
 		return err
 	}
 	d := a.Dims
-	sum := make([]float64, d.Latent)
-	for t := range a.Q.Rows {
-		q, out := host.RowF32(a.Q, t), host.RowF32(a.Out, t)
-		for h := range d.Heads {
-			qh, oh := q[h*d.QK():][:d.QK()], out[h*d.Row():][:d.Row()]
-			clear(sum)
-			for n := range d.Nope {
-				o := h*(d.Nope+d.V) + n
-				for c := range sum {
-					sum[c] += float64(qh[n]) * weightAt(a.KVB, o, c)
+	row := make([]float64, d.Latent)
+	sums := make([]float64, a.Q.Rows*d.Latent) // [T, Latent] of one head
+	for h := range d.Heads {
+		clear(sums)
+		for n := range d.Nope {
+			weightRow(row, a.KVB, h*(d.Nope+d.V)+n)
+			for t := range a.Q.Rows {
+				q := float64(host.RowF32(a.Q, t)[h*d.QK()+n])
+				sum := sums[t*d.Latent:][:d.Latent]
+				for c, w := range row {
+					sum[c] += q * w
 				}
 			}
-			for c, v := range sum {
-				oh[c] = float32(v)
+		}
+		for t := range a.Q.Rows {
+			out := host.RowF32(a.Out, t)[h*d.Row():][:d.Row()]
+			for c, v := range sums[t*d.Latent:][:d.Latent] {
+				out[c] = float32(v)
 			}
-			copy(oh[d.Latent:], qh[d.Nope:])
+			copy(out[d.Latent:], host.RowF32(a.Q, t)[h*d.QK()+d.Nope:])
 		}
 	}
 	return nil

@@ -15,12 +15,13 @@ func (*Device) Route(a kernel.RouteArgs) error {
 	}
 	experts, k := a.Logits.Cols, a.IDs.Cols
 	scores, biased := make([]float64, experts), make([]float64, experts)
+	bias := host.RowF32(a.Bias, 0)
 	for t := range a.Logits.Rows {
 		logits := host.RowF32(a.Logits, t)
 		for e, l := range logits {
 			// Rounded to float32 as every implementation keeps scores: ties are ties of float32 values.
 			scores[e] = float64(float32(1 / (1 + math.Exp(-float64(l)))))
-			biased[e] = float64(float32(scores[e]) + float32(at(a.Bias, 0, e)))
+			biased[e] = float64(float32(scores[e]) + bias[e])
 		}
 		dropGroups(biased, a.Groups, a.KeepGroups)
 		ids, weights := host.RowI32(a.IDs, t), host.RowF32(a.Weights, t)

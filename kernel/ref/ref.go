@@ -43,34 +43,46 @@ func onlyF32(op string, ts ...kernel.Tensor) error {
 	return nil
 }
 
-// at reads element (r, c) of a tensor of any float type.
-func at(t kernel.Tensor, r, c int) float64 {
-	i := r*t.Stride + c
+// widen reads row r of a tensor of any float type.
+func widen(dst []float64, t kernel.Tensor, r int) {
+	row := t.Slice(r, r+1)
 	switch t.DType {
 	case kernel.F32:
-		return float64(host.F32(t)[i])
+		for i, v := range host.F32(row) {
+			dst[i] = float64(v)
+		}
 	case kernel.BF16:
-		return float64(num.FromBF16(host.U16(t)[i]))
+		for i, v := range host.U16(row) {
+			dst[i] = float64(num.FromBF16(v))
+		}
 	case kernel.F16:
-		return float64(num.FromF16(host.U16(t)[i]))
+		for i, v := range host.U16(row) {
+			dst[i] = float64(num.FromF16(v))
+		}
 	case kernel.E4M3:
-		return float64(num.FromE4M3(host.Bytes(t)[i]))
+		for i, v := range host.Bytes(row) {
+			dst[i] = float64(num.FromE4M3(v))
+		}
+	default:
+		panic(fmt.Sprintf("ref: no float values in %v", t))
 	}
-	panic(fmt.Sprintf("ref: no float value in %v", t))
 }
 
-// weightAt reads element (o, i) of a weight: the stored value times its block's scale, rounded to float32 as a dequantised matrix would be.
-func weightAt(w kernel.Weight, o, i int) float64 {
-	v := at(w.Data, o, i)
-	if w.Scale.Given() {
-		v = float64(float32(v * at(w.Scale, o/w.BlockRows, i/w.BlockCols)))
-	}
+// vector reads a tensor of one row.
+func vector(t kernel.Tensor) []float64 {
+	v := make([]float64, t.Cols)
+	widen(v, t, 0)
 	return v
 }
 
-// weightRow widens row o of a weight into dst.
+// weightRow reads row o of a weight: the stored values times their blocks' scales, rounded to float32 as a dequantised matrix would be.
 func weightRow(dst []float64, w kernel.Weight, o int) {
+	widen(dst, w.Data, o)
+	if !w.Scale.Given() {
+		return
+	}
+	scales := host.RowF32(w.Scale, o/w.BlockRows)
 	for i := range dst {
-		dst[i] = weightAt(w, o, i)
+		dst[i] = float64(float32(dst[i] * float64(scales[i/w.BlockCols])))
 	}
 }

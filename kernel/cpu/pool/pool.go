@@ -18,6 +18,12 @@ type Task interface {
 	Do(worker, item int)
 }
 
+// Func is a Task made of a function. The closure is usually an allocation.
+type Func func(worker, item int)
+
+// Do calls f.
+func (f Func) Do(worker, item int) { f(worker, item) }
+
 // Pool is a set of workers. The goroutine that calls Run is worker 0; the
 // others wait, first spinning, then parked. One goroutine at a time may use a
 // Pool, and Close releases it.
@@ -94,7 +100,7 @@ func (p *Pool) Close() error {
 	}
 	p.closed = true
 	p.gate.retire()
-	p.wake()
+	p.wake(len(p.crew))
 	p.done.Wait()
 	return nil
 }
@@ -108,9 +114,7 @@ func (p *Pool) begin(items int, task Task) {
 	p.fault.Store(nil)
 	p.next.Store(0)
 	p.gate.open()
-	if items > 1 {
-		p.wake()
-	}
+	p.wake(items - 1)
 }
 
 // settle shuts the gate and waits for the workers still inside. A worker that
@@ -128,8 +132,9 @@ func (p *Pool) end() {
 	p.task = nil
 }
 
-func (p *Pool) wake() {
-	for i := range p.crew {
+// wake rouses as many of the crew as there is work for.
+func (p *Pool) wake(most int) {
+	for i := range p.crew[:min(most, len(p.crew))] {
 		p.crew[i].wake()
 	}
 }

@@ -13,7 +13,7 @@ package vec
 func (t *Tier) AccumulateF32(y []float32, ldy int, x []float32, ldx, m int, w []float32, ldw, d, c int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: c, k: d}
 	if p.open("AccumulateF32", len(w)) {
-		t.ops.accumulateF32(&p, w)
+		t.ops.accumulateF32(p, w)
 	}
 }
 
@@ -21,7 +21,7 @@ func (t *Tier) AccumulateF32(y []float32, ldy int, x []float32, ldx, m int, w []
 func (t *Tier) AccumulateBF16(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, d, c int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: c, k: d}
 	if p.open("AccumulateBF16", len(w)/2) {
-		t.ops.accumulateBF16(&p, w)
+		t.ops.accumulateBF16(p, w)
 	}
 }
 
@@ -33,7 +33,7 @@ func (t *Tier) AccumulateFP8(y []float32, ldy int, x []float32, ldx, m int, w []
 	s := blockScale{s: scale, ld: ldScale, row0: row0}
 	if p.open("AccumulateFP8", len(w)) {
 		needScales("AccumulateFP8", s, d, c)
-		t.ops.accumulateFP8(&p, w, s)
+		t.ops.accumulateFP8(p, w, s)
 	}
 }
 

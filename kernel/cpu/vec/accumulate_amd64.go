@@ -2,16 +2,16 @@
 
 package vec
 
-func (s *isa) accumulateF32(p *product, w []float32) {
-	s.accumulate(p, weights{format: formatF32, f32: w, ld: p.ldw})
+func (s *isa) accumulateF32(p product, w []float32) {
+	s.accumulate(&p, weights{format: formatF32, f32: w, ld: p.ldw})
 }
 
-func (s *isa) accumulateBF16(p *product, w []byte) {
-	s.accumulate(p, weights{format: formatBF16, b: w, ld: p.ldw})
+func (s *isa) accumulateBF16(p product, w []byte) {
+	s.accumulate(&p, weights{format: formatBF16, b: w, ld: p.ldw})
 }
 
-func (s *isa) accumulateFP8(p *product, w []byte, scale blockScale) {
-	s.accumulate(p, weights{format: formatFP8, b: w, ld: p.ldw, scale: scale})
+func (s *isa) accumulateFP8(p product, w []byte, scale blockScale) {
+	s.accumulate(&p, weights{format: formatFP8, b: w, ld: p.ldw, scale: scale})
 }
 
 // accumulate walks the columns in tiles that fit the registers. Few rows use
@@ -80,15 +80,32 @@ func (s *isa) accDirect(sc *scratch, p *product, w *weights, j int) {
 func (s *isa) accPacked(sc *scratch, p *product, w *weights, j, cols, d, end int) {
 	for d < end {
 		n := w.band(d, min(accDepth, end-d))
-		for r := range n {
-			line := sc.pack[r*s.accCols:][:s.accCols]
-			w.widen(s, sc, line[:cols], d+r, j)
-			clear(line[cols:])
-		}
+		s.packBlock(sc, w, j, cols, d, n)
 		for i := 0; i < p.m; i += accMR {
 			s.accTile(sc, p, i, min(accMR, p.m-i), j, cols, d, n)
 		}
 		d += n
+	}
+}
+
+// packBlock widens rows [d, d+n) and cols columns from j on, in one call unless
+// the block is narrower than its rows or contains a NaN.
+func (s *isa) packBlock(sc *scratch, w *weights, j, cols, d, n int) {
+	if cols == s.accCols {
+		a := &sc.acc
+		*a = accArgs{y: at(sc.pack[:], 0), w: w.at(d, j), ldw: w.size() * w.ld, d: n}
+		if w.format == formatFP8 {
+			a.scale = 256 * w.scale.row(d)[j/scaleBlock]
+		}
+		runAcc(s.pack[w.format], a)
+		if a.nan == 0 {
+			return
+		}
+	}
+	for r := range n {
+		line := sc.pack[r*s.accCols:][:s.accCols]
+		w.widen(s, sc, line[:cols], d+r, j)
+		clear(line[cols:])
 	}
 }
 

@@ -365,6 +365,26 @@ loop7:
 	VZEROUPPER
 	RET
 
+// func packF3216avx2(a *accArgs)
+// widens rows of 16 F32 weights to y.
+TEXT ·packF3216avx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ accArgs_w(AX), R8
+	MOVQ accArgs_ldw(AX), R9
+	MOVQ accArgs_y(AX), DI
+	MOVQ accArgs_d(AX), R13
+loop8:
+	VMOVUPS 0(R8), Y3
+	VMOVUPS Y3, 0(DI)
+	VMOVUPS 32(R8), Y3
+	VMOVUPS Y3, 32(DI)
+	ADDQ R9, R8
+	ADDQ $64, DI
+	DECQ R13
+	JNZ loop8
+	VZEROUPPER
+	RET
+
 // func accBF161x64avx2(a *accArgs)
 // 1 rows of x times rows of 64 BF16 weights.
 TEXT ·accBF161x64avx2(SB), NOSPLIT, $0-8
@@ -382,7 +402,7 @@ TEXT ·accBF161x64avx2(SB), NOSPLIT, $0-8
 	VMOVUPS 160(DI), Y5
 	VMOVUPS 192(DI), Y6
 	VMOVUPS 224(DI), Y7
-loop8:
+loop9:
 	VBROADCASTSS (SI), Y8
 	VPMOVZXWD 0(R8), Y9
 	VPSLLD $16, Y9, Y9
@@ -411,7 +431,7 @@ loop8:
 	ADDQ $4, SI
 	ADDQ R9, R8
 	DECQ R13
-	JNZ loop8
+	JNZ loop9
 	VMOVUPS Y0, (DI)
 	VMOVUPS Y1, 32(DI)
 	VMOVUPS Y2, 64(DI)
@@ -420,6 +440,28 @@ loop8:
 	VMOVUPS Y5, 160(DI)
 	VMOVUPS Y6, 192(DI)
 	VMOVUPS Y7, 224(DI)
+	VZEROUPPER
+	RET
+
+// func packBF1616avx2(a *accArgs)
+// widens rows of 16 BF16 weights to y.
+TEXT ·packBF1616avx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ accArgs_w(AX), R8
+	MOVQ accArgs_ldw(AX), R9
+	MOVQ accArgs_y(AX), DI
+	MOVQ accArgs_d(AX), R13
+loop10:
+	VPMOVZXWD 0(R8), Y3
+	VPSLLD $16, Y3, Y3
+	VMOVUPS Y3, 0(DI)
+	VPMOVZXWD 16(R8), Y3
+	VPSLLD $16, Y3, Y3
+	VMOVUPS Y3, 32(DI)
+	ADDQ R9, R8
+	ADDQ $64, DI
+	DECQ R13
+	JNZ loop10
 	VZEROUPPER
 	RET
 
@@ -442,7 +484,7 @@ TEXT ·accFP81x64avx2(SB), NOSPLIT, $0-8
 	VMOVUPS 160(DI), Y5
 	VMOVUPS 192(DI), Y6
 	VMOVUPS 224(DI), Y7
-loop9:
+loop11:
 	VBROADCASTSS (SI), Y8
 	VMOVDQU 0(R8), X9
 	VPAND accCodeMaskavx2<>(SB), X9, X9
@@ -499,15 +541,15 @@ loop9:
 	ADDQ $4, SI
 	ADDQ R9, R8
 	DECQ R13
-	JNZ loop9
+	JNZ loop11
 	VPCMPEQB accCodeMaskavx2<>(SB), X11, X11
 	VPMOVMSKB X11, R12
 	MOVQ R12, accArgs_nan(AX)
 	TESTQ R12, R12
-	JZ clean10
+	JZ clean12
 	VZEROUPPER
 	RET
-clean10:
+clean12:
 	VMOVUPS Y0, (DI)
 	VMOVUPS Y1, 32(DI)
 	VMOVUPS Y2, 64(DI)
@@ -516,5 +558,39 @@ clean10:
 	VMOVUPS Y5, 160(DI)
 	VMOVUPS Y6, 192(DI)
 	VMOVUPS Y7, 224(DI)
+	VZEROUPPER
+	RET
+
+// func packFP816avx2(a *accArgs)
+// widens rows of 16 FP8 weights to y.
+TEXT ·packFP816avx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ accArgs_w(AX), R8
+	MOVQ accArgs_ldw(AX), R9
+	MOVQ accArgs_y(AX), DI
+	MOVQ accArgs_d(AX), R13
+	VPXOR Y5, Y5, Y5
+	VBROADCASTSS accArgs_scale(AX), Y6
+loop13:
+	VMOVDQU 0(R8), X3
+	VPAND accCodeMaskavx2<>(SB), X3, X3
+	VPMAXUB X3, X5, X5
+	VPMOVSXBW 0(R8), Y3
+	VPSLLW $7, Y3, Y3
+	VPAND accHalfMaskavx2<>(SB), Y3, Y3
+	VEXTRACTI128 $1, Y3, X4
+	VCVTPH2PS X3, Y3
+	VMULPS Y6, Y3, Y3
+	VCVTPH2PS X4, Y4
+	VMULPS Y6, Y4, Y4
+	VMOVUPS Y3, 0(DI)
+	VMOVUPS Y4, 32(DI)
+	ADDQ R9, R8
+	ADDQ $64, DI
+	DECQ R13
+	JNZ loop13
+	VPCMPEQB accCodeMaskavx2<>(SB), X5, X5
+	VPMOVMSKB X5, R12
+	MOVQ R12, accArgs_nan(AX)
 	VZEROUPPER
 	RET

@@ -519,6 +519,30 @@ loop7:
 	VZEROUPPER
 	RET
 
+// func packF3264avx512(a *accArgs)
+// widens rows of 64 F32 weights to y.
+TEXT ·packF3264avx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ accArgs_w(AX), R8
+	MOVQ accArgs_ldw(AX), R9
+	MOVQ accArgs_y(AX), DI
+	MOVQ accArgs_d(AX), R13
+loop8:
+	VMOVUPS 0(R8), Z5
+	VMOVUPS Z5, 0(DI)
+	VMOVUPS 64(R8), Z5
+	VMOVUPS Z5, 64(DI)
+	VMOVUPS 128(R8), Z5
+	VMOVUPS Z5, 128(DI)
+	VMOVUPS 192(R8), Z5
+	VMOVUPS Z5, 192(DI)
+	ADDQ R9, R8
+	ADDQ $256, DI
+	DECQ R13
+	JNZ loop8
+	VZEROUPPER
+	RET
+
 // func accBF161x128avx512(a *accArgs)
 // 1 rows of x times rows of 128 BF16 weights.
 TEXT ·accBF161x128avx512(SB), NOSPLIT, $0-8
@@ -536,7 +560,7 @@ TEXT ·accBF161x128avx512(SB), NOSPLIT, $0-8
 	VMOVUPS 320(DI), Z5
 	VMOVUPS 384(DI), Z6
 	VMOVUPS 448(DI), Z7
-loop8:
+loop9:
 	VBROADCASTSS (SI), Z8
 	VPMOVZXWD 0(R8), Z9
 	VPSLLD $16, Z9, Z9
@@ -565,7 +589,7 @@ loop8:
 	ADDQ $4, SI
 	ADDQ R9, R8
 	DECQ R13
-	JNZ loop8
+	JNZ loop9
 	VMOVUPS Z0, (DI)
 	VMOVUPS Z1, 64(DI)
 	VMOVUPS Z2, 128(DI)
@@ -574,6 +598,34 @@ loop8:
 	VMOVUPS Z5, 320(DI)
 	VMOVUPS Z6, 384(DI)
 	VMOVUPS Z7, 448(DI)
+	VZEROUPPER
+	RET
+
+// func packBF1664avx512(a *accArgs)
+// widens rows of 64 BF16 weights to y.
+TEXT ·packBF1664avx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ accArgs_w(AX), R8
+	MOVQ accArgs_ldw(AX), R9
+	MOVQ accArgs_y(AX), DI
+	MOVQ accArgs_d(AX), R13
+loop10:
+	VPMOVZXWD 0(R8), Z5
+	VPSLLD $16, Z5, Z5
+	VMOVUPS Z5, 0(DI)
+	VPMOVZXWD 32(R8), Z5
+	VPSLLD $16, Z5, Z5
+	VMOVUPS Z5, 64(DI)
+	VPMOVZXWD 64(R8), Z5
+	VPSLLD $16, Z5, Z5
+	VMOVUPS Z5, 128(DI)
+	VPMOVZXWD 96(R8), Z5
+	VPSLLD $16, Z5, Z5
+	VMOVUPS Z5, 192(DI)
+	ADDQ R9, R8
+	ADDQ $256, DI
+	DECQ R13
+	JNZ loop10
 	VZEROUPPER
 	RET
 
@@ -596,7 +648,7 @@ TEXT ·accFP81x128avx512(SB), NOSPLIT, $0-8
 	VMOVUPS 320(DI), Z5
 	VMOVUPS 384(DI), Z6
 	VMOVUPS 448(DI), Z7
-loop9:
+loop11:
 	VBROADCASTSS (SI), Z8
 	VMOVDQU 0(R8), Y9
 	VPAND accCodeMaskavx512<>(SB), Y9, Y9
@@ -653,15 +705,15 @@ loop9:
 	ADDQ $4, SI
 	ADDQ R9, R8
 	DECQ R13
-	JNZ loop9
+	JNZ loop11
 	VPCMPEQB accCodeMaskavx512<>(SB), Y11, Y11
 	VPMOVMSKB Y11, R12
 	MOVQ R12, accArgs_nan(AX)
 	TESTQ R12, R12
-	JZ clean10
+	JZ clean12
 	VZEROUPPER
 	RET
-clean10:
+clean12:
 	VMOVUPS Z0, (DI)
 	VMOVUPS Z1, 64(DI)
 	VMOVUPS Z2, 128(DI)
@@ -670,5 +722,52 @@ clean10:
 	VMOVUPS Z5, 320(DI)
 	VMOVUPS Z6, 384(DI)
 	VMOVUPS Z7, 448(DI)
+	VZEROUPPER
+	RET
+
+// func packFP864avx512(a *accArgs)
+// widens rows of 64 FP8 weights to y.
+TEXT ·packFP864avx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ accArgs_w(AX), R8
+	MOVQ accArgs_ldw(AX), R9
+	MOVQ accArgs_y(AX), DI
+	MOVQ accArgs_d(AX), R13
+	VPXORD Z7, Z7, Z7
+	VBROADCASTSS accArgs_scale(AX), Z8
+loop13:
+	VMOVDQU 0(R8), Y5
+	VPAND accCodeMaskavx512<>(SB), Y5, Y5
+	VPMAXUB Y5, Y7, Y7
+	VPMOVSXBW 0(R8), Z5
+	VPSLLW $7, Z5, Z5
+	VPANDD accHalfMaskavx512<>(SB), Z5, Z5
+	VEXTRACTI64X4 $1, Z5, Y6
+	VCVTPH2PS Y5, Z5
+	VMULPS Z8, Z5, Z5
+	VCVTPH2PS Y6, Z6
+	VMULPS Z8, Z6, Z6
+	VMOVUPS Z5, 0(DI)
+	VMOVUPS Z6, 64(DI)
+	VMOVDQU 32(R8), Y5
+	VPAND accCodeMaskavx512<>(SB), Y5, Y5
+	VPMAXUB Y5, Y7, Y7
+	VPMOVSXBW 32(R8), Z5
+	VPSLLW $7, Z5, Z5
+	VPANDD accHalfMaskavx512<>(SB), Z5, Z5
+	VEXTRACTI64X4 $1, Z5, Y6
+	VCVTPH2PS Y5, Z5
+	VMULPS Z8, Z5, Z5
+	VCVTPH2PS Y6, Z6
+	VMULPS Z8, Z6, Z6
+	VMOVUPS Z5, 128(DI)
+	VMOVUPS Z6, 192(DI)
+	ADDQ R9, R8
+	ADDQ $256, DI
+	DECQ R13
+	JNZ loop13
+	VPCMPEQB accCodeMaskavx512<>(SB), Y7, Y7
+	VPMOVMSKB Y7, R12
+	MOVQ R12, accArgs_nan(AX)
 	VZEROUPPER
 	RET

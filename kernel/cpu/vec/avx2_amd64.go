@@ -22,7 +22,11 @@ var avx2 = &isa{
 			{rowsFP82x4avx2, rowsFP82x1avx2},
 		},
 	},
-	rowsUpTo: [formats]int{formatF32: 2, formatBF16: 2, formatFP8: 2},
+	rowsCode: [4][2]func(*rowsArgs){
+		{rowsCode1x4avx2, rowsCode1x1avx2},
+		{rowsCode2x4avx2, rowsCode2x1avx2},
+	},
+	rowsUpTo: [formats]int{formatF32: 8, formatBF16: 6, formatFP8: 4},
 	panelMR:  3,
 	panels:   []panelKernel{{4, panel3x4avx2}},
 	accCols:  16,
@@ -40,11 +44,17 @@ var avx2 = &isa{
 		formatBF16: accBF161x64avx2,
 		formatFP8:  accFP81x64avx2,
 	},
+	pack: [formats]func(*accArgs){
+		formatF32:  packF3216avx2,
+		formatBF16: packBF1616avx2,
+		formatFP8:  packFP816avx2,
+	},
 	vec: vecKernels{
 		axpy:       axpyavx2,
 		scaleMul:   scaleMulavx2,
 		widenBF16:  widenBF16avx2,
 		widenE4M3:  widenE4M3avx2,
+		scaleExact: scaleExactavx2,
 		narrowBF16: narrowBF16avx2,
 		siluMul:    siluMulavx2,
 		expSum:     expSumavx2,
@@ -90,6 +100,21 @@ func rowsFP82x4avx2(a *rowsArgs)
 func rowsFP82x1avx2(a *rowsArgs)
 
 //go:noescape
+func rowsCode1x4avx2(a *rowsArgs)
+
+//go:noescape
+func rowsCode1x1avx2(a *rowsArgs)
+
+//go:noescape
+func rowsCode2x4avx2(a *rowsArgs)
+
+//go:noescape
+func rowsCode2x1avx2(a *rowsArgs)
+
+//go:noescape
+func scaleExactavx2(a *vecArgs)
+
+//go:noescape
 func panel3x4avx2(a *panelArgs)
 
 //go:noescape
@@ -118,6 +143,15 @@ func accBF161x64avx2(a *accArgs)
 
 //go:noescape
 func accFP81x64avx2(a *accArgs)
+
+//go:noescape
+func packF3216avx2(a *accArgs)
+
+//go:noescape
+func packBF1616avx2(a *accArgs)
+
+//go:noescape
+func packFP816avx2(a *accArgs)
 
 //go:noescape
 func axpyavx2(a *vecArgs)

@@ -28,7 +28,13 @@ var avx512 = &isa{
 			{rowsFP84x4avx512, rowsFP84x1avx512},
 		},
 	},
-	rowsUpTo: [formats]int{formatF32: 4, formatBF16: 4, formatFP8: 4},
+	rowsCode: [4][2]func(*rowsArgs){
+		{rowsCode1x4avx512, rowsCode1x1avx512},
+		{rowsCode2x4avx512, rowsCode2x1avx512},
+		{rowsCode3x4avx512, rowsCode3x1avx512},
+		{rowsCode4x4avx512, rowsCode4x1avx512},
+	},
+	rowsUpTo: [formats]int{formatF32: 8, formatBF16: 8, formatFP8: 8},
 	panelMR:  4,
 	panels:   []panelKernel{{6, panel4x6avx512}, {4, panel4x4avx512}},
 	accCols:  64,
@@ -46,17 +52,24 @@ var avx512 = &isa{
 		formatBF16: accBF161x128avx512,
 		formatFP8:  accFP81x128avx512,
 	},
+	pack: [formats]func(*accArgs){
+		formatF32:  packF3264avx512,
+		formatBF16: packBF1664avx512,
+		formatFP8:  packFP864avx512,
+	},
 	vec: vecKernels{
 		axpy:       axpyavx512,
 		scaleMul:   scaleMulavx512,
 		widenBF16:  widenBF16avx512,
 		widenE4M3:  widenE4M3avx512,
+		scaleExact: scaleExactavx512,
 		narrowBF16: narrowBF16avx512,
 		siluMul:    siluMulavx512,
 		expSum:     expSumavx512,
 		maximum:    maximumavx512,
 		reluAdd:    reluAddavx512,
 	},
+	transpose: transposeavx512,
 }
 
 //go:noescape
@@ -132,6 +145,33 @@ func rowsFP84x4avx512(a *rowsArgs)
 func rowsFP84x1avx512(a *rowsArgs)
 
 //go:noescape
+func rowsCode1x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsCode1x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsCode2x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsCode2x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsCode3x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsCode3x1avx512(a *rowsArgs)
+
+//go:noescape
+func rowsCode4x4avx512(a *rowsArgs)
+
+//go:noescape
+func rowsCode4x1avx512(a *rowsArgs)
+
+//go:noescape
+func scaleExactavx512(a *vecArgs)
+
+//go:noescape
 func panel4x6avx512(a *panelArgs)
 
 //go:noescape
@@ -165,6 +205,15 @@ func accBF161x128avx512(a *accArgs)
 func accFP81x128avx512(a *accArgs)
 
 //go:noescape
+func packF3264avx512(a *accArgs)
+
+//go:noescape
+func packBF1664avx512(a *accArgs)
+
+//go:noescape
+func packFP864avx512(a *accArgs)
+
+//go:noescape
 func axpyavx512(a *vecArgs)
 
 //go:noescape
@@ -190,3 +239,6 @@ func maximumavx512(a *vecArgs)
 
 //go:noescape
 func reluAddavx512(a *vecArgs)
+
+//go:noescape
+func transposeavx512(a *vecArgs)

@@ -14,11 +14,7 @@ func (s *isa) widenE4M3(dst []float32, src []byte, scale float32) {
 	sc := borrow()
 	defer giveBack(sc)
 	sc.scale[0] = scale
-	for len(dst) > 0 {
-		n := min(len(dst), scaleBlock)
-		s.widenFP8With(sc, dst[:n], src[:n], sc.scale[:])
-		dst, src = dst[n:], src[n:]
-	}
+	s.widenWith(sc, dst, src, sc.scale[:], 0)
 }
 
 func (s *isa) narrowBF16(dst []byte, src []float32) {
@@ -42,25 +38,52 @@ func (s *isa) widenBF16With(sc *scratch, dst []float32, src []byte) {
 	widenBF16Go(dst[done:], src[2*done:])
 }
 
-// widenFP8With widens a row of block-scaled weights that starts with a block;
-// scales[i] is for the columns from 128*i. Kernel and Go round the product
-// with the scale once. The kernel reads NaN codes as numbers and says so.
+// widenFP8With widens a row of block-scaled weights; scales[i] is for the
+// elements from 128*i.
 func (s *isa) widenFP8With(sc *scratch, dst []float32, src []byte, scales []float32) {
-	const callElements = vecCall * 8 // whole blocks for 8 and 16 lanes
+	s.widenWith(sc, dst, src, scales, 1)
+}
+
+// widenWith widens e4m3 codes; scales[i*step] is for the elements from 128*i.
+// Kernel and Go round the product with the scale once. The kernel reads NaN
+// codes as numbers and says so.
+func (s *isa) widenWith(sc *scratch, dst []float32, src []byte, scales []float32, step int) {
 	v := &sc.vec
 	whole := len(dst) / s.lanes * s.lanes
-	for from := 0; from < whole; from += callElements {
-		to := min(from+callElements, whole)
-		v.s, v.steps = 256, (to-from)/s.lanes
-		v.dst, v.a, v.b = at(dst, from), at(src, from), at(scales, from/scaleBlock)
+	for from := 0; from < whole; from += blockCall {
+		to := min(from+blockCall, whole)
+		v.s, v.steps, v.stride = 256, (to-from)/s.lanes, 4*step
+		v.dst, v.a, v.b = at(dst, from), at(src, from), at(scales, from/scaleBlock*step)
 		runVec(s.vec.widenE4M3, v)
 		if sawNaN(&v.codes) {
 			restoreNaN(dst[from:to], src[from:to])
 		}
 	}
 	for i := whole; i < len(dst); i++ {
-		dst[i] = e4m3[src[i]] * scales[i/scaleBlock]
+		dst[i] = e4m3[src[i]] * scales[i/scaleBlock*step]
 	}
+}
+
+// blockCall is the elements one call of a kernel with a scale per block takes:
+// whole blocks, a few microseconds.
+const blockCall = 64 * scaleBlock
+
+// scaleExact writes x, in blocks of 128 with a power of two each, times these
+// and the 2^8 that the e4m3 decoder leaves out. It reports whether every
+// product is exact. len(x) is whole registers.
+func (s *isa) scaleExact(sc *scratch, dst, x, scales []float32) bool {
+	v := &sc.vec
+	for from := 0; from < len(x); from += blockCall {
+		to := min(from+blockCall, len(x))
+		v.s, v.steps = 256, (to-from)/s.lanes
+		v.dst, v.a, v.b = at(dst, from), at(x, from), at(scales, from/scaleBlock)
+		runVec(s.vec.scaleExact, v)
+		if v.nan != 0 {
+			v.nan = 0
+			return false
+		}
+	}
+	return true
 }
 
 // sawNaN reports whether one of the codes, four to a word and without their

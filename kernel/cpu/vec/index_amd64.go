@@ -8,39 +8,36 @@ import "sync"
 // in the second cache.
 const indexBlock = 64
 
-// indexScratch is the memory of one call. q grows to the largest query seen.
+// indexScratch is the memory of one call. It grows to the most heads seen.
 type indexScratch struct {
-	q        []float32 // [heads, IndexDim] widened
-	products []float32 // [heads, indexBlock]
+	q        []float32                   // [heads, IndexDim] widened
+	products []float32                   // [heads, indexBlock]
+	keys     [indexBlock * IndexDim]byte // a block filled up with zeros
+	columns  [IndexDim * indexBlock]byte // a block transposed
 }
 
 var indexScratches = sync.Pool{New: func() any { return new(indexScratch) }}
 
-// indexScores multiplies every head with a block of keys, as a product in dot
-// form, and then adds the heads' rectified rows.
+func (is *indexScratch) grow(heads int) {
+	if cap(is.products) < heads*indexBlock {
+		is.q = make([]float32, heads*IndexDim)
+		is.products = make([]float32, heads*indexBlock)
+	}
+	is.q, is.products = is.q[:heads*IndexDim], is.products[:heads*indexBlock]
+}
+
+// indexScores multiplies every head with a block of keys and then adds the
+// heads' rectified rows.
 func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales []byte) {
 	is := indexScratches.Get().(*indexScratch)
 	defer indexScratches.Put(is)
 	sc := borrow()
 	defer giveBack(sc)
-	heads := len(w)
-	if cap(is.q) < len(q) {
-		is.q = make([]float32, len(q))
-		is.products = make([]float32, heads*indexBlock)
-	}
-	is.q, is.products = is.q[:len(q)], is.products[:heads*indexBlock]
-	for from := 0; from < len(q); from += IndexDim {
-		s.widenFP8With(sc, is.q[from:][:IndexDim], q[from:][:IndexDim], unitScale[:])
-	}
+	is.grow(len(w))
+	s.widenWith(sc, is.q, q, unitScale[:], 0)
 	for first := 0; first < len(scores); first += indexBlock {
 		n := min(indexBlock, len(scores)-first)
-		p := product{y: is.products, ldy: indexBlock, x: is.q, ldx: IndexDim, m: heads, n: n, k: IndexDim}
-		block := weights{format: formatFP8, b: keys[first*IndexDim:], ld: IndexDim, scale: blockScale{s: unitScale[:]}}
-		if heads < s.panelMR {
-			s.matMulRows(sc, &p, &block)
-		} else {
-			s.matMulPanels(sc, &p, &block)
-		}
+		s.headProducts(sc, is, len(w), keys[first*IndexDim:][:n*IndexDim])
 		s.addHeads(sc, scores[first:][:n], is.products, w)
 		for i := range n {
 			scores[first+i] *= keyScale(scales, first+i)
@@ -50,6 +47,32 @@ func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales 
 
 // unitScale is the scale of keys, whose own scale is applied to their score.
 var unitScale = [1]float32{1}
+
+// headProducts writes q[h]·key[s] for every head and the keys of a block to
+// products. With keys transposed, lanes run along the keys and a product is
+// one running sum; otherwise it is a product in dot form, whose folding costs
+// a third of so short a sum.
+func (s *isa) headProducts(sc *scratch, is *indexScratch, heads int, keys []byte) {
+	n := len(keys) / IndexDim
+	p := product{y: is.products, ldy: indexBlock, x: is.q, ldx: IndexDim, m: heads, n: n, k: IndexDim}
+	w := weights{format: formatFP8, b: keys, ld: IndexDim, scale: blockScale{s: unitScale[:]}}
+	switch {
+	case s.transpose != nil:
+		if n < indexBlock {
+			clear(is.keys[copy(is.keys[:], keys):])
+			keys = is.keys[:]
+		}
+		sc.vec.a, sc.vec.dst = at(keys, 0), at(is.columns[:], 0)
+		runVec(s.transpose, &sc.vec)
+		w.b, w.ld, p.n = is.columns[:], indexBlock, indexBlock
+		clear(is.products)
+		s.accPacked(sc, &p, &w, 0, indexBlock, 0, IndexDim)
+	case heads < s.panelMR:
+		s.matMulRows(sc, &p, &w)
+	default:
+		s.matMulPanels(sc, &p, &w)
+	}
+}
 
 // addHeads writes Σ_h w[h]·max(0, products[h][s]) to scores, h ascending.
 func (s *isa) addHeads(sc *scratch, scores, products, w []float32) {

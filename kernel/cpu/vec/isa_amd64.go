@@ -17,6 +17,8 @@ type isa struct {
 	// groups of four rows of weights, [1] single ones.
 	rowsMR int
 	rows   [formats][4][2]func(*rowsArgs)
+	// rowsCode is for e4m3 weights whose scales are in x.
+	rowsCode [4][2]func(*rowsArgs)
 	// rowsUpTo is the most rows of x for which they beat packing.
 	rowsUpTo [formats]int
 
@@ -30,8 +32,12 @@ type isa struct {
 	acc      [accMR]func(*accArgs)
 	wideCols int
 	wide     [formats]func(*accArgs)
+	pack     [formats]func(*accArgs) // widens blocks of accCols columns
 
 	vec vecKernels
+	// transpose turns 64 keys of 128 bytes into 128 rows of 64; nil where the
+	// registers are too few for it to pay.
+	transpose func(*vecArgs)
 }
 
 // panelKernel multiplies by a panel of cols packed rows of weights.
@@ -41,7 +47,7 @@ type panelKernel struct {
 }
 
 type vecKernels struct {
-	axpy, scaleMul, widenBF16, widenE4M3, narrowBF16, siluMul, expSum, maximum, reluAdd func(*vecArgs)
+	axpy, scaleMul, widenBF16, widenE4M3, scaleExact, narrowBF16, siluMul, expSum, maximum, reluAdd func(*vecArgs)
 }
 
 // format is how weights are stored.
@@ -59,6 +65,7 @@ const (
 
 // rowsArgs: up to four rows of x by groups of four (or one) rows of weights.
 type rowsArgs struct {
+	//lint:ignore U1000 only the assembly uses it
 	spill         [512]byte // e4m3: halves between two steps of decoding
 	y, x, w       unsafe.Pointer
 	ldy, ldx, ldw int
@@ -96,7 +103,8 @@ type vecArgs struct {
 	dst, a, b unsafe.Pointer
 	steps     int
 	s         float32
-	nan       int         // maximum: lanes that met a NaN
+	stride    int         // widenE4M3: bytes between two scales in b
+	nan       int         // maximum: lanes that met a NaN; scaleExact: lanes that rounded
 	acc       [16]float32 // running vector
 	codes     [16]uint32  // widenE4M3, out: largest codes read, as in rowsArgs
 }
@@ -107,7 +115,13 @@ const (
 	maxPanel  = 6    // rows of the widest panel
 	panelK    = 1024 // columns of a packed panel
 	panelLine = panelK + 16
-	blockRows = 256 // rows of x walked per packed panel: with panelK columns, half of a 2 MB cache
+	// Rows of x walked per packed panel: with panelK columns half a megabyte,
+	// which shares the second cache with the sums of groupPanels panels.
+	blockRows   = 128
+	groupPanels = 8
+	// Sums of one panel: a tile of 4 x 6 registers of 16 for every four rows,
+	// and one for the tile that overlaps the last. Smaller tiles need less.
+	panelSums = (blockRows/4 + 1) * 24 * 16
 )
 
 // scratch is the memory one call works in.
@@ -116,9 +130,8 @@ type scratch struct {
 	pack [accDepth * 64]float32
 	// Here, because its spill space should share no cache lines.
 	rows rowsArgs
-	// Sums between two blocks of k, one slot per tile and one for the tile
-	// that overlaps the last.
-	sums [(blockRows/3 + 2) * 24 * 16]float32
+	// Sums between two blocks of k.
+	sums [groupPanels * panelSums]float32
 	// Columns of a panel that y has no room for.
 	edge [blockRows * maxPanel]float32
 	// Accumulation: a tile of y that y has no room for.
@@ -126,8 +139,10 @@ type scratch struct {
 	// Zero-padded ends of rows.
 	xTail, wTail [4 * 16]float32
 	pad          [3][16]float32
-	// One scale where the caller has a number.
-	scale [1]float32
+	// x times the scales of a band of weights; grows to the largest seen.
+	xScaled []float32
+	// One scale where the caller has a number, one result where it wants one.
+	scale, one [1]float32
 
 	panel panelArgs
 	acc   accArgs

@@ -9,7 +9,7 @@ package vec
 func (t *Tier) MatMulF32(y []float32, ldy int, x []float32, ldx, m int, w []float32, ldw, n, k int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
 	if p.ready("MatMulF32", len(w), n, k) {
-		t.ops.matMulF32(&p, w)
+		t.ops.matMulF32(p, w)
 	}
 }
 
@@ -18,7 +18,7 @@ func (t *Tier) MatMulF32(y []float32, ldy int, x []float32, ldx, m int, w []floa
 func (t *Tier) MatMulBF16(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
 	if p.ready("MatMulBF16", len(w)/2, n, k) {
-		t.ops.matMulBF16(&p, w)
+		t.ops.matMulBF16(p, w)
 	}
 }
 
@@ -34,7 +34,7 @@ func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte
 	s := blockScale{s: scale, ld: ldScale, row0: row0}
 	if p.ready("MatMulFP8", len(w), n, k) {
 		needScales("MatMulFP8", s, n, k)
-		t.ops.matMulFP8(&p, w, s)
+		t.ops.matMulFP8(p, w, s)
 	}
 }
 

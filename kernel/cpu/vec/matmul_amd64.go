@@ -7,23 +7,24 @@ import (
 	"slices"
 )
 
-func (s *isa) matMulF32(p *product, w []float32) {
-	s.matMul(p, weights{format: formatF32, f32: w, ld: p.ldw})
+func (s *isa) matMulF32(p product, w []float32) {
+	s.matMul(&p, weights{format: formatF32, f32: w, ld: p.ldw})
 }
 
-func (s *isa) matMulBF16(p *product, w []byte) {
-	s.matMul(p, weights{format: formatBF16, b: w, ld: p.ldw})
+func (s *isa) matMulBF16(p product, w []byte) {
+	s.matMul(&p, weights{format: formatBF16, b: w, ld: p.ldw})
 }
 
-func (s *isa) matMulFP8(p *product, w []byte, scale blockScale) {
-	s.matMul(p, weights{format: formatFP8, b: w, ld: p.ldw, scale: scale})
+func (s *isa) matMulFP8(p product, w []byte, scale blockScale) {
+	s.matMul(&p, weights{format: formatFP8, b: w, ld: p.ldw, scale: scale})
 }
 
 func (s *isa) dot(a, b []float32) float32 {
-	var y [1]float32
-	p := product{y: y[:], x: a, m: 1, n: 1, k: len(a)}
-	s.matMul(&p, weights{format: formatF32, f32: b})
-	return y[0]
+	sc := borrow()
+	defer giveBack(sc)
+	p := product{y: sc.one[:], x: a, m: 1, n: 1, k: len(a)}
+	s.matMulRows(sc, &p, &weights{format: formatF32, f32: b})
+	return sc.one[0]
 }
 
 // matMul multiplies few rows by weights as they are and many rows by packed
@@ -43,23 +44,69 @@ func (s *isa) matMul(p *product, w weights) {
 // microseconds from memory, and small enough to be cached for more rows of x.
 const rowsChunk = 128 << 10
 
+// matMulRows walks the weights in bands that share their scales, and these in
+// chunks.
 func (s *isa) matMulRows(sc *scratch, p *product, w *weights) {
 	chunk := max(4, rowsChunk/(p.k*w.size())&^3)
 	for j := 0; j < p.n; {
-		cols := w.band(j, min(chunk, p.n-j))
-		for i := 0; i < p.m; i += s.rowsMR {
-			s.rowsBlock(sc, p, w, i, min(s.rowsMR, p.m-i), j, cols)
+		end := j + w.band(j, p.n-j)
+		f := s.factor(sc, p, w, j)
+		for j < end {
+			cols := min(chunk, end-j)
+			for i := 0; i < p.m; i += s.rowsMR {
+				s.rowsBlock(sc, p, w, &f, i, min(s.rowsMR, p.m-i), j, cols)
+			}
+			j += cols
 		}
-		j += cols
 	}
+}
+
+// factor is the left factor of a band of weights and the kernels to use.
+type factor struct {
+	x       []float32 // [m, k], rows ldx apart
+	ldx     int
+	kernels *[4][2]func(*rowsArgs)
+}
+
+// factor chooses how e4m3 weights get their scales. Where the band's scales are
+// powers of two, as those of most checkpoints are, scaling x instead is exact
+// and spares two of ten instructions per 32 weights; the products, and so the
+// sums, are the same numbers. Whether it is exact is checked for every x.
+func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
+	plain := factor{x: p.x, ldx: p.ldx, kernels: &s.rows[w.format]}
+	whole := p.k / s.lanes * s.lanes
+	if w.format != formatFP8 || whole == 0 {
+		return plain
+	}
+	scales := w.scale.row(j)[:(whole-1)/scaleBlock+1]
+	if slices.ContainsFunc(scales, notPowerOfTwo) {
+		return plain
+	}
+	if cap(sc.xScaled) < p.m*whole {
+		sc.xScaled = make([]float32, p.m*whole)
+	}
+	scaled := factor{x: sc.xScaled[:p.m*whole], ldx: whole, kernels: &s.rowsCode}
+	for i := range p.m {
+		if !s.scaleExact(sc, scaled.x[i*whole:][:whole], p.x[i*p.ldx:][:whole], scales) {
+			return plain
+		}
+	}
+	return scaled
+}
+
+// notPowerOfTwo reports whether a scale is anything but a power of two that
+// leaves every e4m3 value a normal float32.
+func notPowerOfTwo(scale float32) bool {
+	bits := math.Float32bits(scale)
+	return bits&(1<<23-1) != 0 || bits < (127-100)<<23 || bits > (127+100)<<23
 }
 
 // rowsBlock computes y[i:i+rows, j:j+cols], where the weights' rows share
 // their scales.
-func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, i, rows, j, cols int) {
+func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows, j, cols int) {
 	a := &sc.rows
-	a.ldy, a.ldx, a.ldw = 4*p.ldy, 4*p.ldx, w.size()*w.ld
-	a.x = at(p.x, i*p.ldx)
+	a.ldy, a.ldx, a.ldw = 4*p.ldy, 4*f.ldx, w.size()*w.ld
+	a.x = at(f.x, i*f.ldx)
 	a.steps = p.k / s.lanes
 	a.xTail, a.wTail = nil, nil
 	if w.format == formatFP8 {
@@ -72,7 +119,7 @@ func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, i, rows, j, cols in
 		}
 		a.xTail, a.wTail = at(sc.xTail[:], 0), at(sc.wTail[:], 0)
 	}
-	kernels := &s.rows[w.format][rows-1]
+	kernels := &f.kernels[rows-1]
 	end := j + cols
 	for j < end {
 		kernel, width, groups := kernels[0], 4, (end-j)/4

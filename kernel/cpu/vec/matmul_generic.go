@@ -3,7 +3,7 @@ package vec
 // The portable products compute each element by one call of one dot product,
 // so the order of its sum is the order written in that dot product.
 
-func matMulF32Go(p *product, w []float32) {
+func matMulF32Go(p product, w []float32) {
 	for i := range p.m {
 		x := p.x[i*p.ldx:][:p.k]
 		y := p.y[i*p.ldy:][:p.n]
@@ -13,7 +13,7 @@ func matMulF32Go(p *product, w []float32) {
 	}
 }
 
-func matMulBF16Go(p *product, w []byte) {
+func matMulBF16Go(p product, w []byte) {
 	row := make([]float32, p.k)
 	for j := range p.n {
 		widenBF16Go(row, w[2*j*p.ldw:][:2*p.k])
@@ -21,7 +21,7 @@ func matMulBF16Go(p *product, w []byte) {
 	}
 }
 
-func matMulFP8Go(p *product, w []byte, s blockScale) {
+func matMulFP8Go(p product, w []byte, s blockScale) {
 	row := make([]float32, p.k)
 	for j := range p.n {
 		widenRowGo(row, w[j*p.ldw:][:p.k], s.row(j))
@@ -55,7 +55,7 @@ func dotGo(a, b []float32) float32 {
 	return sum
 }
 
-func accumulateF32Go(p *product, w []float32) {
+func accumulateF32Go(p product, w []float32) {
 	for i := range p.m {
 		y := p.y[i*p.ldy:][:p.n]
 		for d, a := range p.x[i*p.ldx:][:p.k] {
@@ -64,7 +64,7 @@ func accumulateF32Go(p *product, w []float32) {
 	}
 }
 
-func accumulateBF16Go(p *product, w []byte) {
+func accumulateBF16Go(p product, w []byte) {
 	row := make([]float32, p.n)
 	for d := range p.k {
 		widenBF16Go(row, w[2*d*p.ldw:][:2*p.n])
@@ -72,7 +72,7 @@ func accumulateBF16Go(p *product, w []byte) {
 	}
 }
 
-func accumulateFP8Go(p *product, w []byte, s blockScale) {
+func accumulateFP8Go(p product, w []byte, s blockScale) {
 	row := make([]float32, p.n)
 	for d := range p.k {
 		widenRowGo(row, w[d*p.ldw:][:p.n], s.row(d))

@@ -29,26 +29,57 @@ const (
 var formatNames = [formatsTested]string{"f32", "bf16", "fp8"}
 
 // newMatrix draws a product whose rows are pad elements apart beyond their
-// length and whose scales are not powers of two.
+// length, filled with NaN, and whose scales are not powers of two.
 func newMatrix(r *rand.Rand, m, n, k, pad, row0 int) *matrix {
 	a := &matrix{m: m, n: n, k: k, ldx: k + pad, ldw: k + pad + 1, ldy: n + pad, row0: row0}
 	a.x = normals(r, m*a.ldx)
 	a.w[testF32] = normals(r, n*a.ldw)
+	fillBetween(a.x, k, a.ldx)
+	fillBetween(a.w[testF32], k, a.ldw)
 	a.bf16 = narrow(a.w[testF32])
 	a.w[testBF16] = make([]float32, n*a.ldw)
 	widenBF16Go(a.w[testBF16], a.bf16)
 	a.fp8 = numbersE4M3(r, n*a.ldw)
+	for i := range a.fp8 {
+		if i%a.ldw >= k {
+			a.fp8[i] = 0x7F
+		}
+	}
 	a.ldScale = (a.ldw-1)/scaleBlock + 2
 	a.scale = make([]float32, ((row0+n-1)/scaleBlock+1)*a.ldScale)
 	for i := range a.scale {
 		a.scale[i] = r.Float32()/64 + 1e-4
 	}
 	a.w[testFP8] = make([]float32, n*a.ldw)
-	for j := range n {
-		for c := range k {
-			a.w[testFP8][j*a.ldw+c] = e4m3[a.fp8[j*a.ldw+c]] * a.scale[(row0+j)/scaleBlock*a.ldScale+c/scaleBlock]
+	a.widen()
+	return a
+}
+
+// fillBetween writes NaN between rows of n elements.
+func fillBetween(x []float32, n, ld int) {
+	for i := range x {
+		if i%ld >= n {
+			x[i] = float32(math.NaN())
 		}
 	}
+}
+
+// widen computes what the e4m3 weights and scales stand for.
+func (a *matrix) widen() {
+	for j := range a.n {
+		for c := range a.k {
+			scale := a.scale[(a.row0+j)/scaleBlock*a.ldScale+c/scaleBlock]
+			a.w[testFP8][j*a.ldw+c] = e4m3[a.fp8[j*a.ldw+c]] * scale
+		}
+	}
+}
+
+// withPowerScales rounds every scale to a power of two, as in checkpoints.
+func (a *matrix) withPowerScales() *matrix {
+	for i, s := range a.scale {
+		a.scale[i] = float32(math.Exp2(math.Round(math.Log2(float64(s)))))
+	}
+	a.widen()
 	return a
 }
 
@@ -97,13 +128,14 @@ func eachFormat(f func(format int)) {
 func TestMatMulMatchesFloat64Sums(t *testing.T) {
 	shapes := [][3]int{
 		{1, 1, 1}, {1, 4, 16}, {1, 5, 31}, {2, 7, 33}, {3, 6, 127}, {4, 9, 128}, {5, 13, 129},
-		{7, 11, 200}, {8, 130, 260}, {9, 6, 1024}, {13, 10, 1025}, {6, 7, 2100}, {1, 9, 3000}, {259, 7, 40},
+		{7, 11, 200}, {8, 130, 260}, {9, 6, 1024}, {13, 10, 1025}, {6, 7, 2100}, {9, 61, 2100}, {10, 50, 1100}, {1, 9, 3000}, {259, 7, 40},
 	}
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := newRand(1)
 		for _, s := range shapes {
 			a := newMatrix(r, s[0], s[1], s[2], 3, 125)
 			eachFormat(func(format int) { a.check(t, format, a.run(tier, format, 0, a.m, 0, a.n)) })
+			a.withPowerScales().check(t, testFP8, a.run(tier, testFP8, 0, a.m, 0, a.n))
 		}
 	})
 }
@@ -115,6 +147,9 @@ func TestMatMulRowsAndColumnsAreIndependent(t *testing.T) {
 		const rows, cols = 11, 13
 		for k := 1; k <= 200; k++ {
 			a := newMatrix(newRand(uint64(k)), rows, cols, k, k%3, 120)
+			if k%4 != 0 {
+				a.withPowerScales()
+			}
 			eachFormat(func(format int) {
 				whole := a.run(tier, format, 0, rows, 0, cols)
 				wide := make([]float32, rows*cols)
@@ -141,6 +176,9 @@ func TestMatMulTilesAgree(t *testing.T) {
 		const rows, cols = 14, 15
 		for _, k := range []int{1, 7, 16, 40, 129, 1030} {
 			a := newMatrix(newRand(uint64(k)), rows, cols, k, 2, 127)
+			if k > 16 {
+				a.withPowerScales()
+			}
 			eachFormat(func(format int) {
 				whole := a.run(tier, format, 0, rows, 0, cols)
 				for m := 1; m <= rows; m++ {
@@ -170,6 +208,31 @@ func TestMatMulBlocksAgree(t *testing.T) {
 				wantSame(t, fmt.Sprintf("%s %d rows", formatNames[format], m), part, whole[:m*cols])
 			}
 		})
+	})
+}
+
+// Scales that are powers of two may be moved to x only where that is exact;
+// values at the ends of the float32 range must not notice.
+func TestMatMulPowerScalesAtTheEndsOfTheRange(t *testing.T) {
+	values := []float32{0x1p-149, 0x1.8p-140, 0x1p-126, 0x1.fffffep-120, 0x1p-100, 1, 0x1p100, 0x1.fffffep127, inf, -inf}
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		const n, k = 5, 256
+		for _, power := range []int{-149, -130, -101, -100, -20, -8, 0, 10, 100, 101} {
+			a := newMatrix(newRand(6), 1, n, k, 0, 0)
+			for i := range a.scale {
+				a.scale[i] = float32(math.Ldexp(1, power))
+			}
+			a.widen()
+			for _, v := range values {
+				for i := range a.x {
+					a.x[i] *= 0x1p-30
+				}
+				a.x[77] = v
+				wide := make([]float32, n)
+				tier.MatMulF32(wide, n, a.x, k, 1, a.w[testFP8], a.ldw, n, k)
+				wantSame(t, fmt.Sprintf("scale 2^%d, x = %v", power, v), a.run(tier, testFP8, 0, 1, 0, n), wide)
+			}
+		}
 	})
 }
 
@@ -219,6 +282,9 @@ func TestMatMulPropagatesNaNAndInf(t *testing.T) {
 					a.bf16[2*(3*a.ldw+at)] = 0xC1
 					a.bf16[2*(3*a.ldw+at)+1] = 0x7F
 					a.fp8[3*a.ldw+at] = 0xFF
+					if m%2 == 0 {
+						a.withPowerScales()
+					}
 					eachFormat(func(format int) {
 						y := a.run(tier, format, 0, m, 0, n)
 						for i, v := range y {
@@ -240,6 +306,29 @@ func TestMatMulPropagatesNaNAndInf(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// Scratch is reused: NaN and infinities of one call must not reach the padding
+// of the next.
+func TestMatMulLeavesNothingBehind(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		for _, m := range []int{1, 3, 9} {
+			a := newMatrix(newRand(16), m, 7, 64, 0, 0)
+			b := newMatrix(newRand(17), m, 7, 37, 0, 0)
+			for i := range a.w[testF32] {
+				a.w[testF32][i] = inf
+			}
+			for i := range a.bf16 {
+				a.bf16[i], a.fp8[i/2] = 0xFF, 0xFF
+			}
+			eachFormat(func(format int) {
+				want := b.run(tier, format, 0, m, 0, b.n)
+				a.run(tier, format, 0, m, 0, a.n)
+				wantSame(t, formatNames[format], b.run(tier, format, 0, m, 0, b.n), want)
+				b.check(t, format, want)
+			})
 		}
 	})
 }

@@ -6,21 +6,31 @@ import "unsafe"
 
 // matMulPanels widens a few rows of weights at a time into a panel that stays
 // in the nearest cache and multiplies blockRows rows of x by it. A k longer
-// than a panel is walked in blocks; the registers of sums wait in memory.
-// There are at least panelMR rows.
+// than a panel is walked in blocks, and the registers of sums wait in memory.
+// Each block of x meets groupPanels panels in turn while it is in the second
+// cache. There are at least panelMR rows.
 func (s *isa) matMulPanels(sc *scratch, p *product, w *weights) {
+	group := groupPanels * s.panels[0].cols
 	for i := 0; i < p.m; i += blockRows {
 		rows := min(blockRows, p.m-i)
-		for j := 0; j < p.n; {
-			kernel := s.panelFor(p.n - j)
-			cols := min(kernel.cols, p.n-j)
+		for j := 0; j < p.n; j += group {
 			for k := 0; k < p.k; k += panelK {
-				depth := min(panelK, p.k-k)
-				s.packPanel(sc, w, kernel.cols, j, cols, k, depth)
-				s.panelBlock(sc, p, kernel, i, rows, j, cols, k, depth)
+				s.panelGroup(sc, p, w, i, rows, j, min(j+group, p.n), k)
 			}
-			j += cols
 		}
+	}
+}
+
+// panelGroup adds the block of columns [k, k+panelK) of x to the sums of rows
+// [i, i+rows) and weights [j, end).
+func (s *isa) panelGroup(sc *scratch, p *product, w *weights, i, rows, j, end, k int) {
+	depth := min(panelK, p.k-k)
+	for slot := 0; j < end; slot++ {
+		kernel := s.panelFor(end - j)
+		cols := min(kernel.cols, end-j)
+		s.packPanel(sc, w, kernel.cols, j, cols, k, depth)
+		s.panelBlock(sc, p, kernel, slot, i, rows, j, cols, k, depth)
+		j += cols
 	}
 }
 
@@ -51,9 +61,10 @@ func (s *isa) packPanel(sc *scratch, w *weights, lines, j, cols, k, depth int) {
 	}
 }
 
-// panelBlock multiplies rows [i, i+rows) of x by the packed panel. Rows that
-// do not fill a tile are computed once more in a tile that ends with them.
-func (s *isa) panelBlock(sc *scratch, p *product, kernel panelKernel, i, rows, j, cols, k, depth int) {
+// panelBlock multiplies rows [i, i+rows) of x by the packed panel, the slot-th of
+// its group. Rows that do not fill a tile are computed once more in a tile that
+// ends with them.
+func (s *isa) panelBlock(sc *scratch, p *product, kernel panelKernel, slot, i, rows, j, cols, k, depth int) {
 	a := &sc.panel
 	a.w = at(sc.pack[:], 0)
 	a.ldx = 4 * p.ldx
@@ -62,20 +73,22 @@ func (s *isa) panelBlock(sc *scratch, p *product, kernel panelKernel, i, rows, j
 	a.maskVec = tailMask(depth % s.lanes)
 	a.first, a.last = flag(k == 0), flag(k+depth == p.k)
 	tiles := rows / s.panelMR
+	tileSums := s.panelMR * kernel.cols * s.lanes
+	sums := sc.sums[slot*panelSums:][:panelSums]
 	if tiles > 0 {
-		s.panelTiles(sc, p, kernel, i, tiles, 0, j, cols, k)
+		s.panelTiles(sc, p, kernel, i, tiles, sums, j, cols, k)
 	}
 	if rows%s.panelMR > 0 {
-		s.panelTiles(sc, p, kernel, i+rows-s.panelMR, 1, tiles, j, cols, k)
+		s.panelTiles(sc, p, kernel, i+rows-s.panelMR, 1, sums[tiles*tileSums:], j, cols, k)
 	}
 }
 
-// panelTiles runs tiles from row i on, keeping their sums from the given slot.
-func (s *isa) panelTiles(sc *scratch, p *product, kernel panelKernel, i, tiles, slot, j, cols, k int) {
+// panelTiles runs tiles from row i on, whose sums are kept in sums.
+func (s *isa) panelTiles(sc *scratch, p *product, kernel panelKernel, i, tiles int, sums []float32, j, cols, k int) {
 	a := &sc.panel
 	a.tiles = tiles
 	a.x = at(p.x, i*p.ldx+k)
-	a.sums = at(sc.sums[:], slot*s.panelMR*kernel.cols*s.lanes)
+	a.sums = at(sums, 0)
 	if cols == kernel.cols {
 		a.y, a.ldy = at(p.y, i*p.ldy+j), 4*p.ldy
 		runPanel(kernel.run, a)

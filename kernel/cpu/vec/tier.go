@@ -45,13 +45,13 @@ var portable = &Tier{Name: "go", ops: ops{
 // ops is what a tier implements. Arguments were checked by the exported
 // method, and no dimension is zero.
 type ops struct {
-	matMulF32  func(p *product, w []float32)
-	matMulBF16 func(p *product, w []byte)
-	matMulFP8  func(p *product, w []byte, s blockScale)
+	matMulF32  func(p product, w []float32)
+	matMulBF16 func(p product, w []byte)
+	matMulFP8  func(p product, w []byte, s blockScale)
 
-	accumulateF32  func(p *product, w []float32)
-	accumulateBF16 func(p *product, w []byte)
-	accumulateFP8  func(p *product, w []byte, s blockScale)
+	accumulateF32  func(p product, w []float32)
+	accumulateBF16 func(p product, w []byte)
+	accumulateFP8  func(p product, w []byte, s blockScale)
 
 	dot      func(a, b []float32) float32
 	axpy     func(y []float32, a float32, x []float32)

@@ -339,7 +339,7 @@ full7:
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VBROADCASTSS (DX), Y0
 	VMULPS Y0, Y15, Y15
-	ADDQ $4, DX
+	ADDQ vecArgs_stride(AX), DX
 	SUBQ $2, R8
 	JLT single9
 pair8:
@@ -380,6 +380,50 @@ next10:
 	VZEROUPPER
 	RET
 
+// func scaleExactavx2(a *vecArgs)
+// dst = a*(s*b), one b per 128; nan is set where that rounds.
+TEXT ·scaleExactavx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_a(AX), SI
+	MOVQ vecArgs_b(AX), DX
+	MOVQ vecArgs_steps(AX), CX
+	VBROADCASTSS vecArgs_s(AX), Y15
+	VPXOR Y13, Y13, Y13
+block11:
+	MOVQ CX, R8
+	CMPQ R8, $16
+	JLE full12
+	MOVQ $16, R8
+full12:
+	SUBQ R8, CX
+	VBROADCASTSS vecArgs_s(AX), Y15
+	VBROADCASTSS (DX), Y0
+	VMULPS Y0, Y15, Y15
+	VMOVUPS oneavx2<>(SB), Y14
+	VDIVPS Y15, Y14, Y14
+	ADDQ $4, DX
+loop13:
+	VMOVUPS (SI), Y0
+	VMULPS Y0, Y15, Y1
+	VMOVUPS Y1, (DI)
+	VMULPS Y1, Y14, Y1
+	VPXOR Y1, Y0, Y1
+	VPOR Y1, Y13, Y13
+	ADDQ $32, SI
+	ADDQ $32, DI
+	DECQ R8
+	JNZ loop13
+	TESTQ CX, CX
+	JNZ block11
+	VPXOR Y0, Y0, Y0
+	VPCMPEQD Y0, Y13, Y0
+	VMOVMSKPS Y0, R8
+	XORQ $0xFF, R8
+	MOVQ R8, vecArgs_nan(AX)
+	VZEROUPPER
+	RET
+
 // func expSumavx2(a *vecArgs)
 // dst = exp(a-s), added to acc.
 TEXT ·expSumavx2(SB), NOSPLIT, $0-8
@@ -391,7 +435,7 @@ TEXT ·expSumavx2(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VMOVUPS vecArgs_acc(AX), Y14
 	VPXOR Y13, Y13, Y13
-loop11:
+loop14:
 	VMOVUPS (SI), Y0
 	VSUBPS Y15, Y0, Y0
 	VMOVUPS expHighavx2<>(SB), Y2
@@ -425,7 +469,7 @@ loop11:
 	ADDQ $32, DI
 	ADDQ $32, SI
 	DECQ CX
-	JNZ loop11
+	JNZ loop14
 	VMOVUPS Y14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET
@@ -441,14 +485,14 @@ TEXT ·maximumavx2(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VMOVUPS vecArgs_acc(AX), Y14
 	VPXOR Y13, Y13, Y13
-loop12:
+loop15:
 	VMOVUPS (SI), Y0
 	VMAXPS Y0, Y14, Y14
 	VCMPPS $3, Y0, Y0, Y0
 	VORPS Y0, Y13, Y13
 	ADDQ $32, SI
 	DECQ CX
-	JNZ loop12
+	JNZ loop15
 	VMOVUPS Y14, vecArgs_acc(AX)
 	VMOVMSKPS Y13, R8
 	ORQ R8, vecArgs_nan(AX)
@@ -466,14 +510,14 @@ TEXT ·reluAddavx2(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VMOVUPS vecArgs_acc(AX), Y14
 	VPXOR Y13, Y13, Y13
-loop13:
+loop16:
 	VMAXPS (SI), Y13, Y0
 	VBROADCASTSS (DI), Y1
 	VFMADD231PS Y0, Y1, Y14
 	ADDQ $4, DI
 	ADDQ $256, SI
 	DECQ CX
-	JNZ loop13
+	JNZ loop16
 	VMOVUPS Y14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET

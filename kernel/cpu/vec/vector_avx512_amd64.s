@@ -480,7 +480,7 @@ full7:
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VBROADCASTSS (DX), Z0
 	VMULPS Z0, Z15, Z15
-	ADDQ $4, DX
+	ADDQ vecArgs_stride(AX), DX
 	SUBQ $2, R8
 	JLT single9
 pair8:
@@ -521,6 +521,48 @@ next10:
 	VZEROUPPER
 	RET
 
+// func scaleExactavx512(a *vecArgs)
+// dst = a*(s*b), one b per 128; nan is set where that rounds.
+TEXT ·scaleExactavx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_a(AX), SI
+	MOVQ vecArgs_b(AX), DX
+	MOVQ vecArgs_steps(AX), CX
+	VBROADCASTSS vecArgs_s(AX), Z15
+	VPXORD Z13, Z13, Z13
+block11:
+	MOVQ CX, R8
+	CMPQ R8, $8
+	JLE full12
+	MOVQ $8, R8
+full12:
+	SUBQ R8, CX
+	VBROADCASTSS vecArgs_s(AX), Z15
+	VBROADCASTSS (DX), Z0
+	VMULPS Z0, Z15, Z15
+	VMOVUPS oneavx512<>(SB), Z14
+	VDIVPS Z15, Z14, Z14
+	ADDQ $4, DX
+loop13:
+	VMOVUPS (SI), Z0
+	VMULPS Z0, Z15, Z1
+	VMOVUPS Z1, (DI)
+	VMULPS Z1, Z14, Z1
+	VPXORD Z1, Z0, Z1
+	VPORD Z1, Z13, Z13
+	ADDQ $64, SI
+	ADDQ $64, DI
+	DECQ R8
+	JNZ loop13
+	TESTQ CX, CX
+	JNZ block11
+	VPTESTMD Z13, Z13, K1
+	KMOVW K1, R8
+	MOVQ R8, vecArgs_nan(AX)
+	VZEROUPPER
+	RET
+
 // func expSumavx512(a *vecArgs)
 // dst = exp(a-s), added to acc.
 TEXT ·expSumavx512(SB), NOSPLIT, $0-8
@@ -532,7 +574,7 @@ TEXT ·expSumavx512(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VMOVUPS vecArgs_acc(AX), Z14
 	VPXORD Z13, Z13, Z13
-loop11:
+loop14:
 	VMOVUPS (SI), Z0
 	VSUBPS Z15, Z0, Z0
 	VMOVUPS expHighavx512<>(SB), Z2
@@ -558,7 +600,7 @@ loop11:
 	ADDQ $64, DI
 	ADDQ $64, SI
 	DECQ CX
-	JNZ loop11
+	JNZ loop14
 	VMOVUPS Z14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET
@@ -575,14 +617,14 @@ TEXT ·maximumavx512(SB), NOSPLIT, $0-8
 	VMOVUPS vecArgs_acc(AX), Z14
 	VPXORD Z13, Z13, Z13
 	KXORW K1, K1, K1
-loop12:
+loop15:
 	VMOVUPS (SI), Z0
 	VMAXPS Z0, Z14, Z14
 	VCMPPS $3, Z0, Z0, K2
 	KORW K2, K1, K1
 	ADDQ $64, SI
 	DECQ CX
-	JNZ loop12
+	JNZ loop15
 	VMOVUPS Z14, vecArgs_acc(AX)
 	KMOVW K1, R8
 	ORQ R8, vecArgs_nan(AX)
@@ -600,14 +642,14 @@ TEXT ·reluAddavx512(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VMOVUPS vecArgs_acc(AX), Z14
 	VPXORD Z13, Z13, Z13
-loop13:
+loop16:
 	VMAXPS (SI), Z13, Z0
 	VBROADCASTSS (DI), Z1
 	VFMADD231PS Z0, Z1, Z14
 	ADDQ $4, DI
 	ADDQ $256, SI
 	DECQ CX
-	JNZ loop13
+	JNZ loop16
 	VMOVUPS Z14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET

@@ -35,7 +35,8 @@ func (w *weights) band(row, most int) int {
 	return min(most, scaleBlock-(w.scale.row0+row)%scaleBlock)
 }
 
-// widen writes columns [from, from+len(dst)) of a row.
+// widen writes columns [from, from+len(dst)) of a row. They begin with a block
+// of scales or lie within one.
 func (w *weights) widen(s *isa, sc *scratch, dst []float32, row, from int) {
 	i := row*w.ld + from
 	switch w.format {
@@ -44,14 +45,6 @@ func (w *weights) widen(s *isa, sc *scratch, dst []float32, row, from int) {
 	case formatBF16:
 		s.widenBF16With(sc, dst, w.b[2*i:][:2*len(dst)])
 	case formatFP8:
-		scales := w.scale.row(row)[from/scaleBlock:]
-		if head := from % scaleBlock; head > 0 {
-			n := min(len(dst), scaleBlock-head)
-			s.widenFP8With(sc, dst[:n], w.b[i:][:n], scales)
-			dst, i, scales = dst[n:], i+n, scales[1:]
-		}
-		if len(dst) > 0 {
-			s.widenFP8With(sc, dst, w.b[i:][:len(dst)], scales)
-		}
+		s.widenFP8With(sc, dst, w.b[i:][:len(dst)], w.scale.row(row)[from/scaleBlock:])
 	}
 }

@@ -17,6 +17,7 @@ func emitAccumulate(e *emitter, s *isa) {
 	constant(e, s, "accCodeMask"+s.name, 0x7F7F7F7F)
 	for _, w := range []weight{f32, bf16, fp8} {
 		(&accumulate{isa: s, w: w, mr: 1, vecs: s.wideVecs}).emit(e)
+		(&accumulate{isa: s, w: w, mr: 1, vecs: s.accVecs}).emitPack(e)
 	}
 }
 
@@ -141,13 +142,52 @@ func (k *accumulate) decode(e *emitter, v int) int {
 	return 2
 }
 
-// refuseNaN leaves y as it was when a NaN code was read, which the decoder does
-// not produce; the caller then takes the path that widens first.
+// emitPack writes the kernel that widens a block of weights, d rows of vecs
+// registers, to consecutive rows at y. Registers are those of decode.
+func (k *accumulate) emitPack(e *emitter) {
+	cols := k.vecs * k.lanes
+	e.function(fmt.Sprintf("pack%s%d%s", k.w.name, cols, k.name), "accArgs", fmt.Sprintf("widens rows of %d %s weights to y.", cols, k.w.name))
+	e.op("MOVQ accArgs_w(AX), R8")
+	e.op("MOVQ accArgs_ldw(AX), R9")
+	e.op("MOVQ accArgs_y(AX), DI")
+	e.op("MOVQ accArgs_d(AX), R13")
+	if k.w == fp8 {
+		k.zero(e, k.nan())
+		e.op("VBROADCASTSS accArgs_scale(AX), %s", k.r(k.scale()))
+	}
+	loop := e.label("loop")
+	e.at(loop)
+	for v := 0; v < k.vecs; {
+		got := k.decode(e, v)
+		for i := range got {
+			e.op("VMOVUPS %s, %d(DI)", k.r(k.t(i)), (v+i)*k.bytes())
+		}
+		v += got
+	}
+	e.op("ADDQ R9, R8")
+	e.op("ADDQ $%d, DI", cols*4)
+	e.op("DECQ R13")
+	e.op("JNZ %s", loop)
+	if k.w == fp8 {
+		k.reportNaN(e)
+	}
+	e.ret()
+}
+
+// reportNaN sets nan, and R12, to the bytes where a NaN code was read, which
+// the decoder does not produce.
+func (k *accumulate) reportNaN(e *emitter) {
+	seen := k.h(k.nan())
+	e.op("VPCMPEQB accCodeMask%s<>(SB), %s, %s", k.name, seen, seen)
+	e.op("VPMOVMSKB %s, R12", seen)
+	e.op("MOVQ R12, accArgs_nan(AX)")
+}
+
+// refuseNaN leaves y as it was when a NaN code was read; the caller then takes
+// the path that widens first.
 func (k *accumulate) refuseNaN(e *emitter) {
 	clean := e.label("clean")
-	e.op("VPCMPEQB accCodeMask%s<>(SB), %s, %s", k.name, k.h(k.nan()), k.h(k.nan()))
-	e.op("VPMOVMSKB %s, R12", k.h(k.nan()))
-	e.op("MOVQ R12, accArgs_nan(AX)")
+	k.reportNaN(e)
 	e.op("TESTQ R12, R12")
 	e.op("JZ %s", clean)
 	e.ret()

@@ -94,4 +94,9 @@ var (
 	f32  = weight{"F32", 4}
 	bf16 = weight{"BF16", 2}
 	fp8  = weight{"FP8", 1}
+	// e4m3 codes whose scale, and the decoder's 2^-8, are in x already.
+	code = weight{"Code", 1}
 )
+
+// coded reports whether weights are e4m3 codes.
+func (w weight) coded() bool { return w == fp8 || w == code }

@@ -16,7 +16,7 @@ func emitRows(e *emitter, s *isa) {
 	constant(e, s, "halfMask"+s.name, 0xBFFFBFFF)
 	e.raw("// The bits of an e4m3 code without its sign.")
 	constant(e, s, "codeMask"+s.name, 0x7F7F7F7F)
-	for _, w := range []weight{f32, bf16, fp8} {
+	for _, w := range []weight{f32, bf16, fp8, code} {
 		for mr := 1; mr <= s.rowsMR; mr++ {
 			for _, nr := range []int{4, 1} {
 				(&rows{isa: s, w: w, mr: mr, nr: nr}).emit(e)
@@ -56,11 +56,11 @@ func (k *rows) wAt(n, u int) string {
 func (k *rows) nan() int   { return k.regs - 1 }
 func (k *rows) scale() int { return k.regs - 2 }
 func (k *rows) half() int  { return k.regs - 3 }
-func (k *rows) code() int  { return k.regs - 4 }
+func (k *rows) codes() int { return k.regs - 4 }
 
 func (k *rows) emit(e *emitter) {
 	k.unroll = 2
-	if k.wide() && k.w == fp8 && k.mr <= 2 {
+	if k.wide() && k.w.coded() && k.mr <= 2 {
 		k.unroll = 4
 	}
 	name := fmt.Sprintf("rows%s%dx%d%s", k.w.name, k.mr, k.nr, k.name)
@@ -71,11 +71,11 @@ func (k *rows) emit(e *emitter) {
 	e.op("MOVQ rowsArgs_ldw(AX), R9")
 	e.op("LEAQ (R9)(R9*2), R10")
 	e.op("MOVQ rowsArgs_y(AX), DI")
-	if k.w == fp8 {
+	if k.w.coded() {
 		k.zero(e, k.nan())
 		if k.wide() {
 			e.op("VMOVUPS halfMask%s<>(SB), %s", k.name, k.r(k.half()))
-			e.op("VMOVUPS codeMask%s<>(SB), %s", k.name, k.r(k.code()))
+			e.op("VMOVUPS codeMask%s<>(SB), %s", k.name, k.r(k.codes()))
 		}
 	}
 	if k.nr == 4 && k.wide() {
@@ -109,7 +109,7 @@ func (k *rows) emit(e *emitter) {
 	}
 	e.op("DECQ rowsArgs_groups(AX)")
 	e.op("JNZ %s", group)
-	if k.w == fp8 {
+	if k.w.coded() {
 		e.op("VMOVUPS %s, rowsArgs_codes(AX)", k.r(k.nan()))
 	}
 	e.ret()
@@ -168,7 +168,7 @@ func (k *rows) step(e *emitter, u int) {
 		}
 	}
 	for n := range k.nr {
-		if k.w == fp8 {
+		if k.w.coded() {
 			k.watch(e, n, u)
 		}
 		for i := 0; i < u; {
@@ -195,7 +195,7 @@ func (k *rows) step(e *emitter, u int) {
 func (k *rows) prefetch(e *emitter, size int) {
 	for n := range k.nr {
 		for line := 0; line < size; line += 64 {
-			e.op("PREFETCHT1 %s", spaced("BX", "R9", "R10", "", line, n))
+			e.op("PREFETCHT0 %s", spaced("BX", "R9", "R10", "", line, n))
 		}
 	}
 	e.op("ADDQ $%d, BX", size)
@@ -205,7 +205,7 @@ func (k *rows) prefetch(e *emitter, size int) {
 // the decoder does not produce.
 func (k *rows) watch(e *emitter, n, u int) {
 	size := u * k.lanes
-	t, code, nan := k.temp(0), k.code(), k.nan()
+	t, codes, nan := k.temp(0), k.codes(), k.nan()
 	name := map[int]string{64: "Z", 32: "Y", 16: "X"}[size]
 	if size == 8 {
 		e.op("VMOVQ %s, X%d", k.wAt(n, 0), t)
@@ -215,9 +215,9 @@ func (k *rows) watch(e *emitter, n, u int) {
 	}
 	switch {
 	case k.wide() && size == 64:
-		e.op("VPANDD %s, Z%d, Z%d", k.wAt(n, 0), code, t)
+		e.op("VPANDD %s, Z%d, Z%d", k.wAt(n, 0), codes, t)
 	case k.wide():
-		e.op("VPANDD %s, %s%d, %s%d", k.wAt(n, 0), name, code, name, t)
+		e.op("VPANDD %s, %s%d, %s%d", k.wAt(n, 0), name, codes, name, t)
 		e.op("VPMAXUB Z%d, Z%d, Z%d", t, nan, nan)
 		return
 	default:
@@ -237,24 +237,31 @@ func (k *rows) decode(e *emitter, n, u, most int) int {
 	case bf16:
 		e.op("VPMOVZXWD %s, %s", k.wAt(n, u), k.r(t))
 		e.op("VPSLLD $16, %s, %s", k.r(t), k.r(t))
-	case fp8:
+	case fp8, code:
 		if most >= 2 {
-			// Halves pass through memory, because converting from there spares
-			// the shuffle port one instruction per register.
+			// The upper halves pass through memory: converting from there
+			// spares the shuffle port two instructions of ten.
 			k.halves(e, k.wAt(n, u), k.reg, t)
 			slot := (n*k.unroll/2 + u/2) * k.bytes()
 			e.op("VMOVUPS %s, rowsArgs_spill+%d(AX)", k.r(t), slot)
-			e.op("VCVTPH2PS rowsArgs_spill+%d(AX), %s", slot, k.r(t))
 			e.op("VCVTPH2PS rowsArgs_spill+%d(AX), %s", slot+k.bytes()/2, k.r(t+1))
-			e.op("VMULPS %s, %s, %s", k.r(k.scale()), k.r(t), k.r(t))
-			e.op("VMULPS %s, %s, %s", k.r(k.scale()), k.r(t+1), k.r(t+1))
+			e.op("VCVTPH2PS %s, %s", k.h(t), k.r(t))
+			k.rescale(e, t)
+			k.rescale(e, t+1)
 			return 2
 		}
 		k.halves(e, k.wAt(n, u), k.isa.half, t)
 		e.op("VCVTPH2PS %s, %s", k.h(t), k.r(t))
-		e.op("VMULPS %s, %s, %s", k.r(k.scale()), k.r(t), k.r(t))
+		k.rescale(e, t)
 	}
 	return 1
+}
+
+// rescale multiplies decoded weights by their scale where x does not have it.
+func (k *rows) rescale(e *emitter, t int) {
+	if k.w == fp8 {
+		e.op("VMULPS %s, %s, %s", k.r(k.scale()), k.r(t), k.r(t))
+	}
 }
 
 // halves turns e4m3 codes into float16 numbers of 2^-8 their value: the

@@ -13,6 +13,7 @@ func emitVectors(e *emitter, s *isa) {
 	v.loop(e, "narrowBF16", "dst = a, to bfloat16.", v.narrowBF16)
 	v.loop(e, "siluMul", "dst = a/(1+exp(-a))*b.", v.siluMul)
 	v.widenE4M3(e)
+	v.scaleExact(e)
 	v.sum(e, "expSum", "dst = exp(a-s), added to acc.", v.expSum)
 	v.sum(e, "maximum", "acc = max(acc, a); nan collects the lanes that met one.", v.maximum)
 	v.sum(e, "reluAdd", "acc += dst*max(0, a), down a column of products.", v.reluAdd)

@@ -1,7 +1,7 @@
 package main
 
 // widenE4M3 writes dst = a*b from e4m3, where b has one scale for every 128
-// elements. The arithmetic is that of the row kernels: halves of 2^-8 the
+// elements, stride bytes apart. The arithmetic is that of the row kernels: halves of 2^-8 the
 // value, times 256 times the scale. NaN codes come out as numbers; codes
 // receives the largest code, sign apart, so that the caller can tell.
 //
@@ -26,7 +26,7 @@ func (v *vectors) widenE4M3(e *emitter) {
 	e.op("VBROADCASTSS vecArgs_s(AX), %s", v.r(scale))
 	e.op("VBROADCASTSS (DX), %s", v.r(0))
 	e.op("VMULPS %s, %s, %s", v.r(0), v.r(scale), v.r(scale))
-	e.op("ADDQ $4, DX")
+	e.op("ADDQ vecArgs_stride(AX), DX")
 	e.op("SUBQ $2, R8")
 	e.op("JLT %s", single)
 
@@ -73,5 +73,58 @@ func (v *vectors) widenE4M3(e *emitter) {
 	e.op("TESTQ CX, CX")
 	e.op("JNZ %s", block)
 	e.op("VMOVUPS %s, vecArgs_codes(AX)", v.r(seen))
+	e.ret()
+}
+
+// scaleExact writes dst = a*(s*b), where b has one factor for every 128
+// elements, multiplies back, and sets nan unless that gives a again: then dst
+// is exact, given that s*b is a power of two.
+func (v *vectors) scaleExact(e *emitter) {
+	const factor, inverse, bad = 15, 14, 13
+	perBlock := 128 / v.lanes
+	e.function("scaleExact"+v.name, "vecArgs", "dst = a*(s*b), one b per 128; nan is set where that rounds.")
+	v.open(e)
+	v.zero(e, bad)
+	block, full, loop := e.label("block"), e.label("full"), e.label("loop")
+	e.at(block)
+	e.op("MOVQ CX, R8")
+	e.op("CMPQ R8, $%d", perBlock)
+	e.op("JLE %s", full)
+	e.op("MOVQ $%d, R8", perBlock)
+	e.at(full)
+	e.op("SUBQ R8, CX")
+	e.op("VBROADCASTSS vecArgs_s(AX), %s", v.r(factor))
+	e.op("VBROADCASTSS (DX), %s", v.r(0))
+	e.op("VMULPS %s, %s, %s", v.r(0), v.r(factor), v.r(factor))
+	e.op("VMOVUPS %s, %s", v.konst("one"), v.r(inverse))
+	e.op("VDIVPS %s, %s, %s", v.r(factor), v.r(inverse), v.r(inverse))
+	e.op("ADDQ $4, DX")
+	e.at(loop)
+	e.op("VMOVUPS (SI), %s", v.r(0))
+	e.op("VMULPS %s, %s, %s", v.r(0), v.r(factor), v.r(1))
+	e.op("VMOVUPS %s, (DI)", v.r(1))
+	e.op("VMULPS %s, %s, %s", v.r(1), v.r(inverse), v.r(1))
+	v.xor(e, v.r(1), 0, 1)
+	if v.wide() {
+		e.op("VPORD Z1, Z%d, Z%d", bad, bad)
+	} else {
+		e.op("VPOR Y1, Y%d, Y%d", bad, bad)
+	}
+	e.op("ADDQ $%d, SI", v.bytes())
+	e.op("ADDQ $%d, DI", v.bytes())
+	e.op("DECQ R8")
+	e.op("JNZ %s", loop)
+	e.op("TESTQ CX, CX")
+	e.op("JNZ %s", block)
+	if v.wide() {
+		e.op("VPTESTMD Z%d, Z%d, K1", bad, bad)
+		e.op("KMOVW K1, R8")
+	} else {
+		e.op("VPXOR Y0, Y0, Y0")
+		e.op("VPCMPEQD Y0, Y%d, Y0", bad)
+		e.op("VMOVMSKPS Y0, R8")
+		e.op("XORQ $0xFF, R8")
+	}
+	e.op("MOVQ R8, vecArgs_nan(AX)")
 	e.ret()
 }

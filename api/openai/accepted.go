@@ -1,0 +1,99 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// FieldNote documents one field of a request that has no effect on the answer.
+type FieldNote struct {
+	Name string // as on the wire
+	Why  string
+}
+
+// ignored are accepted with any value of the right shape. Each cannot change the text, so dropping it breaks no promise.
+var ignored = []struct {
+	FieldNote
+	shape shape
+}{
+	{FieldNote{"user", "end-user label; nothing is kept per user"}, shapeString},
+	{FieldNote{"safety_identifier", "end-user label; nothing is kept per user"}, shapeString},
+	{FieldNote{"metadata", "labels of stored completions; nothing is stored"}, shapeObject},
+	{FieldNote{"store", "nothing is stored, whatever is asked"}, shapeBool},
+	{FieldNote{"service_tier", "there is one tier"}, shapeString},
+	{FieldNote{"prompt_cache_key", "routing hint; prefixes are matched by content, and cache_salt separates tenants"}, shapeString},
+	{FieldNote{"prompt_cache_retention", "prefixes are kept as long as memory allows"}, shapeString},
+	{FieldNote{"prediction", "a guess at the answer that could only make it faster"}, shapeObject},
+}
+
+// Ignored lists the request fields that are accepted and have no effect, with the reason.
+func Ignored() []FieldNote {
+	notes := make([]FieldNote, len(ignored))
+	for i, f := range ignored {
+		notes[i] = f.FieldNote
+	}
+	return notes
+}
+
+// fixed are accepted with the one value that describes what happens anyway; text is that value as JSON.
+var fixed = []struct {
+	FieldNote
+	text string
+}{
+	{FieldNote{"modalities", "answers are text"}, `["text"]`},
+	{FieldNote{"verbosity", "the models take no such instruction; say it in a message"}, `"medium"`},
+	{FieldNote{"priority", "requests are served in order of arrival"}, `0`},
+	{FieldNote{"use_beam_search", "answers are sampled; use n for several"}, `false`},
+	{FieldNote{"skip_special_tokens", "special tokens are not part of the text; ask for logprobs to see them"}, `true`},
+	{FieldNote{"spaces_between_special_tokens", "special tokens are not part of the text"}, `true`},
+}
+
+// Fixed lists the request fields that are accepted with one value only. Why ends with that value.
+func Fixed() []FieldNote {
+	notes := make([]FieldNote, len(fixed))
+	for i, f := range fixed {
+		notes[i] = FieldNote{f.Name, f.Why + "; only " + f.text}
+	}
+	return notes
+}
+
+// acceptedFields are the ignored, fixed and refused fields that chat and text completions share.
+func acceptedFields[T any]() fields[T] {
+	all := fields[T]{
+		"guided_json":        refuse[T]("use response_format with type json_schema"),
+		"guided_regex":       refuse[T]("use response_format with type json_schema and a string pattern"),
+		"guided_choice":      refuse[T]("use response_format with type json_schema and an enum"),
+		"guided_grammar":     refuse[T]("use response_format with type json_schema"),
+		"structured_outputs": refuse[T]("use response_format with type json_schema"),
+		"length_penalty":     refuse[T]("it belongs to beam search, and answers are sampled"),
+		"prompt_logprobs":    refuse[T]("send a text completion with echo and logprobs"),
+	}
+	for _, f := range ignored {
+		all[f.Name] = ignoreAs[T](f.shape)
+	}
+	for _, f := range fixed {
+		all[f.Name] = fixedAs[T](f.text, f.Why)
+	}
+	return all
+}
+
+// ignoreAs accepts a value of one shape and forgets it.
+func ignoreAs[T any](want shape) field[T] {
+	return field[T]{read: func(c *cursor, _ *T) {
+		if c.shape() != want {
+			c.wrongShape(want.String())
+			return
+		}
+		c.skip()
+	}}
+}
+
+// fixedAs accepts one value only.
+func fixedAs[T any](text, why string) field[T] {
+	return field[T]{read: func(c *cursor, _ *T) {
+		var got bytes.Buffer
+		if err := json.Compact(&got, c.raw()); err == nil && got.String() != text {
+			c.problem(CodeUnsupportedValue, "%s is not supported, only %s: %s", clip(got.String()), text, why)
+		}
+	}}
+}

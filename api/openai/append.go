@@ -1,0 +1,166 @@
+package openai
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// The append functions write JSON without reflection: a stream encodes every token on its own, and encoding/json would
+// cost more than a dozen allocations each time.
+
+const hexDigits = "0123456789abcdef"
+
+// appendString writes a JSON string. It leaves characters beyond ASCII as they are, except for the three that some
+// clients take for a line break and so for the end of an event (U+0085, U+2028, U+2029). Bytes that are not UTF-8
+// become U+FFFD.
+func appendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		b := s[i]
+		if b >= 0x20 && b < utf8.RuneSelf && b != '"' && b != '\\' {
+			i++
+			continue
+		}
+		r, size := rune(b), 1
+		if b >= utf8.RuneSelf {
+			r, size = utf8.DecodeRuneInString(s[i:])
+			if !(r == utf8.RuneError && size == 1) && r != '\u0085' && r != '\u2028' && r != '\u2029' {
+				i += size
+				continue
+			}
+		}
+		dst = append(dst, s[from:i]...)
+		dst = appendEscape(dst, r)
+		i += size
+		from = i
+	}
+	dst = append(dst, s[from:]...)
+	return append(dst, '"')
+}
+
+// appendEscape writes a character below U+10000 as an escape.
+func appendEscape(dst []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(dst, '\\', byte(r))
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	}
+	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+}
+
+func appendLogprob(dst []byte, l Logprob) []byte {
+	return strconv.AppendFloat(dst, l.finite(), 'g', -1, 64)
+}
+
+// appendBytes writes token bytes as numbers.
+func appendBytes(dst []byte, b TokenBytes) []byte {
+	if b == nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '[')
+	for i, x := range b {
+		dst = strconv.AppendUint(comma(dst, i), uint64(x), 10)
+	}
+	return append(dst, ']')
+}
+
+// appendToken writes the members that chosen tokens and alternatives share, without the closing brace.
+func appendToken(dst []byte, token string, l Logprob, b TokenBytes) []byte {
+	dst = append(dst, `{"token":`...)
+	dst = appendString(dst, token)
+	dst = append(dst, `,"logprob":`...)
+	dst = appendLogprob(dst, l)
+	dst = append(dst, `,"bytes":`...)
+	return appendBytes(dst, b)
+}
+
+func appendChatLogprobs(dst []byte, l *ChatLogprobs) []byte {
+	if l == nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, `{"content":[`...)
+	for i := range l.Content {
+		t := &l.Content[i]
+		dst = appendToken(comma(dst, i), t.Token, t.Logprob, t.Bytes)
+		dst = append(dst, `,"top_logprobs":[`...)
+		for j := range t.TopLogprobs {
+			alt := &t.TopLogprobs[j]
+			dst = append(appendToken(comma(dst, j), alt.Token, alt.Logprob, alt.Bytes), '}')
+		}
+		dst = append(dst, "]}"...)
+	}
+	return append(dst, `],"refusal":null}`...)
+}
+
+func appendRanked(dst []byte, ranked RankedLogprobs) []byte {
+	if ranked == nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, '{')
+	written := 0
+	for i, r := range ranked {
+		if repeats(ranked[:i], r.Token) {
+			continue
+		}
+		dst = appendString(comma(dst, written), r.Token)
+		dst = appendLogprob(append(dst, ':'), r.Logprob)
+		written++
+	}
+	return append(dst, '}')
+}
+
+func repeats(earlier RankedLogprobs, token string) bool {
+	for i := range earlier {
+		if earlier[i].Token == token {
+			return true
+		}
+	}
+	return false
+}
+
+func appendCompletionLogprobs(dst []byte, l *CompletionLogprobs) []byte {
+	if l == nil {
+		return append(dst, "null"...)
+	}
+	dst = append(dst, `{"tokens":[`...)
+	for i, t := range l.Tokens {
+		dst = appendString(comma(dst, i), t)
+	}
+	dst = append(dst, `],"token_logprobs":[`...)
+	for i, p := range l.TokenLogprobs {
+		if dst = comma(dst, i); p == nil {
+			dst = append(dst, "null"...)
+		} else {
+			dst = appendLogprob(dst, *p)
+		}
+	}
+	dst = append(dst, `],"top_logprobs":`...)
+	if l.TopLogprobs == nil {
+		dst = append(dst, "null"...)
+	} else {
+		dst = append(dst, '[')
+		for i, r := range l.TopLogprobs {
+			dst = appendRanked(comma(dst, i), r)
+		}
+		dst = append(dst, ']')
+	}
+	dst = append(dst, `,"text_offset":[`...)
+	for i, n := range l.TextOffset {
+		dst = strconv.AppendInt(comma(dst, i), int64(n), 10)
+	}
+	return append(dst, "]}"...)
+}
+
+// comma separates element i from the one before.
+func comma(dst []byte, i int) []byte {
+	if i > 0 {
+		return append(dst, ',')
+	}
+	return dst
+}

@@ -1,0 +1,105 @@
+package openai
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// ChatRequest is the body of POST /v1/chat/completions.
+type ChatRequest struct {
+	Options
+	Messages []Message `json:"messages"`
+
+	MaxTokens           *int `json:"max_tokens,omitempty"`            // older name of the next
+	MaxCompletionTokens *int `json:"max_completion_tokens,omitempty"` // reasoning included
+
+	Logprobs    bool `json:"logprobs,omitempty"`
+	TopLogprobs *int `json:"top_logprobs,omitempty"` // [0, 20], with Logprobs only
+
+	Tools             []Tool      `json:"tools,omitempty"`
+	ToolChoice        *ToolChoice `json:"tool_choice,omitempty"`
+	ParallelToolCalls *bool       `json:"parallel_tool_calls,omitempty"` // nil is true
+
+	ReasoningEffort    string                     `json:"reasoning_effort,omitempty"`
+	Thinking           *Thinking                  `json:"thinking,omitempty"`
+	ChatTemplateKwargs map[string]json.RawMessage `json:"chat_template_kwargs,omitempty"`
+
+	AddGenerationPrompt  *bool `json:"add_generation_prompt,omitempty"`  // nil is true unless ContinueFinalMessage
+	ContinueFinalMessage bool  `json:"continue_final_message,omitempty"` // go on with the last assistant message
+}
+
+// Thinking switches reasoning on or off, in the form of DeepSeek's and GLM's own services.
+type Thinking struct {
+	Type string `json:"type"` // enabled or disabled
+}
+
+// The values of thinking.type.
+const (
+	ThinkingEnabled  = "enabled"
+	ThinkingDisabled = "disabled"
+)
+
+// reasoningEfforts are OpenAI's values and DeepSeek's max. EffortNone asks for no reasoning at all.
+var reasoningEfforts = []string{EffortNone, "minimal", "low", "medium", "high", "xhigh", "max"}
+
+// EffortNone is the reasoning_effort that switches reasoning off.
+const EffortNone = "none"
+
+// NewTokens is the limit on generated tokens under either name; ok is false when the request has none.
+func (r *ChatRequest) NewTokens() (limit int, ok bool) {
+	switch {
+	case r.MaxCompletionTokens != nil:
+		return *r.MaxCompletionTokens, true
+	case r.MaxTokens != nil:
+		return *r.MaxTokens, true
+	}
+	return 0, false
+}
+
+// WantsGenerationPrompt says whether the prompt ends where a new assistant message starts.
+func (r *ChatRequest) WantsGenerationPrompt() bool {
+	return generationPrompt(r.AddGenerationPrompt, r.ContinueFinalMessage)
+}
+
+func generationPrompt(add *bool, continueFinal bool) bool {
+	if add == nil {
+		return !continueFinal
+	}
+	return *add
+}
+
+// thinkingSwitch is one of the ways to ask for reasoning.
+type thinkingSwitch struct {
+	param string
+	on    bool
+}
+
+// thinkingSwitches lists every way the request uses. [ChatRequest.Validate] wants them to agree.
+func (r *ChatRequest) thinkingSwitches() []thinkingSwitch {
+	var list []thinkingSwitch
+	if r.Thinking != nil && slices.Contains([]string{ThinkingEnabled, ThinkingDisabled}, r.Thinking.Type) {
+		list = append(list, thinkingSwitch{"thinking.type", r.Thinking.Type == ThinkingEnabled})
+	}
+	for _, name := range thinkingKwargs {
+		if raw, ok := r.ChatTemplateKwargs[name]; ok {
+			list = append(list, thinkingSwitch{"chat_template_kwargs." + name, string(raw) == "true"})
+		}
+	}
+	if r.ReasoningEffort == EffortNone {
+		list = append(list, thinkingSwitch{"reasoning_effort", false})
+	}
+	return list
+}
+
+// thinkingKwargs are the names under which chat templates know the switch: DeepSeek's and GLM's.
+var thinkingKwargs = []string{"thinking", "enable_thinking"}
+
+// ThinkingMode says whether the request asks for reasoning or for none, by whichever of its switches is used: thinking,
+// chat_template_kwargs.thinking, chat_template_kwargs.enable_thinking, or a reasoning_effort of none. Nil leaves it to
+// the model's default.
+func (r *ChatRequest) ThinkingMode() *bool {
+	if list := r.thinkingSwitches(); len(list) > 0 {
+		return &list[0].on
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package openai
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Validate reports every problem of the request, or nil. [DecodeChat] has already called it.
+func (r *ChatRequest) Validate() *Error {
+	var p problems
+	r.check(&p)
+	return p.err()
+}
+
+func (r *ChatRequest) check(p *problems) {
+	r.Options.check(p)
+	r.checkLimits(p)
+	r.checkTools(p)
+	r.checkThinking(p)
+	r.checkMessages(p)
+}
+
+func (r *ChatRequest) checkLimits(p *problems) {
+	checkLength(p, "max_tokens", r.MaxTokens, r.MinTokens, 1)
+	checkLength(p, "max_completion_tokens", r.MaxCompletionTokens, r.MinTokens, 1)
+	if a, b := r.MaxTokens, r.MaxCompletionTokens; a != nil && b != nil && *a != *b {
+		p.addNew(CodeInvalidValue, "max_completion_tokens", "%d differs from max_tokens, which is %d; send one of them", *b, *a)
+	}
+	wantRange(p, "top_logprobs", r.TopLogprobs, 0, MaxTopLogprobs)
+	if r.TopLogprobs != nil && !r.Logprobs {
+		p.addNew(CodeInvalidValue, "top_logprobs", "only allowed when logprobs is true")
+	}
+}
+
+func (r *ChatRequest) checkTools(p *problems) {
+	if !wantAtMost(p, "tools", len(r.Tools), MaxTools, "tools") {
+		return
+	}
+	var names nameSet
+	for i, t := range r.Tools {
+		at := fmt.Sprintf("tools[%d]", i)
+		if t.Type != typeFunction {
+			reportType(p, at+".type", t.Type)
+			continue
+		}
+		checkName(p, at+".function.name", t.Function.Name)
+		if t.Function.Name != "" && !names.add(t.Function.Name) {
+			p.addNew(CodeInvalidValue, at+".function.name", "%q is the name of an earlier tool too", clip(t.Function.Name))
+		}
+	}
+	r.checkToolChoice(p)
+}
+
+func (r *ChatRequest) checkToolChoice(p *problems) {
+	if r.ToolChoice == nil {
+		return
+	}
+	const at = "tool_choice"
+	switch t := r.ToolChoice; t.Mode {
+	case ChoiceNone, ChoiceAuto:
+	case ChoiceRequired:
+		if len(r.Tools) == 0 {
+			p.addNew(CodeInvalidValue, at, "required needs at least one tool in tools")
+		}
+	case ChoiceFunction:
+		isNamed := func(tool Tool) bool { return tool.Function.Name == t.Name }
+		switch {
+		case t.Name == "":
+			p.addNew(CodeMissing, at+".function.name", "required")
+		case !slices.ContainsFunc(r.Tools, isNamed):
+			p.addNew(CodeInvalidValue, at+".function.name", "%q is not among tools", clip(t.Name))
+		}
+	default:
+		p.addNew(CodeInvalidValue, at, "%q is not supported; use none, auto, required or an object that names a function", clip(t.Mode))
+	}
+}
+
+// reportType is for tools and tool calls, which have one type.
+func reportType(p *problems, param, kind string) {
+	if kind == "" {
+		p.addNew(CodeMissing, param, "required; use %q", typeFunction)
+		return
+	}
+	p.addNew(CodeUnsupportedValue, param, "%q is not supported; use %q", clip(kind), typeFunction)
+}
+
+func (r *ChatRequest) checkThinking(p *problems) {
+	if r.ReasoningEffort != "" && !slices.Contains(reasoningEfforts, r.ReasoningEffort) {
+		p.addNew(CodeInvalidValue, "reasoning_effort", "%q is not one of %s", clip(r.ReasoningEffort), strings.Join(reasoningEfforts, ", "))
+	}
+	if t := r.Thinking; t != nil && t.Type != ThinkingEnabled && t.Type != ThinkingDisabled {
+		p.addNew(CodeInvalidValue, "thinking.type", "%q is not %s or %s", clip(t.Type), ThinkingEnabled, ThinkingDisabled)
+	}
+	wantAtMost(p, "chat_template_kwargs", len(r.ChatTemplateKwargs), MaxKwargs, "entries")
+	switches := r.thinkingSwitches()
+	for _, s := range switches {
+		if s.on != switches[0].on {
+			p.addNew(CodeInvalidValue, s.param, "contradicts %s; send one of them", switches[0].param)
+			return
+		}
+	}
+}
+
+func (r *ChatRequest) checkMessages(p *problems) {
+	checkMessages(p, r.Messages)
+	checkContinuation(p, r.Messages, r.AddGenerationPrompt, r.ContinueFinalMessage)
+}
+
+// checkContinuation compares the two ways a prompt can end.
+func checkContinuation(p *problems, messages []Message, add *bool, continueFinal bool) {
+	if !continueFinal {
+		return
+	}
+	if add != nil && *add {
+		p.addNew(CodeInvalidValue, "continue_final_message", "a prompt cannot both continue a message and start one; send add_generation_prompt false or leave it out")
+	}
+	if n := len(messages); n > 0 && messages[n-1].Role != RoleAssistant {
+		p.addNew(CodeInvalidValue, "continue_final_message", "the last message has role %q, and only an assistant message can be continued", clip(messages[n-1].Role))
+	}
+}
+
+// checkMessages wants at least one message, each complete for its role, and tool results that answer a call.
+func checkMessages(p *problems, messages []Message) {
+	if len(messages) == 0 {
+		p.addNew(CodeMissing, "messages", "required; send at least one message")
+		return
+	}
+	if !wantAtMost(p, "messages", len(messages), MaxMessages, "messages") {
+		return
+	}
+	calls := map[string]bool{}
+	for i := range messages {
+		messages[i].check(p, fmt.Sprintf("messages[%d]", i), calls)
+	}
+}
+
+// check looks at one message; calls are the ids of all tool calls so far.
+func (m *Message) check(p *problems, at string, calls map[string]bool) {
+	switch m.Role {
+	case RoleSystem, RoleDeveloper, RoleUser, RoleTool:
+		if m.Content == nil {
+			p.addNew(CodeMissing, at+".content", "required for role %s", m.Role)
+		}
+		if len(m.ToolCalls) > 0 {
+			p.addNew(CodeInvalidValue, at+".tool_calls", "only an assistant message has tool calls, and the role is %s", m.Role)
+		}
+		if m.ReasoningContent != "" {
+			p.addNew(CodeInvalidValue, at+".reasoning_content", "only an assistant message has reasoning, and the role is %s", m.Role)
+		}
+	case RoleAssistant:
+		if m.Content == nil && len(m.ToolCalls) == 0 && m.ReasoningContent == "" {
+			p.addNew(CodeMissing, at+".content", "required for role assistant unless there are tool_calls")
+		}
+	case "":
+		p.addNew(CodeMissing, at+".role", "required: system, developer, user, assistant or tool")
+		return
+	default:
+		p.addNew(CodeInvalidValue, at+".role", "%q is not supported; use system, developer, user, assistant or tool", clip(m.Role))
+		return
+	}
+	if m.Content != nil && len(m.Content) == 0 {
+		p.addNew(CodeInvalidValue, at+".content", "an empty array; send a string or at least one text part")
+	}
+	m.checkCalls(p, at, calls)
+}
+
+func (m *Message) checkCalls(p *problems, at string, calls map[string]bool) {
+	for i, t := range m.ToolCalls {
+		at := fmt.Sprintf("%s.tool_calls[%d]", at, i)
+		if t.Type != typeFunction {
+			reportType(p, at+".type", t.Type)
+		}
+		if t.ID == "" {
+			p.addNew(CodeMissing, at+".id", "required")
+		}
+		if t.Function.Name == "" {
+			p.addNew(CodeMissing, at+".function.name", "required")
+		}
+		calls[t.ID] = true
+	}
+	switch {
+	case m.Role != RoleTool:
+		if m.ToolCallID != "" {
+			p.addNew(CodeInvalidValue, at+".tool_call_id", "only a tool message answers a call, and the role is %s", m.Role)
+		}
+	case m.ToolCallID == "":
+		p.addNew(CodeMissing, at+".tool_call_id", "required for role tool")
+	case !calls[m.ToolCallID]:
+		p.addNew(CodeInvalidValue, at+".tool_call_id", "no earlier message has a tool call with the id %q", clip(m.ToolCallID))
+	}
+}

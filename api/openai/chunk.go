@@ -1,0 +1,58 @@
+package openai
+
+import "encoding/json"
+
+// ChatChunk is one event of a chat stream. A server writes chunks through [ChatStream]; clients can decode into this.
+type ChatChunk struct {
+	ID                string          `json:"id"`
+	Object            string          `json:"object"` // ObjectChatChunk
+	Created           int64           `json:"created"`
+	Model             string          `json:"model"`
+	SystemFingerprint string          `json:"system_fingerprint,omitempty"`
+	Choices           []ChunkChoice   `json:"choices"` // empty in the closing chunk
+	Usage             *Usage          `json:"usage"`   // absent unless asked for; null before the closing chunk
+	Sparrow           json.RawMessage `json:"sparrow,omitempty"`
+}
+
+// CompletionChunk is one event of a text completion stream.
+type CompletionChunk struct {
+	ID                string             `json:"id"`
+	Object            string             `json:"object"` // ObjectCompletion
+	Created           int64              `json:"created"`
+	Model             string             `json:"model"`
+	SystemFingerprint string             `json:"system_fingerprint,omitempty"`
+	Choices           []CompletionChoice `json:"choices"`
+	Usage             *Usage             `json:"usage"`
+	Sparrow           json.RawMessage    `json:"sparrow,omitempty"`
+}
+
+// ChunkChoice is what one chunk adds to one choice.
+type ChunkChoice struct {
+	Index        int           `json:"index"`
+	Delta        Delta         `json:"delta"`
+	Logprobs     *ChatLogprobs `json:"logprobs"`
+	FinishReason FinishReason  `json:"finish_reason"`
+}
+
+// Delta is a piece of a message. Empty fields are left out, with one exception: a delta with a role opens a message and
+// carries its content even when that is empty, as OpenAI's first chunk does.
+type Delta struct {
+	Role             string          `json:"role,omitempty"`
+	Content          string          `json:"content,omitempty"`
+	ReasoningContent string          `json:"reasoning_content,omitempty"`
+	ToolCalls        []ToolCallDelta `json:"tool_calls,omitempty"`
+}
+
+// ToolCallDelta is a piece of a tool call: the first one has id and name, the following ones more of the arguments.
+type ToolCallDelta struct {
+	Index    int           `json:"index"`
+	ID       string        `json:"id,omitempty"`
+	Type     string        `json:"type,omitempty"` // "function" when there is an id
+	Function FunctionDelta `json:"function"`
+}
+
+// FunctionDelta is a piece of a function call.
+type FunctionDelta struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
+}

@@ -1,0 +1,40 @@
+package openai
+
+// Limits on a request. Counts keep the work of checking a request in proportion to its size; ranges are OpenAI's where
+// OpenAI has one.
+const (
+	MaxDepth = 128 // nested objects and arrays, JSON schemas included
+
+	MaxMessages     = 8192
+	MaxParts        = 1024 // text parts of one message
+	MaxTools        = 512
+	MaxToolCalls    = 512  // of one message
+	MaxPrompts      = 1024 // of one text completion
+	MaxChoices      = 1024 // prompts times n
+	MaxStops        = 16
+	MaxStopBytes    = 1024 // of one stop string
+	MaxStopTokenIDs = 256
+	MaxLogitBias    = 1024 // entries
+	MaxKwargs       = 64   // entries of chat_template_kwargs
+	MaxNameBytes    = 64   // of a tool or schema name
+	MaxSaltBytes    = 256
+
+	MaxN           = 128
+	MaxTopLogprobs = 20
+	MaxDraft       = 16
+	MaxTopK        = 1 << 30
+	MaxTokens      = 1 << 30 // of max_tokens and its relatives; the context length is the server's to check
+	MaxTokenID     = 1<<31 - 1
+
+	MaxTemperature = 2.0
+	MaxPenalty     = 2.0  // of frequency_penalty and presence_penalty, either sign
+	MaxRepetition  = 10.0 // of repetition_penalty; its reciprocal is the least
+	MaxBias        = 100.0
+)
+
+// DefaultCompletionTokens is max_tokens of a text completion that does not give one, as OpenAI documents it. A chat
+// completion without a limit runs until the model stops or the context is full.
+const DefaultCompletionTokens = 16
+
+// maxProblems bounds one error message: a body of ten thousand unknown names is described by its first few.
+const maxProblems = 16

@@ -1,0 +1,144 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+// ChatLogprobs holds the log probabilities of the content tokens of a choice or a chunk.
+type ChatLogprobs struct {
+	Content []TokenLogprob `json:"content"`
+	Refusal []TokenLogprob `json:"refusal"` // always null
+}
+
+// MarshalJSON writes the same text that a stream does.
+func (l *ChatLogprobs) MarshalJSON() ([]byte, error) { return appendChatLogprobs(nil, l), nil }
+
+// TokenLogprob is a chosen token with the likeliest alternatives at its place.
+type TokenLogprob struct {
+	Token       string       `json:"token"` // see [TokenText]
+	Logprob     Logprob      `json:"logprob"`
+	Bytes       TokenBytes   `json:"bytes"`
+	TopLogprobs []TopLogprob `json:"top_logprobs"`
+}
+
+// TopLogprob is one alternative.
+type TopLogprob struct {
+	Token   string     `json:"token"`
+	Logprob Logprob    `json:"logprob"`
+	Bytes   TokenBytes `json:"bytes"`
+}
+
+// CompletionLogprobs is the older, columnar form: every slice has one entry per token.
+type CompletionLogprobs struct {
+	Tokens        []string         `json:"tokens"`         // see [BytesText]
+	TokenLogprobs []*Logprob       `json:"token_logprobs"` // null for the first token of an echoed prompt
+	TopLogprobs   []RankedLogprobs `json:"top_logprobs"`   // an entry is null where nothing was predicted; nil when no alternatives were asked for
+	TextOffset    []int            `json:"text_offset"`    // in characters from the start of the choice's text
+}
+
+// MarshalJSON writes the same text that a stream does.
+func (l *CompletionLogprobs) MarshalJSON() ([]byte, error) {
+	return appendCompletionLogprobs(nil, l), nil
+}
+
+// Logprob is a natural logarithm of a probability. JSON has no infinity: a token that cannot be chosen is written as
+// [Impossible], the value OpenAI documents for that.
+type Logprob float64
+
+// Impossible stands for minus infinity on the wire.
+const Impossible Logprob = -9999
+
+// MarshalJSON writes a finite number.
+func (l Logprob) MarshalJSON() ([]byte, error) { return appendLogprob(nil, l), nil }
+
+// finite maps what JSON cannot hold, and everything below Impossible, to Impossible.
+func (l Logprob) finite() float64 {
+	if v := float64(l); v >= float64(Impossible) && !math.IsInf(v, 1) {
+		return v
+	}
+	return float64(Impossible)
+}
+
+// TokenBytes are the UTF-8 bytes of a token, written as an array of numbers. A token may hold part of a character.
+type TokenBytes []byte
+
+// MarshalJSON writes an array of numbers, or null.
+func (b TokenBytes) MarshalJSON() ([]byte, error) { return appendBytes(nil, b), nil }
+
+// UnmarshalJSON reads an array of numbers, or null.
+func (b *TokenBytes) UnmarshalJSON(text []byte) error {
+	var numbers []uint16
+	if err := json.Unmarshal(text, &numbers); err != nil {
+		return fmt.Errorf("openai: token bytes: %w", err)
+	}
+	*b = nil
+	if numbers == nil {
+		return nil
+	}
+	*b = make(TokenBytes, len(numbers))
+	for i, n := range numbers {
+		if n > math.MaxUint8 {
+			return fmt.Errorf("openai: token bytes: %d at index %d is not a byte", n, i)
+		}
+		(*b)[i] = byte(n)
+	}
+	return nil
+}
+
+// RankedLogprobs are alternatives, likeliest first, written as one object from token to log probability.
+type RankedLogprobs []RankedLogprob
+
+// RankedLogprob is one entry of [RankedLogprobs].
+type RankedLogprob struct {
+	Token   string
+	Logprob Logprob
+}
+
+// MarshalJSON writes an object in rank order, or null. Of two tokens with the same text the likelier is written.
+func (r RankedLogprobs) MarshalJSON() ([]byte, error) { return appendRanked(nil, r), nil }
+
+// UnmarshalJSON reads an object and keeps the order of its names.
+func (r *RankedLogprobs) UnmarshalJSON(text []byte) error {
+	*r = nil
+	c := newCursor(text)
+	if c.shape() == shapeNull {
+		c.word()
+	} else if c.shape() == shapeObject {
+		*r = RankedLogprobs{}
+		for token := range c.members {
+			if v, ok := c.float(); ok {
+				*r = append(*r, RankedLogprob{token, Logprob(v)})
+			}
+		}
+	} else {
+		c.wrongShape("an object")
+	}
+	if err := c.finish(); err != nil {
+		return fmt.Errorf("openai: ranked logprobs: %w", err)
+	}
+	return nil
+}
+
+// TokenText shows a token in chat logprobs: its text, or \x escapes when it is not whole characters.
+func TokenText(token []byte) string {
+	if utf8.Valid(token) {
+		return string(token)
+	}
+	var b strings.Builder
+	for _, x := range token {
+		fmt.Fprintf(&b, `\x%02x`, x)
+	}
+	return b.String()
+}
+
+// BytesText shows a token in the logprobs of text completions: like [TokenText], with "bytes:" before escapes.
+func BytesText(token []byte) string {
+	if utf8.Valid(token) {
+		return string(token)
+	}
+	return "bytes:" + TokenText(token)
+}

@@ -1,0 +1,241 @@
+package openai
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// Options are the fields that chat and text completions share. Nil and zero mean that the request leaves the choice to
+// the server.
+type Options struct {
+	Model string `json:"model"`
+
+	Temperature       *float64 `json:"temperature,omitempty"`        // [0, 2]
+	TopP              *float64 `json:"top_p,omitempty"`              // (0, 1]
+	TopK              *int     `json:"top_k,omitempty"`              // 0 is off; vLLM's -1 is read as 0
+	MinP              *float64 `json:"min_p,omitempty"`              // [0, 1]
+	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty"`  // [-2, 2]
+	PresencePenalty   *float64 `json:"presence_penalty,omitempty"`   // [-2, 2]
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"` // [0.1, 10]
+
+	LogitBias map[int32]float64 `json:"logit_bias,omitempty"` // by token id, [-100, 100]
+	Seed      *int64            `json:"seed,omitempty"`
+	N         *int              `json:"n,omitempty"` // [1, 128]; see [Options.Choices]
+
+	Stop         []string `json:"stop,omitempty"` // one string or an array on the wire
+	StopTokenIDs []int32  `json:"stop_token_ids,omitempty"`
+	IncludeStop  bool     `json:"include_stop_str_in_output,omitempty"`
+	MinTokens    *int     `json:"min_tokens,omitempty"`
+	IgnoreEOS    bool     `json:"ignore_eos,omitempty"`
+
+	Stream        bool           `json:"stream,omitempty"`
+	StreamOptions *StreamOptions `json:"stream_options,omitempty"`
+
+	// ResponseFormat constrains the text; nil is free text.
+	ResponseFormat *ResponseFormat `json:"response_format,omitempty"`
+
+	// CacheSalt keeps prefix reuse among requests with the same salt.
+	CacheSalt string `json:"cache_salt,omitempty"`
+
+	Sparrow *Extension `json:"sparrow,omitempty"`
+}
+
+// StreamOptions is stream_options, allowed only with stream.
+type StreamOptions struct {
+	IncludeUsage bool `json:"include_usage,omitempty"`
+}
+
+// Extension is what a request may ask of this server and of no other.
+type Extension struct {
+	// Trace asks for the plans used, the prefix match and the time per stage in the response's own sparrow object.
+	Trace bool `json:"trace,omitempty"`
+	// Draft is the number of tokens to draft per step: 0 is plain decoding, nil the server's choice.
+	Draft *int `json:"draft,omitempty"`
+}
+
+// Choices is n, which is 1 when not given.
+func (o *Options) Choices() int {
+	if o.N == nil {
+		return 1
+	}
+	return *o.N
+}
+
+// WantsUsage says whether a stream ends with a chunk of usage.
+func (o *Options) WantsUsage() bool { return o.StreamOptions != nil && o.StreamOptions.IncludeUsage }
+
+// WantsTrace says whether the response carries its trace.
+func (o *Options) WantsTrace() bool { return o.Sparrow != nil && o.Sparrow.Trace }
+
+// optionFields reads Options.
+var optionFields = fields[Options]{
+	"model":              textField(func(o *Options) *string { return &o.Model }),
+	"temperature":        optionalFloat(func(o *Options) **float64 { return &o.Temperature }),
+	"top_p":              optionalFloat(func(o *Options) **float64 { return &o.TopP }),
+	"min_p":              optionalFloat(func(o *Options) **float64 { return &o.MinP }),
+	"frequency_penalty":  optionalFloat(func(o *Options) **float64 { return &o.FrequencyPenalty }),
+	"presence_penalty":   optionalFloat(func(o *Options) **float64 { return &o.PresencePenalty }),
+	"repetition_penalty": optionalFloat(func(o *Options) **float64 { return &o.RepetitionPenalty }),
+	"n":                  optionalInt(func(o *Options) **int { return &o.N }),
+	"min_tokens":         optionalInt(func(o *Options) **int { return &o.MinTokens }),
+	"ignore_eos":         boolField(func(o *Options) *bool { return &o.IgnoreEOS }),
+	"stream":             boolField(func(o *Options) *bool { return &o.Stream }),
+	"cache_salt":         textField(func(o *Options) *string { return &o.CacheSalt }),
+
+	"include_stop_str_in_output": boolField(func(o *Options) *bool { return &o.IncludeStop }),
+
+	"top_k":           {read: readTopK},
+	"seed":            {read: func(c *cursor, o *Options) { setPointer(&o.Seed, c.integer) }},
+	"logit_bias":      {read: func(c *cursor, o *Options) { o.LogitBias = readBias(c) }},
+	"stop":            {read: func(c *cursor, o *Options) { o.Stop = readStop(c) }},
+	"stop_token_ids":  {read: func(c *cursor, o *Options) { o.StopTokenIDs = readTokenIDs(c, MaxStopTokenIDs) }},
+	"response_format": {read: func(c *cursor, o *Options) { o.ResponseFormat = readFormat(c) }},
+	"stream_options": {read: func(c *cursor, o *Options) {
+		o.StreamOptions = &StreamOptions{}
+		readObject(c, o.StreamOptions, streamOptionFields)
+	}},
+	"sparrow": {read: func(c *cursor, o *Options) {
+		o.Sparrow = &Extension{}
+		readObject(c, o.Sparrow, extensionFields)
+	}},
+}
+
+var streamOptionFields = fields[StreamOptions]{
+	"include_usage":       boolField(func(s *StreamOptions) *bool { return &s.IncludeUsage }),
+	"include_obfuscation": ignoreAs[StreamOptions](shapeBool),
+}
+
+var extensionFields = fields[Extension]{
+	"trace": boolField(func(e *Extension) *bool { return &e.Trace }),
+	"draft": optionalInt(func(e *Extension) **int { return &e.Draft }),
+}
+
+// readTopK takes -1 for "off", as vLLM's and SGLang's clients write it.
+func readTopK(c *cursor, o *Options) {
+	setPointer(&o.TopK, func() (int, bool) {
+		k, ok := c.integerIn(-1, MaxTopK)
+		return int(max(k, 0)), ok
+	})
+}
+
+// readBias reads an object whose names are token ids.
+func readBias(c *cursor) map[int32]float64 {
+	if c.shape() != shapeObject {
+		c.wrongShape("an object of token ids and numbers")
+		return nil
+	}
+	bias := map[int32]float64{}
+	count := 0
+	for name := range c.members {
+		if count++; count > MaxLogitBias {
+			c.skip()
+			continue
+		}
+		id, err := strconv.ParseInt(name, 10, 32)
+		if err != nil || id < 0 || strconv.FormatInt(id, 10) != name {
+			c.problem(CodeInvalidValue, "the name is not a token id in decimal, in [0, %d]", MaxTokenID)
+			c.skip()
+			continue
+		}
+		if v, ok := c.float(); ok {
+			bias[int32(id)] = v
+		}
+	}
+	wantAtMost(&c.problems, c.param(), count, MaxLogitBias, "entries")
+	return bias
+}
+
+// readStop takes one string or an array of them.
+func readStop(c *cursor) []string {
+	switch c.shape() {
+	case shapeString:
+		return []string{c.text()}
+	case shapeArray:
+		return readList(c, MaxStops, "strings", c.str)
+	}
+	c.wrongShape("a string or an array of strings")
+	return nil
+}
+
+func readTokenIDs(c *cursor, most int) []int32 {
+	return readList(c, most, "token ids", func() (int32, bool) {
+		id, ok := c.integerIn(0, MaxTokenID)
+		return int32(id), ok
+	})
+}
+
+// check reports every field of Options that is out of range.
+func (o *Options) check(p *problems) {
+	if o.Model == "" {
+		p.addNew(CodeMissing, "model", "required; GET /v1/models lists the names")
+	}
+	wantRange(p, "temperature", o.Temperature, 0, MaxTemperature)
+	if o.TopP != nil && !(*o.TopP > 0 && *o.TopP <= 1) {
+		p.addNew(CodeOutOfRange, "top_p", "%v is not in (0, 1]; 1 turns it off", *o.TopP)
+	}
+	wantRange(p, "top_k", o.TopK, 0, MaxTopK)
+	wantRange(p, "min_p", o.MinP, 0, 1)
+	wantRange(p, "frequency_penalty", o.FrequencyPenalty, -MaxPenalty, MaxPenalty)
+	wantRange(p, "presence_penalty", o.PresencePenalty, -MaxPenalty, MaxPenalty)
+	wantRange(p, "repetition_penalty", o.RepetitionPenalty, 1/MaxRepetition, MaxRepetition)
+	wantRange(p, "n", o.N, 1, MaxN)
+	wantRange(p, "min_tokens", o.MinTokens, 0, MaxTokens)
+	o.checkBias(p)
+	o.checkStop(p)
+	if o.StreamOptions != nil && !o.Stream {
+		p.addNew(CodeInvalidValue, "stream_options", "only allowed when stream is true")
+	}
+	if o.ResponseFormat != nil {
+		o.ResponseFormat.check(p)
+	}
+	wantShort(p, "cache_salt", o.CacheSalt, MaxSaltBytes)
+	if o.Sparrow != nil {
+		wantRange(p, "sparrow.draft", o.Sparrow.Draft, 0, MaxDraft)
+	}
+}
+
+func (o *Options) checkBias(p *problems) {
+	if !wantAtMost(p, "logit_bias", len(o.LogitBias), MaxLogitBias, "entries") {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(o.LogitBias)) {
+		param := fmt.Sprintf("logit_bias.%d", id)
+		if id < 0 {
+			p.addNew(CodeInvalidValue, param, "a token id is not negative")
+		}
+		bias := o.LogitBias[id]
+		wantRange(p, param, &bias, -MaxBias, MaxBias)
+	}
+}
+
+func (o *Options) checkStop(p *problems) {
+	if wantAtMost(p, "stop", len(o.Stop), MaxStops, "strings") {
+		for i, s := range o.Stop {
+			param := fmt.Sprintf("stop[%d]", i)
+			if s == "" {
+				p.addNew(CodeInvalidValue, param, "an empty stop string would end every answer at once; leave it out")
+			}
+			wantShort(p, param, s, MaxStopBytes)
+		}
+	}
+	if wantAtMost(p, "stop_token_ids", len(o.StopTokenIDs), MaxStopTokenIDs, "token ids") {
+		checkTokenIDs(p, "stop_token_ids", o.StopTokenIDs)
+	}
+}
+
+// checkTokenIDs reports the first negative id. Whether the others are in the vocabulary is the engine's to say.
+func checkTokenIDs(p *problems, param string, ids []int32) {
+	if i := slices.IndexFunc(ids, func(id int32) bool { return id < 0 }); i >= 0 {
+		p.addNew(CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i), "%d is not in [0, %d]", ids[i], MaxTokenID)
+	}
+}
+
+// checkLength compares the limits on the number of new tokens.
+func checkLength(p *problems, param string, limit, minTokens *int, least int) {
+	wantRange(p, param, limit, least, MaxTokens)
+	if limit != nil && minTokens != nil && *minTokens > *limit && *limit >= least {
+		p.addNew(CodeInvalidValue, "min_tokens", "%d is more than %s, which is %d", *minTokens, param, *limit)
+	}
+}

@@ -1,0 +1,125 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// The object names of responses.
+const (
+	ObjectChat       = "chat.completion"
+	ObjectChatChunk  = "chat.completion.chunk"
+	ObjectCompletion = "text_completion"
+	ObjectModel      = "model"
+	ObjectList       = "list"
+)
+
+// FinishReason says why a choice ended. Empty, which is null on the wire, means that it has not.
+type FinishReason string
+
+// MarshalJSON writes the reason or null.
+func (f FinishReason) MarshalJSON() ([]byte, error) { return appendFinish(nil, f), nil }
+
+// The reasons to finish.
+const (
+	FinishStop      FinishReason = "stop"       // the model ended, or a stop string was met
+	FinishLength    FinishReason = "length"     // the limit on tokens or the context was met
+	FinishToolCalls FinishReason = "tool_calls" // the model called tools
+)
+
+// ChatResponse answers POST /v1/chat/completions.
+type ChatResponse struct {
+	ID                string          `json:"id"`
+	Object            string          `json:"object"` // ObjectChat
+	Created           int64           `json:"created"`
+	Model             string          `json:"model"`
+	SystemFingerprint string          `json:"system_fingerprint,omitempty"`
+	Choices           []ChatChoice    `json:"choices"`
+	Usage             Usage           `json:"usage"`
+	Sparrow           json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
+}
+
+// ChatChoice is one answer.
+type ChatChoice struct {
+	Index        int             `json:"index"`
+	Message      ResponseMessage `json:"message"`
+	Logprobs     *ChatLogprobs   `json:"logprobs"` // null unless asked for
+	FinishReason FinishReason    `json:"finish_reason"`
+}
+
+// ResponseMessage is what the model said.
+type ResponseMessage struct {
+	Role             string     `json:"role"`
+	Content          *string    `json:"content"` // null when there are only tool calls
+	Refusal          *string    `json:"refusal"` // always null: the field is part of the shape, the models have no such channel
+	ReasoningContent string     `json:"reasoning_content,omitempty"`
+	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
+}
+
+// CompletionResponse answers POST /v1/completions.
+type CompletionResponse struct {
+	ID                string             `json:"id"`
+	Object            string             `json:"object"` // ObjectCompletion
+	Created           int64              `json:"created"`
+	Model             string             `json:"model"`
+	SystemFingerprint string             `json:"system_fingerprint,omitempty"`
+	Choices           []CompletionChoice `json:"choices"`
+	Usage             Usage              `json:"usage"`
+	Sparrow           json.RawMessage    `json:"sparrow,omitempty"`
+}
+
+// CompletionChoice is one text, or in a stream a piece of one, unfinished until the last piece.
+type CompletionChoice struct {
+	Index        int                 `json:"index"`
+	Text         string              `json:"text"`
+	Logprobs     *CompletionLogprobs `json:"logprobs"`
+	FinishReason FinishReason        `json:"finish_reason"`
+}
+
+// Usage counts the tokens of a request.
+type Usage struct {
+	PromptTokens            int                      `json:"prompt_tokens"`
+	CompletionTokens        int                      `json:"completion_tokens"`
+	TotalTokens             int                      `json:"total_tokens"`
+	PromptTokensDetails     *PromptTokensDetails     `json:"prompt_tokens_details,omitempty"`
+	CompletionTokensDetails *CompletionTokensDetails `json:"completion_tokens_details,omitempty"`
+}
+
+// PromptTokensDetails says where prompt tokens came from.
+type PromptTokensDetails struct {
+	CachedTokens int `json:"cached_tokens"` // not computed again: their prefix was in the cache
+}
+
+// CompletionTokensDetails says what completion tokens were. Rejected drafts cost time, not tokens: they are not part of
+// completion_tokens.
+type CompletionTokensDetails struct {
+	ReasoningTokens          int `json:"reasoning_tokens"`
+	AcceptedPredictionTokens int `json:"accepted_prediction_tokens"` // drafted and verified
+	RejectedPredictionTokens int `json:"rejected_prediction_tokens"` // drafted in vain
+}
+
+// ModelList answers GET /v1/models.
+type ModelList struct {
+	Object string  `json:"object"` // ObjectList
+	Data   []Model `json:"data"`
+}
+
+// Model is one served model. MaxModelLen is vLLM's addition: the longest prompt plus answer, in tokens.
+type Model struct {
+	ID          string `json:"id"`
+	Object      string `json:"object"` // ObjectModel
+	Created     int64  `json:"created"`
+	OwnedBy     string `json:"owned_by"`
+	MaxModelLen int    `json:"max_model_len,omitempty"`
+}
+
+// Marshal is json.Marshal without the escaping of <, > and &: JSON over HTTP is not HTML, and OpenAI sends them plain.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

@@ -1,0 +1,192 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// StreamHead is what all chunks of one stream share.
+type StreamHead struct {
+	ID                string
+	Model             string
+	SystemFingerprint string
+	Created           int64 // seconds since 1970
+	// Usage announces usage: it is null in every chunk but the closing one. Set it from [Options.WantsUsage].
+	Usage bool
+}
+
+// stream holds the constant text of a stream's events, made once.
+type stream struct {
+	head []byte // from "data: " to the opening bracket of choices
+	tail []byte // from the closing bracket of choices to the end of the event
+}
+
+func newStream(object string, h StreamHead) stream {
+	head := append([]byte(nil), `data: {"id":`...)
+	head = appendString(head, h.ID)
+	head = append(head, `,"object":`...)
+	head = appendString(head, object)
+	head = append(head, `,"created":`...)
+	head = strconv.AppendInt(head, h.Created, 10)
+	head = append(head, `,"model":`...)
+	head = appendString(head, h.Model)
+	if h.SystemFingerprint != "" {
+		head = append(head, `,"system_fingerprint":`...)
+		head = appendString(head, h.SystemFingerprint)
+	}
+	tail := "]}\n\n"
+	if h.Usage {
+		tail = "],\"usage\":null}\n\n"
+	}
+	return stream{head: append(head, `,"choices":[`...), tail: []byte(tail)}
+}
+
+// ChatStream writes the events of one chat stream. It is read-only once made; all methods append to dst and return it.
+type ChatStream struct{ stream }
+
+// NewChatStream prepares a stream.
+func NewChatStream(h StreamHead) *ChatStream { return &ChatStream{newStream(ObjectChatChunk, h)} }
+
+// Append writes a chunk with one choice. It allocates nothing when dst has room.
+func (s *ChatStream) Append(dst []byte, c *ChunkChoice) []byte {
+	dst = append(dst, s.head...)
+	dst = append(dst, `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(c.Index), 10)
+	dst = append(dst, `,"delta":`...)
+	dst = appendDelta(dst, &c.Delta)
+	dst = append(dst, `,"logprobs":`...)
+	dst = appendChatLogprobs(dst, c.Logprobs)
+	dst = append(dst, `,"finish_reason":`...)
+	dst = appendFinish(dst, c.FinishReason)
+	dst = append(dst, '}')
+	return append(dst, s.tail...)
+}
+
+// CompletionStream writes the events of one text completion stream, like [ChatStream].
+type CompletionStream struct{ stream }
+
+// NewCompletionStream prepares a stream.
+func NewCompletionStream(h StreamHead) *CompletionStream {
+	return &CompletionStream{newStream(ObjectCompletion, h)}
+}
+
+// Append writes a chunk with one choice. It allocates nothing when dst has room.
+func (s *CompletionStream) Append(dst []byte, c *CompletionChoice) []byte {
+	dst = append(dst, s.head...)
+	dst = append(dst, `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(c.Index), 10)
+	dst = append(dst, `,"text":`...)
+	dst = appendString(dst, c.Text)
+	dst = append(dst, `,"logprobs":`...)
+	dst = appendCompletionLogprobs(dst, c.Logprobs)
+	dst = append(dst, `,"finish_reason":`...)
+	dst = appendFinish(dst, c.FinishReason)
+	dst = append(dst, '}')
+	return append(dst, s.tail...)
+}
+
+// AppendClosing writes the chunk without choices that carries usage, the trace, or both; nothing when both are nil. It
+// fails if the trace is not JSON.
+func (s *stream) AppendClosing(dst []byte, usage *Usage, trace json.RawMessage) ([]byte, error) {
+	if usage == nil && trace == nil {
+		return dst, nil
+	}
+	out := append(dst, s.head...)
+	out = append(out, ']')
+	if usage != nil {
+		text, err := Marshal(usage)
+		if err != nil {
+			return dst, fmt.Errorf("openai: closing chunk: usage: %w", err)
+		}
+		out = append(append(out, `,"usage":`...), text...)
+	}
+	if trace != nil {
+		// A line break inside the trace would end the event.
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, trace); err != nil {
+			return dst, fmt.Errorf("openai: closing chunk: trace: %w", err)
+		}
+		out = append(append(out, `,"sparrow":`...), compact.Bytes()...)
+	}
+	return append(out, "}\n\n"...), nil
+}
+
+// AppendDone writes the event that ends a stream.
+func AppendDone(dst []byte) []byte { return append(dst, "data: [DONE]\n\n"...) }
+
+// AppendError writes an error in the middle of a stream, where the status has long been sent. Clients raise it.
+func AppendError(dst []byte, e *Error) []byte {
+	dst = append(dst, `data: {"error":{"message":`...)
+	dst = appendString(dst, e.Message)
+	dst = append(dst, `,"type":`...)
+	dst = appendString(dst, e.Type())
+	dst = append(dst, `,"param":`...)
+	dst = appendOrNull(dst, e.Param)
+	dst = append(dst, `,"code":`...)
+	dst = appendOrNull(dst, string(e.Code))
+	return append(dst, "}}\n\n"...)
+}
+
+// AppendKeepAlive writes a comment, which clients skip, so that proxies do not take a long prefill for a dead line.
+func AppendKeepAlive(dst []byte) []byte { return append(dst, ": waiting\n\n"...) }
+
+func appendDelta(dst []byte, d *Delta) []byte {
+	dst = append(dst, '{')
+	members := 0
+	if d.Role != "" {
+		dst = appendMember(dst, &members, "role", d.Role)
+	}
+	if d.Content != "" || d.Role != "" {
+		dst = appendMember(dst, &members, "content", d.Content)
+	}
+	if d.ReasoningContent != "" {
+		dst = appendMember(dst, &members, "reasoning_content", d.ReasoningContent)
+	}
+	if len(d.ToolCalls) > 0 {
+		dst = append(comma(dst, members), `"tool_calls":[`...)
+		for i := range d.ToolCalls {
+			dst = appendCallDelta(comma(dst, i), &d.ToolCalls[i])
+		}
+		dst = append(dst, ']')
+	}
+	return append(dst, '}')
+}
+
+// appendMember writes a member with a string value and counts it. The name needs no escapes.
+func appendMember(dst []byte, members *int, name, value string) []byte {
+	dst = append(comma(dst, *members), '"')
+	dst = append(dst, name...)
+	dst = append(dst, '"', ':')
+	*members++
+	return appendString(dst, value)
+}
+
+func appendCallDelta(dst []byte, t *ToolCallDelta) []byte {
+	dst = append(dst, `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(t.Index), 10)
+	members := 1
+	if t.ID != "" {
+		dst = appendMember(dst, &members, "id", t.ID)
+	}
+	if t.Type != "" {
+		dst = appendMember(dst, &members, "type", t.Type)
+	}
+	dst = append(dst, `,"function":{`...)
+	members = 0
+	if t.Function.Name != "" {
+		dst = appendMember(dst, &members, "name", t.Function.Name)
+	}
+	dst = appendMember(dst, &members, "arguments", t.Function.Arguments)
+	return append(dst, "}}"...)
+}
+
+func appendFinish(dst []byte, f FinishReason) []byte { return appendOrNull(dst, string(f)) }
+
+func appendOrNull(dst []byte, s string) []byte {
+	if s == "" {
+		return append(dst, "null"...)
+	}
+	return appendString(dst, s)
+}

@@ -1,0 +1,143 @@
+package openai
+
+import "encoding/json"
+
+// TokenizeRequest is the body of POST /tokenize in vLLM's shape: either a prompt or messages.
+type TokenizeRequest struct {
+	Model    string    `json:"model,omitempty"`
+	Prompt   *string   `json:"prompt,omitempty"`
+	Messages []Message `json:"messages,omitempty"`
+
+	// AddSpecialTokens is true for a prompt and false for messages when nil: a chat format writes its own.
+	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"`
+	ReturnTokenStrs  bool  `json:"return_token_strs,omitempty"`
+
+	// The rest goes with messages only.
+	AddGenerationPrompt  *bool                      `json:"add_generation_prompt,omitempty"`
+	ContinueFinalMessage bool                       `json:"continue_final_message,omitempty"`
+	Tools                []Tool                     `json:"tools,omitempty"`
+	ChatTemplateKwargs   map[string]json.RawMessage `json:"chat_template_kwargs,omitempty"`
+}
+
+// TokenizeResponse answers /tokenize.
+type TokenizeResponse struct {
+	Count       int      `json:"count"`
+	MaxModelLen int      `json:"max_model_len"`
+	Tokens      []int32  `json:"tokens"`
+	TokenStrs   []string `json:"token_strs"` // null unless asked for
+}
+
+// DetokenizeRequest is the body of POST /detokenize.
+type DetokenizeRequest struct {
+	Model  string  `json:"model,omitempty"`
+	Tokens []int32 `json:"tokens"`
+}
+
+// DetokenizeResponse answers /detokenize.
+type DetokenizeResponse struct {
+	Prompt string `json:"prompt"`
+}
+
+// WantsSpecialTokens says whether the encoder adds the model's special tokens.
+func (r *TokenizeRequest) WantsSpecialTokens() bool {
+	if r.AddSpecialTokens == nil {
+		return r.Prompt != nil
+	}
+	return *r.AddSpecialTokens
+}
+
+// AsChat is the conversation of the request as a chat request, for rendering: the same prompt that a completion would get.
+func (r *TokenizeRequest) AsChat() *ChatRequest {
+	return &ChatRequest{
+		Options:              Options{Model: r.Model},
+		Messages:             r.Messages,
+		Tools:                r.Tools,
+		ChatTemplateKwargs:   r.ChatTemplateKwargs,
+		AddGenerationPrompt:  r.AddGenerationPrompt,
+		ContinueFinalMessage: r.ContinueFinalMessage,
+	}
+}
+
+// DecodeTokenize reads and validates the body of /tokenize.
+func DecodeTokenize(body []byte) (*TokenizeRequest, *Error) {
+	return decodeBody(body, tokenizeFields, (*TokenizeRequest).check)
+}
+
+// DecodeDetokenize reads and validates the body of /detokenize.
+func DecodeDetokenize(body []byte) (*DetokenizeRequest, *Error) {
+	return decodeBody(body, detokenizeFields, (*DetokenizeRequest).check)
+}
+
+var tokenizeFields = fields[TokenizeRequest]{
+	"model":                  textField(func(r *TokenizeRequest) *string { return &r.Model }),
+	"prompt":                 {read: func(c *cursor, r *TokenizeRequest) { setPointer(&r.Prompt, c.str) }},
+	"messages":               {read: func(c *cursor, r *TokenizeRequest) { r.Messages = readMessages(c) }},
+	"add_special_tokens":     optionalBool(func(r *TokenizeRequest) **bool { return &r.AddSpecialTokens }),
+	"return_token_strs":      boolField(func(r *TokenizeRequest) *bool { return &r.ReturnTokenStrs }),
+	"add_generation_prompt":  optionalBool(func(r *TokenizeRequest) **bool { return &r.AddGenerationPrompt }),
+	"continue_final_message": boolField(func(r *TokenizeRequest) *bool { return &r.ContinueFinalMessage }),
+	"tools":                  {read: func(c *cursor, r *TokenizeRequest) { r.Tools = readTools(c) }},
+	"chat_template_kwargs":   {read: func(c *cursor, r *TokenizeRequest) { r.ChatTemplateKwargs = readKwargs(c) }},
+	"chat_template":          refuse[TokenizeRequest]("the template is the model's; variables go in chat_template_kwargs"),
+}
+
+var detokenizeFields = fields[DetokenizeRequest]{
+	"model":  textField(func(r *DetokenizeRequest) *string { return &r.Model }),
+	"tokens": {read: func(c *cursor, r *DetokenizeRequest) { r.Tokens = readTokenIDs(c, len(c.data)) }},
+}
+
+// Validate reports every problem of the request, or nil. [DecodeTokenize] has already called it.
+func (r *TokenizeRequest) Validate() *Error {
+	var p problems
+	r.check(&p)
+	return p.err()
+}
+
+func (r *TokenizeRequest) check(p *problems) {
+	switch {
+	case r.Prompt != nil && r.Messages != nil:
+		p.addNew(CodeInvalidValue, "prompt", "prompt and messages exclude each other; send one")
+	case r.Prompt == nil && r.Messages == nil:
+		if len(p.list) == 0 {
+			p.add(CodeMissing, "prompt", "required, unless there are messages")
+		}
+	case r.Prompt != nil:
+		r.checkPromptOnly(p)
+	default:
+		chat := r.AsChat()
+		chat.checkTools(p)
+		chat.checkThinking(p)
+		chat.checkMessages(p)
+	}
+}
+
+// checkPromptOnly names the fields that a prompt would leave without effect.
+func (r *TokenizeRequest) checkPromptOnly(p *problems) {
+	for _, f := range []struct {
+		param string
+		given bool
+	}{
+		{"add_generation_prompt", r.AddGenerationPrompt != nil},
+		{"continue_final_message", r.ContinueFinalMessage},
+		{"tools", r.Tools != nil},
+		{"chat_template_kwargs", r.ChatTemplateKwargs != nil},
+	} {
+		if f.given {
+			p.addNew(CodeInvalidValue, f.param, "only allowed with messages")
+		}
+	}
+}
+
+// Validate reports every problem of the request, or nil. [DecodeDetokenize] has already called it.
+func (r *DetokenizeRequest) Validate() *Error {
+	var p problems
+	r.check(&p)
+	return p.err()
+}
+
+func (r *DetokenizeRequest) check(p *problems) {
+	if r.Tokens == nil {
+		p.addNew(CodeMissing, "tokens", "required; an array of token ids")
+	}
+	checkTokenIDs(p, "tokens", r.Tokens)
+}

@@ -1,0 +1,130 @@
+package chat
+
+import "encoding/json"
+
+// Role says who speaks in a message.
+type Role string
+
+// The roles a message may have. A format accepts those it has markers for and rejects the others by name.
+const (
+	System    Role = "system"
+	Developer Role = "developer"
+	User      Role = "user"
+	Assistant Role = "assistant"
+	ToolRole  Role = "tool"
+)
+
+// Message is one turn of a conversation.
+type Message struct {
+	Role      Role
+	Content   string // visible text; several text parts are joined by the caller
+	Reasoning string // assistant only: what was thought before the content
+	ToolCalls []Call // assistant only
+
+	ToolCallID string // tool only: the call this is the result of; empty means "in the order of the calls"
+	Name       string // optional name of the speaker or of the tool; only templates read it
+
+	Tools          []Tool          // system and developer only: tools declared by this message rather than the request
+	ResponseFormat json.RawMessage // system and developer only: a JSON schema declared by this message
+}
+
+// Call is a tool call, made by the model or replayed in a message.
+type Call struct {
+	ID        string
+	Name      string
+	Arguments string // a JSON object as text; empty means {}
+}
+
+// Tool is a function the model may call.
+type Tool struct {
+	Name        string
+	Description string
+	Parameters  json.RawMessage // JSON schema of the arguments; key order is kept in the prompt
+	Strict      bool            // arguments must follow the schema; enforced by the caller, shown by some formats
+}
+
+// ChoiceMode says how freely the model may call tools.
+type ChoiceMode int
+
+const (
+	// ChoiceAuto lets the model decide. It is the zero value.
+	ChoiceAuto ChoiceMode = iota
+	// ChoiceNone hides the tools: they are not in the prompt and nothing in the reply is read as a call.
+	ChoiceNone
+	// ChoiceRequired asks for at least one call. The prompt is that of ChoiceAuto; the caller constrains the output.
+	ChoiceRequired
+	// ChoiceFunction asks for a call of one named tool. The prompt is that of ChoiceAuto; the caller constrains the output.
+	ChoiceFunction
+)
+
+// String is the name used in error messages.
+func (m ChoiceMode) String() string {
+	switch m {
+	case ChoiceAuto:
+		return "auto"
+	case ChoiceNone:
+		return "none"
+	case ChoiceRequired:
+		return "required"
+	case ChoiceFunction:
+		return "function"
+	}
+	return "unknown"
+}
+
+// ToolChoice is the request's wish about tool calls.
+type ToolChoice struct {
+	Mode ChoiceMode
+	Name string // the tool, when Mode is ChoiceFunction
+}
+
+// Request is everything a format needs to write a prompt.
+type Request struct {
+	Messages   []Message
+	Tools      []Tool
+	ToolChoice ToolChoice
+
+	// Thinking asks for reasoning before the answer. Nil is the family's default: off for DeepSeek, on for GLM, the
+	// template's own default otherwise.
+	Thinking *bool
+	// Effort is how much to think, in the family's own words ("low", "high", "max"); empty is the family's default.
+	Effort string
+	// ResponseFormat is the JSON schema of the reply. Families with a place for it show it to the model; the others
+	// leave the prompt alone, because the caller constrains the output by grammar anyway.
+	ResponseFormat json.RawMessage
+
+	// AddGenerationPrompt ends the prompt where the model's reply starts. Servers set it; it is off only to render a
+	// conversation as training text.
+	AddGenerationPrompt bool
+	// ContinueFinal leaves the last message, which must be the assistant's, open so that the model goes on with it.
+	ContinueFinal bool
+
+	// Kwargs are extra template arguments by name, as JSON values. Native families accept the names they know and
+	// reject the rest.
+	Kwargs map[string]json.RawMessage
+
+	// NewCallID names the index-th call of a reply. Nil makes a random name that starts with "call_".
+	NewCallID func(index int) string
+}
+
+// Prompt is a rendered request.
+type Prompt struct {
+	Text string
+	// HasBOS says that the text already starts with the beginning-of-sequence marker (or the family's equivalent), so
+	// the encoder must not add another one.
+	HasBOS bool
+	// Stop are the marker texts that end a reply. Each is one added token of the family's tokenizer.
+	Stop []string
+	// InReasoning says that the text ends inside a reasoning block: the reply starts with reasoning.
+	InReasoning bool
+}
+
+// Format is one way of writing conversations. Implementations are immutable and safe for concurrent use.
+type Format interface {
+	// Name is the family's name, as accepted by Detect.
+	Name() string
+	// Render writes the prompt. Errors wrap ErrRequest, ErrUnsupported or ErrTemplate.
+	Render(Request) (Prompt, error)
+	// Parser reads the reply to the same request. It is for one reply and one goroutine.
+	Parser(Request) Parser
+}

@@ -1,0 +1,251 @@
+package chat
+
+import (
+	"strings"
+
+	"sparrow/chat/jinja"
+)
+
+// DeepSeekV32 is the format of DeepSeek-V3.2, whose repository ships an encoder instead of a template.
+//
+//	BOS system User text Assistant </think> answer EOS User text Assistant <think>
+//
+// The assistant marker belongs to the user's turn, and tool results need none: the model goes on after them. Request
+// tools and the response format are shown at the end of the first system message, which is added, empty, when the
+// conversation does not start with one.
+//
+// Template arguments: thinking (or enable_thinking), and drop_thinking, on by default, which in thinking mode removes
+// developer messages before the last user turn. Reasoning of earlier turns is never shown.
+type DeepSeekV32 struct{}
+
+const v32Block = "function_calls"
+
+// Name is "deepseek-v3.2".
+func (DeepSeekV32) Name() string { return "deepseek-v3.2" }
+
+// Parser reads DSML calls.
+func (f DeepSeekV32) Parser(req Request) Parser {
+	p, err := f.Render(req)
+	return newDSMLParser(v32Block, req, err == nil && p.InReasoning)
+}
+
+// Render writes the prompt.
+func (f DeepSeekV32) Render(req Request) (Prompt, error) {
+	turns, err := checkRequest(req, System, Developer, User, Assistant, ToolRole)
+	if err != nil {
+		return Prompt{}, err
+	}
+	if err := checkKwargs(req, "thinking", "enable_thinking", "drop_thinking"); err != nil {
+		return Prompt{}, err
+	}
+	if err := rejectEffort(req, "DeepSeek-V3.2"); err != nil {
+		return Prompt{}, err
+	}
+	e := &v32Encoder{req: req}
+	if e.thinking, err = thinkingMode(req, false); err != nil {
+		return Prompt{}, err
+	}
+	drop, err := boolKwarg(req, "drop_thinking")
+	if err != nil {
+		return Prompt{}, err
+	}
+	e.turns = v32Turns(req, turns)
+	if e.thinking && (drop == nil || *drop) {
+		e.turns = dropDevelopers(e.turns)
+	}
+	e.last = lastUser(e.turns)
+	return e.encode()
+}
+
+// v32Turns puts the request's tools and response format on the first system message.
+func v32Turns(req Request, turns []turn) []turn {
+	tools := offered(req)
+	if len(tools) == 0 && len(req.ResponseFormat) == 0 {
+		return turns
+	}
+	if turns[0].Role != System {
+		turns = append([]turn{{Message: Message{Role: System}, index: -1}}, turns...)
+	}
+	first := &turns[0]
+	first.Tools = append(first.Tools[:len(first.Tools):len(first.Tools)], tools...)
+	if len(req.ResponseFormat) > 0 {
+		first.ResponseFormat = req.ResponseFormat
+	}
+	return turns
+}
+
+// lastUser is the index of the last user or developer message, or -1.
+func lastUser(turns []turn) int {
+	for i := len(turns) - 1; i >= 0; i-- {
+		if r := turns[i].Role; r == User || r == Developer {
+			return i
+		}
+	}
+	return -1
+}
+
+func dropDevelopers(turns []turn) []turn {
+	last := lastUser(turns)
+	var kept []turn
+	for i, t := range turns {
+		if t.Role != Developer || i >= last {
+			kept = append(kept, t)
+		}
+	}
+	return kept
+}
+
+// v32Encoder writes one prompt.
+type v32Encoder struct {
+	req      Request
+	turns    []turn
+	thinking bool
+	last     int // index in turns of the last user or developer message
+	b        strings.Builder
+	open     bool // the text ends inside a reasoning block
+}
+
+func (e *v32Encoder) encode() (Prompt, error) {
+	e.b.WriteString(deepseekBOS)
+	for i := 0; i < len(e.turns); {
+		t := e.turns[i]
+		next, err := i+1, error(nil)
+		switch t.Role {
+		case System:
+			err = e.system(t)
+		case User:
+			e.user(i, t.Content)
+		case Developer:
+			err = e.developer(i, t)
+		case Assistant:
+			err = e.assistant(i, t)
+		case ToolRole:
+			next, err = e.results(i)
+		}
+		if err != nil {
+			return Prompt{}, err
+		}
+		i = next
+	}
+	if role := e.turns[len(e.turns)-1].Role; e.req.AddGenerationPrompt && (role == System || role == Assistant) {
+		return Prompt{}, fieldError(messageField(len(e.req.Messages)-1, "role"),
+			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, continue it", role)
+	}
+	return Prompt{Text: e.b.String(), HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}, nil
+}
+
+func (e *v32Encoder) system(t turn) error {
+	e.b.WriteString(t.Content)
+	return e.declarations(t)
+}
+
+// declarations writes the tools and the response format of a message.
+func (e *v32Encoder) declarations(t turn) error {
+	if len(t.Tools) > 0 {
+		e.b.WriteString("\n\n" + v32ToolsPrefix)
+		for _, tool := range t.Tools {
+			line, err := jinja.JSON(functionDict(tool))
+			if err != nil {
+				return err
+			}
+			e.b.WriteString(line + "\n")
+		}
+		e.b.WriteString(v32ToolsSuffix)
+	}
+	if len(t.ResponseFormat) > 0 {
+		field := "response_format"
+		if t.index >= 0 && len(e.req.ResponseFormat) == 0 {
+			field = messageField(t.index, field)
+		}
+		schema, err := spaced(field, t.ResponseFormat)
+		if err != nil {
+			return err
+		}
+		e.b.WriteString("\n\n" + v32FormatPrefix + schema)
+	}
+	return nil
+}
+
+// user writes a user turn and the marker that hands over to the assistant.
+func (e *v32Encoder) user(i int, content string) {
+	e.b.WriteString(deepseekUser + content)
+	e.handOver(i)
+}
+
+func (e *v32Encoder) handOver(i int) {
+	if i == len(e.turns)-1 && !e.req.AddGenerationPrompt {
+		return
+	}
+	e.b.WriteString(deepseekAssistant)
+	e.think(e.thinking && i == e.last)
+}
+
+// think opens a reasoning block, or marks that there is none.
+func (e *v32Encoder) think(open bool) {
+	e.open = open
+	if open {
+		e.b.WriteString(thinkOpen)
+	} else {
+		e.b.WriteString(thinkClose)
+	}
+}
+
+func (e *v32Encoder) developer(i int, t turn) error {
+	if t.Content == "" {
+		return fieldError(messageField(t.index, "content"), "a developer message must not be empty")
+	}
+	e.b.WriteString(deepseekUser)
+	if err := e.declarations(t); err != nil {
+		return err
+	}
+	e.b.WriteString(v32DeveloperPrefix + t.Content)
+	e.handOver(i)
+	return nil
+}
+
+func (e *v32Encoder) assistant(i int, t turn) error {
+	final := e.req.ContinueFinal && i == len(e.turns)-1
+	if e.thinking && i > e.last {
+		if t.Reasoning == "" && len(t.ToolCalls) == 0 && !final {
+			return fieldError(messageField(t.index, "reasoning"), "in thinking mode an assistant message after the last user message needs reasoning or tool calls")
+		}
+		e.b.WriteString(t.Reasoning)
+		if final && t.Content == "" {
+			return nil // the reasoning itself is continued
+		}
+		e.think(false)
+	}
+	e.open = false
+	e.b.WriteString(t.Content)
+	if len(t.ToolCalls) > 0 {
+		e.b.WriteString("\n\n")
+		if err := dsmlCalls(&e.b, v32Block, t); err != nil {
+			return err
+		}
+	}
+	if !final {
+		e.b.WriteString(deepseekEOS)
+	}
+	return nil
+}
+
+// results writes the results of one message's calls. The block is closed by the last of them, so all must be there.
+func (e *v32Encoder) results(first int) (int, error) {
+	group, end, err := results(e.turns, first)
+	if err != nil {
+		return 0, err
+	}
+	if calls := e.turns[first-1].ToolCalls; len(group) < len(calls) {
+		return 0, fieldError(messageField(e.turns[end-1].index, ""), "only %d of the %d calls before it have results", len(group), len(calls))
+	}
+	e.b.WriteString("\n\n<function_results>")
+	for _, t := range group {
+		e.b.WriteString("\n<result>" + t.Content + "</result>")
+	}
+	e.b.WriteString("\n</function_results>")
+	if end < len(e.turns) || e.req.AddGenerationPrompt {
+		e.b.WriteString("\n\n")
+		e.think(e.thinking && end-1 >= e.last)
+	}
+	return end, nil
+}

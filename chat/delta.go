@@ -1,0 +1,107 @@
+package chat
+
+import "strings"
+
+// DeltaKind says what a Delta carries.
+type DeltaKind int
+
+const (
+	// DeltaReasoning is text of the reasoning block, in Text.
+	DeltaReasoning DeltaKind = iota + 1
+	// DeltaContent is text of the answer, in Text.
+	DeltaContent
+	// DeltaToolCall is the start of a call (ID and Name set) or more of its arguments, in Call.
+	DeltaToolCall
+)
+
+// String is the name used in tests and traces.
+func (k DeltaKind) String() string {
+	switch k {
+	case DeltaReasoning:
+		return "reasoning"
+	case DeltaContent:
+		return "content"
+	case DeltaToolCall:
+		return "tool call"
+	}
+	return "unknown"
+}
+
+// Delta is the next piece of a reply.
+type Delta struct {
+	Kind      DeltaKind
+	Text      string    // reasoning or content
+	Call      CallDelta // tool call
+	Malformed bool      // content that was meant as a tool call but does not follow the format
+}
+
+// CallDelta is a piece of the Index-th call of a reply. The first piece of a call has ID and Name, and perhaps
+// arguments; the others only arguments. The pieces of Arguments, joined, are the JSON object of the arguments.
+type CallDelta struct {
+	Index     int
+	ID        string
+	Name      string
+	Arguments string
+}
+
+// Parser reads a reply as it is generated.
+type Parser interface {
+	// Feed takes more text, cut at any byte, and returns what is certain so far. What might be the start of a marker is
+	// held back until the next call.
+	Feed(text string) []Delta
+	// Close ends the reply and returns what was held back. The error wraps ErrMalformedCall or ErrUnfinishedCall; the
+	// deltas are valid all the same.
+	Close() ([]Delta, error)
+}
+
+// Collector joins deltas into the message they describe. The zero value is ready to use.
+type Collector struct {
+	reasoning, content strings.Builder
+	calls              []Call
+	arguments          [][]byte // [calls][bytes]
+}
+
+// Add takes the next deltas.
+func (c *Collector) Add(deltas ...Delta) {
+	for _, d := range deltas {
+		switch d.Kind {
+		case DeltaReasoning:
+			c.reasoning.WriteString(d.Text)
+		case DeltaContent:
+			c.content.WriteString(d.Text)
+		case DeltaToolCall:
+			c.addCall(d.Call)
+		}
+	}
+}
+
+func (c *Collector) addCall(d CallDelta) {
+	for len(c.calls) <= d.Index {
+		c.calls = append(c.calls, Call{})
+		c.arguments = append(c.arguments, nil)
+	}
+	if d.Name != "" {
+		c.calls[d.Index].ID = d.ID
+		c.calls[d.Index].Name = d.Name
+	}
+	c.arguments[d.Index] = append(c.arguments[d.Index], d.Arguments...)
+}
+
+// Message is the assistant's message so far.
+func (c *Collector) Message() Message {
+	m := Message{Role: Assistant, Reasoning: c.reasoning.String(), Content: c.content.String()}
+	for i, call := range c.calls {
+		call.Arguments = string(c.arguments[i])
+		m.ToolCalls = append(m.ToolCalls, call)
+	}
+	return m
+}
+
+// Parse reads a whole reply at once.
+func Parse(p Parser, text string) (Message, error) {
+	var c Collector
+	c.Add(p.Feed(text)...)
+	last, err := p.Close()
+	c.Add(last...)
+	return c.Message(), err
+}

@@ -1,0 +1,202 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+
+	"sparrow/chat/jinja"
+)
+
+// GLM5 is the format of GLM-4.7, GLM-5 and GLM-5.2, for checkpoints without a template.
+//
+//	[gMASK]<sop> <|system|>text <|user|>text <|assistant|><think>reasoning</think>answer <|observation|><tool_response>...
+//
+// Nothing ends a turn but the next marker; a reply ends at any of three. Template arguments: enable_thinking (or
+// thinking), clear_thinking, which when false keeps the reasoning of earlier turns, and in 5.2 reasoning_effort.
+type GLM5 struct {
+	// V52 selects the variant of GLM-5.2: an effort line when thinking, an empty block where there is no reasoning, and
+	// tool schemas without their envelope.
+	V52 bool
+}
+
+const (
+	glmToolsHead = "\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" +
+		"You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
+	glmToolsTail = "</tools>\n\nFor each function call, output the function name and arguments within the following XML format:\n" +
+		glmCallOpen + "{function-name}" +
+		glmKeyOpen + "{arg-key-1}" + glmKeyClose + glmValueOpen + "{arg-value-1}" + glmValueClose +
+		glmKeyOpen + "{arg-key-2}" + glmKeyClose + glmValueOpen + "{arg-value-2}" + glmValueClose + "..." + glmCallClose
+)
+
+// Name is "glm-5" or "glm-5.2".
+func (f GLM5) Name() string {
+	if f.V52 {
+		return "glm-5.2"
+	}
+	return "glm-5"
+}
+
+// Parser reads GLM's call markup.
+func (f GLM5) Parser(req Request) Parser {
+	p, err := f.Render(req)
+	return newGLMParser(req, err == nil && p.InReasoning)
+}
+
+// Render writes the prompt.
+func (f GLM5) Render(req Request) (Prompt, error) {
+	turns, err := checkRequest(req, System, User, Assistant, ToolRole)
+	if err != nil {
+		return Prompt{}, err
+	}
+	known := []string{"enable_thinking", "thinking", "clear_thinking"}
+	if f.V52 {
+		known = append(known, "reasoning_effort")
+	}
+	if err := checkKwargs(req, known...); err != nil {
+		return Prompt{}, err
+	}
+	thinking, err := thinkingMode(req, true)
+	if err != nil {
+		return Prompt{}, err
+	}
+	clear, err := boolKwarg(req, "clear_thinking")
+	if err != nil {
+		return Prompt{}, err
+	}
+	keepFrom := lastUser(turns) + 1 // reasoning is shown from this message on
+	if clear != nil && !*clear {
+		keepFrom = 0
+	}
+
+	p := Prompt{HasBOS: true, Stop: []string{glmEnd, glmUser, glmObservation}}
+	var b strings.Builder
+	b.WriteString(glmStart)
+	if err := f.effort(&b, req, thinking); err != nil {
+		return Prompt{}, err
+	}
+	if err := f.tools(&b, callable(req)); err != nil {
+		return Prompt{}, err
+	}
+	for i := 0; i < len(turns); i++ {
+		t, final := turns[i], i == len(turns)-1
+		switch t.Role {
+		case System:
+			b.WriteString(glmSystem + t.Content)
+		case User:
+			b.WriteString(glmUser + t.Content)
+		case Assistant:
+			if p.InReasoning, err = f.assistant(&b, t, i >= keepFrom, req.ContinueFinal && final, thinking); err != nil {
+				return Prompt{}, err
+			}
+		case ToolRole:
+			group, end, err := results(turns, i)
+			if err != nil {
+				return Prompt{}, err
+			}
+			b.WriteString(glmObservation)
+			for _, r := range group {
+				b.WriteString(glmResponseOpen + r.Content + glmResponseClose)
+			}
+			i = end - 1
+		}
+	}
+	if req.AddGenerationPrompt {
+		p.InReasoning = thinking
+		b.WriteString(glmAssistant)
+		if thinking {
+			b.WriteString(thinkOpen)
+		} else {
+			b.WriteString(f.noReasoning())
+		}
+	}
+	p.Text = b.String()
+	return p, nil
+}
+
+// noReasoning stands where a turn has no reasoning.
+func (f GLM5) noReasoning() string {
+	if f.V52 {
+		return thinkOpen + thinkClose
+	}
+	return thinkClose
+}
+
+func (f GLM5) effort(b *strings.Builder, req Request, thinking bool) error {
+	if !f.V52 {
+		return rejectEffort(req, "GLM-5")
+	}
+	word, err := effortWord(req)
+	if err != nil {
+		return err
+	}
+	line := map[string]string{"": "Max", "max": "Max", "high": "High"}[word]
+	switch {
+	case line == "":
+		return fmt.Errorf("%w: reasoning_effort %q: GLM-5.2 knows high and max", ErrUnsupported, word)
+	case thinking:
+		b.WriteString(glmSystem + "Reasoning Effort: " + line)
+	}
+	return nil
+}
+
+func (f GLM5) tools(b *strings.Builder, tools []Tool) error {
+	if len(tools) == 0 {
+		return nil
+	}
+	b.WriteString(glmSystem + glmToolsHead)
+	for _, t := range tools {
+		if f.V52 {
+			t.Strict = false // the 5.2 template leaves it out
+		}
+		d := functionDict(t)
+		if !f.V52 {
+			d = wrapFunction(d)
+		}
+		line, err := jinja.JSON(d)
+		if err != nil {
+			return err
+		}
+		b.WriteString(line + "\n")
+	}
+	b.WriteString(glmToolsTail)
+	return nil
+}
+
+// assistant writes a turn; open leaves its end to the model. It reports whether the text ends inside reasoning.
+func (f GLM5) assistant(b *strings.Builder, t turn, keep, open, thinking bool) (inReasoning bool, err error) {
+	b.WriteString(glmAssistant)
+	reasoning, content := t.Reasoning, t.Content
+	if before, _, found := strings.Cut(content, thinkClose); found && reasoning == "" {
+		reasoning = before[strings.LastIndex(before, thinkOpen)+1:]
+		reasoning = strings.TrimPrefix(reasoning, thinkOpen[1:])
+		content = content[strings.LastIndex(content, thinkClose)+len(thinkClose):]
+	}
+	if open && content == "" && (reasoning != "" || thinking) {
+		b.WriteString(thinkOpen + reasoning)
+		return true, nil
+	}
+	if keep && reasoning != "" {
+		b.WriteString(thinkOpen + reasoning + thinkClose)
+	} else {
+		b.WriteString(f.noReasoning())
+	}
+	if open {
+		b.WriteString(strings.TrimLeft(content, " \t\r\n")) // the end may be inside a word
+		return false, nil
+	}
+	b.WriteString(strings.TrimSpace(content))
+	for i, call := range t.ToolCalls {
+		b.WriteString(glmCallOpen + call.Name)
+		for key, v := range t.arguments[i].All() {
+			text, isString := v.(string)
+			if !isString {
+				if text, err = jinja.JSON(v); err != nil {
+					return false, err
+				}
+			}
+			b.WriteString(glmKeyOpen + key + glmKeyClose + glmValueOpen + text + glmValueClose)
+		}
+		b.WriteString(glmCallClose)
+	}
+	return false, nil
+}

@@ -1,0 +1,176 @@
+package jinja
+
+// expr is an expression. Every node keeps where it starts, for error messages.
+type expr interface{ place() pos }
+
+type node struct{ at pos }
+
+func (n node) place() pos { return n.at }
+
+type (
+	constExpr struct {
+		node
+		value Value
+	}
+	nameExpr struct {
+		node
+		name string
+	}
+	listExpr struct {
+		node
+		items []expr
+		tuple bool
+	}
+	dictExpr struct {
+		node
+		keys, values []expr
+	}
+	condExpr struct {
+		node
+		test, yes, no expr // no may be nil
+	}
+	binaryExpr struct {
+		node
+		op          string // + - * / // % ** and or
+		left, right expr
+	}
+	concatExpr struct {
+		node
+		parts []expr
+	}
+	unaryExpr struct {
+		node
+		op      string // - + not
+		operand expr
+	}
+	compareExpr struct {
+		node
+		first expr
+		ops   []string // == != < <= > >= in "not in"
+		rest  []expr
+	}
+	attrExpr struct {
+		node
+		object expr
+		name   string
+	}
+	itemExpr struct {
+		node
+		object, key expr
+	}
+	sliceExpr struct {
+		node
+		object            expr
+		start, stop, step expr // each may be nil
+	}
+	callExpr struct {
+		node
+		callee expr
+		args   arguments
+	}
+	filterExpr struct {
+		node
+		operand expr // nil inside a filter block: the block's text
+		name    string
+		args    arguments
+	}
+	testExpr struct {
+		node
+		operand expr
+		name    string
+		args    arguments
+	}
+)
+
+// arguments are those of a call, a filter or a test.
+type arguments struct {
+	positional []expr
+	names      []string // keyword names, parallel to named
+	named      []expr
+	star       expr // *args, or nil
+	starStar   expr // **kwargs, or nil
+}
+
+// stmt is a statement.
+type stmt interface{ place() pos }
+
+type (
+	textStmt struct {
+		node
+		text string
+	}
+	outputStmt struct {
+		node
+		value expr
+	}
+	ifStmt struct {
+		node
+		tests  []expr
+		bodies [][]stmt
+		other  []stmt
+	}
+	forStmt struct {
+		node
+		targets []string // one name, or several to unpack
+		unpack  bool
+		iter    expr
+		filter  expr // or nil
+		body    []stmt
+		other   []stmt
+	}
+	setStmt struct {
+		node
+		targets []target
+		unpack  bool
+		value   expr
+	}
+	setBlockStmt struct {
+		node
+		target target
+		filter expr // a chain of filterExpr with a nil operand at its root, or nil
+		body   []stmt
+	}
+	withStmt struct {
+		node
+		names  []string
+		values []expr
+		body   []stmt
+	}
+	filterStmt struct {
+		node
+		filter expr
+		body   []stmt
+	}
+	macroStmt struct {
+		node
+		macro *macroDef
+	}
+	callStmt struct {
+		node
+		caller *macroDef
+		call   *callExpr
+	}
+	groupStmt struct { // a tag that only marks its body, such as generation
+		node
+		body []stmt
+	}
+	breakStmt    struct{ node }
+	continueStmt struct{ node }
+)
+
+// target is what a set statement writes to: a variable, or an attribute of a namespace.
+type target struct {
+	at   pos
+	name string
+	attr string
+}
+
+// macroDef is a macro as written.
+type macroDef struct {
+	name     string
+	params   []string
+	defaults []expr // parallel to the last len(defaults) params
+	body     []stmt
+	varargs  bool // the body reads varargs, so further positional arguments are welcome
+	kwargs   bool // the body reads kwargs
+}

@@ -1,0 +1,308 @@
+package jinja
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// filterFunc computes "operand | name(args)".
+type filterFunc func(in *interp, v Value, a *callArgs) (Value, error)
+
+// filterTable holds the filters by name. It is filled once, by init, because some filters apply others.
+var filterTable map[string]filterFunc
+
+func init() {
+	filterTable = map[string]filterFunc{
+		"abs":        absFilter,
+		"capitalize": textFilter(capitalize),
+		"count":      lengthFilter,
+		"d":          defaultFilter,
+		"default":    defaultFilter,
+		"dictsort":   dictsortFilter,
+		"e":          textFilter(escapeHTML),
+		"escape":     textFilter(escapeHTML),
+		"first":      firstFilter,
+		"float":      floatFilter,
+		"format": func(in *interp, v Value, a *callArgs) (Value, error) {
+			return in.percentFormat(str(v), newTuple(a.pos...))
+		},
+		"indent":     indentFilter,
+		"int":        intFilter,
+		"items":      itemsFilter,
+		"join":       joinFilter,
+		"last":       lastFilter,
+		"length":     lengthFilter,
+		"list":       listFilter,
+		"lower":      textFilter(strings.ToLower),
+		"map":        mapFilter,
+		"max":        extremeFilter(1),
+		"min":        extremeFilter(-1),
+		"reject":     selectFilter(false),
+		"rejectattr": selectAttrFilter(false),
+		"replace":    func(in *interp, v Value, a *callArgs) (Value, error) { return replaceString(in, str(v), a) },
+		"reverse":    reverseFilter,
+		"round":      roundFilter,
+		"safe":       func(_ *interp, v Value, _ *callArgs) (Value, error) { return v, nil },
+		"select":     selectFilter(true),
+		"selectattr": selectAttrFilter(true),
+		"sort":       sortFilter,
+		"string":     textFilter(func(s string) string { return s }),
+		"sum":        sumFilter,
+		"title":      textFilter(titleFilter),
+		"tojson":     tojsonFilter,
+		"trim":       trimFilter,
+		"unique":     uniqueFilter,
+		"upper":      textFilter(strings.ToUpper),
+	}
+}
+
+func (in *interp) filter(name string, v Value, a *callArgs) (Value, error) {
+	f, ok := filterTable[name]
+	if !ok {
+		return nil, runtimef("unknown filter '%s'", name)
+	}
+	if err := in.step(); err != nil {
+		return nil, err
+	}
+	return f(in, v, a)
+}
+
+func textFilter(f func(string) string) filterFunc {
+	return func(in *interp, v Value, a *callArgs) (Value, error) {
+		if _, err := a.bind("this filter"); err != nil {
+			return nil, err
+		}
+		return in.newString(f(str(v)))
+	}
+}
+
+var htmlEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
+
+func escapeHTML(s string) string { return htmlEscapes.Replace(s) }
+
+// titleFilter starts each word with a capital; words end at spaces, hyphens and opening brackets.
+func titleFilter(s string) string {
+	var b strings.Builder
+	for s != "" {
+		end := strings.IndexFunc(s, func(r rune) bool { return isSpace(r) || strings.ContainsRune("-({[<", r) })
+		if end < 0 {
+			end = len(s)
+		}
+		b.WriteString(capitalize(s[:end]))
+		s = s[end:]
+		if s != "" {
+			_, size := utf8.DecodeRuneInString(s)
+			b.WriteString(s[:size])
+			s = s[size:]
+		}
+	}
+	return b.String()
+}
+
+func trimFilter(in *interp, v Value, a *callArgs) (Value, error) {
+	return stringMethods["strip"](in, str(v), a)
+}
+
+func lengthFilter(_ *interp, v Value, _ *callArgs) (Value, error) {
+	n, ok := length(v)
+	if !ok {
+		return nil, runtimef("%s has no length", typeName(v))
+	}
+	return int64(n), nil
+}
+
+func defaultFilter(_ *interp, v Value, a *callArgs) (Value, error) {
+	args, err := a.bind("default", "default_value", "boolean")
+	if err != nil {
+		return nil, err
+	}
+	_, undefined := v.(Undefined)
+	if !undefined && (isAbsent(args[1]) || !truth(args[1]) || truth(v)) {
+		return v, nil
+	}
+	if isAbsent(args[0]) {
+		return "", nil
+	}
+	return args[0], nil
+}
+
+func tojsonFilter(in *interp, v Value, a *callArgs) (Value, error) {
+	args, err := a.bind("tojson", "ensure_ascii", "indent", "separators", "sort_keys")
+	if err != nil {
+		return nil, err
+	}
+	style := jsonStyle{itemSep: ", ", keySep: ": ", maxLength: in.limits.Memory - in.memory}
+	style.ascii = !isAbsent(args[0]) && truth(args[0])
+	style.sortKeys = !isAbsent(args[3]) && truth(args[3])
+	switch indent := args[1].(type) {
+	case absent, nil:
+	case string:
+		style.pretty, style.indent = true, indent
+	case int64:
+		style.pretty, style.indent = true, strings.Repeat(" ", int(min(max(indent, 0), maxFieldWidth)))
+	default:
+		return nil, runtimef("tojson: indent must be a number or a string, not %s", typeName(indent))
+	}
+	if style.pretty {
+		style.itemSep = ","
+	}
+	if !isAbsent(args[2]) && args[2] != nil {
+		pair, err := unpackValue(args[2], 2)
+		if err != nil {
+			return nil, err
+		}
+		style.itemSep, style.keySep = str(pair[0]), str(pair[1])
+	}
+	text, err := dumps(v, style)
+	if err != nil {
+		return nil, err
+	}
+	return in.newString(text)
+}
+
+func indentFilter(in *interp, v Value, a *callArgs) (Value, error) {
+	args, err := a.bind("indent", "width", "first", "blank")
+	if err != nil {
+		return nil, err
+	}
+	margin := "    "
+	switch width := args[0].(type) {
+	case absent:
+	case string:
+		margin = width
+	case int64:
+		margin = strings.Repeat(" ", int(min(max(width, 0), maxFieldWidth)))
+	default:
+		return nil, runtimef("indent: width must be a number or a string, not %s", typeName(width))
+	}
+	parts := lines(str(v) + "\n")
+	if err := in.charge(len(str(v)) + len(margin)*len(parts)); err != nil {
+		return nil, err
+	}
+	blank := !isAbsent(args[2]) && truth(args[2])
+	for i := 1; i < len(parts); i++ {
+		if parts[i] != "" || blank {
+			parts[i] = margin + parts[i]
+		}
+	}
+	text := strings.Join(parts, "\n")
+	if !isAbsent(args[1]) && truth(args[1]) {
+		text = margin + text
+	}
+	return text, nil
+}
+
+func intFilter(_ *interp, v Value, a *callArgs) (Value, error) {
+	args, err := a.bind("int", "default", "base")
+	if err != nil {
+		return nil, err
+	}
+	if isAbsent(args[0]) {
+		args[0] = int64(0)
+	}
+	base := int64(10)
+	if n, ok := args[1].(int64); ok && (n == 0 || n >= 2 && n <= 36) {
+		base = n
+	}
+	if text, ok := v.(string); ok {
+		text = strings.TrimFunc(text, isSpace)
+		if base == 10 || base == 0 {
+			if n, err := strconv.ParseInt(text, int(base), 64); err == nil {
+				return n, nil
+			}
+		} else if n, err := strconv.ParseInt(trimBase(text, base), int(base), 64); err == nil {
+			return n, nil
+		}
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return args[0], nil
+		}
+		v = f
+	}
+	i, f, isInt, ok := number(v)
+	switch {
+	case ok && isInt:
+		return i, nil
+	case ok && math.Abs(f) < 1<<63:
+		return int64(f), nil
+	}
+	return args[0], nil
+}
+
+// trimBase drops the prefix Python allows in front of numbers of that base.
+func trimBase(text string, base int64) string {
+	prefix := map[int64]string{16: "0x", 8: "0o", 2: "0b"}[base]
+	return strings.TrimPrefix(strings.ToLower(text), prefix)
+}
+
+func floatFilter(_ *interp, v Value, a *callArgs) (Value, error) {
+	args, err := a.bind("float", "default")
+	if err != nil {
+		return nil, err
+	}
+	if text, ok := v.(string); ok {
+		if f, err := strconv.ParseFloat(strings.TrimFunc(text, isSpace), 64); err == nil {
+			return f, nil
+		}
+	} else if _, f, _, ok := number(v); ok {
+		return f, nil
+	}
+	if isAbsent(args[0]) {
+		return 0.0, nil
+	}
+	return args[0], nil
+}
+
+func roundFilter(_ *interp, v Value, a *callArgs) (Value, error) {
+	args, err := a.bind("round", "precision", "method")
+	if err != nil {
+		return nil, err
+	}
+	_, f, isInt, ok := number(v)
+	if !ok {
+		return nil, runtimef("round needs a number, not %s", typeName(v))
+	}
+	precision := int64(0)
+	if n, ok := args[0].(int64); ok {
+		precision = min(max(n, -300), 300)
+	}
+	method := "common"
+	if s, ok := args[1].(string); ok {
+		method = s
+	}
+	scale := math.Pow(10, float64(precision))
+	switch method {
+	case "common":
+		if isInt && precision >= 0 {
+			return v, nil
+		}
+		if precision < 0 {
+			return math.RoundToEven(f*scale) / scale, nil
+		}
+		r, err := strconv.ParseFloat(strconv.FormatFloat(f, 'f', int(precision), 64), 64)
+		if err != nil {
+			return nil, runtimef("cannot round %s", floatText(f))
+		}
+		return r, nil
+	case "ceil":
+		return math.Ceil(f*scale) / scale, nil
+	case "floor":
+		return math.Floor(f*scale) / scale, nil
+	}
+	return nil, runtimef("round method must be common, ceil or floor, not %s", method)
+}
+
+func absFilter(_ *interp, v Value, _ *callArgs) (Value, error) {
+	i, f, isInt, ok := number(v)
+	switch {
+	case !ok:
+		return nil, runtimef("abs needs a number, not %s", typeName(v))
+	case isInt && i >= 0:
+		return i, nil
+	case isInt:
+		return intArithmetic("-", 0, i)
+	}
+	return math.Abs(f), nil
+}

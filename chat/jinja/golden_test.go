@@ -1,0 +1,71 @@
+package jinja
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+)
+
+// golden is testdata/golden.json: what Jinja2 itself renders, written by testdata/generate.py.
+type golden struct {
+	Origin string
+	Vars   json.RawMessage
+	Cases  []struct {
+		Name, Template, Error string
+		Want                  *string
+	}
+}
+
+func readGolden(t testing.TB) (golden, map[string]Value) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g golden
+	if err := json.Unmarshal(data, &g); err != nil {
+		t.Fatal(err)
+	}
+	v, err := ParseJSON(g.Vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]Value{}
+	dict := v.(*Dict)
+	for i, key := range dict.keys {
+		vars[key.(string)] = dict.vals[i]
+	}
+	return g, vars
+}
+
+func clock() time.Time { return time.Date(2026, 7, 4, 5, 6, 7, 0, time.UTC) }
+
+func TestRendersAsJinja2Does(t *testing.T) {
+	g, vars := readGolden(t)
+	if len(g.Cases) < 150 {
+		t.Fatalf("golden.json has %d cases, expected at least 150", len(g.Cases))
+	}
+	for _, c := range g.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			got, err := renderText(c.Template, vars)
+			if c.Want == nil {
+				if err == nil {
+					t.Errorf("template %q\nrendered %q\nbut Jinja2 fails with %s", c.Template, got, c.Error)
+				}
+				return
+			}
+			if err != nil || got != *c.Want {
+				t.Errorf("template %q\ngot  %q (%v)\nwant %q", c.Template, got, err, *c.Want)
+			}
+		})
+	}
+}
+
+func renderText(src string, vars map[string]Value) (string, error) {
+	tmpl, err := Compile(src, Limits{})
+	if err != nil {
+		return "", err
+	}
+	return tmpl.Render(Options{Vars: vars, Now: clock})
+}

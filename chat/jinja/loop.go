@@ -1,0 +1,67 @@
+package jinja
+
+// loopState is the loop variable of a for statement.
+type loopState struct {
+	items   []Value
+	at      int
+	changed Value // last value seen by changed()
+	seen    bool
+}
+
+func (l *loopState) attr(name string) (Value, bool) {
+	n, i := int64(len(l.items)), int64(l.at)
+	switch name {
+	case "index":
+		return i + 1, true
+	case "index0":
+		return i, true
+	case "revindex":
+		return n - i, true
+	case "revindex0":
+		return n - i - 1, true
+	case "first":
+		return i == 0, true
+	case "last":
+		return i == n-1, true
+	case "length":
+		return n, true
+	case "depth":
+		return int64(1), true
+	case "depth0":
+		return int64(0), true
+	case "previtem":
+		if i > 0 {
+			return l.items[i-1], true
+		}
+		return Undefined{"the item before the first"}, true
+	case "nextitem":
+		if i < n-1 {
+			return l.items[i+1], true
+		}
+		return Undefined{"the item after the last"}, true
+	case "cycle":
+		return &function{"loop.cycle", l.cycle}, true
+	case "changed":
+		return &function{"loop.changed", l.changedCall}, true
+	}
+	return nil, false
+}
+
+func (l *loopState) cycle(_ *interp, a *callArgs) (Value, error) {
+	if len(a.pos) == 0 {
+		return nil, runtimef("loop.cycle needs at least one value")
+	}
+	return a.pos[l.at%len(a.pos)], nil
+}
+
+func (l *loopState) changedCall(_ *interp, a *callArgs) (Value, error) {
+	now := newTuple(a.pos...)
+	if l.seen {
+		same, err := equal(l.changed, now)
+		if same || err != nil {
+			return false, err
+		}
+	}
+	l.changed, l.seen = now, true
+	return true, nil
+}

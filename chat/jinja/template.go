@@ -1,0 +1,107 @@
+package jinja
+
+import (
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits bound what one template may use. A zero field takes the value of DefaultLimits.
+type Limits struct {
+	Steps  int // expressions evaluated, statements run and loop rounds
+	Depth  int // nested evaluations, macro calls included
+	Output int // bytes of rendered text
+	Memory int // bytes of text and lists made while rendering, counted whether or not they are still in use
+	Source int // bytes of template source
+}
+
+// DefaultLimits are far above what chat templates need: a thousand messages take about a million steps.
+var DefaultLimits = Limits{Steps: 50_000_000, Depth: 1500, Output: 64 << 20, Memory: 512 << 20, Source: 1 << 20}
+
+// Template is a compiled template. It is immutable and safe for concurrent use.
+type Template struct {
+	src    string
+	body   []stmt
+	limits Limits
+}
+
+// Options are the values and services a rendering may use.
+type Options struct {
+	// Vars are the names the template sees.
+	Vars map[string]Value
+	// Now is the clock behind strftime_now; without one the function fails.
+	Now func() time.Time
+}
+
+// Compile parses a template. Errors are *Error values and wrap ErrSyntax, ErrUnsupported or ErrLimit.
+func Compile(src string, limits Limits) (*Template, error) {
+	limits = limits.orDefault()
+	if len(src) > limits.Source {
+		return nil, &Error{1, 1, limitf("source of %d bytes is longer than %d", len(src), limits.Source)}
+	}
+	t := &Template{src: normalise(src), limits: limits}
+	tokens, err := lex(t.src)
+	if err != nil {
+		return nil, t.locate(err)
+	}
+	p := &parser{tokens: tokens}
+	if t.body, _, err = p.body(); err != nil {
+		return nil, t.locate(err)
+	}
+	return t, nil
+}
+
+func (l Limits) orDefault() Limits {
+	pick := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	pick(&l.Steps, DefaultLimits.Steps)
+	pick(&l.Depth, DefaultLimits.Depth)
+	pick(&l.Output, DefaultLimits.Output)
+	pick(&l.Memory, DefaultLimits.Memory)
+	pick(&l.Source, DefaultLimits.Source)
+	return l
+}
+
+// Render runs the template. Errors are *Error values and wrap ErrRuntime, ErrRaised, ErrUnsupported or ErrLimit.
+func (t *Template) Render(o Options) (string, error) {
+	in := newInterp(t.limits, o)
+	if _, err := in.run(t.body, in.root); err != nil {
+		return "", t.locate(err)
+	}
+	return in.out.String(), nil
+}
+
+// Names are the free names a template mentions, assigned by it or not. It answers "does this template read tools?".
+func (t *Template) Names() map[string]bool {
+	names := map[string]bool{}
+	tokens, err := lex(t.src)
+	if err != nil {
+		return names
+	}
+	for i, tok := range tokens {
+		if tok.kind != tokName {
+			continue
+		}
+		if i > 0 && tokens[i-1].kind == tokOperator && (tokens[i-1].text == "." || tokens[i-1].text == "|") {
+			continue
+		}
+		names[tok.text] = true
+	}
+	return names
+}
+
+// locate turns an offset in the source into a line and a column.
+func (t *Template) locate(err error) error {
+	var f *fault
+	if !errors.As(err, &f) {
+		return &Error{1, 1, err}
+	}
+	before := t.src[:min(int(f.at), len(t.src))]
+	line := strings.Count(before, "\n") + 1
+	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+	return &Error{line, column, f.err}
+}

@@ -1,0 +1,173 @@
+package jinja
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxDataDepth bounds how deep values are walked for printing, comparing and encoding. Only a list that was appended to
+// itself, or hostile JSON, is deeper.
+const maxDataDepth = 200
+
+// maxPrinted bounds the printed form of one list or mapping, for the same reason; what follows is left out.
+const maxPrinted = 16 << 20
+
+// str is Python's str().
+func str(v Value) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case Undefined:
+		return ""
+	}
+	return repr(v)
+}
+
+// repr is Python's repr().
+func repr(v Value) string {
+	var b strings.Builder
+	writeRepr(&b, v, 0)
+	return b.String()
+}
+
+func writeRepr(b *strings.Builder, v Value, depth int) {
+	if depth > maxDataDepth || b.Len() > maxPrinted {
+		b.WriteString("...")
+		return
+	}
+	switch v := v.(type) {
+	case nil:
+		b.WriteString("None")
+	case bool:
+		if v {
+			b.WriteString("True")
+		} else {
+			b.WriteString("False")
+		}
+	case int64:
+		b.WriteString(strconv.FormatInt(v, 10))
+	case BigInt:
+		b.WriteString(string(v))
+	case float64:
+		b.WriteString(floatText(v))
+	case string:
+		writeQuoted(b, v)
+	case tupleKey:
+		b.WriteString(string(v))
+	case *List:
+		open, end := "[", "]"
+		if v.Tuple {
+			open, end = "(", ")"
+			if len(v.Items) == 1 {
+				end = ",)"
+			}
+		}
+		b.WriteString(open)
+		for i, item := range v.Items {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			writeRepr(b, item, depth+1)
+		}
+		b.WriteString(end)
+	case *Dict:
+		b.WriteByte('{')
+		for i := range v.keys {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			writeRepr(b, v.keys[i], depth+1)
+			b.WriteString(": ")
+			writeRepr(b, v.vals[i], depth+1)
+		}
+		b.WriteByte('}')
+	case Undefined:
+		b.WriteString("Undefined")
+	case *namespace:
+		b.WriteString("<Namespace>")
+	default:
+		b.WriteString("<function>")
+	}
+}
+
+// floatText is Python's repr of a float: the shortest digits that give the number back, always with a point or an
+// exponent.
+func floatText(f float64) string {
+	switch {
+	case math.IsInf(f, 1):
+		return "inf"
+	case math.IsInf(f, -1):
+		return "-inf"
+	case math.IsNaN(f):
+		return "nan"
+	}
+	sci := strconv.FormatFloat(f, 'e', -1, 64)
+	exponent, _ := strconv.Atoi(sci[strings.IndexByte(sci, 'e')+1:])
+	if exponent < -4 || exponent >= 16 {
+		return sci
+	}
+	s := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return s
+}
+
+// writeQuoted writes a string as Python's repr does.
+func writeQuoted(b *strings.Builder, s string) {
+	quote := '\''
+	if strings.Contains(s, "'") && !strings.Contains(s, "\"") {
+		quote = '"'
+	}
+	b.WriteRune(quote)
+	for _, r := range s {
+		switch {
+		case r == quote || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ' || r == 0x7f:
+			b.WriteString(`\x` + hex(r, 2))
+		case r != ' ' && !unicode.IsPrint(r):
+			switch {
+			case r < 0x100:
+				b.WriteString(`\x` + hex(r, 2))
+			case r < 0x10000:
+				b.WriteString(`\u` + hex(r, 4))
+			default:
+				b.WriteString(`\U` + hex(r, 8))
+			}
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteRune(quote)
+}
+
+func hex(r rune, digits int) string {
+	s := strconv.FormatInt(int64(r), 16)
+	return strings.Repeat("0", max(0, digits-len(s))) + s
+}
+
+// length is Python's len(); ok is false for values without one.
+func length(v Value) (n int, ok bool) {
+	switch v := v.(type) {
+	case string:
+		return utf8.RuneCountInString(v), true
+	case *List:
+		return len(v.Items), true
+	case *Dict:
+		return v.Len(), true
+	case Undefined:
+		return 0, true
+	}
+	return 0, false
+}

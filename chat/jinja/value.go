@@ -1,0 +1,218 @@
+package jinja
+
+import (
+	"iter"
+	"math"
+	"strconv"
+)
+
+// Value is a template value. Its dynamic type is one of
+//
+//	nil         none
+//	bool, int64, float64, string
+//	BigInt      an integer beyond 64 bits, from JSON; it can be printed but not computed with
+//	*List       list or tuple
+//	*Dict       mapping in insertion order
+//	Undefined   a name or key that does not exist
+//	*namespace  object whose attributes a template may assign
+//	callable    macro, method or global function
+//
+// Strings are text: lengths and indexes count characters, not bytes.
+type Value any
+
+// BigInt is an integer too large for int64, kept as its decimal digits.
+type BigInt string
+
+// List is a list or, when Tuple is set, a tuple.
+type List struct {
+	Items []Value
+	Tuple bool
+}
+
+// Dict maps values to values and remembers the order of insertion. Keys are none, booleans, numbers, strings and tuples
+// of those, as in Python.
+type Dict struct {
+	keys  []Value
+	vals  []Value
+	index map[Value]int // normalised key to place
+}
+
+// Undefined is what a missing name gives. It prints as nothing and is false, but cannot be looked into.
+type Undefined struct {
+	what string // description for error messages, such as "'tools'"
+}
+
+// namespace is the object made by namespace(): attributes that set statements in inner scopes may change.
+type namespace struct{ attrs *Dict }
+
+// NewList makes a list of the given items.
+func NewList(items ...Value) *List { return &List{Items: items} }
+
+func newTuple(items ...Value) *List { return &List{Items: items, Tuple: true} }
+
+// NewDict makes an empty mapping.
+func NewDict() *Dict { return &Dict{index: map[Value]int{}} }
+
+// dictKey is the form under which a key is found: 1, 1.0 and true are one key, as in Python. ok is false for values that
+// cannot be keys.
+func dictKey(v Value) (key Value, ok bool) {
+	switch v := v.(type) {
+	case nil, string, int64, BigInt:
+		return v, true
+	case bool:
+		if v {
+			return int64(1), true
+		}
+		return int64(0), true
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<62 {
+			return int64(v), true
+		}
+		return v, true
+	case *List:
+		if !v.Tuple {
+			return nil, false
+		}
+		// A tuple is found by a text that only equal tuples share. The type below keeps it apart from strings.
+		text := tupleKey("")
+		for _, item := range v.Items {
+			if inner, isList := item.(*List); isList && inner.Tuple {
+				return nil, false
+			}
+			k, ok := dictKey(item)
+			if !ok {
+				return nil, false
+			}
+			s := repr(k)
+			text += tupleKey(strconv.Itoa(len(s)) + ":" + s)
+		}
+		return text, true
+	}
+	return nil, false
+}
+
+type tupleKey string
+
+// Set stores a value under a string key.
+func (d *Dict) Set(key string, value Value) { d.put(key, key, value) }
+
+// Get is the value under a string key.
+func (d *Dict) Get(key string) (Value, bool) { return d.lookup(key) }
+
+// Len is the number of keys.
+func (d *Dict) Len() int { return len(d.keys) }
+
+// set stores a value under any key; it reports false for a value that cannot be a key.
+func (d *Dict) set(key, value Value) bool {
+	k, ok := dictKey(key)
+	if ok {
+		d.put(k, key, value)
+	}
+	return ok
+}
+
+func (d *Dict) put(k, key, value Value) {
+	if i, found := d.index[k]; found {
+		d.vals[i] = value
+		return
+	}
+	d.index[k] = len(d.keys)
+	d.keys = append(d.keys, key)
+	d.vals = append(d.vals, value)
+}
+
+func (d *Dict) lookup(key Value) (Value, bool) {
+	k, ok := dictKey(key)
+	if !ok {
+		return nil, false
+	}
+	i, found := d.index[k]
+	if !found {
+		return nil, false
+	}
+	return d.vals[i], true
+}
+
+func (d *Dict) items() *List {
+	out := &List{Items: make([]Value, len(d.keys))}
+	for i := range d.keys {
+		out.Items[i] = newTuple(d.keys[i], d.vals[i])
+	}
+	return out
+}
+
+// truth is Python's truth value.
+func truth(v Value) bool {
+	switch v := v.(type) {
+	case nil, Undefined:
+		return false
+	case bool:
+		return v
+	case int64:
+		return v != 0
+	case float64:
+		return v != 0
+	case string:
+		return v != ""
+	case *List:
+		return len(v.Items) > 0
+	case *Dict:
+		return v.Len() > 0
+	}
+	return true
+}
+
+// typeName is the Python name of a value's type, for error messages.
+func typeName(v Value) string {
+	switch v := v.(type) {
+	case nil:
+		return "None"
+	case bool:
+		return "bool"
+	case int64, BigInt:
+		return "int"
+	case float64:
+		return "float"
+	case string:
+		return "str"
+	case *List:
+		if v.Tuple {
+			return "tuple"
+		}
+		return "list"
+	case *Dict:
+		return "dict"
+	case Undefined:
+		return "undefined " + v.what
+	case *namespace:
+		return "namespace"
+	}
+	return "function"
+}
+
+// number views a value as a number; booleans count as 0 and 1.
+func number(v Value) (i int64, f float64, isInt, ok bool) {
+	switch v := v.(type) {
+	case bool:
+		if v {
+			return 1, 1, true, true
+		}
+		return 0, 0, true, true
+	case int64:
+		return v, float64(v), true, true
+	case float64:
+		return 0, v, false, true
+	}
+	return 0, 0, false, false
+}
+
+// All yields the entries in order, with keys as text.
+func (d *Dict) All() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		for i, key := range d.keys {
+			if !yield(str(key), d.vals[i]) {
+				return
+			}
+		}
+	}
+}

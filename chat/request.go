@@ -1,0 +1,322 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"sparrow/chat/jinja"
+)
+
+// turn is a checked message that remembers its place in the request and has its JSON parsed.
+type turn struct {
+	Message
+	index     int           // in Request.Messages; -1 for a message the format added
+	arguments []*jinja.Dict // parallel to ToolCalls
+}
+
+// checkRequest validates what every format relies on and parses the arguments of replayed calls. roles are those the
+// format has markers for.
+func checkRequest(req Request, roles ...Role) ([]turn, error) {
+	if len(req.Messages) == 0 {
+		return nil, fieldError("messages", "is empty; send at least one message")
+	}
+	if err := checkTools("tools", req.Tools); err != nil {
+		return nil, err
+	}
+	if err := checkChoice(req); err != nil {
+		return nil, err
+	}
+	turns := make([]turn, len(req.Messages))
+	for i, m := range req.Messages {
+		if !slices.Contains(roles, m.Role) {
+			return nil, fieldError(messageField(i, "role"), "%q is not a role of this model; supported are %s", m.Role, roleList(roles))
+		}
+		if err := checkFields(i, m); err != nil {
+			return nil, err
+		}
+		t := turn{Message: m, index: i}
+		for j, call := range m.ToolCalls {
+			args, err := parseArguments(call.Arguments)
+			if err != nil {
+				return nil, fieldError(fmt.Sprintf("messages[%d].tool_calls[%d].arguments", i, j), "%v", err)
+			}
+			t.arguments = append(t.arguments, args)
+		}
+		turns[i] = t
+	}
+	return turns, checkEnd(req)
+}
+
+// checkFields rejects fields on messages whose role has no use for them.
+func checkFields(i int, m Message) error {
+	if m.Role != Assistant && len(m.ToolCalls) > 0 {
+		return fieldError(messageField(i, "tool_calls"), "only assistant messages make calls; this one has role %q", m.Role)
+	}
+	if m.Role != Assistant && m.Reasoning != "" {
+		return fieldError(messageField(i, "reasoning"), "only assistant messages carry reasoning; this one has role %q", m.Role)
+	}
+	if m.Role != ToolRole && m.ToolCallID != "" {
+		return fieldError(messageField(i, "tool_call_id"), "only tool messages answer calls; this one has role %q", m.Role)
+	}
+	declares := len(m.Tools) > 0 || len(m.ResponseFormat) > 0
+	if declares && m.Role != System && m.Role != Developer {
+		return fieldError(messageField(i, "tools"), "only system and developer messages declare tools or a format; this one has role %q", m.Role)
+	}
+	for j, call := range m.ToolCalls {
+		if call.Name == "" {
+			return fieldError(fmt.Sprintf("messages[%d].tool_calls[%d].name", i, j), "is empty")
+		}
+	}
+	return checkTools(messageField(i, "tools"), m.Tools)
+}
+
+func checkTools(field string, tools []Tool) error {
+	seen := map[string]bool{}
+	for i, t := range tools {
+		name := fmt.Sprintf("%s[%d].name", field, i)
+		switch {
+		case t.Name == "":
+			return fieldError(name, "is empty")
+		case strings.ContainsAny(t.Name, "\"<>{} \t\r\n"):
+			return fieldError(name, "%q has a quote, bracket or space, which the formats use as separators", t.Name)
+		case seen[t.Name]:
+			return fieldError(name, "%q is declared twice", t.Name)
+		}
+		seen[t.Name] = true
+		if len(t.Parameters) == 0 {
+			continue
+		}
+		v, err := jinja.ParseJSON(t.Parameters)
+		if err != nil {
+			return fieldError(fmt.Sprintf("%s[%d].parameters", field, i), "%v", err)
+		}
+		if _, ok := v.(*jinja.Dict); !ok {
+			return fieldError(fmt.Sprintf("%s[%d].parameters", field, i), "must be a JSON object")
+		}
+	}
+	return nil
+}
+
+func checkChoice(req Request) error {
+	switch c := req.ToolChoice; c.Mode {
+	case ChoiceAuto, ChoiceNone:
+		return nil
+	case ChoiceRequired:
+		if len(req.Tools) == 0 {
+			return fieldError("tool_choice", "asks for a call, but tools is empty")
+		}
+		return nil
+	case ChoiceFunction:
+		if !slices.ContainsFunc(req.Tools, func(t Tool) bool { return t.Name == c.Name }) {
+			return fieldError("tool_choice", "names %q, which is not in tools", c.Name)
+		}
+		return nil
+	default:
+		return fieldError("tool_choice", "mode %d is unknown; supported are auto, none, required and function", c.Mode)
+	}
+}
+
+// checkEnd validates how the conversation is to be continued.
+func checkEnd(req Request) error {
+	last := len(req.Messages) - 1
+	m := req.Messages[last]
+	if !req.ContinueFinal {
+		return nil
+	}
+	switch {
+	case req.AddGenerationPrompt:
+		return fieldError("continue_final_message", "cannot be combined with add_generation_prompt: one continues the last message, the other starts a new one")
+	case m.Role != Assistant:
+		return fieldError(messageField(last, "role"), "is %q, but only an assistant message can be continued", m.Role)
+	case len(m.ToolCalls) > 0:
+		return fieldError(messageField(last, "tool_calls"), "a message with tool calls is complete and cannot be continued")
+	}
+	return nil
+}
+
+// parseArguments reads the arguments of a call; empty text is an empty object.
+func parseArguments(text string) (*jinja.Dict, error) {
+	if strings.TrimSpace(text) == "" {
+		return jinja.NewDict(), nil
+	}
+	v, err := jinja.ParseJSON([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	d, ok := v.(*jinja.Dict)
+	if !ok {
+		return nil, fmt.Errorf("%w: arguments must be an object", jinja.ErrJSON)
+	}
+	return d, nil
+}
+
+func roleList(roles []Role) string {
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = string(r)
+	}
+	return strings.Join(names, ", ")
+}
+
+// offered are the tools the model is told about.
+func offered(req Request) []Tool {
+	if req.ToolChoice.Mode == ChoiceNone {
+		return nil
+	}
+	return req.Tools
+}
+
+// callable are all tools a reply may call: those of the request and those declared by messages.
+func callable(req Request) []Tool {
+	if req.ToolChoice.Mode == ChoiceNone {
+		return nil
+	}
+	tools := slices.Clone(req.Tools)
+	for _, m := range req.Messages {
+		tools = append(tools, m.Tools...)
+	}
+	return tools
+}
+
+// functionDict is a tool as OpenAI's function object: name, description, parameters, strict; the last three only when
+// given.
+func functionDict(t Tool) *jinja.Dict {
+	d := jinja.NewDict()
+	d.Set("name", t.Name)
+	if t.Description != "" {
+		d.Set("description", t.Description)
+	}
+	if v, err := jinja.ParseJSON(t.Parameters); len(t.Parameters) > 0 && err == nil {
+		d.Set("parameters", v)
+	}
+	if t.Strict {
+		d.Set("strict", true)
+	}
+	return d
+}
+
+// wrapFunction is a tool as OpenAI's tools entry.
+func wrapFunction(function *jinja.Dict) *jinja.Dict {
+	d := jinja.NewDict()
+	d.Set("type", "function")
+	d.Set("function", function)
+	return d
+}
+
+// spaced rewrites JSON text with Python's separators.
+func spaced(field string, raw json.RawMessage) (string, error) {
+	v, err := jinja.ParseJSON(raw)
+	if err != nil {
+		return "", fieldError(field, "%v", err)
+	}
+	return jinja.JSON(v)
+}
+
+// boolKwarg reads the first of names that is among the extra template arguments.
+func boolKwarg(req Request, names ...string) (*bool, error) {
+	for _, name := range names {
+		raw, ok := req.Kwargs[name]
+		if !ok {
+			continue
+		}
+		var b bool
+		if err := json.Unmarshal(raw, &b); err != nil {
+			return nil, fieldError("chat_template_kwargs."+name, "must be true or false, not %s", raw)
+		}
+		return &b, nil
+	}
+	return nil, nil
+}
+
+// checkKwargs rejects extra template arguments the format does not know.
+func checkKwargs(req Request, known ...string) error {
+	var names []string
+	for name := range req.Kwargs {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fieldError("chat_template_kwargs."+name, "is unknown to this model; supported are %s", strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// thinkingMode is whether to think: the request's wish, or the template argument thinking or enable_thinking, or the
+// family's default.
+func thinkingMode(req Request, byDefault bool) (bool, error) {
+	if req.Thinking != nil {
+		return *req.Thinking, nil
+	}
+	b, err := boolKwarg(req, "thinking", "enable_thinking")
+	if err != nil || b == nil {
+		return byDefault, err
+	}
+	return *b, nil
+}
+
+// effortWord is the reasoning effort asked for, in lower case.
+func effortWord(req Request) (string, error) {
+	if req.Effort != "" {
+		return strings.ToLower(req.Effort), nil
+	}
+	raw, ok := req.Kwargs["reasoning_effort"]
+	if !ok {
+		return "", nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", fieldError("chat_template_kwargs.reasoning_effort", "must be a string, not %s", raw)
+	}
+	return strings.ToLower(s), nil
+}
+
+// rejectEffort is for families that cannot be told how much to think.
+func rejectEffort(req Request, family string) error {
+	if req.Effort == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: reasoning_effort %q: %s has no effort levels; leave it out, or switch thinking on or off", ErrUnsupported, req.Effort, family)
+}
+
+// results groups the tool messages that answer one assistant message: turns[first:end] with role tool. When every result
+// names its call, they are put in the order of the calls, because the prompt shows no ids.
+func results(turns []turn, first int) (group []turn, end int, err error) {
+	end = first
+	for end < len(turns) && turns[end].Role == ToolRole {
+		end++
+	}
+	group = turns[first:end]
+	if first == 0 || turns[first-1].Role != Assistant || len(turns[first-1].ToolCalls) == 0 {
+		return nil, 0, fieldError(messageField(turns[first].index, "role"), "a tool message must follow an assistant message with tool calls")
+	}
+	calls := turns[first-1].ToolCalls
+	if len(group) > len(calls) {
+		return nil, 0, fieldError(messageField(group[len(calls)].index, ""), "is one tool result more than the %d calls before it", len(calls))
+	}
+	place := map[string]int{}
+	for i, c := range calls {
+		place[c.ID] = i
+	}
+	ordered := make([]turn, 0, len(group))
+	seen := map[string]bool{}
+	for _, t := range group {
+		if t.ToolCallID == "" {
+			return group, end, nil
+		}
+		if _, ok := place[t.ToolCallID]; !ok {
+			return nil, 0, fieldError(messageField(t.index, "tool_call_id"), "%q is not the id of a call of the assistant message before it", t.ToolCallID)
+		}
+		if seen[t.ToolCallID] {
+			return nil, 0, fieldError(messageField(t.index, "tool_call_id"), "%q is answered twice", t.ToolCallID)
+		}
+		seen[t.ToolCallID] = true
+		ordered = append(ordered, t)
+	}
+	sort.SliceStable(ordered, func(i, j int) bool { return place[ordered[i].ToolCallID] < place[ordered[j].ToolCallID] })
+	return ordered, end, nil
+}

@@ -1,0 +1,286 @@
+package chat
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"crypto/rand"
+	"encoding/hex"
+)
+
+// maxName bounds how long a tool or parameter name may grow before the text is taken to be something else.
+const maxName = 1024
+
+// stream is the part all parsers share: text not yet understood, deltas ready to go, and the call being written. A family
+// adds states. A state looks at the text and returns true when it consumed something or changed the state, false when it
+// needs more text.
+type stream struct {
+	buf   []byte // text not yet consumed
+	clean int    // no awaited marker starts before this offset of buf
+	raw   []byte // consumed text that no delta carries yet; it comes back as content if the call turns out malformed
+	done  bool   // Close was called: nothing more will come
+	state func() bool
+	out   []Delta
+	err   error
+
+	newID func(int) string
+	types toolTypes
+	calls int // calls started so far
+	args  int // arguments of the current call written so far
+}
+
+func newStream(req Request, tools []Tool) *stream {
+	newID := req.NewCallID
+	if newID == nil {
+		newID = randomCallID
+	}
+	return &stream{newID: newID, types: newToolTypes(tools)}
+}
+
+func randomCallID(int) string {
+	var b [12]byte
+	rand.Read(b[:]) // never fails, by its documentation
+	return "call_" + hex.EncodeToString(b[:])
+}
+
+// Feed takes more text.
+func (s *stream) Feed(text string) []Delta {
+	s.buf = append(s.buf, text...)
+	return s.advance()
+}
+
+// Close ends the reply.
+func (s *stream) Close() ([]Delta, error) {
+	s.done = true
+	out := s.advance()
+	return out, s.err
+}
+
+func (s *stream) advance() []Delta {
+	for s.state() {
+	}
+	out := s.out
+	s.out = nil
+	return out
+}
+
+// enter changes the state.
+func (s *stream) enter(state func() bool) bool {
+	s.state, s.clean = state, 0
+	return true
+}
+
+// consume takes n bytes of text.
+func (s *stream) consume(n int) string {
+	text := string(s.buf[:n])
+	s.raw = append(s.raw, s.buf[:n]...)
+	s.buf = s.buf[n:]
+	s.clean = 0
+	return text
+}
+
+// commit says that everything consumed so far has been delivered or needs no delivery.
+func (s *stream) commit() { s.raw = s.raw[:0] }
+
+// find is the earliest of the markers in the text, the longest if several start there; which is -1 when there is none,
+// and then at is where one might yet start.
+func (s *stream) find(markers []string) (at, which int) {
+	at, which = len(s.buf), -1
+	for i, m := range markers {
+		j := bytes.Index(s.buf[s.clean:], []byte(m))
+		if j < 0 {
+			continue
+		}
+		if j += s.clean; which < 0 || j < at || j == at && len(m) > len(markers[which]) {
+			at, which = j, i
+		}
+	}
+	if which >= 0 || s.done {
+		return at, which
+	}
+	for _, m := range markers {
+		for n := min(len(m)-1, len(s.buf)); n > 0; n-- {
+			if strings.HasPrefix(m, string(s.buf[len(s.buf)-n:])) {
+				at = min(at, len(s.buf)-n)
+				break
+			}
+		}
+	}
+	return at, -1
+}
+
+// text takes everything up to a marker, and the marker; without one, everything that cannot be the start of one.
+func (s *stream) text(markers ...string) (before string, which int) {
+	at, which := s.find(markers)
+	before = s.consume(at)
+	if which >= 0 {
+		s.consume(len(markers[which]))
+	}
+	return before, which
+}
+
+// upTo takes everything up to a marker, and the marker; without one it takes nothing.
+func (s *stream) upTo(markers ...string) (before string, which int) {
+	at, which := s.find(markers)
+	if which < 0 {
+		s.clean = at
+		return "", -1
+	}
+	before = s.consume(at)
+	s.consume(len(markers[which]))
+	return before, which
+}
+
+const (
+	needMore = -1 // the text so far may still become one of the options
+	mismatch = -2 // it cannot
+)
+
+// expect skips white space and takes one of the options, which must come next.
+func (s *stream) expect(options ...string) int {
+	s.skipSpace()
+	short := false
+	for i, o := range options {
+		if bytes.HasPrefix(s.buf, []byte(o)) {
+			s.consume(len(o))
+			return i
+		}
+		short = short || strings.HasPrefix(o, string(s.buf[:min(len(s.buf), len(o))]))
+	}
+	if short && !s.done {
+		return needMore
+	}
+	return mismatch
+}
+
+func (s *stream) skipSpace() {
+	n := 0
+	for n < len(s.buf) && strings.IndexByte(" \t\r\n", s.buf[n]) >= 0 {
+		n++
+	}
+	if n > 0 {
+		s.consume(n)
+	}
+}
+
+// deliver hands out text and forgets the raw form of it.
+func (s *stream) deliver(kind DeltaKind, text string) {
+	s.commit()
+	if text == "" {
+		return
+	}
+	if n := len(s.out); n > 0 && s.out[n-1].Kind == kind && !s.out[n-1].Malformed {
+		s.out[n-1].Text += text
+		return
+	}
+	s.out = append(s.out, Delta{Kind: kind, Text: text})
+}
+
+// start hands out the beginning of a call.
+func (s *stream) start(name string) {
+	s.commit()
+	s.out = append(s.out, Delta{Kind: DeltaToolCall, Call: CallDelta{Index: s.calls, ID: s.newID(s.calls), Name: name}})
+	s.calls++
+	s.args = 0
+}
+
+// arguments hands out more of the current call's JSON.
+func (s *stream) arguments(json string) {
+	s.commit()
+	if json == "" {
+		return
+	}
+	if n := len(s.out); n > 0 && s.out[n-1].Kind == DeltaToolCall && s.out[n-1].Call.Index == s.calls-1 {
+		s.out[n-1].Call.Arguments += json
+		return
+	}
+	s.out = append(s.out, Delta{Kind: DeltaToolCall, Call: CallDelta{Index: s.calls - 1, Arguments: json}})
+}
+
+// malformed gives up on the markup: what was consumed and not delivered, and all that follows, is content.
+func (s *stream) malformed(format string, args ...any) bool {
+	if s.err == nil {
+		s.err = fmt.Errorf("%w: %s", ErrMalformedCall, fmt.Sprintf(format, args...))
+	}
+	return s.enter(s.rest)
+}
+
+// rest delivers everything as malformed content.
+func (s *stream) rest() bool {
+	s.consume(len(s.buf))
+	if len(s.raw) > 0 {
+		s.out = append(s.out, Delta{Kind: DeltaContent, Text: string(s.raw), Malformed: true})
+		s.commit()
+	}
+	return false
+}
+
+// wait is what a state inside a call returns when it needs more text. At the end of the reply nothing more comes: the
+// call is unfinished, and its undelivered text is content.
+func (s *stream) wait() bool {
+	if !s.done {
+		return false
+	}
+	if s.err == nil {
+		s.err = fmt.Errorf("%w: call %d", ErrUnfinishedCall, max(s.calls-1, 0))
+	}
+	return s.enter(s.rest)
+}
+
+// thinking wraps a family's first state: reasoning comes first when the prompt left the block open or the reply opens it.
+func (s *stream) thinking(open bool, content func() bool) {
+	reasoning := func() bool {
+		text, which := s.text(thinkClose)
+		s.deliver(DeltaReasoning, text)
+		if which < 0 {
+			return false
+		}
+		return s.enter(content)
+	}
+	s.state = func() bool {
+		switch {
+		case bytes.HasPrefix(s.buf, []byte(thinkOpen)):
+			s.consume(len(thinkOpen))
+			s.commit()
+			return s.enter(reasoning)
+		case strings.HasPrefix(thinkOpen, string(s.buf)) && !s.done:
+			return false
+		case open:
+			return s.enter(reasoning)
+		}
+		return s.enter(content)
+	}
+}
+
+// plainContent is the content state of replies in which no calls are expected.
+func (s *stream) plainContent() bool {
+	text, _ := s.text()
+	s.deliver(DeltaContent, text)
+	return false
+}
+
+// contentUntil delivers content up to one of the markers; which is -1 while none has come.
+func (s *stream) contentUntil(markers ...string) int {
+	at, which := s.find(markers)
+	s.deliver(DeltaContent, s.consume(at))
+	if which >= 0 {
+		s.consume(len(markers[which]))
+	}
+	return which
+}
+
+// validName tells a tool or parameter name from text that only looks like markup.
+func validName(name string) bool {
+	return name != "" && len(name) <= maxName && !strings.ContainsAny(name, "\"<>{}\r\n")
+}
+
+// duplicate records a parameter name and reports whether the call already had it.
+func duplicate(seen *[]string, name string) bool {
+	if slices.Contains(*seen, name) {
+		return true
+	}
+	*seen = append(*seen, name)
+	return false
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"sparrow/model/config"
+	"sparrow/model/dsa"
+	"sparrow/plan"
+	"sparrow/plan/explain"
+)
+
+// explainFlags is everything a decision depends on, as flags.
+type explainFlags struct {
+	policyFlags
+	model, family, catalog, hw, batch string
+	heads, page                       int
+	threshold, capacity, chunked      int
+	topk, tie, fused, scores, cp      string
+	graph, splits, v4Prefill          string
+	tp, layer, paddedRows             int
+	draftTokens, draftBranches        int
+	scoreCap, free, reserve, memory   int64
+	tbo, carry, hisparse, v4q8, seed  bool
+	noPreshuffle, asJSON              bool
+}
+
+func explainCommand() *cobra.Command {
+	var f explainFlags
+	c := &cobra.Command{
+		Use:   "explain",
+		Short: "Show what would run for a batch, and why, without running it",
+		Long: `Explain resolves a configuration and plans a batch, and prints every choice with its reason and every candidate that was turned down.
+The catalogue "sparrow" holds the kernels of this build; "public" models those of other engines, for hardware this build does not run on.
+
+Batches:
+  ` + strings.ReplaceAll(plan.BatchSyntax, "\n", "\n  "),
+		Example: `  sparrow explain --family deepseek_v32 --kv fp8 --batch extend:3000
+  sparrow explain --model testdata/oracle/glm_moe_dsa-1 --batch mixed:extend:700/decode:90,4000
+  sparrow explain --family deepseek_v32 --catalog public --hw sm100 --batch verify:4:100,5000 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := f.answer()
+			if err != nil {
+				var pe *plan.Error
+				if f.asJSON && errors.As(err, &pe) {
+					return errors.Join(writeJSON(cmd.OutOrStdout(), map[string]any{"error": pe}), errReported)
+				}
+				return err
+			}
+			if f.asJSON {
+				return writeJSON(cmd.OutOrStdout(), a)
+			}
+			return a.Print(cmd.OutOrStdout())
+		},
+	}
+	f.add(c.Flags())
+	f.policyFlags.add(c.Flags())
+	return c
+}
+
+func (f *explainFlags) add(s *pflag.FlagSet) {
+	s.StringVar(&f.model, "model", "", "checkpoint folder whose config.json describes the model")
+	s.StringVar(&f.family, "family", "", "released model instead of a checkpoint: "+strings.Join(plan.ModelNames(), ", "))
+	s.StringVar(&f.catalog, "catalog", "sparrow", "kernels to choose from: sparrow or public")
+	s.StringVar(&f.hw, "hw", "cpu", "hardware: cpu, sm90, sm100, sm103, sm120, gfx95, sm80, ...")
+	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
+	s.IntVar(&f.heads, "heads", 0, "query heads per rank, when not the model's own")
+	s.IntVar(&f.page, "page", 0, "tokens per page")
+	s.IntVar(&f.threshold, "dense-threshold", 0, "most keys of a dense row; default index_topk")
+	s.IntVar(&f.capacity, "dense-capacity", 0, "most keys of one dense call; default 131072")
+	s.IntVar(&f.chunked, "chunked-prefill", 0, "most prompt tokens of one step")
+	s.StringVar(&f.topk, "topk", "", "selection kernel: stable, sgl-kernel, flashinfer, torch")
+	s.StringVar(&f.tie, "tie-break", "", "which of two equal scores wins: small or large position")
+	s.StringVar(&f.fused, "fused", "", "selection and transform in one kernel: on or off")
+	s.StringVar(&f.scores, "scores", "", "paged score kernel: native, deepgemm, aiter, cutedsl")
+	s.StringVar(&f.cp, "cp", "", "context parallelism as KIND:SIZE, such as interleave:4 or zigzag:2")
+	s.StringVar(&f.graph, "graph", "none", "captured graph: none, capture, replay, piecewise")
+	s.StringVar(&f.splits, "automatic-splits", "", "let kernels cut the key range by load: on or off")
+	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "V4 prompts through a gathered workspace: on or off")
+	s.IntVar(&f.tp, "tp", 0, "ranks that share attention heads")
+	s.IntVar(&f.layer, "layer", -1, "also show the indexer path of this layer")
+	s.IntVar(&f.paddedRows, "padded-rows", 0, "rows the batch is padded to")
+	s.IntVar(&f.draftTokens, "draft-tokens", 0, "rows verified per request")
+	s.IntVar(&f.draftBranches, "draft-branches", 0, "drafts kept per step")
+	s.Int64Var(&f.scoreCap, "score-cap", 0, "most bytes of one chunk of indexer scores; default 256 MiB")
+	s.Int64Var(&f.free, "free", 0, "device bytes free now")
+	s.Int64Var(&f.memory, "device-memory", 0, "device bytes in all, when not the hardware's usual")
+	s.Int64Var(&f.reserve, "reserve", 0, "most transient bytes of one step")
+	s.BoolVar(&f.tbo, "tbo", false, "two-batch overlap")
+	s.BoolVar(&f.carry, "carry", false, "selections are handed on between sub-batches and stages")
+	s.BoolVar(&f.hisparse, "hisparse", false, "KV offload that pages in selected tokens")
+	s.BoolVar(&f.v4q8, "v4-q8", false, "the FP8 variant of V4's sparse prefill")
+	s.BoolVar(&f.seed, "need-seed", false, "indices are wanted as a seed for drafting")
+	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, "the preshuffled score kernel is not usable (AMD)")
+	s.BoolVar(&f.asJSON, "json", false, "print JSON")
+}
+
+// answer resolves and plans what the flags describe.
+func (f *explainFlags) answer() (*explain.Answer, error) {
+	m, err := f.facts()
+	if err != nil {
+		return nil, err
+	}
+	hw, err := plan.HardwareFor(f.hw)
+	if err != nil {
+		return nil, err
+	}
+	if f.noPreshuffle {
+		hw.Preshuffle = false
+	}
+	if f.memory > 0 {
+		hw.MemoryBytes = f.memory
+	}
+	p, err := f.fullPolicy()
+	if err != nil {
+		return nil, err
+	}
+	cfg, notices, err := plan.Resolve(hw, m, p)
+	if err != nil {
+		return nil, err
+	}
+	q := explain.Question{Layer: f.layer, Carried: f.carry}
+	if f.batch == "" {
+		return explain.Explain(cfg, notices, nil, q)
+	}
+	b, err := plan.ParseBatch(f.batch)
+	if err != nil {
+		return nil, err
+	}
+	b.PaddedRows, b.NeedSeed, b.FreeBytes = f.paddedRows, f.seed, f.free
+	if err := b.Graph.UnmarshalText([]byte(f.graph)); err != nil {
+		return nil, fmt.Errorf("--graph: %w", err)
+	}
+	return explain.Explain(cfg, notices, &b, q)
+}
+
+// facts describes the model, from a checkpoint or by name.
+func (f *explainFlags) facts() (plan.Model, error) {
+	var m plan.Model
+	switch {
+	case f.model != "" && f.family != "":
+		return m, fmt.Errorf("explain: --model and --family both name a model; give one of them")
+	case f.model != "":
+		c, err := config.Open(f.model)
+		if err != nil {
+			return m, err
+		}
+		m = dsa.Facts(c)
+	case f.family != "":
+		var err error
+		if m, err = plan.ModelFor(f.family); err != nil {
+			return m, err
+		}
+	default:
+		return m, fmt.Errorf("explain: no model; give --model DIR or --family NAME (%s)", strings.Join(plan.ModelNames(), ", "))
+	}
+	if f.heads != 0 {
+		m.Heads = f.heads
+	}
+	return m, nil
+}
+
+// fullPolicy is every wish the flags express.
+func (f *explainFlags) fullPolicy() (plan.Policy, error) {
+	p, err := f.policy()
+	if err != nil {
+		return p, err
+	}
+	p.Page, p.DenseThreshold, p.ChunkCapacity, p.ChunkedPrefill = f.page, f.threshold, f.capacity, f.chunked
+	p.ScoreCap, p.MaxTransient, p.AttentionTP = f.scoreCap, f.reserve, f.tp
+	p.TBO, p.CarryIndices, p.HiSparse, p.V4Q8 = f.tbo, f.carry, f.hisparse, f.v4q8
+	p.Speculation = plan.Speculation{Tokens: f.draftTokens, Branches: f.draftBranches}
+	for _, w := range []struct {
+		flag string
+		text string
+		to   encoding.TextUnmarshaler
+	}{
+		{"catalog", f.catalog, &p.Catalog},
+		{"topk", f.topk, &p.TopK},
+		{"tie-break", f.tie, &p.TieBreak},
+		{"fused", f.fused, &p.Fused},
+		{"scores", f.scores, &p.Scores},
+		{"automatic-splits", f.splits, &p.AutomaticSplits},
+		{"v4-sparse-prefill", f.v4Prefill, &p.V4SparsePrefill},
+	} {
+		if err := w.to.UnmarshalText([]byte(w.text)); err != nil {
+			return p, fmt.Errorf("--%s: %w", w.flag, err)
+		}
+	}
+	if f.cp != "" {
+		kind, size, ok := strings.Cut(f.cp, ":")
+		n, err := strconv.Atoi(size)
+		if !ok || err != nil {
+			return p, fmt.Errorf("--cp %q: want KIND:SIZE, such as interleave:4", f.cp)
+		}
+		if err := p.CP.Kind.UnmarshalText([]byte(kind)); err != nil {
+			return p, fmt.Errorf("--cp: %w", err)
+		}
+		p.CP.Size = n
+	}
+	return p, nil
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"sparrow/plan"
+)
+
+// policyFlags are the flags that say how attention should run, shared by every command that plans.
+type policyFlags struct {
+	kv, prefill, decode, dense string
+	deterministic              bool
+}
+
+func (p *policyFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&p.kv, "kv", "", "cache layout: bf16, fp8 (656-byte blocks), fp8-576 (raw), f32 (exact, for proofs)")
+	f.StringVar(&p.prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto")
+	f.StringVar(&p.decode, "decode", "", "decode kernel: sparse-flat, sparse-block, sparse-raw")
+	f.StringVar(&p.dense, "dense", "", "dense attention for short prompt rows: on or off")
+	f.BoolVar(&p.deterministic, "deterministic", false, "one arithmetic for every row: the same bits as prompt or as output")
+}
+
+// policy is what the flags ask for.
+func (p *policyFlags) policy() (plan.Policy, error) {
+	out := plan.Policy{KV: p.kv, Prefill: p.prefill, Decode: p.decode, Deterministic: p.deterministic}
+	if err := out.Dense.UnmarshalText([]byte(p.dense)); err != nil {
+		return out, fmt.Errorf("--dense: %w", err)
+	}
+	return out, nil
+}

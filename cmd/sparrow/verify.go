@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"sparrow/kernel"
+	"sparrow/model/family"
+	"sparrow/plan"
+	"sparrow/verify"
+)
+
+func verifyCommand() *cobra.Command {
+	var flags policyFlags
+	var exact, asJSON bool
+	var chunk int
+	var kernels string
+	c := &cobra.Command{
+		Use:   "verify DIR",
+		Short: "Compare a checkpoint's outputs with the golden ones beside it",
+		Long: `Verify runs the prompts of golden.safetensors beside a checkpoint, prefill and then greedy decode with the cache, and compares
+logits, hidden states, selections and tokens. With --exact, rows are cached in float32 and everything must agree; with a quantised cache
+medians are compared, because rounding flips single choices on random weights. Exit status 1 means out of tolerance.`,
+		Example: `  sparrow verify testdata/oracle/deepseek_v32-1 --exact
+  sparrow verify testdata/oracle/glm_moe_dsa-1 --kv fp8-576 --prefill sparse-block --chunk 64
+  sparrow verify testdata/oracle/deepseek_v32-1 --exact --kernels ref --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := flags.policy()
+			if err != nil {
+				return err
+			}
+			if exact {
+				if p.KV != "" && p.KV != "f32" && p.KV != "exact" {
+					return fmt.Errorf("verify: --exact means float32 caches and contradicts --kv %s; leave one of them out", p.KV)
+				}
+				p.KV = "f32"
+			}
+			if chunk < 0 {
+				return fmt.Errorf("verify: --chunk %d: want prompt tokens per step, or 0 for whole prompts", chunk)
+			}
+			r, err := runVerify(args[0], kernels, p, chunk)
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if asJSON {
+				err = writeJSON(out, r)
+			} else {
+				err = r.Print(out)
+			}
+			if err == nil && !r.Passed {
+				err = errReported
+			}
+			return err
+		},
+	}
+	flags.add(c.Flags())
+	c.Flags().BoolVar(&exact, "exact", false, "cache rows and indexer keys in float32 and demand equality")
+	c.Flags().IntVar(&chunk, "chunk", 0, "prompt tokens per step; 0 runs prompts whole")
+	c.Flags().StringVar(&kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), ref, or a name from 'sparrow version'")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func runVerify(dir, kernels string, p plan.Policy, chunk int) (_ *verify.Report, err error) {
+	src, err := family.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	dev, err := registry().Open(kernels, kernel.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	m, err := src.Load(dev, nil)
+	if err != nil {
+		return nil, err
+	}
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		return nil, err
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), p)
+	if err != nil {
+		return nil, err
+	}
+	return verify.Run(dir, m, verify.Options{Config: cfg, Chunk: chunk})
+}

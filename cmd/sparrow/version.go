@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version and the kernels of this build",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "sparrow %s, %s %s/%s\n", revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			for _, b := range registry().Backends() {
+				state := "ready"
+				if err := b.Available(); err != nil {
+					state = err.Error()
+				}
+				fmt.Fprintf(out, "  %-12s %-5s %s (%s)\n", b.Name, b.Hardware, b.Summary, state)
+			}
+			return nil
+		},
+	}
+}
+
+// revision is the commit the binary was built from, as far as the build recorded it.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	commit, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12:
+			commit = s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+changes"
+		}
+	}
+	if commit == "" {
+		return "development"
+	}
+	return commit + dirty
+}

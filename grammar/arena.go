@@ -1,0 +1,219 @@
+package grammar
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// arena is the automaton of one grammar as far as documents have explored it. A document in progress is a state: the set of its readings. A
+// reading (config) is a position inside a leaf and, below it, a stack of frames: the objects and arrays that are open. Frames, configs and states are
+// interned, so equal ones have equal numbers and what was computed for one is never computed again.
+//
+// Its owner is the Grammar's lock.
+type arena struct {
+	g *Grammar
+
+	frames     []frame
+	frameIndex map[frame]int32
+	configs    []config
+	configID   map[config]int32
+	states     []state
+	stateIndex map[string]int32
+	after      map[ending]int32 // what follows a complete leaf: a state
+	masks      map[configMask]*tokenSet
+
+	scratch  []int32 // configs being collected
+	complete bool    // whether a reading being collected ends the document
+	key      []byte
+	words    []uint64 // mask being built
+}
+
+// frame is an open object or array: where it stands and what it is inside. Frame 0 is the bottom.
+type frame struct {
+	node   int32
+	place  place
+	parent int32
+	depth  int32 // of this object or array; the outermost has 1
+}
+
+type config struct {
+	leaf  int32
+	q     uint64
+	stack int32 // frame
+}
+
+// state is a set of readings; done says whether one of them is a complete document.
+type state struct {
+	configs []int32
+	done    bool
+	next    *[256]int32 // state after a byte, plus one; 0 unknown, dead if there is none
+}
+
+const dead = -1
+
+// ending is a leaf that is complete, with its outcome, above a stack.
+type ending struct {
+	stack, tag int32
+}
+
+// configMask is what decides a reading's mask.
+type configMask struct {
+	leaf  maskKey
+	stack int32
+}
+
+func newArena(g *Grammar) *arena {
+	return &arena{
+		g:          g,
+		frames:     make([]frame, 1),
+		frameIndex: map[frame]int32{},
+		configID:   map[config]int32{},
+		stateIndex: map[string]int32{},
+		after:      map[ending]int32{},
+		masks:      map[configMask]*tokenSet{},
+		words:      make([]uint64, g.tokens.MaskWords()),
+	}
+}
+
+// full says that it is time for a new arena.
+func (a *arena) full() bool { return len(a.states) > maxArenaStates }
+
+func (a *arena) push(f frame) int32 {
+	id, ok := a.frameIndex[f]
+	if !ok {
+		id = int32(len(a.frames))
+		a.frames = append(a.frames, f)
+		a.frameIndex[f] = id
+	}
+	return id
+}
+
+// collect adds a reading to the set under construction.
+func (a *arena) collect(c config) {
+	id, ok := a.configID[c]
+	if !ok {
+		id = int32(len(a.configs))
+		a.configs = append(a.configs, c)
+		a.configID[c] = id
+	}
+	a.scratch = append(a.scratch, id)
+}
+
+// intern ends a collection that began at scratch[from:] and returns its state, dead if it is empty.
+func (a *arena) intern(from int) int32 {
+	list := a.scratch[from:]
+	slices.Sort(list)
+	list = slices.Compact(list)
+	if len(list) > maxConfigs {
+		list = list[:maxConfigs] // each reading can be completed on its own, so dropping some only narrows the choice
+		a.g.narrowed.Store(true)
+	}
+	done := a.complete
+	a.complete = false
+	a.scratch = a.scratch[:from]
+	if len(list) == 0 && !done {
+		return dead
+	}
+	a.key = a.key[:0]
+	if done {
+		a.key = append(a.key, 1)
+	}
+	for _, c := range list {
+		a.key = binary.LittleEndian.AppendUint32(a.key, uint32(c))
+	}
+	if id, ok := a.stateIndex[string(a.key)]; ok {
+		return id
+	}
+	id := int32(len(a.states))
+	a.states = append(a.states, state{configs: slices.Clone(list), done: done})
+	a.stateIndex[string(a.key)] = id
+	return id
+}
+
+// step is the state after one more byte, dead if the byte is not allowed.
+func (a *arena) step(id int32, b byte) int32 {
+	s := &a.states[id]
+	if s.next == nil {
+		s.next = new([256]int32)
+	}
+	if known := s.next[b]; known != 0 {
+		if known == dead {
+			return dead
+		}
+		return known - 1
+	}
+	table := s.next // s itself moves when states grow
+	next := a.advance(s.configs, b)
+	if next == dead {
+		table[b] = dead
+	} else {
+		table[b] = next + 1
+	}
+	return next
+}
+
+func (a *arena) advance(configs []int32, b byte) int32 {
+	from := len(a.scratch)
+	complete := false
+	for _, id := range configs {
+		c := a.configs[id]
+		l := a.g.leaves[c.leaf]
+		q, ok := l.step(c.q, b)
+		if !ok {
+			continue
+		}
+		if l.open(q) {
+			a.collect(config{c.leaf, q, c.stack})
+		}
+		if l.accepts(q) {
+			next := a.follow(c.stack, tagOf(l, q))
+			if next != dead {
+				a.scratch = append(a.scratch, a.states[next].configs...)
+				complete = complete || a.states[next].done
+			}
+		}
+	}
+	a.complete = complete
+	return a.intern(from)
+}
+
+// follow is the state that comes after a complete leaf on a stack.
+func (a *arena) follow(stack, tag int32) int32 {
+	key := ending{stack, tag}
+	if id, ok := a.after[key]; ok {
+		return id
+	}
+	from := len(a.scratch)
+	a.leave(stack, tag)
+	id := a.intern(from)
+	a.after[key] = id
+	return id
+}
+
+// initial is the state before the first byte.
+func (a *arena) initial() int32 {
+	from := len(a.scratch)
+	a.enter(a.g.root, 0)
+	return a.intern(from)
+}
+
+// adopt brings a state over from another arena of the same grammar.
+func (a *arena) adopt(old *arena, id int32) int32 {
+	from := len(a.scratch)
+	for _, c := range old.states[id].configs {
+		c := old.configs[c]
+		c.stack = a.adoptStack(old, c.stack)
+		a.collect(c)
+	}
+	a.complete = old.states[id].done
+	return a.intern(from)
+}
+
+func (a *arena) adoptStack(old *arena, stack int32) int32 {
+	if stack == 0 {
+		return 0
+	}
+	f := old.frames[stack]
+	f.parent = a.adoptStack(old, f.parent)
+	return a.push(f)
+}

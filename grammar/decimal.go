@@ -1,0 +1,58 @@
+package grammar
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// maxDecimalExponent is beyond every float64; larger ones would make exact arithmetic a way to exhaust memory.
+const maxDecimalExponent = 400
+
+// parseDecimal reads a JSON number exactly.
+func parseDecimal(text string) (*big.Rat, error) {
+	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		e, err := strconv.Atoi(text[i+1:])
+		if err != nil || e > maxDecimalExponent || e < -maxDecimalExponent {
+			return nil, fmt.Errorf("the exponent of %s is beyond %d", clip(text, i), maxDecimalExponent)
+		}
+	}
+	if len(text) > 2*maxDecimalExponent {
+		return nil, fmt.Errorf("a number of %d digits; at most %d are supported", len(text), 2*maxDecimalExponent)
+	}
+	r, ok := new(big.Rat).SetString(text)
+	if !ok {
+		return nil, fmt.Errorf("%q is not a number", text)
+	}
+	return r, nil
+}
+
+// fractionDigits is the number of decimals that r needs. Decimal fractions have only 2 and 5 in their denominators.
+func fractionDigits(r *big.Rat) int {
+	n := 0
+	for rest := new(big.Rat).Set(r); !rest.IsInt() && n <= 2*maxDecimalExponent; n++ {
+		rest.Mul(rest, big.NewRat(10, 1))
+	}
+	return n
+}
+
+// integerDigits is the number of digits of |r| before the point.
+func integerDigits(r *big.Rat) int {
+	whole := new(big.Int).Quo(r.Num(), r.Denom())
+	return len(whole.Abs(whole).String())
+}
+
+// scaled is r * 10^digits, rounded up or down to an integer. exact says whether nothing was lost.
+func scaled(r *big.Rat, digits int, up bool) (n *big.Int, exact bool) {
+	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
+	x := new(big.Rat).Mul(r, new(big.Rat).SetInt(scale))
+	n, rest := new(big.Int).DivMod(x.Num(), x.Denom(), new(big.Int)) // Euclidean: rounds down
+	if rest.Sign() == 0 {
+		return n, true
+	}
+	if up {
+		n.Add(n, big.NewInt(1))
+	}
+	return n, false
+}

@@ -1,0 +1,49 @@
+package grammar
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrSchema is wrapped when a schema is not JSON, or a keyword has a value that JSON Schema does not allow.
+var ErrSchema = errors.New("grammar: invalid schema")
+
+// ErrUnsupported is wrapped when a schema is valid but uses something that cannot be enforced here.
+var ErrUnsupported = errors.New("grammar: unsupported schema")
+
+// ErrTooLarge is wrapped when a schema or a pattern exceeds one of the limits in limits.go.
+var ErrTooLarge = errors.New("grammar: schema too large")
+
+// ErrUnsatisfiable is wrapped when no document at all can satisfy the schema.
+var ErrUnsatisfiable = errors.New("grammar: unsatisfiable schema")
+
+// ErrVocabulary is wrapped when JSON cannot be written with the tokens of a vocabulary.
+var ErrVocabulary = errors.New("grammar: unusable vocabulary")
+
+// ErrRejected is wrapped when a token or a text does not continue the document. The state is unchanged.
+var ErrRejected = errors.New("grammar: not allowed here")
+
+// ErrNoToken is wrapped when the document can go on but no token can continue it. It happens only to vocabularies without
+// a token for every single byte.
+var ErrNoToken = errors.New("grammar: no token can continue the document")
+
+// ErrMask is wrapped when a mask has too few words for the vocabulary.
+var ErrMask = errors.New("grammar: mask too short")
+
+// SchemaError says where in a schema the problem lies. It wraps one of the sentinels above.
+type SchemaError struct {
+	Pointer string // JSON pointer of the schema object, "" for the root
+	Keyword string // the keyword at fault, "" if it is the schema as a whole
+	Problem string // what was found and what is supported
+	Kind    error  // ErrSchema, ErrUnsupported, ErrTooLarge or ErrUnsatisfiable
+}
+
+func (e *SchemaError) Error() string {
+	where := "#" + e.Pointer
+	if e.Keyword != "" {
+		where += ": " + e.Keyword
+	}
+	return fmt.Sprintf("%v: %s: %s", e.Kind, where, e.Problem)
+}
+
+func (e *SchemaError) Unwrap() error { return e.Kind }

@@ -1,0 +1,311 @@
+package grammar
+
+import (
+	"fmt"
+	"math/big"
+)
+
+// numberRange accepts decimal numbers without exponent between two bounds, multiples of a step if there is one.
+//
+// All arithmetic is in units of the last digit: with F digits after the point a number is an integer N = value * 10^F. What can still follow
+// a prefix is then an interval of integers for each possible number of digits, and a prefix is alive if one of these
+// intervals meets the range in a multiple of the step. Prefixes that lie wholly inside the range need only their digit counts and
+// remainder (the steady states); the few that run along a bound are kept as they are (the tight states).
+type numberRange struct {
+	fraction int       // F; 0 for integers
+	digits   int       // most digits before the point
+	step10   uint64    // the step in units, 1 if there is none
+	positive interval  // of N
+	negative interval  // of -N, for texts that begin with a minus
+	power    []big.Int // 10^i
+	tight    []prefix
+	index    map[string]uint64 // text of a tight prefix to its place
+}
+
+// interval is a closed interval of non-negative integers, empty if lo > hi.
+type interval struct{ lo, hi big.Int }
+
+// prefix is what has been read of a number.
+type prefix struct {
+	negative bool
+	value    big.Int // all digits so far, without sign and point
+	before   int     // digits before the point
+	after    int     // digits after it
+	point    bool    // the point has been read
+}
+
+// newNumberRange makes the automaton for lo <= N <= hi. It returns nil if no number fits.
+func newNumberRange(lo, hi *big.Int, fraction, digits int, step uint64) *numberRange {
+	r := &numberRange{fraction: fraction, digits: digits, step10: step, index: map[string]uint64{}}
+	r.power = make([]big.Int, fraction+digits+2)
+	r.power[0].SetInt64(1)
+	for i := 1; i < len(r.power); i++ {
+		r.power[i].Mul(&r.power[i-1], big.NewInt(10))
+	}
+	zero := big.NewInt(0)
+	r.positive.lo.Set(maxInt(lo, zero))
+	r.positive.hi.Set(hi)
+	least := zero
+	if fraction == 0 {
+		least = big.NewInt(1) // integers have no -0
+	}
+	r.negative.lo.Set(maxInt(new(big.Int).Neg(hi), least))
+	r.negative.hi.Neg(lo)
+	if !r.meets(&r.positive.lo, &r.positive.hi, &r.positive) && !r.meets(&r.negative.lo, &r.negative.hi, &r.negative) {
+		return nil
+	}
+	return r
+}
+
+func maxInt(a, b *big.Int) *big.Int {
+	if a.Cmp(b) >= 0 {
+		return a
+	}
+	return b
+}
+
+// Packed states. Bits 0-2 are the mode; of a tight state the rest is its place in tight; of a steady one it is, from bit 3 in fields of six bits,
+// digits before the point, least and most of them allowed, digits after; then the remainder.
+const (
+	rangeStart = iota
+	rangeMinus
+	rangeTight
+	rangeInteger // steady, before the point
+	rangePoint   // steady, just after it
+	rangeFraction
+)
+
+type steady struct {
+	mode                       uint64
+	before, least, most, after int
+	remainder                  uint64 // of the digits read, modulo the step
+}
+
+func (s steady) pack() uint64 {
+	return s.mode | uint64(s.before)<<3 | uint64(s.least)<<9 | uint64(s.most)<<15 | uint64(s.after)<<21 | s.remainder<<27
+}
+
+func unpackSteady(q uint64) steady {
+	field := func(at uint) int { return int(q >> at & 63) }
+	return steady{mode: q & 7, before: field(3), least: field(9), most: field(15), after: field(21), remainder: q >> 27}
+}
+
+func (r *numberRange) start() uint64 { return rangeStart }
+
+func (r *numberRange) step(q uint64, b byte) (uint64, bool) {
+	switch q & 7 {
+	case rangeStart:
+		if b == '-' {
+			return rangeMinus, r.meets(&r.negative.lo, &r.negative.hi, &r.negative)
+		}
+		return r.first(false, b)
+	case rangeMinus:
+		return r.first(true, b)
+	case rangeTight:
+		p, ok := r.extend(r.tight[q>>3], b)
+		if !ok {
+			return 0, false
+		}
+		return r.settle(p)
+	}
+	s, ok := r.extendSteady(unpackSteady(q), b)
+	return s.pack(), ok && r.alive(s)
+}
+
+func (r *numberRange) first(negative bool, b byte) (uint64, bool) {
+	if b < '0' || b > '9' {
+		return 0, false
+	}
+	p := prefix{negative: negative, before: 1}
+	p.value.SetInt64(int64(b - '0'))
+	return r.settle(p)
+}
+
+// extend adds a byte to a prefix as far as the syntax of numbers allows it.
+func (r *numberRange) extend(p prefix, b byte) (prefix, bool) {
+	next := p
+	if b == '.' {
+		next.point = true
+		return next, !p.point && r.fraction > 0
+	}
+	if b < '0' || b > '9' {
+		return p, false
+	}
+	switch {
+	case p.point:
+		next.after++
+		if next.after > r.fraction {
+			return p, false
+		}
+	case p.value.Sign() == 0 || p.before == r.digits: // no digit after a leading zero
+		return p, false
+	default:
+		next.before++
+	}
+	next.value = big.Int{}
+	next.value.Mul(&p.value, big.NewInt(10))
+	next.value.Add(&next.value, big.NewInt(int64(b-'0')))
+	return next, true
+}
+
+// settle turns a prefix into a state: dead, steady or tight.
+func (r *numberRange) settle(p prefix) (uint64, bool) {
+	s := steady{mode: rangeInteger, before: p.before, after: p.after, least: 63}
+	if p.point {
+		s.mode = rangeFraction
+		if p.after == 0 {
+			s.mode = rangePoint
+		}
+	}
+	s.remainder = new(big.Int).Mod(&p.value, new(big.Int).SetUint64(r.step10)).Uint64()
+	tight, alive := false, false
+	for total := p.before; total <= r.lastLength(p); total++ {
+		lo, hi := r.completions(p, total)
+		in := r.side(p.negative)
+		if hi.Cmp(&in.lo) < 0 || lo.Cmp(&in.hi) > 0 {
+			continue
+		}
+		alive = alive || r.meets(lo, hi, in)
+		if lo.Cmp(&in.lo) < 0 || hi.Cmp(&in.hi) > 0 {
+			tight = true
+			continue
+		}
+		s.least = min(s.least, total)
+		s.most = max(s.most, total)
+	}
+	switch {
+	case !alive:
+		return 0, false
+	case tight:
+		return r.intern(p), true
+	}
+	return s.pack(), true
+}
+
+// lastLength is the most digits before the point that a number with this prefix can have.
+func (r *numberRange) lastLength(p prefix) int {
+	if p.point || p.value.Sign() == 0 {
+		return p.before
+	}
+	return r.digits
+}
+
+// completions is the interval of N for numbers with this prefix and so many digits before the point.
+func (r *numberRange) completions(p prefix, total int) (lo, hi *big.Int) {
+	scale := &r.power[total-p.before+r.fraction-p.after]
+	lo = new(big.Int).Mul(&p.value, scale)
+	hi = new(big.Int).Add(lo, scale)
+	return lo, hi.Sub(hi, big.NewInt(1))
+}
+
+// meets says whether [lo, hi] and the interval share a multiple of the step.
+func (r *numberRange) meets(lo, hi *big.Int, in *interval) bool {
+	a := maxInt(lo, &in.lo)
+	b := hi
+	if b.Cmp(&in.hi) > 0 {
+		b = &in.hi
+	}
+	if a.Cmp(b) > 0 {
+		return false
+	}
+	last := new(big.Int).SetUint64(r.step10)
+	last.Sub(b, new(big.Int).Mod(b, last)) // greatest multiple up to b
+	return last.Cmp(a) >= 0
+}
+
+func (r *numberRange) side(negative bool) *interval {
+	if negative {
+		return &r.negative
+	}
+	return &r.positive
+}
+
+func (r *numberRange) intern(p prefix) uint64 {
+	key := fmt.Sprintf("%t %v %d %d %t", p.negative, &p.value, p.before, p.after, p.point)
+	at, ok := r.index[key]
+	if !ok {
+		at = uint64(len(r.tight))
+		r.tight = append(r.tight, p)
+		r.index[key] = at
+	}
+	return rangeTight | at<<3
+}
+
+func (r *numberRange) extendSteady(s steady, b byte) (steady, bool) {
+	if b == '.' {
+		ok := s.mode == rangeInteger && r.fraction > 0 && s.before >= s.least && s.before <= s.most
+		s.mode = rangePoint
+		return s, ok
+	}
+	if b < '0' || b > '9' {
+		return s, false
+	}
+	s.remainder = (s.remainder*10 + uint64(b-'0')) % r.step10
+	if s.mode == rangeInteger {
+		s.before++
+		return s, s.before <= s.most
+	}
+	s.mode = rangeFraction
+	s.after++
+	return s, s.after <= r.fraction
+}
+
+// alive says whether a steady state has a completion that is a multiple of the step.
+func (r *numberRange) alive(s steady) bool {
+	if s.mode != rangeInteger {
+		return r.reaches(s.remainder, r.fraction-s.after)
+	}
+	for total := max(s.before, s.least); total <= s.most; total++ {
+		if r.reaches(s.remainder, total-s.before+r.fraction) {
+			return true
+		}
+	}
+	return false
+}
+
+// reaches says whether digits more can turn the remainder into zero. The step is below 10^10, so ten digits always can.
+func (r *numberRange) reaches(remainder uint64, digits int) bool {
+	if r.step10 == 1 || digits >= 10 {
+		return true
+	}
+	scale := uint64(1)
+	for range digits {
+		scale *= 10
+	}
+	missing := (r.step10 - remainder*scale%r.step10) % r.step10
+	return missing < scale
+}
+
+func (r *numberRange) accepts(q uint64) bool {
+	switch q & 7 {
+	case rangeTight:
+		p := r.tight[q>>3]
+		if p.point && p.after == 0 {
+			return false
+		}
+		n := new(big.Int).Mul(&p.value, &r.power[r.fraction-p.after])
+		return r.meets(n, n, r.side(p.negative))
+	case rangeInteger, rangeFraction:
+		s := unpackSteady(q)
+		if s.mode == rangeInteger && (s.before < s.least || s.before > s.most) {
+			return false
+		}
+		n := s.remainder
+		for range r.fraction - s.after {
+			n = n * 10 % r.step10
+		}
+		return n == 0
+	}
+	return false
+}
+
+func (r *numberRange) open(q uint64) bool {
+	for b := byte('.'); b <= '9'; b++ { // the slash between the two is never allowed
+		if _, ok := r.step(q, b); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *numberRange) class(q uint64, _ int) maskKey { return maskKey{familyNone, q} }

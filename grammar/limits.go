@@ -1,0 +1,33 @@
+package grammar
+
+// Limits on what is compiled. They keep the work of one request bounded whatever schema it brings; each is far above what
+// people write by hand.
+const (
+	MaxSchemaBytes   = 1 << 20
+	MaxSchemaDepth   = 128    // nesting of the schema's own JSON
+	MaxNodes         = 20_000 // distinct value positions after references and alternatives are resolved
+	MaxProperties    = 1024   // of one object
+	MaxEnumValues    = 4096   // of one enum
+	MaxAlternatives  = 256    // of one value, after anyOf, oneOf and allOf are combined
+	MaxPatternBytes  = 4096
+	MaxPatternStates = 4096 // of the automaton of one pattern, lengths included
+	MaxMultiple      = 1 << 31
+)
+
+// Limits on documents. They are part of the language: a document beyond them is never produced.
+const (
+	MaxDepth          = 128 // objects and arrays inside each other
+	MaxIndent         = 40  // spaces after a newline; or half as many tabs
+	MaxIntegerDigits  = 18  // of a number, unless a bound of the schema needs more
+	MaxFractionDigits = 17  // of a number without bounds
+	boundedFraction   = 10  // of a number with bounds, unless a bound has more
+	maxBoundDigits    = 40  // of a bound, before or after the point
+)
+
+// Limits on what is remembered. Beyond them caches start afresh; results do not change.
+const (
+	maxArenaStates = 8192 // automaton states of one grammar, about 1.3 KB each
+	maxLeafMasks   = 512  // of one vocabulary, and again of one grammar; at most 40 KB each for 129k tokens
+	maxConfigMasks = 256  // of one grammar
+	maxConfigs     = 512  // readings of one document kept at a time: see Grammar.Narrowed
+)

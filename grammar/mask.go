@@ -1,0 +1,111 @@
+package grammar
+
+// mask adds the tokens that a state allows to dst [mask words] and says whether there are any.
+func (a *arena) mask(id int32, dst []uint64) bool {
+	found := false
+	for _, c := range a.states[id].configs {
+		set := a.configTokens(a.configs[c])
+		set.mergeInto(dst)
+		found = found || !set.empty()
+	}
+	return found
+}
+
+// configTokens is the tokens that one reading allows. Most of the work is done once per leaf state, by leafMask; here only the tokens in which the leaf ends
+// are followed further.
+func (a *arena) configTokens(c config) *tokenSet {
+	leafKey := a.g.class(c)
+	key := configMask{leafKey, c.stack}
+	if set, ok := a.masks[key]; ok {
+		return set
+	}
+	m := a.g.leafMask(c, leafKey)
+	set := m.whole
+	if len(m.exits) > 0 {
+		clear(a.words)
+		m.whole.mergeInto(a.words)
+		for _, e := range m.exits {
+			if next := a.follow(c.stack, e.tag); next != dead {
+				a.walk(next, e.node)
+			}
+		}
+		set = freeze(a.words)
+	}
+	if len(a.masks) >= maxConfigMasks {
+		clear(a.masks)
+	}
+	a.masks[key] = set
+	return set
+}
+
+// walk adds to a.words the tokens below a trie node that a state can take.
+func (a *arena) walk(id, below int32) {
+	t := &a.g.tokens.trie
+	base := int(t.depth[below])
+	path := a.g.path[:0]
+	path = append(path, id)
+	for i := below + 1; i < t.end[below]; {
+		d := int(t.depth[i]) - base
+		next := a.step(path[d-1], t.label[i])
+		if next == dead {
+			i = t.end[i]
+			continue
+		}
+		path = append(path[:d], next)
+		for _, token := range t.at(i) {
+			a.words[token/64] |= 1 << (token % 64)
+		}
+		i++
+	}
+	a.g.path = path
+}
+
+// class is the key of a reading's leaf mask.
+func (g *Grammar) class(c config) maskKey {
+	k := g.leaves[c.leaf].class(c.q, g.tokens.trie.deep)
+	if k.family == familyNone {
+		k.family = ownFamilies + uint32(c.leaf)
+	}
+	return k
+}
+
+// leafMask looks a leaf state up, in the vocabulary's cache or the grammar's own, or computes it.
+func (g *Grammar) leafMask(c config, key maskKey) *leafMask {
+	cache := g.tokens.shared
+	if key.family >= ownFamilies {
+		cache = g.own
+	}
+	if m := cache.get(key); m != nil {
+		return m
+	}
+	m := g.tokens.explore(g.leaves[c.leaf], c.q)
+	cache.put(key, m)
+	return m
+}
+
+// explore walks the whole trie from one leaf state.
+func (t *Tokens) explore(l leaf, q uint64) *leafMask {
+	words := make([]uint64, t.MaskWords())
+	path := make([]uint64, t.trie.deep+1)
+	path[0] = q
+	m := &leafMask{}
+	nodes := int32(len(t.trie.label))
+	for i := int32(1); i < nodes; {
+		d := t.trie.depth[i]
+		next, ok := l.step(path[d-1], t.trie.label[i])
+		if !ok {
+			i = t.trie.end[i]
+			continue
+		}
+		path[d] = next
+		for _, token := range t.trie.at(i) {
+			words[token/64] |= 1 << (token % 64)
+		}
+		if !t.trie.isLeaf(i) && l.accepts(next) {
+			m.exits = append(m.exits, exit{i, tagOf(l, next)})
+		}
+		i++
+	}
+	m.whole = freeze(words)
+	return m
+}

@@ -1,0 +1,238 @@
+package grammar
+
+import (
+	"errors"
+	"sort"
+	"unicode/utf8"
+)
+
+// runeDFA is a deterministic automaton over the characters of a string's value. State 0 is the start. Every state can reach an accepting one.
+type runeDFA struct {
+	edges  [][]runeEdge // per state, sorted, disjoint, without surrogates
+	accept []bool
+}
+
+// runeEdge leads to a state for every character from lo to hi.
+type runeEdge struct {
+	lo, hi rune
+	to     int32
+}
+
+// errPatternStates is turned into a SchemaError by the caller, who knows the pointer.
+var errPatternStates = errors.New("the automaton has too many states")
+
+// next is the state after r, -1 if there is none.
+func (d *runeDFA) next(state int32, r rune) int32 {
+	list := d.edges[state]
+	i := sort.Search(len(list), func(i int) bool { return list[i].hi >= r })
+	if i < len(list) && list[i].lo <= r {
+		return list[i].to
+	}
+	return -1
+}
+
+// meets says whether any character from lo to hi leads on.
+func (d *runeDFA) meets(state int32, lo, hi rune) bool {
+	list := d.edges[state]
+	i := sort.Search(len(list), func(i int) bool { return list[i].hi >= lo })
+	return i < len(list) && list[i].lo <= hi
+}
+
+// matches says whether the automaton accepts a whole string.
+func (d *runeDFA) matches(s string) bool {
+	state := int32(0)
+	for _, r := range s {
+		if state = d.next(state, r); state < 0 {
+			return false
+		}
+	}
+	return d.accept[state]
+}
+
+// anyString accepts everything.
+func anyString() *runeDFA {
+	return &runeDFA{edges: [][]runeEdge{appendValid(nil, 0, utf8.MaxRune, 0)}, accept: []bool{true}}
+}
+
+// appendValid adds an edge for a range of characters, leaving out surrogates, and merges it with its neighbour where they lead to the same state.
+func appendValid(list []runeEdge, lo, hi rune, to int32) []runeEdge {
+	const firstSurrogate, lastSurrogate = 0xd800, 0xdfff
+	if lo < firstSurrogate && hi > lastSurrogate {
+		list = appendValid(list, lo, firstSurrogate-1, to)
+		return appendValid(list, lastSurrogate+1, hi, to)
+	}
+	if lo >= firstSurrogate && lo <= lastSurrogate {
+		lo = lastSurrogate + 1
+	}
+	if hi >= firstSurrogate && hi <= lastSurrogate {
+		hi = firstSurrogate - 1
+	}
+	if lo > hi {
+		return list
+	}
+	if n := len(list); n > 0 && list[n-1].to == to && list[n-1].hi+1 == lo {
+		list[n-1].hi = hi
+		return list
+	}
+	return append(list, runeEdge{lo, hi, to})
+}
+
+// intersect accepts what both accept.
+func (d *runeDFA) intersect(o *runeDFA) (*runeDFA, error) {
+	b := newBuilder[[2]int32]()
+	b.state([2]int32{0, 0})
+	for at := 0; at < len(b.keys); at++ {
+		x, y := b.keys[at][0], b.keys[at][1]
+		var list []runeEdge
+		i, j := 0, 0
+		for i < len(d.edges[x]) && j < len(o.edges[y]) {
+			p, q := d.edges[x][i], o.edges[y][j]
+			if lo, hi := max(p.lo, q.lo), min(p.hi, q.hi); lo <= hi {
+				list = appendValid(list, lo, hi, b.state([2]int32{p.to, q.to}))
+			}
+			if p.hi < q.hi {
+				i++
+			} else {
+				j++
+			}
+		}
+		if err := b.set(list, d.accept[x] && o.accept[y]); err != nil {
+			return nil, err
+		}
+	}
+	return b.trimmed()
+}
+
+// limit accepts the strings of least to most characters that d accepts; most may be noLimit.
+func (d *runeDFA) limit(least, most uint64) (*runeDFA, error) {
+	type key struct {
+		state int32
+		count uint64
+	}
+	b := newBuilder[key]()
+	b.state(key{0, 0})
+	for at := 0; at < len(b.keys); at++ {
+		k := b.keys[at]
+		var list []runeEdge
+		if k.count < most {
+			count := k.count + 1
+			if most == noLimit {
+				count = min(count, least)
+			}
+			for _, e := range d.edges[k.state] {
+				list = appendValid(list, e.lo, e.hi, b.state(key{e.to, count}))
+			}
+		}
+		if err := b.set(list, d.accept[k.state] && k.count >= least); err != nil {
+			return nil, err
+		}
+	}
+	return b.trimmed()
+}
+
+// longest is the length of the longest string accepted, noLimit if there is none.
+func (d *runeDFA) longest() uint64 {
+	const open, closed = 1, 2
+	mark := make([]byte, len(d.edges))
+	length := make([]uint64, len(d.edges))
+	var visit func(s int32) bool
+	visit = func(s int32) bool {
+		mark[s] = open
+		for _, e := range d.edges[s] {
+			if mark[e.to] == open || mark[e.to] == 0 && !visit(e.to) {
+				return false
+			}
+			length[s] = max(length[s], length[e.to]+1)
+		}
+		mark[s] = closed
+		return true
+	}
+	if !visit(0) {
+		return noLimit
+	}
+	return length[0]
+}
+
+// builder numbers the states of an automaton under construction.
+type builder[K comparable] struct {
+	dfa   runeDFA
+	keys  []K
+	index map[K]int32
+	edges int
+}
+
+func newBuilder[K comparable]() *builder[K] { return &builder[K]{index: map[K]int32{}} }
+
+func (b *builder[K]) state(k K) int32 {
+	id, ok := b.index[k]
+	if !ok {
+		id = int32(len(b.keys))
+		b.index[k] = id
+		b.keys = append(b.keys, k)
+	}
+	return id
+}
+
+// set describes the next state in order.
+func (b *builder[K]) set(list []runeEdge, accept bool) error {
+	b.dfa.edges = append(b.dfa.edges, list)
+	b.dfa.accept = append(b.dfa.accept, accept)
+	b.edges += len(list)
+	if len(b.keys) > MaxPatternStates || b.edges > 64*MaxPatternStates {
+		return errPatternStates
+	}
+	return nil
+}
+
+// trimmed drops the states that cannot reach an accepting one. It returns nil if the start is among them: nothing is accepted.
+func (b *builder[K]) trimmed() (*runeDFA, error) {
+	d := &b.dfa
+	back := make([][]int32, len(d.edges))
+	for s, list := range d.edges {
+		for _, e := range list {
+			back[e.to] = append(back[e.to], int32(s))
+		}
+	}
+	alive := make([]bool, len(d.edges))
+	var queue []int32
+	for s, ok := range d.accept {
+		if ok {
+			alive[s] = true
+			queue = append(queue, int32(s))
+		}
+	}
+	for len(queue) > 0 {
+		s := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		for _, p := range back[s] {
+			if !alive[p] {
+				alive[p] = true
+				queue = append(queue, p)
+			}
+		}
+	}
+	if !alive[0] {
+		return nil, nil
+	}
+	number := make([]int32, len(d.edges))
+	out := &runeDFA{}
+	for s := range d.edges {
+		if alive[s] {
+			number[s] = int32(len(out.accept))
+			out.accept = append(out.accept, d.accept[s])
+		}
+	}
+	for s, list := range d.edges {
+		if !alive[s] {
+			continue
+		}
+		var kept []runeEdge
+		for _, e := range list {
+			if alive[e.to] {
+				kept = appendValid(kept, e.lo, e.hi, number[e.to])
+			}
+		}
+		out.edges = append(out.edges, kept)
+	}
+	return out, nil
+}

@@ -1,0 +1,164 @@
+package grammar
+
+import "fmt"
+
+// State is a document in progress. It belongs to one sequence; [State.Clone] is cheap, so keep a clone where a rollback may be needed.
+type State struct {
+	g     *Grammar
+	arena *arena
+	id    int32
+	ended bool
+}
+
+// Clone is an independent copy.
+func (s *State) Clone() *State {
+	c := *s
+	return &c
+}
+
+// CopyFrom makes s what o is, without allocating.
+func (s *State) CopyFrom(o *State) { *s = *o }
+
+// Done says whether the document is complete. It may still be possible to go on: 12 after 1.
+func (s *State) Done() bool {
+	s.lock()
+	defer s.g.mu.Unlock()
+	return s.arena.states[s.id].done
+}
+
+// Final says whether the document is complete and nothing can follow but the end of the sequence.
+func (s *State) Final() bool {
+	s.lock()
+	defer s.g.mu.Unlock()
+	st := &s.arena.states[s.id]
+	return s.ended || st.done && len(st.configs) == 0
+}
+
+// Mask fills dst, of at least [Tokens.MaskWords] words, with the tokens that may come next: bit id%64 of word id/64. End-of-sequence
+// tokens are among them when the document is complete. After one was accepted the mask is empty.
+func (s *State) Mask(dst []uint64) error {
+	words := s.g.tokens.MaskWords()
+	if len(dst) < words {
+		return fmt.Errorf("%w: %d words for %d tokens; %d are needed", ErrMask, len(dst), s.g.tokens.size, words)
+	}
+	clear(dst)
+	if s.ended {
+		return nil
+	}
+	s.lock()
+	defer s.g.mu.Unlock()
+	found := s.arena.mask(s.id, dst[:words])
+	if s.arena.states[s.id].done {
+		for _, id := range s.g.tokens.eos {
+			dst[id/64] |= 1 << (id % 64)
+			found = true
+		}
+		return nil
+	}
+	if !found {
+		return fmt.Errorf("%w: the vocabulary of %d tokens has none for any byte that is allowed", ErrNoToken, s.g.tokens.size)
+	}
+	return nil
+}
+
+// Accept takes one token. On an error, which wraps [ErrRejected], the state is unchanged.
+func (s *State) Accept(token int32) error {
+	t := s.g.tokens
+	if token < 0 || int(token) >= t.size {
+		return fmt.Errorf("%w: token %d is outside the vocabulary of %d", ErrRejected, token, t.size)
+	}
+	if s.ended {
+		return fmt.Errorf("%w: token %d after the end of the sequence", ErrRejected, token)
+	}
+	for _, id := range t.eos {
+		if id != token {
+			continue
+		}
+		if !s.Done() {
+			return fmt.Errorf("%w: end of sequence (token %d) before the document is complete", ErrRejected, token)
+		}
+		s.ended = true
+		return nil
+	}
+	b := t.bytes(token)
+	if len(b) == 0 {
+		return fmt.Errorf("%w: token %d is special or has no text", ErrRejected, token)
+	}
+	if at := s.feed(b); at >= 0 {
+		return fmt.Errorf("%w: token %d, %q, at its byte %d", ErrRejected, token, b, at)
+	}
+	return nil
+}
+
+// AcceptString takes text that does not come from a token, such as a part that was forced. On an error, which wraps [ErrRejected], the state is
+// unchanged.
+func (s *State) AcceptString(text string) error {
+	if s.ended {
+		return fmt.Errorf("%w: text after the end of the sequence", ErrRejected)
+	}
+	if at := s.feed([]byte(text)); at >= 0 {
+		return fmt.Errorf("%w: byte %d (%q) of %q", ErrRejected, at, text[at], clip(text, at))
+	}
+	return nil
+}
+
+// Forced appends the text that must come next whatever is chosen, at most limit bytes of it, and returns dst. It is empty where there is a choice or the
+// document may end. A caller that takes it tells the state with [State.AcceptString].
+func (s *State) Forced(dst []byte, limit int) []byte {
+	if s.ended {
+		return dst
+	}
+	s.lock()
+	defer s.g.mu.Unlock()
+	id := s.id
+	for range limit {
+		if s.arena.states[id].done {
+			break
+		}
+		only, next, ways := byte(0), int32(dead), 0
+		for b := 0; b < 256 && ways < 2; b++ {
+			if n := s.arena.step(id, byte(b)); n != dead {
+				only, next = byte(b), n
+				ways++
+			}
+		}
+		if ways != 1 {
+			break
+		}
+		dst = append(dst, only)
+		id = next
+	}
+	return dst
+}
+
+// feed advances the state by some bytes. It returns the index of the first that is not allowed, or -1.
+func (s *State) feed(b []byte) int {
+	s.lock()
+	defer s.g.mu.Unlock()
+	id := s.id
+	for i, c := range b {
+		if id = s.arena.step(id, c); id == dead {
+			return i
+		}
+	}
+	s.id = id
+	return -1
+}
+
+// lock takes the grammar's lock and brings the state to the present arena, a new one if that is full.
+func (s *State) lock() {
+	s.g.mu.Lock()
+	if s.g.arena.full() {
+		s.g.arena = newArena(s.g)
+	}
+	if s.arena != s.g.arena {
+		s.id = s.g.arena.adopt(s.arena, s.id)
+		s.arena = s.g.arena
+	}
+}
+
+// clip shortens a text to the surroundings of a byte.
+func clip(s string, at int) string {
+	const around = 40
+	return s[max(0, at-around):min(len(s), at+around)]
+}

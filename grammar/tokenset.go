@@ -1,0 +1,100 @@
+package grammar
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// tokenSet is a set of token ids, as a bitmap or, when few, as a list.
+type tokenSet struct {
+	words []uint64 // [words of a mask], or nil
+	ids   []int32
+}
+
+// sparse is the size up to which a list is kept: below it, setting bits one by one is as quick as merging 129k/64 words.
+const sparse = 512
+
+// freeze copies a bitmap into its smaller form.
+func freeze(words []uint64) *tokenSet {
+	n := 0
+	for _, w := range words {
+		n += bits.OnesCount64(w)
+	}
+	if n > sparse {
+		return &tokenSet{words: append([]uint64(nil), words...)}
+	}
+	s := &tokenSet{ids: make([]int32, 0, n)}
+	for i, w := range words {
+		for ; w != 0; w &= w - 1 {
+			s.ids = append(s.ids, int32(i*64+bits.TrailingZeros64(w)))
+		}
+	}
+	return s
+}
+
+// mergeInto adds the set to a mask.
+func (s *tokenSet) mergeInto(dst []uint64) {
+	for i, w := range s.words {
+		dst[i] |= w
+	}
+	for _, id := range s.ids {
+		dst[id/64] |= 1 << (id % 64)
+	}
+}
+
+func (s *tokenSet) empty() bool { return s.words == nil && len(s.ids) == 0 }
+
+// maskKey identifies a class of leaf states that allow the same tokens. Families below [ownFamilies] mean the same in every grammar; the others are
+// numbers of leaves of one grammar.
+type maskKey struct {
+	family uint32
+	class  uint64
+}
+
+// leafMask is what a leaf state allows: the tokens it can take whole, and the places in the trie where the leaf can end inside a token, so
+// that what follows must take the rest.
+type leafMask struct {
+	whole *tokenSet
+	exits []exit
+}
+
+// exit is a trie node after which the leaf may end, and the leaf's outcome there.
+type exit struct {
+	node int32
+	tag  int32
+}
+
+// maskCache remembers leaf masks, the oldest leaving first. It is safe for concurrent use.
+type maskCache struct {
+	mu    sync.Mutex
+	masks map[maskKey]*leafMask
+	ring  []maskKey // insertion order; next is the oldest once full
+	next  int
+	limit int
+}
+
+func newMaskCache(limit int) *maskCache {
+	return &maskCache{masks: make(map[maskKey]*leafMask), limit: limit}
+}
+
+func (c *maskCache) get(k maskKey) *leafMask {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.masks[k]
+}
+
+func (c *maskCache) put(k maskKey, m *leafMask) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.masks[k]; ok {
+		return
+	}
+	if len(c.ring) < c.limit {
+		c.ring = append(c.ring, k)
+	} else {
+		delete(c.masks, c.ring[c.next])
+		c.ring[c.next] = k
+		c.next = (c.next + 1) % c.limit
+	}
+	c.masks[k] = m
+}

@@ -1,0 +1,204 @@
+package grammar
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// value is a JSON value that remembers the order of its members: the order of properties in a schema is the order in which they are written.
+type value struct {
+	kind    valueKind
+	text    string // of a string; of a number, as written
+	truth   bool
+	list    []value
+	members []member
+}
+
+type member struct {
+	name  string
+	value value
+}
+
+type valueKind uint8
+
+const (
+	nullValue valueKind = iota
+	boolValue
+	numberValue
+	stringValue
+	arrayValue
+	objectValue
+)
+
+func (k valueKind) String() string {
+	return [...]string{"null", "a boolean", "a number", "a string", "an array", "an object"}[k]
+}
+
+// parseValue reads one JSON document. It is strict: no duplicate names, no invalid UTF-8, nothing after the value.
+func parseValue(data []byte) (value, error) {
+	if len(data) > MaxSchemaBytes {
+		return value{}, &SchemaError{Problem: fmt.Sprintf("%d bytes; at most %d are supported", len(data), MaxSchemaBytes), Kind: ErrTooLarge}
+	}
+	if !utf8.Valid(data) {
+		return value{}, &SchemaError{Problem: "not valid UTF-8", Kind: ErrSchema}
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	v, err := readValue(d, 0)
+	if err == nil {
+		if _, extra := d.Token(); !errors.Is(extra, io.EOF) {
+			err = &SchemaError{Problem: "more text after the JSON value", Kind: ErrSchema}
+		}
+	}
+	var se *SchemaError
+	if err != nil && !errors.As(err, &se) {
+		err = &SchemaError{Problem: "not JSON: " + err.Error(), Kind: ErrSchema}
+	}
+	return v, err
+}
+
+func readValue(d *json.Decoder, depth int) (value, error) {
+	if depth > MaxSchemaDepth {
+		return value{}, &SchemaError{Problem: fmt.Sprintf("nested deeper than %d levels", MaxSchemaDepth), Kind: ErrTooLarge}
+	}
+	token, err := d.Token()
+	if err != nil {
+		return value{}, err
+	}
+	switch t := token.(type) {
+	case bool:
+		return value{kind: boolValue, truth: t}, nil
+	case json.Number:
+		return value{kind: numberValue, text: t.String()}, nil
+	case string:
+		return value{kind: stringValue, text: t}, nil
+	case json.Delim:
+		if t == '[' {
+			return readList(d, depth)
+		}
+		return readMembers(d, depth)
+	}
+	return value{kind: nullValue}, nil
+}
+
+func readList(d *json.Decoder, depth int) (value, error) {
+	v := value{kind: arrayValue}
+	for d.More() {
+		e, err := readValue(d, depth+1)
+		if err != nil {
+			return v, err
+		}
+		v.list = append(v.list, e)
+	}
+	_, err := d.Token()
+	return v, err
+}
+
+func readMembers(d *json.Decoder, depth int) (value, error) {
+	v := value{kind: objectValue}
+	seen := map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return v, err
+		}
+		name, ok := token.(string)
+		if !ok {
+			return v, fmt.Errorf("%v where a name should be", token)
+		}
+		if seen[name] {
+			return v, &SchemaError{Problem: fmt.Sprintf("the name %q occurs twice in one object", name), Kind: ErrSchema}
+		}
+		seen[name] = true
+		e, err := readValue(d, depth+1)
+		if err != nil {
+			return v, err
+		}
+		v.members = append(v.members, member{name, e})
+	}
+	_, err := d.Token()
+	return v, err
+}
+
+// get is the member of that name.
+func (v *value) get(name string) (*value, bool) {
+	for i := range v.members {
+		if v.members[i].name == name {
+			return &v.members[i].value, true
+		}
+	}
+	return nil, false
+}
+
+// append writes the value without whitespace, strings in canonical form and numbers as they were.
+func (v *value) append(dst []byte) []byte {
+	switch v.kind {
+	case nullValue:
+		return append(dst, "null"...)
+	case boolValue:
+		return fmt.Appendf(dst, "%t", v.truth)
+	case numberValue:
+		return append(dst, v.text...)
+	case stringValue:
+		return appendString(dst, v.text)
+	case arrayValue:
+		dst = append(dst, '[')
+		for i := range v.list {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = v.list[i].append(dst)
+		}
+		return append(dst, ']')
+	}
+	dst = append(dst, '{')
+	for i := range v.members {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(appendString(dst, v.members[i].name), ':')
+		dst = v.members[i].value.append(dst)
+	}
+	return append(dst, '}')
+}
+
+// equal compares as JSON Schema does: numbers by value, objects regardless of order.
+func (v *value) equal(o *value) bool {
+	if v.kind != o.kind {
+		return false
+	}
+	switch v.kind {
+	case boolValue:
+		return v.truth == o.truth
+	case stringValue:
+		return v.text == o.text
+	case numberValue:
+		a, errA := parseDecimal(v.text)
+		b, errB := parseDecimal(o.text)
+		return errA == nil && errB == nil && a.Cmp(b) == 0
+	case arrayValue:
+		if len(v.list) != len(o.list) {
+			return false
+		}
+		for i := range v.list {
+			if !v.list[i].equal(&o.list[i]) {
+				return false
+			}
+		}
+	case objectValue:
+		if len(v.members) != len(o.members) {
+			return false
+		}
+		for i := range v.members {
+			other, ok := o.get(v.members[i].name)
+			if !ok || !v.members[i].value.equal(other) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,86 @@
+package grammar
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+// Vocabulary is what this package needs to know of a tokenizer.
+type Vocabulary interface {
+	// Size is the number of ids; they are 0 to Size-1.
+	Size() int
+	// Bytes is the text a token stands for, which need not be whole characters. It may be empty for ids that have none.
+	Bytes(id int32) []byte
+	// IsSpecial marks ids that must never appear inside constrained text, such as control tokens.
+	IsSpecial(id int32) bool
+	// EOS lists the ids that end a sequence. They are allowed when the document is complete.
+	EOS() []int32
+}
+
+// Tokens is a vocabulary prepared for masking: a trie over the bytes of all tokens, and the masks that every grammar shares. Build it once per
+// tokenizer; it is safe for concurrent use.
+type Tokens struct {
+	size   int
+	text   []byte  // the bytes of all tokens
+	offset []int32 // [size+1] into text; special tokens have none
+	eos    []int32
+	trie   trie
+	shared *maskCache
+}
+
+// NewTokens prepares a vocabulary. It takes a fraction of a second for 129k tokens.
+//
+// Every byte that JSON's own syntax needs must have a token of its own, so that no document can get stuck. If the 64 continuation bytes of
+// UTF-8 are not all tokens, tokens that hold parts of characters are left out, for the same reason.
+func NewTokens(v Vocabulary) (*Tokens, error) {
+	n := v.Size()
+	if n < 1 || n > 1<<24 {
+		return nil, fmt.Errorf("%w: %d tokens; between 1 and %d are supported", ErrVocabulary, n, 1<<24)
+	}
+	t := &Tokens{size: n, offset: make([]int32, n+1), shared: newMaskCache(maxLeafMasks)}
+	var single [256]bool
+	for id := range int32(n) {
+		if !v.IsSpecial(id) {
+			b := v.Bytes(id)
+			if len(b) > maxTokenBytes {
+				return nil, fmt.Errorf("%w: token %d has %d bytes; at most %d are supported", ErrVocabulary, id, len(b), maxTokenBytes)
+			}
+			t.text = append(t.text, b...)
+			if len(b) == 1 {
+				single[b[0]] = true
+			}
+		}
+		t.offset[id+1] = int32(len(t.text))
+	}
+	for b := byte(0x20); b < 0x7f; b++ {
+		if !single[b] {
+			return nil, fmt.Errorf("%w: no token stands for %q alone; every printable ASCII character needs one", ErrVocabulary, string(rune(b)))
+		}
+	}
+	for _, id := range v.EOS() {
+		if id < 0 || int(id) >= n {
+			return nil, fmt.Errorf("%w: end-of-sequence id %d is outside the %d tokens", ErrVocabulary, id, n)
+		}
+		t.eos = append(t.eos, id)
+	}
+	bytewise := !slices.Contains(single[0x80:0xc0], false)
+	ids := make([]int32, 0, n)
+	for id := range int32(n) {
+		b := t.bytes(id)
+		if len(b) == 0 || slices.Contains(t.eos, id) || (!bytewise && !utf8.Valid(b)) {
+			continue
+		}
+		ids = append(ids, id)
+	}
+	t.trie = newTrie(ids, t.bytes)
+	return t, nil
+}
+
+// Size is the number of ids of the vocabulary.
+func (t *Tokens) Size() int { return t.size }
+
+// MaskWords is the length of a mask: one bit per id.
+func (t *Tokens) MaskWords() int { return (t.size + 63) / 64 }
+
+func (t *Tokens) bytes(id int32) []byte { return t.text[t.offset[id]:t.offset[id+1]] }

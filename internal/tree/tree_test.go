@@ -1,0 +1,113 @@
+// Package tree holds the test that keeps the packages in their order.
+package tree
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// order lists the packages of the module from top to bottom: a package may import those below it, never those above. Packages on one line
+// do not know each other. docs/architecture.md says what each room is for.
+var order = []string{
+	"cmd/sparrow cmd/kernelc",
+	"builtin verify",
+	"api/openai",
+	"chat",
+	"chat/jinja",
+	"grammar",
+	"tokenizer",
+	"tokenizer/internal/nfc",
+	"step",
+	"model/inspect",
+	"model/family",
+	"model/dsa",
+	"model/nn",
+	"model",
+	"model/config",
+	"attn",
+	"sample",
+	"plan/explain",
+	"plan",
+	"kv",
+	"kv/prefix",
+	"kernel/cuda/bench",
+	"kernel/cuda/expect",
+	"kernel/cuda/compile",
+	"kernel/cuda",
+	"kernel/cuda/image",
+	"kernel/cuda/cubin",
+	"kernel/cpu kernel/ref",
+	"kernel/cpu/pool kernel/cpu/vec",
+	"kernel/host",
+	"kernel",
+	"weight",
+	"layout",
+	"internal/num internal/mmap",
+}
+
+// testOnly lists packages that only tests may import.
+var testOnly = []string{"internal/testkit", "internal/tree"}
+
+func TestImportsPointDown(t *testing.T) {
+	level := map[string]int{}
+	for i, line := range order {
+		for _, p := range strings.Fields(line) {
+			level[p] = i
+		}
+	}
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, "sparrow/")
+		if slices.Contains(testOnly, name) {
+			continue
+		}
+		from, known := level[name]
+		if !known {
+			t.Errorf("package %s has no place in the order; put it where its imports allow", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			to, ours := strings.CutPrefix(imp, "sparrow/")
+			if !ours {
+				continue
+			}
+			if slices.Contains(testOnly, to) {
+				t.Errorf("%s imports %s, which is for tests", name, to)
+			} else if below, ok := level[to]; ok && below <= from {
+				t.Errorf("%s imports %s, which lies above or beside it", name, to)
+			}
+		}
+	}
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func listPackages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "sparrow/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 10 {
+		t.Fatalf("go list found only %d packages", len(all))
+	}
+	return all
+}

@@ -1,0 +1,240 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// open returns a pool that is closed, and checked, at the end of the test.
+func open(t testing.TB, workers int) *Pool {
+	t.Helper()
+	p := New(workers)
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return p
+}
+
+func TestEveryItemIsDoneOnce(t *testing.T) {
+	for _, workers := range []int{-1, 1, 2, 3, 8} {
+		p := open(t, workers)
+		for _, items := range []int{0, 1, 2, 3, 7, 8, 9, 63, 64, 65, 1000} {
+			done := make([]atomic.Int32, items)
+			err := p.Run(items, Func(func(worker, item int) {
+				if worker < 0 || worker >= p.Workers() {
+					t.Errorf("worker %d of %d", worker, p.Workers())
+				}
+				done[item].Add(1)
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range done {
+				if n := done[i].Load(); n != 1 {
+					t.Fatalf("workers=%d items=%d: item %d done %d times", workers, items, i, n)
+				}
+			}
+		}
+	}
+}
+
+// Calls with the same worker number never overlap, across many short runs.
+func TestWorkerNumbersAreExclusive(t *testing.T) {
+	p := open(t, 4)
+	inside := make([]atomic.Int32, p.Workers())
+	var total int64
+	sums := make([]int64, p.Workers()) // plain memory: the race detector watches
+	for run := range 2000 {
+		err := p.Run(5, Func(func(worker, item int) {
+			if inside[worker].Add(1) != 1 {
+				t.Errorf("two calls on worker %d at once", worker)
+			}
+			sums[worker] += int64(item)
+			inside[worker].Add(-1)
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run%500 == 0 {
+			time.Sleep(time.Millisecond) // let the crew park
+		}
+	}
+	for _, s := range sums {
+		total += s
+	}
+	if total != 2000*10 {
+		t.Fatalf("sum of items is %d, want %d", total, 2000*10)
+	}
+}
+
+// What tasks wrote is visible to the caller after Run, without locks.
+func TestRunOrdersMemory(t *testing.T) {
+	p := open(t, 3)
+	values := make([]int, 100)
+	for round := 1; round <= 50; round++ {
+		if err := p.Run(len(values), Func(func(_, item int) { values[item]++ })); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range values {
+			if v != round {
+				t.Fatalf("round %d: value %d is %d", round, i, v)
+			}
+		}
+	}
+}
+
+func TestWorkIsShared(t *testing.T) {
+	p := open(t, 2)
+	var mu sync.Mutex
+	by := map[int]int{}
+	// Two items that wait for each other can only end on two workers.
+	var met sync.WaitGroup
+	met.Add(2)
+	err := p.Run(2, Func(func(worker, _ int) {
+		met.Done()
+		met.Wait()
+		mu.Lock()
+		by[worker]++
+		mu.Unlock()
+	}))
+	if err != nil || len(by) != 2 {
+		t.Fatalf("workers used: %v, error %v", by, err)
+	}
+}
+
+func TestPanicIsReturnedAndThePoolSurvives(t *testing.T) {
+	p := open(t, 3)
+	boom := errors.New("boom")
+	for range 50 {
+		err := p.Run(100, Func(func(_, item int) {
+			if item == 42 {
+				panic(fmt.Errorf("tile: %w", boom))
+			}
+		}))
+		var fault *PanicError
+		if !errors.As(err, &fault) || fault.Item != 42 || len(fault.Stack) == 0 {
+			t.Fatalf("error is %v", err)
+		}
+		if !errors.Is(err, boom) {
+			t.Fatalf("the panic's own error is lost: %v", err)
+		}
+		var n atomic.Int32
+		if err := p.Run(10, Func(func(_, _ int) { n.Add(1) })); err != nil || n.Load() != 10 {
+			t.Fatalf("after a panic: %d items, error %v", n.Load(), err)
+		}
+	}
+}
+
+// A task that ends its goroutine, as testing's FailNow does, costs a run but
+// no worker.
+func TestGoexitIsReturnedAndTheWorkerReplaced(t *testing.T) {
+	p := open(t, 2)
+	for range 20 {
+		var met sync.WaitGroup
+		met.Add(2)
+		err := p.Run(2, Func(func(worker, _ int) {
+			met.Done()
+			met.Wait()
+			if worker != 0 {
+				runtime.Goexit()
+			}
+		}))
+		var fault *PanicError
+		if !errors.As(err, &fault) || fault.Worker != 1 || fault.Value != nil {
+			t.Fatalf("error is %v", err)
+		}
+	}
+}
+
+func TestGoexitOfTheOwnerLeavesThePoolUsable(t *testing.T) {
+	p := open(t, 2)
+	var gone sync.WaitGroup
+	gone.Go(func() {
+		_ = p.Run(8, Func(func(worker, _ int) {
+			if worker == 0 {
+				runtime.Goexit()
+			}
+		}))
+	})
+	gone.Wait()
+	if err := p.Run(3, Func(func(_, _ int) {})); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNestedAndConcurrentRunsAreErrors(t *testing.T) {
+	p := open(t, 2)
+	var nested, closing error
+	err := p.Run(1, Func(func(_, _ int) {
+		nested = p.Run(1, Func(func(_, _ int) { t.Error("nested item ran") }))
+		closing = p.Close()
+	}))
+	if err != nil || !errors.Is(nested, ErrBusy) || !errors.Is(closing, ErrBusy) {
+		t.Fatalf("run: %v, nested: %v, close: %v", err, nested, closing)
+	}
+	if err := p.Run(1, Func(func(_, _ int) {})); err != nil {
+		t.Fatalf("after a nested run: %v", err)
+	}
+}
+
+func TestCloseStopsTheWorkers(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 20 {
+		p := New(4)
+		if err := p.Run(3, Func(func(_, _ int) {})); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Run(1, Func(func(_, _ int) {})); !errors.Is(err, ErrClosed) {
+			t.Fatalf("run after close: %v", err)
+		}
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// count is a Task without a closure.
+type count struct{ n atomic.Int64 }
+
+func (c *count) Do(_, _ int) { c.n.Add(1) }
+
+func TestRunDoesNotAllocate(t *testing.T) {
+	p := open(t, 2)
+	task := &count{}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := p.Run(16, task); err != nil {
+			t.Error(err)
+		}
+	}); n != 0 {
+		t.Fatalf("%v allocations per run", n)
+	}
+}
+
+func BenchmarkRun(b *testing.B) {
+	for _, workers := range []int{1, 2} {
+		b.Run(fmt.Sprint(workers), func(b *testing.B) {
+			p := open(b, workers)
+			task := &count{}
+			for b.Loop() {
+				if err := p.Run(workers, task); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package pool
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sparrow/kernel/cpu/vec"
+)
+
+// products keeps every worker in assembly until told to stop.
+type products struct {
+	tier *vec.Tier
+	stop atomic.Bool
+	x, w []float32
+	y    [][]float32
+}
+
+const (
+	preemptRows = 64
+	preemptCols = 96
+	preemptK    = 2048
+)
+
+func (p *products) Do(worker, _ int) {
+	for !p.stop.Load() {
+		p.tier.MatMulF32(p.y[worker], preemptCols, p.x, preemptK, preemptRows, p.w, preemptK, preemptCols, preemptK)
+		p.tier.MatMulF32(p.y[worker], preemptCols, p.x, preemptK, 1, p.w, preemptK, preemptCols, preemptK)
+	}
+}
+
+// Assembly has no safe points, so a collection waits for the longest stretch
+// of it. The bound is generous, for loaded machines; without a preemptible call
+// per block the wait is seconds.
+func TestCollectionsDoNotWaitForProducts(t *testing.T) {
+	const bound = 200 * time.Millisecond
+	for _, tier := range vec.Tiers() {
+		t.Run(tier.Name, func(t *testing.T) {
+			workers := runtime.GOMAXPROCS(0)
+			p := open(t, workers)
+			task := &products{
+				tier: tier,
+				x:    make([]float32, preemptRows*preemptK),
+				w:    make([]float32, preemptCols*preemptK),
+			}
+			for range workers {
+				task.y = append(task.y, make([]float32, preemptRows*preemptCols))
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- p.Run(workers, task) }()
+
+			time.Sleep(20 * time.Millisecond)
+			var stats runtime.MemStats
+			waits := make([]time.Duration, 15)
+			for i := range waits {
+				start := time.Now()
+				runtime.ReadMemStats(&stats) // stops the world, and little else
+				waits[i] = time.Since(start)
+				time.Sleep(5 * time.Millisecond)
+			}
+			runtime.GC()
+			task.stop.Store(true)
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			best, worst := waits[0], waits[0]
+			for _, w := range waits {
+				best, worst = min(best, w), max(worst, w)
+			}
+			t.Logf("stopping the world took %v to %v", best, worst)
+			// The median is what a loaded machine cannot spoil.
+			over := 0
+			for _, w := range waits {
+				if w > bound {
+					over++
+				}
+			}
+			if over > len(waits)/2 {
+				t.Fatalf("stopping the world took over %v in %d of %d tries, up to %v", bound, over, len(waits), worst)
+			}
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"sparrow/kernel/cuda"
+)
+
+var (
+	all  = flag.Bool("all", false, "time every case instead of the small ones")
+	file = flag.String("json", "", "write the report to this file")
+)
+
+func TestSetsTogetherExceedTheCache(t *testing.T) {
+	for _, c := range []struct {
+		set, l2 int64
+		want    int
+	}{{1, 60 << 20, maxSets}, {0, 60 << 20, maxSets}, {60 << 20, 60 << 20, 3}, {100 << 20, 60 << 20, 2}, {1 << 30, 60 << 20, 1}} {
+		if got := setCount(c.set, c.l2, 3); got != c.want {
+			t.Errorf("%d bytes with a cache of %d: %d sets, want %d", c.set, c.l2, got, c.want)
+		}
+	}
+}
+
+func TestSummaryCountsAgainstTheHigherRoof(t *testing.T) {
+	times := []float64{12, 10, 11, 10, 10, 10, 10, 9, 10, 10, 10}
+	c := &Case{Name: "n", Shape: "s", FLOPs: 1650e6 * 5, Bytes: 4.3e6 * 2, Rate: FP8, Peer: Peer{"other", 20}}
+	r := summarise(c, times, H200())
+	if r.Micros != 10 || r.MinMicros != 9 || r.MaxMicros != 12 {
+		t.Errorf("median %g min %g max %g, want 10, 9, 12", r.Micros, r.MinMicros, r.MaxMicros)
+	}
+	if math.Abs(r.RoofUS-5) > 1e-9 || math.Abs(r.RoofShare-0.5) > 1e-9 {
+		t.Errorf("roof %g us, share %g, want 5 and 0.5: arithmetic is the higher roof", r.RoofUS, r.RoofShare)
+	}
+	if math.Abs(r.TFLOPs-825) > 1e-6 || math.Abs(r.GBs-860) > 1e-6 || r.PeerShare != 2 {
+		t.Errorf("%g TFLOP/s %g GB/s %g of the peer, want 825, 860, 2", r.TFLOPs, r.GBs, r.PeerShare)
+	}
+	if math.Abs(r.Spread-0.1) > 1e-9 {
+		t.Errorf("spread %g, want 0.1", r.Spread)
+	}
+	c.Rate = Memory
+	if r := summarise(c, times, H200()); math.Abs(r.RoofUS-2) > 1e-9 {
+		t.Errorf("roof of a memory case %g us, want 2", r.RoofUS)
+	}
+}
+
+func TestFiltersMatchNameAndShape(t *testing.T) {
+	c := &Case{Name: "topk", Shape: "2048 of 64 x 32k"}
+	for filter, want := range map[string]bool{"topk": true, "64 x 32k": true, "paged": false} {
+		if wanted(c, []string{filter}) != want {
+			t.Errorf("filter %q: got %v", filter, !want)
+		}
+	}
+	if !wanted(c, nil) {
+		t.Error("no filter must take everything")
+	}
+}
+
+func TestEveryCaseHasItsFloor(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range Cases() {
+		id := c.Name + " " + c.Shape
+		if seen[id] {
+			t.Errorf("%s is there twice", id)
+		}
+		seen[id] = true
+		if c.Bytes <= 0 || c.SetBytes <= 0 || c.New == nil || (c.Rate != Memory && c.FLOPs <= 0) {
+			t.Errorf("%s: bytes %g, set %d, flops %g", id, c.Bytes, c.SetBytes, c.FLOPs)
+		}
+	}
+}
+
+func TestGPUCasesAreCorrectAndTimed(t *testing.T) {
+	if err := cuda.Available(); err != nil {
+		t.Skipf("needs a Hopper GPU: %v", err)
+	}
+	d, err := cuda.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	k, err := d.LoadKernels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	filters := []string{"64 tokens", "topk 512"}
+	if *all {
+		filters = nil
+	}
+	rep, err := Run(d, k, Cases(), filters, Options{})
+	if err != nil {
+		t.Error(err)
+	}
+	if rep == nil || len(rep.Results) == 0 {
+		t.Fatal("no results")
+	}
+	t.Logf("\n%s", rep.Table())
+	for _, r := range rep.Results {
+		if !(r.Micros > 0) || !r.Checked || r.RoofShare > 1.5 {
+			t.Errorf("implausible result %+v", r)
+		}
+	}
+	text, err := json.MarshalIndent(rep, "", " ")
+	if err != nil || !strings.Contains(string(text), `"us"`) {
+		t.Fatalf("report as JSON: %v", err)
+	}
+	if *file != "" {
+		if err := os.WriteFile(*file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

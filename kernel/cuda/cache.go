@@ -1,0 +1,144 @@
+package cuda
+
+import (
+	"math"
+
+	"sparrow/layout"
+)
+
+// WriteMainArgs are the arguments of the main-cache writers.
+type WriteMainArgs struct {
+	Pool         PoolView
+	Rotary       RotaryView
+	Latent       Ptr   // bf16 [Tokens, 512], normalised
+	Key          Ptr   // bf16 [Tokens, 64], before rotation, pairs (2i, 2i+1)
+	Positions    Ptr   // i32 [Tokens]
+	Slots        Ptr   // i32 [Tokens]; negative: do not write
+	Faults       Ptr   // one u32 of fault bits, or zero
+	LatentStride int64 // elements between tokens, multiple of 8
+	KeyStride    int64 // elements between tokens, multiple of 2
+	Tokens       int32
+	KScale       float32 // FP8Row576 only: what a stored value is multiplied by
+}
+
+// GatherSlotsArgs are the arguments of gathers by slot list.
+type GatherSlotsArgs struct {
+	Pool     PoolView
+	Source   SlotListView
+	Rows     Ptr   // [Count] output rows
+	Faults   Ptr   // one u32 of fault bits, or zero
+	RowBytes int64 // between output rows, multiple of 16
+	Count    int32
+	KScale   float32 // FP8Row576 only
+}
+
+// GatherPagesArgs are the arguments of gathers through page tables.
+type GatherPagesArgs struct {
+	Pool     PoolView
+	Source   PageTableView
+	Rows     Ptr   // [Count] output rows
+	Faults   Ptr   // one u32 of fault bits, or zero
+	RowBytes int64 // between output rows, multiple of 16
+	Count    int32 // most rows to write; those at or beyond Starts[Requests] are left alone
+	KScale   float32
+}
+
+// mainKernels are the names of one layout's kernels.
+type mainKernels struct {
+	write, slots, pages string
+	rowBytes            int64
+}
+
+// kernelsOf are the kernels of a main layout.
+func kernelsOf(kind layout.Kind) (mainKernels, error) {
+	switch kind {
+	case layout.BF16Row1152:
+		return mainKernels{"write_main_bf16", "gather_slots_bf16", "gather_pages_bf16", layout.BF16RowBytes}, nil
+	case layout.FP8Row656:
+		return mainKernels{"write_main_block", "gather_slots_block", "gather_pages_block", layout.BlockRowBytes}, nil
+	case layout.FP8Row576:
+		return mainKernels{"write_main_raw", "gather_slots_raw", "gather_pages_raw", layout.RawRowBytes}, nil
+	}
+	return mainKernels{}, argumentError("layout %v has no CUDA kernels; %v, %v and %v have", kind, layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576)
+}
+
+// scale checks the pool-wide scale of 576-byte rows.
+func (c *checks) scale(kind layout.Kind, k float32) {
+	if kind == layout.FP8Row576 && !(k > 0 && k <= math.MaxFloat32) {
+		c.fail("scale %g of %v must be positive and finite", k, kind)
+	}
+}
+
+// WriteMain rotates the keys and stores one row of the layout per token. The bytes are those of layout.Main.Encode over the latent and the
+// rotated key rounded to bf16.
+func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error {
+	names, err := kernelsOf(kind)
+	if err != nil {
+		return err
+	}
+	c := checks{kernel: names.write}
+	c.pool(a.Pool, names.rowBytes)
+	c.rotary(a.Rotary)
+	c.memory("latent", a.Latent, 16)
+	c.memory("key", a.Key, 4)
+	c.memory("positions", a.Positions, 4)
+	c.memory("slots", a.Slots, 4)
+	c.multiple("latent stride", a.LatentStride, 8, layout.LatentDim)
+	c.multiple("key stride", a.KeyStride, 2, layout.RopeDim)
+	c.count("tokens", a.Tokens)
+	c.scale(kind, a.KScale)
+	return runRows(k, s, &c, a.Tokens, longRows, a)
+}
+
+// gathered checks what both kinds of gather share.
+func (c *checks) gathered(pool PoolView, fromBytes int64, rows Ptr, rowBytes, toBytes int64, count int32) {
+	c.pool(pool, fromBytes)
+	c.memory("rows", rows, 16)
+	c.multiple("row bytes", rowBytes, 16, toBytes)
+	c.count("count", count)
+}
+
+// GatherSlots copies the listed rows of a pool to consecutive bf16 rows of 1152 bytes, dequantised.
+func (k *Kernels) GatherSlots(s *Stream, kind layout.Kind, a *GatherSlotsArgs) error {
+	names, err := kernelsOf(kind)
+	if err != nil {
+		return err
+	}
+	return k.gatherSlots(s, names.slots, kind, names.rowBytes, layout.BF16RowBytes, a)
+}
+
+// RawToBlockSlots copies the listed 576-byte rows of a pool to consecutive 656-byte rows: exactly for a power-of-two scale, quantised again
+// otherwise.
+func (k *Kernels) RawToBlockSlots(s *Stream, a *GatherSlotsArgs) error {
+	return k.gatherSlots(s, "raw_to_block_slots", layout.FP8Row576, layout.RawRowBytes, layout.BlockRowBytes, a)
+}
+
+func (k *Kernels) gatherSlots(s *Stream, kernel string, kind layout.Kind, from, to int64, a *GatherSlotsArgs) error {
+	c := checks{kernel: kernel}
+	c.gathered(a.Pool, from, a.Rows, a.RowBytes, to, a.Count)
+	c.memory("slots", a.Source.Slots, 4)
+	c.scale(kind, a.KScale)
+	return runRows(k, s, &c, a.Count, longRows, a)
+}
+
+// GatherPages copies all tokens of some requests to consecutive bf16 rows of 1152 bytes, dequantised.
+func (k *Kernels) GatherPages(s *Stream, kind layout.Kind, a *GatherPagesArgs) error {
+	names, err := kernelsOf(kind)
+	if err != nil {
+		return err
+	}
+	return k.gatherPages(s, names.pages, kind, names.rowBytes, layout.BF16RowBytes, a)
+}
+
+// RawToBlockPages is RawToBlockSlots for all tokens of some requests.
+func (k *Kernels) RawToBlockPages(s *Stream, a *GatherPagesArgs) error {
+	return k.gatherPages(s, "raw_to_block_pages", layout.FP8Row576, layout.RawRowBytes, layout.BlockRowBytes, a)
+}
+
+func (k *Kernels) gatherPages(s *Stream, kernel string, kind layout.Kind, from, to int64, a *GatherPagesArgs) error {
+	c := checks{kernel: kernel}
+	c.gathered(a.Pool, from, a.Rows, a.RowBytes, to, a.Count)
+	c.pages(a.Source)
+	c.scale(kind, a.KScale)
+	return runRows(k, s, &c, a.Count, longRows, a)
+}

@@ -1,0 +1,160 @@
+package compile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestStructsAreFoundInPlainC(t *testing.T) {
+	source := `
+// struct CommentArgs { int no; };
+struct PoolView { u8* base; i64 page_bytes; /* struct
+  HiddenArgs {} */ i32 a, b; };
+struct Other { int x; };
+namespace op {
+constexpr int twice(int n) { return 2 * n; }
+struct alignas(64) RunArgs {
+    TensorMap map;       // first
+    const float* const* scores[2][3];
+    static constexpr int kOne = 1;
+    PoolView pool;
+};
+struct ForwardArgs;
+}
+void use(struct PoolView v);
+struct LastArgs { float v; };
+`
+	got, err := findStructs(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []argStruct{
+		{"PoolView", "PoolView", []string{"base", "page_bytes", "a", "b"}},
+		{"RunArgs", "op::RunArgs", []string{"map", "scores", "pool"}},
+		{"LastArgs", "LastArgs", []string{"v"}},
+	}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(argStruct{})); d != "" {
+		t.Errorf("structs (-want +got):\n%s", d)
+	}
+	facts := factSource(got[1:2])
+	for _, s := range []string{"sparrow_struct__RunArgs[1] = {sizeof(op::RunArgs)}", "sparrow_field__RunArgs__1__scores[2]", "->pool)"} {
+		if !strings.Contains(facts, s) {
+			t.Errorf("facts lack %q:\n%s", s, facts)
+		}
+	}
+}
+
+func TestStructsThatAreNotPlainCAreRefused(t *testing.T) {
+	for _, source := range []string{"struct XArgs { int f() { return 1; } };", "struct YArgs { int a : 3; };", "struct ZArgs { int a;"} {
+		if got, err := findStructs(source); err == nil {
+			t.Errorf("%s: found %v, want an error", source, got)
+		}
+	}
+}
+
+// place makes an empty file with its folders.
+func place(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestNVRTCIsFoundInToolkitsAndWheels(t *testing.T) {
+	never := func(string) bool { return false }
+	for _, where := range []string{
+		"libnvrtc.so.13",
+		"lib64/libnvrtc.so",
+		"nvidia/cu13/lib/libnvrtc.so.13",
+		"lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+	} {
+		folder := t.TempDir()
+		want := place(t, filepath.Join(folder, where))
+		if got, err := FindNVRTC(folder, never); err != nil || got != want {
+			t.Errorf("%s: got %q, %v", where, got, err)
+		}
+	}
+	_, err := FindNVRTC(t.TempDir(), never)
+	if !errors.Is(err, ErrNoCompiler) || !strings.Contains(err.Error(), "pip install nvidia-cuda-nvrtc") {
+		t.Errorf("a folder without it gave %v, want how to get it", err)
+	}
+}
+
+func TestBuiltinsLieBesideTheLibrary(t *testing.T) {
+	folder := t.TempDir()
+	lib, builtins := place(t, filepath.Join(folder, "libnvrtc.so.13")), place(t, filepath.Join(folder, "libnvrtc-builtins.so.13.0"))
+	if d := cmp.Diff([]string{builtins}, builtinsFor(lib)); d != "" {
+		t.Error(d)
+	}
+	if got := builtinsFor("libnvrtc.so.13"); got != nil {
+		t.Errorf("a bare name has builtins %v; the dynamic linker finds them", got)
+	}
+}
+
+func TestBuildSaysWhatIsMissing(t *testing.T) {
+	src, out := t.TempDir(), t.TempDir()
+	if err := Build(Config{Source: src, Out: out, Log: io.Discard}); err == nil || !strings.Contains(err.Error(), "no .cu file") {
+		t.Errorf("an empty tree gave %v", err)
+	}
+	place(t, filepath.Join(src, "smxx/op/instantiations/a.cu"))
+	if err := Build(Config{Source: src, Out: out, NVRTC: t.TempDir(), Log: io.Discard}); !errors.Is(err, ErrNoCompiler) {
+		t.Errorf("without a compiler: %v", err)
+	}
+}
+
+// With a compiler at hand the whole way is tested: compile, record, skip what is up to date, remove what is gone.
+func TestBuildCompilesWhatChanged(t *testing.T) {
+	if _, err := FindNVRTC("", loadable); err != nil {
+		t.Skipf("no NVRTC on this machine: %v", err)
+	}
+	src, out := t.TempDir(), t.TempDir()
+	unit := place(t, filepath.Join(src, "smxx/op/instantiations/a.cu"))
+	write := func(text string) {
+		if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("struct AArgs { int* p; int n; };\nextern \"C\" __global__ void fill(const __grid_constant__ AArgs a) { a.p[threadIdx.x] = a.n; }\n")
+	var log strings.Builder
+	if err := Build(Config{Source: src, Out: out, Log: &log}); err != nil {
+		t.Fatal(err)
+	}
+	m := readManifest(out)
+	if len(m.Images) != 1 || m.Images[0].Kernels[0].Name != "fill" || m.Images[0].Structs[0].Size != 16 || m.Images[0].Structs[0].Fields[1].Offset != 8 {
+		t.Errorf("manifest %+v", m)
+	}
+	log.Reset()
+	if err := Build(Config{Source: src, Out: out, Log: &log}); err != nil || log.Len() != 0 {
+		t.Errorf("a second build did something: %v %s", err, log.String())
+	}
+	write("this is no C++")
+	if err := Build(Config{Source: src, Out: out, Log: &log}); err == nil || !strings.Contains(err.Error(), "smxx-op-a") {
+		t.Errorf("bad source gave %v", err)
+	}
+	if stale := readManifest(out); len(stale.Images) != 1 || stale.Images[0].Hash != m.Images[0].Hash {
+		t.Errorf("a failed source must keep its old image, stale: %+v", stale)
+	}
+	moved := filepath.Join(filepath.Dir(unit), "b.cu")
+	if err := os.Rename(unit, moved); err != nil {
+		t.Fatal(err)
+	}
+	unit = moved
+	write("extern \"C\" __global__ void nothing() {}\n")
+	if err := Build(Config{Source: src, Out: out, Log: &log}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(out, "*.cubin.gz"))
+	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "smxx-op-b.cubin.gz" {
+		t.Errorf("after a source was renamed the images are %v, %v", left, err)
+	}
+}

@@ -1,0 +1,101 @@
+package compile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// ErrNoCompiler is wrapped when NVRTC is found nowhere.
+var ErrNoCompiler = errors.New("compile: no NVRTC library found")
+
+// howToGet tells a developer where NVRTC comes from.
+const howToGet = `install it with "pip install nvidia-cuda-nvrtc==13.0.*" into any virtual environment and name that folder with --nvrtc, or install a CUDA toolkit (13.0 or newer)`
+
+// libraries are the file names NVRTC is shipped under, newest first. An unversioned name exists in toolkits only.
+var libraries = []string{"libnvrtc.so.13", "libnvrtc.so"}
+
+// usualFolders are searched when no folder is given: toolkits, then the Python environments around the working directory.
+func usualFolders(working, home string) []string {
+	folders := []string{"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/opt/cuda/lib64"}
+	toolkits, _ := filepath.Glob("/usr/local/cuda-*/lib64") // the pattern is constant and well formed
+	sort.Sort(sort.Reverse(sort.StringSlice(toolkits)))
+	folders = append(folders, toolkits...)
+	for _, env := range []string{".venv", "venv"} {
+		folders = append(folders, filepath.Join(working, env))
+	}
+	if home != "" {
+		folders = append(folders, filepath.Join(home, ".local"))
+	}
+	return append(folders, "/usr/local", "/usr")
+}
+
+// wheelPatterns are the places inside a folder where a wheel's library may lie: the folder itself, a pip --target folder, a virtual
+// environment, a system prefix. Wheels for CUDA 13 keep it under cu13, older ones under cuda_nvrtc.
+var wheelPatterns = []string{
+	".",
+	"lib64",
+	"nvidia/*/lib",
+	"lib/python3*/site-packages/nvidia/*/lib",
+	"lib/python3*/dist-packages/nvidia/*/lib",
+}
+
+// FindNVRTC returns the path of the NVRTC library. With a folder it looks only there: at the folder itself, or at the Python packages
+// inside it. Without one it tries the usual folders and finally leaves the search to the dynamic linker by returning the bare file name.
+func FindNVRTC(folder string, loadable func(name string) bool) (string, error) {
+	var folders []string
+	if folder != "" {
+		folders = []string{folder}
+	} else {
+		working, err := os.Getwd()
+		if err != nil {
+			return "", fmt.Errorf("compile: %w", err)
+		}
+		home, err := os.UserHomeDir()
+		if err != nil {
+			home = "" // no home folder: nothing to search there
+		}
+		folders = usualFolders(working, home)
+	}
+	for _, f := range folders {
+		if p := findIn(f); p != "" {
+			return p, nil
+		}
+	}
+	if folder == "" {
+		for _, name := range libraries {
+			if loadable(name) {
+				return name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%w in %s; %s", ErrNoCompiler, strings.Join(folders, ", "), howToGet)
+}
+
+// findIn looks for the library in one folder.
+func findIn(folder string) string {
+	for _, pattern := range wheelPatterns {
+		for _, name := range libraries {
+			found, _ := filepath.Glob(filepath.Join(folder, pattern, name)) // a bad pattern finds nothing
+			sort.Strings(found)
+			if len(found) > 0 {
+				return found[len(found)-1]
+			}
+		}
+	}
+	return ""
+}
+
+// builtinsFor lists the companion libraries of an NVRTC library. NVRTC opens its companion by bare name, which works only when the
+// companion is loaded already or lies on the linker's path.
+func builtinsFor(library string) []string {
+	if !strings.ContainsRune(library, filepath.Separator) {
+		return nil
+	}
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(library), "libnvrtc-builtins.so.*")) // constant pattern behind an existing folder
+	sort.Strings(found)
+	return found
+}

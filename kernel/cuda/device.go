@@ -1,0 +1,181 @@
+package cuda
+
+import (
+	"bytes"
+	"fmt"
+	"unsafe"
+)
+
+// Properties are the facts of a device that kernels and the planner depend on. All are read from the driver.
+type Properties struct {
+	Ordinal            int    `json:"ordinal"`
+	Name               string `json:"name"`
+	Major              int    `json:"major"` // compute capability
+	Minor              int    `json:"minor"`
+	SMs                int    `json:"sms"`
+	L2Bytes            int    `json:"l2_bytes"`
+	SharedOptinBytes   int    `json:"shared_optin_bytes"` // dynamic shared memory one block may ask for after opting in
+	SharedPerSMBytes   int    `json:"shared_per_sm_bytes"`
+	RegistersPerSM     int    `json:"registers_per_sm"`
+	MaxThreadsPerBlock int    `json:"max_threads_per_block"`
+	ClockKHz           int    `json:"clock_khz"` // highest SM clock
+	MemoryClockKHz     int    `json:"memory_clock_khz"`
+	MemoryBusBits      int    `json:"memory_bus_bits"`
+	MemoryBytes        int64  `json:"memory_bytes"`
+	ClusterLaunch      bool   `json:"cluster_launch"`
+	DriverVersion      int    `json:"driver_version"`        // 1000*major + 10*minor of the CUDA the driver speaks
+	PagedRowsPerLaunch int    `json:"paged_rows_per_launch"` // rows a launch of the paged sparse schedule may hold: floor((SharedOptinBytes/4 - 1) / 5)
+}
+
+// Hardware is the planner's name of the architecture, such as sm90.
+func (p Properties) Hardware() string { return fmt.Sprintf("sm%d%d", p.Major, p.Minor) }
+
+func (p Properties) String() string {
+	return fmt.Sprintf("%s (compute %d.%d, %d SMs, %d MiB, L2 %d MiB, opt-in shared %d B, driver CUDA %d.%d)",
+		p.Name, p.Major, p.Minor, p.SMs, p.MemoryBytes>>20, p.L2Bytes>>20, p.SharedOptinBytes, p.DriverVersion/1000, p.DriverVersion%1000/10)
+}
+
+// Device is one GPU with its primary context. Close releases the context; objects made from the device must be closed first.
+type Device struct {
+	driver  *driver
+	handle  int
+	context uintptr
+	props   Properties
+}
+
+// Available reports why CUDA cannot be used here, or nil when at least one device of compute capability 9.0 is present.
+func Available() error {
+	d, err := load()
+	if err != nil {
+		return err
+	}
+	var seen []string
+	for i := range d.devices {
+		p, _, err := d.properties(i)
+		if err != nil {
+			return err
+		}
+		if p.Major == 9 && p.Minor == 0 {
+			return nil
+		}
+		seen = append(seen, p.String())
+	}
+	return &Unavailable{
+		Reason: fmt.Sprintf("no GPU of compute capability 9.0 among %v", seen),
+		Try:    "the kernels are built for Hopper (H100, H200); run with --device cpu",
+	}
+}
+
+// DeviceCount is the number of GPUs the driver offers.
+func DeviceCount() (int, error) {
+	d, err := load()
+	if err != nil {
+		return 0, err
+	}
+	return d.devices, nil
+}
+
+// Open retains the primary context of one GPU.
+func Open(ordinal int) (*Device, error) {
+	d, err := load()
+	if err != nil {
+		return nil, err
+	}
+	if ordinal < 0 || ordinal >= d.devices {
+		return nil, argumentError("device %d asked for, the driver offers 0 to %d", ordinal, d.devices-1)
+	}
+	props, handle, err := d.properties(ordinal)
+	if err != nil {
+		return nil, fmt.Errorf("cuda: open device %d: %w", ordinal, err)
+	}
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	if err := d.call(f, cuDevicePrimaryCtxRetain, f.slot(0), uintptr(handle)); err != nil {
+		return nil, fmt.Errorf("cuda: open device %d: %w", ordinal, err)
+	}
+	return &Device{driver: d, handle: handle, context: uintptr(f.out[0]), props: props}, nil
+}
+
+// Properties are the device's facts, read once when it was opened.
+func (d *Device) Properties() Properties { return d.props }
+
+// Sync waits for everything enqueued on every stream of the device.
+func (d *Device) Sync() error { return d.plain(cuCtxSynchronize) }
+
+// MemoryFree is the number of bytes an allocation could get now, and the size of the device's memory.
+func (d *Device) MemoryFree() (free, total int64, err error) {
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	if err := d.do(f, cuMemGetInfo, f.slot(0), f.slot(1)); err != nil {
+		return 0, 0, err
+	}
+	return int64(f.out[0]), int64(f.out[1]), nil
+}
+
+// Close releases the primary context. A second call does nothing.
+func (d *Device) Close() error {
+	if d.context == 0 {
+		return nil
+	}
+	d.context = 0
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	return d.driver.call(f, cuDevicePrimaryCtxRelease, uintptr(d.handle))
+}
+
+// The driver's numbers of device attributes.
+const (
+	attrMaxThreadsPerBlock = 1
+	attrClockKHz           = 13
+	attrSMs                = 16
+	attrMemoryClockKHz     = 36
+	attrMemoryBusBits      = 37
+	attrL2Bytes            = 38
+	attrMajor              = 75
+	attrMinor              = 76
+	attrSharedPerSM        = 81
+	attrRegistersPerSM     = 82
+	attrSharedOptin        = 97
+	attrClusterLaunch      = 120
+)
+
+// properties reads a device's facts; no context is needed for that.
+func (d *driver) properties(ordinal int) (Properties, int, error) {
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	p := Properties{Ordinal: ordinal, DriverVersion: d.version}
+	f.out[0] = 0
+	if err := d.call(f, cuDeviceGet, f.slot(0), uintptr(ordinal)); err != nil {
+		return p, 0, err
+	}
+	handle := int(int32(f.out[0]))
+	name := f.block[:256]
+	clear(name)
+	if err := d.call(f, cuDeviceGetName, uintptr(unsafe.Pointer(&f.block[0])), uintptr(len(name)), uintptr(handle)); err != nil {
+		return p, 0, err
+	}
+	p.Name = string(bytes.TrimRight(name, "\x00"))
+	if err := d.call(f, cuDeviceTotalMem, f.slot(0), uintptr(handle)); err != nil {
+		return p, 0, err
+	}
+	p.MemoryBytes = int64(f.out[0])
+	var cluster int
+	for _, a := range []struct {
+		id  int
+		dst *int
+	}{
+		{attrMajor, &p.Major}, {attrMinor, &p.Minor}, {attrSMs, &p.SMs}, {attrL2Bytes, &p.L2Bytes},
+		{attrSharedOptin, &p.SharedOptinBytes}, {attrSharedPerSM, &p.SharedPerSMBytes}, {attrRegistersPerSM, &p.RegistersPerSM},
+		{attrMaxThreadsPerBlock, &p.MaxThreadsPerBlock}, {attrClockKHz, &p.ClockKHz}, {attrMemoryClockKHz, &p.MemoryClockKHz},
+		{attrMemoryBusBits, &p.MemoryBusBits}, {attrClusterLaunch, &cluster},
+	} {
+		f.out[0] = 0
+		if err := d.call(f, cuDeviceGetAttribute, f.slot(0), uintptr(a.id), uintptr(handle)); err != nil {
+			return p, 0, fmt.Errorf("device attribute %d: %w", a.id, err)
+		}
+		*a.dst = int(int32(f.out[0]))
+	}
+	p.ClusterLaunch = cluster != 0
+	p.PagedRowsPerLaunch = (p.SharedOptinBytes/4 - 1) / 5
+	return p, handle, nil
+}

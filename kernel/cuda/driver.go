@@ -1,0 +1,257 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// symbol is one function of the driver library.
+type symbol int
+
+const (
+	cuInit symbol = iota
+	cuDriverGetVersion
+	cuGetErrorName
+	cuGetErrorString
+	cuDeviceGetCount
+	cuDeviceGet
+	cuDeviceGetName
+	cuDeviceTotalMem
+	cuDeviceGetAttribute
+	cuDevicePrimaryCtxRetain
+	cuDevicePrimaryCtxRelease
+	cuCtxSetCurrent
+	cuCtxSynchronize
+	cuMemGetInfo
+	cuMemAlloc
+	cuMemFree
+	cuMemHostAlloc
+	cuMemFreeHost
+	cuMemcpyHtoDAsync
+	cuMemcpyDtoHAsync
+	cuMemcpyDtoDAsync
+	cuMemsetD8Async
+	cuMemsetD32Async
+	cuStreamCreateWithPriority
+	cuStreamDestroy
+	cuStreamSynchronize
+	cuStreamWaitEvent
+	cuStreamQuery
+	cuEventCreate
+	cuEventRecord
+	cuEventSynchronize
+	cuEventElapsedTime
+	cuEventDestroy
+	cuModuleLoadDataEx
+	cuModuleUnload
+	cuModuleGetFunction
+	cuModuleGetGlobal
+	cuFuncGetAttribute
+	cuFuncSetAttribute
+	cuLaunchKernelEx
+	cuOccupancyMaxActiveBlocksPerMultiprocessor
+	cuStreamBeginCapture
+	cuStreamEndCapture
+	cuGraphInstantiateWithFlags
+	cuGraphLaunch
+	cuGraphDestroy
+	cuGraphExecDestroy
+	cuGraphGetNodes
+	cuGraphNodeGetType
+	cuGraphKernelNodeGetParams
+	cuGraphExecKernelNodeSetParams
+	cuTensorMapEncodeTiled
+	symbolCount
+)
+
+// symbolNames are the exported names. A suffix is the revision of the call that current headers mean by the plain name.
+var symbolNames = [symbolCount]string{
+	cuInit:                     "cuInit",
+	cuDriverGetVersion:         "cuDriverGetVersion",
+	cuGetErrorName:             "cuGetErrorName",
+	cuGetErrorString:           "cuGetErrorString",
+	cuDeviceGetCount:           "cuDeviceGetCount",
+	cuDeviceGet:                "cuDeviceGet",
+	cuDeviceGetName:            "cuDeviceGetName",
+	cuDeviceTotalMem:           "cuDeviceTotalMem_v2",
+	cuDeviceGetAttribute:       "cuDeviceGetAttribute",
+	cuDevicePrimaryCtxRetain:   "cuDevicePrimaryCtxRetain",
+	cuDevicePrimaryCtxRelease:  "cuDevicePrimaryCtxRelease_v2",
+	cuCtxSetCurrent:            "cuCtxSetCurrent",
+	cuCtxSynchronize:           "cuCtxSynchronize",
+	cuMemGetInfo:               "cuMemGetInfo_v2",
+	cuMemAlloc:                 "cuMemAlloc_v2",
+	cuMemFree:                  "cuMemFree_v2",
+	cuMemHostAlloc:             "cuMemHostAlloc",
+	cuMemFreeHost:              "cuMemFreeHost",
+	cuMemcpyHtoDAsync:          "cuMemcpyHtoDAsync_v2",
+	cuMemcpyDtoHAsync:          "cuMemcpyDtoHAsync_v2",
+	cuMemcpyDtoDAsync:          "cuMemcpyDtoDAsync_v2",
+	cuMemsetD8Async:            "cuMemsetD8Async",
+	cuMemsetD32Async:           "cuMemsetD32Async",
+	cuStreamCreateWithPriority: "cuStreamCreateWithPriority",
+	cuStreamDestroy:            "cuStreamDestroy_v2",
+	cuStreamSynchronize:        "cuStreamSynchronize",
+	cuStreamWaitEvent:          "cuStreamWaitEvent",
+	cuStreamQuery:              "cuStreamQuery",
+	cuEventCreate:              "cuEventCreate",
+	cuEventRecord:              "cuEventRecord",
+	cuEventSynchronize:         "cuEventSynchronize",
+	cuEventElapsedTime:         "cuEventElapsedTime",
+	cuEventDestroy:             "cuEventDestroy_v2",
+	cuModuleLoadDataEx:         "cuModuleLoadDataEx",
+	cuModuleUnload:             "cuModuleUnload",
+	cuModuleGetFunction:        "cuModuleGetFunction",
+	cuModuleGetGlobal:          "cuModuleGetGlobal_v2",
+	cuFuncGetAttribute:         "cuFuncGetAttribute",
+	cuFuncSetAttribute:         "cuFuncSetAttribute",
+	cuLaunchKernelEx:           "cuLaunchKernelEx",
+	cuOccupancyMaxActiveBlocksPerMultiprocessor: "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+	cuStreamBeginCapture:                        "cuStreamBeginCapture_v2",
+	cuStreamEndCapture:                          "cuStreamEndCapture",
+	cuGraphInstantiateWithFlags:                 "cuGraphInstantiateWithFlags",
+	cuGraphLaunch:                               "cuGraphLaunch",
+	cuGraphDestroy:                              "cuGraphDestroy",
+	cuGraphExecDestroy:                          "cuGraphExecDestroy",
+	cuGraphGetNodes:                             "cuGraphGetNodes",
+	cuGraphNodeGetType:                          "cuGraphNodeGetType",
+	cuGraphKernelNodeGetParams:                  "cuGraphKernelNodeGetParams_v2",
+	cuGraphExecKernelNodeSetParams:              "cuGraphExecKernelNodeSetParams_v2",
+	cuTensorMapEncodeTiled:                      "cuTensorMapEncodeTiled",
+}
+
+// driver is the loaded library: one address per symbol. There is at most one in a process, and it is never unloaded.
+type driver struct {
+	address [symbolCount]uintptr
+	version int // 1000*major + 10*minor of the CUDA the driver speaks
+	devices int
+}
+
+// maxDriverArguments is the longest argument list: that of cuTensorMapEncodeTiled.
+const maxDriverArguments = 12
+
+// frame is memory that a driver call reads or writes by address: results, launch configurations, argument blocks. Frames live on the heap,
+// so the addresses inside stay put while the call runs, and are reused so that no call allocates once warm.
+type frame struct {
+	args   [maxDriverArguments]uintptr
+	out    [4]uint64
+	config launchConfig
+	attrs  [maxLaunchAttributes]launchAttribute
+	node   kernelNode
+	tensor mapFrame
+	params [1]uintptr // kernelParams: one pointer, to block
+	block  [maxArgumentBytes]byte
+}
+
+var frames = sync.Pool{New: func() any { return new(frame) }}
+
+// slot is the address of one result word of the frame.
+func (f *frame) slot(i int) uintptr { return uintptr(unsafe.Pointer(&f.out[i])) }
+
+var (
+	loadOnce   sync.Once
+	loaded     *driver
+	loadFailed error
+)
+
+// load returns the process's driver, loading and initialising it on the first call. The outcome of the first call is final: a driver that
+// appears later is found by the next process.
+func load() (*driver, error) {
+	loadOnce.Do(func() { loaded, loadFailed = openDriver() })
+	return loaded, loadFailed
+}
+
+// openDriver loads the library, resolves every symbol and asks for devices.
+func openDriver() (*driver, error) {
+	lib, err := openLibrary("libcuda.so.1")
+	if err != nil {
+		return nil, err
+	}
+	d := &driver{}
+	for s, name := range symbolNames {
+		if d.address[s], err = lib.symbol(name); err != nil {
+			return nil, &Unavailable{
+				Reason: fmt.Sprintf("libcuda.so.1 has no %s: %v", name, err),
+				Try:    "install an NVIDIA driver for CUDA 12.9 or newer, or run with --device cpu",
+			}
+		}
+	}
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	if err := d.call(f, cuInit, 0); err != nil {
+		return nil, &Unavailable{Reason: err.Error(), Try: "check the GPU with nvidia-smi, or run with --device cpu"}
+	}
+	if err := d.call(f, cuDriverGetVersion, f.slot(0)); err != nil {
+		return nil, err
+	}
+	d.version = int(int32(f.out[0]))
+	if err := d.call(f, cuDeviceGetCount, f.slot(0)); err != nil {
+		return nil, err
+	}
+	d.devices = int(int32(f.out[0]))
+	if d.devices == 0 {
+		return nil, &Unavailable{Reason: "the driver reports no device", Try: "check the GPU with nvidia-smi, or run with --device cpu"}
+	}
+	return d, nil
+}
+
+// call runs one driver function and turns a status other than success into a *DriverError. The arguments are copied into the frame, so
+// that the variadic slice stays on the caller's stack. Every address among them must be of memory that does not move: a frame, the driver's
+// own memory, or Go memory that the caller has pinned.
+func (d *driver) call(f *frame, s symbol, args ...uintptr) error {
+	n := copy(f.args[:], args)
+	code := int(int32(invoke(d.address[s], f.args[:n])))
+	if code == 0 {
+		return nil
+	}
+	return d.failure(f, s, code, args)
+}
+
+// failure asks the driver for its words on a code. args is copied: callers keep theirs on the stack.
+func (d *driver) failure(f *frame, s symbol, code int, args []uintptr) *DriverError {
+	e := &DriverError{Call: symbolNames[s], Args: append([]uintptr(nil), args...), Code: code, Name: "unknown", Text: "no description"}
+	for sym, dst := range map[symbol]*string{cuGetErrorName: &e.Name, cuGetErrorString: &e.Text} {
+		f.out[0] = 0
+		f.args[0], f.args[1] = uintptr(code), f.slot(0)
+		if invoke(d.address[sym], f.args[:2]) == 0 && f.out[0] != 0 {
+			*dst = cString(uintptr(f.out[0]))
+		}
+	}
+	return e
+}
+
+// cString copies a NUL-terminated string of the driver's own static memory, at most 1 KiB of it.
+func cString(address uintptr) string {
+	// The address comes from the library and points outside the Go heap, so no rule about Go pointers applies to it; reading through a
+	// pointer to the variable keeps vet's misuse check meaningful elsewhere.
+	p := *(**byte)(unsafe.Pointer(&address))
+	n := 0
+	for n < 1024 && *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
+}
+
+// do runs one driver function with the device's context current. The context belongs to an operating-system thread and goroutines move
+// between threads, so the two calls run with the thread held.
+func (d *Device) do(f *frame, s symbol, args ...uintptr) error {
+	if d.context == 0 {
+		return ErrClosed
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f.args[0] = d.context
+	if code := int(int32(invoke(d.driver.address[cuCtxSetCurrent], f.args[:1]))); code != 0 {
+		return d.driver.failure(f, cuCtxSetCurrent, code, f.args[:1])
+	}
+	return d.driver.call(f, s, args...)
+}
+
+// plain is do for calls that need no memory of their own.
+func (d *Device) plain(s symbol, args ...uintptr) error {
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	return d.do(f, s, args...)
+}

@@ -1,0 +1,26 @@
+//go:build !linux || !amd64 || nocuda
+
+package cuda
+
+import "errors"
+
+// Built reports whether this binary can load the driver library at all.
+const Built = false
+
+// library stands for the shared object that this build never opens.
+type library struct{}
+
+// openLibrary always fails: the binding is not in this binary.
+func openLibrary(name string) (library, error) {
+	return library{}, &Unavailable{
+		Reason: "this binary was built without CUDA support (tag nocuda, or not linux/amd64)",
+		Try:    "build without the tag on linux/amd64, or run with --device cpu",
+	}
+}
+
+var errNotBuilt = errors.New("not in this build")
+
+func (library) symbol(string) (uintptr, error) { return 0, errNotBuilt }
+
+// invoke is never reached: no driver value exists in this build. It answers CUDA_ERROR_NOT_INITIALIZED.
+func invoke(uintptr, []uintptr) uintptr { return 3 }

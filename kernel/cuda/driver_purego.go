@@ -1,0 +1,32 @@
+//go:build linux && amd64 && !nocuda
+
+package cuda
+
+import "github.com/ebitengine/purego"
+
+// Built reports whether this binary can load the driver library at all.
+const Built = true
+
+// library is a shared object opened by the dynamic linker.
+type library uintptr
+
+// openLibrary loads a shared object by the linker's own search rules.
+func openLibrary(name string) (library, error) {
+	h, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	if err != nil {
+		return 0, &Unavailable{
+			Reason: name + " was not found: " + err.Error(),
+			Try:    "install the NVIDIA driver, or run with --device cpu",
+		}
+	}
+	return library(h), nil
+}
+
+// symbol is the address of an exported function.
+func (l library) symbol(name string) (uintptr, error) { return purego.Dlsym(uintptr(l), name) }
+
+// invoke calls a C function of integer and pointer arguments. The arguments are copied before the call, so the slice may be on the stack.
+func invoke(address uintptr, args []uintptr) uintptr {
+	r, _, _ := purego.SyscallN(address, args...)
+	return r
+}

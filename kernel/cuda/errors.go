@@ -1,0 +1,65 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"sparrow/kernel"
+)
+
+// ErrUnavailable is wrapped by every error that means CUDA cannot be used here at all: the build leaves it out, the driver library is
+// missing, the driver reports no device, or the device is too old. It wraps kernel.ErrUnavailable.
+var ErrUnavailable = fmt.Errorf("cuda: %w", kernel.ErrUnavailable)
+
+// ErrArgument is wrapped when a launcher or a memory call was given something it cannot take. It wraps kernel.ErrArgument.
+var ErrArgument = fmt.Errorf("cuda: %w", kernel.ErrArgument)
+
+// ErrClosed is returned by methods of an object that was closed, freed or destroyed.
+var ErrClosed = errors.New("cuda: used after close")
+
+// Unavailable says why CUDA cannot be used here and what would change that.
+type Unavailable struct {
+	Reason string // what was found
+	Try    string // what to do about it
+}
+
+func (e *Unavailable) Error() string {
+	return fmt.Sprintf("%v: %s; %s", ErrUnavailable, e.Reason, e.Try)
+}
+
+func (e *Unavailable) Unwrap() error { return ErrUnavailable }
+
+// DriverError is a status other than success from one driver call.
+type DriverError struct {
+	Call string    // the driver function
+	Args []uintptr // as passed: addresses and integers
+	Code int       // CUresult
+	Name string    // the driver's name of the code, such as CUDA_ERROR_OUT_OF_MEMORY
+	Text string    // the driver's description
+}
+
+func (e *DriverError) Error() string {
+	args := make([]string, len(e.Args))
+	for i, a := range e.Args {
+		args[i] = fmt.Sprintf("%#x", a)
+	}
+	return fmt.Sprintf("cuda: %s(%s): %s (%d): %s", e.Call, strings.Join(args, ", "), e.Name, e.Code, e.Text)
+}
+
+// The codes callers tell apart.
+const (
+	codeOutOfMemory = 2
+	codeNotReady    = 600
+)
+
+// IsOutOfMemory reports whether err is the driver's answer to an allocation that does not fit.
+func IsOutOfMemory(err error) bool {
+	var d *DriverError
+	return errors.As(err, &d) && d.Code == codeOutOfMemory
+}
+
+// argumentError builds an error that wraps ErrArgument.
+func argumentError(format string, a ...any) error {
+	return fmt.Errorf("%w: %s", ErrArgument, fmt.Sprintf(format, a...))
+}

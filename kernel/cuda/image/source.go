@@ -1,0 +1,114 @@
+package image
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// File is one source file of an image.
+type File struct {
+	Path   string `json:"path"` // under the source root
+	SHA256 string `json:"sha256"`
+}
+
+// Sources lists the translation units of a source tree: every .cu file in a folder named instantiations.
+func Sources(root fs.FS) ([]string, error) {
+	var list []string
+	err := fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !d.IsDir() && path.Ext(p) == ".cu" && path.Base(path.Dir(p)) == "instantiations" {
+			list = append(list, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("image: sources: %w", err)
+	}
+	return list, nil
+}
+
+// NameOf is the name of the image of a translation unit: sm90/topk/instantiations/select.cu gives sm90-topk-select.
+func NameOf(source string) string {
+	dir := path.Dir(path.Dir(source))
+	return strings.ReplaceAll(dir, "/", "-") + "-" + strings.TrimSuffix(path.Base(source), ".cu")
+}
+
+// include matches a directive that names a file of ours. Angle brackets mean the compiler's own headers.
+var include = regexp.MustCompile(`^\s*#\s*include\s+"([^"]+)"`)
+
+// Files lists a translation unit and everything it includes, directly or not, each once, in the order of first inclusion. A name is
+// looked up beside the including file, then under the root.
+func Files(root fs.FS, source string) ([]File, error) {
+	var list []File
+	seen := map[string]bool{}
+	var visit func(p string) error
+	visit = func(p string) error {
+		if seen[p] {
+			return nil
+		}
+		seen[p] = true
+		b, err := fs.ReadFile(root, p)
+		if err != nil {
+			return fmt.Errorf("image: %w", err)
+		}
+		sum := sha256.Sum256(b)
+		list = append(list, File{Path: p, SHA256: hex.EncodeToString(sum[:])})
+		lines := bufio.NewScanner(bytes.NewReader(b))
+		for lines.Scan() {
+			m := include.FindStringSubmatch(lines.Text())
+			if m == nil {
+				continue
+			}
+			target := path.Join(path.Dir(p), m[1])
+			if _, err := fs.Stat(root, target); err != nil {
+				target = path.Clean(m[1])
+			}
+			if err := visit(target); err != nil {
+				return fmt.Errorf("%s includes %q: %w", p, m[1], err)
+			}
+		}
+		return lines.Err()
+	}
+	if err := visit(source); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Hash is the identity of what an image is compiled from: the target, the options and the bytes of every file. The compiler's version is
+// not part of it, so that a newer compiler alone does not make images stale.
+func Hash(target string, options []string, files []File) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "target %s\n", target)
+	for _, o := range options {
+		fmt.Fprintf(h, "option %s\n", o)
+	}
+	for _, f := range files {
+		fmt.Fprintf(h, "file %s %s\n", f.Path, f.SHA256)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Target is the architecture a source is compiled for, by its folder: code under sm90 uses instructions of that architecture alone.
+func Target(source string) string {
+	if strings.HasPrefix(source, "sm90/") {
+		return "sm_90a"
+	}
+	return "sm_90"
+}
+
+// Portable reports whether PTX of the source is embedded too, for devices newer than the cubin.
+func Portable(source string) bool { return strings.HasPrefix(source, "smxx/") }
+
+// Options are the compiler's options besides the target. Contraction of products and sums stays on for speed; kernels that must give the
+// same bits as the host name each rounding. Functions without a mark are device functions: there is no host side.
+func Options() []string { return []string{"--std=c++17", "--device-as-default-execution-space"} }

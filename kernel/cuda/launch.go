@@ -1,0 +1,115 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Dim is a three-dimensional size; zero components count as 1.
+type Dim struct{ X, Y, Z uint32 }
+
+func (d Dim) filled() Dim {
+	return Dim{max(d.X, 1), max(d.Y, 1), max(d.Z, 1)}
+}
+
+// Launch says how a kernel runs.
+type Launch struct {
+	Grid    Dim
+	Block   Dim
+	Shared  int  // dynamic shared bytes
+	Cluster Dim  // blocks per cluster; the zero Dim launches without clusters
+	Overlap bool // programmatic dependent launch: may start before the previous kernel of the stream ends; the kernel waits in its code
+	Coop    bool // all blocks are resident at the same time, or the launch fails
+}
+
+const (
+	maxLaunchAttributes = 3
+	// maxArgumentBytes is the largest argument block: what every architecture since Volta accepts as kernel parameters is 4 KiB.
+	maxArgumentBytes = 4096
+)
+
+// launchConfig mirrors CUlaunchConfig.
+type launchConfig struct {
+	grid, block [3]uint32
+	shared      uint32
+	_           uint32
+	stream      uintptr
+	attrs       uintptr
+	count       uint32
+	_           uint32
+}
+
+// launchAttribute mirrors CUlaunchAttribute: a number and a 64-byte union.
+type launchAttribute struct {
+	id    int32
+	_     int32
+	value [64]byte
+}
+
+// The driver's numbers of launch attributes.
+const (
+	launchCooperative  = 2
+	launchCluster      = 4
+	launchProgrammatic = 6
+)
+
+// Run launches a kernel that takes one argument struct by value. args is copied before the call returns. T must hold no Go pointers and
+// must have the size of the kernel's parameter, which is checked against the image's metadata.
+func Run[T any](s *Stream, fn *Function, l Launch, args *T) error {
+	size := int(unsafe.Sizeof(*args))
+	if size > maxArgumentBytes {
+		return argumentError("kernel %s: argument struct of %d bytes, at most %d", fn.name, size, maxArgumentBytes)
+	}
+	if fn.paramBytes != 0 && fn.paramBytes != size {
+		return argumentError("kernel %s: argument struct %T has %d bytes, the kernel takes %d", fn.name, *args, size, fn.paramBytes)
+	}
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	// A view of *args: exactly its size, read before this function returns.
+	copy(f.block[:size], unsafe.Slice((*byte)(unsafe.Pointer(args)), size))
+	return s.launch(f, fn, l)
+}
+
+// launch fills the frame's configuration and calls the driver. The argument block is already in place.
+func (s *Stream) launch(f *frame, fn *Function, l Launch) error {
+	if l.Shared > smallDynamicBytes && l.Shared > fn.dynamic {
+		return argumentError("kernel %s: launch with %d bytes of dynamic shared memory, AllowShared gave %d", fn.name, l.Shared, fn.dynamic)
+	}
+	grid, block := l.Grid.filled(), l.Block.filled()
+	if t := int(block.X) * int(block.Y) * int(block.Z); t > fn.attrs.MaxThreads {
+		return argumentError("kernel %s: block of %d threads, at most %d", fn.name, t, fn.attrs.MaxThreads)
+	}
+	n := 0
+	attribute := func(id int32) []byte {
+		a := &f.attrs[n]
+		n++
+		*a = launchAttribute{id: id}
+		return a.value[:]
+	}
+	if l.Cluster != (Dim{}) {
+		c := l.Cluster.filled()
+		v := attribute(launchCluster)
+		for i, x := range [3]uint32{c.X, c.Y, c.Z} {
+			*(*uint32)(unsafe.Pointer(&v[4*i])) = x // bytes 0 to 11 of the 64-byte union
+		}
+	}
+	if l.Overlap {
+		attribute(launchProgrammatic)[0] = 1
+	}
+	if l.Coop {
+		attribute(launchCooperative)[0] = 1
+	}
+	f.config = launchConfig{
+		grid: [3]uint32{grid.X, grid.Y, grid.Z}, block: [3]uint32{block.X, block.Y, block.Z},
+		shared: uint32(l.Shared), stream: s.handle, count: uint32(n),
+	}
+	if n > 0 {
+		f.config.attrs = uintptr(unsafe.Pointer(&f.attrs[0]))
+	}
+	f.params[0] = uintptr(unsafe.Pointer(&f.block[0]))
+	err := s.device.do(f, cuLaunchKernelEx, uintptr(unsafe.Pointer(&f.config)), fn.handle, uintptr(unsafe.Pointer(&f.params[0])), 0)
+	if err != nil {
+		return fmt.Errorf("cuda: launch %s grid %v block %v shared %d: %w", fn.name, grid, block, l.Shared, err)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// Ptr is an address in device memory. Zero is no memory.
+type Ptr uint64
+
+// Add is the address n bytes further.
+func (p Ptr) Add(n int64) Ptr { return p + Ptr(n) }
+
+// aligned reports whether the address is a multiple of n, a power of two.
+func (p Ptr) aligned(n int) bool { return uint64(p)&uint64(n-1) == 0 }
+
+// Buffer is one allocation of device memory.
+type Buffer struct {
+	device *Device
+	ptr    Ptr
+	bytes  int64
+}
+
+// Alloc takes device memory; its contents are undefined. The address is a multiple of 256.
+func (d *Device) Alloc(bytes int64) (*Buffer, error) {
+	if bytes <= 0 {
+		return nil, argumentError("alloc of %d bytes", bytes)
+	}
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	if err := d.do(f, cuMemAlloc, f.slot(0), uintptr(bytes)); err != nil {
+		return nil, fmt.Errorf("cuda: alloc %d bytes: %w", bytes, err)
+	}
+	return &Buffer{device: d, ptr: Ptr(f.out[0]), bytes: bytes}, nil
+}
+
+// Ptr is the address of the first byte; zero after Free.
+func (b *Buffer) Ptr() Ptr { return b.ptr }
+
+// Len is the size in bytes.
+func (b *Buffer) Len() int64 { return b.bytes }
+
+// Free gives the memory back. It waits for work that uses it. A second call does nothing.
+func (b *Buffer) Free() error {
+	if b == nil || b.ptr == 0 {
+		return nil
+	}
+	p := b.ptr
+	b.ptr = 0
+	return b.device.plain(cuMemFree, uintptr(p))
+}
+
+// HostBuffer is page-locked host memory: copies from and to it run asynchronously at full speed, and it can be part of a captured graph.
+type HostBuffer struct {
+	device  *Device
+	address uintptr
+	bytes   []byte
+}
+
+// AllocHost takes page-locked host memory, outside the Go heap.
+func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
+	if bytes <= 0 {
+		return nil, argumentError("host alloc of %d bytes", bytes)
+	}
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	const portable = 1 // usable from every context
+	if err := d.do(f, cuMemHostAlloc, f.slot(0), uintptr(bytes), portable); err != nil {
+		return nil, fmt.Errorf("cuda: host alloc %d bytes: %w", bytes, err)
+	}
+	h := &HostBuffer{device: d, address: uintptr(f.out[0])}
+	// The memory is the driver's, not the Go heap's: it neither moves nor is collected, and holds exactly bytes bytes until Free.
+	p := *(**byte)(unsafe.Pointer(&h.address))
+	h.bytes = unsafe.Slice(p, bytes)
+	return h, nil
+}
+
+// Bytes is the memory itself. It must not be used after Free.
+func (h *HostBuffer) Bytes() []byte { return h.bytes }
+
+// Free gives the memory back. A second call does nothing.
+func (h *HostBuffer) Free() error {
+	if h == nil || h.address == 0 {
+		return nil
+	}
+	a := h.address
+	h.address, h.bytes = 0, nil
+	return h.device.plain(cuMemFreeHost, a)
+}
+
+// CopyToDevice enqueues a copy of src to dst. From page-locked memory it runs asynchronously, and src must stay unchanged until it has
+// run; from ordinary memory the driver has read all of src when the call returns.
+func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	var pin runtime.Pinner // src may be on the caller's stack, which moves
+	pin.Pin(&src[0])
+	defer pin.Unpin()
+	return s.device.plain(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)), s.handle)
+}
+
+// CopyToHost enqueues a copy of device memory to dst. Into page-locked memory it runs asynchronously; into ordinary memory the driver
+// finishes the copy before the call returns.
+func (s *Stream) CopyToHost(dst []byte, src Ptr) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	var pin runtime.Pinner // dst may be on the caller's stack, which moves
+	pin.Pin(&dst[0])
+	defer pin.Unpin()
+	return s.device.plain(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(&dst[0])), uintptr(src), uintptr(len(dst)), s.handle)
+}
+
+// CopyOnDevice enqueues a copy inside device memory. The ranges must not overlap.
+func (s *Stream) CopyOnDevice(dst, src Ptr, bytes int64) error {
+	if bytes == 0 {
+		return nil
+	}
+	return s.device.plain(cuMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), s.handle)
+}
+
+// Fill enqueues setting bytes bytes to value.
+func (s *Stream) Fill(dst Ptr, value byte, bytes int64) error {
+	if bytes == 0 {
+		return nil
+	}
+	return s.device.plain(cuMemsetD8Async, uintptr(dst), uintptr(value), uintptr(bytes), s.handle)
+}
+
+// FillWords enqueues setting words 32-bit words to value. dst must be a multiple of 4.
+func (s *Stream) FillWords(dst Ptr, value uint32, words int64) error {
+	if words == 0 {
+		return nil
+	}
+	return s.device.plain(cuMemsetD32Async, uintptr(dst), uintptr(value), uintptr(words), s.handle)
+}

@@ -1,0 +1,20 @@
+package cuda
+
+import "reflect"
+
+// Mirrors lists the Go side of every struct that kernels take, by the name of the C struct. A test compares sizes, offsets and field names
+// with what the device compiler recorded in the images.
+func Mirrors() map[string]reflect.Type {
+	m := map[string]reflect.Type{}
+	for _, v := range []any{
+		PoolView{}, RotaryView{}, SlotListView{}, PageTableView{}, IndexRecipeView{},
+		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{},
+		WriteIndexKeyArgs{}, IndexQueryArgs{}, GatherIndexSlotsArgs{}, GatherIndexPagesArgs{},
+		WriteV4Args{}, CombineV4Args{},
+		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{},
+	} {
+		t := reflect.TypeOf(v)
+		m[t.Name()] = t
+	}
+	return m
+}

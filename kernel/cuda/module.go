@@ -1,0 +1,150 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// Module is a kernel image loaded into a device's context.
+type Module struct {
+	device *Device
+	handle uintptr
+	name   string
+}
+
+// LoadModule loads a cubin or PTX image; name appears in errors. PTX is compiled by the driver, which takes time.
+func (d *Device) LoadModule(name string, image []byte) (*Module, error) {
+	if len(image) == 0 {
+		return nil, argumentError("module %s: empty image", name)
+	}
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	// PTX is text and must end with a NUL; a cubin carries its own length and ignores the byte.
+	data := make([]byte, len(image)+1)
+	copy(data, image)
+	var pin runtime.Pinner
+	pin.Pin(&data[0])
+	defer pin.Unpin()
+	err := d.do(f, cuModuleLoadDataEx, f.slot(0), uintptr(unsafe.Pointer(&data[0])), 0, 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cuda: load module %s (%d bytes): %w", name, len(image), err)
+	}
+	return &Module{device: d, handle: uintptr(f.out[0]), name: name}, nil
+}
+
+// Function finds a kernel of the module by its entry name and reads its attributes.
+func (m *Module) Function(name string) (*Function, error) {
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	if len(name)+1 > len(f.block) {
+		return nil, argumentError("kernel name of %d bytes", len(name))
+	}
+	n := copy(f.block[:], name)
+	f.block[n] = 0
+	if err := m.device.do(f, cuModuleGetFunction, f.slot(0), m.handle, uintptr(unsafe.Pointer(&f.block[0]))); err != nil {
+		return nil, fmt.Errorf("cuda: kernel %s in module %s: %w", name, m.name, err)
+	}
+	fn := &Function{device: m.device, handle: uintptr(f.out[0]), name: name}
+	for _, a := range []struct {
+		id  int
+		dst *int
+	}{
+		{funcMaxThreads, &fn.attrs.MaxThreads}, {funcSharedBytes, &fn.attrs.SharedBytes},
+		{funcLocalBytes, &fn.attrs.LocalBytes}, {funcRegisters, &fn.attrs.Registers},
+	} {
+		v, err := fn.attribute(a.id)
+		if err != nil {
+			return nil, err
+		}
+		*a.dst = v
+	}
+	return fn, nil
+}
+
+// Close unloads the module; its functions must not be used any more. A second call does nothing.
+func (m *Module) Close() error {
+	if m == nil || m.handle == 0 {
+		return nil
+	}
+	h := m.handle
+	m.handle = 0
+	return m.device.plain(cuModuleUnload, h)
+}
+
+// FunctionAttributes are a loaded kernel's needs per thread and block.
+type FunctionAttributes struct {
+	MaxThreads  int // largest block the kernel can run in
+	SharedBytes int // static shared memory
+	LocalBytes  int // local memory per thread: 0 unless registers were spilled
+	Registers   int // per thread
+}
+
+// Function is a kernel of a loaded module.
+type Function struct {
+	device     *Device
+	handle     uintptr
+	name       string
+	attrs      FunctionAttributes
+	dynamic    int // dynamic shared bytes opted in to
+	paramBytes int // size of the argument block from the image's metadata, 0 where not known
+}
+
+// The driver's numbers of function attributes.
+const (
+	funcMaxThreads    = 0
+	funcSharedBytes   = 1
+	funcLocalBytes    = 3
+	funcRegisters     = 4
+	funcMaxDynamic    = 8
+	funcBigClusters   = 14
+	smallDynamicBytes = 48 << 10 // what a launch may ask for without opting in
+)
+
+// Name is the kernel's entry name.
+func (f *Function) Name() string { return f.name }
+
+// Attributes are the kernel's needs.
+func (f *Function) Attributes() FunctionAttributes { return f.attrs }
+
+func (f *Function) attribute(id int) (int, error) {
+	fr := frames.Get().(*frame)
+	defer frames.Put(fr)
+	fr.out[0] = 0
+	if err := f.device.do(fr, cuFuncGetAttribute, fr.slot(0), uintptr(id), f.handle); err != nil {
+		return 0, fmt.Errorf("cuda: kernel %s: attribute %d: %w", f.name, id, err)
+	}
+	return int(int32(fr.out[0])), nil
+}
+
+// AllowShared lets launches ask for up to bytes of dynamic shared memory. It must not be called while a stream is being captured.
+func (f *Function) AllowShared(bytes int) error {
+	if limit := f.device.props.SharedOptinBytes - f.attrs.SharedBytes; bytes > limit {
+		return argumentError("kernel %s: %d bytes of dynamic shared memory asked for, %s allows %d beside %d static",
+			f.name, bytes, f.device.props.Name, limit, f.attrs.SharedBytes)
+	}
+	if err := f.device.plain(cuFuncSetAttribute, f.handle, funcMaxDynamic, uintptr(bytes)); err != nil {
+		return fmt.Errorf("cuda: kernel %s: dynamic shared memory %d bytes: %w", f.name, bytes, err)
+	}
+	f.dynamic = bytes
+	return nil
+}
+
+// AllowBigClusters lets launches use clusters of up to 16 blocks instead of the portable 8.
+func (f *Function) AllowBigClusters() error {
+	if err := f.device.plain(cuFuncSetAttribute, f.handle, funcBigClusters, 1); err != nil {
+		return fmt.Errorf("cuda: kernel %s: cluster size: %w", f.name, err)
+	}
+	return nil
+}
+
+// BlocksPerSM is the number of blocks of the given size that one SM holds at a time.
+func (f *Function) BlocksPerSM(threads, dynamicShared int) (int, error) {
+	fr := frames.Get().(*frame)
+	defer frames.Put(fr)
+	fr.out[0] = 0
+	if err := f.device.do(fr, cuOccupancyMaxActiveBlocksPerMultiprocessor, fr.slot(0), f.handle, uintptr(threads), uintptr(dynamicShared)); err != nil {
+		return 0, fmt.Errorf("cuda: kernel %s: occupancy: %w", f.name, err)
+	}
+	return int(int32(fr.out[0])), nil
+}

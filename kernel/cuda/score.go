@@ -1,0 +1,202 @@
+package cuda
+
+import (
+	"math"
+
+	"sparrow/layout"
+)
+
+// IndexRaggedArgs are the arguments of the ragged index-score kernels.
+type IndexRaggedArgs struct {
+	QueryMap  TensorMap // e4m3 [rows, heads, 128]
+	KeysMap   TensorMap // e4m3 [keys, 128]
+	ScalesMap TensorMap // f32 [keys]
+	Weights   Ptr       // f32 [rows, heads], multiple of 16
+	KeyStart  Ptr       // i32 [rows]: first key of a row
+	KeyEnd    Ptr       // i32 [rows]: one past its last key
+	Scores    Ptr       // f32 [rows, Stride]; only columns of keys in [KeyStart, KeyEnd) are written
+	Stride    int64     // floats between rows of scores
+	Rows      int32
+	Keys      int32
+	Relative  int32 // 1: column c holds key KeyStart + c; 0: column c holds key c
+	Reserved  int32
+	_         [8]byte // up to the maps' alignment of 64
+}
+
+// IndexPagedArgs are the arguments of the paged index-score kernels.
+type IndexPagedArgs struct {
+	QueryMap       TensorMap // e4m3 [requests, next_n, heads, 128]
+	KeysMap        TensorMap // u8 [pages, 8448]: the key bytes of every page
+	ScalesMap      TensorMap // the scales of every page
+	Weights        Ptr       // f32 [requests * next_n, heads], multiple of 16
+	ContextLengths Ptr       // i32 [requests, next_n]: keys visible to each row
+	BlockTable     Ptr       // i32 [requests, TableStride]: physical page of each logical page
+	Scores         Ptr       // f32 [requests * next_n, Stride]; column = logical position
+	Stride         int64     // floats between rows of scores
+	TableStride    int64     // entries between rows of BlockTable
+	Requests       int32
+	NextN          int32
+	MaxContext     int32 // columns of scores: lengths are clipped to it
+	MaxBlocks      int32 // entries of a row of BlockTable: lengths are clipped to 64 times it
+}
+
+// IndexRagged says over which memory ragged scores are computed: every query row against its own range of contiguous keys.
+type IndexRagged struct {
+	Queries  Ptr   // e4m3 [Rows, Heads, 128], multiple of 16
+	Keys     Ptr   // e4m3 [KeyCount, 128], multiple of 16
+	Scales   Ptr   // f32 [KeyCount], multiple of 16
+	Weights  Ptr   // f32 [Rows, Heads], multiple of 16
+	KeyStart Ptr   // i32 [Rows]
+	KeyEnd   Ptr   // i32 [Rows]
+	Scores   Ptr   // f32 [Rows, Stride]
+	Stride   int64 // floats
+	Rows     int32
+	KeyCount int32
+	Heads    int32 // 32 or 64
+	Relative bool  // column c holds key KeyStart + c, else key c
+}
+
+// IndexPaged says over which memory paged scores are computed: up to four query rows of each request against the keys of its pages.
+type IndexPaged struct {
+	Queries        Ptr   // e4m3 [Requests, NextN, Heads, 128], multiple of 16
+	Cache          Ptr   // pages of 64 keys and 64 scales, multiple of 16
+	PageBytes      int64 // from one page to the next, multiple of 16
+	Pages          int64 // pages of the cache
+	Weights        Ptr   // f32 [Requests*NextN, Heads], multiple of 16
+	ContextLengths Ptr   // i32 [Requests, NextN]
+	BlockTable     Ptr   // i32 [Requests, TableStride]
+	Scores         Ptr   // f32 [Requests*NextN, Stride]
+	Stride         int64 // floats
+	TableStride    int64 // entries
+	Requests       int32
+	NextN          int32 // 1 to 4
+	Heads          int32 // 32 or 64
+	MaxContext     int32 // columns of scores
+	MaxBlocks      int32 // entries of a row of BlockTable
+}
+
+// heads checks the head counts the score kernels exist for.
+func (c *checks) heads(n int32) {
+	if n != 32 && n != 64 {
+		c.fail("%d heads, supported are 32 and 64: pad with heads of weight zero", n)
+	}
+}
+
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory stays where it is.
+func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
+	c := checks{kernel: "index scores, ragged"}
+	c.heads(x.Heads)
+	c.memory("queries", x.Queries, 16)
+	c.memory("keys", x.Keys, 16)
+	c.memory("scales", x.Scales, 16)
+	c.memory("weights", x.Weights, 16)
+	c.memory("key start", x.KeyStart, 4)
+	c.memory("key end", x.KeyEnd, 4)
+	c.memory("scores", x.Scores, 4)
+	c.positive("rows", x.Rows)
+	c.positive("keys", x.KeyCount)
+	c.multiple("stride", x.Stride, 1, 1)
+	a := IndexRaggedArgs{
+		Weights: x.Weights, KeyStart: x.KeyStart, KeyEnd: x.KeyEnd, Scores: x.Scores, Stride: x.Stride, Rows: x.Rows, Keys: x.KeyCount,
+	}
+	if x.Relative {
+		a.Relative = 1
+	}
+	const queryColumns, tileKeys = 256, 64 // heads of the rows of one item, and keys of one copy
+	err := encodeMaps(d, c.err, []mapTarget{
+		{&a.QueryMap, MapSpec{Type: MapU8, Base: x.Queries, Dims: []uint64{layout.IndexDim, uint64(x.Rows) * uint64(x.Heads)}, Strides: []uint64{layout.IndexDim},
+			Box: []uint32{layout.IndexDim, queryColumns}, Swizzle: Swizzle128, L2: 3}},
+		{&a.KeysMap, MapSpec{Type: MapU8, Base: x.Keys, Dims: []uint64{layout.IndexDim, uint64(x.KeyCount)}, Strides: []uint64{layout.IndexDim},
+			Box: []uint32{layout.IndexDim, tileKeys}, Swizzle: Swizzle128, L2: 3}},
+		{&a.ScalesMap, MapSpec{Type: MapF32, Base: x.Scales, Dims: []uint64{uint64(x.KeyCount)}, Box: []uint32{tileKeys}, L2: 3}},
+	})
+	return a, err
+}
+
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory stays where it is.
+func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
+	c := checks{kernel: "index scores, paged"}
+	c.heads(x.Heads)
+	if x.NextN < 1 || x.NextN > 4 {
+		c.fail("%d query rows per request, supported are 1 to 4: split the requests", x.NextN)
+	}
+	c.memory("queries", x.Queries, 16)
+	c.memory("cache", x.Cache, 16)
+	c.multiple("page bytes", x.PageBytes, 16, layout.IndexPageBytes)
+	c.multiple("pages", x.Pages, 1, 1)
+	c.memory("weights", x.Weights, 16)
+	c.memory("context lengths", x.ContextLengths, 4)
+	c.memory("block table", x.BlockTable, 4)
+	c.memory("scores", x.Scores, 4)
+	c.positive("requests", x.Requests)
+	c.count("columns", x.MaxContext)
+	c.count("blocks", x.MaxBlocks)
+	c.multiple("stride", x.Stride, 1, int64(x.MaxContext))
+	c.multiple("table stride", x.TableStride, 1, int64(x.MaxBlocks))
+	if x.Pages > math.MaxInt32 {
+		c.fail("%d pages, at most %d", x.Pages, math.MaxInt32)
+	}
+	a := IndexPagedArgs{
+		Weights: x.Weights, ContextLengths: x.ContextLengths, BlockTable: x.BlockTable, Scores: x.Scores, Stride: x.Stride, TableStride: x.TableStride,
+		Requests: x.Requests, NextN: x.NextN, MaxContext: x.MaxContext, MaxBlocks: x.MaxBlocks,
+	}
+	columns := uint64(x.NextN) * uint64(x.Heads)
+	err := encodeMaps(d, c.err, []mapTarget{
+		{&a.QueryMap, MapSpec{Type: MapU8, Base: x.Queries, Dims: []uint64{layout.IndexDim, uint64(x.Requests) * columns}, Strides: []uint64{layout.IndexDim},
+			Box: []uint32{layout.IndexDim, uint32(columns)}, Swizzle: Swizzle128, L2: 3}},
+		{&a.KeysMap, MapSpec{Type: MapU8, Base: x.Cache, Dims: []uint64{layout.IndexDim, layout.PageTokens, uint64(x.Pages)}, Strides: []uint64{layout.IndexDim, uint64(x.PageBytes)},
+			Box: []uint32{layout.IndexDim, layout.PageTokens, 1}, Swizzle: Swizzle128, L2: 3}},
+		{&a.ScalesMap, MapSpec{Type: MapF32, Base: x.Cache.Add(layout.PageTokens * layout.IndexDim), Dims: []uint64{layout.PageTokens, uint64(x.Pages)}, Strides: []uint64{uint64(x.PageBytes)},
+			Box: []uint32{layout.PageTokens, 1}, L2: 3}},
+	})
+	return a, err
+}
+
+// mapTarget is a tensor map to build and where it goes.
+type mapTarget struct {
+	dst  *TensorMap
+	spec MapSpec
+}
+
+// encodeMaps builds the maps unless an argument was wrong already.
+func encodeMaps(d *Device, failed error, list []mapTarget) error {
+	if failed != nil {
+		return failed
+	}
+	for _, m := range list {
+		tm, err := d.EncodeTensorMap(m.spec)
+		if err != nil {
+			return err
+		}
+		*m.dst = tm
+	}
+	return nil
+}
+
+// ScoreRagged computes ragged index scores with the kernel for a head count.
+func (k *Kernels) ScoreRagged(s *Stream, heads int32, a *IndexRaggedArgs) error {
+	name := "sparrow_index_ragged_h64"
+	if heads == 32 {
+		name = "sparrow_index_ragged_h32"
+	}
+	return runPersistent(k, s, name, math.MaxInt32, 1, a)
+}
+
+// pagedKernels are the paged score kernels by head count and by the most query rows per request.
+var pagedKernels = map[[2]int32]string{
+	{32, 1}: "sparrow_index_paged_h32_n1", {32, 2}: "sparrow_index_paged_h32_n2", {32, 4}: "sparrow_index_paged_h32_n4",
+	{64, 1}: "sparrow_index_paged_h64_n1", {64, 2}: "sparrow_index_paged_h64_n2", {64, 4}: "sparrow_index_paged_h64_n4",
+}
+
+// ScorePaged computes paged index scores with the smallest kernel that takes the query rows of a request: 3 rows run as 4.
+func (k *Kernels) ScorePaged(s *Stream, heads int32, a *IndexPagedArgs) error {
+	rows := a.NextN
+	if rows == 3 {
+		rows = 4
+	}
+	name, ok := pagedKernels[[2]int32{heads, rows}]
+	if !ok {
+		return argumentError("paged index scores: %d heads with %d query rows have no kernel", heads, a.NextN)
+	}
+	return runPersistent(k, s, name, math.MaxInt32, 1, a)
+}

@@ -1,0 +1,58 @@
+// mbarrier and fence instructions, one wrapper each. Barriers live in shared memory as 8-byte words and are named by their
+// shared-window address (shared_address), never by a generic pointer.
+//
+// A barrier completes a phase when its pending arrivals and its pending bytes are both zero. Waiting names the parity of the phase:
+// a consumer's first wait is for parity 0; a producer's first wait for a free slot is for parity 1, which a fresh barrier counts as done.
+#pragma once
+
+#include "ptx/types.h"
+
+namespace ptx {
+
+__device__ __forceinline__ u32 shared_address(const void* p) {
+    return static_cast<u32>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ void barrier_init(u32 bar, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+
+// Makes initialised barriers visible to the copy engine; a block barrier must follow for the other threads.
+__device__ __forceinline__ void barrier_init_fence() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(u32 bar) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+// One arrival that also announces how many bytes the copy engine will deliver in this phase.
+__device__ __forceinline__ void barrier_expect(u32 bar, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ bool barrier_try_wait(u32 bar, u32 parity) {
+    u32 done;
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n"
+        "}\n"
+        : "=r"(done)
+        : "r"(bar), "r"(parity)
+        : "memory");
+    return done != 0;
+}
+
+__device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
+    while (!barrier_try_wait(bar, parity)) {
+    }
+}
+
+// Orders this thread's ordinary shared-memory accesses before later accesses of the copy engine or the tensor cores.
+__device__ __forceinline__ void async_proxy_fence() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+}  // namespace ptx

@@ -1,0 +1,73 @@
+// Warp-level and launch-level instructions: lane numbers, warp reductions, register budgets, programmatic dependent launch.
+#pragma once
+
+#include "ptx/types.h"
+
+namespace ptx {
+
+constexpr u32 kFullMask = 0xFFFFFFFFu;
+
+// Bits of the lanes below this one.
+__device__ __forceinline__ u32 lanes_below() {
+    u32 mask;
+    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(mask));
+    return mask;
+}
+
+__device__ __forceinline__ u32 warp_sum(u32 v) {
+    u32 r;
+    asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v));
+    return r;
+}
+
+__device__ __forceinline__ u32 warp_max(u32 v) {
+    u32 r;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v));
+    return r;
+}
+
+__device__ __forceinline__ i32 warp_max_signed(i32 v) {
+    i32 r;
+    asm volatile("redux.sync.max.s32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v));
+    return r;
+}
+
+__device__ __forceinline__ i32 warp_min_signed(i32 v) {
+    i32 r;
+    asm volatile("redux.sync.min.s32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v));
+    return r;
+}
+
+// Inclusive prefix sum over the lanes of a warp.
+__device__ __forceinline__ u32 warp_prefix(u32 v, u32 lane) {
+#pragma unroll
+    for (u32 d = 1; d < 32; d *= 2) {
+        u32 below = __shfl_up_sync(kFullMask, v, d);
+        v += lane >= d ? below : 0;
+    }
+    return v;
+}
+
+// Register budgets of a warpgroup: all four warps execute it, n is a multiple of 8.
+template <int N>
+__device__ __forceinline__ void registers_grow() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N>
+__device__ __forceinline__ void registers_shrink() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+// Programmatic dependent launch: returns when the kernel before this one has finished and its writes are visible. A plain launch
+// returns at once.
+__device__ __forceinline__ void wait_for_previous_kernel() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Lets the next kernel's blocks start their prologue as soon as every block of this one has said so or ended.
+__device__ __forceinline__ void release_next_kernel() {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+}  // namespace ptx

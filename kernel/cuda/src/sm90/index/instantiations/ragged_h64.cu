@@ -1,0 +1,10 @@
+// Ragged index scores, 64 heads: 4 query rows per item.
+#include "sm90/index/ragged.cuh"
+
+extern "C" __global__ void __launch_bounds__(sparrow_index::kThreads, 1)
+    sparrow_index_ragged_h64(const __grid_constant__ IndexRaggedArgs args) {
+    sparrow_index::ragged_scores<sparrow_index::Shape<64, 4>>(args);
+}
+
+// Dynamic shared memory to launch with.
+extern "C" __device__ const u32 sparrow_index_ragged_h64_shared = sparrow_index::shared_bytes<sparrow_index::Shape<64, 4>>();

@@ -1,0 +1,138 @@
+// Paged index scores (decode and verify): every request's one to four query rows against the request's pages of the index cache.
+//
+// In:    q e4m3 [requests, next_n, H, 128]; weights f32 [requests * next_n, H]; cache u8 [pages, 8448] (64 keys x 128 e4m3 bytes, then
+//        64 f32 scales); block table i32 [requests, blocks]; context lengths i32 [requests, next_n] (paged_args.h).
+// Out:   f32 [requests * next_n, stride], column = logical position; nothing is written at or past a row's length.
+// Block: one per SM, 640 threads. An item is a request; a block owns a contiguous run of (request, page) pairs, found in the kernel.
+//        One warp copies pages into a ring; the two math warpgroups take turns on pages (up to 128 columns) or share each page
+//        (256 columns).
+// Bytes: every page is read once for all next_n rows: 132 B per key, plus 4 * next_n B of scores.
+#pragma once
+
+#include "sm90/index/paged_args.h"
+#include "sm90/index/score.cuh"
+
+namespace sparrow_index {
+
+struct PagedSource {
+    const IndexPagedArgs& args;
+
+    __device__ __forceinline__ i32 length(i32 request, i32 j) const {
+        const i32 columns = min(static_cast<i64>(args.max_context), static_cast<i64>(args.max_blocks) * kTileKeys);
+        return max(min(args.context_lengths[static_cast<i64>(request) * args.next_n + j], columns), 0);
+    }
+
+    // Pages that some row of the request needs.
+    __device__ __forceinline__ u32 operator()(i32 request) const {
+        i32 longest = 0;
+        for (i32 j = 0; j < args.next_n; ++j) {
+            longest = max(longest, length(request, j));
+        }
+        return (longest + kTileKeys - 1) / kTileKeys;
+    }
+};
+
+// Page numbers of a request, read 32 at a time, the next 32 ahead of use.
+struct PageReader {
+    const i32* table;
+    i32 last;  // last page that may be read
+    u32 lane;
+    i32 now, ahead;
+
+    __device__ __forceinline__ PageReader(const i32* row, i32 first, i32 pages)
+        : table(row + first), last(pages - 1), lane(threadIdx.x % 32), now(read(0)), ahead(read(32)) {}
+
+    __device__ __forceinline__ i32 read(i32 from) const { return table[min(from + static_cast<i32>(lane), last)]; }
+
+    __device__ __forceinline__ i32 page(i32 t) {
+        if (t % 32 == 0 && t > 0) {
+            now = ahead;
+            ahead = read(t + 32);
+        }
+        return __shfl_sync(ptx::kFullMask, now, t % 32);
+    }
+};
+
+// The copy warp: walks the block's share and keeps both rings full.
+template <class S>
+__device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share share) {
+    const u32 lane = threadIdx.x % 32;
+    const PagedSource source{args};
+    Cursor<kItemStages> items;
+    Cursor<S::KeyStages> ring;
+    i64 left = share.count;
+    const i32 columns = args.next_n * S::Heads;
+    for (i32 item = share.item, skip = share.tile; left > 0; ++item, skip = 0) {
+        const i32 length = lane < static_cast<u32>(args.next_n) ? source.length(item, lane) : 0;
+        const i32 pages = (ptx::warp_max_signed(length) + kTileKeys - 1) / kTileKeys;
+        const i32 tiles = static_cast<i32>(min(static_cast<i64>(pages - skip), left));
+        if (tiles <= 0) {
+            continue;
+        }
+        PageReader reader(args.block_table + item * args.table_stride, skip, tiles);
+        ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
+        Record& record = shared.records[items.stage];
+        if (lane < S::Rows) {
+            record.origin[lane] = 0;
+            record.lo[lane] = 0;
+            record.hi[lane] = length;
+        }
+        __syncwarp();
+        if (lane == 0) {
+            record.item = item;
+            record.key = skip * kTileKeys;
+            record.tiles = tiles;
+            const u32 bar = ptx::shared_address(&shared.item_full[items.stage]);
+            ptx::barrier_expect(bar, columns * (kHeadBytes + sizeof(float)));
+            ptx::load_2d(ptx::shared_address(shared.query[items.stage]), &args.query_map, bar, 0, item * columns, ptx::kEvictLast);
+            ptx::load_bytes(ptx::shared_address(shared.weights[items.stage]), args.weights + static_cast<i64>(item) * columns,
+                            columns * sizeof(float), bar, ptx::kEvictLast);
+        }
+        for (i32 t = 0; t < tiles; ++t) {
+            const i32 page = reader.page(t);
+            if (lane == 0) {
+                ptx::barrier_wait(ptx::shared_address(&shared.keys_empty[ring.stage]), ring.parity ^ 1);
+                const u32 full = ptx::shared_address(&shared.keys_full[ring.stage]);
+                ptx::barrier_expect(full, kTileBytes + kTileKeys * sizeof(float));
+                ptx::load_3d(ptx::shared_address(shared.keys[ring.stage]), &args.keys_map, full, 0, 0, page, ptx::kEvictFirst);
+                ptx::load_2d(ptx::shared_address(shared.scales[ring.stage]), &args.scales_map, full, 0, page, ptx::kEvictFirst);
+            }
+            __syncwarp();
+            ring.advance(1);
+        }
+        items.advance(1);
+        left -= tiles;
+    }
+    if (lane == 0) {  // the end mark
+        ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
+        shared.records[items.stage].tiles = 0;
+        ptx::barrier_arrive(ptx::shared_address(&shared.item_full[items.stage]));
+    }
+}
+
+template <class S>
+__device__ void paged_scores(const IndexPagedArgs& args) {
+    Storage<S>& shared = storage<S>();
+    if (threadIdx.x == 0) {
+        ptx::prefetch_map(&args.query_map);
+        ptx::prefetch_map(&args.keys_map);
+        ptx::prefetch_map(&args.scales_map);
+        init_barriers(shared);
+    }
+    ptx::wait_for_previous_kernel();
+    const PagedSource source{args};
+    const Share share = find_share(source, args.requests, shared.scratch);
+    const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if (group == kMathGroups) {
+        ptx::registers_shrink<kCopyRegisters>();
+        if (threadIdx.x / 32 % 4 == 0) {
+            paged_copy(args, shared, share);
+            ptx::release_next_kernel();
+        }
+    } else {
+        ptx::registers_grow<kMathRegisters>();
+        MathGroup<S>(shared, group).run(Output{args.scores, args.stride, args.next_n});
+    }
+}
+
+}  // namespace sparrow_index

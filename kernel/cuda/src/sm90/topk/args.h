@@ -1,0 +1,30 @@
+// Arguments of the top-k kernel, passed by value as one __grid_constant__ parameter. Mirrored in Go.
+#pragma once
+
+#include "ptx/types.h"
+
+// What is written for a selected position p of a row. Unused entries are -1 under every transform.
+enum TopKTransform : i32 {
+    kTopKPosition = 0,  // p
+    kTopKPaged = 1,     // page_table[row / rows_per_request][p >> page_shift] << page_shift | low bits of p
+    kTopKRagged = 2,    // p + offsets[row]
+};
+
+struct TopKArgs {
+    const float* scores;      // f32 [rows, stride], 16-byte aligned
+    const i32* lengths;       // i32 [rows]: candidates of a row; 0 or less is an empty row
+    const i32* starts;        // i32 [rows]: column of position 0, or null for column 0
+    i32* out;                 // i32 [rows, k]: selected positions, ascending, transformed, then -1
+    i32* counts;              // i32 [rows]: entries that are not -1, or null
+    const i32* page_table;    // i32 [requests, table_stride], for kTopKPaged
+    const i32* offsets;       // i32 [rows], for kTopKRagged
+    i64 stride;               // floats between rows of scores, a multiple of 4
+    i64 table_stride;         // entries between rows of page_table
+    i32 rows;                 // any number
+    i32 k;                    // 1 to 2048
+    i32 transform;            // TopKTransform
+    i32 rows_per_request;     // rows that share a row of page_table, at least 1
+    i32 page_shift;           // log2 of the tokens in a page
+    i32 reserved;
+};
+static_assert(sizeof(TopKArgs) == 96, "mirrored in Go");

@@ -1,0 +1,96 @@
+// Number formats, bit for bit as package internal/num defines them: bf16, e4m3, power-of-two scales.
+#pragma once
+#include "smxx/base.h"
+
+constexpr u32 kAbsMask = 0x7FFFFFFFu;
+constexpr u32 kInfBits = 0x7F800000u;
+constexpr f32 kMaxE4M3 = 448.0f;
+
+// Round to nearest even; a NaN keeps its sign and upper payload and becomes quiet.
+DEVICE u32 bf16_bits(f32 f) {
+    u32 b = __float_as_uint(f);
+    if ((b & kAbsMask) > kInfBits) return (b >> 16) | 0x40u;
+    return (b + 0x7FFFu + ((b >> 16) & 1u)) >> 16;
+}
+DEVICE f32 round_bf16(f32 f) { return __uint_as_float(bf16_bits(f) << 16); }
+DEVICE f32 bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
+DEVICE f32 bf16_high(u32 pair) { return __uint_as_float(pair & 0xFFFF0000u); }
+DEVICE u32 pack_bf16(f32 low, f32 high) { return bf16_bits(low) | (bf16_bits(high) << 16); }
+
+// The same for values that are no NaN, or whose NaN may lose its payload: one instruction for two values.
+DEVICE u32 pack_bf16_fast(f32 low, f32 high) {
+    u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+DEVICE void round_bf16_fast(f32& a, f32& b) {
+    u32 p = pack_bf16_fast(a, b);
+    a = bf16_low(p);
+    b = bf16_high(p);
+}
+
+// Two values to e4m3, `low` in the lower byte: nearest even, saturating at 448, NaN to 0x7F with its sign.
+DEVICE u32 pack_e4m3_fast(f32 low, f32 high) { // the sign of a NaN may be lost
+    u16 r;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
+    return r;
+}
+DEVICE u32 pack_e4m3(f32 low, f32 high) {
+    u32 q = pack_e4m3_fast(low, high);
+    if (low != low) q = (q & 0xFF00u) | 0x7Fu | ((__float_as_uint(low) >> 24) & 0x80u);
+    if (high != high) q = (q & 0x00FFu) | ((0x7Fu | ((__float_as_uint(high) >> 24) & 0x80u)) << 8);
+    return q;
+}
+DEVICE u32 pack_e4m3(f32 a, f32 b, f32 c, f32 d) { return pack_e4m3(a, b) | (pack_e4m3(c, d) << 16); }
+
+// Four e4m3 codes to float32, exact: e4m3 to half is exact, and half to float too.
+DEVICE void unpack_e4m3(u32 codes, f32 out[4]) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        u32 halves;
+        u16 pair = (u16)(codes >> (16 * i));
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
+        asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+            : "=f"(out[2 * i]), "=f"(out[2 * i + 1])
+            : "r"(halves));
+    }
+}
+
+// Magnitude as ordered bits for the amax of a block: NaN does not count, infinity counts as the largest finite value.
+DEVICE u32 magnitude(f32 f) {
+    u32 b = __float_as_uint(f) & kAbsMask;
+    return b > kInfBits ? 0u : min(b, kInfBits - 1);
+}
+
+// 2^ceil(log2 y) for y > 0 from its bits, exponent kept in the normal range.
+DEVICE f32 ceil_pow2(f32 y) {
+    u32 e = ((__float_as_uint(y) & kAbsMask) + 0x7FFFFFu) >> 23;
+    return __uint_as_float(min(max(e, 1u), 254u) << 23);
+}
+
+// Scale of one 128-value tile of a latent row.
+DEVICE f32 latent_scale(u32 amax) { return ceil_pow2(fmaxf(__fdiv_rn(__uint_as_float(amax), kMaxE4M3), 1e-4f)); }
+
+// Whether a scale is a positive normal power of two: dividing by it equals multiplying by its reciprocal.
+DEVICE bool is_pow2(f32 scale) {
+    u32 b = __float_as_uint(scale);
+    return (b & 0x7FFFFFu) == 0 && b >= (1u << 23) && b < kInfBits;
+}
+
+// Scale of one indexer vector: amax floored at 1e-4, over 448, rounded up to a power of two unless `exact`.
+DEVICE f32 index_scale(f32 amax, bool exact) {
+    f32 s = __fdiv_rn(fmaxf(amax, 1e-4f), kMaxE4M3);
+    return exact ? s : ceil_pow2(s);
+}
+
+// Scaling before quantisation. A NaN passes through untouched, because arithmetic here would drop its sign.
+DEVICE f32 times(f32 v, f32 factor) { return v != v ? v : __fmul_rn(v, factor); }
+DEVICE f32 over(f32 v, f32 divisor) { return v != v ? v : __fdiv_rn(v, divisor); }
+
+// Rotation of a pair, each product and sum rounded once: no contraction, so that every device gives the same bits.
+DEVICE void rotate(f32& a, f32& b, f32 cosine, f32 sine) {
+    f32 x = __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine));
+    f32 y = __fadd_rn(__fmul_rn(a, sine), __fmul_rn(b, cosine));
+    a = x;
+    b = y;
+}

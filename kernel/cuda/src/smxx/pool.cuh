@@ -1,0 +1,50 @@
+// Addressing of paged pools and of the rows a gather takes.
+#pragma once
+#include "smxx/views.h"
+
+constexpr i64 kNoRow = -1;   // nothing to read: write zeros
+constexpr i64 kBeyond = -2;  // past the last row: write nothing
+
+struct Place {
+    u8* page;
+    i32 row; // within the page
+};
+
+// Slots fit 31 bits, so the division is a 32-bit one; addresses need 64.
+DEVICE Place locate(const PoolView& p, i64 slot) {
+    u32 page = (u32)slot / (u32)p.page_tokens;
+    return {p.base + (i64)page * p.page_bytes, (i32)((u32)slot - page * (u32)p.page_tokens)};
+}
+
+// The slot to touch, or kNoRow; a slot beyond the pool raises a fault.
+DEVICE i64 checked_slot(const PoolView& p, i64 slot, u32* faults) {
+    if (slot < 0) return kNoRow;
+    if (slot >= p.slots) {
+        raise_fault(faults, kFaultSlot);
+        return kNoRow;
+    }
+    return slot;
+}
+
+DEVICE i64 slot_of(const SlotListView& v, const PoolView&, i64 row) { return v.slots[row]; }
+
+DEVICE i64 slot_of(const PageTableView& v, const PoolView& p, i64 row) {
+    if (v.requests == 0 || row >= v.starts[v.requests]) return kBeyond;
+    // The last request that starts at or before the row; empty requests share their start with the next one.
+    i32 low = 0, high = v.requests - 1;
+    while (low < high) {
+        i32 mid = (low + high + 1) >> 1;
+        if (v.starts[mid] <= row) low = mid;
+        else high = mid - 1;
+    }
+    u32 token = (u32)(row - v.starts[low]), logical = token / (u32)p.page_tokens;
+    i64 page = v.table[(i64)low * v.table_stride + logical];
+    return page < 0 ? kNoRow : page * p.page_tokens + (token - logical * (u32)p.page_tokens);
+}
+
+// The cosines of a position, its sines 32 floats behind; null and a fault when the table ends before it, which means "do not rotate".
+DEVICE const f32* rotary(const RotaryView& r, i32 position, u32* faults) {
+    if (position >= 0 && position < r.rows) return r.table + (i64)position * 64;
+    raise_fault(faults, kFaultPosition);
+    return nullptr;
+}

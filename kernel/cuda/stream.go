@@ -1,0 +1,56 @@
+package cuda
+
+import "errors"
+
+// Stream is a queue of device work that runs in order. One goroutine uses it at a time.
+type Stream struct {
+	device  *Device
+	handle  uintptr
+	overlap bool
+}
+
+// NewStream makes a stream that does not wait for the device's default stream.
+func (d *Device) NewStream() (*Stream, error) {
+	f := frames.Get().(*frame)
+	defer frames.Put(f)
+	const nonBlocking = 1
+	if err := d.do(f, cuStreamCreateWithPriority, f.slot(0), nonBlocking, 0); err != nil {
+		return nil, err
+	}
+	return &Stream{device: d, handle: uintptr(f.out[0])}, nil
+}
+
+// SetOverlap turns programmatic dependent launch on or off for the launchers of this package: a kernel may then start before the previous
+// one has finished, and waits inside where it first needs the other's results. Every embedded kernel waits; foreign kernels might not.
+func (s *Stream) SetOverlap(on bool) { s.overlap = on }
+
+// Device is the device the stream belongs to.
+func (s *Stream) Device() *Device { return s.device }
+
+// Sync waits until everything enqueued has run and returns the first error among it.
+func (s *Stream) Sync() error { return s.device.plain(cuStreamSynchronize, s.handle) }
+
+// Idle reports whether everything enqueued has run.
+func (s *Stream) Idle() (bool, error) {
+	err := s.device.plain(cuStreamQuery, s.handle)
+	var d *DriverError
+	if errors.As(err, &d) && d.Code == codeNotReady {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Wait makes work enqueued from now on wait for an event recorded on another stream.
+func (s *Stream) Wait(e *Event) error {
+	return s.device.plain(cuStreamWaitEvent, s.handle, e.handle, 0)
+}
+
+// Close destroys the stream after what is enqueued has run. A second call does nothing.
+func (s *Stream) Close() error {
+	if s == nil || s.handle == 0 {
+		return nil
+	}
+	h := s.handle
+	s.handle = 0
+	return s.device.plain(cuStreamDestroy, h)
+}

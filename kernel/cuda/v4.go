@@ -1,0 +1,114 @@
+package cuda
+
+// Sizes of a V4 cache entry: 448 e4m3 and 64 bf16 values in a data row, 7 scale bytes and a zero in a scale row.
+const (
+	V4Dim        = 512
+	V4DataBytes  = 448 + 64*2
+	V4ScaleBytes = 8
+	// CombineWidth is what the width of combined row lists is a multiple of.
+	CombineWidth = 128
+)
+
+// V4PageBytes is the distance between pages of a V4 pool: data rows, then scale rows, rounded up to a multiple of 576.
+func V4PageBytes(tokens int) int64 {
+	n := int64(tokens) * (V4DataBytes + V4ScaleBytes)
+	return (n + V4DataBytes - 1) / V4DataBytes * V4DataBytes
+}
+
+// WriteV4Args are the arguments of the V4 page writer.
+type WriteV4Args struct {
+	Pool      PoolView // pages of PageTokens data rows, then PageTokens scale rows
+	Rotary    RotaryView
+	Rows      Ptr   // bf16 [Tokens, 512], normalised; the last 64 are rotated here, pairs (2i, 2i+1)
+	Positions Ptr   // i32 [Tokens]: a token's own position, or the first position of a compressed entry's group
+	Slots     Ptr   // i32 [Tokens]; negative: do not write
+	Faults    Ptr   // one u32 of fault bits, or zero
+	RowStride int64 // elements between tokens, multiple of 8
+	Tokens    int32
+	Reserved  int32
+}
+
+// CombineV4Args are the arguments of the index combiner.
+type CombineV4Args struct {
+	Window       Ptr // i32 [Tokens, WindowStride]
+	WindowLength Ptr // i32 [Tokens]
+	Extra        Ptr // i32 [Tokens, ExtraStride]; zero when ExtraWidth is 0
+	ExtraLength  Ptr // i32 [Tokens]; zero when ExtraWidth is 0
+	Rows         Ptr // i32 [Tokens, Width]
+	Lengths      Ptr // i32 [Tokens]
+	WindowStride int64
+	ExtraStride  int64
+	Tokens       int32
+	WindowWidth  int32 // entries of a window row
+	ExtraWidth   int32 // entries of an extra row
+	Width        int32 // set by CombineV4: WindowWidth + ExtraWidth rounded up to a multiple of 128
+	WindowRows   int32 // rows of the window part of the concatenated keys: the shift of the extra part
+	Reserved     int32
+}
+
+// CombinedWidth is the width of a combined row list.
+func CombinedWidth(window, extra int32) int32 {
+	return (window + extra + CombineWidth - 1) / CombineWidth * CombineWidth
+}
+
+// WriteV4 rotates and quantises one entry per token and stores it in its page.
+func (k *Kernels) WriteV4(s *Stream, a *WriteV4Args) error {
+	c := checks{kernel: "write_v4"}
+	c.pool(a.Pool, V4DataBytes+V4ScaleBytes)
+	c.rotary(a.Rotary)
+	c.memory("rows", a.Rows, 16)
+	c.memory("positions", a.Positions, 4)
+	c.memory("slots", a.Slots, 4)
+	c.multiple("row stride", a.RowStride, 8, V4Dim)
+	c.count("tokens", a.Tokens)
+	return runRows(k, s, &c, a.Tokens, longRows, a)
+}
+
+// GatherV4Slots copies the listed entries to consecutive bf16 rows of 512 values, dequantised; KScale is not used.
+func (k *Kernels) GatherV4Slots(s *Stream, a *GatherSlotsArgs) error {
+	c := checks{kernel: "gather_slots_v4"}
+	c.gatheredV4(a.Pool, a.Rows, a.RowBytes, a.Count)
+	c.memory("slots", a.Source.Slots, 4)
+	return runRows(k, s, &c, a.Count, longRows, a)
+}
+
+// GatherV4Pages copies all entries of some requests to consecutive bf16 rows of 512 values, dequantised; KScale is not used. A whole pool
+// is one request whose page table counts from 0.
+func (k *Kernels) GatherV4Pages(s *Stream, a *GatherPagesArgs) error {
+	c := checks{kernel: "gather_pages_v4"}
+	c.gatheredV4(a.Pool, a.Rows, a.RowBytes, a.Count)
+	c.pages(a.Source)
+	return runRows(k, s, &c, a.Count, longRows, a)
+}
+
+// gatheredV4 checks what both kinds of V4 gather share.
+func (c *checks) gatheredV4(pool PoolView, rows Ptr, rowBytes int64, count int32) {
+	c.pool(pool, V4DataBytes+V4ScaleBytes)
+	c.memory("rows", rows, 16)
+	c.multiple("row bytes", rowBytes, 16, V4Dim*2)
+	c.count("count", count)
+}
+
+// CombineV4 joins window and compressed selections into one row list per token over concatenated keys. An entry below zero stays -1.
+func (k *Kernels) CombineV4(s *Stream, a *CombineV4Args) error {
+	c := checks{kernel: "combine_v4"}
+	c.memory("window", a.Window, 4)
+	c.memory("window length", a.WindowLength, 4)
+	if a.ExtraWidth > 0 {
+		c.memory("extra", a.Extra, 4)
+		c.memory("extra length", a.ExtraLength, 4)
+	}
+	c.memory("rows", a.Rows, 4)
+	c.memory("lengths", a.Lengths, 4)
+	c.count("tokens", a.Tokens)
+	c.count("window width", a.WindowWidth)
+	c.count("extra width", a.ExtraWidth)
+	c.count("window rows", a.WindowRows)
+	c.multiple("window stride", a.WindowStride, 1, int64(a.WindowWidth))
+	c.multiple("extra stride", a.ExtraStride, 1, int64(a.ExtraWidth))
+	if int64(a.WindowWidth)+int64(a.ExtraWidth) > 1<<30 {
+		c.fail("widths %d and %d are too large", a.WindowWidth, a.ExtraWidth)
+	}
+	a.Width = CombinedWidth(a.WindowWidth, a.ExtraWidth)
+	return runRows(k, s, &c, a.Tokens, longRows, a)
+}

@@ -1,0 +1,101 @@
+package cuda
+
+// PoolView is a paged cache pool in device memory. Row slot is in page slot/PageTokens.
+type PoolView struct {
+	Base       Ptr   // first byte of page 0, multiple of 16
+	PageBytes  int64 // from one page to the next, multiple of 16
+	PageTokens int32 // rows per page
+	Slots      int32 // rows of the pool: a slot at or beyond raises FaultSlot and is not touched; a negative one means no row
+}
+
+// RotaryView is the table of cosines and sines by position, made by the host so that every device rotates by the same numbers.
+type RotaryView struct {
+	Table    Ptr // f32 [Rows, 64]: 32 cosines, then 32 sines; multiple of 16
+	Rows     int32
+	Reserved int32
+}
+
+// SlotListView takes the rows named by a list of slots.
+type SlotListView struct {
+	Slots Ptr // i32 [count]; negative: no row, zeros are written
+}
+
+// PageTableView takes all tokens of some requests, through their page tables. Request r gives rows Starts[r] to Starts[r+1].
+type PageTableView struct {
+	Table       Ptr // i32 [Requests, TableStride]: physical page of each logical one; negative: no row
+	Starts      Ptr // i32 [Requests+1], ascending from 0
+	TableStride int32
+	Requests    int32
+}
+
+// Bits of the fault word that kernels raise instead of touching memory they must not.
+const (
+	FaultSlot     = 1 // a slot at or beyond the pool
+	FaultPosition = 2 // a position outside the rotary table
+)
+
+// checks collects the first mistake among a launcher's arguments. Nothing is allocated while there is none.
+type checks struct {
+	kernel string
+	err    error
+}
+
+// fail records a mistake; only the first is kept.
+func (c *checks) fail(format string, a ...any) {
+	if c.err == nil {
+		c.err = argumentError("%s: "+format, append([]any{c.kernel}, a...)...)
+	}
+}
+
+// memory checks that an address is given and aligned.
+func (c *checks) memory(name string, p Ptr, align int) {
+	if p == 0 {
+		c.fail("%s is not given", name)
+	}
+	if !p.aligned(align) {
+		c.fail("%s at %#x must be a multiple of %d", name, uint64(p), align)
+	}
+}
+
+// multiple checks a stride.
+func (c *checks) multiple(name string, v, of, least int64) {
+	if v < least || v%of != 0 {
+		c.fail("%s %d must be a multiple of %d and at least %d", name, v, of, least)
+	}
+}
+
+// count checks a number of rows.
+func (c *checks) count(name string, v int32) {
+	if v < 0 {
+		c.fail("%s %d is negative", name, v)
+	}
+}
+
+// positive checks a number that cannot be zero.
+func (c *checks) positive(name string, v int32) {
+	if v <= 0 {
+		c.fail("%s %d must be positive", name, v)
+	}
+}
+
+// pool checks a pool whose pages hold at least rowBytes bytes for each token.
+func (c *checks) pool(p PoolView, rowBytes int64) {
+	c.memory("pool", p.Base, 16)
+	c.positive("page tokens", p.PageTokens)
+	c.count("pool slots", p.Slots)
+	c.multiple("page bytes", p.PageBytes, 16, int64(p.PageTokens)*rowBytes)
+}
+
+// rotary checks a rotary table.
+func (c *checks) rotary(r RotaryView) {
+	c.memory("rotary table", r.Table, 16)
+	c.positive("rotary rows", r.Rows)
+}
+
+// pages checks a page-table source.
+func (c *checks) pages(v PageTableView) {
+	c.memory("page table", v.Table, 4)
+	c.memory("starts", v.Starts, 4)
+	c.count("requests", v.Requests)
+	c.count("page table stride", v.TableStride)
+}

@@ -1,0 +1,71 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"sparrow/kv/prefix"
+)
+
+// Page is the number of a page.
+type Page = prefix.Page
+
+// Match says how much of a prompt was found in the cache and why not more.
+type Match = prefix.Match
+
+// Config describes a pool.
+type Config struct {
+	// Pages is the number of pages of cache memory, numbered from 0.
+	Pages int
+	// FirstPage is the first page handed out. Pages below it are left to others: rows of padding land in page 0 where FirstPage is 1.
+	FirstPage int
+	// PageTokens is the number of tokens in a page.
+	PageTokens int
+	// Reuse keeps full pages for later prompts with the same beginning.
+	Reuse bool
+	// Main and Index name the byte layouts of main rows and indexer keys. They are part of what a page is known by.
+	Main, Index string
+	// Listener, when set, is told which pages become and cease to be reusable.
+	Listener prefix.Listener
+}
+
+// Validate reports everything that is wrong with a configuration.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.PageTokens < 1 {
+		bad("pages of %d tokens, want at least 1", c.PageTokens)
+	}
+	if c.FirstPage < 0 {
+		bad("first page %d, want 0 or more", c.FirstPage)
+	}
+	if c.Pages <= max(c.FirstPage, 0) {
+		bad("%d pages of which the first %d are reserved, want at least one more", c.Pages, max(c.FirstPage, 0))
+	}
+	// Kernels address rows as page*PageTokens+row in 32 bits.
+	if c.PageTokens > 0 && c.Pages > math.MaxInt32/c.PageTokens {
+		bad("%d pages of %d tokens, want at most %d rows in all", c.Pages, c.PageTokens, math.MaxInt32)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrConfig, errors.Join(errs...))
+}
+
+// Tag is what exported pages must be labelled with: rows of one layout read as another are garbage.
+type Tag struct {
+	Main, Index string
+	PageTokens  int
+}
+
+// String is the tag in one word.
+func (t Tag) String() string { return fmt.Sprintf("%s+%s/%d", t.Main, t.Index, t.PageTokens) }
+
+// Accept returns ErrLayout unless pages labelled other can be read under t.
+func (t Tag) Accept(other Tag) error {
+	if t == other {
+		return nil
+	}
+	return fmt.Errorf("%w: pages are %v, this cache is %v; export them with the same layouts and page size", ErrLayout, other, t)
+}

@@ -1,0 +1,41 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrConfig reports a pool that cannot be made; the message lists every problem.
+	ErrConfig = errors.New("kv: bad configuration")
+	// ErrFull reports that too few pages are free or cached. It is a *FullError and nothing has changed.
+	ErrFull = errors.New("kv: out of pages")
+	// ErrClosed reports the use of a sequence after Close.
+	ErrClosed = errors.New("kv: sequence is closed")
+	// ErrArgument reports a count a call cannot take.
+	ErrArgument = errors.New("kv: bad argument")
+	// ErrNotReserved reports a commit of more tokens than were reserved.
+	ErrNotReserved = errors.New("kv: tokens were not reserved")
+	// ErrLayout reports pages written in another layout or page size.
+	ErrLayout = errors.New("kv: layouts differ")
+	// ErrCorrupt is wrapped by every problem Check finds in the pool itself; problems of the prefix index wrap prefix.ErrCorrupt.
+	ErrCorrupt = errors.New("kv: pool is corrupt")
+)
+
+// FullError says how far the pages fell short.
+type FullError struct {
+	Needed    int // pages asked for
+	Free      int // pages nobody uses
+	Evictable int // cached pages that could be given up
+}
+
+// Missing is how many pages in use would have to be released.
+func (e *FullError) Missing() int { return e.Needed - e.Free - e.Evictable }
+
+// Error tells the numbers.
+func (e *FullError) Error() string {
+	return fmt.Sprintf("%v: %d needed, %d free, %d cached; release %d more", ErrFull, e.Needed, e.Free, e.Evictable, e.Missing())
+}
+
+// Unwrap makes errors.Is(err, ErrFull) hold.
+func (e *FullError) Unwrap() error { return ErrFull }

@@ -1,0 +1,148 @@
+package kv
+
+import (
+	"fmt"
+
+	"sparrow/kv/prefix"
+)
+
+// Pool hands out pages. One goroutine uses it at a time.
+type Pool struct {
+	cfg   Config
+	index *prefix.Index
+	refs  []int32 // [Pages] page tables that hold the page
+	free  []Page  // the last one is handed out next
+
+	open   []*sequence
+	closed []*sequence // kept with their tables for the next Open
+	peeked []int32     // pages Peek found and does not tell
+	shared prefix.Hash // root of prompts without a salt
+	count  counters
+}
+
+// New makes a pool with every page free.
+func New(c Config) (*Pool, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	p := &Pool{cfg: c, refs: make([]int32, c.Pages), free: make([]Page, 0, c.Pages-c.FirstPage)}
+	index, err := prefix.New(prefix.Config{Pages: c.Pages, PageTokens: c.PageTokens, Identity: p.Tag().String(), Listener: c.Listener})
+	if err != nil {
+		return nil, err
+	}
+	p.index, p.shared = index, index.Root(nil)
+	for page := c.Pages - 1; page >= c.FirstPage; page-- {
+		p.free = append(p.free, Page(page))
+	}
+	return p, nil
+}
+
+// Tag labels pages exported from this pool.
+func (p *Pool) Tag() Tag {
+	return Tag{Main: p.cfg.Main, Index: p.cfg.Index, PageTokens: p.cfg.PageTokens}
+}
+
+// OpenOptions say how a prompt may use the cache.
+type OpenOptions struct {
+	// Salt separates tenants: pages are shared only between sequences with the same salt, and no reason a lookup gives
+	// tells anything about pages under another one. Empty is the space everybody without a salt shares.
+	Salt []byte
+	// Compute is how many of the last tokens must be computed even where they are stored, for example to get their logits.
+	// 0 means 1: without the last token's row there is nothing to sample from.
+	Compute int
+}
+
+// Open starts a sequence and takes the stored pages its tokens begin with. Match.Tokens of them need not be computed; the
+// sequence's Len starts there.
+func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
+	root, err := p.root(o)
+	if err != nil {
+		return Sequence{}, Match{}, err
+	}
+	q := p.newSequence()
+	q.root, q.publish = root, p.cfg.Reuse
+	m := p.lookup(root, tokens, o, &q.table)
+	for _, page := range q.table {
+		p.hold(Page(page))
+	}
+	q.length, q.reused = m.Tokens, m.Tokens
+	p.count.lookup(m)
+	return Sequence{q: q, generation: q.generation}, m, nil
+}
+
+// Peek says what Open would match, and changes nothing.
+func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
+	root, err := p.root(o)
+	if err != nil {
+		return Match{}, err
+	}
+	p.peeked = p.peeked[:0]
+	return p.lookup(root, tokens, o, &p.peeked), nil
+}
+
+// Available is how many pages Reserve and Fork could get: free ones and cached ones.
+func (p *Pool) Available() int { return len(p.free) + p.index.Idle() }
+
+// Reset gives up every cached page. Pages in use stay with their sequences, but nothing computed before Reset is ever reused.
+func (p *Pool) Reset() {
+	p.free = p.index.Clear(p.free)
+	for _, q := range p.open {
+		q.publish = false
+	}
+}
+
+func (p *Pool) root(o OpenOptions) (prefix.Hash, error) {
+	if o.Compute < 0 {
+		return prefix.Hash{}, fmt.Errorf("%w: the last %d tokens to be computed, want 0 or more", ErrArgument, o.Compute)
+	}
+	if len(o.Salt) == 0 {
+		return p.shared, nil
+	}
+	return p.index.Root(o.Salt), nil
+}
+
+func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]int32) (m Match) {
+	if !p.cfg.Reuse {
+		return Match{Prompt: len(tokens), Stop: prefix.StopOff}
+	}
+	*table, m = p.index.Lookup(root, tokens, max(o.Compute, 1), *table)
+	return m
+}
+
+// ensure returns a *FullError unless n pages can be taken.
+func (p *Pool) ensure(n int) error {
+	if n > p.Available() {
+		return &FullError{Needed: n, Free: len(p.free), Evictable: p.index.Idle()}
+	}
+	return nil
+}
+
+// take hands out a page; ensure has said that there is one.
+func (p *Pool) take() Page {
+	if len(p.free) == 0 {
+		page, ok := p.index.Evict()
+		if !ok {
+			panic("kv: a page was taken without ensure")
+		}
+		p.count.evictions++
+		p.free = append(p.free, page)
+	}
+	page := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	p.refs[page] = 1
+	return page
+}
+
+// hold adds a reference to a full page.
+func (p *Pool) hold(page Page) {
+	p.index.Hold(page)
+	p.refs[page]++
+}
+
+// release drops a reference. The last one makes the page cached or free.
+func (p *Pool) release(page Page) {
+	p.refs[page]--
+	if p.refs[page] == 0 && !p.index.Drop(page) {
+		p.free = append(p.free, page)
+	}
+}

@@ -1,0 +1,210 @@
+package prefix
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Check walks the whole index and returns the first broken rule it meets, wrapped in ErrCorrupt. It takes time in proportion to
+// the size of the index and is meant for tests and for diagnosis.
+func (ix *Index) Check() error {
+	c := checker{Index: ix, live: make([]bool, len(ix.nodes)), rank: make([]int, len(ix.nodes))}
+	for _, walk := range []func() error{c.unusedNodes, c.hashes, c.entries, c.children, c.twins, c.idleList, c.memory} {
+		if err := walk(); err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+	}
+	return nil
+}
+
+// checker is the scratch of one Check. Walks run in order: a later one relies on what earlier ones found in order.
+type checker struct {
+	*Index
+	live []bool // [nodes] not in the list of unused nodes
+	rank []int  // [nodes] place in the idle list from 1, 0 for entries in use
+}
+
+func (c *checker) node(n int32) bool { return n >= 0 && int(n) < len(c.nodes) && c.live[n] }
+
+// unusedNodes: the list of unused nodes visits no node twice.
+func (c *checker) unusedNodes() error {
+	for i := range c.live {
+		c.live[i] = true
+	}
+	for n := c.unused; n != none; n = c.nodes[n].next {
+		if !c.node(n) {
+			return fmt.Errorf("node %d is twice in the list of unused nodes or does not exist", n)
+		}
+		c.live[n] = false
+	}
+	return nil
+}
+
+// hashes: every live node is in the table once, in the bucket of its hash, and no other node is.
+func (c *checker) hashes() error {
+	found := make([]bool, len(c.nodes))
+	count, err := c.byHash.check(func(n int32) error {
+		if !c.node(n) || found[n] {
+			return fmt.Errorf("node %d is in the hash table twice or is unused", n)
+		}
+		found[n] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if want := c.count(func(int32) bool { return true }); count != want {
+		return fmt.Errorf("%d nodes in the hash table, %d in the tree", count, want)
+	}
+	return nil
+}
+
+// entries: a root has a child and no page; an entry has a page, a live parent, and the hash of its parent and tokens.
+func (c *checker) entries() error {
+	for i := range c.nodes {
+		n, e := int32(i), &c.nodes[i]
+		switch {
+		case !c.live[n]:
+		case e.page == None:
+			if e.parent != none || e.child == none || e.idle {
+				return fmt.Errorf("root %d has parent %d and child %d", n, e.parent, e.child)
+			}
+		case e.page < 0 || int(e.page) >= len(c.pages):
+			return fmt.Errorf("entry %d has page %d of %d", n, e.page, len(c.pages))
+		case c.pages[e.page].node != n || c.pages[e.page].prev != None:
+			return fmt.Errorf("entry %d is answered by page %d, which belongs to entry %d behind page %d", n, e.page, c.pages[e.page].node, c.pages[e.page].prev)
+		case !c.node(e.parent):
+			return fmt.Errorf("entry %d of page %d has the missing parent %d", n, e.page, e.parent)
+		case c.hash.page(c.byHash.keys[e.parent], c.tokensOf(e.page)) != c.byHash.keys[n]:
+			return fmt.Errorf("entry %d of page %d does not have the hash of its tokens", n, e.page)
+		}
+	}
+	return nil
+}
+
+// children: the lists of children visit every node that has a parent once, under that parent.
+func (c *checker) children() error {
+	visited := 0
+	for i := range c.nodes {
+		if !c.live[i] {
+			continue
+		}
+		prev := none
+		for n := c.nodes[i].child; n != none; n = c.nodes[n].next {
+			if !c.node(n) || c.nodes[n].parent != int32(i) || c.nodes[n].prev != prev {
+				return fmt.Errorf("node %d is a wrong child of node %d", n, i)
+			}
+			prev = n
+			visited++
+		}
+	}
+	if want := c.count(func(n int32) bool { return c.nodes[n].parent != none }); visited != want {
+		return fmt.Errorf("%d nodes are children, %d have a parent", visited, want)
+	}
+	return nil
+}
+
+// twins: the pages of an entry hold the same tokens, and every page with an entry is in that entry's list.
+func (c *checker) twins() error {
+	visited := 0
+	for i := range c.nodes {
+		if !c.live[i] {
+			continue
+		}
+		e, prev := &c.nodes[i], None
+		for p := e.page; p != None; p = c.pages[p].next {
+			if p < 0 || int(p) >= len(c.pages) || c.pages[p].node != int32(i) || c.pages[p].prev != prev {
+				return fmt.Errorf("page %d is wrongly listed under entry %d", p, i)
+			}
+			if !slices.Equal(c.tokensOf(p), c.tokensOf(e.page)) {
+				return fmt.Errorf("pages %d and %d of entry %d differ", p, e.page, i)
+			}
+			prev = p
+			visited++
+		}
+	}
+	stored := 0
+	for p := range c.pages {
+		if c.pages[p].node != none {
+			stored++
+		}
+	}
+	if visited != stored {
+		return fmt.Errorf("%d pages are listed under entries, %d have one", visited, stored)
+	}
+	return nil
+}
+
+// idleList: the list holds the idle entries, none of them with a twin, and every child before its parent.
+func (c *checker) idleList() error {
+	count, older := 0, none
+	for n := c.idle.oldest; n != none; n = c.nodes[n].newer {
+		if !c.node(n) || !c.nodes[n].idle || c.nodes[n].older != older || c.rank[n] != 0 {
+			return fmt.Errorf("node %d is wrongly in the idle list", n)
+		}
+		e := &c.nodes[n]
+		if c.pages[e.page].next != None {
+			return fmt.Errorf("entry %d is idle although page %d has its content", n, c.pages[e.page].next)
+		}
+		for k := e.child; k != none; k = c.nodes[k].next {
+			if c.rank[k] == 0 {
+				return fmt.Errorf("entry %d would be given up before its child %d", n, k)
+			}
+		}
+		count++
+		c.rank[n] = count
+		older = n
+	}
+	flagged := c.count(func(n int32) bool { return c.nodes[n].idle })
+	if c.idle.newest != older || c.idle.count != count || flagged != count {
+		return fmt.Errorf("idle list of %d entries ends at node %d; want %d entries, end %d, %d marked idle", c.idle.count, c.idle.newest, count, older, flagged)
+	}
+	return nil
+}
+
+// memory: the table of evicted hashes holds what was remembered.
+func (c *checker) memory() error {
+	g := &c.ghosts
+	found := make([]bool, len(g.keys))
+	count, err := g.check(func(s int32) error {
+		if s < 0 || int(s) >= len(found) || found[s] {
+			return fmt.Errorf("evicted hash %d is remembered twice", s)
+		}
+		found[s] = true
+		return nil
+	})
+	if err == nil && count != g.count {
+		err = fmt.Errorf("%d evicted hashes remembered, %d found", g.count, count)
+	}
+	return err
+}
+
+// count is the number of live nodes of a kind.
+func (c *checker) count(is func(int32) bool) int {
+	count := 0
+	for i := range c.nodes {
+		if c.live[i] && is(int32(i)) {
+			count++
+		}
+	}
+	return count
+}
+
+// check visits every slot of a table and tests that it is where find looks for it and the only one of its hash. visit returns an error for a slot
+// it does not expect, which also ends a loop.
+func (t *table) check(visit func(int32) error) (count int, err error) {
+	seen := map[Hash]bool{}
+	for b := range t.heads {
+		for s := t.heads[b]; s != none; s = t.next[s] {
+			if err := visit(s); err != nil {
+				return count, err
+			}
+			if h := t.keys[s]; seen[h] || t.bucket(&h) != &t.heads[b] {
+				return count, fmt.Errorf("slot %d is not found by its hash %v", s, h)
+			}
+			seen[t.keys[s]] = true
+			count++
+		}
+	}
+	return count, nil
+}

@@ -1,0 +1,9 @@
+package prefix
+
+import "errors"
+
+// ErrConfig reports sizes an Index cannot have.
+var ErrConfig = errors.New("prefix: bad configuration")
+
+// ErrCorrupt is wrapped by every problem Check finds.
+var ErrCorrupt = errors.New("prefix: index is corrupt")

@@ -1,0 +1,31 @@
+package prefix
+
+// ghosts remembers the hashes of the pages given up last, so that a lookup can tell "evicted" from "never stored". The oldest memory makes room for
+// the newest.
+type ghosts struct {
+	table
+	count int // slots filled
+	at    int // slot written next
+}
+
+func newGhosts(slots int) ghosts { return ghosts{table: newTable(slots)} }
+
+// remember notes that the page of this hash was given up.
+func (g *ghosts) remember(h *Hash) {
+	if g.find(h) != none {
+		return
+	}
+	slot := int32(g.at)
+	if g.count == len(g.keys) {
+		g.remove(slot)
+	} else {
+		g.count++
+	}
+	g.add(slot, h)
+	g.at = (g.at + 1) % len(g.keys)
+}
+
+func (g *ghosts) forget() {
+	g.table.clear()
+	g.count, g.at = 0, 0
+}

@@ -1,0 +1,229 @@
+package prefix
+
+import (
+	"crypto/sha256"
+	"fmt"
+)
+
+// Config sizes an Index.
+type Config struct {
+	// Pages is the number of pages of the cache; stored pages are numbered below it.
+	Pages int
+	// PageTokens is the number of tokens in a page.
+	PageTokens int
+	// Identity names what cached rows depend on beside tokens, such as the byte layouts. It is hashed into every root.
+	Identity string
+	// Listener, when set, is told of every change.
+	Listener Listener
+}
+
+// Index maps content to pages.
+type Index struct {
+	cfg    Config
+	hash   hasher
+	nodes  []node // [2*Pages] entries and roots: each root has an entry, each entry a page
+	unused int32  // first free node, linked by next
+	byHash table  // [2*Pages] nodes by hash
+	pages  []slot // [Pages]
+	tokens []int32
+	idle   list
+	ghosts ghosts
+}
+
+// node is an entry, or a root: the nameless parent of the first pages under one layout and salt. Its hash is its key in Index.byHash.
+type node struct {
+	page          Page  // the page that answers lookups; None for a root
+	parent, child int32 // child is the one stored last
+	prev, next    int32 // siblings, newest first
+	older, newer  int32 // neighbours in the list of idle entries
+	idle          bool
+}
+
+// slot is what the index knows of a page.
+type slot struct {
+	node       int32 // its entry, or none
+	prev, next Page  // pages of the same entry, the answering one first
+}
+
+// New makes an empty index.
+func New(c Config) (*Index, error) {
+	if c.Pages < 1 || c.PageTokens < 1 {
+		return nil, fmt.Errorf("%w: %d pages of %d tokens, want at least one of each", ErrConfig, c.Pages, c.PageTokens)
+	}
+	ix := &Index{
+		cfg:    c,
+		hash:   hasher{sum: sha256.Sum256},
+		nodes:  make([]node, 2*c.Pages),
+		byHash: newTable(2 * c.Pages),
+		pages:  make([]slot, c.Pages),
+		tokens: make([]int32, c.Pages*c.PageTokens),
+		ghosts: newGhosts(c.Pages),
+	}
+	ix.empty()
+	return ix, nil
+}
+
+// Outcome says what became of a page handed to Add.
+type Outcome uint8
+
+const (
+	// Refused: the page stays private, and so must every page behind it. Its parent is not stored, it is stored already, it is
+	// not a full page of this index, or another page has its hash.
+	Refused Outcome = iota
+	// Added: the page now answers lookups.
+	Added
+	// Duplicate: the content is stored already; the page takes over when the one that answers falls out of use, at once if it is idle.
+	Duplicate
+)
+
+// Root is the hash before the first page of a prompt under a salt. Different salts share nothing; an empty salt is the space
+// everybody shares.
+func (ix *Index) Root(salt []byte) Hash { return ix.hash.root(ix.cfg.Identity, salt) }
+
+// Add makes a page in use reusable. tokens are the page's, copied; parent is the page before it, or None under root for the first
+// page of a prompt. The page must keep its rows until the index gives it up. Where an idle page had the same content it is not needed
+// any more: freed is that page, else None.
+func (ix *Index) Add(root Hash, parent, page Page, tokens []int32) (o Outcome, freed Page) {
+	if page < 0 || int(page) >= len(ix.pages) || ix.pages[page].node != none || len(tokens) != ix.cfg.PageTokens {
+		return Refused, None
+	}
+	up, ok := ix.parent(&root, parent)
+	if !ok {
+		return Refused, None
+	}
+	before := root
+	if up != none {
+		before = ix.byHash.keys[up]
+	}
+	h := ix.hash.page(before, tokens)
+	if h == root {
+		return Refused, None
+	}
+	if n := ix.byHash.find(&h); n != none {
+		if !ix.same(n, up, tokens) {
+			return Refused, None
+		}
+		copy(ix.tokensOf(page), tokens)
+		return Duplicate, ix.join(n, page)
+	}
+	if up == none {
+		up = ix.newNode(&root, none)
+	}
+	n := ix.newNode(&h, up)
+	copy(ix.tokensOf(page), tokens)
+	ix.nodes[n].page = page
+	ix.pages[page].node = n
+	if l := ix.cfg.Listener; l != nil {
+		l.Stored(Stored{Hash: h, Parent: before, Root: root, Tokens: ix.tokensOf(page)})
+	}
+	return Added, None
+}
+
+// parent is the node a page behind parent hangs under: none for the first page under a root nothing is stored under.
+func (ix *Index) parent(root *Hash, parent Page) (up int32, ok bool) {
+	if parent == None {
+		up = ix.byHash.find(root)
+		return up, up == none || ix.nodes[up].page == None
+	}
+	if parent < 0 || int(parent) >= len(ix.pages) {
+		return none, false
+	}
+	up = ix.pages[parent].node
+	return up, up != none
+}
+
+// Hold takes a stored page that was idle into use. It does nothing for other pages.
+func (ix *Index) Hold(page Page) {
+	if n := ix.pages[page].node; n != none && ix.nodes[n].idle {
+		ix.idle.remove(ix.nodes, n)
+	}
+}
+
+// Drop says that no sequence uses a page any more, and tells whether the index keeps it. A page it does not keep is free. Of the
+// pages of a prompt the last must be dropped first.
+func (ix *Index) Drop(page Page) (kept bool) {
+	n := ix.pages[page].node
+	if n == none {
+		return false
+	}
+	if ix.nodes[n].page == page && ix.pages[page].next == None {
+		ix.idle.add(ix.nodes, n)
+		return true
+	}
+	ix.leave(n, page)
+	return false
+}
+
+// Evict gives up the page that has been idle longest. It returns false when no page is idle.
+func (ix *Index) Evict() (Page, bool) {
+	n := ix.idle.oldest
+	if n == none {
+		return None, false
+	}
+	page := ix.nodes[n].page
+	h := ix.byHash.keys[n]
+	ix.idle.remove(ix.nodes, n)
+	ix.leave(n, page)
+	ix.freeNode(n)
+	ix.ghosts.remember(&h)
+	if l := ix.cfg.Listener; l != nil {
+		l.Removed(h)
+	}
+	return page, true
+}
+
+// Clear forgets everything and appends the idle pages, which are free now, to freed. Pages in use become private.
+func (ix *Index) Clear(freed []Page) []Page {
+	for n := ix.idle.oldest; n != none; n = ix.nodes[n].newer {
+		freed = append(freed, ix.nodes[n].page)
+	}
+	ix.empty()
+	if l := ix.cfg.Listener; l != nil {
+		l.Cleared()
+	}
+	return freed
+}
+
+// Idle is the number of pages Evict could give up.
+func (ix *Index) Idle() int { return ix.idle.count }
+
+// Has tells whether a page belongs to an entry.
+func (ix *Index) Has(page Page) bool { return ix.pages[page].node != none }
+
+// IsIdle tells whether a page is kept although nobody uses it.
+func (ix *Index) IsIdle(page Page) bool {
+	n := ix.pages[page].node
+	return n != none && ix.nodes[n].idle
+}
+
+// Follows tells whether a stored page's entry hangs directly under that of parent, or under root where parent is None.
+func (ix *Index) Follows(root Hash, parent, page Page) bool {
+	n := ix.pages[page].node
+	up, ok := ix.parent(&root, parent)
+	return n != none && ok && up != none && ix.nodes[n].parent == up
+}
+
+// same tells whether entry n is the page of these tokens behind node up.
+func (ix *Index) same(n, up int32, tokens []int32) bool {
+	e := &ix.nodes[n]
+	return e.page != None && e.parent == up && equal(ix.tokensOf(e.page), tokens)
+}
+
+func (ix *Index) tokensOf(page Page) []int32 {
+	at := int(page) * ix.cfg.PageTokens
+	return ix.tokens[at : at+ix.cfg.PageTokens]
+}
+
+func (ix *Index) empty() {
+	for i := range ix.nodes {
+		ix.nodes[i] = node{next: int32(i) + 1}
+	}
+	ix.nodes[len(ix.nodes)-1].next = none
+	ix.unused = 0
+	for i := range ix.pages {
+		ix.pages[i] = slot{node: none, prev: None, next: None}
+	}
+	ix.byHash.clear()
+	ix.ghosts.forget()
+	ix.idle = newList()
+}

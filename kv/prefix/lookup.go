@@ -1,0 +1,100 @@
+package prefix
+
+import "slices"
+
+// maxSiblings bounds how many stored continuations a lookup compares with to name the first difference.
+const maxSiblings = 64
+
+// Lookup appends to pages the stored pages that hold the beginning of a prompt and says how far they reach. The last compute
+// tokens are left to be computed whatever is stored. Nothing changes: the caller takes the pages into use with Hold.
+func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) ([]int32, Match) {
+	size := ix.cfg.PageTokens
+	limit := max(len(prompt)-max(compute, 0), 0) / size
+	m := Match{Prompt: len(prompt), Stop: StopWhole}
+	if limit < len(prompt)/size {
+		m.Stop = StopCompute
+	}
+	up := ix.byHash.find(&root)
+	if up != none && ix.nodes[up].page != None {
+		limit, m.Stop = 0, StopCollision
+	}
+	for m.Pages < limit {
+		tokens := prompt[m.Tokens : m.Tokens+size]
+		n := ix.newest(up, tokens)
+		if n == none {
+			before := root
+			if up != none {
+				before = ix.byHash.keys[up]
+			}
+			h := ix.hash.page(before, tokens)
+			n = ix.byHash.find(&h)
+			if n == none || !ix.same(n, up, tokens) {
+				m.Stop, m.At = ix.why(n, up, &h, tokens)
+				break
+			}
+		}
+		pages = append(pages, int32(ix.nodes[n].page))
+		up = n
+		m.Pages++
+		m.Tokens += size
+	}
+	m.At += m.Tokens
+	return pages, m
+}
+
+// newest returns the newest child of node up where it is the page of these tokens, else none. Along a prompt stored once it is the
+// only child, and no hash is computed.
+func (ix *Index) newest(up int32, tokens []int32) int32 {
+	if up != none {
+		if c := ix.nodes[up].child; c != none && ix.same(c, up, tokens) {
+			return c
+		}
+	}
+	return none
+}
+
+// why says what kept a page of tokens behind node up from matching, and after how many of its tokens. n is the entry of its
+// hash h, none where there is no such entry.
+func (ix *Index) why(n, up int32, h *Hash, tokens []int32) (Stop, int) {
+	if n != none {
+		return StopCollision, 0
+	}
+	if ix.ghosts.find(h) != none {
+		return StopEvicted, 0
+	}
+	if up == none || ix.nodes[up].child == none {
+		return StopUnknown, 0
+	}
+	longest := 0
+	c := ix.nodes[up].child
+	for range maxSiblings {
+		if c == none {
+			break
+		}
+		longest = max(longest, common(ix.tokensOf(ix.nodes[c].page), tokens))
+		c = ix.nodes[c].next
+	}
+	return StopDifferent, longest
+}
+
+// common is how many tokens two pages begin with alike.
+func common(a, b []int32) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return len(a)
+}
+
+// equal tells whether two pages hold the same tokens. Arrays are compared as memory, several times faster than element by element.
+func equal(a, b []int32) bool {
+	const chunk = 16
+	for len(a) >= chunk && len(b) >= chunk {
+		if [chunk]int32(a) != [chunk]int32(b) {
+			return false
+		}
+		a, b = a[chunk:], b[chunk:]
+	}
+	return slices.Equal(a, b)
+}

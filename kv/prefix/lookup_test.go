@@ -1,0 +1,147 @@
+package prefix
+
+import (
+	"slices"
+	"testing"
+)
+
+// tokens spells one token per letter.
+func tokens(s string) []int32 {
+	var ts []int32
+	for _, r := range s {
+		ts = append(ts, int32(r))
+	}
+	return ts
+}
+
+// add stores the pages of a prompt, page by page, in the given page numbers.
+func add(t testing.TB, ix *Index, salt, prompt string, pages ...Page) {
+	t.Helper()
+	parent, size := None, ix.cfg.PageTokens
+	for i, p := range pages {
+		if o, _ := ix.Add(ix.Root([]byte(salt)), parent, p, tokens(prompt[i*size:(i+1)*size])); o == Refused {
+			t.Fatalf("page %d of %q refused", i, prompt)
+		}
+		parent = p
+	}
+	check(t, ix)
+}
+
+// drop stops using pages, the last one first, and returns those the index does not keep.
+func drop(ix *Index, pages ...Page) (freed []Page) {
+	for _, p := range slices.Backward(pages) {
+		if !ix.Drop(p) {
+			freed = append(freed, p)
+		}
+	}
+	return freed
+}
+
+func check(t testing.TB, ix *Index) {
+	t.Helper()
+	if err := ix.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLookupSaysHowFarItMatchedAndWhyItStopped(t *testing.T) {
+	ix := newIndex(t, Config{Pages: 16, PageTokens: 4})
+	add(t, ix, "", "the cat sat.", 1, 2, 3)
+	add(t, ix, "", "the cow ran.", 1+8, 4, 5) // the first page is a twin of page 1
+	add(t, ix, "acme", "the dog", 6)
+	add(t, ix, "", "gone", 7)
+	drop(ix, 7)
+	if p, ok := ix.Evict(); p != 7 || !ok {
+		t.Fatalf("evicted page %d", p)
+	}
+	check(t, ix)
+
+	for _, c := range []struct {
+		name    string
+		salt    string
+		prompt  string
+		compute int
+		pages   []int32
+		want    Match
+	}{
+		{"an empty prompt has no page", "", "", 1, nil, Match{0, 0, 0, StopWhole, 0}},
+		{"one token has no full page", "", "t", 1, nil, Match{0, 0, 1, StopWhole, 0}},
+		{"a page less one token has no full page", "", "the", 1, nil, Match{0, 0, 3, StopWhole, 0}},
+		{"a prompt of one page must compute its last token", "", "the ", 1, nil, Match{0, 0, 4, StopCompute, 0}},
+		{"a page and a token reuses the page", "", "the c", 1, []int32{1}, Match{4, 1, 5, StopWhole, 4}},
+		{"a whole stored prompt stops before its last page", "", "the cat sat.", 1, []int32{1, 2}, Match{8, 2, 12, StopCompute, 8}},
+		{"a longer prompt reuses all of it", "", "the cat sat.x", 1, []int32{1, 2, 3}, Match{12, 3, 13, StopWhole, 12}},
+		{"the other branch is found under the shared page", "", "the cow ran.x", 1, []int32{1, 4, 5}, Match{12, 3, 13, StopWhole, 12}},
+		{"a prompt that goes on past what is stored", "", "the cat sat. and more", 1, []int32{1, 2, 3}, Match{12, 3, 21, StopUnknown, 12}},
+		{"the first difference is named within the page", "", "the cab sat.", 1, []int32{1}, Match{4, 1, 12, StopDifferent, 6}},
+		{"the closest of several branches counts", "", "the coX ran.", 1, []int32{1}, Match{4, 1, 12, StopDifferent, 6}},
+		{"a difference in the first page", "", "thy cat sat.", 1, nil, Match{0, 0, 12, StopDifferent, 2}},
+		{"a difference at the first token", "", "a cat sat.", 1, nil, Match{0, 0, 10, StopDifferent, 0}},
+		{"an evicted page is remembered", "", "gone fishing", 1, nil, Match{0, 0, 12, StopEvicted, 0}},
+		{"another salt sees nothing", "beta", "the cat sat.x", 1, nil, Match{0, 0, 13, StopUnknown, 0}},
+		{"a salt sees its own", "acme", "the dog", 1, []int32{6}, Match{4, 1, 7, StopWhole, 4}},
+		{"a salt does not see the shared space", "acme", "the cat sat.x", 1, []int32{6}, Match{4, 1, 13, StopUnknown, 4}},
+		{"five tokens to compute leave one page", "", "the cat sat.", 5, []int32{1}, Match{4, 1, 12, StopCompute, 4}},
+		{"four tokens to compute leave two pages", "", "the cat sat.", 4, []int32{1, 2}, Match{8, 2, 12, StopCompute, 8}},
+		{"all tokens to compute", "", "the cat sat.", 12, nil, Match{0, 0, 12, StopCompute, 0}},
+		{"more tokens to compute than there are", "", "the cat sat.", 99, nil, Match{0, 0, 12, StopCompute, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pages, m := ix.Lookup(ix.Root([]byte(c.salt)), tokens(c.prompt), c.compute, nil)
+			if !slices.Equal(pages, c.pages) || m != c.want {
+				t.Errorf("pages %v, %v\nwant  %v, %v", pages, m, c.pages, c.want)
+			}
+		})
+	}
+	check(t, ix)
+}
+
+func TestLookupNamesADifferenceAmongManyBranches(t *testing.T) {
+	const pages = 3 * maxSiblings
+	ix := newIndex(t, Config{Pages: pages, PageTokens: 2})
+	for p := range pages {
+		if o, _ := ix.Add(ix.Root(nil), None, Page(p), []int32{7, int32(p)}); o != Added {
+			t.Fatal(p, o)
+		}
+	}
+	for p := range pages {
+		got, m := ix.Lookup(ix.Root(nil), []int32{7, int32(p), 0}, 1, nil)
+		if !slices.Equal(got, []int32{int32(p)}) || m.Tokens != 2 {
+			t.Fatalf("branch %d: pages %v, %v", p, got, m)
+		}
+	}
+	if _, m := ix.Lookup(ix.Root(nil), []int32{7, -1, 0}, 1, nil); m.Stop != StopDifferent || m.At != 1 {
+		t.Errorf("%v, want the first difference at token 1", m)
+	}
+}
+
+func TestMatchReadsAsASentence(t *testing.T) {
+	m := Match{Tokens: 64, Pages: 1, Prompt: 300, Stop: StopDifferent, At: 70}
+	if got, want := m.String(), "matched 64 of 300 tokens (1 pages), stopped at token 70: first difference"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for s := range Stops {
+		if s.String() == "" {
+			t.Errorf("reason %d has no name", s)
+		}
+	}
+	if got := Stops.String(); got != "Stop(7)" {
+		t.Errorf("%q for a reason that does not exist", got)
+	}
+}
+
+func TestEqualComparesEveryTokenOfAPage(t *testing.T) {
+	for _, n := range []int{0, 1, 15, 16, 17, 64, 100, 256} {
+		a := make([]int32, n)
+		if !equal(a, slices.Clone(a)) || equal(a, make([]int32, n+1)) {
+			t.Fatalf("%d tokens", n)
+		}
+		for i := range a {
+			b := slices.Clone(a)
+			b[i] = 1
+			if equal(a, b) {
+				t.Errorf("%d tokens, the one at %d differs", n, i)
+			}
+		}
+	}
+}

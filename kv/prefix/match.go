@@ -1,0 +1,62 @@
+package prefix
+
+import "fmt"
+
+// Stop says why a lookup matched no further.
+type Stop uint8
+
+// The reasons a lookup stops.
+const (
+	// StopOff: prefix reuse is switched off.
+	StopOff Stop = iota
+	// StopWhole: every full page of the prompt matched; what is left does not fill a page.
+	StopWhole
+	// StopCompute: the next page holds tokens that must be computed, at least the last one.
+	StopCompute
+	// StopDifferent: a stored prompt goes on differently; Match.At is the first different token.
+	StopDifferent
+	// StopEvicted: the next page was stored and has been given up since.
+	StopEvicted
+	// StopUnknown: nothing is stored behind the matched pages, nor was in recent memory.
+	StopUnknown
+	// StopCollision: another page has the hash of the next page; it is not used.
+	StopCollision
+
+	// Stops is the number of reasons.
+	Stops
+)
+
+var stopNames = [Stops]string{
+	StopOff:       "prefix reuse is off",
+	StopWhole:     "no full page of the prompt is left",
+	StopCompute:   "the last tokens must be computed",
+	StopDifferent: "first difference",
+	StopEvicted:   "page evicted",
+	StopUnknown:   "page never stored",
+	StopCollision: "another page has the same hash",
+}
+
+// String is the reason in words.
+func (s Stop) String() string {
+	if s < Stops {
+		return stopNames[s]
+	}
+	return fmt.Sprintf("Stop(%d)", uint8(s))
+}
+
+// Match is the answer of a lookup.
+type Match struct {
+	// Tokens and Pages say how far the prompt matched. Tokens is a whole number of pages.
+	Tokens, Pages int
+	// Prompt is the number of tokens looked up.
+	Prompt int
+	// Stop is why it matched no further.
+	Stop Stop
+	// At is the token where it stopped: the first different one for StopDifferent, else Tokens.
+	At int
+}
+
+// String tells the match in one line.
+func (m Match) String() string {
+	return fmt.Sprintf("matched %d of %d tokens (%d pages), stopped at token %d: %v", m.Tokens, m.Prompt, m.Pages, m.At, m.Stop)
+}

@@ -1,0 +1,43 @@
+package kv
+
+import "sparrow/kv/prefix"
+
+// Stats is the state of a pool and what happened in it so far.
+type Stats struct {
+	// Pages = Free + Cached + Used; reserved pages are not counted.
+	Pages, Free, Cached, Used int
+	// Sequences is the number of open sequences.
+	Sequences int
+	// Lookups counts calls of Open, PromptTokens their tokens, ReusedTokens those found in the cache.
+	Lookups, PromptTokens, ReusedTokens int64
+	// Stops counts lookups by the reason they stopped.
+	Stops [prefix.Stops]int64
+	// Evictions counts cached pages given up to make room.
+	Evictions int64
+}
+
+// Usage is the share of pages in use, 0 to 1. Cached pages are not in use: they are given up when needed.
+func (s Stats) Usage() float64 { return float64(s.Used) / float64(s.Pages) }
+
+// Stats counts pages and events.
+func (p *Pool) Stats() Stats {
+	s := Stats{
+		Pages: p.cfg.Pages - p.cfg.FirstPage, Free: len(p.free), Cached: p.index.Idle(), Sequences: len(p.open),
+		Lookups: p.count.lookups, PromptTokens: p.count.prompt, ReusedTokens: p.count.reused, Stops: p.count.stops, Evictions: p.count.evictions,
+	}
+	s.Used = s.Pages - s.Free - s.Cached
+	return s
+}
+
+// counters only grow.
+type counters struct {
+	lookups, prompt, reused, evictions int64
+	stops                              [prefix.Stops]int64
+}
+
+func (c *counters) lookup(m Match) {
+	c.lookups++
+	c.prompt += int64(m.Prompt)
+	c.reused += int64(m.Tokens)
+	c.stops[m.Stop]++
+}

@@ -1,0 +1,225 @@
+// Package inspect describes a checkpoint without loading it: parameters, bytes by type, cache bytes per token in every layout, and what fits
+// into a given memory. An opened checkpoint flows in, a Summary flows out; weights are never read.
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"sparrow/layout"
+	"sparrow/model/family"
+)
+
+// Summary is what a checkpoint is.
+type Summary struct {
+	Checkpoint string `json:"checkpoint"`
+	Family     string `json:"family"`
+	Files      int    `json:"files"`
+	Tensors    int    `json:"tensors"`
+
+	Layers       int `json:"layers"`
+	IndexLayers  int `json:"index_layers"` // layers that compute their own selection
+	Hidden       int `json:"hidden"`
+	Heads        int `json:"heads"`
+	IndexHeads   int `json:"index_heads"`
+	IndexTopK    int `json:"index_topk"`
+	Experts      int `json:"experts"`
+	ExpertsUsed  int `json:"experts_per_token"`
+	Vocabulary   int `json:"vocabulary"`
+	MaxPositions int `json:"max_positions"`
+
+	Parameters Parameters  `json:"parameters"`
+	Bytes      []TypeBytes `json:"bytes_by_type"`
+	TotalBytes int64       `json:"total_bytes"`
+	Cache      []CacheSize `json:"cache"`
+}
+
+// Parameters counts weights; block scales are not parameters.
+type Parameters struct {
+	Total  int64 `json:"total"`
+	Main   int64 `json:"main"`   // without the drafting layer
+	Active int64 `json:"active"` // used for one token: head included, embedding not, the chosen experts only
+	NextN  int64 `json:"next_n"` // drafting layer
+	Scales int64 `json:"scales"` // block scales beside them
+}
+
+// TypeBytes is how much of the checkpoint one element type takes.
+type TypeBytes struct {
+	Type    string `json:"type"`
+	Tensors int    `json:"tensors"`
+	Bytes   int64  `json:"bytes"`
+}
+
+// CacheSize is the cache one token takes in one layout of latent rows, over all layers.
+type CacheSize struct {
+	Layout     string `json:"layout"`
+	RowBytes   int    `json:"row_bytes"`   // per token and layer
+	IndexBytes int    `json:"index_bytes"` // per token and layer with an indexer
+	TokenBytes int64  `json:"token_bytes"` // both, over all layers
+	Fits       []Fit  `json:"fits"`
+}
+
+// Fit is how many tokens of cache fit beside the weights.
+type Fit struct {
+	GiB    float64 `json:"gib"`
+	Tokens int64   `json:"tokens"` // 0 when the weights alone do not fit
+}
+
+// Of describes a checkpoint; memories, in GiB, are what to fit it into.
+func Of(s *family.Source, memories []float64) *Summary {
+	c := s.Config
+	out := &Summary{
+		Checkpoint: s.Name, Family: string(c.Family), Files: len(s.Weights.Files()), Tensors: len(s.Weights.Names()),
+		Layers: c.Layers, Hidden: c.Hidden, Heads: c.Attention.Heads, IndexHeads: c.Indexer.Heads, IndexTopK: c.Indexer.TopK,
+		Experts: c.FFN.Experts, ExpertsUsed: c.FFN.TopK, Vocabulary: c.Vocab, MaxPositions: c.MaxPositions,
+	}
+	for i := range c.Layers {
+		if c.Indexer.Computes(i) {
+			out.IndexLayers++
+		}
+	}
+	out.count(s)
+	out.cache(memories)
+	return out
+}
+
+// count walks the tensors.
+func (s *Summary) count(src *family.Source) {
+	types := map[string]*TypeBytes{}
+	p := &s.Parameters
+	for _, name := range src.Weights.Names() {
+		t, _ := src.Weights.Tensor(name)
+		n := int64(t.Elements())
+		ty := types[t.DType.String()]
+		if ty == nil {
+			ty = &TypeBytes{Type: t.DType.String()}
+			types[ty.Type] = ty
+		}
+		ty.Tensors++
+		ty.Bytes += int64(len(t.Data))
+		s.TotalBytes += int64(len(t.Data))
+		if strings.HasSuffix(name, "_scale_inv") || strings.HasSuffix(name, ".scale") {
+			p.Scales += n
+			continue
+		}
+		p.Total += n
+		if layerOf(name) >= s.Layers {
+			p.NextN += n
+			continue
+		}
+		p.Main += n
+		switch {
+		case strings.HasSuffix(name, "embed_tokens.weight"):
+			if src.Config.TiedHead {
+				p.Active += n
+			}
+		case strings.Contains(name, ".experts."):
+			p.Active += n * int64(s.ExpertsUsed) / int64(s.Experts)
+		default:
+			p.Active += n
+		}
+	}
+	for _, t := range types {
+		s.Bytes = append(s.Bytes, *t)
+	}
+	slices.SortFunc(s.Bytes, func(a, b TypeBytes) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Type, b.Type)) })
+}
+
+// layerOf is the number in model.layers.N., or -1.
+func layerOf(name string) int {
+	rest, ok := strings.CutPrefix(name, "model.layers.")
+	if !ok {
+		return -1
+	}
+	digits, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+const gib = 1 << 30
+
+func (s *Summary) cache(memories []float64) {
+	for _, k := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.F32Row2304} {
+		main, err := layout.MainOf(k)
+		if err != nil {
+			continue
+		}
+		index := layout.IndexFP8{}.TokenBytes()
+		if k == layout.F32Row2304 {
+			index = layout.IndexF32{}.TokenBytes()
+		}
+		c := CacheSize{Layout: k.String(), RowBytes: main.RowBytes(), IndexBytes: index}
+		c.TokenBytes = int64(s.Layers*c.RowBytes + s.IndexLayers*c.IndexBytes)
+		for _, m := range memories {
+			free := int64(m*gib) - s.TotalBytes
+			c.Fits = append(c.Fits, Fit{GiB: m, Tokens: max(free/c.TokenBytes, 0)})
+		}
+		s.Cache = append(s.Cache, c)
+	}
+}
+
+// Print writes the summary for people.
+func (s *Summary) Print(w io.Writer) error {
+	fmt.Fprintf(w, "%s: %s, %d layers, hidden %d, %d heads, vocabulary %d, up to %d positions\n", s.Checkpoint, s.Family, s.Layers, s.Hidden, s.Heads, s.Vocabulary, s.MaxPositions)
+	fmt.Fprintf(w, "indexer: %d heads, top %d, on %d of %d layers; experts: %d of %d per token\n", s.IndexHeads, s.IndexTopK, s.IndexLayers, s.Layers, s.ExpertsUsed, s.Experts)
+	p := s.Parameters
+	fmt.Fprintf(w, "parameters: %s (%s active per token", count(p.Main), count(p.Active))
+	if p.NextN > 0 {
+		fmt.Fprintf(w, "; drafting layer %s more", count(p.NextN))
+	}
+	fmt.Fprintf(w, ")\nweights: %s in %d tensors, %d file(s)\n\n", size(s.TotalBytes), s.Tensors, s.Files)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "type\ttensors\tbytes\t")
+	for _, b := range s.Bytes {
+		fmt.Fprintf(t, "%s\t%d\t%s\t\n", b.Type, b.Tensors, size(b.Bytes))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	fmt.Fprint(t, "cache layout\trow bytes\tindex bytes\tbytes per token\t")
+	for _, f := range s.Cache[0].Fits {
+		fmt.Fprintf(t, "tokens in %g GiB\t", f.GiB)
+	}
+	fmt.Fprintln(t)
+	for _, c := range s.Cache {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t", c.Layout, c.RowBytes, c.IndexBytes, c.TokenBytes)
+		for _, f := range c.Fits {
+			if f.Tokens == 0 {
+				fmt.Fprint(t, "weights do not fit\t")
+			} else {
+				fmt.Fprintf(t, "%d\t", f.Tokens)
+			}
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}
+
+func count(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f B", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.2f M", float64(n)/1e6)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func size(n int64) string {
+	switch {
+	case n >= gib:
+		return fmt.Sprintf("%.2f GiB", float64(n)/gib)
+	case n >= 1<<20:
+		return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,220 @@
+// Package explain shows a decision: configuration, plan, reasons and what was turned down, as a table for people or as JSON for scripts.
+// A resolved configuration and, when a batch is given, its plan flow in; text flows out. It decides nothing.
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"sparrow/plan"
+)
+
+// Answer is one explained decision. Plan is nil when only the configuration was asked for.
+type Answer struct {
+	Config  plan.Config   `json:"config"`
+	Notices []plan.Notice `json:"notices,omitempty"`
+	Batch   *plan.Batch   `json:"batch,omitempty"`
+	Plan    *plan.Plan    `json:"plan,omitempty"`
+	// Lengths holds the contents of the length arrays of each segment, where the batch is small enough to print.
+	Lengths []Lengths `json:"lengths,omitempty"`
+	// Layer is the indexer path of one layer in each segment, when a layer was asked for.
+	Layer *LayerAnswer `json:"layer,omitempty"`
+}
+
+// Lengths are the per-row arrays of one segment.
+type Lengths struct {
+	Segment  int     `json:"segment"`
+	Expanded []int32 `json:"seqlens_expanded"`
+	Kept     []int32 `json:"dsa_cache_seqlens,omitempty"`
+	KStart   []int32 `json:"k_start,omitempty"`
+	KEnd     []int32 `json:"k_end,omitempty"`
+	Offset   []int32 `json:"topk_offset,omitempty"`
+	Ctx2D    []int32 `json:"ctx_lens_2d,omitempty"`
+}
+
+// LayerAnswer is what the indexer does in one layer.
+type LayerAnswer struct {
+	Layer    int            `json:"layer"`
+	Indexers []plan.Indexer `json:"indexers"` // one for each segment
+}
+
+// Question is what is asked beyond the batch.
+type Question struct {
+	Layer   int  // a layer whose indexer path is wanted, or -1
+	Carried bool // whether a shared layer is handed indices
+}
+
+// Explain plans a batch; b is nil for the configuration alone.
+func Explain(cfg plan.Config, notices []plan.Notice, b *plan.Batch, q Question) (*Answer, error) {
+	a := &Answer{Config: cfg, Notices: notices, Batch: b}
+	if b == nil {
+		return a, nil
+	}
+	p, err := plan.Build(cfg, *b)
+	if err != nil {
+		return nil, err
+	}
+	a.Plan = p
+	for i := range p.Segments {
+		l, err := lengths(&cfg, b, i, &p.Segments[i])
+		if err != nil {
+			return nil, err
+		}
+		if l != nil {
+			a.Lengths = append(a.Lengths, *l)
+		}
+	}
+	if q.Layer >= 0 {
+		a.Layer = &LayerAnswer{Layer: q.Layer}
+		for i := range p.Segments {
+			x, err := cfg.IndexerAt(&p.Segments[i], q.Layer, q.Carried)
+			if err != nil {
+				return nil, err
+			}
+			a.Layer.Indexers = append(a.Layer.Indexers, x)
+		}
+	}
+	return a, nil
+}
+
+// mostRows bounds the segments whose arrays are printed.
+const mostRows = 64
+
+func lengths(cfg *plan.Config, b *plan.Batch, i int, s *plan.Segment) (*Lengths, error) {
+	if s.KernelRows == 0 || s.KernelRows > mostRows {
+		return nil, nil
+	}
+	l := &Lengths{Segment: i}
+	f := plan.NewFiller(cfg, b, s)
+	for _, a := range []struct {
+		name plan.ArrayName
+		to   *[]int32
+		fill func([]int32) error
+	}{
+		{plan.SeqlensExpanded, &l.Expanded, f.SeqlensExpanded},
+		{plan.DSACacheSeqlens, &l.Kept, f.DSACacheSeqlens},
+		{plan.KStart, &l.KStart, f.KStart},
+		{plan.KEnd, &l.KEnd, f.KEnd},
+		{plan.TopKOffset, &l.Offset, f.TopKOffset},
+		{plan.CtxLens2D, &l.Ctx2D, f.CtxLens2D},
+	} {
+		array, ok := s.Find(a.name)
+		if !ok {
+			continue
+		}
+		n := 1
+		for _, d := range array.Shape {
+			n *= d
+		}
+		*a.to = make([]int32, n)
+		if err := a.fill(*a.to); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// Print writes the answer for people.
+func (a *Answer) Print(w io.Writer) error {
+	c := &a.Config
+	fmt.Fprintf(w, "%v on %v: %v cache (%v rows, pages of %d), prefill %v, decode %v, catalogue %v\n", c.Model.Family, c.Hardware.Arch, c.KV, c.Layout, c.Page, c.Prefill, c.Decode, c.Catalog)
+	fmt.Fprintf(w, "top-k %d of %v selection, dense up to %d keys%s, indexer keys as %v\n", c.Model.K, c.TopK, c.T, dense(c), c.IndexLayout)
+	for _, n := range a.Notices {
+		fmt.Fprintf(w, "%v: %s (%s)\n", n.Level, n.Text, n.Rule)
+	}
+	reasons(w, "", c.Reasons)
+	rejected(w, "", c.Rejected)
+	if a.Plan == nil {
+		return nil
+	}
+	p := a.Plan
+	fmt.Fprintf(w, "\nplan %v: %v, %d rows in %d segment(s), %s of transient memory\n", p.Key, p.Mode, p.Rows, len(p.Segments), bytes(p.TransientBytes))
+	if !p.Runnable {
+		fmt.Fprintln(w, "this plan explains other engines' kernels; it does not run here")
+	}
+	reasons(w, "", p.Reasons)
+	for i := range p.Segments {
+		if err := a.segment(w, i, &p.Segments[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dense(c *plan.Config) string {
+	if c.DenseOK {
+		return ""
+	}
+	return " (off: " + strings.Join(c.DenseAgainst, "; ") + ")"
+}
+
+func (a *Answer) segment(w io.Writer, i int, s *plan.Segment) error {
+	fmt.Fprintf(w, "\nsegment %d: %d %v rows from row %d\n", i, s.Rows, s.Row, s.FirstRow)
+	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "  form\t%v\n  kernel\t%v, %d heads\n  layout\t%v\n  convert\t%v\n  transform\t%v\n", s.Form, s.Kernel, s.KernelHeads, s.Layout, s.Convert, s.Transform)
+	fmt.Fprintf(t, "  indexer\t%s\n", indexer(s.Indexer))
+	if a.Layer != nil {
+		fmt.Fprintf(t, "  in layer %d\t%s\n", a.Layer.Layer, indexer(a.Layer.Indexers[i]))
+	}
+	fmt.Fprintf(t, "  launches\t%s\n  transient\t%s\n", launches(s), bytes(s.TransientBytes))
+	for _, x := range s.Arrays {
+		fmt.Fprintf(t, "  array %v\t%v %v\n", x.Name, x.DType, x.Shape)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	reasons(w, "  ", s.Reasons)
+	rejected(w, "  ", s.Rejected)
+	return nil
+}
+
+func indexer(x plan.Indexer) string {
+	out := x.Kind.String()
+	if x.NextN > 1 {
+		out += fmt.Sprintf(", %d rows per request at once", x.NextN)
+	}
+	if x.RowsPerChunk > 0 {
+		out += fmt.Sprintf(", %d rows per chunk, %d chunk(s) of width %d", x.RowsPerChunk, x.Chunks, x.ScoreWidth)
+	}
+	return out
+}
+
+func launches(s *plan.Segment) string {
+	var parts []string
+	for i, l := range s.Launches {
+		if i == 8 {
+			parts = append(parts, "...")
+			break
+		}
+		parts = append(parts, fmt.Sprint(l.Rows))
+	}
+	out := fmt.Sprintf("%d (%s rows)", len(s.Launches), strings.Join(parts, " + "))
+	if s.RowsPerLaunch > 0 && s.Limit != "" {
+		out += fmt.Sprintf(", at most %d: %s", s.RowsPerLaunch, s.Limit)
+	}
+	return out
+}
+
+func reasons(w io.Writer, indent string, list []plan.Reason) {
+	for _, r := range list {
+		fmt.Fprintf(w, "%swhy: %s (%s)\n", indent, r.Text, r.Rule)
+	}
+}
+
+func rejected(w io.Writer, indent string, list []plan.Rejection) {
+	for _, r := range list {
+		fmt.Fprintf(w, "%snot %v for %v: %s\n", indent, r.Kernel, r.Phase, r.Reason)
+	}
+}
+
+func bytes(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d B", n)
+}

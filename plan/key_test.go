@@ -1,0 +1,232 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestKeyCoversEverythingAGraphDependsOn changes one field at a time.
+func TestKeyCoversEverythingAGraphDependsOn(t *testing.T) {
+	cfg := newSetup(t, CatalogSparrow, "sm90", kv("fp8")).resolve(t)
+	base := func() *Plan { return build(t, cfg, decode(100, 200)) }
+	key := base().Key
+	for name, change := range map[string]func(*Plan, *Segment){
+		"mode":           func(p *Plan, _ *Segment) { p.Mode = ModeVerify },
+		"graph":          func(p *Plan, _ *Segment) { p.Graph = GraphCapture },
+		"table width":    func(p *Plan, _ *Segment) { p.TablePages++ },
+		"row kind":       func(_ *Plan, s *Segment) { s.Row = RowDraft },
+		"form":           func(_ *Plan, s *Segment) { s.Form = FormV4Paged },
+		"kernel":         func(_ *Plan, s *Segment) { s.Kernel = SparseRaw },
+		"layout":         func(_ *Plan, s *Segment) { s.Layout = FP8Row576 },
+		"convert":        func(_ *Plan, s *Segment) { s.Convert = ConvertRawToBlock },
+		"transform":      func(_ *Plan, s *Segment) { s.Transform = TransformRagged },
+		"indexer":        func(_ *Plan, s *Segment) { s.Indexer.Kind = IndexerPagedNative },
+		"variant":        func(_ *Plan, s *Segment) { s.Variant = VariantLong },
+		"fusion":         func(_ *Plan, s *Segment) { s.FusedTopK = !s.FusedTopK },
+		"indices":        func(_ *Plan, s *Segment) { s.NeedIndices = !s.NeedIndices },
+		"rope":           func(_ *Plan, s *Segment) { s.RopeInKernel = true },
+		"splits":         func(_ *Plan, s *Segment) { s.SplitsFixed = !s.SplitsFixed },
+		"kernel rows":    func(_ *Plan, s *Segment) { s.KernelRows++ },
+		"requests":       func(_ *Plan, s *Segment) { s.Requests++ },
+		"rows a request": func(_ *Plan, s *Segment) { s.NextN = 2 },
+		"heads":          func(_ *Plan, s *Segment) { s.KernelHeads = 128 },
+		"head repeat":    func(_ *Plan, s *Segment) { s.HeadRepeat = 2 },
+		"chunk":          func(_ *Plan, s *Segment) { s.Indexer.RowsPerChunk++ },
+		"score width":    func(_ *Plan, s *Segment) { s.Indexer.ScoreWidth++ },
+		"row limit":      func(_ *Plan, s *Segment) { s.RowsPerLaunch-- },
+		"launches":       func(_ *Plan, s *Segment) { s.Launches = []Launch{{Rows: 1}, {FirstRow: 1, Rows: 1}} },
+	} {
+		p := base()
+		change(p, &p.Segments[0])
+		if keyOf(&cfg, p) == key {
+			t.Errorf("the key ignores %s", name)
+		}
+	}
+	t.Run("reasons do not enter", func(t *testing.T) {
+		p := base()
+		p.Segments[0].Reasons, p.Segments[0].Rejected = nil, nil
+		want(t, "key", keyOf(&cfg, p), key)
+	})
+	t.Run("the spans of prompts enter", func(t *testing.T) {
+		a, b := build(t, cfg, extend(100, 300)).Key, build(t, cfg, extend(300, 100)).Key
+		if a == b {
+			t.Error("two orders of prompts share a key")
+		}
+	})
+	t.Run("the configuration enters", func(t *testing.T) {
+		other := newSetup(t, CatalogSparrow, "sm90", kv("fp8"), heads(32)).resolve(t)
+		if build(t, other, decode(100, 200)).Key == key {
+			t.Error("two models share a key")
+		}
+	})
+	t.Run("a key is stable and written as hex", func(t *testing.T) {
+		want(t, "key of nothing", Key(newHash()), 0xcbf29ce484222325)
+		var k Key
+		if err := k.UnmarshalText([]byte(key.String())); err != nil || k != key {
+			t.Errorf("%v, %v", k, err)
+		}
+		if err := k.UnmarshalText([]byte("xyz")); err == nil {
+			t.Error("xyz was read as a key")
+		}
+	})
+}
+
+func TestShapeTellsBatchesApart(t *testing.T) {
+	cfg := newSetup(t, CatalogSparrow, "sm90", drafts(2)).resolve(t)
+	shape := func(b Batch) Shape {
+		sh, err := ShapeOf(cfg, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sh
+	}
+	padded := decode(5, 6)
+	padded.PaddedRows = 8
+	wide := decode(5, 6)
+	wide.TablePages = 64
+	seen := map[Shape]string{}
+	for name, b := range map[string]Batch{
+		"decode of 2": decode(5, 6), "decode of 3": decode(5, 6, 7), "padded": padded, "wide": wide, "captured": inGraph(GraphCapture, decode(5, 6)),
+		"verify": verify(5, 6), "draft": draft(5, 6), "verify of 4": NewBatch(ModeVerify, VerifyRequest(4, 5), VerifyRequest(4, 6)),
+		"two widths": NewBatch(ModeVerify, VerifyRequest(2, 5), VerifyRequest(4, 6)), "two widths turned": NewBatch(ModeVerify, VerifyRequest(4, 5), VerifyRequest(2, 6)),
+		"extend": extend(5, 6), "extend turned": extend(6, 5), "extend with prefix": extendOver(5, 6), "longer prefix": extendOver(5, 7),
+		"mixed": NewBatch(ModeMixed, ExtendRequest(5, 0), DecodeRequest(6)), "idle": {Mode: ModeIdle},
+	} {
+		sh := shape(b)
+		if other, ok := seen[sh]; ok {
+			t.Errorf("%s and %s share the shape %+v", name, other, sh)
+		}
+		seen[sh] = name
+	}
+}
+
+func TestConfigurationExplainsItself(t *testing.T) {
+	cfg := newSetup(t, CatalogPublic, "sm90").resolve(t)
+	reasons := map[Kernel]string{}
+	for _, r := range cfg.Rejected {
+		if r.Phase == PhaseDecode {
+			reasons[r.Kernel] = r.Reason
+		}
+	}
+	for k, text := range map[Kernel]string{
+		TRTLLM:           "runs on sm100, sm103, not on sm90",
+		FlashMLAKV:       "cannot read bf16 rows",
+		FlashMLASparseQ8: "does not serve decode",
+		TileLang:         "fits, but fa3 comes first",
+		Reference:        "only on request",
+	} {
+		if !strings.Contains(reasons[k], text) {
+			t.Errorf("%s was rejected because %q, want %q", k, reasons[k], text)
+		}
+	}
+	if _, ok := reasons[FA3]; ok {
+		t.Error("the chosen kernel is among the rejected")
+	}
+	asked := newSetup(t, CatalogSparrow, "sm90", kv("fp8"), kernelsOf("sparse-flat", "")).resolve(t)
+	for _, r := range asked.Rejected {
+		if r.Kernel == SparseBlock && r.Phase == PhasePrefill && !strings.Contains(r.Reason, "sparse-flat was asked for") {
+			t.Errorf("sparse-block was rejected because %q", r.Reason)
+		}
+		if r.Kernel == SparseRaw && r.Code != E04 {
+			t.Errorf("sparse-raw was rejected with %s: %s", r.Code, r.Reason)
+		}
+	}
+	t.Run("a threshold above the capacity is lowered with a notice", func(t *testing.T) {
+		s := newSetup(t, CatalogSparrow, "cpu", wish(func(p *Policy) { p.DenseThreshold, p.ChunkCapacity = 4096, 1000 }))
+		cfg, notices, err := Resolve(s.hw, s.model, s.policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "T", cfg.T, 1000)
+		found := false
+		for _, n := range notices {
+			found = found || n.Level == NoticeWarning && strings.Contains(n.Text, "lowered")
+		}
+		want(t, "noticed", found, true)
+	})
+	t.Run("a dense wish that cannot be met is noticed", func(t *testing.T) {
+		s := newSetup(t, CatalogSparrow, "cpu", wish(func(p *Policy) { p.Dense, p.Deterministic = SwitchOn, true }))
+		_, notices, err := Resolve(s.hw, s.model, s.policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, n := range notices {
+			found = found || strings.Contains(n.Text, "stays off")
+		}
+		want(t, "noticed", found, true)
+	})
+	t.Run("splits are fixed in our catalogue unless asked otherwise", func(t *testing.T) {
+		for _, c := range []struct {
+			catalog Catalog
+			wish    Switch
+			fixed   bool
+		}{
+			{CatalogSparrow, SwitchUnset, true}, {CatalogSparrow, SwitchOff, true}, {CatalogSparrow, SwitchOn, false},
+			{CatalogPublic, SwitchUnset, false}, {CatalogPublic, SwitchOff, true}, {CatalogPublic, SwitchOn, false},
+		} {
+			cfg := newSetup(t, c.catalog, "sm90", wish(func(p *Policy) { p.AutomaticSplits = c.wish })).resolve(t)
+			want(t, c.catalog.String()+" "+c.wish.String(), only(t, build(t, cfg, decode(5))).SplitsFixed, c.fixed)
+		}
+	})
+	t.Run("a reference on either side asks for both", func(t *testing.T) {
+		for _, side := range []tweak{kernelsOf("reference", ""), kernelsOf("", "reference")} {
+			cfg := newSetup(t, CatalogSparrow, "sm90", side).resolve(t)
+			want(t, "prefill", cfg.Prefill, Reference)
+			want(t, "decode", cfg.Decode, Reference)
+		}
+	})
+	t.Run("later changes to the inputs do not reach the configuration", func(t *testing.T) {
+		s := newSetup(t, CatalogSparrow, "sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.PipelineCuts = []int{3} }))
+		s.model.Share.Types = []bool{false, true}
+		s.hw.Missing = []Kernel{V4Flat}
+		cfg := s.resolve(t)
+		s.model.Ratios[2], s.policy.PipelineCuts[0], s.hw.NativeNextN[0], s.hw.Missing[0], s.model.Share.Types[1] = 77, 77, 77, FA3, false
+		want(t, "ratio", cfg.Model.Ratios[2], 4)
+		want(t, "cut", cfg.Asked.PipelineCuts[0], 3)
+		want(t, "native width", cfg.Hardware.NativeNextN[0], 2)
+		want(t, "missing", cfg.Hardware.Missing[0], V4Flat)
+		want(t, "shared", cfg.Model.Share.Types[1], true)
+	})
+	t.Run("speculation is settled at start", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.Speculation = Speculation{Steps: 3, Branches: 1, Tokens: 7} })).resolve(t)
+		want(t, "n", cfg.N, 4)
+		want(t, "mixed", cfg.MixedAllowed, false)
+		want(t, "running", cfg.MaxRunning, 48)
+		want(t, "running v4", newSetup(t, CatalogPublic, "sm90", family(t, "deepseek_v4")).resolve(t).MaxRunning, 256)
+	})
+	t.Run("hisparse decode is not fused", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "sm90", kv("fp8"), wish(func(p *Policy) { p.HiSparse = true })).resolve(t)
+		want(t, "decode", only(t, build(t, cfg, decode(5))).FusedTopK, false)
+		want(t, "prefill", only(t, build(t, cfg, extend(5000))).FusedTopK, true)
+		want(t, "dense", only(t, build(t, cfg, extend(50))).Form, FormSparseMLA)
+	})
+	t.Run("seeding a separate decode worker is not fused", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "sm90", family(t, "glm-5.2"), wish(func(p *Policy) { p.Role = RolePrefill })).resolve(t)
+		b := extend(5000)
+		want(t, "without seed", only(t, build(t, cfg, b)).FusedTopK, true)
+		b.NeedSeed = true
+		want(t, "with seed", only(t, build(t, cfg, b)).FusedTopK, false)
+	})
+	t.Run("aiter repeats few heads", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "gfx95", heads(8), kernelsOf("aiter", "aiter")).resolve(t)
+		s := only(t, build(t, cfg, decode(5)))
+		want(t, "heads", s.KernelHeads, 16)
+		want(t, "repeat", s.HeadRepeat, 2)
+	})
+	t.Run("index heads are padded on every path", func(t *testing.T) {
+		few := func(s *setup) { s.model.IndexHeads = 4 }
+		for hw, n := range map[string]int{"sm90": 32, "cpu": 4} {
+			cfg := newSetup(t, CatalogSparrow, hw, few).resolve(t)
+			want(t, "ragged", only(t, build(t, cfg, extendOver(5, 5000))).Indexer.Heads, n)
+			want(t, "paged", only(t, build(t, cfg, decode(5))).Indexer.Heads, n)
+		}
+		want(t, "blackwell", only(t, build(t, newSetup(t, CatalogPublic, "sm100", few).resolve(t), decode(5))).Indexer.Heads, 8)
+	})
+	t.Run("zigzag splits one long request only", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.CP = CP{CPZigzag, 4} })).resolve(t)
+		want(t, "one request", only(t, build(t, cfg, extend(801))).KernelRows, 201)
+		want(t, "too short", only(t, build(t, cfg, extend(7))).KernelRows, 7)
+		want(t, "two requests", only(t, build(t, cfg, extend(800, 800))).KernelRows, 1600)
+	})
+}

@@ -1,0 +1,196 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+)
+
+const mib = 1 << 20
+
+// TestLimitsAndMemory checks the figures of dispatch sections 13 and 17.
+func TestLimitsAndMemory(t *testing.T) {
+	v32 := model(t, "deepseek_v32", 16)
+	t.Run("a paged launch takes 11622 rows of 232448 bytes", func(t *testing.T) {
+		hw := hardware(t, "sm90")
+		l := hw.pagedRowLimit()
+		want(t, "L", l, 11622)
+		if 4*(5*l+1) > hw.SmemOptin || 4*(5*(l+1)+1) <= hw.SmemOptin {
+			t.Errorf("%d rows are not the most that fit", l)
+		}
+		want(t, "L where five words fit exactly but not the sixth", (&Hardware{SmemOptin: 200}).pagedRowLimit(), 9)
+		want(t, "without shared memory", (&Hardware{}).pagedRowLimit(), 0)
+	})
+	t.Run("split accumulators of 8192 rows", func(t *testing.T) {
+		hw := hardware(t, "sm90")
+		for heads, gib := range map[int]float64{64: 1.02, 128: 2.0} {
+			bytes := float64((8192+splitParts(&hw, heads))*int64(heads)*512*4) / (1 << 30)
+			if bytes < gib-0.02 || bytes > gib+0.02 {
+				t.Errorf("%d heads: %.3f GiB, want %.2f", heads, bytes, gib)
+			}
+		}
+		want(t, "parts for 64 heads", splitParts(&hw, 64), 132)
+		want(t, "parts for 128 heads", splitParts(&hw, 128), 66)
+		blackwell := hardware(t, "sm100")
+		want(t, "parts on blackwell", splitParts(&blackwell, 128), 148)
+		want(t, "accumulator row", accumulatorRow(64), 64*(512+1)*4)
+	})
+	t.Run("a bf16 gather of 131072 keys is 144 MiB", func(t *testing.T) {
+		want(t, "bytes", 131072*latentRowBytes(BF16), 144*mib)
+	})
+	t.Run("dense up-projection of 131072 keys and 16 heads is 1.25 GiB", func(t *testing.T) {
+		want(t, "bytes", 131072*upProjectedBytes(&v32, BF16), 1280*mib)
+	})
+	t.Run("unchunked scores of 8192 rows over 131072 keys are 4 GiB", func(t *testing.T) {
+		c := cost{scoreRow: 131072 * 4}
+		want(t, "bytes", c.bytes(load{chunk: 8192}), 4096*mib)
+	})
+	t.Run("paged scores of 512 decodes over 160 Ki are 320 MiB", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "sm90").resolve(t)
+		b := Batch{Mode: ModeDecode, Requests: repeat(512, DecodeRequest(163840)), TablePages: 163840 / 64}
+		s := only(t, build(t, cfg, b))
+		want(t, "scores", int64(s.Indexer.RowsPerChunk)*int64(s.Indexer.ScoreWidth)*4, 320*mib)
+		want(t, "transient", s.TransientBytes, 320*mib+512*2048*4)
+	})
+	t.Run("bytes per token of every layout", func(t *testing.T) {
+		for l, n := range map[Layout]int{BF16Row1152: 1152, FP8Row656: 656, FP8Row576: 576, F32Row2304: 2304, V4Row584: 584, IndexPage132: 132, IndexF32Row512: 512, LayoutNone: 0} {
+			want(t, l.String(), l.BytesPerToken(), n)
+		}
+	})
+	t.Run("v4 selections are padded to multiples of 64 and 128", func(t *testing.T) {
+		m := model(t, "deepseek_v4", 16)
+		want(t, "flash prefill", selectionWidth(&m, FormV4SparsePrefill), 640)
+		m.K = 1000
+		want(t, "odd prefill", selectionWidth(&m, FormV4SparsePrefill), 1152)
+		want(t, "odd paged", selectionWidth(&m, FormV4Paged), 128+1024)
+	})
+	t.Run("a paged launch holds accumulators for its rows and for every part", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "sm90", kv("fp8")).resolve(t)
+		s := only(t, build(t, cfg, extend(12000)))
+		want(t, "bytes", s.TransientBytes, 11622*2048*4+(11622+132)*64*513*4)
+	})
+	t.Run("our scores are as wide as the longest request, the public ones as all", func(t *testing.T) {
+		b := NewBatch(ModeExtend, ExtendRequest(100, 3000), ExtendRequest(100, 4000))
+		ours := newSetup(t, CatalogSparrow, "sm90").resolve(t)
+		want(t, "ours", only(t, build(t, ours, b)).Indexer.ScoreWidth, 4100)
+		public := newSetup(t, CatalogPublic, "sm90").resolve(t)
+		want(t, "public", only(t, build(t, public, b)).Indexer.ScoreWidth, 7200)
+	})
+	t.Run("tables repeat for every row of a verify", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "sm100", drafts(4)).resolve(t)
+		s := only(t, build(t, cfg, verify(100, 5000)))
+		wantInts(t, "compact table", shapeOfArray(s, RealPageTable), []int{8, 128})
+		wantInts(t, "wide table", shapeOfArray(s, PageTable1), []int{8, 8192})
+		s = only(t, build(t, cfg, decode(100, 5000)))
+		wantInts(t, "compact table of a decode", shapeOfArray(s, RealPageTable), []int{2, 128})
+	})
+	t.Run("the v4 workspace sums requests instead of squaring them", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "sm90", family(t, "deepseek_v4")).resolve(t)
+		b := NewBatch(ModeExtend, ExtendRequest(4096, 100000), ExtendRequest(10, 0))
+		s := only(t, build(t, cfg, b))
+		rows := int64(4096+127+104096/4) + int64(10+10/4)
+		attend := rows*1024 + 4106*640*4
+		if s.TransientBytes < attend {
+			t.Errorf("%d bytes, at least %d are needed", s.TransientBytes, attend)
+		}
+		want(t, "first span", gatheredRows(&cfg, s, 4096, 104096), 4096+127+104096/4)
+		want(t, "second span", gatheredRows(&cfg, s, 10, 10), 12)
+		wantInts(t, "combined indices", shapeOfArray(s, CombinedIndices), []int{4106, 640})
+	})
+	t.Run("converted pages are those of the batch, not of the pool", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")).resolve(t)
+		s := only(t, build(t, cfg, extendOver(10, 2991)))
+		want(t, "rows", gatheredRows(&cfg, s, 10, 3001), 47*64)
+		// Ten rows are few: the parts of the split dominate, then the pages.
+		want(t, "bytes", s.TransientBytes, 10*2048*4+(10+148)*64*513*4+47*64*656)
+	})
+	t.Run("scores are chunked above the budget only", func(t *testing.T) {
+		cfg := newSetup(t, CatalogSparrow, "sm90").resolve(t)
+		chunk := func(cfg Config, rows, keys int) int {
+			return only(t, build(t, cfg, extendOver(rows, keys-rows))).Indexer.RowsPerChunk
+		}
+		want(t, "240 MB", chunk(cfg, 1000, 60000), 1000)
+		want(t, "280 MB", chunk(cfg, 1000, 70000), (256*mib)/(4*70000))
+		small := newSetup(t, CatalogSparrow, "sm90", wish(func(p *Policy) { p.ScoreCap = mib })).resolve(t)
+		want(t, "just below eight million scores", chunk(small, 100, 79999), 100)
+		want(t, "eight million scores", chunk(small, 100, 80000), mib/(4*80000))
+	})
+	t.Run("chunked prefill follows memory", func(t *testing.T) {
+		for bytes, tokens := range map[int64]int{0: 2048, 34 * gb: 2048, 35 * gb: 4096, 60 * gb: 8192, 159 * gb: 8192, 160 * gb: 16384} {
+			want(t, "tokens", chunkByMemory(bytes), tokens)
+		}
+		cfg := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.DP = 4 })).resolve(t)
+		want(t, "with data parallelism", cfg.ChunkedPrefill, 2048)
+	})
+}
+
+func TestReserve(t *testing.T) {
+	ours := func(bytes int64, tweaks ...tweak) Config {
+		return newSetup(t, CatalogSparrow, "sm90", append(tweaks, kv("fp8"), wish(func(p *Policy) { p.MaxTransient = bytes }))...).resolve(t)
+	}
+	t.Run("rows are sliced to fit", func(t *testing.T) {
+		cfg := ours(256 * mib)
+		s := &build(t, cfg, extendOver(8000, 3000)).Segments[0]
+		if len(s.Launches) < 2 || s.TransientBytes > 256*mib {
+			t.Errorf("launches %v, %d bytes", launchRows(s), s.TransientBytes)
+		}
+		free := ours(0)
+		if w := &build(t, free, extendOver(8000, 3000)).Segments[0]; len(w.Launches) != 1 || w.TransientBytes <= 256*mib {
+			t.Errorf("without a reserve: launches %v, %d bytes", launchRows(w), w.TransientBytes)
+		}
+	})
+	t.Run("dense rows are sliced between requests", func(t *testing.T) {
+		cfg := ours(100 * mib) // 16 heads: 1152 + 16*320*2 bytes per key
+		s := only(t, build(t, cfg, Batch{Mode: ModeExtend, Requests: repeat(10, ExtendRequest(2000, 0))}))
+		wantInts(t, "launches", launchRows(s), []int{8000, 8000, 4000})
+		want(t, "bytes", s.TransientBytes, 8000*(1152+16*320*2))
+	})
+	t.Run("scores shrink to what a row leaves", func(t *testing.T) {
+		cfg := newSetup(t, CatalogSparrow, "cpu", func(s *setup) { s.model.Context = 60000 }, wish(func(p *Policy) { p.MaxTransient = 9 * mib })).resolve(t)
+		s := only(t, build(t, cfg, extendOver(1000, 50000)))
+		per := int64(s.Indexer.RowsPerChunk)*51000*4 + 51000*132
+		if s.Indexer.RowsPerChunk < 2 || per > 9*mib || len(s.Launches) > 8 {
+			t.Errorf("chunks of %d rows in launches %v", s.Indexer.RowsPerChunk, launchRows(s))
+		}
+	})
+	t.Run("a dense form that cannot fit is off, with a reason", func(t *testing.T) {
+		cfg := ours(64*mib, func(s *setup) { s.model.Heads = 128 })
+		want(t, "dense", cfg.DenseOK, false)
+		if len(cfg.DenseAgainst) != 1 || !strings.Contains(cfg.DenseAgainst[0], "reserve") {
+			t.Errorf("against dense: %v", cfg.DenseAgainst)
+		}
+	})
+	t.Run("a row that cannot fit is refused alone", func(t *testing.T) {
+		cfg := newSetup(t, CatalogSparrow, "cpu", kv("fp8"), kernelsOf("sparse-flat", ""), func(s *setup) { s.model.Context = 10000 },
+			wish(func(p *Policy) { p.MaxTransient = 16 * mib })).resolve(t)
+		_, err := Build(cfg, extendOver(1, 20000))
+		wantError(t, err, E17)
+		build(t, cfg, extendOver(1, 9999))
+	})
+	t.Run("the static fraction gives the reserve", func(t *testing.T) {
+		cfg := newSetup(t, CatalogSparrow, "sm90", wish(func(p *Policy) { p.StaticFraction = 0.5 })).resolve(t)
+		want(t, "reserve", cfg.MaxTransient, 141*gb/2)
+	})
+}
+
+// TestWideTable: dispatch section 14.6.
+func TestWideTable(t *testing.T) {
+	wide := func(c Catalog, hw string, b Batch, tweaks ...tweak) bool {
+		s := only(t, build(t, newSetup(t, c, hw, tweaks...).resolve(t), b))
+		return shapeOfArray(s, PageTable1) != nil
+	}
+	want(t, "plain decode on cuda", wide(CatalogPublic, "sm90", decode(5)), false)
+	want(t, "decode with speculation", wide(CatalogPublic, "sm90", decode(5), drafts(2)), true)
+	want(t, "decode without fusion", wide(CatalogPublic, "sm90", decode(5), wish(func(p *Policy) { p.Fused = SwitchOff })), true)
+	want(t, "decode on amd", wide(CatalogPublic, "gfx95", decode(5)), true)
+	want(t, "decode with hisparse", wide(CatalogPublic, "sm90", decode(5), wish(func(p *Policy) { p.HiSparse = true })), true)
+	want(t, "a sparse prompt", wide(CatalogPublic, "sm90", extend(3000)), true)
+	want(t, "our decode", wide(CatalogSparrow, "sm90", decode(5)), false)
+	t.Run("dropping it saves 315 of 320 MiB", func(t *testing.T) {
+		cfg := newSetup(t, CatalogPublic, "sm90").resolve(t)
+		b := Batch{Mode: ModeDecode, Requests: repeat(512, DecodeRequest(5)), TablePages: 163840 / 64}
+		s := only(t, build(t, cfg, b))
+		a, ok := s.Find(RealPageTable)
+		want(t, "compact table present", ok, true)
+		want(t, "compact table", a.Bytes(), 5*mib)
+	})
+}

@@ -1,0 +1,84 @@
+package sample
+
+import (
+	"cmp"
+	"slices"
+)
+
+// one is the measure that counts tokens.
+var one []float64
+
+// best moves the best tokens to the front of w.ids and returns how many it takes until their measure reaches need: their number if
+// measure is [one], otherwise the sum of measure[id]. It returns len(w.ids) if all together do not reach it. Expected time is
+// linear; the pivot's place is pseudo-random so that no order of logits is bad for it.
+func (w *Scratch) best(need float64, measure []float64) int {
+	ids := w.ids
+	lo, hi := 0, len(ids)
+	sum := 0.0
+	random := uint64(len(ids))
+	for hi-lo > 24 {
+		random = random*6364136223846793005 + 1442695040888963407
+		at := lo + int((random>>33)%uint64(hi-lo))
+		p, before := w.partition(ids[lo:hi], at-lo, measure)
+		p += lo
+		if sum+before >= need {
+			hi = p
+			continue
+		}
+		sum += before + measureOf(measure, ids[p])
+		if sum >= need {
+			return p + 1
+		}
+		lo = p + 1
+	}
+	slices.SortFunc(ids[lo:hi], w.compare)
+	for i := lo; i < hi; i++ {
+		sum += measureOf(measure, ids[i])
+		if sum >= need {
+			return i + 1
+		}
+	}
+	return hi
+}
+
+// partition puts what is preferred to ids[pivot] before it. It returns the pivot's new place and the measure of what precedes it.
+func (w *Scratch) partition(ids []int32, pivot int, measure []float64) (place int, before float64) {
+	end := len(ids) - 1
+	ids[pivot], ids[end] = ids[end], ids[pivot]
+	last := edge{w.x[ids[end]], ids[end]}
+	for i, id := range ids[:end] {
+		if last.keeps(w.x[id], id) {
+			ids[i], ids[place] = ids[place], id
+			place++
+			before += measureOf(measure, id)
+		}
+	}
+	ids[place], ids[end] = ids[end], ids[place]
+	return place, before
+}
+
+// worst is the edge at the least preferred of ids, which must not be empty.
+func (w *Scratch) worst(ids []int32) edge {
+	last := edge{w.x[ids[0]], ids[0]}
+	for _, id := range ids[1:] {
+		if !last.keeps(w.x[id], id) {
+			last = edge{w.x[id], id}
+		}
+	}
+	return last
+}
+
+// compare is the order of preference.
+func (w *Scratch) compare(a, b int32) int {
+	if c := cmp.Compare(w.x[b], w.x[a]); c != 0 {
+		return c
+	}
+	return cmp.Compare(a, b)
+}
+
+func measureOf(measure []float64, id int32) float64 {
+	if measure == nil {
+		return 1
+	}
+	return measure[id]
+}

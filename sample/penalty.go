@@ -1,0 +1,104 @@
+package sample
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// penalties holds what a sequence has said so far, as far as the request's penalties look at it.
+type penalties struct {
+	repetition, frequency, presence float32
+
+	output   []int32  // [vocabulary] occurrences in the output
+	prompt   []uint64 // [vocabulary bits] occurs in the prompt
+	distinct []int32  // every token with a count or a bit, once, in order of appearance
+}
+
+// newPenalties returns nil when the request has none: nothing is then tracked.
+func newPenalties(p *Params, vocabulary int) *penalties {
+	if p.RepetitionPenalty == 1 && p.FrequencyPenalty == 0 && p.PresencePenalty == 0 {
+		return nil
+	}
+	return &penalties{
+		repetition: float32(p.RepetitionPenalty),
+		frequency:  float32(p.FrequencyPenalty),
+		presence:   float32(p.PresencePenalty),
+		output:     make([]int32, vocabulary),
+		prompt:     make([]uint64, (vocabulary+63)/64),
+	}
+}
+
+func (c *penalties) seen(t int32) bool {
+	return c.output[t] > 0 || c.prompt[t/64]>>(t%64)&1 != 0
+}
+
+func (c *penalties) addPrompt(t int32) {
+	if !c.seen(t) {
+		c.distinct = append(c.distinct, t)
+	}
+	c.prompt[t/64] |= 1 << (t % 64)
+}
+
+func (c *penalties) addOutput(t int32) {
+	if !c.seen(t) {
+		c.distinct = append(c.distinct, t)
+	}
+	c.output[t]++
+}
+
+// apply changes x [vocabulary] at the tokens seen so far. -Inf stays -Inf.
+func (c *penalties) apply(x []float32) {
+	for _, t := range c.distinct {
+		v := x[t]
+		if v > 0 {
+			v /= c.repetition
+		} else {
+			v *= c.repetition
+		}
+		if n := c.output[t]; n > 0 {
+			v -= c.frequency*float32(n) + c.presence
+		}
+		x[t] = finite(v)
+	}
+}
+
+// finite keeps a raised logit below +Inf, so that differences from the maximum stay numbers.
+func finite(v float32) float32 { return min(v, math.MaxFloat32) }
+
+// bias is one entry of logit_bias.
+type bias struct {
+	token int32
+	value float32
+}
+
+// newBiases checks ids against the vocabulary and fixes their order.
+func newBiases(m map[int32]float64, vocabulary int) ([]bias, error) {
+	ids := sortedIDs(m)
+	if n := len(ids); n > 0 && int(ids[n-1]) >= vocabulary {
+		e := &ParamsError{}
+		e.add("logit_bias", "token id %d is not in the vocabulary of %d", ids[n-1], vocabulary)
+		return nil, e
+	}
+	list := make([]bias, 0, len(ids))
+	for _, id := range ids {
+		list = append(list, bias{id, float32(m[id])})
+	}
+	return list, nil
+}
+
+// checkToken is the guard of every token that enters a sequence.
+func checkToken(t int32, vocabulary int) error {
+	if t < 0 || int(t) >= vocabulary {
+		return fmt.Errorf("%w: id %d, size %d", ErrToken, t, vocabulary)
+	}
+	return nil
+}
+
+// reserve makes room for more distinct tokens, so that later steps do not allocate.
+func (c *penalties) reserve(tokens int) {
+	tokens = min(tokens, len(c.output)-len(c.distinct))
+	if tokens > 0 {
+		c.distinct = slices.Grow(c.distinct, tokens)
+	}
+}

@@ -1,0 +1,179 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Mask says which tokens may be chosen: bit id%64 of word id/64. A nil Mask allows everything; ids beyond the end of any other
+// Mask are forbidden, so a mask made for a tokenizer also fits logits that are padded past it.
+type Mask []uint64
+
+// Allows says whether token id may be chosen.
+func (m Mask) Allows(id int32) bool {
+	return m == nil || (id >= 0 && int(id/64) < len(m) && m[id/64]>>(id%64)&1 != 0)
+}
+
+// Choice is the outcome of one step.
+type Choice struct {
+	Token int32
+	// Logprob is the token's log probability under the model alone; 0 unless Params.Logprobs.
+	Logprob float64
+	// Top holds the likeliest tokens under the model alone, at most Params.TopLogprobs of them, likeliest first. Tokens of
+	// probability zero are left out. It is overwritten by the next call that uses the same Scratch.
+	Top []TokenLogprob
+}
+
+// TokenLogprob is a token with its log probability.
+type TokenLogprob struct {
+	Token   int32
+	Logprob float64
+}
+
+// Sampler is the state of one sequence: its random numbers and what it has said so far. It has one owner.
+type Sampler struct {
+	params    Params
+	choice    int
+	step      int // output tokens accepted
+	biases    []bias
+	penalties *penalties
+	scratch   *Scratch
+}
+
+// New starts the sequence of one choice, 0 <= choice < p.N. Samplers used by the same goroutine can share a Scratch.
+func New(p Params, choice int, w *Scratch) (*Sampler, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if w == nil {
+		return nil, errors.New("sample: a sampler needs a scratch; make one with NewScratch")
+	}
+	if choice < 0 || choice >= p.N {
+		return nil, fmt.Errorf("sample: choice %d of a request with n = %d", choice, p.N)
+	}
+	for _, id := range p.StopTokenIDs {
+		if err := checkToken(id, w.Vocabulary()); err != nil {
+			return nil, fmt.Errorf("%w: stop_token_ids: %w", ErrParams, err)
+		}
+	}
+	biases, err := newBiases(p.LogitBias, w.Vocabulary())
+	if err != nil {
+		return nil, err
+	}
+	return &Sampler{
+		params:    p,
+		choice:    choice,
+		biases:    biases,
+		penalties: newPenalties(&p, w.Vocabulary()),
+		scratch:   w,
+	}, nil
+}
+
+// Prompt records the prompt for the penalties. Call it once, before the first Accept; calling it again adds to it.
+func (s *Sampler) Prompt(tokens []int32) error {
+	for _, t := range tokens {
+		if err := checkToken(t, s.scratch.Vocabulary()); err != nil {
+			return fmt.Errorf("prompt: %w", err)
+		}
+	}
+	if s.penalties != nil {
+		for _, t := range tokens {
+			s.penalties.addPrompt(t)
+		}
+	}
+	return nil
+}
+
+// Reserve makes room for so many output tokens: Accept then does not allocate.
+func (s *Sampler) Reserve(tokens int) {
+	if s.penalties != nil {
+		s.penalties.reserve(tokens)
+	}
+}
+
+// Step is the number of output tokens accepted so far, which is the index of the next one.
+func (s *Sampler) Step() int { return s.step }
+
+// Accept makes the token part of the output and moves on to the next random number.
+func (s *Sampler) Accept(token int32) error {
+	if err := checkToken(token, s.scratch.Vocabulary()); err != nil {
+		return fmt.Errorf("output token %d: %w", s.step, err)
+	}
+	if s.penalties != nil {
+		s.penalties.addOutput(token)
+	}
+	s.step++
+	return nil
+}
+
+// Uniform is a random number in [0, 1) for the next output token: see [Uniform].
+func (s *Sampler) Uniform(stream Stream) float64 {
+	return Uniform(s.params.Seed, s.choice, s.step, stream)
+}
+
+// Sample chooses the next token from logits [vocabulary], which are left unchanged, as is the sequence: the same call gives the
+// same token again. It allocates nothing.
+func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
+	w := s.scratch
+	best, err := s.adjust(logits, mask)
+	if err != nil {
+		return Choice{}, err
+	}
+	c := Choice{Token: best}
+	if !s.params.greedy() {
+		w.distribute(&s.params, w.x[best])
+		c.Token = w.draw(s.Uniform(StreamToken))
+	}
+	if s.params.Logprobs {
+		c.Logprob, c.Top = w.logprobs(logits, c.Token, s.params.TopLogprobs)
+	}
+	return c, nil
+}
+
+// Probabilities fills dst [vocabulary] with the distribution that Sample draws from: after all eight steps and summing to one. With
+// greedy parameters it is one at the token Sample would take. It is the target distribution of rejection sampling: accept a
+// drafted token t with probability min(1, dst[t]/q[t]), otherwise draw from the positive part of dst - q.
+func (s *Sampler) Probabilities(dst []float32, logits []float32, mask Mask) error {
+	w := s.scratch
+	if len(dst) != w.Vocabulary() {
+		return fmt.Errorf("sample: probabilities of %d tokens asked for, the vocabulary has %d", len(dst), w.Vocabulary())
+	}
+	best, err := s.adjust(logits, mask)
+	if err != nil {
+		return err
+	}
+	clear(dst)
+	if s.params.greedy() {
+		dst[best] = 1
+		return nil
+	}
+	w.distribute(&s.params, w.x[best])
+	for _, id := range w.kept {
+		dst[id] = float32(w.weight[id] / w.total)
+	}
+	return nil
+}
+
+// adjust does steps 1 to 4 into the scratch and returns the best token.
+func (s *Sampler) adjust(logits []float32, mask Mask) (best int32, err error) {
+	w := s.scratch
+	if err := w.load(logits); err != nil {
+		return 0, err
+	}
+	for _, b := range s.biases {
+		w.x[b.token] = finite(w.x[b.token] + b.value)
+	}
+	if s.penalties != nil {
+		s.penalties.apply(w.x)
+	}
+	w.restrict(mask)
+	best = argmax(w.x)
+	if w.x[best] == float32(math.Inf(-1)) {
+		if mask == nil {
+			return 0, fmt.Errorf("%w: all %d logits are -Inf", ErrNoCandidate, len(logits))
+		}
+		return 0, fmt.Errorf("%w: the mask allows %d of %d tokens, all with logit -Inf", ErrNoCandidate, mask.count(len(logits)), len(logits))
+	}
+	return best, nil
+}

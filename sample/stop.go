@@ -1,0 +1,134 @@
+package sample
+
+import "slices"
+
+// StopMatcher ends a streamed text at the first stop string. It holds back text that may turn out to begin one, so what it
+// has released never has to be taken back, and the result does not depend on how the text is cut into chunks.
+//
+// The stop string that is complete first wins; of those complete at the same byte, the longest.
+type StopMatcher struct {
+	patterns []pattern
+	include  bool
+	tokens   []int32
+	held     []byte // text not yet released: the longest end of the text that begins a stop string
+	matched  int    // index of the stop string found, -1 before
+}
+
+// pattern follows one stop string through the text (Knuth, Morris, Pratt).
+type pattern struct {
+	text   string
+	border []int32 // [len(text)] longest proper prefix of text[:i+1] that is also its suffix
+	at     int     // bytes of text that the end of the input matches
+}
+
+// NewStopMatcher makes the matcher of one sequence. It reports the same problems as [Params.Validate] for a request's stop strings.
+func NewStopMatcher(p *Params) (*StopMatcher, error) {
+	e := &ParamsError{}
+	validateStops(e, p.Stop)
+	if err := e.orNil(); err != nil {
+		return nil, err
+	}
+	m := &StopMatcher{include: p.IncludeStop, tokens: slices.Clone(p.StopTokenIDs), matched: -1}
+	for _, s := range p.Stop {
+		m.patterns = append(m.patterns, pattern{text: s, border: borders(s)})
+	}
+	return m, nil
+}
+
+// Token says whether a token id ends the sequence. The token's text is not part of the output.
+func (m *StopMatcher) Token(id int32) bool { return slices.Contains(m.tokens, id) }
+
+// Push takes the next piece of text. It returns what may be shown now, and whether a stop string was found; nothing follows then.
+// Pieces that end between characters are released between characters.
+func (m *StopMatcher) Push(text string) (release string, stopped bool) {
+	if m.matched >= 0 {
+		return "", true
+	}
+	if len(m.patterns) == 0 {
+		return text, false
+	}
+	for i := range len(text) {
+		found := m.advance(text[i])
+		if found < 0 {
+			continue
+		}
+		m.matched = found
+		all := string(m.held) + text[:i+1]
+		m.held = m.held[:0]
+		if m.include {
+			return all, true
+		}
+		return all[:len(all)-len(m.patterns[found].text)], true
+	}
+	return m.release(text), false
+}
+
+// advance moves every pattern by one byte and returns the longest that is complete, or -1.
+func (m *StopMatcher) advance(b byte) int {
+	found := -1
+	for i := range m.patterns {
+		p := &m.patterns[i]
+		for p.at > 0 && p.text[p.at] != b {
+			p.at = int(p.border[p.at-1])
+		}
+		if p.text[p.at] == b {
+			p.at++
+		}
+		if p.at == len(p.text) && (found < 0 || len(p.text) > len(m.patterns[found].text)) {
+			found = i
+		}
+	}
+	return found
+}
+
+// release returns the text that can no longer be part of a stop string and holds the rest.
+func (m *StopMatcher) release(text string) string {
+	hold := 0
+	for i := range m.patterns {
+		hold = max(hold, m.patterns[i].at)
+	}
+	if len(m.held) == 0 {
+		n := len(text) - hold
+		m.held = append(m.held, text[n:]...)
+		return text[:n]
+	}
+	m.held = append(m.held, text...)
+	n := len(m.held) - hold
+	out := string(m.held[:n])
+	m.held = append(m.held[:0], m.held[n:]...)
+	return out
+}
+
+// Flush returns the text still held back when the sequence ends for another reason.
+func (m *StopMatcher) Flush() string {
+	out := string(m.held)
+	m.held = m.held[:0]
+	for i := range m.patterns {
+		m.patterns[i].at = 0
+	}
+	return out
+}
+
+// Matched is the stop string that ended the text, if one did.
+func (m *StopMatcher) Matched() (stop string, ok bool) {
+	if m.matched < 0 {
+		return "", false
+	}
+	return m.patterns[m.matched].text, true
+}
+
+// borders computes the failure table of a pattern.
+func borders(s string) []int32 {
+	table := make([]int32, len(s))
+	n := int32(0)
+	for i := 1; i < len(s); i++ {
+		for n > 0 && s[i] != s[n] {
+			n = table[n-1]
+		}
+		if s[i] == s[n] {
+			n++
+		}
+		table[i] = n
+	}
+	return table
+}

@@ -1,0 +1,64 @@
+package tokenizer
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// The byte-level alphabet spells each of the 256 bytes as one printable
+// character, so that a vocabulary of byte strings fits into JSON: bytes that
+// print as themselves in Latin-1 keep their code point, the other 68 get the code
+// points from U+0100 on, in order. A space (0x20) becomes U+0120, "Ġ".
+const alphabetEnd = 0x100 + 68
+
+// alphabetByte maps a character of the alphabet to its byte, -1 for the others.
+var alphabetByte = func() (table [alphabetEnd]int16) {
+	for i := range table {
+		table[i] = -1
+	}
+	next := 0x100
+	for b := range 256 {
+		if printable := b >= '!' && b <= '~' || b >= 0xA1 && b <= 0xAC || b >= 0xAE; printable {
+			table[b] = int16(b)
+			continue
+		}
+		table[next] = int16(b)
+		next++
+	}
+	return table
+}()
+
+// appendUnspelled appends the bytes that word spells in the byte-level alphabet.
+// With any character outside the alphabet ok is false and dst is as it was.
+func appendUnspelled(dst, word []byte) (_ []byte, ok bool) {
+	n := len(dst)
+	for i := 0; i < len(word); {
+		c, size := rune(word[i]), 1
+		if c >= utf8.RuneSelf {
+			c, size = utf8.DecodeRune(word[i:])
+		}
+		if c >= alphabetEnd || alphabetByte[c] < 0 {
+			return dst[:n], false
+		}
+		dst = append(dst, byte(alphabetByte[c]))
+		i += size
+	}
+	return dst, true
+}
+
+// fallbackByte reads the name of a byte-fallback token, such as <0x0A>.
+func fallbackByte(word string) (b byte, ok bool) {
+	hex, ok := strings.CutPrefix(word, "<0x")
+	if !ok || len(hex) != 3 || hex[2] != '>' {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(hex[:2], 16, 8)
+	return byte(v), err == nil
+}
+
+// fallbackName is the inverse of fallbackByte, in the spelling files use.
+func fallbackName(b byte) string {
+	const digits = "0123456789ABCDEF"
+	return string([]byte{'<', '0', 'x', digits[b>>4], digits[b&15], '>'})
+}

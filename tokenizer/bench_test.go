@@ -1,0 +1,218 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mixedText returns about n bytes of the kinds of text a server sees: English,
+// Go code, Chinese and Japanese, JSON, emoji, accents, numbers.
+func mixedText(n int) string {
+	english := "The indexer scores every earlier token and keeps the best; attention then reads only those rows. " +
+		"It's how a model with a long context stays affordable, isn't it? We've measured 1,024 of them.\n"
+	chinese := "深度求索的稀疏注意力机制只读取被选中的词元，因此长上下文的开销很低。日本語のテキストもここにあります。\n"
+	emoji := "Great work 🎉🚀👩‍👩‍👧‍👦! Zürich, naïve café, ½ − 3.14159 ≈ π ☃\n"
+	code, err := os.ReadFile("bpe.go")
+	if err != nil {
+		panic(err)
+	}
+	json := `{"name": "get_weather", "arguments": {"city": "São Paulo", "days": 14, "units": ["metric", null]}}` + "\n"
+	var b strings.Builder
+	for i := 0; b.Len() < n; i++ {
+		at := i * 997 % (len(code) - 1200)
+		fmt.Fprint(&b, english, string(code[at:at+1200]), chinese, chinese, json, emoji, i, "\n\n")
+	}
+	return strings.ToValidUTF8(b.String()[:n], "")
+}
+
+func BenchmarkEncode(b *testing.B) {
+	tok := deepSeek(b)
+	for _, c := range []struct{ name, text string }{
+		{"mixed", mixedText(1 << 20)},
+		{"prompt-2kB", mixedText(2 << 10)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			var ids []int32
+			b.SetBytes(int64(len(c.text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				var err error
+				if ids, err = tok.Append(ids[:0], c.text, parse); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(c.text))/float64(len(ids)), "bytes/token")
+		})
+	}
+}
+
+// Random tokens one after another: hardly a piece is seen twice.
+func BenchmarkEncodeRandomTokens(b *testing.B) {
+	tok := deepSeek(b)
+	random := rand.New(rand.NewPCG(1, 2))
+	var text []byte
+	for len(text) < 1<<20 {
+		text = append(text, tok.Bytes(int32(random.IntN(128000)))...)
+	}
+	b.SetBytes(int64(len(text)))
+	var ids []int32
+	for b.Loop() {
+		var err error
+		if ids, err = tok.Append(ids[:0], string(text), parse); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkEncodeByEngine(b *testing.B) {
+	tok := load(b, "deepseek_v3")
+	for i, pattern := range []string{patternDigits3, patternHanKana, patternDeepSeek} {
+		tok.pieces.stages[i] = engineSplit(b, pattern)
+	}
+	text := mixedText(1 << 18)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := tok.Encode(text, parse); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	tok := deepSeek(b)
+	text := mixedText(1 << 20)
+	ids := encode(b, tok, text, parse)
+	b.Run("whole", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			tok.Decode(ids, true)
+		}
+	})
+	b.Run("stream", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		b.ReportAllocs()
+		for b.Loop() {
+			dec := tok.NewDecoder(true)
+			for _, id := range ids {
+				dec.Next(id)
+			}
+		}
+	})
+}
+
+func BenchmarkLoad(b *testing.B) {
+	data := unzip(b, "deepseek_v3.tokenizer.json.gz")
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := New(data, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// worstCases are texts that are one single piece, or nearly.
+func worstCases(n int) map[string]string {
+	fill := func(s string) string { return strings.Repeat(s, n/len(s)) }
+	return map[string]string{
+		"one letter":          fill("a"),
+		"spaces":              fill(" "),
+		"spaces, then a word": fill(" ") + "x",
+		"line breaks":         fill("\n"),
+		"mixed white space":   fill(" \t \n"),
+		"emoji":               fill("🚀"),
+		"joined emoji":        fill("👩‍👩‍👧‍👦"),
+		"Han":                 fill("深度求索"),
+		"digits":              fill("7"),
+		"combining marks":     "a" + fill("\u0301"),
+		"invalid bytes":       fill("\xff\xe4"),
+		"begun added tokens":  fill("<｜place▁holder▁no▁"),
+		"angle brackets":      fill("<"),
+		"added tokens":        fill("<｜User｜>"),
+	}
+}
+
+// A megabyte of anything takes less than two seconds, and four times as much text
+// less than eight times as long (a quadratic step would make it sixteen).
+func TestWorstCasesStayLinear(t *testing.T) {
+	const n = 1 << 20 / min(slowdown, 16)
+	tok := deepSeek(t)
+	measure := func(text string) time.Duration {
+		best := time.Hour
+		for range 2 {
+			begin := time.Now()
+			encode(t, tok, text, parse)
+			best = min(best, time.Since(begin))
+		}
+		return best
+	}
+	quarter := worstCases(n / 4)
+	for name, text := range worstCases(n) {
+		t.Run(name, func(t *testing.T) {
+			small, large := measure(quarter[name]), measure(text)
+			t.Logf("256 kB: %v, 1 MB: %v", small, large)
+			if large > slowdown*2*time.Second {
+				t.Errorf("1 MB took %v", large)
+			}
+			if large > 8*small+50*time.Millisecond {
+				t.Errorf("256 kB took %v, 1 MB took %v", small, large)
+			}
+		})
+	}
+}
+
+// Mixed text is encoded at 3 MB/s or more on one core.
+func TestMixedTextIsEncodedFastEnough(t *testing.T) {
+	tok := deepSeek(t)
+	text := mixedText(1 << 20 / min(slowdown, 16))
+	best := time.Hour
+	for range 3 {
+		begin := time.Now()
+		encode(t, tok, text, parse)
+		best = min(best, time.Since(begin))
+	}
+	rate := float64(len(text)) / 1e6 / best.Seconds()
+	t.Logf("%.1f MB/s", rate)
+	if rate*slowdown < 3 {
+		t.Errorf("%.1f MB/s", rate)
+	}
+}
+
+// White space is what patterns backtrack on; the engine must survive it too.
+func TestPatternEngineStaysLinearOnWhiteSpace(t *testing.T) {
+	const n = 1 << 18
+	for _, pattern := range []string{patternDeepSeek, patternGLM, patternGPT2} {
+		st := engineSplit(t, pattern)
+		for _, name := range []string{"spaces", "spaces, then a word", "mixed white space"} {
+			begin := time.Now()
+			if _, err := st.cut(new(scratch), worstCases(n)[name], nil); err != nil {
+				t.Errorf("%s of %.20s: %v", name, pattern, err)
+			}
+			if d := time.Since(begin); d > slowdown*2*time.Second {
+				t.Errorf("%s of %.20s: 256 kB took %v", name, pattern, d)
+			}
+		}
+	}
+}
+
+// The split that costs most, by scanner and by engine.
+func BenchmarkDeepSeekSplit(b *testing.B) {
+	text := mixedText(1 << 18)
+	for name, st := range map[string]stage{"scanner": knownPatterns[patternDeepSeek], "engine": engineSplit(b, patternDeepSeek)} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			sc := new(scratch)
+			var spans []span
+			for b.Loop() {
+				var err error
+				if spans, err = st.cut(sc, text, spans[:0]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,231 @@
+package tokenizer
+
+// build makes a tokenizer out of its two files.
+func build(tokenizerJSON, configJSON []byte) (*Tokenizer, error) {
+	f, err := parseFile(tokenizerJSON)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := parseConfig(configJSON)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tokenizer{chatTemplate: string(cfg.ChatTemplate)}
+	t.scratch.New = func() any { return new(scratch) }
+	if t.normalizers, err = newNormalizers(f.normalizer); err != nil {
+		return nil, err
+	}
+	if t.pieces, err = newPipeline(f.preTokenizer); err != nil {
+		return nil, err
+	}
+	if t.detok, err = newDetok(f.decoder, t.pieces.byteLevel); err != nil {
+		return nil, err
+	}
+	if err := t.loadModel(f); err != nil {
+		return nil, err
+	}
+	t.loadAdded(f.added)
+	return t, t.loadFrame(f, cfg)
+}
+
+// loadModel reads the vocabulary, the merges and the model's options.
+func (t *Tokenizer) loadModel(f *file) error {
+	names, err := t.loadVocab(f)
+	if err != nil {
+		return err
+	}
+	m := &t.model
+	o := &f.model.options
+	m.byteLevel = t.pieces.byteLevel
+	m.ignoreMerges = o.IgnoreMerges
+	m.fuseUnknown = o.FuseUnknown
+	m.unknown = -1
+	m.cache = newPieceCache()
+	if o.Unknown != nil {
+		id, ok := names.one([]byte(*o.Unknown))
+		if !ok {
+			return malformed("unk_token %q is not in the vocabulary", *o.Unknown)
+		}
+		m.unknown = id
+	}
+	for b := range 256 {
+		m.byteID[b] = -1
+		name := string([]byte{byte(b)})
+		if !m.byteLevel {
+			name = fallbackName(byte(b))
+		}
+		if id, ok := lookup(m.words, name); ok && (m.byteLevel || o.ByteFallback) {
+			m.byteID[b] = id
+		}
+	}
+	m.merges, err = readMerges(f.model.merges, names)
+	return err
+}
+
+// loadVocab fills model.words and out, and returns what finds tokens by the
+// spelling of the file. In a byte-level vocabulary the two are one: a token is
+// matched with the bytes it stands for.
+func (t *Tokenizer) loadVocab(f *file) (*resolver, error) {
+	added, err := newAddedIndex(f.added)
+	if err != nil {
+		return nil, err
+	}
+	names := &resolver{odd: map[string]int32{}, unspell: appendUnspelled}
+	read := t.readByteLevel
+	if !t.pieces.byteLevel {
+		names.unspell = func(dst, word []byte) ([]byte, bool) { return append(dst, word...), true }
+		read = t.readCharLevel
+	}
+	if err := read(f, added, names); err != nil {
+		return nil, err
+	}
+	t.model.added = make([]bool, t.out.size())
+	for id := range added.byID {
+		t.model.added[id] = true
+	}
+	return names, nil
+}
+
+// readByteLevel reads a vocabulary spelled in the byte-level alphabet. Tokens with
+// characters outside it, and added tokens the vocabulary does not have, stand for
+// their own spelling; they are decoded but never merged into.
+func (t *Tokenizer) readByteLevel(f *file, added *addedIndex, names *resolver) error {
+	var words vocabBuilder
+	var buf []byte
+	err := readVocab(f.model.vocab, added, func(key []byte, id int32, _ *addedToken) {
+		word, ok := names.unspell(buf[:0], key)
+		buf = word
+		if !ok {
+			word = key
+		}
+		if !ok {
+			names.odd[string(key)] = id
+		}
+		words.add(id, word, !ok)
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range added.missing() {
+		words.add(a.ID, []byte(a.Content), true)
+	}
+	words.unique = true
+	t.out, err = words.build()
+	t.model.words, names.words = t.out, t.out
+	return err
+}
+
+// readCharLevel reads a vocabulary of plain text, in which the decoder of the
+// file replaces some characters and turns <0x0A> into a byte.
+func (t *Tokenizer) readCharLevel(f *file, added *addedIndex, names *resolver) error {
+	words, out := vocabBuilder{unique: true}, vocabBuilder{}
+	err := readVocab(f.model.vocab, added, func(key []byte, id int32, a *addedToken) {
+		words.add(id, key, false)
+		if a != nil {
+			out.add(id, key, true)
+			return
+		}
+		_, fallback := fallbackByte(string(key))
+		out.add(id, t.detok.bytes(key), fallback)
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range added.missing() {
+		out.add(a.ID, []byte(a.Content), true)
+	}
+	if t.model.words, err = words.build(); err != nil {
+		return err
+	}
+	names.words = t.model.words
+	t.out, err = out.build()
+	return err
+}
+
+// readVocab calls add with every token of the vocabulary, and with its entry
+// among the added tokens if it has one. The key is valid during the call.
+func readVocab(data []byte, added *addedIndex, add func(key []byte, id int32, a *addedToken)) error {
+	r := jsonReader{data: data}
+	err := r.object(func(key []byte) error {
+		id, err := r.id()
+		if err != nil {
+			return err
+		}
+		a := added.byContent[string(key)]
+		switch other := added.byID[id]; {
+		case a != nil && a.ID != id:
+			return malformed("added token %q has id %d, but the vocabulary has it as %d", a.Content, a.ID, id)
+		case a == nil && other != nil:
+			return malformed("id %d is %q in the vocabulary and %q among the added tokens", id, key, other.Content)
+		case a != nil:
+			added.inVocab[id] = true
+		}
+		add(key, id, a)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.end()
+}
+
+// loadAdded registers the added tokens for matching.
+func (t *Tokenizer) loadAdded(list []addedToken) {
+	t.added = make(map[string]int32, len(list))
+	t.special = make([]bool, t.out.size())
+	for i := range list {
+		a := &list[i]
+		if a.Content == "" {
+			continue
+		}
+		t.added[a.Content] = a.ID
+		t.special[a.ID] = t.special[a.ID] || a.Special
+		if a.normalized() {
+			t.normed.add(t.normalize(a.Content), a)
+		} else {
+			t.raw.add(a.Content, a)
+		}
+	}
+	for id, special := range t.special {
+		if special {
+			t.specials = append(t.specials, int32(id))
+		}
+	}
+}
+
+// loadFrame resolves the tokens the configuration names and what AddSpecial adds:
+// the post-processor's tokens or, if it has none, what add_bos_token and
+// add_eos_token say.
+func (t *Tokenizer) loadFrame(f *file, cfg *config) (err error) {
+	if t.bos, err = t.named("bos_token", cfg.BOS); err != nil {
+		return err
+	}
+	if t.eos, err = t.named("eos_token", cfg.EOS); err != nil {
+		return err
+	}
+	if t.frame, err = newFrame(f.postProcessor); err != nil {
+		return err
+	}
+	if len(t.frame.before) > 0 || len(t.frame.after) > 0 {
+		return t.frame.check(t.out)
+	}
+	if cfg.AddBOS && t.bos >= 0 {
+		t.frame.before = []int32{t.bos}
+	}
+	if cfg.AddEOS && t.eos >= 0 {
+		t.frame.after = []int32{t.eos}
+	}
+	return nil
+}
+
+// named returns the id of a token named in the configuration, -1 for none.
+func (t *Tokenizer) named(field string, token namedToken) (int32, error) {
+	if token == "" {
+		return -1, nil
+	}
+	id, ok := t.TokenID(string(token))
+	if !ok {
+		return -1, malformed("tokenizer_config.json: %s %q is not in the vocabulary", field, token)
+	}
+	return id, nil
+}

@@ -1,0 +1,53 @@
+package tokenizer
+
+import "encoding/json"
+
+// config is what this package uses of tokenizer_config.json.
+type config struct {
+	AddBOS       bool           `json:"add_bos_token"`
+	AddEOS       bool           `json:"add_eos_token"`
+	BOS          namedToken     `json:"bos_token"`
+	EOS          namedToken     `json:"eos_token"`
+	ChatTemplate templateChoice `json:"chat_template"`
+}
+
+// parseConfig reads tokenizer_config.json; nil data is an empty one.
+func parseConfig(data []byte) (*config, error) {
+	c := new(config)
+	if data == nil {
+		return c, nil
+	}
+	return c, decodeJSON("tokenizer_config.json", data, c)
+}
+
+// namedToken is a token given as a string or as an object with its content.
+type namedToken string
+
+func (n *namedToken) UnmarshalJSON(data []byte) error {
+	if data[0] == '{' {
+		var object struct{ Content string }
+		err := json.Unmarshal(data, &object)
+		*n = namedToken(object.Content)
+		return err
+	}
+	return json.Unmarshal(data, (*string)(n))
+}
+
+// templateChoice is a chat template, or the default among several named ones.
+type templateChoice string
+
+func (t *templateChoice) UnmarshalJSON(data []byte) error {
+	if data[0] != '[' {
+		return json.Unmarshal(data, (*string)(t))
+	}
+	var list []struct{ Name, Template string }
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	for _, named := range list {
+		if named.Name == "default" {
+			*t = templateChoice(named.Template)
+		}
+	}
+	return nil
+}

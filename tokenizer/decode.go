@@ -1,0 +1,117 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Decode returns the text of ids, exactly: with a byte-level vocabulary
+// Decode(Encode(s)) == s, and ids that do not form whole characters give bytes
+// that are not valid UTF-8. With skipSpecial special tokens are left out. Ids
+// without a token stand for nothing.
+func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
+	var b strings.Builder
+	strip := t.detok.stripCount
+	for _, id := range ids {
+		if skipSpecial && t.IsSpecial(id) {
+			continue
+		}
+		var text string
+		text, strip = t.detok.strip(t.out.str(id), strip)
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// strip removes what the beginning of a text may lose from its next part, and
+// returns how much may still go.
+func (d *detok) strip(text string, left int) (string, int) {
+	for left > 0 && text != "" {
+		rest, ok := strings.CutPrefix(text, d.stripChar)
+		if !ok {
+			return text, 0
+		}
+		text, left = rest, left-1
+	}
+	return text, left
+}
+
+// Decoder turns ids into text one by one, as they are generated. It never emits
+// part of a character: bytes that may still become one are held back. Bytes that
+// cannot are replaced by U+FFFD, one for each maximal invalid sequence, so that
+// all output together is Decode of all ids with the same replacement.
+type Decoder struct {
+	t           *Tokenizer
+	skipSpecial bool
+	strip       int
+	held        []byte // the beginning of a character, at most 3 bytes between calls
+}
+
+// NewDecoder starts a text; with skipSpecial special tokens are left out.
+// A Decoder belongs to one goroutine.
+func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
+	return &Decoder{t: t, skipSpecial: skipSpecial, strip: t.detok.stripCount}
+}
+
+// Next returns the text that id completes, often the token's own, sometimes "".
+func (d *Decoder) Next(id int32) string {
+	if d.skipSpecial && d.t.IsSpecial(id) {
+		return ""
+	}
+	var text string
+	text, d.strip = d.t.detok.strip(d.t.out.str(id), d.strip)
+	if len(d.held) == 0 && utf8.ValidString(text) {
+		return text
+	}
+	d.held = append(d.held, text...)
+	n := wholeLen(d.held)
+	out := validUTF8(d.held[:n])
+	d.held = append(d.held[:0], d.held[n:]...)
+	return out
+}
+
+// Flush ends the text: it returns what was held back, as U+FFFD. The Decoder is
+// then ready for another text.
+func (d *Decoder) Flush() string {
+	out := validUTF8(d.held)
+	d.held = d.held[:0]
+	d.strip = d.t.detok.stripCount
+	return out
+}
+
+// Pending says how many bytes are held back.
+func (d *Decoder) Pending() int { return len(d.held) }
+
+// wholeLen is the length of b without a character begun but not finished at its
+// end.
+func wholeLen(b []byte) int {
+	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(b[i]) {
+			if utf8.FullRune(b[i:]) {
+				break
+			}
+			return i
+		}
+	}
+	return len(b)
+}
+
+// validUTF8 replaces every maximal invalid sequence: the longest beginning of a
+// character that goes wrong, or a single byte that begins none.
+func validUTF8(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	var out strings.Builder
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		if r == utf8.RuneError && size == 1 {
+			for size < len(b) && !utf8.FullRune(b[:size]) && !utf8.FullRune(b[:size+1]) {
+				size++
+			}
+		}
+		out.WriteRune(r)
+		b = b[size:]
+	}
+	return out.String()
+}

@@ -1,0 +1,33 @@
+// Package tokenizer turns text into token ids and token ids back into text,
+// as a checkpoint's tokenizer.json prescribes.
+//
+// In: tokenizer.json and, if there is one, tokenizer_config.json. Out: a
+// [Tokenizer], which encodes strings, decodes ids at once or one by one
+// ([Decoder]), and answers what bytes a token stands for.
+//
+// Text passes four rooms, one file each:
+//
+//	added.go      added tokens (<think>, <｜User｜>, ...) are cut out of the text
+//	normalize.go  what is left is normalised (usually not at all)
+//	pretok.go     and cut into pieces, by patterns (pattern.go, scan.go)
+//	bpe.go        each piece is merged, pair by pair, into tokens
+//
+// Vocabularies are held as raw bytes: the byte-level alphabet of the file, in
+// which a space is spelled Ġ, is undone while loading (alphabet.go).
+//
+// # Invalid UTF-8
+//
+// Any string can be encoded. A byte that is no part of a character counts as
+// U+FFFD when text is cut into pieces and as itself when pieces are merged, so
+// with a byte-level vocabulary Decode(Encode(s)) == s for every s, valid or not
+// (unless a normalizer changes it). A [Decoder] emits valid UTF-8 only.
+//
+// # Unicode
+//
+// Character classes are those of the standard library's unicode package. Text
+// using characters assigned in a later version can be cut differently by a
+// tokenizer built on that version.
+//
+// The package never reads the environment, never writes files and knows nothing
+// of chat messages: rendering them is the caller's work.
+package tokenizer

@@ -1,0 +1,119 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// EncodeOptions say what a text may contain besides text.
+type EncodeOptions struct {
+	// AddSpecial puts the tokens around the text that the checkpoint asks for, such
+	// as the beginning-of-sentence token. Where the text already begins (or ends)
+	// with them they are not added again: a model must see them exactly once.
+	AddSpecial bool
+
+	// ParseSpecial turns the spelling of an added token, such as <｜User｜>, into
+	// that token, whether the file calls it special or not. Without it every
+	// character is text: what a user typed cannot forge a turn of the conversation.
+	ParseSpecial bool
+}
+
+// Encode returns the tokens of text. The error is ErrUnencodable or ErrPattern;
+// neither can happen with a vocabulary that has all bytes and patterns that are
+// known (scan.go).
+func (t *Tokenizer) Encode(text string, opts EncodeOptions) ([]int32, error) {
+	return t.Append(nil, text, opts)
+}
+
+// Append is Encode onto the end of dst. On an error dst is returned unchanged.
+func (t *Tokenizer) Append(dst []int32, text string, opts EncodeOptions) ([]int32, error) {
+	if len(text) > math.MaxInt32-1 {
+		return dst, fmt.Errorf("tokenizer: %w: %d bytes; at most %d", ErrUnencodable, len(text), math.MaxInt32-1)
+	}
+	e := encoder{t: t, sc: t.scratch.Get().(*scratch), opts: opts, ids: dst}
+	defer func() {
+		e.sc.trim()
+		t.scratch.Put(e.sc)
+	}()
+	if opts.AddSpecial {
+		e.ids = append(e.ids, t.frame.before...)
+	}
+	start := len(e.ids)
+	if err := e.text(text); err != nil {
+		return dst, fmt.Errorf("tokenizer: %w", err)
+	}
+	if !opts.AddSpecial {
+		return e.ids, nil
+	}
+	if n := len(t.frame.before); n > 0 && hasPrefix(e.ids[start:], t.frame.before) {
+		e.ids = slices.Delete(e.ids, start-n, start)
+		start -= n
+	}
+	if !hasSuffix(e.ids[start:], t.frame.after) {
+		e.ids = append(e.ids, t.frame.after...)
+	}
+	return e.ids, nil
+}
+
+func hasPrefix(ids, prefix []int32) bool {
+	return len(ids) >= len(prefix) && slices.Equal(ids[:len(prefix)], prefix)
+}
+
+func hasSuffix(ids, suffix []int32) bool {
+	return len(ids) >= len(suffix) && slices.Equal(ids[len(ids)-len(suffix):], suffix)
+}
+
+// encoder is one call of Append.
+type encoder struct {
+	t    *Tokenizer
+	sc   *scratch
+	opts EncodeOptions
+	ids  []int32
+}
+
+// text encodes a whole text: added tokens that are looked for as they are, and
+// between them text to be normalised.
+func (e *encoder) text(s string) error {
+	return e.split(&e.t.raw, s, func(s string) error {
+		return e.split(&e.t.normed, e.t.normalize(s), e.plain)
+	})
+}
+
+// split appends the added tokens of set found in s, and gives what lies between
+// them to rest.
+func (e *encoder) split(set *addedSet, s string, rest func(string) error) error {
+	at := 0
+	for e.opts.ParseSpecial {
+		start, end, tok := set.find(s, at)
+		if tok == nil {
+			break
+		}
+		if at < start {
+			if err := rest(s[at:start]); err != nil {
+				return err
+			}
+		}
+		e.ids = append(e.ids, tok.ID)
+		at = end
+	}
+	if at == len(s) {
+		return nil
+	}
+	return rest(s[at:])
+}
+
+// plain encodes text without added tokens.
+func (e *encoder) plain(s string) error {
+	return e.t.pieces.each(e.sc, s, func(piece string) (err error) {
+		e.ids, err = e.t.model.encode(&e.sc.merge, e.ids, piece)
+		return err
+	})
+}
+
+func (t *Tokenizer) normalize(s string) string {
+	for _, n := range t.normalizers {
+		s = n(s)
+	}
+	return s
+}

@@ -1,0 +1,197 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// file is tokenizer.json, cut into its parts. The parts are read by those who
+// know them: vocabulary and merges can only be read once it is known whether the
+// pre-tokenizer is byte-level, wherever it stands in the file.
+type file struct {
+	added         []addedToken
+	normalizer    json.RawMessage
+	preTokenizer  json.RawMessage
+	postProcessor json.RawMessage
+	decoder       json.RawMessage
+	model         modelFile
+}
+
+// modelFile is the "model" object of tokenizer.json.
+type modelFile struct {
+	options modelOptions
+	vocab   json.RawMessage // {"token": id, ...}
+	merges  json.RawMessage // ["a b", ...] or [["a", "b"], ...]
+}
+
+// modelOptions are the small fields of the model object.
+type modelOptions struct {
+	Type         string   `json:"type"`
+	Dropout      *float64 `json:"dropout"`
+	Unknown      *string  `json:"unk_token"`
+	WordPrefix   *string  `json:"continuing_subword_prefix"`
+	WordSuffix   *string  `json:"end_of_word_suffix"`
+	FuseUnknown  bool     `json:"fuse_unk"`
+	ByteFallback bool     `json:"byte_fallback"`
+	IgnoreMerges bool     `json:"ignore_merges"`
+}
+
+// parseFile cuts data into parts and reads the small ones.
+func parseFile(data []byte) (*file, error) {
+	var f file
+	r := jsonReader{data: data}
+	err := r.object(func(key []byte) error {
+		if string(key) == "model" {
+			return f.model.read(&r)
+		}
+		name := string(key)
+		value, err := r.raw()
+		if err != nil {
+			return err
+		}
+		switch name {
+		case "added_tokens":
+			return decodeJSON(name, value, &f.added)
+		case "normalizer":
+			return keepJSON(name, value, &f.normalizer)
+		case "pre_tokenizer":
+			return keepJSON(name, value, &f.preTokenizer)
+		case "post_processor":
+			return keepJSON(name, value, &f.postProcessor)
+		case "decoder":
+			return keepJSON(name, value, &f.decoder)
+		default: // version, truncation, padding: nothing that changes a token
+			return keepJSON(name, value, new(json.RawMessage))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	if f.model.vocab == nil || f.model.merges == nil {
+		return nil, malformed("no model with a vocab and merges")
+	}
+	return &f, f.model.options.check()
+}
+
+// read reads the model object at the cursor of r.
+func (m *modelFile) read(r *jsonReader) error {
+	small := map[string]json.RawMessage{}
+	err := r.object(func(key []byte) error {
+		name := string(key)
+		value, err := r.raw()
+		if err != nil {
+			return err
+		}
+		switch name {
+		case "vocab":
+			m.vocab = value
+		case "merges":
+			m.merges = value
+		default:
+			small[name] = value
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// One small object instead of a case per field: encoding/json knows the types.
+	object, err := json.Marshal(small)
+	if err != nil {
+		return malformed("model: %v", err)
+	}
+	return decodeJSON("model", object, &m.options)
+}
+
+// check refuses models and options that would give other tokens than asked for.
+func (o *modelOptions) check() error {
+	if o.Type != "BPE" && o.Type != "" { // older files name no type
+		return unsupported("model", o.Type, "BPE")
+	}
+	if o.Dropout != nil && *o.Dropout != 0 {
+		return fmt.Errorf("%w: model dropout %v makes encoding random; supported: null, 0", ErrUnsupported, *o.Dropout)
+	}
+	if o.WordPrefix != nil && *o.WordPrefix != "" {
+		return unsupported("continuing_subword_prefix", *o.WordPrefix, "null", `""`)
+	}
+	if o.WordSuffix != nil && *o.WordSuffix != "" {
+		return unsupported("end_of_word_suffix", *o.WordSuffix, "null", `""`)
+	}
+	return nil
+}
+
+// decodeJSON unmarshals one named part.
+func decodeJSON(name string, value json.RawMessage, into any) error {
+	if err := json.Unmarshal(value, into); err != nil {
+		return malformed("%s: %v", name, err)
+	}
+	return nil
+}
+
+// keepJSON stores one named part for later, nil for null, and checks its syntax.
+func keepJSON(name string, value json.RawMessage, into *json.RawMessage) error {
+	if !json.Valid(value) {
+		return malformed("%s: invalid JSON", name)
+	}
+	if *into = value; isNull(value) {
+		*into = nil
+	}
+	return nil
+}
+
+func isNull(value json.RawMessage) bool {
+	r := jsonReader{data: value}
+	r.peek()
+	return len(r.data)-r.pos >= 4 && string(r.data[r.pos:r.pos+4]) == "null"
+}
+
+// maxNesting bounds how deep sequences may contain sequences.
+const maxNesting = 16
+
+// eachComponent calls visit with the component of a part of tokenizer.json or, if
+// it is a Sequence, with those it lists under the key list, in order. A nil value
+// has none.
+func eachComponent(part, list string, value json.RawMessage, visit func(kind string, value json.RawMessage) error) error {
+	var walk func(value json.RawMessage, depth int) error
+	walk = func(value json.RawMessage, depth int) error {
+		var c struct {
+			Type string `json:"type"`
+		}
+		if err := decodeJSON(part, value, &c); err != nil {
+			return err
+		}
+		if c.Type != "Sequence" {
+			return visit(c.Type, value)
+		}
+		if depth == maxNesting {
+			return malformed("%s: sequences nested deeper than %d", part, maxNesting)
+		}
+		var fields map[string]json.RawMessage
+		var members []json.RawMessage
+		if err := decodeJSON(part, value, &fields); err != nil {
+			return err
+		}
+		if err := decodeJSON(part+" Sequence "+list, fields[list], &members); err != nil {
+			return err
+		}
+		for _, m := range members {
+			if err := walk(m, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if value == nil {
+		return nil
+	}
+	return walk(value, 0)
+}
+
+// patternFile is a pattern as tokenizer.json spells it: one of the two is set.
+type patternFile struct {
+	String *string
+	Regex  *string
+}

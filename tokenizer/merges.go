@@ -1,0 +1,176 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+)
+
+// noMerge is the rank of a pair that does not merge; it loses every comparison.
+const noMerge = math.MaxInt32
+
+// mergeTable says of a pair of token ids when it merges and into what.
+type mergeTable struct {
+	slots []mergeSlot // open addressing, linear probing
+	mask  uint64
+}
+
+// mergeSlot is one merge. The key is the pair plus one, so that zero is empty.
+type mergeSlot struct {
+	key  uint64
+	rank int32 // position in the file: the lowest merges first
+	id   int32 // the merged token
+}
+
+func pairKey(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) + 1 }
+
+// find returns the rank and the result of merging a and b, noMerge if they don't.
+func (t *mergeTable) find(a, b int32) (rank, id int32) {
+	key := pairKey(a, b)
+	for i := spread(key) & t.mask; ; i = (i + 1) & t.mask {
+		switch s := &t.slots[i]; s.key {
+		case key:
+			return s.rank, s.id
+		case 0:
+			return noMerge, 0
+		}
+	}
+}
+
+// put adds a merge; of a pair listed twice the later one counts.
+func (t *mergeTable) put(a, b, rank, id int32) {
+	key := pairKey(a, b)
+	i := spread(key) & t.mask
+	for t.slots[i].key != 0 && t.slots[i].key != key {
+		i = (i + 1) & t.mask
+	}
+	t.slots[i] = mergeSlot{key, rank, id}
+}
+
+// resolver finds the id of a token by its spelling in the file.
+type resolver struct {
+	words *vocab
+	odd   map[string]int32 // tokens hidden in words, by their spelling
+	// unspell appends the bytes a spelling stands for; ok is false if it stands for
+	// nothing but itself.
+	unspell func(dst, word []byte) (_ []byte, ok bool)
+	buf     []byte
+}
+
+// pair resolves both halves of a merge and what they merge into. If one is in no
+// vocabulary, missing is its spelling.
+func (r *resolver) pair(a, b []byte) (ids [3]int32, missing []byte) {
+	buf, okA := r.unspell(r.buf[:0], a)
+	n := len(buf)
+	buf, okB := r.unspell(buf, b)
+	r.buf = buf
+	if okA && okB {
+		var found [3]bool
+		ids[0], found[0] = lookup(r.words, buf[:n])
+		ids[1], found[1] = lookup(r.words, buf[n:])
+		ids[2], found[2] = lookup(r.words, buf)
+		if found == [3]bool{true, true, true} {
+			return ids, nil
+		}
+	}
+	for i, word := range [][]byte{a, b, slices.Concat(a, b)} {
+		id, ok := r.one(word)
+		if !ok {
+			return ids, word
+		}
+		ids[i] = id
+	}
+	return ids, nil
+}
+
+// one resolves a single spelling.
+func (r *resolver) one(word []byte) (id int32, ok bool) {
+	if raw, ok := r.unspell(nil, word); ok {
+		if id, ok := lookup(r.words, raw); ok {
+			return id, true
+		}
+	}
+	id, ok = r.odd[string(word)]
+	return id, ok
+}
+
+// readMerges reads both spellings of the list: "a b" and ["a", "b"].
+func readMerges(data json.RawMessage, names *resolver) (mergeTable, error) {
+	slots := 4
+	// A merge takes at least 7 bytes of JSON; half-empty tables are fast ones.
+	for n := len(data) / 7; slots < n && slots < 1<<18; {
+		slots *= 2
+	}
+	t := mergeTable{slots: make([]mergeSlot, slots), mask: uint64(slots - 1)}
+	r := jsonReader{data: data}
+	rank := int32(0)
+	var left []byte
+	err := r.array(func() error {
+		right, err := readMerge(&r, &left)
+		if err != nil {
+			return err
+		}
+		ids, missing := names.pair(left, right)
+		if missing != nil {
+			return malformed("merge %d, %q + %q: token %q is not in the vocabulary", rank, left, right, missing)
+		}
+		if 2*int(rank) >= len(t.slots) {
+			t.grow()
+		}
+		t.put(ids[0], ids[1], rank, ids[2])
+		rank++
+		return nil
+	})
+	if err != nil {
+		return t, err
+	}
+	return t, r.end()
+}
+
+// readMerge reads one merge; left is a buffer for the first half, the second half
+// is valid until the next read.
+func readMerge(r *jsonReader, left *[]byte) (right []byte, err error) {
+	if r.peek() != '[' {
+		both, err := r.str()
+		if err != nil {
+			return nil, err
+		}
+		a, b, ok := bytes.Cut(both, []byte(" "))
+		if !ok || len(a) == 0 || len(b) == 0 || bytes.IndexByte(b, ' ') >= 0 {
+			return nil, malformed("merge %q is not two tokens with a space between", both)
+		}
+		*left = append((*left)[:0], a...)
+		return b, nil
+	}
+	n := 0
+	err = r.array(func() error {
+		s, err := r.str()
+		switch n++; n {
+		case 1:
+			*left = append((*left)[:0], s...)
+		case 2:
+			right = s
+		default:
+			return malformed("before byte %d: a merge of more than two tokens", r.pos)
+		}
+		return err
+	})
+	if err == nil && n != 2 {
+		err = malformed("before byte %d: a merge of %d tokens", r.pos, n)
+	}
+	return right, err
+}
+
+// grow doubles the table.
+func (t *mergeTable) grow() {
+	old := t.slots
+	t.slots = make([]mergeSlot, 2*len(old))
+	t.mask = uint64(len(t.slots) - 1)
+	for _, s := range old {
+		if s.key != 0 {
+			a, b := int32((s.key-1)>>32), int32(uint32(s.key-1))
+			t.put(a, b, s.rank, s.id)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"maps"
+	"testing"
+)
+
+// object is a JSON object under construction.
+type object = map[string]any
+
+// spell writes bytes in the byte-level alphabet.
+func spell(s string) string {
+	var out []rune
+	for i := range len(s) {
+		for r, b := range alphabetByte {
+			if b == int16(s[i]) {
+				out = append(out, rune(r))
+			}
+		}
+	}
+	return string(out)
+}
+
+// smallFile is a byte-level tokenizer.json: the 256 bytes are ids 0 to 255, the
+// merges (pairs of texts) make the ids from 256 on. No pattern cuts the text.
+func smallFile(merges ...[2]string) object {
+	vocab := object{}
+	for b := range 256 {
+		vocab[spell(string([]byte{byte(b)}))] = b
+	}
+	list := []any{}
+	for i, m := range merges {
+		vocab[spell(m[0]+m[1])] = 256 + i
+		list = append(list, []string{spell(m[0]), spell(m[1])})
+	}
+	return object{
+		"added_tokens":  []any{},
+		"pre_tokenizer": object{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+		"decoder":       object{"type": "ByteLevel"},
+		"model":         object{"type": "BPE", "vocab": vocab, "merges": list},
+	}
+}
+
+// with returns file with some parts replaced.
+func with(file, parts object) object {
+	out := maps.Clone(file)
+	maps.Copy(out, parts)
+	return out
+}
+
+// withModel returns file with some fields of its model replaced.
+func withModel(file, fields object) object {
+	return with(file, object{"model": with(file["model"].(object), fields)})
+}
+
+func toJSON(t testing.TB, v any) []byte {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// newSmall makes a tokenizer of a file and, unless nil, a configuration.
+func newSmall(t testing.TB, file object, config any) *Tokenizer {
+	t.Helper()
+	var configJSON []byte
+	if config != nil {
+		configJSON = toJSON(t, config)
+	}
+	tok, err := New(toJSON(t, file), configJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}

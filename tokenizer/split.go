@@ -1,0 +1,100 @@
+package tokenizer
+
+// behavior is what a split does with its matches.
+type behavior int
+
+const (
+	isolated       behavior = iota // matches and what is between them are pieces
+	removed                        // matches are dropped
+	mergedPrevious                 // a match ends the piece before it
+	mergedNext                     // a match begins the piece after it
+	contiguous                     // like isolated, adjacent matches being one
+)
+
+// behaviors are the names used in tokenizer.json.
+var behaviors = map[string]behavior{
+	"Isolated":           isolated,
+	"Removed":            removed,
+	"MergedWithPrevious": mergedPrevious,
+	"MergedWithNext":     mergedNext,
+	"Contiguous":         contiguous,
+}
+
+// splitStage cuts a string at the matches of a pattern or, inverted, at what does
+// not match.
+type splitStage struct {
+	pattern  matcher
+	behavior behavior
+	invert   bool
+}
+
+// part is a span that did or did not match.
+type part struct {
+	span
+	match bool
+}
+
+func (st splitStage) cut(sc *scratch, s string, dst []span) ([]span, error) {
+	found, err := st.pattern.matches(sc, s, sc.found[:0])
+	sc.found = found[:0]
+	if err != nil {
+		return dst, err
+	}
+	parts := sc.parts[:0]
+	add := func(start, end int32, match bool) {
+		parts = append(parts, part{span{start, end}, match != st.invert})
+	}
+	at := int32(0)
+	for _, m := range found {
+		if at < m.start {
+			add(at, m.start, false)
+		}
+		add(m.start, m.end, true)
+		at = m.end
+	}
+	if int(at) < len(s) {
+		add(at, int32(len(s)), false)
+	}
+	sc.parts = parts[:0]
+	return st.behavior.join(parts, dst), nil
+}
+
+// join appends the pieces that parts form, none of them empty.
+func (b behavior) join(parts []part, dst []span) []span {
+	first := len(dst)
+	matched := false // whether the part before was a match
+	if b == mergedNext {
+		// A match belongs to what follows unless that is a match too.
+		for i, p := range parts {
+			begins := i == 0 || !parts[i-1].match || p.match
+			dst = extend(dst, first, p.span, !begins)
+		}
+		return dst
+	}
+	for _, p := range parts {
+		switch b {
+		case isolated:
+			dst = extend(dst, first, p.span, false)
+		case removed:
+			if !p.match {
+				dst = extend(dst, first, p.span, false)
+			}
+		case mergedPrevious:
+			dst = extend(dst, first, p.span, p.match && !matched)
+		case contiguous:
+			dst = extend(dst, first, p.span, p.match == matched)
+		}
+		matched = p.match
+	}
+	return dst
+}
+
+// extend appends p or, if glued, makes the last span (from first on) reach its
+// end. Empty spans only mark a place to cut.
+func extend(dst []span, first int, p span, glued bool) []span {
+	if glued && len(dst) > first && dst[len(dst)-1].end == p.start {
+		dst[len(dst)-1].end = p.end
+		return dst
+	}
+	return appendSpan(dst, int(p.start), int(p.end))
+}

@@ -1,0 +1,126 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// Tokenizer encodes and decodes with one checkpoint's vocabulary. It is safe for
+// concurrent use and never changes once made (its cache of recent pieces apart,
+// which changes no result).
+type Tokenizer struct {
+	model       bpe
+	out         *vocab   // tokens by the bytes they stand for
+	raw, normed addedSet // added tokens looked for before and after normalising
+	normalizers []normalizer
+	pieces      *pipeline
+	detok       *detok
+	frame       frame
+
+	added    map[string]int32 // ids of added tokens by content
+	special  []bool           // [size]
+	specials []int32          // ascending
+
+	bos, eos     int32 // -1 if there is none
+	chatTemplate string
+
+	scratch sync.Pool // of *scratch
+}
+
+// Open reads the tokenizer of a checkpoint folder: tokenizer.json and, where they
+// exist, tokenizer_config.json and chat_template.jinja.
+func Open(dir string) (*Tokenizer, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	cfg, err := readOptional(filepath.Join(dir, "tokenizer_config.json"))
+	if err != nil {
+		return nil, err
+	}
+	template, err := readOptional(filepath.Join(dir, "chat_template.jinja"))
+	if err != nil {
+		return nil, err
+	}
+	t, err := New(data, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%w (in %s)", err, dir)
+	}
+	if template != nil {
+		t.chatTemplate = string(template)
+	}
+	return t, nil
+}
+
+// readOptional returns nil for a file that does not exist.
+func readOptional(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	return data, nil
+}
+
+// New makes a tokenizer from the contents of tokenizer.json and
+// tokenizer_config.json; the latter may be nil. Neither is kept.
+func New(tokenizerJSON, tokenizerConfigJSON []byte) (*Tokenizer, error) {
+	t, err := build(tokenizerJSON, tokenizerConfigJSON)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	return t, nil
+}
+
+// VocabSize is the largest token id plus one. A model's own vocabulary can be
+// larger: ids beyond are padding and stand for nothing.
+func (t *Tokenizer) VocabSize() int { return t.out.size() }
+
+// Bytes returns the bytes token id stands for: not always whole characters. The
+// slice is shared and must not be changed; it is nil if there is no such token.
+func (t *Tokenizer) Bytes(id int32) []byte { return t.out.bytes(id) }
+
+// Text is Bytes as a string, without a copy.
+func (t *Tokenizer) Text(id int32) string { return t.out.str(id) }
+
+// TokenID finds the token that stands for exactly this text: an added token, or
+// else one of the vocabulary. Spaces are spelled as spaces.
+func (t *Tokenizer) TokenID(text string) (id int32, ok bool) {
+	if id, ok := t.added[text]; ok {
+		return id, true
+	}
+	if text == "" {
+		return 0, false
+	}
+	if id, ok := lookup(t.out, text); ok {
+		return id, true
+	}
+	return 0, false
+}
+
+// Special lists the ids of special tokens, ascending.
+func (t *Tokenizer) Special() []int32 { return append([]int32(nil), t.specials...) }
+
+// IsSpecial says whether id is a special token: one that Decode can leave out.
+func (t *Tokenizer) IsSpecial(id int32) bool { return t.out.has(id) && t.special[id] }
+
+// IsAdded says whether id is an added token, special or not: one that text only
+// becomes with EncodeOptions.ParseSpecial. DeepSeek's <｜User｜> is added but not
+// special.
+func (t *Tokenizer) IsAdded(id int32) bool { return t.out.has(id) && t.model.added[id] }
+
+// BOS returns the token that begins a text, if the configuration names one.
+func (t *Tokenizer) BOS() (id int32, ok bool) { return t.bos, t.bos >= 0 }
+
+// EOS returns the token that ends a text, if the configuration names one.
+// A model's generation configuration can list more.
+func (t *Tokenizer) EOS() (id int32, ok bool) { return t.eos, t.eos >= 0 }
+
+// ChatTemplate returns the checkpoint's Jinja template, "" if it ships none.
+func (t *Tokenizer) ChatTemplate() string { return t.chatTemplate }

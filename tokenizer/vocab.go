@@ -1,0 +1,138 @@
+package tokenizer
+
+import "slices"
+
+// maxID bounds token ids, so that a damaged file cannot ask for gigabytes. The
+// largest vocabularies in use have 262,144 entries.
+const maxID = 1<<22 - 1
+
+// vocab maps ids to byte strings and back. All strings lie in one block, in id
+// order; an id without a token has an empty one.
+type vocab struct {
+	text  string
+	raw   []byte   // the same bytes, for callers that want slices
+	off   []uint32 // [size+1] where each id begins
+	slots []int32  // hash table of ids, -1 empty; linear probing
+}
+
+// vocabBuilder collects tokens in any order.
+type vocabBuilder struct {
+	arena  []byte
+	words  []builtWord
+	unique bool // two tokens with the same bytes are an error; else the first is found
+}
+
+type builtWord struct {
+	id       int32
+	off, len uint32
+	hidden   bool // has bytes, but is not found by them
+}
+
+// add records a token. A hidden one can be decoded but not looked up.
+func (b *vocabBuilder) add(id int32, word []byte, hidden bool) {
+	b.words = append(b.words, builtWord{id, uint32(len(b.arena)), uint32(len(word)), hidden})
+	b.arena = append(b.arena, word...)
+}
+
+// build sorts the tokens by id, which no two may share.
+func (b *vocabBuilder) build() (*vocab, error) {
+	slices.SortFunc(b.words, func(x, y builtWord) int { return int(x.id) - int(y.id) })
+	size := 0
+	if n := len(b.words); n > 0 {
+		size = int(b.words[n-1].id) + 1
+	}
+	v := &vocab{raw: make([]byte, 0, len(b.arena)), off: make([]uint32, size+1)}
+	last := int32(-1)
+	for _, w := range b.words {
+		if w.id == last {
+			return nil, malformed("id %d is given to two tokens, %q and %q", w.id, v.raw[v.off[w.id]:], b.bytes(w))
+		}
+		for last < w.id {
+			last++
+			v.off[last] = uint32(len(v.raw))
+		}
+		v.raw = append(v.raw, b.bytes(w)...)
+	}
+	v.off[size] = uint32(len(v.raw))
+	v.text = string(v.raw)
+
+	slots := 4
+	for slots < 2*len(b.words) {
+		slots *= 2
+	}
+	v.slots = slices.Repeat([]int32{-1}, slots)
+	for _, w := range b.words {
+		if w.hidden || w.len == 0 {
+			continue
+		}
+		slot, found := probe(v, b.bytes(w))
+		if found && !b.unique {
+			continue
+		}
+		if found {
+			return nil, malformed("ids %d and %d are the same token %q", v.slots[slot], w.id, b.bytes(w))
+		}
+		v.slots[slot] = w.id
+	}
+	return v, nil
+}
+
+func (b *vocabBuilder) bytes(w builtWord) []byte { return b.arena[w.off : w.off+w.len] }
+
+// size is the largest id plus one.
+func (v *vocab) size() int { return len(v.off) - 1 }
+
+// has says whether id is in range; the token can still be empty.
+func (v *vocab) has(id int32) bool { return id >= 0 && int(id) < len(v.off)-1 }
+
+// str returns the token's bytes as a string, "" if there is no such token.
+func (v *vocab) str(id int32) string {
+	if !v.has(id) {
+		return ""
+	}
+	return v.text[v.off[id]:v.off[id+1]]
+}
+
+// bytes returns the token's bytes, nil if there is no such token.
+func (v *vocab) bytes(id int32) []byte {
+	if !v.has(id) || v.off[id] == v.off[id+1] {
+		return nil
+	}
+	return v.raw[v.off[id]:v.off[id+1]:v.off[id+1]]
+}
+
+// lookup finds the token made of exactly these bytes.
+func lookup[S string | []byte](v *vocab, word S) (id int32, ok bool) {
+	slot, ok := probe(v, word)
+	return v.slots[slot], ok
+}
+
+// probe returns the slot that holds word, or the empty one where it would go.
+func probe[S string | []byte](v *vocab, word S) (slot int, found bool) {
+	mask := len(v.slots) - 1
+	for i := int(hashBytes(word)) & mask; ; i = (i + 1) & mask {
+		id := v.slots[i]
+		if id < 0 {
+			return i, false
+		}
+		if v.text[v.off[id]:v.off[id+1]] == string(word) {
+			return i, true
+		}
+	}
+}
+
+// hashBytes is FNV-1a with a last multiplication that spreads the high bits down.
+func hashBytes[S string | []byte](s S) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return spread(h)
+}
+
+// spread makes the low bits of h depend on all of it.
+func spread(h uint64) uint64 {
+	h ^= h >> 32
+	h *= 0x9E3779B97F4A7C15
+	return h ^ h>>29
+}
