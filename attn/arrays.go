@@ -15,19 +15,20 @@ type hostArrays struct {
 	table []int32 // [requests, width]
 	width int
 
-	flat   []int32 // slots to gather, launch after launch, then those of the indexer
+	flat   []int32 // slots to gather, launch after launch: rows, then indexer keys
 	pages  []int32 // pages to convert
 	tables []int32 // page tables over converted pages
-	marks  []mark  // one for each launch, and one at the end of each segment
+	marks  []mark  // one for each launch
 	place  map[int32]int32
 }
 
-// mark is where a launch's (or a segment's indexer) share of flat, pages and tables lies.
+// mark is where a launch's share of flat, pages and tables lies.
 type mark struct {
-	flat, flatEnd   int
+	flat, flatEnd   int // rows to gather
+	index, indexEnd int // indexer keys to gather, also in flat
 	pages, pagesEnd int
 	table           int // first row of tables, or -1
-	width           int // longest row, for the indexer
+	width           int // keys of the longest row
 }
 
 // tensors are the device's copies of the arrays that marks cut up.
@@ -52,7 +53,6 @@ func (h *hostArrays) fill(in Step, topK int) error {
 		for j := range s.Launches {
 			h.fillLaunch(in, s, &s.Launches[j])
 		}
-		h.fillIndex(in, s)
 	}
 	return nil
 }
@@ -117,19 +117,14 @@ func (h *hostArrays) fillLaunch(in Step, s *plan.Segment, l *plan.Launch) {
 		m.table = h.convert(in, first, last)
 	}
 	m.flatEnd, m.pagesEnd = len(h.flat), len(h.pages)
-	h.marks = append(h.marks, m)
-}
-
-// fillIndex lists the keys the ragged indexer gathers and finds the width of the score matrix.
-func (h *hostArrays) fillIndex(in Step, s *plan.Segment) {
-	m := mark{flat: len(h.flat)}
-	for _, n := range h.lens[s.FirstRow:] {
+	m.index = len(h.flat)
+	if s.Indexer.Kind == plan.IndexerRagged {
+		h.gather(in, first, last, h.indexStart, m.index)
+	}
+	m.indexEnd = len(h.flat)
+	for _, n := range h.lens[first:last] {
 		m.width = max(m.width, int(n))
 	}
-	if s.Indexer.Kind == plan.IndexerRagged {
-		h.gather(in, s.FirstRow, s.FirstRow+s.Rows, h.indexStart, m.flat)
-	}
-	m.flatEnd = len(h.flat)
 	h.marks = append(h.marks, m)
 }
 
@@ -202,11 +197,9 @@ func (h *hostArrays) segments(out []segment, in Step, t tensors) []segment {
 			if m.table >= 0 {
 				l.table = t.tables.Slice(m.table, m.table+len(in.Tables))
 			}
+			l.indexFlat, l.scoreWidth = t.flat.Slice(m.index, m.indexEnd), m.width
 			seg.launches = append(seg.launches, l)
 		}
-		m := marks[0]
-		marks = marks[1:]
-		seg.indexFlat, seg.scoreWidth = t.flat.Slice(m.flat, m.flatEnd), m.width
 	}
 	return out
 }

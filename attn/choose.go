@@ -8,63 +8,61 @@ import (
 	"sparrow/plan"
 )
 
-// choose fills the segment's part of the step's positions by the indexer path the plan names.
-func (a *Attention) choose(s *segment, w *IndexWeights, c Cache, in sparseInput) error {
+// choose fills a launch's part of the step's positions by the indexer path the plan names.
+func (a *Attention) choose(s *segment, l *launch, w *IndexWeights, c Cache, in sparseInput) error {
 	switch s.plan.Indexer.Kind {
 	case plan.IndexerKOnlyWithIndices:
 		// Every visible key is kept: selection looks at no scores.
-		rows := kernel.SelectArgs{Out: a.step.positions.Slice(s.first, s.first+s.plan.Rows), Lens: a.step.lens.Slice(s.first, s.first+s.plan.Rows)}
-		return a.dev.Select(rows)
+		return a.dev.Select(kernel.SelectArgs{Out: a.step.positions.Slice(l.first, l.last), Lens: a.step.lens.Slice(l.first, l.last)})
 	case plan.IndexerRagged:
-		keys, err := a.gatherKeys(s, c)
+		keys, err := a.gatherKeys(l, c)
 		if err != nil {
 			return err
 		}
-		return a.scoreChunks(s, w, in, kernel.ScoreArgs{Keys: keys})
+		return a.scoreChunks(s, l, w, in, kernel.ScoreArgs{Keys: keys})
 	case plan.IndexerPagedSplit:
-		return a.scoreChunks(s, w, in, kernel.ScoreArgs{Keys: c.Index, Table: a.step.table})
+		return a.scoreChunks(s, l, w, in, kernel.ScoreArgs{Keys: c.Index, Table: a.step.table})
 	case plan.IndexerPagedNative:
-		return a.scoreChunks(s, w, in, kernel.ScoreArgs{Keys: c.Index, Table: a.step.table, NextN: s.plan.Indexer.NextN})
+		return a.scoreChunks(s, l, w, in, kernel.ScoreArgs{Keys: c.Index, Table: a.step.table, NextN: s.plan.Indexer.NextN})
 	}
 	return fmt.Errorf("indexer path %v is not one this family runs", s.plan.Indexer.Kind)
 }
 
-// gatherKeys copies the indexer keys of the segment's requests into one contiguous page.
-func (a *Attention) gatherKeys(s *segment, c Cache) (kernel.Pool, error) {
-	l, err := layout.IndexOf(c.Index.Layout)
+// gatherKeys copies the indexer keys of a launch's requests into one contiguous page.
+func (a *Attention) gatherKeys(l *launch, c Cache) (kernel.Pool, error) {
+	keys, err := layout.IndexOf(c.Index.Layout)
 	if err != nil {
 		return kernel.Pool{}, err
 	}
-	n := s.indexFlat.Rows
-	t, err := a.buf.ikeys.Take(kernel.U8, 1, l.PageBytes(n))
+	n := l.indexFlat.Rows
+	t, err := a.buf.ikeys.Take(kernel.U8, 1, keys.PageBytes(n))
 	if err != nil {
 		return kernel.Pool{}, err
 	}
 	out := kernel.Pool{Mem: t, Layout: c.Index.Layout, PageTokens: n}
-	return out, a.dev.GatherIndex(kernel.IndexGatherArgs{Out: out, Slots: s.indexFlat, Pool: c.Index})
+	return out, a.dev.GatherIndex(kernel.IndexGatherArgs{Out: out, Slots: l.indexFlat, Pool: c.Index})
 }
 
 // scoreChunks scores and selects in chunks of rows, so that the score matrix stays within the plan's bound.
-func (a *Attention) scoreChunks(s *segment, w *IndexWeights, in sparseInput, args kernel.ScoreArgs) error {
+func (a *Attention) scoreChunks(s *segment, l *launch, w *IndexWeights, in sparseInput, args kernel.ScoreArgs) error {
 	chunk := s.plan.Indexer.RowsPerChunk
 	if chunk <= 0 {
 		return fmt.Errorf("the plan scores %d rows at a time", chunk)
 	}
-	for first := s.first; first < s.first+s.plan.Rows; first += chunk {
-		last := min(first+chunk, s.first+s.plan.Rows)
-		if err := a.scoreRows(s, w, in, args, first, last); err != nil {
+	for first := l.first; first < l.last; first += chunk {
+		if err := a.scoreRows(l.scoreWidth, w, in, args, first, min(first+chunk, l.last)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *Attention) scoreRows(s *segment, w *IndexWeights, in sparseInput, args kernel.ScoreArgs, first, last int) error {
+func (a *Attention) scoreRows(width int, w *IndexWeights, in sparseInput, args kernel.ScoreArgs, first, last int) error {
 	q8, weights, err := a.queries(w, args.Keys.Layout, in, first, last)
 	if err != nil {
 		return err
 	}
-	scores, err := a.buf.scores.Take(kernel.F32, last-first, s.scoreWidth)
+	scores, err := a.buf.scores.Take(kernel.F32, last-first, width)
 	if err != nil {
 		return err
 	}

@@ -16,24 +16,36 @@ type sparseInput struct {
 	out kernel.Tensor // [T, heads*v]
 }
 
-// sparse selects keys, unless the layer shares a selection, and attends to them in latent space.
+// sparse selects keys, unless the layer shares a selection, and attends to them in latent space. A launch is done before the next begins, so
+// that scores, gathered rows and queries of only one of them take memory.
 func (a *Attention) sparse(layer int, s *segment, w *Weights, c Cache, in sparseInput) error {
-	first, last := s.first, s.first+s.plan.Rows
-	if w.Index != nil {
-		if err := a.choose(s, w.Index, c, in); err != nil {
-			return err
-		}
-		s.chosen = true
-		if a.Observe != nil {
-			if err := a.Observe.Selected(layer, first, a.step.positions.Slice(first, last)); err != nil {
+	if w.Index == nil && !s.chosen {
+		return plan.ErrCarryMissing(layer, layer-1)
+	}
+	for i := range s.launches {
+		l := &s.launches[i]
+		if w.Index != nil {
+			if err := a.choose(s, l, w.Index, c, in); err != nil {
 				return err
 			}
 		}
+		if err := a.attend(s, l, w, c, in); err != nil {
+			return err
+		}
 	}
-	if !s.chosen {
-		return plan.ErrCarryMissing(layer, layer-1)
+	if w.Index == nil {
+		return nil
 	}
-	d, act, n := a.params.Dims, a.dev.Activation(), last-first
+	s.chosen = true
+	if a.Observe != nil {
+		return a.Observe.Selected(layer, s.first, a.step.positions.Slice(s.first, s.first+s.plan.Rows))
+	}
+	return nil
+}
+
+// attend runs one launch: queries into latent space, places for the selected positions, attention over them, outputs back out.
+func (a *Attention) attend(s *segment, l *launch, w *Weights, c Cache, in sparseInput) error {
+	d, act, n := a.params.Dims, a.dev.Activation(), l.last-l.first
 	absorbed, err := a.buf.absorbed.Take(act, n, d.Heads*d.Row())
 	if err != nil {
 		return err
@@ -42,26 +54,28 @@ func (a *Attention) sparse(layer int, s *segment, w *Weights, c Cache, in sparse
 	if err != nil {
 		return err
 	}
-	if err := a.dev.Absorb(kernel.AbsorbArgs{Out: absorbed, Q: in.q.Slice(first, last), KVB: w.KVB, Dims: d}); err != nil {
+	if err := a.dev.Absorb(kernel.AbsorbArgs{Out: absorbed, Q: in.q.Slice(l.first, l.last), KVB: w.KVB, Dims: d}); err != nil {
 		return err
 	}
-	for i := range s.launches {
-		if err := a.attend(s, &s.launches[i], c, absorbed, latent); err != nil {
-			return err
-		}
+	indices, pool, err := a.places(s, l, c)
+	if err != nil {
+		return err
 	}
-	return a.dev.Expand(kernel.ExpandArgs{Out: in.out.Slice(first, last), U: latent, KVB: w.KVB, Dims: d})
+	err = a.dev.SparseAttend(kernel.SparseArgs{Out: latent, Q: absorbed, Pool: pool, Indices: indices, Lens: a.step.kept.Slice(l.first, l.last),
+		Heads: d.Heads, Scale: a.params.Scale})
+	if err != nil {
+		return err
+	}
+	return a.dev.Expand(kernel.ExpandArgs{Out: in.out.Slice(l.first, l.last), U: latent, KVB: w.KVB, Dims: d})
 }
 
-// attend runs one launch: places for the selected positions, then attention over them.
-func (a *Attention) attend(s *segment, l *launch, c Cache, absorbed, latent kernel.Tensor) error {
-	indices, err := a.buf.indices.Take(kernel.I32, l.last-l.first, a.params.TopK)
-	if err != nil {
-		return err
+// places turns a launch's selected positions into slots of the pool it reads.
+func (a *Attention) places(s *segment, l *launch, c Cache) (indices kernel.Tensor, pool kernel.Pool, err error) {
+	if indices, err = a.buf.indices.Take(kernel.I32, l.last-l.first, a.params.TopK); err != nil {
+		return
 	}
-	pool, err := a.source(s, l, c)
-	if err != nil {
-		return err
+	if pool, err = a.source(s, l, c); err != nil {
+		return
 	}
 	locate := kernel.LocateArgs{Out: indices, Positions: a.step.positions.Slice(l.first, l.last), PageTokens: pool.PageTokens}
 	switch s.plan.Transform {
@@ -73,20 +87,11 @@ func (a *Attention) attend(s *segment, l *launch, c Cache, absorbed, latent kern
 	case plan.TransformRagged:
 		locate.Offset = a.step.start.Slice(l.first, l.last)
 	default:
-		return fmt.Errorf("sparse attention needs a transform, the plan says %v", s.plan.Transform)
+		err = fmt.Errorf("sparse attention needs a transform, the plan says %v", s.plan.Transform)
+		return
 	}
-	if err := a.dev.Locate(locate); err != nil {
-		return err
-	}
-	return a.dev.SparseAttend(kernel.SparseArgs{
-		Out:     latent.Slice(l.first-s.first, l.last-s.first),
-		Q:       absorbed.Slice(l.first-s.first, l.last-s.first),
-		Pool:    pool,
-		Indices: indices,
-		Lens:    a.step.kept.Slice(l.first, l.last),
-		Heads:   a.params.Dims.Heads,
-		Scale:   a.params.Scale,
-	})
+	err = a.dev.Locate(locate)
+	return
 }
 
 // source is the pool a launch reads: the cache itself, its referenced pages converted, or its rows gathered.

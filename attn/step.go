@@ -27,7 +27,7 @@ type step struct {
 	lens       kernel.Tensor // i32 [T, 1]: keys the row sees
 	kept       kernel.Tensor // i32 [T, 1]: min(lens, K)
 	start      kernel.Tensor // i32 [T, 1]: first row of the request in what its launch gathered
-	indexStart kernel.Tensor // i32 [T, 1]: first key of the request in what its segment gathered for the indexer
+	indexStart kernel.Tensor // i32 [T, 1]: first key of the request in what its launch gathered for the indexer
 	angles     kernel.Tensor // f32 [T, rope]
 	table      kernel.Tensor // i32 [requests, pages]
 	segments   []segment
@@ -42,12 +42,10 @@ type stepMemory struct {
 
 // segment is one segment of the plan and where its rows and gathered keys are.
 type segment struct {
-	plan       *plan.Segment
-	first      int // step row
-	launches   []launch
-	indexFlat  kernel.Tensor // i32 [keys, 1]: slots of the keys gathered for the indexer
-	scoreWidth int
-	chosen     bool // positions hold this step's selection
+	plan     *plan.Segment
+	first    int // step row
+	launches []launch
+	chosen   bool // positions hold this step's selection
 }
 
 // launch is one launch of a segment: step rows first to last.
@@ -57,6 +55,8 @@ type launch struct {
 	flat        kernel.Tensor // i32 [keys, 1]: their slots
 	pages       kernel.Tensor // i32 [pages, 1]: cache pages converted for it
 	table       kernel.Tensor // i32 [requests, pages]: page table over the converted pages
+	indexFlat   kernel.Tensor // i32 [keys, 1]: slots of the keys gathered for the indexer
+	scoreWidth  int           // keys of the longest row
 }
 
 func newStep(mem kernel.Memory) step {

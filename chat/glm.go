@@ -167,8 +167,10 @@ func (f GLM5) assistant(b *strings.Builder, t turn, keep, open, thinking bool) (
 	b.WriteString(glmAssistant)
 	reasoning, content := t.Reasoning, t.Content
 	if before, _, found := strings.Cut(content, thinkClose); found && reasoning == "" {
-		reasoning = before[strings.LastIndex(before, thinkOpen)+1:]
-		reasoning = strings.TrimPrefix(reasoning, thinkOpen[1:])
+		reasoning = before
+		if i := strings.LastIndex(before, thinkOpen); i >= 0 {
+			reasoning = before[i+len(thinkOpen):]
+		}
 		content = content[strings.LastIndex(content, thinkClose)+len(thinkClose):]
 	}
 	if open && content == "" && (reasoning != "" || thinking) {

@@ -66,9 +66,9 @@ func propertyNames(parts []*schema) (names []string, required map[string]bool) {
 func goalOf(parts []*schema, name string) []*schema {
 	var goal []*schema
 	for _, s := range parts {
-		i := slices.IndexFunc(s.props, func(p namedSchema) bool { return p.name == name })
+		i, ok := s.propAt[name]
 		switch {
-		case i >= 0:
+		case ok:
 			goal = append(goal, s.props[i].schema)
 		case s.additional != nil:
 			goal = append(goal, s.additional)

@@ -30,17 +30,22 @@ func (c *compiler) alternatives(goal []*schema) ([][]*schema, error) {
 type choice []*schema
 
 type spreading struct {
-	c   *compiler
-	out [][]*schema
+	c    *compiler
+	out  [][]*schema
+	work int
 }
+
+// maxSpreading bounds the combinations looked at, dead ends included.
+const maxSpreading = 100 * MaxAlternatives
 
 // spread adds to out every way to satisfy what is pending, together with what is settled.
 func (x *spreading) spread(pending []choice, settled []*schema) error {
+	x.work++
+	if len(x.out) > MaxAlternatives || x.work > maxSpreading {
+		at := settled[0] // something was settled before a choice could multiply
+		return &SchemaError{at.pointer, "anyOf", fmt.Sprintf("more than %d combinations of alternatives", MaxAlternatives), ErrTooLarge}
+	}
 	if len(pending) == 0 {
-		if len(x.out) >= MaxAlternatives {
-			at := settled[0]
-			return &SchemaError{at.pointer, "anyOf", fmt.Sprintf("more than %d combinations of alternatives", MaxAlternatives), ErrTooLarge}
-		}
 		x.out = append(x.out, slices.Clone(settled))
 		return nil
 	}

@@ -1,9 +1,9 @@
 package grammar
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Options change how a schema is read.
@@ -79,33 +79,44 @@ type compiler struct {
 
 // node compiles a goal. An empty goal is any value.
 func (c *compiler) node(goal []*schema) (int32, error) {
-	var key strings.Builder
-	for i, s := range goal {
-		if slices.ContainsFunc(goal[:i], func(o *schema) bool { return o.id == s.id }) {
-			continue
-		}
-		fmt.Fprintf(&key, "%d,", s.id)
-	}
-	if id, ok := c.memo[key.String()]; ok {
+	key := keyOf(goal)
+	if id, ok := c.memo[key]; ok {
 		return id, nil
 	}
 	id, err := c.add(node{kind: anyNode})
 	if err != nil {
 		return 0, err
 	}
-	c.memo[key.String()] = id
+	c.memo[key] = id
 	list, err := c.alternatives(goal)
 	if err != nil {
 		return 0, err
 	}
 	var kids []int32
+	seen := map[string]bool{}
 	for _, parts := range list {
+		key := keyOf(parts)
+		if seen[key] {
+			continue // equal alternatives would only double the readings
+		}
+		seen[key] = true
 		if kids, err = c.values(parts, kids); err != nil {
 			return 0, err
 		}
 	}
 	c.g.nodes[id].kids = kids
 	return id, nil
+}
+
+// keyOf identifies a list of schemas by their texts.
+func keyOf(list []*schema) string {
+	var key []byte
+	for i, s := range list {
+		if !slices.ContainsFunc(list[:i], func(o *schema) bool { return o.id == s.id }) {
+			key = binary.AppendUvarint(key, uint64(s.id))
+		}
+	}
+	return string(key)
 }
 
 func (c *compiler) add(n node) (int32, error) {

@@ -168,6 +168,7 @@ func (k *keyword) properties() error {
 		if err != nil {
 			return err
 		}
+		k.s.propAt[m.name] = len(k.s.props)
 		k.s.props = append(k.s.props, namedSchema{m.name, sub})
 	}
 	return nil

@@ -18,6 +18,7 @@ type schema struct {
 	enum  []value // const is an enum of one; nil if there is neither
 
 	props      []namedSchema
+	propAt     map[string]int // name to its place in props
 	required   []string
 	additional *schema
 
@@ -83,7 +84,7 @@ const supportedKeywords = "type, properties, required, additionalProperties, ite
 	"$ref, minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum and multipleOf are"
 
 func (p *parser) parse(v *value, pointer string) (*schema, error) {
-	s := &schema{pointer: pointer, types: allTypes, maxItems: noItems, maxLength: noLimit}
+	s := &schema{pointer: pointer, types: allTypes, propAt: map[string]int{}, maxItems: noItems, maxLength: noLimit}
 	text := string(v.append(nil))
 	id, ok := p.texts[text]
 	if !ok {

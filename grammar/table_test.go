@@ -98,7 +98,7 @@ func TestSchemas(t *testing.T) {
 		{"ipv4", `{"type":"string","format":"ipv4"}`, []string{`"127.0.0.1"`, `"255.255.255.255"`}, []string{`"256.0.0.1"`, `"1.2.3"`, `"01.2.3.4"`}},
 		{"ipv6", `{"type":"string","format":"ipv6"}`, []string{`"::1"`, `"2001:db8::8a2e"`, `"1:2:3:4:5:6:7:8"`, `"::"`}, []string{`"1:2"`, `"1:2:3:4:5:6:7:8:9"`, `"g::"`}},
 		{"uri", `{"type":"string","format":"uri"}`, []string{`"https://example.com/a/b?c=d#e"`, `"http://localhost:8080"`}, []string{`"example.com"`, `"http://"`}},
-		{"hostname and duration and time", `{"type":"array","prefixItems":[{"type":"string","format":"hostname"},{"type":"string","format":"duration"},{"type":"string","format":"time"}]}`, []string{`["a-b.example.com","P1Y2M3DT","12:00:00Z"]`[:0] + `["a-b.example.com","P1Y2M3D","12:00:00Z"]`, `["x","PT36H","00:00:00+00:00"]`}, []string{`["-a","P1D","12:00:00Z"]`, `["a","P","12:00:00Z"]`, `["a","P1D","12:00"]`}},
+		{"hostname and duration and time", `{"type":"array","prefixItems":[{"type":"string","format":"hostname"},{"type":"string","format":"duration"},{"type":"string","format":"time"}]}`, []string{`["a-b.example.com","P1Y2M3D","12:00:00Z"]`, `["x","PT36H","00:00:00+00:00"]`}, []string{`["-a","P1D","12:00:00Z"]`, `["a","P","12:00:00Z"]`, `["a","P1D","12:00"]`}},
 		{"OpenAPI's formats of numbers", `{"type":"integer","format":"int32"}`, []string{`2147483647`, `-2147483648`}, []string{`2147483648`, `-2147483649`}},
 		{
 			"integers", `{"type":"integer"}`, []string{`0`, `-1`, `123456789012345678`}, []string{`-0`, `00`, `1.0`, `1e3`, `1234567890123456789`, `-`},

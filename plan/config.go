@@ -120,6 +120,9 @@ type Policy struct {
 	Catalog Catalog `json:"catalog"`
 	// KV is auto, bf16, fp8, fp8-656, fp8-576 or f32 (also "exact").
 	KV string `json:"kv,omitempty"`
+	// ExactIndex keeps indexer keys in float32 beside rows of another type, to
+	// tell the two roundings apart; on cpu, for proofs.
+	ExactIndex bool `json:"exact_index,omitempty"`
 	// Prefill and Decode are kernel names or aliases of them.
 	Prefill string `json:"prefill,omitempty"`
 	Decode  string `json:"decode,omitempty"`

@@ -111,7 +111,7 @@ func (r *resolver) pairLayout(p pair) (Layout, error) {
 func (r *resolver) settle(p pair, l Layout) {
 	r.cfg.Prefill, r.cfg.Decode, r.cfg.Layout = p.prefill, p.decode, l
 	r.cfg.IndexLayout = IndexPage132
-	if r.kv == F32 {
+	if r.kv == F32 || r.policy.ExactIndex {
 		r.cfg.IndexLayout = IndexF32Row512
 	}
 	r.reason("dispatch 9", "layout %s: decode %s reads it in place", l, p.decode)

@@ -34,6 +34,10 @@ func (r *resolver) kvType() error {
 	case r.wish != LayoutNone && !r.model.layouts().has(r.wish):
 		return r.badKV(fmt.Sprintf("layout %s for %s", r.wish, r.model.Family))
 	}
+	if r.policy.ExactIndex && (r.policy.Catalog == CatalogPublic || r.hw.Arch != CPU || r.model.v4()) {
+		return &Error{Code: E05, Asked: fmt.Sprintf("float32 indexer keys for %s on %s", r.model.Family, r.hw.Arch),
+			Supported: "float32 indexer keys of the sparrow catalogue on cpu", Try: "--hw cpu"}
+	}
 	r.cfg.KV = r.kv
 	return nil
 }

@@ -94,6 +94,7 @@ func TestQuantised(t *testing.T) {
 		m := load(t, name, "cpu")
 		for _, p := range []plan.Policy{
 			{KV: "bf16"},
+			{KV: "bf16", ExactIndex: true},
 			{KV: "fp8-656"},
 			{KV: "fp8-576"},
 			{KV: "fp8-576", Prefill: "sparse-block", Decode: "sparse-raw"},
@@ -102,7 +103,7 @@ func TestQuantised(t *testing.T) {
 			{KV: "bf16", Dense: plan.SwitchOff},
 			{KV: "fp8-656", Dense: plan.SwitchOff},
 		} {
-			t.Run(fmt.Sprintf("%s/%s %s dense %v", name, p.KV, p.Prefill, p.Dense), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s %s dense %v exact index %v", name, p.KV, p.Prefill, p.Dense, p.ExactIndex), func(t *testing.T) {
 				run(t, name, m, p, 0)
 				run(t, name, m, p, 64)
 			})

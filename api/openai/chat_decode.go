@@ -71,7 +71,12 @@ func readKwargs(c *cursor) map[string]json.RawMessage {
 		return nil
 	}
 	kwargs := map[string]json.RawMessage{}
+	count := 0
 	for name := range c.members {
+		if count++; count > MaxKwargs {
+			c.skip()
+			continue
+		}
 		if slices.Contains(thinkingKwargs, name) && c.shape() != shapeBool {
 			if c.shape() == shapeNull {
 				c.word()
@@ -82,5 +87,6 @@ func readKwargs(c *cursor) map[string]json.RawMessage {
 		}
 		kwargs[name] = c.raw()
 	}
+	wantAtMost(&c.problems, c.param(), count, MaxKwargs, "entries")
 	return kwargs
 }

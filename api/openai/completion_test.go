@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -63,7 +64,7 @@ func TestCompletionRequestsThatAreRefused(t *testing.T) {
 	checkRejections(t, DecodeCompletion, []rejection{
 		{"no prompt", `{"model":"m"}`, "prompt", "missing_required_parameter", "send a string"},
 		{"an empty array", `{"model":"m","prompt":[]}`, "prompt", "missing_required_parameter", "send a string"},
-		{"an object", `{"model":"m","prompt":{}}`, "prompt", "invalid_type", "array of token ids, got an object"},
+		{"an object", `{"model":"m","prompt":{}}`, "prompt", "invalid_type", "arrays of token ids, got an object"},
 		{"text among ids", `{"model":"m","prompt":[1,"a"]}`, "prompt[1]", "invalid_type", "an integer, got a string"},
 		{"ids among texts", `{"model":"m","prompt":["a",1]}`, "prompt[1]", "invalid_type", "a string, got a number"},
 		{"an id among arrays", `{"model":"m","prompt":[[1],2]}`, "prompt[1]", "invalid_type", "an array of token ids"},
@@ -137,8 +138,7 @@ func TestDetokenizeRequests(t *testing.T) {
 }
 
 func TestValidateChecksRequestsMadeInGo(t *testing.T) {
-	nan := json.Number("NaN")
-	f, _ := nan.Float64()
+	f := math.NaN()
 	chat := ChatRequest{Options: Options{Model: "m", Temperature: &f, TopP: &f, LogitBias: map[int32]float64{-3: f}}, Messages: []Message{{Role: RoleUser, Content: Content{"x"}}}}
 	err := chat.Validate()
 	if err == nil || err.Param != "temperature" || len(err.Problems) != 3 {

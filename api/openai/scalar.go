@@ -1,9 +1,9 @@
 package openai
 
 import (
+	"bytes"
 	"math"
 	"strconv"
-	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -43,9 +43,9 @@ func (c *cursor) float() (value float64, ok bool) {
 	if c.malformed != nil {
 		return 0, false
 	}
-	value, err := strconv.ParseFloat(text, 64)
+	value, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || math.IsInf(value, 0) {
-		c.problem(CodeOutOfRange, "%s is too large for a 64-bit floating-point number", clip(text))
+		c.problem(CodeOutOfRange, "%s is too large for a 64-bit floating-point number", clip(string(text)))
 		return 0, false
 	}
 	return value, true
@@ -64,20 +64,20 @@ func (c *cursor) integer() (value int64, ok bool) {
 	if c.malformed != nil {
 		return 0, false
 	}
-	if value, err := strconv.ParseInt(text, 10, 64); err == nil {
+	if value, err := strconv.ParseInt(string(text), 10, 64); err == nil {
 		return value, true
 	}
-	if !strings.ContainsAny(text, ".eE") {
-		c.problem(CodeOutOfRange, "%s does not fit a 64-bit integer", clip(text))
+	if !bytes.ContainsAny(text, ".eE") {
+		c.problem(CodeOutOfRange, "%s does not fit a 64-bit integer", clip(string(text)))
 		return 0, false
 	}
-	f, err := strconv.ParseFloat(text, 64)
+	f, err := strconv.ParseFloat(string(text), 64)
 	switch {
 	case err != nil || math.Abs(f) > exactFloat:
-		c.problem(CodeOutOfRange, "%s is too large for an integer written with a fraction or an exponent", clip(text))
+		c.problem(CodeOutOfRange, "%s is too large for an integer written with a fraction or an exponent", clip(string(text)))
 		return 0, false
 	case f != math.Trunc(f):
-		c.problem(CodeInvalidType, "expected an integer, got %s", clip(text))
+		c.problem(CodeInvalidType, "expected an integer, got %s", clip(string(text)))
 		return 0, false
 	}
 	return int64(f), true
@@ -105,8 +105,9 @@ func (c *cursor) word() string {
 	return ""
 }
 
-// numeral consumes a number by JSON's grammar, which is narrower than Go's, and returns its text.
-func (c *cursor) numeral() string {
+// numeral consumes a number by JSON's grammar, which is narrower than Go's, and returns its text: a piece
+// of the body, so that a prompt of a million token ids makes no million strings.
+func (c *cursor) numeral() []byte {
 	from := c.pos
 	if c.at('-') {
 		c.pos++
@@ -115,12 +116,12 @@ func (c *cursor) numeral() string {
 	case c.at('0'):
 		c.pos++
 	case !c.digits("expected a digit"):
-		return ""
+		return nil
 	}
 	if c.at('.') {
 		c.pos++
 		if !c.digits("expected a digit after the decimal point") {
-			return ""
+			return nil
 		}
 	}
 	if c.at('e') || c.at('E') {
@@ -129,14 +130,14 @@ func (c *cursor) numeral() string {
 			c.pos++
 		}
 		if !c.digits("expected a digit in the exponent") {
-			return ""
+			return nil
 		}
 	}
 	if c.pos < len(c.data) && nameByte(c.data[c.pos]) {
 		c.syntax("expected the number to end, found %s", c.found())
-		return ""
+		return nil
 	}
-	return string(c.data[from:c.pos])
+	return c.data[from:c.pos]
 }
 
 func (c *cursor) at(b byte) bool { return c.pos < len(c.data) && c.data[c.pos] == b }

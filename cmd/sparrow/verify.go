@@ -14,7 +14,7 @@ import (
 
 func verifyCommand() *cobra.Command {
 	var flags policyFlags
-	var exact, asJSON bool
+	var exact, exactIndex, asJSON bool
 	var chunk int
 	var kernels string
 	c := &cobra.Command{
@@ -38,6 +38,7 @@ medians are compared, because rounding flips single choices on random weights. E
 				}
 				p.KV = "f32"
 			}
+			p.ExactIndex = exactIndex
 			if chunk < 0 {
 				return fmt.Errorf("verify: --chunk %d: want prompt tokens per step, or 0 for whole prompts", chunk)
 			}
@@ -59,6 +60,7 @@ medians are compared, because rounding flips single choices on random weights. E
 	}
 	flags.add(c.Flags())
 	c.Flags().BoolVar(&exact, "exact", false, "cache rows and indexer keys in float32 and demand equality")
+	c.Flags().BoolVar(&exactIndex, "exact-index", false, "keep indexer keys in float32, to see the rounding of rows alone")
 	c.Flags().IntVar(&chunk, "chunk", 0, "prompt tokens per step; 0 runs prompts whole")
 	c.Flags().StringVar(&kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), ref, or a name from 'sparrow version'")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

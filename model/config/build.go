@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -9,20 +10,38 @@ import (
 type builder struct {
 	raw      *raw
 	problems []string
+	mistyped map[string]bool // fields already complained about; they are not missing too
 }
 
 func (b *builder) complain(format string, args ...any) {
 	b.problems = append(b.problems, fmt.Sprintf(format, args...))
 }
 
-// positive reads a required count.
-func (b *builder) positive(name string, v *int) int {
+// missing complains about an absent field.
+func (b *builder) missing(name string) {
+	if !b.mistyped[name] {
+		b.complain("%s is missing", name)
+	}
+}
+
+// Bounds far above every released model keep a damaged file from asking for absurd amounts of memory.
+const (
+	mostSize    = 1 << 30
+	mostLayers  = 1 << 12
+	mostExperts = 1 << 16
+)
+
+// positive reads a required size.
+func (b *builder) positive(name string, v *int) int { return b.count(name, v, mostSize) }
+
+// count reads a required number between 1 and most.
+func (b *builder) count(name string, v *int, most int) int {
 	switch {
 	case v == nil:
-		b.complain("%s is missing", name)
+		b.missing(name)
 		return 0
-	case *v <= 0 || *v > 1<<30:
-		b.complain("%s is %d, want a positive number", name, *v)
+	case *v <= 0 || *v > most:
+		b.complain("%s is %d, want 1 to %d", name, *v, most)
 		return 0
 	}
 	return *v
@@ -41,7 +60,7 @@ func (b *builder) build() *Config {
 		Family:       Family(r.ModelType),
 		Vocab:        b.positive("vocab_size", r.Vocab),
 		Hidden:       b.positive("hidden_size", r.Hidden),
-		Layers:       b.positive("num_hidden_layers", r.Layers),
+		Layers:       b.count("num_hidden_layers", r.Layers, mostLayers),
 		MaxPositions: b.positive("max_position_embeddings", r.MaxPositions),
 		TiedHead:     r.Tied,
 		NextN:        or(r.NextN, 0),
@@ -67,11 +86,14 @@ func (b *builder) build() *Config {
 }
 
 func (b *builder) eps(c *Config) {
-	if b.raw.RMSEps == nil || *b.raw.RMSEps <= 0 {
-		b.complain("rms_norm_eps is missing or not positive")
-		return
+	switch e := b.raw.RMSEps; {
+	case e == nil:
+		b.missing("rms_norm_eps")
+	case *e <= 0 || *e >= 1:
+		b.complain("rms_norm_eps is %v, want a small positive number", *e)
+	default:
+		c.RMSEps = float32(*e)
 	}
-	c.RMSEps = float32(*b.raw.RMSEps)
 	// The latent norms of both families use 1e-6 whatever rms_norm_eps says (v32 spec, 2.1: the oracle decides for GLM).
 	c.LatentEps = 1e-6
 }
@@ -167,11 +189,13 @@ func (b *builder) rope(c *Config) {
 	if p != nil && p.Theta != nil {
 		theta = p.Theta
 	}
-	if theta == nil || *theta <= 1 {
-		b.complain("rope_theta is neither at the top level nor in rope_parameters, or is not above 1")
-		return
+	switch {
+	case theta == nil && !b.mistyped["rope_theta"] && !b.mistyped["rope_parameters.rope_theta"]:
+		b.complain("rope_theta is neither at the top level nor in rope_parameters")
+	case theta != nil && *theta <= 1:
+		b.complain("rope_theta is %v, want a number above 1", *theta)
 	}
-	c.Rope.Theta = *theta
+	c.Rope.Theta = or(theta, 0)
 	if p == nil {
 		return
 	}
@@ -201,7 +225,7 @@ func (b *builder) ffn(c *Config) {
 	f := FFN{
 		DenseInner: b.positive("intermediate_size", r.Inner),
 		Inner:      b.positive("moe_intermediate_size", r.MoEInner),
-		Experts:    b.positive("n_routed_experts", r.Experts),
+		Experts:    b.count("n_routed_experts", r.Experts, mostExperts),
 		Shared:     or(r.SharedExperts, 0),
 		TopK:       b.positive("num_experts_per_tok", r.TopExperts),
 		Groups:     or(r.Groups, 1),
@@ -218,8 +242,11 @@ func (b *builder) ffn(c *Config) {
 	if q := or(r.MoEFreq, 1); q != 1 {
 		b.complain("moe_layer_freq is %d, supported is 1", q)
 	}
-	if f.Shared < 0 {
-		b.complain("n_shared_experts is %d", f.Shared)
+	if f.Shared < 0 || f.Shared > mostExperts {
+		b.complain("n_shared_experts is %d, want 0 to %d", f.Shared, mostExperts)
+	}
+	if s := or(r.RoutedScale, 1); !(s > 0 && s <= math.MaxFloat32) {
+		b.complain("routed_scaling_factor is %v, want a positive number", s)
 	}
 	if f.Experts > 0 && f.TopK > 0 {
 		switch {
@@ -236,6 +263,9 @@ func (b *builder) ffn(c *Config) {
 func (b *builder) denseLayers(layers int) []bool {
 	r := b.raw
 	out := make([]bool, layers)
+	if layers == 0 {
+		return out // the number of layers is a problem of its own
+	}
 	if r.MLPTypes != nil {
 		if len(r.MLPTypes) != layers {
 			b.complain("mlp_layer_types has %d entries, want one for each of %d layers", len(r.MLPTypes), layers)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 )
 
@@ -110,28 +111,15 @@ func (l *idList) UnmarshalJSON(b []byte) error {
 
 // Parse reads the text of a config.json; file is its name in messages.
 func Parse(file string, data []byte) (*Config, error) {
-	var kind struct {
-		ModelType *string `json:"model_type"`
-	}
-	if err := json.Unmarshal(data, &kind); err != nil {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
 		return nil, fmt.Errorf("config: %s: %w", file, err)
 	}
-	if kind.ModelType == nil || !supported(Family(*kind.ModelType)) {
-		asked := "no model_type"
-		if kind.ModelType != nil {
-			asked = fmt.Sprintf("model_type %q", *kind.ModelType)
-		}
-		var names []string
-		for _, f := range Families() {
-			names = append(names, string(f))
-		}
-		return nil, fmt.Errorf("config: %s: %s: %w; supported are %s", file, asked, ErrFamily, strings.Join(names, ", "))
-	}
-	var r raw
-	if err := json.Unmarshal(data, &r); err != nil {
+	if err := checkFamily(fields["model_type"]); err != nil {
 		return nil, fmt.Errorf("config: %s: %w", file, err)
 	}
-	b := builder{raw: &r}
+	b := builder{raw: &raw{}, mistyped: map[string]bool{}}
+	b.read("", fields, reflect.ValueOf(b.raw).Elem())
 	c := b.build()
 	if len(b.problems) > 0 {
 		return nil, &Problems{File: file, List: b.problems}
@@ -139,11 +127,80 @@ func Parse(file string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-func supported(f Family) bool {
-	for _, s := range Families() {
-		if s == f {
-			return true
+// checkFamily refuses a model_type this build cannot run.
+func checkFamily(text json.RawMessage) error {
+	asked, names := "no model_type", make([]string, 0, len(Families()))
+	if text != nil {
+		asked = "model_type " + string(text)
+	}
+	var kind string
+	err := json.Unmarshal(text, &kind)
+	for _, f := range Families() {
+		if err == nil && Family(kind) == f {
+			return nil
+		}
+		names = append(names, string(f))
+	}
+	return fmt.Errorf("%s: %w; supported are %s", asked, ErrFamily, strings.Join(names, ", "))
+}
+
+// read fills the fields of to, a struct of tagged fields, and complains about every one that holds another type: one wrong field must not
+// hide the others.
+func (b *builder) read(prefix string, fields map[string]json.RawMessage, to reflect.Value) {
+	for i := range to.NumField() {
+		name := to.Type().Field(i).Tag.Get("json")
+		text, ok := fields[name]
+		if !ok || string(text) == "null" {
+			continue
+		}
+		if nested, ok := to.Field(i).Addr().Interface().(**rawRope); ok {
+			var inner map[string]json.RawMessage
+			if err := json.Unmarshal(text, &inner); err != nil {
+				b.mistype(prefix+name, text, "an object")
+				continue
+			}
+			*nested = &rawRope{}
+			b.read(name+".", inner, reflect.ValueOf(*nested).Elem())
+			continue
+		}
+		if err := json.Unmarshal(text, to.Field(i).Addr().Interface()); err != nil {
+			b.mistype(prefix+name, text, wanted(to.Field(i).Type()))
+			to.Field(i).SetZero()
 		}
 	}
-	return false
+}
+
+func (b *builder) mistype(field string, text json.RawMessage, want string) {
+	b.mistyped[field] = true
+	b.complain("%s is %s, want %s", field, clip(text), want)
+}
+
+// wanted describes the values a field takes.
+func wanted(t reflect.Type) string {
+	if t == reflect.TypeFor[idList]() {
+		return "a token id or a list of them"
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list of words"
+	}
+	return "a word"
+}
+
+// clip shortens a value that comes from a file.
+func clip(text json.RawMessage) string {
+	const most = 60
+	if len(text) > most {
+		return string(text[:most]) + "..."
+	}
+	return string(text)
 }

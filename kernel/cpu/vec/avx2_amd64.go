@@ -26,7 +26,7 @@ var avx2 = &isa{
 		{rowsCode1x4avx2, rowsCode1x1avx2},
 		{rowsCode2x4avx2, rowsCode2x1avx2},
 	},
-	rowsUpTo: [formats]int{formatF32: 8, formatBF16: 6, formatFP8: 4},
+	rowsUpTo: [formats]int{formatF32: 5, formatBF16: 8, formatFP8: 5},
 	panelMR:  3,
 	panels:   []panelKernel{{4, panel3x4avx2}},
 	accCols:  16,

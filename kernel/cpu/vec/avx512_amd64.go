@@ -34,7 +34,7 @@ var avx512 = &isa{
 		{rowsCode3x4avx512, rowsCode3x1avx512},
 		{rowsCode4x4avx512, rowsCode4x1avx512},
 	},
-	rowsUpTo: [formats]int{formatF32: 8, formatBF16: 8, formatFP8: 8},
+	rowsUpTo: [formats]int{formatF32: 8, formatBF16: 11, formatFP8: 8},
 	panelMR:  4,
 	panels:   []panelKernel{{6, panel4x6avx512}, {4, panel4x4avx512}},
 	accCols:  64,

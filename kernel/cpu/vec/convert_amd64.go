@@ -75,7 +75,7 @@ func (s *isa) scaleExact(sc *scratch, dst, x, scales []float32) bool {
 	v := &sc.vec
 	for from := 0; from < len(x); from += blockCall {
 		to := min(from+blockCall, len(x))
-		v.s, v.steps = 256, (to-from)/s.lanes
+		v.s, v.steps, v.stride = 256, (to-from)/s.lanes, 4
 		v.dst, v.a, v.b = at(dst, from), at(x, from), at(scales, from/scaleBlock)
 		runVec(s.vec.scaleExact, v)
 		if v.nan != 0 {

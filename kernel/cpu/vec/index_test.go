@@ -20,8 +20,8 @@ func queryAndKeys(seed uint64, heads, n int) (q []byte, w []float32, keys, scale
 
 func TestIndexScoresMatchTheFormula(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
-		for _, heads := range []int{1, 2, 3, 5, 32, 64} {
-			for _, n := range []int{1, 7, 64, 65, 130} {
+		for _, heads := range []int{1, 2, 3, 5, 64} {
+			for _, n := range []int{1, 7, 64, 65} {
 				q, w, keys, scales := queryAndKeys(uint64(heads*n), heads, n)
 				scores := make([]float32, n)
 				tier.IndexScoresFP8(scores, q, w, keys, scales, heads, n)

@@ -103,7 +103,7 @@ type vecArgs struct {
 	dst, a, b unsafe.Pointer
 	steps     int
 	s         float32
-	stride    int         // widenE4M3: bytes between two scales in b
+	stride    int         // widenE4M3, scaleExact: bytes between two scales in b
 	nan       int         // maximum: lanes that met a NaN; scaleExact: lanes that rounded
 	acc       [16]float32 // running vector
 	codes     [16]uint32  // widenE4M3, out: largest codes read, as in rowsArgs

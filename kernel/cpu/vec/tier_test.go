@@ -30,7 +30,7 @@ func TestTiersEndInPlainGo(t *testing.T) {
 // Tiers agree within rounding: no element of a product is further from that of
 // plain Go than the sums' own bounds allow.
 func TestTiersAgree(t *testing.T) {
-	a := newMatrix(newRand(12), 9, 40, 300, 1, 64)
+	a := newMatrix(newRand(12), 13, 40, 300, 1, 64)
 	eachFormat(func(format int) {
 		want := a.run(portable, format, 0, a.m, 0, a.n)
 		for _, tier := range Tiers() {
@@ -74,8 +74,8 @@ func TestAssemblyTiersDoNotAllocate(t *testing.T) {
 		t.Skip("the race detector makes sync.Pool drop items at random")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	a := newMatrix(newRand(14), 9, 20, 200, 0, 0).withPowerScales()
-	tr := newTransposed(newRand(15), 9, 20, 200, 0, 0)
+	a := newMatrix(newRand(14), 13, 20, 200, 0, 0).withPowerScales()
+	tr := newTransposed(newRand(15), 13, 20, 200, 0, 0)
 	q, w, keys, scales := queryAndKeys(5, 32, 70)
 	y := make([]float32, a.m*a.n)
 	for _, tier := range Tiers() {

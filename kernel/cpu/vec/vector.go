@@ -50,8 +50,8 @@ func (t *Tier) ExpSum(dst, x []float32, max float32) float32 {
 }
 
 // SiluMul writes gate/(1+exp(-gate))·up to dst element by element, within 4
-// units in the last place. The slices have equal length and dst may be either
-// input.
+// units in the last place or, where exp overflows float32, 2^-118. The slices
+// have equal length and dst may be either input.
 func (t *Tier) SiluMul(dst, gate, up []float32) {
 	needLen("SiluMul", "gate", len(gate), len(dst))
 	needLen("SiluMul", "up", len(up), len(dst))

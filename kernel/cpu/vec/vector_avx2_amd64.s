@@ -329,20 +329,20 @@ TEXT ·widenE4M3avx2(SB), NOSPLIT, $0-8
 	VMOVUPS halfMaskavx2<>(SB), Y14
 	VMOVUPS codeMaskavx2<>(SB), Y13
 	VPXOR Y12, Y12, Y12
-block6:
+block9:
 	MOVQ CX, R8
 	CMPQ R8, $16
-	JLE full7
+	JLE full10
 	MOVQ $16, R8
-full7:
+full10:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VBROADCASTSS (DX), Y0
 	VMULPS Y0, Y15, Y15
 	ADDQ vecArgs_stride(AX), DX
 	SUBQ $2, R8
-	JLT single9
-pair8:
+	JLT single7
+pair6:
 	VPAND (SI), X13, X2
 	VPMAXUB X2, X12, X12
 	VPMOVSXBW (SI), Y0
@@ -358,10 +358,10 @@ pair8:
 	ADDQ $16, SI
 	ADDQ $64, DI
 	SUBQ $2, R8
-	JGE pair8
-single9:
+	JGE pair6
+single7:
 	ADDQ $2, R8
-	JZ next10
+	JZ next8
 	VMOVQ (SI), X0
 	VPAND X13, X0, X2
 	VPMAXUB X2, X12, X12
@@ -373,9 +373,9 @@ single9:
 	VMOVUPS Y0, (DI)
 	ADDQ $8, SI
 	ADDQ $32, DI
-next10:
+next8:
 	TESTQ CX, CX
-	JNZ block6
+	JNZ block9
 	VMOVUPS Y12, vecArgs_codes(AX)
 	VZEROUPPER
 	RET
@@ -390,20 +390,20 @@ TEXT ·scaleExactavx2(SB), NOSPLIT, $0-8
 	MOVQ vecArgs_steps(AX), CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VPXOR Y13, Y13, Y13
-block11:
+block12:
 	MOVQ CX, R8
 	CMPQ R8, $16
-	JLE full12
+	JLE full13
 	MOVQ $16, R8
-full12:
+full13:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VBROADCASTSS (DX), Y0
 	VMULPS Y0, Y15, Y15
+	ADDQ vecArgs_stride(AX), DX
 	VMOVUPS oneavx2<>(SB), Y14
 	VDIVPS Y15, Y14, Y14
-	ADDQ $4, DX
-loop13:
+loop11:
 	VMOVUPS (SI), Y0
 	VMULPS Y0, Y15, Y1
 	VMOVUPS Y1, (DI)
@@ -413,9 +413,9 @@ loop13:
 	ADDQ $32, SI
 	ADDQ $32, DI
 	DECQ R8
-	JNZ loop13
+	JNZ loop11
 	TESTQ CX, CX
-	JNZ block11
+	JNZ block12
 	VPXOR Y0, Y0, Y0
 	VPCMPEQD Y0, Y13, Y0
 	VMOVMSKPS Y0, R8

@@ -470,20 +470,20 @@ TEXT ·widenE4M3avx512(SB), NOSPLIT, $0-8
 	VMOVUPS halfMaskavx512<>(SB), Z14
 	VMOVUPS codeMaskavx512<>(SB), Z13
 	VPXORD Z12, Z12, Z12
-block6:
+block9:
 	MOVQ CX, R8
 	CMPQ R8, $8
-	JLE full7
+	JLE full10
 	MOVQ $8, R8
-full7:
+full10:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VBROADCASTSS (DX), Z0
 	VMULPS Z0, Z15, Z15
 	ADDQ vecArgs_stride(AX), DX
 	SUBQ $2, R8
-	JLT single9
-pair8:
+	JLT single7
+pair6:
 	VPAND (SI), Y13, Y2
 	VPMAXUB Y2, Y12, Y12
 	VPMOVSXBW (SI), Z0
@@ -499,10 +499,10 @@ pair8:
 	ADDQ $32, SI
 	ADDQ $128, DI
 	SUBQ $2, R8
-	JGE pair8
-single9:
+	JGE pair6
+single7:
 	ADDQ $2, R8
-	JZ next10
+	JZ next8
 	VMOVDQU (SI), X0
 	VPAND X13, X0, X2
 	VPMAXUB Y2, Y12, Y12
@@ -514,9 +514,9 @@ single9:
 	VMOVUPS Z0, (DI)
 	ADDQ $16, SI
 	ADDQ $64, DI
-next10:
+next8:
 	TESTQ CX, CX
-	JNZ block6
+	JNZ block9
 	VMOVUPS Z12, vecArgs_codes(AX)
 	VZEROUPPER
 	RET
@@ -531,20 +531,20 @@ TEXT ·scaleExactavx512(SB), NOSPLIT, $0-8
 	MOVQ vecArgs_steps(AX), CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VPXORD Z13, Z13, Z13
-block11:
+block12:
 	MOVQ CX, R8
 	CMPQ R8, $8
-	JLE full12
+	JLE full13
 	MOVQ $8, R8
-full12:
+full13:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VBROADCASTSS (DX), Z0
 	VMULPS Z0, Z15, Z15
+	ADDQ vecArgs_stride(AX), DX
 	VMOVUPS oneavx512<>(SB), Z14
 	VDIVPS Z15, Z14, Z14
-	ADDQ $4, DX
-loop13:
+loop11:
 	VMOVUPS (SI), Z0
 	VMULPS Z0, Z15, Z1
 	VMOVUPS Z1, (DI)
@@ -554,9 +554,9 @@ loop13:
 	ADDQ $64, SI
 	ADDQ $64, DI
 	DECQ R8
-	JNZ loop13
+	JNZ loop11
 	TESTQ CX, CX
-	JNZ block11
+	JNZ block12
 	VPTESTMD Z13, Z13, K1
 	KMOVW K1, R8
 	MOVQ R8, vecArgs_nan(AX)

@@ -9,24 +9,13 @@ package main
 //	R8 registers of this block
 func (v *vectors) widenE4M3(e *emitter) {
 	const scale, half, code, seen = 15, 14, 13, 12
-	perBlock := 128 / v.lanes
 	e.function("widenE4M3"+v.name, "vecArgs", "dst = a*b, from e4m3, one b per 128; s is 256.")
 	v.open(e)
 	e.op("VMOVUPS %s, %s", v.konst("halfMask"), v.r(half))
 	e.op("VMOVUPS %s, %s", v.konst("codeMask"), v.r(code))
 	v.zero(e, seen)
-	block, full, pair, single, next := e.label("block"), e.label("full"), e.label("pair"), e.label("single"), e.label("next")
-	e.at(block)
-	e.op("MOVQ CX, R8")
-	e.op("CMPQ R8, $%d", perBlock)
-	e.op("JLE %s", full)
-	e.op("MOVQ $%d, R8", perBlock)
-	e.at(full)
-	e.op("SUBQ R8, CX")
-	e.op("VBROADCASTSS vecArgs_s(AX), %s", v.r(scale))
-	e.op("VBROADCASTSS (DX), %s", v.r(0))
-	e.op("VMULPS %s, %s, %s", v.r(0), v.r(scale), v.r(scale))
-	e.op("ADDQ vecArgs_stride(AX), DX")
+	pair, single, next := e.label("pair"), e.label("single"), e.label("next")
+	block := v.openBlock(e, scale)
 	e.op("SUBQ $2, R8")
 	e.op("JLT %s", single)
 
@@ -76,16 +65,12 @@ func (v *vectors) widenE4M3(e *emitter) {
 	e.ret()
 }
 
-// scaleExact writes dst = a*(s*b), where b has one factor for every 128
-// elements, multiplies back, and sets nan unless that gives a again: then dst
-// is exact, given that s*b is a power of two.
-func (v *vectors) scaleExact(e *emitter) {
-	const factor, inverse, bad = 15, 14, 13
+// openBlock begins the loop over blocks of 128 elements: R8 becomes the
+// registers of this block, taken from CX, and reg s times the scale at DX,
+// which moves on by stride. It uses register 0 and returns the loop's label.
+func (v *vectors) openBlock(e *emitter, reg int) string {
 	perBlock := 128 / v.lanes
-	e.function("scaleExact"+v.name, "vecArgs", "dst = a*(s*b), one b per 128; nan is set where that rounds.")
-	v.open(e)
-	v.zero(e, bad)
-	block, full, loop := e.label("block"), e.label("full"), e.label("loop")
+	block, full := e.label("block"), e.label("full")
 	e.at(block)
 	e.op("MOVQ CX, R8")
 	e.op("CMPQ R8, $%d", perBlock)
@@ -93,12 +78,25 @@ func (v *vectors) scaleExact(e *emitter) {
 	e.op("MOVQ $%d, R8", perBlock)
 	e.at(full)
 	e.op("SUBQ R8, CX")
-	e.op("VBROADCASTSS vecArgs_s(AX), %s", v.r(factor))
+	e.op("VBROADCASTSS vecArgs_s(AX), %s", v.r(reg))
 	e.op("VBROADCASTSS (DX), %s", v.r(0))
-	e.op("VMULPS %s, %s, %s", v.r(0), v.r(factor), v.r(factor))
+	e.op("VMULPS %s, %s, %s", v.r(0), v.r(reg), v.r(reg))
+	e.op("ADDQ vecArgs_stride(AX), DX")
+	return block
+}
+
+// scaleExact writes dst = a*(s*b), where b has one factor for every 128
+// elements, multiplies back, and sets nan unless that gives a again: then dst
+// is exact, given that s*b is a power of two.
+func (v *vectors) scaleExact(e *emitter) {
+	const factor, inverse, bad = 15, 14, 13
+	e.function("scaleExact"+v.name, "vecArgs", "dst = a*(s*b), one b per 128; nan is set where that rounds.")
+	v.open(e)
+	v.zero(e, bad)
+	loop := e.label("loop")
+	block := v.openBlock(e, factor)
 	e.op("VMOVUPS %s, %s", v.konst("one"), v.r(inverse))
 	e.op("VDIVPS %s, %s, %s", v.r(factor), v.r(inverse), v.r(inverse))
-	e.op("ADDQ $4, DX")
 	e.at(loop)
 	e.op("VMOVUPS (SI), %s", v.r(0))
 	e.op("VMULPS %s, %s, %s", v.r(0), v.r(factor), v.r(1))

@@ -50,6 +50,12 @@ __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
     }
 }
 
+// Barrier `id` (0 is the one of __syncthreads) among the first `threads` threads that come to it; whole warps.
+template <int Id, int Threads>
+__device__ __forceinline__ void block_sync() {
+    asm volatile("bar.sync %0, %1;" ::"n"(Id), "n"(Threads) : "memory");
+}
+
 // Orders this thread's ordinary shared-memory accesses before later accesses of the copy engine or the tensor cores.
 __device__ __forceinline__ void async_proxy_fence() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -3,9 +3,9 @@
 //
 // In:    scores f32 [rows, stride], lengths i32 [rows], optionally the column of position 0 of each row (args.h).
 // Out:   i32 [rows, k], positions or their paged or ragged transform, padded with -1.
-// Block: one row at a time, rows dealt round robin over the grid. The grid may have any size; one or two blocks per SM are resident.
-// How:   1. each warp loads its first chunk of the row; some of these scores form a sample, which gives a threshold that k scores
-//           exceed with a margin of 4.5 standard deviations;
+// Block: one row at a time, rows dealt round robin over the grid, which may have any size.
+// How:   1. evenly spaced scores of the row form a sample, which gives a threshold that k scores exceed with a margin of 4.5 standard
+//           deviations;
 //        2. the row streams through registers and every score above the threshold joins a list of at most 4096 candidates;
 //        3. the list is cut to its k largest by a histogram over the candidates' range;
 //        4. winners set bits in a bitmap over positions, which is read out in order.
@@ -13,7 +13,7 @@
 //        pass, it is read again from -inf. If ties defeat even that, it is read in windows that fit, the list being cut to k whenever
 //        it is full: a later score equal to the smallest kept one loses its tie by position. The threshold decides speed, never the
 //        result.
-// Bytes: each score is read once from global memory, k indices are written.
+// Bytes: each score is read once from global memory (the sample once more, mostly from L2), k indices are written.
 #pragma once
 
 #include "sm90/topk/args.h"
@@ -28,6 +28,16 @@ struct Row {
     i32 head;             // 0 to 3
 
     __device__ __forceinline__ i32 end() const { return head + length; }
+};
+
+// The scores of a warp's chunk: quad q of lane l holds scores first + q*128 + l*4 ...
+struct Chunk {
+    float4 v[kLaneQuads];
+};
+
+// The run of scores that a warp reads, [first, last).
+struct Run {
+    i32 first, last;
 };
 
 template <class S>
@@ -46,21 +56,7 @@ struct TopK {
         return Row{args.scores + r * args.stride + (start - head), max(args.lengths[r], 0), head};
     }
 
-    __device__ __forceinline__ u32 next_use() { return prefix_use ^= 1; }
-
-    // ---- reading scores -----------------------------------------------------------------------------------------------------
-
-    struct Chunk {
-        float4 v[kLaneQuads];  // quad q of lane l: scores first + q*128 + l*4 ...
-    };
-
-    // Keeps the compiler from carrying values derived from a chunk past this point: there are no registers for them.
-    static __device__ __forceinline__ void forget_derived(Chunk& c) {
-#pragma unroll
-        for (int q = 0; q < kLaneQuads; ++q) {
-            asm volatile("" : "+f"(c.v[q].x), "+f"(c.v[q].y), "+f"(c.v[q].z), "+f"(c.v[q].w));
-        }
-    }
+    // ---- all threads: from scores to candidates -----------------------------------------------------------------------------
 
     // Scores outside the row read as -inf.
     __device__ __forceinline__ void load(const Row& w, i32 first, Chunk& c) const {
@@ -86,11 +82,6 @@ struct TopK {
         }
     }
 
-    // The run of chunks that a warp reads: [first, last) in scores.
-    struct Run {
-        i32 first, last;
-    };
-
     __device__ __forceinline__ Run run_of_warp(i32 first, i32 last) const {
         const i32 chunks = (last - first + kChunk - 1) / kChunk;
         const i32 length = (chunks + S::Warps - 1) / S::Warps * kChunk;
@@ -98,72 +89,7 @@ struct TopK {
         return Run{from, min(from + length, last)};
     }
 
-    // ---- the threshold ------------------------------------------------------------------------------------------------------
-
-    // A score that, judged by the warps' first chunks, somewhat more than k scores of the row exceed. `range` becomes the range of keys
-    // above it, as far as the sample shows.
-    __device__ __forceinline__ float estimate(const Row& w, Chunk& c, KeyRange& range) {
-        const bool thin = w.length <= kSparseSample;
-        u32 low = ~0u, high = 0;
-        auto widen = [&](float x) {
-            if (x > minus_inf()) {
-                low = min(low, key_of(x));
-                high = max(high, key_of(x));
-            }
-        };
-#pragma unroll
-        for (int q = 0; q < kLaneQuads; ++q) {
-            widen(c.v[q].x);
-            if (!thin) {
-                widen(c.v[q].y), widen(c.v[q].z), widen(c.v[q].w);
-            }
-        }
-        clear_bins(shared, at);
-        block_range(shared, at, low, high);
-        range = KeyRange{low, high};
-        if (low >= high) {
-            range = KeyRange{kKeyMinusInf, kKeyMaxFinite};
-            return minus_inf();  // no two different numbers
-        }
-        forget_derived(c);
-        const u32 bits = 32 - __clz(high - low);
-        const u32 shift = bits > S::BinBits ? bits - S::BinBits : 0;
-        auto tally = [&](float x) {
-            if (x > minus_inf()) {
-                atomicAdd(&shared.bins[(key_of(x) - low) >> shift], 1u);
-            }
-        };
-#pragma unroll
-        for (int q = 0; q < kLaneQuads; ++q) {
-            tally(c.v[q].x);
-            if (!thin) {
-                tally(c.v[q].y), tally(c.v[q].z), tally(c.v[q].w);
-            }
-        }
-        // Scores seen by the sample: the chunks that warps hold, all of them or a quarter.
-        const i32 chunks = (w.end() + kChunk - 1) / kChunk, per_warp = (chunks + S::Warps - 1) / S::Warps;
-        const i32 seen = (chunks + per_warp - 1) / per_warp * (thin ? kChunk / 4 : kChunk);
-        const float expected = static_cast<float>(args.k) * seen / w.length;
-        const u32 rank = static_cast<u32>(expected + 4.5f * sqrtf(expected)) + 4;
-        __syncthreads();
-        const BinRank found = find_bin(shared, at, rank);
-        if (found.inside == 0) {
-            return minus_inf();  // too few numbers in the sample
-        }
-        // Inside a thin bin interpolate; a thick one is taken whole, it may be one value many times over.
-        u32 key = low + (found.bin << shift);
-        if (found.inside * 16 <= static_cast<u32>(seen)) {
-            key += static_cast<u32>((static_cast<float>(found.inside - (rank - found.above)) / found.inside) * (1u << shift));
-        }
-        key = just_below(min(key, kKeyMaxFinite));
-        range.low = key;
-        return score_of(key);
-    }
-
-    // ---- filling the list ---------------------------------------------------------------------------------------------------
-
     // Adds one chunk's scores above the threshold to the list. When they do not fit, they are counted but not stored.
-    // A list entry holds the score's bits and its place: first | lane << 5 | element of the lane.
     __device__ __forceinline__ void admit(i32 first, const Chunk& c, float threshold) {
         u32 marks = 0;  // element i of the lane in bit 31 - i: the sign of threshold - score, which NaN does not have
 #pragma unroll
@@ -179,32 +105,44 @@ struct TopK {
         if (total == 0) {
             return;
         }
-        u32 place = 0;
+        u32 to = 0;
         if (at.lane == 0) {
-            place = atomicAdd(&shared.count, total);
+            to = atomicAdd(&shared.count, total);
         }
         // A lane cannot index its registers at run time: its own scores go through its own shared memory.
 #pragma unroll
         for (int q = 0; q < kLaneQuads; ++q) {
             shared.staged[q][at.thread] = c.v[q];
         }
-        place = __shfl_sync(ptx::kFullMask, place, 0);
-        if (place + total > kList) {
+        to = __shfl_sync(ptx::kFullMask, to, 0);
+        if (to + total > kList) {
             if (at.lane == 0) {
-                atomicMin(&shared.stored, place);
+                atomicMin(&shared.stored, to);
             }
             return;
         }
+        to += upto - own;
         const float* staged = reinterpret_cast<const float*>(&shared.staged[0][at.thread]);
         const u32 where = first | at.lane << 5;
-        for (uint2* to = shared.list + place + upto - own; marks; ++to) {
+        for (; marks; ++to) {
             const u32 i = __clz(marks);
             marks ^= 0x80000000u >> i;
-            *to = make_uint2(__float_as_uint(staged[i / 4 * (S::Threads * 4) + i % 4]), where | i);
+            shared.values[to] = staged[i / 4 * (S::Threads * 4) + i % 4];
+            shared.places[to] = where | i;
         }
     }
 
-    // Streams a warp's run past the threshold; `c` is the chunk at run.first already loaded.
+    // A place in the list is chunk | lane << 5 | element of the lane; a position is chunk + quad*128 + lane*4 + rest.
+    __device__ __forceinline__ u32 position_of(const Row& w, u32 place) const {
+        return (place & ~(kChunk - 1u)) + (place / 4 % 8 * 128 + place / 32 % 32 * 4 + place % 4) - w.head;
+    }
+
+    __device__ __forceinline__ u32 place_of(const Row& w, u32 position) const {
+        const u32 i = position + w.head;
+        return (i & ~(kChunk - 1u)) | i / 4 % 32 << 5 | i / 128 % 8 << 2 | i % 4;
+    }
+
+    // Streams a warp's run past the threshold; `c` is its first chunk, already loaded.
     __device__ __forceinline__ void stream(const Row& w, Run run, Chunk& c, float threshold) {
         for (i32 i = run.first; i < run.last;) {
             admit(i, c, threshold);
@@ -215,41 +153,158 @@ struct TopK {
         }
     }
 
-    // This thread's candidates, 0 past the end of the list.
-    __device__ __forceinline__ void read_list(const Row& w, u32 count, u64 (&own)[S::ListSteps]) const {
+    // ---- selectors: the threshold -------------------------------------------------------------------------------------------
+
+    struct Sample {
+        float4 v[kSampleQuads];
+    };
+
+    // Rounds of the sample: more for longer rows, so that about 64 sampled scores or more are above the cut.
+    __device__ __forceinline__ u32 sample_rounds_log2(const Row& w) const {
+        const u32 wanted = static_cast<u32>(w.length) >> 16;
+        return wanted ? 32 - __clz(wanted) : 0;
+    }
+
+    __device__ __forceinline__ void load_sample(const Row& w, u32 round, Sample& sample) const {
+        const float4* quads = reinterpret_cast<const float4*>(w.scores) + 1;  // the first quad may hold foreign scores
+        const u64 count = w.end() / 4 - 1;
+        const u32 shift = sample_rounds_log2(w) + 8 + (kSampleQuads == 2);
 #pragma unroll
-        for (int s = 0; s < S::ListSteps; ++s) {
-            const u32 i = s * S::Threads + at.thread;
-            own[s] = 0;
-            if (i < count) {
-                const uint2 entry = shared.list[i];
-                const u32 lane = entry.y >> 5 & 31, element = entry.y & 31;
-                const u32 position = (entry.y & ~1023u) + (element / 4 * 128 + lane * 4 + element % 4) - w.head;
-                own[s] = candidate(key_of(__uint_as_float(entry.x)), position);
-            }
+        for (int q = 0; q < kSampleQuads; ++q) {
+            sample.v[q] = quads[((round * kSampleQuads + q) * kSelectors + at.thread) * count >> shift];
         }
     }
 
-    // The range of the keys in a list, over the block.
-    __device__ __forceinline__ KeyRange list_range(const u64 (&own)[S::ListSteps]) {
-        KeyRange range{~0u, 0};
-#pragma unroll
-        for (int s = 0; s < S::ListSteps; ++s) {
-            if (own[s] != 0) {
-                range.low = min(range.low, candidate_key(own[s]));
-                range.high = max(range.high, candidate_key(own[s]));
+    // A score that, judged by the sample, somewhat more than k scores of the row exceed. `range` becomes the range of keys above it,
+    // as far as the sample shows.
+    __device__ __forceinline__ float estimate(const Row& w, Sample& sample, KeyRange& range) {
+        u32 low = ~0u, high = 0;
+        auto widen = [&](float x) {
+            if (x > minus_inf()) {
+                low = min(low, key_of(x));
+                high = max(high, key_of(x));
             }
+        };
+#pragma unroll
+        for (int q = 0; q < kSampleQuads; ++q) {
+            widen(sample.v[q].x), widen(sample.v[q].y), widen(sample.v[q].z), widen(sample.v[q].w);
         }
-        block_range(shared, at, range.low, range.high);
-        return range;
+        clear_bins(shared, at);
+        key_range(shared, at, low, high);
+        range = KeyRange{low, high};
+        if (low >= high) {
+            range = KeyRange{kKeyMinusInf, kKeyMaxFinite};
+            return minus_inf();  // no two different numbers
+        }
+        const u32 bits = 32 - __clz(high - low);
+        const u32 shift = bits > kBinBits ? bits - kBinBits : 0;
+        auto tally = [&](float x) {
+            if (x > minus_inf()) {
+                atomicAdd(&shared.bins[(min(max(key_of(x), low), high) - low) >> shift], 1u);
+            }
+        };
+        const u32 rounds = 1u << sample_rounds_log2(w);
+        for (u32 round = 0;;) {
+#pragma unroll
+            for (int q = 0; q < kSampleQuads; ++q) {
+                tally(sample.v[q].x), tally(sample.v[q].y), tally(sample.v[q].z), tally(sample.v[q].w);
+            }
+            if (++round == rounds) {
+                break;
+            }
+            load_sample(w, round, sample);
+        }
+        const u32 seen = rounds * kSampleScores;
+        const float expected = static_cast<float>(args.k) * seen / w.length;
+        const u32 rank = static_cast<u32>(expected + 4.5f * sqrtf(expected)) + 4;
+        selectors_sync();
+        const BinRank found = find_bin(shared, at, rank);
+        if (found.inside == 0) {
+            return minus_inf();  // too few numbers in the sample
+        }
+        // Inside a thin bin interpolate; a thick one is taken whole, it may be one value many times over.
+        u32 key = low + (found.bin << shift);
+        if (found.inside * 16 <= seen) {
+            key += static_cast<u32>((static_cast<float>(found.inside - (rank - found.above)) / found.inside) * (1u << shift));
+        }
+        key = just_below(min(key, kKeyMaxFinite));
+        range.low = key;
+        return score_of(key);
     }
 
-    __device__ __forceinline__ void reset_count() {
-        __syncthreads();
+    // ---- selectors: after a pass --------------------------------------------------------------------------------------------
+
+    // Cuts the list after a pass over [.., last) and either writes the row or sets up the next pass. `cause` of another pass: too many
+    // candidates, too few, or more windows to come.
+    __device__ __forceinline__ void settle(i32 r, const Row& w, i32 last, int passes, KeyRange range, bool ranged) {
+        const u32 k = args.k, count = shared.count;
+        float threshold = shared.threshold;
+        const bool overflow = count > kList;
+        const bool starved = count < k && passes < kTries && threshold > minus_inf();
+        const u32 stored = overflow ? shared.stored : count;  // after an overflow more than kList - kChunk
+        u32 keys[kListSteps];
+#pragma unroll
+        for (int s = 0; s < kListSteps; ++s) {
+            const u32 i = s * kSelectors + at.thread;
+            keys[s] = i < stored ? key_of(shared.values[i]) : 0;
+        }
+        auto low_word = [&](int s) { return ~position_of(w, shared.places[s * kSelectors + at.thread]); };
+        u64 cut = 1ull << 32;
+        if (stored > k && !starved) {
+            if (overflow || !ranged) {
+                range = KeyRange{~0u, 0};
+#pragma unroll
+                for (int s = 0; s < kListSteps; ++s) {
+                    range.low = keys[s] ? min(range.low, keys[s]) : range.low;
+                    range.high = max(range.high, keys[s]);
+                }
+                key_range(shared, at, range.low, range.high);
+            }
+            cut = find_cut(shared, at, keys, stored, k, range, low_word);
+        }
+        const u32 cut_key = candidate_key(cut), cut_low = static_cast<u32>(cut);
+        auto wins = [&](int s) { return keys[s] > cut_key || (keys[s] == cut_key && low_word(s) >= cut_low); };
+        if (!overflow && !starved && last == w.end()) {
+            write_ordered(r, w, stored, wins);
+            if (at.thread == 0) {
+                shared.next_first = shared.next_last = 0;
+            }
+            return;
+        }
+        // Another pass. All reads of the list come before the barrier, all writes after it.
+        u32 kept[kListSteps];
+#pragma unroll
+        for (int s = 0; s < kListSteps; ++s) {
+            kept[s] = wins(s) ? shared.places[s * kSelectors + at.thread] : ~0u;
+        }
+        selectors_sync();
         if (at.thread == 0) {
             clear_count();
+            shared.next_first = 0;
+            shared.next_last = w.end();
+            if (starved) {
+                threshold = minus_inf();
+            } else if (overflow) {  // the stored scores are some of the row's: their k-th largest is a lower bound
+                threshold = fmaxf(threshold, score_of(just_below(cut_key)));
+                shared.next_last = passes + 1 < kTries ? w.end() : min(kWindow, w.end());
+            } else {  // between windows
+                threshold = stored > k ? score_of(cut_key) : threshold;
+                shared.next_first = last;
+                shared.next_last = min(last + kWindow, w.end());
+            }
+            shared.threshold = threshold;
         }
-        __syncthreads();
+        selectors_sync();
+        if (!starved && !overflow) {
+#pragma unroll
+            for (int s = 0; s < kListSteps; ++s) {
+                if (kept[s] != ~0u) {
+                    const u32 to = atomicAdd(&shared.count, 1u);
+                    shared.values[to] = score_of(keys[s]);
+                    shared.places[to] = kept[s];
+                }
+            }
+        }
     }
 
     __device__ __forceinline__ void clear_count() {
@@ -257,19 +312,7 @@ struct TopK {
         shared.stored = kList;
     }
 
-    // Puts the candidates >= cut back into an empty list.
-    __device__ __forceinline__ void keep(const Row& w, const u64 (&own)[S::ListSteps], u64 cut) {
-#pragma unroll
-        for (int s = 0; s < S::ListSteps; ++s) {
-            if (own[s] >= cut) {
-                const u32 i = candidate_position(own[s]) + w.head;
-                const u32 place = (i & ~(kChunk - 1u)) | (i / 4 % 32) << 5 | (i / 128 % kLaneQuads) << 2 | i % 4;
-                shared.list[atomicAdd(&shared.count, 1u)] = make_uint2(__float_as_uint(score_of(candidate_key(own[s]))), place);
-            }
-        }
-    }
-
-    // ---- output -------------------------------------------------------------------------------------------------------------
+    // ---- selectors: output --------------------------------------------------------------------------------------------------
 
     __device__ __forceinline__ i32 transformed(i32 r, i32 position) const {
         switch (args.transform) {
@@ -287,7 +330,7 @@ struct TopK {
 
     __device__ __forceinline__ void finish_row(i32 r, u32 written) const {
         i32* out = args.out + static_cast<i64>(r) * args.k;
-        for (u32 i = written + at.thread; i < static_cast<u32>(args.k); i += S::Threads) {
+        for (u32 i = written + at.thread; i < static_cast<u32>(args.k); i += kSelectors) {
             out[i] = -1;
         }
         if (args.counts && at.thread == 0) {
@@ -298,40 +341,42 @@ struct TopK {
     // A row with at most k candidates.
     __device__ __forceinline__ void write_all(i32 r, const Row& w) const {
         i32* out = args.out + static_cast<i64>(r) * args.k;
-        for (i32 i = at.thread; i < w.length; i += S::Threads) {
+        for (i32 i = at.thread; i < w.length; i += kSelectors) {
             out[i] = transformed(r, i);
         }
         finish_row(r, w.length);
     }
 
-    // Writes the positions of all candidates >= cut in ascending order, one segment of the row at a time.
-    __device__ __forceinline__ void write_ordered(i32 r, const Row& w, const u64 (&own)[S::ListSteps], u32 count, u64 cut) {
+    // Writes the positions of the winners in ascending order, one segment of the row at a time.
+    template <class Wins>
+    __device__ __forceinline__ void write_ordered(i32 r, const Row& w, u32 stored, const Wins& wins) {
         i32* out = args.out + static_cast<i64>(r) * args.k;
         u32 written = 0;
         for (u32 segment = 0; segment < static_cast<u32>(w.length); segment += kSegment) {
 #pragma unroll
-            for (int s = 0; s < S::ListSteps; ++s) {
-                const u32 position = candidate_position(own[s]) - segment;
-                if (s * S::Threads < count && own[s] >= cut && position < kSegment) {
-                    atomicOr(&shared.bitmap[position / 32], 1u << position % 32);
+            for (int s = 0; s < kListSteps; ++s) {
+                if (s * kSelectors < stored && wins(s)) {
+                    const u32 position = position_of(w, shared.places[s * kSelectors + at.thread]) - segment;
+                    if (position < kSegment) {
+                        atomicOr(&shared.bitmap[position / 32], 1u << position % 32);
+                    }
                 }
             }
-            __syncthreads();
-            u32 words[S::Words], bits = 0;
-#pragma unroll
-            for (int i = 0; i < S::Words; ++i) {
-                words[i] = shared.bitmap[at.thread * S::Words + i];
-                shared.bitmap[at.thread * S::Words + i] = 0;
-                bits += __popc(words[i]);
-            }
+            selectors_sync();
+            uint4* words = reinterpret_cast<uint4*>(shared.bitmap) + at.thread;
+            const uint4 own = *words;
+            *words = make_uint4(0, 0, 0, 0);
+            const u32 bits = __popc(own.x) + __popc(own.y) + __popc(own.z) + __popc(own.w);
             const u32 upto = ptx::warp_prefix(bits, at.lane);
             u32 total;
             i32* to = out + written + upto - bits;
-            to += block_prefix(shared, at, __shfl_sync(ptx::kFullMask, upto, 31), next_use(), total);
-#pragma unroll
-            for (int i = 0; i < S::Words; ++i) {
-                const u32 base = segment + (at.thread * S::Words + i) * 32;
-                for (u32 left = __brev(words[i]); left; ++to) {
+            to += warps_prefix(shared, at, __shfl_sync(ptx::kFullMask, upto, 31), prefix_use ^= 1, total);
+            const u32 each[4] = {own.x, own.y, own.z, own.w};
+#pragma unroll 1
+            for (int i = 0; i < 4; ++i) {
+                const u32 word = i < 2 ? (i == 0 ? each[0] : each[1]) : (i == 2 ? each[2] : each[3]);
+                const u32 base = segment + at.thread * 128 + i * 32;
+                for (u32 left = __brev(word); left; ++to) {
                     const u32 bit = __clz(left);
                     left ^= 0x80000000u >> bit;
                     *to = transformed(r, base + bit);
@@ -345,60 +390,45 @@ struct TopK {
     // ---- rows ---------------------------------------------------------------------------------------------------------------
 
     __device__ __forceinline__ void select_row(i32 r, const Row& w) {
-        const u32 k = args.k;
-        i32 first = 0, last = w.end();  // scores of this pass: the whole row, or a window
-        int passes = 0;
-        Run run = run_of_warp(first, last);
+        const bool selector = S::Threads == kSelectors || at.thread < kSelectors;
+        const bool sampled = w.length > kList;
+        Run run = run_of_warp(0, w.end());
+        Sample sample;
+        if (selector && sampled) {
+            load_sample(w, 0, sample);
+        }
         Chunk c;
         load(w, run.first, c);
-        if (at.thread == 0) {
-            clear_count();
-        }
-        float threshold = minus_inf();
         KeyRange range;
-        bool ranged = w.length > kList;
-        if (ranged) {
-            threshold = estimate(w, c, range);
-        } else {
-            __syncthreads();
-        }
-        for (;;) {
-            stream(w, run, c, threshold);
-            __syncthreads();
-            const u32 count = shared.count;
-            const bool overflow = count > kList;
-            const bool starved = count < k && passes < kTries && threshold > minus_inf();
-            const u32 stored = overflow ? shared.stored : count;  // after an overflow more than kList - kChunk
-            u64 own[S::ListSteps], cut = 1;
-            read_list(w, stored, own);
-            if (stored > k && !starved) {
-                if (overflow || !ranged) {
-                    range = list_range(own);
-                }
-                cut = find_cut(shared, at, own, stored, k, range);
+        if (selector) {
+            const float threshold = sampled ? estimate(w, sample, range) : minus_inf();
+            if (at.thread == 0) {
+                clear_count();
+                shared.threshold = threshold;
             }
-            if (!overflow && !starved && last == w.end()) {
-                write_ordered(r, w, own, stored, cut);
+        }
+        i32 last = w.end();
+        for (int passes = 0;; ++passes) {
+            __syncthreads();
+            stream(w, run, c, shared.threshold);
+            __syncthreads();
+            if (selector) {
+                settle(r, w, last, passes, range, sampled && passes == 0);
+            }
+            if (shared_done(w, passes)) {
                 return;
             }
-            reset_count();
-            ranged = false;
-            ++passes;
-            if (starved) {
-                threshold = minus_inf();
-            } else if (overflow) {  // the stored scores are some of the row's: their k-th largest is a lower bound
-                threshold = fmaxf(threshold, score_of(just_below(candidate_key(cut))));
-                last = passes < kTries ? w.end() : min(kWindow, w.end());
-            } else {  // between windows
-                keep(w, own, cut);
-                threshold = cut > 1 ? score_of(candidate_key(cut)) : threshold;
-                first = last;
-                last = min(first + kWindow, w.end());
-            }
-            run = run_of_warp(first, last);
+            last = shared.next_last;
+            run = run_of_warp(shared.next_first, last);
             load(w, run.first, c);
-            __syncthreads();
         }
+    }
+
+    // Whether the row is finished, for all threads. A first pass that neither overflowed nor starved was the last one; that is known
+    // without waiting for the selectors, so the others may go on to load the next row.
+    __device__ __forceinline__ bool shared_done(const Row& w, int passes) const {
+        __syncthreads();
+        return shared.next_last == 0;
     }
 
     __device__ void run() {
@@ -407,12 +437,11 @@ struct TopK {
         }
         for (i32 r = blockIdx.x; r < args.rows; r += gridDim.x) {
             const Row w = row(r);
-            if (w.length <= args.k) {
-                write_all(r, w);
-            } else {
+            if (w.length > args.k) {
                 select_row(r, w);
+            } else if (at.thread < kSelectors) {
+                write_all(r, w);
             }
-            __syncthreads();
         }
     }
 };

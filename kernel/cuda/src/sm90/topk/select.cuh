@@ -1,8 +1,9 @@
 // Exact selection among the candidates in shared memory: the candidate of rank k, found by splitting the remaining range into bins.
 // The list is in no particular order; candidates carry their positions, so the outcome does not depend on it.
-// Every function here is called by all threads of the block.
+// Every function here is called by the selectors, the first 256 threads of the block, and only by them.
 #pragma once
 
+#include "ptx/barrier.cuh"
 #include "ptx/warp.cuh"
 #include "sm90/topk/config.h"
 #include "sm90/topk/keys.cuh"
@@ -12,16 +13,19 @@ namespace sparrow_topk {
 template <class S>
 struct Storage {
     float4 staged[kLaneQuads][S::Threads];  // each thread's current scores
-    uint2 list[kList];                      // score bits and place, see Admitted
-    u32 bins[S::Bins];
+    float values[kList];                    // the candidates' scores
+    u32 places[kList];                      // and where they are, see place_of
+    u32 bins[kBins];
     u32 bitmap[kSegment / 32];              // all zero between uses
     u64 small_bin[kSmallBin];
-    u32 warp_low[S::Warps], warp_high[S::Warps];
-    u32 bin_sums[S::Warps];
-    u32 warp_counts[2][S::Warps];           // two sets in turn, so that one barrier per use is enough
+    u32 warp_low[kSelectorWarps], warp_high[kSelectorWarps];
+    u32 bin_sums[kSelectorWarps];
+    u32 warp_counts[2][kSelectorWarps];     // two sets in turn, so that one barrier per use is enough
     u32 count;                              // scores that passed, also those for which the list had no room
     u32 stored;                             // entries of the list that are filled, when it overflowed
     u32 small_count;
+    float threshold;                        // from the selectors to all threads
+    i32 next_first, next_last;              // likewise: scores of the next pass over the row, none when it is finished
 };
 
 // Where a thread stands.
@@ -29,30 +33,34 @@ struct Place {
     u32 thread, lane, warp;
 };
 
-// Smallest and largest key over the block. One barrier; callers keep another one between uses.
+__device__ __forceinline__ void selectors_sync() {
+    ptx::block_sync<1, kSelectors>();
+}
+
+// Smallest and largest key over the selectors. One barrier; callers keep another one between uses.
 template <class S>
-__device__ __forceinline__ void block_range(Storage<S>& shared, Place at, u32& low, u32& high) {
+__device__ __forceinline__ void key_range(Storage<S>& shared, Place at, u32& low, u32& high) {
     low = ~ptx::warp_max(~low);
     high = ptx::warp_max(high);
     if (at.lane == 0) {
         shared.warp_low[at.warp] = low;
         shared.warp_high[at.warp] = high;
     }
-    __syncthreads();
-    low = ~ptx::warp_max(~shared.warp_low[at.lane % S::Warps]);
-    high = ptx::warp_max(shared.warp_high[at.lane % S::Warps]);
+    selectors_sync();
+    low = ~ptx::warp_max(~shared.warp_low[at.lane % kSelectorWarps]);
+    high = ptx::warp_max(shared.warp_high[at.lane % kSelectorWarps]);
 }
 
-// Exclusive prefix over the block of a count that each warp holds once. One barrier; `use` alternates between 0 and 1.
+// Exclusive prefix over the selectors of a count that each warp holds once. One barrier; `use` alternates between 0 and 1.
 template <class S>
-__device__ __forceinline__ u32 block_prefix(Storage<S>& shared, Place at, u32 warp_count, u32 use, u32& total) {
+__device__ __forceinline__ u32 warps_prefix(Storage<S>& shared, Place at, u32 warp_count, u32 use, u32& total) {
     if (at.lane == 0) {
         shared.warp_counts[use][at.warp] = warp_count;
     }
-    __syncthreads();
-    const u32 upto = ptx::warp_prefix(at.lane < S::Warps ? shared.warp_counts[use][at.lane] : 0, at.lane);
-    total = __shfl_sync(ptx::kFullMask, upto, 31);
-    return __shfl_sync(ptx::kFullMask, upto, at.warp) - warp_count;
+    selectors_sync();
+    const u32 count = at.lane < kSelectorWarps ? shared.warp_counts[use][at.lane] : 0;
+    total = ptx::warp_sum(count);
+    return ptx::warp_sum(at.lane < at.warp ? count : 0);
 }
 
 template <class S>
@@ -65,8 +73,8 @@ struct BinRank {
     u32 bin, above, inside;
 };
 
-// Bins were filled before a barrier; inside is 0 when they hold fewer than `rank` entries. One barrier: every warp finds the answer by
-// itself.
+// Bins were filled before a barrier; inside is 0 when they hold fewer than `rank` entries. One barrier: every warp finds the answer
+// by itself.
 template <class S>
 __device__ __forceinline__ BinRank find_bin(Storage<S>& shared, Place at, u32 rank) {
     const uint4* quads = reinterpret_cast<const uint4*>(shared.bins);
@@ -75,22 +83,24 @@ __device__ __forceinline__ BinRank find_bin(Storage<S>& shared, Place at, u32 ra
     if (at.lane == 0) {
         shared.bin_sums[at.warp] = sum;
     }
-    __syncthreads();
-    // Lane l looks at the l-th run of 128 bins from the top.
-    u32 count = at.lane < S::Warps ? shared.bin_sums[S::Warps - 1 - at.lane] : 0;
-    u32 upto = ptx::warp_prefix(count, at.lane);
-    const u32 reached = __ballot_sync(ptx::kFullMask, upto >= rank);
-    if (reached == 0) {
-        return BinRank{0, 0, 0};
+    selectors_sync();
+    // The run of 128 bins, from the top.
+    u32 above = 0, run = kSelectorWarps;
+    for (;;) {
+        if (run-- == 0) {
+            return BinRank{0, 0, 0};
+        }
+        const u32 count = shared.bin_sums[run];
+        if (above + count >= rank) {
+            break;
+        }
+        above += count;
     }
-    u32 first = __ffs(reached) - 1;
-    u32 above = __shfl_sync(ptx::kFullMask, upto - count, first);
-    const u32 run = S::Warps - 1 - first;
     // Inside the run lane l looks at the l-th group of four bins from the top.
     const uint4 group = quads[run * 32 + 31 - at.lane];
-    count = group.x + group.y + group.z + group.w;
-    upto = above + ptx::warp_prefix(count, at.lane);
-    first = __ffs(__ballot_sync(ptx::kFullMask, upto >= rank)) - 1;
+    const u32 count = group.x + group.y + group.z + group.w;
+    const u32 upto = above + ptx::warp_prefix(count, at.lane);
+    const u32 first = __ffs(__ballot_sync(ptx::kFullMask, upto >= rank)) - 1;
     above = __shfl_sync(ptx::kFullMask, upto - count, first);
     const u32 descending[4] = {__shfl_sync(ptx::kFullMask, group.w, first), __shfl_sync(ptx::kFullMask, group.z, first),
                                __shfl_sync(ptx::kFullMask, group.y, first), __shfl_sync(ptx::kFullMask, group.x, first)};
@@ -124,52 +134,64 @@ struct KeyRange {
     u32 low, high;
 };
 
-// The smallest of the k largest of `count` > k candidates. `own` are this thread's candidates, 0 where the list has ended.
-// Each round splits the remaining range into 2048 or 4096 bins; usually one round leaves a handful of candidates.
-template <class S>
-__device__ __forceinline__ u64 find_cut(Storage<S>& shared, Place at, const u64 (&own)[S::ListSteps], u32 count, u32 k, KeyRange range) {
+// The smallest of the k largest of the list's `count` > k candidates; keys[s] is the key of entry s*256 + thread, 0 past the end, and
+// low_word(s) the low word of its candidate. Rounds over the keys, then, only if more than 32 candidates share the key at the cut, over
+// the low words. Usually one round leaves a handful.
+template <class S, class LowWord>
+__device__ __forceinline__ u64 find_cut(Storage<S>& shared, Place at, const u32 (&keys)[kListSteps], u32 count, u32 k, KeyRange range,
+                                        const LowWord& low_word) {
     clear_bins(shared, at);
     if (at.thread == 0) {
         shared.small_count = 0;
     }
-    __syncthreads();
-    u64 low = static_cast<u64>(range.low) << 32, high = static_cast<u64>(range.high) << 32 | 0xFFFFFFFFu;
-    u64 floor = 1, ceiling = ~0ull;  // candidates still in question
+    selectors_sync();
+    u32 low = range.low, high = range.high;  // binned range
+    u32 floor = 1, ceiling = ~0u;            // what is still in question
+    u32 tied = 0;                            // the shared key, once the rounds are over low words
     u32 rank = k;
+    auto word = [&](int s) { return tied ? low_word(s) : keys[s]; };
+    auto open = [&](int s) {
+        return s * kSelectors < count && (tied ? keys[s] == tied : true) && word(s) >= floor && word(s) <= ceiling;
+    };
     for (;;) {
-        const u32 bits = 64 - __clzll(high - low);
-        const u32 shift = bits > S::BinBits ? bits - S::BinBits : 0;
-        const u32 top = static_cast<u32>((high - low) >> shift);
+        const u32 bits = 32 - __clz(high - low);
+        const u32 shift = bits > kBinBits ? bits - kBinBits : 0;
+        const u32 top = (high - low) >> shift;
 #pragma unroll
-        for (int s = 0; s < S::ListSteps; ++s) {
-            if (s * S::Threads < count && own[s] >= floor && own[s] <= ceiling) {
-                atomicAdd(&shared.bins[static_cast<u32>((min(max(own[s], low), high) - low) >> shift)], 1u);
+        for (int s = 0; s < kListSteps; ++s) {
+            if (open(s)) {
+                atomicAdd(&shared.bins[(min(max(word(s), low), high) - low) >> shift], 1u);
             }
         }
-        __syncthreads();
+        selectors_sync();
         const BinRank found = find_bin(shared, at, rank);
         rank -= found.above;
-        const u64 edge = low + (static_cast<u64>(found.bin) << shift);
+        const u32 edge = low + (found.bin << shift);
         floor = found.bin == 0 ? floor : edge;
-        ceiling = found.bin == top ? ceiling : edge + ((1ull << shift) - 1);
-        if (found.inside == rank) {
-            return floor;  // the whole bin is in
+        ceiling = found.bin == top ? ceiling : edge + ((1u << shift) - 1);
+        if (found.inside == rank) {  // the whole bin is in
+            return tied ? static_cast<u64>(tied) << 32 | floor : static_cast<u64>(floor) << 32;
         }
         if (found.inside <= kSmallBin) {
 #pragma unroll
-            for (int s = 0; s < S::ListSteps; ++s) {
-                if (s * S::Threads < count && own[s] >= floor && own[s] <= ceiling) {
-                    shared.small_bin[atomicAdd(&shared.small_count, 1u)] = own[s];
+            for (int s = 0; s < kListSteps; ++s) {
+                if (open(s)) {
+                    shared.small_bin[atomicAdd(&shared.small_count, 1u)] = static_cast<u64>(keys[s]) << 32 | low_word(s);
                 }
             }
-            __syncthreads();
+            selectors_sync();
             return rank_small_bin(shared, at, found.inside, rank);
+        }
+        if (floor == ceiling) {
+            tied = floor;
+            floor = 0;
+            ceiling = ~0u;
         }
         low = floor;
         high = ceiling;
-        __syncthreads();  // every warp has read the bins
+        selectors_sync();  // every warp has read the bins
         clear_bins(shared, at);
-        __syncthreads();
+        selectors_sync();
     }
 }
 

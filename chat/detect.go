@@ -1,0 +1,145 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Source is what a checkpoint says about its chat format.
+type Source struct {
+	// Family forces a format by name: deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2 or template. Empty detects it.
+	Family string
+	// ModelType is model_type of config.json.
+	ModelType string
+	// SharedIndexer says that config.json lets layers share an indexer, which sets GLM-5.2 apart from GLM-5.
+	SharedIndexer bool
+	// ChatTemplate is the Jinja source, or empty.
+	ChatTemplate string
+	// BOS and EOS are the texts of the sequence tokens; Special are all special tokens by template name.
+	BOS, EOS string
+	Special  map[string]string
+	// Tokens are the texts of the tokenizer's added tokens; optional.
+	Tokens []string
+	// Now is the clock for templates that print the date; optional.
+	Now func() time.Time
+}
+
+// Detect chooses the format of a checkpoint.
+//
+// A chat template wins, being what the checkpoint itself says, with one exception: DeepSeek's V3.1 template does not
+// mention tools although the model was trained on them, so the native format, which writes the same text otherwise,
+// takes its place. Without a template the model type decides.
+func Detect(s Source) (Format, error) {
+	family := s.Family
+	if family == "" {
+		family = s.family()
+	}
+	switch family {
+	case "deepseek-v3.2":
+		return DeepSeekV32{}, nil
+	case "deepseek-v3.1":
+		return DeepSeekV31{}, nil
+	case "glm-5":
+		return GLM5{}, nil
+	case "glm-5.2":
+		return GLM5{V52: true}, nil
+	case "template":
+		if s.ChatTemplate == "" {
+			return nil, fmt.Errorf("%w: the template format was asked for, but the checkpoint has no chat_template", ErrNoFormat)
+		}
+		c := TemplateConfig{Source: s.ChatTemplate, BOS: s.BOS, EOS: s.EOS, Special: s.Special, Tokens: s.Tokens, Now: s.Now}
+		if strings.Contains(s.ChatTemplate, glmStart) {
+			c.BOS, c.Stop = glmStart, []string{glmUser, glmObservation}
+		}
+		t, err := NewTemplate(c)
+		if err != nil {
+			return nil, err // not a typed nil in the interface
+		}
+		return t, nil
+	case "":
+		return nil, fmt.Errorf("%w: model_type %q without a chat_template; supported without one are deepseek_v32 and glm_moe_dsa; add a template to tokenizer_config.json or name a family",
+			ErrNoFormat, s.ModelType)
+	}
+	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2 and template", ErrNoFormat, family)
+}
+
+func (s Source) family() string {
+	switch {
+	case s.isV31Template():
+		return "deepseek-v3.1"
+	case s.ChatTemplate != "":
+		return "template"
+	case s.ModelType == "deepseek_v32":
+		return "deepseek-v3.2"
+	case s.ModelType == "deepseek_v3":
+		return "deepseek-v3.1"
+	case s.ModelType == "glm_moe_dsa" && s.SharedIndexer:
+		return "glm-5.2"
+	case s.ModelType == "glm_moe_dsa":
+		return "glm-5"
+	}
+	return ""
+}
+
+// isV31Template recognises DeepSeek's own template by its tokens and by what it lacks.
+func (s Source) isV31Template() bool {
+	for _, marker := range []string{callsBegin, callSep, outputBegin, deepseekUser, "thinking"} {
+		if !strings.Contains(s.ChatTemplate, marker) {
+			return false
+		}
+	}
+	return s.BOS == deepseekBOS && !strings.Contains(s.ChatTemplate, "tools")
+}
+
+// ReadTokenizerConfig fills the template and the special tokens from tokenizer_config.json. Of several named templates
+// the one called tool_use is taken, else the default.
+func (s *Source) ReadTokenizerConfig(data []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return fmt.Errorf("chat: tokenizer_config.json: %w", err)
+	}
+	s.Special = map[string]string{}
+	for name, raw := range fields {
+		if !strings.HasSuffix(name, "_token") {
+			continue
+		}
+		if text, ok := tokenText(raw); ok {
+			s.Special[name] = text
+		}
+	}
+	s.BOS, s.EOS = s.Special["bos_token"], s.Special["eos_token"]
+	raw, ok := fields["chat_template"]
+	if !ok {
+		return nil
+	}
+	if json.Unmarshal(raw, &s.ChatTemplate) == nil {
+		return nil
+	}
+	var named []struct{ Name, Template string }
+	if err := json.Unmarshal(raw, &named); err != nil {
+		return fmt.Errorf("chat: tokenizer_config.json: chat_template is neither a text nor a list of named templates: %w", err)
+	}
+	for _, wanted := range []string{"default", "tool_use"} {
+		for _, t := range named {
+			if t.Name == wanted {
+				s.ChatTemplate = t.Template
+			}
+		}
+	}
+	return nil
+}
+
+// tokenText reads a token that is written as text or as an object with its content.
+func tokenText(raw json.RawMessage) (string, bool) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil && text != "" {
+		return text, true
+	}
+	var object struct{ Content string }
+	if json.Unmarshal(raw, &object) == nil && object.Content != "" {
+		return object.Content, true
+	}
+	return "", false
+}

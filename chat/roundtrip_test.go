@@ -1,0 +1,87 @@
+package chat
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sparrow/chat/jinja"
+)
+
+// drawCall makes a call of a tool that allows anything. No value contains the family's closing marker: the formats have
+// no way to escape it.
+func drawCall(t *rapid.T) Call {
+	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab\"'\\<>&/{}[]: \n\té数😀")), 0, 20, -1)
+	value := rapid.OneOf(
+		rapid.Map(text, func(s string) any { return s }),
+		rapid.Map(rapid.IntRange(-9, 9999999), func(i int) any { return i }),
+		rapid.Map(rapid.Bool(), func(b bool) any { return b }),
+		rapid.Just(any(nil)),
+		rapid.Map(rapid.SliceOfN(text, 0, 3), func(s []string) any { return s }),
+		rapid.Map(rapid.MapOfN(text, rapid.Int(), 0, 3), func(m map[string]int) any { return m }),
+	)
+	d := jinja.NewDict()
+	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b_c", "ü", "long name"}), 0, 4, rapid.ID).Draw(t, "keys") {
+		raw, err := json.Marshal(value.Draw(t, "value"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := jinja.ParseJSON(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Set(key, v)
+	}
+	args, err := jinja.JSON(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Call{Name: rapid.SampledFrom([]string{"f", "get_weather", "a-b.c"}).Draw(t, "name"), Arguments: args}
+}
+
+// What an encoder writes for an assistant message is what the model would have written: the parser must give the message
+// back.
+func TestWhatIsWrittenIsReadBack(t *testing.T) {
+	for _, f := range []Format{DeepSeekV32{}, DeepSeekV31{}} {
+		rapid.Check(t, func(t *rapid.T) {
+			want := Message{Role: Assistant, Content: rapid.SampledFrom([]string{"", "text", "two\n\nparts"}).Draw(t, "content")}
+			results := []Message{}
+			for range rapid.IntRange(1, 3).Draw(t, "calls") {
+				want.ToolCalls = append(want.ToolCalls, drawCall(t))
+				results = append(results, Message{Role: ToolRole, Content: "r"})
+			}
+			req := Request{Messages: []Message{{Role: User, Content: "q"}}, AddGenerationPrompt: true, Tools: []Tool{{Name: "f"}}}
+			prompt, err := f.Render(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			replay := req
+			replay.Messages = append([]Message{req.Messages[0], want}, results...)
+			whole, err := f.Render(replay)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply, found := strings.CutPrefix(whole.Text, prompt.Text)
+			if !found {
+				t.Fatalf("%s: the next prompt %q does not start with the first %q", f.Name(), whole.Text, prompt.Text)
+			}
+			reply, _, _ = strings.Cut(reply, deepseekEOS)
+			got, err := Parse(f.Parser(req), reply)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range got.ToolCalls {
+				if !strings.HasPrefix(got.ToolCalls[i].ID, "call_") {
+					t.Fatalf("call id %q", got.ToolCalls[i].ID)
+				}
+				got.ToolCalls[i].ID = ""
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("%s: reply %q (-want +got):\n%s", f.Name(), reply, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,255 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sparrow/chat/jinja"
+)
+
+// Template is the format of a checkpoint that carries a Jinja chat template.
+//
+// The template sees what Hugging Face gives it: messages, tools (none when there are none), add_generation_prompt, the
+// special tokens by name, and the request's extra arguments. A wish about thinking is passed as both thinking and
+// enable_thinking, effort as reasoning_effort. Arguments of replayed calls are mappings, or text for templates that can
+// only join text.
+type Template struct {
+	tmpl      *jinja.Template
+	now       func() time.Time
+	bos       string
+	stop      []string
+	special   map[string]string // bos_token, eos_token, ...
+	readTools bool              // the template mentions tools
+	textArgs  bool              // the template needs arguments as text
+	parser    func(Request, bool) Parser
+}
+
+// TemplateConfig is what a Template is made of.
+type TemplateConfig struct {
+	Source string // Jinja source
+	BOS    string // text of the beginning-of-sequence token; may be empty
+	EOS    string // text of the end-of-sequence token
+	// Stop are further texts that end a reply.
+	Stop []string
+	// Special are further special tokens by their template name, such as "pad_token".
+	Special map[string]string
+	// Tokens are texts of the tokenizer's added tokens: they help to choose a parser when the template is silent.
+	Tokens []string
+	// Now is the clock for templates that print the date; nil makes such templates fail.
+	Now func() time.Time
+	// Limits bound the template; zero fields take defaults.
+	Limits jinja.Limits
+}
+
+// NewTemplate compiles a chat template and finds out what it can do.
+func NewTemplate(c TemplateConfig) (*Template, error) {
+	tmpl, err := jinja.Compile(c.Source, c.Limits)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
+	}
+	t := &Template{tmpl: tmpl, now: c.Now, bos: c.BOS, special: map[string]string{}}
+	for name, text := range c.Special {
+		t.special[name] = text
+	}
+	t.special["bos_token"], t.special["eos_token"] = c.BOS, c.EOS
+	if c.EOS != "" {
+		t.stop = append(t.stop, c.EOS)
+	}
+	t.stop = append(t.stop, c.Stop...)
+	t.readTools = tmpl.Names()["tools"]
+	t.parser = chooseParser(c.Source, c.Tokens)
+	t.textArgs = t.needsTextArguments()
+	return t, nil
+}
+
+// chooseParser looks for the markers of the known ways to write calls, in the template first, then among the tokens.
+func chooseParser(source string, tokens []string) func(Request, bool) Parser {
+	for _, text := range []string{source, strings.Join(tokens, "\n")} {
+		switch {
+		case strings.Contains(text, dsml+"tool_calls"):
+			return func(r Request, open bool) Parser { return newDSMLParser("tool_calls", r, open) }
+		case strings.Contains(text, dsml+"function_calls"):
+			return func(r Request, open bool) Parser { return newDSMLParser(v32Block, r, open) }
+		case strings.Contains(text, callBegin) && strings.Contains(text, callSep):
+			return newV31Parser
+		case strings.Contains(text, glmKeyOpen) && strings.Contains(text, glmCallOpen):
+			return newGLMParser
+		}
+	}
+	return newPlainParser
+}
+
+// newPlainParser reads replies that only have reasoning and content.
+func newPlainParser(req Request, inReasoning bool) Parser {
+	s := newStream(req, nil)
+	s.thinking(inReasoning, s.plainContent)
+	return s
+}
+
+// needsTextArguments tries a conversation with a call: a template that fails on mapping arguments but not on text wants
+// text.
+func (t *Template) needsTextArguments() bool {
+	probe := Request{Messages: []Message{
+		{Role: User, Content: "u"},
+		{Role: Assistant, Content: "a", ToolCalls: []Call{{ID: "call00000", Name: "f", Arguments: `{"k": "v"}`}}},
+		{Role: ToolRole, Content: "r", ToolCallID: "call00000", Name: "f"},
+	}}
+	turns, err := checkRequest(probe, User, Assistant, ToolRole)
+	if err != nil {
+		return false
+	}
+	if _, err := t.run(probe, turns); err == nil {
+		return false
+	}
+	t.textArgs = true
+	_, err = t.run(probe, turns)
+	return err == nil
+}
+
+// Name is "template".
+func (t *Template) Name() string { return "template" }
+
+// Parser reads reasoning, and calls when the template's markers are known.
+func (t *Template) Parser(req Request) Parser {
+	p, err := t.Render(req)
+	return t.parser(req, err == nil && p.InReasoning)
+}
+
+// Render runs the template.
+func (t *Template) Render(req Request) (Prompt, error) {
+	turns, err := checkRequest(req, System, Developer, User, Assistant, ToolRole)
+	if err != nil {
+		return Prompt{}, err
+	}
+	for _, turn := range turns {
+		if len(turn.Tools) > 0 || len(turn.ResponseFormat) > 0 {
+			return Prompt{}, fmt.Errorf("%w: %s: chat templates only know the tools of the request",
+				ErrUnsupported, messageField(turn.index, "tools"))
+		}
+	}
+	if len(offered(req)) > 0 && !t.readTools {
+		return Prompt{}, fmt.Errorf("%w: tools: the checkpoint's chat template does not mention them; send the request without tools", ErrUnsupported)
+	}
+	text, err := t.run(req, turns)
+	if err != nil {
+		if errors.Is(err, jinja.ErrRaised) {
+			return Prompt{}, fmt.Errorf("%w: refused by the checkpoint's chat template: %w", ErrRequest, err)
+		}
+		return Prompt{}, fmt.Errorf("%w: %w", ErrTemplate, err)
+	}
+	if req.ContinueFinal {
+		if text, err = cutAfter(text, turns[len(turns)-1]); err != nil {
+			return Prompt{}, err
+		}
+	}
+	p := Prompt{Text: text, Stop: t.stop, HasBOS: t.bos != "" && strings.HasPrefix(text, t.bos)}
+	open, shut := strings.LastIndex(text, thinkOpen), strings.LastIndex(text, thinkClose)
+	p.InReasoning = open > shut && (req.ContinueFinal || strings.TrimSpace(text[open+len(thinkOpen):]) == "")
+	return p, nil
+}
+
+func (t *Template) run(req Request, turns []turn) (string, error) {
+	vars, err := t.variables(req, turns)
+	if err != nil {
+		return "", err
+	}
+	return t.tmpl.Render(jinja.Options{Vars: vars, Now: t.now})
+}
+
+func (t *Template) variables(req Request, turns []turn) (map[string]jinja.Value, error) {
+	vars := map[string]jinja.Value{"tools": nil, "documents": nil, "add_generation_prompt": req.AddGenerationPrompt}
+	for name, text := range t.special {
+		vars[name] = text
+	}
+	for name, raw := range req.Kwargs {
+		v, err := jinja.ParseJSON(raw)
+		if err != nil {
+			return nil, fieldError("chat_template_kwargs."+name, "%v", err)
+		}
+		vars[name] = v
+	}
+	if req.Thinking != nil {
+		vars["thinking"], vars["enable_thinking"] = *req.Thinking, *req.Thinking
+	}
+	if req.Effort != "" {
+		vars["reasoning_effort"] = req.Effort
+	}
+	messages := jinja.NewList()
+	for _, turn := range turns {
+		messages.Items = append(messages.Items, t.message(turn))
+	}
+	vars["messages"] = messages
+	if tools := offered(req); len(tools) > 0 {
+		list := jinja.NewList()
+		for _, tool := range tools {
+			if len(tool.Parameters) == 0 {
+				tool.Parameters = json.RawMessage(`{"type": "object", "properties": {}}`)
+			}
+			d := functionDict(tool)
+			if tool.Description == "" {
+				d.Set("description", "") // templates join it to other text
+			}
+			list.Items = append(list.Items, wrapFunction(d))
+		}
+		vars["tools"] = list
+	}
+	return vars, nil
+}
+
+// message is a turn as templates expect it.
+func (t *Template) message(turn turn) *jinja.Dict {
+	d := jinja.NewDict()
+	d.Set("role", string(turn.Role))
+	d.Set("content", turn.Content)
+	if turn.Reasoning != "" {
+		d.Set("reasoning_content", turn.Reasoning)
+	}
+	if turn.Name != "" {
+		d.Set("name", turn.Name)
+	}
+	if turn.ToolCallID != "" {
+		d.Set("tool_call_id", turn.ToolCallID)
+	}
+	if len(turn.ToolCalls) == 0 {
+		return d
+	}
+	calls := jinja.NewList()
+	for i, call := range turn.ToolCalls {
+		function := jinja.NewDict()
+		function.Set("name", call.Name)
+		function.Set("arguments", turn.arguments[i])
+		if t.textArgs {
+			if text, err := jinja.JSON(turn.arguments[i]); err == nil {
+				function.Set("arguments", text)
+			}
+		}
+		c := jinja.NewDict()
+		c.Set("id", call.ID)
+		c.Set("type", "function")
+		c.Set("function", function)
+		calls.Items = append(calls.Items, c)
+	}
+	d.Set("tool_calls", calls)
+	return d
+}
+
+// cutAfter ends a rendered conversation right after the text of its last message, which the model is to continue.
+func cutAfter(text string, last turn) (string, error) {
+	trimmed := strings.TrimSpace(last.Content)
+	if trimmed == "" {
+		return "", fieldError(messageField(last.index, "content"), "is empty: a template can only continue a message that has text")
+	}
+	at := strings.LastIndex(text, trimmed)
+	if at < 0 {
+		return "", fmt.Errorf("%w: %s: the chat template changes the text of the message, so it cannot be continued",
+			ErrUnsupported, messageField(last.index, "content"))
+	}
+	// Keep the spaces at the end of the message when the template kept them.
+	if full := strings.TrimLeft(last.Content, " \t\r\n"); strings.HasPrefix(text[at:], full) {
+		return text[:at+len(full)], nil
+	}
+	return text[:at+len(trimmed)], nil
+}

@@ -1,0 +1,31 @@
+package chat
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+)
+
+// The model was trained on these bytes; lengths and hashes are the published ones.
+func TestInstructionTextsAreByteExact(t *testing.T) {
+	for _, c := range []struct {
+		name, text, sum string
+		bytes, newlines int
+	}{
+		{"V3.2 tools prefix", v32ToolsPrefix, "963a72ee9be43f07d21bec2348ed2d7e45185e4b502f2a4da35a540299dc2b03", 1133, 30},
+		{"V3.2 response format prefix", v32FormatPrefix, "5200f58413f49f3957c43beddbc97bead023232cb5934fad0c1997c30c139112", 80, 3},
+	} {
+		sum := sha256.Sum256([]byte(c.text))
+		if got := hex.EncodeToString(sum[:]); got != c.sum {
+			t.Errorf("%s: SHA-256 %s, want %s", c.name, got, c.sum)
+		}
+		if len(c.text) != c.bytes || strings.Count(c.text, "\n") != c.newlines {
+			t.Errorf("%s: %d bytes and %d newlines, want %d and %d", c.name, len(c.text), strings.Count(c.text, "\n"), c.bytes, c.newlines)
+		}
+	}
+	// The whole block without any tool, as the reference encoder joins it, has 1147 bytes.
+	if n := len(v32ToolsPrefix + "\n" + v32ToolsSuffix); n != 1147 {
+		t.Errorf("tools block without tools has %d bytes, want 1147", n)
+	}
+}

@@ -1,0 +1,65 @@
+package sparrow
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"sparrow/plan"
+)
+
+// Config is everything Open needs. The zero value opens the built-in model with defaults.
+type Config struct {
+	// Model is a checkpoint folder; empty is the model inside the binary.
+	Model string
+	// Name is what the model is called on the wire; empty takes the folder's name.
+	Name string
+	// Kernels names the implementation: "cpu" (the best of this machine) or one that 'sparrow version' lists.
+	Kernels string
+	Workers int // CPU threads; 0 means one for each core
+	// Policy is what the user asked about attention and the cache.
+	Policy plan.Policy
+
+	// CacheTokens is the size of the cache; 0 sizes it by memory.
+	CacheTokens int
+	// ContextTokens bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller.
+	ContextTokens int
+	// StepTokens bounds the new tokens of one step; 0 means 512.
+	StepTokens int
+	// MaxRunning bounds the sequences in a batch; 0 means 64.
+	MaxRunning int
+	// MaxQueue bounds the sequences that wait; 0 means 1024.
+	MaxQueue int
+	// NoReuse turns prefix reuse off.
+	NoReuse bool
+	// PlanHistory is how many plans are kept for inspection; 0 means 64.
+	PlanHistory int
+
+	// ChatFormat forces a chat format by name; empty detects it.
+	ChatFormat string
+	// Log receives what the engine says; nil is silent.
+	Log *slog.Logger
+	// OnLoad is told of progress while weights load.
+	OnLoad func(done, total int)
+}
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name string
+		v    int
+	}{{"CacheTokens", c.CacheTokens}, {"ContextTokens", c.ContextTokens}, {"StepTokens", c.StepTokens}, {"MaxRunning", c.MaxRunning},
+		{"MaxQueue", c.MaxQueue}, {"Workers", c.Workers}, {"PlanHistory", c.PlanHistory}} {
+		if f.v < 0 {
+			errs = append(errs, fmt.Errorf("%s is %d, want 0 (the default) or more", f.name, f.v))
+		}
+	}
+	if c.Policy.Catalog != plan.CatalogSparrow {
+		errs = append(errs, fmt.Errorf("the %v catalogue explains other engines' kernels and cannot run; use the sparrow catalogue", c.Policy.Catalog))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("sparrow: config: %w", errors.Join(errs...))
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package sparrow
+
+import "errors"
+
+// ErrClosed means that the engine is shutting down or was closed.
+var ErrClosed = errors.New("sparrow: the engine is closed")
+
+// ErrQueueFull means that as many sequences wait as the configuration allows; try again later.
+var ErrQueueFull = errors.New("sparrow: the queue is full")
+
+// ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError names the field.
+var ErrRequest = errors.New("sparrow: bad request")
+
+// ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.
+var ErrNoTokenizer = errors.New("sparrow: the checkpoint has no tokenizer.json; send token ids")
+
+// ErrStep means that the model failed on this request alone; others were not affected.
+var ErrStep = errors.New("sparrow: the model failed on this request")
+
+// RequestError is a problem of one field of a request, named as on the wire.
+type RequestError struct {
+	Field  string
+	Reason string
+}
+
+func (e *RequestError) Error() string { return ErrRequest.Error() + ": " + e.Field + ": " + e.Reason }
+
+func (e *RequestError) Unwrap() error { return ErrRequest }

@@ -1,0 +1,75 @@
+package sparrow
+
+import (
+	"time"
+
+	"sparrow/kv"
+	"sparrow/plan"
+)
+
+// Info describes an open engine; it does not change.
+type Info struct {
+	Name          string
+	Family        string
+	Created       time.Time
+	Vocabulary    int
+	ContextTokens int // longest sequence
+	CacheTokens   int
+	PageTokens    int
+	Pages         int
+	StepTokens    int
+	MaxRunning    int
+	MaxQueue      int
+	ChatFormat    string // empty without one
+	Kernels       string
+	Config        plan.Config
+	Notices       []plan.Notice
+	Memory        Memory
+}
+
+// Memory is how the engine divided memory when it opened, in bytes.
+type Memory struct {
+	Weights   int64
+	Cache     int64
+	Transient int64 // the most a step needs beyond both: StepTokens new tokens at the end of a full context
+}
+
+// Stats is a snapshot of an engine. Counters only grow.
+type Stats struct {
+	Running, Waiting int
+	KV               kv.Stats
+
+	Requests                                 int64 // accepted
+	Finished                                 int64
+	Aborted                                  int64 // cancelled by their callers
+	Failed                                   int64
+	Refused                                  int64 // queue full
+	Steps                                    int64
+	Preempted                                int64
+	PromptTokens, CachedTokens, OutputTokens int64
+	Drafted, Accepted                        int64
+
+	// Plans counts segments that ran, by what they were.
+	Plans []PlanCount
+	// Conversions and Slices count segments whose rows were converted, and extra launches because a limit was met.
+	Conversions, Slices int64
+}
+
+// PlanCount is how many rows one kind of segment has carried.
+type PlanCount struct {
+	Row     plan.RowKind
+	Form    plan.Form
+	Kernel  plan.Kernel
+	Convert plan.Convert
+	Steps   int64
+	Rows    int64
+}
+
+// PlanRecord is one step of the recent past.
+type PlanRecord struct {
+	Step     int64
+	At       time.Time
+	Plan     *plan.Plan
+	Took     time.Duration // planning, model and sampling
+	Requests int
+}

@@ -1,0 +1,114 @@
+package sparrow
+
+import (
+	"time"
+
+	"sparrow/chat"
+	"sparrow/kv"
+	"sparrow/plan"
+	"sparrow/sample"
+)
+
+// Request is what a caller wants generated. Exactly one of Tokens, Prompt and Chat is set.
+type Request struct {
+	Tokens []int32       // a prompt as token ids
+	Prompt string        // a prompt as plain text; the beginning-of-sequence token is added where the tokenizer says so
+	Chat   *chat.Request // a conversation, rendered by the model's chat format; replies are parsed
+
+	// Sampling says how tokens are chosen; start from sample.Default.
+	Sampling sample.Params
+	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
+	MaxTokens int
+	// MinTokens forbids the end of the sequence before that many tokens.
+	MinTokens int
+	// IgnoreEOS goes on after an end-of-sequence token, for load tests.
+	IgnoreEOS bool
+	// Format constrains the text.
+	Format Format
+
+	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant. Empty shares with everybody who has none.
+	Tenant string
+	// ID names the request in logs and traces; empty gets one.
+	ID string
+	// Trace asks for what happened to the request: plans, prefix match, time per stage.
+	Trace bool
+	// Echo and PromptLogprobs are for the completions API: logprobs of the prompt's own tokens.
+	PromptLogprobs bool
+}
+
+// Format is a constraint on the generated text.
+type Format struct {
+	Kind   FormatKind
+	Schema []byte // JSON schema, for FormatSchema
+}
+
+// FormatKind says how text is constrained.
+type FormatKind uint8
+
+// The constraints. FormatTools makes the arguments of tool calls follow the tools' schemas; it is applied by the chat layer.
+const (
+	FormatFree   FormatKind = iota
+	FormatJSON              // one JSON object
+	FormatSchema            // JSON that follows Schema
+)
+
+// Finish says why a choice ended.
+type Finish string
+
+// The ways a choice ends.
+const (
+	FinishStop      Finish = "stop"       // end of sequence, or a stop string or token
+	FinishLength    Finish = "length"     // MaxTokens or the context is full
+	FinishToolCalls Finish = "tool_calls" // the reply calls tools
+	FinishCancelled Finish = "cancelled"  // the caller's context ended
+	FinishError     Finish = "error"      // the request failed; Event.Err says why
+)
+
+// Event is something that happened to one choice of a request. Deltas is set for chats, Text always.
+type Event struct {
+	Choice   int
+	Text     string       // new text; may be empty while a character or a stop string is incomplete
+	Deltas   []chat.Delta // the same, parsed
+	Tokens   []Token      // the tokens behind it
+	Finish   Finish       // set on the last event of a choice
+	Matched  string       // the stop string that ended it
+	Err      error        // with FinishError
+	Usage    *Usage       // on the last event of the request
+	TraceLog *Trace       // on the last event of the request, when asked for
+}
+
+// Token is one generated token with its log probabilities when asked for.
+type Token struct {
+	ID      int32
+	Text    string // its bytes as they are; not always whole characters
+	Logprob float64
+	Top     []sample.TokenLogprob
+}
+
+// Usage counts what a request cost.
+type Usage struct {
+	PromptTokens     int
+	CachedTokens     int // of the prompt, taken from the prefix cache
+	CompletionTokens int // over all choices
+	ReasoningTokens  int // of them, inside reasoning
+	DraftedTokens    int
+	AcceptedTokens   int
+}
+
+// Trace is what happened to a request.
+type Trace struct {
+	ID        string
+	Match     kv.Match // of the first choice's prompt
+	Queued    time.Duration
+	Prefill   time.Duration // from admission to the first token
+	Decode    time.Duration
+	Steps     int
+	Preempted int
+	Plans     []PlanUse
+}
+
+// PlanUse is a plan and how often it carried this request.
+type PlanUse struct {
+	Plan  *plan.Plan
+	Steps int
+}
