@@ -32,8 +32,6 @@ type Request struct {
 	ID string
 	// Trace asks for what happened to the request: plans, prefix match, time per stage.
 	Trace bool
-	// Echo and PromptLogprobs are for the completions API: logprobs of the prompt's own tokens.
-	PromptLogprobs bool
 }
 
 // Format is a constraint on the generated text.

@@ -6,19 +6,60 @@ import (
 	"sparrow/chat/jinja"
 )
 
-// key hands out what comes before an argument's value: the opening brace or a comma, and the key.
-func (s *stream) key(name string) {
+// value is the argument value being read: how to read it, the marker that ends it, and the state after it.
+type value struct {
+	kind valueKind
+	end  string
+	next func() bool
+}
+
+// readValue hands out an argument's key and enters the state that reads its value.
+func (s *stream) readValue(key string, v value) bool {
 	before := ", "
 	if s.args == 0 {
 		before = "{"
 	}
 	s.args++
-	s.arguments(before + `"` + jinja.EscapeJSON(name) + `": `)
+	s.value = v
+	s.arguments(before + `"` + jinja.EscapeJSON(key) + `": `)
+	if v.kind != valueString {
+		return s.enter(s.otherValue)
+	}
+	s.arguments(`"`)
+	return s.enter(s.stringValue)
 }
 
-// value hands out an argument's value, read from its text by what the tool's schema says about it.
-func (s *stream) value(kind valueKind, text string) {
-	s.arguments(kind.json(text))
+// stringValue hands out a string as it comes.
+func (s *stream) stringValue() bool {
+	text, which := s.text(s.value.end)
+	s.arguments(jinja.EscapeJSON(text))
+	if which < 0 {
+		return s.cutShort()
+	}
+	s.arguments(`"`)
+	return s.enter(s.value.next)
+}
+
+// otherValue waits for the whole value, because only then it is known to be JSON.
+func (s *stream) otherValue() bool {
+	text, which := s.upTo(s.value.end)
+	if which < 0 {
+		if s.done {
+			s.arguments(s.consume(len(s.buf))) // what there is of the value stays with its call
+		}
+		return s.cutShort()
+	}
+	s.arguments(s.value.kind.json(text))
+	return s.enter(s.value.next)
+}
+
+// cutShort is wait for a state that delivers as it goes: at the end of the reply nothing is left over.
+func (s *stream) cutShort() bool {
+	if s.done {
+		s.commit()
+		return s.wait()
+	}
+	return false
 }
 
 // finish hands out the end of the arguments.
@@ -49,13 +90,4 @@ func (k valueKind) json(text string) string {
 		return quoted
 	}
 	return out
-}
-
-// cutShort is wait for a state that delivers as it goes: at the end of the reply nothing is left over.
-func (s *stream) cutShort() bool {
-	if s.done {
-		s.commit()
-		return s.wait()
-	}
-	return false
 }

@@ -13,13 +13,8 @@ type v31Parser struct {
 }
 
 func newV31Parser(req Request, inReasoning bool) Parser {
-	tools := callable(req)
-	p := &v31Parser{stream: newStream(req, tools)}
-	if len(tools) == 0 {
-		p.thinking(inReasoning, p.plainContent)
-	} else {
-		p.thinking(inReasoning, p.content)
-	}
+	p := &v31Parser{stream: newStream(req)}
+	p.begin(inReasoning, p.content)
 	return p
 }
 
@@ -63,12 +58,9 @@ func (p *v31Parser) after() bool {
 }
 
 func (p *v31Parser) name() bool {
-	name, which := p.upTo(callSep, callEnd)
+	name, which, again := p.word("tool name", callSep, callEnd)
 	if which < 0 {
-		if len(p.buf) > maxName {
-			return p.malformed("tool name longer than %d bytes", maxName)
-		}
-		return p.wait()
+		return again
 	}
 	if name = strings.TrimSpace(name); which != 0 || !validName(name) {
 		return p.malformed("%q is not a tool name followed by %s", name, callSep)

@@ -15,9 +15,7 @@ type dsmlParser struct {
 
 	name  string   // tool of the current invoke
 	begun bool     // its start was handed out
-	seen  []string // its parameters so far
-	key   string   // current parameter
-	kind  valueKind
+	seen  []string // its parameters so far; the last is the current one
 }
 
 const (
@@ -28,13 +26,8 @@ const (
 )
 
 func newDSMLParser(block string, req Request, inReasoning bool) Parser {
-	tools := callable(req)
-	p := &dsmlParser{stream: newStream(req, tools), open: "<" + dsml + block + ">", close: "</" + dsml + block + ">"}
-	if len(tools) == 0 {
-		p.thinking(inReasoning, p.plainContent)
-	} else {
-		p.thinking(inReasoning, p.content)
-	}
+	p := &dsmlParser{stream: newStream(req), open: "<" + dsml + block + ">", close: "</" + dsml + block + ">"}
+	p.begin(inReasoning, p.content)
 	return p
 }
 
@@ -89,12 +82,9 @@ func (p *dsmlParser) after() bool {
 }
 
 func (p *dsmlParser) invokeName() bool {
-	name, which := p.upTo(`"`)
+	name, which, again := p.word("tool name", `"`)
 	if which < 0 {
-		if len(p.buf) > maxName {
-			return p.malformed("tool name longer than %d bytes", maxName)
-		}
-		return p.wait()
+		return again
 	}
 	if !validName(name) {
 		return p.malformed("%q is not a tool name", name)
@@ -108,7 +98,7 @@ func (p *dsmlParser) invokeEnd() bool {
 	case 0:
 		return p.enter(p.body)
 	case 1:
-		p.begin()
+		p.startOnce()
 		p.finish()
 		return p.enter(p.block)
 	case needMore:
@@ -117,8 +107,9 @@ func (p *dsmlParser) invokeEnd() bool {
 	return p.malformedOrWait("expected the end of the invoke tag")
 }
 
-// begin hands out the start of the call, once.
-func (p *dsmlParser) begin() {
+// startOnce hands out the start of the call with its first argument, so that a body that turns out malformed before that
+// leaves no half call behind.
+func (p *dsmlParser) startOnce() {
 	if !p.begun {
 		p.begun = true
 		p.start(p.name)
@@ -142,7 +133,7 @@ func (p *dsmlParser) body() bool {
 	case 0:
 		return p.enter(p.paramName)
 	case 1:
-		p.begin()
+		p.startOnce()
 		p.finish()
 		return p.enter(p.block)
 	case needMore:
@@ -165,68 +156,36 @@ func (p *dsmlParser) jsonBody() bool {
 	if err != nil {
 		return p.malformed("body of invoke %q: %v", p.name, err)
 	}
-	p.begin()
+	p.startOnce()
 	p.arguments(json)
 	return p.enter(p.block)
 }
 
 func (p *dsmlParser) paramName() bool {
-	name, which := p.upTo(`"`)
+	name, which, again := p.word("parameter name", `"`)
 	if which < 0 {
-		if len(p.buf) > maxName {
-			return p.malformed("parameter name longer than %d bytes", maxName)
-		}
-		return p.wait()
+		return again
 	}
 	if duplicate(&p.seen, name) {
 		return p.malformed("parameter %q of %q occurs twice", name, p.name)
 	}
-	p.key = name
 	return p.enter(p.paramEnd)
 }
 
 func (p *dsmlParser) paramEnd() bool {
+	key := p.seen[len(p.seen)-1]
+	v := value{kind: valueString, end: dsmlParamClose, next: p.body}
 	switch p.expect(`string="true">`, `string="false">`, ">") {
 	case 0:
-		p.kind = valueString
 	case 1:
-		p.kind = valueJSON
+		v.kind = valueJSON
 	case 2:
-		p.kind = p.types.kind(p.name, p.key)
+		v.kind = p.types.kind(p.name, key)
 	case needMore:
 		return p.wait()
 	default:
 		return p.malformedOrWait("expected the string attribute of a parameter")
 	}
-	p.begin()
-	p.stream.key(p.key)
-	if p.kind != valueString {
-		return p.enter(p.otherValue)
-	}
-	p.arguments(`"`)
-	return p.enter(p.stringValue)
-}
-
-// stringValue hands out a string as it comes.
-func (p *dsmlParser) stringValue() bool {
-	text, which := p.text(dsmlParamClose)
-	p.arguments(jinja.EscapeJSON(text))
-	if which < 0 {
-		return p.cutShort()
-	}
-	p.arguments(`"`)
-	return p.enter(p.body)
-}
-
-// otherValue waits for the whole value.
-func (p *dsmlParser) otherValue() bool {
-	text, which := p.upTo(dsmlParamClose)
-	if which < 0 {
-		if p.done {
-			p.arguments(p.consume(len(p.buf))) // what there is of the value stays with its call
-		}
-		return p.cutShort()
-	}
-	p.value(p.kind, text)
-	return p.enter(p.body)
+	p.startOnce()
+	return p.readValue(key, v)
 }

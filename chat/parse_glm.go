@@ -1,10 +1,6 @@
 package chat
 
-import (
-	"strings"
-
-	"sparrow/chat/jinja"
-)
+import "strings"
 
 // glmParser reads replies with calls in GLM's markup:
 //
@@ -14,19 +10,12 @@ import (
 type glmParser struct {
 	*stream
 	tool string
-	seen []string
-	key  string
-	kind valueKind
+	seen []string // arguments of the current call; the last is the current one
 }
 
 func newGLMParser(req Request, inReasoning bool) Parser {
-	tools := callable(req)
-	p := &glmParser{stream: newStream(req, tools)}
-	if len(tools) == 0 {
-		p.thinking(inReasoning, p.plainContent)
-	} else {
-		p.thinking(inReasoning, p.content)
-	}
+	p := &glmParser{stream: newStream(req)}
+	p.begin(inReasoning, p.content)
 	return p
 }
 
@@ -39,12 +28,9 @@ func (p *glmParser) content() bool {
 
 // name ends at the first argument or, for a call without arguments, at the call's end.
 func (p *glmParser) name() bool {
-	name, which := p.upTo(glmKeyOpen, glmCallClose)
+	name, which, again := p.word("tool name", glmKeyOpen, glmCallClose)
 	if which < 0 {
-		if len(p.buf) > maxName {
-			return p.malformed("tool name longer than %d bytes", maxName)
-		}
-		return p.wait()
+		return again
 	}
 	if name = strings.TrimSpace(name); !validName(name) {
 		return p.malformed("%q is not a tool name", name)
@@ -59,16 +45,12 @@ func (p *glmParser) name() bool {
 }
 
 func (p *glmParser) argKey() bool {
-	key, which := p.upTo(glmKeyClose)
+	key, which, again := p.word("argument name", glmKeyClose)
 	if which < 0 {
-		if len(p.buf) > maxName {
-			return p.malformed("argument name longer than %d bytes", maxName)
-		}
-		return p.wait()
+		return again
 	}
-	p.key = strings.TrimSpace(key)
-	if duplicate(&p.seen, p.key) {
-		return p.malformed("argument %q of %q occurs twice", p.key, p.tool)
+	if key = strings.TrimSpace(key); duplicate(&p.seen, key) {
+		return p.malformed("argument %q of %q occurs twice", key, p.tool)
 	}
 	return p.enter(p.valueOpen)
 }
@@ -80,12 +62,8 @@ func (p *glmParser) valueOpen() bool {
 	case mismatch:
 		return p.unexpected("expected "+glmValueOpen, glmValueOpen)
 	}
-	p.stream.key(p.key)
-	if p.kind = p.types.kind(p.tool, p.key); p.kind != valueString {
-		return p.enter(p.otherValue)
-	}
-	p.arguments(`"`)
-	return p.enter(p.stringValue)
+	key := p.seen[len(p.seen)-1]
+	return p.readValue(key, value{kind: p.types.kind(p.tool, key), end: glmValueClose, next: p.next})
 }
 
 // unexpected is malformed, unless the reply's end cut one of the tags off.
@@ -96,30 +74,6 @@ func (p *glmParser) unexpected(problem string, tags ...string) bool {
 		}
 	}
 	return p.malformed("%s", problem)
-}
-
-// stringValue hands out a string as it comes.
-func (p *glmParser) stringValue() bool {
-	text, which := p.text(glmValueClose)
-	p.arguments(jinja.EscapeJSON(text))
-	if which < 0 {
-		return p.cutShort()
-	}
-	p.arguments(`"`)
-	return p.enter(p.next)
-}
-
-// otherValue waits for the whole value.
-func (p *glmParser) otherValue() bool {
-	text, which := p.upTo(glmValueClose)
-	if which < 0 {
-		if p.done {
-			p.arguments(p.consume(len(p.buf))) // what there is of the value stays with its call
-		}
-		return p.cutShort()
-	}
-	p.value(p.kind, text)
-	return p.enter(p.next)
 }
 
 // next expects another argument or the call's end.

@@ -56,6 +56,9 @@ func calls(pairs ...string) []Call {
 	return out
 }
 
+// longName is what a reply that only looks like a call may have where a name should be.
+var longName = strings.Repeat("n", maxName+500)
+
 var parserCases = []parserCase{
 	{name: "plain content", family: "dsml", text: "Hello\n\nWorld\n\n", want: Message{Content: "Hello\n\nWorld\n\n"}},
 	{name: "nothing", family: "dsml", text: "", want: Message{}},
@@ -80,10 +83,14 @@ var parserCases = []parserCase{
 	{name: "text after the block", family: "dsml", text: mark("[calls][invoke name=\"noop\"/>[/calls]\n\nbye"), want: Message{Content: "bye", ToolCalls: calls("noop", "{}")}, malformed: "bye", err: ErrMalformedCall},
 	{name: "bad JSON inside invoke", family: "dsml", text: mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]"), want: Message{Content: mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]")}, malformed: mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]"), err: ErrMalformedCall},
 	{name: "parameter twice", family: "dsml", text: mark("[calls][invoke name=\"weather\">[param name=\"city\" string=\"true\">a[/param][param name=\"city\" string=\"true\">b[/param]"), want: Message{Content: mark("[param name=\"city\" string=\"true\">b[/param]"), ToolCalls: calls("weather", `{"city": "a"`)}, malformed: mark("[param name=\"city\" string=\"true\">b[/param]"), err: ErrMalformedCall},
-	{name: "cut off in a tag", family: "dsml", text: mark("a\n\n[calls]\n[invo"), want: Message{Content: mark("a\n\n[calls]\n[invo")}, malformed: mark("\n\n[calls]\n[invo"), err: ErrMalformedCall},
+	{name: "cut off in a tag", family: "dsml", text: mark("a\n\n[calls]\n") + "<｜DSML｜invo", want: Message{Content: mark("a\n\n[calls]\n") + "<｜DSML｜invo"}, malformed: mark("\n\n[calls]\n") + "<｜DSML｜invo", err: ErrUnfinishedCall},
 	{name: "cut off in a string", family: "dsml", text: mark("[calls][invoke name=\"weather\">[param name=\"city\" string=\"true\">Kö"), want: Message{ToolCalls: calls("weather", `{"city": "Kö`)}, err: ErrUnfinishedCall},
 	{name: "cut off in another value", family: "dsml", text: mark("[calls][invoke name=\"weather\">[param name=\"opts\" string=\"false\">{\"a\": 1"), want: Message{ToolCalls: calls("weather", `{"opts": {"a": 1`)}, err: ErrUnfinishedCall},
 
+	{name: "endless tool name", family: "dsml", text: mark("[calls][invoke name=\"") + longName, want: Message{Content: mark("[calls][invoke name=\"") + longName}, malformed: mark("[calls][invoke name=\"") + longName, err: ErrMalformedCall},
+	{name: "endless parameter name", family: "dsml", text: mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" ", want: Message{Content: mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" "}, malformed: mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" ", err: ErrMalformedCall},
+
+	{name: "endless tool name", family: "v31", text: callBegin + longName + callSep, want: Message{Content: callBegin + longName + callSep}, malformed: callBegin + longName + callSep, err: ErrMalformedCall},
 	{name: "one call", family: "v31", text: mark("See.[begin][call]weather[sep]{\"city\": \"Köln\"}[/call][end]"), want: Message{Content: "See.", ToolCalls: calls("weather", `{"city": "Köln"}`)}},
 	{name: "two calls and white space", family: "v31", text: mark("[begin]\n[call]weather[sep]{}[/call]\n[call]noop[sep][/call][end]\n"), want: Message{ToolCalls: calls("weather", "{}", "noop", "{}")}},
 	{name: "call without list tokens", family: "v31", text: mark("[call]noop[sep]{}[/call]"), want: Message{ToolCalls: calls("noop", "{}")}},
@@ -92,6 +99,7 @@ var parserCases = []parserCase{
 	{name: "no separator", family: "v31", text: mark("[begin][call]noop[/call][end]"), want: Message{Content: mark("[begin][call]noop[/call][end]")}, malformed: mark("[begin][call]noop[/call][end]"), err: ErrMalformedCall},
 	{name: "text in the list", family: "v31", text: mark("[begin]x"), want: Message{Content: mark("[begin]x")}, malformed: mark("[begin]x"), err: ErrMalformedCall},
 
+	{name: "endless tool name", family: "glm", text: glmCallOpen + longName + glmCallClose, want: Message{Content: glmCallOpen + longName + glmCallClose}, malformed: glmCallOpen + longName + glmCallClose, err: ErrMalformedCall},
 	{name: "one call by schema", family: "glm", open: true, text: "hm</think>See.<tool_call>weather<arg_key>city</arg_key><arg_value>007</arg_value><arg_key>days</arg_key><arg_value>3</arg_value><arg_key>unit</arg_key><arg_value>C</arg_value><arg_key>opts</arg_key><arg_value>{\"a\":[true]}</arg_value></tool_call>",
 		want: Message{Reasoning: "hm", Content: "See.", ToolCalls: calls("weather", `{"city": "007", "days": 3, "unit": "C", "opts": {"a": [true]}}`)}},
 	{name: "values that may be a string or null", family: "glm", text: "<tool_call>weather<arg_key>when</arg_key><arg_value>null</arg_value></tool_call><tool_call>weather<arg_key>when</arg_key><arg_value>12</arg_value></tool_call>", want: Message{ToolCalls: calls("weather", `{"when": null}`, "weather", `{"when": "12"}`)}},

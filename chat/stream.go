@@ -2,12 +2,11 @@ package chat
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
-
-	"crypto/rand"
-	"encoding/hex"
 )
 
 // maxName bounds how long a tool or parameter name may grow before the text is taken to be something else.
@@ -27,16 +26,19 @@ type stream struct {
 
 	newID func(int) string
 	types toolTypes
-	calls int // calls started so far
-	args  int // arguments of the current call written so far
+	tools bool // calls are expected; without, all markup is text
+	calls int  // calls started so far
+	args  int  // arguments of the current call written so far
+	value value
 }
 
-func newStream(req Request, tools []Tool) *stream {
+func newStream(req Request) *stream {
 	newID := req.NewCallID
 	if newID == nil {
 		newID = randomCallID
 	}
-	return &stream{newID: newID, types: newToolTypes(tools)}
+	tools := callable(req)
+	return &stream{newID: newID, types: newToolTypes(tools), tools: len(tools) > 0}
 }
 
 func randomCallID(int) string {
@@ -229,8 +231,12 @@ func (s *stream) wait() bool {
 	return s.enter(s.rest)
 }
 
-// thinking wraps a family's first state: reasoning comes first when the prompt left the block open or the reply opens it.
-func (s *stream) thinking(open bool, content func() bool) {
+// begin sets the first state: reasoning when the prompt left the block open or the reply opens it, then content, which is
+// the family's state when calls are expected.
+func (s *stream) begin(inReasoning bool, content func() bool) {
+	if !s.tools {
+		content = s.plainContent
+	}
 	reasoning := func() bool {
 		text, which := s.text(thinkClose)
 		s.deliver(DeltaReasoning, text)
@@ -247,7 +253,7 @@ func (s *stream) thinking(open bool, content func() bool) {
 			return s.enter(reasoning)
 		case strings.HasPrefix(thinkOpen, string(s.buf)) && !s.done:
 			return false
-		case open:
+		case inReasoning:
 			return s.enter(reasoning)
 		}
 		return s.enter(content)
@@ -271,9 +277,22 @@ func (s *stream) contentUntil(markers ...string) int {
 	return which
 }
 
+// word takes a name up to one of the markers, which must start within maxName bytes. When which is -1 there is none yet,
+// or it came too late, and again is what the state returns.
+func (s *stream) word(what string, markers ...string) (text string, which int, again bool) {
+	text, which = s.upTo(markers...)
+	switch {
+	case len(text) > maxName || which < 0 && s.clean > maxName:
+		return "", -1, s.malformed("%s longer than %d bytes", what, maxName)
+	case which < 0:
+		return "", -1, s.wait()
+	}
+	return text, which, true
+}
+
 // validName tells a tool or parameter name from text that only looks like markup.
 func validName(name string) bool {
-	return name != "" && len(name) <= maxName && !strings.ContainsAny(name, "\"<>{}\r\n")
+	return name != "" && !strings.ContainsAny(name, "\"<>{}\r\n")
 }
 
 // duplicate records a parameter name and reports whether the call already had it.

@@ -84,8 +84,9 @@ func chooseParser(source string, tokens []string) func(Request, bool) Parser {
 
 // newPlainParser reads replies that only have reasoning and content.
 func newPlainParser(req Request, inReasoning bool) Parser {
-	s := newStream(req, nil)
-	s.thinking(inReasoning, s.plainContent)
+	s := newStream(req)
+	s.tools = false
+	s.begin(inReasoning, nil)
 	return s
 }
 

@@ -19,8 +19,9 @@ type arena struct {
 	configID   map[config]int32
 	states     []state
 	stateIndex map[string]int32
-	after      map[ending]int32 // what follows a complete leaf: a state
-	masks      map[configMask]*tokenSet
+	after      map[ending]int32         // what follows a complete leaf: a state
+	masks      map[configMask]*tokenSet // of states with a single reading
+	stateMasks map[int32]*tokenSet      // of the others
 
 	scratch  []int32 // configs being collected
 	complete bool    // whether a reading being collected ends the document
@@ -71,6 +72,7 @@ func newArena(g *Grammar) *arena {
 		stateIndex: map[string]int32{},
 		after:      map[ending]int32{},
 		masks:      map[configMask]*tokenSet{},
+		stateMasks: map[int32]*tokenSet{},
 		words:      make([]uint64, g.tokens.MaskWords()),
 	}
 }
@@ -104,9 +106,8 @@ func (a *arena) intern(from int) int32 {
 	list := a.scratch[from:]
 	slices.Sort(list)
 	list = slices.Compact(list)
-	if len(list) > maxConfigs {
-		list = list[:maxConfigs] // each reading can be completed on its own, so dropping some only narrows the choice
-		a.g.narrowed.Store(true)
+	if len(list) > maxWideLeaves {
+		list = a.narrow(list)
 	}
 	done := a.complete
 	a.complete = false
@@ -128,6 +129,24 @@ func (a *arena) intern(from int) int32 {
 	a.states = append(a.states, state{configs: slices.Clone(list), done: done})
 	a.stateIndex[string(a.key)] = id
 	return id
+}
+
+// narrow bounds a large set. Each reading can be completed on its own, so dropping some only narrows the choice.
+func (a *arena) narrow(list []int32) []int32 {
+	wide := map[int32]bool{}
+	kept := list[:0]
+	for _, id := range list {
+		l := a.configs[id].leaf
+		if len(kept) == maxConfigs || a.g.wide(l) && !wide[l] && len(wide) == maxWideLeaves {
+			a.g.narrowed.Store(true)
+			continue
+		}
+		if a.g.wide(l) {
+			wide[l] = true
+		}
+		kept = append(kept, id)
+	}
+	return kept
 }
 
 // step is the state after one more byte, dead if the byte is not allowed.

@@ -44,7 +44,7 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 			}
 			d, err := c.automaton(source.keyword, source.text)
 			if err == nil && d != nil && r.dfa != nil {
-				d, err = r.dfa.intersect(d)
+				d, err = r.dfa.intersect(d, &c.effort)
 			}
 			if err != nil {
 				return r, patternError(s.pointer, source.keyword, source.text, err)
@@ -68,7 +68,7 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 	if r.least == 0 && most == noLimit {
 		return r, nil
 	}
-	d, err := r.dfa.limit(r.least, most)
+	d, err := r.dfa.limit(r.least, most, &c.effort)
 	if err != nil {
 		at := parts[len(parts)-1].pointer
 		return r, &SchemaError{at, "maxLength", fmt.Sprintf("together with the pattern it needs more than %d states; lower it or anchor the pattern", MaxPatternStates), ErrTooLarge}
@@ -93,7 +93,7 @@ func (c *compiler) automaton(keyword, text string) (*runeDFA, error) {
 	if d, ok := c.formats[key]; ok {
 		return d, nil
 	}
-	d, err := compilePattern(pattern)
+	d, err := compilePattern(pattern, &c.effort)
 	if err == nil {
 		c.formats[key] = d
 	}
@@ -106,7 +106,7 @@ func patternError(pointer, keyword, text string, err error) error {
 	case errors.Is(err, errFormat):
 		e.Problem = fmt.Sprintf("%q; %s are supported", clip(text, 0), formatNames())
 	case errors.Is(err, errPatternStates):
-		e.Problem = fmt.Sprintf("%q: %v; at most %d are supported", clip(text, 0), err, MaxPatternStates)
+		e.Problem = fmt.Sprintf("%q: %v; automata of up to %d states are supported, and only so much work for all patterns of a schema", clip(text, 0), err, MaxPatternStates)
 		e.Kind = ErrTooLarge
 	default:
 		e.Problem = fmt.Sprintf("%q: %v; patterns are RE2's, without lookaround and backreferences", clip(text, 0), err)

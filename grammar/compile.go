@@ -32,6 +32,7 @@ func CompileWith(source []byte, t *Tokens, o Options) (*Grammar, error) {
 		memo:    map[string]int32{},
 		visited: map[int]int{},
 		formats: map[string]*runeDFA{},
+		effort:  effort{left: maxEffort},
 	}
 	s, err := c.parser.parse(&root, "")
 	if err != nil {
@@ -74,6 +75,7 @@ type compiler struct {
 	memo    map[string]int32
 	visited map[int]int
 	formats map[string]*runeDFA
+	effort  effort
 	reasons []string // why alternatives were dropped, for the case that none is left
 }
 

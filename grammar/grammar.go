@@ -38,8 +38,9 @@ func (g *Grammar) Start() *State {
 // Tokens is the vocabulary that the grammar was compiled for.
 func (g *Grammar) Tokens() *Tokens { return g.tokens }
 
-// Narrowed reports whether some document had more readings at once than are kept (512). Such a schema has alternatives that stay
-// indistinguishable while they nest. Everything produced is still valid, but some valid documents were not offered.
+// Narrowed reports whether some document had more readings at once than are kept: 1024, or 32 that are in different strings with a pattern or a
+// bounded length. Such a schema has many alternatives that stay indistinguishable. Everything produced is still valid, but some valid documents were not
+// offered.
 func (g *Grammar) Narrowed() bool { return g.narrowed.Load() }
 
 // window is the leaf for the next listed name of an object, from property from on, with room for so much nesting inside; -1 if there is none.
@@ -68,6 +69,17 @@ func (g *Grammar) window(n int32, from, room int) int32 {
 	}
 	g.windows[key] = l
 	return l
+}
+
+// wide says whether a leaf's mask takes a walk over most of the vocabulary that it does not share with other leaves.
+func (g *Grammar) wide(l int32) bool {
+	switch l := g.leaves[l].(type) {
+	case *patternLeaf:
+		return true
+	case *stringLeaf:
+		return l.least > 0 || l.most != noLimit
+	}
+	return false
 }
 
 func (g *Grammar) addLeaf(l leaf) int32 {

@@ -121,9 +121,6 @@ func (k *keyword) values() error {
 	}
 	if k.s.enum != nil { // both enum and const
 		list = intersectValues(k.s.enum, list)
-		if list == nil {
-			list = []value{}
-		}
 	}
 	k.s.enum = list
 	return nil
@@ -301,17 +298,4 @@ func (b *bounds) merge(o *bounds) {
 		b.lower(o.hi, o.hiOpen)
 	}
 	b.multiples = append(b.multiples, o.multiples...)
-}
-
-func intersectValues(a, b []value) []value {
-	var out []value
-	for i := range a {
-		for j := range b {
-			if a[i].equal(&b[j]) {
-				out = append(out, a[i])
-				break
-			}
-		}
-	}
-	return out
 }

@@ -300,7 +300,7 @@ func (r *numberRange) accepts(q uint64) bool {
 }
 
 func (r *numberRange) open(q uint64) bool {
-	for b := byte('.'); b <= '9'; b++ { // the slash between the two is never allowed
+	for b := byte('-'); b <= '9'; b++ { // all that a number is made of, and the slash
 		if _, ok := r.step(q, b); ok {
 			return true
 		}

@@ -28,6 +28,11 @@ const (
 const (
 	maxArenaStates = 8192 // automaton states of one grammar, about 1.3 KB each
 	maxLeafMasks   = 512  // of one vocabulary, and again of one grammar; at most 40 KB each for 129k tokens
-	maxConfigMasks = 256  // of one grammar
-	maxConfigs     = 512  // readings of one document kept at a time: see Grammar.Narrowed
+	maxConfigMasks = 256  // of one grammar, and again of its states with several readings; at most 16 KB each
+)
+
+// Limits on ambiguity: readings of one document that are kept at a time, see Grammar.Narrowed.
+const (
+	maxConfigs    = 1024 // four for each of MaxAlternatives objects
+	maxWideLeaves = 32   // different leaves among them whose masks are costly
 )

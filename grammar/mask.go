@@ -2,16 +2,71 @@ package grammar
 
 // mask adds the tokens that a state allows to dst [mask words] and says whether there are any.
 func (a *arena) mask(id int32, dst []uint64) bool {
-	found := false
-	for _, c := range a.states[id].configs {
-		set := a.configTokens(a.configs[c])
-		set.mergeInto(dst)
-		found = found || !set.empty()
+	var set *tokenSet
+	if list := a.states[id].configs; len(list) == 1 {
+		set = a.configTokens(a.configs[list[0]])
+	} else {
+		set = a.stateTokens(id)
 	}
-	return found
+	set.mergeInto(dst)
+	return !set.empty()
 }
 
-// configTokens is the tokens that one reading allows. Most of the work is done once per leaf state, by leafMask; here only the tokens in which the leaf ends
+// stateTokens is the tokens that several readings allow. Readings whose leaves are alike share the work: what follows them is followed as one state.
+func (a *arena) stateTokens(id int32) *tokenSet {
+	if set, ok := a.stateMasks[id]; ok {
+		return set
+	}
+	groups := map[maskKey][]int32{}
+	var keys []maskKey // in order of appearance: numbers given out on the way must not depend on the order of a map
+	for _, c := range a.states[id].configs {
+		key := a.g.class(a.configs[c])
+		if groups[key] == nil {
+			keys = append(keys, key)
+		}
+		groups[key] = append(groups[key], c)
+	}
+	words := make([]uint64, len(a.words))
+	clear(a.words)
+	for _, key := range keys {
+		list := groups[key]
+		m := a.g.leafMask(a.configs[list[0]], key)
+		m.whole.mergeInto(words)
+		next := map[int32]int32{} // outcome to what follows
+		for _, e := range m.exits {
+			s, ok := next[e.tag]
+			if !ok {
+				s = a.followAll(list, e.tag)
+				next[e.tag] = s
+			}
+			if s != dead {
+				a.walk(s, e.node)
+			}
+		}
+	}
+	for i, w := range a.words {
+		words[i] |= w
+	}
+	set := freeze(words)
+	if len(a.stateMasks) >= maxConfigMasks {
+		clear(a.stateMasks)
+	}
+	a.stateMasks[id] = set
+	return set
+}
+
+// followAll is the state that comes after a complete leaf of any of the readings.
+func (a *arena) followAll(configs []int32, tag int32) int32 {
+	from := len(a.scratch)
+	for _, c := range configs {
+		if next := a.follow(a.configs[c].stack, tag); next != dead {
+			a.scratch = append(a.scratch, a.states[next].configs...)
+		}
+	}
+	return a.intern(from)
+}
+
+// configTokens is the tokens that a single reading allows. Most of the work is done once per leaf state, by leafMask; here only the tokens in which the leaf ends
 // are followed further.
 func (a *arena) configTokens(c config) *tokenSet {
 	leafKey := a.g.class(c)

@@ -15,7 +15,7 @@ import (
 //
 // Patterns are RE2's: no backreferences and no lookaround. Where RE2 and ECMA-262 write the same thing with another meaning, ECMA-262's is used: the dot, \s
 // and \S, and \u escapes.
-func compilePattern(pattern string) (*runeDFA, error) {
+func compilePattern(pattern string, e *effort) (*runeDFA, error) {
 	if len(pattern) > MaxPatternBytes {
 		return nil, fmt.Errorf("%w: a pattern of %d bytes; at most %d are supported", errPatternStates, len(pattern), MaxPatternBytes)
 	}
@@ -37,7 +37,7 @@ func compilePattern(pattern string) (*runeDFA, error) {
 			return nil, fmt.Errorf("word boundaries and multi-line anchors are not supported; ^ and $ are")
 		}
 	}
-	return determinize(prog)
+	return determinize(prog, e)
 }
 
 // The characters of ECMA-262's \s, and all others, as parts of a bracket expression.
@@ -113,8 +113,8 @@ type threadKey string
 
 // determinize is the subset construction. A match may begin at any character, so the program is entered again at each; and once a
 // match is complete the rest of the string is free.
-func determinize(prog *syntax.Prog) (*runeDFA, error) {
-	s := &subset{prog: prog, seen: make([]bool, 2*len(prog.Inst)), builder: newBuilder[threadKey]()}
+func determinize(prog *syntax.Prog, e *effort) (*runeDFA, error) {
+	s := &subset{prog: prog, seen: make([]bool, 2*len(prog.Inst)), builder: newBuilder[threadKey](e)}
 	s.add(thread(2*prog.Start), true)
 	s.builder.state(s.key())
 	for at := 0; at < len(s.builder.keys); at++ {
@@ -128,18 +128,12 @@ func determinize(prog *syntax.Prog) (*runeDFA, error) {
 			accept = matched == matchedAtEnd
 			list = s.edges(set)
 		}
-		if s.work > maxSubsetWork {
-			return nil, errPatternStates
-		}
 		if err := s.builder.set(list, accept); err != nil {
 			return nil, err
 		}
 	}
 	return s.builder.trimmed()
 }
-
-// maxSubsetWork bounds the construction: instructions looked at in all.
-const maxSubsetWork = 20_000_000
 
 // What a set of threads says about the text so far.
 const (
@@ -155,12 +149,11 @@ type subset struct {
 	list    []thread // threads in seen that wait for a character
 	touched []thread // all in seen
 	matched byte
-	work    int
 }
 
 // add follows everything that needs no character. first says that none has been read yet.
 func (s *subset) add(t thread, first bool) {
-	s.work++
+	s.builder.work.left--
 	if s.seen[t] {
 		return
 	}
@@ -235,14 +228,14 @@ func (s *subset) edges(set []thread) []runeEdge {
 	var list []runeEdge
 	for i := 0; i+1 < len(cuts); i++ {
 		for j, t := range set {
-			s.work += 1 + len(classes[j])/8
+			s.builder.work.left--
 			if inClass(classes[j], cuts[i]) {
 				s.add(thread(s.prog.Inst[t>>1].Out)<<1, false)
 			}
 		}
 		s.add(thread(2*s.prog.Start), false)
-		if s.work > maxSubsetWork {
-			return nil
+		if s.builder.work.left < 0 {
+			return nil // the builder reports it
 		}
 		list = appendValid(list, cuts[i], cuts[i+1]-1, s.builder.state(s.key()))
 	}

@@ -3,7 +3,6 @@ package grammar
 import (
 	"errors"
 	"sort"
-	"unicode/utf8"
 )
 
 // runeDFA is a deterministic automaton over the characters of a string's value. State 0 is the start. Every state can reach an accepting one.
@@ -18,8 +17,22 @@ type runeEdge struct {
 	to     int32
 }
 
+// effort is the work left for all patterns of one schema, in edges and instructions looked at. It makes a schema full of costly patterns
+// fail early instead of taking minutes.
+type effort struct{ left int }
+
+// maxEffort is a fraction of a second.
+const maxEffort = 20_000_000
+
+func (e *effort) spend(n int) error {
+	if e.left -= n; e.left < 0 {
+		return errPatternStates
+	}
+	return nil
+}
+
 // errPatternStates is turned into a SchemaError by the caller, who knows the pointer.
-var errPatternStates = errors.New("the automaton has too many states")
+var errPatternStates = errors.New("too complex")
 
 // next is the state after r, -1 if there is none.
 func (d *runeDFA) next(state int32, r rune) int32 {
@@ -49,11 +62,6 @@ func (d *runeDFA) matches(s string) bool {
 	return d.accept[state]
 }
 
-// anyString accepts everything.
-func anyString() *runeDFA {
-	return &runeDFA{edges: [][]runeEdge{appendValid(nil, 0, utf8.MaxRune, 0)}, accept: []bool{true}}
-}
-
 // appendValid adds an edge for a range of characters, leaving out surrogates, and merges it with its neighbour where they lead to the same state.
 func appendValid(list []runeEdge, lo, hi rune, to int32) []runeEdge {
 	const firstSurrogate, lastSurrogate = 0xd800, 0xdfff
@@ -78,8 +86,8 @@ func appendValid(list []runeEdge, lo, hi rune, to int32) []runeEdge {
 }
 
 // intersect accepts what both accept.
-func (d *runeDFA) intersect(o *runeDFA) (*runeDFA, error) {
-	b := newBuilder[[2]int32]()
+func (d *runeDFA) intersect(o *runeDFA, e *effort) (*runeDFA, error) {
+	b := newBuilder[[2]int32](e)
 	b.state([2]int32{0, 0})
 	for at := 0; at < len(b.keys); at++ {
 		x, y := b.keys[at][0], b.keys[at][1]
@@ -104,12 +112,12 @@ func (d *runeDFA) intersect(o *runeDFA) (*runeDFA, error) {
 }
 
 // limit accepts the strings of least to most characters that d accepts; most may be noLimit.
-func (d *runeDFA) limit(least, most uint64) (*runeDFA, error) {
+func (d *runeDFA) limit(least, most uint64, e *effort) (*runeDFA, error) {
 	type key struct {
 		state int32
 		count uint64
 	}
-	b := newBuilder[key]()
+	b := newBuilder[key](e)
 	b.state(key{0, 0})
 	for at := 0; at < len(b.keys); at++ {
 		k := b.keys[at]
@@ -158,10 +166,12 @@ type builder[K comparable] struct {
 	dfa   runeDFA
 	keys  []K
 	index map[K]int32
-	edges int
+	work  *effort
 }
 
-func newBuilder[K comparable]() *builder[K] { return &builder[K]{index: map[K]int32{}} }
+func newBuilder[K comparable](e *effort) *builder[K] {
+	return &builder[K]{index: map[K]int32{}, work: e}
+}
 
 func (b *builder[K]) state(k K) int32 {
 	id, ok := b.index[k]
@@ -177,11 +187,10 @@ func (b *builder[K]) state(k K) int32 {
 func (b *builder[K]) set(list []runeEdge, accept bool) error {
 	b.dfa.edges = append(b.dfa.edges, list)
 	b.dfa.accept = append(b.dfa.accept, accept)
-	b.edges += len(list)
-	if len(b.keys) > MaxPatternStates || b.edges > 64*MaxPatternStates {
+	if len(b.keys) > MaxPatternStates {
 		return errPatternStates
 	}
-	return nil
+	return b.work.spend(16 + 4*len(list))
 }
 
 // trimmed drops the states that cannot reach an accepting one. It returns nil if the start is among them: nothing is accepted.

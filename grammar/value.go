@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -166,39 +168,45 @@ func (v *value) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// equal compares as JSON Schema does: numbers by value, objects regardless of order.
-func (v *value) equal(o *value) bool {
-	if v.kind != o.kind {
-		return false
-	}
+// identity is a text that two values share if and only if they are equal as JSON Schema has it: numbers by value, objects regardless of order.
+func (v *value) identity(dst []byte) []byte {
 	switch v.kind {
-	case boolValue:
-		return v.truth == o.truth
-	case stringValue:
-		return v.text == o.text
 	case numberValue:
-		a, errA := parseDecimal(v.text)
-		b, errB := parseDecimal(o.text)
-		return errA == nil && errB == nil && a.Cmp(b) == 0
+		r, err := parseDecimal(v.text)
+		if err != nil {
+			return append(dst, v.text...)
+		}
+		return append(dst, r.RatString()...)
 	case arrayValue:
-		if len(v.list) != len(o.list) {
-			return false
-		}
+		dst = append(dst, '[')
 		for i := range v.list {
-			if !v.list[i].equal(&o.list[i]) {
-				return false
-			}
+			dst = append(v.list[i].identity(dst), ',')
 		}
+		return append(dst, ']')
 	case objectValue:
-		if len(v.members) != len(o.members) {
-			return false
+		sorted := slices.Clone(v.members)
+		slices.SortFunc(sorted, func(a, b member) int { return strings.Compare(a.name, b.name) })
+		dst = append(dst, '{')
+		for i := range sorted {
+			dst = append(appendString(dst, sorted[i].name), ':')
+			dst = append(sorted[i].value.identity(dst), ',')
 		}
-		for i := range v.members {
-			other, ok := o.get(v.members[i].name)
-			if !ok || !v.members[i].value.equal(other) {
-				return false
-			}
+		return append(dst, '}')
+	}
+	return v.append(dst)
+}
+
+// intersectValues keeps the values of a that are also in b.
+func intersectValues(a, b []value) []value {
+	in := map[string]bool{}
+	for i := range b {
+		in[string(b[i].identity(nil))] = true
+	}
+	out := []value{}
+	for i := range a {
+		if in[string(a[i].identity(nil))] {
+			out = append(out, a[i])
 		}
 	}
-	return true
+	return out
 }

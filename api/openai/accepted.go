@@ -23,16 +23,29 @@ var ignored = []struct {
 	{FieldNote{"service_tier", "there is one tier"}, shapeString},
 	{FieldNote{"prompt_cache_key", "routing hint; prefixes are matched by content, and cache_salt separates tenants"}, shapeString},
 	{FieldNote{"prompt_cache_retention", "prefixes are kept as long as memory allows"}, shapeString},
+	{FieldNote{"prompt_cache_options", "prefixes are kept as long as memory allows"}, shapeObject},
 	{FieldNote{"prediction", "a guess at the answer that could only make it faster"}, shapeObject},
+}
+
+// ignoredInside are the ignored members of objects inside a request. Clients replay an answer as they got it, with
+// members that say nothing new.
+var ignoredInside = []FieldNote{
+	{"messages[].annotations", "part of a replayed answer"},
+	{"messages[].parsed", "what OpenAI's client made of the content"},
+	{"messages[].tool_calls[].index", "left over in a call assembled from a stream"},
+	{"messages[].tool_calls[].function.parsed_arguments", "what OpenAI's client made of the arguments"},
+	{"messages[].content[].prompt_cache_breakpoint", "every page of a prompt can be reused, wherever it is cut"},
+	{"messages[].content[].cache_control", "every page of a prompt can be reused, wherever it is cut"},
+	{"stream_options.include_obfuscation", "chunks are not padded"},
 }
 
 // Ignored lists the request fields that are accepted and have no effect, with the reason.
 func Ignored() []FieldNote {
-	notes := make([]FieldNote, len(ignored))
-	for i, f := range ignored {
-		notes[i] = f.FieldNote
+	notes := make([]FieldNote, 0, len(ignored)+len(ignoredInside))
+	for _, f := range ignored {
+		notes = append(notes, f.FieldNote)
 	}
-	return notes
+	return append(notes, ignoredInside...)
 }
 
 // fixed are accepted with the one value that describes what happens anyway; text is that value as JSON.
@@ -75,6 +88,11 @@ func acceptedFields[T any]() fields[T] {
 		all[f.Name] = fixedAs[T](f.text, f.Why)
 	}
 	return all
+}
+
+// ignoreAny accepts whatever is there and forgets it.
+func ignoreAny[T any]() field[T] {
+	return field[T]{read: func(c *cursor, _ *T) { c.skip() }}
 }
 
 // ignoreAs accepts a value of one shape and forgets it.

@@ -52,6 +52,7 @@ var chatFields = join(
 
 		"functions":          refuse[ChatRequest]("it is the older form of tools; send tools"),
 		"function_call":      refuse[ChatRequest]("it is the older form of tool_choice; send tool_choice"),
+		"moderation":         refuse[ChatRequest]("nothing is moderated; check the text before and after"),
 		"audio":              refuse[ChatRequest]("answers are text"),
 		"web_search_options": refuse[ChatRequest]("the server reaches no network; offer a search tool in tools"),
 		"enable_thinking":    refuse[ChatRequest](`send it inside chat_template_kwargs, or send thinking: {"type": "enabled"}`),

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,7 +45,7 @@ func TestChatRequestsThatClientsSend(t *testing.T) {
 		}, {
 			"labels that change nothing",
 			`{"model":"m","messages":[{"role":"user","content":"Hi"}],"user":"u","metadata":{"a":"b"},"store":true,"service_tier":"auto",
-			  "safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h","prediction":{"type":"content","content":"x"},
+			  "safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h","prompt_cache_options":{"ttl":"30m"},"prediction":{"type":"content","content":"x"},
 			  "modalities":[ "text" ],"verbosity":"medium","priority":0,"use_beam_search":false,"skip_special_tokens":true}`,
 			ChatRequest{Options: Options{Model: "m"}, Messages: []Message{{Role: RoleUser, Content: Content{"Hi"}}}},
 		}, {
@@ -59,8 +60,8 @@ func TestChatRequestsThatClientsSend(t *testing.T) {
 			"a whole round of tool use, answers replayed as they came",
 			`{"model":"m","messages":[
 			  {"role":"system","content":"Be brief."},{"role":"developer","content":"Use tools."},{"role":"user","content":"Weather?","name":"ann"},
-			  {"role":"assistant","content":null,"refusal":null,"annotations":[],"audio":null,"function_call":null,"reasoning":"look it up",
-			   "tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]},
+			  {"role":"assistant","content":null,"refusal":null,"annotations":[],"audio":null,"function_call":null,"reasoning":"look it up","parsed":{"a":1},
+			   "tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}","parsed_arguments":{"city":"Rome"}}}]},
 			  {"role":"tool","tool_call_id":"call_1","content":"sunny","name":"weather"}],
 			 "tools":[{"type":"function","function":{"name":"weather","description":"d","strict":true,"parameters":{"type":"object","properties":{"city":{"type":"string"}}}}},
 			          {"type":"function","function":{"name":"none"}}],
@@ -156,9 +157,24 @@ func TestChatRequestAnswersQuestions(t *testing.T) {
 }
 
 func TestEveryAcceptedFieldIsDocumented(t *testing.T) {
+	inside := map[string]string{
+		"messages[].annotations":                            chatOf(`{"role":"assistant","content":"x","annotations":[]}`),
+		"messages[].parsed":                                 chatOf(`{"role":"assistant","content":"x","parsed":[1]}`),
+		"messages[].tool_calls[].index":                     chatOf(`{"role":"assistant","tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"f"}}]}`),
+		"messages[].tool_calls[].function.parsed_arguments": chatOf(`{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","parsed_arguments":1}}]}`),
+		"messages[].content[].prompt_cache_breakpoint":      chatOf(`{"role":"user","content":[{"type":"text","text":"x","prompt_cache_breakpoint":{"mode":"explicit"}}]}`),
+		"messages[].content[].cache_control":                chatOf(`{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}`),
+		"stream_options.include_obfuscation":                chatWith(`"stream":true,"stream_options":{"include_obfuscation":true}`),
+	}
 	for _, f := range append(Ignored(), Fixed()...) {
 		if f.Name == "" || f.Why == "" {
 			t.Errorf("%+v lacks a word", f)
+		}
+		if strings.Contains(f.Name, ".") {
+			if _, err := DecodeChat([]byte(inside[f.Name])); err != nil {
+				t.Errorf("%s is documented but not accepted: %v", f.Name, err)
+			}
+			continue
 		}
 		if _, ok := chatFields[f.Name]; !ok {
 			t.Errorf("%s is documented but not accepted in chat", f.Name)

@@ -7,11 +7,7 @@ import (
 )
 
 // Validate reports every problem of the request, or nil. [DecodeChat] has already called it.
-func (r *ChatRequest) Validate() *Error {
-	var p problems
-	r.check(&p)
-	return p.err()
-}
+func (r *ChatRequest) Validate() *Error { return verdict(r.check) }
 
 func (r *ChatRequest) check(p *problems) {
 	r.Options.check(p)

@@ -4,26 +4,10 @@ import "encoding/json"
 
 // ChatChunk is one event of a chat stream. A server writes chunks through [ChatStream]; clients can decode into this.
 type ChatChunk struct {
-	ID                string          `json:"id"`
-	Object            string          `json:"object"` // ObjectChatChunk
-	Created           int64           `json:"created"`
-	Model             string          `json:"model"`
-	SystemFingerprint string          `json:"system_fingerprint,omitempty"`
-	Choices           []ChunkChoice   `json:"choices"` // empty in the closing chunk
-	Usage             *Usage          `json:"usage"`   // absent unless asked for; null before the closing chunk
-	Sparrow           json.RawMessage `json:"sparrow,omitempty"`
-}
-
-// CompletionChunk is one event of a text completion stream.
-type CompletionChunk struct {
-	ID                string             `json:"id"`
-	Object            string             `json:"object"` // ObjectCompletion
-	Created           int64              `json:"created"`
-	Model             string             `json:"model"`
-	SystemFingerprint string             `json:"system_fingerprint,omitempty"`
-	Choices           []CompletionChoice `json:"choices"`
-	Usage             *Usage             `json:"usage"`
-	Sparrow           json.RawMessage    `json:"sparrow,omitempty"`
+	Head                    // with ObjectChatChunk
+	Choices []ChunkChoice   `json:"choices"` // empty in the closing chunk
+	Usage   *Usage          `json:"usage"`   // absent unless asked for; null before the closing chunk
+	Sparrow json.RawMessage `json:"sparrow,omitempty"`
 }
 
 // ChunkChoice is what one chunk adds to one choice.

@@ -69,11 +69,7 @@ func readSuffix(c *cursor, _ *completionReader) {
 }
 
 // Validate reports every problem of the request, or nil. [DecodeCompletion] has already called it.
-func (r *CompletionRequest) Validate() *Error {
-	var p problems
-	r.check(&p)
-	return p.err()
-}
+func (r *CompletionRequest) Validate() *Error { return verdict(r.check) }
 
 func (r *CompletionRequest) check(p *problems) {
 	r.Options.check(p)

@@ -119,6 +119,15 @@ func NewError(code Code, param, format string, args ...any) *Error {
 	return joinProblems([]Problem{{Param: param, Code: code, Message: fmt.Sprintf(format, args...)}}, 0)
 }
 
+// JoinProblems makes one error of several problems, or nil of none. The first problem's code decides the status.
+func JoinProblems(list []Problem) *Error {
+	if len(list) == 0 {
+		return nil
+	}
+	most := min(len(list), maxProblems)
+	return joinProblems(list[:most], len(list)-most)
+}
+
 // joinProblems describes one or more problems and says how many were left out.
 func joinProblems(list []Problem, omitted int) *Error {
 	var b strings.Builder

@@ -26,8 +26,9 @@ var messageFields = fields[messageReader]{
 		m.ToolCalls = readList(c, MaxToolCalls, "tool calls", readStruct(c, toolCallFields))
 	}},
 
-	// Clients replay an answer as they got it, with members that say nothing.
+	// What is ignored, here and below, is listed with reasons in ignoredInside.
 	"annotations":   ignoreAs[messageReader](shapeArray),
+	"parsed":        ignoreAny[messageReader](),
 	"refusal":       refuse[messageReader]("send the text as content"),
 	"audio":         refuse[messageReader]("messages are text"),
 	"function_call": refuse[messageReader]("it is the older form of tool_calls; send tool_calls"),
@@ -63,8 +64,12 @@ type partReader struct {
 
 // partFields knows the members of other kinds of parts, so that an image is refused as an image.
 var partFields = fields[partReader]{
-	"type":        textField(func(p *partReader) *string { return &p.kind }),
-	"text":        {read: func(c *cursor, p *partReader) { setPointer(&p.text, c.str) }},
+	"type": textField(func(p *partReader) *string { return &p.kind }),
+	"text": {read: func(c *cursor, p *partReader) { setPointer(&p.text, c.str) }},
+
+	"prompt_cache_breakpoint": ignoreAs[partReader](shapeObject),
+	"cache_control":           ignoreAs[partReader](shapeObject),
+
 	"image_url":   otherPart,
 	"input_audio": otherPart,
 	"audio_url":   otherPart,
@@ -108,13 +113,13 @@ var toolCallFields = fields[ToolCall]{
 	"function": {read: func(c *cursor, t *ToolCall) {
 		readObject(c, &t.Function, functionCallFields)
 	}},
-	// Left over in calls that a client assembled from a stream.
 	"index": ignoreAs[ToolCall](shapeNumber),
 }
 
 var functionCallFields = fields[FunctionCall]{
-	"name":      textField(func(f *FunctionCall) *string { return &f.Name }),
-	"arguments": textField(func(f *FunctionCall) *string { return &f.Arguments }),
+	"name":             textField(func(f *FunctionCall) *string { return &f.Name }),
+	"arguments":        textField(func(f *FunctionCall) *string { return &f.Arguments }),
+	"parsed_arguments": ignoreAny[FunctionCall](),
 }
 
 func readTools(c *cursor) []Tool {

@@ -46,6 +46,13 @@ func (p *problems) err() *Error {
 	return joinProblems(p.list, p.omitted)
 }
 
+// verdict runs a check on its own.
+func verdict(check func(*problems)) *Error {
+	var p problems
+	check(&p)
+	return p.err()
+}
+
 // wantRange reports a number outside [lo, hi]. NaN is outside every range.
 func wantRange[N int | int64 | float64](p *problems, param string, v *N, lo, hi N) {
 	if v != nil && !(*v >= lo && *v <= hi) {

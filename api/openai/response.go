@@ -27,16 +27,21 @@ const (
 	FinishToolCalls FinishReason = "tool_calls" // the model called tools
 )
 
-// ChatResponse answers POST /v1/chat/completions.
+// Head is what responses and the chunks of a stream begin with.
+type Head struct {
+	ID                string `json:"id"`
+	Object            string `json:"object"`
+	Created           int64  `json:"created"` // seconds since 1970
+	Model             string `json:"model"`
+	SystemFingerprint string `json:"system_fingerprint,omitempty"`
+}
+
+// ChatResponse answers POST /v1/chat/completions; its object is ObjectChat.
 type ChatResponse struct {
-	ID                string          `json:"id"`
-	Object            string          `json:"object"` // ObjectChat
-	Created           int64           `json:"created"`
-	Model             string          `json:"model"`
-	SystemFingerprint string          `json:"system_fingerprint,omitempty"`
-	Choices           []ChatChoice    `json:"choices"`
-	Usage             Usage           `json:"usage"`
-	Sparrow           json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
+	Head
+	Choices []ChatChoice    `json:"choices"`
+	Usage   Usage           `json:"usage"`
+	Sparrow json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
 }
 
 // ChatChoice is one answer.
@@ -56,16 +61,13 @@ type ResponseMessage struct {
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
 }
 
-// CompletionResponse answers POST /v1/completions.
+// CompletionResponse answers POST /v1/completions; its object is ObjectCompletion. The events of a stream have the same
+// shape, and are written through [CompletionStream].
 type CompletionResponse struct {
-	ID                string             `json:"id"`
-	Object            string             `json:"object"` // ObjectCompletion
-	Created           int64              `json:"created"`
-	Model             string             `json:"model"`
-	SystemFingerprint string             `json:"system_fingerprint,omitempty"`
-	Choices           []CompletionChoice `json:"choices"`
-	Usage             Usage              `json:"usage"`
-	Sparrow           json.RawMessage    `json:"sparrow,omitempty"`
+	Head
+	Choices []CompletionChoice `json:"choices"`
+	Usage   *Usage             `json:"usage"` // in a stream null or absent before the closing chunk
+	Sparrow json.RawMessage    `json:"sparrow,omitempty"`
 }
 
 // CompletionChoice is one text, or in a stream a piece of one, unfinished until the last piece.

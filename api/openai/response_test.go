@@ -41,7 +41,7 @@ func TestResponsesHaveOpenAIsShape(t *testing.T) {
 	usage := Usage{PromptTokens: 10, CompletionTokens: 5, TotalTokens: 15,
 		PromptTokensDetails: &PromptTokensDetails{CachedTokens: 8}, CompletionTokensDetails: &CompletionTokensDetails{ReasoningTokens: 2, AcceptedPredictionTokens: 1}}
 	checkGolden(t, "chat", ChatResponse{
-		ID: "chatcmpl-1", Object: ObjectChat, Created: 1700000000, Model: "m", SystemFingerprint: "fp",
+		Head: Head{ID: "chatcmpl-1", Object: ObjectChat, Created: 1700000000, Model: "m", SystemFingerprint: "fp"},
 		Choices: []ChatChoice{{
 			Message: ResponseMessage{Role: RoleAssistant, Content: ptr("a < b & \"ü\""), ReasoningContent: "hm"},
 			Logprobs: &ChatLogprobs{Content: []TokenLogprob{{Token: "a", Logprob: -0.5, Bytes: TokenBytes("a"), TopLogprobs: []TopLogprob{
@@ -69,12 +69,12 @@ func TestResponsesHaveOpenAIsShape(t *testing.T) {
 		"sparrow":{"plans":[]}}`)
 
 	checkGolden(t, "completion", CompletionResponse{
-		ID: "cmpl-1", Object: ObjectCompletion, Created: 1700000000, Model: "m",
+		Head: Head{ID: "cmpl-1", Object: ObjectCompletion, Created: 1700000000, Model: "m"},
 		Choices: []CompletionChoice{{Text: "a b", FinishReason: FinishLength, Logprobs: &CompletionLogprobs{
 			Tokens: []string{"a", " b"}, TokenLogprobs: []*Logprob{nil, ptr(Logprob(-1.5))},
 			TopLogprobs: []RankedLogprobs{nil, {{" b", -1.5}, {"z", -2}}}, TextOffset: []int{0, 1},
 		}}},
-		Usage: Usage{PromptTokens: 1, CompletionTokens: 1, TotalTokens: 2},
+		Usage: &Usage{PromptTokens: 1, CompletionTokens: 1, TotalTokens: 2},
 	}, `{"id":"cmpl-1","object":"text_completion","created":1700000000,"model":"m","choices":[
 		{"index":0,"text":"a b","logprobs":{"tokens":["a"," b"],"token_logprobs":[null,-1.5],"top_logprobs":[null,{" b":-1.5,"z":-2}],"text_offset":[0,1]},
 			"finish_reason":"length"}],
@@ -162,5 +162,18 @@ func TestErrorsHaveOpenAIsShapeAndStatus(t *testing.T) {
 		if event := string(AppendError(nil, test.err)); event != "data: "+test.want+"\n\n" {
 			t.Errorf("event %q", event)
 		}
+	}
+}
+
+func TestJoinedProblems(t *testing.T) {
+	if err := JoinProblems(nil); err != nil {
+		t.Errorf("no problems: %v", err)
+	}
+	err := JoinProblems([]Problem{{"top_p", CodeOutOfRange, "too large"}, {"", CodeInternal, "and more"}})
+	if err.Param != "top_p" || err.Status() != 400 || err.Message != "top_p: too large; and more" {
+		t.Errorf("two problems: %+v", err)
+	}
+	if err := JoinProblems(make([]Problem, 20)); len(err.Problems) != maxProblems || !strings.HasSuffix(err.Message, "and 4 more") {
+		t.Errorf("twenty problems: %+v", err)
 	}
 }

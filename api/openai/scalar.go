@@ -33,14 +33,20 @@ func (c *cursor) boolean() (value, ok bool) {
 	return c.word() == "true", c.malformed == nil
 }
 
+// number reads the text of a number.
+func (c *cursor) number(want string) (text []byte, ok bool) {
+	if c.shape() != shapeNumber {
+		c.wrongShape(want)
+		return nil, false
+	}
+	text = c.numeral()
+	return text, c.malformed == nil
+}
+
 // float reads a number that fits a float64.
 func (c *cursor) float() (value float64, ok bool) {
-	if c.shape() != shapeNumber {
-		c.wrongShape("a number")
-		return 0, false
-	}
-	text := c.numeral()
-	if c.malformed != nil {
+	text, ok := c.number("a number")
+	if !ok {
 		return 0, false
 	}
 	value, err := strconv.ParseFloat(string(text), 64)
@@ -56,12 +62,8 @@ const exactFloat = 1 << 53
 
 // integer reads a whole number that fits an int64, also when it is written as 3.0 or 3e0.
 func (c *cursor) integer() (value int64, ok bool) {
-	if c.shape() != shapeNumber {
-		c.wrongShape("an integer")
-		return 0, false
-	}
-	text := c.numeral()
-	if c.malformed != nil {
+	text, ok := c.number("an integer")
+	if !ok {
 		return 0, false
 	}
 	if value, err := strconv.ParseInt(string(text), 10, 64); err == nil {

@@ -7,27 +7,18 @@ import (
 	"strconv"
 )
 
-// StreamHead is what all chunks of one stream share.
-type StreamHead struct {
-	ID                string
-	Model             string
-	SystemFingerprint string
-	Created           int64 // seconds since 1970
-	// Usage announces usage: it is null in every chunk but the closing one. Set it from [Options.WantsUsage].
-	Usage bool
-}
-
 // stream holds the constant text of a stream's events, made once.
 type stream struct {
 	head []byte // from "data: " to the opening bracket of choices
 	tail []byte // from the closing bracket of choices to the end of the event
 }
 
-func newStream(object string, h StreamHead) stream {
+// newStream prepares the constant text. With usage announced, it is null in every chunk but the closing one.
+func newStream(h Head, usage bool) stream {
 	head := append([]byte(nil), `data: {"id":`...)
 	head = appendString(head, h.ID)
 	head = append(head, `,"object":`...)
-	head = appendString(head, object)
+	head = appendString(head, h.Object)
 	head = append(head, `,"created":`...)
 	head = strconv.AppendInt(head, h.Created, 10)
 	head = append(head, `,"model":`...)
@@ -37,7 +28,7 @@ func newStream(object string, h StreamHead) stream {
 		head = appendString(head, h.SystemFingerprint)
 	}
 	tail := "]}\n\n"
-	if h.Usage {
+	if usage {
 		tail = "],\"usage\":null}\n\n"
 	}
 	return stream{head: append(head, `,"choices":[`...), tail: []byte(tail)}
@@ -46,8 +37,12 @@ func newStream(object string, h StreamHead) stream {
 // ChatStream writes the events of one chat stream. It is read-only once made; all methods append to dst and return it.
 type ChatStream struct{ stream }
 
-// NewChatStream prepares a stream.
-func NewChatStream(h StreamHead) *ChatStream { return &ChatStream{newStream(ObjectChatChunk, h)} }
+// NewChatStream prepares a stream; the head's object is ObjectChatChunk whatever it says. usage announces a closing chunk
+// with usage: take it from [Options.WantsUsage].
+func NewChatStream(h Head, usage bool) *ChatStream {
+	h.Object = ObjectChatChunk
+	return &ChatStream{newStream(h, usage)}
+}
 
 // Append writes a chunk with one choice. It allocates nothing when dst has room.
 func (s *ChatStream) Append(dst []byte, c *ChunkChoice) []byte {
@@ -67,9 +62,10 @@ func (s *ChatStream) Append(dst []byte, c *ChunkChoice) []byte {
 // CompletionStream writes the events of one text completion stream, like [ChatStream].
 type CompletionStream struct{ stream }
 
-// NewCompletionStream prepares a stream.
-func NewCompletionStream(h StreamHead) *CompletionStream {
-	return &CompletionStream{newStream(ObjectCompletion, h)}
+// NewCompletionStream prepares a stream like [NewChatStream].
+func NewCompletionStream(h Head, usage bool) *CompletionStream {
+	h.Object = ObjectCompletion
+	return &CompletionStream{newStream(h, usage)}
 }
 
 // Append writes a chunk with one choice. It allocates nothing when dst has room.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestChatStreamIsWhatOpenAISends(t *testing.T) {
-	s := NewChatStream(StreamHead{ID: "chatcmpl-1", Model: "m", SystemFingerprint: "fp", Created: 17, Usage: true})
+	s := NewChatStream(Head{ID: "chatcmpl-1", Model: "m", SystemFingerprint: "fp", Created: 17}, true)
 	var out []byte
 	for _, c := range []ChunkChoice{
 		{Delta: Delta{Role: RoleAssistant}},
@@ -46,7 +46,7 @@ func TestChatStreamIsWhatOpenAISends(t *testing.T) {
 }
 
 func TestCompletionStreamIsWhatOpenAISends(t *testing.T) {
-	s := NewCompletionStream(StreamHead{ID: "cmpl-1", Model: "m", Created: 17})
+	s := NewCompletionStream(Head{ID: "cmpl-1", Model: "m", Created: 17}, false)
 	out := s.Append(nil, &CompletionChoice{Index: 2, Text: "a", Logprobs: &CompletionLogprobs{
 		Tokens: []string{"a"}, TokenLogprobs: []*Logprob{ptr(Logprob(-1))}, TextOffset: []int{0}}})
 	out = s.Append(out, &CompletionChoice{Text: "", FinishReason: FinishStop})
@@ -63,7 +63,7 @@ func TestCompletionStreamIsWhatOpenAISends(t *testing.T) {
 }
 
 func TestAClosingChunkNeedsATraceThatIsJSON(t *testing.T) {
-	s := NewChatStream(StreamHead{ID: "x", Model: "m"})
+	s := NewChatStream(Head{ID: "x", Model: "m"}, false)
 	out, err := s.AppendClosing([]byte("before"), nil, json.RawMessage("{"))
 	if err == nil || string(out) != "before" {
 		t.Errorf("%q, %v", out, err)
@@ -94,7 +94,7 @@ func whole(s string) string { return string([]rune(s)) }
 func TestChunksSayWhatWasMeant(t *testing.T) {
 	text, number := anyText(), rapid.Float64()
 	rapid.Check(t, func(t *rapid.T) {
-		head := StreamHead{ID: text.Draw(t, "id"), Model: text.Draw(t, "model"), SystemFingerprint: text.Draw(t, "fp"), Created: rapid.Int64().Draw(t, "created"), Usage: rapid.Bool().Draw(t, "usage")}
+		head := Head{ID: text.Draw(t, "id"), Model: text.Draw(t, "model"), SystemFingerprint: text.Draw(t, "fp"), Created: rapid.Int64().Draw(t, "created")}
 		var call ToolCallDelta
 		call.Index, call.ID, call.Function.Name, call.Function.Arguments = rapid.Int().Draw(t, "call"), text.Draw(t, "call id"), text.Draw(t, "name"), text.Draw(t, "arguments")
 		alternative := TopLogprob{Token: text.Draw(t, "alt"), Logprob: Logprob(number.Draw(t, "alt logprob")), Bytes: TokenBytes(text.Draw(t, "alt bytes"))}
@@ -109,12 +109,12 @@ func TestChunksSayWhatWasMeant(t *testing.T) {
 			}}},
 			FinishReason: rapid.SampledFrom([]FinishReason{"", FinishStop, FinishLength}).Draw(t, "finish"),
 		}
-		event := readEvent(t, NewChatStream(head).Append(nil, &sent))
+		event := readEvent(t, NewChatStream(head, rapid.Bool().Draw(t, "usage")).Append(nil, &sent))
 		var got ChatChunk
 		if err := json.Unmarshal(event, &got); err != nil {
 			t.Fatalf("%s: %v", event, err)
 		}
-		want := ChatChunk{ID: whole(head.ID), Object: ObjectChatChunk, Created: head.Created, Model: whole(head.Model), SystemFingerprint: whole(head.SystemFingerprint), Choices: []ChunkChoice{sent}}
+		want := ChatChunk{Head: Head{whole(head.ID), ObjectChatChunk, head.Created, whole(head.Model), whole(head.SystemFingerprint)}, Choices: []ChunkChoice{sent}}
 		c := &want.Choices[0]
 		for _, s := range []*string{&c.Delta.Content, &c.Delta.ReasoningContent, &call.ID, &call.Function.Name, &call.Function.Arguments, &c.Logprobs.Content[0].Token, &alternative.Token} {
 			*s = whole(*s)
@@ -140,8 +140,8 @@ func TestTextChunksSayWhatWasMeant(t *testing.T) {
 				TopLogprobs: []RankedLogprobs{nil, {}, {{text.Draw(t, "alt"), -1}}}, TextOffset: []int{rapid.Int().Draw(t, "offset")},
 			},
 		}
-		event := readEvent(t, NewCompletionStream(StreamHead{}).Append(nil, &sent))
-		var got CompletionChunk
+		event := readEvent(t, NewCompletionStream(Head{}, false).Append(nil, &sent))
+		var got CompletionResponse
 		if err := json.Unmarshal(event, &got); err != nil {
 			t.Fatalf("%s: %v", event, err)
 		}
@@ -167,7 +167,7 @@ func richChunk() *ChunkChoice {
 }
 
 func TestChunksAreWrittenWithoutAllocating(t *testing.T) {
-	s := NewChatStream(StreamHead{ID: "chatcmpl-1", Model: "m", Created: 17})
+	s := NewChatStream(Head{ID: "chatcmpl-1", Model: "m", Created: 17}, false)
 	buffer, rich := make([]byte, 0, 1<<14), richChunk()
 	if n := testing.AllocsPerRun(100, func() {
 		s.Append(buffer, &hotChunk)
@@ -180,7 +180,8 @@ func TestChunksAreWrittenWithoutAllocating(t *testing.T) {
 }
 
 func BenchmarkChunk(b *testing.B) {
-	s := NewChatStream(StreamHead{ID: "chatcmpl-0123456789abcdef", Model: "deepseek-v3.2", Created: 1700000000, Usage: true})
+	head := Head{ID: "chatcmpl-0123456789abcdef", Object: ObjectChatChunk, Model: "deepseek-v3.2", Created: 1700000000}
+	s := NewChatStream(head, true)
 	for _, c := range []struct {
 		name   string
 		choice *ChunkChoice
@@ -194,7 +195,7 @@ func BenchmarkChunk(b *testing.B) {
 			b.SetBytes(int64(len(buffer)))
 		})
 		b.Run(c.name+"/reflection", func(b *testing.B) {
-			chunk := ChatChunk{ID: "chatcmpl-0123456789abcdef", Object: ObjectChatChunk, Created: 1700000000, Model: "deepseek-v3.2", Choices: []ChunkChoice{*c.choice}}
+			chunk := ChatChunk{Head: head, Choices: []ChunkChoice{*c.choice}}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := Marshal(&chunk); err != nil {

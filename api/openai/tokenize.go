@@ -87,11 +87,7 @@ var detokenizeFields = fields[DetokenizeRequest]{
 }
 
 // Validate reports every problem of the request, or nil. [DecodeTokenize] has already called it.
-func (r *TokenizeRequest) Validate() *Error {
-	var p problems
-	r.check(&p)
-	return p.err()
-}
+func (r *TokenizeRequest) Validate() *Error { return verdict(r.check) }
 
 func (r *TokenizeRequest) check(p *problems) {
 	switch {
@@ -129,11 +125,7 @@ func (r *TokenizeRequest) checkPromptOnly(p *problems) {
 }
 
 // Validate reports every problem of the request, or nil. [DecodeDetokenize] has already called it.
-func (r *DetokenizeRequest) Validate() *Error {
-	var p problems
-	r.check(&p)
-	return p.err()
-}
+func (r *DetokenizeRequest) Validate() *Error { return verdict(r.check) }
 
 func (r *DetokenizeRequest) check(p *problems) {
 	if r.Tokens == nil {

@@ -136,17 +136,11 @@ func tojsonFilter(in *interp, v Value, a *callArgs) (Value, error) {
 	style := jsonStyle{itemSep: ", ", keySep: ": ", maxLength: in.limits.Memory - in.memory}
 	style.ascii = !isAbsent(args[0]) && truth(args[0])
 	style.sortKeys = !isAbsent(args[3]) && truth(args[3])
-	switch indent := args[1].(type) {
-	case absent, nil:
-	case string:
-		style.pretty, style.indent = true, indent
-	case int64:
-		style.pretty, style.indent = true, strings.Repeat(" ", int(min(max(indent, 0), maxFieldWidth)))
-	default:
-		return nil, runtimef("tojson: indent must be a number or a string, not %s", typeName(indent))
-	}
-	if style.pretty {
-		style.itemSep = ","
+	if !isAbsent(args[1]) && args[1] != nil {
+		style.pretty, style.itemSep = true, ","
+		if style.indent, err = marginText(args[1]); err != nil {
+			return nil, err
+		}
 	}
 	if !isAbsent(args[2]) && args[2] != nil {
 		pair, err := unpackValue(args[2], 2)
@@ -162,20 +156,30 @@ func tojsonFilter(in *interp, v Value, a *callArgs) (Value, error) {
 	return in.newString(text)
 }
 
+// marginText is an indentation given as text or as a number of spaces.
+func marginText(v Value) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case int64:
+		if v > maxFieldWidth {
+			return "", limitf("indentation of %d is more than %d", v, maxFieldWidth)
+		}
+		return strings.Repeat(" ", int(max(v, 0))), nil
+	}
+	return "", runtimef("an indentation must be a number or a string, not %s", typeName(v))
+}
+
 func indentFilter(in *interp, v Value, a *callArgs) (Value, error) {
 	args, err := a.bind("indent", "width", "first", "blank")
 	if err != nil {
 		return nil, err
 	}
 	margin := "    "
-	switch width := args[0].(type) {
-	case absent:
-	case string:
-		margin = width
-	case int64:
-		margin = strings.Repeat(" ", int(min(max(width, 0), maxFieldWidth)))
-	default:
-		return nil, runtimef("indent: width must be a number or a string, not %s", typeName(width))
+	if !isAbsent(args[0]) {
+		if margin, err = marginText(args[0]); err != nil {
+			return nil, err
+		}
 	}
 	parts := lines(str(v) + "\n")
 	if err := in.charge(len(str(v)) + len(margin)*len(parts)); err != nil {

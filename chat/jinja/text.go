@@ -13,7 +13,7 @@ import (
 const maxDataDepth = 200
 
 // maxPrinted bounds the printed form of one list or mapping, for the same reason; what follows is left out.
-const maxPrinted = 16 << 20
+const maxPrinted = 4 << 20
 
 // str is Python's str().
 func str(v Value) string {

@@ -47,7 +47,7 @@ type buffers struct {
 // Load reads every weight of a checkpoint. The tensors of the NextN layer, where there is one, must be there and fit.
 func Load(c *config.Config, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, dev: dev}
-	m.embed = l.Matrix("model.embed_tokens.weight", c.Vocab, c.Hidden)
+	m.embed = l.Table("model.embed_tokens.weight", c.Vocab, c.Hidden)
 	for i := range c.Layers {
 		m.layers = append(m.layers, loadLayer(c, l, i))
 	}

@@ -64,6 +64,15 @@ func (l *Loader) Matrix(name string, out, in int) kernel.Weight {
 	return w
 }
 
+// Table loads a matrix [rows, cols] whose rows are looked up one by one. Lookups apply no scales, so it must hold plain floats.
+func (l *Loader) Table(name string, rows, cols int) kernel.Weight {
+	w := l.Matrix(name, rows, cols)
+	if w.Scale.Given() {
+		l.complain("%s is %v with scales, supported for a table are F32, F16 and BF16", name, w.Data.DType)
+	}
+	return w
+}
+
 // matrix finds a weight and checks its shape.
 func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 	l.use(name)

@@ -156,7 +156,7 @@ struct TopK {
     // ---- selectors: the threshold -------------------------------------------------------------------------------------------
 
     struct Sample {
-        float4 v[kSampleQuads];
+        float4 v[S::SampleQuads];
     };
 
     // Rounds of the sample: more for longer rows, so that about 64 sampled scores or more are above the cut.
@@ -165,13 +165,14 @@ struct TopK {
         return wanted ? 32 - __clz(wanted) : 0;
     }
 
+    // Evenly spaced quads. The first quad of a row is left out, it may hold foreign scores.
     __device__ __forceinline__ void load_sample(const Row& w, u32 round, Sample& sample) const {
-        const float4* quads = reinterpret_cast<const float4*>(w.scores) + 1;  // the first quad may hold foreign scores
+        const float4* quads = reinterpret_cast<const float4*>(w.scores) + 1;
         const u64 count = w.end() / 4 - 1;
-        const u32 shift = sample_rounds_log2(w) + 8 + (kSampleQuads == 2);
+        const u32 shift = sample_rounds_log2(w) + kSampleLog2 - 2;
 #pragma unroll
-        for (int q = 0; q < kSampleQuads; ++q) {
-            sample.v[q] = quads[((round * kSampleQuads + q) * kSelectors + at.thread) * count >> shift];
+        for (int q = 0; q < S::SampleQuads; ++q) {
+            sample.v[q] = quads[((round * S::SampleQuads + q) * S::Selectors + at.thread) * count >> shift];
         }
     }
 
@@ -179,82 +180,88 @@ struct TopK {
     // as far as the sample shows.
     __device__ __forceinline__ float estimate(const Row& w, Sample& sample, KeyRange& range) {
         u32 low = ~0u, high = 0;
-        auto widen = [&](float x) {
+        auto each = [](const Sample& s, const auto& visit) {
+#pragma unroll
+            for (int q = 0; q < S::SampleQuads; ++q) {
+                visit(s.v[q].x), visit(s.v[q].y), visit(s.v[q].z), visit(s.v[q].w);
+            }
+        };
+        each(sample, [&](float x) {
             if (x > minus_inf()) {
                 low = min(low, key_of(x));
                 high = max(high, key_of(x));
             }
-        };
-#pragma unroll
-        for (int q = 0; q < kSampleQuads; ++q) {
-            widen(sample.v[q].x), widen(sample.v[q].y), widen(sample.v[q].z), widen(sample.v[q].w);
-        }
-        clear_bins(shared, at);
+        });
         key_range(shared, at, low, high);
         range = KeyRange{low, high};
         if (low >= high) {
             range = KeyRange{kKeyMinusInf, kKeyMaxFinite};
             return minus_inf();  // no two different numbers
         }
-        const u32 bits = 32 - __clz(high - low);
-        const u32 shift = bits > kBinBits ? bits - kBinBits : 0;
-        auto tally = [&](float x) {
-            if (x > minus_inf()) {
-                atomicAdd(&shared.bins[(min(max(key_of(x), low), high) - low) >> shift], 1u);
-            }
-        };
-        const u32 rounds = 1u << sample_rounds_log2(w);
-        for (u32 round = 0;;) {
-#pragma unroll
-            for (int q = 0; q < kSampleQuads; ++q) {
-                tally(sample.v[q].x), tally(sample.v[q].y), tally(sample.v[q].z), tally(sample.v[q].w);
-            }
-            if (++round == rounds) {
-                break;
-            }
-            load_sample(w, round, sample);
-        }
-        const u32 seen = rounds * kSampleScores;
+        const u32 rounds = 1u << sample_rounds_log2(w), seen = rounds << kSampleLog2;
         const float expected = static_cast<float>(args.k) * seen / w.length;
         const u32 rank = static_cast<u32>(expected + 4.5f * sqrtf(expected)) + 4;
-        selectors_sync();
-        const BinRank found = find_bin(shared, at, rank);
-        if (found.inside == 0) {
-            return minus_inf();  // too few numbers in the sample
+        // Bins over the top sixteen octaves: fine where the cut usually is, whatever the small scores are. If it is below, over the rest.
+        KeyRange bins{high - low > kOctaves ? high - kOctaves : low, high};
+        for (;;) {
+            const u32 shift = bins.template shift<S>();
+            clear_bins(shared, at);
+            selectors_sync<S>();
+            for (u32 round = 0;;) {
+                each(sample, [&](float x) {
+                    if (x > minus_inf()) {
+                        atomicAdd(&shared.bins[bins.offset(key_of(x)) >> shift], 1u);
+                    }
+                });
+                if (++round == rounds) {
+                    break;
+                }
+                load_sample(w, round, sample);
+            }
+            selectors_sync<S>();
+            const BinRank found = find_bin(shared, at, rank);
+            if (found.inside == 0) {
+                return minus_inf();  // too few numbers in the sample
+            }
+            u32 key = bins.low + (found.bin << shift);
+            if (found.bin == 0 && bins.low > low) {
+                bins = KeyRange{low, bins.low};
+                load_sample(w, 0, sample);
+                selectors_sync<S>();  // every warp has read the bins
+                continue;
+            }
+            // Inside a thin bin interpolate; a thick one is taken whole, it may be one value many times over.
+            if (found.inside * 16 <= seen) {
+                key += static_cast<u32>((static_cast<float>(found.inside - (rank - found.above)) / found.inside) * (1u << shift));
+            }
+            range.low = just_below(min(key, kKeyMaxFinite));
+            return score_of(range.low);
         }
-        // Inside a thin bin interpolate; a thick one is taken whole, it may be one value many times over.
-        u32 key = low + (found.bin << shift);
-        if (found.inside * 16 <= seen) {
-            key += static_cast<u32>((static_cast<float>(found.inside - (rank - found.above)) / found.inside) * (1u << shift));
-        }
-        key = just_below(min(key, kKeyMaxFinite));
-        range.low = key;
-        return score_of(key);
     }
 
     // ---- selectors: after a pass --------------------------------------------------------------------------------------------
 
-    // Cuts the list after a pass over [.., last) and either writes the row or sets up the next pass. `cause` of another pass: too many
-    // candidates, too few, or more windows to come.
+    // Cuts the list after a pass over [.., last) and either writes the row or sets up another pass: because there were too many
+    // candidates, too few, or because more windows are to come.
     __device__ __forceinline__ void settle(i32 r, const Row& w, i32 last, int passes, KeyRange range, bool ranged) {
         const u32 k = args.k, count = shared.count;
         float threshold = shared.threshold;
         const bool overflow = count > kList;
         const bool starved = count < k && passes < kTries && threshold > minus_inf();
         const u32 stored = overflow ? shared.stored : count;  // after an overflow more than kList - kChunk
-        u32 keys[kListSteps];
+        u32 keys[S::ListSteps];
 #pragma unroll
-        for (int s = 0; s < kListSteps; ++s) {
-            const u32 i = s * kSelectors + at.thread;
+        for (int s = 0; s < S::ListSteps; ++s) {
+            const u32 i = s * S::Selectors + at.thread;
             keys[s] = i < stored ? key_of(shared.values[i]) : 0;
         }
-        auto low_word = [&](int s) { return ~position_of(w, shared.places[s * kSelectors + at.thread]); };
+        auto low_word = [&](u32 i) { return ~position_of(w, shared.places[i]); };
         u64 cut = 1ull << 32;
         if (stored > k && !starved) {
             if (overflow || !ranged) {
                 range = KeyRange{~0u, 0};
 #pragma unroll
-                for (int s = 0; s < kListSteps; ++s) {
+                for (int s = 0; s < S::ListSteps; ++s) {
                     range.low = keys[s] ? min(range.low, keys[s]) : range.low;
                     range.high = max(range.high, keys[s]);
                 }
@@ -262,22 +269,23 @@ struct TopK {
             }
             cut = find_cut(shared, at, keys, stored, k, range, low_word);
         }
+        // From here on a winner's place, ~0 for the others.
         const u32 cut_key = candidate_key(cut), cut_low = static_cast<u32>(cut);
-        auto wins = [&](int s) { return keys[s] > cut_key || (keys[s] == cut_key && low_word(s) >= cut_low); };
+        u32 places[S::ListSteps];
+#pragma unroll
+        for (int s = 0; s < S::ListSteps; ++s) {
+            const u32 i = s * S::Selectors + at.thread;
+            const bool wins = keys[s] > cut_key || (keys[s] == cut_key && low_word(i) >= cut_low);
+            places[s] = wins ? shared.places[i] : ~0u;
+        }
         if (!overflow && !starved && last == w.end()) {
-            write_ordered(r, w, stored, wins);
+            write_ordered(r, w, stored, places);
             if (at.thread == 0) {
                 shared.next_first = shared.next_last = 0;
             }
             return;
         }
-        // Another pass. All reads of the list come before the barrier, all writes after it.
-        u32 kept[kListSteps];
-#pragma unroll
-        for (int s = 0; s < kListSteps; ++s) {
-            kept[s] = wins(s) ? shared.places[s * kSelectors + at.thread] : ~0u;
-        }
-        selectors_sync();
+        selectors_sync<S>();  // all reads of the list come before this barrier, all writes after it
         if (at.thread == 0) {
             clear_count();
             shared.next_first = 0;
@@ -294,14 +302,14 @@ struct TopK {
             }
             shared.threshold = threshold;
         }
-        selectors_sync();
+        selectors_sync<S>();
         if (!starved && !overflow) {
 #pragma unroll
-            for (int s = 0; s < kListSteps; ++s) {
-                if (kept[s] != ~0u) {
+            for (int s = 0; s < S::ListSteps; ++s) {
+                if (places[s] != ~0u) {
                     const u32 to = atomicAdd(&shared.count, 1u);
                     shared.values[to] = score_of(keys[s]);
-                    shared.places[to] = kept[s];
+                    shared.places[to] = places[s];
                 }
             }
         }
@@ -330,7 +338,7 @@ struct TopK {
 
     __device__ __forceinline__ void finish_row(i32 r, u32 written) const {
         i32* out = args.out + static_cast<i64>(r) * args.k;
-        for (u32 i = written + at.thread; i < static_cast<u32>(args.k); i += kSelectors) {
+        for (u32 i = written + at.thread; i < static_cast<u32>(args.k); i += S::Selectors) {
             out[i] = -1;
         }
         if (args.counts && at.thread == 0) {
@@ -341,48 +349,64 @@ struct TopK {
     // A row with at most k candidates.
     __device__ __forceinline__ void write_all(i32 r, const Row& w) const {
         i32* out = args.out + static_cast<i64>(r) * args.k;
-        for (i32 i = at.thread; i < w.length; i += kSelectors) {
+        for (i32 i = at.thread; i < w.length; i += S::Selectors) {
             out[i] = transformed(r, i);
         }
         finish_row(r, w.length);
     }
 
-    // Writes the positions of the winners in ascending order, one segment of the row at a time.
-    template <class Wins>
-    __device__ __forceinline__ void write_ordered(i32 r, const Row& w, u32 stored, const Wins& wins) {
+    // Writes the positions of the winners in ascending order, one segment of the row at a time: the rank of a position is the number of
+    // set bits before it in the bitmap.
+    __device__ __forceinline__ void write_ordered(i32 r, const Row& w, u32 stored, u32 (&own)[S::ListSteps]) {
         i32* out = args.out + static_cast<i64>(r) * args.k;
+        u32* word_ranks = shared.bins;  // winners before each word
+#pragma unroll
+        for (int s = 0; s < S::ListSteps; ++s) {
+            own[s] = own[s] == ~0u ? ~0u : position_of(w, own[s]);
+        }
         u32 written = 0;
         for (u32 segment = 0; segment < static_cast<u32>(w.length); segment += kSegment) {
 #pragma unroll
-            for (int s = 0; s < kListSteps; ++s) {
-                if (s * kSelectors < stored && wins(s)) {
-                    const u32 position = position_of(w, shared.places[s * kSelectors + at.thread]) - segment;
-                    if (position < kSegment) {
-                        atomicOr(&shared.bitmap[position / 32], 1u << position % 32);
-                    }
+            for (int s = 0; s < S::ListSteps; ++s) {
+                const u32 position = own[s] - segment;
+                if (s * S::Selectors < stored && position < kSegment) {
+                    atomicOr(&shared.bitmap[position / 32], 1u << position % 32);
                 }
             }
-            selectors_sync();
-            uint4* words = reinterpret_cast<uint4*>(shared.bitmap) + at.thread;
-            const uint4 own = *words;
-            *words = make_uint4(0, 0, 0, 0);
-            const u32 bits = __popc(own.x) + __popc(own.y) + __popc(own.z) + __popc(own.w);
-            const u32 upto = ptx::warp_prefix(bits, at.lane);
+            selectors_sync<S>();
+            const u32 first_word = at.thread * S::Words;
+            u32 bits[S::Words], sum = 0;
+#pragma unroll
+            for (int i = 0; i < S::Words; ++i) {
+                bits[i] = __popc(shared.bitmap[first_word + i]);
+                sum += bits[i];
+            }
+            const u32 upto = ptx::warp_prefix(sum, at.lane);
             u32 total;
-            i32* to = out + written + upto - bits;
-            to += warps_prefix(shared, at, __shfl_sync(ptx::kFullMask, upto, 31), prefix_use ^= 1, total);
-            const u32 each[4] = {own.x, own.y, own.z, own.w};
-#pragma unroll 1
-            for (int i = 0; i < 4; ++i) {
-                const u32 word = i < 2 ? (i == 0 ? each[0] : each[1]) : (i == 2 ? each[2] : each[3]);
-                const u32 base = segment + at.thread * 128 + i * 32;
-                for (u32 left = __brev(word); left; ++to) {
-                    const u32 bit = __clz(left);
-                    left ^= 0x80000000u >> bit;
-                    *to = transformed(r, base + bit);
+            u32 rank = warps_prefix(shared, at, __shfl_sync(ptx::kFullMask, upto, 31), prefix_use ^= 1, total) + written + upto - sum;
+#pragma unroll
+            for (int i = 0; i < S::Words; ++i) {
+                word_ranks[first_word + i] = rank;
+                rank += bits[i];
+            }
+            selectors_sync<S>();
+#pragma unroll
+            for (int s = 0; s < S::ListSteps; ++s) {
+                const u32 position = own[s] - segment, word = position / 32;
+                if (s * S::Selectors < stored && position < kSegment) {
+                    const u32 before = shared.bitmap[word] & ((1u << position % 32) - 1);
+                    out[word_ranks[word] + __popc(before)] = transformed(r, own[s]);
                 }
+            }
+            selectors_sync<S>();
+#pragma unroll
+            for (int i = 0; i < S::Words; ++i) {
+                shared.bitmap[first_word + i] = 0;
             }
             written += total;
+            if (segment + kSegment < static_cast<u32>(w.length)) {
+                selectors_sync<S>();  // the bitmap is clear before anyone sets bits of the next segment
+            }
         }
         finish_row(r, written);
     }
@@ -390,7 +414,7 @@ struct TopK {
     // ---- rows ---------------------------------------------------------------------------------------------------------------
 
     __device__ __forceinline__ void select_row(i32 r, const Row& w) {
-        const bool selector = S::Threads == kSelectors || at.thread < kSelectors;
+        const bool selector = S::Threads == S::Selectors || at.thread < S::Selectors;
         const bool sampled = w.length > kList;
         Run run = run_of_warp(0, w.end());
         Sample sample;
@@ -415,31 +439,25 @@ struct TopK {
             if (selector) {
                 settle(r, w, last, passes, range, sampled && passes == 0);
             }
-            if (shared_done(w, passes)) {
+            __syncthreads();
+            last = shared.next_last;
+            if (last == 0) {
                 return;
             }
-            last = shared.next_last;
             run = run_of_warp(shared.next_first, last);
             load(w, run.first, c);
         }
     }
 
-    // Whether the row is finished, for all threads. A first pass that neither overflowed nor starved was the last one; that is known
-    // without waiting for the selectors, so the others may go on to load the next row.
-    __device__ __forceinline__ bool shared_done(const Row& w, int passes) const {
-        __syncthreads();
-        return shared.next_last == 0;
-    }
-
     __device__ void run() {
-        for (u32 i = at.thread; i < kSegment / 32; i += S::Threads) {
+        for (u32 i = at.thread; i < kSegmentWords; i += S::Threads) {
             shared.bitmap[i] = 0;
         }
         for (i32 r = blockIdx.x; r < args.rows; r += gridDim.x) {
             const Row w = row(r);
             if (w.length > args.k) {
                 select_row(r, w);
-            } else if (at.thread < kSelectors) {
+            } else if (at.thread < S::Selectors) {
                 write_all(r, w);
             }
         }

@@ -1,6 +1,6 @@
 // Exact selection among the candidates in shared memory: the candidate of rank k, found by splitting the remaining range into bins.
 // The list is in no particular order; candidates carry their positions, so the outcome does not depend on it.
-// Every function here is called by the selectors, the first 256 threads of the block, and only by them.
+// Every function here is called by the selectors and only by them.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -15,12 +15,12 @@ struct Storage {
     float4 staged[kLaneQuads][S::Threads];  // each thread's current scores
     float values[kList];                    // the candidates' scores
     u32 places[kList];                      // and where they are, see place_of
-    u32 bins[kBins];
-    u32 bitmap[kSegment / 32];              // all zero between uses
+    u32 bins[S::Bins];
+    u32 bitmap[kSegmentWords];              // winners by position; all zero between uses
     u64 small_bin[kSmallBin];
-    u32 warp_low[kSelectorWarps], warp_high[kSelectorWarps];
-    u32 bin_sums[kSelectorWarps];
-    u32 warp_counts[2][kSelectorWarps];     // two sets in turn, so that one barrier per use is enough
+    u32 warp_low[S::SelectorWarps], warp_high[S::SelectorWarps];
+    u32 bin_sums[S::SelectorWarps];
+    u32 warp_counts[2][S::SelectorWarps];     // two sets in turn, so that one barrier per use is enough
     u32 count;                              // scores that passed, also those for which the list had no room
     u32 stored;                             // entries of the list that are filled, when it overflowed
     u32 small_count;
@@ -33,8 +33,9 @@ struct Place {
     u32 thread, lane, warp;
 };
 
+template <class S>
 __device__ __forceinline__ void selectors_sync() {
-    ptx::block_sync<1, kSelectors>();
+    ptx::block_sync<1, S::Selectors>();
 }
 
 // Smallest and largest key over the selectors. One barrier; callers keep another one between uses.
@@ -46,9 +47,9 @@ __device__ __forceinline__ void key_range(Storage<S>& shared, Place at, u32& low
         shared.warp_low[at.warp] = low;
         shared.warp_high[at.warp] = high;
     }
-    selectors_sync();
-    low = ~ptx::warp_max(~shared.warp_low[at.lane % kSelectorWarps]);
-    high = ptx::warp_max(shared.warp_high[at.lane % kSelectorWarps]);
+    selectors_sync<S>();
+    low = ~ptx::warp_max(~shared.warp_low[at.lane % S::SelectorWarps]);
+    high = ptx::warp_max(shared.warp_high[at.lane % S::SelectorWarps]);
 }
 
 // Exclusive prefix over the selectors of a count that each warp holds once. One barrier; `use` alternates between 0 and 1.
@@ -57,8 +58,8 @@ __device__ __forceinline__ u32 warps_prefix(Storage<S>& shared, Place at, u32 wa
     if (at.lane == 0) {
         shared.warp_counts[use][at.warp] = warp_count;
     }
-    selectors_sync();
-    const u32 count = at.lane < kSelectorWarps ? shared.warp_counts[use][at.lane] : 0;
+    selectors_sync<S>();
+    const u32 count = at.lane < S::SelectorWarps ? shared.warp_counts[use][at.lane] : 0;
     total = ptx::warp_sum(count);
     return ptx::warp_sum(at.lane < at.warp ? count : 0);
 }
@@ -83,9 +84,9 @@ __device__ __forceinline__ BinRank find_bin(Storage<S>& shared, Place at, u32 ra
     if (at.lane == 0) {
         shared.bin_sums[at.warp] = sum;
     }
-    selectors_sync();
+    selectors_sync<S>();
     // The run of 128 bins, from the top.
-    u32 above = 0, run = kSelectorWarps;
+    u32 above = 0, run = S::SelectorWarps;
     for (;;) {
         if (run-- == 0) {
             return BinRank{0, 0, 0};
@@ -129,70 +130,82 @@ __device__ __forceinline__ u64 rank_small_bin(const Storage<S>& shared, Place at
     return __shfl_sync(ptx::kFullMask, own, __ffs(holder) - 1);
 }
 
-// The range of keys that the candidates are expected in; what lies outside counts in the end bins.
+// A range of keys. What lies above it counts in its top bin, what lies below in bin 0.
 struct KeyRange {
     u32 low, high;
+
+    // Key k falls into bin offset(k) >> shift.
+    __device__ __forceinline__ u32 offset(u32 key) const { return min(max(key, low) - low, high - low); }
+
+    template <class S>
+    __device__ __forceinline__ u32 shift() const {
+        const u32 bits = 32 - __clz(high - low);
+        return bits > S::BinBits ? bits - S::BinBits : 0;
+    }
 };
 
-// The smallest of the k largest of the list's `count` > k candidates; keys[s] is the key of entry s*256 + thread, 0 past the end, and
-// low_word(s) the low word of its candidate. Rounds over the keys, then, only if more than 32 candidates share the key at the cut, over
-// the low words. Usually one round leaves a handful.
+// The smallest of the k largest of the list's `count` > k candidates. keys[s] is the key of entry s * Selectors + thread, 0 past the
+// end; low_word(entry) the low word of an entry's candidate. One round of bins over the keys usually leaves a handful.
 template <class S, class LowWord>
-__device__ __forceinline__ u64 find_cut(Storage<S>& shared, Place at, const u32 (&keys)[kListSteps], u32 count, u32 k, KeyRange range,
+__device__ __forceinline__ u64 find_cut(Storage<S>& shared, Place at, const u32 (&keys)[S::ListSteps], u32 count, u32 k, KeyRange range,
                                         const LowWord& low_word) {
     clear_bins(shared, at);
     if (at.thread == 0) {
         shared.small_count = 0;
     }
-    selectors_sync();
-    u32 low = range.low, high = range.high;  // binned range
-    u32 floor = 1, ceiling = ~0u;            // what is still in question
-    u32 tied = 0;                            // the shared key, once the rounds are over low words
-    u32 rank = k;
-    auto word = [&](int s) { return tied ? low_word(s) : keys[s]; };
-    auto open = [&](int s) {
-        return s * kSelectors < count && (tied ? keys[s] == tied : true) && word(s) >= floor && word(s) <= ceiling;
-    };
-    for (;;) {
-        const u32 bits = 32 - __clz(high - low);
-        const u32 shift = bits > kBinBits ? bits - kBinBits : 0;
-        const u32 top = (high - low) >> shift;
+    selectors_sync<S>();
+    u32 shift = range.shift<S>();
 #pragma unroll
-        for (int s = 0; s < kListSteps; ++s) {
-            if (open(s)) {
-                atomicAdd(&shared.bins[(min(max(word(s), low), high) - low) >> shift], 1u);
-            }
+    for (int s = 0; s < S::ListSteps; ++s) {
+        if (s * S::Selectors < count && keys[s] != 0) {
+            atomicAdd(&shared.bins[range.offset(keys[s]) >> shift], 1u);
         }
-        selectors_sync();
-        const BinRank found = find_bin(shared, at, rank);
-        rank -= found.above;
-        const u32 edge = low + (found.bin << shift);
-        floor = found.bin == 0 ? floor : edge;
-        ceiling = found.bin == top ? ceiling : edge + ((1u << shift) - 1);
-        if (found.inside == rank) {  // the whole bin is in
-            return tied ? static_cast<u64>(tied) << 32 | floor : static_cast<u64>(floor) << 32;
-        }
-        if (found.inside <= kSmallBin) {
-#pragma unroll
-            for (int s = 0; s < kListSteps; ++s) {
-                if (open(s)) {
-                    shared.small_bin[atomicAdd(&shared.small_count, 1u)] = static_cast<u64>(keys[s]) << 32 | low_word(s);
-                }
-            }
-            selectors_sync();
-            return rank_small_bin(shared, at, found.inside, rank);
-        }
-        if (floor == ceiling) {
-            tied = floor;
-            floor = 0;
-            ceiling = ~0u;
-        }
-        low = floor;
-        high = ceiling;
-        selectors_sync();  // every warp has read the bins
-        clear_bins(shared, at);
-        selectors_sync();
     }
+    selectors_sync<S>();
+    BinRank found = find_bin(shared, at, k);
+    u32 rank = k - found.above;
+    u32 low = found.bin == 0 ? 1 : range.low + (found.bin << shift);
+    u32 high = found.bin == (range.high - range.low) >> shift ? ~0u : range.low + (found.bin << shift) + ((1u << shift) - 1);
+    // More rounds, first over the keys, then, when one key is left, over the low words of its candidates.
+    u32 tied = 0;
+    while (found.inside > kSmallBin && found.inside != rank) {
+        if (low == high) {
+            tied = low;
+            low = 0;
+            high = ~0u;
+        }
+        const KeyRange rest{low, high};
+        shift = rest.shift<S>();
+        selectors_sync<S>();  // every warp has read the bins
+        clear_bins(shared, at);
+        selectors_sync<S>();
+        for (u32 i = at.thread; i < count; i += S::Selectors) {
+            const u32 key = key_of(shared.values[i]), word = tied ? low_word(i) : key;
+            if ((!tied || key == tied) && word >= low && word <= high) {
+                atomicAdd(&shared.bins[rest.offset(word) >> shift], 1u);
+            }
+        }
+        selectors_sync<S>();
+        found = find_bin(shared, at, rank);
+        rank -= found.above;
+        low = rest.low + (found.bin << shift);
+        high = min(high, low + ((1u << shift) - 1));
+    }
+    if (found.inside == rank) {  // the whole bin is in
+        return tied ? static_cast<u64>(tied) << 32 | low : static_cast<u64>(low) << 32;
+    }
+    const u32 low_key = tied ? tied : low, keys_open = tied ? 0 : high - low;
+#pragma unroll
+    for (int s = 0; s < S::ListSteps; ++s) {
+        if (s * S::Selectors < count && keys[s] - low_key <= keys_open && keys[s] != 0) {
+            const u32 word = low_word(s * S::Selectors + at.thread);
+            if (!tied || (word >= low && word <= high)) {
+                shared.small_bin[atomicAdd(&shared.small_count, 1u)] = static_cast<u64>(keys[s]) << 32 | word;
+            }
+        }
+    }
+    selectors_sync<S>();
+    return rank_small_bin(shared, at, found.inside, rank);
 }
 
 }  // namespace sparrow_topk

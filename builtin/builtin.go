@@ -1,0 +1,54 @@
+// Package builtin holds the model inside the binary: a complete DeepSeek-V3.2 checkpoint of 9.66 million parameters with its tokenizer, so
+// that a newcomer needs no download. It reads nothing from disk.
+package builtin
+
+import (
+	_ "embed"
+
+	"sparrow/model/config"
+	"sparrow/model/family"
+	"sparrow/tokenizer"
+	"sparrow/weight"
+)
+
+// Name is what the model is called.
+const Name = "sparrow-tiny"
+
+//go:embed config.json
+var configJSON []byte
+
+//go:embed generation_config.json
+var generationJSON []byte
+
+//go:embed model.safetensors
+var weights []byte
+
+//go:embed tokenizer.json
+var tokenizerJSON []byte
+
+//go:embed tokenizer_config.json
+var tokenizerConfigJSON []byte
+
+// Source is the embedded checkpoint.
+func Source() (*family.Source, error) {
+	c, err := config.Parse("built-in config.json", configJSON)
+	if err != nil {
+		return nil, err
+	}
+	w, err := weight.FromBytes("built-in model.safetensors", weights)
+	if err != nil {
+		return nil, err
+	}
+	return &family.Source{Name: Name, Config: c, Weights: w}, nil
+}
+
+// Tokenizer is the embedded tokenizer.
+func Tokenizer() (*tokenizer.Tokenizer, error) {
+	return tokenizer.New(tokenizerJSON, tokenizerConfigJSON)
+}
+
+// TokenizerConfig is the embedded tokenizer_config.json, which holds the chat template.
+func TokenizerConfig() []byte { return tokenizerConfigJSON }
+
+// GenerationConfig is the embedded generation_config.json.
+func GenerationConfig() []byte { return generationJSON }

@@ -1,0 +1,307 @@
+package sparrow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"sparrow/builtin"
+	"sparrow/chat"
+	"sparrow/grammar"
+	"sparrow/internal/sysmem"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/ref"
+	"sparrow/kv"
+	"sparrow/model/config"
+	"sparrow/model/family"
+	"sparrow/plan"
+	"sparrow/sample"
+	"sparrow/sched"
+	"sparrow/step"
+	"sparrow/tokenizer"
+)
+
+// Defaults of Config.
+const (
+	defaultStepTokens  = 512
+	defaultMaxRunning  = 64
+	defaultMaxQueue    = 1024
+	defaultPlanHistory = 64
+	defaultContexts    = 4 // full contexts the cache holds, memory permitting
+)
+
+// Registry lists the kernels of this build, best first.
+func Registry() *kernel.Registry { return kernel.NewRegistry(cpu.Backends(), ref.Backends()) }
+
+// parts is what a checkpoint consists of.
+type parts struct {
+	source          *family.Source
+	tokenizer       *tokenizer.Tokenizer // nil without one
+	tokenizerConfig []byte
+	generation      []byte
+	template        string // chat_template.jinja, where it is a file of its own
+}
+
+// Open loads a model and starts its step loop.
+func Open(ctx context.Context, c Config) (*Engine, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	p, err := readParts(c.Model)
+	if err != nil {
+		return nil, err
+	}
+	e, err := build(c, p)
+	if err != nil {
+		return nil, errors.Join(err, p.source.Close())
+	}
+	go e.loop()
+	return e, nil
+}
+
+func (c Config) withDefaults() Config {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&c.StepTokens, defaultStepTokens)
+	set(&c.MaxRunning, defaultMaxRunning)
+	set(&c.MaxQueue, defaultMaxQueue)
+	set(&c.PlanHistory, defaultPlanHistory)
+	if c.Kernels == "" {
+		c.Kernels = "cpu"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Name == "" {
+		c.Name = builtin.Name
+		if c.Model != "" {
+			c.Name = filepath.Base(filepath.Clean(c.Model))
+		}
+	}
+	return c
+}
+
+// readParts opens the checkpoint in dir, or the one inside the binary.
+func readParts(dir string) (*parts, error) {
+	p := &parts{}
+	var err error
+	if dir == "" {
+		p.tokenizerConfig, p.generation = builtin.TokenizerConfig(), builtin.GenerationConfig()
+		if p.tokenizer, err = builtin.Tokenizer(); err != nil {
+			return nil, err
+		}
+		p.source, err = builtin.Source()
+		return p, err
+	}
+	for _, f := range []struct {
+		name string
+		to   *[]byte
+	}{{"tokenizer_config.json", &p.tokenizerConfig}, {"generation_config.json", &p.generation}} {
+		if *f.to, err = os.ReadFile(filepath.Join(dir, f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("sparrow: %w", err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "tokenizer.json")); err == nil {
+		if p.tokenizer, err = tokenizer.Open(dir); err != nil {
+			return nil, err
+		}
+	}
+	p.source, err = family.Open(dir)
+	return p, err
+}
+
+// build puts the engine together.
+func build(c Config, p *parts) (*Engine, error) {
+	dev, err := Registry().Open(c.Kernels, kernel.Options{Workers: c.Workers})
+	if err != nil {
+		return nil, err
+	}
+	total, done := len(p.source.Weights.Names()), 0
+	m, err := p.source.Load(dev, func(string) {
+		if done++; c.OnLoad != nil {
+			c.OnLoad(done, total)
+		}
+	})
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		return nil, err
+	}
+	resolved, notices, err := plan.Resolve(hw, m.Facts(), c.Policy)
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	e := &Engine{cfg: c, source: p.source, dev: dev, model: m, tok: p.tokenizer, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	e.eos = endTokens(p.source.Config, p.generation, p.tokenizer)
+	if err := e.size(&resolved, notices); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	if err := e.text(p); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	if e.scratch, err = sample.NewScratch(m.Config().Vocab); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	e.runner = step.New(m, resolved)
+	e.announce()
+	return e, nil
+}
+
+// size divides memory: weights are there, the cache is planned, and what one step needs at most is told.
+func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
+	mc, c := e.model.Config(), &e.cfg
+	pageBytes := e.model.PageBytes(cfg)
+	tokens := c.CacheTokens
+	if tokens == 0 {
+		tokens = defaultContexts * mc.MaxPositions
+		if free := sysmem.Available(); free > 0 {
+			// A quarter of what the machine can give: weights, activations and everything else need the rest.
+			tokens = min(tokens, int(free/4/pageBytes)*cfg.Page)
+		}
+	}
+	pages := tokens / cfg.Page
+	if pages < 1 {
+		return fmt.Errorf("sparrow: a cache of %d tokens holds no page of %d tokens; ask for more with CacheTokens (--cache-tokens)", tokens, cfg.Page)
+	}
+	if err := e.model.Allocate(cfg, pages); err != nil {
+		return err
+	}
+	pool, err := kv.New(kv.Config{Pages: pages, PageTokens: cfg.Page, Reuse: !c.NoReuse, Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()})
+	if err != nil {
+		return err
+	}
+	e.pool = pool
+	e.sched = sched.New(pool, sched.Limits{StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue})
+	context := min(mc.MaxPositions, pages*cfg.Page)
+	if c.ContextTokens > 0 {
+		context = min(context, c.ContextTokens)
+	}
+	e.info = Info{Name: c.Name, Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context, CacheTokens: pages * cfg.Page,
+		PageTokens: cfg.Page, Pages: pages, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue, Kernels: e.dev.Name(), Config: *cfg, Notices: notices,
+		Memory: Memory{Weights: e.source.Weights.Bytes(), Cache: int64(pages) * pageBytes}}
+	chunk := min(c.StepTokens, context)
+	worst, err := plan.Build(*cfg, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(chunk, context-chunk)))
+	if err != nil {
+		return err
+	}
+	e.info.Memory.Transient = worst.TransientBytes
+	return nil
+}
+
+// text prepares what turns text into tokens and back.
+func (e *Engine) text(p *parts) error {
+	if p.tokenizer == nil {
+		return nil
+	}
+	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; n > v {
+		return fmt.Errorf("sparrow: the tokenizer has %d tokens, the model's vocabulary %d; they do not belong together", n, v)
+	}
+	src := chat.Source{Family: e.cfg.ChatFormat, ModelType: string(p.source.Config.Family), SharedIndexer: slices.Contains(p.source.Config.Indexer.Shared, true), ChatTemplate: p.tokenizer.ChatTemplate(), Now: time.Now}
+	if len(p.tokenizerConfig) > 0 {
+		if err := src.ReadTokenizerConfig(p.tokenizerConfig); err != nil {
+			return err
+		}
+	}
+	for id := range int32(p.tokenizer.VocabSize()) {
+		if p.tokenizer.IsAdded(id) {
+			src.Tokens = append(src.Tokens, p.tokenizer.Text(id))
+		}
+	}
+	f, err := chat.Detect(src)
+	switch {
+	case err == nil:
+		e.format, e.info.ChatFormat = f, f.Name()
+	case errors.Is(err, chat.ErrNoFormat):
+		e.cfg.Log.Info("no chat format; only prompts can be completed", "reason", err)
+	default:
+		return err
+	}
+	e.grammar, err = grammar.NewTokens(vocabulary{p.tokenizer, e.info.Vocabulary, e.eos})
+	if err != nil {
+		// A vocabulary without JSON's own characters still generates free text.
+		e.cfg.Log.Info("constrained output is not available", "reason", err)
+	}
+	return nil
+}
+
+// vocabulary shows a tokenizer to the grammar. Ids beyond the tokenizer, which pad the model's vocabulary, stand for nothing.
+type vocabulary struct {
+	*tokenizer.Tokenizer
+	size int
+	eos  []int32
+}
+
+func (v vocabulary) Size() int { return v.size }
+
+func (v vocabulary) Bytes(id int32) []byte {
+	if int(id) >= v.VocabSize() {
+		return nil
+	}
+	return v.Tokenizer.Bytes(id)
+}
+
+func (v vocabulary) IsSpecial(id int32) bool {
+	return int(id) >= v.VocabSize() || v.Tokenizer.IsSpecial(id) || v.IsAdded(id)
+}
+
+func (v vocabulary) EOS() []int32 { return v.eos }
+
+// endTokens collects every id that ends a sequence: the config's, the generation config's and the tokenizer's.
+func endTokens(c *config.Config, generation []byte, t *tokenizer.Tokenizer) []int32 {
+	var out []int32
+	add := func(id int) {
+		if id >= 0 && id < c.Vocab && !slices.Contains(out, int32(id)) {
+			out = append(out, int32(id))
+		}
+	}
+	for _, id := range c.EOS {
+		add(id)
+	}
+	var one struct {
+		EOS json.RawMessage `json:"eos_token_id"`
+	}
+	if json.Unmarshal(generation, &one) == nil {
+		var list []int
+		var single int
+		if json.Unmarshal(one.EOS, &list) == nil {
+			for _, id := range list {
+				add(id)
+			}
+		} else if json.Unmarshal(one.EOS, &single) == nil {
+			add(single)
+		}
+	}
+	if t != nil {
+		if id, ok := t.EOS(); ok {
+			add(int(id))
+		}
+	}
+	return out
+}
+
+// announce says once how the engine was set up.
+func (e *Engine) announce() {
+	i := &e.info
+	for _, n := range i.Notices {
+		e.cfg.Log.Info("plan", "level", n.Level, "rule", n.Rule, "text", n.Text)
+	}
+	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache, "cache_tokens", i.CacheTokens, "pages", i.Pages,
+		"transient_bytes", i.Memory.Transient, "step_tokens", i.StepTokens, "context_tokens", i.ContextTokens)
+}

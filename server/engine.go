@@ -1,0 +1,31 @@
+package server
+
+import (
+	"context"
+
+	"sparrow"
+	"sparrow/chat"
+)
+
+// Engine is what the server asks of an engine. Its methods may be called from any goroutine.
+type Engine interface {
+	// Stream submits a request. The stream ends early when ctx does.
+	Stream(ctx context.Context, r sparrow.Request) (Stream, error)
+	Info() sparrow.Info
+	Stats() sparrow.Stats
+	// Plans are the latest steps, oldest first.
+	Plans() []sparrow.PlanRecord
+	Encode(text string, addSpecial bool) ([]int32, error)
+	// Decode gives the bytes of the tokens as they are, special tokens included; they need not be whole characters.
+	Decode(ids []int32) (string, error)
+	// Render writes the prompt of a conversation and encodes it as a completion would.
+	Render(r *chat.Request) (text string, ids []int32, err error)
+}
+
+// Stream is the events of one request, for one reader. The engine keeps events until they are read, so a slow reader holds nobody up.
+type Stream interface {
+	// Next waits for an event; it is false after the last one, and soon after the context ended or Close was called.
+	Next() (sparrow.Event, bool)
+	// Close gives the request up if it still runs. It may be called while another goroutine is in Next, and more than once.
+	Close()
+}

@@ -1,0 +1,18 @@
+package server
+
+import "errors"
+
+// ErrDraining ends what still runs when the grace period of a shutdown is over, and refuses what comes after the shutdown began.
+var ErrDraining = errors.New("server: shutting down")
+
+// ErrDeadline ends a request that ran longer than Options.RequestTimeout.
+var ErrDeadline = errors.New("server: the time for this request is up")
+
+// ErrCutShort means that an engine's stream ended without its last event.
+var ErrCutShort = errors.New("server: the stream ended without a result")
+
+// ErrOptions is wrapped by every error about Options.
+var ErrOptions = errors.New("server: options")
+
+// ErrKeys is wrapped by every error about a file of keys.
+var ErrKeys = errors.New("server: keys")

@@ -1,0 +1,84 @@
+package server
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Keys are the bearer keys that may use a server. Only their hashes are kept.
+type Keys struct {
+	list []key
+}
+
+type key struct {
+	sum    [sha256.Size]byte
+	tenant string
+}
+
+// LoadKeys reads a file of keys; see [ReadKeys].
+func LoadKeys(path string) (*Keys, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeys, err)
+	}
+	defer f.Close()
+	k, err := ReadKeys(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return k, nil
+}
+
+// ReadKeys reads one key a line, optionally followed by spaces and a tenant's name: prompts of different tenants share no cached prefix.
+// Empty lines and lines that start with # are skipped. A file without any key is an error: it would lock everybody out, or nobody.
+func ReadKeys(r io.Reader) (*Keys, error) {
+	k := &Keys{}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		words := strings.Fields(lines.Text())
+		switch {
+		case len(words) == 0 || strings.HasPrefix(words[0], "#"):
+			continue
+		case len(words) > 2:
+			return nil, fmt.Errorf("%w: line %d has %d words, want a key and at most a tenant's name", ErrKeys, n, len(words))
+		}
+		next := key{sum: sha256.Sum256([]byte(words[0]))}
+		if len(words) == 2 {
+			next.tenant = words[1]
+		}
+		if _, twice := k.find(next.sum); twice {
+			return nil, fmt.Errorf("%w: line %d repeats a key", ErrKeys, n)
+		}
+		k.list = append(k.list, next)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeys, err)
+	}
+	if len(k.list) == 0 {
+		return nil, fmt.Errorf("%w: the file has none; write one a line, or serve without a file", ErrKeys)
+	}
+	return k, nil
+}
+
+// Len is the number of keys.
+func (k *Keys) Len() int { return len(k.list) }
+
+// tenant is the tenant of a key; ok is false for a key that is not in the list.
+func (k *Keys) tenant(given string) (tenant string, ok bool) { return k.find(sha256.Sum256([]byte(given))) }
+
+// find compares hashes of equal length with every key, so that the time taken tells nothing about where or how far a key matched.
+func (k *Keys) find(sum [sha256.Size]byte) (tenant string, ok bool) {
+	at := -1
+	for i := range k.list {
+		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], k.list[i].sum[:]), i, at)
+	}
+	if at < 0 {
+		return "", false
+	}
+	return k.list[at].tenant, true
+}

@@ -1,0 +1,128 @@
+package metric
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sparrow"
+	"sparrow/kv/prefix"
+)
+
+// reading is one number of an engine's snapshot.
+type reading struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(*snapshot) float64
+}
+
+// snapshot is what one scrape reads, all of one moment.
+type snapshot struct {
+	info  sparrow.Info
+	stats sparrow.Stats
+}
+
+// usage is the share of pages in use; an engine without pages uses none.
+func (s *snapshot) usage() float64 {
+	if s.stats.KV.Pages == 0 {
+		return 0
+	}
+	return s.stats.KV.Usage()
+}
+
+// engineCollector reads a snapshot for each scrape.
+type engineCollector struct {
+	source   Source
+	readings []reading
+
+	info, pages, ended, stops *prometheus.Desc
+	segments, rows            *prometheus.Desc
+}
+
+func gauge(name, help string, of func(*snapshot) float64) reading {
+	return reading{prometheus.NewDesc("sparrow_"+name, help, nil, nil), prometheus.GaugeValue, of}
+}
+
+func counter(name, help string, of func(*sparrow.Stats) int64) reading {
+	value := func(s *snapshot) float64 { return float64(of(&s.stats)) }
+	return reading{prometheus.NewDesc("sparrow_"+name, help, nil, nil), prometheus.CounterValue, value}
+}
+
+var planLabels = []string{"row", "form", "kernel", "convert"}
+
+func newEngineCollector(source Source) *engineCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("sparrow_"+name, help, labels, nil)
+	}
+	return &engineCollector{
+		source: source,
+		readings: []reading{
+			gauge("requests_running", "Sequences in the batch.", func(s *snapshot) float64 { return float64(s.stats.Running) }),
+			gauge("requests_waiting", "Sequences in the queue.", func(s *snapshot) float64 { return float64(s.stats.Waiting) }),
+			gauge("kv_usage_ratio", "Share of cache pages in use by running sequences, 0 to 1.", (*snapshot).usage),
+			gauge("kv_page_tokens", "Tokens in a cache page.", func(s *snapshot) float64 { return float64(s.info.PageTokens) }),
+			counter("requests_total", "Requests accepted.", func(s *sparrow.Stats) int64 { return s.Requests }),
+			counter("steps_total", "Steps of the engine.", func(s *sparrow.Stats) int64 { return s.Steps }),
+			counter("preemptions_total", "Sequences that gave up their pages and were computed again.", func(s *sparrow.Stats) int64 { return s.Preempted }),
+			counter("prompt_tokens_total", "Prompt tokens of accepted requests, cached ones included.", func(s *sparrow.Stats) int64 { return s.PromptTokens }),
+			counter("output_tokens_total", "Tokens generated.", func(s *sparrow.Stats) int64 { return s.OutputTokens }),
+			counter("prefix_queried_tokens_total", "Prompt tokens looked up in the prefix cache.", func(s *sparrow.Stats) int64 { return s.KV.PromptTokens }),
+			counter("prefix_hit_tokens_total", "Prompt tokens found in the prefix cache.", func(s *sparrow.Stats) int64 { return s.KV.ReusedTokens }),
+			counter("kv_evictions_total", "Cached pages given up to make room.", func(s *sparrow.Stats) int64 { return s.KV.Evictions }),
+			counter("draft_tokens_total", "Tokens drafted.", func(s *sparrow.Stats) int64 { return s.Drafted }),
+			counter("draft_accepted_tokens_total", "Drafted tokens that were accepted.", func(s *sparrow.Stats) int64 { return s.Accepted }),
+			counter("layout_conversions_total", "Plan segments whose cached rows were converted before a kernel read them.", func(s *sparrow.Stats) int64 { return s.Conversions }),
+			counter("slices_total", "Extra launches because a kernel's limit was met.", func(s *sparrow.Stats) int64 { return s.Slices }),
+		},
+		info:     desc("info", "Always 1; the labels describe the engine.", "model", "family", "kernels", "layout", "prefill", "decode"),
+		pages:    desc("kv_pages", "Cache pages by state: used by sequences, cached for later prompts, or free.", "state"),
+		ended:    desc("requests_ended_total", "Requests that ended, by outcome: finished, aborted (by their callers), failed, refused (queue full).", "outcome"),
+		stops:    desc("prefix_stops_total", "Prefix lookups by the reason they matched no further.", "reason"),
+		segments: desc("plan_segments_total", "Plan segments that ran, by what their rows were, their form, kernel and conversion.", planLabels...),
+		rows:     desc("plan_rows_total", "Rows carried by those segments.", planLabels...),
+	}
+}
+
+// Describe names every metric.
+func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, r := range c.readings {
+		out <- r.desc
+	}
+	for _, d := range []*prometheus.Desc{c.info, c.pages, c.ended, c.stops, c.segments, c.rows} {
+		out <- d
+	}
+}
+
+// Collect reads the engine once.
+func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
+	now := &snapshot{c.source.Info(), c.source.Stats()}
+	for _, r := range c.readings {
+		out <- prometheus.MustNewConstMetric(r.desc, r.kind, r.of(now))
+	}
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	counter := func(d *prometheus.Desc, v int64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	info, stats := &now.info, &now.stats
+	gauge(c.info, 1, info.Name, info.Family, info.Kernels, info.Config.Layout.String(), info.Config.Prefill.String(), info.Config.Decode.String())
+	gauge(c.pages, stats.KV.Used, "used")
+	gauge(c.pages, stats.KV.Cached, "cached")
+	gauge(c.pages, stats.KV.Free, "free")
+	counter(c.ended, stats.Finished, "finished")
+	counter(c.ended, stats.Aborted, "aborted")
+	counter(c.ended, stats.Failed, "failed")
+	counter(c.ended, stats.Refused, "refused")
+	for why, n := range stats.KV.Stops {
+		counter(c.stops, n, prefix.Stop(why).String())
+	}
+	for _, p := range stats.Plans {
+		labels := []string{p.Row.String(), p.Form.String(), p.Kernel.String(), p.Convert.String()}
+		counter(c.segments, p.Steps, labels...)
+		counter(c.rows, p.Rows, labels...)
+	}
+}
+
+// number writes a count as a label, as vLLM does for the sizes of its cache.
+func number(n int) string { return strconv.Itoa(n) }

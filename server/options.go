@@ -1,0 +1,127 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// The defaults of Options.
+const (
+	DefaultMaxBodyBytes   = 8 << 20
+	DefaultMaxHeaderBytes = 32 << 10
+	DefaultHeaderTimeout  = 10 * time.Second
+	DefaultBodyTimeout    = 60 * time.Second
+	DefaultIdleTimeout    = 120 * time.Second
+	DefaultWriteTimeout   = 30 * time.Second
+	DefaultKeepAlive      = 15 * time.Second
+	DefaultGrace          = 30 * time.Second
+	DefaultRetryAfter     = 1 * time.Second
+)
+
+// Options is everything about serving that is not about the model. Zero values mean the defaults above.
+type Options struct {
+	// Version is what /version answers.
+	Version string
+	// Keys are the bearer keys that may use the server; nil lets everybody.
+	Keys *Keys
+	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all. Empty is none.
+	AllowOrigins []string
+	// VLLMNames adds the metrics that routers know under vLLM's names.
+	VLLMNames bool
+
+	MaxBodyBytes   int64
+	MaxHeaderBytes int
+	HeaderTimeout  time.Duration // to send the headers of a request
+	BodyTimeout    time.Duration // to send headers and body
+	IdleTimeout    time.Duration // between two requests of a connection
+	WriteTimeout   time.Duration // for the client to take one event or one response
+	// RequestTimeout bounds a request from arrival to its last token; 0 is no bound.
+	RequestTimeout time.Duration
+	// KeepAlive is the longest silence of a stream: a comment is sent then, so that proxies do not take a long prefill for a dead line.
+	KeepAlive time.Duration
+	// DrainDelay goes by between /ready turning 503 and the end of accepting, so that load balancers notice in time.
+	DrainDelay time.Duration
+	// Grace is how long running requests may take to end once nothing is accepted any more.
+	Grace time.Duration
+	// RetryAfter is what a client is told when the queue is full.
+	RetryAfter time.Duration
+
+	// Log receives a line for each request, without any text of prompts or answers; nil is silent.
+	Log *slog.Logger
+}
+
+// withDefaults fills in what was left zero.
+func (o Options) withDefaults() Options {
+	o.MaxBodyBytes = or(o.MaxBodyBytes, DefaultMaxBodyBytes)
+	o.MaxHeaderBytes = or(o.MaxHeaderBytes, DefaultMaxHeaderBytes)
+	o.HeaderTimeout = or(o.HeaderTimeout, DefaultHeaderTimeout)
+	o.BodyTimeout = or(o.BodyTimeout, DefaultBodyTimeout)
+	o.IdleTimeout = or(o.IdleTimeout, DefaultIdleTimeout)
+	o.WriteTimeout = or(o.WriteTimeout, DefaultWriteTimeout)
+	o.KeepAlive = or(o.KeepAlive, DefaultKeepAlive)
+	o.Grace = or(o.Grace, DefaultGrace)
+	o.RetryAfter = or(o.RetryAfter, DefaultRetryAfter)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func or[T comparable](v, byDefault T) T {
+	var zero T
+	if v == zero {
+		return byDefault
+	}
+	return v
+}
+
+// Validate reports every problem at once.
+func (o Options) Validate() error {
+	var errs []error
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{
+		{"HeaderTimeout", o.HeaderTimeout}, {"BodyTimeout", o.BodyTimeout}, {"IdleTimeout", o.IdleTimeout},
+		{"WriteTimeout", o.WriteTimeout}, {"RequestTimeout", o.RequestTimeout}, {"KeepAlive", o.KeepAlive},
+		{"DrainDelay", o.DrainDelay}, {"Grace", o.Grace}, {"RetryAfter", o.RetryAfter},
+	} {
+		if d.v < 0 {
+			errs = append(errs, fmt.Errorf("%s is %v, want 0 (the default) or more", d.name, d.v))
+		}
+	}
+	if o.MaxBodyBytes < 0 {
+		errs = append(errs, fmt.Errorf("MaxBodyBytes is %d, want 0 (the default) or more", o.MaxBodyBytes))
+	}
+	if o.MaxHeaderBytes < 0 {
+		errs = append(errs, fmt.Errorf("MaxHeaderBytes is %d, want 0 (the default) or more", o.MaxHeaderBytes))
+	}
+	for _, origin := range o.AllowOrigins {
+		if err := checkOrigin(origin); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if slices.Contains(o.AllowOrigins, "*") && len(o.AllowOrigins) > 1 {
+		errs = append(errs, errors.New(`AllowOrigins has "*" beside others; send one or the other`))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("%w: %w", ErrOptions, errors.Join(errs...))
+	}
+	return nil
+}
+
+// checkOrigin wants the form in which browsers send an origin, because origins are compared as text.
+func checkOrigin(origin string) error {
+	if origin == "*" {
+		return nil
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != origin {
+		return fmt.Errorf(`AllowOrigins: %q is not an origin; want scheme and host such as https://example.org, or "*"`, origin)
+	}
+	return nil
+}
