@@ -47,7 +47,6 @@ type parts struct {
 	tokenizer       *tokenizer.Tokenizer // nil without one
 	tokenizerConfig []byte
 	generation      []byte
-	template        string // chat_template.jinja, where it is a file of its own
 }
 
 // Open loads a model and starts its step loop.

@@ -24,7 +24,6 @@ type Stream struct {
 	calls   []bool        // choices that called a tool
 	stop    func() bool   // detaches the caller's context
 	done    bool
-	usage   Usage
 	reason  int // tokens inside reasoning
 }
 

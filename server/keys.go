@@ -69,7 +69,9 @@ func ReadKeys(r io.Reader) (*Keys, error) {
 func (k *Keys) Len() int { return len(k.list) }
 
 // tenant is the tenant of a key; ok is false for a key that is not in the list.
-func (k *Keys) tenant(given string) (tenant string, ok bool) { return k.find(sha256.Sum256([]byte(given))) }
+func (k *Keys) tenant(given string) (tenant string, ok bool) {
+	return k.find(sha256.Sum256([]byte(given)))
+}
 
 // find compares hashes of equal length with every key, so that the time taken tells nothing about where or how far a key matched.
 func (k *Keys) find(sum [sha256.Size]byte) (tenant string, ok bool) {

@@ -98,7 +98,7 @@ func (r *Runner) collect(works []Work) error {
 		if end, most := w.Cached+n, r.model.Config().MaxPositions; end > most {
 			return fmt.Errorf("step: sequence %d would hold %d tokens, the model has %d positions", i, end, most)
 		}
-		q := plan.Request{Kind: w.Kind}
+		var q plan.Request
 		switch w.Kind {
 		case plan.ModeExtend:
 			q = plan.ExtendRequest(n, w.Cached)

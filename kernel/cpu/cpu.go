@@ -37,8 +37,8 @@ type Device struct {
 
 // scratch is one worker's private memory.
 type scratch struct {
-	tile, rows, scores, out []float32
-	hist                    []int32
+	tile, rows, scores []float32
+	hist               []int32
 }
 
 // grow returns s with length n, reallocated only when it must be.

@@ -44,4 +44,9 @@ __device__ __forceinline__ void load_bytes(u32 dst, const void* src, u32 bytes, 
         : "memory");
 }
 
+// Asks for bytes to be brought into L2. Source and size are multiples of 16.
+__device__ __forceinline__ void prefetch_bytes(const void* src, u32 bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(src), "r"(bytes) : "memory");
+}
+
 }  // namespace ptx

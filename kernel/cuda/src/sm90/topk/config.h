@@ -1,5 +1,5 @@
 // Sizes of the top-k kernel. All threads of a block read scores; the selectors among them, its first warps, estimate, cut and write.
-// 256 threads, three blocks per SM, when there are more rows than SMs: one row streams while others are being cut. 1024 threads, 512 of
+// 256 threads, four blocks per SM, when there are more rows than SMs: one row streams while others are being cut. 1024 threads, 512 of
 // them selectors, otherwise: a row of 32k scores is loaded at once.
 #pragma once
 
@@ -11,6 +11,7 @@ constexpr int kMaxK = 2048;
 constexpr int kList = 4096;                    // capacity of the candidate list
 constexpr int kWindow = kList - kMaxK;         // scores that always fit beside k candidates
 constexpr int kLaneQuads = 8;                  // float4 loads of one lane per chunk
+constexpr int kStagedQuads = 4;                // of them in shared memory at a time
 constexpr int kChunk = 128 * kLaneQuads;       // scores that a warp takes at a time
 constexpr int kSmallBin = 32;                  // a bin of at most this many candidates is ranked by one warp
 constexpr int kSegment = 32768;                // positions that are put in order at a time

@@ -16,6 +16,7 @@
 // Bytes: each score is read once from global memory (the sample once more, mostly from L2), k indices are written.
 #pragma once
 
+#include "ptx/copy.cuh"
 #include "sm90/topk/args.h"
 #include "sm90/topk/select.cuh"
 
@@ -90,7 +91,7 @@ struct TopK {
     }
 
     // Adds one chunk's scores above the threshold to the list. When they do not fit, they are counted but not stored.
-    __device__ __forceinline__ void admit(i32 first, const Chunk& c, float threshold) {
+    __device__ __forceinline__ void admit(const Row& w, i32 first, const Chunk& c, float threshold) {
         u32 marks = 0;  // element i of the lane in bit 31 - i: the sign of threshold - score, which NaN does not have
 #pragma unroll
         for (int q = 0; q < kLaneQuads; ++q) {
@@ -109,11 +110,6 @@ struct TopK {
         if (at.lane == 0) {
             to = atomicAdd(&shared.count, total);
         }
-        // A lane cannot index its registers at run time: its own scores go through its own shared memory.
-#pragma unroll
-        for (int q = 0; q < kLaneQuads; ++q) {
-            shared.staged[q][at.thread] = c.v[q];
-        }
         to = __shfl_sync(ptx::kFullMask, to, 0);
         if (to + total > kList) {
             if (at.lane == 0) {
@@ -122,34 +118,45 @@ struct TopK {
             return;
         }
         to += upto - own;
+        // A lane cannot index its registers at run time: its own scores go through its own shared memory, half a chunk at a time.
         const float* staged = reinterpret_cast<const float*>(&shared.staged[0][at.thread]);
-        const u32 where = first | at.lane << 5;
-        for (; marks; ++to) {
-            const u32 i = __clz(marks);
-            marks ^= 0x80000000u >> i;
-            shared.values[to] = staged[i / 4 * (S::Threads * 4) + i % 4];
-            shared.places[to] = where | i;
+        u32 position = first - w.head + at.lane * 4;
+#pragma unroll
+        for (int half = 0; half < kLaneQuads / kStagedQuads; ++half) {
+#pragma unroll
+            for (int q = 0; q < kStagedQuads; ++q) {
+                shared.staged[q][at.thread] = c.v[half * kStagedQuads + q];
+            }
+            for (u32 left = marks & 0xFFFF0000u; left; ++to) {
+                const u32 i = __clz(left), rest = i % 4;
+                left ^= 0x80000000u >> i;
+                shared.values[to] = staged[i / 4 * (S::Threads * 4) + rest];
+                shared.positions[to] = position + i * 32 - rest * 31;
+            }
+            marks <<= 16;
+            position += kStagedQuads * 128;
         }
-    }
-
-    // A place in the list is chunk | lane << 5 | element of the lane; a position is chunk + quad*128 + lane*4 + rest.
-    __device__ __forceinline__ u32 position_of(const Row& w, u32 place) const {
-        return (place & ~(kChunk - 1u)) + (place / 4 % 8 * 128 + place / 32 % 32 * 4 + place % 4) - w.head;
-    }
-
-    __device__ __forceinline__ u32 place_of(const Row& w, u32 position) const {
-        const u32 i = position + w.head;
-        return (i & ~(kChunk - 1u)) | i / 4 % 32 << 5 | i / 128 % 8 << 2 | i % 4;
     }
 
     // Streams a warp's run past the threshold; `c` is its first chunk, already loaded.
     __device__ __forceinline__ void stream(const Row& w, Run run, Chunk& c, float threshold) {
         for (i32 i = run.first; i < run.last;) {
-            admit(i, c, threshold);
+            if (at.lane == 0 && i + kChunk < run.last) {
+                ptx::prefetch_bytes(w.scores + i + kChunk, min(kChunk, (w.end() - i - kChunk + 3) & ~3) * sizeof(float));
+            }
+            admit(w, i, c, threshold);
             i += kChunk;
             if (i < run.last) {
                 load(w, i, c);
             }
+        }
+    }
+
+    // Brings what this warp reads first of a later row into L2.
+    __device__ __forceinline__ void prefetch_run(const Row& w) const {
+        const Run run = run_of_warp(0, w.end());
+        if (at.lane == 0 && w.length > args.k && run.first < run.last) {
+            ptx::prefetch_bytes(w.scores + run.first, min(kChunk, (w.end() - run.first + 3) & ~3) * sizeof(float));
         }
     }
 
@@ -255,7 +262,7 @@ struct TopK {
             const u32 i = s * S::Selectors + at.thread;
             keys[s] = i < stored ? key_of(shared.values[i]) : 0;
         }
-        auto low_word = [&](u32 i) { return ~position_of(w, shared.places[i]); };
+        auto low_word = [&](u32 i) { return ~shared.positions[i]; };
         u64 cut = 1ull << 32;
         if (stored > k && !starved) {
             if (overflow || !ranged) {
@@ -269,17 +276,17 @@ struct TopK {
             }
             cut = find_cut(shared, at, keys, stored, k, range, low_word);
         }
-        // From here on a winner's place, ~0 for the others.
+        // From here on a winner's position, ~0 for the others.
         const u32 cut_key = candidate_key(cut), cut_low = static_cast<u32>(cut);
-        u32 places[S::ListSteps];
+        u32 positions[S::ListSteps];
 #pragma unroll
         for (int s = 0; s < S::ListSteps; ++s) {
             const u32 i = s * S::Selectors + at.thread;
             const bool wins = keys[s] > cut_key || (keys[s] == cut_key && low_word(i) >= cut_low);
-            places[s] = wins ? shared.places[i] : ~0u;
+            positions[s] = wins ? shared.positions[i] : ~0u;
         }
         if (!overflow && !starved && last == w.end()) {
-            write_ordered(r, w, stored, places);
+            write_ordered(r, w, stored, positions);
             if (at.thread == 0) {
                 shared.next_first = shared.next_last = 0;
             }
@@ -306,10 +313,10 @@ struct TopK {
         if (!starved && !overflow) {
 #pragma unroll
             for (int s = 0; s < S::ListSteps; ++s) {
-                if (places[s] != ~0u) {
+                if (positions[s] != ~0u) {
                     const u32 to = atomicAdd(&shared.count, 1u);
                     shared.values[to] = score_of(keys[s]);
-                    shared.places[to] = places[s];
+                    shared.positions[to] = positions[s];
                 }
             }
         }
@@ -357,13 +364,9 @@ struct TopK {
 
     // Writes the positions of the winners in ascending order, one segment of the row at a time: the rank of a position is the number of
     // set bits before it in the bitmap.
-    __device__ __forceinline__ void write_ordered(i32 r, const Row& w, u32 stored, u32 (&own)[S::ListSteps]) {
+    __device__ __forceinline__ void write_ordered(i32 r, const Row& w, u32 stored, const u32 (&own)[S::ListSteps]) {
         i32* out = args.out + static_cast<i64>(r) * args.k;
         u32* word_ranks = shared.bins;  // winners before each word
-#pragma unroll
-        for (int s = 0; s < S::ListSteps; ++s) {
-            own[s] = own[s] == ~0u ? ~0u : position_of(w, own[s]);
-        }
         u32 written = 0;
         for (u32 segment = 0; segment < static_cast<u32>(w.length); segment += kSegment) {
 #pragma unroll
@@ -413,7 +416,7 @@ struct TopK {
 
     // ---- rows ---------------------------------------------------------------------------------------------------------------
 
-    __device__ __forceinline__ void select_row(i32 r, const Row& w) {
+    __device__ __forceinline__ void select_row(i32 r, const Row& w, i32 next) {
         const bool selector = S::Threads == S::Selectors || at.thread < S::Selectors;
         const bool sampled = w.length > kList;
         Run run = run_of_warp(0, w.end());
@@ -435,6 +438,9 @@ struct TopK {
         for (int passes = 0;; ++passes) {
             __syncthreads();
             stream(w, run, c, shared.threshold);
+            if (passes == 0 && next < args.rows) {
+                prefetch_run(row(next));
+            }
             __syncthreads();
             if (selector) {
                 settle(r, w, last, passes, range, sampled && passes == 0);
@@ -456,7 +462,7 @@ struct TopK {
         for (i32 r = blockIdx.x; r < args.rows; r += gridDim.x) {
             const Row w = row(r);
             if (w.length > args.k) {
-                select_row(r, w);
+                select_row(r, w, r + static_cast<i32>(gridDim.x));
             } else if (at.thread < S::Selectors) {
                 write_all(r, w);
             }

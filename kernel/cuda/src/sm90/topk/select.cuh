@@ -12,9 +12,9 @@ namespace sparrow_topk {
 
 template <class S>
 struct Storage {
-    float4 staged[kLaneQuads][S::Threads];  // each thread's current scores
+    float4 staged[kStagedQuads][S::Threads];  // each thread's current scores
     float values[kList];                    // the candidates' scores
-    u32 places[kList];                      // and where they are, see place_of
+    u32 positions[kList];                   // and their positions in the row
     u32 bins[S::Bins];
     u32 bitmap[kSegmentWords];              // winners by position; all zero between uses
     u64 small_bin[kSmallBin];

@@ -1,7 +1,7 @@
-// Top-k with an optional index transform, k up to 2048, blocks of 256 threads, 3 per SM.
+// Top-k with an optional index transform, k up to 2048, blocks of 256 threads, 4 per SM.
 #include "sm90/topk/kernel.cuh"
 
-extern "C" __global__ void __launch_bounds__(256, 3) sparrow_topk_t256(const __grid_constant__ TopKArgs args) {
+extern "C" __global__ void __launch_bounds__(256, 4) sparrow_topk_t256(const __grid_constant__ TopKArgs args) {
     sparrow_topk::topk_rows<sparrow_topk::Shape<256, 256>>(args);
 }
 

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"encoding/json"
+	"maps"
+
+	"sparrow"
+	"sparrow/api/openai"
+	"sparrow/chat"
+)
+
+// chatRequest maps a chat completion to what the engine is asked.
+func chatRequest(r *openai.ChatRequest, from origin) sparrow.Request {
+	out := common(&r.Options, from)
+	out.Chat = conversation(r)
+	if limit, ok := r.NewTokens(); ok {
+		out.MaxTokens = limit
+	}
+	out.Sampling.Logprobs = r.Logprobs
+	setIf(&out.Sampling.TopLogprobs, r.TopLogprobs)
+	return out
+}
+
+// conversation maps everything that shapes the prompt. It serves /tokenize too, so that both see the same prompt.
+func conversation(r *openai.ChatRequest) *chat.Request {
+	c := &chat.Request{
+		Messages:            make([]chat.Message, len(r.Messages)),
+		ToolChoice:          toolChoice(r.ToolChoice),
+		Thinking:            r.ThinkingMode(),
+		AddGenerationPrompt: r.WantsGenerationPrompt(),
+		ContinueFinal:       r.ContinueFinalMessage,
+		Kwargs:              kwargs(r.ChatTemplateKwargs),
+	}
+	for i := range r.Messages {
+		c.Messages[i] = message(&r.Messages[i])
+	}
+	for _, t := range r.Tools {
+		f := t.Function
+		c.Tools = append(c.Tools, chat.Tool{
+			Name: f.Name, Description: f.Description, Parameters: f.Parameters, Strict: f.Strict != nil && *f.Strict,
+		})
+	}
+	if r.ReasoningEffort != openai.EffortNone {
+		c.Effort = r.ReasoningEffort
+	}
+	if f := r.ResponseFormat; f != nil && f.JSONSchema != nil {
+		c.ResponseFormat = f.JSONSchema.Schema
+	}
+	return c
+}
+
+func message(m *openai.Message) chat.Message {
+	out := chat.Message{
+		Role: chat.Role(m.Role), Content: m.Content.Text(), Reasoning: m.ReasoningContent, ToolCallID: m.ToolCallID, Name: m.Name,
+	}
+	for _, t := range m.ToolCalls {
+		out.ToolCalls = append(out.ToolCalls, chat.Call{ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments})
+	}
+	return out
+}
+
+func toolChoice(t *openai.ToolChoice) chat.ToolChoice {
+	if t == nil {
+		return chat.ToolChoice{}
+	}
+	switch t.Mode {
+	case openai.ChoiceNone:
+		return chat.ToolChoice{Mode: chat.ChoiceNone}
+	case openai.ChoiceRequired:
+		return chat.ToolChoice{Mode: chat.ChoiceRequired}
+	case openai.ChoiceFunction:
+		return chat.ToolChoice{Mode: chat.ChoiceFunction, Name: t.Name}
+	}
+	return chat.ToolChoice{}
+}
+
+// kwargs leaves out the switches of thinking, which arrive as chat.Request.Thinking under whatever name they were sent.
+func kwargs(sent map[string]json.RawMessage) map[string]json.RawMessage {
+	if len(sent) == 0 {
+		return nil
+	}
+	rest := maps.Clone(sent)
+	delete(rest, "thinking")
+	delete(rest, "enable_thinking")
+	if len(rest) == 0 {
+		return nil
+	}
+	return rest
+}
+
+// singleCall says whether a reply may call one tool only.
+func singleCall(r *openai.ChatRequest) bool { return r.ParallelToolCalls != nil && !*r.ParallelToolCalls }

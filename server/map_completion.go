@@ -1,0 +1,32 @@
+package server
+
+import (
+	"sparrow"
+	"sparrow/api/openai"
+)
+
+// completionRequests maps a text completion to one engine request for each prompt; from names the origin of the i-th.
+func completionRequests(r *openai.CompletionRequest, from func(i int) origin) []sparrow.Request {
+	list := make([]sparrow.Request, 0, r.Prompt.Len())
+	add := func(text string, ids []int32) {
+		out := common(&r.Options, from(len(list)))
+		out.Prompt, out.Tokens = text, ids
+		out.MaxTokens = r.NewTokens()
+		if r.Logprobs != nil {
+			out.Sampling.Logprobs, out.Sampling.TopLogprobs = true, *r.Logprobs
+		}
+		list = append(list, out)
+	}
+	for _, text := range r.Prompt.Texts {
+		add(text, nil)
+	}
+	for _, ids := range r.Prompt.Tokens {
+		add("", ids)
+	}
+	return list
+}
+
+// plainPrompts says whether text prompts are to be encoded without the model's special tokens.
+func plainPrompts(r *openai.CompletionRequest) bool {
+	return r.AddSpecialTokens != nil && !*r.AddSpecialTokens
+}

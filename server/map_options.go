@@ -1,0 +1,85 @@
+package server
+
+import (
+	"sparrow"
+	"sparrow/api/openai"
+	"sparrow/sample"
+)
+
+// origin is what a request is beside its body: who sent it and under which name, and the seed drawn for it in case it brings none.
+type origin struct {
+	id     string
+	tenant string
+	seed   int64
+}
+
+// common maps what chat and text completions share.
+func common(o *openai.Options, from origin) sparrow.Request {
+	r := sparrow.Request{
+		Sampling:  sampling(o, from.seed),
+		IgnoreEOS: o.IgnoreEOS,
+		Format:    format(o.ResponseFormat),
+		Tenant:    salted(from.tenant, o.CacheSalt),
+		ID:        from.id,
+		Trace:     o.WantsTrace(),
+	}
+	setIf(&r.MinTokens, o.MinTokens)
+	return r
+}
+
+// sampling maps sampling parameters; what the request leaves out keeps the value of sample.Default.
+func sampling(o *openai.Options, seed int64) sample.Params {
+	p := sample.Default()
+	setIf(&p.Temperature, o.Temperature)
+	setIf(&p.TopP, o.TopP)
+	setIf(&p.TopK, o.TopK)
+	setIf(&p.MinP, o.MinP)
+	setIf(&p.RepetitionPenalty, o.RepetitionPenalty)
+	setIf(&p.FrequencyPenalty, o.FrequencyPenalty)
+	setIf(&p.PresencePenalty, o.PresencePenalty)
+	p.LogitBias = o.LogitBias
+	p.Seed = seed
+	setIf(&p.Seed, o.Seed)
+	p.N = o.Choices()
+	p.Stop, p.StopTokenIDs, p.IncludeStop = o.Stop, o.StopTokenIDs, o.IncludeStop
+	return p
+}
+
+func setIf[T any](dst *T, v *T) {
+	if v != nil {
+		*dst = *v
+	}
+}
+
+// format maps a response format. A schema is enforced whether or not it says strict: what follows a schema strictly also follows it loosely.
+func format(f *openai.ResponseFormat) sparrow.Format {
+	if f == nil {
+		return sparrow.Format{}
+	}
+	switch f.Type {
+	case openai.FormatJSONObject:
+		return sparrow.Format{Kind: sparrow.FormatJSON}
+	case openai.FormatJSONSchema:
+		return sparrow.Format{Kind: sparrow.FormatSchema, Schema: f.JSONSchema.Schema}
+	}
+	return sparrow.Format{}
+}
+
+// salted joins a tenant and a cache salt so that no pair equals another: names of tenants hold no NUL.
+func salted(tenant, salt string) string {
+	if salt == "" {
+		return tenant
+	}
+	return tenant + "\x00" + salt
+}
+
+// checkDraft refuses a depth of drafting other than the one the engine runs with: it is the engine's to set, for all requests alike.
+func checkDraft(o *openai.Options, info sparrow.Info) error {
+	if o.Sparrow == nil || o.Sparrow.Draft == nil {
+		return nil
+	}
+	if runs := max(0, info.Config.N-1); *o.Sparrow.Draft != runs {
+		return openai.NewError(openai.CodeUnsupportedValue, "sparrow.draft", "%d tokens asked for, and this server drafts %d for each step of every request; leave it out", *o.Sparrow.Draft, runs)
+	}
+	return nil
+}
