@@ -52,7 +52,7 @@ func BenchmarkParse(b *testing.B) {
 		mark("\n\n[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">") + strings.Repeat("a \"b\" ", 2000) + mark("[/param]\n[/invoke]\n[/calls]")
 	b.SetBytes(int64(len(reply)))
 	for b.Loop() {
-		p := newDSMLParser(v32Block, toolRequest(), true)
+		p := newDSMLParser(v32.block, toolRequest(), true)
 		for i := 0; i < len(reply); i += 4 { // about a token
 			p.Feed(reply[i:min(i+4, len(reply))])
 		}

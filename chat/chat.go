@@ -12,6 +12,7 @@ const (
 	User      Role = "user"
 	Assistant Role = "assistant"
 	ToolRole  Role = "tool"
+	Reminder  Role = "latest_reminder" // DeepSeek-V4: facts such as the date, shown right before the reply
 )
 
 // Message is one turn of a conversation.

@@ -1,10 +1,6 @@
 package chat
 
-import (
-	"strings"
-
-	"sparrow/chat/jinja"
-)
+import "strings"
 
 // DeepSeekV32 is the format of DeepSeek-V3.2, whose repository ships an encoder instead of a template.
 //
@@ -18,7 +14,7 @@ import (
 // developer messages before the last user turn. Reasoning of earlier turns is never shown.
 type DeepSeekV32 struct{}
 
-const v32Block = "function_calls"
+var v32 = dialect{block: "function_calls", toolsPrefix: v32ToolsPrefix, toolsSuffix: v32ToolsSuffix}
 
 // Name is "deepseek-v3.2".
 func (DeepSeekV32) Name() string { return "deepseek-v3.2" }
@@ -26,7 +22,7 @@ func (DeepSeekV32) Name() string { return "deepseek-v3.2" }
 // Parser reads DSML calls.
 func (f DeepSeekV32) Parser(req Request) Parser {
 	p, err := f.Render(req)
-	return newDSMLParser(v32Block, req, err == nil && p.InReasoning)
+	return newDSMLParser(v32.block, req, err == nil && p.InReasoning)
 }
 
 // Render writes the prompt.
@@ -49,50 +45,12 @@ func (f DeepSeekV32) Render(req Request) (Prompt, error) {
 	if err != nil {
 		return Prompt{}, err
 	}
-	e.turns = v32Turns(req, turns)
+	e.turns = declareFirst(req, turns)
 	if e.thinking && (drop == nil || *drop) {
 		e.turns = dropDevelopers(e.turns)
 	}
 	e.last = lastUser(e.turns)
 	return e.encode()
-}
-
-// v32Turns puts the request's tools and response format on the first system message.
-func v32Turns(req Request, turns []turn) []turn {
-	tools := offered(req)
-	if len(tools) == 0 && len(req.ResponseFormat) == 0 {
-		return turns
-	}
-	if turns[0].Role != System {
-		turns = append([]turn{{Message: Message{Role: System}, index: -1}}, turns...)
-	}
-	first := &turns[0]
-	first.Tools = append(first.Tools[:len(first.Tools):len(first.Tools)], tools...)
-	if len(req.ResponseFormat) > 0 {
-		first.ResponseFormat = req.ResponseFormat
-	}
-	return turns
-}
-
-// lastUser is the index of the last user or developer message, or -1.
-func lastUser(turns []turn) int {
-	for i := len(turns) - 1; i >= 0; i-- {
-		if r := turns[i].Role; r == User || r == Developer {
-			return i
-		}
-	}
-	return -1
-}
-
-func dropDevelopers(turns []turn) []turn {
-	last := lastUser(turns)
-	var kept []turn
-	for i, t := range turns {
-		if t.Role != Developer || i >= last {
-			kept = append(kept, t)
-		}
-	}
-	return kept
 }
 
 // v32Encoder writes one prompt.
@@ -112,7 +70,8 @@ func (e *v32Encoder) encode() (Prompt, error) {
 		next, err := i+1, error(nil)
 		switch t.Role {
 		case System:
-			err = e.system(t)
+			e.b.WriteString(t.Content)
+			err = v32.declarations(&e.b, t, formatField(e.req, t))
 		case User:
 			e.user(i, t.Content)
 		case Developer:
@@ -132,38 +91,6 @@ func (e *v32Encoder) encode() (Prompt, error) {
 			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, continue it", role)
 	}
 	return Prompt{Text: e.b.String(), HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}, nil
-}
-
-func (e *v32Encoder) system(t turn) error {
-	e.b.WriteString(t.Content)
-	return e.declarations(t)
-}
-
-// declarations writes the tools and the response format of a message.
-func (e *v32Encoder) declarations(t turn) error {
-	if len(t.Tools) > 0 {
-		e.b.WriteString("\n\n" + v32ToolsPrefix)
-		for _, tool := range t.Tools {
-			line, err := jinja.JSON(functionDict(tool))
-			if err != nil {
-				return err
-			}
-			e.b.WriteString(line + "\n")
-		}
-		e.b.WriteString(v32ToolsSuffix)
-	}
-	if len(t.ResponseFormat) > 0 {
-		field := "response_format"
-		if t.index >= 0 && len(e.req.ResponseFormat) == 0 {
-			field = messageField(t.index, field)
-		}
-		schema, err := spaced(field, t.ResponseFormat)
-		if err != nil {
-			return err
-		}
-		e.b.WriteString("\n\n" + v32FormatPrefix + schema)
-	}
-	return nil
 }
 
 // user writes a user turn and the marker that hands over to the assistant.
@@ -195,7 +122,7 @@ func (e *v32Encoder) developer(i int, t turn) error {
 		return fieldError(messageField(t.index, "content"), "a developer message must not be empty")
 	}
 	e.b.WriteString(deepseekUser)
-	if err := e.declarations(t); err != nil {
+	if err := v32.declarations(&e.b, t, formatField(e.req, t)); err != nil {
 		return err
 	}
 	e.b.WriteString(v32DeveloperPrefix + t.Content)
@@ -219,7 +146,7 @@ func (e *v32Encoder) assistant(i int, t turn) error {
 	e.b.WriteString(t.Content)
 	if len(t.ToolCalls) > 0 {
 		e.b.WriteString("\n\n")
-		if err := dsmlCalls(&e.b, v32Block, t); err != nil {
+		if err := v32.calls(&e.b, t); err != nil {
 			return err
 		}
 	}

@@ -36,10 +36,10 @@ Here are the functions available in JSONSchema format:
 <functions>
 `
 
-const v32ToolsSuffix = "</functions>\n"
+const v32ToolsSuffix = "\n</functions>\n"
 
-// v32FormatPrefix stands before the JSON schema of the reply.
-const v32FormatPrefix = "## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n"
+// dsmlFormatPrefix stands before the JSON schema of the reply, in V4 too.
+const dsmlFormatPrefix = "## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n"
 
 // v32DeveloperPrefix stands before the text of a developer message.
 const v32DeveloperPrefix = "\n\n# The user's message is: "

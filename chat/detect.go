@@ -9,7 +9,8 @@ import (
 
 // Source is what a checkpoint says about its chat format.
 type Source struct {
-	// Family forces a format by name: deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2 or template. Empty detects it.
+	// Family forces a format by name: deepseek-v4, deepseek-v4-preview, deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2 or
+	// template. Empty detects it.
 	Family string
 	// ModelType is model_type of config.json.
 	ModelType string
@@ -41,6 +42,10 @@ func Detect(s Source) (Format, error) {
 		return DeepSeekV32{}, nil
 	case "deepseek-v3.1":
 		return DeepSeekV31{}, nil
+	case "deepseek-v4":
+		return DeepSeekV4{}, nil
+	case "deepseek-v4-preview":
+		return DeepSeekV4{Preview: true}, nil
 	case "glm-5":
 		return GLM5{}, nil
 	case "glm-5.2":
@@ -59,10 +64,10 @@ func Detect(s Source) (Format, error) {
 		}
 		return t, nil
 	case "":
-		return nil, fmt.Errorf("%w: model_type %q without a chat_template; supported without one are deepseek_v32 and glm_moe_dsa; add a template to tokenizer_config.json or name a family",
+		return nil, fmt.Errorf("%w: model_type %q without a chat_template; supported without one are deepseek_v32, deepseek_v4 and glm_moe_dsa; add a template to tokenizer_config.json or name a family",
 			ErrNoFormat, s.ModelType)
 	}
-	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2 and template", ErrNoFormat, family)
+	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v4, deepseek-v4-preview, deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2 and template", ErrNoFormat, family)
 }
 
 func (s Source) family() string {
@@ -73,6 +78,8 @@ func (s Source) family() string {
 		return "template"
 	case s.ModelType == "deepseek_v32":
 		return "deepseek-v3.2"
+	case s.ModelType == "deepseek_v4":
+		return "deepseek-v4"
 	case s.ModelType == "deepseek_v3":
 		return "deepseek-v3.1"
 	case s.ModelType == "glm_moe_dsa" && s.SharedIndexer:

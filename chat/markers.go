@@ -10,6 +10,7 @@ const (
 	deepseekEOS       = "<｜end▁of▁sentence｜>"
 	deepseekUser      = "<｜User｜>"
 	deepseekAssistant = "<｜Assistant｜>"
+	deepseekReminder  = "<｜latest_reminder｜>"
 
 	dsml = "｜DSML｜"
 

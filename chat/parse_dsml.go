@@ -6,7 +6,7 @@ import (
 	"sparrow/chat/jinja"
 )
 
-// dsmlParser reads replies with calls in DeepSeek's markup (see dsmlCalls). Beyond what the encoder writes it accepts a
+// dsmlParser reads replies with calls in DeepSeek's markup (see dialect.calls). Beyond what the encoder writes it accepts a
 // JSON object as the body of an invoke, an invoke that closes itself, a parameter without the string attribute, and any
 // white space between elements.
 type dsmlParser struct {

@@ -28,7 +28,7 @@ func toolRequest() Request {
 type parserMaker func(req Request, inReasoning bool) Parser
 
 var parserMakers = map[string]parserMaker{
-	"dsml": func(r Request, open bool) Parser { return newDSMLParser(v32Block, r, open) },
+	"dsml": func(r Request, open bool) Parser { return newDSMLParser(v32.block, r, open) },
 	"v31":  newV31Parser,
 	"glm":  newGLMParser,
 }
@@ -207,7 +207,7 @@ func TestAnySplitOfArbitraryMarkup(t *testing.T) {
 
 func TestContentNeverHoldsPartOfAMarker(t *testing.T) {
 	text := mark("Hi\n\n[calls]\n[invoke name=\"noop\">\n[/invoke]\n[/calls]")
-	p := newDSMLParser(v32Block, toolRequest(), false)
+	p := newDSMLParser(v32.block, toolRequest(), false)
 	for i := range len(text) {
 		for _, d := range p.Feed(text[i : i+1]) {
 			if d.Kind == DeltaContent && strings.ContainsAny(d.Text, "\n<") {
@@ -218,7 +218,7 @@ func TestContentNeverHoldsPartOfAMarker(t *testing.T) {
 }
 
 func TestStringArgumentsStreamAsTheyCome(t *testing.T) {
-	p := newDSMLParser(v32Block, toolRequest(), false)
+	p := newDSMLParser(v32.block, toolRequest(), false)
 	p.Feed(mark("[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">"))
 	deltas := p.Feed("Kö")
 	if len(deltas) != 1 || deltas[0].Call.Arguments != "Kö" {

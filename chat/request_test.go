@@ -114,7 +114,12 @@ func testRenderings(t *testing.T, f Format, file string, texts map[string]string
 }
 
 func TestDeepSeekV32Renderings(t *testing.T) {
-	testRenderings(t, DeepSeekV32{}, "deepseek-v3.2.json", map[string]string{"$TOOLS": v32ToolsPrefix, "$FORMAT": v32FormatPrefix})
+	testRenderings(t, DeepSeekV32{}, "deepseek-v3.2.json", map[string]string{"$TOOLS": v32ToolsPrefix, "$FORMAT": dsmlFormatPrefix})
+}
+
+func TestDeepSeekV4Renderings(t *testing.T) {
+	testRenderings(t, DeepSeekV4{}, "deepseek-v4.json", map[string]string{"$TOOLS": v4ToolsPrefix, "$END": v4ToolsSuffix,
+		"$FORMAT": dsmlFormatPrefix, "$STRONG": v4EffortStrong, "$BEYOND": v4EffortBeyond})
 }
 
 func TestDeepSeekV31Renderings(t *testing.T) {

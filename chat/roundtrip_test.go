@@ -45,7 +45,7 @@ func drawCall(t *rapid.T) Call {
 // What an encoder writes for an assistant message is what the model would have written: the parser must give the message
 // back.
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
-	for _, f := range []Format{DeepSeekV32{}, DeepSeekV31{}} {
+	for _, f := range []Format{DeepSeekV4{}, DeepSeekV32{}, DeepSeekV31{}} {
 		rapid.Check(t, func(t *rapid.T) {
 			want := Message{Role: Assistant, Content: rapid.SampledFrom([]string{"", "text", "two\n\nparts"}).Draw(t, "content")}
 			results := []Message{}

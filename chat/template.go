@@ -70,9 +70,9 @@ func chooseParser(source string, tokens []string) func(Request, bool) Parser {
 	for _, text := range []string{source, strings.Join(tokens, "\n")} {
 		switch {
 		case strings.Contains(text, dsml+"tool_calls"):
-			return func(r Request, open bool) Parser { return newDSMLParser("tool_calls", r, open) }
+			return func(r Request, open bool) Parser { return newDSMLParser(v4.block, r, open) }
 		case strings.Contains(text, dsml+"function_calls"):
-			return func(r Request, open bool) Parser { return newDSMLParser(v32Block, r, open) }
+			return func(r Request, open bool) Parser { return newDSMLParser(v32.block, r, open) }
 		case strings.Contains(text, callBegin) && strings.Contains(text, callSep):
 			return newV31Parser
 		case strings.Contains(text, glmKeyOpen) && strings.Contains(text, glmCallOpen):

@@ -125,6 +125,7 @@ func TestDetect(t *testing.T) {
 		{"V3.2 ships no template", Source{ModelType: "deepseek_v32"}, "deepseek-v3.2"},
 		{"V3.2-Exp ships V3.1's template", Source{ModelType: "deepseek_v32", ChatTemplate: v31, BOS: deepseekBOS}, "deepseek-v3.1"},
 		{"a template with tools wins", Source{ModelType: "deepseek_v32", ChatTemplate: v31 + "{{ tools }}", BOS: deepseekBOS}, "template"},
+		{"V4 ships no template", Source{ModelType: "deepseek_v4"}, "deepseek-v4"},
 		{"GLM-5", Source{ModelType: "glm_moe_dsa"}, "glm-5"},
 		{"GLM-5.2", Source{ModelType: "glm_moe_dsa", SharedIndexer: true}, "glm-5.2"},
 		{"GLM with a template", Source{ModelType: "glm_moe_dsa", ChatTemplate: "[gMASK]<sop>{{ messages }}"}, "template"},

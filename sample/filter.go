@@ -2,17 +2,17 @@ package sample
 
 import "math"
 
-// Filtering never sorts the vocabulary. Tokens fall into buckets by their distance from the maximum, each bucket knows its count and mass, and
-// the bucket in which top_k or top_p ends is the only one looked at token by token.
+// Filtering never sorts the vocabulary and takes few exponentials. Tokens fall into narrow buckets by their distance from the maximum; each bucket knows its
+// count and its mass, which inside a bucket is a short series. The bucket in which top_k or top_p ends is the only one looked at token by
+// token, and only what is kept gets its weight.
 
 const (
 	// reach is how far below the maximum, in units of temperature, a token still counts. Beyond it, a vocabulary of a million tokens has less
 	// than 1e-11 of the likeliest token's probability in all.
 	reach = 40.0
-	// A bucket spans 2^bucketShift steps of expUnit, 0.02: a dozen to a few hundred tokens of a large vocabulary. The index falls out of
-	// the exponential's own range reduction.
-	bucketShift = 3
-	buckets     = 14774>>bucketShift + 1 // 14774 >= reach/expUnit
+	// buckets divide the reach: one spans 0.02, a dozen to a few hundred tokens of a large vocabulary.
+	buckets = 2000
+	span    = reach / (buckets - 1) // the first and the last are halves
 )
 
 // edge is the last token kept in the order of preference: larger logit first, then lower id.
@@ -21,52 +21,52 @@ type edge struct {
 	id int32
 }
 
-// everything is the edge that drops nothing.
-var everything = edge{float32(math.Inf(-1)), math.MaxInt32}
-
 func (e edge) keeps(x float32, id int32) bool {
 	return x > e.x || (x == e.x && id <= e.id)
 }
 
 // distribute does steps 5 to 8: it fills weight, kept and total from x, whose largest value is top.
 func (w *Scratch) distribute(p *Params, top float32) {
-	last := everything
+	inverse := 1 / p.Temperature
 	if p.TopK == 0 && p.TopP == 1 {
-		w.weigh(p.Temperature, top, p.MinP)
+		w.weighAll(top, inverse, p.MinP)
 		return
 	}
-	w.weighBuckets(p.Temperature, top)
-	f := filter{w: w, bound: buckets}
+	w.fill(top, inverse)
+	f := filter{w: w, top: top, inverse: inverse, bound: buckets}
 	for _, m := range w.mass {
 		f.boundMass += m
 	}
 	if p.TopK > 0 {
-		last = f.topK(p.TopK, last)
+		f.topK(p.TopK)
 	}
 	if p.TopP < 1 {
-		last = f.topP(p.TopP, last)
+		f.topP(p.TopP)
 	}
-	w.keep(last, p.MinP)
+	if !f.cut {
+		w.weighAll(top, inverse, p.MinP) // neither drops anything
+		return
+	}
+	w.kept = append(w.kept, w.ids...)
+	w.weighKept(top, inverse, p.MinP)
 }
 
-// weigh sets weight[i] = exp((x[i]-top)/temperature), 0 beyond reach, and keeps what has at least the given weight.
-func (w *Scratch) weigh(temperature float64, top float32, least float64) {
-	inverse := 1 / temperature
+// weighAll sets weight[i] = exp((x[i]-top)*inverse) and keeps all tokens within reach that have at least the given weight; the likeliest token
+// weighs 1.
+func (w *Scratch) weighAll(top float32, inverse, least float64) {
 	far := reach
 	if least > 0 {
-		far = min(far, -math.Log(least)+1e-6) // skips most exponentials; the exact test follows
+		far = min(far, -math.Log(least)+1e-6) // spares most exponentials; the exact test follows
 	}
 	weight, kept := w.weight[:len(w.x)], w.kept[:len(w.x)]
 	n, total := 0, 0.0
 	for i, v := range w.x {
 		d := float64(top-v) * inverse
 		if d >= far {
-			weight[i] = 0
 			continue
 		}
 		e := expNeg(d)
 		if e < least {
-			weight[i] = 0
 			continue
 		}
 		weight[i] = e
@@ -77,55 +77,47 @@ func (w *Scratch) weigh(temperature float64, top float32, least float64) {
 	w.kept, w.total = kept[:n], total
 }
 
-// weighBuckets is weigh, and fills mass, count and bucket too.
-func (w *Scratch) weighBuckets(temperature float64, top float32) {
-	clear(w.mass)
-	clear(w.count)
-	inverse := 1 / temperature
-	mass, count := (*[buckets]float64)(w.mass), (*[buckets]int32)(w.count)
-	weight, bucket := w.weight[:len(w.x)], w.bucket[:len(w.x)]
-	for i, v := range w.x {
-		d := float64(top-v) * inverse
-		if d >= reach {
-			weight[i], bucket[i] = 0, buckets
+// weighKept gives the tokens in kept their weight and drops those below the least.
+func (w *Scratch) weighKept(top float32, inverse, least float64) {
+	n, total := 0, 0.0
+	for _, id := range w.kept {
+		e := expNeg(float64(top-w.x[id]) * inverse)
+		if e < least {
 			continue
 		}
-		n := stepsOf(d)
-		e := expSteps(d, n)
-		b := uint(n) >> bucketShift
-		weight[i], bucket[i] = e, uint16(b)
-		mass[b] += e
+		w.weight[id] = e
+		w.kept[n] = id
+		n++
+		total += e
+	}
+	w.kept, w.total = w.kept[:n], total
+}
+
+// fill computes count and mass of every bucket. At a distance d = b*span - r from the maximum, a token weighs exp(-b*span) * exp(r); with |r| <= span/2 three
+// terms of exp(r) leave out 2e-7.
+func (w *Scratch) fill(top float32, inverse float64) {
+	clear(w.mass)
+	clear(w.count)
+	mass, count := (*[buckets]float64)(w.mass), (*[buckets]int32)(w.count)
+	for _, v := range w.x {
+		d := float64(top-v) * inverse
+		if d >= reach {
+			continue
+		}
+		b := bucketOf(d)
+		r := float64(b)*span - d
+		mass[b] += 1 + r + r*r*0.5
 		count[b]++
 	}
-}
-
-// keep lists the tokens up to the edge that have at least the given weight; the likeliest token weighs 1.
-func (w *Scratch) keep(last edge, least float64) {
-	least = max(least, math.SmallestNonzeroFloat64)
-	weight, kept := w.weight[:len(w.x)], w.kept[:len(w.x)]
-	n := 0
-	for i, v := range w.x {
-		// Written first and counted afterwards: whether a token is kept is hard to predict, and this needs no jump.
-		kept[n] = int32(i)
-		in := 0
-		if v >= last.x {
-			in = 1
-		}
-		if weight[i] < least {
-			in = 0
-		}
-		if v == last.x && int32(i) > last.id {
-			in = 0
-		}
-		n += in
-	}
-	w.kept, w.total = kept[:n], 0
-	for _, id := range w.kept {
-		w.total += weight[id]
+	for b := range mass {
+		mass[b] *= expNeg(float64(b) * span)
 	}
 }
 
-// draw is the token at share u of the distribution, 0 <= u < 1, ids ascending.
+// bucketOf is monotone in the distance, so buckets are in order of preference.
+func bucketOf(d float64) uint { return uint(d*(1/span) + 0.5) }
+
+// draw is the token at share u of the distribution, 0 <= u < 1, in the order of kept.
 func (w *Scratch) draw(u float64) int32 {
 	goal := u * w.total
 	sum := 0.0
@@ -138,68 +130,80 @@ func (w *Scratch) draw(u float64) int32 {
 	return w.kept[len(w.kept)-1] // rounding left the sum at or below the goal
 }
 
-// filter finds the edges of top_k and top_p.
+// filter applies top_k and top_p one after the other.
 type filter struct {
-	w *Scratch
+	w       *Scratch
+	top     float32
+	inverse float64
 
-	// What top_k left: buckets before bound entirely, of bound itself the tokens in w.ids, and the mass of them all.
+	// What is left: the tokens of the buckets before bound, which are in w.kept once cut is set, and of bound itself those in w.ids.
+	cut       bool
 	bound     int
-	boundMass float64
+	boundMass float64 // of all of them
 }
 
-// topK returns the edge behind the k best tokens.
-func (f *filter) topK(k int, last edge) edge {
+// topK leaves the k best tokens.
+func (f *filter) topK(k int) {
 	before, mass := 0, 0.0
 	for b, n := range f.w.count {
-		if before+int(n) < k {
-			before += int(n)
-			mass += f.w.mass[b]
-			continue
+		if before+int(n) >= k {
+			f.gather(b)
+			f.w.ids = f.w.ids[:f.w.best(float64(k-before), one)]
+			for _, id := range f.w.ids {
+				mass += f.w.weight[id]
+			}
+			f.boundMass = mass
+			return
 		}
-		f.gather(b)
-		n := f.w.best(float64(k-before), one)
-		f.w.ids = f.w.ids[:n]
-		f.bound, f.boundMass = b, mass
-		for _, id := range f.w.ids {
-			f.boundMass += f.w.weight[id]
-		}
-		return f.w.worst(f.w.ids)
+		before += int(n)
+		mass += f.w.mass[b]
 	}
-	return last // fewer than k tokens
 }
 
-// topP returns the edge behind the smallest prefix whose share of what top_k left reaches p.
-func (f *filter) topP(p float64, last edge) edge {
+// topP leaves the smallest prefix whose share of what is left reaches p.
+func (f *filter) topP(p float64) {
 	goal, sum := p*f.boundMass, 0.0
 	for b := range f.bound {
-		if sum+f.w.mass[b] < goal {
-			sum += f.w.mass[b]
-			continue
+		if sum+f.w.mass[b] >= goal {
+			f.gather(b)
+			f.w.ids = f.w.ids[:f.w.best(goal-sum, f.w.weight)]
+			return
 		}
-		f.gather(b)
-		return f.cut(goal-sum, last)
+		sum += f.w.mass[b]
 	}
-	if f.bound == buckets {
-		return last // rounding left the sum below the goal
+	if f.cut { // in the bucket that top_k gathered
+		f.w.ids = f.w.ids[:f.w.best(goal-sum, f.w.weight)]
 	}
-	return f.cut(goal-sum, last) // in the bucket that top_k gathered
 }
 
-func (f *filter) cut(goal float64, last edge) edge {
-	n := f.w.best(goal, f.w.weight)
-	if n == 0 {
-		return last
-	}
-	return f.w.worst(f.w.ids[:n])
-}
-
-// gather collects the tokens of one bucket in w.ids.
+// gather puts the tokens of the buckets before b into w.kept and those of b, with their weights, into w.ids.
 func (f *filter) gather(b int) {
-	ids := f.w.ids[:0]
-	for i, in := range f.w.bucket {
-		if in == uint16(b) {
-			ids = append(ids, int32(i))
+	w := f.w
+	ids := w.ids[:0]
+	kept := w.kept[:0]
+	take := func(id int32, v float32) {
+		d := float64(f.top-v) * f.inverse
+		switch in := int(bucketOf(d)); {
+		case in < b:
+			kept = append(kept, id)
+		case in == b && d < reach:
+			w.weight[id] = expNeg(d)
+			ids = append(ids, id)
 		}
 	}
-	f.w.ids = ids
+	if f.cut {
+		for _, id := range w.kept {
+			take(id, w.x[id])
+		}
+	} else {
+		// No token of bucket b lies below this bound; most of a vocabulary does.
+		least := float32(float64(f.top)-(float64(b)+1)*span/f.inverse) - float32(math.Abs(float64(f.top)))*1e-6
+		for i, v := range w.x {
+			if v >= least {
+				take(int32(i), v)
+			}
+		}
+	}
+	w.kept, w.ids = kept, ids
+	f.cut, f.bound = true, b
 }

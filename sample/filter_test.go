@@ -129,7 +129,7 @@ func TestLargeBucketsAreCutExactly(t *testing.T) {
 
 // distributeFrom runs the filters on a row.
 func (w *Scratch) distributeFrom(p *Params, x []float32) {
-	copy(w.x, x)
+	w.x = x
 	w.distribute(p, w.x[argmax(w.x)])
 }
 

@@ -158,17 +158,20 @@ func (s *Sampler) Probabilities(dst []float32, logits []float32, mask Mask) erro
 // adjust does steps 1 to 4 into the scratch and returns the best token.
 func (s *Sampler) adjust(logits []float32, mask Mask) (best int32, err error) {
 	w := s.scratch
-	if err := w.load(logits); err != nil {
+	if best, err = w.load(logits); err != nil {
 		return 0, err
 	}
-	for _, b := range s.biases {
-		w.x[b.token] = finite(w.x[b.token] + b.value)
+	if len(s.biases) > 0 || s.penalties != nil || mask != nil {
+		w.change()
+		for _, b := range s.biases {
+			w.x[b.token] = finite(w.x[b.token] + b.value)
+		}
+		if s.penalties != nil {
+			s.penalties.apply(w.x)
+		}
+		w.restrict(mask)
+		best = argmax(w.x)
 	}
-	if s.penalties != nil {
-		s.penalties.apply(w.x)
-	}
-	w.restrict(mask)
-	best = argmax(w.x)
 	if w.x[best] == float32(math.Inf(-1)) {
 		if mask == nil {
 			return 0, fmt.Errorf("%w: all %d logits are -Inf", ErrNoCandidate, len(logits))

@@ -8,28 +8,27 @@ import (
 
 // Scratch is the working memory of one worker, sized by the vocabulary. Calls that share one must not overlap.
 type Scratch struct {
-	x      []float32 // [vocabulary] logits after steps 1 to 4
-	weight []float64 // [vocabulary] unnormalised probability; 0 where dropped
-	kept   []int32   // ids with a weight, ascending; what is drawn from
+	x      []float32 // [vocabulary] logits after steps 1 to 4: the caller's own if nothing changed them, otherwise buffer
+	buffer []float32 // [vocabulary]
+	weight []float64 // [vocabulary] unnormalised probability of what is in kept
+	kept   []int32   // what is drawn from
 	total  float64   // sum of the weights of kept
 
-	bucket []uint16  // [vocabulary] which bucket, by distance from the maximum; buckets if out of reach
-	mass   []float64 // [buckets] weight per bucket
-	count  []int32   // [buckets] tokens per bucket
-	ids    []int32   // tokens of the bucket being cut
-	top    []TokenLogprob
+	mass  []float64 // [buckets] weight per bucket
+	count []int32   // [buckets] tokens per bucket
+	ids   []int32   // tokens of the bucket being cut
+	top   []TokenLogprob
 }
 
-// NewScratch makes the working memory for rows of that many logits: about 22 bytes per token.
+// NewScratch makes the working memory for rows of that many logits: about 20 bytes per token.
 func NewScratch(vocabulary int) (*Scratch, error) {
 	if vocabulary < 1 || vocabulary > math.MaxInt32 {
 		return nil, fmt.Errorf("sample: scratch for a vocabulary of %d tokens; it must have between 1 and %d", vocabulary, math.MaxInt32)
 	}
 	return &Scratch{
-		x:      make([]float32, vocabulary),
+		buffer: make([]float32, vocabulary),
 		weight: make([]float64, vocabulary),
 		kept:   make([]int32, 0, vocabulary),
-		bucket: make([]uint16, vocabulary),
 		mass:   make([]float64, buckets),
 		count:  make([]int32, buckets),
 		ids:    make([]int32, 0, vocabulary),
@@ -38,25 +37,31 @@ func NewScratch(vocabulary int) (*Scratch, error) {
 }
 
 // Vocabulary is the number of logits in a row.
-func (w *Scratch) Vocabulary() int { return len(w.x) }
+func (w *Scratch) Vocabulary() int { return len(w.buffer) }
 
-// load copies the logits and rejects what no distribution can be made of.
-func (w *Scratch) load(logits []float32) error {
-	if len(logits) != len(w.x) {
-		return fmt.Errorf("%w: %d values, the vocabulary has %d", ErrLogits, len(logits), len(w.x))
+// load takes a row as it is and returns its best token. It rejects what no distribution can be made of.
+func (w *Scratch) load(logits []float32) (best int32, err error) {
+	if len(logits) != w.Vocabulary() {
+		return 0, fmt.Errorf("%w: %d values, the vocabulary has %d", ErrLogits, len(logits), w.Vocabulary())
 	}
-	bad := -1
+	top, at := float32(math.Inf(-1)), 0
 	for i, v := range logits {
-		if !(v <= math.MaxFloat32) { // NaN or +Inf
-			bad = i
-			break
+		if v <= top {
+			continue
 		}
+		if !(v <= math.MaxFloat32) { // NaN or +Inf: neither is ever below the top
+			return 0, fmt.Errorf("%w: %v at token %d", ErrLogits, v, i)
+		}
+		top, at = v, i
 	}
-	if bad >= 0 {
-		return fmt.Errorf("%w: %v at token %d", ErrLogits, logits[bad], bad)
-	}
-	copy(w.x, logits)
-	return nil
+	w.x = logits
+	return int32(at), nil
+}
+
+// change makes x a copy that may be written to.
+func (w *Scratch) change() {
+	copy(w.buffer, w.x)
+	w.x = w.buffer
 }
 
 // restrict puts -Inf wherever the mask has no bit.

@@ -288,3 +288,49 @@ func TestExplicitFlatPrefillKeepsDecodePaged(t *testing.T) {
 		t.Errorf("prompt runs %v, %v, convert %v; want sparse-flat, ragged, gather-bf16", s.Kernel, s.Transform, s.Convert)
 	}
 }
+
+// A small reserve of transient memory cuts segments into several launches, or scores into several chunks; cutting changes no bit.
+func TestSlicingKeepsBits(t *testing.T) {
+	m := open(t, "deepseek_v32-fp8-1", "cpu")
+	for _, s := range settings {
+		t.Run(s.name, func(t *testing.T) {
+			whole := newBench(t, m, s.policy)
+			var want [][]float32
+			for i, n := range []int{300, 129} {
+				want = append(want, whole.whole(whole.prompt(i, n))...)
+			}
+			works := []step.Work{}
+			for i, n := range []int{300, 129} {
+				works = append(works, step.Work{Kind: plan.ModeExtend, Tokens: whole.prompt(i, n), Pages: whole.pages(n), Logits: n})
+			}
+			uncut, err := whole.run.Run(works)
+			if err != nil {
+				t.Fatal(err)
+			}
+			facts, p := m.Facts(), s.policy
+			facts.Context, p.MaxTransient = 300, uncut.Plan.TransientBytes*2/3
+			cfg, _, err := plan.Resolve(whole.cfg.Hardware, facts, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sliced := &bench{T: t, m: m, cfg: cfg}
+			sliced.reset()
+			res, err := sliced.run.Run(works)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cuts := 0
+			for _, seg := range res.Plan.Segments {
+				cuts += len(seg.Launches) - 1 + max(seg.Indexer.Chunks-1, 0)
+			}
+			if cuts == 0 {
+				t.Fatal("nothing was cut; the reserve was meant to")
+			}
+			var got [][]float32
+			for i := range want {
+				got = append(got, res.Row(i))
+			}
+			sliced.sameBits(fmt.Sprintf("%d cuts", cuts), got, want)
+		})
+	}
+}

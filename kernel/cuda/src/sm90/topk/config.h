@@ -8,8 +8,8 @@
 namespace sparrow_topk {
 
 constexpr int kMaxK = 2048;
-constexpr int kList = 4096;                    // capacity of the candidate list
-constexpr int kWindow = kList - kMaxK;         // scores that always fit beside k candidates
+constexpr int kList = 3840;                    // capacity of the candidate list: four blocks of 256 threads fill the SM's memory
+constexpr int kWindow = 1024;                  // scores that always fit beside k candidates
 constexpr int kLaneQuads = 8;                  // float4 loads of one lane per chunk
 constexpr int kStagedQuads = 4;                // of them in shared memory at a time
 constexpr int kChunk = 128 * kLaneQuads;       // scores that a warp takes at a time
@@ -20,7 +20,7 @@ constexpr int kSampleLog2 = 11;                // scores of one round of the sam
 constexpr u32 kOctaves = 16u << 23;            // keys of sixteen binary orders of magnitude
 constexpr int kTries = 6;                      // passes over a row before the windows
 
-static_assert(kWindow % kChunk == 0, "windows are whole chunks");
+static_assert(kWindow % kChunk == 0 && kMaxK + kWindow <= kList, "windows are whole chunks that fit");
 
 template <int ThreadCount, int SelectorCount>
 struct Shape {
@@ -30,7 +30,7 @@ struct Shape {
     static constexpr int SelectorWarps = Selectors / 32;
     static constexpr int Bins = 4 * Selectors;                 // one 16-byte load each
     static constexpr int BinBits = Selectors == 256 ? 10 : 11;
-    static constexpr int ListSteps = kList / Selectors;        // list entries per selector
+    static constexpr int ListSteps = (kList + Selectors - 1) / Selectors;       // list entries per selector
     static constexpr int Words = kSegmentWords / Selectors;    // bitmap words per selector
     static constexpr int SampleQuads = (1 << kSampleLog2) / 4 / Selectors;
 

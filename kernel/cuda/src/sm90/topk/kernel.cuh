@@ -6,7 +6,7 @@
 // Block: one row at a time, rows dealt round robin over the grid, which may have any size.
 // How:   1. evenly spaced scores of the row form a sample, which gives a threshold that k scores exceed with a margin of 4.5 standard
 //           deviations;
-//        2. the row streams through registers and every score above the threshold joins a list of at most 4096 candidates;
+//        2. the row streams through registers and every score above the threshold joins a list of at most 3840 candidates;
 //        3. the list is cut to its k largest by a histogram over the candidates' range;
 //        4. winners set bits in a bitmap over positions, which is read out in order.
 //        If the list overflows, the k-th largest of what it holds is a better threshold, and the row is read again; if too few scores

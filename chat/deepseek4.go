@@ -1,0 +1,213 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DeepSeekV4 is the format of the DeepSeek-V4 family, whose first releases ship an encoder instead of a template.
+//
+//	BOS [effort] system User text Assistant </think> answer EOS User text Assistant <think>
+//
+// Tool results are part of the user's turn, as are user messages that follow each other. Request tools and the response
+// format are shown at the end of the first system message, which is added, empty, when there is none.
+//
+// Template arguments: thinking (or enable_thinking), reasoning_effort, and drop_thinking, on by default, which removes
+// the reasoning of earlier turns and earlier developer messages; conversations with tools keep both.
+type DeepSeekV4 struct {
+	// Preview selects the effort levels of the preview release: high (the default) and max, instead of low (the default),
+	// high and max.
+	Preview bool
+}
+
+var v4 = dialect{block: "tool_calls", toolsPrefix: v4ToolsPrefix, toolsSuffix: v4ToolsSuffix}
+
+// Name is "deepseek-v4" or "deepseek-v4-preview".
+func (f DeepSeekV4) Name() string {
+	if f.Preview {
+		return "deepseek-v4-preview"
+	}
+	return "deepseek-v4"
+}
+
+// Parser reads DSML calls.
+func (f DeepSeekV4) Parser(req Request) Parser {
+	p, err := f.Render(req)
+	return newDSMLParser(v4.block, req, err == nil && p.InReasoning)
+}
+
+// Render writes the prompt.
+func (f DeepSeekV4) Render(req Request) (Prompt, error) {
+	turns, err := checkRequest(req, System, Developer, User, Assistant, ToolRole, Reminder)
+	if err != nil {
+		return Prompt{}, err
+	}
+	if err := checkKwargs(req, "thinking", "enable_thinking", "drop_thinking", "reasoning_effort"); err != nil {
+		return Prompt{}, err
+	}
+	e := &v4Encoder{req: req}
+	if e.thinking, err = thinkingMode(req, false); err != nil {
+		return Prompt{}, err
+	}
+	drop, err := boolKwarg(req, "drop_thinking")
+	if err != nil {
+		return Prompt{}, err
+	}
+	if e.turns, err = v4Merge(declareFirst(req, turns)); err != nil {
+		return Prompt{}, err
+	}
+	e.drop = drop == nil || *drop
+	for _, t := range e.turns {
+		e.drop = e.drop && len(t.Tools) == 0
+	}
+	if e.thinking && e.drop {
+		e.turns = dropDevelopers(e.turns)
+	}
+	e.last = lastUser(e.turns)
+	effort, err := f.effort(req)
+	if err != nil {
+		return Prompt{}, err
+	}
+	e.b.WriteString(deepseekBOS)
+	if e.thinking {
+		e.b.WriteString(effort)
+	}
+	return e.encode()
+}
+
+// effort is the text that asks for more thinking; the default level has none.
+func (f DeepSeekV4) effort(req Request) (string, error) {
+	word, err := effortWord(req)
+	if err != nil {
+		return "", err
+	}
+	levels, names := map[string]string{"": "", "low": "", "high": v4EffortStrong, "max": v4EffortBeyond}, "low, high and max"
+	if f.Preview {
+		levels, names = map[string]string{"": "", "high": "", "max": v4EffortStrong}, "high and max"
+	}
+	text, ok := levels[word]
+	if !ok {
+		return "", fmt.Errorf("%w: reasoning_effort %q: %s knows %s", ErrUnsupported, word, f.Name(), names)
+	}
+	return text, nil
+}
+
+// v4Merge makes one user turn of each run of user and tool messages. Results stand in the order of the calls.
+func v4Merge(turns []turn) ([]turn, error) {
+	var merged []turn
+	for i := 0; i < len(turns); {
+		t := turns[i]
+		if t.Role != User && t.Role != ToolRole {
+			merged = append(merged, t)
+			i++
+			continue
+		}
+		user := turn{Message: Message{Role: User}, index: t.index}
+		var parts []string
+		for i < len(turns) && (turns[i].Role == User || turns[i].Role == ToolRole) {
+			if turns[i].Role == User {
+				parts = append(parts, turns[i].Content)
+				i++
+				continue
+			}
+			group, end, err := results(turns, i)
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range group {
+				parts = append(parts, "<tool_result>"+r.Content+"</tool_result>")
+			}
+			i = end
+		}
+		user.Content = strings.Join(parts, "\n\n")
+		merged = append(merged, user)
+	}
+	return merged, nil
+}
+
+// v4Encoder writes one prompt.
+type v4Encoder struct {
+	req      Request
+	turns    []turn
+	thinking bool
+	drop     bool // earlier reasoning is not shown
+	last     int  // index in turns of the last user or developer message
+	b        strings.Builder
+	open     bool // the text ends inside a reasoning block
+}
+
+func (e *v4Encoder) encode() (Prompt, error) {
+	for i, t := range e.turns {
+		var err error
+		switch t.Role {
+		case System:
+			e.b.WriteString(t.Content)
+			err = v4.declarations(&e.b, t, formatField(e.req, t))
+		case Developer:
+			if t.Content == "" {
+				return Prompt{}, fieldError(messageField(t.index, "content"), "a developer message must not be empty")
+			}
+			e.b.WriteString(deepseekUser + t.Content)
+			err = v4.declarations(&e.b, t, formatField(e.req, t))
+		case User:
+			e.b.WriteString(deepseekUser + t.Content)
+		case Reminder:
+			e.b.WriteString(deepseekReminder + t.Content)
+		case Assistant:
+			err = e.assistant(i, t)
+		}
+		if err != nil {
+			return Prompt{}, err
+		}
+		e.handOver(i)
+	}
+	last := e.turns[len(e.turns)-1]
+	if e.req.AddGenerationPrompt && (last.Role == System || last.Role == Assistant) {
+		return Prompt{}, fieldError(messageField(len(e.req.Messages)-1, "role"),
+			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, continue it", last.Role)
+	}
+	return Prompt{Text: e.b.String(), HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}, nil
+}
+
+// handOver writes the assistant marker after a user turn that the assistant answers. A reminder comes after it.
+func (e *v4Encoder) handOver(i int) {
+	if r := e.turns[i].Role; r != User && r != Developer {
+		return
+	}
+	if i+1 == len(e.turns) {
+		if !e.req.AddGenerationPrompt {
+			return
+		}
+	} else if r := e.turns[i+1].Role; r != Assistant && r != Reminder {
+		return
+	}
+	e.b.WriteString(deepseekAssistant)
+	if e.open = e.thinking && (!e.drop || i >= e.last); e.open {
+		e.b.WriteString(thinkOpen)
+	} else {
+		e.b.WriteString(thinkClose)
+	}
+}
+
+func (e *v4Encoder) assistant(i int, t turn) error {
+	final := e.req.ContinueFinal && i == len(e.turns)-1
+	if e.thinking && (!e.drop || i > e.last) {
+		e.b.WriteString(t.Reasoning)
+		if final && t.Content == "" {
+			return nil // the reasoning itself is continued
+		}
+		e.b.WriteString(thinkClose)
+	}
+	e.open = false
+	e.b.WriteString(t.Content)
+	if len(t.ToolCalls) > 0 {
+		e.b.WriteString("\n\n")
+		if err := v4.calls(&e.b, t); err != nil {
+			return err
+		}
+	}
+	if !final {
+		e.b.WriteString(deepseekEOS)
+	}
+	return nil
+}
