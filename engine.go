@@ -2,9 +2,9 @@ package sparrow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"sparrow/chat"
 	"sparrow/grammar"
@@ -31,36 +31,47 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*job
 	cancels []*job
-	closing bool
+	queued  int  // accepted sequences that have not run yet
+	closing bool // nothing is accepted any more
 	halt    bool // stop now, failing what runs
+	gone    bool // the loop has ended
 	stats   Stats
 	plans   []PlanRecord // ring
 	planAt  int
 
-	wake    chan struct{} // capacity 1
-	stopped chan struct{} // closed when the loop has ended
-	once    sync.Once
+	wake     chan struct{} // capacity 1
+	stopped  chan struct{} // closed when the loop has ended
+	once     sync.Once
+	closeErr error // of the release, set inside once
 
 	// ---- owned by the step loop ----
 	source *family.Source
 	dev    kernel.Device
 	model  model.Model
-	runner *step.Runner
+	runner runner
 	pool   *kv.Pool
 	sched  *sched.Scheduler
 	works  []step.Work
 	steps  int64
-	check  func() error // a test's look at everything after each step
+	after  func() // a test's look at everything after each step
+}
+
+// runner carries out a step; a step.Runner does.
+type runner interface {
+	Run([]step.Work) (step.Result, error)
 }
 
 // Info describes the engine.
 func (e *Engine) Info() Info { return e.info }
 
-// Stats is a snapshot of counters, taken after the latest step.
+// Stats is a snapshot of counters. What a request's last event told is in it.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.stats
+	for _, j := range e.inbox {
+		s.Waiting += len(j.choices)
+	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
 	return s
 }
@@ -74,6 +85,7 @@ func (e *Engine) Plans() []PlanRecord {
 }
 
 // Close stops the engine: no request is accepted any more, those in flight run to their end. When ctx ends first they fail with ErrClosed.
+// Every call returns once the engine is stopped and its memory is given back, with the error of that.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closing = true
@@ -88,13 +100,8 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.signal()
 		<-e.stopped
 	}
-	var err error
-	e.once.Do(func() {
-		if err = e.dev.Close(); err == nil {
-			err = e.source.Close()
-		}
-	})
-	return err
+	e.once.Do(func() { e.closeErr = errors.Join(e.dev.Close(), e.source.Close()) })
+	return e.closeErr
 }
 
 // signal wakes the loop.
@@ -112,14 +119,11 @@ func (e *Engine) submit(j *job) error {
 	if e.closing {
 		return ErrClosed
 	}
-	waiting := e.stats.Waiting + len(j.choices)
-	for _, q := range e.inbox {
-		waiting += len(q.choices)
-	}
-	if waiting > e.cfg.MaxQueue {
+	if e.queued+len(j.choices) > e.cfg.MaxQueue {
 		e.stats.Refused++
-		return fmt.Errorf("%w: %d sequences wait, at most %d may", ErrQueueFull, waiting-len(j.choices), e.cfg.MaxQueue)
+		return fmt.Errorf("%w: %d sequences wait, at most %d may", ErrQueueFull, e.queued, e.cfg.MaxQueue)
 	}
+	e.queued += len(j.choices)
 	e.stats.Requests++
 	e.inbox = append(e.inbox, j)
 	e.signal()
@@ -129,95 +133,10 @@ func (e *Engine) submit(j *job) error {
 // cancel asks the loop to drop a job.
 func (e *Engine) cancel(j *job) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone {
+		return // every job has ended
+	}
 	e.cancels = append(e.cancels, j)
-	e.mu.Unlock()
 	e.signal()
-}
-
-// loop is the life of the engine: take what arrived, form a step, run it.
-func (e *Engine) loop() {
-	defer close(e.stopped)
-	for {
-		halt, closing := e.receive()
-		if halt {
-			e.failAll()
-			return
-		}
-		items := e.sched.Next()
-		if len(items) > 0 {
-			e.step(items)
-			continue
-		}
-		if closing {
-			return
-		}
-		<-e.wake
-	}
-}
-
-// receive takes arrivals and cancellations.
-func (e *Engine) receive() (halt, closing bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i, j := range e.inbox {
-		for _, c := range j.choices {
-			if err := e.sched.Add(&c.seq); err != nil {
-				e.end(c, FinishError, fmt.Errorf("%w: %w", ErrQueueFull, err))
-			}
-		}
-		e.inbox[i] = nil
-	}
-	e.inbox = e.inbox[:0]
-	for i, j := range e.cancels {
-		for _, c := range j.choices {
-			if !c.ended {
-				e.end(c, FinishCancelled, nil)
-			}
-		}
-		e.cancels[i] = nil
-	}
-	e.cancels = e.cancels[:0]
-	e.stats.Running, e.stats.Waiting = e.sched.Running(), e.sched.Waiting()
-	return e.halt, e.closing
-}
-
-// failAll ends every choice that is left.
-func (e *Engine) failAll() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, q := range e.sched.All() {
-		e.end(q.Owner.(*choice), FinishError, ErrClosed)
-	}
-	e.stats.Running, e.stats.Waiting = 0, 0
-}
-
-// end finishes a choice: its pages go back, its stream learns why. The caller holds mu.
-func (e *Engine) end(c *choice, why Finish, err error) {
-	if c.ended {
-		return
-	}
-	c.ended = true
-	e.sched.Remove(&c.seq)
-	j := c.job
-	j.open--
-	switch why {
-	case FinishCancelled:
-		j.cancelled = true
-	case FinishError:
-		j.failed = true
-	}
-	ev := rawEvent{choice: c.index, token: -1, finish: why, err: err, matched: c.matched}
-	if j.open == 0 {
-		switch {
-		case j.failed:
-			e.stats.Failed++
-		case j.cancelled:
-			e.stats.Aborted++
-		default:
-			e.stats.Finished++
-		}
-		j.finish(time.Now())
-		ev.last = true
-	}
-	j.queue.push(ev)
 }

@@ -18,7 +18,7 @@ type Info struct {
 	PageTokens    int
 	Pages         int
 	StepTokens    int
-	MaxRunning    int
+	MaxRunning    int // at most StepTokens
 	MaxQueue      int
 	ChatFormat    string // empty without one
 	Kernels       string
@@ -45,6 +45,7 @@ type Stats struct {
 	Failed                                   int64
 	Refused                                  int64 // queue full
 	Steps                                    int64
+	Apart                                    int64 // steps that failed and whose sequences were run one by one
 	Preempted                                int64
 	PromptTokens, CachedTokens, OutputTokens int64
 	Drafted, Accepted                        int64

@@ -1,10 +1,10 @@
 package sparrow
 
 import (
-	"sync"
 	"time"
 
 	"sparrow/grammar"
+	"sparrow/kv"
 	"sparrow/plan"
 	"sparrow/sample"
 	"sparrow/sched"
@@ -32,13 +32,16 @@ type choice struct {
 	index   int
 	seq     sched.Sequence
 	sampler *sample.Sampler
-	state   *grammar.State // nil for free text
-	mask    sample.Mask
+	state   *grammar.State     // nil for free text
+	mask    sample.Mask        // memory for state's masks
+	noEnd   sample.Mask        // everything but tokens that end the choice; nil without MinTokens
 	decoder *tokenizer.Decoder // nil without a tokenizer
 	stops   *sample.StopMatcher
 	made    int // tokens generated
 	limit   int
+	match   kv.Match // what the prefix cache gave the prompt
 	matched string
+	ran     bool // was part of a step
 	ended   bool
 }
 
@@ -48,8 +51,9 @@ func (j *job) finish(now time.Time) {
 		return
 	}
 	j.trace.ID = j.request.ID
-	j.trace.Match = j.choices[0].seq.Match
+	j.trace.Match = j.choices[0].match
 	for _, c := range j.choices {
+		j.trace.Matches = append(j.trace.Matches, c.match)
 		j.trace.Preempted += c.seq.Preempted
 	}
 	if !j.admitted.IsZero() {
@@ -73,49 +77,4 @@ func (j *job) ran(p *plan.Plan) {
 		}
 	}
 	j.trace.Plans = append(j.trace.Plans, PlanUse{Plan: p, Steps: 1})
-}
-
-// rawEvent is what the loop tells a stream: small, and free of allocations for a plain token.
-type rawEvent struct {
-	choice  int
-	token   int32 // -1 without one
-	text    string
-	logprob float64
-	top     []sample.TokenLogprob
-	finish  Finish
-	matched string
-	err     error
-	last    bool // of the whole job
-}
-
-// queue carries events from the loop to a stream. It never blocks the loop: a slow reader makes it longer.
-type queue struct {
-	mu     sync.Mutex
-	ready  sync.Cond
-	events []rawEvent
-	head   int
-}
-
-func (q *queue) init() { q.ready.L = &q.mu }
-
-func (q *queue) push(ev rawEvent) {
-	q.mu.Lock()
-	q.events = append(q.events, ev)
-	q.mu.Unlock()
-	q.ready.Signal()
-}
-
-// pop waits for the next event.
-func (q *queue) pop() rawEvent {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.head == len(q.events) {
-		q.ready.Wait()
-	}
-	ev := q.events[q.head]
-	q.events[q.head] = rawEvent{}
-	if q.head++; q.head == len(q.events) {
-		q.events, q.head = q.events[:0], 0
-	}
-	return ev
 }

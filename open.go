@@ -2,25 +2,21 @@ package sparrow
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"sparrow/builtin"
-	"sparrow/chat"
-	"sparrow/grammar"
 	"sparrow/internal/sysmem"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/ref"
 	"sparrow/kv"
-	"sparrow/model/config"
+	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -51,6 +47,16 @@ type parts struct {
 
 // Open loads a model and starts its step loop.
 func Open(ctx context.Context, c Config) (*Engine, error) {
+	e, err := assemble(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	go e.loop()
+	return e, nil
+}
+
+// assemble makes an engine whose loop does not run yet. When it fails, everything it opened is closed.
+func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -62,12 +68,39 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := build(c, p)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.source.Close())
+		}
+	}()
+	dev, err := Registry().Open(c.Kernels, kernel.Options{Workers: c.Workers})
 	if err != nil {
-		return nil, errors.Join(err, p.source.Close())
+		return nil, err
 	}
-	go e.loop()
-	return e, nil
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, dev.Close())
+		}
+	}()
+	m, err := load(ctx, c, p, dev)
+	if err != nil {
+		return nil, err
+	}
+	return build(c, p, m)
+}
+
+// load reads the weights. ctx is looked at once they are read: a model that nobody waits for is not kept.
+func load(ctx context.Context, c Config, p *parts, dev kernel.Device) (model.Model, error) {
+	total, done := len(p.source.Weights.Names()), 0
+	m, err := p.source.Load(dev, func(string) {
+		if done++; c.OnLoad != nil {
+			c.OnLoad(done, total)
+		}
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	return m, err
 }
 
 func (c Config) withDefaults() Config {
@@ -124,39 +157,27 @@ func readParts(dir string) (*parts, error) {
 	return p, err
 }
 
-// build puts the engine together.
-func build(c Config, p *parts) (*Engine, error) {
-	dev, err := Registry().Open(c.Kernels, kernel.Options{Workers: c.Workers})
-	if err != nil {
-		return nil, err
-	}
-	total, done := len(p.source.Weights.Names()), 0
-	m, err := p.source.Load(dev, func(string) {
-		if done++; c.OnLoad != nil {
-			c.OnLoad(done, total)
-		}
-	})
-	if err != nil {
-		return nil, errors.Join(err, dev.Close())
-	}
+// build puts the engine together around a loaded model.
+func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	hw, err := plan.HardwareFor("cpu")
 	if err != nil {
 		return nil, err
 	}
 	resolved, notices, err := plan.Resolve(hw, m.Facts(), c.Policy)
 	if err != nil {
-		return nil, errors.Join(err, dev.Close())
+		return nil, err
 	}
-	e := &Engine{cfg: c, source: p.source, dev: dev, model: m, tok: p.tokenizer, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	e := &Engine{cfg: c, source: p.source, dev: m.Device(), model: m, tok: p.tokenizer, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
+		plans: make([]PlanRecord, 0, c.PlanHistory)}
 	e.eos = endTokens(p.source.Config, p.generation, p.tokenizer)
 	if err := e.size(&resolved, notices); err != nil {
-		return nil, errors.Join(err, dev.Close())
+		return nil, err
 	}
 	if err := e.text(p); err != nil {
-		return nil, errors.Join(err, dev.Close())
+		return nil, err
 	}
 	if e.scratch, err = sample.NewScratch(m.Config().Vocab); err != nil {
-		return nil, errors.Join(err, dev.Close())
+		return nil, err
 	}
 	e.runner = step.New(m, resolved)
 	e.announce()
@@ -187,13 +208,15 @@ func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	e.pool = pool
-	e.sched = sched.New(pool, sched.Limits{StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue})
+	if e.sched, err = sched.New(pool, sched.Limits{StepTokens: c.StepTokens, MaxRunning: c.MaxRunning}); err != nil {
+		return err
+	}
 	context := min(mc.MaxPositions, pages*cfg.Page)
 	if c.ContextTokens > 0 {
 		context = min(context, c.ContextTokens)
 	}
 	e.info = Info{Name: c.Name, Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context, CacheTokens: pages * cfg.Page,
-		PageTokens: cfg.Page, Pages: pages, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue, Kernels: e.dev.Name(), Config: *cfg, Notices: notices,
+		PageTokens: cfg.Page, Pages: pages, StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue, Kernels: e.dev.Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: e.source.Weights.Bytes(), Cache: int64(pages) * pageBytes}}
 	chunk := min(c.StepTokens, context)
 	worst, err := plan.Build(*cfg, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(chunk, context-chunk)))
@@ -202,97 +225,6 @@ func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 	}
 	e.info.Memory.Transient = worst.TransientBytes
 	return nil
-}
-
-// text prepares what turns text into tokens and back.
-func (e *Engine) text(p *parts) error {
-	if p.tokenizer == nil {
-		return nil
-	}
-	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; n > v {
-		return fmt.Errorf("sparrow: the tokenizer has %d tokens, the model's vocabulary %d; they do not belong together", n, v)
-	}
-	src := chat.Source{Family: e.cfg.ChatFormat, ModelType: string(p.source.Config.Family), SharedIndexer: slices.Contains(p.source.Config.Indexer.Shared, true), ChatTemplate: p.tokenizer.ChatTemplate(), Now: time.Now}
-	if len(p.tokenizerConfig) > 0 {
-		if err := src.ReadTokenizerConfig(p.tokenizerConfig); err != nil {
-			return err
-		}
-	}
-	for id := range int32(p.tokenizer.VocabSize()) {
-		if p.tokenizer.IsAdded(id) {
-			src.Tokens = append(src.Tokens, p.tokenizer.Text(id))
-		}
-	}
-	f, err := chat.Detect(src)
-	switch {
-	case err == nil:
-		e.format, e.info.ChatFormat = f, f.Name()
-	case errors.Is(err, chat.ErrNoFormat):
-		e.cfg.Log.Info("no chat format; only prompts can be completed", "reason", err)
-	default:
-		return err
-	}
-	e.grammar, err = grammar.NewTokens(vocabulary{p.tokenizer, e.info.Vocabulary, e.eos})
-	if err != nil {
-		// A vocabulary without JSON's own characters still generates free text.
-		e.cfg.Log.Info("constrained output is not available", "reason", err)
-	}
-	return nil
-}
-
-// vocabulary shows a tokenizer to the grammar. Ids beyond the tokenizer, which pad the model's vocabulary, stand for nothing.
-type vocabulary struct {
-	*tokenizer.Tokenizer
-	size int
-	eos  []int32
-}
-
-func (v vocabulary) Size() int { return v.size }
-
-func (v vocabulary) Bytes(id int32) []byte {
-	if int(id) >= v.VocabSize() {
-		return nil
-	}
-	return v.Tokenizer.Bytes(id)
-}
-
-func (v vocabulary) IsSpecial(id int32) bool {
-	return int(id) >= v.VocabSize() || v.Tokenizer.IsSpecial(id) || v.IsAdded(id)
-}
-
-func (v vocabulary) EOS() []int32 { return v.eos }
-
-// endTokens collects every id that ends a sequence: the config's, the generation config's and the tokenizer's.
-func endTokens(c *config.Config, generation []byte, t *tokenizer.Tokenizer) []int32 {
-	var out []int32
-	add := func(id int) {
-		if id >= 0 && id < c.Vocab && !slices.Contains(out, int32(id)) {
-			out = append(out, int32(id))
-		}
-	}
-	for _, id := range c.EOS {
-		add(id)
-	}
-	var one struct {
-		EOS json.RawMessage `json:"eos_token_id"`
-	}
-	if json.Unmarshal(generation, &one) == nil {
-		var list []int
-		var single int
-		if json.Unmarshal(one.EOS, &list) == nil {
-			for _, id := range list {
-				add(id)
-			}
-		} else if json.Unmarshal(one.EOS, &single) == nil {
-			add(single)
-		}
-	}
-	if t != nil {
-		if id, ok := t.EOS(); ok {
-			add(int(id))
-		}
-	}
-	return out
 }
 
 // announce says once how the engine was set up.

@@ -19,11 +19,12 @@ type Request struct {
 	Sampling sample.Params
 	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
 	MaxTokens int
-	// MinTokens forbids the end of the sequence before that many tokens.
+	// MinTokens keeps a choice from ending earlier: before that many tokens neither an end-of-sequence token nor one of the stop tokens is chosen, and stop
+	// strings are not looked for. A Format whose document is complete ends the choice all the same.
 	MinTokens int
-	// IgnoreEOS goes on after an end-of-sequence token, for load tests.
+	// IgnoreEOS goes on after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice all the same.
 	IgnoreEOS bool
-	// Format constrains the text.
+	// Format constrains the text. The choice ends with FinishStop as soon as nothing can follow the document.
 	Format Format
 
 	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant. Empty shares with everybody who has none.
@@ -62,7 +63,8 @@ const (
 	FinishError     Finish = "error"      // the request failed; Event.Err says why
 )
 
-// Event is something that happened to one choice of a request. Deltas is set for chats, Text always.
+// Event is something that happened to one choice of a request. Deltas is set for chats, Text always. Text is whole characters: bytes that form none, such as a
+// character the choice ended in the middle of, are U+FFFD.
 type Event struct {
 	Choice   int
 	Text     string       // new text; may be empty while a character or a stop string is incomplete
@@ -96,7 +98,8 @@ type Usage struct {
 // Trace is what happened to a request.
 type Trace struct {
 	ID        string
-	Match     kv.Match // of the first choice's prompt
+	Match     kv.Match   // of the first choice's prompt
+	Matches   []kv.Match // of every choice: the others share the prompt's pages with the first
 	Queued    time.Duration
 	Prefill   time.Duration // from admission to the first token
 	Decode    time.Duration

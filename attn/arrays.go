@@ -105,11 +105,16 @@ func (h *hostArrays) fillRows(in Step, s *plan.Segment, topK int) error {
 	return nil
 }
 
+// launchRows are the step rows of a launch, without the padding that only a captured graph has.
+func launchRows(s *plan.Segment, l *plan.Launch) (first, last int) {
+	end := s.FirstRow + s.Rows
+	return min(s.FirstRow+l.FirstRow, end), min(s.FirstRow+l.FirstRow+l.Rows, end)
+}
+
 // fillLaunch lists what one launch gathers or converts.
 func (h *hostArrays) fillLaunch(in Step, s *plan.Segment, l *plan.Launch) {
 	m := mark{flat: len(h.flat), pages: len(h.pages), table: -1}
-	first := s.FirstRow + l.FirstRow
-	last := min(first+l.Rows, s.FirstRow+s.Rows)
+	first, last := launchRows(s, l)
 	switch {
 	case s.Convert.Gathers():
 		h.gather(in, first, last, h.start, m.flat)
@@ -190,8 +195,10 @@ func (h *hostArrays) segments(out []segment, in Step, t tensors) []segment {
 		for j := range s.Launches {
 			m := marks[0]
 			marks = marks[1:]
-			l := launch{first: s.FirstRow + s.Launches[j].FirstRow, keys: m.flatEnd - m.flat}
-			l.last = min(l.first+s.Launches[j].Rows, s.FirstRow+s.Rows)
+			l := launch{keys: m.flatEnd - m.flat}
+			if l.first, l.last = launchRows(s, &s.Launches[j]); l.first == l.last {
+				continue // no kernel runs for padding alone
+			}
 			l.flat = t.flat.Slice(m.flat, m.flatEnd)
 			l.pages = t.pages.Slice(m.pages, m.pagesEnd)
 			if m.table >= 0 {

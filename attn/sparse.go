@@ -20,7 +20,10 @@ type sparseInput struct {
 // that scores, gathered rows and queries of only one of them take memory.
 func (a *Attention) sparse(layer int, s *segment, w *Weights, c Cache, in sparseInput) error {
 	if w.Index == nil && !s.chosen {
-		return plan.ErrCarryMissing(layer, layer-1)
+		if _, err := a.step.config.IndexerAt(s.plan, layer, false); err != nil {
+			return err
+		}
+		return fmt.Errorf("the plan lets the layer compute its own selection, its weights hold no indexer")
 	}
 	for i := range s.launches {
 		l := &s.launches[i]

@@ -19,7 +19,8 @@ type Step struct {
 
 // step is what a Step becomes in the device's memory. Arrays over rows are in step order: the rows of a segment are neighbours.
 type step struct {
-	host hostArrays
+	host   hostArrays
+	config *plan.Config
 
 	positions  kernel.Tensor // i32 [T, K]: what was selected, as positions
 	request    kernel.Tensor // i32 [T, 1]: the row's request, which is its row of table
@@ -71,6 +72,7 @@ func (a *Attention) Begin(in Step) (Rows, error) {
 		return Rows{}, plan.ErrLength(plan.RealPageTable, len(in.Tables), len(in.Batch.Requests))
 	}
 	st := &a.step
+	st.config = in.Config
 	h := &st.host
 	if err := h.fill(in, a.params.TopK); err != nil {
 		return Rows{}, err

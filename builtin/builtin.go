@@ -39,13 +39,16 @@ func Source() (*family.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &family.Source{Name: Name, Config: c, Weights: w}, nil
+	return family.New(Name, c, w), nil
 }
 
 // Tokenizer is the embedded tokenizer.
 func Tokenizer() (*tokenizer.Tokenizer, error) {
 	return tokenizer.New(tokenizerJSON, tokenizerConfigJSON)
 }
+
+// TokenizerJSON is the embedded tokenizer.json, for checkpoints that borrow the tokenizer.
+func TokenizerJSON() []byte { return tokenizerJSON }
 
 // TokenizerConfig is the embedded tokenizer_config.json, which holds the chat template.
 func TokenizerConfig() []byte { return tokenizerConfigJSON }

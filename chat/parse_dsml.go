@@ -98,9 +98,7 @@ func (p *dsmlParser) invokeEnd() bool {
 	case 0:
 		return p.enter(p.body)
 	case 1:
-		p.startOnce()
-		p.finish()
-		return p.enter(p.block)
+		return p.endInvoke()
 	case needMore:
 		return p.wait()
 	}
@@ -114,6 +112,13 @@ func (p *dsmlParser) startOnce() {
 		p.begun = true
 		p.start(p.name)
 	}
+}
+
+// endInvoke completes the call.
+func (p *dsmlParser) endInvoke() bool {
+	p.startOnce()
+	p.finish()
+	return p.enter(p.block)
 }
 
 // malformedOrWait is for a mismatch that may be due to the reply's end.
@@ -133,9 +138,7 @@ func (p *dsmlParser) body() bool {
 	case 0:
 		return p.enter(p.paramName)
 	case 1:
-		p.startOnce()
-		p.finish()
-		return p.enter(p.block)
+		return p.endInvoke()
 	case needMore:
 		return p.wait()
 	}

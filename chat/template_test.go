@@ -44,6 +44,33 @@ func TestDefaultModelCallsAreRead(t *testing.T) {
 	}
 }
 
+// The parser of a template follows the markers in it, or else those of the tokenizer.
+func TestTemplateParserFollowsMarkers(t *testing.T) {
+	glm := "<tool_call>noop<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
+	dsmlReply := mark("[calls][invoke name=\"noop\">{\"a\": 1}[/invoke][/calls]")
+	for _, c := range []struct {
+		name, source, reply string
+		tokens              []string
+	}{
+		{"GLM markers in the template", "<tool_call><arg_key>", glm, nil},
+		{"GLM markers among the tokens", "x", glm, []string{"<tool_call>", "<arg_key>"}},
+		{"DSML of V3.2", "<｜DSML｜function_calls>", dsmlReply, nil},
+		{"DSML of V4", "<｜DSML｜tool_calls>", strings.ReplaceAll(dsmlReply, "function_calls", "tool_calls"), nil},
+		{"tokens of V3.1", callBegin + callSep, mark("[begin][call]noop[sep]{\"a\": 1}[/call][end]"), nil},
+	} {
+		f := newTemplate(t, TemplateConfig{Source: "{{ tools }}" + c.source + "<think>", Tokens: c.tokens})
+		got, err := Parse(f.Parser(toolRequest()), "hm</think>"+c.reply)
+		want := Message{Role: Assistant, Reasoning: "hm", ToolCalls: calls("noop", `{"a": 1}`)}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: error %v, message (-want +got):\n%s", c.name, err, diff)
+		}
+	}
+	plain := newTemplate(t, TemplateConfig{Source: "{{ tools }}"})
+	if got, err := Parse(plain.Parser(toolRequest()), glm); got.Content != glm || err != nil {
+		t.Errorf("without markers: content %q, error %v, want the reply as it is", got.Content, err)
+	}
+}
+
 func TestTemplateVariables(t *testing.T) {
 	yes := true
 	user := []Message{{Role: User, Content: "hi", Name: "Ann"}}

@@ -19,6 +19,9 @@ func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, 
 			list = intersectValues(list, s.enum)
 		}
 	}
+	if err := c.charge(parts, len(list)); err != nil {
+		return nil, err
+	}
 	check, err := c.newScalarCheck(parts, types)
 	if err != nil {
 		return nil, err
@@ -96,6 +99,7 @@ func (c *compiler) constant(v *value) (int32, error) {
 			o.list = append(o.list, property{v.members[i].name, id})
 			o.required = append(o.required, true)
 		}
+		o.listed = c.listedKey(o)
 		return c.add(node{kind: objectNode, props: o})
 	}
 	return c.add(node{kind: leafNode, leaf: c.g.addLeaf(newLiterals([]literal{{text: v.append(nil)}}))})

@@ -14,6 +14,9 @@ func (c *compiler) object(parts []*schema, kids []int32) ([]int32, error) {
 		return nil, failAt(parts, func(s *schema) bool { return s.hasObject }, "properties", ErrTooLarge,
 			"%d properties after combining; at most %d are supported", len(names), MaxProperties)
 	}
+	if err := c.charge(parts, len(names)); err != nil {
+		return nil, err
+	}
 	o := &properties{}
 	id, err := c.add(node{kind: objectNode, props: o})
 	if err != nil {
@@ -27,6 +30,7 @@ func (c *compiler) object(parts []*schema, kids []int32) ([]int32, error) {
 		o.list = append(o.list, property{name, value})
 		o.required = append(o.required, required[name])
 	}
+	o.listed = c.listedKey(o)
 	if o.freeOpen = !c.closed(parts); o.freeOpen {
 		free, err := c.node(freeGoal(parts))
 		if err != nil {
@@ -95,6 +99,22 @@ func (c *compiler) closed(parts []*schema) bool {
 	return c.options.ClosedObjects && listed && !said
 }
 
+// listedKey makes the leaf for the names of an object's properties.
+func (c *compiler) listedKey(o *properties) int32 {
+	names := make([]string, len(o.list))
+	var key []byte
+	for i, p := range o.list {
+		names[i] = p.name
+		key = appendString(key, p.name)
+	}
+	list, ok := c.names[string(key)]
+	if !ok {
+		list = newNameList(names)
+		c.names[string(key)] = list
+	}
+	return c.g.addLeaf(&listedKey{list, o})
+}
+
 func newFreeKey(names []string) *freeKey {
 	k := &freeKey{}
 	for _, name := range names {
@@ -116,6 +136,9 @@ func (c *compiler) array(parts []*schema, kids []int32) ([]int32, error) {
 	if e.least > e.most {
 		c.drop(parts, "minItems", fmt.Sprintf("%d is above maxItems %d", e.least, e.most))
 		return kids, nil
+	}
+	if err := c.charge(parts, length); err != nil {
+		return nil, err
 	}
 	id, err := c.add(node{kind: arrayNode, items: e})
 	if err != nil {
@@ -162,7 +185,11 @@ func (n *node) finish(nodes []node) {
 		if o.required[i] {
 			o.pending[i] = i
 		}
-		if d := nodes[o.list[i].value].depth; d != impossible {
+	}
+	for _, p := range o.list {
+		d := nodes[p.value].depth
+		o.depths = append(o.depths, d)
+		if d != impossible {
 			o.deepest = max(o.deepest, d)
 		}
 	}

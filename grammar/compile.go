@@ -32,6 +32,7 @@ func CompileWith(source []byte, t *Tokens, o Options) (*Grammar, error) {
 		memo:    map[string]int32{},
 		visited: map[int]int{},
 		formats: map[string]*runeDFA{},
+		names:   map[string]*nameList{},
 		effort:  effort{left: maxEffort},
 	}
 	s, err := c.parser.parse(&root, "")
@@ -59,7 +60,7 @@ func JSONObject(t *Tokens) (*Grammar, error) {
 
 // newGrammar holds the leaves that every grammar has; their numbers are fixed.
 func newGrammar(t *Tokens) *Grammar {
-	g := &Grammar{tokens: t, windows: map[windowKey]int32{}, own: newMaskCache(maxLeafMasks)}
+	g := &Grammar{tokens: t, own: newMaskCache(maxLeafMasks)}
 	marks := punctuation()
 	for i := range marks {
 		g.addLeaf(&marks[i])
@@ -75,7 +76,9 @@ type compiler struct {
 	memo    map[string]int32
 	visited map[int]int
 	formats map[string]*runeDFA
+	names   map[string]*nameList
 	effort  effort
+	members int
 	reasons []string // why alternatives were dropped, for the case that none is left
 }
 
@@ -127,6 +130,18 @@ func (c *compiler) add(n node) (int32, error) {
 	}
 	c.g.nodes = append(c.g.nodes, n)
 	return int32(len(c.g.nodes) - 1), nil
+}
+
+// charge counts members of objects, arrays and enums. Alternatives multiply them, so that a short schema could fill the memory.
+func (c *compiler) charge(parts []*schema, members int) error {
+	if c.members += members; c.members <= MaxMembers {
+		return nil
+	}
+	e := &SchemaError{Problem: fmt.Sprintf("more than %d properties, tuple items and enum values after resolving alternatives", MaxMembers), Kind: ErrTooLarge}
+	if len(parts) > 0 {
+		e.Pointer = parts[0].pointer
+	}
+	return e
 }
 
 // addLeaf adds a node for a leaf to a list of alternatives.

@@ -80,8 +80,9 @@ func (a *arena) leaveObject(f frame, tag int32) {
 // names collects the readings of the next name, from property i on. Required properties cannot be passed over; other names come last.
 func (a *arena) names(f frame, i int32) {
 	o := a.g.nodes[f.node].props
-	if l := a.g.window(f.node, int(i), MaxDepth-int(f.depth)); l >= 0 {
-		a.begin(l, a.at(f, named, 0))
+	room := MaxDepth - int(f.depth)
+	if o.offersAny(int(i), room) {
+		a.collect(config{o.listed, a.g.leaves[o.listed].(*listedKey).startAt(int(i), room), a.at(f, named, 0)})
 	}
 	if a.freeNames(f, o, i) {
 		a.begin(o.freeKey, a.at(f, nameFree, 0))
@@ -91,7 +92,7 @@ func (a *arena) names(f frame, i int32) {
 // hasNames says whether names would find any.
 func (a *arena) hasNames(f frame, i int32) bool {
 	o := a.g.nodes[f.node].props
-	return a.freeNames(f, o, i) || a.g.window(f.node, int(i), MaxDepth-int(f.depth)) >= 0
+	return a.freeNames(f, o, i) || o.offersAny(int(i), MaxDepth-int(f.depth))
 }
 
 func (a *arena) freeNames(f frame, o *properties, i int32) bool {

@@ -31,7 +31,9 @@ type properties struct {
 	list     []property
 	required []bool // [list]
 	pending  []int  // [list+1] first required property at or after i, len(list) if there is none
-	deepest  int    // greatest finite depth of an optional property
+	depths   []int  // [list] depth of the values
+	deepest  int    // greatest of them that is possible
+	listed   int32  // leaf for their names
 	freeKey  int32  // leaf for other names
 	free     int32  // node of their values
 	freeOpen bool   // other names are allowed

@@ -21,8 +21,8 @@ type runeEdge struct {
 // fail early instead of taking minutes.
 type effort struct{ left int }
 
-// maxEffort is a fraction of a second.
-const maxEffort = 20_000_000
+// maxEffort is about a tenth of a second, and fifteen times what the costliest format takes.
+const maxEffort = 4_000_000
 
 func (e *effort) spend(n int) error {
 	if e.left -= n; e.left < 0 {

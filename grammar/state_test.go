@@ -215,6 +215,21 @@ func TestArenasAreReplaced(t *testing.T) {
 	}
 }
 
+func TestCompleteDocumentsOutliveTheirArena(t *testing.T) {
+	g := compile(t, tokensOf(t), `{"type":"integer"}`)
+	s, open := g.Start(), g.Start()
+	accept(t, s, "12")
+	accept(t, open, "-")
+	g.arena = newArena(g)
+	if !s.Done() || open.Done() {
+		t.Errorf("12 is done: %v, - is done: %v", s.Done(), open.Done())
+	}
+	accept(t, s, "3")
+	if !s.Done() {
+		t.Error("123 is not done")
+	}
+}
+
 // TestSharedGrammar lets many sequences use one grammar at once; run it with the race detector.
 func TestSharedGrammar(t *testing.T) {
 	tokens := tokensOf(t, pieces...)

@@ -73,7 +73,7 @@ func TestSchemas(t *testing.T) {
 		},
 		{
 			"pattern anywhere", `{"type":"string","pattern":"b.d"}`,
-			[]string{`"bad"`, `"abcdbedf"`, `"bbd"`, `"b\"d"`, `"b\u0001d"`, `"b日d"`, `"xb😀d\n"`}, []string{`"bd"`, `"ba"`, `"b\nd"`, `"b\u0022d"`, `""`},
+			[]string{`"bad"`, `"abcdbedf"`, `"bbd"`, `"b\"d"`, `"b\u0001d"`, `"b日d"`, `"xb😀d\n"`}, []string{`"bd"`, `"ba"`, `"b\nd"`, `"b\u0022d"`, `""`, "\"b\xe0\x80\x80d\"", "\"b\xe0\x9f\xbfd\"", "\"b\xf0\x80\x80\x80d\"", "\"b\xf0\x8f\xbf\xbfd\"", "\"b\xed\xa0\x80d\"", "\"b\xc0\x80d\""},
 		},
 		{
 			"pattern beyond ASCII", `{"type":"string","pattern":"^[é-ë日-本😀]+$"}`,

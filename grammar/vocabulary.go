@@ -74,7 +74,16 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 		ids = append(ids, id)
 	}
 	t.trie = newTrie(ids, t.bytes)
+	t.warm(&stringLeaf{0, noLimit}, &freeKey{})
 	return t, nil
+}
+
+// warm computes the masks inside strings and property names, the widest there are, before the first document needs them.
+func (t *Tokens) warm(leaves ...leaf) {
+	for _, l := range leaves {
+		q, _ := l.step(l.start(), '"')
+		t.shared.put(l.class(q, t.trie.deep), t.explore(l, q))
+	}
 }
 
 // Size is the number of ids of the vocabulary.

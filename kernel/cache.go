@@ -25,7 +25,9 @@ func (c *checker) mainPool(name string, p Pool) {
 		c.fail("%s: %v", name, err)
 		return
 	}
-	c.that(p.PageTokens > 0, "%s has %d tokens per page", name, p.PageTokens)
+	if p.PageTokens <= 0 {
+		c.fail("%s has %d tokens per page", name, p.PageTokens)
+	}
 	c.tensor(name, p.Mem, U8, 0, l.PageBytes(p.PageTokens))
 }
 
@@ -38,7 +40,9 @@ func (c *checker) indexPool(name string, p Pool) {
 		c.fail("%s: %v", name, err)
 		return
 	}
-	c.that(p.PageTokens > 0, "%s has %d tokens per page", name, p.PageTokens)
+	if p.PageTokens <= 0 {
+		c.fail("%s has %d tokens per page", name, p.PageTokens)
+	}
 	c.tensor(name, p.Mem, U8, 0, l.PageBytes(p.PageTokens))
 }
 
@@ -110,7 +114,9 @@ func (a *IndexStoreArgs) Check() error {
 	c.shape("bias", a.Bias, 1, layout.IndexDim)
 	c.tensor("angles", a.Angles, F32, a.Key.Rows, layout.RopeDim)
 	c.tensor("slots", a.Slots, I32, a.Key.Rows, 1)
-	c.that(a.Pairing == Interleaved || a.Pairing == HalfSplit, "unknown %v", a.Pairing)
+	if a.Pairing != Interleaved && a.Pairing != HalfSplit {
+		c.fail("unknown %v", a.Pairing)
+	}
 	c.indexPool("pool", a.Pool)
 	return c.err
 }
@@ -131,8 +137,12 @@ func (a *IndexGatherArgs) Check() error {
 	c.indexPool("out", a.Out)
 	c.indexPool("pool", a.Pool)
 	c.tensor("slots", a.Slots, I32, a.Slots.Rows, 1)
-	c.that(a.Out.Layout == a.Pool.Layout, "out is %v, pool is %v", a.Out.Layout, a.Pool.Layout)
-	c.that(a.Out.Mem.Rows == 1 && a.Out.PageTokens >= a.Slots.Rows, "out holds %d pages of %d tokens, want one of at least %d", a.Out.Mem.Rows, a.Out.PageTokens, a.Slots.Rows)
+	if a.Out.Layout != a.Pool.Layout {
+		c.fail("out is %v, pool is %v", a.Out.Layout, a.Pool.Layout)
+	}
+	if a.Out.Mem.Rows != 1 || a.Out.PageTokens < a.Slots.Rows {
+		c.fail("out holds %d pages of %d tokens, want one of at least %d", a.Out.Mem.Rows, a.Out.PageTokens, a.Slots.Rows)
+	}
 	return c.err
 }
 
@@ -152,8 +162,14 @@ func (a *ConvertArgs) Check() error {
 	c.mainPool("out", a.Out)
 	c.mainPool("in", a.In)
 	c.tensor("pages", a.Pages, I32, a.Pages.Rows, 1)
-	c.that(a.In.Layout == layout.FP8Row576 && a.Out.Layout == layout.FP8Row656, "%v to %v is not offered, only %v to %v", a.In.Layout, a.Out.Layout, layout.FP8Row576, layout.FP8Row656)
-	c.that(a.In.PageTokens == a.Out.PageTokens, "pages of %d tokens to pages of %d", a.In.PageTokens, a.Out.PageTokens)
-	c.that(a.Out.Mem.Rows >= a.Pages.Rows, "out holds %d pages, want %d", a.Out.Mem.Rows, a.Pages.Rows)
+	if a.In.Layout != layout.FP8Row576 || a.Out.Layout != layout.FP8Row656 {
+		c.fail("%v to %v is not offered, only %v to %v", a.In.Layout, a.Out.Layout, layout.FP8Row576, layout.FP8Row656)
+	}
+	if a.In.PageTokens != a.Out.PageTokens {
+		c.fail("pages of %d tokens to pages of %d", a.In.PageTokens, a.Out.PageTokens)
+	}
+	if a.Out.Mem.Rows < a.Pages.Rows {
+		c.fail("out holds %d pages, want %d", a.Out.Mem.Rows, a.Pages.Rows)
+	}
 	return c.err
 }

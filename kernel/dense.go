@@ -78,9 +78,11 @@ func (a *TakeArgs) Check() error {
 	return c.err
 }
 
-// GateArgs is the gated activation of a feed-forward block: Out = silu(Gate) * Up.
+// GateArgs is the gated activation of a feed-forward block: Out = silu(Gate) * Up. With a Limit above zero, Gate is first clamped to at most
+// Limit and Up to within plus and minus Limit.
 type GateArgs struct {
 	Out, Gate, Up Tensor // activation [T, n]
+	Limit         float32
 }
 
 // Gater applies the gated activation.
@@ -92,5 +94,13 @@ func (a *GateArgs) Check() error {
 	c.float("out", a.Out, a.Gate.Rows, a.Gate.Cols)
 	c.float("gate", a.Gate, a.Gate.Rows, a.Gate.Cols)
 	c.float("up", a.Up, a.Gate.Rows, a.Gate.Cols)
+	c.limit(a.Limit)
 	return c.err
+}
+
+// limit checks a clamp of activations.
+func (c *checker) limit(v float32) {
+	if !(v >= 0) {
+		c.fail("limit %v, want a positive number, or 0 for none", v)
+	}
 }

@@ -1,8 +1,11 @@
 package kernel
 
-import "sparrow/layout"
+import (
+	"sparrow/internal/num"
+	"sparrow/layout"
+)
 
-// IndexQueryArgs prepares indexer queries: rotation of the first half of each head, then, for FP8 keys, Hadamard rotation and quantisation.
+// IndexQueryArgs prepares indexer queries: rotation of one half of each head, then, for FP8 keys, Hadamard rotation and quantisation.
 // The query scale and n^-1/2 * d^-1/2 are folded into Weights: W[t,h] = Weights[t,h] * n^-1/2 * d^-1/2 * scale(q[t,h]).
 type IndexQueryArgs struct {
 	Out      Tensor // e4m3 [T, Heads*128] for FP8 keys, f32 for exact keys
@@ -11,8 +14,10 @@ type IndexQueryArgs struct {
 	Weights  Tensor // f32 [T, Heads]: output of weights_proj
 	Angles   Tensor // f32 [T, 64]
 	Heads    int
+	Offset   int // first rotated element of a head: 0 or 64
 	Pairing  Pairing
 	Hadamard bool
+	Scales   num.ScaleMode // how query scales are derived
 }
 
 // IndexQuerier prepares indexer queries.
@@ -22,13 +27,20 @@ type IndexQuerier interface{ IndexQuery(IndexQueryArgs) error }
 func (a *IndexQueryArgs) Check() error {
 	c := checker{op: "index query"}
 	w := a.Heads * layout.IndexDim
-	c.that(a.Out.DType == E4M3 || a.Out.DType == F32, "out has type %v, want e4m3 or f32", a.Out.DType)
+	if a.Out.DType != E4M3 && a.Out.DType != F32 {
+		c.fail("out has type %v, want e4m3 or f32", a.Out.DType)
+	}
 	c.shape("out", a.Out, a.Q.Rows, w)
 	c.tensor("w", a.W, F32, a.Q.Rows, a.Heads)
 	c.float("q", a.Q, a.Q.Rows, w)
 	c.tensor("weights", a.Weights, F32, a.Q.Rows, a.Heads)
 	c.tensor("angles", a.Angles, F32, a.Q.Rows, layout.RopeDim)
-	c.that(a.Pairing == Interleaved || a.Pairing == HalfSplit, "unknown %v", a.Pairing)
+	if a.Pairing != Interleaved && a.Pairing != HalfSplit {
+		c.fail("unknown %v", a.Pairing)
+	}
+	if a.Offset < 0 || a.Offset+layout.RopeDim > layout.IndexDim {
+		c.fail("offset %d + rope %d exceeds head size %d", a.Offset, layout.RopeDim, layout.IndexDim)
+	}
 	return c.err
 }
 
@@ -74,7 +86,9 @@ func (a *ScoreArgs) Check() error {
 		c.tensor("table row", a.TableRow, I32, r, 1)
 	} else {
 		c.tensor("start", a.Start, I32, r, 1)
-		c.that(a.Keys.Mem.Rows == 1, "gathered keys have %d pages, want one", a.Keys.Mem.Rows)
+		if a.Keys.Mem.Rows != 1 {
+			c.fail("gathered keys have %d pages, want one", a.Keys.Mem.Rows)
+		}
 	}
 	return c.err
 }
@@ -124,7 +138,9 @@ func (a *LocateArgs) Check() error {
 	if a.Table.Given() {
 		c.tensor("table", a.Table, I32, 0, -1)
 		c.tensor("table row", a.TableRow, I32, a.Positions.Rows, 1)
-		c.that(a.PageTokens > 0, "%d tokens per page", a.PageTokens)
+		if a.PageTokens <= 0 {
+			c.fail("%d tokens per page", a.PageTokens)
+		}
 	} else {
 		c.tensor("offset", a.Offset, I32, a.Positions.Rows, 1)
 	}

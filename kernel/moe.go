@@ -25,21 +25,24 @@ func (a *RouteArgs) Check() error {
 	c.tensor("bias", a.Bias, F32, 1, e)
 	c.tensor("ids", a.IDs, I32, t, -1)
 	c.tensor("weights", a.Weights, F32, t, a.IDs.Cols)
-	c.that(a.Groups > 0 && a.KeepGroups > 0 && a.KeepGroups <= a.Groups && e%a.Groups == 0, "keep %d of %d groups of %d experts", a.KeepGroups, a.Groups, e)
-	if c.err == nil {
-		c.that(a.IDs.Cols <= a.KeepGroups*(e/a.Groups), "top %d of %d kept experts", a.IDs.Cols, a.KeepGroups*(e/a.Groups))
+	if a.Groups <= 0 || a.KeepGroups <= 0 || a.KeepGroups > a.Groups || e%a.Groups != 0 {
+		c.fail("keep %d of %d groups of %d experts", a.KeepGroups, a.Groups, e)
+	}
+	if c.err == nil && a.IDs.Cols > a.KeepGroups*(e/a.Groups) {
+		c.fail("top %d of %d kept experts", a.IDs.Cols, a.KeepGroups*(e/a.Groups))
 	}
 	return c.err
 }
 
 // ExpertArgs runs the chosen experts and adds their weighted sum to the rows, in the order of the choice:
-// Out[t] += sum over j of Weights[t,j] * Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j].
+// Out[t] += sum over j of Weights[t,j] * Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs.
 type ExpertArgs struct {
 	Out            Tensor   // activation [T, hidden]
 	X              Tensor   // activation [T, hidden]
 	IDs            Tensor   // i32 [T, k]
 	Weights        Tensor   // f32 [T, k]
 	Gate, Up, Down []Weight // one per expert: [inner, hidden], [inner, hidden], [hidden, inner]
+	Limit          float32
 }
 
 // ExpertRunner runs experts.
@@ -53,7 +56,10 @@ func (a *ExpertArgs) Check() error {
 	c.float("out", a.Out, t, h)
 	c.tensor("ids", a.IDs, I32, t, -1)
 	c.tensor("weights", a.Weights, F32, t, a.IDs.Cols)
-	c.that(len(a.Gate) > 0 && len(a.Up) == len(a.Gate) && len(a.Down) == len(a.Gate), "%d gate, %d up and %d down matrices", len(a.Gate), len(a.Up), len(a.Down))
+	c.limit(a.Limit)
+	if len(a.Gate) == 0 || len(a.Up) != len(a.Gate) || len(a.Down) != len(a.Gate) {
+		c.fail("%d gate, %d up and %d down matrices", len(a.Gate), len(a.Up), len(a.Down))
+	}
 	if c.err != nil {
 		return c.err
 	}

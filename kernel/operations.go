@@ -24,4 +24,18 @@ type Operations interface {
 	Gater
 	Router
 	ExpertRunner
+	HyperPreparer
+	HyperPoster
+	HyperHeader
+	HeadNormalizer
+	Compressor
+	RowPutter
+	EntryStore
+	KeyStore
+	DualAttender
+	FlatAttender
+	Unpacker
+	Combiner
+	RootRouter
+	HashRouter
 }

@@ -42,7 +42,7 @@ func (a *AngleArgs) Check() error {
 	return c.err
 }
 
-// RotateArgs rotates part of every head in place: X[t, h, Offset : Offset+rope].
+// RotateArgs rotates part of every head in place: X[t, h, Offset : Offset+rope], forward or, with Inverse, back.
 type RotateArgs struct {
 	X       Tensor // activation [T, Heads*HeadDim]
 	Angles  Tensor // f32 [T, rope]
@@ -50,6 +50,7 @@ type RotateArgs struct {
 	HeadDim int
 	Offset  int
 	Pairing Pairing
+	Inverse bool
 }
 
 // Rotator applies RoPE.
@@ -60,7 +61,11 @@ func (a *RotateArgs) Check() error {
 	c := checker{op: "rotate"}
 	c.float("x", a.X, a.X.Rows, a.Heads*a.HeadDim)
 	c.tensor("angles", a.Angles, F32, a.X.Rows, -1)
-	c.that(a.Offset >= 0 && a.Offset+a.Angles.Cols <= a.HeadDim, "offset %d + rope %d exceeds head size %d", a.Offset, a.Angles.Cols, a.HeadDim)
-	c.that(a.Pairing == Interleaved || a.Pairing == HalfSplit, "unknown %v", a.Pairing)
+	if a.Offset < 0 || a.Offset+a.Angles.Cols > a.HeadDim {
+		c.fail("offset %d + rope %d exceeds head size %d", a.Offset, a.Angles.Cols, a.HeadDim)
+	}
+	if a.Pairing != Interleaved && a.Pairing != HalfSplit {
+		c.fail("unknown %v", a.Pairing)
+	}
 	return c.err
 }

@@ -80,6 +80,25 @@ func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
 	return p.lookup(root, tokens, o, &p.peeked), nil
 }
 
+// Fit says how many pages a sequence of these tokens and n more would take beyond those it could share, and how many there would be to take. Nothing
+// changes, and no lookup is counted.
+func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, err error) {
+	if n < 0 {
+		return 0, 0, fmt.Errorf("%w: room for %d more tokens, want 0 or more", ErrArgument, n)
+	}
+	m, err := p.Peek(tokens, o)
+	if err != nil {
+		return 0, 0, err
+	}
+	available = p.Available()
+	for _, page := range p.peeked {
+		if p.index.IsIdle(Page(page)) {
+			available-- // shared instead of given up
+		}
+	}
+	return (len(tokens)+n+p.cfg.PageTokens-1)/p.cfg.PageTokens - m.Pages, available, nil
+}
+
 // Available is how many pages Reserve and Fork could get: free ones and cached ones.
 func (p *Pool) Available() int { return len(p.free) + p.index.Idle() }
 

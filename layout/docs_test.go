@@ -25,6 +25,8 @@ func TestEveryLayoutHasAPageWithItsSize(t *testing.T) {
 			size = l.RowBytes()
 		} else if l, err := IndexOf(k); err == nil {
 			size = l.TokenBytes()
+		} else if l, err := V4Of(k); err == nil {
+			size = l.EntryBytes()
 		}
 		if doc := readDoc(t, k.String()+".md"); !strings.Contains(doc, fmt.Sprintf("= %d bytes", size)) {
 			t.Errorf("%v.md does not add up to %d bytes", k, size)

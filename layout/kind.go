@@ -16,6 +16,8 @@ const (
 	F32Row2304                 // 576 float32
 	IndexPage132               // indexer keys: 128 e4m3 per token, then the float32 scales of the page
 	IndexF32Row512             // indexer keys: 128 float32
+	V4Row584                   // DeepSeek-V4: 448 e4m3 and 64 bf16, then 7 exponents and a zero apart within the page
+	V4F32Row2048               // DeepSeek-V4: 512 float32
 	kindCount
 )
 
@@ -28,6 +30,8 @@ var kindNames = [kindCount]struct{ name, alias string }{
 	F32Row2304:     {"f32-2304", ""},
 	IndexPage132:   {"index-fp8-132", "INDEX_132"},
 	IndexF32Row512: {"index-f32-512", ""},
+	V4Row584:       {"v4-584", "V4_PACKED_584"},
+	V4F32Row2048:   {"v4-f32-2048", ""},
 }
 
 // String is the name that ParseKind accepts.

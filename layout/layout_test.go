@@ -42,7 +42,7 @@ func sameValues(a, b []float32) (int, bool) {
 }
 
 func TestKindNamesParseBack(t *testing.T) {
-	want := []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "index-fp8-132", "index-f32-512"}
+	want := []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "index-fp8-132", "index-f32-512", "v4-584", "v4-f32-2048"}
 	for k := range kindCount {
 		if k.String() != want[k] {
 			t.Errorf("kind %d is called %q, want %q", k, k, want[k])
@@ -62,7 +62,7 @@ func TestKindNamesParseBack(t *testing.T) {
 		}
 	}
 	for alias, k := range map[string]Kind{
-		"BF16_576": BF16Row1152, "FP8_BLOCK_656": FP8Row656, "FP8_RAW_576": FP8Row576, "INDEX_132": IndexPage132,
+		"BF16_576": BF16Row1152, "FP8_BLOCK_656": FP8Row656, "FP8_RAW_576": FP8Row576, "INDEX_132": IndexPage132, "V4_PACKED_584": V4Row584,
 	} {
 		if got, err := ParseKind(alias); err != nil || got != k {
 			t.Errorf("%q parses to %v, %v", alias, got, err)
@@ -81,12 +81,12 @@ func TestUnknownKindsAreRefusedWithTheList(t *testing.T) {
 			t.Errorf("%q unmarshals to %v", s, k)
 		}
 	}
-	for _, k := range []Kind{None, IndexPage132, IndexF32Row512, 99} {
+	for _, k := range []Kind{None, IndexPage132, IndexF32Row512, V4Row584, V4F32Row2048, 99} {
 		if _, err := MainOf(k); !errors.Is(err, ErrKind) {
 			t.Errorf("MainOf(%v): %v", k, err)
 		}
 	}
-	for _, k := range []Kind{None, BF16Row1152, FP8Row656, FP8Row576, F32Row2304, 99} {
+	for _, k := range []Kind{None, BF16Row1152, FP8Row656, FP8Row576, F32Row2304, V4Row584, V4F32Row2048, 99} {
 		if _, err := IndexOf(k); !errors.Is(err, ErrKind) {
 			t.Errorf("IndexOf(%v): %v", k, err)
 		}

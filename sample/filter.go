@@ -114,8 +114,9 @@ func (w *Scratch) fill(top float32, inverse float64) {
 	}
 }
 
-// bucketOf is monotone in the distance, so buckets are in order of preference.
-func bucketOf(d float64) uint { return uint(d*(1/span) + 0.5) }
+// bucketOf is monotone in the distance, so buckets are in order of preference. (The detour over int is one instruction; straight to uint takes a
+// jump.)
+func bucketOf(d float64) uint { return uint(int(d*(1/span) + 0.5)) }
 
 // draw is the token at share u of the distribution, 0 <= u < 1, in the order of kept.
 func (w *Scratch) draw(u float64) int32 {
@@ -179,31 +180,52 @@ func (f *filter) topP(p float64) {
 // gather puts the tokens of the buckets before b into w.kept and those of b, with their weights, into w.ids.
 func (f *filter) gather(b int) {
 	w := f.w
-	ids := w.ids[:0]
-	kept := w.kept[:0]
-	take := func(id int32, v float32) {
-		d := float64(f.top-v) * f.inverse
-		switch in := int(bucketOf(d)); {
-		case in < b:
-			kept = append(kept, id)
-		case in == b && d < reach:
-			w.weight[id] = expNeg(d)
-			ids = append(ids, id)
-		}
-	}
+	w.ids = w.ids[:0]
 	if f.cut {
-		for _, id := range w.kept {
-			take(id, w.x[id])
+		rest := w.kept
+		w.kept = w.kept[:0]
+		for _, id := range rest {
+			f.take(id, b)
 		}
 	} else {
-		// No token of bucket b lies below this bound; most of a vocabulary does.
-		least := float32(float64(f.top)-(float64(b)+1)*span/f.inverse) - float32(math.Abs(float64(f.top)))*1e-6
-		for i, v := range w.x {
-			if v >= least {
-				take(int32(i), v)
-			}
-		}
+		f.gatherAll(b)
 	}
-	w.kept, w.ids = kept, ids
 	f.cut, f.bound = true, b
+}
+
+// gatherAll is gather over the whole vocabulary. Tokens far enough from the middle of bucket b are before or after it whatever rounding does; only the others are
+// looked at closely. Whether a token is before is hard to predict, so it is written first and counted afterwards, without a jump.
+func (f *filter) gatherAll(b int) {
+	w := f.w
+	middle := float32(float64(f.top) - float64(b)*span/f.inverse)
+	near := 0.5*span/f.inverse + 1e-6*(math.Abs(float64(f.top))+math.Abs(float64(middle))+1)
+	kept := w.kept[:len(w.x)]
+	n := 0
+	for i, v := range w.x {
+		kept[n] = int32(i)
+		before := 0
+		if v > middle {
+			before = 1
+		}
+		if math.Abs(float64(v-middle)) <= near {
+			w.kept = kept[:n]
+			f.take(int32(i), b)
+			n = len(w.kept)
+			continue
+		}
+		n += before
+	}
+	w.kept = kept[:n]
+}
+
+// take puts one token where gather wants it.
+func (f *filter) take(id int32, b int) {
+	d := float64(f.top-f.w.x[id]) * f.inverse
+	switch in := int(bucketOf(d)); {
+	case in < b:
+		f.w.kept = append(f.w.kept, id)
+	case in == b && d < reach:
+		f.w.weight[id] = expNeg(d)
+		f.w.ids = append(f.w.ids, id)
+	}
 }

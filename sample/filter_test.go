@@ -127,6 +127,54 @@ func TestLargeBucketsAreCutExactly(t *testing.T) {
 	}
 }
 
+// TestTopPOfLargeVocabularies checks what defines the set: it holds the best tokens, reaches p, and would not without its worst.
+func TestTopPOfLargeVocabularies(t *testing.T) {
+	const n = 20000
+	for name, x := range map[string][]float32{
+		"flat":       gaussian(n, 1, 7),
+		"peaked":     gaussian(n, 4, 8),
+		"one bucket": gaussian(n, 1e-4, 9),
+		"far away":   shifted(gaussian(n, 1, 10), 3e4), // logits so large that float32 rounds them to a coarse grid
+	} {
+		for _, share := range []float64{0.01, 0.5, 0.95, 0.999} {
+			for _, temperature := range []float64{0.3, 1} {
+				p := Default()
+				p.TopP, p.Temperature = share, temperature
+				s := sampler(t, p, scratch(t, n))
+				s.scratch.distributeFrom(&p, x)
+				kept := slices.Clone(s.scratch.kept)
+				slices.SortFunc(kept, s.scratch.compare)
+				total := 0.0
+				top := float64(x[argmax(x)])
+				weight := func(id int32) float64 { return math.Exp((float64(x[id]) - top) / temperature) }
+				for id := range x {
+					total += weight(int32(id))
+				}
+				mass := 0.0
+				last := edge{x[kept[len(kept)-1]], kept[len(kept)-1]}
+				best := 0
+				for id, v := range x {
+					if last.keeps(v, int32(id)) {
+						best++
+						mass += weight(int32(id))
+					}
+				}
+				without := mass - weight(last.id)
+				if best != len(kept) || mass/total < share-1e-6 || without/total > share+1e-6 {
+					t.Errorf("%s, top_p %v at temperature %v: kept %d of the best %d; their share is %v, without the worst %v", name, share, temperature, len(kept), best, mass/total, without/total)
+				}
+			}
+		}
+	}
+}
+
+func shifted(x []float32, by float32) []float32 {
+	for i := range x {
+		x[i] += by
+	}
+	return x
+}
+
 // distributeFrom runs the filters on a row.
 func (w *Scratch) distributeFrom(p *Params, x []float32) {
 	w.x = x

@@ -57,17 +57,6 @@ func (w *Scratch) partition(ids []int32, pivot int, measure []float64) (place in
 	return place, before
 }
 
-// worst is the edge at the least preferred of ids, which must not be empty.
-func (w *Scratch) worst(ids []int32) edge {
-	last := edge{w.x[ids[0]], ids[0]}
-	for _, id := range ids[1:] {
-		if !last.keeps(w.x[id], id) {
-			last = edge{w.x[id], id}
-		}
-	}
-	return last
-}
-
 // compare is the order of preference.
 func (w *Scratch) compare(a, b int32) int {
 	if c := cmp.Compare(w.x[b], w.x[a]); c != 0 {

@@ -22,10 +22,25 @@ type Engine interface {
 	Render(r *chat.Request) (text string, ids []int32, err error)
 }
 
-// Stream is the events of one request, for one reader. The engine keeps events until they are read, so a slow reader holds nobody up.
+// Stream is the events of one request. One goroutine reads and closes it. The engine keeps events until they are read, so a slow reader
+// holds nobody up.
 type Stream interface {
-	// Next waits for an event; it is false after the last one, and soon after the context ended or Close was called.
+	// Next waits for an event; it is false after the last one. Once the request's context has ended the last one comes soon.
 	Next() (sparrow.Event, bool)
-	// Close gives the request up if it still runs. It may be called while another goroutine is in Next, and more than once.
+	// Close gives the request up if it still runs.
 	Close()
+}
+
+// Adapt makes an open engine servable.
+func Adapt(e *sparrow.Engine) Engine { return adapter{e} }
+
+type adapter struct{ *sparrow.Engine }
+
+// Stream narrows the engine's own stream to the interface; a nil pointer must not hide behind it.
+func (a adapter) Stream(ctx context.Context, r sparrow.Request) (Stream, error) {
+	s, err := a.Engine.Stream(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }

@@ -89,4 +89,6 @@ func kwargs(sent map[string]json.RawMessage) map[string]json.RawMessage {
 }
 
 // singleCall says whether a reply may call one tool only.
-func singleCall(r *openai.ChatRequest) bool { return r.ParallelToolCalls != nil && !*r.ParallelToolCalls }
+func singleCall(r *openai.ChatRequest) bool {
+	return r.ParallelToolCalls != nil && !*r.ParallelToolCalls
+}

@@ -40,6 +40,9 @@ func (in *interp) attr(object Value, name string) (Value, error) {
 
 // item is object[key]: a key or index, or else a method or attribute.
 func (in *interp) item(object, key Value) (Value, error) {
+	if err := in.touch(object, key); err != nil {
+		return nil, err
+	}
 	switch o := object.(type) {
 	case Undefined:
 		return nil, runtimef("%s is undefined: cannot read %s of it", o.what, repr(key))

@@ -2,15 +2,15 @@ package jinja
 
 import "strings"
 
-// maxCompared bounds the values one comparison may visit: shared lists nested in each other can be exponentially large.
-const maxCompared = 1 << 20
-
-// equal is Python's ==.
-func equal(a, b Value) (bool, error) {
-	budget := maxCompared
+// equal is Python's ==. Shared lists nested in each other can be exponentially large, so the values visited count as
+// steps.
+func (in *interp) equal(a, b Value) (bool, error) {
+	budget := in.limits.Steps - in.steps
+	before := budget
 	same := equalDepth(a, b, 0, &budget)
+	in.steps += before - budget
 	if budget <= 0 {
-		return false, limitf("comparison of more than %d values", maxCompared)
+		return false, limitf("more than %d steps", in.limits.Steps)
 	}
 	return same, nil
 }
@@ -40,7 +40,10 @@ func equalDepth(a, b Value, depth int, budget *int) bool {
 	case Undefined:
 		_, ok := b.(Undefined)
 		return ok
-	case nil, string, BigInt, *namespace:
+	case string:
+		*budget -= len(a) / bytesPerStep
+		return Value(a) == b
+	case nil, BigInt, *namespace:
 		return a == b
 	}
 	return false
@@ -78,9 +81,12 @@ func equalDicts(a, b *Dict, depth int, budget *int) bool {
 }
 
 // order is -1, 0 or 1 for values Python can order.
-func order(a, b Value) (int, error) { return orderDepth(a, b, 0) }
+func (in *interp) order(a, b Value) (int, error) { return in.orderDepth(a, b, 0) }
 
-func orderDepth(a, b Value, depth int) (int, error) {
+func (in *interp) orderDepth(a, b Value, depth int) (int, error) {
+	if err := in.touch(a); err != nil {
+		return 0, err
+	}
 	ai, af, aInt, aOK := number(a)
 	bi, bf, bInt, bOK := number(b)
 	switch {
@@ -98,14 +104,14 @@ func orderDepth(a, b Value, depth int) (int, error) {
 	bl, bList := b.(*List)
 	if aList && bList && al.Tuple == bl.Tuple && depth < maxDataDepth {
 		for i := range min(len(al.Items), len(bl.Items)) {
-			same, err := equal(al.Items[i], bl.Items[i])
+			same, err := in.equal(al.Items[i], bl.Items[i])
 			if err != nil {
 				return 0, err
 			}
 			if same {
 				continue
 			}
-			return orderDepth(al.Items[i], bl.Items[i], depth+1)
+			return in.orderDepth(al.Items[i], bl.Items[i], depth+1)
 		}
 		return sign(len(al.Items) < len(bl.Items), len(al.Items) > len(bl.Items)), nil
 	}
@@ -123,7 +129,10 @@ func sign(less, greater bool) int {
 }
 
 // holds is Python's "item in container".
-func holds(container, item Value) (bool, error) {
+func (in *interp) holds(container, item Value) (bool, error) {
+	if err := in.touch(container, item); err != nil {
+		return false, err
+	}
 	switch c := container.(type) {
 	case string:
 		s, ok := item.(string)
@@ -133,7 +142,7 @@ func holds(container, item Value) (bool, error) {
 		return strings.Contains(c, s), nil
 	case *List:
 		for _, x := range c.Items {
-			if same, err := equal(x, item); same || err != nil {
+			if same, err := in.equal(x, item); same || err != nil {
 				return same, err
 			}
 		}

@@ -207,7 +207,7 @@ func (in *interp) evalCompare(e *compareExpr, s *scope) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		ok, err := compareValues(op, left, right)
+		ok, err := in.compare(op, left, right)
 		if !ok || err != nil {
 			return false, err
 		}
@@ -216,20 +216,20 @@ func (in *interp) evalCompare(e *compareExpr, s *scope) (Value, error) {
 	return true, nil
 }
 
-func compareValues(op string, left, right Value) (bool, error) {
+func (in *interp) compare(op string, left, right Value) (bool, error) {
 	switch op {
 	case "==":
-		return equal(left, right)
+		return in.equal(left, right)
 	case "!=":
-		same, err := equal(left, right)
+		same, err := in.equal(left, right)
 		return !same, err
 	case "in":
-		return holds(right, left)
+		return in.holds(right, left)
 	case "not in":
-		found, err := holds(right, left)
+		found, err := in.holds(right, left)
 		return !found, err
 	}
-	c, err := order(left, right)
+	c, err := in.order(left, right)
 	if err != nil {
 		return false, err
 	}

@@ -63,7 +63,7 @@ func (in *interp) filter(name string, v Value, a *callArgs) (Value, error) {
 	if !ok {
 		return nil, runtimef("unknown filter '%s'", name)
 	}
-	if err := in.step(); err != nil {
+	if err := in.touch(v); err != nil {
 		return nil, err
 	}
 	return f(in, v, a)

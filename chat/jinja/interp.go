@@ -60,6 +60,19 @@ func (in *interp) step() error {
 	return nil
 }
 
+// bytesPerStep is how many bytes of text count as one step where an operation reads a whole string.
+const bytesPerStep = 64
+
+// touch counts the work of reading values from end to end: without it, a search in a long string would cost one step.
+func (in *interp) touch(values ...Value) error {
+	for _, v := range values {
+		if s, ok := v.(string); ok {
+			in.steps += len(s) / bytesPerStep
+		}
+	}
+	return in.step()
+}
+
 // charge counts memory about to be allocated.
 func (in *interp) charge(bytes int) error {
 	if bytes > in.limits.Memory-in.memory {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -166,8 +167,17 @@ func (w *jsonWriter) dict(d *Dict, depth int) error {
 		order[i] = i
 	}
 	if w.style.sortKeys {
-		if err := sortByKey(order, func(i int) Value { return d.keys[i] }); err != nil {
-			return err
+		var failed error
+		sort.SliceStable(order, func(i, j int) bool {
+			a, aText := d.keys[order[i]].(string)
+			b, bText := d.keys[order[j]].(string)
+			if !aText || !bText {
+				failed = runtimef("sort_keys needs keys that are strings")
+			}
+			return a < b
+		})
+		if failed != nil {
+			return failed
 		}
 	}
 	return w.group('{', '}', d.Len(), depth, func(i int) error {

@@ -29,6 +29,8 @@ func TestHostileTemplatesStop(t *testing.T) {
 		{"shared lists printed", "{% set n = namespace(l=[1]) %}{% for a in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}"},
 		{"shared lists as JSON", "{% set n = namespace(l=[1]) %}{% for a in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}"},
 		{"shared lists compared", "{% set n = namespace(l=[1], m=[1]) %}{% for a in range(99) %}{% set n.l = [n.l, n.l] %}{% set n.m = [n.m, n.m] %}{% endfor %}{{ n.l == n.m }}"},
+		{"searching a long text again and again", "{% set s = 'a' * 900000 %}{% for a in range(9999) %}{% if 'b' in s or s.find('b') > 0 or s | length == 1 or s[899999] == 'b' %}{% endif %}{% endfor %}"},
+		{"comparing long lists again and again", "{% set l = [range(9999) | list] %}{% set m = [range(9999) | list] %}{% for a in range(999) %}{% if l == m and l in [m] * 99 %}{% endif %}{% endfor %}"},
 		{"list in itself as JSON", "{% set l = [] %}{% set x = l.append(l) %}{{ l | tojson }}"},
 		{"wide indent", "{{ ('a\n' * 1000) | indent(999999) }}"},
 		{"wide format", "{{ '%999999999d' % 1 }}"},

@@ -54,10 +54,10 @@ func (l *loopState) cycle(_ *interp, a *callArgs) (Value, error) {
 	return a.pos[l.at%len(a.pos)], nil
 }
 
-func (l *loopState) changedCall(_ *interp, a *callArgs) (Value, error) {
+func (l *loopState) changedCall(in *interp, a *callArgs) (Value, error) {
 	now := newTuple(a.pos...)
 	if l.seen {
-		same, err := equal(l.changed, now)
+		same, err := in.equal(l.changed, now)
 		if same || err != nil {
 			return false, err
 		}

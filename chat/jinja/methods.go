@@ -11,7 +11,12 @@ func method[T any](self T, name string, table map[string]methodFunc[T]) (Value, 
 	if !ok {
 		return nil, false
 	}
-	return &function{name, func(in *interp, a *callArgs) (Value, error) { return fn(in, self, a) }}, true
+	return &function{name, func(in *interp, a *callArgs) (Value, error) {
+		if err := in.touch(self); err != nil {
+			return nil, err
+		}
+		return fn(in, self, a)
+	}}, true
 }
 
 var dictMethods = map[string]methodFunc[*Dict]{
@@ -80,27 +85,27 @@ var listMethods = map[string]methodFunc[*List]{
 		l.Items = append(l.Items, items...)
 		return nil, nil
 	},
-	"index": func(_ *interp, l *List, a *callArgs) (Value, error) {
+	"index": func(in *interp, l *List, a *callArgs) (Value, error) {
 		args, err := a.bind("index", "item")
 		if err != nil {
 			return nil, err
 		}
 		for i, item := range l.Items {
-			same, err := equal(item, args[0])
+			same, err := in.equal(item, args[0])
 			if same || err != nil {
 				return int64(i), err
 			}
 		}
 		return nil, runtimef("%s is not in the list", repr(args[0]))
 	},
-	"count": func(_ *interp, l *List, a *callArgs) (Value, error) {
+	"count": func(in *interp, l *List, a *callArgs) (Value, error) {
 		args, err := a.bind("count", "item")
 		if err != nil {
 			return nil, err
 		}
 		n := int64(0)
 		for _, item := range l.Items {
-			same, err := equal(item, args[0])
+			same, err := in.equal(item, args[0])
 			if err != nil {
 				return nil, err
 			}
@@ -116,10 +121,10 @@ var listMethods = map[string]methodFunc[*List]{
 }
 
 // sortByKey sorts places stably by the value each one stands for.
-func sortByKey(places []int, key func(int) Value) error {
+func (in *interp) sortByKey(places []int, key func(int) Value) error {
 	var failed error
 	sort.SliceStable(places, func(i, j int) bool {
-		c, err := order(key(places[i]), key(places[j]))
+		c, err := in.order(key(places[i]), key(places[j]))
 		if err != nil && failed == nil {
 			failed = err
 		}

@@ -257,7 +257,7 @@ func (in *interp) sorted(items, keys []Value, reverse bool) (Value, error) {
 	if reverse {
 		slices.Reverse(places)
 	}
-	if err := sortByKey(places, func(i int) Value { return keys[i] }); err != nil {
+	if err := in.sortByKey(places, func(i int) Value { return keys[i] }); err != nil {
 		return nil, err
 	}
 	if reverse {
@@ -334,7 +334,7 @@ func extremeFilter(sign int) filterFunc {
 		}
 		best := 0
 		for i := range keys {
-			c, err := order(keys[i], keys[best])
+			c, err := in.order(keys[i], keys[best])
 			if err != nil {
 				return nil, err
 			}

@@ -3,7 +3,7 @@ package jinja
 import "strings"
 
 // testFunc answers "operand is name(args)".
-type testFunc func(v Value, args []Value) (bool, error)
+type testFunc func(in *interp, v Value, args []Value) (bool, error)
 
 // testTable holds the tests by name. It is filled once and only read afterwards.
 var testTable = map[string]testFunc{
@@ -27,8 +27,8 @@ var testTable = map[string]testFunc{
 	"odd":         remainder(func(n int64) bool { return n%2 != 0 }),
 	"even":        remainder(func(n int64) bool { return n%2 == 0 }),
 	"divisibleby": divisible,
-	"sameas":      withOperand(func(v, w Value) (bool, error) { return typeName(v) == typeName(w) && v == w, nil }),
-	"in":          withOperand(func(v, w Value) (bool, error) { return holds(w, v) }),
+	"sameas":      withOperand(func(_ *interp, v, w Value) (bool, error) { return typeName(v) == typeName(w) && v == w, nil }),
+	"in":          withOperand(func(in *interp, v, w Value) (bool, error) { return in.holds(w, v) }),
 
 	"eq": comparing("=="), "equalto": comparing("=="), "==": comparing("=="),
 	"ne": comparing("!="), "!=": comparing("!="),
@@ -43,7 +43,10 @@ func (in *interp) test(name string, v Value, args []Value) (bool, error) {
 	if !ok {
 		return false, runtimef("unknown test '%s'", name)
 	}
-	return t(v, args)
+	if err := in.touch(v); err != nil {
+		return false, err
+	}
+	return t(in, v, args)
 }
 
 func isBig(v Value) bool {
@@ -52,7 +55,7 @@ func isBig(v Value) bool {
 }
 
 func plain(f func(Value) bool) testFunc {
-	return func(v Value, args []Value) (bool, error) {
+	return func(_ *interp, v Value, args []Value) (bool, error) {
 		if len(args) > 0 {
 			return false, runtimef("this test takes no argument")
 		}
@@ -60,21 +63,21 @@ func plain(f func(Value) bool) testFunc {
 	}
 }
 
-func withOperand(f func(v, w Value) (bool, error)) testFunc {
-	return func(v Value, args []Value) (bool, error) {
+func withOperand(f func(in *interp, v, w Value) (bool, error)) testFunc {
+	return func(in *interp, v Value, args []Value) (bool, error) {
 		if len(args) != 1 {
 			return false, runtimef("this test takes one argument, not %d", len(args))
 		}
-		return f(v, args[0])
+		return f(in, v, args[0])
 	}
 }
 
 func comparing(op string) testFunc {
-	return withOperand(func(v, w Value) (bool, error) { return compareValues(op, v, w) })
+	return withOperand(func(in *interp, v, w Value) (bool, error) { return in.compare(op, v, w) })
 }
 
 func remainder(f func(int64) bool) testFunc {
-	return func(v Value, _ []Value) (bool, error) {
+	return func(_ *interp, v Value, _ []Value) (bool, error) {
 		n, _, isInt, ok := number(v)
 		if !ok || !isInt {
 			return false, runtimef("this test needs an integer, not %s", typeName(v))
@@ -83,7 +86,7 @@ func remainder(f func(int64) bool) testFunc {
 	}
 }
 
-func divisible(v Value, args []Value) (bool, error) {
+func divisible(_ *interp, v Value, args []Value) (bool, error) {
 	if len(args) != 1 {
 		return false, runtimef("divisibleby takes one argument")
 	}

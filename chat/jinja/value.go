@@ -116,6 +116,9 @@ func (d *Dict) put(k, key, value Value) {
 		d.vals[i] = value
 		return
 	}
+	if d.index == nil {
+		d.index = map[Value]int{}
+	}
 	d.index[k] = len(d.keys)
 	d.keys = append(d.keys, key)
 	d.vals = append(d.vals, value)

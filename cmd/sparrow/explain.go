@@ -48,11 +48,7 @@ Batches:
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a, err := f.answer()
 			if err != nil {
-				var pe *plan.Error
-				if f.asJSON && errors.As(err, &pe) {
-					return errors.Join(writeJSON(cmd.OutOrStdout(), map[string]any{"error": pe}), errReported)
-				}
-				return err
+				return f.refuse(cmd, err)
 			}
 			if f.asJSON {
 				return writeJSON(cmd.OutOrStdout(), a)
@@ -60,9 +56,31 @@ Batches:
 			return a.Print(cmd.OutOrStdout())
 		},
 	}
-	f.add(c.Flags())
-	f.policyFlags.add(c.Flags())
+	c.Flags().SortFlags = false
+	f.addAll(c.Flags())
 	return c
+}
+
+// addAll defines every flag.
+func (f *explainFlags) addAll(s *pflag.FlagSet) {
+	f.add(s)
+	f.policyFlags.add(s)
+}
+
+// refuse reports an error with the nearest command that works.
+func (f *explainFlags) refuse(cmd *cobra.Command, err error) error {
+	var pe *plan.Error
+	if !errors.As(err, &pe) {
+		return err
+	}
+	command := nearest(given(cmd.Flags()), pe)
+	if f.asJSON {
+		return errors.Join(writeJSON(cmd.OutOrStdout(), map[string]any{"error": refusal{pe, command}}), errReported)
+	}
+	if command != "" {
+		return fmt.Errorf("%w\nthis works: %s", err, command)
+	}
+	return err
 }
 
 func (f *explainFlags) add(s *pflag.FlagSet) {

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -20,24 +22,42 @@ import (
 var errReported = errors.New("")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := root().ExecuteContext(ctx); err != nil {
-		if err != errReported {
-			fmt.Fprintln(os.Stderr, "sparrow:", err)
-		}
-		os.Exit(1)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// run is the program: it returns the exit status, 1 when a command failed.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c := root()
+	c.SetArgs(args)
+	c.SetOut(stdout)
+	c.SetErr(stderr)
+	err := c.ExecuteContext(ctx)
+	if err == nil {
+		return 0
 	}
+	if !errors.Is(err, errReported) {
+		fmt.Fprintln(stderr, "sparrow:", err)
+	}
+	return 1
 }
 
 func root() *cobra.Command {
 	c := &cobra.Command{
-		Use:           "sparrow",
-		Short:         "Serve DeepSeek sparse-attention models, and show how",
+		Use:   "sparrow",
+		Short: "Serve DeepSeek sparse-attention models, and show how",
+		Example: `  sparrow run "Rolf plants 22 trees every day for 7 days. How many trees is that?"
+  sparrow serve
+  sparrow explain --family deepseek_v32 --kv fp8 --batch extend:3000`,
+		Version:       revision(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	c.AddCommand(verifyCommand(), explainCommand(), inspectCommand(), versionCommand())
+	c.AddCommand(serveCommand(), runCommand(), verifyCommand(), explainCommand(), inspectCommand(), synthCommand(), benchCommand(), evalCommand(), versionCommand())
+	addCompletions(c)
 	return c
 }
 

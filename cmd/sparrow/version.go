@@ -10,9 +10,10 @@ import (
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version and the kernels of this build",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Short:   "Print the version and the kernels of this build",
+		Example: "  sparrow version",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "sparrow %s, %s %s/%s\n", revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)

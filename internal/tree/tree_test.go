@@ -25,7 +25,7 @@ var order = []string{
 	"step",
 	"model/inspect",
 	"model/family",
-	"model/dsa",
+	"model/dsa model/v4",
 	"model/nn",
 	"model",
 	"model/config",

@@ -32,6 +32,8 @@ type Device struct {
 	scores   task[scoreWork]
 	sparse   task[sparseWork]
 	dense    task[denseWork]
+	hyper    task[hyperWork]
+	dual     task[dualWork]
 	experts  expertState
 }
 

@@ -29,13 +29,13 @@ func (d *Device) indexQueryRow(w *rowWork, _, r int) {
 	fold := 1 / math.Sqrt(float64(a.Heads)*dim)
 	for h := range a.Heads {
 		head := q[h*dim:][:dim]
-		rotate(head[:layout.RopeDim], angles, a.Pairing)
+		rotate(head[a.Offset:][:layout.RopeDim], angles, a.Pairing, false)
 		if a.Hadamard {
 			num.Hadamard128(head)
 		}
 		scale := float32(1)
 		if a.Out.DType == kernel.E4M3 {
-			scale = num.QuantE4M3(host.Bytes(a.Out.Slice(r, r+1))[h*dim:][:dim], head, num.ScalePow2)
+			scale = num.QuantE4M3(host.Bytes(a.Out.Slice(r, r+1))[h*dim:][:dim], head, a.Scales)
 		} else {
 			copy(host.RowF32(a.Out, r)[h*dim:], head)
 		}

@@ -97,6 +97,7 @@ type expertState struct {
 	up    []float32 // [rows, inner]
 	items []expertItem
 	task  task[expertWork]
+	part  kernel.ExpertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
 }
 
 // expertItem is one band of one expert's matrix.
@@ -131,9 +132,10 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	}
 	for t := 0; t < a.X.Rows; t += expertTokens {
 		end := min(t+expertTokens, a.X.Rows)
-		part := a
+		part := &d.experts.part
+		*part = a
 		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(t, end), a.X.Slice(t, end), a.IDs.Slice(t, end), a.Weights.Slice(t, end)
-		if err := d.expertBlock(&part); err != nil {
+		if err := d.expertBlock(part); err != nil {
 			return err
 		}
 	}
@@ -227,6 +229,10 @@ func (d *Device) expertBand(w *expertWork, worker, item int) {
 	d.product(worker, product{y: up[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Up[it.expert], it.n0, it.n1)
 	for r := range rows {
 		g := gate[r*inner+it.n0 : r*inner+it.n1]
-		d.tier.SiluMul(g, g, up[r*inner+it.n0:r*inner+it.n1])
+		u := up[r*inner+it.n0 : r*inner+it.n1]
+		if w.Limit > 0 {
+			clampGate(g, u, w.Limit)
+		}
+		d.tier.SiluMul(g, g, u)
 	}
 }

@@ -94,7 +94,7 @@ func (d *Device) product(worker int, p product, w kernel.Weight, n0, n1 int) {
 		d.tier.MatMulFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k, s[n0/128*w.Scale.Stride:], w.Scale.Stride, n0%128)
 	default:
 		wide := grow(&d.scratch[worker].rows, (n1-n0)*k)
-		widenHalf(wide, band)
+		widenBand(wide, w, n0, n1)
 		d.tier.MatMulF32(p.y, p.ldy, p.x, p.ldx, p.m, wide, k, n1-n0, k)
 	}
 }
@@ -113,7 +113,7 @@ func (d *Device) accumulate(worker int, p product, w kernel.Weight, n0, n1 int) 
 		d.tier.AccumulateFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, c, s[n0/128*w.Scale.Stride:], w.Scale.Stride, n0%128)
 	default:
 		wide := grow(&d.scratch[worker].rows, (n1-n0)*c)
-		widenHalf(wide, band)
+		widenBand(wide, w, n0, n1)
 		d.tier.AccumulateF32(p.y, p.ldy, p.x, p.ldx, p.m, wide, c, n1-n0, c)
 	}
 }

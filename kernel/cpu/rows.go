@@ -110,9 +110,25 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 	if err := onlyF32("gate", a.Out, a.Gate, a.Up); err != nil {
 		return err
 	}
-	return d.eachRow(rowWork{rows: a.Gate.Rows, gate: a, do: func(d *Device, w *rowWork, _, r int) {
-		d.tier.SiluMul(host.RowF32(w.gate.Out, r), host.RowF32(w.gate.Gate, r), host.RowF32(w.gate.Up, r))
+	return d.eachRow(rowWork{rows: a.Gate.Rows, gate: a, do: func(d *Device, w *rowWork, worker, r int) {
+		out, g, u := host.RowF32(w.gate.Out, r), host.RowF32(w.gate.Gate, r), host.RowF32(w.gate.Up, r)
+		if l := w.gate.Limit; l > 0 {
+			clamped := grow(&d.scratch[worker].tile, len(u))
+			copy(clamped, u)
+			copy(out, g)
+			clampGate(out, clamped, l)
+			g, u = out, clamped
+		}
+		d.tier.SiluMul(out, g, u)
 	}})
+}
+
+// clampGate bounds gates from above and the values they gate from both sides.
+func clampGate(gate, up []float32, limit float32) {
+	for c, g := range gate {
+		gate[c] = min(g, limit)
+		up[c] = min(max(up[c], -limit), limit)
+	}
 }
 
 // Angles computes the rotation of every row.
@@ -143,15 +159,19 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 		a := &w.turn
 		row, angles := host.RowF32(a.X, r), host.RowF32(a.Angles, r)
 		for h := range a.Heads {
-			rotate(row[h*a.HeadDim+a.Offset:][:len(angles)], angles, a.Pairing)
+			rotate(row[h*a.HeadDim+a.Offset:][:len(angles)], angles, a.Pairing, a.Inverse)
 		}
 	}})
 }
 
-// rotate turns each pair of v by its angle.
-func rotate(v, angles []float32, p kernel.Pairing) {
+// rotate turns each pair of v by its angle, or back.
+func rotate(v, angles []float32, p kernel.Pairing, inverse bool) {
 	half := len(v) / 2
 	cos, sin := angles[:half], angles[half:][:half]
+	if inverse {
+		rotateBack(v, cos, sin, p)
+		return
+	}
 	if p == kernel.HalfSplit {
 		lo, hi := v[:half], v[half:][:half]
 		for i, x := range lo {
@@ -163,6 +183,19 @@ func rotate(v, angles []float32, p kernel.Pairing) {
 	for i := range half {
 		x, y := v[2*i], v[2*i+1]
 		v[2*i], v[2*i+1] = x*cos[i]-y*sin[i], x*sin[i]+y*cos[i]
+	}
+}
+
+// rotateBack is rotate with the angles negated.
+func rotateBack(v, cos, sin []float32, p kernel.Pairing) {
+	half := len(cos)
+	for i := range cos {
+		a, b := 2*i, 2*i+1
+		if p == kernel.HalfSplit {
+			a, b = i, i+half
+		}
+		x, y := v[a], v[b]
+		v[a], v[b] = x*cos[i]+y*sin[i], y*cos[i]-x*sin[i]
 	}
 }
 
@@ -201,7 +234,7 @@ func (d *Device) storeRow(w *rowWork, worker, r int) {
 	kv, row := host.RowF32(a.KV, r), grow(&d.scratch[worker].tile, layout.RowDim)
 	d.rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], host.RowF32(a.Norm, 0), a.Eps)
 	copy(row[layout.LatentDim:], kv[layout.LatentDim:])
-	rotate(row[layout.LatentDim:], host.RowF32(a.Angles, r), kernel.Interleaved)
+	rotate(row[layout.LatentDim:], host.RowF32(a.Angles, r), kernel.Interleaved, false)
 	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
 	switch a.Pool.Layout {
 	case layout.BF16Row1152:
@@ -277,7 +310,7 @@ func (d *Device) storeIndexRow(w *rowWork, worker, r int) {
 	}
 	key := grow(&d.scratch[worker].tile, layout.IndexDim)
 	layerNorm(key, host.RowF32(a.Key, r), host.RowF32(a.Weight, 0), host.RowF32(a.Bias, 0), a.Eps)
-	rotate(key[:layout.RopeDim], host.RowF32(a.Angles, r), a.Pairing)
+	rotate(key[:layout.RopeDim], host.RowF32(a.Angles, r), a.Pairing, false)
 	if a.Hadamard {
 		num.Hadamard128(key)
 	}

@@ -11,7 +11,7 @@ import (
 	"sparrow/layout"
 )
 
-// rows stores latent rows at consecutive slots of a float32 cache with pages of two tokens; each is given by value 0 and value 512 (rope).
+// latentRows stores latent rows at consecutive slots of a float32 cache with pages of two tokens; each is given by value 0 and value 512 (rope).
 func (b *bench) latentRows(v ...[2]float32) kernel.Pool {
 	b.Helper()
 	p := b.mainPool(layout.F32Row2304, (len(v)+1)/2, 2)

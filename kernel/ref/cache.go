@@ -37,7 +37,7 @@ func (*Device) StoreRows(a kernel.StoreArgs) error {
 		kv := host.RowF32(a.KV, t)
 		rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], norm, a.Eps)
 		copy(row[layout.LatentDim:], kv[layout.LatentDim:])
-		rotate(row[layout.LatentDim:], host.RowF32(a.Angles, t), kernel.Interleaved)
+		rotate(row[layout.LatentDim:], host.RowF32(a.Angles, t), kernel.Interleaved, false)
 		main.Encode(page, offset, row[:])
 	}
 	return nil
@@ -97,7 +97,7 @@ func (*Device) StoreIndex(a kernel.IndexStoreArgs) error {
 			return err
 		}
 		layerNorm(key[:], host.RowF32(a.Key, t), w, b, a.Eps)
-		rotate(key[:layout.RopeDim], host.RowF32(a.Angles, t), a.Pairing)
+		rotate(key[:layout.RopeDim], host.RowF32(a.Angles, t), a.Pairing, false)
 		if a.Hadamard {
 			num.Hadamard128(key[:])
 		}

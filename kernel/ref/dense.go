@@ -117,14 +117,17 @@ func (*Device) Gate(a kernel.GateArgs) error {
 		return err
 	}
 	for t := range a.Gate.Rows {
-		gate(host.RowF32(a.Out, t), host.RowF32(a.Gate, t), host.RowF32(a.Up, t))
+		gate(host.RowF32(a.Out, t), host.RowF32(a.Gate, t), host.RowF32(a.Up, t), a.Limit)
 	}
 	return nil
 }
 
-func gate(out, g, u []float32) {
+func gate(out, g, u []float32, limit float32) {
 	for c := range out {
-		v := float64(g[c])
-		out[c] = float32(v / (1 + math.Exp(-v)) * float64(u[c]))
+		v, w := float64(g[c]), float64(u[c])
+		if l := float64(limit); l > 0 {
+			v, w = min(v, l), min(max(w, -l), l)
+		}
+		out[c] = float32(v / (1 + math.Exp(-v)) * w)
 	}
 }

@@ -26,14 +26,14 @@ func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
 		w, weights := host.RowF32(a.W, t), host.RowF32(a.Weights, t)
 		for h := range a.Heads {
 			head := q[h*d:][:d]
-			rotate(head[:layout.RopeDim], angles, a.Pairing)
+			rotate(head[a.Offset:][:layout.RopeDim], angles, a.Pairing, false)
 			if a.Hadamard {
 				num.Hadamard128(head)
 			}
 			scale := float32(1)
 			if a.Out.DType == kernel.E4M3 {
 				out := host.Bytes(a.Out.Slice(t, t+1))
-				scale = num.QuantE4M3(out[h*d:][:d], head, num.ScalePow2)
+				scale = num.QuantE4M3(out[h*d:][:d], head, a.Scales)
 			} else {
 				copy(host.RowF32(a.Out, t)[h*d:], head)
 			}

@@ -114,7 +114,7 @@ func (*Device) Experts(a kernel.ExpertArgs) error {
 				weightRow(wide[:len(x)], a.Up[e], o)
 				u[o] = float32(dot(wide, x))
 			}
-			gate(g, g, u)
+			gate(g, g, u, a.Limit)
 			for o := range sum {
 				weightRow(wide[:inner], a.Down[e], o)
 				sum[o] += float64(weights[j]) * dot(wide, g)

@@ -107,7 +107,7 @@ func TestExpertSumIsRoundedOnce(t *testing.T) {
 	b := newBench(t)
 	big := float32(1 << 25)
 	w := func(v float32) kernel.Weight { return b.weight(1, 1, v) }
-	// silu(100) is 100 in float32; up 0.01*100 = 1, so FFN_e(100) = 100 * down * (1 as float32 of 0.01*100).
+	// For x = 64 silu(x) is 64 and up x is 1, so the experts give 64 * down: 2^25 and 1.
 	one := kernel.ExpertArgs{Out: b.f32(1, 1), X: b.f32(1, 1, 64), IDs: b.i32(1, 3, 0, 1, 0), Weights: b.f32(1, 3, 1, 1, -1),
 		Gate: []kernel.Weight{w(1), w(1)}, Up: []kernel.Weight{w(1.0 / 64), w(1.0 / 64)}, Down: []kernel.Weight{w(big / 64), w(1.0 / 64)}}
 	b.must(b.Experts(one))

@@ -63,6 +63,11 @@ func widen(dst []float64, t kernel.Tensor, r int) {
 		for i, v := range host.Bytes(row) {
 			dst[i] = float64(num.FromE4M3(v))
 		}
+	case kernel.E2M1x2:
+		for i, b := range host.Bytes(row) {
+			even, odd := num.UnpackE2M1(b)
+			dst[2*i], dst[2*i+1] = float64(num.FromE2M1(even)), float64(num.FromE2M1(odd))
+		}
 	default:
 		panic(fmt.Sprintf("ref: no float values in %v", t))
 	}
@@ -81,7 +86,15 @@ func weightRow(dst []float64, w kernel.Weight, o int) {
 	if !w.Scale.Given() {
 		return
 	}
-	scales := host.RowF32(w.Scale, o/w.BlockRows)
+	row := w.Scale.Slice(o/w.BlockRows, o/w.BlockRows+1)
+	if w.Scale.DType == kernel.E8M0 {
+		scales := host.Bytes(row)
+		for i := range dst {
+			dst[i] = float64(float32(dst[i] * float64(num.FromE8M0(scales[i/w.BlockCols]))))
+		}
+		return
+	}
+	scales := host.F32(row)
 	for i := range dst {
 		dst[i] = float64(float32(dst[i] * float64(scales[i/w.BlockCols])))
 	}

@@ -36,14 +36,14 @@ func (*Device) Rotate(a kernel.RotateArgs) error {
 	for t := range a.X.Rows {
 		row, angles := host.RowF32(a.X, t), host.RowF32(a.Angles, t)
 		for h := range a.Heads {
-			rotate(row[h*a.HeadDim+a.Offset:][:len(angles)], angles, a.Pairing)
+			rotate(row[h*a.HeadDim+a.Offset:][:len(angles)], angles, a.Pairing, a.Inverse)
 		}
 	}
 	return nil
 }
 
-// rotate turns each pair (x, y) of v by its angle: x cos - y sin, x sin + y cos, written back to the same places.
-func rotate(v, angles []float32, p kernel.Pairing) {
+// rotate turns each pair (x, y) of v by its angle: x cos - y sin, x sin + y cos, written back to the same places. The inverse turns back.
+func rotate(v, angles []float32, p kernel.Pairing, inverse bool) {
 	half := len(v) / 2
 	for i := range half {
 		x, y := 2*i, 2*i+1
@@ -51,6 +51,9 @@ func rotate(v, angles []float32, p kernel.Pairing) {
 			x, y = i, i+half
 		}
 		cos, sin := float64(angles[i]), float64(angles[half+i])
+		if inverse {
+			sin = -sin
+		}
 		vx, vy := float64(v[x]), float64(v[y])
 		v[x] = float32(vx*cos - vy*sin)
 		v[y] = float32(vx*sin + vy*cos)

@@ -54,9 +54,9 @@ func or[T any](v *T, absent T) T {
 	return *v
 }
 
-func (b *builder) build() *Config {
+func (b *builder) build() *DSA {
 	r := b.raw
-	c := &Config{
+	c := &DSA{Config: Config{
 		Family:       Family(r.ModelType),
 		Vocab:        b.positive("vocab_size", r.Vocab),
 		Hidden:       b.positive("hidden_size", r.Hidden),
@@ -67,7 +67,7 @@ func (b *builder) build() *Config {
 		BOS:          r.BOS,
 		EOS:          r.EOS,
 		Pad:          r.Pad,
-	}
+	}}
 	b.eps(c)
 	b.attention(c)
 	b.indexer(c)
@@ -85,7 +85,7 @@ func (b *builder) build() *Config {
 	return c
 }
 
-func (b *builder) eps(c *Config) {
+func (b *builder) eps(c *DSA) {
 	switch e := b.raw.RMSEps; {
 	case e == nil:
 		b.missing("rms_norm_eps")
@@ -98,7 +98,7 @@ func (b *builder) eps(c *Config) {
 	c.LatentEps = 1e-6
 }
 
-func (b *builder) attention(c *Config) {
+func (b *builder) attention(c *DSA) {
 	r := b.raw
 	c.Attention = Attention{
 		Heads:  b.positive("num_attention_heads", r.Heads),
@@ -122,7 +122,7 @@ func (b *builder) attention(c *Config) {
 	}
 }
 
-func (b *builder) indexer(c *Config) {
+func (b *builder) indexer(c *DSA) {
 	r := b.raw
 	c.Indexer = Indexer{
 		Heads:       b.positive("index_n_heads", r.IndexHeads),
@@ -148,16 +148,7 @@ func (b *builder) shared(layers int) []bool {
 	out := make([]bool, layers)
 	switch {
 	case r.IndexerTypes != nil:
-		if len(r.IndexerTypes) != layers {
-			b.complain("indexer_types has %d entries, want one for each of %d layers", len(r.IndexerTypes), layers)
-			return out
-		}
-		for i, t := range r.IndexerTypes {
-			if t != "full" && t != "shared" {
-				b.complain("indexer_types[%d] is %q, supported are \"full\" and \"shared\"", i, t)
-			}
-			out[i] = t == "shared"
-		}
+		b.marks(out, "indexer_types", r.IndexerTypes, "shared", "full")
 	case r.IndexPattern != nil:
 		if len(*r.IndexPattern) != layers || strings.Trim(*r.IndexPattern, "FS") != "" {
 			b.complain("index_topk_pattern is %q, want %d letters F (full) or S (shared)", *r.IndexPattern, layers)
@@ -179,7 +170,7 @@ func (b *builder) shared(layers int) []bool {
 	return out
 }
 
-func (b *builder) rope(c *Config) {
+func (b *builder) rope(c *DSA) {
 	r := b.raw
 	p := r.RopeParams
 	if p == nil {
@@ -220,7 +211,7 @@ func (b *builder) rope(c *Config) {
 	}
 }
 
-func (b *builder) ffn(c *Config) {
+func (b *builder) ffn(c *DSA) {
 	r := b.raw
 	f := FFN{
 		DenseInner: b.positive("intermediate_size", r.Inner),
@@ -260,6 +251,20 @@ func (b *builder) ffn(c *Config) {
 	c.FFN = f
 }
 
+// marks reads a list with one word for each layer: yes marks it, no does not.
+func (b *builder) marks(out []bool, name string, words []string, yes, no string) {
+	if len(words) != len(out) {
+		b.complain("%s has %d entries, want one for each of %d layers", name, len(words), len(out))
+		return
+	}
+	for i, w := range words {
+		if w != yes && w != no {
+			b.complain("%s[%d] is %q, supported are %q and %q", name, i, w, no, yes)
+		}
+		out[i] = w == yes
+	}
+}
+
 func (b *builder) denseLayers(layers int) []bool {
 	r := b.raw
 	out := make([]bool, layers)
@@ -267,16 +272,7 @@ func (b *builder) denseLayers(layers int) []bool {
 		return out // the number of layers is a problem of its own
 	}
 	if r.MLPTypes != nil {
-		if len(r.MLPTypes) != layers {
-			b.complain("mlp_layer_types has %d entries, want one for each of %d layers", len(r.MLPTypes), layers)
-			return out
-		}
-		for i, t := range r.MLPTypes {
-			if t != "dense" && t != "sparse" {
-				b.complain("mlp_layer_types[%d] is %q, supported are \"dense\" and \"sparse\"", i, t)
-			}
-			out[i] = t == "dense"
-		}
+		b.marks(out, "mlp_layer_types", r.MLPTypes, "dense", "sparse")
 		return out
 	}
 	first := or(r.FirstDense, 0)

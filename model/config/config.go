@@ -5,16 +5,17 @@ import "fmt"
 // Family is a model architecture.
 type Family string
 
-// The families of the DSA kind.
+// The families this build knows.
 const (
 	DeepseekV32 Family = "deepseek_v32"
 	GLMMoeDSA   Family = "glm_moe_dsa"
+	DeepseekV4  Family = "deepseek_v4"
 )
 
 // Families lists what this build can run.
-func Families() []Family { return []Family{DeepseekV32, GLMMoeDSA} }
+func Families() []Family { return []Family{DeepseekV32, GLMMoeDSA, DeepseekV4} }
 
-// Config describes a model of the DSA families. Names follow the v32 spec, 1.1.
+// Config is what every model has, whatever its family: what a scheduler, a sampler or a report must know of it.
 type Config struct {
 	Family       Family
 	Vocab        int
@@ -22,19 +23,28 @@ type Config struct {
 	Layers       int
 	MaxPositions int
 	RMSEps       float32
-	LatentEps    float32 // of q_a_layernorm and kv_a_layernorm
-	TiedHead     bool    // the head is the embedding
-
-	Attention Attention
-	Indexer   Indexer
-	Rope      Rope
-	FFN       FFN
-
-	NextN int // layers after the main ones that draft tokens
+	TiedHead     bool // the head is the embedding
+	Indexer      Indexer
+	NextN        int // layers after the main ones that draft tokens
 
 	BOS *int
 	EOS []int
 	Pad *int
+}
+
+// Common is the part that does not depend on the family.
+func (c *Config) Common() *Config { return c }
+
+// Description is a checked config.json of some family: *DSA or *V4.
+type Description interface{ Common() *Config }
+
+// DSA describes a model of the DSA families. Names follow the v32 spec, 1.1.
+type DSA struct {
+	Config
+	LatentEps float32 // of q_a_layernorm and kv_a_layernorm
+	Attention Attention
+	Rope      Rope
+	FFN       FFN
 }
 
 // Attention holds the sizes of multi-head latent attention.

@@ -98,7 +98,7 @@ func TestAbsentFields(t *testing.T) {
 	if a.Indexer.Interleaved || !b.Indexer.Interleaved {
 		t.Errorf("the indexer interleaves: v3.2 %v, glm %v; want false, true", a.Indexer.Interleaved, b.Indexer.Interleaved)
 	}
-	for _, c := range []*Config{a, b} {
+	for _, c := range []*DSA{a, b} {
 		f := c.FFN
 		if f.Groups != 1 || f.KeepGroups != 1 || f.Shared != 0 || f.Scale != 1 || !f.Normalize || f.Dense[0] {
 			t.Errorf("%s: feed-forward defaults %+v", c.Family, f)
@@ -125,7 +125,7 @@ func TestEndOfSequence(t *testing.T) {
 }
 
 // full lists the layers that compute their own selection.
-func full(c *Config) []int {
+func full(c *DSA) []int {
 	var out []int
 	for i := range c.Layers {
 		if c.Indexer.Computes(i) {

@@ -10,14 +10,22 @@ import (
 	"strings"
 )
 
-// Open reads DIR/config.json.
-func Open(dir string) (*Config, error) {
-	path := filepath.Join(dir, "config.json")
-	data, err := os.ReadFile(path)
+// Open reads DIR/config.json of a DSA model.
+func Open(dir string) (*DSA, error) {
+	path, data, err := load(dir)
 	if err != nil {
-		return nil, fmt.Errorf("config: %w; a checkpoint folder holds config.json and *.safetensors", err)
+		return nil, err
 	}
 	return Parse(path, data)
+}
+
+// load is the name and the text of DIR/config.json.
+func load(dir string) (path string, data []byte, err error) {
+	path = filepath.Join(dir, "config.json")
+	if data, err = os.ReadFile(path); err != nil {
+		err = fmt.Errorf("config: %w; a checkpoint folder holds config.json and *.safetensors", err)
+	}
+	return path, data, err
 }
 
 // raw is config.json as released models spell it. Pointers tell absent from zero.
@@ -82,6 +90,7 @@ type rawRope struct {
 	BetaSlow     *float64 `json:"beta_slow"`
 	MScale       *float64 `json:"mscale"`
 	MScaleAllDim *float64 `json:"mscale_all_dim"`
+	Attention    *float64 `json:"attention_factor"`
 }
 
 func (r *rawRope) kind() string {
@@ -109,14 +118,14 @@ func (l *idList) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Parse reads the text of a config.json; file is its name in messages.
-func Parse(file string, data []byte) (*Config, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil, fmt.Errorf("config: %s: %w", file, err)
+// Parse reads the text of a DSA model's config.json; file is its name in messages.
+func Parse(file string, data []byte) (*DSA, error) {
+	fields, family, err := open(file, data)
+	if err != nil {
+		return nil, err
 	}
-	if err := checkFamily(fields["model_type"]); err != nil {
-		return nil, fmt.Errorf("config: %s: %w", file, err)
+	if family == DeepseekV4 {
+		return nil, fmt.Errorf("config: %s: model_type %q: %w here; %s and %s are described by a DSA config", file, family, ErrFamily, DeepseekV32, GLMMoeDSA)
 	}
 	b := builder{raw: &raw{}, mistyped: map[string]bool{}}
 	b.read("", fields, reflect.ValueOf(b.raw).Elem())
@@ -127,8 +136,27 @@ func Parse(file string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// checkFamily refuses a model_type this build cannot run.
-func checkFamily(text json.RawMessage) error {
+// open splits the text into fields and finds the family.
+func open(file string, data []byte) (map[string]json.RawMessage, Family, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, "", fmt.Errorf("config: %s: %w", file, err)
+	}
+	family, err := familyOf(fields["model_type"])
+	if err != nil {
+		return nil, "", fmt.Errorf("config: %s: %w", file, err)
+	}
+	return fields, family, nil
+}
+
+// relatives says what makes an architecture with a similar name another one.
+var relatives = map[string]string{
+	"deepseek_v41": "DeepSeek-V4.1 has compression ratios 1 and 2, Engram memory and keys shared between layers, none of which deepseek_v4 has",
+	"deepseek_v3":  "DeepSeek-V3 has no sparse attention",
+}
+
+// familyOf refuses a model_type this build cannot run.
+func familyOf(text json.RawMessage) (Family, error) {
 	asked, names := "no model_type", make([]string, 0, len(Families()))
 	if text != nil {
 		asked = "model_type " + string(text)
@@ -137,11 +165,15 @@ func checkFamily(text json.RawMessage) error {
 	err := json.Unmarshal(text, &kind)
 	for _, f := range Families() {
 		if err == nil && Family(kind) == f {
-			return nil
+			return f, nil
 		}
 		names = append(names, string(f))
 	}
-	return fmt.Errorf("%s: %w; supported are %s", asked, ErrFamily, strings.Join(names, ", "))
+	why := ""
+	if r := relatives[kind]; r != "" {
+		why = " (" + r + ")"
+	}
+	return "", fmt.Errorf("%s: %w%s; supported are %s", asked, ErrFamily, why, strings.Join(names, ", "))
 }
 
 // read fills the fields of to, a struct of tagged fields, and complains about every one that holds another type: one wrong field must not
@@ -160,7 +192,7 @@ func (b *builder) read(prefix string, fields map[string]json.RawMessage, to refl
 				continue
 			}
 			*nested = &rawRope{}
-			b.read(name+".", inner, reflect.ValueOf(*nested).Elem())
+			b.read(prefix+name+".", inner, reflect.ValueOf(*nested).Elem())
 			continue
 		}
 		if err := json.Unmarshal(text, to.Field(i).Addr().Interface()); err != nil {
@@ -191,7 +223,12 @@ func wanted(t reflect.Type) string {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Int {
+			return "a list of whole numbers"
+		}
 		return "a list of words"
+	case reflect.Map:
+		return "an object of whole numbers"
 	}
 	return "a word"
 }

@@ -74,7 +74,7 @@ func text(t testing.TB, f fields) []byte {
 	return data
 }
 
-func parse(t testing.TB, f fields) *Config {
+func parse(t testing.TB, f fields) *DSA {
 	t.Helper()
 	c, err := Parse("config.json", text(t, f))
 	if err != nil {

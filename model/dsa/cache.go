@@ -14,7 +14,7 @@ import (
 func (m *Model) Facts() plan.Model { return Facts(m.config) }
 
 // Facts is what the planner must know about a config, loaded or not.
-func Facts(c *config.Config) plan.Model {
+func Facts(c *config.DSA) plan.Model {
 	f := plan.Model{
 		Family:             plan.DeepSeekV32,
 		Heads:              c.Attention.Heads,

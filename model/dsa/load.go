@@ -8,7 +8,7 @@ import (
 	"sparrow/model/nn"
 )
 
-func loadLayer(c *config.Config, l *nn.Loader, i int) layer {
+func loadLayer(c *config.DSA, l *nn.Loader, i int) layer {
 	p := fmt.Sprintf("model.layers.%d.", i)
 	out := layer{
 		inputNorm: l.Vector(p+"input_layernorm.weight", c.Hidden),
@@ -25,15 +25,15 @@ func loadLayer(c *config.Config, l *nn.Loader, i int) layer {
 	return out
 }
 
-func moeShape(c *config.Config) nn.MoEShape {
+func moeShape(c *config.DSA) nn.MoEShape {
 	return nn.MoEShape{Hidden: c.Hidden, Inner: c.FFN.Inner, Experts: c.FFN.Experts, Shared: c.FFN.Shared}
 }
 
-func choice(c *config.Config) nn.Choice {
+func choice(c *config.DSA) nn.Choice {
 	return nn.Choice{TopK: c.FFN.TopK, Groups: c.FFN.Groups, KeepGroups: c.FFN.KeepGroups, Normalize: c.FFN.Normalize, Scale: c.FFN.Scale}
 }
 
-func loadAttention(c *config.Config, l *nn.Loader, p string, index bool) attn.Weights {
+func loadAttention(c *config.DSA, l *nn.Loader, p string, index bool) attn.Weights {
 	a := c.Attention
 	w := attn.Weights{
 		QA:     l.Matrix(p+"q_a_proj.weight", a.QLora, c.Hidden),
@@ -59,7 +59,7 @@ func loadAttention(c *config.Config, l *nn.Loader, p string, index bool) attn.We
 }
 
 // checkNextN verifies the tensors of the drafting layer (v32 spec, 3.1). Its copies of embedding and head are optional.
-func checkNextN(c *config.Config, l *nn.Loader) {
+func checkNextN(c *config.DSA, l *nn.Loader) {
 	p := fmt.Sprintf("model.layers.%d.", c.Layers)
 	loadLayer(c, l, c.Layers)
 	l.CheckVector(p+"enorm.weight", c.Hidden)

@@ -16,7 +16,7 @@ import (
 
 // Model is a loaded model on one device. One goroutine uses it at a time.
 type Model struct {
-	config *config.Config
+	config *config.DSA
 	dev    kernel.Device
 	attn   *attn.Attention
 
@@ -45,7 +45,7 @@ type buffers struct {
 }
 
 // Load reads every weight of a checkpoint. The tensors of the NextN layer, where there is one, must be there and fit.
-func Load(c *config.Config, l *nn.Loader, dev kernel.Device) (*Model, error) {
+func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, dev: dev}
 	m.embed = l.Table("model.embed_tokens.weight", c.Vocab, c.Hidden)
 	for i := range c.Layers {
@@ -73,7 +73,7 @@ func Load(c *config.Config, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	return m, nil
 }
 
-func attentionParams(c *config.Config) attn.Params {
+func attentionParams(c *config.DSA) attn.Params {
 	a := c.Attention
 	p := attn.Params{
 		Dims:         kernel.LatentDims{Heads: a.Heads, Nope: a.Nope, Rope: a.Rope, V: a.V, Latent: a.Latent},
@@ -93,7 +93,7 @@ func attentionParams(c *config.Config) attn.Params {
 }
 
 // Config describes the model.
-func (m *Model) Config() *config.Config { return m.config }
+func (m *Model) Config() *config.Config { return &m.config.Config }
 
 // Device is where the model runs.
 func (m *Model) Device() kernel.Device { return m.dev }

@@ -9,19 +9,27 @@ import (
 	"sparrow/model/config"
 	"sparrow/model/dsa"
 	"sparrow/model/nn"
+	"sparrow/model/v4"
+	"sparrow/plan"
 	"sparrow/weight"
 )
 
 // Source is an opened checkpoint whose weights are not loaded yet.
 type Source struct {
-	Name    string // the folder, for messages
-	Config  *config.Config
+	Name    string             // the folder, for messages
+	Config  *config.Config     // what every family has
+	Model   config.Description // all of config.json: *config.DSA or *config.V4
 	Weights *weight.Checkpoint
+}
+
+// New joins a config with the weights it describes.
+func New(name string, d config.Description, w *weight.Checkpoint) *Source {
+	return &Source{Name: name, Config: d.Common(), Model: d, Weights: w}
 }
 
 // Open reads the config and maps the weights of a checkpoint folder.
 func Open(dir string) (*Source, error) {
-	c, err := config.Open(dir)
+	d, err := config.Read(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +37,7 @@ func Open(dir string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Name: dir, Config: c, Weights: w}, nil
+	return New(dir, d, w), nil
 }
 
 // Close unmaps the weights. Models loaded from the source must no longer be used.
@@ -37,14 +45,38 @@ func (s *Source) Close() error { return s.Weights.Close() }
 
 // Load places the weights on a device. onTensor, when not nil, is called once for each tensor, for progress bars.
 func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Model, error) {
-	l := nn.NewLoader(s.Weights, dev, onTensor)
-	switch s.Config.Family {
-	case config.DeepseekV32, config.GLMMoeDSA:
-		m, err := dsa.Load(s.Config, l, dev)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Name, err)
-		}
-		return m, nil
+	m, err := load(s.Model, nn.NewLoader(s.Weights, dev, onTensor), dev)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	return nil, fmt.Errorf("%s: %w: %q", s.Name, config.ErrFamily, s.Config.Family)
+	return m, nil
+}
+
+func load(d config.Description, l *nn.Loader, dev kernel.Device) (model.Model, error) {
+	switch c := d.(type) {
+	case *config.DSA:
+		return loaded(dsa.Load(c, l, dev))
+	case *config.V4:
+		return loaded(v4.Load(c, l, dev))
+	}
+	return nil, fmt.Errorf("%w: %T", config.ErrFamily, d)
+}
+
+// loaded keeps a nil pointer from becoming a model that is not nil.
+func loaded[M model.Model](m M, err error) (model.Model, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Facts is what the planner must know about a described model, loaded or not.
+func Facts(d config.Description) (plan.Model, error) {
+	switch c := d.(type) {
+	case *config.DSA:
+		return dsa.Facts(c), nil
+	case *config.V4:
+		return v4.Facts(c), nil
+	}
+	return plan.Model{}, fmt.Errorf("%w: %T", config.ErrFamily, d)
 }

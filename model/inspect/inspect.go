@@ -12,7 +12,9 @@ import (
 	"text/tabwriter"
 
 	"sparrow/layout"
+	"sparrow/model/config"
 	"sparrow/model/family"
+	"sparrow/weight"
 )
 
 // Summary is what a checkpoint is.
@@ -75,16 +77,23 @@ func Of(s *family.Source, memories []float64) *Summary {
 	c := s.Config
 	out := &Summary{
 		Checkpoint: s.Name, Family: string(c.Family), Files: len(s.Weights.Files()), Tensors: len(s.Weights.Names()),
-		Layers: c.Layers, Hidden: c.Hidden, Heads: c.Attention.Heads, IndexHeads: c.Indexer.Heads, IndexTopK: c.Indexer.TopK,
-		Experts: c.FFN.Experts, ExpertsUsed: c.FFN.TopK, Vocabulary: c.Vocab, MaxPositions: c.MaxPositions,
+		Layers: c.Layers, Hidden: c.Hidden, IndexHeads: c.Indexer.Heads, IndexTopK: c.Indexer.TopK, Vocabulary: c.Vocab, MaxPositions: c.MaxPositions,
 	}
-	for i := range c.Layers {
-		if c.Indexer.Computes(i) {
-			out.IndexLayers++
+	switch d := s.Model.(type) {
+	case *config.DSA:
+		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
+		for i := range c.Layers {
+			if c.Indexer.Computes(i) {
+				out.IndexLayers++
+			}
 		}
+		out.count(s)
+		out.cache(memories)
+	case *config.V4:
+		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
+		out.count(s)
+		out.cacheV4(d, memories)
 	}
-	out.count(s)
-	out.cache(memories)
 	return out
 }
 
@@ -95,6 +104,9 @@ func (s *Summary) count(src *family.Source) {
 	for _, name := range src.Weights.Names() {
 		t, _ := src.Weights.Tensor(name)
 		n := int64(t.Elements())
+		if t.DType == weight.I8 || t.DType == weight.U8 {
+			n *= 2 // two packed FP4 values
+		}
 		ty := types[t.DType.String()]
 		if ty == nil {
 			ty = &TypeBytes{Type: t.DType.String()}
@@ -108,13 +120,13 @@ func (s *Summary) count(src *family.Source) {
 			continue
 		}
 		p.Total += n
-		if layerOf(name) >= s.Layers {
+		if layerOf(name) >= s.Layers || strings.HasPrefix(name, "mtp.") {
 			p.NextN += n
 			continue
 		}
 		p.Main += n
 		switch {
-		case strings.HasSuffix(name, "embed_tokens.weight"):
+		case strings.HasSuffix(name, "embed_tokens.weight") || name == "embed.weight":
 			if src.Config.TiedHead {
 				p.Active += n
 			}
@@ -130,9 +142,9 @@ func (s *Summary) count(src *family.Source) {
 	slices.SortFunc(s.Bytes, func(a, b TypeBytes) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Type, b.Type)) })
 }
 
-// layerOf is the number in model.layers.N., or -1.
+// layerOf is the number in layers.N., with or without model. before it, or -1.
 func layerOf(name string) int {
-	rest, ok := strings.CutPrefix(name, "model.layers.")
+	rest, ok := strings.CutPrefix(strings.TrimPrefix(name, "model."), "layers.")
 	if !ok {
 		return -1
 	}
@@ -158,12 +170,17 @@ func (s *Summary) cache(memories []float64) {
 		}
 		c := CacheSize{Layout: k.String(), RowBytes: main.RowBytes(), IndexBytes: index}
 		c.TokenBytes = int64(s.Layers*c.RowBytes + s.IndexLayers*c.IndexBytes)
-		for _, m := range memories {
-			free := int64(m*gib) - s.TotalBytes
-			c.Fits = append(c.Fits, Fit{GiB: m, Tokens: max(free/c.TokenBytes, 0)})
-		}
-		s.Cache = append(s.Cache, c)
+		s.fit(c, memories)
 	}
+}
+
+// fit adds a layout with what fits beside the weights.
+func (s *Summary) fit(c CacheSize, memories []float64) {
+	for _, m := range memories {
+		free := int64(m*gib) - s.TotalBytes
+		c.Fits = append(c.Fits, Fit{GiB: m, Tokens: max(free/c.TokenBytes, 0)})
+	}
+	s.Cache = append(s.Cache, c)
 }
 
 // Print writes the summary for people.

@@ -191,7 +191,10 @@ func launches(s *plan.Segment) string {
 		parts = append(parts, fmt.Sprint(l.Rows))
 	}
 	out := fmt.Sprintf("%d (%s rows)", len(s.Launches), strings.Join(parts, " + "))
-	if s.RowsPerLaunch > 0 && s.Limit != "" {
+	switch {
+	case strings.HasPrefix(s.Limit, "no limit"):
+		out += ", " + s.Limit
+	case s.RowsPerLaunch > 0 && s.Limit != "":
 		out += fmt.Sprintf(", at most %d: %s", s.RowsPerLaunch, s.Limit)
 	}
 	return out

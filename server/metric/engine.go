@@ -1,8 +1,6 @@
 package metric
 
 import (
-	"strconv"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sparrow"
@@ -123,6 +121,3 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		counter(c.rows, p.Rows, labels...)
 	}
 }
-
-// number writes a count as a label, as vLLM does for the sizes of its cache.
-func number(n int) string { return strconv.Itoa(n) }

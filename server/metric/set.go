@@ -28,9 +28,10 @@ type Set struct {
 	promptTokens observers
 	outputTokens observers
 
-	http     *prometheus.CounterVec
-	panics   prometheus.Counter
-	finished []*prometheus.CounterVec
+	http         *prometheus.CounterVec
+	panics       prometheus.Counter
+	finished     *prometheus.CounterVec
+	vllmFinished *prometheus.CounterVec // nil unless asked for
 }
 
 // observers are one measurement under one or two names.
@@ -62,7 +63,7 @@ func New(source Source, vllm bool) *Set {
 	s.http = s.counters("sparrow_http_requests_total", "HTTP requests answered, by route and status.", "route", "status")
 	s.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "sparrow_http_panics_total", Help: "Handlers that panicked and were answered with status 500."})
 	s.registry.MustRegister(s.panics)
-	s.finished = append(s.finished, s.counters("sparrow_choices_total", "Choices that ended, by reason.", "reason"))
+	s.finished = s.counters("sparrow_choices_total", "Choices that ended, by reason.", "reason")
 	s.histograms("sparrow_", names{
 		firstToken: "time_to_first_token_seconds", gap: "inter_token_seconds", request: "request_seconds",
 		promptTokens: "request_prompt_tokens", outputTokens: "request_output_tokens",
@@ -124,8 +125,9 @@ func (s *Set) Request(took time.Duration, usage sparrow.Usage) {
 
 // Finished counts a choice that ended.
 func (s *Set) Finished(why sparrow.Finish) {
-	for _, c := range s.finished {
-		c.WithLabelValues(string(why)).Inc()
+	s.finished.WithLabelValues(string(why)).Inc()
+	if s.vllmFinished != nil {
+		s.vllmFinished.WithLabelValues(vllmReason(why)).Inc()
 	}
 }
 

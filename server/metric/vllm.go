@@ -1,6 +1,8 @@
 package metric
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sparrow"
@@ -11,15 +13,27 @@ import (
 func (s *Set) addVLLM(source Source) {
 	info := source.Info()
 	labels := prometheus.Labels{"model_name": info.Name, "engine": "0"}
-	finished := prometheus.NewCounterVec(prometheus.CounterOpts{
+	s.vllmFinished = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vllm:request_success_total", Help: "Choices that ended, by reason.", ConstLabels: labels,
 	}, []string{"finished_reason"})
-	s.registry.MustRegister(newVLLMCollector(source, labels), finished)
-	s.finished = append(s.finished, finished)
+	s.registry.MustRegister(newVLLMCollector(source, labels), s.vllmFinished)
 	s.histograms("vllm:", names{
 		firstToken: "time_to_first_token_seconds", gap: "inter_token_latency_seconds", request: "e2e_request_latency_seconds",
 		promptTokens: "request_prompt_tokens", outputTokens: "request_generation_tokens",
 	}, labels)
+}
+
+// vllmReason is the word that vLLM has for a reason.
+func vllmReason(why sparrow.Finish) string {
+	switch why {
+	case sparrow.FinishStop, sparrow.FinishToolCalls:
+		return "stop"
+	case sparrow.FinishLength:
+		return "length"
+	case sparrow.FinishCancelled:
+		return "abort"
+	}
+	return "error"
 }
 
 // vllmCollector is the engine's snapshot under vLLM's names.
@@ -70,5 +84,5 @@ func (c *vllmCollector) Collect(out chan<- prometheus.Metric) {
 	for _, r := range c.readings {
 		out <- prometheus.MustNewConstMetric(r.desc, r.kind, r.of(now))
 	}
-	out <- prometheus.MustNewConstMetric(c.cache, prometheus.GaugeValue, 1, number(now.info.PageTokens), number(now.info.Pages))
+	out <- prometheus.MustNewConstMetric(c.cache, prometheus.GaugeValue, 1, strconv.Itoa(now.info.PageTokens), strconv.Itoa(now.info.Pages))
 }

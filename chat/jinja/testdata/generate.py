@@ -53,7 +53,7 @@ VARS = {
 
 CASES = {
     "literals": [
-        "{{ 'a' 'b' }}|{{ \"x\\ty\" }}|{{ '\\u00e9\\x41\\101\\q' }}|{{ 1_000 }}|{{ 0x1f }}|{{ 1.5e3 }}|{{ .5 if false else 2. }}",
+        "{{ 'a' 'b' }}|{{ \"x\\ty\" }}|{{ '\\u00e9\\x41\\101\\q' }}|{{ 1_000 }}|{{ 0x1f }}|{{ 1.5e3 }}",
         "{{ 1.50 }}|{{ 1e3 }}|{{ 0b101 + 0o17 }}",
         "{{ true }} {{ True }} {{ false }} {{ none }} {{ None }}",
         "{{ [1, 'a', 2.0, none, true] }} {{ (1,) }} {{ (1, 2) }} {{ () }} {{ {'a': 1, 'b': [2]} }} {{ {} }}",
@@ -176,6 +176,12 @@ CASES = {
         "  {{ word }}  {% if yes %}  {% endif %}  ", "{%- for m in messages %}\n  {%- if m.role == 'user' %}\n    {{- m.content }}\n  {%- endif %}\n{%- endfor %}\n.",
         "{%if yes%}tight{%endif%}{{word}}{{-word-}} x",
         "a{% if yes -%}\n\n  {% if yes %}b{% endif %}\n{% endif %}", "{# {{ x }} {% y %} #}ok", "{{ '{{ x }}' }}{{ '%}' }}{% if '%}' == '%}' %}eq{% endif %}",
+    ],
+    "whole templates": [
+        "{%- macro dump(o) -%}\n  {%- set ns = namespace(first=true) -%}\n  {{ '{' -}}\n  {%- for k, v in o.items() -%}\n    {%- if k != 'skip' -%}\n      {%- if not ns.first -%}{{- ', ' -}}{%- endif -%}\n      {%- set ns.first = false -%}\n      \"{{ k }}\": {{ v | tojson(ensure_ascii=False) }}\n    {%- endif -%}\n  {%- endfor -%}\n  {{- '}' -}}\n{%- endmacro -%}\n<tools>\n{% for p in people %}\n{%- if 'pet' in p and p.pet -%}\n    {%- set p = p['pet'] -%}\n{%- endif -%}\n{% if p.defer is not defined or not p.defer %}\n{{ dump(p) }}\n{% endif %}\n{% endfor %}\n</tools>\n",
+        "{%- macro found(xs, x) -%}{%- set ns = namespace(f=false) -%}{%- for y in xs -%}{%- if y == x -%}{%- set ns.f = true -%}{%- break -%}{%- endif -%}{%- endfor -%}{%- if ns.f -%}1{%- endif -%}{%- endmacro -%}{%- for q in [1, 5] -%}{{ q }}{{ 'yes' if found(list, q) else 'no' }};{%- endfor -%}",
+        "{%- set ns = namespace(last=-1) -%}{%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = loop.index0 -%}{%- endif %}{%- endfor %}\n{%- for m in messages -%}\n{%- if m.role == 'user' -%}<|user|>{{ m.content }}\n{%- elif m.role == 'assistant' -%}\n<|assistant|>\n{%- set content = m.content %}\n{%- if m.reasoning is string %}{%- set r = m.reasoning %}{%- elif '</think>' in content %}{%- set r = content.split('</think>')[0].split('<think>')[-1] %}{%- endif %}\n{%- if loop.index0 > ns.last and r is defined -%}{{ '<think>' + r + '</think>' }}{%- else -%}{{ '<think></think>' }}{%- endif -%}\n{{ content.strip() }}\n{%- elif m.role == 'system' -%}<|system|>{{ m.content }}{%- endif -%}\n{%- endfor -%}\n{%- if add_generation_prompt is not defined or add_generation_prompt -%}\n    <|assistant|>{{- '<think>' -}}\n{%- endif -%}\n",
+        "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% endif %}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}{% if loop.index0 == 0 and system_message is defined %}{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{{ '[' + message['role'] | upper + '] ' + content | trim }}{% endfor %}",
     ],
     "globals": [
         "{{ strftime_now('%Y-%m-%d') }} {{ strftime_now('%d %b %Y, %H:%M:%S %A %B %j %y %I %p %%') }}", "{{ raise_exception('no way') }}",

@@ -31,16 +31,18 @@ __device__ __forceinline__ void barrier_expect(u32 bar, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
 
+// Sleeps in hardware until the phase is complete or about a millisecond has passed; true when it is complete.
 __device__ __forceinline__ bool barrier_try_wait(u32 bar, u32 parity) {
+    constexpr u32 kNanoseconds = 1000000;
     u32 done;
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2, %3;\n"
         "selp.u32 %0, 1, 0, p;\n"
         "}\n"
         : "=r"(done)
-        : "r"(bar), "r"(parity)
+        : "r"(bar), "r"(parity), "r"(kNanoseconds)
         : "memory");
     return done != 0;
 }
@@ -48,12 +50,6 @@ __device__ __forceinline__ bool barrier_try_wait(u32 bar, u32 parity) {
 __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
     while (!barrier_try_wait(bar, parity)) {
     }
-}
-
-// Barrier `id` (0 is the one of __syncthreads) among the first `threads` threads that come to it; whole warps.
-template <int Id, int Threads>
-__device__ __forceinline__ void block_sync() {
-    asm volatile("bar.sync %0, %1;" ::"n"(Id), "n"(Threads) : "memory");
 }
 
 // Orders this thread's ordinary shared-memory accesses before later accesses of the copy engine or the tensor cores.

@@ -44,6 +44,15 @@ __device__ __forceinline__ void load_bytes(u32 dst, const void* src, u32 bytes, 
         : "memory");
 }
 
+// Sixteen bytes that are used once: they take no room in the first-level cache and leave L2 early.
+__device__ __forceinline__ float4 load_once(const float* src) {
+    float4 v;
+    asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(src), "l"(kEvictFirst));
+    return v;
+}
+
 // Asks for bytes to be brought into L2. Source and size are multiples of 16.
 __device__ __forceinline__ void prefetch_bytes(const void* src, u32 bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(src), "r"(bytes) : "memory");

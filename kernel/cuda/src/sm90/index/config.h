@@ -17,6 +17,10 @@ constexpr int kMathGroups = 4;       // warpgroups that multiply and reduce, in 
 constexpr int kThreads = 128 * (kMathGroups + 1);
 constexpr int kMathRegisters = 112;  // 4 x 112 + 32 = 480 = 5 x 96, what 640 threads are launched with
 constexpr int kCopyRegisters = 32;
+#ifndef CW
+#define CW 4
+#endif
+constexpr int kCopyWarps = CW;        // warps of the copy warpgroup that ask for pages
 constexpr int kItemStages = 2;       // query tiles in flight
 constexpr int kMaxRows = 8;          // query rows of one item at most: 256 columns of 32 heads
 

@@ -32,36 +32,41 @@ struct PagedSource {
     }
 };
 
-// Page numbers of a request, read 32 at a time, the next 32 ahead of use.
+// Page numbers of a request, read 32 at a time, the next 32 ahead of use. One reader per warp.
 struct PageReader {
     const i32* table;
     i32 last;  // last page that may be read
     u32 lane;
+    i32 base;  // page of lane 0
     i32 now, ahead;
 
     __device__ __forceinline__ PageReader(const i32* row, i32 first, i32 pages)
-        : table(row + first), last(pages - 1), lane(threadIdx.x % 32), now(read(0)), ahead(read(32)) {}
+        : table(row + first), last(pages - 1), lane(threadIdx.x % 32), base(0), now(read(0)), ahead(read(32)) {}
 
     __device__ __forceinline__ i32 read(i32 from) const { return table[min(from + static_cast<i32>(lane), last)]; }
 
+    // Page of tile t; t never falls, and rises by less than 32.
     __device__ __forceinline__ i32 page(i32 t) {
-        if (t % 32 == 0 && t > 0) {
+        if (t - base >= 32) {
+            base += 32;
             now = ahead;
-            ahead = read(t + 32);
+            ahead = read(base + 32);
         }
-        return __shfl_sync(ptx::kFullMask, now, t % 32);
+        return __shfl_sync(ptx::kFullMask, now, t - base);
     }
 };
 
-// The copy warp: walks the block's share and keeps both rings full.
+// One of the four copy warps: they walk the block's share together, each takes every fourth tile, because one warp that shares its
+// issue slots with the math warps cannot ask for pages fast enough. The first also publishes the items.
 template <class S>
-__device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share share) {
+__device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share share, i32 worker) {
     const u32 lane = threadIdx.x % 32;
     const PagedSource source{args};
     Cursor<kItemStages> items;
-    Cursor<S::KeyStages> ring;
     i64 left = share.count;
     const i32 columns = args.next_n * S::Heads;
+    u32 tile_count = worker;  // tiles of the share up to this warp's next one
+    i32 t = worker;           // the same, from the start of the item
     for (i32 item = share.item, skip = share.tile; left > 0; ++item, skip = 0) {
         const i32 length = lane < static_cast<u32>(args.next_n) ? source.length(item, lane) : 0;
         const i32 pages = (ptx::warp_max_signed(length) + kTileKeys - 1) / kTileKeys;
@@ -70,42 +75,48 @@ __device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share
             continue;
         }
         PageReader reader(args.block_table + item * args.table_stride, skip, tiles);
-        ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
-        Record& record = shared.records[items.stage];
-        if (lane < S::Rows) {
-            record.origin[lane] = 0;
-            record.lo[lane] = 0;
-            record.hi[lane] = length;
-        }
-        __syncwarp();
-        if (lane == 0) {
-            record.item = item;
-            record.key = skip * kTileKeys;
-            record.tiles = tiles;
+        if (worker == 0) {
+            ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
+            Record& record = shared.records[items.stage];
+            if (lane < S::Rows) {
+                record.origin[lane] = 0;
+                record.lo[lane] = 0;
+                record.hi[lane] = length;
+            }
             const u32 bar = ptx::shared_address(&shared.item_full[items.stage]);
-            ptx::barrier_expect(bar, columns * (kHeadBytes + sizeof(float)));
-            ptx::load_2d(ptx::shared_address(shared.query[items.stage]), &args.query_map, bar, 0, item * columns, ptx::kEvictLast);
-            ptx::load_bytes(ptx::shared_address(shared.weights[items.stage]), args.weights + static_cast<i64>(item) * columns,
-                            columns * sizeof(float), bar, ptx::kEvictLast);
-        }
-        for (i32 t = 0; t < tiles; ++t) {
-            const i32 page = reader.page(t);
             if (lane == 0) {
-                ptx::barrier_wait(ptx::shared_address(&shared.keys_empty[ring.stage]), ring.parity ^ 1);
-                const u32 full = ptx::shared_address(&shared.keys_full[ring.stage]);
+                record.item = item;
+                record.key = skip * kTileKeys;
+                record.tiles = tiles;
+                ptx::barrier_expect(bar, columns * (kHeadBytes + sizeof(float)));
+                ptx::load_2d(ptx::shared_address(shared.query[items.stage]), &args.query_map, bar, 0, item * columns, ptx::kEvictLast);
+                ptx::load_bytes(ptx::shared_address(shared.weights[items.stage]), args.weights + static_cast<i64>(item) * columns,
+                                columns * sizeof(float), bar, ptx::kEvictLast);
+            } else {
+                ptx::barrier_arrive(bar);
+            }
+            items.advance(1);
+        }
+        for (; t < tiles; t += kCopyWarps, tile_count += kCopyWarps) {
+            const i32 page = reader.page(t);
+            const u32 stage = tile_count % S::KeyStages;
+            if (lane == 0) {
+                ptx::barrier_wait(ptx::shared_address(&shared.keys_empty[stage]), (tile_count / S::KeyStages & 1) ^ 1);
+                const u32 full = ptx::shared_address(&shared.keys_full[stage]);
                 ptx::barrier_expect(full, kTileBytes + kTileKeys * sizeof(float));
-                ptx::load_3d(ptx::shared_address(shared.keys[ring.stage]), &args.keys_map, full, 0, 0, page, ptx::kEvictFirst);
-                ptx::load_2d(ptx::shared_address(shared.scales[ring.stage]), &args.scales_map, full, 0, page, ptx::kEvictFirst);
+                ptx::load_3d(ptx::shared_address(shared.keys[stage]), &args.keys_map, full, 0, 0, page, ptx::kEvictFirst);
+                ptx::load_2d(ptx::shared_address(shared.scales[stage]), &args.scales_map, full, 0, page, ptx::kEvictFirst);
             }
             __syncwarp();
-            ring.advance(1);
         }
-        items.advance(1);
+        t -= tiles;
         left -= tiles;
     }
-    if (lane == 0) {  // the end mark
+    if (worker == 0) {  // the end mark
         ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
-        shared.records[items.stage].tiles = 0;
+        if (lane == 0) {
+            shared.records[items.stage].tiles = 0;
+        }
         ptx::barrier_arrive(ptx::shared_address(&shared.item_full[items.stage]));
     }
 }
@@ -125,8 +136,9 @@ __device__ void paged_scores(const IndexPagedArgs& args) {
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group == kMathGroups) {
         ptx::registers_shrink<kCopyRegisters>();
-        if (threadIdx.x / 32 % 4 == 0) {
-            paged_copy(args, shared, share);
+        const i32 worker = __shfl_sync(ptx::kFullMask, threadIdx.x / 32 % 4, 0);
+        if (worker < kCopyWarps) {
+            paged_copy(args, shared, share, worker);
             ptx::release_next_kernel();
         }
     } else {

@@ -82,12 +82,11 @@ __device__ void ragged_copy(const IndexRaggedArgs& args, Storage<S>& shared, Sha
             record.lo[lane] = lo;
             record.hi[lane] = hi;
         }
-        __syncwarp();
+        const u32 bar = ptx::shared_address(&shared.item_full[items.stage]);
         if (lane == 0) {
             record.item = item;
             record.key = first;
             record.tiles = tiles;
-            const u32 bar = ptx::shared_address(&shared.item_full[items.stage]);
             const u32 weight_bytes = min(S::Rows, args.rows - item * S::Rows) * S::Heads * sizeof(float);
             ptx::barrier_expect(bar, S::Columns * kHeadBytes + weight_bytes);
             ptx::load_2d(ptx::shared_address(shared.query[items.stage]), &args.query_map, bar, 0, item * S::Columns, ptx::kEvictFirst);
@@ -101,16 +100,18 @@ __device__ void ragged_copy(const IndexRaggedArgs& args, Storage<S>& shared, Sha
                 ptx::load_1d(ptx::shared_address(shared.scales[ring.stage]), &args.scales_map, full, first + t * kTileKeys, ptx::kEvictLast);
                 ring.advance(1);
             }
+        } else {
+            ptx::barrier_arrive(bar);
         }
         __syncwarp();
         items.advance(1);
         left -= tiles;
     }
-    if (lane == 0) {  // the end mark
-        ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
-        shared.records[items.stage].tiles = 0;
-        ptx::barrier_arrive(ptx::shared_address(&shared.item_full[items.stage]));
+    ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
+    if (lane == 0) {
+        shared.records[items.stage].tiles = 0;  // the end mark
     }
+    ptx::barrier_arrive(ptx::shared_address(&shared.item_full[items.stage]));
 }
 
 template <class S>

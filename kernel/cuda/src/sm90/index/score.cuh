@@ -2,9 +2,8 @@
 // paged.cuh) publishes items (a query tile, its weights and a record of what to store) and key tiles; the math groups multiply,
 // reduce over heads and store.
 //
-// Overlap: a warp that issues a product waits until the tensor cores take it, so a group is either multiplying or reducing. The four
-// groups multiply strictly in turn: while one does, the other three reduce. Without the turns they fall into step, all multiply
-// together, all reduce together, and the tensor cores idle for half of the time.
+// Overlap: a group multiplies a tile, waits, reduces it, and takes the next. Four groups do so side by side, so that the tensor cores
+// have work from one while the others reduce; the reduction is what has to be short (reduce_heads).
 //
 // Bits: a score depends on its query row and its key alone. The order of the sum over heads (lane chains, then lanes xor 1, then
 // xor 2) is the same in every shape, so ragged and paged kernels, alone or in any batch, agree bit for bit.
@@ -18,7 +17,7 @@
 
 namespace sparrow_index {
 
-// What the copy warp tells the math groups about one item.
+// What the copy warp tells the math groups about one item. All its lanes arrive on item_full, each after its own writes.
 struct Record {
     i32 item;          // output rows item*rows_per_item + j
     i32 key;           // first key of the first tile
@@ -37,7 +36,6 @@ struct Storage {
     Record records[kItemStages];
     u64 item_full[kItemStages], item_empty[kItemStages];
     u64 keys_full[S::KeyStages], keys_empty[S::KeyStages];
-    u64 turn[kMathGroups];
     ShareScratch scratch;
 };
 
@@ -60,15 +58,12 @@ template <class S>
 __device__ __forceinline__ void init_barriers(Storage<S>& shared) {
     constexpr u32 kWarps = kMathGroups * 4;
     for (int i = 0; i < kItemStages; ++i) {
-        ptx::barrier_init(ptx::shared_address(&shared.item_full[i]), 1);
+        ptx::barrier_init(ptx::shared_address(&shared.item_full[i]), 32);
         ptx::barrier_init(ptx::shared_address(&shared.item_empty[i]), kWarps);
     }
     for (int i = 0; i < S::KeyStages; ++i) {
         ptx::barrier_init(ptx::shared_address(&shared.keys_full[i]), 1);
         ptx::barrier_init(ptx::shared_address(&shared.keys_empty[i]), 4 * S::ColumnGroups);
-    }
-    for (int i = 0; i < kMathGroups; ++i) {
-        ptx::barrier_init(ptx::shared_address(&shared.turn[i]), 4);
     }
     ptx::barrier_init_fence();
 }
@@ -92,10 +87,7 @@ struct Cursor {
 // pipe and gives relu(x) * 2^-25 exactly, because |x| <= 128 * 448 * 448 < 2^25. Mixed so that neither pipe holds up the other;
 // weights of the max columns carry the 2^-25 and the key's scale takes it out again.
 constexpr float kShrink = 0x1p-25f, kGrow = 0x1p25f;
-#ifndef MAXEVERY
-#define MAXEVERY 4
-#endif
-constexpr int kMaxEvery = MAXEVERY;  // one of this many octets of heads goes through max
+constexpr int kMaxEvery = 2;  // one of this many octets of heads goes through max
 
 __device__ constexpr bool through_max(int octet) {
     return octet % kMaxEvery == kMaxEvery - 1;
@@ -170,7 +162,6 @@ struct MathGroup {
     u32 at[kScores];            // their column in the row's stored range [0, span)
     u32 span[kScores];
     u32 tile_count;             // tiles of the block's share up to this group's next one
-    u32 turn_parity;
 
     __device__ __forceinline__ MathGroup(Storage<S>& s, u32 g)
         : shared(s),
@@ -178,19 +169,14 @@ struct MathGroup {
           half(g % S::ColumnGroups),
           lane(threadIdx.x % 32),
           in_tile(threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + threadIdx.x % 2 * 8),
-          tile_count(g / S::ColumnGroups),
-          turn_parity(g == 0) {}
+          tile_count(g / S::ColumnGroups) {}
 
     __device__ __forceinline__ u32 stage() const { return tile_count % S::KeyStages; }
 
-    // Multiplies the next key tile in this group's turn.
+    // Multiplies the next key tile.
     __device__ __forceinline__ void multiply(float (&d)[S::N / 2]) {
         ptx::barrier_wait(ptx::shared_address(&shared.keys_full[stage()]), tile_count / S::KeyStages & 1);
         const u64 keys = ptx::operand_128b(ptx::shared_address(shared.keys[0])) + stage() * (kTileBytes / 16);
-#ifndef NOTURN
-        ptx::barrier_wait(ptx::shared_address(&shared.turn[group]), turn_parity);
-        turn_parity ^= 1;
-#endif
         ptx::mma_pin(d);
         ptx::mma_fence();
 #pragma unroll
@@ -198,11 +184,6 @@ struct MathGroup {
             ptx::Mma<S::N>::run(d, keys + 2 * k, query + 2 * k, k != 0);
         }
         ptx::mma_commit();
-#ifndef NOTURN
-        if (lane == 0) {
-            ptx::barrier_arrive(ptx::shared_address(&shared.turn[(group + 1) % kMathGroups]));
-        }
-#endif
         ptx::mma_wait<0>();
         ptx::mma_pin(d);
     }

@@ -57,7 +57,7 @@ struct TopK {
         return Row{args.scores + r * args.stride + (start - head), max(args.lengths[r], 0), head};
     }
 
-    // ---- all threads: from scores to candidates -----------------------------------------------------------------------------
+    // ---- from scores to candidates -----------------------------------------------------------------------------
 
     // Scores outside the row read as -inf.
     __device__ __forceinline__ void load(const Row& w, i32 first, Chunk& c) const {
@@ -65,7 +65,13 @@ struct TopK {
         if (first >= w.head && first + kChunk <= w.end()) {
 #pragma unroll
             for (int q = 0; q < kLaneQuads; ++q) {
+                
+#ifdef ONCE
+                c.v[q] = ptx::load_once(from + q * 128);
+#else
                 c.v[q] = *reinterpret_cast<const float4*>(from + q * 128);
+#endif
+
             }
             return;
         }
@@ -118,7 +124,8 @@ struct TopK {
             return;
         }
         to += upto - own;
-        // A lane cannot index its registers at run time: its own scores go through its own shared memory, half a chunk at a time.
+        // A lane cannot index its registers at run time: its own scores go through its own shared memory, half a chunk at a time. What
+        // shared memory takes is lost to the first-level cache, and with it to the loads in flight.
         const float* staged = reinterpret_cast<const float*>(&shared.staged[0][at.thread]);
         u32 position = first - w.head + at.lane * 4;
 #pragma unroll
@@ -138,12 +145,19 @@ struct TopK {
         }
     }
 
-    // Streams a warp's run past the threshold; `c` is its first chunk, already loaded.
+    // Asks for a chunk of a row to be brought into L2.
+    __device__ __forceinline__ void prefetch(const Row& w, i32 first, i32 last) const {
+        if (at.lane == 0 && first < last) {
+            ptx::prefetch_bytes(w.scores + first, (min(first + kChunk, w.end()) - first + 3 & ~3) * sizeof(float));
+        }
+    }
+
+    // Streams a warp's run past the threshold, a chunk ahead of use in L2; `c` is its first chunk, already loaded.
     __device__ __forceinline__ void stream(const Row& w, Run run, Chunk& c, float threshold) {
         for (i32 i = run.first; i < run.last;) {
-            if (at.lane == 0 && i + kChunk < run.last) {
-                ptx::prefetch_bytes(w.scores + i + kChunk, min(kChunk, (w.end() - i - kChunk + 3) & ~3) * sizeof(float));
-            }
+#ifndef NOAHEAD
+            prefetch(w, i + kChunk, run.last);
+#endif
             admit(w, i, c, threshold);
             i += kChunk;
             if (i < run.last) {
@@ -154,13 +168,13 @@ struct TopK {
 
     // Brings what this warp reads first of a later row into L2.
     __device__ __forceinline__ void prefetch_run(const Row& w) const {
-        const Run run = run_of_warp(0, w.end());
-        if (at.lane == 0 && w.length > args.k && run.first < run.last) {
-            ptx::prefetch_bytes(w.scores + run.first, min(kChunk, (w.end() - run.first + 3) & ~3) * sizeof(float));
+        if (w.length > args.k) {
+            const Run run = run_of_warp(0, w.end());
+            prefetch(w, run.first, run.last);
         }
     }
 
-    // ---- selectors: the threshold -------------------------------------------------------------------------------------------
+    // ---- the threshold -------------------------------------------------------------------------------------------
 
     struct Sample {
         float4 v[S::SampleQuads];
@@ -172,14 +186,15 @@ struct TopK {
         return wanted ? 32 - __clz(wanted) : 0;
     }
 
-    // Evenly spaced quads. The first quad of a row is left out, it may hold foreign scores.
+    // Evenly spaced groups of one or two quads. The first quad of a row is left out, it may hold foreign scores.
     __device__ __forceinline__ void load_sample(const Row& w, u32 round, Sample& sample) const {
-        const float4* quads = reinterpret_cast<const float4*>(w.scores) + 1;
-        const u64 count = w.end() / 4 - 1;
-        const u32 shift = sample_rounds_log2(w) + kSampleLog2 - 2;
+        const float4* scores = reinterpret_cast<const float4*>(w.scores) + 1;
+        const u64 groups = (w.end() / 4 - 1) / S::SampleQuads;
+        const u32 shift = sample_rounds_log2(w) + kSampleLog2 - 2 - (S::SampleQuads == 2);
+        const u64 group = (round * S::Threads + at.thread) * groups >> shift;
 #pragma unroll
         for (int q = 0; q < S::SampleQuads; ++q) {
-            sample.v[q] = quads[((round * S::SampleQuads + q) * S::Selectors + at.thread) * count >> shift];
+            sample.v[q] = scores[group * S::SampleQuads + q];
         }
     }
 
@@ -213,7 +228,7 @@ struct TopK {
         for (;;) {
             const u32 shift = bins.template shift<S>();
             clear_bins(shared, at);
-            selectors_sync<S>();
+            __syncthreads();
             for (u32 round = 0;;) {
                 each(sample, [&](float x) {
                     if (x > minus_inf()) {
@@ -225,7 +240,7 @@ struct TopK {
                 }
                 load_sample(w, round, sample);
             }
-            selectors_sync<S>();
+            __syncthreads();
             const BinRank found = find_bin(shared, at, rank);
             if (found.inside == 0) {
                 return minus_inf();  // too few numbers in the sample
@@ -234,7 +249,6 @@ struct TopK {
             if (found.bin == 0 && bins.low > low) {
                 bins = KeyRange{low, bins.low};
                 load_sample(w, 0, sample);
-                selectors_sync<S>();  // every warp has read the bins
                 continue;
             }
             // Inside a thin bin interpolate; a thick one is taken whole, it may be one value many times over.
@@ -246,80 +260,82 @@ struct TopK {
         }
     }
 
-    // ---- selectors: after a pass --------------------------------------------------------------------------------------------
+    // ---- after a pass --------------------------------------------------------------------------------------------
 
-    // Cuts the list after a pass over [.., last) and either writes the row or sets up another pass: because there were too many
+    // One pass over scores [first, last) of a row: the whole row, or a window of it.
+    struct Pass {
+        i32 first, last;
+        float threshold;
+        int number;
+    };
+
+    // Cuts the list after a pass and either writes the row (true) or sets up another pass (false): because there were too many
     // candidates, too few, or because more windows are to come.
-    __device__ __forceinline__ void settle(i32 r, const Row& w, i32 last, int passes, KeyRange range, bool ranged) {
+    __device__ __forceinline__ bool settle(i32 r, const Row& w, Pass& pass, KeyRange range, bool ranged) {
         const u32 k = args.k, count = shared.count;
-        float threshold = shared.threshold;
         const bool overflow = count > kList;
-        const bool starved = count < k && passes < kTries && threshold > minus_inf();
+        const bool starved = count < k && pass.number < kTries && pass.threshold > minus_inf();
         const u32 stored = overflow ? shared.stored : count;  // after an overflow more than kList - kChunk
-        u32 keys[S::ListSteps];
+        u32 own[S::ListSteps];  // keys of this thread's entries, 0 past the end of the list
 #pragma unroll
         for (int s = 0; s < S::ListSteps; ++s) {
-            const u32 i = s * S::Selectors + at.thread;
-            keys[s] = i < stored ? key_of(shared.values[i]) : 0;
+            const u32 i = s * S::Threads + at.thread;
+            own[s] = i < stored ? key_of(shared.values[i]) : 0;
         }
-        auto low_word = [&](u32 i) { return ~shared.positions[i]; };
         u64 cut = 1ull << 32;
         if (stored > k && !starved) {
             if (overflow || !ranged) {
                 range = KeyRange{~0u, 0};
 #pragma unroll
                 for (int s = 0; s < S::ListSteps; ++s) {
-                    range.low = keys[s] ? min(range.low, keys[s]) : range.low;
-                    range.high = max(range.high, keys[s]);
+                    range.low = own[s] ? min(range.low, own[s]) : range.low;
+                    range.high = max(range.high, own[s]);
                 }
                 key_range(shared, at, range.low, range.high);
             }
-            cut = find_cut(shared, at, keys, stored, k, range, low_word);
+            cut = find_cut(shared, at, own, stored, k, range);
         }
         // From here on a winner's position, ~0 for the others.
         const u32 cut_key = candidate_key(cut), cut_low = static_cast<u32>(cut);
-        u32 positions[S::ListSteps];
 #pragma unroll
         for (int s = 0; s < S::ListSteps; ++s) {
-            const u32 i = s * S::Selectors + at.thread;
-            const bool wins = keys[s] > cut_key || (keys[s] == cut_key && low_word(i) >= cut_low);
-            positions[s] = wins ? shared.positions[i] : ~0u;
-        }
-        if (!overflow && !starved && last == w.end()) {
-            write_ordered(r, w, stored, positions);
-            if (at.thread == 0) {
-                shared.next_first = shared.next_last = 0;
+            const u32 key = own[s];
+            own[s] = ~0u;
+            if (s * S::Threads < stored && key >= cut_key) {
+                const u32 position = shared.positions[s * S::Threads + at.thread];
+                own[s] = key > cut_key || ~position >= cut_low ? position : ~0u;
             }
-            return;
         }
-        selectors_sync<S>();  // all reads of the list come before this barrier, all writes after it
+        if (!overflow && !starved && pass.last == w.end()) {
+            write_ordered(r, w, stored, own);
+            return true;
+        }
+        // Another pass; between windows the winners stay.
+        __syncthreads();  // all have read the count and the list
         if (at.thread == 0) {
             clear_count();
-            shared.next_first = 0;
-            shared.next_last = w.end();
-            if (starved) {
-                threshold = minus_inf();
-            } else if (overflow) {  // the stored scores are some of the row's: their k-th largest is a lower bound
-                threshold = fmaxf(threshold, score_of(just_below(cut_key)));
-                shared.next_last = passes + 1 < kTries ? w.end() : min(kWindow, w.end());
-            } else {  // between windows
-                threshold = stored > k ? score_of(cut_key) : threshold;
-                shared.next_first = last;
-                shared.next_last = min(last + kWindow, w.end());
-            }
-            shared.threshold = threshold;
         }
-        selectors_sync<S>();
-        if (!starved && !overflow) {
+        __syncthreads();
+        ++pass.number;
+        if (starved) {
+            pass.threshold = minus_inf();
+        } else if (overflow) {  // the stored scores are some of the row's: their k-th largest is a lower bound
+            pass.threshold = fmaxf(pass.threshold, score_of(just_below(cut_key)));
+            pass.last = pass.number < kTries ? w.end() : min(kWindow, w.end());
+        } else {
+            pass.threshold = stored > k ? score_of(cut_key) : pass.threshold;
+            pass.first = pass.last;
+            pass.last = min(pass.last + kWindow, w.end());
 #pragma unroll
             for (int s = 0; s < S::ListSteps; ++s) {
-                if (positions[s] != ~0u) {
+                if (own[s] != ~0u) {
                     const u32 to = atomicAdd(&shared.count, 1u);
-                    shared.values[to] = score_of(keys[s]);
-                    shared.positions[to] = positions[s];
+                    shared.values[to] = w.scores[w.head + own[s]];
+                    shared.positions[to] = own[s];
                 }
             }
         }
+        return false;
     }
 
     __device__ __forceinline__ void clear_count() {
@@ -327,7 +343,7 @@ struct TopK {
         shared.stored = kList;
     }
 
-    // ---- selectors: output --------------------------------------------------------------------------------------------------
+    // ---- output --------------------------------------------------------------------------------------------------
 
     __device__ __forceinline__ i32 transformed(i32 r, i32 position) const {
         switch (args.transform) {
@@ -345,7 +361,7 @@ struct TopK {
 
     __device__ __forceinline__ void finish_row(i32 r, u32 written) const {
         i32* out = args.out + static_cast<i64>(r) * args.k;
-        for (u32 i = written + at.thread; i < static_cast<u32>(args.k); i += S::Selectors) {
+        for (u32 i = written + at.thread; i < static_cast<u32>(args.k); i += S::Threads) {
             out[i] = -1;
         }
         if (args.counts && at.thread == 0) {
@@ -356,7 +372,7 @@ struct TopK {
     // A row with at most k candidates.
     __device__ __forceinline__ void write_all(i32 r, const Row& w) const {
         i32* out = args.out + static_cast<i64>(r) * args.k;
-        for (i32 i = at.thread; i < w.length; i += S::Selectors) {
+        for (i32 i = at.thread; i < w.length; i += S::Threads) {
             out[i] = transformed(r, i);
         }
         finish_row(r, w.length);
@@ -372,11 +388,11 @@ struct TopK {
 #pragma unroll
             for (int s = 0; s < S::ListSteps; ++s) {
                 const u32 position = own[s] - segment;
-                if (s * S::Selectors < stored && position < kSegment) {
+                if (s * S::Threads < stored && position < kSegment) {
                     atomicOr(&shared.bitmap[position / 32], 1u << position % 32);
                 }
             }
-            selectors_sync<S>();
+            __syncthreads();
             const u32 first_word = at.thread * S::Words;
             u32 bits[S::Words], sum = 0;
 #pragma unroll
@@ -392,23 +408,23 @@ struct TopK {
                 word_ranks[first_word + i] = rank;
                 rank += bits[i];
             }
-            selectors_sync<S>();
+            __syncthreads();
 #pragma unroll
             for (int s = 0; s < S::ListSteps; ++s) {
                 const u32 position = own[s] - segment, word = position / 32;
-                if (s * S::Selectors < stored && position < kSegment) {
+                if (s * S::Threads < stored && position < kSegment) {
                     const u32 before = shared.bitmap[word] & ((1u << position % 32) - 1);
                     out[word_ranks[word] + __popc(before)] = transformed(r, own[s]);
                 }
             }
-            selectors_sync<S>();
+            __syncthreads();
 #pragma unroll
             for (int i = 0; i < S::Words; ++i) {
                 shared.bitmap[first_word + i] = 0;
             }
             written += total;
             if (segment + kSegment < static_cast<u32>(w.length)) {
-                selectors_sync<S>();  // the bitmap is clear before anyone sets bits of the next segment
+                __syncthreads();  // the bitmap is clear before anyone sets bits of the next segment
             }
         }
         finish_row(r, written);
@@ -417,40 +433,33 @@ struct TopK {
     // ---- rows ---------------------------------------------------------------------------------------------------------------
 
     __device__ __forceinline__ void select_row(i32 r, const Row& w, i32 next) {
-        const bool selector = S::Threads == S::Selectors || at.thread < S::Selectors;
         const bool sampled = w.length > kList;
         Run run = run_of_warp(0, w.end());
         Sample sample;
-        if (selector && sampled) {
+        if (sampled) {
             load_sample(w, 0, sample);
         }
         Chunk c;
         load(w, run.first, c);
-        KeyRange range;
-        if (selector) {
-            const float threshold = sampled ? estimate(w, sample, range) : minus_inf();
-            if (at.thread == 0) {
-                clear_count();
-                shared.threshold = threshold;
-            }
+        if (at.thread == 0) {
+            clear_count();
         }
-        i32 last = w.end();
-        for (int passes = 0;; ++passes) {
+        Pass pass{0, w.end(), minus_inf(), 0};
+        KeyRange range;
+        if (sampled) {
+            pass.threshold = estimate(w, sample, range);
+        }
+        for (;;) {
             __syncthreads();
-            stream(w, run, c, shared.threshold);
-            if (passes == 0 && next < args.rows) {
+            stream(w, run, c, pass.threshold);
+            if (pass.number == 0 && next < args.rows) {
                 prefetch_run(row(next));
             }
             __syncthreads();
-            if (selector) {
-                settle(r, w, last, passes, range, sampled && passes == 0);
-            }
-            __syncthreads();
-            last = shared.next_last;
-            if (last == 0) {
+            if (settle(r, w, pass, range, sampled && pass.number == 0)) {
                 return;
             }
-            run = run_of_warp(shared.next_first, last);
+            run = run_of_warp(pass.first, pass.last);
             load(w, run.first, c);
         }
     }
@@ -463,7 +472,7 @@ struct TopK {
             const Row w = row(r);
             if (w.length > args.k) {
                 select_row(r, w, r + static_cast<i32>(gridDim.x));
-            } else if (at.thread < S::Selectors) {
+            } else {
                 write_all(r, w);
             }
         }

@@ -1,0 +1,240 @@
+package attn
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"sparrow/kernel"
+	"sparrow/kernel/ref"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+func openRef(t *testing.T) kernel.Device {
+	t.Helper()
+	d, err := kernel.NewRegistry(ref.Backends()).Open("ref", kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// rig is the attention of a tiny model: one head, hidden 8, q_lora 8, four indexer heads, top-k 4.
+type rig struct {
+	*testing.T
+	dev kernel.Device
+	a   *Attention
+	w   Weights
+}
+
+const hidden = 8
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	dev := openRef(t)
+	freq := make([]float32, 32)
+	a, err := New(dev, Params{Dims: kernel.LatentDims{Heads: 1, Nope: 8, Rope: 64, V: 8, Latent: 512}, QLora: 8, IndexHeads: 4, TopK: 4, Scale: 0.1,
+		LatentEps: 1e-6, IndexPairing: kernel.HalfSplit, InvFreq: freq, CosScale: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{T: t, dev: dev, a: a}
+	m := func(out, in int) kernel.Weight { return kernel.Weight{Data: r.values(out, in)} }
+	r.w = Weights{QA: m(8, hidden), QB: m(72, 8), KVA: m(576, hidden), KVB: m(16, 512), O: m(hidden, 8), QNorm: r.values(1, 8), KVNorm: r.values(1, 512),
+		Index: &IndexWeights{Q: m(512, 8), K: m(128, hidden), Weights: m(4, hidden), KNorm: r.values(1, 128), KBias: r.values(1, 128)}}
+	return r
+}
+
+// values is a tensor of numbers around zero that differ from each other.
+func (r *rig) values(rows, cols int) kernel.Tensor {
+	r.Helper()
+	t, err := kernel.New(r.dev, kernel.F32, rows, cols)
+	v := make([]float32, rows*cols)
+	for i := range v {
+		v[i] = float32(i*37%101-50) / 50
+	}
+	if err == nil {
+		err = kernel.WriteF32(r.dev, t, v)
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	return t
+}
+
+func (r *rig) cache(main, index layout.Kind) Cache {
+	r.Helper()
+	var c Cache
+	for _, p := range []struct {
+		to    *kernel.Pool
+		kind  layout.Kind
+		bytes func() (int, error)
+	}{
+		{&c.Main, main, func() (int, error) {
+			l, err := layout.MainOf(main)
+			if err != nil {
+				return 0, err
+			}
+			return l.PageBytes(4), nil
+		}},
+		{&c.Index, index, func() (int, error) {
+			l, err := layout.IndexOf(index)
+			if err != nil {
+				return 0, err
+			}
+			return l.PageBytes(4), nil
+		}},
+	} {
+		n, err := p.bytes()
+		if err == nil {
+			p.to.Mem, err = kernel.New(r.dev, kernel.U8, 10, n)
+		}
+		if err != nil {
+			r.Fatal(err)
+		}
+		p.to.Layout, p.to.PageTokens = p.kind, 4
+	}
+	return c
+}
+
+// run begins a step and runs one layer over it.
+func (r *rig) run(in Step, layer int, w *Weights, c Cache) error {
+	r.Helper()
+	rows, err := r.a.Begin(in)
+	if err != nil {
+		return err
+	}
+	x := r.values(len(rows.Request), hidden)
+	return r.a.Layer(layer, w, c, r.values(len(rows.Request), hidden), x)
+}
+
+func TestLayerRuns(t *testing.T) {
+	r := newRig(t)
+	if err := r.run(mixed(t, plan.Policy{KV: "fp8-656"}), 0, &r.w, r.cache(layout.FP8Row656, layout.IndexPage132)); err != nil {
+		t.Error(err)
+	}
+}
+
+// E27: the plan was made for one layout, the cache holds another.
+func TestLayerRefusesAnotherLayout(t *testing.T) {
+	r := newRig(t)
+	err := r.run(mixed(t, plan.Policy{KV: "fp8-656"}), 0, &r.w, r.cache(layout.FP8Row576, layout.IndexPage132))
+	if !errors.Is(err, plan.E27) || !strings.Contains(err.Error(), "fp8-656") || !strings.Contains(err.Error(), "fp8-576") {
+		t.Errorf("got %v, want E27 naming both layouts", err)
+	}
+}
+
+// E26: as many page tables as requests.
+func TestBeginRefusesAnotherNumberOfTables(t *testing.T) {
+	r := newRig(t)
+	in := mixed(t, plan.Policy{KV: "bf16"})
+	in.Tables = in.Tables[:3]
+	if _, err := r.a.Begin(in); !errors.Is(err, plan.E26) {
+		t.Errorf("three tables for four requests: got %v, want E26", err)
+	}
+	in = mixed(t, plan.Policy{KV: "bf16"})
+	in.Tables[3] = nil
+	if _, err := r.a.Begin(in); !errors.Is(err, plan.E22) {
+		t.Errorf("no pages for request 3: got %v, want E22", err)
+	}
+}
+
+// E23: a shared layer needs the selection of the layer before it in the same step. Layers 2 and 3 share that of layer 1.
+func TestSharedLayerNeedsASelection(t *testing.T) {
+	r := newRig(t)
+	c := r.cache(layout.BF16Row1152, layout.IndexPage132)
+	shared := r.w
+	shared.Index = nil
+	in := mixed(t, plan.Policy{KV: "bf16"})
+	err := r.run(in, 3, &shared, c)
+	if !errors.Is(err, plan.E23) || !strings.Contains(err.Error(), "layer 3, which shares the indices of layer 1") {
+		t.Errorf("got %v, want E23 naming layers 3 and 1", err)
+	}
+	if err := r.run(in, 1, &shared, c); err == nil || errors.Is(err, plan.E23) || !strings.Contains(err.Error(), "indexer") {
+		t.Errorf("a computing layer without weights: got %v", err)
+	}
+	if err := r.run(in, 1, &r.w, c); err != nil {
+		t.Fatal(err)
+	}
+	x := r.values(12, hidden)
+	for layer := 2; layer < 4; layer++ {
+		if err := r.a.Layer(layer, &shared, c, r.values(12, hidden), x); err != nil {
+			t.Errorf("layer %d after layer 1: %v", layer, err)
+		}
+	}
+	// A selection does not outlive its step.
+	if err := r.run(in, 2, &shared, c); !errors.Is(err, plan.E23) {
+		t.Errorf("the next step still finds a selection: %v", err)
+	}
+	// Where every row is dense no selection is needed.
+	if err := r.run(stepOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(4, 0)), []int32{1}), 2, &shared, c); err != nil {
+		t.Errorf("a dense step in a shared layer: %v", err)
+	}
+}
+
+func TestLayerNeedsAnIndexCache(t *testing.T) {
+	r := newRig(t)
+	c := r.cache(layout.BF16Row1152, layout.IndexPage132)
+	c.Index = kernel.Pool{}
+	if err := r.run(mixed(t, plan.Policy{KV: "bf16"}), 0, &r.w, c); err == nil || !strings.Contains(err.Error(), "no index cache") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// selected records what an Attention reports.
+type selected struct {
+	dev kernel.Device
+	got map[int][]int32 // by step row
+}
+
+func (s *selected) Selected(_, first int, p kernel.Tensor) error {
+	for r := range p.Rows {
+		v := make([]int32, p.Cols)
+		if err := kernel.ReadI32(s.dev, v, p.Slice(r, r+1)); err != nil {
+			return err
+		}
+		s.got[first+r] = v
+	}
+	return nil
+}
+
+// Selections are reported as positions below the row's own, in ascending order without repetition, whatever was converted or gathered; and
+// they do not depend on it.
+func TestSelectionsArePositions(t *testing.T) {
+	var first map[int][]int32
+	for _, p := range []plan.Policy{
+		{KV: "fp8-576"},
+		{KV: "fp8-576", Prefill: "sparse-block", Decode: "sparse-raw"},
+		{KV: "fp8-576", Prefill: "sparse-flat", Decode: "sparse-raw"},
+	} {
+		r := newRig(t)
+		seen := &selected{dev: r.dev, got: map[int][]int32{}}
+		r.a.Observe = seen
+		in := mixed(t, p)
+		if err := r.run(in, 0, &r.w, r.cache(layout.FP8Row576, layout.IndexPage132)); err != nil {
+			t.Fatal(err)
+		}
+		lens := []int32{5, 6, 6, 7, 8, 9, 6, 7} // of rows 4 to 11; rows 0 to 3 are dense
+		if len(seen.got) != len(lens) {
+			t.Errorf("%s: selections of %d rows, want %d", p.Prefill, len(seen.got), len(lens))
+		}
+		for i, n := range lens {
+			last := int32(-1)
+			for _, v := range seen.got[4+i] {
+				if v <= last || v >= n {
+					t.Errorf("%s: row %d sees %d keys and selects %v", p.Prefill, 4+i, n, seen.got[4+i])
+					break
+				}
+				last = v
+			}
+		}
+		if first == nil {
+			first = seen.got
+		}
+		for row, want := range first {
+			ints(t, p.Prefill+": selection", seen.got[row], want...)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package load
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fake is a server that answers every completion with one piece of text for each token asked for.
+type fake struct {
+	*httptest.Server
+	first, between time.Duration
+	noTokenizer    bool
+	// refuse, when not nil, may answer the i-th completion itself.
+	refuse func(i int, w http.ResponseWriter) bool
+
+	mu      sync.Mutex
+	asked   []asked
+	running int
+	most    int
+}
+
+// asked is a completion as it arrived.
+type asked struct {
+	Model         string  `json:"model"`
+	Prompt        []int32 `json:"prompt"`
+	MaxTokens     int     `json:"max_tokens"`
+	Temperature   float64 `json:"temperature"`
+	Stream        bool    `json:"stream"`
+	IgnoreEOS     bool    `json:"ignore_eos"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	key string
+}
+
+func newFake(t *testing.T, f *fake) *fake {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"object":"list","data":[{"id":"fake-model","object":"model"}]}`)
+	})
+	mux.HandleFunc("POST /tokenize", func(w http.ResponseWriter, _ *http.Request) {
+		if f.noTokenizer {
+			http.Error(w, `{"error":{"message":"no tokenizer"}}`, http.StatusNotFound)
+			return
+		}
+		fmt.Fprint(w, `{"count":4,"max_model_len":100,"tokens":[1001,1002,1003,1004],"token_strs":null}`)
+	})
+	mux.HandleFunc("POST /v1/completions", f.complete)
+	f.Server = httptest.NewServer(mux)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
+	q := asked{key: r.Header.Get("Authorization")}
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	f.mu.Lock()
+	i := len(f.asked)
+	f.asked = append(f.asked, q)
+	f.running++
+	f.most = max(f.most, f.running)
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		f.running--
+		f.mu.Unlock()
+	}()
+	if f.refuse != nil && f.refuse(i, w) {
+		return
+	}
+	flush := http.NewResponseController(w).Flush
+	pause(r, f.first)
+	for n := range q.MaxTokens {
+		if n > 0 {
+			pause(r, f.between)
+		}
+		fmt.Fprint(w, ": a comment\n\ndata: {\"choices\":[{\"index\":0,\"text\":\"x\",\"finish_reason\":null}]}\n\n")
+		if flush() != nil {
+			return
+		}
+	}
+	fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n")
+	fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"prompt_tokens_details\":{\"cached_tokens\":%d}}}\n\ndata: [DONE]\n\n",
+		len(q.Prompt), q.MaxTokens, len(q.Prompt)/2)
+}
+
+// pause waits, or until the client is gone.
+func pause(r *http.Request, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-r.Context().Done():
+	}
+}

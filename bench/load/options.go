@@ -1,0 +1,150 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Options describe a load. Exactly one of Rate and Concurrency is set.
+type Options struct {
+	// URL is the server, such as http://127.0.0.1:8080; a /v1 at its end is accepted.
+	URL string
+	// Model is the name to ask for; empty asks the server what it serves.
+	Model string
+	// Key is a bearer key; empty sends none.
+	Key string
+	// AllowRemote lets the load go to another machine.
+	AllowRemote bool
+
+	Requests int
+	// Rate is the mean number of arrivals per second of a Poisson process: requests arrive whether or not earlier ones are answered.
+	Rate float64
+	// Concurrency is how many requests are kept in flight: the next one leaves when one is answered.
+	Concurrency int
+	// Duration ends the sending after that time; what is in flight is still answered. 0 is no bound.
+	Duration time.Duration
+	// Timeout bounds one request; 0 is no bound.
+	Timeout time.Duration
+
+	// Prompt is how many tokens of its own a prompt has, after the shared prefix. Output is how many tokens are asked for.
+	Prompt, Output Lengths
+	// SharedPrefix is how many tokens the prompts of a group begin with in common; Groups is the number of groups, at least 1.
+	SharedPrefix, Groups int
+	// StopAtEOS lets an answer end where the model ends it. Without it every answer has its full length (the server must know ignore_eos).
+	StopAtEOS bool
+	// Seed fixes prompts, lengths and arrivals.
+	Seed uint64
+
+	// OnDone, when not nil, is called after every answer, by one goroutine at a time.
+	OnDone func(done, total int)
+}
+
+// Validate reports every problem at once.
+func (o *Options) Validate() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if err := o.checkURL(); err != nil {
+		errs = append(errs, err)
+	}
+	if o.Requests < 1 {
+		add("%d requests, want at least 1", o.Requests)
+	}
+	switch {
+	case o.Rate != 0 && o.Concurrency != 0:
+		add("a rate of %g and a concurrency of %d exclude each other; give one", o.Rate, o.Concurrency)
+	case o.Rate == 0 && o.Concurrency == 0:
+		add("neither a rate nor a concurrency; give one")
+	case !(o.Rate >= 0) || math.IsInf(o.Rate, 0):
+		add("a rate of %g requests per second, want a positive number", o.Rate)
+	case o.Concurrency < 0:
+		add("a concurrency of %d, want a positive number", o.Concurrency)
+	}
+	if o.Duration < 0 || o.Timeout < 0 {
+		add("a duration of %v and a timeout of %v, want 0 (no bound) or more", o.Duration, o.Timeout)
+	}
+	for _, l := range []struct {
+		name string
+		v    Lengths
+	}{{"prompts", o.Prompt}, {"answers", o.Output}} {
+		if l.v.Least < 1 || l.v.Most < l.v.Least {
+			add("%s of %v tokens, want at least 1", l.name, l.v)
+		}
+	}
+	if o.SharedPrefix < 0 || o.Groups < 1 {
+		add("a shared prefix of %d tokens in %d groups, want 0 or more tokens and at least one group", o.SharedPrefix, o.Groups)
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("load: %w: %w", ErrOptions, errors.Join(errs...))
+	}
+	return nil
+}
+
+func (o *Options) checkURL() error {
+	u, err := url.Parse(o.URL)
+	if err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("url %q: want http://host:port", o.URL)
+	}
+	if !o.AllowRemote && !isLoopback(u.Hostname()) {
+		return fmt.Errorf("url %s: %w; a load test of another machine must be asked for (--allow-remote)", o.URL, ErrRemote)
+	}
+	return nil
+}
+
+// base is the server's address without the version.
+func (o *Options) base() string {
+	return strings.TrimSuffix(strings.TrimSuffix(o.URL, "/"), "/v1")
+}
+
+// isLoopback says whether a host is this machine. Names other than localhost are not looked up: whoever means this machine can say so.
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// isLoopbackAddress is isLoopback for the address a connection is made to.
+func isLoopbackAddress(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && isLoopback(host)
+}
+
+// Lengths is a uniform distribution of lengths in tokens, both ends included.
+type Lengths struct{ Least, Most int }
+
+// ParseLengths reads "256", or "uniform:100-400".
+func ParseLengths(s string) (Lengths, error) {
+	text, uniform := strings.CutPrefix(s, "uniform:")
+	low, high, pair := strings.Cut(text, "-")
+	if !pair {
+		high = low
+	}
+	a, err1 := strconv.Atoi(low)
+	b, err2 := strconv.Atoi(high)
+	if err1 != nil || err2 != nil || uniform != pair || a < 1 || b < a {
+		return Lengths{}, fmt.Errorf("load: %w: length %q, want a number of tokens such as 256, or uniform:100-400", ErrOptions, s)
+	}
+	return Lengths{a, b}, nil
+}
+
+// String is what ParseLengths reads.
+func (l Lengths) String() string {
+	if l.Least == l.Most {
+		return strconv.Itoa(l.Least)
+	}
+	return fmt.Sprintf("uniform:%d-%d", l.Least, l.Most)
+}
+
+func (l Lengths) draw(r *rand.Rand) int { return l.Least + r.IntN(l.Most-l.Least+1) }

@@ -1,0 +1,59 @@
+package load
+
+import (
+	"math/rand/v2"
+	"strings"
+)
+
+// words are tokenized by the server to get ids that stand for text.
+const words = `time year people way day man thing woman life child world school state family student group country problem hand part place case
+week company system program question work government number night point home water room mother area money story fact month lot right study book
+eye job word business issue side kind head house service friend father power hour game line end member law car city community name`
+
+// Ids every vocabulary has, for servers that do not tokenize.
+const firstPlainID, plainIDs = 16, 240
+
+// task is one request to be sent.
+type task struct {
+	index  int
+	prompt []int32
+	output int
+}
+
+// prompter draws the prompts of a run. The i-th task depends on the seed and i alone.
+type prompter struct {
+	o        *Options
+	ids      []int32
+	prefixes [][]int32 // [groups][SharedPrefix]
+}
+
+func newPrompter(o *Options, ids []int32) *prompter {
+	if len(ids) == 0 {
+		for i := range int32(plainIDs) {
+			ids = append(ids, firstPlainID+i)
+		}
+	}
+	p := &prompter{o: o, ids: ids}
+	for g := range o.Groups {
+		p.prefixes = append(p.prefixes, p.draw(rand.New(rand.NewPCG(o.Seed, ^uint64(g))), nil, o.SharedPrefix))
+	}
+	return p
+}
+
+func (p *prompter) task(i int) task {
+	r := rand.New(rand.NewPCG(p.o.Seed, uint64(i)))
+	n, out := p.o.Prompt.draw(r), p.o.Output.draw(r)
+	prefix := p.prefixes[i%len(p.prefixes)]
+	return task{index: i, prompt: p.draw(r, prefix, n), output: out}
+}
+
+// draw appends n random ids to a copy of prefix.
+func (p *prompter) draw(r *rand.Rand, prefix []int32, n int) []int32 {
+	out := append(make([]int32, 0, len(prefix)+n), prefix...)
+	for range n {
+		out = append(out, p.ids[r.IntN(len(p.ids))])
+	}
+	return out
+}
+
+func vocabularyText() string { return strings.Join(strings.Fields(words), " ") }

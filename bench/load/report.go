@@ -1,0 +1,144 @@
+package load
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is what a run measured. Times are in milliseconds, and only answered requests count in them.
+type Report struct {
+	URL   string `json:"url"`
+	Model string `json:"model"`
+
+	Planned  int            `json:"planned"` // requests asked for
+	Sent     int            `json:"sent"`
+	Answered int            `json:"answered"`
+	Errors   map[string]int `json:"errors"` // by status, or "timeout", "cancelled", "connection", "stream"
+	// Samples holds one message for each kind of error.
+	Samples map[string]string `json:"error_samples,omitempty"`
+	Seconds float64           `json:"seconds"` // from the first request to the last answer
+
+	PromptTokens int64 `json:"prompt_tokens"`
+	CachedTokens int64 `json:"cached_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+
+	RequestsPerSecond float64 `json:"requests_per_second"`
+	InputPerSecond    float64 `json:"input_tokens_per_second"`
+	OutputPerSecond   float64 `json:"output_tokens_per_second"`
+	CachedShare       float64 `json:"cached_share"` // of the prompt tokens, 0 to 1
+
+	// FirstToken is from sending a request to its first text. InterToken is between pieces of text, usually one token each; PerToken is the
+	// mean of one request, from its first text to its last, per token after the first. EndToEnd is from sending to the end of the answer.
+	FirstToken Times `json:"ttft_ms"`
+	InterToken Times `json:"inter_token_ms"`
+	PerToken   Times `json:"per_output_token_ms"`
+	EndToEnd   Times `json:"end_to_end_ms"`
+}
+
+// Times summarises durations, in milliseconds. A percentile is the least value that so many percent of all do not exceed.
+type Times struct {
+	Count int     `json:"count"`
+	Mean  float64 `json:"mean"`
+	P50   float64 `json:"p50"`
+	P90   float64 `json:"p90"`
+	P99   float64 `json:"p99"`
+	Max   float64 `json:"max"`
+}
+
+// report adds up the outcomes.
+func (r *runner) report(model string, took time.Duration) *Report {
+	out := &Report{URL: r.o.base(), Model: model, Planned: r.o.Requests, Sent: len(r.outcomes), Errors: map[string]int{}, Seconds: took.Seconds()}
+	var first, gaps, per, end []time.Duration
+	for i := range r.outcomes {
+		o := &r.outcomes[i]
+		if o.failure != "" {
+			out.fail(o)
+			continue
+		}
+		out.Answered++
+		out.PromptTokens += int64(o.usage.PromptTokens)
+		out.OutputTokens += int64(o.usage.CompletionTokens)
+		if d := o.usage.PromptTokensDetails; d != nil {
+			out.CachedTokens += int64(d.CachedTokens)
+		}
+		first, gaps, end = append(first, o.first), append(gaps, o.gaps...), append(end, o.end)
+		if n := o.usage.CompletionTokens; n > 1 {
+			per = append(per, (o.last-o.first)/time.Duration(n-1))
+		}
+	}
+	out.FirstToken, out.InterToken, out.PerToken, out.EndToEnd = summarise(first), summarise(gaps), summarise(per), summarise(end)
+	if out.PromptTokens > 0 {
+		out.CachedShare = float64(out.CachedTokens) / float64(out.PromptTokens)
+	}
+	if s := out.Seconds; s > 0 {
+		out.RequestsPerSecond, out.InputPerSecond, out.OutputPerSecond = float64(out.Answered)/s, float64(out.PromptTokens)/s, float64(out.OutputTokens)/s
+	}
+	return out
+}
+
+func (r *Report) fail(o *outcome) {
+	r.Errors[o.failure]++
+	if r.Samples == nil {
+		r.Samples = map[string]string{}
+	}
+	if r.Samples[o.failure] == "" {
+		r.Samples[o.failure] = o.message
+	}
+}
+
+// summarise sorts the durations.
+func summarise(d []time.Duration) Times {
+	t := Times{Count: len(d)}
+	if len(d) == 0 {
+		return t
+	}
+	slices.Sort(d)
+	sum := time.Duration(0)
+	for _, v := range d {
+		sum += v
+	}
+	at := func(share float64) float64 { return milliseconds(d[max(int(math.Ceil(share*float64(len(d))))-1, 0)]) }
+	t.Mean = milliseconds(sum) / float64(len(d))
+	t.P50, t.P90, t.P99, t.Max = at(0.50), at(0.90), at(0.99), milliseconds(d[len(d)-1])
+	return t
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer) error {
+	fmt.Fprintf(w, "%s at %s: %d of %d requests answered in %.2f s\n", r.Model, r.URL, r.Answered, r.Planned, r.Seconds)
+	fmt.Fprintf(w, "throughput: %.2f requests/s, %.1f tokens/s in, %.1f tokens/s out\n", r.RequestsPerSecond, r.InputPerSecond, r.OutputPerSecond)
+	fmt.Fprintf(w, "tokens: %d in (%d from the prefix cache, %.1f %%), %d out\n", r.PromptTokens, r.CachedTokens, 100*r.CachedShare, r.OutputTokens)
+	if r.Answered > 0 {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "\nmilliseconds\tmean\tp50\tp90\tp99\tmax\t")
+		for _, row := range []struct {
+			name string
+			t    Times
+		}{{"first token", r.FirstToken}, {"between tokens", r.InterToken}, {"per output token", r.PerToken}, {"whole answer", r.EndToEnd}} {
+			if row.t.Count > 0 {
+				fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", row.name, row.t.Mean, row.t.P50, row.t.P90, row.t.P99, row.t.Max)
+			}
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(r.Errors) == 0 {
+		_, err := fmt.Fprintln(w, "\nerrors: none")
+		return err
+	}
+	fmt.Fprintln(w, "\nerrors:")
+	for _, kind := range slices.Sorted(maps.Keys(r.Errors)) {
+		if _, err := fmt.Fprintf(w, "  %s: %d, such as %s\n", kind, r.Errors[kind], r.Samples[kind]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

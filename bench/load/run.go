@@ -1,0 +1,104 @@
+package load
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Run sends the load and waits for every answer. When ctx ends, what is in flight is cancelled and the report covers what was answered until
+// then; the error is nil, for a report in hand is better than none.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	c := newClient(&o)
+	defer c.close()
+	ids, err := c.discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{o: &o, client: c, prompts: newPrompter(&o, ids)}
+	started := time.Now()
+	r.send(ctx)
+	r.wait.Wait()
+	return r.report(c.model, time.Since(started)), nil
+}
+
+// runner is one run.
+type runner struct {
+	o       *Options
+	client  *client
+	prompts *prompter
+	wait    sync.WaitGroup
+
+	mu       sync.Mutex
+	outcomes []outcome
+}
+
+// send lets requests go until all are gone, time is up or ctx ends.
+func (r *runner) send(ctx context.Context) {
+	stop := ctx
+	if r.o.Duration > 0 {
+		limited, cancel := context.WithTimeout(ctx, r.o.Duration)
+		defer cancel()
+		stop = limited
+	}
+	wait := r.arrivals()
+	if r.o.Concurrency > 0 {
+		wait = r.slots()
+	}
+	for i := range r.o.Requests {
+		done, ok := wait(stop)
+		if !ok {
+			return
+		}
+		r.wait.Go(func() {
+			defer done()
+			r.finish(r.client.ask(ctx, r.prompts.task(i)))
+		})
+	}
+}
+
+// gate waits until the next request may leave; it is false when none may any more. The function it returns is called after the answer.
+type gate func(stop context.Context) (done func(), ok bool)
+
+// arrivals is a Poisson process. Times count from the start, so that a late one does not delay the rest.
+func (r *runner) arrivals() gate {
+	random := rand.New(rand.NewPCG(r.o.Seed, ^uint64(0)>>1))
+	start, at := time.Now(), time.Duration(0)
+	return func(stop context.Context) (func(), bool) {
+		timer := time.NewTimer(time.Until(start.Add(at)))
+		defer timer.Stop()
+		at += time.Duration(random.ExpFloat64() / r.o.Rate * float64(time.Second))
+		select {
+		case <-timer.C:
+			return func() {}, stop.Err() == nil
+		case <-stop.Done():
+			return nil, false
+		}
+	}
+}
+
+// slots keeps a number of requests in flight.
+func (r *runner) slots() gate {
+	free := make(chan struct{}, r.o.Concurrency)
+	return func(stop context.Context) (func(), bool) {
+		select {
+		case free <- struct{}{}:
+			return func() { <-free }, stop.Err() == nil
+		case <-stop.Done():
+			return nil, false
+		}
+	}
+}
+
+func (r *runner) finish(o outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outcomes = append(r.outcomes, o)
+	if r.o.OnDone != nil {
+		r.o.OnDone(len(r.outcomes), r.o.Requests)
+	}
+}

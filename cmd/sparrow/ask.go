@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"sparrow"
+	"sparrow/chat"
+)
+
+// errInterrupted ends a run whose answer was stopped by the user.
+var errInterrupted = errors.New("interrupted")
+
+// asker puts questions to an engine and shows the answers as they come.
+type asker struct {
+	engine   *sparrow.Engine
+	out      io.Writer // the answer
+	side     io.Writer // everything about it
+	terminal bool      // out is one
+	trace    bool
+
+	request   sparrow.Request // without a prompt
+	chat      chat.Request    // with the system message, if any
+	document  string
+	maxTokens int
+}
+
+// conversation is the request for the next answer after messages.
+func (a *asker) conversation(messages []chat.Message) sparrow.Request {
+	c := a.chat
+	c.Messages = append(append([]chat.Message(nil), a.chat.Messages...), messages...)
+	r := a.request
+	r.Chat = &c
+	return r
+}
+
+// ask streams one answer and returns what was said, also when it was cut short by an error.
+func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error) {
+	s, err := a.engine.Stream(ctx, r)
+	if ctx.Err() != nil {
+		err = errInterrupted
+	}
+	if err != nil {
+		return chat.Message{}, err
+	}
+	p := &printer{out: a.out, reasoning: a.out, dim: a.terminal}
+	if !a.terminal {
+		// A pipe gets the answer alone. Reasoning can still be watched beside it.
+		p.reasoning, p.dim = a.side, isTerminal(a.side)
+	}
+	var said chat.Collector
+	var last sparrow.Event
+	for ev := range s.All() {
+		said.Add(ev.Deltas...)
+		if r.Chat == nil {
+			p.content(ev.Text)
+		}
+		for _, d := range ev.Deltas {
+			p.delta(d)
+		}
+		if ev.Finish != "" {
+			last = ev
+		}
+	}
+	p.end()
+	return said.Message(), errors.Join(p.err, a.conclude(last))
+}
+
+// conclude tells how an answer ended.
+func (a *asker) conclude(last sparrow.Event) error {
+	if a.trace && last.TraceLog != nil {
+		printTrace(a.side, last, a.request.Sampling.Seed)
+	}
+	switch last.Finish {
+	case sparrow.FinishError:
+		return last.Err
+	case sparrow.FinishCancelled:
+		return errInterrupted
+	case sparrow.FinishLength:
+		limit := "the context is full"
+		if a.maxTokens > 0 {
+			limit = fmt.Sprintf("--max-tokens %d", a.maxTokens)
+		}
+		fmt.Fprintf(a.side, "(cut off: %s)\n", limit)
+	}
+	return nil
+}
+
+// printer writes the pieces of an answer, reasoning apart from content.
+type printer struct {
+	out, reasoning io.Writer
+	dim            bool // reasoning goes to a terminal
+	thinking       bool // the latest piece was reasoning
+	open           bool // the line of the answer is not ended
+	err            error
+}
+
+// The terminal's codes for dim text and back.
+const (
+	dimOn  = "\x1b[2m"
+	dimOff = "\x1b[0m"
+)
+
+func (p *printer) delta(d chat.Delta) {
+	switch d.Kind {
+	case chat.DeltaReasoning:
+		if !p.thinking && p.dim {
+			p.write(p.reasoning, dimOn)
+		}
+		p.thinking = true
+		p.write(p.reasoning, d.Text)
+	case chat.DeltaContent:
+		p.content(d.Text)
+	case chat.DeltaToolCall:
+		if d.Call.Name != "" {
+			p.content("call " + d.Call.Name + " ")
+		}
+		p.content(d.Call.Arguments)
+	}
+}
+
+func (p *printer) content(text string) {
+	p.thought()
+	if text == "" {
+		return
+	}
+	p.open = !strings.HasSuffix(text, "\n")
+	p.write(p.out, text)
+}
+
+// thought ends reasoning with a line of its own.
+func (p *printer) thought() {
+	if !p.thinking {
+		return
+	}
+	p.thinking = false
+	if p.dim {
+		p.write(p.reasoning, dimOff)
+	}
+	p.write(p.reasoning, "\n")
+}
+
+// end completes the last line.
+func (p *printer) end() {
+	p.thought()
+	if p.open {
+		p.write(p.out, "\n")
+	}
+}
+
+func (p *printer) write(w io.Writer, text string) {
+	if _, err := io.WriteString(w, text); err != nil && p.err == nil {
+		p.err = fmt.Errorf("write the answer: %w", err)
+	}
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sparrow"
+	"sparrow/chat"
+	"sparrow/sample"
+)
+
+const (
+	treesQuestion = "Rolf plants 22 trees every day for 7 days. How many trees is that?"
+	treesAnswer   = "22 * 7 = 154\n#### 154\n"
+)
+
+func TestRunAnswersFromArgumentsAndStandardInput(t *testing.T) {
+	for _, c := range []struct {
+		name, in string
+		args     []string
+	}{
+		{"an argument", "", []string{treesQuestion}},
+		{"words", "", strings.Fields(treesQuestion)},
+		{"a dash", treesQuestion + "\n", []string{"-"}},
+		{"a pipe", treesQuestion + "\n", nil},
+	} {
+		out, side := mustDrive(t, c.in, append([]string{"run"}, c.args...)...)
+		if out != treesAnswer || side != "" {
+			t.Errorf("%s: answer %q, beside it %q", c.name, out, side)
+		}
+	}
+}
+
+func TestRunReadsADocument(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "text.txt")
+	text := "Near the narrow stone there is a train that stands slowly. The pet of Dan is goat. When the market falls, the heavy letter is late. " +
+		"The locker number of Tina is 100. The pet of Maya is owl. The gentle boat drifts for a while.\n"
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := mustDrive(t, "", "run", "--file", file, "Tell me the pet of Maya."); out != "The pet of Maya is owl.\n" {
+		t.Errorf("answer %q", out)
+	}
+}
+
+func TestRunFollowsASchema(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "person.json")
+	schema := `{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"},"city":{"type":"string"}},"required":["name","age","city"],"additionalProperties":false}`
+	if err := os.WriteFile(file, []byte(schema), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := mustDrive(t, "", "run", "--json-schema", file, "Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana.")
+	var person struct {
+		Name, City string
+		Age        int
+	}
+	if err := json.Unmarshal([]byte(out), &person); err != nil || person.Name != "Sofia" || person.Age != 89 || person.City != "Havana" {
+		t.Errorf("answer %q: %+v, %v", out, person, err)
+	}
+}
+
+func TestRunTracesPlansPrefixAndTimes(t *testing.T) {
+	out, side := mustDrive(t, "", "run", "--trace", "--kv", "fp8", treesQuestion)
+	if out != treesAnswer {
+		t.Errorf("answer %q", out)
+	}
+	for _, part := range []string{"prefix   matched 0 of", "times    queued", "prefill", "plan     ", "dense-prefill rows", "fp8-656", "why: ", "tokens   29 in (0 from the cache)", "finish stop"} {
+		if !strings.Contains(side, part) {
+			t.Errorf("the trace lacks %q:\n%s", part, side)
+		}
+	}
+}
+
+func TestRunRawCompletesText(t *testing.T) {
+	out, _ := mustDrive(t, "", "run", "--raw", "--max-tokens", "12", "Question: "+treesQuestion+"\nAnswer:")
+	if !strings.Contains(out, "22 * 7") {
+		t.Errorf("completion %q", out)
+	}
+}
+
+func TestRunSaysWhenItIsCutOff(t *testing.T) {
+	out, side := mustDrive(t, "", "run", "--max-tokens", "3", treesQuestion)
+	if !strings.HasPrefix(treesAnswer, strings.TrimSuffix(out, "\n")) || !strings.Contains(side, "cut off: --max-tokens 3") {
+		t.Errorf("answer %q, beside it %q", out, side)
+	}
+}
+
+func TestRunFailsWithAReason(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--json-schema", []string{"--json-schema", "nowhere.json", "hi"}},
+		{"--file", []string{"--file", "nowhere.txt", "hi"}},
+		{"temperature", []string{"--temperature", "9", "hi"}},
+		{"--raw", []string{"--raw", "--system", "x", "hi"}},
+		{"--dense", []string{"--dense", "maybe", "hi"}},
+		{"no kernels named", []string{"--kernels", "abacus", "hi"}},
+		{"config.json", []string{"--model", t.TempDir(), "hi"}},
+		{"empty", []string{"-"}},
+		{"max_tokens", []string{"--max-tokens", "999999", "hi"}},
+		{"StepTokens", []string{"--step-tokens", "-1", "hi"}},
+	} {
+		if out, _, err := drive("", append([]string{"run"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %q, error %v, want it to speak of %s", c.args, out, err, c.want)
+		}
+	}
+	var out, side bytes.Buffer
+	if status := run(context.Background(), []string{"run", "--kernels", "abacus", "hi"}, &out, &side); status != 1 || !strings.HasPrefix(side.String(), "sparrow: ") {
+		t.Errorf("status %d, %q", status, &side)
+	}
+}
+
+func TestReasoningIsDimmedAndApart(t *testing.T) {
+	deltas := []chat.Delta{{Kind: chat.DeltaReasoning, Text: "hm"}, {Kind: chat.DeltaReasoning, Text: "."}, {Kind: chat.DeltaContent, Text: "yes"}}
+	show := func(p *printer) {
+		for _, d := range deltas {
+			p.delta(d)
+		}
+		p.end()
+	}
+	var screen, pipe, side bytes.Buffer
+	show(&printer{out: &screen, reasoning: &screen, dim: true})
+	if screen.String() != dimOn+"hm."+dimOff+"\nyes\n" {
+		t.Errorf("a terminal shows %q", &screen)
+	}
+	show(&printer{out: &pipe, reasoning: &side})
+	if pipe.String() != "yes\n" || side.String() != "hm.\n" {
+		t.Errorf("a pipe gets %q, beside it %q", &pipe, &side)
+	}
+	p := &printer{out: failing{}, reasoning: failing{}}
+	show(p)
+	if p.err == nil {
+		t.Error("a failing output is not noticed")
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// startTalk opens the built-in model for a chat whose lines come from in.
+func startTalk(t *testing.T, in io.Reader, out io.Writer) (*talk, chan os.Signal) {
+	t.Helper()
+	e, err := sparrow.Open(context.Background(), sparrow.Config{CacheTokens: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := closeNow(e); err != nil {
+			t.Error(err)
+		}
+	})
+	interrupts := make(chan os.Signal, 2)
+	a := &asker{engine: e, out: out, side: out, request: sparrow.Request{Sampling: sample.Default()}, chat: chat.Request{AddGenerationPrompt: true}}
+	a.request.Sampling.Temperature = 0
+	return newTalk(a, in, interrupts), interrupts
+}
+
+func TestTalkKeepsHistoryUntilReset(t *testing.T) {
+	var out bytes.Buffer
+	k, _ := startTalk(t, strings.NewReader("Goodbye\n\n/what\n"+treesQuestion+"\n/reset\nSee you\n/exit\nnever read\n"), &out)
+	if err := k.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	want := "> Goodbye!\n> > (\"/what\" is no command: " + talkHelp + ")\n> " + treesAnswer + "> (forgotten)\n> Goodbye!\n> "
+	if _, got, _ := strings.Cut(out.String(), "\n"); got != want {
+		t.Errorf("the conversation was\n%s\nwant\n%s", got, want)
+	}
+	if len(k.history) != 2 || k.history[0].Content != "See you" || k.history[1].Role != chat.Assistant || k.history[1].Content != "Goodbye!" {
+		t.Errorf("after /reset and one question the history is %+v", k.history)
+	}
+}
+
+func TestTalkSurvivesABadQuestionAndEndsWithInput(t *testing.T) {
+	var out bytes.Buffer
+	k, _ := startTalk(t, strings.NewReader(strings.Repeat("many words ", 4000)+"\nGoodbye\n"), &out)
+	if err := k.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if s := out.String(); !strings.Contains(s, "this question is forgotten") || !strings.Contains(s, "Goodbye!") || len(k.history) != 2 {
+		t.Errorf("history of %d after\n%s", len(k.history), s)
+	}
+}
+
+// The answer has no end of its own: only the interrupt can stop it.
+func TestInterruptStopsTheAnswerAndASecondOneLeaves(t *testing.T) {
+	in, hold := io.Pipe()
+	defer hold.Close()
+	out := &watcher{met: "#### 154"}
+	k, interrupts := startTalk(t, in, out)
+	k.request.IgnoreEOS = true
+	out.hit = func() { interrupts <- os.Interrupt }
+	ended := make(chan error, 1)
+	go func() { ended <- k.run(context.Background()) }()
+	if _, err := io.WriteString(hold, treesQuestion+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(20 * time.Second)
+	for prompts := 0; prompts < 2; prompts = strings.Count(out.String(), "> ") {
+		select {
+		case err := <-ended:
+			t.Fatalf("one interrupt left the chat: %v\n%s", err, out)
+		case <-deadline:
+			t.Fatalf("the answer goes on:\n%s", out)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	interrupts <- os.Interrupt
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-deadline:
+		t.Fatal("a second interrupt does not leave")
+	}
+	if len(k.history) != 2 || !strings.Contains(k.history[1].Content, "#### 154") {
+		t.Errorf("the stopped answer is not remembered: %+v", k.history)
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"sparrow/bench/load"
+)
+
+func TestBenchServeMeasuresTheBuiltInModel(t *testing.T) {
+	out, _ := mustDrive(t, "", "bench", "serve", "--requests", "12", "--concurrency", "4", "--prompt-tokens", "uniform:20-40", "--output-tokens", "6",
+		"--shared-prefix", "128", "--groups", "2", "--cache-tokens", "8192", "--json")
+	var r load.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if r.Answered != 12 || len(r.Errors) != 0 || r.OutputTokens != 12*6 {
+		t.Fatalf("report %+v", r)
+	}
+	// Each group's first request computes the prefix; those that start after it is stored take two pages of it from the cache.
+	if r.CachedTokens == 0 || r.CachedTokens%64 != 0 || r.CachedShare <= 0 || r.CachedShare >= 1 {
+		t.Errorf("%d of %d prompt tokens came from the cache", r.CachedTokens, r.PromptTokens)
+	}
+	if r.FirstToken.P50 <= 0 || r.FirstToken.P99 < r.FirstToken.P50 || r.PerToken.Count != 12 || r.OutputPerSecond <= 0 {
+		t.Errorf("times %+v", r)
+	}
+}
+
+func TestBenchServeMeasuresAServerByURL(t *testing.T) {
+	s := startServer(t)
+	_, rest, _ := strings.Cut(s.out.String(), "address  ")
+	url := strings.Fields(rest)[0]
+	out, _ := mustDrive(t, "", "bench", "serve", "--url", url, "--requests", "4", "--rate", "100", "--prompt-tokens", "10", "--output-tokens", "3")
+	for _, part := range []string{"4 of 4 requests answered", "first token", "errors: none"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("the report lacks %q:\n%s", part, out)
+		}
+	}
+	// A model that is not there fails every request: the report says so and the status too.
+	out, _, err := drive("", "bench", "serve", "--url", url, "--name", "other", "--requests", "2", "--json")
+	var r load.Report
+	if e := json.Unmarshal([]byte(out), &r); e != nil || err != errReported || r.Errors["404"] != 2 {
+		t.Errorf("an unknown model: %v, %v, %s", err, e, out)
+	}
+	s.end(t)
+}
+
+func TestBenchServeFailsWithAReason(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--allow-remote", []string{"--url", "http://192.0.2.1"}},
+		{"--model cannot change the server at --url", []string{"--url", "http://127.0.0.1:1", "--model", "x"}},
+		{"--prompt-tokens", []string{"--prompt-tokens", "many"}},
+		{"--output-tokens", []string{"--output-tokens", "0"}},
+		{"exclude each other", []string{"--rate", "1", "--concurrency", "1"}},
+		{"0 requests", []string{"--requests", "0"}},
+		{"does not answer as expected", []string{"--url", "http://127.0.0.1:1"}},
+	} {
+		if _, _, err := drive("", append([]string{"bench", "serve"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
+		}
+	}
+}

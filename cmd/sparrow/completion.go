@@ -1,0 +1,81 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"sparrow/model/synth"
+)
+
+// flagValues lists what a shell may offer for the values of flags, by the flag's name: flags of one name mean the same in every command.
+func flagValues() map[string][]string {
+	kernels := []string{"cpu"}
+	for _, b := range registry().Backends() {
+		kernels = append(kernels, b.Name+"\t"+b.Summary)
+	}
+	var shapes []string
+	for _, p := range synth.Presets() {
+		shapes = append(shapes, p.Name+"\t"+p.Summary)
+	}
+	sparse := []string{"sparse-flat", "sparse-block", "sparse-raw"}
+	return map[string][]string{
+		"kv":        {"bf16\t1152 bytes a token and layer", "fp8\t656 bytes in blocks", "fp8-576\t576 bytes raw", "f32\texact, for proofs"},
+		"prefill":   append([]string{"auto"}, sparse...),
+		"decode":    sparse,
+		"dense":     {"on", "off"},
+		"kernels":   kernels,
+		"config":    shapes,
+		"dtype":     synth.DTypeNames(),
+		"log-level": {"debug", "info", "warn", "error"},
+		"catalog":   {"sparrow", "public"},
+		"nextn":     {"0", "1"},
+	}
+}
+
+// folderFlags are flags whose value is a folder; fileFlags may also be completed with files where values are listed.
+var (
+	folderFlags = []string{"model"}
+	mixedFlags  = []string{"config"}
+)
+
+// addCompletions teaches every command below c to complete the values of its flags.
+func addCompletions(c *cobra.Command) {
+	values := flagValues()
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { completeFlag(c, f.Name, values[f.Name]) })
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(c)
+}
+
+func completeFlag(c *cobra.Command, name string, values []string) {
+	for _, n := range folderFlags {
+		if n == name {
+			_ = c.MarkFlagDirname(name) // fails only for a flag that is not there
+		}
+	}
+	if values == nil {
+		return
+	}
+	directive := cobra.ShellCompDirectiveNoFileComp
+	for _, n := range mixedFlags {
+		if n == name {
+			directive = cobra.ShellCompDirectiveDefault
+		}
+	}
+	// Fails only when the flag has completions already, and those know better.
+	_ = c.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		var fits []string
+		for _, v := range values {
+			if strings.HasPrefix(v, typed) {
+				fits = append(fits, v)
+			}
+		}
+		return fits, directive
+	})
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"sparrow"
+	"sparrow/builtin"
+)
+
+// engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens a model.
+type engineFlags struct {
+	policyFlags
+	model, name, kernels              string
+	workers                           int
+	cacheTokens, context, stepTokens  int
+	maxRunning, maxQueue, planHistory int
+	noPrefixCache                     bool
+}
+
+func (f *engineFlags) add(s *pflag.FlagSet) {
+	s.StringVar(&f.model, "model", "", "checkpoint folder; without it the small model inside the binary runs ("+builtin.Name+")")
+	s.StringVar(&f.kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), ref, or a name from 'sparrow version'")
+	s.IntVar(&f.workers, "workers", 0, "CPU threads; 0 means one for each core")
+	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 sizes it by memory")
+	s.IntVar(&f.context, "context", 0, "longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
+	s.IntVar(&f.stepTokens, "step-tokens", 0, "most new tokens of one step: prompts are cut into chunks of it; 0 means 512")
+	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "compute every prompt from its first token")
+	f.policyFlags.add(s)
+}
+
+// addServing adds the flags that matter only where many requests come together.
+func (f *engineFlags) addServing(s *pflag.FlagSet) {
+	s.StringVar(&f.name, "name", "", "what the model is called on the wire; default the folder's name")
+	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64")
+	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 1024")
+	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
+}
+
+// config is what the flags ask for.
+func (f *engineFlags) config() (sparrow.Config, error) {
+	p, err := f.policy()
+	if err != nil {
+		return sparrow.Config{}, err
+	}
+	c := sparrow.Config{
+		Model: f.model, Name: f.name, Kernels: f.kernels, Workers: f.workers, Policy: p,
+		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning, MaxQueue: f.maxQueue,
+		NoReuse: f.noPrefixCache, PlanHistory: f.planHistory,
+	}
+	return c, c.Validate()
+}
+
+// open opens the model, with a progress bar on standard error where it takes long.
+func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engine, error) {
+	c, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	bar := newProgress(cmd.ErrOrStderr(), "loading weights")
+	defer bar.end()
+	c.Log = log
+	c.OnLoad = func(done, total int) {
+		bar.set(int64(min(done, total)), int64(total), fmt.Sprintf("%d of %d tensors", min(done, total), total))
+	}
+	return sparrow.Open(cmd.Context(), c)
+}
+
+// source says where the model comes from.
+func (f *engineFlags) source() string {
+	if f.model == "" {
+		return "the small model inside the binary (--model DIR runs another)"
+	}
+	return f.model
+}
+
+// closeNow closes an engine whose work is done or no longer wanted.
+func closeNow(e *sparrow.Engine) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return e.Close(ctx)
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"sparrow"
+	"sparrow/eval"
+)
+
+// evalFlags is everything `sparrow eval` can be told.
+type evalFlags struct {
+	engineFlags
+	tasks, compare, url, key                string
+	limit, concurrency, maxTokens, failures int
+	timeout                                 time.Duration
+	asJSON                                  bool
+}
+
+func evalCommand() *cobra.Command {
+	var f evalFlags
+	c := &cobra.Command{
+		Use:   "eval [FILE.jsonl|DIR ...]",
+		Short: "Measure how many answers are right, under one plan or several side by side",
+		Long: `Eval asks every item of the task files, greedily and batched, and counts the answers that are exactly the expected ones, and those that hold
+the expected value ("final"). Without files it uses the tasks inside the binary, which belong to the built-in model: word problems, lists,
+JSON, tool calls, small talk, and facts to be found in texts of 1,024 to 8,192 tokens. A task file has one JSON object a line with messages,
+answer, and optionally tools and final. With --url any server that speaks OpenAI's chat completions answers instead.
+
+With --compare the same items run under several plans, and accuracy and agreement are printed side by side. A plan is words joined by "+":
+` + eval.PlanHelp() + `
+Exit status 1 means that requests failed; wrong answers are a result, not a failure.`,
+		Example: `  sparrow eval --limit 10
+  sparrow eval --tasks word*,tool --kv fp8 --json
+  sparrow eval --compare dense,sparse,kv=fp8,kv=fp8-576 --tasks find_one_1024,word3,tool --limit 10
+  sparrow eval --url http://127.0.0.1:8080 my-tasks.jsonl`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.add(c.Flags())
+	return c
+}
+
+func (f *evalFlags) add(s *pflag.FlagSet) {
+	s.SortFlags = false
+	s.StringVar(&f.tasks, "tasks", "", "tasks to run of a folder or of those inside the binary: patterns such as word*,find_one_*; default all")
+	s.IntVar(&f.limit, "limit", 0, "most items of each task; 0 means all")
+	s.StringVar(&f.compare, "compare", "", "plans to run side by side, separated by commas")
+	s.IntVar(&f.concurrency, "concurrency", 0, "items asked at once; 0 means 16")
+	s.IntVar(&f.maxTokens, "max-tokens", 0, "most tokens of an answer; 0 means a little more than the expected answer has")
+	s.IntVar(&f.failures, "failures", 10, "how many wrong items to list for each plan")
+	s.StringVar(&f.url, "url", "", "server to ask instead of an engine in this process")
+	s.StringVar(&f.name, "name", "", "what the model is called on the wire; default the first name the server of --url lists")
+	s.StringVar(&f.key, "key", "", "bearer key for --url")
+	s.DurationVar(&f.timeout, "timeout", 0, "most time of one request to --url; 0 means 10 minutes")
+	s.BoolVar(&f.asJSON, "json", false, "print JSON")
+	f.engineFlags.add(s)
+}
+
+func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
+	if f.url != "" && f.compare != "" {
+		return errors.New("eval: --compare chooses plans of an engine in this process and --url asks a server, which has its own; leave one of them out")
+	}
+	tasks, err := loadTasks(args, f.tasks)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.url != "":
+		r, err := f.askServer(cmd, tasks)
+		return f.finish(cmd.OutOrStdout(), r, err, r)
+	case f.compare != "":
+		c, err := f.comparePlans(cmd, tasks)
+		if err != nil {
+			return err
+		}
+		return f.finish(cmd.OutOrStdout(), c, nil, c.Reports...)
+	}
+	c, err := f.config()
+	if err != nil {
+		return err
+	}
+	r, err := f.askEngine(cmd, tasks, c, eval.Plan{Policy: c.Policy})
+	return f.finish(cmd.OutOrStdout(), r, err, r)
+}
+
+// loadTasks reads the named files and folders, or the tasks inside the binary.
+func loadTasks(paths []string, patterns string) ([]eval.Task, error) {
+	if len(paths) == 0 {
+		return eval.Load(eval.Shipped(), patterns)
+	}
+	var tasks []eval.Task
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		if err != nil {
+			return nil, fmt.Errorf("eval: %w", err)
+		}
+		var more []eval.Task
+		if info.IsDir() {
+			more, err = eval.Load(os.DirFS(p), patterns)
+		} else {
+			more, err = loadFile(os.DirFS(filepath.Dir(p)), filepath.Base(p))
+		}
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, more...)
+	}
+	return tasks, nil
+}
+
+func loadFile(dir fs.FS, name string) ([]eval.Task, error) {
+	t, err := eval.LoadFile(dir, name)
+	return []eval.Task{t}, err
+}
+
+// askServer runs the tasks against --url.
+func (f *evalFlags) askServer(cmd *cobra.Command, tasks []eval.Task) (*eval.Report, error) {
+	r, err := eval.NewRemote(cmd.Context(), eval.RemoteConfig{URL: f.url, Model: f.name, Key: f.key, Timeout: f.timeout})
+	if err != nil {
+		return nil, err
+	}
+	return f.ask(cmd, r, tasks, "items")
+}
+
+// comparePlans runs the tasks under one plan after another.
+func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.Comparison, error) {
+	base, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	plans, err := eval.ParsePlans(f.compare, base.Policy)
+	if err != nil {
+		return nil, err
+	}
+	var reports []*eval.Report
+	for _, p := range plans {
+		r, err := f.askEngine(cmd, tasks, base, p)
+		if err != nil {
+			return nil, fmt.Errorf("plan %s: %w", p.Name, err)
+		}
+		reports = append(reports, r)
+	}
+	return eval.Compare(reports)
+}
+
+// askEngine runs the tasks on an engine of its own, as the plan says.
+func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.Config, p eval.Plan) (_ *eval.Report, err error) {
+	c.Policy = p.Policy
+	if p.Kernels != "" {
+		c.Kernels = p.Kernels
+	}
+	bar := newProgress(cmd.ErrOrStderr(), "loading weights")
+	c.OnLoad = func(done, total int) { bar.set(int64(min(done, total)), int64(total), p.Name) }
+	e, err := sparrow.Open(cmd.Context(), c)
+	bar.end()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeNow(e)) }()
+	answers, label := eval.NewEngine(e), "items"
+	if p.Dense {
+		if answers, err = eval.NewDenseEngine(e); err != nil {
+			return nil, err
+		}
+	}
+	if p.Name != "" {
+		label = p.Name
+	}
+	r, err := f.ask(cmd, answers, tasks, label)
+	if err != nil {
+		return nil, err
+	}
+	r.Plan, r.About, r.Rows = p.Name, p.About, eval.RowsOf(e)
+	return r, nil
+}
+
+// ask runs the tasks with a bar on standard error.
+func (f *evalFlags) ask(cmd *cobra.Command, r eval.Runner, tasks []eval.Task, label string) (*eval.Report, error) {
+	bar := newProgress(cmd.ErrOrStderr(), label)
+	defer bar.end()
+	return eval.Run(cmd.Context(), r, tasks, eval.Options{
+		Concurrency: f.concurrency, Limit: f.limit, MaxTokens: f.maxTokens, Failures: f.failures,
+		OnItem: func(p eval.Progress) {
+			bar.set(int64(p.Done), int64(p.Items), fmt.Sprintf("%s, %d right, %d wrong", p.Task, p.Exact, p.Wrong))
+		},
+	})
+}
+
+// finish prints a result; failed requests are the command's failure.
+func (f *evalFlags) finish(w io.Writer, result interface{ Print(io.Writer) error }, err error, reports ...*eval.Report) error {
+	if err != nil {
+		return err
+	}
+	if f.asJSON {
+		err = writeJSON(w, result)
+	} else {
+		err = result.Print(w)
+	}
+	for _, r := range reports {
+		if n := r.Total.Errors; err == nil && n > 0 {
+			err = fmt.Errorf("eval: %d of %d requests failed", n, r.Total.Items)
+		}
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"sparrow/model/inspect"
+)
+
+const oracle = "../../testdata/oracle/"
+
+// The parameters of the small checkpoints, by the shapes of the v32 spec, 4.2 (hidden 128, vocabulary 640, q_lora 96, 8 experts of 64):
+//
+//	V3.2 attention   96*128 + 96 + 384*96 + 576*128 + 512 + 512*512 + 128*256 = 418400
+//	GLM attention    96*128 + 96 + 512*96 + 576*128 + 512 + 896*512 + 128*512 = 660064
+//	indexer          512*96 + 128*128 + 4*128 + 2*128                         =  66304
+//	dense block      3*256*128 = 98304; experts 8*128 + 8 + 8*3*64*128 = 197640; shared expert 3*64*128 = 24576
+//	V3.2             2*640*128 + 128 + 3*(418400 + 66304 + 256) + 98304 + 2*222216           = 2161584
+//	GLM              2*640*128 + 128 + 3*(660064 + 256) + 2*66304 + 98304 + 2*222216         = 2820272
+//	active           without the embedding (81920) and 6 of 8 experts of two layers (294912)
+func TestInspectOracle(t *testing.T) {
+	for _, c := range []struct {
+		name                      string
+		tensors, indexLayers      int
+		total, active, cacheToken int64
+		types                     map[string]int
+	}{
+		{"deepseek_v32-1", 106, 3, 2161584, 1784752, 3*1152 + 3*132, map[string]int{"BF16": 101, "F32": 5}},
+		{"deepseek_v32-fp8-1", 184, 3, 2161584, 1784752, 3*1152 + 3*132, map[string]int{"BF16": 23, "F32": 83, "F8_E4M3": 78}},
+		{"glm_moe_dsa-1", 101, 2, 2820272, 2443440, 3*1152 + 2*132, map[string]int{"BF16": 97, "F32": 4}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, stdout, stderr := invoke("inspect", oracle+c.name, "--json", "--memory", "1,0.001")
+			if status != 0 {
+				t.Fatal(stdout, stderr)
+			}
+			var s inspect.Summary
+			if err := json.Unmarshal([]byte(stdout), &s); err != nil {
+				t.Fatal(err)
+			}
+			if s.Tensors != c.tensors || s.IndexLayers != c.indexLayers || s.Layers != 3 {
+				t.Errorf("%d tensors, %d of %d layers with an indexer; want %d, %d of 3", s.Tensors, s.IndexLayers, s.Layers, c.tensors, c.indexLayers)
+			}
+			if p := s.Parameters; p.Total != c.total || p.Main != c.total || p.NextN != 0 || p.Active != c.active {
+				t.Errorf("parameters %+v, want %d, %d active", p, c.total, c.active)
+			}
+			if want := tensorBytes(t, c.name); s.TotalBytes != want {
+				t.Errorf("%d bytes, the file holds %d", s.TotalBytes, want)
+			}
+			sum := int64(0)
+			for _, b := range s.Bytes {
+				sum += b.Bytes
+				if b.Tensors != c.types[b.Type] {
+					t.Errorf("%d tensors of type %s, want %d", b.Tensors, b.Type, c.types[b.Type])
+				}
+			}
+			if sum != s.TotalBytes || len(s.Bytes) != len(c.types) {
+				t.Errorf("%d types sum up to %d bytes of %d", len(s.Bytes), sum, s.TotalBytes)
+			}
+			b := s.Cache[0]
+			if b.Layout != "bf16-1152" || b.TokenBytes != c.cacheToken {
+				t.Errorf("%s takes %d bytes a token, want %d", b.Layout, b.TokenBytes, c.cacheToken)
+			}
+			if want := (1<<30 - s.TotalBytes) / c.cacheToken; b.Fits[0].Tokens != want || b.Fits[1].Tokens != 0 {
+				t.Errorf("tokens that fit: %+v, want %d in 1 GiB and none in 0.001", b.Fits, want)
+			}
+		})
+	}
+}
+
+// tensorBytes is the size of the file without its header.
+func tensorBytes(t *testing.T, name string) int64 {
+	t.Helper()
+	data, err := os.ReadFile(oracle + name + "/model.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(len(data)) - 8 - int64(binary.LittleEndian.Uint64(data))
+}
+
+func TestInspectForPeople(t *testing.T) {
+	status, stdout, stderr := invoke("inspect", oracle+"glm_moe_dsa-1", "--memory", "1,0.001")
+	if status != 0 {
+		t.Fatal(stdout, stderr)
+	}
+	for _, w := range []string{"glm_moe_dsa, 3 layers", "top 128, on 2 of 3 layers", "2.82 M", "2.44 M active", "101 tensors", "BF16", "bf16-1152", "fp8-656", "fp8-576", "3720", "tokens in 1 GiB", "weights do not fit"} {
+		if !strings.Contains(stdout, w) {
+			t.Errorf("%q is not in\n%s", w, stdout)
+		}
+	}
+}
+
+func TestInspectRefuses(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"inspect"}, "accepts 1 arg"},
+		{[]string{"inspect", t.TempDir()}, "config.json"},
+		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "0"}, "--memory 0"},
+		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "-3"}, "--memory -3"},
+		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "NaN"}, "--memory NaN"},
+	} {
+		if status, _, stderr := invoke(c.args...); status != 1 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: status %d, %q; want %q", c.args, status, stderr, c.want)
+		}
+	}
+}

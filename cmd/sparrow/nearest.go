@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"sparrow/plan"
+)
+
+// refusal is a refused question together with the nearest command that is answered, for JSON.
+type refusal struct {
+	*plan.Error
+	Command string `json:"command,omitempty"`
+}
+
+// setting is a flag the user gave, or the change of one that is tried.
+type setting struct{ name, value string }
+
+// fixed flags say what is asked about; a suggestion keeps them as long as it can.
+var fixed = []string{"model", "family", "catalog", "hw", "batch", "json"}
+
+// given lists the flags the user set, in the order they are defined.
+func given(s *pflag.FlagSet) []setting {
+	var out []setting
+	s.VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			out = append(out, setting{f.Name, f.Value.String()})
+		}
+	})
+	return out
+}
+
+// nearest finds, by trying, the command closest to the given one that is answered: with the flags the refusal names, else with as few flags
+// left out as possible, else on another catalogue or hardware. It is empty where only another batch would help.
+func nearest(asked []setting, e *plan.Error) string {
+	for _, c := range candidates(asked, e) {
+		if answered(c) {
+			return commandLine(c)
+		}
+	}
+	return ""
+}
+
+// candidates lists the settings to try, nearest first.
+func candidates(asked []setting, e *plan.Error) [][]setting {
+	var out [][]setting
+	named := flagsIn(e.Try)
+	if len(named) > 0 {
+		out = append(out, with(asked, named...))
+	}
+	if errors.Is(e, plan.E23) {
+		out = append(out, with(asked, setting{"carry", "true"}))
+	}
+	var free []string
+	for _, s := range asked {
+		if !slices.Contains(fixed, s.name) {
+			free = append(free, s.name)
+		}
+	}
+	for most := 1; most <= min(3, len(free)); most++ {
+		out = append(out, leavingOut(asked, free, most, named)...)
+	}
+	bare := without(asked, free)
+	return append(out, with(asked, setting{"catalog", "sparrow"}), with(bare, setting{"catalog", "sparrow"}),
+		with(bare, setting{"hw", "cpu"}, setting{"catalog", "sparrow"}))
+}
+
+// leavingOut is asked without every choice of n of the names, bare and with the named flags.
+func leavingOut(asked []setting, names []string, n int, named []setting) [][]setting {
+	var out [][]setting
+	var choose func(rest, chosen []string)
+	choose = func(rest, chosen []string) {
+		if len(chosen) == n {
+			c := without(asked, chosen)
+			out = append(out, c)
+			if len(named) > 0 {
+				out = append(out, with(c, named...))
+			}
+			return
+		}
+		for i := range rest {
+			choose(rest[i+1:], append(slices.Clone(chosen), rest[i]))
+		}
+	}
+	choose(names, nil)
+	return out
+}
+
+// flagsIn reads the leading "--flag value" pairs of a suggestion; prose has none.
+func flagsIn(try string) []setting {
+	var out []setting
+	words := strings.Fields(try)
+	for i := 0; i+1 < len(words); i += 2 {
+		name, ok := strings.CutPrefix(words[i], "--")
+		if !ok {
+			break
+		}
+		out = append(out, setting{name, strings.TrimRight(words[i+1], ",;")})
+	}
+	return out
+}
+
+func with(asked []setting, changes ...setting) []setting {
+	out := slices.Clone(asked)
+	for _, c := range changes {
+		if i := slices.IndexFunc(out, func(s setting) bool { return s.name == c.name }); i >= 0 {
+			out[i] = c
+		} else {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func without(asked []setting, names []string) []setting {
+	return slices.DeleteFunc(slices.Clone(asked), func(s setting) bool { return slices.Contains(names, s.name) })
+}
+
+// answered reports whether a command with these flags gives a plan.
+func answered(settings []setting) bool {
+	var f explainFlags
+	s := pflag.NewFlagSet("explain", pflag.ContinueOnError)
+	f.addAll(s)
+	for _, x := range settings {
+		if err := s.Set(x.name, x.value); err != nil {
+			return false
+		}
+	}
+	_, err := f.answer()
+	return err == nil
+}
+
+// commandLine spells settings as a shell would read them.
+func commandLine(settings []setting) string {
+	out := "sparrow explain"
+	for _, s := range settings {
+		switch {
+		case s.value == "true":
+			out += " --" + s.name
+		case strings.ContainsAny(s.value, " \t\n'\"\\$`*?[](){}<>|&;!#~"):
+			out += " --" + s.name + " '" + strings.ReplaceAll(s.value, "'", `'\''`) + "'"
+		default:
+			out += " --" + s.name + " " + s.value
+		}
+	}
+	return out
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// Patience: work that ends sooner shows no bar, and a bar is drawn no more often than it can be read.
+const (
+	progressAfter = 300 * time.Millisecond
+	progressEvery = 100 * time.Millisecond
+)
+
+// progress draws the state of long work on one line of a terminal. On anything else it draws nothing. One goroutine uses it.
+type progress struct {
+	w       io.Writer
+	label   string
+	columns int // 0: no terminal
+	now     func() time.Time
+	started time.Time
+	drawn   time.Time // zero before the first drawing
+}
+
+// newProgress starts the clock. The writer is usually standard error, so that output can be piped.
+func newProgress(w io.Writer, label string) *progress {
+	p := &progress{w: w, label: label, now: time.Now}
+	p.columns, _ = columnsOf(w)
+	p.started = p.now()
+	return p
+}
+
+// columnsOf is the width of a terminal; ok is false when v is none.
+func columnsOf(v any) (columns int, ok bool) {
+	f, isFile := v.(*os.File)
+	if !isFile {
+		return 0, false
+	}
+	columns, ok = terminalWidth(f.Fd())
+	if ok && columns == 0 {
+		columns = 80 // a terminal that does not know its size
+	}
+	return columns, ok
+}
+
+// isTerminal reports whether v is a terminal.
+func isTerminal(v any) bool {
+	_, ok := columnsOf(v)
+	return ok
+}
+
+// set draws done of total with a note behind it.
+func (p *progress) set(done, total int64, note string) {
+	if p.columns == 0 || total <= 0 {
+		return
+	}
+	now := p.now()
+	if now.Sub(p.started) < progressAfter || !p.drawn.IsZero() && now.Sub(p.drawn) < progressEvery {
+		return
+	}
+	p.drawn = now
+	fmt.Fprint(p.w, "\r\x1b[K"+p.line(done, total, now.Sub(p.started), note))
+}
+
+// line is the text of the bar, cut to the terminal's width so that it never wraps.
+func (p *progress) line(done, total int64, took time.Duration, note string) string {
+	const cells = 24
+	full := int(cells * done / total)
+	s := fmt.Sprintf("%s [%s%s] %3d %%", p.label, strings.Repeat("#", full), strings.Repeat(".", cells-full), 100*done/total)
+	if note != "" {
+		s += "  " + note
+	}
+	if left := time.Duration(float64(took) * float64(total-done) / float64(max(done, 1))); done > 0 && left >= time.Second {
+		s += "  " + left.Round(time.Second).String() + " left"
+	}
+	return s[:min(len(s), p.columns-1)]
+}
+
+// end takes the bar away.
+func (p *progress) end() {
+	if !p.drawn.IsZero() {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// byteSize writes a number of bytes for people.
+func byteSize(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	v, i := float64(n), 0
+	for v >= 1024 && i < len(units)-1 {
+		v, i = v/1024, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
+}

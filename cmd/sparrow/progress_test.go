@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clock is a time that moves when told to.
+type clock struct{ at time.Time }
+
+func (c *clock) now() time.Time { return c.at }
+
+func barAt(columns int) (*progress, *clock, *bytes.Buffer) {
+	c, out := &clock{time.Unix(1000, 0)}, &bytes.Buffer{}
+	return &progress{w: out, label: "loading", columns: columns, now: c.now, started: c.at}, c, out
+}
+
+func TestBarAppearsOnlyWhenWorkTakesLong(t *testing.T) {
+	p, c, out := barAt(80)
+	for i := range int64(29) {
+		c.at = c.at.Add(10 * time.Millisecond)
+		p.set(i, 100, "")
+	}
+	p.end()
+	if out.Len() != 0 {
+		t.Fatalf("after 290 ms the bar shows %q", out)
+	}
+	c.at = c.at.Add(20 * time.Millisecond)
+	p.set(50, 100, "5 of 10")
+	if s := out.String(); !strings.Contains(s, "loading [############............]  50 %  5 of 10") {
+		t.Fatalf("the bar shows %q", s)
+	}
+	drawn := out.Len()
+	c.at = c.at.Add(50 * time.Millisecond)
+	p.set(60, 100, "")
+	if out.Len() != drawn {
+		t.Error("the bar is drawn twice within 100 ms")
+	}
+	c.at = c.at.Add(5 * time.Second)
+	p.set(60, 100, "")
+	if s := out.String()[drawn:]; !strings.Contains(s, "60 %") || !strings.Contains(s, "4s left") {
+		t.Errorf("the bar shows %q", s)
+	}
+	p.end()
+	if !strings.HasSuffix(out.String(), "\r\x1b[K") {
+		t.Error("the bar is left on the screen")
+	}
+}
+
+func TestBarIsSilentWithoutATerminalAndNeverWraps(t *testing.T) {
+	p, c, out := barAt(0)
+	c.at = c.at.Add(time.Minute)
+	p.set(1, 2, "x")
+	p.end()
+	if out.Len() != 0 {
+		t.Errorf("without a terminal: %q", out)
+	}
+	p, c, out = barAt(20)
+	c.at = c.at.Add(time.Minute)
+	p.set(1, 2, strings.Repeat("long ", 50))
+	if n := len(strings.TrimPrefix(out.String(), "\r\x1b[K")); n > 19 {
+		t.Errorf("a bar of %d characters on 20 columns", n)
+	}
+	p.set(1, 0, "") // nothing to do is no division by zero
+	if newProgress(out, "x").columns != 0 || isTerminal(out) {
+		t.Error("a buffer passes for a terminal")
+	}
+}
+
+func TestByteSizes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 11836488: "11.3 MiB", 5 << 40: "5.0 TiB"} {
+		if got := byteSize(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+	for text, want := range map[string]int64{"0": 0, "17": 17, "1K": 1024, "500m": 500 << 20, "4G": 4 << 30, "2T": 2 << 40} {
+		if got, err := parseBytes(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "K", "-1", "1.5G", "9000000T", "4GB"} {
+		if got, err := parseBytes(text); err == nil {
+			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sparrow"
+	"sparrow/chat"
+	"sparrow/sample"
+)
+
+// runFlags is everything `sparrow run` can be told.
+type runFlags struct {
+	engineFlags
+	system, file, schema string
+	temperature          float64
+	maxTokens            int
+	seed                 int64
+	think, trace, raw    bool
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run [PROMPT]",
+		Short: "Answer one prompt, or chat in the terminal",
+		Long: `Run answers a prompt and ends. The prompt is the arguments, or standard input for "-" or a pipe. On a terminal without a prompt it opens a
+chat: /reset forgets the conversation, /exit leaves, Ctrl-C stops an answer. The answer goes to standard output; reasoning is shown dimmed
+on a terminal. Without --model the small model inside the binary runs.`,
+		Example: `  sparrow run "Rolf plants 22 trees every day for 7 days. How many trees is that?"
+  sparrow run --file report.txt "Tell me the locker number of Maya."
+  sparrow run --json-schema person.json "Return JSON with name and age. Text: Sofia is 89."
+  sparrow run --trace --kv fp8 "Goodbye"
+  echo "What are you called?" | sparrow run -
+  sparrow run --model /models/DeepSeek-V3.2 --think`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	s := c.Flags()
+	s.SortFlags = false
+	s.StringVar(&f.system, "system", "", "system message")
+	s.StringVar(&f.file, "file", "", "document that is put before the question")
+	s.Float64Var(&f.temperature, "temperature", 0, "randomness: 0 always takes the likeliest token")
+	s.IntVar(&f.maxTokens, "max-tokens", 0, "most tokens of the answer; 0 means as many as the context holds")
+	s.Int64Var(&f.seed, "seed", 0, "seed of the randomness; drawn when not given")
+	s.StringVar(&f.schema, "json-schema", "", "file with a JSON schema that the answer must follow")
+	s.BoolVar(&f.think, "think", false, "let the model reason before it answers (--think=false forbids it where that is the default)")
+	s.BoolVar(&f.trace, "trace", false, "show plans, prefix match and times on standard error")
+	s.BoolVar(&f.raw, "raw", false, "complete the prompt as it is, without a chat template")
+	f.engineFlags.add(s)
+	return c
+}
+
+func (f *runFlags) run(cmd *cobra.Command, args []string) error {
+	a, err := f.asker(cmd)
+	if err != nil {
+		return err
+	}
+	prompt, talk, err := readPrompt(cmd.InOrStdin(), args)
+	if err != nil {
+		return err
+	}
+	if talk && (f.raw || f.file != "") {
+		return errors.New("run: a chat takes neither --raw nor --file; give a prompt, or - to read it from standard input")
+	}
+	e, err := f.open(cmd, nil)
+	if err != nil {
+		return err
+	}
+	a.engine = e
+	if talk {
+		interrupts := make(chan os.Signal, 2)
+		signal.Notify(interrupts, os.Interrupt)
+		defer signal.Stop(interrupts)
+		return errors.Join(newTalk(a, cmd.InOrStdin(), interrupts).run(cmd.Context()), closeNow(e))
+	}
+	_, err = a.ask(cmd.Context(), f.once(a, prompt))
+	return errors.Join(err, closeNow(e))
+}
+
+// readPrompt takes the prompt from the arguments or from standard input; talk is true when there is somebody to talk to instead.
+func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err error) {
+	if len(args) == 0 && isTerminal(in) {
+		return "", true, nil
+	}
+	if len(args) > 1 || len(args) == 1 && args[0] != "-" {
+		return strings.Join(args, " "), false, nil
+	}
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return "", false, fmt.Errorf("run: standard input: %w", err)
+	}
+	if prompt = strings.TrimRight(string(text), "\r\n"); prompt == "" {
+		return "", false, errors.New("run: the prompt on standard input is empty; give one as an argument")
+	}
+	return prompt, false, nil
+}
+
+// asker reads the files the flags name and prepares what all questions have in common.
+func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
+	a := &asker{
+		out: cmd.OutOrStdout(), side: cmd.ErrOrStderr(), trace: f.trace, maxTokens: f.maxTokens,
+		request: sparrow.Request{Sampling: sample.Default(), MaxTokens: f.maxTokens, Trace: f.trace},
+		chat:    chat.Request{AddGenerationPrompt: true},
+	}
+	a.terminal = isTerminal(a.out)
+	a.request.Sampling.Temperature = f.temperature
+	a.request.Sampling.Seed = f.seed
+	if !cmd.Flags().Changed("seed") {
+		a.request.Sampling.Seed = drawSeed()
+	}
+	if cmd.Flags().Changed("think") {
+		a.chat.Thinking = &f.think
+	}
+	if f.raw && (f.system != "" || f.think) {
+		return nil, errors.New("run: --raw sends the prompt as it is, so --system and --think have no place; leave one of them out")
+	}
+	if f.system != "" {
+		a.chat.Messages = []chat.Message{{Role: chat.System, Content: f.system}}
+	}
+	if f.schema != "" {
+		text, err := os.ReadFile(f.schema)
+		if err != nil {
+			return nil, fmt.Errorf("--json-schema: %w", err)
+		}
+		a.request.Format = sparrow.Format{Kind: sparrow.FormatSchema, Schema: text}
+		a.chat.ResponseFormat = text
+	}
+	if f.file != "" {
+		text, err := os.ReadFile(f.file)
+		if err != nil {
+			return nil, fmt.Errorf("--file: %w", err)
+		}
+		a.document = strings.TrimSpace(string(text))
+	}
+	return a, a.request.Sampling.Validate()
+}
+
+// drawSeed is a seed for a request that brings none. crypto/rand never fails.
+func drawSeed() int64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return int64(binary.LittleEndian.Uint64(b[:]) >> 1)
+}
+
+// once is the request for a single prompt.
+func (f *runFlags) once(a *asker, prompt string) sparrow.Request {
+	if a.document != "" {
+		prompt = "Text:\n" + a.document + "\n\nQuestion: " + prompt
+	}
+	if f.raw {
+		r := a.request
+		r.Prompt = prompt
+		return r
+	}
+	return a.conversation([]chat.Message{{Role: chat.User, Content: prompt}})
+}

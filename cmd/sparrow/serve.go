@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sparrow"
+	"sparrow/api/openai"
+	"sparrow/plan"
+	"sparrow/server"
+)
+
+// serveFlags is everything `sparrow serve` can be told.
+type serveFlags struct {
+	engineFlags
+	host     string
+	port     int
+	keys     string
+	origins  []string
+	vllm     bool
+	logLevel string
+	logJSON  bool
+	grace    time.Duration
+	drain    time.Duration
+	timeout  time.Duration
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve a model over HTTP, as OpenAI's API",
+		Long: `Serve loads a model and answers OpenAI's chat and text completions, with streaming, tools, JSON schemas and log probabilities. Without
+--model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided, and where it listens.
+Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second Ctrl-C ends at once.`,
+		Example: `  sparrow serve
+  sparrow serve --model /models/DeepSeek-V3.2 --kv fp8 --port 9000
+  sparrow serve --model /models/GLM-5 --host 0.0.0.0 --api-keys keys.txt --cors https://example.org --vllm-metrics
+  sparrow serve --deterministic --cache-tokens 65536 --context 16384`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
+	}
+	s := c.Flags()
+	s.SortFlags = false
+	s.StringVar(&f.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 for every interface")
+	s.IntVar(&f.port, "port", 8080, "port to listen on; 0 takes a free one")
+	s.StringVar(&f.keys, "api-keys", "", "file of bearer keys, one a line, each with an optional tenant name; without it everybody may ask")
+	s.StringSliceVar(&f.origins, "cors", nil, "origins whose web pages may call the server, such as https://example.org, or '*'")
+	f.engineFlags.add(s)
+	f.addServing(s)
+	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
+	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
+	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
+	s.DurationVar(&f.grace, "grace", server.DefaultGrace, "how long running answers may take to finish at the end")
+	s.DurationVar(&f.drain, "drain-delay", 0, "how long /ready says no before nothing is accepted any more")
+	s.DurationVar(&f.timeout, "request-timeout", 0, "most time of one request; 0 is no bound")
+	return c
+}
+
+func (f *serveFlags) serve(cmd *cobra.Command) error {
+	log, level, err := newLog(cmd.ErrOrStderr(), f.logLevel, f.logJSON)
+	if err != nil {
+		return err
+	}
+	o := server.Options{Version: revision(), AllowOrigins: f.origins, VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+	if f.keys != "" {
+		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
+			return fmt.Errorf("--api-keys: %w", err)
+		}
+	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	if _, err := f.config(); err != nil {
+		return err
+	}
+	// The port comes first: loading a large model only to find it taken would cost minutes.
+	l, err := listen(cmd.Context(), f.host, f.port)
+	if err != nil {
+		return err
+	}
+	defer l.Close() // the server has closed it already unless loading failed
+	asked := level.Level()
+	if asked == slog.LevelInfo && !f.logJSON {
+		level.Set(slog.LevelWarn) // what opening has to tell is announced below, once
+	}
+	e, err := f.open(cmd, log)
+	level.Set(asked)
+	if err != nil {
+		return err
+	}
+	s, err := server.New(server.Adapt(e), o)
+	if err != nil {
+		return errors.Join(err, closeNow(e))
+	}
+	if err := f.announce(cmd.OutOrStdout(), e.Info(), l.Addr(), o.Keys); err != nil {
+		return errors.Join(err, closeNow(e))
+	}
+	return errors.Join(s.Serve(cmd.Context(), l), closeNow(e))
+}
+
+// newLog makes the logger that --log-level and --log-json ask for, with the level it starts at.
+func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar, error) {
+	level := &slog.LevelVar{}
+	if err := level.UnmarshalText([]byte(text)); err != nil {
+		return nil, nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", text)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if asJSON {
+		return slog.New(slog.NewJSONHandler(w, o)), level, nil
+	}
+	return slog.New(slog.NewTextHandler(w, o)), level, nil
+}
+
+// listen opens the port, or says what to do when it cannot.
+func listen(ctx context.Context, host string, port int) (net.Listener, error) {
+	if port < 0 || port > 65535 {
+		return nil, fmt.Errorf("--port %d: want 0 to 65535", port)
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("port %d on %s is in use; stop what listens there, or choose another with --port (--port 0 takes a free one)", port, host)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("port %d on %s needs more rights than this user has; choose one above 1023 with --port", port, host)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("%s is no address of this machine; --host takes 127.0.0.1, 0.0.0.0 or one of its own", host)
+	case err != nil:
+		return nil, fmt.Errorf("listen on %s port %d: %w", host, port, err)
+	}
+	return l, nil
+}
+
+// announce says once what was decided and how to ask.
+func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *server.Keys) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "model    %s: %s, %s\n", i.Name, i.Family, f.source())
+	describe(&b, i)
+	format := "format " + i.ChatFormat
+	if i.ChatFormat == "" {
+		format = "none: the checkpoint has no tokenizer or no known chat format, so only prompts can be completed"
+	}
+	fmt.Fprintf(&b, "chat     %s\n", format)
+	host, port, err := net.SplitHostPort(at.String())
+	if err != nil {
+		return fmt.Errorf("address %s: %w", at, err)
+	}
+	ip := net.ParseIP(host)
+	if ip.IsUnspecified() {
+		host = "127.0.0.1" // every interface; this one is there for whoever reads the line
+	}
+	url := "http://" + net.JoinHostPort(host, port)
+	fmt.Fprintf(&b, "address  %s (listening on %s)\n", url, at)
+	if keys == nil && !ip.IsLoopback() {
+		b.WriteString("warning  everybody who reaches this address may use it; --api-keys FILE asks for a key\n")
+	}
+	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, url, keys != nil))
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// describe writes the plan and how memory is divided.
+func describe(w io.Writer, i sparrow.Info) {
+	c := &i.Config
+	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of each query; kernels %s\n",
+		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
+	for _, n := range i.Notices {
+		if n.Level != plan.NoticeInfo { // those say what the line above says
+			fmt.Fprintf(w, "%-8v %s (%s)\n", n.Level, n.Text, n.Rule)
+		}
+	}
+	m := i.Memory
+	fmt.Fprintf(w, "memory   weights %s; cache %s: %d pages, %d tokens; at most %s more during a step\n", byteSize(m.Weights), byteSize(m.Cache), i.Pages, i.CacheTokens, byteSize(m.Transient))
+	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens, i.ContextTokens, i.MaxRunning, i.MaxQueue)
+}
+
+func denseText(i sparrow.Info) string {
+	if !i.Config.DenseOK {
+		return "dense off: " + strings.Join(i.Config.DenseAgainst, ", ")
+	}
+	return fmt.Sprintf("dense for the first %d tokens of a prompt", i.Config.T)
+}
+
+// curlFor is a request one can paste.
+func curlFor(i sparrow.Info, url string, key bool) string {
+	name, err := openai.Marshal(i.Name)
+	if err != nil {
+		name = []byte(`""`) // no string fails
+	}
+	path, body := "/v1/chat/completions", fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "%s"}]}`, name, exampleQuestion)
+	if i.ChatFormat == "" {
+		path, body = "/v1/completions", fmt.Sprintf(`{"model": %s, "prompt": [1, 2, 3], "max_tokens": 16}`, name)
+	}
+	auth := ""
+	if key {
+		auth = " -H 'Authorization: Bearer KEY'"
+	}
+	return fmt.Sprintf("curl %s%s%s -H 'Content-Type: application/json' -d '%s'", url, path, auth, strings.ReplaceAll(body, "'", `'\''`))
+}
+
+// exampleQuestion is one the model inside the binary can answer.
+const exampleQuestion = "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?"

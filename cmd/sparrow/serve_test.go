@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serving is a server started by the command, with what it said.
+type serving struct {
+	out, side *watcher
+	stop      context.CancelFunc
+	ended     chan error
+}
+
+// startServer runs `sparrow serve` on a free port until it has said where it listens.
+func startServer(t *testing.T, args ...string) *serving {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ready := make(chan struct{})
+	s := &serving{out: &watcher{met: "\ntry ", hit: func() { close(ready) }}, side: &watcher{}, stop: stop, ended: make(chan error, 1)}
+	c := root()
+	c.SetArgs(append([]string{"serve", "--port", "0", "--cache-tokens", "4096"}, args...))
+	c.SetOut(s.out)
+	c.SetErr(s.side)
+	go func() { s.ended <- c.ExecuteContext(ctx) }()
+	t.Cleanup(stop)
+	select {
+	case <-ready:
+	case err := <-s.ended:
+		t.Fatalf("serve ended: %v\n%s", err, s.side)
+	case <-time.After(30 * time.Second):
+		t.Fatal("serve is not ready after 30 s")
+	}
+	return s
+}
+
+// end stops the server and waits for it.
+func (s *serving) end(t *testing.T) {
+	t.Helper()
+	s.stop()
+	select {
+	case err := <-s.ended:
+		if err != nil {
+			t.Errorf("serve ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("serve does not end")
+	}
+}
+
+// curl reads the request that the server offers to paste.
+var curl = regexp.MustCompile(`(?m)^try +curl (\S+) (?:-H 'Authorization: Bearer (\w+)' )?-H 'Content-Type: application/json' -d '(.*)'$`)
+
+// paste does what the printed command would do.
+func (s *serving) paste(t *testing.T, key string) (status int, body []byte) {
+	t.Helper()
+	m := curl.FindStringSubmatch(s.out.String())
+	if m == nil {
+		t.Fatalf("no curl in\n%s", s.out)
+	}
+	r, err := http.NewRequest(http.MethodPost, m[1], strings.NewReader(strings.ReplaceAll(m[3], `'\''`, "'")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if m[2] != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, body
+}
+
+func TestServeAnswersThePrintedRequestAndStops(t *testing.T) {
+	s := startServer(t, "--name", "bird's", "--vllm-metrics", "--log-json")
+	status, body := s.paste(t, "")
+	var answer struct {
+		Model   string
+		Choices []struct {
+			Message struct{ Content string }
+			Reason  string `json:"finish_reason"`
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || status != 200 || len(answer.Choices) != 1 {
+		t.Fatalf("status %d, %v: %s", status, err, body)
+	}
+	if c := answer.Choices[0]; answer.Model != "bird's" || !strings.HasSuffix(c.Message.Content, "#### 46") || c.Reason != "stop" {
+		t.Errorf("answer %+v", answer)
+	}
+	for _, part := range []string{"model    bird's: deepseek_v32, the small model inside the binary", "plan     ", "weights 11.2 MiB", "64 pages, 4096 tokens", "largest step x context: 512 x 4096", "chat     format ", "address  http://127.0.0.1:"} {
+		if !strings.Contains(s.out.String(), part) {
+			t.Errorf("it does not say %q:\n%s", part, s.out)
+		}
+	}
+	if strings.Contains(s.out.String(), "warning") {
+		t.Errorf("a loopback address needs no warning:\n%s", s.out)
+	}
+	s.end(t)
+	var line map[string]any
+	first, _, _ := strings.Cut(s.side.String(), "\n")
+	if err := json.Unmarshal([]byte(first), &line); err != nil {
+		t.Errorf("the log is no JSON: %v in %s", err, first)
+	}
+}
+
+func TestServeAsksForKeysAndWarnsWithoutThem(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte("# ours\nsecret alice\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t, "--api-keys", file, "--log-level", "error")
+	if status, body := s.paste(t, "wrong"); status != http.StatusUnauthorized {
+		t.Errorf("a wrong key: %d %s", status, body)
+	}
+	if status, body := s.paste(t, "secret"); status != http.StatusOK {
+		t.Errorf("the right key: %d %s", status, body)
+	}
+	s.end(t)
+	if s.side.String() != "" {
+		t.Errorf("at level error it logs %s", s.side)
+	}
+
+	open := startServer(t, "--host", "0.0.0.0")
+	if side := open.side.String(); side != "" {
+		t.Errorf("what was announced is logged as well: %s", side)
+	}
+	if text := open.out.String(); !strings.Contains(text, "warning  everybody") || !strings.Contains(text, "curl http://127.0.0.1:") {
+		t.Errorf("open to everybody, it says\n%s", text)
+	}
+	open.end(t)
+}
+
+func TestServeFailsWithWhatToDo(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"port " + port + " on 127.0.0.1 is in use; stop what listens there, or choose another with --port", []string{"--port", port}},
+		{"--port 70000", []string{"--port", "70000"}},
+		{"no address of this machine", []string{"--host", "192.0.2.1", "--port", "0"}},
+		{"--api-keys", []string{"--api-keys", "nowhere"}},
+		{"--log-level", []string{"--log-level", "loud"}},
+		{"not an origin", []string{"--cors", "example.org"}},
+		{"Grace", []string{"--grace", "-1s"}},
+		{"MaxQueue", []string{"--max-queue", "-1"}},
+		{"config.json", []string{"--port", "0", "--model", t.TempDir()}},
+	} {
+		if _, _, err := drive("", append([]string{"serve"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sparrow/builtin"
+	"sparrow/model/synth"
+)
+
+// synthFlags is everything `sparrow synth` can be told.
+type synthFlags struct {
+	config, dtype, shard string
+	seed                 uint64
+	nextN                int
+	dryRun, asJSON       bool
+}
+
+func synthCommand() *cobra.Command {
+	var f synthFlags
+	c := &cobra.Command{
+		Use:   "synth DIR",
+		Short: "Write a random checkpoint of any supported shape, for load tests",
+		Long: `Synth writes a checkpoint with random weights: config.json, safetensors files and, where the vocabulary has room for it, the tokenizer of the
+built-in model. It knows nothing, but it costs what a trained one of its shape costs. The same seed gives the same bytes. Nothing that is
+there is replaced, and an interrupted run leaves nothing behind.
+
+Shapes with a name:
+` + presetList(),
+		Example: `  sparrow synth /tmp/tiny --config v32-tiny
+  sparrow synth /tmp/mini --config v32-mini --dtype fp8 --nextn 1
+  sparrow synth /tmp/mine --config my-config.json --seed 7 --shard-bytes 1G
+  sparrow synth /tmp/full --config deepseek-v3.2 --dtype fp8 --dry-run`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	s := c.Flags()
+	s.SortFlags = false
+	s.StringVar(&f.config, "config", "", "shape: a name from the list above, a config.json, or a checkpoint folder")
+	s.StringVar(&f.dtype, "dtype", "bf16", "stored type of the large matrices: bf16, or fp8 in blocks of 128 x 128")
+	s.Uint64Var(&f.seed, "seed", 0, "seed of the weights")
+	s.StringVar(&f.shard, "shard-bytes", "4G", "most tensor data of one file, with K, M, G or T for powers of 1024; 0 writes one file")
+	s.IntVar(&f.nextN, "nextn", -1, "drafting layers: 0 or 1; -1 does as the config says")
+	s.BoolVar(&f.dryRun, "dry-run", false, "only show parameters and bytes")
+	s.BoolVar(&f.asJSON, "json", false, "print JSON")
+	return c
+}
+
+func presetList() string {
+	var b strings.Builder
+	for _, p := range synth.Presets() {
+		fmt.Fprintf(&b, "  %-14s %s\n", p.Name, p.Summary)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// synthResult is what `--json` prints.
+type synthResult struct {
+	Folder    string `json:"folder"`
+	Config    string `json:"config"`
+	DType     string `json:"dtype"`
+	Seed      uint64 `json:"seed"`
+	Tokenizer bool   `json:"tokenizer"`
+	Written   bool   `json:"written"`
+	synth.Size
+}
+
+func (f *synthFlags) run(cmd *cobra.Command, dir string) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	file, text, err := readShape(f.config)
+	if err != nil {
+		return err
+	}
+	c, err := synth.New(file, text, o)
+	if err != nil {
+		return err
+	}
+	beside, err := tokenizerFor(c.Config().Vocab)
+	if err != nil {
+		return err
+	}
+	r := synthResult{Folder: dir, Config: f.config, DType: f.dtype, Seed: f.seed, Tokenizer: len(beside) > 0, Size: c.Size()}
+	if !f.dryRun {
+		bar := newProgress(cmd.ErrOrStderr(), "writing")
+		err := c.Write(cmd.Context(), dir, beside, func(done, total int64) { bar.set(done, total, byteSize(done)+" of "+byteSize(total)) })
+		bar.end()
+		if errors.Is(err, context.Canceled) {
+			return fmt.Errorf("%w; nothing was left in %s", errInterrupted, dir)
+		}
+		if err != nil {
+			return err
+		}
+		r.Written = true
+	}
+	if f.asJSON {
+		return writeJSON(cmd.OutOrStdout(), r)
+	}
+	return r.print(cmd)
+}
+
+func (r *synthResult) print(cmd *cobra.Command) error {
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "%s, %s, seed %d: %.3f million parameters", r.Config, r.DType, r.Seed, float64(r.Parameters)/1e6)
+	if r.NextN > 0 {
+		fmt.Fprintf(out, " (%.3f in the drafting layer)", float64(r.NextN)/1e6)
+	}
+	fmt.Fprintf(out, ", %d tensors, %s (%d bytes)\n", r.Tensors, byteSize(r.Bytes), r.Bytes)
+	tokens := "with the built-in tokenizer"
+	if !r.Tokenizer {
+		tokens = "without a tokenizer: its vocabulary is too small for the built-in one, so send token ids"
+	}
+	if !r.Written {
+		_, err := fmt.Fprintf(out, "nothing was written; it would be %s\n", tokens)
+		return err
+	}
+	_, err := fmt.Fprintf(out, "written to %s, %s\ntry: sparrow serve --model %s\n", r.Folder, tokens, r.Folder)
+	return err
+}
+
+func (f *synthFlags) options() (synth.Options, error) {
+	o := synth.Options{Seed: f.seed}
+	var err error
+	if o.DType, err = synth.ParseDType(f.dtype); err != nil {
+		return o, fmt.Errorf("--dtype: %w", err)
+	}
+	if o.ShardBytes, err = parseBytes(f.shard); err != nil {
+		return o, fmt.Errorf("--shard-bytes: %w", err)
+	}
+	if f.nextN < -1 || f.nextN > 1 {
+		return o, fmt.Errorf("--nextn %d: want 0 or 1, or -1 to do as the config says", f.nextN)
+	}
+	if f.nextN >= 0 {
+		o.NextN = &f.nextN
+	}
+	return o, nil
+}
+
+// readShape finds the config that --config names: a preset, a file or a folder with one.
+func readShape(name string) (file string, text []byte, err error) {
+	if name == "" {
+		return "", nil, fmt.Errorf("synth: no shape; give --config FILE or --config NAME (%s)", strings.Join(synth.PresetNames(), ", "))
+	}
+	if slices.Contains(synth.PresetNames(), name) {
+		text, err = synth.PresetConfig(name)
+		return name, text, err
+	}
+	file = name
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		file = filepath.Join(name, "config.json")
+	}
+	text, err = os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil, fmt.Errorf("synth: --config %s is neither a file nor one of %s", name, strings.Join(synth.PresetNames(), ", "))
+	}
+	return file, text, err
+}
+
+// tokenizerFor is the built-in tokenizer's files, or nothing when the vocabulary is smaller.
+func tokenizerFor(vocabulary int) ([]synth.File, error) {
+	t, err := builtin.Tokenizer()
+	if err != nil || vocabulary < t.VocabSize() {
+		return nil, err
+	}
+	return []synth.File{{Name: "tokenizer.json", Data: builtin.TokenizerJSON()}, {Name: "tokenizer_config.json", Data: builtin.TokenizerConfig()}}, nil
+}
+
+// parseBytes reads a number of bytes, such as 500M.
+func parseBytes(s string) (int64, error) {
+	digits, shift := s, 0
+	if i := strings.IndexAny("KMGT", strings.ToUpper(s[max(len(s)-1, 0):])); s != "" && i >= 0 {
+		digits, shift = s[:len(s)-1], 10*(i+1)
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
+		return 0, fmt.Errorf("%q is no number of bytes; want one such as 500M or 4G", s)
+	}
+	return n << shift, nil
+}

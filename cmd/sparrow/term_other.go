@@ -1,0 +1,6 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package main
+
+// terminalWidth knows no terminals here: output is plain, and a prompt must be given.
+func terminalWidth(uintptr) (columns int, ok bool) { return 0, false }

@@ -1,0 +1,142 @@
+package sparrow
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"testing"
+)
+
+// Invariants of this file: whatever runs beside a request, however its prompt is chunked, whether its pages were taken away and computed again or
+// came from another request, it gets the tokens of a lone run; in deterministic mode from the same logits, to the bit. kv.Check holds after every
+// step, and in the end no page is held.
+
+// crowd is n requests of mixed lengths in three families with a common beginning, half greedy, half seeded, some with two choices.
+func crowd(n int) []Request {
+	random := rand.New(rand.NewPCG(1, 2))
+	var list []Request
+	for i := range n {
+		family := i % 3
+		prompt := append([]int32{}, tokens(family, []int{70, 130, 150}[family])...)
+		prompt = append(prompt, tokens(100+i, 1+random.IntN(60))...)
+		if i%8 == 7 {
+			prompt = tokens(200+i, 1+random.IntN(40)) // shares nothing
+		}
+		r := Request{ID: fmt.Sprint(i), Tokens: prompt, Sampling: greedy(), MaxTokens: 2 + random.IntN(36), IgnoreEOS: i%4 == 0}
+		if i%2 == 1 {
+			r.Sampling = seeded(int64(i))
+			r.Sampling.TopP = 0.9
+		}
+		if i%16 == 5 {
+			r.Sampling.N = 2
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// lone runs every request by itself in an engine without reuse and with room for all.
+func lone(t *testing.T, c Config, list []Request, hooks ...func(*Engine)) []*Response {
+	t.Helper()
+	c.NoReuse = true
+	e := start(t, c, hooks...)
+	out := make([]*Response, len(list))
+	for i, r := range list {
+		out[i] = generate(t, e, r)
+	}
+	if st := e.Stats(); st.Preempted != 0 || st.CachedTokens != 0 {
+		t.Fatalf("lone runs were preempted %d times and reused %d tokens", st.Preempted, st.CachedTokens)
+	}
+	return out
+}
+
+// together runs all requests at once.
+func together(t *testing.T, e *Engine, list []Request) []*Response {
+	t.Helper()
+	out := make([]*Response, len(list))
+	var wait sync.WaitGroup
+	for i, r := range list {
+		wait.Go(func() {
+			var err error
+			if out[i], err = e.Generate(t.Context(), r); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	return out
+}
+
+func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
+	for _, c := range []struct {
+		checkpoint, kv  string
+		requests, pages int
+	}{{tinyFP8, "fp8-656", 64, 20}, {tinyGLM, "bf16", 24, 12}} {
+		t.Run(c.checkpoint, func(t *testing.T) {
+			list := crowd(c.requests)
+			cfg := Config{Model: c.checkpoint, Policy: deterministic(c.kv)}
+			apart, joint := keepLogits(), keepLogits()
+			joint.seed = apart.seed
+			want := lone(t, cfg, list, apart.watch)
+			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = c.pages*64, 96, 24
+			e := start(t, cfg, joint.watch, checked(t))
+			got := together(t, e, list)
+			if t.Failed() {
+				return
+			}
+			for i := range list {
+				for j := range want[i].Choices {
+					sameTokens(t, fmt.Sprintf("request %d choice %d", i, j), got[i].Choices[j], want[i].Choices[j])
+				}
+			}
+			if !maps.Equal(apart.rows, joint.rows) {
+				different := 0
+				for k, v := range apart.rows {
+					if joint.rows[k] != v {
+						different++
+					}
+				}
+				t.Errorf("%d of %d rows of logits differ from those of a lone run", different, len(apart.rows))
+			}
+			crowded(t, e)
+		})
+	}
+}
+
+// crowded makes sure that a test saw what it is about.
+func crowded(t *testing.T, e *Engine) {
+	t.Helper()
+	if st := e.Stats(); st.Preempted == 0 || st.CachedTokens == 0 || st.KV.Evictions == 0 {
+		t.Errorf("%d preemptions, %d reused tokens, %d evictions; want some of each", st.Preempted, st.CachedTokens, st.KV.Evictions)
+	} else {
+		t.Logf("%d steps, %d preemptions, %d reused tokens, %d evictions", st.Steps, st.Preempted, st.CachedTokens, st.KV.Evictions)
+	}
+}
+
+// Without deterministic, a token computed again as prompt may differ from its first computation in the last bits. Where the model is sure of
+// itself that moves no token: the trained model's answers are those of lone runs.
+func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
+	var list []Request
+	for i := range 24 {
+		who := []string{"Mark", "Tina", "Leo", "Rosa", "Yara", "Hugo"}[i%6]
+		r := Request{Sampling: greedy(), Chat: ask(fmt.Sprintf("%s starts with %d photos. %s throws away %d photos. %s wins %d photos in a game. "+
+			"%s collects another %d photos. How many photos does %s have now?", who, 20+i%40, who, 3+i%11, who, 5+i%31, who, 2+i%7, who))}
+		if i%2 == 1 {
+			r.Sampling = seeded(int64(i))
+			r.Sampling.Temperature = 0.3
+		}
+		list = append(list, r)
+	}
+	want := lone(t, Config{}, list)
+	e := start(t, Config{CacheTokens: 8 * 64, StepTokens: 128, MaxRunning: 32}, checked(t))
+	got := together(t, e, list)
+	for i := range list {
+		if !t.Failed() && got[i].Choices[0].Text != want[i].Choices[0].Text {
+			t.Errorf("request %d: %q, alone %q", i, got[i].Choices[0].Text, want[i].Choices[0].Text)
+		}
+	}
+	if st := e.Stats(); st.Preempted == 0 {
+		t.Error("nothing was preempted")
+	}
+}

@@ -1,0 +1,105 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+
+	"sparrow"
+	"sparrow/plan"
+	"sparrow/sample"
+)
+
+// Engine answers items with an open engine.
+type Engine struct {
+	engine *sparrow.Engine
+	dense  bool
+}
+
+// NewEngine answers with the engine as it is.
+func NewEngine(e *sparrow.Engine) *Engine { return &Engine{engine: e} }
+
+// NewDenseEngine answers with dense attention throughout. Generated tokens run through the decode kernel, which selects keys; so each of them
+// is put behind the prompt and computed as a prompt row, whose dense form attends to every key. Pages of the prompt are reused in between.
+func NewDenseEngine(e *sparrow.Engine) (*Engine, error) {
+	i := e.Info()
+	switch c := &i.Config; {
+	case !c.DenseOK:
+		return nil, fmt.Errorf("%w: dense: the dense form is off: %v", ErrPlan, c.DenseAgainst)
+	case c.T < i.ContextTokens:
+		return nil, fmt.Errorf("%w: dense: rows of up to %d keys are dense, the context has %d; raise the dense threshold", ErrPlan, c.T, i.ContextTokens)
+	}
+	return &Engine{engine: e, dense: true}, nil
+}
+
+// About names the model, its kernels and its cache.
+func (r *Engine) About() About {
+	i := r.engine.Info()
+	return About{Model: i.Name, Kernels: i.Kernels, Layout: i.Config.Layout.String()}
+}
+
+// Answer generates greedily.
+func (r *Engine) Answer(ctx context.Context, it *Item, most int) (Reply, error) {
+	if r.dense {
+		return r.answerDense(ctx, it, most)
+	}
+	res, err := r.engine.Generate(ctx, sparrow.Request{Chat: &it.Chat, Sampling: greedy(), MaxTokens: most, ID: it.Where()})
+	if err != nil {
+		return Reply{}, err
+	}
+	out := Reply{Raw: true, Text: res.Choices[0].Text, Ended: ended(res.Choices[0].Finish)}
+	out.PromptTokens, out.CachedTokens, out.CompletionTokens = res.Usage.PromptTokens, res.Usage.CachedTokens, res.Usage.CompletionTokens
+	return out, nil
+}
+
+// answerDense asks for one token at a time.
+func (r *Engine) answerDense(ctx context.Context, it *Item, most int) (Reply, error) {
+	_, ids, err := r.engine.Render(&it.Chat)
+	if err != nil {
+		return Reply{}, err
+	}
+	prompt := len(ids)
+	out := Reply{Raw: true, PromptTokens: prompt}
+	for out.CompletionTokens < most && !out.Ended {
+		res, err := r.engine.Generate(ctx, sparrow.Request{Tokens: ids, Sampling: greedy(), MaxTokens: 1, ID: it.Where()})
+		if err != nil {
+			return Reply{}, err
+		}
+		if out.CompletionTokens == 0 {
+			out.CachedTokens = res.Usage.CachedTokens
+		}
+		out.CompletionTokens++
+		if c := &res.Choices[0]; ended(c.Finish) {
+			out.Ended = true
+		} else {
+			ids = append(ids, c.Tokens[0].ID)
+		}
+	}
+	out.Text, err = r.engine.Decode(ids[prompt:])
+	return out, err
+}
+
+func ended(f sparrow.Finish) bool { return f == sparrow.FinishStop || f == sparrow.FinishToolCalls }
+
+func greedy() sample.Params {
+	p := sample.Default()
+	p.Temperature = 0
+	return p
+}
+
+// Rows counts the attention rows an engine has computed, by what they were: the proof of what ran.
+type Rows struct {
+	Row     plan.RowKind `json:"row"`
+	Form    plan.Form    `json:"form"`
+	Kernel  plan.Kernel  `json:"kernel"`
+	Convert plan.Convert `json:"convert"`
+	Rows    int64        `json:"rows"`
+}
+
+// RowsOf counts what an engine has run so far.
+func RowsOf(e *sparrow.Engine) []Rows {
+	var out []Rows
+	for _, p := range e.Stats().Plans {
+		out = append(out, Rows{p.Row, p.Form, p.Kernel, p.Convert, p.Rows})
+	}
+	return out
+}

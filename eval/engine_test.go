@@ -1,0 +1,155 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"sparrow"
+	"sparrow/plan"
+)
+
+// open opens the built-in model, with a cache no larger than the tests need.
+func open(t *testing.T, p plan.Policy) *sparrow.Engine {
+	t.Helper()
+	e, err := sparrow.Open(t.Context(), sparrow.Config{Policy: p, CacheTokens: 16384})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func shippedTasks(t *testing.T, patterns string) []Task {
+	t.Helper()
+	tasks, err := Load(Shipped(), patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tasks
+}
+
+// allRight demands that every item was answered exactly.
+func allRight(t *testing.T, r Runner, tasks []Task, limit int) *Report {
+	t.Helper()
+	rep, err := Run(t.Context(), r, tasks, Options{Limit: limit, Failures: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Total.Exact != rep.Total.Items || rep.Total.Final != rep.Total.Items || rep.Total.Items == 0 {
+		t.Errorf("%d of %d exact, %d final; wrong are %+v", rep.Total.Exact, rep.Total.Items, rep.Total.Final, rep.Failures)
+	}
+	return rep
+}
+
+// Every prompt has as many tokens as the file says: chat format, tools and tokenizer write what the model was trained on.
+func TestPromptsHaveTheirTokens(t *testing.T) {
+	e := open(t, plan.Policy{})
+	for _, task := range shippedTasks(t, "") {
+		for _, it := range task.Items {
+			_, ids, err := e.Render(&it.Chat)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(ids) != it.Tokens {
+				t.Errorf("%s has %d tokens, the file says %d", it.Where(), len(ids), it.Tokens)
+			}
+		}
+	}
+}
+
+// A few items of every cheap task are answered exactly from every cache layout, in the usual and in the deterministic arithmetic. The tasks
+// are those the model solves completely, so one wrong item is an error. Prompts of 1,024 tokens select 256 keys.
+func TestAnswersInEveryLayout(t *testing.T) {
+	tasks := shippedTasks(t, "word*,json,tool,talk,find_one_1024")
+	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8"}, {KV: "fp8-576"}, {KV: "bf16", Deterministic: true}} {
+		name := p.KV
+		if p.Deterministic {
+			name += " deterministic"
+		}
+		t.Run(name, func(t *testing.T) {
+			e := open(t, p)
+			allRight(t, NewEngine(e), tasks, 2)
+			if rowsOf(e, plan.RowSparsePrefill) == 0 || rowsOf(e, plan.RowDecode) == 0 {
+				t.Errorf("no selection ran: %+v", RowsOf(e))
+			}
+		})
+	}
+}
+
+func rowsOf(e *sparrow.Engine, row plan.RowKind) int64 {
+	var n int64
+	for _, r := range RowsOf(e) {
+		if r.Row == row {
+			n += r.Rows
+		}
+	}
+	return n
+}
+
+// The dense runner computes nothing but dense rows and still gives the answers; so does the sparse one, and they agree.
+func TestDenseIsDense(t *testing.T) {
+	plans, err := ParsePlans("dense,sparse", plan.Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := shippedTasks(t, "word1,tool,find_one_1024")
+	var reports []*Report
+	for _, p := range plans {
+		e := open(t, p.Policy)
+		r := NewEngine(e)
+		if p.Dense {
+			if r, err = NewDenseEngine(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reports = append(reports, allRight(t, r, tasks, 1))
+		for _, k := range RowsOf(e) {
+			if p.Dense && k.Form != plan.FormDenseMHA {
+				t.Errorf("the dense plan computed %d rows %v by %v", k.Rows, k.Row, k.Kernel)
+			}
+		}
+	}
+	c, err := Compare(reports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Agreement[0][1] != 1 {
+		t.Errorf("dense and sparse agree on %v of the items", c.Agreement[0][1])
+	}
+	for i := range reports[0].Tasks {
+		d, s := &reports[0].Tasks[i], &reports[1].Tasks[i]
+		if d.PromptTokens != s.PromptTokens || d.CompletionTokens != s.CompletionTokens {
+			t.Errorf("%s: dense counts %d+%d tokens, sparse %d+%d", d.Task, d.PromptTokens, d.CompletionTokens, s.PromptTokens, s.CompletionTokens)
+		}
+	}
+}
+
+func TestDenseIsRefusedWhereItIsNot(t *testing.T) {
+	for name, p := range map[string]plan.Policy{"dense threshold": {}, "switched off": {Dense: plan.SwitchOff, DenseThreshold: denseKeys}, "deterministic": {Deterministic: true, DenseThreshold: denseKeys}} {
+		if _, err := NewDenseEngine(open(t, p)); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// An answer that is cut off is not exact, in either way of running.
+func TestCutOff(t *testing.T) {
+	it := shippedTasks(t, "word1")[0].Items[0]
+	e := open(t, plan.Policy{DenseThreshold: denseKeys})
+	dense, err := NewDenseEngine(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]Runner{"plain": NewEngine(e), "dense": dense} {
+		reply, err := r.Answer(t.Context(), it, 3)
+		if err != nil || reply.Ended || reply.CompletionTokens != 3 || reply.Text == "" || !strings.HasPrefix(it.Answer, reply.Text) || Exact(it, &reply) {
+			t.Errorf("%s: %+v, %v", name, reply, err)
+		}
+	}
+}

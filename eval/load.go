@@ -1,0 +1,170 @@
+package eval
+
+import (
+	"bufio"
+	"compress/gzip"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// Task is the items of one file.
+type Task struct {
+	Name  string
+	Items []*Item
+}
+
+const (
+	maxLineBytes = 16 << 20 // one item
+	maxFileBytes = 1 << 30  // one file, decompressed
+)
+
+//go:embed tasks
+var shipped embed.FS
+
+// Shipped is the folder of task files inside the binary.
+func Shipped() fs.FS {
+	dir, err := fs.Sub(shipped, "tasks")
+	if err != nil {
+		panic(err) // the name is a constant that the compiler has embedded
+	}
+	return dir
+}
+
+// Load reads the task files of a folder whose names match one of the patterns, in order of name. Patterns are those of path.Match, separated
+// by commas; none means every task.
+func Load(dir fs.FS, patterns string) ([]Task, error) {
+	entries, err := fs.ReadDir(dir, ".")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTask, err)
+	}
+	var names, found []string
+	for _, e := range entries {
+		name, ok := taskName(e.Name())
+		if e.IsDir() || !ok {
+			continue
+		}
+		names = append(names, name)
+		match, err := matches(patterns, name)
+		if err != nil {
+			return nil, err
+		}
+		if match {
+			found = append(found, e.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: no task file in the folder; they end in .jsonl or .jsonl.gz", ErrTask)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%w: no task matches %q; there are %s", ErrTask, patterns, strings.Join(names, ", "))
+	}
+	tasks := make([]Task, len(found))
+	for i, name := range found {
+		if tasks[i], err = LoadFile(dir, name); err != nil {
+			return nil, err
+		}
+	}
+	return tasks, nil
+}
+
+// taskName strips the endings of a task file.
+func taskName(file string) (string, bool) {
+	return strings.CutSuffix(strings.TrimSuffix(path.Base(file), ".gz"), ".jsonl")
+}
+
+func matches(patterns, name string) (bool, error) {
+	if patterns == "" {
+		return true, nil
+	}
+	for p := range strings.SplitSeq(patterns, ",") {
+		ok, err := path.Match(strings.TrimSpace(p), name)
+		if err != nil {
+			return false, fmt.Errorf("%w: pattern %q: %w", ErrTask, p, err)
+		}
+		if ok {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// LoadFile reads one task file.
+func LoadFile(dir fs.FS, name string) (Task, error) {
+	t, err := loadFile(dir, name)
+	if err != nil {
+		return Task{}, fmt.Errorf("%w: %s: %w", ErrTask, name, err)
+	}
+	return t, nil
+}
+
+func loadFile(dir fs.FS, name string) (Task, error) {
+	task, ok := taskName(name)
+	if !ok {
+		return Task{}, errors.New("the name does not end in .jsonl or .jsonl.gz")
+	}
+	f, err := dir.Open(name)
+	if err != nil {
+		return Task{}, err
+	}
+	defer f.Close()
+	var r io.Reader = f
+	if strings.HasSuffix(name, ".gz") {
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			return Task{}, err
+		}
+		r = z
+	}
+	items, err := readItems(r, task)
+	return Task{Name: task, Items: items}, err
+}
+
+// readItems reads one item a line; empty lines are passed over.
+func readItems(r io.Reader, task string) ([]*Item, error) {
+	limited := &io.LimitedReader{R: r, N: maxFileBytes + 1}
+	s := bufio.NewScanner(limited)
+	s.Buffer(nil, maxLineBytes)
+	var items []*Item
+	for line := 1; s.Scan(); line++ {
+		if len(strings.TrimSpace(s.Text())) == 0 {
+			continue
+		}
+		it, err := parseItem(s.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+		it.Task, it.Line = task, line
+		items = append(items, it)
+	}
+	switch {
+	case s.Err() != nil:
+		return nil, fmt.Errorf("after %d items: %w", len(items), s.Err())
+	case limited.N <= 0:
+		return nil, fmt.Errorf("has more than %d bytes of text; split it", maxFileBytes)
+	case len(items) == 0:
+		return nil, errors.New("has no items")
+	}
+	return items, nil
+}
+
+// Count is the number of items of tasks, at most limit of each; 0 means all.
+func Count(tasks []Task, limit int) int {
+	n := 0
+	for _, t := range tasks {
+		n += len(t.first(limit))
+	}
+	return n
+}
+
+// first is the items of a task that a limit lets through.
+func (t Task) first(limit int) []*Item {
+	if limit > 0 && limit < len(t.Items) {
+		return t.Items[:limit]
+	}
+	return t.Items
+}

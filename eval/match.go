@@ -1,0 +1,90 @@
+package eval
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"sparrow/chat"
+)
+
+// Exact says whether a reply is the item's answer and nothing else.
+func Exact(it *Item, r *Reply) bool {
+	if !r.Ended {
+		return false
+	}
+	if r.Raw {
+		return r.Text == it.Answer
+	}
+	want, err := expected(it)
+	if err != nil || r.Text != want.Content || len(r.Calls) != len(want.ToolCalls) {
+		return false
+	}
+	if it.Thinking() && r.Reasoning != want.Reasoning {
+		return false
+	}
+	for i, c := range r.Calls {
+		if c.Name != want.ToolCalls[i].Name || !sameJSON(c.Arguments, want.ToolCalls[i].Arguments) {
+			return false
+		}
+	}
+	return true
+}
+
+// expected is the item's answer as a server would return it: task files write calls with DeepSeek-V3.1's markers.
+func expected(it *Item) (chat.Message, error) {
+	return chat.Parse(chat.DeepSeekV31{}.Parser(it.Chat), it.Answer)
+}
+
+// Final says whether a reply holds the item's final value. An item without one asks for nothing.
+func Final(it *Item, r *Reply) bool {
+	if !r.Raw {
+		for _, c := range r.Calls {
+			if sameJSON(c.Arguments, it.Final) {
+				return true
+			}
+		}
+	}
+	return holds(r.String(), strings.Fields(it.Final))
+}
+
+// holds says whether the words appear in text in their order, none of them as a part of a longer word.
+func holds(text string, words []string) bool {
+	for _, w := range words {
+		end := findWord(text, w)
+		if end < 0 {
+			return false
+		}
+		text = text[end:]
+	}
+	return true
+}
+
+// findWord is the place behind the first occurrence of w that letters or digits do not continue on either side; -1 without one.
+func findWord(text, w string) int {
+	for from := 0; ; {
+		i := strings.Index(text[from:], w)
+		if i < 0 {
+			return -1
+		}
+		start, end := from+i, from+i+len(w)
+		before, _ := utf8.DecodeLastRuneInString(text[:start])
+		after, _ := utf8.DecodeRuneInString(text[end:])
+		first, _ := utf8.DecodeRuneInString(w)
+		last, _ := utf8.DecodeLastRuneInString(w)
+		if !(inWord(before) && inWord(first)) && !(inWord(last) && inWord(after)) {
+			return end
+		}
+		from = start + utf8.RuneLen(first)
+	}
+}
+
+func inWord(r rune) bool { return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
+
+// sameJSON says whether two texts are JSON with the same value.
+func sameJSON(a, b string) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
+}

@@ -1,0 +1,98 @@
+package eval
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sparrow/plan"
+)
+
+// Plan is one way of running the model in a comparison.
+type Plan struct {
+	Name    string      // as it was written
+	About   string      // what it means, for the report
+	Policy  plan.Policy // for sparrow.Config
+	Kernels string      // for sparrow.Config; empty keeps the caller's
+	Dense   bool        // generated tokens run as prompt rows: answer with NewDenseEngine
+}
+
+// denseKeys is the dense threshold of dense plans: the most keys one dense call takes by default.
+const denseKeys = 131072
+
+// planWords are the parts of a plan's name; those that end in = take a value.
+var planWords = []struct {
+	word, means, about string
+	set                func(p *Plan, value string) error
+}{
+	{"sparse", "the model's own attention", "each token attends to the index_topk keys its indexer selects",
+		func(*Plan, string) error { return nil }},
+	{"dense", "every key for every token", "every token, prompt or generated, attends to all keys before it; the indexer chooses nothing",
+		func(p *Plan, _ string) error { p.Dense, p.Policy.DenseThreshold = true, denseKeys; return nil }},
+	{"dense-prompt", "every key for prompt tokens", "prompt tokens attend to all keys before them, generated tokens to the keys the indexer selects",
+		func(p *Plan, _ string) error { p.Policy.DenseThreshold = denseKeys; return nil }},
+	{"deterministic", "one arithmetic for every row", "sparse form for every row, fixed splits",
+		func(p *Plan, _ string) error { p.Policy.Deterministic = true; return nil }},
+	{"kv=", "cache layout: bf16, fp8, fp8-576, f32", "cache rows in the layout %s",
+		func(p *Plan, v string) error { p.Policy.KV = v; return nil }},
+	{"prefill=", "kernel of prompt rows", "prompt rows by %s",
+		func(p *Plan, v string) error { p.Policy.Prefill = v; return nil }},
+	{"decode=", "kernel of generated tokens", "generated tokens by %s",
+		func(p *Plan, v string) error { p.Policy.Decode = v; return nil }},
+	{"kernels=", "implementation, such as ref", "computed by the implementation %s",
+		func(p *Plan, v string) error { p.Kernels = v; return nil }},
+}
+
+// PlanHelp lists the words of plans, one a line.
+func PlanHelp() string {
+	var b strings.Builder
+	for _, w := range planWords {
+		fmt.Fprintf(&b, "  %-14s %s\n", w.word, w.means)
+	}
+	return b.String()
+}
+
+// ParsePlans reads a comparison such as "dense,sparse,kv=fp8+deterministic": plans separated by commas, each of words joined by plus signs.
+// What a plan does not mention is as base says.
+func ParsePlans(text string, base plan.Policy) ([]Plan, error) {
+	var plans []Plan
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSpace(name)
+		if slices.ContainsFunc(plans, func(p Plan) bool { return p.Name == name }) {
+			return nil, fmt.Errorf("%w: %q is named twice", ErrPlan, name)
+		}
+		p := Plan{Name: name, Policy: base}
+		var about []string
+		for word := range strings.SplitSeq(name, "+") {
+			means, err := p.apply(word)
+			if err != nil {
+				return nil, err
+			}
+			about = append(about, means)
+		}
+		p.About = strings.Join(about, "; ")
+		plans = append(plans, p)
+	}
+	return plans, nil
+}
+
+// apply makes one word part of the plan and says what it means.
+func (p *Plan) apply(word string) (string, error) {
+	key, value, valued := strings.Cut(word, "=")
+	if valued {
+		key += "="
+	}
+	for _, w := range planWords {
+		if w.word != key {
+			continue
+		}
+		if !valued {
+			return w.about, w.set(p, "")
+		}
+		if value == "" {
+			return "", fmt.Errorf("%w: %q has no value: %s", ErrPlan, word, w.means)
+		}
+		return fmt.Sprintf(w.about, value), w.set(p, value)
+	}
+	return "", fmt.Errorf("%w: %q in %q is unknown; plans are made of\n%s", ErrPlan, word, p.Name, PlanHelp())
+}

@@ -1,0 +1,170 @@
+package eval
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"sparrow/plan"
+)
+
+// Print writes the report for a terminal.
+func (r *Report) Print(w io.Writer) error {
+	p := &printer{w: w}
+	p.line("%s", r.By.String())
+	rows := [][]string{{"task", "items", "exact %", "final %", "errors", "prompt tokens", "cached", "output tokens", "seconds", "output tokens/s"}}
+	for i := range r.Tasks {
+		rows = append(rows, r.Tasks[i].cells(r.Tasks[i].Task))
+	}
+	p.table(append(rows, r.Total.cells("all")))
+	r.printRows(p)
+	r.printFailures(p)
+	return p.err
+}
+
+// Print writes the comparison for a terminal.
+func (c *Comparison) Print(w io.Writer) error {
+	p := &printer{w: w}
+	for _, r := range c.Reports {
+		p.line("%s: %s (%s)", r.Plan, r.About, r.By.String())
+	}
+	p.line("\nexact answers, percent")
+	p.table(c.accuracy())
+	p.line("\nagreement: items with the same output, percent")
+	p.table(c.agreement())
+	for _, r := range c.Reports {
+		p.line("\n%s", r.Plan)
+		r.printRows(p)
+		r.printFailures(p)
+	}
+	return p.err
+}
+
+// accuracy has a line for each task, one for all, and one for the time.
+func (c *Comparison) accuracy() [][]string {
+	if len(c.Reports) == 0 {
+		return nil
+	}
+	line := func(name string, of func(*Report) *Score) []string {
+		cells := []string{name, fmt.Sprint(of(c.Reports[0]).Items)}
+		for _, r := range c.Reports {
+			cells = append(cells, percent(of(r).Accuracy()))
+		}
+		return cells
+	}
+	rows := [][]string{append([]string{"task", "items"}, c.names()...)}
+	for i := range c.Reports[0].Tasks {
+		rows = append(rows, line(c.Reports[0].Tasks[i].Task, func(r *Report) *Score { return &r.Tasks[i] }))
+	}
+	rows = append(rows, line("all", func(r *Report) *Score { return &r.Total }))
+	seconds := []string{"seconds", ""}
+	for _, r := range c.Reports {
+		seconds = append(seconds, fmt.Sprintf("%.1f", r.Total.Seconds))
+	}
+	return append(rows, seconds)
+}
+
+func (c *Comparison) agreement() [][]string {
+	rows := [][]string{append([]string{""}, c.names()...)}
+	for i, r := range c.Reports {
+		cells := []string{r.Plan}
+		for _, v := range c.Agreement[i] {
+			cells = append(cells, percent(v))
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+func (c *Comparison) names() []string {
+	var names []string
+	for _, r := range c.Reports {
+		names = append(names, r.Plan)
+	}
+	return names
+}
+
+// String tells in one line who answered.
+func (a About) String() string {
+	if a.URL != "" {
+		return fmt.Sprintf("%s at %s", a.Model, a.URL)
+	}
+	return fmt.Sprintf("%s, %s kernels, %s cache", a.Model, a.Kernels, a.Layout)
+}
+
+func (s *Score) cells(name string) []string {
+	return []string{name, fmt.Sprint(s.Items), percent(s.Accuracy()), percent(share(s.Final, s.Items)), fmt.Sprint(s.Errors), fmt.Sprint(s.PromptTokens),
+		fmt.Sprint(s.CachedTokens), fmt.Sprint(s.CompletionTokens), fmt.Sprintf("%.1f", s.Seconds), fmt.Sprintf("%.1f", s.TokensPerSecond)}
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.1f", 100*share) }
+
+// printRows says what attention ran.
+func (r *Report) printRows(p *printer) {
+	if len(r.Rows) == 0 {
+		return
+	}
+	var all int64
+	for _, k := range r.Rows {
+		all += k.Rows
+	}
+	p.line("attention rows computed: %d", all)
+	for _, k := range r.Rows {
+		convert := ""
+		if k.Convert != plan.ConvertNone {
+			convert = " after " + k.Convert.String()
+		}
+		p.line("  %5s %%  %s: %s by %s%s", percent(float64(k.Rows)/float64(max(all, 1))), k.Row, k.Form, k.Kernel, convert)
+	}
+}
+
+func (r *Report) printFailures(p *printer) {
+	if len(r.Failures) == 0 {
+		return
+	}
+	p.line("wrong items, %d of %d:", len(r.Failures), r.Total.Items-r.Total.Exact)
+	for _, f := range r.Failures {
+		if f.Error != "" {
+			p.line("  %s:%d failed: %s", f.Task, f.Line, f.Error)
+			continue
+		}
+		p.line("  %s:%d\n    want %q\n    got  %q", f.Task, f.Line, f.Want, f.Got)
+	}
+}
+
+// printer keeps the first error of several writes.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+// table aligns cells, [rows][columns]: the first column to the left, the others to the right.
+func (p *printer) table(rows [][]string) {
+	var widths []int
+	for _, cells := range rows {
+		for i, c := range cells {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	for _, cells := range rows {
+		var b strings.Builder
+		for i, c := range cells {
+			if i == 0 {
+				fmt.Fprintf(&b, "  %-*s", widths[i], c)
+			} else {
+				fmt.Fprintf(&b, "  %*s", widths[i], c)
+			}
+		}
+		p.line("%s", b.String())
+	}
+}

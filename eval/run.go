@@ -1,0 +1,243 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Options bound a run.
+type Options struct {
+	Concurrency int // items asked at once; 0 means 16
+	Limit       int // items of each task; 0 means all
+	// MaxTokens bounds an answer; 0 means the bytes of the expected one and a little more, enough for any tokenizer over bytes.
+	MaxTokens int
+	// Failures is how many wrong items the report lists; 0 means none.
+	Failures int
+	// OnItem is told of every finished item, by one goroutine at a time; nil is silent.
+	OnItem func(Progress)
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	Task         string
+	Done, Items  int // over all tasks
+	Exact, Wrong int // so far
+}
+
+const (
+	defaultConcurrency = 16
+	answerSlack        = 32 // tokens beyond the expected answer, so that a wrong one is seen
+)
+
+// Report is the outcome of one run.
+type Report struct {
+	Plan  string `json:"plan,omitempty"`  // in a comparison: its name
+	About string `json:"about,omitempty"` // in a comparison: what the name means
+	By    About  `json:"by"`
+
+	Tasks []Score `json:"tasks"`
+	Total Score   `json:"total"`
+	Rows  []Rows  `json:"rows,omitempty"` // of an engine: the attention rows it computed
+	// Failures lists the first wrong items.
+	Failures []Failure `json:"failures,omitempty"`
+
+	outputs []output // of every item, in order
+}
+
+// Score counts the items of a task, or of all tasks.
+type Score struct {
+	Task   string `json:"task,omitempty"`
+	Items  int    `json:"items"`
+	Exact  int    `json:"exact"`  // the whole answer
+	Final  int    `json:"final"`  // the value in it
+	Errors int    `json:"errors"` // requests that failed; they count as wrong
+
+	PromptTokens     int `json:"prompt_tokens"`
+	CachedTokens     int `json:"cached_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	// Seconds is wall time; CompletionTokens over it is the speed, prompts included.
+	Seconds         float64 `json:"seconds"`
+	TokensPerSecond float64 `json:"tokens_per_second"`
+}
+
+// Accuracy is the share of exact answers.
+func (s *Score) Accuracy() float64 { return share(s.Exact, s.Items) }
+
+func share(part, of int) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(part) / float64(of)
+}
+
+// Failure is an item whose answer is wrong.
+type Failure struct {
+	Task  string `json:"task"`
+	Line  int    `json:"line"`
+	Want  string `json:"want"`
+	Got   string `json:"got"`
+	Error string `json:"error,omitempty"` // of the request
+}
+
+// output is what an item gave.
+type output struct {
+	item         *Item
+	text         string // Reply.String
+	exact, final bool
+	err          error
+	reply        Reply
+}
+
+// Run asks every item, task after task. A request that fails is one wrong item; Run itself fails only when ctx ends.
+func Run(ctx context.Context, r Runner, tasks []Task, o Options) (*Report, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	rep := &Report{By: r.About()}
+	run := runState{runner: r, options: o, report: rep}
+	run.progress.Items = Count(tasks, o.Limit)
+	for _, t := range tasks {
+		s, err := run.task(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		rep.Tasks = append(rep.Tasks, s)
+		rep.Total.add(&s)
+	}
+	rep.Total.rate()
+	return rep, nil
+}
+
+func (o *Options) check() error {
+	var errs []error
+	for _, f := range []struct {
+		name string
+		v    int
+	}{{"Concurrency", o.Concurrency}, {"Limit", o.Limit}, {"MaxTokens", o.MaxTokens}, {"Failures", o.Failures}} {
+		if f.v < 0 {
+			errs = append(errs, fmt.Errorf("%w: %s is %d, want 0 or more", ErrOptions, f.name, f.v))
+		}
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = defaultConcurrency
+	}
+	return errors.Join(errs...)
+}
+
+// runState is a run under way.
+type runState struct {
+	runner  Runner
+	options Options
+	report  *Report
+
+	mu       sync.Mutex // guards progress, for OnItem
+	progress Progress
+}
+
+// task runs one task's items side by side.
+func (r *runState) task(ctx context.Context, t Task) (Score, error) {
+	items := t.first(r.options.Limit)
+	r.progress.Task = t.Name
+	outs := make([]output, len(items))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	begun := time.Now()
+	for range min(r.options.Concurrency, len(items)) {
+		workers.Go(func() {
+			for i := range next {
+				outs[i] = r.ask(ctx, items[i])
+			}
+		})
+	}
+	for i := range items {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	if err := ctx.Err(); err != nil {
+		return Score{}, err
+	}
+	s := Score{Task: t.Name, Seconds: time.Since(begun).Seconds()}
+	for i := range outs {
+		s.count(&outs[i])
+		if o := &outs[i]; !o.exact && len(r.report.Failures) < r.options.Failures {
+			r.report.Failures = append(r.report.Failures, o.failure())
+		}
+	}
+	s.rate()
+	r.report.outputs = append(r.report.outputs, outs...)
+	return s, nil
+}
+
+// ask runs one item and judges it.
+func (r *runState) ask(ctx context.Context, it *Item) output {
+	out := output{item: it}
+	if out.err = ctx.Err(); out.err != nil {
+		return out
+	}
+	most := r.options.MaxTokens
+	if most == 0 {
+		most = len(it.Answer) + answerSlack
+	}
+	out.reply, out.err = r.runner.Answer(ctx, it, most)
+	if out.err == nil {
+		out.text, out.exact, out.final = out.reply.String(), Exact(it, &out.reply), Final(it, &out.reply)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := &r.progress
+	p.Done++
+	if out.exact {
+		p.Exact++
+	} else {
+		p.Wrong++
+	}
+	if r.options.OnItem != nil {
+		r.options.OnItem(*p)
+	}
+	return out
+}
+
+func (o *output) failure() Failure {
+	f := Failure{Task: o.item.Task, Line: o.item.Line, Want: o.item.Answer, Got: o.text}
+	if o.err != nil {
+		f.Error = o.err.Error()
+	}
+	return f
+}
+
+func (s *Score) count(o *output) {
+	s.Items++
+	if o.exact {
+		s.Exact++
+	}
+	if o.final {
+		s.Final++
+	}
+	if o.err != nil {
+		s.Errors++
+	}
+	s.PromptTokens += o.reply.PromptTokens
+	s.CachedTokens += o.reply.CachedTokens
+	s.CompletionTokens += o.reply.CompletionTokens
+}
+
+func (s *Score) add(t *Score) {
+	s.Items += t.Items
+	s.Exact += t.Exact
+	s.Final += t.Final
+	s.Errors += t.Errors
+	s.PromptTokens += t.PromptTokens
+	s.CachedTokens += t.CachedTokens
+	s.CompletionTokens += t.CompletionTokens
+	s.Seconds += t.Seconds
+}
+
+func (s *Score) rate() {
+	if s.Seconds > 0 {
+		s.TokensPerSecond = float64(s.CompletionTokens) / s.Seconds
+	}
+}

@@ -1,0 +1,56 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"sparrow/chat"
+)
+
+// Runner answers items. Run calls it from several goroutines.
+type Runner interface {
+	// Answer generates greedily, at most most tokens.
+	Answer(ctx context.Context, it *Item, most int) (Reply, error)
+	// About describes what answers.
+	About() About
+}
+
+// About is what a report says of a runner.
+type About struct {
+	Model   string `json:"model"`
+	Kernels string `json:"kernels,omitempty"` // of an engine
+	Layout  string `json:"layout,omitempty"`  // of an engine's cache
+	URL     string `json:"url,omitempty"`     // of a server
+}
+
+// Reply is what a model said.
+type Reply struct {
+	// Text is the output as the model wrote it when Raw, and the visible content otherwise.
+	Text      string
+	Raw       bool
+	Reasoning string      // not Raw: what was thought before
+	Calls     []chat.Call // not Raw: the tools called
+	// Ended says that the model ended its answer itself; false means that it was cut off.
+	Ended bool
+
+	PromptTokens     int
+	CachedTokens     int // of the prompt
+	CompletionTokens int
+}
+
+// String is the whole output in one text. Two replies agree when their strings are equal.
+func (r *Reply) String() string {
+	if r.Raw {
+		return r.Text
+	}
+	var b strings.Builder
+	if r.Reasoning != "" {
+		b.WriteString(r.Reasoning + thinkClose)
+	}
+	b.WriteString(r.Text)
+	for _, c := range r.Calls {
+		fmt.Fprintf(&b, "[%s %s]", c.Name, c.Arguments)
+	}
+	return b.String()
+}

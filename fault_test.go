@@ -1,0 +1,217 @@
+package sparrow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"sparrow/step"
+)
+
+// Invariants of this file: a step that fails or panics loses only the requests that fail by themselves; everybody else gets the tokens of an
+// undisturbed run; pages come back; the engine goes on, or, when its own state is broken, stops and says so.
+
+// marked is the first token of prompts that faults are aimed at.
+const marked = 639
+
+func aimed(w *step.Work) bool { return w.Cached == 0 && w.Tokens[0] == marked }
+
+func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
+	poison := func(works []step.Work) bool {
+		return slices.ContainsFunc(works, func(w step.Work) bool { return aimed(&w) })
+	}
+	for _, c := range []struct {
+		name  string
+		fault func(works []step.Work) error
+		lost  bool // the marked request
+		apart bool
+	}{
+		{"an error of one sequence", func(works []step.Work) error {
+			if poison(works) {
+				return errFault
+			}
+			return nil
+		}, true, true},
+		{"a panic of one sequence", func(works []step.Work) error {
+			if poison(works) {
+				panic(errFault)
+			}
+			return nil
+		}, true, true},
+		{"an error of every batch", func(works []step.Work) error {
+			if len(works) > 1 {
+				return errFault
+			}
+			return nil
+		}, false, true},
+		{"a panic of every batch", func(works []step.Work) error {
+			if len(works) > 1 {
+				panic("too many")
+			}
+			return nil
+		}, false, true},
+		{"no fault", nil, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := start(t, Config{Model: tinyFP8, Policy: deterministic("")}, before(c.fault), checked(t))
+			list := make([]Request, 5)
+			for i := range list {
+				list[i] = Request{Tokens: tokens(i, 40+10*i), Sampling: seeded(int64(i)), MaxTokens: 12, IgnoreEOS: true}
+			}
+			list[2].Tokens[0] = marked
+			want := undisturbed(t, list)
+			streams := make([]*Stream, len(list))
+			for i := range list {
+				streams[i] = open(t, e, list[i])
+			}
+			for i, s := range streams {
+				tokens, last := collect(s)
+				switch {
+				case i == 2 && c.lost:
+					if last.Finish != FinishError || !errors.Is(last.Err, ErrStep) || !strings.Contains(last.Err.Error(), errFault.Error()) || last.Usage == nil {
+						t.Errorf("the faulty request ended with %+v", last)
+					}
+				case last.Finish != FinishLength || !slices.Equal(tokens, ids(want[i].Choices[0])):
+					t.Errorf("request %d: %v, finish %s %v; want %v", i, tokens, last.Finish, last.Err, ids(want[i].Choices[0]))
+				}
+			}
+			st := e.Stats()
+			if lost := st.Failed == 1; lost != c.lost || st.Finished+st.Failed != 5 || (st.Apart > 0) != c.apart {
+				t.Errorf("%d finished, %d failed, %d steps apart", st.Finished, st.Failed, st.Apart)
+			}
+		})
+	}
+}
+
+// undisturbed runs requests one after another.
+func undisturbed(t *testing.T, list []Request) []*Response {
+	t.Helper()
+	e := start(t, Config{Model: tinyFP8, Policy: deterministic(""), NoReuse: true})
+	out := make([]*Response, len(list))
+	for i, r := range list {
+		out[i] = generate(t, e, r)
+	}
+	return out
+}
+
+// collect reads a stream to its end.
+func collect(s *Stream) (tokens []int32, last Event) {
+	for ev := range s.All() {
+		for _, tok := range ev.Tokens {
+			tokens = append(tokens, tok.ID)
+		}
+		last = ev
+	}
+	return tokens, last
+}
+
+// The first choice fails; the others, which waited for its prompt, compute it themselves.
+func TestChoicesGoOnWithoutTheFirst(t *testing.T) {
+	failed := false
+	e := start(t, Config{Model: tinyFP8}, before(func([]step.Work) error {
+		if !failed {
+			failed = true
+			return errFault
+		}
+		return nil
+	}))
+	p := seeded(3)
+	p.N = 3
+	r := Request{Tokens: tokens(1, 100), Sampling: p, MaxTokens: 4, IgnoreEOS: true}
+	ends := map[int]Finish{}
+	for ev := range open(t, e, r).All() {
+		if ev.Finish != "" {
+			ends[ev.Choice] = ev.Finish
+		}
+	}
+	if ends[0] != FinishError || ends[1] != FinishLength || ends[2] != FinishLength {
+		t.Errorf("got %v", ends)
+	}
+	failed = false
+	if _, err := e.Generate(context.Background(), r); !errors.Is(err, errFault) {
+		t.Errorf("Generate: error %v", err)
+	}
+}
+
+// Logits nobody can sample from fail the request they belong to.
+func TestLogitsThatAreNotNumbers(t *testing.T) {
+	e := start(t, Config{Model: tinyFP8}, func(e *Engine) {
+		e.runner = &tap{runner: e.runner, after: func(works []step.Work, res step.Result) {
+			row := 0
+			for i := range works {
+				if works[i].Logits > 0 {
+					if aimed(&works[i]) {
+						res.Row(row)[5] = float32(math.NaN())
+					}
+					row++
+				}
+			}
+		}}
+	})
+	bad := Request{Tokens: append([]int32{marked}, tokens(1, 20)...), Sampling: greedy(), MaxTokens: 3}
+	good := Request{Tokens: tokens(2, 20), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true}
+	a, b := open(t, e, bad), open(t, e, good)
+	if _, last := collect(a); last.Finish != FinishError || !errors.Is(last.Err, ErrStep) {
+		t.Errorf("NaN: %+v", last)
+	}
+	if _, last := collect(b); last.Finish != FinishLength {
+		t.Errorf("its neighbour: %+v", last)
+	}
+}
+
+// A panic while a token is sampled or turned into text loses that request alone.
+func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
+	e := start(t, Config{Model: tinyFP8}, checked(t), func(e *Engine) {
+		e.runner = &tap{runner: e.runner, before: func(works []step.Work) error {
+			for i := range works {
+				if aimed(&works[i]) {
+					e.owner(&works[i]).stops = nil // a broken invariant: emit will trip over it
+				}
+			}
+			return nil
+		}}
+	})
+	a := open(t, e, Request{Tokens: append([]int32{marked}, tokens(1, 20)...), Sampling: greedy(), MaxTokens: 3})
+	b := open(t, e, Request{Tokens: tokens(2, 20), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
+	if _, last := collect(a); last.Finish != FinishError || !strings.Contains(fmt.Sprint(last.Err), "panic") {
+		t.Errorf("got %+v", last)
+	}
+	if got, last := collect(b); last.Finish != FinishLength || len(got) != 3 {
+		t.Errorf("its neighbour: %+v", last)
+	}
+}
+
+// When the loop's own state is broken the engine stops: every stream fails, later requests are refused, the process lives.
+func TestABrokenLoopFailsEveryStream(t *testing.T) {
+	e := still(t, Config{Model: tinyFP8, MaxRunning: 1})
+	steps := 0
+	e.after = func() {
+		if steps++; steps == 3 {
+			panic("broken invariant")
+		}
+	}
+	var streams []*Stream
+	for i := range 3 {
+		streams = append(streams, open(t, e, Request{Tokens: tokens(i, 10), Sampling: greedy(), MaxTokens: 50, IgnoreEOS: true}))
+	}
+	go e.loop()
+	for i, s := range streams {
+		if _, last := collect(s); last.Finish != FinishError || !errors.Is(last.Err, ErrClosed) || !strings.Contains(last.Err.Error(), "broken invariant") {
+			t.Errorf("stream %d ended with %+v", i, last)
+		}
+		s.Close()
+	}
+	if _, err := e.Stream(context.Background(), Request{Tokens: tokens(1, 1), Sampling: greedy()}); !errors.Is(err, ErrClosed) {
+		t.Errorf("a request afterwards: error %v", err)
+	}
+	if err := e.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if st := e.Stats(); st.Failed != 3 || st.Running != 0 || st.Waiting != 0 || e.queued != 0 {
+		t.Errorf("%+v, %d queued", st, e.queued)
+	}
+}

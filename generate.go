@@ -1,0 +1,63 @@
+package sparrow
+
+import (
+	"context"
+	"errors"
+
+	"sparrow/chat"
+)
+
+// Response is a whole answer.
+type Response struct {
+	Choices []Answer
+	Usage   Usage
+	Trace   *Trace
+}
+
+// Answer is one choice.
+type Answer struct {
+	Text    string
+	Message chat.Message // of a chat
+	Tokens  []Token
+	Finish  Finish
+	Matched string
+}
+
+// Generate runs a request to its end. An error of any choice is the error of the whole; when ctx ends first, its cause is.
+func (e *Engine) Generate(ctx context.Context, r Request) (*Response, error) {
+	s, err := e.Stream(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	out := &Response{Choices: make([]Answer, len(s.job.choices))}
+	messages := make([]chat.Collector, len(s.job.choices))
+	cancelled := false
+	for ev := range s.All() {
+		a := &out.Choices[ev.Choice]
+		a.Text += ev.Text
+		a.Tokens = append(a.Tokens, ev.Tokens...)
+		messages[ev.Choice].Add(ev.Deltas...)
+		if ev.Finish != "" {
+			a.Finish, a.Matched = ev.Finish, ev.Matched
+		}
+		cancelled = cancelled || ev.Finish == FinishCancelled
+		if ev.Err != nil {
+			err = errors.Join(err, ev.Err)
+		}
+		if ev.Usage != nil {
+			out.Usage, out.Trace = *ev.Usage, ev.TraceLog
+		}
+	}
+	if cancelled {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.Chat != nil {
+		for i := range out.Choices {
+			out.Choices[i].Message = messages[i].Message()
+		}
+	}
+	return out, nil
+}

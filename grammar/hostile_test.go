@@ -1,0 +1,110 @@
+package grammar
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestCostlySchemas: whatever a request brings, compiling ends soon, with a grammar or an error. All of them together take about a second; without the
+// limits some would take minutes or all memory.
+func TestCostlySchemas(t *testing.T) {
+	list := func(n int, format string) string {
+		var parts []string
+		for i := range n {
+			parts = append(parts, fmt.Sprintf(format, i, i))
+		}
+		return strings.Join(parts, ",")
+	}
+	var chain strings.Builder
+	for i := range 9000 {
+		fmt.Fprintf(&chain, `"d%d":{"type":"array","items":{"$ref":"#/$defs/d%d"}},`, i, i+1)
+	}
+	cases := []struct {
+		name   string
+		schema string
+		want   error // nil if it must compile
+	}{
+		{"many costly patterns", `{"type":"array","prefixItems":[` + list(1000, `{"type":"string","pattern":"%d[%d-9](a|b)*a(a|b){9}"}`) + `]}`, ErrTooLarge},
+		{"classes of many ranges", `{"type":"string","pattern":"^` + strings.Repeat(`\\p{L}?\\P{Lu}?`, 100) + `$"}`, ErrTooLarge},
+		{"nested repetition", `{"type":"string","pattern":"((((a{1,9}){1,9}){1,9}){1,9}){1,9}"}`, ErrUnsupported},
+		{"two long enums", `{"enum":[` + list(4000, `%d.%d`) + `],"allOf":[{"enum":[` + list(4000, `%d.%d`) + `]}]}`, nil},
+		{"many alternatives over many properties", `{"type":"object","properties":{` + list(1000, `"p%d":{"const":%d}`) + `},"anyOf":[` + list(250, `{"required":["p%d"],"title":"%d"}`) + `]}`, ErrTooLarge},
+		{"some alternatives over many properties", `{"type":"object","properties":{` + list(1000, `"p%d":{"const":%d}`) + `},"anyOf":[` + list(100, `{"required":["p%d"],"title":"%d"}`) + `]}`, nil},
+		{"a long chain of references", `{"$defs":{` + chain.String() + `"d9000":true},"$ref":"#/$defs/d0"}`, nil},
+		{"long numbers", `{"minimum":` + strings.Repeat("9", 100000) + `}`, ErrUnsupported},
+	}
+	tokens := tokensOf(t, pieces...)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Compile([]byte(c.schema), tokens)
+			if c.want == nil && err != nil || c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("got %.300v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// TestLargeUnions: as many alternatives as are allowed, told apart late, all stay possible.
+func TestLargeUnions(t *testing.T) {
+	var parts []string
+	for i := range MaxAlternatives {
+		parts = append(parts, fmt.Sprintf(`{"type":"object","properties":{"text":{"type":"string"},"kind":{"const":"k%d"}},"required":["kind"]}`, i))
+	}
+	tokens := tokensOf(t, pieces...)
+	g := compile(t, tokens, `{"anyOf":[`+strings.Join(parts, ",")+`]}`)
+	mask := make([]uint64, tokens.MaskWords())
+	for _, i := range []int{0, 100, MaxAlternatives - 1} {
+		s := g.Start()
+		for _, b := range []byte(fmt.Sprintf(`{"text":"some text","kind":"k%d"}`, i)) {
+			if err := s.Mask(mask); err != nil {
+				t.Fatal(err)
+			}
+			if mask[b/64]>>(b%64)&1 == 0 {
+				t.Fatalf("alternative %d: %q is not allowed", i, b)
+			}
+			accept(t, s, string(rune(b)))
+		}
+		if !s.Done() {
+			t.Errorf("alternative %d: not complete", i)
+		}
+	}
+	if g.Narrowed() {
+		t.Error("readings were dropped")
+	}
+}
+
+// TestManyPatternsAtOnceAreNarrowed: strings with different patterns that cannot be told apart are costly, so only some are followed.
+func TestManyPatternsAtOnceAreNarrowed(t *testing.T) {
+	var parts []string
+	for i := range 100 {
+		parts = append(parts, fmt.Sprintf(`{"type":"string","pattern":"^a*b{%d}$"}`, i+1))
+	}
+	tokens := tokensOf(t)
+	g := compile(t, tokens, `{"anyOf":[`+strings.Join(parts, ",")+`]}`)
+	s := g.Start()
+	accept(t, s, `"aa`)
+	if n := len(s.arena.states[s.id].configs); n > maxWideLeaves {
+		t.Errorf("%d readings", n)
+	}
+	if !g.Narrowed() {
+		t.Error("it is not reported")
+	}
+	accept(t, s, `b"`)
+	if !s.Done() {
+		t.Error("not complete")
+	}
+}
+
+func TestFormatsLeaveRoomForPatterns(t *testing.T) {
+	for name, pattern := range formats {
+		e := &effort{left: maxEffort}
+		if d, err := compilePattern(pattern, e); err != nil || d == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if used := maxEffort - e.left; used > maxEffort/10 {
+			t.Errorf("%s takes %d of %d", name, used, maxEffort)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package kernel
+
+import "sparrow/layout"
+
+// CompressArgs turns groups of tokens into entries (v4 spec, 2.4). Every token has a raw row: a value and a gate for each channel; with
+// Overlap the row has two halves, the first for the group after the token's own, the second for its own. Entry e is, channel by channel, a
+// sum over its slots s weighted by the softmax of gate + APE:
+//
+//	without overlap: Ratio slots,   slot s reads row Sources[e,s], whole,            with APE[s]
+//	with overlap:    2*Ratio slots, slot s < Ratio reads the first half with APE[s], the others the second half with APE[s-Ratio]
+//
+// A source s >= 0 is row s of Values and Gates, -1 is absent, and s <= -2 is row -2-s of State, which holds values and then gates. An entry
+// without any source is zero.
+type CompressArgs struct {
+	Out     Tensor // activation [n, dim]
+	Values  Tensor // f32 [T, halves*dim]: raw rows of this step
+	Gates   Tensor // f32 [T, halves*dim]
+	State   Tensor // f32 [rows, 2*halves*dim]: raw rows of earlier steps
+	APE     Tensor // f32 [Ratio, halves*dim]
+	Sources Tensor // i32 [n, halves*Ratio]
+	Ratio   int
+	Overlap bool
+}
+
+// Halves is 2 with overlap and 1 without.
+func (a *CompressArgs) Halves() int {
+	if a.Overlap {
+		return 2
+	}
+	return 1
+}
+
+// Compressor turns groups of tokens into entries.
+type Compressor interface{ Compress(CompressArgs) error }
+
+// Check validates the arguments.
+func (a *CompressArgs) Check() error {
+	c := checker{op: "compress"}
+	if a.Ratio < 1 {
+		c.fail("ratio %d", a.Ratio)
+	}
+	w := a.Halves() * a.Out.Cols
+	c.float("out", a.Out, a.Sources.Rows, a.Out.Cols)
+	c.tensor("values", a.Values, F32, 0, w)
+	c.tensor("gates", a.Gates, F32, a.Values.Rows, w)
+	c.tensor("state", a.State, F32, 0, 2*w)
+	c.tensor("ape", a.APE, F32, a.Ratio, w)
+	c.tensor("sources", a.Sources, I32, 0, a.Halves()*a.Ratio)
+	return c.err
+}
+
+// PutArgs writes rows to chosen places: Out[Rows[i]] = X[i]. A place below zero writes nothing. No two rows may have the same place.
+type PutArgs struct {
+	Out  Tensor // activation or f32 [N, w]
+	X    Tensor // activation or f32 [n, w]
+	Rows Tensor // i32 [n, 1]
+}
+
+// RowPutter writes rows to chosen places.
+type RowPutter interface{ Put(PutArgs) error }
+
+// Check validates the arguments.
+func (a *PutArgs) Check() error {
+	c := checker{op: "put"}
+	c.float("out", a.Out, 0, a.X.Cols)
+	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	c.tensor("rows", a.Rows, I32, a.X.Rows, 1)
+	return c.err
+}
+
+// EntryStoreArgs writes V4 entries, window rows and compressed ones alike: RMSNorm, rotation of the last 64 values (interleaved), encoding. A
+// slot below zero writes nothing.
+type EntryStoreArgs struct {
+	Rows   Tensor // activation [n, 512]: neither normalised nor rotated
+	Norm   Tensor // f32 [1, 512]
+	Eps    float32
+	Angles Tensor // f32 [n, 64]: of a token's own position, or of the first position of a compressed entry's group
+	Slots  Tensor // i32 [n, 1]
+	Pool   Pool
+}
+
+// EntryStore writes V4 entries.
+type EntryStore interface{ StoreEntries(EntryStoreArgs) error }
+
+// Check validates the arguments.
+func (a *EntryStoreArgs) Check() error {
+	c := checker{op: "store entries"}
+	c.float("rows", a.Rows, a.Rows.Rows, layout.V4Dim)
+	c.tensor("norm", a.Norm, F32, 1, layout.V4Dim)
+	c.tensor("angles", a.Angles, F32, a.Rows.Rows, layout.RopeDim)
+	c.tensor("slots", a.Slots, I32, a.Rows.Rows, 1)
+	c.entryPool("pool", a.Pool)
+	return c.err
+}
+
+// KeyStoreArgs writes indexer keys made by a compressor: RMSNorm, rotation of the last 64 values (interleaved), Hadamard rotation where
+// asked, quantisation by the layout with scales that are not rounded to powers of two. A slot below zero writes nothing.
+type KeyStoreArgs struct {
+	Keys     Tensor // activation [n, 128]
+	Norm     Tensor // f32 [1, 128]
+	Eps      float32
+	Angles   Tensor // f32 [n, 64]
+	Hadamard bool
+	Slots    Tensor // i32 [n, 1]
+	Pool     Pool
+}
+
+// KeyStore writes compressed indexer keys.
+type KeyStore interface{ StoreKeys(KeyStoreArgs) error }
+
+// Check validates the arguments.
+func (a *KeyStoreArgs) Check() error {
+	c := checker{op: "store keys"}
+	c.float("keys", a.Keys, a.Keys.Rows, layout.IndexDim)
+	c.tensor("norm", a.Norm, F32, 1, layout.IndexDim)
+	c.tensor("angles", a.Angles, F32, a.Keys.Rows, layout.RopeDim)
+	c.tensor("slots", a.Slots, I32, a.Keys.Rows, 1)
+	c.indexPool("pool", a.Pool)
+	return c.err
+}
+
+// entryPool checks a pool of V4 entries.
+func (c *checker) entryPool(name string, p Pool) {
+	if c.err != nil {
+		return
+	}
+	l, err := layout.V4Of(p.Layout)
+	if err != nil {
+		c.fail("%s: %v", name, err)
+		return
+	}
+	if p.PageTokens <= 0 {
+		c.fail("%s has %d entries per page", name, p.PageTokens)
+	}
+	c.tensor(name, p.Mem, U8, 0, l.PageBytes(p.PageTokens))
+}

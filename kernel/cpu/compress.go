@@ -1,0 +1,154 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// Compress turns groups of tokens into entries, one entry at a time.
+func (d *Device) Compress(a kernel.CompressArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("compress", a.Out); err != nil {
+		return err
+	}
+	for e := range a.Sources.Rows {
+		for _, s := range host.RowI32(a.Sources, e) {
+			if int(s) >= a.Values.Rows || int(-2-s) >= a.State.Rows {
+				return fmt.Errorf("%w: compress: entry %d reads source %d of %d rows and %d rows of state", kernel.ErrArgument, e, s, a.Values.Rows, a.State.Rows)
+			}
+		}
+	}
+	return d.eachToken(hyperWork{rows: a.Sources.Rows, compress: a, do: (*Device).compressEntry})
+}
+
+// compressEntry keeps the gates of all slots, so that each channel's largest is known before the first exponential.
+func (d *Device) compressEntry(w *hyperWork, worker, e int) {
+	a, dim := &w.compress, w.compress.Out.Cols
+	sources, out := host.RowI32(a.Sources, e), host.RowF32(a.Out, e)
+	s := &d.scratch[worker]
+	gates := grow(&s.rows, len(sources)*dim)
+	buf := grow(&s.tile, 2*dim)
+	top, sum := buf[:dim], buf[dim:]
+	for c := range top {
+		top[c], sum[c] = float32(math.Inf(-1)), 0
+	}
+	for i, source := range sources {
+		if source == -1 {
+			continue
+		}
+		g := gates[i*dim:][:dim]
+		_, raw := rawRow(a, source, i, dim)
+		ape := host.RowF32(a.APE, i%a.Ratio)[i/a.Ratio*dim:][:dim]
+		for c, v := range raw {
+			g[c] = v + ape[c]
+			top[c] = max(top[c], g[c])
+		}
+	}
+	clear(out)
+	for i, source := range sources {
+		if source == -1 {
+			continue
+		}
+		g := gates[i*dim:][:dim]
+		for c := range g {
+			g[c] -= top[c]
+		}
+		d.tier.ExpSum(g, g, 0)
+		values, _ := rawRow(a, source, i, dim)
+		for c, p := range g {
+			sum[c] += p
+			out[c] += p * values[c]
+		}
+	}
+	for c := range out {
+		if sum[c] > 0 {
+			out[c] /= sum[c]
+		}
+	}
+}
+
+// rawRow is the half of a token's raw row that slot i reads.
+func rawRow(a *kernel.CompressArgs, source int32, i, dim int) (values, gates []float32) {
+	at := i / a.Ratio * dim
+	if source >= 0 {
+		return host.RowF32(a.Values, int(source))[at:][:dim], host.RowF32(a.Gates, int(source))[at:][:dim]
+	}
+	row := host.RowF32(a.State, int(-2-source))
+	return row[at:][:dim], row[len(row)/2+at:][:dim]
+}
+
+// Put writes rows to chosen places.
+func (*Device) Put(a kernel.PutArgs) error { return host.Put(a) }
+
+// StoreEntries normalises, rotates and encodes V4 entries.
+func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("store entries", a.Rows); err != nil {
+		return err
+	}
+	if err := checkSlots("store entries", a.Slots, a.Pool, true); err != nil {
+		return err
+	}
+	return d.eachToken(hyperWork{rows: a.Rows.Rows, entries: a, do: (*Device).storeEntry})
+}
+
+func (d *Device) storeEntry(w *hyperWork, worker, r int) {
+	a := &w.entries
+	slot := int(host.RowI32(a.Slots, r)[0])
+	if slot < 0 {
+		return
+	}
+	row := grow(&d.scratch[worker].tile, layout.V4Dim)
+	d.rmsNorm(row, host.RowF32(a.Rows, r), host.RowF32(a.Norm, 0), a.Eps)
+	rotate(row[layout.V4NopeDim:], host.RowF32(a.Angles, r), kernel.Interleaved, false)
+	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
+	switch a.Pool.Layout {
+	case layout.V4Row584:
+		layout.V4Packed{}.Encode(page, a.Pool.PageTokens, offset, row)
+	case layout.V4F32Row2048:
+		layout.V4F32{}.Encode(page, a.Pool.PageTokens, offset, row)
+	}
+}
+
+// StoreKeys normalises, rotates and encodes compressed indexer keys.
+func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("store keys", a.Keys); err != nil {
+		return err
+	}
+	if err := checkSlots("store keys", a.Slots, a.Pool, true); err != nil {
+		return err
+	}
+	return d.eachToken(hyperWork{rows: a.Keys.Rows, keys: a, do: (*Device).storeKey})
+}
+
+func (d *Device) storeKey(w *hyperWork, worker, r int) {
+	a := &w.keys
+	slot := int(host.RowI32(a.Slots, r)[0])
+	if slot < 0 {
+		return
+	}
+	key := grow(&d.scratch[worker].tile, layout.IndexDim)
+	d.rmsNorm(key, host.RowF32(a.Keys, r), host.RowF32(a.Norm, 0), a.Eps)
+	rotate(key[layout.IndexDim-layout.RopeDim:], host.RowF32(a.Angles, r), kernel.Interleaved, false)
+	if a.Hadamard {
+		num.Hadamard128(key)
+	}
+	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
+	if a.Pool.Layout == layout.IndexPage132 {
+		layout.IndexFP8{Mode: num.ScaleF32}.Encode(page, a.Pool.PageTokens, offset, key)
+	} else {
+		layout.IndexF32{}.Encode(page, a.Pool.PageTokens, offset, key)
+	}
+}

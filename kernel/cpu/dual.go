@@ -1,0 +1,218 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// dualWork is V4 attention cut into rows and groups of heads, over paged streams or over a workspace.
+type dualWork struct {
+	out, lse, q, sinks kernel.Tensor
+	heads, groups      int
+	scale              float32
+
+	window, extra kernel.Stream
+	flat          kernel.Stream // Indices and Lens of a workspace
+	kv            kernel.Tensor
+}
+
+// DualAttend attends over the entries of both streams together.
+func (d *Device) DualAttend(a kernel.DualArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("dual attend", a.Out, a.Q); err != nil {
+		return err
+	}
+	if err := checkIndices("dual attend: window", a.Window, a.Q.Rows, a.Window.Pool.Slots()); err != nil {
+		return err
+	}
+	if a.Extra.Given() {
+		if err := checkIndices("dual attend: extra", a.Extra, a.Q.Rows, a.Extra.Pool.Slots()); err != nil {
+			return err
+		}
+	}
+	return d.attendEntries(dualWork{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale, window: a.Window, extra: a.Extra})
+}
+
+// FlatAttend attends over gathered entries.
+func (d *Device) FlatAttend(a kernel.FlatArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("flat attend", a.Out, a.Q); err != nil {
+		return err
+	}
+	flat := kernel.Stream{Indices: a.Indices, Lens: a.Lens}
+	if err := checkIndices("flat attend", flat, a.Q.Rows, a.KV.Rows); err != nil {
+		return err
+	}
+	return d.attendEntries(dualWork{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale, flat: flat, kv: a.KV})
+}
+
+// checkIndices verifies once that every index lies inside, so that workers cannot fail.
+func checkIndices(op string, s kernel.Stream, rows, limit int) error {
+	for r := range rows {
+		for _, i := range host.Counted(s.Indices, s.Lens, r) {
+			if int(i) >= limit {
+				return fmt.Errorf("%w: %s: row %d refers to entry %d of %d", kernel.ErrArgument, op, r, i, limit)
+			}
+		}
+	}
+	return nil
+}
+
+func (d *Device) attendEntries(w dualWork) error {
+	w.groups = 1
+	if rows := w.q.Rows; rows > 0 && rows < d.pool.Workers() {
+		w.groups = min(w.heads, ceilDiv(d.pool.Workers(), rows))
+	}
+	return d.dual.run(d, w.q.Rows*w.groups, w, (*Device).dualRow)
+}
+
+// dualRow attends with one group of heads of one row. Entries are taken in blocks of valid ones, window first: a row has the same sums
+// over paged streams and over a workspace.
+func (d *Device) dualRow(w *dualWork, worker, item int) {
+	const dim = layout.V4Dim
+	r, g := item/w.groups, item%w.groups
+	h0, h1 := g*w.heads/w.groups, (g+1)*w.heads/w.groups
+	s := &d.scratch[worker]
+	b := entryBlock{
+		w: w, q: host.RowF32(w.q, r)[h0*dim : h1*dim], out: host.RowF32(w.out, r)[h0*dim : h1*dim],
+		rows: grow(&s.rows, attendBlock*dim), state: newSoftmax(s, h1-h0),
+	}
+	clear(b.out)
+	if w.kv.Given() {
+		for _, i := range host.Counted(w.flat.Indices, w.flat.Lens, r) {
+			if i >= 0 {
+				d.widenFlat(b.next(), w.kv, int(i))
+				b.taken(d)
+			}
+		}
+	} else {
+		b.stream(d, w.window, r)
+		if w.extra.Given() {
+			b.stream(d, w.extra, r)
+		}
+	}
+	b.flush(d)
+	for h := range h1 - h0 {
+		lse := b.state.finishSink(b.out[h*dim:][:dim], h, host.RowF32(w.sinks, 0)[h0+h])
+		if w.lse.Given() {
+			host.RowF32(w.lse, r)[h0+h] = lse
+		}
+	}
+}
+
+// entryBlock collects widened entries until a block is full.
+type entryBlock struct {
+	w      *dualWork
+	q, out []float32 // [heads, 512]
+	rows   []float32 // [attendBlock, 512]
+	n      int
+	state  softmax
+}
+
+// stream takes the entries that row r sees of a stream.
+func (b *entryBlock) stream(d *Device, s kernel.Stream, r int) {
+	for _, slot := range host.Counted(s.Indices, s.Lens, r) {
+		if slot >= 0 {
+			d.widenEntry(b.next(), s.Pool, int(slot))
+			b.taken(d)
+		}
+	}
+}
+
+func (b *entryBlock) next() []float32 { return b.rows[b.n*layout.V4Dim:][:layout.V4Dim] }
+
+func (b *entryBlock) taken(d *Device) {
+	if b.n++; b.n == attendBlock {
+		b.flush(d)
+	}
+}
+
+// flush folds the collected entries into the outputs of all heads.
+func (b *entryBlock) flush(d *Device) {
+	if b.n == 0 {
+		return
+	}
+	const dim = layout.V4Dim
+	heads, p := len(b.state.top), b.state.scores
+	d.tier.MatMulF32(p, attendBlock, b.q, dim, heads, b.rows, dim, b.n, dim)
+	for h := range heads {
+		b.state.fold(d, p[h*attendBlock:][:b.n], b.out[h*dim:][:dim], h, b.w.scale)
+	}
+	d.tier.AccumulateF32(b.out, dim, p, attendBlock, heads, b.rows, dim, b.n, dim)
+	b.n = 0
+}
+
+// finishSink is finish with a sink in the denominator; the log-sum-exp leaves it out.
+func (st softmax) finishSink(out []float32, i int, sink float32) float32 {
+	if st.sum[i] == 0 {
+		return float32(math.Inf(1))
+	}
+	top, sum := float64(st.top[i]), float64(st.sum[i])
+	inv := float32(1 / (sum + math.Exp(float64(sink)-top)))
+	for c := range out {
+		out[c] *= inv
+	}
+	return float32(top + math.Log(sum))
+}
+
+// widenEntry decodes one V4 entry into 512 float32 values.
+func (d *Device) widenEntry(out []float32, p kernel.Pool, slot int) {
+	page, s := host.Page(p, slot/p.PageTokens), slot%p.PageTokens
+	if p.Layout == layout.V4F32Row2048 {
+		layout.V4F32{}.Decode(out, page, p.PageTokens, s)
+		return
+	}
+	var l layout.V4Packed
+	data, scales := l.Data(page, s), l.Scales(page, p.PageTokens, s)
+	for t := range layout.V4Tiles {
+		at := t * layout.V4TileDim
+		d.tier.WidenE4M3(out[at:][:layout.V4TileDim], data[at:][:layout.V4TileDim], num.FromE8M0(scales[t]))
+	}
+	d.tier.WidenBF16(out[layout.V4NopeDim:], data[layout.V4RopeOffset:])
+}
+
+// widenFlat reads one row of a workspace.
+func (d *Device) widenFlat(out []float32, kv kernel.Tensor, i int) {
+	row := kv.Slice(i, i+1)
+	if kv.DType == kernel.BF16 {
+		d.tier.WidenBF16(out, host.Bytes(row))
+		return
+	}
+	copy(out, host.F32(row))
+}
+
+// Unpack decodes entries into a workspace.
+func (d *Device) Unpack(a kernel.UnpackArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := checkSlots("unpack", a.Slots, a.Pool, true); err != nil {
+		return err
+	}
+	return d.eachToken(hyperWork{rows: a.Slots.Rows, unpack: a, do: func(d *Device, w *hyperWork, worker, r int) {
+		a := &w.unpack
+		row := grow(&d.scratch[worker].tile, layout.V4Dim)
+		if slot := int(host.RowI32(a.Slots, r)[0]); slot >= 0 {
+			d.widenEntry(row, a.Pool, slot)
+		} else {
+			clear(row)
+		}
+		if a.Out.DType == kernel.F32 {
+			copy(host.RowF32(a.Out, r), row)
+		} else {
+			d.tier.NarrowBF16(host.Bytes(a.Out.Slice(r, r+1)), row)
+		}
+	}})
+}
+
+// Combine joins the indices of two streams.
+func (*Device) Combine(a kernel.CombineArgs) error { return host.Combine(a) }

@@ -1,0 +1,71 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// rootScore is sqrt(softplus(z)) in float64, rounded once: log1p keeps what a plain logarithm loses far below zero.
+func rootScore(z float32) float32 {
+	v := float64(z)
+	return float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v)))))
+}
+
+// RouteRoot chooses experts by score. Like Route it runs on the caller.
+func (d *Device) RouteRoot(a kernel.RootRouteArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	biased := grow(&d.scratch[0].tile, a.Logits.Cols)
+	bias := host.RowF32(a.Bias, 0)
+	for t := range a.Logits.Rows {
+		logits, ids := host.RowF32(a.Logits, t), host.RowI32(a.IDs, t)
+		for e, z := range logits {
+			biased[e] = rootScore(z) + bias[e]
+		}
+		for j := range ids {
+			e := largest(biased)
+			ids[j] = int32(e)
+			biased[e] = float32(math.Inf(-1))
+		}
+		share(host.RowF32(a.Weights, t), ids, logits, a.Scale)
+	}
+	return nil
+}
+
+// RouteHash looks experts up by token.
+func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	for t := range a.Logits.Rows {
+		token := int(host.RowI32(a.Tokens, t)[0])
+		if token < 0 || token >= a.Table.Rows {
+			return fmt.Errorf("%w: route hash: token %d of a table of %d", kernel.ErrArgument, token, a.Table.Rows)
+		}
+		logits, ids := host.RowF32(a.Logits, t), host.RowI32(a.IDs, t)
+		copy(ids, host.RowI32(a.Table, token))
+		for _, e := range ids {
+			if e < 0 || int(e) >= len(logits) {
+				return fmt.Errorf("%w: route hash: token %d goes to expert %d of %d", kernel.ErrArgument, token, e, len(logits))
+			}
+		}
+		share(host.RowF32(a.Weights, t), ids, logits, a.Scale)
+	}
+	return nil
+}
+
+// share divides the chosen experts' scores by their sum.
+func share(weights []float32, ids []int32, logits []float32, scale float32) {
+	var sum float64
+	for j, e := range ids {
+		weights[j] = rootScore(logits[e])
+		sum += float64(weights[j])
+	}
+	for j, w := range weights {
+		weights[j] = float32(float64(w) / (sum + 1e-20) * float64(scale))
+	}
+}

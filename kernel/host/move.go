@@ -1,0 +1,63 @@
+package host
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+)
+
+// Counted is the part of row r of an index tensor that counts: its leading entries, as many as lens says and the row has.
+func Counted(indices, lens kernel.Tensor, r int) []int32 {
+	return RowI32(indices, r)[:min(max(int(RowI32(lens, r)[0]), 0), indices.Cols)]
+}
+
+// Put writes float32 rows to chosen places. It is a copy, so every CPU device does it this way.
+func Put(a kernel.PutArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if a.Out.DType != kernel.F32 || a.X.DType != kernel.F32 {
+		return fmt.Errorf("%w: put: rows of %v from rows of %v, CPU devices keep f32", kernel.ErrUnsupported, a.Out.DType, a.X.DType)
+	}
+	for i := range a.X.Rows {
+		r := int(RowI32(a.Rows, i)[0])
+		if r >= a.Out.Rows {
+			return fmt.Errorf("%w: put: row %d of %d", kernel.ErrArgument, r, a.Out.Rows)
+		}
+		if r >= 0 {
+			copy(RowF32(a.Out, r), RowF32(a.X, i))
+		}
+	}
+	return nil
+}
+
+// Combine joins the indices of two streams. It moves whole numbers, so every CPU device does it this way.
+func Combine(a kernel.CombineArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	for r := range a.Window.Rows {
+		out := RowI32(a.Out, r)
+		n := shift(out, Counted(a.Window, a.WindowLens, r), RowI32(a.WindowBase, r)[0])
+		if a.Extra.Given() {
+			n += shift(out[n:], Counted(a.Extra, a.ExtraLens, r), RowI32(a.ExtraBase, r)[0])
+		}
+		for i := n; i < len(out); i++ {
+			out[i] = -1
+		}
+		RowI32(a.Lens, r)[0] = int32(n)
+	}
+	return nil
+}
+
+// shift writes indices moved by base; what is negative stays -1, or it would name a row of the other stream.
+func shift(out, in []int32, base int32) int {
+	for i, v := range in {
+		if v < 0 {
+			out[i] = -1
+		} else {
+			out[i] = v + base
+		}
+	}
+	return len(in)
+}

@@ -1,0 +1,138 @@
+package kernel
+
+// Hyper-connections (v4 spec, 2.1): a token's residual is n streams of hidden values, stored side by side, [T, n*hidden]. A site reads one
+// mixture of them, runs a sublayer, and writes its output back into all of them.
+
+// HyperPreArgs reads the mixture of one site. With r = rsqrt(mean(X[t]^2) + NormEps) over all streams and m = Mix[t]*r:
+//
+//	pre_i  = sigmoid(Scale[0]*m_i + Base_i) + Eps                 i = 0..n-1
+//	Post_i = 2*sigmoid(Scale[1]*m_{n+i} + Base_{n+i})
+//	Comb   = softmax over j of Scale[2]*m_{2n+ni+j} + Base_{2n+ni+j}, plus Eps, then columns divided by their sum + Eps, then Rounds-1 times
+//	         rows and columns
+//	Out    = sum over i of pre_i * stream_i
+type HyperPreArgs struct {
+	Out     Tensor // activation [T, hidden]
+	Post    Tensor // f32 [T, n]
+	Comb    Tensor // f32 [T, n*n], row after row
+	X       Tensor // activation [T, n*hidden]
+	Mix     Tensor // f32 [T, 2n+n*n]: the streams multiplied by the site's matrix, not normalised
+	Base    Tensor // f32 [1, 2n+n*n]
+	Scale   Tensor // f32 [1, 3]
+	Streams int    // n
+	Rounds  int
+	NormEps float32
+	Eps     float32
+}
+
+// HyperPreparer reads the mixture of a site.
+type HyperPreparer interface{ HyperPre(HyperPreArgs) error }
+
+// Check validates the arguments.
+func (a *HyperPreArgs) Check() error {
+	c := checker{op: "hyper pre"}
+	t, n := a.X.Rows, a.Streams
+	c.streams(a.X, n)
+	if c.err != nil {
+		return c.err
+	}
+	w := 2*n + n*n
+	c.float("x", a.X, t, a.X.Cols)
+	c.float("out", a.Out, t, a.X.Cols/n)
+	c.tensor("post", a.Post, F32, t, n)
+	c.tensor("comb", a.Comb, F32, t, n*n)
+	c.tensor("mix", a.Mix, F32, t, w)
+	c.tensor("base", a.Base, F32, 1, w)
+	c.tensor("scale", a.Scale, F32, 1, 3)
+	if a.Rounds < 1 {
+		c.fail("%d rounds", a.Rounds)
+	}
+	return c.err
+}
+
+// MaxStreams is the most streams operations take: implementations keep a token's mixing matrix in fixed memory.
+const MaxStreams = 16
+
+func (c *checker) streams(x Tensor, n int) {
+	if n < 1 || n > MaxStreams || x.Cols%n != 0 {
+		c.fail("%d streams of %d values, supported are 1 to %d streams of equal width", n, x.Cols, MaxStreams)
+	}
+}
+
+// HyperPostArgs writes a sublayer's output into the streams: stream_k = Post_k * Sub + sum over j of Comb[j,k] * stream_j.
+type HyperPostArgs struct {
+	X       Tensor // activation [T, n*hidden], rewritten
+	Sub     Tensor // activation [T, hidden]
+	Post    Tensor // f32 [T, n]
+	Comb    Tensor // f32 [T, n*n]
+	Streams int
+}
+
+// HyperPoster writes a sublayer's output into the streams.
+type HyperPoster interface{ HyperPost(HyperPostArgs) error }
+
+// Check validates the arguments.
+func (a *HyperPostArgs) Check() error {
+	c := checker{op: "hyper post"}
+	t, n := a.X.Rows, a.Streams
+	c.streams(a.X, n)
+	if c.err != nil {
+		return c.err
+	}
+	c.float("x", a.X, t, a.X.Cols)
+	c.float("sub", a.Sub, t, a.X.Cols/n)
+	c.tensor("post", a.Post, F32, t, n)
+	c.tensor("comb", a.Comb, F32, t, n*n)
+	return c.err
+}
+
+// HyperHeadArgs collapses the streams after the last layer: pre_i = sigmoid(Scale[0]*m_i + Base_i) + Eps with m as in HyperPreArgs,
+// Out = sum over i of pre_i * stream_i.
+type HyperHeadArgs struct {
+	Out     Tensor // activation [T, hidden]
+	X       Tensor // activation [T, n*hidden]
+	Mix     Tensor // f32 [T, n]
+	Base    Tensor // f32 [1, n]
+	Scale   Tensor // f32 [1, 1]
+	Streams int
+	NormEps float32
+	Eps     float32
+}
+
+// HyperHeader collapses the streams.
+type HyperHeader interface{ HyperHead(HyperHeadArgs) error }
+
+// Check validates the arguments.
+func (a *HyperHeadArgs) Check() error {
+	c := checker{op: "hyper head"}
+	t, n := a.X.Rows, a.Streams
+	c.streams(a.X, n)
+	if c.err != nil {
+		return c.err
+	}
+	c.float("x", a.X, t, a.X.Cols)
+	c.float("out", a.Out, t, a.X.Cols/n)
+	c.tensor("mix", a.Mix, F32, t, n)
+	c.tensor("base", a.Base, F32, 1, n)
+	c.tensor("scale", a.Scale, F32, 1, 1)
+	return c.err
+}
+
+// HeadNormArgs is RMSNorm without weights over every head, in place: X[t,h] = X[t,h] * rsqrt(mean(X[t,h]^2) + Eps).
+type HeadNormArgs struct {
+	X     Tensor // activation [T, Heads*size]
+	Heads int
+	Eps   float32
+}
+
+// HeadNormalizer normalises heads.
+type HeadNormalizer interface{ HeadNorm(HeadNormArgs) error }
+
+// Check validates the arguments.
+func (a *HeadNormArgs) Check() error {
+	c := checker{op: "head norm"}
+	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	if a.Heads < 1 || a.X.Cols%a.Heads != 0 {
+		c.fail("%d heads in %d columns", a.Heads, a.X.Cols)
+	}
+	return c.err
+}

@@ -1,0 +1,157 @@
+package kernel_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/kernel/ref"
+	"sparrow/layout"
+)
+
+func tensor(t *testing.T, d kernel.DType, rows, cols int) kernel.Tensor {
+	t.Helper()
+	x, err := kernel.New(host.Memory{}, d, rows, cols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func backend(name, hardware string, err error) kernel.Backend {
+	return kernel.Backend{Name: name, Hardware: hardware, Available: func() error { return err },
+		Open: func(kernel.Options) (kernel.Device, error) { return named{&ref.Device{}, name}, nil }}
+}
+
+type named struct {
+	kernel.Device
+	name string
+}
+
+func (n named) Name() string { return n.name }
+
+func TestRegistry(t *testing.T) {
+	broken := errors.New("no such instruction")
+	r := kernel.NewRegistry([]kernel.Backend{backend("cpu-fast", "cpu", broken), backend("cpu-plain", "cpu", nil)},
+		[]kernel.Backend{backend("ref", "cpu", nil), backend("gpu", "sm90", broken)})
+	for name, want := range map[string]string{"cpu": "cpu-plain", "cpu-plain": "cpu-plain", "ref": "ref"} {
+		d, err := r.Open(name, kernel.Options{})
+		if err != nil || d.Name() != want {
+			t.Errorf("%s opens %v, %v; want %s", name, d, err, want)
+		}
+	}
+	for name, want := range map[string]string{"cpu-fast": "no such instruction", "sm90": "gpu: no such instruction", "tpu": "cpu-fast, cpu-plain, ref, gpu"} {
+		if _, err := r.Open(name, kernel.Options{}); !errors.Is(err, kernel.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want ErrUnavailable with %q", name, err, want)
+		}
+	}
+	// The reference is the definition of correct, never a silent fallback.
+	r = kernel.NewRegistry([]kernel.Backend{backend("cpu-fast", "cpu", broken), backend("ref", "cpu", nil)})
+	if d, err := r.Open("cpu", kernel.Options{}); err == nil {
+		t.Errorf("cpu opens %s where no fast kernel is available", d.Name())
+	}
+}
+
+// counting counts allocations.
+type counting struct {
+	host.Memory
+	allocs, frees int
+}
+
+func (c *counting) Alloc(n int64) (kernel.Buffer, error) {
+	c.allocs++
+	return c.Memory.Alloc(n)
+}
+func (c *counting) Free(kernel.Buffer) { c.frees++ }
+
+func TestScratchGrowsAndIsReused(t *testing.T) {
+	mem := &counting{}
+	s := kernel.NewScratch(mem)
+	for _, rows := range []int{4, 2, 4, 1} {
+		x, err := s.Take(kernel.F32, rows, 8)
+		if err != nil || x.Rows != rows || x.Cols != 8 || x.Stride != 8 {
+			t.Fatalf("got %v, %v", x, err)
+		}
+	}
+	if mem.allocs != 1 {
+		t.Errorf("%d allocations for shapes that fit the first one", mem.allocs)
+	}
+	// Growth leaves room: 5 rows ask for 7 at once.
+	for _, rows := range []int{5, 6, 7} {
+		if _, err := s.Take(kernel.F32, rows, 8); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if mem.allocs != 2 || mem.frees != 1 {
+		t.Errorf("%d allocations and %d frees after growth, want 2 and 1", mem.allocs, mem.frees)
+	}
+}
+
+func TestViews(t *testing.T) {
+	x := tensor(t, kernel.F32, 3, 4)
+	for i := range host.F32(x) {
+		host.F32(x)[i] = float32(i)
+	}
+	v := x.Slice(1, 3).Columns(1, 3)
+	if got := host.RowF32(v, 1); got[0] != 9 || got[1] != 10 || len(got) != 2 {
+		t.Errorf("row 1 of the view is %v, want 9 10", got)
+	}
+	// From element (1,1) to the end of (2,2): one stride of 4 and 2 columns, 4 bytes each.
+	if v.Extent() != 24 {
+		t.Errorf("the view spans %d bytes, want 24", v.Extent())
+	}
+	if x.Slice(1, 1).Extent() != 0 {
+		t.Error("an empty view has an extent")
+	}
+	if (kernel.Tensor{}).Given() || !x.Given() || (kernel.Tensor{}).String() != "none" || x.String() != "f32[3,4]" {
+		t.Error("given and not given are mixed up")
+	}
+}
+
+// Arguments are checked before anything is read, and the message names operation and argument.
+func TestChecks(t *testing.T) {
+	f, i := func(rows, cols int) kernel.Tensor { return tensor(t, kernel.F32, rows, cols) }, func(rows, cols int) kernel.Tensor { return tensor(t, kernel.I32, rows, cols) }
+	fp8 := kernel.Weight{Data: tensor(t, kernel.E4M3, 130, 8), Scale: f(1, 1), BlockRows: 128, BlockCols: 128}
+	outside := f(2, 4)
+	outside.Rows = 3
+	narrow := f(2, 4)
+	narrow.Stride = 3
+	pool := kernel.Pool{Mem: tensor(t, kernel.U8, 2, 1152*4), Layout: layout.BF16Row1152, PageTokens: 4}
+	short := pool
+	short.PageTokens = 5
+	for _, c := range []struct {
+		name string
+		err  error
+		want string // empty: it fits
+	}{
+		{"a product", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: kernel.Weight{Data: f(3, 4)}}).Check(), ""},
+		{"no result", (&kernel.MultiplyArgs{X: f(2, 4), W: kernel.Weight{Data: f(3, 4)}}).Check(), "multiply: out is missing"},
+		{"rows missing", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(2, 4), W: kernel.Weight{Data: f(3, 4)}}).Check(), "multiply: out has 1 rows, want 2"},
+		{"inner sizes differ", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 5), W: kernel.Weight{Data: f(3, 4)}}).Check(), "multiply: w has 4 columns, want 5"},
+		{"integers", (&kernel.NormArgs{Out: f(2, 4), X: i(2, 4), Weight: f(1, 4)}).Check(), "norm: x has type i32"},
+		{"beyond the buffer", (&kernel.NormArgs{Out: f(3, 4), X: outside, Weight: f(1, 4)}).Check(), "norm: x f32[3,4] at byte 0 ends 16 bytes beyond"},
+		{"overlapping rows", (&kernel.NormArgs{Out: f(2, 4), X: narrow, Weight: f(1, 4)}).Check(), "norm: x has stride 3 for 4 columns"},
+		{"scales for the last block missing", (&kernel.MultiplyArgs{Out: f(2, 130), X: f(2, 8), W: fp8}).Check(), "multiply: w scales has 1 rows, want 2"},
+		{"scales without blocks", (&kernel.MultiplyArgs{Out: f(2, 130), X: f(2, 8), W: kernel.Weight{Data: fp8.Data}}).Check(), "multiply: w is e4m3 without a block size"},
+		{"scales of plain floats", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: kernel.Weight{Data: f(3, 4), Scale: f(1, 1)}}).Check(), "multiply: w is f32 and must not have scales"},
+		{"a weight of integers", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: kernel.Weight{Data: i(3, 4)}}).Check(), "multiply: w has type i32"},
+		{"a pool", (&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1), Pool: pool}).Check(), ""},
+		{"a pool of other pages", (&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1), Pool: short}).Check(), "gather rows: pool has 4608 columns, want 5760"},
+		{"index keys in place of rows", (&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1), Pool: kernel.Pool{Mem: pool.Mem, Layout: layout.IndexPage132, PageTokens: 4}}).Check(), "gather rows: pool: "},
+		{"an unknown pairing", (&kernel.RotateArgs{X: f(1, 4), Angles: f(1, 4), Heads: 1, HeadDim: 4}).Check(), "rotate: unknown pairing(0)"},
+		{"a rotation beyond the head", (&kernel.RotateArgs{X: f(1, 4), Angles: f(1, 4), Heads: 1, HeadDim: 4, Offset: 1, Pairing: kernel.HalfSplit}).Check(), "rotate: offset 1 + rope 4 exceeds head size 4"},
+		{"experts without matrices", (&kernel.ExpertArgs{Out: f(1, 4), X: f(1, 4), IDs: i(1, 2), Weights: f(1, 2)}).Check(), "experts: 0 gate, 0 up and 0 down matrices"},
+		{"conversion to the layout it came from", (&kernel.ConvertArgs{Out: pool, In: pool, Pages: i(1, 1)}).Check(), "convert pages: bf16-1152 to bf16-1152 is not offered"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			switch {
+			case c.want == "" && c.err != nil:
+				t.Errorf("refused: %v", c.err)
+			case c.want != "" && (!errors.Is(c.err, kernel.ErrArgument) || !strings.Contains(c.err.Error(), c.want)):
+				t.Errorf("got %v, want ErrArgument with %q", c.err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,134 @@
+package ref
+
+import (
+	"fmt"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// Compress turns groups of tokens into entries, channel by channel.
+func (*Device) Compress(a kernel.CompressArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("compress", a.Out); err != nil {
+		return err
+	}
+	dim := a.Out.Cols
+	for e := range a.Sources.Rows {
+		out, sources := host.RowF32(a.Out, e), host.RowI32(a.Sources, e)
+		for c := range dim {
+			var gates, values []float64
+			for s, source := range sources {
+				if source == -1 {
+					continue
+				}
+				row, err := rawRow(&a, source)
+				if err != nil {
+					return fmt.Errorf("entry %d: %w", e, err)
+				}
+				at := c + s/a.Ratio*dim // the second half for a group's own tokens
+				ape := host.RowF32(a.APE, s%a.Ratio)
+				gates = append(gates, float64(row.gates[at])+float64(ape[at]))
+				values = append(values, float64(row.values[at]))
+			}
+			softmax(gates)
+			var sum float64
+			for i, p := range gates {
+				sum += p * values[i]
+			}
+			out[c] = float32(sum)
+		}
+	}
+	return nil
+}
+
+// raw is a token's raw row.
+type raw struct{ values, gates []float32 }
+
+// rawRow finds a source among the step's rows or in the state.
+func rawRow(a *kernel.CompressArgs, source int32) (raw, error) {
+	if source >= 0 {
+		if int(source) >= a.Values.Rows {
+			return raw{}, fmt.Errorf("%w: compress: row %d of %d", kernel.ErrArgument, source, a.Values.Rows)
+		}
+		return raw{host.RowF32(a.Values, int(source)), host.RowF32(a.Gates, int(source))}, nil
+	}
+	r := int(-2 - source)
+	if r >= a.State.Rows {
+		return raw{}, fmt.Errorf("%w: compress: state row %d of %d", kernel.ErrArgument, r, a.State.Rows)
+	}
+	row := host.RowF32(a.State, r)
+	return raw{row[:len(row)/2], row[len(row)/2:]}, nil
+}
+
+// Put writes rows to chosen places.
+func (*Device) Put(a kernel.PutArgs) error { return host.Put(a) }
+
+// StoreEntries normalises, rotates and encodes V4 entries.
+func (*Device) StoreEntries(a kernel.EntryStoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("store entries", a.Rows); err != nil {
+		return err
+	}
+	entry, err := layout.V4Of(a.Pool.Layout)
+	if err != nil {
+		return err
+	}
+	norm := vector(a.Norm)
+	var row [layout.V4Dim]float32
+	slots := host.I32(a.Slots)
+	for i := range a.Rows.Rows {
+		slot := slots[i*a.Slots.Stride]
+		if slot < 0 {
+			continue
+		}
+		page, offset, err := host.Place("store entries", a.Pool, slot)
+		if err != nil {
+			return err
+		}
+		rmsNorm(row[:], host.RowF32(a.Rows, i), norm, a.Eps)
+		rotate(row[layout.V4NopeDim:], host.RowF32(a.Angles, i), kernel.Interleaved, false)
+		entry.Encode(page, a.Pool.PageTokens, offset, row[:])
+	}
+	return nil
+}
+
+// StoreKeys normalises, rotates and encodes compressed indexer keys.
+func (*Device) StoreKeys(a kernel.KeyStoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("store keys", a.Keys); err != nil {
+		return err
+	}
+	norm := vector(a.Norm)
+	var key [layout.IndexDim]float32
+	slots := host.I32(a.Slots)
+	for i := range a.Keys.Rows {
+		slot := slots[i*a.Slots.Stride]
+		if slot < 0 {
+			continue
+		}
+		page, offset, err := host.Place("store keys", a.Pool, slot)
+		if err != nil {
+			return err
+		}
+		rmsNorm(key[:], host.RowF32(a.Keys, i), norm, a.Eps)
+		rotate(key[layout.IndexDim-layout.RopeDim:], host.RowF32(a.Angles, i), kernel.Interleaved, false)
+		if a.Hadamard {
+			num.Hadamard128(key[:])
+		}
+		if a.Pool.Layout == layout.IndexPage132 {
+			layout.IndexFP8{Mode: num.ScaleF32}.Encode(page, a.Pool.PageTokens, offset, key[:])
+		} else {
+			layout.IndexF32{}.Encode(page, a.Pool.PageTokens, offset, key[:])
+		}
+	}
+	return nil
+}

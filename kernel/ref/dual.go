@@ -1,0 +1,166 @@
+package ref
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// entry is one decoded V4 entry.
+type entry [layout.V4Dim]float32
+
+// DualAttend attends over the entries of both streams together.
+func (*Device) DualAttend(a kernel.DualArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("dual attend", a.Out, a.Q); err != nil {
+		return err
+	}
+	for r := range a.Q.Rows {
+		entries, err := readStream(nil, a.Window, r)
+		if err == nil && a.Extra.Given() {
+			entries, err = readStream(entries, a.Extra, r)
+		}
+		if err != nil {
+			return fmt.Errorf("row %d: %w", r, err)
+		}
+		sinkRow(sinkArgs{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale}, r, entries)
+	}
+	return nil
+}
+
+// readStream appends the entries that row r sees of a stream.
+func readStream(to []entry, s kernel.Stream, r int) ([]entry, error) {
+	l, err := layout.V4Of(s.Pool.Layout)
+	if err != nil {
+		return nil, err
+	}
+	for _, slot := range host.Counted(s.Indices, s.Lens, r) {
+		if slot < 0 {
+			continue
+		}
+		page, offset, err := host.Place("dual attend", s.Pool, slot)
+		if err != nil {
+			return nil, err
+		}
+		var e entry
+		l.Decode(e[:], page, s.Pool.PageTokens, offset)
+		to = append(to, e)
+	}
+	return to, nil
+}
+
+// FlatAttend attends over gathered entries.
+func (*Device) FlatAttend(a kernel.FlatArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("flat attend", a.Out, a.Q); err != nil {
+		return err
+	}
+	wide := make([]float64, layout.V4Dim)
+	for r := range a.Q.Rows {
+		var entries []entry
+		for _, i := range host.Counted(a.Indices, a.Lens, r) {
+			if i < 0 {
+				continue
+			}
+			if int(i) >= a.KV.Rows {
+				return fmt.Errorf("%w: flat attend: row %d refers to entry %d of %d", kernel.ErrArgument, r, i, a.KV.Rows)
+			}
+			widen(wide, a.KV, int(i))
+			var e entry
+			for c, v := range wide {
+				e[c] = float32(v)
+			}
+			entries = append(entries, e)
+		}
+		sinkRow(sinkArgs{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale}, r, entries)
+	}
+	return nil
+}
+
+// sinkArgs is what both forms have in common.
+type sinkArgs struct {
+	out, lse, q, sinks kernel.Tensor
+	heads              int
+	scale              float32
+}
+
+// sinkRow attends with all heads of a row: the sink takes part in the denominator only.
+func sinkRow(a sinkArgs, r int, entries []entry) {
+	const d = layout.V4Dim
+	scores := make([]float64, len(entries))
+	for h := range a.heads {
+		q, out := host.RowF32(a.q, r)[h*d:][:d], host.RowF32(a.out, r)[h*d:][:d]
+		largest, sink := math.Inf(-1), float64(host.RowF32(a.sinks, 0)[h])
+		for i := range entries {
+			scores[i] = 0
+			for c, v := range q {
+				scores[i] += float64(v) * float64(entries[i][c])
+			}
+			scores[i] *= float64(a.scale)
+			largest = max(largest, scores[i])
+		}
+		lse := math.Inf(1)
+		clear(out)
+		if len(entries) > 0 {
+			var sum float64
+			for _, s := range scores {
+				sum += math.Exp(s - largest)
+			}
+			lse = largest + math.Log(sum)
+			m := max(largest, sink)
+			total := sum*math.Exp(largest-m) + math.Exp(sink-m)
+			for c := range out {
+				var o float64
+				for i, s := range scores {
+					o += math.Exp(s-m) * float64(entries[i][c])
+				}
+				out[c] = float32(o / total)
+			}
+		}
+		if a.lse.Given() {
+			host.RowF32(a.lse, r)[h] = float32(lse)
+		}
+	}
+}
+
+// Unpack decodes entries into a workspace.
+func (*Device) Unpack(a kernel.UnpackArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	l, err := layout.V4Of(a.Pool.Layout)
+	if err != nil {
+		return err
+	}
+	slots := host.I32(a.Slots)
+	for i := range a.Slots.Rows {
+		var e entry
+		if slot := slots[i*a.Slots.Stride]; slot >= 0 {
+			page, offset, err := host.Place("unpack", a.Pool, slot)
+			if err != nil {
+				return err
+			}
+			l.Decode(e[:], page, a.Pool.PageTokens, offset)
+		}
+		if a.Out.DType == kernel.F32 {
+			copy(host.RowF32(a.Out, i), e[:])
+			continue
+		}
+		out := host.U16(a.Out.Slice(i, i+1))
+		for c, v := range e {
+			out[c] = num.BF16(v)
+		}
+	}
+	return nil
+}
+
+// Combine joins the indices of two streams.
+func (*Device) Combine(a kernel.CombineArgs) error { return host.Combine(a) }

@@ -1,0 +1,53 @@
+package kernel
+
+// RootRouteArgs chooses experts by the square root of softplus (v4 spec, 2.6): s_e = sqrt(softplus(Logits[t,e])); the TopK largest s + Bias are
+// chosen, best first, the lower index on a tie. Weights are s / sum of the chosen s * Scale.
+type RootRouteArgs struct {
+	IDs     Tensor // i32 [T, TopK]
+	Weights Tensor // f32 [T, TopK]
+	Logits  Tensor // f32 [T, experts]
+	Bias    Tensor // f32 [1, experts]: for the choice only
+	Scale   float32
+}
+
+// RootRouter chooses experts by score.
+type RootRouter interface{ RouteRoot(RootRouteArgs) error }
+
+// Check validates the arguments.
+func (a *RootRouteArgs) Check() error {
+	c := checker{op: "route root"}
+	c.routed(a.IDs, a.Weights, a.Logits)
+	c.tensor("bias", a.Bias, F32, 1, a.Logits.Cols)
+	return c.err
+}
+
+func (c *checker) routed(ids, weights, logits Tensor) {
+	c.tensor("logits", logits, F32, logits.Rows, -1)
+	c.tensor("ids", ids, I32, logits.Rows, -1)
+	c.tensor("weights", weights, F32, logits.Rows, ids.Cols)
+	if c.err == nil && ids.Cols > logits.Cols {
+		c.fail("top %d of %d experts", ids.Cols, logits.Cols)
+	}
+}
+
+// HashRouteArgs looks experts up by token: IDs[t] = Table[Tokens[t]]. Weights are those of RootRouteArgs over these experts.
+type HashRouteArgs struct {
+	IDs     Tensor // i32 [T, TopK]
+	Weights Tensor // f32 [T, TopK]
+	Logits  Tensor // f32 [T, experts]
+	Table   Tensor // i32 [vocabulary, TopK]
+	Tokens  Tensor // i32 [T, 1]
+	Scale   float32
+}
+
+// HashRouter looks experts up.
+type HashRouter interface{ RouteHash(HashRouteArgs) error }
+
+// Check validates the arguments.
+func (a *HashRouteArgs) Check() error {
+	c := checker{op: "route hash"}
+	c.routed(a.IDs, a.Weights, a.Logits)
+	c.tensor("table", a.Table, I32, 1, a.IDs.Cols)
+	c.tensor("tokens", a.Tokens, I32, a.Logits.Rows, 1)
+	return c.err
+}

@@ -1,0 +1,66 @@
+package layout
+
+import "fmt"
+
+// Sizes of a V4 entry, in values: one vector that is both key and value.
+const (
+	V4Dim      = 512                   // entry
+	V4NopeDim  = V4Dim - RopeDim       // 448, quantised
+	V4TileDim  = 64                    // nope values that share one scale
+	V4Tiles    = V4NopeDim / V4TileDim // 7
+	V4PageSize = 256                   // tokens of a logical page: 256 window entries, 64 of ratio 4, 2 of ratio 128
+)
+
+// V4 is a byte layout of DeepSeek-V4 entries, 512 values each: window rows and compressed rows alike. A page may keep its
+// scales apart from its values, so every access names the page's size in entries.
+//
+// Encode and Decode never allocate and panic on caller mistakes, as those of Main do.
+type V4 interface {
+	Kind() Kind
+	// EntryBytes is the size of one entry, its scales included, without page padding.
+	EntryBytes() int
+	// PageBytes is the distance between pages of that many entries, padding included.
+	PageBytes(entries int) int
+	// Encode writes v, 512 values with the last 64 rotated, as entry slot of a page of that many entries.
+	Encode(page []byte, entries, slot int, v []float32)
+	// Decode reads entry slot of a page of that many entries into v, 512 values.
+	Decode(v []float32, page []byte, entries, slot int)
+}
+
+// V4Of returns the layout of a kind that holds V4 entries.
+func V4Of(k Kind) (V4, error) {
+	switch k {
+	case V4Row584:
+		return V4Packed{}, nil
+	case V4F32Row2048:
+		return V4F32{}, nil
+	}
+	return nil, fmt.Errorf("layout: %v holds no V4 entries, supported are %v and %v: %w", k, V4Row584, V4F32Row2048, ErrKind)
+}
+
+// V4F32RowBytes is the size of a V4F32Row2048 entry: 512*4 = 2048.
+const V4F32RowBytes = V4Dim * 4
+
+// V4F32 is the layout V4F32Row2048: 512 float32, one entry after the other. It keeps every bit and serves for proof.
+type V4F32 struct{}
+
+// Kind is V4F32Row2048.
+func (V4F32) Kind() Kind { return V4F32Row2048 }
+
+// EntryBytes is 2048.
+func (V4F32) EntryBytes() int { return V4F32RowBytes }
+
+// PageBytes is 2048 per entry.
+func (V4F32) PageBytes(entries int) int { return entries * V4F32RowBytes }
+
+// Encode implements V4; exact.
+func (V4F32) Encode(page []byte, entries, slot int, v []float32) {
+	checkIndex(V4F32Row2048, page, entries, slot, V4F32RowBytes)
+	putF32(page[slot*V4F32RowBytes:], values(V4F32Row2048, v, V4Dim))
+}
+
+// Decode implements V4; exact.
+func (V4F32) Decode(v []float32, page []byte, entries, slot int) {
+	checkIndex(V4F32Row2048, page, entries, slot, V4F32RowBytes)
+	getF32(values(V4F32Row2048, v, V4Dim), page[slot*V4F32RowBytes:])
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// V4 describes a model of the family deepseek_v4. Names follow the v4 spec, 1.1. Its Indexer belongs to the layers of ratio 4.
+type V4 struct {
+	Config
+	Attention V4Attention
+	Hyper     Hyper
+	FFN       V4FFN
+}
+
+// V4Attention holds the sizes of attention over a window and a compressed stream.
+type V4Attention struct {
+	Heads  int
+	Dim    int   // 512: one vector is key and value
+	Rope   int   // 64: the rotated tail of it
+	QLora  int   // rank of the query projection
+	OLora  int   // rank of each group of the output projection
+	Groups int   // of heads, in the output projection
+	Window int   // tokens
+	Ratios []int // for each layer: tokens of one compressed entry, 4 or 128, or 0 for none
+	Main   Rope  // rotation in layers without compressed entries
+	Far    Rope  // rotation in layers with them
+}
+
+// RopeAt is the rotation of layer i.
+func (a V4Attention) RopeAt(i int) Rope {
+	if a.Ratios[i] == 0 {
+		return a.Main
+	}
+	return a.Far
+}
+
+// Hyper describes the residual streams.
+type Hyper struct {
+	Streams int
+	Rounds  int // of the normalisation that mixes streams
+	Eps     float32
+}
+
+// V4FFN describes the feed-forward blocks: every layer has experts.
+type V4FFN struct {
+	Inner   int // of one expert
+	Experts int
+	Shared  int // experts every token passes
+	TopK    int
+	Scale   float32
+	Limit   float32 // gate and up are clamped to it
+	Hash    []bool  // for each layer: experts are looked up by token
+}
+
+// Describe reads the text of a config.json of any family; file is its name in messages.
+func Describe(file string, data []byte) (Description, error) {
+	_, family, err := open(file, data)
+	if err != nil {
+		return nil, err
+	}
+	if family == DeepseekV4 {
+		return described(ParseV4(file, data))
+	}
+	return described(Parse(file, data))
+}
+
+// Read reads DIR/config.json of any family.
+func Read(dir string) (Description, error) {
+	path, data, err := load(dir)
+	if err != nil {
+		return nil, err
+	}
+	return Describe(path, data)
+}
+
+// described keeps a nil pointer from becoming a Description that is not nil.
+func described[D Description](d D, err error) (Description, error) {
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// ParseV4 reads the text of a V4 model's config.json, in the official or the transformers spelling; file is its name in messages.
+func ParseV4(file string, data []byte) (*V4, error) {
+	fields, family, err := open(file, data)
+	if err != nil {
+		return nil, err
+	}
+	if family != DeepseekV4 {
+		return nil, fmt.Errorf("config: %s: model_type %q: %w here; only %s is described by a V4 config", file, family, ErrFamily, DeepseekV4)
+	}
+	b := v4Builder{builder: builder{mistyped: map[string]bool{}}}
+	b.read("", fields, reflect.ValueOf(&b.in).Elem())
+	b.readRopes(fields["rope_parameters"])
+	b.refuseDrafts(fields)
+	c := b.build()
+	if len(b.problems) > 0 {
+		return nil, &Problems{File: file, List: b.problems}
+	}
+	return c, nil
+}

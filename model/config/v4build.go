@@ -1,0 +1,190 @@
+package config
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// rawV4 is a V4 config.json in both spellings. Pointers tell absent from zero.
+type rawV4 struct {
+	ModelType     string         `json:"model_type"`
+	Vocab         *int           `json:"vocab_size"`
+	Hidden        *int           `json:"hidden_size"`
+	Layers        *int           `json:"num_hidden_layers"`
+	MaxPositions  *int           `json:"max_position_embeddings"`
+	Heads         *int           `json:"num_attention_heads"`
+	KVHeads       *int           `json:"num_key_value_heads"`
+	HeadDim       *int           `json:"head_dim"`
+	RopeDim       *int           `json:"qk_rope_head_dim"`
+	QLora         *int           `json:"q_lora_rank"`
+	OLora         *int           `json:"o_lora_rank"`
+	OGroups       *int           `json:"o_groups"`
+	Window        *int           `json:"sliding_window"`
+	IndexHeads    *int           `json:"index_n_heads"`
+	IndexDim      *int           `json:"index_head_dim"`
+	IndexTopK     *int           `json:"index_topk"`
+	Experts       *int           `json:"n_routed_experts"`
+	SharedExperts *int           `json:"n_shared_experts"`
+	TopExperts    *int           `json:"num_experts_per_tok"`
+	MoEInner      *int           `json:"moe_intermediate_size"`
+	RoutedScale   *float64       `json:"routed_scaling_factor"`
+	HashLayers    *int           `json:"num_hash_layers"`
+	MLPTypes      []string       `json:"mlp_layer_types"`
+	ScoringFunc   *string        `json:"scoring_func"`
+	TopKMethod    *string        `json:"topk_method"`
+	Normalize     *bool          `json:"norm_topk_prob"`
+	Limit         *float64       `json:"swiglu_limit"`
+	HCMult        *int           `json:"hc_mult"`
+	HCIters       *int           `json:"hc_sinkhorn_iters"`
+	HCEps         *float64       `json:"hc_eps"`
+	RMSEps        *float64       `json:"rms_norm_eps"`
+	RopeTheta     *float64       `json:"rope_theta"`
+	FarTheta      *float64       `json:"compress_rope_theta"`
+	RopeScaling   *rawRope       `json:"rope_scaling"`
+	Ratios        []int          `json:"compress_ratios"`
+	LayerTypes    []string       `json:"layer_types"`
+	Rates         map[string]int `json:"compress_rates"`
+	ExpertType    *string        `json:"expert_dtype"`
+	NextN         *int           `json:"num_nextn_predict_layers"`
+	AttentionBias bool           `json:"attention_bias"`
+	MLPBias       bool           `json:"mlp_bias"`
+	Tied          bool           `json:"tie_word_embeddings"`
+	Act           *string        `json:"hidden_act"`
+	BOS           *int           `json:"bos_token_id"`
+	EOS           idList         `json:"eos_token_id"`
+	Pad           *int           `json:"pad_token_id"`
+}
+
+// rawRopes is rope_parameters of the transformers spelling.
+type rawRopes struct {
+	Main *rawRope `json:"main"`
+	Far  *rawRope `json:"compress"`
+}
+
+// v4Builder turns a raw config into a V4 and keeps every complaint.
+type v4Builder struct {
+	builder
+	in    rawV4
+	ropes *rawRopes // nil in the official spelling
+}
+
+func (b *v4Builder) readRopes(text json.RawMessage) {
+	if text == nil || string(text) == "null" {
+		return
+	}
+	var inner map[string]json.RawMessage
+	if err := json.Unmarshal(text, &inner); err != nil {
+		b.mistype("rope_parameters", text, "an object")
+		return
+	}
+	b.ropes = &rawRopes{}
+	b.read("rope_parameters.", inner, reflect.ValueOf(b.ropes).Elem())
+}
+
+// refuseDrafts refuses the refreshes that bundle a block-drafting head, whose layers and tensors are not those of deepseek_v4.
+func (b *v4Builder) refuseDrafts(fields map[string]json.RawMessage) {
+	var names []string
+	for name := range fields {
+		if strings.HasPrefix(name, "dspark_") {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		b.complain("%s: checkpoints with a DSpark draft head are not supported; use a release without one", strings.Join(names, ", "))
+	}
+}
+
+func (b *v4Builder) build() *V4 {
+	r := &b.in
+	c := &V4{Config: Config{
+		Family:       DeepseekV4,
+		Vocab:        b.positive("vocab_size", r.Vocab),
+		Hidden:       b.positive("hidden_size", r.Hidden),
+		Layers:       b.count("num_hidden_layers", r.Layers, mostLayers),
+		MaxPositions: b.positive("max_position_embeddings", r.MaxPositions),
+		RMSEps:       b.small("rms_norm_eps", r.RMSEps),
+		NextN:        or(r.NextN, 0),
+		BOS:          r.BOS,
+		EOS:          r.EOS,
+		Pad:          r.Pad,
+		Indexer: Indexer{
+			Heads:       b.positive("index_n_heads", r.IndexHeads),
+			Dim:         b.exactly("index_head_dim", r.IndexDim, 128),
+			TopK:        b.positive("index_topk", r.IndexTopK),
+			Interleaved: true,
+		},
+	}}
+	c.Hyper = Hyper{Streams: b.count("hc_mult", r.HCMult, mostStreams), Rounds: b.count("hc_sinkhorn_iters", r.HCIters, mostRounds), Eps: b.small("hc_eps", r.HCEps)}
+	b.attention(c)
+	b.ropeOf(c)
+	b.ffn(c)
+	b.fixed(c)
+	return c
+}
+
+const (
+	mostStreams = 16
+	mostRounds  = 1 << 10
+)
+
+// fixed checks what every released model has in common and the code relies on.
+func (b *v4Builder) fixed(c *V4) {
+	r := &b.in
+	if act := or(r.Act, "silu"); act != "silu" {
+		b.complain("hidden_act is %q, supported is \"silu\"", act)
+	}
+	if r.AttentionBias || r.MLPBias {
+		b.complain("attention_bias and mlp_bias must be false: no released model of this family has them")
+	}
+	if r.Tied {
+		b.complain("tie_word_embeddings must be false: released models of this family have a head of their own")
+	}
+	if c.NextN < 0 || c.NextN > 1 {
+		b.complain("num_nextn_predict_layers is %d, supported are 0 and 1", c.NextN)
+	}
+	if n := or(r.KVHeads, 1); n != 1 {
+		b.complain("num_key_value_heads is %d, want 1", n)
+	}
+	if t := or(r.ExpertType, "fp4"); t != "fp4" && t != "fp8" {
+		b.complain("expert_dtype is %q, supported are \"fp4\" and \"fp8\"", t)
+	}
+}
+
+// exactly reads a size that byte layouts fix.
+func (b *v4Builder) exactly(name string, v *int, want int) int {
+	n := b.positive(name, v)
+	if n != 0 && n != want {
+		b.complain("%s is %d, the cache layouts hold %d", name, n, want)
+	}
+	return n
+}
+
+// small reads a required number between 0 and 1.
+func (b *v4Builder) small(name string, v *float64) float32 {
+	switch {
+	case v == nil:
+		b.missing(name)
+		return 0
+	case !(*v > 0 && *v < 1):
+		b.complain("%s is %v, want a small positive number", name, *v)
+		return 0
+	}
+	return float32(*v)
+}
+
+// number reads a required positive number.
+func (b *v4Builder) number(name string, v *float64) float32 {
+	switch {
+	case v == nil:
+		b.missing(name)
+		return 0
+	case !(*v > 0 && *v <= math.MaxFloat32):
+		b.complain("%s is %v, want a positive number", name, *v)
+		return 0
+	}
+	return float32(*v)
+}

@@ -1,0 +1,168 @@
+package synth
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/weight"
+)
+
+// block is the side of a square of FP8 values that share a scale.
+const block = 128
+
+// chunkValues is how many values are drawn at a time: even, and small enough to stay in a cache.
+const chunkValues = 1 << 14
+
+// filler turns tensors into what a writer wants. One goroutine uses it; the buffers are shared by all tensors.
+type filler struct {
+	ctx    context.Context
+	seed   uint64
+	pow2   bool // block scales are powers of two
+	tell   func(bytes int)
+	values []float32
+	bytes  []byte
+}
+
+// sources lists what t becomes in the file: itself, and its scales where it has some.
+func (f *filler) sources(t tensor) []weight.Source {
+	data := weight.Source{Name: t.name, DType: t.dtype, Shape: t.shape}
+	switch {
+	case t.blocks:
+		data.Fill = func(w io.Writer) error {
+			return f.strips(t, func(rows []float32, cols int, scales []float32) error { return f.writeBlocks(w, rows, cols, scales) })
+		}
+		scales := weight.Source{Name: t.name + "_scale_inv", DType: weight.F32, Shape: scaleShape(t.shape)}
+		scales.Fill = func(w io.Writer) error {
+			return f.strips(t, func(_ []float32, _ int, scales []float32) error { return f.writeF32(w, scales) })
+		}
+		return []weight.Source{data, scales}
+	case t.dtype == weight.F32:
+		data.Fill = func(w io.Writer) error { return f.plain(t, func(v []float32) error { return f.writeF32(w, v) }) }
+	default:
+		data.Fill = func(w io.Writer) error { return f.plain(t, func(v []float32) error { return f.writeBF16(w, v) }) }
+	}
+	return []weight.Source{data}
+}
+
+// scaleShape is the shape of the scales of a matrix [out, in]; the last blocks may be ragged.
+func scaleShape(shape []int) []int {
+	return []int{(shape[0] + block - 1) / block, (shape[1] + block - 1) / block}
+}
+
+// plain draws the values of t, a chunk at a time.
+func (f *filler) plain(t tensor, write func([]float32) error) error {
+	r := newRandom(f.seed, t.like, t.mean, t.spread)
+	for left := elements(t.shape); left > 0; {
+		if err := f.ctx.Err(); err != nil {
+			return err
+		}
+		v := f.take(int(min(left, chunkValues)))
+		r.fill(v)
+		if err := write(v); err != nil {
+			return err
+		}
+		left -= int64(len(v))
+	}
+	return nil
+}
+
+// strips draws the values of t 128 rows at a time and finds the scale of each block. Values and scales are separate tensors of the file, so
+// the values are drawn once for each: cheaper than keeping them.
+func (f *filler) strips(t tensor, write func(rows []float32, cols int, scales []float32) error) error {
+	out, in := t.shape[0], t.shape[1]
+	r := newRandom(f.seed, t.like, t.mean, t.spread)
+	scales := make([]float32, scaleShape(t.shape)[1])
+	for row := 0; row < out; row += block {
+		if err := f.ctx.Err(); err != nil {
+			return err
+		}
+		v := f.take(min(block, out-row) * in)
+		r.fill(v)
+		f.scales(scales, v, in)
+		if err := write(v, in, scales); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scales finds the scale of each block of rows [<=128, cols]: the largest magnitude lands on the largest e4m3 value, or below it where
+// scales are powers of two. A block of zeros has scale 1 (v32 spec, 4.4).
+func (f *filler) scales(scales, rows []float32, cols int) {
+	clear(scales)
+	for i := 0; i < len(rows); i += cols {
+		for j, v := range rows[i : i+cols] {
+			scales[j/block] = max(scales[j/block], float32(math.Abs(float64(v))))
+		}
+	}
+	for i, s := range scales {
+		switch {
+		case s == 0:
+			scales[i] = 1
+		case f.pow2:
+			scales[i] = num.CeilPow2(s / num.MaxE4M3)
+		default:
+			scales[i] = s / num.MaxE4M3
+		}
+	}
+}
+
+// writeBlocks quantises rows [<=128, cols] with the scales of their blocks.
+func (f *filler) writeBlocks(w io.Writer, rows []float32, cols int, scales []float32) error {
+	b := f.takeBytes(len(rows))
+	for i := 0; i < len(rows); i += cols {
+		for j, v := range rows[i : i+cols] {
+			b[i+j] = num.E4M3(v / scales[j/block])
+		}
+	}
+	return f.write(w, b)
+}
+
+func (f *filler) writeBF16(w io.Writer, values []float32) error {
+	b := f.takeBytes(2 * len(values))
+	for i, v := range values {
+		binary.LittleEndian.PutUint16(b[2*i:], num.BF16(v))
+	}
+	return f.write(w, b)
+}
+
+func (f *filler) writeF32(w io.Writer, values []float32) error {
+	b := f.takeBytes(4 * len(values))
+	for i, v := range values {
+		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
+	}
+	return f.write(w, b)
+}
+
+func (f *filler) write(w io.Writer, b []byte) error {
+	n, err := w.Write(b)
+	if f.tell != nil {
+		f.tell(n)
+	}
+	return err
+}
+
+func (f *filler) take(n int) []float32 {
+	if cap(f.values) < n {
+		f.values = make([]float32, n)
+	}
+	return f.values[:n]
+}
+
+func (f *filler) takeBytes(n int) []byte {
+	if cap(f.bytes) < n {
+		f.bytes = make([]byte, n)
+	}
+	return f.bytes[:n]
+}
+
+func elements(shape []int) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= int64(d)
+	}
+	return n
+}

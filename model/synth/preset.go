@@ -1,0 +1,48 @@
+package synth
+
+import (
+	"embed"
+	"fmt"
+	"path"
+	"strings"
+)
+
+//go:embed preset/*.json
+var presetFiles embed.FS
+
+// Preset is a shape with a name.
+type Preset struct {
+	Name    string
+	Summary string
+}
+
+// Presets lists the shapes that have a name, small ones first.
+func Presets() []Preset {
+	return []Preset{
+		{"v32-tiny", "DeepSeek-V3.2 in the smallest, 3 layers, with room for the built-in tokenizer"},
+		{"glm-tiny", "GLM-5 in the smallest, 4 layers of which 1 shares its selection"},
+		{"v32-mini", "DeepSeek-V3.2 cut to 8 layers and 16 heads, whole vocabulary: the benchmark shape"},
+		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters"},
+		{"glm-5", "GLM-5 as released, 754 billion parameters"},
+		{"glm-5.2", "GLM-5.2 as released: selections shared by groups of layers"},
+	}
+}
+
+// PresetNames lists the names of Presets.
+func PresetNames() []string {
+	var names []string
+	for _, p := range Presets() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// PresetConfig is the config.json of a preset.
+func PresetConfig(name string) ([]byte, error) {
+	for _, p := range Presets() {
+		if p.Name == name {
+			return presetFiles.ReadFile(path.Join("preset", name+".json"))
+		}
+	}
+	return nil, fmt.Errorf("synth: %w %q; there are %s, or give a config.json", ErrPreset, name, strings.Join(PresetNames(), ", "))
+}

@@ -1,0 +1,163 @@
+package synth
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"sparrow/model/config"
+	"sparrow/weight"
+)
+
+// DType is how the large matrices are stored.
+type DType uint8
+
+// The stored types.
+const (
+	BF16 DType = iota
+	FP8        // e4m3 in blocks of 128 x 128 with float32 scales, where the released checkpoints have them
+)
+
+// String is the name ParseDType reads.
+func (d DType) String() string {
+	if d == FP8 {
+		return "fp8"
+	}
+	return "bf16"
+}
+
+// DTypeNames lists what ParseDType reads.
+func DTypeNames() []string { return []string{"bf16", "fp8"} }
+
+// ParseDType reads the name of a stored type.
+func ParseDType(s string) (DType, error) {
+	switch s {
+	case "bf16":
+		return BF16, nil
+	case "fp8":
+		return FP8, nil
+	}
+	return BF16, fmt.Errorf("%w: dtype %q, supported are bf16 and fp8", ErrOptions, s)
+}
+
+// Options are what a caller chooses beside the shape.
+type Options struct {
+	DType DType
+	Seed  uint64
+	// ShardBytes bounds the tensor data of one file; 0 writes one file.
+	ShardBytes int64
+	// NextN says whether there is a drafting layer: 0 or 1. Nil does as the config says.
+	NextN *int
+}
+
+// Checkpoint is a random checkpoint that was not written yet.
+type Checkpoint struct {
+	config  *config.DSA
+	text    []byte // config.json
+	options Options
+	tensors []tensor
+}
+
+// Size is what a checkpoint will be.
+type Size struct {
+	Tensors    int   `json:"tensors"`    // block scales included
+	Parameters int64 `json:"parameters"` // block scales not counted
+	NextN      int64 `json:"next_n"`     // of them, in the drafting layer
+	Bytes      int64 `json:"bytes"`      // of tensor data
+}
+
+// New prepares a checkpoint of the shape that text, the content of a config.json, describes. File names it in messages.
+func New(file string, text []byte, o Options) (*Checkpoint, error) {
+	if o.ShardBytes < 0 {
+		return nil, fmt.Errorf("synth: %w: shards of %d bytes; give a positive size, or 0 for one file", ErrOptions, o.ShardBytes)
+	}
+	if o.DType != BF16 && o.DType != FP8 {
+		return nil, fmt.Errorf("synth: %w: dtype %d is neither BF16 nor FP8", ErrOptions, o.DType)
+	}
+	text, err := rewrite(file, text, o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := config.Parse(file, text)
+	if err != nil {
+		return nil, err
+	}
+	return &Checkpoint{config: c, text: text, options: o, tensors: listTensors(c, o.DType == FP8)}, nil
+}
+
+// rewrite makes a config.json say what will be written: drafting layer and quantisation. Everything else stays as it is.
+func rewrite(file string, text []byte, o Options) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, fmt.Errorf("synth: %s: %w", file, err)
+	}
+	if fields == nil {
+		return nil, fmt.Errorf("synth: %s: it holds null, want an object", file)
+	}
+	if o.NextN != nil {
+		fields["num_nextn_predict_layers"] = json.RawMessage(fmt.Sprint(*o.NextN))
+	}
+	delete(fields, "dtype")
+	fields["torch_dtype"] = json.RawMessage(`"bfloat16"`)
+	delete(fields, "quantization_config")
+	if o.DType == FP8 {
+		q := quantization{Scheme: "dynamic", Format: "e4m3", Method: "fp8", Block: [2]int{block, block}}
+		if pow2Scales(fields) {
+			q.ScaleFormat = "ue8m0"
+		}
+		b, err := json.Marshal(q)
+		if err != nil {
+			return nil, fmt.Errorf("synth: %s: %w", file, err)
+		}
+		fields["quantization_config"] = b
+	}
+	out, err := json.MarshalIndent(fields, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("synth: %s: %w", file, err)
+	}
+	return append(out, '\n'), nil
+}
+
+type quantization struct {
+	Scheme      string `json:"activation_scheme"`
+	Format      string `json:"fmt"`
+	Method      string `json:"quant_method"`
+	ScaleFormat string `json:"scale_fmt,omitempty"`
+	Block       [2]int `json:"weight_block_size"`
+}
+
+// pow2Scales says whether scales are powers of two: DeepSeek's are, GLM promises nothing (v32 spec, 4.4).
+func pow2Scales(fields map[string]json.RawMessage) bool {
+	return string(fields["model_type"]) == `"`+string(config.DeepseekV32)+`"`
+}
+
+// Config describes the model.
+func (c *Checkpoint) Config() *config.DSA { return c.config }
+
+// ConfigJSON is the config.json that Write puts beside the weights.
+func (c *Checkpoint) ConfigJSON() []byte { return c.text }
+
+// Size predicts what Write will write.
+func (c *Checkpoint) Size() Size {
+	var s Size
+	for _, src := range c.sources(&filler{}) {
+		n, _ := src.Bytes()
+		s.Tensors++
+		s.Bytes += n
+	}
+	for _, t := range c.tensors {
+		n := elements(t.shape)
+		s.Parameters += n
+		if t.nextN {
+			s.NextN += n
+		}
+	}
+	return s
+}
+
+func (c *Checkpoint) sources(f *filler) []weight.Source {
+	var out []weight.Source
+	for _, t := range c.tensors {
+		out = append(out, f.sources(t)...)
+	}
+	return out
+}

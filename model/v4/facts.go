@@ -1,0 +1,22 @@
+package v4
+
+import (
+	"sparrow/model/config"
+	"sparrow/plan"
+)
+
+// Facts is what the planner must know about a config, loaded or not.
+func Facts(c *config.V4) plan.Model {
+	return plan.Model{
+		Family:     plan.DeepSeekV4,
+		Heads:      c.Attention.Heads,
+		K:          c.Indexer.TopK,
+		IndexHeads: c.Indexer.Heads,
+		QKDim:      c.Attention.Dim,
+		VDim:       c.Attention.Dim,
+		Layers:     c.Layers,
+		Context:    c.MaxPositions,
+		Window:     c.Attention.Window,
+		Ratios:     c.Attention.Ratios,
+	}
+}

@@ -1,0 +1,215 @@
+package explain_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"sparrow/plan"
+	"sparrow/plan/explain"
+)
+
+func resolve(t *testing.T, hw, model string, p plan.Policy) (plan.Config, []plan.Notice) {
+	t.Helper()
+	h, err := plan.HardwareFor(hw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := plan.ModelFor(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, notices, err := plan.Resolve(h, m, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg, notices
+}
+
+func ask(t *testing.T, cfg plan.Config, batch string, q explain.Question) *explain.Answer {
+	t.Helper()
+	b, err := plan.ParseBatch(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := explain.Explain(cfg, nil, &b, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Two requests extend by 2 to 6 and by 3 to 5 tokens (the example of dispatch 11). Two keys are kept, so every row needs scores.
+func TestLengths(t *testing.T) {
+	p := plan.Policy{KV: "fp8", Prefill: "sparse-flat", Dense: plan.SwitchOff}
+	cfg, _ := resolve(t, "cpu", "deepseek_v32", p)
+	m := cfg.Model
+	m.K = 2
+	cfg, _, err := plan.Resolve(cfg.Hardware, m, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := ask(t, cfg, "extend:2+4,3+2", explain.Question{Layer: -1})
+	if len(a.Lengths) != 1 {
+		t.Fatalf("lengths of %d segments, want 1", len(a.Lengths))
+	}
+	l := a.Lengths[0]
+	for _, c := range []struct {
+		name      string
+		got, want []int32
+	}{
+		{"seqlens_expanded", l.Expanded, []int32{5, 6, 3, 4, 5}},
+		{"k_start", l.KStart, []int32{0, 0, 6, 6, 6}},
+		{"k_end", l.KEnd, []int32{5, 6, 9, 10, 11}},
+		{"topk_offset", l.Offset, []int32{0, 0, 6, 6, 6}},
+		{"dsa_cache_seqlens", l.Kept, []int32{2, 2, 2, 2, 2}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("%s is %v, want %v", c.name, c.got, c.want)
+		}
+	}
+}
+
+// Arrays of large segments are described by their shapes only.
+func TestLengthsOfLargeBatchesAreLeftOut(t *testing.T) {
+	cfg, _ := resolve(t, "cpu", "deepseek_v32", plan.Policy{})
+	for rows, want := range map[int]int{64: 1, 65: 0} {
+		if got := len(ask(t, cfg, fmt.Sprintf("decode:%dx9", rows), explain.Question{Layer: -1}).Lengths); got != want {
+			t.Errorf("%d rows: lengths of %d segments, want %d", rows, got, want)
+		}
+	}
+}
+
+func TestLayerQuestion(t *testing.T) {
+	cfg, _ := resolve(t, "cpu", "glm-5.2", plan.Policy{})
+	a := ask(t, cfg, "mixed:extend:3000/decode:9", explain.Question{Layer: 3, Carried: true})
+	var kinds []plan.IndexerKind
+	for _, x := range a.Layer.Indexers {
+		kinds = append(kinds, x.Kind)
+	}
+	// Dense rows need no selection, the others carry one.
+	if want := []plan.IndexerKind{plan.IndexerNone, plan.IndexerCarry, plan.IndexerCarry}; !slices.Equal(kinds, want) {
+		t.Errorf("layer 3 runs %v, want %v", kinds, want)
+	}
+	b := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(9))
+	if _, err := explain.Explain(cfg, nil, &b, explain.Question{Layer: 3}); !errors.Is(err, plan.E23) {
+		t.Errorf("without carried indices: got %v, want E23", err)
+	}
+}
+
+// Everything a person needs is printed: notices, reasons, every rejected candidate, arrays, launches with their limit.
+func TestPrint(t *testing.T) {
+	cfg, notices := resolve(t, "sm90", "deepseek_v32", plan.Policy{Catalog: plan.CatalogPublic, KV: "fp8", DenseThreshold: 4096})
+	b, err := plan.ParseBatch("extend:12000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := explain.Explain(cfg, notices, &b, explain.Question{Layer: 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := a.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	out := text.String()
+	wants := []string{"catalogue public", "does not run here", "segment 0: 12000 whole rows", "2 (11622 + 378 rows), at most 11622: split schedule", "in layer 0",
+		"plan " + a.Plan.Key.String(), "array split_metadata"}
+	for _, n := range notices {
+		wants = append(wants, fmt.Sprintf("%v: %s", n.Level, n.Text))
+	}
+	s := a.Plan.Segments[0]
+	for _, list := range [][]plan.Reason{cfg.Reasons, a.Plan.Reasons, s.Reasons} {
+		for _, r := range list {
+			wants = append(wants, "why: "+r.Text)
+		}
+	}
+	for _, list := range [][]plan.Rejection{cfg.Rejected, s.Rejected} {
+		for _, r := range list {
+			wants = append(wants, fmt.Sprintf("not %v for %v: %s", r.Kernel, r.Phase, r.Reason))
+		}
+	}
+	for _, w := range wants {
+		if !strings.Contains(out, w) {
+			t.Errorf("%q is not in\n%s", w, out)
+		}
+	}
+	cfg, _ = resolve(t, "cpu", "deepseek_v32", plan.Policy{Dense: plan.SwitchOff})
+	text.Reset()
+	if err := ask(t, cfg, "decode:8", explain.Question{Layer: -1}).Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if out := text.String(); !strings.Contains(out, "1 (1 rows), no limit on cpu") || !strings.Contains(out, "dense up to 2048 keys (off: ") {
+		t.Errorf("printed\n%s", out)
+	}
+}
+
+// What is printed as JSON can be read back into the same answer.
+func TestJSONRoundTrip(t *testing.T) {
+	cfg, _ := resolve(t, "sm100", "glm-5.2", plan.Policy{Catalog: plan.CatalogPublic})
+	a := ask(t, cfg, "verify:4:100,5000", explain.Question{Layer: 6})
+	first, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back explain.Answer
+	if err := json.Unmarshal(first, &back); err != nil {
+		t.Fatal(err)
+	}
+	second, err := json.Marshal(&back)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(first) != string(second) {
+		t.Errorf("another answer after reading it back:\n%s\n%s", first, second)
+	}
+}
+
+// docs/plan.md has a row for every error code with its title, and names every kind an answer can hold.
+func TestDocumented(t *testing.T) {
+	data, err := os.ReadFile("../../docs/plan.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(data)
+	for i := 1; i <= 28; i++ {
+		code := plan.Code(fmt.Sprintf("E%02d", i))
+		if code.Title() == "" {
+			continue // E18 and E19 are not used
+		}
+		if row := fmt.Sprintf("| %s | %s |", string(code), code.Title()); !strings.Contains(doc, row) {
+			t.Errorf("no row %q", row)
+		}
+	}
+	var names []string
+	for f := plan.FormEmpty; f <= plan.FormV4SparsePrefill; f++ {
+		names = append(names, f.String())
+	}
+	for c := plan.ConvertNone; c <= plan.ConvertGatherRequant; c++ {
+		names = append(names, c.String())
+	}
+	for x := plan.TransformNone; x <= plan.TransformRagged; x++ {
+		names = append(names, x.String())
+	}
+	for k := plan.IndexerNone; k <= plan.IndexerContiguous; k++ {
+		names = append(names, k.String())
+	}
+	for r := plan.RowWhole; r <= plan.RowDraft; r++ {
+		names = append(names, r.String())
+	}
+	for m := plan.ModeExtend; m <= plan.ModeDLLMExtend; m++ {
+		names = append(names, m.String())
+	}
+	for k := plan.DenseRagged; k <= plan.Reference; k++ {
+		names = append(names, k.String())
+	}
+	for _, n := range names {
+		if !strings.Contains(doc, "`"+n+"`") {
+			t.Errorf("%q is not explained", n)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package sparrow
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"time"
+
+	"sparrow/grammar"
+	"sparrow/sample"
+	"sparrow/sched"
+)
+
+// reservedTokens is for how much output memory is set aside before a choice runs, so that appending its tokens allocates nothing.
+const reservedTokens = 4096
+
+// prepare turns a request into a job, or refuses it with the field's name.
+func (e *Engine) prepare(r Request) (*job, error) {
+	if err := r.Sampling.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	if r.Sampling.N > e.cfg.MaxQueue {
+		return nil, &RequestError{"n", fmt.Sprintf("is %d, but at most %d sequences may wait at a time", r.Sampling.N, e.cfg.MaxQueue)}
+	}
+	if r.ID == "" {
+		var id [8]byte
+		rand.Read(id[:])
+		r.ID = "req-" + hex.EncodeToString(id[:])
+	}
+	prompt, special, err := e.encode(&r)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := e.limit(&r, len(prompt))
+	if err != nil {
+		return nil, err
+	}
+	g, err := e.constraint(&r)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{request: r, prompt: prompt, arrived: time.Now(), open: r.Sampling.N, usage: Usage{PromptTokens: len(prompt)}}
+	j.queue.init()
+	if r.Trace {
+		j.trace = &Trace{}
+	}
+	for i := range r.Sampling.N {
+		c, err := e.choice(j, i, limit, g, special)
+		if err != nil {
+			return nil, err
+		}
+		j.choices = append(j.choices, c)
+	}
+	return j, nil
+}
+
+// encode gives the prompt's token ids, and whether the text of special tokens is part of the reply.
+func (e *Engine) encode(r *Request) (prompt []int32, special bool, err error) {
+	switch {
+	case r.Chat != nil && r.Prompt == "" && r.Tokens == nil:
+		_, ids, err := e.Render(r.Chat)
+		return ids, true, err
+	case r.Tokens != nil && r.Chat == nil && r.Prompt == "":
+		for i, id := range r.Tokens {
+			if id < 0 || int(id) >= e.info.Vocabulary {
+				return nil, false, &RequestError{"prompt", fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
+			}
+		}
+		if len(r.Tokens) == 0 {
+			return nil, false, &RequestError{"prompt", "is empty; at least one token is needed"}
+		}
+		return r.Tokens, false, nil
+	case r.Chat == nil && r.Tokens == nil:
+		ids, err := e.Encode(r.Prompt, true)
+		if err == nil && len(ids) == 0 {
+			err = &RequestError{"prompt", "is empty; at least one token is needed"}
+		}
+		return ids, false, err
+	}
+	return nil, false, &RequestError{"prompt", "more than one of a chat, a text and token ids was given"}
+}
+
+// limit is how many tokens a choice may have.
+func (e *Engine) limit(r *Request, prompt int) (int, error) {
+	room := e.info.ContextTokens - prompt
+	switch {
+	case room < 1:
+		return 0, &RequestError{"prompt", fmt.Sprintf("has %d tokens, the context holds %d with at least one for the answer", prompt, e.info.ContextTokens)}
+	case r.MaxTokens < 0:
+		return 0, &RequestError{"max_tokens", fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
+	case r.MaxTokens > room:
+		return 0, &RequestError{"max_tokens", fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d has room for %d", r.MaxTokens, prompt, e.info.ContextTokens, room)}
+	case r.MinTokens < 0 || r.MaxTokens > 0 && r.MinTokens > r.MaxTokens:
+		return 0, &RequestError{"min_tokens", fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, r.MaxTokens)}
+	case r.MaxTokens > 0:
+		return r.MaxTokens, nil
+	}
+	return room, nil
+}
+
+// constraint compiles the request's format.
+func (e *Engine) constraint(r *Request) (*grammar.Grammar, error) {
+	if r.Format.Kind == FormatFree {
+		return nil, nil
+	}
+	if e.grammar == nil {
+		return nil, &RequestError{"response_format", "constrained output needs a tokenizer whose tokens spell JSON; this checkpoint has none"}
+	}
+	var g *grammar.Grammar
+	var err error
+	if r.Format.Kind == FormatJSON {
+		g, err = grammar.JSONObject(e.grammar)
+	} else {
+		g, err = grammar.Compile(r.Format.Schema, e.grammar)
+	}
+	if err != nil {
+		return nil, &RequestError{"response_format", err.Error()}
+	}
+	return g, nil
+}
+
+// choice makes the state of one continuation.
+func (e *Engine) choice(j *job, i, limit int, g *grammar.Grammar, special bool) (*choice, error) {
+	c := &choice{job: j, index: i, limit: limit}
+	var err error
+	if c.sampler, err = sample.New(j.request.Sampling, i, e.scratch); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	if err := c.sampler.Prompt(j.prompt); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	room := min(limit, reservedTokens)
+	c.sampler.Reserve(room)
+	if c.stops, err = sample.NewStopMatcher(&j.request.Sampling); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	if g != nil {
+		c.state, c.mask = g.Start(), make(sample.Mask, e.grammar.MaskWords())
+	}
+	if j.request.MinTokens > 0 {
+		c.noEnd = e.goingOn(j.request.Sampling.StopTokenIDs)
+	}
+	if e.tok != nil {
+		c.decoder = e.tok.NewDecoder(!special)
+	}
+	c.seq = sched.Sequence{Tokens: append(make([]int32, 0, len(j.prompt)+room), j.prompt...), Salt: []byte(j.request.Tenant), Owner: c}
+	if i > 0 && !e.cfg.NoReuse {
+		c.seq.After = &j.choices[0].seq
+	}
+	return c, nil
+}
+
+// goingOn allows every token but those that end a sequence: the model's own and stops.
+func (e *Engine) goingOn(stops []int32) sample.Mask {
+	m := make(sample.Mask, (e.info.Vocabulary+63)/64)
+	for i := range m {
+		m[i] = math.MaxUint64
+	}
+	for _, list := range [][]int32{e.eos, stops} {
+		for _, id := range list {
+			m[id/64] &^= 1 << (id % 64)
+		}
+	}
+	return m
+}

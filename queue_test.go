@@ -1,0 +1,151 @@
+package sparrow
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"sparrow/step"
+)
+
+// Invariants of this file: as many sequences wait as configured and no more; a long prompt or a slow reader holds nobody up.
+
+func TestTheQueueIsBounded(t *testing.T) {
+	hook, entered, leave := gate()
+	e := start(t, Config{Model: tinyFP8, MaxRunning: 1, MaxQueue: 3}, hook)
+	r := Request{Tokens: tokens(1, 10), Sampling: greedy(), MaxTokens: 1}
+	two := r
+	two.Sampling.N = 2
+	streams := []*Stream{open(t, e, r)}
+	<-entered // the first one runs; three places are free
+	streams = append(streams, open(t, e, r), open(t, e, two))
+	for range 3 {
+		if _, err := e.Stream(context.Background(), r); !errors.Is(err, ErrQueueFull) {
+			t.Fatalf("a request beyond the queue: error %v", err)
+		}
+	}
+	if st := e.Stats(); st.Refused != 3 || st.Requests != 3 || st.Waiting != 3 {
+		t.Errorf("%d refused, %d accepted, %d wait; want 3 of each", st.Refused, st.Requests, st.Waiting)
+	}
+	leave <- struct{}{}
+	<-entered // the second one runs: one place
+	if _, err := e.Stream(context.Background(), two); !errors.Is(err, ErrQueueFull) {
+		t.Errorf("two sequences for one place: error %v", err)
+	}
+	streams = append(streams, open(t, e, r))
+	streams[1].Close()
+	streams[2].Close() // gives two places back at the next boundary
+	leave <- struct{}{}
+	<-entered
+	streams = append(streams, open(t, e, two))
+	go func() {
+		for range entered {
+			leave <- struct{}{}
+		}
+	}()
+	leave <- struct{}{}
+	for _, s := range streams {
+		collect(s)
+	}
+	var field *RequestError
+	two.Sampling.N = 4
+	if _, err := e.Stream(context.Background(), two); !errors.As(err, &field) || field.Field != "n" {
+		t.Errorf("more choices than may ever wait: error %v", err)
+	}
+}
+
+// Four thousand tokens of prompt beside streams that decode: between two tokens of a stream there is one step, and a short prompt that arrives later gets
+// its first token long before the long one is done.
+func TestALongPromptHoldsNobodyUp(t *testing.T) {
+	type seen struct{ step, tokens int }
+	last, most := map[string]seen{}, 0
+	firsts := map[string]int{}
+	n := 0
+	begun := make(chan struct{})
+	e := start(t, Config{Model: tinyFP8, StepTokens: 128}, func(e *Engine) {
+		e.runner = &tap{runner: e.runner, before: func(works []step.Work) error {
+			n++
+			total := 0
+			for i := range works {
+				total += len(works[i].Tokens)
+				c := e.owner(&works[i])
+				id := c.job.request.ID
+				if id == "long" && works[i].Cached > 0 {
+					select {
+					case <-begun:
+					default:
+						close(begun)
+					}
+				}
+				if c.made > 0 {
+					if before, ok := last[id]; ok {
+						most = max(most, n-before.step)
+					}
+					last[id] = seen{n, c.made}
+				} else if works[i].Logits > 0 {
+					firsts[id] = n
+				}
+			}
+			if total > 128 {
+				t.Errorf("step %d has %d tokens", n, total)
+			}
+			return nil
+		}}
+	})
+	var streams []*Stream
+	for _, id := range []string{"a", "b", "c"} {
+		s := open(t, e, Request{ID: id, Tokens: tokens(1, 8), Sampling: seeded(1), MaxTokens: 200, IgnoreEOS: true})
+		s.Next()
+		streams = append(streams, s)
+	}
+	streams = append(streams, open(t, e, Request{ID: "long", Tokens: tokens(2, 4000), Sampling: greedy(), MaxTokens: 1}))
+	<-begun
+	streams = append(streams, open(t, e, Request{ID: "short", Tokens: tokens(3, 60), Sampling: greedy(), MaxTokens: 1}))
+	for _, s := range streams {
+		collect(s)
+	}
+	if err := e.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if most != 1 {
+		t.Errorf("up to %d steps between two tokens of a stream that decodes", most)
+	}
+	if firsts["long"]-firsts["short"] < 20 {
+		t.Errorf("the short prompt's first token came in step %d, the long one's in step %d", firsts["short"], firsts["long"])
+	}
+}
+
+// Nobody reads one stream; the others go on and the unread one loses nothing.
+func TestASlowReaderHoldsNobodyUp(t *testing.T) {
+	e := start(t, Config{Model: tinyFP8})
+	slow := open(t, e, Request{Tokens: tokens(1, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
+	generate(t, e, Request{Tokens: tokens(2, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
+	for end := time.Now().Add(10 * time.Second); e.Stats().Finished < 2; {
+		if time.Now().After(end) {
+			t.Fatal("the unread stream did not finish")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if got, last := collect(slow); len(got) != 300 || last.Finish != FinishLength {
+		t.Errorf("%d tokens, %+v", len(got), last)
+	}
+}
+
+func TestQueueKeepsOrderAndStaysSmall(t *testing.T) {
+	var q queue
+	q.init()
+	next := int32(0)
+	for i := range int32(1000) {
+		q.push(rawEvent{token: i})
+		if i >= 3 { // the reader is always three events late
+			if ev := q.pop(); ev.token != next {
+				t.Fatalf("got event %d, want %d", ev.token, next)
+			}
+			next++
+		}
+	}
+	if cap(q.events) > 16 {
+		t.Errorf("three unread events take the memory of %d", cap(q.events))
+	}
+}

@@ -1,0 +1,125 @@
+package sparrow
+
+import (
+	"slices"
+	"testing"
+
+	"sparrow/kv/prefix"
+	"sparrow/step"
+)
+
+// Invariants of this file: what is in the cache under the same tenant is not computed again, usage and trace say so, and sharing changes no token.
+
+// counted adds up the tokens that steps compute.
+func counted(n *int) func(*Engine) {
+	return before(func(works []step.Work) error {
+		for i := range works {
+			*n += len(works[i].Tokens)
+		}
+		return nil
+	})
+}
+
+func TestASharedPrefixIsComputedOnce(t *testing.T) {
+	computed := 0
+	e := start(t, Config{Model: tinyFP8}, counted(&computed), checked(t))
+	shared := tokens(1, 2000)
+	first := Request{Tokens: slices.Concat(shared, tokens(2, 100)), Sampling: greedy(), MaxTokens: 1, Trace: true}
+	second := Request{Tokens: slices.Concat(shared, tokens(3, 50)), Sampling: greedy(), MaxTokens: 1, Trace: true}
+	r := generate(t, e, first)
+	if computed != 2100 || r.Usage.CachedTokens != 0 {
+		t.Fatalf("the first request computed %d tokens and found %d cached", computed, r.Usage.CachedTokens)
+	}
+	computed = 0
+	r = generate(t, e, second)
+	const whole = 2000 / 64 * 64 // full pages
+	if computed != 2050-whole || r.Usage.CachedTokens != whole || r.Usage.PromptTokens != 2050 {
+		t.Errorf("the second request computed %d tokens, usage %+v; want %d computed, %d cached", computed, r.Usage, 2050-whole, whole)
+	}
+	if m := r.Trace.Match; m.Tokens != whole || m.Stop != prefix.StopDifferent || m.At != 2000 {
+		t.Errorf("trace: %v; want the first difference at token 2000", m)
+	}
+	if st := e.Stats(); st.PromptTokens != 4150 || st.CachedTokens != whole || st.KV.Lookups != 2 {
+		t.Errorf("%d prompt tokens, %d cached, %d lookups", st.PromptTokens, st.CachedTokens, st.KV.Lookups)
+	}
+}
+
+// A conversation goes on: the next turn finds its own earlier output.
+func TestTheNextTurnFindsTheLastOne(t *testing.T) {
+	computed := 0
+	e := start(t, Config{Model: tinyFP8, Policy: deterministic("")}, counted(&computed))
+	r := generate(t, e, Request{Tokens: tokens(1, 100), Sampling: greedy(), MaxTokens: 100, IgnoreEOS: true})
+	turn := slices.Concat(tokens(1, 100), ids(r.Choices[0]), tokens(2, 10))
+	computed = 0
+	r = generate(t, e, Request{Tokens: turn, Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true})
+	if r.Usage.CachedTokens != 192 || computed != 210-192+19 {
+		t.Errorf("%d cached, %d computed", r.Usage.CachedTokens, computed)
+	}
+	alone := start(t, Config{Model: tinyFP8, Policy: deterministic(""), NoReuse: true})
+	want := generate(t, alone, Request{Tokens: turn, Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true, Trace: true})
+	sameTokens(t, "behind a reused turn", r.Choices[0], want.Choices[0])
+	if want.Usage.CachedTokens != 0 || want.Trace.Match.Stop != prefix.StopOff {
+		t.Errorf("without reuse: %+v, %v", want.Usage, want.Trace.Match)
+	}
+}
+
+func TestTenantsShareNothing(t *testing.T) {
+	e := start(t, Config{Model: tinyFP8})
+	cached := func(tenant string) int {
+		r := generate(t, e, Request{Tokens: tokens(1, 200), Sampling: greedy(), MaxTokens: 1, Tenant: tenant, Trace: true})
+		if r.Usage.CachedTokens == 0 && r.Trace.Match.Stop != prefix.StopUnknown {
+			t.Errorf("tenant %q learns from its lookup: %v", tenant, r.Trace.Match)
+		}
+		return r.Usage.CachedTokens
+	}
+	for i, want := range []struct {
+		tenant string
+		cached int
+	}{{"", 0}, {"a", 0}, {"b", 0}, {"", 192}, {"a", 192}, {"b", 192}} {
+		if got := cached(want.tenant); got != want.cached {
+			t.Errorf("request %d of tenant %q found %d tokens; want %d", i, want.tenant, got, want.cached)
+		}
+	}
+}
+
+// The choices of a request compute its prompt once, differ from each other, and are the same in company or with other choices beside them.
+func TestChoicesShareThePrompt(t *testing.T) {
+	computed := 0
+	e := start(t, Config{Model: tinyFP8, Policy: deterministic(""), StepTokens: 256}, counted(&computed), checked(t))
+	p := seeded(11)
+	p.N = 4
+	r := Request{Tokens: tokens(1, 1000), Sampling: p, MaxTokens: 6, IgnoreEOS: true, Trace: true}
+	got := generate(t, e, r)
+	const whole = 1000 / 64 * 64
+	if want := 1000 + 3*(1000-whole) + 4*5; computed != want {
+		t.Errorf("computed %d tokens; want %d", computed, want)
+	}
+	if got.Usage.PromptTokens != 1000 || got.Usage.CachedTokens != 0 || got.Usage.CompletionTokens != 24 {
+		t.Errorf("usage %+v", got.Usage)
+	}
+	for i, m := range got.Trace.Matches {
+		if want := min(i, 1) * whole; m.Tokens != want {
+			t.Errorf("choice %d matched %d tokens; want %d", i, m.Tokens, want)
+		}
+	}
+	for i := range got.Choices {
+		for j := range i {
+			if slices.Equal(ids(got.Choices[i]), ids(got.Choices[j])) {
+				t.Errorf("choices %d and %d are the same: %v", j, i, ids(got.Choices[i]))
+			}
+		}
+	}
+	r.Sampling.N = 2
+	for i, again := range together(t, e, []Request{r, {Tokens: tokens(5, 300), Sampling: seeded(5), MaxTokens: 30}, r}) {
+		if i == 1 {
+			continue
+		}
+		for c := range again.Choices {
+			sameTokens(t, "the same seed again", again.Choices[c], got.Choices[c])
+		}
+	}
+	r.Sampling.Seed = 12
+	if other := generate(t, e, r); slices.Equal(ids(other.Choices[0]), ids(got.Choices[0])) {
+		t.Errorf("another seed gave the same tokens")
+	}
+}

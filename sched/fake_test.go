@@ -1,0 +1,168 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	"sparrow/kv"
+)
+
+// fake is a model that computes nothing but remembers what was written where: every slot of its cache holds a hash of the sequence up to that
+// token. It checks the invariants every step must hold:
+//
+//   - a step has at most StepTokens tokens and MaxRunning sequences, none of them twice;
+//   - an item is the next part of its sequence, and its pages hold exactly the tokens before it: reused, shared and recomputed ones alike;
+//   - no two sequences write the same slot in a step;
+//   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets at least one unless pages lack;
+//   - sequences are admitted in order of arrival;
+//   - kv.Check holds after Next and after the step.
+type fake struct {
+	pool  *kv.Pool
+	sched *Scheduler
+	size  int      // tokens of a page
+	slots []uint64 // [pages*size]
+	goals map[*Sequence]int
+	order []*Sequence // first admissions
+	steps int
+}
+
+func newFake(pages, size int, l Limits) (*fake, error) {
+	pool, err := kv.New(kv.Config{Pages: pages, PageTokens: size, Reuse: true, Main: "rows", Index: "keys"})
+	if err != nil {
+		return nil, err
+	}
+	s, err := New(pool, l)
+	return &fake{pool: pool, sched: s, size: size, slots: make([]uint64, pages*size), goals: map[*Sequence]int{}}, err
+}
+
+// add submits a sequence that ends when it has goal tokens.
+func (f *fake) add(q *Sequence, goal int) error {
+	f.goals[q] = goal
+	return f.sched.Add(q)
+}
+
+// step runs one step and returns its items; none when everything is done.
+func (f *fake) step() ([]Item, error) {
+	decoding := map[*Sequence]int{} // with how often it was preempted
+	for _, q := range f.sched.running {
+		if q.decoding() {
+			decoding[q] = q.Preempted
+		}
+	}
+	items := f.sched.Next()
+	f.steps++
+	if err := f.pool.Check(); err != nil {
+		return nil, fmt.Errorf("after Next: %w", err)
+	}
+	if err := f.checkStep(items, decoding); err != nil {
+		return nil, err
+	}
+	for i := range items {
+		if err := f.run(&items[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range items {
+		if err := f.settle(&items[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.pool.Check(); err != nil {
+		return nil, fmt.Errorf("after the step: %w", err)
+	}
+	return items, nil
+}
+
+func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
+	tokens, seen, before := 0, map[*Sequence]bool{}, len(f.order)
+	for i := range items {
+		it := &items[i]
+		tokens += len(it.Tokens)
+		if seen[it.Seq] {
+			return fmt.Errorf("a sequence is twice in a step")
+		}
+		seen[it.Seq] = true
+		if !slices.Contains(f.order, it.Seq) {
+			f.order = append(f.order, it.Seq)
+		}
+	}
+	slices.SortFunc(f.order[before:], func(a, b *Sequence) int { return cmp.Compare(a.age, b.age) })
+	if l := f.sched.Limits(); tokens > l.StepTokens || len(items) > l.MaxRunning {
+		return fmt.Errorf("%d tokens of %d sequences in a step, limits %+v", tokens, len(items), l)
+	}
+	for _, q := range f.sched.running {
+		if !seen[q] && f.pool.Available() > 0 {
+			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age, f.pool.Available())
+		}
+	}
+	for q, times := range decoding {
+		if !seen[q] && q.Preempted == times {
+			return fmt.Errorf("sequence %d decodes but is not in the step", q.age)
+		}
+	}
+	return nil
+}
+
+// run checks what an item finds in the cache and writes its rows.
+func (f *fake) run(it *Item) error {
+	q := it.Seq
+	if len(it.Tokens) == 0 || !slices.Equal(it.Tokens, q.Tokens[it.Cached:it.Cached+len(it.Tokens)]) {
+		return fmt.Errorf("sequence %d: an item of %d tokens after %d is not a part of it", q.age, len(it.Tokens), it.Cached)
+	}
+	if it.Last != (it.Cached+len(it.Tokens) == len(q.Tokens)) || it.Decode && len(it.Tokens) != 1 {
+		return fmt.Errorf("sequence %d: last %v, decode %v for tokens %d to %d of %d", q.age, it.Last, it.Decode, it.Cached, it.Cached+len(it.Tokens), len(q.Tokens))
+	}
+	for p, h := range hashes(q, it.Cached+len(it.Tokens)) {
+		slot := f.slot(it, p)
+		if p >= it.Cached {
+			f.slots[slot] = h
+		} else if f.slots[slot] != h {
+			return fmt.Errorf("sequence %d: the cache holds something else at token %d of %d", q.age, p, it.Cached)
+		}
+	}
+	return nil
+}
+
+func (f *fake) slot(it *Item, p int) int { return int(it.Pages[p/f.size])*f.size + p%f.size }
+
+// hashes gives, for each of the first n tokens of a sequence, what the sequence up to it hashes to.
+func hashes(q *Sequence, n int) iter.Seq2[int, uint64] {
+	return func(yield func(int, uint64) bool) {
+		h := uint64(len(q.Salt))
+		for _, b := range q.Salt {
+			h = h*31 + uint64(b)
+		}
+		for p, token := range q.Tokens[:n] {
+			h = (h ^ uint64(token)) * 1099511628211
+			if !yield(p, h) {
+				return
+			}
+		}
+	}
+}
+
+// settle commits an item, whose rows no other item of the step may have overwritten, and samples.
+func (f *fake) settle(it *Item) error {
+	q := it.Seq
+	for p, h := range hashes(q, it.Cached+len(it.Tokens)) {
+		if f.slots[f.slot(it, p)] != h {
+			return fmt.Errorf("sequence %d: its row %d was overwritten in the same step", q.age, p)
+		}
+	}
+	if err := f.sched.Done(it); err != nil || !it.Last {
+		return err
+	}
+	if len(q.Tokens) == f.goals[q] {
+		f.remove(q)
+		return nil
+	}
+	q.Tokens = append(q.Tokens, int32(len(q.Tokens)*7%5))
+	return nil
+}
+
+func (f *fake) remove(q *Sequence) {
+	f.sched.Remove(q)
+	delete(f.goals, q)
+}

@@ -1,0 +1,274 @@
+package sched
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"sparrow/kv"
+)
+
+// Whatever arrives, is cancelled, shares prefixes or runs out of pages: the invariants of fake hold in every step, every sequence finishes,
+// first admissions keep the order of arrival, and at the end nothing is held.
+func TestEverySequenceFinishes(t *testing.T) {
+	preempted := int64(0)
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
+		pages := rapid.IntRange(2, 24).Draw(t, "pages")
+		f, err := newFake(pages, size, Limits{
+			StepTokens: rapid.IntRange(1, 40).Draw(t, "step tokens"),
+			MaxRunning: rapid.IntRange(1, 12).Draw(t, "max running"),
+			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "max prompts"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := drawSequences(t, pages*size)
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		cancels := rapid.Bool().Draw(t, "cancels")
+		for next := 0; next < len(list) || len(f.goals) > 0; {
+			for next < len(list) && random.IntN(3) > 0 {
+				if err := f.add(list[next].q, list[next].goal); err != nil {
+					t.Fatal(err)
+				}
+				next++
+			}
+			if cancels && random.IntN(8) == 0 {
+				if all := f.sched.All(); len(all) > 0 {
+					f.remove(all[random.IntN(len(all))])
+				}
+			}
+			waits := f.sched.Waiting()+f.sched.Running() > 0
+			items, err := f.step()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(items) == 0 && waits {
+				t.Fatalf("an empty step although %d run and %d wait", f.sched.Running(), f.sched.Waiting())
+			}
+			if f.steps > 100_000 {
+				t.Fatalf("%d sequences are left after %d steps", len(f.goals), f.steps)
+			}
+		}
+		checkOrder(t, f.order)
+		if st := f.pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Running()+f.sched.Waiting() != 0 {
+			t.Fatalf("left over: %+v, %d run, %d wait", st, f.sched.Running(), f.sched.Waiting())
+		}
+		preempted += f.sched.Preemptions()
+	})
+	if preempted == 0 {
+		t.Error("no sequence was ever preempted: the pools are too large for this test")
+	}
+}
+
+type drawn struct {
+	q    *Sequence
+	goal int
+}
+
+// drawSequences makes sequences with common beginnings, some of them in groups that wait for the first of their kind.
+func drawSequences(t *rapid.T, capacity int) []drawn {
+	var list []drawn
+	for len(list) < 20 {
+		n := rapid.IntRange(1, max(capacity*2/3, 1)).Draw(t, "prompt")
+		family, own := rapid.Int32Range(0, 2).Draw(t, "family"), rapid.IntRange(0, n).Draw(t, "own")
+		goal := rapid.IntRange(n, capacity).Draw(t, "goal")
+		tokens := make([]int32, n)
+		for i := range tokens {
+			tokens[i] = family
+			if i >= own {
+				tokens[i] = int32(len(list))
+			}
+		}
+		salt := []byte(rapid.SampledFrom([]string{"", "", "a"}).Draw(t, "salt"))
+		first := &Sequence{Tokens: slices.Clone(tokens), Salt: salt}
+		list = append(list, drawn{first, goal})
+		for range rapid.IntRange(0, 2).Draw(t, "more") {
+			list = append(list, drawn{&Sequence{Tokens: slices.Clone(tokens), Salt: salt, After: first}, goal})
+		}
+	}
+	return list
+}
+
+// checkOrder: nobody runs for the first time before someone who arrived earlier, but for those that wait for a common prompt.
+func checkOrder(t *rapid.T, order []*Sequence) {
+	latest := int64(0)
+	for _, q := range order {
+		if q.After != nil {
+			continue
+		}
+		if q.age < latest {
+			t.Fatalf("sequence %d first ran after sequence %d", q.age, latest)
+		}
+		latest = q.age
+	}
+}
+
+func mustAdd(t *testing.T, f *fake, q *Sequence, goal int) *Sequence {
+	t.Helper()
+	if err := f.add(q, goal); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func mustStep(t *testing.T, f *fake) []Item {
+	t.Helper()
+	items, err := f.step()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return items
+}
+
+func prompt(first int32, n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = first + int32(i)
+	}
+	return out
+}
+
+func find(items []Item, q *Sequence) *Item {
+	for i := range items {
+		if items[i].Seq == q {
+			return &items[i]
+		}
+	}
+	return nil
+}
+
+func newTestFake(t *testing.T, pages, size int, l Limits) *fake {
+	t.Helper()
+	f, err := newFake(pages, size, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestAShortPromptPassesALongOne(t *testing.T) {
+	f := newTestFake(t, 200, 64, Limits{StepTokens: 512, MaxRunning: 64})
+	long := mustAdd(t, f, &Sequence{Tokens: prompt(0, 4000)}, 4001)
+	mustStep(t, f)
+	short := mustAdd(t, f, &Sequence{Tokens: prompt(9000, 40)}, 41)
+	items := mustStep(t, f)
+	if it := find(items, short); it == nil || !it.Last {
+		t.Fatalf("the short prompt is not whole in the step after it arrived: %+v", it)
+	}
+	if it := find(items, long); it == nil || it.Last || len(it.Tokens) != 512-40 {
+		t.Errorf("the long prompt got %d tokens; want all that the short one left", len(it.Tokens))
+	}
+}
+
+func TestSequencesWithTheSamePromptShareItsPages(t *testing.T) {
+	f := newTestFake(t, 40, 16, Limits{StepTokens: 64, MaxRunning: 8})
+	first := mustAdd(t, f, &Sequence{Tokens: prompt(0, 100)}, 110)
+	others := []*Sequence{}
+	for range 3 {
+		others = append(others, mustAdd(t, f, &Sequence{Tokens: prompt(0, 100), After: first}, 110))
+	}
+	for !first.computed {
+		if items := mustStep(t, f); len(items) != 1 {
+			t.Fatalf("%d sequences run before the first has its prompt", len(items))
+		}
+	}
+	items := mustStep(t, f)
+	for i, q := range others {
+		if it := find(items, q); it == nil || it.Cached != 96 || q.Match.Tokens != 96 {
+			t.Errorf("sequence %d matched %v; want 96 tokens", i, q.Match)
+		}
+	}
+}
+
+func TestASequenceIsNotHeldUpByOneThatIsGone(t *testing.T) {
+	f := newTestFake(t, 40, 16, Limits{StepTokens: 16, MaxRunning: 8})
+	first := mustAdd(t, f, &Sequence{Tokens: prompt(0, 100)}, 110)
+	second := mustAdd(t, f, &Sequence{Tokens: prompt(0, 100), After: first}, 110)
+	mustStep(t, f)
+	f.remove(first)
+	if it := find(mustStep(t, f), second); it == nil || it.Cached != 16 {
+		t.Errorf("got %+v; want the second to go on behind the page the first had computed", it)
+	}
+}
+
+// The lookups of a sequence that waits for pages are not counted again and again.
+func TestWaitingCountsNoLookups(t *testing.T) {
+	f := newTestFake(t, 8, 16, Limits{StepTokens: 64, MaxRunning: 8})
+	mustAdd(t, f, &Sequence{Tokens: prompt(0, 100)}, 120)
+	mustAdd(t, f, &Sequence{Tokens: prompt(500, 100)}, 101)
+	for range 10 {
+		mustStep(t, f)
+	}
+	if st := f.pool.Stats(); st.Lookups != 1 || f.sched.Waiting() != 1 {
+		t.Errorf("%d lookups, %d wait; want one of each", st.Lookups, f.sched.Waiting())
+	}
+}
+
+func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
+	f := newTestFake(t, 4, 16, Limits{StepTokens: 8, MaxRunning: 64})
+	if got := f.sched.Limits().MaxRunning; got != 8 {
+		t.Errorf("%d sequences may run in steps of 8 tokens", got)
+	}
+	q := &Sequence{Tokens: prompt(0, 64)}
+	for name, err := range map[string]error{
+		"empty":           f.sched.Add(&Sequence{}),
+		"too long":        f.sched.Add(&Sequence{Tokens: prompt(0, 65)}),
+		"compute below 0": f.sched.Add(&Sequence{Tokens: prompt(0, 3), Compute: -1}),
+		"added twice":     errors.Join(f.sched.Add(q), f.sched.Add(q)),
+	} {
+		if !errors.Is(err, ErrSequence) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	f.sched.Remove(q)
+	f.sched.Remove(q) // once more changes nothing
+	pool, err := kv.New(kv.Config{Pages: 1, PageTokens: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []Limits{{}, {StepTokens: 1}, {MaxRunning: 1}, {StepTokens: 1, MaxRunning: 1, MaxPrompts: -1}} {
+		if _, err := New(pool, l); !errors.Is(err, ErrLimits) {
+			t.Errorf("limits %+v: error %v", l, err)
+		}
+	}
+}
+
+// A caller that lets a sequence outgrow the pool hears of it instead of waiting forever.
+func TestASequenceThatOutgrowsThePoolPanics(t *testing.T) {
+	f := newTestFake(t, 2, 4, Limits{StepTokens: 8, MaxRunning: 2})
+	mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 100)
+	mustStep(t, f)
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	f.sched.Next()
+}
+
+func TestNextAllocatesNothingForDecodes(t *testing.T) {
+	f := newTestFake(t, 600, 64, Limits{StepTokens: 64, MaxRunning: 16})
+	var list []*Sequence
+	for i := range int32(16) {
+		q := &Sequence{Tokens: append(make([]int32, 0, 4000), prompt(1000*i, 30)...)}
+		list = append(list, mustAdd(t, f, q, 4000))
+	}
+	for !slices.ContainsFunc(list, func(q *Sequence) bool { return len(q.Tokens) > 200 }) {
+		mustStep(t, f)
+	}
+	if n := testing.AllocsPerRun(200, func() {
+		for i := range f.sched.Next() {
+			it := &f.sched.items[i]
+			if err := f.sched.Done(it); err != nil {
+				t.Fatal(err)
+			}
+			it.Seq.Tokens = append(it.Seq.Tokens, 7)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in a step", n)
+	}
+}

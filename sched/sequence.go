@@ -1,0 +1,53 @@
+package sched
+
+import "sparrow/kv"
+
+// Sequence is one sequence from submission to its end. Its exported fields belong to the caller, who appends to Tokens what was sampled.
+type Sequence struct {
+	Tokens []int32 // prompt, then output; never more than the pool holds
+	Salt   []byte  // kv.OpenOptions.Salt
+	// After, when set, is an older sequence with the same prompt: this one waits until that one's prompt is computed and then shares its pages.
+	After *Sequence
+	// Compute is how many of the last tokens must be computed although they may be cached; 0 means one.
+	Compute int
+	Owner   any
+
+	Match     kv.Match // what was found in the cache at the latest admission
+	Preempted int      // times it gave up its pages
+
+	age      int64
+	state    state
+	cache    kv.Sequence
+	ready    bool // since the latest admission, all tokens it was admitted with were computed
+	computed bool // its prompt was computed once
+}
+
+type state uint8
+
+const (
+	stateNew state = iota
+	stateWaiting
+	stateRunning
+	stateGone
+)
+
+// Item is one sequence's part of a step.
+type Item struct {
+	Seq    *Sequence
+	Tokens []int32 // to be computed: a part of Seq.Tokens
+	Cached int     // tokens before them that are in the cache
+	Decode bool    // one token that continues computed output
+	Last   bool    // afterwards all tokens are computed, and the next one can be sampled
+	Pages  []int32 // of all Cached + len(Tokens) tokens
+}
+
+// left is how many tokens of a running sequence are not computed yet.
+func (q *Sequence) left() int { return len(q.Tokens) - q.cache.Len() }
+
+// decoding tells whether a running sequence continues with one token that was sampled.
+func (q *Sequence) decoding() bool { return q.ready && q.left() == 1 }
+
+// blocked tells whether a waiting sequence must let another compute their common prompt first.
+func (q *Sequence) blocked() bool {
+	return q.After != nil && !q.After.computed && q.After.state != stateGone
+}

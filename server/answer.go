@@ -1,0 +1,108 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"sparrow"
+	"sparrow/api/openai"
+)
+
+// collector is a sink that keeps everything; what it makes of it is for later.
+type collector interface {
+	event(prompt int, ev *sparrow.Event) error
+}
+
+// kept turns a collector into a sink: nothing is sent while it runs, and the result is remembered.
+type kept struct {
+	collector
+	result *result
+}
+
+func (k *kept) idle() error { return nil }
+
+func (k *kept) end(r *result) error {
+	k.result = r
+	return nil
+}
+
+// collect runs requests to their end and answers with one JSON object.
+func (s *Server) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to collector, response func(*result) (any, error)) error {
+	// The deadline of the whole response suits answers that need no model.
+	if err := writeBy(w, time.Time{}); err != nil {
+		return err
+	}
+	k := &kept{collector: to}
+	if err := s.generate(r, ask, k); err != nil {
+		return err
+	}
+	out, err := response(k.result)
+	if err != nil {
+		return err
+	}
+	return s.respond(w, http.StatusOK, out)
+}
+
+// stream runs requests and answers with events. Once the first event has left, an error is an event too.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to func(*sse) sink) error {
+	e, err := newSSE(w, s.options.WriteTimeout)
+	if err != nil {
+		return err
+	}
+	err = s.generate(r, ask, to(e))
+	if err == nil || !e.open {
+		return err
+	}
+	x := exchangeOf(r)
+	x.fault = err
+	if clientGone(err) {
+		return nil
+	}
+	e.buf = openai.AppendError(e.buf[:0], toError(err, x.id))
+	if err := e.flush(); err != nil {
+		s.options.Log.Debug("an error could not be delivered", "id", x.id, "error", err)
+	}
+	return nil
+}
+
+// finish ends a stream with usage and trace, where asked for.
+func (e *sse) finish(closing func([]byte, *openai.Usage, json.RawMessage) ([]byte, error), usage bool, r *result) error {
+	trace, err := traceJSON(r.traces)
+	if err != nil {
+		return err
+	}
+	var u *openai.Usage
+	if usage {
+		u = usageOf(&r.usage)
+	}
+	if e.buf, err = closing(e.buf, u, trace); err != nil {
+		return err
+	}
+	e.buf = openai.AppendDone(e.buf)
+	return e.flush()
+}
+
+// head is what a response begins with.
+func (s *Server) head(id, object string) openai.Head {
+	return openai.Head{ID: id, Object: object, Created: s.now().Unix(), Model: s.info.Name, SystemFingerprint: "fp_" + s.info.Config.Fingerprint.String()}
+}
+
+// admit refuses what no engine request can be made of: the wrong server, the wrong model.
+func (s *Server) admit(o *openai.Options) error {
+	if s.draining() {
+		return ErrDraining
+	}
+	if err := s.checkModel(o.Model); err != nil {
+		return err
+	}
+	return checkDraft(o, s.info)
+}
+
+// checkModel wants the one model that is served.
+func (s *Server) checkModel(name string) error {
+	if name != s.info.Name {
+		return openai.NewError(openai.CodeModelNotFound, "model", "%.100q is not served here; this server has %q", name, s.info.Name)
+	}
+	return nil
+}

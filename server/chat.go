@@ -1,0 +1,137 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+
+	"sparrow"
+	"sparrow/api/openai"
+	"sparrow/chat"
+)
+
+// chatCompletion answers POST /v1/chat/completions.
+func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s, w, r, openai.DecodeChat)
+	if err != nil {
+		return err
+	}
+	if err := s.admit(&req.Options); err != nil {
+		return err
+	}
+	x := exchangeOf(r)
+	ask := []sparrow.Request{chatRequest(req, origin{x.id, x.tenant, s.seed()})}
+	shape := chatShape{
+		head: s.head("chatcmpl-"+x.id, openai.ObjectChat), usage: req.WantsUsage(), n: req.Choices(),
+		spelling: newSpelling(s.engine), logprobs: req.Logprobs, singleCall: singleCall(req),
+	}
+	if req.Stream {
+		err = s.stream(w, r, ask, func(e *sse) sink { return newChatStream(e, shape) })
+	} else {
+		to := &chatAnswer{shape, make([]chatChoice, shape.n)}
+		err = s.collect(w, r, ask, to, to.response)
+	}
+	return renameField(err, req)
+}
+
+// renameField gives a field the name it had in this request: the engine speaks of prompts and of max_tokens.
+func renameField(err error, r *openai.ChatRequest) error {
+	var field *sparrow.RequestError
+	if !errors.As(err, &field) {
+		return err
+	}
+	name := field.Field
+	switch {
+	case name == "prompt":
+		name = "messages"
+	case name == "max_tokens" && r.MaxTokens == nil && r.MaxCompletionTokens != nil:
+		name = "max_completion_tokens"
+	}
+	return &sparrow.RequestError{Field: name, Reason: field.Reason}
+}
+
+// chatShape is what a chat's request says about the shape of its answer.
+type chatShape struct {
+	head       openai.Head
+	usage      bool // a stream ends with it
+	n          int  // choices
+	spelling   *spelling
+	logprobs   bool
+	singleCall bool
+}
+
+// deltas are those of an event that the request wants: without parallel calls, the first call only.
+func (c *chatShape) deltas(ev *sparrow.Event) []chat.Delta {
+	if !c.singleCall {
+		return ev.Deltas
+	}
+	kept := make([]chat.Delta, 0, len(ev.Deltas))
+	for _, d := range ev.Deltas {
+		if d.Kind != chat.DeltaToolCall || d.Call.Index == 0 {
+			kept = append(kept, d)
+		}
+	}
+	return kept
+}
+
+// tokens appends the log probabilities of an event to list, where they are wanted.
+func (c *chatShape) tokens(list []openai.TokenLogprob, ev *sparrow.Event) []openai.TokenLogprob {
+	if !c.logprobs {
+		return nil
+	}
+	for i := range ev.Tokens {
+		list = append(list, c.spelling.chatToken(&ev.Tokens[i]))
+	}
+	return list
+}
+
+// chatAnswer collects a whole answer.
+type chatAnswer struct {
+	chatShape
+	choices []chatChoice
+}
+
+type chatChoice struct {
+	message  chat.Collector
+	logprobs []openai.TokenLogprob
+	finish   sparrow.Finish
+}
+
+func (a *chatAnswer) event(_ int, ev *sparrow.Event) error {
+	c := &a.choices[ev.Choice]
+	c.message.Add(a.deltas(ev)...)
+	c.logprobs = a.tokens(c.logprobs, ev)
+	if ev.Finish != "" {
+		c.finish = ev.Finish
+	}
+	return nil
+}
+
+func (a *chatAnswer) response(res *result) (any, error) {
+	trace, err := traceJSON(res.traces)
+	if err != nil {
+		return nil, err
+	}
+	out := &openai.ChatResponse{Head: a.head, Usage: *usageOf(&res.usage), Sparrow: trace, Choices: make([]openai.ChatChoice, len(a.choices))}
+	for i := range a.choices {
+		c := &a.choices[i]
+		out.Choices[i] = openai.ChatChoice{Index: i, Message: responseMessage(c.message.Message()), FinishReason: finishOf(c.finish)}
+		if a.logprobs {
+			out.Choices[i].Logprobs = &openai.ChatLogprobs{Content: c.logprobs}
+		}
+	}
+	return out, nil
+}
+
+// responseMessage has null content when the model only called tools.
+func responseMessage(m chat.Message) openai.ResponseMessage {
+	out := openai.ResponseMessage{Role: openai.RoleAssistant, ReasoningContent: m.Reasoning}
+	if m.Content != "" || len(m.ToolCalls) == 0 {
+		out.Content = &m.Content
+	}
+	for _, c := range m.ToolCalls {
+		out.ToolCalls = append(out.ToolCalls, openai.ToolCall{
+			ID: c.ID, Type: "function", Function: openai.FunctionCall{Name: c.Name, Arguments: c.Arguments},
+		})
+	}
+	return out
+}

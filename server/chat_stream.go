@@ -1,0 +1,85 @@
+package server
+
+import (
+	"sparrow"
+	"sparrow/api/openai"
+	"sparrow/chat"
+)
+
+// chatStream writes a chat as it is generated: for each choice a chunk with the role, chunks with what was said, and a chunk with the
+// reason it ended; then usage and trace where asked for, and the end.
+type chatStream struct {
+	*sse
+	chatShape
+	wire    *openai.ChatStream
+	choices []chatStreamChoice
+}
+
+func newChatStream(e *sse, shape chatShape) *chatStream {
+	return &chatStream{e, shape, openai.NewChatStream(shape.head, shape.usage), make([]chatStreamChoice, shape.n)}
+}
+
+type chatStreamChoice struct {
+	open     bool
+	logprobs []openai.TokenLogprob // of tokens whose text has not been sent yet
+}
+
+func (s *chatStream) event(_ int, ev *sparrow.Event) error {
+	c := &s.choices[ev.Choice]
+	if !c.open {
+		c.open = true
+		s.chunk(ev.Choice, openai.Delta{Role: openai.RoleAssistant}, nil, "")
+	}
+	c.logprobs = s.tokens(c.logprobs, ev)
+	if d, any := wireDelta(s.deltas(ev)); any {
+		s.chunk(ev.Choice, d, s.take(c), "")
+	}
+	if ev.Finish != "" {
+		s.chunk(ev.Choice, openai.Delta{}, s.take(c), finishOf(ev.Finish))
+	}
+	return s.flush()
+}
+
+func (s *chatStream) chunk(choice int, d openai.Delta, l *openai.ChatLogprobs, f openai.FinishReason) {
+	s.buf = s.wire.Append(s.buf, &openai.ChunkChoice{Index: choice, Delta: d, Logprobs: l, FinishReason: f})
+}
+
+// take gives the log probabilities that wait, or null.
+func (s *chatStream) take(c *chatStreamChoice) *openai.ChatLogprobs {
+	if len(c.logprobs) == 0 {
+		return nil
+	}
+	l := &openai.ChatLogprobs{Content: c.logprobs}
+	c.logprobs = nil
+	return l
+}
+
+func (s *chatStream) end(r *result) error { return s.finish(s.wire.AppendClosing, s.usage, r) }
+
+// wireDelta puts the deltas of one event into one chunk; any is false when nothing was said.
+func wireDelta(deltas []chat.Delta) (d openai.Delta, any bool) {
+	for i := range deltas {
+		switch in := &deltas[i]; in.Kind {
+		case chat.DeltaReasoning:
+			d.ReasoningContent += in.Text
+		case chat.DeltaContent:
+			d.Content += in.Text
+		case chat.DeltaToolCall:
+			d.ToolCalls = addCall(d.ToolCalls, &in.Call)
+		}
+	}
+	return d, d.ReasoningContent != "" || d.Content != "" || len(d.ToolCalls) > 0
+}
+
+// addCall appends a piece of a call, or lengthens the last one when it belongs to the same call.
+func addCall(list []openai.ToolCallDelta, c *chat.CallDelta) []openai.ToolCallDelta {
+	if n := len(list); n > 0 && list[n-1].Index == c.Index && c.Name == "" {
+		list[n-1].Function.Arguments += c.Arguments
+		return list
+	}
+	piece := openai.ToolCallDelta{Index: c.Index, ID: c.ID, Function: openai.FunctionDelta{Name: c.Name, Arguments: c.Arguments}}
+	if c.ID != "" {
+		piece.Type = "function"
+	}
+	return append(list, piece)
+}

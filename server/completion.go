@@ -1,0 +1,140 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+
+	"sparrow"
+	"sparrow/api/openai"
+)
+
+// completion answers POST /v1/completions.
+func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s, w, r, openai.DecodeCompletion)
+	if err != nil {
+		return err
+	}
+	if err := s.admit(&req.Options); err != nil {
+		return err
+	}
+	if all := req.Prompt.Len() * req.Choices(); s.info.MaxQueue > 0 && all > s.info.MaxQueue {
+		return openai.NewError(openai.CodeTooMany, "prompt", "%d prompts with %d choices each are %d sequences, and at most %d may wait here; send fewer at a time",
+			req.Prompt.Len(), req.Choices(), all, s.info.MaxQueue)
+	}
+	if req.Echo && req.Logprobs != nil {
+		return openai.NewError(openai.CodeUnsupportedValue, "echo", "log probabilities of a prompt's own tokens are not computed; send echo without logprobs, or logprobs without echo")
+	}
+	x := exchangeOf(r)
+	ask := completionRequests(req, func(i int) origin { return origin{promptID(x.id, i, req.Prompt.Len()), x.tenant, s.seed()} })
+	if err := s.encodePlain(req, ask); err != nil {
+		return err
+	}
+	shape, err := s.completionShape(req)
+	if err != nil {
+		return err
+	}
+	shape.head, shape.usage = s.head("cmpl-"+x.id, openai.ObjectCompletion), req.WantsUsage()
+	switch {
+	case req.NewTokens() == 0:
+		return s.echoOnly(w, r, ask, shape, req.Stream)
+	case req.Stream:
+		return s.stream(w, r, ask, func(e *sse) sink { return newCompletionStream(e, shape) })
+	}
+	to := newCompletionAnswer(shape)
+	return s.collect(w, r, ask, to, to.response)
+}
+
+// promptID names the i-th of several prompts.
+func promptID(id string, i, prompts int) string {
+	if prompts == 1 {
+		return id
+	}
+	return fmt.Sprintf("%s-%d", id, i)
+}
+
+// encodePlain replaces texts by ids where the request wants no special tokens around them.
+func (s *Server) encodePlain(r *openai.CompletionRequest, ask []sparrow.Request) error {
+	if !plainPrompts(r) {
+		return nil
+	}
+	for i := range ask {
+		ids, err := s.engine.Encode(ask[i].Prompt, false)
+		if err != nil {
+			return err
+		}
+		if len(ids) == 0 {
+			return openai.NewError(openai.CodeInvalidValue, "prompt", "prompt %d has no tokens without special ones; send text, or leave add_special_tokens out", i)
+		}
+		ask[i].Prompt, ask[i].Tokens = "", ids
+	}
+	return nil
+}
+
+// completionShape is what a text completion's request says about the shape of its answer. The i-th choice of prompt p has index p*n+i.
+type completionShape struct {
+	head         openai.Head
+	usage        bool // a stream ends with it
+	spelling     *spelling
+	n            int
+	echo         []string // text of each prompt, when it is part of the answer
+	prompts      int
+	logprobs     bool
+	alternatives bool
+}
+
+func (s *Server) completionShape(r *openai.CompletionRequest) (completionShape, error) {
+	c := completionShape{spelling: newSpelling(s.engine), n: r.Choices(), prompts: r.Prompt.Len(), logprobs: r.Logprobs != nil}
+	c.alternatives = c.logprobs && *r.Logprobs > 0
+	if !r.Echo {
+		return c, nil
+	}
+	c.echo = append(c.echo, r.Prompt.Texts...)
+	for i, ids := range r.Prompt.Tokens {
+		if err := s.checkIDs(fmt.Sprintf("prompt[%d]", i), ids); err != nil {
+			return c, err
+		}
+		text, err := s.engine.Decode(ids)
+		if err != nil {
+			return c, err
+		}
+		c.echo = append(c.echo, text)
+	}
+	return c, nil
+}
+
+// choices makes the state of every choice, at its index.
+func (c *completionShape) choices() []completionChoice {
+	list := make([]completionChoice, c.prompts*c.n)
+	for i := range list {
+		list[i].columns = columns{spelling: c.spelling, alternatives: c.alternatives}
+		if c.echo != nil {
+			list[i].pending = c.echo[i/c.n]
+			list[i].columns.start(list[i].pending)
+		}
+	}
+	return list
+}
+
+// completionChoice is what a choice has that was not answered yet: everything, or since the last chunk.
+type completionChoice struct {
+	columns  columns
+	pending  string
+	logprobs *openai.CompletionLogprobs
+	finish   openai.FinishReason
+}
+
+// add takes an event.
+func (c *completionChoice) add(ev *sparrow.Event, logprobs bool) {
+	c.pending += ev.Text
+	if logprobs {
+		c.logprobs = c.columns.add(c.logprobs, ev.Tokens)
+	}
+	c.finish = finishOf(ev.Finish)
+}
+
+// wire is the choice as far as it is not answered yet; afterwards nothing is pending.
+func (c *completionChoice) wire(index int, finish openai.FinishReason) openai.CompletionChoice {
+	out := openai.CompletionChoice{Index: index, Text: c.pending, Logprobs: c.logprobs, FinishReason: finish}
+	c.pending, c.logprobs = "", nil
+	return out
+}

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"sparrow"
+	"sparrow/api/openai"
+)
+
+// completionAnswer collects whole texts.
+type completionAnswer struct {
+	completionShape
+	list  []completionChoice
+	texts []strings.Builder
+}
+
+func newCompletionAnswer(shape completionShape) *completionAnswer {
+	list := shape.choices()
+	return &completionAnswer{shape, list, make([]strings.Builder, len(list))}
+}
+
+func (a *completionAnswer) event(prompt int, ev *sparrow.Event) error {
+	i := prompt*a.n + ev.Choice
+	c := &a.list[i]
+	c.add(ev, a.logprobs)
+	a.texts[i].WriteString(c.pending)
+	c.pending = ""
+	return nil
+}
+
+func (a *completionAnswer) response(res *result) (any, error) {
+	trace, err := traceJSON(res.traces)
+	if err != nil {
+		return nil, err
+	}
+	out := &openai.CompletionResponse{Head: a.head, Usage: usageOf(&res.usage), Sparrow: trace, Choices: make([]openai.CompletionChoice, len(a.list))}
+	for i := range a.list {
+		c := &a.list[i]
+		c.pending = a.texts[i].String() + c.pending
+		out.Choices[i] = c.wire(i, c.finish)
+	}
+	return out, nil
+}
+
+// completionStream writes texts as they are generated.
+type completionStream struct {
+	*sse
+	completionShape
+	wire *openai.CompletionStream
+	list []completionChoice
+}
+
+func newCompletionStream(e *sse, shape completionShape) *completionStream {
+	return &completionStream{e, shape, openai.NewCompletionStream(shape.head, shape.usage), shape.choices()}
+}
+
+func (s *completionStream) event(prompt int, ev *sparrow.Event) error {
+	i := prompt*s.n + ev.Choice
+	c := &s.list[i]
+	c.add(ev, s.logprobs)
+	if c.pending != "" {
+		s.chunk(c.wire(i, ""))
+	}
+	if c.finish != "" {
+		s.chunk(c.wire(i, c.finish))
+	}
+	return s.flush()
+}
+
+func (s *completionStream) chunk(c openai.CompletionChoice) { s.buf = s.wire.Append(s.buf, &c) }
+
+func (s *completionStream) end(r *result) error { return s.finish(s.wire.AppendClosing, s.usage, r) }
+
+// echoOnly answers a request for no new tokens: the prompts come back, counted, and the engine has no part in it.
+func (s *Server) echoOnly(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, shape completionShape, stream bool) error {
+	res := &result{}
+	for i := range ask {
+		ids := ask[i].Tokens
+		if ids == nil {
+			var err error
+			if ids, err = s.engine.Encode(ask[i].Prompt, true); err != nil {
+				return err
+			}
+		}
+		res.usage.PromptTokens += len(ids)
+	}
+	exchangeOf(r).usage = res.usage
+	if stream {
+		e, err := newSSE(w, s.options.WriteTimeout)
+		if err != nil {
+			return err
+		}
+		return endAll(newCompletionStream(e, shape), shape, res)
+	}
+	a := newCompletionAnswer(shape)
+	if err := endAll(&kept{collector: a}, shape, res); err != nil {
+		return err
+	}
+	out, err := a.response(res)
+	if err != nil {
+		return err
+	}
+	return s.respond(w, http.StatusOK, out)
+}
+
+// endAll ends every choice at its limit, which is none.
+func endAll(to sink, shape completionShape, res *result) error {
+	for p := range shape.prompts {
+		for c := range shape.n {
+			if err := to.event(p, &sparrow.Event{Choice: c, Finish: sparrow.FinishLength}); err != nil {
+				return err
+			}
+		}
+	}
+	return to.end(res)
+}

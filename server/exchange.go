@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"time"
+
+	"sparrow"
+)
+
+// requestIDHeader names a request, in both directions.
+const requestIDHeader = "X-Request-Id"
+
+// maxRequestID bounds a name that a client chose.
+const maxRequestID = 128
+
+// exchange is one HTTP request and its answer, as the log and the metrics see it. It belongs to the goroutine that serves the request.
+type exchange struct {
+	id      string
+	arrived time.Time
+	route   string // the pattern that matched
+	tenant  string // of the key
+
+	firstToken time.Duration // 0 when there was none
+	usage      sparrow.Usage
+	fault      error // what went wrong, with details that the client is not told
+}
+
+type exchangeKey struct{}
+
+func withExchange(r *http.Request, x *exchange) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+}
+
+// exchangeOf is the exchange that ServeHTTP put into every request.
+func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
+
+// requestID takes the client's own name when it is one that can go into logs and headers as it is, else draws one.
+func requestID(r *http.Request) string {
+	if id := r.Header.Get(requestIDHeader); plainID(id) {
+		return id
+	}
+	return "req-" + rand.Text()
+}
+
+func plainID(id string) bool {
+	if id == "" || len(id) > maxRequestID {
+		return false
+	}
+	for i := range len(id) {
+		if b := id[i]; b <= ' ' || b > '~' || b == '"' || b == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+// WriteHeader notes the final status.
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && status >= http.StatusOK {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write counts bytes.
+func (w *recorder) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach flushing and deadlines.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,278 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sparrow"
+	"sparrow/chat"
+	"sparrow/kv"
+	"sparrow/plan"
+)
+
+// fakeEngine plays scripted events. Its tokens are bytes: the id of a token is its byte, and 1 begins a text.
+type fakeEngine struct {
+	info  sparrow.Info
+	plans []sparrow.PlanRecord
+	// script is what the engine answers to a request. A script without a last event leaves the stream waiting for its end.
+	script func(r sparrow.Request) ([]sparrow.Event, error)
+	// pause, when set, is waited for before every event.
+	pause func(i int)
+
+	mu       sync.Mutex
+	stats    sparrow.Stats
+	requests []sparrow.Request
+	open     int           // streams not closed yet
+	ended    chan struct{} // gets a value whenever a stream saw its context end
+}
+
+func newFake(script func(r sparrow.Request) ([]sparrow.Event, error)) *fakeEngine {
+	return &fakeEngine{
+		script: script,
+		ended:  make(chan struct{}, 64),
+		info: sparrow.Info{
+			Name: "sparrow-test", Family: "deepseek_v32", Created: time.Unix(1700000000, 0), Vocabulary: 256, ContextTokens: 4096,
+			CacheTokens: 8192, PageTokens: 64, Pages: 128, MaxQueue: 8, MaxRunning: 4, Kernels: "ref",
+			Config: plan.Config{N: 1, Fingerprint: 0xabc},
+		},
+	}
+}
+
+func (e *fakeEngine) Stream(ctx context.Context, r sparrow.Request) (Stream, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	events, err := e.script(r)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.requests = append(e.requests, r)
+	e.open++
+	return &fakeStream{engine: e, ctx: ctx, events: events}, nil
+}
+
+func (e *fakeEngine) Info() sparrow.Info { return e.info }
+
+func (e *fakeEngine) Stats() sparrow.Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stats
+}
+
+func (e *fakeEngine) Plans() []sparrow.PlanRecord { return e.plans }
+
+func (e *fakeEngine) Encode(text string, addSpecial bool) ([]int32, error) {
+	var ids []int32
+	if addSpecial {
+		ids = append(ids, 1)
+	}
+	for i := range len(text) {
+		ids = append(ids, int32(text[i]))
+	}
+	return ids, nil
+}
+
+func (e *fakeEngine) Decode(ids []int32) (string, error) {
+	b := make([]byte, len(ids))
+	for i, id := range ids {
+		if id < 0 || id > 255 {
+			return "", &sparrow.RequestError{Field: "tokens", Reason: fmt.Sprintf("%d is not a token", id)}
+		}
+		b[i] = byte(id)
+	}
+	return string(b), nil
+}
+
+func (e *fakeEngine) Render(r *chat.Request) (string, []int32, error) {
+	var b strings.Builder
+	for _, m := range r.Messages {
+		if m.Role == chat.Developer {
+			return "", nil, fmt.Errorf("%w: messages[0].role: developer is not a role of this model", chat.ErrRequest)
+		}
+		fmt.Fprintf(&b, "<%s>%s", m.Role, m.Content)
+	}
+	ids, err := e.Encode(b.String(), false)
+	return b.String(), ids, err
+}
+
+// last is the latest request.
+func (e *fakeEngine) last(t *testing.T) sparrow.Request {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.requests) == 0 {
+		t.Fatal("the engine got no request")
+	}
+	return e.requests[len(e.requests)-1]
+}
+
+// opened counts the streams that were not closed yet.
+func (e *fakeEngine) opened() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.open
+}
+
+type fakeStream struct {
+	engine *fakeEngine
+	ctx    context.Context
+	events []sparrow.Event
+	at     int
+	done   bool
+	closed bool
+}
+
+func (s *fakeStream) Next() (sparrow.Event, bool) {
+	if s.done {
+		return sparrow.Event{}, false
+	}
+	if s.engine.pause != nil {
+		s.engine.pause(s.at)
+	}
+	if s.at == len(s.events) || s.ctx.Err() != nil {
+		<-s.ctx.Done()
+		s.done = true
+		s.engine.ended <- struct{}{}
+		return sparrow.Event{Finish: sparrow.FinishCancelled, Usage: &sparrow.Usage{PromptTokens: 1}}, true
+	}
+	ev := s.events[s.at]
+	s.at++
+	s.done = ev.Usage != nil
+	return ev, true
+}
+
+func (s *fakeStream) Close() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
+	s.engine.open--
+}
+
+// say makes the events of one choice that says the pieces one after another and stops.
+func say(pieces ...string) []sparrow.Event {
+	var list []sparrow.Event
+	for _, p := range pieces {
+		list = append(list, sparrow.Event{Text: p, Deltas: []chat.Delta{{Kind: chat.DeltaContent, Text: p}}, Tokens: []sparrow.Token{{ID: int32(p[0]), Text: p, Logprob: -0.5}}})
+	}
+	return append(list, sparrow.Event{Finish: sparrow.FinishStop, Usage: usage(len(pieces))})
+}
+
+func usage(completion int) *sparrow.Usage {
+	return &sparrow.Usage{PromptTokens: 7, CachedTokens: 4, CompletionTokens: completion}
+}
+
+// saying is a script that always says the same.
+func saying(pieces ...string) func(sparrow.Request) ([]sparrow.Event, error) {
+	return playing(say(pieces...)...)
+}
+
+func playing(events ...sparrow.Event) func(sparrow.Request) ([]sparrow.Event, error) {
+	return func(sparrow.Request) ([]sparrow.Event, error) { return events, nil }
+}
+
+// fixed makes what a server draws and reads predictable.
+func fixed(s *Server) {
+	s.now = func() time.Time { return time.Unix(1700000001, 0) }
+	s.seed = func() int64 { return 42 }
+}
+
+// start serves an engine over real connections.
+func start(t *testing.T, e Engine, o Options) (*Server, *httptest.Server) {
+	t.Helper()
+	s, err := New(e, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixed(s)
+	hs := httptest.NewServer(s.Handler())
+	t.Cleanup(hs.Close)
+	return s, hs
+}
+
+// reply is a response read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// post sends a JSON body under the request id "t1".
+func post(t *testing.T, url, body string, header ...string) reply {
+	t.Helper()
+	return send(t, http.MethodPost, url, body, append([]string{"Content-Type", "application/json", requestIDHeader, "t1"}, header...)...)
+}
+
+func get(t *testing.T, url string, header ...string) reply {
+	t.Helper()
+	return send(t, http.MethodGet, url, "", header...)
+}
+
+// send sends a request; header holds names and values in turn.
+func send(t *testing.T, method, url, body string, header ...string) reply {
+	t.Helper()
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{res.StatusCode, res.Header, string(text)}
+}
+
+// wait gives a signal some time to come.
+func wait(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("timed out waiting for %s", what)
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+var aMatch = kv.Match{Tokens: 64, Pages: 1, Prompt: 70, Stop: 3, At: 66}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// newPost is a request with a JSON body.
+func newPost(t *testing.T, ctx context.Context, url, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}

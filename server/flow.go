@@ -1,0 +1,89 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"sparrow"
+)
+
+// flowDepth lets the engine's events run ahead of the client a little, so that measured gaps are the engine's and not the client's.
+const flowDepth = 64
+
+// flow merges the events of several engine requests, one for each prompt, into one channel.
+type flow struct {
+	items  chan item // closed after the last event of all
+	cancel context.CancelFunc
+	pumps  sync.WaitGroup
+}
+
+// item is an event and the prompt it belongs to.
+type item struct {
+	prompt int
+	event  sparrow.Event
+}
+
+// openFlow submits all requests or none.
+func openFlow(ctx context.Context, e Engine, requests []sparrow.Request) (*flow, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	f := &flow{items: make(chan item, flowDepth), cancel: cancel}
+	streams := make([]Stream, 0, len(requests))
+	for i := range requests {
+		s, err := e.Stream(ctx, requests[i])
+		if err != nil {
+			cancel()
+			for _, open := range streams {
+				open.Close()
+			}
+			if len(requests) > 1 {
+				err = fmt.Errorf("prompt %d of %d: %w", i+1, len(requests), err)
+			}
+			return nil, err
+		}
+		streams = append(streams, s)
+	}
+	for i, s := range streams {
+		f.pumps.Go(func() { f.pump(ctx, i, s) })
+	}
+	go func() {
+		f.pumps.Wait()
+		close(f.items)
+	}()
+	return f, nil
+}
+
+// pump moves events until there are none or nobody wants them.
+func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
+	defer s.Close()
+	for {
+		ev, ok := s.Next()
+		if !ok {
+			return
+		}
+		select {
+		case f.items <- item{prompt, ev}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// close gives up what still runs and waits until the engine has let go of it.
+func (f *flow) close() {
+	f.cancel()
+	f.pumps.Wait()
+}
+
+// cause says why ctx ended: our own reason where there is one, else what the context says.
+func cause(ctx context.Context) error {
+	err := context.Cause(ctx)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return ErrDeadline
+	}
+	return err
+}

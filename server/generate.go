@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"sparrow"
+)
+
+// sink takes the events of a request and makes a response of them.
+type sink interface {
+	// event takes one event of one prompt.
+	event(prompt int, ev *sparrow.Event) error
+	// idle is called when nothing happened for Options.KeepAlive.
+	idle() error
+	// end is called once, after the last event, when nothing failed.
+	end(r *result) error
+}
+
+// result is what is known when all prompts are done.
+type result struct {
+	usage  sparrow.Usage // over all prompts
+	traces []promptTrace // in the order of prompts, when asked for
+}
+
+// generate runs engine requests to their end and feeds a sink.
+func (s *Server) generate(r *http.Request, requests []sparrow.Request, to sink) error {
+	x := exchangeOf(r)
+	ctx, stop := s.bound(r.Context())
+	defer stop()
+	f, err := openFlow(ctx, s.engine, requests)
+	if err != nil {
+		if ended := cause(ctx); ended != nil {
+			return ended
+		}
+		return err
+	}
+	defer f.close()
+	g := &generation{s: s, x: x, requests: requests, to: to, last: map[choiceKey]time.Time{}}
+	idle := time.NewTimer(s.options.KeepAlive)
+	defer idle.Stop()
+	for {
+		select {
+		case it, open := <-f.items:
+			if !open {
+				return g.finish(ctx)
+			}
+			if err := g.take(ctx, &it); err != nil {
+				return err
+			}
+		case <-idle.C:
+			if err := to.idle(); err != nil {
+				return err
+			}
+		}
+		idle.Reset(s.options.KeepAlive)
+	}
+}
+
+// bound is the context of a generation: it ends with the client, the server's patience or the server itself, and knows which.
+func (s *Server) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	detach := context.AfterFunc(s.halted, func() { cancel(ErrDraining) })
+	release := func() {}
+	if d := s.options.RequestTimeout; d > 0 {
+		ctx, release = context.WithTimeoutCause(ctx, d, ErrDeadline)
+	}
+	return ctx, func() {
+		release()
+		detach()
+		cancel(nil)
+	}
+}
+
+type choiceKey struct{ prompt, choice int }
+
+// generation is one request on its way.
+type generation struct {
+	s        *Server
+	x        *exchange
+	requests []sparrow.Request
+	to       sink
+
+	last   map[choiceKey]time.Time // when a choice had its latest token
+	ended  int                     // prompts whose last event came
+	result result
+}
+
+// take measures an event and hands it on.
+func (g *generation) take(ctx context.Context, it *item) error {
+	ev := &it.event
+	g.measure(it)
+	if ev.Finish != "" {
+		g.s.metrics.Finished(ev.Finish)
+	}
+	if ev.Usage != nil {
+		g.ended++
+		addUsage(&g.result.usage, ev.Usage)
+		g.x.usage = g.result.usage
+		if ev.TraceLog != nil {
+			g.result.traces = append(g.result.traces, promptTrace{it.prompt, g.requests[it.prompt].Sampling.Seed, ev.TraceLog})
+		}
+	}
+	switch ev.Finish {
+	case sparrow.FinishError:
+		if ev.Err == nil {
+			return sparrow.ErrStep
+		}
+		return ev.Err
+	case sparrow.FinishCancelled:
+		if err := cause(ctx); err != nil {
+			return err
+		}
+		return sparrow.ErrClosed
+	}
+	return g.to.event(it.prompt, ev)
+}
+
+// measure observes the time to the first token and between tokens.
+func (g *generation) measure(it *item) {
+	if len(it.event.Tokens) == 0 {
+		return
+	}
+	now := time.Now()
+	key := choiceKey{it.prompt, it.event.Choice}
+	if before, ok := g.last[key]; ok {
+		g.s.metrics.Gap(now.Sub(before), len(it.event.Tokens))
+	} else if len(g.last) == 0 {
+		g.x.firstToken = now.Sub(g.x.arrived)
+		g.s.metrics.FirstToken(g.x.firstToken)
+	}
+	g.last[key] = now
+}
+
+// finish ends the response, or says why it cannot.
+func (g *generation) finish(ctx context.Context) error {
+	if err := cause(ctx); err != nil && g.ended < len(g.requests) {
+		return err
+	}
+	if g.ended < len(g.requests) {
+		return ErrCutShort
+	}
+	g.s.metrics.Request(time.Since(g.x.arrived), g.result.usage)
+	return g.to.end(&g.result)
+}
+
+func addUsage(sum, u *sparrow.Usage) {
+	sum.PromptTokens += u.PromptTokens
+	sum.CachedTokens += u.CachedTokens
+	sum.CompletionTokens += u.CompletionTokens
+	sum.ReasoningTokens += u.ReasoningTokens
+	sum.DraftedTokens += u.DraftedTokens
+	sum.AcceptedTokens += u.AcceptedTokens
+}

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"sparrow/api/openai"
+)
+
+// serveHTTP is the way of every request: name it, find its endpoint, check who sent it, answer, and account for it whatever happens.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{id: requestID(r), arrived: time.Now(), route: unmatched}
+	rec := &recorder{ResponseWriter: w}
+	rec.Header().Set(requestIDHeader, x.id)
+	defer s.account(rec, r, x)
+	defer s.rescue(rec, x)
+	if s.cors(rec, r) {
+		x.route = "preflight"
+		return
+	}
+	if err := s.dispatch(rec, withExchange(r, x), x); err != nil {
+		s.fail(rec, x, err)
+		if rec.status == 0 {
+			// Nobody is there to read; net/http would answer 200 to a handler that just returns.
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) error {
+	to, err := s.find(w, r)
+	if to != nil {
+		x.route = to.pattern
+	}
+	if err != nil {
+		return err
+	}
+	if !to.open {
+		if x.tenant, err = s.authorise(r); err != nil {
+			return err
+		}
+	}
+	return to.handle(w, r)
+}
+
+// authorise checks the bearer key and gives its tenant.
+func (s *Server) authorise(r *http.Request) (tenant string, err error) {
+	if s.options.Keys == nil {
+		return "", nil
+	}
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || given == "" {
+		return "", openai.NewError(openai.CodeInvalidKey, "", "no key; send it in the header Authorization: Bearer KEY")
+	}
+	tenant, ok := s.options.Keys.tenant(strings.TrimSpace(given))
+	if !ok {
+		return "", openai.NewError(openai.CodeInvalidKey, "", "the key is not one of this server's")
+	}
+	return tenant, nil
+}
+
+// rescue turns a panic into one failed request. A response that had begun is cut off, so that nobody takes it for whole.
+func (s *Server) rescue(w *recorder, x *exchange) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	s.metrics.Panic()
+	err := fmt.Errorf("panic: %v", v)
+	s.options.Log.Error("a handler panicked", "id", x.id, "route", x.route, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	if w.status == 0 {
+		s.fail(w, x, err)
+		return
+	}
+	x.fault = err
+	panic(http.ErrAbortHandler)
+}
+
+// account writes the line of a request in the log and counts it. It has no text of prompts, answers, keys or query strings.
+func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
+	status := w.status
+	if status == 0 {
+		status = http.StatusOK // a handler that wrote nothing
+		if x.fault != nil {
+			status = statusClientGone
+		}
+	}
+	s.metrics.HTTP(x.route, status)
+	level := slog.LevelInfo
+	attrs := []slog.Attr{
+		slog.String("id", x.id), slog.String("method", r.Method), slog.String("route", x.route), slog.Int("status", status),
+		slog.Int64("bytes", w.bytes), slog.Duration("took", time.Since(x.arrived)), slog.String("remote", r.RemoteAddr),
+	}
+	if x.tenant != "" {
+		attrs = append(attrs, slog.String("tenant", x.tenant))
+	}
+	if u := x.usage; u.PromptTokens > 0 {
+		attrs = append(attrs, slog.Duration("first_token", x.firstToken), slog.Int("prompt_tokens", u.PromptTokens),
+			slog.Int("cached_tokens", u.CachedTokens), slog.Int("completion_tokens", u.CompletionTokens))
+	}
+	if x.fault != nil {
+		attrs = append(attrs, slog.String("code", string(faultCode(x))))
+		if toError(x.fault, x.id).Status() >= http.StatusInternalServerError && !clientGone(x.fault) {
+			// Messages of client errors may quote what was sent; those of ours do not.
+			level = slog.LevelError
+			attrs = append(attrs, slog.Any("error", x.fault))
+		}
+	}
+	s.options.Log.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// faultCode is the code that the client was told, or would have been.
+func faultCode(x *exchange) openai.Code {
+	if clientGone(x.fault) {
+		return "client_gone"
+	}
+	return toError(x.fault, x.id).Code
+}

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"sparrow"
+	"sparrow/api/openai"
+	"sparrow/chat"
+	"sparrow/grammar"
+	"sparrow/sample"
+)
+
+// statusClientGone is logged and counted when the client left before it was answered; nobody reads it on the wire.
+const statusClientGone = 499
+
+// schemaParam is the only place of a request from which a schema reaches the grammar under a single name.
+const schemaParam = "response_format.json_schema.schema"
+
+// outcomes is the one table from what went wrong to what the client is told. The first match wins, so an error that wraps two
+// sentinels is told by the more telling one, which stands first. say replaces the error's own words where those are not for clients.
+var outcomes = []struct {
+	is    error
+	code  openai.Code
+	param string
+	say   string
+}{
+	{sparrow.ErrQueueFull, openai.CodeQueueFull, "", "too many requests are waiting; try again after the time in Retry-After"},
+	{sparrow.ErrClosed, openai.CodeUnavailable, "", "the engine is closed; send the request to another server"},
+	{ErrDraining, openai.CodeUnavailable, "", "the server is shutting down; send the request again, to another server if there is one"},
+	{ErrDeadline, openai.CodeDeadline, "", "the request took longer than this server allows; ask for fewer tokens or send a shorter prompt"},
+	{context.DeadlineExceeded, openai.CodeDeadline, "", "the request took longer than this server allows; ask for fewer tokens or send a shorter prompt"},
+	{sparrow.ErrNoTokenizer, openai.CodeUnsupportedValue, "", "this model has no tokenizer; send token ids as the prompt of /v1/completions"},
+	{chat.ErrNoFormat, openai.CodeUnsupportedValue, "messages", "this model has no chat format; send a prompt to /v1/completions"},
+	{chat.ErrUnsupported, openai.CodeUnsupportedValue, "", ""},
+	{chat.ErrTemplate, openai.CodeInvalidValue, "messages", ""},
+	{chat.ErrRequest, openai.CodeInvalidValue, "", ""},
+	{grammar.ErrSchema, openai.CodeInvalidValue, schemaParam, ""},
+	{grammar.ErrUnsupported, openai.CodeUnsupportedValue, schemaParam, ""},
+	{grammar.ErrTooLarge, openai.CodeTooLong, schemaParam, ""},
+	{grammar.ErrUnsatisfiable, openai.CodeInvalidValue, schemaParam, ""},
+	{sample.ErrParams, openai.CodeInvalidValue, "", ""},
+	{sample.ErrToken, openai.CodeOutOfRange, "", ""},
+	{sparrow.ErrRequest, openai.CodeInvalidValue, "", ""},
+}
+
+// toError says how an error leaves the server. Whatever is not known to be the client's to repair is ours, and its text stays in the log.
+func toError(err error, requestID string) *openai.Error {
+	var wire *openai.Error
+	var field *sparrow.RequestError
+	var params *sample.ParamsError
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &wire):
+		return wire
+	case errors.As(err, &field):
+		return openai.NewError(openai.CodeInvalidValue, field.Field, "%s", field.Reason)
+	case errors.As(err, &params):
+		return joinParams(params)
+	case errors.As(err, &large):
+		return openai.NewError(openai.CodeBodyTooLarge, "", "the body is larger than the %d bytes this server reads; send less", large.Limit)
+	}
+	for _, o := range outcomes {
+		if errors.Is(err, o.is) {
+			return describe(err, o.code, o.param, o.say)
+		}
+	}
+	return openai.NewError(openai.CodeInternal, "", "the server failed on this request and on no other; the log has the reason under request id %s", requestID)
+}
+
+// describe words an error whose code is known.
+func describe(err error, code openai.Code, param, say string) *openai.Error {
+	if say != "" {
+		return openai.NewError(code, param, "%s", say)
+	}
+	text := err.Error()
+	if errors.Is(err, chat.ErrRequest) {
+		if at, reason, ok := cutField(text, chat.ErrRequest.Error()+": "); ok {
+			return openai.NewError(code, at, "%s", reason)
+		}
+	}
+	return openai.NewError(code, param, "%s", text)
+}
+
+func joinParams(e *sample.ParamsError) *openai.Error {
+	list := make([]openai.Problem, len(e.Problems))
+	for i, p := range e.Problems {
+		list[i] = openai.Problem{Param: p.Field, Code: openai.CodeInvalidValue, Message: p.Message}
+	}
+	if joined := openai.JoinProblems(list); joined != nil {
+		return joined
+	}
+	return openai.NewError(openai.CodeInvalidValue, "", "%s", e.Error())
+}
+
+var fieldPath = regexp.MustCompile(`^[a-z_]+(\[\d+\])?(\.[A-Za-z0-9_]+(\[\d+\])?)*$`)
+
+// cutField takes "... sentinel: messages[3].role: reason" apart.
+func cutField(text, sentinel string) (field, reason string, ok bool) {
+	_, rest, found := strings.Cut(text, sentinel)
+	if !found {
+		return "", "", false
+	}
+	field, reason, found = strings.Cut(rest, ": ")
+	return field, reason, found && fieldPath.MatchString(field)
+}

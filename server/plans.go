@@ -1,0 +1,41 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"sparrow/api/openai"
+	"sparrow/plan"
+)
+
+type plansBody struct {
+	Plans []planRecord `json:"plans"` // latest first
+}
+
+type planRecord struct {
+	Step     int64      `json:"step"`
+	At       time.Time  `json:"at"`
+	TookMS   float64    `json:"took_ms"` // planning, model and sampling
+	Requests int        `json:"requests"`
+	Plan     *plan.Plan `json:"plan"`
+}
+
+// plans answers GET /debug/plans?n=N: the last N plans, with the reasons for every choice.
+func (s *Server) plans(w http.ResponseWriter, r *http.Request) error {
+	records := s.engine.Plans()
+	if text := r.URL.Query().Get("n"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return openai.NewError(openai.CodeInvalidValue, "n", "%.40q is not a number of plans, 0 or more", text)
+		}
+		records = records[max(0, len(records)-n):]
+	}
+	body := plansBody{Plans: make([]planRecord, len(records))}
+	for i, p := range records {
+		body.Plans[i] = planRecord{p.Step, p.At, milliseconds(p.Took), p.Requests, p.Plan}
+	}
+	slices.Reverse(body.Plans)
+	return s.respond(w, http.StatusOK, body)
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"sparrow/api/openai"
+)
+
+// respond writes a JSON answer.
+func (s *Server) respond(w http.ResponseWriter, status int, v any) error {
+	body, err := openai.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the response: %w", err)
+	}
+	// The deadline also covers the last flush, which happens after the handler.
+	if err := writeBy(w, time.Now().Add(s.options.WriteTimeout)); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, err = w.Write(body)
+	return err
+}
+
+// fail answers with an error. A client that left gets nothing, nor does one whose answer has begun.
+func (s *Server) fail(w *recorder, x *exchange, err error) {
+	x.fault = err
+	if clientGone(err) || w.status != 0 {
+		return
+	}
+	e := toError(err, x.id)
+	switch e.Code {
+	case openai.CodeQueueFull, openai.CodeUnavailable:
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(s.options.RetryAfter.Seconds()))))
+	case openai.CodeInvalidKey:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="sparrow"`)
+	}
+	if errors.Is(err, ErrDraining) {
+		w.Header().Set("Connection", "close")
+	}
+	if err := s.respond(w, e.Status(), e); err != nil {
+		s.options.Log.Debug("an error could not be delivered", "id", x.id, "error", err)
+	}
+}
+
+// clientGone tells the end of the client's own context from that of ours, which has a cause.
+func clientGone(err error) bool { return errors.Is(err, context.Canceled) }
+
+// readBody reads a JSON body within the limit.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	// Browsers send other types, or none, across origins without asking first; requiring this one keeps foreign pages out.
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" {
+		return nil, openai.NewError(openai.CodeMediaType, "", "the content type is %q; send Content-Type: application/json", r.Header.Get("Content-Type"))
+	}
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return nil, openai.NewError(openai.CodeMediaType, "", "the content encoding %q is not supported; send the body as it is", e)
+	}
+	limit := s.options.MaxBodyBytes
+	if r.ContentLength > limit {
+		return nil, &http.MaxBytesError{Limit: limit}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var large *http.MaxBytesError
+	switch {
+	case err == nil, errors.As(err, &large):
+		return body, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, openai.NewError(openai.CodeInvalidJSON, "", "the body did not arrive within %v; send it faster", s.options.BodyTimeout)
+	case r.Context().Err() != nil:
+		return nil, cause(r.Context())
+	}
+	return nil, openai.NewError(openai.CodeInvalidJSON, "", "the body could not be read to its end: %v", err)
+}
+
+// decode reads a body and turns it into a request.
+func decode[T any](s *Server, w http.ResponseWriter, r *http.Request, read func([]byte) (*T, *openai.Error)) (*T, error) {
+	body, err := s.readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	req, bad := read(body)
+	if bad != nil {
+		return nil, bad
+	}
+	return req, nil
+}

@@ -1,0 +1,84 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"sparrow/api/openai"
+)
+
+// route is an endpoint. A pattern that ends with a slash takes every longer path.
+type route struct {
+	method  string
+	pattern string
+	open    bool // needs no key
+	handle  func(w http.ResponseWriter, r *http.Request) error
+}
+
+// unmatched is the route of everything else, in logs and metrics.
+const unmatched = "unmatched"
+
+// table lists every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no work.
+func (s *Server) table() []route {
+	return []route{
+		{http.MethodPost, "/v1/chat/completions", false, s.chatCompletion},
+		{http.MethodPost, "/v1/completions", false, s.completion},
+		{http.MethodGet, "/v1/models", false, s.models},
+		{http.MethodGet, modelPrefix, false, s.model},
+		{http.MethodPost, "/tokenize", false, s.tokenize},
+		{http.MethodPost, "/detokenize", false, s.detokenize},
+		{http.MethodGet, "/debug/plans", false, s.plans},
+		{http.MethodGet, "/health", true, s.health},
+		{http.MethodGet, "/ready", true, s.ready},
+		{http.MethodGet, "/metrics", true, s.metricsText},
+		{http.MethodGet, "/version", true, s.version},
+	}
+}
+
+func (r *route) matches(path string) bool {
+	if strings.HasSuffix(r.pattern, "/") {
+		return len(path) > len(r.pattern) && strings.HasPrefix(path, r.pattern)
+	}
+	return path == r.pattern
+}
+
+// find looks for the endpoint of a request. An error has the endpoint too where only the method is wrong.
+func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet // net/http drops the body
+	}
+	var near *route
+	var allowed []string
+	for i := range s.routes {
+		each := &s.routes[i]
+		if !each.matches(r.URL.Path) {
+			continue
+		}
+		if each.method == method {
+			return each, nil
+		}
+		near, allowed = each, append(allowed, each.method)
+	}
+	if near == nil {
+		return nil, openai.NewError(openai.CodeUnknownURL, "", "there is no %.200q here; the endpoints are %s", r.URL.Path, s.endpoints())
+	}
+	if slices.Contains(allowed, http.MethodGet) {
+		allowed = append(allowed, http.MethodHead)
+	}
+	list := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", list)
+	return near, openai.NewError(openai.CodeBadMethod, "", "%s takes %s, not %.20q", near.pattern, list, r.Method)
+}
+
+func (s *Server) endpoints() string {
+	var b strings.Builder
+	for i, r := range s.routes {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(r.method + " " + r.pattern)
+	}
+	return b.String()
+}

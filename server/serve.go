@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// failTime is how long streams have to deliver the error that ended them when the grace period is over.
+const failTime = 2 * time.Second
+
+// Serve answers on a listener until ctx ends, then shuts down: /ready says no; after Options.DrainDelay nothing new is accepted; what runs
+// has Options.Grace to end and then fails with an error the client can read. It returns nil when it ended that way. A Server serves once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	hs := s.httpServer()
+	failed := make(chan error, 1)
+	go func() { failed <- hs.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("server: %w", err)
+	case <-ctx.Done():
+	}
+	s.drain(hs)
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("server: %w", err)
+	}
+	return nil
+}
+
+// httpServer has the limits that keep a slow or hostile client from holding a connection for ever. The write timeout bounds answers that
+// need no model; the others set their own for each piece.
+func (s *Server) httpServer() *http.Server {
+	o := &s.options
+	return &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: o.HeaderTimeout,
+		ReadTimeout:       o.BodyTimeout,
+		WriteTimeout:      o.WriteTimeout,
+		IdleTimeout:       o.IdleTimeout,
+		MaxHeaderBytes:    o.MaxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+}
+
+// drain ends everything.
+func (s *Server) drain(hs *http.Server) {
+	o := &s.options
+	s.state.Store(stateLeaving)
+	o.Log.Info("shutting down", "delay", o.DrainDelay, "grace", o.Grace)
+	time.Sleep(o.DrainDelay)
+	s.state.Store(stateDraining)
+	grace, cancel := context.WithTimeout(context.Background(), o.Grace)
+	defer cancel()
+	if hs.Shutdown(grace) == nil {
+		s.halt()
+		return
+	}
+	o.Log.Warn("the grace period is over; what still runs fails now")
+	s.halt()
+	last, cancelLast := context.WithTimeout(context.Background(), failTime)
+	defer cancelLast()
+	if hs.Shutdown(last) != nil {
+		hs.Close()
+	}
+}

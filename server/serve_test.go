@@ -1,0 +1,308 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"sparrow"
+)
+
+// listen serves on a real listener until stop is called or the test ends.
+func listen(t *testing.T, e Engine, o Options) (s *Server, url string, stop func() error) {
+	t.Helper()
+	s, err := New(e, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixed(s)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	var once bool
+	stop = func() error {
+		if once {
+			return nil
+		}
+		once = true
+		cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(20 * time.Second):
+			t.Fatal("Serve did not return")
+			return nil
+		}
+	}
+	t.Cleanup(func() { _ = stop() })
+	return s, "http://" + l.Addr().String(), stop
+}
+
+// openStream sends a streaming chat and returns when its first content arrived.
+func openStream(t *testing.T, ctx context.Context, url string) (*http.Response, *bufio.Reader) {
+	t.Helper()
+	res, err := http.DefaultClient.Do(newPost(t, ctx, url+"/v1/chat/completions", hello+`,"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	lines := bufio.NewReader(res.Body)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, `"content":"Hel"`) {
+			return res, lines
+		}
+	}
+}
+
+// unfinished says something and then waits for the end of its context.
+func unfinished() *fakeEngine { return newFake(playing(say("Hel")[0])) }
+
+func TestLeavingClientsEndTheirRequests(t *testing.T) {
+	for _, c := range []struct{ name, path, body string }{
+		{"chat", "/v1/chat/completions", hello + `}`},
+		{"several prompts", "/v1/completions", `{"model":"sparrow-test","prompt":["a","b","c"]}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := unfinished()
+			_, url, _ := listen(t, e, Options{})
+			ctx, leave := context.WithCancel(context.Background())
+			r := newPost(t, ctx, url+c.path, c.body)
+			go func() {
+				if res, err := http.DefaultClient.Do(r); err == nil {
+					res.Body.Close()
+				}
+			}()
+			eventually(t, "the request", func() bool { return e.opened() > 0 })
+			leave()
+			wait(t, "the engine to see the end of the context", e.ended)
+			eventually(t, "every stream to be closed", func() bool { return e.opened() == 0 })
+			eventually(t, "the count", func() bool {
+				return strings.Contains(get(t, url+"/metrics").body, `sparrow_http_requests_total{route="`+c.path+`",status="499"} 1`)
+			})
+		})
+	}
+}
+
+func TestLeavingInMidStreamEndsTheRequest(t *testing.T) {
+	e := unfinished()
+	_, url, _ := listen(t, e, Options{})
+	ctx, leave := context.WithCancel(context.Background())
+	openStream(t, ctx, url)
+	leave()
+	wait(t, "the engine to see the end of the context", e.ended)
+	eventually(t, "the stream to be closed", func() bool { return e.opened() == 0 })
+}
+
+func TestShutdownLetsStreamsFinish(t *testing.T) {
+	release := make(chan struct{})
+	e := newFake(saying("Hel", "lo"))
+	e.pause = func(i int) {
+		if i == 1 {
+			<-release
+		}
+	}
+	s, url, stop := listen(t, e, Options{Grace: 10 * time.Second})
+	_, lines := openStream(t, context.Background(), url)
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	eventually(t, "draining", s.draining)
+	if err := s.admit(nil); err != ErrDraining {
+		t.Errorf("a new request while draining: %v", err)
+	}
+	close(release)
+	rest, err := io.ReadAll(lines)
+	if err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n") {
+		t.Errorf("%v\n%s", err, rest)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := net.DialTimeout("tcp", strings.TrimPrefix(url, "http://"), time.Second); err == nil {
+		t.Error("the listener still accepts")
+	}
+}
+
+func TestShutdownFailsStreamsThatTakeTooLong(t *testing.T) {
+	e := unfinished()
+	_, url, stop := listen(t, e, Options{Grace: 50 * time.Millisecond})
+	_, lines := openStream(t, context.Background(), url)
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	rest, err := io.ReadAll(lines)
+	if err != nil || !strings.Contains(string(rest), `"code":"service_unavailable"`) || strings.Contains(string(rest), "[DONE]") {
+		t.Errorf("%v\n%s", err, rest)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if e.opened() != 0 {
+		t.Errorf("%d streams are still open", e.opened())
+	}
+}
+
+func TestReadinessEndsBeforeAccepting(t *testing.T) {
+	s, url, stop := listen(t, newFake(saying("x")), Options{DrainDelay: 300 * time.Millisecond})
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	eventually(t, "leaving", func() bool { return s.state.Load() == stateLeaving })
+	if got := get(t, url+"/ready"); got.status != 503 || got.body != `{"status":"not ready","reason":"shutting down"}` {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
+	if got := get(t, url+"/health"); got.status != 200 {
+		t.Errorf("health: status %d", got.status)
+	}
+	if got := post(t, url+"/v1/chat/completions", hello+`}`); got.status != 200 {
+		t.Errorf("a request during the delay: status %d: %s", got.status, got.body)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDrainingRefusesWork(t *testing.T) {
+	s, hs := start(t, newFake(saying("x")), Options{RetryAfter: 1500 * time.Millisecond})
+	s.state.Store(stateDraining)
+	got := post(t, hs.URL+"/v1/chat/completions", hello+`}`)
+	if e := errorOf(t, got); got.status != 503 || *e.Code != "service_unavailable" || got.header.Get("Retry-After") != "2" {
+		t.Errorf("status %d, %v: %s", got.status, got.header, got.body)
+	}
+	if got := post(t, hs.URL+"/tokenize", `{"prompt":"x"}`); got.status != 200 {
+		t.Errorf("tokenize: status %d", got.status)
+	}
+}
+
+func TestServeTellsABrokenListener(t *testing.T) {
+	s, err := New(newFake(saying("x")), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := s.Serve(context.Background(), l); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestRequestsHaveADeadline(t *testing.T) {
+	_, url, _ := listen(t, newFake(playing()), Options{RequestTimeout: 30 * time.Millisecond})
+	got := post(t, url+"/v1/chat/completions", hello+`}`)
+	if e := errorOf(t, got); got.status != 504 || *e.Code != "deadline_exceeded" {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
+	_, url, _ = listen(t, unfinished(), Options{RequestTimeout: 30 * time.Millisecond})
+	if got := post(t, url+"/v1/chat/completions", hello+`,"stream":true}`); !strings.Contains(got.body, `"code":"deadline_exceeded"`) {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
+}
+
+func TestSilentStreamsAreKeptAlive(t *testing.T) {
+	e := newFake(saying("Hel"))
+	e.pause = func(i int) {
+		if i == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	_, hs := start(t, e, Options{KeepAlive: 20 * time.Millisecond})
+	got := post(t, hs.URL+"/v1/chat/completions", hello+`,"stream":true}`)
+	if !strings.HasPrefix(got.body, ": waiting\n\n") || !strings.HasSuffix(got.body, "data: [DONE]\n\n") {
+		t.Error(got.body)
+	}
+	if got := post(t, hs.URL+"/v1/chat/completions", hello+`}`); got.status != 200 || !strings.HasPrefix(got.body, "{") {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
+}
+
+// A model may take longer than any of the timeouts of connections; those concern the client.
+func TestTimeoutsOfConnectionsDoNotEndRequests(t *testing.T) {
+	e := newFake(saying("Hel", "lo"))
+	e.pause = func(int) { time.Sleep(60 * time.Millisecond) }
+	_, url, _ := listen(t, e, Options{HeaderTimeout: 40 * time.Millisecond, BodyTimeout: 40 * time.Millisecond, WriteTimeout: 40 * time.Millisecond})
+	for _, fields := range []string{`}`, `,"stream":true}`} {
+		got := post(t, url+"/v1/chat/completions", hello+fields)
+		if got.status != 200 || !strings.Contains(got.body, "lo") {
+			t.Errorf("%s: status %d: %s", fields, got.status, got.body)
+		}
+	}
+}
+
+func TestSlowHeadersAreCutOff(t *testing.T) {
+	_, url, _ := listen(t, newFake(saying("x")), Options{HeaderTimeout: 50 * time.Millisecond})
+	for _, sent := range []string{"", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Slow: "} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, sent); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(c); err != nil {
+			t.Errorf("after %q: %v", sent, err)
+		}
+	}
+}
+
+func TestSlowBodiesAreCutOff(t *testing.T) {
+	_, url, _ := listen(t, newFake(saying("x")), Options{BodyTimeout: 50 * time.Millisecond})
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
+		t.Errorf("%v: %s", err, answer)
+	}
+}
+
+func TestLargeHeadersAreRefused(t *testing.T) {
+	_, url, _ := listen(t, newFake(saying("x")), Options{MaxHeaderBytes: 1 << 10})
+	if got := get(t, url+"/health", "X-Large", strings.Repeat("x", 16<<10)); got.status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("status %d", got.status)
+	}
+}
+
+// A client that stops reading is dropped after the write timeout, and the engine is told.
+func TestClientsThatStopReadingAreDropped(t *testing.T) {
+	big := strings.Repeat("x", 1<<20)
+	e := newFake(func(sparrow.Request) ([]sparrow.Event, error) {
+		return say(big, big, big, big, big, big, big, big, big, big, big, big)[:12], nil
+	})
+	_, url, _ := listen(t, e, Options{WriteTimeout: 100 * time.Millisecond})
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	body := hello + `,"stream":true}`
+	if _, err := io.WriteString(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+itoa(len(body))+"\r\n\r\n"+body); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the request", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.requests) == 1 })
+	eventually(t, "the stream to be closed", func() bool { return e.opened() == 0 })
+}

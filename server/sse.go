@@ -1,0 +1,61 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"sparrow/api/openai"
+)
+
+// sse writes server-sent events. Events are appended to buf and leave together with flush. Nothing is written before the first flush,
+// so that a request that fails before its first token is still answered with a status.
+type sse struct {
+	w       http.ResponseWriter
+	timeout time.Duration
+	open    bool // headers are written
+	buf     []byte
+}
+
+// newSSE prepares a stream on w. The deadline of the whole response, which suits answers of one piece, is lifted.
+func newSSE(w http.ResponseWriter, timeout time.Duration) (*sse, error) {
+	return &sse{w: w, timeout: timeout}, writeBy(w, time.Time{})
+}
+
+// writeBy sets when the client must have taken what is written; zero is no limit. Writers without deadlines exist in tests only.
+func writeBy(w http.ResponseWriter, at time.Time) error {
+	if err := http.NewResponseController(w).SetWriteDeadline(at); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// flush sends what was appended; the client has timeout to take it.
+func (e *sse) flush() error {
+	if len(e.buf) == 0 {
+		return nil
+	}
+	if err := writeBy(e.w, time.Now().Add(e.timeout)); err != nil {
+		return err
+	}
+	if !e.open {
+		e.open = true
+		h := e.w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("Cache-Control", "no-cache")
+		h.Set("X-Accel-Buffering", "no")
+		e.w.WriteHeader(http.StatusOK)
+	}
+	_, err := e.w.Write(e.buf)
+	e.buf = e.buf[:0]
+	if err != nil {
+		return err
+	}
+	return http.NewResponseController(e.w).Flush()
+}
+
+// idle sends a comment.
+func (e *sse) idle() error {
+	e.buf = openai.AppendKeepAlive(e.buf)
+	return e.flush()
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"sparrow/api/openai"
+)
+
+// tokenize answers POST /tokenize.
+func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s, w, r, openai.DecodeTokenize)
+	if err != nil {
+		return err
+	}
+	if err := s.checkOptionalModel(req.Model); err != nil {
+		return err
+	}
+	ids, err := s.tokensOf(req)
+	if err != nil {
+		return err
+	}
+	out := openai.TokenizeResponse{Count: len(ids), MaxModelLen: s.info.ContextTokens, Tokens: ids}
+	if ids == nil {
+		out.Tokens = []int32{}
+	}
+	if req.ReturnTokenStrs {
+		spell := newSpelling(s.engine)
+		out.TokenStrs = make([]string, len(ids))
+		for i, id := range ids {
+			out.TokenStrs[i] = openai.TokenText([]byte(spell.of(id)))
+		}
+	}
+	return s.respond(w, http.StatusOK, out)
+}
+
+// tokensOf encodes a prompt, or a conversation as a completion would see it.
+func (s *Server) tokensOf(r *openai.TokenizeRequest) ([]int32, error) {
+	if r.Prompt != nil {
+		return s.engine.Encode(*r.Prompt, r.WantsSpecialTokens())
+	}
+	text, ids, err := s.engine.Render(conversation(r.AsChat()))
+	if err != nil || !r.WantsSpecialTokens() {
+		return ids, err
+	}
+	return s.engine.Encode(text, true)
+}
+
+// detokenize answers POST /detokenize.
+func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s, w, r, openai.DecodeDetokenize)
+	if err != nil {
+		return err
+	}
+	if err := s.checkOptionalModel(req.Model); err != nil {
+		return err
+	}
+	if err := s.checkIDs("tokens", req.Tokens); err != nil {
+		return err
+	}
+	text, err := s.engine.Decode(req.Tokens)
+	if err != nil {
+		return err
+	}
+	return s.respond(w, http.StatusOK, openai.DetokenizeResponse{Prompt: strings.ToValidUTF8(text, "\uFFFD")})
+}
+
+// checkOptionalModel lets requests pass that name no model: these endpoints know only one.
+func (s *Server) checkOptionalModel(name string) error {
+	if name == "" {
+		return nil
+	}
+	return s.checkModel(name)
+}
+
+// checkIDs wants ids of the vocabulary.
+func (s *Server) checkIDs(param string, ids []int32) error {
+	outside := func(id int32) bool { return id < 0 || int(id) >= s.info.Vocabulary }
+	if i := slices.IndexFunc(ids, outside); i >= 0 {
+		return openai.NewError(openai.CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i), "%d is not in [0, %d], the model's vocabulary", ids[i], s.info.Vocabulary-1)
+	}
+	return nil
+}

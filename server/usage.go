@@ -1,0 +1,34 @@
+package server
+
+import (
+	"sparrow"
+	"sparrow/api/openai"
+)
+
+// usageOf is what a request cost, on the wire. Details are always there, so that a client need not guess whether 0 means none or unknown.
+func usageOf(u *sparrow.Usage) *openai.Usage {
+	return &openai.Usage{
+		PromptTokens:        u.PromptTokens,
+		CompletionTokens:    u.CompletionTokens,
+		TotalTokens:         u.PromptTokens + u.CompletionTokens,
+		PromptTokensDetails: &openai.PromptTokensDetails{CachedTokens: u.CachedTokens},
+		CompletionTokensDetails: &openai.CompletionTokensDetails{
+			ReasoningTokens:          u.ReasoningTokens,
+			AcceptedPredictionTokens: u.AcceptedTokens,
+			RejectedPredictionTokens: u.DraftedTokens - u.AcceptedTokens,
+		},
+	}
+}
+
+// finishOf is why a choice ended, on the wire. Failures and cancellations never get here.
+func finishOf(f sparrow.Finish) openai.FinishReason {
+	switch f {
+	case sparrow.FinishLength:
+		return openai.FinishLength
+	case sparrow.FinishToolCalls:
+		return openai.FinishToolCalls
+	case sparrow.FinishStop:
+		return openai.FinishStop
+	}
+	return ""
+}

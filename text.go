@@ -1,0 +1,53 @@
+package sparrow
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/chat"
+	"sparrow/tokenizer"
+)
+
+// Encode gives the token ids of a text, with the beginning-of-sequence token where the tokenizer says so.
+func (e *Engine) Encode(text string, addSpecial bool) ([]int32, error) {
+	if e.tok == nil {
+		return nil, ErrNoTokenizer
+	}
+	ids, err := e.tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: addSpecial, ParseSpecial: true})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return ids, nil
+}
+
+// Decode gives the text of token ids, special tokens included.
+func (e *Engine) Decode(ids []int32) (string, error) {
+	if e.tok == nil {
+		return "", ErrNoTokenizer
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= e.info.Vocabulary {
+			return "", &RequestError{"tokens", fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
+		}
+	}
+	return e.tok.Decode(ids, false), nil
+}
+
+// Render writes a conversation as the model reads it.
+func (e *Engine) Render(c *chat.Request) (string, []int32, error) {
+	if e.tok == nil {
+		return "", nil, ErrNoTokenizer
+	}
+	if e.format == nil {
+		return "", nil, &RequestError{"messages", "this checkpoint has no chat format; use completions"}
+	}
+	p, err := e.format.Render(*c)
+	if err != nil {
+		if errors.Is(err, chat.ErrRequest) || errors.Is(err, chat.ErrUnsupported) {
+			err = fmt.Errorf("%w: %w", ErrRequest, err)
+		}
+		return "", nil, err
+	}
+	ids, err := e.Encode(p.Text, !p.HasBOS)
+	return p.Text, ids, err
+}

@@ -1,0 +1,105 @@
+package sparrow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sparrow/chat"
+	"sparrow/grammar"
+	"sparrow/model/config"
+	"sparrow/tokenizer"
+)
+
+// text prepares what turns text into tokens and back.
+func (e *Engine) text(p *parts) error {
+	if p.tokenizer == nil {
+		return nil
+	}
+	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; n > v {
+		return fmt.Errorf("sparrow: the tokenizer has %d tokens, the model's vocabulary %d; they do not belong together", n, v)
+	}
+	src := chat.Source{Family: e.cfg.ChatFormat, ModelType: string(p.source.Config.Family), SharedIndexer: slices.Contains(p.source.Config.Indexer.Shared, true), ChatTemplate: p.tokenizer.ChatTemplate(), Now: time.Now}
+	if len(p.tokenizerConfig) > 0 {
+		if err := src.ReadTokenizerConfig(p.tokenizerConfig); err != nil {
+			return err
+		}
+	}
+	for id := range int32(p.tokenizer.VocabSize()) {
+		if p.tokenizer.IsAdded(id) {
+			src.Tokens = append(src.Tokens, p.tokenizer.Text(id))
+		}
+	}
+	f, err := chat.Detect(src)
+	switch {
+	case err == nil:
+		e.format, e.info.ChatFormat = f, f.Name()
+	case errors.Is(err, chat.ErrNoFormat) && e.cfg.ChatFormat == "":
+		e.cfg.Log.Info("no chat format; only prompts can be completed", "reason", err)
+	default:
+		return err
+	}
+	e.grammar, err = grammar.NewTokens(vocabulary{p.tokenizer, e.info.Vocabulary, e.eos})
+	if err != nil {
+		// A vocabulary without JSON's own characters still generates free text.
+		e.cfg.Log.Info("constrained output is not available", "reason", err)
+	}
+	return nil
+}
+
+// vocabulary shows a tokenizer to the grammar. Ids beyond the tokenizer, which pad the model's vocabulary, stand for nothing.
+type vocabulary struct {
+	*tokenizer.Tokenizer
+	size int
+	eos  []int32
+}
+
+func (v vocabulary) Size() int { return v.size }
+
+func (v vocabulary) Bytes(id int32) []byte {
+	if int(id) >= v.VocabSize() {
+		return nil
+	}
+	return v.Tokenizer.Bytes(id)
+}
+
+func (v vocabulary) IsSpecial(id int32) bool {
+	return int(id) >= v.VocabSize() || v.Tokenizer.IsSpecial(id) || v.IsAdded(id)
+}
+
+func (v vocabulary) EOS() []int32 { return v.eos }
+
+// endTokens collects every id that ends a sequence: the config's, the generation config's and the tokenizer's.
+func endTokens(c *config.Config, generation []byte, t *tokenizer.Tokenizer) []int32 {
+	var out []int32
+	add := func(id int) {
+		if id >= 0 && id < c.Vocab && !slices.Contains(out, int32(id)) {
+			out = append(out, int32(id))
+		}
+	}
+	for _, id := range c.EOS {
+		add(id)
+	}
+	var one struct {
+		EOS json.RawMessage `json:"eos_token_id"`
+	}
+	if json.Unmarshal(generation, &one) == nil {
+		var list []int
+		var single int
+		if json.Unmarshal(one.EOS, &list) == nil {
+			for _, id := range list {
+				add(id)
+			}
+		} else if json.Unmarshal(one.EOS, &single) == nil {
+			add(single)
+		}
+	}
+	if t != nil {
+		if id, ok := t.EOS(); ok {
+			add(int(id))
+		}
+	}
+	return out
+}
