@@ -3,7 +3,7 @@ GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
 RACE = ./plan ./kernel/cpu/pool ./weight ./layout
 
-.PHONY: test check unit race fuzz build clean
+.PHONY: test check unit race build kernels clean
 
 test: check unit race
 
@@ -18,6 +18,11 @@ unit:
 
 race:
 	$(GO) test -race $(RACE)
+
+# Compiles the CUDA sources to the embedded images. NVRTC comes from a CUDA toolkit, or from the Python wheel nvidia-cuda-nvrtc unpacked into a
+# folder: make kernels NVRTC=folder. Only needed after a change below kernel/cuda/src.
+kernels:
+	$(GO) run ./cmd/kernelc $(if $(NVRTC),--nvrtc $(NVRTC))
 
 build:
 	$(GO) build -o bin/sparrow ./cmd/sparrow

@@ -11,12 +11,15 @@ import (
 // delivery of tokens, with greedy, seeded and penalised choices side by side and while sequences grow into new pages. Warm-up is a batch as large, of sequences
 // longer than those measured.
 func TestDecodeAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
 	for _, c := range []struct {
 		name string
 		cfg  Config
 	}{
-		{"random weights in FP8", Config{Model: tinyFP8}},
-		{"deterministic", Config{Model: tinyFP8, Policy: deterministic("fp8-656")}},
+		{"experts in FP8", Config{Model: tinyFP8}},
+		{"deterministic", Config{Model: speck(t), Policy: deterministic("fp8-656")}},
 		{"shared selections", Config{Model: tinyGLM}},
 		{"the built-in model", Config{}},
 	} {
@@ -36,8 +39,9 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			decode(e, jobs, steps)
 			runtime.ReadMemStats(&after)
-			// The runtime's own goroutines allocate a few times now and then; a step that did would show at least once in each.
-			if n := after.Mallocs - before.Mallocs; n > 10 {
+			// The runtime itself allocates now and then, for goroutines that park and for its own background work; a step that did would show at least once in
+			// each.
+			if n := after.Mallocs - before.Mallocs; n >= steps/2 {
 				t.Errorf("%d allocations in %d steps", n, steps)
 			}
 			for _, j := range jobs {

@@ -19,7 +19,7 @@ import (
 
 func TestAThousandCancelledRequestsLeakNothing(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
-	e := still(t, Config{Model: tinyFP8, CacheTokens: 10 * 64, StepTokens: 64, MaxRunning: 16, MaxQueue: 4096})
+	e := still(t, Config{Model: speck(t), CacheTokens: 10 * 64, StepTokens: 64, MaxRunning: 16, MaxQueue: 4096})
 	checked(t)(e)
 	go e.loop()
 	var wait sync.WaitGroup
@@ -109,7 +109,7 @@ func gate() (hook func(*Engine), entered <-chan int, leave chan<- struct{}) {
 
 func TestCancellationTakesEffectAtTheNextStep(t *testing.T) {
 	hook, entered, leave := gate()
-	e := start(t, Config{Model: tinyFP8}, hook)
+	e := start(t, Config{Model: speck(t)}, hook)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	dropped, err := e.Stream(ctx, Request{Tokens: tokens(1, 10), Sampling: greedy(), MaxTokens: 50, IgnoreEOS: true})
 	if err != nil {
@@ -147,7 +147,7 @@ func TestCancellationTakesEffectAtTheNextStep(t *testing.T) {
 }
 
 func TestGenerateReturnsTheCauseOfACancellation(t *testing.T) {
-	e := start(t, Config{Model: tinyFP8})
+	e := start(t, Config{Model: speck(t)})
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s, err := e.Stream(ctx, Request{Tokens: tokens(1, 10), Sampling: greedy(), MaxTokens: 8000, IgnoreEOS: true})
 	if err != nil {
@@ -181,7 +181,7 @@ func TestGenerateReturnsTheCauseOfACancellation(t *testing.T) {
 // A request that is cancelled while it waits never runs and still says what its prompt was.
 func TestCancellingAWaitingRequest(t *testing.T) {
 	hook, entered, leave := gate()
-	e := start(t, Config{Model: tinyFP8, MaxRunning: 1}, hook)
+	e := start(t, Config{Model: speck(t), MaxRunning: 1}, hook)
 	first := open(t, e, Request{Tokens: tokens(1, 10), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
 	<-entered
 	p := greedy()

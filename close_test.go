@@ -16,7 +16,7 @@ import (
 
 func TestCloseLetsRequestsFinish(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
-	e, err := Open(context.Background(), Config{Model: tinyFP8, MaxRunning: 2})
+	e, err := Open(context.Background(), Config{Model: speck(t), MaxRunning: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 
 func TestCloseFailsWhatIsLeftWhenItsContextEnds(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
-	e, err := Open(context.Background(), Config{Model: tinyFP8, MaxRunning: 2})
+	e, err := Open(context.Background(), Config{Model: speck(t), MaxRunning: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"testing"
+	"time"
+
+	"sparrow/step"
 )
 
 // Invariants of this file: whatever runs beside a request, however its prompt is chunked, whether its pages were taken away and computed again or
@@ -18,8 +22,8 @@ func crowd(n int) []Request {
 	var list []Request
 	for i := range n {
 		family := i % 3
-		prompt := append([]int32{}, tokens(family, []int{70, 130, 150}[family])...)
-		prompt = append(prompt, tokens(100+i, 1+random.IntN(60))...)
+		prompt := append([]int32{}, tokens(family, []int{65, 70, 130}[family])...)
+		prompt = append(prompt, tokens(100+i, 1+random.IntN(50))...)
 		if i%8 == 7 {
 			prompt = tokens(200+i, 1+random.IntN(40)) // shares nothing
 		}
@@ -51,6 +55,18 @@ func lone(t *testing.T, c Config, list []Request, hooks ...func(*Engine)) []*Res
 	return out
 }
 
+// gathered holds the first step back until n requests have arrived, so that they compete from the start.
+func gathered(n int) func(*Engine) {
+	return func(e *Engine) {
+		e.runner = &tap{runner: e.runner, before: func([]step.Work) error {
+			for e.Stats().Requests < int64(n) {
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		}}
+	}
+}
+
 // together runs all requests at once.
 func together(t *testing.T, e *Engine, list []Request) []*Response {
 	t.Helper()
@@ -72,15 +88,15 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 	for _, c := range []struct {
 		checkpoint, kv  string
 		requests, pages int
-	}{{tinyFP8, "fp8-656", 64, 20}, {tinyGLM, "bf16", 24, 12}} {
-		t.Run(c.checkpoint, func(t *testing.T) {
+	}{{speck(t), "fp8-656", 64, 16}, {tinyGLM, "bf16", 12, 7}} {
+		t.Run(filepath.Base(c.checkpoint), func(t *testing.T) {
 			list := crowd(c.requests)
 			cfg := Config{Model: c.checkpoint, Policy: deterministic(c.kv)}
 			apart, joint := keepLogits(), keepLogits()
 			joint.seed = apart.seed
 			want := lone(t, cfg, list, apart.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = c.pages*64, 96, 24
-			e := start(t, cfg, joint.watch, checked(t))
+			e := start(t, cfg, joint.watch, checked(t), gathered(len(list)))
 			got := together(t, e, list)
 			if t.Failed() {
 				return
@@ -118,7 +134,7 @@ func crowded(t *testing.T, e *Engine) {
 // itself that moves no token: the trained model's answers are those of lone runs.
 func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 	var list []Request
-	for i := range 24 {
+	for i := range 16 {
 		who := []string{"Mark", "Tina", "Leo", "Rosa", "Yara", "Hugo"}[i%6]
 		r := Request{Sampling: greedy(), Chat: ask(fmt.Sprintf("%s starts with %d photos. %s throws away %d photos. %s wins %d photos in a game. "+
 			"%s collects another %d photos. How many photos does %s have now?", who, 20+i%40, who, 3+i%11, who, 5+i%31, who, 2+i%7, who))}
@@ -129,7 +145,7 @@ func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 		list = append(list, r)
 	}
 	want := lone(t, Config{}, list)
-	e := start(t, Config{CacheTokens: 8 * 64, StepTokens: 128, MaxRunning: 32}, checked(t))
+	e := start(t, Config{CacheTokens: 7 * 64, StepTokens: 128, MaxRunning: 16}, checked(t), gathered(len(list)))
 	got := together(t, e, list)
 	for i := range list {
 		if !t.Failed() && got[i].Choices[0].Text != want[i].Choices[0].Text {

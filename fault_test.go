@@ -57,7 +57,7 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 		{"no fault", nil, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := start(t, Config{Model: tinyFP8, Policy: deterministic("")}, before(c.fault), checked(t))
+			e := start(t, Config{Model: speck(t), Policy: deterministic("")}, before(c.fault), checked(t))
 			list := make([]Request, 5)
 			for i := range list {
 				list[i] = Request{Tokens: tokens(i, 40+10*i), Sampling: seeded(int64(i)), MaxTokens: 12, IgnoreEOS: true}
@@ -90,7 +90,7 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 // undisturbed runs requests one after another.
 func undisturbed(t *testing.T, list []Request) []*Response {
 	t.Helper()
-	e := start(t, Config{Model: tinyFP8, Policy: deterministic(""), NoReuse: true})
+	e := start(t, Config{Model: speck(t), Policy: deterministic(""), NoReuse: true})
 	out := make([]*Response, len(list))
 	for i, r := range list {
 		out[i] = generate(t, e, r)
@@ -112,7 +112,7 @@ func collect(s *Stream) (tokens []int32, last Event) {
 // The first choice fails; the others, which waited for its prompt, compute it themselves.
 func TestChoicesGoOnWithoutTheFirst(t *testing.T) {
 	failed := false
-	e := start(t, Config{Model: tinyFP8}, before(func([]step.Work) error {
+	e := start(t, Config{Model: speck(t)}, before(func([]step.Work) error {
 		if !failed {
 			failed = true
 			return errFault
@@ -139,7 +139,7 @@ func TestChoicesGoOnWithoutTheFirst(t *testing.T) {
 
 // Logits nobody can sample from fail the request they belong to.
 func TestLogitsThatAreNotNumbers(t *testing.T) {
-	e := start(t, Config{Model: tinyFP8}, func(e *Engine) {
+	e := start(t, Config{Model: speck(t)}, func(e *Engine) {
 		e.runner = &tap{runner: e.runner, after: func(works []step.Work, res step.Result) {
 			row := 0
 			for i := range works {
@@ -165,7 +165,7 @@ func TestLogitsThatAreNotNumbers(t *testing.T) {
 
 // A panic while a token is sampled or turned into text loses that request alone.
 func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
-	e := start(t, Config{Model: tinyFP8}, checked(t), func(e *Engine) {
+	e := start(t, Config{Model: speck(t)}, checked(t), func(e *Engine) {
 		e.runner = &tap{runner: e.runner, before: func(works []step.Work) error {
 			for i := range works {
 				if aimed(&works[i]) {
@@ -187,7 +187,7 @@ func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 
 // When the loop's own state is broken the engine stops: every stream fails, later requests are refused, the process lives.
 func TestABrokenLoopFailsEveryStream(t *testing.T) {
-	e := still(t, Config{Model: tinyFP8, MaxRunning: 1})
+	e := still(t, Config{Model: speck(t), MaxRunning: 1})
 	steps := 0
 	e.after = func() {
 		if steps++; steps == 3 {

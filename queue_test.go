@@ -13,7 +13,7 @@ import (
 
 func TestTheQueueIsBounded(t *testing.T) {
 	hook, entered, leave := gate()
-	e := start(t, Config{Model: tinyFP8, MaxRunning: 1, MaxQueue: 3}, hook)
+	e := start(t, Config{Model: speck(t), MaxRunning: 1, MaxQueue: 3}, hook)
 	r := Request{Tokens: tokens(1, 10), Sampling: greedy(), MaxTokens: 1}
 	two := r
 	two.Sampling.N = 2
@@ -63,7 +63,7 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	firsts := map[string]int{}
 	n := 0
 	begun := make(chan struct{})
-	e := start(t, Config{Model: tinyFP8, StepTokens: 128}, func(e *Engine) {
+	e := start(t, Config{Model: speck(t), StepTokens: 128}, func(e *Engine) {
 		e.runner = &tap{runner: e.runner, before: func(works []step.Work) error {
 			n++
 			total := 0
@@ -118,7 +118,7 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 
 // Nobody reads one stream; the others go on and the unread one loses nothing.
 func TestASlowReaderHoldsNobodyUp(t *testing.T) {
-	e := start(t, Config{Model: tinyFP8})
+	e := start(t, Config{Model: speck(t)})
 	slow := open(t, e, Request{Tokens: tokens(1, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
 	generate(t, e, Request{Tokens: tokens(2, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
 	for end := time.Now().Add(10 * time.Second); e.Stats().Finished < 2; {

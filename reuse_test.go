@@ -22,7 +22,7 @@ func counted(n *int) func(*Engine) {
 
 func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	computed := 0
-	e := start(t, Config{Model: tinyFP8}, counted(&computed), checked(t))
+	e := start(t, Config{Model: speck(t)}, counted(&computed), checked(t))
 	shared := tokens(1, 2000)
 	first := Request{Tokens: slices.Concat(shared, tokens(2, 100)), Sampling: greedy(), MaxTokens: 1, Trace: true}
 	second := Request{Tokens: slices.Concat(shared, tokens(3, 50)), Sampling: greedy(), MaxTokens: 1, Trace: true}
@@ -47,7 +47,7 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 // A conversation goes on: the next turn finds its own earlier output.
 func TestTheNextTurnFindsTheLastOne(t *testing.T) {
 	computed := 0
-	e := start(t, Config{Model: tinyFP8, Policy: deterministic("")}, counted(&computed))
+	e := start(t, Config{Model: speck(t), Policy: deterministic("")}, counted(&computed))
 	r := generate(t, e, Request{Tokens: tokens(1, 100), Sampling: greedy(), MaxTokens: 100, IgnoreEOS: true})
 	turn := slices.Concat(tokens(1, 100), ids(r.Choices[0]), tokens(2, 10))
 	computed = 0
@@ -55,7 +55,7 @@ func TestTheNextTurnFindsTheLastOne(t *testing.T) {
 	if r.Usage.CachedTokens != 192 || computed != 210-192+19 {
 		t.Errorf("%d cached, %d computed", r.Usage.CachedTokens, computed)
 	}
-	alone := start(t, Config{Model: tinyFP8, Policy: deterministic(""), NoReuse: true})
+	alone := start(t, Config{Model: speck(t), Policy: deterministic(""), NoReuse: true})
 	want := generate(t, alone, Request{Tokens: turn, Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true, Trace: true})
 	sameTokens(t, "behind a reused turn", r.Choices[0], want.Choices[0])
 	if want.Usage.CachedTokens != 0 || want.Trace.Match.Stop != prefix.StopOff {
@@ -64,7 +64,7 @@ func TestTheNextTurnFindsTheLastOne(t *testing.T) {
 }
 
 func TestTenantsShareNothing(t *testing.T) {
-	e := start(t, Config{Model: tinyFP8})
+	e := start(t, Config{Model: speck(t)})
 	cached := func(tenant string) int {
 		r := generate(t, e, Request{Tokens: tokens(1, 200), Sampling: greedy(), MaxTokens: 1, Tenant: tenant, Trace: true})
 		if r.Usage.CachedTokens == 0 && r.Trace.Match.Stop != prefix.StopUnknown {
@@ -85,7 +85,7 @@ func TestTenantsShareNothing(t *testing.T) {
 // The choices of a request compute its prompt once, differ from each other, and are the same in company or with other choices beside them.
 func TestChoicesShareThePrompt(t *testing.T) {
 	computed := 0
-	e := start(t, Config{Model: tinyFP8, Policy: deterministic(""), StepTokens: 256}, counted(&computed), checked(t))
+	e := start(t, Config{Model: speck(t), Policy: deterministic(""), StepTokens: 256}, counted(&computed), checked(t))
 	p := seeded(11)
 	p.N = 4
 	r := Request{Tokens: tokens(1, 1000), Sampling: p, MaxTokens: 6, IgnoreEOS: true, Trace: true}

@@ -25,6 +25,7 @@ type Template struct {
 	readTools bool              // the template mentions tools
 	textArgs  bool              // the template needs arguments as text
 	parser    func(Request, bool) Parser
+	calls     CallSyntax // how the markers it shows write calls
 }
 
 // TemplateConfig is what a Template is made of.
@@ -60,26 +61,26 @@ func NewTemplate(c TemplateConfig) (*Template, error) {
 	}
 	t.stop = append(t.stop, c.Stop...)
 	t.readTools = tmpl.Names()["tools"]
-	t.parser = chooseParser(c.Source, c.Tokens)
+	t.parser, t.calls = chooseParser(c.Source, c.Tokens)
 	t.textArgs = t.needsTextArguments()
 	return t, nil
 }
 
 // chooseParser looks for the markers of the known ways to write calls, in the template first, then among the tokens.
-func chooseParser(source string, tokens []string) func(Request, bool) Parser {
+func chooseParser(source string, tokens []string) (func(Request, bool) Parser, CallSyntax) {
 	for _, text := range []string{source, strings.Join(tokens, "\n")} {
 		switch {
 		case strings.Contains(text, dsml+"tool_calls"):
-			return func(r Request, open bool) Parser { return newDSMLParser(v4.block, r, open) }
+			return func(r Request, open bool) Parser { return newDSMLParser(v4.block, r, open) }, dsmlCalls("tool_calls")
 		case strings.Contains(text, dsml+"function_calls"):
-			return func(r Request, open bool) Parser { return newDSMLParser(v32.block, r, open) }
+			return func(r Request, open bool) Parser { return newDSMLParser(v32.block, r, open) }, dsmlCalls("function_calls")
 		case strings.Contains(text, callBegin) && strings.Contains(text, callSep):
-			return newV31Parser
+			return newV31Parser, v31Calls
 		case strings.Contains(text, glmKeyOpen) && strings.Contains(text, glmCallOpen):
-			return newGLMParser
+			return newGLMParser, CallSyntax{Open: glmCallOpen, ReasoningEnd: thinkClose}
 		}
 	}
-	return newPlainParser
+	return newPlainParser, CallSyntax{}
 }
 
 // newPlainParser reads replies that only have reasoning and content.

@@ -7,10 +7,21 @@ type Comparison struct {
 	Reports []*Report `json:"reports"`
 	// Agreement[i][j] is the share of items to which reports i and j gave the same output, right or wrong.
 	Agreement [][]float64 `json:"agreement"`
+	// Differences lists the first items to which not all gave the same output; Different counts them all.
+	Differences []Difference `json:"differences,omitempty"`
+	Different   int          `json:"different"`
 }
 
-// Compare puts reports over the same items side by side.
-func Compare(reports []*Report) (*Comparison, error) {
+// Difference is an item to which reports gave different outputs.
+type Difference struct {
+	Task string   `json:"task"`
+	Line int      `json:"line"`
+	Want string   `json:"want"`
+	Got  []string `json:"got"` // of each report; the error's text where the request failed
+}
+
+// Compare puts reports over the same items side by side and lists at most most differences.
+func Compare(reports []*Report, most int) (*Comparison, error) {
 	c := &Comparison{Reports: reports, Agreement: make([][]float64, len(reports))}
 	for i, a := range reports {
 		c.Agreement[i] = make([]float64, len(reports))
@@ -22,10 +33,42 @@ func Compare(reports []*Report) (*Comparison, error) {
 			c.Agreement[i][j] = share(same, len(a.outputs))
 		}
 	}
+	c.differences(most)
 	return c, nil
 }
 
-// agreeing counts the items to which both gave the same output. A failed request agrees with nothing but itself.
+// differences finds the items to which not all gave the same output.
+func (c *Comparison) differences(most int) {
+	if len(c.Reports) == 0 {
+		return
+	}
+	for i := range c.Reports[0].outputs {
+		first, same := &c.Reports[0].outputs[i], true
+		d := Difference{Task: first.item.Task, Line: first.item.Line, Want: first.item.Answer}
+		for _, r := range c.Reports {
+			o := &r.outputs[i]
+			same = same && (o == first || o.agrees(first))
+			if o.err != nil {
+				d.Got = append(d.Got, o.err.Error())
+			} else {
+				d.Got = append(d.Got, o.text)
+			}
+		}
+		if same {
+			continue
+		}
+		if c.Different++; len(c.Differences) < most {
+			c.Differences = append(c.Differences, d)
+		}
+	}
+}
+
+// agrees says whether two outputs are the same. A failed request agrees with nothing.
+func (o *output) agrees(p *output) bool {
+	return o.err == nil && p.err == nil && o.text == p.text && o.reply.Ended == p.reply.Ended
+}
+
+// agreeing counts the items to which both gave the same output; a report agrees with itself.
 func agreeing(a, b *Report) (int, error) {
 	if len(a.outputs) != len(b.outputs) {
 		return 0, fmt.Errorf("%w: %q has %d, %q has %d", ErrItems, a.Plan, len(a.outputs), b.Plan, len(b.outputs))
@@ -36,7 +79,7 @@ func agreeing(a, b *Report) (int, error) {
 		if x.item != y.item {
 			return 0, fmt.Errorf("%w: item %d is %s for %q and %s for %q", ErrItems, i+1, x.item.Where(), a.Plan, y.item.Where(), b.Plan)
 		}
-		if a == b || x.err == nil && y.err == nil && x.text == y.text && x.reply.Ended == y.reply.Ended {
+		if a == b || x.agrees(y) {
 			same++
 		}
 	}

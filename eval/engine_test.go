@@ -115,11 +115,11 @@ func TestDenseIsDense(t *testing.T) {
 			}
 		}
 	}
-	c, err := Compare(reports)
+	c, err := Compare(reports, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Agreement[0][1] != 1 {
+	if c.Agreement[0][1] != 1 || c.Different != 0 {
 		t.Errorf("dense and sparse agree on %v of the items", c.Agreement[0][1])
 	}
 	for i := range reports[0].Tasks {

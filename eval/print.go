@@ -33,12 +33,28 @@ func (c *Comparison) Print(w io.Writer) error {
 	p.table(c.accuracy())
 	p.line("\nagreement: items with the same output, percent")
 	p.table(c.agreement())
+	c.printDifferences(p)
 	for _, r := range c.Reports {
 		p.line("\n%s", r.Plan)
 		r.printRows(p)
-		r.printFailures(p)
 	}
 	return p.err
+}
+
+// printDifferences shows where the plans part ways; what all get wrong alike says nothing about them.
+func (c *Comparison) printDifferences(p *printer) {
+	if c.Different == 0 {
+		return
+	}
+	p.line("\nitems with different outputs, %d of %d:", len(c.Differences), c.Different)
+	for _, d := range c.Differences {
+		p.line("  %s:%d", d.Task, d.Line)
+		rows := [][]string{{"  want", fmt.Sprintf("%q", d.Want)}}
+		for i, got := range d.Got {
+			rows = append(rows, []string{"  " + c.Reports[i].Plan, fmt.Sprintf("%q", got)})
+		}
+		p.list(rows)
+	}
 }
 
 // accuracy has a line for each task, one for all, and one for the time.
@@ -146,7 +162,13 @@ func (p *printer) line(format string, args ...any) {
 }
 
 // table aligns cells, [rows][columns]: the first column to the left, the others to the right.
-func (p *printer) table(rows [][]string) {
+func (p *printer) table(rows [][]string) { p.align(rows, "  %*s") }
+
+// list aligns every cell to the left.
+func (p *printer) list(rows [][]string) { p.align(rows, "  %-*s") }
+
+// align writes the cells after the first in the given format.
+func (p *printer) align(rows [][]string, format string) {
 	var widths []int
 	for _, cells := range rows {
 		for i, c := range cells {
@@ -162,9 +184,9 @@ func (p *printer) table(rows [][]string) {
 			if i == 0 {
 				fmt.Fprintf(&b, "  %-*s", widths[i], c)
 			} else {
-				fmt.Fprintf(&b, "  %*s", widths[i], c)
+				fmt.Fprintf(&b, format, widths[i], c)
 			}
 		}
-		p.line("%s", b.String())
+		p.line("%s", strings.TrimRight(b.String(), " "))
 	}
 }

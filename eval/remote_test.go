@@ -123,8 +123,10 @@ func TestRemoteErrors(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }))
+	release := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer slow.Close()
+	defer close(release)
 	r, err := NewRemote(t.Context(), RemoteConfig{URL: slow.URL, Model: "m", Timeout: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

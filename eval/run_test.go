@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -159,7 +160,7 @@ func TestCompare(t *testing.T) {
 		rep.Plan = name
 		return rep
 	}
-	c, err := Compare([]*Report{run("plain"), run("half", 1, 2), run("more", 2, 3), run("down", -1)})
+	c, err := Compare([]*Report{run("plain"), run("half", 1, 2), run("more", 2, 3), run("down", -1)}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +173,14 @@ func TestCompare(t *testing.T) {
 			}
 		}
 	}
+	if c.Different != 3 || len(c.Differences) != 2 || c.Differences[1].Line != 2 || !slices.Equal(c.Differences[0].Got, []string{"answer 0 of 0", "wrong", "answer 0 of 0", "no power"}) {
+		t.Errorf("%d differences, the first are %+v", c.Different, c.Differences)
+	}
 	var text bytes.Buffer
 	if err := c.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"task0        4  100.0  50.0  50.0  75.0", "down    75.0   50.0   25.0  100.0"} {
+	for _, s := range []string{"2 of 3", "task0:2", `more   "wrong"`, "task0        4  100.0  50.0  50.0  75.0", "down    75.0   50.0   25.0  100.0"} {
 		if !strings.Contains(text.String(), s) {
 			t.Errorf("%q is not in\n%s", s, text.String())
 		}
@@ -186,7 +190,7 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, reports := range [][]*Report{{c.Reports[0], other}, {c.Reports[0], {}}} {
-		if _, err := Compare(reports); !errors.Is(err, ErrItems) {
+		if _, err := Compare(reports, 2); !errors.Is(err, ErrItems) {
 			t.Errorf("reports over different items: %v", err)
 		}
 	}

@@ -1,6 +1,6 @@
 // Package model says what a model family offers and what one step of it needs.
 //
-// The families live in packages below this one (model/dsa); model/family opens a checkpoint and picks the right one. Token ids, a plan and
+// The families live in packages below this one (model/dsa, model/v4); model/family opens a checkpoint and picks the right one. Token ids, a plan and
 // page tables flow in, logits flow out.
 package model
 
@@ -46,6 +46,8 @@ type Input struct {
 	Tokens [][]int32
 	// Logits lists the tokens whose logits are wanted.
 	Logits []Pick
+	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
+	States []State
 }
 
 // Pick names a new token of a request: its index among the request's new tokens.

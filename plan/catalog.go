@@ -35,7 +35,7 @@ func archNames(s set[Arch]) string {
 
 // firstLayout is the layout of the set that holds the given element type.
 func firstLayout(s set[Layout], kv DType) Layout {
-	for l := BF16Row1152; l <= V4Row584; l++ {
+	for l := BF16Row1152; l <= V4F32Row2048; l++ {
 		if s.has(l) && kvOf(l) == kv {
 			return l
 		}
@@ -50,7 +50,7 @@ func kvOf(l Layout) DType {
 		return BF16
 	case FP8Row656, FP8Row576, V4Row584, IndexPage132:
 		return FP8E4M3
-	case F32Row2304, IndexF32Row512:
+	case F32Row2304, V4F32Row2048, IndexF32Row512:
 		return F32
 	case LayoutNone:
 		return DTypeUnset

@@ -51,7 +51,7 @@ var sparrowCatalogue = catalogue{
 		},
 		{
 			kernel: V4Paged, prefill: true, decode: true, archs: ours, v4: true,
-			reads: setOf(V4Row584),
+			reads: v4Layouts,
 			heads: tileHeads, topk: tileTopK, rows: pagedRows, splitKV: true,
 		},
 		{
@@ -61,7 +61,7 @@ var sparrowCatalogue = catalogue{
 		},
 		{
 			kernel: Reference, prefill: true, decode: true, archs: ours, both: true,
-			reads: dsaLayouts | setOf(V4Row584),
+			reads: dsaLayouts | v4Layouts,
 		},
 	},
 }
@@ -69,6 +69,7 @@ var sparrowCatalogue = catalogue{
 var (
 	ours       = setOf(CPU, SM90)
 	dsaLayouts = setOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
+	v4Layouts  = setOf(V4Row584, V4F32Row2048)
 )
 
 // tileHeads pads to the 64-row tiles of the GPU kernels; the CPU pads nothing.

@@ -37,7 +37,7 @@ func (d DType) Bytes() int {
 // the text of the same layout in package layout.
 type Layout uint8
 
-// The layouts of dispatch section 9, the exact one used for proofs, and the
+// The layouts of dispatch section 9, the exact ones used for proofs, and the
 // two layouts of indexer keys.
 const (
 	LayoutNone     Layout = iota
@@ -46,11 +46,12 @@ const (
 	FP8Row576             // 576 e4m3, one scale for the tensor
 	F32Row2304            // 576 f32
 	V4Row584              // 448 e4m3 + 64 bf16 + 7 ue8m0 scales + 1 pad; scales apart within a page
+	V4F32Row2048          // V4: 512 f32
 	IndexPage132          // 128 e4m3 + 1 f32 scale; scales apart within a page
 	IndexF32Row512        // 128 f32
 )
 
-var layouts = enum[Layout]{"layout", []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "v4-584", "index-fp8-132", "index-f32-512"}}
+var layouts = enum[Layout]{"layout", []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "v4-584", "v4-f32-2048", "index-fp8-132", "index-f32-512"}}
 
 // layoutAliases are the spellings of the dispatch spec.
 var layoutAliases = map[string]Layout{
@@ -87,6 +88,8 @@ func (l Layout) BytesPerToken() int {
 		return (latentDim + ropeDim) * 4
 	case V4Row584:
 		return v4NopeDim + ropeDim*2 + v4NopeDim/64 + 1
+	case V4F32Row2048:
+		return (v4NopeDim + ropeDim) * 4
 	case IndexPage132:
 		return indexDim + 4
 	case IndexF32Row512:

@@ -80,7 +80,7 @@ func (m *Model) v4() bool { return m.Family == DeepSeekV4 }
 // layouts are the main layouts that hold this model's rows.
 func (m *Model) layouts() set[Layout] {
 	if m.v4() {
-		return setOf(V4Row584)
+		return v4Layouts
 	}
 	return dsaLayouts
 }

@@ -10,7 +10,7 @@ func (r *resolver) kvType() error {
 		r.kv = r.defaultKV()
 		why := "is the default of " + r.hw.Arch.String()
 		if r.model.v4() {
-			why = "is the only type of " + r.model.Family.String()
+			why = "is the type of " + r.model.Family.String()
 		}
 		r.reason("dispatch 16", "kv type %s %s", r.kv, why)
 	case "bf16", "bfloat16":
@@ -21,7 +21,7 @@ func (r *resolver) kvType() error {
 		r.kv = F32
 	default:
 		var l Layout
-		if l.UnmarshalText([]byte(word)) != nil || !(dsaLayouts | setOf(V4Row584)).has(l) {
+		if l.UnmarshalText([]byte(word)) != nil || !(dsaLayouts | v4Layouts).has(l) {
 			return r.badKV(fmt.Sprintf("kv type %q", r.policy.KV))
 		}
 		r.kv, r.wish = kvOf(l), l
@@ -29,12 +29,12 @@ func (r *resolver) kvType() error {
 	switch {
 	case r.kv == F32 && (r.policy.Catalog == CatalogPublic || r.hw.Arch != CPU):
 		return r.badKV(fmt.Sprintf("kv type f32 on %s, which only the sparrow catalogue on cpu offers", r.hw.Arch))
-	case r.model.v4() && r.kv != FP8E4M3:
+	case r.model.v4() && r.kv == BF16:
 		return r.badKV(fmt.Sprintf("kv type %s for %s", r.kv, r.model.Family))
 	case r.wish != LayoutNone && !r.model.layouts().has(r.wish):
 		return r.badKV(fmt.Sprintf("layout %s for %s", r.wish, r.model.Family))
 	}
-	if r.policy.ExactIndex && (r.policy.Catalog == CatalogPublic || r.hw.Arch != CPU || r.model.v4()) {
+	if r.policy.ExactIndex && (r.policy.Catalog == CatalogPublic || r.hw.Arch != CPU) {
 		return &Error{Code: E05, Asked: fmt.Sprintf("float32 indexer keys for %s on %s", r.model.Family, r.hw.Arch),
 			Supported: "float32 indexer keys of the sparrow catalogue on cpu", Try: "--hw cpu"}
 	}
@@ -55,6 +55,8 @@ func (r *resolver) defaultKV() DType {
 func (r *resolver) badKV(asked string) error {
 	e := &Error{Code: E05, Asked: asked, Supported: "bf16, fp8 (e4m3)", Try: "--kv bf16"}
 	switch {
+	case r.model.v4() && r.policy.Catalog == CatalogSparrow && r.hw.Arch == CPU:
+		e.Supported, e.Try = "fp8 (layout v4-584), f32", "--kv fp8"
 	case r.model.v4():
 		e.Supported, e.Try = "fp8 (layout v4-584)", "--kv fp8"
 	case r.policy.Catalog == CatalogSparrow && r.hw.Arch == CPU:

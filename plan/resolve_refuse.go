@@ -11,7 +11,7 @@ func (r *resolver) layoutClash(p pair, over string) error {
 	describe := func(k Kernel, phase Phase) string {
 		var names []string
 		set := r.cat.entry(k).readable(phase) & r.model.layouts()
-		for l := BF16Row1152; l <= V4Row584; l++ {
+		for l := BF16Row1152; l <= V4F32Row2048; l++ {
 			if set.has(l) && kvOf(l) == r.kv {
 				names = append(names, l.String())
 			}

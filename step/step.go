@@ -23,6 +23,8 @@ type Work struct {
 	Pages []int32
 	// Logits is for how many of the last new tokens logits are wanted.
 	Logits int
+	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
+	State model.State
 }
 
 // Runner turns works into logits. One goroutine uses it at a time.
@@ -88,7 +90,7 @@ func (r *Runner) Run(works []Work) (Result, error) {
 func (r *Runner) collect(works []Work) error {
 	b, in := &r.batch, &r.input
 	b.Mode, b.Requests = plan.ModeIdle, b.Requests[:0]
-	in.Tokens, in.Tables, in.Logits = in.Tokens[:0], in.Tables[:0], in.Logits[:0]
+	in.Tokens, in.Tables, in.Logits, in.States = in.Tokens[:0], in.Tables[:0], in.Logits[:0], in.States[:0]
 	for i := range works {
 		w := &works[i]
 		n := len(w.Tokens)
@@ -122,6 +124,7 @@ func (r *Runner) collect(works []Work) error {
 		b.Requests = append(b.Requests, q)
 		in.Tokens = append(in.Tokens, w.Tokens)
 		in.Tables = append(in.Tables, w.Pages)
+		in.States = append(in.States, w.State)
 		for t := n - w.Logits; t < n; t++ {
 			in.Logits = append(in.Logits, model.Pick{Request: i, Token: t})
 		}

@@ -27,9 +27,9 @@ type Case struct {
 	Problems     []string  `json:"problems,omitempty"`
 }
 
-// compare measures an outcome against the golden one.
-func compare(g *Golden, o *outcome, topK int) Case {
-	c := Case{Name: g.Name, Tokens: len(g.Input), Selective: len(g.Input) > topK}
+// compare measures an outcome against the golden one. A selection holds at most topK keys, of which there is one for every ratio tokens.
+func compare(g *Golden, o *outcome, topK, ratio int) Case {
+	c := Case{Name: g.Name, Tokens: len(g.Input), Selective: len(g.Input)/ratio > topK}
 	var errs, cosines []float64
 	for i, want := range g.Logits {
 		got := o.logits[g.LogitsFrom+i]
@@ -48,7 +48,7 @@ func compare(g *Golden, o *outcome, topK int) Case {
 			c.ArgmaxEqual++
 		}
 	}
-	compareSelections(&c, g, o)
+	compareSelections(&c, g, o, ratio)
 	c.GreedyOf = len(g.Greedy)
 	for c.GreedyEqual < len(g.Greedy) && o.greedy[c.GreedyEqual] == g.Greedy[c.GreedyEqual] {
 		c.GreedyEqual++
@@ -61,7 +61,7 @@ func compare(g *Golden, o *outcome, topK int) Case {
 
 // compareSelections compares the rows that were selected as sets. Rows that ran dense selected nothing: they saw every key, and the
 // golden selection must then be every key too.
-func compareSelections(c *Case, g *Golden, o *outcome) {
+func compareSelections(c *Case, g *Golden, o *outcome, ratio int) {
 	n := len(g.Input)
 	layers := make([]int, 0, len(o.record.selections))
 	for l := range o.record.selections {
@@ -71,11 +71,11 @@ func compareSelections(c *Case, g *Golden, o *outcome) {
 	for call, rows := range g.Selections {
 		sum := 0.0
 		for i, row := range rows {
-			query := int32(n - tail + i)
+			visible := int32((n - tail + i + 1) / ratio)
 			want := slices.Clone(row)
-			want = slices.DeleteFunc(want, func(p int32) bool { return p > query || p < 0 })
+			want = slices.DeleteFunc(want, func(p int32) bool { return p >= visible || p < 0 })
 			slices.Sort(want)
-			got := everything(query)
+			got := everything(visible)
 			if call < len(layers) && o.record.selections[layers[call]][i] != nil {
 				got = o.record.selections[layers[call]][i]
 			}
@@ -89,8 +89,8 @@ func compareSelections(c *Case, g *Golden, o *outcome) {
 	}
 }
 
-func everything(query int32) []int32 {
-	out := make([]int32, query+1)
+func everything(visible int32) []int32 {
+	out := make([]int32, visible)
 	for i := range out {
 		out[i] = int32(i)
 	}

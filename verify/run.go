@@ -32,12 +32,20 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int) (*outcome, error)
 	m.Observe(o.record)
 	defer m.Observe(nil)
 	r := step.New(m, cfg)
+	var state model.State
+	if s, ok := m.(model.Stateful); ok {
+		var err error
+		if state, err = s.NewState(); err != nil {
+			return nil, err
+		}
+		defer state.Release()
+	}
 	if chunk <= 0 {
 		chunk = n
 	}
 	for at := 0; at < n; at += chunk {
 		part := g.Input[at:min(at+chunk, n)]
-		res, err := r.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: table, Logits: len(part)}})
+		res, err := r.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: table, Logits: len(part), State: state}})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: prompt from position %d: %w", g.Name, at, err)
 		}
@@ -52,7 +60,7 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int) (*outcome, error)
 		if i+1 == len(g.Greedy) {
 			break
 		}
-		res, err := r.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: []int32{next}, Cached: n + i, Pages: table, Logits: 1}})
+		res, err := r.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: []int32{next}, Cached: n + i, Pages: table, Logits: 1, State: state}})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: greedy token %d: %w", g.Name, i, err)
 		}

@@ -29,7 +29,7 @@ const (
 // judge lists what is out of tolerance for rows kept in main and indexer keys kept in index.
 func judge(c *Case, main, index plan.Layout) {
 	switch {
-	case main == plan.F32Row2304:
+	case main == plan.F32Row2304 || main == plan.V4F32Row2048:
 		c.judgeExact()
 	case c.Selective && index != plan.IndexF32Row512:
 		c.judgeSelective()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -190,19 +191,11 @@ func TestTalkSurvivesABadQuestionAndEndsWithInput(t *testing.T) {
 	}
 }
 
-// The answer has no end of its own: only the interrupt can stop it.
+// The answers have no end of their own: only signals can stop them.
+
 func TestInterruptStopsTheAnswerAndASecondOneLeaves(t *testing.T) {
-	in, hold := io.Pipe()
-	defer hold.Close()
 	out := &watcher{met: "#### 154"}
-	k, interrupts := startTalk(t, in, out)
-	k.request.IgnoreEOS = true
-	out.hit = func() { interrupts <- os.Interrupt }
-	ended := make(chan error, 1)
-	go func() { ended <- k.run(context.Background()) }()
-	if _, err := io.WriteString(hold, treesQuestion+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	k, interrupts, ended := endlessTalk(t, out, os.Interrupt)
 	deadline := time.After(20 * time.Second)
 	for prompts := 0; prompts < 2; prompts = strings.Count(out.String(), "> ") {
 		select {
@@ -214,15 +207,41 @@ func TestInterruptStopsTheAnswerAndASecondOneLeaves(t *testing.T) {
 		}
 	}
 	interrupts <- os.Interrupt
+	mustEnd(t, ended)
+	if len(k.history) != 2 || !strings.Contains(k.history[1].Content, "#### 154") {
+		t.Errorf("the stopped answer is not remembered: %+v", k.history)
+	}
+}
+
+func TestTerminationLeavesDuringAnAnswer(t *testing.T) {
+	_, _, ended := endlessTalk(t, &watcher{met: "22"}, syscall.SIGTERM)
+	mustEnd(t, ended)
+}
+
+// endlessTalk starts a chat whose first answer goes on for ever; a signal comes when out has met its words.
+func endlessTalk(t *testing.T, out *watcher, s os.Signal) (*talk, chan os.Signal, <-chan error) {
+	t.Helper()
+	in, hold := io.Pipe()
+	t.Cleanup(func() { hold.Close() })
+	k, interrupts := startTalk(t, in, out)
+	k.request.IgnoreEOS = true
+	out.hit = func() { interrupts <- s }
+	ended := make(chan error, 1)
+	go func() { ended <- k.run(context.Background()) }()
+	if _, err := io.WriteString(hold, treesQuestion+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	return k, interrupts, ended
+}
+
+func mustEnd(t *testing.T, ended <-chan error) {
+	t.Helper()
 	select {
 	case err := <-ended:
 		if err != nil {
 			t.Error(err)
 		}
-	case <-deadline:
-		t.Fatal("a second interrupt does not leave")
-	}
-	if len(k.history) != 2 || !strings.Contains(k.history[1].Content, "#### 154") {
-		t.Errorf("the stopped answer is not remembered: %+v", k.history)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the chat does not end")
 	}
 }

@@ -55,7 +55,7 @@ func (f *evalFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.compare, "compare", "", "plans to run side by side, separated by commas")
 	s.IntVar(&f.concurrency, "concurrency", 0, "items asked at once; 0 means 16")
 	s.IntVar(&f.maxTokens, "max-tokens", 0, "most tokens of an answer; 0 means a little more than the expected answer has")
-	s.IntVar(&f.failures, "failures", 10, "how many wrong items to list for each plan")
+	s.IntVar(&f.failures, "failures", 10, "how many wrong items to list; with --compare, items with different outputs")
 	s.StringVar(&f.url, "url", "", "server to ask instead of an engine in this process")
 	s.StringVar(&f.name, "name", "", "what the model is called on the wire; default the first name the server of --url lists")
 	s.StringVar(&f.key, "key", "", "bearer key for --url")
@@ -148,7 +148,7 @@ func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.C
 		}
 		reports = append(reports, r)
 	}
-	return eval.Compare(reports)
+	return eval.Compare(reports, f.failures)
 }
 
 // askEngine runs the tasks on an engine of its own, as the plan says.

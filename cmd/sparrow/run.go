@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -77,7 +78,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	a.engine = e
 	if talk {
 		interrupts := make(chan os.Signal, 2)
-		signal.Notify(interrupts, os.Interrupt)
+		signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
 		defer signal.Stop(interrupts)
 		return errors.Join(newTalk(a, cmd.InOrStdin(), interrupts).run(cmd.Context()), closeNow(e))
 	}

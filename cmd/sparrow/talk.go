@@ -15,12 +15,13 @@ import (
 
 // talk is a chat on a terminal that needs nothing but lines: it works wherever text can be read and written.
 //
-// Ctrl-C stops the answer that is being given; a second one, before anything else is said, leaves.
+// Ctrl-C stops the answer that is being given; a second one, before anything else is said, leaves. Any other signal leaves at once.
 type talk struct {
 	*asker
 	in         io.Reader
 	interrupts <-chan os.Signal
 	history    []chat.Message
+	leaving    bool // a signal other than Ctrl-C came during an answer
 }
 
 func newTalk(a *asker, in io.Reader, interrupts <-chan os.Signal) *talk {
@@ -41,9 +42,9 @@ func (t *talk) run(ctx context.Context) error {
 	for stopped := false; ; {
 		fmt.Fprint(t.out, "> ")
 		select {
-		case <-t.interrupts:
+		case s := <-t.interrupts:
 			fmt.Fprintln(t.out)
-			if stopped {
+			if stopped || s != os.Interrupt {
 				return nil
 			}
 			stopped = true
@@ -57,7 +58,7 @@ func (t *talk) run(ctx context.Context) error {
 				return nil
 			}
 			var err error
-			if stopped, err = t.line(ctx, l.text); err != nil {
+			if stopped, err = t.line(ctx, l.text); err != nil || t.leaving {
 				return err
 			}
 		}
@@ -130,7 +131,8 @@ func (t *talk) listen(ctx context.Context, said []chat.Message) (chat.Message, e
 	go func() {
 		defer close(stopped)
 		select {
-		case <-t.interrupts:
+		case s := <-t.interrupts:
+			t.leaving = s != os.Interrupt
 			cancel()
 		case <-done:
 		}

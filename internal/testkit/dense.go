@@ -28,6 +28,21 @@ func Operations(t *testing.T, dev kernel.Device) {
 	t.Run("route", func(t *testing.T) { testRoute(newPair(t, dev, 17)) })
 	t.Run("experts", func(t *testing.T) { testExperts(newPair(t, dev, 18)) })
 	t.Run("refusals", func(t *testing.T) { testRefusals(newPair(t, dev, 19)) })
+	t.Run("hyper-connections", func(t *testing.T) { testHyper(newPair(t, dev, 20)) })
+	t.Run("mixing matrix by hand", func(t *testing.T) { testSinkhorn(newPair(t, dev, 21)) })
+	t.Run("head norm", func(t *testing.T) { testHeadNorm(newPair(t, dev, 22)) })
+	t.Run("rotate back", func(t *testing.T) { testTurnBack(newPair(t, dev, 23)) })
+	t.Run("compress", func(t *testing.T) { testCompress(newPair(t, dev, 24)) })
+	t.Run("compress by hand", func(t *testing.T) { testCompressVector(newPair(t, dev, 25)) })
+	t.Run("store and unpack entries", func(t *testing.T) { testEntries(newPair(t, dev, 26)) })
+	t.Run("store keys", func(t *testing.T) { testKeys(newPair(t, dev, 27)) })
+	t.Run("dual and flat attend", func(t *testing.T) { testDual(newPair(t, dev, 28)) })
+	t.Run("sink by hand", func(t *testing.T) { testSink(newPair(t, dev, 29)) })
+	t.Run("combine by hand", func(t *testing.T) { testCombine(newPair(t, dev, 30)) })
+	t.Run("route by root", func(t *testing.T) { testRouteRoot(newPair(t, dev, 31)) })
+	t.Run("root scores by hand", func(t *testing.T) { testRootScores(newPair(t, dev, 32)) })
+	t.Run("clamped gate", func(t *testing.T) { testClamp(newPair(t, dev, 33)) })
+	t.Run("packed weights", func(t *testing.T) { testPacked(newPair(t, dev, 34)) })
 }
 
 func testEmbed(p *pair) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/layout"
 )
@@ -13,12 +14,17 @@ func testIndexQuery(p *pair) {
 		a := p.angles(3)
 		v := p.normal(3*heads*layout.IndexDim, 1)
 		weights := p.floats(3, heads, p.normal(3*heads, 1))
-		for _, kind := range []kernel.DType{kernel.E4M3, kernel.F32} {
+		for i, kind := range []kernel.DType{kernel.E4M3, kernel.F32, kernel.E4M3, kernel.F32} {
+			offset, pairing, scales := 0, kernel.HalfSplit, num.ScalePow2
+			if i >= 2 {
+				offset, pairing, scales = layout.IndexDim-layout.RopeDim, kernel.Interleaved, num.ScaleF32
+			}
 			q := p.activations(3, heads*layout.IndexDim, append([]float32(nil), v...))
 			out := both{p.on(p.ref, kind, 3, heads*layout.IndexDim, make([]float32, len(v))), p.on(p.dev, kind, 3, heads*layout.IndexDim, make([]float32, len(v)))}
 			w := p.floats(3, heads, make([]float32, 3*heads))
 			args := func(out, w, q, weights, a kernel.Tensor) kernel.IndexQueryArgs {
-				return kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a, Heads: heads, Pairing: kernel.HalfSplit, Hadamard: kind == kernel.E4M3}
+				return kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a, Heads: heads, Offset: offset, Pairing: pairing,
+					Hadamard: kind == kernel.E4M3, Scales: scales}
 			}
 			p.must(p.ref.IndexQuery(args(out.ref, w.ref, q.ref, weights.ref, a.ref)))
 			p.must(p.dev.IndexQuery(args(out.dev, w.dev, q.dev, weights.dev, a.dev)))

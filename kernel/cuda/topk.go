@@ -73,8 +73,8 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 		return c.err
 	}
 	if int(a.Rows) > k.device.props.SMs {
-		// Two smaller blocks on each SM: one row streams while another is being cut.
-		return runPersistent(k, s, "sparrow_topk_t512", a.Rows, 2, a)
+		// Three small blocks on each SM: one row streams while others are being cut.
+		return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, a)
 	}
-	return runPersistent(k, s, "sparrow_topk_t1024", a.Rows, 1, a)
+	return runPersistent(k, s, "sparrow_topk_t512", a.Rows, 1, a)
 }

@@ -41,14 +41,11 @@ func (m *Model) logits(in *model.Input, rows attn.Rows, h kernel.Tensor) (kernel
 	if n == 0 {
 		return kernel.Tensor{}, nil
 	}
-	m.buf.host = m.buf.host[:0]
-	for _, p := range in.Logits {
-		r, err := find(in, rows, p)
-		if err != nil {
-			return kernel.Tensor{}, err
-		}
-		m.buf.host = append(m.buf.host, r)
+	list, err := in.Picked(m.buf.host[:0], rows)
+	if err != nil {
+		return kernel.Tensor{}, err
 	}
+	m.buf.host = list
 	take, err := m.buf.take.Take(kernel.I32, n, 1)
 	if err != nil {
 		return kernel.Tensor{}, err
@@ -71,20 +68,4 @@ func (m *Model) logits(in *model.Input, rows attn.Rows, h kernel.Tensor) (kernel
 		return kernel.Tensor{}, err
 	}
 	return logits, m.dev.Multiply(kernel.MultiplyArgs{Out: logits, X: picked, W: m.head})
-}
-
-// find is the step row of a new token. A request's rows lie in at most two runs (dense rows, then sparse ones), each in ascending order.
-func find(in *model.Input, rows attn.Rows, p model.Pick) (int32, error) {
-	want := int32(in.Batch.FirstPosition(in.Config, p.Request) + p.Token)
-	for _, s := range in.Plan.Segments {
-		for _, span := range s.Spans {
-			if span.Request == p.Request && span.From <= p.Token && p.Token < span.To {
-				r := s.FirstRow + span.FirstRow + p.Token - span.From
-				if rows.Position[r] == want {
-					return int32(r), nil
-				}
-			}
-		}
-	}
-	return 0, fmt.Errorf("dsa: forward: logits of new token %d of request %d, which the plan does not hold", p.Token, p.Request)
 }

@@ -6,8 +6,11 @@ import (
 	"sparrow/kernel"
 )
 
-// MLP is a gated feed-forward block: down(silu(gate x) * up x).
-type MLP struct{ Gate, Up, Down kernel.Weight }
+// MLP is a gated feed-forward block: down(silu(gate x) * up x), with gate and up clamped where there is a Limit (kernel.GateArgs).
+type MLP struct {
+	Gate, Up, Down kernel.Weight
+	Limit          float32
+}
 
 // LoadMLP loads prefix+"gate_proj.weight" and its siblings.
 func LoadMLP(l *Loader, prefix string, hidden, inner int) MLP {
@@ -28,6 +31,16 @@ func NewFFNScratch(mem kernel.Memory) *FFNScratch {
 
 // Run adds the block's output for x to h.
 func (m *MLP) Run(dev kernel.Device, s *FFNScratch, h, x kernel.Tensor) error {
+	return m.run(dev, s, kernel.MultiplyArgs{Out: h, Accumulate: true}, x)
+}
+
+// Write puts the block's output for x in place of what out holds.
+func (m *MLP) Write(dev kernel.Device, s *FFNScratch, out, x kernel.Tensor) error {
+	return m.run(dev, s, kernel.MultiplyArgs{Out: out}, x)
+}
+
+// run ends with the product to, whose input and matrix it sets.
+func (m *MLP) run(dev kernel.Device, s *FFNScratch, to kernel.MultiplyArgs, x kernel.Tensor) error {
 	gate, err := s.gate.Take(dev.Activation(), x.Rows, m.Gate.Out())
 	if err != nil {
 		return err
@@ -42,10 +55,11 @@ func (m *MLP) Run(dev kernel.Device, s *FFNScratch, h, x kernel.Tensor) error {
 	if err := dev.Multiply(kernel.MultiplyArgs{Out: up, X: x, W: m.Up}); err != nil {
 		return err
 	}
-	if err := dev.Gate(kernel.GateArgs{Out: gate, Gate: gate, Up: up}); err != nil {
+	if err := dev.Gate(kernel.GateArgs{Out: gate, Gate: gate, Up: up, Limit: m.Limit}); err != nil {
 		return err
 	}
-	return dev.Multiply(kernel.MultiplyArgs{Out: h, X: gate, W: m.Down, Accumulate: true})
+	to.X, to.W = gate, m.Down
+	return dev.Multiply(to)
 }
 
 // MoE is a mixture of experts with shared experts that every token passes.

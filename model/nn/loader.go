@@ -57,6 +57,10 @@ func (l *Loader) Matrix(name string, out, in int) kernel.Weight {
 		return kernel.Weight{}
 	}
 	w := kernel.Weight{BlockRows: m.BlockRows, BlockCols: m.BlockCols}
+	if m.Values == weight.F4E2M1x2 {
+		w.Data, w.Scale = l.place(m.Data.Data, kernel.E2M1x2, out, in/2), l.exponents(m)
+		return w
+	}
 	w.Data = l.place(m.Data.Data, valueType(m.Values), out, in)
 	if m.Scale != nil {
 		w.Scale = l.scales(m)
@@ -93,7 +97,7 @@ func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 		return weight.Matrix{}, false
 	}
 	if valueType(m.Values) == 0 {
-		l.complain("%s is %v, supported are F32, F16, BF16 and F8_E4M3 with scales", name, m.Values)
+		l.complain("%s is %v, supported are F32, F16, BF16, and F8_E4M3 and FP4 with scales", name, m.Values)
 		return weight.Matrix{}, false
 	}
 	return m, true
@@ -173,6 +177,8 @@ func valueType(d weight.DType) kernel.DType {
 		return kernel.F16
 	case weight.F8E4M3:
 		return kernel.E4M3
+	case weight.F4E2M1x2:
+		return kernel.E2M1x2
 	}
 	return 0
 }

@@ -141,7 +141,7 @@ func TestFinishListsEverything(t *testing.T) {
 	}
 	l := loader(t, nil,
 		z("wide.weight", weight.BF16, 4, 9), z("flat.weight", weight.BF16, 8), z("ints.weight", weight.I32, 4, 8), z("bare.weight", weight.F8E4M3, 4, 8),
-		z("fp4.weight", weight.U8, 4, 16), z("fp4.scale", weight.F8E8M0, 4, 1), z("table.weight", weight.F8E4M3, 4, 8), z("table.scale", weight.F32, 1, 1),
+		z("fp4.weight", weight.U8, 4, 16), z("fp4.scale", weight.F32, 4, 1), z("table.weight", weight.F8E4M3, 4, 8), z("table.scale", weight.F32, 1, 1),
 		z("long.bias", weight.F32, 9), z("square.bias", weight.F32, 2, 4), z("int.bias", weight.I32, 8), z("extra.weight", weight.F32, 3, 5),
 		z("model.layers.0.self_attn.rotary_emb.inv_freq", weight.F32, 32))
 	for _, n := range []string{"gone", "wide", "flat", "ints", "bare"} {
@@ -161,7 +161,7 @@ func TestFinishListsEverything(t *testing.T) {
 	want := []string{
 		"missing gone.weight, want shape [4 8]", "missing gone.bias, want shape [8]", "missing checked.weight, want shape [3 3]",
 		"missing checked.bias, want shape [3]", "wide.weight has shape [4 9], want [4 8]", `matrix "flat.weight"`, `matrix "ints.weight"`,
-		`matrix "bare.weight"`, "fp4.weight is F4", "table.weight is e4m3 with scales", "long.bias has shape [9], want [8]",
+		`matrix "bare.weight"`, "fp4.weight has F32 scales", "table.weight is e4m3 with scales", "long.bias has shape [9], want [8]",
 		"square.bias has shape [2 4], want [8]", "int.bias is I32", "superfluous extra.weight, shape [3 5]",
 	}
 	lines := strings.Split(err.Error(), "\n")[1:]

@@ -24,6 +24,7 @@ type filler struct {
 	tell   func(bytes int)
 	values []float32
 	bytes  []byte
+	found  map[string][]float32 // scales of matrices whose values are written and whose scales are not
 }
 
 // sources lists what t becomes in the file: itself, and its scales where it has some.
@@ -31,12 +32,17 @@ func (f *filler) sources(t tensor) []weight.Source {
 	data := weight.Source{Name: t.name, DType: t.dtype, Shape: t.shape}
 	switch {
 	case t.blocks:
-		data.Fill = func(w io.Writer) error {
-			return f.strips(t, func(rows []float32, cols int, scales []float32) error { return f.writeBlocks(w, rows, cols, scales) })
-		}
+		data.Fill = func(w io.Writer) error { return f.matrix(w, t) }
 		scales := weight.Source{Name: t.name + "_scale_inv", DType: weight.F32, Shape: scaleShape(t.shape)}
 		scales.Fill = func(w io.Writer) error {
-			return f.strips(t, func(_ []float32, _ int, scales []float32) error { return f.writeF32(w, scales) })
+			if f.found[t.name] == nil { // a file may hold the scales before the values
+				if err := f.matrix(nil, t); err != nil {
+					return err
+				}
+			}
+			s := f.found[t.name]
+			delete(f.found, t.name)
+			return f.writeF32(w, s)
 		}
 		return []weight.Source{data, scales}
 	case t.dtype == weight.F32:
@@ -69,56 +75,60 @@ func (f *filler) plain(t tensor, write func([]float32) error) error {
 	return nil
 }
 
-// strips draws the values of t 128 rows at a time and finds the scale of each block. Values and scales are separate tensors of the file, so
-// the values are drawn once for each: cheaper than keeping them.
-func (f *filler) strips(t tensor, write func(rows []float32, cols int, scales []float32) error) error {
+// matrix draws the values of t 128 rows at a time, finds the scale of each block and writes the quantised values. The scales are a tensor of
+// their own in the file; they are kept until it is its turn. Without w only the scales are found.
+func (f *filler) matrix(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
-	scales := make([]float32, scaleShape(t.shape)[1])
+	var all []float32
 	for row := 0; row < out; row += block {
 		if err := f.ctx.Err(); err != nil {
 			return err
 		}
 		v := f.take(min(block, out-row) * in)
 		r.fill(v)
-		f.scales(scales, v, in)
-		if err := write(v, in, scales); err != nil {
+		b := f.takeBytes(len(v))
+		for col := 0; col < in; col += block {
+			all = append(all, f.quantise(b, v, in, col))
+		}
+		if w == nil {
+			continue
+		}
+		if err := f.write(w, b); err != nil {
 			return err
 		}
 	}
+	if f.found == nil {
+		f.found = map[string][]float32{}
+	}
+	f.found[t.name] = all
 	return nil
 }
 
-// scales finds the scale of each block of rows [<=128, cols]: the largest magnitude lands on the largest e4m3 value, or below it where
-// scales are powers of two. A block of zeros has scale 1 (v32 spec, 4.4).
-func (f *filler) scales(scales, rows []float32, cols int) {
-	clear(scales)
-	for i := 0; i < len(rows); i += cols {
-		for j, v := range rows[i : i+cols] {
-			scales[j/block] = max(scales[j/block], float32(math.Abs(float64(v))))
+// quantise writes to dst the block of rows [<=128, cols] that starts at column col, and returns its scale: the largest magnitude lands on the
+// largest e4m3 value, or below it where scales are powers of two. A block of zeros has scale 1 (v32 spec, 4.4).
+func (f *filler) quantise(dst []byte, rows []float32, cols, col int) float32 {
+	width := min(block, cols-col)
+	var peak uint32 // magnitudes of floats order as their bits do
+	for at := col; at < len(rows); at += cols {
+		for _, v := range rows[at : at+width] {
+			peak = max(peak, math.Float32bits(v)&^(1<<31))
 		}
 	}
-	for i, s := range scales {
-		switch {
-		case s == 0:
-			scales[i] = 1
-		case f.pow2:
-			scales[i] = num.CeilPow2(s / num.MaxE4M3)
-		default:
-			scales[i] = s / num.MaxE4M3
+	scale := math.Float32frombits(peak) / num.MaxE4M3
+	switch {
+	case peak == 0:
+		scale = 1
+	case f.pow2:
+		scale = num.CeilPow2(scale)
+	}
+	for at := col; at < len(rows); at += cols {
+		to := dst[at : at+width]
+		for i, v := range rows[at : at+width] {
+			to[i] = num.E4M3(v / scale)
 		}
 	}
-}
-
-// writeBlocks quantises rows [<=128, cols] with the scales of their blocks.
-func (f *filler) writeBlocks(w io.Writer, rows []float32, cols int, scales []float32) error {
-	b := f.takeBytes(len(rows))
-	for i := 0; i < len(rows); i += cols {
-		for j, v := range rows[i : i+cols] {
-			b[i+j] = num.E4M3(v / scales[j/block])
-		}
-	}
-	return f.write(w, b)
+	return scale
 }
 
 func (f *filler) writeBF16(w io.Writer, values []float32) error {

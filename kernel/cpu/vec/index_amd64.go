@@ -2,8 +2,6 @@
 
 package vec
 
-import "sync"
-
 // indexBlock is the keys scored together: their products with every head stay
 // in the second cache.
 const indexBlock = 64
@@ -16,7 +14,7 @@ type indexScratch struct {
 	columns  [IndexDim * indexBlock]byte // a block transposed
 }
 
-var indexScratches = sync.Pool{New: func() any { return new(indexScratch) }}
+var indexScratches recycler[indexScratch]
 
 func (is *indexScratch) grow(heads int) {
 	if cap(is.products) < heads*indexBlock {
@@ -29,8 +27,8 @@ func (is *indexScratch) grow(heads int) {
 // indexScores multiplies every head with a block of keys and then adds the
 // heads' rectified rows.
 func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales []byte) {
-	is := indexScratches.Get().(*indexScratch)
-	defer indexScratches.Put(is)
+	is := indexScratches.get()
+	defer indexScratches.put(is)
 	sc := borrow()
 	defer giveBack(sc)
 	is.grow(len(w))

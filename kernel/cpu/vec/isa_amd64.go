@@ -3,7 +3,6 @@
 package vec
 
 import (
-	"sync"
 	"unsafe"
 )
 
@@ -151,16 +150,16 @@ type scratch struct {
 
 // scratches recycles scratch between calls: kernels are reached through
 // function values, so what they are handed would otherwise be allocated.
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratches recycler[scratch]
 
-func borrow() *scratch { return scratches.Get().(*scratch) }
+func borrow() *scratch { return scratches.get() }
 
 // giveBack drops the pointers into the caller's memory and returns s.
 func giveBack(s *scratch) {
 	r := &s.rows
 	r.y, r.x, r.w, r.scale, r.xTail, r.wTail = nil, nil, nil, nil, nil, nil
 	s.panel, s.acc, s.vec = panelArgs{}, accArgs{}, vecArgs{}
-	scratches.Put(s)
+	scratches.put(s)
 }
 
 // Assembly has no safe points. The functions below are not inlined, so their

@@ -52,9 +52,4 @@ __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
     }
 }
 
-// Orders this thread's ordinary shared-memory accesses before later accesses of the copy engine or the tensor cores.
-__device__ __forceinline__ void async_proxy_fence() {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
 }  // namespace ptx

@@ -7,13 +7,6 @@ namespace ptx {
 
 constexpr u32 kFullMask = 0xFFFFFFFFu;
 
-// Bits of the lanes below this one.
-__device__ __forceinline__ u32 lanes_below() {
-    u32 mask;
-    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(mask));
-    return mask;
-}
-
 __device__ __forceinline__ u32 warp_sum(u32 v) {
     u32 r;
     asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v));

@@ -13,14 +13,11 @@ namespace sparrow_index {
 constexpr int kHeadBytes = 128;      // e4m3 values, and bytes, of one key or one query head
 constexpr int kTileKeys = 64;        // keys of one pipeline stage; one page of the paged cache
 constexpr int kTileBytes = kTileKeys * kHeadBytes;
-constexpr int kMathGroups = 4;       // warpgroups that multiply and reduce, in turn
+constexpr int kMathGroups = 4;       // warpgroups that multiply and reduce
 constexpr int kThreads = 128 * (kMathGroups + 1);
 constexpr int kMathRegisters = 112;  // 4 x 112 + 32 = 480 = 5 x 96, what 640 threads are launched with
 constexpr int kCopyRegisters = 32;
-#ifndef CW
-#define CW 4
-#endif
-constexpr int kCopyWarps = CW;        // warps of the copy warpgroup that ask for pages
+constexpr int kCopyWarps = 4;        // warps of the copy warpgroup that ask for pages
 constexpr int kItemStages = 2;       // query tiles in flight
 constexpr int kMaxRows = 8;          // query rows of one item at most: 256 columns of 32 heads
 

@@ -4,9 +4,11 @@
 //        64 f32 scales); block table i32 [requests, blocks]; context lengths i32 [requests, next_n] (paged_args.h).
 // Out:   f32 [requests * next_n, stride], column = logical position; nothing is written at or past a row's length.
 // Block: one per SM, 640 threads. An item is a request; a block owns a contiguous run of (request, page) pairs, found in the kernel.
-//        One warp copies pages into a ring; the two math warpgroups take turns on pages (up to 128 columns) or share each page
-//        (256 columns).
+//        Four warps copy pages into a ring of 16; the four math warpgroups take turns on pages (up to 128 columns), or two and two
+//        share each page (256 columns).
 // Bytes: every page is read once for all next_n rows: 132 B per key, plus 4 * next_n B of scores.
+// H200:  64 heads, 64 x 32k, next_n 1 / 2 / 4: 74 / 79 / 123 us; 128 x 64k: 285 / 301 us, 4.0 / 3.9 TB/s. The traffic between the two
+//        halves of L2 is at 88 % of its peak.
 #pragma once
 
 #include "sm90/index/paged_args.h"

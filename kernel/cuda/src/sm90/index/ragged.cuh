@@ -3,9 +3,11 @@
 // In:    q e4m3 [rows, H, 128]; keys e4m3 [keys, 128] with f32 scale each; weights f32 [rows, H]; key ranges i32 [rows] (ragged_args.h).
 // Out:   f32 [rows, stride]: column c is key key_start + c (relative) or key c (absolute); nothing is written outside a row's range.
 // Block: one per SM, 640 threads. An item is 256 / H consecutive query rows (32 KB of q in shared memory); a block owns a contiguous
-//        run of (item, key tile) pairs. One warp copies key tiles of 64 keys (8 KB + 256 B) into a ring; two math warpgroups take every
-//        tile, 128 columns each.
-// Bytes: keys are read once per item from L2 (16 B per clock and SM at full tensor rate), q once, scores written once.
+//        run of (item, key tile) pairs. One warp copies key tiles of 64 keys (8 KB + 256 B) into a ring of 16; of the four math
+//        warpgroups two take every other tile, 128 columns each.
+// Bytes: keys are read once per item from L2, q once, scores are written once.
+// H200:  64 heads, 4096 x 32k: 1254-1269 TFLOP/s with pauses between launches, 1157 back to back, when the power limit lowers the
+//        clock: 76 and 70 % of 1650, the rate of the products alone.
 #pragma once
 
 #include "sm90/index/ragged_args.h"

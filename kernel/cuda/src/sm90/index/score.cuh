@@ -1,5 +1,5 @@
-// The common part of the index-score kernels: the shared-memory pipeline and the two math warpgroups. A copy warp (ragged.cuh,
-// paged.cuh) publishes items (a query tile, its weights and a record of what to store) and key tiles; the math groups multiply,
+// The common part of the index-score kernels: the shared-memory pipeline and the four math warpgroups. Copy warps (ragged.cuh,
+// paged.cuh) publish items (a query tile, its weights and a record of what to store) and key tiles; the math groups multiply,
 // reduce over heads and store.
 //
 // Overlap: a group multiplies a tile, waits, reduces it, and takes the next. Four groups do so side by side, so that the tensor cores

@@ -14,6 +14,8 @@
 //        it is full: a later score equal to the smallest kept one loses its tie by position. The threshold decides speed, never the
 //        result.
 // Bytes: each score is read once from global memory (the sample once more, mostly from L2), k indices are written.
+// H200:  4096 rows x 32k, k 2048: 206 us, 61 % of one read at 4.3 TB/s; 64 rows x 32k: 11.2 us. Rows whose cut falls on a score that
+//        thousands share leave the fast road: they are read several times.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -57,7 +59,7 @@ struct TopK {
         return Row{args.scores + r * args.stride + (start - head), max(args.lengths[r], 0), head};
     }
 
-    // ---- from scores to candidates -----------------------------------------------------------------------------
+    // ---- from scores to candidates --------------------------------------------------------------------------------------
 
     // Scores outside the row read as -inf.
     __device__ __forceinline__ void load(const Row& w, i32 first, Chunk& c) const {
@@ -65,13 +67,7 @@ struct TopK {
         if (first >= w.head && first + kChunk <= w.end()) {
 #pragma unroll
             for (int q = 0; q < kLaneQuads; ++q) {
-                
-#ifdef ONCE
                 c.v[q] = ptx::load_once(from + q * 128);
-#else
-                c.v[q] = *reinterpret_cast<const float4*>(from + q * 128);
-#endif
-
             }
             return;
         }
@@ -148,16 +144,14 @@ struct TopK {
     // Asks for a chunk of a row to be brought into L2.
     __device__ __forceinline__ void prefetch(const Row& w, i32 first, i32 last) const {
         if (at.lane == 0 && first < last) {
-            ptx::prefetch_bytes(w.scores + first, (min(first + kChunk, w.end()) - first + 3 & ~3) * sizeof(float));
+            ptx::prefetch_bytes(w.scores + first, ((min(first + kChunk, w.end()) - first + 3) & ~3) * sizeof(float));
         }
     }
 
     // Streams a warp's run past the threshold, a chunk ahead of use in L2; `c` is its first chunk, already loaded.
     __device__ __forceinline__ void stream(const Row& w, Run run, Chunk& c, float threshold) {
         for (i32 i = run.first; i < run.last;) {
-#ifndef NOAHEAD
             prefetch(w, i + kChunk, run.last);
-#endif
             admit(w, i, c, threshold);
             i += kChunk;
             if (i < run.last) {
@@ -174,7 +168,7 @@ struct TopK {
         }
     }
 
-    // ---- the threshold -------------------------------------------------------------------------------------------
+    // ---- the threshold --------------------------------------------------------------------------------------------------
 
     struct Sample {
         float4 v[S::SampleQuads];
@@ -260,7 +254,7 @@ struct TopK {
         }
     }
 
-    // ---- after a pass --------------------------------------------------------------------------------------------
+    // ---- after a pass ---------------------------------------------------------------------------------------------------
 
     // One pass over scores [first, last) of a row: the whole row, or a window of it.
     struct Pass {
@@ -343,7 +337,7 @@ struct TopK {
         shared.stored = kList;
     }
 
-    // ---- output --------------------------------------------------------------------------------------------------
+    // ---- output ---------------------------------------------------------------------------------------------------------
 
     __device__ __forceinline__ i32 transformed(i32 r, i32 position) const {
         switch (args.transform) {
@@ -430,7 +424,7 @@ struct TopK {
         finish_row(r, written);
     }
 
-    // ---- rows ---------------------------------------------------------------------------------------------------------------
+    // ---- rows -----------------------------------------------------------------------------------------------------------
 
     __device__ __forceinline__ void select_row(i32 r, const Row& w, i32 next) {
         const bool sampled = w.length > kList;

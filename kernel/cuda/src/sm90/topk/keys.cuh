@@ -37,8 +37,4 @@ __device__ __forceinline__ u32 candidate_key(u64 c) {
     return static_cast<u32>(c >> 32);
 }
 
-__device__ __forceinline__ u32 candidate_position(u64 c) {
-    return ~static_cast<u32>(c);
-}
-
 }  // namespace sparrow_topk

@@ -16,7 +16,7 @@ struct BinRank {
 
 template <class S>
 struct Storage {
-    float4 staged[kStagedQuads][S::Threads];  // each thread's current scores
+    float4 staged[kStagedQuads][S::Threads];  // part of each thread's current scores
     float values[kList];                    // the candidates' scores
     u32 positions[kList];                   // and their positions in the row
     u32 bins[S::Bins];
@@ -24,7 +24,7 @@ struct Storage {
     u64 small_bin[kSmallBin];
     u32 warp_low[S::Warps], warp_high[S::Warps];
     u32 bin_sums[S::Warps];
-    u32 warp_counts[2][S::Warps];     // two sets in turn, so that one barrier per use is enough
+    u32 warp_counts[2][S::Warps];           // two sets in turn, so that one barrier per use is enough
     u32 count;                              // scores that passed, also those for which the list had no room
     u32 stored;                             // entries of the list that are filled, when it overflowed
     u32 small_count;
@@ -201,7 +201,7 @@ __device__ __forceinline__ u64 find_cut(Storage<S>& shared, Place at, const u32 
         if (s * S::Threads < count && keys[s] - low_key <= keys_open && keys[s] != 0) {
             const u32 word = low_word(s * S::Threads + at.thread);
             if (!tied || (word >= low && word <= high)) {
-                shared.small_bin[atomicAdd(&shared.small_count, 1u)] = static_cast<u64>(keys[s]) << 32 | word;
+                shared.small_bin[atomicAdd(&shared.small_count, 1u)] = candidate(keys[s], ~word);
             }
         }
     }

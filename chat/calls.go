@@ -1,0 +1,39 @@
+package chat
+
+// CallSyntax is how a format writes tool calls: Begin, then for each call Open, its name, Sep, its arguments and Close, then End.
+type CallSyntax struct {
+	Begin, Open, Sep, Close, End string
+	// JSON says that arguments are one JSON object. Otherwise they are written in the format's own way, which ends the call as well.
+	JSON bool
+	// ReasoningEnd is the marker after which a reply that began with reasoning goes on with its answer.
+	ReasoningEnd string
+}
+
+// Caller is a Format whose tool calls can be steered while they are generated.
+type Caller interface {
+	// CallSyntax is false when the format has no calls.
+	CallSyntax() (CallSyntax, bool)
+}
+
+var v31Calls = CallSyntax{Begin: callsBegin, Open: callBegin, Sep: callSep, Close: callEnd, End: callsEnd, JSON: true, ReasoningEnd: thinkClose}
+
+// CallSyntax is tokens around JSON arguments.
+func (DeepSeekV31) CallSyntax() (CallSyntax, bool) { return v31Calls, true }
+
+// CallSyntax is DSML: parameters are elements, not JSON.
+func (DeepSeekV32) CallSyntax() (CallSyntax, bool) { return dsmlCalls("function_calls"), true }
+
+// CallSyntax is DSML under V4's own name for the block.
+func (DeepSeekV4) CallSyntax() (CallSyntax, bool) { return dsmlCalls("tool_calls"), true }
+
+func dsmlCalls(block string) CallSyntax {
+	return CallSyntax{Begin: "\n\n<" + dsml + block + ">\n", Open: "<" + dsml + `invoke name="`, Sep: `">` + "\n", ReasoningEnd: thinkClose}
+}
+
+// CallSyntax is GLM's: arguments are pairs of key and value elements.
+func (GLM5) CallSyntax() (CallSyntax, bool) {
+	return CallSyntax{Open: glmCallOpen, ReasoningEnd: thinkClose}, true
+}
+
+// CallSyntax is that of the markers the template or the tokenizer shows.
+func (t *Template) CallSyntax() (CallSyntax, bool) { return t.calls, t.calls.Open != "" }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sparrow/eval"
+)
+
+// evalJSON runs the command with --json and reads what a script would.
+func evalJSON[T any](t *testing.T, args ...string) T {
+	t.Helper()
+	status, stdout, stderr := invoke(append([]string{"eval", "--json", "--cache-tokens", "16384"}, args...)...)
+	if status != 0 || stderr != "" {
+		t.Fatalf("%v: status %d, %s", args, status, stderr)
+	}
+	var out T
+	if err := json.Unmarshal([]byte(stdout), &out); err != nil {
+		t.Fatalf("%v: %v in\n%s", args, err, stdout)
+	}
+	return out
+}
+
+func TestEvalShippedTasks(t *testing.T) {
+	r := evalJSON[eval.Report](t, "--tasks", "word1,tool", "--limit", "2", "--kv", "fp8")
+	if len(r.Tasks) != 2 || r.Tasks[0].Task != "tool" || r.Tasks[1].Task != "word1" || r.Total.Items != 4 || r.Total.Exact != 4 || r.Total.TokensPerSecond <= 0 {
+		t.Errorf("%+v", r)
+	}
+	if r.By.Model != "sparrow-tiny" || r.By.Layout != "fp8-656" || len(r.Rows) == 0 {
+		t.Errorf("by %+v, rows %+v", r.By, r.Rows)
+	}
+}
+
+func TestEvalCompare(t *testing.T) {
+	c := evalJSON[eval.Comparison](t, "--compare", "dense,sparse,kv=fp8-576+deterministic", "--tasks", "word1", "--limit", "2")
+	if len(c.Reports) != 3 || len(c.Agreement) != 3 {
+		t.Fatalf("%+v", c)
+	}
+	for i, want := range []struct{ plan, layout string }{{"dense", "bf16-1152"}, {"sparse", "bf16-1152"}, {"kv=fp8-576+deterministic", "fp8-576"}} {
+		r := c.Reports[i]
+		if r.Plan != want.plan || r.By.Layout != want.layout || r.Total.Exact != 2 || c.Agreement[0][i] != 1 || r.About == "" {
+			t.Errorf("%d: %+v, agreement %v", i, r, c.Agreement)
+		}
+	}
+	status, stdout, stderr := invoke("eval", "--compare", "sparse,kv=fp8", "--tasks", "talk", "--limit", "1", "--cache-tokens", "4096")
+	if status != 0 || !strings.Contains(stdout, "agreement") || !strings.Contains(stdout, "talk         1   100.0   100.0") || stderr != "" {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+}
+
+// A file with one item that the model answers and one that nobody could: a wrong answer is a result and not a failure.
+func TestEvalFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "mine.jsonl")
+	text := `{"messages": [{"role": "user", "content": "Goodbye"}], "answer": "Goodbye!"}
+{"messages": [{"role": "user", "content": "Goodbye"}], "answer": "See you."}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, dir} {
+		r := evalJSON[eval.Report](t, path)
+		if len(r.Tasks) != 1 || r.Tasks[0].Task != "mine" || r.Total.Items != 2 || r.Total.Exact != 1 || len(r.Failures) != 1 || r.Failures[0].Got != "Goodbye!" {
+			t.Errorf("%s: %+v", path, r)
+		}
+	}
+}
+
+func TestEvalAsksServers(t *testing.T) {
+	status := http.StatusOK
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.WriteHeader(status)
+		if strings.HasSuffix(req.URL.Path, "/models") {
+			_, _ = w.Write([]byte(`{"data": [{"id": "other"}]}`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"choices": [{"finish_reason": "stop", "message": {"content": "Goodbye!"}}]}`))
+	}))
+	defer h.Close()
+	r := evalJSON[eval.Report](t, "--url", h.URL, "--tasks", "talk", "--limit", "2")
+	// The second item of the task is the one that says goodbye.
+	if r.By.Model != "other" || r.By.URL != h.URL+"/v1" || r.Total.Items != 2 || r.Total.Exact != 1 || len(r.Rows) != 0 {
+		t.Errorf("%+v", r)
+	}
+	status = http.StatusServiceUnavailable
+	code, stdout, stderr := invoke("eval", "--url", h.URL, "--name", "other", "--tasks", "talk", "--limit", "2")
+	if code != 1 || !strings.Contains(stderr, "2 of 2 requests failed") || !strings.Contains(stdout, "503") {
+		t.Errorf("status %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+func TestEvalRefusals(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--url", "http://127.0.0.1:1", "--compare", "dense"}, "--compare"},
+		{[]string{"--compare", "thick"}, "thick"},
+		{[]string{"--tasks", "sums"}, "find_one_1024"},
+		{[]string{"--limit", "-1", "--tasks", "talk"}, "Limit"},
+		{[]string{"nowhere.jsonl"}, "nowhere.jsonl"},
+		{[]string{"--kv", "fp3", "--tasks", "talk"}, "fp3"},
+		{[]string{"--compare", "dense+deterministic", "--tasks", "talk", "--cache-tokens", "4096"}, "deterministic"},
+		{[]string{"--url", "not a url"}, "not a url"},
+	} {
+		status, stdout, stderr := invoke(append([]string{"eval"}, c.args...)...)
+		if status != 1 || stdout != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: status %d, %q; want it to say %q", c.args, status, stderr, c.want)
+		}
+	}
+	if _, help, _ := invoke("eval", "--help"); !strings.Contains(help, "dense-prompt") {
+		t.Errorf("the help names no plans:\n%s", help)
+	}
+}

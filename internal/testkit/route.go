@@ -1,0 +1,206 @@
+package testkit
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+)
+
+func testRouteRoot(p *pair) {
+	for _, c := range []struct{ experts, topk int }{{8, 2}, {256, 6}, {5, 5}, {1, 1}} {
+		for _, ties := range []bool{false, true} {
+			const rows = 9
+			logits, bias := p.normal(rows*c.experts, 4), p.normal(c.experts, 0.5)
+			if ties {
+				for i := range logits {
+					logits[i] = float32(p.rng.IntN(2)) - 20
+				}
+				clear(bias)
+			}
+			what := fmt.Sprintf("%+v ties %v", c, ties)
+			l, b := p.floats(rows, c.experts, logits), p.floats(1, c.experts, bias)
+			ids, w := p.ints(rows, c.topk, make([]int32, rows*c.topk)), p.zeros(rows, c.topk)
+			p.each(func(s side) error {
+				return s.RouteRoot(kernel.RootRouteArgs{IDs: s.of(ids), Weights: s.of(w), Logits: s.of(l), Bias: s.of(b), Scale: 1.5})
+			})
+			p.same(what, ids)
+			p.near(what, w, 1e-5)
+			p.routedByHash(what, l, c.experts, c.topk)
+		}
+	}
+}
+
+func (p *pair) routedByHash(what string, logits both, experts, topk int) {
+	p.Helper()
+	const vocabulary = 11
+	rows := logits.dev.Rows
+	list, tokens := make([]int32, vocabulary*topk), make([]int32, rows)
+	for i := range list {
+		list[i] = int32(p.rng.IntN(experts))
+	}
+	for i := range tokens {
+		tokens[i] = int32(p.rng.IntN(vocabulary))
+	}
+	table, at := p.ints(vocabulary, topk, list), p.ints(rows, 1, tokens)
+	ids, w := p.ints(rows, topk, make([]int32, rows*topk)), p.zeros(rows, topk)
+	p.each(func(s side) error {
+		return s.RouteHash(kernel.HashRouteArgs{IDs: s.of(ids), Weights: s.of(w), Logits: s.of(logits), Table: s.of(table), Tokens: s.of(at), Scale: 1.5})
+	})
+	p.same(what+" by hash", ids)
+	p.near(what+" by hash", w, 1e-5)
+	for i, tok := range tokens {
+		p.exactly(what+" by hash", ids.dev.Slice(i, i+1), list[int(tok)*topk:][:topk])
+	}
+}
+
+// testRootScores reads the values of the v4 spec, 2.6, off the weights of two experts: with logits z and 0 and scale s(0), the weights are
+// in the ratio of the scores. Far below zero a sum must not be zero.
+func testRootScores(p *pair) {
+	zero := 0.83255461
+	for z, want := range map[float32]float64{-20: 4.539993e-05, -1: 0.55969785, 0: zero, 1: 1.1459763, 10: 3.1622848, 100: 10} {
+		ids, w := p.ints(1, 2, []int32{0, 0}), p.zeros(1, 2)
+		p.must(p.dev.RouteHash(kernel.HashRouteArgs{IDs: ids.dev, Weights: w.dev, Logits: p.floats(1, 2, []float32{z, 0}).dev,
+			Table: p.ints(1, 2, []int32{0, 1}).dev, Tokens: p.ints(1, 1, []int32{0}).dev, Scale: 1}))
+		v := p.read(p.dev, w.dev)
+		if got := float64(v[0]) / float64(v[1]) * zero; math.Abs(got/want-1) > 2e-6 {
+			p.Errorf("score of %v is %v, want %v", z, got, want)
+		}
+	}
+	ids, w := p.ints(1, 2, []int32{0, 0}), p.zeros(1, 2)
+	p.must(p.dev.RouteHash(kernel.HashRouteArgs{IDs: ids.dev, Weights: w.dev, Logits: p.floats(1, 2, []float32{-80, -80}).dev,
+		Table: p.ints(1, 2, []int32{0, 1}).dev, Tokens: p.ints(1, 1, []int32{0}).dev, Scale: 1}))
+	for _, v := range p.read(p.dev, w.dev) {
+		if math.Abs(float64(v)-0.5) > 1e-3 {
+			p.Errorf("weight of two equal experts far below zero is %v, want 0.5", v)
+		}
+	}
+}
+
+// testClamp compares clamped gates with the reference, and with the formula at the limit.
+func testClamp(p *pair) {
+	g, u, out := p.activations(3, 67, p.normal(3*67, 20)), p.activations(3, 67, p.normal(3*67, 20)), p.random(3, 67)
+	before := p.read(p.dev, u.dev)
+	p.each(func(s side) error {
+		return s.Gate(kernel.GateArgs{Out: s.of(out), Gate: s.of(g), Up: s.of(u), Limit: 10})
+	})
+	p.near("clamped gate", out, 1e-5)
+	for i, v := range p.read(p.dev, u.dev) {
+		if v != before[i] {
+			p.Fatalf("the gate changed its input %d", i)
+		}
+	}
+	one := p.activations(1, 3, []float32{100, -100, 100})
+	up := p.activations(1, 3, []float32{100, 100, -100})
+	p.must(p.dev.Gate(kernel.GateArgs{Out: one.dev, Gate: one.dev, Up: up.dev, Limit: 10}))
+	silu := 10 / (1 + math.Exp(-10))
+	for i, want := range []float64{10 * silu, 0, -10 * silu} {
+		if got := float64(p.read(p.dev, one.dev)[i]); math.Abs(got-want) > max(1e-4, math.Abs(want)/128) || i != 1 && math.Abs(got) > 101 {
+			p.Errorf("clamped gate %d is %v, want %v", i, got, want)
+		}
+	}
+}
+
+// packed draws a matrix of e2m1 pairs with a power-of-two scale for every row and 32 inputs.
+func (p *pair) packed(out, in int) weights {
+	p.Helper()
+	data, scale := make([]byte, out*in/2), make([]byte, out*((in+31)/32))
+	for i := range data {
+		data[i] = byte(p.rng.IntN(256))
+	}
+	for i := range scale {
+		scale[i] = byte(120 + p.rng.IntN(6))
+	}
+	var w weights
+	for _, s := range []side{{p.ref, false}, p.target()} {
+		t, err := kernel.New(s, kernel.E2M1x2, out, in/2)
+		p.must(err)
+		p.must(s.Write(t, data))
+		e, err := kernel.New(s, kernel.E8M0, out, (in+31)/32)
+		p.must(err)
+		p.must(s.Write(e, scale))
+		m := kernel.Weight{Data: t, Scale: e, BlockRows: 1, BlockCols: 32}
+		if s.dev {
+			w.dev = m
+		} else {
+			w.ref = m
+		}
+	}
+	return w
+}
+
+// testPacked multiplies by packed matrices, alone and as experts with clamps.
+func testPacked(p *pair) {
+	for _, c := range [][3]int{{1, 5, 32}, {3, 70, 96}, {5, 130, 80}, {130, 64, 256}} {
+		m, n, k := c[0], c[1], c[2]
+		w, x, out := p.packed(n, k), p.random(m, k), p.random(m, n)
+		what := fmt.Sprintf("packed %dx%dx%d", m, n, k)
+		p.each(func(s side) error { return s.Multiply(kernel.MultiplyArgs{Out: s.of(out), X: s.of(x), W: s.weight(w)}) })
+		p.near(what, out, 2e-5)
+		p.rowwise(what, out.dev, func(r int) kernel.Tensor {
+			one := p.like(out.dev, 1)
+			p.must(p.dev.Multiply(kernel.MultiplyArgs{Out: one, X: x.dev.Slice(r, r+1), W: w.dev}))
+			return one
+		})
+	}
+	p.packedByHand()
+	p.packedExperts()
+}
+
+// packedByHand multiplies by a row whose values are written out: codes 0..15 times 2^3, then times 2^-1.
+func (p *pair) packedByHand() {
+	p.Helper()
+	data := make([]byte, 32)
+	for i := range data {
+		data[i] = num.PackE2M1(byte(2*i%16), byte(2*i%16+1))
+	}
+	t, err := kernel.New(p.dev, kernel.E2M1x2, 1, 32)
+	p.must(err)
+	p.must(p.dev.Write(t, data))
+	e, err := kernel.New(p.dev, kernel.E8M0, 1, 2)
+	p.must(err)
+	p.must(p.dev.Write(e, []byte{130, 126}))
+	w := kernel.Weight{Data: t, Scale: e, BlockRows: 1, BlockCols: 32}
+	values := []float32{0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6}
+	for c := range 64 {
+		x := make([]float32, 64)
+		x[c] = 1
+		want := values[c%16] * 8
+		if c >= 32 {
+			want = values[c%16] / 2
+		}
+		out := p.random(1, 1)
+		p.must(p.dev.Multiply(kernel.MultiplyArgs{Out: out.dev, X: p.activations(1, 64, x).dev, W: w}))
+		if got := p.read(p.dev, out.dev)[0]; got != want {
+			p.Fatalf("packed value %d is %v, want %v", c, got, want)
+		}
+	}
+	if err := p.dev.Multiply(kernel.MultiplyArgs{Out: p.random(1, 1).dev, X: p.random(1, 63).dev, W: w}); !errors.Is(err, kernel.ErrArgument) {
+		p.Errorf("a product with an odd number of packed values: %v", err)
+	}
+}
+
+func (p *pair) packedExperts() {
+	p.Helper()
+	const experts, hidden, inner, rows = 3, 64, 96, 7
+	var list [3][]weights
+	for range experts {
+		list[0], list[1], list[2] = append(list[0], p.packed(inner, hidden)), append(list[1], p.packed(inner, hidden)), append(list[2], p.packed(hidden, inner))
+	}
+	choice := make([]int32, rows*2)
+	for i := range choice {
+		choice[i] = int32(p.rng.IntN(experts))
+	}
+	x, out := p.random(rows, hidden), p.activations(rows, hidden, make([]float32, rows*hidden))
+	ids, w := p.ints(rows, 2, choice), p.floats(rows, 2, p.normal(rows*2, 1))
+	p.each(func(s side) error {
+		a := kernel.ExpertArgs{Out: s.of(out), X: s.of(x), IDs: s.of(ids), Weights: s.of(w), Limit: 0.5}
+		for e := range experts {
+			a.Gate, a.Up, a.Down = append(a.Gate, s.weight(list[0][e])), append(a.Up, s.weight(list[1][e])), append(a.Down, s.weight(list[2][e]))
+		}
+		return s.Experts(a)
+	})
+	p.near("packed experts with clamps", out, 1e-4)
+}

@@ -1,0 +1,17 @@
+//go:build !purego && !race
+
+package vec
+
+import "sync"
+
+// recycler keeps memory between calls. The zero value is ready.
+type recycler[T any] struct{ pool sync.Pool }
+
+func (r *recycler[T]) get() *T {
+	if v := r.pool.Get(); v != nil {
+		return v.(*T)
+	}
+	return new(T)
+}
+
+func (r *recycler[T]) put(v *T) { r.pool.Put(v) }

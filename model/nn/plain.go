@@ -1,0 +1,104 @@
+package nn
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sparrow/kernel"
+	"sparrow/weight"
+)
+
+// exponents places the e8m0 scales of packed FP4 as they are stored, a byte each.
+func (l *Loader) exponents(m weight.Matrix) kernel.Tensor {
+	if m.Scale.DType == weight.F32 {
+		l.complain("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
+		return kernel.Tensor{}
+	}
+	return l.place(m.Scale.Data, kernel.E8M0, m.Scale.Shape[0], m.Scale.Shape[1])
+}
+
+// find looks a tensor up by name and exact shape.
+func (l *Loader) find(name string, shape ...int) (*weight.Tensor, bool) {
+	l.use(name)
+	t, ok := l.from.Tensor(name)
+	switch {
+	case !ok:
+		l.complain("missing %s, want shape %v", name, shape)
+		return nil, false
+	case !slices.Equal(t.Shape, shape):
+		l.complain("%s has shape %v, want %v", name, t.Shape, shape)
+		return nil, false
+	}
+	return t, true
+}
+
+// Floats loads a small matrix [rows, cols] of plain floats, widened to float32.
+func (l *Loader) Floats(name string, rows, cols int) kernel.Tensor {
+	t, ok := l.find(name, rows, cols)
+	if !ok {
+		return kernel.Tensor{}
+	}
+	v, err := weight.ReadF32(t)
+	if err != nil {
+		l.complain("%v", err)
+		return kernel.Tensor{}
+	}
+	return l.floats(v, rows, cols)
+}
+
+// Indices loads a matrix [rows, cols] of whole numbers from 0 to below limit.
+func (l *Loader) Indices(name string, rows, cols, limit int) kernel.Tensor {
+	t, ok := l.find(name, rows, cols)
+	if !ok {
+		return kernel.Tensor{}
+	}
+	v, err := weight.ReadI32(t)
+	if err != nil {
+		l.complain("%v", err)
+		return kernel.Tensor{}
+	}
+	if i := slices.IndexFunc(v, func(x int32) bool { return x < 0 || int(x) >= limit }); i >= 0 {
+		l.complain("%s[%d][%d] is %d, want 0 to %d", name, i/cols, i%cols, v[i], limit-1)
+		return kernel.Tensor{}
+	}
+	out, err := kernel.New(l.mem, kernel.I32, rows, cols)
+	if err == nil {
+		err = kernel.WriteI32(l.mem, out, v)
+	}
+	if err != nil {
+		l.err = fmt.Errorf("%s: %w", name, err)
+	}
+	return out
+}
+
+// Stack loads a tensor [n, out, in] of plain floats as n weights that share its memory.
+func (l *Loader) Stack(name string, n, out, in int) []kernel.Weight {
+	list := make([]kernel.Weight, n)
+	t, ok := l.find(name, n, out, in)
+	if !ok {
+		return list
+	}
+	kind := valueType(t.DType)
+	if kind != kernel.F32 && kind != kernel.BF16 && kind != kernel.F16 {
+		l.complain("%s is %v, supported for a stack of matrices are F32, F16 and BF16", name, t.DType)
+		return list
+	}
+	all := l.place(t.Data, kind, n*out, in)
+	for i := range list {
+		list[i] = kernel.Weight{Data: all.Slice(i*out, (i+1)*out)}
+	}
+	return list
+}
+
+// Skip passes over every tensor whose name begins with prefix: parts of the checkpoint that are not run.
+func (l *Loader) Skip(prefix string) {
+	for _, name := range l.from.Names() {
+		if strings.HasPrefix(name, prefix) {
+			l.used[name] = true
+		}
+	}
+}
+
+// Complain adds a problem that only the model's family can see.
+func (l *Loader) Complain(problem string) { l.problems = append(l.problems, problem) }

@@ -1,0 +1,211 @@
+package v4
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// attend writes the attention output of layer i for x, normalised rows in step order, to out. Everything the step adds to the caches is
+// stored before any row attends: a query that closes a group sees the new entry.
+func (m *Model) attend(i int, out, x kernel.Tensor) error {
+	a, c := &m.layers[i].attn, m.caches[i]
+	angles := m.step.farAngles
+	if m.layers[i].ratio == 0 {
+		angles = m.step.mainAngles
+	}
+	q, qr, err := m.project(a, c, x, angles)
+	if err != nil {
+		return err
+	}
+	if err := m.compress(i, c, x); err != nil {
+		return err
+	}
+	o, err := m.buf.out.Take(m.dev.Activation(), x.Rows, m.config.Attention.Heads*m.config.Attention.Dim)
+	if err != nil {
+		return err
+	}
+	for j := range m.step.segments {
+		s := &m.step.segments[j]
+		if err := m.runSegment(i, s, query{q: q, qr: qr, x: x, angles: angles, out: o}); err != nil {
+			return fmt.Errorf("segment %v: %w", s.plan.Row, err)
+		}
+	}
+	return m.output(a, out, o, angles)
+}
+
+// query is what attention reads and writes, all rows of the step.
+type query struct {
+	q      kernel.Tensor // [T, heads*512], rotated
+	qr     kernel.Tensor // [T, q_lora]
+	x      kernel.Tensor // [T, hidden]
+	angles kernel.Tensor // f32 [T, 64]
+	out    kernel.Tensor // [T, heads*512]
+}
+
+func (m *Model) rotate(x, angles kernel.Tensor, inverse bool) error {
+	a := m.config.Attention
+	return m.dev.Rotate(kernel.RotateArgs{X: x, Angles: angles, Heads: a.Heads, HeadDim: a.Dim, Offset: a.Dim - a.Rope, Pairing: kernel.Interleaved, Inverse: inverse})
+}
+
+// project computes queries and their latents, and stores the step's window entries.
+func (m *Model) project(a *attention, c cache, x, angles kernel.Tensor) (q, qr kernel.Tensor, err error) {
+	cfg, act := m.config.Attention, m.dev.Activation()
+	if qr, err = m.buf.qa.Take(act, x.Rows, cfg.QLora); err != nil {
+		return
+	}
+	if q, err = m.buf.q.Take(act, x.Rows, cfg.Heads*cfg.Dim); err != nil {
+		return
+	}
+	kv, err := m.buf.kv.Take(act, x.Rows, cfg.Dim)
+	if err != nil {
+		return
+	}
+	if err = m.dev.Multiply(kernel.MultiplyArgs{Out: qr, X: x, W: a.qa}); err != nil {
+		return
+	}
+	if err = m.dev.Norm(kernel.NormArgs{Out: qr, X: qr, Weight: a.qNorm, Eps: m.config.RMSEps}); err != nil {
+		return
+	}
+	if err = m.dev.Multiply(kernel.MultiplyArgs{Out: q, X: qr, W: a.qb}); err != nil {
+		return
+	}
+	if err = m.dev.HeadNorm(kernel.HeadNormArgs{X: q, Heads: cfg.Heads, Eps: m.config.RMSEps}); err != nil {
+		return
+	}
+	if err = m.rotate(q, angles, false); err != nil {
+		return
+	}
+	if err = m.dev.Multiply(kernel.MultiplyArgs{Out: kv, X: x, W: a.kv}); err != nil {
+		return
+	}
+	err = m.dev.StoreEntries(kernel.EntryStoreArgs{Rows: kv, Norm: a.kvNorm, Eps: m.config.RMSEps, Angles: angles, Slots: m.step.slots, Pool: c.window})
+	return
+}
+
+// compress closes groups: it stores the entries, and for the indexer the keys, of every group that ends in this step, and keeps raw rows for
+// those that do not.
+func (m *Model) compress(i int, c cache, x kernel.Tensor) error {
+	a := &m.layers[i].attn
+	if a.compress == nil {
+		return nil
+	}
+	e, r := &m.step.light, m.states.rings[i]
+	if a.compress.ratio == heavyRatio {
+		e = &m.step.dense
+	}
+	entries, err := m.closeGroups(a.compress, e, r.main, x)
+	if err != nil {
+		return fmt.Errorf("compressor: %w", err)
+	}
+	if e.n > 0 {
+		err = m.dev.StoreEntries(kernel.EntryStoreArgs{Rows: entries, Norm: a.compress.norm, Eps: m.config.RMSEps, Angles: e.angles, Slots: e.slots, Pool: c.extra})
+		if err != nil {
+			return err
+		}
+	}
+	if a.index == nil {
+		return nil
+	}
+	keys, err := m.closeGroups(&a.index.compress, e, r.index, x)
+	if err != nil {
+		return fmt.Errorf("indexer's compressor: %w", err)
+	}
+	if e.n == 0 {
+		return nil
+	}
+	return m.dev.StoreKeys(kernel.KeyStoreArgs{Keys: keys, Norm: a.index.compress.norm, Eps: m.config.RMSEps, Angles: e.angles, Hadamard: hadamard(c.index.Layout),
+		Slots: e.slots, Pool: c.index})
+}
+
+// hadamard reports whether keys of a layout are kept rotated: quantised ones are, exact ones need no spreading of outliers.
+func hadamard(k layout.Kind) bool { return k == layout.IndexPage132 }
+
+// closeGroups computes entries from the step's rows and the ring, and then keeps the step's rows in the ring.
+func (m *Model) closeGroups(c *compressor, e *entryTensors, ring, x kernel.Tensor) (kernel.Tensor, error) {
+	w := c.width()
+	values, err := m.buf.values.Take(kernel.F32, x.Rows, w)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	gates, err := m.buf.gates.Take(kernel.F32, x.Rows, w)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	if err := m.dev.Multiply(kernel.MultiplyArgs{Out: values, X: x, W: c.values}); err != nil {
+		return kernel.Tensor{}, err
+	}
+	if err := m.dev.Multiply(kernel.MultiplyArgs{Out: gates, X: x, W: c.gates}); err != nil {
+		return kernel.Tensor{}, err
+	}
+	var out kernel.Tensor
+	if e.n > 0 {
+		if out, err = m.buf.entry.Take(m.dev.Activation(), e.n, c.dim); err != nil {
+			return out, err
+		}
+		err = m.dev.Compress(kernel.CompressArgs{Out: out, Values: values, Gates: gates, State: ring, APE: c.ape, Sources: e.sources, Ratio: c.ratio, Overlap: overlapped(c.ratio)})
+		if err != nil {
+			return out, err
+		}
+	}
+	if err := m.dev.Put(kernel.PutArgs{Out: ring.Columns(0, w), X: values, Rows: e.keep}); err != nil {
+		return out, err
+	}
+	return out, m.dev.Put(kernel.PutArgs{Out: ring.Columns(w, 2*w), X: gates, Rows: e.keep})
+}
+
+// output turns the heads back, because values carry the rotation of keys, and projects them group by group.
+func (m *Model) output(a *attention, out, o, angles kernel.Tensor) error {
+	cfg := m.config.Attention
+	if err := m.rotate(o, angles, true); err != nil {
+		return err
+	}
+	z, err := m.buf.z.Take(m.dev.Activation(), o.Rows, cfg.Groups*cfg.OLora)
+	if err != nil {
+		return err
+	}
+	in := o.Cols / cfg.Groups
+	for g, w := range a.oa {
+		err := m.dev.Multiply(kernel.MultiplyArgs{Out: z.Columns(g*cfg.OLora, (g+1)*cfg.OLora), X: o.Columns(g*in, (g+1)*in), W: w})
+		if err != nil {
+			return err
+		}
+	}
+	return m.dev.Multiply(kernel.MultiplyArgs{Out: out, X: z, W: a.ob})
+}
+
+// runSegment selects and attends, launch after launch, so that scores and workspaces of only one of them take memory.
+func (m *Model) runSegment(i int, s *segment, in query) error {
+	if want := m.caches[i].window.Layout.String(); s.plan.Layout.String() != want {
+		return &plan.Error{Code: plan.E27, Asked: fmt.Sprintf("a plan for %v entries over a cache of %s entries", s.plan.Layout, want),
+			Supported: "a cache in the layout the configuration resolved to"}
+	}
+	index := m.layers[i].attn.index
+	for j := range s.launches {
+		l := &s.launches[j]
+		if index != nil {
+			if err := m.choose(s, l, index, m.caches[i], in); err != nil {
+				return err
+			}
+		}
+		var err error
+		switch s.plan.Form {
+		case plan.FormV4Paged:
+			err = m.paged(i, l, in)
+		case plan.FormV4SparsePrefill:
+			err = m.flat(i, l, in)
+		default:
+			err = fmt.Errorf("form %v is not one this model runs", s.plan.Form)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if index != nil && m.observe != nil {
+		first := s.plan.FirstRow
+		return m.observe.Selected(i, first, m.step.selected.Slice(first, first+s.plan.Rows))
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package v4
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/model/config"
+	"sparrow/model/nn"
+)
+
+// experts is the feed-forward block of one layer: exactly one of bias and table is given.
+type experts struct {
+	router         kernel.Weight // [experts, hidden]
+	bias           kernel.Tensor // f32 [1, experts]: layers that choose by score
+	table          kernel.Tensor // i32 [vocabulary, k]: layers that look experts up by token
+	gate, up, down []kernel.Weight
+	shared         nn.MLP
+}
+
+func loadExperts(c *config.V4, l *nn.Loader, n names, i int) experts {
+	f := c.FFN
+	at := func(name string) string { return n.layer(i, name) }
+	load := func(prefix string, inner int) nn.MLP {
+		return nn.MLP{
+			Gate:  l.Matrix(at(prefix+"w1.weight"), inner, c.Hidden),
+			Up:    l.Matrix(at(prefix+"w3.weight"), inner, c.Hidden),
+			Down:  l.Matrix(at(prefix+"w2.weight"), c.Hidden, inner),
+			Limit: f.Limit,
+		}
+	}
+	e := experts{router: l.Matrix(at("ffn.gate.weight"), f.Experts, c.Hidden), shared: load("ffn.shared_experts.", f.Inner*f.Shared)}
+	if f.Hash[i] {
+		e.table = l.Indices(at("ffn.gate.tid2eid"), c.Vocab, f.TopK, f.Experts)
+	} else {
+		e.bias = l.Vector(at("ffn.gate.bias"), f.Experts)
+	}
+	if n.kind == hugging {
+		// Experts are stacked: gates above ups, then downs.
+		for _, w := range l.Stack(at("ffn.experts.gate_up_proj"), f.Experts, 2*f.Inner, c.Hidden) {
+			e.gate, e.up = append(e.gate, w.Slice(0, f.Inner)), append(e.up, w.Slice(f.Inner, 2*f.Inner))
+		}
+		e.down = l.Stack(at("ffn.experts.down_proj"), f.Experts, c.Hidden, f.Inner)
+		return e
+	}
+	for j := range f.Experts {
+		x := load(fmt.Sprintf("ffn.experts.%d.", j), f.Inner)
+		e.gate, e.up, e.down = append(e.gate, x.Gate), append(e.up, x.Up), append(e.down, x.Down)
+	}
+	return e
+}
+
+// feedForward writes the block's output for x to out: shared experts first, then the chosen ones, so that a row's sum has one order.
+func (m *Model) feedForward(e *experts, out, x kernel.Tensor) error {
+	logits, err := m.buf.logit.Take(kernel.F32, x.Rows, e.router.Out())
+	if err != nil {
+		return err
+	}
+	ids, err := m.buf.chosen.Take(kernel.I32, x.Rows, m.config.FFN.TopK)
+	if err != nil {
+		return err
+	}
+	weights, err := m.buf.share.Take(kernel.F32, x.Rows, m.config.FFN.TopK)
+	if err != nil {
+		return err
+	}
+	if err := m.dev.Multiply(kernel.MultiplyArgs{Out: logits, X: x, W: e.router}); err != nil {
+		return err
+	}
+	if e.table.Given() {
+		err = m.dev.RouteHash(kernel.HashRouteArgs{IDs: ids, Weights: weights, Logits: logits, Table: e.table, Tokens: m.step.tokens, Scale: m.config.FFN.Scale})
+	} else {
+		err = m.dev.RouteRoot(kernel.RootRouteArgs{IDs: ids, Weights: weights, Logits: logits, Bias: e.bias, Scale: m.config.FFN.Scale})
+	}
+	if err != nil {
+		return err
+	}
+	if err := e.shared.Write(m.dev, m.buf.ffn, out, x); err != nil {
+		return err
+	}
+	return m.dev.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights, Gate: e.gate, Up: e.up, Down: e.down, Limit: m.config.FFN.Limit})
+}

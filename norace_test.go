@@ -1,0 +1,5 @@
+//go:build !race
+
+package sparrow
+
+const raceEnabled = false

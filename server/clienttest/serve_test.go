@@ -1,0 +1,82 @@
+package clienttest
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"sparrow"
+	"sparrow/server"
+)
+
+// model is what the built-in model is called on the wire.
+const model = "sparrow-tiny"
+
+// patience bounds everything a test waits for.
+const patience = 30 * time.Second
+
+// service is a server on a loopback port, over an engine of its own.
+type service struct {
+	addr   string // host:port
+	engine *sparrow.Engine
+}
+
+// start opens the built-in model and serves it until the test ends. Both must then end without complaint and without a page in use.
+func start(t *testing.T, c sparrow.Config, o server.Options) *service {
+	t.Helper()
+	if c.CacheTokens == 0 {
+		c.CacheTokens = 16384 // room for every test at a fraction of the memory the default takes
+	}
+	e, err := sparrow.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopEngine(t, e) })
+	s, err := server.New(server.Adapt(e), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Error("the server did not end")
+		}
+	})
+	return &service{addr: l.Addr().String(), engine: e}
+}
+
+func stopEngine(t *testing.T, e *sparrow.Engine) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := e.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if s := e.Stats(); s.Running != 0 || s.Waiting != 0 || s.KV.Used != 0 {
+		t.Errorf("left behind: %d running, %d waiting, %d pages", s.Running, s.Waiting, s.KV.Used)
+	}
+}
+
+func (s *service) url() string { return "http://" + s.addr }
+
+// client is OpenAI's client for the service. It never tries again: a test wants to see the first answer.
+func (s *service) client(more ...option.RequestOption) openai.Client {
+	all := []option.RequestOption{option.WithBaseURL(s.url() + "/v1"), option.WithAPIKey("unused"), option.WithMaxRetries(0)}
+	return openai.NewClient(append(all, more...)...)
+}

@@ -1,0 +1,287 @@
+// Package toolcall keeps tool calls well formed while they are generated.
+//
+// How a chat format writes calls, the tools of a request and a tokenizer flow in; out flows, before every token, which tokens may come next:
+// anything in free text, one of the tools' names where a name belongs, JSON that follows the tool's schema where arguments belong, and the
+// markers in between. A request that demands a call is led to one from the first token of its answer.
+package toolcall
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"sparrow/chat"
+	"sparrow/grammar"
+)
+
+// ErrTools is wrapped when a request's tools cannot be enforced.
+var ErrTools = errors.New("toolcall: the tools cannot be enforced")
+
+// Options say what a request demands.
+type Options struct {
+	Demand    bool   // the answer must be a call
+	Only      string // the one tool it must call, or empty
+	Single    bool   // at most one call
+	Reasoning bool   // the reply begins inside reasoning
+}
+
+// Rules are the call rules of one request, shared by its choices.
+type Rules struct {
+	options Options
+	json    bool
+	words   int
+	eos     []int32
+
+	start []int32 // Begin and Open
+	open  []int32
+	end   []int32
+	close []int32
+	think int32 // token that ends reasoning, or -1
+	tools []tool
+}
+
+// tool is a name as tokens, Sep included, and the grammar of its arguments.
+type tool struct {
+	name []int32
+	args *grammar.Grammar // nil where arguments are not JSON
+}
+
+// Encoder gives the tokens of a text, markers included.
+type Encoder func(text string) ([]int32, error)
+
+// Compile prepares the rules. It returns nil without error when nothing is to be enforced: no call is demanded and the format's calls cannot be
+// recognised token by token or hold no JSON.
+func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t *grammar.Tokens, eos []int32) (*Rules, error) {
+	r := &Rules{options: o, json: s.JSON, words: t.MaskWords(), eos: eos, think: -1}
+	var errs []error
+	tokens := func(text string) []int32 {
+		if text == "" {
+			return nil
+		}
+		ids, err := encode(text)
+		errs = append(errs, err)
+		return ids
+	}
+	r.start, r.open, r.end, r.close = tokens(s.Begin+s.Open), tokens(s.Open), tokens(s.End), tokens(s.Close)
+	if think := tokens(s.ReasoningEnd); len(think) == 1 {
+		r.think = think[0]
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTools, err)
+	}
+	if !o.Demand && (len(r.open) != 1 || !s.JSON) {
+		return nil, nil
+	}
+	if o.Reasoning && r.think < 0 && o.Demand {
+		return nil, fmt.Errorf("%w: the tokenizer has no single token for %q, so the end of reasoning cannot be seen", ErrTools, s.ReasoningEnd)
+	}
+	for i := range tools {
+		if o.Only != "" && tools[i].Name != o.Only {
+			continue
+		}
+		x, err := compileTool(s, &tools[i], tokens(tools[i].Name+s.Sep), t)
+		if err != nil {
+			return nil, fmt.Errorf("%w: tools[%d]: %w", ErrTools, i, err)
+		}
+		r.tools = append(r.tools, x)
+	}
+	if len(r.tools) == 0 {
+		return nil, fmt.Errorf("%w: no tool named %q among %d", ErrTools, o.Only, len(tools))
+	}
+	return r, errors.Join(errs...)
+}
+
+// compileTool prepares one tool. A schema the grammar cannot follow is refused for strict tools; for others any JSON object is accepted, which
+// is what such tools promise.
+func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Tokens) (tool, error) {
+	out := tool{name: name}
+	if !s.JSON {
+		return out, nil
+	}
+	var err error
+	if len(x.Parameters) > 0 {
+		if out.args, err = grammar.Compile(x.Parameters, t); err == nil || x.Strict {
+			return out, err
+		}
+	}
+	out.args, err = grammar.JSONObject(t)
+	return out, err
+}
+
+// stage is where in its calls a reply is.
+type stage uint8
+
+const (
+	free    stage = iota // text
+	forced               // marker tokens, one after the other
+	naming               // a tool's name
+	arguing              // JSON arguments
+	between              // after a call: another one, or the end of the calls
+	ended                // nothing but the end of the sequence
+)
+
+// State is one reply in progress.
+type State struct {
+	rules *Rules
+	stage stage
+	queue []int32 // forced tokens that are left
+	then  stage   // after them
+	depth int     // tokens of the name so far
+	alive []bool  // tools whose names still fit
+	args  *grammar.State
+	lead  bool // a call is demanded once reasoning ends
+}
+
+// Start begins a reply.
+func (r *Rules) Start() *State {
+	s := &State{rules: r, alive: make([]bool, len(r.tools))}
+	switch {
+	case !r.options.Demand:
+	case r.options.Reasoning:
+		s.lead = true
+	default:
+		s.force(r.start, naming)
+	}
+	return s
+}
+
+// force lines up marker tokens.
+func (s *State) force(ids []int32, then stage) {
+	s.queue, s.then = ids, then
+	s.enter(forced)
+}
+
+// enter begins a stage.
+func (s *State) enter(next stage) {
+	if next == forced && len(s.queue) == 0 {
+		next = s.then
+	}
+	s.stage = next
+	if next == naming {
+		s.depth = 0
+		for i := range s.alive {
+			s.alive[i] = true
+		}
+	}
+}
+
+// Mask fills dst with the tokens that may come next. It reports false, dst untouched, when every token may.
+func (s *State) Mask(dst []uint64) (limited bool, err error) {
+	set := func(id int32) { dst[id/64] |= 1 << (id % 64) }
+	if s.stage == free {
+		return false, nil
+	}
+	if len(dst) < s.rules.words {
+		return true, fmt.Errorf("%w: a mask of %d words, want %d", ErrTools, len(dst), s.rules.words)
+	}
+	clear(dst)
+	switch s.stage {
+	case forced:
+		set(s.queue[0])
+	case naming:
+		for i, x := range s.rules.tools {
+			if s.alive[i] && s.depth < len(x.name) {
+				set(x.name[s.depth])
+			}
+		}
+	case arguing:
+		if err := s.args.Mask(dst); err != nil {
+			return true, err
+		}
+		if s.args.Done() {
+			// What follows the arguments is the call's own marker, not the end of the sequence.
+			for _, id := range s.rules.eos {
+				dst[id/64] &^= 1 << (id % 64)
+			}
+			set(s.rules.close[0])
+		}
+	case between:
+		set(s.rules.end[0])
+		if !s.rules.options.Single {
+			set(s.rules.open[0])
+		}
+	case ended:
+		for _, id := range s.rules.eos {
+			set(id)
+		}
+	}
+	return true, nil
+}
+
+// Accept takes the next token.
+func (s *State) Accept(token int32) error {
+	switch s.stage {
+	case free:
+		s.watch(token)
+		return nil
+	case forced:
+		if token != s.queue[0] {
+			return s.rejected(token)
+		}
+		s.queue = s.queue[1:]
+		s.enter(forced)
+		return nil
+	case naming:
+		return s.name(token)
+	case arguing:
+		if s.args.Done() && token == s.rules.close[0] {
+			s.force(s.rules.close[1:], between)
+			return nil
+		}
+		return s.args.Accept(token)
+	case between:
+		switch {
+		case token == s.rules.end[0]:
+			s.force(s.rules.end[1:], ended)
+		case token == s.rules.open[0] && !s.rules.options.Single:
+			s.force(s.rules.open[1:], naming)
+		default:
+			return s.rejected(token)
+		}
+		return nil
+	}
+	if !slices.Contains(s.rules.eos, token) {
+		return s.rejected(token)
+	}
+	return nil
+}
+
+func (s *State) rejected(token int32) error {
+	return fmt.Errorf("%w: token %d does not belong to a call", ErrTools, token)
+}
+
+// watch looks for the end of reasoning and for a call the model begins by itself.
+func (s *State) watch(token int32) {
+	switch {
+	case s.lead && token == s.rules.think:
+		s.lead = false
+		s.force(s.rules.start, naming)
+	case s.rules.json && len(s.rules.open) == 1 && token == s.rules.open[0]:
+		s.enter(naming)
+	}
+}
+
+// name takes a token of a tool's name. The longest name wins only if its tokens come: a name is complete with its separator.
+func (s *State) name(token int32) error {
+	fits := false
+	for i, x := range s.rules.tools {
+		s.alive[i] = s.alive[i] && s.depth < len(x.name) && x.name[s.depth] == token
+		fits = fits || s.alive[i]
+	}
+	if !fits {
+		return s.rejected(token)
+	}
+	s.depth++
+	for i, x := range s.rules.tools {
+		if s.alive[i] && s.depth == len(x.name) {
+			if x.args == nil {
+				s.enter(free)
+				return nil
+			}
+			s.args = x.args.Start()
+			s.enter(arguing)
+			return nil
+		}
+	}
+	return nil
+}
