@@ -39,10 +39,23 @@ func (c *choice) sample(logits []float32) (sample.Choice, error) {
 	if err := c.sampler.Accept(got.Token); err != nil {
 		return sample.Choice{}, err
 	}
-	if c.state != nil {
-		err = c.state.Accept(got.Token)
+	return got, c.accept(got.Token)
+}
+
+// accept tells the guides which token came.
+func (c *choice) accept(token int32) error {
+	if c.calls != nil {
+		if err := c.calls.Accept(token); err != nil {
+			return err
+		}
 	}
-	return got, err
+	switch {
+	case c.think == token:
+		c.think = -1
+	case c.think < 0 && c.state != nil:
+		return c.state.Accept(token)
+	}
+	return nil
 }
 
 // early tells whether the choice is still shorter than MinTokens.
@@ -50,19 +63,30 @@ func (c *choice) early() bool { return c.made < c.job.request.MinTokens }
 
 // allowed says which tokens may come next; nil means all.
 func (c *choice) allowed() (sample.Mask, error) {
-	if c.state == nil {
-		if c.early() {
-			return c.noEnd, nil
-		}
-		return nil, nil
-	}
-	if err := c.state.Mask(c.mask); err != nil {
+	limited, err := c.limits()
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if c.early() {
+	case limited && c.early():
 		c.goOn()
+		return c.mask, nil
+	case limited:
+		return c.mask, nil
+	case c.early():
+		return c.noEnd, nil
 	}
-	return c.mask, nil
+	return nil, nil
+}
+
+// limits asks the guides and reports whether one of them filled the mask.
+func (c *choice) limits() (bool, error) {
+	if c.state != nil && c.think < 0 {
+		return true, c.state.Mask(c.mask)
+	}
+	if c.calls != nil {
+		return c.calls.Mask(c.mask)
+	}
+	return false, nil
 }
 
 // goOn takes the tokens that end the choice out of its mask, unless nothing else is allowed: a format is stronger than MinTokens.
@@ -109,7 +133,7 @@ func (e *Engine) emit(c *choice, got sample.Choice) {
 // complete tells whether a constrained choice holds its whole document, so that nothing but the end can follow. Where the model has no token for the end, the
 // first complete document is the answer.
 func (e *Engine) complete(c *choice) bool {
-	return c.state != nil && (c.state.Final() || len(e.eos) == 0 && c.state.Done())
+	return c.state != nil && c.think < 0 && (c.state.Final() || len(e.eos) == 0 && c.state.Done())
 }
 
 // read adds a token's text to its event and reports whether a stop string was found. Stop strings are not looked for before MinTokens.

@@ -29,6 +29,12 @@ func (e *Engine) Generate(ctx context.Context, r Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.whole(ctx)
+}
+
+// whole reads a stream to its end.
+func (s *Stream) whole(ctx context.Context) (*Response, error) {
+	var err error
 	out := &Response{Choices: make([]Answer, len(s.job.choices))}
 	messages := make([]chat.Collector, len(s.job.choices))
 	cancelled := false
@@ -54,7 +60,7 @@ func (e *Engine) Generate(ctx context.Context, r Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Chat != nil {
+	if s.replies != nil {
 		for i := range out.Choices {
 			out.Choices[i].Message = messages[i].Message()
 		}

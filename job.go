@@ -9,6 +9,7 @@ import (
 	"sparrow/sample"
 	"sparrow/sched"
 	"sparrow/tokenizer"
+	"sparrow/toolcall"
 )
 
 // job is one request inside the engine. The loop owns it once it is submitted; its queue is shared with the stream.
@@ -32,8 +33,10 @@ type choice struct {
 	index   int
 	seq     sched.Sequence
 	sampler *sample.Sampler
-	state   *grammar.State     // nil for free text
-	mask    sample.Mask        // memory for state's masks
+	state   *grammar.State     // the document it must be; nil for free text
+	think   int32              // token that ends reasoning, before which state says nothing; -1 when it has come
+	calls   *toolcall.State    // how tool calls must look; nil without tools
+	mask    sample.Mask        // memory for the masks of both
 	noEnd   sample.Mask        // everything but tokens that end the choice; nil without MinTokens
 	decoder *tokenizer.Decoder // nil without a tokenizer
 	stops   *sample.StopMatcher

@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"sparrow/grammar"
 	"sparrow/sample"
 	"sparrow/sched"
 )
@@ -28,7 +27,7 @@ func (e *Engine) prepare(r Request) (*job, error) {
 		rand.Read(id[:])
 		r.ID = "req-" + hex.EncodeToString(id[:])
 	}
-	prompt, special, err := e.encode(&r)
+	prompt, reasoning, err := e.encode(&r)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +35,7 @@ func (e *Engine) prepare(r Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := e.constraint(&r)
+	g, err := e.guides(&r, reasoning)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +45,7 @@ func (e *Engine) prepare(r Request) (*job, error) {
 		j.trace = &Trace{}
 	}
 	for i := range r.Sampling.N {
-		c, err := e.choice(j, i, limit, g, special)
+		c, err := e.choice(j, i, limit, g)
 		if err != nil {
 			return nil, err
 		}
@@ -55,12 +54,12 @@ func (e *Engine) prepare(r Request) (*job, error) {
 	return j, nil
 }
 
-// encode gives the prompt's token ids, and whether the text of special tokens is part of the reply.
-func (e *Engine) encode(r *Request) (prompt []int32, special bool, err error) {
+// encode gives the prompt's token ids, and whether it ends inside reasoning.
+func (e *Engine) encode(r *Request) (prompt []int32, reasoning bool, err error) {
 	switch {
 	case r.Chat != nil && r.Prompt == "" && r.Tokens == nil:
-		_, ids, err := e.Render(r.Chat)
-		return ids, true, err
+		p, ids, err := e.render(r.Chat)
+		return ids, p.InReasoning, err
 	case r.Tokens != nil && r.Chat == nil && r.Prompt == "":
 		for i, id := range r.Tokens {
 			if id < 0 || int(id) >= e.info.Vocabulary {
@@ -99,30 +98,9 @@ func (e *Engine) limit(r *Request, prompt int) (int, error) {
 	return room, nil
 }
 
-// constraint compiles the request's format.
-func (e *Engine) constraint(r *Request) (*grammar.Grammar, error) {
-	if r.Format.Kind == FormatFree {
-		return nil, nil
-	}
-	if e.grammar == nil {
-		return nil, &RequestError{"response_format", "constrained output needs a tokenizer whose tokens spell JSON; this checkpoint has none"}
-	}
-	var g *grammar.Grammar
-	var err error
-	if r.Format.Kind == FormatJSON {
-		g, err = grammar.JSONObject(e.grammar)
-	} else {
-		g, err = grammar.Compile(r.Format.Schema, e.grammar)
-	}
-	if err != nil {
-		return nil, &RequestError{"response_format", err.Error()}
-	}
-	return g, nil
-}
-
 // choice makes the state of one continuation.
-func (e *Engine) choice(j *job, i, limit int, g *grammar.Grammar, special bool) (*choice, error) {
-	c := &choice{job: j, index: i, limit: limit}
+func (e *Engine) choice(j *job, i, limit int, g guides) (*choice, error) {
+	c := &choice{job: j, index: i, limit: limit, think: -1}
 	var err error
 	if c.sampler, err = sample.New(j.request.Sampling, i, e.scratch); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
@@ -135,14 +113,13 @@ func (e *Engine) choice(j *job, i, limit int, g *grammar.Grammar, special bool) 
 	if c.stops, err = sample.NewStopMatcher(&j.request.Sampling); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
-	if g != nil {
-		c.state, c.mask = g.Start(), make(sample.Mask, e.grammar.MaskWords())
-	}
+	g.start(c)
 	if j.request.MinTokens > 0 {
 		c.noEnd = e.goingOn(j.request.Sampling.StopTokenIDs)
 	}
 	if e.tok != nil {
-		c.decoder = e.tok.NewDecoder(!special)
+		// A chat's markers are part of its reply: the parser reads them.
+		c.decoder = e.tok.NewDecoder(j.request.Chat == nil)
 	}
 	c.seq = sched.Sequence{Tokens: append(make([]int32, 0, len(j.prompt)+room), j.prompt...), Salt: []byte(j.request.Tenant), Owner: c}
 	if i > 0 && !e.cfg.NoReuse {

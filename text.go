@@ -35,19 +35,25 @@ func (e *Engine) Decode(ids []int32) (string, error) {
 
 // Render writes a conversation as the model reads it.
 func (e *Engine) Render(c *chat.Request) (string, []int32, error) {
+	p, ids, err := e.render(c)
+	return p.Text, ids, err
+}
+
+// render also tells what the format says about the prompt.
+func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 	if e.tok == nil {
-		return "", nil, ErrNoTokenizer
+		return chat.Prompt{}, nil, ErrNoTokenizer
 	}
 	if e.format == nil {
-		return "", nil, &RequestError{"messages", "this checkpoint has no chat format; use completions"}
+		return chat.Prompt{}, nil, &RequestError{"messages", "this checkpoint has no chat format; use completions"}
 	}
 	p, err := e.format.Render(*c)
 	if err != nil {
 		if errors.Is(err, chat.ErrRequest) || errors.Is(err, chat.ErrUnsupported) {
 			err = fmt.Errorf("%w: %w", ErrRequest, err)
 		}
-		return "", nil, err
+		return chat.Prompt{}, nil, err
 	}
 	ids, err := e.Encode(p.Text, !p.HasBOS)
-	return p.Text, ids, err
+	return p, ids, err
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	if !errors.Is(err, errReported) {
-		fmt.Fprintln(stderr, "sparrow:", err)
+		fmt.Fprintln(stderr, "sparrow:", strings.TrimPrefix(err.Error(), "sparrow: ")) // errors of the library begin with its name
 	}
 	return 1
 }

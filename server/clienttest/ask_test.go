@@ -1,0 +1,128 @@
+package clienttest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+)
+
+// Questions that the built-in model was trained for, and what it answers.
+const (
+	treesQuestion = "Rolf plants 22 trees every day for 7 days. How many trees is that?"
+	treesAnswer   = "22 * 7 = 154\n#### 154"
+	nameQuestion  = "What are you called?"
+	nameAnswer    = "I am Sparrow, a tiny language model with sparse attention."
+)
+
+// ask is a chat of one question, answered with the likeliest tokens.
+func ask(question string) openai.ChatCompletionNewParams {
+	return openai.ChatCompletionNewParams{
+		Model: model, Temperature: openai.Float(0),
+		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)},
+	}
+}
+
+// endless goes on after the model's own end, up to a limit of tokens: for what must be running for a while.
+func endless(tokens int) (openai.ChatCompletionNewParams, option.RequestOption) {
+	p := ask(nameQuestion)
+	p.MaxTokens = openai.Int(int64(tokens))
+	return p, option.WithJSONSet("ignore_eos", true)
+}
+
+// chat answers a request whole.
+func (s *service) chat(t *testing.T, p openai.ChatCompletionNewParams, more ...option.RequestOption) *openai.ChatCompletion {
+	t.Helper()
+	client := s.client()
+	r, err := client.Chat.Completions.New(t.Context(), p, more...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, errorText(err))
+	}
+	return r
+}
+
+// text is the text of the only choice.
+func text(t *testing.T, r *openai.ChatCompletion) string {
+	t.Helper()
+	if len(r.Choices) != 1 {
+		t.Fatalf("%d choices, want 1: %s", len(r.Choices), r.RawJSON())
+	}
+	return r.Choices[0].Message.Content
+}
+
+// wantChat compares the only choice of an answer.
+func wantChat(t *testing.T, r *openai.ChatCompletion, content, finish string) {
+	t.Helper()
+	if got := text(t, r); got != content || r.Choices[0].FinishReason != finish {
+		t.Errorf("answer %q ended by %s, want %q ended by %s", got, r.Choices[0].FinishReason, content, finish)
+	}
+}
+
+// streamed is a stream read to its end.
+type streamed struct {
+	openai.ChatCompletionAccumulator
+	chunks []openai.ChatCompletionChunk
+}
+
+// last is the closing chunk.
+func (s *streamed) last() openai.ChatCompletionChunk { return s.chunks[len(s.chunks)-1] }
+
+// stream answers a request piece by piece, and puts the pieces together with the client's own accumulator.
+func (s *service) stream(t *testing.T, p openai.ChatCompletionNewParams, more ...option.RequestOption) *streamed {
+	t.Helper()
+	client := s.client()
+	events := client.Chat.Completions.NewStreaming(t.Context(), p, more...)
+	defer events.Close()
+	out := &streamed{}
+	for events.Next() {
+		chunk := events.Current()
+		if !out.AddChunk(chunk) {
+			t.Fatalf("a chunk does not fit those before it: %s", chunk.RawJSON())
+		}
+		out.chunks = append(out.chunks, chunk)
+	}
+	if err := events.Err(); err != nil {
+		t.Fatalf("%v: %s", err, errorText(err))
+	}
+	if len(out.chunks) == 0 {
+		t.Fatal("a stream without chunks")
+	}
+	return out
+}
+
+// running opens a stream and returns once its first text is there. The stream runs until the context ends or the test does.
+func (s *service) running(t *testing.T, ctx context.Context, tokens int) (next func() bool) {
+	t.Helper()
+	p, on := endless(tokens)
+	client := s.client()
+	events := client.Chat.Completions.NewStreaming(ctx, p, on)
+	t.Cleanup(func() { events.Close() })
+	for events.Next() {
+		if c := events.Current().Choices; len(c) == 1 && c[0].Delta.Content != "" {
+			return events.Next
+		}
+	}
+	t.Fatalf("no text came: %v", events.Err())
+	return nil
+}
+
+// story is filler of about 12 tokens a sentence with two facts in it, in the words the model was trained on.
+func story(sentences int) string {
+	nouns := []string{"road", "tower", "garden", "harbor", "window", "market", "forest", "bridge"}
+	ways := []string{"again", "often", "today", "slowly", "quietly"}
+	var b strings.Builder
+	b.WriteString("Text:\n")
+	for i := range sentences {
+		switch i {
+		case sentences / 3:
+			b.WriteString("The pet of Maya is owl. ")
+		case sentences / 2:
+			b.WriteString("The locker number of Tina is 100. ")
+		}
+		fmt.Fprintf(&b, "Nobody sees the %s because the %s waits %s. ", nouns[i%8], nouns[(i/8+i*3+1)%8], ways[i%5])
+	}
+	return strings.TrimSpace(b.String()) + "\n\n"
+}

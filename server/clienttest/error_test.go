@@ -1,0 +1,153 @@
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"sparrow"
+	"sparrow/server"
+)
+
+// errorText is what the server said; the client's own text leaves it out.
+func errorText(err error) string {
+	var e *openai.Error
+	if errors.As(err, &e) {
+		return e.RawJSON()
+	}
+	return ""
+}
+
+// refused sends a request that must fail with an error in OpenAI's shape.
+func (s *service) refused(t *testing.T, p openai.ChatCompletionNewParams, more ...option.RequestOption) *openai.Error {
+	t.Helper()
+	client := s.client()
+	r, err := client.Chat.Completions.New(t.Context(), p, more...)
+	if err == nil {
+		t.Fatalf("answered: %s", r.RawJSON())
+	}
+	var e *openai.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("not an error of the API: %v", err)
+	}
+	if e.Message == "" || e.Type == "" || e.Response.Header.Get("X-Request-Id") == "" {
+		t.Errorf("an error without message, type or request id: %s", e.RawJSON())
+	}
+	return e
+}
+
+func TestErrors(t *testing.T) {
+	s := start(t, sparrow.Config{ContextTokens: 512}, server.Options{})
+	for _, c := range []struct {
+		name        string
+		change      func(*openai.ChatCompletionNewParams)
+		more        []option.RequestOption
+		status      int
+		code, param string
+	}{
+		{"an unknown model", func(p *openai.ChatCompletionNewParams) { p.Model = "gpt-x" }, nil, 404, "model_not_found", "model"},
+		{"a temperature above the range", func(p *openai.ChatCompletionNewParams) { p.Temperature = openai.Float(2.5) }, nil, 400, "value_out_of_range", "temperature"},
+		{"no choices", func(p *openai.ChatCompletionNewParams) { p.N = openai.Int(0) }, nil, 400, "value_out_of_range", "n"},
+		{"an unknown field", nil, []option.RequestOption{option.WithJSONSet("temprature", 1)}, 400, "unknown_parameter", "temprature"},
+		{"a field of the wrong type", nil, []option.RequestOption{option.WithJSONSet("max_tokens", "ten")}, 400, "invalid_type", "max_tokens"},
+		{"no messages", func(p *openai.ChatCompletionNewParams) { p.Messages = []openai.ChatCompletionMessageParamUnion{} }, nil, 400, "", "messages"},
+		{"a prompt longer than the context", func(p *openai.ChatCompletionNewParams) { p.Messages = ask(story(60)).Messages }, nil, 400, "", "messages"},
+		{"more new tokens than the context holds", func(p *openai.ChatCompletionNewParams) { p.MaxTokens = openai.Int(512) }, nil, 400, "", "max_tokens"},
+		{"too many stop strings", func(p *openai.ChatCompletionNewParams) {
+			p.Stop.OfStringArray = strings.Fields(strings.Repeat("a ", 17))
+		}, nil, 400, "array_above_max_length", "stop"},
+		{"alternatives without log probabilities", func(p *openai.ChatCompletionNewParams) { p.TopLogprobs = openai.Int(2) }, nil, 400, "", "top_logprobs"},
+		{"a schema that nothing can follow", func(p *openai.ChatCompletionNewParams) {
+			p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{
+				Name: "x", Schema: map[string]any{"type": "integer", "minimum": 5, "maximum": 4}}}
+		}, nil, 400, "", "response_format"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := ask(nameQuestion)
+			if c.change != nil {
+				c.change(&p)
+			}
+			e := s.refused(t, p, c.more...)
+			param, _, _ := strings.Cut(e.Param, ".")
+			if e.StatusCode != c.status || param != c.param || c.code != "" && e.Code != c.code {
+				t.Errorf("status %d: %s; want status %d, param %s, code %s", e.StatusCode, e.RawJSON(), c.status, c.param, c.code)
+			}
+		})
+	}
+	client := s.client()
+	_, err := client.Models.Get(t.Context(), "gpt-x")
+	var e *openai.Error
+	if !errors.As(err, &e) || e.StatusCode != http.StatusNotFound {
+		t.Errorf("another model: %v", err)
+	}
+	wantChat(t, s.chat(t, ask(nameQuestion)), nameAnswer, "stop")
+}
+
+func TestAnErrorBeforeTheFirstTokenHasAStatusInAStreamToo(t *testing.T) {
+	s := start(t, sparrow.Config{}, server.Options{})
+	p := ask(nameQuestion)
+	p.Model = "gpt-x"
+	client := s.client()
+	events := client.Chat.Completions.NewStreaming(t.Context(), p)
+	defer events.Close()
+	var e *openai.Error
+	if events.Next() || !errors.As(events.Err(), &e) || e.StatusCode != http.StatusNotFound {
+		t.Errorf("error %v", events.Err())
+	}
+}
+
+func TestKeys(t *testing.T) {
+	keys, err := server.ReadKeys(strings.NewReader("k-one acme\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, sparrow.Config{}, server.Options{Keys: keys})
+	for name, o := range map[string]option.RequestOption{"no key": option.WithHeaderDel("Authorization"), "a wrong key": option.WithAPIKey("k-two")} {
+		if e := s.refused(t, ask(nameQuestion), o); e.StatusCode != http.StatusUnauthorized || e.Code != "invalid_api_key" {
+			t.Errorf("%s: status %d: %s", name, e.StatusCode, e.RawJSON())
+		}
+	}
+	wantChat(t, s.chat(t, ask(nameQuestion), option.WithAPIKey("k-one")), nameAnswer, "stop")
+}
+
+// TestAFullQueue: one request runs, one waits, the next is told when to come back, and the client's own patience then gets it through.
+func TestAFullQueue(t *testing.T) {
+	s := start(t, sparrow.Config{MaxRunning: 1, MaxQueue: 1}, server.Options{})
+	ctx, release := context.WithCancel(t.Context())
+	defer release()
+	s.running(t, ctx, 8000)
+	waiting := make(chan struct{})
+	go func() {
+		defer close(waiting)
+		p, on := endless(8000)
+		client := s.client()
+		if _, err := client.Chat.Completions.New(ctx, p, on); err == nil {
+			t.Error("the waiting request was answered")
+		}
+	}()
+	s.await(t, "sparrow_requests_waiting", 1)
+	e := s.refused(t, ask(nameQuestion))
+	if e.StatusCode != http.StatusTooManyRequests || e.Code != "rate_limit_exceeded" || e.Response.Header.Get("Retry-After") != "1" {
+		t.Errorf("status %d, Retry-After %q: %s", e.StatusCode, e.Response.Header.Get("Retry-After"), e.RawJSON())
+	}
+	patient := make(chan *openai.ChatCompletion, 1)
+	go func() {
+		client := s.client(option.WithMaxRetries(5))
+		r, err := client.Chat.Completions.New(t.Context(), ask(nameQuestion))
+		if err != nil {
+			t.Errorf("with retries: %v", err)
+		}
+		patient <- r
+	}()
+	s.await(t, `sparrow_requests_ended_total{outcome="refused"}`, 2)
+	release()
+	<-waiting
+	if r := <-patient; r != nil {
+		wantChat(t, r, nameAnswer, "stop")
+	}
+}

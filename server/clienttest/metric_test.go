@@ -1,0 +1,49 @@
+package clienttest
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// metric reads one value from /metrics, by its name with labels as they are printed.
+func (s *service) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	res, err := http.Get(s.url() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(body)) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("/metrics has no %s", name)
+	return 0
+}
+
+// await polls a metric until it has a value.
+func (s *service) await(t *testing.T, name string, want float64) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		got := s.metric(t, name)
+		if got == want {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s is %v after %v, want %v", name, got, patience, want)
+		}
+	}
+}

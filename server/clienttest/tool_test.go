@@ -1,0 +1,96 @@
+package clienttest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+
+	"sparrow"
+	"sparrow/server"
+)
+
+// tools are three of those the model was trained on.
+func tools() []openai.ChatCompletionToolUnionParam {
+	object := func(required ...string) openai.FunctionParameters {
+		properties := map[string]any{}
+		for _, name := range required {
+			kind := "string"
+			if strings.HasSuffix(name, "_id") {
+				kind = "integer"
+			}
+			properties[name] = map[string]string{"type": kind}
+		}
+		return openai.FunctionParameters{"type": "object", "properties": properties, "required": required}
+	}
+	tool := func(name, description string, parameters openai.FunctionParameters) openai.ChatCompletionToolUnionParam {
+		return openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: name, Description: openai.String(description), Parameters: parameters})
+	}
+	return []openai.ChatCompletionToolUnionParam{
+		tool("get_weather", "Get the weather of a city.", object("city")),
+		tool("get_user", "Look up a user by id.", object("user_id")),
+		tool("find_flight", "Find a flight between two cities.", object("origin", "destination")),
+	}
+}
+
+// call gives the only tool call of an answer.
+func call(t *testing.T, r *openai.ChatCompletion) openai.ChatCompletionMessageToolCallUnion {
+	t.Helper()
+	if len(r.Choices) != 1 || r.Choices[0].FinishReason != "tool_calls" || len(r.Choices[0].Message.ToolCalls) != 1 {
+		t.Fatalf("want one tool call: %s", r.RawJSON())
+	}
+	c := r.Choices[0].Message.ToolCalls[0]
+	if c.Type != "function" || c.ID == "" || r.Choices[0].Message.Content != "" {
+		t.Errorf("call: %s", r.RawJSON())
+	}
+	return c
+}
+
+func TestToolsAndTheirResults(t *testing.T) {
+	s := start(t, sparrow.Config{}, server.Options{})
+	for _, c := range []struct{ question, name, arguments string }{
+		{"What is the weather in Paris?", "get_weather", `{"city":"Paris"}`},
+		{"Who is user 5381?", "get_user", `{"user_id":5381}`},
+		{"Find a flight from London to Havana.", "find_flight", `{"destination":"Havana","origin":"London"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := ask(c.question)
+			p.Tools = tools()
+			whole := s.chat(t, p)
+			made := call(t, whole)
+			if got := normal(t, made.Function.Arguments); made.Function.Name != c.name || got != c.arguments {
+				t.Errorf("%s(%s), want %s(%s)", made.Function.Name, got, c.name, c.arguments)
+			}
+			pieces := s.stream(t, p)
+			// The accumulator leaves the type of a streamed call out.
+			if got := pieces.Choices[0]; got.FinishReason != "tool_calls" || len(got.Message.ToolCalls) != 1 ||
+				got.Message.ToolCalls[0].Function.Name != c.name || got.Message.ToolCalls[0].Function.Arguments != made.Function.Arguments {
+				t.Errorf("streamed: %+v", got.Message.ToolCalls)
+			}
+			p.Messages = append(p.Messages, whole.Choices[0].Message.ToParam(), openai.ToolMessage(`{"result": "42"}`, made.ID))
+			wantChat(t, s.chat(t, p), "The result is 42.", "stop")
+		})
+	}
+}
+
+func TestToolsAreNotForced(t *testing.T) {
+	s := start(t, sparrow.Config{}, server.Options{})
+	p := ask(nameQuestion)
+	p.Tools = tools()
+	wantChat(t, s.chat(t, p), nameAnswer, "stop")
+}
+
+// normal rewrites JSON with sorted names and without spaces; text that is not JSON fails the test.
+func normal(t *testing.T, text string) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}

@@ -1,0 +1,80 @@
+package verify_test
+
+import (
+	"fmt"
+	"testing"
+
+	"sparrow/kernel/cpu"
+	"sparrow/plan"
+	"sparrow/verify"
+)
+
+const v4 = "deepseek_v4-1"
+
+// Chunks around every boundary: of a group of 4, of a group of 128 and of the window, and of a page.
+func TestV4Exact(t *testing.T) {
+	kernels := []string{"ref"}
+	for _, b := range cpu.Backends() {
+		kernels = append(kernels, b.Name)
+	}
+	for i, k := range kernels {
+		t.Run(k, func(t *testing.T) {
+			m := load(t, v4, k)
+			chunks := []int{0, 129}
+			switch i {
+			case 0:
+				chunks = []int{0}
+			case 1:
+				// The best tier runs every chunk size; the slower ones repeat two.
+				chunks = []int{0, 1, 3, 4, 5, 127, 128, 129, 256}
+			}
+			for _, c := range chunks {
+				r := run(t, v4, m, plan.Policy{KV: "f32"}, c)
+				if !r.Exact {
+					t.Error("the report does not say that rows were exact")
+				}
+				for _, c := range r.Cases {
+					if c.Selections != 8 || c.GreedyOf != 24 {
+						t.Errorf("case %s compared %d selections and %d greedy tokens", c.Name, c.Selections, c.GreedyOf)
+					}
+				}
+			}
+		})
+	}
+}
+
+// 584-byte pages stay close by the measures of tolerance.go, and every way of reading them gives the same numbers.
+func TestV4Packed(t *testing.T) {
+	m := load(t, v4, "cpu")
+	var first *verify.Report
+	for _, p := range []plan.Policy{{KV: "fp8"}, {KV: "v4-584", Prefill: "v4-paged"}, {KV: "fp8", Prefill: "reference", Decode: "reference"}, {Deterministic: true}} {
+		for _, chunk := range []int{0, 5, 129} {
+			t.Run(fmt.Sprintf("%s %s chunk %d deterministic %v", p.KV, p.Prefill, chunk, p.Deterministic), func(t *testing.T) {
+				r := run(t, v4, m, p, chunk)
+				if first == nil {
+					first = r
+				}
+				for i, c := range r.Cases {
+					if want := first.Cases[i]; c.MaxError != want.MaxError || c.MedianCosine != want.MedianCosine || c.GreedyEqual != want.GreedyEqual {
+						t.Errorf("case %s: error %v and cosine %v, other ways of reading the same pages gave %v and %v", c.Name, c.MaxError, c.MedianCosine, want.MaxError, want.MedianCosine)
+					}
+				}
+			})
+		}
+	}
+	t.Run("with exact indexer keys", func(t *testing.T) { run(t, v4, m, plan.Policy{KV: "fp8", ExactIndex: true}, 0) })
+}
+
+// The exact comparison must see the rounding of 584-byte entries.
+func TestV4RoundingIsNotTakenForExact(t *testing.T) {
+	m := load(t, v4, "cpu")
+	r := run(t, v4, m, plan.Policy{KV: "fp8"}, 0)
+	for _, c := range r.Cases {
+		if c.MaxError < 2e-3 {
+			t.Errorf("case %s: largest error with 8-bit entries is %g; the comparison cannot tell rounding from exactness", c.Name, c.MaxError)
+		}
+	}
+	if r.Exact {
+		t.Error("the report calls 584-byte entries exact")
+	}
+}
