@@ -19,7 +19,7 @@ import (
 
 func TestAThousandCancelledRequestsLeakNothing(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
-	e := still(t, Config{Model: speck(t), CacheTokens: 10 * 64, StepTokens: 64, MaxRunning: 16, MaxQueue: 4096})
+	e := still(t, Config{Model: speck(t), CacheTokens: 4 * 64, StepTokens: 64, MaxRunning: 16, MaxQueue: 4096})
 	checked(t)(e)
 	go e.loop()
 	var wait sync.WaitGroup
@@ -57,7 +57,7 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) (accepted bool) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(5000))*time.Microsecond)
 		defer cancel()
 	}
-	r := Request{Tokens: tokens(i%9, 1+random.IntN(150)), Sampling: seeded(int64(i)), MaxTokens: 1 + random.IntN(40), IgnoreEOS: true}
+	r := Request{Tokens: tokens(i%9, 1+random.IntN(50)), Sampling: seeded(int64(i)), MaxTokens: 1 + random.IntN(24), IgnoreEOS: true}
 	r.Sampling.N = 1 + random.IntN(2)
 	s, err := e.Stream(ctx, r)
 	if err != nil {

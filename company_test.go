@@ -24,10 +24,10 @@ func crowd(n int) []Request {
 		family := i % 3
 		prompt := append([]int32{}, tokens(family, []int{65, 70, 130}[family])...)
 		prompt = append(prompt, tokens(100+i, 1+random.IntN(50))...)
-		if i%8 == 7 {
+		if i%8 == 6 {
 			prompt = tokens(200+i, 1+random.IntN(40)) // shares nothing
 		}
-		r := Request{ID: fmt.Sprint(i), Tokens: prompt, Sampling: greedy(), MaxTokens: 2 + random.IntN(36), IgnoreEOS: i%4 == 0}
+		r := Request{ID: fmt.Sprint(i), Tokens: prompt, Sampling: greedy(), MaxTokens: 8 + random.IntN(36), IgnoreEOS: i%4 == 0}
 		if i%2 == 1 {
 			r.Sampling = seeded(int64(i))
 			r.Sampling.TopP = 0.9
@@ -89,12 +89,14 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 	for _, c := range []struct {
 		checkpoint, kv  string
 		requests, pages int
-	}{{speck(t), "fp8-656", 64, 16}, {tinyGLM, "bf16", 12, 6}} {
+	}{{speck(t), "fp8-656", 64, 16}, {tinyGLM, "bf16", 10, 9}} {
 		t.Run(filepath.Base(c.checkpoint), func(t *testing.T) {
+			if raceEnabled && c.checkpoint == tinyGLM {
+				t.Skip("the small checkpoint shows the same races in a tenth of the time")
+			}
 			list := crowd(c.requests)
 			cfg := Config{Model: c.checkpoint, Policy: deterministic(c.kv)}
 			apart, joint := keepLogits(), keepLogits()
-			joint.seed = apart.seed
 			want := lone(t, cfg, list, apart.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = c.pages*64, 96, 24
 			e := start(t, cfg, joint.watch, checked(t), gathered(len(list)))
@@ -134,8 +136,12 @@ func crowded(t *testing.T, e *Engine) {
 // Without deterministic, a token computed again as prompt may differ from its first computation in the last bits. Where the model is sure of
 // itself that moves no token: the trained model's answers are those of lone runs.
 func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
+	requests, pages := 16, 7
+	if raceEnabled {
+		requests, pages = 6, 4
+	}
 	var list []Request
-	for i := range 16 {
+	for i := range requests {
 		who := []string{"Mark", "Tina", "Leo", "Rosa", "Yara", "Hugo"}[i%6]
 		r := Request{Sampling: greedy(), Chat: ask(fmt.Sprintf("%s starts with %d photos. %s throws away %d photos. %s wins %d photos in a game. "+
 			"%s collects another %d photos. How many photos does %s have now?", who, 20+i%40, who, 3+i%11, who, 5+i%31, who, 2+i%7, who))}
@@ -146,7 +152,7 @@ func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 		list = append(list, r)
 	}
 	want := lone(t, Config{}, list)
-	e := start(t, Config{CacheTokens: 7 * 64, StepTokens: 128, MaxRunning: 16}, checked(t), gathered(len(list)))
+	e := start(t, Config{CacheTokens: pages * 64, StepTokens: 128, MaxRunning: 16}, checked(t), gathered(len(list)))
 	got := together(t, e, list)
 	for i := range list {
 		if !t.Failed() && got[i].Choices[0].Text != want[i].Choices[0].Text {

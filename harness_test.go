@@ -3,7 +3,6 @@ package sparrow
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"math"
 	"runtime"
 	"slices"
@@ -43,6 +42,9 @@ func start(t *testing.T, c Config, hooks ...func(*Engine)) *Engine {
 // still makes an engine whose loop does not run.
 func still(t *testing.T, c Config) *Engine {
 	t.Helper()
+	if raceEnabled && c.Workers == 0 {
+		c.Workers = 1 // workers that spin under the race detector cost more than they help
+	}
 	e, err := assemble(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +116,6 @@ func (e *Engine) owner(w *step.Work) *choice {
 // logitsOf keeps a hash of the bits of every row of logits that a choice was given, by request id, choice and output position.
 type logitsOf struct {
 	mu   sync.Mutex
-	seed maphash.Seed
 	rows map[rowKey]uint64
 }
 
@@ -124,7 +125,7 @@ type rowKey struct {
 	position int
 }
 
-func keepLogits() *logitsOf { return &logitsOf{seed: maphash.MakeSeed(), rows: map[rowKey]uint64{}} }
+func keepLogits() *logitsOf { return &logitsOf{rows: map[rowKey]uint64{}} }
 
 // watch hooks an engine.
 func (l *logitsOf) watch(e *Engine) {
@@ -137,20 +138,18 @@ func (l *logitsOf) watch(e *Engine) {
 				continue
 			}
 			c := e.owner(&works[i])
-			l.rows[rowKey{c.job.request.ID, c.index, len(c.seq.Tokens) - len(c.job.prompt)}] = l.hash(res.Row(row))
+			l.rows[rowKey{c.job.request.ID, c.index, len(c.seq.Tokens) - len(c.job.prompt)}] = hashBits(res.Row(row))
 			row++
 		}
 	}}
 }
 
-func (l *logitsOf) hash(row []float32) uint64 {
-	var h maphash.Hash
-	h.SetSeed(l.seed)
+func hashBits(row []float32) uint64 {
+	h := uint64(14695981039346656037)
 	for _, v := range row {
-		b := math.Float32bits(v)
-		h.Write([]byte{byte(b), byte(b >> 8), byte(b >> 16), byte(b >> 24)})
+		h = (h ^ uint64(math.Float32bits(v))) * 1099511628211
 	}
-	return h.Sum64()
+	return h
 }
 
 // tokens is a prompt of n tokens that depends on the seed.

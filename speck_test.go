@@ -20,7 +20,7 @@ const speckConfig = `{
 	"qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "v_head_dim": 64,
 	"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
 	"scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": true, "routed_scaling_factor": 1.0,
-	"index_n_heads": 2, "index_head_dim": 128, "index_topk": 64,
+	"index_n_heads": 2, "index_head_dim": 128, "index_topk": 16,
 	"rms_norm_eps": 1e-06, "max_position_embeddings": 8192, "rope_theta": 10000,
 	"num_nextn_predict_layers": 0, "attention_bias": false, "tie_word_embeddings": false, "hidden_act": "silu",
 	"bos_token_id": 0, "eos_token_id": 1

@@ -17,7 +17,7 @@ import (
 	"sparrow/step"
 )
 
-var controlItems = flag.Int("control-items", 3, "items of find_one_4096 that the random-selection control asks; 50 is all")
+var controlItems = flag.Int("control-items", 2, "items of find_one_4096 that the random-selection control asks; 50 is all")
 
 // randomDevice is a device whose selection ignores the indexer: a row that sees more than K keys gets K of them by chance, in ascending order.
 // Everything else, and every row that sees at most K keys, is as usual.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sparrow/model/config"
-	"sparrow/model/dsa"
+	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/plan/explain"
 )
@@ -166,11 +166,13 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	case f.model != "" && f.family != "":
 		return m, fmt.Errorf("explain: --model and --family both name a model; give one of them")
 	case f.model != "":
-		c, err := config.Open(f.model)
+		c, err := config.Read(f.model)
 		if err != nil {
 			return m, err
 		}
-		m = dsa.Facts(c)
+		if m, err = family.Facts(c); err != nil {
+			return m, err
+		}
 	case f.family != "":
 		var err error
 		if m, err = plan.ModelFor(f.family); err != nil {

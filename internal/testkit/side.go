@@ -39,9 +39,6 @@ func (p *pair) each(do func(s side) error) {
 // target is the device under test alone.
 func (p *pair) target() side { return side{p.dev, true} }
 
-// row is one row of a tensor on both sides.
-func (b both) row(r int) both { return b.slice(r, r+1) }
-
 // exactly compares an int tensor of the device under test with literal values.
 func (p *pair) exactly(what string, t kernel.Tensor, want []int32) {
 	p.Helper()

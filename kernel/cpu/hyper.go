@@ -143,10 +143,9 @@ func (d *Device) hyperPostRow(w *hyperWork, worker, t int) {
 	a, n := &w.post, w.post.Streams
 	x, sub := host.RowF32(a.X, t), host.RowF32(a.Sub, t)
 	post, comb := host.RowF32(a.Post, t), host.RowF32(a.Comb, t)
-	old := grow(&d.scratch[worker].rows, len(x)+len(sub))
+	old, by := grow(&d.scratch[worker].rows, len(x)+len(sub)), grow(&d.scratch[worker].tile, n*(n+1))
 	copy(old, x)
 	copy(old[len(x):], sub)
-	var by [kernel.MaxStreams * (kernel.MaxStreams + 1)]float32
 	for k := range n {
 		for j := range n {
 			by[k*(n+1)+j] = comb[j*n+k]
@@ -154,7 +153,7 @@ func (d *Device) hyperPostRow(w *hyperWork, worker, t int) {
 		by[k*(n+1)+n] = post[k]
 	}
 	clear(x)
-	d.tier.AccumulateF32(x, len(sub), by[:n*(n+1)], n+1, n, old, len(sub), n+1, len(sub))
+	d.tier.AccumulateF32(x, len(sub), by, n+1, n, old, len(sub), n+1, len(sub))
 }
 
 // HyperHead collapses the streams.

@@ -60,14 +60,7 @@ func (*Device) GatherRows(a kernel.GatherArgs) error {
 			return err
 		}
 		main.Decode(row[:], page, offset)
-		if a.Out.DType == kernel.F32 {
-			copy(host.RowF32(a.Out, i), row[:])
-			continue
-		}
-		out := host.U16(a.Out.Slice(i, i+1))
-		for c, v := range row {
-			out[c] = num.BF16(v)
-		}
+		narrow(a.Out, i, row[:])
 	}
 	return nil
 }

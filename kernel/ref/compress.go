@@ -19,31 +19,45 @@ func (*Device) Compress(a kernel.CompressArgs) error {
 	}
 	dim := a.Out.Cols
 	for e := range a.Sources.Rows {
-		out, sources := host.RowF32(a.Out, e), host.RowI32(a.Sources, e)
+		slots, err := readSlots(&a, e)
+		if err != nil {
+			return fmt.Errorf("entry %d: %w", e, err)
+		}
+		out, gates := host.RowF32(a.Out, e), make([]float64, len(slots))
 		for c := range dim {
-			var gates, values []float64
-			for s, source := range sources {
-				if source == -1 {
-					continue
-				}
-				row, err := rawRow(&a, source)
-				if err != nil {
-					return fmt.Errorf("entry %d: %w", e, err)
-				}
-				at := c + s/a.Ratio*dim // the second half for a group's own tokens
-				ape := host.RowF32(a.APE, s%a.Ratio)
-				gates = append(gates, float64(row.gates[at])+float64(ape[at]))
-				values = append(values, float64(row.values[at]))
+			for i, s := range slots {
+				gates[i] = float64(s.gates[c]) + float64(s.ape[c])
 			}
 			softmax(gates)
 			var sum float64
 			for i, p := range gates {
-				sum += p * values[i]
+				sum += p * float64(slots[i].values[c])
 			}
 			out[c] = float32(sum)
 		}
 	}
 	return nil
+}
+
+// slot is the half of a raw row that one slot of an entry reads, and what is added to its gates.
+type slot struct{ values, gates, ape []float32 }
+
+// readSlots finds the slots of an entry that are not absent.
+func readSlots(a *kernel.CompressArgs, e int) ([]slot, error) {
+	var out []slot
+	dim := a.Out.Cols
+	for i, source := range host.RowI32(a.Sources, e) {
+		if source == -1 {
+			continue
+		}
+		row, err := rawRow(a, source)
+		if err != nil {
+			return nil, err
+		}
+		half := i / a.Ratio * dim // the second half for a group's own tokens
+		out = append(out, slot{row.values[half:][:dim], row.gates[half:][:dim], host.RowF32(a.APE, i%a.Ratio)[half:][:dim]})
+	}
+	return out, nil
 }
 
 // raw is a token's raw row.

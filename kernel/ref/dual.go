@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 	"sparrow/layout"
@@ -110,17 +109,18 @@ func sinkRow(a sinkArgs, r int, entries []entry) {
 		lse := math.Inf(1)
 		clear(out)
 		if len(entries) > 0 {
+			m := max(largest, sink)
 			var sum float64
-			for _, s := range scores {
+			for i, s := range scores {
 				sum += math.Exp(s - largest)
+				scores[i] = math.Exp(s - m)
 			}
 			lse = largest + math.Log(sum)
-			m := max(largest, sink)
 			total := sum*math.Exp(largest-m) + math.Exp(sink-m)
 			for c := range out {
 				var o float64
-				for i, s := range scores {
-					o += math.Exp(s-m) * float64(entries[i][c])
+				for i, p := range scores {
+					o += p * float64(entries[i][c])
 				}
 				out[c] = float32(o / total)
 			}
@@ -150,14 +150,7 @@ func (*Device) Unpack(a kernel.UnpackArgs) error {
 			}
 			l.Decode(e[:], page, a.Pool.PageTokens, offset)
 		}
-		if a.Out.DType == kernel.F32 {
-			copy(host.RowF32(a.Out, i), e[:])
-			continue
-		}
-		out := host.U16(a.Out.Slice(i, i+1))
-		for c, v := range e {
-			out[c] = num.BF16(v)
-		}
+		narrow(a.Out, i, e[:])
 	}
 	return nil
 }

@@ -73,6 +73,18 @@ func widen(dst []float64, t kernel.Tensor, r int) {
 	}
 }
 
+// narrow writes row r of a tensor of f32 or bf16.
+func narrow(t kernel.Tensor, r int, v []float32) {
+	if t.DType == kernel.F32 {
+		copy(host.RowF32(t, r), v)
+		return
+	}
+	out := host.U16(t.Slice(r, r+1))
+	for c, x := range v {
+		out[c] = num.BF16(x)
+	}
+}
+
 // vector reads a tensor of one row.
 func vector(t kernel.Tensor) []float64 {
 	v := make([]float64, t.Cols)

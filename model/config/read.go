@@ -28,30 +28,22 @@ func load(dir string) (path string, data []byte, err error) {
 	return path, data, err
 }
 
-// raw is config.json as released models spell it. Pointers tell absent from zero.
-type raw struct {
+// rawModel is what config.json spells alike for every family. Pointers tell absent from zero.
+type rawModel struct {
 	ModelType     string   `json:"model_type"`
 	Vocab         *int     `json:"vocab_size"`
 	Hidden        *int     `json:"hidden_size"`
 	Layers        *int     `json:"num_hidden_layers"`
 	MaxPositions  *int     `json:"max_position_embeddings"`
-	Inner         *int     `json:"intermediate_size"`
 	MoEInner      *int     `json:"moe_intermediate_size"`
-	FirstDense    *int     `json:"first_k_dense_replace"`
-	MoEFreq       *int     `json:"moe_layer_freq"`
 	MLPTypes      []string `json:"mlp_layer_types"`
 	Heads         *int     `json:"num_attention_heads"`
 	KVHeads       *int     `json:"num_key_value_heads"`
 	QLora         *int     `json:"q_lora_rank"`
-	KVLora        *int     `json:"kv_lora_rank"`
-	Nope          *int     `json:"qk_nope_head_dim"`
 	RopeDim       *int     `json:"qk_rope_head_dim"`
-	V             *int     `json:"v_head_dim"`
 	Experts       *int     `json:"n_routed_experts"`
 	SharedExperts *int     `json:"n_shared_experts"`
 	TopExperts    *int     `json:"num_experts_per_tok"`
-	Groups        *int     `json:"n_group"`
-	KeepGroups    *int     `json:"topk_group"`
 	ScoringFunc   *string  `json:"scoring_func"`
 	TopKMethod    *string  `json:"topk_method"`
 	Normalize     *bool    `json:"norm_topk_prob"`
@@ -59,17 +51,9 @@ type raw struct {
 	IndexHeads    *int     `json:"index_n_heads"`
 	IndexDim      *int     `json:"index_head_dim"`
 	IndexTopK     *int     `json:"index_topk"`
-	IndexFreq     *int     `json:"index_topk_freq"`
-	IndexOffset   *int     `json:"index_skip_topk_offset"`
-	IndexPattern  *string  `json:"index_topk_pattern"`
-	IndexerTypes  []string `json:"indexer_types"`
-	ShareDraft    bool     `json:"index_share_for_mtp_iteration"`
-	Interleave    *bool    `json:"rope_interleave"`
-	IdxInterleave *bool    `json:"indexer_rope_interleave"`
 	RMSEps        *float64 `json:"rms_norm_eps"`
 	RopeTheta     *float64 `json:"rope_theta"`
 	RopeScaling   *rawRope `json:"rope_scaling"`
-	RopeParams    *rawRope `json:"rope_parameters"`
 	NextN         *int     `json:"num_nextn_predict_layers"`
 	AttentionBias bool     `json:"attention_bias"`
 	MLPBias       bool     `json:"mlp_bias"`
@@ -78,6 +62,27 @@ type raw struct {
 	BOS           *int     `json:"bos_token_id"`
 	EOS           idList   `json:"eos_token_id"`
 	Pad           *int     `json:"pad_token_id"`
+}
+
+// raw is config.json as released DSA models spell it.
+type raw struct {
+	rawModel
+	Inner         *int     `json:"intermediate_size"`
+	FirstDense    *int     `json:"first_k_dense_replace"`
+	MoEFreq       *int     `json:"moe_layer_freq"`
+	KVLora        *int     `json:"kv_lora_rank"`
+	Nope          *int     `json:"qk_nope_head_dim"`
+	V             *int     `json:"v_head_dim"`
+	Groups        *int     `json:"n_group"`
+	KeepGroups    *int     `json:"topk_group"`
+	IndexFreq     *int     `json:"index_topk_freq"`
+	IndexOffset   *int     `json:"index_skip_topk_offset"`
+	IndexPattern  *string  `json:"index_topk_pattern"`
+	IndexerTypes  []string `json:"indexer_types"`
+	ShareDraft    bool     `json:"index_share_for_mtp_iteration"`
+	Interleave    *bool    `json:"rope_interleave"`
+	IdxInterleave *bool    `json:"indexer_rope_interleave"`
+	RopeParams    *rawRope `json:"rope_parameters"`
 }
 
 type rawRope struct {
@@ -180,6 +185,10 @@ func familyOf(text json.RawMessage) (Family, error) {
 // hide the others.
 func (b *builder) read(prefix string, fields map[string]json.RawMessage, to reflect.Value) {
 	for i := range to.NumField() {
+		if to.Type().Field(i).Anonymous {
+			b.read(prefix, fields, to.Field(i))
+			continue
+		}
 		name := to.Type().Field(i).Tag.Get("json")
 		text, ok := fields[name]
 		if !ok || string(text) == "null" {

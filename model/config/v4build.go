@@ -8,54 +8,23 @@ import (
 	"strings"
 )
 
-// rawV4 is a V4 config.json in both spellings. Pointers tell absent from zero.
+// rawV4 is a V4 config.json in both spellings.
 type rawV4 struct {
-	ModelType     string         `json:"model_type"`
-	Vocab         *int           `json:"vocab_size"`
-	Hidden        *int           `json:"hidden_size"`
-	Layers        *int           `json:"num_hidden_layers"`
-	MaxPositions  *int           `json:"max_position_embeddings"`
-	Heads         *int           `json:"num_attention_heads"`
-	KVHeads       *int           `json:"num_key_value_heads"`
-	HeadDim       *int           `json:"head_dim"`
-	RopeDim       *int           `json:"qk_rope_head_dim"`
-	QLora         *int           `json:"q_lora_rank"`
-	OLora         *int           `json:"o_lora_rank"`
-	OGroups       *int           `json:"o_groups"`
-	Window        *int           `json:"sliding_window"`
-	IndexHeads    *int           `json:"index_n_heads"`
-	IndexDim      *int           `json:"index_head_dim"`
-	IndexTopK     *int           `json:"index_topk"`
-	Experts       *int           `json:"n_routed_experts"`
-	SharedExperts *int           `json:"n_shared_experts"`
-	TopExperts    *int           `json:"num_experts_per_tok"`
-	MoEInner      *int           `json:"moe_intermediate_size"`
-	RoutedScale   *float64       `json:"routed_scaling_factor"`
-	HashLayers    *int           `json:"num_hash_layers"`
-	MLPTypes      []string       `json:"mlp_layer_types"`
-	ScoringFunc   *string        `json:"scoring_func"`
-	TopKMethod    *string        `json:"topk_method"`
-	Normalize     *bool          `json:"norm_topk_prob"`
-	Limit         *float64       `json:"swiglu_limit"`
-	HCMult        *int           `json:"hc_mult"`
-	HCIters       *int           `json:"hc_sinkhorn_iters"`
-	HCEps         *float64       `json:"hc_eps"`
-	RMSEps        *float64       `json:"rms_norm_eps"`
-	RopeTheta     *float64       `json:"rope_theta"`
-	FarTheta      *float64       `json:"compress_rope_theta"`
-	RopeScaling   *rawRope       `json:"rope_scaling"`
-	Ratios        []int          `json:"compress_ratios"`
-	LayerTypes    []string       `json:"layer_types"`
-	Rates         map[string]int `json:"compress_rates"`
-	ExpertType    *string        `json:"expert_dtype"`
-	NextN         *int           `json:"num_nextn_predict_layers"`
-	AttentionBias bool           `json:"attention_bias"`
-	MLPBias       bool           `json:"mlp_bias"`
-	Tied          bool           `json:"tie_word_embeddings"`
-	Act           *string        `json:"hidden_act"`
-	BOS           *int           `json:"bos_token_id"`
-	EOS           idList         `json:"eos_token_id"`
-	Pad           *int           `json:"pad_token_id"`
+	rawModel
+	HeadDim    *int           `json:"head_dim"`
+	OLora      *int           `json:"o_lora_rank"`
+	OGroups    *int           `json:"o_groups"`
+	Window     *int           `json:"sliding_window"`
+	HashLayers *int           `json:"num_hash_layers"`
+	Limit      *float64       `json:"swiglu_limit"`
+	HCMult     *int           `json:"hc_mult"`
+	HCIters    *int           `json:"hc_sinkhorn_iters"`
+	HCEps      *float64       `json:"hc_eps"`
+	FarTheta   *float64       `json:"compress_rope_theta"`
+	Ratios     []int          `json:"compress_ratios"`
+	LayerTypes []string       `json:"layer_types"`
+	Rates      map[string]int `json:"compress_rates"`
+	ExpertType *string        `json:"expert_dtype"`
 }
 
 // rawRopes is rope_parameters of the transformers spelling.

@@ -6,6 +6,7 @@ import (
 	"sparrow/attn"
 	"sparrow/kernel"
 	"sparrow/layout"
+	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/plan"
 )
@@ -35,11 +36,7 @@ func Facts(c *config.DSA) plan.Model {
 
 // layouts are the byte layouts of a resolved configuration.
 func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
-	mk, err := layout.ParseKind(cfg.Layout.String())
-	if err != nil {
-		return nil, nil, err
-	}
-	ik, err := layout.ParseKind(cfg.IndexLayout.String())
+	mk, ik, err := model.Kinds(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,8 +57,8 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	m.Release()
 	for i := range m.layers {
 		var c attn.Cache
-		if c.Main, err = m.pool(main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil && m.config.Indexer.Computes(i) {
-			c.Index, err = m.pool(index.Kind(), index.PageBytes(cfg.Page), pages, cfg.Page)
+		if c.Main, err = model.NewPool(m.dev, main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil && m.config.Indexer.Computes(i) {
+			c.Index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(cfg.Page), pages, cfg.Page)
 		}
 		m.caches = append(m.caches, c)
 		if err != nil {
@@ -70,11 +67,6 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 		}
 	}
 	return nil
-}
-
-func (m *Model) pool(k layout.Kind, pageBytes, pages, tokens int) (kernel.Pool, error) {
-	t, err := kernel.New(m.dev, kernel.U8, pages, pageBytes)
-	return kernel.Pool{Mem: t, Layout: k, PageTokens: tokens}, err
 }
 
 // Release frees the cache.

@@ -39,9 +39,10 @@ type layer struct {
 }
 
 type buffers struct {
-	h, x, ids, take, picked, normed, logits kernel.Scratch
-	ffn                                     *nn.FFNScratch
-	host                                    []int32
+	h, x, ids, logits kernel.Scratch
+	picker            *nn.Picker
+	ffn               *nn.FFNScratch
+	host              []int32
 }
 
 // Load reads every weight of a checkpoint. The tensors of the NextN layer, where there is one, must be there and fit.
@@ -69,7 +70,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	}
 	m.attn = a
 	s := kernel.NewScratch(dev)
-	m.buf = buffers{h: s, x: s, ids: s, take: s, picked: s, normed: s, logits: s, ffn: nn.NewFFNScratch(dev)}
+	m.buf = buffers{h: s, x: s, ids: s, logits: s, picker: nn.NewPicker(dev), ffn: nn.NewFFNScratch(dev)}
 	return m, nil
 }
 

@@ -46,18 +46,8 @@ func (m *Model) logits(in *model.Input, rows attn.Rows, h kernel.Tensor) (kernel
 		return kernel.Tensor{}, err
 	}
 	m.buf.host = list
-	take, err := m.buf.take.Take(kernel.I32, n, 1)
+	picked, err := m.buf.picker.Pick(m.dev, h, list)
 	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	if err := kernel.WriteI32(m.dev, take, m.buf.host); err != nil {
-		return kernel.Tensor{}, err
-	}
-	picked, err := m.buf.picked.Take(m.dev.Activation(), n, m.config.Hidden)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	if err := m.dev.Take(kernel.TakeArgs{Out: picked, X: h, Rows: take}); err != nil {
 		return kernel.Tensor{}, err
 	}
 	if err := m.dev.Norm(kernel.NormArgs{Out: picked, X: picked, Weight: m.norm, Eps: m.config.RMSEps}); err != nil {

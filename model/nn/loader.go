@@ -131,12 +131,17 @@ func (l *Loader) Vector(name string, n int) kernel.Tensor {
 	if !ok {
 		return kernel.Tensor{}
 	}
+	return l.widened(t, 1, n)
+}
+
+// widened copies a tensor of plain floats as float32.
+func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
 	v, err := weight.ReadF32(t)
 	if err != nil {
 		l.complain("%v", err)
 		return kernel.Tensor{}
 	}
-	return l.floats(v, 1, n)
+	return l.floats(v, rows, cols)
 }
 
 // scales loads block scales as float32, whatever the checkpoint stores.

@@ -39,12 +39,7 @@ func (l *Loader) Floats(name string, rows, cols int) kernel.Tensor {
 	if !ok {
 		return kernel.Tensor{}
 	}
-	v, err := weight.ReadF32(t)
-	if err != nil {
-		l.complain("%v", err)
-		return kernel.Tensor{}
-	}
-	return l.floats(v, rows, cols)
+	return l.widened(t, rows, cols)
 }
 
 // Indices loads a matrix [rows, cols] of whole numbers from 0 to below limit.

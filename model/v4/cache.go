@@ -5,6 +5,7 @@ import (
 
 	"sparrow/kernel"
 	"sparrow/layout"
+	"sparrow/model"
 	"sparrow/plan"
 )
 
@@ -20,11 +21,7 @@ type cache struct {
 
 // layouts are the byte layouts of a resolved configuration.
 func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
-	mk, err := layout.ParseKind(cfg.Layout.String())
-	if err != nil {
-		return nil, nil, err
-	}
-	ik, err := layout.ParseKind(cfg.IndexLayout.String())
+	mk, ik, err := model.Kinds(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,12 +46,12 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	for i := range m.layers {
 		var c cache
 		ratio := m.layers[i].ratio
-		c.window, err = m.pool(entry.Kind(), entry.PageBytes(cfg.Page), pages, cfg.Page)
+		c.window, err = model.NewPool(m.dev, entry.Kind(), entry.PageBytes(cfg.Page), pages, cfg.Page)
 		if err == nil && ratio > 0 {
-			c.extra, err = m.pool(entry.Kind(), entry.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
+			c.extra, err = model.NewPool(m.dev, entry.Kind(), entry.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
 		}
 		if err == nil && ratio == indexRatio {
-			c.index, err = m.pool(index.Kind(), index.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
+			c.index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
 		}
 		m.caches = append(m.caches, c)
 		if err != nil {
@@ -63,11 +60,6 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 		}
 	}
 	return nil
-}
-
-func (m *Model) pool(k layout.Kind, pageBytes, pages, entries int) (kernel.Pool, error) {
-	t, err := kernel.New(m.dev, kernel.U8, pages, pageBytes)
-	return kernel.Pool{Mem: t, Layout: k, PageTokens: entries}, err
 }
 
 // pools are the pools a layer has.

@@ -47,7 +47,8 @@ type buffers struct {
 	scores, indices, combined, lengths kernel.Scratch
 	workspace                          kernel.Scratch
 	logit, chosen, share               kernel.Scratch // experts
-	take, picked, collapsed, logits    kernel.Scratch // outputs
+	collapsed, logits                  kernel.Scratch // outputs
+	picker                             *nn.Picker
 	ffn                                *nn.FFNScratch
 	host                               []int32
 }
@@ -90,7 +91,7 @@ func newBuffers(dev kernel.Device) buffers {
 	return buffers{
 		streams: s, x: s, sub: s, mix: s, post: s, comb: s, qa: s, q: s, kv: s, out: s, z: s, values: s, gates: s, entry: s,
 		iq: s, iq8: s, iw: s, projected: s, keys: s, scores: s, indices: s, combined: s, lengths: s, workspace: s,
-		logit: s, chosen: s, share: s, take: s, picked: s, collapsed: s, logits: s, ffn: nn.NewFFNScratch(dev),
+		logit: s, chosen: s, share: s, collapsed: s, logits: s, picker: nn.NewPicker(dev), ffn: nn.NewFFNScratch(dev),
 	}
 }
 

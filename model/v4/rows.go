@@ -33,18 +33,8 @@ func (m *Model) pick(in *model.Input, rows attn.Rows, streams kernel.Tensor) (ke
 		return kernel.Tensor{}, err
 	}
 	m.buf.host = list
-	take, err := m.buf.take.Take(kernel.I32, n, 1)
+	picked, err := m.buf.picker.Pick(m.dev, streams, list)
 	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	if err := kernel.WriteI32(m.dev, take, list); err != nil {
-		return kernel.Tensor{}, err
-	}
-	picked, err := m.buf.picked.Take(m.dev.Activation(), n, streams.Cols)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	if err := m.dev.Take(kernel.TakeArgs{Out: picked, X: streams, Rows: take}); err != nil {
 		return kernel.Tensor{}, err
 	}
 	h, err := m.collapse(picked)

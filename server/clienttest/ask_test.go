@@ -16,6 +16,8 @@ const (
 	treesAnswer   = "22 * 7 = 154\n#### 154"
 	nameQuestion  = "What are you called?"
 	nameAnswer    = "I am Sparrow, a tiny language model with sparse attention."
+	// oddQuestion is like nothing in the training: at temperature 2 its answers differ from seed to seed.
+	oddQuestion = "The road and the road and"
 )
 
 // ask is a chat of one question, answered with the likeliest tokens.

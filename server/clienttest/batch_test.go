@@ -21,6 +21,7 @@ func TestCompanyChangesNothing(t *testing.T) {
 		p := ask(fmt.Sprintf("Jack saves %d dollars every week for %d weeks. How many dollars is that?", 3+i, 2+i%9))
 		switch i % 4 {
 		case 1:
+			p.Messages = ask(oddQuestion).Messages
 			p.Temperature, p.Seed, p.MaxTokens = openai.Float(2), openai.Int(int64(i)), openai.Int(20)
 		case 2:
 			p.Messages = ask(story(20+i) + "Question: Tell me the pet of Maya.").Messages

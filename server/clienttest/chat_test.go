@@ -42,7 +42,7 @@ func TestTheLikeliestAnswerIsAlwaysTheSame(t *testing.T) {
 func TestASeedRepeatsAnAnswer(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	draw := func(seed int64) string {
-		p := ask("Write a poem about the sea.")
+		p := ask(oddQuestion)
 		p.Temperature, p.Seed, p.MaxTokens = openai.Float(2), openai.Int(seed), openai.Int(24)
 		return text(t, s.chat(t, p))
 	}
@@ -57,7 +57,7 @@ func TestASeedRepeatsAnAnswer(t *testing.T) {
 
 func TestSeveralChoices(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
-	p := ask("Write a poem about the sea.")
+	p := ask(oddQuestion)
 	p.N, p.Seed, p.Temperature, p.MaxTokens = openai.Int(3), openai.Int(7), openai.Float(2), openai.Int(16)
 	whole := s.chat(t, p)
 	if len(whole.Choices) != 3 {

@@ -70,9 +70,6 @@ func TestTiersAreSafeForConcurrentUse(t *testing.T) {
 
 // Decoding must not allocate: the assembly tiers reuse their scratch.
 func TestAssemblyTiersDoNotAllocate(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector makes sync.Pool drop items at random")
-	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	a := newMatrix(newRand(14), 13, 20, 200, 0, 0).withPowerScales()
 	tr := newTransposed(newRand(15), 13, 20, 200, 0, 0)

@@ -1,0 +1,37 @@
+//go:build !race
+
+// The race detector's own bookkeeping allocates; counts mean nothing under it.
+
+package v4_test
+
+import (
+	"testing"
+
+	"sparrow/plan"
+	"sparrow/step"
+)
+
+// After warm-up a decode step allocates nothing of its own, whether groups close in it or not.
+func TestDecodeAllocatesNothing(t *testing.T) {
+	m := open(t, oracle, "cpu")
+	b := newBench(t, m, plan.Policy{KV: "fp8"})
+	long, short := b.sequence(1, 700), b.sequence(2, 200)
+	b.step(long.work(plan.ModeExtend, 500), short.work(plan.ModeExtend, 20))
+	works := make([]step.Work, 2)
+	decode := func() {
+		for i, s := range []*sequence{long, short} {
+			works[i] = s.work(plan.ModeDecode, 1)
+		}
+		if _, err := b.run.Run(works); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 40 {
+		decode()
+	}
+	// The CPU's expert operation hands its arguments to the workers by reference: one allocation for each layer.
+	const experts = 6
+	if got := testing.AllocsPerRun(100, decode); got > experts {
+		t.Errorf("%v allocations per step, want at most %d", got, experts)
+	}
+}

@@ -1,0 +1,168 @@
+package v4_test
+
+import (
+	"fmt"
+	"testing"
+
+	"sparrow/plan"
+	"sparrow/step"
+)
+
+// policies are the ways a cache can be kept and read.
+var policies = []struct {
+	name   string
+	policy plan.Policy
+}{
+	{"exact entries", plan.Policy{KV: "f32"}},
+	{"584-byte pages through a workspace", plan.Policy{KV: "fp8"}},
+	{"584-byte pages in place", plan.Policy{KV: "fp8", Prefill: "v4-paged"}},
+	{"deterministic", plan.Policy{Deterministic: true}},
+}
+
+// A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a group of 4, of a group of 128, of the
+// window and of a page.
+func TestChunkedEqualsWhole(t *testing.T) {
+	m := open(t, oracle, "cpu")
+	for _, p := range policies {
+		t.Run(p.name, func(t *testing.T) {
+			b := newBench(t, m, p.policy)
+			const n = 1000
+			want := b.chunks(b.sequence(1, n), 0)
+			bytes := b.bytes()
+			chunks := []int{1, 3, 4, 5, 127, 128, 129, 255, 256, 257}
+			if p.policy.KV != "fp8" || p.policy.Prefill != "" {
+				chunks = []int{5, 129} // every cut is made once
+			}
+			for _, c := range chunks {
+				b.reset()
+				b.sameBits(fmt.Sprintf("chunks of %d", c), b.chunks(b.sequence(1, n), c), want)
+				b.sameBytes(fmt.Sprintf("chunks of %d", c), b.bytes(), bytes)
+			}
+		})
+	}
+}
+
+// A prefix computed as prompt and the rest token by token leaves the caches a whole prompt leaves, and gives its logits, whatever the prefix
+// is modulo 4 and modulo 128.
+func TestDecodeEqualsPrefill(t *testing.T) {
+	m := open(t, oracle, "cpu")
+	for _, p := range policies {
+		t.Run(p.name, func(t *testing.T) {
+			b := newBench(t, m, p.policy)
+			prefixes := []int{1, 2, 3, 4, 5, 125, 126, 127, 128, 129, 254, 255, 256, 257, 258, 259, 260}
+			if p.policy.KV != "fp8" || p.policy.Prefill != "" {
+				prefixes = []int{3, 127, 257}
+			}
+			for _, n := range prefixes {
+				b.reset()
+				total := n + 6
+				want := b.chunks(b.sequence(2, total), 0)
+				bytes := b.bytes()
+				b.reset()
+				s := b.sequence(2, total)
+				got := b.step(s.work(plan.ModeExtend, n))
+				got = append(got, b.decode(s, 2)...)
+				got = append(got, b.step(s.work(plan.ModeVerify, 4))...)
+				b.sameBits(fmt.Sprintf("%d tokens and 6 more", n), got, want)
+				b.sameBytes(fmt.Sprintf("%d tokens and 6 more", n), b.bytes(), bytes)
+			}
+		})
+	}
+}
+
+// A row's bits are the same alone and in any batch, beside prompts, decodes and verifies. Lengths lie around every boundary; a prompt of 1
+// token has an empty compressed stream beside full ones.
+func TestBatchedEqualsAlone(t *testing.T) {
+	m := open(t, oracle, "cpu")
+	lengths := []int{1, 3, 4, 127, 128, 131, 255, 256, 300}
+	for _, p := range policies {
+		t.Run(p.name, func(t *testing.T) {
+			b := newBench(t, m, p.policy)
+			var alone [][][]float32
+			for i, n := range lengths {
+				alone = append(alone, b.chunks(b.sequence(i, n+5), 0))
+			}
+			b.reset()
+			var all []*sequence
+			var works []step.Work
+			var want [][]float32
+			for i, n := range lengths {
+				s := b.sequence(i, n+5)
+				all = append(all, s)
+				works = append(works, s.work(plan.ModeExtend, n))
+				want = append(want, alone[i][:n]...)
+			}
+			b.sameBits("prompts in one batch", b.step(works...), want)
+			// Now some decode, some verify, and one goes on with its prompt.
+			works, want = works[:0], want[:0]
+			for i, s := range all {
+				kind, n := plan.ModeDecode, 1
+				switch i % 3 {
+				case 1:
+					kind, n = plan.ModeVerify, 3
+				case 2:
+					kind, n = plan.ModeExtend, 5
+				}
+				works = append(works, s.work(kind, n))
+				want = append(want, alone[i][lengths[i]:lengths[i]+n]...)
+			}
+			b.sameBits("a mixed batch", b.step(works...), want)
+		})
+	}
+}
+
+// The workspace and the pages give the same bits: 584-byte entries are exact in bf16, and both are read in one order.
+func TestWorkspaceEqualsPages(t *testing.T) {
+	m := open(t, oracle, "cpu")
+	flat, paged := newBench(t, m, plan.Policy{KV: "fp8"}), newBench(t, m, plan.Policy{KV: "fp8", Prefill: "v4-paged"})
+	if flat.cfg.Prefill != plan.V4Flat || paged.cfg.Prefill != plan.V4Paged {
+		t.Fatalf("prefill by %v and %v", flat.cfg.Prefill, paged.cfg.Prefill)
+	}
+	for _, n := range []int{2, 130, 700} {
+		flat.reset()
+		got := flat.chunks(flat.sequence(4, n), 301)
+		bytes := flat.bytes()
+		paged.reset()
+		paged.sameBits(fmt.Sprintf("%d tokens", n), paged.chunks(paged.sequence(4, n), 0), got)
+		paged.sameBytes(fmt.Sprintf("%d tokens", n), paged.bytes(), bytes)
+	}
+}
+
+// A small reserve of transient memory cuts segments into launches and scores into chunks; cutting changes no bit.
+func TestSlicingKeepsBits(t *testing.T) {
+	m := open(t, oracle, "cpu")
+	for _, p := range policies {
+		t.Run(p.name, func(t *testing.T) {
+			whole := newBench(t, m, p.policy)
+			want := whole.chunks(whole.sequence(1, 600), 0)
+			uncut, err := whole.run.Run([]step.Work{whole.sequence(1, 600).work(plan.ModeExtend, 600)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			facts, policy := m.Facts(), p.policy
+			facts.Context, policy.MaxTransient = 600, uncut.Plan.TransientBytes*2/3
+			cfg, _, err := plan.Resolve(whole.cfg.Hardware, facts, policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sliced := &bench{T: t, m: m, cfg: cfg}
+			sliced.reset()
+			res, err := sliced.run.Run([]step.Work{sliced.sequence(1, 600).work(plan.ModeExtend, 600)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cuts := 0
+			for _, seg := range res.Plan.Segments {
+				cuts += len(seg.Launches) - 1 + max(seg.Indexer.Chunks-1, 0)
+			}
+			if cuts == 0 {
+				t.Fatal("nothing was cut; the reserve was meant to")
+			}
+			var got [][]float32
+			for i := range want {
+				got = append(got, res.Row(i))
+			}
+			sliced.sameBits(fmt.Sprintf("%d cuts", cuts), got, want)
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package clienttest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"sparrow/api/openai"
+)
+
+// closed is the status of a connection that the server ended without an answer.
+const closed = 0
+
+// reply is what came back over a raw connection.
+type reply struct {
+	status int // or closed
+	fault  openai.ErrorFields
+	body   string
+}
+
+// raw hands a new connection to send and reads one answer. What send cannot deliver is the server's choice and no fault.
+func (s *service) raw(t *testing.T, send func(w *net.TCPConn) error) reply {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- send(conn.(*net.TCPConn)) }()
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	var late net.Error
+	switch {
+	case errors.As(err, &late) && late.Timeout():
+		t.Fatalf("neither an answer nor an end after %v", patience)
+	case err != nil:
+		return reply{status: closed}
+	}
+	body, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	conn.Close()
+	<-sent
+	if err != nil {
+		t.Fatalf("status %d, then %v", res.StatusCode, err)
+	}
+	r := reply{status: res.StatusCode, body: string(body)}
+	if res.Header.Get("Content-Type") == "application/json" {
+		r.fault = member[openai.ErrorBody](t, r.body, "error").Error
+	}
+	return r
+}
+
+// whole sends everything at once.
+func whole(message string) func(*net.TCPConn) error {
+	return func(w *net.TCPConn) error {
+		_, err := io.WriteString(w, message)
+		return err
+	}
+}
+
+// post is a request to the chat endpoint. Each header is a line of its own.
+func post(body string, headers ...string) string {
+	var b strings.Builder
+	b.WriteString("POST /v1/chat/completions HTTP/1.1\r\nHost: sparrow\r\n")
+	for _, h := range headers {
+		b.WriteString(h + "\r\n")
+	}
+	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n%s", len(body), body)
+	return b.String()
+}
+
+const jsonType = "Content-Type: application/json"
+
+// fields is a chat request with more fields, which begin with a comma.
+func fields(more string) string {
+	return `{"model":"` + model + `","messages":[{"role":"user","content":"` + nameQuestion + `"}]` + more + `}`
+}
+
+// alive makes sure that the server still answers, with the usual client.
+func (s *service) alive(t *testing.T) {
+	t.Helper()
+	wantChat(t, s.chat(t, ask("Goodbye")), "Goodbye!", "stop")
+}

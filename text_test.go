@@ -1,0 +1,276 @@
+package sparrow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"sparrow/sample"
+)
+
+// Invariants of this file: text is what the tokens spell, cut at stop strings and never inside a character; limits and formats hold; what is
+// streamed is what Generate returns.
+
+const garden = "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?"
+
+// The model answers "21 + 2 = 23\n23 * 2 = 46\n#### 46".
+func TestWhatEndsAChoice(t *testing.T) {
+	e := start(t, Config{})
+	whole := generate(t, e, Request{Chat: ask(garden), Sampling: greedy()}).Choices[0]
+	if whole.Text != "21 + 2 = 23\n23 * 2 = 46\n#### 46" || !slices.Contains(e.eos, whole.Tokens[len(whole.Tokens)-1].ID) {
+		t.Fatalf("the answer is %q, ending with token %d", whole.Text, whole.Tokens[len(whole.Tokens)-1].ID)
+	}
+	body := len(whole.Tokens) - 1 // without the end-of-sequence token
+	for _, c := range []struct {
+		name    string
+		change  func(*Request)
+		text    string
+		tokens  int // 0: not checked
+		finish  Finish
+		matched string
+	}{
+		{"a stop string", func(r *Request) { r.Sampling.Stop = []string{"= 46"} }, "21 + 2 = 23\n23 * 2 ", 0, FinishStop, "= 46"},
+		{"a stop string that is kept", func(r *Request) { r.Sampling.Stop, r.Sampling.IncludeStop = []string{"= 46"}, true }, "21 + 2 = 23\n23 * 2 = 46", 0, FinishStop, "= 46"},
+		{"the first of two stop strings", func(r *Request) { r.Sampling.Stop = []string{"####", "\n"} }, "21 + 2 = 23", 0, FinishStop, "\n"},
+		{"a stop string that begins but does not come", func(r *Request) { r.Sampling.Stop = []string{"46!"} }, whole.Text, len(whole.Tokens), FinishStop, ""},
+		{"a stop token", func(r *Request) { r.Sampling.StopTokenIDs = []int32{whole.Tokens[3].ID} }, "", 0, FinishStop, ""},
+		{"max tokens", func(r *Request) { r.MaxTokens = body }, whole.Text, body, FinishLength, ""},
+		{"max tokens and a stop string held back", func(r *Request) { r.MaxTokens, r.Sampling.Stop = body, []string{"46!"} }, whole.Text, body, FinishLength, ""},
+		{"one token", func(r *Request) { r.MaxTokens = 1 }, whole.Tokens[0].Text, 1, FinishLength, ""},
+		{"min tokens", func(r *Request) { r.MinTokens, r.MaxTokens = body+4, body+8 }, "", 0, "", ""},
+		{"min tokens and a stop string before", func(r *Request) { r.MinTokens, r.Sampling.Stop = body, []string{"\n"} }, whole.Text, len(whole.Tokens), FinishStop, ""},
+		{"end ignored", func(r *Request) { r.IgnoreEOS, r.MaxTokens = true, body+5 }, "", body + 5, FinishLength, ""},
+	} {
+		r := Request{Chat: ask(garden), Sampling: greedy()}
+		c.change(&r)
+		a := generate(t, e, r).Choices[0]
+		if c.text != "" && a.Text != c.text || c.finish != "" && a.Finish != c.finish || a.Matched != c.matched || c.tokens != 0 && len(a.Tokens) != c.tokens {
+			t.Errorf("%s: %q, %d tokens, finish %s, matched %q; want %q, %d, %s, %q", c.name, a.Text, len(a.Tokens), a.Finish, a.Matched, c.text, c.tokens, c.finish, c.matched)
+		}
+		if !strings.HasPrefix(a.Text, whole.Text[:min(len(whole.Text), len(a.Text))]) {
+			t.Errorf("%s: %q does not begin like the whole answer", c.name, a.Text)
+		}
+		if r.MinTokens > 0 && len(a.Tokens) < r.MinTokens {
+			t.Errorf("%s: %d tokens", c.name, len(a.Tokens))
+		}
+		if end := e.tok.Text(e.eos[0]); strings.Contains(a.Text, end) {
+			t.Errorf("%s: the end of the sequence is in the text: %q", c.name, a.Text)
+		}
+	}
+}
+
+func TestStreamedTextIsTheWholeText(t *testing.T) {
+	e := start(t, Config{})
+	p := seeded(4)
+	p.Temperature, p.N, p.Stop, p.Logprobs, p.TopLogprobs = 2, 3, []string{"e", "zzz"}, true, 5
+	r := Request{Prompt: "The", Sampling: p, MinTokens: 30, MaxTokens: 60}
+	want := generate(t, e, r)
+	var got [3]strings.Builder
+	var count [3]int
+	for ev := range open(t, e, r).All() {
+		if !utf8.ValidString(ev.Text) {
+			t.Errorf("an event of half characters: %q", ev.Text)
+		}
+		got[ev.Choice].WriteString(ev.Text)
+		count[ev.Choice] += len(ev.Tokens)
+		for _, tok := range ev.Tokens {
+			checkLogprobs(t, tok, 5)
+		}
+	}
+	for i := range got {
+		if got[i].String() != want.Choices[i].Text || count[i] != len(want.Choices[i].Tokens) {
+			t.Errorf("choice %d: streamed %q, whole %q", i, got[i].String(), want.Choices[i].Text)
+		}
+	}
+	if got[0].String() == got[1].String() && got[1].String() == got[2].String() {
+		t.Errorf("three choices at temperature 2 are the same: %q", got[0].String())
+	}
+}
+
+// checkLogprobs: log probabilities are at most zero, sorted, and the token's own is among the likeliest when it is one of them.
+func checkLogprobs(t *testing.T, tok Token, n int) {
+	t.Helper()
+	if tok.Logprob > 0 || math.IsNaN(tok.Logprob) || len(tok.Top) != n {
+		t.Errorf("token %d: log probability %v, %d alternatives", tok.ID, tok.Logprob, len(tok.Top))
+	}
+	for i, top := range tok.Top {
+		if i > 0 && top.Logprob > tok.Top[i-1].Logprob || top.Token == tok.ID && top.Logprob != tok.Logprob {
+			t.Errorf("token %d (%v): alternatives %v", tok.ID, tok.Logprob, tok.Top)
+		}
+	}
+}
+
+// Masking the end of the sequence does not change what the model thought of it.
+func TestLogprobsAreTheModelsOwn(t *testing.T) {
+	e := start(t, Config{})
+	p := greedy()
+	p.Logprobs, p.TopLogprobs = true, 3
+	r := Request{Chat: ask(garden), Sampling: p}
+	plain := generate(t, e, r).Choices[0].Tokens
+	end := plain[len(plain)-1]
+	r.MinTokens, r.MaxTokens = len(plain)+2, len(plain)+2
+	forced := generate(t, e, r).Choices[0].Tokens[len(plain)-1]
+	if forced.ID == end.ID || forced.Top[0] != end.Top[0] || forced.Top[0].Token != end.ID {
+		t.Errorf("in place of %d came %d; alternatives %v, without a minimum %v", end.ID, forced.ID, forced.Top, end.Top)
+	}
+}
+
+// Every constrained answer parses and follows its format, whatever the temperature: also where the model would rather say something else.
+func TestFormatsHold(t *testing.T) {
+	e := start(t, Config{})
+	schema := `{"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+		"pets": {"type": "array", "items": {"enum": ["cat", "dog", "owl"]}, "maxItems": 3}}, "required": ["name", "age", "pets"], "additionalProperties": false}`
+	prompts := []string{"Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana.", garden}
+	for i := range 8 {
+		r := Request{Chat: ask(prompts[i%2]), Sampling: seeded(int64(i)), MaxTokens: 400, Format: Format{Kind: FormatSchema, Schema: []byte(schema)}}
+		r.Sampling.Temperature = []float64{0, 0.7, 1.3, 2}[i/2]
+		if i%2 == 1 {
+			r.MinTokens, r.IgnoreEOS = 300, true // a complete document ends all the same
+		}
+		a := generate(t, e, r).Choices[0]
+		var v struct {
+			Name *string
+			Age  *int
+			Pets []string
+		}
+		d := json.NewDecoder(strings.NewReader(a.Text))
+		d.DisallowUnknownFields()
+		err := d.Decode(&v)
+		if err != nil || a.Finish != FinishStop || v.Name == nil || utf8.RuneCountInString(*v.Name) > 12 || v.Age == nil || *v.Age < 0 || *v.Age > 120 || v.Pets == nil || len(v.Pets) > 3 {
+			t.Errorf("schema, temperature %v: %q, finish %s, error %v", r.Sampling.Temperature, a.Text, a.Finish, err)
+		}
+		for _, pet := range v.Pets {
+			if !slices.Contains([]string{"cat", "dog", "owl"}, pet) {
+				t.Errorf("schema: %q", a.Text)
+			}
+		}
+	}
+	r := Request{Chat: ask(prompts[0]), Sampling: greedy(), Format: Format{Kind: FormatJSON}}
+	a := generate(t, e, r).Choices[0]
+	var v map[string]any
+	if err := json.Unmarshal([]byte(a.Text), &v); err != nil || v["name"] != "Sofia" || v["age"] != 89.0 || a.Finish != FinishStop {
+		t.Errorf("JSON: %q, finish %s, error %v", a.Text, a.Finish, err)
+	}
+}
+
+// A model without an end-of-sequence token ends with the document.
+func TestFormatsEndWithoutAnEndToken(t *testing.T) {
+	e := still(t, Config{})
+	e.eos = nil
+	go e.loop()
+	defer e.Close(context.Background())
+	for _, schema := range []string{`{"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"], "additionalProperties": false}`, `{"type": "integer"}`} {
+		a := generate(t, e, Request{Chat: ask(garden), Sampling: greedy(), MaxTokens: 100, Format: Format{Kind: FormatSchema, Schema: []byte(schema)}}).Choices[0]
+		if !json.Valid([]byte(a.Text)) || a.Finish != FinishStop {
+			t.Errorf("%s: %q, finish %s", schema, a.Text, a.Finish)
+		}
+	}
+}
+
+// Random tokens spell broken characters; the text is valid all the same, and a character begun at the end shows as U+FFFD, not as nothing.
+func TestBrokenCharacters(t *testing.T) {
+	e := start(t, Config{})
+	lead := int32(-1)
+	for id := range int32(e.tok.VocabSize()) {
+		if b := e.tok.Bytes(id); len(b) == 1 && b[0] == 0xe2 {
+			lead = id
+		}
+	}
+	if lead < 0 {
+		t.Skip("the vocabulary has no token for half a character")
+	}
+	p := greedy()
+	p.LogitBias = map[int32]float64{lead: 100}
+	if a := generate(t, e, Request{Prompt: "Hello", Sampling: p, MaxTokens: 3}).Choices[0]; a.Text != "\ufffd\ufffd\ufffd" {
+		t.Errorf("cut off by the limit: %q; want three replacement characters", a.Text)
+	}
+	e = still(t, Config{})
+	defer e.dev.Close()
+	j, err := e.prepare(Request{Prompt: "Hello", Sampling: greedy()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := j.choices[0]
+	e.emit(c, sample.Choice{Token: lead})
+	e.emit(c, sample.Choice{Token: e.eos[0]})
+	if first, second, last := j.queue.pop(), j.queue.pop(), j.queue.pop(); first.text != "" || second.text != "\ufffd" || last.finish != FinishStop {
+		t.Errorf("ended by the model: %q, %q, finish %q; want the replacement character with the end", first.text, second.text, last.finish)
+	}
+}
+
+func TestBadRequestsNameTheirField(t *testing.T) {
+	e := start(t, Config{})
+	bare := start(t, Config{Model: speck(t), CacheTokens: 128})
+	with := func(change func(*sample.Params)) sample.Params {
+		p := sample.Default()
+		change(&p)
+		return p
+	}
+	for _, c := range []struct {
+		e     *Engine
+		name  string
+		field string
+		r     Request
+	}{
+		{e, "nothing", "prompt", Request{Sampling: greedy(), Tokens: []int32{}}},
+		{e, "two prompts", "prompt", Request{Sampling: greedy(), Prompt: "a", Tokens: []int32{1}}},
+		{e, "a token outside the vocabulary", "prompt", Request{Sampling: greedy(), Tokens: []int32{1, 1 << 20}}},
+		{e, "a negative token", "prompt", Request{Sampling: greedy(), Tokens: []int32{-1}}},
+		{bare, "a prompt that fills the context", "prompt", Request{Sampling: greedy(), Tokens: tokens(1, 128)}},
+		{bare, "more output than the context holds", "max_tokens", Request{Sampling: greedy(), Tokens: tokens(1, 100), MaxTokens: 29}},
+		{e, "negative output", "max_tokens", Request{Sampling: greedy(), Prompt: "a", MaxTokens: -1}},
+		{e, "a minimum above the maximum", "min_tokens", Request{Sampling: greedy(), Prompt: "a", MaxTokens: 3, MinTokens: 4}},
+		{e, "a schema that is none", "response_format", Request{Sampling: greedy(), Prompt: "a", Format: Format{Kind: FormatSchema, Schema: []byte(`{"type": 5}`)}}},
+		{bare, "JSON without a tokenizer", "response_format", Request{Sampling: greedy(), Tokens: tokens(1, 3), Format: Format{Kind: FormatJSON}}},
+		{e, "sampling nobody set", "", Request{Prompt: "a"}},
+		{e, "a stop token outside the vocabulary", "", Request{Prompt: "a", Sampling: with(func(p *sample.Params) { p.StopTokenIDs = []int32{1 << 20} })}},
+		{e, "a bias outside the vocabulary", "", Request{Prompt: "a", Sampling: with(func(p *sample.Params) { p.LogitBias = map[int32]float64{1 << 20: 1} })}},
+		{bare, "text without a tokenizer", "-", Request{Prompt: "a", Sampling: greedy()}},
+		{bare, "a chat without a tokenizer", "-", Request{Chat: ask("a"), Sampling: greedy()}},
+	} {
+		_, err := c.e.Stream(context.Background(), c.r)
+		var field *RequestError
+		switch {
+		case c.field == "-" && errors.Is(err, ErrNoTokenizer):
+		case c.field == "" && errors.Is(err, ErrRequest):
+		case errors.As(err, &field) && field.Field == c.field && errors.Is(err, ErrRequest):
+		default:
+			t.Errorf("%s: error %v; want one about %q", c.name, err, c.field)
+		}
+	}
+	if st := e.Stats(); st.Requests != 0 || st.Refused != 0 {
+		t.Errorf("%d accepted, %d refused", st.Requests, st.Refused)
+	}
+}
+
+func TestEncodeAndDecode(t *testing.T) {
+	e := start(t, Config{})
+	text := "3 * 10 = 30, très bien"
+	list, err := e.Encode(text, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := e.Decode(list); err != nil || back != text {
+		t.Errorf("%q, error %v", back, err)
+	}
+	if _, err := e.Decode([]int32{1 << 20}); !errors.Is(err, ErrRequest) {
+		t.Errorf("a token outside the vocabulary: error %v", err)
+	}
+	rendered, prompt, err := e.Render(ask("Hi"))
+	if err != nil || !strings.Contains(rendered, "Hi") || len(prompt) == 0 {
+		t.Errorf("%q, %v, error %v", rendered, prompt, err)
+	}
+	r := generate(t, e, Request{Chat: ask("Hi"), Sampling: greedy(), Trace: true, ID: "mine"})
+	if r.Usage.PromptTokens != len(prompt) || r.Trace.ID != "mine" || r.Trace.Steps == 0 || len(r.Trace.Plans) == 0 {
+		t.Errorf("usage %+v, trace %+v", r.Usage, r.Trace)
+	}
+	if got := fmt.Sprint(e.Plans()[0].Step); got != "1" {
+		t.Errorf("the first plan kept is of step %s", got)
+	}
+}
