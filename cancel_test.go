@@ -193,6 +193,9 @@ func TestCancellingAWaitingRequest(t *testing.T) {
 		t.Errorf("%d run, %d wait; want 1 and 2", st.Running, st.Waiting)
 	}
 	waiting.Close()
+	if waiting.stop() {
+		t.Error("Close left the request attached to its context")
+	}
 	leave <- struct{}{}
 	events := slices.Collect(waiting.All())
 	last := events[len(events)-1]

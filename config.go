@@ -26,7 +26,7 @@ type Config struct {
 	ContextTokens int
 	// StepTokens bounds the new tokens of one step; 0 means 512.
 	StepTokens int
-	// MaxRunning bounds the sequences in a batch; 0 means 64.
+	// MaxRunning bounds the sequences in a batch; 0 means 64, and never more than StepTokens run, so that each gets a token in every step.
 	MaxRunning int
 	// MaxQueue bounds the sequences that wait; 0 means 1024.
 	MaxQueue int

@@ -168,7 +168,7 @@ func build(c Config, p *parts, m model.Model) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{cfg: c, source: p.source, dev: m.Device(), model: m, tok: p.tokenizer, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
-		plans: make([]PlanRecord, 0, c.PlanHistory)}
+		plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024))}
 	e.eos = endTokens(p.source.Config, p.generation, p.tokenizer)
 	if err := e.size(&resolved, notices); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 //   - an item is the next part of its sequence, and its pages hold exactly the tokens before it: reused, shared and recomputed ones alike;
 //   - no two sequences write the same slot in a step;
 //   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets at least one unless pages lack;
-//   - sequences are admitted in order of arrival;
+//   - sequences wait, run and are admitted in order of arrival, preempted ones too;
 //   - kv.Check holds after Next and after the step.
 type fake struct {
 	pool  *kv.Pool
@@ -76,6 +76,7 @@ func (f *fake) step() ([]Item, error) {
 }
 
 func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
+	older := func(a, b *Sequence) int { return cmp.Compare(a.age, b.age) }
 	tokens, seen, before := 0, map[*Sequence]bool{}, len(f.order)
 	for i := range items {
 		it := &items[i]
@@ -88,9 +89,12 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 			f.order = append(f.order, it.Seq)
 		}
 	}
-	slices.SortFunc(f.order[before:], func(a, b *Sequence) int { return cmp.Compare(a.age, b.age) })
+	slices.SortFunc(f.order[before:], older)
 	if l := f.sched.Limits(); tokens > l.StepTokens || len(items) > l.MaxRunning {
 		return fmt.Errorf("%d tokens of %d sequences in a step, limits %+v", tokens, len(items), l)
+	}
+	if !slices.IsSortedFunc(f.sched.waiting, older) || !slices.IsSortedFunc(f.sched.running, older) {
+		return fmt.Errorf("sequences are not in order of arrival")
 	}
 	for _, q := range f.sched.running {
 		if !seen[q] && f.pool.Available() > 0 {

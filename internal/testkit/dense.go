@@ -43,6 +43,7 @@ func Operations(t *testing.T, dev kernel.Device) {
 	t.Run("root scores by hand", func(t *testing.T) { testRootScores(newPair(t, dev, 32)) })
 	t.Run("clamped gate", func(t *testing.T) { testClamp(newPair(t, dev, 33)) })
 	t.Run("packed weights", func(t *testing.T) { testPacked(newPair(t, dev, 34)) })
+	t.Run("refusals of places", func(t *testing.T) { testEntryRefusals(newPair(t, dev, 35)) })
 }
 
 func testEmbed(p *pair) {

@@ -14,9 +14,8 @@ import (
 	"sparrow/server"
 )
 
-// TestCompanyChangesNothing: 32 requests at once, greedy and drawn, short and long, each answer what it is alone.
+// TestCompanyChangesNothing: many requests at once, greedy and drawn, short and long, each answer what it is alone.
 func TestCompanyChangesNothing(t *testing.T) {
-	const requests = 32
 	one := func(i int) openai.ChatCompletionNewParams {
 		p := ask(fmt.Sprintf("Jack saves %d dollars every week for %d weeks. How many dollars is that?", 3+i, 2+i%9))
 		switch i % 4 {
@@ -24,20 +23,20 @@ func TestCompanyChangesNothing(t *testing.T) {
 			p.Messages = ask(oddQuestion).Messages
 			p.Temperature, p.Seed, p.MaxTokens = openai.Float(2), openai.Int(int64(i)), openai.Int(20)
 		case 2:
-			p.Messages = ask(story(20+i) + "Question: Tell me the pet of Maya.").Messages
+			p.Messages = ask(story(companyFiller+i) + "Question: Tell me the pet of Maya.").Messages
 		case 3:
 			p.Messages = ask(nameQuestion).Messages
 		}
 		return p
 	}
 	s := start(t, sparrow.Config{}, server.Options{})
-	alone := make([]string, requests)
+	alone := make([]string, companyRequests)
 	for i := range alone {
 		alone[i] = text(t, s.chat(t, one(i)))
 	}
 	together := start(t, sparrow.Config{}, server.Options{}) // nothing is cached here
 	var all sync.WaitGroup
-	for i := range requests {
+	for i := range companyRequests {
 		all.Go(func() {
 			client := together.client()
 			r, err := client.Chat.Completions.New(t.Context(), one(i))
@@ -49,7 +48,7 @@ func TestCompanyChangesNothing(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if ended := together.metric(t, `sparrow_requests_ended_total{outcome="finished"}`); ended != requests {
+	if ended := together.metric(t, `sparrow_requests_ended_total{outcome="finished"}`); ended != companyRequests {
 		t.Errorf("%v requests finished", ended)
 	}
 }
@@ -57,15 +56,15 @@ func TestCompanyChangesNothing(t *testing.T) {
 // TestASharedPrefixIsComputedOnce: the second question about a long text computes only what differs, and says so.
 func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
-	about := story(200)
+	about := story(sharedSentences)
 	questions := []string{about + "Question: Tell me the pet of Maya.", about + "Question: Tell me the locker number of Tina."}
 	first, second := s.tokens(t, questions[0]), s.tokens(t, questions[1])
 	shared := 0
 	for shared < min(len(first), len(second)) && first[shared] == second[shared] {
 		shared++
 	}
-	if shared < 2000 {
-		t.Fatalf("the texts share %d tokens, want 2,000", shared)
+	if shared < sharedTokens {
+		t.Fatalf("the texts share %d tokens, want %d", shared, sharedTokens)
 	}
 	page := s.engine.Info().PageTokens
 	for i, c := range []struct {

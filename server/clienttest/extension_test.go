@@ -77,7 +77,7 @@ type trace struct {
 func TestTrace(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	on := option.WithJSONSet("sparrow", map[string]bool{"trace": true})
-	p := ask(story(40) + "Question: Tell me the pet of Maya.") // longer than the 256 keys the indexer selects
+	p := ask(story(28) + "Question: Tell me the pet of Maya.") // longer than the 256 keys the indexer selects
 	p.Seed = openai.Int(5)
 	s.chat(t, p)
 	whole := s.chat(t, p, on)

@@ -81,6 +81,34 @@ func TestToolsAreNotForced(t *testing.T) {
 	wantChat(t, s.chat(t, p), nameAnswer, "stop")
 }
 
+// TestToolChoice: a demanded call is made even where the model would have talked, and a forbidden one is not.
+func TestToolChoice(t *testing.T) {
+	s := start(t, sparrow.Config{}, server.Options{})
+	p := ask(nameQuestion)
+	p.Tools = tools()
+	p.ToolChoice.OfAuto = openai.String("required")
+	made := call(t, s.chat(t, p))
+	if !strings.Contains("get_weather get_user find_flight", made.Function.Name) {
+		t.Errorf("a call of %q", made.Function.Name)
+	}
+	normal(t, made.Function.Arguments)
+	p = ask("What is the weather in Paris?")
+	p.Tools = tools()
+	p.ToolChoice = openai.ToolChoiceOptionFunctionToolChoice(openai.ChatCompletionNamedToolChoiceFunctionParam{Name: "get_user"})
+	made = call(t, s.chat(t, p))
+	user := member[struct {
+		ID *int `json:"user_id"`
+	}](t, made.Function.Arguments, "arguments")
+	if made.Function.Name != "get_user" || user.ID == nil {
+		t.Errorf("%s(%s), want get_user with an integer user_id", made.Function.Name, made.Function.Arguments)
+	}
+	p.ToolChoice = openai.ChatCompletionToolChoiceOptionUnionParam{OfAuto: openai.String("none")}
+	p.MaxTokens = openai.Int(64)
+	if r := s.chat(t, p); len(r.Choices[0].Message.ToolCalls) != 0 || r.Choices[0].FinishReason == "tool_calls" {
+		t.Errorf("a call that was forbidden: %s", r.RawJSON())
+	}
+}
+
 // normal rewrites JSON with sorted names and without spaces; text that is not JSON fails the test.
 func normal(t *testing.T, text string) string {
 	t.Helper()

@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"errors"
+	"testing"
+)
+
+// Float32 entries of V4 are for proofs: on cpu, in the sparrow catalogue, read in place by both phases.
+func TestV4ExactEntries(t *testing.T) {
+	hw, err := HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ModelFor("deepseek_v4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range []string{"f32", "exact", "v4-f32-2048"} {
+		c, _, err := Resolve(hw, m, Policy{KV: kv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Layout != V4F32Row2048 || c.IndexLayout != IndexF32Row512 || c.Prefill != V4Paged || c.Decode != V4Paged || c.Page != 256 || c.KV != F32 {
+			t.Errorf("kv %s resolves to %v and %v, prefill %v, decode %v, pages of %d", kv, c.Layout, c.IndexLayout, c.Prefill, c.Decode, c.Page)
+		}
+	}
+	c, _, err := Resolve(hw, m, Policy{ExactIndex: true})
+	if err != nil || c.Layout != V4Row584 || c.IndexLayout != IndexF32Row512 {
+		t.Errorf("exact keys beside 584-byte entries: %v, %v, %v", c.Layout, c.IndexLayout, err)
+	}
+	// A workspace is bf16, which would round.
+	if _, _, err := Resolve(hw, m, Policy{KV: "f32", Prefill: "v4-flat"}); !errors.Is(err, E03) {
+		t.Errorf("exact entries through a workspace: got %v, want E03", err)
+	}
+	gpu, err := HardwareFor("sm90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		hw Hardware
+		p  Policy
+	}{{gpu, Policy{KV: "f32"}}, {gpu, Policy{ExactIndex: true}}, {hw, Policy{KV: "bf16"}}, {hw, Policy{KV: "f32-2304"}}, {gpu, Policy{KV: "f32", Catalog: CatalogPublic}}} {
+		if _, _, err := Resolve(c.hw, m, c.p); !errors.Is(err, E05) {
+			t.Errorf("%+v: got %v, want E05", c.p, err)
+		}
+	}
+}

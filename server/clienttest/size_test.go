@@ -1,0 +1,12 @@
+//go:build !race
+
+package clienttest
+
+// How much the longest tests do.
+const (
+	companyRequests = 32
+	companyFiller   = 20 // sentences of the shortest long prompt
+	sharedSentences = 200
+	sharedTokens    = 2000 // at least that many are shared
+	schemaDraws     = 6
+)
