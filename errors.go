@@ -11,6 +11,9 @@ var ErrQueueFull = errors.New("sparrow: the queue is full")
 // ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError names the field.
 var ErrRequest = errors.New("sparrow: bad request")
 
+// ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context; the RequestError beside it names the field.
+var ErrContext = errors.New("sparrow: the context is too short")
+
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.
 var ErrNoTokenizer = errors.New("sparrow: the checkpoint has no tokenizer.json; send token ids")
 

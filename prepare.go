@@ -85,17 +85,22 @@ func (e *Engine) limit(r *Request, prompt int) (int, error) {
 	room := e.info.ContextTokens - prompt
 	switch {
 	case room < 1:
-		return 0, &RequestError{"prompt", fmt.Sprintf("has %d tokens, the context holds %d with at least one for the answer", prompt, e.info.ContextTokens)}
+		return 0, outOfContext("prompt", fmt.Sprintf("has %d tokens, the context holds %d with at least one for the answer", prompt, e.info.ContextTokens))
 	case r.MaxTokens < 0:
 		return 0, &RequestError{"max_tokens", fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
 	case r.MaxTokens > room:
-		return 0, &RequestError{"max_tokens", fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d has room for %d", r.MaxTokens, prompt, e.info.ContextTokens, room)}
+		return 0, outOfContext("max_tokens", fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d has room for %d", r.MaxTokens, prompt, e.info.ContextTokens, room))
 	case r.MinTokens < 0 || r.MaxTokens > 0 && r.MinTokens > r.MaxTokens:
 		return 0, &RequestError{"min_tokens", fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, r.MaxTokens)}
 	case r.MaxTokens > 0:
 		return r.MaxTokens, nil
 	}
 	return room, nil
+}
+
+// outOfContext refuses what does not fit the context.
+func outOfContext(field, reason string) error {
+	return fmt.Errorf("%w: %w", ErrContext, &RequestError{field, reason})
 }
 
 // choice makes the state of one continuation.

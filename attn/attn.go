@@ -54,6 +54,7 @@ type Attention struct {
 	freq   kernel.Tensor
 	buf    buffers
 	step   step
+	index  Indexer
 	// Observe, when set, is told of every selection.
 	Observe Observer
 }
@@ -67,7 +68,8 @@ func New(dev kernel.Device, p Params) (*Attention, error) {
 	if err := kernel.WriteF32(dev, freq, p.InvFreq); err != nil {
 		return nil, err
 	}
-	return &Attention{dev: dev, params: p, freq: freq, buf: newBuffers(dev), step: newStep(dev)}, nil
+	index := NewIndexer(dev, Indexer{Heads: p.IndexHeads, TopK: p.TopK, Pairing: p.IndexPairing})
+	return &Attention{dev: dev, params: p, freq: freq, buf: newBuffers(dev), step: newStep(dev), index: index}, nil
 }
 
 // Layer adds the attention output of one layer for x (normalised rows, in step order) to h.
@@ -173,11 +175,8 @@ func (a *Attention) storeIndex(w *IndexWeights, c Cache, x kernel.Tensor) error 
 		return err
 	}
 	return a.dev.StoreIndex(kernel.IndexStoreArgs{Key: key, Weight: w.KNorm, Bias: w.KBias, Eps: indexEps, Angles: a.step.angles,
-		Pairing: a.params.IndexPairing, Hadamard: rotated(c.Index.Layout), Slots: a.step.slots, Pool: c.Index})
+		Pairing: a.params.IndexPairing, Hadamard: Hadamard(c.Index.Layout), Slots: a.step.slots, Pool: c.Index})
 }
-
-// rotated reports whether keys of a layout are kept Hadamard-rotated: quantised ones are, exact ones need no spreading of outliers.
-func rotated(k layout.Kind) bool { return k == layout.IndexPage132 }
 
 // kindOf maps the planner's name of a main layout to the layout itself.
 func kindOf(l plan.Layout) (layout.Kind, error) {
@@ -196,16 +195,14 @@ func kindOf(l plan.Layout) (layout.Kind, error) {
 
 // buffers is the memory one layer works in; layers follow each other, so all share it.
 type buffers struct {
-	qa, q, kv, key, out    kernel.Scratch
-	rows, up               kernel.Scratch // dense: gathered rows, expanded keys and values
-	absorbed, latent       kernel.Scratch // sparse: queries and outputs in latent space
-	iq, iq8, iw, iweights  kernel.Scratch // indexer queries and weights
-	ikeys, scores, indices kernel.Scratch
-	workspace              kernel.Scratch // converted pages or gathered rows
+	qa, q, kv, key, out kernel.Scratch
+	rows, up            kernel.Scratch // dense: gathered rows, expanded keys and values
+	absorbed, latent    kernel.Scratch // sparse: queries and outputs in latent space
+	indices             kernel.Scratch
+	workspace           kernel.Scratch // converted pages or gathered rows
 }
 
 func newBuffers(mem kernel.Memory) buffers {
 	s := kernel.NewScratch(mem)
-	return buffers{qa: s, q: s, kv: s, key: s, out: s, rows: s, up: s, absorbed: s, latent: s, iq: s, iq8: s, iw: s, iweights: s, ikeys: s,
-		scores: s, indices: s, workspace: s}
+	return buffers{qa: s, q: s, kv: s, key: s, out: s, rows: s, up: s, absorbed: s, latent: s, indices: s, workspace: s}
 }

@@ -56,6 +56,8 @@ func toError(err error, requestID string) *openai.Error {
 	switch {
 	case errors.As(err, &wire):
 		return wire
+	case errors.As(err, &field) && errors.Is(err, sparrow.ErrContext):
+		return openai.NewError(openai.CodeContextLength, field.Field, "%s", field.Reason)
 	case errors.As(err, &field):
 		return openai.NewError(openai.CodeInvalidValue, field.Field, "%s", field.Reason)
 	case errors.As(err, &params):

@@ -100,7 +100,8 @@ func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Token
 	}
 	var err error
 	if len(x.Parameters) > 0 {
-		if out.args, err = grammar.Compile(x.Parameters, t); err == nil || x.Strict {
+		// Members the schema does not name are left out: a tool has no use for them.
+		if out.args, err = grammar.CompileWith(x.Parameters, t, grammar.Options{ClosedObjects: true}); err == nil || x.Strict {
 			return out, err
 		}
 	}

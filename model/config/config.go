@@ -23,9 +23,9 @@ type Config struct {
 	Layers       int
 	MaxPositions int
 	RMSEps       float32
-	TiedHead     bool // the head is the embedding
-	Indexer      Indexer
-	NextN        int // layers after the main ones that draft tokens
+	TiedHead     bool    // the head is the embedding
+	Indexer      Indexer // of the layers that have one: all of DSA, those of ratio 4 of V4
+	NextN        int     // layers after the main ones that draft tokens
 
 	BOS *int
 	EOS []int

@@ -29,9 +29,9 @@ type hostArrays struct {
 	rowAt   []int32 // row of each new token, request after request
 	rowBase []int   // where each request's part of rowAt begins
 
-	light, dense entryArrays // groups that close in this step, of ratio 4 and of ratio 128
-	flat         []int32     // slots to gather, launch after launch
-	marks        []mark      // one for each launch
+	closing4, closing128 entryArrays // groups that close in this step, of ratio 4 and of ratio 128
+	flat                 []int32     // slots to gather, launch after launch
+	marks                []mark      // one for each launch
 }
 
 // mark is where a launch's share of flat lies.
@@ -96,8 +96,8 @@ func (h *hostArrays) fill(in *model.Input, m *Model) error {
 			h.fillLaunch(in, m, s, &s.Launches[j])
 		}
 	}
-	h.light.fill(h, in, m, indexRatio)
-	h.dense.fill(h, in, m, heavyRatio)
+	h.closing4.fill(h, in, m, indexRatio)
+	h.closing128.fill(h, in, m, heavyRatio)
 	return nil
 }
 

@@ -119,27 +119,27 @@ func TestEntrySources(t *testing.T) {
 		ring(0), ring(1), ring(2), ring(3), ring(4), ring(5), 0, 1,
 		ring(4), ring(5), 0, 1, 2, 3, 4, 5,
 	}
-	if !slices.Equal(h.light.sources, want) {
-		t.Errorf("sources %v, want %v", h.light.sources, want)
+	if !slices.Equal(h.closing4.sources, want) {
+		t.Errorf("sources %v, want %v", h.closing4.sources, want)
 	}
-	if !slices.Equal(h.light.slots, []int32{10*64 + 1, 10*64 + 2}) || !slices.Equal(h.light.position, []int32{4, 8}) {
-		t.Errorf("entries in slots %v at positions %v", h.light.slots, h.light.position)
+	if !slices.Equal(h.closing4.slots, []int32{10*64 + 1, 10*64 + 2}) || !slices.Equal(h.closing4.position, []int32{4, 8}) {
+		t.Errorf("entries in slots %v at positions %v", h.closing4.slots, h.closing4.position)
 	}
-	for i, place := range h.light.keep {
+	for i, place := range h.closing4.keep {
 		if want := int32(2*16 + (6+i)%16); place != want {
 			t.Errorf("row %d is kept at %d, want %d", i, place, want)
 		}
 	}
-	if h.dense.entries() != 0 || h.dense.keep[0] != 2*256+6 {
-		t.Errorf("ratio 128: %d entries, row 0 kept at %d", h.dense.entries(), h.dense.keep[0])
+	if h.closing128.entries() != 0 || h.closing128.keep[0] != 2*256+6 {
+		t.Errorf("ratio 128: %d entries, row 0 kept at %d", h.closing128.entries(), h.closing128.keep[0])
 	}
 	// The first group of a sequence has no group before it.
 	m, in = planned(t, plan.Policy{KV: "fp8"}, 64, 0, 4)
 	if err := h.fill(in, m); err != nil {
 		t.Fatal(err)
 	}
-	if want := []int32{-1, -1, -1, -1, 0, 1, 2, 3}; !slices.Equal(h.light.sources, want) {
-		t.Errorf("sources of the first group %v, want %v", h.light.sources, want)
+	if want := []int32{-1, -1, -1, -1, 0, 1, 2, 3}; !slices.Equal(h.closing4.sources, want) {
+		t.Errorf("sources of the first group %v, want %v", h.closing4.sources, want)
 	}
 	// Of a long prompt only the last rows are kept.
 	m, in = planned(t, plan.Policy{KV: "fp8"}, 64, 0, 400)
@@ -150,7 +150,7 @@ func TestEntrySources(t *testing.T) {
 		position int32
 		keep     []int32
 		want     int32
-	}{{383, h.light.keep, -1}, {384, h.light.keep, 2 * 16}, {143, h.dense.keep, -1}, {144, h.dense.keep, 2*256 + 144}, {399, h.dense.keep, 2*256 + 143}} {
+	}{{383, h.closing4.keep, -1}, {384, h.closing4.keep, 2 * 16}, {143, h.closing128.keep, -1}, {144, h.closing128.keep, 2*256 + 144}, {399, h.closing128.keep, 2*256 + 143}} {
 		if got := c.keep[slices.Index(h.position, c.position)]; got != c.want {
 			t.Errorf("position %d is kept at %d, want %d", c.position, got, c.want)
 		}

@@ -3,8 +3,8 @@ package v4
 import (
 	"fmt"
 
+	"sparrow/attn"
 	"sparrow/kernel"
-	"sparrow/layout"
 	"sparrow/plan"
 )
 
@@ -92,9 +92,9 @@ func (m *Model) compress(i int, c cache, x kernel.Tensor) error {
 	if a.compress == nil {
 		return nil
 	}
-	e, r := &m.step.light, m.states.rings[i]
+	e, r := &m.step.closing4, m.states.rings[i]
 	if a.compress.ratio == heavyRatio {
-		e = &m.step.dense
+		e = &m.step.closing128
 	}
 	entries, err := m.closeGroups(a.compress, e, r.main, x)
 	if err != nil {
@@ -116,12 +116,9 @@ func (m *Model) compress(i int, c cache, x kernel.Tensor) error {
 	if e.n == 0 {
 		return nil
 	}
-	return m.dev.StoreKeys(kernel.KeyStoreArgs{Keys: keys, Norm: a.index.compress.norm, Eps: m.config.RMSEps, Angles: e.angles, Hadamard: hadamard(c.index.Layout),
+	return m.dev.StoreKeys(kernel.KeyStoreArgs{Keys: keys, Norm: a.index.compress.norm, Eps: m.config.RMSEps, Angles: e.angles, Hadamard: attn.Hadamard(c.index.Layout),
 		Slots: e.slots, Pool: c.index})
 }
-
-// hadamard reports whether keys of a layout are kept rotated: quantised ones are, exact ones need no spreading of outliers.
-func hadamard(k layout.Kind) bool { return k == layout.IndexPage132 }
 
 // closeGroups computes entries from the step's rows and the ring, and then keeps the step's rows in the ring.
 func (m *Model) closeGroups(c *compressor, e *entryTensors, ring, x kernel.Tensor) (kernel.Tensor, error) {

@@ -11,6 +11,7 @@ package v4
 import (
 	"fmt"
 
+	"sparrow/attn"
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/model/config"
@@ -34,23 +35,23 @@ type Model struct {
 	caches  []cache
 	states  stateMemory
 	step    step
+	index   attn.Indexer
 	buf     buffers
 	observe model.Observer
 }
 
 // buffers is the memory one layer works in; layers follow each other, so all share it.
 type buffers struct {
-	streams, x, sub, mix, post, comb   kernel.Scratch
-	qa, q, kv, out, z                  kernel.Scratch // attention
-	values, gates, entry               kernel.Scratch // compressors
-	iq, iq8, iw, projected, keys       kernel.Scratch // indexer
-	scores, indices, combined, lengths kernel.Scratch
-	workspace                          kernel.Scratch
-	logit, chosen, share               kernel.Scratch // experts
-	collapsed, logits                  kernel.Scratch // outputs
-	picker                             *nn.Picker
-	ffn                                *nn.FFNScratch
-	host                               []int32
+	streams, x, sub, mix, post, comb kernel.Scratch
+	qa, q, kv, out, z                kernel.Scratch // attention
+	values, gates, entry             kernel.Scratch // compressors
+	indices, combined, lengths       kernel.Scratch
+	workspace                        kernel.Scratch
+	logit, chosen, share             kernel.Scratch // experts
+	collapsed, logits                kernel.Scratch // outputs
+	picker                           *nn.Picker
+	ffn                              *nn.FFNScratch
+	host                             []int32
 }
 
 // Load reads every weight of a checkpoint, in any of the spellings in use. The drafting block is passed over.
@@ -82,6 +83,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	}
 	m.step = newStep(dev)
 	m.states.iota = kernel.NewScratch(dev)
+	m.index = newIndexer(dev, c.Indexer)
 	m.buf = newBuffers(dev)
 	return m, nil
 }
@@ -90,7 +92,7 @@ func newBuffers(dev kernel.Device) buffers {
 	s := kernel.NewScratch(dev)
 	return buffers{
 		streams: s, x: s, sub: s, mix: s, post: s, comb: s, qa: s, q: s, kv: s, out: s, z: s, values: s, gates: s, entry: s,
-		iq: s, iq8: s, iw: s, projected: s, keys: s, scores: s, indices: s, combined: s, lengths: s, workspace: s,
+		indices: s, combined: s, lengths: s, workspace: s,
 		logit: s, chosen: s, share: s, collapsed: s, logits: s, picker: nn.NewPicker(dev), ffn: nn.NewFFNScratch(dev),
 	}
 }

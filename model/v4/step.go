@@ -24,7 +24,7 @@ type step struct {
 	table                   kernel.Tensor // i32 [requests, pages]
 	selected                kernel.Tensor // i32 [T, K]: groups of ratio 4, as the last indexer chose them
 	mainAngles, farAngles   kernel.Tensor // f32 [T, 64]
-	light, dense            entryTensors
+	closing4, closing128    entryTensors
 	segments                []segment
 	launches                []launch
 	mem                     [arrayCount]kernel.Scratch
@@ -110,7 +110,7 @@ func (m *Model) begin(in *model.Input) (attn.Rows, error) {
 	st.heavyBase, st.groupStart = w.ints(h.heavyBase, 1), w.ints(h.groupStart, 1)
 	st.window, st.heavy, st.table = w.ints(h.window, h.windowWidth), w.ints(h.heavy, h.heavyWidth), w.ints(h.table, h.width)
 	place, flat := w.ints(h.position, 1), w.ints(h.flat, 1)
-	st.light, st.dense = w.entries(&h.light, 2), w.entries(&h.dense, 3)
+	st.closing4, st.closing128 = w.entries(&h.closing4, 2), w.entries(&h.closing128, 3)
 	st.mainAngles = w.angles(&st.angleMem[0], place, m.freq.main)
 	st.farAngles = w.angles(&st.angleMem[1], place, m.freq.far)
 	if w.err == nil {

@@ -67,7 +67,7 @@ func TestBadBodies(t *testing.T) {
 
 // TestBadMessages: what is wrong with a message before or around its body.
 func TestBadMessages(t *testing.T) {
-	s := start(t, sparrow.Config{}, server.Options{HeaderTimeout: 200 * time.Millisecond, BodyTimeout: 400 * time.Millisecond})
+	s := start(t, sparrow.Config{}, server.Options{HeaderTimeout: 500 * time.Millisecond, BodyTimeout: time.Second})
 	good := fields("")
 	long := strings.Repeat("x", 64<<10)
 	for _, c := range []struct {

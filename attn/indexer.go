@@ -1,0 +1,153 @@
+package attn
+
+import (
+	"fmt"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// Indexer selects keys for queries: it prepares indexer queries, scores keys and keeps the best, by the path a plan names. Every family with
+// an indexer uses it; what differs between them is in its fields.
+type Indexer struct {
+	Heads   int
+	TopK    int // keys each query may attend to
+	Offset  int // first rotated element of a head
+	Pairing kernel.Pairing
+	Scales  num.ScaleMode // of quantised queries
+
+	dev                              kernel.Device
+	raw, q, projected, weights, keys kernel.Scratch
+	scores                           kernel.Scratch
+}
+
+// NewIndexer prepares an indexer without memory.
+func NewIndexer(dev kernel.Device, x Indexer) Indexer {
+	s := kernel.NewScratch(dev)
+	x.dev = dev
+	x.raw, x.q, x.projected, x.weights, x.keys, x.scores = s, s, s, s, s, s
+	return x
+}
+
+// Selection is the selection of one launch: step rows First to Last. Tensors over rows hold all rows of the step.
+type Selection struct {
+	Plan        plan.Indexer
+	First, Last int
+	Longest     int // keys of the row that sees the most
+
+	Q, W           kernel.Weight // queries from latents, head weights from hidden rows
+	Latent, Hidden kernel.Tensor // activation [T, q_lora] and [T, hidden]
+	Angles         kernel.Tensor // f32 [T, 64]
+
+	Out            kernel.Tensor // i32 [T, K]: selected keys, counted in the sequence
+	Lens           kernel.Tensor // i32 [T, 1]: keys the row sees
+	Cache          kernel.Pool
+	Table, Request kernel.Tensor // paged: i32 [requests, pages], and i32 [T, 1]
+	Gather, Start  kernel.Tensor // ragged: i32 [n, 1] slots, and i32 [T, 1]: where the row's request begins among them
+}
+
+// Select fills the launch's rows of Out.
+func (x *Indexer) Select(s *Selection) error {
+	args := kernel.ScoreArgs{Keys: s.Cache}
+	switch s.Plan.Kind {
+	case plan.IndexerKOnlyWithIndices:
+		// Every visible key is kept: selection looks at no scores.
+		return x.dev.Select(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last)})
+	case plan.IndexerRagged:
+		var err error
+		if args.Keys, err = x.gather(s); err != nil {
+			return err
+		}
+	case plan.IndexerPagedSplit:
+		args.Table = s.Table
+	case plan.IndexerPagedNative:
+		args.Table, args.NextN = s.Table, s.Plan.NextN
+	default:
+		return fmt.Errorf("indexer path %v is not one that selects", s.Plan.Kind)
+	}
+	// Scores are computed in chunks of rows, so that their matrix stays within the plan's bound.
+	chunk := s.Plan.RowsPerChunk
+	if chunk <= 0 {
+		return fmt.Errorf("the plan scores %d rows at a time", chunk)
+	}
+	for first := s.First; first < s.Last; first += chunk {
+		if err := x.chunk(s, args, first, min(first+chunk, s.Last)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather copies the keys of a launch's requests into one contiguous page.
+func (x *Indexer) gather(s *Selection) (kernel.Pool, error) {
+	keys, err := layout.IndexOf(s.Cache.Layout)
+	if err != nil {
+		return kernel.Pool{}, err
+	}
+	n := s.Gather.Rows
+	t, err := x.keys.Take(kernel.U8, 1, keys.PageBytes(n))
+	if err != nil {
+		return kernel.Pool{}, err
+	}
+	out := kernel.Pool{Mem: t, Layout: s.Cache.Layout, PageTokens: n}
+	return out, x.dev.GatherIndex(kernel.IndexGatherArgs{Out: out, Slots: s.Gather, Pool: s.Cache})
+}
+
+// chunk scores and selects rows first to last.
+func (x *Indexer) chunk(s *Selection, args kernel.ScoreArgs, first, last int) error {
+	scores, err := x.scores.Take(kernel.F32, last-first, s.Longest)
+	if err != nil {
+		return err
+	}
+	if args.Q, args.W, err = x.queries(s, first, last); err != nil {
+		return err
+	}
+	lens := s.Lens.Slice(first, last)
+	args.Out, args.Lens, args.Heads, args.SkipUpTo = scores, lens, x.Heads, x.TopK
+	if args.Table.Given() {
+		args.TableRow = s.Request.Slice(first, last)
+	} else {
+		args.Start = s.Start.Slice(first, last)
+	}
+	if err := x.dev.Scores(args); err != nil {
+		return err
+	}
+	return x.dev.Select(kernel.SelectArgs{Out: s.Out.Slice(first, last), Scores: scores, Lens: lens})
+}
+
+// queries prepares the indexer queries and head weights of rows first to last.
+func (x *Indexer) queries(s *Selection, first, last int) (q, weights kernel.Tensor, err error) {
+	n, width := last-first, x.Heads*layout.IndexDim
+	raw, err := x.raw.Take(x.dev.Activation(), n, width)
+	if err != nil {
+		return
+	}
+	if err = x.dev.Multiply(kernel.MultiplyArgs{Out: raw, X: s.Latent.Slice(first, last), W: s.Q}); err != nil {
+		return
+	}
+	projected, err := x.projected.Take(kernel.F32, n, x.Heads)
+	if err != nil {
+		return
+	}
+	if err = x.dev.Multiply(kernel.MultiplyArgs{Out: projected, X: s.Hidden.Slice(first, last), W: s.W}); err != nil {
+		return
+	}
+	kind := kernel.F32
+	if s.Cache.Layout == layout.IndexPage132 {
+		kind = kernel.E4M3
+	}
+	if q, err = x.q.Take(kind, n, width); err != nil {
+		return
+	}
+	if weights, err = x.weights.Take(kernel.F32, n, x.Heads); err != nil {
+		return
+	}
+	err = x.dev.IndexQuery(kernel.IndexQueryArgs{Out: q, W: weights, Q: raw, Weights: projected, Angles: s.Angles.Slice(first, last), Heads: x.Heads,
+		Offset: x.Offset, Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales})
+	return
+}
+
+// Hadamard reports whether keys of a layout are kept Hadamard-rotated: quantised ones are, exact ones need no spreading of outliers.
+func Hadamard(k layout.Kind) bool { return k == layout.IndexPage132 }
