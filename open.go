@@ -17,6 +17,7 @@ import (
 	"sparrow/kernel/ref"
 	"sparrow/kv"
 	"sparrow/model"
+	"sparrow/model/config"
 	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -153,7 +154,10 @@ func readParts(dir string) (*parts, error) {
 			return nil, err
 		}
 	}
-	p.source, err = family.Open(dir)
+	if p.source, err = family.Open(dir); err == nil && p.source.Config.Family == config.DeepseekV4 {
+		err = errors.Join(fmt.Errorf("sparrow: %s: deepseek_v4 runs through 'sparrow verify' only so far; served families are %s and %s", dir, config.DeepseekV32, config.GLMMoeDSA),
+			p.source.Close())
+	}
 	return p, err
 }
 

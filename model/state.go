@@ -1,7 +1,8 @@
 package model
 
 // Stateful is a model that keeps something of every sequence beside its pages, such as the open groups of a compressor. Every step of a
-// sequence is handed its state; a step that succeeds moves the state on.
+// sequence is handed its state; a step that succeeds moves the state on. A step that fails leaves it where it was, or in need of
+// Truncate(0) and the whole sequence again: the next step then says so.
 type Stateful interface {
 	// NewState makes the state of a sequence without tokens.
 	NewState() (State, error)

@@ -94,6 +94,7 @@ func (r *Report) Print(w io.Writer) error {
 		return err
 	}
 	for _, c := range r.Cases {
+		fmt.Fprintf(w, "%s is judged by: %s\n", c.Name, c.Rule)
 		if len(c.Problems) > 0 {
 			fmt.Fprintf(w, "%s: %s\n", c.Name, strings.Join(c.Problems, "; "))
 		}

@@ -54,6 +54,7 @@ func (c *Case) complain(format string, args ...any) {
 
 // judgeExact demands what float32 gives: everything but rounding.
 func (c *Case) judgeExact() {
+	c.Rule = fmt.Sprintf("float32 cache: logits within %.0e, every selection and token equal", exactLogit)
 	if !(c.MaxError <= exactLogit) {
 		c.complain("largest logit error %.2e, want at most %.0e", c.MaxError, exactLogit)
 	}
@@ -70,6 +71,8 @@ func (c *Case) judgeExact() {
 
 // judgeMedians is for quantised rows whose selections leave nothing out, or whose selections were computed from exact keys.
 func (c *Case) judgeMedians(cosine float64) {
+	c.Rule = fmt.Sprintf("rounded cache: median cosine of logits above %.2f, of the first layer's state above %.2f, selections overlapping by more than %.2f; "+
+		"single positions of random weights may flip", cosine, firstCosine, quantOverlap)
 	if !(c.MedianCosine > cosine) {
 		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}
@@ -88,6 +91,7 @@ func (c *Case) judgeMedians(cosine float64) {
 // judgeV4 is for 584-byte entries. Compressed entries average many tokens, so that few selections and expert choices flip even with FP8
 // indexer keys: medians hold for every prompt.
 func (c *Case) judgeV4() {
+	c.Rule = "584-byte entries: medians of the states of all layers and of logits, as tolerance.go gives them for V4"
 	if !(c.MedianCosine > v4Cosine) {
 		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, v4Cosine)
 	}
@@ -111,6 +115,8 @@ func (c *Case) judgeV4() {
 // precedes the first difference must agree; that later layers work is proved on trained weights, which do not react to a few keys, and by
 // equality with our other paths over the same bytes.
 func (c *Case) judgeSelective() {
+	c.Rule = fmt.Sprintf("8-bit indexer keys, prompt longer than a selection: first selections overlapping by more than %.2f, median cosine of logits above %.2f; "+
+		"what follows a differing key is not judged on random weights (--exact-index keeps the keys exact)", quantOverlap, farCosine)
 	if !(first(c.Overlap) > quantOverlap) {
 		c.complain("first selections overlap by %.3f, want above %.2f", first(c.Overlap), quantOverlap)
 	}

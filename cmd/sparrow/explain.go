@@ -144,6 +144,10 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Runnable && hw.Arch != plan.CPU {
+		notices = append(notices, plan.Notice{Level: plan.NoticeWarning, Rule: "this build",
+			Text: fmt.Sprintf("whole models run on cpu only so far; on %v this shows what their kernels are planned for", hw.Arch)})
+	}
 	q := explain.Question{Layer: f.layer, Carried: f.carry}
 	if f.batch == "" {
 		return explain.Explain(cfg, notices, nil, q)
@@ -151,6 +155,13 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	b, err := plan.ParseBatch(f.batch)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Runnable {
+		for i, r := range b.Requests {
+			if r.Seq > m.Context {
+				return nil, fmt.Errorf("explain: --batch: request %d has %d tokens, the model's context holds %d", i, r.Seq, m.Context)
+			}
+		}
 	}
 	b.PaddedRows, b.NeedSeed, b.FreeBytes = f.paddedRows, f.seed, f.free
 	if err := b.Graph.UnmarshalText([]byte(f.graph)); err != nil {
@@ -183,6 +194,15 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	}
 	if f.heads != 0 {
 		m.Heads = f.heads
+	}
+	if f.tp != 0 {
+		if f.tp < 0 || m.Heads%f.tp != 0 {
+			return m, fmt.Errorf("explain: --tp %d does not divide the %d query heads; give a divisor of them", f.tp, m.Heads)
+		}
+		m.Heads /= f.tp
+	}
+	if f.layer > m.Layers {
+		return m, fmt.Errorf("explain: --layer %d: the model has layers 0 to %d, and a drafting layer %d where the checkpoint has one", f.layer, m.Layers-1, m.Layers)
 	}
 	return m, nil
 }

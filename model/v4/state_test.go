@@ -1,10 +1,13 @@
 package v4_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"sparrow/attn"
+	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/step"
@@ -140,4 +143,48 @@ func TestStatesAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("has no state of this model", step.Work{Kind: plan.ModeExtend, Tokens: s.tokens[:1], Pages: s.pages, State: st})
+}
+
+// failing is an observer that stops a step after a layer.
+type failing struct{ after int }
+
+func (failing) Begin(attn.Rows) error                  { return nil }
+func (failing) Selected(int, int, kernel.Tensor) error { return nil }
+
+func (f failing) Hidden(layer int, _ kernel.Tensor) error {
+	if layer == f.after {
+		return errors.New("stopped on purpose")
+	}
+	return nil
+}
+
+// A step that fails half-way leaves the state where it was: a short one can be run again, and after a long one, whose rows may have taken the
+// place of older ones, the sequence must be computed again and says so.
+func TestFailedStep(t *testing.T) {
+	m := open(t, oracle, "cpu")
+	b := newBench(t, m, plan.Policy{KV: "fp8"})
+	want := b.chunks(b.sequence(9, 150), 0)
+	for _, n := range []int{9, 40} {
+		b.reset()
+		s := b.sequence(9, 150)
+		got := b.step(s.work(plan.ModeExtend, 102))
+		m.Observe(failing{after: 4})
+		if _, err := b.run.Run([]step.Work{s.work(plan.ModeExtend, n)}); err == nil || !strings.Contains(err.Error(), "on purpose") {
+			t.Fatalf("got %v, want the observer's error", err)
+		}
+		m.Observe(nil)
+		if s.state.Len() != 102 {
+			t.Fatalf("a failed step moved the state to %d", s.state.Len())
+		}
+		if n > 9 {
+			if _, err := b.run.Run([]step.Work{s.work(plan.ModeExtend, n)}); err == nil || !strings.Contains(err.Error(), "compute the sequence again") {
+				t.Fatalf("after %d failed tokens: got %v", n, err)
+			}
+			if err := s.state.Truncate(0); err != nil {
+				t.Fatal(err)
+			}
+			got = nil
+		}
+		b.sameBits(fmt.Sprintf("after %d failed tokens", n), append(got, b.chunks(s, 0)...), want)
+	}
 }
