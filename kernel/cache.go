@@ -16,34 +16,30 @@ func (p Pool) Pages() int { return p.Mem.Rows }
 // Slots is the number of token rows in the pool.
 func (p Pool) Slots() int { return p.Mem.Rows * p.PageTokens }
 
-func (c *checker) mainPool(name string, p Pool) {
-	if c.err != nil {
-		return
-	}
-	l, err := layout.MainOf(p.Layout)
-	if err != nil {
+// paged is what a check must know of a layout.
+type paged interface{ PageBytes(tokens int) int }
+
+// pool checks the memory of a pool against its layout; err is why the layout is not one the operation reads.
+func (c *checker) pool(name string, p Pool, l paged, err error) {
+	switch {
+	case c.err != nil:
+	case err != nil:
 		c.fail("%s: %v", name, err)
-		return
-	}
-	if p.PageTokens <= 0 {
+	case p.PageTokens <= 0:
 		c.fail("%s has %d tokens per page", name, p.PageTokens)
+	default:
+		c.tensor(name, p.Mem, U8, 0, l.PageBytes(p.PageTokens))
 	}
-	c.tensor(name, p.Mem, U8, 0, l.PageBytes(p.PageTokens))
+}
+
+func (c *checker) mainPool(name string, p Pool) {
+	l, err := layout.MainOf(p.Layout)
+	c.pool(name, p, l, err)
 }
 
 func (c *checker) indexPool(name string, p Pool) {
-	if c.err != nil {
-		return
-	}
 	l, err := layout.IndexOf(p.Layout)
-	if err != nil {
-		c.fail("%s: %v", name, err)
-		return
-	}
-	if p.PageTokens <= 0 {
-		c.fail("%s has %d tokens per page", name, p.PageTokens)
-	}
-	c.tensor(name, p.Mem, U8, 0, l.PageBytes(p.PageTokens))
+	c.pool(name, p, l, err)
 }
 
 // StoreArgs writes latent rows to the cache: the latent part normalised, the rope part rotated (interleaved), both encoded.

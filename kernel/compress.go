@@ -121,16 +121,6 @@ func (a *KeyStoreArgs) Check() error {
 
 // entryPool checks a pool of V4 entries.
 func (c *checker) entryPool(name string, p Pool) {
-	if c.err != nil {
-		return
-	}
 	l, err := layout.V4Of(p.Layout)
-	if err != nil {
-		c.fail("%s: %v", name, err)
-		return
-	}
-	if p.PageTokens <= 0 {
-		c.fail("%s has %d entries per page", name, p.PageTokens)
-	}
-	c.tensor(name, p.Mem, U8, 0, l.PageBytes(p.PageTokens))
+	c.pool(name, p, l, err)
 }

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"sparrow/weight"
 )
@@ -106,37 +107,21 @@ func (r *reader) fail(err error) {
 }
 
 func (r *reader) ints(name string) []int32 {
-	t := r.find(name)
-	if t == nil {
-		return nil
-	}
-	v, err := weight.ReadI32(t)
-	if err != nil {
-		r.fail(err)
-	}
-	return v
+	return slices.Concat(r.selection(name)...)
 }
 
 // matrix reads a float tensor as rows; a vector is one row.
-func (r *reader) matrix(name string) [][]float32 {
-	t := r.find(name)
-	if t == nil {
-		return nil
-	}
-	v, err := weight.ReadF32(t)
-	if err != nil {
-		r.fail(err)
-		return nil
-	}
-	return split(v, t.Shape)
-}
+func (r *reader) matrix(name string) [][]float32 { return rows(r, name, weight.ReadF32) }
 
-func (r *reader) selection(name string) [][]int32 {
+// selection reads an integer tensor as rows.
+func (r *reader) selection(name string) [][]int32 { return rows(r, name, weight.ReadI32) }
+
+func rows[T any](r *reader, name string, read func(*weight.Tensor) ([]T, error)) [][]T {
 	t := r.find(name)
 	if t == nil {
 		return nil
 	}
-	v, err := weight.ReadI32(t)
+	v, err := read(t)
 	if err != nil {
 		r.fail(err)
 		return nil
