@@ -216,8 +216,12 @@ func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	context := min(mc.MaxPositions, pages*cfg.Page)
+	if c.ContextTokens > context {
+		return fmt.Errorf("sparrow: a context of %d tokens was asked for; the model has %d positions and the cache holds %d tokens: ask for at most %d, or for more cache (--cache-tokens)",
+			c.ContextTokens, mc.MaxPositions, pages*cfg.Page, context)
+	}
 	if c.ContextTokens > 0 {
-		context = min(context, c.ContextTokens)
+		context = c.ContextTokens
 	}
 	e.info = Info{Name: c.Name, Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context, CacheTokens: pages * cfg.Page,
 		PageTokens: cfg.Page, Pages: pages, StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue, Kernels: e.dev.Name(), Config: *cfg, Notices: notices,

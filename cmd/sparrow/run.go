@@ -92,7 +92,10 @@ func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err erro
 		return "", true, nil
 	}
 	if len(args) > 1 || len(args) == 1 && args[0] != "-" {
-		return strings.Join(args, " "), false, nil
+		if prompt = strings.Join(args, " "); strings.TrimSpace(prompt) == "" {
+			return "", false, errors.New("run: the prompt is empty; ask something")
+		}
+		return prompt, false, nil
 	}
 	text, err := io.ReadAll(in)
 	if err != nil {
