@@ -142,13 +142,5 @@ func (d *Device) storeKey(w *hyperWork, worker, r int) {
 	key := grow(&d.scratch[worker].tile, layout.IndexDim)
 	d.rmsNorm(key, host.RowF32(a.Keys, r), host.RowF32(a.Norm, 0), a.Eps)
 	rotate(key[layout.IndexDim-layout.RopeDim:], host.RowF32(a.Angles, r), kernel.Interleaved, false)
-	if a.Hadamard {
-		num.Hadamard128(key)
-	}
-	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
-	if a.Pool.Layout == layout.IndexPage132 {
-		layout.IndexFP8{Mode: num.ScaleF32}.Encode(page, a.Pool.PageTokens, offset, key)
-	} else {
-		layout.IndexF32{}.Encode(page, a.Pool.PageTokens, offset, key)
-	}
+	writeKey(a.Pool, slot, key, a.Hadamard, num.ScaleF32)
 }

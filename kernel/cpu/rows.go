@@ -311,14 +311,19 @@ func (d *Device) storeIndexRow(w *rowWork, worker, r int) {
 	key := grow(&d.scratch[worker].tile, layout.IndexDim)
 	layerNorm(key, host.RowF32(a.Key, r), host.RowF32(a.Weight, 0), host.RowF32(a.Bias, 0), a.Eps)
 	rotate(key[:layout.RopeDim], host.RowF32(a.Angles, r), a.Pairing, false)
-	if a.Hadamard {
+	writeKey(a.Pool, slot, key, a.Hadamard, num.ScalePow2)
+}
+
+// writeKey encodes a finished indexer key, Hadamard-rotated where asked, with scales by the given rule where the layout has them.
+func writeKey(p kernel.Pool, slot int, key []float32, hadamard bool, mode num.ScaleMode) {
+	if hadamard {
 		num.Hadamard128(key)
 	}
-	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
-	if a.Pool.Layout == layout.IndexPage132 {
-		layout.IndexFP8{}.Encode(page, a.Pool.PageTokens, offset, key)
+	page, offset := host.Page(p, slot/p.PageTokens), slot%p.PageTokens
+	if p.Layout == layout.IndexPage132 {
+		layout.IndexFP8{Mode: mode}.Encode(page, p.PageTokens, offset, key)
 	} else {
-		layout.IndexF32{}.Encode(page, a.Pool.PageTokens, offset, key)
+		layout.IndexF32{}.Encode(page, p.PageTokens, offset, key)
 	}
 }
 
