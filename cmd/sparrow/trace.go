@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sparrow"
+	"sparrow/plan"
 )
 
 // printTrace writes what happened to a request: how much of the prompt was known, where the time went, which plans ran and why.
@@ -25,26 +26,66 @@ func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 		fmt.Fprintf(w, " (%.1f tokens/s)", float64(n)/t.Decode.Seconds())
 	}
 	fmt.Fprintf(w, "; %d steps, preempted %d times\n", t.Steps, t.Preempted)
-	for _, use := range t.Plans {
-		printPlan(w, use)
+	for _, d := range choices(t.Plans) {
+		d.print(w)
 	}
 }
 
-// printPlan writes one plan with its reasons.
-func printPlan(w io.Writer, use sparrow.PlanUse) {
-	p := use.Plan
-	fmt.Fprintf(w, "plan     %v: %v, %d rows, %d step(s)\n", p.Key, p.Mode, p.Rows, use.Steps)
-	for i := range p.Segments {
-		s := &p.Segments[i]
-		fmt.Fprintf(w, "         %d %v rows: %v by %v over %v, convert %v, transform %v, indexer %v, %d launch(es)\n",
-			s.Rows, s.Row, s.Form, s.Kernel, s.Layout, s.Convert, s.Transform, s.Indexer.Kind, len(s.Launches))
-		for _, r := range s.Reasons {
-			fmt.Fprintf(w, "           why: %s (%s)\n", r.Text, r.Rule)
-		}
-		for _, r := range s.Rejected {
-			fmt.Fprintf(w, "           not %v: %s\n", r.Kernel, r.Reason)
+// choice is one way to run rows, with how often the plans of a request took it. Chunks of a prompt differ in length and so in their plans,
+// but hardly in what was decided; a reader wants the decision once.
+type choice struct {
+	what  string // kernel, layout and conversions in words
+	why   string // one line for each reason
+	row   plan.RowKind
+	rows  int // over all steps
+	steps int
+	keys  []plan.Key
+}
+
+// choices merges the segments of plans that read the same, in order of first use.
+func choices(plans []sparrow.PlanUse) []*choice {
+	var out []*choice
+	seen := map[string]*choice{}
+	for _, use := range plans {
+		for i := range use.Plan.Segments {
+			s := &use.Plan.Segments[i]
+			d := choose(s)
+			known, ok := seen[d.what+d.why]
+			if !ok {
+				known = d
+				seen[d.what+d.why] = d
+				out = append(out, d)
+			}
+			known.rows += s.Rows * use.Steps
+			known.steps += use.Steps
+			known.keys = append(known.keys, use.Plan.Key)
 		}
 	}
+	return out
+}
+
+func choose(s *plan.Segment) *choice {
+	d := &choice{row: s.Row}
+	d.what = fmt.Sprintf("%v by %v over %v, convert %v, transform %v, indexer %v", s.Form, s.Kernel, s.Layout, s.Convert, s.Transform, s.Indexer.Kind)
+	if n := len(s.Launches); n > 1 {
+		d.what += fmt.Sprintf(", %d launches", n)
+	}
+	for _, r := range s.Reasons {
+		d.why += fmt.Sprintf("           why: %s (%s)\n", r.Text, r.Rule)
+	}
+	return d
+}
+
+func (d *choice) print(w io.Writer) {
+	keys := d.keys[0].String()
+	if n := len(d.keys); n > 1 {
+		keys += fmt.Sprintf(" and %d more", n-1)
+	}
+	steps := "steps"
+	if d.steps == 1 {
+		steps = "step"
+	}
+	fmt.Fprintf(w, "plan     %d %v rows in %d %s: %s (%s)\n%s", d.rows, d.row, d.steps, steps, d.what, keys, d.why)
 }
 
 func short(d time.Duration) string {
