@@ -20,9 +20,10 @@ func benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure how fast things are",
 		Example: `  sparrow bench serve
-  sparrow bench serve --url http://127.0.0.1:8080 --rate 4 --requests 100`,
+  sparrow bench serve --url http://127.0.0.1:8080 --rate 4 --requests 100
+  sparrow bench kernels --device cuda`,
 	}
-	c.AddCommand(benchServeCommand())
+	c.AddCommand(benchServeCommand(), benchKernelsCommand())
 	return c
 }
 

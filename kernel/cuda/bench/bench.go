@@ -7,6 +7,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -77,10 +78,11 @@ type Rig struct {
 
 // Options say how long to measure.
 type Options struct {
-	Replays int     // timed graph replays; 0 means 20
-	Warm    int     // replays before them; 0 means 3
-	L2Times float64 // how many times the L2 the sets together must hold; 0 means 3
-	Roofs   Roofs   // zero means H200
+	Replays int           // timed graph replays; 0 means 20
+	Warm    int           // replays before them; 0 means 3
+	L2Times float64       // how many times the L2 the sets together must hold; 0 means 3
+	Pause   time.Duration // rest before each timed replay: without it the power limit lowers the clock during the heavy cases
+	Roofs   Roofs         // zero means H200
 	// Progress is called before each case, if set.
 	Progress func(name, shape string)
 }
@@ -109,13 +111,34 @@ type Result struct {
 type Report struct {
 	Device  cuda.Properties `json:"device"`
 	Date    time.Time       `json:"date"`
+	Commit  string          `json:"commit,omitempty"` // of the program that measured
+	Pause   string          `json:"pause,omitempty"`  // rest before each replay
 	Roofs   Roofs           `json:"roofs"`
 	Results []Result        `json:"results"`
 }
 
-// Run checks and times the cases whose name or shape contains one of the filters; no filter means all. A case that fails is reported in the
-// error and left out; the others still run.
-func Run(d *cuda.Device, k *cuda.Kernels, cases []Case, filters []string, o Options) (*Report, error) {
+// Match keeps the cases whose name and shape, joined by a space, contain one of the filters; no filter keeps all.
+func Match(cases []Case, filters []string) ([]Case, error) {
+	var out []Case
+	for _, c := range cases {
+		if len(filters) == 0 || slices.ContainsFunc(filters, func(f string) bool { return strings.Contains(c.Name+" "+c.Shape, f) }) {
+			out = append(out, c)
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	var names []string
+	for _, c := range cases {
+		if !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return nil, fmt.Errorf("bench: no case contains %q; kernels are %s", filters, strings.Join(names, ", "))
+}
+
+// Run checks and times cases. A case that fails is reported in the error and left out; the others still run, until the context ends.
+func Run(ctx context.Context, d *cuda.Device, k *cuda.Kernels, cases []Case, o Options) (*Report, error) {
 	if o.Replays == 0 {
 		o.Replays = 20
 	}
@@ -134,9 +157,13 @@ func Run(d *cuda.Device, k *cuda.Kernels, cases []Case, filters []string, o Opti
 	}
 	rep := &Report{Device: d.Properties(), Date: time.Now().UTC(), Roofs: o.Roofs}
 	var errs []error
+	if o.Pause > 0 {
+		rep.Pause = o.Pause.String()
+	}
 	for i := range cases {
-		if !wanted(&cases[i], filters) {
-			continue
+		if err := ctx.Err(); err != nil {
+			errs = append(errs, fmt.Errorf("bench: stopped before %s %s: %w", cases[i].Name, cases[i].Shape, err))
+			break
 		}
 		if o.Progress != nil {
 			o.Progress(cases[i].Name, cases[i].Shape)
@@ -149,10 +176,6 @@ func Run(d *cuda.Device, k *cuda.Kernels, cases []Case, filters []string, o Opti
 		rep.Results = append(rep.Results, *r)
 	}
 	return rep, errors.Join(append(errs, s.Close())...)
-}
-
-func wanted(c *Case, filters []string) bool {
-	return len(filters) == 0 || slices.ContainsFunc(filters, func(f string) bool { return strings.Contains(c.Name+" "+c.Shape, f) })
 }
 
 // maxSets bounds the number of sets of small cases: their launches rotate through this many at least.
@@ -243,6 +266,9 @@ func replay(rig *Rig, sets []Set, launches int, o Options) (times []float64, err
 		defer func(e *cuda.Event) { err = errors.Join(err, e.Close()) }(ev[i])
 	}
 	for i := range o.Warm + o.Replays {
+		if i >= o.Warm {
+			time.Sleep(o.Pause)
+		}
 		d, err := timed(s, g, ev)
 		if err != nil {
 			return nil, err
@@ -299,7 +325,14 @@ func summarise(c *Case, times []float64, roofs Roofs) *Result {
 // Table is the report as aligned text.
 func (r *Report) Table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s\n", r.Device, r.Date.Format(time.DateOnly))
+	fmt.Fprintf(&b, "%s, %s", r.Device, r.Date.Format(time.DateOnly))
+	if r.Commit != "" {
+		fmt.Fprintf(&b, ", commit %s", r.Commit)
+	}
+	if r.Pause != "" {
+		fmt.Fprintf(&b, ", %s of rest before each replay", r.Pause)
+	}
+	b.WriteByte('\n')
 	fmt.Fprintf(&b, "%-26s %-34s %10s %7s %9s %8s %6s %9s\n", "kernel", "shape", "us", "spread", "TFLOP/s", "GB/s", "roof", "x peer")
 	for _, x := range r.Results {
 		flops, peer := "", ""

@@ -50,14 +50,17 @@ func TestSummaryCountsAgainstTheHigherRoof(t *testing.T) {
 }
 
 func TestFiltersMatchNameAndShape(t *testing.T) {
-	c := &Case{Name: "topk", Shape: "2048 of 64 x 32k"}
-	for filter, want := range map[string]bool{"topk": true, "64 x 32k": true, "paged": false} {
-		if wanted(c, []string{filter}) != want {
-			t.Errorf("filter %q: got %v", filter, !want)
+	cases := []Case{{Name: "topk", Shape: "2048 of 64 x 32k"}, {Name: "index_paged", Shape: "64 x 32k, next_n 1"}}
+	for filter, want := range map[string]int{"topk": 1, "64 x 32k": 2, "topk 2048": 1, "": 2} {
+		if got, err := Match(cases, []string{filter}); err != nil || len(got) != want {
+			t.Errorf("filter %q: %d cases, %v; want %d", filter, len(got), err, want)
 		}
 	}
-	if !wanted(c, nil) {
-		t.Error("no filter must take everything")
+	if got, err := Match(cases, nil); err != nil || len(got) != 2 {
+		t.Errorf("no filter takes %d cases, %v", len(got), err)
+	}
+	if _, err := Match(cases, []string{"attend"}); err == nil || !strings.Contains(err.Error(), "topk, index_paged") {
+		t.Errorf("a filter that nothing matches: %v, want it to list the kernels", err)
 	}
 }
 
@@ -93,7 +96,11 @@ func TestGPUCasesAreCorrectAndTimed(t *testing.T) {
 	if *all {
 		filters = nil
 	}
-	rep, err := Run(d, k, Cases(), filters, Options{})
+	cases, err := Match(Cases(), filters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := Run(t.Context(), d, k, cases, Options{})
 	if err != nil {
 		t.Error(err)
 	}

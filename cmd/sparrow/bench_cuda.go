@@ -1,0 +1,49 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/bench"
+)
+
+// runCUDA checks and times the CUDA kernels. Cases that failed their check are named in the error; the others are still printed.
+func (f *benchKernelsFlags) runCUDA(cmd *cobra.Command) (err error) {
+	cases, err := bench.Match(bench.Cases(), f.only)
+	if err != nil {
+		return fmt.Errorf("--only: %w", err)
+	}
+	if err := cuda.Available(); err != nil {
+		return fmt.Errorf("bench kernels --device cuda: %w", err)
+	}
+	d, err := cuda.Open(0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	k, err := d.LoadKernels()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	bar, done := newProgress(cmd.ErrOrStderr(), "kernels"), 0
+	defer bar.end()
+	o := bench.Options{Replays: f.replays, Pause: f.pause, Progress: func(name, shape string) {
+		bar.set(int64(done), int64(len(cases)), name+" "+shape)
+		done++
+	}}
+	r, failed := bench.Run(cmd.Context(), d, k, cases, o)
+	bar.end()
+	if r != nil && len(r.Results) > 0 {
+		r.Commit = revision()
+		if f.asJSON {
+			err = writeJSON(cmd.OutOrStdout(), r)
+		} else {
+			_, err = fmt.Fprint(cmd.OutOrStdout(), r.Table())
+		}
+	}
+	return errors.Join(err, failed)
+}

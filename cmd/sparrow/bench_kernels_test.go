@@ -1,0 +1,41 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/bench"
+)
+
+func TestBenchKernelsFailsWithAReason(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"no case contains", []string{"--only", "nothing of this name"}},
+		{`--device "tpu"`, []string{"--device", "tpu"}},
+		{"cannot be negative", []string{"--replays", "-1"}},
+		{"cannot be negative", []string{"--pause", "-1s"}},
+	} {
+		if _, _, err := drive("", append([]string{"bench", "kernels", "--device", "cuda"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
+		}
+	}
+}
+
+// On a machine with a GPU one small case is timed; elsewhere the command says in one line why it cannot.
+func TestBenchKernelsOnCUDA(t *testing.T) {
+	out, _, err := drive("", "bench", "kernels", "--device", "cuda", "--only", "topk 512", "--json")
+	if why := cuda.Available(); why != nil {
+		if err == nil || out != "" || !strings.Contains(err.Error(), why.Error()) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("without a GPU: %q, %v", out, err)
+		}
+		return
+	}
+	var r bench.Report
+	if e := json.Unmarshal([]byte(out), &r); e != nil || err != nil || len(r.Results) != 1 || !r.Results[0].Checked {
+		t.Errorf("%v, %v, %s", err, e, out)
+	}
+}
