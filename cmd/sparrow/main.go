@@ -58,6 +58,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	c.AddCommand(serveCommand(), runCommand(), verifyCommand(), explainCommand(), inspectCommand(), synthCommand(), benchCommand(), evalCommand(), versionCommand())
+	nameSubcommands(c)
 	addCompletions(c)
 	return c
 }
