@@ -26,6 +26,7 @@ type Engine struct {
 	format  chat.Format          // nil without one
 	grammar *grammar.Tokens      // nil without one
 	eos     []int32
+	reuse   bool            // pages are kept for later prompts
 	scratch *sample.Scratch // vocabulary size for callers; contents for the loop
 
 	mu      sync.Mutex
@@ -48,12 +49,14 @@ type Engine struct {
 	source *family.Source
 	dev    kernel.Device
 	model  model.Model
-	runner runner
-	pool   *kv.Pool
-	sched  *sched.Scheduler
-	works  []step.Work
-	steps  int64
-	after  func() // a test's look at everything after each step
+	// stateful is the model where it keeps a state of every sequence, else nil.
+	stateful model.Stateful
+	runner   runner
+	pool     *kv.Pool
+	sched    *sched.Scheduler
+	works    []step.Work
+	steps    int64
+	after    func() // a test's look at everything after each step
 }
 
 // runner carries out a step; a step.Runner does.

@@ -20,6 +20,7 @@ const (
 	tinyFP8  = "testdata/oracle/deepseek_v32-fp8-1"
 	tinyBF16 = "testdata/oracle/deepseek_v32-1"
 	tinyGLM  = "testdata/oracle/glm_moe_dsa-1"
+	tinyV4   = "testdata/oracle/deepseek_v4-1"
 )
 
 // start opens an engine, lets the hooks look inside before its loop runs, and checks when the test ends that closing leaves nothing behind.
@@ -61,6 +62,9 @@ func checkEmpty(t *testing.T, e *Engine) {
 	st := e.Stats()
 	if st.KV.Used != 0 || st.KV.Sequences != 0 || st.Running != 0 || st.Waiting != 0 || e.queued != 0 {
 		t.Errorf("left behind: %d pages, %d sequences, %d running, %d waiting, %d queued", st.KV.Used, st.KV.Sequences, st.Running, st.Waiting, e.queued)
+	}
+	if m, ok := e.model.(interface{ States() int }); ok && m.States() != 0 {
+		t.Errorf("%d states of sequences were not released", m.States())
 	}
 	if done := st.Finished + st.Aborted + st.Failed; done != st.Requests {
 		t.Errorf("%d requests were accepted, %d ended: %d finished, %d aborted, %d failed", st.Requests, done, st.Finished, st.Aborted, st.Failed)

@@ -5,6 +5,7 @@ import (
 
 	"sparrow/grammar"
 	"sparrow/kv"
+	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/sample"
 	"sparrow/sched"
@@ -33,6 +34,7 @@ type choice struct {
 	index   int
 	seq     sched.Sequence
 	sampler *sample.Sampler
+	rows    model.State        // what a stateful model keeps of the sequence while it holds pages; else nil
 	state   *grammar.State     // the document it must be; nil for free text
 	think   int32              // token that ends reasoning, before which state says nothing; -1 when it has come
 	calls   *toolcall.State    // how tool calls must look; nil without tools
@@ -42,6 +44,7 @@ type choice struct {
 	stops   *sample.StopMatcher
 	made    int // tokens generated
 	limit   int
+	starts  int      // times it started over because a failed step spoilt its state
 	match   kv.Match // what the prefix cache gave the prompt
 	matched string
 	ran     bool // was part of a step

@@ -17,7 +17,6 @@ import (
 	"sparrow/kernel/ref"
 	"sparrow/kv"
 	"sparrow/model"
-	"sparrow/model/config"
 	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -154,10 +153,7 @@ func readParts(dir string) (*parts, error) {
 			return nil, err
 		}
 	}
-	if p.source, err = family.Open(dir); err == nil && p.source.Config.Family == config.DeepseekV4 {
-		err = errors.Join(fmt.Errorf("sparrow: %s: deepseek_v4 runs through 'sparrow verify' only so far; served families are %s and %s", dir, config.DeepseekV32, config.GLMMoeDSA),
-			p.source.Close())
-	}
+	p.source, err = family.Open(dir)
 	return p, err
 }
 
@@ -173,6 +169,9 @@ func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	}
 	e := &Engine{cfg: c, source: p.source, dev: m.Device(), model: m, tok: p.tokenizer, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
 		plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024))}
+	// Pages alone do not continue a sequence of a model that keeps more of it.
+	e.stateful, _ = m.(model.Stateful)
+	e.reuse = !c.NoReuse && e.stateful == nil
 	e.eos = endTokens(p.source.Config, p.generation, p.tokenizer)
 	if err := e.size(&resolved, notices); err != nil {
 		return nil, err
@@ -207,7 +206,7 @@ func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 	if err := e.model.Allocate(cfg, pages); err != nil {
 		return err
 	}
-	pool, err := kv.New(kv.Config{Pages: pages, PageTokens: cfg.Page, Reuse: !c.NoReuse, Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()})
+	pool, err := kv.New(kv.Config{Pages: pages, PageTokens: cfg.Page, Reuse: e.reuse, Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()})
 	if err != nil {
 		return err
 	}
@@ -215,6 +214,7 @@ func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 	if e.sched, err = sched.New(pool, sched.Limits{StepTokens: c.StepTokens, MaxRunning: c.MaxRunning}); err != nil {
 		return err
 	}
+	e.sched.OnFree(release)
 	context := min(mc.MaxPositions, pages*cfg.Page)
 	if c.ContextTokens > context {
 		return fmt.Errorf("sparrow: a context of %d tokens was asked for; the model has %d positions and the cache holds %d tokens: ask for at most %d, or for more cache (--cache-tokens)",

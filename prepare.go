@@ -127,7 +127,7 @@ func (e *Engine) choice(j *job, i, limit int, g guides) (*choice, error) {
 		c.decoder = e.tok.NewDecoder(j.request.Chat == nil)
 	}
 	c.seq = sched.Sequence{Tokens: append(make([]int32, 0, len(j.prompt)+room), j.prompt...), Salt: []byte(j.request.Tenant), Owner: c}
-	if i > 0 && !e.cfg.NoReuse {
+	if i > 0 && e.reuse {
 		c.seq.After = &j.choices[0].seq
 	}
 	return c, nil

@@ -15,6 +15,10 @@ import (
 func (e *Engine) step(items []sched.Item) {
 	begun := time.Now()
 	e.admitted(items, begun)
+	items = e.equip(items)
+	if len(items) == 0 {
+		return
+	}
 	e.works = e.works[:0]
 	for i := range items {
 		e.works = append(e.works, work(&items[i]))
@@ -41,6 +45,9 @@ func (e *Engine) apart(items []sched.Item, begun time.Time) {
 	e.stats.Apart++
 	e.mu.Unlock()
 	for i := range items {
+		if e.spoilt(&items[i]) {
+			continue
+		}
 		res, err := e.run(e.works[i : i+1])
 		if err != nil {
 			e.fail(items[i].Seq.Owner.(*choice), err)
@@ -53,7 +60,7 @@ func (e *Engine) apart(items []sched.Item, begun time.Time) {
 
 // work describes an item to the step runner.
 func work(it *sched.Item) step.Work {
-	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages}
+	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, State: it.Seq.Owner.(*choice).rows}
 	if it.Decode {
 		w.Kind = plan.ModeDecode
 	}

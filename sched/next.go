@@ -44,7 +44,7 @@ func (s *Scheduler) item(q *Sequence, n int, decode bool) {
 	s.items = append(s.items, Item{Seq: q, Tokens: q.Tokens[at : at+n], Cached: at, Decode: decode, Last: at+n == len(q.Tokens), Pages: q.cache.Pages()})
 }
 
-// preempt takes the pages of the youngest running sequence and puts it at its place among those that wait.
+// preempt suspends the youngest running sequence.
 func (s *Scheduler) preempt() {
 	last := len(s.running) - 1
 	q := s.running[last]
@@ -52,9 +52,13 @@ func (s *Scheduler) preempt() {
 		// Alone it has every page; going on would admit and preempt it forever.
 		panic(fmt.Sprintf("sched: a sequence of %d tokens outgrew a pool of %d", len(q.Tokens), s.capacity))
 	}
-	s.running[last] = nil
-	s.running = s.running[:last]
-	q.cache.Close()
+	s.suspend(q)
+}
+
+// suspend takes the pages of a running sequence and puts it at its place among those that wait.
+func (s *Scheduler) suspend(q *Sequence) {
+	s.running = without(s.running, q)
+	s.free(q)
 	q.state, q.ready = stateWaiting, false
 	q.Preempted++
 	s.preemptions++

@@ -37,6 +37,7 @@ type Scheduler struct {
 	prompts  []*Sequence // being computed in this step
 
 	preemptions int64
+	onFree      func(*Sequence)
 }
 
 // New makes a scheduler over a pool.
@@ -91,9 +92,27 @@ func (s *Scheduler) Remove(q *Sequence) {
 		s.waiting = without(s.waiting, q)
 	case stateRunning:
 		s.running = without(s.running, q)
-		q.cache.Close()
+		s.free(q)
 	}
 	q.state = stateGone
+}
+
+// Restart takes the pages of a running sequence, whose rows can no longer be trusted or continued, and queues it again at its place by arrival.
+func (s *Scheduler) Restart(q *Sequence) {
+	if q.state == stateRunning {
+		s.suspend(q)
+	}
+}
+
+// OnFree sets who is told of every sequence that gives its pages back, preempted or removed. What else was kept for those pages can go too.
+func (s *Scheduler) OnFree(f func(*Sequence)) { s.onFree = f }
+
+// free gives the pages of a running sequence back.
+func (s *Scheduler) free(q *Sequence) {
+	q.cache.Close()
+	if s.onFree != nil {
+		s.onFree(q)
+	}
 }
 
 func without(list []*Sequence, q *Sequence) []*Sequence {

@@ -59,6 +59,9 @@ func (m *Model) NewState() (model.State, error) {
 	return &State{m: m, slot: slot}, nil
 }
 
+// States counts the states that were made and not released.
+func (m *Model) States() int { return m.states.slots - len(m.states.free) }
+
 func (m *Model) takeSlot() (int, error) {
 	s := &m.states
 	if len(s.free) == 0 {

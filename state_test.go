@@ -1,0 +1,128 @@
+package sparrow
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"sparrow/attn"
+	"sparrow/kernel"
+)
+
+// Invariants of this file: a model that keeps a state of every sequence is served like the others. Company, chunks, preemption, failed steps and
+// cancellation change no bit of anybody's logits, and in the end no state is held (start checks that).
+
+// long is n requests whose prompts lie around a page of 256 tokens, some with two choices.
+func long(n int) []Request {
+	var list []Request
+	for i := range n {
+		r := Request{ID: fmt.Sprint(i), Tokens: tokens(i%3, []int{300, 255, 130, 259, 61, 256}[i%6]+i/6), Sampling: greedy(), MaxTokens: 6 + 5*(i%3), IgnoreEOS: true}
+		if i%2 == 1 {
+			r.Sampling = seeded(int64(i))
+		}
+		if i == 3 {
+			r.Sampling.N = 2
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// sameRows compares logits by their bits.
+func sameRows(t *testing.T, got, want *logitsOf) {
+	t.Helper()
+	if maps.Equal(got.rows, want.rows) {
+		return
+	}
+	different := 0
+	for k, v := range want.rows {
+		if got.rows[k] != v {
+			different++
+		}
+	}
+	t.Errorf("%d of %d rows of logits differ from those of a lone run", different, len(want.rows))
+}
+
+func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
+	for _, kv := range []string{"f32", "fp8"} {
+		t.Run(kv, func(t *testing.T) {
+			list := long(7)
+			cfg := Config{Model: tinyV4, Policy: deterministic(kv)}
+			apart, joint := keepLogits(), keepLogits()
+			want := lone(t, cfg, list, apart.watch)
+			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = 6*256, 150, 8
+			e := start(t, cfg, joint.watch, checked(t), gathered(len(list)))
+			got := together(t, e, list)
+			if t.Failed() {
+				return
+			}
+			for i := range list {
+				for j := range want[i].Choices {
+					sameTokens(t, fmt.Sprintf("request %d choice %d", i, j), got[i].Choices[j], want[i].Choices[j])
+				}
+			}
+			sameRows(t, joint, apart)
+			if st := e.Stats(); st.Preempted == 0 {
+				t.Error("nothing was preempted")
+			}
+		})
+	}
+}
+
+// A step fails half way, after some layers have written their rows over what the states held: the sequences start over and lose nothing but time.
+func TestAFailedStepSpoilsNobodysState(t *testing.T) {
+	var list []Request
+	for i := range 2 {
+		list = append(list, Request{ID: fmt.Sprint(i), Tokens: tokens(i, 700+i), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
+	}
+	cfg := Config{Model: tinyV4, Policy: deterministic("f32")}
+	apart, joint := keepLogits(), keepLogits()
+	lone(t, cfg, list, apart.watch)
+	cfg.StepTokens = 600 // two chunks of 300 tokens, more than a ring holds
+	fault := &halfway{begin: 2, layer: 3}
+	e := start(t, cfg, joint.watch, checked(t), gathered(len(list)), func(e *Engine) { e.model.Observe(fault) })
+	together(t, e, list)
+	sameRows(t, joint, apart)
+	if st := e.Stats(); st.Apart != 1 || st.Preempted != 2 || st.Failed != 0 {
+		t.Errorf("%d steps apart, %d sequences started over, %d failed; want 1, 2, 0", st.Apart, st.Preempted, st.Failed)
+	}
+}
+
+// A fault that never ends fails its requests instead of starting them over for ever.
+func TestStartingOverEnds(t *testing.T) {
+	e := start(t, Config{Model: tinyV4, StepTokens: 600}, gathered(2), func(e *Engine) { e.model.Observe(&halfway{begin: 2, layer: 3, always: true}) })
+	var streams []*Stream
+	for i := range 2 {
+		streams = append(streams, open(t, e, Request{Tokens: tokens(i, 700), Sampling: greedy(), MaxTokens: 3}))
+	}
+	for _, s := range streams {
+		if _, last := collect(s); last.Finish != FinishError || !errors.Is(last.Err, ErrStep) {
+			t.Errorf("ended with %+v", last)
+		}
+	}
+}
+
+// halfway fails inside steps of several requests, behind a layer: the begin-th of them, or from there on all.
+type halfway struct {
+	begin, layer int
+	always       bool
+	steps        int
+	many         bool
+}
+
+func (h *halfway) Begin(rows attn.Rows) error {
+	if h.many = rows.Request[0] != rows.Request[len(rows.Request)-1]; h.many {
+		h.steps++
+	}
+	return nil
+}
+
+func (h *halfway) Hidden(layer int, _ kernel.Tensor) error {
+	if h.many && layer == h.layer && (h.steps == h.begin || h.always && h.steps > h.begin) {
+		return errFault
+	}
+	return nil
+}
+
+func (h *halfway) Selected(int, int, kernel.Tensor) error { return nil }
