@@ -66,7 +66,7 @@ func (t *task[W]) run(d *Device, n int, w W, do func(d *Device, w *W, worker, it
 	return d.pool.Run(n, t)
 }
 
-// Backends lists one implementation for each tier of this machine, best first.
+// Backends lists one implementation for each tier of this machine, best first, and after them those that cannot run here, with the reason.
 func Backends() []kernel.Backend {
 	var out []kernel.Backend
 	for _, t := range vec.Tiers() {
@@ -76,6 +76,16 @@ func Backends() []kernel.Backend {
 			Summary:   fmt.Sprintf("%s kernels on a worker pool", t.Name),
 			Available: func() error { return nil },
 			Open:      func(o kernel.Options) (kernel.Device, error) { return Open(t, o), nil },
+		})
+	}
+	for _, m := range vec.Missing() {
+		refuse := fmt.Errorf("%w: %s: %w", kernel.ErrUnavailable, m.Name, m.Reason)
+		out = append(out, kernel.Backend{
+			Name:      "cpu-" + m.Name,
+			Hardware:  "cpu",
+			Summary:   fmt.Sprintf("%s kernels on a worker pool", m.Name),
+			Available: func() error { return refuse },
+			Open:      func(kernel.Options) (kernel.Device, error) { return nil, refuse },
 		})
 	}
 	return out

@@ -1,6 +1,7 @@
 package cpu_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -13,6 +14,9 @@ import (
 // Every registered variant, with one worker and with several, runs the same tests.
 func TestOperations(t *testing.T) {
 	for _, b := range append(cpu.Backends(), ref.Backends()...) {
+		if b.Available() != nil {
+			continue
+		}
 		for _, workers := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/%d", b.Name, workers), func(t *testing.T) {
 				d, err := b.Open(kernel.Options{Workers: workers})
@@ -22,6 +26,20 @@ func TestOperations(t *testing.T) {
 				defer d.Close()
 				testkit.Operations(t, d)
 			})
+		}
+	}
+}
+
+// What this machine lacks is named with a reason and cannot be opened.
+func TestMissingTiersSayWhy(t *testing.T) {
+	for _, b := range cpu.Backends() {
+		reason := b.Available()
+		_, err := b.Open(kernel.Options{Workers: 1})
+		if (reason == nil) != (err == nil) {
+			t.Errorf("%s: available says %v, open says %v", b.Name, reason, err)
+		}
+		if reason != nil && !errors.Is(reason, kernel.ErrUnavailable) {
+			t.Errorf("%s: %v", b.Name, reason)
 		}
 	}
 }

@@ -6,11 +6,13 @@
 //
 // # Tiers
 //
-// A [Tier] is one implementation of everything here: "avx512", "avx2" or "go".
-// [Tiers] lists those this machine can run, best first; "go" is always last
-// and is the readable definition of the others. The build tag purego, or any
-// architecture but amd64, leaves only "go". The choice is made once, from CPU
-// features, and a Tier is immutable and safe for concurrent use.
+// A [Tier] is one implementation of everything here: "amx", "avx512", "avx2"
+// or "go". [Tiers] lists those this machine can run, best first; "go" is always
+// last and is the readable definition of the others. The build tag purego, or
+// any architecture but amd64, leaves only "go"; the tags noamx and noavx512
+// leave out the better tiers. The choice is made once, from CPU features and,
+// for tiles, with the operating system's leave; [Missing] has the reasons
+// against. A Tier is immutable and safe for concurrent use.
 //
 // # Fixed order
 //

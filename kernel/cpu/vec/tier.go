@@ -1,26 +1,48 @@
 package vec
 
+import "sync"
+
 // Tier is one implementation of the package's arithmetic. Its methods are
 // documented where they are defined: products in matmul.go and accumulate.go,
 // vectors in vector.go, number formats in convert.go, the indexer in index.go.
 type Tier struct {
-	// Name is "avx512", "avx2" or "go".
+	// Name is "amx", "avx512", "avx2" or "go".
 	Name string
 
 	ops ops
 }
 
+// Absent is a tier that this build has and this machine cannot run.
+type Absent struct {
+	Name   string
+	Reason error
+}
+
 // Tiers returns every tier this machine can run, best first. The last is
 // always "go". The slice is the caller's.
 func Tiers() []*Tier {
-	return append([]*Tier(nil), available...)
+	tiers, _ := available()
+	return append([]*Tier(nil), tiers...)
+}
+
+// Missing returns the tiers this machine cannot run, each with the reason.
+func Missing() []Absent {
+	_, absent := available()
+	return append([]Absent(nil), absent...)
 }
 
 // Best returns the fastest tier of this machine.
-func Best() *Tier { return available[0] }
+func Best() *Tier {
+	tiers, _ := available()
+	return tiers[0]
+}
 
-// available is fixed before main starts and never written again.
-var available = append(assemblyTiers(), portable)
+// available is found out once, by the first who asks: the operating system has
+// to grant the use of tiles.
+var available = sync.OnceValues(func() ([]*Tier, []Absent) {
+	tiers, absent := assemblyTiers()
+	return append(tiers, portable), absent
+})
 
 // portable is the tier in plain Go.
 var portable = &Tier{Name: "go", ops: ops{

@@ -2,21 +2,49 @@
 
 package vec
 
-import "golang.org/x/sys/cpu"
+import (
+	"errors"
 
-// assemblyTiers returns the assembly tiers this processor can run, best first.
-func assemblyTiers() []*Tier {
-	var tiers []*Tier
+	"golang.org/x/sys/cpu"
+)
+
+// assemblyTiers returns the assembly tiers this processor can run, best first,
+// and those it cannot.
+func assemblyTiers() (tiers []*Tier, absent []Absent) {
 	x := &cpu.X86
-	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
+	if err := amxReady(); err != nil {
+		absent = append(absent, Absent{"amx", err})
+	} else {
+		tiers = append(tiers, amxTier())
+	}
+	switch {
+	case !allowAVX512:
+		absent = append(absent, Absent{"avx512", errors.New("left out of this build by a tag")})
+	case !hasAVX512():
+		absent = append(absent, Absent{"avx512", errors.New("the processor has no AVX-512 (F, BW, DQ, VL)")})
+	default:
 		tiers = append(tiers, avx512.tier())
 	}
 	// Half-precision conversion has no flag of its own in x/sys/cpu; every
 	// processor with AVX2, FMA and BMI2 has it.
 	if x.HasAVX2 && x.HasFMA && x.HasBMI2 {
 		tiers = append(tiers, avx2.tier())
+	} else {
+		absent = append(absent, Absent{"avx2", errors.New("the processor has no AVX2 with FMA and BMI2")})
 	}
-	return tiers
+	return tiers, absent
+}
+
+func hasAVX512() bool {
+	x := &cpu.X86
+	return x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL
+}
+
+// amxTier is the AVX-512 tier with products of narrow weights on tiles.
+func amxTier() *Tier {
+	t := avx512.tier()
+	t.Name = "amx"
+	return t
 }
 
 func (s *isa) tier() *Tier {

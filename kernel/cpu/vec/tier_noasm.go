@@ -2,4 +2,4 @@
 
 package vec
 
-func assemblyTiers() []*Tier { return nil }
+func assemblyTiers() ([]*Tier, []Absent) { return nil, nil }

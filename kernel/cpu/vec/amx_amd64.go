@@ -1,0 +1,62 @@
+//go:build !purego
+
+package vec
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/cpu"
+)
+
+// AMX multiplies tiles: registers of 16 rows of 64 bytes. The kernel keeps them
+// for a process only after it was asked to, so a processor that has them is not
+// enough. Tiles belong to a thread and goroutines move between threads: every
+// assembly function that uses them sets their shapes and releases them.
+
+// amxReady says why AMX kernels cannot run, or nil. The first call asks the
+// operating system, for the whole process.
+var amxReady = sync.OnceValue(func() error {
+	x := &cpu.X86
+	switch {
+	case !allowAMX:
+		return errors.New("left out of this build by a tag")
+	case !hasAVX512():
+		return errors.New("the processor has no AVX-512 (F, BW, DQ, VL), which the kernels around it need")
+	case !x.HasAMXTile || !x.HasAMXBF16:
+		return errors.New("the processor has no AMX tiles with bfloat16 products")
+	case !x.HasAVX512BF16 || !x.HasAVX512VBMI:
+		return errors.New("the processor has no AVX-512 BF16 and VBMI to fill the tiles with")
+	case enabledState()&tileState != tileState:
+		return errors.New("the operating system does not save tiles")
+	}
+	if err := askForTiles(); err != nil {
+		return fmt.Errorf("the operating system refused the use of tiles: %w", err)
+	}
+	return nil
+})
+
+// tileState is the tiles' shapes and data among the state components that the
+// operating system saves.
+const tileState = 1<<17 | 1<<18
+
+// enabledState reads which state components the operating system saves. The
+// processor has AVX, so the instruction exists.
+func enabledState() uint64
+
+// tileShapes is what LDTILECFG reads: palette 1 and, for each of the eight
+// tiles, the bytes of a row and the rows.
+type tileShapes struct {
+	palette  byte
+	startRow byte
+	_        [14]byte
+	rowBytes [16]uint16
+	rows     [16]byte
+}
+
+// set gives tile t a shape.
+func (s *tileShapes) set(t, rows, rowBytes int) {
+	s.palette = 1
+	s.rows[t], s.rowBytes[t] = byte(rows), uint16(rowBytes)
+}

@@ -1,0 +1,10 @@
+//go:build !noavx512 && !noamx
+
+package vec
+
+// The build tags noamx and noavx512 leave out the better tiers, so that every
+// test can be run as on a machine without them.
+const (
+	allowAMX    = true
+	allowAVX512 = true
+)

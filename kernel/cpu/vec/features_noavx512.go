@@ -1,0 +1,8 @@
+//go:build noavx512
+
+package vec
+
+const (
+	allowAMX    = false
+	allowAVX512 = false
+)
