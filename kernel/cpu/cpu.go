@@ -29,18 +29,21 @@ type Device struct {
 	absorb   task[kernel.AbsorbArgs]
 	expand   task[kernel.ExpandArgs]
 	rows     task[rowWork]
-	scores   task[scoreWork]
+	scores   task[kernel.ScoreArgs]
 	sparse   task[sparseWork]
 	dense    task[denseWork]
 	hyper    task[hyperWork]
 	dual     task[dualWork]
 	experts  expertState
+
+	scoreItems []scoreItem // of the scores being computed
 }
 
 // scratch is one worker's private memory.
 type scratch struct {
 	tile, rows, scores []float32
 	hist               []int32
+	index              *vec.IndexBlock
 }
 
 // grow returns s with length n, reallocated only when it must be.

@@ -62,6 +62,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	widenE4M3:      widenE4M3Go,
 	narrowBF16:     narrowBF16Go,
 	indexScores:    indexScoresGo,
+	newIndexScorer: copiedKeys(indexScoresGo),
 }}
 
 // ops is what a tier implements. Arguments were checked by the exported
@@ -86,7 +87,8 @@ type ops struct {
 	widenE4M3  func(dst []float32, src []byte, scale float32)
 	narrowBF16 func(dst []byte, src []float32)
 
-	indexScores func(scores []float32, q []byte, w []float32, keys, scales []byte)
+	indexScores    func(scores []float32, q []byte, w []float32, keys, scales []byte)
+	newIndexScorer func() indexScorer
 }
 
 // product is the shape of one matrix product. In the dot form w is [n, k]; in

@@ -44,6 +44,8 @@ func hasAVX512() bool {
 func amxTier() *Tier {
 	t := avx512.tier()
 	t.Name = "amx"
+	t.ops.indexScores = indexScoresTiles
+	t.ops.newIndexScorer = newIndexTiles
 	return t
 }
 
@@ -65,5 +67,6 @@ func (s *isa) tier() *Tier {
 		widenE4M3:      s.widenE4M3,
 		narrowBF16:     s.narrowBF16,
 		indexScores:    s.indexScores,
+		newIndexScorer: copiedKeys(s.indexScores),
 	}}
 }

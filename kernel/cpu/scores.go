@@ -1,0 +1,158 @@
+package cpu
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// scoreRows is how many neighbouring rows of one request share the work of widening a block of keys. Each costs about as much as the widening
+// alone, so that more of them gain little, and fewer leave more items to share out.
+const scoreRows = 32
+
+// scoreItem is rows r0 to r1, which read the same keys, over keys s0 to s1.
+type scoreItem struct{ r0, r1, s0, s1 int }
+
+// Scores computes index scores.
+func (d *Device) Scores(a kernel.ScoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := checkScores(&a); err != nil {
+		return err
+	}
+	d.scoreItems = d.scoreItems[:0]
+	for r := 0; r < a.Q.Rows; {
+		end := r + 1
+		for end < min(a.Q.Rows, r+scoreRows) && sameKeys(&a, r, end) {
+			end++
+		}
+		longest := 0
+		for i := r; i < end; i++ {
+			longest = max(longest, scored(&a, i))
+		}
+		for s := 0; s < longest; s += vec.IndexBlockKeys {
+			d.scoreItems = append(d.scoreItems, scoreItem{r, end, s, min(s+vec.IndexBlockKeys, longest)})
+		}
+		r = end
+	}
+	return d.scores.run(d, len(d.scoreItems), a, (*Device).scoreBlock)
+}
+
+// sameKeys reports whether key s of one row is key s of the other.
+func sameKeys(a *kernel.ScoreArgs, r, other int) bool {
+	if a.Table.Given() {
+		return host.RowI32(a.TableRow, r)[0] == host.RowI32(a.TableRow, other)[0]
+	}
+	return host.RowI32(a.Start, r)[0] == host.RowI32(a.Start, other)[0]
+}
+
+// scored is how many keys of a row get scores.
+func scored(a *kernel.ScoreArgs, r int) int {
+	if n := int(host.RowI32(a.Lens, r)[0]); n > a.SkipUpTo {
+		return max(n, 0)
+	}
+	return 0
+}
+
+// checkScores verifies once that every key lies in the pool, so that workers cannot fail.
+func checkScores(a *kernel.ScoreArgs) error {
+	for r := range a.Q.Rows {
+		n := scored(a, r)
+		if n == 0 {
+			continue
+		}
+		if n > a.Out.Cols {
+			return fmt.Errorf("%w: scores: row %d has %d keys, out has %d columns", kernel.ErrArgument, r, n, a.Out.Cols)
+		}
+		if !a.Table.Given() {
+			if s := int(host.RowI32(a.Start, r)[0]); s < 0 || s+n > a.Keys.PageTokens {
+				return fmt.Errorf("%w: scores: row %d sees keys %d to %d of %d", kernel.ErrArgument, r, s, s+n, a.Keys.PageTokens)
+			}
+			continue
+		}
+		if err := checkTable("scores", a.Table, a.TableRow, r, ceilDiv(n, a.Keys.PageTokens), a.Keys.Pages()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTable verifies the first n pages of a row's table.
+func checkTable(op string, table, tableRow kernel.Tensor, r, n, pages int) error {
+	t := int(host.RowI32(tableRow, r)[0])
+	if t < 0 || t >= table.Rows || n > table.Cols {
+		return fmt.Errorf("%w: %s: row %d needs %d pages of table row %d, the page table is %v", kernel.ErrArgument, op, r, n, t, table)
+	}
+	for _, p := range host.RowI32(table, t)[:n] {
+		if p < 0 || int(p) >= pages {
+			return fmt.Errorf("%w: %s: row %d refers to page %d of %d", kernel.ErrArgument, op, r, p, pages)
+		}
+	}
+	return nil
+}
+
+// scoreBlock scores one block of keys for the rows that share it.
+func (d *Device) scoreBlock(a *kernel.ScoreArgs, worker, item int) {
+	it, s := d.scoreItems[item], &d.scratch[worker]
+	if a.Keys.Layout != layout.IndexPage132 {
+		keys := grow(&s.rows, (it.s1-it.s0)*layout.IndexDim)
+		eachRun(a, it, func(page []byte, slot, at, n int) {
+			for i := range n {
+				layout.IndexF32{}.Decode(keys[(at+i)*layout.IndexDim:][:layout.IndexDim], page, a.Keys.PageTokens, slot+i)
+			}
+		})
+		for r := it.r0; r < it.r1; r++ {
+			if n := min(it.s1, scored(a, r)) - it.s0; n > 0 {
+				d.scoreExact(a, s, r, host.RowF32(a.Out, r)[it.s0:][:n], keys)
+			}
+		}
+		return
+	}
+	if s.index == nil {
+		s.index = d.tier.NewIndexBlock()
+	}
+	s.index.Reset()
+	eachRun(a, it, func(page []byte, slot, _, n int) {
+		scales := page[a.Keys.PageTokens*layout.IndexDim:]
+		s.index.Append(page[slot*layout.IndexDim:], scales[slot*layout.IndexScaleBytes:], n)
+	})
+	for r := it.r0; r < it.r1; r++ {
+		if n := min(it.s1, scored(a, r)) - it.s0; n > 0 {
+			s.index.Scores(host.RowF32(a.Out, r)[it.s0:][:n], host.Bytes(a.Q.Slice(r, r+1)), host.RowF32(a.W, r), a.Heads)
+		}
+	}
+}
+
+// eachRun visits the keys of an item page by page: n keys from token slot of a page on are keys from at on of the item.
+func eachRun(a *kernel.ScoreArgs, it scoreItem, visit func(page []byte, slot, at, n int)) {
+	if !a.Table.Given() {
+		start := int(host.RowI32(a.Start, it.r0)[0])
+		visit(host.Page(a.Keys, 0), start+it.s0, 0, it.s1-it.s0)
+		return
+	}
+	table := host.RowI32(a.Table, int(host.RowI32(a.TableRow, it.r0)[0]))
+	for s := it.s0; s < it.s1; {
+		slot := s % a.Keys.PageTokens
+		end := min(s+a.Keys.PageTokens-slot, it.s1)
+		visit(host.Page(a.Keys, int(table[s/a.Keys.PageTokens])), slot, s-it.s0, end-s)
+		s = end
+	}
+}
+
+// scoreExact scores float32 keys [n, 128] for one row.
+func (d *Device) scoreExact(a *kernel.ScoreArgs, s *scratch, r int, out, keys []float32) {
+	const dim = layout.IndexDim
+	n := len(out)
+	dots := grow(&s.scores, a.Heads*n)
+	d.tier.MatMulF32(dots, n, host.RowF32(a.Q, r), dim, a.Heads, keys, dim, n, dim)
+	clear(out)
+	for h, weight := range host.RowF32(a.W, r) {
+		for i, v := range dots[h*n:][:n] {
+			out[i] += weight * max(v, 0)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import "fmt"
+
+// The decoder of e4m3 codes to bfloat16, which holds every one of them: the two
+// bytes of the result are looked up apart, by the seven bits below the sign.
+
+// Registers the decoder keeps, set by codeTables.
+const (
+	codeHigh = 28 // and 29: upper bytes of the results of codes 0 to 63 and 64 to 127
+	codeLow  = 30 // and 31: lower bytes
+	codeSign = 27 // the sign bit of every byte
+)
+
+// bf16OfCode is the bfloat16 of an e4m3 code without its sign.
+func bf16OfCode(c int) int {
+	exp, man := c>>3, c&7
+	switch {
+	case c == 0x7F:
+		return 0x7FC0
+	case c == 0:
+		return 0
+	case exp == 0: // man * 2^-9
+		top := 0
+		for man>>(top+1) != 0 {
+			top++
+		}
+		return (127-9+top)<<7 | (man<<(7-top))&0x7F
+	}
+	return (exp+120)<<7 | man<<4
+}
+
+// codeTablesData writes the tables.
+func codeTablesData(e *emitter) {
+	for _, t := range []struct {
+		name  string
+		shift int
+	}{{"codeHigh", 8}, {"codeLow", 0}} {
+		data := make([]byte, 128)
+		for c := range data {
+			data[c] = byte(bf16OfCode(c) >> t.shift)
+		}
+		table(e, t.name, data)
+	}
+	sign := make([]byte, 64)
+	for i := range sign {
+		sign[i] = 0x80
+	}
+	table(e, "codeSign", sign)
+}
+
+// table writes a read-only array of bytes.
+func table(e *emitter, name string, data []byte) {
+	e.raw("")
+	for i := 0; i < len(data); i += 8 {
+		var v uint64
+		for j := range 8 {
+			v |= uint64(data[i+j]) << (8 * j)
+		}
+		e.raw("DATA %s<>+%d(SB)/8, $0x%016X", name, i, v)
+	}
+	e.raw("GLOBL %s<>(SB), RODATA|NOPTR, $%d", name, len(data))
+}
+
+// codeTables loads the decoder's registers.
+func codeTables(e *emitter) {
+	e.op("VMOVDQU64 codeHigh<>(SB), Z%d", codeHigh)
+	e.op("VMOVDQU64 codeHigh<>+64(SB), Z%d", codeHigh+1)
+	e.op("VMOVDQU64 codeLow<>(SB), Z%d", codeLow)
+	e.op("VMOVDQU64 codeLow<>+64(SB), Z%d", codeLow+1)
+	e.op("VMOVDQU64 codeSign<>(SB), Z%d", codeSign)
+}
+
+// decodeCodes turns the 64 codes in register c into bfloat16: the first eight
+// of every 128-bit lane into register c, the others into register t. It uses u.
+func decodeCodes(e *emitter, c, t, u int) {
+	e.op("VMOVDQA64 Z%d, Z%d", c, t)
+	e.op("VPERMI2B Z%d, Z%d, Z%d", codeHigh+1, codeHigh, t)
+	e.op("VMOVDQA64 Z%d, Z%d", c, u)
+	e.op("VPERMI2B Z%d, Z%d, Z%d", codeLow+1, codeLow, u)
+	e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", codeSign, c, t)
+	e.op("VPUNPCKLBW Z%d, Z%d, Z%d", t, u, c)
+	e.op("VPUNPCKHBW Z%d, Z%d, Z%d", t, u, t)
+}
+
+// inOrder names the permutation of quadwords after which decodeCodes leaves the
+// first 32 codes in c and the last 32 in t.
+const inOrder = "codeOrder"
+
+func inOrderData(e *emitter) {
+	data := make([]byte, 64)
+	for i, q := range []int{0, 4, 1, 5, 2, 6, 3, 7} {
+		data[8*i] = byte(q)
+	}
+	table(e, inOrder, data)
+}
+
+// at16 is the address of 16 bytes from a base register.
+func at16(base string, disp int) string {
+	if disp == 0 {
+		return fmt.Sprintf("(%s)", base)
+	}
+	return fmt.Sprintf("%d(%s)", disp, base)
+}

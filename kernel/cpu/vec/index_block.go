@@ -1,0 +1,81 @@
+package vec
+
+// IndexBlockKeys is how many keys an IndexBlock holds.
+const IndexBlockKeys = 512
+
+// IndexBlock holds cached keys of the indexer in the form a tier scores them in,
+// so that the queries of several rows share the work of bringing them there. One
+// goroutine uses it at a time; it is filled and scored again and again.
+type IndexBlock struct {
+	n      int
+	scales [4 * IndexBlockKeys]byte
+	score  indexScorer
+}
+
+// indexScorer is a tier's form of a block. No argument is empty.
+type indexScorer interface {
+	// add takes keys that follow the n there are.
+	add(n int, keys []byte)
+	scores(scores []float32, q []byte, w []float32, scales []byte)
+}
+
+// NewIndexBlock returns an empty block.
+func (t *Tier) NewIndexBlock() *IndexBlock {
+	return &IndexBlock{score: t.ops.newIndexScorer()}
+}
+
+// Reset empties the block.
+func (b *IndexBlock) Reset() { b.n = 0 }
+
+// Len is the number of keys in the block.
+func (b *IndexBlock) Len() int { return b.n }
+
+// Append adds n keys [n, 128] e4m3 and their scales [n] float32, both as they lie
+// in a cache page. A block takes IndexBlockKeys in all.
+func (b *IndexBlock) Append(keys, scales []byte, n int) {
+	const method = "IndexBlock.Append"
+	needMatrix(method, "keys", len(keys), n, IndexDim, IndexDim)
+	needMatrix(method, "scales", len(scales), n, 4, 4)
+	needMatrix(method, "block", IndexBlockKeys-b.n, 1, n, n)
+	if n == 0 {
+		return
+	}
+	copy(b.scales[4*b.n:], scales[:4*n])
+	b.score.add(b.n, keys[:n*IndexDim])
+	b.n += n
+}
+
+// Scores computes what [Tier.IndexScoresFP8] computes, with the same bits, for the
+// first len(scores) keys of the block.
+func (b *IndexBlock) Scores(scores []float32, q []byte, w []float32, heads int) {
+	const method = "IndexBlock.Scores"
+	needMatrix(method, "keys", b.n, 1, len(scores), len(scores))
+	needMatrix(method, "q", len(q), heads, IndexDim, IndexDim)
+	needMatrix(method, "w", len(w), 1, heads, heads)
+	if len(scores) == 0 {
+		return
+	}
+	if heads == 0 {
+		clear(scores)
+		return
+	}
+	b.score.scores(scores, q[:heads*IndexDim], w[:heads], b.scales[:])
+}
+
+// keyCopy keeps the keys as they are, for tiers whose scores read them so.
+type keyCopy struct {
+	keys [IndexBlockKeys * IndexDim]byte
+	run  func(scores []float32, q []byte, w []float32, keys, scales []byte)
+}
+
+func (c *keyCopy) add(n int, keys []byte) { copy(c.keys[n*IndexDim:], keys) }
+
+func (c *keyCopy) scores(scores []float32, q []byte, w []float32, scales []byte) {
+	n := len(scores)
+	c.run(scores, q, w, c.keys[:n*IndexDim], scales[:4*n])
+}
+
+// copiedKeys makes blocks for a tier that scores keys as they lie.
+func copiedKeys(run func(scores []float32, q []byte, w []float32, keys, scales []byte)) func() indexScorer {
+	return func() indexScorer { return &keyCopy{run: run} }
+}
