@@ -20,7 +20,6 @@ const (
 	tinyFP8  = "testdata/oracle/deepseek_v32-fp8-1"
 	tinyBF16 = "testdata/oracle/deepseek_v32-1"
 	tinyGLM  = "testdata/oracle/glm_moe_dsa-1"
-	tinyV4   = "testdata/oracle/deepseek_v4-1"
 )
 
 // start opens an engine, lets the hooks look inside before its loop runs, and checks when the test ends that closing leaves nothing behind.

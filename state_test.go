@@ -48,7 +48,7 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 	for _, kv := range []string{"f32", "fp8"} {
 		t.Run(kv, func(t *testing.T) {
 			list := long(7)
-			cfg := Config{Model: tinyV4, Policy: deterministic(kv)}
+			cfg := Config{Model: speckV4(t), Policy: deterministic(kv)}
 			apart, joint := keepLogits(), keepLogits()
 			want := lone(t, cfg, list, apart.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = 6*256, 150, 8
@@ -76,11 +76,11 @@ func TestAFailedStepSpoilsNobodysState(t *testing.T) {
 	for i := range 2 {
 		list = append(list, Request{ID: fmt.Sprint(i), Tokens: tokens(i, 700+i), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
 	}
-	cfg := Config{Model: tinyV4, Policy: deterministic("f32")}
+	cfg := Config{Model: speckV4(t), Policy: deterministic("fp8")}
 	apart, joint := keepLogits(), keepLogits()
 	lone(t, cfg, list, apart.watch)
 	cfg.StepTokens = 600 // two chunks of 300 tokens, more than a ring holds
-	fault := &halfway{begin: 2, layer: 3}
+	fault := &halfway{begin: 2, layer: 1}
 	e := start(t, cfg, joint.watch, checked(t), gathered(len(list)), func(e *Engine) { e.model.Observe(fault) })
 	together(t, e, list)
 	sameRows(t, joint, apart)
@@ -91,7 +91,7 @@ func TestAFailedStepSpoilsNobodysState(t *testing.T) {
 
 // A fault that never ends fails its requests instead of starting them over for ever.
 func TestStartingOverEnds(t *testing.T) {
-	e := start(t, Config{Model: tinyV4, StepTokens: 600}, gathered(2), func(e *Engine) { e.model.Observe(&halfway{begin: 2, layer: 3, always: true}) })
+	e := start(t, Config{Model: speckV4(t), StepTokens: 600}, gathered(2), func(e *Engine) { e.model.Observe(&halfway{begin: 2, layer: 1, always: true}) })
 	var streams []*Stream
 	for i := range 2 {
 		streams = append(streams, open(t, e, Request{Tokens: tokens(i, 700), Sampling: greedy(), MaxTokens: 3}))

@@ -47,7 +47,7 @@ Shapes with a name:
 	s := c.Flags()
 	s.SortFlags = false
 	s.StringVar(&f.config, "config", "", "shape: a name from the list above, a config.json, or a checkpoint folder")
-	s.StringVar(&f.dtype, "dtype", "bf16", "stored type of the large matrices: bf16, or fp8 in blocks of 128 x 128")
+	s.StringVar(&f.dtype, "dtype", "bf16", "stored type of the large matrices: bf16, or fp8 as released (blocks of 128 x 128, FP4 experts in DeepSeek-V4)")
 	s.Uint64Var(&f.seed, "seed", 0, "seed of the weights")
 	s.StringVar(&f.shard, "shard-bytes", "4G", "most tensor data of one file, with K, M, G or T for powers of 1024; 0 writes one file")
 	s.IntVar(&f.nextN, "nextn", -1, "drafting layers: 0 or 1; -1 does as the config says")
@@ -59,7 +59,7 @@ Shapes with a name:
 func presetList() string {
 	var b strings.Builder
 	for _, p := range synth.Presets() {
-		fmt.Fprintf(&b, "  %-14s %s\n", p.Name, p.Summary)
+		fmt.Fprintf(&b, "  %-18s %s\n", p.Name, p.Summary)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

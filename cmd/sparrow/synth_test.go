@@ -13,7 +13,7 @@ import (
 )
 
 func TestSynthWritesWhatRunCanRun(t *testing.T) {
-	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
+	for _, preset := range []string{"v32-tiny", "glm-tiny", "v4-tiny"} {
 		dir := filepath.Join(t.TempDir(), preset)
 		out, _ := mustDrive(t, "", "synth", dir, "--config", preset, "--dtype", "fp8", "--nextn", "1", "--seed", "3", "--shard-bytes", "1M")
 		if !strings.Contains(out, "with the built-in tokenizer") || !strings.Contains(out, "sparrow serve --model "+dir) {

@@ -14,7 +14,7 @@ func BenchmarkFill(b *testing.B) {
 		t := tensor{name: "w", like: "w", shape: []int{1024, 4096}, dtype: weight.BF16, spread: 0.03}
 		name := "bf16"
 		if fp8 {
-			t.dtype, t.blocks, name = weight.F8E4M3, true, "fp8"
+			t.dtype, t.store, t.scale, name = weight.F8E4M3, blockFP8, "w_scale_inv", "fp8"
 		}
 		b.Run(name, func(b *testing.B) {
 			f := &filler{ctx: context.Background(), pow2: true}

@@ -31,26 +31,49 @@ type filler struct {
 func (f *filler) sources(t tensor) []weight.Source {
 	data := weight.Source{Name: t.name, DType: t.dtype, Shape: t.shape}
 	switch {
-	case t.blocks:
+	case t.store == blockFP8 || t.store == blockFP8E8:
 		data.Fill = func(w io.Writer) error { return f.matrix(w, t) }
-		scales := weight.Source{Name: t.name + "_scale_inv", DType: weight.F32, Shape: scaleShape(t.shape)}
-		scales.Fill = func(w io.Writer) error {
-			if f.found[t.name] == nil { // a file may hold the scales before the values
-				if err := f.matrix(nil, t); err != nil {
-					return err
-				}
-			}
-			s := f.found[t.name]
-			delete(f.found, t.name)
-			return f.writeF32(w, s)
+		scales := weight.Source{Name: t.scale, DType: weight.F32, Shape: scaleShape(t.shape)}
+		write := f.writeF32
+		if t.store == blockFP8E8 {
+			scales.DType, write = weight.F8E8M0, f.writeE8M0
 		}
+		scales.Fill = func(w io.Writer) error { return f.scales(w, t, f.matrix, write) }
 		return []weight.Source{data, scales}
+	case t.store == groupFP4:
+		data.Shape = []int{t.shape[0], t.shape[1] / 2}
+		data.Fill = func(w io.Writer) error { return f.fp4(w, t) }
+		scales := weight.Source{Name: t.scale, DType: weight.F8E8M0, Shape: []int{t.shape[0], t.shape[1] / fp4Group}}
+		scales.Fill = func(w io.Writer) error { return f.scales(w, t, f.fp4, f.writeE8M0) }
+		return []weight.Source{data, scales}
+	case t.store == expertTable:
+		data.Fill = func(w io.Writer) error { return f.experts(w, t) }
 	case t.dtype == weight.F32:
 		data.Fill = func(w io.Writer) error { return f.plain(t, func(v []float32) error { return f.writeF32(w, v) }) }
 	default:
 		data.Fill = func(w io.Writer) error { return f.plain(t, func(v []float32) error { return f.writeBF16(w, v) }) }
 	}
 	return []weight.Source{data}
+}
+
+// scales writes the scales of t. A file may hold them before the values: they are then found first.
+func (f *filler) scales(w io.Writer, t tensor, find func(io.Writer, tensor) error, write func(io.Writer, []float32) error) error {
+	if f.found[t.name] == nil {
+		if err := find(nil, t); err != nil {
+			return err
+		}
+	}
+	s := f.found[t.name]
+	delete(f.found, t.name)
+	return write(w, s)
+}
+
+// keep remembers the scales of t until it is their turn.
+func (f *filler) keep(t tensor, scales []float32) {
+	if f.found == nil {
+		f.found = map[string][]float32{}
+	}
+	f.found[t.name] = scales
 }
 
 // scaleShape is the shape of the scales of a matrix [out, in]; the last blocks may be ragged.
@@ -98,10 +121,7 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 			return err
 		}
 	}
-	if f.found == nil {
-		f.found = map[string][]float32{}
-	}
-	f.found[t.name] = all
+	f.keep(t, all)
 	return nil
 }
 

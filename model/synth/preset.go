@@ -21,10 +21,13 @@ func Presets() []Preset {
 	return []Preset{
 		{"v32-tiny", "DeepSeek-V3.2 in the smallest, 3 layers, with room for the built-in tokenizer"},
 		{"glm-tiny", "GLM-5 in the smallest, 4 layers of which 1 shares its selection"},
+		{"v4-tiny", "DeepSeek-V4 in the smallest, 4 layers: window, ratio 4, ratio 128, with room for the built-in tokenizer"},
 		{"v32-mini", "DeepSeek-V3.2 cut to 8 layers and 16 heads, whole vocabulary: the benchmark shape"},
 		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters"},
 		{"glm-5", "GLM-5 as released, 754 billion parameters"},
 		{"glm-5.2", "GLM-5.2 as released: selections shared by groups of layers"},
+		{"deepseek-v4-flash", "DeepSeek-V4-Flash as released, 284 billion parameters"},
+		{"deepseek-v4-pro", "DeepSeek-V4-Pro as released, 1.6 trillion parameters"},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
+	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/step"
@@ -18,7 +19,7 @@ import (
 // Every preset that fits in memory loads through model/family and gives logits that spread over a few units: neither flat, nor so peaked
 // that one token takes everything.
 func TestWrittenCheckpointRuns(t *testing.T) {
-	for _, name := range []string{"v32-tiny", "glm-tiny"} {
+	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny"} {
 		for _, o := range []Options{{Seed: 1}, {Seed: 1, DType: FP8, NextN: one(1)}} {
 			logits := logitsOf(t, written(t, name, o))
 			mean, square := 0.0, 0.0
@@ -81,7 +82,13 @@ func logitsOf(t *testing.T, dir string) []float32 {
 	if err := m.Allocate(&cfg, 1); err != nil {
 		t.Fatal(err)
 	}
-	r, err := step.New(m, cfg).Run([]step.Work{{Kind: plan.ModeExtend, Tokens: []int32{0, 5, 9, 100, 1279, 3, 3, 77, 640, 2}, Pages: []int32{0}, Logits: 1}})
+	w := step.Work{Kind: plan.ModeExtend, Tokens: []int32{0, 5, 9, 100, 1279, 3, 3, 77, 640, 2}, Pages: []int32{0}, Logits: 1}
+	if s, ok := m.(model.Stateful); ok {
+		if w.State, err = s.NewState(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := step.New(m, cfg).Run([]step.Work{w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +98,7 @@ func logitsOf(t *testing.T, dir string) []float32 {
 // A block's scale puts its largest magnitude at the top of e4m3's range: exactly there for GLM, within a factor of two for DeepSeek's powers
 // of two. Ragged last blocks are part of the test: 576 and 96 are no multiples of 128.
 func TestBlockScalesFitTheirBlocks(t *testing.T) {
-	for _, name := range []string{"v32-tiny", "glm-tiny"} {
+	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny"} {
 		w := open(t, written(t, name, Options{DType: FP8}))
 		matrices := 0
 		for _, tensor := range w.Names() {
@@ -104,9 +111,9 @@ func TestBlockScalesFitTheirBlocks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkScales(t, m, name == "v32-tiny")
+			checkScales(t, m, name != "glm-tiny")
 		}
-		if matrices < 50 {
+		if matrices < 20 {
 			t.Errorf("%s: only %d matrices in FP8", name, matrices)
 		}
 	}
@@ -136,7 +143,7 @@ func checkScales(t *testing.T, m weight.Matrix, pow2 bool) {
 // Files order tensors by alignment, so scales may come before their values: both orders give the same bytes, and progress counts what is
 // written once.
 func TestScalesMayComeFirst(t *testing.T) {
-	m := tensor{name: "w", like: "w", shape: []int{200, 130}, dtype: weight.F8E4M3, blocks: true, spread: 1}
+	m := tensor{name: "w", like: "w", shape: []int{200, 130}, dtype: weight.F8E4M3, store: blockFP8, scale: "w_scale_inv", spread: 1}
 	var got [2][2]bytes.Buffer
 	for turn, order := range [2][2]int{{0, 1}, {1, 0}} {
 		told := 0

@@ -14,7 +14,7 @@ type DType uint8
 // The stored types.
 const (
 	BF16 DType = iota
-	FP8        // e4m3 in blocks of 128 x 128 with float32 scales, where the released checkpoints have them
+	FP8        // as released: e4m3 in blocks of 128 x 128 and, in the experts of DeepSeek-V4, FP4 in groups of 32
 )
 
 // String is the name ParseDType reads.
@@ -51,7 +51,7 @@ type Options struct {
 
 // Checkpoint is a random checkpoint that was not written yet.
 type Checkpoint struct {
-	config  *config.DSA
+	config  config.Description
 	text    []byte // config.json
 	options Options
 	tensors []tensor
@@ -77,11 +77,31 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := config.Parse(file, text)
+	d, err := config.Describe(file, text)
 	if err != nil {
 		return nil, err
 	}
-	return &Checkpoint{config: c, text: text, options: o, tensors: listTensors(c, o.DType == FP8)}, nil
+	out := &Checkpoint{config: d, text: text, options: o}
+	switch c := d.(type) {
+	case *config.DSA:
+		out.tensors = listTensors(c, o.DType == FP8)
+	case *config.V4:
+		out.tensors = listV4(c, o.DType == FP8, expertType(text) == "fp4")
+	default:
+		return nil, fmt.Errorf("synth: %s: %w: %T", file, config.ErrFamily, d)
+	}
+	return out, nil
+}
+
+// expertType is how a V4 config stores experts; configs that do not say mean fp4 (v4 spec, 1.1).
+func expertType(text []byte) string {
+	var c struct {
+		Type string `json:"expert_dtype"`
+	}
+	if err := json.Unmarshal(text, &c); err != nil || c.Type == "" {
+		return "fp4"
+	}
+	return c.Type
 }
 
 // rewrite makes a config.json say what will be written: drafting layer and quantisation. Everything else stays as it is.
@@ -127,11 +147,15 @@ type quantization struct {
 
 // pow2Scales says whether scales are powers of two: DeepSeek's are, GLM promises nothing (v32 spec, 4.4).
 func pow2Scales(fields map[string]json.RawMessage) bool {
-	return string(fields["model_type"]) == `"`+string(config.DeepseekV32)+`"`
+	family := string(fields["model_type"])
+	return family == `"`+string(config.DeepseekV32)+`"` || family == `"`+string(config.DeepseekV4)+`"`
 }
 
-// Config describes the model.
-func (c *Checkpoint) Config() *config.DSA { return c.config }
+// Config is what every family's description has.
+func (c *Checkpoint) Config() *config.Config { return c.config.Common() }
+
+// Model is the whole description: *config.DSA or *config.V4.
+func (c *Checkpoint) Model() config.Description { return c.config }
 
 // ConfigJSON is the config.json that Write puts beside the weights.
 func (c *Checkpoint) ConfigJSON() []byte { return c.text }

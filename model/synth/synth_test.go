@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/model/config"
 	"sparrow/weight"
 )
 
@@ -46,6 +47,8 @@ func TestReleasedShapesHaveTheReleasedSizes(t *testing.T) {
 	}{
 		{"deepseek-v3.2", Size{Tensors: 92_425, Parameters: 685_355_329_792, NextN: 13_477_385_728, Bytes: 689_469_018_240}},
 		{"glm-5", Size{Tensors: 119_028, Parameters: 753_864_139_008, NextN: 9_952_920_576}},
+		{"deepseek-v4-flash", Size{Tensors: 69_187, Parameters: 290_944_616_402, NextN: 6_610_048_891, Bytes: 159_609_485_896}}, // 284.33 billion and the drafting block
+		{"deepseek-v4-pro", Size{Tensors: 145_116, Parameters: 1_598_839_674_782, NextN: 25_840_145_979, Bytes: 864_704_792_696}},
 		{"glm-5.2", Size{Tensors: 118_629, Parameters: 753_329_940_480, NextN: 9_952_920_576}},
 	} {
 		got := preset(t, c.preset, Options{DType: FP8}).Size()
@@ -59,7 +62,7 @@ func TestReleasedShapesHaveTheReleasedSizes(t *testing.T) {
 }
 
 func TestMiniIsTheBenchmarkShape(t *testing.T) {
-	c := preset(t, "v32-mini", Options{}).Config()
+	c := preset(t, "v32-mini", Options{}).Model().(*config.DSA)
 	a, f, x := c.Attention, c.FFN, c.Indexer
 	dense := 0
 	for _, d := range f.Dense {
@@ -86,7 +89,7 @@ func TestMiniIsTheBenchmarkShape(t *testing.T) {
 
 func TestWrittenBytesAreAsPredicted(t *testing.T) {
 	for _, o := range []Options{{}, {DType: FP8}, {DType: FP8, NextN: one(1), ShardBytes: 400_000}, {NextN: one(1), ShardBytes: 1}} {
-		for _, name := range []string{"v32-tiny", "glm-tiny"} {
+		for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny"} {
 			c, dir := preset(t, name, o), filepath.Join(t.TempDir(), "new", "model")
 			var last, total int64
 			err := c.Write(context.Background(), dir, []File{{"tokenizer.json", []byte("{}")}}, func(done, all int64) {
@@ -197,7 +200,7 @@ func TestRefusesBadInput(t *testing.T) {
 		{"no JSON", "hello", Options{}, "invalid character"},
 		{"null", "null", Options{}, "want an object"},
 		{"another family", `{"model_type":"llama"}`, Options{}, "deepseek_v32, glm_moe_dsa"},
-		{"a family without random weights", `{"model_type":"deepseek_v4"}`, Options{}, "deepseek_v4"},
+		{"a family without random weights", `{"model_type":"deepseek_v41"}`, Options{}, "deepseek_v41"},
 	} {
 		if _, err := New("config.json", []byte(c.text), c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want it to say %q", c.name, err, c.want)

@@ -13,12 +13,25 @@ type tensor struct {
 	name   string
 	shape  []int
 	dtype  weight.DType
-	blocks bool   // F8E4M3 with a scale for each 128 x 128 block
+	store  storage
+	scale  string // name of its scales, where it has some
 	like   string // the tensor whose values it repeats; its own name otherwise
+	limit  int    // experts an expertTable names
 	mean   float64
 	spread float64 // standard deviation
 	nextN  bool    // of the drafting layer
 }
+
+// storage is how the values of a tensor are written.
+type storage uint8
+
+const (
+	plainValues storage = iota // in dtype
+	blockFP8                   // F8E4M3 with a float32 scale for each 128 x 128 block
+	blockFP8E8                 // the same with exponents alone as scales
+	groupFP4                   // pairs of E2M1 in I8, with an exponent for each 32 values of a row
+	expertTable                // I64 [vocabulary, k]: k different experts for each token
+)
 
 // Gains, as multiples of the deviation that keeps the size of activations.
 const (
@@ -87,7 +100,7 @@ func (l *lister) plain(name string, out, in int) {
 func (l *lister) matrix(name string, out, in int, gain float64) {
 	t := tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: gain / math.Sqrt(float64(in))}
 	if l.fp8 {
-		t.dtype, t.blocks = weight.F8E4M3, true
+		t.dtype, t.store, t.scale = weight.F8E4M3, blockFP8, name+"_scale_inv"
 	}
 	l.add(t)
 }

@@ -43,7 +43,7 @@ func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File, progr
 		}
 		written = append(written, path)
 	}
-	fill := &filler{ctx: ctx, seed: c.options.Seed, pow2: c.config.Family == config.DeepseekV32}
+	fill := &filler{ctx: ctx, seed: c.options.Seed, pow2: c.Config().Family != config.GLMMoeDSA}
 	if progress != nil {
 		done, total := int64(0), c.Size().Bytes
 		fill.tell = func(n int) {
