@@ -37,6 +37,9 @@ func files() map[string][]byte {
 	}
 	set["index_amx_amd64.s"] = file(emitIndex)
 	set["transpose_avx512_amd64.s"] = file(func(e *emitter) { emitTranspose(e, avx512) })
+	set["tiles_amx_amd64.s"] = file(emitTiles)
+	set["fill_amx_amd64.s"] = file(emitFill)
+	set["columns_amx_amd64.s"] = file(emitColumns)
 	return set
 }
 

@@ -1,0 +1,11 @@
+package vec
+
+import "unsafe"
+
+// alignedBytes returns n bytes that begin a cache line.
+func alignedBytes(n int) []byte {
+	const line = 64
+	raw := make([]byte, n+line)
+	first := int(-uintptr(unsafe.Pointer(&raw[0])) & (line - 1))
+	return raw[first : first+n : first+n]
+}

@@ -1,0 +1,108 @@
+//go:build !purego
+
+package vec
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"unsafe"
+)
+
+// panelWeights is a matrix of narrow weights that can fill panels.
+type panelWeights struct {
+	format  panelFormat
+	b       []byte
+	ld      int // bytes between rows
+	k       int
+	scale   blockScale // e4m3
+	scales  []byte     // e2m1
+	ldScale int
+}
+
+type panelFormat int
+
+const (
+	panelBF16 panelFormat = iota
+	panelFP8
+	panelFP4
+)
+
+// block returns how many rows from row on make a block: their scales, where
+// they have any, are in one line.
+func (w *panelWeights) block(row, left int) int {
+	rows := min(blockW, left)
+	if w.format == panelFP8 {
+		rows = min(rows, scaleBlock-(w.scale.row0+row)%scaleBlock)
+	}
+	return rows
+}
+
+// folded reports whether the scales of a row, all of them, are in the panel.
+// That is exact only for powers of two; others scale the sums of their block.
+func (w *panelWeights) folded(row int) bool {
+	return w.format != panelFP8 || !slices.ContainsFunc(w.scale.row(row)[:(w.k-1)/scaleBlock+1], notPowerOfTwo)
+}
+
+// fill brings columns [k, k+depth) of rows [row, row+rows) into the panel.
+// Weights past the depth are zero up to a whole step.
+func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded bool) {
+	a := &ts.fill
+	a.ldw, a.rows = w.ld, rows
+	switch w.format {
+	case panelBF16:
+		a.panel, a.w = at(ts.panel, 0), at(w.b, row*w.ld+2*k)
+		a.steps, a.mask = depth/stepDepth, 1<<(depth%stepDepth)-1
+		runFill(fillBF16, a)
+	case panelFP4:
+		a.panel, a.w = at(ts.panel, 0), at(w.b, row*w.ld+k/2)
+		a.table, a.scale, a.ldScale = unsafe.Pointer(&wordsFP4), at(w.scales, row*w.ldScale+k/GroupFP4), w.ldScale
+		a.steps, a.mask = depth/stepDepth, 1<<(depth%stepDepth/2)-1
+		runFill(fillFP4, a)
+	case panelFP8:
+		// The next panel lies further along the same rows, or below them.
+		a.ahead = tileK
+		if k+depth >= w.k {
+			a.ahead = rows*w.ld - k
+		}
+		scales := w.scale.row(row)
+		for from := 0; from < depth; from += scaleBlock {
+			n := min(scaleBlock, depth-from)
+			a.panel, a.w = at(ts.panel, from/stepDepth*panelStep), at(w.b, row*w.ld+k+from)
+			power := 0
+			if folded {
+				power = math.Ilogb(float64(scales[(k+from)/scaleBlock]))
+			}
+			a.table = unsafe.Pointer(&tablesFP8()[power+maxPower])
+			a.steps, a.mask = n/(2*stepDepth), 1<<(n%(2*stepDepth))-1
+			runFill(fillFP8, a)
+		}
+	}
+	a.w, a.scale = nil, nil
+}
+
+// maxPower bounds the powers of two that a panel takes; see notPowerOfTwo.
+const maxPower = 100
+
+// tablesFP8 holds the low bytes and the high bytes of every e4m3 code without
+// its sign, as bfloat16 times each power of two. Every entry is exact and no
+// number among them is subnormal, which tiles would take for zero.
+var tablesFP8 = sync.OnceValue(func() *[2*maxPower + 1][2][128]byte {
+	tables := new([2*maxPower + 1][2][128]byte)
+	for i := range tables {
+		for code := range 128 {
+			bits := math.Float32bits(float32(math.Ldexp(float64(e4m3[code]), i-maxPower)))
+			tables[i][0][code], tables[i][1][code] = byte(bits>>16), byte(bits>>24)
+		}
+	}
+	return tables
+})
+
+// wordsFP4 holds the e2m1 codes as bfloat16, twice.
+var wordsFP4 = func() (t [32]uint16) {
+	for i := range t {
+		v := [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[i%8]
+		t[i] = uint16(math.Float32bits(v)>>16) | uint16(i/8%2)<<15
+	}
+	return t
+}()

@@ -1,0 +1,127 @@
+//go:build !purego
+
+package vec
+
+import "unsafe"
+
+// The structs below are the arguments of the tile kernels. Distances are in
+// bytes. The assembly reads the fields by their generated offsets.
+
+// tileArgs: groups of tiles of columns by one block of up to 32 rows of weights.
+type tileArgs struct {
+	shapes       tileShapes // first, because LDTILECFG reads it there
+	w, x         unsafe.Pointer
+	sums         unsafe.Pointer // [groups, tiles of rows, tiles of columns, 16, 16]
+	nextW, nextX int            // from one tile of a step to the other
+	ldw, ldx     int            // between rows of a tile
+	stepW, stepX int            // between steps of 32 along k
+	groupX       int            // between groups of columns
+	offsetX      int            // of this group; the kernel moves it on
+	groups       int
+	steps        int
+	fresh        int // sums begin at zero instead of in memory
+	scaled       int // sums are times scale and 1: added to memory, 2: the first there
+	scale        float32
+	block        unsafe.Pointer // [4, 16, 16] scratch for sums to be scaled
+	ahead        uintptr        // what to fetch meanwhile, or 0; not always memory of ours
+	ldAhead      int            // a line of each row at every step
+	stepAhead    int            // from the row after the last to the next step's first
+}
+
+// fillArgs: rows of weights into a panel.
+type fillArgs struct {
+	panel, w unsafe.Pointer
+	ldw      int
+	rows     int
+	steps    int            // whole ones
+	mask     int            // what exists of one more, in elements or bytes
+	table    unsafe.Pointer // e4m3: [2, 128] low and high bytes; e2m1: [32] words
+	scale    unsafe.Pointer // e2m1: e8m0 of this row and step
+	ldScale  int
+	ahead    int // e4m3: from a weight to one to be fetched
+}
+
+// packArgs: rows of x into tiles of columns.
+type packArgs struct {
+	columns unsafe.Pointer
+	rows    [16]unsafe.Pointer
+	steps   int
+	mask    int // elements of the last step
+}
+
+// foldArgs: tiles of sums into rows of y.
+type foldArgs struct {
+	sums, y         unsafe.Pointer
+	ldy             int
+	nextSums, nextY int // between tiles
+	tiles           int
+	rows            int // of each tile's columns, how many exist
+	mask            int // of each tile's rows, which exist
+	add             int // to what y holds
+}
+
+const (
+	tileSide  = 16            // rows and columns of a tile of sums
+	tileBytes = 1024          // a whole tile
+	stepDepth = 32            // weights of a row in a step
+	blockW    = 2 * tileSide  // rows of weights in a block
+	panelStep = 2 * tileBytes // a step of a block in a panel
+	pairLanes = tileSide * 4  // bytes of a line of a tile
+	tileW     = 4             // first tile of weights
+	tileX     = 6             // first tile of columns
+	tileK     = 512           // depth of a panel: 32 kB, most of the nearest cache
+	tileSteps = tileK / stepDepth
+)
+
+// Assembly has no safe points; see runRows.
+
+//go:noinline
+func runTiles(f func(*tileArgs), a *tileArgs) { f(a) }
+
+//go:noinline
+func runFill(f func(*fillArgs), a *fillArgs) { f(a) }
+
+//go:noinline
+func runPack(f func(*packArgs), a *packArgs) { f(a) }
+
+//go:noinline
+func runFold(f func(*foldArgs), a *foldArgs) { f(a) }
+
+// tileKernels is by tiles of weights less one and tiles of columns less one.
+var tileKernels = [2][2]func(*tileArgs){{tiles1x1, tiles1x2}, {tiles2x1, tiles2x2}}
+
+//go:noescape
+func tiles1x1(a *tileArgs)
+
+//go:noescape
+func tiles1x2(a *tileArgs)
+
+//go:noescape
+func tiles2x1(a *tileArgs)
+
+//go:noescape
+func tiles2x2(a *tileArgs)
+
+//go:noescape
+func fillBF16(a *fillArgs)
+
+//go:noescape
+func fillFP8(a *fillArgs)
+
+//go:noescape
+func fillFP4(a *fillArgs)
+
+//go:noescape
+func packEight(a *packArgs)
+
+//go:noescape
+func packOne(a *packArgs)
+
+//go:noescape
+func packPlain(a *packArgs)
+
+//go:noescape
+func foldEight(a *foldArgs)
+
+//go:noescape
+func foldPlain(a *foldArgs)

@@ -1,0 +1,238 @@
+package vec
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// tiledTier is the tier with tiles, where this machine has one.
+func tiledTier(t *testing.T) *Tier {
+	t.Helper()
+	for _, tier := range Tiers() {
+		if tier.Tiled() {
+			return tier
+		}
+	}
+	for _, m := range Missing() {
+		t.Logf("%s: %v", m.Name, m.Reason)
+	}
+	t.Skip("no tier with tiles on this machine")
+	return nil
+}
+
+// fourBit is weights in e2m1 with a scale per 32.
+type fourBit struct {
+	codes, scales []byte
+	wide          []float32 // [n, k]
+}
+
+func newFourBit(r *rand.Rand, n, k int) *fourBit {
+	groups := (k + GroupFP4 - 1) / GroupFP4
+	f := &fourBit{codes: make([]byte, n*k/2), scales: make([]byte, n*groups), wide: make([]float32, n*k)}
+	for i := range f.codes {
+		f.codes[i] = byte(r.Uint32())
+	}
+	for i := range f.scales {
+		f.scales[i] = byte(118 + r.IntN(16))
+	}
+	f.scales[0], f.scales[len(f.scales)-1] = ScaleFP4Min+60, ScaleFP4Max-60
+	for j := range n {
+		for c := range k {
+			code := f.codes[(j*k+c)/2] >> (4 * (c % 2)) & 15
+			v := [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7]
+			if code > 7 {
+				v = -v
+			}
+			f.wide[j*k+c] = v * float32(math.Ldexp(1, int(f.scales[j*groups+c/GroupFP4])-127))
+		}
+	}
+	return f
+}
+
+// packed packs the rows of x for the tier.
+func packed(tier *Tier, x []float32, ldx, m, k int) *Columns {
+	c := new(Columns)
+	c.Reset(m, k)
+	for g := range c.Groups() {
+		tier.PackGroup(c, g, x, ldx)
+	}
+	return c
+}
+
+func packedBF16(tier *Tier, x []byte, ldx, m, k int) *Columns {
+	c := new(Columns)
+	c.ResetBF16(m, k)
+	for g := range c.Groups() {
+		tier.PackGroupBF16(c, g, x, ldx)
+	}
+	return c
+}
+
+// wantSums compares y [m, n] with float64 sums of x by w within relative times
+// the sum of magnitudes.
+func wantSums(t *testing.T, what string, y, x []float32, ldx, m int, w []float32, ldw, n, k int, relative float64) {
+	t.Helper()
+	for i := range m {
+		for j := range n {
+			var sum, size float64
+			for c := range k {
+				v := float64(x[i*ldx+c]) * float64(w[j*ldw+c])
+				sum += v
+				size += math.Abs(v)
+			}
+			if got := float64(y[i*n+j]); !(math.Abs(got-sum) <= size*relative) {
+				t.Fatalf("%s [%d,%d,%d]: y[%d][%d] = %v, want %v within %v", what, m, n, k, i, j, got, sum, size*relative)
+			}
+		}
+	}
+}
+
+// Every number of tiles along rows and columns, whole and ragged, and every end
+// of k.
+func TestTiledProductsMatchFloat64Sums(t *testing.T) {
+	tier := tiledTier(t)
+	r := newRand(21)
+	for _, s := range [][3]int{
+		{1, 1, 2}, {1, 15, 32}, {1, 33, 96}, {2, 16, 34}, {8, 17, 64}, {9, 31, 100}, {15, 32, 126}, {16, 33, 128},
+		{17, 48, 130}, {33, 47, 512}, {31, 130, 514}, {70, 161, 640}, {300, 40, 1100},
+	} {
+		m, n, k := s[0], s[1], s[2]
+		a := newMatrix(r, m, n, k, 2, 97)
+		rounding := float64(k/8+8) * 0x1p-24
+		cols := packed(tier, a.x, a.ldx, m, k)
+		y := make([]float32, m*n)
+		cut := Cut{Y: y, Ldy: n, X: cols, M1: m, N: n}
+		tier.TiledBF16(cut, a.bf16, a.ldw)
+		wantSums(t, "bf16", y, a.x, a.ldx, m, a.w[testBF16], a.ldw, n, k, rounding+0x1p-17)
+		for range 2 {
+			tier.TiledFP8(cut, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
+			wantSums(t, "fp8", y, a.x, a.ldx, m, a.w[testFP8], a.ldw, n, k, rounding+0x1p-17)
+			a.withPowerScales()
+		}
+		f := newFourBit(r, n, k)
+		tier.TiledFP4(cut, f.codes, k/2, f.scales, (k+GroupFP4-1)/GroupFP4)
+		wantSums(t, "fp4", y, a.x, a.ldx, m, f.wide, k, n, k, rounding+0x1p-17)
+
+		// What is bfloat16 already is multiplied as it is.
+		xs := narrow(a.x)
+		wide := make([]float32, len(a.x))
+		widenBF16Go(wide, xs)
+		cut.X = packedBF16(tier, xs, a.ldx, m, k)
+		tier.TiledBF16(cut, a.bf16, a.ldw)
+		wantSums(t, "bf16 by bf16", y, wide, a.ldx, m, a.w[testBF16], a.ldw, n, k, rounding)
+		tier.TiledFP8(cut, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
+		wantSums(t, "bf16 by fp8", y, wide, a.ldx, m, a.w[testFP8], a.ldw, n, k, rounding)
+	}
+}
+
+// A row has the same bits alone, in a few rows that take weights where they
+// lie, in blocks that pass by panels, and in any part of them.
+func TestTiledRowsAreIndependent(t *testing.T) {
+	tier := tiledTier(t)
+	const rows, cols, k = 300, 150, 1090
+	for _, powers := range []bool{true, false} {
+		a := newMatrix(newRand(22), rows, cols, k, 0, 64)
+		if powers {
+			a.withPowerScales()
+		}
+		f := newFourBit(newRand(23), cols, k)
+		groups := (k + GroupFP4 - 1) / GroupFP4
+		formats := map[string]func(c Cut, j int){
+			"bf16": func(c Cut, j int) { tier.TiledBF16(c, a.bf16[2*j*a.ldw:], a.ldw) },
+			"fp8":  func(c Cut, j int) { tier.TiledFP8(c, a.fp8[j*a.ldw:], a.ldw, a.scale, a.ldScale, a.row0+j) },
+			"fp4":  func(c Cut, j int) { tier.TiledFP4(c, f.codes[j*k/2:], k/2, f.scales[j*groups:], groups) },
+		}
+		all := packed(tier, a.x, a.ldx, rows, k)
+		for name, run := range formats {
+			whole := make([]float32, rows*cols)
+			run(Cut{Y: whole, Ldy: cols, X: all, M1: rows, N: cols}, 0)
+			for _, part := range [][4]int{{0, 1, 0, 1}, {299, 300, 149, 150}, {3, 4, 7, 60}, {5, 20, 1, 40}, {7, 23, 64, 97}, {11, 28, 30, 150}, {100, 133, 0, 150}} {
+				m0, m1, n0, n1 := part[0], part[1], part[2], part[3]
+				n := n1 - n0
+				got := make([]float32, (m1-m0)*n)
+				run(Cut{Y: got, Ldy: n, X: packed(tier, a.x[m0*a.ldx:], a.ldx, m1-m0, k), M1: m1 - m0, N: n}, n0)
+				for r := range m1 - m0 {
+					wantSame(t, fmt.Sprintf("%s part %v row %d", name, part, r), got[r*n:][:n], whole[(m0+r)*cols+n0:][:n])
+				}
+			}
+			// A part of columns that were packed together.
+			got := make([]float32, 40*cols)
+			run(Cut{Y: got, Ldy: cols, X: all, M0: 16, M1: 56, N: cols}, 0)
+			wantSame(t, name+" cut", got, whole[16*cols:56*cols])
+		}
+	}
+}
+
+func TestTiledProductsAdd(t *testing.T) {
+	tier := tiledTier(t)
+	for _, m := range []int{1, 7, 40} {
+		const n, k = 37, 96
+		a := newMatrix(newRand(24), m, n, k, 0, 0)
+		cols := packed(tier, a.x, a.ldx, m, k)
+		plain, added := make([]float32, m*n), make([]float32, m*n)
+		for i := range added {
+			added[i] = float32(i)
+		}
+		tier.TiledBF16(Cut{Y: plain, Ldy: n, X: cols, M1: m, N: n}, a.bf16, a.ldw)
+		tier.TiledBF16(Cut{Y: added, Ldy: n, X: cols, M1: m, N: n, Add: true}, a.bf16, a.ldw)
+		for i := range plain {
+			plain[i] += float32(i)
+		}
+		wantSame(t, fmt.Sprintf("%d rows", m), added, plain)
+	}
+}
+
+// Numbers at the upper end keep their size, infinities and NaN stay what they
+// are, and none reaches another row.
+func TestTiledExtremes(t *testing.T) {
+	tier := tiledTier(t)
+	const k = 40
+	nan := float32(math.NaN())
+	for _, m := range []int{1, 5, 20} {
+		x := make([]float32, m*k)
+		for _, v := range []float32{math.MaxFloat32, -math.MaxFloat32, inf, -inf, nan, math.Float32frombits(0x7F800001), math.Float32frombits(0xFFFFFFFF)} {
+			clear(x)
+			x[(m-1)*k+33] = v
+			y := make([]float32, m)
+			w := make([]float32, k)
+			w[33] = 0.5
+			tier.MatMulBF16(y, 1, x, k, m, narrow(w), k, 1, k)
+			want := v / 2
+			if got := y[m-1]; !(same(got, want) || math.Abs(float64(got/want)-1) < 0x1p-8) {
+				t.Errorf("%d rows: %v * 0.5 = %v", m, v, got)
+			}
+			for _, other := range y[:m-1] {
+				if other != 0 {
+					t.Errorf("%d rows: %v reached another row as %v", m, v, other)
+				}
+			}
+		}
+	}
+}
+
+func TestTiledChecksItsArguments(t *testing.T) {
+	tier := tiledTier(t)
+	cols := packed(tier, make([]float32, 20*64), 64, 20, 64)
+	y, w := make([]float32, 20*8), make([]byte, 2*8*64)
+	for name, call := range map[string]func(){
+		"cut within a group": func() { tier.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M0: 3, M1: 9, N: 8}, w, 64) },
+		"cut past the end":   func() { tier.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M0: 16, M1: 21, N: 8}, w, 64) },
+		"short weights":      func() { tier.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w[2:], 64) },
+		"short y":            func() { tier.TiledBF16(Cut{Y: y[1:], Ldy: 8, X: cols, M1: 20, N: 8}, w, 64) },
+		"other type":         func() { tier.PackGroupBF16(cols, 0, make([]byte, 2*20*64), 64) },
+		"group":              func() { tier.PackGroup(cols, 3, make([]float32, 20*64), 64) },
+		"untiled tier":       func() { portable.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 64) },
+		"short scales":       func() { tier.TiledFP4(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 32, w[:15], 2) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			call()
+		}()
+	}
+}
