@@ -49,8 +49,7 @@ func enabledState() uint64
 // tiles, the bytes of a row and the rows.
 type tileShapes struct {
 	palette  byte
-	startRow byte
-	_        [14]byte
+	_        [15]byte
 	rowBytes [16]uint16
 	rows     [16]byte
 }

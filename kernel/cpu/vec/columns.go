@@ -30,6 +30,12 @@ func (c *Columns) Reset(m, k int) {
 	c.reset(m, k, rows)
 }
 
+// ResetGroups makes room for groups of [GroupRows] rows of k float32.
+func (c *Columns) ResetGroups(groups, k int) { c.reset(groups*splitRows, k, splitRows) }
+
+// GroupRows is the float32 rows of a group where there is more than one row.
+const GroupRows = splitRows
+
 // ResetBF16 makes room for m rows of k bfloat16.
 func (c *Columns) ResetBF16(m, k int) { c.reset(m, k, plainRows) }
 
@@ -74,6 +80,22 @@ func (t *Tier) PackGroup(c *Columns, g int, x []float32, ldx int) {
 	t.needGroup("PackGroup", c, g, c.rows != plainRows)
 	if c.k > 0 {
 		t.ops.tiled.pack(c, g, x, ldx)
+	}
+}
+
+// PackGathered packs group g out of rows of x [rows, k]: row i of the group is
+// row index[i] of x. Rows below zero, and those past the end of index, are
+// packed as something that must not be used.
+func (t *Tier) PackGathered(c *Columns, g int, x []float32, ldx, rows int, index []int32) {
+	needMatrix("PackGathered", "x", len(x), rows, c.k, ldx)
+	t.needGroup("PackGathered", c, g, c.rows != plainRows)
+	for _, i := range index[:min(c.rows, len(index))] {
+		if int(i) >= rows {
+			panic(fmt.Sprintf("vec: PackGathered: row %d of %d", i, rows))
+		}
+	}
+	if c.k > 0 && rows > 0 {
+		t.ops.tiled.gather(c, g, x, ldx, index)
 	}
 }
 
@@ -132,8 +154,7 @@ const GroupFP4 = 32
 
 // TiledFP4 multiplies packed columns by e2m1 weights, two to a byte and the
 // first in its lower half, ldw bytes between rows, with an e8m0 scale for each
-// 32, ldScale bytes between the rows of scales. Scales lie in [ScaleFP4Min,
-// ScaleFP4Max], so that every weight is a normal bfloat16.
+// 32, ldScale bytes between the rows of scales.
 func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 	if c.X.k%2 != 0 {
 		panic(fmt.Sprintf("vec: TiledFP4: %d weights in a row are no whole bytes", c.X.k))
@@ -143,12 +164,6 @@ func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 		t.ops.tiled.fp4(&c, w, ldw, scale, ldScale)
 	}
 }
-
-// The e8m0 codes under which every e2m1 weight is a normal bfloat16.
-const (
-	ScaleFP4Min = 2
-	ScaleFP4Max = 252
-)
 
 // readyCut checks a part of a product and reports whether anything is left to
 // compute, having written the zeros of empty sums.
@@ -178,6 +193,7 @@ func (t *Tier) readyCut(method string, c *Cut, lenW, cols, ldw int) bool {
 // tiledOps is what a tier with tiles implements.
 type tiledOps struct {
 	pack     func(c *Columns, g int, x []float32, ldx int)
+	gather   func(c *Columns, g int, x []float32, ldx int, index []int32)
 	packBF16 func(c *Columns, g int, x []byte, ldx int)
 	bf16     func(c *Cut, w []byte, ldw int)
 	fp8      func(c *Cut, w []byte, ldw int, s blockScale)

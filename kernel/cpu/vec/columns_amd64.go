@@ -18,11 +18,29 @@ func packColumns(c *Columns, g int, x []float32, ldx int) {
 			a.rows[r] = a.rows[0]
 		}
 	}
-	kernel := packEight
-	if c.rows == 1 {
-		kernel = packOne
+	c.run(a, c.kernel(), g, 4)
+}
+
+// packGathered is packColumns for rows in any order.
+func packGathered(c *Columns, g int, x []float32, ldx int, index []int32) {
+	ts := tileScratches.get()
+	defer tileScratches.put(ts)
+	a := &ts.pack
+	for r := range c.rows {
+		a.rows[r] = at(x, 0)
+		if r < len(index) && index[r] >= 0 {
+			a.rows[r] = at(x, int(index[r])*ldx)
+		}
 	}
-	c.run(a, kernel, g, 4)
+	c.run(a, c.kernel(), g, 4)
+}
+
+// kernel packs a group of float32.
+func (c *Columns) kernel() func(*packArgs) {
+	if c.rows == 1 {
+		return packOne
+	}
+	return packEight
 }
 
 // packColumnsBF16 is packColumns for bfloat16.

@@ -3,6 +3,7 @@
 package vec
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 	"sync"
@@ -59,6 +60,9 @@ func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded boo
 		a.table, a.scale, a.ldScale = unsafe.Pointer(&wordsFP4), at(w.scales, row*w.ldScale+k/GroupFP4), w.ldScale
 		a.steps, a.mask = depth/stepDepth, 1<<(depth%stepDepth/2)-1
 		runFill(fillFP4, a)
+		for r := range rows {
+			w.fillExtremes(ts, row+r, r, k, depth)
+		}
 	case panelFP8:
 		// The next panel lies further along the same rows, or below them.
 		a.ahead = tileK
@@ -79,6 +83,52 @@ func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded boo
 		}
 	}
 	a.w, a.scale = nil, nil
+}
+
+// fillExtremes replaces, in line r of the panel, the weights of e2m1 groups whose
+// scale the kernel cannot add to their exponents: NaN, and powers that leave the
+// range of normal numbers.
+func (w *panelWeights) fillExtremes(ts *tileScratch, row, r, k, depth int) {
+	scales := w.scales[row*w.ldScale+k/GroupFP4:][:(depth+GroupFP4-1)/GroupFP4]
+	for step := 0; step < len(scales); {
+		if len(scales)-step >= 8 && normalScales(binary.LittleEndian.Uint64(scales[step:])) {
+			step += 8
+			continue
+		}
+		if e := scales[step]; e < minScaleFP4 || e > maxScaleFP4 {
+			codes := w.b[row*w.ld+(k+step*GroupFP4)/2:][:min(GroupFP4, depth-step*GroupFP4)/2]
+			line := ts.panel[step*panelStep+r*pairLanes:][:pairLanes]
+			for i, c := range codes {
+				binary.LittleEndian.PutUint16(line[4*i:], extremeFP4(c&15, e))
+				binary.LittleEndian.PutUint16(line[4*i+2:], extremeFP4(c>>4, e))
+			}
+		}
+		step++
+	}
+}
+
+// The e8m0 codes under which every e2m1 weight is a normal bfloat16.
+const (
+	minScaleFP4 = 2
+	maxScaleFP4 = 252
+)
+
+// normalScales reports whether none of eight scales is an extreme one.
+func normalScales(s uint64) bool {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	small := (s - minScaleFP4*ones) & ^s & tops
+	large := (^s - (255-maxScaleFP4)*ones) & s & tops
+	return small|large == 0
+}
+
+// extremeFP4 is a code times any e8m0 scale as bfloat16, rounded down.
+func extremeFP4(code, e byte) uint16 {
+	scale := math.Ldexp(1, int(e)-127)
+	if e == 255 {
+		scale = math.NaN()
+	}
+	v := float64(math.Float32frombits(uint32(wordsFP4[code]) << 16))
+	return uint16(math.Float32bits(float32(v*scale)) >> 16)
 }
 
 // maxPower bounds the powers of two that a panel takes; see notPowerOfTwo.

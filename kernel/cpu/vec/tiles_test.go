@@ -37,7 +37,6 @@ func newFourBit(r *rand.Rand, n, k int) *fourBit {
 	for i := range f.scales {
 		f.scales[i] = byte(118 + r.IntN(16))
 	}
-	f.scales[0], f.scales[len(f.scales)-1] = ScaleFP4Min+60, ScaleFP4Max-60
 	for j := range n {
 		for c := range k {
 			code := f.codes[(j*k+c)/2] >> (4 * (c % 2)) & 15
@@ -208,6 +207,46 @@ func TestTiledExtremes(t *testing.T) {
 					t.Errorf("%d rows: %v reached another row as %v", m, v, other)
 				}
 			}
+		}
+	}
+}
+
+// Scales of either end are exact as far as bfloat16 is, and NaN is one.
+func TestTiledFP4ExtremeScales(t *testing.T) {
+	tier := tiledTier(t)
+	const n, k = 40, 608
+	groups := k / GroupFP4
+	for _, e := range []byte{0, 1, 2, 3, 126, 251, 252, 253, 254, 255} {
+		f := newFourBit(newRand(25), n, k)
+		for i := range f.codes {
+			f.codes[i] = 0x22 // ones
+		}
+		for i := range f.scales {
+			f.scales[i] = 127
+		}
+		f.scales[7*groups+5] = e
+		x := make([]float32, k)
+		small := e < 127
+		if small {
+			x[5*GroupFP4] = 0x1p100
+		} else {
+			x[5*GroupFP4] = 0x1p-100
+		}
+		y := make([]float32, n)
+		tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, x, k, 1, k), M1: 1, N: n}, f.codes, k/2, f.scales, groups)
+		want := math.Ldexp(float64(x[5*GroupFP4]), int(e)-127)
+		switch got := float64(y[7]); {
+		case e == 255:
+			if got == got {
+				t.Errorf("NaN scale gave %v", got)
+			}
+		case e < 1 && got == 0:
+			// A subnormal weight is zero to a tile.
+		case got != want:
+			t.Errorf("scale %d: %v, want %v", e, got, want)
+		}
+		if y[8] != x[5*GroupFP4] {
+			t.Errorf("scale %d reached the next row: %v", e, y[8])
 		}
 	}
 }
