@@ -25,6 +25,7 @@ type Device struct {
 	scratch []scratch // one for each worker
 
 	// Tasks are kept so that running an operation allocates nothing.
+	pack     task[packWork]
 	multiply task[multiplyWork]
 	absorb   task[kernel.AbsorbArgs]
 	expand   task[kernel.ExpandArgs]
@@ -35,6 +36,8 @@ type Device struct {
 	hyper    task[hyperWork]
 	dual     task[dualWork]
 	experts  expertState
+
+	columns vec.Columns // the left factor of the product in progress, where it is packed
 
 	scoreItems []scoreItem // of the scores being computed
 }

@@ -5,20 +5,46 @@ import (
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/host"
 )
 
-// Tiles of a product: a worker takes bandRows rows of the weight and tileRows rows of x at a time. Sizes change nothing in the result.
+// Tiles of a product: a worker takes a band of rows of the weight and a tile of rows of x at a time. Sizes change nothing in the result.
 const (
 	bandRows = 64
 	tileRows = 128
+	// Packed columns: a band is four blocks of the tiles, or one where the weight streams through for few rows.
+	packedBand     = 128
+	packedBandFew  = 32
+	packedTileRows = 256
 )
 
 // multiplyWork is one product cut into tiles.
 type multiplyWork struct {
 	kernel.MultiplyArgs
-	band  int // weight rows of a tile
-	bands int
+	columns *vec.Columns // x packed, or nil to take it as it is
+	band    int          // weight rows of a tile
+	bands   int
+	tile    int // rows of x of a tile
+	tiles   int
+}
+
+// cut divides the product among workers.
+func (w *multiplyWork) cut(workers int) {
+	w.band, w.tile = bandRows, tileRows
+	switch {
+	case w.columns != nil && w.X.Rows <= 2*vec.GroupRows:
+		w.band = packedBandFew
+	case w.columns != nil:
+		w.band, w.tile = packedBand, packedTileRows
+		for w.band > packedBandFew && ceilDiv(w.W.Out(), w.band)*ceilDiv(w.X.Rows, w.tile) < 4*workers {
+			w.band /= 2
+		}
+	case w.X.Rows <= 4:
+		// Few rows: the weight streams through once, and narrow bands share it evenly among the workers.
+		w.band = 16
+	}
+	w.bands, w.tiles = ceilDiv(w.W.Out(), w.band), ceilDiv(w.X.Rows, w.tile)
 }
 
 // Multiply multiplies by a stored weight.
@@ -32,13 +58,15 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	if err := readable(a.W); err != nil {
 		return err
 	}
-	w := multiplyWork{MultiplyArgs: a, band: bandRows}
-	if a.X.Rows <= 4 {
-		// Few rows: the weight streams through once, and narrow bands share it evenly among the workers.
-		w.band = 16
+	w := multiplyWork{MultiplyArgs: a}
+	if d.packs(a.W) {
+		w.columns = &d.columns
+		if err := d.packRows(w.columns, a.X); err != nil {
+			return err
+		}
 	}
-	w.bands = ceilDiv(a.W.Out(), w.band)
-	return d.multiply.run(d, w.bands*ceilDiv(a.X.Rows, tileRows), w, (*Device).multiplyTile)
+	w.cut(d.pool.Workers())
+	return d.multiply.run(d, w.bands*w.tiles, w, (*Device).multiplyTile)
 }
 
 // readable rejects weights this backend has no product for.
@@ -51,11 +79,14 @@ func readable(w kernel.Weight) error {
 
 // multiplyTile computes one tile. Neighbouring items share a band of weights.
 func (d *Device) multiplyTile(w *multiplyWork, worker, item int) {
-	tiles := ceilDiv(w.X.Rows, tileRows)
-	n0, m0 := item/tiles*w.band, item%tiles*tileRows
-	n1, m1 := min(n0+w.band, w.W.Out()), min(m0+tileRows, w.X.Rows)
-	x := w.X.Slice(m0, m1)
+	n0, m0 := item/w.tiles*w.band, item%w.tiles*w.tile
+	n1, m1 := min(n0+w.band, w.W.Out()), min(m0+w.tile, w.X.Rows)
 	out := w.Out.Slice(m0, m1).Columns(n0, n1)
+	if w.columns != nil {
+		d.packedProduct(vec.Cut{Y: host.F32(out), Ldy: out.Stride, X: w.columns, M0: m0, M1: m1, N: n1 - n0, Add: w.Accumulate}, w.W, n0)
+		return
+	}
+	x := w.X.Slice(m0, m1)
 	y, ldy := host.F32(out), out.Stride
 	if w.Accumulate {
 		y, ldy = grow(&d.scratch[worker].tile, (m1-m0)*(n1-n0)), n1-n0

@@ -6,195 +6,116 @@ import "fmt"
 // weights. Only tiers that are [Tier.Tiled] use it. The zero value is empty;
 // its memory grows to the largest size asked of it.
 //
-// A float32 is kept as the sum of two bfloat16: within 2^-17 of it, relatively,
-// or 2^-8 for what lies within a rounding of the largest float32.
+// A float32 is kept as the sum of three bfloat16, which is exact: only what
+// rounds to infinity as bfloat16 loses its lower bits, 2^-8 of it, and what is
+// below 2^-110 some of its own.
 type Columns struct {
-	mem  []byte
-	m, k int
-	rows int // of x in a tile: 1, splitRows or, for bfloat16, tileSide
+	mem   []byte
+	m, k  int
+	rows  int // of x in a group: GroupRows, or 1 if there is no more
+	parts int // of every element: 3, or 1 for bfloat16
 }
 
-// Rows of x that a group holds. A single row is packed by itself, so that it
-// takes no more memory than it has to.
-const (
-	splitRows = 8
-	plainRows = 16
-)
+// GroupRows is the rows of x that are packed together. A row that is alone is
+// packed as it is and takes no more memory than it has to.
+const GroupRows = 16
+
+// chunkSteps is the steps along k that are packed at once: some microseconds.
+const chunkSteps = 64
 
 // Reset makes room for m rows of k float32. What was packed is gone.
-func (c *Columns) Reset(m, k int) {
-	rows := splitRows
-	if m == 1 {
-		rows = 1
-	}
-	c.reset(m, k, rows)
-}
-
-// ResetGroups makes room for groups of [GroupRows] rows of k float32.
-func (c *Columns) ResetGroups(groups, k int) { c.reset(groups*splitRows, k, splitRows) }
-
-// GroupRows is the float32 rows of a group where there is more than one row.
-const GroupRows = splitRows
+func (c *Columns) Reset(m, k int) { c.reset(m, k, 3) }
 
 // ResetBF16 makes room for m rows of k bfloat16.
-func (c *Columns) ResetBF16(m, k int) { c.reset(m, k, plainRows) }
+func (c *Columns) ResetBF16(m, k int) { c.reset(m, k, 1) }
 
-func (c *Columns) reset(m, k, rows int) {
+func (c *Columns) reset(m, k, parts int) {
 	if m < 0 || k < 0 {
 		panic(fmt.Sprintf("vec: Columns: negative shape [%d, %d]", m, k))
 	}
-	c.m, c.k, c.rows = m, k, rows
-	if n := c.Groups() * c.groupBytes(); cap(c.mem) < n {
+	c.m, c.k, c.rows, c.parts = m, k, GroupRows, parts
+	if m == 1 && parts == 3 {
+		c.rows = 1
+	}
+	if n := c.groups() * c.groupBytes(); cap(c.mem) < n {
 		c.mem = alignedBytes(n + n/4)
 	}
 }
 
-// Groups is the number of parts that can be packed independently.
-func (c *Columns) Groups() int {
-	if c.m == 0 {
-		return 0
-	}
-	return (c.m + c.rows - 1) / c.rows
-}
+// Chunks is the number of pieces that can be packed independently.
+func (c *Columns) Chunks() int { return c.groups() * c.chunks() }
+
+// chunks is the pieces of a group.
+func (c *Columns) chunks() int { return (c.steps() + chunkSteps - 1) / chunkSteps }
+
+func (c *Columns) groups() int { return (c.m + c.rows - 1) / max(c.rows, 1) }
 
 // steps is the steps of 32 elements along k, the last one filled with zeros.
 func (c *Columns) steps() int { return (c.k + 31) / 32 }
 
 // lineBytes is a line of a tile: two elements along k of every column.
-func (c *Columns) lineBytes() int {
-	if c.rows == 1 {
-		return 8
-	}
-	return 64
-}
+func (c *Columns) lineBytes() int { return 4 * c.rows }
 
-func (c *Columns) groupBytes() int { return c.steps() * 16 * c.lineBytes() }
+// partBytes is a tile, stepBytes the tiles of a step, groupBytes of all steps.
+func (c *Columns) partBytes() int  { return 16 * c.lineBytes() }
+func (c *Columns) stepBytes() int  { return c.parts * c.partBytes() }
+func (c *Columns) groupBytes() int { return c.steps() * c.stepBytes() }
 
 // Tiled reports whether this tier computes products of narrow weights from
 // packed columns.
 func (t *Tier) Tiled() bool { return t.ops.tiled != nil }
 
-// PackGroup packs the rows of group g out of x [m, k], rows ldx apart.
-func (t *Tier) PackGroup(c *Columns, g int, x []float32, ldx int) {
-	needMatrix("PackGroup", "x", len(x), c.m, c.k, ldx)
-	t.needGroup("PackGroup", c, g, c.rows != plainRows)
-	if c.k > 0 {
-		t.ops.tiled.pack(c, g, x, ldx)
-	}
+// PackChunk packs piece i of x [m, k], rows ldx apart.
+func (t *Tier) PackChunk(c *Columns, i int, x []float32, ldx int) {
+	needMatrix("PackChunk", "x", len(x), c.m, c.k, ldx)
+	t.needChunk("PackChunk", c, i, 3)
+	t.ops.tiled.pack(c, i, x, ldx)
 }
 
-// PackGathered packs group g out of rows of x [rows, k]: row i of the group is
-// row index[i] of x. Rows below zero, and those past the end of index, are
-// packed as something that must not be used.
-func (t *Tier) PackGathered(c *Columns, g int, x []float32, ldx, rows int, index []int32) {
+// PackGathered packs piece i where row r of the columns is row index[r] of
+// x [rows, k]. Rows below zero are packed as something that must not be used;
+// only the last of a group may be.
+func (t *Tier) PackGathered(c *Columns, i int, x []float32, ldx, rows int, index []int32) {
 	needMatrix("PackGathered", "x", len(x), rows, c.k, ldx)
-	t.needGroup("PackGathered", c, g, c.rows != plainRows)
-	for _, i := range index[:min(c.rows, len(index))] {
-		if int(i) >= rows {
-			panic(fmt.Sprintf("vec: PackGathered: row %d of %d", i, rows))
+	needLen("PackGathered", "index", len(index), c.m)
+	t.needChunk("PackGathered", c, i, 3)
+	for _, r := range c.indexOf(i, index) {
+		if int(r) >= rows {
+			panic(fmt.Sprintf("vec: PackGathered: row %d of %d", r, rows))
 		}
 	}
-	if c.k > 0 && rows > 0 {
-		t.ops.tiled.gather(c, g, x, ldx, index)
-	}
+	t.ops.tiled.gather(c, i, x, ldx, index)
 }
 
-// PackGroupBF16 packs the rows of group g out of bfloat16 x [m, k].
-func (t *Tier) PackGroupBF16(c *Columns, g int, x []byte, ldx int) {
-	needMatrix("PackGroupBF16", "x", len(x)/2, c.m, c.k, ldx)
-	t.needGroup("PackGroupBF16", c, g, c.rows == plainRows)
-	if c.k > 0 {
-		t.ops.tiled.packBF16(c, g, x, ldx)
-	}
+// indexOf is the part of index that names the rows of piece i.
+func (c *Columns) indexOf(i int, index []int32) []int32 {
+	first := i / c.chunks() * c.rows
+	return index[first:min(first+c.rows, c.m)]
 }
 
-func (t *Tier) needGroup(method string, c *Columns, g int, fits bool) {
+// PackChunkBF16 packs piece i of bfloat16 x [m, k].
+func (t *Tier) PackChunkBF16(c *Columns, i int, x []byte, ldx int) {
+	needMatrix("PackChunkBF16", "x", len(x)/2, c.m, c.k, ldx)
+	t.needChunk("PackChunkBF16", c, i, 1)
+	t.ops.tiled.packBF16(c, i, x, ldx)
+}
+
+func (t *Tier) needChunk(method string, c *Columns, i, parts int) {
 	switch {
 	case !t.Tiled():
 		panic(fmt.Sprintf("vec: %s: tier %s packs no columns", method, t.Name))
-	case !fits:
+	case c.parts != parts:
 		panic(fmt.Sprintf("vec: %s: columns were reset for another type", method))
-	case g < 0 || g >= c.Groups():
-		panic(fmt.Sprintf("vec: %s: group %d of %d", method, g, c.Groups()))
+	case i < 0 || i >= c.Chunks():
+		panic(fmt.Sprintf("vec: %s: piece %d of %d", method, i, c.Chunks()))
 	}
-}
-
-// Cut is a part of a product with packed columns: rows [M0, M1) of x, M0 at the
-// start of a group, by n rows of weights into Y [M1-M0, n], rows Ldy apart.
-type Cut struct {
-	Y      []float32
-	Ldy    int
-	X      *Columns
-	M0, M1 int
-	N      int
-	Add    bool // to what Y holds
-}
-
-// TiledBF16 multiplies packed columns by bfloat16 weights [n, k], rows ldw
-// apart. Every sum takes k in steps of 32, in ascending order, whatever M0, M1
-// and N are.
-func (t *Tier) TiledBF16(c Cut, w []byte, ldw int) {
-	if t.readyCut("TiledBF16", &c, len(w)/2, c.X.k, ldw) {
-		t.ops.tiled.bf16(&c, w, ldw)
-	}
-}
-
-// TiledFP8 multiplies packed columns by e4m3 weights; see [Tier.MatMulFP8] for
-// the scales.
-func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0 int) {
-	s := blockScale{s: scale, ld: ldScale, row0: row0}
-	if t.readyCut("TiledFP8", &c, len(w), c.X.k, ldw) {
-		needScales("TiledFP8", s, c.N, c.X.k)
-		t.ops.tiled.fp8(&c, w, ldw, s)
-	}
-}
-
-// GroupFP4 is the e2m1 weights of a row that share a scale.
-const GroupFP4 = 32
-
-// TiledFP4 multiplies packed columns by e2m1 weights, two to a byte and the
-// first in its lower half, ldw bytes between rows, with an e8m0 scale for each
-// 32, ldScale bytes between the rows of scales.
-func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
-	if c.X.k%2 != 0 {
-		panic(fmt.Sprintf("vec: TiledFP4: %d weights in a row are no whole bytes", c.X.k))
-	}
-	if t.readyCut("TiledFP4", &c, len(w), c.X.k/2, ldw) {
-		needMatrix("TiledFP4", "scale", len(scale), c.N, (c.X.k+GroupFP4-1)/GroupFP4, ldScale)
-		t.ops.tiled.fp4(&c, w, ldw, scale, ldScale)
-	}
-}
-
-// readyCut checks a part of a product and reports whether anything is left to
-// compute, having written the zeros of empty sums.
-func (t *Tier) readyCut(method string, c *Cut, lenW, cols, ldw int) bool {
-	if !t.Tiled() {
-		panic(fmt.Sprintf("vec: %s: tier %s has no products of packed columns", method, t.Name))
-	}
-	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m || c.M0%c.X.rows != 0 {
-		panic(fmt.Sprintf("vec: %s: rows %d to %d of %d packed by %d", method, c.M0, c.M1, c.X.m, c.X.rows))
-	}
-	needMatrix(method, "y", len(c.Y), c.M1-c.M0, c.N, c.Ldy)
-	needMatrix(method, "w", lenW, c.N, cols, ldw)
-	if c.M0 == c.M1 || c.N == 0 {
-		return false
-	}
-	if c.X.k == 0 {
-		for i := range c.M1 - c.M0 {
-			if !c.Add {
-				clear(c.Y[i*c.Ldy:][:c.N])
-			}
-		}
-		return false
-	}
-	return true
 }
 
 // tiledOps is what a tier with tiles implements.
 type tiledOps struct {
-	pack     func(c *Columns, g int, x []float32, ldx int)
-	gather   func(c *Columns, g int, x []float32, ldx int, index []int32)
-	packBF16 func(c *Columns, g int, x []byte, ldx int)
+	pack     func(c *Columns, i int, x []float32, ldx int)
+	gather   func(c *Columns, i int, x []float32, ldx int, index []int32)
+	packBF16 func(c *Columns, i int, x []byte, ldx int)
 	bf16     func(c *Cut, w []byte, ldw int)
 	fp8      func(c *Cut, w []byte, ldw int, s blockScale)
 	fp4      func(c *Cut, w []byte, ldw int, scale []byte, ldScale int)

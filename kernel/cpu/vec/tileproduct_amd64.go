@@ -11,8 +11,8 @@ const (
 	blockX = 256 // rows of x
 	bandW  = 4 * blockW
 	// directRows is the most rows of x that take bfloat16 weights from where
-	// they lie: one group of columns, so that weights are read once.
-	directRows = 2 * splitRows
+	// they lie: two tiles of columns, so that weights are read once.
+	directRows = 2 * GroupRows
 	// directSteps bounds one call over weights that come from memory.
 	directSteps = 256
 )
@@ -28,10 +28,10 @@ type tileScratch struct {
 
 	panel []byte // [tileSteps, 2, 16, 64]
 	block []byte // [4, 16, 16] float32
-	sums  []byte // [bandW/blockW, blockX, 2, 32] float32
+	sums  []byte // [bandW/blockW, blockX, 32] float32
 }
 
-const sumsBytes = bandW * blockX * 2 * 4
+const sumsBytes = bandW * blockX * 4
 
 var tileScratches recycler[tileScratch]
 
@@ -64,7 +64,8 @@ func tiledFP4(c *Cut, w []byte, ldw int, scale []byte, ldScale int) {
 }
 
 // tiled computes a part of a product. Whatever the way, a sum is taken in steps
-// of 32 along k by one tile, and between calls it waits in memory as it is.
+// of 32 along k, each times the parts of x, by one tile, and between calls it
+// waits in memory as it is.
 func tiled(c *Cut, w *panelWeights) {
 	ts := tileScratches.get()
 	defer giveBackTiles(ts)
@@ -150,19 +151,20 @@ func (ts *tileScratch) groups(c *Cut, b tileBlock, k int) {
 	tilesX, tilesW := b.tilesX(x), b.tilesW()
 	first := b.m / x.rows
 	line := x.lineBytes()
-	a.ldx, a.stepX = line, 16*line
+	a.ldx, a.partX = line, x.partBytes()
 	a.nextX, a.groupX = x.groupBytes(), 2*x.groupBytes()
 	column := func(tile int) unsafe.Pointer {
-		return at(x.mem[:cap(x.mem)], (first+tile)*x.groupBytes()+k/stepDepth*16*line)
+		return at(x.mem[:cap(x.mem)], (first+tile)*x.groupBytes()+k/stepDepth*x.stepBytes())
 	}
 	ts.shape(b.rows, line)
+	kernels := &tileKernels[x.parts][tilesW-1]
 	if pairs := tilesX / 2; pairs > 0 {
 		a.groups, a.x, a.offsetX, a.sums = pairs, column(0), 0, at(b.sums, 0)
-		runTiles(tileKernels[tilesW-1][1], a)
+		runTiles(kernels[1], a)
 	}
 	if tilesX%2 == 1 {
 		a.groups, a.x, a.offsetX, a.sums = 1, column(tilesX-1), 0, at(b.sums, (tilesX-1)*tilesW*tileBytes)
-		runTiles(tileKernels[tilesW-1][0], a)
+		runTiles(kernels[0], a)
 	}
 }
 
@@ -216,18 +218,14 @@ func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
 		ts.foldOne(c, b)
 		return
 	}
-	kernel := foldEight
-	if c.X.rows == plainRows {
-		kernel = foldPlain
-	}
 	tilesX, tilesW := b.tilesX(c.X), b.tilesW()
 	pairs := tilesX / 2
 	for i := range tilesW {
 		for x := range 2 {
-			ts.foldTiles(c, b, foldRun{kernel: kernel, i: i, first: x, each: 2, tiles: pairs, sums: (i*2 + x) * tileBytes, next: 2 * tilesW * tileBytes})
+			ts.foldTiles(c, b, foldRun{i: i, first: x, each: 2, tiles: pairs, sums: (i*2 + x) * tileBytes, next: 2 * tilesW * tileBytes})
 		}
 		if tilesX%2 == 1 {
-			ts.foldTiles(c, b, foldRun{kernel: kernel, i: i, first: tilesX - 1, each: 1, tiles: 1, sums: ((tilesX-1)*tilesW + i) * tileBytes})
+			ts.foldTiles(c, b, foldRun{i: i, first: tilesX - 1, each: 1, tiles: 1, sums: ((tilesX-1)*tilesW + i) * tileBytes})
 		}
 	}
 }
@@ -235,7 +233,6 @@ func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
 // foldRun is tiles of columns first, first+each, ... by tile i of a block's
 // weights, whose sums begin at byte sums and lie next apart.
 type foldRun struct {
-	kernel            func(*foldArgs)
 	i                 int
 	first, each       int
 	tiles, sums, next int
@@ -257,18 +254,17 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 		}
 		a.sums = at(b.sums, r.sums+tile*r.next)
 		a.y = at(c.Y, m*c.Ldy+b.row+r.i*tileSide)
-		runFold(r.kernel, a)
+		runFold(foldPlain, a)
 		tile += a.tiles
 	}
 }
 
-// foldOne adds the upper and the lower sum of a single column.
+// foldOne writes the sums of a single column.
 func (ts *tileScratch) foldOne(c *Cut, b tileBlock) {
 	y := c.Y[b.row:][:b.rows]
 	for i := range y {
 		// In bounds: a block has at most two tiles of 16 lines of 64 bytes.
-		line := (*[2]float32)(at(b.sums, i*pairLanes))
-		v := line[0] + line[1]
+		v := *(*float32)(at(b.sums, i*pairLanes))
 		if c.Add {
 			v += y[i]
 		}
@@ -281,8 +277,8 @@ func packedOnce(p *product, multiply func(*Cut)) {
 	ts := tileScratches.get()
 	defer tileScratches.put(ts)
 	ts.cols.Reset(p.m, p.k)
-	for g := range ts.cols.Groups() {
-		packColumns(&ts.cols, g, p.x, p.ldx)
+	for i := range ts.cols.Chunks() {
+		packColumns(&ts.cols, i, p.x, p.ldx)
 	}
 	ts.cut = Cut{Y: p.y, Ldy: p.ldy, X: &ts.cols, M1: p.m, N: p.n}
 	multiply(&ts.cut)

@@ -14,7 +14,8 @@ type tileArgs struct {
 	sums         unsafe.Pointer // [groups, tiles of rows, tiles of columns, 16, 16]
 	nextW, nextX int            // from one tile of a step to the other
 	ldw, ldx     int            // between rows of a tile
-	stepW, stepX int            // between steps of 32 along k
+	stepW        int            // between steps of 32 along k
+	partX        int            // between parts of x, one step's after another's
 	groupX       int            // between groups of columns
 	offsetX      int            // of this group; the kernel moves it on
 	groups       int
@@ -44,7 +45,8 @@ type fillArgs struct {
 // packArgs: rows of x into tiles of columns.
 type packArgs struct {
 	columns unsafe.Pointer
-	rows    [16]unsafe.Pointer
+	rows    [GroupRows]unsafe.Pointer
+	count   int // of rows
 	steps   int
 	mask    int // elements of the last step
 }
@@ -87,20 +89,36 @@ func runPack(f func(*packArgs), a *packArgs) { f(a) }
 //go:noinline
 func runFold(f func(*foldArgs), a *foldArgs) { f(a) }
 
-// tileKernels is by tiles of weights less one and tiles of columns less one.
-var tileKernels = [2][2]func(*tileArgs){{tiles1x1, tiles1x2}, {tiles2x1, tiles2x2}}
+// tileKernels is by parts of x, tiles of weights less one and tiles of columns
+// less one.
+var tileKernels = map[int]*[2][2]func(*tileArgs){
+	1: {{tiles1x1x1, tiles1x2x1}, {tiles2x1x1, tiles2x2x1}},
+	3: {{tiles1x1x3, tiles1x2x3}, {tiles2x1x3, tiles2x2x3}},
+}
 
 //go:noescape
-func tiles1x1(a *tileArgs)
+func tiles1x1x1(a *tileArgs)
 
 //go:noescape
-func tiles1x2(a *tileArgs)
+func tiles1x2x1(a *tileArgs)
 
 //go:noescape
-func tiles2x1(a *tileArgs)
+func tiles2x1x1(a *tileArgs)
 
 //go:noescape
-func tiles2x2(a *tileArgs)
+func tiles2x2x1(a *tileArgs)
+
+//go:noescape
+func tiles1x1x3(a *tileArgs)
+
+//go:noescape
+func tiles1x2x3(a *tileArgs)
+
+//go:noescape
+func tiles2x1x3(a *tileArgs)
+
+//go:noescape
+func tiles2x2x3(a *tileArgs)
 
 //go:noescape
 func fillBF16(a *fillArgs)
@@ -112,16 +130,13 @@ func fillFP8(a *fillArgs)
 func fillFP4(a *fillArgs)
 
 //go:noescape
-func packEight(a *packArgs)
+func packParts(a *packArgs)
 
 //go:noescape
 func packOne(a *packArgs)
 
 //go:noescape
 func packPlain(a *packArgs)
-
-//go:noescape
-func foldEight(a *foldArgs)
 
 //go:noescape
 func foldPlain(a *foldArgs)

@@ -25,7 +25,7 @@ const (
 	rateK = 1024
 )
 
-// Products of packed columns: one part for bfloat16 x, two for float32.
+// Products of packed columns: one part for bfloat16 x, three for float32.
 func BenchmarkTiled(b *testing.B) {
 	a := newMatrix(newRand(1), rateM, rateN, rateK, 0, 0)
 	y := make([]float32, rateM*rateN)
@@ -42,14 +42,14 @@ func BenchmarkTiled(b *testing.B) {
 		var cols, plain Columns
 		pack := func() {
 			cols.Reset(rateM, rateK)
-			for g := range cols.Groups() {
-				tier.PackGroup(&cols, g, a.x, a.ldx)
+			for i := range cols.Chunks() {
+				tier.PackChunk(&cols, i, a.x, a.ldx)
 			}
 		}
 		packPlain := func() {
 			plain.ResetBF16(rateM, rateK)
-			for g := range plain.Groups() {
-				tier.PackGroupBF16(&plain, g, xs, a.ldx)
+			for i := range plain.Chunks() {
+				tier.PackChunkBF16(&plain, i, xs, a.ldx)
 			}
 		}
 		cut := func(c *Columns) Cut { return Cut{Y: y, Ldy: rateN, X: c, M1: rateM, N: rateN} }

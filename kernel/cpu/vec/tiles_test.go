@@ -54,8 +54,8 @@ func newFourBit(r *rand.Rand, n, k int) *fourBit {
 func packed(tier *Tier, x []float32, ldx, m, k int) *Columns {
 	c := new(Columns)
 	c.Reset(m, k)
-	for g := range c.Groups() {
-		tier.PackGroup(c, g, x, ldx)
+	for i := range c.Chunks() {
+		tier.PackChunk(c, i, x, ldx)
 	}
 	return c
 }
@@ -63,8 +63,8 @@ func packed(tier *Tier, x []float32, ldx, m, k int) *Columns {
 func packedBF16(tier *Tier, x []byte, ldx, m, k int) *Columns {
 	c := new(Columns)
 	c.ResetBF16(m, k)
-	for g := range c.Groups() {
-		tier.PackGroupBF16(c, g, x, ldx)
+	for i := range c.Chunks() {
+		tier.PackChunkBF16(c, i, x, ldx)
 	}
 	return c
 }
@@ -104,15 +104,15 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 		y := make([]float32, m*n)
 		cut := Cut{Y: y, Ldy: n, X: cols, M1: m, N: n}
 		tier.TiledBF16(cut, a.bf16, a.ldw)
-		wantSums(t, "bf16", y, a.x, a.ldx, m, a.w[testBF16], a.ldw, n, k, rounding+0x1p-17)
+		wantSums(t, "bf16", y, a.x, a.ldx, m, a.w[testBF16], a.ldw, n, k, rounding)
 		for range 2 {
 			tier.TiledFP8(cut, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
-			wantSums(t, "fp8", y, a.x, a.ldx, m, a.w[testFP8], a.ldw, n, k, rounding+0x1p-17)
+			wantSums(t, "fp8", y, a.x, a.ldx, m, a.w[testFP8], a.ldw, n, k, rounding)
 			a.withPowerScales()
 		}
 		f := newFourBit(r, n, k)
 		tier.TiledFP4(cut, f.codes, k/2, f.scales, (k+GroupFP4-1)/GroupFP4)
-		wantSums(t, "fp4", y, a.x, a.ldx, m, f.wide, k, n, k, rounding+0x1p-17)
+		wantSums(t, "fp4", y, a.x, a.ldx, m, f.wide, k, n, k, rounding)
 
 		// What is bfloat16 already is multiplied as it is.
 		xs := narrow(a.x)
@@ -260,8 +260,8 @@ func TestTiledChecksItsArguments(t *testing.T) {
 		"cut past the end":   func() { tier.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M0: 16, M1: 21, N: 8}, w, 64) },
 		"short weights":      func() { tier.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w[2:], 64) },
 		"short y":            func() { tier.TiledBF16(Cut{Y: y[1:], Ldy: 8, X: cols, M1: 20, N: 8}, w, 64) },
-		"other type":         func() { tier.PackGroupBF16(cols, 0, make([]byte, 2*20*64), 64) },
-		"group":              func() { tier.PackGroup(cols, 3, make([]float32, 20*64), 64) },
+		"other type":         func() { tier.PackChunkBF16(cols, 0, make([]byte, 2*20*64), 64) },
+		"piece":              func() { tier.PackChunk(cols, 3, make([]float32, 20*64), 64) },
 		"untiled tier":       func() { portable.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 64) },
 		"short scales":       func() { tier.TiledFP4(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 32, w[:15], 2) },
 	} {

@@ -1,23 +1,17 @@
 package main
 
 // emitColumns writes the kernels that pack rows of x as columns of tiles, two
-// neighbours along k in each word, and those that turn tiles of sums back into
-// rows. A float32 is packed as two bfloat16: what rounding it leaves, and what
-// rounding that leaves.
+// neighbours along k in each word, and the one that turns tiles of sums back
+// into rows. A float32 is packed as three bfloat16, each what rounding leaves of
+// the one before.
 func emitColumns(e *emitter) {
 	e.raw("")
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
 	splat(e, "roundHalf", 0x8000)
 	splat(e, "upperHalf", 0xFFFF0000)
-	e.raw("// Words of two registers in turn.")
-	for i := range 32 {
-		e.raw("DATA zipWords<>+%d(SB)/4, $%d", 4*i, i/2+i%2*16)
-	}
-	e.raw("GLOBL zipWords<>(SB), RODATA|NOPTR, $128")
-	packEight(e)
+	packParts(e)
 	packOne(e)
 	packPlain(e)
-	foldEight(e)
 	foldPlain(e)
 }
 
@@ -46,58 +40,76 @@ func packLoop(e *emitter, body func()) {
 	e.ret()
 }
 
-// split packs 32 elements of the row at BX into two registers of pairs. What
+// split packs 32 elements of the row at BX into registers 0 to 2 of pairs. What
 // rounds to infinity is cut instead, with no remainder, so that infinity stays
-// one and no finite number becomes it; a NaN that cutting would make infinite
-// is made quiet first.
-func split(e *emitter, high, low int) {
-	e.op("VPXORD Z22, Z22, Z22")
+// one and no finite number becomes it; a NaN that cutting would make infinite is
+// made quiet first.
+func split(e *emitter) {
+	const zero = 22
+	e.op("VPXORD Z%d, Z%d, Z%d", zero, zero, zero)
 	for i := range 2 {
-		x, h, l := 16+i, 18+i, 20+i
+		x, high, middle, low := 4+i, 16+i, 18+i, 20+i
 		mask := 3 + i
 		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z%d", 64*i, 1+i, x)
-		e.op("VPADDD roundHalf<>(SB), Z%d, Z%d", x, h)
-		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", h, h)
-		e.op("VFPCLASSPSZ $0x18, Z%d, K%d", h, mask)
-		e.op("VSUBPS Z22, Z%d, K%d, Z%d", x, mask, h)
-		e.op("VPANDD upperHalf<>(SB), Z%d, K%d, Z%d", h, mask, h)
+		e.op("VPADDD roundHalf<>(SB), Z%d, Z%d", x, high)
+		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", high, high)
+		e.op("VFPCLASSPSZ $0x18, Z%d, K%d", high, mask)
+		e.op("VSUBPS Z%d, Z%d, K%d, Z%d", zero, x, mask, high)
+		e.op("VPANDD upperHalf<>(SB), Z%d, K%d, Z%d", high, mask, high)
 		e.op("KNOTW K%d, K%d", mask, mask)
-		e.op("VSUBPS.Z Z%d, Z%d, K%d, Z%d", h, x, mask, l)
+		e.op("VSUBPS.Z Z%d, Z%d, K%d, Z%d", high, x, mask, low)
+		e.op("VPADDD roundHalf<>(SB), Z%d, Z%d", low, middle)
+		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", middle, middle)
+		e.op("VSUBPS Z%d, Z%d, Z%d", middle, low, low)
 	}
-	e.emit(narrowPair(18, 19, high))
-	e.emit(narrowPair(20, 21, low))
+	for part := range 3 {
+		e.emit(narrowPair(16+2*part, 17+2*part, part))
+	}
 }
 
-// packEight packs eight rows: a line of a tile is the eight upper pairs and
-// then the eight lower ones.
-func packEight(e *emitter) {
-	e.function("packEight", "packArgs", "eight rows of float32 to steps of 16 lines of 8 upper and 8 lower pairs.")
+// packParts packs up to sixteen rows: three tiles for every step. Rows wait in
+// their tile until all are there; then it is transposed where it lies.
+func packParts(e *emitter) {
+	e.function("packParts", "packArgs", "up to sixteen rows of float32 to steps of three parts of 16 lines of 16 pairs.")
+	row := e.label("row")
 	packLoop(e, func() {
-		for r := range 8 {
-			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
-			split(e, r, 8+r)
+		e.op("MOVQ packArgs_count(AX), R10")
+		e.op("LEAQ packArgs_rows(AX), R11")
+		e.op("MOVQ DI, R12")
+		e.at(row)
+		e.op("MOVQ (R11), BX")
+		split(e)
+		for part := range 3 {
+			e.op("VMOVDQU64 Z%d, %d(R12)", part, 1024*part)
 		}
-		for c, r := range transpose16(e) {
-			e.op("VMOVDQU64 Z%d, %d(DI)", r, 64*c)
+		e.op("ADDQ $8, R11")
+		e.op("ADDQ $64, R12")
+		e.op("DECQ R10")
+		e.op("JNZ %s", row)
+		for part := range 3 {
+			for r := range 16 {
+				e.op("VMOVDQU64 %d(DI), Z%d", 1024*part+64*r, r)
+			}
+			for c, r := range transpose16(e) {
+				e.op("VMOVDQU64 Z%d, %d(DI)", r, 1024*part+64*c)
+			}
 		}
 		e.op("ADDQ $128, SI")
-		e.op("ADDQ $1024, DI")
+		e.op("ADDQ $%d, DI", 3*1024)
 	})
 }
 
-// packOne packs a single row: a line of a tile is an upper and a lower pair.
+// packOne packs a single row: a line of a tile is one pair.
 func packOne(e *emitter) {
-	e.function("packOne", "packArgs", "one row of float32 to steps of 16 lines of an upper and a lower pair.")
+	e.function("packOne", "packArgs", "one row of float32 to steps of three parts of 16 lines of a pair.")
 	e.op("MOVQ packArgs_rows(AX), BX")
 	packLoop(e, func() {
-		split(e, 0, 1)
-		for i := range 2 {
-			e.op("VMOVDQU64 zipWords<>+%d(SB), Z%d", 64*i, 2+i)
-			e.op("VPERMI2D Z1, Z0, Z%d", 2+i)
-			e.op("VMOVDQU64 Z%d, %d(DI)", 2+i, 64*i)
+		split(e)
+		for part := range 3 {
+			e.op("VMOVDQU64 Z%d, %d(DI)", part, 64*part)
 		}
 		e.op("ADDQ $128, SI")
-		e.op("ADDQ $128, DI")
+		e.op("ADDQ $192, DI")
 	})
 }
 
@@ -195,41 +207,6 @@ func storeRows(e *emitter, regs []int) {
 		e.op("JZ %s", done)
 	}
 	e.at(done)
-}
-
-// foldEight adds the upper and the lower sums of eight columns.
-func foldEight(e *emitter) {
-	e.function("foldEight", "foldArgs", "tiles of 16 x (8 upper and 8 lower) sums to eight rows of 16.")
-	foldLoop(e, func() {
-		// Register i gets rows r and r+4, eight columns each.
-		for i := range 8 {
-			r := i%4 + i/4*8
-			for part := range 2 {
-				e.op("VMOVUPS %d(SI), Y%d", 64*r+32*part, i+8*part)
-				e.op("VINSERTF64X4 $1, %d(SI), Z%d, Z%d", 64*(r+4)+32*part, i+8*part, i+8*part)
-			}
-			e.op("VADDPS Z%d, Z%d, Z%d", i+8, i, i)
-		}
-		for i := range 4 {
-			e.op("VUNPCKLPS Z%d, Z%d, Z%d", 2*i+1, 2*i, 8+2*i)
-			e.op("VUNPCKHPS Z%d, Z%d, Z%d", 2*i+1, 2*i, 8+2*i+1)
-		}
-		for q := range 2 {
-			t := 8 + 4*q
-			for j := range 4 {
-				op := [2]string{"VUNPCKLPD", "VUNPCKHPD"}[j%2]
-				e.op("%s Z%d, Z%d, Z%d", op, t+2+j/2, t+j/2, 4*q+j)
-			}
-		}
-		var rows []int
-		for odd := range 2 {
-			for j := range 4 {
-				e.op("VSHUFF32X4 $%#x, Z%d, Z%d, Z%d", [2]int{0x88, 0xDD}[odd], 4+j, j, 16+4*odd+j)
-				rows = append(rows, 16+4*odd+j)
-			}
-		}
-		storeRows(e, rows)
-	})
 }
 
 // foldPlain turns tiles of sums of sixteen columns into rows.

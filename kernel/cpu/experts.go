@@ -1,0 +1,219 @@
+package cpu
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/host"
+)
+
+// expertTokens bounds how many tokens are grouped at once, and with it the memory for their intermediate rows.
+const expertTokens = 1024
+
+// expertState is the memory of grouped expert products: tokens sorted by expert, so that each expert's weights are read once.
+type expertState struct {
+	first []int32   // [experts+1]: where each expert's rows begin; whole groups where they are packed
+	count []int32   // [experts]: rows of each
+	token []int32   // [rows]: token of each sorted row, -1 where a group is not full
+	own   []int32   // [rows]: the row itself, -1 where a group is not full
+	place []int32   // [tokens*k]: sorted row of each choice
+	x     []float32 // [rows, hidden]: inputs, unless packed; then outputs
+	gate  []float32 // [rows, inner]
+	up    []float32 // [rows, inner]
+	items []expertItem
+	task  task[expertWork]
+	part  kernel.ExpertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
+
+	packed  bool
+	columns vec.Columns // of the inputs; then of what the gate let through
+}
+
+// expertItem is one band of one expert's matrix.
+type expertItem struct{ expert, n0, n1 int }
+
+type expertWork struct {
+	*kernel.ExpertArgs
+	down bool
+}
+
+// Experts runs the chosen experts, grouped by expert, and adds their weighted outputs in the order of each token's choice.
+func (d *Device) Experts(a kernel.ExpertArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("experts", a.Out, a.X); err != nil {
+		return err
+	}
+	d.experts.packed = true
+	for e := range a.Gate {
+		for _, w := range [3]kernel.Weight{a.Gate[e], a.Up[e], a.Down[e]} {
+			if err := readable(w); err != nil {
+				return err
+			}
+			d.experts.packed = d.experts.packed && d.packs(w)
+		}
+	}
+	for t := range a.X.Rows {
+		for _, e := range host.RowI32(a.IDs, t) {
+			if e < 0 || int(e) >= len(a.Gate) {
+				return fmt.Errorf("%w: experts: token %d chose expert %d of %d", kernel.ErrArgument, t, e, len(a.Gate))
+			}
+		}
+	}
+	for t := 0; t < a.X.Rows; t += expertTokens {
+		end := min(t+expertTokens, a.X.Rows)
+		part := &d.experts.part
+		*part = a
+		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(t, end), a.X.Slice(t, end), a.IDs.Slice(t, end), a.Weights.Slice(t, end)
+		if err := d.expertBlock(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expertBlock runs the two halves of the experts and adds their outputs. Between them the rows that passed the gate are packed anew.
+func (d *Device) expertBlock(a *kernel.ExpertArgs) error {
+	st := &d.experts
+	st.sort(a)
+	hidden, inner := a.X.Cols, a.Gate[0].Out()
+	rows := len(st.token)
+	grow(&st.x, rows*hidden)
+	grow(&st.gate, rows*inner)
+	grow(&st.up, rows*inner)
+	if err := d.expertInputs(a); err != nil {
+		return err
+	}
+	st.cut(inner)
+	if err := st.task.run(d, len(st.items), expertWork{a, false}, (*Device).expertBand); err != nil {
+		return err
+	}
+	if st.packed {
+		st.columns.Reset(rows, inner)
+		if err := st.task.run(d, st.columns.Chunks(), expertWork{a, true}, (*Device).packGated); err != nil {
+			return err
+		}
+	}
+	st.cut(hidden)
+	if err := st.task.run(d, len(st.items), expertWork{a, true}, (*Device).expertBand); err != nil {
+		return err
+	}
+	return st.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
+}
+
+// expertInputs brings the tokens' rows into the order of the experts.
+func (d *Device) expertInputs(a *kernel.ExpertArgs) error {
+	st := &d.experts
+	if st.packed {
+		return d.packGathered(&st.columns, a.X, st.token)
+	}
+	return st.task.run(d, ceilDiv(len(st.token), rowBlock), expertWork{a, false}, func(d *Device, w *expertWork, _, item int) {
+		st, hidden := &d.experts, w.X.Cols
+		for r := item * rowBlock; r < min((item+1)*rowBlock, len(st.token)); r++ {
+			copy(st.x[r*hidden:(r+1)*hidden], host.RowF32(w.X, int(st.token[r])))
+		}
+	})
+}
+
+// packGated packs a piece of the rows that passed the gate.
+func (d *Device) packGated(w *expertWork, _, i int) {
+	st, inner := &d.experts, w.Gate[0].Out()
+	d.tier.PackGathered(&st.columns, i, st.gate[:len(st.own)*inner], inner, len(st.own), st.own)
+}
+
+// sort groups the choices of all tokens by expert, tokens in ascending order within each. Packed rows of an expert begin with a group.
+func (st *expertState) sort(a *kernel.ExpertArgs) {
+	k := a.IDs.Cols
+	st.first = grow(&st.first, len(a.Gate)+1)
+	st.count = grow(&st.count, len(a.Gate))
+	st.place = grow(&st.place, a.X.Rows*k)
+	clear(st.count)
+	for t := range a.X.Rows {
+		for _, e := range host.RowI32(a.IDs, t) {
+			st.count[e]++
+		}
+	}
+	group := int32(1)
+	if st.packed {
+		group = vec.GroupRows
+	}
+	st.first[0] = 0
+	for e, n := range st.count {
+		st.first[e+1] = st.first[e] + (n+group-1)/group*group
+	}
+	st.token = grow(&st.token, int(st.first[len(a.Gate)]))
+	st.own = grow(&st.own, len(st.token))
+	for i := range st.token {
+		st.token[i], st.own[i] = -1, -1
+	}
+	clear(st.count)
+	for t := range a.X.Rows {
+		for j, e := range host.RowI32(a.IDs, t) {
+			row := st.first[e] + st.count[e]
+			st.count[e]++
+			st.token[row], st.own[row] = int32(t), row
+			st.place[t*k+j] = row
+		}
+	}
+}
+
+// cut lists the bands of every expert that has rows.
+func (st *expertState) cut(out int) {
+	st.items = st.items[:0]
+	for e, rows := range st.count {
+		if rows == 0 {
+			continue
+		}
+		for n := 0; n < out; n += bandRows {
+			st.items = append(st.items, expertItem{e, n, min(n+bandRows, out)})
+		}
+	}
+}
+
+// expertBand computes one band of gate and up with the activation, or one band of down, for all rows of one expert. The inputs of gate and
+// up are no longer needed when down writes its outputs over them.
+func (d *Device) expertBand(w *expertWork, worker, item int) {
+	st := &d.experts
+	it := st.items[item]
+	r0, rows := int(st.first[it.expert]), int(st.count[it.expert])
+	hidden, inner := w.X.Cols, w.Gate[0].Out()
+	x := st.x[r0*hidden : (r0+rows)*hidden]
+	gate, up := st.gate[r0*inner:(r0+rows)*inner], st.up[r0*inner:(r0+rows)*inner]
+	if w.down {
+		d.expertProduct(worker, product{y: x[it.n0:], ldy: hidden, x: gate, ldx: inner, m: rows}, w.Down[it.expert], it)
+		return
+	}
+	d.expertProduct(worker, product{y: gate[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Gate[it.expert], it)
+	d.expertProduct(worker, product{y: up[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Up[it.expert], it)
+	for r := range rows {
+		g := gate[r*inner+it.n0 : r*inner+it.n1]
+		u := up[r*inner+it.n0 : r*inner+it.n1]
+		if w.Limit > 0 {
+			clampGate(g, u, w.Limit)
+		}
+		d.tier.SiluMul(g, g, u)
+	}
+}
+
+// expertProduct computes a band of one matrix from the expert's rows, packed or as they are.
+func (d *Device) expertProduct(worker int, p product, w kernel.Weight, it expertItem) {
+	st := &d.experts
+	if !st.packed {
+		d.product(worker, p, w, it.n0, it.n1)
+		return
+	}
+	r0 := int(st.first[it.expert])
+	d.packedProduct(vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: r0, M1: r0 + p.m, N: it.n1 - it.n0}, w, it.n0)
+}
+
+// addExperts adds the weighted outputs of a few tokens.
+func (d *Device) addExperts(w *expertWork, _, item int) {
+	st, hidden, k := &d.experts, w.X.Cols, w.IDs.Cols
+	for t := item * rowBlock; t < min((item+1)*rowBlock, w.X.Rows); t++ {
+		out := host.RowF32(w.Out, t)
+		for j, weight := range host.RowF32(w.Weights, t) {
+			d.tier.Axpy(out, weight, st.x[int(st.place[t*k+j])*hidden:][:hidden])
+		}
+	}
+}

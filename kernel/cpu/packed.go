@@ -1,0 +1,75 @@
+package cpu
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/host"
+)
+
+// packWork packs rows of x, all of them in order or those that index names, a piece at a time.
+type packWork struct {
+	to    *vec.Columns
+	x     kernel.Tensor
+	index []int32 // row of x for each column, or nil
+}
+
+// packs reports whether products with a weight go by packed columns: on a tier with tiles, in every format they take.
+func (d *Device) packs(w kernel.Weight) bool {
+	if !d.tier.Tiled() {
+		return false
+	}
+	switch w.Data.DType {
+	case kernel.BF16, kernel.E4M3:
+		return true
+	case kernel.E2M1x2:
+		return w.BlockRows == 1 && w.BlockCols == vec.GroupFP4
+	default:
+		return false
+	}
+}
+
+// packRows packs x as columns.
+func (d *Device) packRows(to *vec.Columns, x kernel.Tensor) error {
+	to.Reset(x.Rows, x.Cols)
+	return d.packChunks(packWork{to: to, x: x})
+}
+
+// packGathered packs the rows of x that index names; below zero there is none.
+func (d *Device) packGathered(to *vec.Columns, x kernel.Tensor, index []int32) error {
+	to.Reset(len(index), x.Cols)
+	return d.packChunks(packWork{to: to, x: x, index: index})
+}
+
+// packChunks packs every piece. A few pieces of a single row are not worth a hand-over.
+func (d *Device) packChunks(w packWork) error {
+	chunks := w.to.Chunks()
+	if chunks > 1 && w.x.Rows > 1 {
+		return d.pack.run(d, chunks, w, (*Device).packChunk)
+	}
+	for i := range chunks {
+		d.packChunk(&w, 0, i)
+	}
+	return nil
+}
+
+func (d *Device) packChunk(w *packWork, _, i int) {
+	if w.index == nil {
+		d.tier.PackChunk(w.to, i, host.F32(w.x), w.x.Stride)
+		return
+	}
+	d.tier.PackGathered(w.to, i, host.F32(w.x), w.x.Stride, w.x.Rows, w.index)
+}
+
+// packedProduct multiplies packed columns by the rows of a weight from n0 on.
+func (d *Device) packedProduct(c vec.Cut, w kernel.Weight, n0 int) {
+	band := w.Data.Slice(n0, n0+c.N)
+	switch w.Data.DType {
+	case kernel.BF16:
+		d.tier.TiledBF16(c, host.Bytes(band), band.Stride)
+	case kernel.E4M3:
+		s := host.F32(w.Scale)
+		d.tier.TiledFP8(c, host.Bytes(band), band.Stride, s[n0/128*w.Scale.Stride:], w.Scale.Stride, n0%128)
+	case kernel.E2M1x2:
+		d.tier.TiledFP4(c, host.Bytes(band), band.Stride, host.Bytes(w.Scale.Slice(n0, n0+c.N)), w.Scale.Stride)
+	}
+}

@@ -1,0 +1,74 @@
+package vec
+
+import "fmt"
+
+// Cut is a part of a product with packed columns: rows [M0, M1) of x, M0 at the
+// start of a group, by n rows of weights into Y [M1-M0, n], rows Ldy apart.
+type Cut struct {
+	Y      []float32
+	Ldy    int
+	X      *Columns
+	M0, M1 int
+	N      int
+	Add    bool // to what Y holds
+}
+
+// TiledBF16 multiplies packed columns by bfloat16 weights [n, k], rows ldw
+// apart. Every sum takes k in steps of 32, in ascending order, whatever M0, M1
+// and N are.
+func (t *Tier) TiledBF16(c Cut, w []byte, ldw int) {
+	if t.readyCut("TiledBF16", &c, len(w)/2, c.X.k, ldw) {
+		t.ops.tiled.bf16(&c, w, ldw)
+	}
+}
+
+// TiledFP8 multiplies packed columns by e4m3 weights; see [Tier.MatMulFP8] for
+// the scales.
+func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0 int) {
+	s := blockScale{s: scale, ld: ldScale, row0: row0}
+	if t.readyCut("TiledFP8", &c, len(w), c.X.k, ldw) {
+		needScales("TiledFP8", s, c.N, c.X.k)
+		t.ops.tiled.fp8(&c, w, ldw, s)
+	}
+}
+
+// GroupFP4 is the e2m1 weights of a row that share a scale.
+const GroupFP4 = 32
+
+// TiledFP4 multiplies packed columns by e2m1 weights, two to a byte and the
+// first in its lower half, ldw bytes between rows, with an e8m0 scale for each
+// 32, ldScale bytes between the rows of scales.
+func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
+	if c.X.k%2 != 0 {
+		panic(fmt.Sprintf("vec: TiledFP4: %d weights in a row are no whole bytes", c.X.k))
+	}
+	if t.readyCut("TiledFP4", &c, len(w), c.X.k/2, ldw) {
+		needMatrix("TiledFP4", "scale", len(scale), c.N, (c.X.k+GroupFP4-1)/GroupFP4, ldScale)
+		t.ops.tiled.fp4(&c, w, ldw, scale, ldScale)
+	}
+}
+
+// readyCut checks a part of a product and reports whether anything is left to
+// compute, having written the zeros of empty sums.
+func (t *Tier) readyCut(method string, c *Cut, lenW, cols, ldw int) bool {
+	if !t.Tiled() {
+		panic(fmt.Sprintf("vec: %s: tier %s has no products of packed columns", method, t.Name))
+	}
+	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m || c.M0%c.X.rows != 0 {
+		panic(fmt.Sprintf("vec: %s: rows %d to %d of %d packed by %d", method, c.M0, c.M1, c.X.m, c.X.rows))
+	}
+	needMatrix(method, "y", len(c.Y), c.M1-c.M0, c.N, c.Ldy)
+	needMatrix(method, "w", lenW, c.N, cols, ldw)
+	if c.M0 == c.M1 || c.N == 0 {
+		return false
+	}
+	if c.X.k == 0 {
+		for i := range c.M1 - c.M0 {
+			if !c.Add {
+				clear(c.Y[i*c.Ldy:][:c.N])
+			}
+		}
+		return false
+	}
+	return true
+}
