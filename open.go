@@ -14,6 +14,7 @@ import (
 	"sparrow/internal/sysmem"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
+	"sparrow/kernel/cuda/op"
 	"sparrow/kernel/ref"
 	"sparrow/kv"
 	"sparrow/model"
@@ -35,7 +36,9 @@ const (
 )
 
 // Registry lists the kernels of this build, best first.
-func Registry() *kernel.Registry { return kernel.NewRegistry(cpu.Backends(), ref.Backends()) }
+func Registry() *kernel.Registry {
+	return kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends())
+}
 
 // parts is what a checkpoint consists of.
 type parts struct {

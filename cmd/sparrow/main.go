@@ -14,9 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu"
-	"sparrow/kernel/ref"
 )
 
 // errReported ends the program with status 1 after a command has already said why.
@@ -64,4 +63,4 @@ func root() *cobra.Command {
 }
 
 // registry lists the kernels of this build, best first.
-func registry() *kernel.Registry { return kernel.NewRegistry(cpu.Backends(), ref.Backends()) }
+func registry() *kernel.Registry { return sparrow.Registry() }

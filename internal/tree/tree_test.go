@@ -41,7 +41,7 @@ var order = []string{
 	"plan",
 	"kv",
 	"kv/prefix",
-	"kernel/cuda/bench",
+	"kernel/cuda/bench kernel/cuda/op",
 	"kernel/cuda/expect",
 	"kernel/cuda/compile",
 	"kernel/cuda",

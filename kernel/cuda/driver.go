@@ -174,14 +174,14 @@ func openDriver() (*driver, error) {
 		if d.address[s], err = lib.symbol(name); err != nil {
 			return nil, &Unavailable{
 				Reason: fmt.Sprintf("libcuda.so.1 has no %s: %v", name, err),
-				Try:    "install an NVIDIA driver for CUDA 12.9 or newer, or run with --device cpu",
+				Try:    "install an NVIDIA driver for CUDA 12.9 or newer, or run on the CPU",
 			}
 		}
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
 	if err := d.call(f, cuInit, 0); err != nil {
-		return nil, &Unavailable{Reason: err.Error(), Try: "check the GPU with nvidia-smi, or run with --device cpu"}
+		return nil, &Unavailable{Reason: err.Error(), Try: "check the GPU with nvidia-smi, or run on the CPU"}
 	}
 	if err := d.call(f, cuDriverGetVersion, f.slot(0)); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func openDriver() (*driver, error) {
 	}
 	d.devices = int(int32(f.out[0]))
 	if d.devices == 0 {
-		return nil, &Unavailable{Reason: "the driver reports no device", Try: "check the GPU with nvidia-smi, or run with --device cpu"}
+		return nil, &Unavailable{Reason: "the driver reports no device", Try: "check the GPU with nvidia-smi, or run on the CPU"}
 	}
 	return d, nil
 }

@@ -2,7 +2,11 @@
 
 package cuda
 
-import "github.com/ebitengine/purego"
+import (
+	"runtime"
+
+	"github.com/ebitengine/purego"
+)
 
 // Built reports whether this binary can load the driver library at all.
 const Built = true
@@ -12,11 +16,13 @@ type library uintptr
 
 // openLibrary loads a shared object by the linker's own search rules.
 func openLibrary(name string) (library, error) {
+	runtime.LockOSThread() // the linker keeps the reason of a failure for the thread that met it
+	defer runtime.UnlockOSThread()
 	h, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
 		return 0, &Unavailable{
-			Reason: name + " was not found: " + err.Error(),
-			Try:    "install the NVIDIA driver, or run with --device cpu",
+			Reason: "the driver library cannot be loaded: " + err.Error(),
+			Try:    "install the NVIDIA driver, or run on the CPU",
 		}
 	}
 	return library(h), nil

@@ -10,8 +10,9 @@ func Mirrors() map[string]reflect.Type {
 		PoolView{}, RotaryView{}, SlotListView{}, PageTableView{}, IndexRecipeView{},
 		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{},
 		WriteIndexKeyArgs{}, IndexQueryArgs{}, GatherIndexSlotsArgs{}, GatherIndexPagesArgs{},
-		WriteV4Args{}, CombineV4Args{},
+		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{},
+		SelectionView{}, SparseAttendArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

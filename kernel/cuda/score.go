@@ -13,14 +13,15 @@ type IndexRaggedArgs struct {
 	ScalesMap TensorMap // f32 [keys]
 	Weights   Ptr       // f32 [rows, heads], multiple of 16
 	KeyStart  Ptr       // i32 [rows]: first key of a row
-	KeyEnd    Ptr       // i32 [rows]: one past its last key
+	KeyEnd    Ptr       // i32 [rows]: one past its last key, or with Lengths its number of keys
 	Scores    Ptr       // f32 [rows, Stride]; only columns of keys in [KeyStart, KeyEnd) are written
 	Stride    int64     // floats between rows of scores
 	Rows      int32
 	Keys      int32
 	Relative  int32 // 1: column c holds key KeyStart + c; 0: column c holds key c
+	Lengths   int32 // 1: KeyEnd holds numbers of keys
+	Skip      int32 // rows of at most this many keys are left out
 	Reserved  int32
-	_         [8]byte // up to the maps' alignment of 64
 }
 
 // IndexPagedArgs are the arguments of the paged index-score kernels.
@@ -30,7 +31,8 @@ type IndexPagedArgs struct {
 	ScalesMap      TensorMap // the scales of every page
 	Weights        Ptr       // f32 [requests * next_n, heads], multiple of 16
 	ContextLengths Ptr       // i32 [requests, next_n]: keys visible to each row
-	BlockTable     Ptr       // i32 [requests, TableStride]: physical page of each logical page
+	BlockTable     Ptr       // i32 [tables, TableStride]: physical page of each logical page
+	TableRows      Ptr       // i32 [requests, next_n]: row of BlockTable of each query row, the first of a request counts; or zero
 	Scores         Ptr       // f32 [requests * next_n, Stride]; column = logical position
 	Stride         int64     // floats between rows of scores
 	TableStride    int64     // entries between rows of BlockTable
@@ -38,6 +40,9 @@ type IndexPagedArgs struct {
 	NextN          int32
 	MaxContext     int32 // columns of scores: lengths are clipped to it
 	MaxBlocks      int32 // entries of a row of BlockTable: lengths are clipped to 64 times it
+	Skip           int32 // rows of at most this many keys are left out
+	Reserved       int32
+	_              [48]byte // up to the maps' alignment of 64
 }
 
 // IndexRagged says over which memory ragged scores are computed: every query row against its own range of contiguous keys.
@@ -47,13 +52,15 @@ type IndexRagged struct {
 	Scales   Ptr   // f32 [KeyCount], multiple of 16
 	Weights  Ptr   // f32 [Rows, Heads], multiple of 16
 	KeyStart Ptr   // i32 [Rows]
-	KeyEnd   Ptr   // i32 [Rows]
+	KeyEnd   Ptr   // i32 [Rows]: one past the last key, or with Lengths the number of keys
 	Scores   Ptr   // f32 [Rows, Stride]
 	Stride   int64 // floats
 	Rows     int32
 	KeyCount int32
 	Heads    int32 // 32 or 64
 	Relative bool  // column c holds key KeyStart + c, else key c
+	Lengths  bool
+	Skip     int32 // rows of at most this many keys are left out
 }
 
 // IndexPaged says over which memory paged scores are computed: up to four query rows of each request against the keys of its pages.
@@ -64,7 +71,8 @@ type IndexPaged struct {
 	Pages          int64 // pages of the cache
 	Weights        Ptr   // f32 [Requests*NextN, Heads], multiple of 16
 	ContextLengths Ptr   // i32 [Requests, NextN]
-	BlockTable     Ptr   // i32 [Requests, TableStride]
+	BlockTable     Ptr   // i32 [tables, TableStride]
+	TableRows      Ptr   // i32 [Requests, NextN]: row of BlockTable of each query row, the first of a request counts; zero: request r has row r
 	Scores         Ptr   // f32 [Requests*NextN, Stride]
 	Stride         int64 // floats
 	TableStride    int64 // entries
@@ -73,6 +81,7 @@ type IndexPaged struct {
 	Heads          int32 // 32 or 64
 	MaxContext     int32 // columns of scores
 	MaxBlocks      int32 // entries of a row of BlockTable
+	Skip           int32 // rows of at most this many keys are left out
 }
 
 // heads checks the head counts the score kernels exist for.
@@ -97,10 +106,13 @@ func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 	c.positive("keys", x.KeyCount)
 	c.multiple("stride", x.Stride, 1, 1)
 	a := IndexRaggedArgs{
-		Weights: x.Weights, KeyStart: x.KeyStart, KeyEnd: x.KeyEnd, Scores: x.Scores, Stride: x.Stride, Rows: x.Rows, Keys: x.KeyCount,
+		Weights: x.Weights, KeyStart: x.KeyStart, KeyEnd: x.KeyEnd, Scores: x.Scores, Stride: x.Stride, Rows: x.Rows, Keys: x.KeyCount, Skip: x.Skip,
 	}
 	if x.Relative {
 		a.Relative = 1
+	}
+	if x.Lengths {
+		a.Lengths = 1
 	}
 	const queryColumns, tileKeys = 256, 64 // heads of the rows of one item, and keys of one copy
 	err := encodeMaps(d, c.err, []mapTarget{
@@ -137,8 +149,8 @@ func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 		c.fail("%d pages, at most %d", x.Pages, math.MaxInt32)
 	}
 	a := IndexPagedArgs{
-		Weights: x.Weights, ContextLengths: x.ContextLengths, BlockTable: x.BlockTable, Scores: x.Scores, Stride: x.Stride, TableStride: x.TableStride,
-		Requests: x.Requests, NextN: x.NextN, MaxContext: x.MaxContext, MaxBlocks: x.MaxBlocks,
+		Weights: x.Weights, ContextLengths: x.ContextLengths, BlockTable: x.BlockTable, TableRows: x.TableRows, Scores: x.Scores, Stride: x.Stride, TableStride: x.TableStride,
+		Requests: x.Requests, NextN: x.NextN, MaxContext: x.MaxContext, MaxBlocks: x.MaxBlocks, Skip: x.Skip,
 	}
 	columns := uint64(x.NextN) * uint64(x.Heads)
 	err := encodeMaps(d, c.err, []mapTarget{

@@ -1,5 +1,7 @@
 package cuda
 
+import "math"
+
 // TopKArgs are the arguments of the top-k kernels.
 type TopKArgs struct {
 	Scores         Ptr   // f32 [Rows, Stride], multiple of 16
@@ -9,6 +11,8 @@ type TopKArgs struct {
 	Counts         Ptr   // i32 [Rows]: entries that are not -1, or zero
 	PageTable      Ptr   // i32 [requests, TableStride], for TopKPaged
 	Offsets        Ptr   // i32 [Rows], for TopKRagged
+	Kept           Ptr   // f32, and
+	Via            Ptr   // i32: memory of TopKScratch entries each for selecting long rows in parts, multiples of 16, or both zero
 	Stride         int64 // floats between rows of scores, a multiple of 4
 	TableStride    int64 // entries between rows of PageTable
 	Rows           int32
@@ -16,7 +20,9 @@ type TopKArgs struct {
 	Transform      int32 // TopKTransform
 	RowsPerRequest int32 // rows that share a row of PageTable, at least 1
 	PageShift      int32 // log2 of the tokens in a page
-	Reserved       int32
+	Parts          int32 // set by SelectTopK
+	Part           int32 // set by SelectTopK
+	Columns        int32 // no row has more candidates; 0 means Stride
 }
 
 // TopKTransform says what is written for a selected position.
@@ -53,6 +59,10 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	c.memory("out", a.Out, 4)
 	c.multiple("stride", a.Stride, 4, 0)
 	c.count("rows", a.Rows)
+	c.count("columns", a.Columns)
+	if (a.Kept == 0) != (a.Via == 0) || !a.Kept.aligned(16) || !a.Via.aligned(16) {
+		c.fail("kept at %#x and via at %#x must be multiples of 16, or both zero", uint64(a.Kept), uint64(a.Via))
+	}
 	if a.K < 1 || a.K > MaxTopK {
 		c.fail("top-k of %d, supported are 1 to %d", a.K, MaxTopK)
 	}
@@ -72,9 +82,64 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	if c.err != nil {
 		return c.err
 	}
-	if int(a.Rows) > k.device.props.SMs {
-		// Three small blocks on each SM: one row streams while others are being cut.
-		return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, a)
+	columns := int64(a.Columns)
+	if columns == 0 {
+		columns = a.Stride
 	}
-	return runPersistent(k, s, "sparrow_topk_t512", a.Rows, 1, a)
+	one := *a
+	one.Kept, one.Via, one.Parts, one.Part = 0, 0, 1, 0
+	sms := int64(k.device.props.SMs)
+	switch parts := topKParts(int64(a.Rows), columns, int64(a.K), sms); {
+	case a.Rows == 0:
+		return nil
+	case columns <= residentColumns:
+		return runPersistent(k, s, "sparrow_topk_resident", a.Rows, 1, &one)
+	case parts > 1 && a.Kept != 0 && a.Via != 0:
+		return k.selectInParts(s, a, parts, columns)
+	case int64(a.Rows) > sms:
+		// Three small blocks on each SM: one row streams while others are being cut.
+		return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &one)
+	default:
+		return runPersistent(k, s, "sparrow_topk_t512", a.Rows, 1, &one)
+	}
+}
+
+// residentColumns is the longest row that the resident kernel holds in shared memory, wherever it starts.
+const residentColumns = 24*2048 - 3
+
+// topKParts is in how many parts rows are selected, 1 for none: as many as make the first selection, of a part, and the second, of what the
+// parts kept, equally long, as far as there are SMs for them.
+func topKParts(rows, columns, k, sms int64) int64 {
+	if rows == 0 || columns <= residentColumns || k%4 != 0 {
+		return 1
+	}
+	const part = residentColumns &^ 63
+	least, most := (columns+part-1)/part, int64(24*2048)/k
+	if least > most || rows*least > 2*sms {
+		return 1
+	}
+	even := int64(math.Round(math.Sqrt(float64(columns) / float64(k))))
+	return max(least, min(even, most, sms/rows))
+}
+
+// TopKScratch is how many entries of Kept and Via selecting rows of a number of columns takes on this device; 0 when rows are not split.
+func (k *Kernels) TopKScratch(rows, columns, topK int32) int64 {
+	parts := topKParts(int64(rows), int64(columns), int64(topK), int64(k.device.props.SMs))
+	if parts == 1 {
+		return 0
+	}
+	return int64(rows) * parts * int64(topK)
+}
+
+// selectInParts selects the best of every part of every row, then the best of those.
+func (k *Kernels) selectInParts(s *Stream, a *TopKArgs, parts, columns int64) error {
+	first, second := *a, *a
+	first.Out, first.Via, first.Counts, first.Transform = a.Via, 0, 0, int32(TopKPosition)
+	first.Parts, first.Part = int32(parts), int32(((columns+parts-1)/parts+63)&^63)
+	if err := runPersistent(k, s, "sparrow_topk_resident", a.Rows*int32(parts), 1, &first); err != nil {
+		return err
+	}
+	second.Scores, second.Kept, second.Starts, second.Stride = a.Kept, 0, 0, parts*int64(a.K)
+	second.Parts, second.Part = int32(parts), 0
+	return runPersistent(k, s, "sparrow_topk_resident", a.Rows, 1, &second)
 }

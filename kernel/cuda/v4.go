@@ -34,6 +34,8 @@ type CombineV4Args struct {
 	WindowLength Ptr // i32 [Tokens]
 	Extra        Ptr // i32 [Tokens, ExtraStride]; zero when ExtraWidth is 0
 	ExtraLength  Ptr // i32 [Tokens]; zero when ExtraWidth is 0
+	WindowBase   Ptr // i32 [Tokens]: what is added to window rows, or zero for nothing
+	ExtraBase    Ptr // i32 [Tokens]: what is added to extra rows, or zero for WindowRows
 	Rows         Ptr // i32 [Tokens, Width]
 	Lengths      Ptr // i32 [Tokens]
 	WindowStride int64
@@ -41,7 +43,7 @@ type CombineV4Args struct {
 	Tokens       int32
 	WindowWidth  int32 // entries of a window row
 	ExtraWidth   int32 // entries of an extra row
-	Width        int32 // set by CombineV4: WindowWidth + ExtraWidth rounded up to a multiple of 128
+	Width        int32 // of a row list: a multiple of 128 that holds both; 0 means CombinedWidth
 	WindowRows   int32 // rows of the window part of the concatenated keys: the shift of the extra part
 	Reserved     int32
 }
@@ -109,6 +111,9 @@ func (k *Kernels) CombineV4(s *Stream, a *CombineV4Args) error {
 	if int64(a.WindowWidth)+int64(a.ExtraWidth) > 1<<30 {
 		c.fail("widths %d and %d are too large", a.WindowWidth, a.ExtraWidth)
 	}
-	a.Width = CombinedWidth(a.WindowWidth, a.ExtraWidth)
+	if a.Width == 0 {
+		a.Width = CombinedWidth(a.WindowWidth, a.ExtraWidth)
+	}
+	c.multiple("width", int64(a.Width), CombineWidth, int64(a.WindowWidth)+int64(a.ExtraWidth))
 	return runRows(k, s, &c, a.Tokens, longRows, a)
 }

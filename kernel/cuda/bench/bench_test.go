@@ -12,8 +12,10 @@ import (
 )
 
 var (
-	all  = flag.Bool("all", false, "time every case instead of the small ones")
-	file = flag.String("json", "", "write the report to this file")
+	only    = flag.String("only", "64 tokens,topk 512", "time the cases that contain one of these texts")
+	replays = flag.Int("replays", 0, "timed replays of each case")
+	pause   = flag.Duration("pause", 0, "rest before each replay")
+	file    = flag.String("json", "", "write the report to this file")
 )
 
 func TestSetsTogetherExceedTheCache(t *testing.T) {
@@ -92,15 +94,11 @@ func TestGPUCasesAreCorrectAndTimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Close()
-	filters := []string{"64 tokens", "topk 512"}
-	if *all {
-		filters = nil
-	}
-	cases, err := Match(Cases(), filters)
+	cases, err := Match(Cases(), strings.Split(*only, ","))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := Run(t.Context(), d, k, cases, Options{})
+	rep, err := Run(t.Context(), d, k, cases, Options{Replays: *replays, Pause: *pause})
 	if err != nil {
 		t.Error(err)
 	}

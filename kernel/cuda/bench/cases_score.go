@@ -19,7 +19,9 @@ func scoreCases() []Case {
 		raggedCase(4096, 8192, 64, 506), raggedCase(4096, 32768, 64, 1941), raggedCase(4096, 131072, 64, 8385), raggedCase(4096, 32768, 32, 0),
 		pagedCase(64, 32768, 1, 64, 79.0), pagedCase(64, 32768, 2, 64, 82.9), pagedCase(64, 32768, 4, 64, 0),
 		pagedCase(128, 65536, 1, 64, 283.9), pagedCase(128, 65536, 2, 64, 293.5), pagedCase(64, 32768, 1, 32, 0),
-		topKCase(1, 1<<20, 2048), topKCase(64, 32768, 2048), topKCase(64, 32768, 512), topKCase(4096, 32768, 2048), topKCase(4096, 131072, 2048),
+		topKCase(1, 131072, 2048, slots), topKCase(1, 1<<20, 2048, slots), topKCase(64, 32768, 2048, positions), topKCase(64, 32768, 2048, slots), topKCase(64, 32768, 512, slots),
+		topKCase(64, 32768, 2048, zeros), topKCase(128, 65536, 2048, slots), topKCase(4096, 8192, 2048, slots), topKCase(4096, 32768, 2048, positions), topKCase(4096, 32768, 2048, slots),
+		topKCase(4096, 32768, 2048, zeros), topKCase(1024, 131072, 2048, slots), topKCase(4096, 131072, 2048, slots),
 	}
 }
 
@@ -164,18 +166,44 @@ type topK struct {
 	args cuda.TopKArgs
 }
 
-func topKCase(rows, length, k int) Case {
+// topKKind says what a selection writes and over which scores.
+type topKKind string
+
+const (
+	positions topKKind = ""        // positions, normal scores
+	slots     topKKind = ", paged" // slots through a page table, normal scores
+	zeros     topKKind = ", zeros" // slots, fewer than k scores above a sea of zeros
+)
+
+// scores draws the scores of a kind.
+func (k topKKind) scores(h *holder, n int) []float32 {
+	v := h.floats(n, 1, 0)
+	if k == zeros {
+		for i, x := range v {
+			v[i] = max(x-2, 0)
+		}
+	}
+	return v
+}
+
+func topKCase(rows, length, k int, kind topKKind) Case {
 	return Case{
-		Name: "topk", Shape: fmt.Sprintf("%d of %d x %dk", k, rows, length>>10),
+		Name: "topk", Shape: fmt.Sprintf("%d of %d x %dk%s", k, rows, length>>10, kind),
 		Bytes: 4 * float64(rows) * float64(length+k), SetBytes: 4 * int64(rows) * int64(length+k),
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			t := &topK{holder: h}
 			blocks := length / 64
 			t.args = cuda.TopKArgs{
-				Scores: h.repeat(rawF32(h.floats(patternBytes/4+257, 1, 0)), 4*int64(rows)*int64(length)), Lengths: h.put(rawI32(constant(int32(length), rows))), Out: h.output(int64(4 * rows * k)),
+				Scores: h.repeat(rawF32(kind.scores(h, patternBytes/4+257)), 4*int64(rows)*int64(length)), Lengths: h.put(rawI32(constant(int32(length), rows))), Out: h.output(int64(4 * rows * k)),
 				PageTable: h.put(rawI32(h.permutation(blocks))), Stride: int64(length), TableStride: int64(blocks), Rows: int32(rows), K: int32(k),
 				Transform: int32(cuda.TopKPaged), RowsPerRequest: int32(rows), PageShift: 6,
+			}
+			if kind == positions {
+				t.args.Transform = int32(cuda.TopKPosition)
+			}
+			if n := r.Kernels.TopKScratch(int32(rows), int32(length), int32(k)); n > 0 {
+				t.args.Kept, t.args.Via = h.alloc(4*n), h.alloc(4*n)
 			}
 			return h.ready(t)
 		},
@@ -201,6 +229,9 @@ func (t *topK) Check(s *cuda.Stream) error {
 		}
 		want := expect.TopK(scores, int(k))
 		for i, p := range want {
+			if cuda.TopKTransform(t.args.Transform) == cuda.TopKPosition {
+				continue
+			}
 			want[i] = int32(math.Float32bits(f32At(table, int(p/64))))*64 + p%64
 		}
 		if err := same(s, fmt.Sprintf("row %d", row), t.args.Out.Add(row*k*4), rawI32(want)); err != nil {

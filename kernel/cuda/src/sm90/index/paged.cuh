@@ -1,7 +1,7 @@
 // Paged index scores (decode and verify): every request's one to four query rows against the request's pages of the index cache.
 //
 // In:    q e4m3 [requests, next_n, H, 128]; weights f32 [requests * next_n, H]; cache u8 [pages, 8448] (64 keys x 128 e4m3 bytes, then
-//        64 f32 scales); block table i32 [requests, blocks]; context lengths i32 [requests, next_n] (paged_args.h).
+//        64 f32 scales); block table i32 [tables, blocks]; context lengths i32 [requests, next_n] (paged_args.h).
 // Out:   f32 [requests * next_n, stride], column = logical position; nothing is written at or past a row's length.
 // Block: one per SM, 640 threads. An item is a request; a block owns a contiguous run of (request, page) pairs, found in the kernel.
 //        Four warps copy pages into a ring of 16; the four math warpgroups take turns on pages (up to 128 columns), or two and two
@@ -21,7 +21,8 @@ struct PagedSource {
 
     __device__ __forceinline__ i32 length(i32 request, i32 j) const {
         const i32 columns = min(static_cast<i64>(args.max_context), static_cast<i64>(args.max_blocks) * kTileKeys);
-        return max(min(args.context_lengths[static_cast<i64>(request) * args.next_n + j], columns), 0);
+        const i32 keys = min(args.context_lengths[static_cast<i64>(request) * args.next_n + j], columns);
+        return keys > args.skip ? max(keys, 0) : 0;
     }
 
     // Pages that some row of the request needs.
@@ -76,7 +77,8 @@ __device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share
         if (tiles <= 0) {
             continue;
         }
-        PageReader reader(args.block_table + item * args.table_stride, skip, tiles);
+        const i32 table_row = args.table_rows ? args.table_rows[static_cast<i64>(item) * args.next_n] : item;
+        PageReader reader(args.block_table + table_row * args.table_stride, skip, tiles);
         if (worker == 0) {
             ptx::barrier_wait(ptx::shared_address(&shared.item_empty[items.stage]), items.parity ^ 1);
             Record& record = shared.records[items.stage];

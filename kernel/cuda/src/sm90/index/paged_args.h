@@ -13,7 +13,8 @@ struct IndexPagedArgs {
     TensorMap scales_map;        // over the scales of the cache
     const float* weights;        // f32 [requests * next_n, H], 16-byte aligned
     const i32* context_lengths;  // i32 [requests, next_n]: keys visible to each row; 0 or less is an empty row
-    const i32* block_table;      // i32 [requests, table_stride]: physical page of each logical page; a page outside the pool reads as zeros
+    const i32* block_table;      // i32 [tables, table_stride]: physical page of each logical page; a page outside the pool reads as zeros
+    const i32* table_rows;       // i32 [requests, next_n]: row of block_table of each query row, the first of a request counts; null: request r has row r
     float* scores;               // f32 [requests * next_n, stride]; column = logical position; only columns below the row's length are written
     i64 stride;                  // floats between rows of scores
     i64 table_stride;            // entries between rows of block_table
@@ -21,5 +22,7 @@ struct IndexPagedArgs {
     i32 next_n;                  // query rows per request, at most the kernel's rows
     i32 max_context;             // columns of scores: lengths are clipped to it
     i32 max_blocks;              // entries of a row of block_table: lengths are clipped to 64 times it
+    i32 skip;                    // rows of at most this many keys are empty rows
+    i32 reserved;
 };
-static_assert(sizeof(IndexPagedArgs) == 448, "mirrored in Go");
+static_assert(sizeof(IndexPagedArgs) == 512, "mirrored in Go");

@@ -32,7 +32,9 @@ struct RaggedSource {
         lo = hi = 0;
         if (row < args.rows) {
             lo = max(args.key_start[row], 0);
-            hi = max(min(args.key_end[row], args.keys), lo);
+            const i32 end = args.key_end[row];
+            hi = args.lengths ? lo + min(max(end, 0), max(args.keys - lo, 0)) : max(min(end, args.keys), lo);
+            hi = hi - lo > args.skip ? hi : lo;
         }
     }
 

@@ -13,12 +13,14 @@ struct IndexRaggedArgs {
     TensorMap scales_map;  // over f32 [keys]
     const float* weights;  // f32 [rows, H], 16-byte aligned
     const i32* key_start;  // i32 [rows]: first key of a row
-    const i32* key_end;    // i32 [rows]: one past its last key; key_end <= key_start is an empty row
+    const i32* key_end;    // i32 [rows]: one past its last key, or with `lengths` its number of keys; none is an empty row
     float* scores;         // f32 [rows, stride], only columns of keys in [key_start, key_end) are written
     i64 stride;            // floats between rows of scores
     i32 rows;              // query rows, any number
     i32 keys;              // keys; ranges are clipped to [0, keys)
     i32 relative;          // 1: column c holds key key_start + c; 0: column c holds key c
+    i32 lengths;           // 1: key_end holds numbers of keys
+    i32 skip;              // rows of at most this many keys are empty rows
     i32 reserved;
 };
 static_assert(sizeof(IndexRaggedArgs) == 448, "mirrored in Go");

@@ -1,4 +1,4 @@
-// Arguments of the top-k kernel, passed by value as one __grid_constant__ parameter. Mirrored in Go.
+// Arguments of the top-k kernels, passed by value as one __grid_constant__ parameter. Mirrored in Go.
 #pragma once
 
 #include "ptx/types.h"
@@ -10,14 +10,18 @@ enum TopKTransform : i32 {
     kTopKRagged = 2,    // p + offsets[row]
 };
 
+// Few long rows are selected in two launches. The first cuts every row into `parts` parts and writes the best k of each with their scores
+// (kept); the second selects among those and looks up what its columns stand for (via).
 struct TopKArgs {
-    const float* scores;      // f32 [rows, stride], 16-byte aligned
+    const float* scores;      // f32 [rows, stride], 16-byte aligned; with via: f32 [rows, parts * k], what the first launch kept
     const i32* lengths;       // i32 [rows]: candidates of a row; 0 or less is an empty row
     const i32* starts;        // i32 [rows]: column of position 0, or null for column 0
-    i32* out;                 // i32 [rows, k]: selected positions, ascending, transformed, then -1
+    i32* out;                 // i32 [rows, k]: selected positions, ascending, transformed, then -1; with kept: i32 [rows, parts, k]
     i32* counts;              // i32 [rows]: entries that are not -1, or null
     const i32* page_table;    // i32 [requests, table_stride], for kTopKPaged
     const i32* offsets;       // i32 [rows], for kTopKRagged
+    float* kept;              // f32 [rows, parts, k]: scores of the selected, then -inf, or null
+    const i32* via;           // i32 [rows, parts * k]: positions that the columns stand for, or null
     i64 stride;               // floats between rows of scores, a multiple of 4
     i64 table_stride;         // entries between rows of page_table
     i32 rows;                 // any number
@@ -25,6 +29,8 @@ struct TopKArgs {
     i32 transform;            // TopKTransform
     i32 rows_per_request;     // rows that share a row of page_table, at least 1
     i32 page_shift;           // log2 of the tokens in a page
-    i32 reserved;
+    i32 parts;                // of each row, at least 1
+    i32 part;                 // positions of a part, a multiple of 4, when there are several
+    i32 columns;              // lengths are clipped to it, unless it is 0
 };
-static_assert(sizeof(TopKArgs) == 96, "mirrored in Go");
+static_assert(sizeof(TopKArgs) == 120, "mirrored in Go");

@@ -19,18 +19,30 @@
 #pragma once
 
 #include "ptx/copy.cuh"
-#include "sm90/topk/args.h"
+#include "sm90/topk/row.cuh"
 #include "sm90/topk/select.cuh"
 
 namespace sparrow_topk {
 
-// One row as the kernel sees it: `head` scores that are not part of it come first, because loads are 16 bytes wide.
-struct Row {
-    const float* scores;  // 16-byte aligned
-    i32 length;           // candidates
-    i32 head;             // 0 to 3
+// Shared memory of a block.
+template <class S>
+struct Storage {
+    using Shape = S;
 
-    __device__ __forceinline__ i32 end() const { return head + length; }
+    float4 staged[kStagedQuads][S::Threads];  // part of each thread's current scores
+    float values[kList];                    // the candidates' scores
+    u32 positions[kList];                   // and their positions in the row
+    u32 bins[S::Bins];
+    u32 bitmap[kSegmentWords];              // winners by position; all zero between uses
+    u64 small_bin[kSmallBin];
+    u32 warp_low[S::Warps], warp_high[S::Warps];
+    u32 bin_sums[S::Warps];
+    u32 warp_counts[2][S::Warps];           // two sets in turn, so that one barrier per use is enough
+    u32 count;                              // scores that passed, also those for which the list had no room
+    u32 stored;                             // entries of the list that are filled, when it overflowed
+    u32 small_count;
+    BinRank found;                          // from the first warp to the block
+    u64 cut;                                // likewise
 };
 
 // The scores of a warp's chunk: quad q of lane l holds scores first + q*128 + l*4 ...
@@ -52,12 +64,6 @@ struct TopK {
 
     __device__ __forceinline__ TopK(const TopKArgs& a, Storage<S>& s)
         : args(a), shared(s), at{threadIdx.x, threadIdx.x % 32, threadIdx.x / 32} {}
-
-    __device__ __forceinline__ Row row(i32 r) const {
-        const i32 start = args.starts ? args.starts[r] : 0;
-        const i32 head = start & 3;
-        return Row{args.scores + r * args.stride + (start - head), max(args.lengths[r], 0), head};
-    }
 
     // ---- from scores to candidates --------------------------------------------------------------------------------------
 
@@ -339,39 +345,6 @@ struct TopK {
 
     // ---- output ---------------------------------------------------------------------------------------------------------
 
-    __device__ __forceinline__ i32 transformed(i32 r, i32 position) const {
-        switch (args.transform) {
-        case kTopKPaged: {
-            const i32* table = args.page_table + r / args.rows_per_request * args.table_stride;
-            const i32 low = position & ((1 << args.page_shift) - 1);
-            return table[position >> args.page_shift] << args.page_shift | low;
-        }
-        case kTopKRagged:
-            return position + args.offsets[r];
-        default:
-            return position;
-        }
-    }
-
-    __device__ __forceinline__ void finish_row(i32 r, u32 written) const {
-        i32* out = args.out + static_cast<i64>(r) * args.k;
-        for (u32 i = written + at.thread; i < static_cast<u32>(args.k); i += S::Threads) {
-            out[i] = -1;
-        }
-        if (args.counts && at.thread == 0) {
-            args.counts[r] = written;
-        }
-    }
-
-    // A row with at most k candidates.
-    __device__ __forceinline__ void write_all(i32 r, const Row& w) const {
-        i32* out = args.out + static_cast<i64>(r) * args.k;
-        for (i32 i = at.thread; i < w.length; i += S::Threads) {
-            out[i] = transformed(r, i);
-        }
-        finish_row(r, w.length);
-    }
-
     // Writes the positions of the winners in ascending order, one segment of the row at a time: the rank of a position is the number of
     // set bits before it in the bitmap.
     __device__ __forceinline__ void write_ordered(i32 r, const Row& w, u32 stored, const u32 (&own)[S::ListSteps]) {
@@ -408,7 +381,7 @@ struct TopK {
                 const u32 position = own[s] - segment, word = position / 32;
                 if (s * S::Threads < stored && position < kSegment) {
                     const u32 before = shared.bitmap[word] & ((1u << position % 32) - 1);
-                    out[word_ranks[word] + __popc(before)] = transformed(r, own[s]);
+                    out[word_ranks[word] + __popc(before)] = transformed(args, w, own[s]);
                 }
             }
             __syncthreads();
@@ -421,7 +394,7 @@ struct TopK {
                 __syncthreads();  // the bitmap is clear before anyone sets bits of the next segment
             }
         }
-        finish_row(r, written);
+        finish_row<S::Threads>(args, r, written);
     }
 
     // ---- rows -----------------------------------------------------------------------------------------------------------
@@ -447,7 +420,7 @@ struct TopK {
             __syncthreads();
             stream(w, run, c, pass.threshold);
             if (pass.number == 0 && next < args.rows) {
-                prefetch_run(row(next));
+                prefetch_run(row_of(args, next));
             }
             __syncthreads();
             if (settle(r, w, pass, range, sampled && pass.number == 0)) {
@@ -463,11 +436,11 @@ struct TopK {
             shared.bitmap[i] = 0;
         }
         for (i32 r = blockIdx.x; r < args.rows; r += gridDim.x) {
-            const Row w = row(r);
-            if (w.length > args.k) {
+            const Row w = row_of(args, r);
+            if (!w.whole) {
                 select_row(r, w, r + static_cast<i32>(gridDim.x));
             } else {
-                write_all(r, w);
+                write_whole<S::Threads>(args, r, w);
             }
         }
     }

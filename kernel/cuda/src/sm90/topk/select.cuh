@@ -1,6 +1,7 @@
 // Exact selection among the candidates in shared memory: the candidate of rank k, found by splitting the remaining range into bins.
 // The list is in no particular order; candidates carry their positions, so the outcome does not depend on it.
-// Every function here is called by all threads of the block.
+// Every function here is called by all threads of the block. M is the block's shared memory; its Shape says how many threads and bins
+// there are.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -14,32 +15,14 @@ struct BinRank {
     u32 bin, above, inside;
 };
 
-template <class S>
-struct Storage {
-    float4 staged[kStagedQuads][S::Threads];  // part of each thread's current scores
-    float values[kList];                    // the candidates' scores
-    u32 positions[kList];                   // and their positions in the row
-    u32 bins[S::Bins];
-    u32 bitmap[kSegmentWords];              // winners by position; all zero between uses
-    u64 small_bin[kSmallBin];
-    u32 warp_low[S::Warps], warp_high[S::Warps];
-    u32 bin_sums[S::Warps];
-    u32 warp_counts[2][S::Warps];           // two sets in turn, so that one barrier per use is enough
-    u32 count;                              // scores that passed, also those for which the list had no room
-    u32 stored;                             // entries of the list that are filled, when it overflowed
-    u32 small_count;
-    BinRank found;                          // from the first warp to the block
-    u64 cut;                                // likewise
-};
-
 // Where a thread stands.
 struct Place {
     u32 thread, lane, warp;
 };
 
 // Smallest and largest key over the block. One barrier; callers keep another one between uses.
-template <class S>
-__device__ __forceinline__ void key_range(Storage<S>& shared, Place at, u32& low, u32& high) {
+template <class M>
+__device__ __forceinline__ void key_range(M& shared, Place at, u32& low, u32& high) {
     low = ~ptx::warp_max(~low);
     high = ptx::warp_max(high);
     if (at.lane == 0) {
@@ -47,76 +30,88 @@ __device__ __forceinline__ void key_range(Storage<S>& shared, Place at, u32& low
         shared.warp_high[at.warp] = high;
     }
     __syncthreads();
-    low = ~ptx::warp_max(~shared.warp_low[at.lane % S::Warps]);
-    high = ptx::warp_max(shared.warp_high[at.lane % S::Warps]);
+    low = ~ptx::warp_max(~shared.warp_low[at.lane % M::Shape::Warps]);
+    high = ptx::warp_max(shared.warp_high[at.lane % M::Shape::Warps]);
 }
 
 // Exclusive prefix over the block of a count that each warp holds once. One barrier; `use` alternates between 0 and 1.
-template <class S>
-__device__ __forceinline__ u32 warps_prefix(Storage<S>& shared, Place at, u32 warp_count, u32 use, u32& total) {
+template <class M>
+__device__ __forceinline__ u32 warps_prefix(M& shared, Place at, u32 warp_count, u32 use, u32& total) {
     if (at.lane == 0) {
         shared.warp_counts[use][at.warp] = warp_count;
     }
     __syncthreads();
-    const u32 count = at.lane < S::Warps ? shared.warp_counts[use][at.lane] : 0;
+    const u32 count = at.lane < M::Shape::Warps ? shared.warp_counts[use][at.lane] : 0;
     total = ptx::warp_sum(count);
     return ptx::warp_sum(at.lane < at.warp ? count : 0);
 }
 
-template <class S>
-__device__ __forceinline__ void clear_bins(Storage<S>& shared, Place at) {
+template <class M>
+__device__ __forceinline__ void clear_bins(M& shared, Place at) {
     reinterpret_cast<uint4*>(shared.bins)[at.thread] = make_uint4(0, 0, 0, 0);
 }
 
-// Bins were filled before a barrier; inside is 0 when they hold fewer than `rank` entries. Every warp sums its own run of bins, the first
-// warp looks through the sums, so that the others leave the issue slots to other blocks. Two barriers.
-template <class S>
-__device__ __forceinline__ BinRank find_bin(Storage<S>& shared, Place at, u32 rank) {
-    const uint4* quads = reinterpret_cast<const uint4*>(shared.bins);
-    const uint4 own = quads[at.thread];
+// Every warp sums its own run of bins. A barrier must follow.
+template <class M>
+__device__ __forceinline__ void sum_bins(M& shared, Place at) {
+    const uint4 own = reinterpret_cast<const uint4*>(shared.bins)[at.thread];
     const u32 sum = ptx::warp_sum(own.x + own.y + own.z + own.w);
     if (at.lane == 0) {
         shared.bin_sums[at.warp] = sum;
     }
-    __syncthreads();
-    if (at.warp == 0) {
-        // Lane l looks at the l-th run of 128 bins from the top.
-        u32 count = at.lane < S::Warps ? shared.bin_sums[S::Warps - 1 - at.lane] : 0;
-        u32 upto = ptx::warp_prefix(count, at.lane);
-        const u32 reached = __ballot_sync(ptx::kFullMask, upto >= rank);
-        if (reached == 0) {
-            if (at.lane == 0) {
-                shared.found = BinRank{0, 0, 0};
-            }
-        } else {
-            const u32 first = __ffs(reached) - 1;
-            const u32 above = __shfl_sync(ptx::kFullMask, upto - count, first);
-            // Inside the run lane l looks at the l-th group of four bins from the top.
-            const u32 quad = (S::Warps - 1 - first) * 32 + 31 - at.lane;
-            const uint4 group = quads[quad];
-            count = group.x + group.y + group.z + group.w;
-            upto = above + ptx::warp_prefix(count, at.lane);
-            const u32 reached_group = __ballot_sync(ptx::kFullMask, upto >= rank);
-            if (at.lane == __ffs(reached_group) - 1) {
-                BinRank found{quad * 4 + 3, upto - count, group.w};
-                const u32 lower[3] = {group.z, group.y, group.x};
+}
+
+// Looks through the summed bins for rank `rank` >= 1; inside is 0 when they hold fewer entries. One warp does this, so that the others
+// leave the issue slots to whoever needs them.
+template <class M>
+__device__ __forceinline__ void search_bins(M& shared, Place at, u32 rank, BinRank& result) {
+    using S = typename M::Shape;
+    // Lane l looks at the l-th run of 128 bins from the top.
+    u32 count = at.lane < S::Warps ? shared.bin_sums[S::Warps - 1 - at.lane] : 0;
+    u32 upto = ptx::warp_prefix(count, at.lane);
+    const u32 reached = __ballot_sync(ptx::kFullMask, upto >= rank);
+    if (reached == 0) {
+        if (at.lane == 0) {
+            result = BinRank{0, 0, 0};
+        }
+        return;
+    }
+    const u32 first = __ffs(reached) - 1;
+    const u32 above = __shfl_sync(ptx::kFullMask, upto - count, first);
+    // Inside the run lane l looks at the l-th group of four bins from the top.
+    const u32 quad = (S::Warps - 1 - first) * 32 + 31 - at.lane;
+    const uint4 group = reinterpret_cast<const uint4*>(shared.bins)[quad];
+    count = group.x + group.y + group.z + group.w;
+    upto = above + ptx::warp_prefix(count, at.lane);
+    const u32 reached_group = __ballot_sync(ptx::kFullMask, upto >= rank);
+    if (at.lane == __ffs(reached_group) - 1) {
+        BinRank found{quad * 4 + 3, upto - count, group.w};
+        const u32 lower[3] = {group.z, group.y, group.x};
 #pragma unroll
-                for (int i = 0; i < 3; ++i) {
-                    if (found.above + found.inside < rank) {
-                        found = BinRank{found.bin - 1, found.above + found.inside, lower[i]};
-                    }
-                }
-                shared.found = found;
+        for (int i = 0; i < 3; ++i) {
+            if (found.above + found.inside < rank) {
+                found = BinRank{found.bin - 1, found.above + found.inside, lower[i]};
             }
         }
+        result = found;
+    }
+}
+
+// The bin of rank `rank`, known to every thread. Bins were filled before a barrier. Two barriers.
+template <class M>
+__device__ __forceinline__ BinRank find_bin(M& shared, Place at, u32 rank) {
+    sum_bins(shared, at);
+    __syncthreads();
+    if (at.warp == 0) {
+        search_bins(shared, at, rank, shared.found);
     }
     __syncthreads();
     return shared.found;
 }
 
 // The candidate of rank `rank` among `count` <= 32 distinct ones in small_bin, found by the first warp. One barrier.
-template <class S>
-__device__ __forceinline__ u64 rank_small_bin(Storage<S>& shared, Place at, u32 count, u32 rank) {
+template <class M>
+__device__ __forceinline__ u64 rank_small_bin(M& shared, Place at, u32 count, u32 rank) {
     if (at.warp == 0) {
         const u64 own = at.lane < count ? shared.small_bin[at.lane] : 0;
         u32 greater = 0;
@@ -148,8 +143,9 @@ struct KeyRange {
 
 // The smallest of the k largest of the list's `count` > k candidates. keys[s] is the key of entry s * Threads + thread, 0 past the
 // end. One round of bins over the keys usually leaves a handful.
-template <class S>
-__device__ __forceinline__ u64 find_cut(Storage<S>& shared, Place at, const u32 (&keys)[S::ListSteps], u32 count, u32 k, KeyRange range) {
+template <class M>
+__device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M::Shape::ListSteps], u32 count, u32 k, KeyRange range) {
+    using S = typename M::Shape;
     auto low_word = [&](u32 i) { return ~shared.positions[i]; };
     clear_bins(shared, at);
     if (at.thread == 0) {

@@ -19,6 +19,8 @@ struct CombineV4Args {
     const i32* window_length; // [tokens]
     const i32* extra;         // [tokens, extra_stride] rows of the compressed part; null when extra_width is 0
     const i32* extra_length;  // [tokens]; null when extra_width is 0
+    const i32* window_base;   // [tokens]: what is added to a window's rows, or null for nothing
+    const i32* extra_base;    // [tokens]: what is added to the compressed part's rows, or null for window_rows
     i32* rows;                // [tokens, width] rows of the concatenation, -1 where there is none
     i32* lengths;             // [tokens]
     i64 window_stride;
@@ -26,7 +28,7 @@ struct CombineV4Args {
     i32 tokens;
     i32 window_width; // entries of a window row
     i32 extra_width;  // entries of an extra row
-    i32 width;        // window_width + extra_width rounded up to a multiple of 128
+    i32 width;        // of a row list: at least window_width + extra_width
     i32 window_rows;  // rows of the window part of the concatenated keys: the shift of the extra part
     i32 reserved;
 };

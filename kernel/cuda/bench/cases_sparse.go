@@ -1,0 +1,287 @@
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/expect"
+	"sparrow/layout"
+)
+
+// sparseCases are the anchor shapes of sparse attention.
+func sparseCases() []Case {
+	var list []Case
+	for _, c := range []struct {
+		batch, queries, heads int
+		peer                  float64
+	}{{1, 1, 128, 22.2}, {16, 1, 128, 44.2}, {64, 1, 128, 98.3}, {128, 1, 128, 188.4}, {64, 2, 128, 187.5}, {128, 2, 128, 366.1}, {64, 1, 64, 80.5}} {
+		list = append(list, decodeCase(layout.FP8Row656, c.batch, c.queries, c.heads, 2048, 0, c.peer))
+	}
+	list = append(list,
+		decodeCase(layout.FP8Row576, 64, 1, 128, 2048, 0, 0), decodeCase(layout.BF16Row1152, 64, 1, 128, 2048, 0, 0),
+		decodeCase(layout.V4Row584, 64, 2, 64, 128, 512, 50.6), decodeCase(layout.V4Row584, 128, 2, 64, 128, 512, 93.1),
+		prefillCase(layout.BF16Row1152, 4096, 8192, 128, 2048, 3416), prefillCase(layout.BF16Row1152, 4096, 32768, 128, 2048, 3787),
+		prefillCase(layout.BF16Row1152, 4096, 131072, 128, 2048, 4070), prefillCase(layout.BF16Row1152, 4096, 32768, 64, 2048, 1881),
+		prefillCase(0, 4096, 32768, 64, 512, 551), prefillCase(0, 4096, 32768, 128, 1024, 1836),
+	)
+	return list
+}
+
+// sparse is one set of sparse attention. kind 0 stands for V4 rows gathered for the batch: 512 bf16 values.
+type sparse struct {
+	*holder
+	kind    layout.Kind
+	dim     int
+	args    cuda.SparseAttendArgs
+	streams [2]sparseStream
+}
+
+// sparseStream is a pool and the host's copy of what rows select of it.
+type sparseStream struct {
+	pool    cuda.PoolView
+	indices []int32
+	width   int
+}
+
+const sparseScale = 0.0417 // 576^-0.5
+
+// rowDim is the number of values of a row and of a head's query.
+func rowDim(kind layout.Kind) int {
+	if kind == 0 || kind == layout.V4Row584 {
+		return cuda.V4Dim
+	}
+	return layout.RowDim
+}
+
+// sparsePage is a page of random rows.
+func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
+	dim := rowDim(kind)
+	rows := make([]float32, tokens*dim)
+	for i, v := range h.bf16s(len(rows)) {
+		rows[i] = num.FromBF16(v)
+	}
+	switch kind {
+	case 0:
+		b := make([]byte, 0, 2*len(rows))
+		for _, v := range rows {
+			b = binary.LittleEndian.AppendUint16(b, num.BF16(v))
+		}
+		return b
+	case layout.V4Row584:
+		page := make([]byte, cuda.V4PageBytes(tokens))
+		for t := range tokens {
+			expect.EncodeV4(page, tokens, t, rows[t*dim:])
+		}
+		return page
+	}
+	main, err := layout.MainOf(kind)
+	if err != nil {
+		h.err = err
+		return nil
+	}
+	page := make([]byte, main.PageBytes(tokens))
+	layout.EncodeRows(main, page, 0, rows)
+	return page
+}
+
+// stream makes a pool of keys rows in pages of tokens and, for every row, width ascending slots of the row's share of it: each of the shares
+// belongs to rows/shares neighbouring rows.
+func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cuda.SelectionView) {
+	h := x.holder
+	var pattern []byte
+	for range max(1, 256/tokens) {
+		pattern = append(pattern, sparsePage(h, x.kind, min(tokens, 4096))...)
+	}
+	page := int64(len(pattern)) / int64(max(1, 256/tokens))
+	slots := shares * keys
+	v := sparseStream{width: width, indices: make([]int32, 0, rows*width)}
+	v.pool = cuda.PoolView{PageBytes: page, PageTokens: int32(tokens), Slots: int32(slots)}
+	bytes := int64(slots/tokens) * page
+	if tokens > 4096 { // one long page: the pattern repeats by rows
+		v.pool.PageBytes = page / 4096 * int64(tokens)
+		bytes = v.pool.PageBytes
+	}
+	v.pool.Base = h.repeat(pattern, bytes)
+	for r := range rows {
+		first := r * shares / rows * keys
+		left := width
+		for k := 0; k < keys && left > 0; k++ { // selection sampling: every set of width keys is as likely as any other
+			if h.rng.IntN(keys-k) < left {
+				v.indices = append(v.indices, int32(first+k))
+				left--
+			}
+		}
+	}
+	sel, err := v.pool.Select(h.put(rawI32(v.indices)), int64(width), int32(width), h.put(rawI32(constant(int32(width), rows))), 1)
+	if h.err == nil {
+		h.err = err
+	}
+	return v, sel
+}
+
+// finish makes queries and outputs.
+func (x *sparse) finish(rows, heads int, segments, blocks int32) {
+	h := x.holder
+	partial, stats := cuda.SparseScratch(int32(rows), int32(heads), segments)
+	a := &x.args
+	a.Q, a.QStride = h.repeat(raw16(h.bf16s(min(rows*heads*x.dim, patternBytes/2+321))), int64(rows*heads*x.dim)*2), int64(heads*x.dim)
+	a.Out, a.OutStride = h.output(int64(rows*heads)*1024), int64(heads)*512
+	a.LSE, a.LSEStride = h.output(int64(rows*heads)*4), int64(heads)
+	if partial > 0 {
+		a.Partial, a.Stats = h.output(partial), h.output(stats)
+	}
+	if x.dim == cuda.V4Dim {
+		a.Sinks = h.put(rawF32(h.floats(heads, 1, 0)))
+	}
+	a.Rows, a.Heads, a.Segments, a.SegmentBlocks = int32(rows), int32(heads), segments, blocks
+	a.ScoreScale, a.ValueScale = sparseScale*math.Log2E, 1
+}
+
+func decodeCase(kind layout.Kind, batch, queries, heads, width, extra int, peer float64) Case {
+	rows, keys, dim := batch*queries, 4096, rowDim(kind)
+	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152, layout.V4Row584: 584}[kind]
+	shape := fmt.Sprintf("%v, %d x %d, %d heads, %d keys", kind, batch, queries, heads, width)
+	if extra > 0 {
+		shape += fmt.Sprintf(" and %d", extra)
+	}
+	touched := float64(rows*(width+extra))*float64(rowBytes) + float64(rows*heads*(dim+512)*2)
+	return Case{
+		Name: "sparse_decode", Shape: shape, Rate: BF16, Peer: Peer{"FlashMLA", peer}, Bytes: touched, SetBytes: int64(touched),
+		FLOPs: 2 * float64(rows*heads) * float64(width+extra) * float64(dim+512),
+		New: func(r *Rig) (Set, error) {
+			x := &sparse{holder: newHolder(r), kind: kind, dim: dim}
+			x.streams[0], x.args.Streams[0] = x.stream(rows, batch, keys, 64, width)
+			if extra > 0 {
+				x.streams[1], x.args.Streams[1] = x.stream(rows, batch, keys, 64, extra)
+			}
+			segments, blocks := cuda.SparseSegments(int32((width+63)/64*64 + (extra+63)/64*64))
+			x.finish(rows, heads, segments, blocks)
+			return x.ready(x)
+		},
+	}
+}
+
+func prefillCase(kind layout.Kind, rows, keys, heads, width int, peer float64) Case {
+	dim := rowDim(kind)
+	name := "bf16 rows"
+	if kind == 0 {
+		name = "V4 rows"
+	}
+	fewest := float64(rows*heads*(dim+512)*2) + float64(keys*dim*2) + float64(rows*width*4)
+	return Case{
+		Name: "sparse_prefill", Shape: fmt.Sprintf("%s, %d x %dk, %d heads, top-k %d", name, rows, keys>>10, heads, width), Rate: BF16, Peer: Peer{"FlashMLA", peer},
+		Bytes: fewest, SetBytes: int64(fewest), FLOPs: 2 * float64(rows*heads) * float64(width) * float64(dim+512),
+		New: func(r *Rig) (Set, error) {
+			x := &sparse{holder: newHolder(r), kind: kind, dim: dim}
+			x.streams[0], x.args.Streams[0] = x.stream(rows, 1, keys, keys, width)
+			x.finish(rows, heads, 1, int32(width+63)/64)
+			return x.ready(x)
+		},
+	}
+}
+
+func (x *sparse) Launch(s *cuda.Stream) error {
+	if x.kind == 0 {
+		return x.rig.Kernels.SparseAttendFlat(s, &x.args)
+	}
+	return x.rig.Kernels.SparseAttend(s, x.kind, &x.args)
+}
+
+// Check computes some heads of some rows on the host.
+func (x *sparse) Check(s *cuda.Stream) error {
+	for _, row := range []int{0, int(x.args.Rows) / 2, int(x.args.Rows) - 1} {
+		var rows [][]float32
+		for i := range x.streams {
+			list, err := x.selected(s, &x.streams[i], row)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, list...)
+		}
+		for _, head := range []int{0, int(x.args.Heads) - 1} {
+			if err := x.checkHead(s, row, head, rows); err != nil {
+				return fmt.Errorf("row %d head %d: %w", row, head, err)
+			}
+		}
+	}
+	return nil
+}
+
+// selected reads back the rows that a row attends to.
+func (x *sparse) selected(s *cuda.Stream, v *sparseStream, row int) ([][]float32, error) {
+	if v.width == 0 {
+		return nil, nil
+	}
+	var rows [][]float32
+	pages := map[int64][]byte{}
+	for _, slot := range v.indices[row*v.width:][:v.width] {
+		page, at := int64(slot/v.pool.PageTokens), int(slot%v.pool.PageTokens)
+		if pages[page] == nil {
+			b, err := read(s, v.pool.Base.Add(page*v.pool.PageBytes), v.pool.PageBytes)
+			if err != nil {
+				return nil, err
+			}
+			pages[page] = b
+		}
+		b, values := pages[page], make([]float32, x.dim)
+		switch x.kind {
+		case 0:
+			widen(values, b[at*2*x.dim:])
+		case layout.V4Row584:
+			widen(values, expect.DecodeV4(b, int(v.pool.PageTokens), at))
+		default:
+			main, err := layout.MainOf(x.kind)
+			if err != nil {
+				return nil, err
+			}
+			main.Decode(values, b, at)
+		}
+		rows = append(rows, values)
+	}
+	return rows, nil
+}
+
+func (x *sparse) checkHead(s *cuda.Stream, row, head int, rows [][]float32) error {
+	a := &x.args
+	q, err := read(s, a.Q.Add((int64(row)*a.QStride+int64(head*x.dim))*2), int64(x.dim)*2)
+	if err != nil {
+		return err
+	}
+	b, err := read(s, a.Out.Add((int64(row)*a.OutStride+int64(head)*512)*2), 1024)
+	if err != nil {
+		return err
+	}
+	l, err := read(s, a.LSE.Add((int64(row)*a.LSEStride+int64(head))*4), 4)
+	if err != nil {
+		return err
+	}
+	sink := math.Inf(-1)
+	if a.Sinks != 0 {
+		v, err := read(s, a.Sinks.Add(int64(head)*4), 4)
+		if err != nil {
+			return err
+		}
+		sink = float64(f32At(v, 0))
+	}
+	query, out := make([]float32, x.dim), make([]float32, 512)
+	widen(query, q)
+	widen(out, b)
+	want, lse, _ := expect.Attend(query, rows, sparseScale, sink)
+	if d := expect.Distance(out, want); !(d <= expect.AttendError) {
+		return fmt.Errorf("%g of its norm away, at most %g; it begins %v, want %v", d, expect.AttendError, out[:4], want[:4])
+	}
+	if got := float64(f32At(l, 0)); !(math.Abs(got-lse) <= 1e-3) {
+		return fmt.Errorf("lse %g, want %g", got, lse)
+	}
+	return nil
+}
+
+// widen turns bf16 bytes into float32.
+func widen(dst []float32, b []byte) {
+	for i := range dst {
+		dst[i] = num.FromBF16(binary.LittleEndian.Uint16(b[2*i:]))
+	}
+}

@@ -1,0 +1,53 @@
+package expect
+
+import "math"
+
+// AttendError is how far a result of bf16 attention may be from the exact one, as a share of the norm of a head's output: weights and
+// results are rounded to bf16, each by at most 2^-9.
+const AttendError = 6e-3
+
+// Attend is attention of one head over rows, of which the first 512 values are summed: out = sum of p_i * row_i, p the softmax of
+// scale * q.row_i with exp(sink) added to its divisor. It returns the natural logarithm of the sum without the sink and the largest scaled
+// score: +inf and -inf when there is no row. A sink of -inf is none.
+func Attend(q []float32, rows [][]float32, scale, sink float64) (out []float64, lse, largest float64) {
+	out = make([]float64, 512)
+	if len(rows) == 0 {
+		return out, math.Inf(1), math.Inf(-1)
+	}
+	scores := make([]float64, len(rows))
+	largest = math.Inf(-1)
+	for i, row := range rows {
+		for c, v := range q {
+			scores[i] += float64(v) * float64(row[c])
+		}
+		scores[i] *= scale
+		largest = max(largest, scores[i])
+	}
+	var sum float64
+	for i := range scores {
+		scores[i] = math.Exp(scores[i] - largest)
+		sum += scores[i]
+	}
+	divisor := sum + math.Exp(sink-largest)
+	for i, row := range rows {
+		p := scores[i] / divisor
+		for c := range out {
+			out[c] += p * float64(row[c])
+		}
+	}
+	return out, largest + math.Log(sum), largest
+}
+
+// Distance is the norm of got - want as a share of the norm of want, or the norm of got where want is zero.
+func Distance(got []float32, want []float64) float64 {
+	var d, n float64
+	for i, w := range want {
+		e := float64(got[i]) - w
+		d += e * e
+		n += w * w
+	}
+	if n == 0 {
+		return math.Sqrt(d)
+	}
+	return math.Sqrt(d / n)
+}

@@ -1,0 +1,153 @@
+package op
+
+import (
+	"math"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/layout"
+)
+
+// partialBytes is the most scratch memory that the parts of one launch take; more rows run as several launches, which changes no bit.
+const partialBytes = 256 << 20
+
+// SparseAttend computes attention over selected rows. FP8 pages are decode's layouts: their rows are cut into segments that different SMs
+// take. bf16 rows, which prefill reads by the thousand, are not. Either way a row is computed the same alone and in any batch.
+func (d *Device) SparseAttend(a kernel.SparseArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "sparse attend"}
+	r.layout(a.Pool, mains...)
+	args := r.attention(a.Q, a.Out, a.LSE, a.Heads, a.Scale)
+	if a.Max.Given() {
+		args.Max, args.MaxStride = at(a.Max), int64(a.Max.Stride)
+	}
+	args.Streams[0] = r.selection(kernel.Stream{Pool: a.Pool, Indices: a.Indices, Lens: a.Lens})
+	segments, blocks := int32(1), int32(a.Indices.Cols+63)/64
+	if a.Pool.Layout != layout.BF16Row1152 {
+		segments, blocks = cuda.SparseSegments(int32(a.Indices.Cols))
+	}
+	return d.attend(&r, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
+		return d.kernels.SparseAttend(d.stream, a.Pool.Layout, s)
+	})
+}
+
+// DualAttend computes V4 attention over a window and a compressed stream, in segments.
+func (d *Device) DualAttend(a kernel.DualArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "dual attend"}
+	r.layout(a.Window.Pool, layout.V4Row584)
+	args := r.attention(a.Q, a.Out, a.LSE, a.Heads, a.Scale)
+	args.Sinks = at(a.Sinks)
+	args.Streams[0] = r.selection(a.Window)
+	width := roundUp(a.Window.Indices.Cols)
+	if a.Extra.Given() {
+		r.layout(a.Extra.Pool, layout.V4Row584)
+		args.Streams[1] = r.selection(a.Extra)
+		width += roundUp(a.Extra.Indices.Cols)
+	}
+	segments, blocks := cuda.SparseSegments(int32(width))
+	return d.attend(&r, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
+		return d.kernels.SparseAttend(d.stream, layout.V4Row584, s)
+	})
+}
+
+// FlatAttend computes V4 attention over rows gathered for the batch, each row in one piece.
+func (d *Device) FlatAttend(a kernel.FlatArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "flat attend"}
+	r.dtype("kv", a.KV, kernel.BF16)
+	r.packed("kv", a.KV)
+	args := r.attention(a.Q, a.Out, a.LSE, a.Heads, a.Scale)
+	args.Sinks = at(a.Sinks)
+	rows := a.KV
+	rows.DType, rows.Cols, rows.Stride, rows.Rows = kernel.U8, 2*layout.V4Dim*a.KV.Rows, 2*layout.V4Dim*a.KV.Rows, 1
+	args.Streams[0] = r.selection(kernel.Stream{Pool: kernel.Pool{Mem: rows, PageTokens: a.KV.Rows}, Indices: a.Indices, Lens: a.Lens})
+	return d.attend(&r, &args, 1, int32(a.Indices.Cols+63)/64, func(s *cuda.SparseAttendArgs) error {
+		return d.kernels.SparseAttendFlat(d.stream, s)
+	})
+}
+
+// roundUp is a number of keys in whole blocks.
+func roundUp(keys int) int { return (keys + 63) / 64 * 64 }
+
+// attention is what the forms of sparse attention have in common.
+func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32) cuda.SparseAttendArgs {
+	r.dtype("q", q, kernel.BF16)
+	r.dtype("out", out, kernel.BF16)
+	r.aligned("q", q, 16)
+	r.aligned("out", out, 16)
+	a := cuda.SparseAttendArgs{
+		Q: at(q), Out: at(out), QStride: int64(q.Stride), OutStride: int64(out.Stride), Rows: r.count("rows", q.Rows), Heads: r.count("heads", heads),
+		ScoreScale: scale * math.Log2E, ValueScale: 1,
+	}
+	if q.Rows == 1 { // a single row may say anything about the distance to the next
+		a.QStride, a.OutStride = int64(q.Cols), int64(out.Cols)
+	}
+	if lse.Given() {
+		a.LSE, a.LSEStride = at(lse), int64(lse.Stride)
+	}
+	return a
+}
+
+// selection is a stream as kernels see it.
+func (r *require) selection(s kernel.Stream) cuda.SelectionView {
+	v, err := r.pool(s.Pool).Select(at(s.Indices), int64(s.Indices.Stride), r.count("indices", s.Indices.Cols), at(s.Lens), int64(s.Lens.Stride))
+	if err != nil {
+		r.fail("%v", err)
+	}
+	if s.Lens.Rows == 1 {
+		v.LenStride = 1
+	}
+	if s.Indices.Rows == 1 {
+		v.IndexStride = int64(s.Indices.Cols)
+	}
+	return v
+}
+
+// attend launches rows in groups whose parts fit the scratch memory.
+func (d *Device) attend(r *require, a *cuda.SparseAttendArgs, segments, blocks int32, launch func(*cuda.SparseAttendArgs) error) error {
+	if r.err != nil || a.Rows == 0 {
+		return r.err
+	}
+	a.Faults, a.Segments, a.SegmentBlocks = d.faults.Ptr(), segments, blocks
+	if segments == 1 {
+		return launch(a)
+	}
+	partial, stats := cuda.SparseScratch(1, a.Heads, segments)
+	group := max(int32(partialBytes/(partial+stats)), 1)
+	return d.temporary(int64(min(group, a.Rows))*(partial+stats), func(p cuda.Ptr) error {
+		for from := int32(0); from < a.Rows; from += group {
+			part := rowsOf(*a, from, min(group, a.Rows-from))
+			part.Partial, part.Stats = p, p.Add(int64(part.Rows)*partial)
+			if err := launch(&part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// rowsOf is the same work for a range of its rows.
+func rowsOf(a cuda.SparseAttendArgs, from, rows int32) cuda.SparseAttendArgs {
+	n := int64(from)
+	for i := range a.Streams {
+		if s := &a.Streams[i]; s.Width > 0 {
+			s.Indices, s.Lens = s.Indices.Add(4*n*s.IndexStride), s.Lens.Add(4*n*s.LenStride)
+		}
+	}
+	a.Q, a.Out = a.Q.Add(2*n*a.QStride), a.Out.Add(2*n*a.OutStride)
+	if a.LSE != 0 {
+		a.LSE = a.LSE.Add(4 * n * a.LSEStride)
+	}
+	if a.Max != 0 {
+		a.Max = a.Max.Add(4 * n * a.MaxStride)
+	}
+	a.Rows = rows
+	return a
+}

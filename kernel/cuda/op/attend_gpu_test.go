@@ -1,0 +1,113 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/layout"
+)
+
+// selected makes a list of slots for rows of different lengths, some of them missing.
+func (b *bench) selected(rows, width, slots int, lens []int32) (indices, counts both) {
+	list := make([]int32, rows*width)
+	for i := range list {
+		if list[i] = int32(b.rng.IntN(slots)); b.rng.IntN(9) == 0 || i/width == rows-1 {
+			list[i] = -1
+		}
+	}
+	return b.ints(rows, width, list), b.ints(rows, 1, lens)
+}
+
+func TestGPUSparseAttend(t *testing.T) {
+	b := onGPU(t)
+	lens := []int32{0, 1, 63, 64, 65, 600, 600}
+	rows, width := len(lens), 600
+	for _, kind := range mains {
+		l, err := layout.MainOf(kind)
+		b.must(err)
+		bytes := make([]byte, 12*l.PageBytes(64))
+		v := make([]float32, layout.RowDim)
+		for s := range 12 * 64 {
+			for i := range v {
+				v[i] = num.RoundBF16(float32(b.rng.NormFloat64()))
+			}
+			l.Encode(bytes, s, v)
+		}
+		onRef, onGPU := b.pools(kind, 12, l.PageBytes(64), 64, bytes)
+		for _, heads := range []int{3, 64, 128} {
+			indices, counts := b.selected(rows, width, 12*64, lens)
+			q, out := b.random(rows, heads*layout.RowDim), b.random(rows, heads*layout.LatentDim)
+			lse, top := b.normal(rows, heads), b.normal(rows, heads)
+			b.must(
+				b.ref.SparseAttend(kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref, Pool: onRef, Indices: indices.ref, Lens: counts.ref, Heads: heads, Scale: 0.05}),
+				b.gpu.SparseAttend(kernel.SparseArgs{Out: out.gpu, LSE: lse.gpu, Max: top.gpu, Q: q.gpu, Pool: onGPU, Indices: indices.gpu, Lens: counts.gpu, Heads: heads, Scale: 0.05}))
+			what := fmt.Sprintf("%v, %d heads", kind, heads)
+			b.near(what, out, 1./64)
+			finite := func(x both) both { return both{x.ref.Slice(1, rows-1), x.gpu.Slice(1, rows-1)} } // the first and the last row have no key
+			b.near(what+" lse", finite(lse), 1e-3)
+			b.near(what+" max", finite(top), 1e-3)
+		}
+	}
+	l := layout.BF16{}
+	_, pool := b.pools(layout.BF16Row1152, 2, l.PageBytes(64), 64, nil)
+	q, out := b.random(1, 64*layout.RowDim), b.random(1, 64*layout.LatentDim)
+	b.must(b.gpu.SparseAttend(kernel.SparseArgs{Out: out.gpu, Q: q.gpu, Pool: pool, Indices: b.ints(1, 1, []int32{128}).gpu, Lens: b.ints(1, 1, []int32{1}).gpu, Heads: 64, Scale: 1}))
+	if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("a slot beyond the pool: %v, want ErrArgument at the next sync", err)
+	}
+}
+
+func TestGPUEntriesAttend(t *testing.T) {
+	b := onGPU(t)
+	l := layout.V4Packed{}
+	pools := func(pages, tokens int) (onRef, onGPU kernel.Pool) {
+		n := pages * tokens
+		slots := make([]int32, n)
+		for i := range slots {
+			slots[i] = int32(i)
+		}
+		onRef, _ = b.pools(layout.V4Row584, pages, l.PageBytes(tokens), tokens, nil)
+		b.must(b.ref.StoreEntries(kernel.EntryStoreArgs{Rows: b.random(n, layout.V4Dim).ref, Norm: b.normal(1, layout.V4Dim).ref, Eps: 1e-6, Angles: b.angles(n).ref,
+			Slots: b.ints(n, 1, slots).ref, Pool: onRef}))
+		_, onGPU = b.pools(layout.V4Row584, pages, l.PageBytes(tokens), tokens, b.bytes(b.ref, onRef.Mem))
+		return onRef, onGPU
+	}
+	windowRef, windowGPU := pools(2, 128)
+	const rows, heads = 5, 64
+	for _, tokens := range []int{64, 2} {
+		extraRef, extraGPU := pools(512/tokens, tokens)
+		window, windowLens := b.selected(rows, 128, 256, []int32{128, 0, 5, 64, 128})
+		extra, extraLens := b.selected(rows, 500, 512, []int32{500, 100, 0, 64, 500})
+		q, out, lse, sinks := b.random(rows, heads*layout.V4Dim), b.random(rows, heads*layout.V4Dim), b.normal(rows, heads), b.normal(1, heads)
+		b.must(
+			b.ref.DualAttend(kernel.DualArgs{Out: out.ref, LSE: lse.ref, Q: q.ref, Window: kernel.Stream{Pool: windowRef, Indices: window.ref, Lens: windowLens.ref},
+				Extra: kernel.Stream{Pool: extraRef, Indices: extra.ref, Lens: extraLens.ref}, Sinks: sinks.ref, Heads: heads, Scale: 0.05}),
+			b.gpu.DualAttend(kernel.DualArgs{Out: out.gpu, LSE: lse.gpu, Q: q.gpu, Window: kernel.Stream{Pool: windowGPU, Indices: window.gpu, Lens: windowLens.gpu},
+				Extra: kernel.Stream{Pool: extraGPU, Indices: extra.gpu, Lens: extraLens.gpu}, Sinks: sinks.gpu, Heads: heads, Scale: 0.05}))
+		b.near(fmt.Sprintf("two streams, pages of %d", tokens), out, 1./64)
+		b.near("lse", both{lse.ref.Slice(0, rows-1), lse.gpu.Slice(0, rows-1)}, 1e-3)
+	}
+	kv := b.random(300, layout.V4Dim)
+	indices, counts := b.selected(rows, 128, 300, []int32{128, 0, 5, 64, 128})
+	q, out, sinks := b.random(rows, heads*layout.V4Dim), b.random(rows, heads*layout.V4Dim), b.normal(1, heads)
+	b.must(b.ref.FlatAttend(kernel.FlatArgs{Out: out.ref, Q: q.ref, KV: kv.ref, Indices: indices.ref, Lens: counts.ref, Sinks: sinks.ref, Heads: heads, Scale: 0.05}),
+		b.gpu.FlatAttend(kernel.FlatArgs{Out: out.gpu, Q: q.gpu, KV: kv.gpu, Indices: indices.gpu, Lens: counts.gpu, Sinks: sinks.gpu, Heads: heads, Scale: 0.05}))
+	b.near("gathered rows", out, 1./64)
+}
+
+func TestRowRangesMoveEveryAddress(t *testing.T) {
+	a := cuda.SparseAttendArgs{Q: 1 << 20, Out: 2 << 20, LSE: 3 << 20, QStride: 64, OutStride: 32, LSEStride: 8, Rows: 9}
+	a.Streams[0] = cuda.SelectionView{Indices: 4 << 20, Lens: 5 << 20, IndexStride: 16, LenStride: 2, Width: 16}
+	p := rowsOf(a, 3, 5)
+	if p.Q != 1<<20+3*64*2 || p.Out != 2<<20+3*32*2 || p.LSE != 3<<20+3*8*4 || p.Max != 0 || p.Rows != 5 ||
+		p.Streams[0].Indices != 4<<20+3*16*4 || p.Streams[0].Lens != 5<<20+3*2*4 || p.Streams[1].Indices != 0 {
+		t.Errorf("rows 3 to 8: %+v", p)
+	}
+	if a.Streams[0].Indices != 4<<20 {
+		t.Error("the whole was changed")
+	}
+}

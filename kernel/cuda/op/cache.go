@@ -1,0 +1,183 @@
+package op
+
+import (
+	"encoding/binary"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/layout"
+)
+
+// mains are the layouts of latent rows that have kernels.
+var mains = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576}
+
+// Norm normalises rows.
+func (d *Device) Norm(a kernel.NormArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	return d.norm("norm", a.Out, a.X, a.Weight, a.Eps)
+}
+
+func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) error {
+	r := require{op: op}
+	r.dtype("x", x, kernel.BF16)
+	r.dtype("out", out, kernel.BF16)
+	args := cuda.RMSNormArgs{X: at(x), Out: at(out), Weight: at(weight), Epsilon: float64(eps), XStride: int64(x.Stride), OutStride: int64(out.Stride),
+		Rows: r.count("rows", x.Rows), Columns: r.count("columns", x.Cols)}
+	switch weight.DType {
+	case kernel.F32:
+	case kernel.BF16:
+		args.WeightBF16 = 1
+	default:
+		r.fail("a weight of type %v, this backend takes f32 and bf16", weight.DType)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	return d.kernels.RMSNorm(d.stream, &args)
+}
+
+// normalised gives an operation the RMSNorm of some rows, packed, in scratch memory.
+func (d *Device) normalised(op string, x, weight kernel.Tensor, eps float32, use func(kernel.Tensor) error) error {
+	return d.temporary(int64(x.Rows)*int64(x.Cols)*2, func(p cuda.Ptr) error {
+		out := kernel.Tensor{Buf: &Buffer{ptr: p, bytes: int64(x.Rows) * int64(x.Cols) * 2}, DType: kernel.BF16, Rows: x.Rows, Cols: x.Cols, Stride: x.Cols}
+		if err := d.norm(op, out, x, weight, eps); err != nil {
+			return err
+		}
+		return use(out)
+	})
+}
+
+// StoreRows normalises, rotates and encodes latent rows. The normalised row is rounded to bf16 before it is encoded.
+func (d *Device) StoreRows(a kernel.StoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "store rows"}
+	r.layout(a.Pool, mains...)
+	r.dtype("kv", a.KV, kernel.BF16)
+	r.packed("slots", a.Slots)
+	r.aligned("kv", a.KV, 4)
+	positions, err := d.counting(a.KV.Rows)
+	if err != nil {
+		return err
+	}
+	rope := a.KV.Columns(layout.LatentDim, layout.RowDim)
+	args := cuda.WriteMainArgs{Pool: r.pool(a.Pool), Rotary: r.angles(a.Angles), Key: at(rope), Positions: positions, Slots: at(a.Slots), Faults: d.faults.Ptr(),
+		LatentStride: layout.LatentDim, KeyStride: int64(a.KV.Stride), Tokens: r.count("tokens", a.KV.Rows), KScale: 1}
+	if r.err != nil || a.KV.Rows == 0 {
+		return r.err
+	}
+	return d.normalised(r.op, a.KV.Columns(0, layout.LatentDim), a.Norm, a.Eps, func(latent kernel.Tensor) error {
+		args.Latent = at(latent)
+		return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
+	})
+}
+
+// GatherRows collects rows as bf16.
+func (d *Device) GatherRows(a kernel.GatherArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "gather rows"}
+	r.layout(a.Pool, mains...)
+	r.dtype("out", a.Out, kernel.BF16)
+	r.packed("slots", a.Slots)
+	r.aligned("out", a.Out, 16)
+	args := cuda.GatherSlotsArgs{Pool: r.pool(a.Pool), Source: cuda.SlotListView{Slots: at(a.Slots)}, Rows: at(a.Out), Faults: d.faults.Ptr(), RowBytes: 2 * int64(a.Out.Stride),
+		Count: r.count("rows", a.Out.Rows), KScale: 1}
+	if r.err != nil || a.Out.Rows == 0 {
+		return r.err
+	}
+	return d.kernels.GatherSlots(d.stream, a.Pool.Layout, &args)
+}
+
+// ConvertPages converts pages of raw rows to pages of block rows.
+func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "convert pages"}
+	r.packed("pages", a.Pages)
+	r.packed("out", a.Out.Mem)
+	r.aligned("out", a.Out.Mem, 16)
+	rows := a.Pages.Rows * a.In.PageTokens
+	args := cuda.GatherPagesArgs{Pool: r.pool(a.In), Source: cuda.PageTableView{Table: at(a.Pages), TableStride: r.count("pages", a.Pages.Rows), Requests: 1}, Rows: at(a.Out.Mem),
+		Faults: d.faults.Ptr(), RowBytes: layout.BlockRowBytes, Count: r.count("rows", rows), KScale: 1}
+	if r.err != nil || rows == 0 {
+		return r.err
+	}
+	return d.temporary(8, func(p cuda.Ptr) error {
+		if err := d.stream.CopyToDevice(p, binary.LittleEndian.AppendUint64(nil, uint64(rows)<<32)); err != nil { // starts: 0 and all rows
+			return err
+		}
+		args.Source.Starts = p
+		return d.kernels.RawToBlockPages(d.stream, &args)
+	})
+}
+
+// StoreEntries normalises, rotates and encodes V4 entries. The normalised row is rounded to bf16 before it is encoded.
+func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "store entries"}
+	r.layout(a.Pool, layout.V4Row584)
+	r.dtype("rows", a.Rows, kernel.BF16)
+	r.packed("slots", a.Slots)
+	positions, err := d.counting(a.Rows.Rows)
+	if err != nil {
+		return err
+	}
+	args := cuda.WriteV4Args{Pool: r.pool(a.Pool), Rotary: r.angles(a.Angles), Positions: positions, Slots: at(a.Slots), Faults: d.faults.Ptr(), RowStride: layout.V4Dim,
+		Tokens: r.count("entries", a.Rows.Rows)}
+	if r.err != nil || a.Rows.Rows == 0 {
+		return r.err
+	}
+	return d.normalised(r.op, a.Rows, a.Norm, a.Eps, func(rows kernel.Tensor) error {
+		args.Rows = at(rows)
+		return d.kernels.WriteV4(d.stream, &args)
+	})
+}
+
+// Unpack collects V4 entries as bf16.
+func (d *Device) Unpack(a kernel.UnpackArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "unpack"}
+	r.layout(a.Pool, layout.V4Row584)
+	r.dtype("out", a.Out, kernel.BF16)
+	r.packed("slots", a.Slots)
+	r.aligned("out", a.Out, 16)
+	args := cuda.GatherSlotsArgs{Pool: r.pool(a.Pool), Source: cuda.SlotListView{Slots: at(a.Slots)}, Rows: at(a.Out), Faults: d.faults.Ptr(), RowBytes: 2 * int64(a.Out.Stride),
+		Count: r.count("entries", a.Slots.Rows)}
+	if r.err != nil || a.Slots.Rows == 0 {
+		return r.err
+	}
+	return d.kernels.GatherV4Slots(d.stream, &args)
+}
+
+// Combine joins the indices of two streams.
+func (d *Device) Combine(a kernel.CombineArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "combine"}
+	for _, t := range []kernel.Tensor{a.Out, a.Lens, a.WindowLens, a.WindowBase} {
+		r.packed("an index tensor", t)
+	}
+	args := cuda.CombineV4Args{Window: at(a.Window), WindowLength: at(a.WindowLens), WindowBase: at(a.WindowBase), Rows: at(a.Out), Lengths: at(a.Lens), WindowStride: int64(a.Window.Stride),
+		Tokens: r.count("rows", a.Window.Rows), WindowWidth: r.count("window entries", a.Window.Cols), Width: r.count("entries", a.Out.Cols)}
+	if a.Extra.Given() {
+		r.packed("extra lens", a.ExtraLens)
+		r.packed("extra base", a.ExtraBase)
+		args.Extra, args.ExtraLength, args.ExtraBase = at(a.Extra), at(a.ExtraLens), at(a.ExtraBase)
+		args.ExtraStride, args.ExtraWidth = int64(a.Extra.Stride), r.count("extra entries", a.Extra.Cols)
+	}
+	if r.err != nil || a.Window.Rows == 0 {
+		return r.err
+	}
+	return d.kernels.CombineV4(d.stream, &args)
+}

@@ -1,0 +1,102 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// Name is the registered name of the implementation.
+const Name = "cuda"
+
+// Device runs operations on one GPU. One goroutine uses it at a time.
+type Device struct {
+	missing
+	gpu     *cuda.Device
+	kernels *cuda.Kernels
+	stream  *cuda.Stream
+	scratch *cuda.Pool
+	faults  *cuda.Buffer // one u32 of fault bits
+	count   *cuda.Buffer // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
+}
+
+var _ kernel.Device = (*Device)(nil)
+
+// Backends lists the implementation for a registry. It is not available while operations are missing.
+func Backends() []kernel.Backend {
+	return []kernel.Backend{{
+		Name: Name, Hardware: "sm90", Summary: "CUDA kernels for Hopper GPUs",
+		Available: complete,
+		Open: func(kernel.Options) (kernel.Device, error) {
+			if err := complete(); err != nil {
+				return nil, err
+			}
+			return Open(0)
+		},
+	}}
+}
+
+// complete says why no model can run here: what is missing anywhere, and what is wrong with this machine.
+func complete() error {
+	here := cuda.Available()
+	list := Missing()
+	switch {
+	case len(list) == 0:
+		return here
+	case here == nil:
+		here = kernel.ErrUnavailable
+	}
+	return fmt.Errorf("no CUDA kernels yet for %s: run with --kernels cpu, or measure what there is with 'sparrow bench kernels --device cuda'; %w", strings.Join(list, ", "), here)
+}
+
+// Open opens a GPU with all its kernels, whether or not they suffice for a model.
+func Open(ordinal int) (_ *Device, err error) {
+	d := &Device{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	if d.gpu, err = cuda.Open(ordinal); err != nil {
+		return nil, err
+	}
+	if d.kernels, err = d.gpu.LoadKernels(); err != nil {
+		return nil, err
+	}
+	if d.stream, err = d.gpu.NewStream(); err != nil {
+		return nil, err
+	}
+	if d.faults, err = d.gpu.Alloc(4); err != nil {
+		return nil, err
+	}
+	d.scratch = d.gpu.NewPool()
+	return d, d.stream.Fill(d.faults.Ptr(), 0, 4)
+}
+
+// Name is the registered name.
+func (d *Device) Name() string { return Name }
+
+// Activation is bf16.
+func (d *Device) Activation() kernel.DType { return kernel.BF16 }
+
+// Close waits for what was enqueued and gives everything back.
+func (d *Device) Close() error {
+	var errs []error
+	if d.stream != nil {
+		errs = append(errs, d.stream.Sync(), d.stream.Close())
+	}
+	if d.scratch != nil {
+		errs = append(errs, d.scratch.Close())
+	}
+	errs = append(errs, d.faults.Free(), d.count.Free())
+	if d.kernels != nil {
+		errs = append(errs, d.kernels.Close())
+	}
+	if d.gpu != nil {
+		errs = append(errs, d.gpu.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,239 @@
+package op
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/ref"
+	"sparrow/layout"
+)
+
+// both holds the same values on the reference, as float32, and on the GPU.
+type both struct{ ref, gpu kernel.Tensor }
+
+// bench runs the same operation on the reference and on the GPU.
+type bench struct {
+	*testing.T
+	rng *rand.Rand
+	ref *ref.Device
+	gpu *Device
+}
+
+// onGPU opens the first device, or skips the test with one line.
+func onGPU(t *testing.T) *bench {
+	t.Helper()
+	if err := cuda.Available(); err != nil {
+		t.Skipf("needs a Hopper GPU: %v", err)
+	}
+	d, err := Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &bench{t, rand.New(rand.NewPCG(5, 6)), &ref.Device{}, d}
+}
+
+func (b *bench) must(errs ...error) {
+	b.Helper()
+	if err := errors.Join(errs...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) place(d kernel.Device, t kernel.DType, rows, cols int, bytes []byte) kernel.Tensor {
+	b.Helper()
+	x, err := kernel.New(d, t, rows, cols)
+	b.must(err)
+	b.must(d.Write(x, bytes))
+	return x
+}
+
+// floats are float32 on both sides.
+func (b *bench) floats(rows, cols int, v []float32) both {
+	var bytes []byte
+	for _, x := range v {
+		bytes = binary.LittleEndian.AppendUint32(bytes, math.Float32bits(x))
+	}
+	return both{b.place(b.ref, kernel.F32, rows, cols, bytes), b.place(b.gpu, kernel.F32, rows, cols, bytes)}
+}
+
+// random are bf16 values: float32 for the reference, bf16 on the GPU.
+func (b *bench) random(rows, cols int) both {
+	var wide, narrow []byte
+	for range rows * cols {
+		h := num.BF16(float32(b.rng.NormFloat64()))
+		narrow = binary.LittleEndian.AppendUint16(narrow, h)
+		wide = binary.LittleEndian.AppendUint32(wide, uint32(h)<<16)
+	}
+	return both{b.place(b.ref, kernel.F32, rows, cols, wide), b.place(b.gpu, kernel.BF16, rows, cols, narrow)}
+}
+
+func (b *bench) normal(rows, cols int) both {
+	v := make([]float32, rows*cols)
+	for i := range v {
+		v[i] = float32(b.rng.NormFloat64())
+	}
+	return b.floats(rows, cols, v)
+}
+
+func (b *bench) ints(rows, cols int, v []int32) both {
+	var bytes []byte
+	for _, x := range v {
+		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(x))
+	}
+	return both{b.place(b.ref, kernel.I32, rows, cols, bytes), b.place(b.gpu, kernel.I32, rows, cols, bytes)}
+}
+
+// angles are rotations of odd positions.
+func (b *bench) angles(rows int) both {
+	v := make([]float32, 0, rows*layout.RopeDim)
+	for r := range rows {
+		for part := range 2 {
+			for i := range layout.RopeDim / 2 {
+				s, c := math.Sincos(float64(37*r+1) * math.Pow(10000, -float64(2*i)/layout.RopeDim))
+				v = append(v, float32([2]float64{c, s}[part]))
+			}
+		}
+	}
+	return b.floats(rows, layout.RopeDim, v)
+}
+
+// pools are two caches of the same bytes.
+func (b *bench) pools(kind layout.Kind, pages, pageBytes, tokens int, bytes []byte) (onRef, onGPU kernel.Pool) {
+	return kernel.Pool{Mem: b.place(b.ref, kernel.U8, pages, pageBytes, bytes), Layout: kind, PageTokens: tokens},
+		kernel.Pool{Mem: b.place(b.gpu, kernel.U8, pages, pageBytes, bytes), Layout: kind, PageTokens: tokens}
+}
+
+func (b *bench) bytes(d kernel.Device, t kernel.Tensor) []byte {
+	b.Helper()
+	v := make([]byte, t.Extent())
+	b.must(d.Read(v, t))
+	return v
+}
+
+// near compares float tensors relative to the larger of 1 and the value, and counts how many differ at all.
+func (b *bench) near(what string, x both, tol float64) {
+	b.Helper()
+	want, got := b.bytes(b.ref, x.ref), b.bytes(b.gpu, x.gpu)
+	for i := range len(want) / 4 {
+		w, g := float64(math.Float32frombits(binary.LittleEndian.Uint32(want[4*i:]))), 0.0
+		if x.gpu.DType == kernel.BF16 {
+			g = float64(num.FromBF16(binary.LittleEndian.Uint16(got[2*i:])))
+		} else {
+			g = float64(math.Float32frombits(binary.LittleEndian.Uint32(got[4*i:])))
+		}
+		if !(math.Abs(w-g) <= tol*max(1, math.Abs(w))) {
+			b.Fatalf("%s: element %d is %v, the reference gives %v", what, i, g, w)
+		}
+	}
+}
+
+// same compares bytes.
+func (b *bench) same(what string, onRef, onGPU kernel.Tensor) {
+	b.Helper()
+	want, got := b.bytes(b.ref, onRef), b.bytes(b.gpu, onGPU)
+	for i := range want {
+		if want[i] != got[i] {
+			b.Fatalf("%s: byte %d is %#02x, the reference gives %#02x", what, i, got[i], want[i])
+		}
+	}
+}
+
+// fewDiffer compares bytes of quantised values: rounding at a boundary may fall either way, rarely.
+func (b *bench) fewDiffer(what string, onRef, onGPU kernel.Tensor) {
+	b.Helper()
+	want, got := b.bytes(b.ref, onRef), b.bytes(b.gpu, onGPU)
+	differ := 0
+	for i := range want {
+		if want[i] != got[i] {
+			differ++
+		}
+	}
+	if differ > len(want)/50 {
+		b.Fatalf("%s: %d of %d bytes differ from the reference", what, differ, len(want))
+	}
+}
+
+// scattered are slots of 3 pages of 64, with padding.
+var scattered = []int32{130, 0, 63, 64, -1, 127, 191, 1, 65}
+
+func TestGPUNorm(t *testing.T) {
+	b := onGPU(t)
+	for _, cols := range []int{1, 31, 512, 1536, 7168} {
+		x, w, out := b.random(5, cols), b.normal(1, cols), b.random(5, cols)
+		b.must(b.ref.Norm(kernel.NormArgs{Out: out.ref, X: x.ref, Weight: w.ref, Eps: 1e-6}), b.gpu.Norm(kernel.NormArgs{Out: out.gpu, X: x.gpu, Weight: w.gpu, Eps: 1e-6}))
+		b.near(fmt.Sprintf("%d columns", cols), out, 1./256)
+	}
+}
+
+func TestGPURows(t *testing.T) {
+	b := onGPU(t)
+	n := len(scattered)
+	for _, kind := range mains {
+		l, err := layout.MainOf(kind)
+		b.must(err)
+		kv, a, norm, slots := b.random(n, layout.RowDim), b.angles(n), b.normal(1, layout.LatentDim), b.ints(n, 1, scattered)
+		onRef, onGPU := b.pools(kind, 3, l.PageBytes(64), 64, make([]byte, 3*l.PageBytes(64)))
+		b.must(b.ref.StoreRows(kernel.StoreArgs{KV: kv.ref, Norm: norm.ref, Eps: 1e-6, Angles: a.ref, Slots: slots.ref, Pool: onRef}),
+			b.gpu.StoreRows(kernel.StoreArgs{KV: kv.gpu, Norm: norm.gpu, Eps: 1e-6, Angles: a.gpu, Slots: slots.gpu, Pool: onGPU}))
+		read := []int32{130, 0, 63, 64, 127, 191, 1, 65, 2}
+		at, out := b.ints(len(read), 1, read), b.random(len(read), layout.RowDim)
+		b.must(b.ref.GatherRows(kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: onRef}), b.gpu.GatherRows(kernel.GatherArgs{Out: out.gpu, Slots: at.gpu, Pool: onGPU}))
+		tol := 1. / 8 // one step of e4m3
+		if kind == layout.BF16Row1152 {
+			tol = 1. / 64
+		}
+		b.near("stored and gathered "+kind.String(), out, tol)
+		// The reference's bytes read on the GPU are the reference's rows.
+		_, copied := b.pools(kind, 3, l.PageBytes(64), 64, b.bytes(b.ref, onRef.Mem))
+		b.must(b.gpu.GatherRows(kernel.GatherArgs{Out: out.gpu, Slots: at.gpu, Pool: copied}))
+		b.near("gathered "+kind.String(), out, 1./256)
+	}
+	slots, kv := b.ints(1, 1, []int32{192}), b.random(1, layout.RowDim)
+	_, pool := b.pools(layout.BF16Row1152, 3, 64*layout.BF16RowBytes, 64, nil)
+	b.must(b.gpu.StoreRows(kernel.StoreArgs{KV: kv.gpu, Norm: b.normal(1, layout.LatentDim).gpu, Eps: 1e-6, Angles: b.angles(1).gpu, Slots: slots.gpu, Pool: pool}))
+	if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("a slot beyond the pool: %v, want ErrArgument at the next sync", err)
+	}
+	b.must(b.gpu.Sync())
+}
+
+func TestGPUConvertPages(t *testing.T) {
+	b := onGPU(t)
+	raw := layout.FP8Raw{}
+	bytes := make([]byte, 3*raw.PageBytes(64))
+	for i := range bytes {
+		bytes[i] = num.E4M3(float32(b.rng.NormFloat64() * 10))
+	}
+	inRef, inGPU := b.pools(layout.FP8Row576, 3, raw.PageBytes(64), 64, bytes)
+	outRef, outGPU := b.pools(layout.FP8Row656, 2, layout.FP8Block{}.PageBytes(64), 64, nil)
+	pages := b.ints(2, 1, []int32{2, 0})
+	b.must(b.ref.ConvertPages(kernel.ConvertArgs{Out: outRef, In: inRef, Pages: pages.ref}), b.gpu.ConvertPages(kernel.ConvertArgs{Out: outGPU, In: inGPU, Pages: pages.gpu}))
+	b.same("converted", outRef.Mem, outGPU.Mem)
+}
+
+func TestGPUEntries(t *testing.T) {
+	b := onGPU(t)
+	n, l := len(scattered), layout.V4Packed{}
+	rows, a, norm, slots := b.random(n, layout.V4Dim), b.angles(n), b.normal(1, layout.V4Dim), b.ints(n, 1, scattered)
+	onRef, onGPU := b.pools(layout.V4Row584, 3, l.PageBytes(64), 64, nil)
+	b.must(b.ref.StoreEntries(kernel.EntryStoreArgs{Rows: rows.ref, Norm: norm.ref, Eps: 1e-6, Angles: a.ref, Slots: slots.ref, Pool: onRef}),
+		b.gpu.StoreEntries(kernel.EntryStoreArgs{Rows: rows.gpu, Norm: norm.gpu, Eps: 1e-6, Angles: a.gpu, Slots: slots.gpu, Pool: onGPU}))
+	out := b.random(n, layout.V4Dim)
+	b.must(b.ref.Unpack(kernel.UnpackArgs{Out: out.ref, Slots: slots.ref, Pool: onRef}), b.gpu.Unpack(kernel.UnpackArgs{Out: out.gpu, Slots: slots.gpu, Pool: onGPU}))
+	b.near("stored and unpacked", out, 1./8)
+	_, copied := b.pools(layout.V4Row584, 3, l.PageBytes(64), 64, b.bytes(b.ref, onRef.Mem))
+	b.must(b.gpu.Unpack(kernel.UnpackArgs{Out: out.gpu, Slots: slots.gpu, Pool: copied}))
+	b.near("unpacked", out, 0)
+}

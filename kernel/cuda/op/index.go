@@ -1,0 +1,133 @@
+package op
+
+import (
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/layout"
+)
+
+// indexRecipe says how indexer vectors are rotated and quantised.
+func indexRecipe(ropeAt int, p kernel.Pairing, hadamard bool, scales num.ScaleMode) cuda.IndexRecipeView {
+	v := cuda.IndexRecipeView{RopeAt: int32(ropeAt)}
+	if p == kernel.Interleaved {
+		v.Interleaved = 1
+	}
+	if hadamard {
+		v.Hadamard = 1
+	}
+	if scales == num.ScaleF32 {
+		v.ExactScale = 1
+	}
+	return v
+}
+
+// StoreIndex normalises, rotates and quantises indexer keys.
+func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "store index"}
+	r.dtype("weight", a.Weight, kernel.F32)
+	r.dtype("bias", a.Bias, kernel.F32)
+	r.aligned("weight", a.Weight, 16)
+	r.aligned("bias", a.Bias, 16)
+	args := d.keyWriter(&r, a.Key, a.Angles, a.Slots, a.Pool)
+	args.Recipe = indexRecipe(0, a.Pairing, a.Hadamard, num.ScalePow2)
+	args.Gamma, args.Beta, args.Epsilon = at(a.Weight), at(a.Bias), float64(a.Eps)
+	if r.err != nil || a.Key.Rows == 0 {
+		return r.err
+	}
+	var err error
+	if args.Positions, err = d.counting(a.Key.Rows); err != nil {
+		return err
+	}
+	return d.kernels.WriteIndexKeys(d.stream, &args)
+}
+
+// keyWriter is what both writers of indexer keys share.
+func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool kernel.Pool) cuda.WriteIndexKeyArgs {
+	r.indexPool(pool)
+	r.dtype("keys", keys, kernel.BF16)
+	r.packed("slots", slots)
+	r.aligned("keys", keys, 8)
+	return cuda.WriteIndexKeyArgs{Pool: r.pool(pool), Rotary: r.angles(angles), Keys: at(keys), Slots: at(slots), Faults: d.faults.Ptr(), KeyStride: int64(keys.Stride),
+		Tokens: r.count("keys", keys.Rows)}
+}
+
+// indexPool asks for quantised keys in pages of a multiple of four.
+func (r *require) indexPool(p kernel.Pool) {
+	r.layout(p, layout.IndexPage132)
+	if p.PageTokens%4 != 0 {
+		r.fail("pages of %d keys, this backend takes multiples of 4", p.PageTokens)
+	}
+}
+
+// StoreKeys normalises, rotates and quantises indexer keys made by a compressor. The normalised key is rounded to bf16 before it is rotated.
+func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "store keys"}
+	args := d.keyWriter(&r, a.Keys, a.Angles, a.Slots, a.Pool)
+	args.Recipe = indexRecipe(layout.IndexDim-layout.RopeDim, kernel.Interleaved, a.Hadamard, num.ScaleF32)
+	if r.err != nil || a.Keys.Rows == 0 {
+		return r.err
+	}
+	var err error
+	if args.Positions, err = d.counting(a.Keys.Rows); err != nil {
+		return err
+	}
+	return d.normalised(r.op, a.Keys, a.Norm, a.Eps, func(keys kernel.Tensor) error {
+		args.Keys, args.KeyStride = at(keys), layout.IndexDim
+		return d.kernels.WriteIndexKeys(d.stream, &args)
+	})
+}
+
+// GatherIndex collects indexer keys into one page.
+func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "gather index"}
+	r.indexPool(a.Pool)
+	r.packed("slots", a.Slots)
+	r.aligned("out", a.Out.Mem, 16)
+	keys := at(a.Out.Mem)
+	args := cuda.GatherIndexSlotsArgs{Pool: r.pool(a.Pool), Source: cuda.SlotListView{Slots: at(a.Slots)}, Keys: keys, Scales: keys.Add(int64(a.Out.PageTokens) * layout.IndexDim),
+		Faults: d.faults.Ptr(), Count: r.count("keys", a.Slots.Rows)}
+	if r.err != nil || a.Slots.Rows == 0 {
+		return r.err
+	}
+	return d.kernels.GatherIndexSlots(d.stream, &args)
+}
+
+// IndexQuery rotates and quantises indexer queries and folds their scales into the weights.
+func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "index query"}
+	r.dtype("out", a.Out, kernel.E4M3)
+	r.dtype("q", a.Q, kernel.BF16)
+	r.packed("out", a.Out)
+	r.packed("w", a.W)
+	r.aligned("q", a.Q, 8)
+	r.aligned("out", a.Out, 16)
+	if a.Offset != 0 && a.Offset != layout.IndexDim-layout.RopeDim {
+		r.fail("rotated part at %d, this backend takes 0 and %d", a.Offset, layout.IndexDim-layout.RopeDim)
+	}
+	args := cuda.IndexQueryArgs{Rotary: r.angles(a.Angles), Recipe: indexRecipe(a.Offset, a.Pairing, a.Hadamard, a.Scales), Queries: at(a.Q), Weights: at(a.Weights), Codes: at(a.Out), Folded: at(a.W),
+		Faults: d.faults.Ptr(), QueryStride: int64(a.Q.Stride), WeightStride: int64(a.Weights.Stride), Tokens: r.count("tokens", a.Q.Rows), Heads: r.count("heads", a.Heads), PaddedHeads: r.count("heads", a.Heads),
+		WeightScale: float32(1 / math.Sqrt(float64(a.Heads)*layout.IndexDim))}
+	if r.err != nil || a.Q.Rows == 0 {
+		return r.err
+	}
+	var err error
+	if args.Positions, err = d.counting(a.Q.Rows); err != nil {
+		return err
+	}
+	return d.kernels.PrepareIndexQueries(d.stream, &args)
+}

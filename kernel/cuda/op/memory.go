@@ -1,0 +1,142 @@
+package op
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// Buffer is device memory.
+type Buffer struct {
+	ptr    cuda.Ptr // zero when it holds no bytes
+	bytes  int64
+	memory *cuda.Buffer // what to free; nil for scratch memory
+}
+
+// Len is the size in bytes.
+func (b *Buffer) Len() int64 { return b.bytes }
+
+// Alloc returns zeroed memory.
+func (d *Device) Alloc(bytes int64) (kernel.Buffer, error) {
+	if bytes < 0 {
+		return nil, fmt.Errorf("%w: alloc of %d bytes", kernel.ErrArgument, bytes)
+	}
+	if bytes == 0 {
+		return &Buffer{}, nil
+	}
+	m, err := d.gpu.Alloc(bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &Buffer{m.Ptr(), bytes, m}, d.stream.Fill(m.Ptr(), 0, bytes)
+}
+
+// Free gives memory back. An error of the driver shows at the next Sync.
+func (d *Device) Free(b kernel.Buffer) {
+	if m := b.(*Buffer); m.memory != nil {
+		m.ptr = 0
+		_ = m.memory.Free() // it waits for work that uses the memory; what fails there fails again in Sync
+	}
+}
+
+// Import uploads host bytes.
+func (d *Device) Import(data []byte, _ kernel.DType) (kernel.Buffer, error) {
+	b, err := d.Alloc(int64(len(data)))
+	if err != nil || len(data) == 0 {
+		return b, err
+	}
+	return b, d.stream.CopyToDevice(b.(*Buffer).ptr, data)
+}
+
+// Write copies src to the start of dst.
+func (d *Device) Write(dst kernel.Tensor, src []byte) error {
+	if int64(len(src)) > dst.Extent() {
+		return fmt.Errorf("%w: write: %d bytes into %v (%d bytes)", kernel.ErrArgument, len(src), dst, dst.Extent())
+	}
+	if len(src) == 0 {
+		return nil
+	}
+	return d.stream.CopyToDevice(at(dst), src)
+}
+
+// Read copies the start of src to dst and waits for everything enqueued before.
+func (d *Device) Read(dst []byte, src kernel.Tensor) error {
+	if int64(len(dst)) > src.Extent() {
+		return fmt.Errorf("%w: read: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src, src.Extent())
+	}
+	if len(dst) > 0 {
+		if err := d.stream.CopyToHost(dst, at(src)); err != nil {
+			return err
+		}
+	}
+	return d.Sync()
+}
+
+// Sync waits for everything enqueued and reports faults that kernels raised.
+func (d *Device) Sync() error {
+	var word [4]byte
+	if err := d.stream.CopyToHost(word[:], d.faults.Ptr()); err != nil {
+		return err
+	}
+	if err := d.stream.Sync(); err != nil {
+		return err
+	}
+	bits := binary.LittleEndian.Uint32(word[:])
+	if bits == 0 {
+		return nil
+	}
+	if err := d.stream.Fill(d.faults.Ptr(), 0, 4); err != nil {
+		return err
+	}
+	what := "a position outside its table"
+	if bits&cuda.FaultSlot != 0 {
+		what = "a slot beyond its pool"
+	}
+	return fmt.Errorf("%w: cuda: an operation since the last sync was given %s", kernel.ErrArgument, what)
+}
+
+// at is the address of a tensor's first element.
+func at(t kernel.Tensor) cuda.Ptr {
+	b := t.Buf.(*Buffer)
+	if b.ptr == 0 {
+		return 0
+	}
+	return b.ptr.Add(t.Off)
+}
+
+// temporary takes scratch memory for one operation. Reuse is ordered by the stream.
+func (d *Device) temporary(bytes int64, use func(cuda.Ptr) error) error {
+	p, err := d.scratch.Get(max(bytes, 16))
+	if err != nil {
+		return err
+	}
+	err = use(p)
+	if back := d.scratch.Put(p); err == nil {
+		err = back
+	}
+	return err
+}
+
+// counting is device memory that holds 0, 1, 2, ... up to at least n-1.
+func (d *Device) counting(n int) (cuda.Ptr, error) {
+	if d.count != nil && d.count.Len() >= int64(4*n) {
+		return d.count.Ptr(), nil
+	}
+	n = max(2*n, 4096)
+	b, err := d.gpu.Alloc(int64(4 * n))
+	if err != nil {
+		return 0, err
+	}
+	list := make([]byte, 0, 4*n)
+	for i := range n {
+		list = binary.LittleEndian.AppendUint32(list, uint32(i))
+	}
+	if err := d.stream.CopyToDevice(b.Ptr(), list); err != nil {
+		return 0, err
+	}
+	old := d.count
+	d.count = b
+	return b.Ptr(), old.Free()
+}

@@ -1,0 +1,41 @@
+package op
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+)
+
+// missing answers the operations that have no kernel.
+type missing struct{}
+
+// without is the answer of one of them.
+func without(op string) error {
+	return fmt.Errorf("%w: cuda: %s has no kernel", kernel.ErrUnsupported, op)
+}
+
+// Missing lists the operations without a kernel.
+func Missing() []string {
+	return []string{"embed", "multiply", "take", "angles", "rotate", "absorb", "expand", "dense attend", "gate", "route", "experts", "hyper prepare", "hyper post",
+		"hyper head", "head norm", "compress", "put", "route by root", "route by hash"}
+}
+
+func (missing) Embed(kernel.EmbedArgs) error         { return without("embed") }
+func (missing) Multiply(kernel.MultiplyArgs) error   { return without("multiply") }
+func (missing) Take(kernel.TakeArgs) error           { return without("take") }
+func (missing) Angles(kernel.AngleArgs) error        { return without("angles") }
+func (missing) Rotate(kernel.RotateArgs) error       { return without("rotate") }
+func (missing) Absorb(kernel.AbsorbArgs) error       { return without("absorb") }
+func (missing) Expand(kernel.ExpandArgs) error       { return without("expand") }
+func (missing) DenseAttend(kernel.DenseArgs) error   { return without("dense attend") }
+func (missing) Gate(kernel.GateArgs) error           { return without("gate") }
+func (missing) Route(kernel.RouteArgs) error         { return without("route") }
+func (missing) Experts(kernel.ExpertArgs) error      { return without("experts") }
+func (missing) HyperPre(kernel.HyperPreArgs) error   { return without("hyper prepare") }
+func (missing) HyperPost(kernel.HyperPostArgs) error { return without("hyper post") }
+func (missing) HyperHead(kernel.HyperHeadArgs) error { return without("hyper head") }
+func (missing) HeadNorm(kernel.HeadNormArgs) error   { return without("head norm") }
+func (missing) Compress(kernel.CompressArgs) error   { return without("compress") }
+func (missing) Put(kernel.PutArgs) error             { return without("put") }
+func (missing) RouteRoot(kernel.RootRouteArgs) error { return without("route by root") }
+func (missing) RouteHash(kernel.HashRouteArgs) error { return without("route by hash") }

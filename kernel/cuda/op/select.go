@@ -1,0 +1,126 @@
+package op
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/layout"
+)
+
+// Scores computes index scores over paged or gathered keys.
+func (d *Device) Scores(a kernel.ScoreArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "scores"}
+	r.layout(a.Keys, layout.IndexPage132)
+	if a.Heads != 32 && a.Heads != 64 {
+		r.fail("%d heads, this backend takes 32 and 64", a.Heads)
+	}
+	r.packed("q", a.Q)
+	r.packed("w", a.W)
+	r.packed("lens", a.Lens)
+	r.aligned("q", a.Q, 16)
+	r.aligned("w", a.W, 16)
+	r.aligned("keys", a.Keys.Mem, 16)
+	if r.err != nil || a.Q.Rows == 0 || a.Out.Cols == 0 {
+		return r.err
+	}
+	if a.Table.Given() {
+		return d.pagedScores(&r, &a)
+	}
+	return d.gatheredScores(&r, &a)
+}
+
+// pagedScores treats neighbours of one request as its query rows where the caller promises that they are.
+func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
+	if a.Keys.PageTokens != layout.PageTokens {
+		r.fail("pages of %d keys, this backend takes %d", a.Keys.PageTokens, layout.PageTokens)
+	}
+	r.packed("table row", a.TableRow)
+	n := 1
+	if a.NextN >= 2 && a.NextN <= 4 && a.Q.Rows%a.NextN == 0 {
+		n = a.NextN
+	}
+	x := cuda.IndexPaged{Queries: at(a.Q), Cache: at(a.Keys.Mem), PageBytes: int64(a.Keys.Mem.Stride), Pages: int64(a.Keys.Pages()), Weights: at(a.W), ContextLengths: at(a.Lens),
+		BlockTable: at(a.Table), TableRows: at(a.TableRow), Scores: at(a.Out), Stride: int64(a.Out.Stride), TableStride: int64(a.Table.Stride), Requests: r.count("requests", a.Q.Rows/n), NextN: int32(n), Heads: int32(a.Heads),
+		MaxContext: r.count("columns", a.Out.Cols), MaxBlocks: r.count("pages of a table", a.Table.Cols), Skip: r.count("keys to skip", a.SkipUpTo)}
+	if r.err != nil {
+		return r.err
+	}
+	args, err := x.Encode(d.gpu)
+	if err != nil {
+		return err
+	}
+	return d.kernels.ScorePaged(d.stream, x.Heads, &args)
+}
+
+// gatheredScores scores keys that lie one after the other in a page.
+func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
+	r.packed("start", a.Start)
+	if a.Keys.PageTokens%4 != 0 {
+		r.fail("%d gathered keys, this backend takes multiples of 4: round the page up", a.Keys.PageTokens)
+	}
+	keys := at(a.Keys.Mem)
+	x := cuda.IndexRagged{Queries: at(a.Q), Keys: keys, Scales: keys.Add(int64(a.Keys.PageTokens) * layout.IndexDim), Weights: at(a.W), KeyStart: at(a.Start), KeyEnd: at(a.Lens),
+		Scores: at(a.Out), Stride: int64(a.Out.Stride), Rows: r.count("rows", a.Q.Rows), KeyCount: r.count("keys", a.Keys.PageTokens), Heads: int32(a.Heads), Relative: true, Lengths: true,
+		Skip: r.count("keys to skip", a.SkipUpTo)}
+	if r.err != nil {
+		return r.err
+	}
+	args, err := x.Encode(d.gpu)
+	if err != nil {
+		return err
+	}
+	return d.kernels.ScoreRagged(d.stream, x.Heads, &args)
+}
+
+// Select chooses the best scored positions.
+func (d *Device) Select(a kernel.SelectArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "select"}
+	r.packed("out", a.Out)
+	r.packed("lens", a.Lens)
+	if a.Out.Cols < 1 || a.Out.Cols > cuda.MaxTopK {
+		r.fail("the best %d, this backend chooses 1 to %d", a.Out.Cols, cuda.MaxTopK)
+	}
+	args := cuda.TopKArgs{Lengths: at(a.Lens), Out: at(a.Out), Rows: r.count("rows", a.Out.Rows), K: int32(a.Out.Cols), RowsPerRequest: 1}
+	if a.Scores.Given() {
+		r.aligned("scores", a.Scores, 16)
+		args.Scores, args.Stride, args.Columns = at(a.Scores), int64(a.Scores.Stride), r.count("columns", a.Scores.Cols)
+	}
+	if r.err != nil || a.Out.Rows == 0 {
+		return r.err
+	}
+	n := max(d.kernels.TopKScratch(args.Rows, args.Columns, args.K), 4)
+	return d.temporary(8*n, func(p cuda.Ptr) error {
+		if args.Scores == 0 { // no row is longer than K: its scores are not looked at
+			args.Scores, args.Columns = p, args.K
+		}
+		args.Kept, args.Via = p, p.Add(4*n)
+		return d.kernels.SelectTopK(d.stream, &args)
+	})
+}
+
+// Locate turns positions into places.
+func (d *Device) Locate(a kernel.LocateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "locate"}
+	args := cuda.LocateArgs{Positions: at(a.Positions), Out: at(a.Out), Faults: d.faults.Ptr(), PositionStride: int64(a.Positions.Stride), OutStride: int64(a.Out.Stride),
+		Rows: r.count("rows", a.Positions.Rows), Columns: r.count("columns", a.Positions.Cols)}
+	if a.Table.Given() {
+		r.packed("table row", a.TableRow)
+		args.Table, args.TableRows, args.TableStride = at(a.Table), at(a.TableRow), int64(a.Table.Stride)
+		args.PageTokens, args.TableColumns, args.Tables = r.count("tokens of a page", a.PageTokens), r.count("pages of a table", a.Table.Cols), r.count("tables", a.Table.Rows)
+	} else {
+		r.packed("offset", a.Offset)
+		args.Offsets = at(a.Offset)
+	}
+	if r.err != nil || a.Positions.Rows == 0 || a.Positions.Cols == 0 {
+		return r.err
+	}
+	return d.kernels.Locate(d.stream, &args)
+}

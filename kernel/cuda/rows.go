@@ -1,0 +1,69 @@
+package cuda
+
+// RMSNormArgs are the arguments of RMSNorm.
+type RMSNormArgs struct {
+	X          Ptr     // bf16 [Rows, Columns]
+	Out        Ptr     // bf16 [Rows, Columns], may be X
+	Weight     Ptr     // f32 or bf16 [Columns]
+	Epsilon    float64 // added to the mean of squares
+	XStride    int64   // elements between rows
+	OutStride  int64   // elements between rows
+	Rows       int32
+	Columns    int32
+	WeightBF16 int32 // 1: Weight is bf16
+	Reserved   int32
+}
+
+// LocateArgs are the arguments of the kernel that turns positions into places.
+type LocateArgs struct {
+	Positions      Ptr   // i32 [Rows, Columns]; negative: none
+	Out            Ptr   // i32 [Rows, Columns], may be Positions
+	Table          Ptr   // i32 [Tables, TableStride] pages, or zero
+	TableRows      Ptr   // i32 [Rows]: row of the table
+	Offsets        Ptr   // i32 [Rows]: what is added to a position when there is no table
+	Faults         Ptr   // one u32 of fault bits, or zero
+	PositionStride int64 // entries between rows
+	OutStride      int64 // entries between rows
+	TableStride    int64 // entries between rows
+	Rows           int32
+	Columns        int32
+	PageTokens     int32
+	TableColumns   int32 // pages of a row of the table: a position beyond raises FaultPosition and gives -1
+	Tables         int32 // rows of the table
+	Reserved       int32
+}
+
+// RMSNorm normalises rows: sums in float64, results rounded once to bf16.
+func (k *Kernels) RMSNorm(s *Stream, a *RMSNormArgs) error {
+	c := checks{kernel: "rms_norm"}
+	c.memory("x", a.X, 2)
+	c.memory("out", a.Out, 2)
+	c.memory("weight", a.Weight, 4>>a.WeightBF16)
+	c.flag("bf16 weight", a.WeightBF16)
+	c.positive("columns", a.Columns)
+	c.multiple("x stride", a.XStride, 1, int64(a.Columns))
+	c.multiple("out stride", a.OutStride, 1, int64(a.Columns))
+	c.count("rows", a.Rows)
+	return runRows(k, s, &c, a.Rows, longRows, a)
+}
+
+// Locate turns positions into slots of a paged cache, or into rows of a gathered one.
+func (k *Kernels) Locate(s *Stream, a *LocateArgs) error {
+	c := checks{kernel: "locate_positions"}
+	c.memory("positions", a.Positions, 4)
+	c.memory("out", a.Out, 4)
+	if a.Table != 0 {
+		c.memory("table", a.Table, 4)
+		c.memory("table rows", a.TableRows, 4)
+		c.positive("page tokens", a.PageTokens)
+		c.count("table columns", a.TableColumns)
+		c.multiple("table stride", a.TableStride, 1, int64(a.TableColumns))
+	} else {
+		c.memory("offsets", a.Offsets, 4)
+	}
+	c.count("columns", a.Columns)
+	c.multiple("position stride", a.PositionStride, 1, int64(a.Columns))
+	c.multiple("out stride", a.OutStride, 1, int64(a.Columns))
+	c.count("rows", a.Rows)
+	return runRows(k, s, &c, a.Rows, longRows, a)
+}

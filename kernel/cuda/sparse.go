@@ -1,0 +1,190 @@
+package cuda
+
+import (
+	"math"
+	"math/bits"
+
+	"sparrow/layout"
+)
+
+// SelectionView is the rows of one paged pool that query rows attend to.
+type SelectionView struct {
+	Base        Ptr   // first byte of page 0, multiple of 16
+	PageBytes   int64 // from one page to the next, multiple of 16
+	Indices     Ptr   // i32 [rows, IndexStride]: slots; below zero: not attended to; at and beyond Slots: a fault, too
+	Lens        Ptr   // i32 [rows, LenStride]: how many leading entries count, clipped to [0, Width]
+	IndexStride int64
+	LenStride   int64
+	Slots       int32 // rows of the pool
+	Width       int32 // entries of a row of Indices; 0: there is no such stream
+	PageShift   int32 // slot s is in page s >> PageShift
+	PageMask    int32 // at row s & PageMask
+	Scales      int64 // V4 entries: bytes from the start of a page to its scales
+}
+
+// SparseAttendArgs are the arguments of sparse attention and of its combine.
+type SparseAttendArgs struct {
+	Streams       [2]SelectionView // read in this order, one softmax; only V4 has a second
+	Q             Ptr              // bf16 [Rows, QStride]: Heads of 576 values, of 512 for V4; multiple of 16
+	Out           Ptr              // bf16 [Rows, OutStride]: Heads of 512 values; multiple of 16
+	LSE           Ptr              // f32 [Rows, LSEStride], natural logarithm, without the sink; or zero
+	Max           Ptr              // f32 [Rows, MaxStride], largest scaled score; or zero
+	Sinks         Ptr              // f32 [Heads]; or zero
+	Partial       Ptr              // f32 [Rows, Segments, Heads, 512] when Segments > 1
+	Stats         Ptr              // f32 [Rows, Segments, Heads, 4] when Segments > 1
+	Faults        Ptr              // one u32 of fault bits (FaultSlot), or zero
+	QStride       int64            // elements
+	OutStride     int64
+	LSEStride     int64
+	MaxStride     int64
+	Rows          int32
+	Heads         int32
+	Segments      int32   // most segments of a row; 1: the result is written at once
+	SegmentBlocks int32   // blocks of 64 keys in one segment
+	ScoreScale    float32 // of q . row, times log2(e)
+	ValueScale    float32 // of the result: what stored values are multiplied by; 1 unless the layout leaves it out
+}
+
+const (
+	sparseKeys = 64  // keys of a block
+	sparseHead = 64  // heads of a unit of work
+	valueDim   = 512 // values of a head of the result
+)
+
+// How decode cuts a row into segments that different SMs take: at positions that depend on nothing but the position, so that a row's bits
+// are the same alone and in any batch. 512 keys keep 128 SMs busy with 16 rows of 2048 keys and 128 heads, and cost a part of 2 KB per head
+// and segment to write and to read.
+const (
+	decodeSegmentBlocks = 8
+	decodeMaxSegments   = 16 // wider rows have longer segments
+)
+
+// SparseSegments is how decode cuts rows of up to width keys (of both streams together, each rounded up to 64).
+func SparseSegments(width int32) (segments, blocks int32) {
+	all := (width + sparseKeys - 1) / sparseKeys
+	blocks = max(decodeSegmentBlocks, (all+decodeMaxSegments-1)/decodeMaxSegments)
+	return max((all+blocks-1)/blocks, 1), blocks
+}
+
+// SparseScratch is the memory that segments need: bytes of Partial and of Stats. None for one segment.
+func SparseScratch(rows, heads, segments int32) (partial, stats int64) {
+	if segments <= 1 {
+		return 0, 0
+	}
+	n := int64(rows) * int64(segments) * int64(heads)
+	return n * valueDim * 4, n * 4 * 4
+}
+
+// Select describes rows of the pool chosen by slot: indices i32 [rows, indexStride] of width entries each, lens i32 [rows, lenStride].
+func (p PoolView) Select(indices Ptr, indexStride int64, width int32, lens Ptr, lenStride int64) (SelectionView, error) {
+	v := SelectionView{Base: p.Base, PageBytes: p.PageBytes, Indices: indices, Lens: lens, IndexStride: indexStride, LenStride: lenStride, Slots: p.Slots, Width: width}
+	switch {
+	case p.Slots <= p.PageTokens: // one page of any size
+		v.PageShift, v.PageMask = 31, math.MaxInt32
+	case p.PageTokens > 0 && p.PageTokens&(p.PageTokens-1) == 0:
+		v.PageShift, v.PageMask = int32(bits.TrailingZeros32(uint32(p.PageTokens))), p.PageTokens-1
+	default:
+		return v, argumentError("sparse attention: pages of %d rows, supported are powers of two and pools of one page", p.PageTokens)
+	}
+	v.Scales = int64(p.PageTokens) * V4DataBytes
+	return v, nil
+}
+
+// selection checks one stream over rows of rowBytes bytes.
+func (c *checks) selection(name string, v SelectionView, rowBytes int64) {
+	c.memory(name+" pool", v.Base, 16)
+	c.memory(name+" indices", v.Indices, 4)
+	c.memory(name+" lens", v.Lens, 4)
+	c.positive(name+" slots", v.Slots)
+	c.positive(name+" width", v.Width)
+	c.multiple(name+" page bytes", v.PageBytes, 16, (min(int64(v.PageMask), int64(v.Slots)-1)+1)*rowBytes)
+	c.multiple(name+" index stride", v.IndexStride, 1, int64(v.Width))
+	c.multiple(name+" len stride", v.LenStride, 1, 1)
+}
+
+// sparseRows is what the launcher knows of one kind of rows.
+type sparseRows struct {
+	kernel   string
+	rowBytes int64
+	queryDim int64
+	streams  int
+}
+
+// sparseKernels are the kernels by layout; gathered V4 rows, which are no cache layout, have their own.
+var (
+	sparseKernels = map[layout.Kind]sparseRows{
+		layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1},
+		layout.FP8Row656:   {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1},
+		layout.FP8Row576:   {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1},
+		layout.V4Row584:    {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2},
+	}
+	sparseFlat = sparseRows{"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1}
+)
+
+// SparseAttend computes attention over selected rows of a layout: 656-byte, 576-byte or bf16 rows, or V4 entries of one or two streams.
+// With several segments the combine follows.
+func (k *Kernels) SparseAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
+	rows, ok := sparseKernels[kind]
+	if !ok {
+		return argumentError("sparse attention: layout %v has no CUDA kernel; %v, %v, %v and %v have",
+			kind, layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584)
+	}
+	return k.sparseAttend(s, rows, a)
+}
+
+// SparseAttendFlat computes V4 attention over rows of 512 bf16 values gathered for the batch.
+func (k *Kernels) SparseAttendFlat(s *Stream, a *SparseAttendArgs) error {
+	return k.sparseAttend(s, sparseFlat, a)
+}
+
+func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
+	c := checks{kernel: rows.kernel}
+	c.selection("first", a.Streams[0], rows.rowBytes)
+	blocks := (a.Streams[0].Width + sparseKeys - 1) / sparseKeys
+	if second := a.Streams[1]; second.Width != 0 {
+		if rows.streams < 2 {
+			c.fail("a second stream of %d keys, these rows have one", second.Width)
+		}
+		c.selection("second", second, rows.rowBytes)
+		blocks += (second.Width + sparseKeys - 1) / sparseKeys
+	}
+	c.memory("q", a.Q, 16)
+	c.memory("out", a.Out, 16)
+	c.count("rows", a.Rows)
+	c.positive("heads", a.Heads)
+	c.multiple("q stride", a.QStride, 8, int64(a.Heads)*rows.queryDim)
+	c.multiple("out stride", a.OutStride, 8, int64(a.Heads)*valueDim)
+	for _, v := range []struct {
+		name   string
+		at     Ptr
+		stride int64
+	}{{"lse", a.LSE, a.LSEStride}, {"max", a.Max, a.MaxStride}} {
+		if v.at != 0 {
+			c.memory(v.name, v.at, 4)
+			c.multiple(v.name+" stride", v.stride, 1, int64(a.Heads))
+		}
+	}
+	c.positive("segments", a.Segments)
+	c.positive("segment blocks", a.SegmentBlocks)
+	if int64(a.Segments)*int64(a.SegmentBlocks) < int64(blocks) {
+		c.fail("%d segments of %d blocks do not hold rows of %d blocks", a.Segments, a.SegmentBlocks, blocks)
+	}
+	if a.Segments > 1 {
+		c.memory("partial", a.Partial, 16)
+		c.memory("stats", a.Stats, 16)
+	}
+	if !(a.ScoreScale > 0 && a.ScoreScale <= math.MaxFloat32) || !(a.ValueScale > 0 && a.ValueScale <= math.MaxFloat32) {
+		c.fail("score scale %g and value scale %g must be positive and finite", a.ScoreScale, a.ValueScale)
+	}
+	groups := (int64(a.Heads) + sparseHead - 1) / sparseHead
+	units := int64(a.Rows) * int64(a.Segments) * groups
+	if c.err != nil || units == 0 {
+		return c.err
+	}
+	if err := runPersistent(k, s, rows.kernel, int32(min(units, math.MaxInt32)), 1, a); err != nil || a.Segments == 1 {
+		return err
+	}
+	c.kernel = "sparrow_sparse_combine"
+	const headsPerBlock = portableThreads / 32
+	return runGrid(k, s, &c, Dim{X: uint32((int64(a.Rows)*int64(a.Heads) + headsPerBlock - 1) / headsPerBlock)}, a)
+}

@@ -1,0 +1,292 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"sparrow/internal/num"
+	"sparrow/kernel/cuda/expect"
+	"sparrow/layout"
+)
+
+// sparsePool is a pool on the device in which only some slots hold rows: all other bytes are NaN in every format, so a row that is read
+// without being selected shows in the result.
+type sparsePool struct {
+	view   PoolView
+	values map[int32][]float32
+}
+
+// poolDim is the number of values of a row; gathered V4 rows are kind 0.
+func poolDim(kind layout.Kind) int {
+	if kind == 0 || kind == layout.V4Row584 {
+		return V4Dim
+	}
+	return layout.RowDim
+}
+
+func newSparsePool(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens int, used []int32) *sparsePool {
+	pageBytes := 2 * V4Dim * pageTokens
+	if kind == layout.V4Row584 {
+		pageBytes = int(V4PageBytes(pageTokens))
+	} else if kind != 0 {
+		main, err := layout.MainOf(kind)
+		check(r.t, err)
+		pageBytes = main.PageBytes(pageTokens)
+	}
+	pages := (slots + pageTokens - 1) / pageTokens
+	mem := make([]byte, pages*pageBytes)
+	for i := range mem {
+		mem[i] = 0xFF
+	}
+	p := &sparsePool{values: map[int32][]float32{}}
+	for _, s := range used {
+		v := make([]float32, poolDim(kind))
+		for i := range v {
+			v[i] = num.RoundBF16(float32(rng.NormFloat64()))
+		}
+		page, at := mem[int(s)/pageTokens*pageBytes:], int(s)%pageTokens
+		switch kind {
+		case 0:
+			for i, x := range v {
+				binary.LittleEndian.PutUint16(page[(at*V4Dim+i)*2:], num.BF16(x))
+			}
+		case layout.V4Row584:
+			expect.EncodeV4(page, pageTokens, at, v)
+			raw := expect.DecodeV4(page, pageTokens, at)
+			for i := range v {
+				v[i] = num.FromBF16(binary.LittleEndian.Uint16(raw[2*i:]))
+			}
+		default:
+			main, err := layout.MainOf(kind)
+			check(r.t, err)
+			main.Encode(page[:pageBytes], at, v)
+			main.Decode(v, page[:pageBytes], at)
+		}
+		p.values[s] = v
+	}
+	p.view = PoolView{Base: upload(r, mem), PageBytes: int64(pageBytes), PageTokens: int32(pageTokens), Slots: int32(slots)}
+	return p
+}
+
+// sparseStream is a pool and what each row selects of it.
+type sparseStream struct {
+	pool    *sparsePool
+	indices []int32
+	lens    []int32
+	width   int
+	view    SelectionView
+}
+
+// newSparseStream selects width slots for every row, one in eight of them -1 or beyond the pool.
+func newSparseStream(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens, width int, lens []int32) *sparseStream {
+	s := &sparseStream{lens: lens, width: width}
+	used := map[int32]bool{}
+	for _, n := range lens {
+		for i, p := range rng.Perm(slots)[:width] {
+			slot := int32(p)
+			switch rng.IntN(16) {
+			case 0:
+				slot = -1
+			case 1:
+				slot = int32(slots + rng.IntN(9))
+			}
+			s.indices = append(s.indices, slot)
+			if i < int(n) && slot >= 0 && int(slot) < slots {
+				used[slot] = true
+			}
+		}
+	}
+	var list []int32
+	for slot := range int32(slots) {
+		if used[slot] {
+			list = append(list, slot)
+		}
+	}
+	s.pool = newSparsePool(r, rng, kind, slots, pageTokens, list)
+	v, err := s.pool.view.Select(upload(r, s.indices), int64(width), int32(width), upload(r, s.lens), 1)
+	check(r.t, err)
+	s.view = v
+	return s
+}
+
+// rows are the values a row attends to, in order.
+func (s *sparseStream) rows(row int) [][]float32 {
+	var list [][]float32
+	for _, slot := range s.indices[row*s.width:][:min(max(int(s.lens[row]), 0), s.width)] {
+		if v := s.pool.values[slot]; v != nil {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// sparseCase is one launch and its inputs on the host.
+type sparseCase struct {
+	kind    layout.Kind
+	heads   int
+	streams []*sparseStream
+	q       []uint16
+	sinks   []float32
+	args    SparseAttendArgs
+}
+
+const sparseScale = 0.05
+
+func newSparseCase(r *rig, rng *rand.Rand, kind layout.Kind, heads int, sinks bool, streams ...*sparseStream) *sparseCase {
+	rows, dim := len(streams[0].lens), poolDim(kind)
+	c := &sparseCase{kind: kind, heads: heads, streams: streams, q: make([]uint16, rows*heads*dim)}
+	for i := range c.q {
+		c.q[i] = num.BF16(float32(2 * rng.NormFloat64()))
+	}
+	c.args = SparseAttendArgs{
+		Streams: [2]SelectionView{streams[0].view}, Q: upload(r, c.q), QStride: int64(heads * dim), OutStride: int64(heads * valueDim), LSEStride: int64(heads), MaxStride: int64(heads),
+		Rows: int32(rows), Heads: int32(heads), ScoreScale: sparseScale * math.Log2E, ValueScale: 1,
+	}
+	if len(streams) > 1 {
+		c.args.Streams[1] = streams[1].view
+	}
+	if sinks {
+		for range heads {
+			c.sinks = append(c.sinks, float32(rng.NormFloat64()))
+		}
+		c.args.Sinks = upload(r, c.sinks)
+	}
+	return c
+}
+
+// sparseResult is what a launch wrote.
+type sparseResult struct{ out, lse, max []byte }
+
+// run launches rows [from, to) in segments of a number of blocks, 0 for one segment, into poisoned memory.
+func (c *sparseCase) run(r *rig, from, to int, blocks int32) sparseResult {
+	r.t.Helper()
+	a := c.args
+	rows, dim := to-from, poolDim(c.kind)
+	var all int32
+	for i := range a.Streams {
+		v := &a.Streams[i]
+		all += (v.Width + 63) / 64
+		v.Indices, v.Lens = v.Indices.Add(int64(from)*v.IndexStride*4), v.Lens.Add(int64(from)*4)
+	}
+	a.Q, a.Rows = a.Q.Add(int64(from*c.heads*dim*2)), int32(rows)
+	if blocks == 0 {
+		blocks = all
+	}
+	a.SegmentBlocks, a.Segments = blocks, (all+blocks-1)/blocks
+	n := int64(rows * c.heads)
+	a.Out, a.LSE, a.Max = r.poisoned(n*valueDim*2), r.poisoned(n*4), r.poisoned(n*4)
+	if partial, stats := SparseScratch(a.Rows, a.Heads, a.Segments); partial > 0 {
+		a.Partial, a.Stats = r.poisoned(partial), r.poisoned(stats)
+	}
+	if c.kind == 0 {
+		check(r.t, r.k.SparseAttendFlat(r.s, &a))
+	} else {
+		check(r.t, r.k.SparseAttend(r.s, c.kind, &a))
+	}
+	return sparseResult{r.download(a.Out, n*valueDim*2), r.download(a.LSE, n*4), r.download(a.Max, n*4)}
+}
+
+// check compares a result with the host's, head by head, and stops at the first that is wrong.
+func (c *sparseCase) check(t *testing.T, name string, got sparseResult) {
+	t.Helper()
+	dim := poolDim(c.kind)
+	for row := range int(c.args.Rows) {
+		var rows [][]float32
+		for _, s := range c.streams {
+			rows = append(rows, s.rows(row)...)
+		}
+		for h := range c.heads {
+			sink := math.Inf(-1)
+			if c.sinks != nil {
+				sink = float64(c.sinks[h])
+			}
+			at := row*c.heads + h
+			want, lse, largest := expect.Attend(expect.Widen(c.q[at*dim:(at+1)*dim]), rows, sparseScale, sink)
+			out := make([]float32, valueDim)
+			for i := range out {
+				out[i] = num.FromBF16(binary.LittleEndian.Uint16(got.out[(at*valueDim+i)*2:]))
+			}
+			if d := expect.Distance(out, want); !(d <= expect.AttendError) {
+				t.Errorf("%s: row %d head %d of %d keys is %g of its norm away, at most %g; it begins %v, want %v", name, row, h, len(rows), d, expect.AttendError, out[:4], want[:4])
+				return
+			}
+			for what, v := range map[string][2]float64{"lse": {float64(f32(got.lse, at)), lse}, "max": {float64(f32(got.max, at)), largest}} {
+				if v[0] != v[1] && !(math.Abs(v[0]-v[1]) <= 1e-3) {
+					t.Errorf("%s: row %d head %d of %d keys: %s %g, want %g", name, row, h, len(rows), what, v[0], v[1])
+					return
+				}
+			}
+		}
+	}
+}
+
+func f32(b []byte, i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) }
+
+func (a sparseResult) same(t *testing.T, name string, b sparseResult) {
+	t.Helper()
+	sameBytes(t, name+": out", a.out, b.out)
+	sameBytes(t, name+": lse", a.lse, b.lse)
+	sameBytes(t, name+": max", a.max, b.max)
+}
+
+// row is the part of a result that belongs to one row.
+func (a sparseResult) row(i, heads int) sparseResult {
+	n := heads * 4
+	return sparseResult{a.out[i*heads*valueDim*2:][:heads*valueDim*2], a.lse[i*n:][:n], a.max[i*n:][:n]}
+}
+
+// sparseKinds are the rows there are kernels for; 0 stands for gathered V4 rows.
+var sparseKinds = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584, 0}
+
+func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
+	r := onGPU(t)
+	lens := []int32{0, 1, 63, 64, 65, 127, 128, 129, 319, 320, 400, -3}
+	for i, kind := range sparseKinds {
+		rng := rand.New(rand.NewPCG(7, uint64(i)))
+		for _, heads := range []int{128, 64, 16, 100} {
+			s := newSparseStream(r, rng, kind, 640, 64, 320, lens)
+			c := newSparseCase(r, rng, kind, heads, heads == 16, s)
+			for _, blocks := range []int32{0, 2} {
+				c.check(t, fmt.Sprintf("%v, %d heads, segments of %d", kind, heads, blocks), c.run(r, 0, len(lens), blocks))
+			}
+		}
+		c := newSparseCase(r, rng, kind, 64, false, newSparseStream(r, rng, kind, 333, 333, 200, []int32{200, 7}))
+		c.check(t, fmt.Sprintf("%v, one page", kind), c.run(r, 0, 2, 0))
+	}
+}
+
+func TestGPUTwoStreamsShareOneSoftmax(t *testing.T) {
+	r := onGPU(t)
+	rng := rand.New(rand.NewPCG(8, 1))
+	kind := layout.V4Row584
+	window := newSparseStream(r, rng, kind, 512, 128, 128, []int32{128, 0, 5, 64, 128, 0})
+	for _, pageTokens := range []int{64, 2} {
+		extra := newSparseStream(r, rng, kind, 1024, pageTokens, 300, []int32{300, 100, 0, 1, 64, 0})
+		c := newSparseCase(r, rng, kind, 64, true, window, extra)
+		for _, blocks := range []int32{0, 2} {
+			c.check(t, fmt.Sprintf("pages of %d, segments of %d", pageTokens, blocks), c.run(r, 0, 6, blocks))
+		}
+	}
+}
+
+func TestGPUSparseRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
+	r := onGPU(t)
+	lens := []int32{1024, 1023, 1, 513, 512, 0, 700}
+	for i, kind := range sparseKinds {
+		rng := rand.New(rand.NewPCG(9, uint64(i)))
+		c := newSparseCase(r, rng, kind, 128, false, newSparseStream(r, rng, kind, 2048, 64, 1024, lens))
+		for _, blocks := range []int32{0, 8} {
+			name := fmt.Sprintf("%v, segments of %d", kind, blocks)
+			all := c.run(r, 0, len(lens), blocks)
+			for range 10 {
+				c.run(r, 0, len(lens), blocks).same(t, name+" again", all)
+			}
+			for row := range lens {
+				c.run(r, row, row+1, blocks).same(t, fmt.Sprintf("%s, row %d alone", name, row), all.row(row, 128))
+			}
+		}
+	}
+}

@@ -1,0 +1,14 @@
+// Sparse attention over V4 entries of 584 bytes, up to two streams.
+#include "sm90/sparse/kernel.cuh"
+
+namespace {
+using Roles = sparrow_sparse::Roles<1, 216, 168, 120>;
+using Rows = sparrow_sparse::ConvertedRows<sparrow_sparse::EntryFormat, Roles>;
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(Roles::Threads, 1) sparrow_sparse_entry(const __grid_constant__ SparseAttendArgs args) {
+    sparrow_sparse::attend<8, Roles, Rows>(args);
+}
+
+// Dynamic shared memory to launch with.
+extern "C" __device__ const u32 sparrow_sparse_entry_shared = sparrow_sparse::shared_bytes<8>();

@@ -1,0 +1,38 @@
+// Sparse attention of absorbed queries over selected rows of a paged pool: prefill over flat bf16 rows, decode over bf16 or FP8 pages.
+//
+// In:    q bf16 [rows, heads * D]; pools of rows of D values, D = 576 (latent and rotary part) or 512 (V4); per row a list of slots and its
+//        length (args.h).
+// Out:   bf16 [rows, heads * 512] with lse and max, or fp32 parts of segments for combine.cuh.
+// Block: one per SM. It takes every gridDim-th unit: 64 heads of a row, one segment of its keys. One warpgroup computes scores, softmax and
+//        half of the output columns, one the other half, one or two fetch rows into two buffers of 64 keys.
+// Bytes: every selected row is read once per 64 heads.
+#pragma once
+
+#include "sm90/sparse/convert.cuh"
+#include "sm90/sparse/math.cuh"
+
+namespace sparrow_sparse {
+
+template <int Tiles, class R, class Rows>
+__device__ void attend(const SparseAttendArgs& args) {
+    Storage<Tiles>& shared = storage<Tiles>();
+    if (threadIdx.x == 0) {
+        init_barriers(shared, R::Fetchers, Rows::kMaskWriters);
+    }
+    __syncthreads();
+    ptx::wait_for_previous_kernel();
+    const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if (group == 0) {
+        ptx::registers_grow<R::ScoreRegisters>();
+        ScoreGroup<Tiles>(args, shared).run();
+    } else if (group == 1) {
+        ptx::registers_grow<R::ValueRegisters>();
+        ValueGroup<Tiles, Rows::kHeldInRegisters>(args, shared).run();
+    } else {
+        ptx::registers_shrink<R::FetchRegisters>();
+        fetch<Tiles, R, Rows>(args, shared);
+        ptx::release_next_kernel();
+    }
+}
+
+}  // namespace sparrow_sparse

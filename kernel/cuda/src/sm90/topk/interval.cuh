@@ -1,0 +1,225 @@
+// From a sample of a row to an interval of scores that holds its k-th largest, and from an interval to words of bits.
+// The interval decides speed, never the result.
+#pragma once
+
+#include "sm90/topk/row.cuh"
+#include "sm90/topk/select.cuh"
+
+namespace sparrow_topk {
+
+constexpr u32 kKeyInf = 0xFF800000u;
+constexpr u32 kLowestKey = kKeyMinusInf + 1;  // of a score that can be selected
+
+// Keys low to high, both included.
+struct Interval {
+    u32 low, high;
+    bool refine;  // more scores inside than a list takes, as far as is known
+};
+
+template <class Each>
+__device__ __forceinline__ void visit(float4 v, const Each& each) {
+    each(v.x), each(v.y), each(v.z), each(v.w);
+}
+
+// Linear bins over scores. What lies outside counts in the first or the last one, NaN in the first.
+template <int Bins>
+struct SampleBins {
+    float low, width;    // of all bins together
+    float scale, shift;  // (score - low) / width as one product and sum
+
+    __device__ __forceinline__ u32 of(float score) const {
+        const float share = __saturatef(__fmaf_rn(score, scale, shift));
+        return __float_as_uint(__fmaf_rn(share, Bins - 1, 8388608.0f)) % Bins;  // rounded to whole numbers by 2^23
+    }
+
+    // About the smallest score of a bin.
+    __device__ __forceinline__ float edge(u32 bin) const { return low + (bin - 0.5f) * (width / (Bins - 1)); }
+
+    // False when the scores hardly differ.
+    __device__ __forceinline__ bool placed() const { return width > 0.0f && scale < 1e30f && fabsf(shift) < 1e6f; }
+};
+
+// Bins from three spreads below the mean to five above it, of four scores per thread. One barrier.
+template <class M>
+__device__ __forceinline__ SampleBins<M::Shape::Bins> place_bins(M& shared, Place at, float4 scores, bool valid) {
+    using S = typename M::Shape;
+    float sums[3] = {0, 0, 0};  // of ones, scores and their squares
+    visit(scores, [&](float x) {
+        if (valid && fabsf(x) < 1e18f) {
+            sums[0] += 1.0f;
+            sums[1] += x;
+            sums[2] += x * x;
+        }
+    });
+#pragma unroll
+    for (int n = 0; n < 3; ++n) {
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) {
+            sums[n] += __shfl_xor_sync(ptx::kFullMask, sums[n], d);
+        }
+        if (at.lane == 0) {
+            shared.warp_sums[n][at.warp] = sums[n];
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < 3; ++n) {
+        sums[n] = shared.warp_sums[n][at.lane % S::Warps];
+#pragma unroll
+        for (int d = S::Warps / 2; d > 0; d /= 2) {
+            sums[n] += __shfl_xor_sync(ptx::kFullMask, sums[n], d);
+        }
+    }
+    const float mean = sums[1] / fmaxf(sums[0], 1.0f);
+    const float spread = sqrtf(fmaxf(sums[2] / fmaxf(sums[0], 1.0f) - mean * mean, 0.0f));
+    SampleBins<S::Bins> bins{mean - 3.0f * spread, 8.0f * spread, 0, 0};
+    bins.scale = 1.0f / bins.width;
+    bins.shift = -bins.low * bins.scale;
+    return bins;
+}
+
+// The interval between the bins of two ranks: `expected` is how many of the k largest are in the sample, `margin` how far off that may
+// be, `each` for how many scores of the row a sampled one stands. Bins are filled. Three barriers.
+template <class M>
+__device__ __forceinline__ Interval interval_of(M& shared, Place at, const SampleBins<M::Shape::Bins>& bins, float expected, float margin, float each, u32 capacity) {
+    __syncthreads();
+    sum_bins(shared, at);
+    __syncthreads();
+    if (at.warp < 2) {
+        const float rank = at.warp == 0 ? expected + margin : fmaxf(expected - margin, 1.0f);
+        search_bins(shared, at, static_cast<u32>(rank), shared.guess[at.warp]);
+    }
+    __syncthreads();
+    const BinRank last = shared.guess[0], best = shared.guess[1];
+    Interval v{kLowestKey, kKeyInf, false};
+    if (last.inside && last.bin > 0) {
+        v.low = key_of(bins.edge(last.bin));
+    }
+    if (expected > margin + 1.0f && best.inside && best.bin < M::Shape::Bins - 1) {
+        v.high = key_of(bins.edge(best.bin + 1));
+    }
+    v.refine = last.inside == 0 || each * (last.above + last.inside - best.above) > capacity || v.low >= v.high;
+    if (v.refine) {
+        // One value many times over? Behind a relu it is zero.
+        const u32 tied = bins.placed() ? key_of(0.0f) : key_of(bins.low);
+        v = tied >= v.low && tied <= v.high ? Interval{tied, tied, false} : v.low < v.high ? v : Interval{kLowestKey, kKeyInf, true};
+    }
+    return v;
+}
+
+// Which places of a word of 32 belong to a row.
+__device__ __forceinline__ u32 valid_places(const Row& w, u32 word) {
+    const i32 left = w.end() - static_cast<i32>(word * 32);
+    const u32 bits = left >= 32 ? ~0u : left <= 0 ? 0u : (1u << left) - 1;
+    return word == 0 ? bits & ~0u << w.head : bits;
+}
+
+// Bits of the 32 scores of a word above the interval and inside it. Lane l begins with quad l % 8 of its 128 bytes, so that the eight lanes
+// of a part of the load meet in no bank; the words are turned back at the end.
+__device__ __forceinline__ void scan_word(const float* scores, u32 lane, const Interval& v, u32& above_bits, u32& inside_bits) {
+    const float above = score_of(v.high), below = score_of(just_below(v.low));
+    u32 a = 0, b = 0;  // the first score in bit 31; a set bit is the sign of threshold - score, which NaN does not have
+#pragma unroll
+    for (u32 q = 0; q < 8; ++q) {
+        const float4 x = reinterpret_cast<const float4*>(scores)[(q + lane) % 8];
+        visit(x, [&](float score) {
+            a = __funnelshift_l(__float_as_uint(above - score), a, 1);
+            b = __funnelshift_l(__float_as_uint(below - score), b, 1);
+        });
+    }
+    const u32 turn = lane % 8 * 4;
+    a = __brev(a);
+    b = __brev(b);
+    above_bits = __funnelshift_l(a, a, turn);
+    inside_bits = __funnelshift_l(b, b, turn) & ~above_bits;
+}
+
+// Keeps the first bits of a word, as many as remain of `wanted` after `before`.
+__device__ __forceinline__ u32 first_bits(u32 word, u32 before, u32 wanted) {
+    if (before >= wanted) {
+        return 0;
+    }
+    for (u32 upto = before + __popc(word); upto > wanted; --upto) {
+        word ^= 0x80000000u >> __clz(word);
+    }
+    return word;
+}
+
+// The keys of this thread's list entries, and the candidate that divides the `wanted` largest from the rest. Without a range the list's own
+// is used.
+template <class M>
+__device__ __forceinline__ u64 cut_list(M& shared, Place at, u32 (&keys)[M::Shape::ListSteps], u32 count, u32 wanted, const Interval* range) {
+    using S = typename M::Shape;
+    KeyRange bins{~0u, 0};
+#pragma unroll
+    for (int s = 0; s < S::ListSteps; ++s) {
+        const u32 i = s * S::Threads + at.thread;
+        keys[s] = i < count ? key_of(shared.values[i]) : 0;
+        bins.low = keys[s] ? min(bins.low, keys[s]) : bins.low;
+        bins.high = max(bins.high, keys[s]);
+    }
+    if (range) {
+        bins = KeyRange{range->low, range->high};
+    } else {
+        key_range(shared, at, bins.low, bins.high);
+    }
+    return find_cut(shared, at, keys, count, wanted, bins);
+}
+
+// Calls each(place) for this thread's list entries at or above the cut.
+template <class M, class Each>
+__device__ __forceinline__ void each_winner(M& shared, Place at, const u32 (&keys)[M::Shape::ListSteps], u32 count, u64 cut, const Each& each) {
+    using S = typename M::Shape;
+    const u32 cut_key = candidate_key(cut), cut_low = static_cast<u32>(cut);
+#pragma unroll
+    for (int s = 0; s < S::ListSteps; ++s) {
+        if (s * S::Threads < count && keys[s] != 0 && keys[s] >= cut_key) {
+            const u32 place = shared.positions[s * S::Threads + at.thread];
+            if (keys[s] > cut_key || ~place >= cut_low) {
+                each(place);
+            }
+        }
+    }
+}
+
+// Whether every word of 32 places lies in one page, so that a word's page can be asked for before its winners are known.
+__device__ __forceinline__ bool words_in_pages(const TopKArgs& args, const Row& w) {
+    return args.transform == kTopKPaged && args.page_shift >= 5 && w.head == 0 && !args.via;
+}
+
+__device__ __forceinline__ i32 page_of(const TopKArgs& args, const Row& w, u32 word) {
+    const i32 place = word * 32;
+    return place < w.length ? args.page_table[w.number / args.rows_per_request * args.table_stride + (place >> args.page_shift)] : 0;
+}
+
+// Writes the winners of one word to staged[rank] and following; `paged` says that `page` is the word's.
+__device__ __forceinline__ void stage_word(const TopKArgs& args, const Row& w, u32 word, u32 bits, bool paged, i32 page, i32* staged, u32 rank) {
+    const i32 place = word * 32 - w.head;
+    if (paged) {
+        const i32 slot = page << args.page_shift | (place & ((1 << args.page_shift) - 1));
+        for (u32 left = bits; left; left &= left - 1) {
+            staged[rank++] = slot + __ffs(left) - 1;
+        }
+    } else {
+        for (u32 left = bits; left; left &= left - 1) {
+            staged[rank++] = transformed(args, w, place + __ffs(left) - 1);
+        }
+    }
+}
+
+// Copies a staged row to its place. A barrier is behind the staging.
+template <int Threads>
+__device__ __forceinline__ void store_staged(const TopKArgs& args, i32 v, const i32* staged) {
+    i32* out = args.out + static_cast<i64>(v) * args.k;
+    if ((reinterpret_cast<u64>(out) | static_cast<u32>(args.k) * sizeof(i32)) % 16 == 0) {
+        for (i32 i = threadIdx.x; i < args.k / 4; i += Threads) {
+            reinterpret_cast<int4*>(out)[i] = reinterpret_cast<const int4*>(staged)[i];
+        }
+    } else {
+        for (i32 i = threadIdx.x; i < args.k; i += Threads) {
+            out[i] = staged[i];
+        }
+    }
+}
+
+}  // namespace sparrow_topk

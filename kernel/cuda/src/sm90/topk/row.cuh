@@ -1,0 +1,90 @@
+// Rows as the top-k kernels see them, and what they write for them.
+#pragma once
+
+#include "sm90/topk/args.h"
+#include "sm90/topk/keys.cuh"
+
+namespace sparrow_topk {
+
+// One row, or one part of a row. `head` scores that are not part of it come first, because loads are 16 bytes wide.
+struct Row {
+    const float* scores;  // 16-byte aligned
+    i32 length;           // candidates
+    i32 head;             // 0 to 3
+    i32 number;           // row of the page table and of the offsets
+    i32 first;            // position of the first candidate
+    bool whole;           // few enough candidates that all of them are selected unseen
+
+    __device__ __forceinline__ i32 end() const { return head + length; }
+};
+
+// Rows times parts.
+__device__ __forceinline__ i32 row_count(const TopKArgs& args) {
+    return args.via ? args.rows : args.rows * args.parts;
+}
+
+__device__ __forceinline__ Row row_of(const TopKArgs& args, i32 v) {
+    const i32 number = args.via ? v : v / args.parts;
+    const i32 first = (v - number * (args.via ? 1 : args.parts)) * args.part;
+    const i32 start = (args.starts && !args.via ? args.starts[number] : 0) + first;
+    const i32 head = start & 3;
+    const i32 length = args.columns > 0 ? min(args.lengths[number], args.columns) : args.lengths[number];
+    Row w{args.scores + number * args.stride + (start - head), max(length - first, 0), head, number, first, false};
+    if (args.parts > 1 && !args.via) {
+        w.length = min(w.length, args.part);
+    }
+    w.whole = w.length <= args.k;
+    if (args.via && !w.whole) {
+        w.length = args.parts * args.k;
+    }
+    return w;
+}
+
+// What is written for candidate `i` of a row.
+__device__ __forceinline__ i32 transformed(const TopKArgs& args, const Row& w, i32 i) {
+    i32 position = i + w.first;
+    if (args.via && !w.whole) {
+        position = args.via[static_cast<i64>(w.number) * w.length + i];
+    }
+    switch (args.transform) {
+    case kTopKPaged: {
+        const i32* table = args.page_table + w.number / args.rows_per_request * args.table_stride;
+        const i32 low = position & ((1 << args.page_shift) - 1);
+        return table[position >> args.page_shift] << args.page_shift | low;
+    }
+    case kTopKRagged:
+        return position + args.offsets[w.number];
+    default:
+        return position;
+    }
+}
+
+// Pads row v after `written` entries and notes their number.
+template <int Threads>
+__device__ __forceinline__ void finish_row(const TopKArgs& args, i32 v, u32 written) {
+    const i64 to = static_cast<i64>(v) * args.k;
+    for (u32 i = written + threadIdx.x; i < static_cast<u32>(args.k); i += Threads) {
+        args.out[to + i] = -1;
+        if (args.kept) {
+            args.kept[to + i] = minus_inf();
+        }
+    }
+    if (args.counts && threadIdx.x == 0) {
+        args.counts[v] = written;
+    }
+}
+
+// A row that is selected whole.
+template <int Threads>
+__device__ __forceinline__ void write_whole(const TopKArgs& args, i32 v, const Row& w) {
+    const i64 to = static_cast<i64>(v) * args.k;
+    for (i32 i = threadIdx.x; i < w.length; i += Threads) {
+        args.out[to + i] = transformed(args, w, i);
+        if (args.kept) {
+            args.kept[to + i] = w.scores[w.head + i];
+        }
+    }
+    finish_row<Threads>(args, v, w.length);
+}
+
+}  // namespace sparrow_topk

@@ -1,0 +1,225 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"sparrow/kernel/cuda/expect"
+)
+
+// distributions are scores of very different kinds, by name: what selections meet in practice, and what breaks those that guess.
+var distributions = map[string]func(rng *rand.Rand, i, n int) float32{
+	"normal":             func(rng *rand.Rand, _, _ int) float32 { return float32(rng.NormFloat64()) },
+	"far from zero":      func(rng *rand.Rand, _, _ int) float32 { return float32(10 + rng.NormFloat64()) },
+	"few behind a relu":  func(rng *rand.Rand, _, _ int) float32 { return max(float32(rng.NormFloat64())-2, 0) },
+	"relu, both signs":   func(rng *rand.Rand, _, _ int) float32 { return sparse(float32(rng.NormFloat64())) },
+	"halves":             func(rng *rand.Rand, _, _ int) float32 { return float32(math.Round(2*rng.NormFloat64()) / 2) },
+	"negative":           func(rng *rand.Rand, _, _ int) float32 { return float32(-1 - 3*math.Abs(rng.NormFloat64())) },
+	"one value":          func(*rand.Rand, int, int) float32 { return 1.5 },
+	"many magnitudes":    func(rng *rand.Rand, _, _ int) float32 { return float32(math.Exp(20 * rng.NormFloat64())) },
+	"denormal":           func(rng *rand.Rand, _, _ int) float32 { return float32(rng.IntN(9)-4) * 1e-42 },
+	"ascending":          func(_ *rand.Rand, i, _ int) float32 { return float32(i) },
+	"descending":         func(_ *rand.Rand, i, _ int) float32 { return float32(-i) },
+	"louder at the end":  func(rng *rand.Rand, i, n int) float32 { return float32(rng.NormFloat64() * float64(1+i/(n/2+1)*1000)) },
+	"mostly -inf":        func(rng *rand.Rand, _, _ int) float32 { return oneIn(rng, 100, float32(rng.NormFloat64()), negInf) },
+	"a third +inf":       func(rng *rand.Rand, _, _ int) float32 { return oneIn(rng, 3, -negInf, float32(rng.NormFloat64())) },
+	"no numbers":         func(rng *rand.Rand, _, _ int) float32 { return oneIn(rng, 2, negInf, float32(math.NaN())) },
+	"everything at once": mixed,
+}
+
+var negInf = float32(math.Inf(-1))
+
+func sparse(x float32) float32 {
+	if x > -2 && x < 2 {
+		return 0
+	}
+	return x
+}
+
+func oneIn(rng *rand.Rand, n int, then, otherwise float32) float32 {
+	if rng.IntN(n) == 0 {
+		return then
+	}
+	return otherwise
+}
+
+func mixed(rng *rand.Rand, _, _ int) float32 {
+	special := []float32{float32(math.NaN()), negInf, -negInf, 0, float32(math.Copysign(0, -1))}
+	if i := rng.IntN(50); i < len(special) {
+		return special[i]
+	}
+	return float32(rng.NormFloat64())
+}
+
+// selection is one launch of top-k with what it must give.
+type selection struct {
+	args   TopKArgs
+	want   []int32
+	counts []int32
+}
+
+// topKCase describes a selection: rows of some lengths, from one distribution.
+type topKCase struct {
+	k       int
+	kind    TopKTransform
+	lengths []int32
+	starts  bool // rows begin at odd columns
+	score   func(rng *rand.Rand, i, n int) float32
+	columns int // hint; 0 leaves it to the stride
+}
+
+const testPage = 64
+
+func (c topKCase) build(r *rig, rng *rand.Rand) selection {
+	rows, longest := len(c.lengths), 4
+	for _, n := range c.lengths {
+		longest = max(longest, int(n))
+	}
+	stride := (longest + 15) &^ 3
+	scores, starts := make([]float32, rows*stride), make([]int32, rows)
+	for i := range scores {
+		scores[i] = c.score(rng, i%stride, stride)
+	}
+	for i := range starts {
+		if c.starts {
+			starts[i] = int32(rng.IntN(9))
+		}
+	}
+	tableStride := stride/testPage + 1
+	table, offsets := make([]int32, rows*tableStride), make([]int32, rows)
+	for i := range table {
+		table[i] = int32(rng.IntN(1 << 20))
+	}
+	for i := range offsets {
+		offsets[i] = int32(rng.IntN(1 << 20))
+	}
+	s := selection{}
+	for row, n := range c.lengths {
+		chosen := expect.TopK(scores[row*stride+int(starts[row]):][:max(n, 0)], c.k)
+		s.counts = append(s.counts, int32(len(chosen)))
+		for i := range c.k {
+			v := int32(-1)
+			if i < len(chosen) {
+				v = chosen[i]
+				switch c.kind {
+				case TopKPaged:
+					v = table[row*tableStride+int(v)/testPage]*testPage + v%testPage
+				case TopKRagged:
+					v += offsets[row]
+				}
+			}
+			s.want = append(s.want, v)
+		}
+	}
+	s.args = TopKArgs{Scores: upload(r, scores), Lengths: upload(r, c.lengths), Out: r.alloc(int64(rows * c.k * 4)), Counts: r.alloc(int64(rows * 4)),
+		PageTable: upload(r, table), Offsets: upload(r, offsets), Stride: int64(stride), TableStride: int64(tableStride), Rows: int32(rows), K: int32(c.k),
+		Transform: int32(c.kind), RowsPerRequest: 1, PageShift: 6, Columns: int32(c.columns)}
+	if c.starts {
+		s.args.Starts = upload(r, starts)
+	}
+	if n := r.k.TopKScratch(int32(rows), int32(stride), int32(c.k)); n > 0 {
+		s.args.Kept, s.args.Via = r.alloc(4*n), r.alloc(4*n)
+	}
+	return s
+}
+
+// run poisons the outputs, selects and compares.
+func (s selection) run(r *rig, name string) {
+	r.t.Helper()
+	check(r.t, r.s.Fill(s.args.Out, poison, int64(4*len(s.want))))
+	check(r.t, r.s.Fill(s.args.Counts, poison, int64(4*len(s.counts))))
+	check(r.t, r.k.SelectTopK(r.s, &s.args))
+	sameBytes(r.t, name, r.download(s.args.Out, int64(4*len(s.want))), bytesOf(s.want))
+	sameBytes(r.t, name+" counts", r.download(s.args.Counts, int64(4*len(s.counts))), bytesOf(s.counts))
+}
+
+// without is the selection with rows in one piece: the kernels that stream long rows.
+func (s selection) without() selection {
+	s.args.Kept, s.args.Via = 0, 0
+	return s
+}
+
+func TestGPUTopKIsExactForEveryDistribution(t *testing.T) {
+	r := onGPU(t)
+	for name, score := range distributions {
+		for i, k := range []int{1, 7, 512, 1024, 2048} {
+			n := int32(k)
+			c := topKCase{k: k, kind: TopKTransform(i % 3), starts: i%2 == 1, score: score, lengths: []int32{0, 1, n - 1, n, n + 1, n + 5, -3, 2049, 5000, 9001, 20000, 32767, 32768, 33001, 49149}}
+			c.build(r, rand.New(rand.NewPCG(13, uint64(k)))).run(r, fmt.Sprintf("top %d, %v, %s", k, c.kind, name))
+		}
+	}
+}
+
+func TestGPUTopKIsExactForLongRows(t *testing.T) {
+	r := onGPU(t)
+	for name, score := range distributions {
+		c := topKCase{k: 2048, kind: TopKPaged, score: score, lengths: []int32{2048, 100000, 0, 65536, 2049, 131072}}
+		s := c.build(r, rand.New(rand.NewPCG(14, 1)))
+		s.run(r, "in parts, "+name)
+		s.without().run(r, "streamed by large blocks, "+name)
+	}
+	c := topKCase{k: 1024, kind: TopKRagged, starts: true, score: distributions["few behind a relu"], lengths: []int32{1 << 20}}
+	s := c.build(r, rand.New(rand.NewPCG(14, 2)))
+	s.run(r, "a million in parts")
+	s.without().run(r, "a million streamed")
+}
+
+// Few small rows through every kernel: what a memory or race checker can afford to watch.
+func TestGPUTopKOfAFewRows(t *testing.T) {
+	r := onGPU(t)
+	for _, name := range []string{"normal", "few behind a relu", "louder at the end", "everything at once"} {
+		rng := rand.New(rand.NewPCG(16, 1))
+		topKCase{k: 512, kind: TopKPaged, score: distributions[name], lengths: []int32{0, 511, 513, 3000, 9001}}.build(r, rng).run(r, "resident, "+name)
+		s := topKCase{k: 512, kind: TopKPosition, starts: true, score: distributions[name], lengths: []int32{50000, 300}}.build(r, rng)
+		s.run(r, "in parts, "+name)
+		s.without().run(r, "streamed, "+name)
+	}
+}
+
+// More rows than SMs: blocks of the resident kernel take several rows through their ring, and the streaming kernel uses small blocks.
+func TestGPUTopKIsExactForManyRows(t *testing.T) {
+	r := onGPU(t)
+	rng := rand.New(rand.NewPCG(15, 1))
+	var short, long []int32
+	for i := range 500 {
+		short = append(short, int32(rng.IntN(12000)))
+		if i%7 == 0 {
+			short[i] = int32(rng.IntN(300))
+		}
+	}
+	for i := range 140 {
+		long = append(long, int32(rng.IntN(6000)))
+		if i%20 == 0 {
+			long[i] = int32(50000 + rng.IntN(10000))
+		}
+	}
+	for _, name := range []string{"normal", "few behind a relu", "everything at once"} {
+		topKCase{k: 256, kind: TopKPaged, score: distributions[name], lengths: short}.build(r, rng).run(r, "many short rows, "+name)
+		topKCase{k: 256, kind: TopKPosition, score: distributions[name], lengths: long}.build(r, rng).without().run(r, "many streamed rows, "+name)
+	}
+}
+
+func TestTopKPartsKeepEveryRowInsideTheKernel(t *testing.T) {
+	for _, k := range []int64{4, 512, 1024, 2048} {
+		for _, columns := range []int64{49149, 49150, 65536, 131072, 300001, 1 << 20, 1100000, 5000000} {
+			for _, rows := range []int64{1, 3, 64, 128, 132, 500} {
+				parts := topKParts(rows, columns, k, 132)
+				if parts == 1 {
+					continue
+				}
+				part := ((columns+parts-1)/parts + 63) &^ 63
+				if part > residentColumns || part*parts < columns || parts*k > 24*2048 || rows*parts > 2*132 {
+					t.Errorf("%d rows of %d, top %d: %d parts of %d", rows, columns, k, parts, part)
+				}
+			}
+		}
+	}
+	if got := topKParts(1, 1<<20, 2048, 132); got < 22 || got > 24 {
+		t.Errorf("a million scores are selected in %d parts, want about 23", got)
+	}
+	if got := topKParts(1, 1<<20, 2047, 132); got != 1 {
+		t.Errorf("a top-k whose rows are not 16-byte aligned is selected in %d parts, want 1", got)
+	}
+}
