@@ -47,6 +47,18 @@ func TestAThousandCancelledRequestsLeakNothing(t *testing.T) {
 	settled(t, goroutines)
 }
 
+// The same with a model that keeps a state and window pages of every sequence: start checks that none is left.
+func TestCancelledRequestsOfAStatefulModelLeakNothing(t *testing.T) {
+	e := start(t, Config{Model: speckV4(t), CacheTokens: 3 * 256, StepTokens: 96, MaxRunning: 8}, checked(t))
+	random := rand.New(rand.NewPCG(3, 7))
+	for i := range 30 {
+		giveUp(t, e, random, i)
+	}
+	if st := e.Stats(); st.Failed != 0 {
+		t.Errorf("%d requests failed", st.Failed)
+	}
+}
+
 // giveUp starts a request and abandons it in one of several ways after a few events or a moment. It reports whether the request was accepted: its
 // deadline may come before.
 func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) (accepted bool) {

@@ -51,6 +51,7 @@ type Engine struct {
 	model  model.Model
 	// stateful is the model where it keeps a state of every sequence, else nil.
 	stateful model.Stateful
+	windowed model.Windowed // the same where its window rows have pages of their own, else nil
 	runner   runner
 	pool     *kv.Pool
 	sched    *sched.Scheduler

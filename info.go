@@ -17,6 +17,7 @@ type Info struct {
 	CacheTokens   int
 	PageTokens    int
 	Pages         int
+	WindowPages   int // of rows that fall out of sight; 0 where rows live as long as their page
 	StepTokens    int
 	MaxRunning    int // at most StepTokens
 	MaxQueue      int

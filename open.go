@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"sparrow/builtin"
-	"sparrow/internal/sysmem"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda/op"
@@ -32,7 +31,6 @@ const (
 	defaultMaxRunning  = 64
 	defaultMaxQueue    = 1024
 	defaultPlanHistory = 64
-	defaultContexts    = 4 // full contexts the cache holds, memory permitting
 )
 
 // Registry lists the kernels of this build, best first.
@@ -172,9 +170,10 @@ func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	}
 	e := &Engine{cfg: c, source: p.source, dev: m.Device(), model: m, tok: p.tokenizer, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
 		plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024))}
-	// Pages alone do not continue a sequence of a model that keeps more of it.
 	e.stateful, _ = m.(model.Stateful)
-	e.reuse = !c.NoReuse && e.stateful == nil
+	e.windowed, _ = m.(model.Windowed)
+	// Pages alone do not continue a sequence of a model that keeps more of it, unless that can be restored from the cache.
+	e.reuse = !c.NoReuse && (e.stateful == nil || e.windowed != nil)
 	e.eos = endTokens(p.source.Config, p.generation, p.tokenizer)
 	if err := e.size(&resolved, notices); err != nil {
 		return nil, err
@@ -193,23 +192,15 @@ func build(c Config, p *parts, m model.Model) (*Engine, error) {
 // size divides memory: weights are there, the cache is planned, and what one step needs at most is told.
 func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 	mc, c := e.model.Config(), &e.cfg
-	pageBytes := e.model.PageBytes(cfg)
-	tokens := c.CacheTokens
-	if tokens == 0 {
-		tokens = defaultContexts * mc.MaxPositions
-		if free := sysmem.Available(); free > 0 {
-			// A quarter of what the machine can give: weights, activations and everything else need the rest.
-			tokens = min(tokens, int(free/4/pageBytes)*cfg.Page)
-		}
-	}
-	pages := tokens / cfg.Page
-	if pages < 1 {
-		return fmt.Errorf("sparrow: a cache of %d tokens holds no page of %d tokens; ask for more with CacheTokens (--cache-tokens)", tokens, cfg.Page)
-	}
-	if err := e.model.Allocate(cfg, pages); err != nil {
+	room, err := e.room(cfg)
+	if err != nil {
 		return err
 	}
-	pool, err := kv.New(kv.Config{Pages: pages, PageTokens: cfg.Page, Reuse: e.reuse, Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()})
+	pages := room.pages
+	if err := e.allocate(cfg, room); err != nil {
+		return err
+	}
+	pool, err := kv.New(kv.Config{Pages: pages, PageTokens: cfg.Page, Window: room.window, Reuse: e.reuse, Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()})
 	if err != nil {
 		return err
 	}
@@ -227,8 +218,8 @@ func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 		context = c.ContextTokens
 	}
 	e.info = Info{Name: c.Name, Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context, CacheTokens: pages * cfg.Page,
-		PageTokens: cfg.Page, Pages: pages, StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue, Kernels: e.dev.Name(), Config: *cfg, Notices: notices,
-		Memory: Memory{Weights: e.source.Weights.Bytes(), Cache: int64(pages) * pageBytes}}
+		PageTokens: cfg.Page, Pages: pages, WindowPages: room.window.Pages, StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue, Kernels: e.dev.Name(), Config: *cfg, Notices: notices,
+		Memory: Memory{Weights: e.source.Weights.Bytes(), Cache: room.bytes}}
 	chunk := min(c.StepTokens, context)
 	worst, err := plan.Build(*cfg, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(chunk, context-chunk)))
 	if err != nil {
@@ -244,6 +235,6 @@ func (e *Engine) announce() {
 	for _, n := range i.Notices {
 		e.cfg.Log.Info("plan", "level", n.Level, "rule", n.Rule, "text", n.Text)
 	}
-	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache, "cache_tokens", i.CacheTokens, "pages", i.Pages,
+	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache, "cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages,
 		"transient_bytes", i.Memory.Transient, "step_tokens", i.StepTokens, "context_tokens", i.ContextTokens)
 }

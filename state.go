@@ -21,7 +21,7 @@ func (e *Engine) equip(items []sched.Item) []sched.Item {
 	ready := items[:0]
 	for i := range items {
 		c := items[i].Seq.Owner.(*choice)
-		if err := e.stand(c, items[i].Cached); err != nil {
+		if err := e.stand(c, &items[i]); err != nil {
 			e.fail(c, err)
 			continue
 		}
@@ -31,12 +31,15 @@ func (e *Engine) equip(items []sched.Item) []sched.Item {
 }
 
 // stand makes the state of a choice stand for the tokens in its cache.
-func (e *Engine) stand(c *choice, cached int) (err error) {
-	if c.rows == nil {
+func (e *Engine) stand(c *choice, it *sched.Item) (err error) {
+	switch {
+	case c.rows == nil && it.Cached > 0:
+		// Others computed its beginning; reuse is on for models alone that can go on from there.
+		c.rows, err = e.windowed.Restore(it.Cached, it.Windows)
+	case c.rows == nil:
 		c.rows, err = e.stateful.NewState()
-	}
-	if err == nil && c.rows.Len() != cached {
-		err = c.rows.Truncate(cached)
+	case c.rows.Len() != it.Cached:
+		err = c.rows.Truncate(it.Cached)
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func (e *Engine) apart(items []sched.Item, begun time.Time) {
 
 // work describes an item to the step runner.
 func work(it *sched.Item) step.Work {
-	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, State: it.Seq.Owner.(*choice).rows}
+	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows, State: it.Seq.Owner.(*choice).rows}
 	if it.Decode {
 		w.Kind = plan.ModeDecode
 	}

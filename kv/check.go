@@ -13,7 +13,7 @@ func (p *Pool) Check() error {
 		return fmt.Errorf("kv: %w", err)
 	}
 	c := checker{Pool: p, holders: make([]int32, p.cfg.Pages), place: make([]int, p.cfg.Pages), free: make([]bool, p.cfg.Pages)}
-	for _, walk := range []func() error{c.sequences, c.freeList, c.states} {
+	for _, walk := range []func() error{c.sequences, c.freeList, c.states, c.windowStates} {
 		if err := walk(); err != nil {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
@@ -119,6 +119,60 @@ func (c *checker) states() error {
 		if c.holders[i] == 0 && c.index.Has(page) != c.index.IsIdle(page) {
 			return fmt.Errorf("page %d is stored, but neither in use nor cached", page)
 		}
+	}
+	return nil
+}
+
+// windowStates: every window page is free, idle or in use, exactly one of them; a page that windows reach has one, and pins count them; idle
+// ones belong to pages that can be found again.
+func (c *checker) windowStates() error {
+	w := c.win
+	if w == nil {
+		return nil
+	}
+	pins := make([]int32, c.cfg.Pages)
+	for i, q := range c.open {
+		if first := c.cfg.Window.first(q.length, c.cfg.PageTokens); q.reached != first || len(q.windows) != len(q.table) {
+			return fmt.Errorf("sequence %d of %d tokens reaches back to page %d and has %d window pages for %d pages; want page %d", i, q.length, q.reached, len(q.windows), len(q.table), first)
+		}
+		for at, page := range q.table {
+			want := none
+			if at >= q.reached {
+				want = w.of[page]
+				pins[page]++
+			}
+			if q.windows[at] != want || at >= q.reached && want == none {
+				return fmt.Errorf("sequence %d has window page %d at %d, page %d has %d", i, q.windows[at], at, page, w.of[page])
+			}
+		}
+	}
+	states := make([]int, c.cfg.Window.Pages)
+	for _, x := range w.free {
+		states[x]++
+	}
+	idle := 0
+	for x := w.oldest; x != none; x = w.newer[x] {
+		states[x]++
+		idle++
+		if page := w.owner[x]; w.of[page] != x || w.pins[page] != 0 || !c.index.Has(page) {
+			return fmt.Errorf("idle window page %d of page %d, which has %d, is reached by %d and stored %t", x, page, w.of[page], w.pins[page], c.index.Has(page))
+		}
+	}
+	for page, x := range w.of {
+		if w.pins[page] != pins[page] || pins[page] > 0 && (x == none || w.owner[x] != Page(page)) {
+			return fmt.Errorf("page %d has window page %d and %d pins, %d windows reach it", page, x, w.pins[page], pins[page])
+		}
+		if pins[page] > 0 {
+			states[x]++
+		}
+	}
+	for x, n := range states {
+		if n != 1 {
+			return fmt.Errorf("window page %d is in %d states", x, n)
+		}
+	}
+	if idle != w.idle {
+		return fmt.Errorf("%d idle window pages, %d counted", idle, w.idle)
 	}
 	return nil
 }

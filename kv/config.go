@@ -22,6 +22,8 @@ type Config struct {
 	FirstPage int
 	// PageTokens is the number of tokens in a page.
 	PageTokens int
+	// Window is the memory of rows that fall out of sight; the zero value is none.
+	Window Window
 	// Reuse keeps full pages for later prompts with the same beginning.
 	Reuse bool
 	// Main and Index name the byte layouts of main rows and indexer keys. They are part of what a page is known by.
@@ -46,6 +48,14 @@ func (c Config) Validate() error {
 	// Kernels address rows as page*PageTokens+row in 32 bits.
 	if c.PageTokens > 0 && c.Pages > math.MaxInt32/c.PageTokens {
 		bad("%d pages of %d tokens, want at most %d rows in all", c.Pages, c.PageTokens, math.MaxInt32)
+	}
+	switch w := c.Window; {
+	case w.Pages < 0 || w.Pages > 0 && w.Tokens < 1:
+		bad("%d window pages of rows that see %d tokens, want 0 or more pages and at least one token", w.Pages, w.Tokens)
+	case w.Pages > 0 && c.PageTokens > 0 && w.Pages < w.PerSequence(c.PageTokens):
+		bad("%d window pages, but a sequence alone needs %d", w.Pages, w.PerSequence(c.PageTokens))
+	case c.PageTokens > 0 && w.Pages > math.MaxInt32/c.PageTokens:
+		bad("%d window pages of %d tokens, want at most %d rows in all", w.Pages, c.PageTokens, math.MaxInt32)
 	}
 	if len(errs) == 0 {
 		return nil

@@ -5,6 +5,10 @@
 // the memory. A page number means the same page in every layer and in every stream (main rows, indexer keys, windows, compressed
 // streams and their state), so a page is reused with all that belongs to it or not at all.
 //
+// Rows that later tokens stop seeing may live in memory of their own (Window): a page then has a window page only while a sequence's window
+// reaches it, or for as long after as nobody needs the memory. A stored prompt continues where both its pages and the window rows its next
+// token sees are there; a lookup that finds only the pages is shortened and says so.
+//
 // A sequence's life: Open finds the stored beginning of the prompt, Reserve makes room for rows about to be written, Commit says
 // which of them are accepted, Truncate gives room back, Close ends it. Preempting a request is Close; resuming it is Open with all
 // its tokens. Every page is in one of three states:

@@ -24,9 +24,10 @@ var (
 
 // FullError says how far the pages fell short.
 type FullError struct {
-	Needed    int // pages asked for
-	Free      int // pages nobody uses
-	Evictable int // cached pages that could be given up
+	Needed    int  // pages asked for
+	Free      int  // pages nobody uses
+	Evictable int  // cached pages that could be given up
+	Window    bool // window pages are meant
 }
 
 // Missing is how many pages in use would have to be released.
@@ -34,7 +35,11 @@ func (e *FullError) Missing() int { return e.Needed - e.Free - e.Evictable }
 
 // Error tells the numbers.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("%v: %d needed, %d free, %d cached; release %d more", ErrFull, e.Needed, e.Free, e.Evictable, e.Missing())
+	kind := ErrFull.Error()
+	if e.Window {
+		kind = "kv: out of window pages"
+	}
+	return fmt.Sprintf("%s: %d needed, %d free, %d cached; release %d more", kind, e.Needed, e.Free, e.Evictable, e.Missing())
 }
 
 // Unwrap makes errors.Is(err, ErrFull) hold.

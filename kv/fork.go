@@ -4,6 +4,8 @@ package kv
 // Rows rows matter.
 type Copy struct {
 	From, To Page
+	// WindowFrom and WindowTo are their window pages, where there are some.
+	WindowFrom, WindowTo int32
 	// Rows is 0 when there is nothing to copy.
 	Rows int
 }
@@ -28,11 +30,14 @@ func (s Sequence) Fork() (Sequence, Copy, error) {
 	for _, page := range f.table {
 		p.hold(Page(page))
 	}
+	f.adopt()
 	c := Copy{Rows: rows}
 	if rows > 0 {
-		c.From, c.To = Page(q.table[full]), p.take()
-		f.table = append(f.table, int32(c.To))
+		c.From, c.To = Page(q.table[full]), f.extend()
 		f.tail = append(f.tail, q.tail...)
+		if p.win != nil {
+			c.WindowFrom, c.WindowTo = q.windows[full], f.windows[full]
+		}
 	}
 	return Sequence{q: f, generation: f.generation}, c, nil
 }

@@ -13,6 +13,16 @@ func (q *sequence) needs(n int) int {
 	return max(int(pages)-len(q.table), 0)
 }
 
+// extend adds a page to the table; ensure has said that there is one.
+func (q *sequence) extend() Page {
+	page := q.pool.take()
+	q.table = append(q.table, int32(page))
+	if w := q.pool.win; w != nil {
+		q.windows = append(q.windows, w.take(page))
+	}
+	return page
+}
+
 // store offers a page that has just become full to the index.
 func (q *sequence) store(tokens []int32) {
 	if !q.publish {
@@ -26,16 +36,24 @@ func (q *sequence) store(tokens []int32) {
 	outcome, freed := q.pool.index.Add(q.root, parent, Page(q.table[i]), tokens)
 	q.publish = outcome != prefix.Refused
 	if freed != prefix.None {
+		q.pool.win.drop(freed)
 		q.pool.free = append(q.pool.free, freed)
 	}
 }
 
 // shrink releases pages until n are left, the last first: the index relies on that order.
 func (q *sequence) shrink(n int) {
+	w := q.pool.win
 	for i := len(q.table) - 1; i >= n; i-- {
-		q.pool.release(Page(q.table[i]))
+		page := Page(q.table[i])
+		if w != nil && i >= q.reached {
+			w.unpin(page, q.pool.index.Has(page))
+		}
+		q.pool.release(page)
 	}
 	q.table = q.table[:min(n, len(q.table))]
+	q.windows = q.windows[:min(n, len(q.windows))]
+	q.reached = min(q.reached, len(q.table))
 }
 
 // newSequence opens an empty sequence.
@@ -58,6 +76,6 @@ func (p *Pool) retire(q *sequence) {
 	p.open[q.slot].slot = q.slot
 	p.open[last] = nil
 	p.open = p.open[:last]
-	*q = sequence{pool: p, generation: q.generation + 1, table: q.table[:0], tail: q.tail[:0]}
+	*q = sequence{pool: p, generation: q.generation + 1, table: q.table[:0], windows: q.windows[:0], tail: q.tail[:0]}
 	p.closed = append(p.closed, q)
 }

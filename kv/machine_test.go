@@ -19,6 +19,8 @@ import (
 //   - Contents: every committed position of every sequence finds in its page the row that was computed for exactly this salt and
 //     these tokens up to there, whatever was shared, forked, rejected, evicted, preempted or reset in between.
 //   - Lookups: how far they match and why they stop follows from what the events say is stored.
+//   - Windows: the rows the next token sees are in the sequence's window pages, whoever used those before; a lookup is cut short only where
+//     such rows are missing.
 //   - Memory: a reservation fails only when too few pages are free or cached, says the right numbers, and changes nothing.
 //   - Check holds after every call.
 func TestPoolAgainstANaiveModel(t *testing.T) { rapid.Check(t, drive) }
@@ -34,12 +36,17 @@ func FuzzPool(f *testing.F) {
 }
 
 func drive(t *rapid.T) {
-	w := &world{memory: map[Page][]uint64{}}
+	w := &world{memory: map[Page][]uint64{}, window: map[int32][]uint64{}}
 	w.cfg = Config{
 		Pages:      rapid.IntRange(2, 14).Draw(t, "pages"),
 		FirstPage:  rapid.IntRange(0, 1).Draw(t, "first"),
 		PageTokens: rapid.IntRange(1, 4).Draw(t, "tokens"),
 		Reuse:      rapid.IntRange(0, 9).Draw(t, "reuse") > 0,
+	}
+	if rapid.Bool().Draw(t, "windows") {
+		w.cfg.Window = Window{Pages: 1, Tokens: rapid.IntRange(1, 7).Draw(t, "window tokens")}
+		least := w.cfg.Window.PerSequence(w.cfg.PageTokens)
+		w.cfg.Window.Pages = least + rapid.IntRange(0, 8).Draw(t, "window pages")
 	}
 	w.mirror = newMirror(w.cfg.Pages)
 	w.cfg.Listener = w.mirror
@@ -67,7 +74,8 @@ var salts = []string{"", "acme"}
 type world struct {
 	cfg    Config
 	pool   *Pool
-	memory map[Page][]uint64 // [PageTokens] rows of each page
+	memory map[Page][]uint64  // [PageTokens] rows of each page
+	window map[int32][]uint64 // [PageTokens] rows of each window page
 	users  []*user
 	mirror *mirror
 }
@@ -94,6 +102,23 @@ func (w *world) slot(u *user, pos int) *uint64 {
 	return &w.memory[page][pos%w.cfg.PageTokens]
 }
 
+// windowSlot is the place of a position in the sequence's window pages.
+func (w *world) windowSlot(u *user, pos int) *uint64 {
+	page := u.Windows()[pos/w.cfg.PageTokens]
+	if w.window[page] == nil {
+		w.window[page] = make([]uint64, w.cfg.PageTokens)
+	}
+	return &w.window[page][pos%w.cfg.PageTokens]
+}
+
+// put writes the row of a position to every memory.
+func (w *world) put(u *user, pos int, row uint64) {
+	*w.slot(u, pos) = row
+	if w.cfg.Window.Pages > 0 {
+		*w.windowSlot(u, pos) = row
+	}
+}
+
 // token alphabet of two: prompts often share beginnings.
 var someTokens = rapid.SliceOfN(rapid.Int32Range(0, 1), 0, 20)
 
@@ -105,7 +130,7 @@ func (w *world) open(t *rapid.T) {
 		salt, prompt = u.salt, append(slices.Clone(u.tokens), prompt...)
 	}
 	o := OpenOptions{Salt: []byte(salt), Compute: rapid.IntRange(0, 6).Draw(t, "compute")}
-	want := w.mirror.match(w.cfg, salt, prompt, max(o.Compute, 1))
+	want := w.shortened(t, w.mirror.match(w.cfg, salt, prompt, max(o.Compute, 1)), salt, prompt)
 	if m, err := w.pool.Peek(prompt, o); err != nil || m != want {
 		t.Fatalf("peek %v, %v; want %v", m, err, want)
 	}
@@ -119,6 +144,30 @@ func (w *world) open(t *rapid.T) {
 	w.users = append(w.users, &user{Sequence: s, salt: salt, tokens: slices.Clone(prompt[:m.Tokens])})
 }
 
+// shortened predicts what is left of a match when window rows count: the longest whole number of pages behind which they are all there.
+func (w *world) shortened(t *rapid.T, m Match, salt string, prompt []int32) Match {
+	if w.cfg.Window.Pages == 0 {
+		return m
+	}
+	table, _ := w.pool.index.Lookup(w.pool.index.Root([]byte(salt)), prompt[:m.Tokens], 0, nil)
+	if len(table) != m.Pages {
+		t.Fatalf("%d pages are stored, want %d", len(table), m.Pages)
+	}
+	whole := func(n int) bool {
+		for pos := max(n-w.cfg.Window.Tokens+1, 0); pos < n; pos++ {
+			if w.pool.win.of[table[pos/w.cfg.PageTokens]] == none {
+				return false
+			}
+		}
+		return true
+	}
+	for !whole(m.Tokens) {
+		m.Pages, m.Tokens = m.Pages-1, m.Tokens-w.cfg.PageTokens
+		m.Stop, m.At = prefix.StopWindow, m.Tokens
+	}
+	return m
+}
+
 // write runs one step of a sequence: new tokens and drafts are computed, the tokens and some drafts accepted.
 func (w *world) write(t *rapid.T) {
 	u := w.pick(t)
@@ -128,10 +177,10 @@ func (w *world) write(t *rapid.T) {
 	}
 	next := append(slices.Clone(u.tokens), accepted...)
 	for pos := len(u.tokens); pos < len(next); pos++ {
-		*w.slot(u, pos) = row(u.salt, next[:pos+1])
+		w.put(u, pos, row(u.salt, next[:pos+1]))
 	}
 	for pos := range rejected {
-		*w.slot(u, len(next)+pos) = 0xbad
+		w.put(u, len(next)+pos, 0xbad)
 	}
 	if err := u.Commit(accepted); err != nil {
 		t.Fatal(err)
@@ -153,13 +202,18 @@ func (w *world) reserve(t *rapid.T, u *user, n int) bool {
 			t.Fatalf("%d tokens after %d in %d pages need %d, want %d", n, len(u.tokens), len(table), need, want)
 		}
 		var full *FullError
-		switch fits := need <= before.Free+before.Cached; {
+		lack := FullError{Needed: need, Free: before.Free, Evictable: before.Cached}
+		fits := need <= before.Free+before.Cached
+		if w.cfg.Window.Pages > 0 && fits && need > before.WindowsFree+before.WindowsIdle {
+			fits, lack = false, FullError{Needed: need, Free: before.WindowsFree, Evictable: before.WindowsIdle, Window: true}
+		}
+		switch {
 		case err == nil && fits:
 			if len(u.Pages()) != len(table)+need || !slices.Equal(u.Pages()[:len(table)], table) {
 				t.Fatalf("table %v became %v for %d pages", table, u.Pages(), need)
 			}
 			return true
-		case fits || !errors.As(err, &full) || *full != (FullError{Needed: need, Free: before.Free, Evictable: before.Cached}):
+		case fits || !errors.As(err, &full) || *full != lack:
 			t.Fatalf("%v for %d pages with %+v", err, need, before)
 		case w.pool.Stats() != before || !slices.Equal(u.Pages(), table):
 			t.Fatalf("a failed reservation changed %+v to %+v", before, w.pool.Stats())
@@ -180,10 +234,16 @@ func (w *world) truncate(t *rapid.T) {
 	u := w.pick(t)
 	n := rapid.IntRange(0, len(u.Pages())*w.cfg.PageTokens+1).Draw(t, "to")
 	full := len(u.tokens) / w.cfg.PageTokens * w.cfg.PageTokens
-	if err := u.Truncate(n); (err != nil) != (n < full) {
+	gone := n < full
+	if w.cfg.Window.Pages > 0 && n < len(u.tokens) {
+		for i := w.cfg.Window.first(n, w.cfg.PageTokens); i*w.cfg.PageTokens < n; i++ {
+			gone = gone || w.pool.win.of[u.Pages()[i]] == none
+		}
+	}
+	if err := u.Truncate(n); (err != nil) != gone {
 		t.Fatalf("truncate to %d of %d: %v", n, len(u.tokens), err)
 	}
-	if n >= full {
+	if !gone {
 		u.tokens = u.tokens[:min(n, len(u.tokens))]
 	}
 }
@@ -191,7 +251,7 @@ func (w *world) truncate(t *rapid.T) {
 func (w *world) fork(t *rapid.T) {
 	u := w.pick(t)
 	rows := len(u.tokens) % w.cfg.PageTokens
-	fits := rows == 0 || w.pool.Available() > 0
+	fits := rows == 0 || w.pool.Available() > 0 && (w.cfg.Window.Pages == 0 || w.pool.WindowsAvailable() > 0)
 	s, c, err := u.Fork()
 	if (err == nil) != fits || err != nil && !errors.Is(err, ErrFull) {
 		t.Fatalf("fork: %v with %+v", err, w.pool.Stats())
@@ -204,6 +264,9 @@ func (w *world) fork(t *rapid.T) {
 	}
 	if c.Rows > 0 {
 		w.memory[c.To] = slices.Clone(w.memory[c.From])
+		if w.cfg.Window.Pages > 0 {
+			w.window[c.WindowTo] = slices.Clone(w.window[c.WindowFrom])
+		}
 	}
 	w.users = append(w.users, &user{Sequence: s, salt: u.salt, tokens: slices.Clone(u.tokens)})
 }
@@ -252,6 +315,12 @@ func (w *world) check(t *rapid.T) {
 		for pos := range u.tokens {
 			if got, want := *w.slot(u, pos), row(u.salt, u.tokens[:pos+1]); got != want {
 				t.Fatalf("sequence %d, token %d, page %d: row %x, want %x", i, pos, u.Pages()[pos/w.cfg.PageTokens], got, want)
+			}
+			if w.cfg.Window.Pages == 0 || pos < len(u.tokens)-w.cfg.Window.Tokens+1 {
+				continue
+			}
+			if got, want := *w.windowSlot(u, pos), row(u.salt, u.tokens[:pos+1]); got != want {
+				t.Fatalf("sequence %d, token %d, window page %d: row %x, want %x", i, pos, u.Windows()[pos/w.cfg.PageTokens], got, want)
 			}
 		}
 	}

@@ -10,8 +10,9 @@ import (
 type Pool struct {
 	cfg   Config
 	index *prefix.Index
-	refs  []int32 // [Pages] page tables that hold the page
-	free  []Page  // the last one is handed out next
+	refs  []int32  // [Pages] page tables that hold the page
+	free  []Page   // the last one is handed out next
+	win   *windows // nil without window pages
 
 	open   []*sequence
 	closed []*sequence // kept with their tables for the next Open
@@ -25,7 +26,7 @@ func New(c Config) (*Pool, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Pool{cfg: c, refs: make([]int32, c.Pages), free: make([]Page, 0, c.Pages-c.FirstPage)}
+	p := &Pool{cfg: c, win: newWindows(c), refs: make([]int32, c.Pages), free: make([]Page, 0, c.Pages-c.FirstPage)}
 	index, err := prefix.New(prefix.Config{Pages: c.Pages, PageTokens: c.PageTokens, Identity: p.Tag().String(), Listener: c.Listener})
 	if err != nil {
 		return nil, err
@@ -66,6 +67,7 @@ func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 		p.hold(Page(page))
 	}
 	q.length, q.reused = m.Tokens, m.Tokens
+	q.adopt()
 	p.count.lookup(m)
 	return Sequence{q: q, generation: q.generation}, m, nil
 }
@@ -108,6 +110,12 @@ func (p *Pool) Reset() {
 	for _, q := range p.open {
 		q.publish = false
 	}
+	for page := range p.refs {
+		// Nothing finds a page again: window pages that no window reaches are of no use.
+		if p.win != nil && p.win.pins[page] == 0 {
+			p.win.drop(Page(page))
+		}
+	}
 }
 
 func (p *Pool) root(o OpenOptions) (prefix.Hash, error) {
@@ -125,15 +133,25 @@ func (p *Pool) lookup(root prefix.Hash, tokens []int32, o OpenOptions, table *[]
 		return Match{Prompt: len(tokens), Stop: prefix.StopOff}
 	}
 	*table, m = p.index.Lookup(root, tokens, max(o.Compute, 1), *table)
+	if p.win == nil {
+		return m
+	}
+	// A prompt can go on only where the rows its next token sees are still there: behind the longest such beginning.
+	for !p.win.reaches(*table, &p.cfg, m.Tokens) {
+		m.Pages--
+		m.Tokens -= p.cfg.PageTokens
+		m.Stop, m.At = prefix.StopWindow, m.Tokens
+	}
+	*table = (*table)[:m.Pages]
 	return m
 }
 
-// ensure returns a *FullError unless n pages can be taken.
+// ensure returns a *FullError unless n pages can be taken, with window pages where there are some.
 func (p *Pool) ensure(n int) error {
 	if n > p.Available() {
 		return &FullError{Needed: n, Free: len(p.free), Evictable: p.index.Idle()}
 	}
-	return nil
+	return p.win.ensure(n)
 }
 
 // take hands out a page; ensure has said that there is one.
@@ -144,6 +162,7 @@ func (p *Pool) take() Page {
 			panic("kv: a page was taken without ensure")
 		}
 		p.count.evictions++
+		p.win.drop(page)
 		p.free = append(p.free, page)
 	}
 	page := p.free[len(p.free)-1]
@@ -162,6 +181,7 @@ func (p *Pool) hold(page Page) {
 func (p *Pool) release(page Page) {
 	p.refs[page]--
 	if p.refs[page] == 0 && !p.index.Drop(page) {
+		p.win.drop(page)
 		p.free = append(p.free, page)
 	}
 }

@@ -20,6 +20,8 @@ type sequence struct {
 	slot       int    // place in pool.open
 
 	table   []int32 // pages: full ones, the one being filled, reserved ones
+	windows []int32 // with window pages: one for each page of table, none before reached
+	reached int     // pages before it have fallen out of the window; what follows is pinned
 	length  int     // tokens committed
 	reused  int     // of them found by Open
 	tail    []int32 // committed tokens of the page being filled
@@ -42,7 +44,7 @@ func (s Sequence) Reserve(n int) error {
 		return err
 	}
 	for range need {
-		q.table = append(q.table, int32(q.pool.take()))
+		q.extend()
 	}
 	return nil
 }
@@ -81,12 +83,13 @@ func (s Sequence) Commit(tokens []int32) error {
 			q.tail = q.tail[:0]
 		}
 	}
+	q.advance()
 	return nil
 }
 
 // Truncate gives back the pages of rows from the n-th token on: reserved ones that were not committed. Committed tokens it can
-// take back only from the page being filled, since full pages are never written again; below that it returns ErrArgument and
-// nothing has changed.
+// take back only from the page being filled, since full pages are never written again, and only while the window rows the shorter
+// sequence sees are there; below that it returns ErrArgument and nothing has changed.
 func (s Sequence) Truncate(n int) error {
 	q, err := s.live()
 	if err != nil {
@@ -97,6 +100,9 @@ func (s Sequence) Truncate(n int) error {
 		return fmt.Errorf("%w: truncating to %d tokens, the first %d are in full pages", ErrArgument, n, full)
 	}
 	if n < q.length {
+		if err := q.retreat(n); err != nil {
+			return err
+		}
 		q.tail = q.tail[:n%size]
 		q.length = n
 	}

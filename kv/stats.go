@@ -14,6 +14,10 @@ type Stats struct {
 	Stops [prefix.Stops]int64
 	// Evictions counts cached pages given up to make room.
 	Evictions int64
+	// Windows = WindowsFree + WindowsIdle + those in use; idle ones belong to cached rows and are given up when needed.
+	Windows, WindowsFree, WindowsIdle int
+	// WindowEvictions counts idle window pages given up to make room.
+	WindowEvictions int64
 }
 
 // Usage is the share of pages in use, 0 to 1. Cached pages are not in use: they are given up when needed.
@@ -26,6 +30,9 @@ func (p *Pool) Stats() Stats {
 		Lookups: p.count.lookups, PromptTokens: p.count.prompt, ReusedTokens: p.count.reused, Stops: p.count.stops, Evictions: p.count.evictions,
 	}
 	s.Used = s.Pages - s.Free - s.Cached
+	if w := p.win; w != nil {
+		s.Windows, s.WindowsFree, s.WindowsIdle, s.WindowEvictions = p.cfg.Window.Pages, len(w.free), w.idle, w.evictions
+	}
 	return s
 }
 

@@ -46,6 +46,9 @@ type Input struct {
 	Tokens [][]int32
 	// Logits lists the tokens whose logits are wanted.
 	Logits []Pick
+	// Windows holds, for each request of the batch, its window pages, one for each of its pages and negative where no row of the step looks.
+	// A nil table means that they have the numbers of the pages. Models that are not Windowed ignore it.
+	Windows [][]int32
 	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
 	States []State
 }

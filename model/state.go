@@ -1,5 +1,7 @@
 package model
 
+import "sparrow/plan"
+
 // Stateful is a model that keeps something of every sequence beside its pages, such as the open groups of a compressor. Every step of a
 // sequence is handed its state; a step that succeeds moves the state on. A step that fails leaves it where it was, or in need of
 // Truncate(0) and the whole sequence again: the next step then says so.
@@ -19,4 +21,19 @@ type State interface {
 	Truncate(n int) error
 	// Release gives the state's memory back. It must not be used again.
 	Release()
+}
+
+// Windowed is a model some of whose rows only the next few tokens see. They live in window pages, which a sequence gives up as its window moves on,
+// while its pages stay.
+type Windowed interface {
+	Stateful
+	// Window is how many tokens a row sees there, its own included.
+	Window() int
+	// WindowBytes is the part of PageBytes that is a window page's.
+	WindowBytes(cfg *plan.Config) int64
+	// AllocateApart makes the cache like Allocate, with a number of window pages of its own.
+	AllocateApart(cfg *plan.Config, pages, windows int) error
+	// Restore makes the state of a sequence that goes on behind n tokens, a whole number of pages, which another sequence computed: windows
+	// are the window pages of those tokens, of which the last must be given.
+	Restore(n int, windows []int32) (State, error)
 }

@@ -14,6 +14,7 @@ import (
 //
 //   - a step has at most StepTokens tokens and MaxRunning sequences, none of them twice;
 //   - an item is the next part of its sequence, and its pages hold exactly the tokens before it: reused, shared and recomputed ones alike;
+//   - where the pool has window pages, they hold exactly the tokens that the item's first token sees;
 //   - no two sequences write the same slot in a step;
 //   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets at least one unless pages lack;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
@@ -23,18 +24,25 @@ type fake struct {
 	sched *Scheduler
 	size  int      // tokens of a page
 	slots []uint64 // [pages*size]
+	sight int      // tokens a row of a window sees
+	seen  []uint64 // [window pages*size]
 	goals map[*Sequence]int
 	order []*Sequence // first admissions
 	steps int
 }
 
 func newFake(pages, size int, l Limits) (*fake, error) {
-	pool, err := kv.New(kv.Config{Pages: pages, PageTokens: size, Reuse: true, Main: "rows", Index: "keys"})
+	return newWindowed(pages, size, kv.Window{}, l)
+}
+
+// newWindowed is a fake whose pool has window pages.
+func newWindowed(pages, size int, w kv.Window, l Limits) (*fake, error) {
+	pool, err := kv.New(kv.Config{Pages: pages, PageTokens: size, Window: w, Reuse: true, Main: "rows", Index: "keys"})
 	if err != nil {
 		return nil, err
 	}
 	s, err := New(pool, l)
-	return &fake{pool: pool, sched: s, size: size, slots: make([]uint64, pages*size), goals: map[*Sequence]int{}}, err
+	return &fake{pool: pool, sched: s, size: size, slots: make([]uint64, pages*size), sight: w.Tokens, seen: make([]uint64, w.Pages*size), goals: map[*Sequence]int{}}, err
 }
 
 // add submits a sequence that ends when it has goal tokens.
@@ -97,7 +105,7 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 		return fmt.Errorf("sequences are not in order of arrival")
 	}
 	for _, q := range f.sched.running {
-		if !seen[q] && f.pool.Available() > 0 {
+		if !seen[q] && f.pool.Available() > 0 && (f.sight == 0 || f.pool.WindowsAvailable() > 0) {
 			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age, f.pool.Available())
 		}
 	}
@@ -124,6 +132,16 @@ func (f *fake) run(it *Item) error {
 			f.slots[slot] = h
 		} else if f.slots[slot] != h {
 			return fmt.Errorf("sequence %d: the cache holds something else at token %d of %d", q.age, p, it.Cached)
+		}
+		if f.sight == 0 || p <= it.Cached-f.sight {
+			continue
+		}
+		if at := it.Windows[p/f.size]; at < 0 {
+			return fmt.Errorf("sequence %d: token %d has no window page, %d are cached", q.age, p, it.Cached)
+		} else if slot := int(at)*f.size + p%f.size; p >= it.Cached {
+			f.seen[slot] = h
+		} else if f.seen[slot] != h {
+			return fmt.Errorf("sequence %d: the window holds something else at token %d of %d", q.age, p, it.Cached)
 		}
 	}
 	return nil

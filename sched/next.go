@@ -41,7 +41,8 @@ func (s *Scheduler) decodes() {
 // item adds the next n tokens of a sequence, for which pages are reserved.
 func (s *Scheduler) item(q *Sequence, n int, decode bool) {
 	at := q.cache.Len()
-	s.items = append(s.items, Item{Seq: q, Tokens: q.Tokens[at : at+n], Cached: at, Decode: decode, Last: at+n == len(q.Tokens), Pages: q.cache.Pages()})
+	s.items = append(s.items, Item{Seq: q, Tokens: q.Tokens[at : at+n], Cached: at, Decode: decode, Last: at+n == len(q.Tokens), Pages: q.cache.Pages(),
+		Windows: q.cache.Windows()})
 }
 
 // preempt suspends the youngest running sequence.
@@ -129,12 +130,14 @@ func (s *Scheduler) fits(q *Sequence) bool {
 		return true
 	}
 	need, available, err := s.pool.Fit(q.Tokens, 1, q.options())
+	windows := s.pool.WindowsPerSequence()
 	for _, p := range s.running {
 		if !p.ready {
 			need += p.cache.Needs(p.left() + 1)
+			windows += p.cache.WindowsMissing()
 		}
 	}
-	return err == nil && need <= available
+	return err == nil && need <= available && windows <= s.pool.WindowsAvailable()
 }
 
 func (q *Sequence) options() kv.OpenOptions { return kv.OpenOptions{Salt: q.Salt, Compute: q.Compute} }

@@ -18,7 +18,12 @@ func TestEverySequenceFinishes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
 		pages := rapid.IntRange(2, 24).Draw(t, "pages")
-		f, err := newFake(pages, size, Limits{
+		window := kv.Window{}
+		if rapid.Bool().Draw(t, "windows") {
+			window = kv.Window{Pages: 1, Tokens: rapid.IntRange(1, 12).Draw(t, "window tokens")}
+			window.Pages = window.PerSequence(size) + rapid.IntRange(0, 12).Draw(t, "window pages")
+		}
+		f, err := newWindowed(pages, size, window, Limits{
 			StepTokens: rapid.IntRange(1, 40).Draw(t, "step tokens"),
 			MaxRunning: rapid.IntRange(1, 12).Draw(t, "max running"),
 			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "max prompts"),

@@ -39,6 +39,8 @@ type Item struct {
 	Decode bool    // one token that continues computed output
 	Last   bool    // afterwards all tokens are computed, and the next one can be sampled
 	Pages  []int32 // of all Cached + len(Tokens) tokens
+	// Windows are their window pages, negative where the window has moved on; nil where the pool has none.
+	Windows []int32
 }
 
 // left is how many tokens of a running sequence are not computed yet.

@@ -21,6 +21,8 @@ type Work struct {
 	Cached int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
+	// Windows are the window pages of the same tokens where the model is model.Windowed; nil where they have the numbers of the pages.
+	Windows []int32
 	// Logits is for how many of the last new tokens logits are wanted.
 	Logits int
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
@@ -91,6 +93,7 @@ func (r *Runner) collect(works []Work) error {
 	b, in := &r.batch, &r.input
 	b.Mode, b.Requests = plan.ModeIdle, b.Requests[:0]
 	in.Tokens, in.Tables, in.Logits, in.States = in.Tokens[:0], in.Tables[:0], in.Logits[:0], in.States[:0]
+	in.Windows = in.Windows[:0]
 	for i := range works {
 		w := &works[i]
 		n := len(w.Tokens)
@@ -124,6 +127,7 @@ func (r *Runner) collect(works []Work) error {
 		b.Requests = append(b.Requests, q)
 		in.Tokens = append(in.Tokens, w.Tokens)
 		in.Tables = append(in.Tables, w.Pages)
+		in.Windows = append(in.Windows, w.Windows)
 		in.States = append(in.States, w.State)
 		for t := n - w.Logits; t < n; t++ {
 			in.Logits = append(in.Logits, model.Pick{Request: i, Token: t})

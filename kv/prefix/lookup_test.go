@@ -125,7 +125,7 @@ func TestMatchReadsAsASentence(t *testing.T) {
 			t.Errorf("reason %d has no name", s)
 		}
 	}
-	if got := Stops.String(); got != "Stop(7)" {
+	if got := Stops.String(); got != "Stop(8)" {
 		t.Errorf("%q for a reason that does not exist", got)
 	}
 }

@@ -19,6 +19,8 @@ const (
 	StopEvicted
 	// StopUnknown: nothing is stored behind the matched pages, nor was in recent memory.
 	StopUnknown
+	// StopWindow: more of the prompt is stored, but not the window rows that the token behind it sees.
+	StopWindow
 	// StopCollision: another page has the hash of the next page; it is not used.
 	StopCollision
 
@@ -33,6 +35,7 @@ var stopNames = [Stops]string{
 	StopDifferent: "first difference",
 	StopEvicted:   "page evicted",
 	StopUnknown:   "page never stored",
+	StopWindow:    "window rows given up",
 	StopCollision: "another page has the same hash",
 }
 

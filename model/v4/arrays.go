@@ -23,8 +23,9 @@ type hostArrays struct {
 
 	windowWidth, heavyWidth int
 
-	table []int32 // [requests, width]
-	width int
+	table   []int32 // [requests, width]
+	windows []int32 // [requests, width]: window pages, negative where the window has moved on
+	width   int
 
 	rowAt   []int32 // row of each new token, request after request
 	rowBase []int   // where each request's part of rowAt begins
@@ -44,7 +45,7 @@ type mark struct {
 
 func (h *hostArrays) reset(in *model.Input) {
 	for _, v := range []*[]int32{&h.request, &h.position, &h.token, &h.slot, &h.windowLen, &h.groups, &h.kept, &h.heavyLen, &h.windowBase, &h.groupBase,
-		&h.heavyBase, &h.groupStart, &h.window, &h.heavy, &h.table, &h.rowAt, &h.flat} {
+		&h.heavyBase, &h.groupStart, &h.window, &h.heavy, &h.table, &h.windows, &h.rowAt, &h.flat} {
 		*v = (*v)[:0]
 	}
 	h.marks, h.rowBase = h.marks[:0], h.rowBase[:0]
@@ -52,10 +53,11 @@ func (h *hostArrays) reset(in *model.Input) {
 	for _, t := range in.Tables {
 		h.width = max(h.width, len(t))
 	}
-	for _, t := range in.Tables {
+	for r, t := range in.Tables {
 		h.table = append(h.table, t...)
+		h.windows = append(h.windows, windowsOf(in, r)...)
 		for range h.width - len(t) {
-			h.table = append(h.table, 0)
+			h.table, h.windows = append(h.table, 0), append(h.windows, -1)
 		}
 	}
 	for _, t := range in.Tokens {
@@ -66,10 +68,38 @@ func (h *hostArrays) reset(in *model.Input) {
 	}
 }
 
+// windowsOf are the window pages of request r, one for each of its pages.
+func windowsOf(in *model.Input, r int) []int32 {
+	if len(in.Windows) == 0 || in.Windows[r] == nil {
+		return in.Tables[r]
+	}
+	return in.Windows[r]
+}
+
 // place is the slot of position p of request r in a pool with an entry for every ratio tokens.
 func (h *hostArrays) place(in *model.Input, r, p, ratio int) int32 {
 	page := h.table[r*h.width+p/in.PageTokens]
 	return page*int32(in.PageTokens/ratio) + int32(p%in.PageTokens/ratio)
+}
+
+// windowPlace is the slot of position p of request r in the pool of window entries.
+func (h *hostArrays) windowPlace(in *model.Input, r, p int) int32 {
+	return h.windows[r*h.width+p/in.PageTokens]*int32(in.PageTokens) + int32(p%in.PageTokens)
+}
+
+// checkWindows: every position that the new rows of request r see has a window page.
+func checkWindows(in *model.Input, r, first, last, window int) error {
+	tables := windowsOf(in, r)
+	if len(tables) != len(in.Tables[r]) {
+		return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d with %d window pages for %d pages", r, len(tables), len(in.Tables[r])), Supported: "a window page, or none, for each page"}
+	}
+	for i := max(first-window+1, 0) / in.PageTokens; i*in.PageTokens < last; i++ {
+		if tables[i] < 0 {
+			return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d from position %d, whose window reaches page %d, which has no window page", r, first, i),
+				Supported: "sequences that hold the window pages their new tokens see"}
+		}
+	}
+	return nil
 }
 
 // fill computes every array of a step.
@@ -97,6 +127,7 @@ func (h *hostArrays) fill(in *model.Input, m *Model) error {
 		}
 	}
 	h.closing4.fill(h, in, m, indexRatio)
+	h.closing4.fillTails(h, in, m)
 	h.closing128.fill(h, in, m, heavyRatio)
 	return nil
 }
@@ -114,6 +145,9 @@ func (h *hostArrays) fillRows(in *model.Input, m *Model, s *plan.Segment) error 
 		if need, have := (p0+span.To+in.PageTokens-1)/in.PageTokens, len(in.Tables[r]); need > have {
 			return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d, which needs %d pages, with %d", r, need, have), Supported: "a page for every 256 tokens"}
 		}
+		if err := checkWindows(in, r, p0+span.From, p0+span.To, m.config.Attention.Window); err != nil {
+			return err
+		}
 		if span.To > len(in.Tokens[r]) {
 			return fmt.Errorf("v4: forward: request %d has %d new tokens, the plan asks for number %d", r, len(in.Tokens[r]), span.To-1)
 		}
@@ -123,7 +157,7 @@ func (h *hostArrays) fillRows(in *model.Input, m *Model, s *plan.Segment) error 
 			h.request = append(h.request, int32(r))
 			h.position = append(h.position, int32(p))
 			h.token = append(h.token, in.Tokens[r][t])
-			h.slot = append(h.slot, h.place(in, r, p, 1))
+			h.slot = append(h.slot, h.windowPlace(in, r, p))
 			h.windowLen = append(h.windowLen, int32(min(p+1, m.config.Attention.Window)))
 			groups := int32((p + 1) / indexRatio)
 			h.groups = append(h.groups, groups)
@@ -182,7 +216,7 @@ func (h *hostArrays) fillIndices(in *model.Input, r int, flat bool) {
 		case flat:
 			h.window = append(h.window, int32(p-n+1+i)) // windowBase makes up for the positions that were not gathered
 		default:
-			h.window = append(h.window, h.place(in, q, p-n+1+i, 1))
+			h.window = append(h.window, h.windowPlace(in, q, p-n+1+i))
 		}
 	}
 	for g := range h.heavyWidth {
@@ -206,7 +240,7 @@ func (h *hostArrays) gatherWindow(in *model.Input, m *Model, first, last int) {
 		from := int(h.position[r]) + 1 - int(h.windowLen[r])
 		at := int32(len(h.flat) - base - from)
 		for p := from; p <= int(h.position[end-1]); p++ {
-			h.flat = append(h.flat, h.place(in, int(h.request[r]), p, 1))
+			h.flat = append(h.flat, h.windowPlace(in, int(h.request[r]), p))
 		}
 		for ; r < end; r++ {
 			h.windowBase[r] = at

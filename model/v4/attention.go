@@ -96,7 +96,7 @@ func (m *Model) compress(i int, c cache, x kernel.Tensor) error {
 	if a.compress.ratio == heavyRatio {
 		e = &m.step.closing128
 	}
-	entries, err := m.closeGroups(a.compress, e, r.main, x)
+	entries, err := m.closeGroups(a.compress, e, r.main, c.tails.main, x)
 	if err != nil {
 		return fmt.Errorf("compressor: %w", err)
 	}
@@ -109,7 +109,7 @@ func (m *Model) compress(i int, c cache, x kernel.Tensor) error {
 	if a.index == nil {
 		return nil
 	}
-	keys, err := m.closeGroups(&a.index.compress, e, r.index, x)
+	keys, err := m.closeGroups(&a.index.compress, e, r.index, c.tails.index, x)
 	if err != nil {
 		return fmt.Errorf("indexer's compressor: %w", err)
 	}
@@ -120,8 +120,9 @@ func (m *Model) compress(i int, c cache, x kernel.Tensor) error {
 		Slots: e.slots, Pool: c.index})
 }
 
-// closeGroups computes entries from the step's rows and the ring, and then keeps the step's rows in the ring.
-func (m *Model) closeGroups(c *compressor, e *entryTensors, ring, x kernel.Tensor) (kernel.Tensor, error) {
+// closeGroups computes entries from the step's rows and the ring, and then keeps the step's rows in the ring, and those that end a page also with
+// its window page.
+func (m *Model) closeGroups(c *compressor, e *entryTensors, ring, tails, x kernel.Tensor) (kernel.Tensor, error) {
 	w := c.width()
 	values, err := m.buf.values.Take(kernel.F32, x.Rows, w)
 	if err != nil {
@@ -147,10 +148,19 @@ func (m *Model) closeGroups(c *compressor, e *entryTensors, ring, x kernel.Tenso
 			return out, err
 		}
 	}
-	if err := m.dev.Put(kernel.PutArgs{Out: ring.Columns(0, w), X: values, Rows: e.keep}); err != nil {
+	if err := m.keepRows(ring, values, gates, e.keep); err != nil || e.tail.Rows == 0 {
 		return out, err
 	}
-	return out, m.dev.Put(kernel.PutArgs{Out: ring.Columns(w, 2*w), X: gates, Rows: e.keep})
+	return out, m.keepRows(tails, values, gates, e.tail)
+}
+
+// keepRows puts raw rows, values before gates, in their places.
+func (m *Model) keepRows(to, values, gates, places kernel.Tensor) error {
+	w := values.Cols
+	if err := m.dev.Put(kernel.PutArgs{Out: to.Columns(0, w), X: values, Rows: places}); err != nil {
+		return err
+	}
+	return m.dev.Put(kernel.PutArgs{Out: to.Columns(w, 2*w), X: gates, Rows: places})
 }
 
 // output turns the heads back, because values carry the rotation of keys, and projects them group by group.

@@ -11,6 +11,7 @@ type entryArrays struct {
 	slots    []int32 // [entries]: where the entry is stored
 	position []int32 // [entries]: first position of the group, at which the entry is rotated
 	keep     []int32 // [rows]: the row's place in the rings, -1 for rows no later step needs
+	tail     []int32 // [rows]: the row's place among the tails of window pages, -1 for rows a page does not end with; empty where no row is kept
 	width    int     // slots of an entry
 }
 
@@ -18,7 +19,7 @@ func (e *entryArrays) entries() int { return len(e.slots) }
 
 // fill walks every request's new tokens; a token that ends a group closes it.
 func (e *entryArrays) fill(h *hostArrays, in *model.Input, m *Model, ratio int) {
-	e.sources, e.slots, e.position, e.keep = e.sources[:0], e.slots[:0], e.position[:0], e.keep[:0]
+	e.sources, e.slots, e.position, e.keep, e.tail = e.sources[:0], e.slots[:0], e.position[:0], e.keep[:0], e.tail[:0]
 	if !m.uses(ratio) {
 		return
 	}
@@ -42,6 +43,28 @@ func (e *entryArrays) fill(h *hostArrays, in *model.Input, m *Model, ratio int) 
 			e.position = append(e.position, int32(p+1-ratio))
 			for q := p + 1 - e.width; q <= p; q++ {
 				e.sources = append(e.sources, h.source(r, q, st, ring))
+			}
+		}
+	}
+}
+
+// fillTails lists the rows that end a page, which another sequence needs to go on behind it.
+func (e *entryArrays) fillTails(h *hostArrays, in *model.Input, m *Model) {
+	if !m.uses(indexRatio) {
+		return
+	}
+	for r, tokens := range in.Tokens {
+		first := m.step.states[r].len
+		end := first + len(tokens)
+		for boundary := first/in.PageTokens*in.PageTokens + in.PageTokens; boundary-tailRows < end; boundary += in.PageTokens {
+			for p := max(boundary-tailRows, first); p < min(boundary, end); p++ {
+				if len(e.tail) == 0 {
+					for range h.request {
+						e.tail = append(e.tail, -1)
+					}
+				}
+				page := h.windows[r*h.width+p/in.PageTokens]
+				e.tail[h.rowAt[h.rowBase[r]+p-first]] = page*tailRows + int32(p+tailRows-boundary)
 			}
 		}
 	}

@@ -32,12 +32,13 @@ type Model struct {
 	freq   struct{ main, far kernel.Tensor } // f32 [1, 32]: angles per position
 	ratios map[int]bool                      // those that some layer has
 
-	caches  []cache
-	states  stateMemory
-	step    step
-	index   attn.Indexer
-	buf     buffers
-	observe model.Observer
+	caches     []cache
+	pageTokens int // of the cache
+	states     stateMemory
+	step       step
+	index      attn.Indexer
+	buf        buffers
+	observe    model.Observer
 }
 
 // buffers is the memory one layer works in; layers follow each other, so all share it.

@@ -36,6 +36,7 @@ type State struct {
 	m    *Model
 	slot int
 	len  int // tokens
+	low  int // no row before this position is in the rings
 	high int // one more than the last position ever written since the sequence began
 }
 
@@ -57,6 +58,44 @@ func (m *Model) NewState() (model.State, error) {
 		return nil, fmt.Errorf("v4: state: %w", err)
 	}
 	return &State{m: m, slot: slot}, nil
+}
+
+// Restore makes the state of a sequence that goes on behind n tokens of the cache, a whole number of pages: the last of their window pages holds
+// the raw rows that the next group reads.
+func (m *Model) Restore(n int, windows []int32) (model.State, error) {
+	s, err := m.NewState()
+	if err != nil || n == 0 {
+		return s, err
+	}
+	if err := m.restore(s.(*State), n, windows); err != nil {
+		s.Release()
+		return nil, fmt.Errorf("v4: restore a state behind %d tokens: %w", n, err)
+	}
+	return s, nil
+}
+
+func (m *Model) restore(s *State, n int, windows []int32) error {
+	last := n/max(m.pageTokens, 1) - 1
+	if m.pageTokens == 0 || n%m.pageTokens != 0 || n < 0 || last >= len(windows) || windows[last] < 0 {
+		return fmt.Errorf("%d window pages, of %d tokens each; want a whole number of pages, and the last one given", len(windows), m.pageTokens)
+	}
+	from, to := int(windows[last])*tailRows, s.slot*ringOf(indexRatio)+(n-tailRows)%ringOf(indexRatio)
+	for i := range m.layers {
+		tails, rings := m.caches[i].tails, m.states.rings[i]
+		for _, t := range [2][2]kernel.Tensor{{tails.main, rings.main}, {tails.index, rings.index}} {
+			if !t[0].Given() {
+				continue
+			}
+			if from+tailRows > t[0].Rows {
+				return fmt.Errorf("window page %d, there are %d", windows[last], t[0].Rows/tailRows)
+			}
+			if err := m.copyRows(t[1].Slice(to, to+tailRows), t[0], from); err != nil {
+				return fmt.Errorf("layer %d: %w", i, err)
+			}
+		}
+	}
+	s.len, s.low, s.high = n, n-tailRows, n
+	return nil
 }
 
 // States counts the states that were made and not released.
@@ -97,17 +136,21 @@ func (m *Model) growStates(slots int) error {
 		}
 	}
 	for _, r := range s.rings {
-		for _, t := range [2]kernel.Tensor{r.main, r.index} {
-			if t.Given() {
-				m.dev.Free(t.Buf)
-			}
-		}
+		m.freeRings(r)
 	}
 	for slot := slots - 1; slot >= s.slots; slot-- {
 		s.free = append(s.free, slot)
 	}
 	s.rings, s.slots = grown, slots
 	return nil
+}
+
+func (m *Model) freeRings(r rings) {
+	for _, t := range [2]kernel.Tensor{r.main, r.index} {
+		if t.Given() {
+			m.dev.Free(t.Buf)
+		}
+	}
 }
 
 func (m *Model) growRing(old kernel.Tensor, slots int, c *compressor) (kernel.Tensor, error) {
@@ -143,7 +186,7 @@ func (s *State) Clone() (model.State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("v4: clone state: %w", err)
 	}
-	out := &State{m: s.m, slot: slot, len: s.len, high: s.high}
+	out := &State{m: s.m, slot: slot, len: s.len, low: s.low, high: s.high}
 	for i := range s.m.layers {
 		for _, t := range [2]kernel.Tensor{s.m.states.rings[i].main, s.m.states.rings[i].index} {
 			if !t.Given() {
@@ -166,7 +209,7 @@ func (s *State) Truncate(n int) error {
 		return fmt.Errorf("v4: state: %d tokens cannot become %d", s.len, n)
 	}
 	if n == 0 {
-		s.len, s.high = 0, 0
+		s.len, s.low, s.high = 0, 0, 0
 		return nil
 	}
 	if err := s.holds(n); err != nil {
@@ -183,9 +226,9 @@ func (s *State) holds(n int) error {
 		if ratio == 0 {
 			continue
 		}
-		if first := firstNeeded(n, ratio); first < n && first < s.high-ringOf(ratio) {
-			return fmt.Errorf("v4: state: to go on after %d tokens, ratio %d needs position %d, but the state was written up to %d and keeps %d positions: compute the sequence again",
-				n, ratio, first, s.high, ringOf(ratio))
+		if first, held := firstNeeded(n, ratio), max(s.low, s.high-ringOf(ratio)); first < n && first < held {
+			return fmt.Errorf("v4: state: to go on after %d tokens, ratio %d needs position %d, but the state was written up to %d and holds positions from %d on: compute the sequence again",
+				n, ratio, first, s.high, held)
 		}
 	}
 	return nil

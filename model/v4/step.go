@@ -39,6 +39,7 @@ type entryTensors struct {
 	slots   kernel.Tensor // i32 [n, 1]
 	angles  kernel.Tensor // f32 [n, 64]
 	keep    kernel.Tensor // i32 [T, 1]
+	tail    kernel.Tensor // i32 [T, 1], or no rows where nothing is kept
 }
 
 // segment is one segment of the plan.
@@ -55,7 +56,7 @@ type launch struct {
 }
 
 // arrayCount is how many arrays begin writes.
-const arrayCount = 24
+const arrayCount = 26
 
 func newStep(mem kernel.Memory) step {
 	var s step
@@ -128,7 +129,7 @@ func (m *Model) begin(in *model.Input) (attn.Rows, error) {
 }
 
 func (w *writer) entries(e *entryArrays, angles int) entryTensors {
-	out := entryTensors{n: e.entries(), sources: w.ints(e.sources, e.width), slots: w.ints(e.slots, 1), keep: w.ints(e.keep, 1)}
+	out := entryTensors{n: e.entries(), sources: w.ints(e.sources, e.width), slots: w.ints(e.slots, 1), keep: w.ints(e.keep, 1), tail: w.ints(e.tail, 1)}
 	place := w.ints(e.position, 1)
 	if out.n > 0 {
 		out.angles = w.angles(&w.m.step.angleMem[angles], place, w.m.freq.far)

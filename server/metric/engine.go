@@ -67,6 +67,11 @@ func newEngineCollector(source Source) *engineCollector {
 			counter("prefix_queried_tokens_total", "Prompt tokens looked up in the prefix cache.", func(s *sparrow.Stats) int64 { return s.KV.PromptTokens }),
 			counter("prefix_hit_tokens_total", "Prompt tokens found in the prefix cache.", func(s *sparrow.Stats) int64 { return s.KV.ReusedTokens }),
 			counter("kv_evictions_total", "Cached pages given up to make room.", func(s *sparrow.Stats) int64 { return s.KV.Evictions }),
+			gauge("kv_window_pages", "Window pages of the cache; 0 where rows live as long as their page.", func(s *snapshot) float64 { return float64(s.stats.KV.Windows) }),
+			gauge("kv_window_pages_used", "Window pages that running sequences still see.", func(s *snapshot) float64 {
+				return float64(s.stats.KV.Windows - s.stats.KV.WindowsFree - s.stats.KV.WindowsIdle)
+			}),
+			counter("kv_window_evictions_total", "Window pages of cached prefixes given up to make room.", func(s *sparrow.Stats) int64 { return s.KV.WindowEvictions }),
 			counter("draft_tokens_total", "Tokens drafted.", func(s *sparrow.Stats) int64 { return s.Drafted }),
 			counter("draft_accepted_tokens_total", "Drafted tokens that were accepted.", func(s *sparrow.Stats) int64 { return s.Accepted }),
 			counter("layout_conversions_total", "Plan segments whose cached rows were converted before a kernel read them.", func(s *sparrow.Stats) int64 { return s.Conversions }),

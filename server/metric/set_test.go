@@ -22,7 +22,8 @@ func (s *source) Stats() sparrow.Stats { return s.stats }
 
 // busy is an engine with a different number for everything.
 func busy() *source {
-	k := kv.Stats{Pages: 100, Free: 70, Cached: 5, Used: 25, PromptTokens: 700, ReusedTokens: 128, Evictions: 3}
+	k := kv.Stats{Pages: 100, Free: 70, Cached: 5, Used: 25, PromptTokens: 700, ReusedTokens: 128, Evictions: 3,
+		Windows: 33, WindowsFree: 10, WindowsIdle: 2, WindowEvictions: 34}
 	k.Stops[prefix.StopDifferent] = 6
 	return &source{
 		info: sparrow.Info{Name: "m", Family: "deepseek_v32", PageTokens: 64, Pages: 100, Kernels: "cpu", Config: plan.Config{Prefill: plan.SparseFlat, Decode: plan.SparseBlock}},
@@ -66,7 +67,8 @@ func TestScrapeShowsTheEngine(t *testing.T) {
 		`sparrow_prompt_tokens_total 701`, `sparrow_output_tokens_total 302`, `sparrow_draft_tokens_total 20`, `sparrow_draft_accepted_tokens_total 15`,
 		`sparrow_requests_total 11`, `sparrow_requests_ended_total{outcome="finished"} 7`, `sparrow_requests_ended_total{outcome="aborted"} 1`,
 		`sparrow_requests_ended_total{outcome="failed"} 4`, `sparrow_requests_ended_total{outcome="refused"} 8`,
-		`sparrow_steps_total 40`, `sparrow_preemptions_total 13`, `sparrow_kv_evictions_total 3`, `sparrow_layout_conversions_total 16`, `sparrow_slices_total 17`,
+		`sparrow_steps_total 40`, `sparrow_preemptions_total 13`, `sparrow_kv_evictions_total 3`, `sparrow_kv_window_pages 33`, `sparrow_kv_window_pages_used 21`,
+		`sparrow_kv_window_evictions_total 34`, `sparrow_layout_conversions_total 16`, `sparrow_slices_total 17`,
 		`sparrow_plan_segments_total{convert="none",form="sparse-mla",kernel="sparse-block",row="decode"} 18`,
 		`sparrow_plan_rows_total{convert="none",form="sparse-mla",kernel="sparse-block",row="decode"} 19`,
 		`sparrow_info{decode="sparse-block",family="deepseek_v32",kernels="cpu",layout="none",model="m",prefill="sparse-flat"} 1`,

@@ -1,0 +1,254 @@
+package kv
+
+import "fmt"
+
+// Window describes the memory of rows that later tokens stop seeing. A page of such rows is a window page. Every page that a sequence's
+// window still reaches has one, and gives it up when the window has moved on; the page itself stays.
+type Window struct {
+	// Pages is the number of window pages, numbered from 0. 0 means that there is no such memory: rows live as long as their page.
+	Pages int
+	// Tokens is how many tokens a row sees there, its own included.
+	Tokens int
+}
+
+// Load is what a pool is made for.
+type Load struct {
+	Pages, PageTokens int
+	Window            int // tokens a row sees
+	Running           int // sequences at a time
+	StepTokens        int // new tokens of a step
+}
+
+// keptShare of the pages also keep their window rows when nobody uses them, so that prompts can go on behind them.
+const keptShare = 8
+
+// SizeWindow decides how many window pages go with a pool: what running sequences hold at most, what a step writes before it lets go of
+// anything, and a share for reuse. More than one for each page are never of use, fewer than a sequence needs alone never enough.
+func SizeWindow(l Load) Window {
+	w := Window{Pages: 1, Tokens: l.Window}
+	each := w.PerSequence(l.PageTokens)
+	want := l.Running*each + (l.StepTokens+l.PageTokens-1)/l.PageTokens + l.Pages/keptShare
+	w.Pages = max(min(want, l.Pages), each)
+	return w
+}
+
+// PerSequence is how many window pages a sequence holds at most between two steps that each add one token.
+func (w Window) PerSequence(pageTokens int) int {
+	if w.Pages == 0 {
+		return 0
+	}
+	return (w.Tokens-1+pageTokens-1)/pageTokens + 1
+}
+
+// first is the first page whose window rows the token after n others sees.
+func (w Window) first(n, pageTokens int) int { return max(n-w.Tokens+1, 0) / pageTokens }
+
+// windows keeps the books of window pages. A window page is free, in use (of a page that some sequence's window reaches), or idle: of a
+// stored page that no window reaches, kept so that a prompt can go on behind it, until somebody needs the memory.
+type windows struct {
+	of    []int32 // [Pages] window page of each page, none without one
+	pins  []int32 // [Pages] sequences whose window reaches the page
+	owner []Page  // [Window.Pages] page each window page belongs to, valid unless it is free
+	free  []int32
+
+	// Idle window pages in the order they fell out of use: a list through older and newer.
+	older, newer   []int32 // [Window.Pages]
+	oldest, newest int32
+	idle           int
+	evictions      int64
+}
+
+// none is no window page.
+const none int32 = -1
+
+func newWindows(c Config) *windows {
+	n := c.Window.Pages
+	if n == 0 {
+		return nil
+	}
+	w := &windows{of: make([]int32, c.Pages), pins: make([]int32, c.Pages), owner: make([]Page, n), free: make([]int32, 0, n),
+		older: make([]int32, n), newer: make([]int32, n), oldest: none, newest: none}
+	for i := range w.of {
+		w.of[i] = none
+	}
+	for i := n - 1; i >= 0; i-- {
+		w.free = append(w.free, int32(i))
+	}
+	return w
+}
+
+// available is how many window pages can be taken.
+func (w *windows) available() int { return len(w.free) + w.idle }
+
+// ensure returns a *FullError unless n window pages can be taken.
+func (w *windows) ensure(n int) error {
+	if w != nil && n > w.available() {
+		return &FullError{Needed: n, Free: len(w.free), Evictable: w.idle, Window: true}
+	}
+	return nil
+}
+
+// take gives a page that has just been handed out its window page; ensure has said that there is one.
+func (w *windows) take(page Page) int32 {
+	if w == nil {
+		return none
+	}
+	if len(w.free) == 0 {
+		if w.idle == 0 {
+			panic("kv: a window page was taken without ensure")
+		}
+		w.evictions++
+		w.drop(w.owner[w.oldest])
+	}
+	x := w.free[len(w.free)-1]
+	w.free = w.free[:len(w.free)-1]
+	w.of[page], w.owner[x], w.pins[page] = x, page, 1
+	return x
+}
+
+// pin says that one more window reaches a page that has a window page.
+func (w *windows) pin(page Page) int32 {
+	x := w.of[page]
+	if w.pins[page] == 0 {
+		w.unlink(x)
+	}
+	w.pins[page]++
+	return x
+}
+
+// unpin says that a window no longer reaches a page. The last one leaves the window page idle where the page can be found again, else free.
+func (w *windows) unpin(page Page, stored bool) {
+	w.pins[page]--
+	if w.pins[page] > 0 {
+		return
+	}
+	w.link(w.of[page])
+	if !stored {
+		w.drop(page)
+	}
+}
+
+// drop frees the window page of a page that no window reaches, where it has one.
+func (w *windows) drop(page Page) {
+	if w == nil || w.of[page] == none {
+		return
+	}
+	x := w.of[page]
+	w.unlink(x)
+	w.of[page] = none
+	w.free = append(w.free, x)
+}
+
+// reaches tells whether a sequence whose first n tokens are in these pages finds the window rows that its next token sees.
+func (w *windows) reaches(table []int32, c *Config, n int) bool {
+	for i := c.Window.first(n, c.PageTokens); i*c.PageTokens < n; i++ {
+		if w.of[table[i]] == none {
+			return false
+		}
+	}
+	return true
+}
+
+// link puts a window page at the newest end of the idle ones.
+func (w *windows) link(x int32) {
+	w.older[x], w.newer[x] = w.newest, none
+	if w.newest == none {
+		w.oldest = x
+	} else {
+		w.newer[w.newest] = x
+	}
+	w.newest = x
+	w.idle++
+}
+
+// unlink takes a window page out of the idle ones.
+func (w *windows) unlink(x int32) {
+	if w.older[x] == none {
+		w.oldest = w.newer[x]
+	} else {
+		w.newer[w.older[x]] = w.newer[x]
+	}
+	if w.newer[x] == none {
+		w.newest = w.older[x]
+	} else {
+		w.older[w.newer[x]] = w.older[x]
+	}
+	w.idle--
+}
+
+// WindowsAvailable is how many window pages Reserve and Fork could get: free ones and idle ones. Without window pages it is 0.
+func (p *Pool) WindowsAvailable() int {
+	if p.win == nil {
+		return 0
+	}
+	return p.win.available()
+}
+
+// WindowsPerSequence is Window.PerSequence of this pool.
+func (p *Pool) WindowsPerSequence() int { return p.cfg.Window.PerSequence(p.cfg.PageTokens) }
+
+// WindowsMissing is how many window pages the sequence may yet take before it holds as many as it will between steps of one token.
+func (s Sequence) WindowsMissing() int {
+	q, err := s.live()
+	if err != nil || q.pool.win == nil {
+		return 0
+	}
+	return max(q.pool.WindowsPerSequence()-(len(q.table)-q.reached), 0)
+}
+
+// Windows is the table of window pages: entry i belongs to entry i of Pages, and is negative where the window has moved on. It is nil
+// without window pages, and valid until the next call that changes the sequence.
+func (s Sequence) Windows() []int32 {
+	q, err := s.live()
+	if err != nil || q.pool.win == nil {
+		return nil
+	}
+	return q.windows
+}
+
+// advance lets go of the window pages that the sequence's next token does not reach.
+func (q *sequence) advance() {
+	w := q.pool.win
+	if w == nil {
+		return
+	}
+	for first := q.pool.cfg.Window.first(q.length, q.pool.cfg.PageTokens); q.reached < first; q.reached++ {
+		page := Page(q.table[q.reached])
+		w.unpin(page, q.pool.index.Has(page))
+		q.windows[q.reached] = none
+	}
+}
+
+// retreat takes up again the window pages that a sequence of n tokens, fewer than before, reaches.
+func (q *sequence) retreat(n int) error {
+	w := q.pool.win
+	if w == nil {
+		return nil
+	}
+	first := q.pool.cfg.Window.first(n, q.pool.cfg.PageTokens)
+	for i := first; i < q.reached; i++ {
+		if w.of[q.table[i]] == none {
+			return fmt.Errorf("%w: truncating to %d tokens, whose window reaches page %d; its window rows were given up", ErrArgument, n, i)
+		}
+	}
+	for ; q.reached > first; q.reached-- {
+		q.windows[q.reached-1] = w.pin(Page(q.table[q.reached-1]))
+	}
+	return nil
+}
+
+// adopt pins the window pages that a sequence which was just given its table reaches.
+func (q *sequence) adopt() {
+	w := q.pool.win
+	if w == nil {
+		return
+	}
+	q.reached = q.pool.cfg.Window.first(q.length, q.pool.cfg.PageTokens)
+	for i, page := range q.table {
+		x := none
+		if i >= q.reached {
+			x = w.pin(Page(page))
+		}
+		q.windows = append(q.windows, x)
+	}
+}

@@ -1,0 +1,110 @@
+package sparrow
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"sparrow/kv/prefix"
+)
+
+// Invariants of this file: for a model with windows and compressed streams, at lengths around every boundary, a prompt gives the same logits to the
+// bit whole, in chunks, behind a cached beginning, and computed again; a beginning is used only where its window rows and state are there too.
+
+// The boundaries: groups of 4, window and groups of 128, pages of 256, and one past and before each; lengths of every remainder by 4.
+var boundaries = []int{1, 3, 4, 5, 7, 127, 128, 129, 131, 255, 256, 257, 259, 260, 383, 385, 511, 512, 513, 515, 640}
+
+func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) {
+	list := make([]Request, len(boundaries))
+	for i, n := range boundaries {
+		list[i] = Request{ID: fmt.Sprint(n), Tokens: tokens(n, n), Sampling: greedy(), MaxTokens: 5, IgnoreEOS: true}
+	}
+	each := func(c Config, list []Request, hooks ...func(*Engine)) (*logitsOf, []*Response) {
+		c.Model, c.Policy = speckV4(t), deterministic("fp8")
+		rows := keepLogits()
+		e := start(t, c, append(hooks, rows.watch)...)
+		var out []*Response
+		for _, r := range list {
+			out = append(out, generate(t, e, r))
+		}
+		return rows, out
+	}
+	whole, _ := each(Config{NoReuse: true, StepTokens: 1024}, list)
+	for _, chunk := range []int{100, 256} {
+		chunked, _ := each(Config{NoReuse: true, StepTokens: chunk}, list)
+		sameRows(t, chunked, whole)
+	}
+	// Every prompt twice: the second finds its full pages.
+	cached, answers := each(Config{}, slices.Concat(list, list))
+	sameRows(t, cached, whole)
+	for i, r := range answers[len(list):] {
+		if want := (boundaries[i] - 1) / 256 * 256; r.Usage.CachedTokens != want {
+			t.Errorf("%d tokens again: %d came from the cache, want %d", boundaries[i], r.Usage.CachedTokens, want)
+		}
+	}
+	// Every sequence loses its pages once, after its second output token, with and without a cache to come back to.
+	for _, off := range []bool{false, true} {
+		again, _ := each(Config{NoReuse: off}, list, restarting(2))
+		sameRows(t, again, whole)
+	}
+}
+
+// restarting takes the pages of every sequence once, when it has that many tokens of output.
+func restarting(made int) func(*Engine) {
+	return func(e *Engine) {
+		e.after = func() {
+			for _, q := range e.sched.All() {
+				if c := q.Owner.(*choice); c.made == made && q.Preempted == 0 {
+					e.sched.Restart(q)
+				}
+			}
+		}
+	}
+}
+
+// Window pages are fewer than pages. A prompt whose beginning is stored, but whose window rows there were given up, is cut back to the last boundary
+// that has them, or to nothing, and says why; its tokens are those of a lone run.
+func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
+	c := Config{Model: speckV4(t), Policy: deterministic("fp8"), CacheTokens: 24 * 256, StepTokens: 256, MaxRunning: 1}
+	e := start(t, c, checked(t))
+	if i := e.Info(); i.WindowPages != 2+1+3 || i.Pages != 24 {
+		t.Fatalf("%d window pages for %d pages", i.WindowPages, i.Pages)
+	}
+	shared := tokens(1, 12*256)
+	generate(t, e, Request{Tokens: shared, Sampling: greedy(), MaxTokens: 1})
+	lookups := []struct {
+		pages int // of the shared beginning
+		want  int // tokens found
+		stop  prefix.Stop
+	}{
+		{3, 0, prefix.StopWindow},        // the window moved on from there long ago
+		{12, 11 * 256, prefix.StopWhole}, // the newest rows are kept
+	}
+	for i, l := range lookups {
+		r := Request{Tokens: slices.Concat(shared[:l.pages*256-100], tokens(7+i, 90)), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true, Trace: true}
+		if l.stop == prefix.StopWindow {
+			r.Tokens = slices.Concat(shared[:l.pages*256], tokens(7+i, 90))
+		}
+		got := generate(t, e, r)
+		if m := got.Trace.Match; m.Tokens != l.want || m.Stop != l.stop {
+			t.Errorf("%d pages of the prompt again: %v; want %d tokens, %v", l.pages, m, l.want, l.stop)
+		}
+		want := lone(t, Config{Model: speckV4(t), Policy: deterministic("fp8")}, []Request{r})
+		sameTokens(t, fmt.Sprintf("behind %d pages", l.pages), got.Choices[0], want[0].Choices[0])
+	}
+	if st := e.Stats().KV; st.WindowEvictions == 0 || st.Evictions != 0 {
+		t.Errorf("%d window pages and %d pages were given up; want some and none", st.WindowEvictions, st.Evictions)
+	}
+}
+
+// The choices of a request of a stateful model share their prompt's pages.
+func TestChoicesOfAStatefulModelShareThePrompt(t *testing.T) {
+	computed := 0
+	e := start(t, Config{Model: speckV4(t), Policy: deterministic("fp8")}, counted(&computed), checked(t))
+	p := seeded(11)
+	p.N = 3
+	generate(t, e, Request{Tokens: tokens(1, 600), Sampling: p, MaxTokens: 4, IgnoreEOS: true})
+	if want := 600 + 2*(600-512) + 3*3; computed != want {
+		t.Errorf("computed %d tokens; want %d", computed, want)
+	}
+}
