@@ -236,7 +236,7 @@ func multipleOf(k, n int) string {
 
 // pagedRows is the limit of kernels that plan their splits in shared memory.
 func pagedRows(hw *Hardware) (int, string) {
-	if hw.Arch == CPU {
+	if hw.Arch == CPU && hw.SmemOptin == 0 {
 		return 0, "no limit on cpu"
 	}
 	return hw.pagedRowLimit(), fmt.Sprintf("split schedule: 4*(5*rows+1) <= %d bytes of opt-in shared memory", hw.SmemOptin)

@@ -25,6 +25,7 @@ func TestSparrowPlans(t *testing.T) {
 	raw := ours("sm90", kv("fp8-576"))
 	flat8 := ours("sm90", kv("fp8"), kernelsOf("sparse-flat", ""))
 	v4 := ours("sm90", family(t, "deepseek_v4"))
+	v4Paged := ours("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff }))
 	off := wish(func(p *Policy) { p.Dense = SwitchOff })
 	det := wish(func(p *Policy) { p.Deterministic = true })
 	threshold := func(n int) tweak { return wish(func(p *Policy) { p.DenseThreshold = n }) }
@@ -162,6 +163,20 @@ func TestSparrowPlans(t *testing.T) {
 			"sparse-prefill 12000: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 378]"},
 		{"55 v4 without sparse prefill is paged", ours("cpu", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff })), extendOver(5, 4000),
 			"sparse-prefill 5: v4-paged v4-paged v4-584 none paged ragged heads 16 launches [5]"},
+		{"64 a v4 chunk of 32768 is one flat launch", v4, extendOver(32768, 4000),
+			"sparse-prefill 32768: v4-sparse-prefill v4-flat v4-584 gather-bf16 ragged ragged heads 64 launches [32768]"},
+		{"65 11622 v4 rows are one paged launch", v4Paged, extendOver(11622, 4000),
+			"sparse-prefill 11622: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622]"},
+		{"66 one more makes two", v4Paged, extendOver(11623, 4000),
+			"sparse-prefill 11623: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 1]"},
+		{"67 the often quoted limit is not the limit", v4Paged, extendOver(11673, 4000),
+			"sparse-prefill 11673: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 51]"},
+		{"68 a v4 chunk of 16384 in place", v4Paged, extendOver(16384, 4000),
+			"sparse-prefill 16384: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 4762]"},
+		{"69 a v4 chunk of 32768 in place", v4Paged, extendOver(32768, 4000),
+			"sparse-prefill 32768: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 11622 9524]"},
+		{"70 a cpu has a limit only where it is given one", ours("cpu", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff }), func(s *setup) { s.hw.SmemOptin = 2004 }), extendOver(250, 4000),
+			"sparse-prefill 250: v4-paged v4-paged v4-584 none paged ragged heads 16 launches [100 100 50]"},
 		{"56 an idle batch has no segments", gpu, Batch{Mode: ModeIdle}, ""},
 		{"57 48 heads are padded to 64", ours("sm90", heads(48)), decode(5),
 			"decode 1: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [1]"},
