@@ -1,0 +1,211 @@
+package kernels
+
+import (
+	"fmt"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+const (
+	scoreKeys   = 32 << 10
+	indexHeads  = 64
+	selectWidth = 128 << 10
+	topK        = 2048
+)
+
+func indexCases() []Case {
+	var out []Case
+	for _, queries := range []int{1, 64} {
+		out = append(out, Case{Name: "scores fp8", Shape: scoreShape(queries), Make: func(r *Rig) *Op { return scores(r, queries) }})
+	}
+	out = append(out,
+		Case{Name: "select", Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, 1, selectWidth, false) }},
+		Case{Name: "select many zeros", Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, 1, selectWidth, true) }},
+		Case{Name: "select", Shape: fmt.Sprintf("%d of 64 rows of 8k scores", topK), Make: func(r *Rig) *Op { return selectTop(r, 64, 8<<10, false) }},
+		Case{Name: "index query", Shape: "512 tokens, 64 heads", Make: indexQuery},
+		Case{Name: "store index", Shape: "512 tokens", Make: storeIndex},
+		Case{Name: "gather index", Shape: "8k keys", Make: gatherIndex},
+		Case{Name: "locate", Shape: "64 rows of 2048", Make: locate},
+	)
+	return out
+}
+
+func scoreShape(queries int) string {
+	return fmt.Sprintf("%d queries of %d heads, %dk keys", queries, indexHeads, scoreKeys>>10)
+}
+
+func selectShape(rows int) string {
+	return fmt.Sprintf("%d of %d rows of %dk scores", topK, rows, selectWidth>>10)
+}
+
+// order is the numbers below n in random order.
+func (r *Rig) order(n int) func(i int) int32 {
+	p := r.rng.Perm(n)
+	return func(i int) int32 { return int32(p[i%n]) }
+}
+
+// scores are index scores over pages in random order. The reference computes the first keys of a row.
+func scores(r *Rig, queries int) *Op {
+	const pageTokens, some = 64, 512
+	keys := r.indexPool(scoreKeys)
+	q := r.empty(kernel.E4M3, queries, indexHeads*layout.IndexDim)
+	for i, b := 0, host.Bytes(q); i < len(b); i++ {
+		b[i] = num.E4M3(float32(r.rng.NormFloat64() * 60))
+	}
+	w, out := r.normal(queries, indexHeads, 0.01), r.empty(kernel.F32, queries, scoreKeys)
+	pages := scoreKeys / pageTokens
+	a := kernel.ScoreArgs{Out: out, Q: q, W: w, Keys: keys, Table: r.ints(1, pages, r.order(pages)), TableRow: r.constant(queries, 0), Lens: r.constant(queries, scoreKeys), Heads: indexHeads}
+	few := r.constant(1, some)
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Scores(a) },
+		Poison: poison(out),
+		Check: all(finite(out), sampled(out.Columns(0, some), 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
+			b := a
+			b.Out, b.Q, b.W, b.TableRow, b.Lens = to, q.Slice(row, row+1), w.Slice(row, row+1), a.TableRow.Slice(row, row+1), few
+			return d.Scores(b)
+		})),
+		FLOPs: 2 * float64(queries) * indexHeads * layout.IndexDim * scoreKeys, Bytes: float64(keys.Mem.Extent()), Memory: host.Bytes(keys.Mem),
+	}
+}
+
+// finite refuses an output that was not written everywhere.
+func finite(t kernel.Tensor) func(kernel.Device) error {
+	return func(kernel.Device) error {
+		for i, v := range host.F32(t) {
+			if v != v {
+				return fmt.Errorf("element %d was not written, or is NaN", i)
+			}
+		}
+		return nil
+	}
+}
+
+// selectTop chooses among normal scores, or among scores of which seven in eight are zero, as ReLU makes them.
+func selectTop(r *Rig, rows, width int, zeros bool) *Op {
+	s, out := r.normal(rows, width, 1), r.empty(kernel.I32, rows, topK)
+	if zeros {
+		for i, v := 0, host.F32(s); i < len(v); i++ {
+			if r.rng.IntN(8) > 0 || v[i] < 0 {
+				v[i] = 0
+			}
+		}
+	}
+	lens := r.constant(rows, width)
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Select(kernel.SelectArgs{Out: out, Scores: s, Lens: lens}) },
+		Poison: poison(out),
+		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.Select(kernel.SelectArgs{Out: to, Scores: s.Slice(row, row+1), Lens: lens.Slice(row, row+1)})
+		}),
+		Bytes: float64(s.Extent()), Memory: host.Bytes(s),
+	}
+}
+
+// indexQuery rotates and quantises queries. A code may differ from the reference's by a step where rounding decides, so what is compared are
+// the head weights, and the share of codes that differ.
+func indexQuery(r *Rig) *Op {
+	const tokens = 512
+	src := r.normal(tokens, indexHeads*layout.IndexDim, 1)
+	q := r.empty(kernel.F32, tokens, indexHeads*layout.IndexDim) // may be overwritten, so every run begins with a copy
+	out, w := r.empty(kernel.E4M3, tokens, indexHeads*layout.IndexDim), r.empty(kernel.F32, tokens, indexHeads)
+	weights, angles := r.normal(tokens, indexHeads, 1), r.angles(tokens)
+	args := func(from, to int, out, w, q kernel.Tensor) kernel.IndexQueryArgs {
+		return kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights.Slice(from, to), Angles: angles.Slice(from, to), Heads: indexHeads, Pairing: kernel.HalfSplit,
+			Hadamard: true, Scales: num.ScalePow2}
+	}
+	return &Op{
+		Run: func(d kernel.Device) error {
+			copy(host.F32(q), host.F32(src))
+			return d.IndexQuery(args(0, tokens, out, w, q))
+		},
+		Poison: poison(out, w),
+		Check: sampled(w, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
+			raw, codes := r.empty(kernel.F32, 1, src.Cols), r.empty(kernel.E4M3, 1, src.Cols)
+			copy(host.F32(raw), host.RowF32(src, row))
+			if err := d.IndexQuery(args(row, row+1, codes, to, raw)); err != nil {
+				return err
+			}
+			differ := 0
+			for i, c := range host.Bytes(codes) {
+				if c != host.Bytes(out.Slice(row, row+1))[i] {
+					differ++
+				}
+			}
+			if differ > src.Cols/50 {
+				return fmt.Errorf("%d of %d codes differ", differ, src.Cols)
+			}
+			return nil
+		}),
+		Bytes: float64(src.Extent()), Memory: host.Bytes(src),
+	}
+}
+
+// storeIndex writes keys to the cache; as with queries, single codes may differ by a step.
+func storeIndex(r *Rig) *Op {
+	const tokens = 512
+	key, pool := r.normal(tokens, layout.IndexDim, 1), r.indexPool(tokens)
+	a := kernel.IndexStoreArgs{Key: key, Weight: r.normal(1, layout.IndexDim, 1), Bias: r.normal(1, layout.IndexDim, 1), Eps: 1e-6, Angles: r.angles(tokens), Pairing: kernel.HalfSplit,
+		Hadamard: true, Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.StoreIndex(a) },
+		Poison: poison(pool.Mem),
+		Check: func(ref kernel.Device) error {
+			b := a
+			b.Pool.Mem = r.empty(kernel.U8, pool.Mem.Rows, pool.Mem.Cols)
+			if err := ref.StoreIndex(b); err != nil {
+				return err
+			}
+			differ, got := 0, host.Bytes(pool.Mem)
+			for i, c := range host.Bytes(b.Pool.Mem) {
+				if c != got[i] {
+					differ++
+				}
+			}
+			if differ > len(got)/50 {
+				return fmt.Errorf("%d of %d bytes differ from the reference", differ, len(got))
+			}
+			return nil
+		},
+		Bytes: float64(key.Extent()), Memory: host.Bytes(key),
+	}
+}
+
+func gatherIndex(r *Rig) *Op {
+	const n = 8 << 10
+	pool := r.indexPool(4 * n)
+	slots := r.ints(n, 1, r.order(4*n))
+	l := layout.IndexFP8{}
+	to := kernel.Pool{Mem: r.empty(kernel.U8, 1, l.PageBytes(n)), Layout: layout.IndexPage132, PageTokens: n}
+	return &Op{
+		Run: func(d kernel.Device) error {
+			return d.GatherIndex(kernel.IndexGatherArgs{Out: to, Slots: slots, Pool: pool})
+		},
+		Poison: poison(to.Mem),
+		Check: func(ref kernel.Device) error {
+			want := kernel.Pool{Mem: r.empty(kernel.U8, 1, l.PageBytes(n)), Layout: layout.IndexPage132, PageTokens: n}
+			if err := ref.GatherIndex(kernel.IndexGatherArgs{Out: want, Slots: slots, Pool: pool}); err != nil {
+				return err
+			}
+			return near(to.Mem, want.Mem, 0)
+		},
+		Bytes: float64(l.PageBytes(n)), Memory: host.Bytes(pool.Mem),
+	}
+}
+
+func locate(r *Rig) *Op {
+	const rows, pages = 64, 512
+	pos, out := r.ints(rows, topK, func(int) int32 { return int32(r.rng.IntN(pages * 64)) }), r.empty(kernel.I32, rows, topK)
+	table, row := r.ints(1, pages, r.order(pages)), r.constant(rows, 0)
+	args := func(from, to int, out kernel.Tensor) kernel.LocateArgs {
+		return kernel.LocateArgs{Out: out, Positions: pos.Slice(from, to), Table: table, TableRow: row.Slice(from, to), PageTokens: 64}
+	}
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Locate(args(0, rows, out)) },
+		Poison: poison(out),
+		Check:  sampled(out, 0, func(d kernel.Device, r int, to kernel.Tensor) error { return d.Locate(args(r, r+1, to)) }),
+		Bytes:  float64(pos.Extent()), Memory: host.Bytes(pos),
+	}
+}

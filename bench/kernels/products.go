@@ -1,0 +1,132 @@
+package kernels
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// The product of the table of targets.
+const (
+	gemmRows, gemmOut, gemmIn = 960, 1024, 1024
+	dramIn                    = 4096 // columns of weights out of DRAM
+)
+
+var (
+	gemmShape = fmt.Sprintf("%dx%dx%d", gemmRows, gemmOut, gemmIn)
+	avx512    = []string{"cpu-avx512"}
+)
+
+func productCases() []Case {
+	var out []Case
+	for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.F32, kernel.E2M1x2} {
+		c := Case{Name: "multiply " + d.String(), Shape: gemmShape, Group: "gemm", Make: func(r *Rig) *Op { return multiply(r, gemmRows, r.weight(d, gemmOut, gemmIn)) }}
+		if d == kernel.F32 {
+			c.Also = avx512
+		}
+		out = append(out, c)
+	}
+	for _, rows := range []int{1, 16} {
+		for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
+			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), Make: func(r *Rig) *Op { return multiply(r, rows, r.dram(d, dramIn)) }})
+		}
+	}
+	for _, tokens := range []int{1, 16, 512} {
+		out = append(out,
+			Case{Name: "experts bf16", Shape: fmt.Sprintf("%d tokens, 4 of 16 experts of 512x1024", tokens), Make: func(r *Rig) *Op { return experts(r, tokens) }},
+			Case{Name: "absorb bf16", Shape: fmt.Sprintf("%d tokens, 16 heads", tokens), Make: func(r *Rig) *Op { return absorb(r, tokens) }},
+			Case{Name: "expand bf16", Shape: fmt.Sprintf("%d tokens, 16 heads", tokens), Make: func(r *Rig) *Op { return expand(r, tokens) }})
+	}
+	return out
+}
+
+func dramShape(rows int) string { return fmt.Sprintf("%d rows, weights out of DRAM", rows) }
+
+// multiply is a product with a stored weight. The reference computes two bands of the result.
+func multiply(r *Rig, rows int, w kernel.Weight) *Op {
+	x, out := r.normal(rows, w.In(), 1), r.empty(kernel.F32, rows, w.Out())
+	bytes := float64(w.Data.Extent())
+	if w.Scale.Given() {
+		bytes += float64(w.Scale.Extent())
+	}
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: w}) },
+		Poison: poison(out),
+		Check: func(ref kernel.Device) error {
+			for _, n := range []int{0, w.Out() - 128} {
+				band := w.Slice(n, n+128)
+				check := sampled(out.Columns(n, n+128), 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
+					return d.Multiply(kernel.MultiplyArgs{Out: to, X: x.Slice(row, row+1), W: band})
+				})
+				if err := check(ref); err != nil {
+					return fmt.Errorf("weights from row %d: %w", n, err)
+				}
+			}
+			return nil
+		},
+		FLOPs: 2 * float64(rows) * float64(w.Out()) * float64(w.In()), Bytes: bytes, Memory: host.Bytes(w.Data),
+	}
+}
+
+// experts is the mixture of v32-mini: every token has its own four of sixteen experts.
+func experts(r *Rig, tokens int) *Op {
+	const count, topk, hidden, inner = 16, 4, 1024, 512
+	x, out := r.normal(tokens, hidden, 1), r.empty(kernel.F32, tokens, hidden)
+	ids := r.ints(tokens, topk, func(i int) int32 { return int32((i/topk*5 + i%topk*3) % count) })
+	weights := r.normal(tokens, topk, 1)
+	a := kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights}
+	for range count {
+		a.Gate, a.Up, a.Down = append(a.Gate, r.weight(kernel.BF16, inner, hidden)), append(a.Up, r.weight(kernel.BF16, inner, hidden)), append(a.Down, r.weight(kernel.BF16, hidden, inner))
+	}
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Experts(a) },
+		Poison: zero(out), // experts add to what is there
+		Check: sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
+			b := a
+			b.Out, b.X, b.IDs, b.Weights = to, x.Slice(row, row+1), ids.Slice(row, row+1), weights.Slice(row, row+1)
+			return d.Experts(b)
+		}),
+		FLOPs: 2 * 3 * float64(tokens) * topk * hidden * inner, Bytes: 3 * 2 * hidden * inner * float64(min(count, tokens*topk)),
+	}
+}
+
+var miniDims = kernel.LatentDims{Heads: 16, Nope: 128, Rope: 64, V: 128, Latent: 512}
+
+func absorb(r *Rig, tokens int) *Op {
+	d := miniDims
+	q, out, w := r.normal(tokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, tokens, d.Heads*d.Row()), r.weight(kernel.BF16, d.KVB(), d.Latent)
+	return &Op{
+		Run:    func(dev kernel.Device) error { return dev.Absorb(kernel.AbsorbArgs{Out: out, Q: q, KVB: w, Dims: d}) },
+		Poison: poison(out),
+		Check: sampled(out, 1e-4, func(dev kernel.Device, row int, to kernel.Tensor) error {
+			return dev.Absorb(kernel.AbsorbArgs{Out: to, Q: q.Slice(row, row+1), KVB: w, Dims: d})
+		}),
+		FLOPs: 2 * float64(tokens*d.Heads*d.Nope*d.Latent), Bytes: 2 * float64(d.Heads*d.Nope*d.Latent), Memory: host.Bytes(w.Data),
+	}
+}
+
+func expand(r *Rig, tokens int) *Op {
+	d := miniDims
+	u, out, w := r.normal(tokens, d.Heads*d.Latent, 1), r.empty(kernel.F32, tokens, d.Heads*d.V), r.weight(kernel.BF16, d.KVB(), d.Latent)
+	return &Op{
+		Run:    func(dev kernel.Device) error { return dev.Expand(kernel.ExpandArgs{Out: out, U: u, KVB: w, Dims: d}) },
+		Poison: poison(out),
+		Check: sampled(out, 1e-4, func(dev kernel.Device, row int, to kernel.Tensor) error {
+			return dev.Expand(kernel.ExpandArgs{Out: to, U: u.Slice(row, row+1), KVB: w, Dims: d})
+		}),
+		FLOPs: 2 * float64(tokens*d.Heads*d.V*d.Latent), Bytes: 2 * float64(d.Heads*d.V*d.Latent), Memory: host.Bytes(w.Data),
+	}
+}
+
+// all joins checks.
+func all(checks ...func(kernel.Device) error) func(kernel.Device) error {
+	return func(ref kernel.Device) error {
+		var errs []error
+		for _, c := range checks {
+			errs = append(errs, c(ref))
+		}
+		return errors.Join(errs...)
+	}
+}

@@ -1,0 +1,55 @@
+package kernels
+
+import (
+	"time"
+
+	"sparrow/bench/machine"
+	"sparrow/bench/pause"
+)
+
+// Result is one operation at one shape on one backend with a number of threads.
+type Result struct {
+	Name    string `json:"name"`
+	Shape   string `json:"shape"`
+	Backend string `json:"backend"`
+	Threads int    `json:"threads"`
+
+	Micros float64 `json:"us"`        // best of all rounds
+	Median float64 `json:"us_median"` // of all rounds
+	Spread float64 `json:"spread"`    // (90th - 10th percentile) / median
+
+	GFLOPs    float64 `json:"gflops,omitempty"`
+	PeakGF    float64 `json:"peak_gflops,omitempty"` // of the backend's tier, all threads together
+	PeakShare float64 `json:"peak_share,omitempty"`
+	GBs       float64 `json:"gb_per_s,omitempty"`
+	StreamGBs float64 `json:"stream_gb_per_s,omitempty"` // plain reading of the same memory
+	// StreamShare compares rates. For operations that read memory more than once it can be small without being slow.
+	StreamShare float64 `json:"stream_share,omitempty"`
+}
+
+// Verdict is one row of the table of targets.
+type Verdict struct {
+	What   string `json:"what"`
+	Wanted string `json:"wanted"`
+	Got    string `json:"got"`
+	// Met is "met", "not met" or "not measured".
+	Met string `json:"met"`
+}
+
+// What a verdict can say.
+const (
+	Met         = "met"
+	NotMet      = "not met"
+	NotMeasured = "not measured"
+)
+
+// Report is a whole run.
+type Report struct {
+	Machine  machine.Machine `json:"machine"`
+	Commit   string          `json:"commit"`
+	Date     time.Time       `json:"date"`
+	Rounds   int             `json:"rounds"`
+	Results  []Result        `json:"results"`
+	Pause    *pause.Pause    `json:"gc_pause,omitempty"`
+	Verdicts []Verdict       `json:"targets"`
+}

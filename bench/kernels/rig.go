@@ -1,0 +1,207 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// Rig makes tensors in host memory. The first failure stays and is told once a group is prepared.
+type Rig struct {
+	mem      host.Memory
+	rng      *rand.Rand
+	bigBytes int
+	big      []byte
+	err      error
+}
+
+func newRig(bigBytes int) *Rig { return &Rig{rng: rand.New(rand.NewPCG(5, 1)), bigBytes: bigBytes} }
+
+// failed is the first error since the last call.
+func (r *Rig) failed() error {
+	err := r.err
+	r.err = nil
+	return err
+}
+
+func (r *Rig) keep(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// empty is a tensor of zeros.
+func (r *Rig) empty(d kernel.DType, rows, cols int) kernel.Tensor {
+	t, err := kernel.New(r.mem, d, rows, cols)
+	r.keep(err)
+	return t
+}
+
+// normal is a float32 tensor of normal values.
+func (r *Rig) normal(rows, cols int, size float64) kernel.Tensor {
+	t := r.empty(kernel.F32, rows, cols)
+	for i, v := 0, host.F32(t); i < len(v); i++ {
+		v[i] = float32(r.rng.NormFloat64() * size)
+	}
+	return t
+}
+
+// ints is an int32 tensor of f(i).
+func (r *Rig) ints(rows, cols int, f func(i int) int32) kernel.Tensor {
+	t := r.empty(kernel.I32, rows, cols)
+	for i, v := 0, host.I32(t); i < len(v); i++ {
+		v[i] = f(i)
+	}
+	return t
+}
+
+// constant is a column of one number.
+func (r *Rig) constant(rows, v int) kernel.Tensor {
+	return r.ints(rows, 1, func(int) int32 { return int32(v) })
+}
+
+// angles are cosines and sines of arbitrary angles, [rows, 64].
+func (r *Rig) angles(rows int) kernel.Tensor {
+	t := r.empty(kernel.F32, rows, layout.RopeDim)
+	for i := range rows {
+		row := host.RowF32(t, i)
+		for j := range layout.RopeDim / 2 {
+			s, c := math.Sincos(r.rng.Float64() * 6)
+			row[j], row[j+layout.RopeDim/2] = float32(c), float32(s)
+		}
+	}
+	return t
+}
+
+// weight is a random matrix in a stored type, with scales where the type has them.
+func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
+	switch d {
+	case kernel.F32:
+		return kernel.Weight{Data: r.normal(out, in, 1/math.Sqrt(float64(in)))}
+	case kernel.BF16:
+		t := r.empty(d, out, in)
+		for i, v := 0, host.U16(t); i < len(v); i++ {
+			v[i] = num.BF16(float32(r.rng.NormFloat64() / math.Sqrt(float64(in))))
+		}
+		return kernel.Weight{Data: t}
+	case kernel.E4M3:
+		t := r.empty(d, out, in)
+		for i, b := 0, host.Bytes(t); i < len(b); i++ {
+			b[i] = num.E4M3(float32(r.rng.NormFloat64() * 50))
+		}
+		return r.blocks(t, out, in)
+	case kernel.E2M1x2:
+		t, s := r.empty(d, out, in/2), r.empty(kernel.E8M0, out, in/32)
+		for i, b := 0, host.Bytes(t); i < len(b); i++ {
+			b[i] = byte(r.rng.Uint32())
+		}
+		for i, b := 0, host.Bytes(s); i < len(b); i++ {
+			b[i] = 119 + byte(r.rng.IntN(4))
+		}
+		return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
+	}
+	r.keep(fmt.Errorf("no random weights of type %v", d))
+	return kernel.Weight{}
+}
+
+// blocks gives e4m3 data its scales.
+func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
+	s := r.empty(kernel.F32, (out+127)/128, (in+127)/128)
+	for i, v := 0, host.F32(s); i < len(v); i++ {
+		v[i] = (1 + r.rng.Float32()) / 50 / float32(math.Sqrt(float64(in)))
+	}
+	return kernel.Weight{Data: t, Scale: s, BlockRows: 128, BlockCols: 128}
+}
+
+// dram is a matrix as large as the big memory, in rows of in columns. All such matrices share that memory: its bytes are e4m3 codes between
+// 1 and 2, and in pairs they are bf16 numbers below 2, so every type reads ordinary numbers.
+func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
+	if r.big == nil {
+		r.big = make([]byte, r.bigBytes)
+		n := min(1<<20, len(r.big))
+		for i := 0; i+8 <= n; i += 8 {
+			v := r.rng.Uint64()&0x8787878787878787 | 0x3838383838383838
+			binary.LittleEndian.PutUint64(r.big[i:], v)
+		}
+		for ; n < len(r.big); n *= 2 {
+			copy(r.big[n:], r.big[:n])
+		}
+	}
+	buf, err := r.mem.Import(r.big, d)
+	r.keep(err)
+	cols := in
+	if d == kernel.E2M1x2 {
+		cols = in / 2
+	}
+	out := len(r.big) / d.Size() / cols / 128 * 128
+	t := kernel.Tensor{Buf: buf, DType: d, Rows: out, Cols: cols, Stride: cols}
+	switch d {
+	case kernel.E4M3:
+		return r.blocks(t, out, in)
+	case kernel.E2M1x2:
+		s := r.empty(kernel.E8M0, out, in/32)
+		for i, b := 0, host.Bytes(s); i < len(b); i++ {
+			b[i] = 120
+		}
+		return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
+	}
+	return kernel.Weight{Data: t}
+}
+
+// distinct is how many different pages a cache is made of; the others are copies, elsewhere in memory.
+const distinct = 8
+
+// mainPool is a cache of random latent rows.
+func (r *Rig) mainPool(k layout.Kind, tokens int) kernel.Pool {
+	const page = 64
+	l, err := layout.MainOf(k)
+	if err != nil {
+		r.keep(err)
+		return kernel.Pool{}
+	}
+	n := l.PageBytes(page)
+	return r.pool(k, (tokens+page-1)/page, page, n, func(b []byte, slot int) { l.Encode(b, slot, r.values(layout.RowDim)) })
+}
+
+// indexPool is a cache of random indexer keys.
+func (r *Rig) indexPool(tokens int) kernel.Pool {
+	const page = 64
+	l, err := layout.IndexOf(layout.IndexPage132)
+	if err != nil {
+		r.keep(err)
+		return kernel.Pool{}
+	}
+	n := l.PageBytes(page)
+	return r.pool(layout.IndexPage132, (tokens+page-1)/page, page, n, func(b []byte, slot int) { l.Encode(b, page, slot, r.values(layout.IndexDim)) })
+}
+
+func (r *Rig) pool(k layout.Kind, pages, tokens, pageBytes int, encode func(page []byte, slot int)) kernel.Pool {
+	p := kernel.Pool{Mem: r.empty(kernel.U8, pages, pageBytes), Layout: k, PageTokens: tokens}
+	b := host.Bytes(p.Mem)
+	for i := range pages {
+		to := b[i*pageBytes:][:pageBytes]
+		if i >= distinct {
+			copy(to, b[(i%distinct)*pageBytes:])
+			continue
+		}
+		for slot := range tokens {
+			encode(to, slot)
+		}
+	}
+	return p
+}
+
+// values are n normal numbers.
+func (r *Rig) values(n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(r.rng.NormFloat64())
+	}
+	return v
+}

@@ -1,0 +1,129 @@
+package kernels
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// The loops around products, over the rows of one prefill chunk of v32-mini.
+const rowTokens, rowHidden = 512, 1024
+
+func rowCases() []Case {
+	return []Case{
+		{Name: "norm", Shape: "512x1024", Make: norm},
+		{Name: "gate", Shape: "512x2048", Make: gate},
+		{Name: "rotate", Shape: "512 tokens, 16 heads of 192", Make: rotate},
+		{Name: "embed bf16", Shape: "512 of 32k rows of 1024", Make: embed},
+		{Name: "take", Shape: "64 of 512 rows of 1024", Make: take},
+		{Name: "route", Shape: "512 tokens, 8 of 256 experts", Make: route},
+		{Name: "angles", Shape: "512 tokens", Make: angles},
+	}
+}
+
+func norm(r *Rig) *Op {
+	x, out, w := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden), r.normal(1, rowHidden, 1)
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Norm(kernel.NormArgs{Out: out, X: x, Weight: w, Eps: 1e-6}) },
+		Poison: poison(out),
+		Check: sampled(out, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.Norm(kernel.NormArgs{Out: to, X: x.Slice(row, row+1), Weight: w, Eps: 1e-6})
+		}),
+		Bytes: float64(x.Extent()), Memory: host.Bytes(x),
+	}
+}
+
+func gate(r *Rig) *Op {
+	const n = 2048
+	a, b, out := r.normal(rowTokens, n, 1), r.normal(rowTokens, n, 1), r.empty(kernel.F32, rowTokens, n)
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Gate(kernel.GateArgs{Out: out, Gate: a, Up: b}) },
+		Poison: poison(out),
+		Check: sampled(out, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.Gate(kernel.GateArgs{Out: to, Gate: a.Slice(row, row+1), Up: b.Slice(row, row+1)})
+		}),
+		Bytes: float64(a.Extent() + b.Extent()), Memory: host.Bytes(a),
+	}
+}
+
+// rotate works in place, so every run begins with a copy.
+func rotate(r *Rig) *Op {
+	d := miniDims
+	src, x, a := r.normal(rowTokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, rowTokens, d.Heads*d.QK()), r.angles(rowTokens)
+	args := func(x, a kernel.Tensor) kernel.RotateArgs {
+		return kernel.RotateArgs{X: x, Angles: a, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope, Pairing: kernel.Interleaved}
+	}
+	return &Op{
+		Run: func(dev kernel.Device) error {
+			copy(host.F32(x), host.F32(src))
+			return dev.Rotate(args(x, a))
+		},
+		Poison: poison(x),
+		Check: sampled(x, 1e-5, func(dev kernel.Device, row int, to kernel.Tensor) error {
+			copy(host.F32(to), host.RowF32(src, row))
+			return dev.Rotate(args(to, a.Slice(row, row+1)))
+		}),
+		Bytes: float64(x.Extent()), Memory: host.Bytes(src),
+	}
+}
+
+func embed(r *Rig) *Op {
+	const vocabulary = 32 << 10
+	table := r.weight(kernel.BF16, vocabulary, rowHidden).Data
+	ids, out := r.ints(rowTokens, 1, r.order(vocabulary)), r.empty(kernel.F32, rowTokens, rowHidden)
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Embed(kernel.EmbedArgs{Out: out, Table: table, IDs: ids}) },
+		Poison: poison(out),
+		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.Embed(kernel.EmbedArgs{Out: to, Table: table, IDs: ids.Slice(row, row+1)})
+		}),
+		Bytes: 2 * rowTokens * rowHidden, Memory: host.Bytes(table),
+	}
+}
+
+func take(r *Rig) *Op {
+	const n = 64
+	x, out := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, n, rowHidden)
+	rows := r.ints(n, 1, r.order(rowTokens))
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Take(kernel.TakeArgs{Out: out, X: x, Rows: rows}) },
+		Poison: poison(out),
+		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.Take(kernel.TakeArgs{Out: to, X: x, Rows: rows.Slice(row, row+1)})
+		}),
+		Bytes: float64(out.Extent()), Memory: host.Bytes(x),
+	}
+}
+
+func route(r *Rig) *Op {
+	const experts, topk = 256, 8
+	logits, bias := r.normal(rowTokens, experts, 1), r.normal(1, experts, 0.1)
+	ids, weights := r.empty(kernel.I32, rowTokens, topk), r.empty(kernel.F32, rowTokens, topk)
+	args := func(from, to int, ids, weights kernel.Tensor) kernel.RouteArgs {
+		return kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias, Groups: 8, KeepGroups: 4, Normalize: true, Scale: 2.5}
+	}
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Route(args(0, rowTokens, ids, weights)) },
+		Poison: poison(ids, weights),
+		Check: all(
+			sampled(ids, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
+				return d.Route(args(row, row+1, to, r.empty(kernel.F32, 1, topk)))
+			}),
+			sampled(weights, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
+				return d.Route(args(row, row+1, r.empty(kernel.I32, 1, topk), to))
+			})),
+		Bytes: float64(logits.Extent()), Memory: host.Bytes(logits),
+	}
+}
+
+func angles(r *Rig) *Op {
+	out, positions, freq := r.empty(kernel.F32, rowTokens, 64), r.ints(rowTokens, 1, r.order(1<<17)), r.normal(1, 32, 0.1)
+	return &Op{
+		Run: func(d kernel.Device) error {
+			return d.Angles(kernel.AngleArgs{Out: out, Positions: positions, InvFreq: freq, Scale: 1})
+		},
+		Poison: poison(out),
+		Check: sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.Angles(kernel.AngleArgs{Out: to, Positions: positions.Slice(row, row+1), InvFreq: freq, Scale: 1})
+		}),
+	}
+}

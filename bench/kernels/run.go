@@ -1,0 +1,285 @@
+package kernels
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"sparrow/bench/machine"
+	"sparrow/bench/peak"
+	"sparrow/kernel"
+	"sparrow/kernel/ref"
+)
+
+// Case is one operation at one shape.
+type Case struct {
+	Name, Shape string
+	// Group names cases that are timed turn by turn, because their times are compared.
+	Group string
+	// Also names backends to measure besides the chosen ones, for targets that are about a tier.
+	Also []string
+	// Make prepares inputs and outputs in host memory.
+	Make func(*Rig) *Op
+}
+
+// Op is a prepared operation. Its tensors are in host memory, which every CPU backend works on.
+type Op struct {
+	// Run computes the whole shape once.
+	Run func(kernel.Device) error
+	// Check compares what Run left in the outputs with the reference.
+	Check func(ref kernel.Device) error
+	// Poison spoils the outputs.
+	Poison func()
+	FLOPs  float64 // multiplications and additions of one run
+	Bytes  float64 // fewest bytes of stored data one run reads
+	Memory []byte  // where they lie; its plain reading is the ceiling
+}
+
+// Options say what to measure and for how long.
+type Options struct {
+	Backends []kernel.Backend // best first
+	// Kernels are names of backends to measure; none means the best one.
+	Kernels []string
+	Threads []int // none means 1 and 2
+	Rounds  int   // 0 means 9
+	// BigBytes is the size of the memory that stands for weights out of DRAM; 0 means 1 GiB, more than a cache holds.
+	BigBytes int
+	OneDNN   float64 // GFLOP/s that oneDNN gave for the bf16 product on this machine, if somebody measured it
+	Progress func(done, total int, what string)
+}
+
+// Match keeps the cases whose name and shape contain one of the texts; no text keeps all.
+func Match(cases []Case, only []string) ([]Case, error) {
+	if len(only) == 0 {
+		return cases, nil
+	}
+	var out []Case
+	for _, c := range cases {
+		if slices.ContainsFunc(only, func(s string) bool { return strings.Contains(c.Name+" "+c.Shape, s) }) {
+			out = append(out, c)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no case contains %s; 'multiply', 'scores', 'select' and 'sparse' are among them", strings.Join(only, " or "))
+	}
+	return out, nil
+}
+
+// Run checks and times the cases. A case that fails is reported in the error and left out; the others still run.
+func Run(ctx context.Context, cases []Case, o Options) (*Report, error) {
+	o = o.withDefaults()
+	chosen, err := o.chosen()
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Rounds: o.Rounds}
+	rig := newRig(o.BigBytes)
+	var errs []error
+	done := 0
+	for _, group := range grouped(cases) {
+		if err := ctx.Err(); err != nil {
+			return r, errors.Join(append(errs, err)...)
+		}
+		if o.Progress != nil {
+			o.Progress(done, len(cases), group[0].Name+" "+group[0].Shape)
+		}
+		done += len(group)
+		errs = append(errs, runGroup(r, rig, group, chosen, o))
+	}
+	return r, errors.Join(errs...)
+}
+
+func (o Options) withDefaults() Options {
+	if len(o.Threads) == 0 {
+		o.Threads = []int{1, 2}
+	}
+	if o.Rounds == 0 {
+		o.Rounds = 9
+	}
+	if o.BigBytes == 0 {
+		o.BigBytes = 1 << 30
+	}
+	return o
+}
+
+// chosen are the backends to measure.
+func (o *Options) chosen() ([]kernel.Backend, error) {
+	var out []kernel.Backend
+	var names []string
+	for _, b := range o.Backends {
+		names = append(names, b.Name)
+		if slices.Contains(o.Kernels, b.Name) || len(o.Kernels) == 0 && len(out) == 0 && b.Available() == nil {
+			out = append(out, b)
+		}
+	}
+	if len(out) == 0 || len(o.Kernels) > len(out) {
+		return nil, fmt.Errorf("bench: kernels %s: this build has %s", strings.Join(o.Kernels, ", "), strings.Join(names, ", "))
+	}
+	return out, nil
+}
+
+// grouped puts cases of a group side by side, in the order of their first.
+func grouped(cases []Case) [][]Case {
+	var out [][]Case
+	at := map[string]int{}
+	for _, c := range cases {
+		if i, ok := at[c.Group]; ok && c.Group != "" {
+			out[i] = append(out[i], c)
+			continue
+		}
+		at[c.Group] = len(out)
+		out = append(out, []Case{c})
+	}
+	return out
+}
+
+// runGroup measures one group on every backend with every number of threads.
+func runGroup(r *Report, rig *Rig, group []Case, chosen []kernel.Backend, o Options) error {
+	ops := make([]*Op, len(group))
+	for i, c := range group {
+		ops[i] = c.Make(rig)
+	}
+	if err := rig.failed(); err != nil {
+		return fmt.Errorf("bench: %s: %w", group[0].Name, err)
+	}
+	var errs []error
+	for _, b := range o.Backends {
+		var cases []Case
+		var mine []*Op
+		for i, c := range group {
+			if slices.Contains(c.Also, b.Name) && b.Available() == nil || slices.ContainsFunc(chosen, func(x kernel.Backend) bool { return x.Name == b.Name }) {
+				cases, mine = append(cases, c), append(mine, ops[i])
+			}
+		}
+		for _, n := range o.Threads {
+			if len(cases) > 0 {
+				errs = append(errs, timeGroup(r, cases, mine, b, n, o.Rounds))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// timeGroup checks the operations of a group on one device and times them turn by turn.
+func timeGroup(r *Report, cases []Case, ops []*Op, b kernel.Backend, threads, rounds int) (err error) {
+	dev, err := b.Open(kernel.Options{Workers: threads})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	reader := peak.NewReader(threads)
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	loop, _ := peak.LoopFor(strings.TrimPrefix(b.Name, "cpu-"))
+	var errs []error
+	var runs []*timing
+	for i, c := range cases {
+		if err := checked(ops[i], dev); err != nil {
+			errs = append(errs, fmt.Errorf("bench: %s %s on %s: %w", c.Name, c.Shape, b.Name, err))
+			continue
+		}
+		runs = append(runs, &timing{c: c, op: ops[i], dev: dev, reader: reader, loop: loop})
+	}
+	for range rounds {
+		for _, t := range runs {
+			if err := t.round(); err != nil {
+				return errors.Join(append(errs, err)...)
+			}
+		}
+	}
+	for _, t := range runs {
+		r.Results = append(r.Results, t.result(threads))
+	}
+	return errors.Join(errs...)
+}
+
+// checked runs an operation once over poisoned outputs and compares.
+func checked(op *Op, dev kernel.Device) error {
+	op.Poison()
+	if err := op.Run(dev); err != nil {
+		return err
+	}
+	if err := op.Check(&ref.Device{}); err != nil {
+		return fmt.Errorf("wrong result: %w", err)
+	}
+	return nil
+}
+
+// timing collects the times of one operation and of its ceilings.
+type timing struct {
+	c      Case
+	op     *Op
+	dev    kernel.Device
+	reader *peak.Reader
+	loop   peak.Loop
+
+	calls int
+	times []float64     // microseconds of a run
+	read  time.Duration // best plain reading of the memory
+	rate  float64       // best rate in registers, one core
+}
+
+// enough is how long a round of short operations runs, so that the clock's steps do not show.
+const enough = 2 * time.Millisecond
+
+// round times the ceilings and the operation once.
+func (t *timing) round() error {
+	if len(t.op.Memory) > 0 {
+		// A short read is repeated like a short operation.
+		for spent := time.Duration(0); ; {
+			d, err := t.reader.Time(t.op.Memory)
+			if err != nil {
+				return err
+			}
+			if t.read == 0 || d < t.read {
+				t.read = d
+			}
+			if spent += d; spent >= enough {
+				break
+			}
+		}
+	}
+	if t.loop.Tier != "" && t.op.FLOPs > 0 {
+		t.rate = max(t.rate, t.loop.Rate(time.Millisecond))
+	}
+	if t.calls == 0 {
+		start := time.Now()
+		if err := t.op.Run(t.dev); err != nil {
+			return err
+		}
+		t.calls = int(min(max(enough/max(time.Since(start), 1), 1), 1000))
+	}
+	start := time.Now()
+	for range t.calls {
+		if err := t.op.Run(t.dev); err != nil {
+			return err
+		}
+	}
+	t.times = append(t.times, float64(time.Since(start).Nanoseconds())/1e3/float64(t.calls))
+	return nil
+}
+
+// result turns the rounds into rates.
+func (t *timing) result(threads int) Result {
+	slices.Sort(t.times)
+	at := func(q float64) float64 { return t.times[int(math.Round(q*float64(len(t.times)-1)))] }
+	r := Result{Name: t.c.Name, Shape: t.c.Shape, Backend: t.dev.Name(), Threads: threads, Micros: t.times[0], Median: at(0.5), Spread: (at(0.9) - at(0.1)) / at(0.5)}
+	if t.op.FLOPs > 0 {
+		r.GFLOPs = t.op.FLOPs / r.Micros / 1e3
+	}
+	if t.rate > 0 {
+		r.PeakGF = t.rate / 1e9 * float64(threads)
+		r.PeakShare = r.GFLOPs / r.PeakGF
+	}
+	if t.op.Bytes > 0 {
+		r.GBs = t.op.Bytes / r.Micros / 1e3
+	}
+	if t.read > 0 {
+		r.StreamGBs = float64(len(t.op.Memory)) / t.read.Seconds() / 1e9
+		r.StreamShare = r.GBs / r.StreamGBs
+	}
+	return r
+}

@@ -1,0 +1,140 @@
+package kernels
+
+import (
+	"fmt"
+	"time"
+
+	"sparrow/kernel"
+	"sparrow/layout"
+)
+
+// pauseTime is how long garbage is collected while workers run.
+const pauseTime = 2 * time.Second
+
+// Judge fills the report's table of targets from its results, and measures the collector's pauses on the best backend.
+func (r *Report) Judge(o Options) error {
+	o = o.withDefaults()
+	b, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	threads := o.Threads[len(o.Threads)-1]
+	if r.Pause, err = ProductPauses(b[0], threads, pauseTime); err != nil {
+		return err
+	}
+	j := judge{r: r, oneDNN: o.OneDNN}
+	j.products()
+	j.indexer()
+	j.attention()
+	j.add("worst GC pause while all workers run", "under 20 ms", fmt.Sprintf("%.2f ms in %d collections, %d threads in products", r.Pause.Worst, r.Pause.Collections, threads), r.Pause.Worst < 20)
+	return nil
+}
+
+// judge compares results with targets.
+type judge struct {
+	r      *Report
+	oneDNN float64
+}
+
+// find is the result of a case on the best backend that was measured, or on a named one.
+func (j *judge) find(name, shape string, threads int, backend string) *Result {
+	for i := range j.r.Results {
+		x := &j.r.Results[i]
+		if x.Name == name && x.Shape == shape && x.Threads == threads && (backend == "" || x.Backend == backend) {
+			return x
+		}
+	}
+	return nil
+}
+
+func (j *judge) add(what, wanted, got string, met bool) {
+	v := Verdict{What: what, Wanted: wanted, Got: got, Met: NotMet}
+	if met {
+		v.Met = Met
+	}
+	j.r.Verdicts = append(j.r.Verdicts, v)
+}
+
+func (j *judge) absent(what, wanted, why string) {
+	j.r.Verdicts = append(j.r.Verdicts, Verdict{What: what, Wanted: wanted, Got: why, Met: NotMeasured})
+}
+
+const left = "the case was left out of this run"
+
+// products judges the matrix products.
+func (j *judge) products() {
+	bf16, fp8 := j.find("multiply bf16", gemmShape, 1, ""), j.find("multiply e4m3", gemmShape, 1, "")
+	j.amx()
+	if what, wanted := "FP8-block weights, same size, one core", "70 % of our bf16"; bf16 == nil || fp8 == nil {
+		j.absent(what, wanted, left)
+	} else {
+		share := bf16.Micros / fp8.Micros
+		j.add(what, wanted, fmt.Sprintf("%.0f %% (%.0f GFLOP/s, %s)", 100*share, fp8.GFLOPs, fp8.Backend), share >= 0.70)
+	}
+	if what, wanted, x := "float32 product AVX-512, one core", "85 % of the register peak", j.find("multiply f32", gemmShape, 1, "cpu-avx512"); x == nil {
+		j.absent(what, wanted, "no cpu-avx512 here, or "+left)
+	} else {
+		j.add(what, wanted, fmt.Sprintf("%.0f %% (%.0f of %.0f GFLOP/s)", 100*x.PeakShare, x.GFLOPs, x.PeakGF), x.PeakShare >= 0.85)
+	}
+	for _, rows := range []int{1, 16} {
+		share := map[int]float64{1: 0.90, 16: 0.80}[rows]
+		for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3} {
+			for _, threads := range []int{1, 2} {
+				what, wanted := fmt.Sprintf("%d-row product, %v weights out of DRAM, %d threads", rows, d, threads), fmt.Sprintf("%.0f %% of the stream read", 100*share)
+				x := j.find("multiply "+d.String(), dramShape(rows), threads, "")
+				if x == nil {
+					j.absent(what, wanted, left)
+					continue
+				}
+				j.add(what, wanted, fmt.Sprintf("%.0f %% (%.1f of %.1f GB/s)", 100*x.StreamShare, x.GBs, x.StreamGBs), x.StreamShare >= share)
+			}
+		}
+	}
+}
+
+// amx judges the bf16 product: one pass over bf16 activations where the backend has it.
+func (j *judge) amx() {
+	what, wanted := "bf16 product "+gemmShape+" on AMX, one core", "900 GFLOP/s, or 80 % of oneDNN's"
+	x := j.find("multiply bf16", gemmShape, 1, "cpu-amx")
+	if x == nil {
+		j.absent(what, wanted, "no cpu-amx here, or "+left)
+		return
+	}
+	got, need := fmt.Sprintf("%.0f GFLOP/s, %.0f %% of the register peak", x.GFLOPs, 100*x.PeakShare), 900.0
+	if j.oneDNN > 0 {
+		got += fmt.Sprintf(", %.0f %% of oneDNN's %.0f", 100*x.GFLOPs/j.oneDNN, j.oneDNN)
+		need = min(need, 0.8*j.oneDNN)
+	}
+	j.add(what, wanted, got, x.GFLOPs >= need)
+}
+
+// indexer judges scores and selection.
+func (j *judge) indexer() {
+	what, wanted := fmt.Sprintf("indexer scores, %s, one core", scoreShape(1)), "60 % of the stream read of the keys, or 25 % of the matrix peak, whichever binds"
+	if x := j.find("scores fp8", scoreShape(1), 1, ""); x == nil {
+		j.absent(what, wanted, left)
+	} else {
+		j.add(what, wanted, fmt.Sprintf("%.0f %% of the stream read (%.1f of %.1f GB/s), %.0f %% of the peak", 100*x.StreamShare, x.GBs, x.StreamGBs, 100*x.PeakShare),
+			x.StreamShare >= 0.60 || x.PeakShare >= 0.25)
+	}
+	what, wanted = fmt.Sprintf("top-k %s, 2 cores", selectShape(1)), "at most 5 x one stream read of the scores"
+	if x := j.find("select", selectShape(1), 2, ""); x == nil {
+		j.absent(what, wanted, left)
+	} else {
+		read := float64(4*selectWidth) / x.StreamGBs / 1e3
+		j.add(what, wanted, fmt.Sprintf("%.1f x (%.1f us, read in %.1f us)", x.Micros/read, x.Micros, read), x.Micros <= 5*read)
+	}
+}
+
+// attention judges sparse decode over the two layouts, timed turn by turn.
+func (j *judge) attention() {
+	for _, threads := range []int{1, 2} {
+		what, wanted := fmt.Sprintf("sparse decode, 16 heads, %d rows of 656 bytes against 1152, %d threads", topK, threads), "no slower"
+		a, b := j.find("sparse "+layout.FP8Row656.String(), sparseShape(1), threads, ""), j.find("sparse "+layout.BF16Row1152.String(), sparseShape(1), threads, "")
+		if a == nil || b == nil {
+			j.absent(what, wanted, left)
+			continue
+		}
+		j.add(what, wanted, fmt.Sprintf("%.2f x the time (%.0f against %.0f us)", a.Micros/b.Micros, a.Micros, b.Micros), a.Micros <= b.Micros)
+	}
+}

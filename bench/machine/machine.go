@@ -1,0 +1,64 @@
+// Package machine says what a benchmark ran on, in a few fields that fit beside its figures. It reads what the system tells and changes nothing.
+package machine
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+)
+
+// Machine is one computer as benchmarks name it.
+type Machine struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Memory int64  `json:"memory_bytes,omitempty"`
+	System string `json:"system"`
+	Go     string `json:"go"`
+}
+
+// Here describes this machine. What the system does not tell is left out.
+func Here() Machine {
+	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if name := field(text, "model name"); name != "" {
+			m.CPU = name
+		}
+	}
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		m.Memory = kibibytes(field(text, "MemTotal"))
+	}
+	return m
+}
+
+// field is the text behind the first line that begins with a key and a colon.
+func field(text []byte, key string) string {
+	for line := range bytes.Lines(text) {
+		if k, v, ok := bytes.Cut(line, []byte(":")); ok && string(bytes.TrimSpace(k)) == key {
+			return string(bytes.TrimSpace(v))
+		}
+	}
+	return ""
+}
+
+// kibibytes reads a size such as "16 kB", which means kibibytes there.
+func kibibytes(s string) int64 {
+	f := bytes.Fields([]byte(s))
+	if len(f) == 0 {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(f[0]), 10, 64)
+	if err != nil || n < 0 || n > 1<<50 {
+		return 0
+	}
+	return n << 10
+}
+
+func (m Machine) String() string {
+	s := fmt.Sprintf("%s, %d cores", m.CPU, m.Cores)
+	if m.Memory > 0 {
+		s += fmt.Sprintf(", %.0f GiB", float64(m.Memory)/(1<<30))
+	}
+	return s + ", " + m.System + ", " + m.Go
+}

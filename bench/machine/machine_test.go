@@ -1,0 +1,35 @@
+package machine
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestFields(t *testing.T) {
+	const info = "processor\t: 0\nmodel name\t: Some: Chip\nmodel name\t: Other\nMemTotal:       2048 kB\n"
+	if got := field([]byte(info), "model name"); got != "Some: Chip" {
+		t.Errorf("model name %q", got)
+	}
+	if got := field([]byte(info), "absent"); got != "" {
+		t.Errorf("absent field %q", got)
+	}
+	for text, want := range map[string]int64{"2048 kB": 2 << 20, "": 0, "x kB": 0, "-1 kB": 0} {
+		if got := kibibytes(text); got != want {
+			t.Errorf("%q is %d bytes, want %d", text, got, want)
+		}
+	}
+}
+
+func TestHere(t *testing.T) {
+	m := Here()
+	if m.CPU == "" || m.Cores != runtime.NumCPU() || m.Go != runtime.Version() {
+		t.Errorf("%+v", m)
+	}
+	if s := (Machine{CPU: "chip", Cores: 2, Memory: 24 << 30, System: "linux/amd64", Go: "go1"}).String(); s != "chip, 2 cores, 24 GiB, linux/amd64, go1" {
+		t.Error(s)
+	}
+	if s := (Machine{CPU: "chip"}).String(); strings.Contains(s, "GiB") {
+		t.Errorf("unknown memory is told: %s", s)
+	}
+}

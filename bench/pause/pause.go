@@ -1,0 +1,76 @@
+// Package pause measures how long the garbage collector stops a program whose workers are all in kernels, which have no safe points of their
+// own. Work flows in, the longest stop flows out.
+package pause
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"runtime/metrics"
+	"time"
+)
+
+// Pause is what the garbage collector did to a program whose workers were all in kernels.
+type Pause struct {
+	// Worst is the upper end of the interval of the runtime's histogram in which the longest stop fell, from the wish to stop to the
+	// restart, in milliseconds.
+	Worst       float64 `json:"worst_ms"`
+	Collections int     `json:"collections"`
+}
+
+// metric is the runtime's histogram of stops for the collector.
+const metric = "/sched/pauses/total/gc:seconds"
+
+// Measure collects garbage over and over while work runs, which must keep every worker busy until stop is closed.
+func Measure(d time.Duration, work func(stop <-chan struct{}) error) (*Pause, error) {
+	before := counts()
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- work(stop) }()
+	p := &Pause{}
+	var early error
+	for begin := time.Now(); time.Since(begin) < d && early == nil; p.Collections++ {
+		runtime.GC()
+		select {
+		case early = <-ended:
+			if early == nil {
+				early = errors.New("the work ended before it was told to")
+			}
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	close(stop)
+	if early != nil {
+		return nil, early
+	}
+	if err := <-ended; err != nil {
+		return nil, err
+	}
+	p.Worst = worst(before, counts()) * 1e3
+	return p, nil
+}
+
+// histogram is a copy of the runtime's.
+type histogram struct {
+	counts  []uint64
+	buckets []float64
+}
+
+func counts() histogram {
+	s := []metrics.Sample{{Name: metric}}
+	metrics.Read(s)
+	h := s[0].Value.Float64Histogram()
+	return histogram{append([]uint64(nil), h.Counts...), h.Buckets}
+}
+
+// worst is the upper end, in seconds, of the last interval that gained an entry.
+func worst(before, after histogram) float64 {
+	for i := len(after.counts) - 1; i >= 0; i-- {
+		if after.counts[i] > before.counts[i] {
+			if end := after.buckets[i+1]; !math.IsInf(end, 1) {
+				return end
+			}
+			return after.buckets[i]
+		}
+	}
+	return 0
+}
