@@ -19,7 +19,7 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "\ntargets\n")
 	for _, v := range r.Verdicts {
-		if _, err := fmt.Fprintf(w, "  %-12s %s: at least %s\n               got %s\n", v.Met, v.What, v.Wanted, v.Got); err != nil {
+		if _, err := fmt.Fprintf(w, "  %-12s %s: want %s; got %s\n", v.Met, v.What, v.Wanted, v.Got); err != nil {
 			return err
 		}
 	}

@@ -135,21 +135,10 @@ func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	}
 	buf, err := r.mem.Import(r.big, d)
 	r.keep(err)
-	cols := in
-	if d == kernel.E2M1x2 {
-		cols = in / 2
-	}
-	out := len(r.big) / d.Size() / cols / 128 * 128
-	t := kernel.Tensor{Buf: buf, DType: d, Rows: out, Cols: cols, Stride: cols}
-	switch d {
-	case kernel.E4M3:
+	out := len(r.big) / d.Size() / in / 128 * 128
+	t := kernel.Tensor{Buf: buf, DType: d, Rows: out, Cols: in, Stride: in}
+	if d == kernel.E4M3 {
 		return r.blocks(t, out, in)
-	case kernel.E2M1x2:
-		s := r.empty(kernel.E8M0, out, in/32)
-		for i, b := 0, host.Bytes(s); i < len(b); i++ {
-			b[i] = 120
-		}
-		return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
 	}
 	return kernel.Weight{Data: t}
 }

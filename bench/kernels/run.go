@@ -48,6 +48,8 @@ type Options struct {
 	Rounds  int   // 0 means 9
 	// BigBytes is the size of the memory that stands for weights out of DRAM; 0 means 1 GiB, more than a cache holds.
 	BigBytes int
+	// Partial says that cases were left out on purpose: their targets are not mentioned.
+	Partial  bool
 	OneDNN   float64 // GFLOP/s that oneDNN gave for the bf16 product on this machine, if somebody measured it
 	Progress func(done, total int, what string)
 }
@@ -183,8 +185,11 @@ func timeGroup(r *Report, cases []Case, ops []*Op, b kernel.Backend, threads, ro
 		}
 		runs = append(runs, &timing{c: c, op: ops[i], dev: dev, reader: reader, loop: loop})
 	}
-	for range rounds {
+	for i := range rounds {
 		for _, t := range runs {
+			if i >= fewest && t.spent > patience {
+				continue
+			}
 			if err := t.round(); err != nil {
 				return errors.Join(append(errs, err)...)
 			}
@@ -217,6 +222,7 @@ type timing struct {
 	loop   peak.Loop
 
 	calls int
+	spent time.Duration // in the operation
 	times []float64     // microseconds of a run
 	read  time.Duration // best plain reading of the memory
 	rate  float64       // best rate in registers, one core
@@ -224,6 +230,12 @@ type timing struct {
 
 // enough is how long a round of short operations runs, so that the clock's steps do not show.
 const enough = 2 * time.Millisecond
+
+// A slow operation is timed in fewer rounds than asked, once it has taken this long.
+const (
+	patience = 3 * time.Second
+	fewest   = 3
+)
 
 // round times the ceilings and the operation once.
 func (t *timing) round() error {
@@ -258,7 +270,9 @@ func (t *timing) round() error {
 			return err
 		}
 	}
-	t.times = append(t.times, float64(time.Since(start).Nanoseconds())/1e3/float64(t.calls))
+	took := time.Since(start)
+	t.spent += took
+	t.times = append(t.times, float64(took.Nanoseconds())/1e3/float64(t.calls))
 	return nil
 }
 

@@ -16,6 +16,8 @@ type Machine struct {
 	Memory int64  `json:"memory_bytes,omitempty"`
 	System string `json:"system"`
 	Go     string `json:"go"`
+	// Load is how many programs wanted a core on average over the last minute: figures taken beside others are low.
+	Load float64 `json:"load,omitempty"`
 }
 
 // Here describes this machine. What the system does not tell is left out.
@@ -29,7 +31,20 @@ func Here() Machine {
 	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
 		m.Memory = kibibytes(field(text, "MemTotal"))
 	}
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m.Load = load(text)
+	}
 	return m
+}
+
+// load is the first number of a line such as "0.52 0.58 0.59 1/467 12345".
+func load(text []byte) float64 {
+	first, _, _ := bytes.Cut(text, []byte(" "))
+	v, err := strconv.ParseFloat(string(first), 64)
+	if err != nil || !(v >= 0) {
+		return 0
+	}
+	return v
 }
 
 // field is the text behind the first line that begins with a key and a colon.
@@ -60,5 +75,5 @@ func (m Machine) String() string {
 	if m.Memory > 0 {
 		s += fmt.Sprintf(", %.0f GiB", float64(m.Memory)/(1<<30))
 	}
-	return s + ", " + m.System + ", " + m.Go
+	return s + fmt.Sprintf(", %s, %s, load %.1f", m.System, m.Go, m.Load)
 }

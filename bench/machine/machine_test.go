@@ -21,12 +21,20 @@ func TestFields(t *testing.T) {
 	}
 }
 
+func TestLoad(t *testing.T) {
+	for text, want := range map[string]float64{"0.52 0.58 0.59 1/467 12345\n": 0.52, "": 0, "x y": 0, "-1 0 0": 0} {
+		if got := load([]byte(text)); got != want {
+			t.Errorf("%q is a load of %v, want %v", text, got, want)
+		}
+	}
+}
+
 func TestHere(t *testing.T) {
 	m := Here()
 	if m.CPU == "" || m.Cores != runtime.NumCPU() || m.Go != runtime.Version() {
 		t.Errorf("%+v", m)
 	}
-	if s := (Machine{CPU: "chip", Cores: 2, Memory: 24 << 30, System: "linux/amd64", Go: "go1"}).String(); s != "chip, 2 cores, 24 GiB, linux/amd64, go1" {
+	if s := (Machine{CPU: "chip", Cores: 2, Memory: 24 << 30, System: "linux/amd64", Go: "go1"}).String(); s != "chip, 2 cores, 24 GiB, linux/amd64, go1, load 0.0" {
 		t.Error(s)
 	}
 	if s := (Machine{CPU: "chip"}).String(); strings.Contains(s, "GiB") {

@@ -21,9 +21,10 @@ func benchCommand() *cobra.Command {
 		Short: "Measure how fast things are",
 		Example: `  sparrow bench serve
   sparrow bench serve --url http://127.0.0.1:8080 --rate 4 --requests 100
-  sparrow bench kernels --device cuda`,
+  sparrow bench kernels
+  sparrow bench model`,
 	}
-	c.AddCommand(benchServeCommand(), benchKernelsCommand())
+	c.AddCommand(benchServeCommand(), benchKernelsCommand(), benchModelCommand())
 	return c
 }
 

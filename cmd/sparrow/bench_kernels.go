@@ -9,11 +9,15 @@ import (
 
 // benchKernelsFlags is everything `sparrow bench kernels` can be told.
 type benchKernelsFlags struct {
-	device  string
-	only    []string
-	replays int
-	pause   time.Duration
-	asJSON  bool
+	device   string
+	only     []string
+	replays  int
+	pause    time.Duration
+	asJSON   bool
+	kernels  []string // cpu
+	threads  []int    // cpu
+	oneDNN   float64  // cpu
+	markdown bool     // cpu
 }
 
 func benchKernelsCommand() *cobra.Command {
@@ -21,9 +25,13 @@ func benchKernelsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "kernels",
 		Short: "Time the kernels of a device, one operation at a time",
-		Long: `Bench kernels runs every kernel at the shapes that matter, checks its result against the host first, and prints its time, rates, its share of
-what the device can do, and its share of another engine's speed where that is known.`,
-		Example: `  sparrow bench kernels --device cuda
+		Long: `Bench kernels runs every kernel at the shapes that matter, checks its result first, and prints its time, rates and its share of what the device
+can do. On a CPU the ceilings are timed in the same rounds: plain reading of the same memory, and multiplying in registers; the targets of
+the project are printed with what was reached. On a GPU it also prints the share of another engine's speed where that is known.`,
+		Example: `  sparrow bench kernels
+  sparrow bench kernels --only multiply,scores --threads 1
+  sparrow bench kernels --kernels cpu-avx2 --json
+  sparrow bench kernels --device cuda
   sparrow bench kernels --device cuda --only topk,index_paged --json
   sparrow bench kernels --device cuda --only 'index_ragged 4096 x 32k' --pause 50ms`,
 		Args: cobra.NoArgs,
@@ -31,10 +39,14 @@ what the device can do, and its share of another engine's speed where that is kn
 	}
 	s := c.Flags()
 	s.SortFlags = false
-	s.StringVar(&f.device, "device", "cuda", "device to measure: cuda")
+	s.StringVar(&f.device, "device", "cpu", "device to measure: cpu or cuda")
 	s.StringSliceVar(&f.only, "only", nil, "measure only cases whose name and shape contain one of these texts")
-	s.IntVar(&f.replays, "replays", 0, "timed repeats of each case; 0 means 20")
-	s.DurationVar(&f.pause, "pause", 0, "rest before each repeat, so that a power limit does not lower the clock")
+	s.IntVar(&f.replays, "replays", 0, "timed repeats of each case; 0 means 9 on a CPU, 20 on a GPU")
+	s.StringSliceVar(&f.kernels, "kernels", nil, "cpu: kernels to measure, names from 'sparrow version'; default the best of this machine")
+	s.IntSliceVar(&f.threads, "threads", nil, "cpu: numbers of threads; default 1,2")
+	s.Float64Var(&f.oneDNN, "onednn", 0, "cpu: GFLOP/s that oneDNN gave for the bf16 product of the targets on this machine, to compare with")
+	s.BoolVar(&f.markdown, "markdown", false, "cpu: print tables for a document")
+	s.DurationVar(&f.pause, "pause", 0, "cuda: rest before each repeat, so that a power limit does not lower the clock")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
@@ -44,8 +56,10 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("bench kernels: --replays %d and --pause %v cannot be negative", f.replays, f.pause)
 	}
 	switch f.device {
+	case "cpu":
+		return f.runCPU(cmd)
 	case "cuda":
 		return f.runCUDA(cmd)
 	}
-	return fmt.Errorf("bench kernels: --device %q: want cuda", f.device)
+	return fmt.Errorf("bench kernels: --device %q: want cpu or cuda", f.device)
 }

@@ -15,7 +15,8 @@ import (
 // do not know each other. docs/architecture.md says what each room is for.
 var order = []string{
 	"cmd/sparrow cmd/kernelc",
-	"verify eval bench/load",
+	"verify eval bench/load bench/kernels bench/model",
+	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
 	"server/metric",
 	"api/openai",

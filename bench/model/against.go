@@ -1,0 +1,73 @@
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Compared is one figure of another engine beside ours, in tokens per second.
+type Compared struct {
+	Test    string  `json:"test"` // "prefill" or "decode"
+	Context int     `json:"context"`
+	Theirs  float64 `json:"theirs"`
+	Ours    float64 `json:"ours"`
+	Ratio   float64 `json:"ratio"`
+	Wanted  float64 `json:"wanted,omitempty"` // least ratio, where the project has a target
+}
+
+// wanted are the project's targets for the preset v32-mini against llama.cpp, by depth of context.
+var wanted = map[string]map[int]float64{
+	"prefill": {0: 3, 2048: 10, 4096: 15, 8192: 30},
+	"decode":  {0: 1.5, 2048: 2.5, 4096: 3.5, 8192: 5},
+}
+
+// llamaTest is what is read of one result of llama-bench, printed with -o jsonl.
+type llamaTest struct {
+	Prompt   int     `json:"n_prompt"`
+	Generate int     `json:"n_gen"`
+	Depth    int     `json:"n_depth"`
+	Rate     float64 `json:"avg_ts"`
+}
+
+// Against compares the report with results of llama-bench, one JSON object after another. Tests at depths that were not measured here are
+// an error: a comparison should not lose rows.
+func (r *Report) Against(results io.Reader) error {
+	d := json.NewDecoder(results)
+	for {
+		var t llamaTest
+		if err := d.Decode(&t); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("bench: results of llama-bench: %w", err)
+		}
+		c := Compared{Test: "prefill", Context: t.Depth, Theirs: t.Rate}
+		if t.Generate > 0 {
+			c.Test = "decode"
+		}
+		if t.Prompt > 0 && t.Generate > 0 || t.Prompt+t.Generate == 0 || !(t.Rate > 0) {
+			return fmt.Errorf("bench: results of llama-bench: a test of %d prompt and %d generated tokens at %v tokens/s; run it with -p and -n, not -pg", t.Prompt, t.Generate, t.Rate)
+		}
+		cell := r.cell(t.Depth, 1)
+		if cell == nil {
+			return fmt.Errorf("bench: results of llama-bench are at depth %d, which was not measured here with batch 1; give the same contexts", t.Depth)
+		}
+		c.Ours = cell.Prefill.TokensPerSecond
+		if c.Test == "decode" {
+			c.Ours = cell.Decode.TokensPerSecond
+		}
+		c.Ratio, c.Wanted = c.Ours/c.Theirs, wanted[c.Test][c.Context]
+		r.Peer = append(r.Peer, c)
+	}
+	if len(r.Peer) == 0 {
+		return errors.New("bench: no results of llama-bench; run it with -o jsonl")
+	}
+	for _, c := range r.Peer {
+		if c.Wanted > 0 {
+			r.Targets = append(r.Targets, Verdict{What: fmt.Sprintf("%s at context %d against llama.cpp", c.Test, c.Context), Wanted: fmt.Sprintf("%g x", c.Wanted),
+				Got: fmt.Sprintf("%.1f x (%.1f against %.1f tokens/s)", c.Ratio, c.Ours, c.Theirs), Met: c.Ratio >= c.Wanted})
+		}
+	}
+	return nil
+}

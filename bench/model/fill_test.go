@@ -1,0 +1,31 @@
+package model
+
+import (
+	"testing"
+
+	"sparrow/attn"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// newFilled makes the caches of two layers and fills them.
+func newFilled(t *testing.T) ([]attn.Cache, error) {
+	t.Helper()
+	const pages, tokens = 40, 64
+	var mem host.Memory
+	pool := func(k layout.Kind, pageBytes int) kernel.Pool {
+		m, err := kernel.New(mem, kernel.U8, pages, pageBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kernel.Pool{Mem: m, Layout: k, PageTokens: tokens}
+	}
+	var out []attn.Cache
+	for range 2 {
+		out = append(out, attn.Cache{Main: pool(layout.BF16Row1152, layout.BF16{}.PageBytes(tokens)), Index: pool(layout.IndexPage132, layout.IndexFP8{}.PageBytes(tokens))})
+	}
+	return out, fill(mem, out, 7)
+}
+
+func bytesOf(p kernel.Pool, page int) []byte { return host.Bytes(p.Mem.Slice(page, page+1)) }

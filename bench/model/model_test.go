@@ -1,0 +1,224 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"sparrow/builtin"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// run measures the built-in model.
+func run(t *testing.T, o Options) (*Report, error) {
+	t.Helper()
+	src, err := builtin.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
+	defer dev.Close()
+	o.Budget, o.PauseTime, o.Chunk, o.Threads = time.Millisecond, 20*time.Millisecond, 32, 2
+	return Run(context.Background(), src, dev, o)
+}
+
+func TestMeasuresEveryCell(t *testing.T) {
+	r, err := run(t, Options{Contexts: []int{0, 300, 1 << 20}, Batches: []int{1, 3}, Policy: plan.Policy{KV: "fp8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Cells) != 6 || r.Layout != "fp8-656" || r.Pause == nil || r.Pause.Collections == 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, c := range r.Cells {
+		if c.Context == 1<<20 {
+			if !strings.Contains(c.Skipped, "positions") || c.Decode != nil {
+				t.Errorf("context %d: %+v", c.Context, c)
+			}
+			continue
+		}
+		if c.Skipped != "" || c.Decode.Tokens != c.Batch || c.Prefill.Tokens != 32/c.Batch*c.Batch {
+			t.Errorf("%+v", c)
+		}
+		for _, p := range []*Phase{c.Decode, c.Prefill} {
+			sum := 0.0
+			for s, ms := range p.Stages {
+				if ms < 0 {
+					t.Errorf("stage %v takes %v ms", Stage(s), ms)
+				}
+				sum += ms
+			}
+			if math.Abs(sum-p.StepMs) > 1e-3*p.StepMs || p.Stages[Products] == 0 || p.Stages[Head] == 0 || p.Stages[Attention] == 0 {
+				t.Errorf("context %d: stages %v of a step of %v ms", c.Context, p.Stages, p.StepMs)
+			}
+			if math.Abs(p.TokensPerSecond*p.MsPerToken()-1e3) > 1e-6*1e3 {
+				t.Errorf("%v tokens/s at %v ms each", p.TokensPerSecond, p.MsPerToken())
+			}
+		}
+	}
+}
+
+// The deeper context has more keys to scan; the beginning has nothing to choose from.
+func TestScanGrows(t *testing.T) {
+	r, err := run(t, Options{Contexts: []int{0, 8192}, Batches: []int{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := r.Cells[0].Decode.Stages[Scan], r.Cells[1].Decode.Stages[Scan]; b < 3*a {
+		t.Errorf("a scan takes %v ms at 0 and %v ms at 8192", a, b)
+	}
+}
+
+func TestSaysWhatDoesNotFit(t *testing.T) {
+	r, err := run(t, Options{Contexts: []int{64, 4096}, Batches: []int{1}, MemoryBytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Cells[0].Skipped != "" || !strings.Contains(r.Cells[1].Skipped, "GiB") {
+		t.Errorf("%q and %q", r.Cells[0].Skipped, r.Cells[1].Skipped)
+	}
+	var b bytes.Buffer
+	if err := r.Print(&b); err != nil || !strings.Contains(b.String(), "context 4096, batch 1 was not measured") {
+		t.Errorf("%v in %s", err, b.String())
+	}
+}
+
+func TestRefusesWhatCannotBeMeasured(t *testing.T) {
+	for _, o := range []Options{{Contexts: []int{-1}}, {Batches: []int{0}}, {Batches: []int{33}}} {
+		if _, err := run(t, o); err == nil {
+			t.Errorf("%+v is not refused", o)
+		}
+	}
+}
+
+// Keys all differ and rows have the size that norms leave.
+func TestFill(t *testing.T) {
+	r, err := newFilled(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range r {
+		l, err := layout.IndexOf(c.Index.Layout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[[layout.IndexDim]float32]bool{}
+		sum := 0.0
+		for s := range c.Index.Slots() {
+			var key [layout.IndexDim]float32
+			l.Decode(key[:], bytesOf(c.Index, s/c.Index.PageTokens), c.Index.PageTokens, s%c.Index.PageTokens)
+			if seen[key] {
+				t.Fatalf("layer %d: key %d is there twice", i, s)
+			}
+			seen[key] = true
+			for _, v := range key {
+				sum += float64(v) * float64(v)
+			}
+		}
+		if mean := sum / float64(layout.IndexDim*c.Index.Slots()); math.Abs(mean-1) > 0.05 {
+			t.Errorf("layer %d: keys have variance %v", i, mean)
+		}
+	}
+}
+
+func TestAgainst(t *testing.T) {
+	phase := func(rate float64) *Phase { return &Phase{TokensPerSecond: rate, StepMs: 1, Tokens: 1} }
+	r := &Report{Cells: []Cell{{Context: 2048, Batch: 1, Prefill: phase(300), Decode: phase(30)}, {Context: 100, Batch: 1, Prefill: phase(300), Decode: phase(30)}}}
+	const results = `{"n_prompt":512,"n_gen":0,"n_depth":2048,"avg_ts":25.0}
+{"n_prompt":0,"n_gen":32,"n_depth":2048,"avg_ts":15.0}
+{"n_prompt":0,"n_gen":32,"n_depth":100,"avg_ts":15.0}`
+	if err := r.Against(strings.NewReader(results)); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Peer) != 3 || r.Peer[0].Ratio != 12 || r.Peer[0].Wanted != 10 || r.Peer[1].Test != "decode" || r.Peer[1].Ratio != 2 || r.Peer[2].Wanted != 0 {
+		t.Errorf("%+v", r.Peer)
+	}
+	if len(r.Targets) != 2 || !r.Targets[0].Met || r.Targets[1].Met {
+		t.Errorf("%+v", r.Targets)
+	}
+	for text, want := range map[string]string{
+		"":  "no results",
+		"[": "llama-bench",
+		`{"n_prompt":512,"n_gen":0,"n_depth":7,"avg_ts":25.0}`:     "depth 7",
+		`{"n_prompt":512,"n_gen":16,"n_depth":2048,"avg_ts":25.0}`: "not -pg",
+		`{"n_prompt":512,"n_gen":0,"n_depth":2048}`:                "tokens/s",
+	} {
+		c := &Report{Cells: r.Cells}
+		if err := c.Against(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want it to say %q", text, err, want)
+		}
+	}
+}
+
+func TestFlatness(t *testing.T) {
+	cell := func(context int, step, scan float64) Cell {
+		return Cell{Context: context, Batch: 1, Decode: &Phase{StepMs: step, Stages: Stages{Scan: scan}}}
+	}
+	for _, c := range []struct {
+		deep float64
+		met  bool
+	}{{30 + 11.4, true}, {30 + 11.6, false}} {
+		r := &Report{Cells: []Cell{cell(2<<10, 10.5, 0.5), cell(128<<10, c.deep, 30)}}
+		if r.judge(); len(r.Targets) != 1 || r.Targets[0].Met != c.met {
+			t.Errorf("a step of %v ms: %+v", c.deep, r.Targets)
+		}
+	}
+}
+
+// JSON comes back as it went.
+func TestJSON(t *testing.T) {
+	in := Report{Cells: []Cell{{Context: 5, Batch: 1, Decode: &Phase{StepMs: 3, Stages: Stages{Scan: 1, Rest: 2}}}}}
+	text, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out Report
+	if err := json.Unmarshal(text, &out); err != nil || out.Cells[0].Decode.Stages != in.Cells[0].Decode.Stages || !strings.Contains(string(text), `"indexer scan":1`) {
+		t.Errorf("%v, %s", err, text)
+	}
+}
+
+func TestReportsReadWell(t *testing.T) {
+	r, err := run(t, Options{Contexts: []int{0, 128}, Batches: []int{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text, md, svg bytes.Buffer
+	if err := errors.Join(r.Print(&text), r.Markdown(&md), r.Plot().Write(&svg)); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"random rows", "decode", "prefill", "indexer scan", "GC pause"} {
+		if !strings.Contains(text.String(), part) || !strings.Contains(md.String(), part) {
+			t.Errorf("a report lacks %q:\n%s", part, text.String())
+		}
+	}
+	if n := strings.Count(svg.String(), "<circle"); n != 6 {
+		t.Errorf("%d points are drawn, want 6", n)
+	}
+}
+
+// A step that is not measured, because somebody stopped the run, is an error.
+func TestStops(t *testing.T) {
+	src, err := builtin.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
+	defer dev.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	if _, err := Run(ctx, src, dev, Options{Contexts: []int{0}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

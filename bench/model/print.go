@@ -1,0 +1,149 @@
+package model
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"sparrow/bench/plot"
+)
+
+// flatContexts are the depths whose decode steps are compared, and how much longer the deeper may take without the scan.
+const (
+	flatDeep, flatShallow = 128 << 10, 2 << 10
+	flatMost              = 1.15
+)
+
+// judge fills in the targets that need no other engine.
+func (r *Report) judge() {
+	if deep, shallow := r.cell(flatDeep, 1), r.cell(flatShallow, 1); deep != nil && shallow != nil {
+		x := deep.Decode.WithoutScan() / shallow.Decode.WithoutScan()
+		r.Targets = append(r.Targets, Verdict{What: "decode at 128k against 2k, without the indexer's scan", Wanted: fmt.Sprintf("at most %.2f x", flatMost),
+			Got: fmt.Sprintf("%.2f x (%.1f against %.1f ms)", x, deep.Decode.WithoutScan(), shallow.Decode.WithoutScan()), Met: x <= flatMost})
+	}
+	if r.Pause != nil {
+		r.Targets = append(r.Targets, Verdict{What: "worst GC pause while steps run", Wanted: "under 20 ms",
+			Got: fmt.Sprintf("%.2f ms in %d collections", r.Pause.Worst, r.Pause.Collections), Met: r.Pause.Worst < 20})
+	}
+}
+
+// head says what was measured.
+func (r *Report) head() string {
+	return fmt.Sprintf("%s\n%s, commit %s\n%s on %s, %d threads, rows %s, keys %s, prefill in chunks of %d\ncontext: %s\n", r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit,
+		r.Model, r.Kernels, r.Threads, r.Layout, r.Index, r.Chunk, r.Fill)
+}
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer) error {
+	fmt.Fprintln(w, r.head())
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range r.rows() {
+		fmt.Fprintln(t, strings.Join(row, "\t")+"\t")
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, c := range r.Cells {
+		if c.Skipped != "" {
+			fmt.Fprintf(w, "context %d, batch %d was not measured: %s\n", c.Context, c.Batch, c.Skipped)
+		}
+	}
+	for i, v := range r.Targets {
+		if i == 0 {
+			fmt.Fprintln(w, "\ntargets")
+		}
+		met := "not met"
+		if v.Met {
+			met = "met"
+		}
+		if _, err := fmt.Fprintf(w, "  %-8s %s: want %s; got %s\n", met, v.What, v.Wanted, v.Got); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Markdown writes the report as tables for a document.
+func (r *Report) Markdown(w io.Writer) error {
+	fmt.Fprintln(w, strings.ReplaceAll(strings.TrimSpace(r.head()), "\n", "; ")+".")
+	for i, row := range r.rows() {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintln(w, "|---|"+strings.Repeat("---:|", len(row)-1))
+		}
+	}
+	for _, c := range r.Cells {
+		if c.Skipped != "" {
+			fmt.Fprintf(w, "\nContext %d at batch %d was not measured: %s.\n", c.Context, c.Batch, c.Skipped)
+		}
+	}
+	for i, v := range r.Targets {
+		if i == 0 {
+			fmt.Fprint(w, "\n| target | wanted | got | |\n|---|---|---|---|\n")
+		}
+		met := "not met"
+		if v.Met {
+			met = "met"
+		}
+		if _, err := fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.What, v.Wanted, v.Got, met); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows are the cells of the table, its head first: one row for each phase, with the share of every stage.
+func (r *Report) rows() [][]string {
+	head := []string{"phase", "context", "batch", "step ms", "median", "spread", "tokens/s"}
+	for s := range stageCount {
+		head = append(head, s.String())
+	}
+	out := [][]string{head}
+	for _, name := range []string{"decode", "prefill"} {
+		for _, c := range r.Cells {
+			p := c.Decode
+			if name == "prefill" {
+				p = c.Prefill
+			}
+			if p == nil {
+				continue
+			}
+			row := []string{name, fmt.Sprint(c.Context), fmt.Sprint(c.Batch), fmt.Sprintf("%.2f", p.StepMs), fmt.Sprintf("%.2f", p.MedianMs), fmt.Sprintf("%.0f %%", 100*p.Spread),
+				fmt.Sprintf("%.1f", p.TokensPerSecond)}
+			for s := range stageCount {
+				row = append(row, fmt.Sprintf("%.0f %%", 100*p.Stages[s]/p.StepMs))
+			}
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
+// Plot draws cost against context: milliseconds of a decode step, whole and without the scan, and of a token of prefill.
+func (r *Report) Plot() *plot.Chart {
+	c := &plot.Chart{Title: fmt.Sprintf("%s on %s, %d threads: cost against context", r.Model, r.Kernels, r.Threads), X: "tokens in the cache", Y: "milliseconds"}
+	series := map[string]int{}
+	add := func(name string, context int, ms float64) {
+		i, ok := series[name]
+		if !ok {
+			i = len(c.Series)
+			series[name] = i
+			c.Series = append(c.Series, plot.Series{Name: name})
+		}
+		c.Series[i].Points = append(c.Series[i].Points, plot.Point{X: float64(context), Y: ms})
+	}
+	for _, cell := range r.Cells {
+		if cell.Decode != nil {
+			add(fmt.Sprintf("decode step, batch %d", cell.Batch), cell.Context, cell.Decode.StepMs)
+			add(fmt.Sprintf("decode step without the scan, batch %d", cell.Batch), cell.Context, cell.Decode.WithoutScan())
+		}
+		if cell.Prefill != nil {
+			add(fmt.Sprintf("prefill, one token, batch %d", cell.Batch), cell.Context, cell.Prefill.MsPerToken())
+		}
+	}
+	return c
+}

@@ -1,0 +1,92 @@
+package model
+
+import (
+	"encoding/json"
+	"time"
+
+	"sparrow/bench/machine"
+	"sparrow/bench/pause"
+)
+
+// Phase is what a decode step or a prefill chunk took.
+type Phase struct {
+	Tokens          int     `json:"tokens"`    // new tokens of a step, all sequences together
+	StepMs          float64 `json:"step_ms"`   // best
+	MedianMs        float64 `json:"median_ms"` // of all steps
+	Spread          float64 `json:"spread"`    // (90th - 10th percentile) / median
+	Steps           int     `json:"steps"`
+	TokensPerSecond float64 `json:"tokens_per_second"` // at the best step
+	Stages          Stages  `json:"stages_ms"`         // of the best step
+}
+
+// MsPerToken is the time of a step divided by its sequences' tokens.
+func (p *Phase) MsPerToken() float64 { return p.StepMs / float64(p.Tokens) }
+
+// WithoutScan is the best step without the indexer's scan, in milliseconds.
+func (p *Phase) WithoutScan() float64 { return p.StepMs - p.Stages[Scan] }
+
+// Cell is one depth of context at one batch size.
+type Cell struct {
+	Context int    `json:"context"` // tokens in the cache before the measured ones
+	Batch   int    `json:"batch"`   // sequences
+	Skipped string `json:"skipped,omitempty"`
+	Decode  *Phase `json:"decode,omitempty"`
+	Prefill *Phase `json:"prefill,omitempty"`
+}
+
+// Verdict is a target and what was reached.
+type Verdict struct {
+	What   string `json:"what"`
+	Wanted string `json:"wanted"`
+	Got    string `json:"got"`
+	Met    bool   `json:"met"`
+}
+
+// Report is a whole run.
+type Report struct {
+	Machine machine.Machine `json:"machine"`
+	Commit  string          `json:"commit"`
+	Date    time.Time       `json:"date"`
+	Model   string          `json:"model"`
+	Kernels string          `json:"kernels"`
+	Threads int             `json:"threads"`
+	Layout  string          `json:"layout"`
+	Index   string          `json:"index_layout"`
+	Chunk   int             `json:"chunk"` // new tokens of a prefill step
+	Fill    string          `json:"fill"`
+	Cells   []Cell          `json:"cells"`
+	Pause   *pause.Pause    `json:"gc_pause,omitempty"`
+	Peer    []Compared      `json:"peer,omitempty"`
+	Targets []Verdict       `json:"targets,omitempty"`
+}
+
+// MarshalJSON writes stages by name.
+func (s Stages) MarshalJSON() ([]byte, error) {
+	m := map[string]float64{}
+	for i, v := range s {
+		m[stageNames[i]] = v
+	}
+	return json.Marshal(m)
+}
+
+// UnmarshalJSON reads stages by name; unknown names are left out.
+func (s *Stages) UnmarshalJSON(b []byte) error {
+	m := map[string]float64{}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return err
+	}
+	for i, name := range stageNames {
+		s[i] = m[name]
+	}
+	return nil
+}
+
+// cell finds a measured cell.
+func (r *Report) cell(context, batch int) *Cell {
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.Context == context && c.Batch == batch && c.Skipped == "" {
+			return c
+		}
+	}
+	return nil
+}

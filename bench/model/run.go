@@ -1,0 +1,285 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"sparrow/bench/machine"
+	"sparrow/bench/pause"
+	"sparrow/internal/sysmem"
+	"sparrow/kernel"
+	"sparrow/model"
+	"sparrow/model/family"
+	"sparrow/plan"
+	"sparrow/step"
+)
+
+// Options say what to measure.
+type Options struct {
+	Contexts []int // tokens in the cache; none means 512, 2k, 8k, 32k and 128k
+	Batches  []int // sequences; none means 1 and 16
+	Chunk    int   // new tokens of a prefill step, shared out among the sequences; 0 means 512
+	Policy   plan.Policy
+	Threads  int // of the device, for the report
+	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s. A single step may take longer.
+	Budget time.Duration
+	// PauseTime is how long garbage is collected while steps run; 0 means 2 s.
+	PauseTime time.Duration
+	// MemoryBytes is the most the cache may take; 0 means three quarters of what the machine has free.
+	MemoryBytes int64
+	Seed        uint64
+	OnTensor    func(name string)
+	OnCell      func(done, total int, what string)
+}
+
+func (o Options) withDefaults() Options {
+	if len(o.Contexts) == 0 {
+		o.Contexts = []int{512, 2 << 10, 8 << 10, 32 << 10, 128 << 10}
+	}
+	if len(o.Batches) == 0 {
+		o.Batches = []int{1, 16}
+	}
+	if o.Chunk == 0 {
+		o.Chunk = 512
+	}
+	if o.Budget == 0 {
+		o.Budget = 2 * time.Second
+	}
+	if o.PauseTime == 0 {
+		o.PauseTime = 2 * time.Second
+	}
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = sysmem.Available() / 4 * 3
+	}
+	return o
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	for _, c := range o.Contexts {
+		if c < 0 {
+			errs = append(errs, fmt.Errorf("bench: a context of %d tokens", c))
+		}
+	}
+	for _, b := range o.Batches {
+		if b < 1 || b > o.Chunk {
+			errs = append(errs, fmt.Errorf("bench: a batch of %d sequences, want 1 to %d: a prefill step shares its %d tokens out among them", b, o.Chunk, o.Chunk))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bench is one loaded model under measurement.
+type bench struct {
+	o      Options
+	watch  *stopwatch
+	model  model.Model
+	cfg    plan.Config
+	runner *step.Runner
+	rng    *rand.Rand
+	pages  []int32 // pages of the cache in random order
+}
+
+// Run loads the model on the device and measures every cell. Cells that cannot be measured say why.
+func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) (*Report, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	b, err := load(src, dev, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: src.Name, Kernels: dev.Name(), Threads: o.Threads, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
+		Chunk: o.Chunk, Fill: "random rows and keys; decode steps and prefill chunks on top of them are computed"}
+	for _, batch := range o.Batches {
+		for _, c := range o.Contexts {
+			r.Cells = append(r.Cells, Cell{Context: c, Batch: batch, Skipped: b.unfit(c, batch)})
+		}
+	}
+	if err := b.allocate(r.Cells); err != nil {
+		return nil, err
+	}
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		if o.OnCell != nil {
+			o.OnCell(i, len(r.Cells), fmt.Sprintf("context %d, batch %d", c.Context, c.Batch))
+		}
+		if c.Skipped != "" {
+			continue
+		}
+		if err := b.measure(ctx, c); err != nil {
+			return r, err
+		}
+	}
+	if r.Pause, err = b.pauses(r.Cells); err != nil {
+		return r, err
+	}
+	r.judge()
+	return r, nil
+}
+
+func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
+	watch := &stopwatch{Device: dev, vocab: src.Config.Vocab}
+	m, err := src.Load(watch, o.OnTensor)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := m.(filled); !ok {
+		return nil, fmt.Errorf("bench: %s is of family %v, whose cache cannot be filled from outside; measured are deepseek_v32 and glm_moe_dsa", src.Name, src.Config.Family)
+	}
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		return nil, err
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), o.Policy)
+	if err != nil {
+		return nil, err
+	}
+	return &bench{o: o, watch: watch, model: m, cfg: cfg, runner: step.New(m, cfg), rng: rand.New(rand.NewPCG(o.Seed, 3))}, nil
+}
+
+// perSequence is how many pages one sequence of a cell needs.
+func (b *bench) perSequence(context, batch int) int {
+	return (context + b.o.Chunk/batch + b.cfg.Page - 1) / b.cfg.Page
+}
+
+// unfit says why a cell cannot be measured, or nothing.
+func (b *bench) unfit(context, batch int) string {
+	if most := b.model.Config().MaxPositions; context+b.o.Chunk/batch > most {
+		return fmt.Sprintf("the model has %d positions", most)
+	}
+	need := int64(b.perSequence(context, batch)*batch) * b.model.PageBytes(&b.cfg)
+	if need > b.o.MemoryBytes {
+		return fmt.Sprintf("its cache takes %.1f GiB, %.1f are free", float64(need)/(1<<30), float64(b.o.MemoryBytes)/(1<<30))
+	}
+	return ""
+}
+
+// allocate makes a cache for the largest cell and fills it.
+func (b *bench) allocate(cells []Cell) error {
+	pages := 0
+	for _, c := range cells {
+		if c.Skipped == "" {
+			pages = max(pages, b.perSequence(c.Context, c.Batch)*c.Batch)
+		}
+	}
+	if pages == 0 {
+		return nil
+	}
+	if err := b.model.Allocate(&b.cfg, pages); err != nil {
+		return err
+	}
+	b.pages = make([]int32, pages)
+	for i, p := range b.rng.Perm(pages) {
+		b.pages[i] = int32(p)
+	}
+	return fill(b.watch, b.model.(filled).Caches(), b.o.Seed)
+}
+
+// works are the parts of a step: each sequence has its own pages and n new tokens.
+func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
+	per := b.perSequence(context, batch)
+	out := make([]step.Work, batch)
+	for i := range out {
+		tokens := make([]int32, n)
+		for j := range tokens {
+			tokens[j] = int32(b.rng.IntN(b.watch.vocab))
+		}
+		have := (context + n + b.cfg.Page - 1) / b.cfg.Page
+		out[i] = step.Work{Kind: kind, Tokens: tokens, Cached: context, Pages: b.pages[i*per:][:have], Logits: 1}
+	}
+	return out
+}
+
+// measure times decode steps and prefill chunks of a cell. A step writes its new rows to the same places every time, so the context stays.
+func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
+	if c.Decode, err = b.phase(ctx, b.works(plan.ModeDecode, c.Context, c.Batch, 1)); err == nil {
+		c.Prefill, err = b.phase(ctx, b.works(plan.ModeExtend, c.Context, c.Batch, b.o.Chunk/c.Batch))
+	}
+	if err != nil {
+		return fmt.Errorf("bench: context %d, batch %d: %w", c.Context, c.Batch, err)
+	}
+	return nil
+}
+
+// fewest and most steps of a phase. One step alone is enough where it takes longer than the budget.
+const fewest, most = 3, 400
+
+// phase repeats a step after one that warms caches and grows scratch memory.
+func (b *bench) phase(ctx context.Context, works []step.Work) (*Phase, error) {
+	p := &Phase{}
+	for _, w := range works {
+		p.Tokens += len(w.Tokens)
+	}
+	var times []float64
+	begin := time.Now()
+	for i := 0; ; i++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		b.watch.take()
+		start := time.Now()
+		if _, err := b.runner.Run(works); err != nil {
+			return nil, err
+		}
+		took := time.Since(start)
+		if i == 0 && took < b.o.Budget { // only warm
+			begin = time.Now()
+			continue
+		}
+		ms := float64(took.Nanoseconds()) / 1e6
+		if len(times) == 0 || ms < slices.Min(times) {
+			p.Stages = shares(b.watch.take(), took)
+		}
+		times = append(times, ms)
+		if spent := time.Since(begin); len(times) >= most || spent > b.o.Budget && len(times) >= fewest || spent > 3*b.o.Budget {
+			break
+		}
+	}
+	slices.Sort(times)
+	at := func(q float64) float64 { return times[int(math.Round(q*float64(len(times)-1)))] }
+	p.StepMs, p.MedianMs, p.Spread, p.Steps = times[0], at(0.5), (at(0.9)-at(0.1))/at(0.5), len(times)
+	p.TokensPerSecond = 1e3 * float64(p.Tokens) / p.StepMs
+	return p, nil
+}
+
+// shares turns the clocks of a step into milliseconds; what no clock has seen is the rest.
+func shares(spent [stageCount]time.Duration, step time.Duration) (s Stages) {
+	left := step
+	for i, d := range spent {
+		s[i] = float64(d.Nanoseconds()) / 1e6
+		left -= d
+	}
+	s[Rest] += float64(left.Nanoseconds()) / 1e6
+	return s
+}
+
+// pauses collects garbage while the smallest measured cell decodes and prefills in turn.
+func (b *bench) pauses(cells []Cell) (*pause.Pause, error) {
+	i := slices.IndexFunc(cells, func(c Cell) bool { return c.Skipped == "" })
+	if i < 0 {
+		return nil, nil
+	}
+	c := cells[i]
+	decode, extend := b.works(plan.ModeDecode, c.Context, c.Batch, 1), b.works(plan.ModeExtend, c.Context, c.Batch, b.o.Chunk/c.Batch)
+	return pause.Measure(b.o.PauseTime, func(stop <-chan struct{}) error {
+		for {
+			for _, w := range [2][]step.Work{decode, extend} {
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+				if _, err := b.runner.Run(w); err != nil {
+					return err
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package model
+
+import (
+	"time"
+
+	"sparrow/kernel"
+)
+
+// Stage is a part of a step.
+type Stage int
+
+// The stages of a step, in the order of reports.
+const (
+	Scan      Stage = iota // indexer scores over all keys, and gathering them
+	Select                 // top-k, positions to places
+	Attention              // over selected or dense keys, with reading them from the cache
+	Products               // all matrix products but the head
+	Head                   // the product with the vocabulary
+	Rest                   // norms, rotations, cache writes, arrays, plan, hand-over
+	stageCount
+)
+
+var stageNames = [stageCount]string{"indexer scan", "select", "attention", "products", "head", "rest"}
+
+func (s Stage) String() string { return stageNames[s] }
+
+// Stages is the time of each stage in milliseconds.
+type Stages [stageCount]float64
+
+// stopwatch is a device that notes how long each operation takes. It stands between a model and its device only while somebody measures, so
+// that it costs nothing elsewhere. Operations of host devices are finished when they return.
+type stopwatch struct {
+	kernel.Device
+	vocab int
+	spent [stageCount]time.Duration
+}
+
+// take is the time of each stage since the last call.
+func (d *stopwatch) take() [stageCount]time.Duration {
+	s := d.spent
+	d.spent = [stageCount]time.Duration{}
+	return s
+}
+
+// timed runs one operation on the clock of a stage.
+func timed[A any](d *stopwatch, s Stage, op func(A) error, a A) error {
+	start := time.Now()
+	err := op(a)
+	d.spent[s] += time.Since(start)
+	return err
+}
+
+// Operations that are not here belong to Rest, which is what of a step no clock has seen.
+
+func (d *stopwatch) Scores(a kernel.ScoreArgs) error {
+	return timed(d, Scan, d.Device.Scores, a)
+}
+
+func (d *stopwatch) GatherIndex(a kernel.IndexGatherArgs) error {
+	return timed(d, Scan, d.Device.GatherIndex, a)
+}
+
+func (d *stopwatch) Select(a kernel.SelectArgs) error {
+	return timed(d, Select, d.Device.Select, a)
+}
+
+func (d *stopwatch) Locate(a kernel.LocateArgs) error {
+	return timed(d, Select, d.Device.Locate, a)
+}
+
+func (d *stopwatch) SparseAttend(a kernel.SparseArgs) error {
+	return timed(d, Attention, d.Device.SparseAttend, a)
+}
+
+func (d *stopwatch) DenseAttend(a kernel.DenseArgs) error {
+	return timed(d, Attention, d.Device.DenseAttend, a)
+}
+
+func (d *stopwatch) GatherRows(a kernel.GatherArgs) error {
+	return timed(d, Attention, d.Device.GatherRows, a)
+}
+
+func (d *stopwatch) ConvertPages(a kernel.ConvertArgs) error {
+	return timed(d, Attention, d.Device.ConvertPages, a)
+}
+
+func (d *stopwatch) Multiply(a kernel.MultiplyArgs) error {
+	if a.W.Out() == d.vocab {
+		return timed(d, Head, d.Device.Multiply, a)
+	}
+	return timed(d, Products, d.Device.Multiply, a)
+}
+
+func (d *stopwatch) Absorb(a kernel.AbsorbArgs) error {
+	return timed(d, Products, d.Device.Absorb, a)
+}
+
+func (d *stopwatch) Expand(a kernel.ExpandArgs) error {
+	return timed(d, Products, d.Device.Expand, a)
+}
+
+func (d *stopwatch) Experts(a kernel.ExpertArgs) error {
+	return timed(d, Products, d.Device.Experts, a)
+}

@@ -1,0 +1,75 @@
+package plot
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+)
+
+// draw writes a chart and checks that it is well-formed XML.
+func draw(t *testing.T, c *Chart) string {
+	t.Helper()
+	var b strings.Builder
+	if err := c.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(strings.NewReader(b.String())); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in %s", err, b.String())
+		}
+	}
+	return b.String()
+}
+
+func TestChart(t *testing.T) {
+	c := &Chart{Title: "a < b & c", X: "tokens", Y: "ms", Series: []Series{
+		{"first", []Point{{512, 1.5}, {2048, 3}, {131072, 90}}},
+		{"at zero", []Point{{0, 2}, {512, 0}}},
+		{"alone", []Point{{1024, 10}}},
+		{"nothing", nil},
+	}}
+	s := draw(t, c)
+	for _, part := range []string{"a &lt; b &amp; c", ">tokens<", ">ms<", ">512<", ">128k<", ">100<", ">first<", ">nothing<"} {
+		if !strings.Contains(s, part) {
+			t.Errorf("the picture lacks %q:\n%s", part, s)
+		}
+	}
+	if n := strings.Count(s, "<circle"); n != 6 {
+		t.Errorf("%d points are drawn, want 6", n)
+	}
+	if strings.Contains(s, "NaN") || strings.Contains(s, "Inf") {
+		t.Errorf("a place is no number:\n%s", s)
+	}
+}
+
+func TestChartsWithoutNumbers(t *testing.T) {
+	for _, c := range []*Chart{{}, {Series: []Series{{"zeros", []Point{{0, 0}}}}}, {Series: []Series{{"odd", []Point{{math.NaN(), math.Inf(1)}, {1, 1}}}}}} {
+		if s := draw(t, c); strings.Contains(s, "NaN") || strings.Contains(s, "Inf") {
+			t.Errorf("a place is no number:\n%s", s)
+		}
+	}
+}
+
+// Equal ratios are equal distances, and whole powers sit at the ends.
+func TestAxis(t *testing.T) {
+	c := &Chart{Series: []Series{{"", []Point{{512, 3}, {32768, 40}}}}}
+	x := c.axis(func(p Point) float64 { return p.X }, 2)
+	if x.low != 512 || x.high != 32768 {
+		t.Errorf("axis from %v to %v", x.low, x.high)
+	}
+	if a := x.place(4096, 0, 100); math.Abs(a-50) > 1e-9 {
+		t.Errorf("4096 is at %v, want the middle", a)
+	}
+	y := c.axis(func(p Point) float64 { return p.Y }, 10)
+	if y.low != 1 || y.high != 100 || len(y.ticks()) != 3 {
+		t.Errorf("axis from %v to %v, ticks %v", y.low, y.high, y.ticks())
+	}
+	if wide := (axis{1, math.Pow(2, 40), 2}).ticks(); len(wide) > 10 {
+		t.Errorf("%d ticks", len(wide))
+	}
+}

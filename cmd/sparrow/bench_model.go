@@ -1,0 +1,175 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sparrow/bench/model"
+	"sparrow/builtin"
+	"sparrow/kernel"
+	"sparrow/model/family"
+)
+
+// benchModelFlags is everything `sparrow bench model` can be told.
+type benchModelFlags struct {
+	policyFlags
+	kernels, memory, plot, against string
+	contexts, batches              []string
+	workers, chunk                 int
+	budget                         time.Duration
+	seed                           uint64
+	asJSON, markdown               bool
+}
+
+func benchModelCommand() *cobra.Command {
+	var f benchModelFlags
+	c := &cobra.Command{
+		Use:   "model [DIR]",
+		Short: "Time decode and prefill steps of a model at depths of context",
+		Long: `Bench model measures decode steps and prefill chunks at several depths of context and batch sizes, with the share of each stage: the indexer's
+scan, selection, attention, products, the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
+steps on top of it run for real. Without DIR the small model inside the binary is measured. Cells that do not fit are named with the reason.`,
+		Example: `  sparrow bench model
+  sparrow bench model /tmp/mini --contexts 512,8k,128k --batch 1
+  sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json
+  sparrow bench model /tmp/mini --contexts 0,2k,4k,8k --batch 1 --against llama.jsonl`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
+	}
+	s := c.Flags()
+	s.SortFlags = false
+	s.StringSliceVar(&f.contexts, "contexts", nil, "tokens in the cache before the measured ones, with k for 1024; default 512,2k,8k,32k,128k")
+	s.StringSliceVar(&f.batches, "batch", nil, "numbers of sequences; default 1,16")
+	s.IntVar(&f.chunk, "chunk", 512, "new tokens of a prefill step, shared out among the sequences")
+	s.DurationVar(&f.budget, "budget", 2*time.Second, "how long the steps of one phase are repeated; one step may take longer")
+	s.StringVar(&f.kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), ref, or a name from 'sparrow version'")
+	s.IntVar(&f.workers, "workers", 0, "CPU threads; 0 means one for each core")
+	s.StringVar(&f.memory, "memory", "0", "most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
+	s.StringVar(&f.against, "against", "", "file with results of llama-bench -o jsonl on the same model and depths, to compare with")
+	s.StringVar(&f.plot, "plot", "", "file for a picture (SVG) of cost against context")
+	s.Uint64Var(&f.seed, "seed", 1, "seed of tokens and cache rows")
+	s.BoolVar(&f.asJSON, "json", false, "print JSON")
+	s.BoolVar(&f.markdown, "markdown", false, "print tables for a document")
+	f.policyFlags.add(s)
+	return c
+}
+
+// options reads the flags.
+func (f *benchModelFlags) options() (model.Options, error) {
+	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers}
+	var errs [4]error
+	o.Contexts, errs[0] = counts("--contexts", f.contexts)
+	o.Batches, errs[1] = counts("--batch", f.batches)
+	o.MemoryBytes, errs[2] = parseBytes(f.memory)
+	o.Policy, errs[3] = f.policy()
+	if err := errors.Join(errs[:]...); err != nil {
+		return o, err
+	}
+	if f.workers < 0 || f.chunk < 1 || f.budget <= 0 {
+		return o, fmt.Errorf("bench model: --workers %d, --chunk %d and --budget %v: want at least 0, at least 1, and more than 0", f.workers, f.chunk, f.budget)
+	}
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	return o, nil
+}
+
+// counts reads numbers such as 512 or 8k.
+func counts(flag string, list []string) ([]int, error) {
+	var out []int
+	for _, s := range list {
+		digits, k := strings.CutSuffix(strings.ToLower(s), "k")
+		n, err := strconv.Atoi(digits)
+		if err != nil || n < 0 || n > 1<<30 {
+			return nil, fmt.Errorf("%s: %q is no number; want one such as 512 or 8k", flag, s)
+		}
+		if k {
+			n <<= 10
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	peer, err := f.peer()
+	if err != nil {
+		return err
+	}
+	src, err := modelSource(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	dev, err := registry().Open(f.kernels, kernel.Options{Workers: f.workers})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	bar := newProgress(cmd.ErrOrStderr(), "steps")
+	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
+	r, err := model.Run(cmd.Context(), src, dev, o)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	r.Commit = revision()
+	if peer != nil {
+		if err := r.Against(peer); err != nil {
+			return err
+		}
+	}
+	if f.plot != "" {
+		if err := f.draw(r); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.asJSON:
+		return writeJSON(cmd.OutOrStdout(), r)
+	case f.markdown:
+		return r.Markdown(cmd.OutOrStdout())
+	}
+	return r.Print(cmd.OutOrStdout())
+}
+
+// peer is the results to compare with, read before anything is measured.
+func (f *benchModelFlags) peer() (io.Reader, error) {
+	if f.against == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(f.against)
+	if err != nil {
+		return nil, fmt.Errorf("bench model: --against: %w", err)
+	}
+	return strings.NewReader(string(text)), nil
+}
+
+// modelSource opens a checkpoint folder, or the model inside the binary.
+func modelSource(dir string) (*family.Source, error) {
+	if dir == "" {
+		return builtin.Source()
+	}
+	return family.Open(dir)
+}
+
+func (f *benchModelFlags) draw(r *model.Report) (err error) {
+	file, err := os.Create(f.plot)
+	if err != nil {
+		return fmt.Errorf("bench model: --plot: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return r.Plot().Write(file)
+}

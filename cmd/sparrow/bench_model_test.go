@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sparrow/bench/kernels"
+	"sparrow/bench/model"
+)
+
+func TestBenchModelMeasuresTheBuiltInModel(t *testing.T) {
+	dir := t.TempDir()
+	picture, peer := filepath.Join(dir, "cost.svg"), filepath.Join(dir, "llama.jsonl")
+	if err := os.WriteFile(peer, []byte(`{"n_prompt":0,"n_gen":8,"n_depth":1024,"avg_ts":1e-3}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0,1k", "--batch", "1,2", "--chunk", "16", "--budget", "1ms", "--plot", picture, "--against", peer, "--json")
+	var r model.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if len(r.Cells) != 4 || r.Cells[1].Context != 1024 || r.Cells[3].Decode.Tokens != 2 || len(r.Peer) != 1 || r.Peer[0].Ratio < 1 || r.Commit == "" {
+		t.Errorf("%s", out)
+	}
+	if svg, err := os.ReadFile(picture); err != nil || !strings.Contains(string(svg), "decode step, batch 2") {
+		t.Errorf("%v: %s", err, svg)
+	}
+}
+
+func TestBenchModelFailsWithAReason(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{`"many" is no number`, []string{"--contexts", "many"}},
+		{"--batch", []string{"--batch", "-1"}},
+		{"batch of 600", []string{"--batch", "600"}},
+		{"--chunk 0", []string{"--chunk", "0"}},
+		{"--against", []string{"--against", "/does/not/exist"}},
+		{"/does/not/exist", []string{"/does/not/exist"}},
+		{"no kernels named", []string{"--kernels", "none"}},
+	} {
+		if _, _, err := drive("", append([]string{"bench", "model"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
+		}
+	}
+}
+
+func TestBenchKernelsOnCPU(t *testing.T) {
+	out, _ := mustDrive(t, "", "bench", "kernels", "--only", "take,locate", "--threads", "1", "--replays", "1", "--json")
+	var r kernels.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Results) != 2 || r.Results[0].Threads != 1 || r.Commit == "" {
+		t.Errorf("%v in %s", err, out)
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"no case contains", []string{"--only", "nothing of this name"}},
+		{"--threads 0", []string{"--threads", "0"}},
+		{"cpu-none", []string{"--kernels", "cpu-none"}},
+	} {
+		if _, _, err := drive("", append([]string{"bench", "kernels"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
+		}
+	}
+}
