@@ -85,12 +85,10 @@ func finite(t kernel.Tensor) func(kernel.Device) error {
 
 // selectTop chooses among normal scores, or among scores of which seven in eight are zero, as ReLU makes them.
 func selectTop(r *Rig, rows, width int, zeros bool) *Op {
-	s, out := r.normal(rows, width, 1), r.empty(kernel.I32, rows, topK)
-	if zeros {
-		for i, v := 0, host.F32(s); i < len(v); i++ {
-			if r.rng.IntN(8) > 0 || v[i] < 0 {
-				v[i] = 0
-			}
+	s, out := r.empty(kernel.F32, rows, width), r.empty(kernel.I32, rows, topK)
+	for i, v := 0, host.F32(s); i < len(v); i++ { // every score drawn: repeated ones would tie
+		if v[i] = float32(r.rng.NormFloat64()); zeros && (r.rng.IntN(8) > 0 || v[i] < 0) {
+			v[i] = 0
 		}
 	}
 	lens := r.constant(rows, width)

@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -46,10 +45,22 @@ func (r *Rig) empty(d kernel.DType, rows, cols int) kernel.Tensor {
 // normal is a float32 tensor of normal values.
 func (r *Rig) normal(rows, cols int, size float64) kernel.Tensor {
 	t := r.empty(kernel.F32, rows, cols)
-	for i, v := 0, host.F32(t); i < len(v); i++ {
-		v[i] = float32(r.rng.NormFloat64() * size)
-	}
+	repeat(host.F32(t), func() float32 { return float32(r.rng.NormFloat64() * size) })
 	return t
+}
+
+// period is how many values of a large tensor are drawn; the rest repeats them. It is no multiple of a row.
+const period = 1<<16 + 1
+
+// repeat fills a slice.
+func repeat[T any](v []T, draw func() T) {
+	n := min(period, len(v))
+	for i := range n {
+		v[i] = draw()
+	}
+	for ; n < len(v); n *= 2 {
+		copy(v[n:], v[:n])
+	}
 }
 
 // ints is an int32 tensor of f(i).
@@ -86,24 +97,16 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 		return kernel.Weight{Data: r.normal(out, in, 1/math.Sqrt(float64(in)))}
 	case kernel.BF16:
 		t := r.empty(d, out, in)
-		for i, v := 0, host.U16(t); i < len(v); i++ {
-			v[i] = num.BF16(float32(r.rng.NormFloat64() / math.Sqrt(float64(in))))
-		}
+		repeat(host.U16(t), func() uint16 { return num.BF16(float32(r.rng.NormFloat64() / math.Sqrt(float64(in)))) })
 		return kernel.Weight{Data: t}
 	case kernel.E4M3:
 		t := r.empty(d, out, in)
-		for i, b := 0, host.Bytes(t); i < len(b); i++ {
-			b[i] = num.E4M3(float32(r.rng.NormFloat64() * 50))
-		}
+		repeat(host.Bytes(t), func() byte { return num.E4M3(float32(r.rng.NormFloat64() * 50)) })
 		return r.blocks(t, out, in)
 	case kernel.E2M1x2:
 		t, s := r.empty(d, out, in/2), r.empty(kernel.E8M0, out, in/32)
-		for i, b := 0, host.Bytes(t); i < len(b); i++ {
-			b[i] = byte(r.rng.Uint32())
-		}
-		for i, b := 0, host.Bytes(s); i < len(b); i++ {
-			b[i] = 119 + byte(r.rng.IntN(4))
-		}
+		repeat(host.Bytes(t), func() byte { return byte(r.rng.Uint32()) })
+		repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
 		return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
 	}
 	r.keep(fmt.Errorf("no random weights of type %v", d))
@@ -124,14 +127,7 @@ func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	if r.big == nil {
 		r.big = make([]byte, r.bigBytes)
-		n := min(1<<20, len(r.big))
-		for i := 0; i+8 <= n; i += 8 {
-			v := r.rng.Uint64()&0x8787878787878787 | 0x3838383838383838
-			binary.LittleEndian.PutUint64(r.big[i:], v)
-		}
-		for ; n < len(r.big); n *= 2 {
-			copy(r.big[n:], r.big[:n])
-		}
+		repeat(r.big, func() byte { return byte(r.rng.Uint32())&0x87 | 0x38 })
 	}
 	buf, err := r.mem.Import(r.big, d)
 	r.keep(err)

@@ -36,11 +36,11 @@ func loops() []Loop {
 
 // tileData is what the AMX loop loads: the shape of eight tiles, and one tile of numbers.
 type tileData struct {
-	palette, startRow uint8
-	_                 [14]byte
-	bytesPerRow       [16]uint16
-	rows              [16]uint8
-	numbers           [16][32]uint16 // bf16
+	palette     uint8
+	_           [15]byte // the row to resume at, and what is reserved
+	bytesPerRow [16]uint16
+	rows        [16]uint8
+	numbers     [16][32]uint16 // bf16
 }
 
 // Inputs of the loops are small ordinary numbers: zeros would draw less power and run faster than real data.
