@@ -53,9 +53,10 @@ func (r *Report) Against(results io.Reader) error {
 		if cell == nil {
 			return fmt.Errorf("bench: results of llama-bench are at depth %d, which was not measured here with batch 1; give the same contexts", t.Depth)
 		}
-		c.Ours = cell.Prefill.TokensPerSecond
+		// Theirs is a mean, so ours is the middle of all steps, not the best.
+		c.Ours = cell.Prefill.middleRate()
 		if c.Test == "decode" {
-			c.Ours = cell.Decode.TokensPerSecond
+			c.Ours = cell.Decode.middleRate()
 		}
 		c.Ratio, c.Wanted = c.Ours/c.Theirs, wanted[c.Test][c.Context]
 		r.Peer = append(r.Peer, c)

@@ -22,6 +22,9 @@ type Phase struct {
 // MsPerToken is the time of a step divided by its sequences' tokens.
 func (p *Phase) MsPerToken() float64 { return p.StepMs / float64(p.Tokens) }
 
+// middleRate is tokens per second at the median step.
+func (p *Phase) middleRate() float64 { return 1e3 * float64(p.Tokens) / p.MedianMs }
+
 // WithoutScan is the best step without the indexer's scan, in milliseconds.
 func (p *Phase) WithoutScan() float64 { return p.StepMs - p.Stages[Scan] }
 

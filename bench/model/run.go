@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -95,7 +96,7 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: src.Name, Kernels: dev.Name(), Threads: o.Threads, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
+	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name), Kernels: dev.Name(), Threads: o.Threads, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
 		Chunk: o.Chunk, Fill: "random rows and keys; decode steps and prefill chunks on top of them are computed"}
 	for _, batch := range o.Batches {
 		for _, c := range o.Contexts {
@@ -208,8 +209,9 @@ func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 	return nil
 }
 
-// fewest and most steps of a phase. One step alone is enough where it takes longer than the budget.
-const fewest, most = 3, 400
+// fewest and most steps of a phase. Where steps are slow, those that fit into this many budgets are enough, even a single one that nothing
+// warmed.
+const fewest, most, patience = 3, 400, 5
 
 // phase repeats a step after one that warms caches and grows scratch memory.
 func (b *bench) phase(ctx context.Context, works []step.Work) (*Phase, error) {
@@ -229,7 +231,7 @@ func (b *bench) phase(ctx context.Context, works []step.Work) (*Phase, error) {
 			return nil, err
 		}
 		took := time.Since(start)
-		if i == 0 && took < b.o.Budget { // only warm
+		if i == 0 && took < patience*b.o.Budget { // only warm
 			begin = time.Now()
 			continue
 		}
@@ -238,7 +240,7 @@ func (b *bench) phase(ctx context.Context, works []step.Work) (*Phase, error) {
 			p.Stages = shares(b.watch.take(), took)
 		}
 		times = append(times, ms)
-		if spent := time.Since(begin); len(times) >= most || spent > b.o.Budget && len(times) >= fewest || spent > 3*b.o.Budget {
+		if spent := time.Since(begin); len(times) >= most || spent > b.o.Budget && len(times) >= fewest || spent > patience*b.o.Budget {
 			break
 		}
 	}
