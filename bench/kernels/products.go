@@ -28,6 +28,9 @@ func productCases() []Case {
 		}
 		out = append(out, c)
 	}
+	for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3} {
+		out = append(out, Case{Name: "tiles bf16 x " + d.String(), Shape: gemmShape, Group: "gemm", Only: tiled, Threads: []int{1}, Make: func(r *Rig) *Op { return tiles(r, d) }})
+	}
 	for _, rows := range []int{1, 16} {
 		for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3} {
 			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), Make: func(r *Rig) *Op { return multiply(r, rows, r.dram(d, dramIn)) }})

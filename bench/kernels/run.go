@@ -22,6 +22,9 @@ type Case struct {
 	Group string
 	// Also names backends to measure besides the chosen ones, for targets that are about a tier.
 	Also []string
+	// Only says which backends have the operation; nil means all. Threads, when given, are the only ones it runs with.
+	Only    func(backend string) bool
+	Threads []int
 	// Make prepares inputs and outputs in host memory.
 	Make func(*Rig) *Op
 }
@@ -150,20 +153,26 @@ func runGroup(r *Report, rig *Rig, group []Case, chosen []kernel.Backend, o Opti
 	}
 	var errs []error
 	for _, b := range o.Backends {
-		var cases []Case
-		var mine []*Op
-		for i, c := range group {
-			if slices.Contains(c.Also, b.Name) && b.Available() == nil || slices.ContainsFunc(chosen, func(x kernel.Backend) bool { return x.Name == b.Name }) {
-				cases, mine = append(cases, c), append(mine, ops[i])
-			}
-		}
 		for _, n := range o.Threads {
+			var cases []Case
+			var mine []*Op
+			for i, c := range group {
+				if c.runsOn(b, n, chosen) {
+					cases, mine = append(cases, c), append(mine, ops[i])
+				}
+			}
 			if len(cases) > 0 {
 				errs = append(errs, timeGroup(r, cases, mine, b, n, o.Rounds))
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// runsOn reports whether a case is measured on a backend with a number of threads.
+func (c *Case) runsOn(b kernel.Backend, threads int, chosen []kernel.Backend) bool {
+	wanted := slices.Contains(c.Also, b.Name) && b.Available() == nil || slices.ContainsFunc(chosen, func(x kernel.Backend) bool { return x.Name == b.Name })
+	return wanted && (c.Only == nil || c.Only(b.Name)) && (len(c.Threads) == 0 || slices.Contains(c.Threads, threads))
 }
 
 // timeGroup checks the operations of a group on one device and times them turn by turn.
@@ -222,14 +231,19 @@ type timing struct {
 	loop   peak.Loop
 
 	calls int
-	spent time.Duration // in the operation
-	times []float64     // microseconds of a run
+	spent time.Duration // in all rounds
+	times []float64     // microseconds of a run, one for each sample
 	read  time.Duration // best plain reading of the memory
 	rate  float64       // best rate in registers, one core
 }
 
-// enough is how long a round of short operations runs, so that the clock's steps do not show.
-const enough = 2 * time.Millisecond
+const (
+	// enough is how long a round of short operations lasts.
+	enough = 3 * time.Millisecond
+	// sample is the least that is timed at once, so that the clock's steps do not show. It is short, because on a shared machine a sample
+	// that nobody disturbed must be among them.
+	sample = 50 * time.Microsecond
+)
 
 // A slow operation is timed in fewer rounds than asked, once it has taken this long.
 const (
@@ -239,6 +253,7 @@ const (
 
 // round times the ceilings and the operation once.
 func (t *timing) round() error {
+	begin := time.Now()
 	if len(t.op.Memory) > 0 {
 		// A short read is repeated like a short operation.
 		for spent := time.Duration(0); ; {
@@ -257,22 +272,22 @@ func (t *timing) round() error {
 	if t.loop.Tier != "" && t.op.FLOPs > 0 {
 		t.rate = max(t.rate, t.loop.Rate(time.Millisecond))
 	}
-	if t.calls == 0 {
+	for spent, samples := time.Duration(0), len(t.times); spent < enough || len(t.times) == samples; {
 		start := time.Now()
-		if err := t.op.Run(t.dev); err != nil {
-			return err
+		for range max(t.calls, 1) {
+			if err := t.op.Run(t.dev); err != nil {
+				return err
+			}
 		}
-		t.calls = int(min(max(enough/max(time.Since(start), 1), 1), 1000))
-	}
-	start := time.Now()
-	for range t.calls {
-		if err := t.op.Run(t.dev); err != nil {
-			return err
+		took := time.Since(start)
+		spent += took
+		if t.calls == 0 { // the first run only tells how many make a sample
+			t.calls = int(min(max(sample/max(took, 1), 1), 1000))
+			continue
 		}
+		t.times = append(t.times, float64(took.Nanoseconds())/1e3/float64(t.calls))
 	}
-	took := time.Since(start)
-	t.spent += took
-	t.times = append(t.times, float64(took.Nanoseconds())/1e3/float64(t.calls))
+	t.spent += time.Since(begin)
 	return nil
 }
 
