@@ -5,19 +5,19 @@ import (
 	"math"
 
 	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 
-// attendBlock is how many keys attention takes at a time: 64 rows of 576 float32 stay in the second-level cache, and the running softmax is
-// brought up to date once per block. The block a key falls into depends on its place in the row's own list, so results do not depend on
-// other rows.
-const attendBlock = 64
+// attendChunk is how many entries of a row's list are attended to by themselves. Chunks are joined in their order, whoever computed them, so
+// that a row has the same bits on one worker and on many. A chunk costs some ten times what joining it costs.
+const attendChunk = 512
 
-// sparseWork is sparse attention cut into rows and groups of heads.
+// sparseWork is sparse attention cut into rows, or into chunks of rows.
 type sparseWork struct {
 	kernel.SparseArgs
-	groups int
+	chunks int // of every row, where a row is shared among workers; else 0
 }
 
 // SparseAttend computes attention over selected rows.
@@ -29,197 +29,200 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 		return err
 	}
 	for r := range a.Q.Rows {
-		for _, slot := range host.RowI32(a.Indices, r)[:entries(&a, r)] {
+		for _, slot := range host.Counted(a.Indices, a.Lens, r) {
 			if int(slot) >= a.Pool.Slots() {
 				return fmt.Errorf("%w: sparse attend: row %d refers to slot %d of a pool of %d", kernel.ErrArgument, r, slot, a.Pool.Slots())
 			}
 		}
 	}
-	w := sparseWork{SparseArgs: a, groups: 1}
-	if a.Q.Rows < d.pool.Workers() {
-		// Too few rows for all workers: heads are shared out, at the cost of gathering a row's keys once per group.
-		w.groups = min(a.Heads, ceilDiv(d.pool.Workers(), a.Q.Rows))
+	w := sparseWork{SparseArgs: a}
+	if a.Q.Rows >= 2*d.pool.Workers() || d.pool.Workers() == 1 {
+		return d.sparse.run(d, a.Q.Rows, w, (*Device).sparseRow)
 	}
-	return d.sparse.run(d, a.Q.Rows*w.groups, w, (*Device).sparseRow)
+	// Too few rows to keep every worker busy: they share chunks, and what each gathered is joined afterwards.
+	w.chunks = ceilDiv(a.Indices.Cols, attendChunk)
+	d.partials.take(a.Q.Rows*w.chunks, a.Heads)
+	if err := d.sparse.run(d, a.Q.Rows*w.chunks, w, (*Device).sparsePart); err != nil {
+		return err
+	}
+	return d.sparse.run(d, a.Q.Rows, w, (*Device).sparseJoin)
 }
 
-// entries is how many leading entries of a row's indices count.
-func entries(a *kernel.SparseArgs, r int) int {
-	return min(max(int(host.RowI32(a.Lens, r)[0]), 0), a.Indices.Cols)
+// partial is what one chunk of a row gathered: for every head the largest score, the sum of weights relative to it, and the weighted sum of
+// rows [heads, 512]. A sum of zero means that the chunk has no valid entry.
+type partial struct{ top, sum, out []float32 }
+
+// partials is the memory of several.
+type partials struct {
+	mem   []float32
+	heads int
 }
 
-// sparseRow attends with one group of heads of one row.
-func (d *Device) sparseRow(w *sparseWork, worker, item int) {
-	const dim, latent = layout.RowDim, layout.LatentDim
-	r, g := item/w.groups, item%w.groups
-	h0, h1 := g*w.Heads/w.groups, (g+1)*w.Heads/w.groups
-	heads := h1 - h0
-	q := host.RowF32(w.Q, r)[h0*dim : h1*dim]
-	out := host.RowF32(w.Out, r)[h0*latent : h1*latent]
+func (p *partials) take(n, heads int) {
+	p.mem, p.heads = grow(&p.mem, n*heads*(layout.LatentDim+2)), heads
+}
+
+func (p *partials) at(i int) partial {
+	size := p.heads * (layout.LatentDim + 2)
+	m := p.mem[i*size:][:size]
+	return partial{top: m[:p.heads], sum: m[p.heads:][:p.heads], out: m[2*p.heads:]}
+}
+
+// sparseRow attends with one row, chunk by chunk.
+func (d *Device) sparseRow(w *sparseWork, worker, r int) {
 	s := &d.scratch[worker]
-	rows := grow(&s.rows, attendBlock*dim)
-	state := newSoftmax(s, heads)
-	clear(out)
-	n := 0
-	for _, slot := range host.RowI32(w.Indices, r)[:entries(&w.SparseArgs, r)] {
-		if slot < 0 {
-			continue
-		}
-		d.widenRow(rows[n*dim:][:dim], w.Pool, int(slot))
-		if n++; n == attendBlock {
-			d.sparseBlock(state, w, q, rows, out, n)
-			n = 0
+	s.part.take(1, w.Heads)
+	j := d.newJoin(w, s, r)
+	for c := range ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk) {
+		d.sparseChunk(w, s, rowChunk{r: r, chunk: c, again: c > 0}, s.part.at(0))
+		j.add(d, s.part.at(0))
+	}
+	j.finish(d, w, r)
+}
+
+// sparsePart attends with one chunk of a row that workers share.
+func (d *Device) sparsePart(w *sparseWork, worker, item int) {
+	d.sparseChunk(w, &d.scratch[worker], rowChunk{r: item / w.chunks, chunk: item % w.chunks}, d.partials.at(item))
+}
+
+// sparseJoin joins the chunks of a row that workers shared.
+func (d *Device) sparseJoin(w *sparseWork, worker, r int) {
+	j := d.newJoin(w, &d.scratch[worker], r)
+	for c := range ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk) {
+		j.add(d, d.partials.at(r*w.chunks+c))
+	}
+	j.finish(d, w, r)
+}
+
+// rowChunk is one chunk of a row.
+type rowChunk struct {
+	r, chunk int
+	again    bool // the worker did another chunk of the same row just before
+}
+
+// sparseChunk attends with all heads of a row over one chunk of its entries.
+func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) {
+	entries := host.Counted(w.Indices, w.Lens, c.r)
+	entries = entries[min(c.chunk*attendChunk, len(entries)):min((c.chunk+1)*attendChunk, len(entries))]
+	row := w.Pool.Mem.Cols / w.Pool.PageTokens // bytes: main layouts are rows, one after the other
+	s.places, s.asked = s.places[:0], s.asked && c.again
+	for _, slot := range entries {
+		if slot >= 0 {
+			s.places = append(s.places, w.rowAt(int(slot), row))
 		}
 	}
-	if n > 0 {
-		d.sparseBlock(state, w, q, rows, out, n)
+	if len(s.places) == 0 {
+		clear(to.sum)
+		return
 	}
-	for h := range heads {
-		lse, top := state.finish(out[h*latent:][:latent], h)
-		if w.LSE.Given() {
-			host.RowF32(w.LSE, r)[h0+h] = lse
+	if d.chunkOnTiles(w, s, c, to) {
+		return
+	}
+	st := softmax{top: to.top, sum: to.sum, scores: grow(&s.scores, w.Heads*attendBlock)}
+	st.reset()
+	clear(to.out)
+	rows := grow(&s.rows, attendBlock*layout.RowDim)
+	q := host.RowF32(w.Q, c.r)
+	for i := 0; i < len(s.places); i += attendBlock {
+		n := min(attendBlock, len(s.places)-i)
+		for k, at := range s.places[i:][:n] {
+			d.widenRow(rows[k*layout.RowDim:][:layout.RowDim], w.Pool.Layout, host.Bytes(w.Pool.Mem)[at:][:row])
 		}
-		if w.Max.Given() {
-			host.RowF32(w.Max, r)[h0+h] = top
-		}
+		d.sparseBlock(st, w.Scale, q, rows, to.out, n)
 	}
 }
 
-// sparseBlock folds n widened rows into the outputs of all heads of a group.
-func (d *Device) sparseBlock(st softmax, w *sparseWork, q, rows, out []float32, n int) {
+// rowAt is where a row of the pool starts.
+func (w *sparseWork) rowAt(slot, rowBytes int) int {
+	if w.Pool.Mem.Stride == w.Pool.PageTokens*rowBytes {
+		return slot * rowBytes
+	}
+	return slot/w.Pool.PageTokens*w.Pool.Mem.Stride + slot%w.Pool.PageTokens*rowBytes
+}
+
+// chunkOnTiles attends to the rows in s.places on tiles, where the tier has them and they can hold the rows.
+func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial) bool {
+	var format vec.RowFormat
+	switch w.Pool.Layout {
+	case layout.BF16Row1152:
+		format = vec.RowBF16
+	case layout.FP8Row656:
+		format = vec.RowBlock
+	case layout.FP8Row576:
+		format = vec.RowRaw
+	default:
+		return false // float32 rows keep their precision
+	}
+	if s.latent == nil {
+		if s.latent = d.tier.NewLatentAttend(); s.latent == nil {
+			return false
+		}
+	}
+	if !s.asked {
+		s.latent.Query(host.RowF32(w.Q, c.r), w.Heads, w.Scale)
+	}
+	s.asked = true
+	if !s.latent.Attend(host.Bytes(w.Pool.Mem), s.places, format) {
+		return false
+	}
+	s.latent.Result(to.out, to.top, to.sum)
+	return true
+}
+
+// sparseBlock folds n widened rows into the outputs of all heads.
+func (d *Device) sparseBlock(st softmax, scale float32, q, rows, out []float32, n int) {
 	const dim, latent = layout.RowDim, layout.LatentDim
 	heads := len(st.top)
 	p := st.scores
 	d.tier.MatMulF32(p, attendBlock, q, dim, heads, rows, dim, n, dim)
 	for h := range heads {
-		st.fold(d, p[h*attendBlock:][:n], out[h*latent:][:latent], h, w.Scale)
+		st.fold(d, p[h*attendBlock:][:n], out[h*latent:][:latent], h, scale)
 	}
 	d.tier.AccumulateF32(out, latent, p, attendBlock, heads, rows, dim, n, latent)
 }
 
-// softmax is the running state of a block-wise softmax, one entry for each head or query row.
-type softmax struct {
-	top, sum []float32 // largest score so far, sum of exponentials relative to it
-	scores   []float32 // [rows, attendBlock]
+// join is a row's outputs while chunks are added to them.
+type join struct {
+	softmax
+	out []float32 // [heads, 512]
 }
 
-func newSoftmax(s *scratch, rows int) softmax {
-	b := grow(&s.scores, rows*(attendBlock+2))
-	st := softmax{top: b[:rows], sum: b[rows : 2*rows], scores: b[2*rows:]}
-	for i := range st.top {
-		st.top[i], st.sum[i] = float32(math.Inf(-1)), 0
-	}
-	return st
+func (d *Device) newJoin(w *sparseWork, s *scratch, r int) join {
+	state := grow(&s.join, 2*w.Heads)
+	j := join{softmax: softmax{top: state[:w.Heads], sum: state[w.Heads:]}, out: host.RowF32(w.Out, r)}
+	j.reset()
+	clear(j.out)
+	return j
 }
 
-// fold turns one block of raw scores of row i into weights, and rescales what the row has gathered so far when the largest score grows.
-func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
-	for j := range p {
-		p[j] *= scale
-	}
-	top := max(st.top[i], d.tier.Max(p))
-	if top > st.top[i] {
-		keep := float32(math.Exp(float64(st.top[i] - top)))
-		st.sum[i] *= keep
-		for c := range out {
-			out[c] *= keep
+// add joins a chunk: both sides are brought to the larger of their largest scores.
+func (j *join) add(d *Device, p partial) {
+	const latent = layout.LatentDim
+	for h, sum := range p.sum {
+		if sum == 0 {
+			continue
 		}
-		st.top[i] = top
-	}
-	st.sum[i] += d.tier.ExpSum(p, p, top)
-}
-
-// finish divides the gathered sum of row i by the sum of weights. A row that saw no key stays zero.
-func (st softmax) finish(out []float32, i int) (lse, top float32) {
-	if st.sum[i] == 0 {
-		return float32(math.Inf(1)), st.top[i]
-	}
-	inv := 1 / st.sum[i]
-	for c := range out {
-		out[c] *= inv
-	}
-	return st.top[i] + float32(math.Log(float64(st.sum[i]))), st.top[i]
-}
-
-// denseTile is how many neighbouring query rows share one pass over their keys.
-const denseTile = 16
-
-// denseWork is dense attention cut into heads and tiles of rows.
-type denseWork struct {
-	kernel.DenseArgs
-	tiles int
-}
-
-// DenseAttend computes causal attention over expanded keys and values.
-func (d *Device) DenseAttend(a kernel.DenseArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
-	if err := onlyF32("dense attend", a.Out, a.Q, a.KV, a.Rope); err != nil {
-		return err
-	}
-	for r := range a.Q.Rows {
-		s, n := int(host.RowI32(a.Start, r)[0]), int(host.RowI32(a.Lens, r)[0])
-		if s < 0 || s+n > a.KV.Rows {
-			return fmt.Errorf("%w: dense attend: row %d sees keys %d to %d of %d", kernel.ErrArgument, r, s, s+n, a.KV.Rows)
+		out, top := j.out[h*latent:][:latent], max(j.top[h], p.top[h])
+		if top > j.top[h] && j.sum[h] != 0 {
+			keep := float32(math.Exp(float64(j.top[h] - top)))
+			j.sum[h] *= keep
+			d.scale(out, keep)
 		}
-	}
-	w := denseWork{DenseArgs: a, tiles: ceilDiv(a.Q.Rows, denseTile)}
-	return d.dense.run(d, w.tiles*a.Dims.Heads, w, (*Device).denseTileHead)
-}
-
-// denseTileHead attends with one head of one tile of rows. Rows of several requests in a tile are taken request by request.
-func (d *Device) denseTileHead(w *denseWork, worker, item int) {
-	h, tile := item/w.tiles, item%w.tiles
-	last := min((tile+1)*denseTile, w.Q.Rows)
-	for r0 := tile * denseTile; r0 < last; {
-		start := host.RowI32(w.Start, r0)[0]
-		r1 := r0 + 1
-		for r1 < last && host.RowI32(w.Start, r1)[0] == start {
-			r1++
-		}
-		d.denseRows(w, worker, h, r0, r1, int(start))
-		r0 = r1
+		weight := float32(math.Exp(float64(p.top[h] - top)))
+		j.top[h] = top
+		j.sum[h] += sum * weight
+		d.tier.Axpy(out, weight, p.out[h*latent:][:latent])
 	}
 }
 
-// denseRows attends with one head of rows r0 to r1, whose keys start at the same row of KV.
-func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
-	dims, rows := w.Dims, r1-r0
-	q := w.Q.Slice(r0, r1).Columns(h*dims.QK(), (h+1)*dims.QK())
-	out := w.Out.Slice(r0, r1).Columns(h*dims.V, (h+1)*dims.V)
-	s := &d.scratch[worker]
-	st := newSoftmax(s, rows)
-	rope := grow(&s.rows, rows*attendBlock)
-	longest := 0
-	for r := range rows {
-		clear(host.RowF32(out, r))
-		longest = max(longest, int(host.RowI32(w.Lens, r0+r)[0]))
-	}
-	at := h * (dims.Nope + dims.V)
-	for s0 := 0; s0 < longest; s0 += attendBlock {
-		n := min(attendBlock, longest-s0)
-		block := w.KV.Slice(start+s0, start+s0+n)
-		keys, values := block.Columns(at, at+dims.Nope), block.Columns(at+dims.Nope, at+dims.Nope+dims.V)
-		turned := w.Rope.Slice(start+s0, start+s0+n)
-		d.tier.MatMulF32(st.scores, attendBlock, host.F32(q), q.Stride, rows, host.F32(keys), keys.Stride, n, dims.Nope)
-		qr := q.Columns(dims.Nope, dims.QK())
-		d.tier.MatMulF32(rope, attendBlock, host.F32(qr), qr.Stride, rows, host.F32(turned), turned.Stride, n, dims.Rope)
-		for r := range rows {
-			seen := min(int(host.RowI32(w.Lens, r0+r)[0])-s0, n)
-			if seen <= 0 {
-				continue
-			}
-			p := st.scores[r*attendBlock:][:seen]
-			for j, v := range rope[r*attendBlock:][:seen] {
-				p[j] += v
-			}
-			o := host.RowF32(out, r)
-			st.fold(d, p, o, r, w.Scale)
-			d.tier.AccumulateF32(o, dims.V, p, attendBlock, 1, host.F32(values), values.Stride, seen, dims.V)
+func (j *join) finish(d *Device, w *sparseWork, r int) {
+	for h := range w.Heads {
+		lse, top := j.softmax.finish(d, j.out[h*layout.LatentDim:][:layout.LatentDim], h)
+		if w.LSE.Given() {
+			host.RowF32(w.LSE, r)[h] = lse
 		}
-	}
-	for r := range rows {
-		st.finish(host.RowF32(out, r), r)
+		if w.Max.Given() {
+			host.RowF32(w.Max, r)[h] = top
+		}
 	}
 }

@@ -40,6 +40,7 @@ type Device struct {
 	columns vec.Columns // the left factor of the product in progress, where it is packed
 
 	scoreItems []scoreItem // of the scores being computed
+	partials   partials    // of rows that workers share
 }
 
 // scratch is one worker's private memory.
@@ -47,6 +48,12 @@ type scratch struct {
 	tile, rows, scores []float32
 	hist               []int32
 	index              *vec.IndexBlock
+
+	latent *vec.LatentAttend
+	asked  bool  // latent holds the query of the row at hand
+	places []int // rows of a chunk, as bytes of their pool
+	part   partials
+	join   []float32 // state of a row whose chunks are joined
 }
 
 // grow returns s with length n, reallocated only when it must be.

@@ -102,7 +102,7 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	}
 	b.flush(d)
 	for h := range h1 - h0 {
-		lse := b.state.finishSink(b.out[h*dim:][:dim], h, host.RowF32(w.sinks, 0)[h0+h])
+		lse := b.state.finishSink(d, b.out[h*dim:][:dim], h, host.RowF32(w.sinks, 0)[h0+h])
 		if w.lse.Given() {
 			host.RowF32(w.lse, r)[h0+h] = lse
 		}
@@ -152,15 +152,12 @@ func (b *entryBlock) flush(d *Device) {
 }
 
 // finishSink is finish with a sink in the denominator; the log-sum-exp leaves it out.
-func (st softmax) finishSink(out []float32, i int, sink float32) float32 {
+func (st softmax) finishSink(d *Device, out []float32, i int, sink float32) float32 {
 	if st.sum[i] == 0 {
 		return float32(math.Inf(1))
 	}
 	top, sum := float64(st.top[i]), float64(st.sum[i])
-	inv := float32(1 / (sum + math.Exp(float64(sink)-top)))
-	for c := range out {
-		out[c] *= inv
-	}
+	d.scale(out, float32(1/(sum+math.Exp(float64(sink)-top))))
 	return float32(top + math.Log(sum))
 }
 

@@ -260,31 +260,35 @@ func (d *Device) GatherRows(a kernel.GatherArgs) error {
 		a := &w.fetch
 		slot := int(host.RowI32(a.Slots, r)[0])
 		if a.Out.DType == kernel.F32 {
-			d.widenRow(host.RowF32(a.Out, r), a.Pool, slot)
+			d.widenSlot(host.RowF32(a.Out, r), a.Pool, slot)
 			return
 		}
 		row := grow(&d.scratch[worker].tile, layout.RowDim)
-		d.widenRow(row, a.Pool, slot)
+		d.widenSlot(row, a.Pool, slot)
 		d.tier.NarrowBF16(host.Bytes(a.Out.Slice(r, r+1)), row)
 	}})
 }
 
-// widenRow decodes one cache row into 576 float32 values.
-func (d *Device) widenRow(out []float32, p kernel.Pool, slot int) {
-	page, s := host.Page(p, slot/p.PageTokens), slot%p.PageTokens
-	switch p.Layout {
+// widenSlot decodes the row at a slot of a pool into 576 float32 values.
+func (d *Device) widenSlot(out []float32, p kernel.Pool, slot int) {
+	n := p.Mem.Cols / p.PageTokens // bytes: main layouts are rows, one after the other
+	d.widenRow(out, p.Layout, host.Page(p, slot/p.PageTokens)[slot%p.PageTokens*n:][:n])
+}
+
+// widenRow decodes the bytes of one cache row into 576 float32 values.
+func (d *Device) widenRow(out []float32, k layout.Kind, row []byte) {
+	switch k {
 	case layout.BF16Row1152:
-		d.tier.WidenBF16(out, page[s*1152:][:1152])
+		d.tier.WidenBF16(out, row)
 	case layout.FP8Row656:
-		row := page[s*656:][:656]
 		for j, scale := range (layout.FP8Block{}).Scales(row) {
 			d.tier.WidenE4M3(out[128*j:][:128], row[128*j:][:128], scale)
 		}
 		d.tier.WidenBF16(out[layout.LatentDim:], (layout.FP8Block{}).Rope(row))
 	case layout.FP8Row576:
-		d.tier.WidenE4M3(out, page[s*576:][:576], 1)
+		d.tier.WidenE4M3(out, row, 1)
 	case layout.F32Row2304:
-		layout.F32{}.Decode(out, page, s)
+		layout.F32{}.Decode(out, row, 0)
 	}
 }
 

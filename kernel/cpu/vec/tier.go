@@ -90,7 +90,8 @@ type ops struct {
 	indexScores    func(scores []float32, q []byte, w []float32, keys, scales []byte)
 	newIndexScorer func() indexScorer
 
-	tiled *tiledOps // nil where products take x as it is
+	tiled           *tiledOps           // nil where products take x as it is
+	newLatentAttend func() latentAttend // nil where there is none
 }
 
 // product is the shape of one matrix product. In the dot form w is [n, k]; in

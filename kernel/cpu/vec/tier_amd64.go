@@ -53,6 +53,7 @@ func amxTier() *Tier {
 	t.ops.matMulFP8 = func(p product, w []byte, s blockScale) {
 		packedOnce(&p, func(c *Cut) { tiledFP8(c, w, p.ldw, s) })
 	}
+	t.ops.newLatentAttend = newLatentTiles
 	return t
 }
 

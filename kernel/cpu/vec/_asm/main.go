@@ -35,6 +35,7 @@ func files() map[string][]byte {
 		set["accumulate_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitAccumulate(e, s) })
 		set["vector_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitVectors(e, s) })
 	}
+	set["attend_amx_amd64.s"] = file(emitAttend)
 	set["index_amx_amd64.s"] = file(emitIndex)
 	set["transpose_avx512_amd64.s"] = file(func(e *emitter) { emitTranspose(e, avx512) })
 	set["tiles_amx_amd64.s"] = file(emitTiles)

@@ -1,0 +1,91 @@
+package cpu
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// denseTile is how many neighbouring query rows share one pass over their keys.
+const denseTile = 16
+
+// denseWork is dense attention cut into heads and tiles of rows.
+type denseWork struct {
+	kernel.DenseArgs
+	tiles int
+}
+
+// DenseAttend computes causal attention over expanded keys and values.
+func (d *Device) DenseAttend(a kernel.DenseArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("dense attend", a.Out, a.Q, a.KV, a.Rope); err != nil {
+		return err
+	}
+	for r := range a.Q.Rows {
+		s, n := int(host.RowI32(a.Start, r)[0]), int(host.RowI32(a.Lens, r)[0])
+		if s < 0 || s+n > a.KV.Rows {
+			return fmt.Errorf("%w: dense attend: row %d sees keys %d to %d of %d", kernel.ErrArgument, r, s, s+n, a.KV.Rows)
+		}
+	}
+	w := denseWork{DenseArgs: a, tiles: ceilDiv(a.Q.Rows, denseTile)}
+	return d.dense.run(d, w.tiles*a.Dims.Heads, w, (*Device).denseTileHead)
+}
+
+// denseTileHead attends with one head of one tile of rows. Rows of several requests in a tile are taken request by request.
+func (d *Device) denseTileHead(w *denseWork, worker, item int) {
+	h, tile := item/w.tiles, item%w.tiles
+	last := min((tile+1)*denseTile, w.Q.Rows)
+	for r0 := tile * denseTile; r0 < last; {
+		start := host.RowI32(w.Start, r0)[0]
+		r1 := r0 + 1
+		for r1 < last && host.RowI32(w.Start, r1)[0] == start {
+			r1++
+		}
+		d.denseRows(w, worker, h, r0, r1, int(start))
+		r0 = r1
+	}
+}
+
+// denseRows attends with one head of rows r0 to r1, whose keys start at the same row of KV.
+func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
+	dims, rows := w.Dims, r1-r0
+	q := w.Q.Slice(r0, r1).Columns(h*dims.QK(), (h+1)*dims.QK())
+	out := w.Out.Slice(r0, r1).Columns(h*dims.V, (h+1)*dims.V)
+	s := &d.scratch[worker]
+	st := newSoftmax(s, rows)
+	rope := grow(&s.rows, rows*attendBlock)
+	longest := 0
+	for r := range rows {
+		clear(host.RowF32(out, r))
+		longest = max(longest, int(host.RowI32(w.Lens, r0+r)[0]))
+	}
+	at := h * (dims.Nope + dims.V)
+	for s0 := 0; s0 < longest; s0 += attendBlock {
+		n := min(attendBlock, longest-s0)
+		block := w.KV.Slice(start+s0, start+s0+n)
+		keys, values := block.Columns(at, at+dims.Nope), block.Columns(at+dims.Nope, at+dims.Nope+dims.V)
+		turned := w.Rope.Slice(start+s0, start+s0+n)
+		d.tier.MatMulF32(st.scores, attendBlock, host.F32(q), q.Stride, rows, host.F32(keys), keys.Stride, n, dims.Nope)
+		qr := q.Columns(dims.Nope, dims.QK())
+		d.tier.MatMulF32(rope, attendBlock, host.F32(qr), qr.Stride, rows, host.F32(turned), turned.Stride, n, dims.Rope)
+		for r := range rows {
+			seen := min(int(host.RowI32(w.Lens, r0+r)[0])-s0, n)
+			if seen <= 0 {
+				continue
+			}
+			p := st.scores[r*attendBlock:][:seen]
+			for j, v := range rope[r*attendBlock:][:seen] {
+				p[j] += v
+			}
+			o := host.RowF32(out, r)
+			st.fold(d, p, o, r, w.Scale)
+			d.tier.AccumulateF32(o, dims.V, p, attendBlock, 1, host.F32(values), values.Stride, seen, dims.V)
+		}
+	}
+	for r := range rows {
+		st.finish(d, host.RowF32(out, r), r)
+	}
+}

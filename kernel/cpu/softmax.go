@@ -1,0 +1,73 @@
+package cpu
+
+import (
+	"math"
+
+	"sparrow/layout"
+)
+
+// attendBlock is how many keys attention takes at a time: 64 rows of 576 float32 stay in the second-level cache, and the running softmax is
+// brought up to date once per block. The block a key falls into depends on its place in the row's own list, so results do not depend on
+// other rows.
+const attendBlock = 64
+
+// softmax is the running state of a block-wise softmax, one entry for each head or query row.
+type softmax struct {
+	top, sum []float32 // largest score so far, sum of exponentials relative to it
+	scores   []float32 // [rows, attendBlock]
+}
+
+func newSoftmax(s *scratch, rows int) softmax {
+	b := grow(&s.scores, rows*(attendBlock+2))
+	st := softmax{top: b[:rows], sum: b[rows : 2*rows], scores: b[2*rows:]}
+	st.reset()
+	return st
+}
+
+// reset begins anew.
+func (st softmax) reset() {
+	for i := range st.top {
+		st.top[i], st.sum[i] = float32(math.Inf(-1)), 0
+	}
+}
+
+// fold turns one block of raw scores of row i into weights, and rescales what the row has gathered so far when the largest score grows.
+func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
+	for j := range p {
+		p[j] *= scale
+	}
+	top := max(st.top[i], d.tier.Max(p))
+	if top > st.top[i] {
+		keep := float32(math.Exp(float64(st.top[i] - top)))
+		st.sum[i] *= keep
+		d.scale(out, keep)
+		st.top[i] = top
+	}
+	st.sum[i] += d.tier.ExpSum(p, p, top)
+}
+
+// finish divides the gathered sum of row i by the sum of weights. A row that saw no key stays zero.
+func (st softmax) finish(d *Device, out []float32, i int) (lse, top float32) {
+	if st.sum[i] == 0 {
+		return float32(math.Inf(1)), st.top[i]
+	}
+	d.scale(out, 1/st.sum[i])
+	return st.top[i] + float32(math.Log(float64(st.sum[i]))), st.top[i]
+}
+
+// scale multiplies x by a factor.
+func (d *Device) scale(x []float32, by float32) {
+	for len(x) > 0 {
+		n := min(len(x), len(ones))
+		d.tier.ScaleMul(x[:n], x[:n], ones[:n], by)
+		x = x[n:]
+	}
+}
+
+// ones are factors that change nothing.
+var ones = func() (v [layout.LatentDim]float32) {
+	for i := range v {
+		v[i] = 1
+	}
+	return v
+}()

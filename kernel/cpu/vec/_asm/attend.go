@@ -1,0 +1,374 @@
+package main
+
+import "fmt"
+
+// emitAttend writes sparse attention over latent rows on tiles, for 16 heads at
+// a time. Rows are brought to bfloat16 twice: as they are, to be multiplied with
+// queries, and with the elements of two neighbouring rows side by side, to be
+// multiplied with probabilities. Queries and probabilities, which are float32,
+// are the sum of two bfloat16: the number rounded, and what rounding left.
+//
+//	rows     [32, 576] bfloat16
+//	pairs    [32 tiles, 16 pairs of rows, 32] bfloat16: tiles 2c and 2c+1 hold
+//	         columns 32c to 32c+31, four and four in turn
+//	query    [18 steps, 2 parts] tiles: row p holds elements 2p, 2p+1 of 16 heads
+//	scores   [keys, 16 heads] float32, one for each part of the query
+//	weights  [keys/32, 2 parts] tiles: [16 heads, 32 keys]
+//	out      [32 tiles] of [16 heads, 16 columns] float32, columns as in pairs
+func emitAttend(e *emitter) {
+	codeTablesData(e)
+	inOrderData(e)
+	words(e, "magnitude", 0x7FFF7FFF)
+	words(e, "unitExponent", 0x3F803F80)
+	words(e, "codeBits", 0x7F7F7F7F)
+	words(e, "notExponent", 0x807FFFFF)
+	v := &vectors{avx512}
+	v.constants(e)
+	emitAttendQuery(e)
+	(&gather{name: "gatherBF16amx", doc: "bfloat16 rows of 1152 bytes", bytes: 1152, chunk: (*gather).copied}).emit(e)
+	(&gather{name: "gatherRawamx", doc: "e4m3 rows of 576 bytes", bytes: 576, chunk: (*gather).raw, coded: true}).emit(e)
+	(&gather{name: "gatherBlockamx", doc: "e4m3 rows with scales of 656 bytes", bytes: 656, chunk: (*gather).scaled, coded: true, scales: true}).emit(e)
+	emitAttendScores(e)
+	emitAttendSoftmax(e, v)
+	emitAttendRescale(e)
+	emitAttendValues(e)
+	emitAttendResult(e)
+}
+
+// words writes a vector of one repeated 32-bit word.
+func words(e *emitter, name string, word uint32) {
+	data := make([]byte, 64)
+	for i := range data {
+		data[i] = byte(word >> (8 * (i % 4)))
+	}
+	table(e, name, data)
+}
+
+// transposeWords transposes 16 registers of 16 words, using all 32.
+func transposeWords(e *emitter) {
+	for i := 0; i < 16; i += 2 {
+		e.op("VPUNPCKLDQ Z%d, Z%d, Z%d", i+1, i, 16+i)
+		e.op("VPUNPCKHDQ Z%d, Z%d, Z%d", i+1, i, 17+i)
+	}
+	for g := 0; g < 16; g += 4 {
+		for i, half := range []string{"L", "H"} {
+			e.op("VPUNPCK%sQDQ Z%d, Z%d, Z%d", half, 16+g+2, 16+g, g+i)
+			e.op("VPUNPCK%sQDQ Z%d, Z%d, Z%d", half, 16+g+3, 16+g+1, g+2+i)
+		}
+	}
+	// Lane l of register 4g+c holds column 4l+c of rows 4g to 4g+3.
+	for c := range 4 {
+		for i, lanes := range []int{0x88, 0xDD} {
+			e.op("VSHUFI32X4 $%#x, Z%d, Z%d, Z%d", lanes, 4+c, c, 16+4*c+i)
+			e.op("VSHUFI32X4 $%#x, Z%d, Z%d, Z%d", lanes, 12+c, 8+c, 16+4*c+2+i)
+		}
+	}
+	for c := range 4 {
+		even, odd := 16+4*c, 17+4*c
+		e.op("VSHUFI32X4 $0x88, Z%d, Z%d, Z%d", even+2, even, c)
+		e.op("VSHUFI32X4 $0xDD, Z%d, Z%d, Z%d", even+2, even, 8+c)
+		e.op("VSHUFI32X4 $0x88, Z%d, Z%d, Z%d", odd+2, odd, 4+c)
+		e.op("VSHUFI32X4 $0xDD, Z%d, Z%d, Z%d", odd+2, odd, 12+c)
+	}
+}
+
+// splitRow rounds the 32 float32 at two addresses to bfloat16 at dst, and what
+// rounding left over to bfloat16 at rest, through registers 0 to 4.
+func splitRow(e *emitter, low, high, dst, halves, rest string) {
+	e.op("VMOVUPS %s, Z0", low)
+	e.op("VMOVUPS %s, Z1", high)
+	e.emit(narrowPair(0, 1, 2))
+	e.op("VMOVDQU64 Z2, %s", dst)
+	e.op("VPMOVZXWD %s, Z3", dst)
+	e.op("VPMOVZXWD %s, Z4", halves)
+	e.op("VPSLLD $16, Z3, Z3")
+	e.op("VPSLLD $16, Z4, Z4")
+	e.op("VSUBPS Z3, Z0, Z0")
+	e.op("VSUBPS Z4, Z1, Z1")
+	e.emit(narrowPair(0, 1, 2))
+	e.op("VMOVDQU64 Z2, %s", rest)
+}
+
+// emitAttendQuery writes the kernel that splits queries and turns them into
+// tiles: 16 heads by 32 elements at a time are split, then transposed as pairs.
+//
+//	AX arguments   SI elements   R8 stride of heads   DI tiles   CX steps left
+//	DX two tiles in between   R9 head
+func emitAttendQuery(e *emitter) {
+	e.function("attendQueryamx", "attendQueryArgs", "splits 16 heads of steps x 32 elements into tiles of pairs.")
+	e.op("MOVQ attendQueryArgs_q(AX), SI")
+	e.op("MOVQ attendQueryArgs_ld(AX), R8")
+	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
+	e.op("MOVQ attendQueryArgs_between(AX), DX")
+	e.op("MOVQ attendQueryArgs_steps(AX), CX")
+	loop := e.label("loop")
+	e.at(loop)
+	e.op("MOVQ SI, R9")
+	for h := range 16 {
+		splitRow(e, "(R9)", "64(R9)", at16("DX", 64*h), fmt.Sprintf("%d(DX)", 64*h+32), at16("DX", tileBytes+64*h))
+		e.op("ADDQ R8, R9")
+	}
+	for part := range 2 {
+		for h := range 16 {
+			e.op("VMOVDQU64 %s, Z%d", at16("DX", part*tileBytes+64*h), h)
+		}
+		transposeWords(e)
+		for p := range 16 {
+			e.op("VMOVDQU64 Z%d, %s", p, at16("DI", part*tileBytes+64*p))
+		}
+	}
+	e.op("ADDQ $128, SI")
+	e.op("ADDQ $%d, DI", 2*tileBytes)
+	e.op("DECQ CX")
+	e.op("JNZ %s", loop)
+	e.ret()
+}
+
+// emitAttendScores writes the kernel that multiplies 32 rows with the queries of
+// 16 heads. Tiles 0 and 1 sum up the products of rows 0 to 15 and 16 to 31 with
+// the first part of the query, 2 and 3 with the second.
+//
+//	AX arguments   SI rows   DX query   DI, R8 scores   R9, R10 distance of rows
+func emitAttendScores(e *emitter) {
+	const steps, rowBytes = 18, 1152
+	e.function("attendScoresamx", "attendScoreArgs", "products of 32 rows and 16 heads.")
+	e.op("MOVQ attendScoreArgs_shapes(AX), R9")
+	e.emit(ldtilecfg(memory{base: "R9"}))
+	e.op("MOVQ attendScoreArgs_rows(AX), SI")
+	e.op("MOVQ attendScoreArgs_query(AX), DX")
+	e.op("MOVQ attendScoreArgs_scores(AX), DI")
+	e.op("MOVQ attendScoreArgs_rest(AX), R8")
+	e.op("MOVQ $%d, R9", rowBytes)
+	e.op("MOVQ $64, R10")
+	for t := range 4 {
+		e.emit(tilezero(t))
+	}
+	for k := range steps {
+		e.emit(tileload(memory{base: "SI", index: "R9", disp: 64 * k}, 4))
+		e.emit(tileload(memory{base: "DX", index: "R10", disp: 2 * k * tileBytes}, 6))
+		e.emit(tdpbf16ps(6, 4, 0))
+		e.emit(tileload(memory{base: "SI", index: "R9", disp: 16*rowBytes + 64*k}, 5))
+		e.emit(tdpbf16ps(6, 5, 1))
+		e.emit(tileload(memory{base: "DX", index: "R10", disp: (2*k + 1) * tileBytes}, 7))
+		e.emit(tdpbf16ps(7, 4, 2))
+		e.emit(tdpbf16ps(7, 5, 3))
+	}
+	e.emit(tilestore(0, memory{base: "DI", index: "R10"}))
+	e.emit(tilestore(1, memory{base: "DI", index: "R10", disp: tileBytes}))
+	e.emit(tilestore(2, memory{base: "R8", index: "R10"}))
+	e.emit(tilestore(3, memory{base: "R8", index: "R10", disp: tileBytes}))
+	e.emit(tilerelease())
+	e.ret()
+}
+
+// emitAttendSoftmax writes the kernel that turns scores into weights. Lanes are
+// heads. The scores of rows that only fill up the last 32 are those of a row
+// that counts, so they do not change the largest; their weights are zero.
+//
+//	AX arguments   SI scores   R8 second part   DI weights   DX [16, 32] float32
+//	CX keys left   R9 keys   R10 whole groups of 32 left
+func emitAttendSoftmax(e *emitter, v *vectors) {
+	const a = "attendSoftmaxArgs_"
+	e.function("attendSoftmaxamx", "attendSoftmaxArgs", "scores of up to 32 x groups keys to weights.")
+	e.op("MOVQ %sscores(AX), SI", a)
+	e.op("MOVQ %srest(AX), R8", a)
+	e.op("MOVQ %sgroups(AX), CX", a)
+	e.op("SHLQ $3, CX")
+	e.op("VBROADCASTSS %sscale(AX), Z15", a)
+	e.op("VMOVUPS %stop(AX), Z14", a)
+	for i := range 4 {
+		e.op("VMOVAPS Z14, Z%d", 5+i)
+	}
+	scale := e.label("scale")
+	e.at(scale)
+	for i := range 4 {
+		e.op("VMOVUPS %s, Z%d", at16("SI", 64*i), i)
+		e.op("VADDPS %s, Z%d, Z%d", at16("R8", 64*i), i, i)
+		e.op("VMULPS Z%d, Z15, Z%d", i, i)
+		e.op("VMOVUPS Z%d, %s", i, at16("SI", 64*i))
+		e.op("VMAXPS Z%d, Z%d, Z%d", i, 5+i, 5+i)
+	}
+	e.op("ADDQ $256, SI")
+	e.op("ADDQ $256, R8")
+	e.op("DECQ CX")
+	e.op("JNZ %s", scale)
+	e.op("VMAXPS Z5, Z6, Z5")
+	e.op("VMAXPS Z7, Z8, Z7")
+	e.op("VMAXPS Z5, Z7, Z15")
+
+	e.note("Z15 is the largest now, Z14 was before.")
+	e.op("VMOVUPS Z15, %stop(AX)", a)
+	e.op("VCMPPS $4, Z14, Z15, K1") // not equal, also for NaN
+	e.op("KMOVW K1, R8")
+	e.op("MOVQ R8, %sgrew(AX)", a)
+	e.op("VSUBPS Z15, Z14, Z0")
+	v.exp(e)
+	e.op("VMOVAPS Z0, Z5")
+	e.op("VMOVUPS Z5, %skeep(AX)", a)
+	e.op("VMULPS %ssum(AX), Z5, Z14", a)
+
+	e.op("MOVQ %sscores(AX), SI", a)
+	e.op("MOVQ %skeys(AX), CX", a)
+	weigh, fill, filled := e.label("weigh"), e.label("fill"), e.label("filled")
+	e.at(weigh)
+	e.op("VMOVUPS (SI), Z0")
+	e.op("VSUBPS Z15, Z0, Z0")
+	v.exp(e)
+	e.op("VMOVUPS Z0, (SI)")
+	e.op("VADDPS Z0, Z14, Z14")
+	e.op("ADDQ $64, SI")
+	e.op("DECQ CX")
+	e.op("JNZ %s", weigh)
+	e.op("VMOVUPS Z14, %ssum(AX)", a)
+	e.op("MOVQ %sgroups(AX), CX", a)
+	e.op("SHLQ $5, CX")
+	e.op("SUBQ %skeys(AX), CX", a)
+	e.op("JZ %s", filled)
+	v.zero(e, 0)
+	e.at(fill)
+	e.op("VMOVUPS Z0, (SI)")
+	e.op("ADDQ $64, SI")
+	e.op("DECQ CX")
+	e.op("JNZ %s", fill)
+	e.at(filled)
+
+	e.op("MOVQ %sscores(AX), SI", a)
+	e.op("MOVQ %sweights(AX), DI", a)
+	e.op("MOVQ %sbetween(AX), DX", a)
+	e.op("MOVQ %sgroups(AX), CX", a)
+	group := e.label("group")
+	e.at(group)
+	for half := range 2 {
+		for i := range 16 {
+			e.op("VMOVUPS %s, Z%d", at16("SI", half*tileBytes+64*i), i)
+		}
+		transposeWords(e)
+		for h := range 16 {
+			e.op("VMOVUPS Z%d, %s", h, at16("DX", 128*h+64*half))
+		}
+	}
+	for h := range 16 {
+		splitRow(e, at16("DX", 128*h), at16("DX", 128*h+64), at16("DI", 64*h), fmt.Sprintf("%d(DI)", 64*h+32), at16("DI", tileBytes+64*h))
+	}
+	e.op("ADDQ $%d, SI", 2*tileBytes)
+	e.op("ADDQ $%d, DI", 2*tileBytes)
+	e.op("DECQ CX")
+	e.op("JNZ %s", group)
+	e.ret()
+}
+
+// emitAttendRescale writes the kernel that multiplies what every head has
+// gathered by a factor.
+//
+//	AX arguments   DI tiles   CX tiles left   Z16 to Z31 factors of the heads
+func emitAttendRescale(e *emitter) {
+	e.function("attendRescaleamx", "attendValueArgs", "out = keep*out.")
+	e.op("MOVQ attendValueArgs_out(AX), DI")
+	e.op("MOVQ attendValueArgs_keep(AX), SI")
+	for h := range 16 {
+		e.op("VBROADCASTSS %s, Z%d", at16("SI", 4*h), 16+h)
+	}
+	e.op("MOVQ $32, CX")
+	loop := e.label("loop")
+	e.at(loop)
+	for h := range 16 {
+		e.op("VMULPS %s, Z%d, Z%d", at16("DI", 64*h), 16+h, h)
+		e.op("VMOVUPS Z%d, %s", h, at16("DI", 64*h))
+	}
+	e.op("ADDQ $%d, DI", tileBytes)
+	e.op("DECQ CX")
+	e.op("JNZ %s", loop)
+	e.ret()
+}
+
+// emitAttendValues writes the kernel that adds weighted rows to what 16 heads
+// have gathered: four tiles of columns at a time, over all groups of 32 rows.
+//
+//	AX arguments   SI pairs   R8 weights   DI out   DX tiles of out left, in fours
+//	R11, R12 pairs and weights of this group   CX groups left   R10 distance of rows
+func emitAttendValues(e *emitter) {
+	const groupBytes = 32 * tileBytes
+	e.function("attendValuesamx", "attendValueArgs", "out += weights * rows, for 16 heads and 512 columns.")
+	e.op("MOVQ attendValueArgs_shapes(AX), R10")
+	e.emit(ldtilecfg(memory{base: "R10"}))
+	e.op("MOVQ attendValueArgs_pairs(AX), SI")
+	e.op("MOVQ attendValueArgs_weights(AX), R8")
+	e.op("MOVQ attendValueArgs_out(AX), DI")
+	e.op("MOVQ $64, R10")
+	e.op("MOVQ $8, DX")
+	columns, fresh, groups := e.label("columns"), e.label("fresh"), e.label("groups")
+	begun := e.label("begun")
+	e.at(columns)
+	e.op("MOVQ SI, R11")
+	e.op("MOVQ R8, R12")
+	e.op("MOVQ attendValueArgs_groups(AX), CX")
+	e.op("CMPQ attendValueArgs_first(AX), $0")
+	e.op("JNE %s", fresh)
+	for t := range 4 {
+		e.emit(tileload(memory{base: "DI", index: "R10", disp: t * tileBytes}, t))
+	}
+	e.op("JMP %s", begun)
+	e.at(fresh)
+	for t := range 4 {
+		e.emit(tilezero(t))
+	}
+	e.at(begun)
+	e.at(groups)
+	e.emit(tileload(memory{base: "R12", index: "R10"}, 4))
+	e.emit(tileload(memory{base: "R12", index: "R10", disp: tileBytes}, 5))
+	for t := 0; t < 4; t += 2 {
+		e.emit(tileload(memory{base: "R11", index: "R10", disp: t * tileBytes}, 6))
+		e.emit(tdpbf16ps(6, 4, t))
+		e.emit(tileload(memory{base: "R11", index: "R10", disp: (t + 1) * tileBytes}, 7))
+		e.emit(tdpbf16ps(7, 4, t+1))
+		e.emit(tdpbf16ps(6, 5, t))
+		e.emit(tdpbf16ps(7, 5, t+1))
+	}
+	e.op("ADDQ $%d, R11", groupBytes)
+	e.op("ADDQ $%d, R12", 2*tileBytes)
+	e.op("DECQ CX")
+	e.op("JNZ %s", groups)
+	for t := range 4 {
+		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
+	}
+	e.op("ADDQ $%d, SI", 4*tileBytes)
+	e.op("ADDQ $%d, DI", 4*tileBytes)
+	e.op("DECQ DX")
+	e.op("JNZ %s", columns)
+	e.emit(tilerelease())
+	e.ret()
+}
+
+// emitAttendResult writes the kernel that brings the columns of one head into
+// their order.
+//
+//	AX arguments   SI row of the first tile   DI result   CX pairs of tiles left
+func emitAttendResult(e *emitter) {
+	for i, order := range [][]int{{0, 1, 8, 9, 2, 3, 10, 11}, {4, 5, 12, 13, 6, 7, 14, 15}} {
+		data := make([]byte, 64)
+		for j, q := range order {
+			data[8*j] = byte(q)
+		}
+		table(e, fmt.Sprintf("laneOrder%d", i), data)
+	}
+	e.function("attendResultamx", "attendQueryArgs", "one row of 32 tiles at q to 512 float32 at tiles.")
+	e.op("MOVQ attendQueryArgs_q(AX), SI")
+	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
+	e.op("MOVQ $16, CX")
+	e.op("VMOVDQU64 laneOrder0<>(SB), Z2")
+	e.op("VMOVDQU64 laneOrder1<>(SB), Z3")
+	loop := e.label("loop")
+	e.at(loop)
+	e.op("VMOVDQU64 (SI), Z0")
+	e.op("VMOVDQU64 %d(SI), Z1", tileBytes)
+	for i := range 2 {
+		e.op("VMOVDQA64 Z%d, Z4", 2+i)
+		e.op("VPERMI2Q Z1, Z0, Z4")
+		e.op("VMOVDQU64 Z4, %s", at16("DI", 64*i))
+	}
+	e.op("ADDQ $%d, SI", 2*tileBytes)
+	e.op("ADDQ $128, DI")
+	e.op("DECQ CX")
+	e.op("JNZ %s", loop)
+	e.ret()
+}

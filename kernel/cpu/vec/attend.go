@@ -1,0 +1,83 @@
+package vec
+
+// Sizes of sparse attention over latent rows.
+const (
+	LatentRow = 576 // elements of a row, all of which a query is multiplied with
+	LatentDim = 512 // leading elements of a row that are also its value
+)
+
+// RowFormat is how a latent row lies in memory.
+type RowFormat int
+
+const (
+	RowBF16  RowFormat = iota // 576 bfloat16, 1152 bytes
+	RowRaw                    // 576 e4m3
+	RowBlock                  // 512 e4m3, four float32 scales of 128 each, 64 bfloat16: 656 bytes
+	rowFormats
+)
+
+// rowBytes is the size of a row.
+var rowBytes = [rowFormats]int{RowBF16: 1152, RowRaw: 576, RowBlock: 656}
+
+// LatentAttend is attention of one query row's heads over chosen latent rows:
+//
+//	top[h] = max over rows of scale*q[h]·row, p = exp(scale*q[h]·row - top[h]),
+//	sum[h] = Σ p, out[h] = Σ p*row[:512]
+//
+// Queries and weights take part as sums of two bfloat16, so their relative error
+// is 2^-17. One goroutine uses it at a time, for row after row.
+type LatentAttend struct{ impl latentAttend }
+
+// latentAttend is what a tier implements.
+type latentAttend interface {
+	query(q []float32, heads int, scale float32)
+	attend(memory []byte, at []int, format RowFormat) bool
+	result(out, top, sum []float32)
+}
+
+// NewLatentAttend returns attention over latent rows, or nil for a tier without
+// it.
+func (t *Tier) NewLatentAttend() *LatentAttend {
+	if t.ops.newLatentAttend == nil {
+		return nil
+	}
+	return &LatentAttend{impl: t.ops.newLatentAttend()}
+}
+
+// Query sets the heads [heads, 576] of the rows to come.
+func (a *LatentAttend) Query(q []float32, heads int, scale float32) {
+	needMatrix("LatentAttend.Query", "q", len(q), heads, LatentRow, LatentRow)
+	if heads < 1 {
+		panic("vec: LatentAttend.Query: no heads")
+	}
+	a.impl.query(q[:heads*LatentRow], heads, scale)
+}
+
+// Attend forgets what it gathered and gathers the rows that start at the given
+// bytes of memory, at least one, in their order. It reports false, with nothing
+// gathered, for rows that bfloat16 cannot hold: those in RowBlock with a scale that
+// is not a power of two between 2^-100 and 2^100, or with a NaN code.
+func (a *LatentAttend) Attend(memory []byte, at []int, format RowFormat) bool {
+	const method = "LatentAttend.Attend"
+	if format < 0 || format >= rowFormats {
+		panic("vec: LatentAttend.Attend: unknown format of rows")
+	}
+	last := 0
+	for _, i := range at {
+		if i < 0 {
+			panic("vec: LatentAttend.Attend: a row before the memory")
+		}
+		last = max(last, i)
+	}
+	needMatrix(method, "at", len(at), 1, 1, 1)
+	needMatrix(method, "memory", len(memory)-last, 1, rowBytes[format], rowBytes[format])
+	return a.impl.attend(memory, at, format)
+}
+
+// Result writes what the last Attend gathered: out [heads, 512], top and sum [heads].
+func (a *LatentAttend) Result(out, top, sum []float32) {
+	const method = "LatentAttend.Result"
+	needMatrix(method, "out", len(out), len(top), LatentDim, LatentDim)
+	needLen(method, "sum", len(sum), len(top))
+	a.impl.result(out, top, sum)
+}

@@ -1,0 +1,220 @@
+package vec
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// latentRows draws n rows in a format: their bytes and their values.
+func latentRows(r *rand.Rand, n int, format RowFormat) (memory []byte, values [][]float64) {
+	for range n {
+		row := make([]byte, rowBytes[format])
+		v := make([]float64, LatentRow)
+		for i := range v {
+			switch {
+			case format == RowBF16:
+				v[i] = putHalf(r, row[2*i:])
+			case format == RowBlock && i >= LatentDim:
+				v[i] = putHalf(r, row[528+2*(i-LatentDim):])
+			default:
+				row[i] = numbersE4M3(r, 1)[0]
+				if r.IntN(4) == 0 {
+					row[i] &= 0x87 // zeros and subnormals
+				}
+				v[i] = e4m3Value(int(row[i])) / 64
+			}
+		}
+		if format == RowBlock {
+			for g := range 4 {
+				scale := float32(math.Ldexp(1, r.IntN(6)-9))
+				binary.LittleEndian.PutUint32(row[512+4*g:], math.Float32bits(scale))
+				for i := range 128 {
+					v[128*g+i] *= 64 * float64(scale)
+				}
+			}
+		}
+		if format == RowRaw {
+			for i := range v {
+				v[i] *= 64
+			}
+		}
+		memory, values = append(memory, row...), append(values, v)
+	}
+	return memory, values
+}
+
+// putHalf writes one bfloat16 around zero.
+func putHalf(r *rand.Rand, b []byte) float64 {
+	bits := uint16(math.Float32bits(float32(r.NormFloat64())) >> 16)
+	binary.LittleEndian.PutUint16(b, bits)
+	return float64(math.Float32frombits(uint32(bits) << 16))
+}
+
+// attended is LatentAttend's result by the formula, in float64.
+func attended(q []float32, rows [][]float64, scale float32) (out []float64, top, sum float64) {
+	top = math.Inf(-1)
+	scores := make([]float64, len(rows))
+	for i, row := range rows {
+		for c, v := range row {
+			scores[i] += float64(q[c]) * v
+		}
+		scores[i] *= float64(scale)
+		top = max(top, scores[i])
+	}
+	out = make([]float64, LatentDim)
+	for i, s := range scores {
+		p := math.Exp(s - top)
+		sum += p
+		for c := range out {
+			out[c] += p * rows[i][c]
+		}
+	}
+	return out, top, sum
+}
+
+// eachLatent runs a test under every tier with attention over latent rows.
+func eachLatent(t *testing.T, run func(t *testing.T, a *LatentAttend)) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		if a := tier.NewLatentAttend(); a != nil {
+			run(t, a)
+		}
+	})
+}
+
+func TestLatentAttendMatchesTheFormula(t *testing.T) {
+	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+		for format := range rowFormats {
+			r := newRand(uint64(format))
+			memory, values := latentRows(r, 40, format)
+			spread := 0.0 // e4m3 rows of random codes are large: scores should stay in a range where many rows count
+			for _, v := range values {
+				for _, x := range v {
+					spread += x * x / float64(40*LatentRow)
+				}
+			}
+			scale := float32(2 / math.Sqrt(spread*LatentRow))
+			for _, heads := range []int{1, 5, 16, 17, 33} {
+				q := normals(r, heads*LatentRow)
+				a.Query(q, heads, scale)
+				for _, n := range []int{1, 2, 31, 32, 33, 127, 128, 129, 300} {
+					places, rows := make([]int, n), make([][]float64, n)
+					for i := range n {
+						k := r.IntN(40)
+						places[i], rows[i] = k*rowBytes[format], values[k]
+					}
+					if !a.Attend(memory, places, format) {
+						t.Fatalf("format %d: refused", format)
+					}
+					out, top, sum := make([]float32, heads*LatentDim), make([]float32, heads), make([]float32, heads)
+					a.Result(out, top, sum)
+					for h := range heads {
+						want, wantTop, wantSum := attended(q[h*LatentRow:][:LatentRow], rows, scale)
+						name := fmt.Sprintf("format %d, %d rows, head %d of %d", format, n, h, heads)
+						if math.Abs(float64(top[h])-wantTop) > 1e-4 || math.Abs(float64(sum[h])/wantSum-1) > 1e-4 {
+							t.Fatalf("%s: top %v, sum %v, want %v, %v", name, top[h], sum[h], wantTop, wantSum)
+						}
+						for c, w := range want {
+							if d := math.Abs(float64(out[h*LatentDim+c])/float64(sum[h]) - w/wantSum); d > 1e-4*math.Sqrt(spread) {
+								t.Fatalf("%s: column %d is off by %v of %v", name, c, d, w/wantSum)
+							}
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// A head has the same bits whatever heads are beside it, and twice in a row.
+func TestLatentAttendHeadsAreIndependent(t *testing.T) {
+	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+		r := newRand(9)
+		memory, _ := latentRows(r, 50, RowBlock)
+		places := make([]int, 150)
+		for i := range places {
+			places[i] = r.IntN(50) * rowBytes[RowBlock]
+		}
+		const heads = 20
+		q := normals(r, heads*LatentRow)
+		run := func(h0, h1 int) (out, top, sum []float32) {
+			out, top, sum = make([]float32, (h1-h0)*LatentDim), make([]float32, h1-h0), make([]float32, h1-h0)
+			a.Query(q[h0*LatentRow:h1*LatentRow], h1-h0, 0.01)
+			if !a.Attend(memory, places, RowBlock) {
+				t.Fatal("refused")
+			}
+			a.Result(out, top, sum)
+			return out, top, sum
+		}
+		out, top, sum := run(0, heads)
+		again, _, _ := run(0, heads)
+		wantSame(t, "again", again, out)
+		for h := range heads {
+			o, p, s := run(h, h+1)
+			wantSame(t, fmt.Sprintf("head %d alone", h), append(append(o, p...), s...), append(append(clone(out[h*LatentDim:][:LatentDim]), top[h]), sum[h]))
+		}
+	})
+}
+
+func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
+	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+		r := newRand(10)
+		a.Query(normals(r, LatentRow), 1, 1)
+		places := make([]int, 70)
+		for i := range places {
+			places[i] = i * rowBytes[RowBlock]
+		}
+		for name, spoil := range map[string]func(row []byte){
+			"a scale between powers of two": func(row []byte) { binary.LittleEndian.PutUint32(row[516:], math.Float32bits(3)) },
+			"a scale of zero":               func(row []byte) { binary.LittleEndian.PutUint32(row[524:], 0) },
+			"a huge scale":                  func(row []byte) { binary.LittleEndian.PutUint32(row[512:], math.Float32bits(0x1p120)) },
+			"a negative scale":              func(row []byte) { binary.LittleEndian.PutUint32(row[520:], math.Float32bits(-1)) },
+			"NaN in an element":             func(row []byte) { row[300] = 0xFF },
+		} {
+			for _, at := range []int{0, 31, 64, 69} {
+				memory, _ := latentRows(r, 70, RowBlock)
+				if !a.Attend(memory, places, RowBlock) {
+					t.Fatalf("%s: refused before", name)
+				}
+				spoil(memory[at*rowBytes[RowBlock]:])
+				if a.Attend(memory, places, RowBlock) {
+					t.Errorf("%s in row %d: not noticed", name, at)
+				}
+			}
+		}
+	})
+}
+
+// 16 heads over 2048 rows drawn from 8192: bytes are those of the rows.
+func BenchmarkLatentAttend(b *testing.B) {
+	for _, tier := range Tiers() {
+		a := tier.NewLatentAttend()
+		if a == nil {
+			continue
+		}
+		for format, name := range []string{"1152", "576", "656"} {
+			r := newRand(1)
+			few, _ := latentRows(r, 64, RowFormat(format))
+			var memory []byte
+			for range 128 {
+				memory = append(memory, few...)
+			}
+			places := make([]int, 2048)
+			for i := range places {
+				places[i] = (4*i + r.IntN(4)) * rowBytes[format]
+			}
+			q := normals(r, 16*LatentRow)
+			b.Run(tier.Name+"/"+name, func(b *testing.B) {
+				b.SetBytes(int64(2048 * rowBytes[format]))
+				for b.Loop() {
+					a.Query(q, 16, 0.01)
+					for i := 0; i < len(places); i += 512 {
+						a.Attend(memory, places[i:i+512], RowFormat(format))
+					}
+				}
+			})
+		}
+	}
+}
