@@ -32,6 +32,7 @@ type Device struct {
 	rows     task[rowWork]
 	scores   task[kernel.ScoreArgs]
 	sparse   task[sparseWork]
+	parts    task[partWork]
 	dense    task[denseWork]
 	hyper    task[hyperWork]
 	dual     task[dualWork]
@@ -46,8 +47,8 @@ type Device struct {
 // scratch is one worker's private memory.
 type scratch struct {
 	tile, rows, scores []float32
-	hist               []int32
 	index              *vec.IndexBlock
+	pick               picker
 
 	latent *vec.LatentAttend
 	asked  bool  // latent holds the query of the row at hand

@@ -36,6 +36,11 @@ func (d *Device) eachRow(w rowWork) error {
 	})
 }
 
+// eachItem is eachRow for rows that are worth handing over one by one.
+func (d *Device) eachItem(w rowWork) error {
+	return d.rows.run(d, w.rows, w, func(d *Device, w *rowWork, worker, item int) { w.do(d, w, worker, item) })
+}
+
 // Embed looks up embeddings.
 func (d *Device) Embed(a kernel.EmbedArgs) error {
 	if err := a.Check(); err != nil {

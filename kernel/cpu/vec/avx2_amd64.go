@@ -61,6 +61,7 @@ var avx2 = &isa{
 		maximum:    maximumavx2,
 		reluAdd:    reluAddavx2,
 	},
+	selects: selectKernels{count: countAboveavx2},
 }
 
 //go:noescape

@@ -69,6 +69,7 @@ var avx512 = &isa{
 		maximum:    maximumavx512,
 		reluAdd:    reluAddavx512,
 	},
+	selects:   selectKernels{count: countAboveavx512, counted: collectCountedavx512, placed: collectPlacedavx512},
 	transpose: transposeavx512,
 }
 

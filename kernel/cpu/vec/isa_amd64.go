@@ -33,7 +33,8 @@ type isa struct {
 	wide     [formats]func(*accArgs)
 	pack     [formats]func(*accArgs) // widens blocks of accCols columns
 
-	vec vecKernels
+	vec     vecKernels
+	selects selectKernels
 	// transpose turns 64 keys of 128 bytes into 128 rows of 64; nil where the
 	// registers are too few for it to pay.
 	transpose func(*vecArgs)
@@ -48,6 +49,10 @@ type panelKernel struct {
 type vecKernels struct {
 	axpy, scaleMul, widenBF16, widenE4M3, scaleExact, narrowBF16, siluMul, expSum, maximum, reluAdd func(*vecArgs)
 }
+
+// selectKernels count and collect numbers; collecting is nil where registers
+// cannot be compressed.
+type selectKernels struct{ count, counted, placed func(*selectArgs) }
 
 // format is how weights are stored.
 type format int

@@ -63,6 +63,8 @@ var portable = &Tier{Name: "go", ops: ops{
 	narrowBF16:     narrowBF16Go,
 	indexScores:    indexScoresGo,
 	newIndexScorer: copiedKeys(indexScoresGo),
+	countAbove:     countAboveGo,
+	collect:        collectGo,
 }}
 
 // ops is what a tier implements. Arguments were checked by the exported
@@ -90,7 +92,10 @@ type ops struct {
 	indexScores    func(scores []float32, q []byte, w []float32, keys, scales []byte)
 	newIndexScorer func() indexScorer
 
-	tiled           *tiledOps           // nil where products take x as it is
+	tiled      *tiledOps // nil where products take x as it is
+	countAbove func(x []float32, floor float32) int
+	collect    func(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int
+
 	newLatentAttend func() latentAttend // nil where there is none
 }
 

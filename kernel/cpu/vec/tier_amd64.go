@@ -76,5 +76,7 @@ func (s *isa) tier() *Tier {
 		narrowBF16:     s.narrowBF16,
 		indexScores:    s.indexScores,
 		newIndexScorer: copiedKeys(s.indexScores),
+		countAbove:     s.countAbove,
+		collect:        s.collect,
 	}}
 }

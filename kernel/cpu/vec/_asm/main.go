@@ -33,6 +33,7 @@ func files() map[string][]byte {
 		set["rows_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitRows(e, s) })
 		set["panel_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitPanels(e, s) })
 		set["accumulate_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitAccumulate(e, s) })
+		set["select_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitSelect(e, s) })
 		set["vector_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitVectors(e, s) })
 	}
 	set["attend_amx_amd64.s"] = file(emitAttend)

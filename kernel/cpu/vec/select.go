@@ -1,0 +1,55 @@
+package vec
+
+// CollectRoom is what places and numbers need beyond what [Tier.Collect] keeps.
+const CollectRoom = 16
+
+// CountAbove returns how many elements of x are at least floor. NaN is not.
+func (t *Tier) CountAbove(x []float32, floor float32) int {
+	if len(x) == 0 {
+		return 0
+	}
+	return t.ops.countAbove(x, floor)
+}
+
+// Collect keeps the elements of x that are at least floor, in their order, and
+// their places: base+i for x[i] or, where places are given, places[i]. It returns
+// how many there are. NaN is not kept. at and kept have len(x)+CollectRoom elements
+// and may be overwritten to the end; they may be places and x themselves.
+func (t *Tier) Collect(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int {
+	const method = "Collect"
+	n := len(x)
+	needMatrix(method, "at", len(at), 1, n+CollectRoom, n+CollectRoom)
+	needMatrix(method, "kept", len(kept), 1, n+CollectRoom, n+CollectRoom)
+	if places != nil {
+		needLen(method, "places", len(places), n)
+	}
+	if n == 0 {
+		return 0
+	}
+	return t.ops.collect(at, kept, x, places, base, floor)
+}
+
+func countAboveGo(x []float32, floor float32) int {
+	n := 0
+	for _, v := range x {
+		if v >= floor {
+			n++
+		}
+	}
+	return n
+}
+
+func collectGo(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int {
+	n := 0
+	for i, v := range x {
+		p := base + int32(i)
+		if places != nil {
+			p = places[i]
+		}
+		at[n], kept[n] = p, v
+		if v >= floor {
+			n++
+		}
+	}
+	return n
+}

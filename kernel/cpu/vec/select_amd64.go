@@ -1,0 +1,72 @@
+//go:build !purego
+
+package vec
+
+import "unsafe"
+
+// selectArgs: numbers against a floor.
+type selectArgs struct {
+	x, at, kept, places unsafe.Pointer
+	steps               int
+	n                   int // out
+	base                int32
+	floor               float32
+}
+
+// selectCall is the registers one call takes: a few ten microseconds from memory.
+const selectCall = 4096
+
+var selections recycler[selectArgs]
+
+func (s *isa) countAbove(x []float32, floor float32) int {
+	a := selections.get()
+	defer selections.put(a)
+	total, whole := 0, len(x)/s.lanes
+	for i := 0; i < whole; i += selectCall {
+		*a = selectArgs{x: at(x, i*s.lanes), steps: min(selectCall, whole-i), floor: floor}
+		runSelect(s.selects.count, a)
+		total += a.n
+	}
+	a.x = nil
+	return total + countAboveGo(x[whole*s.lanes:], floor)
+}
+
+func (s *isa) collect(to []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int {
+	if s.selects.counted == nil {
+		return collectGo(to, kept, x, places, base, floor)
+	}
+	a := selections.get()
+	defer selections.put(a)
+	n, whole := 0, len(x)/s.lanes
+	for i := 0; i < whole; i += selectCall {
+		from := i * s.lanes
+		*a = selectArgs{x: at(x, from), at: at(to, n), kept: at(kept, n), steps: min(selectCall, whole-i), base: base + int32(from), floor: floor}
+		kernel := s.selects.counted
+		if places != nil {
+			a.places, kernel = at(places, from), s.selects.placed
+		}
+		runSelect(kernel, a)
+		n += a.n
+	}
+	*a = selectArgs{}
+	rest := whole * s.lanes
+	if places != nil {
+		places = places[rest:]
+	}
+	return n + collectGo(to[n:], kept[n:], x[rest:], places, base+int32(rest), floor)
+}
+
+//go:noinline
+func runSelect(f func(*selectArgs), a *selectArgs) { f(a) }
+
+//go:noescape
+func countAboveavx512(a *selectArgs)
+
+//go:noescape
+func countAboveavx2(a *selectArgs)
+
+//go:noescape
+func collectCountedavx512(a *selectArgs)
+
+//go:noescape
+func collectPlacedavx512(a *selectArgs)
