@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
@@ -21,25 +22,39 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	return d.eachRow(rowWork{rows: a.Q.Rows, query: a, do: (*Device).indexQueryRow})
 }
 
-func (d *Device) indexQueryRow(w *rowWork, _, r int) {
+func (d *Device) indexQueryRow(w *rowWork, worker, r int) {
 	const dim = layout.IndexDim
 	a := &w.query
 	q, angles := host.RowF32(a.Q, r), host.RowF32(a.Angles, r)
 	out, weights := host.RowF32(a.W, r), host.RowF32(a.Weights, r)
+	for h := range a.Heads {
+		rotate(q[h*dim+a.Offset:][:layout.RopeDim], angles, a.Pairing, false)
+	}
+	scales := grow(&d.scratch[worker].scores, a.Heads)
+	d.indexCodes(a, r, q, scales)
 	fold := 1 / math.Sqrt(float64(a.Heads)*dim)
 	for h := range a.Heads {
+		out[h] = float32(float64(weights[h]) * fold * float64(scales[h]))
+	}
+}
+
+// indexCodes writes the rotated heads of one row as the keys want them, and their scales.
+func (d *Device) indexCodes(a *kernel.IndexQueryArgs, r int, q, scales []float32) {
+	const dim = layout.IndexDim
+	if a.Out.DType == kernel.E4M3 && a.Hadamard {
+		d.tier.RotateQuant(host.Bytes(a.Out.Slice(r, r+1)), scales, q, a.Heads, a.Scales)
+		return
+	}
+	for h := range a.Heads {
 		head := q[h*dim:][:dim]
-		rotate(head[a.Offset:][:layout.RopeDim], angles, a.Pairing, false)
 		if a.Hadamard {
 			num.Hadamard128(head)
 		}
-		scale := float32(1)
-		if a.Out.DType == kernel.E4M3 {
-			scale = num.QuantE4M3(host.Bytes(a.Out.Slice(r, r+1))[h*dim:][:dim], head, a.Scales)
+		if scales[h] = 1; a.Out.DType == kernel.E4M3 {
+			scales[h] = num.QuantE4M3(host.Bytes(a.Out.Slice(r, r+1))[h*dim:][:dim], head, a.Scales)
 		} else {
 			copy(host.RowF32(a.Out, r)[h*dim:], head)
 		}
-		out[h] = float32(float64(weights[h]) * fold * float64(scale))
 	}
 }
 
@@ -48,32 +63,46 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	for r := range a.Positions.Rows {
-		in, out := host.RowI32(a.Positions, r), host.RowI32(a.Out, r)
-		if a.Table.Given() {
-			t := int(host.RowI32(a.TableRow, r)[0])
-			if t < 0 || t >= a.Table.Rows {
-				return fmt.Errorf("%w: locate: row %d uses table row %d of %d", kernel.ErrArgument, r, t, a.Table.Rows)
-			}
-			table := host.RowI32(a.Table, t)
+	if !a.Table.Given() {
+		return d.eachRow(rowWork{rows: a.Positions.Rows, place: a, do: func(_ *Device, w *rowWork, _, r int) {
+			in, out, offset := host.RowI32(w.place.Positions, r), host.RowI32(w.place.Out, r), host.RowI32(w.place.Offset, r)[0]
 			for i, p := range in {
-				out[i] = -1
-				if p < 0 {
-					continue
+				if out[i] = -1; p >= 0 {
+					out[i] = p + offset
 				}
-				if int(p)/a.PageTokens >= len(table) {
-					return fmt.Errorf("%w: locate: position %d is outside the page table %v", kernel.ErrArgument, p, a.Table)
-				}
-				out[i] = table[int(p)/a.PageTokens]*int32(a.PageTokens) + p%int32(a.PageTokens)
 			}
-			continue
+		}})
+	}
+	for r := range a.Positions.Rows {
+		if t := int(host.RowI32(a.TableRow, r)[0]); t < 0 || t >= a.Table.Rows {
+			return fmt.Errorf("%w: locate: row %d uses table row %d of %d", kernel.ErrArgument, r, t, a.Table.Rows)
 		}
-		offset := host.RowI32(a.Offset, r)[0]
-		for i, p := range in {
-			if out[i] = -1; p >= 0 {
-				out[i] = p + offset
-			}
+		last := int32(-1)
+		for _, p := range host.RowI32(a.Positions, r) {
+			last = max(last, p)
+		}
+		if int(last) >= a.Table.Cols*a.PageTokens {
+			return fmt.Errorf("%w: locate: position %d is outside the page table %v", kernel.ErrArgument, last, a.Table)
 		}
 	}
-	return nil
+	return d.eachRow(rowWork{rows: a.Positions.Rows, place: a, do: func(_ *Device, w *rowWork, _, r int) {
+		table := host.RowI32(w.place.Table, int(host.RowI32(w.place.TableRow, r)[0]))
+		locatePaged(host.RowI32(w.place.Out, r), host.RowI32(w.place.Positions, r), table, w.place.PageTokens)
+	}})
+}
+
+// locatePaged looks positions up in a page table. Pages are usually of a power of two, and division costs more than all the rest.
+func locatePaged(out, positions, table []int32, tokens int) {
+	shift := bits.TrailingZeros(uint(tokens))
+	whole := tokens == 1<<shift
+	for i, p := range positions {
+		switch {
+		case p < 0:
+			out[i] = -1
+		case whole:
+			out[i] = table[p>>shift]<<shift | p&int32(tokens-1)
+		default:
+			out[i] = table[int(p)/tokens]*int32(tokens) + p%int32(tokens)
+		}
+	}
 }

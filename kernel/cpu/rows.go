@@ -26,6 +26,8 @@ type rowWork struct {
 	pick  kernel.SelectArgs
 	gate  kernel.GateArgs
 	angle kernel.AngleArgs
+	place kernel.LocateArgs
+	copy  kernel.IndexGatherArgs
 }
 
 func (d *Device) eachRow(w rowWork) error {
@@ -357,13 +359,14 @@ func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	slots := host.I32(a.Slots)
-	for i := range a.Slots.Rows {
-		if err := host.MoveIndex(a.Out, i, a.Pool, slots[i*a.Slots.Stride]); err != nil {
-			return err
-		}
+	if err := checkSlots("gather index", a.Slots, a.Pool, false); err != nil {
+		return err
 	}
-	return nil
+	return d.eachRow(rowWork{rows: a.Slots.Rows, copy: a, do: func(_ *Device, w *rowWork, _, r int) {
+		if err := host.MoveIndex(w.copy.Out, r, w.copy.Pool, host.RowI32(w.copy.Slots, r)[0]); err != nil {
+			panic(err) // slots and layouts were checked
+		}
+	}})
 }
 
 // ConvertPages converts raw pages to block pages.

@@ -70,6 +70,7 @@ var avx512 = &isa{
 		reluAdd:    reluAddavx512,
 	},
 	selects:   selectKernels{count: countAboveavx512, counted: collectCountedavx512, placed: collectPlacedavx512},
+	quant:     rotateQuantavx512,
 	transpose: transposeavx512,
 }
 

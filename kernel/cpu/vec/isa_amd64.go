@@ -35,6 +35,8 @@ type isa struct {
 
 	vec     vecKernels
 	selects selectKernels
+	// quant prepares indexer vectors; nil where registers are too few.
+	quant func(*quantArgs)
 	// transpose turns 64 keys of 128 bytes into 128 rows of 64; nil where the
 	// registers are too few for it to pay.
 	transpose func(*vecArgs)

@@ -1,6 +1,10 @@
 package vec
 
-import "sync"
+import (
+	"sync"
+
+	"sparrow/internal/num"
+)
 
 // Tier is one implementation of the package's arithmetic. Its methods are
 // documented where they are defined: products in matmul.go and accumulate.go,
@@ -63,6 +67,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	narrowBF16:     narrowBF16Go,
 	indexScores:    indexScoresGo,
 	newIndexScorer: copiedKeys(indexScoresGo),
+	rotateQuant:    rotateQuantGo,
 	countAbove:     countAboveGo,
 	collect:        collectGo,
 }}
@@ -92,7 +97,10 @@ type ops struct {
 	indexScores    func(scores []float32, q []byte, w []float32, keys, scales []byte)
 	newIndexScorer func() indexScorer
 
-	tiled      *tiledOps // nil where products take x as it is
+	tiled *tiledOps // nil where products take x as it is
+
+	rotateQuant func(codes []byte, scales, v []float32, mode num.ScaleMode)
+
 	countAbove func(x []float32, floor float32) int
 	collect    func(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int
 

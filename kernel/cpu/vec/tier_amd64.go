@@ -76,6 +76,7 @@ func (s *isa) tier() *Tier {
 		narrowBF16:     s.narrowBF16,
 		indexScores:    s.indexScores,
 		newIndexScorer: copiedKeys(s.indexScores),
+		rotateQuant:    s.rotateQuant,
 		countAbove:     s.countAbove,
 		collect:        s.collect,
 	}}

@@ -44,34 +44,6 @@ func words(e *emitter, name string, word uint32) {
 	table(e, name, data)
 }
 
-// transposeWords transposes 16 registers of 16 words, using all 32.
-func transposeWords(e *emitter) {
-	for i := 0; i < 16; i += 2 {
-		e.op("VPUNPCKLDQ Z%d, Z%d, Z%d", i+1, i, 16+i)
-		e.op("VPUNPCKHDQ Z%d, Z%d, Z%d", i+1, i, 17+i)
-	}
-	for g := 0; g < 16; g += 4 {
-		for i, half := range []string{"L", "H"} {
-			e.op("VPUNPCK%sQDQ Z%d, Z%d, Z%d", half, 16+g+2, 16+g, g+i)
-			e.op("VPUNPCK%sQDQ Z%d, Z%d, Z%d", half, 16+g+3, 16+g+1, g+2+i)
-		}
-	}
-	// Lane l of register 4g+c holds column 4l+c of rows 4g to 4g+3.
-	for c := range 4 {
-		for i, lanes := range []int{0x88, 0xDD} {
-			e.op("VSHUFI32X4 $%#x, Z%d, Z%d, Z%d", lanes, 4+c, c, 16+4*c+i)
-			e.op("VSHUFI32X4 $%#x, Z%d, Z%d, Z%d", lanes, 12+c, 8+c, 16+4*c+2+i)
-		}
-	}
-	for c := range 4 {
-		even, odd := 16+4*c, 17+4*c
-		e.op("VSHUFI32X4 $0x88, Z%d, Z%d, Z%d", even+2, even, c)
-		e.op("VSHUFI32X4 $0xDD, Z%d, Z%d, Z%d", even+2, even, 8+c)
-		e.op("VSHUFI32X4 $0x88, Z%d, Z%d, Z%d", odd+2, odd, 4+c)
-		e.op("VSHUFI32X4 $0xDD, Z%d, Z%d, Z%d", odd+2, odd, 12+c)
-	}
-}
-
 // splitRow rounds the 32 float32 at two addresses to bfloat16 at dst, and what
 // rounding left over to bfloat16 at rest, through registers 0 to 4.
 func splitRow(e *emitter, low, high, dst, halves, rest string) {
@@ -112,9 +84,8 @@ func emitAttendQuery(e *emitter) {
 		for h := range 16 {
 			e.op("VMOVDQU64 %s, Z%d", at16("DX", part*tileBytes+64*h), h)
 		}
-		transposeWords(e)
-		for p := range 16 {
-			e.op("VMOVDQU64 Z%d, %s", p, at16("DI", part*tileBytes+64*p))
+		for p, z := range transpose16(e) {
+			e.op("VMOVDQU64 Z%d, %s", z, at16("DI", part*tileBytes+64*p))
 		}
 	}
 	e.op("ADDQ $128, SI")
@@ -242,9 +213,8 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 		for i := range 16 {
 			e.op("VMOVUPS %s, Z%d", at16("SI", half*tileBytes+64*i), i)
 		}
-		transposeWords(e)
-		for h := range 16 {
-			e.op("VMOVUPS Z%d, %s", h, at16("DX", 128*h+64*half))
+		for h, z := range transpose16(e) {
+			e.op("VMOVUPS Z%d, %s", z, at16("DX", 128*h+64*half))
 		}
 	}
 	for h := range 16 {

@@ -38,6 +38,7 @@ func files() map[string][]byte {
 	}
 	set["attend_amx_amd64.s"] = file(emitAttend)
 	set["index_amx_amd64.s"] = file(emitIndex)
+	set["quant_avx512_amd64.s"] = file(emitRotateQuant)
 	set["transpose_avx512_amd64.s"] = file(func(e *emitter) { emitTranspose(e, avx512) })
 	set["tiles_amx_amd64.s"] = file(emitTiles)
 	set["fill_amx_amd64.s"] = file(emitFill)
