@@ -145,9 +145,9 @@ func (x *Indexer) queries(s *Selection, first, last int) (q, weights kernel.Tens
 		return
 	}
 	err = x.dev.IndexQuery(kernel.IndexQueryArgs{Out: q, W: weights, Q: raw, Weights: projected, Angles: s.Angles.Slice(first, last), Heads: x.Heads,
-		Offset: x.Offset, Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales})
+		Offset: x.Offset, Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales, FP4: s.Cache.Layout == layout.IndexPage68})
 	return
 }
 
 // Hadamard reports whether keys of a layout are kept Hadamard-rotated: quantised ones are, exact ones need no spreading of outliers.
-func Hadamard(k layout.Kind) bool { return k == layout.IndexPage132 }
+func Hadamard(k layout.Kind) bool { return k == layout.IndexPage132 || k == layout.IndexPage68 }

@@ -5,10 +5,10 @@ import (
 	"sparrow/layout"
 )
 
-// IndexQueryArgs prepares indexer queries: rotation of one half of each head, then, for FP8 keys, Hadamard rotation and quantisation.
+// IndexQueryArgs prepares indexer queries: rotation of one half of each head, then, for FP8 and FP4 keys, Hadamard rotation and quantisation.
 // The query scale and n^-1/2 * d^-1/2 are folded into Weights: W[t,h] = Weights[t,h] * n^-1/2 * d^-1/2 * scale(q[t,h]).
 type IndexQueryArgs struct {
-	Out      Tensor // e4m3 [T, Heads*128] for FP8 keys, f32 for exact keys
+	Out      Tensor // e4m3 [T, Heads*128] for FP8 keys, f32 for FP4 and for exact keys
 	W        Tensor // f32 [T, Heads]
 	Q        Tensor // activation [T, Heads*128]: output of wq_b; may be overwritten
 	Weights  Tensor // f32 [T, Heads]: output of weights_proj
@@ -18,6 +18,7 @@ type IndexQueryArgs struct {
 	Pairing  Pairing
 	Hadamard bool
 	Scales   num.ScaleMode // how query scales are derived
+	FP4      bool          // for FP4 keys: Out, f32, is rounded to FP4 in groups of 32 like they are
 }
 
 // IndexQuerier prepares indexer queries.
@@ -29,6 +30,9 @@ func (a *IndexQueryArgs) Check() error {
 	w := a.Heads * layout.IndexDim
 	if a.Out.DType != E4M3 && a.Out.DType != F32 {
 		c.fail("out has type %v, want e4m3 or f32", a.Out.DType)
+	}
+	if a.FP4 && a.Out.DType != F32 {
+		c.fail("queries for FP4 keys have type %v, want f32", a.Out.DType)
 	}
 	c.shape("out", a.Out, a.Q.Rows, w)
 	c.tensor("w", a.W, F32, a.Q.Rows, a.Heads)
@@ -72,7 +76,7 @@ type IndexScorer interface{ Scores(ScoreArgs) error }
 func (a *ScoreArgs) Check() error {
 	c := checker{op: "scores"}
 	want := E4M3
-	if a.Keys.Layout == layout.IndexF32Row512 {
+	if a.Keys.Layout != layout.IndexPage132 {
 		want = F32
 	}
 	r := a.Q.Rows

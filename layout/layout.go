@@ -28,7 +28,7 @@ type Index interface {
 	TokenBytes() int
 	// PageBytes is the size of a page of that many tokens.
 	PageBytes(tokens int) int
-	// Encode writes key, 128 values after LayerNorm, RoPE and (where the layout is FP8) the caller's Hadamard rotation,
+	// Encode writes key, 128 values after LayerNorm, RoPE and (where the layout rounds) the caller's Hadamard rotation,
 	// as token slot of a page of that many tokens.
 	Encode(page []byte, tokens, slot int, key []float32)
 	// Decode reads token slot of a page of that many tokens into key, 128 values.
@@ -56,11 +56,13 @@ func IndexOf(k Kind) (Index, error) {
 	switch k {
 	case IndexPage132:
 		return IndexFP8{}, nil
+	case IndexPage68:
+		return IndexFP4{}, nil
 	case IndexF32Row512:
 		return IndexF32{}, nil
 	}
-	return nil, fmt.Errorf("layout: %v holds no indexer keys, supported are %v and %v: %w",
-		k, IndexPage132, IndexF32Row512, ErrKind)
+	return nil, fmt.Errorf("layout: %v holds no indexer keys, supported are %v, %v and %v: %w",
+		k, IndexPage132, IndexPage68, IndexF32Row512, ErrKind)
 }
 
 // EncodeRows writes rows, [n, 576], as tokens first..first+n-1 of page.

@@ -42,7 +42,7 @@ func sameValues(a, b []float32) (int, bool) {
 }
 
 func TestKindNamesParseBack(t *testing.T) {
-	want := []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "index-fp8-132", "index-f32-512", "v4-584", "v4-f32-2048"}
+	want := []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "index-fp8-132", "index-f32-512", "v4-584", "v4-f32-2048", "index-fp4-68"}
 	for k := range kindCount {
 		if k.String() != want[k] {
 			t.Errorf("kind %d is called %q, want %q", k, k, want[k])
@@ -81,7 +81,7 @@ func TestUnknownKindsAreRefusedWithTheList(t *testing.T) {
 			t.Errorf("%q unmarshals to %v", s, k)
 		}
 	}
-	for _, k := range []Kind{None, IndexPage132, IndexF32Row512, V4Row584, V4F32Row2048, 99} {
+	for _, k := range []Kind{None, IndexPage132, IndexF32Row512, IndexPage68, V4Row584, V4F32Row2048, 99} {
 		if _, err := MainOf(k); !errors.Is(err, ErrKind) {
 			t.Errorf("MainOf(%v): %v", k, err)
 		}

@@ -52,7 +52,7 @@ func kvOf(l Layout) DType {
 		return FP8E4M3
 	case F32Row2304, V4F32Row2048, IndexF32Row512:
 		return F32
-	case LayoutNone:
+	case LayoutNone, IndexPage68:
 		return DTypeUnset
 	}
 	return DTypeUnset

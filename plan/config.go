@@ -123,6 +123,9 @@ type Policy struct {
 	// ExactIndex keeps indexer keys in float32 beside rows of another type, to
 	// tell the two roundings apart; on cpu, for proofs.
 	ExactIndex bool `json:"exact_index,omitempty"`
+	// FP4Index keeps the indexer keys of V4 in four bits, 68 bytes for 132, and
+	// rounds its queries alike.
+	FP4Index bool `json:"fp4_index,omitempty"`
 	// Prefill and Decode are kernel names or aliases of them.
 	Prefill string `json:"prefill,omitempty"`
 	Decode  string `json:"decode,omitempty"`

@@ -58,7 +58,7 @@ func autoTarget(cfg *Config) Kernel {
 			return SparseBlock
 		case FP8Row576:
 			return SparseRaw
-		case BF16Row1152, F32Row2304, LayoutNone, V4Row584, V4F32Row2048, IndexPage132, IndexF32Row512:
+		case BF16Row1152, F32Row2304, LayoutNone, V4Row584, V4F32Row2048, IndexPage132, IndexF32Row512, IndexPage68:
 			return SparseFlat
 		}
 	case FlashMLAAuto:

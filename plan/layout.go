@@ -38,7 +38,7 @@ func (d DType) Bytes() int {
 type Layout uint8
 
 // The layouts of dispatch section 9, the exact ones used for proofs, and the
-// two layouts of indexer keys.
+// layouts of indexer keys.
 const (
 	LayoutNone     Layout = iota
 	BF16Row1152           // 576 bf16: latent, rope
@@ -49,9 +49,10 @@ const (
 	V4F32Row2048          // V4: 512 f32
 	IndexPage132          // 128 e4m3 + 1 f32 scale; scales apart within a page
 	IndexF32Row512        // 128 f32
+	IndexPage68           // V4: 128 e2m1 + 4 ue8m0 scales; scales apart within a page
 )
 
-var layouts = enum[Layout]{"layout", []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "v4-584", "v4-f32-2048", "index-fp8-132", "index-f32-512"}}
+var layouts = enum[Layout]{"layout", []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "v4-584", "v4-f32-2048", "index-fp8-132", "index-f32-512", "index-fp4-68"}}
 
 // layoutAliases are the spellings of the dispatch spec.
 var layoutAliases = map[string]Layout{
@@ -94,6 +95,8 @@ func (l Layout) BytesPerToken() int {
 		return indexDim + 4
 	case IndexF32Row512:
 		return indexDim * 4
+	case IndexPage68:
+		return indexDim/2 + indexDim/32
 	case LayoutNone:
 		return 0
 	}

@@ -114,6 +114,10 @@ func (r *resolver) settle(p pair, l Layout) {
 	if r.kv == F32 || r.policy.ExactIndex {
 		r.cfg.IndexLayout = IndexF32Row512
 	}
+	if r.policy.FP4Index {
+		r.cfg.IndexLayout = IndexPage68
+		r.reason("dispatch 13", "indexer keys and queries in four bits, as asked")
+	}
 	r.reason("dispatch 9", "layout %s: decode %s reads it in place", l, p.decode)
 	pe := r.cat.entry(p.prefill)
 	switch {

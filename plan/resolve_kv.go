@@ -39,6 +39,25 @@ func (r *resolver) kvType() error {
 			Supported: "float32 indexer keys of the sparrow catalogue on cpu", Try: "--hw cpu"}
 	}
 	r.cfg.KV = r.kv
+	return r.fp4Index()
+}
+
+// fp4Index checks the wish for indexer keys of four bits.
+func (r *resolver) fp4Index() error {
+	if !r.policy.FP4Index {
+		return nil
+	}
+	bad := func(asked, supported, try string) error {
+		return &Error{Code: E05, Asked: "four-bit indexer keys " + asked, Supported: supported, Try: try}
+	}
+	switch {
+	case !r.model.v4():
+		return bad("for "+r.model.Family.String(), "four-bit keys of "+DeepSeekV4.String()+", whose indexer was trained with them", "8-bit keys")
+	case r.policy.Catalog == CatalogPublic || r.hw.Arch != CPU:
+		return bad("on "+r.hw.Arch.String(), "four-bit keys of the sparrow catalogue on cpu", "--hw cpu")
+	case r.policy.ExactIndex || r.kv == F32:
+		return bad("that are float32 as well", "one type of indexer keys", "four-bit keys beside fp8 entries")
+	}
 	return nil
 }
 

@@ -45,3 +45,37 @@ func TestV4ExactEntries(t *testing.T) {
 		}
 	}
 }
+
+// Four-bit indexer keys are V4's, on cpu, beside 584-byte entries; everything else is refused with what there is.
+func TestFP4Index(t *testing.T) {
+	hw, err := HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := HardwareFor("sm90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ModelFor("deepseek_v4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := ModelFor("deepseek_v32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := Resolve(hw, m, Policy{FP4Index: true})
+	if err != nil || c.IndexLayout != IndexPage68 || c.Layout != V4Row584 || c.IndexLayout.BytesPerToken() != 68 {
+		t.Errorf("resolves to %v beside %v, %v", c.IndexLayout, c.Layout, err)
+	}
+	for _, c := range []struct {
+		hw Hardware
+		m  Model
+		p  Policy
+	}{{gpu, m, Policy{}}, {hw, old, Policy{}}, {hw, m, Policy{KV: "f32"}}, {hw, m, Policy{ExactIndex: true}}, {gpu, m, Policy{Catalog: CatalogPublic}}} {
+		c.p.FP4Index = true
+		if _, _, err := Resolve(c.hw, c.m, c.p); !errors.Is(err, E05) {
+			t.Errorf("%v of %v on %v: got %v, want E05", c.p, c.m.Family, c.hw.Arch, err)
+		}
+	}
+}

@@ -27,6 +27,9 @@ const (
 	v4FirstCosine = 0.995
 	v4FirstLayers = 2
 
+	// Four-bit indexer keys and queries move scores by more: 0.898 is the lowest overlap seen, on weights that were not trained with them.
+	fp4Overlap = 0.85
+
 	// farCosine bounds the typical position once FP8 indexer keys have sent later layers of random weights elsewhere. Logits of unrelated
 	// positions have a cosine near 0.
 	farCosine = 0.7
@@ -37,8 +40,10 @@ func judge(c *Case, main, index plan.Layout) {
 	switch {
 	case main == plan.F32Row2304 || main == plan.V4F32Row2048:
 		c.judgeExact()
+	case main == plan.V4Row584 && index == plan.IndexPage68:
+		c.judgeV4(fp4Overlap)
 	case main == plan.V4Row584:
-		c.judgeV4()
+		c.judgeV4(quantOverlap)
 	case c.Selective && index != plan.IndexF32Row512:
 		c.judgeSelective()
 	case main == plan.BF16Row1152:
@@ -90,7 +95,7 @@ func (c *Case) judgeMedians(cosine float64) {
 
 // judgeV4 is for 584-byte entries. Compressed entries average many tokens, so that few selections and expert choices flip even with FP8
 // indexer keys: medians hold for every prompt.
-func (c *Case) judgeV4() {
+func (c *Case) judgeV4(overlap float64) {
 	c.Rule = "584-byte entries: medians of the states of all layers and of logits, as tolerance.go gives them for V4"
 	if !(c.MedianCosine > v4Cosine) {
 		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, v4Cosine)
@@ -101,8 +106,8 @@ func (c *Case) judgeV4() {
 		}
 	}
 	for call, v := range c.Overlap {
-		if !(v > quantOverlap) {
-			c.complain("selections of indexer call %d overlap by %.3f, want above %.2f", call, v, quantOverlap)
+		if !(v > overlap) {
+			c.complain("selections of indexer call %d overlap by %.3f, want above %.2f", call, v, overlap)
 		}
 	}
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {

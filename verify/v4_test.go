@@ -65,6 +65,7 @@ func TestV4Packed(t *testing.T) {
 			})
 		}
 	}
+	t.Run("with four-bit indexer keys", func(t *testing.T) { run(t, v4, m, plan.Policy{KV: "fp8", FP4Index: true}, 0) })
 	t.Run("with exact indexer keys", func(t *testing.T) { run(t, v4, m, plan.Policy{KV: "fp8", ExactIndex: true}, 0) })
 }
 

@@ -11,7 +11,7 @@ import (
 // policyFlags are the flags that say how attention should run, shared by every command that plans.
 type policyFlags struct {
 	kv, prefill, decode, dense string
-	deterministic              bool
+	deterministic, fp4Index    bool
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
@@ -19,12 +19,13 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&p.prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto")
 	f.StringVar(&p.decode, "decode", "", "decode kernel: sparse-flat, sparse-block, sparse-raw")
 	f.StringVar(&p.dense, "dense", "", "dense attention for short prompt rows: on or off")
+	f.BoolVar(&p.fp4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
 	f.BoolVar(&p.deterministic, "deterministic", false, "one arithmetic for every row: the same bits as prompt or as output")
 }
 
 // policy is what the flags ask for.
 func (p *policyFlags) policy() (plan.Policy, error) {
-	out := plan.Policy{KV: p.kv, Prefill: p.prefill, Decode: p.decode, Deterministic: p.deterministic}
+	out := plan.Policy{KV: p.kv, Prefill: p.prefill, Decode: p.decode, Deterministic: p.deterministic, FP4Index: p.fp4Index}
 	if err := out.Dense.UnmarshalText([]byte(p.dense)); err != nil {
 		return out, fmt.Errorf("--dense: %w", err)
 	}

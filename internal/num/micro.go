@@ -2,6 +2,9 @@ package num
 
 import "math"
 
+// MaxE2M1 is the largest finite value of e2m1.
+const MaxE2M1 = 6
+
 // e2m1Values holds the value of each 4-bit code; bit 3 is the sign.
 var e2m1Values = [16]float32{
 	0, 0.5, 1, 1.5, 2, 3, 4, 6,
@@ -63,4 +66,42 @@ func PackE2M1(even, odd byte) byte {
 // UnpackE2M1 undoes PackE2M1.
 func UnpackE2M1(b byte) (even, odd byte) {
 	return b & 15, b >> 4
+}
+
+// e2m1Pairs holds the values of the two codes of every byte, the even element first.
+var e2m1Pairs = func() (t [256][2]float32) {
+	for b := range t {
+		even, odd := UnpackE2M1(byte(b))
+		t[b] = [2]float32{FromE2M1(even), FromE2M1(odd)}
+	}
+	return t
+}()
+
+// QuantE2M1 quantises a group into pairs of codes, dst[:len(src)/2], and returns its exponent: the power of two at or above amax/6, with amax
+// floored at 1e-4. Infinities and NaN count as QuantE4M3 counts them; the format has no NaN, so a NaN becomes the largest value.
+func QuantE2M1(dst []byte, src []float32) byte {
+	e := E8M0(CeilPow2(max(amax(src), amaxFloor) / MaxE2M1))
+	scale := FromE8M0(e)
+	for i := range dst[:len(src)/2] {
+		dst[i] = PackE2M1(E2M1(src[2*i]/scale), E2M1(src[2*i+1]/scale))
+	}
+	return e
+}
+
+// DequantE2M1 widens pairs of codes with their group's exponent to dst, two values a byte. It is exact.
+func DequantE2M1(dst []float32, src []byte, e byte) {
+	scale := FromE8M0(e)
+	for i, b := range src {
+		pair := &e2m1Pairs[b]
+		dst[2*i], dst[2*i+1] = pair[0]*scale, pair[1]*scale
+	}
+}
+
+// RoundE2M1 rounds values, group by group, to what QuantE2M1 keeps of them. A group has at most 128 values, an even number.
+func RoundE2M1(v []float32, group int) {
+	var packed [64]byte
+	for ; len(v) >= group; v = v[group:] {
+		e := QuantE2M1(packed[:group/2], v[:group])
+		DequantE2M1(v[:group], packed[:group/2], e)
+	}
 }

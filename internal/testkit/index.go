@@ -14,7 +14,8 @@ func testIndexQuery(p *pair) {
 		a := p.angles(3)
 		v := p.normal(3*heads*layout.IndexDim, 1)
 		weights := p.floats(3, heads, p.normal(3*heads, 1))
-		for i, kind := range []kernel.DType{kernel.E4M3, kernel.F32, kernel.E4M3, kernel.F32} {
+		for i, kind := range []kernel.DType{kernel.E4M3, kernel.F32, kernel.E4M3, kernel.F32, kernel.F32} {
+			fp4 := i == 4
 			offset, pairing, scales := 0, kernel.HalfSplit, num.ScalePow2
 			if i >= 2 {
 				offset, pairing, scales = layout.IndexDim-layout.RopeDim, kernel.Interleaved, num.ScaleF32
@@ -24,11 +25,15 @@ func testIndexQuery(p *pair) {
 			w := p.floats(3, heads, make([]float32, 3*heads))
 			args := func(out, w, q, weights, a kernel.Tensor) kernel.IndexQueryArgs {
 				return kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a, Heads: heads, Offset: offset, Pairing: pairing,
-					Hadamard: kind == kernel.E4M3, Scales: scales}
+					Hadamard: kind == kernel.E4M3 || fp4, Scales: scales, FP4: fp4}
 			}
 			p.must(p.ref.IndexQuery(args(out.ref, w.ref, q.ref, weights.ref, a.ref)))
 			p.must(p.dev.IndexQuery(args(out.dev, w.dev, q.dev, weights.dev, a.dev)))
 			p.near(fmt.Sprintf("weights of %d heads", heads), w, 1e-5)
+			if fp4 {
+				p.nearSteps(fmt.Sprintf("%d heads in four bits", heads), out)
+				continue
+			}
 			if kind == kernel.F32 {
 				p.near(fmt.Sprintf("%d heads", heads), out, 1e-5)
 				continue
@@ -44,6 +49,25 @@ func testIndexQuery(p *pair) {
 				p.Fatalf("%d heads: %d of %d query bytes differ from the reference", heads, differ, len(want))
 			}
 		}
+	}
+}
+
+// nearSteps compares values rounded to FP4: all but a few, where rounding of the rotation decides, are equal, and those are one step away.
+func (p *pair) nearSteps(what string, out both) {
+	p.Helper()
+	want, got := p.read(p.ref, out.ref), p.read(p.dev, out.dev)
+	differ := 0
+	for i := range want {
+		if want[i] == got[i] {
+			continue
+		}
+		differ++
+		if d := abs(want[i] - got[i]); d > max(abs(want[i]), abs(got[i]))*0.5 && d > 0.5 {
+			p.Fatalf("%s: value %d is %v, the reference gives %v", what, i, got[i], want[i])
+		}
+	}
+	if differ > len(want)/50 {
+		p.Fatalf("%s: %d of %d values differ from the reference", what, differ, len(want))
 	}
 }
 

@@ -53,7 +53,11 @@ func (d *Device) indexCodes(a *kernel.IndexQueryArgs, r int, q, scales []float32
 		if scales[h] = 1; a.Out.DType == kernel.E4M3 {
 			scales[h] = num.QuantE4M3(host.Bytes(a.Out.Slice(r, r+1))[h*dim:][:dim], head, a.Scales)
 		} else {
-			copy(host.RowF32(a.Out, r)[h*dim:], head)
+			exact := host.RowF32(a.Out, r)[h*dim:][:dim]
+			copy(exact, head)
+			if a.FP4 {
+				num.RoundE2M1(exact, layout.IndexFP4Group)
+			}
 		}
 	}
 }

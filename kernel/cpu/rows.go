@@ -331,10 +331,8 @@ func writeKey(p kernel.Pool, slot int, key []float32, hadamard bool, mode num.Sc
 		num.Hadamard128(key)
 	}
 	page, offset := host.Page(p, slot/p.PageTokens), slot%p.PageTokens
-	if p.Layout == layout.IndexPage132 {
-		layout.IndexFP8{Mode: mode}.Encode(page, p.PageTokens, offset, key)
-	} else {
-		layout.IndexF32{}.Encode(page, p.PageTokens, offset, key)
+	if err := host.EncodeKey(p, page, offset, key, mode); err != nil {
+		panic(err) // the arguments were checked
 	}
 }
 

@@ -102,7 +102,7 @@ func (d *Device) scoreBlock(a *kernel.ScoreArgs, worker, item int) {
 		keys := grow(&s.rows, (it.s1-it.s0)*layout.IndexDim)
 		eachRun(a, it, func(page []byte, slot, at, n int) {
 			for i := range n {
-				layout.IndexF32{}.Decode(keys[(at+i)*layout.IndexDim:][:layout.IndexDim], page, a.Keys.PageTokens, slot+i)
+				decodeKey(a.Keys, keys[(at+i)*layout.IndexDim:][:layout.IndexDim], page, slot+i)
 			}
 		})
 		for r := it.r0; r < it.r1; r++ {
@@ -141,6 +141,15 @@ func eachRun(a *kernel.ScoreArgs, it scoreItem, visit func(page []byte, slot, at
 		visit(host.Page(a.Keys, int(table[s/a.Keys.PageTokens])), slot, s-it.s0, end-s)
 		s = end
 	}
+}
+
+// decodeKey widens a key of a layout whose values float32 holds.
+func decodeKey(p kernel.Pool, key []float32, page []byte, token int) {
+	if p.Layout == layout.IndexPage68 {
+		layout.IndexFP4{}.Decode(key, page, p.PageTokens, token)
+		return
+	}
+	layout.IndexF32{}.Decode(key, page, p.PageTokens, token)
 }
 
 // scoreExact scores float32 keys [n, 128] for one row.

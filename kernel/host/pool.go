@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 
+	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/layout"
 )
@@ -31,11 +32,28 @@ func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32) error {
 	switch src.Layout {
 	case layout.IndexPage132:
 		layout.IndexFP8{}.CopyToken(to, from)
+	case layout.IndexPage68:
+		layout.IndexFP4{}.CopyToken(to, from)
 	case layout.IndexF32Row512:
 		n := layout.IndexF32{}.TokenBytes()
 		copy(to.Page[to.Slot*n:][:n], from.Page[from.Slot*n:][:n])
 	default:
 		return fmt.Errorf("%w: gather index: %v holds no indexer keys", kernel.ErrUnsupported, src.Layout)
+	}
+	return nil
+}
+
+// EncodeKey writes a finished indexer key as a token of a page of pool p, with scales by the given rule where the layout leaves a choice.
+func EncodeKey(p kernel.Pool, page []byte, token int, key []float32, mode num.ScaleMode) error {
+	switch p.Layout {
+	case layout.IndexPage132:
+		layout.IndexFP8{Mode: mode}.Encode(page, p.PageTokens, token, key)
+	case layout.IndexPage68:
+		layout.IndexFP4{}.Encode(page, p.PageTokens, token, key)
+	case layout.IndexF32Row512:
+		layout.IndexF32{}.Encode(page, p.PageTokens, token, key)
+	default:
+		return fmt.Errorf("%w: store indexer keys: %v holds none", kernel.ErrUnsupported, p.Layout)
 	}
 	return nil
 }

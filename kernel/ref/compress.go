@@ -138,10 +138,8 @@ func (*Device) StoreKeys(a kernel.KeyStoreArgs) error {
 		if a.Hadamard {
 			num.Hadamard128(key[:])
 		}
-		if a.Pool.Layout == layout.IndexPage132 {
-			layout.IndexFP8{Mode: num.ScaleF32}.Encode(page, a.Pool.PageTokens, offset, key[:])
-		} else {
-			layout.IndexF32{}.Encode(page, a.Pool.PageTokens, offset, key[:])
+		if err := host.EncodeKey(a.Pool, page, offset, key[:], num.ScaleF32); err != nil {
+			return err
 		}
 	}
 	return nil

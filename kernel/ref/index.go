@@ -35,7 +35,11 @@ func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
 				out := host.Bytes(a.Out.Slice(t, t+1))
 				scale = num.QuantE4M3(out[h*d:][:d], head, a.Scales)
 			} else {
-				copy(host.RowF32(a.Out, t)[h*d:], head)
+				out := host.RowF32(a.Out, t)[h*d:][:d]
+				copy(out, head)
+				if a.FP4 {
+					num.RoundE2M1(out, layout.IndexFP4Group)
+				}
 			}
 			w[h] = float32(float64(weights[h]) * fold * float64(scale))
 		}

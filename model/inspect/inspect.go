@@ -63,10 +63,12 @@ type CacheSize struct {
 	RowBytes   int    `json:"row_bytes"`   // per token and layer
 	IndexBytes int    `json:"index_bytes"` // per token and layer with an indexer
 	TokenBytes int64  `json:"token_bytes"` // both, over all layers
-	Fits       []Fit  `json:"fits"`
+	// SequenceBytes is what every running sequence takes beside its tokens, over all layers: windows and states (DeepSeek-V4).
+	SequenceBytes int64 `json:"sequence_bytes,omitempty"`
+	Fits          []Fit `json:"fits"`
 }
 
-// Fit is how many tokens of cache fit beside the weights.
+// Fit is how many tokens of cache, of one sequence, fit beside the weights.
 type Fit struct {
 	GiB    float64 `json:"gib"`
 	Tokens int64   `json:"tokens"` // 0 when the weights alone do not fit
@@ -178,7 +180,7 @@ func (s *Summary) cache(memories []float64) {
 func (s *Summary) fit(c CacheSize, memories []float64) {
 	for _, m := range memories {
 		free := int64(m*gib) - s.TotalBytes
-		c.Fits = append(c.Fits, Fit{GiB: m, Tokens: max(free/c.TokenBytes, 0)})
+		c.Fits = append(c.Fits, Fit{GiB: m, Tokens: max((free-c.SequenceBytes)/c.TokenBytes, 0)})
 	}
 	s.Cache = append(s.Cache, c)
 }
@@ -203,12 +205,19 @@ func (s *Summary) Print(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	fmt.Fprint(t, "cache layout\trow bytes\tindex bytes\tbytes per token\t")
+	sequences := s.Cache[0].SequenceBytes > 0
+	if sequences {
+		fmt.Fprint(t, "and per sequence\t")
+	}
 	for _, f := range s.Cache[0].Fits {
 		fmt.Fprintf(t, "tokens in %g GiB\t", f.GiB)
 	}
 	fmt.Fprintln(t)
 	for _, c := range s.Cache {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t", c.Layout, c.RowBytes, c.IndexBytes, c.TokenBytes)
+		if sequences {
+			fmt.Fprintf(t, "%s\t", size(c.SequenceBytes))
+		}
 		for _, f := range c.Fits {
 			if f.Tokens == 0 {
 				fmt.Fprint(t, "weights do not fit\t")

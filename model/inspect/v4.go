@@ -1,33 +1,35 @@
 package inspect
 
 import (
+	"sparrow/kv"
 	"sparrow/layout"
 	"sparrow/model/config"
+	"sparrow/model/v4"
 )
 
-// cacheV4 sizes the pools of a V4 model: an entry for each token and layer, entries of the compressed streams, and the indexer keys of
-// ratio-4 layers. Page padding counts.
+// cacheV4 sizes the pools of a V4 model. A token of context takes entries of the compressed streams and indexer keys; window entries and the
+// state of open groups are taken once for each running sequence. Page padding counts.
 func (s *Summary) cacheV4(c *config.V4, memories []float64) {
 	const page = layout.V4PageSize
-	for _, l := range []layout.V4{layout.V4Packed{}, layout.V4F32{}} {
-		var keys layout.Index = layout.IndexFP8{}
-		if l.Kind() == layout.V4F32Row2048 {
-			keys = layout.IndexF32{}
+	s.IndexLayers = 0
+	for _, m := range c.Attention.Ratios {
+		if m == 4 {
+			s.IndexLayers++
 		}
-		out := CacheSize{Layout: l.Kind().String(), RowBytes: l.EntryBytes(), IndexBytes: keys.TokenBytes()}
-		s.IndexLayers = 0
-		var bytes int64
-		for _, m := range c.Attention.Ratios {
-			bytes += int64(l.PageBytes(page))
-			if m > 0 {
-				bytes += int64(l.PageBytes(page / m))
-			}
-			if m == 4 {
-				s.IndexLayers++
-				bytes += int64(keys.PageBytes(page / m))
-			}
-		}
-		out.TokenBytes = bytes / page
+	}
+	for _, l := range []struct {
+		name  string
+		entry layout.V4
+		keys  layout.Index
+	}{
+		{layout.V4Row584.String(), layout.V4Packed{}, layout.IndexFP8{}},
+		{layout.V4Row584.String() + ", fp4 index", layout.V4Packed{}, layout.IndexFP4{}},
+		{layout.V4F32Row2048.String(), layout.V4F32{}, layout.IndexF32{}},
+	} {
+		sizes := v4.SizesOf(c, l.entry, l.keys, page)
+		windows := kv.Window{Pages: 1, Tokens: c.Attention.Window}.PerSequence(page)
+		out := CacheSize{Layout: l.name, RowBytes: l.entry.EntryBytes(), IndexBytes: l.keys.TokenBytes(), TokenBytes: max(sizes.Page/page, 1),
+			SequenceBytes: int64(windows)*sizes.Window + sizes.State}
 		s.fit(out, memories)
 	}
 }

@@ -17,6 +17,7 @@ var policies = []struct {
 	{"584-byte pages through a workspace", plan.Policy{KV: "fp8"}},
 	{"584-byte pages in place", plan.Policy{KV: "fp8", Prefill: "v4-paged"}},
 	{"deterministic", plan.Policy{Deterministic: true}},
+	{"four-bit indexer keys", plan.Policy{KV: "v4-584", FP4Index: true}},
 }
 
 // A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a group of 4, of a group of 128, of the

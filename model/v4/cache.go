@@ -101,41 +101,24 @@ func (m *Model) Free() {
 	m.caches = nil
 }
 
-// PageBytes is the cache memory of one page over all layers.
+// PageBytes is the cache memory of one page and one window page over all layers.
 func (m *Model) PageBytes(cfg *plan.Config) int64 {
-	entry, index, err := layouts(cfg)
-	if err != nil {
-		return 0
-	}
-	n := m.WindowBytes(cfg)
-	for i := range m.layers {
-		if r := m.layers[i].ratio; r > 0 {
-			n += int64(entry.PageBytes(cfg.Page / r))
-			if r == indexRatio {
-				n += int64(index.PageBytes(cfg.Page / r))
-			}
-		}
-	}
-	return n
+	s := m.sizes(cfg)
+	return s.Page + s.Window
 }
 
 // Window is how many tokens a row sees of the window stream.
 func (m *Model) Window() int { return m.config.Attention.Window }
 
-// WindowBytes is the memory of one window page over all layers: its entries, and the raw rows it ends with.
-func (m *Model) WindowBytes(cfg *plan.Config) int64 {
-	entry, _, err := layouts(cfg)
+// WindowBytes is the memory of one window page over all layers.
+func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
+
+func (m *Model) sizes(cfg *plan.Config) Sizes {
+	entry, index, err := layouts(cfg)
 	if err != nil {
-		return 0
+		return Sizes{}
 	}
-	var n int64
-	for i := range m.layers {
-		n += int64(entry.PageBytes(cfg.Page))
-		if a := &m.layers[i].attn; a.index != nil {
-			n += int64(tailRows * 2 * (a.compress.width() + a.index.compress.width()) * 4)
-		}
-	}
-	return n
+	return SizesOf(m.config, entry, index, cfg.Page)
 }
 
 // Pools are the pools of every layer, for tests that look at bytes: the window's, then the compressed stream's and the indexer's where the

@@ -1,0 +1,67 @@
+package layout
+
+import "sparrow/internal/num"
+
+// Bytes of one token in an IndexPage68 page: 128 values of 4 bits, and an exponent for each 32 of them.
+const (
+	IndexFP4Group  = 32
+	indexFP4Values = IndexDim / 2                    // 64
+	indexFP4Scales = IndexDim / IndexFP4Group        // 4
+	IndexFP4Bytes  = indexFP4Values + indexFP4Scales // 64 + 4 = 68
+)
+
+// IndexFP4 is the layout IndexPage68. A page of n tokens is n*64 bytes of pairs of e2m1 values, the even element in the low nibble, then n*4
+// exponents. Values round to nearest, ties to even; an exponent is the power of two at or above a group's largest magnitude over 6.
+type IndexFP4 struct{}
+
+// Kind is IndexPage68.
+func (IndexFP4) Kind() Kind { return IndexPage68 }
+
+// TokenBytes is 68.
+func (IndexFP4) TokenBytes() int { return IndexFP4Bytes }
+
+// PageBytes is 68 per token.
+func (IndexFP4) PageBytes(tokens int) int { return tokens * IndexFP4Bytes }
+
+// Encode implements Index.
+func (l IndexFP4) Encode(page []byte, tokens, slot int, key []float32) {
+	packed, scales := l.token(page, tokens, slot)
+	key = values(IndexPage68, key, IndexDim)
+	for g := range scales {
+		scales[g] = num.QuantE2M1(packed[g*IndexFP4Group/2:][:IndexFP4Group/2], key[g*IndexFP4Group:][:IndexFP4Group])
+	}
+}
+
+// Decode implements Index: e2m1 times a power of two, exact.
+func (l IndexFP4) Decode(key []float32, page []byte, tokens, slot int) {
+	packed, scales := l.token(page, tokens, slot)
+	key = values(IndexPage68, key, IndexDim)
+	for g, e := range scales {
+		num.DequantE2M1(key[g*IndexFP4Group:][:IndexFP4Group], packed[g*IndexFP4Group/2:][:IndexFP4Group/2], e)
+	}
+}
+
+// KeyOffset is where the values of location loc start in a pool of pages of that many tokens.
+func (IndexFP4) KeyOffset(tokens, loc int) int {
+	return loc/tokens*tokens*IndexFP4Bytes + loc%tokens*indexFP4Values
+}
+
+// ScaleOffset is where the exponents of location loc start in a pool of pages of that many tokens.
+func (IndexFP4) ScaleOffset(tokens, loc int) int {
+	return loc/tokens*tokens*IndexFP4Bytes + tokens*indexFP4Values + loc%tokens*indexFP4Scales
+}
+
+// CopyToken moves one token's values and exponents between pages, whatever the two pages' sizes; the bytes are kept.
+func (l IndexFP4) CopyToken(dst, src IndexSlot) {
+	to, toScales := l.token(dst.Page, dst.Tokens, dst.Slot)
+	from, fromScales := l.token(src.Page, src.Tokens, src.Slot)
+	copy(to, from)
+	copy(toScales, fromScales)
+}
+
+// token is the values and the exponents of a token.
+func (l IndexFP4) token(page []byte, tokens, slot int) (packed, scales []byte) {
+	checkIndex(IndexPage68, page, tokens, slot, IndexFP4Bytes)
+	at := l.ScaleOffset(tokens, slot)
+	return page[slot*indexFP4Values:][:indexFP4Values], page[at : at+indexFP4Scales]
+}
