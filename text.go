@@ -54,6 +54,11 @@ func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 		}
 		return chat.Prompt{}, nil, err
 	}
+	for _, m := range p.Markers {
+		if id, ok := e.tok.TokenID(m); !ok || !e.tok.IsAdded(id) {
+			return chat.Prompt{}, nil, &RequestError{"messages", fmt.Sprintf("needs %q, which this checkpoint's tokenizer does not have", m)}
+		}
+	}
 	ids, err := e.Encode(p.Text, !p.HasBOS)
 	return p, ids, err
 }

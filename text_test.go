@@ -274,3 +274,14 @@ func TestEncodeAndDecode(t *testing.T) {
 		t.Errorf("the first plan kept is of step %s", got)
 	}
 }
+
+// A chat that needs a token the checkpoint's tokenizer does not have is refused; its marker would be read as ordinary text.
+func TestAMarkerWithoutATokenIsRefused(t *testing.T) {
+	e := start(t, Config{ChatFormat: "deepseek-v4"})
+	c := ask("q")
+	c.Kwargs = map[string]json.RawMessage{"task": json.RawMessage(`"title"`)}
+	_, err := e.Generate(context.Background(), Request{Chat: c, Sampling: greedy()})
+	if !errors.Is(err, ErrRequest) || !strings.Contains(err.Error(), "<｜title｜>") {
+		t.Errorf("got %v", err)
+	}
+}

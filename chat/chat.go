@@ -116,6 +116,8 @@ type Prompt struct {
 	HasBOS bool
 	// Stop are the marker texts that end a reply. Each is one added token of the family's tokenizer.
 	Stop []string
+	// Markers are marker texts of this prompt that not every tokenizer of the family has. Each must be one added token.
+	Markers []string
 	// InReasoning says that the text ends inside a reasoning block: the reply starts with reasoning.
 	InReasoning bool
 }

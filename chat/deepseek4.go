@@ -12,8 +12,8 @@ import (
 // Tool results are part of the user's turn, as are user messages that follow each other. Request tools and the response
 // format are shown at the end of the first system message, which is added, empty, when there is none.
 //
-// Template arguments: thinking (or enable_thinking), reasoning_effort, and drop_thinking, on by default, which removes
-// the reasoning of earlier turns and earlier developer messages; conversations with tools keep both.
+// Template arguments: thinking (or enable_thinking), reasoning_effort, task (one of v4Tasks), and drop_thinking, on by default, which
+// removes the reasoning of earlier turns and earlier developer messages; conversations with tools keep both.
 type DeepSeekV4 struct {
 	// Preview selects the effort levels of the preview release: high (the default) and max, instead of low (the default),
 	// high and max.
@@ -42,11 +42,14 @@ func (f DeepSeekV4) Render(req Request) (Prompt, error) {
 	if err != nil {
 		return Prompt{}, err
 	}
-	if err := checkKwargs(req, "thinking", "enable_thinking", "drop_thinking", "reasoning_effort"); err != nil {
+	if err := checkKwargs(req, "thinking", "enable_thinking", "drop_thinking", "reasoning_effort", "task"); err != nil {
 		return Prompt{}, err
 	}
 	e := &v4Encoder{req: req}
 	if e.thinking, err = thinkingMode(req, false); err != nil {
+		return Prompt{}, err
+	}
+	if e.task, err = v4Task(req); err != nil {
 		return Prompt{}, err
 	}
 	drop, err := boolKwarg(req, "drop_thinking")
@@ -130,8 +133,9 @@ type v4Encoder struct {
 	req      Request
 	turns    []turn
 	thinking bool
-	drop     bool // earlier reasoning is not shown
-	last     int  // index in turns of the last user or developer message
+	drop     bool   // earlier reasoning is not shown
+	last     int    // index in turns of the last user or developer message
+	task     string // asked of that message; empty for none
 	b        strings.Builder
 	open     bool // the text ends inside a reasoning block
 }
@@ -166,7 +170,14 @@ func (e *v4Encoder) encode() (Prompt, error) {
 		return Prompt{}, fieldError(messageField(len(e.req.Messages)-1, "role"),
 			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, continue it", last.Role)
 	}
-	return Prompt{Text: e.b.String(), HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}, nil
+	if e.task != "" && last.Role != User && last.Role != Developer {
+		return Prompt{}, fieldError("chat_template_kwargs.task", "is asked of the last message, which has role %q; want user or developer", last.Role)
+	}
+	p := Prompt{Text: e.b.String(), HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}
+	if e.task != "" {
+		p.Markers = []string{taskMarker(e.task)}
+	}
+	return p, nil
 }
 
 // handOver writes the assistant marker after a user turn that the assistant answers. A reminder comes after it.
@@ -176,6 +187,10 @@ func (e *v4Encoder) handOver(i int) {
 	}
 	if i+1 == len(e.turns) {
 		if !e.req.AddGenerationPrompt {
+			return
+		}
+		if e.task != "" {
+			e.ask()
 			return
 		}
 	} else if r := e.turns[i+1].Role; r != Assistant && r != Reminder {

@@ -1,0 +1,52 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// v4Tasks are the short jobs DeepSeek-V4 was trained for, each with a token of its own: what to do next, what to search for, which sources and
+// which field a question is about, a title, whether a page needs reading. A task is asked of the last user or developer message, with the template
+// argument task; its reply carries no reasoning.
+var v4Tasks = []string{"action", "query", "authority", "domain", "title", "read_url"}
+
+// taskAction is the task that is answered in the assistant's turn; the others are answered right behind the message.
+const taskAction = "action"
+
+// v4Task reads the template argument task; empty is none.
+func v4Task(req Request) (string, error) {
+	raw, ok := req.Kwargs["task"]
+	if !ok {
+		return "", nil
+	}
+	var task string
+	if err := json.Unmarshal(raw, &task); err != nil {
+		return "", fieldError("chat_template_kwargs.task", "must be a string, not %s", raw)
+	}
+	switch {
+	case !slices.Contains(v4Tasks, task):
+		return "", fmt.Errorf("%w: chat_template_kwargs.task %q; supported are %s", ErrUnsupported, task, strings.Join(v4Tasks, ", "))
+	case !req.AddGenerationPrompt:
+		return "", fieldError("chat_template_kwargs.task", "asks for a reply, but the prompt does not end where one starts")
+	}
+	return task, nil
+}
+
+// taskMarker is the token of a task.
+func taskMarker(task string) string { return "<｜" + task + "｜>" }
+
+// ask ends the prompt with the task.
+func (e *v4Encoder) ask() {
+	e.open = false
+	if e.task == taskAction {
+		e.b.WriteString(deepseekAssistant)
+		if e.thinking {
+			e.b.WriteString(thinkOpen)
+		} else {
+			e.b.WriteString(thinkClose)
+		}
+	}
+	e.b.WriteString(taskMarker(e.task))
+}
