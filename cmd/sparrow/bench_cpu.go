@@ -35,6 +35,11 @@ func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
 	if err := r.Judge(o); err != nil {
 		return errors.Join(err, failed)
 	}
+	if f.write != "" {
+		if err := writeSection(f.write, "bench kernels", r.Markdown); err != nil {
+			return errors.Join(fmt.Errorf("bench kernels: %w", err), failed)
+		}
+	}
 	switch {
 	case f.asJSON:
 		err = writeJSON(cmd.OutOrStdout(), r)

@@ -18,6 +18,7 @@ type benchKernelsFlags struct {
 	threads  []int    // cpu
 	oneDNN   float64  // cpu
 	markdown bool     // cpu
+	write    string   // cpu
 }
 
 func benchKernelsCommand() *cobra.Command {
@@ -46,6 +47,7 @@ the project are printed with what was reached. On a GPU it also prints the share
 	s.IntSliceVar(&f.threads, "threads", nil, "cpu: numbers of threads; default 1,2")
 	s.Float64Var(&f.oneDNN, "onednn", 0, "cpu: GFLOP/s that oneDNN gave for the bf16 product of the targets on this machine, to compare with")
 	s.BoolVar(&f.markdown, "markdown", false, "cpu: print tables for a document")
+	s.StringVar(&f.write, "write", "", "cpu: document whose part between <!-- bench kernels --> and <!-- end --> becomes those tables")
 	s.DurationVar(&f.pause, "pause", 0, "cuda: rest before each repeat, so that a power limit does not lower the clock")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c

@@ -21,12 +21,12 @@ import (
 // benchModelFlags is everything `sparrow bench model` can be told.
 type benchModelFlags struct {
 	policyFlags
-	kernels, memory, plot, against string
-	contexts, batches              []string
-	workers, chunk                 int
-	budget                         time.Duration
-	seed                           uint64
-	asJSON, markdown               bool
+	kernels, memory, plot, against, write string
+	contexts, batches                     []string
+	workers, chunk                        int
+	budget                                time.Duration
+	seed                                  uint64
+	asJSON, markdown                      bool
 }
 
 func benchModelCommand() *cobra.Command {
@@ -58,6 +58,7 @@ steps on top of it run for real. Without DIR the small model inside the binary i
 	s.Uint64Var(&f.seed, "seed", 1, "seed of tokens and cache rows")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	s.BoolVar(&f.markdown, "markdown", false, "print tables for a document")
+	s.StringVar(&f.write, "write", "", "document whose part between <!-- bench model NAME --> (with --against <!-- bench compare NAME -->) and <!-- end --> becomes those tables")
 	f.policyFlags.add(s)
 	return c
 }
@@ -134,6 +135,15 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	if f.plot != "" {
 		if err := f.draw(r); err != nil {
 			return err
+		}
+	}
+	if f.write != "" {
+		section := "bench model " + r.Model
+		if peer != nil {
+			section = "bench compare " + r.Model
+		}
+		if err := writeSection(f.write, section, r.Markdown); err != nil {
+			return fmt.Errorf("bench model: %w", err)
 		}
 	}
 	switch {

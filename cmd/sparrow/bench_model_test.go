@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,15 @@ func TestBenchModelMeasuresTheBuiltInModel(t *testing.T) {
 	if err := os.WriteFile(peer, []byte(`{"n_prompt":0,"n_gen":8,"n_depth":1024,"avg_ts":1e-3}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0,1k", "--batch", "1,2", "--chunk", "16", "--budget", "1ms", "--plot", picture, "--against", peer, "--json")
+	doc := filepath.Join(dir, "figures.md")
+	if err := os.WriteFile(doc, []byte("before\n<!-- bench compare sparrow-tiny -->\nold\n<!-- end -->\nafter\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0,1k", "--batch", "1,2", "--chunk", "16", "--budget", "1ms", "--plot", picture, "--against", peer, "--write", doc, "--json")
+	text, err := os.ReadFile(doc)
+	if s := string(text); err != nil || strings.Contains(s, "old") || !strings.HasPrefix(s, "before\n<!-- bench compare sparrow-tiny -->\n") || !strings.HasSuffix(s, "\n<!-- end -->\nafter\n") || !strings.Contains(s, "| decode | 1024 | 2 |") {
+		t.Errorf("%v: the document is now\n%s", err, s)
+	}
 	var r model.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v in %s", err, out)
@@ -45,6 +54,19 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 	} {
 		if _, _, err := drive("", append([]string{"bench", "model"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
+		}
+	}
+}
+
+func TestWriteSectionRefusesOtherDocuments(t *testing.T) {
+	doc := filepath.Join(t.TempDir(), "doc.md")
+	for _, text := range []string{"", "<!-- x -->\n", "<!-- y -->\n<!-- end -->\n", "<!-- end --><!-- x -->\n"} {
+		if err := os.WriteFile(doc, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := writeSection(doc, "x", func(io.Writer) error { return nil })
+		if got, _ := os.ReadFile(doc); err == nil || string(got) != text {
+			t.Errorf("%q: %v, now %q", text, err, got)
 		}
 	}
 }
