@@ -126,16 +126,7 @@ func indexQuery(r *Rig) *Op {
 			if err := d.IndexQuery(args(row, row+1, codes, to, raw)); err != nil {
 				return err
 			}
-			differ := 0
-			for i, c := range host.Bytes(codes) {
-				if c != host.Bytes(out.Slice(row, row+1))[i] {
-					differ++
-				}
-			}
-			if differ > src.Cols/50 {
-				return fmt.Errorf("%d of %d codes differ", differ, src.Cols)
-			}
-			return nil
+			return sameCodes(out.Slice(row, row+1), codes)
 		}),
 		Bytes: float64(src.Extent()), Memory: host.Bytes(src),
 	}
@@ -156,19 +147,24 @@ func storeIndex(r *Rig) *Op {
 			if err := ref.StoreIndex(b); err != nil {
 				return err
 			}
-			differ, got := 0, host.Bytes(pool.Mem)
-			for i, c := range host.Bytes(b.Pool.Mem) {
-				if c != got[i] {
-					differ++
-				}
-			}
-			if differ > len(got)/50 {
-				return fmt.Errorf("%d of %d bytes differ from the reference", differ, len(got))
-			}
-			return nil
+			return sameCodes(pool.Mem, b.Pool.Mem)
 		},
 		Bytes: float64(key.Extent()), Memory: host.Bytes(key),
 	}
+}
+
+// sameCodes compares quantised bytes, of which few may differ.
+func sameCodes(got, want kernel.Tensor) error {
+	differ, g := 0, host.Bytes(got)
+	for i, c := range host.Bytes(want) {
+		if c != g[i] {
+			differ++
+		}
+	}
+	if differ > len(g)/50 {
+		return fmt.Errorf("%d of %d bytes differ from the reference", differ, len(g))
+	}
+	return nil
 }
 
 func gatherIndex(r *Rig) *Op {

@@ -15,6 +15,13 @@ func v4Cases() []Case {
 		{Name: "head norm", Shape: "512 tokens, 64 heads of 512", Make: headNorm},
 		{Name: "compress", Shape: "512 tokens, ratio 4, 512 channels", Make: compress},
 		{Name: "store entries v4-584", Shape: "512 tokens", Make: storeEntries},
+		{Name: "store keys", Shape: "512 entries", Make: storeKeys},
+		{Name: "unpack v4-584", Shape: "2048 of 32k entries", Make: unpack},
+		{Name: "combine", Shape: "512 rows of 128 + 512", Make: combine},
+		{Name: "put", Shape: "512 rows of 1024", Make: put},
+		{Name: "hyper head", Shape: "64 tokens, 4 streams of 1024", Make: hyperHead},
+		{Name: "route root", Shape: "512 tokens, 6 of 256 experts", Make: routeRoot},
+		{Name: "route hash", Shape: "512 tokens, 6 of 256 experts", Make: routeHash},
 	}
 }
 
