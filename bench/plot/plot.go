@@ -19,8 +19,8 @@ type Series struct {
 	Points []Point
 }
 
-// Chart is lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases are far apart. Points at
-// zero or below sit at the edge of their axis.
+// Chart is lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases are far apart. An axis with
+// points at zero or below has a place for them in front of its first power.
 type Chart struct {
 	Title, X, Y string
 	Series      []Series
@@ -48,12 +48,12 @@ func (c *Chart) Write(w io.Writer) error {
 	for _, t := range x.ticks() {
 		at := x.place(t, left, width-right)
 		fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="#ddd"/>`, at, top, height-bottom)
-		text(&b, at, height-bottom+18, "middle", 12, count(t))
+		text(&b, at, height-bottom+18, "middle", 12, x.label(t))
 	}
 	for _, t := range y.ticks() {
 		at := y.place(t, height-bottom, top)
 		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="#ddd"/>`, left, at, width-right)
-		text(&b, left-8, at+4, "end", 12, strconv.FormatFloat(t, 'g', 4, 64))
+		text(&b, left-8, at+4, "end", 12, y.label(t))
 	}
 	fmt.Fprintf(&b, `<path d="M%d %dV%dH%d" fill="none" stroke="#333"/>`+"\n", left, top, height-bottom, width-right)
 	for i, s := range c.Series {
@@ -83,16 +83,21 @@ func text(b *strings.Builder, x float64, y float64, anchor string, size int, s s
 	b.WriteString("</text>\n")
 }
 
-// axis is a logarithmic axis from low to high, whole powers of base.
-type axis struct{ low, high, base float64 }
+// axis is a logarithmic axis from low to high, whole powers of base. With zero, the lowest stands for zero and below.
+type axis struct {
+	low, high, base float64
+	zero            bool
+}
 
 // axis spans the positive values of all points.
 func (c *Chart) axis(of func(Point) float64, base float64) axis {
-	low, high := math.Inf(1), math.Inf(-1)
+	low, high, zero := math.Inf(1), math.Inf(-1), false
 	for _, s := range c.Series {
 		for _, p := range s.Points {
 			if v := of(p); v > 0 && !math.IsInf(v, 1) {
 				low, high = min(low, v), max(high, v)
+			} else if v <= 0 {
+				zero = true
 			}
 		}
 	}
@@ -102,9 +107,12 @@ func (c *Chart) axis(of func(Point) float64, base float64) axis {
 	power := func(v float64, round func(float64) float64) float64 {
 		return math.Pow(base, round(math.Round(1e9*math.Log(v)/math.Log(base))/1e9))
 	}
-	a := axis{power(low, math.Floor), power(high, math.Ceil), base}
+	a := axis{power(low, math.Floor), power(high, math.Ceil), base, zero}
 	if a.low == a.high {
 		a.high *= base
+	}
+	if zero {
+		a.low /= base
 	}
 	return a
 }
@@ -128,9 +136,12 @@ func (a axis) ticks() []float64 {
 	return out
 }
 
-// count writes tokens: 512, 2k, 128k.
-func count(v float64) string {
-	if n := int64(v); n >= 1024 && n%1024 == 0 {
+// label writes a tick: 0, 512, 2k, 128k.
+func (a axis) label(v float64) string {
+	if a.zero && v <= a.low {
+		return "0"
+	}
+	if n := int64(v); a.base == 2 && n >= 1024 && n%1024 == 0 {
 		return strconv.FormatInt(n/1024, 10) + "k"
 	}
 	return strconv.FormatFloat(v, 'g', 4, 64)

@@ -34,7 +34,7 @@ func TestChart(t *testing.T) {
 		{"nothing", nil},
 	}}
 	s := draw(t, c)
-	for _, part := range []string{"a &lt; b &amp; c", ">tokens<", ">ms<", ">512<", ">128k<", ">100<", ">first<", ">nothing<"} {
+	for _, part := range []string{"a &lt; b &amp; c", ">tokens<", ">ms<", ">0<", ">512<", ">128k<", ">100<", ">first<", ">nothing<"} {
 		if !strings.Contains(s, part) {
 			t.Errorf("the picture lacks %q:\n%s", part, s)
 		}
@@ -69,7 +69,10 @@ func TestAxis(t *testing.T) {
 	if y.low != 1 || y.high != 100 || len(y.ticks()) != 3 {
 		t.Errorf("axis from %v to %v, ticks %v", y.low, y.high, y.ticks())
 	}
-	if wide := (axis{1, math.Pow(2, 40), 2}).ticks(); len(wide) > 10 {
+	if z := (&Chart{Series: []Series{{"", []Point{{0, 3}, {512, 40}, {1024, 5}}}}}).axis(func(p Point) float64 { return p.X }, 2); z.low != 256 || z.label(256) != "0" || z.place(0, 0, 100) != 0 || z.place(512, 0, 100) != 50 {
+		t.Errorf("with zero: %+v", z)
+	}
+	if wide := (axis{low: 1, high: math.Pow(2, 40), base: 2}).ticks(); len(wide) > 10 {
 		t.Errorf("%d ticks", len(wide))
 	}
 }
