@@ -97,19 +97,23 @@ func take(r *Rig) *Op {
 func route(r *Rig) *Op {
 	const experts, topk = 256, 8
 	logits, bias := r.normal(rowTokens, experts, 1), r.normal(1, experts, 0.1)
+	return routed(r, logits, topk, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
+		return d.Route(kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias, Groups: 8, KeepGroups: 4, Normalize: true, Scale: 2.5})
+	})
+}
+
+// routed is a choice of topk experts by logits: run chooses for rows from to to.
+func routed(r *Rig, logits kernel.Tensor, topk int, run func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error) *Op {
 	ids, weights := r.empty(kernel.I32, rowTokens, topk), r.empty(kernel.F32, rowTokens, topk)
-	args := func(from, to int, ids, weights kernel.Tensor) kernel.RouteArgs {
-		return kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias, Groups: 8, KeepGroups: 4, Normalize: true, Scale: 2.5}
-	}
 	return &Op{
-		Run:    func(d kernel.Device) error { return d.Route(args(0, rowTokens, ids, weights)) },
+		Run:    func(d kernel.Device) error { return run(d, 0, rowTokens, ids, weights) },
 		Poison: poison(ids, weights),
 		Check: all(
 			sampled(ids, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return d.Route(args(row, row+1, to, r.empty(kernel.F32, 1, topk)))
+				return run(d, row, row+1, to, r.empty(kernel.F32, 1, topk))
 			}),
 			sampled(weights, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return d.Route(args(row, row+1, r.empty(kernel.I32, 1, topk), to))
+				return run(d, row, row+1, r.empty(kernel.I32, 1, topk), to)
 			})),
 		Bytes: float64(logits.Extent()), Memory: host.Bytes(logits),
 	}

@@ -96,42 +96,16 @@ const rootExperts, rootTopK = 256, 6
 
 func routeRoot(r *Rig) *Op {
 	logits, bias := r.normal(rowTokens, rootExperts, 1), r.normal(1, rootExperts, 0.1)
-	ids, weights := r.empty(kernel.I32, rowTokens, rootTopK), r.empty(kernel.F32, rowTokens, rootTopK)
-	args := func(from, to int, ids, weights kernel.Tensor) kernel.RootRouteArgs {
-		return kernel.RootRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias, Scale: 1.5}
-	}
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.RouteRoot(args(0, rowTokens, ids, weights)) },
-		Poison: poison(ids, weights),
-		Check: all(
-			sampled(ids, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return d.RouteRoot(args(row, row+1, to, r.empty(kernel.F32, 1, rootTopK)))
-			}),
-			sampled(weights, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return d.RouteRoot(args(row, row+1, r.empty(kernel.I32, 1, rootTopK), to))
-			})),
-		Bytes: float64(logits.Extent()), Memory: host.Bytes(logits),
-	}
+	return routed(r, logits, rootTopK, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
+		return d.RouteRoot(kernel.RootRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias, Scale: 1.5})
+	})
 }
 
 func routeHash(r *Rig) *Op {
 	const vocabulary = 32 << 10
 	logits, tokens := r.normal(rowTokens, rootExperts, 1), r.ints(rowTokens, 1, r.order(vocabulary))
 	table := r.ints(vocabulary, rootTopK, func(i int) int32 { return int32((i/rootTopK*7 + i%rootTopK*41) % rootExperts) })
-	ids, weights := r.empty(kernel.I32, rowTokens, rootTopK), r.empty(kernel.F32, rowTokens, rootTopK)
-	args := func(from, to int, ids, weights kernel.Tensor) kernel.HashRouteArgs {
-		return kernel.HashRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Table: table, Tokens: tokens.Slice(from, to), Scale: 1.5}
-	}
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.RouteHash(args(0, rowTokens, ids, weights)) },
-		Poison: poison(ids, weights),
-		Check: all(
-			sampled(ids, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return d.RouteHash(args(row, row+1, to, r.empty(kernel.F32, 1, rootTopK)))
-			}),
-			sampled(weights, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return d.RouteHash(args(row, row+1, r.empty(kernel.I32, 1, rootTopK), to))
-			})),
-		Bytes: float64(logits.Extent()), Memory: host.Bytes(logits),
-	}
+	return routed(r, logits, rootTopK, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
+		return d.RouteHash(kernel.HashRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Table: table, Tokens: tokens.Slice(from, to), Scale: 1.5})
+	})
 }

@@ -53,11 +53,7 @@ func (r *Report) Print(w io.Writer) error {
 		if i == 0 {
 			fmt.Fprintln(w, "\ntargets")
 		}
-		met := "not met"
-		if v.Met {
-			met = "met"
-		}
-		if _, err := fmt.Fprintf(w, "  %-8s %s: want %s; got %s\n", met, v.What, v.Wanted, v.Got); err != nil {
+		if _, err := fmt.Fprintf(w, "  %-8s %s: want %s; got %s\n", v.word(), v.What, v.Wanted, v.Got); err != nil {
 			return err
 		}
 	}
@@ -85,11 +81,7 @@ func (r *Report) Markdown(w io.Writer) error {
 		if i == 0 {
 			fmt.Fprint(w, "\n| target | wanted | got | |\n|---|---|---|---|\n")
 		}
-		met := "not met"
-		if v.Met {
-			met = "met"
-		}
-		if _, err := fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.What, v.Wanted, v.Got, met); err != nil {
+		if _, err := fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.What, v.Wanted, v.Got, v.word()); err != nil {
 			return err
 		}
 	}

@@ -45,6 +45,13 @@ type Verdict struct {
 	Met    bool   `json:"met"`
 }
 
+func (v Verdict) word() string {
+	if v.Met {
+		return "met"
+	}
+	return "not met"
+}
+
 // Report is a whole run.
 type Report struct {
 	Machine machine.Machine `json:"machine"`
