@@ -19,12 +19,14 @@ const (
 
 // tileScratch is the memory one call works in.
 type tileScratch struct {
-	tiles tileArgs
-	fill  fillArgs
-	pack  packArgs
-	fold  foldArgs
-	cols  Columns
-	cut   Cut
+	tiles  tileArgs
+	flow   streamArgs
+	tables [streamBlocks]unsafe.Pointer
+	fill   fillArgs
+	pack   packArgs
+	fold   foldArgs
+	cols   Columns
+	cut    Cut
 
 	panel []byte // [tileSteps, 2, 16, 64]
 	block []byte // [4, 16, 16] float32
@@ -48,6 +50,7 @@ func (ts *tileScratch) ready() {
 // giveBackTiles drops the pointers into the caller's memory and returns ts.
 func giveBackTiles(ts *tileScratch) {
 	ts.tiles.w, ts.tiles.x, ts.fold.y = nil, nil, nil
+	ts.flow.w, ts.flow.x, ts.flow.scales = nil, nil, nil
 	tileScratches.put(ts)
 }
 
@@ -70,8 +73,12 @@ func tiled(c *Cut, w *panelWeights) {
 	ts := tileScratches.get()
 	defer giveBackTiles(ts)
 	ts.ready()
-	if w.format == panelBF16 && c.M1-c.M0 <= directRows {
+	switch rows := c.M1 - c.M0; {
+	case w.format == panelBF16 && rows <= directRows:
 		ts.direct(c, w)
+		return
+	case w.format == panelFP8 && rows <= GroupRows && c.X.parts == 3 && w.k >= scaleBlock:
+		ts.stream(c, w)
 		return
 	}
 	for m := c.M0; m < c.M1; m += blockX {

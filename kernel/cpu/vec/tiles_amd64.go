@@ -42,6 +42,20 @@ type fillArgs struct {
 	ahead    int // e4m3: from a weight to one to be fetched
 }
 
+// streamArgs: one tile of columns by 32 rows of e4m3 codes.
+type streamArgs struct {
+	shapes          tileShapes // first, because LDTILECFG reads it there
+	w, x            unsafe.Pointer
+	ldw, ldx, partX int
+	sums            unsafe.Pointer // [2, 16, 16], added to
+	panel           unsafe.Pointer // [2, 2, 32, 64] bytes
+	tables          unsafe.Pointer // [blocks] addresses of tables as in fillArgs
+	scales          unsafe.Pointer // [blocks] float32, or nil where tables hold them
+	block           unsafe.Pointer // as in tileArgs
+	blocks          int            // of 128 columns
+	ahead           int            // from a weight to one to be fetched
+}
+
 // packArgs: rows of x into tiles of columns.
 type packArgs struct {
 	columns unsafe.Pointer
@@ -82,6 +96,9 @@ func runTiles(f func(*tileArgs), a *tileArgs) { f(a) }
 
 //go:noinline
 func runFill(f func(*fillArgs), a *fillArgs) { f(a) }
+
+//go:noinline
+func runStream(a *streamArgs) { streamFP8(a) }
 
 //go:noinline
 func runPack(f func(*packArgs), a *packArgs) { f(a) }
@@ -128,6 +145,9 @@ func fillFP8(a *fillArgs)
 
 //go:noescape
 func fillFP4(a *fillArgs)
+
+//go:noescape
+func streamFP8(a *streamArgs)
 
 //go:noescape
 func packParts(a *packArgs)

@@ -164,6 +164,23 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 	}
 }
 
+// Sums longer than a call of the streaming kernel go on where it stopped.
+func TestTiledLongSums(t *testing.T) {
+	tier := tiledTier(t)
+	const rows, cols, k = 18, 33, 8192 + 300
+	a := newMatrix(newRand(26), rows, cols, k, 0, 32)
+	for range 2 {
+		whole := make([]float32, rows*cols)
+		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
+		for _, m := range []int{1, 3, 16} {
+			part := make([]float32, m*cols)
+			tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, a.x, a.ldx, m, k), M1: m, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
+			wantSame(t, fmt.Sprintf("%d rows", m), part, whole[:m*cols])
+		}
+		a.withPowerScales()
+	}
+}
+
 func TestTiledProductsAdd(t *testing.T) {
 	tier := tiledTier(t)
 	for _, m := range []int{1, 7, 40} {

@@ -11,6 +11,7 @@ func emitFill(e *emitter) {
 	fillBF16(e)
 	fillFP8(e)
 	fillFP4(e)
+	emitStream(e)
 }
 
 const panelStep = 2048
@@ -70,7 +71,7 @@ func fillBF16(e *emitter) {
 // below its sign. The tables hold the weight's scale where that is a power of
 // two, and NaN.
 func fillFP8(e *emitter) {
-	const low0, low1, high0, high1, sign, order = 24, 25, 26, 27, 28, 29
+	const tables, sign, order = 24, 28, 29
 	e.raw("")
 	e.raw("// The eight quarters of a register so that interleaving halves of lanes restores their order.")
 	for i, q := range []int{0, 4, 1, 5, 2, 6, 3, 7} {
@@ -79,8 +80,8 @@ func fillFP8(e *emitter) {
 	e.raw("GLOBL fillOrder<>(SB), RODATA|NOPTR, $64")
 	e.function("fillFP8", "fillArgs", "rows of e4m3 codes under one table; steps of 64 weights, two of the panel.")
 	e.op("MOVQ fillArgs_table(AX), R8")
-	for i, r := range []int{low0, low1, high0, high1} {
-		e.op("VMOVDQU64 %d(R8), Z%d", 64*i, r)
+	for i := range 4 {
+		e.op("VMOVDQU64 %d(R8), Z%d", 64*i, tables+i)
 	}
 	e.op("VMOVDQU64 fillOrder<>(SB), Z%d", order)
 	e.op("MOVL $0x80, R8")
@@ -88,14 +89,7 @@ func fillFP8(e *emitter) {
 	e.op("MOVQ fillArgs_ahead(AX), R11")
 	widen := func() {
 		e.op("VPERMQ Z0, Z%d, Z0", order)
-		e.op("VMOVDQA64 Z0, Z1")
-		e.op("VMOVDQA64 Z0, Z2")
-		e.op("VPERMI2B Z%d, Z%d, Z1", low1, low0)
-		e.op("VPERMI2B Z%d, Z%d, Z2", high1, high0)
-		e.note("high byte or (code and sign)")
-		e.op("VPTERNLOGD $0xF8, Z%d, Z0, Z2", sign)
-		e.op("VPUNPCKLBW Z2, Z1, Z3")
-		e.op("VPUNPCKHBW Z2, Z1, Z4")
+		widenCodes(e, tables, sign)
 		e.op("VMOVDQU64 Z3, (DI)")
 		e.op("VMOVDQU64 Z4, %d(DI)", panelStep)
 	}

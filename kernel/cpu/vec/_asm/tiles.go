@@ -113,7 +113,7 @@ func (k *tiles) steps(e *emitter) {
 	e.op("JZ %s", plain)
 	for range 4 * k.nw {
 		for i := range 4 {
-			e.op("PREFETCHT1 %s", spaced("R13", "R10", "R15", "", 0, i))
+			e.op("PREFETCHT0 %s", spaced("R13", "R10", "R15", "", 0, i))
 		}
 		e.op("LEAQ (R13)(R10*4), R13")
 	}
@@ -150,8 +150,11 @@ func (k *tiles) end(e *emitter) {
 	}
 	e.op("JMP %s", done)
 	e.at(first)
+	e.note("added to zero, so that a negative one does not depend on the way")
+	e.op("VPXORD Z30, Z30, Z30")
 	for i := range 16 * k.nw * k.nx {
-		e.op("VMULPS %d(BX), Z31, Z%d", 64*i, i%16)
+		e.op("VMOVUPS %d(BX), Z%d", 64*i, i%16)
+		e.op("VFMADD213PS Z30, Z31, Z%d", i%16)
 		e.op("VMOVUPS Z%d, %d(DI)", i%16, 64*i)
 	}
 	e.at(done)
