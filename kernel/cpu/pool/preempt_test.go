@@ -11,10 +11,12 @@ import (
 
 // products keeps every worker in assembly until told to stop.
 type products struct {
-	tier *vec.Tier
-	stop atomic.Bool
-	x, w []float32
-	y    [][]float32
+	tier  *vec.Tier
+	stop  atomic.Bool
+	x, w  []float32
+	bytes []byte // of narrow weights
+	scale []float32
+	y     [][]float32
 }
 
 const (
@@ -27,6 +29,10 @@ func (p *products) Do(worker, _ int) {
 	for !p.stop.Load() {
 		p.tier.MatMulF32(p.y[worker], preemptCols, p.x, preemptK, preemptRows, p.w, preemptK, preemptCols, preemptK)
 		p.tier.MatMulF32(p.y[worker], preemptCols, p.x, preemptK, 1, p.w, preemptK, preemptCols, preemptK)
+		for _, rows := range []int{1, 16, preemptRows} {
+			p.tier.MatMulBF16(p.y[worker], preemptCols, p.x, preemptK, rows, p.bytes, preemptK, preemptCols, preemptK)
+			p.tier.MatMulFP8(p.y[worker], preemptCols, p.x, preemptK, rows, p.bytes, preemptK, preemptCols, preemptK, p.scale, preemptK/128, 0)
+		}
 	}
 }
 
@@ -40,9 +46,11 @@ func TestCollectionsDoNotWaitForProducts(t *testing.T) {
 			workers := runtime.GOMAXPROCS(0)
 			p := open(t, workers)
 			task := &products{
-				tier: tier,
-				x:    make([]float32, preemptRows*preemptK),
-				w:    make([]float32, preemptCols*preemptK),
+				tier:  tier,
+				x:     make([]float32, preemptRows*preemptK),
+				w:     make([]float32, preemptCols*preemptK),
+				bytes: make([]byte, 2*preemptCols*preemptK),
+				scale: make([]float32, preemptK/128),
 			}
 			for range workers {
 				task.y = append(task.y, make([]float32, preemptRows*preemptCols))
