@@ -116,7 +116,7 @@ type tiledOps struct {
 	pack     func(c *Columns, i int, x []float32, ldx int)
 	gather   func(c *Columns, i int, x []float32, ldx int, index []int32)
 	packBF16 func(c *Columns, i int, x []byte, ldx int)
-	bf16     func(c *Cut, w []byte, ldw int)
-	fp8      func(c *Cut, w []byte, ldw int, s blockScale)
-	fp4      func(c *Cut, w []byte, ldw int, scale []byte, ldScale int)
+	bf16     func(c Cut, w []byte, ldw int)
+	fp8      func(c Cut, w []byte, ldw int, s blockScale)
+	fp4      func(c Cut, w []byte, ldw int, scale []byte, ldScale int)
 }

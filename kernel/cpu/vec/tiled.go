@@ -18,7 +18,7 @@ type Cut struct {
 // and N are.
 func (t *Tier) TiledBF16(c Cut, w []byte, ldw int) {
 	if t.readyCut("TiledBF16", &c, len(w)/2, c.X.k, ldw) {
-		t.ops.tiled.bf16(&c, w, ldw)
+		t.ops.tiled.bf16(c, w, ldw)
 	}
 }
 
@@ -28,7 +28,7 @@ func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0
 	s := blockScale{s: scale, ld: ldScale, row0: row0}
 	if t.readyCut("TiledFP8", &c, len(w), c.X.k, ldw) {
 		needScales("TiledFP8", s, c.N, c.X.k)
-		t.ops.tiled.fp8(&c, w, ldw, s)
+		t.ops.tiled.fp8(c, w, ldw, s)
 	}
 }
 
@@ -44,7 +44,7 @@ func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 	}
 	if t.readyCut("TiledFP4", &c, len(w), c.X.k/2, ldw) {
 		needMatrix("TiledFP4", "scale", len(scale), c.N, (c.X.k+GroupFP4-1)/GroupFP4, ldScale)
-		t.ops.tiled.fp4(&c, w, ldw, scale, ldScale)
+		t.ops.tiled.fp4(c, w, ldw, scale, ldScale)
 	}
 }
 

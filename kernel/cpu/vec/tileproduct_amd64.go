@@ -26,7 +26,6 @@ type tileScratch struct {
 	pack   packArgs
 	fold   foldArgs
 	cols   Columns
-	cut    Cut
 
 	panel []byte // [tileSteps, 2, 16, 64]
 	block []byte // [4, 16, 16] float32
@@ -54,16 +53,16 @@ func giveBackTiles(ts *tileScratch) {
 	tileScratches.put(ts)
 }
 
-func tiledBF16(c *Cut, w []byte, ldw int) {
-	tiled(c, &panelWeights{format: panelBF16, b: w, ld: 2 * ldw, k: c.X.k})
+func tiledBF16(c Cut, w []byte, ldw int) {
+	tiled(&c, &panelWeights{format: panelBF16, b: w, ld: 2 * ldw, k: c.X.k})
 }
 
-func tiledFP8(c *Cut, w []byte, ldw int, s blockScale) {
-	tiled(c, &panelWeights{format: panelFP8, b: w, ld: ldw, k: c.X.k, scale: s})
+func tiledFP8(c Cut, w []byte, ldw int, s blockScale) {
+	tiled(&c, &panelWeights{format: panelFP8, b: w, ld: ldw, k: c.X.k, scale: s})
 }
 
-func tiledFP4(c *Cut, w []byte, ldw int, scale []byte, ldScale int) {
-	tiled(c, &panelWeights{format: panelFP4, b: w, ld: ldw, k: c.X.k, scales: scale, ldScale: ldScale})
+func tiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
+	tiled(&c, &panelWeights{format: panelFP4, b: w, ld: ldw, k: c.X.k, scales: scale, ldScale: ldScale})
 }
 
 // tiled computes a part of a product. Whatever the way, a sum is taken in steps
@@ -280,14 +279,12 @@ func (ts *tileScratch) foldOne(c *Cut, b tileBlock) {
 }
 
 // packedOnce packs x for a single product.
-func packedOnce(p *product, multiply func(*Cut)) {
+func packedOnce(p *product, multiply func(Cut)) {
 	ts := tileScratches.get()
 	defer tileScratches.put(ts)
 	ts.cols.Reset(p.m, p.k)
 	for i := range ts.cols.Chunks() {
 		packColumns(&ts.cols, i, p.x, p.ldx)
 	}
-	ts.cut = Cut{Y: p.y, Ldy: p.ldy, X: &ts.cols, M1: p.m, N: p.n}
-	multiply(&ts.cut)
-	ts.cut = Cut{}
+	multiply(Cut{Y: p.y, Ldy: p.ldy, X: &ts.cols, M1: p.m, N: p.n})
 }
