@@ -70,6 +70,12 @@ func gathered(n int) func(*Engine) {
 // together runs all requests at once; they arrive in order.
 func together(t *testing.T, e *Engine, list []Request) []*Response {
 	t.Helper()
+	return jointly(t, e, list, func() {})
+}
+
+// jointly is together with something to be done when all requests have arrived.
+func jointly(t *testing.T, e *Engine, list []Request, arrived func()) []*Response {
+	t.Helper()
 	out := make([]*Response, len(list))
 	var wait sync.WaitGroup
 	for i, r := range list {
@@ -81,6 +87,7 @@ func together(t *testing.T, e *Engine, list []Request) []*Response {
 			}
 		})
 	}
+	arrived()
 	wait.Wait()
 	return out
 }

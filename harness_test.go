@@ -25,18 +25,27 @@ const (
 // start opens an engine, lets the hooks look inside before its loop runs, and checks when the test ends that closing leaves nothing behind.
 func start(t *testing.T, c Config, hooks ...func(*Engine)) *Engine {
 	t.Helper()
-	e := still(t, c)
+	e, run := prepared(t, c, hooks...)
+	run()
+	return e
+}
+
+// prepared is start before the loop runs: what is submitted until run is called arrives at once.
+func prepared(t *testing.T, c Config, hooks ...func(*Engine)) (e *Engine, run func()) {
+	t.Helper()
+	e = still(t, c)
 	for _, h := range hooks {
 		h(e)
 	}
-	go e.loop()
+	run = sync.OnceFunc(func() { go e.loop() })
 	t.Cleanup(func() {
+		run() // a test that failed before
 		if err := e.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 		checkEmpty(t, e)
 	})
-	return e
+	return e, run
 }
 
 // still makes an engine whose loop does not run.

@@ -54,8 +54,8 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 			apart, joint := keepLogits(), keepLogits()
 			want := lone(t, cfg, list, apart.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = 6*256, 150, 8
-			e := start(t, cfg, joint.watch, checked(t), gathered(len(list)))
-			got := together(t, e, list)
+			e, run := prepared(t, cfg, joint.watch, checked(t))
+			got := jointly(t, e, list, run)
 			if t.Failed() {
 				return
 			}
@@ -81,8 +81,8 @@ func TestAFailedStepSpoilsNobodysState(t *testing.T) {
 	lone(t, cfg, list, apart.watch)
 	cfg.StepTokens = 600 // two chunks of 300 tokens, more than a ring holds
 	fault := &halfway{begin: 2, layer: 1}
-	e := start(t, cfg, joint.watch, checked(t), gathered(len(list)), func(e *Engine) { e.model.Observe(fault) })
-	together(t, e, list)
+	e, run := prepared(t, cfg, joint.watch, checked(t), func(e *Engine) { e.model.Observe(fault) })
+	jointly(t, e, list, run)
 	sameRows(t, joint, apart)
 	if st := e.Stats(); st.Apart != 1 || st.Preempted != 2 || st.Failed != 0 {
 		t.Errorf("%d steps apart, %d sequences started over, %d failed; want 1, 2, 0", st.Apart, st.Preempted, st.Failed)
@@ -91,11 +91,12 @@ func TestAFailedStepSpoilsNobodysState(t *testing.T) {
 
 // A fault that never ends fails its requests instead of starting them over for ever.
 func TestStartingOverEnds(t *testing.T) {
-	e := start(t, Config{Model: speckV4(t), StepTokens: 600}, gathered(2), func(e *Engine) { e.model.Observe(&halfway{begin: 2, layer: 1, always: true}) })
+	e, run := prepared(t, Config{Model: speckV4(t), StepTokens: 600}, func(e *Engine) { e.model.Observe(&halfway{begin: 2, layer: 1, always: true}) })
 	var streams []*Stream
 	for i := range 2 {
 		streams = append(streams, open(t, e, Request{Tokens: tokens(i, 700), Sampling: greedy(), MaxTokens: 3}))
 	}
+	run()
 	for _, s := range streams {
 		if _, last := collect(s); last.Finish != FinishError || !errors.Is(last.Err, ErrStep) {
 			t.Errorf("ended with %+v", last)
