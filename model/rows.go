@@ -8,8 +8,20 @@ import (
 
 // Picked appends the step row of every wanted token to list, in the order of in.Logits.
 func (in *Input) Picked(list []int32, rows attn.Rows) ([]int32, error) {
-	for _, p := range in.Logits {
-		r, err := in.rowOf(rows, p)
+	return picked(list, &in.Step, in.Logits, rows)
+}
+
+// Picked appends the row of every wanted token to list, in the order of in.Logits.
+func (in *DraftInput) Picked(list []int32, rows attn.Rows) ([]int32, error) {
+	return picked(list, &in.Step, in.Logits, rows)
+}
+
+func picked(list []int32, s *attn.Step, wanted []Pick, rows attn.Rows) ([]int32, error) {
+	for _, p := range wanted {
+		r, err := RowOf(s, p)
+		if err == nil && rows.Position[r] != int32(s.Batch.FirstPosition(s.Config, p.Request)+p.Token) {
+			err = absent(p)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -18,18 +30,19 @@ func (in *Input) Picked(list []int32, rows attn.Rows) ([]int32, error) {
 	return list, nil
 }
 
-// rowOf is the step row of a new token. A request's rows lie in at most two runs, one for each kind of prompt row, each in ascending order.
-func (in *Input) rowOf(rows attn.Rows, p Pick) (int32, error) {
-	want := int32(in.Batch.FirstPosition(in.Config, p.Request) + p.Token)
-	for _, s := range in.Plan.Segments {
-		for _, span := range s.Spans {
+// RowOf is the step row of a new token. A request's rows lie in at most two runs, one for each kind of prompt row, each in ascending order.
+func RowOf(s *attn.Step, p Pick) (int32, error) {
+	for i := range s.Plan.Segments {
+		seg := &s.Plan.Segments[i]
+		for _, span := range seg.Spans {
 			if span.Request == p.Request && span.From <= p.Token && p.Token < span.To {
-				r := s.FirstRow + span.FirstRow + p.Token - span.From
-				if rows.Position[r] == want {
-					return int32(r), nil
-				}
+				return int32(seg.FirstRow + span.FirstRow + p.Token - span.From), nil
 			}
 		}
 	}
-	return 0, fmt.Errorf("model: forward: logits of new token %d of request %d, which the plan does not hold", p.Token, p.Request)
+	return 0, absent(p)
+}
+
+func absent(p Pick) error {
+	return fmt.Errorf("model: forward: logits of new token %d of request %d, which the plan does not hold", p.Token, p.Request)
 }

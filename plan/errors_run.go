@@ -6,9 +6,9 @@ import "fmt"
 // that load models, hold the cache and launch kernels. Their texts live here so
 // that every code is worded once.
 
-// ErrDraftHeadMissing refuses drafting with a checkpoint that has no draft head.
-func ErrDraftHeadMissing(checkpoint string, layer int) *Error {
-	return &Error{Code: E15, Asked: fmt.Sprintf("drafting with %s, which has no tensors for draft layer %d", checkpoint, layer),
+// ErrDraftHeadMissing refuses drafting with a checkpoint that has no draft head; tensors are those it would need.
+func ErrDraftHeadMissing(checkpoint string, layer int, tensors string) *Error {
+	return &Error{Code: E15, Asked: fmt.Sprintf("drafting with %s, which has no tensors for draft layer %d (%s)", checkpoint, layer, tensors),
 		Supported: "drafting with a checkpoint that holds its draft head", Try: "a checkpoint with the draft layer, or no drafting"}
 }
 

@@ -169,7 +169,7 @@ func TestRunRefusals(t *testing.T) {
 		code  Code
 		texts []string
 	}{
-		{ErrDraftHeadMissing("tiny", 61), E15, []string{"tiny", "61"}},
+		{ErrDraftHeadMissing("tiny", 61, "model.layers.61.eh_proj.weight"), E15, []string{"tiny", "61", "model.layers.61.eh_proj.weight"}},
 		{ErrKernelMissing(SparseBlock, SM90, "no image"), E16, []string{"sparse-block", "sm90", "no image"}},
 		{ErrIndexRows(9, 8), E21, []string{"9", "8"}},
 		{ErrTableRange(70, 64), E22, []string{"70", "63"}},

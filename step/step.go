@@ -38,6 +38,7 @@ type Runner struct {
 	batch  plan.Batch
 	input  model.Input
 	logits []float32
+	draft  drafts
 }
 
 // maxPlans bounds the plans kept for reuse; decode shapes repeat, prefill shapes hardly do.
@@ -66,7 +67,7 @@ func (r *Runner) Run(works []Work) (Result, error) {
 	if err := r.collect(works); err != nil {
 		return Result{}, err
 	}
-	p, err := r.plan()
+	p, err := r.plan(&r.batch)
 	if err != nil {
 		return Result{}, err
 	}
@@ -75,12 +76,17 @@ func (r *Runner) Run(works []Work) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	return r.read(p, t, len(r.input.Logits), &r.logits)
+}
+
+// read copies rows of logits to host memory and waits for the step's end.
+func (r *Runner) read(p *plan.Plan, t kernel.Tensor, rows int, into *[]float32) (Result, error) {
 	res := Result{Plan: p, Vocab: r.model.Config().Vocab}
-	if n := len(r.input.Logits) * res.Vocab; n > 0 {
-		if cap(r.logits) < n {
-			r.logits = make([]float32, n)
+	if n := rows * res.Vocab; n > 0 {
+		if cap(*into) < n {
+			*into = make([]float32, n)
 		}
-		res.Logits = r.logits[:n]
+		res.Logits = (*into)[:n]
 		if err := kernel.ReadF32(r.model.Device(), res.Logits, t); err != nil {
 			return Result{}, err
 		}
@@ -137,15 +143,15 @@ func (r *Runner) collect(works []Work) error {
 }
 
 // plan builds the batch's plan or reuses the one made for the same shape.
-func (r *Runner) plan() (*plan.Plan, error) {
-	shape, err := plan.ShapeOf(r.cfg, r.batch)
+func (r *Runner) plan(b *plan.Batch) (*plan.Plan, error) {
+	shape, err := plan.ShapeOf(r.cfg, *b)
 	if err != nil {
 		return nil, err
 	}
 	if p, ok := r.plans[shape]; ok {
 		return p, nil
 	}
-	p, err := plan.Build(r.cfg, r.batch)
+	p, err := plan.Build(r.cfg, *b)
 	if err != nil {
 		return nil, err
 	}

@@ -48,22 +48,36 @@ func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
 	return main, index, err
 }
 
-// Allocate makes one pool of latent rows for each layer, and one of indexer keys for each layer that computes a selection.
+// Allocate makes one pool of latent rows for each layer, and one of indexer keys for each layer that computes a selection. The drafting layer
+// has its own where drafts are verified.
 func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	main, index, err := layouts(cfg)
 	if err != nil {
 		return fmt.Errorf("dsa: allocate: %w", err)
 	}
 	m.Release()
-	for i := range m.layers {
+	layer := func(i int) (attn.Cache, error) {
 		var c attn.Cache
 		if c.Main, err = model.NewPool(m.dev, main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil && m.config.Indexer.Computes(i) {
 			c.Index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(cfg.Page), pages, cfg.Page)
 		}
+		if err != nil {
+			err = fmt.Errorf("dsa: allocate: %d pages for layer %d of %d: %w", pages, i, len(m.layers), err)
+		}
+		return c, err
+	}
+	for i := range m.layers {
+		c, err := layer(i)
 		m.caches = append(m.caches, c)
 		if err != nil {
 			m.Release()
-			return fmt.Errorf("dsa: allocate: %d pages for layer %d of %d: %w", pages, i, len(m.layers), err)
+			return err
+		}
+	}
+	if m.drafts(cfg) {
+		if m.next.cache, err = layer(m.config.Layers); err != nil {
+			m.Release()
+			return err
 		}
 	}
 	return nil
@@ -71,7 +85,12 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 
 // Release frees the cache.
 func (m *Model) Release() {
-	for _, c := range m.caches {
+	list := m.caches
+	if m.next != nil {
+		list = append(list, m.next.cache)
+		m.next.cache = attn.Cache{}
+	}
+	for _, c := range list {
 		for _, p := range [2]kernel.Pool{c.Main, c.Index} {
 			if p.Mem.Given() {
 				m.dev.Free(p.Mem.Buf)
@@ -87,8 +106,12 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	if err != nil {
 		return 0
 	}
+	layers := len(m.layers)
+	if m.drafts(cfg) {
+		layers++
+	}
 	var n int64
-	for i := range m.layers {
+	for i := range layers {
 		n += int64(main.PageBytes(cfg.Page))
 		if m.config.Indexer.Computes(i) {
 			n += int64(index.PageBytes(cfg.Page))
@@ -97,5 +120,5 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return n
 }
 
-// Caches are the pools of every layer, for tests that look at bytes.
+// Caches are the pools of every layer but the drafting one, for tests that look at bytes.
 func (m *Model) Caches() []attn.Cache { return m.caches }

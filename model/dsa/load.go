@@ -57,18 +57,3 @@ func loadAttention(c *config.DSA, l *nn.Loader, p string, index bool) attn.Weigh
 	}
 	return w
 }
-
-// checkNextN verifies the tensors of the drafting layer (v32 spec, 3.1). Its copies of embedding and head are optional.
-func checkNextN(c *config.DSA, l *nn.Loader) {
-	p := fmt.Sprintf("model.layers.%d.", c.Layers)
-	loadLayer(c, l, c.Layers)
-	l.CheckVector(p+"enorm.weight", c.Hidden)
-	l.CheckVector(p+"hnorm.weight", c.Hidden)
-	l.CheckMatrix(p+"eh_proj.weight", c.Hidden, 2*c.Hidden)
-	l.CheckVector(p+"shared_head.norm.weight", c.Hidden)
-	for _, name := range []string{p + "embed_tokens.weight", p + "shared_head.head.weight"} {
-		if l.Has(name) {
-			l.CheckMatrix(name, c.Vocab, c.Hidden)
-		}
-	}
-}

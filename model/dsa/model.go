@@ -24,6 +24,7 @@ type Model struct {
 	layers []layer
 	norm   kernel.Tensor
 	head   kernel.Weight
+	next   *nextN // nil without a drafting layer
 
 	caches  []attn.Cache
 	buf     buffers
@@ -40,12 +41,13 @@ type layer struct {
 
 type buffers struct {
 	h, x, ids, logits kernel.Scratch
+	last              kernel.Tensor // residual rows of the step before, after the last layer, for the drafting layer
 	picker            *nn.Picker
 	ffn               *nn.FFNScratch
 	host              []int32
 }
 
-// Load reads every weight of a checkpoint. The tensors of the NextN layer, where there is one, must be there and fit.
+// Load reads every weight of a checkpoint. Of the drafting layer either all tensors must be there and fit, or none.
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, dev: dev}
 	m.embed = l.Table("model.embed_tokens.weight", c.Vocab, c.Hidden)
@@ -58,9 +60,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	} else {
 		m.head = l.Matrix("lm_head.weight", c.Vocab, c.Hidden)
 	}
-	if c.NextN > 0 {
-		checkNextN(c, l)
-	}
+	m.loadNextN(l)
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
@@ -112,6 +112,7 @@ func (m *Model) Forward(in model.Input) (kernel.Tensor, error) {
 	if len(m.caches) == 0 {
 		return kernel.Tensor{}, fmt.Errorf("dsa: forward: the model has no cache; call Allocate first")
 	}
+	m.buf.last = kernel.Tensor{}
 	rows, err := m.attn.Begin(in.Step)
 	if err != nil {
 		return kernel.Tensor{}, err
@@ -130,19 +131,25 @@ func (m *Model) Forward(in model.Input) (kernel.Tensor, error) {
 		return kernel.Tensor{}, err
 	}
 	for i := range m.layers {
-		if err := m.runLayer(i, h, x); err != nil {
+		if err := m.run(i, &m.layers[i], m.caches[i], h, x); err != nil {
 			return kernel.Tensor{}, err
 		}
+		if m.observe != nil {
+			if err := m.observe.Hidden(i, h); err != nil {
+				return kernel.Tensor{}, err
+			}
+		}
 	}
+	m.buf.last = h
 	return m.logits(&in, rows, h)
 }
 
-func (m *Model) runLayer(i int, h, x kernel.Tensor) error {
-	l := &m.layers[i]
+// run adds the outputs of one layer to the residual rows h; x is memory of the same shape.
+func (m *Model) run(i int, l *layer, c attn.Cache, h, x kernel.Tensor) error {
 	if err := m.dev.Norm(kernel.NormArgs{Out: x, X: h, Weight: l.inputNorm, Eps: m.config.RMSEps}); err != nil {
 		return err
 	}
-	if err := m.attn.Layer(i, &l.attn, m.caches[i], h, x); err != nil {
+	if err := m.attn.Layer(i, &l.attn, c, h, x); err != nil {
 		return err
 	}
 	if err := m.dev.Norm(kernel.NormArgs{Out: x, X: h, Weight: l.postNorm, Eps: m.config.RMSEps}); err != nil {
@@ -156,9 +163,6 @@ func (m *Model) runLayer(i int, h, x kernel.Tensor) error {
 	}
 	if err != nil {
 		return fmt.Errorf("feed-forward of layer %d: %w", i, err)
-	}
-	if m.observe != nil {
-		return m.observe.Hidden(i, h)
 	}
 	return nil
 }

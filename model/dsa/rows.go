@@ -10,8 +10,21 @@ import (
 
 // embedRows looks up the token of every row, in step order.
 func (m *Model) embedRows(in *model.Input, rows attn.Rows) (kernel.Tensor, error) {
+	ids, err := m.tokenIDs(&m.buf.ids, in.Step, in.Tokens, rows)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	h, err := m.buf.h.Take(m.dev.Activation(), ids.Rows, m.config.Hidden)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	return h, m.dev.Embed(kernel.EmbedArgs{Out: h, Table: m.embed.Data, IDs: ids})
+}
+
+// tokenIDs writes the token that belongs to every row, i32 [T, 1].
+func (m *Model) tokenIDs(mem *kernel.Scratch, s attn.Step, tokens [][]int32, rows attn.Rows) (kernel.Tensor, error) {
 	n := len(rows.Request)
-	ids, err := m.buf.ids.Take(kernel.I32, n, 1)
+	ids, err := mem.Take(kernel.I32, n, 1)
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
@@ -19,20 +32,13 @@ func (m *Model) embedRows(in *model.Input, rows attn.Rows) (kernel.Tensor, error
 		m.buf.host = make([]int32, 0, n)
 	}
 	for i, r := range rows.Request {
-		t := int(rows.Position[i]) - in.Batch.FirstPosition(in.Config, int(r))
-		if t < 0 || t >= len(in.Tokens[r]) {
-			return kernel.Tensor{}, fmt.Errorf("dsa: forward: request %d has %d new tokens, the plan asks for number %d", r, len(in.Tokens[r]), t)
+		t := int(rows.Position[i]) - s.Batch.FirstPosition(s.Config, int(r))
+		if t < 0 || t >= len(tokens[r]) {
+			return kernel.Tensor{}, fmt.Errorf("dsa: forward: request %d has %d new tokens, the plan asks for number %d", r, len(tokens[r]), t)
 		}
-		m.buf.host = append(m.buf.host, in.Tokens[r][t])
+		m.buf.host = append(m.buf.host, tokens[r][t])
 	}
-	if err := kernel.WriteI32(m.dev, ids, m.buf.host); err != nil {
-		return kernel.Tensor{}, err
-	}
-	h, err := m.buf.h.Take(m.dev.Activation(), n, m.config.Hidden)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	return h, m.dev.Embed(kernel.EmbedArgs{Out: h, Table: m.embed.Data, IDs: ids})
+	return ids, kernel.WriteI32(m.dev, ids, m.buf.host)
 }
 
 // logits picks rows, normalises them and multiplies by the head.

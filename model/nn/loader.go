@@ -50,6 +50,11 @@ func (l *Loader) Has(name string) bool {
 	return ok
 }
 
+// HasPrefix reports whether the checkpoint holds a tensor whose name begins so.
+func (l *Loader) HasPrefix(prefix string) bool {
+	return slices.ContainsFunc(l.from.Names(), func(name string) bool { return strings.HasPrefix(name, prefix) })
+}
+
 // Matrix loads a weight [out, in] with its block scales.
 func (l *Loader) Matrix(name string, out, in int) kernel.Weight {
 	m, ok := l.matrix(name, out, in)
@@ -102,12 +107,6 @@ func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 	}
 	return m, true
 }
-
-// CheckMatrix verifies a weight's presence and shape without loading it.
-func (l *Loader) CheckMatrix(name string, out, in int) { l.matrix(name, out, in) }
-
-// CheckVector verifies a vector's presence and shape without loading it.
-func (l *Loader) CheckVector(name string, n int) { l.vector(name, n) }
 
 func (l *Loader) vector(name string, n int) (*weight.Tensor, bool) {
 	l.use(name)
