@@ -15,7 +15,7 @@ import (
 //   - a step has at most StepTokens tokens and MaxRunning sequences, none of them twice;
 //   - an item is the next part of its sequence, and its pages hold exactly the tokens before it: reused, shared and recomputed ones alike;
 //   - where the pool has window pages, they hold exactly the tokens that the item's first token sees;
-//   - no two sequences write the same slot in a step;
+//   - no two sequences write the same slot in a step, be it with drafts that turn out wrong;
 //   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets at least one unless pages lack;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
 //   - kv.Check holds after Next and after the step.
@@ -29,6 +29,9 @@ type fake struct {
 	goals map[*Sequence]int
 	order []*Sequence // first admissions
 	steps int
+	guess func(q *Sequence) int // how many drafts to try after a step, some of them wrong; nil for none
+	right int                   // drafts that were accepted
+	wrong int
 }
 
 func newFake(pages, size int, l Limits) (*fake, error) {
@@ -120,13 +123,17 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 // run checks what an item finds in the cache and writes its rows.
 func (f *fake) run(it *Item) error {
 	q := it.Seq
-	if len(it.Tokens) == 0 || !slices.Equal(it.Tokens, q.Tokens[it.Cached:it.Cached+len(it.Tokens)]) {
-		return fmt.Errorf("sequence %d: an item of %d tokens after %d is not a part of it", q.age, len(it.Tokens), it.Cached)
+	own := len(it.Tokens) - it.Drafts
+	if own < 1 || !slices.Equal(it.Tokens[:own], q.Tokens[it.Cached:it.Cached+own]) {
+		return fmt.Errorf("sequence %d: an item of %d tokens after %d is not a part of it", q.age, own, it.Cached)
 	}
-	if it.Last != (it.Cached+len(it.Tokens) == len(q.Tokens)) || it.Decode && len(it.Tokens) != 1 {
-		return fmt.Errorf("sequence %d: last %v, decode %v for tokens %d to %d of %d", q.age, it.Last, it.Decode, it.Cached, it.Cached+len(it.Tokens), len(q.Tokens))
+	if it.Last != (it.Cached+own == len(q.Tokens)) || it.Decode && own != 1 || it.Drafts > 0 && !it.Decode {
+		return fmt.Errorf("sequence %d: last %v, decode %v for tokens %d to %d of %d and %d drafts", q.age, it.Last, it.Decode, it.Cached, it.Cached+own, len(q.Tokens), it.Drafts)
 	}
-	for p, h := range hashes(q, it.Cached+len(it.Tokens)) {
+	if len(q.Drafts) > 0 {
+		return fmt.Errorf("sequence %d: %d drafts outlive the step", q.age, len(q.Drafts))
+	}
+	for p, h := range hashes(it) {
 		slot := f.slot(it, p)
 		if p >= it.Cached {
 			f.slots[slot] = h
@@ -149,14 +156,15 @@ func (f *fake) run(it *Item) error {
 
 func (f *fake) slot(it *Item, p int) int { return int(it.Pages[p/f.size])*f.size + p%f.size }
 
-// hashes gives, for each of the first n tokens of a sequence, what the sequence up to it hashes to.
-func hashes(q *Sequence, n int) iter.Seq2[int, uint64] {
+// hashes gives, for each token up to the end of an item, what the sequence up to it hashes to.
+func hashes(it *Item) iter.Seq2[int, uint64] {
+	q := it.Seq
 	return func(yield func(int, uint64) bool) {
 		h := uint64(len(q.Salt))
 		for _, b := range q.Salt {
 			h = h*31 + uint64(b)
 		}
-		for p, token := range q.Tokens[:n] {
+		for p, token := range slices.Concat(q.Tokens[:it.Cached], it.Tokens) {
 			h = (h ^ uint64(token)) * 1099511628211
 			if !yield(p, h) {
 				return
@@ -165,10 +173,13 @@ func hashes(q *Sequence, n int) iter.Seq2[int, uint64] {
 	}
 }
 
-// settle commits an item, whose rows no other item of the step may have overwritten, and samples.
+// following is the token the fake's model chooses after n.
+func following(n int) int32 { return int32(n * 7 % 5) }
+
+// settle commits an item, whose rows no other item of the step may have overwritten, samples, and accepts the drafts that are what was sampled.
 func (f *fake) settle(it *Item) error {
 	q := it.Seq
-	for p, h := range hashes(q, it.Cached+len(it.Tokens)) {
+	for p, h := range hashes(it) {
 		if f.slots[f.slot(it, p)] != h {
 			return fmt.Errorf("sequence %d: its row %d was overwritten in the same step", q.age, p)
 		}
@@ -176,12 +187,44 @@ func (f *fake) settle(it *Item) error {
 	if err := f.sched.Done(it); err != nil || !it.Last {
 		return err
 	}
-	if len(q.Tokens) == f.goals[q] {
-		f.remove(q)
-		return nil
+	drafts := it.Tokens[len(it.Tokens)-it.Drafts:]
+	for i := 0; ; i++ {
+		if len(q.Tokens) == f.goals[q] {
+			f.remove(q)
+			return nil
+		}
+		q.Tokens = append(q.Tokens, following(len(q.Tokens)))
+		if i == len(drafts) || drafts[i] != q.Tokens[len(q.Tokens)-1] {
+			f.wrong += len(drafts) - i
+			break
+		}
+		f.right++
+		if err := f.sched.Accept(it); err != nil {
+			return err
+		}
 	}
-	q.Tokens = append(q.Tokens, int32(len(q.Tokens)*7%5))
+	if err := f.sched.Reject(it); err != nil {
+		return err
+	}
+	if got := it.Cached + it.Kept(); got != len(q.Tokens)-1 || got != q.cache.Len() {
+		return fmt.Errorf("sequence %d: %d tokens are kept, %d are in the cache, want all but the last of %d", q.age, got, q.cache.Len(), len(q.Tokens))
+	}
+	if f.guess != nil {
+		f.draft(q, f.guess(q))
+	}
 	return nil
+}
+
+// draft guesses the next tokens of a sequence; every third guess is wrong.
+func (f *fake) draft(q *Sequence, n int) {
+	for i := range f.sched.Room(q, min(n, f.goals[q]-len(q.Tokens))) {
+		at := len(q.Tokens) + i
+		token := following(at)
+		if at%3 == 0 {
+			token++
+		}
+		q.Drafts = append(q.Drafts, token)
+	}
 }
 
 func (f *fake) remove(q *Sequence) {

@@ -13,7 +13,7 @@ func (s *Scheduler) Next() []Item {
 	for {
 		s.items = s.items[:0]
 		s.decodes()
-		s.prefills(s.limits.StepTokens - len(s.items))
+		s.prefills(s.limits.StepTokens - s.drafts(s.limits.StepTokens-len(s.items)) - len(s.items))
 		if len(s.items) > 0 || len(s.running) == 0 {
 			return s.items
 		}
@@ -30,7 +30,9 @@ func (s *Scheduler) decodes() {
 			continue
 		}
 		for q.state == stateRunning && q.cache.Reserve(1) != nil {
-			s.preempt()
+			if !s.withdraw() {
+				s.preempt()
+			}
 		}
 		if q.state == stateRunning {
 			s.item(q, 1, true)
@@ -60,7 +62,7 @@ func (s *Scheduler) preempt() {
 func (s *Scheduler) suspend(q *Sequence) {
 	s.running = without(s.running, q)
 	s.free(q)
-	q.state, q.ready = stateWaiting, false
+	q.state, q.ready, q.Drafts = stateWaiting, false, q.Drafts[:0]
 	q.Preempted++
 	s.preemptions++
 	s.waiting = insert(s.waiting, q)

@@ -5,8 +5,8 @@
 //
 // The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; what is left of the step's tokens
 // is shared evenly among the prompts being computed, so that a long one does not hold up a short one; new sequences are admitted in order of
-// arrival while pages for their whole prompt are there. When a decode finds no page, the youngest sequence gives up its own and waits at the
-// head of the queue; it is computed again later and loses nothing but time.
+// arrival while pages for their whole prompt are there. When a decode finds no page, drafts give up theirs; then the youngest sequence gives up
+// its own and waits at the head of the queue; it is computed again later and loses nothing but time.
 package sched
 
 import (
@@ -120,7 +120,8 @@ func without(list []*Sequence, q *Sequence) []*Sequence {
 	return slices.Delete(list, i, i+1)
 }
 
-// Done says that an item's tokens are in the cache. After the last item of a sequence the caller appends a token to it or removes it before Next.
+// Done says that an item's tokens are in the cache; of its drafts Accept tells. After the last item of a sequence the caller appends a token to it
+// or removes it before Next.
 func (s *Scheduler) Done(it *Item) error {
 	q := it.Seq
 	if q.state != stateRunning {
@@ -129,5 +130,5 @@ func (s *Scheduler) Done(it *Item) error {
 	if it.Last {
 		q.ready, q.computed = true, true
 	}
-	return q.cache.Commit(it.Tokens)
+	return q.cache.Commit(it.Tokens[:it.Kept()])
 }

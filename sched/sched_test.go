@@ -14,7 +14,7 @@ import (
 // Whatever arrives, is cancelled, shares prefixes or runs out of pages: the invariants of fake hold in every step, every sequence finishes,
 // first admissions keep the order of arrival, and at the end nothing is held.
 func TestEverySequenceFinishes(t *testing.T) {
-	preempted := int64(0)
+	preempted, right, wrong := int64(0), 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
 		pages := rapid.IntRange(2, 24).Draw(t, "pages")
@@ -34,6 +34,9 @@ func TestEverySequenceFinishes(t *testing.T) {
 		list := drawSequences(t, pages*size)
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		cancels := rapid.Bool().Draw(t, "cancels")
+		if rapid.Bool().Draw(t, "drafts") {
+			f.guess = func(*Sequence) int { return random.IntN(8) }
+		}
 		for next := 0; next < len(list) || len(f.goals) > 0; {
 			for next < len(list) && random.IntN(3) > 0 {
 				if err := f.add(list[next].q, list[next].goal); err != nil {
@@ -63,9 +66,66 @@ func TestEverySequenceFinishes(t *testing.T) {
 			t.Fatalf("left over: %+v, %d run, %d wait", st, f.sched.Running(), f.sched.Waiting())
 		}
 		preempted += f.sched.Preemptions()
+		right, wrong = right+f.right, wrong+f.wrong
 	})
 	if preempted == 0 {
 		t.Error("no sequence was ever preempted: the pools are too large for this test")
+	}
+	if right == 0 || wrong == 0 {
+		t.Errorf("%d drafts were accepted and %d rejected, want some of each", right, wrong)
+	}
+}
+
+// Drafts take what the step and the pool have left, and never anything from anybody else.
+func TestDraftsTakeWhatIsLeft(t *testing.T) {
+	f, err := newFake(4, 4, Limits{StepTokens: 8, MaxRunning: 4, MaxPrompts: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 3)}, 16)
+	mustStep(t, f)
+	f.draft(old, 7)
+	if len(old.Drafts) != 7 || len(old.Pages()) != 3 {
+		t.Fatalf("room for %d drafts on %d pages, want 7 on 3", len(old.Drafts), len(old.Pages()))
+	}
+	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 7)}, 8)
+	items := mustStep(t, f)
+	// The prompt waits, so the drafts give their pages back and share the one of the next token, which has no room for any; the prompt is
+	// admitted and gets all that the decode leaves of the step.
+	if it := find(items, old); it == nil || it.Drafts != 0 || len(it.Pages) != 1 {
+		t.Errorf("the decode's item is %+v, want no draft and one page", it)
+	}
+	if it := find(items, young); it == nil || len(it.Tokens) != 7 {
+		t.Errorf("the prompt's item is %+v, want all of its tokens", it)
+	}
+	f.draft(old, 7)
+	if items = mustStep(t, f); find(items, old).Drafts != 3 {
+		t.Errorf("the decode's item is %+v, want the three drafts that its page holds", find(items, old))
+	}
+}
+
+// The pages that drafts hold go to a token that needs one before anybody is preempted.
+func TestDraftsGiveWayBeforeAnybodyIsPreempted(t *testing.T) {
+	f, err := newFake(4, 4, Limits{StepTokens: 20, MaxRunning: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 2)}, 16)
+	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 4)}, 8)
+	mustStep(t, f) // both prompts
+	f.draft(old, 7)
+	if len(old.Pages()) != 3 || f.pool.Available() != 0 {
+		t.Fatalf("%d pages with drafts, %d left; want 3 and none", len(old.Pages()), f.pool.Available())
+	}
+	items := mustStep(t, f)
+	if it := find(items, young); it == nil || !it.Decode {
+		t.Fatalf("the younger sequence's item is %+v, want its token", it)
+	}
+	if it := find(items, old); it == nil || len(it.Pages) > 2 {
+		t.Errorf("the older sequence's item is %+v, want at most two pages", it)
+	}
+	if n := f.sched.Preemptions(); n != 0 {
+		t.Errorf("%d sequences were preempted for drafts", n)
 	}
 }
 

@@ -11,6 +11,9 @@ type Sequence struct {
 	// Compute is how many of the last tokens must be computed although they may be cached; 0 means one.
 	Compute int
 	Owner   any
+	// Drafts are guesses at what follows Tokens, for the next step of a decoding sequence to verify: as many as the step has room for. Room
+	// says how many there may be. They are gone after the next Next.
+	Drafts []int32
 
 	Match     kv.Match // what was found in the cache at the latest admission
 	Preempted int      // times it gave up its pages
@@ -20,6 +23,8 @@ type Sequence struct {
 	cache    kv.Sequence
 	ready    bool // since the latest admission, all tokens it was admitted with were computed
 	computed bool // its prompt was computed once
+
+	verify []int32 // memory for the tokens of an item with drafts
 }
 
 type state uint8
@@ -34,14 +39,23 @@ const (
 // Item is one sequence's part of a step.
 type Item struct {
 	Seq    *Sequence
-	Tokens []int32 // to be computed: a part of Seq.Tokens
+	Tokens []int32 // to be computed: a part of Seq.Tokens, then drafts
+	Drafts int     // how many of Tokens are drafts
 	Cached int     // tokens before them that are in the cache
-	Decode bool    // one token that continues computed output
+	Decode bool    // one token that continues computed output, and drafts
 	Last   bool    // afterwards all tokens are computed, and the next one can be sampled
 	Pages  []int32 // of all Cached + len(Tokens) tokens
 	// Windows are their window pages, negative where the window has moved on; nil where the pool has none.
 	Windows []int32
+
+	accepted int // drafts that proved right
 }
+
+// Kept is how many of the item's tokens are part of the sequence: all but the drafts that were not accepted.
+func (it *Item) Kept() int { return len(it.Tokens) - it.Drafts + it.accepted }
+
+// Pages are the pages of a running sequence, with those reserved for what comes next.
+func (q *Sequence) Pages() []int32 { return q.cache.Pages() }
 
 // left is how many tokens of a running sequence are not computed yet.
 func (q *Sequence) left() int { return len(q.Tokens) - q.cache.Len() }
