@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"sparrow/plan"
+	"sparrow/spec"
 )
 
 // Config is everything Open needs. The zero value opens the built-in model with defaults.
@@ -19,6 +20,10 @@ type Config struct {
 	Workers int // CPU threads; 0 means one for each core
 	// Policy is what the user asked about attention and the cache.
 	Policy plan.Policy
+
+	// Draft says whether tokens are drafted with the model's NextN layer and verified several at a time, which changes no answer. The zero value
+	// drafts what pays where the checkpoint has the layer.
+	Draft spec.Setting
 
 	// CacheTokens is the size of the cache; 0 sizes it by memory.
 	CacheTokens int
@@ -54,6 +59,9 @@ func (c *Config) Validate() error {
 		if f.v < 0 {
 			errs = append(errs, fmt.Errorf("%s is %d, want 0 (the default) or more", f.name, f.v))
 		}
+	}
+	if c.Policy.Speculation != (plan.Speculation{}) {
+		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted", c.Policy.Speculation))
 	}
 	if c.Policy.Catalog != plan.CatalogSparrow {
 		errs = append(errs, fmt.Errorf("the %v catalogue explains other engines' kernels and cannot run; use the sparrow catalogue", c.Policy.Catalog))

@@ -8,12 +8,12 @@ import (
 	"sparrow/sample"
 )
 
-// next samples a token of a choice and tells the stream.
-func (e *Engine) next(c *choice, logits []float32) {
+// next samples a token of a choice, tells the stream and returns it; -1 when there is none.
+func (e *Engine) next(c *choice, logits []float32) int32 {
 	got, err := c.sample(logits)
 	if err != nil {
 		e.finish(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
-		return
+		return -1
 	}
 	if c.job.first.IsZero() {
 		c.job.first = time.Now()
@@ -24,6 +24,7 @@ func (e *Engine) next(c *choice, logits []float32) {
 	e.stats.OutputTokens++
 	e.mu.Unlock()
 	e.emit(c, got)
+	return got.Token
 }
 
 // sample chooses the next token and makes it part of the choice's history.

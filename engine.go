@@ -56,6 +56,7 @@ type Engine struct {
 	pool     *kv.Pool
 	sched    *sched.Scheduler
 	works    []step.Work
+	drafter  *drafter // nil when nothing is drafted
 	steps    int64
 	after    func() // a test's look at everything after each step
 }
@@ -63,6 +64,7 @@ type Engine struct {
 // runner carries out a step; a step.Runner does.
 type runner interface {
 	Run([]step.Work) (step.Result, error)
+	Draft(works []step.Draft, chained bool) (step.Result, error)
 }
 
 // Info describes the engine.

@@ -115,10 +115,10 @@ func before(f func(works []step.Work) error) func(*Engine) {
 	return func(e *Engine) { e.runner = &tap{runner: e.runner, before: f} }
 }
 
-// owner finds the choice a piece of work belongs to: its tokens are a part of the choice's.
+// owner finds the choice a piece of work belongs to: it has the choice's page table.
 func (e *Engine) owner(w *step.Work) *choice {
 	for _, q := range e.sched.All() {
-		if w.Cached < len(q.Tokens) && &q.Tokens[w.Cached] == &w.Tokens[0] {
+		if p := q.Pages(); len(p) > 0 && &p[0] == &w.Pages[0] {
 			return q.Owner.(*choice)
 		}
 	}
@@ -150,8 +150,11 @@ func (l *logitsOf) watch(e *Engine) {
 				continue
 			}
 			c := e.owner(&works[i])
-			l.rows[rowKey{c.job.request.ID, c.index, len(c.seq.Tokens) - len(c.job.prompt)}] = hashBits(res.Row(row))
-			row++
+			// Rows of drafts that turn out wrong are computed again later; the last computation is the one that counts.
+			for n := range works[i].Logits {
+				l.rows[rowKey{c.job.request.ID, c.index, len(c.seq.Tokens) - len(c.job.prompt) + n}] = hashBits(res.Row(row))
+				row++
+			}
 		}
 	}}
 }

@@ -5,6 +5,7 @@ import (
 
 	"sparrow/kv"
 	"sparrow/plan"
+	"sparrow/spec"
 )
 
 // Info describes an open engine; it does not change.
@@ -26,6 +27,10 @@ type Info struct {
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
+	// Draft is what was asked about drafting, Drafts the longest chain, and NoDrafts why there is none.
+	Draft    spec.Setting
+	Drafts   int
+	NoDrafts string
 }
 
 // Memory is how the engine divided memory when it opened, in bytes.
@@ -49,13 +54,22 @@ type Stats struct {
 	Apart                                    int64 // steps that failed and whose sequences were run one by one
 	Preempted                                int64
 	PromptTokens, CachedTokens, OutputTokens int64
-	Drafted, Accepted                        int64
+	Drafted, Accepted                        int64 // tokens
+	Verified                                 int64 // sequences whose drafts a step verified
+	VerifiedTokens                           int64 // tokens that came out of those
+	// Drafts counts drafts by their place in the chain, the first at 0.
+	Drafts [spec.Most]DraftCount
+	// DraftsEnded counts sequences that stopped drafting because it did not pay, DraftsFailed those whose drafting pass failed.
+	DraftsEnded, DraftsFailed int64
 
 	// Plans counts segments that ran, by what they were.
 	Plans []PlanCount
 	// Conversions and Slices count segments whose rows were converted, and extra launches because a limit was met.
 	Conversions, Slices int64
 }
+
+// DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many were it.
+type DraftCount struct{ Judged, Right int64 }
 
 // PlanCount is how many rows one kind of segment has carried.
 type PlanCount struct {

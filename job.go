@@ -9,6 +9,7 @@ import (
 	"sparrow/plan"
 	"sparrow/sample"
 	"sparrow/sched"
+	"sparrow/spec"
 	"sparrow/tokenizer"
 	"sparrow/toolcall"
 )
@@ -39,6 +40,7 @@ type choice struct {
 	think   int32              // token that ends reasoning, before which state says nothing; -1 when it has come
 	calls   *toolcall.State    // how tool calls must look; nil without tools
 	mask    sample.Mask        // memory for the masks of both
+	draft   spec.Request       // how many tokens to draft
 	noEnd   sample.Mask        // everything but tokens that end the choice; nil without MinTokens
 	decoder *tokenizer.Decoder // nil without a tokenizer
 	stops   *sample.StopMatcher

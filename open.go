@@ -21,6 +21,7 @@ import (
 	"sparrow/plan"
 	"sparrow/sample"
 	"sparrow/sched"
+	"sparrow/spec"
 	"sparrow/step"
 	"sparrow/tokenizer"
 )
@@ -164,7 +165,15 @@ func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	resolved, notices, err := plan.Resolve(hw, m.Facts(), c.Policy)
+	drafts, why, err := draftsOf(c.Draft, m)
+	if err != nil {
+		return nil, err
+	}
+	policy := c.Policy
+	if drafts > 0 {
+		policy.Speculation.Tokens = drafts + 1
+	}
+	resolved, notices, err := plan.Resolve(hw, m.Facts(), policy)
 	if err != nil {
 		return nil, err
 	}
@@ -185,6 +194,10 @@ func build(c Config, p *parts, m model.Model) (*Engine, error) {
 		return nil, err
 	}
 	e.runner = step.New(m, resolved)
+	e.info.Draft, e.info.Drafts, e.info.NoDrafts = c.Draft, drafts, why
+	if drafts > 0 {
+		e.drafter = &drafter{control: spec.New(c.Draft)}
+	}
 	e.announce()
 	return e, nil
 }
@@ -229,12 +242,32 @@ func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 	return nil
 }
 
+// draftsOf is the longest chain of drafts, and where there is none why.
+func draftsOf(s spec.Setting, m model.Model) (drafts int, why string, err error) {
+	if s.Drafts() == 0 {
+		return 0, "switched off", nil
+	}
+	if d, ok := m.(model.Drafter); ok {
+		err = d.DraftHead()
+	} else {
+		err = fmt.Errorf("models of family %s are not drafted for; ask for auto or off", m.Config().Family)
+	}
+	switch {
+	case err == nil:
+		return s.Drafts(), "", nil
+	case s.Insists():
+		return 0, "", fmt.Errorf("sparrow: %v drafts were asked for: %w", s, err)
+	}
+	return 0, err.Error(), nil
+}
+
 // announce says once how the engine was set up.
 func (e *Engine) announce() {
 	i := &e.info
 	for _, n := range i.Notices {
 		e.cfg.Log.Info("plan", "level", n.Level, "rule", n.Rule, "text", n.Text)
 	}
+	e.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
 	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache, "cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages,
 		"transient_bytes", i.Memory.Transient, "step_tokens", i.StepTokens, "context_tokens", i.ContextTokens)
 }

@@ -23,10 +23,13 @@ func (e *Engine) step(items []sched.Item) {
 	for i := range items {
 		e.works = append(e.works, work(&items[i]))
 	}
+	ran := time.Now()
 	res, err := e.run(e.works)
 	switch {
 	case err == nil:
+		e.measure(res.Plan, time.Since(ran))
 		e.deliver(items, res)
+		e.draft(items)
 		e.record(res.Plan, begun, len(items))
 	case len(items) == 1:
 		e.fail(items[0].Seq.Owner.(*choice), err)
@@ -54,6 +57,7 @@ func (e *Engine) apart(items []sched.Item, begun time.Time) {
 			continue
 		}
 		e.deliver(items[i:i+1], res)
+		e.draft(items[i : i+1])
 		e.record(res.Plan, begun, 1)
 	}
 }
@@ -61,11 +65,14 @@ func (e *Engine) apart(items []sched.Item, begun time.Time) {
 // work describes an item to the step runner.
 func work(it *sched.Item) step.Work {
 	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows, State: it.Seq.Owner.(*choice).rows}
-	if it.Decode {
+	switch {
+	case it.Drafts > 0:
+		w.Kind = plan.ModeVerify
+	case it.Decode:
 		w.Kind = plan.ModeDecode
 	}
 	if it.Last {
-		w.Logits = 1
+		w.Logits = 1 + it.Drafts
 	}
 	return w
 }
@@ -92,6 +99,9 @@ func (e *Engine) admitted(items []sched.Item, now time.Time) {
 			continue
 		}
 		c.ran, c.match = true, c.seq.Match
+		if e.drafter != nil {
+			c.draft = e.drafter.control.Request()
+		}
 		e.queued--
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
@@ -112,17 +122,16 @@ func (e *Engine) fail(c *choice, err error) {
 func (e *Engine) deliver(items []sched.Item, res step.Result) {
 	row := 0
 	for i := range items {
-		var logits []float32
+		e.settle(&items[i], res, row)
 		if items[i].Last {
-			logits = res.Row(row)
-			row++
+			row += 1 + items[i].Drafts
 		}
-		e.settle(&items[i], res.Plan, logits)
 	}
 }
 
-// settle commits one item and, with logits, samples the next token. A panic here is a failure of this request alone.
-func (e *Engine) settle(it *sched.Item, p *plan.Plan, logits []float32) {
+// settle commits one item and, where its tokens are all computed, samples from its rows of logits, which begin at row. A panic here is a failure of
+// this request alone.
+func (e *Engine) settle(it *sched.Item, res step.Result, row int) {
 	c := it.Seq.Owner.(*choice)
 	defer func() {
 		if v := recover(); v != nil {
@@ -130,12 +139,15 @@ func (e *Engine) settle(it *sched.Item, p *plan.Plan, logits []float32) {
 			e.fail(c, fmt.Errorf("panic: %v", v))
 		}
 	}()
-	c.job.ran(p)
+	c.job.ran(res.Plan)
 	if err := e.sched.Done(it); err != nil {
 		e.fail(c, err)
 		return
 	}
-	if logits != nil {
-		e.next(c, logits)
+	switch {
+	case it.Drafts > 0:
+		e.verify(c, it, res, row)
+	case it.Last:
+		e.next(c, res.Row(row))
 	}
 }

@@ -131,6 +131,19 @@ func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 	return c, nil
 }
 
+// Propose guesses what Sample will choose when ahead more tokens are part of the output, from a drafter's logits: by the same steps and with the
+// very random number Sample will use there, so that a drafter whose distribution is the target's proposes the target's token. Penalties know
+// the output so far only.
+func (s *Sampler) Propose(logits []float32, mask Mask, ahead int) (int32, error) {
+	w := s.scratch
+	best, err := s.adjust(logits, mask)
+	if err != nil || s.params.greedy() {
+		return best, err
+	}
+	w.distribute(&s.params, w.x[best])
+	return w.draw(Uniform(s.params.Seed, s.choice, s.step+ahead, StreamToken)), nil
+}
+
 // Probabilities fills dst [vocabulary] with the distribution that Sample draws from: after all eight steps and summing to one. With
 // greedy parameters it is one at the token Sample would take. It is the target distribution of rejection sampling: accept a
 // drafted token t with probability min(1, dst[t]/q[t]), otherwise draw from the positive part of dst - q.

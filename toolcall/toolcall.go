@@ -146,6 +146,16 @@ func (r *Rules) Start() *State {
 	return s
 }
 
+// Clone is an independent copy.
+func (s *State) Clone() *State {
+	c := *s
+	c.alive = slices.Clone(s.alive)
+	if s.args != nil {
+		c.args = s.args.Clone()
+	}
+	return &c
+}
+
 // force lines up marker tokens.
 func (s *State) force(ids []int32, then stage) {
 	s.queue, s.then = ids, then

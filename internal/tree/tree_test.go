@@ -28,7 +28,7 @@ var order = []string{
 	"grammar",
 	"tokenizer",
 	"tokenizer/internal/nfc",
-	"sched",
+	"sched spec",
 	"step",
 	"model/inspect model/synth",
 	"model/family",
