@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"sparrow/sample"
+	"sparrow/spec"
 )
 
 // After warm-up a step that only decodes allocates nothing: not in the scheduler, the cache, the planner, the model, the kernels, the sampler or the
@@ -21,7 +22,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 		{"experts in FP8", Config{Model: tinyFP8}},
 		{"deterministic", Config{Model: speck(t), Policy: deterministic("fp8-656")}},
 		{"shared selections", Config{Model: tinyGLM}},
-		{"the built-in model", Config{}},
+		{"the built-in model", Config{Draft: spec.Off()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := still(t, c.cfg)

@@ -33,6 +33,17 @@ type chain struct {
 	mind choice // what limits the choice, as it will be after the drafts
 }
 
+// drafting is how a choice that begins to run drafts: as its request says, or as pays.
+func (e *Engine) drafting(c *choice) spec.Request {
+	switch asked := c.job.request.Draft; {
+	case e.drafter == nil || asked != nil && *asked == 0:
+		return spec.Request{}
+	case asked != nil:
+		return e.drafter.control.Exactly(*asked)
+	}
+	return e.drafter.control.Request()
+}
+
 // measure tells the controller what a step cost whose rows all decode or verify.
 func (e *Engine) measure(p *plan.Plan, took time.Duration) {
 	if e.drafter != nil && decodeLike(p) {

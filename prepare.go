@@ -22,6 +22,9 @@ func (e *Engine) prepare(r Request) (*job, error) {
 	if r.Sampling.N > e.cfg.MaxQueue {
 		return nil, &RequestError{"n", fmt.Sprintf("is %d, but at most %d sequences may wait at a time", r.Sampling.N, e.cfg.MaxQueue)}
 	}
+	if d := r.Draft; d != nil && (*d < 0 || *d > e.info.Drafts) {
+		return nil, &RequestError{"draft", fmt.Sprintf("is %d, and this engine drafts at most %d tokens at a time", *d, e.info.Drafts)}
+	}
 	if r.ID == "" {
 		var id [8]byte
 		rand.Read(id[:])

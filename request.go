@@ -27,6 +27,9 @@ type Request struct {
 	// Format constrains the text. The choice ends with FinishStop as soon as nothing can follow the document.
 	Format Format
 
+	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none. It changes no answer.
+	Draft *int
+
 	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant. Empty shares with everybody who has none.
 	Tenant string
 	// ID names the request in logs and traces; empty gets one.

@@ -99,9 +99,7 @@ func (e *Engine) admitted(items []sched.Item, now time.Time) {
 			continue
 		}
 		c.ran, c.match = true, c.seq.Match
-		if e.drafter != nil {
-			c.draft = e.drafter.control.Request()
-		}
+		c.draft = e.drafting(c)
 		e.queued--
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sparrow/plan"
+	"sparrow/spec"
 )
 
 // Plan is one way of running the model in a comparison.
@@ -15,6 +16,7 @@ type Plan struct {
 	Policy  plan.Policy // for sparrow.Config
 	Kernels string      // for sparrow.Config; empty keeps the caller's
 	Dense   bool        // generated tokens run as prompt rows: answer with NewDenseEngine
+	Draft   string      // for sparrow.Config, as spec.Parse reads it; empty keeps the caller's
 }
 
 // denseKeys is the dense threshold of dense plans: the most keys one dense call takes by default.
@@ -41,6 +43,12 @@ var planWords = []struct {
 		func(p *Plan, v string) error { p.Policy.Decode = v; return nil }},
 	{"kernels=", "implementation, such as ref", "computed by the implementation %s",
 		func(p *Plan, v string) error { p.Kernels = v; return nil }},
+	{"draft=", "tokens drafted: auto, off, 1 to 7", "drafts: %s",
+		func(p *Plan, v string) error {
+			_, err := spec.Parse(v)
+			p.Draft = v
+			return err
+		}},
 }
 
 // PlanHelp lists the words of plans, one a line.

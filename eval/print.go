@@ -19,6 +19,7 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	p.table(append(rows, r.Total.cells("all")))
 	r.printRows(p)
+	r.printDrafts(p)
 	r.printFailures(p)
 	return p.err
 }
@@ -37,6 +38,7 @@ func (c *Comparison) Print(w io.Writer) error {
 	for _, r := range c.Reports {
 		p.line("\n%s", r.Plan)
 		r.printRows(p)
+		r.printDrafts(p)
 	}
 	return p.err
 }

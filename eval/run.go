@@ -41,6 +41,8 @@ type Report struct {
 	Tasks []Score `json:"tasks"`
 	Total Score   `json:"total"`
 	Rows  []Rows  `json:"rows,omitempty"` // of an engine: the attention rows it computed
+	// Drafts is what an engine drafted; nil when it did not.
+	Drafts *Drafts `json:"drafts,omitempty"`
 	// Failures lists the first wrong items.
 	Failures []Failure `json:"failures,omitempty"`
 

@@ -31,6 +31,7 @@ type Model struct {
 	QKDim      int    `json:"qk_dim"`      // per-head query and key width of the dense form
 	VDim       int    `json:"v_dim"`       // per-head value width of the dense form
 	Layers     int    `json:"layers"`
+	NextN      int    `json:"next_n"`  // drafting layers after them
 	Context    int    `json:"context"` // longest sequence in tokens
 	// LayerSupportsDense says that the attention layer implements the dense
 	// form as well as the absorbed one.
@@ -157,19 +158,19 @@ func ModelFor(name string) (Model, error) {
 	switch fold(name) {
 	case "deepseek-v32", "deepseek-v3.2", "v32", "v3.2":
 		return Model{Family: DeepSeekV32, Heads: 128, K: 2048, IndexHeads: 64, QKDim: 192, VDim: 128,
-			Layers: 61, Context: 163840, LayerSupportsDense: true}, nil
+			Layers: 61, NextN: 1, Context: 163840, LayerSupportsDense: true}, nil
 	case "glm-moe-dsa", "glm-5", "glm5", "glm-5.1":
 		return Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
-			Layers: 78, Context: 202752, LayerSupportsDense: true}, nil
+			Layers: 78, NextN: 1, Context: 202752, LayerSupportsDense: true}, nil
 	case "glm-5.2", "glm5.2":
 		return Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
-			Layers: 78, Context: 1048576, LayerSupportsDense: true, Share: LayerShare{Freq: 4, Offset: 3}}, nil
+			Layers: 78, NextN: 1, Context: 1048576, LayerSupportsDense: true, Share: LayerShare{Freq: 4, Offset: 3}}, nil
 	case "deepseek-v4", "deepseek-v4-flash", "v4", "v4-flash":
 		return Model{Family: DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512,
-			Layers: 43, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43)}, nil
+			Layers: 43, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43)}, nil
 	case "deepseek-v4-pro", "v4-pro":
 		return Model{Family: DeepSeekV4, Heads: 128, K: 1024, IndexHeads: 64, QKDim: 512, VDim: 512,
-			Layers: 61, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61)}, nil
+			Layers: 61, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61)}, nil
 	}
 	return Model{}, fmt.Errorf("plan: unknown model family %q; supported: %s", name, strings.Join(ModelNames(), ", "))
 }

@@ -26,6 +26,12 @@ func (r *resolver) speculation() error {
 			r.notice(NoticeWarning, "dispatch 16", "a chain of %d steps verifies %d tokens, not the %d asked for", s.Steps, r.cfg.N, s.Tokens)
 		}
 	}
+	if r.policy.Catalog == CatalogSparrow && r.cfg.N > 1 {
+		if r.model.NextN == 0 {
+			return ErrDraftHeadMissing("a model", r.model.Layers, fmt.Sprintf("model.layers.%d.*", r.model.Layers))
+		}
+		r.notice(NoticeInfo, "design 6", "up to %d drafts by layer %d are verified as up to %d rows of a request; unless deterministic, scores of %v rows are computed at once, of any other number row by row", r.cfg.N-1, r.model.Layers, r.cfg.N, r.hw.NativeNextN)
+	}
 	if r.policy.Catalog == CatalogPublic && r.cfg.N > 1 {
 		r.cfg.MixedAllowed = false
 		r.cfg.MaxRunning = 48

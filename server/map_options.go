@@ -24,6 +24,9 @@ func common(o *openai.Options, from origin) sparrow.Request {
 		Trace:     o.WantsTrace(),
 	}
 	setIf(&r.MinTokens, o.MinTokens)
+	if o.Sparrow != nil {
+		r.Draft = o.Sparrow.Draft
+	}
 	return r
 }
 
@@ -73,13 +76,13 @@ func salted(tenant, salt string) string {
 	return tenant + "\x00" + salt
 }
 
-// checkDraft refuses a depth of drafting other than the one the engine runs with: it is the engine's to set, for all requests alike.
+// checkDraft refuses a depth of drafting above the one the engine can do.
 func checkDraft(o *openai.Options, info sparrow.Info) error {
-	if o.Sparrow == nil || o.Sparrow.Draft == nil {
+	if o.Sparrow == nil || o.Sparrow.Draft == nil || *o.Sparrow.Draft <= info.Drafts {
 		return nil
 	}
-	if runs := max(0, info.Config.N-1); *o.Sparrow.Draft != runs {
-		return openai.NewError(openai.CodeUnsupportedValue, "sparrow.draft", "%d tokens asked for, and this server drafts %d for each step of every request; leave it out", *o.Sparrow.Draft, runs)
+	if info.Drafts == 0 {
+		return openai.NewError(openai.CodeUnsupportedValue, "sparrow.draft", "%d tokens asked for, and this server drafts none: %s; leave it out", *o.Sparrow.Draft, info.NoDrafts)
 	}
-	return nil
+	return openai.NewError(openai.CodeUnsupportedValue, "sparrow.draft", "%d tokens asked for, and this server drafts at most %d at a time; ask for 0 to %d, or leave it out", *o.Sparrow.Draft, info.Drafts, info.Drafts)
 }

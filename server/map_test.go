@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,7 +11,6 @@ import (
 	"sparrow"
 	"sparrow/api/openai"
 	"sparrow/chat"
-	"sparrow/plan"
 	"sparrow/sample"
 )
 
@@ -166,15 +166,15 @@ func TestTenantsAndSaltsNeverMeet(t *testing.T) {
 	}
 }
 
-func TestDraftDepthMustBeTheEngines(t *testing.T) {
+func TestDraftsOfARequestAreBoundedByTheEngines(t *testing.T) {
 	for _, c := range []struct {
-		n, draft int
-		ok       bool
-	}{{1, 0, true}, {0, 0, true}, {1, 1, false}, {3, 2, true}, {3, 0, false}} {
+		most, draft int
+		says        string // empty: it goes through
+	}{{0, 0, ""}, {0, 1, "drafts none: no head"}, {3, 0, ""}, {3, 3, ""}, {3, 4, "at most 3 at a time"}} {
 		o := &openai.Options{Sparrow: &openai.Extension{Draft: &c.draft}}
-		err := checkDraft(o, sparrow.Info{Config: plan.Config{N: c.n}})
-		if (err == nil) != c.ok {
-			t.Errorf("draft %d with N %d: %v", c.draft, c.n, err)
+		err := checkDraft(o, sparrow.Info{Drafts: c.most, NoDrafts: "no head"})
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%d drafts of at most %d: %v", c.draft, c.most, err)
 		}
 	}
 	if err := checkDraft(&openai.Options{}, sparrow.Info{}); err != nil {

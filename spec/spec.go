@@ -19,6 +19,7 @@ func (c *Controller) Pass(rows int, seconds float64) { c.pass.add(rows, seconds)
 // Request is what one request adds. The zero value is a request that does not draft; Controller.Request makes one that does.
 type Request struct {
 	shared       *Controller
+	exactly      int // drafts it always makes; 0 for as many as pay
 	right, tried [Most + 1]float64
 	losses       int // decisions in a row at which not drafting was better
 }
@@ -36,8 +37,16 @@ const (
 	gain = 1.02
 )
 
-// Request begins a request.
-func (c *Controller) Request() Request { return Request{shared: c} }
+// Request begins a request that drafts as the setting says.
+func (c *Controller) Request() Request {
+	if c.setting.Insists() {
+		return c.Exactly(c.setting.Drafts())
+	}
+	return Request{shared: c}
+}
+
+// Exactly begins a request that always drafts n tokens.
+func (c *Controller) Exactly(n int) Request { return Request{shared: c, exactly: n} }
 
 // On tells whether the request drafts.
 func (r *Request) On() bool { return r.shared != nil }
@@ -50,10 +59,10 @@ func (r *Request) Depth(sequences int) int {
 	if r.shared == nil {
 		return 0
 	}
-	c := r.shared
-	if c.setting.Insists() {
-		return c.setting.Drafts()
+	if r.exactly > 0 {
+		return r.exactly
 	}
+	c := r.shared
 	if !c.step.known() || !c.pass.known() {
 		return 1
 	}

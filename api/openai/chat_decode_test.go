@@ -198,7 +198,7 @@ func TestChatFieldsAreCheckedTogether(t *testing.T) {
 		{"a long stop string", chatWith(`"stop":"` + strings.Repeat("x", MaxStopBytes+1) + `"`), "stop[0]", "string_above_max_length", "1025 bytes, at most 1024"},
 		{"a negative stop id", chatWith(`"stop_token_ids":[-1]`), "stop_token_ids[0]", "value_out_of_range", "[0, 2147483647]"},
 		{"a long salt", chatWith(`"cache_salt":"` + strings.Repeat("x", 257) + `"`), "cache_salt", "string_above_max_length", "257 bytes"},
-		{"too deep a draft", chatWith(`"sparrow":{"draft":17}`), "sparrow.draft", "value_out_of_range", "[0, 16]"},
+		{"too deep a draft", chatWith(`"sparrow":{"draft":8}`), "sparrow.draft", "value_out_of_range", "[0, 7]"},
 		{"a tool without a type", chatWith(`"tools":[{"function":{"name":"f"}}]`), "tools[0].type", "missing_required_parameter", `use "function"`},
 		{"a custom tool", chatWith(`"tools":[{"type":"custom","custom":{"name":"f"}}]`), "tools[0].custom", "unsupported_parameter", "type function"},
 		{"a tool without a name", chatWith(`"tools":[{"type":"function","function":{}}]`), "tools[0].function.name", "missing_required_parameter", "required"},

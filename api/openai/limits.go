@@ -21,7 +21,7 @@ const (
 
 	MaxN           = 128
 	MaxTopLogprobs = 20
-	MaxDraft       = 16
+	MaxDraft       = 7
 	MaxTopK        = 1 << 30
 	MaxTokens      = 1 << 30 // of max_tokens and its relatives; the context length is the server's to check
 	MaxTokenID     = 1<<31 - 1

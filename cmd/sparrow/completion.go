@@ -25,6 +25,7 @@ func flagValues() map[string][]string {
 		"prefill":   append([]string{"auto"}, sparse...),
 		"decode":    sparse,
 		"dense":     {"on", "off"},
+		"draft":     {"auto\tas many as pay", "off", "1", "2", "3", "4", "5", "6", "7"},
 		"kernels":   kernels,
 		"config":    shapes,
 		"dtype":     synth.DTypeNames(),

@@ -47,8 +47,12 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err != nil {
 		return sparrow.Config{}, err
 	}
+	drafts, err := f.drafts()
+	if err != nil {
+		return sparrow.Config{}, err
+	}
 	c := sparrow.Config{
-		Model: f.model, Name: f.name, Kernels: f.kernels, Workers: f.workers, Policy: p,
+		Model: f.model, Name: f.name, Kernels: f.kernels, Workers: f.workers, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning, MaxQueue: f.maxQueue,
 		NoReuse: f.noPrefixCache, PlanHistory: f.planHistory,
 	}

@@ -14,6 +14,7 @@ import (
 
 	"sparrow"
 	"sparrow/eval"
+	"sparrow/spec"
 )
 
 // evalFlags is everything `sparrow eval` can be told.
@@ -157,6 +158,11 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	if p.Kernels != "" {
 		c.Kernels = p.Kernels
 	}
+	if p.Draft != "" {
+		if c.Draft, err = spec.Parse(p.Draft); err != nil {
+			return nil, err
+		}
+	}
 	bar := newProgress(cmd.ErrOrStderr(), "loading weights")
 	c.OnLoad = func(done, total int) { bar.set(int64(min(done, total)), int64(total), p.Name) }
 	e, err := sparrow.Open(cmd.Context(), c)
@@ -178,7 +184,7 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	if err != nil {
 		return nil, err
 	}
-	r.Plan, r.About, r.Rows = p.Name, p.About, eval.RowsOf(e)
+	r.Plan, r.About, r.Rows, r.Drafts = p.Name, p.About, eval.RowsOf(e), eval.DraftsOf(e)
 	return r, nil
 }
 

@@ -105,7 +105,7 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.tp, "tp", 0, "ranks that share attention heads")
 	s.IntVar(&f.layer, "layer", -1, "also show the indexer path of this layer")
 	s.IntVar(&f.paddedRows, "padded-rows", 0, "rows the batch is padded to")
-	s.IntVar(&f.draftTokens, "draft-tokens", 0, "rows verified per request")
+	s.IntVar(&f.draftTokens, "draft-tokens", 0, "rows verified per request; --draft N says the same as N+1 here")
 	s.IntVar(&f.draftBranches, "draft-branches", 0, "drafts kept per step")
 	s.Int64Var(&f.scoreCap, "score-cap", 0, "most bytes of one chunk of indexer scores; default 256 MiB")
 	s.Int64Var(&f.free, "free", 0, "device bytes free now")
@@ -216,7 +216,9 @@ func (f *explainFlags) fullPolicy() (plan.Policy, error) {
 	p.Page, p.DenseThreshold, p.ChunkCapacity, p.ChunkedPrefill = f.page, f.threshold, f.capacity, f.chunked
 	p.ScoreCap, p.MaxTransient, p.AttentionTP = f.scoreCap, f.reserve, f.tp
 	p.TBO, p.CarryIndices, p.HiSparse, p.V4Q8 = f.tbo, f.carry, f.hisparse, f.v4q8
-	p.Speculation = plan.Speculation{Tokens: f.draftTokens, Branches: f.draftBranches}
+	if p.Speculation, err = f.speculation(); err != nil {
+		return p, err
+	}
 	for _, w := range []struct {
 		flag string
 		text string
@@ -246,4 +248,19 @@ func (f *explainFlags) fullPolicy() (plan.Policy, error) {
 		p.CP.Size = n
 	}
 	return p, nil
+}
+
+// speculation is what --draft, or --draft-tokens and --draft-branches, ask for. Explain runs nothing, so without a flag nothing is drafted, and
+// auto shows the longest chain.
+func (f *explainFlags) speculation() (plan.Speculation, error) {
+	s, err := f.drafts()
+	switch {
+	case err != nil:
+		return plan.Speculation{}, err
+	case f.draft != "" && f.draftTokens != 0:
+		return plan.Speculation{}, fmt.Errorf("explain: --draft %s and --draft-tokens %d both say how many rows are verified; give one of them", f.draft, f.draftTokens)
+	case f.draft == "" || s.Drafts() == 0:
+		return plan.Speculation{Tokens: f.draftTokens, Branches: f.draftBranches}, nil
+	}
+	return plan.Speculation{Tokens: s.Drafts() + 1, Branches: f.draftBranches}, nil
 }

@@ -6,12 +6,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"sparrow/plan"
+	"sparrow/spec"
 )
 
 // policyFlags are the flags that say how attention should run, shared by every command that plans.
 type policyFlags struct {
-	kv, prefill, decode, dense string
-	deterministic, fp4Index    bool
+	kv, prefill, decode, dense, draft string
+	deterministic, fp4Index           bool
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
@@ -20,7 +21,20 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&p.decode, "decode", "", "decode kernel: sparse-flat, sparse-block, sparse-raw")
 	f.StringVar(&p.dense, "dense", "", "dense attention for short prompt rows: on or off")
 	f.BoolVar(&p.fp4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
+	f.StringVar(&p.draft, "draft", "", draftHelp)
 	f.BoolVar(&p.deterministic, "deterministic", false, "one arithmetic for every row: the same bits as prompt or as output")
+}
+
+// draftHelp is the same for every command; what explain makes of it is told there.
+const draftHelp = "tokens drafted with the checkpoint's NextN layer and verified together; answers stay the same: auto (as many as pay), a number from 1 to 7, or off"
+
+// drafts is what --draft asks for.
+func (p *policyFlags) drafts() (spec.Setting, error) {
+	s, err := spec.Parse(p.draft)
+	if err != nil {
+		return s, fmt.Errorf("--draft: %w", err)
+	}
+	return s, nil
 }
 
 // policy is what the flags ask for.

@@ -175,6 +175,7 @@ func describe(w io.Writer, i sparrow.Info) {
 	c := &i.Config
 	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of each query; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
+	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
 		if n.Level != plan.NoticeInfo { // those say what the line above says
 			fmt.Fprintf(w, "%-8v %s (%s)\n", n.Level, n.Text, n.Rule)
@@ -183,6 +184,16 @@ func describe(w io.Writer, i sparrow.Info) {
 	m := i.Memory
 	fmt.Fprintf(w, "memory   weights %s; cache %s: %d pages, %d tokens; at most %s more during a step\n", byteSize(m.Weights), byteSize(m.Cache), i.Pages, i.CacheTokens, byteSize(m.Transient))
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens, i.ContextTokens, i.MaxRunning, i.MaxQueue)
+}
+
+func draftText(i sparrow.Info) string {
+	switch {
+	case i.Drafts == 0:
+		return "none: " + i.NoDrafts
+	case i.Draft.Insists():
+		return fmt.Sprintf("%d tokens at a time by layer %d, verified together", i.Drafts, i.Config.Model.Layers)
+	}
+	return fmt.Sprintf("auto: up to %d tokens at a time by layer %d, verified together, as long as that pays for a request", i.Drafts, i.Config.Model.Layers)
 }
 
 func denseText(i sparrow.Info) string {

@@ -20,7 +20,7 @@ func TestSynthWritesWhatRunCanRun(t *testing.T) {
 			t.Errorf("%s: it says %q", preset, out)
 		}
 		answer, side := mustDrive(t, "", "run", "--model", dir, "--cache-tokens", "1024", "--max-tokens", "8", "--trace", "Goodbye")
-		if !strings.Contains(side, "8 out; finish length") {
+		if !strings.Contains(side, "8 out") || !strings.Contains(side, "finish length") {
 			t.Errorf("%s: answer %q\n%s", preset, answer, side)
 		}
 		if _, _, err := drive("", "synth", dir, "--config", preset); err == nil || !strings.Contains(err.Error(), "choose an empty folder") {

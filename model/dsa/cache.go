@@ -24,6 +24,7 @@ func Facts(c *config.DSA) plan.Model {
 		QKDim:              c.Attention.QK(),
 		VDim:               c.Attention.V,
 		Layers:             c.Layers,
+		NextN:              c.NextN,
 		Context:            c.MaxPositions,
 		LayerSupportsDense: true,
 		Share:              plan.LayerShare{Types: c.Indexer.Shared},

@@ -1,6 +1,8 @@
 package metric
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sparrow"
@@ -35,6 +37,7 @@ type engineCollector struct {
 
 	info, pages, ended, stops *prometheus.Desc
 	segments, rows            *prometheus.Desc
+	judged, right, undrafted  *prometheus.Desc
 }
 
 func gauge(name, help string, of func(*snapshot) float64) reading {
@@ -74,15 +77,20 @@ func newEngineCollector(source Source) *engineCollector {
 			counter("kv_window_evictions_total", "Window pages of cached prefixes given up to make room.", func(s *sparrow.Stats) int64 { return s.KV.WindowEvictions }),
 			counter("draft_tokens_total", "Tokens drafted.", func(s *sparrow.Stats) int64 { return s.Drafted }),
 			counter("draft_accepted_tokens_total", "Drafted tokens that were accepted.", func(s *sparrow.Stats) int64 { return s.Accepted }),
+			counter("draft_verifies_total", "Sequences whose drafts a step verified.", func(s *sparrow.Stats) int64 { return s.Verified }),
+			counter("draft_verify_tokens_total", "Tokens that came out of those verifies.", func(s *sparrow.Stats) int64 { return s.VerifiedTokens }),
 			counter("layout_conversions_total", "Plan segments whose cached rows were converted before a kernel read them.", func(s *sparrow.Stats) int64 { return s.Conversions }),
 			counter("slices_total", "Extra launches because a kernel's limit was met.", func(s *sparrow.Stats) int64 { return s.Slices }),
 		},
-		info:     desc("info", "Always 1; the labels describe the engine.", "model", "family", "kernels", "layout", "prefill", "decode"),
-		pages:    desc("kv_pages", "Cache pages by state: used by sequences, cached for later prompts, or free.", "state"),
-		ended:    desc("requests_ended_total", "Requests that ended, by outcome: finished, aborted (by their callers), failed, refused (queue full).", "outcome"),
-		stops:    desc("prefix_stops_total", "Prefix lookups by the reason they matched no further.", "reason"),
-		segments: desc("plan_segments_total", "Plan segments that ran, by what their rows were, their form, kernel and conversion.", planLabels...),
-		rows:     desc("plan_rows_total", "Rows carried by those segments.", planLabels...),
+		info:      desc("info", "Always 1; the labels describe the engine.", "model", "family", "kernels", "layout", "prefill", "decode"),
+		pages:     desc("kv_pages", "Cache pages by state: used by sequences, cached for later prompts, or free.", "state"),
+		ended:     desc("requests_ended_total", "Requests that ended, by outcome: finished, aborted (by their callers), failed, refused (queue full).", "outcome"),
+		stops:     desc("prefix_stops_total", "Prefix lookups by the reason they matched no further.", "reason"),
+		segments:  desc("plan_segments_total", "Plan segments that ran, by what their rows were, their form, kernel and conversion.", planLabels...),
+		rows:      desc("plan_rows_total", "Rows carried by those segments.", planLabels...),
+		judged:    desc("draft_judged_total", "Drafts compared with the target's choice, by their place in the chain.", "place"),
+		right:     desc("draft_right_total", "Drafts that were the target's choice, by their place in the chain.", "place"),
+		undrafted: desc("draft_off_total", "Sequences that stopped drafting, by reason: unpaid (it cost more than it gave) or failed.", "reason"),
 	}
 }
 
@@ -91,7 +99,7 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, r := range c.readings {
 		out <- r.desc
 	}
-	for _, d := range []*prometheus.Desc{c.info, c.pages, c.ended, c.stops, c.segments, c.rows} {
+	for _, d := range []*prometheus.Desc{c.info, c.pages, c.ended, c.stops, c.segments, c.rows, c.judged, c.right, c.undrafted} {
 		out <- d
 	}
 }
@@ -120,6 +128,12 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	for why, n := range stats.KV.Stops {
 		counter(c.stops, n, prefix.Stop(why).String())
 	}
+	for i, n := range stats.Drafts {
+		counter(c.judged, n.Judged, strconv.Itoa(i+1))
+		counter(c.right, n.Right, strconv.Itoa(i+1))
+	}
+	counter(c.undrafted, stats.DraftsEnded, "unpaid")
+	counter(c.undrafted, stats.DraftsFailed, "failed")
 	for _, p := range stats.Plans {
 		labels := []string{p.Row.String(), p.Form.String(), p.Kernel.String(), p.Convert.String()}
 		counter(c.segments, p.Steps, labels...)

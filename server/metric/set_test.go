@@ -10,6 +10,7 @@ import (
 	"sparrow/kv"
 	"sparrow/kv/prefix"
 	"sparrow/plan"
+	"sparrow/spec"
 )
 
 type source struct {
@@ -29,7 +30,8 @@ func busy() *source {
 		info: sparrow.Info{Name: "m", Family: "deepseek_v32", PageTokens: 64, Pages: 100, Kernels: "cpu", Config: plan.Config{Prefill: plan.SparseFlat, Decode: plan.SparseBlock}},
 		stats: sparrow.Stats{
 			Running: 2, Waiting: 9, KV: k, Requests: 11, Finished: 7, Aborted: 1, Failed: 4, Refused: 8, Steps: 40, Preempted: 13,
-			PromptTokens: 701, OutputTokens: 302, Drafted: 20, Accepted: 15, Conversions: 16, Slices: 17,
+			PromptTokens: 701, OutputTokens: 302, Drafted: 20, Accepted: 15, Verified: 21, VerifiedTokens: 36, DraftsEnded: 22, DraftsFailed: 23,
+			Drafts: [spec.Most]sparrow.DraftCount{{Judged: 24, Right: 14}, {Judged: 12, Right: 10}}, Conversions: 16, Slices: 17,
 			Plans: []sparrow.PlanCount{{Row: plan.RowDecode, Form: plan.FormSparseMLA, Kernel: plan.SparseBlock, Steps: 18, Rows: 19}},
 		},
 	}
@@ -65,6 +67,9 @@ func TestScrapeShowsTheEngine(t *testing.T) {
 		`sparrow_kv_pages{state="used"} 25`, `sparrow_kv_pages{state="cached"} 5`, `sparrow_kv_pages{state="free"} 70`,
 		`sparrow_prefix_queried_tokens_total 700`, `sparrow_prefix_hit_tokens_total 128`, `sparrow_prefix_stops_total{reason="first difference"} 6`,
 		`sparrow_prompt_tokens_total 701`, `sparrow_output_tokens_total 302`, `sparrow_draft_tokens_total 20`, `sparrow_draft_accepted_tokens_total 15`,
+		`sparrow_draft_verifies_total 21`, `sparrow_draft_verify_tokens_total 36`, `sparrow_draft_judged_total{place="1"} 24`, `sparrow_draft_right_total{place="1"} 14`,
+		`sparrow_draft_judged_total{place="2"} 12`, `sparrow_draft_right_total{place="7"} 0`,
+		`sparrow_draft_off_total{reason="unpaid"} 22`, `sparrow_draft_off_total{reason="failed"} 23`,
 		`sparrow_requests_total 11`, `sparrow_requests_ended_total{outcome="finished"} 7`, `sparrow_requests_ended_total{outcome="aborted"} 1`,
 		`sparrow_requests_ended_total{outcome="failed"} 4`, `sparrow_requests_ended_total{outcome="refused"} 8`,
 		`sparrow_steps_total 40`, `sparrow_preemptions_total 13`, `sparrow_kv_evictions_total 3`, `sparrow_kv_window_pages 33`, `sparrow_kv_window_pages_used 21`,
@@ -123,7 +128,8 @@ func TestScrapeUnderTheNamesOfVLLM(t *testing.T) {
 		`vllm:num_preemptions_total{engine="0",model_name="m"} 13`, `vllm:prompt_tokens_total{engine="0",model_name="m"} 701`,
 		`vllm:generation_tokens_total{engine="0",model_name="m"} 302`, `vllm:prefix_cache_queries_total{engine="0",model_name="m"} 700`,
 		`vllm:prefix_cache_hits_total{engine="0",model_name="m"} 128`, `vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 20`,
-		`vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 15`,
+		`vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 15`, `vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 21`,
+		`vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 10`,
 	)
 }
 

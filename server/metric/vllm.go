@@ -41,6 +41,7 @@ type vllmCollector struct {
 	source   Source
 	readings []reading
 	cache    *prometheus.Desc
+	places   *prometheus.Desc
 }
 
 func newVLLMCollector(source Source, labels prometheus.Labels) *vllmCollector {
@@ -63,10 +64,13 @@ func newVLLMCollector(source Source, labels prometheus.Labels) *vllmCollector {
 			counter("generation_tokens_total", "Tokens generated.", func(s *sparrow.Stats) int64 { return s.OutputTokens }),
 			counter("prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", func(s *sparrow.Stats) int64 { return s.KV.PromptTokens }),
 			counter("prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", func(s *sparrow.Stats) int64 { return s.KV.ReusedTokens }),
+			counter("spec_decode_num_drafts_total", "Sequences whose drafts a step verified.", func(s *sparrow.Stats) int64 { return s.Verified }),
 			counter("spec_decode_num_draft_tokens_total", "Tokens drafted.", func(s *sparrow.Stats) int64 { return s.Drafted }),
 			counter("spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.", func(s *sparrow.Stats) int64 { return s.Accepted }),
 		},
 		cache: prometheus.NewDesc("vllm:cache_config_info", "Always 1; the labels are the sizes of the cache.", []string{"block_size", "num_gpu_blocks"}, labels),
+		places: prometheus.NewDesc("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Drafted tokens that were accepted, by their place in the chain from 0.",
+			[]string{"position"}, labels),
 	}
 }
 
@@ -76,6 +80,7 @@ func (c *vllmCollector) Describe(out chan<- *prometheus.Desc) {
 		out <- r.desc
 	}
 	out <- c.cache
+	out <- c.places
 }
 
 // Collect reads the engine once.
@@ -85,4 +90,7 @@ func (c *vllmCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(r.desc, r.kind, r.of(now))
 	}
 	out <- prometheus.MustNewConstMetric(c.cache, prometheus.GaugeValue, 1, strconv.Itoa(now.info.PageTokens), strconv.Itoa(now.info.Pages))
+	for i, n := range now.stats.Drafts {
+		out <- prometheus.MustNewConstMetric(c.places, prometheus.CounterValue, float64(n.Right), strconv.Itoa(i))
+	}
 }
