@@ -116,9 +116,12 @@ func before(f func(works []step.Work) error) func(*Engine) {
 }
 
 // owner finds the choice a piece of work belongs to: it has the choice's page table.
-func (e *Engine) owner(w *step.Work) *choice {
+func (e *Engine) owner(w *step.Work) *choice { return e.at(w.Pages) }
+
+// at finds the choice that has a page table.
+func (e *Engine) at(pages []int32) *choice {
 	for _, q := range e.sched.All() {
-		if p := q.Pages(); len(p) > 0 && &p[0] == &w.Pages[0] {
+		if p := q.Pages(); len(p) > 0 && &p[0] == &pages[0] {
 			return q.Owner.(*choice)
 		}
 	}

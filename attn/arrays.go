@@ -10,6 +10,7 @@ import (
 // hostArrays are a step's arrays before they are written to the device, reused from step to step.
 type hostArrays struct {
 	request, position, slots, lens, kept []int32 // one entry for each row
+	token                                []int32 // the row's place among its request's new tokens
 	start, indexStart                    []int32
 
 	table []int32 // [requests, width]
@@ -39,7 +40,7 @@ func (h *hostArrays) rows() int { return len(h.request) }
 // fill computes every array of a step.
 func (h *hostArrays) fill(in Step, topK int) error {
 	h.request, h.position, h.slots, h.lens, h.kept = h.request[:0], h.position[:0], h.slots[:0], h.lens[:0], h.kept[:0]
-	h.start, h.indexStart = h.start[:0], h.indexStart[:0]
+	h.start, h.indexStart, h.token = h.start[:0], h.indexStart[:0], h.token[:0]
 	h.flat, h.pages, h.tables, h.marks = h.flat[:0], h.pages[:0], h.tables[:0], h.marks[:0]
 	h.fillTable(in)
 	for i := range in.Plan.Segments {
@@ -87,6 +88,7 @@ func (h *hostArrays) fillRows(in Step, s *plan.Segment, topK int) error {
 			p := p0 + t
 			h.request = append(h.request, int32(span.Request))
 			h.position = append(h.position, int32(max(p, 0)))
+			h.token = append(h.token, int32(t))
 			n := int32(max(p+1, 0)) // a padded request may lie before position 0
 			slot := int32(-1)
 			if n > 0 {

@@ -111,11 +111,12 @@ func (a *Attention) Begin(in Step) (Rows, error) {
 		return Rows{}, err
 	}
 	err = a.dev.Angles(kernel.AngleArgs{Out: st.angles, Positions: place, InvFreq: a.freq, Scale: a.params.CosScale})
-	return Rows{Request: h.request, Position: h.position}, err
+	return Rows{Request: h.request, Position: h.position, Token: h.token}, err
 }
 
 // Rows says which token each row of a step is. The slices are valid until the next Begin.
 type Rows struct {
 	Request  []int32 // index into the batch
-	Position []int32 // in the sequence
+	Position []int32 // in the sequence; 0 for rows of a padded request that lie before its beginning
+	Token    []int32 // index among the request's new tokens
 }

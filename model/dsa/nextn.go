@@ -125,7 +125,7 @@ func (m *Model) draftRows(in *model.DraftInput, rows attn.Rows) (kernel.Tensor, 
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
-	ids, err := m.tokenIDs(&n.buf.ids, in.Step, in.Tokens, rows)
+	ids, err := m.tokenIDs(&n.buf.ids, in.Tokens, rows)
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
@@ -162,8 +162,8 @@ func (m *Model) hiddenRows(in *model.DraftInput, rows attn.Rows) (kernel.Tensor,
 	}
 	list := n.buf.host[:0]
 	for i, r := range rows.Request {
-		t := int(rows.Position[i]) - in.Batch.FirstPosition(in.Config, int(r))
-		if t < 0 || t >= len(in.Hidden[r]) {
+		t := int(rows.Token[i])
+		if t >= len(in.Hidden[r]) {
 			return kernel.Tensor{}, fmt.Errorf("dsa: draft: request %d has %d hidden states, the plan asks for number %d", r, len(in.Hidden[r]), t)
 		}
 		row := in.Hidden[r][t]

@@ -10,7 +10,7 @@ import (
 
 // embedRows looks up the token of every row, in step order.
 func (m *Model) embedRows(in *model.Input, rows attn.Rows) (kernel.Tensor, error) {
-	ids, err := m.tokenIDs(&m.buf.ids, in.Step, in.Tokens, rows)
+	ids, err := m.tokenIDs(&m.buf.ids, in.Tokens, rows)
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
@@ -22,7 +22,7 @@ func (m *Model) embedRows(in *model.Input, rows attn.Rows) (kernel.Tensor, error
 }
 
 // tokenIDs writes the token that belongs to every row, i32 [T, 1].
-func (m *Model) tokenIDs(mem *kernel.Scratch, s attn.Step, tokens [][]int32, rows attn.Rows) (kernel.Tensor, error) {
+func (m *Model) tokenIDs(mem *kernel.Scratch, tokens [][]int32, rows attn.Rows) (kernel.Tensor, error) {
 	n := len(rows.Request)
 	ids, err := mem.Take(kernel.I32, n, 1)
 	if err != nil {
@@ -32,8 +32,8 @@ func (m *Model) tokenIDs(mem *kernel.Scratch, s attn.Step, tokens [][]int32, row
 		m.buf.host = make([]int32, 0, n)
 	}
 	for i, r := range rows.Request {
-		t := int(rows.Position[i]) - s.Batch.FirstPosition(s.Config, int(r))
-		if t < 0 || t >= len(tokens[r]) {
+		t := int(rows.Token[i])
+		if t >= len(tokens[r]) {
 			return kernel.Tensor{}, fmt.Errorf("dsa: forward: request %d has %d new tokens, the plan asks for number %d", r, len(tokens[r]), t)
 		}
 		m.buf.host = append(m.buf.host, tokens[r][t])
