@@ -1,0 +1,171 @@
+package sparrow
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"sparrow/sample"
+	"sparrow/spec"
+	"sparrow/step"
+)
+
+// eight is a checkpoint of eight tokens with a random drafting layer.
+var eightFolder = sync.OnceValues(func() (string, error) {
+	return writeDrafty("eight", []byte(strings.Replace(speckConfig, `"vocab_size": 640`, `"vocab_size": 8`, 1)))
+})
+
+// Sampled answers follow the target's distribution whatever is drafted: over many seeds, the first three tokens occur as often as the model's
+// probabilities, after all filters, say. The third comes out of a row whose draft was accepted in many of them.
+func TestSampledDraftsFollowTheTarget(t *testing.T) {
+	seeds := 6000
+	if raceEnabled {
+		seeds = 1500
+	}
+	dir := folder(t, eightFolder)
+	prompt := []int32{2, 3, 4, 5, 6, 7, 2, 4}
+	params := seeded(0)
+	params.Temperature, params.TopP, params.LogitBias = 0.9, 0.95, map[int32]float64{5: 0.5}
+	law := lawOf(t, dir, prompt, params)
+	e := start(t, Config{Model: dir, Draft: drafts(t, 3), StepTokens: 256, CacheTokens: 64 * 80, MaxQueue: seeds}, checked(t), func(e *Engine) {
+		// A drafter that is right often, and wrong in ways that depend on the position.
+		e.runner = &guesser{runner: e.runner, rewrite: func(w *step.Draft, row []float32) {
+			for i := range row {
+				row[i] = float32((i*5+w.Cached*3)%8) / 3
+			}
+		}}
+	})
+	counts := map[[3]int32]int{}
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	for w := range 8 {
+		wait.Go(func() {
+			for seed := w; seed < seeds; seed += 8 {
+				p := params
+				p.Seed = int64(seed)
+				out, err := e.Generate(t.Context(), Request{Tokens: prompt, Sampling: p, MaxTokens: 3, IgnoreEOS: true})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				counts[[3]int32(ids(out.Choices[0]))]++
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	// Cells that are expected fewer than eight times are counted together.
+	var chi, restWant, restGot float64
+	cells := -1
+	for key, p := range law {
+		want, got := p*float64(seeds), float64(counts[key])
+		if want < 8 {
+			restWant, restGot = restWant+want, restGot+got
+			continue
+		}
+		chi += (got - want) * (got - want) / want
+		cells++
+	}
+	if restWant > 0 {
+		chi += (restGot - restWant) * (restGot - restWant) / restWant
+		cells++
+	}
+	for key, n := range counts {
+		if law[key] == 0 {
+			t.Errorf("%v came %d times and cannot", key, n)
+		}
+	}
+	// Chi-square is about normal with mean cells and variance 2*cells; four deviations come once in thirty thousand runs, and this run is always the same.
+	if limit := float64(cells) + 4*math.Sqrt(2*float64(cells)); chi > limit || cells < 20 {
+		t.Errorf("chi-square %.1f over %d cells, at most %.1f expected", chi, cells, limit)
+	}
+	guessed(t, e)
+	if st := e.Stats(); float64(st.Accepted) < 0.05*float64(st.Drafted) {
+		t.Errorf("only %d of %d drafts were accepted", st.Accepted, st.Drafted)
+	}
+}
+
+// lawOf is the probability of every three tokens after a prompt, computed from plain decodes of all beginnings.
+func lawOf(t *testing.T, dir string, prompt []int32, params sample.Params) map[[3]int32]float64 {
+	t.Helper()
+	var row []float32
+	e := start(t, Config{Model: dir, Draft: spec.Off()}, func(e *Engine) {
+		e.runner = &tap{runner: e.runner, after: func(_ []step.Work, res step.Result) { row = slices.Clone(res.Row(0)) }}
+	})
+	scratch, err := sample.NewScratch(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sample.New(params, 0, scratch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := func(tokens ...int32) []float32 {
+		generate(t, e, Request{Tokens: append(slices.Clone(prompt), tokens...), Sampling: greedy(), MaxTokens: 1, IgnoreEOS: true})
+		p := make([]float32, 8)
+		if err := s.Probabilities(p, row, nil); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	law := map[[3]int32]float64{}
+	for a, pa := range after() {
+		if pa == 0 {
+			continue
+		}
+		for b, pb := range after(int32(a)) {
+			if pb == 0 {
+				continue
+			}
+			for c, pc := range after(int32(a), int32(b)) {
+				if pc > 0 {
+					law[[3]int32{int32(a), int32(b), int32(c)}] = float64(pa) * float64(pb) * float64(pc)
+				}
+			}
+		}
+	}
+	total := 0.0
+	for _, p := range law {
+		total += p
+	}
+	if math.Abs(total-1) > 1e-4 {
+		t.Fatalf("the law of %s sums to %v", filepath.Base(dir), total)
+	}
+	return law
+}
+
+// One sequence decodes the built-in model's answers: plain, and with drafts.
+func BenchmarkDecodeAlone(b *testing.B) {
+	for _, s := range []spec.Setting{spec.Off(), must(spec.Fixed(1)), must(spec.Fixed(2)), must(spec.Fixed(4)), spec.Auto()} {
+		b.Run(fmt.Sprint("draft ", s), func(b *testing.B) {
+			e, err := Open(b.Context(), Config{Draft: s})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close(b.Context())
+			question := Request{Chat: ask("Leo starts with 40 photos. Leo throws away 13 photos. Leo wins 9 photos in a game. How many photos does Leo have now?"), Sampling: greedy(), Trace: true}
+			tokens, seconds := 0, 0.0
+			for b.Loop() {
+				out, err := e.Generate(b.Context(), question)
+				if err != nil {
+					b.Fatal(err)
+				}
+				tokens += out.Usage.CompletionTokens - 1
+				seconds += out.Trace.Decode.Seconds()
+			}
+			b.ReportMetric(float64(tokens)/seconds, "tokens/s")
+		})
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -1,0 +1,186 @@
+package spec
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestSettings(t *testing.T) {
+	for _, c := range []struct {
+		text, want string
+		drafts     int
+		insists    bool
+	}{{"", "auto", Most, false}, {"auto", "auto", Most, false}, {"off", "off", 0, false}, {"1", "1", 1, true}, {"7", "7", 7, true}} {
+		s, err := Parse(c.text)
+		if err != nil || s.String() != c.want || s.Drafts() != c.drafts || s.Insists() != c.insists {
+			t.Errorf("%q is %v with %d drafts, insists %v, %v", c.text, s, s.Drafts(), s.Insists(), err)
+		}
+		var back Setting
+		if text, _ := s.MarshalText(); back.UnmarshalText(text) != nil || back != s {
+			t.Errorf("%q does not come back: %v", text, back)
+		}
+	}
+	for _, text := range []string{"0", "8", "-1", "on", "2.5", " 2", "99999999999999999999"} {
+		if s, err := Parse(text); !errors.Is(err, ErrSetting) {
+			t.Errorf("%q is %v, %v", text, s, err)
+		}
+	}
+	if (Setting{}) != Auto() {
+		t.Error("the zero setting is not auto")
+	}
+}
+
+// machine is a clock for a target and a drafting layer whose costs are lines, with noise.
+type machine struct {
+	step, stepRow, pass, passRow float64
+	random                       *rand.Rand
+}
+
+func (m *machine) noise() float64 { return 1 + 0.2*m.random.Float64() }
+
+// run lets one of several like requests decode so many tokens, drafts being right with the given chances, and returns the seconds its steps took in all.
+func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances []float64) (seconds float64, drafted int) {
+	n := 0
+	for made := 0; made < tokens; {
+		took := (m.step + m.stepRow*float64(sequences*(1+n))) * m.noise()
+		c.Step(sequences*(1+n), took)
+		seconds += took
+		right := 0
+		for right < n && m.random.Float64() < chances[right] {
+			right++
+		}
+		if n > 0 {
+			r.Judged(n, right)
+			drafted += n
+		}
+		made += 1 + right
+		if n = r.Depth(sequences); n == 0 {
+			continue
+		}
+		for i := range n {
+			rows := 1
+			if i == 0 {
+				rows = 1 + right
+			}
+			took := (m.pass + m.passRow*float64(sequences*rows)) * m.noise()
+			c.Pass(sequences*rows, took)
+			seconds += took
+		}
+	}
+	return seconds, drafted
+}
+
+// Auto comes near the best fixed depth wherever that is, and near plain decoding where drafting does not pay.
+func TestAutoFindsTheDepthThatPays(t *testing.T) {
+	good := []float64{0.99, 0.95, 0.9, 0.9, 0.85, 0.85, 0.8}
+	half := []float64{0.99, 0.5, 0.45, 0.4, 0.4, 0.4, 0.4}
+	never := []float64{0.01, 0, 0, 0, 0, 0, 0}
+	for _, c := range []struct {
+		name      string
+		m         machine
+		sequences int
+		chances   []float64
+	}{
+		{"rows are nearly free and drafts right", machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005}, 1, good},
+		{"rows are nearly free, drafts right half the time", machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005}, 1, half},
+		{"rows cost a third of a step", machine{step: 1, stepRow: 0.3, pass: 0.2, passRow: 0.1}, 1, half},
+		{"drafts are never right", machine{step: 1, stepRow: 0.02, pass: 0.2, passRow: 0.01}, 1, never},
+		{"a full batch, where rows are all of the cost", machine{step: 1, stepRow: 0.3, pass: 0.2, passRow: 0.1}, 32, half},
+		{"a batch of cheap rows", machine{step: 1, stepRow: 0.01, pass: 0.05, passRow: 0.002}, 16, good},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const tokens = 600
+			c.m.random = rand.New(rand.NewPCG(3, 4))
+			plain, _ := c.m.run(New(Auto()), &Request{}, tokens, c.sequences, c.chances)
+			best := plain
+			for n := 1; n <= Most; n++ {
+				s, err := Fixed(n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				control := New(s)
+				r := control.Request()
+				seconds, drafted := c.m.run(control, &r, tokens, c.sequences, c.chances)
+				if drafted == 0 || !r.On() {
+					t.Errorf("%d drafts: %d were made, on %v", n, drafted, r.On())
+				}
+				best = min(best, seconds)
+			}
+			control := New(Auto())
+			r := control.Request()
+			got, _ := c.m.run(control, &r, tokens, c.sequences, c.chances)
+			if got > 1.15*best {
+				t.Errorf("auto takes %.1f, the best depth %.1f, plain %.1f", got, best, plain)
+			}
+			if best == plain && r.On() {
+				t.Error("drafting goes on although plain decoding is best")
+			}
+		})
+	}
+}
+
+// What one request learned about costs and drafts serves the next.
+func TestRequestsShareWhatTheyLearn(t *testing.T) {
+	m := machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005, random: rand.New(rand.NewPCG(1, 1))}
+	c := New(Auto())
+	r := c.Request()
+	m.run(c, &r, 300, 1, []float64{1, 1, 1, 1, 0, 0, 0})
+	next := c.Request()
+	if n := next.Depth(1); n != 4 {
+		t.Errorf("the next request begins with %d drafts, want the four that are always right", n)
+	}
+	if a, b := next.Chance(1), next.Chance(5); a < 0.9 || b > 0.3 {
+		t.Errorf("chances %v and %v", a, b)
+	}
+}
+
+func TestARequestOfItsOwnDepth(t *testing.T) {
+	c := New(Auto())
+	r := c.Exactly(3)
+	for range 100 {
+		r.Judged(3, 0)
+		if n := r.Depth(50); n != 3 {
+			t.Fatalf("%d drafts, want exactly 3", n)
+		}
+	}
+	r.Stop()
+	r.Judged(3, 3)
+	if r.On() || r.Depth(1) != 0 || r.Chance(1) != 0 {
+		t.Error("a stopped request drafts")
+	}
+	for _, i := range []int{-1, 0, Most + 1} {
+		fresh := c.Request()
+		if p := fresh.Chance(i); p != 0 {
+			t.Errorf("the chance of draft %d is %v", i, p)
+		}
+	}
+}
+
+// Estimates stay positive and finite whatever is measured.
+func TestCostsStaySane(t *testing.T) {
+	for _, list := range [][][2]float64{
+		{{1, 5}, {2, 1}, {3, 0.1}}, {{1, 1}, {1, 1}, {1, 1}}, {{1, 1e-9}, {64, 1e-9}}, {{1, 0}, {0, 1}, {-3, 1}, {2, 1}}, {{1, 1}, {1, 1}, {1, 1}, {1, 1e6}, {2, 1}},
+	} {
+		var l line
+		for _, v := range list {
+			l.add(int(v[0]), v[1])
+		}
+		if !l.known() {
+			t.Errorf("%v: nothing is known", list)
+			continue
+		}
+		fixed, each := l.fit()
+		if fixed < 0 || each <= 0 || math.IsNaN(fixed+each) || math.IsInf(fixed+each, 0) {
+			t.Errorf("%v: %v + %v a row", list, fixed, each)
+		}
+	}
+	var l line
+	for i := range 200 {
+		l.add(1+i%5, 2+0.5*float64(1+i%5))
+	}
+	if fixed, each := l.fit(); math.Abs(fixed-2) > 1e-6 || math.Abs(each-0.5) > 1e-6 {
+		t.Errorf("an exact line is fitted as %v + %v a row", fixed, each)
+	}
+}
