@@ -220,7 +220,9 @@ func TestDraftedTextIsPlainText(t *testing.T) {
 						t.Errorf("%v drafts, request %d: %q, without %q", s, i, got[i].Choices[0].Text, want[i].Choices[0].Text)
 					}
 				}
-				guessed(t, e)
+				if st := e.Stats(); st.Accepted == 0 || s.Insists() && st.Accepted == st.Drafted || st.DraftsFailed != 0 {
+					t.Errorf("%v drafts: %d of %d were accepted, %d passes failed", s, st.Accepted, st.Drafted, st.DraftsFailed)
+				}
 			}
 		})
 	}

@@ -166,11 +166,12 @@ func sum(list []int) (n int) {
 	return n
 }
 
-// Drafts do not depend on how the prompt was cut into chunks, and the fast kernels draft what the reference drafts.
+// Drafts do not depend on how the prompt was cut into chunks, and the fast kernels draft what the reference drafts. That is compared over exact rows:
+// where rows are rounded, a last bit can turn a selection of these random weights around, and the logits with it.
 func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
-	for i, preset := range []string{"v32-tiny", "glm-tiny"} {
+	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
 		fast, plain := drafty(t, preset, "cpu", nil), drafty(t, preset, "ref", nil)
-		for _, s := range settings[i : 4-2*i] {
+		for _, s := range settings[:4] {
 			t.Run(preset+" "+s.name, func(t *testing.T) {
 				policy := s.policy
 				policy.Speculation.Tokens = 4
@@ -181,6 +182,9 @@ func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 				}
 				b.reset()
 				b.sameBits("chunked drafts", drafted(b, 64, 1, 100), whole)
+				if policy.KV != "f32" {
+					return
+				}
 				for i, row := range drafted(newBench(t, plain, policy)) {
 					far, norm := 0.0, 0.0
 					for j := range row {
