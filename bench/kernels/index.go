@@ -22,9 +22,12 @@ func indexCases() []Case {
 		out = append(out, Case{Name: "scores fp8", Shape: scoreShape(queries), Make: func(r *Rig) *Op { return scores(r, queries) }})
 	}
 	out = append(out,
-		Case{Name: "select", Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, 1, selectWidth, false) }},
-		Case{Name: "select many zeros", Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, 1, selectWidth, true) }},
-		Case{Name: "select", Shape: fmt.Sprintf("%d of 64 rows of 8k scores", topK), Make: func(r *Rig) *Op { return selectTop(r, 64, 8<<10, false) }},
+		Case{Name: "select", Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: selectSets}) }},
+		Case{Name: "select many zeros", Shape: selectShape(1), Make: func(r *Rig) *Op {
+			return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: selectSets, zeros: true})
+		}},
+		Case{Name: "select hot", Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: 1}) }},
+		Case{Name: "select", Shape: fmt.Sprintf("%d of 64 rows of 8k scores", topK), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 64, width: 8 << 10, sets: 1}) }},
 		Case{Name: "index query", Shape: "512 tokens, 64 heads", Make: indexQuery},
 		Case{Name: "store index", Shape: "512 tokens", Make: storeIndex},
 		Case{Name: "gather index", Shape: "8k keys", Make: gatherIndex},
@@ -83,22 +86,34 @@ func finite(t kernel.Tensor) func(kernel.Device) error {
 	}
 }
 
-// selectTop chooses among normal scores, or among scores of which seven in eight are zero, as ReLU makes them.
-func selectTop(r *Rig, rows, width int, zeros bool) *Op {
-	s, out := r.empty(kernel.F32, rows, width), r.empty(kernel.I32, rows, topK)
+// scoreSet is what a selection chooses from: so many sets of rows, of which each run takes the next. One row of 128k scores would stay in a
+// core's own cache; after a scan over 128k keys it lies further away, and so do several.
+type scoreSet struct {
+	rows, width, sets int
+	zeros             bool // seven scores in eight are zero, as ReLU makes them
+}
+
+const selectSets = 16
+
+func selectTop(r *Rig, c scoreSet) *Op {
+	s, out := r.empty(kernel.F32, c.sets*c.rows, c.width), r.empty(kernel.I32, c.rows, topK)
 	for i, v := 0, host.F32(s); i < len(v); i++ { // every score drawn: repeated ones would tie
-		if v[i] = float32(r.rng.NormFloat64()); zeros && (r.rng.IntN(8) > 0 || v[i] < 0) {
+		if v[i] = float32(r.rng.NormFloat64()); c.zeros && (r.rng.IntN(8) > 0 || v[i] < 0) {
 			v[i] = 0
 		}
 	}
-	lens := r.constant(rows, width)
+	lens, next := r.constant(c.rows, c.width), 0
 	return &Op{
-		Run:    func(d kernel.Device) error { return d.Select(kernel.SelectArgs{Out: out, Scores: s, Lens: lens}) },
+		Run: func(d kernel.Device) error {
+			next = (next + 1) % c.sets
+			return d.Select(kernel.SelectArgs{Out: out, Scores: s.Slice(next*c.rows, (next+1)*c.rows), Lens: lens})
+		},
 		Poison: poison(out),
 		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.Select(kernel.SelectArgs{Out: to, Scores: s.Slice(row, row+1), Lens: lens.Slice(row, row+1)})
+			at := next*c.rows + row
+			return d.Select(kernel.SelectArgs{Out: to, Scores: s.Slice(at, at+1), Lens: lens.Slice(row, row+1)})
 		}),
-		Bytes: float64(s.Extent()), Memory: host.Bytes(s),
+		Bytes: 4 * float64(c.rows*c.width), Memory: host.Bytes(s),
 	}
 }
 

@@ -128,7 +128,7 @@ func (j *judge) indexer() {
 			x.StreamShare >= 0.60 || x.PeakShare >= 0.25)
 	}
 	what, wanted = fmt.Sprintf("top-k %s, 2 cores", selectShape(1)), "at most 5 x one stream read of the scores"
-	// One reader's stream is the measure; two read the same scores, which lie in the cores' own caches, in about half the time.
+	// One reader's stream is the measure.
 	if x, one := j.find("select", selectShape(1), 2, ""), j.find("select", selectShape(1), 1, ""); x == nil || one == nil {
 		j.absent(what, wanted, left)
 	} else {
