@@ -8,7 +8,7 @@ import (
 )
 
 // denseTile is how many neighbouring query rows share one pass over their keys.
-const denseTile = 16
+const denseTile = 64
 
 // denseWork is dense attention cut into heads and tiles of rows.
 type denseWork struct {
@@ -71,18 +71,26 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 		d.tier.MatMulF32(st.scores, attendBlock, host.F32(q), q.Stride, rows, host.F32(keys), keys.Stride, n, dims.Nope)
 		qr := q.Columns(dims.Nope, dims.QK())
 		d.tier.MatMulF32(rope, attendBlock, host.F32(qr), qr.Stride, rows, host.F32(turned), turned.Stride, n, dims.Rope)
+		whole := true // every row sees every key of the block
 		for r := range rows {
 			seen := min(int(host.RowI32(w.Lens, r0+r)[0])-s0, n)
+			whole = whole && seen == n
 			if seen <= 0 {
 				continue
 			}
 			p := st.scores[r*attendBlock:][:seen]
-			for j, v := range rope[r*attendBlock:][:seen] {
-				p[j] += v
+			d.tier.Axpy(p, 1, rope[r*attendBlock:][:seen])
+			st.fold(d, p, host.RowF32(out, r), r, w.Scale)
+		}
+		if whole {
+			d.tier.AccumulateF32(host.F32(out), out.Stride, st.scores, attendBlock, rows, host.F32(values), values.Stride, n, dims.V)
+			continue
+		}
+		for r := range rows {
+			if seen := min(int(host.RowI32(w.Lens, r0+r)[0])-s0, n); seen > 0 {
+				p := st.scores[r*attendBlock:][:seen]
+				d.tier.AccumulateF32(host.RowF32(out, r), dims.V, p, attendBlock, 1, host.F32(values), values.Stride, seen, dims.V)
 			}
-			o := host.RowF32(out, r)
-			st.fold(d, p, o, r, w.Scale)
-			d.tier.AccumulateF32(o, dims.V, p, attendBlock, 1, host.F32(values), values.Stride, seen, dims.V)
 		}
 	}
 	for r := range rows {

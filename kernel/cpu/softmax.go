@@ -33,9 +33,7 @@ func (st softmax) reset() {
 
 // fold turns one block of raw scores of row i into weights, and rescales what the row has gathered so far when the largest score grows.
 func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
-	for j := range p {
-		p[j] *= scale
-	}
+	d.scale(p, scale)
 	top := max(st.top[i], d.tier.Max(p))
 	if top > st.top[i] {
 		keep := float32(math.Exp(float64(st.top[i] - top)))
