@@ -84,6 +84,9 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 			err = errors.Join(err, dev.Close())
 		}
 	}()
+	if d, ok := dev.(interface{ Placement() string }); ok {
+		c.Log.Info("placement of large buffers", "kernels", dev.Name(), "text", d.Placement())
+	}
 	m, err := load(ctx, c, p, dev)
 	if err != nil {
 		return nil, err

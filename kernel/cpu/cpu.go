@@ -120,6 +120,9 @@ func (d *Device) Name() string { return d.name }
 // Activation is float32.
 func (d *Device) Activation() kernel.DType { return kernel.F32 }
 
+// Placement says in one line how large buffers lie in memory.
+func (d *Device) Placement() string { return host.Placement() }
+
 // Close stops the workers.
 func (d *Device) Close() error { return d.pool.Close() }
 

@@ -67,7 +67,11 @@ func aligned(n int) []byte {
 	const line = 64
 	raw := make([]byte, n+line)
 	skip := int(-uintptr(unsafe.Pointer(&raw[0])) & (line - 1))
-	return raw[skip : skip+n : skip+n]
+	b := raw[skip : skip+n : skip+n]
+	if n >= large {
+		advise(b)
+	}
+	return b
 }
 
 // Bytes is the tensor's memory from its first element to the end of its last row.

@@ -127,6 +127,7 @@ TEXT ·fillFP4(SB), NOSPLIT, $0-8
 	MOVL $0x00070007, R8
 	VPBROADCASTD R8, Z30
 	MOVQ fillArgs_scale(AX), DX
+	MOVQ fillArgs_ahead(AX), R13
 	MOVQ fillArgs_w(AX), R8
 	MOVQ fillArgs_panel(AX), R9
 	MOVQ fillArgs_rows(AX), R10
@@ -141,6 +142,7 @@ row9:
 	JZ last11
 loop10:
 	VPMOVZXBD (SI), Z0
+	PREFETCHT1 (SI)(R13*1)
 	MOVBLZX (BX), R11
 	SUBL $127, R11
 	SHLL $7, R11

@@ -45,30 +45,44 @@ func (w *panelWeights) folded(row int) bool {
 	return w.format != panelFP8 || !slices.ContainsFunc(w.scale.row(row)[:(w.k-1)/scaleBlock+1], notPowerOfTwo)
 }
 
+// bytes is the size of n weights of a row.
+func (w *panelWeights) bytes(n int) int {
+	switch w.format {
+	case panelBF16:
+		return 2 * n
+	case panelFP4:
+		return n / 2
+	default:
+		return n
+	}
+}
+
 // fill brings columns [k, k+depth) of rows [row, row+rows) into the panel.
 // Weights past the depth are zero up to a whole step.
 func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded bool) {
 	a := &ts.fill
 	a.ldw, a.rows = w.ld, rows
+	// The next panel lies further along the same rows, or below them.
+	a.ahead = w.bytes(tileK)
+	if k+depth >= w.k {
+		a.ahead = rows*w.ld - w.bytes(k)
+	}
 	switch w.format {
 	case panelBF16:
-		a.panel, a.w = at(ts.panel, 0), at(w.b, row*w.ld+2*k)
+		a.panel, a.w = at(ts.panel, 0), at(w.b, row*w.ld+w.bytes(k))
 		a.steps, a.mask = depth/stepDepth, 1<<(depth%stepDepth)-1
 		runFill(fillBF16, a)
 	case panelFP4:
-		a.panel, a.w = at(ts.panel, 0), at(w.b, row*w.ld+k/2)
+		a.panel, a.w = at(ts.panel, 0), at(w.b, row*w.ld+w.bytes(k))
 		a.table, a.scale, a.ldScale = unsafe.Pointer(&wordsFP4), at(w.scales, row*w.ldScale+k/GroupFP4), w.ldScale
 		a.steps, a.mask = depth/stepDepth, 1<<(depth%stepDepth/2)-1
 		runFill(fillFP4, a)
-		for r := range rows {
-			w.fillExtremes(ts, row+r, r, k, depth)
+		if depth < tileK || !w.normalPanel(row, rows, k) {
+			for r := range rows {
+				w.fillExtremes(ts, row+r, r, k, depth)
+			}
 		}
 	case panelFP8:
-		// The next panel lies further along the same rows, or below them.
-		a.ahead = tileK
-		if k+depth >= w.k {
-			a.ahead = rows*w.ld - k
-		}
 		scales := w.scale.row(row)
 		for from := 0; from < depth; from += scaleBlock {
 			n := min(scaleBlock, depth-from)
@@ -105,6 +119,16 @@ func (w *panelWeights) fillExtremes(ts *tileScratch, row, r, k, depth int) {
 		}
 		step++
 	}
+}
+
+// normalPanel reports whether no scale of a whole panel is an extreme one.
+func (w *panelWeights) normalPanel(row, rows, k int) bool {
+	normal := true
+	for r := range rows {
+		s := w.scales[(row+r)*w.ldScale+k/GroupFP4:][:tileK/GroupFP4]
+		normal = normal && normalScales(binary.LittleEndian.Uint64(s)) && normalScales(binary.LittleEndian.Uint64(s[8:]))
+	}
+	return normal
 }
 
 // The e8m0 codes under which every e2m1 weight is a normal bfloat16.

@@ -110,7 +110,7 @@ func fillFP8(e *emitter) {
 // fillFP4 spreads the codes of 16 bytes over 32 words, looks their bfloat16 up
 // and adds the group's exponent to what is not zero.
 //
-//	DX scales of a row   BX scale of this step   R11 exponent
+//	DX scales of a row   BX scale of this step   R11 exponent   R13 bytes to fetch ahead
 func fillFP4(e *emitter) {
 	const values, nibbles, magnitude = 28, 29, 30
 	e.function("fillFP4", "fillArgs", "rows of pairs of e2m1 codes with an e8m0 scale for each step of 32 weights.")
@@ -121,6 +121,7 @@ func fillFP4(e *emitter) {
 	e.op("MOVL $0x00070007, R8")
 	e.op("VPBROADCASTD R8, Z%d", magnitude)
 	e.op("MOVQ fillArgs_scale(AX), DX")
+	e.op("MOVQ fillArgs_ahead(AX), R13")
 	widen := func() {
 		e.op("MOVBLZX (BX), R11")
 		e.op("SUBL $127, R11")
@@ -138,6 +139,7 @@ func fillFP4(e *emitter) {
 		e.op("MOVQ DX, BX")
 		fillSteps(e, func() {
 			e.op("VPMOVZXBD (SI), Z0")
+			e.op("PREFETCHT1 (SI)(R13*1)")
 			widen()
 			e.op("ADDQ $16, SI")
 			e.op("INCQ BX")

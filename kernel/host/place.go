@@ -1,0 +1,23 @@
+package host
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Large buffers: rows of a cache are read in no order, and each on a page of its own would cost a walk of the page tables.
+const (
+	hugePage = 2 << 20
+	large    = 2 * hugePage
+)
+
+// parseNodes counts the nodes of a list such as "0-3". Lists with gaps, and more nodes than a word has bits, count as one: then nothing is
+// spread.
+func parseNodes(list string) int {
+	_, last, ok := strings.Cut(list, "0-")
+	n, err := strconv.Atoi(last)
+	if !ok || err != nil || list != "0-"+last || n < 1 || n > 63 {
+		return 1
+	}
+	return n + 1
+}

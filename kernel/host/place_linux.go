@@ -1,0 +1,57 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// advise asks for huge pages for the whole ones among b and, on a machine with several memory nodes, spreads it over all of them: every
+// worker reads every buffer. The system may decline; nothing depends on it.
+func advise(b []byte) {
+	first := int(-uintptr(unsafe.Pointer(&b[0])) & (hugePage - 1))
+	last := (len(b) - first) &^ (hugePage - 1)
+	if last <= 0 {
+		return
+	}
+	whole := b[first:][:last]
+	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE)
+	if n := nodes(); n > 1 {
+		mask := uint64(1)<<n - 1
+		// In bounds: the range lies in b, and the mask has the 64 bits it is said to have and one more, which the call does not count.
+		_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&whole[0])), uintptr(len(whole)), interleave, uintptr(unsafe.Pointer(&mask)), 65, 0)
+	}
+}
+
+// interleave is the memory policy that takes pages from each node in turn.
+const interleave = 3
+
+// Placement says in one line what is asked of the system for large buffers.
+func Placement() string {
+	mode, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
+	pages := "huge pages asked for"
+	switch {
+	case err != nil:
+		pages = "no huge pages on this system"
+	case bytes.Contains(mode, []byte("[never]")):
+		pages = "huge pages turned off on this system"
+	}
+	if n := nodes(); n > 1 {
+		return fmt.Sprintf("%s, spread over %d memory nodes", pages, n)
+	}
+	return pages + ", one memory node"
+}
+
+// nodes is the number of memory nodes, as far as it is known and they are numbered from 0.
+var nodes = sync.OnceValue(func() int {
+	text, err := os.ReadFile("/sys/devices/system/node/online")
+	if err != nil {
+		return 1
+	}
+	return parseNodes(strings.TrimSpace(string(text)))
+})
