@@ -116,7 +116,10 @@ func (d *Device) scoreBlock(a *kernel.ScoreArgs, worker, item int) {
 		s.index = d.tier.NewIndexBlock()
 	}
 	s.index.Reset()
-	eachRun(a, it, func(page []byte, slot, _, n int) {
+	eachRun(a, it, func(page []byte, slot, at, n int) {
+		if a.Table.Given() && it.s0+at+n < it.s1 {
+			s.index.Fetch(keyPage(a, it.r0, it.s0+at+n))
+		}
 		scales := page[a.Keys.PageTokens*layout.IndexDim:]
 		s.index.Append(page[slot*layout.IndexDim:], scales[slot*layout.IndexScaleBytes:], n)
 	})
@@ -134,13 +137,18 @@ func eachRun(a *kernel.ScoreArgs, it scoreItem, visit func(page []byte, slot, at
 		visit(host.Page(a.Keys, 0), start+it.s0, 0, it.s1-it.s0)
 		return
 	}
-	table := host.RowI32(a.Table, int(host.RowI32(a.TableRow, it.r0)[0]))
 	for s := it.s0; s < it.s1; {
 		slot := s % a.Keys.PageTokens
 		end := min(s+a.Keys.PageTokens-slot, it.s1)
-		visit(host.Page(a.Keys, int(table[s/a.Keys.PageTokens])), slot, s-it.s0, end-s)
+		visit(keyPage(a, it.r0, s), slot, s-it.s0, end-s)
 		s = end
 	}
+}
+
+// keyPage is the page that holds key s of a row.
+func keyPage(a *kernel.ScoreArgs, r, s int) []byte {
+	table := host.RowI32(a.Table, int(host.RowI32(a.TableRow, r)[0]))
+	return host.Page(a.Keys, int(table[s/a.Keys.PageTokens]))
 }
 
 // decodeKey widens a key of a layout whose values float32 holds.

@@ -63,6 +63,13 @@ func (t *indexTiles) add(n int, keys []byte) {
 	}
 }
 
+func (t *indexTiles) fetch(memory []byte) {
+	a := &t.pack
+	a.src, a.steps = at(memory, 0), (len(memory)+63)/64
+	runIndexFetch(a)
+	a.src = nil
+}
+
 func (t *indexTiles) widenKeys(group int, keys []byte) {
 	a := &t.pack
 	a.dst, a.src, a.steps = unsafe.Pointer(&t.keys[group]), at(keys, 0), len(keys)/(indexGroup*IndexDim)
@@ -103,6 +110,9 @@ func (t *indexTiles) widenQuery(q []byte, w []float32) {
 func runIndexKeys(a *indexPackArgs) { indexKeysamx(a) }
 
 //go:noinline
+func runIndexFetch(a *indexPackArgs) { indexFetchamx(a) }
+
+//go:noinline
 func runIndexQuery(a *indexPackArgs) { indexQueryamx(a) }
 
 //go:noinline
@@ -110,6 +120,9 @@ func runIndexScores(a *indexScoreArgs) { indexScoresamx(a) }
 
 //go:noescape
 func indexKeysamx(a *indexPackArgs)
+
+//go:noescape
+func indexFetchamx(a *indexPackArgs)
 
 //go:noescape
 func indexQueryamx(a *indexPackArgs)

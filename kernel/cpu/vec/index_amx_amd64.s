@@ -61,6 +61,19 @@ DATA codeOrder<>+48(SB)/8, $0x0000000000000003
 DATA codeOrder<>+56(SB)/8, $0x0000000000000007
 GLOBL codeOrder<>(SB), RODATA|NOPTR, $64
 
+// func indexFetchamx(a *indexPackArgs)
+// brings steps cache lines at src nearer.
+TEXT ·indexFetchamx(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ indexPackArgs_src(AX), SI
+	MOVQ indexPackArgs_steps(AX), CX
+loop1:
+	PREFETCHT1 (SI)
+	ADDQ $64, SI
+	DECQ CX
+	JNZ loop1
+	RET
+
 // func indexQueryamx(a *indexPackArgs)
 // widens steps x 64 codes at src to bfloat16 at dst.
 TEXT ·indexQueryamx(SB), NOSPLIT, $0-8
@@ -74,7 +87,7 @@ TEXT ·indexQueryamx(SB), NOSPLIT, $0-8
 	VMOVDQU64 codeLow<>+64(SB), Z31
 	VMOVDQU64 codeSign<>(SB), Z27
 	VMOVDQU64 codeOrder<>(SB), Z26
-loop1:
+loop2:
 	VPERMQ (SI), Z26, Z0
 	VMOVDQA64 Z0, Z1
 	VPERMI2B Z29, Z28, Z1
@@ -88,7 +101,7 @@ loop1:
 	ADDQ $64, SI
 	ADDQ $128, DI
 	DECQ CX
-	JNZ loop1
+	JNZ loop2
 	VZEROUPPER
 	RET
 
@@ -104,7 +117,7 @@ TEXT ·indexKeysamx(SB), NOSPLIT, $0-8
 	VMOVDQU64 codeLow<>(SB), Z30
 	VMOVDQU64 codeLow<>+64(SB), Z31
 	VMOVDQU64 codeSign<>(SB), Z27
-loop2:
+loop3:
 	VMOVDQU (SI), X0
 	VINSERTI32X4 $1, 512(SI), Z0, Z0
 	VINSERTI32X4 $2, 1024(SI), Z0, Z0
@@ -588,7 +601,7 @@ loop2:
 	ADDQ $2048, SI
 	ADDQ $4096, DI
 	DECQ CX
-	JNZ loop2
+	JNZ loop3
 	VZEROUPPER
 	RET
 
@@ -612,7 +625,7 @@ TEXT ·indexScoresamx(SB), NOSPLIT, $0-8
 	MOVQ indexScoreArgs_heads(AX), R13
 	MOVQ R15, R14
 	MOVQ DX, R8
-heads5:
+heads6:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
@@ -658,12 +671,12 @@ heads5:
 	ADDQ $8192, R11
 	ADDQ $128, R12
 	DECQ R13
-	JNZ heads5
+	JNZ heads6
 	ADDQ $8192, SI
 	XCHGQ DX, R15
 	DECQ CX
-	JZ last4
-steady3:
+	JZ last5
+steady4:
 	MOVQ indexScoreArgs_query(AX), R11
 	MOVQ indexScoreArgs_weights(AX), R12
 	MOVQ indexScoreArgs_heads(AX), R13
@@ -673,7 +686,7 @@ steady3:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-heads6:
+heads7:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
@@ -879,7 +892,7 @@ heads6:
 	ADDQ $8192, R11
 	ADDQ $128, R12
 	DECQ R13
-	JNZ heads6
+	JNZ heads7
 	VADDPS Z2, Z0, Z0
 	VMULPS 0(BX), Z0, Z0
 	VADDPS Z3, Z1, Z1
@@ -891,8 +904,8 @@ heads6:
 	ADDQ $8192, SI
 	XCHGQ DX, R15
 	DECQ CX
-	JNZ steady3
-last4:
+	JNZ steady4
+last5:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	MOVQ indexScoreArgs_query(AX), R11
 	MOVQ indexScoreArgs_weights(AX), R12
@@ -903,7 +916,7 @@ last4:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-heads7:
+heads8:
 	VMAXPS 0(R8), Z31, Z4
 	VMAXPS 1024(R8), Z31, Z5
 	VMAXPS 2048(R8), Z31, Z6
@@ -1069,7 +1082,7 @@ heads7:
 	ADDQ $8192, R11
 	ADDQ $128, R12
 	DECQ R13
-	JNZ heads7
+	JNZ heads8
 	VADDPS Z2, Z0, Z0
 	VMULPS 0(BX), Z0, Z0
 	VADDPS Z3, Z1, Z1

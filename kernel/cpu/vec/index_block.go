@@ -16,6 +16,7 @@ type IndexBlock struct {
 type indexScorer interface {
 	// add takes keys that follow the n there are.
 	add(n int, keys []byte)
+	fetch(memory []byte)
 	scores(scores []float32, q []byte, w []float32, scales []byte)
 }
 
@@ -45,6 +46,14 @@ func (b *IndexBlock) Append(keys, scales []byte, n int) {
 	b.n += n
 }
 
+// Fetch says that memory will be appended from soon, so that the processor can bring it nearer while the keys before it are being
+// widened. Pages do not follow each other in memory, so it could not know by itself.
+func (b *IndexBlock) Fetch(memory []byte) {
+	if len(memory) > 0 {
+		b.score.fetch(memory)
+	}
+}
+
 // Scores computes what [Tier.IndexScoresFP8] computes, with the same bits, for the
 // first len(scores) keys of the block.
 func (b *IndexBlock) Scores(scores []float32, q []byte, w []float32, heads int) {
@@ -69,6 +78,8 @@ type keyCopy struct {
 }
 
 func (c *keyCopy) add(n int, keys []byte) { copy(c.keys[n*IndexDim:], keys) }
+
+func (*keyCopy) fetch([]byte) {}
 
 func (c *keyCopy) scores(scores []float32, q []byte, w []float32, scales []byte) {
 	n := len(scores)

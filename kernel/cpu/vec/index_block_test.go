@@ -34,6 +34,8 @@ func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 				}
 			}
 		}
+		b.Fetch(nil)
+		b.Fetch(make([]byte, 100))
 		b.Reset()
 		b.Append(nil, nil, 0)
 		clean := []float32{}

@@ -7,9 +7,26 @@ package main
 func emitIndex(e *emitter) {
 	codeTablesData(e)
 	inOrderData(e)
+	emitIndexFetch(e)
 	emitIndexQuery(e)
 	emitIndexKeys(e)
 	emitIndexScores(e)
+}
+
+// emitIndexFetch writes the kernel that asks for memory before it is needed.
+//
+//	AX arguments   SI memory   CX lines left
+func emitIndexFetch(e *emitter) {
+	e.function("indexFetchamx", "indexPackArgs", "brings steps cache lines at src nearer.")
+	e.op("MOVQ indexPackArgs_src(AX), SI")
+	e.op("MOVQ indexPackArgs_steps(AX), CX")
+	loop := e.label("loop")
+	e.at(loop)
+	e.op("PREFETCHT1 (SI)")
+	e.op("ADDQ $64, SI")
+	e.op("DECQ CX")
+	e.op("JNZ %s", loop)
+	e.op("RET")
 }
 
 // emitIndexQuery writes the kernel that widens codes to bfloat16 in order.
