@@ -24,21 +24,14 @@ func latentRows(r *rand.Rand, n int, format RowFormat) (memory []byte, values []
 				if r.IntN(4) == 0 {
 					row[i] &= 0x87 // zeros and subnormals
 				}
-				v[i] = e4m3Value(int(row[i])) / 64
+				v[i] = e4m3Value(int(row[i]))
 			}
 		}
-		if format == RowBlock {
-			for g := range 4 {
-				scale := float32(math.Ldexp(1, r.IntN(6)-9))
-				binary.LittleEndian.PutUint32(row[512+4*g:], math.Float32bits(scale))
-				for i := range 128 {
-					v[128*g+i] *= 64 * float64(scale)
-				}
-			}
-		}
-		if format == RowRaw {
-			for i := range v {
-				v[i] *= 64
+		for g := 0; g < 4 && format == RowBlock; g++ {
+			scale := math.Ldexp(1, r.IntN(6)-9)
+			binary.LittleEndian.PutUint32(row[512+4*g:], math.Float32bits(float32(scale)))
+			for i := range 128 {
+				v[128*g+i] *= scale
 			}
 		}
 		memory, values = append(memory, row...), append(values, v)

@@ -1,0 +1,127 @@
+package cpu_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/host"
+	"sparrow/kernel/ref"
+	"sparrow/layout"
+)
+
+// sparseCase is attention over lists of several chunks: the last row's list ends inside one, and some entries are masked.
+func sparseCase(t *testing.T, d kernel.Device, kind layout.Kind, spoil func(row []byte)) kernel.SparseArgs {
+	t.Helper()
+	const rows, heads, entries, pages, tokens = 6, 2, 1300, 20, 16
+	r := rand.New(rand.NewPCG(5, uint64(kind)))
+	l, err := layout.MainOf(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := kernel.Pool{Mem: newTensor(t, d, kernel.U8, pages, l.PageBytes(tokens)), Layout: kind, PageTokens: tokens}
+	v := make([]float32, layout.RowDim)
+	for s := range pages * tokens {
+		for i := range v {
+			v[i] = float32(r.NormFloat64())
+		}
+		l.Encode(host.Page(pool, s/tokens), s%tokens, v)
+	}
+	if spoil != nil {
+		spoil(host.Page(pool, 3)[5*l.RowBytes():][:l.RowBytes()])
+	}
+	a := kernel.SparseArgs{
+		Out: newTensor(t, d, kernel.F32, rows, heads*layout.LatentDim), LSE: newTensor(t, d, kernel.F32, rows, heads), Max: newTensor(t, d, kernel.F32, rows, heads),
+		Q: newTensor(t, d, kernel.F32, rows, heads*layout.RowDim), Pool: pool, Indices: newTensor(t, d, kernel.I32, rows, entries),
+		Lens: newTensor(t, d, kernel.I32, rows, 1), Heads: heads, Scale: 0.1,
+	}
+	for i := range host.F32(a.Q) {
+		host.F32(a.Q)[i] = float32(r.NormFloat64())
+	}
+	for i := range host.I32(a.Indices) {
+		host.I32(a.Indices)[i] = int32(r.IntN(pages*tokens+20) - 20)
+	}
+	for i := 512; i < 1024; i++ {
+		host.RowI32(a.Indices, 2)[i] = -1 // a chunk of nothing
+	}
+	for i := range rows {
+		host.I32(a.Lens)[i] = entries
+	}
+	host.I32(a.Lens)[rows-1] = 777
+	return a
+}
+
+// A row gives the same bits when a worker takes it whole, when workers share it, and on any number of them; and it is right.
+func TestSparseAttendInChunks(t *testing.T) {
+	thirds := func(row []byte) { // a scale that is no power of two: another road, the same sums
+		binary.LittleEndian.PutUint32(row[layout.BlockScaleOffset+4:], math.Float32bits(1.0/3))
+	}
+	for _, tier := range vec.Tiers() {
+		for _, c := range []struct {
+			name  string
+			kind  layout.Kind
+			spoil func([]byte)
+		}{
+			{"1152", layout.BF16Row1152, nil},
+			{"656", layout.FP8Row656, nil},
+			{"656 with odd scales", layout.FP8Row656, thirds},
+			{"576", layout.FP8Row576, nil},
+			{"f32", layout.F32Row2304, nil},
+		} {
+			t.Run(fmt.Sprintf("%s/%s", tier.Name, c.name), func(t *testing.T) {
+				var first []byte
+				for _, workers := range []int{1, 3} {
+					d := cpu.Open(tier, kernel.Options{Workers: workers})
+					defer d.Close()
+					a := sparseCase(t, d, c.kind, c.spoil)
+					if err := d.SparseAttend(a); err != nil {
+						t.Fatal(err)
+					}
+					whole := append(bytes.Clone(host.Bytes(a.Out)), host.Bytes(a.LSE)...)
+					if first == nil {
+						first = whole
+						nearReference(t, a)
+					}
+					if !bytes.Equal(whole, first) {
+						t.Fatalf("%d workers give other bits than one", workers)
+					}
+					for r := range a.Q.Rows {
+						one := a
+						one.Q, one.Indices, one.Lens = a.Q.Slice(r, r+1), a.Indices.Slice(r, r+1), a.Lens.Slice(r, r+1)
+						one.Out, one.LSE, one.Max = newTensor(t, d, kernel.F32, 1, a.Out.Cols), newTensor(t, d, kernel.F32, 1, a.Heads), kernel.Tensor{}
+						if err := d.SparseAttend(one); err != nil {
+							t.Fatal(err)
+						}
+						if !bytes.Equal(host.Bytes(one.Out), host.Bytes(a.Out.Slice(r, r+1))) || !bytes.Equal(host.Bytes(one.LSE), host.Bytes(a.LSE.Slice(r, r+1))) {
+							t.Fatalf("%d workers: row %d has other bits alone", workers, r)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// nearReference compares computed attention with the reference.
+func nearReference(t *testing.T, a kernel.SparseArgs) {
+	t.Helper()
+	d := &ref.Device{}
+	want := a
+	want.Out, want.LSE, want.Max = newTensor(t, d, kernel.F32, a.Out.Rows, a.Out.Cols), newTensor(t, d, kernel.F32, a.LSE.Rows, a.Heads), newTensor(t, d, kernel.F32, a.LSE.Rows, a.Heads)
+	if err := d.SparseAttend(want); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range [][2]kernel.Tensor{{a.Out, want.Out}, {a.LSE, want.LSE}, {a.Max, want.Max}} {
+		for i, w := range host.F32(p[1]) {
+			if g := host.F32(p[0])[i]; !(math.Abs(float64(g-w)) <= 2e-5*max(1, math.Abs(float64(w)))) {
+				t.Fatalf("element %d is %v, the reference gives %v", i, g, w)
+			}
+		}
+	}
+}
