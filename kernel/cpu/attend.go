@@ -153,10 +153,8 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 	default:
 		return false // float32 rows keep their precision
 	}
-	if s.latent == nil {
-		if s.latent = d.tier.NewLatentAttend(); s.latent == nil {
-			return false
-		}
+	if !s.onTiles(d) {
+		return false
 	}
 	if !s.asked {
 		s.latent.Query(host.RowF32(w.Q, c.r), w.Heads, w.Scale)
@@ -167,6 +165,14 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 	}
 	s.latent.Result(to.out, to.top, to.sum)
 	return true
+}
+
+// onTiles reports whether the tier attends on tiles, and prepares them.
+func (s *scratch) onTiles(d *Device) bool {
+	if s.latent == nil {
+		s.latent = d.tier.NewLatentAttend()
+	}
+	return s.latent != nil
 }
 
 // sparseBlock folds n widened rows into the outputs of all heads.

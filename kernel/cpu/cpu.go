@@ -51,8 +51,9 @@ type scratch struct {
 	pick               picker
 
 	latent *vec.LatentAttend
-	asked  bool  // latent holds the query of the row at hand
-	places []int // rows of a chunk, as bytes of their pool
+	asked  bool   // latent holds the query of the row at hand
+	places []int  // rows of a chunk, as bytes of their pool
+	narrow []byte // entries as rows of bfloat16
 	part   partials
 	join   []float32 // state of a row whose chunks are joined
 }

@@ -6,6 +6,7 @@ import (
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/host"
 	"sparrow/layout"
 )
@@ -82,10 +83,16 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	r, g := item/w.groups, item%w.groups
 	h0, h1 := g*w.heads/w.groups, (g+1)*w.heads/w.groups
 	s := &d.scratch[worker]
-	b := entryBlock{
-		w: w, q: host.RowF32(w.q, r)[h0*dim : h1*dim], out: host.RowF32(w.out, r)[h0*dim : h1*dim],
-		rows: grow(&s.rows, attendBlock*dim), state: newSoftmax(s, h1-h0),
+	size := attendBlock
+	if s.onTiles(d) {
+		size = entryChunk
 	}
+	state := grow(&s.join, 2*(h1-h0))
+	b := entryBlock{
+		w: w, s: s, q: host.RowF32(w.q, r)[h0*dim : h1*dim], rows: grow(&s.rows, size*dim),
+		join: join{softmax: softmax{top: state[:h1-h0], sum: state[h1-h0:], scores: grow(&s.scores, (h1-h0)*attendBlock)}, out: host.RowF32(w.out, r)[h0*dim : h1*dim]},
+	}
+	b.reset()
 	clear(b.out)
 	if w.kv.Given() {
 		for _, i := range host.Counted(w.flat.Indices, w.flat.Lens, r) {
@@ -102,20 +109,26 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	}
 	b.flush(d)
 	for h := range h1 - h0 {
-		lse := b.state.finishSink(d, b.out[h*dim:][:dim], h, host.RowF32(w.sinks, 0)[h0+h])
+		lse := b.finishSink(d, b.out[h*dim:][:dim], h, host.RowF32(w.sinks, 0)[h0+h])
 		if w.lse.Given() {
 			host.RowF32(w.lse, r)[h0+h] = lse
 		}
 	}
 }
 
+// entryChunk is how many entries are attended to on tiles at a time: enough to make little of joining them to what was gathered before.
+const entryChunk = 4 * attendBlock
+
 // entryBlock collects widened entries until a block is full.
 type entryBlock struct {
-	w      *dualWork
-	q, out []float32 // [heads, 512]
-	rows   []float32 // [attendBlock, 512]
-	n      int
-	state  softmax
+	join // outputs [heads, 512] and their state
+	w    *dualWork
+	s    *scratch
+	q    []float32 // [heads, 512]
+	rows []float32 // [block, 512]
+	n    int
+	// asked says that the tiles hold this row's queries.
+	asked bool
 }
 
 // stream takes the entries that row r sees of a stream.
@@ -131,24 +144,65 @@ func (b *entryBlock) stream(d *Device, s kernel.Stream, r int) {
 func (b *entryBlock) next() []float32 { return b.rows[b.n*layout.V4Dim:][:layout.V4Dim] }
 
 func (b *entryBlock) taken(d *Device) {
-	if b.n++; b.n == attendBlock {
+	if b.n++; b.n*layout.V4Dim == len(b.rows) {
 		b.flush(d)
 	}
 }
 
 // flush folds the collected entries into the outputs of all heads.
 func (b *entryBlock) flush(d *Device) {
-	if b.n == 0 {
+	const dim = layout.V4Dim
+	n := b.n
+	b.n = 0
+	if n == 0 || b.onTiles(d, n) {
 		return
 	}
-	const dim = layout.V4Dim
-	heads, p := len(b.state.top), b.state.scores
-	d.tier.MatMulF32(p, attendBlock, b.q, dim, heads, b.rows, dim, b.n, dim)
-	for h := range heads {
-		b.state.fold(d, p[h*attendBlock:][:b.n], b.out[h*dim:][:dim], h, b.w.scale)
+	heads, p := len(b.top), b.scores
+	for i := 0; i < n; i += attendBlock {
+		rows, n := b.rows[i*dim:], min(attendBlock, n-i)
+		d.tier.MatMulF32(p, attendBlock, b.q, dim, heads, rows, dim, n, dim)
+		for h := range heads {
+			b.fold(d, p[h*attendBlock:][:n], b.out[h*dim:][:dim], h, b.w.scale)
+		}
+		d.tier.AccumulateF32(b.out, dim, p, attendBlock, heads, rows, dim, n, dim)
 	}
-	d.tier.AccumulateF32(b.out, dim, p, attendBlock, heads, b.rows, dim, b.n, dim)
-	b.n = 0
+}
+
+// onTiles attends to n collected entries on tiles, where the tier has them and bfloat16 holds the entries. Packed entries always pass; so
+// does what was unpacked from them, and a row has the same sums over either.
+func (b *entryBlock) onTiles(d *Device, n int) bool {
+	const dim, rowBytes = layout.V4Dim, 2 * vec.LatentRow
+	s := b.s
+	if !s.onTiles(d) {
+		return false
+	}
+	narrow := grow(&s.narrow, n*rowBytes)
+	s.places = s.places[:0]
+	for i := range n {
+		if !s.latent.Narrow(narrow[i*rowBytes:], b.rows[i*dim:][:dim]) {
+			return false
+		}
+		s.places = append(s.places, i*rowBytes)
+	}
+	heads := len(b.top)
+	if !b.asked {
+		// Entries are 64 elements shorter than latent rows.
+		q := grow(&s.tile, heads*vec.LatentRow)
+		for h := range heads {
+			head := q[h*vec.LatentRow:][:vec.LatentRow]
+			clear(head[copy(head, b.q[h*dim:][:dim]):])
+		}
+		s.latent.Query(q, heads, b.w.scale)
+		b.asked = true
+	}
+	if !s.latent.Attend(narrow, s.places, vec.RowBF16) {
+		return false
+	}
+	s.part.take(1, heads)
+	p := s.part.at(0)
+	s.latent.Result(p.out, p.top, p.sum)
+	b.add(d, p)
+	return true
 }
 
 // finishSink is finish with a sink in the denominator; the log-sum-exp leaves it out.

@@ -33,6 +33,7 @@ type latentAttend interface {
 	query(q []float32, heads int, scale float32)
 	attend(memory []byte, at []int, format RowFormat) bool
 	result(out, top, sum []float32)
+	narrow(dst []byte, src []float32) bool
 }
 
 // NewLatentAttend returns attention over latent rows, or nil for a tier without
@@ -80,4 +81,14 @@ func (a *LatentAttend) Result(out, top, sum []float32) {
 	needMatrix(method, "out", len(out), len(top), LatentDim, LatentDim)
 	needLen(method, "sum", len(sum), len(top))
 	a.impl.result(out, top, sum)
+}
+
+// Narrow writes one row of up to 576 float32 to dst as a row in RowBF16, zeros behind
+// what there is. It reports false for numbers that bfloat16 does not hold exactly.
+func (a *LatentAttend) Narrow(dst []byte, src []float32) bool {
+	const method = "LatentAttend.Narrow"
+	needMatrix(method, "dst", len(dst), 1, rowBytes[RowBF16], rowBytes[RowBF16])
+	needMatrix(method, "row", LatentRow, 1, len(src), len(src))
+	clear(dst[2*len(src) : rowBytes[RowBF16]])
+	return len(src) == 0 || a.impl.narrow(dst, src)
 }

@@ -3,6 +3,7 @@
 package vec
 
 import (
+	"encoding/binary"
 	"math"
 	"unsafe"
 )
@@ -41,6 +42,7 @@ type latentTiles struct {
 	score   attendScoreArgs
 	soft    attendSoftmaxArgs
 	value   attendValueArgs
+	cut     vecArgs
 	scaling float32
 }
 
@@ -226,6 +228,24 @@ func (t *latentTiles) result(out, top, sum []float32) {
 	*a = attendQueryArgs{}
 }
 
+func (t *latentTiles) narrow(dst []byte, src []float32) bool {
+	const lanes = 16
+	exact := true
+	if whole := len(src) / lanes; whole > 0 {
+		a := &t.cut
+		a.dst, a.a, a.steps = at(dst, 0), at(src, 0), whole
+		runVec(narrowExactamx, a)
+		exact = a.nan == 0
+		a.dst, a.a = nil, nil
+	}
+	for i := len(src) / lanes * lanes; i < len(src); i++ {
+		bits := math.Float32bits(src[i])
+		exact = exact && bits&0xFFFF == 0 && (bits&0x7F800000 != 0 || bits&0x7FFFFFFF == 0)
+		binary.LittleEndian.PutUint16(dst[2*i:], uint16(bits>>16))
+	}
+	return exact
+}
+
 var gathers = [rowFormats]func(*gatherArgs){RowBF16: gatherBF16amx, RowRaw: gatherRawamx, RowBlock: gatherBlockamx}
 
 //go:noinline
@@ -248,6 +268,9 @@ func runAttendRescale(a *attendValueArgs) { attendRescaleamx(a) }
 
 //go:noinline
 func runAttendValues(a *attendValueArgs) { attendValuesamx(a) }
+
+//go:noescape
+func narrowExactamx(a *vecArgs)
 
 //go:noescape
 func gatherBF16amx(a *gatherArgs)

@@ -425,6 +425,65 @@ DATA signBitavx512<>+56(SB)/4, $0x80000000
 DATA signBitavx512<>+60(SB)/4, $0x80000000
 GLOBL signBitavx512<>(SB), RODATA|NOPTR, $64
 
+DATA lowerHalf<>+0(SB)/8, $0x0000FFFF0000FFFF
+DATA lowerHalf<>+8(SB)/8, $0x0000FFFF0000FFFF
+DATA lowerHalf<>+16(SB)/8, $0x0000FFFF0000FFFF
+DATA lowerHalf<>+24(SB)/8, $0x0000FFFF0000FFFF
+DATA lowerHalf<>+32(SB)/8, $0x0000FFFF0000FFFF
+DATA lowerHalf<>+40(SB)/8, $0x0000FFFF0000FFFF
+DATA lowerHalf<>+48(SB)/8, $0x0000FFFF0000FFFF
+DATA lowerHalf<>+56(SB)/8, $0x0000FFFF0000FFFF
+GLOBL lowerHalf<>(SB), RODATA|NOPTR, $64
+
+DATA exponent<>+0(SB)/8, $0x7F8000007F800000
+DATA exponent<>+8(SB)/8, $0x7F8000007F800000
+DATA exponent<>+16(SB)/8, $0x7F8000007F800000
+DATA exponent<>+24(SB)/8, $0x7F8000007F800000
+DATA exponent<>+32(SB)/8, $0x7F8000007F800000
+DATA exponent<>+40(SB)/8, $0x7F8000007F800000
+DATA exponent<>+48(SB)/8, $0x7F8000007F800000
+DATA exponent<>+56(SB)/8, $0x7F8000007F800000
+GLOBL exponent<>(SB), RODATA|NOPTR, $64
+
+DATA withoutSign<>+0(SB)/8, $0x7FFFFFFF7FFFFFFF
+DATA withoutSign<>+8(SB)/8, $0x7FFFFFFF7FFFFFFF
+DATA withoutSign<>+16(SB)/8, $0x7FFFFFFF7FFFFFFF
+DATA withoutSign<>+24(SB)/8, $0x7FFFFFFF7FFFFFFF
+DATA withoutSign<>+32(SB)/8, $0x7FFFFFFF7FFFFFFF
+DATA withoutSign<>+40(SB)/8, $0x7FFFFFFF7FFFFFFF
+DATA withoutSign<>+48(SB)/8, $0x7FFFFFFF7FFFFFFF
+DATA withoutSign<>+56(SB)/8, $0x7FFFFFFF7FFFFFFF
+GLOBL withoutSign<>(SB), RODATA|NOPTR, $64
+
+// func narrowExactamx(a *vecArgs)
+// dst = a, to bfloat16; nan is set where that is not exact.
+TEXT ·narrowExactamx(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_a(AX), SI
+	MOVQ vecArgs_steps(AX), CX
+	VMOVDQU64 lowerHalf<>(SB), Z1
+	VMOVDQU64 exponent<>(SB), Z2
+	VMOVDQU64 withoutSign<>(SB), Z3
+	KXORW K3, K3, K3
+loop1:
+	VMOVDQU32 (SI), Z0
+	VPTESTMD Z1, Z0, K1
+	KORW K1, K3, K3
+	VPTESTNMD Z2, Z0, K1
+	VPTESTMD Z3, Z0, K1, K1
+	KORW K1, K3, K3
+	VPSRLD $16, Z0, Z0
+	VPMOVDW Z0, (DI)
+	ADDQ $64, SI
+	ADDQ $32, DI
+	DECQ CX
+	JNZ loop1
+	KMOVW K3, R8
+	MOVQ R8, vecArgs_nan(AX)
+	VZEROUPPER
+	RET
+
 // func attendQueryamx(a *attendQueryArgs)
 // splits 16 heads of steps x 32 elements into tiles of pairs.
 TEXT ·attendQueryamx(SB), NOSPLIT, $0-8
@@ -434,7 +493,7 @@ TEXT ·attendQueryamx(SB), NOSPLIT, $0-8
 	MOVQ attendQueryArgs_tiles(AX), DI
 	MOVQ attendQueryArgs_between(AX), DX
 	MOVQ attendQueryArgs_steps(AX), CX
-loop1:
+loop2:
 	MOVQ SI, R9
 	VMOVUPS (R9), Z0
 	VMOVUPS 64(R9), Z1
@@ -839,7 +898,7 @@ loop1:
 	ADDQ $128, SI
 	ADDQ $2048, DI
 	DECQ CX
-	JNZ loop1
+	JNZ loop2
 	VZEROUPPER
 	RET
 
@@ -852,7 +911,7 @@ TEXT ·gatherBF16amx(SB), NOSPLIT, $0-8
 	MOVQ gatherArgs_rows(AX), DI
 	MOVQ gatherArgs_pairs(AX), DX
 	MOVQ $16, CX
-loop2:
+loop3:
 	MOVQ 256(R8), R12
 	ADDQ SI, R12
 	PREFETCHT1 (R12)
@@ -1039,7 +1098,7 @@ loop2:
 	ADDQ $2304, DI
 	ADDQ $64, DX
 	DECQ CX
-	JNZ loop2
+	JNZ loop3
 	VZEROUPPER
 	RET
 
@@ -1058,7 +1117,7 @@ TEXT ·gatherRawamx(SB), NOSPLIT, $0-8
 	VMOVDQU64 codeLow<>+64(SB), Z31
 	VMOVDQU64 codeSign<>(SB), Z27
 	VMOVDQU64 codeOrder<>(SB), Z26
-loop3:
+loop4:
 	MOVQ 256(R8), R12
 	ADDQ SI, R12
 	PREFETCHT1 (R12)
@@ -1335,7 +1394,7 @@ loop3:
 	ADDQ $2304, DI
 	ADDQ $64, DX
 	DECQ CX
-	JNZ loop3
+	JNZ loop4
 	VZEROUPPER
 	RET
 
@@ -1362,7 +1421,7 @@ TEXT ·gatherBlockamx(SB), NOSPLIT, $0-8
 	VPXORD Z21, Z21, Z21
 	VPXORD Z19, Z19, Z19
 	VPTERNLOGD $0xFF, Z20, Z20, Z20
-loop4:
+loop5:
 	MOVQ 256(R8), R12
 	ADDQ SI, R12
 	PREFETCHT1 (R12)
@@ -1753,7 +1812,7 @@ loop4:
 	ADDQ $2304, DI
 	ADDQ $64, DX
 	DECQ CX
-	JNZ loop4
+	JNZ loop5
 	VPCMPEQB Z23, Z22, K1
 	KMOVQ K1, R9
 	MOVQ R9, gatherArgs_nan(AX)
@@ -1945,7 +2004,7 @@ TEXT ·attendSoftmaxamx(SB), NOSPLIT, $0-8
 	VMOVAPS Z14, Z6
 	VMOVAPS Z14, Z7
 	VMOVAPS Z14, Z8
-scale5:
+scale6:
 	VMOVUPS (SI), Z0
 	VADDPS (R8), Z0, Z0
 	VMULPS Z0, Z15, Z0
@@ -1969,7 +2028,7 @@ scale5:
 	ADDQ $256, SI
 	ADDQ $256, R8
 	DECQ CX
-	JNZ scale5
+	JNZ scale6
 	VMAXPS Z5, Z6, Z5
 	VMAXPS Z7, Z8, Z7
 	VMAXPS Z5, Z7, Z15
@@ -2002,7 +2061,7 @@ scale5:
 	VMULPS attendSoftmaxArgs_sum(AX), Z5, Z14
 	MOVQ attendSoftmaxArgs_scores(AX), SI
 	MOVQ attendSoftmaxArgs_keys(AX), CX
-weigh6:
+weigh7:
 	VMOVUPS (SI), Z0
 	VSUBPS Z15, Z0, Z0
 	VMOVUPS expHighavx512<>(SB), Z2
@@ -2027,24 +2086,24 @@ weigh6:
 	VADDPS Z0, Z14, Z14
 	ADDQ $64, SI
 	DECQ CX
-	JNZ weigh6
+	JNZ weigh7
 	VMOVUPS Z14, attendSoftmaxArgs_sum(AX)
 	MOVQ attendSoftmaxArgs_groups(AX), CX
 	SHLQ $5, CX
 	SUBQ attendSoftmaxArgs_keys(AX), CX
-	JZ filled8
+	JZ filled9
 	VPXORD Z0, Z0, Z0
-fill7:
+fill8:
 	VMOVUPS Z0, (SI)
 	ADDQ $64, SI
 	DECQ CX
-	JNZ fill7
-filled8:
+	JNZ fill8
+filled9:
 	MOVQ attendSoftmaxArgs_scores(AX), SI
 	MOVQ attendSoftmaxArgs_weights(AX), DI
 	MOVQ attendSoftmaxArgs_between(AX), DX
 	MOVQ attendSoftmaxArgs_groups(AX), CX
-group9:
+group10:
 	VMOVUPS (SI), Z0
 	VMOVUPS 64(SI), Z1
 	VMOVUPS 128(SI), Z2
@@ -2432,7 +2491,7 @@ group9:
 	ADDQ $2048, SI
 	ADDQ $2048, DI
 	DECQ CX
-	JNZ group9
+	JNZ group10
 	VZEROUPPER
 	RET
 
@@ -2459,7 +2518,7 @@ TEXT ·attendRescaleamx(SB), NOSPLIT, $0-8
 	VBROADCASTSS 56(SI), Z30
 	VBROADCASTSS 60(SI), Z31
 	MOVQ $32, CX
-loop10:
+loop11:
 	VMULPS (DI), Z16, Z0
 	VMOVUPS Z0, (DI)
 	VMULPS 64(DI), Z17, Z1
@@ -2494,7 +2553,7 @@ loop10:
 	VMOVUPS Z15, 960(DI)
 	ADDQ $1024, DI
 	DECQ CX
-	JNZ loop10
+	JNZ loop11
 	VZEROUPPER
 	RET
 
@@ -2509,24 +2568,24 @@ TEXT ·attendValuesamx(SB), NOSPLIT, $0-8
 	MOVQ attendValueArgs_out(AX), DI
 	MOVQ $64, R10
 	MOVQ $8, DX
-columns11:
+columns12:
 	MOVQ SI, R11
 	MOVQ R8, R12
 	MOVQ attendValueArgs_groups(AX), CX
 	CMPQ attendValueArgs_first(AX), $0
-	JNE fresh12
+	JNE fresh13
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tileloadd (%rdi,%r10,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r10,1),%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r10,1),%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r10,1),%tmm3
-	JMP begun14
-fresh12:
+	JMP begun15
+fresh13:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-begun14:
-groups13:
+begun15:
+groups14:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x14; // tileloadd (%r12,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x14; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r12,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x13; // tileloadd (%r11,%r10,1),%tmm6
@@ -2544,7 +2603,7 @@ groups13:
 	ADDQ $32768, R11
 	ADDQ $2048, R12
 	DECQ CX
-	JNZ groups13
+	JNZ groups14
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
@@ -2552,7 +2611,7 @@ groups13:
 	ADDQ $4096, SI
 	ADDQ $4096, DI
 	DECQ DX
-	JNZ columns11
+	JNZ columns12
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -2586,7 +2645,7 @@ TEXT ·attendResultamx(SB), NOSPLIT, $0-8
 	MOVQ $16, CX
 	VMOVDQU64 laneOrder0<>(SB), Z2
 	VMOVDQU64 laneOrder1<>(SB), Z3
-loop15:
+loop16:
 	VMOVDQU64 (SI), Z0
 	VMOVDQU64 1024(SI), Z1
 	VMOVDQA64 Z2, Z4
@@ -2598,6 +2657,6 @@ loop15:
 	ADDQ $2048, SI
 	ADDQ $128, DI
 	DECQ CX
-	JNZ loop15
+	JNZ loop16
 	VZEROUPPER
 	RET

@@ -211,3 +211,44 @@ func BenchmarkLatentAttend(b *testing.B) {
 		}
 	}
 }
+
+func TestLatentNarrow(t *testing.T) {
+	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+		r := newRand(11)
+		for _, n := range []int{0, 1, 15, 16, 100, 512, LatentRow} {
+			src := make([]float32, n)
+			for i := range src {
+				src[i] = math.Float32frombits(math.Float32bits(float32(r.NormFloat64())) &^ 0xFFFF)
+			}
+			dst := make([]byte, 2*LatentRow)
+			for i := range dst {
+				dst[i] = 0xEE
+			}
+			if !a.Narrow(dst, src) {
+				t.Fatalf("%d exact numbers are refused", n)
+			}
+			for i := range LatentRow {
+				got, want := math.Float32frombits(uint32(binary.LittleEndian.Uint16(dst[2*i:]))<<16), float32(0)
+				if i < n {
+					want = src[i]
+				}
+				if got != want {
+					t.Fatalf("element %d of %d is %v, want %v", i, n, got, want)
+				}
+			}
+			for _, at := range []int{0, n / 2, n - 1} {
+				for _, bad := range []float32{1.0 / 3, math.Float32frombits(0x00010000), -math.SmallestNonzeroFloat32} {
+					if n == 0 {
+						continue
+					}
+					was := src[at]
+					src[at] = bad
+					if a.Narrow(dst, src) {
+						t.Fatalf("%v at %d of %d: not noticed", bad, at, n)
+					}
+					src[at] = was
+				}
+			}
+		}
+	})
+}

@@ -24,6 +24,7 @@ func emitAttend(e *emitter) {
 	words(e, "notExponent", 0x807FFFFF)
 	v := &vectors{avx512}
 	v.constants(e)
+	emitNarrowExact(e)
 	emitAttendQuery(e)
 	(&gather{name: "gatherBF16amx", doc: "bfloat16 rows of 1152 bytes", bytes: 1152, chunk: (*gather).copied}).emit(e)
 	(&gather{name: "gatherRawamx", doc: "e4m3 rows of 576 bytes", bytes: 576, chunk: (*gather).raw, coded: true}).emit(e)
@@ -42,6 +43,42 @@ func words(e *emitter, name string, word uint32) {
 		data[i] = byte(word >> (8 * (i % 4)))
 	}
 	table(e, name, data)
+}
+
+// emitNarrowExact writes the kernel that cuts float32 down to bfloat16 and tells
+// whether anything was lost: bits, or numbers so small that tiles take them for
+// zero.
+//
+//	AX arguments   SI numbers   DI bfloat16   CX registers left   K3 lanes that lost
+func emitNarrowExact(e *emitter) {
+	words(e, "lowerHalf", 0x0000FFFF)
+	words(e, "exponent", 0x7F800000)
+	words(e, "withoutSign", 0x7FFFFFFF)
+	e.function("narrowExactamx", "vecArgs", "dst = a, to bfloat16; nan is set where that is not exact.")
+	e.op("MOVQ vecArgs_dst(AX), DI")
+	e.op("MOVQ vecArgs_a(AX), SI")
+	e.op("MOVQ vecArgs_steps(AX), CX")
+	e.op("VMOVDQU64 lowerHalf<>(SB), Z1")
+	e.op("VMOVDQU64 exponent<>(SB), Z2")
+	e.op("VMOVDQU64 withoutSign<>(SB), Z3")
+	e.op("KXORW K3, K3, K3")
+	loop := e.label("loop")
+	e.at(loop)
+	e.op("VMOVDQU32 (SI), Z0")
+	e.op("VPTESTMD Z1, Z0, K1")
+	e.op("KORW K1, K3, K3")
+	e.op("VPTESTNMD Z2, Z0, K1")
+	e.op("VPTESTMD Z3, Z0, K1, K1")
+	e.op("KORW K1, K3, K3")
+	e.op("VPSRLD $16, Z0, Z0")
+	e.op("VPMOVDW Z0, (DI)")
+	e.op("ADDQ $64, SI")
+	e.op("ADDQ $32, DI")
+	e.op("DECQ CX")
+	e.op("JNZ %s", loop)
+	e.op("KMOVW K3, R8")
+	e.op("MOVQ R8, vecArgs_nan(AX)")
+	e.ret()
 }
 
 // splitRow rounds the 32 float32 at two addresses to bfloat16 at dst, and what
