@@ -49,6 +49,9 @@ func (r *Report) Print(w io.Writer) error {
 			fmt.Fprintf(w, "context %d, batch %d was not measured: %s\n", c.Context, c.Batch, c.Skipped)
 		}
 	}
+	if r.Drafts != nil {
+		fmt.Fprintf(w, "\n%s\n", r.Drafts)
+	}
 	for i, v := range r.Targets {
 		if i == 0 {
 			fmt.Fprintln(w, "\ntargets")
@@ -76,6 +79,9 @@ func (r *Report) Markdown(w io.Writer) error {
 		if c.Skipped != "" {
 			fmt.Fprintf(w, "\nContext %d at batch %d was not measured: %s.\n", c.Context, c.Batch, c.Skipped)
 		}
+	}
+	if r.Drafts != nil {
+		fmt.Fprintf(w, "\n%s.\n", r.Drafts)
 	}
 	for i, v := range r.Targets {
 		if i == 0 {

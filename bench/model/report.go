@@ -66,6 +66,7 @@ type Report struct {
 	Fill    string          `json:"fill"`
 	Cells   []Cell          `json:"cells"`
 	Pause   *pause.Pause    `json:"gc_pause,omitempty"`
+	Drafts  *Drafting       `json:"drafts,omitempty"`
 	Peer    []Compared      `json:"peer,omitempty"`
 	Targets []Verdict       `json:"targets,omitempty"`
 }

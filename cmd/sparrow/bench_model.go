@@ -36,10 +36,12 @@ func benchModelCommand() *cobra.Command {
 		Short: "Time decode and prefill steps of a model at depths of context",
 		Long: `Bench model measures decode steps and prefill chunks at several depths of context and batch sizes, with the share of each stage: the indexer's
 scan, selection, attention, products, the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
-steps on top of it run for real. Without DIR the small model inside the binary is measured. Cells that do not fit are named with the reason.`,
+steps on top of it run for real. Without DIR the small model inside the binary is measured. Cells that do not fit are named with the reason. With --draft, answers to a few questions are
+timed with drafts and without, one at a time.`,
 		Example: `  sparrow bench model
   sparrow bench model /tmp/mini --contexts 512,8k,128k --batch 1
   sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json
+  sparrow bench model --contexts 512 --draft auto
   sparrow bench model /tmp/mini --contexts 0,2k,4k,8k --batch 1 --against llama.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
@@ -66,11 +68,12 @@ steps on top of it run for real. Without DIR the small model inside the binary i
 // options reads the flags.
 func (f *benchModelFlags) options() (model.Options, error) {
 	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers}
-	var errs [4]error
+	var errs [5]error
 	o.Contexts, errs[0] = counts("--contexts", f.contexts)
 	o.Batches, errs[1] = counts("--batch", f.batches)
 	o.MemoryBytes, errs[2] = parseBytes(f.memory)
 	o.Policy, errs[3] = f.policy()
+	_, errs[4] = f.drafts()
 	if err := errors.Join(errs[:]...); err != nil {
 		return o, err
 	}
@@ -127,6 +130,11 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	r.Commit = revision()
+	if f.draft != "" && f.draft != "off" {
+		if r.Drafts, err = f.measureDrafts(cmd, dir, o); err != nil {
+			return err
+		}
+	}
 	if peer != nil {
 		if err := r.Against(peer); err != nil {
 			return err

@@ -22,7 +22,7 @@ func TestBenchModelMeasuresTheBuiltInModel(t *testing.T) {
 	if err := os.WriteFile(doc, []byte("before\n<!-- bench compare sparrow-tiny -->\nold\n<!-- end -->\nafter\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0,1k", "--batch", "1,2", "--chunk", "16", "--budget", "1ms", "--plot", picture, "--against", peer, "--write", doc, "--json")
+	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0,1k", "--batch", "1,2", "--chunk", "16", "--budget", "1ms", "--plot", picture, "--against", peer, "--write", doc, "--draft", "2", "--json")
 	text, err := os.ReadFile(doc)
 	if s := string(text); err != nil || strings.Contains(s, "old") || !strings.HasPrefix(s, "before\n<!-- bench compare sparrow-tiny -->\n") || !strings.HasSuffix(s, "\n<!-- end -->\nafter\n") || !strings.Contains(s, "| decode | 1024 | 2 |") {
 		t.Errorf("%v: the document is now\n%s", err, s)
@@ -31,7 +31,7 @@ func TestBenchModelMeasuresTheBuiltInModel(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	if len(r.Cells) != 4 || r.Cells[1].Context != 1024 || r.Cells[3].Decode.Tokens != 2 || len(r.Peer) != 1 || r.Peer[0].Ratio < 1 || r.Commit == "" {
+	if len(r.Cells) != 4 || r.Cells[1].Context != 1024 || r.Cells[3].Decode.Tokens != 2 || len(r.Peer) != 1 || r.Drafts == nil || r.Drafts.Answers == 0 || r.Drafts.Accepted == 0 || r.Peer[0].Ratio < 1 || r.Commit == "" {
 		t.Errorf("%s", out)
 	}
 	if svg, err := os.ReadFile(picture); err != nil || !strings.Contains(string(svg), "decode step, batch 2") {
@@ -50,6 +50,7 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 		{"--chunk 0", []string{"--chunk", "0"}},
 		{"--against", []string{"--against", "/does/not/exist"}},
 		{"/does/not/exist", []string{"/does/not/exist"}},
+		{"--draft", []string{"--draft", "9"}},
 		{"no kernels named", []string{"--kernels", "none"}},
 	} {
 		if _, _, err := drive("", append([]string{"bench", "model"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {

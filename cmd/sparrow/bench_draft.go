@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/spf13/cobra"
+
+	"sparrow"
+	"sparrow/bench/model"
+	"sparrow/eval"
+	"sparrow/sample"
+)
+
+// What drafting is measured on: so many items of each of these shipped tasks, with answers of at most so many tokens.
+const (
+	draftTasks, draftItems = "word2,word3,list,tool", 3
+	draftTokens            = 96
+)
+
+// measureDrafts compares decoding with drafts and without in an engine of its own.
+func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.Options) (_ *model.Drafting, err error) {
+	setting, err := f.drafts()
+	if err != nil {
+		return nil, err
+	}
+	e, err := sparrow.Open(cmd.Context(), sparrow.Config{Model: dir, Kernels: f.kernels, Workers: f.workers, Policy: o.Policy, Draft: setting, CacheTokens: 8192})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeNow(e)) }()
+	if why := e.Info().NoDrafts; why != "" {
+		return nil, fmt.Errorf("bench model: --draft %s: %s", setting, why)
+	}
+	requests, err := draftRequests(e.Info(), f.seed)
+	if err != nil {
+		return nil, err
+	}
+	return model.Draft(cmd.Context(), e, setting.String(), requests)
+}
+
+// draftRequests are questions of the shipped tasks, or random tokens for a model that cannot read text.
+func draftRequests(info sparrow.Info, seed uint64) ([]sparrow.Request, error) {
+	p := sample.Default()
+	p.Temperature = 0
+	var out []sparrow.Request
+	if info.ChatFormat == "" {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		for range 4 {
+			tokens := make([]int32, 64)
+			for i := range tokens {
+				tokens[i] = int32(rng.IntN(info.Vocabulary))
+			}
+			out = append(out, sparrow.Request{Tokens: tokens, Sampling: p, MaxTokens: draftTokens, IgnoreEOS: true})
+		}
+		return out, nil
+	}
+	tasks, err := eval.Load(eval.Shipped(), draftTasks)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tasks {
+		for _, it := range t.Items[:min(draftItems, len(t.Items))] {
+			out = append(out, sparrow.Request{Chat: &it.Chat, Sampling: p, MaxTokens: draftTokens})
+		}
+	}
+	return out, nil
+}
