@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cpu/vec"
 	"sparrow/layout"
+	"sparrow/model/family"
+	"sparrow/model/synth"
 	"sparrow/plan"
 )
 
@@ -161,17 +164,49 @@ func TestAgainst(t *testing.T) {
 }
 
 func TestFlatness(t *testing.T) {
-	cell := func(context int, step, scan float64) Cell {
-		return Cell{Context: context, Batch: 1, Decode: &Phase{StepMs: step, Stages: Stages{Scan: scan}}}
-	}
 	for _, c := range []struct {
 		deep float64
 		met  bool
-	}{{30 + 11.4, true}, {30 + 11.6, false}} {
-		r := &Report{Cells: []Cell{cell(2<<10, 10.5, 0.5), cell(128<<10, c.deep, 30)}}
+	}{{11.4, true}, {11.6, false}} {
+		r := &Report{Flat: &Flat{ShallowMs: 10, DeepMs: c.deep}}
 		if r.judge(); len(r.Targets) != 1 || r.Targets[0].Met != c.met {
 			t.Errorf("a step of %v ms: %+v", c.deep, r.Targets)
 		}
+	}
+}
+
+// A model with enough positions is measured at both depths in turn.
+func TestFlatTakesBothDepthsInTurn(t *testing.T) {
+	text, err := synth.PresetConfig("v32-tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte(`"max_position_embeddings": 16384`), []byte(`"max_position_embeddings": 163840`), 1)
+	c, err := synth.New("v32-tiny", text, synth.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "tiny")
+	if err := c.Write(context.Background(), dir, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
+	defer dev.Close()
+	o := Options{Contexts: []int{flatShallow, flatDeep}, Batches: []int{1}, Chunk: 1, Budget: time.Millisecond, PauseTime: time.Millisecond, Policy: plan.Policy{KV: "fp8"}, MemoryBytes: 4 << 30}
+	r, err := Run(context.Background(), src, dev, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.cell(flatDeep, 1) == nil {
+		t.Fatalf("128k tokens were not measured: %s", r.Cells[1].Skipped)
+	}
+	if f := r.Flat; f == nil || f.Steps < fewest || !(f.ShallowMs > 0) || !(f.DeepMs > 0) || r.Model != "tiny" {
+		t.Errorf("%+v of %s", r.Flat, r.Model)
 	}
 }
 

@@ -37,6 +37,15 @@ type Cell struct {
 	Prefill *Phase `json:"prefill,omitempty"`
 }
 
+// Flat is the best decode step of one sequence at two depths, taken in turn, without the indexer's scan.
+type Flat struct {
+	Shallow   int     `json:"shallow"` // tokens in the cache
+	Deep      int     `json:"deep"`
+	ShallowMs float64 `json:"shallow_ms"`
+	DeepMs    float64 `json:"deep_ms"`
+	Steps     int     `json:"steps"` // at each depth
+}
+
 // Verdict is a target and what was reached.
 type Verdict struct {
 	What   string `json:"what"`
@@ -65,6 +74,7 @@ type Report struct {
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step
 	Fill    string          `json:"fill"`
 	Cells   []Cell          `json:"cells"`
+	Flat    *Flat           `json:"flat,omitempty"`
 	Pause   *pause.Pause    `json:"gc_pause,omitempty"`
 	Drafts  *Drafting       `json:"drafts,omitempty"`
 	Peer    []Compared      `json:"peer,omitempty"`
