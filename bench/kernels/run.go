@@ -239,7 +239,7 @@ type timing struct {
 
 const (
 	// enough is how long a round of short operations lasts.
-	enough = 3 * time.Millisecond
+	enough = 12 * time.Millisecond
 	// sample is the least that is timed at once, so that the clock's steps do not show. It is short, because on a shared machine a sample
 	// that nobody disturbed must be among them.
 	sample = 50 * time.Microsecond
