@@ -37,6 +37,7 @@ type Info struct {
 type Memory struct {
 	Weights   int64
 	Cache     int64
+	States    int64 // the most that running sequences keep beside their pages
 	Transient int64 // the most a step needs beyond both: StepTokens new tokens at the end of a full context
 }
 

@@ -235,7 +235,7 @@ func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 	}
 	e.info = Info{Name: c.Name, Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context, CacheTokens: pages * cfg.Page,
 		PageTokens: cfg.Page, Pages: pages, WindowPages: room.window.Pages, StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue, Kernels: e.dev.Name(), Config: *cfg, Notices: notices,
-		Memory: Memory{Weights: e.source.Weights.Bytes(), Cache: room.bytes}}
+		Memory: Memory{Weights: e.source.Weights.Bytes(), Cache: room.bytes, States: room.states}}
 	chunk := min(c.StepTokens, context)
 	worst, err := plan.Build(*cfg, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(chunk, context-chunk)))
 	if err != nil {
@@ -271,6 +271,6 @@ func (e *Engine) announce() {
 		e.cfg.Log.Info("plan", "level", n.Level, "rule", n.Rule, "text", n.Text)
 	}
 	e.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
-	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache, "cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages,
+	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache, "state_bytes", i.Memory.States, "cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages,
 		"transient_bytes", i.Memory.Transient, "step_tokens", i.StepTokens, "context_tokens", i.ContextTokens)
 }

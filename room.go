@@ -15,7 +15,8 @@ const defaultContexts = 4
 type room struct {
 	pages  int
 	window kv.Window // none unless the model is windowed
-	bytes  int64
+	bytes  int64     // of both
+	states int64     // bytes of the states of all sequences that can run
 }
 
 // room sizes the cache: by what was asked for, or by what the machine has.
@@ -35,12 +36,12 @@ func (e *Engine) room(cfg *plan.Config) (room, error) {
 	return r, nil
 }
 
-// pagesIn is how many pages, with the window pages that go with them, fit in that many bytes.
+// pagesIn is how many pages, with the window pages and states that go with them, fit in that many bytes.
 func (e *Engine) pagesIn(cfg *plan.Config, bytes int64) int {
 	low, high := 0, int(bytes/max(e.model.PageBytes(cfg)-e.windowBytes(cfg), 1))
 	for low < high {
 		mid := low + (high-low+1)/2
-		if e.roomOf(cfg, mid).bytes <= bytes {
+		if r := e.roomOf(cfg, mid); r.bytes+r.states <= bytes {
 			low = mid
 		} else {
 			high = mid - 1
@@ -55,6 +56,7 @@ func (e *Engine) roomOf(cfg *plan.Config, pages int) room {
 	if e.windowed != nil {
 		r.window = kv.SizeWindow(kv.Load{Pages: pages, PageTokens: cfg.Page, Window: e.windowed.Window(), Running: e.cfg.MaxRunning, StepTokens: e.cfg.StepTokens})
 		r.bytes += int64(r.window.Pages) * e.windowBytes(cfg)
+		r.states = int64(e.cfg.MaxRunning) * e.windowed.StateBytes()
 	}
 	return r
 }

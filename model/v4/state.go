@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"sparrow/kernel"
+	"sparrow/layout"
 	"sparrow/model"
 )
 
@@ -96,6 +97,11 @@ func (m *Model) restore(s *State, n int, windows []int32) error {
 	}
 	s.len, s.low, s.high = n, n-tailRows, n
 	return nil
+}
+
+// StateBytes is the memory of one state: its rings of every layer.
+func (m *Model) StateBytes() int64 {
+	return SizesOf(m.config, layout.V4Packed{}, layout.IndexFP8{}, layout.V4PageSize).State
 }
 
 // States counts the states that were made and not released.
