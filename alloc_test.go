@@ -22,6 +22,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 		{"experts in FP8", Config{Model: tinyFP8}},
 		{"deterministic", Config{Model: speck(t), Policy: deterministic("fp8-656")}},
 		{"shared selections", Config{Model: tinyGLM}},
+		{"states and windows", Config{Model: speckV4(t), CacheTokens: 24 * 256}},
 		{"the built-in model", Config{Draft: spec.Off()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
