@@ -91,7 +91,7 @@ func TestGPUSelectionsAreTheSameEveryTime(t *testing.T) {
 	}
 	for name, c := range map[string]topKCase{
 		"resident":          {k: 2048, kind: TopKPaged, lengths: many, score: distributions["halves"]},
-		"in parts":          {k: 2048, kind: TopKPaged, lengths: []int32{131072, 90000}, score: distributions["relu, both signs"]},
+		"in parts":          {k: 2048, kind: TopKPaged, lengths: []int32{231072, 90000}, score: distributions["relu, both signs"]},
 		"in parts, no ties": {k: 512, kind: TopKPosition, lengths: []int32{200000}, score: distributions["normal"]},
 	} {
 		s := c.build(r, rng)

@@ -30,7 +30,7 @@ type SparseAttendArgs struct {
 	LSE           Ptr              // f32 [Rows, LSEStride], natural logarithm, without the sink; or zero
 	Max           Ptr              // f32 [Rows, MaxStride], largest scaled score; or zero
 	Sinks         Ptr              // f32 [Heads]; or zero
-	Partial       Ptr              // f32 [Rows, Segments, Heads, 512] when Segments > 1
+	Partial       Ptr              // parts of results when Segments > 1: SparseScratch
 	Stats         Ptr              // f32 [Rows, Segments, Heads, 4] when Segments > 1
 	Faults        Ptr              // one u32 of fault bits (FaultSlot), or zero
 	QStride       int64            // elements
@@ -46,9 +46,9 @@ type SparseAttendArgs struct {
 }
 
 const (
-	sparseKeys = 64  // keys of a block
-	sparseHead = 64  // heads of a unit of work
-	valueDim   = 512 // values of a head of the result
+	sparseKeys  = 64  // keys of a block
+	sparseHeads = 64  // heads of a unit of work
+	valueDim    = 512 // values of a head of the result
 )
 
 // How decode cuts a row into segments that different SMs take: at positions that depend on nothing but the position, so that a row's bits
@@ -66,14 +66,18 @@ func SparseSegments(width int32) (segments, blocks int32) {
 	return max((all+blocks-1)/blocks, 1), blocks
 }
 
-// SparseScratch is the memory that segments need: bytes of Partial and of Stats. None for one segment.
-func SparseScratch(rows, heads, segments int32) (partial, stats int64) {
+// SparseScratch is the memory that segments of rows of a layout need (0: gathered V4 rows): bytes of Partial and of Stats. None for one
+// segment.
+func SparseScratch(kind layout.Kind, rows, heads, segments int32) (partial, stats int64) {
 	if segments <= 1 {
 		return 0, 0
 	}
-	n := int64(rows) * int64(segments) * int64(heads)
-	return n * valueDim * 4, n * 4 * 4
+	n := int64(rows) * int64(segments)
+	return n * headGroups(heads) * sparseHeads * valueDim * sparseKernels[kind].partBytes, n * int64(heads) * 4 * 4
 }
+
+// headGroups is the number of units of work that the heads of a row make.
+func headGroups(heads int32) int64 { return (int64(heads) + sparseHeads - 1) / sparseHeads }
 
 // Select describes rows of the pool chosen by slot: indices i32 [rows, indexStride] of width entries each, lens i32 [rows, lenStride].
 func (p PoolView) Select(indices Ptr, indexStride int64, width int32, lens Ptr, lenStride int64) (SelectionView, error) {
@@ -108,24 +112,27 @@ type sparseRows struct {
 	rowBytes int64
 	queryDim int64
 	streams  int
+	// Parts of results are f16, or f32 where rows are bf16, which has a wider range.
+	partBytes int64
+	combine   string
 }
 
-// sparseKernels are the kernels by layout; gathered V4 rows, which are no cache layout, have their own.
-var (
-	sparseKernels = map[layout.Kind]sparseRows{
-		layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1},
-		layout.FP8Row656:   {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1},
-		layout.FP8Row576:   {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1},
-		layout.V4Row584:    {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2},
-	}
-	sparseFlat = sparseRows{"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1}
-)
+const combineF16, combineF32 = "sparrow_sparse_combine_f16", "sparrow_sparse_combine_f32"
+
+// sparseKernels are the kernels by layout. Kind 0 stands for gathered V4 rows, which are no cache layout.
+var sparseKernels = map[layout.Kind]sparseRows{
+	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32},
+	layout.FP8Row656:   {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16},
+	layout.FP8Row576:   {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16},
+	layout.V4Row584:    {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16},
+	0:                  {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32},
+}
 
 // SparseAttend computes attention over selected rows of a layout: 656-byte, 576-byte or bf16 rows, or V4 entries of one or two streams.
 // With several segments the combine follows.
 func (k *Kernels) SparseAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
-	rows, ok := sparseKernels[kind]
-	if !ok {
+	rows := sparseKernels[kind]
+	if kind == 0 || rows.kernel == "" {
 		return argumentError("sparse attention: layout %v has no CUDA kernel; %v, %v, %v and %v have",
 			kind, layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584)
 	}
@@ -134,7 +141,7 @@ func (k *Kernels) SparseAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs)
 
 // SparseAttendFlat computes V4 attention over rows of 512 bf16 values gathered for the batch.
 func (k *Kernels) SparseAttendFlat(s *Stream, a *SparseAttendArgs) error {
-	return k.sparseAttend(s, sparseFlat, a)
+	return k.sparseAttend(s, sparseKernels[0], a)
 }
 
 func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
@@ -176,15 +183,20 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 	if !(a.ScoreScale > 0 && a.ScoreScale <= math.MaxFloat32) || !(a.ValueScale > 0 && a.ValueScale <= math.MaxFloat32) {
 		c.fail("score scale %g and value scale %g must be positive and finite", a.ScoreScale, a.ValueScale)
 	}
-	groups := (int64(a.Heads) + sparseHead - 1) / sparseHead
-	units := int64(a.Rows) * int64(a.Segments) * groups
+	units := int64(a.Rows) * int64(a.Segments) * headGroups(a.Heads)
+	if units > math.MaxInt32 {
+		c.fail("%d rows in %d segments of %d heads, at most %d units of %d heads: launch fewer rows", a.Rows, a.Segments, a.Heads, math.MaxInt32, sparseHeads)
+	}
 	if c.err != nil || units == 0 {
 		return c.err
 	}
-	if err := runPersistent(k, s, rows.kernel, int32(min(units, math.MaxInt32)), 1, a); err != nil || a.Segments == 1 {
+	if err := runPersistent(k, s, rows.kernel, int32(units), 1, a); err != nil || a.Segments == 1 {
 		return err
 	}
-	c.kernel = "sparrow_sparse_combine"
-	const headsPerBlock = portableThreads / 32
-	return runGrid(k, s, &c, Dim{X: uint32((int64(a.Rows)*int64(a.Heads) + headsPerBlock - 1) / headsPerBlock)}, a)
+	fn, err := k.Function(rows.combine)
+	if err != nil {
+		return err
+	}
+	const blocksPerGroup = 16 // as combine.cuh cuts 64 heads
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(int64(a.Rows) * headGroups(a.Heads) * blocksPerGroup)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Overlap: s.overlap}, a)
 }

@@ -178,7 +178,7 @@ func (c *sparseCase) run(r *rig, from, to int, blocks int32) sparseResult {
 	a.SegmentBlocks, a.Segments = blocks, (all+blocks-1)/blocks
 	n := int64(rows * c.heads)
 	a.Out, a.LSE, a.Max = r.poisoned(n*valueDim*2), r.poisoned(n*4), r.poisoned(n*4)
-	if partial, stats := SparseScratch(a.Rows, a.Heads, a.Segments); partial > 0 {
+	if partial, stats := SparseScratch(c.kind, a.Rows, a.Heads, a.Segments); partial > 0 {
 		a.Partial, a.Stats = r.poisoned(partial), r.poisoned(stats)
 	}
 	if c.kind == 0 {

@@ -66,10 +66,10 @@ func TestSegmentsHoldEveryRow(t *testing.T) {
 			t.Errorf("width %d: %d segments of %d blocks do not hold it", c.width, segments, blocks)
 		}
 	}
-	if p, s := SparseScratch(2, 128, 4); p != 2*128*4*2048 || s != 2*128*4*16 {
+	if p, s := SparseScratch(layout.FP8Row656, 2, 100, 4); p != 2*4*128*1024 || s != 2*4*100*16 {
 		t.Errorf("scratch of %d and %d bytes", p, s)
 	}
-	if p, s := SparseScratch(2, 128, 1); p != 0 || s != 0 {
+	if p, s := SparseScratch(layout.FP8Row656, 2, 128, 1); p != 0 || s != 0 {
 		t.Errorf("one segment needs %d and %d bytes", p, s)
 	}
 }

@@ -23,6 +23,8 @@ type TopKArgs struct {
 	Parts          int32 // set by SelectTopK
 	Part           int32 // set by SelectTopK
 	Columns        int32 // no row has more candidates; 0 means Stride
+	Marked         int32 // set by SelectTopK
+	Reserved       int32
 }
 
 // TopKTransform says what is written for a selected position.
@@ -92,10 +94,14 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	switch parts := topKParts(int64(a.Rows), columns, int64(a.K), sms); {
 	case a.Rows == 0:
 		return nil
+	case columns <= residentColumns && int64(a.Rows) > sms:
+		return k.sweep(s, "sparrow_topk_swept", 3, one)
 	case columns <= residentColumns:
 		return runPersistent(k, s, "sparrow_topk_resident", a.Rows, 1, &one)
 	case parts > 1 && a.Kept != 0 && a.Via != 0:
 		return k.selectInParts(s, a, parts, columns)
+	case int64(a.Rows) > sms && columns <= sweptColumns:
+		return k.sweep(s, "sparrow_topk_swept_long", 2, one)
 	case int64(a.Rows) > sms:
 		// Three small blocks on each SM: one row streams while others are being cut.
 		return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &one)
@@ -107,15 +113,27 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 // residentColumns is the longest row that the resident kernel holds in shared memory, wherever it starts.
 const residentColumns = 24*2048 - 3
 
+// sweptColumns is the longest row that the kernels for many rows have a bitmap for.
+const sweptColumns = 96*2048 - 3
+
+// sweep selects many rows. What the kernel could not guess it marks, and the kernel that needs no guess does those rows.
+func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error {
+	if err := runPersistent(k, s, kernel, a.Rows, perSM, &a); err != nil {
+		return err
+	}
+	a.Marked = 1
+	return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &a)
+}
+
 // topKParts is in how many parts rows are selected, 1 for none: as many as make the first selection, of a part, and the second, of what the
 // parts kept, equally long, as far as there are SMs for them.
 func topKParts(rows, columns, k, sms int64) int64 {
-	if rows == 0 || columns <= residentColumns || k%4 != 0 {
+	if rows == 0 || columns <= sweptColumns || k%4 != 0 { // one launch that streams rows is faster up to there
 		return 1
 	}
 	const part = residentColumns &^ 63
 	least, most := (columns+part-1)/part, int64(24*2048)/k
-	if least > most || rows*least > 2*sms {
+	if least > most || rows*least > sms {
 		return 1
 	}
 	even := int64(math.Round(math.Sqrt(float64(columns) / float64(k))))

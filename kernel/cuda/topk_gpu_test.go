@@ -155,7 +155,7 @@ func TestGPUTopKIsExactForEveryDistribution(t *testing.T) {
 func TestGPUTopKIsExactForLongRows(t *testing.T) {
 	r := onGPU(t)
 	for name, score := range distributions {
-		c := topKCase{k: 2048, kind: TopKPaged, score: score, lengths: []int32{2048, 100000, 0, 65536, 2049, 131072}}
+		c := topKCase{k: 2048, kind: TopKPaged, score: score, lengths: []int32{2048, 100000, 0, 65536, 2049, 200000}}
 		s := c.build(r, rand.New(rand.NewPCG(14, 1)))
 		s.run(r, "in parts, "+name)
 		s.without().run(r, "streamed by large blocks, "+name)
@@ -172,7 +172,12 @@ func TestGPUTopKOfAFewRows(t *testing.T) {
 	for _, name := range []string{"normal", "few behind a relu", "louder at the end", "everything at once"} {
 		rng := rand.New(rand.NewPCG(16, 1))
 		topKCase{k: 512, kind: TopKPaged, score: distributions[name], lengths: []int32{0, 511, 513, 3000, 9001}}.build(r, rng).run(r, "resident, "+name)
-		s := topKCase{k: 512, kind: TopKPosition, starts: true, score: distributions[name], lengths: []int32{50000, 300}}.build(r, rng)
+		many := topKCase{k: 512, kind: TopKPaged, score: distributions[name]}
+		for i := range 140 {
+			many.lengths = append(many.lengths, int32(i%7*1500))
+		}
+		many.build(r, rng).run(r, "swept, "+name)
+		s := topKCase{k: 512, kind: TopKPosition, starts: true, score: distributions[name], lengths: []int32{197000, 300}}.build(r, rng)
 		s.run(r, "in parts, "+name)
 		s.without().run(r, "streamed, "+name)
 	}
@@ -197,7 +202,13 @@ func TestGPUTopKIsExactForManyRows(t *testing.T) {
 	}
 	for _, name := range []string{"normal", "few behind a relu", "everything at once"} {
 		topKCase{k: 256, kind: TopKPaged, score: distributions[name], lengths: short}.build(r, rng).run(r, "many short rows, "+name)
-		topKCase{k: 256, kind: TopKPosition, score: distributions[name], lengths: long}.build(r, rng).without().run(r, "many streamed rows, "+name)
+		s := topKCase{k: 256, kind: TopKPosition, score: distributions[name], lengths: long}.build(r, rng)
+		s.run(r, "many long rows, "+name)
+		alone := s.args // the kernel that takes what others mark takes any row
+		alone.Parts = 1
+		check(t, r.s.Fill(alone.Out, poison, int64(4*len(s.want))))
+		check(t, runPersistent(r.k, r.s, "sparrow_topk_t256", alone.Rows, 3, &alone))
+		sameBytes(t, "many streamed rows, "+name, r.download(alone.Out, int64(4*len(s.want))), bytesOf(s.want))
 	}
 }
 
@@ -210,7 +221,7 @@ func TestTopKPartsKeepEveryRowInsideTheKernel(t *testing.T) {
 					continue
 				}
 				part := ((columns+parts-1)/parts + 63) &^ 63
-				if part > residentColumns || part*parts < columns || parts*k > 24*2048 || rows*parts > 2*132 {
+				if part > residentColumns || part*parts < columns || parts*k > 24*2048 || rows*parts > 132 {
 					t.Errorf("%d rows of %d, top %d: %d parts of %d", rows, columns, k, parts, part)
 				}
 			}

@@ -87,7 +87,7 @@ func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 	return page
 }
 
-// stream makes a pool of keys rows in pages of tokens and, for every row, width ascending slots of the row's share of it: each of the shares
+// stream makes a pool of shares * keys rows in pages of tokens and, for every row, width ascending slots of the row's share of it, which
 // belongs to rows/shares neighbouring rows.
 func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cuda.SelectionView) {
 	h := x.holder
@@ -105,14 +105,11 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 		bytes = v.pool.PageBytes
 	}
 	v.pool.Base = h.repeat(pattern, bytes)
-	for r := range rows {
+	for r := range rows { // one key of each of width stretches
 		first := r * shares / rows * keys
-		left := width
-		for k := 0; k < keys && left > 0; k++ { // selection sampling: every set of width keys is as likely as any other
-			if h.rng.IntN(keys-k) < left {
-				v.indices = append(v.indices, int32(first+k))
-				left--
-			}
+		for i := range width {
+			from, to := i*keys/width, (i+1)*keys/width
+			v.indices = append(v.indices, int32(first+from+h.rng.IntN(to-from)))
 		}
 	}
 	sel, err := v.pool.Select(h.put(rawI32(v.indices)), int64(width), int32(width), h.put(rawI32(constant(int32(width), rows))), 1)
@@ -125,7 +122,7 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 // finish makes queries and outputs.
 func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	h := x.holder
-	partial, stats := cuda.SparseScratch(int32(rows), int32(heads), segments)
+	partial, stats := cuda.SparseScratch(x.kind, int32(rows), int32(heads), segments)
 	a := &x.args
 	a.Q, a.QStride = h.repeat(raw16(h.bf16s(min(rows*heads*x.dim, patternBytes/2+321))), int64(rows*heads*x.dim)*2), int64(heads*x.dim)
 	a.Out, a.OutStride = h.output(int64(rows*heads)*1024), int64(heads)*512

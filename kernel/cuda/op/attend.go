@@ -28,7 +28,7 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	if a.Pool.Layout != layout.BF16Row1152 {
 		segments, blocks = cuda.SparseSegments(int32(a.Indices.Cols))
 	}
-	return d.attend(&r, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
+	return d.attend(&r, a.Pool.Layout, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
 		return d.kernels.SparseAttend(d.stream, a.Pool.Layout, s)
 	})
 }
@@ -50,7 +50,7 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 		width += roundUp(a.Extra.Indices.Cols)
 	}
 	segments, blocks := cuda.SparseSegments(int32(width))
-	return d.attend(&r, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
+	return d.attend(&r, layout.V4Row584, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
 		return d.kernels.SparseAttend(d.stream, layout.V4Row584, s)
 	})
 }
@@ -68,7 +68,7 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 	rows := a.KV
 	rows.DType, rows.Cols, rows.Stride, rows.Rows = kernel.U8, 2*layout.V4Dim*a.KV.Rows, 2*layout.V4Dim*a.KV.Rows, 1
 	args.Streams[0] = r.selection(kernel.Stream{Pool: kernel.Pool{Mem: rows, PageTokens: a.KV.Rows}, Indices: a.Indices, Lens: a.Lens})
-	return d.attend(&r, &args, 1, int32(a.Indices.Cols+63)/64, func(s *cuda.SparseAttendArgs) error {
+	return d.attend(&r, 0, &args, 1, int32(a.Indices.Cols+63)/64, func(s *cuda.SparseAttendArgs) error {
 		return d.kernels.SparseAttendFlat(d.stream, s)
 	})
 }
@@ -111,7 +111,7 @@ func (r *require) selection(s kernel.Stream) cuda.SelectionView {
 }
 
 // attend launches rows in groups whose parts fit the scratch memory.
-func (d *Device) attend(r *require, a *cuda.SparseAttendArgs, segments, blocks int32, launch func(*cuda.SparseAttendArgs) error) error {
+func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, segments, blocks int32, launch func(*cuda.SparseAttendArgs) error) error {
 	if r.err != nil || a.Rows == 0 {
 		return r.err
 	}
@@ -119,7 +119,7 @@ func (d *Device) attend(r *require, a *cuda.SparseAttendArgs, segments, blocks i
 	if segments == 1 {
 		return launch(a)
 	}
-	partial, stats := cuda.SparseScratch(1, a.Heads, segments)
+	partial, stats := cuda.SparseScratch(kind, 1, a.Heads, segments)
 	group := max(int32(partialBytes/(partial+stats)), 1)
 	return d.temporary(int64(min(group, a.Rows))*(partial+stats), func(p cuda.Ptr) error {
 		for from := int32(0); from < a.Rows; from += group {

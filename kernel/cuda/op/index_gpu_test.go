@@ -108,7 +108,7 @@ func TestGPUScores(t *testing.T) {
 				b.must(b.gpu.GatherIndex(kernel.IndexGatherArgs{Out: flat, Slots: at.gpu, Pool: keysGPU}))
 				b.must(b.gpu.Scores(kernel.ScoreArgs{Out: out.gpu, Q: qGPU, W: w.gpu, Keys: flat, Start: start.gpu, Lens: ln.gpu, Heads: heads, SkipUpTo: 1}))
 			}
-			b.near(fmt.Sprintf("%d heads, groups of %d", heads, nextN), out, 2e-3)
+			b.near(fmt.Sprintf("%d heads, groups of %d", heads, nextN), out, 3e-2) // the tensor cores add FP8 products with about 14 bits
 		}
 	}
 	err := b.gpu.Scores(kernel.ScoreArgs{Out: b.normal(1, 4).gpu, Q: b.place(b.gpu, kernel.E4M3, 1, 16*128, nil), W: b.normal(1, 16).gpu, Keys: func() kernel.Pool { _, p := b.keyPools(1, 64); return p }(),

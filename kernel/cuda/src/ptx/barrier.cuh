@@ -52,4 +52,21 @@ __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
     }
 }
 
+// A word of shared memory that one thread raises and others watch: what was done before the store is done for whoever reads its value.
+__device__ __forceinline__ void store_release(u32 address, u32 value) {
+    asm volatile("st.release.cta.shared::cta.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ u32 load_acquire(u32 address) {
+    u32 value;
+    asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+    return value;
+}
+
+// A block barrier of the first N threads alone, for blocks in which other warps have other work.
+template <int N>
+__device__ __forceinline__ void threads_sync() {
+    asm volatile("bar.sync 1, %0;" ::"n"(N) : "memory");
+}
+
 }  // namespace ptx

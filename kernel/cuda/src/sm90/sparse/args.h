@@ -26,7 +26,7 @@ struct SparseAttendArgs {
     float* lse;                // f32 [rows, lse_stride], natural logarithm, without the sink; or null
     float* max;                // f32 [rows, max_stride], largest scaled score; or null
     const float* sinks;        // f32 [heads], neither scaled nor in base 2; or null
-    float* partial;            // f32 [rows, segments, heads, 512] when segments > 1
+    void* partial;             // when segments > 1, parts of results (output.cuh): [rows, segments, heads in whole groups of 64, 512] values
     float* stats;              // f32 [rows, segments, heads, 4] when segments > 1: base of the exponents, sum, largest score (base 2), unused
     u32* faults;               // one word: bit 0 is set when a slot is at or beyond its pool; or null
     i64 q_stride;              // elements between rows

@@ -1,82 +1,138 @@
-// Joins the segments of sparse attention: out = sum over segments of 2^(m_s - M) * o_s / sum over segments of 2^(m_s - M) * l_s.
+// Joins the segments of sparse attention: out = sum over segments of w_s * o_s / sum over segments of w_s, with w_s = 2^(m_s - M) * l_s.
 //
-// In:    partial f32 [rows, segments, heads, 512], stats f32 [rows, segments, heads, 4] of the segments that have keys.
+// In:    parts of segments that have keys (Parts in output.cuh), stats f32 [rows, segments, heads, 4].
 // Out:   bf16 [rows, heads * 512], lse, max.
-// Block: 8 warps, a warp for each row and head; segments are added in their order, whatever else is in the launch.
-// Bytes: 2 KB per segment and head read, 1 KB written.
+// Block: 128 threads, who stand for the lanes that wrote the parts; two eighths of 32 heads and 256 columns. Segments are added in their
+//        order, whatever else is in the launch.
+// Bytes: 1 KB (bf16 rows: 2 KB) per segment and head read, 1 KB written.
 #pragma once
 
-#include "sm90/sparse/math.cuh"
+#include "sm90/sparse/output.cuh"
 
 namespace sparrow_sparse {
 
-constexpr int kCombineThreads = 256;
-constexpr int kCombineAtOnce = 4;  // segments whose loads are in flight together
+constexpr int kCombineThreads = 128;
+constexpr int kCombineEighths = 2;  // of a block
+constexpr int kCombineBlocks = 2 * 2 * 8 / kCombineEighths;  // of 64 heads: column halves, heads row and row + 8, eighths
+constexpr int kCombineAtOnce = 4;   // segments whose loads are in flight together
 
-__device__ __forceinline__ float4 load_part(const float* p) {
-    float4 v;
-    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p));
+// Sixteen bytes, plainly loaded: another kernel has just written them.
+__device__ __forceinline__ uint4 load_part(const u8* p) {
+    uint4 v;
+    asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
     return v;
 }
 
+__device__ __forceinline__ void add_halves(float* o, u32 pair, float weight) {
+    float a, b;
+    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }" : "=f"(a), "=f"(b) : "r"(pair));
+    o[0] = fmaf(a, weight, o[0]);
+    o[1] = fmaf(b, weight, o[1]);
+}
+
+// What one lane holds of one eighth of a part: 8 columns of fp32, or of half precision.
+template <class Type>
+struct Eighth {
+    static constexpr int kChunks = Parts<Type>::kChunks;
+    uint4 chunk[kChunks];
+
+    __device__ __forceinline__ void load(const u8* p) {
+#pragma unroll
+        for (int i = 0; i < kChunks; ++i) {
+            chunk[i] = load_part(p + i * 128 * 16);
+        }
+    }
+    __device__ __forceinline__ void add_to(float (&o)[8], float weight) const {
+        if constexpr (kChunks == 2) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                o[i * 4] = fmaf(__uint_as_float(chunk[i].x), weight, o[i * 4]);
+                o[i * 4 + 1] = fmaf(__uint_as_float(chunk[i].y), weight, o[i * 4 + 1]);
+                o[i * 4 + 2] = fmaf(__uint_as_float(chunk[i].z), weight, o[i * 4 + 2]);
+                o[i * 4 + 3] = fmaf(__uint_as_float(chunk[i].w), weight, o[i * 4 + 3]);
+            }
+        } else {
+            add_halves(o, chunk[0].x, weight);
+            add_halves(o + 2, chunk[0].y, weight);
+            add_halves(o + 4, chunk[0].z, weight);
+            add_halves(o + 6, chunk[0].w, weight);
+        }
+    }
+};
+
+// Type is that of the rows.
+template <class Type>
 __device__ __forceinline__ void combine(const SparseAttendArgs& args) {
     ptx::wait_for_previous_kernel();
     ptx::release_next_kernel();
-    const i64 task = static_cast<i64>(blockIdx.x) * (kCombineThreads / 32) + threadIdx.x / 32;
-    if (task >= static_cast<i64>(args.rows) * args.heads) {
-        return;
-    }
-    const i32 row = static_cast<i32>(task / args.heads), head = static_cast<i32>(task % args.heads), lane = threadIdx.x % 32;
-    const i32 keys_first = clipped_length(args.streams[0], row), keys_second = clipped_length(args.streams[1], row);
-    const i32 blocks = (keys_first + kKeys - 1) / kKeys + (keys_second + kKeys - 1) / kKeys;
+    const u32 piece = blockIdx.x % kCombineBlocks, groups = head_groups(args);
+    const u32 group = blockIdx.x / kCombineBlocks % groups;
+    const i32 row = static_cast<i32>(blockIdx.x / kCombineBlocks / groups);
+    const i32 eighth = piece % (kCombineBlocks / 4) * kCombineEighths, half = piece / (kCombineBlocks / 4) % 2, side = piece / (kCombineBlocks / 2);
+    const Corner at;
+    const i32 head = static_cast<i32>(group) * kHeads + at.row + half * 8;
+    const bool mine = head < args.heads;
+    const i32 blocks = (clipped_length(args.streams[0], row) + kKeys - 1) / kKeys + (clipped_length(args.streams[1], row) + kKeys - 1) / kKeys;
     const i32 live = min((blocks + args.segment_blocks - 1) / args.segment_blocks, args.segments);
-    const i64 first = static_cast<i64>(row) * args.segments * args.heads + head;  // in heads
+    const float4* stats = reinterpret_cast<const float4*>(args.stats) + static_cast<i64>(row) * args.segments * args.heads + (mine ? head : 0);
     float largest = kLowest, highest = kLowest;  // of the numbers exponents are relative to, of the scores
     for (i32 s = 0; s < live; ++s) {
-        largest = fmaxf(largest, args.stats[(first + static_cast<i64>(s) * args.heads) * 4]);
-        highest = fmaxf(highest, args.stats[(first + static_cast<i64>(s) * args.heads) * 4 + 2]);
+        const float4 v = stats[static_cast<i64>(s) * args.heads];
+        largest = fmaxf(largest, v.x);
+        highest = fmaxf(highest, v.z);
     }
     float sum = 0.0f;
-    float4 o[4];
+    float o[kCombineEighths][8];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        o[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int e = 0; e < kCombineEighths; ++e) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            o[e][k] = 0.0f;
+        }
     }
+    const i32 first = (half * Parts<Type>::kEighths + eighth) * static_cast<i32>(Parts<Type>::kEighthBytes);
     for (i32 s0 = 0; s0 < live; s0 += kCombineAtOnce) {
-        float4 part[kCombineAtOnce][4];
+        Eighth<Type> part[kCombineAtOnce][kCombineEighths];
         float weight[kCombineAtOnce];
 #pragma unroll
         for (int i = 0; i < kCombineAtOnce; ++i) {
             if (s0 + i < live) {
-                const i64 at = first + static_cast<i64>(s0 + i) * args.heads;
+                const u8* from = Parts<Type>::at(args, row, s0 + i, static_cast<i32>(group) * kHeads, side * kHalfColumns) + first;
 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    part[i][j] = load_part(args.partial + at * kValues + j * 128 + lane * 4);
+                for (int e = 0; e < kCombineEighths; ++e) {
+                    part[i][e].load(from + e * Parts<Type>::kEighthBytes);
                 }
-                weight[i] = exp2_fast(args.stats[at * 4] - largest);
-                sum = fmaf(args.stats[at * 4 + 1], weight[i], sum);
+                const float4 v = stats[static_cast<i64>(s0 + i) * args.heads];
+                weight[i] = exp2_fast(v.x - largest) * v.y;
+                sum += weight[i];
             }
         }
 #pragma unroll
         for (int i = 0; i < kCombineAtOnce; ++i) {
             if (s0 + i < live) {
 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    o[j].x = fmaf(part[i][j].x, weight[i], o[j].x);
-                    o[j].y = fmaf(part[i][j].y, weight[i], o[j].y);
-                    o[j].z = fmaf(part[i][j].z, weight[i], o[j].z);
-                    o[j].w = fmaf(part[i][j].w, weight[i], o[j].w);
+                for (int e = 0; e < kCombineEighths; ++e) {
+                    part[i][e].add_to(o[e], weight[i]);
                 }
             }
         }
     }
     const float f = final_factor(args, head, largest, sum);
-    u16* out = args.out + row * args.out_stride + static_cast<i64>(head) * kValues;
+    const u32 q = at.lane % 4;
+    u16* out = args.out + row * args.out_stride + static_cast<i64>(head) * kValues + side * kHalfColumns + eighth * 32 + q * 8;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        *reinterpret_cast<uint2*>(out + j * 128 + lane * 4) = make_uint2(pack(o[j].x * f, o[j].y * f), pack(o[j].z * f, o[j].w * f));
+    for (int e = 0; e < kCombineEighths; ++e) {
+        u32 w[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            w[k] = ptx::Bf16::pack(o[e][k * 2] * f, o[e][k * 2 + 1] * f);
+        }
+        transpose_quad(w, q);
+        if (mine) {
+            *reinterpret_cast<uint4*>(out + e * 32) = make_uint4(w[0], w[1], w[2], w[3]);
+        }
     }
-    if (lane == 0) {
+    if (mine && q == 0 && side == 0 && eighth == 0) {
         write_stats(args, row, head, largest, highest, sum);
     }
 }

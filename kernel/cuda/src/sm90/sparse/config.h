@@ -1,7 +1,7 @@
 // Shapes of the sparse-attention kernels.
 //
 // A unit of work is 64 heads of one query row over one segment of its selected keys. Keys come in blocks of 64. A block in shared memory
-// is Tiles tiles of [64 keys][64 columns] bf16, rows of 128 bytes with the 128-byte swizzle; the same bytes are K (transposed) in the
+// is Tiles tiles of [64 keys][64 columns] of 16 bits, rows of 128 bytes with the 128-byte swizzle; the same bytes are K (transposed) in the
 // scores and V in the output.
 #pragma once
 
@@ -20,16 +20,16 @@ constexpr int kHalfColumns = kHalfTiles * kTileColumns;
 // The lower bound of the running maximum: finite, so that a block without a valid key gives no NaN.
 constexpr float kLowest = -1e30f;
 
-// At most 384 threads: with more, a launch has fewer than 158 registers per thread, which the compiler wants for a product of 256 columns.
-// Warpgroups: 0 scores, softmax and output columns 0-255; 1 output columns 256-511; the rest fetch rows.
-template <int FetchGroups, int ScoreRegs, int ValueRegs, int FetchRegs>
-struct Roles {
-    static constexpr int Fetchers = 128 * FetchGroups;
-    static constexpr int Threads = 256 + Fetchers;
-    static constexpr int ScoreRegisters = ScoreRegs;
-    static constexpr int ValueRegisters = ValueRegs;
-    static constexpr int FetchRegisters = FetchRegs;
-    static_assert((ScoreRegs + ValueRegs + FetchGroups * FetchRegs) * 128 <= 65536, "more registers than an SM has");
+// Warpgroups: 0 scores, softmax and output columns 0-255; 1 output columns 256-511; 2 fetches rows. A fourth would leave a launch fewer than
+// the 158 registers per thread that the compiler wants for a product of 256 columns.
+constexpr int kFetchers = 128;
+constexpr int kThreads = 256 + kFetchers;
+
+// Registers of a thread of each warpgroup.
+template <int ScoreRegs, int ValueRegs, int FetchRegs>
+struct Registers {
+    static constexpr int Score = ScoreRegs, Value = ValueRegs, Fetch = FetchRegs;
+    static_assert((Score + Value + Fetch) * 128 <= 65536, "more registers than an SM has");
 };
 
 }  // namespace sparrow_sparse

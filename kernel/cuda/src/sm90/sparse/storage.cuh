@@ -8,7 +8,7 @@
 
 namespace sparrow_sparse {
 
-// Weights of a block, bf16 [64 heads][64 keys]. Rows of nine tiles lend their rotary tile, which nobody needs once the scores are there.
+// Weights of a block, 16 bits [64 heads][64 keys]. Rows of nine tiles lend their rotary tile, which nobody needs once the scores are there.
 template <int Tiles>
 struct WeightTiles {
     u8 tile[2][kTileBytes];
@@ -55,20 +55,21 @@ __device__ __forceinline__ Storage<Tiles>& storage() {
     return *reinterpret_cast<Storage<Tiles>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// Called by one thread before the block's barrier. k_full has one arrival per fetching thread; half 0 has one more for the valid bits.
+// Called by one thread before the block's barrier. k_full has an arrival for each fetching thread, and on the left
+// half those of threads that write valid bits apart.
 template <int Tiles>
-__device__ __forceinline__ void init_barriers(Storage<Tiles>& shared, u32 fetchers, u32 mask_writers) {
-    constexpr u32 kWarps = 4, kThreads = 128;
-    ptx::barrier_init(ptx::shared_address(&shared.q_full), fetchers);
+__device__ __forceinline__ void init_barriers(Storage<Tiles>& shared, u32 mask_writers) {
+    constexpr u32 kWarps = 4, kGroup = 128;
+    ptx::barrier_init(ptx::shared_address(&shared.q_full), kFetchers);
     ptx::barrier_init(ptx::shared_address(&shared.q_empty), kWarps);
     for (int b = 0; b < 2; ++b) {
-        ptx::barrier_init(ptx::shared_address(&shared.k_full[b][0]), fetchers + mask_writers);
-        ptx::barrier_init(ptx::shared_address(&shared.k_full[b][1]), fetchers);
+        ptx::barrier_init(ptx::shared_address(&shared.k_full[b][0]), kFetchers + mask_writers);
+        ptx::barrier_init(ptx::shared_address(&shared.k_full[b][1]), kFetchers);
         ptx::barrier_init(ptx::shared_address(&shared.k_empty[b][0]), kWarps);
         ptx::barrier_init(ptx::shared_address(&shared.k_empty[b][1]), kWarps);
         ptx::barrier_init(ptx::shared_address(&shared.scores_done[b]), kWarps);
-        ptx::barrier_init(ptx::shared_address(&shared.weights_full[b]), kThreads);
-        ptx::barrier_init(ptx::shared_address(&shared.final_full[b]), kThreads);
+        ptx::barrier_init(ptx::shared_address(&shared.weights_full[b]), kGroup);
+        ptx::barrier_init(ptx::shared_address(&shared.final_full[b]), kGroup);
         ptx::barrier_init(ptx::shared_address(&shared.final_empty[b]), kWarps);
     }
     ptx::barrier_init_fence();
@@ -86,14 +87,23 @@ __device__ __forceinline__ i32 clipped_length(const SelectionView& s, i32 row) {
     return s.width == 0 ? 0 : max(min(s.lens[row * s.len_stride], s.width), 0);
 }
 
+__device__ __forceinline__ u32 head_groups(const SparseAttendArgs& args) {
+    return (static_cast<u32>(args.heads) + kHeads - 1) / kHeads;
+}
+
+// Units of a launch: fewer than 2^31.
+__device__ __forceinline__ u32 unit_count(const SparseAttendArgs& args) {
+    return static_cast<u32>(args.rows) * static_cast<u32>(args.segments) * head_groups(args);
+}
+
 // Unit u. Head groups of a row are neighbours, so that they run side by side and share rows in L2; then its segments, then the next row.
-__device__ __forceinline__ Unit unit_at(const SparseAttendArgs& args, i64 u) {
-    const i32 groups = (args.heads + kHeads - 1) / kHeads;
+__device__ __forceinline__ Unit unit_at(const SparseAttendArgs& args, u32 u) {
+    const u32 groups = head_groups(args), segments = args.segments;
+    const u32 rest = u / groups, row = rest / segments;
     Unit r;
-    r.head = static_cast<i32>(u % groups) * kHeads;
-    const i64 rest = u / groups;
-    r.segment = static_cast<i32>(rest % args.segments);
-    r.row = static_cast<i32>(rest / args.segments);
+    r.head = static_cast<i32>(u - rest * groups) * kHeads;
+    r.segment = static_cast<i32>(rest - row * segments);
+    r.row = static_cast<i32>(row);
     r.first_len = clipped_length(args.streams[0], r.row);
     r.second_len = clipped_length(args.streams[1], r.row);
     r.first_blocks = (r.first_len + kKeys - 1) / kKeys;
@@ -103,9 +113,44 @@ __device__ __forceinline__ Unit unit_at(const SparseAttendArgs& args, i64 u) {
     return r;
 }
 
-__device__ __forceinline__ i64 unit_count(const SparseAttendArgs& args) {
-    return static_cast<i64>(args.rows) * args.segments * ((args.heads + kHeads - 1) / kHeads);
+// Asks for the lengths of the row of unit u ahead of their use.
+__device__ __forceinline__ void prefetch_unit(const SparseAttendArgs& args, u32 u) {
+    if (u < unit_count(args)) {
+        const i64 row = u / head_groups(args) / static_cast<u32>(args.segments);
+        asm volatile("prefetch.global.L1 [%0];" ::"l"(args.streams[0].lens + row * args.streams[0].len_stride));
+        if (args.streams[1].width != 0) {
+            asm volatile("prefetch.global.L1 [%0];" ::"l"(args.streams[1].lens + row * args.streams[1].len_stride));
+        }
+    }
 }
+
+// A walk over all blocks of a thread block's units, in order.
+struct Walk {
+    const SparseAttendArgs& args;
+    u32 next, count;
+    Unit unit;
+    i32 block;
+    bool more;  // unit and block say where the walk is
+
+    __device__ __forceinline__ Walk(const SparseAttendArgs& a) : args(a), next(blockIdx.x), count(unit_count(a)), block(0), more(true) {
+        unit.blocks = 0;
+        step();
+    }
+    __device__ __forceinline__ void step() {
+        if (++block < unit.blocks) {
+            return;
+        }
+        block = 0;
+        do {
+            more = next < count;
+            if (!more) {
+                return;
+            }
+            unit = unit_at(args, next);
+            next += gridDim.x;
+        } while (unit.blocks == 0);
+    }
+};
 
 // The selection a block belongs to, and the position of its first key there.
 struct BlockPlace {

@@ -32,5 +32,10 @@ struct TopKArgs {
     i32 parts;                // of each row, at least 1
     i32 part;                 // positions of a part, a multiple of 4, when there are several
     i32 columns;              // lengths are clipped to it, unless it is 0
+    i32 marked;               // 1: select only rows that begin with kMarkedRow
+    i32 reserved;
 };
-static_assert(sizeof(TopKArgs) == 120, "mirrored in Go");
+static_assert(sizeof(TopKArgs) == 128, "mirrored in Go");
+
+// What a kernel writes in front of a row that it leaves to another one; no selection begins with it.
+constexpr i32 kMarkedRow = static_cast<i32>(0x80000000u);

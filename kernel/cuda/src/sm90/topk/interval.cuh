@@ -29,7 +29,7 @@ struct SampleBins {
 
     __device__ __forceinline__ u32 of(float score) const {
         const float share = __saturatef(__fmaf_rn(score, scale, shift));
-        return __float_as_uint(__fmaf_rn(share, Bins - 1, 8388608.0f)) % Bins;  // rounded to whole numbers by 2^23
+        return __float_as_uint(__fmaf_rn(share, Bins - 1, 8388608.0f)) - 0x4B000000u;  // rounded to whole numbers by 2^23
     }
 
     // About the smallest score of a bin.
@@ -39,72 +39,67 @@ struct SampleBins {
     __device__ __forceinline__ bool placed() const { return width > 0.0f && scale < 1e30f && fabsf(shift) < 1e6f; }
 };
 
-// Bins from three spreads below the mean to five above it, of four scores per thread. One barrier.
-template <class M>
-__device__ __forceinline__ SampleBins<M::Shape::Bins> place_bins(M& shared, Place at, float4 scores, bool valid) {
-    using S = typename M::Shape;
-    float sums[3] = {0, 0, 0};  // of ones, scores and their squares
-    visit(scores, [&](float x) {
-        if (valid && fabsf(x) < 1e18f) {
-            sums[0] += 1.0f;
-            sums[1] += x;
-            sums[2] += x * x;
-        }
-    });
+// Bins from three spreads below the mean to five above it, of four quads of scores per lane. Every warp works this out for itself.
+template <int Bins>
+__device__ __forceinline__ SampleBins<Bins> place_bins(const float4 (&quads)[4]) {
+    float ones = 0, sum = 0, squares = 0;
 #pragma unroll
-    for (int n = 0; n < 3; ++n) {
-#pragma unroll
-        for (int d = 16; d > 0; d /= 2) {
-            sums[n] += __shfl_xor_sync(ptx::kFullMask, sums[n], d);
-        }
-        if (at.lane == 0) {
-            shared.warp_sums[n][at.warp] = sums[n];
-        }
+    for (int q = 0; q < 4; ++q) {
+        visit(quads[q], [&](float x) {
+            if (fabsf(x) < 1e18f) {
+                ones += 1.0f;
+                sum += x;
+                squares = __fmaf_rn(x, x, squares);
+            }
+        });
     }
-    __syncthreads();
 #pragma unroll
-    for (int n = 0; n < 3; ++n) {
-        sums[n] = shared.warp_sums[n][at.lane % S::Warps];
-#pragma unroll
-        for (int d = S::Warps / 2; d > 0; d /= 2) {
-            sums[n] += __shfl_xor_sync(ptx::kFullMask, sums[n], d);
-        }
+    for (int d = 16; d > 0; d /= 2) {
+        ones += __shfl_xor_sync(ptx::kFullMask, ones, d);
+        sum += __shfl_xor_sync(ptx::kFullMask, sum, d);
+        squares += __shfl_xor_sync(ptx::kFullMask, squares, d);
     }
-    const float mean = sums[1] / fmaxf(sums[0], 1.0f);
-    const float spread = sqrtf(fmaxf(sums[2] / fmaxf(sums[0], 1.0f) - mean * mean, 0.0f));
-    SampleBins<S::Bins> bins{mean - 3.0f * spread, 8.0f * spread, 0, 0};
-    bins.scale = 1.0f / bins.width;
+    const float each = __fdividef(1.0f, fmaxf(ones, 1.0f)), mean = sum * each;
+    const float variance = fmaxf(squares * each - mean * mean, 0.0f), inverse = rsqrtf(variance);  // infinite when nothing differs
+    const float spread = variance > 0.0f ? variance * inverse : 0.0f;
+    SampleBins<Bins> bins{mean - 3.0f * spread, 8.0f * spread, 0.125f * inverse, 0};
     bins.shift = -bins.low * bins.scale;
     return bins;
 }
 
 // The interval between the bins of two ranks: `expected` is how many of the k largest are in the sample, `margin` how far off that may
-// be, `each` for how many scores of the row a sampled one stands. Bins are filled. Three barriers.
+// be, `each` for how many scores of the row a sampled one stands. Bins are filled. Four barriers.
 template <class M>
-__device__ __forceinline__ Interval interval_of(M& shared, Place at, const SampleBins<M::Shape::Bins>& bins, float expected, float margin, float each, u32 capacity) {
-    __syncthreads();
+__device__ __forceinline__ Interval interval_of(M& shared, Place at, const SampleBins<M::Shape::Bins>& bins, float expected, float margin, float each) {
+    ptx::threads_sync<M::Shape::Threads>();
     sum_bins(shared, at);
-    __syncthreads();
+    ptx::threads_sync<M::Shape::Threads>();
     if (at.warp < 2) {
         const float rank = at.warp == 0 ? expected + margin : fmaxf(expected - margin, 1.0f);
         search_bins(shared, at, static_cast<u32>(rank), shared.guess[at.warp]);
     }
-    __syncthreads();
-    const BinRank last = shared.guess[0], best = shared.guess[1];
-    Interval v{kLowestKey, kKeyInf, false};
-    if (last.inside && last.bin > 0) {
-        v.low = key_of(bins.edge(last.bin));
+    ptx::threads_sync<M::Shape::Threads>();
+    if (at.warp == 0) {  // the others leave the issue slots to whoever needs them
+        const BinRank last = shared.guess[0], best = shared.guess[1];
+        Interval v{kLowestKey, kKeyInf, false};
+        if (last.inside && last.bin > 0) {
+            v.low = key_of(bins.edge(last.bin));
+        }
+        if (expected > margin + 1.0f && best.inside && best.bin < M::Shape::Bins - 1) {
+            v.high = key_of(bins.edge(best.bin + 1));
+        }
+        v.refine = last.inside == 0 || each * (last.above + last.inside - best.above) > M::Shape::List || v.low >= v.high;
+        if (v.refine) {
+            // One value many times over? Behind a relu it is zero.
+            const u32 tied = bins.placed() ? key_of(0.0f) : key_of(bins.low);
+            v = tied >= v.low && tied <= v.high ? Interval{tied, tied, false} : v.low < v.high ? v : Interval{kLowestKey, kKeyInf, true};
+        }
+        if (at.lane == 0) {
+            shared.interval = v;
+        }
     }
-    if (expected > margin + 1.0f && best.inside && best.bin < M::Shape::Bins - 1) {
-        v.high = key_of(bins.edge(best.bin + 1));
-    }
-    v.refine = last.inside == 0 || each * (last.above + last.inside - best.above) > capacity || v.low >= v.high;
-    if (v.refine) {
-        // One value many times over? Behind a relu it is zero.
-        const u32 tied = bins.placed() ? key_of(0.0f) : key_of(bins.low);
-        v = tied >= v.low && tied <= v.high ? Interval{tied, tied, false} : v.low < v.high ? v : Interval{kLowestKey, kKeyInf, true};
-    }
-    return v;
+    ptx::threads_sync<M::Shape::Threads>();
+    return shared.interval;
 }
 
 // Which places of a word of 32 belong to a row.
@@ -145,25 +140,24 @@ __device__ __forceinline__ u32 first_bits(u32 word, u32 before, u32 wanted) {
     return word;
 }
 
-// The keys of this thread's list entries, and the candidate that divides the `wanted` largest from the rest. Without a range the list's own
-// is used.
+// The keys of this thread's list entries, and the candidate that divides the `wanted` largest from the rest. Unless
+// a range is known, the list's own is used.
 template <class M>
-__device__ __forceinline__ u64 cut_list(M& shared, Place at, u32 (&keys)[M::Shape::ListSteps], u32 count, u32 wanted, const Interval* range) {
+__device__ __forceinline__ u64 cut_list(M& shared, Place at, u32 (&keys)[M::Shape::ListSteps], u32 count, u32 wanted, bool ranged, KeyRange range) {
     using S = typename M::Shape;
-    KeyRange bins{~0u, 0};
+    KeyRange own{~0u, 0};
 #pragma unroll
     for (int s = 0; s < S::ListSteps; ++s) {
         const u32 i = s * S::Threads + at.thread;
         keys[s] = i < count ? key_of(shared.values[i]) : 0;
-        bins.low = keys[s] ? min(bins.low, keys[s]) : bins.low;
-        bins.high = max(bins.high, keys[s]);
+        own.low = keys[s] ? min(own.low, keys[s]) : own.low;
+        own.high = max(own.high, keys[s]);
     }
-    if (range) {
-        bins = KeyRange{range->low, range->high};
-    } else {
-        key_range(shared, at, bins.low, bins.high);
+    if (!ranged) {
+        key_range(shared, at, own.low, own.high);
+        range = own;
     }
-    return find_cut(shared, at, keys, count, wanted, bins);
+    return find_cut(shared, at, keys, count, wanted, range);
 }
 
 // Calls each(place) for this thread's list entries at or above the cut.
@@ -187,9 +181,9 @@ __device__ __forceinline__ bool words_in_pages(const TopKArgs& args, const Row& 
     return args.transform == kTopKPaged && args.page_shift >= 5 && w.head == 0 && !args.via;
 }
 
-__device__ __forceinline__ i32 page_of(const TopKArgs& args, const Row& w, u32 word) {
+__device__ __forceinline__ i32 page_of(const TopKArgs& args, const Row& w, const i32* table, u32 word) {
     const i32 place = word * 32;
-    return place < w.length ? args.page_table[w.number / args.rows_per_request * args.table_stride + (place >> args.page_shift)] : 0;
+    return place < w.length ? table[place >> args.page_shift] : 0;
 }
 
 // Writes the winners of one word to staged[rank] and following; `paged` says that `page` is the word's.

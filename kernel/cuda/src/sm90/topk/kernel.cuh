@@ -431,11 +431,26 @@ struct TopK {
         }
     }
 
+    // Whether this block finds no row to select: a glance at all of its rows at once.
+    __device__ __forceinline__ bool nothing_marked() const {
+        bool any = false;
+        for (i64 r = blockIdx.x + static_cast<i64>(at.thread) * gridDim.x; r < args.rows; r += static_cast<i64>(S::Threads) * gridDim.x) {
+            any |= args.out[r * args.k] == kMarkedRow;
+        }
+        return !__syncthreads_or(any);
+    }
+
     __device__ void run() {
         for (u32 i = at.thread; i < kSegmentWords; i += S::Threads) {
             shared.bitmap[i] = 0;
         }
+        if (args.marked && nothing_marked()) {
+            return;
+        }
         for (i32 r = blockIdx.x; r < args.rows; r += gridDim.x) {
+            if (args.marked && args.out[static_cast<i64>(r) * args.k] != kMarkedRow) {
+                continue;
+            }
             const Row w = row_of(args, r);
             if (!w.whole) {
                 select_row(r, w, r + static_cast<i32>(gridDim.x));

@@ -2,7 +2,7 @@
 //
 // In:    scores f32 [rows, stride], lengths i32 [rows], optionally starts (args.h).
 // Out:   i32 [rows, k], positions or their transform, padded with -1.
-// Block: 512 threads, one per SM; rows dealt round robin over the grid, which may have any size. The copy engine fills a ring of 24 slots
+// Block: 512 threads and a copy warp, one per SM; rows dealt round robin over the grid, which may have any size. The copy warp fills a ring of 24 slots
 //        of 2048 scores, so the next row arrives while this one is being cut.
 // How:   1. a quarter of the row is sampled into bins while it arrives; they give an interval of scores that holds the k-th largest with a
 //           margin of five standard deviations to either side;
@@ -45,12 +45,12 @@ struct ResidentStorage {
     u64 small_bin[kSmallBin];
     u32 warp_low[Shape::Warps], warp_high[Shape::Warps];
     u32 bin_sums[Shape::Warps];
-    float warp_sums[3][Shape::Warps];
     u32 warp_counts[2][Shape::Warps];  // two sets in turn, so that one barrier per use is enough
     u32 above;
     u32 small_count;
     BinRank found;
     BinRank guess[2];
+    Interval interval;
     u64 cut;
 };
 static_assert(sizeof(ResidentStorage) <= 232448, "opt-in shared memory of one block");
@@ -83,7 +83,7 @@ struct Resident {
     ResidentStorage& shared;
     const Place at;
     const ResidentSource source;
-    Ring<kResidentSlots, ResidentSource> ring;
+    Ring<kResidentSlots, 1, ResidentSource> ring;
     u32 prefix_use = 0;
 
     __device__ __forceinline__ Resident(const TopKArgs& a, ResidentStorage& s)
@@ -108,14 +108,18 @@ struct Resident {
 
     // Judged by a sample, between which keys the k-th largest score is. Bins are clear before and full after.
     __device__ __forceinline__ Interval guess(const Row& w) {
-        const float4 first = reinterpret_cast<const float4*>(ring.copy(0))[at.thread];
-        const i32 i = at.thread * 4;
-        const auto bins = place_bins(shared, at, first, i >= w.head && i + 4 <= w.end());
+        float4 quads[4];  // of the second half of the first copy, which holds no foreign scores
+        const float4* first = reinterpret_cast<const float4*>(ring.copy(0)) + kSlotScores / 8;
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+            quads[q] = first[q * 32 + at.lane];
+        }
+        const auto bins = place_bins<S::Bins>(quads);
         if (bins.placed()) {
             each_sampled(w, [&](float x) { atomicAdd(&shared.bins[bins.of(x)], 1u); });
         }
         const float expected = 0.25f * args.k;
-        return interval_of(shared, at, bins, expected, 5.0f * sqrtf(0.75f * expected) + 2.0f, 4.0f, S::List);
+        return interval_of(shared, at, bins, expected, 5.0f * __fsqrt_rn(0.75f * expected) + 2.0f, 4.0f);
     }
 
     // Moves the ends of the interval to the smallest and largest score inside, of which there is at least one.
@@ -136,12 +140,12 @@ struct Resident {
     // Splits the interval exactly, by bins over all of the row. Afterwards its scores may still be too many for the list, or it may have
     // turned out to lie on the wrong side.
     __device__ void split(const Row& w, Interval& v) {
-        __syncthreads();
+        ptx::threads_sync<S::Threads>();
         clear_bins(shared, at);
         if (at.thread == 0) {
             shared.above = 0;
         }
-        __syncthreads();
+        ptx::threads_sync<S::Threads>();
         const KeyRange range{v.low, v.high};
         const u32 shift = range.template shift<S>();
         u32 above = 0;
@@ -156,7 +160,7 @@ struct Resident {
         if (at.lane == 0) {
             atomicAdd(&shared.above, above);
         }
-        __syncthreads();
+        ptx::threads_sync<S::Threads>();
         above = shared.above;
         const u32 k = args.k;
         if (above >= k) {
@@ -303,19 +307,24 @@ struct Resident {
                 }
             }
         }
-        __syncthreads();  // the row's scores are done with
-        ring.release(source.copies(w));
+        ptx::threads_sync<S::Threads>();  // the row's scores are done with
+        const u32 copies = source.copies(w);
+        if (at.thread < copies) {
+            ring.give_back(at.thread);
+        }
+        ring.next_row(copies);
         i32 pages[S::Words];
         const bool paged = words_in_pages(args, w);
+        const i32* table = paged ? table_of(args, w) : nullptr;
 #pragma unroll
         for (int j = 0; j < S::Words; ++j) {
-            pages[j] = paged ? page_of(args, w, number(j)) : 0;
+            pages[j] = paged ? page_of(args, w, table, number(j)) : 0;
         }
         if (road == kList) {
             u32 keys[S::ListSteps];
-            const u64 cut = cut_list(shared, at, keys, count, k - above, sampled ? &interval : nullptr);
+            const u64 cut = cut_list(shared, at, keys, count, k - above, sampled, KeyRange{interval.low, interval.high});
             each_winner(shared, at, keys, count, cut, [&](u32 place) { atomicOr(&shared.bitmap[place / 32], 1u << place % 32); });
-            __syncthreads();
+            ptx::threads_sync<S::Threads>();
 #pragma unroll
             for (int j = 0; j < S::Words; ++j) {
                 won[j] = reaches(w, j) ? shared.bitmap[number(j)] : 0;
@@ -353,7 +362,7 @@ struct Resident {
         if (args.counts && at.thread == 0) {
             args.counts[v] = written;
         }
-        __syncthreads();
+        ptx::threads_sync<S::Threads>();
         store_staged<S::Threads>(args, v, staged);
         if (args.kept) {  // the transform is the position
             for (i32 i = at.thread; i < args.k; i += S::Threads) {
@@ -366,11 +375,18 @@ struct Resident {
 
     __device__ void run() {
         ring.init();
-        clear_bins(shared, at);
+        if (at.warp < S::Warps) {
+            clear_bins(shared, at);
+        }
         __syncthreads();
         ptx::wait_for_previous_kernel();
+        if (at.warp == S::Warps) {
+            if (at.lane == 0) {
+                ring.fill();
+            }
+            return;
+        }
         Row next = source.row(blockIdx.x);
-        ring.start();
         const i32 rows = source.count();
         for (i32 v = blockIdx.x; v < rows; v += gridDim.x) {
             const Row w = next;

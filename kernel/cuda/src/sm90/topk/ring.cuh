@@ -1,5 +1,5 @@
-// A ring of slots in shared memory through which the rows of a block pass: the copy engine fills slots with the copies of one row after
-// the other, in an order that the row source gives; readers take them in that order and give them back in groups.
+// A ring of slots in shared memory through which the rows of a block pass. One warp beside the readers fills it with the copies of one row
+// after the other, in an order that the row source gives; readers take them in that order and give each one back.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -13,30 +13,22 @@ constexpr int kSlotScores = 2048;  // scores of one copy
 constexpr int kSlotWords = kSlotScores / 32;
 
 template <int Slots>
-struct RingStorage {
+struct alignas(16) RingStorage {
     float slots[Slots][kSlotScores];
     u64 arrived[Slots];  // mbarriers: the slot's copy is there
+    u64 emptied[Slots];  // mbarriers: nobody reads it any more
+    i32 place[Slots];    // of the slot's copy in its row
+    u32 asked;           // copies asked for so far
 };
 
-// Source says which rows there are: count(), row(v), copies(row), and order(row, i), the place in the row of the i-th copy.
-template <int Slots, class Source>
+// Source says which rows there are: count(), row(v), copies(row), and order(row, i), the place in the row of the i-th copy. Returns is how
+// often a copy is given back.
+template <int Slots, int Returns, class Source>
 struct Ring {
-    static_assert(Slots <= 32, "a lane asks for each copy");
-
     RingStorage<Slots>& storage;
     const Source source;
-    u32 base = 0;  // slot of the readers' first copy
-    u32 lap = 0;   // parity of that slot's barrier
-
-    // The next copy to ask for; only the first warp's is kept up to date.
-    struct Cursor {
-        i32 v;      // row
-        Row row;
-        Row ahead;  // the row after it: its length is loaded long before it is needed
-        i32 done;   // copies of the row
-        u32 slot;
-        i32 free;   // slots nobody reads any more
-    } cursor;
+    u32 base = 0;          // copies of the readers' earlier rows
+    mutable u32 seen = 0;  // copies that were known to be asked for when this thread last looked
 
     __device__ __forceinline__ Ring(RingStorage<Slots>& s, const Source& r) : storage(s), source(r) {}
 
@@ -44,69 +36,58 @@ struct Ring {
     __device__ __forceinline__ void init() {
         if (threadIdx.x < Slots) {
             ptx::barrier_init(ptx::shared_address(&storage.arrived[threadIdx.x]), 1);
+            ptx::barrier_init(ptx::shared_address(&storage.emptied[threadIdx.x]), Returns);
+        }
+        if (threadIdx.x == 0) {
+            storage.asked = 0;
         }
         ptx::barrier_init_fence();
     }
 
-    // All threads, after it: asks for the first copies.
-    __device__ __forceinline__ void start() {
-        if (threadIdx.x < 32) {
-            const i32 v = blockIdx.x;
-            cursor = Cursor{v, source.row(v), source.row(v + gridDim.x), 0, 0, 0};
-            fetch(Slots);
+    // Copies everything. One thread, which is no reader.
+    __device__ __forceinline__ void fill() {
+        u32 slot = 0, lap = 1, asked = 0;
+        Row next = source.row(blockIdx.x);
+        for (i32 v = blockIdx.x; v < source.count(); v += gridDim.x) {
+            const Row w = next;
+            next = source.row(v + gridDim.x);
+            const i32 count = source.copies(w);
+            for (i32 i = 0; i < count; ++i) {
+                const i32 first = source.order(w, i) * kSlotScores;
+                const u32 bytes = ((min(w.end() - first, kSlotScores) + 3) & ~3) * sizeof(float);
+                const u32 bar = ptx::shared_address(&storage.arrived[slot]);
+                ptx::barrier_wait(ptx::shared_address(&storage.emptied[slot]), lap);
+                storage.place[slot] = first / kSlotScores;
+                ptx::barrier_expect(bar, bytes);
+                ptx::load_bytes(ptx::shared_address(storage.slots[slot]), w.scores + first, bytes, bar, ptx::kEvictFirst);
+                ptx::store_release(ptx::shared_address(&storage.asked), ++asked);
+                if (++slot == Slots) {
+                    slot = 0;
+                    lap ^= 1;
+                }
+            }
         }
     }
 
-    // All threads, after a block barrier behind the last use of the first n copies.
-    __device__ __forceinline__ void release(u32 n) {
-        base += n;
-        lap ^= base >= Slots;
-        base -= base >= Slots ? Slots : 0;
-        if (threadIdx.x < 32) {
-            fetch(n);
-        }
-    }
-
-    // Waits for the i-th copy that was not given back.
+    // Waits for the i-th copy of the current row. Copies may arrive out of order, so a reader can be here before the copy that had its slot
+    // last has arrived; the barrier's parity would mistake that one's absence for this one's presence. Hence a look at what was asked for.
     __device__ __forceinline__ const float* copy(u32 i) const {
-        u32 slot = base + i;
-        const u32 parity = lap ^ (slot >= Slots);
-        slot -= slot >= Slots ? Slots : 0;
-        ptx::barrier_wait(ptx::shared_address(&storage.arrived[slot]), parity);
+        const u32 number = base + i, slot = number % Slots;
+        while (static_cast<i32>(seen - number) <= 0) {
+            seen = ptx::load_acquire(ptx::shared_address(&storage.asked));
+        }
+        ptx::barrier_wait(ptx::shared_address(&storage.arrived[slot]), number / Slots & 1);
         return storage.slots[slot];
     }
 
-private:
-    // Asks for as many copies as there are free slots. The first warp calls it, a lane for each copy.
-    __device__ __forceinline__ void fetch(i32 freed) {
-        const i32 lane = threadIdx.x % 32;
-        Cursor& c = cursor;
-        c.free += freed;
-        const i32 rows = source.count();
-        while (c.free > 0 && c.v < rows) {
-            const i32 n = min(c.free, source.copies(c.row) - c.done);
-            if (lane < n) {
-                u32 slot = c.slot + lane;
-                slot -= slot >= Slots ? Slots : 0;
-                const i32 first = source.order(c.row, c.done + lane) * kSlotScores;
-                const u32 bytes = ((min(c.row.end() - first, kSlotScores) + 3) & ~3) * sizeof(float);
-                const u32 bar = ptx::shared_address(&storage.arrived[slot]);
-                ptx::barrier_expect(bar, bytes);
-                ptx::load_bytes(ptx::shared_address(storage.slots[slot]), c.row.scores + first, bytes, bar, ptx::kEvictFirst);
-            }
-            c.free -= n;
-            c.done += n;
-            c.slot += n;
-            c.slot -= c.slot >= Slots ? Slots : 0;
-            if (c.done == source.copies(c.row)) {
-                c.v += gridDim.x;
-                c.row = c.ahead;
-                c.ahead = source.row(c.v + gridDim.x);
-                c.done = 0;
-            }
-        }
-        __syncwarp();
-    }
+    // Where in its row the i-th copy is, once it is there.
+    __device__ __forceinline__ i32 place(u32 i) const { return storage.place[(base + i) % Slots]; }
+
+    // Gives the i-th copy of the current row back.
+    __device__ __forceinline__ void give_back(u32 i) const { ptx::barrier_arrive(ptx::shared_address(&storage.emptied[(base + i) % Slots])); }
+
+    // Goes on to the next row.
+    __device__ __forceinline__ void next_row(u32 copies) { base += copies; }
 };
 
 }  // namespace sparrow_topk

@@ -11,7 +11,7 @@ struct Row {
     const float* scores;  // 16-byte aligned
     i32 length;           // candidates
     i32 head;             // 0 to 3
-    i32 number;           // row of the page table and of the offsets
+    i32 number;           // of the row, whatever its part
     i32 first;            // position of the first candidate
     bool whole;           // few enough candidates that all of them are selected unseen
 
@@ -24,13 +24,14 @@ __device__ __forceinline__ i32 row_count(const TopKArgs& args) {
 }
 
 __device__ __forceinline__ Row row_of(const TopKArgs& args, i32 v) {
-    const i32 number = args.via ? v : v / args.parts;
-    const i32 first = (v - number * (args.via ? 1 : args.parts)) * args.part;
+    const bool parted = args.parts > 1 && !args.via;
+    const i32 number = parted ? v / args.parts : v;
+    const i32 first = parted ? (v - number * args.parts) * args.part : 0;
     const i32 start = (args.starts && !args.via ? args.starts[number] : 0) + first;
     const i32 head = start & 3;
     const i32 length = args.columns > 0 ? min(args.lengths[number], args.columns) : args.lengths[number];
     Row w{args.scores + number * args.stride + (start - head), max(length - first, 0), head, number, first, false};
-    if (args.parts > 1 && !args.via) {
+    if (parted) {
         w.length = min(w.length, args.part);
     }
     w.whole = w.length <= args.k;
@@ -40,6 +41,11 @@ __device__ __forceinline__ Row row_of(const TopKArgs& args, i32 v) {
     return w;
 }
 
+// The row of the page table that belongs to a row.
+__device__ __forceinline__ const i32* table_of(const TopKArgs& args, const Row& w) {
+    return args.page_table + w.number / args.rows_per_request * args.table_stride;
+}
+
 // What is written for candidate `i` of a row.
 __device__ __forceinline__ i32 transformed(const TopKArgs& args, const Row& w, i32 i) {
     i32 position = i + w.first;
@@ -47,11 +53,8 @@ __device__ __forceinline__ i32 transformed(const TopKArgs& args, const Row& w, i
         position = args.via[static_cast<i64>(w.number) * w.length + i];
     }
     switch (args.transform) {
-    case kTopKPaged: {
-        const i32* table = args.page_table + w.number / args.rows_per_request * args.table_stride;
-        const i32 low = position & ((1 << args.page_shift) - 1);
-        return table[position >> args.page_shift] << args.page_shift | low;
-    }
+    case kTopKPaged:
+        return table_of(args, w)[position >> args.page_shift] << args.page_shift | (position & ((1 << args.page_shift) - 1));
     case kTopKRagged:
         return position + args.offsets[w.number];
     default:

@@ -1,9 +1,10 @@
 // Exact selection among the candidates in shared memory: the candidate of rank k, found by splitting the remaining range into bins.
 // The list is in no particular order; candidates carry their positions, so the outcome does not depend on it.
-// Every function here is called by all threads of the block. M is the block's shared memory; its Shape says how many threads and bins
+// Every function here is called by the first Threads threads of the block. M is the block's shared memory; its Shape says how many threads and bins
 // there are.
 #pragma once
 
+#include "ptx/barrier.cuh"
 #include "ptx/warp.cuh"
 #include "sm90/topk/config.h"
 #include "sm90/topk/keys.cuh"
@@ -29,7 +30,7 @@ __device__ __forceinline__ void key_range(M& shared, Place at, u32& low, u32& hi
         shared.warp_low[at.warp] = low;
         shared.warp_high[at.warp] = high;
     }
-    __syncthreads();
+    ptx::threads_sync<M::Shape::Threads>();
     low = ~ptx::warp_max(~shared.warp_low[at.lane % M::Shape::Warps]);
     high = ptx::warp_max(shared.warp_high[at.lane % M::Shape::Warps]);
 }
@@ -40,7 +41,7 @@ __device__ __forceinline__ u32 warps_prefix(M& shared, Place at, u32 warp_count,
     if (at.lane == 0) {
         shared.warp_counts[use][at.warp] = warp_count;
     }
-    __syncthreads();
+    ptx::threads_sync<M::Shape::Threads>();
     const u32 count = at.lane < M::Shape::Warps ? shared.warp_counts[use][at.lane] : 0;
     total = ptx::warp_sum(count);
     return ptx::warp_sum(at.lane < at.warp ? count : 0);
@@ -101,11 +102,11 @@ __device__ __forceinline__ void search_bins(M& shared, Place at, u32 rank, BinRa
 template <class M>
 __device__ __forceinline__ BinRank find_bin(M& shared, Place at, u32 rank) {
     sum_bins(shared, at);
-    __syncthreads();
+    ptx::threads_sync<M::Shape::Threads>();
     if (at.warp == 0) {
         search_bins(shared, at, rank, shared.found);
     }
-    __syncthreads();
+    ptx::threads_sync<M::Shape::Threads>();
     return shared.found;
 }
 
@@ -123,7 +124,7 @@ __device__ __forceinline__ u64 rank_small_bin(M& shared, Place at, u32 count, u3
             shared.cut = own;
         }
     }
-    __syncthreads();
+    ptx::threads_sync<M::Shape::Threads>();
     return shared.cut;
 }
 
@@ -151,7 +152,7 @@ __device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M
     if (at.thread == 0) {
         shared.small_count = 0;
     }
-    __syncthreads();
+    ptx::threads_sync<M::Shape::Threads>();
     u32 shift = range.shift<S>();
 #pragma unroll
     for (int s = 0; s < S::ListSteps; ++s) {
@@ -159,7 +160,7 @@ __device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M
             atomicAdd(&shared.bins[range.offset(keys[s]) >> shift], 1u);
         }
     }
-    __syncthreads();
+    ptx::threads_sync<M::Shape::Threads>();
     BinRank found = find_bin(shared, at, k);
     u32 rank = k - found.above;
     u32 low = found.bin == 0 ? 1 : range.low + (found.bin << shift);
@@ -175,14 +176,14 @@ __device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M
         const KeyRange rest{low, high};
         shift = rest.shift<S>();
         clear_bins(shared, at);
-        __syncthreads();
+        ptx::threads_sync<M::Shape::Threads>();
         for (u32 i = at.thread; i < count; i += S::Threads) {
             const u32 key = key_of(shared.values[i]), word = tied ? low_word(i) : key;
             if ((!tied || key == tied) && word >= low && word <= high) {
                 atomicAdd(&shared.bins[rest.offset(word) >> shift], 1u);
             }
         }
-        __syncthreads();
+        ptx::threads_sync<M::Shape::Threads>();
         found = find_bin(shared, at, rank);
         rank -= found.above;
         low = rest.low + (found.bin << shift);
@@ -201,7 +202,7 @@ __device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M
             }
         }
     }
-    __syncthreads();
+    ptx::threads_sync<M::Shape::Threads>();
     return rank_small_bin(shared, at, found.inside, rank);
 }
 

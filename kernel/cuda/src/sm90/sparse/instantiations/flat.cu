@@ -2,13 +2,13 @@
 #include "sm90/sparse/kernel.cuh"
 
 namespace {
-using Roles = sparrow_sparse::Roles<1, 216, 184, 96>;
-using Rows = sparrow_sparse::CopiedRows<8, Roles>;
+using Registers = sparrow_sparse::Registers<216, 184, 96>;
+using Rows = sparrow_sparse::CopiedRows<8>;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(Roles::Threads, 1) sparrow_sparse_flat(const __grid_constant__ SparseAttendArgs args) {
-    sparrow_sparse::attend<8, Roles, Rows>(args);
+extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads, 1) sparrow_sparse_flat(const __grid_constant__ SparseAttendArgs args) {
+    sparrow_sparse::attend<Registers, Rows>(args);
 }
 
 // Dynamic shared memory to launch with.
-extern "C" __device__ const u32 sparrow_sparse_flat_shared = sparrow_sparse::shared_bytes<8>();
+extern "C" __device__ const u32 sparrow_sparse_flat_shared = sparrow_sparse::shared_bytes<Rows::Tiles>();

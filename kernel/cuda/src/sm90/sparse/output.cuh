@@ -1,0 +1,151 @@
+// What becomes of a unit's sums: the row's result in bf16, or a part of it for the combine, and the numbers beside them.
+#pragma once
+
+#include "ptx/wgmma_half.cuh"
+#include "sm90/sparse/storage.cuh"
+
+namespace sparrow_sparse {
+
+constexpr float kLn2 = 0.693147180559945309f, kLog2e = 1.44269504088896341f;
+
+__device__ __forceinline__ float exp2_fast(float x) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+
+// Transposes 4 x 4 words over four neighbouring lanes: lane q gives word k to lane k and gets the q-th word of every lane.
+__device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+        const u32 got = __shfl_xor_sync(ptx::kFullMask, q & 1 ? w[k] : w[k + 1], 1);
+        w[k] = q & 1 ? got : w[k];
+        w[k + 1] = q & 1 ? w[k + 1] : got;
+    }
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+        const u32 got = __shfl_xor_sync(ptx::kFullMask, q & 2 ? w[k] : w[k + 2], 2);
+        w[k] = q & 2 ? got : w[k];
+        w[k + 2] = q & 2 ? w[k + 2] : got;
+    }
+}
+
+// Where a lane's part of a [64, 256] accumulator goes: heads row and row + 8, and of every 8 columns 2*(lane%4) and the next.
+struct Corner {
+    i32 warp, lane, row;
+
+    __device__ __forceinline__ Corner() {
+        warp = threadIdx.x / 32 % 4;
+        lane = threadIdx.x % 32;
+        row = warp * 16 + lane / 4;
+    }
+};
+
+// Writes columns [column, column + 256) of the unit's result, o times the factors, in bf16.
+__device__ __forceinline__ void write_whole(const SparseAttendArgs& args, const Unit& unit, const Corner& at, i32 column, const float (&o)[128], float f0,
+                                            float f1) {
+    const u32 q = at.lane % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const i32 head = unit.head + at.row + half * 8;
+        const float f = half ? f1 : f0;
+        u16* dst = args.out + unit.row * args.out_stride + static_cast<i64>(head) * kValues + column + q * 8;
+#pragma unroll
+        for (int j = 0; j < 32; j += 4) {
+            u32 w[4];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                w[k] = ptx::Bf16::pack(o[(j + k) * 4 + half * 2] * f, o[(j + k) * 4 + half * 2 + 1] * f);
+            }
+            transpose_quad(w, q);
+            if (head < args.heads) {
+                *reinterpret_cast<uint4*>(dst + j * 8) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
+        }
+    }
+}
+
+template <class Type>
+constexpr int kPartBytes = 2;
+template <>
+constexpr int kPartBytes<ptx::Bf16> = 4;
+
+// A part of a result as the combine reads it: what a lane holds, 16 bytes at a time, in the order of the lanes, so that it is written and read
+// in whole lines: [rows, segments, head groups, column halves, heads row and row + 8, eighths, chunks][128 lanes][16 bytes]. An eighth is
+// four times eight columns of a head. Half precision is eight times as fine as the result; bf16 rows have a wider range and get fp32.
+template <class Type>
+struct Parts {
+    static constexpr int kChunks = kPartBytes<Type> / 2;  // of an eighth
+    static constexpr int kEighths = 8;
+    static constexpr i64 kEighthBytes = kChunks * 128 * 16;
+    static constexpr i64 kHalfBytes = 2 * kEighths * kEighthBytes;  // of 64 heads and 256 columns
+
+    static __device__ __forceinline__ u8* at(const SparseAttendArgs& args, i32 row, i32 segment, i32 head, i32 column) {
+        const i64 unit = (static_cast<i64>(row) * args.segments + segment) * head_groups(args) + head / kHeads;
+        return static_cast<u8*>(args.partial) + (unit * 2 + column / kHalfColumns) * kHalfBytes + threadIdx.x % 128 * 16;
+    }
+};
+
+template <class Type>
+__device__ __forceinline__ void write_part(u8* dst, const float (&o)[128], float f0, float f1) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float f = half ? f1 : f0;
+#pragma unroll
+        for (int e = 0; e < Parts<Type>::kEighths; ++e) {
+            float v[8];
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                v[k] = o[(e * 4 + k / 2) * 4 + half * 2 + k % 2] * f;
+            }
+            u8* to = dst + (half * Parts<Type>::kEighths + e) * Parts<Type>::kEighthBytes;
+            if constexpr (kPartBytes<Type> == 4) {
+                *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
+                *reinterpret_cast<float4*>(to + 128 * 16) = make_float4(v[4], v[5], v[6], v[7]);
+            } else {
+                *reinterpret_cast<uint4*>(to) = make_uint4(Type::pack(v[0], v[1]), Type::pack(v[2], v[3]), Type::pack(v[4], v[5]), Type::pack(v[6], v[7]));
+            }
+        }
+    }
+}
+
+template <class Type>
+__device__ __forceinline__ void write_output(const SparseAttendArgs& args, const Unit& unit, const Corner& at, i32 column, const float (&o)[128], float f0,
+                                             float f1) {
+    if (args.segments == 1) {
+        write_whole(args, unit, at, column, o, f0, f1);
+    } else {
+        write_part<Type>(Parts<Type>::at(args, unit.row, unit.segment, unit.head, column), o, f0, f1);
+    }
+}
+
+// Zeros of a row without keys.
+__device__ __forceinline__ void write_zeros(const SparseAttendArgs& args, const Unit& unit, const Corner& at, i32 column) {
+#pragma unroll 1
+    for (i32 head = unit.head + at.warp; head < min(unit.head + kHeads, args.heads); head += 4) {
+        u16* dst = args.out + unit.row * args.out_stride + static_cast<i64>(head) * kValues + column;
+        *reinterpret_cast<uint4*>(dst + at.lane * 8) = make_uint4(0, 0, 0, 0);
+    }
+}
+
+// What a head's output is multiplied by in the end: one over its sum, relative to m, with the sink in it. A row without keys gives zeros.
+__device__ __forceinline__ float final_factor(const SparseAttendArgs& args, i32 head, float m, float sum) {
+    float divisor = sum;
+    if (args.sinks != nullptr && head < args.heads) {
+        divisor += exp2_fast(args.sinks[head] * kLog2e - m);
+    }
+    return sum > 0.0f ? args.value_scale / divisor : 0.0f;
+}
+
+// Logarithm of the sum, which is relative to m, and largest score of a row and head.
+__device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 row, i32 head, float m, float largest, float sum) {
+    const float infinity = __int_as_float(0x7F800000);
+    if (args.lse != nullptr) {
+        args.lse[row * args.lse_stride + head] = sum > 0.0f ? logf(sum) + m * kLn2 : infinity;
+    }
+    if (args.max != nullptr) {
+        args.max[row * args.max_stride + head] = sum > 0.0f ? largest * kLn2 : -infinity;
+    }
+}
+
+}  // namespace sparrow_sparse
