@@ -2,48 +2,75 @@ package testkit
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"sparrow/kernel"
 )
 
+// suite compares one operation of two devices.
+type suite struct {
+	name string
+	seed uint64 // of its random values
+	run  func(*pair)
+}
+
+// suites are the comparisons of all operations.
+var suites = []suite{
+	{"embed", 1, testEmbed},
+	{"norm", 2, testNorm},
+	{"multiply", 3, testMultiply},
+	{"take", 4, testTake},
+	{"gate", 5, testGate},
+	{"rotate", 6, testRotate},
+	{"absorb and expand", 7, testLatent},
+	{"store and gather rows", 8, testRows},
+	{"store and gather index", 9, testIndexRows},
+	{"convert pages", 10, testConvert},
+	{"index query", 11, testIndexQuery},
+	{"scores", 12, testScores},
+	{"select", 13, testSelect},
+	{"locate", 14, testLocate},
+	{"sparse attend", 15, testSparse},
+	{"dense attend", 16, testDense},
+	{"route", 17, testRoute},
+	{"experts", 18, testExperts},
+	{"refusals", 19, testRefusals},
+	{"hyper-connections", 20, testHyper},
+	{"mixing matrix by hand", 21, testSinkhorn},
+	{"head norm", 22, testHeadNorm},
+	{"rotate back", 23, testTurnBack},
+	{"compress", 24, testCompress},
+	{"compress by hand", 25, testCompressVector},
+	{"store and unpack entries", 26, testEntries},
+	{"store keys", 27, testKeys},
+	{"dual and flat attend", 28, testDual},
+	{"sink by hand", 29, testSink},
+	{"combine by hand", 30, testCombine},
+	{"route by root", 31, testRouteRoot},
+	{"root scores by hand", 32, testRootScores},
+	{"clamped gate", 33, testClamp},
+	{"packed weights", 34, testPacked},
+	{"refusals of places", 35, testEntryRefusals},
+}
+
 // Operations compares every operation of a device with the reference.
 func Operations(t *testing.T, dev kernel.Device) {
-	t.Run("embed", func(t *testing.T) { testEmbed(newPair(t, dev, 1)) })
-	t.Run("norm", func(t *testing.T) { testNorm(newPair(t, dev, 2)) })
-	t.Run("multiply", func(t *testing.T) { testMultiply(newPair(t, dev, 3)) })
-	t.Run("take", func(t *testing.T) { testTake(newPair(t, dev, 4)) })
-	t.Run("gate", func(t *testing.T) { testGate(newPair(t, dev, 5)) })
-	t.Run("rotate", func(t *testing.T) { testRotate(newPair(t, dev, 6)) })
-	t.Run("absorb and expand", func(t *testing.T) { testLatent(newPair(t, dev, 7)) })
-	t.Run("store and gather rows", func(t *testing.T) { testRows(newPair(t, dev, 8)) })
-	t.Run("store and gather index", func(t *testing.T) { testIndexRows(newPair(t, dev, 9)) })
-	t.Run("convert pages", func(t *testing.T) { testConvert(newPair(t, dev, 10)) })
-	t.Run("index query", func(t *testing.T) { testIndexQuery(newPair(t, dev, 11)) })
-	t.Run("scores", func(t *testing.T) { testScores(newPair(t, dev, 12)) })
-	t.Run("select", func(t *testing.T) { testSelect(newPair(t, dev, 13)) })
-	t.Run("locate", func(t *testing.T) { testLocate(newPair(t, dev, 14)) })
-	t.Run("sparse attend", func(t *testing.T) { testSparse(newPair(t, dev, 15)) })
-	t.Run("dense attend", func(t *testing.T) { testDense(newPair(t, dev, 16)) })
-	t.Run("route", func(t *testing.T) { testRoute(newPair(t, dev, 17)) })
-	t.Run("experts", func(t *testing.T) { testExperts(newPair(t, dev, 18)) })
-	t.Run("refusals", func(t *testing.T) { testRefusals(newPair(t, dev, 19)) })
-	t.Run("hyper-connections", func(t *testing.T) { testHyper(newPair(t, dev, 20)) })
-	t.Run("mixing matrix by hand", func(t *testing.T) { testSinkhorn(newPair(t, dev, 21)) })
-	t.Run("head norm", func(t *testing.T) { testHeadNorm(newPair(t, dev, 22)) })
-	t.Run("rotate back", func(t *testing.T) { testTurnBack(newPair(t, dev, 23)) })
-	t.Run("compress", func(t *testing.T) { testCompress(newPair(t, dev, 24)) })
-	t.Run("compress by hand", func(t *testing.T) { testCompressVector(newPair(t, dev, 25)) })
-	t.Run("store and unpack entries", func(t *testing.T) { testEntries(newPair(t, dev, 26)) })
-	t.Run("store keys", func(t *testing.T) { testKeys(newPair(t, dev, 27)) })
-	t.Run("dual and flat attend", func(t *testing.T) { testDual(newPair(t, dev, 28)) })
-	t.Run("sink by hand", func(t *testing.T) { testSink(newPair(t, dev, 29)) })
-	t.Run("combine by hand", func(t *testing.T) { testCombine(newPair(t, dev, 30)) })
-	t.Run("route by root", func(t *testing.T) { testRouteRoot(newPair(t, dev, 31)) })
-	t.Run("root scores by hand", func(t *testing.T) { testRootScores(newPair(t, dev, 32)) })
-	t.Run("clamped gate", func(t *testing.T) { testClamp(newPair(t, dev, 33)) })
-	t.Run("packed weights", func(t *testing.T) { testPacked(newPair(t, dev, 34)) })
-	t.Run("refusals of places", func(t *testing.T) { testEntryRefusals(newPair(t, dev, 35)) })
+	for _, s := range suites {
+		t.Run(s.name, func(t *testing.T) { s.run(newPair(t, dev, s.seed)) })
+	}
+}
+
+// Some compares only the named operations, for devices that do not have all of them or not in every size.
+func Some(t *testing.T, dev kernel.Device, names ...string) {
+	for _, name := range names {
+		i := slices.IndexFunc(suites, func(s suite) bool { return s.name == name })
+		if i < 0 {
+			t.Errorf("there is no suite named %q", name)
+			continue
+		}
+		t.Run(name, func(t *testing.T) { suites[i].run(newPair(t, dev, suites[i].seed)) })
+	}
 }
 
 func testEmbed(p *pair) {

@@ -17,5 +17,5 @@
 // Files: driver*.go load and call the library; device.go, memory.go, pool.go, stream.go, event.go, module.go, launch.go, graph.go and
 // tensormap.go wrap one object each; kernels.go finds the embedded kernels; the remaining files hold one operation each, its arguments
 // and its launcher. Sub-packages: src holds the kernels' sources, compile turns them into images, image embeds those, cubin reads their facts,
-// expect says what the kernels must produce, bench times them.
+// expect says what the kernels must produce, op makes operations of package kernel of them, bench times them.
 package cuda

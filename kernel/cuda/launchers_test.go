@@ -92,6 +92,8 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"combine", k.CombineV4(s, with(someCombine(), func(*CombineV4Args) {})), ""},
 		{"combine stride", k.CombineV4(s, with(someCombine(), func(a *CombineV4Args) { a.ExtraStride = 100 })), "extra stride 100"},
 		{"top-k", k.SelectTopK(s, with(someTopK(), func(*TopKArgs) {})), ""},
+		{"kept without via", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Kept = somewhere })), "kept at 0x100000 and via at 0x0"},
+		{"negative columns", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Columns = -1 })), "columns -1"},
 		{"top-k too large", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.K = 2049 })), "top-k of 2049"},
 		{"top-k transform", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Transform = 3 })), "transform 3"},
 		{"top-k ragged without offsets", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Transform, a.Offsets = int32(TopKRagged), 0 })), "offsets is not given"},

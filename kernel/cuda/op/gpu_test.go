@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sparrow/internal/num"
+	"sparrow/internal/testkit"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/ref"
@@ -167,6 +168,11 @@ func (b *bench) fewDiffer(what string, onRef, onGPU kernel.Tensor) {
 
 // scattered are slots of 3 pages of 64, with padding.
 var scattered = []int32{130, 0, 63, 64, -1, 127, 191, 1, 65}
+
+// The shared suites whose sizes and element types have kernels.
+func TestGPUSharedSuites(t *testing.T) {
+	testkit.Some(t, onGPU(t).gpu, "norm", "convert pages", "select", "locate", "combine by hand")
+}
 
 func TestGPUNorm(t *testing.T) {
 	b := onGPU(t)

@@ -7,7 +7,7 @@
 //        Four warps copy pages into a ring of 16; the four math warpgroups take turns on pages (up to 128 columns), or two and two
 //        share each page (256 columns).
 // Bytes: every page is read once for all next_n rows: 132 B per key, plus 4 * next_n B of scores.
-// H200:  64 heads, 64 x 32k, next_n 1 / 2 / 4: 74 / 79 / 123 us; 128 x 64k: 285 / 301 us, 4.0 / 3.9 TB/s. The traffic between the two
+// H200:  64 heads, 64 x 32k, next_n 1 / 2 / 4: 73 / 79 / 119 us; 128 x 64k: 281 / 297 us, 4.1 / 4.0 TB/s. The traffic between the two
 //        halves of L2 is at 88 % of its peak.
 #pragma once
 

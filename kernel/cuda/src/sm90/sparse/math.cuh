@@ -36,6 +36,14 @@ __device__ __forceinline__ void declare(float (&o)[128]) {
     }
 }
 
+// One arrival per warp, after what all its lanes have read.
+__device__ __forceinline__ void arrive(u64& barrier) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        ptx::barrier_arrive(ptx::shared_address(&barrier));
+    }
+}
+
 // Rows says what the tiles hold (Type), how many, and how many of the last tiles of the queries stay bf16.
 template <class Rows>
 struct ScoreGroup {
@@ -187,13 +195,6 @@ struct ScoreGroup {
         publish(p, f0, f1, b);
     }
 
-    // One arrival per warp.
-    __device__ __forceinline__ void arrive(u64& barrier) {
-        if (at.lane == 0) {
-            ptx::barrier_arrive(ptx::shared_address(&barrier));
-        }
-    }
-
     __device__ __forceinline__ u64 valid_keys(u32 b) const { return *const_cast<const volatile u64*>(&shared.valid[b]); }
 
     __device__ __forceinline__ void run_unit(const Unit& unit, float (&o)[128]) {
@@ -338,9 +339,7 @@ struct ValueGroup {
             ptx::mma_commit();
             ptx::mma_wait<0>();
             ptx::mma_pin(o);
-            if (at.lane == 0) {
-                ptx::barrier_arrive(ptx::shared_address(&shared.k_empty[b][1]));
-            }
+            arrive(shared.k_empty[b][1]);
         }
     }
 
@@ -363,10 +362,7 @@ struct ValueGroup {
             ptx::barrier_wait(ptx::shared_address(&shared.final_full[b]), units >> 1 & 1);
             const float f0 = *const_cast<const volatile float*>(&shared.final[b][at.row]);
             const float f1 = *const_cast<const volatile float*>(&shared.final[b][at.row + 8]);
-            __syncwarp();
-            if (at.lane == 0) {
-                ptx::barrier_arrive(ptx::shared_address(&shared.final_empty[b]));
-            }
+            arrive(shared.final_empty[b]);
             ++units;
             prefetch_unit(args, u + gridDim.x);
             write_output<Type>(args, unit, at, kHalfColumns, o, f0, f1);
