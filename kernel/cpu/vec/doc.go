@@ -32,6 +32,17 @@
 // the float32 product over [Tier.WidenE4M3] of them. Scales of 2^120 and above
 // are outside what the assembly tiers can fold and overflow to infinity.
 //
+// # Tiles
+//
+// The tier "amx" multiplies narrow weights by tiles, which take bfloat16 on both
+// sides and add in float32. A float32 of x goes in as the three bfloat16 whose
+// sum it is, so nothing is lost but subnormal numbers, which tiles take for
+// zero; sums are taken in steps of 32, in an order of their own. Scales that are
+// powers of two are in the weights; others scale the sums over 128 columns. With
+// one part instead of three, products are three times as fast and a rounding of
+// x to eight bits away from these: enough to choose other experts and tokens
+// than the definition does.
+//
 // # Bounds and preemption
 //
 // Every method checks its slices once and panics when they are too short:

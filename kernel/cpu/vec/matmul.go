@@ -14,7 +14,8 @@ func (t *Tier) MatMulF32(y []float32, ldy int, x []float32, ldx, m int, w []floa
 }
 
 // MatMulBF16 is [Tier.MatMulF32] with bfloat16 weights, two little-endian
-// bytes each: the same bits as over the widened weights.
+// bytes each: the same bits as over the widened weights, unless the tier is
+// [Tier.Tiled].
 func (t *Tier) MatMulBF16(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
 	if p.ready("MatMulBF16", len(w)/2, n, k) {
@@ -28,7 +29,8 @@ func (t *Tier) MatMulBF16(y []float32, ldy int, x []float32, ldx, m int, w []byt
 //	value[n][k] = e4m3(w[n][k]) · scale[(row0+n)/128*ldScale + k/128]
 //
 // row0 is the index of w's first row in the full matrix, so w may be any band
-// of it. The result has the same bits as over the widened weights.
+// of it. The result has the same bits as over the widened weights, unless the
+// tier is [Tier.Tiled].
 func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, scale []float32, ldScale, row0 int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
 	s := blockScale{s: scale, ld: ldScale, row0: row0}

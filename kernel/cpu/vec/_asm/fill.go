@@ -67,31 +67,24 @@ func fillBF16(e *emitter) {
 	})
 }
 
-// fillFP8 looks the two bytes of a bfloat16 up by the seven bits of a code
-// below its sign. The tables hold the weight's scale where that is a power of
-// two, and NaN.
+// orderReg holds the order of quarters of a register that the decoder of codes
+// wants.
+const orderReg = 26
+
+// fillFP8 widens codes by tables that hold the weight's scale where that is a
+// power of two, and NaN.
 func fillFP8(e *emitter) {
-	const tables, sign, order = 24, 28, 29
-	e.raw("")
-	e.raw("// The eight quarters of a register so that interleaving halves of lanes restores their order.")
-	for i, q := range []int{0, 4, 1, 5, 2, 6, 3, 7} {
-		e.raw("DATA fillOrder<>+%d(SB)/8, $%d", 8*i, q)
-	}
-	e.raw("GLOBL fillOrder<>(SB), RODATA|NOPTR, $64")
+	inOrderData(e)
 	e.function("fillFP8", "fillArgs", "rows of e4m3 codes under one table; steps of 64 weights, two of the panel.")
 	e.op("MOVQ fillArgs_table(AX), R8")
-	for i := range 4 {
-		e.op("VMOVDQU64 %d(R8), Z%d", 64*i, tables+i)
-	}
-	e.op("VMOVDQU64 fillOrder<>(SB), Z%d", order)
-	e.op("MOVL $0x80, R8")
-	e.op("VPBROADCASTB R8, Z%d", sign)
+	scaledTables(e, "R8")
+	decoderConstants(e, "R8")
 	e.op("MOVQ fillArgs_ahead(AX), R11")
 	widen := func() {
-		e.op("VPERMQ Z0, Z%d, Z0", order)
-		widenCodes(e, tables, sign)
-		e.op("VMOVDQU64 Z3, (DI)")
-		e.op("VMOVDQU64 Z4, %d(DI)", panelStep)
+		e.op("VPERMQ Z0, Z%d, Z0", orderReg)
+		decodeCodes(e, 0, 1, 2)
+		e.op("VMOVDQU64 Z0, (DI)")
+		e.op("VMOVDQU64 Z1, %d(DI)", panelStep)
 	}
 	fillRows(e, func() {
 		fillSteps(e, func() {
@@ -105,6 +98,21 @@ func fillFP8(e *emitter) {
 			widen()
 		})
 	})
+}
+
+// scaledTables loads the decoder's registers from tables with a scale in them:
+// lower bytes, upper bytes.
+func scaledTables(e *emitter, base string) {
+	for i, r := range []int{codeLow, codeLow + 1, codeHigh, codeHigh + 1} {
+		e.op("VMOVDQU64 %d(%s), Z%d", 64*i, base, r)
+	}
+}
+
+// decoderConstants loads what does not depend on the scale.
+func decoderConstants(e *emitter, scratch string) {
+	e.op("VMOVDQU64 %s<>(SB), Z%d", inOrder, orderReg)
+	e.op("MOVL $0x80, %s", scratch)
+	e.op("VPBROADCASTB %s, Z%d", scratch, codeSign)
 }
 
 // fillFP4 spreads the codes of 16 bytes over 32 words, looks their bfloat16 up

@@ -28,9 +28,7 @@ func emitStream(e *emitter) {
 	e.op("MOVQ streamArgs_tables(AX), R12")
 	e.op("MOVQ streamArgs_scales(AX), R11")
 	e.op("MOVQ streamArgs_blocks(AX), R8")
-	e.op("VMOVDQU64 fillOrder<>(SB), Z29")
-	e.op("MOVL $0x80, R15")
-	e.op("VPBROADCASTB R15, Z28")
+	decoderConstants(e, "R15")
 	streamTables(e)
 	e.op("MOVQ streamArgs_sums(AX), R9")
 	e.op("MOVQ $64, R15")
@@ -92,9 +90,7 @@ const (
 func streamTables(e *emitter) {
 	e.op("MOVQ (R12), R15")
 	e.op("ADDQ $8, R12")
-	for i := range 4 {
-		e.op("VMOVDQU64 %d(R15), Z%d", 64*i, 24+i)
-	}
+	scaledTables(e, "R15")
 }
 
 // streamFill widens 64 columns of the block into the panel from byte at on and
@@ -104,11 +100,11 @@ func streamFill(e *emitter, at int, between func(q int)) {
 	e.op("MOVQ streamArgs_ahead(AX), R13")
 	e.op("ADDQ BX, R13")
 	for r := range streamRows {
-		e.op("VPERMQ %s, Z29, Z0", spaced("R9", "CX", "R10", "", 0, r%4))
+		e.op("VPERMQ %s, Z%d, Z0", spaced("R9", "CX", "R10", "", 0, r%4), orderReg)
 		e.op("PREFETCHT1 %s", spaced("R13", "CX", "R10", "", 0, r%4))
-		widenCodes(e, 24, 28)
-		e.op("VMOVDQA64 Z3, %d(DI)", at+64*r)
-		e.op("VMOVDQA64 Z4, %d(DI)", at+streamStep+64*r)
+		decodeCodes(e, 0, 1, 2)
+		e.op("VMOVDQA64 Z0, %d(DI)", at+64*r)
+		e.op("VMOVDQA64 Z1, %d(DI)", at+streamStep+64*r)
 		if r%4 == 3 {
 			e.op("LEAQ (R9)(CX*4), R9")
 			e.op("LEAQ (R13)(CX*4), R13")
@@ -118,19 +114,6 @@ func streamFill(e *emitter, at int, between func(q int)) {
 		}
 	}
 	e.op("ADDQ $64, BX")
-}
-
-// widenCodes turns the codes in Z0, in the order of fillOrder, into two
-// registers of bfloat16, Z3 and Z4. Tables are the registers from tables on.
-func widenCodes(e *emitter, tables, sign int) {
-	e.op("VMOVDQA64 Z0, Z1")
-	e.op("VMOVDQA64 Z0, Z2")
-	e.op("VPERMI2B Z%d, Z%d, Z1", tables+1, tables)
-	e.op("VPERMI2B Z%d, Z%d, Z2", tables+3, tables+2)
-	e.note("high byte or (code and sign)")
-	e.op("VPTERNLOGD $0xF8, Z%d, Z0, Z2", sign)
-	e.op("VPUNPCKLBW Z2, Z1, Z3")
-	e.op("VPUNPCKHBW Z2, Z1, Z4")
 }
 
 // streamProduct multiplies part q of a half panel: sixteen rows of a step.
@@ -155,12 +138,12 @@ func streamScaled(e *emitter) {
 	for i, t := range streamSums {
 		e.emit(tilestore(t, memory{base: "R13", index: "R15", disp: 1024 * i}))
 	}
-	e.op("VBROADCASTSS (R11), Z31")
+	e.op("VBROADCASTSS (R11), Z25")
 	e.op("ADDQ $4, R11")
 	for i := range streamRows {
 		r := 5 + i%16
 		e.op("VMOVUPS %d(R13), Z%d", 64*i, r)
-		e.op("VFMADD213PS %d(R9), Z31, Z%d", 64*i, r)
+		e.op("VFMADD213PS %d(R9), Z25, Z%d", 64*i, r)
 		e.op("VMOVUPS Z%d, %d(R9)", r, 64*i)
 	}
 }
