@@ -9,6 +9,7 @@
 // rows of bfloat16; steps of 32 weights.
 TEXT ·fillBF16(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
+	MOVQ fillArgs_ahead(AX), R11
 	MOVQ fillArgs_w(AX), R8
 	MOVQ fillArgs_panel(AX), R9
 	MOVQ fillArgs_rows(AX), R10
@@ -22,6 +23,7 @@ row1:
 	JZ last3
 loop2:
 	VMOVDQU64 (SI), Z0
+	PREFETCHT1 (SI)(R11*1)
 	VMOVDQU64 Z0, (DI)
 	ADDQ $64, SI
 	ADDQ $2048, DI

@@ -57,16 +57,12 @@ func (w *panelWeights) bytes(n int) int {
 	}
 }
 
-// fill brings columns [k, k+depth) of rows [row, row+rows) into the panel.
-// Weights past the depth are zero up to a whole step.
+// fill brings columns [k, k+depth) of rows [row, row+rows) into the panel and
+// fetches what lies as far ahead as ts.fill says. Weights past the depth are
+// zero up to a whole step.
 func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded bool) {
 	a := &ts.fill
 	a.ldw, a.rows = w.ld, rows
-	// The next panel lies further along the same rows, or below them.
-	a.ahead = w.bytes(tileK)
-	if k+depth >= w.k {
-		a.ahead = rows*w.ld - w.bytes(k)
-	}
 	switch w.format {
 	case panelBF16:
 		a.panel, a.w = at(ts.panel, 0), at(w.b, row*w.ld+w.bytes(k))

@@ -30,6 +30,7 @@ func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 		}
 		for k := from; k < w.k; k += tileK {
 			b.k, b.depth = k, min(tileK, w.k-k)
+			ts.fill.ahead = tileK
 			w.fill(ts, j, b.rows, k, b.depth, b.folded)
 			ts.panelTimes(c, w, b)
 		}

@@ -5,11 +5,12 @@ package vec
 import "unsafe"
 
 // Blocks of a tiled product. A panel of weights stays in the nearest cache while
-// blockX columns pass by; these, at the panel's depth, stay in the second cache
-// with the sums of bandW rows.
+// a block of columns passes by; these, at the panel's depth, stay in the second
+// cache with the sums of bandW rows.
 const (
-	blockX = 256 // rows of x
-	bandW  = 4 * blockW
+	blockX      = 256 // rows of float32
+	blockXPlain = 384 // rows of bfloat16
+	bandW       = 16 * blockW
 	// directRows is the most rows of x that take bfloat16 weights from where
 	// they lie: two tiles of columns, so that weights are read once.
 	directRows = 2 * GroupRows
@@ -29,10 +30,10 @@ type tileScratch struct {
 
 	panel []byte // [tileSteps, 2, 16, 64]
 	block []byte // [4, 16, 16] float32
-	sums  []byte // [bandW/blockW, blockX, 32] float32
+	sums  []byte // [bandW/blockW, blockXPlain, 32] float32
 }
 
-const sumsBytes = bandW * blockX * 4
+const sumsBytes = bandW * blockXPlain * 4
 
 var tileScratches recycler[tileScratch]
 
@@ -80,8 +81,15 @@ func tiled(c *Cut, w *panelWeights) {
 		ts.stream(c, w)
 		return
 	}
-	for m := c.M0; m < c.M1; m += blockX {
-		end := min(m+blockX, c.M1)
+	// Blocks of equal size, whole pairs of tiles.
+	rows, most := c.M1-c.M0, blockX
+	if c.X.parts == 1 {
+		most = blockXPlain
+	}
+	blocks := (rows + most - 1) / most
+	block := (rows + blocks*2*GroupRows - 1) / (blocks * 2 * GroupRows) * 2 * GroupRows
+	for m := c.M0; m < c.M1; m += block {
+		end := min(m+block, c.M1)
 		for j := 0; j < c.N; {
 			j += ts.band(c, w, m, end, j)
 		}
@@ -103,6 +111,11 @@ func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 		depth := min(tileK, w.k-k)
 		at := j
 		for b, r := range rows[:blocks] {
+			// The next panel is of the rows below or, after the last, of the first rows further along.
+			ts.fill.ahead = r * w.ld
+			if b == blocks-1 {
+				ts.fill.ahead = w.bytes(tileK) - (at-j)*w.ld
+			}
 			w.fill(ts, at, r, k, depth, folded[b])
 			ts.panelTimes(c, w, tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*sumsBytes/len(rows):], k: k, depth: depth, folded: folded[b]})
 			at += r

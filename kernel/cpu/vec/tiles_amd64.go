@@ -39,7 +39,7 @@ type fillArgs struct {
 	table    unsafe.Pointer // e4m3: [2, 128] low and high bytes; e2m1: [32] words
 	scale    unsafe.Pointer // e2m1: e8m0 of this row and step
 	ldScale  int
-	ahead    int // from a weight to one to be fetched; not bfloat16
+	ahead    int // from a weight to one to be fetched
 }
 
 // streamArgs: one tile of columns by 32 rows of e4m3 codes.

@@ -54,9 +54,11 @@ func fillSteps(e *emitter, step, tail func()) {
 
 func fillBF16(e *emitter) {
 	e.function("fillBF16", "fillArgs", "rows of bfloat16; steps of 32 weights.")
+	e.op("MOVQ fillArgs_ahead(AX), R11")
 	fillRows(e, func() {
 		fillSteps(e, func() {
 			e.op("VMOVDQU64 (SI), Z0")
+			e.op("PREFETCHT1 (SI)(R11*1)")
 			e.op("VMOVDQU64 Z0, (DI)")
 			e.op("ADDQ $64, SI")
 			e.op("ADDQ $%d, DI", panelStep)
