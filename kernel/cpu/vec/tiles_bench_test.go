@@ -31,6 +31,7 @@ func BenchmarkTiled(b *testing.B) {
 	y := make([]float32, rateM*rateN)
 	xs := narrow(a.x)
 	power := newMatrix(newRand(1), rateM, rateN, rateK, 0, 0).withPowerScales()
+	a.ldw, power.ldw = rateK, rateK // rows begin cache lines, as in checkpoints
 	fp4, scales := make([]byte, rateN*rateK/2), make([]byte, rateN*rateK/GroupFP4)
 	for i := range scales {
 		scales[i] = 120
