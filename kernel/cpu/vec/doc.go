@@ -1,7 +1,7 @@
 // Package vec holds the arithmetic of the CPU backend: dot-form matrix
 // products over float32, bfloat16 and block-scaled e4m3 weights, their
-// transposed form, the indexer's scores, and the element-wise loops around
-// them. Slices of numbers flow in, slices of numbers flow out. It knows no
+// transposed form, the indexer's scores and what selection counts of them,
+// attention over latent rows, and the element-wise loops around them. Slices of numbers flow in, slices of numbers flow out. It knows no
 // tensors, threads, models or policy.
 //
 // # Tiers
