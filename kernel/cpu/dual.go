@@ -83,28 +83,19 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	r, g := item/w.groups, item%w.groups
 	h0, h1 := g*w.heads/w.groups, (g+1)*w.heads/w.groups
 	s := &d.scratch[worker]
-	size := attendBlock
-	if s.onTiles(d) {
-		size = entryChunk
-	}
 	state := grow(&s.join, 2*(h1-h0))
 	b := entryBlock{
-		w: w, s: s, q: host.RowF32(w.q, r)[h0*dim : h1*dim], rows: grow(&s.rows, size*dim),
+		w: w, s: s, q: host.RowF32(w.q, r)[h0*dim : h1*dim],
 		join: join{softmax: softmax{top: state[:h1-h0], sum: state[h1-h0:], scores: grow(&s.scores, (h1-h0)*attendBlock)}, out: host.RowF32(w.out, r)[h0*dim : h1*dim]},
 	}
 	b.reset()
 	clear(b.out)
 	if w.kv.Given() {
-		for _, i := range host.Counted(w.flat.Indices, w.flat.Lens, r) {
-			if i >= 0 {
-				d.widenFlat(b.next(), w.kv, int(i))
-				b.taken(d)
-			}
-		}
+		b.stream(d, &w.flat, nil, r)
 	} else {
-		b.stream(d, w.window, r)
+		b.stream(d, &w.window, &w.window.Pool, r)
 		if w.extra.Given() {
-			b.stream(d, w.extra, r)
+			b.stream(d, &w.extra, &w.extra.Pool, r)
 		}
 	}
 	b.flush(d)
@@ -116,70 +107,84 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	}
 }
 
-// entryChunk is how many entries are attended to on tiles at a time: enough to make little of joining them to what was gathered before.
+// entryChunk is how many entries are attended to at a time: on tiles enough to make little of joining them to what was gathered before.
 const entryChunk = 4 * attendBlock
 
-// entryBlock collects widened entries until a block is full.
+// entryBlock collects entries until a block is full.
 type entryBlock struct {
-	join // outputs [heads, 512] and their state
-	w    *dualWork
-	s    *scratch
-	q    []float32 // [heads, 512]
-	rows []float32 // [block, 512]
-	n    int
+	join    // outputs [heads, 512] and their state
+	w       *dualWork
+	s       *scratch
+	q       []float32 // [heads, 512]
+	entries [entryChunk]entryAt
+	n       int
 	// asked says that the tiles hold this row's queries.
 	asked bool
 }
 
-// stream takes the entries that row r sees of a stream.
-func (b *entryBlock) stream(d *Device, s kernel.Stream, r int) {
+// entryAt is one entry: a slot of a pool or, without one, a row of the workspace.
+type entryAt struct {
+	pool *kernel.Pool
+	slot int
+}
+
+// stream takes the entries that row r sees of a stream: slots of a pool or, without one, rows of the workspace.
+func (b *entryBlock) stream(d *Device, s *kernel.Stream, pool *kernel.Pool, r int) {
 	for _, slot := range host.Counted(s.Indices, s.Lens, r) {
-		if slot >= 0 {
-			d.widenEntry(b.next(), s.Pool, int(slot))
-			b.taken(d)
+		if slot < 0 {
+			continue
+		}
+		b.entries[b.n] = entryAt{pool, int(slot)}
+		if b.n++; b.n == entryChunk {
+			b.flush(d)
 		}
 	}
 }
 
-func (b *entryBlock) next() []float32 { return b.rows[b.n*layout.V4Dim:][:layout.V4Dim] }
-
-func (b *entryBlock) taken(d *Device) {
-	if b.n++; b.n*layout.V4Dim == len(b.rows) {
-		b.flush(d)
+// widen decodes an entry into 512 float32 values.
+func (b *entryBlock) widen(d *Device, out []float32, e entryAt) {
+	if e.pool != nil {
+		d.widenEntry(out, *e.pool, e.slot)
+	} else {
+		d.widenFlat(out, b.w.kv, e.slot)
 	}
 }
 
 // flush folds the collected entries into the outputs of all heads.
 func (b *entryBlock) flush(d *Device) {
 	const dim = layout.V4Dim
-	n := b.n
+	entries := b.entries[:b.n]
 	b.n = 0
-	if n == 0 || b.onTiles(d, n) {
+	if len(entries) == 0 || b.onTiles(d, entries) {
 		return
 	}
-	heads, p := len(b.top), b.scores
-	for i := 0; i < n; i += attendBlock {
-		rows, n := b.rows[i*dim:], min(attendBlock, n-i)
+	rows, heads, p := grow(&b.s.rows, attendBlock*dim), len(b.top), b.scores
+	for len(entries) > 0 {
+		n := min(attendBlock, len(entries))
+		for i, e := range entries[:n] {
+			b.widen(d, rows[i*dim:][:dim], e)
+		}
 		d.tier.MatMulF32(p, attendBlock, b.q, dim, heads, rows, dim, n, dim)
 		for h := range heads {
 			b.fold(d, p[h*attendBlock:][:n], b.out[h*dim:][:dim], h, b.w.scale)
 		}
 		d.tier.AccumulateF32(b.out, dim, p, attendBlock, heads, rows, dim, n, dim)
+		entries = entries[n:]
 	}
 }
 
-// onTiles attends to n collected entries on tiles, where the tier has them and bfloat16 holds the entries. Packed entries always pass; so
-// does what was unpacked from them, and a row has the same sums over either.
-func (b *entryBlock) onTiles(d *Device, n int) bool {
+// onTiles attends to the collected entries on tiles, where the tier has them and bfloat16 holds the entries. It holds packed ones and
+// what was unpacked from them alike, so that a row has the same sums over either.
+func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	const dim, rowBytes = layout.V4Dim, 2 * vec.LatentRow
 	s := b.s
 	if !s.onTiles(d) {
 		return false
 	}
-	narrow := grow(&s.narrow, n*rowBytes)
+	narrow := grow(&s.narrow, len(entries)*rowBytes)
 	s.places = s.places[:0]
-	for i := range n {
-		if !s.latent.Narrow(narrow[i*rowBytes:], b.rows[i*dim:][:dim]) {
+	for i, e := range entries {
+		if !b.narrow(d, narrow[i*rowBytes:][:rowBytes], e) {
 			return false
 		}
 		s.places = append(s.places, i*rowBytes)
@@ -203,6 +208,18 @@ func (b *entryBlock) onTiles(d *Device, n int) bool {
 	s.latent.Result(p.out, p.top, p.sum)
 	b.add(d, p)
 	return true
+}
+
+// narrow writes an entry as a row of bfloat16 and reports whether it is the same.
+func (b *entryBlock) narrow(d *Device, row []byte, e entryAt) bool {
+	if e.pool != nil && e.pool.Layout == layout.V4Row584 {
+		var l layout.V4Packed
+		page, slot := host.Page(*e.pool, e.slot/e.pool.PageTokens), e.slot%e.pool.PageTokens
+		return b.s.latent.Entry(row, l.Data(page, slot), l.Scales(page, e.pool.PageTokens, slot))
+	}
+	wide := grow(&b.s.rows, layout.V4Dim)
+	b.widen(d, wide, e)
+	return b.s.latent.Narrow(row, wide)
 }
 
 // finishSink is finish with a sink in the denominator; the log-sum-exp leaves it out.

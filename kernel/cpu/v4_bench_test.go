@@ -8,6 +8,7 @@ import (
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 
@@ -41,6 +42,13 @@ func BenchmarkDualAttend(b *testing.B) {
 	var l layout.V4Packed
 	stream := func(entries, n int) kernel.Stream {
 		pool := kernel.Pool{Mem: tensorOf(b, d, kernel.U8, 64, l.PageBytes(entries)), Layout: layout.V4Row584, PageTokens: entries}
+		v := make([]float32, layout.V4Dim)
+		for slot := range pool.Slots() {
+			for i := range v {
+				v[i] = float32((slot*31+i*7)%17) - 8
+			}
+			l.Encode(host.Page(pool, slot/entries), entries, slot%entries, v)
+		}
 		return kernel.Stream{Pool: pool, Indices: ints(b, d, rows, n, func(i int) int32 { return int32(i * 7919 % (64 * entries)) }),
 			Lens: ints(b, d, rows, 1, func(int) int32 { return int32(n) })}
 	}

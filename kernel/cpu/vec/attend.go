@@ -34,6 +34,7 @@ type latentAttend interface {
 	attend(memory []byte, at []int, format RowFormat) bool
 	result(out, top, sum []float32)
 	narrow(dst []byte, src []float32) bool
+	entry(dst, data, scales []byte) bool
 }
 
 // NewLatentAttend returns attention over latent rows, or nil for a tier without
@@ -91,4 +92,22 @@ func (a *LatentAttend) Narrow(dst []byte, src []float32) bool {
 	needMatrix(method, "row", LatentRow, 1, len(src), len(src))
 	clear(dst[2*len(src) : rowBytes[RowBF16]])
 	return len(src) == 0 || a.impl.narrow(dst, src)
+}
+
+// Sizes of a packed V4 entry: 448 e4m3 in groups of 64 and 64 bfloat16, and an exponent
+// (e8m0) for every group.
+const (
+	EntryData   = 448 + 2*64
+	EntryScales = 7
+)
+
+// Entry writes one packed V4 entry to dst as a row in RowBF16, zeros behind its 512
+// elements. It reports false for one that bfloat16 does not hold exactly: with a NaN
+// code or an exponent near the ends of the range.
+func (a *LatentAttend) Entry(dst, data, scales []byte) bool {
+	const method = "LatentAttend.Entry"
+	needMatrix(method, "dst", len(dst), 1, rowBytes[RowBF16], rowBytes[RowBF16])
+	needMatrix(method, "data", len(data), 1, EntryData, EntryData)
+	needMatrix(method, "scales", len(scales), 1, EntryScales, EntryScales)
+	return a.impl.entry(dst, data, scales)
 }

@@ -43,6 +43,7 @@ type latentTiles struct {
 	soft    attendSoftmaxArgs
 	value   attendValueArgs
 	cut     vecArgs
+	unpack  entryArgs
 	scaling float32
 }
 
@@ -62,6 +63,12 @@ type gatherArgs struct {
 	memory, at, rows, pairs unsafe.Pointer
 	nan                     int       // out: NaN codes were read
 	odd, least, most        [4]uint32 // out: bits of scales that are no exponent, least and largest scale
+}
+
+// entryArgs: one V4 entry to bfloat16.
+type entryArgs struct {
+	data, scales, row unsafe.Pointer
+	nan               int // out: NaN codes were read
 }
 
 // attendQueryArgs: queries to tiles; results of a head from tiles.
@@ -246,10 +253,28 @@ func (t *latentTiles) narrow(dst []byte, src []float32) bool {
 	return exact
 }
 
+// entry adds exponents to those of e4m3, which reach from 2^-9 to 2^8: what lies
+// outside this range of scales might not be a normal number.
+func (t *latentTiles) entry(dst, data, scales []byte) bool {
+	for _, e := range scales[:EntryScales] {
+		if e < 10 || e > 245 {
+			return false
+		}
+	}
+	a := &t.unpack
+	a.data, a.scales, a.row = at(data, 0), at(scales, 0), at(dst, 0)
+	runEntry(a)
+	a.data, a.scales, a.row = nil, nil, nil
+	return a.nan == 0
+}
+
 var gathers = [rowFormats]func(*gatherArgs){RowBF16: gatherBF16amx, RowRaw: gatherRawamx, RowBlock: gatherBlockamx}
 
 //go:noinline
 func runGather(f func(*gatherArgs), a *gatherArgs) { f(a) }
+
+//go:noinline
+func runEntry(a *entryArgs) { entryamx(a) }
 
 //go:noinline
 func runAttendQuery(a *attendQueryArgs) { attendQueryamx(a) }
@@ -268,6 +293,9 @@ func runAttendRescale(a *attendValueArgs) { attendRescaleamx(a) }
 
 //go:noinline
 func runAttendValues(a *attendValueArgs) { attendValuesamx(a) }
+
+//go:noescape
+func entryamx(a *entryArgs)
 
 //go:noescape
 func narrowExactamx(a *vecArgs)

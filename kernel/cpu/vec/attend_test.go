@@ -252,3 +252,52 @@ func TestLatentNarrow(t *testing.T) {
 		}
 	})
 }
+
+func TestLatentEntry(t *testing.T) {
+	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+		r := newRand(12)
+		data, scales, dst := make([]byte, EntryData), make([]byte, EntryScales), make([]byte, 2*LatentRow)
+		fill := func() (want [LatentRow]float64) {
+			for i := range 448 {
+				data[i] = numbersE4M3(r, 1)[0]
+				if r.IntN(3) == 0 {
+					data[i] &= 0x87 // zeros and subnormals
+				}
+			}
+			for g := range scales {
+				scales[g] = byte(100 + r.IntN(50))
+			}
+			scales[0], scales[6] = 10, 245
+			for i := range 448 {
+				want[i] = math.Ldexp(e4m3Value(int(data[i])), int(scales[i/64])-127)
+			}
+			for i := range 64 {
+				want[448+i] = putHalf(r, data[448+2*i:])
+			}
+			return want
+		}
+		want := fill()
+		for i := range dst {
+			dst[i] = 0xEE
+		}
+		if !a.Entry(dst, data, scales) {
+			t.Fatal("refused")
+		}
+		for i, w := range want {
+			if got := float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(dst[2*i:])) << 16)); got != w {
+				t.Fatalf("element %d is %v, want %v", i, got, w)
+			}
+		}
+		for name, spoil := range map[string]func(){
+			"NaN":             func() { data[447] = 0x7F },
+			"the NaN scale":   func() { scales[3] = 255 },
+			"the least scale": func() { scales[5] = 0 },
+		} {
+			fill()
+			spoil()
+			if a.Entry(dst, data, scales) {
+				t.Errorf("%s: not noticed", name)
+			}
+		}
+	})
+}
