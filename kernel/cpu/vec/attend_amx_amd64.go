@@ -177,7 +177,13 @@ func (t *latentTiles) collect(memory []byte, first, n int, format RowFormat) boo
 		a := &t.gather
 		a.memory, a.at = unsafe.Pointer(&memory[0]), at(t.places, first+row)
 		a.rows, a.pairs = at(t.rows, 0), at(t.pairs, row/gatherRows*valueTiles*tileHalves)
-		runGather(gathers[format], a)
+		rows := a.rows
+		if format == RowBF16 && inRow(t.places[first+row:][:gatherRows]) {
+			rows = unsafe.Pointer(&memory[t.places[first+row]])
+			runGather(pairBF16amx, a)
+		} else {
+			runGather(gathers[format], a)
+		}
 		if format == RowBlock && !a.exact() {
 			a.memory = nil
 			return false
@@ -185,10 +191,22 @@ func (t *latentTiles) collect(memory []byte, first, n int, format RowFormat) boo
 		for i := range t.used() {
 			b, s := &t.blocks[i], &t.score
 			*s = attendScoreArgs{
-				rows: at(t.rows, 0), query: at(b.query, 0), shapes: unsafe.Pointer(&t.shapes),
+				rows: rows, query: at(b.query, 0), shapes: unsafe.Pointer(&t.shapes),
 				scores: at(b.scores, row*tileHeads), rest: at(b.scores, (attendRows+row)*tileHeads),
 			}
 			runAttendScores(s)
+		}
+	}
+	t.score.rows = nil
+	return true
+}
+
+// inRow reports whether rows of bfloat16 follow each other in memory, as most do when
+// nearly everything is selected. They are then multiplied where they lie.
+func inRow(places []int) bool {
+	for i, p := range places {
+		if p != places[0]+i*rowBytes[RowBF16] {
+			return false
 		}
 	}
 	return true
@@ -302,6 +320,9 @@ func narrowExactamx(a *vecArgs)
 
 //go:noescape
 func gatherBF16amx(a *gatherArgs)
+
+//go:noescape
+func pairBF16amx(a *gatherArgs)
 
 //go:noescape
 func gatherRawamx(a *gatherArgs)

@@ -151,6 +151,40 @@ func TestLatentAttendHeadsAreIndependent(t *testing.T) {
 	})
 }
 
+// Rows that follow each other in memory give the bits of the same rows elsewhere.
+func TestLatentAttendWhereRowsLie(t *testing.T) {
+	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+		r := newRand(13)
+		const heads = 3
+		a.Query(normals(r, heads*LatentRow), heads, 0.05)
+		for format := range rowFormats {
+			size := rowBytes[format]
+			near, _ := latentRows(r, 200, format)
+			far := make([]byte, 3*len(near))
+			for _, n := range []int{31, 32, 33, 64, 100, 200} {
+				var got [2][]float32
+				for i, step := range []int{1, 3} {
+					memory, places := near, make([]int, n)
+					if step == 3 {
+						memory = far
+					}
+					for k := range n {
+						places[k] = step * k * size
+						copy(memory[places[k]:], near[k*size:][:size])
+					}
+					out := make([]float32, heads*(LatentDim+2))
+					if !a.Attend(memory, places, format) {
+						t.Fatal("refused")
+					}
+					a.Result(out[2*heads:], out[:heads], out[heads:2*heads])
+					got[i] = out
+				}
+				wantSame(t, fmt.Sprintf("format %d, %d rows", format, n), got[0], got[1])
+			}
+		}
+	})
+}
+
 func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(10)

@@ -27,6 +27,7 @@ func emitAttend(e *emitter) {
 	emitNarrowExact(e)
 	emitAttendQuery(e)
 	(&gather{name: "gatherBF16amx", doc: "bfloat16 rows of 1152 bytes", bytes: 1152, chunk: (*gather).copied}).emit(e)
+	(&gather{name: "pairBF16amx", doc: "bfloat16 rows of 1152 bytes, as pairs alone", bytes: 1152, chunk: (*gather).copied, pairsOnly: true}).emit(e)
 	(&gather{name: "gatherRawamx", doc: "e4m3 rows of 576 bytes", bytes: 576, chunk: (*gather).raw, coded: true}).emit(e)
 	(&gather{name: "gatherBlockamx", doc: "e4m3 rows with scales of 656 bytes", bytes: 656, chunk: (*gather).scaled, coded: true, scales: true}).emit(e)
 	emitEntry(e)

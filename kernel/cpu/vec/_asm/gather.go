@@ -11,6 +11,7 @@ type gather struct {
 	bytes     int
 	coded     bool // e4m3
 	scales    bool // one for every 128 elements
+	pairsOnly bool // rows follow each other in memory: what reads them can read them there
 	chunk     func(g *gather, e *emitter, row string, z, at int)
 }
 
@@ -69,12 +70,18 @@ func (g *gather) emit(e *emitter) {
 	if g.coded {
 		step = 2
 	}
-	for c := 0; c < rowChunks; c += step {
+	chunks := rowChunks
+	if g.pairsOnly {
+		chunks = latentChunks
+	}
+	for c := 0; c < chunks; c += step {
 		g.chunk(g, e, "R10", 0, c)
 		g.chunk(g, e, "R11", 3, c)
 		for i := range step {
-			e.op("VMOVDQU64 Z%d, %s", i, at16("DI", 64*(c+i)))
-			e.op("VMOVDQU64 Z%d, %s", 3+i, at16("DI", plainBytes+64*(c+i)))
+			if !g.pairsOnly {
+				e.op("VMOVDQU64 Z%d, %s", i, at16("DI", 64*(c+i)))
+				e.op("VMOVDQU64 Z%d, %s", 3+i, at16("DI", plainBytes+64*(c+i)))
+			}
 			if c+i < latentChunks {
 				e.op("VPUNPCKLWD Z%d, Z%d, Z%d", 3+i, i, 6+2*i)
 				e.op("VPUNPCKHWD Z%d, Z%d, Z%d", 3+i, i, 7+2*i)
