@@ -133,7 +133,7 @@ func (e *Engine) draft(items []sched.Item) {
 // follow adds the rows of an item to the first pass of the drafting layer. Where the sequence's next token was sampled a chain begins.
 func (e *Engine) follow(it *sched.Item, c *choice, from, sequences int) {
 	d := e.drafter
-	w := step.Draft{Kind: plan.ModeExtend, Tokens: c.seq.Tokens[it.Cached+1 : it.Cached+it.Kept()+1], Cached: it.Cached, From: from}
+	w := step.Draft{Kind: plan.ModeExtend, Tokens: c.seq.Tokens[it.Cached+1 : it.Cached+it.Kept()+1], Cached: it.Cached, State: c.rows, From: from}
 	if it.Decode {
 		w.Kind = plan.ModeDraft
 	}
@@ -175,7 +175,7 @@ func (e *Engine) guess(k *chain, logits []float32) bool {
 func (k *chain) continued() step.Draft {
 	q := &k.c.seq
 	n := len(q.Drafts)
-	return step.Draft{Kind: plan.ModeDraft, Tokens: q.Drafts[n-1:], Cached: len(q.Tokens) + n - 2, Pages: q.Pages(), Logits: true, From: k.at}
+	return step.Draft{Kind: plan.ModeDraft, Tokens: q.Drafts[n-1:], Cached: len(q.Tokens) + n - 2, Pages: q.Pages(), State: k.c.rows, Logits: true, From: k.at}
 }
 
 // imagined is a copy of what limits a choice, to be led along its drafts.

@@ -56,7 +56,7 @@ func (e *Engine) roomOf(cfg *plan.Config, pages int) room {
 	if e.windowed != nil {
 		r.window = kv.SizeWindow(kv.Load{Pages: pages, PageTokens: cfg.Page, Window: e.windowed.Window(), Running: e.cfg.MaxRunning, StepTokens: e.cfg.StepTokens})
 		r.bytes += int64(r.window.Pages) * e.windowBytes(cfg)
-		r.states = int64(e.cfg.MaxRunning) * e.windowed.StateBytes()
+		r.states = int64(e.cfg.MaxRunning) * e.windowed.StateBytes(cfg)
 	}
 	return r
 }

@@ -27,6 +27,8 @@ type DraftInput struct {
 	// Chained says that the pass before was a Draft, whose outputs stand in for hidden states the target has not computed. Otherwise it was a
 	// Forward.
 	Chained bool
+	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
+	States []State
 	// Logits lists the rows whose logits are wanted.
 	Logits []Pick
 }

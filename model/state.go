@@ -32,7 +32,7 @@ type Windowed interface {
 	// WindowBytes is the part of PageBytes that is a window page's.
 	WindowBytes(cfg *plan.Config) int64
 	// StateBytes is the memory of one state.
-	StateBytes() int64
+	StateBytes(cfg *plan.Config) int64
 	// AllocateApart makes the cache like Allocate, with a number of window pages of its own.
 	AllocateApart(cfg *plan.Config, pages, windows int) error
 	// Restore makes the state of a sequence that goes on behind n tokens, a whole number of pages, which another sequence computed: windows

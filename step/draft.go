@@ -18,6 +18,8 @@ type Draft struct {
 	Cached int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
+	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
+	State model.State
 	// Logits says that the logits of the last row are wanted.
 	Logits bool
 	// From is the place of the sequence in the pass before. After a Run the rows are the first new tokens of that Work; after a Draft there is
@@ -70,6 +72,7 @@ func (r *Runner) collectDrafts(works []Draft, chained bool) error {
 	d := &r.draft
 	b, in := &d.batch, &d.input
 	b.Mode, b.Requests = plan.ModeIdle, b.Requests[:0]
+	in.States = in.States[:0]
 	in.Tokens, in.Tables, in.Hidden, in.Logits, in.Chained = in.Tokens[:0], in.Tables[:0], in.Hidden[:0], in.Logits[:0], chained
 	rows := 0
 	for i := range works {
@@ -103,6 +106,7 @@ func (r *Runner) collectDrafts(works []Draft, chained bool) error {
 		b.Requests = append(b.Requests, q)
 		in.Tokens = append(in.Tokens, w.Tokens)
 		in.Tables = append(in.Tables, w.Pages)
+		in.States = append(in.States, w.State)
 		in.Hidden = append(in.Hidden, d.rows[first:])
 		if w.Logits {
 			in.Logits = append(in.Logits, model.Pick{Request: i, Token: n - 1})

@@ -16,7 +16,7 @@ func (m *Model) attend(i int, out, x kernel.Tensor) error {
 	if m.layers[i].ratio == 0 {
 		angles = m.step.mainAngles
 	}
-	q, qr, err := m.project(a, c, x, angles)
+	q, qr, err := m.project(a, c.window, x, angles, m.step.slots)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (m *Model) rotate(x, angles kernel.Tensor, inverse bool) error {
 }
 
 // project computes queries and their latents, and stores the step's window entries.
-func (m *Model) project(a *attention, c cache, x, angles kernel.Tensor) (q, qr kernel.Tensor, err error) {
+func (m *Model) project(a *attention, window kernel.Pool, x, angles, slots kernel.Tensor) (q, qr kernel.Tensor, err error) {
 	cfg, act := m.config.Attention, m.dev.Activation()
 	if qr, err = m.buf.qa.Take(act, x.Rows, cfg.QLora); err != nil {
 		return
@@ -81,7 +81,7 @@ func (m *Model) project(a *attention, c cache, x, angles kernel.Tensor) (q, qr k
 	if err = m.dev.Multiply(kernel.MultiplyArgs{Out: kv, X: x, W: a.kv}); err != nil {
 		return
 	}
-	err = m.dev.StoreEntries(kernel.EntryStoreArgs{Rows: kv, Norm: a.kvNorm, Eps: m.config.RMSEps, Angles: angles, Slots: m.step.slots, Pool: c.window})
+	err = m.dev.StoreEntries(kernel.EntryStoreArgs{Rows: kv, Norm: a.kvNorm, Eps: m.config.RMSEps, Angles: angles, Slots: slots, Pool: window})
 	return
 }
 

@@ -54,6 +54,9 @@ func (m *Model) AllocateApart(cfg *plan.Config, pages, windows int) error {
 		return fmt.Errorf("v4: allocate: %w", err)
 	}
 	m.Free()
+	if err := m.allocateDrafts(cfg, entry); err != nil {
+		return fmt.Errorf("v4: allocate: rings of the drafting block: %w", err)
+	}
 	m.pageTokens = cfg.Page
 	for i := range m.layers {
 		var c cache

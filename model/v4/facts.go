@@ -15,6 +15,7 @@ func Facts(c *config.V4) plan.Model {
 		QKDim:      c.Attention.Dim,
 		VDim:       c.Attention.Dim,
 		Layers:     c.Layers,
+		NextN:      c.NextN,
 		Context:    c.MaxPositions,
 		Window:     c.Attention.Window,
 		Ratios:     c.Attention.Ratios,

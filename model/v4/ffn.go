@@ -17,9 +17,14 @@ type experts struct {
 	shared         nn.MLP
 }
 
-func loadExperts(c *config.V4, l *nn.Loader, n names, i int) experts {
+// expertNames says how the experts of a layer are found and named.
+type expertNames struct {
+	hash    bool // looked up by token
+	stacked bool // all of a layer in one tensor
+}
+
+func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNames) experts {
 	f := c.FFN
-	at := func(name string) string { return n.layer(i, name) }
 	load := func(prefix string, inner int) nn.MLP {
 		return nn.MLP{
 			Gate:  l.Matrix(at(prefix+"w1.weight"), inner, c.Hidden),
@@ -29,12 +34,12 @@ func loadExperts(c *config.V4, l *nn.Loader, n names, i int) experts {
 		}
 	}
 	e := experts{router: l.Matrix(at("ffn.gate.weight"), f.Experts, c.Hidden), shared: load("ffn.shared_experts.", f.Inner*f.Shared)}
-	if f.Hash[i] {
+	if x.hash {
 		e.table = l.Indices(at("ffn.gate.tid2eid"), c.Vocab, f.TopK, f.Experts)
 	} else {
 		e.bias = l.Vector(at("ffn.gate.bias"), f.Experts)
 	}
-	if n.kind == hugging {
+	if x.stacked {
 		// Experts are stacked: gates above ups, then downs.
 		for _, w := range l.Stack(at("ffn.experts.gate_up_proj"), f.Experts, 2*f.Inner, c.Hidden) {
 			e.gate, e.up = append(e.gate, w.Slice(0, f.Inner)), append(e.up, w.Slice(f.Inner, 2*f.Inner))

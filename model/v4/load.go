@@ -60,36 +60,31 @@ func (m *Model) load(l *nn.Loader) {
 	m.embed = l.Table(n.global("embed.weight"), c.Vocab, c.Hidden)
 	m.head = l.Matrix(n.global("head.weight"), c.Vocab, c.Hidden)
 	m.norm = l.Vector(n.global("norm.weight"), c.Hidden)
-	m.last = site{
-		fn:    l.Matrix(n.global("hc_head_fn"), c.Hyper.Streams, c.Hyper.Streams*c.Hidden),
-		base:  l.Vector(n.global("hc_head_base"), c.Hyper.Streams),
-		scale: l.Vector(n.global("hc_head_scale"), 1),
-	}
+	m.last = loadSite(c, l, n.global("hc_head_fn"), n.global("hc_head_base"), n.global("hc_head_scale"), c.Hyper.Streams, 1)
 	for i := range c.Layers {
-		m.layers = append(m.layers, loadLayer(c, l, n, i))
+		at := func(name string) string { return n.layer(i, name) }
+		m.layers = append(m.layers, loadLayer(c, l, at, c.Attention.Ratios[i], expertNames{hash: c.FFN.Hash[i], stacked: n.kind == hugging}))
 	}
-	l.Skip("mtp.") // the drafting block is not run
+	m.loadDrafts(l)
 }
 
-func loadLayer(c *config.V4, l *nn.Loader, n names, i int) layer {
-	at := func(name string) string { return n.layer(i, name) }
+// loadLayer reads a layer whose tensors at names.
+func loadLayer(c *config.V4, l *nn.Loader, at func(string) string, ratio int, x expertNames) layer {
 	mix := c.Hyper.Streams * (2 + c.Hyper.Streams)
-	loadSite := func(prefix string) site {
-		return site{
-			fn:    l.Matrix(at(prefix+"fn"), mix, c.Hyper.Streams*c.Hidden),
-			base:  l.Vector(at(prefix+"base"), mix),
-			scale: l.Vector(at(prefix+"scale"), 3),
-		}
-	}
 	return layer{
-		ratio:    c.Attention.Ratios[i],
-		attnSite: loadSite("hc_attn_"),
-		ffnSite:  loadSite("hc_ffn_"),
+		ratio:    ratio,
+		attnSite: loadSite(c, l, at("hc_attn_fn"), at("hc_attn_base"), at("hc_attn_scale"), mix, 3),
+		ffnSite:  loadSite(c, l, at("hc_ffn_fn"), at("hc_ffn_base"), at("hc_ffn_scale"), mix, 3),
 		attnNorm: l.Vector(at("attn_norm.weight"), c.Hidden),
 		ffnNorm:  l.Vector(at("ffn_norm.weight"), c.Hidden),
-		attn:     loadAttention(c, l, at, c.Attention.Ratios[i]),
-		ffn:      loadExperts(c, l, n, i),
+		attn:     loadAttention(c, l, at, ratio),
+		ffn:      loadExperts(c, l, at, x),
 	}
+}
+
+// loadSite reads what meets the residual streams, with mix outputs.
+func loadSite(c *config.V4, l *nn.Loader, fn, base, scale string, mix, scales int) site {
+	return site{fn: l.Matrix(fn, mix, c.Hyper.Streams*c.Hidden), base: l.Vector(base, mix), scale: l.Vector(scale, scales)}
 }
 
 func loadAttention(c *config.V4, l *nn.Loader, at func(string) string, ratio int) attention {

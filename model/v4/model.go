@@ -35,6 +35,8 @@ type Model struct {
 	caches     []cache
 	pageTokens int // of the cache
 	states     stateMemory
+	draft      *draftHead    // nil without one
+	streams    kernel.Tensor // behind the last layer, of the latest Forward
 	step       step
 	index      attn.Indexer
 	buf        buffers
@@ -55,7 +57,7 @@ type buffers struct {
 	host                             []int32
 }
 
-// Load reads every weight of a checkpoint, in any of the spellings in use. The drafting block is passed over.
+// Load reads every weight of a checkpoint, in any of the spellings in use.
 func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, dev: dev, ratios: map[int]bool{}}
 	if c.Hyper.Streams > kernel.MaxStreams {
@@ -132,6 +134,7 @@ func (m *Model) Forward(in model.Input) (kernel.Tensor, error) {
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
+	m.streams = streams
 	for i := range m.layers {
 		if err := m.runLayer(i, streams); err != nil {
 			return kernel.Tensor{}, err

@@ -139,7 +139,7 @@ func logits(t *testing.T, dir, kernels string) [][]float32 {
 	return b.chunks(b.sequence(1, 20), 0)
 }
 
-// The three spellings of one checkpoint are one model. A drafting block is passed over.
+// The three spellings of one checkpoint are one model. A drafting block without a layer in the config is passed over.
 func TestSpellingsAreOneModel(t *testing.T) {
 	want := logits(t, oracle, "cpu")
 	b := &bench{T: t}

@@ -37,7 +37,7 @@ func (m *Model) pick(in *model.Input, rows attn.Rows, streams kernel.Tensor) (ke
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
-	h, err := m.collapse(picked)
+	h, err := m.collapse(&m.last, picked)
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
@@ -52,7 +52,7 @@ func (m *Model) pick(in *model.Input, rows attn.Rows, streams kernel.Tensor) (ke
 }
 
 // collapse makes one row of a row's streams.
-func (m *Model) collapse(streams kernel.Tensor) (kernel.Tensor, error) {
+func (m *Model) collapse(s *site, streams kernel.Tensor) (kernel.Tensor, error) {
 	mix, err := m.buf.mix.Take(kernel.F32, streams.Rows, m.config.Hyper.Streams)
 	if err != nil {
 		return kernel.Tensor{}, err
@@ -61,9 +61,9 @@ func (m *Model) collapse(streams kernel.Tensor) (kernel.Tensor, error) {
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
-	if err := m.dev.Multiply(kernel.MultiplyArgs{Out: mix, X: streams, W: m.last.fn}); err != nil {
+	if err := m.dev.Multiply(kernel.MultiplyArgs{Out: mix, X: streams, W: s.fn}); err != nil {
 		return kernel.Tensor{}, err
 	}
-	return h, m.dev.HyperHead(kernel.HyperHeadArgs{Out: h, X: streams, Mix: mix, Base: m.last.base, Scale: m.last.scale, Streams: m.config.Hyper.Streams,
+	return h, m.dev.HyperHead(kernel.HyperHeadArgs{Out: h, X: streams, Mix: mix, Base: s.base, Scale: s.scale, Streams: m.config.Hyper.Streams,
 		NormEps: m.config.RMSEps, Eps: m.config.Hyper.Eps})
 }

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"sparrow/kernel"
-	"sparrow/layout"
 	"sparrow/model"
+	"sparrow/plan"
 )
 
 // A sequence's state is, for each compressor, a ring of raw rows: the projections of its latest tokens, row p mod ring for position p. A
@@ -34,11 +34,12 @@ func firstNeeded(n, ratio int) int {
 
 // State is the compressor state of one sequence: a slot of the model's rings.
 type State struct {
-	m    *Model
-	slot int
-	len  int // tokens
-	low  int // no row before this position is in the rings
-	high int // one more than the last position ever written since the sequence began
+	m     *Model
+	slot  int
+	len   int // tokens
+	low   int // no row before this position is in the rings
+	draft draftMark
+	high  int // one more than the last position ever written since the sequence began
 }
 
 // stateMemory holds the rings of all sequences, layer by layer. Slots are reused; the rings grow when none is free.
@@ -99,9 +100,13 @@ func (m *Model) restore(s *State, n int, windows []int32) error {
 	return nil
 }
 
-// StateBytes is the memory of one state: its rings of every layer.
-func (m *Model) StateBytes() int64 {
-	return SizesOf(m.config, layout.V4Packed{}, layout.IndexFP8{}, layout.V4PageSize).State
+// StateBytes is the memory of one state: its rings of every layer, and of the drafting block where it is used.
+func (m *Model) StateBytes(cfg *plan.Config) int64 {
+	n := m.sizes(cfg).State
+	if entry, _, err := layouts(cfg); err == nil && m.draft != nil && cfg.N > 1 {
+		n += int64(entry.PageBytes(draftRing))
+	}
+	return n
 }
 
 // States counts the states that were made and not released.
@@ -148,7 +153,7 @@ func (m *Model) growStates(slots int) error {
 		s.free = append(s.free, slot)
 	}
 	s.rings, s.slots = grown, slots
-	return nil
+	return m.growDrafts(slots)
 }
 
 func (m *Model) freeRings(r rings) {
@@ -215,7 +220,7 @@ func (s *State) Truncate(n int) error {
 		return fmt.Errorf("v4: state: %d tokens cannot become %d", s.len, n)
 	}
 	if n == 0 {
-		s.len, s.low, s.high = 0, 0, 0
+		s.len, s.low, s.high, s.draft = 0, 0, 0, draftMark{}
 		return nil
 	}
 	if err := s.holds(n); err != nil {

@@ -1,0 +1,135 @@
+package sparrow
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"sparrow/internal/num"
+	"sparrow/model/synth"
+	"sparrow/plan"
+	"sparrow/spec"
+	"sparrow/weight"
+)
+
+// Invariants of this file: drafts for a model with a state and windows change no bit of any answer, whatever is accepted, rejected, preempted or
+// reused; and the drafting block computes what it is defined as, where that can be known.
+
+// draftyV4 is the folder of a random checkpoint of speckV4Config with a drafting block.
+func draftyV4(t *testing.T) string {
+	t.Helper()
+	return folder(t, draftyV4Folder)
+}
+
+var draftyV4Folder = sync.OnceValues(func() (string, error) { return writeDrafty("drafty-v4", []byte(speckV4Config)) })
+
+func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the step loop alone is at work here")
+	}
+	for _, n := range []int{1, 3, 7} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			list := long(6)
+			cfg := Config{Model: draftyV4(t), Policy: deterministic("fp8"), Draft: spec.Off()}
+			apart, joint := keepLogits(), keepLogits()
+			want := lone(t, cfg, list, apart.watch)
+			cfg.Draft, cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = drafts(t, n), 6*256, 150, 8
+			e, run := prepared(t, cfg, joint.watch, oracle(want, list), checked(t))
+			compare(t, list, jointly(t, e, mixedDrafts(list, n), run), want)
+			for k, v := range apart.rows {
+				if joint.rows[k] != v {
+					t.Fatalf("the logits of %+v differ from those of a lone plain run", k)
+				}
+			}
+			if st := e.Stats(); st.CachedTokens == 0 || st.Preempted == 0 {
+				t.Errorf("%d reused tokens, %d preemptions; want some of each", st.CachedTokens, st.Preempted)
+			}
+			guessed(t, e)
+		})
+	}
+}
+
+// In a model whose layers add nothing, a token's embedding alone decides the next one: the one whose row of the head is that embedding. The drafting
+// block then guesses right every time: from the next token's embedding (e_proj the identity, h_proj zero) where tokens count up, and from the
+// streams of the token before (the other way round) where a token repeats itself. Random blocks are hardly ever right.
+func TestTheDraftingBlockReadsBothOfItsInputs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the step loop alone is at work here")
+	}
+	for one, by := range map[string]int32{"e_proj": 1, "h_proj": 0} {
+		e := start(t, Config{Model: counting(t, one, int(by)), Policy: plan.Policy{KV: "fp8"}, Draft: drafts(t, 4), StepTokens: 100}, checked(t))
+		r := generate(t, e, Request{Tokens: tokens(3, 300), Sampling: greedy(), MaxTokens: 40, IgnoreEOS: true})
+		last := tokens(3, 300)[299]
+		for i, id := range ids(r.Choices[0]) {
+			if want := (last + int32(i+1)*by) % 640; id != want {
+				t.Fatalf("%s: token %d is %d, want %d", one, i, id, want)
+			}
+		}
+		if u := r.Usage; u.DraftedTokens < 20 || u.AcceptedTokens != u.DraftedTokens {
+			t.Errorf("%s: %d of %d drafts were accepted, want all", one, u.AcceptedTokens, u.DraftedTokens)
+		}
+	}
+}
+
+// counting writes the checkpoint of that test: the token after x is x+by, and one matrix of the drafting block is the identity.
+func counting(t *testing.T, identity string, by int) string {
+	t.Helper()
+	from, err := weight.Open(draftyV4(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	embed, _ := from.Tensor("embed.weight")
+	var sources []weight.Source
+	for _, name := range from.Names() {
+		x, _ := from.Tensor(name)
+		data := append([]byte(nil), x.Data...)
+		switch {
+		case strings.HasSuffix(name, "wo_b.weight") || strings.HasSuffix(name, "w2.weight"), name == "mtp.0.e_proj.weight", name == "mtp.0.h_proj.weight":
+			clear(data)
+			if name == "mtp.0."+identity+".weight" {
+				for i := range x.Shape[0] {
+					binary.LittleEndian.PutUint16(data[2*i*(x.Shape[1]+1):], num.BF16(1))
+				}
+			}
+		case name == "norm.weight" || strings.HasSuffix(name, "norm.weight") && strings.HasPrefix(name, "mtp.0.") && strings.Count(name, ".") == 3:
+			for i := range x.Shape[0] {
+				binary.LittleEndian.PutUint16(data[2*i:], num.BF16(1))
+			}
+		case name == "head.weight":
+			at := len(data) - by*2*x.Shape[1]
+			copy(data, embed.Data[at:])
+			copy(data[len(data)-at:], embed.Data[:at])
+		}
+		sources = append(sources, weight.SourceBytes(name, x.DType, x.Shape, data))
+	}
+	one := 1
+	c, err := synth.New("counting", []byte(speckV4Config), synth.Options{NextN: &one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), c.ConfigJSON(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := weight.CreateSharded(dir, sources, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A checkpoint without the block: auto drafts nothing and says why, a number is refused.
+func TestV4WithoutADraftingBlock(t *testing.T) {
+	e := start(t, Config{Model: speckV4(t), Draft: spec.Auto()})
+	if i := e.Info(); i.Drafts != 0 || !strings.Contains(i.NoDrafts, "mtp.0.") {
+		t.Errorf("auto: %d drafts, %q", i.Drafts, i.NoDrafts)
+	}
+	if _, err := Open(context.Background(), Config{Model: speckV4(t), Draft: drafts(t, 2)}); err == nil || !strings.Contains(err.Error(), "mtp.0.") {
+		t.Errorf("two drafts: %v", err)
+	}
+}
