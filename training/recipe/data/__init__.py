@@ -1,0 +1,1 @@
+"""Synthetic tasks, one module a kind. A random.Random goes in; a Task comes out whose answer is a function of its prompt."""

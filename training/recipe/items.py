@@ -1,0 +1,87 @@
+"""Evaluation items: the shipped task files, and new ones of the same kind drawn with another seed than the training's."""
+import gzip
+import json
+import random
+from dataclasses import dataclass
+
+from .data.arithmetic import word_problem
+from .data.documents import find_task
+from .data.lists import json_task, list_task
+from .data.rows import OUTPUT, PROMPT, encode, turn
+from .data.talk import talk_task
+from .data.task import ASSISTANT, BEGIN, END, END_ID, THOUGHT, USER
+from .data.tools import describe, tool_task
+from .shape import ROOT
+
+SHIPPED_TASKS = ROOT / "eval" / "tasks"
+
+
+@dataclass
+class Item:
+    prompt: list   # token ids up to the answer
+    answer: list   # token ids of the answer, the end mark included
+    record: dict   # the line of the task file
+
+
+def shipped(tokenizer, tokens=1 << 30, limit=0):
+    """{task: items} of the task files, without prompts over so many tokens; the first `limit` items of each, 0 for all."""
+    out = {}
+    for path in sorted(SHIPPED_TASKS.glob("*.jsonl*")):
+        with (gzip.open(path, "rt") if path.suffix == ".gz" else path.open()) as f:
+            records = [json.loads(line) for line in f]
+        items = [_item(tokenizer, record) for record in records if record["tokens"] <= tokens]
+        if items:
+            out[path.name.split(".")[0]] = items[:limit] if limit else items
+    return out
+
+
+def _item(tokenizer, record):
+    (message,) = record["messages"]
+    offered = [(describe([t["function"] for t in record["tools"]]), PROMPT)] if record.get("tools") else []
+    head = [(BEGIN, PROMPT), *offered, (USER, PROMPT), (message["content"], PROMPT), (ASSISTANT, PROMPT), (THOUGHT, PROMPT)]
+    (prompt, _), = encode(tokenizer, [head])
+    return Item(prompt, tokenizer.encode(record["answer"], add_special_tokens=False).ids + [END_ID], record)
+
+
+def odd(tokenizer, count, seed=987654321):
+    """{task: items} the shipped files do not have: facts in odd documents, tools as clients write them, and word lists to count in."""
+    r = random.Random(seed)
+    out = {"odd_one_1024": [made(tokenizer, find_task(r, 984, "one", True)) for _ in range(count)],
+           "odd_tool": [made(tokenizer, tool_task(random.Random(f"{seed}/{i}"), False)) for i in range(count)], "occurrences": []}
+    while len(out["occurrences"]) < count:
+        task = list_task(r)
+        if task.user.startswith("How many times"):
+            out["occurrences"].append(made(tokenizer, task))
+    return out
+
+
+def made(tokenizer, task):
+    return _item(tokenizer, record(task, tokenizer))
+
+
+def record(task, tokenizer):
+    """A task as a line of a task file."""
+    pieces = turn(task, False)
+    answer = "".join(text for text, role in pieces if role == OUTPUT and text != END)
+    out = dict(task=task.kind, messages=[dict(role="user", content=task.user)], answer=answer, final=task.final)
+    if task.tools:
+        out["tools"] = [dict(type="function", function=spec) for spec in task.tools]
+    out["tokens"] = 0
+    out["tokens"] = len(_item(tokenizer, out).prompt)
+    return out
+
+
+def draw(tokenizer, folder, count, seed):
+    """Writes new task files: items of every kind and size of the shipped ones, and the odd ones."""
+    kinds = {f"word{n}": lambda r, n=n: word_problem(r, n) for n in (1, 2, 3, 4)}
+    kinds |= dict(list=list_task, json=json_task, tool=lambda r: tool_task(r, True), talk=talk_task)
+    for kind, size in [("one", 1024), ("one", 2048), ("one", 4096), ("one", 8192), ("two", 2048), ("hop", 2048)]:
+        kinds[f"find_{kind}_{size}"] = lambda r, k=kind, s=size: find_task(r, s - 40, k, False)
+    records = {}
+    for name, make in kinds.items():
+        r = random.Random(f"{seed}/{name}")
+        records[name] = [record(make(r), tokenizer) for _ in range(count)]
+    records |= {name: [item.record for item in some] for name, some in odd(tokenizer, count, seed).items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, some in records.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(x, ensure_ascii=False) + "\n" for x in some))
