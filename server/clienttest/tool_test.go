@@ -56,7 +56,7 @@ func TestToolsAndTheirResults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := ask(c.question)
-			p.Tools = tools()
+			p.Tools, p.MaxTokens = tools(), openai.Int(200)
 			whole := s.chat(t, p)
 			made := call(t, whole)
 			if got := normal(t, made.Function.Arguments); made.Function.Name != c.name || got != c.arguments {
