@@ -13,9 +13,8 @@ import (
 const (
 	bandRows = 64
 	tileRows = 128
-	// Packed columns: wide bands, because a block of columns is read again for each; one block of the tiles where the weight streams through
-	// for few rows.
-	packedBand     = 512
+	// Packed columns: a band is four blocks of the tiles, or one where the weight streams through for few rows.
+	packedBand     = 128
 	packedBandFew  = 32
 	packedTileRows = 256
 )

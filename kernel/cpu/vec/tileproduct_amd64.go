@@ -10,7 +10,7 @@ import "unsafe"
 const (
 	blockX      = 256 // rows of float32
 	blockXPlain = 384 // rows of bfloat16
-	bandW       = 16 * blockW
+	bandW       = 4 * blockW
 	// directRows is the most rows of x that take bfloat16 weights from where
 	// they lie: two tiles of columns, so that weights are read once.
 	directRows = 2 * GroupRows
