@@ -319,9 +319,6 @@ func TestDraftingNeedsAHead(t *testing.T) {
 	if _, err := e.Generate(t.Context(), Request{Tokens: tokens(1, 9), Sampling: greedy(), Draft: &one}); !errors.Is(err, ErrRequest) {
 		t.Errorf("a request that drafts: %v", err)
 	}
-	if _, err := Open(t.Context(), Config{Model: speckV4(t), Draft: drafts(t, 2)}); err == nil || !strings.Contains(err.Error(), "deepseek_v4") {
-		t.Errorf("drafting for another family: %v", err)
-	}
 }
 
 // A random drafting layer is never right: auto ends it for each request, says so once and counts it; plain decoding goes on.
