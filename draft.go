@@ -55,42 +55,62 @@ func decodeLike(p *plan.Plan) bool {
 	return !slices.ContainsFunc(p.Segments, func(s plan.Segment) bool { return !s.Row.DecodeLike() })
 }
 
+// draftRow is what a row of logits has to do with drafts: place is that of its draft in the chain, from 1, and one more for the row after the last
+// draft, whose token is -1. The zero value is a row of plain decoding.
+type draftRow struct {
+	token int32
+	place int
+}
+
+func (d draftRow) drafted() bool { return d.place > 0 && d.token >= 0 }
+
+// judge counts a token that came out of a verify, and whether it was the drafted one.
+func (s *Stats) judge(d draftRow, token int32) {
+	if d.place == 0 {
+		return
+	}
+	s.VerifiedTokens++
+	if !d.drafted() {
+		return
+	}
+	s.Drafts[d.place-1].Judged++
+	if token == d.token {
+		s.Drafts[d.place-1].Right++
+		s.Accepted++
+	}
+}
+
 // verify samples from the rows of an item that holds drafts, and keeps those that are what was sampled.
 func (e *Engine) verify(c *choice, it *sched.Item, res step.Result, row int) {
 	drafts := it.Tokens[len(it.Tokens)-it.Drafts:]
-	made, judged, right := c.made, 0, 0
+	c.job.usage.DraftedTokens += len(drafts)
+	e.mu.Lock()
+	e.stats.Verified++
+	e.stats.Drafted += int64(len(drafts))
+	e.mu.Unlock()
+	judged, right := 0, 0
 	for i := 0; ; i++ {
-		token := e.next(c, res.Row(row+i))
-		if i < len(drafts) && token >= 0 {
-			judged++
-			if token == drafts[i] {
-				right++
-			}
+		d := draftRow{token: -1, place: i + 1}
+		if i < len(drafts) {
+			d.token = drafts[i]
 		}
-		if c.ended || i == len(drafts) || right <= i {
+		token := e.next(c, res.Row(row+i), d)
+		if d.drafted() && token >= 0 {
+			judged++
+		}
+		if !d.drafted() || token != d.token {
+			break
+		}
+		right++
+		if c.ended {
 			break
 		}
 		if err := e.sched.Accept(it); err != nil {
 			e.fail(c, err)
-			break
+			return
 		}
 	}
 	c.draft.Judged(judged, right)
-	c.job.usage.DraftedTokens += len(drafts)
-	c.job.usage.AcceptedTokens += right
-	e.mu.Lock()
-	s := &e.stats
-	s.Verified++
-	s.VerifiedTokens += int64(c.made - made)
-	s.Drafted += int64(len(drafts))
-	s.Accepted += int64(right)
-	for i := range judged {
-		s.Drafts[i].Judged++
-		if i < right {
-			s.Drafts[i].Right++
-		}
-	}
-	e.mu.Unlock()
 	if err := e.sched.Reject(it); err != nil {
 		e.fail(c, err)
 	}

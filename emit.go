@@ -8,8 +8,9 @@ import (
 	"sparrow/sample"
 )
 
-// next samples a token of a choice, tells the stream and returns it; -1 when there is none.
-func (e *Engine) next(c *choice, logits []float32) int32 {
+// next samples a token of a choice, tells the stream and returns it; -1 when there is none. What is counted of it, its draft included, is counted
+// before the stream can tell that it was the last.
+func (e *Engine) next(c *choice, logits []float32, d draftRow) int32 {
 	got, err := c.sample(logits)
 	if err != nil {
 		e.finish(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
@@ -20,8 +21,12 @@ func (e *Engine) next(c *choice, logits []float32) int32 {
 	}
 	c.made++
 	c.job.usage.CompletionTokens++
+	if d.drafted() && d.token == got.Token {
+		c.job.usage.AcceptedTokens++
+	}
 	e.mu.Lock()
 	e.stats.OutputTokens++
+	e.stats.judge(d, got.Token)
 	e.mu.Unlock()
 	e.emit(c, got)
 	return got.Token

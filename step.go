@@ -146,6 +146,6 @@ func (e *Engine) settle(it *sched.Item, res step.Result, row int) {
 	case it.Drafts > 0:
 		e.verify(c, it, res, row)
 	case it.Last:
-		e.next(c, res.Row(row))
+		e.next(c, res.Row(row), draftRow{})
 	}
 }
