@@ -10,7 +10,7 @@ import (
 )
 
 // The built-in model's drafting layer guesses the next token of its answers nearly always and the three after it often enough for 2.4 tokens a
-// verify. The bounds are those of the whole task files; here a few items of every short task are asked.
+// verify. A few items of every short task are asked.
 func TestTheBuiltInModelDraftsWell(t *testing.T) {
 	four, err := spec.Fixed(4)
 	if err != nil {

@@ -209,6 +209,9 @@ func (f *fake) settle(it *Item) error {
 	if got := it.Cached + it.Kept(); got != len(q.Tokens)-1 || got != q.cache.Len() {
 		return fmt.Errorf("sequence %d: %d tokens are kept, %d are in the cache, want all but the last of %d", q.age, got, q.cache.Len(), len(q.Tokens))
 	}
+	if have, need := len(q.Pages()), (q.cache.Len()+f.size-1)/f.size; it.Drafts > 0 && have != need {
+		return fmt.Errorf("sequence %d: %d pages after a verify, its %d tokens need %d", q.age, have, q.cache.Len(), need)
+	}
 	if f.guess != nil {
 		f.draft(q, f.guess(q))
 	}
