@@ -89,3 +89,48 @@ func decode(e *Engine, jobs []*job, steps int) {
 		}
 	}
 }
+
+// A sequence that drafts alone allocates nothing either: its plans differ only in how many drafts were kept, and are soon all known.
+func TestDraftingAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	e := still(t, Config{Draft: drafts(t, 3)})
+	defer e.dev.Close()
+	begin := func(seed int64) *job {
+		j, err := e.prepare(Request{Tokens: tokens(1, 10), Sampling: seeded(seed), MaxTokens: 1000, IgnoreEOS: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.submit(j); err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	run := func(j *job, until int) {
+		for c := j.choices[0]; c.made < until; {
+			e.receive()
+			e.step(e.sched.Next())
+			for len(j.queue.events) > j.queue.head {
+				j.queue.pop()
+			}
+		}
+	}
+	for seed := range int64(4) { // meets every number of drafts that are kept, on tables of every width
+		j := begin(seed)
+		run(j, 240)
+		e.cancel(j)
+	}
+	j := begin(9)
+	run(j, 130)
+	runtime.GC() // empties the kernels' pools of scratch memory, which the next steps fill again
+	run(j, 140)
+	var before, after runtime.MemStats
+	steps := e.steps
+	runtime.ReadMemStats(&before)
+	run(j, 230)
+	runtime.ReadMemStats(&after)
+	if n, steps := after.Mallocs-before.Mallocs, e.steps-steps; n >= uint64(steps)/2 {
+		t.Errorf("%d allocations in %d steps", n, steps)
+	}
+}
