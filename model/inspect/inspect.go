@@ -63,6 +63,8 @@ type CacheSize struct {
 	RowBytes   int    `json:"row_bytes"`   // per token and layer
 	IndexBytes int    `json:"index_bytes"` // per token and layer with an indexer
 	TokenBytes int64  `json:"token_bytes"` // both, over all layers
+	// DraftedTokenBytes is the same where tokens are drafted, with the drafting layer; 0 when the checkpoint has none that is run.
+	DraftedTokenBytes int64 `json:"drafted_token_bytes,omitempty"`
 	// SequenceBytes is what every running sequence takes beside its tokens, over all layers: windows and states (DeepSeek-V4).
 	SequenceBytes int64 `json:"sequence_bytes,omitempty"`
 	Fits          []Fit `json:"fits"`
@@ -172,6 +174,9 @@ func (s *Summary) cache(memories []float64) {
 		}
 		c := CacheSize{Layout: k.String(), RowBytes: main.RowBytes(), IndexBytes: index}
 		c.TokenBytes = int64(s.Layers*c.RowBytes + s.IndexLayers*c.IndexBytes)
+		if s.Parameters.NextN > 0 {
+			c.DraftedTokenBytes = c.TokenBytes + int64(c.RowBytes+c.IndexBytes)
+		}
 		s.fit(c, memories)
 	}
 }
@@ -205,7 +210,10 @@ func (s *Summary) Print(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	fmt.Fprint(t, "cache layout\trow bytes\tindex bytes\tbytes per token\t")
-	sequences := s.Cache[0].SequenceBytes > 0
+	drafts, sequences := s.Cache[0].DraftedTokenBytes > 0, s.Cache[0].SequenceBytes > 0
+	if drafts {
+		fmt.Fprint(t, "with drafts\t")
+	}
 	if sequences {
 		fmt.Fprint(t, "and per sequence\t")
 	}
@@ -215,6 +223,9 @@ func (s *Summary) Print(w io.Writer) error {
 	fmt.Fprintln(t)
 	for _, c := range s.Cache {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t", c.Layout, c.RowBytes, c.IndexBytes, c.TokenBytes)
+		if drafts {
+			fmt.Fprintf(t, "%d\t", c.DraftedTokenBytes)
+		}
 		if sequences {
 			fmt.Fprintf(t, "%s\t", size(c.SequenceBytes))
 		}

@@ -30,6 +30,7 @@ type released struct {
 	bytes                             int64
 	main, draft, active               int64 // active is rounded to 0.1 billion
 	bf16Token, fp8Token               int64 // cache bytes per token, indexer keys included
+	drafted                           int64 // fp8Token with the drafting layer
 	indexLayers                       int
 	entries                           []entry
 }
@@ -38,11 +39,11 @@ var models = map[string]*released{
 	"DeepSeek-V3.2": {family: "deepseek_v32", hidden: 7168, inner: 18432, vocab: 129280, layers: 61, heads: 128, qLora: 1536, nope: 128, v: 128,
 		indexHeads: 64, groups: 8, keep: 4, positions: 163840, theta: 1e4, copies: true, f32Norm: true,
 		tensors: 92425, bytes: 689_469_018_240, main: 671_877_944_064, draft: 13_477_385_728, active: 375,
-		bf16Token: 70272 + 8052, fp8Token: 48068, indexLayers: 61},
+		bf16Token: 70272 + 8052, fp8Token: 48068, drafted: 48856, indexLayers: 61},
 	"GLM-5.2-FP8": {family: "glm_moe_dsa", hidden: 6144, inner: 12288, vocab: 154880, layers: 78, heads: 64, qLora: 2048, nope: 192, v: 256,
 		indexHeads: 32, groups: 1, keep: 1, positions: 1048576, theta: 8e6, freq: 4, offset: 3,
 		tensors: 118629, main: 743_377_019_904, draft: 9_952_920_576, active: 403,
-		bf16Token: 89856 + 2772, fp8Token: 53940, indexLayers: 21},
+		bf16Token: 89856 + 2772, fp8Token: 53940, drafted: 54728, indexLayers: 21},
 }
 
 // shared is the rule of the v32 spec, 1.4.
@@ -220,6 +221,9 @@ func TestReleasedModels(t *testing.T) {
 			}
 			if got := s.Cache[1].TokenBytes; s.Cache[1].Layout != "fp8-656" || got != m.fp8Token {
 				t.Errorf("%s takes %d bytes a token, want %d", s.Cache[1].Layout, got, m.fp8Token)
+			}
+			if got := s.Cache[1].DraftedTokenBytes; got != m.drafted {
+				t.Errorf("%s takes %d bytes a token with drafts, want %d", s.Cache[1].Layout, got, m.drafted)
 			}
 			fit := s.Cache[1].Fits
 			if fit[0].Tokens != 0 {
