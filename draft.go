@@ -222,15 +222,23 @@ func (e *Engine) runDraft(works []step.Draft, chained bool) (res step.Result, er
 		}
 	}()
 	begun := time.Now()
-	if res, err = e.runner.Draft(works, chained); err == nil && decodeLike(res.Plan) {
-		e.drafter.control.Pass(res.Plan.Rows, time.Since(begun).Seconds())
-		e.mu.Lock()
-		for i := range res.Plan.Segments {
-			e.stats.count(&res.Plan.Segments[i])
-		}
-		e.mu.Unlock()
+	if res, err = e.runner.Draft(works, chained); err != nil || res.Plan == nil {
+		return res, err
 	}
-	return res, err
+	rows, prompts := 0, false
+	for i := range works {
+		rows += len(works[i].Tokens)
+		prompts = prompts || works[i].Kind != plan.ModeDraft
+	}
+	if !prompts {
+		e.drafter.control.Pass(rows, time.Since(begun).Seconds())
+	}
+	e.mu.Lock()
+	for i := range res.Plan.Segments {
+		e.stats.count(&res.Plan.Segments[i])
+	}
+	e.mu.Unlock()
+	return res, nil
 }
 
 // undrafted goes on without drafts after a pass failed: the sequences lose nothing but speed.

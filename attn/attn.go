@@ -141,10 +141,6 @@ func (a *Attention) project(w *Weights, c Cache, x kernel.Tensor) (q, qr kernel.
 	if q, err = a.buf.q.Take(act, x.Rows, d.Heads*d.QK()); err != nil {
 		return
 	}
-	kv, err := a.buf.kv.Take(act, x.Rows, d.Row())
-	if err != nil {
-		return
-	}
 	if err = a.dev.Multiply(kernel.MultiplyArgs{Out: qr, X: x, W: w.QA}); err != nil {
 		return
 	}
@@ -158,11 +154,35 @@ func (a *Attention) project(w *Weights, c Cache, x kernel.Tensor) (q, qr kernel.
 	if err != nil {
 		return
 	}
-	if err = a.dev.Multiply(kernel.MultiplyArgs{Out: kv, X: x, W: w.KVA}); err != nil {
-		return
+	return q, qr, a.storeRows(w, c, x)
+}
+
+// Store writes latent rows and indexer keys of a layer for x (normalised rows, in step order) and attends to nothing: for rows whose outputs nobody
+// reads.
+func (a *Attention) Store(layer int, w *Weights, c Cache, x kernel.Tensor) error {
+	err := a.checkCache(w, c)
+	if err == nil {
+		err = a.storeRows(w, c, x)
 	}
-	err = a.dev.StoreRows(kernel.StoreArgs{KV: kv, Norm: w.KVNorm, Eps: a.params.LatentEps, Angles: a.step.angles, Slots: a.step.slots, Pool: c.Main})
-	return
+	if err == nil && w.Index != nil {
+		err = a.storeIndex(w.Index, c, x)
+	}
+	if err != nil {
+		return fmt.Errorf("keys of layer %d: %w", layer, err)
+	}
+	return nil
+}
+
+// storeRows writes the latent rows of the step.
+func (a *Attention) storeRows(w *Weights, c Cache, x kernel.Tensor) error {
+	kv, err := a.buf.kv.Take(a.dev.Activation(), x.Rows, a.params.Dims.Row())
+	if err != nil {
+		return err
+	}
+	if err := a.dev.Multiply(kernel.MultiplyArgs{Out: kv, X: x, W: w.KVA}); err != nil {
+		return err
+	}
+	return a.dev.StoreRows(kernel.StoreArgs{KV: kv, Norm: w.KVNorm, Eps: a.params.LatentEps, Angles: a.step.angles, Slots: a.step.slots, Pool: c.Main})
 }
 
 // storeIndex writes the indexer keys of every row of the step, also of rows whose own attention needs no selection: later rows will.

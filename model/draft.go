@@ -12,7 +12,7 @@ type Drafter interface {
 	// DraftHead is nil when the checkpoint holds the layer, and otherwise says which tensors are missing.
 	DraftHead() error
 	// Draft runs the drafting layer and returns logits, f32 [len(in.Logits), vocabulary], in the order of in.Logits. The tensor is valid until
-	// the next call.
+	// the next call. Where no logits are wanted, rows and indexer keys are stored and nothing else is computed: no later layer reads outputs.
 	Draft(in DraftInput) (kernel.Tensor, error)
 }
 

@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// Draft is one sequence's part of a pass of the drafting layer: rows whose hidden states the pass before has computed.
+// Draft is one sequence's part of the drafting layer's work: rows whose hidden states the pass before has computed.
 type Draft struct {
 	// Kind is plan.ModeExtend for rows of a prompt and plan.ModeDraft for all others.
 	Kind plan.Mode
@@ -20,10 +20,10 @@ type Draft struct {
 	Pages []int32
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
-	// Logits says that the logits of the last row are wanted.
+	// Logits says that the logits of the last row are wanted. Of all other rows only what later ones see of them is computed.
 	Logits bool
 	// From is the place of the sequence in the pass before. After a Run the rows are the first new tokens of that Work; after a Draft there is
-	// one row, which goes on after the last row of that Draft.
+	// one row, which goes on after the last row of that Draft, whose logits were wanted.
 	From int
 }
 
@@ -32,43 +32,69 @@ type drafts struct {
 	batch  plan.Batch
 	input  model.DraftInput
 	rows   []int32 // memory behind input.Hidden
-	ends   []int32 // last row of each sequence in the latest Draft
+	ends   []int32 // row of each Draft of the latest call whose logits were wanted, else -1
 	logits []float32
 }
 
-// Draft runs the drafting layer after a Run, or, chained, after a Draft. Result holds the wanted rows, sequence after sequence, and is valid
-// until the next Draft. Its plan belongs to the drafting layer alone.
+// Draft runs the drafting layer after a Run, or, chained, after a Draft: rows whose outputs nobody wants leave their keys first, then the last rows
+// pass the whole layer. Result holds the wanted rows, sequence after sequence, and is valid until the next Draft. Its plan, nil where no
+// logits are wanted, is that of the last rows.
 func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	m, ok := r.model.(model.Drafter)
 	if !ok {
 		return Result{}, fmt.Errorf("step: models of family %s have no drafting layer", r.model.Config().Family)
 	}
-	d := &r.draft
-	if err := r.collectDrafts(works, chained); err != nil {
+	if err := r.checkDrafts(works, chained); err != nil {
 		return Result{}, err
 	}
-	p, err := r.plan(&d.batch)
-	if err != nil {
-		return Result{}, err
-	}
-	d.input.Step = attn.Step{Plan: p, Config: &r.cfg, Batch: &d.batch, Tables: d.input.Tables, PageTokens: r.cfg.Page}
-	t, err := m.Draft(d.input)
-	if err != nil {
-		return Result{}, err
-	}
-	d.ends = d.ends[:0]
-	for i := range works {
-		row, err := model.RowOf(&d.input.Step, model.Pick{Request: i, Token: len(works[i].Tokens) - 1})
+	var res Result
+	for _, last := range [2]bool{false, true} {
+		if err := r.collectDrafts(works, last, chained); err != nil {
+			return Result{}, err
+		}
+		d := &r.draft
+		if len(d.batch.Requests) == 0 {
+			continue
+		}
+		p, err := r.plan(&d.batch)
 		if err != nil {
 			return Result{}, err
 		}
-		d.ends = append(d.ends, row)
+		d.input.Step = attn.Step{Plan: p, Config: &r.cfg, Batch: &d.batch, Tables: d.input.Tables, PageTokens: r.cfg.Page}
+		t, err := m.Draft(d.input)
+		if err != nil {
+			return Result{}, err
+		}
+		if !last {
+			continue
+		}
+		if res, err = r.read(p, t, len(d.input.Logits), &d.logits); err != nil {
+			return Result{}, err
+		}
 	}
-	return r.read(p, t, len(d.input.Logits), &d.logits)
+	return res, r.endDrafts(works)
 }
 
-// collectDrafts describes the works as a batch and finds the rows that hold their hidden states.
-func (r *Runner) collectDrafts(works []Draft, chained bool) error {
+func (r *Runner) checkDrafts(works []Draft, chained bool) error {
+	for i := range works {
+		w := &works[i]
+		n := len(w.Tokens)
+		switch {
+		case n == 0 || w.Cached < 0 || w.Cached+n > r.model.Config().MaxPositions:
+			return fmt.Errorf("step: draft %d: %d rows after %d tokens, the model has %d positions", i, n, w.Cached, r.model.Config().MaxPositions)
+		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
+			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
+		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.draft.ends) || r.draft.ends[w.From] < 0):
+			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain goes on with one row, after one whose logits were wanted", i, n, w.From, len(r.draft.ends))
+		case !chained && (w.From < 0 || w.From >= len(r.input.Tokens) || n > len(r.input.Tokens[w.From])):
+			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
+		}
+	}
+	return nil
+}
+
+// collectDrafts describes the last rows of the works, or all the others, as a batch, and finds the rows that hold their hidden states.
+func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 	d := &r.draft
 	b, in := &d.batch, &d.input
 	b.Mode, b.Requests = plan.ModeIdle, b.Requests[:0]
@@ -84,56 +110,69 @@ func (r *Runner) collectDrafts(works []Draft, chained bool) error {
 	d.rows = d.rows[:0]
 	for i := range works {
 		w := &works[i]
-		n := len(w.Tokens)
-		if n == 0 || w.Cached < 0 || w.Cached+n > r.model.Config().MaxPositions {
-			return fmt.Errorf("step: draft %d: %d rows after %d tokens, the model has %d positions", i, n, w.Cached, r.model.Config().MaxPositions)
+		from, to := 0, len(w.Tokens)
+		if w.Logits {
+			to--
 		}
-		q := plan.DraftRequest(n, w.Cached+n)
-		if w.Kind == plan.ModeExtend {
-			q = plan.ExtendRequest(n, w.Cached)
-		} else if w.Kind != plan.ModeDraft {
-			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
+		kind := w.Kind
+		if last {
+			from, to, kind = to, len(w.Tokens), plan.ModeDraft
 		}
-		if i == 0 {
-			b.Mode = w.Kind
-		} else if b.Mode != w.Kind {
-			b.Mode = plan.ModeMixed
+		if from == to {
+			continue
 		}
 		first := len(d.rows)
-		if err := r.sources(w, chained); err != nil {
-			return fmt.Errorf("step: draft %d: %w", i, err)
+		for t := from; t < to; t++ {
+			row, err := r.source(w, t, chained)
+			if err != nil {
+				return fmt.Errorf("step: draft %d: %w", i, err)
+			}
+			d.rows = append(d.rows, row)
+		}
+		q := plan.DraftRequest(to-from, w.Cached+to)
+		if kind == plan.ModeExtend {
+			q = plan.ExtendRequest(to-from, w.Cached+from)
+		}
+		if len(b.Requests) == 0 {
+			b.Mode = kind
+		} else if b.Mode != kind {
+			b.Mode = plan.ModeMixed
+		}
+		if last {
+			in.Logits = append(in.Logits, model.Pick{Request: len(b.Requests)})
 		}
 		b.Requests = append(b.Requests, q)
-		in.Tokens = append(in.Tokens, w.Tokens)
+		in.Tokens = append(in.Tokens, w.Tokens[from:to])
 		in.Tables = append(in.Tables, w.Pages)
 		in.States = append(in.States, w.State)
 		in.Hidden = append(in.Hidden, d.rows[first:])
-		if w.Logits {
-			in.Logits = append(in.Logits, model.Pick{Request: i, Token: n - 1})
-		}
 	}
 	return nil
 }
 
-// sources appends where the hidden states of one draft's rows lie.
-func (r *Runner) sources(w *Draft, chained bool) error {
-	d := &r.draft
+// source is where the hidden state of row t of a draft lies.
+func (r *Runner) source(w *Draft, t int, chained bool) (int32, error) {
 	if chained {
-		if w.From < 0 || w.From >= len(d.ends) || len(w.Tokens) != 1 {
-			return fmt.Errorf("%d rows after draft %d of %d; a chain goes on with one row", len(w.Tokens), w.From, len(d.ends))
-		}
-		d.rows = append(d.rows, d.ends[w.From])
-		return nil
+		return r.draft.ends[w.From], nil
 	}
-	if w.From < 0 || w.From >= len(r.input.Tokens) || len(w.Tokens) > len(r.input.Tokens[w.From]) {
-		return fmt.Errorf("%d rows of work %d, which the step before did not compute", len(w.Tokens), w.From)
-	}
-	for t := range w.Tokens {
-		row, err := model.RowOf(&r.input.Step, model.Pick{Request: w.From, Token: t})
-		if err != nil {
-			return err
+	return model.RowOf(&r.input.Step, model.Pick{Request: w.From, Token: t})
+}
+
+// endDrafts notes where a chain can go on.
+func (r *Runner) endDrafts(works []Draft) error {
+	d := &r.draft
+	d.ends = d.ends[:0]
+	at := 0
+	for i := range works {
+		row := int32(-1)
+		if works[i].Logits {
+			var err error
+			if row, err = model.RowOf(&d.input.Step, model.Pick{Request: at}); err != nil {
+				return err
+			}
+			at++
 		}
-		d.rows = append(d.rows, row)
+		d.ends = append(d.ends, row)
 	}
 	return nil
 }

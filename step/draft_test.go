@@ -284,7 +284,7 @@ func TestDraftRefuses(t *testing.T) {
 		{"no rows", step.Draft{Kind: plan.ModeDraft, Pages: pages}, false, "0 rows"},
 		{"rows nobody computed", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, From: 1}, false, "work 1"},
 		{"more rows than were computed", step.Draft{Kind: plan.ModeDraft, Tokens: append(tokens, 1), Pages: pages}, false, "did not compute"},
-		{"a chain after nothing", step.Draft{Kind: plan.ModeDraft, Tokens: tokens[:1], Pages: pages}, true, "of 0"},
+		{"a chain after nothing", step.Draft{Kind: plan.ModeDraft, Tokens: tokens[:1], Pages: pages, Logits: true}, true, "of 0"},
 		{"a decode", step.Draft{Kind: plan.ModeDecode, Tokens: tokens[:1], Pages: pages}, false, "cannot decode"},
 		{"a token outside the vocabulary", step.Draft{Kind: plan.ModeDraft, Tokens: []int32{99999}, Pages: pages}, false, "99999"},
 		{"positions the model has not", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Cached: 1 << 30, Pages: pages}, false, "positions"},

@@ -104,6 +104,13 @@ func (m *Model) Draft(in model.DraftInput) (kernel.Tensor, error) {
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
+	n.buf.last = kernel.Tensor{}
+	if len(in.Logits) == 0 {
+		if err := m.dev.Norm(kernel.NormArgs{Out: x, X: u, Weight: n.layer.inputNorm, Eps: m.config.RMSEps}); err != nil {
+			return kernel.Tensor{}, err
+		}
+		return kernel.Tensor{}, m.attn.Store(m.config.Layers, &n.layer.attn, n.cache, x)
+	}
 	if err := m.run(m.config.Layers, &n.layer, n.cache, u, x); err != nil {
 		return kernel.Tensor{}, err
 	}
@@ -183,9 +190,6 @@ func (m *Model) hiddenRows(in *model.DraftInput, rows attn.Rows) (kernel.Tensor,
 // draftLogits picks rows of m and multiplies them by the head.
 func (m *Model) draftLogits(in *model.DraftInput, rows attn.Rows, out kernel.Tensor) (kernel.Tensor, error) {
 	n := m.next
-	if len(in.Logits) == 0 {
-		return kernel.Tensor{}, nil
-	}
 	list, err := in.Picked(n.buf.host[:0], rows)
 	if err != nil {
 		return kernel.Tensor{}, err
