@@ -93,7 +93,7 @@ func (s *Scheduler) prefills(budget int) {
 		prompts := len(s.prompts) - i
 		share := (budget + prompts - 1) / prompts
 		n := min(q.left(), share)
-		for n > 0 && q.cache.Reserve(n) != nil {
+		for n > 0 && (n > 1 && s.crowds(q, n, s.prompts[i+1:]) || q.cache.Reserve(n) != nil) {
 			n /= 2 // what the free pages hold; the rest waits
 		}
 		if n > 0 {
@@ -101,6 +101,19 @@ func (s *Scheduler) prefills(budget int) {
 			budget -= n
 		}
 	}
+}
+
+// crowds tells whether n new tokens of a prompt would take window pages that the prompts after it need to run at all. A chunk writes window rows
+// of every page it spans and gives most of them back when it is done; beside others it is cut so that nobody has to wait for that.
+func (s *Scheduler) crowds(q *Sequence, n int, after []*Sequence) bool {
+	if s.pool.WindowsPerSequence() == 0 {
+		return false
+	}
+	left := s.pool.WindowsAvailable() - q.cache.Needs(n)
+	for _, p := range after {
+		left -= p.cache.WindowsMissing()
+	}
+	return left < 0
 }
 
 // admit moves sequences from the queue to the running ones while there are fewer than most prompts and pages for their whole prompts. Nobody overtakes
