@@ -9,7 +9,7 @@ import "unsafe"
 // cache with the sums of bandW rows.
 const (
 	blockX      = 256 // rows of float32
-	blockXPlain = 384 // rows of bfloat16
+	blockXPlain = 480 // rows of bfloat16
 	bandW       = 4 * blockW
 	// directRows is the most rows of x that take bfloat16 weights from where
 	// they lie: two tiles of columns, so that weights are read once.

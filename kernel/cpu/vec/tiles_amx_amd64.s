@@ -215,9 +215,9 @@ ready11:
 step12:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
 	ADDQ tileArgs_partX(AX), SI
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloadd (%r12,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x79; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloaddt1 (%r12,%rdx,1),%tmm7
 	ADDQ tileArgs_partX(AX), R12
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
@@ -498,10 +498,10 @@ ready19:
 step20:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x2C; BYTE $0x0B; // tileloadd (%r11,%rcx,1),%tmm5
-	ADDQ tileArgs_stepW(AX), R11
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
 	ADDQ tileArgs_partX(AX), SI
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x2C; BYTE $0x0B; // tileloadd (%r11,%rcx,1),%tmm5
+	ADDQ tileArgs_stepW(AX), R11
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	TESTQ R13, R13
@@ -807,11 +807,11 @@ ready27:
 step28:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
+	ADDQ tileArgs_partX(AX), SI
 	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x2C; BYTE $0x0B; // tileloadd (%r11,%rcx,1),%tmm5
 	ADDQ tileArgs_stepW(AX), R11
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
-	ADDQ tileArgs_partX(AX), SI
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloadd (%r12,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x79; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloaddt1 (%r12,%rdx,1),%tmm7
 	ADDQ tileArgs_partX(AX), R12
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
@@ -1494,21 +1494,21 @@ ready43:
 step44:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
 	ADDQ tileArgs_partX(AX), SI
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloadd (%r12,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x79; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloaddt1 (%r12,%rdx,1),%tmm7
 	ADDQ tileArgs_partX(AX), R12
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
 	ADDQ tileArgs_partX(AX), SI
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloadd (%r12,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x79; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloaddt1 (%r12,%rdx,1),%tmm7
 	ADDQ tileArgs_partX(AX), R12
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
 	ADDQ tileArgs_partX(AX), SI
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloadd (%r12,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x79; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloaddt1 (%r12,%rdx,1),%tmm7
 	ADDQ tileArgs_partX(AX), R12
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
@@ -1789,10 +1789,10 @@ ready51:
 step52:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x2C; BYTE $0x0B; // tileloadd (%r11,%rcx,1),%tmm5
-	ADDQ tileArgs_stepW(AX), R11
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
 	ADDQ tileArgs_partX(AX), SI
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x2C; BYTE $0x0B; // tileloadd (%r11,%rcx,1),%tmm5
+	ADDQ tileArgs_stepW(AX), R11
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
@@ -2106,27 +2106,27 @@ ready59:
 step60:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
+	ADDQ tileArgs_partX(AX), SI
 	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x2C; BYTE $0x0B; // tileloadd (%r11,%rcx,1),%tmm5
 	ADDQ tileArgs_stepW(AX), R11
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
-	ADDQ tileArgs_partX(AX), SI
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloadd (%r12,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x79; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloaddt1 (%r12,%rdx,1),%tmm7
 	ADDQ tileArgs_partX(AX), R12
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
 	ADDQ tileArgs_partX(AX), SI
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloadd (%r12,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x79; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloaddt1 (%r12,%rdx,1),%tmm7
 	ADDQ tileArgs_partX(AX), R12
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
 	ADDQ tileArgs_partX(AX), SI
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloadd (%r12,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x79; BYTE $0x4B; BYTE $0x3C; BYTE $0x14; // tileloaddt1 (%r12,%rdx,1),%tmm7
 	ADDQ tileArgs_partX(AX), R12
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1

@@ -93,19 +93,37 @@ func (k *tiles) begin(e *emitter) {
 	e.at(ready)
 }
 
+// loadX takes a tile of columns. Pairs of them pass by a panel that must stay in
+// the nearest cache, so they are hinted not to be kept there.
+func (k *tiles) loadX(e *emitter, cursor string, x int) {
+	m := memory{base: cursor, index: "DX"}
+	if k.nx == 2 {
+		e.emit(tileloadOnce(m, tileX+x))
+	} else {
+		e.emit(tileload(m, tileX+x))
+	}
+	e.op("ADDQ tileArgs_partX(AX), %s", cursor)
+}
+
+func (k *tiles) loadW(e *emitter, cursor string, w int) {
+	e.emit(tileload(memory{base: cursor, index: "CX"}, tileW+w))
+	e.op("ADDQ tileArgs_stepW(AX), %s", cursor)
+}
+
 func (k *tiles) steps(e *emitter) {
 	step, plain := e.label("step"), e.label("plain")
 	wCursor, xCursor := [2]string{"BX", "R11"}, [2]string{"SI", "R12"}
 	e.op("MOVQ tileArgs_steps(AX), R8")
 	e.at(step)
-	for w := range k.nw {
-		e.emit(tileload(memory{base: wCursor[w], index: "CX"}, tileW+w))
-		e.op("ADDQ tileArgs_stepW(AX), %s", wCursor[w])
-	}
-	for range k.parts {
+	for part := range k.parts {
 		for x := range k.nx {
-			e.emit(tileload(memory{base: xCursor[x], index: "DX"}, tileX+x))
-			e.op("ADDQ tileArgs_partX(AX), %s", xCursor[x])
+			if part == 0 && x < k.nw {
+				k.loadW(e, wCursor[x], x)
+			}
+			k.loadX(e, xCursor[x], x)
+			if part == 0 && x == k.nx-1 && k.nw > k.nx {
+				k.loadW(e, wCursor[1], 1)
+			}
 		}
 		k.each(func(w, x int) { e.emit(tdpbf16ps(tileX+x, tileW+w, k.sum(w, x))) })
 	}
