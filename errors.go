@@ -24,8 +24,15 @@ var ErrStep = errors.New("sparrow: the model failed on this request")
 type RequestError struct {
 	Field  string
 	Reason string
+	Err    error // what found the problem, such as a grammar's error about a schema; may be nil
 }
 
 func (e *RequestError) Error() string { return ErrRequest.Error() + ": " + e.Field + ": " + e.Reason }
 
-func (e *RequestError) Unwrap() error { return ErrRequest }
+// Unwrap gives ErrRequest and what found the problem.
+func (e *RequestError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrRequest}
+	}
+	return []error{ErrRequest, e.Err}
+}

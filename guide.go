@@ -29,7 +29,7 @@ func (e *Engine) guides(r *Request, reasoning bool) (guides, error) {
 		if r.Format.Kind == FormatFree && !demand {
 			return g, nil
 		}
-		return g, &RequestError{"response_format", "constrained output needs a tokenizer whose tokens spell JSON; this checkpoint has none"}
+		return g, &RequestError{Field: "response_format", Reason: "constrained output needs a tokenizer whose tokens spell JSON; this checkpoint has none"}
 	}
 	g.words = e.grammar.MaskWords()
 	var err error
@@ -43,9 +43,9 @@ func (e *Engine) guides(r *Request, reasoning bool) (guides, error) {
 	}
 	switch {
 	case errors.Is(err, toolcall.ErrTools):
-		return g, &RequestError{"tools", err.Error()}
+		return g, &RequestError{Field: "tools", Reason: err.Error(), Err: err}
 	case err != nil:
-		return g, &RequestError{"response_format", err.Error()}
+		return g, &RequestError{Field: "response_format", Reason: err.Error(), Err: err}
 	}
 	if g.document != nil && reasoning {
 		g.think, err = e.reasoningEnd()
@@ -82,7 +82,7 @@ func (e *Engine) reasoningEnd() (int32, error) {
 			}
 		}
 	}
-	return -1, &RequestError{"response_format", "the end of this model's reasoning is not one token, so a format cannot begin after it; turn thinking off"}
+	return -1, &RequestError{Field: "response_format", Reason: "the end of this model's reasoning is not one token, so a format cannot begin after it; turn thinking off"}
 }
 
 // start gives a choice its own state of each guide.

@@ -20,10 +20,10 @@ func (e *Engine) prepare(r Request) (*job, error) {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	if r.Sampling.N > e.cfg.MaxQueue {
-		return nil, &RequestError{"n", fmt.Sprintf("is %d, but at most %d sequences may wait at a time", r.Sampling.N, e.cfg.MaxQueue)}
+		return nil, &RequestError{Field: "n", Reason: fmt.Sprintf("is %d, but at most %d sequences may wait at a time", r.Sampling.N, e.cfg.MaxQueue)}
 	}
 	if d := r.Draft; d != nil && (*d < 0 || *d > e.info.Drafts) {
-		return nil, &RequestError{"draft", fmt.Sprintf("is %d, and this engine drafts at most %d tokens at a time", *d, e.info.Drafts)}
+		return nil, &RequestError{Field: "draft", Reason: fmt.Sprintf("is %d, and this engine drafts at most %d tokens at a time", *d, e.info.Drafts)}
 	}
 	if r.ID == "" {
 		var id [8]byte
@@ -66,21 +66,21 @@ func (e *Engine) encode(r *Request) (prompt []int32, reasoning bool, err error) 
 	case r.Tokens != nil && r.Chat == nil && r.Prompt == "":
 		for i, id := range r.Tokens {
 			if id < 0 || int(id) >= e.info.Vocabulary {
-				return nil, false, &RequestError{"prompt", fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
+				return nil, false, &RequestError{Field: "prompt", Reason: fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
 			}
 		}
 		if len(r.Tokens) == 0 {
-			return nil, false, &RequestError{"prompt", "is empty; at least one token is needed"}
+			return nil, false, &RequestError{Field: "prompt", Reason: "is empty; at least one token is needed"}
 		}
 		return r.Tokens, false, nil
 	case r.Chat == nil && r.Tokens == nil:
 		ids, err := e.Encode(r.Prompt, true)
 		if err == nil && len(ids) == 0 {
-			err = &RequestError{"prompt", "is empty; at least one token is needed"}
+			err = &RequestError{Field: "prompt", Reason: "is empty; at least one token is needed"}
 		}
 		return ids, false, err
 	}
-	return nil, false, &RequestError{"prompt", "more than one of a chat, a text and token ids was given"}
+	return nil, false, &RequestError{Field: "prompt", Reason: "more than one of a chat, a text and token ids was given"}
 }
 
 // limit is how many tokens a choice may have.
@@ -90,11 +90,11 @@ func (e *Engine) limit(r *Request, prompt int) (int, error) {
 	case room < 1:
 		return 0, outOfContext("prompt", fmt.Sprintf("has %d tokens, the context holds %d with at least one for the answer", prompt, e.info.ContextTokens))
 	case r.MaxTokens < 0:
-		return 0, &RequestError{"max_tokens", fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
+		return 0, &RequestError{Field: "max_tokens", Reason: fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
 	case r.MaxTokens > room:
 		return 0, outOfContext("max_tokens", fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d has room for %d", r.MaxTokens, prompt, e.info.ContextTokens, room))
 	case r.MinTokens < 0 || r.MaxTokens > 0 && r.MinTokens > r.MaxTokens:
-		return 0, &RequestError{"min_tokens", fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, r.MaxTokens)}
+		return 0, &RequestError{Field: "min_tokens", Reason: fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, r.MaxTokens)}
 	case r.MaxTokens > 0:
 		return r.MaxTokens, nil
 	}
@@ -103,7 +103,7 @@ func (e *Engine) limit(r *Request, prompt int) (int, error) {
 
 // outOfContext refuses what does not fit the context.
 func outOfContext(field, reason string) error {
-	return fmt.Errorf("%w: %w", ErrContext, &RequestError{field, reason})
+	return &RequestError{Field: field, Reason: reason, Err: ErrContext}
 }
 
 // choice makes the state of one continuation.

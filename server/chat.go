@@ -46,7 +46,7 @@ func renameField(err error, r *openai.ChatRequest) error {
 	case name == "max_tokens" && r.MaxTokens == nil && r.MaxCompletionTokens != nil:
 		name = "max_completion_tokens"
 	}
-	return &sparrow.RequestError{Field: name, Reason: field.Reason}
+	return &sparrow.RequestError{Field: name, Reason: field.Reason, Err: err}
 }
 
 // chatShape is what a chat's request says about the shape of its answer.

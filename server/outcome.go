@@ -42,6 +42,7 @@ var outcomes = []struct {
 	{grammar.ErrUnsupported, openai.CodeUnsupportedValue, schemaParam, ""},
 	{grammar.ErrTooLarge, openai.CodeTooLong, schemaParam, ""},
 	{grammar.ErrUnsatisfiable, openai.CodeInvalidValue, schemaParam, ""},
+	{sparrow.ErrContext, openai.CodeContextLength, "", ""},
 	{sample.ErrParams, openai.CodeInvalidValue, "", ""},
 	{sample.ErrToken, openai.CodeOutOfRange, "", ""},
 	{sparrow.ErrRequest, openai.CodeInvalidValue, "", ""},
@@ -56,10 +57,8 @@ func toError(err error, requestID string) *openai.Error {
 	switch {
 	case errors.As(err, &wire):
 		return wire
-	case errors.As(err, &field) && errors.Is(err, sparrow.ErrContext):
-		return openai.NewError(openai.CodeContextLength, field.Field, "%s", field.Reason)
 	case errors.As(err, &field):
-		return openai.NewError(openai.CodeInvalidValue, field.Field, "%s", field.Reason)
+		return fieldError(err, field)
 	case errors.As(err, &params):
 		return joinParams(params)
 	case errors.As(err, &large):
@@ -71,6 +70,21 @@ func toError(err error, requestID string) *openai.Error {
 		}
 	}
 	return openai.NewError(openai.CodeInternal, "", "the server failed on this request and on no other; the log has the reason under request id %s", requestID)
+}
+
+// fieldError words the problem of a field. The table knows the code by what found the problem, and may know a place inside the field.
+func fieldError(err error, field *sparrow.RequestError) *openai.Error {
+	for _, o := range outcomes {
+		if !errors.Is(err, o.is) {
+			continue
+		}
+		param := field.Field
+		if strings.HasPrefix(o.param, param+".") {
+			param = o.param
+		}
+		return openai.NewError(o.code, param, "%s", field.Reason)
+	}
+	return openai.NewError(openai.CodeInvalidValue, field.Field, "%s", field.Reason)
 }
 
 // describe words an error whose code is known.

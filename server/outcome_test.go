@@ -31,6 +31,10 @@ func TestEveryFailureHasAStatus(t *testing.T) {
 		{"engine closed", sparrow.ErrClosed, 503, openai.CodeUnavailable, "", "closed"},
 		{"draining", ErrDraining, 503, openai.CodeUnavailable, "", "shutting down"},
 		{"a field", fmt.Errorf("x: %w", &sparrow.RequestError{Field: "max_tokens", Reason: "too many"}), 400, openai.CodeInvalidValue, "max_tokens", "too many"},
+		{"a field that does not fit the context", &sparrow.RequestError{Field: "max_tokens", Reason: "too many", Err: sparrow.ErrContext}, 400, openai.CodeContextLength, "max_tokens", "too many"},
+		{"a field with a schema that cannot be enforced", &sparrow.RequestError{Field: "response_format", Reason: "odd", Err: &grammar.SchemaError{Kind: grammar.ErrUnsupported}},
+			400, openai.CodeUnsupportedValue, schemaParam, "odd"},
+		{"a tool with a schema that is too large", &sparrow.RequestError{Field: "tools", Reason: "big", Err: fmt.Errorf("x: %w", grammar.ErrTooLarge)}, 400, openai.CodeTooLong, "tools", "big"},
 		{"sampling", fmt.Errorf("%w: %w", sparrow.ErrRequest, bad.Validate()), 400, openai.CodeInvalidValue, "top_p", "n: 0 is not in"},
 		{"deadline of ours", ErrDeadline, 504, openai.CodeDeadline, "", "longer than"},
 		{"any deadline", context.DeadlineExceeded, 504, openai.CodeDeadline, "", "longer than"},
@@ -150,28 +154,34 @@ func TestEngineErrorsReachTheClient(t *testing.T) {
 	late := func(err error) func(sparrow.Request) ([]sparrow.Event, error) {
 		return playing(sparrow.Event{Finish: sparrow.FinishError, Err: err, Usage: usage(0)})
 	}
-	tooLong := &sparrow.RequestError{Field: "prompt", Reason: "has 5000 tokens"}
+	odd := func(field string, err error) func(sparrow.Request) ([]sparrow.Event, error) {
+		return failing(&sparrow.RequestError{Field: field, Reason: "x", Err: err})
+	}
 	for _, c := range []struct {
 		name, fields string
 		script       func(sparrow.Request) ([]sparrow.Event, error)
 		status       int
 		param        string
+		code         openai.Code
 	}{
-		{"queue full", ``, failing(sparrow.ErrQueueFull), 429, ""},
-		{"queue full when the loop took it", `,"stream":true`, late(fmt.Errorf("%w: x", sparrow.ErrQueueFull)), 429, ""},
-		{"closed", ``, failing(sparrow.ErrClosed), 503, ""},
-		{"a chat's prompt is its messages", ``, failing(tooLong), 400, "messages"},
-		{"a chat's limit under its newer name", `,"max_completion_tokens":9`, failing(&sparrow.RequestError{Field: "max_tokens", Reason: "x"}), 400, "max_completion_tokens"},
-		{"a chat's limit under its older name", `,"max_tokens":9`, failing(&sparrow.RequestError{Field: "max_tokens", Reason: "x"}), 400, "max_tokens"},
-		{"a failed step before the first token", `,"stream":true`, late(fmt.Errorf("%w: oom", sparrow.ErrStep)), 500, ""},
-		{"a failed step in one piece", ``, late(nil), 500, ""},
-		{"cancelled by the engine itself", ``, playing(sparrow.Event{Finish: sparrow.FinishCancelled, Usage: usage(0)}), 503, ""},
+		{"queue full", ``, failing(sparrow.ErrQueueFull), 429, "", openai.CodeQueueFull},
+		{"queue full when the loop took it", `,"stream":true`, late(fmt.Errorf("%w: x", sparrow.ErrQueueFull)), 429, "", openai.CodeQueueFull},
+		{"closed", ``, failing(sparrow.ErrClosed), 503, "", openai.CodeUnavailable},
+		{"a chat's prompt is its messages", ``, odd("prompt", nil), 400, "messages", openai.CodeInvalidValue},
+		{"a chat's limit under its newer name", `,"max_completion_tokens":9`, odd("max_tokens", nil), 400, "max_completion_tokens", openai.CodeInvalidValue},
+		{"a chat's limit under its older name", `,"max_tokens":9`, odd("max_tokens", nil), 400, "max_tokens", openai.CodeInvalidValue},
+		{"a chat longer than the context", ``, odd("prompt", sparrow.ErrContext), 400, "messages", openai.CodeContextLength},
+		{"a chat's limit beyond the context", `,"max_completion_tokens":9`, odd("max_tokens", sparrow.ErrContext), 400, "max_completion_tokens", openai.CodeContextLength},
+		{"a format that cannot be enforced", ``, odd("response_format", grammar.ErrUnsupported), 400, schemaParam, openai.CodeUnsupportedValue},
+		{"a failed step before the first token", `,"stream":true`, late(fmt.Errorf("%w: oom", sparrow.ErrStep)), 500, "", openai.CodeInternal},
+		{"a failed step in one piece", ``, late(nil), 500, "", openai.CodeInternal},
+		{"cancelled by the engine itself", ``, playing(sparrow.Event{Finish: sparrow.FinishCancelled, Usage: usage(0)}), 503, "", openai.CodeUnavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, hs := start(t, newFake(c.script), Options{})
 			got := post(t, hs.URL+"/v1/chat/completions", hello+c.fields+`}`)
 			e := errorOf(t, got)
-			if got.status != c.status || (e.Param == nil) != (c.param == "") || (e.Param != nil && *e.Param != c.param) {
+			if got.status != c.status || (e.Param == nil) != (c.param == "") || (e.Param != nil && *e.Param != c.param) || *e.Code != string(c.code) {
 				t.Errorf("status %d: %s", got.status, got.body)
 			}
 			if again := got.header.Get("Retry-After"); (again == "1") != (c.status == 429 || c.status == 503) {

@@ -41,6 +41,13 @@ func (s *service) refused(t *testing.T, p openai.ChatCompletionNewParams, more .
 	return e
 }
 
+// schema asks for an answer in a format.
+func schema(s map[string]any) func(*openai.ChatCompletionNewParams) {
+	return func(p *openai.ChatCompletionNewParams) {
+		p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "x", Schema: s}}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	s := start(t, sparrow.Config{ContextTokens: 512}, server.Options{})
 	for _, c := range []struct {
@@ -56,16 +63,20 @@ func TestErrors(t *testing.T) {
 		{"an unknown field", nil, []option.RequestOption{option.WithJSONSet("temprature", 1)}, 400, "unknown_parameter", "temprature"},
 		{"a field of the wrong type", nil, []option.RequestOption{option.WithJSONSet("max_tokens", "ten")}, 400, "invalid_type", "max_tokens"},
 		{"no messages", func(p *openai.ChatCompletionNewParams) { p.Messages = []openai.ChatCompletionMessageParamUnion{} }, nil, 400, "", "messages"},
-		{"a prompt longer than the context", func(p *openai.ChatCompletionNewParams) { p.Messages = ask(story(60)).Messages }, nil, 400, "", "messages"},
-		{"more new tokens than the context holds", func(p *openai.ChatCompletionNewParams) { p.MaxTokens = openai.Int(512) }, nil, 400, "", "max_tokens"},
+		{"a prompt longer than the context", func(p *openai.ChatCompletionNewParams) { p.Messages = ask(story(60)).Messages }, nil, 400, "context_length_exceeded", "messages"},
+		{"more new tokens than the context holds", func(p *openai.ChatCompletionNewParams) { p.MaxTokens = openai.Int(512) }, nil, 400, "context_length_exceeded", "max_tokens"},
+		{"more completion tokens than the context holds", func(p *openai.ChatCompletionNewParams) { p.MaxCompletionTokens = openai.Int(512) }, nil, 400, "context_length_exceeded", "max_completion_tokens"},
 		{"too many stop strings", func(p *openai.ChatCompletionNewParams) {
 			p.Stop.OfStringArray = strings.Fields(strings.Repeat("a ", 17))
 		}, nil, 400, "array_above_max_length", "stop"},
 		{"alternatives without log probabilities", func(p *openai.ChatCompletionNewParams) { p.TopLogprobs = openai.Int(2) }, nil, 400, "", "top_logprobs"},
-		{"a schema that nothing can follow", func(p *openai.ChatCompletionNewParams) {
-			p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{
-				Name: "x", Schema: map[string]any{"type": "integer", "minimum": 5, "maximum": 4}}}
-		}, nil, 400, "", "response_format"},
+		{"a schema that nothing can follow", schema(map[string]any{"type": "integer", "minimum": 5, "maximum": 4}), nil, 400, "invalid_value", "response_format"},
+		{"a schema that cannot be enforced", schema(map[string]any{"type": "array", "uniqueItems": true}), nil, 400, "unsupported_value", "response_format"},
+		{"a schema that is too large", schema(map[string]any{"type": "string", "minLength": 1 << 30}), nil, 400, "string_above_max_length", "response_format"},
+		{"a tool whose arguments cannot be enforced", func(p *openai.ChatCompletionNewParams) {
+			f := openai.FunctionDefinitionParam{Name: "f", Parameters: map[string]any{"type": "object", "not": map[string]any{}}, Strict: openai.Bool(true)}
+			p.Tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(f)}
+		}, nil, 400, "unsupported_value", "tools"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := ask(nameQuestion)
