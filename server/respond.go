@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"mime"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -29,7 +30,7 @@ func (s *Server) respond(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, err = w.Write(body)
-	return err
+	return gone(err)
 }
 
 // fail answers with an error. A client that left gets nothing, nor does one whose answer has begun.
@@ -53,8 +54,17 @@ func (s *Server) fail(w *recorder, x *exchange, err error) {
 	}
 }
 
-// clientGone tells the end of the client's own context from that of ours, which has a cause.
-func clientGone(err error) bool { return errors.Is(err, context.Canceled) }
+// clientGone tells the end of the client's own context from that of ours, which has a cause. A write may meet the closed connection before the context ends.
+func clientGone(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, errGone) }
+
+// gone marks the errors of a connection; what net/http itself says of a write is a mistake of ours and stays as it is.
+func gone(err error) error {
+	var broken net.Error
+	if errors.As(err, &broken) {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return err
+}
 
 // readBody reads a JSON body within the limit.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {

@@ -25,7 +25,7 @@ func newSSE(w http.ResponseWriter, timeout time.Duration) (*sse, error) {
 // writeBy sets when the client must have taken what is written; zero is no limit. Writers without deadlines exist in tests only.
 func writeBy(w http.ResponseWriter, at time.Time) error {
 	if err := http.NewResponseController(w).SetWriteDeadline(at); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
+		return gone(err)
 	}
 	return nil
 }
@@ -49,9 +49,9 @@ func (e *sse) flush() error {
 	_, err := e.w.Write(e.buf)
 	e.buf = e.buf[:0]
 	if err != nil {
-		return err
+		return gone(err)
 	}
-	return http.NewResponseController(e.w).Flush()
+	return gone(http.NewResponseController(e.w).Flush())
 }
 
 // idle sends a comment.
