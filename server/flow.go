@@ -14,7 +14,8 @@ const flowDepth = 64
 
 // flow merges the events of several engine requests, one for each prompt, into one channel.
 type flow struct {
-	items  chan item // closed after the last event of all
+	items  chan item            // closed after the last event of all
+	ended  func(sparrow.Finish) // told of every choice that ends, wanted or not; any pump calls it
 	cancel context.CancelFunc
 	pumps  sync.WaitGroup
 }
@@ -26,17 +27,16 @@ type item struct {
 }
 
 // openFlow submits all requests or none.
-func openFlow(ctx context.Context, e Engine, requests []sparrow.Request) (*flow, error) {
+func openFlow(ctx context.Context, e Engine, requests []sparrow.Request, ended func(sparrow.Finish)) (*flow, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &flow{items: make(chan item, flowDepth), cancel: cancel}
+	f := &flow{items: make(chan item, flowDepth), ended: ended, cancel: cancel}
 	streams := make([]Stream, 0, len(requests))
 	for i := range requests {
 		s, err := e.Stream(ctx, requests[i])
 		if err != nil {
 			cancel()
-			for _, open := range streams {
-				open.Close()
-			}
+			f.run(ctx, streams)
+			f.pumps.Wait()
 			if len(requests) > 1 {
 				err = fmt.Errorf("prompt %d of %d: %w", i+1, len(requests), err)
 			}
@@ -44,9 +44,7 @@ func openFlow(ctx context.Context, e Engine, requests []sparrow.Request) (*flow,
 		}
 		streams = append(streams, s)
 	}
-	for i, s := range streams {
-		f.pumps.Go(func() { f.pump(ctx, i, s) })
-	}
+	f.run(ctx, streams)
 	go func() {
 		f.pumps.Wait()
 		close(f.items)
@@ -54,7 +52,14 @@ func openFlow(ctx context.Context, e Engine, requests []sparrow.Request) (*flow,
 	return f, nil
 }
 
-// pump moves events until there are none or nobody wants them.
+// run starts a pump for each stream.
+func (f *flow) run(ctx context.Context, streams []Stream) {
+	for i, s := range streams {
+		f.pumps.Go(func() { f.pump(ctx, i, s) })
+	}
+}
+
+// pump moves events until there are none. Once ctx has ended nobody waits for them: they are still read, so that every choice is known to have ended and how.
 func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 	defer s.Close()
 	for {
@@ -62,10 +67,12 @@ func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 		if !ok {
 			return
 		}
+		if ev.Finish != "" {
+			f.ended(ev.Finish)
+		}
 		select {
 		case f.items <- item{prompt, ev}:
 		case <-ctx.Done():
-			return
 		}
 	}
 }

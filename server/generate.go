@@ -29,7 +29,7 @@ func (s *Server) generate(r *http.Request, requests []sparrow.Request, to sink) 
 	x := exchangeOf(r)
 	ctx, stop := s.bound(r.Context())
 	defer stop()
-	f, err := openFlow(ctx, s.engine, requests)
+	f, err := openFlow(ctx, s.engine, requests, s.metrics.Finished)
 	if err != nil {
 		if ended := cause(ctx); ended != nil {
 			return ended
@@ -91,9 +91,6 @@ type generation struct {
 func (g *generation) take(ctx context.Context, it *item) error {
 	ev := &it.event
 	g.measure(it)
-	if ev.Finish != "" {
-		g.s.metrics.Finished(ev.Finish)
-	}
 	if ev.Usage != nil {
 		g.ended++
 		addUsage(&g.result.usage, ev.Usage)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,40 @@ func TestLeavingInMidStreamEndsTheRequest(t *testing.T) {
 	leave()
 	wait(t, "the engine to see the end of the context", e.ended)
 	eventually(t, "the stream to be closed", func() bool { return e.opened() == 0 })
+}
+
+// Choices that end because their client left are counted like all others: the one that was being read, and those nobody reads any more.
+func TestCancelledChoicesAreCounted(t *testing.T) {
+	for range 5 { // what is read last is a matter of timing
+		e := newFake(func(sparrow.Request) ([]sparrow.Event, error) { return slices.Repeat(say("Hel")[:1], 100), nil })
+		_, url, _ := listen(t, e, Options{VLLMNames: true})
+		ctx, leave := context.WithCancel(context.Background())
+		openStream(t, ctx, url)
+		openStream(t, ctx, url)
+		leave()
+		eventually(t, "the streams to be closed", func() bool { return e.opened() == 0 })
+		page := get(t, url+"/metrics").body
+		for _, want := range []string{`sparrow_choices_total{reason="cancelled"} 2`, `finished_reason="abort",model_name="sparrow-test"} 2`} {
+			if !strings.Contains(page, want) {
+				t.Errorf("no %s", want)
+			}
+		}
+	}
+}
+
+// A prompt that is refused takes back those before it, which count too.
+func TestChoicesBesideABadPromptAreCounted(t *testing.T) {
+	e := newFake(func(r sparrow.Request) ([]sparrow.Event, error) {
+		if r.Prompt == "bad" {
+			return nil, &sparrow.RequestError{Field: "prompt", Reason: "no"}
+		}
+		return nil, nil
+	})
+	_, hs := start(t, e, Options{})
+	post(t, hs.URL+"/v1/completions", `{"model":"sparrow-test","prompt":["a","b","bad"]}`)
+	if page := get(t, hs.URL+"/metrics").body; !strings.Contains(page, `sparrow_choices_total{reason="cancelled"} 2`) {
+		t.Error("not counted")
+	}
 }
 
 func TestShutdownLetsStreamsFinish(t *testing.T) {

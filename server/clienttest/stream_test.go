@@ -74,6 +74,7 @@ func TestCancellation(t *testing.T) {
 			s.await(t, "sparrow_requests_running", 0)
 			s.await(t, `sparrow_kv_pages{state="used"}`, 0)
 			s.await(t, `sparrow_requests_ended_total{outcome="aborted"}`, 1)
+			s.await(t, `sparrow_choices_total{reason="cancelled"}`, 1)
 			if n := s.metric(t, "sparrow_output_tokens_total"); n >= tokens {
 				t.Errorf("all %v tokens were computed", n)
 			}

@@ -71,6 +71,10 @@ func New(source Source, vllm bool) *Set {
 	if vllm {
 		s.addVLLM(source)
 	}
+	// Every reason is there from the start, at 0: a rate over a counter that appears with its first event misses that event.
+	for _, why := range []sparrow.Finish{sparrow.FinishStop, sparrow.FinishLength, sparrow.FinishToolCalls, sparrow.FinishCancelled, sparrow.FinishError} {
+		s.choices(why, 0)
+	}
 	return s
 }
 
@@ -124,10 +128,12 @@ func (s *Set) Request(took time.Duration, usage sparrow.Usage) {
 }
 
 // Finished counts a choice that ended.
-func (s *Set) Finished(why sparrow.Finish) {
-	s.finished.WithLabelValues(string(why)).Inc()
+func (s *Set) Finished(why sparrow.Finish) { s.choices(why, 1) }
+
+func (s *Set) choices(why sparrow.Finish, n float64) {
+	s.finished.WithLabelValues(string(why)).Add(n)
 	if s.vllmFinished != nil {
-		s.vllmFinished.WithLabelValues(vllmReason(why)).Inc()
+		s.vllmFinished.WithLabelValues(vllmReason(why)).Add(n)
 	}
 }
 

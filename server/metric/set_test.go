@@ -119,6 +119,16 @@ func TestScrapeShowsWhatWasObserved(t *testing.T) {
 	}
 }
 
+func TestEveryReasonIsThereFromTheStart(t *testing.T) {
+	text := scrape(t, New(busy(), true))
+	for _, why := range []string{"stop", "length", "tool_calls", "cancelled", "error"} {
+		wantLines(t, text, `sparrow_choices_total{reason="`+why+`"} 0`)
+	}
+	for _, why := range []string{"stop", "length", "abort", "error"} {
+		wantLines(t, text, `vllm:request_success_total{engine="0",finished_reason="`+why+`",model_name="m"} 0`)
+	}
+}
+
 func TestScrapeUnderTheNamesOfVLLM(t *testing.T) {
 	text := scrape(t, New(busy(), true))
 	wantLines(t, text,
