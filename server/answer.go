@@ -20,7 +20,7 @@ type kept struct {
 	result *result
 }
 
-func (k *kept) idle() error { return nil }
+func (k *kept) idle(limit time.Duration) (time.Duration, error) { return limit, nil }
 
 func (k *kept) end(r *result) error {
 	k.result = r

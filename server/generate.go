@@ -12,8 +12,8 @@ import (
 type sink interface {
 	// event takes one event of one prompt.
 	event(prompt int, ev *sparrow.Event) error
-	// idle is called when nothing happened for Options.KeepAlive.
-	idle() error
+	// idle breaks a silence of limit or longer, and says when to ask again. Silence is what the client hears: tokens without text are no sound.
+	idle(limit time.Duration) (time.Duration, error)
 	// end is called once, after the last event, when nothing failed.
 	end(r *result) error
 }
@@ -50,11 +50,12 @@ func (s *Server) generate(r *http.Request, requests []sparrow.Request, to sink) 
 				return err
 			}
 		case <-idle.C:
-			if err := to.idle(); err != nil {
+			again, err := to.idle(s.options.KeepAlive)
+			if err != nil {
 				return err
 			}
+			idle.Reset(again)
 		}
-		idle.Reset(s.options.KeepAlive)
 	}
 }
 

@@ -263,6 +263,47 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 	}
 }
 
+// A token without text is no sign of life to a client: a comment, with the headers before it, comes all the same.
+func TestTokensWithoutTextAreSilence(t *testing.T) {
+	silent := sparrow.Event{Tokens: []sparrow.Token{{ID: 5}}}
+	for _, c := range []struct{ path, body, begin string }{
+		{"/v1/completions", `{"model":"sparrow-test","prompt":"a","stream":true}`, ": waiting\n\n"},
+		{"/v1/chat/completions", hello + `,"stream":true}`, "data: "}, // the role
+	} {
+		e := newFake(playing(slices.Repeat([]sparrow.Event{silent}, 10_000)...))
+		e.pause = func(int) { time.Sleep(2 * time.Millisecond) }
+		_, url, _ := listen(t, e, Options{KeepAlive: 30 * time.Millisecond})
+		ctx, leave := context.WithTimeout(context.Background(), 10*time.Second)
+		defer leave()
+		res, err := http.DefaultClient.Do(newPost(t, ctx, url+c.path, c.body))
+		if err != nil {
+			t.Fatalf("%s: no headers: %v", c.path, err)
+		}
+		defer res.Body.Close()
+		var got strings.Builder
+		for lines := bufio.NewReader(res.Body); strings.Count(got.String(), ": waiting\n\n") < 3; {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatalf("%s: %v after %q", c.path, err, got.String())
+			}
+			got.WriteString(line)
+		}
+		if !strings.HasPrefix(got.String(), c.begin) {
+			t.Errorf("%s: %q", c.path, got.String())
+		}
+	}
+}
+
+// Comments are for silence only: what is sent often enough needs none.
+func TestSpokenStreamsHaveNoComments(t *testing.T) {
+	e := newFake(playing(append(slices.Repeat(say("Hel")[:1], 40), say()...)...))
+	e.pause = func(int) { time.Sleep(20 * time.Millisecond) }
+	_, hs := start(t, e, Options{KeepAlive: 400 * time.Millisecond})
+	if got := post(t, hs.URL+"/v1/chat/completions", hello+`,"stream":true}`); strings.Contains(got.body, ": waiting") || !strings.HasSuffix(got.body, "data: [DONE]\n\n") {
+		t.Error(got.body)
+	}
+}
+
 // A model may take longer than any of the timeouts of connections; those concern the client.
 func TestTimeoutsOfConnectionsDoNotEndRequests(t *testing.T) {
 	e := newFake(saying("Hel", "lo"))

@@ -13,13 +13,14 @@ import (
 type sse struct {
 	w       http.ResponseWriter
 	timeout time.Duration
-	open    bool // headers are written
+	open    bool      // headers are written
+	heard   time.Time // when the client was last sent something
 	buf     []byte
 }
 
 // newSSE prepares a stream on w. The deadline of the whole response, which suits answers of one piece, is lifted.
 func newSSE(w http.ResponseWriter, timeout time.Duration) (*sse, error) {
-	return &sse{w: w, timeout: timeout}, writeBy(w, time.Time{})
+	return &sse{w: w, timeout: timeout, heard: time.Now()}, writeBy(w, time.Time{})
 }
 
 // writeBy sets when the client must have taken what is written; zero is no limit. Writers without deadlines exist in tests only.
@@ -51,11 +52,16 @@ func (e *sse) flush() error {
 	if err != nil {
 		return gone(err)
 	}
-	return gone(http.NewResponseController(e.w).Flush())
+	err = gone(http.NewResponseController(e.w).Flush())
+	e.heard = time.Now()
+	return err
 }
 
-// idle sends a comment.
-func (e *sse) idle() error {
+// idle sends a comment, and the headers if it is the first of all, when nothing was sent for limit.
+func (e *sse) idle(limit time.Duration) (time.Duration, error) {
+	if left := limit - time.Since(e.heard); left > 0 {
+		return left, nil
+	}
 	e.buf = openai.AppendKeepAlive(e.buf)
-	return e.flush()
+	return limit, e.flush()
 }
