@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 
 	"sparrow/plan"
 	"sparrow/spec"
@@ -25,7 +26,7 @@ type Config struct {
 	// drafts what pays where the checkpoint has the layer.
 	Draft spec.Setting
 
-	// CacheTokens is the size of the cache; 0 sizes it by memory.
+	// CacheTokens is the size of the cache; 0 sizes it by memory. One that the machine cannot hold is refused.
 	CacheTokens int
 	// ContextTokens bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller.
 	ContextTokens int
@@ -48,16 +49,26 @@ type Config struct {
 	OnLoad func(done, total int)
 }
 
+// Bounds of Config. They keep sums of sizes within an integer and threads within what a system starts; the cache is bounded by memory.
+const (
+	// MaxWorkers is the most CPU threads.
+	MaxWorkers = 4096
+	mostCount  = math.MaxInt32
+)
+
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
 	var errs []error
 	for _, f := range []struct {
-		name string
-		v    int
-	}{{"CacheTokens", c.CacheTokens}, {"ContextTokens", c.ContextTokens}, {"StepTokens", c.StepTokens}, {"MaxRunning", c.MaxRunning},
-		{"MaxQueue", c.MaxQueue}, {"Workers", c.Workers}, {"PlanHistory", c.PlanHistory}} {
-		if f.v < 0 {
+		name    string
+		v, most int
+	}{{"CacheTokens", c.CacheTokens, math.MaxInt}, {"ContextTokens", c.ContextTokens, mostCount}, {"StepTokens", c.StepTokens, mostCount},
+		{"MaxRunning", c.MaxRunning, mostCount}, {"MaxQueue", c.MaxQueue, mostCount}, {"Workers", c.Workers, MaxWorkers}, {"PlanHistory", c.PlanHistory, mostCount}} {
+		switch {
+		case f.v < 0:
 			errs = append(errs, fmt.Errorf("%s is %d, want 0 (the default) or more", f.name, f.v))
+		case f.v > f.most:
+			errs = append(errs, fmt.Errorf("%s is %d, want at most %d", f.name, f.v, f.most))
 		}
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {

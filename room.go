@@ -29,11 +29,50 @@ func (e *Engine) room(cfg *plan.Config) (room, error) {
 			tokens = min(tokens, e.pagesIn(cfg, free/4)*cfg.Page)
 		}
 	}
+	if err := e.fits(cfg, tokens); err != nil {
+		return room{}, err
+	}
 	r := e.roomOf(cfg, tokens/cfg.Page)
 	if r.pages < 1 {
 		return r, fmt.Errorf("sparrow: a cache of %d tokens holds no page of %d tokens; ask for more with CacheTokens (--cache-tokens)", tokens, cfg.Page)
 	}
 	return r, nil
+}
+
+// mostCache is the memory a cache may take on a machine whose size is not known; it bounds the arithmetic, not the machine.
+const mostCache int64 = 1 << 46
+
+// cacheLimit is the memory a cache can have at most: what the machine has, less an eighth for everything else and less the weights. Weights that do
+// not all fit are read from their files again and again, and leave the cache half of the memory.
+func (e *Engine) cacheLimit() int64 {
+	total := sysmem.Total()
+	if total == 0 {
+		return mostCache
+	}
+	total -= total / 8
+	return max(total-e.source.Weights.Bytes(), total/2)
+}
+
+// fits refuses a cache that the machine cannot hold. Memory of the cache is taken as it fills, so a larger one would end the process later.
+func (e *Engine) fits(cfg *plan.Config, tokens int) error {
+	limit := e.cacheLimit()
+	pages := e.pagesIn(cfg, limit)
+	if tokens/cfg.Page <= pages {
+		return nil
+	}
+	// In floating point, because an absurd number of tokens has more bytes than an integer counts.
+	page := e.roomOf(cfg, pages+1)
+	asked := float64(tokens/cfg.Page) / float64(pages+1) * float64(page.bytes+page.states)
+	const gib = 1 << 30
+	machine := "the system does not say how much memory it has"
+	if total := sysmem.Total(); total > 0 {
+		machine = fmt.Sprintf("the machine has %.1f, the weights take %.1f", float64(total)/gib, float64(e.source.Weights.Bytes())/gib)
+	}
+	err := fmt.Errorf("sparrow: a cache of %d tokens needs %.1f GiB; %.1f GiB are there for it (%s)", tokens, asked/gib, float64(limit)/gib, machine)
+	if pages < 1 {
+		return fmt.Errorf("%w: not one page of %d tokens fits beside the states of %d sequences; ask for a smaller layout (--kv) or fewer sequences (--max-running)", err, cfg.Page, e.cfg.MaxRunning)
+	}
+	return fmt.Errorf("%w: ask for at most --cache-tokens %d, or leave it out to size the cache by what is free", err, pages*cfg.Page)
 }
 
 // pagesIn is how many pages, with the window pages and states that go with them, fit in that many bytes.

@@ -1,4 +1,4 @@
-// Package sysmem reads how much memory the machine can still give.
+// Package sysmem reads how much memory the machine has and can still give.
 package sysmem
 
 import (
@@ -8,16 +8,21 @@ import (
 )
 
 // Available is the bytes of memory that can be used without swapping, or 0 where the system does not say.
-func Available() int64 {
+func Available() int64 { return read("MemAvailable:") }
+
+// Total is the bytes of memory the machine has, or 0 where the system does not say.
+func Total() int64 { return read("MemTotal:") }
+
+func read(field string) int64 {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0
 	}
-	return parse(text)
+	return parse(text, field)
 }
 
-func parse(text []byte) int64 {
-	_, rest, ok := bytes.Cut(text, []byte("MemAvailable:"))
+func parse(text []byte, field string) int64 {
+	_, rest, ok := bytes.Cut(text, []byte(field))
 	if !ok {
 		return 0
 	}

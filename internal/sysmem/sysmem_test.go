@@ -11,8 +11,14 @@ func TestParse(t *testing.T) {
 		"MemAvailable: -5 kB":               0,
 		"MemAvailable: 9999999999999999 kB": 0,
 	} {
-		if got := parse([]byte(text)); got != want {
+		if got := parse([]byte(text), "MemAvailable:"); got != want {
 			t.Errorf("%q gives %d, want %d", text, got, want)
 		}
+	}
+	if got := parse([]byte("MemTotal: 10 kB\nMemAvailable: 2 kB\n"), "MemTotal:"); got != 10<<10 {
+		t.Errorf("the total is %d, want %d", got, 10<<10)
+	}
+	if total, free := Total(), Available(); free > total {
+		t.Errorf("%d bytes of %d are available", free, total)
 	}
 }

@@ -19,10 +19,13 @@ func (b Buffer) Len() int64 { return int64(len(b)) }
 // wait for.
 type Memory struct{}
 
+// mostBytes of one buffer: within what 64-bit systems give a process, which the heap would answer with a panic.
+const mostBytes int64 = 1 << 46
+
 // Alloc returns zeroed memory aligned to a cache line.
 func (Memory) Alloc(n int64) (kernel.Buffer, error) {
-	if n < 0 {
-		return nil, fmt.Errorf("%w: alloc: %d bytes", kernel.ErrArgument, n)
+	if n < 0 || n > mostBytes {
+		return nil, fmt.Errorf("%w: alloc: %d bytes, want 0 to %d", kernel.ErrArgument, n, mostBytes)
 	}
 	return Buffer(aligned(int(n))), nil
 }

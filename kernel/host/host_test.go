@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"unsafe"
 
@@ -26,8 +27,10 @@ func TestAllocIsAlignedAndZero(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (host.Memory{}).Alloc(-1); !errors.Is(err, kernel.ErrArgument) {
-		t.Errorf("-1 bytes: got %v, want ErrArgument", err)
+	for _, n := range []int64{-1, 1 << 47, math.MaxInt64} {
+		if _, err := (host.Memory{}).Alloc(n); !errors.Is(err, kernel.ErrArgument) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
 	}
 }
 

@@ -1,0 +1,77 @@
+package sparrow
+
+import (
+	"context"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sparrow/internal/sysmem"
+)
+
+// A cache that the machine cannot hold is refused with what was asked, what is there, and what would do.
+func TestACacheBeyondTheMachineIsRefused(t *testing.T) {
+	if sysmem.Total() == 0 {
+		t.Skip("this system does not say how much memory it has")
+	}
+	for _, dir := range []string{"", speckV4(t)} {
+		for _, tokens := range []int{2_000_000_000, 999_999_999_999, math.MaxInt} {
+			_, err := assemble(context.Background(), Config{Model: dir, CacheTokens: tokens})
+			if err == nil {
+				t.Fatalf("model %q: a cache of %d tokens was opened", dir, tokens)
+			}
+			for _, want := range []string{strconv.Itoa(tokens), "GiB are there", "--cache-tokens"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("model %q, %d tokens: no %q in %q", dir, tokens, want, err)
+				}
+			}
+			if regexp.MustCompile(`-[0-9]`).MatchString(err.Error()) {
+				t.Errorf("a size is negative: %v", err)
+			}
+		}
+	}
+}
+
+// The largest size that a refusal names fits, and one page more does not.
+func TestTheLargestCacheFits(t *testing.T) {
+	for _, dir := range []string{"", speckV4(t)} {
+		e := still(t, Config{Model: dir, CacheTokens: 4096})
+		go e.loop()
+		cfg := e.info.Config
+		pages := e.pagesIn(&cfg, e.cacheLimit())
+		if pages < 16 {
+			t.Fatalf("model %q: %d pages fit", dir, pages)
+		}
+		if err := e.fits(&cfg, pages*cfg.Page); err != nil {
+			t.Errorf("model %q: %v", dir, err)
+		}
+		err := e.fits(&cfg, (pages+1)*cfg.Page)
+		if err == nil || !strings.Contains(err.Error(), "--cache-tokens "+strconv.Itoa(pages*cfg.Page)) {
+			t.Errorf("model %q: one page more: %v", dir, err)
+		}
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// No size makes opening panic: it is used, or refused with its name.
+func TestAbsurdSizesAreRefused(t *testing.T) {
+	for name, c := range map[string]Config{
+		"StepTokens":    {StepTokens: math.MaxInt},
+		"MaxRunning":    {MaxRunning: math.MaxInt},
+		"MaxQueue":      {MaxQueue: math.MaxInt},
+		"PlanHistory":   {PlanHistory: math.MaxInt},
+		"Workers":       {Workers: 1 << 20},
+		"ContextTokens": {ContextTokens: math.MaxInt},
+	} {
+		for _, dir := range []string{"", speckV4(t)} {
+			c.Model, c.CacheTokens = dir, 4096
+			if _, err := assemble(context.Background(), c); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s, model %q: %v", name, dir, err)
+			}
+		}
+	}
+}
