@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"sparrow/bench/load"
 	"sparrow/server"
@@ -83,10 +80,13 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.url != "" {
-		if err := f.onlyLoadFlags(cmd.Flags()); err != nil {
-			return err
+		if err := f.refuse(cmd.Flags()); err != nil {
+			return fmt.Errorf("bench serve: %w", err)
 		}
 		return f.measure(cmd, o)
+	}
+	if err := onlyWithURL(cmd.Flags(), "key", "allow-remote"); err != nil {
+		return fmt.Errorf("bench serve: %w", err)
 	}
 	return f.serveHere(cmd, o)
 }
@@ -107,25 +107,6 @@ func (f *benchServeFlags) options() (load.Options, error) {
 		err2 = fmt.Errorf("--output-tokens: %w", err2)
 	}
 	return o, errors.Join(err1, err2)
-}
-
-// onlyLoadFlags refuses flags about a model that somebody else has opened.
-func (f *benchServeFlags) onlyLoadFlags(s *pflag.FlagSet) error {
-	var engine engineFlags
-	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	engine.add(own)
-	engine.addServing(own)
-	var wrong []string
-	own.VisitAll(func(x *pflag.Flag) {
-		if x.Name != "name" && s.Changed(x.Name) {
-			wrong = append(wrong, "--"+x.Name)
-		}
-	})
-	if len(wrong) == 0 {
-		return nil
-	}
-	slices.Sort(wrong)
-	return fmt.Errorf("bench serve: %s cannot change the server at --url; leave them out, or leave --url out to start one here", strings.Join(wrong, ", "))
 }
 
 // serveHere starts a server for the length of the load.

@@ -59,9 +59,25 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 	}
 	switch f.device {
 	case "cpu":
+		if err := f.without(cmd, "pause"); err != nil {
+			return err
+		}
 		return f.runCPU(cmd)
 	case "cuda":
+		if err := f.without(cmd, "kernels", "threads", "onednn", "markdown", "write"); err != nil {
+			return err
+		}
 		return f.runCUDA(cmd)
 	}
 	return fmt.Errorf("bench kernels: --device %q: want cpu or cuda", f.device)
+}
+
+// without refuses flags that say nothing about the chosen device.
+func (f *benchKernelsFlags) without(cmd *cobra.Command, names ...string) error {
+	for _, n := range names {
+		if cmd.Flags().Changed(n) {
+			return fmt.Errorf("bench kernels: --%s has no meaning for --device %s; leave it out", n, f.device)
+		}
+	}
+	return nil
 }

@@ -62,6 +62,7 @@ timed with drafts and without, one at a time.`,
 	s.BoolVar(&f.markdown, "markdown", false, "print tables for a document")
 	s.StringVar(&f.write, "write", "", "document whose part between <!-- bench model NAME --> (with --against <!-- bench compare NAME -->) and <!-- end --> becomes those tables")
 	f.policyFlags.add(s)
+	f.addDraft(s)
 	return c
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,6 +33,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.stepTokens, "step-tokens", 0, "most new tokens of one step: prompts are cut into chunks of it; 0 means 512")
 	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "compute every prompt from its first token")
 	f.policyFlags.add(s)
+	f.addDraft(s)
 }
 
 // addServing adds the flags that matter only where many requests come together.
@@ -39,6 +42,35 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64")
 	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 1024")
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
+}
+
+// refuse names the flags about a model that were given although somebody else has opened it, --name apart: that names the model to ask.
+func (f *engineFlags) refuse(given *pflag.FlagSet) error {
+	var own engineFlags
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	own.add(all)
+	own.addServing(all)
+	var wrong []string
+	all.VisitAll(func(x *pflag.Flag) {
+		if x.Name != "name" && given.Changed(x.Name) {
+			wrong = append(wrong, "--"+x.Name)
+		}
+	})
+	if len(wrong) == 0 {
+		return nil
+	}
+	slices.Sort(wrong)
+	return fmt.Errorf("%s cannot change the server at --url; leave them out, or leave --url out to run the model here", strings.Join(wrong, ", "))
+}
+
+// onlyWithURL refuses flags about a server that is not asked.
+func onlyWithURL(given *pflag.FlagSet, names ...string) error {
+	for _, n := range names {
+		if given.Changed(n) {
+			return fmt.Errorf("--%s is about the server at --url; give --url, or leave it out", n)
+		}
+	}
+	return nil
 }
 
 // config is what the flags ask for.

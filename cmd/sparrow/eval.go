@@ -69,6 +69,9 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 	if f.url != "" && f.compare != "" {
 		return errors.New("eval: --compare chooses plans of an engine in this process and --url asks a server, which has its own; leave one of them out")
 	}
+	if err := f.placed(cmd.Flags()); err != nil {
+		return fmt.Errorf("eval: %w", err)
+	}
 	tasks, err := loadTasks(args, f.tasks)
 	if err != nil {
 		return err
@@ -90,6 +93,14 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	r, err := f.askEngine(cmd, tasks, c, eval.Plan{Policy: c.Policy})
 	return f.finish(cmd.OutOrStdout(), r, err, r)
+}
+
+// placed refuses flags that would be without effect: those of an engine where a server answers, and the other way round.
+func (f *evalFlags) placed(given *pflag.FlagSet) error {
+	if f.url != "" {
+		return f.refuse(given)
+	}
+	return onlyWithURL(given, "key", "timeout")
 }
 
 // loadTasks reads the named files and folders, or the tasks inside the binary.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +16,11 @@ import (
 // evalJSON runs the command with --json and reads what a script would.
 func evalJSON[T any](t *testing.T, args ...string) T {
 	t.Helper()
-	status, stdout, stderr := invoke(append([]string{"eval", "--json", "--cache-tokens", "16384"}, args...)...)
+	all := append([]string{"eval", "--json"}, args...)
+	if !slices.Contains(args, "--url") {
+		all = append(all, "--cache-tokens", "16384")
+	}
+	status, stdout, stderr := invoke(all...)
 	if status != 0 || stderr != "" {
 		t.Fatalf("%v: status %d, %s", args, status, stderr)
 	}

@@ -65,6 +65,7 @@ Batches:
 func (f *explainFlags) addAll(s *pflag.FlagSet) {
 	f.add(s)
 	f.policyFlags.add(s)
+	f.addDraft(s)
 }
 
 // refuse reports an error with the nearest command that works.

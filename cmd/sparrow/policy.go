@@ -21,9 +21,11 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&p.decode, "decode", "", "decode kernel: sparse-flat, sparse-block, sparse-raw")
 	f.StringVar(&p.dense, "dense", "", "dense attention for short prompt rows: on or off")
 	f.BoolVar(&p.fp4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
-	f.StringVar(&p.draft, "draft", "", draftHelp)
 	f.BoolVar(&p.deterministic, "deterministic", false, "one arithmetic for every row: the same bits as prompt or as output")
 }
+
+// addDraft adds --draft, for the commands that generate or plan drafts.
+func (p *policyFlags) addDraft(f *pflag.FlagSet) { f.StringVar(&p.draft, "draft", "", draftHelp) }
 
 // draftHelp is the same for every command; what explain makes of it is told there.
 const draftHelp = "tokens drafted with the checkpoint's NextN layer and verified together; answers stay the same: auto (as many as pay), a number from 1 to 7, or off"
