@@ -163,8 +163,8 @@ func (e *Engine) follow(it *sched.Item, c *choice, from, sequences int) {
 			e.unpaid(c)
 			return
 		}
-		// The next token is the target's own; drafts after the last allowed one would be for nothing.
-		want = e.sched.Room(&c.seq, min(want, c.limit-c.made-1))
+		// The next token is the target's own; drafts after the last allowed one, or more than a step verifies, would be for nothing.
+		want = e.sched.Room(&c.seq, min(want, e.info.Drafts, c.limit-c.made-1))
 		if want > 0 {
 			w.Logits = true
 			d.chains = append(d.chains, chain{c: c, want: want, at: len(d.works), mind: c.imagined()})

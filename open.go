@@ -168,7 +168,7 @@ func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	drafts, why, err := draftsOf(c.Draft, m)
+	drafts, why, err := draftsOf(c.Draft, m, c.StepTokens)
 	if err != nil {
 		return nil, err
 	}
@@ -245,20 +245,25 @@ func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 	return nil
 }
 
-// draftsOf is the longest chain of drafts, and where there is none why.
-func draftsOf(s spec.Setting, m model.Model) (drafts int, why string, err error) {
+// draftsOf is the longest chain of drafts, and where there is none why. A chain is verified in one step, with the token it goes on from.
+func draftsOf(s spec.Setting, m model.Model, stepTokens int) (drafts int, why string, err error) {
 	if s.Drafts() == 0 {
 		return 0, "switched off", nil
 	}
+	drafts = min(s.Drafts(), stepTokens-1)
 	if d, ok := m.(model.Drafter); ok {
 		err = d.DraftHead()
 	} else {
 		err = fmt.Errorf("models of family %s are not drafted for; ask for auto or off", m.Config().Family)
 	}
 	switch {
-	case err == nil:
-		return s.Drafts(), "", nil
-	case s.Insists():
+	case err != nil:
+	case drafts == 0 || s.Insists() && drafts < s.Drafts():
+		err = fmt.Errorf("steps of --step-tokens %d have room for %d of them; ask for %d or more, or for fewer drafts", stepTokens, drafts, s.Drafts()+1)
+	default:
+		return drafts, "", nil
+	}
+	if s.Insists() {
 		return 0, "", fmt.Errorf("sparrow: %v drafts were asked for: %w", s, err)
 	}
 	return 0, err.Error(), nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sparrow/internal/sysmem"
+	"sparrow/spec"
 )
 
 // A cache that the machine cannot hold is refused with what was asked, what is there, and what would do.
@@ -50,6 +51,40 @@ func TestTheLargestCacheFits(t *testing.T) {
 		err := e.fits(&cfg, (pages+1)*cfg.Page)
 		if err == nil || !strings.Contains(err.Error(), "--cache-tokens "+strconv.Itoa(pages*cfg.Page)) {
 			t.Errorf("model %q: one page more: %v", dir, err)
+		}
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Drafts are verified in one step together with the token before them: a step too small for that is refused where drafts were insisted on, and
+// told where they were not.
+func TestDraftsNeedRoomInAStep(t *testing.T) {
+	for _, c := range []struct{ drafts, step, most int }{{4, 1, 0}, {4, 4, 0}, {4, 5, 4}, {0, 1, 0}, {0, 3, 2}, {0, 64, spec.Most}} {
+		cfg := Config{Model: drafty(t), CacheTokens: 1024, StepTokens: c.step}
+		if c.drafts > 0 {
+			cfg.Draft = drafts(t, c.drafts)
+		}
+		e, err := assemble(context.Background(), cfg)
+		if c.drafts > 0 && c.most == 0 {
+			if err == nil || !strings.Contains(err.Error(), "--step-tokens "+strconv.Itoa(c.step)) {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := e.Info(); i.Drafts != c.most || (c.most == 0) != strings.Contains(i.NoDrafts, "--step-tokens") {
+			t.Errorf("%+v: %d drafts, none because %q", c, i.Drafts, i.NoDrafts)
+		}
+		go e.loop()
+		if _, err := e.Generate(context.Background(), Request{Tokens: tokens(1, 40), Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true}); err != nil {
+			t.Error(err)
+		}
+		if s := e.Stats(); (s.Drafted > 0) != (c.most > 0) {
+			t.Errorf("%+v: %d tokens were drafted", c, s.Drafted)
 		}
 		if err := e.Close(context.Background()); err != nil {
 			t.Error(err)
