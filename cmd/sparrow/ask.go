@@ -14,6 +14,21 @@ import (
 // errInterrupted ends a run whose answer was stopped by the user.
 var errInterrupted = errors.New("interrupted")
 
+// interrupted says of a command that its user stopped what else would read as a canceled context; errors joined to that stay as they are.
+func interrupted(err error) error {
+	if !errors.Is(err, context.Canceled) {
+		return err
+	}
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []error
+		for _, e := range list.Unwrap() {
+			out = append(out, interrupted(e))
+		}
+		return errors.Join(out...)
+	}
+	return errInterrupted
+}
+
 // asker puts questions to an engine and shows the answers as they come.
 type asker struct {
 	engine   *sparrow.Engine

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -81,11 +82,11 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 		r, err := f.askServer(cmd, tasks)
 		return f.finish(cmd.OutOrStdout(), r, err, r)
 	case f.compare != "":
-		c, err := f.comparePlans(cmd, tasks)
-		if err != nil {
-			return err
+		c, failed := f.comparePlans(cmd, tasks)
+		if c == nil {
+			return failed
 		}
-		return f.finish(cmd.OutOrStdout(), c, nil, c.Reports...)
+		return errors.Join(f.finish(cmd.OutOrStdout(), c, nil, c.Reports...), failed)
 	}
 	c, err := f.config()
 	if err != nil {
@@ -142,7 +143,7 @@ func (f *evalFlags) askServer(cmd *cobra.Command, tasks []eval.Task) (*eval.Repo
 	return f.ask(cmd, r, tasks, "items")
 }
 
-// comparePlans runs the tasks under one plan after another.
+// comparePlans runs the tasks under one plan after another. Where one of them fails or is interrupted, those that finished before are compared.
 func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.Comparison, error) {
 	base, err := f.config()
 	if err != nil {
@@ -153,14 +154,31 @@ func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.C
 		return nil, err
 	}
 	var reports []*eval.Report
+	var failed error
 	for _, p := range plans {
 		r, err := f.askEngine(cmd, tasks, base, p)
 		if err != nil {
-			return nil, fmt.Errorf("plan %s: %w", p.Name, err)
+			failed = unfinished(cmd.Context(), p, len(reports), len(plans), err)
+			break
 		}
 		reports = append(reports, r)
 	}
-	return eval.Compare(reports, f.failures)
+	if len(reports) == 0 {
+		return nil, failed
+	}
+	c, err := eval.Compare(reports, f.failures)
+	return c, errors.Join(failed, err)
+}
+
+// unfinished says why a comparison stopped at a plan and how many plans finished before it.
+func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w in plan %s; %d of %d plans finished", errInterrupted, p.Name, done, plans)
+	}
+	if done > 0 {
+		return fmt.Errorf("plan %s: %w; %d of %d plans finished", p.Name, err, done, plans)
+	}
+	return fmt.Errorf("plan %s: %w", p.Name, err)
 }
 
 // askEngine runs the tasks on an engine of its own, as the plan says.

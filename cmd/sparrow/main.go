@@ -39,6 +39,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
+	if ctx.Err() != nil {
+		err = interrupted(err)
+	}
 	if !errors.Is(err, errReported) {
 		fmt.Fprintln(stderr, "sparrow:", strings.TrimPrefix(err.Error(), "sparrow: ")) // errors of the library begin with its name
 	}
