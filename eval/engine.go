@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"sparrow"
 	"sparrow/plan"
@@ -24,12 +25,18 @@ func NewDenseEngine(e *sparrow.Engine) (*Engine, error) {
 	i := e.Info()
 	switch c := &i.Config; {
 	case !c.DenseOK:
-		return nil, fmt.Errorf("%w: dense: the dense form is off: %v", ErrPlan, c.DenseAgainst)
+		return nil, notDense(strings.Join(c.DenseAgainst, "; "))
 	case c.T < i.ContextTokens:
-		return nil, fmt.Errorf("%w: dense: rows of up to %d keys are dense, the context has %d; raise the dense threshold", ErrPlan, c.T, i.ContextTokens)
+		return nil, notDense(fmt.Sprintf("rows of up to %d keys are dense, the context has %d; raise the dense threshold", c.T, i.ContextTokens))
 	}
 	return &Engine{engine: e, dense: true}, nil
 }
+
+// notDense is why a model cannot answer with dense attention. It is an ErrPlan in its own words, because who asks names the plan.
+type notDense string
+
+func (e notDense) Error() string        { return "dense attention cannot run: " + string(e) }
+func (e notDense) Is(target error) bool { return target == ErrPlan }
 
 // About names the model, its kernels and its cache.
 func (r *Engine) About() About {

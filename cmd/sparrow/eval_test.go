@@ -109,7 +109,8 @@ func TestEvalRefusals(t *testing.T) {
 		{[]string{"--limit", "-1", "--tasks", "talk"}, "Limit"},
 		{[]string{"nowhere.jsonl"}, "nowhere.jsonl"},
 		{[]string{"--kv", "fp3", "--tasks", "talk"}, "fp3"},
-		{[]string{"--compare", "dense+deterministic", "--tasks", "talk", "--cache-tokens", "4096"}, "deterministic"},
+		{[]string{"--compare", "dense+deterministic", "--tasks", "talk", "--cache-tokens", "4096"},
+			"sparrow: plan dense+deterministic: dense attention cannot run: deterministic mode keeps one arithmetic for every row\n"},
 		{[]string{"--url", "not a url"}, "not a url"},
 	} {
 		status, stdout, stderr := invoke(append([]string{"eval"}, c.args...)...)
