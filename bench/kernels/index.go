@@ -16,18 +16,21 @@ const (
 	topK        = 2048
 )
 
+// selectCalled are the words selection is known by elsewhere.
+const selectCalled = "top-k topk"
+
 func indexCases() []Case {
 	var out []Case
 	for _, queries := range []int{1, 64} {
 		out = append(out, Case{Name: "scores fp8", Shape: scoreShape(queries), Make: func(r *Rig) *Op { return scores(r, queries) }})
 	}
 	out = append(out,
-		Case{Name: "select", Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: selectSets}) }},
-		Case{Name: "select many zeros", Shape: selectShape(1), Make: func(r *Rig) *Op {
+		Case{Name: "select", Called: selectCalled, Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: selectSets}) }},
+		Case{Name: "select many zeros", Called: selectCalled, Shape: selectShape(1), Make: func(r *Rig) *Op {
 			return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: selectSets, zeros: true})
 		}},
-		Case{Name: "select hot", Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: 1}) }},
-		Case{Name: "select", Shape: fmt.Sprintf("%d of 64 rows of 8k scores", topK), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 64, width: 8 << 10, sets: 1}) }},
+		Case{Name: "select hot", Called: selectCalled, Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: 1}) }},
+		Case{Name: "select", Called: selectCalled, Shape: fmt.Sprintf("%d of 64 rows of 8k scores", topK), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 64, width: 8 << 10, sets: 1}) }},
 		Case{Name: "index query", Shape: "512 tokens, 64 heads", Make: indexQuery},
 		Case{Name: "store index", Shape: "512 tokens", Make: storeIndex},
 		Case{Name: "gather index", Shape: "8k keys", Make: gatherIndex},

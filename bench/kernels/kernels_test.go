@@ -3,6 +3,7 @@ package kernels
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -133,8 +134,26 @@ func TestMatch(t *testing.T) {
 	if err != nil || len(got) < 3 || slices.ContainsFunc(got, func(c Case) bool { return strings.HasPrefix(c.Name, "multiply") }) {
 		t.Errorf("%d cases, %v", len(got), err)
 	}
+	chosen, _ := Match(Cases(), []string{"select"})
+	for _, word := range []string{"top-k", "topk"} {
+		if got, err := Match(Cases(), []string{word}); err != nil || len(got) != len(chosen) {
+			t.Errorf("%s keeps %d cases, %v; select keeps %d", word, len(got), err, len(chosen))
+		}
+	}
 	if _, err := Match(Cases(), []string{"nothing of this name"}); err == nil {
 		t.Error("a filter that keeps nothing is not refused")
+	}
+}
+
+// A report without targets has no heading for them.
+func TestNoHeadingWithoutTargets(t *testing.T) {
+	r := &Report{Results: []Result{{Name: "take", Shape: "a", Backend: "cpu-go", Threads: 1, Micros: 2}}}
+	var text, md strings.Builder
+	if err := errors.Join(r.Print(&text), r.Markdown(&md)); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text.String(), "targets") || strings.Contains(md.String(), "| target |") || !strings.Contains(md.String(), "\n\n| operation") {
+		t.Errorf("%s\n%s", text.String(), md.String())
 	}
 }
 

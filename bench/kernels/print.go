@@ -17,7 +17,9 @@ func (r *Report) Print(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\ntargets\n")
+	if len(r.Verdicts) > 0 {
+		fmt.Fprintf(w, "\ntargets\n")
+	}
 	for _, v := range r.Verdicts {
 		if _, err := fmt.Fprintf(w, "  %-12s %s: want %s; got %s\n", v.Met, v.What, v.Wanted, v.Got); err != nil {
 			return err
@@ -29,12 +31,14 @@ func (r *Report) Print(w io.Writer) error {
 // Markdown writes the report as tables for a document.
 func (r *Report) Markdown(w io.Writer) error {
 	fmt.Fprintf(w, "%s; %s; commit %s; best of %d rounds, spread is (90th - 10th percentile) / median.\n\n", r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit, r.Rounds)
-	fmt.Fprint(w, "| target | wanted | got | |\n|---|---|---|---|\n")
+	if len(r.Verdicts) > 0 {
+		fmt.Fprint(w, "| target | wanted | got | |\n|---|---|---|---|\n")
+	}
 	for _, v := range r.Verdicts {
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.What, v.Wanted, v.Got, v.Met)
 	}
 	for i, row := range r.rows() {
-		if i == 0 {
+		if i == 0 && len(r.Verdicts) > 0 {
 			fmt.Fprintln(w)
 		}
 		if _, err := fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | ")); err != nil {

@@ -18,6 +18,8 @@ import (
 // Case is one operation at one shape.
 type Case struct {
 	Name, Shape string
+	// Called are other words people look for it by.
+	Called string
 	// Group names cases that are timed turn by turn, because their times are compared.
 	Group string
 	// Also names backends to measure besides the chosen ones, for targets that are about a tier.
@@ -57,19 +59,19 @@ type Options struct {
 	Progress func(done, total int, what string)
 }
 
-// Match keeps the cases whose name and shape contain one of the texts; no text keeps all.
+// Match keeps the cases whose name and shape, or the other words they are called by, contain one of the texts; no text keeps all.
 func Match(cases []Case, only []string) ([]Case, error) {
 	if len(only) == 0 {
 		return cases, nil
 	}
 	var out []Case
 	for _, c := range cases {
-		if slices.ContainsFunc(only, func(s string) bool { return strings.Contains(c.Name+" "+c.Shape, s) }) {
+		if slices.ContainsFunc(only, func(s string) bool { return strings.Contains(c.Name+" "+c.Shape, s) || strings.Contains(c.Called, s) }) {
 			out = append(out, c)
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no case contains %s; 'multiply', 'scores', 'select' and 'sparse' are among them", strings.Join(only, " or "))
+		return nil, fmt.Errorf("no case contains %s; 'multiply', 'scores', 'select' (top-k) and 'sparse' are among them", strings.Join(only, " or "))
 	}
 	return out, nil
 }
