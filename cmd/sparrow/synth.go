@@ -33,7 +33,7 @@ func synthCommand() *cobra.Command {
 		Short: "Write a random checkpoint of any supported shape, for load tests",
 		Long: `Synth writes a checkpoint with random weights: config.json, safetensors files and, where the vocabulary has room for it, the tokenizer of the
 built-in model. It knows nothing, but it costs what a trained one of its shape costs. The same seed gives the same bytes. Nothing that is
-there is replaced, and an interrupted run leaves nothing behind.
+there is replaced, an interrupted run leaves nothing behind, and what the file system has no room for is not begun.
 
 Shapes with a name:
 ` + presetList(),
@@ -94,6 +94,9 @@ func (f *synthFlags) run(cmd *cobra.Command, dir string) error {
 	}
 	r := synthResult{Folder: dir, Config: f.config, DType: f.dtype, Seed: f.seed, Tokenizer: len(beside) > 0, Size: c.Size()}
 	if !f.dryRun {
+		if err := f.announce(cmd.ErrOrStderr(), dir, r.Bytes, o); err != nil {
+			return err
+		}
 		bar := newProgress(cmd.ErrOrStderr(), "writing")
 		err := c.Write(cmd.Context(), dir, beside, func(done, total int64) { bar.set(done, total, byteSize(done)+" of "+byteSize(total)) })
 		bar.end()

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sparrow/model/synth"
+)
+
+// announce says what is about to be written, and refuses what the file system cannot hold: filling a disk takes hours and harms others on it.
+func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Options) error {
+	at := nearestFolder(dir)
+	free, known := freeBytes(at)
+	if !known {
+		fmt.Fprintf(w, "writing %s to %s\n", byteSize(bytes), dir)
+		return nil
+	}
+	if bytes > free {
+		return fmt.Errorf("synth: %s as %s needs %d bytes (%s), and the file system of %s has %d bytes (%s) free; %s",
+			f.config, f.dtype, bytes, byteSize(bytes), at, free, byteSize(free), fittingPresets(free, o))
+	}
+	fmt.Fprintf(w, "writing %s to %s, where %s are free\n", byteSize(bytes), dir, byteSize(free))
+	return nil
+}
+
+// fittingPresets lists the named shapes that fit in so many bytes.
+func fittingPresets(free int64, o synth.Options) string {
+	var fit []string
+	for _, name := range synth.PresetNames() {
+		text, err := synth.PresetConfig(name)
+		if err != nil {
+			continue
+		}
+		c, err := synth.New(name, text, o)
+		if err != nil {
+			continue // a preset that these options do not suit is no advice
+		}
+		if n := c.Size().Bytes; n <= free {
+			fit = append(fit, fmt.Sprintf("%s (%s)", name, byteSize(n)))
+		}
+	}
+	if len(fit) == 0 {
+		return "no named shape fits either: choose a folder on another file system"
+	}
+	return "choose a folder on another file system, or a shape that fits: " + strings.Join(fit, ", ")
+}
+
+// nearestFolder is dir or, when it is not there yet, the closest folder above it that is.
+func nearestFolder(dir string) string {
+	at, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	for {
+		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
+			return at
+		}
+		at = filepath.Dir(at)
+	}
+}

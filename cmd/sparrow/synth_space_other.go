@@ -1,0 +1,6 @@
+//go:build !(linux || darwin || freebsd || dragonfly)
+
+package main
+
+// freeBytes is not known here; a full file system ends the writing.
+func freeBytes(string) (free int64, known bool) { return 0, false }
