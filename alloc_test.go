@@ -2,6 +2,7 @@ package sparrow
 
 import (
 	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"sparrow/sample"
@@ -34,7 +35,8 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				e.cancel(j)
 			}
 			jobs := decoding(t, e, 130)
-			runtime.GC() // empties the kernels' pools of scratch memory, which the next steps fill again
+			runtime.GC() // empties the kernels' pools of scratch memory, which the next steps fill again, and no collection empties them after that
+			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			decode(e, jobs, 25)
 			const steps = 90 // past token 192, where every sequence takes a page; token 256 would widen the page tables and make a new plan
 			var before, after runtime.MemStats
@@ -123,7 +125,8 @@ func TestDraftingAllocatesNothing(t *testing.T) {
 	}
 	j := begin(9)
 	run(j, 130)
-	runtime.GC() // empties the kernels' pools of scratch memory, which the next steps fill again
+	runtime.GC() // empties the kernels' pools of scratch memory, which the next steps fill again, and no collection empties them after that
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	run(j, 140)
 	var before, after runtime.MemStats
 	steps := e.steps
