@@ -53,7 +53,8 @@ type Config struct {
 const (
 	// MaxWorkers is the most CPU threads.
 	MaxWorkers = 4096
-	mostCount  = math.MaxInt32
+	// MaxCount is the most of every other size but CacheTokens.
+	MaxCount = math.MaxInt32
 )
 
 // Validate reports every problem at once.
@@ -62,8 +63,8 @@ func (c *Config) Validate() error {
 	for _, f := range []struct {
 		name    string
 		v, most int
-	}{{"CacheTokens", c.CacheTokens, math.MaxInt}, {"ContextTokens", c.ContextTokens, mostCount}, {"StepTokens", c.StepTokens, mostCount},
-		{"MaxRunning", c.MaxRunning, mostCount}, {"MaxQueue", c.MaxQueue, mostCount}, {"Workers", c.Workers, MaxWorkers}, {"PlanHistory", c.PlanHistory, mostCount}} {
+	}{{"CacheTokens", c.CacheTokens, math.MaxInt}, {"ContextTokens", c.ContextTokens, MaxCount}, {"StepTokens", c.StepTokens, MaxCount},
+		{"MaxRunning", c.MaxRunning, MaxCount}, {"MaxQueue", c.MaxQueue, MaxCount}, {"Workers", c.Workers, MaxWorkers}, {"PlanHistory", c.PlanHistory, MaxCount}} {
 		switch {
 		case f.v < 0:
 			errs = append(errs, fmt.Errorf("%s is %d, want 0 (the default) or more", f.name, f.v))

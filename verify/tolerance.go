@@ -96,7 +96,7 @@ func (c *Case) judgeMedians(cosine float64) {
 // judgeV4 is for 584-byte entries. Compressed entries average many tokens, so that few selections and expert choices flip even with FP8
 // indexer keys: medians hold for every prompt.
 func (c *Case) judgeV4(overlap float64) {
-	c.Rule = "584-byte entries: medians of the states of all layers and of logits, as tolerance.go gives them for V4"
+	c.Rule = fmt.Sprintf("584-byte entries: median cosine of logits above %g, of states of the first %d layers above %g, selections overlap by more than %g", v4Cosine, v4FirstLayers, v4FirstCosine, overlap)
 	if !(c.MedianCosine > v4Cosine) {
 		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, v4Cosine)
 	}

@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"sparrow/kernel/cpu"
@@ -74,6 +75,9 @@ func TestV4RoundingIsNotTakenForExact(t *testing.T) {
 	m := load(t, v4, "cpu")
 	r := run(t, v4, m, plan.Policy{KV: "fp8"}, 0)
 	for _, c := range r.Cases {
+		if strings.Contains(c.Rule, ".go") || !strings.Contains(c.Rule, "above 0.99") {
+			t.Errorf("case %s: the rule %q does not say its bounds", c.Name, c.Rule)
+		}
 		if c.MaxError < 2e-3 {
 			t.Errorf("case %s: largest error with 8-bit entries is %g; the comparison cannot tell rounding from exactness", c.Name, c.MaxError)
 		}

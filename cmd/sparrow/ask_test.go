@@ -107,7 +107,7 @@ func TestRunFailsWithAReason(t *testing.T) {
 		{"config.json", []string{"--model", t.TempDir(), "hi"}},
 		{"empty", []string{"-"}},
 		{"max_tokens", []string{"--max-tokens", "999999", "hi"}},
-		{"StepTokens", []string{"--step-tokens", "-1", "hi"}},
+		{"--step-tokens -1", []string{"--step-tokens", "-1", "hi"}},
 	} {
 		if out, _, err := drive("", append([]string{"run"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %q, error %v, want it to speak of %s", c.args, out, err, c.want)

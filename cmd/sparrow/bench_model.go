@@ -43,7 +43,7 @@ timed with drafts and without, one at a time.`,
   sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json
   sparrow bench model --contexts 512 --draft auto
   sparrow bench model /tmp/mini --contexts 0,2k,4k,8k --batch 1 --against llama.jsonl`,
-		Args: cobra.MaximumNArgs(1),
+		Args: mostOneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
 	}
 	s := c.Flags()

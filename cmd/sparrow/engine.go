@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -73,8 +74,31 @@ func onlyWithURL(given *pflag.FlagSet, names ...string) error {
 	return nil
 }
 
+// count is a flag that is a number of things, at most most of them where that is given.
+type count struct {
+	flag    string
+	v, most int
+}
+
+// counted refuses numbers out of range by the names of their flags.
+func counted(list ...count) error {
+	var errs []error
+	for _, c := range list {
+		switch {
+		case c.v < 0:
+			errs = append(errs, fmt.Errorf("--%s %d: want 0 or more", c.flag, c.v))
+		case c.most > 0 && c.v > c.most:
+			errs = append(errs, fmt.Errorf("--%s %d: want at most %d", c.flag, c.v, c.most))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // config is what the flags ask for.
 func (f *engineFlags) config() (sparrow.Config, error) {
+	if err := f.sizes(); err != nil {
+		return sparrow.Config{}, err
+	}
 	p, err := f.policy()
 	if err != nil {
 		return sparrow.Config{}, err
@@ -89,6 +113,13 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		NoReuse: f.noPrefixCache, PlanHistory: f.planHistory,
 	}
 	return c, c.Validate()
+}
+
+// sizes refuses numbers that mean nothing. What is too large for the model or the machine is told when it is opened.
+func (f *engineFlags) sizes() error {
+	const most = sparrow.MaxCount
+	return counted(count{"workers", f.workers, sparrow.MaxWorkers}, count{"cache-tokens", f.cacheTokens, 0}, count{"context", f.context, most},
+		count{"step-tokens", f.stepTokens, most}, count{"max-running", f.maxRunning, most}, count{"max-queue", f.maxQueue, most}, count{"plan-history", f.planHistory, most})
 }
 
 // open opens the model, with a progress bar on standard error where it takes long.

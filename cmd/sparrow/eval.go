@@ -73,6 +73,9 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.placed(cmd.Flags()); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
+	if err := counted(count{"limit", f.limit, 0}, count{"concurrency", f.concurrency, 0}, count{"max-tokens", f.maxTokens, 0}, count{"failures", f.failures, 0}); err != nil {
+		return err
+	}
 	tasks, err := loadTasks(args, f.tasks)
 	if err != nil {
 		return err

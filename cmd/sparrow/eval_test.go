@@ -106,7 +106,7 @@ func TestEvalRefusals(t *testing.T) {
 		{[]string{"--url", "http://127.0.0.1:1", "--compare", "dense"}, "--compare"},
 		{[]string{"--compare", "thick"}, "thick"},
 		{[]string{"--tasks", "sums"}, "find_one_1024"},
-		{[]string{"--limit", "-1", "--tasks", "talk"}, "Limit"},
+		{[]string{"--limit", "-1", "--tasks", "talk"}, "--limit -1: want 0"},
 		{[]string{"nowhere.jsonl"}, "nowhere.jsonl"},
 		{[]string{"--kv", "fp3", "--tasks", "talk"}, "fp3"},
 		{[]string{"--compare", "dense+deterministic", "--tasks", "talk", "--cache-tokens", "4096"},

@@ -19,7 +19,7 @@ func inspectCommand() *cobra.Command {
 		Short: "Describe a checkpoint: parameters, bytes, cache per token, what fits where",
 		Example: `  sparrow inspect testdata/oracle/deepseek_v32-1
   sparrow inspect /models/DeepSeek-V3.2 --memory 768,1024 --json`,
-		Args: cobra.ExactArgs(1),
+		Args: oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, m := range memories {
 				if !(m > 0) || m > 1<<20 {
@@ -38,7 +38,7 @@ func inspectCommand() *cobra.Command {
 			return sum.Print(cmd.OutOrStdout())
 		},
 	}
-	c.Flags().Float64SliceVar(&memories, "memory", []float64{24, 80, 141}, "memories, in GiB, to fit weights and cache into")
+	c.Flags().Float64SliceVar(&memories, "memory", []float64{24, 80, 141}, "memories, in `GiB`, to fit weights and cache into")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -98,7 +98,7 @@ func TestInspectRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"inspect"}, "accepts 1 arg"},
+		{[]string{"inspect"}, "no folder was given"},
 		{[]string{"inspect", t.TempDir()}, "config.json"},
 		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "0"}, "--memory 0"},
 		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "-3"}, "--memory -3"},

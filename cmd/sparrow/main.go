@@ -60,6 +60,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	c.AddCommand(serveCommand(), runCommand(), verifyCommand(), explainCommand(), inspectCommand(), synthCommand(), benchCommand(), evalCommand(), versionCommand())
+	c.SetFlagErrorFunc(flagError)
 	nameSubcommands(c)
 	addCompletions(c)
 	return c

@@ -165,7 +165,7 @@ func TestServeFailsWithWhatToDo(t *testing.T) {
 		{"--log-level", []string{"--log-level", "loud"}},
 		{"not an origin", []string{"--cors", "example.org"}},
 		{"Grace", []string{"--grace", "-1s"}},
-		{"MaxQueue", []string{"--max-queue", "-1"}},
+		{"--max-queue -1: want 0", []string{"--max-queue", "-1"}},
 		{"config.json", []string{"--port", "0", "--model", t.TempDir()}},
 	} {
 		if _, _, err := drive("", append([]string{"serve"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {

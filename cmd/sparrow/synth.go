@@ -41,7 +41,7 @@ Shapes with a name:
   sparrow synth /tmp/mini --config v32-mini --dtype fp8 --nextn 1
   sparrow synth /tmp/mine --config my-config.json --seed 7 --shard-bytes 1G
   sparrow synth /tmp/full --config deepseek-v3.2 --dtype fp8 --dry-run`,
-		Args: cobra.ExactArgs(1),
+		Args: oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	s := c.Flags()

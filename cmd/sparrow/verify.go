@@ -26,7 +26,7 @@ medians are compared, because rounding flips single choices on random weights. E
 		Example: `  sparrow verify testdata/oracle/deepseek_v32-1 --exact
   sparrow verify testdata/oracle/glm_moe_dsa-1 --kv fp8-576 --prefill sparse-block --chunk 64
   sparrow verify testdata/oracle/deepseek_v32-1 --exact --kernels ref --json`,
-		Args: cobra.ExactArgs(1),
+		Args: oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := flags.policy()
 			if err != nil {

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// oneFolder is for commands about one folder.
+func oneFolder(c *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return fmt.Errorf("%s: no folder was given; use it as: %s", c.Name(), c.UseLine())
+	case 1:
+		return nil
+	}
+	return fmt.Errorf("%s: one folder is wanted, %d were given (%s); use it as: %s", c.Name(), len(args), strings.Join(args, ", "), c.UseLine())
+}
+
+// mostOneFolder is for commands that have a model of their own where none is given.
+func mostOneFolder(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return oneFolder(c, args)
+}
+
+// wanted says what a flag takes, by the type of its value.
+var wanted = map[string]string{
+	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number from 0", "float64": "a number", "bool": "true or false",
+	"duration": "a time such as 30s or 5m", "intSlice": "whole numbers separated by commas", "float64Slice": "numbers separated by commas",
+}
+
+// flagError tells of a value that cannot be read in terms of what the flag takes, not of the function that failed to read it.
+func flagError(_ *cobra.Command, err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	want, ok := wanted[bad.GetFlag().Value.Type()]
+	switch {
+	case !ok:
+		return err
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("--%s %s: the number is too large", bad.GetFlag().Name, bad.GetValue())
+	}
+	return fmt.Errorf("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), want)
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// What a user typed wrong is told in the words of the command line.
+func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"run --workers -2 hi", "--workers -2: want 0 or more"},
+		{"run --workers 1000000 hi", "--workers 1000000: want at most 4096"},
+		{"run --step-tokens -1 hi", "--step-tokens -1: want 0"},
+		{"run --step-tokens 9223372036854775807 hi", "--step-tokens 9223372036854775807: want at most 2147483647"},
+		{"serve --max-running -3 --port 0", "--max-running -3: want 0"},
+		{"serve --cache-tokens -1 --context -1 --port 0", "--context -1: want 0"},
+		{"eval --limit -1 --tasks talk", "--limit -1: want 0"},
+		{"eval --failures -1 --concurrency -4", "--concurrency -4: want 0"},
+		{"serve --port abc", "--port abc: want a whole number"},
+		{"serve --port 99999999999999999999", "--port 99999999999999999999: the number is too large"},
+		{"serve --grace soon", "--grace soon: want a time such as 30s"},
+		{"run --temperature hot hi", "--temperature hot: want a number"},
+		{"run --think=perhaps hi", "--think perhaps: want true or false"},
+		{"inspect --memory x dir", "--memory x: want numbers separated by commas"},
+		{"bench kernels --threads two", "--threads two: want whole numbers separated by commas"},
+		{"synth x --seed -1", "--seed -1: want a whole number from 0"},
+		{"inspect", "inspect: no folder was given; use it as: sparrow inspect DIR"},
+		{"verify a b", "verify: one folder is wanted, 2 were given (a, b)"},
+		{"bench model a b", "model: one folder is wanted"},
+	} {
+		status, _, stderr := invoke(strings.Fields(c.args)...)
+		if status != 1 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: status %d, %q; want %q", c.args, status, stderr, c.want)
+		}
+		for _, inner := range []string{"strconv", "config: ", "options: ", "arg(s)"} {
+			if strings.Contains(stderr, inner) {
+				t.Errorf("%s: %q shows what is inside", c.args, stderr)
+			}
+		}
+	}
+}
+
+// Flags of every type have words for what they take, and no help shows the name of a Go type.
+func TestEveryFlagSaysWhatItTakes(t *testing.T) {
+	for _, c := range commands(root()) {
+		check(t, c)
+	}
+}
+
+func check(t *testing.T, c *cobra.Command) {
+	t.Helper()
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		kind := f.Value.Type()
+		if kind != "string" && kind != "stringSlice" && wanted[kind] == "" {
+			t.Errorf("%s --%s takes a %s, for which there are no words", c.CommandPath(), f.Name, kind)
+		}
+		if shown, _ := pflag.UnquoteUsage(f); strings.Contains(shown, "Slice") {
+			t.Errorf("the help of %s --%s shows %s", c.CommandPath(), f.Name, shown)
+		}
+	})
+}
