@@ -200,7 +200,7 @@ func (k *chain) continued() step.Draft {
 
 // imagined is a copy of what limits a choice, to be led along its drafts.
 func (c *choice) imagined() choice {
-	m := choice{job: c.job, think: c.think, noEnd: c.noEnd, made: c.made, stops: c.stops}
+	m := choice{job: c.job, think: c.think, noEnd: c.noEnd, inWords: c.inWords, made: c.made, stops: c.stops}
 	if c.state != nil {
 		m.state = c.state.Clone()
 	}

@@ -81,7 +81,7 @@ func (c *choice) allowed() (sample.Mask, error) {
 	case c.early():
 		return c.noEnd, nil
 	}
-	return nil, nil
+	return c.inWords, nil
 }
 
 // limits asks the guides and reports whether one of them filled the mask.

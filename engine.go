@@ -26,6 +26,7 @@ type Engine struct {
 	format  chat.Format          // nil without one
 	grammar *grammar.Tokens      // nil without one
 	eos     []int32
+	inWords sample.Mask     // every token but the markers of tool calls; nil where calls have none
 	reuse   bool            // pages are kept for later prompts
 	scratch *sample.Scratch // vocabulary size for callers; contents for the loop
 

@@ -7,6 +7,7 @@ import (
 	"sparrow/chat"
 	"sparrow/grammar"
 	"sparrow/sample"
+	"sparrow/tokenizer"
 	"sparrow/toolcall"
 )
 
@@ -16,11 +17,16 @@ type guides struct {
 	think    int32            // token that ends reasoning, when the reply begins with it; else -1
 	calls    *toolcall.Rules  // nil without tools
 	words    int              // of a mask
+	inWords  sample.Mask      // where free text may not begin a call: every token but the markers of calls; else nil
 }
 
 // guides compiles the request's format and tools. A demanded call comes before a format: its arguments are the answer.
 func (e *Engine) guides(r *Request, reasoning bool) (guides, error) {
 	g := guides{think: -1}
+	if r.Chat != nil && !r.Chat.OffersTools() {
+		// A model trained on calls may begin one although it was offered no tool, and nobody could carry it out.
+		g.inWords = e.inWords
+	}
 	demand := r.Chat != nil && (r.Chat.ToolChoice.Mode == chat.ChoiceRequired || r.Chat.ToolChoice.Mode == chat.ChoiceFunction)
 	if r.Format.Kind == FormatFree && (r.Chat == nil || len(r.Chat.Tools) == 0 || r.Chat.ToolChoice.Mode == chat.ChoiceNone) {
 		return g, nil
@@ -85,6 +91,25 @@ func (e *Engine) reasoningEnd() (int32, error) {
 	return -1, &RequestError{Field: "response_format", Reason: "the end of this model's reasoning is not one token, so a format cannot begin after it; turn thinking off"}
 }
 
+// withoutCalls allows every token but those that are markers of calls. It is nil for formats whose calls have no token of their own.
+func (e *Engine) withoutCalls(t *tokenizer.Tokenizer) sample.Mask {
+	caller, ok := e.format.(chat.Caller)
+	if !ok {
+		return nil
+	}
+	syntax, _ := caller.CallSyntax()
+	var markers []int32
+	for _, text := range syntax.Markers {
+		if id, ok := t.TokenID(text); ok {
+			markers = append(markers, id)
+		}
+	}
+	if len(markers) == 0 {
+		return nil
+	}
+	return e.allBut(markers)
+}
+
 // start gives a choice its own state of each guide.
 func (g *guides) start(c *choice) {
 	if g.document != nil {
@@ -93,6 +118,7 @@ func (g *guides) start(c *choice) {
 	if g.calls != nil {
 		c.calls = g.calls.Start()
 	}
+	c.inWords = g.inWords
 	if g.words > 0 {
 		c.mask = make(sample.Mask, g.words)
 	}

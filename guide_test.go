@@ -2,6 +2,8 @@ package sparrow
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 
 	"sparrow/chat"
@@ -46,5 +48,38 @@ func TestFormatAfterReasoning(t *testing.T) {
 	var v struct{ N *int }
 	if a.Message.Reasoning == "" || json.Unmarshal([]byte(a.Message.Content), &v) != nil || v.N == nil {
 		t.Errorf("reasoning %q, content %q, finish %s", a.Message.Reasoning, a.Message.Content, a.Finish)
+	}
+}
+
+// A model that was offered no tool writes no piece of a call, where it would make one if it could: nobody would carry it out, and its markup would be content.
+// Drafts change nothing about it.
+func TestNoCallWithoutTools(t *testing.T) {
+	weather := chat.Tool{Name: "get_weather", Description: "Current weather of a city.", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}
+	const question = "Tell me the weather for London."
+	plain, drafting := start(t, Config{}), start(t, Config{Draft: drafts(t, 3)})
+	for name, choice := range map[string]struct {
+		tools []chat.Tool
+		mode  chat.ChoiceMode
+	}{"no tools": {nil, chat.ChoiceAuto}, "tool choice none": {[]chat.Tool{weather}, chat.ChoiceNone}} {
+		for _, least := range []int{0, 12} {
+			r := ask(question)
+			r.Tools, r.ToolChoice.Mode = choice.tools, choice.mode
+			request := Request{Sampling: greedy(), Chat: r, MaxTokens: 60, MinTokens: least}
+			a := generate(t, plain, request).Choices[0]
+			if a.Message.Content == "" || strings.Contains(a.Text, "<｜tool") || len(a.Message.ToolCalls) > 0 || a.Finish == FinishToolCalls {
+				t.Errorf("%s, at least %d tokens: %q, finish %s, calls %v", name, least, a.Message.Content, a.Finish, a.Message.ToolCalls)
+			}
+			if b := generate(t, drafting, request).Choices[0]; !slices.Equal(ids(a), ids(b)) {
+				t.Errorf("%s, at least %d tokens: %q plain, %q drafted", name, least, a.Text, b.Text)
+			}
+		}
+	}
+	if st := drafting.Stats(); st.Drafted == 0 {
+		t.Error("nothing was drafted")
+	}
+	r := ask(question)
+	r.Tools = []chat.Tool{weather}
+	if a := generate(t, plain, Request{Sampling: greedy(), Chat: r, MaxTokens: 60}).Choices[0]; a.Finish != FinishToolCalls {
+		t.Errorf("with the tool offered: %q, finish %s", a.Text, a.Finish)
 	}
 }

@@ -41,7 +41,8 @@ type choice struct {
 	calls   *toolcall.State    // how tool calls must look; nil without tools
 	mask    sample.Mask        // memory for the masks of both
 	draft   spec.Request       // how many tokens to draft
-	noEnd   sample.Mask        // everything but tokens that end the choice; nil without MinTokens
+	noEnd   sample.Mask        // everything but tokens that end the choice or that inWords leaves out; nil without MinTokens
+	inWords sample.Mask        // everything but tokens that begin a tool call, for free text; nil when calls may begin
 	decoder *tokenizer.Decoder // nil without a tokenizer
 	stops   *sample.StopMatcher
 	made    int // tokens generated

@@ -123,7 +123,10 @@ func (e *Engine) choice(j *job, i, limit int, g guides) (*choice, error) {
 	}
 	g.start(c)
 	if j.request.MinTokens > 0 {
-		c.noEnd = e.goingOn(j.request.Sampling.StopTokenIDs)
+		c.noEnd = e.allBut(e.eos, j.request.Sampling.StopTokenIDs)
+		for k, word := range c.inWords {
+			c.noEnd[k] &= word
+		}
 	}
 	if e.tok != nil {
 		// A chat's markers are part of its reply: the parser reads them.
@@ -136,13 +139,13 @@ func (e *Engine) choice(j *job, i, limit int, g guides) (*choice, error) {
 	return c, nil
 }
 
-// goingOn allows every token but those that end a sequence: the model's own and stops.
-func (e *Engine) goingOn(stops []int32) sample.Mask {
+// allBut allows every token but those of the lists.
+func (e *Engine) allBut(lists ...[]int32) sample.Mask {
 	m := make(sample.Mask, (e.info.Vocabulary+63)/64)
 	for i := range m {
 		m[i] = math.MaxUint64
 	}
-	for _, list := range [][]int32{e.eos, stops} {
+	for _, list := range lists {
 		for _, id := range list {
 			m[id/64] &^= 1 << (id % 64)
 		}

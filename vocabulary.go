@@ -36,6 +36,7 @@ func (e *Engine) text(p *parts) error {
 	switch {
 	case err == nil:
 		e.format, e.info.ChatFormat = f, f.Name()
+		e.inWords = e.withoutCalls(p.tokenizer)
 	case errors.Is(err, chat.ErrNoFormat) && e.cfg.ChatFormat == "":
 		e.cfg.Log.Info("no chat format; only prompts can be completed", "reason", err)
 	default:

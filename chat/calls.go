@@ -7,6 +7,8 @@ type CallSyntax struct {
 	JSON bool
 	// ReasoningEnd is the marker after which a reply that began with reasoning goes on with its answer.
 	ReasoningEnd string
+	// Markers are texts that no reply holds but one with calls. A reply whose tokens are none of them has no call, nor pieces of one.
+	Markers []string
 }
 
 // Caller is a Format whose tool calls can be steered while they are generated.
@@ -15,7 +17,8 @@ type Caller interface {
 	CallSyntax() (CallSyntax, bool)
 }
 
-var v31Calls = CallSyntax{Begin: callsBegin, Open: callBegin, Sep: callSep, Close: callEnd, End: callsEnd, JSON: true, ReasoningEnd: thinkClose}
+var v31Calls = CallSyntax{Begin: callsBegin, Open: callBegin, Sep: callSep, Close: callEnd, End: callsEnd, JSON: true, ReasoningEnd: thinkClose,
+	Markers: []string{callsBegin, callBegin, callSep, callEnd, callsEnd}}
 
 // CallSyntax is tokens around JSON arguments.
 func (DeepSeekV31) CallSyntax() (CallSyntax, bool) { return v31Calls, true }
@@ -27,13 +30,16 @@ func (DeepSeekV32) CallSyntax() (CallSyntax, bool) { return dsmlCalls("function_
 func (DeepSeekV4) CallSyntax() (CallSyntax, bool) { return dsmlCalls("tool_calls"), true }
 
 func dsmlCalls(block string) CallSyntax {
-	return CallSyntax{Begin: "\n\n<" + dsml + block + ">\n", Open: "<" + dsml + `invoke name="`, Sep: `">` + "\n", ReasoningEnd: thinkClose}
+	return CallSyntax{Begin: "\n\n<" + dsml + block + ">\n", Open: "<" + dsml + `invoke name="`, Sep: `">` + "\n", ReasoningEnd: thinkClose,
+		Markers: []string{dsml}}
 }
 
-// CallSyntax is GLM's: arguments are pairs of key and value elements.
-func (GLM5) CallSyntax() (CallSyntax, bool) {
-	return CallSyntax{Open: glmCallOpen, ReasoningEnd: thinkClose}, true
-}
+// glmCalls has arguments as pairs of key and value elements.
+var glmCalls = CallSyntax{Open: glmCallOpen, ReasoningEnd: thinkClose,
+	Markers: []string{glmCallOpen, glmCallClose, glmKeyOpen, glmKeyClose, glmValueOpen, glmValueClose}}
+
+// CallSyntax is GLM's.
+func (GLM5) CallSyntax() (CallSyntax, bool) { return glmCalls, true }
 
 // CallSyntax is that of the markers the template or the tokenizer shows.
 func (t *Template) CallSyntax() (CallSyntax, bool) { return t.calls, t.calls.Open != "" }

@@ -169,6 +169,9 @@ func offered(req Request) []Tool {
 	return req.Tools
 }
 
+// OffersTools says whether the model was shown any tool it may call: the request's own or a message's, unless calls are turned off.
+func (r *Request) OffersTools() bool { return len(callable(*r)) > 0 }
+
 // callable are all tools a reply may call: those of the request and those declared by messages.
 func callable(req Request) []Tool {
 	if req.ToolChoice.Mode == ChoiceNone {

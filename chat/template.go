@@ -77,7 +77,7 @@ func chooseParser(source string, tokens []string) (func(Request, bool) Parser, C
 		case strings.Contains(text, callBegin) && strings.Contains(text, callSep):
 			return newV31Parser, v31Calls
 		case strings.Contains(text, glmKeyOpen) && strings.Contains(text, glmCallOpen):
-			return newGLMParser, CallSyntax{Open: glmCallOpen, ReasoningEnd: thinkClose}
+			return newGLMParser, glmCalls
 		}
 	}
 	return newPlainParser, CallSyntax{}
