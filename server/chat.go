@@ -22,7 +22,7 @@ func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
 	ask := []sparrow.Request{chatRequest(req, origin{x.id, x.tenant, s.seed()})}
 	shape := chatShape{
 		head: s.head("chatcmpl-"+x.id, openai.ObjectChat), usage: req.WantsUsage(), n: req.Choices(),
-		spelling: newSpelling(s.engine), logprobs: req.Logprobs, singleCall: singleCall(req),
+		spelling: newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),
 	}
 	if req.Stream {
 		err = s.stream(w, r, ask, func(e *sse) sink { return newChatStream(e, shape) })

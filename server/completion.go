@@ -83,7 +83,7 @@ type completionShape struct {
 }
 
 func (s *Server) completionShape(r *openai.CompletionRequest) (completionShape, error) {
-	c := completionShape{spelling: newSpelling(s.engine), n: r.Choices(), prompts: r.Prompt.Len(), logprobs: r.Logprobs != nil}
+	c := completionShape{spelling: newSpelling(s.engine, r.TokensAsIDs), n: r.Choices(), prompts: r.Prompt.Len(), logprobs: r.Logprobs != nil}
 	c.alternatives = c.logprobs && *r.Logprobs > 0
 	if !r.Echo {
 		return c, nil

@@ -124,3 +124,24 @@ func TestEchoedPromptsHaveNoLogprobs(t *testing.T) {
 		t.Errorf("status %d: %s", got.status, got.body)
 	}
 }
+
+// Ids are the only way to see the tokens of a checkpoint without a tokenizer; they are given in both forms of logprobs, alternatives included.
+func TestLogprobsNameTokensByTheirIDs(t *testing.T) {
+	_, hs := start(t, newFake(playing(
+		sparrow.Event{Tokens: []sparrow.Token{{ID: 7, Logprob: -1, Top: []sample.TokenLogprob{{Token: 8, Logprob: -0.5}}}}},
+		sparrow.Event{Tokens: []sparrow.Token{{ID: 9, Logprob: -2}}, Finish: sparrow.FinishLength, Usage: usage(2)},
+	)), Options{})
+	const columns = `"tokens":["token_id:7","token_id:9"],"token_logprobs":[-1,-2],"top_logprobs":[{"token_id:8":-0.5,"token_id:7":-1},{"token_id:9":-2}]`
+	for _, stream := range []string{"", `,"stream":true`} {
+		got := post(t, hs.URL+"/v1/completions", `{"model":"sparrow-test","prompt":[1,2],"logprobs":1,"return_tokens_as_token_ids":true`+stream+`}`)
+		if !strings.Contains(got.body, columns) || !strings.Contains(got.body, `"text":""`) {
+			t.Errorf("no %s in\n%s", columns, got.body)
+		}
+		got = post(t, hs.URL+"/v1/chat/completions", hello+`,"logprobs":true,"top_logprobs":1,"return_tokens_as_token_ids":true`+stream+`}`)
+		for _, want := range []string{`{"token":"token_id:7","logprob":-1,`, `"top_logprobs":[{"token":"token_id:8","logprob":-0.5,`, `{"token":"token_id:9","logprob":-2,`} {
+			if !strings.Contains(got.body, want) {
+				t.Errorf("no %s in\n%s", want, got.body)
+			}
+		}
+	}
+}

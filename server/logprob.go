@@ -12,9 +12,18 @@ import (
 type spelling struct {
 	engine Engine
 	known  map[int32]string
+	ids    bool // tokens are shown as their ids
 }
 
-func newSpelling(e Engine) *spelling { return &spelling{e, map[int32]string{}} }
+func newSpelling(e Engine, ids bool) *spelling { return &spelling{e, map[int32]string{}, ids} }
+
+// show is a token's name in logprobs: its id where ids are asked for, else what name makes of its bytes.
+func (s *spelling) show(id int32, text string, name func([]byte) string) string {
+	if s.ids {
+		return openai.TokenID(id)
+	}
+	return name([]byte(text))
+}
 
 // of is empty for an id without a token.
 func (s *spelling) of(id int32) string {
@@ -31,12 +40,12 @@ func (s *spelling) of(id int32) string {
 // chatToken is a token in chat's form.
 func (s *spelling) chatToken(t *sparrow.Token) openai.TokenLogprob {
 	out := openai.TokenLogprob{
-		Token: openai.TokenText([]byte(t.Text)), Logprob: openai.Logprob(t.Logprob), Bytes: openai.TokenBytes(t.Text),
+		Token: s.show(t.ID, t.Text, openai.TokenText), Logprob: openai.Logprob(t.Logprob), Bytes: openai.TokenBytes(t.Text),
 		TopLogprobs: make([]openai.TopLogprob, len(t.Top)),
 	}
 	for i, alt := range t.Top {
 		text := s.of(alt.Token)
-		out.TopLogprobs[i] = openai.TopLogprob{Token: openai.TokenText([]byte(text)), Logprob: openai.Logprob(alt.Logprob), Bytes: openai.TokenBytes(text)}
+		out.TopLogprobs[i] = openai.TopLogprob{Token: s.show(alt.Token, text, openai.TokenText), Logprob: openai.Logprob(alt.Logprob), Bytes: openai.TokenBytes(text)}
 	}
 	return out
 }
@@ -62,7 +71,7 @@ func (c *columns) add(l *openai.CompletionLogprobs, tokens []sparrow.Token) *ope
 	for i := range tokens {
 		t := &tokens[i]
 		p := openai.Logprob(t.Logprob)
-		l.Tokens = append(l.Tokens, openai.BytesText([]byte(t.Text)))
+		l.Tokens = append(l.Tokens, c.spelling.show(t.ID, t.Text, openai.BytesText))
 		l.TokenLogprobs = append(l.TokenLogprobs, &p)
 		l.TextOffset = append(l.TextOffset, c.offset(t.Text))
 		if c.alternatives {
@@ -86,10 +95,10 @@ func (c *columns) offset(text string) int {
 func (c *columns) ranked(t *sparrow.Token) openai.RankedLogprobs {
 	list := make(openai.RankedLogprobs, 0, len(t.Top)+1)
 	for _, alt := range t.Top {
-		list = append(list, openai.RankedLogprob{Token: openai.BytesText([]byte(c.spelling.of(alt.Token))), Logprob: openai.Logprob(alt.Logprob)})
+		list = append(list, openai.RankedLogprob{Token: c.spelling.show(alt.Token, c.spelling.of(alt.Token), openai.BytesText), Logprob: openai.Logprob(alt.Logprob)})
 	}
 	if !slices.ContainsFunc(t.Top, func(alt sample.TokenLogprob) bool { return alt.Token == t.ID }) {
-		list = append(list, openai.RankedLogprob{Token: openai.BytesText([]byte(t.Text)), Logprob: openai.Logprob(t.Logprob)})
+		list = append(list, openai.RankedLogprob{Token: c.spelling.show(t.ID, t.Text, openai.BytesText), Logprob: openai.Logprob(t.Logprob)})
 	}
 	return list
 }

@@ -27,7 +27,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 		out.Tokens = []int32{}
 	}
 	if req.ReturnTokenStrs {
-		spell := newSpelling(s.engine)
+		spell := newSpelling(s.engine, false)
 		out.TokenStrs = make([]string, len(ids))
 		for i, id := range ids {
 			out.TokenStrs[i] = openai.TokenText([]byte(spell.of(id)))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -122,6 +123,9 @@ func (r *RankedLogprobs) UnmarshalJSON(text []byte) error {
 	}
 	return nil
 }
+
+// TokenID shows a token in logprobs as its id, for requests with return_tokens_as_token_ids.
+func TokenID(id int32) string { return "token_id:" + strconv.Itoa(int(id)) }
 
 // TokenText shows a token in chat logprobs: its text, or \x escapes when it is not whole characters.
 func TokenText(token []byte) string {

@@ -36,6 +36,9 @@ type Options struct {
 	// ResponseFormat constrains the text; nil is free text.
 	ResponseFormat *ResponseFormat `json:"response_format,omitempty"`
 
+	// TokensAsIDs names tokens in logprobs by their ids, as [TokenID] writes them.
+	TokensAsIDs bool `json:"return_tokens_as_token_ids,omitempty"`
+
 	// CacheSalt keeps prefix reuse among requests with the same salt.
 	CacheSalt string `json:"cache_salt,omitempty"`
 
@@ -84,6 +87,7 @@ var optionFields = fields[Options]{
 	"stream":             boolField(func(o *Options) *bool { return &o.Stream }),
 	"cache_salt":         textField(func(o *Options) *string { return &o.CacheSalt }),
 
+	"return_tokens_as_token_ids": boolField(func(o *Options) *bool { return &o.TokensAsIDs }),
 	"include_stop_str_in_output": boolField(func(o *Options) *bool { return &o.IncludeStop }),
 
 	"top_k":           {read: readTopK},

@@ -34,6 +34,7 @@ func drawOptions(t *rapid.T) Options {
 		N:                 optional(t, rapid.IntRange(1, 128), "n"),
 		IgnoreEOS:         rapid.Bool().Draw(t, "eos"),
 		IncludeStop:       rapid.Bool().Draw(t, "include"),
+		TokensAsIDs:       rapid.Bool().Draw(t, "as ids"),
 		MinTokens:         optional(t, rapid.IntRange(0, 5), "min_tokens"),
 		CacheSalt:         name.Draw(t, "salt"),
 	}
