@@ -40,11 +40,11 @@ type layer struct {
 }
 
 type buffers struct {
-	h, x, ids, logits kernel.Scratch
-	last              kernel.Tensor // residual rows of the step before, after the last layer, for the drafting layer
-	picker            *nn.Picker
-	ffn               *nn.FFNScratch
-	host              []int32
+	h, x, ids kernel.Scratch
+	last      kernel.Tensor // residual rows of the step before, after the last layer, for the drafting layer
+	head      *nn.Head
+	ffn       *nn.FFNScratch
+	host      []int32
 }
 
 // Load reads every weight of a checkpoint. Of the drafting layer either all tensors must be there and fit, or none.
@@ -70,7 +70,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	}
 	m.attn = a
 	s := kernel.NewScratch(dev)
-	m.buf = buffers{h: s, x: s, ids: s, logits: s, picker: nn.NewPicker(dev), ffn: nn.NewFFNScratch(dev)}
+	m.buf = buffers{h: s, x: s, ids: s, head: nn.NewHead(dev), ffn: nn.NewFFNScratch(dev)}
 	return m, nil
 }
 

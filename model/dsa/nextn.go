@@ -29,10 +29,11 @@ type nextN struct {
 }
 
 type draftBuffers struct {
-	e, pair, u, x, out, ids, logits kernel.Scratch
-	hidden, picker                  *nn.Picker
-	last                            kernel.Tensor // m of every row of the pass before
-	host                            []int32
+	e, pair, u, x, out, ids kernel.Scratch
+	hidden                  *nn.Picker
+	head                    *nn.Head
+	last                    kernel.Tensor // m of every row of the pass before
+	host                    []int32
 }
 
 // draftPrefix is how the tensors of the drafting layer begin.
@@ -61,7 +62,7 @@ func (m *Model) loadNextN(l *nn.Loader) {
 		n.head = l.Matrix(name, c.Vocab, c.Hidden)
 	}
 	s := kernel.NewScratch(m.dev)
-	n.buf = draftBuffers{e: s, pair: s, u: s, x: s, out: s, ids: s, logits: s, hidden: nn.NewPicker(m.dev), picker: nn.NewPicker(m.dev)}
+	n.buf = draftBuffers{e: s, pair: s, u: s, x: s, out: s, ids: s, hidden: nn.NewPicker(m.dev), head: nn.NewHead(m.dev)}
 	m.next = n
 }
 
@@ -195,13 +196,9 @@ func (m *Model) draftLogits(in *model.DraftInput, rows attn.Rows, out kernel.Ten
 		return kernel.Tensor{}, err
 	}
 	n.buf.host = list
-	picked, err := n.buf.picker.Pick(m.dev, out, list)
+	picked, err := n.buf.head.Pick(m.dev, out, list)
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
-	logits, err := n.buf.logits.Take(kernel.F32, len(list), m.config.Vocab)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	return logits, m.dev.Multiply(kernel.MultiplyArgs{Out: logits, X: picked, W: n.head})
+	return n.buf.head.Logits(m.dev, picked, n.head)
 }

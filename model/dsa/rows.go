@@ -43,8 +43,7 @@ func (m *Model) tokenIDs(mem *kernel.Scratch, tokens [][]int32, rows attn.Rows) 
 
 // logits picks rows, normalises them and multiplies by the head.
 func (m *Model) logits(in *model.Input, rows attn.Rows, h kernel.Tensor) (kernel.Tensor, error) {
-	n := len(in.Logits)
-	if n == 0 {
+	if len(in.Logits) == 0 {
 		return kernel.Tensor{}, nil
 	}
 	list, err := in.Picked(m.buf.host[:0], rows)
@@ -52,16 +51,12 @@ func (m *Model) logits(in *model.Input, rows attn.Rows, h kernel.Tensor) (kernel
 		return kernel.Tensor{}, err
 	}
 	m.buf.host = list
-	picked, err := m.buf.picker.Pick(m.dev, h, list)
+	picked, err := m.buf.head.Pick(m.dev, h, list)
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
 	if err := m.dev.Norm(kernel.NormArgs{Out: picked, X: picked, Weight: m.norm, Eps: m.config.RMSEps}); err != nil {
 		return kernel.Tensor{}, err
 	}
-	logits, err := m.buf.logits.Take(kernel.F32, n, m.config.Vocab)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	return logits, m.dev.Multiply(kernel.MultiplyArgs{Out: logits, X: picked, W: m.head})
+	return m.buf.head.Logits(m.dev, picked, m.head)
 }

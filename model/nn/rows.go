@@ -25,3 +25,23 @@ func (p *Picker) Pick(dev kernel.Device, x kernel.Tensor, list []int32) (kernel.
 	}
 	return out, dev.Take(kernel.TakeArgs{Out: out, X: x, Rows: which})
 }
+
+// Head picks the rows whose logits are wanted and multiplies them by the matrix of the vocabulary, in memory of its own.
+type Head struct {
+	*Picker
+	logits kernel.Scratch
+}
+
+// NewHead makes a head without memory.
+func NewHead(mem kernel.Memory) *Head {
+	return &Head{Picker: NewPicker(mem), logits: kernel.NewScratch(mem)}
+}
+
+// Logits is x [n, hidden] times w [vocabulary, hidden], f32 [n, vocabulary]. It is valid until the next call.
+func (h *Head) Logits(dev kernel.Device, x kernel.Tensor, w kernel.Weight) (kernel.Tensor, error) {
+	out, err := h.logits.Take(kernel.F32, x.Rows, w.Out())
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	return out, dev.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: w})
+}

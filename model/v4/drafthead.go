@@ -41,8 +41,9 @@ const draftRing = 256
 type draftMark struct{ epoch, low, high int }
 
 type draftBuffers struct {
-	e, x, u, out, kept, logits    kernel.Scratch
-	hidden, picker                *nn.Picker
+	e, x, u, out, kept            kernel.Scratch
+	hidden                        *nn.Picker
+	head                          *nn.Head
 	slots, lens, window, ids, put kernel.Scratch
 	angles, place                 kernel.Scratch
 }
@@ -67,7 +68,7 @@ func (m *Model) loadDrafts(l *nn.Loader) {
 		hnorm: l.Vector(at("hnorm.weight"), c.Hidden),
 		norm:  l.Vector(at("norm.weight"), c.Hidden),
 		last:  loadSite(c, l, at("hc_head_fn"), at("hc_head_base"), at("hc_head_scale"), c.Hyper.Streams, 1),
-		buf: draftBuffers{e: s, x: s, u: s, out: s, kept: s, logits: s, hidden: nn.NewPicker(m.dev), picker: nn.NewPicker(m.dev),
+		buf: draftBuffers{e: s, x: s, u: s, out: s, kept: s, hidden: nn.NewPicker(m.dev), head: nn.NewHead(m.dev),
 			slots: s, lens: s, window: s, ids: s, put: s, angles: s, place: s},
 	}
 }
@@ -255,7 +256,7 @@ func (m *Model) draftLogits(u kernel.Tensor) (kernel.Tensor, error) {
 	if len(d.rows.wanted) == 0 {
 		return kernel.Tensor{}, nil
 	}
-	picked, err := d.buf.picker.Pick(m.dev, u, d.rows.wanted)
+	picked, err := d.buf.head.Pick(m.dev, u, d.rows.wanted)
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
@@ -266,11 +267,7 @@ func (m *Model) draftLogits(u kernel.Tensor) (kernel.Tensor, error) {
 	if err := m.dev.Norm(kernel.NormArgs{Out: h, X: h, Weight: d.norm, Eps: m.config.RMSEps}); err != nil {
 		return kernel.Tensor{}, err
 	}
-	logits, err := d.buf.logits.Take(kernel.F32, len(d.rows.wanted), m.config.Vocab)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	return logits, m.dev.Multiply(kernel.MultiplyArgs{Out: logits, X: h, W: m.head})
+	return d.buf.head.Logits(m.dev, h, m.head)
 }
 
 // write copies numbers to the device.

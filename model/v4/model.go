@@ -51,8 +51,8 @@ type buffers struct {
 	indices, combined, lengths       kernel.Scratch
 	workspace                        kernel.Scratch
 	logit, chosen, share             kernel.Scratch // experts
-	collapsed, logits                kernel.Scratch // outputs
-	picker                           *nn.Picker
+	collapsed                        kernel.Scratch // outputs
+	head                             *nn.Head
 	ffn                              *nn.FFNScratch
 	host                             []int32
 }
@@ -96,7 +96,7 @@ func newBuffers(dev kernel.Device) buffers {
 	return buffers{
 		streams: s, x: s, sub: s, mix: s, post: s, comb: s, qa: s, q: s, kv: s, out: s, z: s, values: s, gates: s, entry: s,
 		indices: s, combined: s, lengths: s, workspace: s,
-		logit: s, chosen: s, share: s, collapsed: s, logits: s, picker: nn.NewPicker(dev), ffn: nn.NewFFNScratch(dev),
+		logit: s, chosen: s, share: s, collapsed: s, head: nn.NewHead(dev), ffn: nn.NewFFNScratch(dev),
 	}
 }
 

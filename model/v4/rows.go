@@ -24,8 +24,7 @@ func (m *Model) embedRows(rows int) (kernel.Tensor, error) {
 
 // pick collapses the streams of the wanted rows, normalises them and multiplies by the head.
 func (m *Model) pick(in *model.Input, rows attn.Rows, streams kernel.Tensor) (kernel.Tensor, error) {
-	n := len(in.Logits)
-	if n == 0 {
+	if len(in.Logits) == 0 {
 		return kernel.Tensor{}, nil
 	}
 	list, err := in.Picked(m.buf.host[:0], rows)
@@ -33,7 +32,7 @@ func (m *Model) pick(in *model.Input, rows attn.Rows, streams kernel.Tensor) (ke
 		return kernel.Tensor{}, err
 	}
 	m.buf.host = list
-	picked, err := m.buf.picker.Pick(m.dev, streams, list)
+	picked, err := m.buf.head.Pick(m.dev, streams, list)
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
@@ -44,11 +43,7 @@ func (m *Model) pick(in *model.Input, rows attn.Rows, streams kernel.Tensor) (ke
 	if err := m.dev.Norm(kernel.NormArgs{Out: h, X: h, Weight: m.norm, Eps: m.config.RMSEps}); err != nil {
 		return kernel.Tensor{}, err
 	}
-	logits, err := m.buf.logits.Take(kernel.F32, n, m.config.Vocab)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	return logits, m.dev.Multiply(kernel.MultiplyArgs{Out: logits, X: h, W: m.head})
+	return m.buf.head.Logits(m.dev, h, m.head)
 }
 
 // collapse makes one row of a row's streams.
