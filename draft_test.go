@@ -241,6 +241,30 @@ func TestCancelledDraftsLeakNothing(t *testing.T) {
 	}
 }
 
+// Requests that leave while their drafts are verified change nothing for those that stay.
+func TestNeighboursOfCancelledDraftsAnswerAsIfAlone(t *testing.T) {
+	list := crowd(6)
+	cfg := Config{Model: drafty(t), Draft: spec.Off()}
+	want := lone(t, cfg, list)
+	cfg.Draft, cfg.NoReuse, cfg.CacheTokens, cfg.MaxRunning = drafts(t, 4), true, 24*64, 8
+	e := start(t, cfg, checked(t))
+	got := jointly(t, e, list, func() {
+		for i := range 16 {
+			s := open(t, e, Request{Tokens: tokens(i%5, 20+3*i), Sampling: seeded(int64(i)), MaxTokens: 40, IgnoreEOS: true})
+			for range i % 5 {
+				s.Next()
+			}
+			s.Close()
+			for range s.All() {
+			}
+		}
+	})
+	compare(t, list, got, want)
+	if st := e.Stats(); st.Drafted == 0 || st.Aborted == 0 {
+		t.Errorf("%d tokens drafted, %d requests left; both were meant to happen", st.Drafted, st.Aborted)
+	}
+}
+
 // faultyDrafts fails some passes of the drafting layer.
 type faultyDrafts struct {
 	runner
