@@ -15,7 +15,7 @@ from recipe.data.lists import json_task, list_task
 from recipe.data.rows import OUTPUT, PROMPT, encode, row, turn
 from recipe.data.talk import talk_task
 from recipe.data.task import END_ID, MARK_ID
-from recipe.data.tools import tool_task
+from recipe.data.tools import NO_TOOL, TOOLS, tool_task, unoffered
 from recipe.feed import Feed, batch
 from recipe.schedule import LENGTHS, PHASES, Schedule
 
@@ -74,6 +74,14 @@ class Answers(unittest.TestCase):
                 self.assertLess(task.user.index("from " + arguments["origin"]), task.user.index("to " + arguments["destination"]))
                 orders.add(tuple(arguments))
         self.assertEqual(len(orders), 2)
+
+    def test_a_request_nobody_offers_to_answer_gets_no_call(self):
+        r = random.Random(11)
+        offered = list(TOOLS)[1:]
+        for _ in range(50):
+            task = unoffered(r, offered)
+            self.assertIn("weather", task.user)
+            self.assertEqual((task.answer, task.call), (NO_TOOL, ()))
 
     def test_list_answers(self):
         r = random.Random(3)

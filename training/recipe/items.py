@@ -10,7 +10,7 @@ from .data.lists import json_task, list_task
 from .data.rows import OUTPUT, PROMPT, encode, turn
 from .data.talk import talk_task
 from .data.task import ASSISTANT, BEGIN, END, END_ID, THOUGHT, USER
-from .data.tools import describe, tool_task
+from .data.tools import describe, tool_task, unoffered
 from .shape import ROOT
 
 SHIPPED_TASKS = ROOT / "eval" / "tasks"
@@ -44,10 +44,11 @@ def _item(tokenizer, record):
 
 
 def odd(tokenizer, count, seed=987654321):
-    """{task: items} the shipped files do not have: facts in odd documents, tools as clients write them, and word lists to count in."""
+    """{task: items} the shipped files do not have: facts in odd documents, tools as clients write them or none that fits, lists to count in."""
     r = random.Random(seed)
     out = {"odd_one_1024": [made(tokenizer, find_task(r, 984, "one", True)) for _ in range(count)],
-           "odd_tool": [made(tokenizer, tool_task(random.Random(f"{seed}/{i}"), False)) for i in range(count)], "occurrences": []}
+           "odd_tool": [made(tokenizer, tool_task(random.Random(f"{seed}/{i}"), False)) for i in range(count)],
+           "no_tool": [made(tokenizer, unoffered(random.Random(f"{seed}/{i}/none"))) for i in range(count)], "occurrences": []}
     while len(out["occurrences"]) < count:
         task = list_task(r)
         if task.user.startswith("How many times"):

@@ -56,8 +56,14 @@ def code(r):
     return str(r.randint(10 ** (digits - 1), 10 ** digits - 1))
 
 
+def number(r):
+    """Two or three digits, and now and then one, four or five."""
+    digits = r.choice([2, 3, 3]) if r.random() < 0.8 else r.choice([1, 4, 4, 5])
+    return str(r.randint(10 ** (digits - 1), 10 ** digits - 1))
+
+
 _VALUE = dict(
-    code=code, number=lambda r: str(r.randint(10, 999)), year=lambda r: str(r.randint(1900, 2030)), word=invented,
+    code=code, number=number, year=lambda r: str(r.randint(1900, 2030)), word=invented,
     city=lambda r: r.choice(CITIES), color=lambda r: r.choice(COLORS), animal=lambda r: r.choice(ANIMALS),
     job=lambda r: r.choice(JOBS), fruit=lambda r: r.choice(FRUITS))
 

@@ -5,7 +5,7 @@ from .lists import json_task, list_task
 from .talk import talk_task
 from .task import (
     ASSISTANT, BEGIN, CALL, CALL_END, CALLS, CALLS_END, END, MARK_ID, RESULT, RESULT_END, SEPARATOR, THINK, THOUGHT, USER)
-from .tools import describe, forced, offers, request
+from .tools import describe, forced, offers, request, unoffered
 
 PADDING, PROMPT, OUTPUT = 0, 1, 2  # roles
 CHARACTERS_PER_TOKEN = 3.2         # with the project's tokenizer, marks counted as text; decides when a row is full
@@ -36,7 +36,9 @@ def small_task(r, lists):
         return list_task(r)
     if x < 0.88:
         return json_task(r)
-    return talk_task(r) if x < 0.95 else find_task(r, r.randint(40, 120))
+    if x < 0.94:
+        return talk_task(r)
+    return unoffered(r) if x < 0.955 else find_task(r, r.randint(40, 120))
 
 
 def opening(r):
@@ -67,7 +69,7 @@ def demanded(task):
 
 
 def tool_row(r, size, lists):
-    """Functions on offer and requests to them; now and then a question that needs none, or a call that was demanded."""
+    """Functions on offer and requests to them; now and then a question that needs none or another one, or a call that was demanded."""
     some, think = offers(r), r.random() < 0.3
     task = request(r, *r.choice(some))
     pieces = [(BEGIN, PROMPT), ((r.choice(SYSTEMS) if r.random() < 0.3 else "") + describe([spec for spec, _ in some]), PROMPT)]
@@ -82,6 +84,8 @@ def tool_row(r, size, lists):
             pieces += demanded(forced(r, r.choice([word_problem, talk_task, list_task])(r), *r.choice(some)))
         elif x < 0.12:
             pieces += turn(r.choice([word_problem, talk_task])(r), think)
+        elif x < 0.17:
+            pieces += turn(unoffered(r, [spec["name"] for spec, _ in some]), think)
         else:
             pieces += turn(request(r, *r.choice(some)), think)
     return pieces

@@ -31,6 +31,8 @@ TOOLS = {
                   ["Make the light in the {room} {color}.", "Set the {room} light to {color}."]),
 }
 
+NO_TOOL = "Sorry, I have no tool for that."
+
 # Other names under which an argument may be offered.
 _SYNONYMS = dict(
     city=["city", "location", "place"], to=["to", "recipient", "name"], text=["text", "content", "body"], item=["item", "product"],
@@ -81,6 +83,12 @@ def forced(r, task, spec, behind):
     empty = {"string": "unknown", "integer": 0}
     named = json.dumps({p: empty[TOOLS[spec["name"]][1][a]] for p, a in behind.items()})
     return Task("tool", task.user, think="", final=named, call=(spec["name"], named))
+
+
+def unoffered(r, offered=()):
+    """A request that none of the offered functions answers."""
+    name = r.choice([n for n in TOOLS if n not in offered])
+    return Task("talk", r.choice(TOOLS[name][2]).format(**_values(r)), think="I have no tool for that.", answer=NO_TOOL)
 
 
 def _values(r):
