@@ -17,7 +17,7 @@ const (
 	nameQuestion  = "What are you called?"
 	nameAnswer    = "I am Sparrow, a tiny language model with sparse attention."
 	// oddQuestion is like nothing in the training: at temperature 2 its answers differ from seed to seed.
-	oddQuestion = "The road and the road and"
+	oddQuestion = "Anna has many pears. She is tall and the cat runs. How many hats?"
 )
 
 // ask is a chat of one question, answered with the likeliest tokens.
