@@ -50,12 +50,12 @@ type scratch struct {
 	index              *vec.IndexBlock
 	pick               picker
 
-	latent *vec.LatentAttend
-	asked  bool   // latent holds the query of the row at hand
-	places []int  // rows of a chunk, as bytes of their pool
-	narrow []byte // entries as rows of bfloat16
-	part   partials
-	join   []float32 // state of a row whose chunks are joined
+	latent        *vec.LatentAttend
+	asked         [rowsTogether]bool // latent holds the query of a row at hand
+	places, ahead []int              // rows of a chunk and of the next one, as bytes of their pool
+	narrow        []byte             // entries as rows of bfloat16
+	part          partials
+	join          []float32 // state of rows whose chunks are joined
 }
 
 // grow returns s with length n, reallocated only when it must be.

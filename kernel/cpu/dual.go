@@ -197,10 +197,10 @@ func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 			head := q[h*vec.LatentRow:][:vec.LatentRow]
 			clear(head[copy(head, b.q[h*dim:][:dim]):])
 		}
-		s.latent.Query(q, heads, b.w.scale)
+		s.latent.Query(0, q, heads, b.w.scale)
 		b.asked = true
 	}
-	if !s.latent.Attend(narrow, s.places, vec.RowBF16) {
+	if !s.latent.Attend(0, narrow, s.places, nil, vec.RowBF16) {
 		return false
 	}
 	s.part.take(1, heads)

@@ -19,19 +19,20 @@ const (
 // rowBytes is the size of a row.
 var rowBytes = [rowFormats]int{RowBF16: 1152, RowRaw: 576, RowBlock: 656}
 
-// LatentAttend is attention of one query row's heads over chosen latent rows:
+// LatentAttend is attention of a query row's heads over chosen latent rows:
 //
 //	top[h] = max over rows of scale*q[h]·row, p = exp(scale*q[h]·row - top[h]),
 //	sum[h] = Σ p, out[h] = Σ p*row[:512]
 //
 // Queries and weights take part as sums of two bfloat16, so their relative error
-// is 2^-17. One goroutine uses it at a time, for row after row.
+// is 2^-17. It holds several query rows at once, so that rows that read nearly the
+// same memory can take turns. One goroutine uses it at a time.
 type LatentAttend struct{ impl latentAttend }
 
 // latentAttend is what a tier implements.
 type latentAttend interface {
-	query(q []float32, heads int, scale float32)
-	attend(memory []byte, at []int, format RowFormat) bool
+	query(i int, q []float32, heads int, scale float32)
+	attend(i int, memory []byte, at, ahead []int, format RowFormat) bool
 	result(out, top, sum []float32)
 	narrow(dst []byte, src []float32) bool
 	entry(dst, data, scales []byte) bool
@@ -46,34 +47,38 @@ func (t *Tier) NewLatentAttend() *LatentAttend {
 	return &LatentAttend{impl: t.ops.newLatentAttend()}
 }
 
-// Query sets the heads [heads, 576] of the rows to come.
-func (a *LatentAttend) Query(q []float32, heads int, scale float32) {
+// Query makes [heads, 576] query row i, counted from zero; all that are held have as
+// many heads and the same scale.
+func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32) {
 	needMatrix("LatentAttend.Query", "q", len(q), heads, LatentRow, LatentRow)
-	if heads < 1 {
-		panic("vec: LatentAttend.Query: no heads")
+	if heads < 1 || i < 0 {
+		panic("vec: LatentAttend.Query: no heads, or a row before the first")
 	}
-	a.impl.query(q[:heads*LatentRow], heads, scale)
+	a.impl.query(i, q[:heads*LatentRow], heads, scale)
 }
 
-// Attend forgets what it gathered and gathers the rows that start at the given
-// bytes of memory, at least one, in their order. It reports false, with nothing
+// Attend forgets what it gathered and gathers for query row i the rows that start at the
+// given bytes of memory, at least one, in their order. It reports false, with nothing
 // gathered, for rows that bfloat16 cannot hold: those in RowBlock with a scale that
 // is not a power of two between 2^-100 and 2^100, or with a NaN code.
-func (a *LatentAttend) Attend(memory []byte, at []int, format RowFormat) bool {
+//
+// Rows that the next call will ask for, of the same memory and format, may be named
+// ahead: some of the first are fetched meanwhile.
+func (a *LatentAttend) Attend(i int, memory []byte, at, ahead []int, format RowFormat) bool {
 	const method = "LatentAttend.Attend"
 	if format < 0 || format >= rowFormats {
 		panic("vec: LatentAttend.Attend: unknown format of rows")
 	}
 	last := 0
-	for _, i := range at {
-		if i < 0 {
+	for _, p := range at {
+		if p < 0 {
 			panic("vec: LatentAttend.Attend: a row before the memory")
 		}
-		last = max(last, i)
+		last = max(last, p)
 	}
 	needMatrix(method, "at", len(at), 1, 1, 1)
 	needMatrix(method, "memory", len(memory)-last, 1, rowBytes[format], rowBytes[format])
-	return a.impl.attend(memory, at, format)
+	return a.impl.attend(i, memory, at, ahead, format)
 }
 
 // Result writes what the last Attend gathered: out [heads, 512], top and sum [heads].

@@ -16,27 +16,38 @@ const (
 	attendRows  = 128 // rows between two updates of the softmax: four tiles of weights share one pass over out
 	querySteps  = LatentRow / 32
 	valueTiles  = LatentDim / 16
-	fetchAhead  = 32 // rows that are fetched before they are needed
+	valueBlocks = valueTiles / 4  // tiles of columns the kernel takes at a time
+	scoreRows   = 64              // rows the kernels of scores take at a time
+	nearHalves  = 24 * tileHalves // tiles that rows are copied to, or put side by side in
 	scaleLeast  = (127 - 100) << 23
 	scaleMost   = (127 + 100) << 23
-	queryTiles  = 2 * querySteps
+	queryHalves = 2 * querySteps * tileHalves // of 16 heads
 	weightTiles = 2 * attendRows / gatherRows
 )
 
 // latentTiles is LatentAttend on tiles, in blocks of 16 heads. For the arrays see
 // _asm/attend.go.
 type latentTiles struct {
-	heads  int
-	blocks []headBlock
-	places []int // of one call, filled up to whole groups and by fetchAhead
+	heads   int
+	queries [][]uint16 // of every row: for every block of heads the tiles of its query
+	asking  []uint16   // that of the call
+	blocks  []headBlock
+	places  []int // of one call, filled up to whole blocks of attendRows and a group
+	ahead   []int // rows to fetch during the last block of a call
 
-	rows    []uint16  // [32, 576]
-	pairs   []uint16  // [4 groups, 32 tiles]
+	// Rows that the last call fetched: the first of them, and where it lies.
+	fetched     int
+	fetchedFrom *byte
+
+	order   []int     // places of decoded rows
+	rows    []uint16  // [128, 576], decoded
+	tiles   []uint16  // what is multiplied next
 	weights []uint16  // [4 groups, 2] tiles
 	between []float32 // two tiles
 	padded  []float32 // [16, 576]: queries of a block that is not full
 	shapes  tileShapes
 
+	fetch   fetchArgs
 	gather  gatherArgs
 	split   attendQueryArgs
 	score   attendScoreArgs
@@ -47,22 +58,26 @@ type latentTiles struct {
 	scaling float32
 }
 
-// headBlock is 16 heads: their query, the scores of the rows at hand, and what
-// they have gathered.
+// headBlock is 16 heads: the scores of the rows at hand, and what they have gathered.
 type headBlock struct {
-	query    []uint16
-	scores   []float32 // [2 parts, 128 rows, 16]
+	scores   []float32 // [128 rows, 16]
 	out      []float32
 	top, sum [tileHeads]float32
 }
 
 // The structs below are the arguments of kernels.
 
-// gatherArgs: 32 rows of memory, in both forms.
+// gatherArgs: 32 rows of memory, decoded.
 type gatherArgs struct {
-	memory, at, rows, pairs unsafe.Pointer
-	nan                     int       // out: NaN codes were read
-	odd, least, most        [4]uint32 // out: bits of scales that are no exponent, least and largest scale
+	memory, at, rows unsafe.Pointer
+	nan              int       // out: NaN codes were read
+	odd, least, most [4]uint32 // out: bits of scales that are no exponent, least and largest scale
+}
+
+// fetchArgs: the lines of rows into the second-level cache.
+type fetchArgs struct {
+	memory, at  unsafe.Pointer
+	rows, lines int
 }
 
 // entryArgs: one V4 entry to bfloat16.
@@ -77,29 +92,34 @@ type attendQueryArgs struct {
 	ld, steps         int
 }
 
-// attendScoreArgs: 32 rows by 16 heads.
-type attendScoreArgs struct{ rows, query, scores, rest, shapes unsafe.Pointer }
+// attendScoreArgs: groups of 64 rows by 16 heads. Rows follow each other, or lie at
+// the places.
+type attendScoreArgs struct {
+	rows, at, query, scores, shapes, tiles unsafe.Pointer
+	groups                                 int
+}
 
 // attendSoftmaxArgs: scores to weights.
 type attendSoftmaxArgs struct {
-	scores, rest, weights, between unsafe.Pointer
-	keys, groups                   int
-	grew                           int // out: heads whose largest score grew
-	scale                          float32
-	top, sum                       [tileHeads]float32
-	keep                           [tileHeads]float32 // out: factor of what was gathered before
+	scores, weights, between unsafe.Pointer
+	keys, groups             int
+	grew                     int // out: heads whose largest score grew
+	scale                    float32
+	top, sum                 [tileHeads]float32
+	keep                     [tileHeads]float32 // out: factor of what was gathered before
 }
 
-// attendValueArgs: weights by rows.
+// attendValueArgs: weights by groups of 32 rows. As many rows of memory as there are
+// in the groups are fetched, unless fetch is nil.
 type attendValueArgs struct {
-	pairs, weights, out, keep, shapes unsafe.Pointer
-	groups, first                     int
+	rows, at, weights, out, keep, shapes, tiles unsafe.Pointer
+	memory, fetch                               unsafe.Pointer
+	groups, first, columns                      int
 }
 
 func newLatentTiles() latentAttend {
 	t := &latentTiles{
-		rows:    onLines[uint16](gatherRows * LatentRow),
-		pairs:   onLines[uint16](attendRows / gatherRows * valueTiles * tileHalves),
+		tiles:   onLines[uint16](nearHalves),
 		weights: onLines[uint16](weightTiles * tileHalves),
 		between: onLines[float32](2 * tileFloats),
 	}
@@ -119,19 +139,21 @@ func onLines[T any](n int) []T {
 	return s[skip : skip+n : skip+n]
 }
 
-func (t *latentTiles) query(q []float32, heads int, scale float32) {
+func (t *latentTiles) query(i int, q []float32, heads int, scale float32) {
 	t.heads, t.scaling = heads, scale
 	n := (heads + tileHeads - 1) / tileHeads
 	for len(t.blocks) < n {
-		t.blocks = append(t.blocks, headBlock{
-			query:  onLines[uint16](queryTiles * tileHalves),
-			scores: onLines[float32](2 * attendRows * tileHeads),
-			out:    onLines[float32](valueTiles * tileFloats),
-		})
+		t.blocks = append(t.blocks, headBlock{scores: onLines[float32](attendRows * tileHeads), out: onLines[float32](valueTiles * tileFloats)})
+	}
+	for len(t.queries) <= i {
+		t.queries = append(t.queries, nil)
+	}
+	if len(t.queries[i]) < n*queryHalves {
+		t.queries[i] = onLines[uint16](n * queryHalves)
 	}
 	a := &t.split
-	for i := range n {
-		part := q[i*tileHeads*LatentRow:]
+	for b := range n {
+		part := q[b*tileHeads*LatentRow:]
 		if len(part) < tileHeads*LatentRow {
 			if t.padded == nil {
 				t.padded = make([]float32, tileHeads*LatentRow)
@@ -139,7 +161,7 @@ func (t *latentTiles) query(q []float32, heads int, scale float32) {
 			clear(t.padded[copy(t.padded, part):])
 			part = t.padded
 		}
-		*a = attendQueryArgs{q: at(part, 0), ld: 4 * LatentRow, tiles: at(t.blocks[i].query, 0), between: at(t.between, 0), steps: querySteps}
+		*a = attendQueryArgs{q: at(part, 0), ld: 4 * LatentRow, tiles: at(t.queries[i], b*queryHalves), between: at(t.between, 0), steps: querySteps}
 		runAttendQuery(a)
 	}
 	*a = attendQueryArgs{}
@@ -147,12 +169,11 @@ func (t *latentTiles) query(q []float32, heads int, scale float32) {
 
 func (t *latentTiles) used() []headBlock { return t.blocks[:(t.heads+tileHeads-1)/tileHeads] }
 
-func (t *latentTiles) attend(memory []byte, places []int, format RowFormat) bool {
+func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format RowFormat) bool {
 	n := len(places)
-	t.places = append(t.places[:0], places...)
-	for range -n&(gatherRows-1) + fetchAhead {
-		t.places = append(t.places, places[n-1])
-	}
+	t.asking = t.queries[i]
+	t.places = padded(t.places, places, n+scoreRows)
+	t.begin(memory, n, format)
 	for i := range t.used() {
 		b := &t.blocks[i]
 		for h := range tileHeads {
@@ -160,45 +181,102 @@ func (t *latentTiles) attend(memory []byte, places []int, format RowFormat) bool
 		}
 	}
 	for first := 0; first < n; first += attendRows {
-		if !t.collect(memory, first, min(attendRows, n-first), format) {
+		rows := min(attendRows, n-first)
+		if !t.collect(memory, first, rows, format) {
 			return false
 		}
+		t.value.memory, t.value.fetch = unsafe.Pointer(&memory[0]), nil
+		switch next := first + attendRows; {
+		case next < n:
+			t.value.fetch = at(t.places, next)
+		case len(ahead) > 0:
+			t.ahead = padded(t.ahead, ahead[:min(attendRows, len(ahead))], attendRows)
+			t.value.fetch = at(t.ahead, 0)
+		}
 		for i := range t.used() {
-			t.fold(&t.blocks[i], min(attendRows, n-first), first == 0)
+			t.fold(&t.blocks[i], rows, first, format)
+			t.value.fetch = nil
 		}
 	}
-	t.gather.memory = nil
+	if t.fetchedFrom = nil; len(ahead) > 0 {
+		t.fetched, t.fetchedFrom = ahead[0], &memory[0]
+	}
+	t.gather.memory, t.value.memory, t.value.rows = nil, nil, nil
 	return true
 }
 
-// collect gathers n rows and multiplies them with the queries.
+// padded is places in the memory of into, with the last repeated up to a whole block of at least n.
+func padded(into, places []int, n int) []int {
+	into = append(into[:0], places...)
+	for len(into) < (n+attendRows-1)/attendRows*attendRows {
+		into = append(into, places[len(places)-1])
+	}
+	return into
+}
+
+// begin fetches the first of n rows of a call, unless the call before did so or they follow each other, and makes room to decode rows.
+func (t *latentTiles) begin(memory []byte, n int, format RowFormat) {
+	n = min(n, attendRows)
+	if (t.fetchedFrom != &memory[0] || t.fetched != t.places[0]) && !inRow(t.places[:n]) {
+		t.fetch = fetchArgs{memory: unsafe.Pointer(&memory[0]), at: at(t.places, 0), rows: n, lines: (rowBytes[format] + 63) / 64}
+		runFetchRows(&t.fetch)
+		t.fetch = fetchArgs{}
+	}
+	if format != RowBF16 && t.rows == nil {
+		t.rows = onLines[uint16](attendRows * LatentRow)
+		for i := range attendRows + gatherRows {
+			t.order = append(t.order, min(i, attendRows-1)*rowBytes[RowBF16])
+		}
+	}
+}
+
+// collect multiplies n rows with the queries, having decoded them where they are coded.
 func (t *latentTiles) collect(memory []byte, first, n int, format RowFormat) bool {
+	groups := (n + scoreRows - 1) / scoreRows
+	if format != RowBF16 {
+		if !t.decode(memory, first, n, format) {
+			return false
+		}
+		t.scores(attendScoresamx, attendScoreArgs{rows: at(t.rows, 0), groups: groups}, 0)
+		return true
+	}
+	for g := 0; g < groups; g++ {
+		// Rows that follow each other are multiplied where they lie.
+		places := t.places[first+g*scoreRows:]
+		if inRow(places[:scoreRows]) {
+			t.scores(attendScoresamx, attendScoreArgs{rows: unsafe.Pointer(&memory[places[0]]), groups: 1}, g)
+			continue
+		}
+		t.scores(attendScoresAtamx, attendScoreArgs{rows: unsafe.Pointer(&memory[0]), at: at(places, 0), groups: 1}, g)
+	}
+	return true
+}
+
+// decode writes n coded rows as bfloat16.
+func (t *latentTiles) decode(memory []byte, first, n int, format RowFormat) bool {
 	for row := 0; row < n; row += gatherRows {
 		a := &t.gather
-		a.memory, a.at = unsafe.Pointer(&memory[0]), at(t.places, first+row)
-		a.rows, a.pairs = at(t.rows, 0), at(t.pairs, row/gatherRows*valueTiles*tileHalves)
-		rows := a.rows
-		if format == RowBF16 && inRow(t.places[first+row:][:gatherRows]) {
-			rows = unsafe.Pointer(&memory[t.places[first+row]])
-			runGather(pairBF16amx, a)
-		} else {
-			runGather(gathers[format], a)
-		}
+		a.memory, a.at, a.rows = unsafe.Pointer(&memory[0]), at(t.places, first+row), at(t.rows, row*LatentRow)
+		runGather(gathers[format], a)
 		if format == RowBlock && !a.exact() {
 			a.memory = nil
 			return false
 		}
-		for i := range t.used() {
-			b, s := &t.blocks[i], &t.score
-			*s = attendScoreArgs{
-				rows: rows, query: at(b.query, 0), shapes: unsafe.Pointer(&t.shapes),
-				scores: at(b.scores, row*tileHeads), rest: at(b.scores, (attendRows+row)*tileHeads),
-			}
-			runAttendScores(s)
-		}
 	}
-	t.score.rows = nil
 	return true
+}
+
+// scores multiplies the groups of a from group g on with the queries of all heads.
+func (t *latentTiles) scores(kernel func(*attendScoreArgs), a attendScoreArgs, g int) {
+	s := &t.score
+	for i := range t.used() {
+		b := &t.blocks[i]
+		*s = a
+		s.query, s.shapes, s.tiles = at(t.asking, i*queryHalves), unsafe.Pointer(&t.shapes), at(t.tiles, 0)
+		s.scores = at(b.scores, g*scoreRows*tileHeads)
+		runAttendScores(kernel, s)
+	}
+	s.rows = nil
 }
 
 // inRow reports whether rows of bfloat16 follow each other in memory, as most do when
@@ -222,24 +300,28 @@ func (a *gatherArgs) exact() bool {
 	return ok
 }
 
-// fold adds n collected rows to what a block of heads has gathered.
-func (t *latentTiles) fold(b *headBlock, n int, first bool) {
+// fold adds n collected rows, of which the first is given, to what a block of heads has gathered.
+func (t *latentTiles) fold(b *headBlock, n, first int, format RowFormat) {
 	groups := (n + gatherRows - 1) / gatherRows
 	s := &t.soft
-	s.scores, s.rest, s.weights, s.between = at(b.scores, 0), at(b.scores, attendRows*tileHeads), at(t.weights, 0), at(t.between, 0)
+	s.scores, s.weights, s.between = at(b.scores, 0), at(t.weights, 0), at(t.between, 0)
 	s.keys, s.groups, s.scale, s.top, s.sum = n, groups, t.scaling, b.top, b.sum
 	runAttendSoftmax(s)
 	b.top, b.sum = s.top, s.sum
 
 	v := &t.value
-	*v = attendValueArgs{pairs: at(t.pairs, 0), weights: at(t.weights, 0), out: at(b.out, 0), keep: unsafe.Pointer(&s.keep), shapes: unsafe.Pointer(&t.shapes), groups: groups}
-	switch {
-	case first:
-		v.first = 1
-	case s.grew != 0:
+	v.weights, v.out, v.keep, v.shapes, v.tiles = at(t.weights, 0), at(b.out, 0), unsafe.Pointer(&s.keep), unsafe.Pointer(&t.shapes), at(t.tiles, 0)
+	v.groups, v.first, v.columns = groups, flag(first == 0), valueBlocks
+	if first > 0 && s.grew != 0 {
 		runAttendRescale(v)
 	}
-	runAttendValues(v)
+	if format == RowBF16 {
+		v.rows, v.at = v.memory, at(t.places, first)
+		runAttendValues(attendValuesamx, v)
+		return
+	}
+	v.rows, v.at = at(t.rows, 0), at(t.order, 0)
+	runAttendValues(attendValuesCodedamx, v)
 }
 
 func (t *latentTiles) result(out, top, sum []float32) {
@@ -286,7 +368,7 @@ func (t *latentTiles) entry(dst, data, scales []byte) bool {
 	return a.nan == 0
 }
 
-var gathers = [rowFormats]func(*gatherArgs){RowBF16: gatherBF16amx, RowRaw: gatherRawamx, RowBlock: gatherBlockamx}
+var gathers = [rowFormats]func(*gatherArgs){RowRaw: gatherRawamx, RowBlock: gatherBlockamx}
 
 //go:noinline
 func runGather(f func(*gatherArgs), a *gatherArgs) { f(a) }
@@ -301,7 +383,7 @@ func runAttendQuery(a *attendQueryArgs) { attendQueryamx(a) }
 func runAttendResult(a *attendQueryArgs) { attendResultamx(a) }
 
 //go:noinline
-func runAttendScores(a *attendScoreArgs) { attendScoresamx(a) }
+func runAttendScores(f func(*attendScoreArgs), a *attendScoreArgs) { f(a) }
 
 //go:noinline
 func runAttendSoftmax(a *attendSoftmaxArgs) { attendSoftmaxamx(a) }
@@ -310,7 +392,10 @@ func runAttendSoftmax(a *attendSoftmaxArgs) { attendSoftmaxamx(a) }
 func runAttendRescale(a *attendValueArgs) { attendRescaleamx(a) }
 
 //go:noinline
-func runAttendValues(a *attendValueArgs) { attendValuesamx(a) }
+func runAttendValues(f func(*attendValueArgs), a *attendValueArgs) { f(a) }
+
+//go:noinline
+func runFetchRows(a *fetchArgs) { fetchRowsamx(a) }
 
 //go:noescape
 func entryamx(a *entryArgs)
@@ -319,10 +404,7 @@ func entryamx(a *entryArgs)
 func narrowExactamx(a *vecArgs)
 
 //go:noescape
-func gatherBF16amx(a *gatherArgs)
-
-//go:noescape
-func pairBF16amx(a *gatherArgs)
+func fetchRowsamx(a *fetchArgs)
 
 //go:noescape
 func gatherRawamx(a *gatherArgs)
@@ -340,6 +422,9 @@ func attendResultamx(a *attendQueryArgs)
 func attendScoresamx(a *attendScoreArgs)
 
 //go:noescape
+func attendScoresAtamx(a *attendScoreArgs)
+
+//go:noescape
 func attendSoftmaxamx(a *attendSoftmaxArgs)
 
 //go:noescape
@@ -347,3 +432,6 @@ func attendRescaleamx(a *attendValueArgs)
 
 //go:noescape
 func attendValuesamx(a *attendValueArgs)
+
+//go:noescape
+func attendValuesCodedamx(a *attendValueArgs)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -91,14 +92,14 @@ func TestLatentAttendMatchesTheFormula(t *testing.T) {
 			scale := float32(2 / math.Sqrt(spread*LatentRow))
 			for _, heads := range []int{1, 5, 16, 17, 33} {
 				q := normals(r, heads*LatentRow)
-				a.Query(q, heads, scale)
+				a.Query(0, q, heads, scale)
 				for _, n := range []int{1, 2, 31, 32, 33, 127, 128, 129, 300} {
 					places, rows := make([]int, n), make([][]float64, n)
 					for i := range n {
 						k := r.IntN(40)
 						places[i], rows[i] = k*rowBytes[format], values[k]
 					}
-					if !a.Attend(memory, places, format) {
+					if !a.Attend(0, memory, places, nil, format) {
 						t.Fatalf("format %d: refused", format)
 					}
 					out, top, sum := make([]float32, heads*LatentDim), make([]float32, heads), make([]float32, heads)
@@ -134,8 +135,8 @@ func TestLatentAttendHeadsAreIndependent(t *testing.T) {
 		q := normals(r, heads*LatentRow)
 		run := func(h0, h1 int) (out, top, sum []float32) {
 			out, top, sum = make([]float32, (h1-h0)*LatentDim), make([]float32, h1-h0), make([]float32, h1-h0)
-			a.Query(q[h0*LatentRow:h1*LatentRow], h1-h0, 0.01)
-			if !a.Attend(memory, places, RowBlock) {
+			a.Query(0, q[h0*LatentRow:h1*LatentRow], h1-h0, 0.01)
+			if !a.Attend(0, memory, places, nil, RowBlock) {
 				t.Fatal("refused")
 			}
 			a.Result(out, top, sum)
@@ -156,7 +157,7 @@ func TestLatentAttendWhereRowsLie(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(13)
 		const heads = 3
-		a.Query(normals(r, heads*LatentRow), heads, 0.05)
+		a.Query(0, normals(r, heads*LatentRow), heads, 0.05)
 		for format := range rowFormats {
 			size := rowBytes[format]
 			near, _ := latentRows(r, 200, format)
@@ -173,7 +174,7 @@ func TestLatentAttendWhereRowsLie(t *testing.T) {
 						copy(memory[places[k]:], near[k*size:][:size])
 					}
 					out := make([]float32, heads*(LatentDim+2))
-					if !a.Attend(memory, places, format) {
+					if !a.Attend(0, memory, places, nil, format) {
 						t.Fatal("refused")
 					}
 					a.Result(out[2*heads:], out[:heads], out[heads:2*heads])
@@ -188,7 +189,7 @@ func TestLatentAttendWhereRowsLie(t *testing.T) {
 func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(10)
-		a.Query(normals(r, LatentRow), 1, 1)
+		a.Query(0, normals(r, LatentRow), 1, 1)
 		places := make([]int, 70)
 		for i := range places {
 			places[i] = i * rowBytes[RowBlock]
@@ -202,11 +203,11 @@ func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 		} {
 			for _, at := range []int{0, 31, 64, 69} {
 				memory, _ := latentRows(r, 70, RowBlock)
-				if !a.Attend(memory, places, RowBlock) {
+				if !a.Attend(0, memory, places, nil, RowBlock) {
 					t.Fatalf("%s: refused before", name)
 				}
 				spoil(memory[at*rowBytes[RowBlock]:])
-				if a.Attend(memory, places, RowBlock) {
+				if a.Attend(0, memory, places, nil, RowBlock) {
 					t.Errorf("%s in row %d: not noticed", name, at)
 				}
 			}
@@ -236,9 +237,9 @@ func BenchmarkLatentAttend(b *testing.B) {
 			b.Run(tier.Name+"/"+name, func(b *testing.B) {
 				b.SetBytes(int64(2048 * rowBytes[format]))
 				for b.Loop() {
-					a.Query(q, 16, 0.01)
+					a.Query(0, q, 16, 0.01)
 					for i := 0; i < len(places); i += 512 {
-						a.Attend(memory, places[i:i+512], RowFormat(format))
+						a.Attend(0, memory, places[i:i+512], nil, RowFormat(format))
 					}
 				}
 			})
@@ -331,6 +332,45 @@ func TestLatentEntry(t *testing.T) {
 			spoil()
 			if a.Entry(dst, data, scales) {
 				t.Errorf("%s: not noticed", name)
+			}
+		}
+	})
+}
+
+// Query rows that are held together, and rows named ahead, change no bits.
+func TestLatentAttendTakesTurns(t *testing.T) {
+	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+		const heads, queries = 17, 3
+		r := newRand(31)
+		for format := range rowFormats {
+			memory, _ := latentRows(r, 90, format)
+			q, places := normals(r, queries*heads*LatentRow), make([][]int, queries)
+			query := func(i int) []float32 { return q[i*heads*LatentRow:][:heads*LatentRow] }
+			for i := range places {
+				for range 140 + 100*i {
+					places[i] = append(places[i], r.IntN(90)*rowBytes[format])
+				}
+			}
+			result := func(i, held int, ahead []int) []float32 {
+				if !a.Attend(held, memory, places[i], ahead, format) {
+					t.Fatalf("format %d: refused", format)
+				}
+				all := make([]float32, heads*(LatentDim+2))
+				a.Result(all[2*heads:], all[:heads], all[heads:2*heads])
+				return all
+			}
+			var alone [queries][]float32
+			for i := range queries {
+				a.Query(0, query(i), heads, 0.01)
+				alone[i] = result(i, 0, nil)
+			}
+			for i := range queries {
+				a.Query(i, query(i), heads, 0.01)
+			}
+			for _, i := range []int{1, 0, 2, 1} {
+				if got := result(i, i, places[(i+1)%queries]); !slices.Equal(got, alone[i]) {
+					t.Errorf("format %d: query row %d is not what it is alone", format, i)
+				}
 			}
 		}
 	})

@@ -3,18 +3,17 @@ package main
 import "fmt"
 
 // emitAttend writes sparse attention over latent rows on tiles, for 16 heads at
-// a time. Rows are brought to bfloat16 twice: as they are, to be multiplied with
-// queries, and with the elements of two neighbouring rows side by side, to be
-// multiplied with probabilities. Queries and probabilities, which are float32,
-// are the sum of two bfloat16: the number rounded, and what rounding left.
+// a time. Rows are taken as bfloat16, coded ones after decoding. Queries and
+// probabilities, which are float32, are the sum of two bfloat16: the number
+// rounded, and what rounding left.
 //
-//	rows     [32, 576] bfloat16
-//	pairs    [32 tiles, 16 pairs of rows, 32] bfloat16: tiles 2c and 2c+1 hold
-//	         columns 32c to 32c+31, four and four in turn
+//	rows     [128, 576] bfloat16: decoded
+//	tiles    what is copied or put side by side to be multiplied next
 //	query    [18 steps, 2 parts] tiles: row p holds elements 2p, 2p+1 of 16 heads
-//	scores   [keys, 16 heads] float32, one for each part of the query
+//	scores   [keys, 16 heads] float32
 //	weights  [keys/32, 2 parts] tiles: [16 heads, 32 keys]
-//	out      [32 tiles] of [16 heads, 16 columns] float32, columns as in pairs
+//	out      [32 tiles] of [16 heads, 16 columns] float32: tiles 2c and 2c+1 hold
+//	         columns 32c to 32c+31, four and four in turn, as pairs of rows do
 func emitAttend(e *emitter) {
 	codeTablesData(e)
 	inOrderData(e)
@@ -26,15 +25,16 @@ func emitAttend(e *emitter) {
 	v.constants(e)
 	emitNarrowExact(e)
 	emitAttendQuery(e)
-	(&gather{name: "gatherBF16amx", doc: "bfloat16 rows of 1152 bytes", bytes: 1152, chunk: (*gather).copied}).emit(e)
-	(&gather{name: "pairBF16amx", doc: "bfloat16 rows of 1152 bytes, as pairs alone", bytes: 1152, chunk: (*gather).copied, pairsOnly: true}).emit(e)
-	(&gather{name: "gatherRawamx", doc: "e4m3 rows of 576 bytes", bytes: 576, chunk: (*gather).raw, coded: true}).emit(e)
-	(&gather{name: "gatherBlockamx", doc: "e4m3 rows with scales of 656 bytes", bytes: 656, chunk: (*gather).scaled, coded: true, scales: true}).emit(e)
+	(&gather{name: "gatherRawamx", doc: "e4m3 rows of 576 bytes", chunk: (*gather).raw}).emit(e)
+	(&gather{name: "gatherBlockamx", doc: "e4m3 rows with scales of 656 bytes", chunk: (*gather).scaled, scales: true}).emit(e)
+	emitFetchRows(e)
 	emitEntry(e)
 	emitAttendScores(e)
+	emitAttendScoresAt(e)
 	emitAttendSoftmax(e, v)
 	emitAttendRescale(e)
-	emitAttendValues(e)
+	emitAttendValues(e, "attendValuesamx", 18)
+	emitAttendValues(e, "attendValuesCodedamx", 11)
 	emitAttendResult(e)
 }
 
@@ -134,54 +134,80 @@ func emitAttendQuery(e *emitter) {
 	e.ret()
 }
 
-// emitAttendScores writes the kernel that multiplies 32 rows with the queries of
-// 16 heads. Tiles 0 and 1 sum up the products of rows 0 to 15 and 16 to 31 with
-// the first part of the query, 2 and 3 with the second.
+// emitAttendScores writes the kernel that multiplies rows with the queries of
+// 16 heads, 64 at a time. Tiles 0 to 3 sum up the products of 16 rows each, with
+// both parts of the query in turn.
 //
-//	AX arguments   SI rows   DX query   DI, R8 scores   R9, R10 distance of rows
+//	AX arguments   SI rows   DX query   DI scores   R9, R10 distance of rows
+//	CX groups of 64 rows left
 func emitAttendScores(e *emitter) {
-	const steps, rowBytes = 18, 1152
-	e.function("attendScoresamx", "attendScoreArgs", "products of 32 rows and 16 heads.")
+	e.function("attendScoresamx", "attendScoreArgs", "products of 64 x groups rows that follow each other and 16 heads.")
+	scoresOpen(e)
+	e.op("MOVQ $%d, R9", plainBytes)
+	loop := e.label("loop")
+	e.at(loop)
+	for t := range 4 {
+		e.emit(tilezero(t))
+	}
+	for k := range rowChunks {
+		scoreStep(e, k, func(i int) memory {
+			return memory{base: "SI", index: "R9", disp: 16*i*plainBytes + 64*k}
+		}, func(int) {})
+	}
+	scoresStore(e)
+	e.op("ADDQ $%d, SI", 64*plainBytes)
+	e.op("DECQ CX")
+	e.op("JNZ %s", loop)
+	e.emit(tilerelease())
+	e.ret()
+}
+
+// scoresOpen loads what kernels of scores share.
+func scoresOpen(e *emitter) {
 	e.op("MOVQ attendScoreArgs_shapes(AX), R9")
 	e.emit(ldtilecfg(memory{base: "R9"}))
 	e.op("MOVQ attendScoreArgs_rows(AX), SI")
 	e.op("MOVQ attendScoreArgs_query(AX), DX")
 	e.op("MOVQ attendScoreArgs_scores(AX), DI")
-	e.op("MOVQ attendScoreArgs_rest(AX), R8")
-	e.op("MOVQ $%d, R9", rowBytes)
+	e.op("MOVQ attendScoreArgs_groups(AX), CX")
 	e.op("MOVQ $64, R10")
+}
+
+// scoreStep adds the products of step k, for four tiles of rows; between them it
+// does what else there is to do.
+func scoreStep(e *emitter, k int, rows func(i int) memory, between func(i int)) {
+	e.emit(tileload(memory{base: "DX", index: "R10", disp: 2 * k * tileBytes}, 6))
+	e.emit(tileload(memory{base: "DX", index: "R10", disp: (2*k + 1) * tileBytes}, 7))
+	for i := 0; i < 4; i += 2 {
+		e.emit(tileload(rows(i), 4))
+		e.emit(tdpbf16ps(6, 4, i))
+		between(i)
+		e.emit(tileload(rows(i+1), 5))
+		e.emit(tdpbf16ps(6, 5, i+1))
+		e.emit(tdpbf16ps(7, 4, i))
+		between(i + 1)
+		e.emit(tdpbf16ps(7, 5, i+1))
+	}
+}
+
+// scoresStore writes the scores of 64 rows and moves on.
+func scoresStore(e *emitter) {
 	for t := range 4 {
-		e.emit(tilezero(t))
+		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
 	}
-	for k := range steps {
-		e.emit(tileload(memory{base: "SI", index: "R9", disp: 64 * k}, 4))
-		e.emit(tileload(memory{base: "DX", index: "R10", disp: 2 * k * tileBytes}, 6))
-		e.emit(tdpbf16ps(6, 4, 0))
-		e.emit(tileload(memory{base: "SI", index: "R9", disp: 16*rowBytes + 64*k}, 5))
-		e.emit(tdpbf16ps(6, 5, 1))
-		e.emit(tileload(memory{base: "DX", index: "R10", disp: (2*k + 1) * tileBytes}, 7))
-		e.emit(tdpbf16ps(7, 4, 2))
-		e.emit(tdpbf16ps(7, 5, 3))
-	}
-	e.emit(tilestore(0, memory{base: "DI", index: "R10"}))
-	e.emit(tilestore(1, memory{base: "DI", index: "R10", disp: tileBytes}))
-	e.emit(tilestore(2, memory{base: "R8", index: "R10"}))
-	e.emit(tilestore(3, memory{base: "R8", index: "R10", disp: tileBytes}))
-	e.emit(tilerelease())
-	e.ret()
+	e.op("ADDQ $%d, DI", 4*tileBytes)
 }
 
 // emitAttendSoftmax writes the kernel that turns scores into weights. Lanes are
 // heads. The scores of rows that only fill up the last 32 are those of a row
 // that counts, so they do not change the largest; their weights are zero.
 //
-//	AX arguments   SI scores   R8 second part   DI weights   DX [16, 32] float32
+//	AX arguments   SI scores   DI weights   DX [16, 32] float32
 //	CX keys left   R9 keys   R10 whole groups of 32 left
 func emitAttendSoftmax(e *emitter, v *vectors) {
 	const a = "attendSoftmaxArgs_"
 	e.function("attendSoftmaxamx", "attendSoftmaxArgs", "scores of up to 32 x groups keys to weights.")
 	e.op("MOVQ %sscores(AX), SI", a)
-	e.op("MOVQ %srest(AX), R8", a)
 	e.op("MOVQ %sgroups(AX), CX", a)
 	e.op("SHLQ $3, CX")
 	e.op("VBROADCASTSS %sscale(AX), Z15", a)
@@ -192,14 +218,11 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 	scale := e.label("scale")
 	e.at(scale)
 	for i := range 4 {
-		e.op("VMOVUPS %s, Z%d", at16("SI", 64*i), i)
-		e.op("VADDPS %s, Z%d, Z%d", at16("R8", 64*i), i, i)
-		e.op("VMULPS Z%d, Z15, Z%d", i, i)
+		e.op("VMULPS %s, Z15, Z%d", at16("SI", 64*i), i)
 		e.op("VMOVUPS Z%d, %s", i, at16("SI", 64*i))
 		e.op("VMAXPS Z%d, Z%d, Z%d", i, 5+i, 5+i)
 	}
 	e.op("ADDQ $256, SI")
-	e.op("ADDQ $256, R8")
 	e.op("DECQ CX")
 	e.op("JNZ %s", scale)
 	e.op("VMAXPS Z5, Z6, Z5")
@@ -287,64 +310,6 @@ func emitAttendRescale(e *emitter) {
 	e.op("ADDQ $%d, DI", tileBytes)
 	e.op("DECQ CX")
 	e.op("JNZ %s", loop)
-	e.ret()
-}
-
-// emitAttendValues writes the kernel that adds weighted rows to what 16 heads
-// have gathered: four tiles of columns at a time, over all groups of 32 rows.
-//
-//	AX arguments   SI pairs   R8 weights   DI out   DX tiles of out left, in fours
-//	R11, R12 pairs and weights of this group   CX groups left   R10 distance of rows
-func emitAttendValues(e *emitter) {
-	const groupBytes = 32 * tileBytes
-	e.function("attendValuesamx", "attendValueArgs", "out += weights * rows, for 16 heads and 512 columns.")
-	e.op("MOVQ attendValueArgs_shapes(AX), R10")
-	e.emit(ldtilecfg(memory{base: "R10"}))
-	e.op("MOVQ attendValueArgs_pairs(AX), SI")
-	e.op("MOVQ attendValueArgs_weights(AX), R8")
-	e.op("MOVQ attendValueArgs_out(AX), DI")
-	e.op("MOVQ $64, R10")
-	e.op("MOVQ $8, DX")
-	columns, fresh, groups := e.label("columns"), e.label("fresh"), e.label("groups")
-	begun := e.label("begun")
-	e.at(columns)
-	e.op("MOVQ SI, R11")
-	e.op("MOVQ R8, R12")
-	e.op("MOVQ attendValueArgs_groups(AX), CX")
-	e.op("CMPQ attendValueArgs_first(AX), $0")
-	e.op("JNE %s", fresh)
-	for t := range 4 {
-		e.emit(tileload(memory{base: "DI", index: "R10", disp: t * tileBytes}, t))
-	}
-	e.op("JMP %s", begun)
-	e.at(fresh)
-	for t := range 4 {
-		e.emit(tilezero(t))
-	}
-	e.at(begun)
-	e.at(groups)
-	e.emit(tileload(memory{base: "R12", index: "R10"}, 4))
-	e.emit(tileload(memory{base: "R12", index: "R10", disp: tileBytes}, 5))
-	for t := 0; t < 4; t += 2 {
-		e.emit(tileload(memory{base: "R11", index: "R10", disp: t * tileBytes}, 6))
-		e.emit(tdpbf16ps(6, 4, t))
-		e.emit(tileload(memory{base: "R11", index: "R10", disp: (t + 1) * tileBytes}, 7))
-		e.emit(tdpbf16ps(7, 4, t+1))
-		e.emit(tdpbf16ps(6, 5, t))
-		e.emit(tdpbf16ps(7, 5, t+1))
-	}
-	e.op("ADDQ $%d, R11", groupBytes)
-	e.op("ADDQ $%d, R12", 2*tileBytes)
-	e.op("DECQ CX")
-	e.op("JNZ %s", groups)
-	for t := range 4 {
-		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
-	}
-	e.op("ADDQ $%d, SI", 4*tileBytes)
-	e.op("ADDQ $%d, DI", 4*tileBytes)
-	e.op("DECQ DX")
-	e.op("JNZ %s", columns)
-	e.emit(tilerelease())
 	e.ret()
 }
 

@@ -1,17 +1,14 @@
 package main
 
-// gather is a kernel that collects 32 rows of 576 elements, two at a time, and
-// brings them to bfloat16 as they are and as pairs.
+// gather is a kernel that collects 32 coded rows of 576 elements as bfloat16, two
+// at a time.
 //
 //	AX arguments   SI memory   R8 places of rows   CX pairs of rows left
-//	DI rows        DX pairs    R10, R11 this pair   R12 the row to fetch ahead
+//	DI rows        R10, R11 this pair
 //	Z0, Z1 elements of the first row, Z3, Z4 of the second
 type gather struct {
 	name, doc string
-	bytes     int
-	coded     bool // e4m3
 	scales    bool // one for every 128 elements
-	pairsOnly bool // rows follow each other in memory: what reads them can read them there
 	chunk     func(g *gather, e *emitter, row string, z, at int)
 }
 
@@ -19,7 +16,6 @@ const (
 	latentChunks = 16   // of 32 elements that are also values
 	rowChunks    = 18   // of a row
 	plainBytes   = 1152 // of a row of bfloat16
-	ahead        = 32   // rows fetched before they are needed
 )
 
 // Registers of the decoder with scales.
@@ -35,12 +31,9 @@ func (g *gather) emit(e *emitter) {
 	e.op("MOVQ %smemory(AX), SI", a)
 	e.op("MOVQ %sat(AX), R8", a)
 	e.op("MOVQ %srows(AX), DI", a)
-	e.op("MOVQ %spairs(AX), DX", a)
 	e.op("MOVQ $16, CX")
-	if g.coded {
-		codeTables(e)
-		e.op("VMOVDQU64 %s<>(SB), Z%d", inOrder, zOrder)
-	}
+	codeTables(e)
+	e.op("VMOVDQU64 %s<>(SB), Z%d", inOrder, zOrder)
 	if g.scales {
 		e.op("VMOVDQU64 magnitude<>(SB), Z%d", zMagnitude)
 		e.op("VMOVDQU64 unitExponent<>(SB), Z%d", zUnit)
@@ -54,45 +47,22 @@ func (g *gather) emit(e *emitter) {
 	loop := e.label("loop")
 	e.at(loop)
 	for i, row := range []string{"R10", "R11"} {
-		e.op("MOVQ %s, R12", at16("R8", 8*(ahead+i)))
-		e.op("ADDQ SI, R12")
-		for at := 0; at < g.bytes; at += 64 {
-			e.op("PREFETCHT1 %s", at16("R12", at))
-		}
-		e.op("PREFETCHT1 %s", at16("R12", g.bytes-1))
 		e.op("MOVQ %s, %s", at16("R8", 8*i), row)
 		e.op("ADDQ SI, %s", row)
 		if g.scales {
 			g.watchScales(e, row)
 		}
 	}
-	step := 1 // chunks of 32 elements a load brings
-	if g.coded {
-		step = 2
-	}
-	chunks := rowChunks
-	if g.pairsOnly {
-		chunks = latentChunks
-	}
-	for c := 0; c < chunks; c += step {
+	for c := 0; c < rowChunks; c += 2 { // a load brings two chunks
 		g.chunk(g, e, "R10", 0, c)
 		g.chunk(g, e, "R11", 3, c)
-		for i := range step {
-			if !g.pairsOnly {
-				e.op("VMOVDQU64 Z%d, %s", i, at16("DI", 64*(c+i)))
-				e.op("VMOVDQU64 Z%d, %s", 3+i, at16("DI", plainBytes+64*(c+i)))
-			}
-			if c+i < latentChunks {
-				e.op("VPUNPCKLWD Z%d, Z%d, Z%d", 3+i, i, 6+2*i)
-				e.op("VPUNPCKHWD Z%d, Z%d, Z%d", 3+i, i, 7+2*i)
-				e.op("VMOVDQU64 Z%d, %s", 6+2*i, at16("DX", 2*(c+i)*tileBytes))
-				e.op("VMOVDQU64 Z%d, %s", 7+2*i, at16("DX", (2*(c+i)+1)*tileBytes))
-			}
+		for i := range 2 {
+			e.op("VMOVDQU64 Z%d, %s", i, at16("DI", 64*(c+i)))
+			e.op("VMOVDQU64 Z%d, %s", 3+i, at16("DI", plainBytes+64*(c+i)))
 		}
 	}
 	e.op("ADDQ $16, R8")
 	e.op("ADDQ $%d, DI", 2*plainBytes)
-	e.op("ADDQ $64, DX")
 	e.op("DECQ CX")
 	e.op("JNZ %s", loop)
 	if g.scales {
@@ -104,10 +74,6 @@ func (g *gather) emit(e *emitter) {
 		e.op("VMOVDQU32 X%d, %smost(AX)", zMost, a)
 	}
 	e.ret()
-}
-
-func (g *gather) copied(e *emitter, row string, z, c int) {
-	e.op("VMOVDQU64 %s, Z%d", at16(row, 64*c), z)
 }
 
 func (g *gather) raw(e *emitter, row string, z, c int) {

@@ -1,0 +1,200 @@
+package main
+
+// Kernels that take rows of bfloat16 from where they lie. What tiles need beside
+// each other is brought together in a few kilobytes that stay in the nearest
+// cache, a little before it is multiplied, so that moving and multiplying overlap.
+
+// Tiles that rows are copied to: two steps along 64 rows are a slot. One is filled
+// while the one before it is multiplied; nine fill all three in turn, so the first
+// slot of the next rows is free again.
+const (
+	nearSteps = 2
+	nearSlots = 3
+	nearSlot  = nearSteps * 4 * tileBytes
+)
+
+// emitAttendScoresAt writes attendScores for rows in any place.
+//
+//	AX arguments   SI memory   R8 places of rows   CX groups of 64 rows left
+//	DX query   DI scores   R9 copied tiles   R10 distance of lines   R13 a row
+func emitAttendScoresAt(e *emitter) {
+	const fills = rowChunks / nearSteps
+	e.function("attendScoresAtamx", "attendScoreArgs", "products of 64 x groups rows, wherever they lie, and 16 heads.")
+	scoresOpen(e)
+	e.op("MOVQ attendScoreArgs_at(AX), R8")
+	e.op("MOVQ attendScoreArgs_tiles(AX), R9")
+	for row := range 64 {
+		copyRow(e, 0, row)
+	}
+	loop := e.label("loop")
+	e.at(loop)
+	for t := range 4 {
+		e.emit(tilezero(t))
+	}
+	for fill := range fills {
+		next := fill + 1
+		if next == fills {
+			e.op("ADDQ $%d, R8", 64*8)
+			next = 0
+		}
+		for s := range nearSteps {
+			scoreStep(e, fill*nearSteps+s, func(i int) memory {
+				return memory{base: "R9", index: "R10", disp: fill%nearSlots*nearSlot + (4*s+i)*tileBytes}
+			}, func(i int) {
+				for row := 32*s + 8*i; row < 32*s+8*i+8; row++ {
+					copyRow(e, next, row)
+				}
+			})
+		}
+	}
+	scoresStore(e)
+	e.op("DECQ CX")
+	e.op("JNZ %s", loop)
+	e.emit(tilerelease())
+	e.ret()
+}
+
+// copyRow copies two steps of one of 64 rows to the lines of their tiles.
+func copyRow(e *emitter, fill, row int) {
+	e.op("MOVQ %s, R13", at16("R8", 8*row))
+	for s := range nearSteps {
+		e.op("VMOVDQU64 %s(R13*1), Z%d", at16("SI", 64*(fill*nearSteps+s)), s)
+	}
+	for s := range nearSteps {
+		e.op("VMOVDQU64 Z%d, %s", s, at16("R9", fill%nearSlots*nearSlot+(4*s+row/16)*tileBytes+row%16*64))
+	}
+}
+
+// emitAttendValues writes the kernel that adds weighted rows to what 16 heads
+// have gathered: four tiles of columns at a time, over all groups of 32 rows.
+// The elements of two neighbouring rows are put side by side for one group while
+// the group before it is multiplied, and rows of a later call are fetched.
+//
+//	AX arguments   SI memory and columns   R8 places of rows   R9 groups left of these columns
+//	R11, R12 tiles being filled, and the others   BX places of rows to fetch, or 0
+//	DI out   DX weights   CX groups left   R10 distance of lines   R13 to R15 rows
+func emitAttendValues(e *emitter, name string, rowLines int) {
+	const a = "attendValueArgs_"
+	e.function(name, "attendValueArgs", "out += weights * rows, for 16 heads and 512 columns.")
+	e.op("MOVQ %sshapes(AX), R10", a)
+	e.emit(ldtilecfg(memory{base: "R10"}))
+	e.op("MOVQ %srows(AX), SI", a)
+	e.op("MOVQ %sat(AX), R8", a)
+	e.op("MOVQ %sgroups(AX), R9", a)
+	e.op("MOVQ %stiles(AX), R11", a)
+	e.op("LEAQ %d(R11), R12", 4*tileBytes)
+	e.op("MOVQ %sfetch(AX), BX", a)
+	e.op("MOVQ %sout(AX), DI", a)
+	e.op("MOVQ $64, R10")
+	for pair := range 16 {
+		pairRows(e, pair)
+	}
+	columns, fresh, begun, groups := e.label("columns"), e.label("fresh"), e.label("begun"), e.label("groups")
+	same, fetched := e.label("same"), e.label("fetched")
+	e.at(columns)
+	e.op("MOVQ %sweights(AX), DX", a)
+	e.op("MOVQ %sgroups(AX), CX", a)
+	e.op("CMPQ %sfirst(AX), $0", a)
+	e.op("JNE %s", fresh)
+	for t := range 4 {
+		e.emit(tileload(memory{base: "DI", index: "R10", disp: t * tileBytes}, t))
+	}
+	e.op("JMP %s", begun)
+	e.at(fresh)
+	for t := range 4 {
+		e.emit(tilezero(t))
+	}
+	e.at(begun)
+	e.at(groups)
+
+	e.note("The group to be filled: the next one, or the first of the next columns.")
+	e.op("XCHGQ R11, R12")
+	e.op("ADDQ $%d, R8", 32*8)
+	e.op("DECQ R9")
+	e.op("JNZ %s", same)
+	e.op("MOVQ %sgroups(AX), R9", a)
+	e.op("MOVQ %sat(AX), R8", a)
+	e.op("ADDQ $128, SI")
+	e.at(same)
+	e.op("TESTQ BX, BX")
+	e.op("JZ %s", fetched)
+	for i := range 4 {
+		e.op("MOVQ %s, R13", at16("BX", 8*i))
+		e.op("ADDQ %smemory(AX), R13", a)
+		for line := range rowLines {
+			e.op("PREFETCHT1 %s", at16("R13", 64*line))
+		}
+	}
+	e.op("ADDQ $%d, BX", 4*8)
+	e.at(fetched)
+	weights := func(part, t int) { e.emit(tileload(memory{base: "DX", index: "R10", disp: part * tileBytes}, t)) }
+	pairs := func(column, t int) { e.emit(tileload(memory{base: "R12", index: "R10", disp: column * tileBytes}, t)) }
+	fill := func(first int) {
+		for pair := first; pair < first+4; pair++ {
+			pairRows(e, pair)
+		}
+	}
+	weights(0, 4)
+	weights(1, 5)
+	for t := 0; t < 4; t += 2 {
+		fill(4 * t)
+		pairs(t, 6)
+		e.emit(tdpbf16ps(6, 4, t))
+		pairs(t+1, 7)
+		e.emit(tdpbf16ps(7, 4, t+1))
+		fill(4*t + 4)
+		e.emit(tdpbf16ps(6, 5, t))
+		e.emit(tdpbf16ps(7, 5, t+1))
+	}
+	e.op("ADDQ $%d, DX", 2*tileBytes)
+	e.op("DECQ CX")
+	e.op("JNZ %s", groups)
+	for t := range 4 {
+		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
+	}
+	e.op("ADDQ $%d, DI", 4*tileBytes)
+	e.op("SUBQ $1, %scolumns(AX)", a)
+	e.op("JNZ %s", columns)
+	e.emit(tilerelease())
+	e.ret()
+}
+
+// pairRows puts 64 elements of two neighbouring rows of a group side by side:
+// one line of each of four tiles.
+func pairRows(e *emitter, pair int) {
+	e.op("MOVQ %s, R14", at16("R8", 16*pair))
+	e.op("MOVQ %s, R15", at16("R8", 16*pair+8))
+	for half := range 2 {
+		e.op("VMOVDQU64 %s(R14*1), Z%d", at16("SI", 64*half), 4*half)
+		e.op("VMOVDQU64 %s(R15*1), Z%d", at16("SI", 64*half), 4*half+1)
+		e.op("VPUNPCKLWD Z%d, Z%d, Z%d", 4*half+1, 4*half, 4*half+2)
+		e.op("VPUNPCKHWD Z%d, Z%d, Z%d", 4*half+1, 4*half, 4*half+3)
+	}
+	for t := range 4 {
+		e.op("VMOVDQU64 Z%d, %s", 4*(t/2)+2+t%2, at16("R11", t*tileBytes+64*pair))
+	}
+}
+
+// emitFetchRows writes the kernel that fetches rows.
+//
+//	AX arguments   SI memory   R8 places   CX rows left   R9 row   DX lines left
+func emitFetchRows(e *emitter) {
+	e.function("fetchRowsamx", "fetchArgs", "fetches the lines of rows.")
+	e.op("MOVQ fetchArgs_memory(AX), SI")
+	e.op("MOVQ fetchArgs_at(AX), R8")
+	e.op("MOVQ fetchArgs_rows(AX), CX")
+	row, line := e.label("row"), e.label("line")
+	e.at(row)
+	e.op("MOVQ (R8), R9")
+	e.op("ADDQ SI, R9")
+	e.op("MOVQ fetchArgs_lines(AX), DX")
+	e.at(line)
+	e.op("PREFETCHT1 (R9)")
+	e.op("ADDQ $64, R9")
+	e.op("DECQ DX")
+	e.op("JNZ %s", line)
+	e.op("ADDQ $8, R8")
+	e.op("DECQ CX")
+	e.op("JNZ %s", row)
+	e.ret()
+}
