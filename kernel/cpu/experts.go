@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cpu/vec"
@@ -26,6 +27,7 @@ type expertState struct {
 	part  kernel.ExpertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
 
 	packed  bool
+	alone   bool        // no expert has a second row: packed rows are multiplied one by one, inputs as the tokens lie
 	columns vec.Columns // of the inputs; then of what the gate let through
 }
 
@@ -90,8 +92,7 @@ func (d *Device) expertBlock(a *kernel.ExpertArgs) error {
 		return err
 	}
 	if st.packed {
-		st.columns.Reset(rows, inner)
-		if err := st.task.run(d, st.columns.Chunks(), expertWork{a, true}, (*Device).packGated); err != nil {
+		if err := d.packBetween(a, rows, inner); err != nil {
 			return err
 		}
 	}
@@ -105,6 +106,10 @@ func (d *Device) expertBlock(a *kernel.ExpertArgs) error {
 // expertInputs brings the tokens' rows into the order of the experts.
 func (d *Device) expertInputs(a *kernel.ExpertArgs) error {
 	st := &d.experts
+	if st.alone {
+		st.columns.ResetAlone(a.X.Rows, a.X.Cols)
+		return d.packChunks(packWork{to: &st.columns, x: a.X})
+	}
 	if st.packed {
 		return d.packGathered(&st.columns, a.X, st.token)
 	}
@@ -114,6 +119,21 @@ func (d *Device) expertInputs(a *kernel.ExpertArgs) error {
 			copy(st.x[r*hidden:(r+1)*hidden], host.RowF32(w.X, int(st.token[r])))
 		}
 	})
+}
+
+// packBetween packs the rows that passed the gate. A few single rows are not worth a hand-over.
+func (d *Device) packBetween(a *kernel.ExpertArgs, rows, inner int) error {
+	st := &d.experts
+	if !st.alone {
+		st.columns.Reset(rows, inner)
+		return st.task.run(d, st.columns.Chunks(), expertWork{a, true}, (*Device).packGated)
+	}
+	st.columns.ResetAlone(rows, inner)
+	w := expertWork{a, true}
+	for i := range st.columns.Chunks() {
+		d.packGated(&w, 0, i)
+	}
+	return nil
 }
 
 // packGated packs a piece of the rows that passed the gate.
@@ -134,8 +154,9 @@ func (st *expertState) sort(a *kernel.ExpertArgs) {
 			st.count[e]++
 		}
 	}
+	st.alone = st.packed && slices.Max(st.count) <= 1
 	group := int32(1)
-	if st.packed {
+	if st.packed && !st.alone {
 		group = vec.GroupRows
 	}
 	st.first[0] = 0
@@ -181,11 +202,15 @@ func (d *Device) expertBand(w *expertWork, worker, item int) {
 	x := st.x[r0*hidden : (r0+rows)*hidden]
 	gate, up := st.gate[r0*inner:(r0+rows)*inner], st.up[r0*inner:(r0+rows)*inner]
 	if w.down {
-		d.expertProduct(worker, product{y: x[it.n0:], ldy: hidden, x: gate, ldx: inner, m: rows}, w.Down[it.expert], it)
+		d.expertProduct(worker, product{y: x[it.n0:], ldy: hidden, x: gate, ldx: inner, m: rows}, w.Down[it.expert], it, r0)
 		return
 	}
-	d.expertProduct(worker, product{y: gate[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Gate[it.expert], it)
-	d.expertProduct(worker, product{y: up[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Up[it.expert], it)
+	packed := r0
+	if st.alone {
+		packed = int(st.token[r0])
+	}
+	d.expertProduct(worker, product{y: gate[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Gate[it.expert], it, packed)
+	d.expertProduct(worker, product{y: up[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Up[it.expert], it, packed)
 	for r := range rows {
 		g := gate[r*inner+it.n0 : r*inner+it.n1]
 		u := up[r*inner+it.n0 : r*inner+it.n1]
@@ -196,15 +221,14 @@ func (d *Device) expertBand(w *expertWork, worker, item int) {
 	}
 }
 
-// expertProduct computes a band of one matrix from the expert's rows, packed or as they are.
-func (d *Device) expertProduct(worker int, p product, w kernel.Weight, it expertItem) {
+// expertProduct computes a band of one matrix from the expert's rows, packed from the given row on or as they are.
+func (d *Device) expertProduct(worker int, p product, w kernel.Weight, it expertItem, row int) {
 	st := &d.experts
 	if !st.packed {
 		d.product(worker, p, w, it.n0, it.n1)
 		return
 	}
-	r0 := int(st.first[it.expert])
-	d.packedProduct(vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: r0, M1: r0 + p.m, N: it.n1 - it.n0}, w, it.n0)
+	d.packedProduct(vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: row, M1: row + p.m, N: it.n1 - it.n0}, w, it.n0)
 }
 
 // addExperts adds the weighted outputs of a few tokens.

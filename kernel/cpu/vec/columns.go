@@ -12,31 +12,37 @@ import "fmt"
 type Columns struct {
 	mem   []byte
 	m, k  int
-	rows  int // of x in a group: GroupRows, or 1 if there is no more
+	rows  int // of x in a group: GroupRows or 1
 	parts int // of every element: 3, or 1 for bfloat16
 }
 
 // GroupRows is the rows of x that are packed together. A row that is alone is
-// packed as it is and takes no more memory than it has to.
+// a group and takes no more memory than it has to.
 const GroupRows = 16
 
 // chunkSteps is the steps along k that are packed at once: some microseconds.
 const chunkSteps = 64
 
 // Reset makes room for m rows of k float32. What was packed is gone.
-func (c *Columns) Reset(m, k int) { c.reset(m, k, 3) }
+func (c *Columns) Reset(m, k int) {
+	rows := GroupRows
+	if m == 1 {
+		rows = 1
+	}
+	c.reset(m, k, rows, 3)
+}
+
+// ResetAlone is Reset for rows that are multiplied one by one: each is a group.
+func (c *Columns) ResetAlone(m, k int) { c.reset(m, k, 1, 3) }
 
 // ResetBF16 makes room for m rows of k bfloat16.
-func (c *Columns) ResetBF16(m, k int) { c.reset(m, k, 1) }
+func (c *Columns) ResetBF16(m, k int) { c.reset(m, k, GroupRows, 1) }
 
-func (c *Columns) reset(m, k, parts int) {
+func (c *Columns) reset(m, k, rows, parts int) {
 	if m < 0 || k < 0 {
 		panic(fmt.Sprintf("vec: Columns: negative shape [%d, %d]", m, k))
 	}
-	c.m, c.k, c.rows, c.parts = m, k, GroupRows, parts
-	if m == 1 && parts == 3 {
-		c.rows = 1
-	}
+	c.m, c.k, c.rows, c.parts = m, k, rows, parts
 	if n := c.groups() * c.groupBytes(); cap(c.mem) < n {
 		c.mem = alignedBytes(n + n/4)
 	}

@@ -54,7 +54,7 @@ func (t *Tier) readyCut(method string, c *Cut, lenW, cols, ldw int) bool {
 	if !t.Tiled() {
 		panic(fmt.Sprintf("vec: %s: tier %s has no products of packed columns", method, t.Name))
 	}
-	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m || c.M0%c.X.rows != 0 {
+	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m || c.M0%c.X.rows != 0 || c.X.rows == 1 && c.M1 > c.M0+1 {
 		panic(fmt.Sprintf("vec: %s: rows %d to %d of %d packed by %d", method, c.M0, c.M1, c.X.m, c.X.rows))
 	}
 	needMatrix(method, "y", len(c.Y), c.M1-c.M0, c.N, c.Ldy)

@@ -8,6 +8,8 @@ import "fmt"
 //	AX arguments   SI x   CX, DX, R12 one, three, five strides of x
 //	R8 w           R9 stride of w             R13 d left
 //	DI y           R10, R11, BX one, three, five strides of y
+//
+// Kernels for a single row fetch weights 2^aheadBits rows before they need them.
 func emitAccumulate(e *emitter, s *isa) {
 	for mr := 1; mr <= s.accMR; mr++ {
 		(&accumulate{isa: s, w: f32, mr: mr, vecs: s.accVecs}).emit(e)
@@ -20,6 +22,8 @@ func emitAccumulate(e *emitter, s *isa) {
 		(&accumulate{isa: s, w: w, mr: 1, vecs: s.accVecs}).emitPack(e)
 	}
 }
+
+const aheadBits = 5
 
 // accumulate is one kernel: mr*vecs sums, one broadcast of x, then the decoded
 // weights.
@@ -62,8 +66,16 @@ func (k *accumulate) emit(e *emitter) {
 		e.op("VBROADCASTSS accArgs_scale(AX), %s", k.r(k.scale()))
 	}
 	k.each(func(m, v int) { e.op("VMOVUPS %s, %s", k.yAt(m, v), k.r(k.acc(m, v))) })
+	fetch := k.mr == 1 && k.vecs == k.wideVecs // weights that only one row reads come from memory
+	if fetch {
+		e.op("MOVQ R9, CX")
+		e.op("SHLQ $%d, CX", aheadBits)
+	}
 	loop := e.label("loop")
 	e.at(loop)
+	for at := 0; fetch && at < k.vecs*k.lanes*k.w.size; at += 64 {
+		e.op("PREFETCHT0 %s(CX*1)", at16("R8", at))
+	}
 	k.step(e)
 	e.op("ADDQ $4, SI")
 	e.op("ADDQ R9, R8")
