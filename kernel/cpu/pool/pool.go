@@ -42,7 +42,6 @@ type Pool struct {
 	// inside.
 	task  Task
 	items int
-	chunk int
 	next  atomic.Int64 // first item nobody has claimed
 	fault atomic.Pointer[PanicError]
 }
@@ -78,8 +77,14 @@ func (p *Pool) Run(items int, task Task) error {
 	if items <= 0 {
 		return nil
 	}
-	p.begin(items, task)
 	defer p.end() // also when a task ends this goroutine
+	p.task, p.items = task, items
+	p.fault.Store(nil)
+	p.next.Store(0)
+	if items > 1 { // else there is nothing to share
+		p.gate.open()
+		p.wake(items - 1)
+	}
 	p.work(0)
 	p.settle()
 	if f := p.fault.Load(); f != nil {
@@ -103,18 +108,6 @@ func (p *Pool) Close() error {
 	p.wake(len(p.crew))
 	p.done.Wait()
 	return nil
-}
-
-// begin publishes a run and calls the crew.
-func (p *Pool) begin(items int, task Task) {
-	p.task, p.items = task, items
-	// Eight claims per worker even out unequal items; items are usually tiles
-	// of microseconds, so a claim of one costs little.
-	p.chunk = max(1, items/(8*p.workers))
-	p.fault.Store(nil)
-	p.next.Store(0)
-	p.gate.open()
-	p.wake(items - 1)
 }
 
 // settle shuts the gate and waits for the workers still inside. A worker that
@@ -180,14 +173,21 @@ func (p *Pool) leave() {
 	}
 }
 
-// work claims chunks of items and does them until none are left.
+// work claims runs of items and does them until none are left. A claim is a
+// share of what is left: long at first, because neighbouring items read
+// neighbouring memory, and single items at the end, so that workers finish
+// together.
 func (p *Pool) work(w int) {
 	for {
-		first := int(p.next.Add(int64(p.chunk))) - p.chunk
-		if first >= p.items {
+		first := p.next.Load()
+		left := int64(p.items) - first
+		if left <= 0 {
 			return
 		}
-		p.do(w, first, min(first+p.chunk, p.items))
+		n := max(1, left/int64(2*p.workers))
+		if p.next.CompareAndSwap(first, first+n) {
+			p.do(w, int(first), int(first+n))
+		}
 	}
 }
 
