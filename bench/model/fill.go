@@ -5,57 +5,57 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"sparrow/attn"
 	"sparrow/kernel"
 	"sparrow/layout"
 )
 
-// filled is a model whose cache can be written from outside.
-type filled interface{ Caches() []attn.Cache }
+// filled is a model whose cache can be written from outside: the pools of every layer.
+type filled interface{ Pools() [][]kernel.Pool }
 
-// distinct is how many different pages of latent rows the cache is made of; the others are copies elsewhere in memory. What attention costs
+// distinct is how many different pages of rows a pool is made of; the others are copies elsewhere in memory. What attention costs
 // depends on where rows lie, not on what they hold.
 const distinct = 32
 
 // fill writes random rows and keys to every page of the cache. Keys all differ, because equal scores would change what selection costs; layers
 // hold the same keys in another order of pages.
-func fill(dev kernel.Memory, caches []attn.Cache, seed uint64) error {
+func fill(dev kernel.Memory, layers [][]kernel.Pool, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	var keys [][]byte
-	for i, c := range caches {
-		if err := fillMain(dev, c.Main, rng); err != nil {
-			return fmt.Errorf("bench: filling layer %d: %w", i, err)
-		}
-		if !c.Index.Mem.Given() {
-			continue
-		}
-		if keys == nil {
-			var err error
-			if keys, err = indexPages(c.Index, rng); err != nil {
-				return err
+	for i, pools := range layers {
+		for _, p := range pools {
+			if _, err := layout.IndexOf(p.Layout); err != nil {
+				if err := fillRows(dev, p, rng); err != nil {
+					return fmt.Errorf("bench: filling layer %d: %w", i, err)
+				}
+				continue
 			}
-		}
-		for p := range keys {
-			if err := dev.Write(c.Index.Mem.Slice(p, p+1), keys[(p+i)%len(keys)]); err != nil {
-				return fmt.Errorf("bench: filling keys of layer %d: %w", i, err)
+			if keys == nil {
+				var err error
+				if keys, err = indexPages(p, rng); err != nil {
+					return err
+				}
+			}
+			for page := range keys {
+				if err := dev.Write(p.Mem.Slice(page, page+1), keys[(page+i)%len(keys)]); err != nil {
+					return fmt.Errorf("bench: filling keys of layer %d: %w", i, err)
+				}
 			}
 		}
 	}
 	return nil
 }
 
-func fillMain(dev kernel.Memory, p kernel.Pool, rng *rand.Rand) error {
-	l, err := layout.MainOf(p.Layout)
+// fillRows writes latent rows, or V4 entries.
+func fillRows(dev kernel.Memory, p kernel.Pool, rng *rand.Rand) error {
+	encode, err := encoder(p)
 	if err != nil {
 		return err
 	}
 	pages := make([][]byte, min(distinct, p.Pages()))
-	row := make([]float32, layout.RowDim)
 	for i := range pages {
-		pages[i] = make([]byte, l.PageBytes(p.PageTokens))
+		pages[i] = make([]byte, p.Mem.Cols)
 		for slot := range p.PageTokens {
-			uniform(row, rng)
-			l.Encode(pages[i], slot, row)
+			encode(pages[i], slot, rng)
 		}
 	}
 	for i := range p.Pages() {
@@ -64,6 +64,26 @@ func fillMain(dev kernel.Memory, p kernel.Pool, rng *rand.Rand) error {
 		}
 	}
 	return nil
+}
+
+// encoder writes one random row of a pool's layout.
+func encoder(p kernel.Pool) (func(page []byte, slot int, rng *rand.Rand), error) {
+	if l, err := layout.MainOf(p.Layout); err == nil {
+		row := make([]float32, layout.RowDim)
+		return func(page []byte, slot int, rng *rand.Rand) {
+			uniform(row, rng)
+			l.Encode(page, slot, row)
+		}, nil
+	}
+	l, err := layout.V4Of(p.Layout)
+	if err != nil {
+		return nil, err
+	}
+	entry := make([]float32, layout.V4Dim)
+	return func(page []byte, slot int, rng *rand.Rand) {
+		uniform(entry, rng)
+		l.Encode(page, p.PageTokens, slot, entry)
+	}, nil
 }
 
 // indexPages makes one page of keys for every page of a pool.

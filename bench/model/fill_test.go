@@ -25,7 +25,11 @@ func newFilled(t *testing.T) ([]attn.Cache, error) {
 	for range 2 {
 		out = append(out, attn.Cache{Main: pool(layout.BF16Row1152, layout.BF16{}.PageBytes(tokens)), Index: pool(layout.IndexPage132, layout.IndexFP8{}.PageBytes(tokens))})
 	}
-	return out, fill(mem, out, 7)
+	var pools [][]kernel.Pool
+	for _, c := range out {
+		pools = append(pools, []kernel.Pool{c.Main, c.Index})
+	}
+	return out, fill(mem, pools, 7)
 }
 
 func bytesOf(p kernel.Pool, page int) []byte { return host.Bytes(p.Mem.Slice(page, page+1)) }

@@ -71,6 +71,83 @@ func TestMeasuresEveryCell(t *testing.T) {
 	}
 }
 
+// written makes a random model of a preset.
+func written(t *testing.T, preset string, edit func(config []byte) []byte) *family.Source {
+	t.Helper()
+	text, err := synth.PresetConfig(preset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := synth.New(preset, edit(text), synth.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "tiny")
+	if err := c.Write(context.Background(), dir, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { src.Close() })
+	return src
+}
+
+// DeepSeek-V4 keeps states: every step begins with one that stands behind the context, whole pages and what is left over, and none is left.
+func TestMeasuresModelsWithStates(t *testing.T) {
+	src := written(t, "v4-tiny", func(config []byte) []byte { return config })
+	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
+	defer dev.Close()
+	o := Options{Contexts: []int{0, 300, 2048}, Batches: []int{1, 2}, Chunk: 32, Budget: time.Millisecond, PauseTime: 20 * time.Millisecond, Threads: 2}
+	r, err := Run(context.Background(), src, dev, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range r.Cells {
+		if c.Skipped != "" || c.Decode.Tokens != c.Batch || c.Prefill.Tokens != 32 {
+			t.Fatalf("%+v", c)
+		}
+		for _, p := range []*Phase{c.Decode, c.Prefill} {
+			if p.Steps < 1 || p.Stages[Attention] == 0 || p.Stages[Products] == 0 || p.Stages[Rest] < 0 {
+				t.Errorf("context %d: %+v", c.Context, p)
+			}
+		}
+	}
+	if r.Pause == nil || !strings.Contains(r.Fill, "states") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Between steps and after them a job holds no more states than its own.
+func TestJobsGiveStatesBack(t *testing.T) {
+	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
+	defer dev.Close()
+	b, err := load(written(t, "v4-tiny", func(config []byte) []byte { return config }), dev, Options{}.withDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.allocate([]Cell{{Context: 300, Batch: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	j, err := b.job(plan.ModeDecode, 300, 2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := b.model.(interface{ States() int })
+	for range 3 {
+		if _, _, err := b.timed(j); err != nil {
+			t.Fatal(err)
+		}
+		if n := counted.States(); n != 2 || j.before[0].Len() != 300 {
+			t.Fatalf("%d states between steps, the first of %d tokens; want 2 of 300", n, j.before[0].Len())
+		}
+	}
+	if j.release(); counted.States() != 0 {
+		t.Errorf("%d states are left", counted.States())
+	}
+}
+
 // The deeper context has more keys to scan; the beginning has nothing to choose from.
 func TestScanGrows(t *testing.T) {
 	r, err := run(t, Options{Contexts: []int{0, 8192}, Batches: []int{1}})
@@ -177,24 +254,9 @@ func TestFlatness(t *testing.T) {
 
 // A model with enough positions is measured at both depths in turn.
 func TestFlatTakesBothDepthsInTurn(t *testing.T) {
-	text, err := synth.PresetConfig("v32-tiny")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = bytes.Replace(text, []byte(`"max_position_embeddings": 16384`), []byte(`"max_position_embeddings": 163840`), 1)
-	c, err := synth.New("v32-tiny", text, synth.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "tiny")
-	if err := c.Write(context.Background(), dir, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	src, err := family.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close()
+	src := written(t, "v32-tiny", func(config []byte) []byte {
+		return bytes.Replace(config, []byte(`"max_position_embeddings": 16384`), []byte(`"max_position_embeddings": 163840`), 1)
+	})
 	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
 	defer dev.Close()
 	o := Options{Contexts: []int{flatShallow, flatDeep}, Batches: []int{1}, Chunk: 1, Budget: time.Millisecond, PauseTime: time.Millisecond, Policy: plan.Policy{KV: "fp8"}, MemoryBytes: 4 << 30}

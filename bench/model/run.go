@@ -97,7 +97,7 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 		return nil, err
 	}
 	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name), Kernels: dev.Name(), Threads: o.Threads, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
-		Chunk: o.Chunk, Fill: "random rows and keys; decode steps and prefill chunks on top of them are computed"}
+		Chunk: o.Chunk, Fill: b.filling()}
 	for _, batch := range o.Batches {
 		for _, c := range o.Contexts {
 			r.Cells = append(r.Cells, Cell{Context: c, Batch: batch, Skipped: b.unfit(c, batch)})
@@ -135,7 +135,7 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 		return nil, err
 	}
 	if _, ok := m.(filled); !ok {
-		return nil, fmt.Errorf("bench: %s is of family %v, whose cache cannot be filled from outside; measured are deepseek_v32 and glm_moe_dsa", src.Name, src.Config.Family)
+		return nil, fmt.Errorf("bench: %s is of family %v, whose cache cannot be filled from outside", src.Name, src.Config.Family)
 	}
 	hw, err := plan.HardwareFor("cpu")
 	if err != nil {
@@ -146,6 +146,15 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 		return nil, err
 	}
 	return &bench{o: o, watch: watch, model: m, cfg: cfg, runner: step.New(m, cfg), rng: rand.New(rand.NewPCG(o.Seed, 3))}, nil
+}
+
+// filling says what the contexts are made of.
+func (b *bench) filling() string {
+	const computed = "; decode steps and prefill chunks on top of them are computed"
+	if _, ok := b.model.(model.Windowed); ok {
+		return "random window entries, compressed entries and keys, states behind whole pages as after a reused prefix" + computed
+	}
+	return "random rows and keys" + computed
 }
 
 // perSequence is how many pages one sequence of a cell needs.
@@ -183,7 +192,7 @@ func (b *bench) allocate(cells []Cell) error {
 	for i, p := range b.rng.Perm(pages) {
 		b.pages[i] = int32(p)
 	}
-	return fill(b.watch, b.model.(filled).Caches(), b.o.Seed)
+	return fill(b.watch, b.model.(filled).Pools(), b.o.Seed)
 }
 
 // works are the parts of a step: each sequence has its own pages and n new tokens.
@@ -191,20 +200,25 @@ func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 	per := b.perSequence(context, batch)
 	out := make([]step.Work, batch)
 	for i := range out {
-		tokens := make([]int32, n)
-		for j := range tokens {
-			tokens[j] = int32(b.rng.IntN(b.watch.vocab))
-		}
 		have := (context + n + b.cfg.Page - 1) / b.cfg.Page
-		out[i] = step.Work{Kind: kind, Tokens: tokens, Cached: context, Pages: b.pages[i*per:][:have], Logits: 1}
+		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Pages: b.pages[i*per:][:have], Logits: 1}
+	}
+	return out
+}
+
+// tokens draws n of the vocabulary.
+func (b *bench) tokens(n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32(b.rng.IntN(b.watch.vocab))
 	}
 	return out
 }
 
 // measure times decode steps and prefill chunks of a cell. A step writes its new rows to the same places every time, so the context stays.
 func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
-	if c.Decode, err = b.phase(ctx, b.works(plan.ModeDecode, c.Context, c.Batch, 1)); err == nil {
-		c.Prefill, err = b.phase(ctx, b.works(plan.ModeExtend, c.Context, c.Batch, b.o.Chunk/c.Batch))
+	if c.Decode, err = b.phase(ctx, plan.ModeDecode, c, 1); err == nil {
+		c.Prefill, err = b.phase(ctx, plan.ModeExtend, c, b.o.Chunk/c.Batch)
 	}
 	if err != nil {
 		return fmt.Errorf("bench: context %d, batch %d: %w", c.Context, c.Batch, err)
@@ -216,19 +230,21 @@ func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 // warmed.
 const fewest, most, patience = 3, 400, 5
 
-// phase repeats a step after one that warms caches and grows scratch memory.
-func (b *bench) phase(ctx context.Context, works []step.Work) (*Phase, error) {
-	p := &Phase{}
-	for _, w := range works {
-		p.Tokens += len(w.Tokens)
+// phase repeats a step of n new tokens for each sequence of a cell after one that warms caches and grows scratch memory.
+func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Phase, error) {
+	j, err := b.job(kind, c.Context, c.Batch, n)
+	if err != nil {
+		return nil, err
 	}
+	defer j.release()
+	p := &Phase{Tokens: n * c.Batch}
 	var times []float64
 	begin := time.Now()
 	for i := 0; ; i++ {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		took, stages, err := b.timed(works)
+		took, stages, err := b.timed(j)
 		if err != nil {
 			return nil, err
 		}
@@ -269,21 +285,27 @@ func (b *bench) flat(ctx context.Context, r *Report) (*Flat, error) {
 		return nil, nil
 	}
 	f := &Flat{Shallow: flatShallow, Deep: flatDeep}
-	depths := [2]struct {
-		works []step.Work
-		best  *float64
-	}{{b.works(plan.ModeDecode, flatShallow, 1, 1), &f.ShallowMs}, {b.works(plan.ModeDecode, flatDeep, 1, 1), &f.DeepMs}}
+	var jobs [2]*job
+	best := [2]*float64{&f.ShallowMs, &f.DeepMs}
+	for i, context := range [2]int{flatShallow, flatDeep} {
+		j, err := b.job(plan.ModeDecode, context, 1, 1)
+		if err != nil {
+			return nil, err
+		}
+		defer j.release()
+		jobs[i] = j
+	}
 	for begin := time.Now(); f.Steps < most && (f.Steps < fewest || time.Since(begin) < 2*b.o.Budget); f.Steps++ {
-		for _, d := range depths {
+		for i, j := range jobs {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			took, stages, err := b.timed(d.works)
+			took, stages, err := b.timed(j)
 			if err != nil {
 				return nil, err
 			}
-			if ms := float64(took.Nanoseconds())/1e6 - stages[Scan]; f.Steps == 0 || ms < *d.best {
-				*d.best = ms
+			if ms := float64(took.Nanoseconds())/1e6 - stages[Scan]; f.Steps == 0 || ms < *best[i] {
+				*best[i] = ms
 			}
 		}
 	}
@@ -291,10 +313,14 @@ func (b *bench) flat(ctx context.Context, r *Report) (*Flat, error) {
 }
 
 // timed runs one step.
-func (b *bench) timed(works []step.Work) (time.Duration, Stages, error) {
+func (b *bench) timed(j *job) (time.Duration, Stages, error) {
+	if err := j.begin(); err != nil {
+		return 0, Stages{}, err
+	}
+	defer j.end()
 	b.watch.take()
 	start := time.Now()
-	_, err := b.runner.Run(works)
+	_, err := b.runner.Run(j.works)
 	took := time.Since(start)
 	return took, shares(b.watch.take(), took), err
 }
@@ -306,16 +332,27 @@ func (b *bench) pauses(cells []Cell) (*pause.Pause, error) {
 		return nil, nil
 	}
 	c := cells[i]
-	decode, extend := b.works(plan.ModeDecode, c.Context, c.Batch, 1), b.works(plan.ModeExtend, c.Context, c.Batch, b.o.Chunk/c.Batch)
+	var jobs []*job
+	for _, kind := range [2]struct {
+		mode plan.Mode
+		n    int
+	}{{plan.ModeDecode, 1}, {plan.ModeExtend, b.o.Chunk / c.Batch}} {
+		j, err := b.job(kind.mode, c.Context, c.Batch, kind.n)
+		if err != nil {
+			return nil, err
+		}
+		defer j.release()
+		jobs = append(jobs, j)
+	}
 	return pause.Measure(b.o.PauseTime, func(stop <-chan struct{}) error {
 		for {
-			for _, w := range [2][]step.Work{decode, extend} {
+			for _, j := range jobs {
 				select {
 				case <-stop:
 					return nil
 				default:
 				}
-				if _, err := b.runner.Run(w); err != nil {
+				if _, _, err := b.timed(j); err != nil {
 					return err
 				}
 			}

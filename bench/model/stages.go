@@ -72,6 +72,22 @@ func (d *stopwatch) SparseAttend(a kernel.SparseArgs) error {
 	return timed(d, Attention, d.Device.SparseAttend, a)
 }
 
+func (d *stopwatch) DualAttend(a kernel.DualArgs) error {
+	return timed(d, Attention, d.Device.DualAttend, a)
+}
+
+func (d *stopwatch) FlatAttend(a kernel.FlatArgs) error {
+	return timed(d, Attention, d.Device.FlatAttend, a)
+}
+
+func (d *stopwatch) Unpack(a kernel.UnpackArgs) error {
+	return timed(d, Attention, d.Device.Unpack, a)
+}
+
+func (d *stopwatch) Combine(a kernel.CombineArgs) error {
+	return timed(d, Select, d.Device.Combine, a)
+}
+
 func (d *stopwatch) DenseAttend(a kernel.DenseArgs) error {
 	return timed(d, Attention, d.Device.DenseAttend, a)
 }

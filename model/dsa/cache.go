@@ -123,3 +123,16 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 
 // Caches are the pools of every layer but the drafting one, for tests that look at bytes.
 func (m *Model) Caches() []attn.Cache { return m.caches }
+
+// Pools are the pools of every layer but the drafting one: of latent rows, then of indexer keys where the layer has them.
+func (m *Model) Pools() [][]kernel.Pool {
+	var out [][]kernel.Pool
+	for _, c := range m.caches {
+		pools := []kernel.Pool{c.Main}
+		if c.Index.Mem.Given() {
+			pools = append(pools, c.Index)
+		}
+		out = append(out, pools)
+	}
+	return out
+}

@@ -124,7 +124,7 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return SizesOf(m.config, entry, index, cfg.Page)
 }
 
-// Pools are the pools of every layer, for tests that look at bytes: the window's, then the compressed stream's and the indexer's where the
+// Pools are the pools of every layer, for who looks at bytes or fills them: the window's, then the compressed stream's and the indexer's where the
 // layer has them.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool

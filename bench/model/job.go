@@ -1,0 +1,79 @@
+package model
+
+import (
+	"fmt"
+
+	"sparrow/model"
+	"sparrow/plan"
+	"sparrow/step"
+)
+
+// job is a step that is run again and again: its works and, where the model keeps states, one for each of them as it is before the step.
+type job struct {
+	works  []step.Work
+	before []model.State
+}
+
+// job makes a step of batch sequences with their own pages and n new tokens each.
+func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
+	j := &job{works: b.works(kind, context, batch, n)}
+	keeper, ok := b.model.(model.Windowed)
+	if !ok {
+		return j, nil
+	}
+	for _, w := range j.works {
+		s, err := b.behind(keeper, context, w.Pages)
+		if err != nil {
+			j.release()
+			return nil, fmt.Errorf("the state behind %d tokens: %w", context, err)
+		}
+		j.before = append(j.before, s)
+	}
+	return j, nil
+}
+
+// behind makes the state of a sequence behind the given number of tokens. Whole pages count as computed, like those of another sequence; the tokens
+// after them are.
+func (b *bench) behind(keeper model.Windowed, tokens int, pages []int32) (model.State, error) {
+	whole := tokens / b.cfg.Page * b.cfg.Page
+	s, err := keeper.Restore(whole, pages[:whole/b.cfg.Page])
+	if err != nil || whole == tokens {
+		return s, err
+	}
+	rest := step.Work{Kind: plan.ModeExtend, Tokens: b.tokens(tokens - whole), Cached: whole, Pages: pages[:(tokens+b.cfg.Page-1)/b.cfg.Page], State: s}
+	if _, err := b.runner.Run([]step.Work{rest}); err != nil {
+		s.Release()
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin gives every work a state of its own, as it was before the step.
+func (j *job) begin() error {
+	for i, s := range j.before {
+		var err error
+		if j.works[i].State, err = s.Clone(); err != nil {
+			j.end()
+			return err
+		}
+	}
+	return nil
+}
+
+// end lets go of the states of a step.
+func (j *job) end() {
+	for i := range j.before {
+		if s := j.works[i].State; s != nil {
+			s.Release()
+			j.works[i].State = nil
+		}
+	}
+}
+
+// release lets go of the job's own states.
+func (j *job) release() {
+	for _, s := range j.before {
+		s.Release()
+	}
+	j.before = nil
+}
