@@ -13,9 +13,9 @@ import (
 const (
 	bandRows = 64
 	tileRows = 128
-	// Packed columns: a band is four blocks of the tiles, or one where the weight streams through for few rows.
+	// Packed columns: a band is four blocks of the tiles, or what the kernels for few rows take at once where the weight streams through.
 	packedBand     = 128
-	packedBandFew  = 32
+	packedBandFew  = 64
 	packedTileRows = 256
 )
 

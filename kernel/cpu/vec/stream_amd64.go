@@ -7,62 +7,99 @@ import (
 	"unsafe"
 )
 
-// A call of the streaming kernel takes streamRows rows of at most streamBlocks
-// blocks of codes: 8192, a quarter of a megabyte.
+// A call of a streaming kernel takes streamRows rows of at most streamBlocks
+// blocks of codes: 8192, half a megabyte.
 const (
-	streamRows   = blockW
+	streamRows   = 2 * blockW
 	streamBlocks = 64
+	// streamRun is what a fetching place moves on in one phase of a kernel.
+	streamRun = 256
 )
 
 // stream multiplies one tile of columns by e4m3 weights that are read once.
-// Whole blocks of 32 rows by 128 columns go through the streaming kernel; what
-// is left over goes by the panel, in the same order of sums.
+// Whole blocks of 64 rows by 128 columns go through a streaming kernel; what is
+// left over goes by the panel, in the same order of sums.
 func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
-	whole := w.k / scaleBlock * scaleBlock
 	for j := 0; j < c.N; {
-		b := tileBlock{m: c.M0, end: c.M1, row: j, rows: w.block(j, c.N-j), sums: ts.sums, folded: w.folded(j)}
-		from := 0
-		if b.rows == streamRows {
-			clear(ts.sums[:2*tileBytes])
-			for from < whole {
-				from += ts.streamDepth(c, w, b, from, min(whole-from, streamBlocks*scaleBlock))
-			}
+		rows, from := w.block(j, c.N-j), 0
+		if w.streams(j, c.N-j) {
+			rows = streamRows
+			clear(ts.sums[:rows/tileSide*tileBytes])
+			from = ts.streamRows(c, w, j)
 		}
-		for k := from; k < w.k; k += tileK {
-			b.k, b.depth = k, min(tileK, w.k-k)
+		for r := 0; r < rows; r += blockW {
+			b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r), sums: ts.sums[r/tileSide*tileBytes:], folded: w.folded(j)}
 			ts.fill.ahead = tileK
-			w.fill(ts, j, b.rows, k, b.depth, b.folded)
-			ts.panelTimes(c, w, b)
+			for k := from; k < w.k; k += tileK {
+				b.k, b.depth = k, min(tileK, w.k-k)
+				w.fill(ts, b.row, b.rows, k, b.depth, b.folded)
+				ts.panelTimes(c, w, b)
+			}
+			ts.foldBlock(c, b)
 		}
-		ts.foldBlock(c, b)
-		j += b.rows
+		j += rows
 	}
 }
 
-// streamDepth adds the columns [from, from+depth) of a whole block of rows to
-// its sums and returns depth.
-func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, b tileBlock, from, depth int) int {
+// streams reports whether the rows from row on are enough for a streaming
+// kernel and share their scales.
+func (w *panelWeights) streams(row, left int) bool {
+	return left >= streamRows && (w.scale.row0+row)%scaleBlock <= scaleBlock-streamRows
+}
+
+// streamRows multiplies the whole blocks of streamRows rows from row j on and
+// returns the columns they have.
+func (ts *tileScratch) streamRows(c *Cut, w *panelWeights, j int) int {
+	whole, folded := w.k/scaleBlock*scaleBlock, w.folded(j)
+	const most = streamBlocks * scaleBlock
+	for from := 0; from < whole; from += most {
+		depth := min(whole-from, most)
+		// Past the end this names no weights, which fetching does not mind.
+		next, run := uintptr(at(w.b, j*w.ld))+uintptr(from+depth), whole-from-depth
+		if run == 0 {
+			next, run = uintptr(at(w.b, j*w.ld))+uintptr(streamRows*w.ld), whole
+		}
+		ts.fetchAhead(next, w.ld, min(run, most))
+		ts.streamDepth(c, w, j, from, depth, folded)
+	}
+	return whole
+}
+
+// fetchAhead names the first run bytes of streamRows rows, ld bytes apart, as
+// what the kernel fetches. Memory likes eight places that move on line by line
+// better than 64 rows in step.
+func (ts *tileScratch) fetchAhead(first uintptr, ld, run int) {
+	const rows = streamRows / 8 // of a place
+	a := &ts.flow
+	a.ahead, a.ldAhead = first, rows*ld
+	a.backAhead = 64 - 4*a.ldAhead
+	a.runAhead = (run + streamRun - 1) / streamRun * streamRun
+	a.leftAhead, a.jumpAhead = a.runAhead, ld-a.runAhead
+}
+
+// streamDepth adds the columns [from, from+depth) of streamRows rows to their
+// sums.
+func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, j, from, depth int, folded bool) {
 	a, x := &ts.flow, c.X
 	for t := range 8 {
 		a.shapes.set(t, tileSide, x.lineBytes())
 	}
 	a.shapes.set(tileW, tileSide, pairLanes)
-	a.w, a.ldw, a.ahead = at(w.b, b.row*w.ld+from), w.ld, streamRows*w.ld
+	a.shapes.set(tileW+1, tileSide, pairLanes)
+	a.w, a.ldw, a.lower = at(w.b, j*w.ld+from), w.ld, blockW*w.ld
 	a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
-	a.ldx, a.partX = x.lineBytes(), x.partBytes()
-	a.sums, a.panel, a.block = at(b.sums, 0), at(ts.panel, 0), at(ts.block, 0)
-	a.blocks, a.tables, a.scales = depth/scaleBlock, unsafe.Pointer(&ts.tables), nil
-	scales := w.scale.row(b.row)[from/scaleBlock:][:a.blocks]
-	if !b.folded {
-		a.scales = at(scales, 0)
+	a.panel, a.blocks, a.tables = at(ts.panel, 0), depth/scaleBlock, unsafe.Pointer(&ts.tables)
+	scales := w.scale.row(j)[from/scaleBlock:][:a.blocks]
+	if !folded {
+		a.scales, ts.tables[0] = at(scales, 0), unsafe.Pointer(&tablesFP8()[maxPower])
+		runStream(streamKernels[flag(x.rows == 1)][1], a)
+		return
 	}
 	for i, s := range scales {
-		power := 0
-		if b.folded {
-			power = math.Ilogb(float64(s))
-		}
-		ts.tables[i] = unsafe.Pointer(&tablesFP8()[power+maxPower])
+		ts.tables[i] = unsafe.Pointer(&tablesFP8()[math.Ilogb(float64(s))+maxPower])
 	}
-	runStream(a)
-	return depth
+	runStream(streamKernels[flag(x.rows == 1)][0], a)
 }
+
+// streamKernels is by one column or sixteen, scales in the tables or apart.
+var streamKernels = [2][2]func(*streamArgs){{stream16, stream16scaled}, {stream1, stream1scaled}}

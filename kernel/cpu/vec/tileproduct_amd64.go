@@ -28,6 +28,7 @@ type tileScratch struct {
 	fold   foldArgs
 	cols   Columns
 
+	// One after the other: the streaming kernels rely on it.
 	panel []byte // [tileSteps, 2, 16, 64]
 	block []byte // [4, 16, 16] float32
 	sums  []byte // [bandW/blockW, blockXPlain, 32] float32

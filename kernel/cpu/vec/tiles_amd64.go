@@ -42,18 +42,26 @@ type fillArgs struct {
 	ahead    int // from a weight to one to be fetched
 }
 
-// streamArgs: one tile of columns by 32 rows of e4m3 codes.
+// streamArgs: one tile of columns by 64 rows of e4m3 codes. Sums are added to
+// those that lie behind the panel.
 type streamArgs struct {
-	shapes          tileShapes // first, because LDTILECFG reads it there
-	w, x            unsafe.Pointer
-	ldw, ldx, partX int
-	sums            unsafe.Pointer // [2, 16, 16], added to
-	panel           unsafe.Pointer // [2, 2, 32, 64] bytes
-	tables          unsafe.Pointer // [blocks] addresses of tables as in fillArgs
-	scales          unsafe.Pointer // [blocks] float32, or nil where tables hold them
-	block           unsafe.Pointer // as in tileArgs
-	blocks          int            // of 128 columns
-	ahead           int            // from a weight to one to be fetched
+	shapes tileShapes // first, because LDTILECFG reads it there
+	w, x   unsafe.Pointer
+	ldw    int
+	lower  int            // from a row to the one 32 below
+	panel  unsafe.Pointer // [2, 2, 32, 64] bytes; see tileScratch
+	tables unsafe.Pointer // [blocks] addresses of tables as in fillArgs, or one where there are scales
+	scales unsafe.Pointer // [blocks] float32
+	blocks int            // of 128 columns
+
+	// What to fetch meanwhile, at eight places by turns: runAhead bytes in a row
+	// of each, then on by jumpAhead.
+	ahead     uintptr // not always memory of ours
+	ldAhead   int     // from one place to the next
+	backAhead int     // from the fifth place to the next line of the first
+	leftAhead int     // of the run; the kernel counts down
+	runAhead  int
+	jumpAhead int
 }
 
 // packArgs: rows of x into tiles of columns.
@@ -98,7 +106,7 @@ func runTiles(f func(*tileArgs), a *tileArgs) { f(a) }
 func runFill(f func(*fillArgs), a *fillArgs) { f(a) }
 
 //go:noinline
-func runStream(a *streamArgs) { streamFP8(a) }
+func runStream(f func(*streamArgs), a *streamArgs) { f(a) }
 
 //go:noinline
 func runPack(f func(*packArgs), a *packArgs) { f(a) }
@@ -147,7 +155,16 @@ func fillFP8(a *fillArgs)
 func fillFP4(a *fillArgs)
 
 //go:noescape
-func streamFP8(a *streamArgs)
+func stream16(a *streamArgs)
+
+//go:noescape
+func stream16scaled(a *streamArgs)
+
+//go:noescape
+func stream1(a *streamArgs)
+
+//go:noescape
+func stream1scaled(a *streamArgs)
 
 //go:noescape
 func packParts(a *packArgs)

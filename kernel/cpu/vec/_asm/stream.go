@@ -1,149 +1,292 @@
 package main
 
-// streamRows is the rows of weights of a block. Twice as many are slower: rows
-// often lie a page apart, and the processor keeps the addresses of some 90.
-const streamRows = 32
+import "fmt"
 
-// emitStream writes the kernel for few rows of x and coded weights that come
-// from memory: it widens 64 columns of a block of rows while the tiles multiply
-// the 64 before them. Sums are taken in the order of the tile kernels.
+// Streaming kernels: few rows of x by coded weights that come from memory. They
+// take 64 rows of weights, in two groups of 32, and widen 64 columns of a group
+// into one half of a small panel while the tiles multiply the other half. Both
+// groups meet the same 128 columns of x in turn, so that every second time these
+// come from the nearest cache. Sums are taken in the order of the tile kernels.
 //
-//	AX arguments   BX column of w            CX, R10 one, three strides of w
-//	DI panel       R9, R13 rows of w now and ahead
-//	SI x           DX bytes between pairs of x
-//	R12 tables     R8 blocks of 128 columns left   R11 scales   R15 scratch
+// A block of 128 columns is four phases; each fills (f) and multiplies (m):
 //
-// The panel has two halves of [2 steps, 32 rows, 64 bytes], by turns.
-func emitStream(e *emitter) {
-	const half = 2 * streamStep
-	first, next, last, plain, done := e.label("first"), e.label("next"), e.label("last"), e.label("plain"), e.label("done")
-	e.function("streamFP8", "streamArgs", "one tile of columns in three parts by 32 rows of e4m3 codes, whole blocks of 128 columns.")
+//	phase     0          1          2          3
+//	f         group 0 a  group 0 b  group 1 a  group 1 b    a, b: first and last 64 columns
+//	m         group 1 b  group 0 a  group 0 b  group 1 a    in phase 0 of the block before
+//	panel     f 0, m 1   f 1, m 0   f 0, m 1   f 1, m 0     halves
+//
+// Multiplying and widening compete for one port of the processor, so tile
+// instructions are spread evenly between the rows that are widened.
+//
+//	AX arguments     BX column of w     CX, R10 one, three strides of w   R9 rows of w
+//	SI x             DI panel           DX, R15 bytes between lines of x and of everything else
+//	R8 blocks left   R11 tables, or scales
+//	R12 what to fetch, R13, R14 one, three strides between the eight places where that goes on
+//	Z24 scale of the block before
+func emitStreams(e *emitter) {
+	for _, columns := range []int{16, 1} {
+		for _, scaled := range []bool{false, true} {
+			(&stream{columns: columns, scaled: scaled}).emit(e)
+		}
+	}
+}
+
+// stream is a kernel for one tile of columns. Scaled ones add the sums of each
+// block times its scale to those in memory; the others have scales in their
+// tables and sums in tiles.
+type stream struct {
+	columns int
+	scaled  bool
+}
+
+const (
+	streamGroup = 32               // rows of a group
+	streamStep  = 64 * streamGroup // bytes of a step in the panel
+	streamHalf  = 2 * streamStep   // bytes of half a panel
+	streamW     = 4                // first of two tiles of weights
+	streamX     = 6                // first of two tiles of x
+	streamScale = 24               // register of the scale
+	streamLine  = 4 * 64           // bytes each fetching place moves on in a phase
+
+	// Bytes from the panel to scratch memory for four tiles, where the kernels
+	// of one column also keep their sums, and to the sums. The Go side allocates
+	// them so.
+	streamBlock = 32768
+	streamOne   = streamBlock + 2048
+	streamSums  = streamBlock + 4096
+)
+
+// line is the bytes of a line of a tile of x or of sums; part those of a tile.
+func (k *stream) line() int { return 4 * k.columns }
+func (k *stream) part() int { return 16 * k.line() }
+
+func (k *stream) emit(e *emitter) {
+	name := fmt.Sprintf("stream%d", k.columns)
+	if k.scaled {
+		name += "scaled"
+	}
+	e.function(name, "streamArgs", fmt.Sprintf("%d columns in three parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.columns))
+	k.begin(e)
+	loop, last := e.label("loop"), e.label("last")
+	k.phase(e, 0, false)
+	e.op("JMP %s", last) // into the loop, past the phase that has something to multiply
+	e.at(loop)
+	k.tables(e)
+	k.phase(e, 0, true)
+	e.op("ADDQ $%d, SI", 12*k.part())
+	k.blockSums(e, 1)
+	e.at(last)
+	k.phase(e, 1, true)
+	k.phase(e, 2, true)
+	k.blockSums(e, 0)
+	if k.scaled {
+		e.op("VBROADCASTSS (R11), Z%d", streamScale)
+		e.op("ADDQ $4, R11")
+	}
+	k.phase(e, 3, true)
+	e.op("DECQ R8")
+	e.op("JNZ %s", loop)
+	k.multiply(e, 0, func(int) {})
+	k.blockSums(e, 1)
+	k.end(e)
+	e.emit(tilerelease())
+	e.ret()
+}
+
+func (k *stream) begin(e *emitter) {
 	e.emit(ldtilecfg(memory{base: "AX"}))
 	e.op("MOVQ streamArgs_w(AX), BX")
 	e.op("MOVQ streamArgs_ldw(AX), CX")
 	e.op("LEAQ (CX)(CX*2), R10")
 	e.op("MOVQ streamArgs_x(AX), SI")
-	e.op("MOVQ streamArgs_ldx(AX), DX")
 	e.op("MOVQ streamArgs_panel(AX), DI")
-	e.op("MOVQ streamArgs_tables(AX), R12")
-	e.op("MOVQ streamArgs_scales(AX), R11")
 	e.op("MOVQ streamArgs_blocks(AX), R8")
-	decoderConstants(e, "R15")
-	streamTables(e)
-	e.op("MOVQ streamArgs_sums(AX), R9")
+	e.op("MOVQ streamArgs_ahead(AX), R12")
+	e.op("MOVQ streamArgs_ldAhead(AX), R13")
+	e.op("LEAQ (R13)(R13*2), R14")
+	e.op("MOVQ $%d, DX", k.line())
 	e.op("MOVQ $64, R15")
-	for i, t := range streamSums {
-		e.emit(tileload(memory{base: "R9", index: "R15", disp: 1024 * i}, t))
+	decoderConstants(e, "R9")
+	for t := range 4 {
+		if !k.scaled || k.columns == 1 {
+			e.emit(tileload(memory{base: "DI", index: "R15", disp: streamSums + 1024*t}, t))
+		}
 	}
-	e.op("TESTQ R11, R11")
-	e.op("JZ %s", first)
-	for _, t := range streamSums {
+	e.op("MOVQ streamArgs_tables(AX), R11")
+	if !k.scaled {
+		k.tables(e)
+		return
+	}
+	e.op("MOVQ (R11), R9")
+	scaledTables(e, "R9")
+	e.op("MOVQ streamArgs_scales(AX), R11")
+	if k.columns == 1 {
+		k.storeTiles(e, 0, streamOne)
+		k.storeTiles(e, 1, streamOne+2*k.part())
+	}
+	// Nothing is to be added before the first blocks are done.
+	e.op("VPXORD Z%d, Z%d, Z%d", streamScale, streamScale, streamScale)
+	for t := range 4 {
 		e.emit(tilezero(t))
 	}
-	e.at(first)
-	streamFill(e, 0, func(int) {})
-	e.at(next)
-	streamFill(e, half, func(q int) { streamProduct(e, 0, q) })
-	e.op("DECQ R8")
-	e.op("JZ %s", last)
-	streamTables(e)
-	streamFill(e, 0, func(q int) { streamProduct(e, half, q) })
-	e.op("TESTQ R11, R11")
-	e.op("JZ %s", next)
-	streamScaled(e)
-	for _, t := range streamSums {
-		e.emit(tilezero(t))
+	for g := range 2 {
+		k.storeTiles(e, g, streamBlock+2*g*k.part())
 	}
-	e.op("JMP %s", next)
-	e.at(last)
-	for q := range streamRows / 8 {
-		streamProduct(e, half, q)
-	}
-	e.op("TESTQ R11, R11")
-	e.op("JZ %s", plain)
-	streamScaled(e)
-	e.op("JMP %s", done)
-	e.at(plain)
-	e.op("MOVQ streamArgs_sums(AX), R9")
-	e.op("MOVQ $64, R15")
-	for i, t := range streamSums {
-		e.emit(tilestore(t, memory{base: "R9", index: "R15", disp: 1024 * i}))
-	}
-	e.at(done)
-	e.emit(tilerelease())
-	e.ret()
 }
 
-// streamSums are the tiles of sums of every sixteen rows, streamW one of
-// weights, streamParts those of the parts of x.
-var (
-	streamSums  = [streamRows / 16]int{0, 1}
-	streamParts = [3]int{5, 6, 7}
-)
-
-const (
-	streamW    = 4
-	streamStep = 64 * streamRows // bytes of a step in the panel
-)
-
-// streamTables loads the next block's tables.
-func streamTables(e *emitter) {
-	e.op("MOVQ (R12), R15")
-	e.op("ADDQ $8, R12")
-	scaledTables(e, "R15")
+// storeTiles writes the sums of a group, line after line.
+func (k *stream) storeTiles(e *emitter, group, at int) {
+	for i := range 2 {
+		e.emit(tilestore(2*group+i, memory{base: "DI", index: "DX", disp: at + i*k.part()}))
+	}
 }
 
-// streamFill widens 64 columns of the block into the panel from byte at on and
-// moves the column. After every eight rows it calls between.
-func streamFill(e *emitter, at int, between func(q int)) {
+// tables loads the tables of the next block.
+func (k *stream) tables(e *emitter) {
+	if k.scaled {
+		return
+	}
+	e.op("MOVQ (R11), R9")
+	e.op("ADDQ $8, R11")
+	scaledTables(e, "R9")
+}
+
+// phase fills 64 columns of a group and, meanwhile, multiplies what was filled
+// before. Phases 0 and 2 add the sums of the block before, whose tiles were
+// stored a phase ago: by then they have reached the cache.
+func (k *stream) phase(e *emitter, p int, multiply bool) {
+	group, at := p/2, p%2*streamHalf
+	e.note("phase %d", p)
 	e.op("MOVQ BX, R9")
-	e.op("MOVQ streamArgs_ahead(AX), R13")
-	e.op("ADDQ BX, R13")
-	for r := range streamRows {
-		e.op("VPERMQ %s, Z%d, Z0", spaced("R9", "CX", "R10", "", 0, r%4), orderReg)
-		e.op("PREFETCHT1 %s", spaced("R13", "CX", "R10", "", 0, r%4))
+	if group == 1 {
+		e.op("ADDQ streamArgs_lower(AX), R9")
+	}
+	fill := func(r int) {
+		e.op("VPERMQ %s, Z%d, Z0", spaced("R9", "CX", "R10", "", p%2*64, r%4), orderReg)
+		e.op("PREFETCHT1 %s", spaced("R12", "R13", "R14", "", 0, r%4))
 		decodeCodes(e, 0, 1, 2)
 		e.op("VMOVDQA64 Z0, %d(DI)", at+64*r)
 		e.op("VMOVDQA64 Z1, %d(DI)", at+streamStep+64*r)
 		if r%4 == 3 {
 			e.op("LEAQ (R9)(CX*4), R9")
-			e.op("LEAQ (R13)(CX*4), R13")
 		}
-		if r%8 == 7 {
-			between(r / 8)
+		switch r % 8 {
+		case 3:
+			e.op("LEAQ (R12)(R13*4), R12")
+		case 7:
+			e.op("ADDQ streamArgs_backAhead(AX), R12")
+		}
+		if p%2 == 0 && multiply && k.scaled {
+			k.add(e, group, r)
 		}
 	}
-	e.op("ADDQ $64, BX")
+	if multiply {
+		k.multiply(e, p, fill)
+	} else {
+		for r := range streamGroup {
+			fill(r)
+		}
+	}
+	if p == 3 {
+		e.op("ADDQ $128, BX")
+	}
+	same := e.label("same")
+	e.op("SUBQ $%d, streamArgs_leftAhead(AX)", streamLine)
+	e.op("JGT %s", same)
+	e.op("ADDQ streamArgs_jumpAhead(AX), R12")
+	e.op("MOVQ streamArgs_runAhead(AX), R9")
+	e.op("MOVQ R9, streamArgs_leftAhead(AX)")
+	e.at(same)
 }
 
-// streamProduct multiplies part q of a half panel: sixteen rows of a step.
-func streamProduct(e *emitter, at, q int) {
-	step, rows := q/len(streamSums), q%len(streamSums)
-	e.op("MOVQ $64, R15")
-	e.emit(tileload(memory{base: "DI", index: "R15", disp: at + step*streamStep + rows*1024}, streamW))
-	for _, t := range streamParts {
-		if rows == 0 {
-			e.emit(tileload(memory{base: "SI", index: "DX"}, t))
-			e.op("ADDQ streamArgs_partX(AX), SI")
+// multiply multiplies what the phase before p filled: two steps of two tiles of
+// rows. It calls between for each of 32 rows.
+func (k *stream) multiply(e *emitter, p int, between func(r int)) {
+	before := (p + 3) % 4
+	group, panel := before/2, before%2*streamHalf
+	for r := range streamGroup {
+		step, at := r/16, r%16
+		w := func(i int) {
+			e.emit(tileload(memory{base: "DI", index: "R15", disp: panel + step*streamStep + i*1024}, streamW+i))
 		}
-		e.emit(tdpbf16ps(t, streamW, streamSums[rows]))
+		x := func(part int) {
+			e.emit(tileload(memory{base: "SI", index: "DX", disp: ((before%2*2+step)*3 + part) * k.part()}, streamX+part%2))
+		}
+		product := func(i, part int) { e.emit(tdpbf16ps(streamX+part%2, streamW+i, 2*group+i)) }
+		between(r)
+		switch at {
+		case 0:
+			w(0)
+			x(0)
+		case 2:
+			product(0, 0)
+		case 3:
+			w(1)
+		case 4:
+			product(1, 0)
+		case 5:
+			x(1)
+		case 7:
+			product(0, 1)
+		case 9:
+			product(1, 1)
+		case 10:
+			x(2)
+		case 12:
+			product(0, 2)
+		case 15:
+			product(1, 2)
+		}
 	}
 }
 
-// streamScaled adds the sums of a block times its scale to those in memory.
-func streamScaled(e *emitter) {
-	e.op("MOVQ streamArgs_sums(AX), R9")
-	e.op("MOVQ streamArgs_block(AX), R13")
-	e.op("MOVQ $64, R15")
-	for i, t := range streamSums {
-		e.emit(tilestore(t, memory{base: "R13", index: "R15", disp: 1024 * i}))
+// blockSums takes the sums of a block of a group out of its tiles.
+func (k *stream) blockSums(e *emitter, group int) {
+	if !k.scaled {
+		return
 	}
-	e.op("VBROADCASTSS (R11), Z25")
-	e.op("ADDQ $4, R11")
-	for i := range streamRows {
-		r := 5 + i%16
-		e.op("VMOVUPS %d(R13), Z%d", 64*i, r)
-		e.op("VFMADD213PS %d(R9), Z25, Z%d", 64*i, r)
-		e.op("VMOVUPS Z%d, %d(R9)", r, 64*i)
+	k.storeTiles(e, group, streamBlock+2*group*k.part())
+	for i := range 2 {
+		e.emit(tilezero(2*group + i))
+	}
+}
+
+// add adds line r of a group's stored sums, times the scale, to those in memory.
+// The lines of kernels of one column are tiles.
+func (k *stream) add(e *emitter, group, r int) {
+	from, to := streamBlock+2*group*k.part()+64*r, streamSums+2048*group+64*r
+	if k.columns == 1 {
+		if r > 1 {
+			return
+		}
+		to = streamOne + 2*group*k.part() + 64*r
+	}
+	t := 4 + r%4
+	e.op("VMOVUPS %d(DI), Z%d", from, t)
+	e.op("VFMADD213PS %d(DI), Z%d, Z%d", to, streamScale, t)
+	e.op("VMOVUPS Z%d, %d(DI)", t, to)
+}
+
+// end leaves all sums in memory.
+func (k *stream) end(e *emitter) {
+	if k.scaled {
+		lines := streamGroup
+		if k.columns == 1 {
+			lines = 2
+		}
+		for g := range 2 {
+			for r := range lines {
+				k.add(e, g, r)
+			}
+		}
+		if k.columns > 1 {
+			return
+		}
+		for t := range 4 {
+			e.emit(tileload(memory{base: "DI", index: "DX", disp: streamOne + t*k.part()}, t))
+		}
+	}
+	for t := range 4 {
+		e.emit(tilestore(t, memory{base: "DI", index: "R15", disp: streamSums + 1024*t}))
 	}
 }
