@@ -16,6 +16,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/internal/unit"
 	"sparrow/plan"
 	"sparrow/server"
 )
@@ -182,7 +183,7 @@ func describe(w io.Writer, i sparrow.Info) {
 		}
 	}
 	m := i.Memory
-	fmt.Fprintf(w, "memory   weights %s; cache %s: %d pages, %d tokens; at most %s more during a step\n", byteSize(m.Weights), byteSize(m.Cache), i.Pages, i.CacheTokens, byteSize(m.Transient))
+	fmt.Fprintf(w, "memory   weights %s; cache %s: %d pages, %d tokens; at most %s more during a step\n", unit.Bytes(m.Weights), unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Transient))
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens, i.ContextTokens, i.MaxRunning, i.MaxQueue)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow/builtin"
+	"sparrow/internal/unit"
 	"sparrow/model/synth"
 )
 
@@ -98,7 +99,7 @@ func (f *synthFlags) run(cmd *cobra.Command, dir string) error {
 			return err
 		}
 		bar := newProgress(cmd.ErrOrStderr(), "writing")
-		err := c.Write(cmd.Context(), dir, beside, func(done, total int64) { bar.set(done, total, byteSize(done)+" of "+byteSize(total)) })
+		err := c.Write(cmd.Context(), dir, beside, func(done, total int64) { bar.set(done, total, unit.Bytes(done)+" of "+unit.Bytes(total)) })
 		bar.end()
 		if errors.Is(err, context.Canceled) {
 			return fmt.Errorf("%w; nothing was left in %s", errInterrupted, dir)
@@ -120,7 +121,7 @@ func (r *synthResult) print(cmd *cobra.Command) error {
 	if r.NextN > 0 {
 		fmt.Fprintf(out, " (%.3f in the drafting layer)", float64(r.NextN)/1e6)
 	}
-	fmt.Fprintf(out, ", %d tensors, %s (%d bytes)\n", r.Tensors, byteSize(r.Bytes), r.Bytes)
+	fmt.Fprintf(out, ", %d tensors, %s (%d bytes)\n", r.Tensors, unit.Bytes(r.Bytes), r.Bytes)
 	tokens := "with the built-in tokenizer"
 	if !r.Tokenizer {
 		tokens = "without a tokenizer: its vocabulary is too small for the built-in one, so send token ids"

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"sparrow/internal/unit"
 	"sparrow/model/synth"
 )
 
@@ -15,14 +16,14 @@ func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Opti
 	at := nearestFolder(dir)
 	free, known := freeBytes(at)
 	if !known {
-		fmt.Fprintf(w, "writing %s to %s\n", byteSize(bytes), dir)
+		fmt.Fprintf(w, "writing %s to %s\n", unit.Bytes(bytes), dir)
 		return nil
 	}
 	if bytes > free {
 		return fmt.Errorf("synth: %s as %s needs %d bytes (%s), and the file system of %s has %d bytes (%s) free; %s",
-			f.config, f.dtype, bytes, byteSize(bytes), at, free, byteSize(free), fittingPresets(free, o))
+			f.config, f.dtype, bytes, unit.Bytes(bytes), at, free, unit.Bytes(free), fittingPresets(free, o))
 	}
-	fmt.Fprintf(w, "writing %s to %s, where %s are free\n", byteSize(bytes), dir, byteSize(free))
+	fmt.Fprintf(w, "writing %s to %s, where %s are free\n", unit.Bytes(bytes), dir, unit.Bytes(free))
 	return nil
 }
 
@@ -39,7 +40,7 @@ func fittingPresets(free int64, o synth.Options) string {
 			continue // a preset that these options do not suit is no advice
 		}
 		if n := c.Size().Bytes; n <= free {
-			fit = append(fit, fmt.Sprintf("%s (%s)", name, byteSize(n)))
+			fit = append(fit, fmt.Sprintf("%s (%s)", name, unit.Bytes(n)))
 		}
 	}
 	if len(fit) == 0 {

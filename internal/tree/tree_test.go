@@ -54,7 +54,7 @@ var order = []string{
 	"kernel",
 	"weight",
 	"layout",
-	"internal/num internal/mmap internal/sysmem",
+	"internal/num internal/mmap internal/sysmem internal/unit",
 }
 
 // testOnly lists packages that only tests may import.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"sparrow/internal/unit"
 	"sparrow/layout"
 	"sparrow/model/config"
 	"sparrow/model/family"
@@ -199,11 +200,11 @@ func (s *Summary) Print(w io.Writer) error {
 	if p.NextN > 0 {
 		fmt.Fprintf(w, "; drafting layer %s more", count(p.NextN))
 	}
-	fmt.Fprintf(w, ")\nweights: %s in %d tensors, %d file(s)\n\n", size(s.TotalBytes), s.Tensors, s.Files)
+	fmt.Fprintf(w, ")\nweights: %s in %d tensors, %d file(s)\n\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "type\ttensors\tbytes\t")
 	for _, b := range s.Bytes {
-		fmt.Fprintf(t, "%s\t%d\t%s\t\n", b.Type, b.Tensors, size(b.Bytes))
+		fmt.Fprintf(t, "%s\t%d\t%s\t\n", b.Type, b.Tensors, unit.Bytes(b.Bytes))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -227,7 +228,7 @@ func (s *Summary) Print(w io.Writer) error {
 			fmt.Fprintf(t, "%d\t", c.DraftedTokenBytes)
 		}
 		if sequences {
-			fmt.Fprintf(t, "%s\t", size(c.SequenceBytes))
+			fmt.Fprintf(t, "%s\t", unit.Bytes(c.SequenceBytes))
 		}
 		for _, f := range c.Fits {
 			if f.Tokens == 0 {
@@ -249,14 +250,4 @@ func count(n int64) string {
 		return fmt.Sprintf("%.2f M", float64(n)/1e6)
 	}
 	return strconv.FormatInt(n, 10)
-}
-
-func size(n int64) string {
-	switch {
-	case n >= gib:
-		return fmt.Sprintf("%.2f GiB", float64(n)/gib)
-	case n >= 1<<20:
-		return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%d B", n)
 }

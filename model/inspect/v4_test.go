@@ -26,7 +26,7 @@ func TestV4Cache(t *testing.T) {
 		t.Errorf("cache %+v", s.Cache)
 	}
 	var out bytes.Buffer
-	if err := s.Print(&out); err != nil || !strings.Contains(out.String(), "deepseek_v4") || !strings.Contains(out.String(), "4.18 MiB") {
+	if err := s.Print(&out); err != nil || !strings.Contains(out.String(), "deepseek_v4") || !strings.Contains(out.String(), "4.2 MiB") {
 		t.Errorf("printed %q, %v", &out, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"sparrow/internal/unit"
 	"sparrow/plan"
 )
 
@@ -130,7 +131,7 @@ func (a *Answer) Print(w io.Writer) error {
 		return nil
 	}
 	p := a.Plan
-	fmt.Fprintf(w, "\nplan %v: %v, %d rows in %d segment(s), %s of transient memory\n", p.Key, p.Mode, p.Rows, len(p.Segments), bytes(p.TransientBytes))
+	fmt.Fprintf(w, "\nplan %v: %v, %d rows in %d segment(s), %s of transient memory\n", p.Key, p.Mode, p.Rows, len(p.Segments), unit.Bytes(p.TransientBytes))
 	if !p.Runnable {
 		fmt.Fprintln(w, "this plan explains other engines' kernels; it does not run here")
 	}
@@ -158,7 +159,7 @@ func (a *Answer) segment(w io.Writer, i int, s *plan.Segment) error {
 	if a.Layer != nil {
 		fmt.Fprintf(t, "  in layer %d\t%s\n", a.Layer.Layer, indexer(a.Layer.Indexers[i]))
 	}
-	fmt.Fprintf(t, "  launches\t%s\n  transient\t%s\n", launches(s), bytes(s.TransientBytes))
+	fmt.Fprintf(t, "  launches\t%s\n  transient\t%s\n", launches(s), unit.Bytes(s.TransientBytes))
 	for _, x := range s.Arrays {
 		fmt.Fprintf(t, "  array %v\t%v %v\n", x.Name, x.DType, x.Shape)
 	}
@@ -210,14 +211,4 @@ func rejected(w io.Writer, indent string, list []plan.Rejection) {
 	for _, r := range list {
 		fmt.Fprintf(w, "%snot %v for %v: %s\n", indent, r.Kernel, r.Phase, r.Reason)
 	}
-}
-
-func bytes(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%d B", n)
 }
