@@ -79,6 +79,11 @@ func SparseScratch(kind layout.Kind, rows, heads, segments int32) (partial, stat
 // headGroups is the number of units of work that the heads of a row make.
 func headGroups(heads int32) int64 { return (int64(heads) + sparseHeads - 1) / sparseHeads }
 
+// SparseUnits is the number of units of work of a launch: 64 heads of a row over one segment of its keys.
+func SparseUnits(rows, heads, segments int32) int64 {
+	return int64(rows) * int64(segments) * headGroups(heads)
+}
+
 // Select describes rows of the pool chosen by slot: indices i32 [rows, indexStride] of width entries each, lens i32 [rows, lenStride].
 func (p PoolView) Select(indices Ptr, indexStride int64, width int32, lens Ptr, lenStride int64) (SelectionView, error) {
 	v := SelectionView{Base: p.Base, PageBytes: p.PageBytes, Indices: indices, Lens: lens, IndexStride: indexStride, LenStride: lenStride, Slots: p.Slots, Width: width}
@@ -183,7 +188,7 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 	if !(a.ScoreScale > 0 && a.ScoreScale <= math.MaxFloat32) || !(a.ValueScale > 0 && a.ValueScale <= math.MaxFloat32) {
 		c.fail("score scale %g and value scale %g must be positive and finite", a.ScoreScale, a.ValueScale)
 	}
-	units := int64(a.Rows) * int64(a.Segments) * headGroups(a.Heads)
+	units := SparseUnits(a.Rows, a.Heads, a.Segments)
 	if units > math.MaxInt32 {
 		c.fail("%d rows in %d segments of %d heads, at most %d units of %d heads: launch fewer rows", a.Rows, a.Segments, a.Heads, math.MaxInt32, sparseHeads)
 	}

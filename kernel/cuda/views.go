@@ -32,6 +32,7 @@ type PageTableView struct {
 const (
 	FaultSlot     = 1 // a slot at or beyond the pool
 	FaultPosition = 2 // a position outside the rotary table
+	FaultKeys     = 4 // a row of dense attention that sees keys outside their tensor
 )
 
 // checks collects the first mistake among a launcher's arguments. Nothing is allocated while there is none.

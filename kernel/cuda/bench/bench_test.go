@@ -5,10 +5,12 @@ import (
 	"flag"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"sparrow/kernel/cuda"
+	"sparrow/layout"
 )
 
 var (
@@ -48,6 +50,23 @@ func TestSummaryCountsAgainstTheHigherRoof(t *testing.T) {
 	c.Rate = Memory
 	if r := summarise(c, times, H200()); math.Abs(r.RoofUS-2) > 1e-9 {
 		t.Errorf("roof of a memory case %g us, want 2", r.RoofUS)
+	}
+}
+
+func TestSparsePagesHoldEveryRow(t *testing.T) {
+	for kind, want := range map[layout.Kind]int{0: 64 * 1024, layout.BF16Row1152: 64 * 1152, layout.FP8Row656: 64 * 656, layout.FP8Row576: 64 * 576, layout.V4Row584: int(cuda.V4PageBytes(64))} {
+		h := newHolder(&Rig{Seed: 1})
+		page := sparsePage(h, kind, 64)
+		if h.err != nil || len(page) != want {
+			t.Errorf("%v: a page of %d bytes, want %d: %v", kind, len(page), want, h.err)
+		}
+		last := page[63*len(page)/64:]
+		if kind == layout.V4Row584 { // scales lie behind the rows
+			last = page[63*cuda.V4DataBytes : 64*cuda.V4DataBytes]
+		}
+		if !slices.ContainsFunc(last, func(b byte) bool { return b != 0 }) {
+			t.Errorf("%v: the last row is empty", kind)
+		}
 	}
 }
 

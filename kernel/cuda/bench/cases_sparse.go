@@ -73,7 +73,7 @@ func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 	case layout.V4Row584:
 		page := make([]byte, cuda.V4PageBytes(tokens))
 		for t := range tokens {
-			expect.EncodeV4(page, tokens, t, rows[t*dim:])
+			expect.EncodeV4(page, tokens, t, rows[t*dim:(t+1)*dim])
 		}
 		return page
 	}
@@ -180,7 +180,10 @@ func prefillCase(kind layout.Kind, rows, keys, heads, width int, peer float64) C
 	}
 }
 
+// Launch lets a kernel start its prologue while the one before it ends, as the steps of a captured model do.
 func (x *sparse) Launch(s *cuda.Stream) error {
+	s.SetOverlap(true)
+	defer s.SetOverlap(false)
 	if x.kind == 0 {
 		return x.rig.Kernels.SparseAttendFlat(s, &x.args)
 	}

@@ -8,8 +8,14 @@ import (
 	"sparrow/layout"
 )
 
-// partialBytes is the most scratch memory that the parts of one launch take; more rows run as several launches, which changes no bit.
-const partialBytes = 256 << 20
+// launchWaves is how many units of work of one launch each multiprocessor takes at most when rows are cut into segments. The parts of their
+// results wait in scratch memory for the combine, 64 KB and more a unit; more rows run as several launches, which changes no bit.
+const launchWaves = 32
+
+// rowsPerLaunch is how many rows of so many units of work one launch takes on a device.
+func rowsPerLaunch(multiprocessors int, units int64) int32 {
+	return int32(min(max(launchWaves*int64(multiprocessors)/units, 1), math.MaxInt32))
+}
 
 // SparseAttend computes attention over selected rows. FP8 pages are decode's layouts: their rows are cut into segments that different SMs
 // take. bf16 rows, which prefill reads by the thousand, are not. Either way a row is computed the same alone and in any batch.
@@ -120,7 +126,7 @@ func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, 
 		return launch(a)
 	}
 	partial, stats := cuda.SparseScratch(kind, 1, a.Heads, segments)
-	group := max(int32(partialBytes/(partial+stats)), 1)
+	group := rowsPerLaunch(d.gpu.Properties().SMs, cuda.SparseUnits(1, a.Heads, segments))
 	return d.temporary(int64(min(group, a.Rows))*(partial+stats), func(p cuda.Ptr) error {
 		for from := int32(0); from < a.Rows; from += group {
 			part := rowsOf(*a, from, min(group, a.Rows-from))

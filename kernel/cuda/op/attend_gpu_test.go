@@ -1,6 +1,8 @@
 package op
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
@@ -97,6 +99,82 @@ func TestGPUEntriesAttend(t *testing.T) {
 	b.must(b.ref.FlatAttend(kernel.FlatArgs{Out: out.ref, Q: q.ref, KV: kv.ref, Indices: indices.ref, Lens: counts.ref, Sinks: sinks.ref, Heads: heads, Scale: 0.05}),
 		b.gpu.FlatAttend(kernel.FlatArgs{Out: out.gpu, Q: q.gpu, KV: kv.gpu, Indices: indices.gpu, Lens: counts.gpu, Sinks: sinks.gpu, Heads: heads, Scale: 0.05}))
 	b.near("gathered rows", out, 1./64)
+}
+
+// Twenty thousand rows, more than one launch takes, have the bits of two calls of ten thousand.
+func TestGPUManyRowsEqualTwoHalves(t *testing.T) {
+	b := onGPU(t)
+	const rows, half, heads, width, slots = 20000, 10000, 2, 600, 768
+	lens := make([]int32, rows)
+	for i := range lens {
+		lens[i] = []int32{0, 1, 63, 64, 65, 511, 512, 513, width - 1, width}[b.rng.IntN(10)]
+	}
+	list := make([]int32, rows*width)
+	for i := range list {
+		list[i] = int32(b.rng.IntN(slots+32)) - 32
+		list[i] = max(list[i], -1)
+	}
+	indices, counts, sinks := b.ints(rows, width, list).gpu, b.ints(rows, 1, lens).gpu, b.normal(1, heads).gpu
+	q := b.random(rows, heads*layout.RowDim).gpu
+	halves := func(what string, run func(q, indices, lens, out, lse kernel.Tensor) error) {
+		t.Helper()
+		var got [2][2][]byte
+		for i, step := range []int{rows, half} {
+			out, err := kernel.New(b.gpu, kernel.BF16, rows, heads*layout.LatentDim)
+			b.must(err)
+			lse, err := kernel.New(b.gpu, kernel.F32, rows, heads)
+			b.must(err)
+			for from := 0; from < rows; from += step {
+				part := func(x kernel.Tensor) kernel.Tensor { return x.Slice(from, from+step) }
+				b.must(run(part(q), part(indices), part(counts), part(out), part(lse)))
+			}
+			got[i] = [2][]byte{b.bytes(b.gpu, out), b.bytes(b.gpu, lse)}
+			b.gpu.Free(out.Buf)
+			b.gpu.Free(lse.Buf)
+		}
+		for i, name := range []string{"out", "lse"} {
+			if !bytes.Equal(got[0][i], got[1][i]) {
+				t.Errorf("%s: %s of %d rows differs from two calls of %d", what, name, rows, half)
+			}
+		}
+	}
+	values := make([]byte, 2*slots*layout.RowDim)
+	for i := 0; i < len(values); i += 2 {
+		binary.LittleEndian.PutUint16(values[i:], num.BF16(float32(b.rng.NormFloat64())))
+	}
+	for _, kind := range mains {
+		l, err := layout.MainOf(kind)
+		b.must(err)
+		mem := make([]byte, slots/64*l.PageBytes(64))
+		v := make([]float32, layout.RowDim)
+		for s := range slots {
+			for i := range v {
+				v[i] = num.FromBF16(binary.LittleEndian.Uint16(values[2*(s*layout.RowDim+i):]))
+			}
+			l.Encode(mem[s/64*l.PageBytes(64):], s%64, v)
+		}
+		_, pool := b.pools(kind, slots/64, l.PageBytes(64), 64, mem)
+		halves(kind.String(), func(q, indices, lens, out, lse kernel.Tensor) error {
+			return b.gpu.SparseAttend(kernel.SparseArgs{Out: out, LSE: lse, Q: q, Pool: pool, Indices: indices, Lens: lens, Heads: heads, Scale: 0.05})
+		})
+	}
+	q = q.Columns(0, heads*layout.V4Dim)
+	kv := b.place(b.gpu, kernel.BF16, slots, layout.V4Dim, values[:2*slots*layout.V4Dim])
+	halves("gathered V4 rows", func(q, indices, lens, out, lse kernel.Tensor) error {
+		return b.gpu.FlatAttend(kernel.FlatArgs{Out: out, LSE: lse, Q: q, KV: kv, Indices: indices, Lens: lens, Sinks: sinks, Heads: heads, Scale: 0.05})
+	})
+}
+
+func TestRowsPerLaunchFollowTheDevice(t *testing.T) {
+	for _, c := range []struct {
+		multiprocessors int
+		units           int64
+		rows            int32
+	}{{132, 8, 528}, {78, 8, 312}, {132, 1 << 20, 1}, {132, 1, 4224}} {
+		if got := rowsPerLaunch(c.multiprocessors, c.units); got != c.rows {
+			t.Errorf("%d multiprocessors, %d units a row: %d rows, want %d", c.multiprocessors, c.units, got, c.rows)
+		}
+	}
 }
 
 func TestRowRangesMoveEveryAddress(t *testing.T) {

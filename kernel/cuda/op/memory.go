@@ -91,8 +91,11 @@ func (d *Device) Sync() error {
 		return err
 	}
 	what := "a position outside its table"
-	if bits&cuda.FaultSlot != 0 {
+	switch {
+	case bits&cuda.FaultSlot != 0:
 		what = "a slot beyond its pool"
+	case bits&cuda.FaultKeys != 0:
+		what = "a row that sees keys outside their tensor"
 	}
 	return fmt.Errorf("%w: cuda: an operation since the last sync was given %s", kernel.ErrArgument, what)
 }

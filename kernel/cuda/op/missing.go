@@ -16,7 +16,7 @@ func without(op string) error {
 
 // Missing lists the operations without a kernel.
 func Missing() []string {
-	return []string{"embed", "multiply", "take", "angles", "rotate", "absorb", "expand", "dense attend", "gate", "route", "experts", "hyper prepare", "hyper post",
+	return []string{"embed", "multiply", "take", "angles", "rotate", "absorb", "expand", "gate", "route", "experts", "hyper prepare", "hyper post",
 		"hyper head", "head norm", "compress", "put", "route by root", "route by hash"}
 }
 
@@ -27,7 +27,6 @@ func (missing) Angles(kernel.AngleArgs) error        { return without("angles") 
 func (missing) Rotate(kernel.RotateArgs) error       { return without("rotate") }
 func (missing) Absorb(kernel.AbsorbArgs) error       { return without("absorb") }
 func (missing) Expand(kernel.ExpandArgs) error       { return without("expand") }
-func (missing) DenseAttend(kernel.DenseArgs) error   { return without("dense attend") }
 func (missing) Gate(kernel.GateArgs) error           { return without("gate") }
 func (missing) Route(kernel.RouteArgs) error         { return without("route") }
 func (missing) Experts(kernel.ExpertArgs) error      { return without("experts") }

@@ -52,15 +52,21 @@ __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
     }
 }
 
-// A word of shared memory that one thread raises and others watch: what was done before the store is done for whoever reads its value.
-__device__ __forceinline__ void store_release(u32 address, u32 value) {
-    asm volatile("st.release.cta.shared::cta.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+// A word of shared memory that one thread raises and others watch: what was done before it was raised is done for whoever reads its value.
+// Both sides are atomic operations, since the word is read while it is written.
+__device__ __forceinline__ void raise_release(u32 address) {
+    asm volatile("red.release.cta.shared::cta.add.u32 [%0], 1;" ::"r"(address) : "memory");
 }
 
-__device__ __forceinline__ u32 load_acquire(u32 address) {
-    u32 value;
-    asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
-    return value;
+// One lane reads for all lanes that are here with it: atomic operations on one word go one after the other.
+__device__ __forceinline__ u32 read_acquire(u32 address) {
+    const u32 here = __activemask();
+    const i32 reader = __ffs(here) - 1;
+    u32 value = 0;
+    if (static_cast<i32>(threadIdx.x % 32) == reader) {
+        asm volatile("atom.acquire.cta.shared::cta.or.b32 %0, [%1], 0;" : "=r"(value) : "r"(address) : "memory");
+    }
+    return __shfl_sync(here, value, reader);
 }
 
 // A block barrier of the first N threads alone, for blocks in which other warps have other work.

@@ -46,7 +46,7 @@ struct Ring {
 
     // Copies everything. One thread, which is no reader.
     __device__ __forceinline__ void fill() {
-        u32 slot = 0, lap = 1, asked = 0;
+        u32 slot = 0, lap = 1;
         Row next = source.row(blockIdx.x);
         for (i32 v = blockIdx.x; v < source.count(); v += gridDim.x) {
             const Row w = next;
@@ -60,7 +60,7 @@ struct Ring {
                 storage.place[slot] = first / kSlotScores;
                 ptx::barrier_expect(bar, bytes);
                 ptx::load_bytes(ptx::shared_address(storage.slots[slot]), w.scores + first, bytes, bar, ptx::kEvictFirst);
-                ptx::store_release(ptx::shared_address(&storage.asked), ++asked);
+                ptx::raise_release(ptx::shared_address(&storage.asked));
                 if (++slot == Slots) {
                     slot = 0;
                     lap ^= 1;
@@ -74,7 +74,7 @@ struct Ring {
     __device__ __forceinline__ const float* copy(u32 i) const {
         const u32 number = base + i, slot = number % Slots;
         while (static_cast<i32>(seen - number) <= 0) {
-            seen = ptx::load_acquire(ptx::shared_address(&storage.asked));
+            seen = ptx::read_acquire(ptx::shared_address(&storage.asked));
         }
         ptx::barrier_wait(ptx::shared_address(&storage.arrived[slot]), number / Slots & 1);
         return storage.slots[slot];

@@ -1,0 +1,31 @@
+// Arguments of dense attention, passed by value as one __grid_constant__ parameter. Mirrored in Go.
+#pragma once
+
+#include "ptx/types.h"
+
+// Tensor maps over bf16 (cuTensorMapEncodeTiled), swizzle 128B, innermost dimension 64 columns = 128 bytes; D = head of a query, K = keys of a tile:
+//   query  {64, rows, heads * D / 64},              box {64, 64, D / 64}
+//   key    {64, keys, heads * (nope + values) / 64}, box {64, K, nope / 64}
+//   rope   {64, keys},                               box {64, K}
+//   value  as key,                                   box {64, K, values / 64}
+struct DenseAttendArgs {
+    TensorMap query_map;  // over q [rows, heads * (nope + 64)], rotated
+    TensorMap key_map;    // over kv [keys, heads * (nope + values)]: per head keys, then values
+    TensorMap rope_map;   // over rotated keys [keys, 64] that all heads share
+    TensorMap value_map;  // over kv
+    const i32* start;     // [rows, start_stride]: the first key that a row sees
+    const i32* lens;      // [rows, len_stride]: how many it sees; neighbours with the same start share tiles
+    u16* out;             // bf16 [rows, out_stride]: heads of `values` columns each, multiple of 16 bytes
+    float* lse;           // f32 [rows, lse_stride], natural logarithm, +inf for a row that sees no key; or null
+    u32* plan;            // what plan.cuh writes: 4 words, then 4 words for each tile of rows and one more, at most rows + 1
+    u32* faults;          // one word: bit 2 is set when a row sees keys outside [0, keys), and the row counts as one that sees none; or null
+    i64 start_stride;     // elements between rows
+    i64 len_stride;
+    i64 out_stride;
+    i64 lse_stride;
+    i32 rows;
+    i32 keys;
+    i32 heads;
+    float score_scale;  // of q . k, times log2(e), positive
+};
+static_assert(sizeof(DenseAttendArgs) == 640, "mirrored in Go");

@@ -1,0 +1,46 @@
+// Dense causal attention over expanded keys and values: prefill, ragged, with any prefix.
+//
+// In:    q bf16 [rows, heads * (nope + 64)]; kv bf16 [keys, heads * (nope + values)]; rope bf16 [keys, 64]; for each row its first key and how
+//        many it sees (args.h); a plan of tiles (plan.cuh).
+// Out:   bf16 [rows, heads * values], f32 lse [rows, heads].
+// Block: one per SM, persistent. Two math warpgroups of 64 query rows (math.cuh), one warp that asks for copies, one that finds units (feed.cuh).
+//        Tiles of keys and of values are double-buffered; masks are applied only where a tile reaches beyond a row's keys.
+// Bytes: a tile of keys and values is read from L2 once per 128 rows and head.
+#pragma once
+
+#include "sm90/dense/feed.cuh"
+#include "sm90/dense/math.cuh"
+
+namespace sparrow_dense {
+
+template <class S, bool Turns, int MathRegisters, int FeedRegisters>
+__device__ __forceinline__ void attend(const DenseAttendArgs& args) {
+    static_assert((2 * MathRegisters + FeedRegisters) * 128 <= 65536, "more registers than an SM has");
+    Storage<S>& shared = storage<S>();
+    if (threadIdx.x == 0) {
+        ptx::prefetch_map(&args.query_map);
+        ptx::prefetch_map(&args.key_map);
+        ptx::prefetch_map(&args.rope_map);
+        ptx::prefetch_map(&args.value_map);
+        init_barriers(shared);
+    }
+    __syncthreads();
+    ptx::wait_for_previous_kernel();
+    const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0);
+    if (warp < 8) {
+        ptx::registers_grow<MathRegisters>();
+        MathGroup<S, Turns>(args, shared, warp / 4).run();
+    } else {
+        ptx::registers_shrink<FeedRegisters>();
+        if (warp == 8) {
+            if (threadIdx.x % 32 == 0) {
+                load_units(args, shared);
+            }
+        } else if (warp == 9) {
+            find_units(args, shared);
+            ptx::release_next_kernel();
+        }
+    }
+}
+
+}  // namespace sparrow_dense

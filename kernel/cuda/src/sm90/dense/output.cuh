@@ -1,0 +1,89 @@
+// What becomes of a unit's sums: bf16 rows of the result, and the logarithm of each row's sum.
+#pragma once
+
+#include "ptx/wgmma_wide.cuh"
+#include "sm90/dense/storage.cuh"
+
+namespace sparrow_dense {
+
+constexpr float kLn2 = 0.693147180559945309f;
+
+// Which part of a [64, N] accumulator a lane holds: rows `row` and row + 8, and of every 8 columns 2*pair and the next.
+struct Corner {
+    i32 group, row;
+    u32 pair;
+
+    __device__ __forceinline__ explicit Corner(i32 g) : group(g), row(threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4), pair(threadIdx.x % 4) {}
+};
+
+// Transposes 4 x 4 words over four neighbouring lanes: lane q gives word k to lane k and gets the q-th word of every lane.
+__device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
+#pragma unroll
+    for (int k = 0; k < 4; k += 2) {
+        const u32 got = __shfl_xor_sync(ptx::kFullMask, q & 1 ? w[k] : w[k + 1], 1);
+        w[k] = q & 1 ? got : w[k];
+        w[k + 1] = q & 1 ? w[k + 1] : got;
+    }
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+        const u32 got = __shfl_xor_sync(ptx::kFullMask, q & 2 ? w[k] : w[k + 2], 2);
+        w[k] = q & 2 ? got : w[k];
+        w[k + 2] = q & 2 ? w[k + 2] : got;
+    }
+}
+
+// Writes the unit's rows of this warpgroup: o divided by the rows' sums. Adding zero turns -0, which depends on keys that a row does not see,
+// into +0.
+template <class S>
+__device__ __forceinline__ void write_rows(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head, const float (&o)[S::Columns / 2],
+                                           const float (&inverse)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const i32 r = at.group * kGroupRows + at.row + half * 8;
+        u16* dst = args.out + (row + r) * args.out_stride + static_cast<i64>(head) * S::Columns + at.pair * 8;
+#pragma unroll
+        for (int j = 0; j < S::Columns / 8; j += 4) {
+            u32 w[4];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                const int i = (j + k) * 4 + half * 2;
+                w[k] = ptx::Bf16::pack(fmaf(o[i], inverse[half], 0.0f), fmaf(o[i + 1], inverse[half], 0.0f));
+            }
+            transpose_quad(w, at.pair);
+            if (r < rows) {
+                *reinterpret_cast<uint4*>(dst + j * 8) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
+        }
+    }
+}
+
+// The logarithms of a lane's two rows: base and sum are of exponents in base 2.
+__device__ __forceinline__ void write_lse(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head, const float (&base)[2], const float (&sum)[2]) {
+    if (args.lse == nullptr || at.pair != 0) {
+        return;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const i32 r = at.group * kGroupRows + at.row + half * 8;
+        if (r < rows) {
+            args.lse[(row + r) * args.lse_stride + head] = sum[half] > 0.0f ? logf(sum[half]) + base[half] * kLn2 : __int_as_float(0x7F800000);
+        }
+    }
+}
+
+// Rows of a unit without a key.
+template <class S>
+__device__ __forceinline__ void write_zeros(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head) {
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+        const i32 r = at.group * kGroupRows + at.row + half * 8;
+        u16* dst = args.out + (row + r) * args.out_stride + static_cast<i64>(head) * S::Columns + at.pair * 8;
+#pragma unroll 1
+        for (int j = 0; j < S::Columns && r < rows; j += 32) {
+            *reinterpret_cast<uint4*>(dst + j) = make_uint4(0, 0, 0, 0);
+        }
+    }
+    write_lse(args, at, row, rows, head, {0.0f, 0.0f}, {0.0f, 0.0f});
+}
+
+}  // namespace sparrow_dense

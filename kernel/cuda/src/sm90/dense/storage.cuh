@@ -1,0 +1,107 @@
+// Shared memory of a block of dense attention: operands, records of units, and who waits for whom.
+#pragma once
+
+#include "ptx/async.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/warp.cuh"
+#include "sm90/dense/config.h"
+
+namespace sparrow_dense {
+
+// A unit of work as the block's warps hand it on.
+struct Record {
+    i32 row, rows;  // query rows, at most 128; tiles tells whether there are any
+    i32 head;
+    i32 key;       // the first key
+    i32 tiles;     // tiles of keys; 0: no row sees a key, below 0: there is no further unit
+    i32 most[2];   // the most keys that a row of each math warpgroup sees
+    i32 whole[2];  // leading tiles that every row of each math warpgroup sees in full
+    i32 lens[kUnitRows];
+};
+
+// Copies fill q (a half for each math warpgroup), k and v; each math warpgroup frees its half of q after its last scores, k after a tile's
+// scores, v after its product. Phases count units with keys (q), tiles (k, v) and units (records).
+template <class S>
+struct Storage {
+    u8 q[2][S::Query * S::QueryTileBytes];
+    u8 k[kStages][S::Query * S::KeyTileBytes];  // the rotated columns are the last tile
+    u8 v[kStages][S::Value * S::KeyTileBytes];
+    Record records[kRecords];
+    u64 q_full[2], q_empty[2];
+    u64 k_full[kStages], k_empty[kStages];
+    u64 v_full[kStages], v_empty[kStages];
+    u64 record_full[kRecords], record_empty[kRecords];
+};
+
+template <class S>
+constexpr u32 shared_bytes() {
+    return sizeof(Storage<S>) + 1024;  // room to align it to a swizzle atom
+}
+
+template <class S>
+__device__ __forceinline__ Storage<S>& storage() {
+    static_assert(shared_bytes<S>() <= 232448, "more shared memory than a Hopper block can have");
+    extern __shared__ u8 dynamic_shared[];
+    const u32 misaligned = ptx::shared_address(dynamic_shared) % 1024;
+    return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
+}
+
+// Called by one thread before the block's barrier.
+template <class S>
+__device__ __forceinline__ void init_barriers(Storage<S>& shared) {
+    constexpr u32 kWarps = 4, kMathWarps = 2 * kWarps, kLoader = 1;
+    for (int g = 0; g < 2; ++g) {
+        ptx::barrier_init(ptx::shared_address(&shared.q_full[g]), 1);
+        ptx::barrier_init(ptx::shared_address(&shared.q_empty[g]), kWarps);
+    }
+    for (int s = 0; s < kStages; ++s) {
+        ptx::barrier_init(ptx::shared_address(&shared.k_full[s]), 1);
+        ptx::barrier_init(ptx::shared_address(&shared.k_empty[s]), kMathWarps);
+        ptx::barrier_init(ptx::shared_address(&shared.v_full[s]), 1);
+        ptx::barrier_init(ptx::shared_address(&shared.v_empty[s]), kMathWarps);
+    }
+    for (int r = 0; r < kRecords; ++r) {
+        ptx::barrier_init(ptx::shared_address(&shared.record_full[r]), 1);
+        ptx::barrier_init(ptx::shared_address(&shared.record_empty[r]), kMathWarps + kLoader);
+    }
+    ptx::barrier_init_fence();
+}
+
+// One arrival per warp, after what all its lanes have read or written.
+__device__ __forceinline__ void arrive(u64& barrier) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        ptx::barrier_arrive(ptx::shared_address(&barrier));
+    }
+}
+
+__device__ __forceinline__ void wait(u64& barrier, u32 parity) {
+    ptx::barrier_wait(ptx::shared_address(&barrier), parity);
+}
+
+// An arrival at a barrier of Threads threads of the block (ptx::group_sync) without waiting for the others.
+template <int Number, int Threads>
+__device__ __forceinline__ void group_arrive() {
+    asm volatile("bar.arrive %0, %1;" ::"n"(Number), "n"(Threads) : "memory");
+}
+
+// Tiles that hold a number of keys.
+template <class S>
+__device__ __forceinline__ i32 tiles_of(i32 keys) {
+    return (keys + S::Keys - 1) / S::Keys;
+}
+
+// A place in a ring of N and the parity of its use there.
+template <int N>
+struct Cursor {
+    u32 stage = 0, parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == N) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+}  // namespace sparrow_dense
