@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,15 +19,15 @@ import (
 // enable_thinking, effort as reasoning_effort. Arguments of replayed calls are mappings, or text for templates that can
 // only join text.
 type Template struct {
-	tmpl      *jinja.Template
-	now       func() time.Time
-	bos       string
-	stop      []string
-	special   map[string]string // bos_token, eos_token, ...
-	readTools bool              // the template mentions tools
-	textArgs  bool              // the template needs arguments as text
-	parser    func(Request, bool) Parser
-	calls     CallSyntax // how the markers it shows write calls
+	tmpl     *jinja.Template
+	now      func() time.Time
+	bos      string
+	stop     []string
+	special  map[string]string // bos_token, eos_token, ...
+	reads    map[string]bool   // names the template mentions
+	textArgs bool              // the template needs arguments as text
+	parser   func(Request, bool) Parser
+	calls    CallSyntax // how the markers it shows write calls
 }
 
 // TemplateConfig is what a Template is made of.
@@ -60,7 +62,7 @@ func NewTemplate(c TemplateConfig) (*Template, error) {
 		t.stop = append(t.stop, c.EOS)
 	}
 	t.stop = append(t.stop, c.Stop...)
-	t.readTools = tmpl.Names()["tools"]
+	t.reads = tmpl.Names()
 	t.parser, t.calls = chooseParser(c.Source, c.Tokens)
 	t.textArgs = t.needsTextArguments()
 	return t, nil
@@ -132,8 +134,8 @@ func (t *Template) Render(req Request) (Prompt, error) {
 				ErrUnsupported, messageField(turn.index, "tools"))
 		}
 	}
-	if len(offered(req)) > 0 && !t.readTools {
-		return Prompt{}, fmt.Errorf("%w: tools: the checkpoint's chat template does not mention them; send the request without tools", ErrUnsupported)
+	if err := t.checkReads(req); err != nil {
+		return Prompt{}, err
 	}
 	text, err := t.run(req, turns)
 	if err != nil {
@@ -151,6 +153,24 @@ func (t *Template) Render(req Request) (Prompt, error) {
 	open, shut := strings.LastIndex(text, thinkOpen), strings.LastIndex(text, thinkClose)
 	p.InReasoning = open > shut && (req.ContinueFinal || strings.TrimSpace(text[open+len(thinkOpen):]) == "")
 	return p, nil
+}
+
+// checkReads refuses what the template does not mention: it would have no effect. A wish to think or not to think is always taken.
+func (t *Template) checkReads(req Request) error {
+	if len(offered(req)) > 0 && !t.reads["tools"] {
+		return fmt.Errorf("%w: tools: the checkpoint's chat template does not mention them; send the request without tools", ErrUnsupported)
+	}
+	if !t.reads["reasoning_effort"] {
+		if err := rejectEffort(req, "this checkpoint's chat template"); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(req.Kwargs)) {
+		if !t.reads[name] && name != "thinking" && name != "enable_thinking" {
+			return fieldError("chat_template_kwargs."+name, "is not read by this checkpoint's chat template; leave it out")
+		}
+	}
+	return nil
 }
 
 func (t *Template) run(req Request, turns []turn) (string, error) {

@@ -125,6 +125,8 @@ func TestTemplateErrors(t *testing.T) {
 		{"refuses", "{{ raise_exception('no system') }}", Request{Messages: user}, ErrRequest, "no system"},
 		{"fails", "{{ messages[0].content.nope() }}", Request{Messages: user}, ErrTemplate, "line 1, column"},
 		{"has no place for tools", "{{ messages[0].content }}", Request{Messages: user, Tools: []Tool{{Name: "f"}}}, ErrUnsupported, "tools"},
+		{"has no effort levels", "{{ messages[0].content }}", Request{Messages: user, Effort: "high"}, ErrUnsupported, "reasoning_effort"},
+		{"does not read an argument", "{{ messages[0].content }}", Request{Messages: user, Kwargs: map[string]json.RawMessage{"foo": json.RawMessage("1")}}, ErrRequest, "chat_template_kwargs.foo"},
 		{"runs away", "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", Request{Messages: user}, jinja.ErrLimit, "steps"},
 		{"tools on a message", "{{ tools }}", Request{Messages: []Message{{Role: System, Tools: []Tool{{Name: "f"}}}}}, ErrUnsupported, "messages[0].tools"},
 		{"continues nothing", "x", Request{Messages: []Message{{Role: Assistant}}, ContinueFinal: true}, ErrRequest, "messages[0].content"},

@@ -11,7 +11,7 @@
 //	messages  the conversation, as in OpenAI's chat completions
 //	tools     optional: the tools on offer, in the same form
 //	answer    the complete expected output as the model writes it, tool call markers included; an answer with </think> asks for reasoning
-//	final     optional: the value inside the answer, its words in order
+//	final     optional: the value inside the answer, its words in order; without it the answer counts
 //	task      optional: what kind of item it is
 //	tokens    optional: tokens of the prompt
 //

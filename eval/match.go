@@ -38,8 +38,11 @@ func expected(it *Item) (chat.Message, error) {
 	return chat.Parse(chat.DeepSeekV31{}.Parser(it.Chat), it.Answer)
 }
 
-// Final says whether a reply holds the item's final value. An item without one asks for nothing.
+// Final says whether a reply holds the item's final value. An item without one asks for its answer.
 func Final(it *Item, r *Reply) bool {
+	if it.Final == "" {
+		return Exact(it, r) || holds(r.String(), strings.Fields(it.Answer))
+	}
 	if !r.Raw {
 		for _, c := range r.Calls {
 			if sameJSON(c.Arguments, it.Final) {

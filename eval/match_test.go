@@ -69,7 +69,8 @@ func TestFinal(t *testing.T) {
 		"one occurrence for two words":  {"7 7", Reply{Text: "7"}, false},
 		"a raw call":                    {`{"user_id": 5381}`, Reply{Raw: true, Text: callAnswer}, true},
 		"a server's call":               {`{"user_id": 5381}`, Reply{Calls: []chat.Call{{Name: "x", Arguments: `{"user_id":5381}`}}}, true},
-		"nothing asked":                 {"", Reply{}, true},
+		"no value, another answer":      {"", Reply{Text: "y"}, false},
+		"no value, the answer and more": {"", Reply{Text: "x, of course"}, true},
 		"letters beyond ASCII":          {"Ärger", Reply{Text: "ÄÄrger"}, false},
 	} {
 		if got := Final(item(t, "x", c.final), &c.reply); got != c.want {

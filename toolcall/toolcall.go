@@ -1,13 +1,14 @@
 // Package toolcall keeps tool calls well formed while they are generated.
 //
 // How a chat format writes calls, the tools of a request and a tokenizer flow in; out flows, before every token, which tokens may come next:
-// anything in free text, one of the tools' names where a name belongs, JSON that follows the tool's schema where arguments belong, and the
+// no stray marker in free text, one of the tools' names where a name belongs, JSON that follows the tool's schema where arguments belong, and the
 // markers in between. A request that demands a call is led to one from the first token of its answer.
 package toolcall
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"sparrow/chat"
@@ -28,7 +29,6 @@ type Options struct {
 // Rules are the call rules of one request, shared by its choices.
 type Rules struct {
 	options Options
-	json    bool
 	words   int
 	eos     []int32
 
@@ -38,6 +38,7 @@ type Rules struct {
 	close []int32
 	think int32 // token that ends reasoning, or -1
 	tools []tool
+	text  []uint64 // free text: every token but the markers that do not begin a call; nil where calls hold no JSON
 }
 
 // tool is a name as tokens, Sep included, and the grammar of its arguments.
@@ -52,7 +53,7 @@ type Encoder func(text string) ([]int32, error)
 // Compile prepares the rules. It returns nil without error when nothing is to be enforced: no call is demanded and the format's calls cannot be
 // recognised token by token or hold no JSON.
 func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t *grammar.Tokens, eos []int32) (*Rules, error) {
-	r := &Rules{options: o, json: s.JSON, words: t.MaskWords(), eos: eos, think: -1}
+	r := &Rules{options: o, words: t.MaskWords(), eos: eos, think: -1}
 	var errs []error
 	tokens := func(text string) []int32 {
 		if text == "" {
@@ -88,7 +89,24 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 	if len(r.tools) == 0 {
 		return nil, fmt.Errorf("%w: no tool named %q among %d", ErrTools, o.Only, len(tools))
 	}
+	if s.JSON && len(r.open) == 1 {
+		r.text = freeText(r.words, s.Markers, tokens, r.start[0], r.open[0])
+	}
 	return r, errors.Join(errs...)
+}
+
+// freeText allows every token but the markers of calls; of those it allows the ones that begin a call. A stray one would be content.
+func freeText(words int, markers []string, tokens func(string) []int32, begin ...int32) []uint64 {
+	mask := make([]uint64, words)
+	for i := range mask {
+		mask[i] = math.MaxUint64
+	}
+	for _, text := range markers {
+		if ids := tokens(text); len(ids) == 1 && !slices.Contains(begin, ids[0]) {
+			mask[ids[0]/64] &^= 1 << (ids[0] % 64)
+		}
+	}
+	return mask
 }
 
 // compileTool prepares one tool. A schema the grammar cannot follow is refused for strict tools; for others any JSON object is accepted, which
@@ -179,7 +197,7 @@ func (s *State) enter(next stage) {
 // Mask fills dst with the tokens that may come next. It reports false, dst untouched, when every token may.
 func (s *State) Mask(dst []uint64) (limited bool, err error) {
 	set := func(id int32) { dst[id/64] |= 1 << (id % 64) }
-	if s.stage == free {
+	if s.stage == free && s.rules.text == nil {
 		return false, nil
 	}
 	if len(dst) < s.rules.words {
@@ -187,6 +205,8 @@ func (s *State) Mask(dst []uint64) (limited bool, err error) {
 	}
 	clear(dst)
 	switch s.stage {
+	case free:
+		copy(dst, s.rules.text)
 	case forced:
 		set(s.queue[0])
 	case naming:
@@ -267,8 +287,11 @@ func (s *State) watch(token int32) {
 	case s.lead && token == s.rules.think:
 		s.lead = false
 		s.force(s.rules.start, naming)
-	case s.rules.json && len(s.rules.open) == 1 && token == s.rules.open[0]:
+	case s.rules.text == nil:
+	case token == s.rules.open[0]:
 		s.enter(naming)
+	case token == s.rules.start[0]:
+		s.force(s.rules.start[1:], naming)
 	}
 }
 

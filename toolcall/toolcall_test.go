@@ -240,3 +240,36 @@ func TestNamesOnly(t *testing.T) {
 		t.Errorf("led to %q, want %q", text, want)
 	}
 }
+
+// Free text holds no marker that does not begin a call: it would be content. The marker before the first call leads to the call.
+func TestStrayMarkersAreKeptOut(t *testing.T) {
+	b := newBench(t)
+	syntax, _ := chat.DeepSeekV31{}.CallSyntax()
+	s := b.rules(syntax, []chat.Tool{weather}, toolcall.Options{}).Start()
+	id := func(text string) int32 {
+		ids, err := b.encode(text)
+		if err != nil || len(ids) != 1 {
+			t.Fatalf("%q is %v, %v", text, ids, err)
+		}
+		return ids[0]
+	}
+	mask := make([]uint64, b.tokens.MaskWords())
+	allowed := func(text string) bool {
+		t.Helper()
+		if limited, err := s.Mask(mask); !limited || err != nil {
+			t.Fatalf("limited %v, error %v", limited, err)
+		}
+		return mask[id(text)/64]&(1<<(id(text)%64)) != 0
+	}
+	for text, want := range map[string]bool{syntax.Begin: true, syntax.Open: true, syntax.Sep: false, syntax.Close: false, syntax.End: false, "a": true} {
+		if allowed(text) != want {
+			t.Errorf("in text %q: allowed %v", text, !want)
+		}
+	}
+	if err := s.Accept(id(syntax.Begin)); err != nil {
+		t.Fatal(err)
+	}
+	if !allowed(syntax.Open) || allowed("a") {
+		t.Error("the marker before the calls is not followed by a call")
+	}
+}
