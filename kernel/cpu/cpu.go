@@ -8,6 +8,7 @@ package cpu
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cpu/pool"
@@ -40,8 +41,9 @@ type Device struct {
 
 	columns vec.Columns // the left factor of the product in progress, where it is packed
 
-	scoreItems []scoreItem // of the scores being computed
-	partials   partials    // of rows that workers share
+	outside    atomic.Int32 // a position that locating found outside its table, or -1
+	scoreItems []scoreItem  // of the scores being computed
+	partials   partials     // of rows that workers share
 }
 
 // scratch is one worker's private memory.

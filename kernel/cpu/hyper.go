@@ -187,10 +187,7 @@ func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
 	return d.eachToken(hyperWork{rows: a.X.Rows, norm: a, do: func(d *Device, w *hyperWork, _, t int) {
 		row, size := host.RowF32(w.norm.X, t), w.norm.X.Cols/w.norm.Heads
 		for ; len(row) > 0; row = row[size:] {
-			inv := float32(d.rootMean(row[:size], w.norm.Eps))
-			for c := range size {
-				row[c] *= inv
-			}
+			d.scale(row[:size], float32(d.rootMean(row[:size], w.norm.Eps)))
 		}
 	}})
 }

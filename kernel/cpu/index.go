@@ -81,32 +81,54 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 		if t := int(host.RowI32(a.TableRow, r)[0]); t < 0 || t >= a.Table.Rows {
 			return fmt.Errorf("%w: locate: row %d uses table row %d of %d", kernel.ErrArgument, r, t, a.Table.Rows)
 		}
-		last := int32(-1)
-		for _, p := range host.RowI32(a.Positions, r) {
-			last = max(last, p)
-		}
-		if int(last) >= a.Table.Cols*a.PageTokens {
-			return fmt.Errorf("%w: locate: position %d is outside the page table %v", kernel.ErrArgument, last, a.Table)
-		}
 	}
-	return d.eachRow(rowWork{rows: a.Positions.Rows, place: a, do: func(_ *Device, w *rowWork, _, r int) {
+	d.outside.Store(-1)
+	err := d.eachRow(rowWork{rows: a.Positions.Rows, place: a, do: func(d *Device, w *rowWork, _, r int) {
 		table := host.RowI32(w.place.Table, int(host.RowI32(w.place.TableRow, r)[0]))
-		locatePaged(host.RowI32(w.place.Out, r), host.RowI32(w.place.Positions, r), table, w.place.PageTokens)
+		if p := locatePaged(host.RowI32(w.place.Out, r), host.RowI32(w.place.Positions, r), table, w.place.PageTokens); p >= 0 {
+			d.outside.Store(p)
+		}
 	}})
+	if p := d.outside.Load(); err == nil && p >= 0 {
+		err = fmt.Errorf("%w: locate: position %d is outside the page table %v", kernel.ErrArgument, p, a.Table)
+	}
+	return err
 }
 
-// locatePaged looks positions up in a page table. Pages are usually of a power of two, and division costs more than all the rest.
-func locatePaged(out, positions, table []int32, tokens int) {
+// locatePaged looks positions up in a page table and returns one that is outside it, or -1. Pages are usually of a power of two, and division
+// costs more than all the rest.
+func locatePaged(out, positions, table []int32, tokens int) int32 {
 	shift := bits.TrailingZeros(uint(tokens))
-	whole := tokens == 1<<shift
-	for i, p := range positions {
-		switch {
-		case p < 0:
-			out[i] = -1
-		case whole:
-			out[i] = table[p>>shift]<<shift | p&int32(tokens-1)
-		default:
-			out[i] = table[int(p)/tokens]*int32(tokens) + p%int32(tokens)
-		}
+	if tokens != 1<<shift {
+		return locateOdd(out, positions, table, int32(tokens))
 	}
+	low := int32(tokens - 1)
+	for i, p := range positions[:len(out)] {
+		if p < 0 {
+			out[i] = -1
+			continue
+		}
+		page := int(p >> shift)
+		if page >= len(table) {
+			return p
+		}
+		out[i] = table[page]<<shift | p&low
+	}
+	return -1
+}
+
+// locateOdd is locatePaged for pages of any size.
+func locateOdd(out, positions, table []int32, tokens int32) int32 {
+	for i, p := range positions {
+		if p < 0 {
+			out[i] = -1
+			continue
+		}
+		page := int(p / tokens)
+		if page >= len(table) {
+			return p
+		}
+		out[i] = table[page]*tokens + p%tokens
+	}
+	return -1
 }

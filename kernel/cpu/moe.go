@@ -7,40 +7,38 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Route chooses experts. It is a handful of comparisons per token, so it runs on the caller.
+// Route chooses experts.
 func (d *Device) Route(a kernel.RouteArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	experts := a.Logits.Cols
-	s := &d.scratch[0]
-	buf := grow(&s.tile, 2*experts+a.Groups)
+	return d.eachRow(rowWork{rows: a.Logits.Rows, route: a, do: (*Device).routeRow})
+}
+
+func (d *Device) routeRow(w *rowWork, worker, t int) {
+	a, experts := &w.route, w.route.Logits.Cols
+	buf := grow(&d.scratch[worker].tile, 2*experts+a.Groups)
 	scores, biased, rank := buf[:experts], buf[experts:2*experts], buf[2*experts:]
 	bias := host.RowF32(a.Bias, 0)
-	for t := range a.Logits.Rows {
-		for e, l := range host.RowF32(a.Logits, t) {
-			scores[e] = float32(1 / (1 + math.Exp(-float64(l))))
-			biased[e] = scores[e] + bias[e]
-		}
-		if a.KeepGroups < a.Groups {
-			keepGroups(biased, rank, a.KeepGroups)
-		}
-		ids, weights := host.RowI32(a.IDs, t), host.RowF32(a.Weights, t)
-		sum := float32(0)
-		for j := range ids {
-			e := largest(biased)
-			ids[j] = int32(e)
-			biased[e] = float32(math.Inf(-1))
-			sum += scores[e]
-		}
-		for j, e := range ids {
-			weights[j] = scores[e] * a.Scale
-			if a.Normalize {
-				weights[j] = scores[e] / (sum + 1e-20) * a.Scale
-			}
+	for e, l := range host.RowF32(a.Logits, t) {
+		scores[e] = float32(1 / (1 + math.Exp(-float64(l))))
+		biased[e] = scores[e] + bias[e]
+	}
+	if a.KeepGroups < a.Groups {
+		keepGroups(biased, rank, a.KeepGroups)
+	}
+	ids, weights := host.RowI32(a.IDs, t), host.RowF32(a.Weights, t)
+	best(ids, biased)
+	sum := float32(0)
+	for _, e := range ids {
+		sum += scores[e]
+	}
+	for j, e := range ids {
+		weights[j] = scores[e] * a.Scale
+		if a.Normalize {
+			weights[j] = scores[e] / (sum + 1e-20) * a.Scale
 		}
 	}
-	return nil
 }
 
 // keepGroups sets the experts of every group but the keep best to minus infinity.
@@ -72,13 +70,25 @@ func keepGroups(biased, rank []float32, keep int) {
 	}
 }
 
-// largest is the first index of the largest value.
-func largest(v []float32) int {
-	best := 0
-	for i := range v {
-		if v[i] > v[best] {
-			best = i
-		}
+// best writes the indices of the largest values, in their order; of equal ones the first comes first. Values are taken one after the other and
+// put in their place among those kept, which few of them reach.
+func best(ids []int32, v []float32) {
+	if len(ids) == 0 {
+		return
 	}
-	return best
+	kept := 0
+	for i, x := range v {
+		at := kept
+		if kept == len(ids) {
+			if at--; !(x > v[ids[at]]) {
+				continue
+			}
+		} else {
+			kept++
+		}
+		for ; at > 0 && x > v[ids[at-1]]; at-- {
+			ids[at] = ids[at-1]
+		}
+		ids[at] = int32(i)
+	}
 }

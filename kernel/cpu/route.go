@@ -14,26 +14,21 @@ func rootScore(z float32) float32 {
 	return float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v)))))
 }
 
-// RouteRoot chooses experts by score. Like Route it runs on the caller.
+// RouteRoot chooses experts by score.
 func (d *Device) RouteRoot(a kernel.RootRouteArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	biased := grow(&d.scratch[0].tile, a.Logits.Cols)
-	bias := host.RowF32(a.Bias, 0)
-	for t := range a.Logits.Rows {
+	return d.eachRow(rowWork{rows: a.Logits.Rows, root: a, do: func(d *Device, w *rowWork, worker, t int) {
+		a := &w.root
+		biased, bias := grow(&d.scratch[worker].tile, a.Logits.Cols), host.RowF32(a.Bias, 0)
 		logits, ids := host.RowF32(a.Logits, t), host.RowI32(a.IDs, t)
 		for e, z := range logits {
 			biased[e] = rootScore(z) + bias[e]
 		}
-		for j := range ids {
-			e := largest(biased)
-			ids[j] = int32(e)
-			biased[e] = float32(math.Inf(-1))
-		}
+		best(ids, biased)
 		share(host.RowF32(a.Weights, t), ids, logits, a.Scale)
-	}
-	return nil
+	}})
 }
 
 // RouteHash looks experts up by token.

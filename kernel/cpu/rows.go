@@ -28,6 +28,10 @@ type rowWork struct {
 	angle kernel.AngleArgs
 	place kernel.LocateArgs
 	copy  kernel.IndexGatherArgs
+	look  kernel.EmbedArgs
+	pages kernel.ConvertArgs
+	route kernel.RouteArgs
+	root  kernel.RootRouteArgs
 }
 
 func (d *Device) eachRow(w rowWork) error {
@@ -51,25 +55,27 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 	if err := onlyF32("embed", a.Out); err != nil {
 		return err
 	}
-	ids := host.I32(a.IDs)
+	switch a.Table.DType {
+	case kernel.F32, kernel.BF16, kernel.F16:
+	default:
+		return fmt.Errorf("%w: embed: a table of %v", kernel.ErrUnsupported, a.Table.DType)
+	}
 	for t := range a.Out.Rows {
-		id := int(ids[t*a.IDs.Stride])
-		if id < 0 || id >= a.Table.Rows {
+		if id := int(host.RowI32(a.IDs, t)[0]); id < 0 || id >= a.Table.Rows {
 			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d", kernel.ErrArgument, id, a.Table.Rows)
 		}
-		row, out := a.Table.Slice(id, id+1), host.RowF32(a.Out, t)
-		switch a.Table.DType {
+	}
+	return d.eachRow(rowWork{rows: a.Out.Rows, look: a, do: func(d *Device, w *rowWork, _, t int) {
+		id, out := int(host.RowI32(w.look.IDs, t)[0]), host.RowF32(w.look.Out, t)
+		switch row := w.look.Table.Slice(id, id+1); row.DType {
 		case kernel.F32:
 			copy(out, host.F32(row))
 		case kernel.BF16:
 			d.tier.WidenBF16(out, host.Bytes(row))
 		case kernel.F16:
 			widenHalf(out, row)
-		default:
-			return fmt.Errorf("%w: embed: a table of %v", kernel.ErrUnsupported, a.Table.DType)
 		}
-	}
-	return nil
+	}})
 }
 
 // Norm computes RMSNorm.
@@ -245,7 +251,7 @@ func (d *Device) storeRow(w *rowWork, worker, r int) {
 	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
 	switch a.Pool.Layout {
 	case layout.BF16Row1152:
-		layout.BF16{}.Encode(page, offset, row)
+		d.tier.NarrowBF16(page[offset*layout.BF16RowBytes:][:layout.BF16RowBytes], row)
 	case layout.FP8Row656:
 		layout.FP8Block{}.Encode(page, offset, row)
 	case layout.FP8Row576:
@@ -372,16 +378,16 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	pages := host.I32(a.Pages)
 	for i := range a.Pages.Rows {
-		p := int(pages[i*a.Pages.Stride])
-		if p < 0 || p >= a.In.Pages() {
+		if p := int(host.RowI32(a.Pages, i)[0]); p < 0 || p >= a.In.Pages() {
 			return fmt.Errorf("%w: convert pages: page %d of %d", kernel.ErrArgument, p, a.In.Pages())
 		}
-		in, out := host.Page(a.In, p), host.Page(a.Out, i)
+	}
+	return d.eachItem(rowWork{rows: a.Pages.Rows, pages: a, do: func(_ *Device, w *rowWork, _, i int) {
+		a := &w.pages
+		in, out := host.Page(a.In, int(host.RowI32(a.Pages, i)[0])), host.Page(a.Out, i)
 		for s := range a.In.PageTokens {
 			layout.RawToBlock(out[s*656:][:656], in[s*576:][:576], 1)
 		}
-	}
-	return nil
+	}})
 }
