@@ -109,7 +109,7 @@ func (d *Device) storeEntry(w *hyperWork, worker, r int) {
 	}
 	row := grow(&d.scratch[worker].tile, layout.V4Dim)
 	d.rmsNorm(row, host.RowF32(a.Rows, r), host.RowF32(a.Norm, 0), a.Eps)
-	rotate(row[layout.V4NopeDim:], host.RowF32(a.Angles, r), kernel.Interleaved, false)
+	d.rotate(worker, headsAt{x: row[layout.V4NopeDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r), kernel.Interleaved, false)
 	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
 	switch a.Pool.Layout {
 	case layout.V4Row584:
@@ -141,6 +141,6 @@ func (d *Device) storeKey(w *hyperWork, worker, r int) {
 	}
 	key := grow(&d.scratch[worker].tile, layout.IndexDim)
 	d.rmsNorm(key, host.RowF32(a.Keys, r), host.RowF32(a.Norm, 0), a.Eps)
-	rotate(key[layout.IndexDim-layout.RopeDim:], host.RowF32(a.Angles, r), kernel.Interleaved, false)
+	d.rotate(worker, headsAt{x: key[layout.IndexDim-layout.RopeDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r), kernel.Interleaved, false)
 	writeKey(a.Pool, slot, key, a.Hadamard, num.ScaleF32)
 }

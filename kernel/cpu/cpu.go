@@ -51,6 +51,7 @@ type scratch struct {
 	tile, rows, scores []float32
 	index              *vec.IndexBlock
 	pick               picker
+	turn               vec.Turn
 
 	latent        *vec.LatentAttend
 	asked         [rowsTogether]bool // latent holds the query of a row at hand

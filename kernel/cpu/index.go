@@ -27,9 +27,7 @@ func (d *Device) indexQueryRow(w *rowWork, worker, r int) {
 	a := &w.query
 	q, angles := host.RowF32(a.Q, r), host.RowF32(a.Angles, r)
 	out, weights := host.RowF32(a.W, r), host.RowF32(a.Weights, r)
-	for h := range a.Heads {
-		rotate(q[h*dim+a.Offset:][:layout.RopeDim], angles, a.Pairing, false)
-	}
+	d.rotate(worker, headsAt{x: q[a.Offset:], n: a.Heads, ld: dim}, angles, a.Pairing, false)
 	scales := grow(&d.scratch[worker].scores, a.Heads)
 	d.indexCodes(a, r, q, scales)
 	fold := 1 / math.Sqrt(float64(a.Heads)*dim)

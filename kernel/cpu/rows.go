@@ -6,6 +6,7 @@ import (
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/host"
 	"sparrow/layout"
 )
@@ -168,47 +169,45 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 	if err := onlyF32("rotate", a.X); err != nil {
 		return err
 	}
-	return d.eachRow(rowWork{rows: a.X.Rows, turn: a, do: func(_ *Device, w *rowWork, _, r int) {
+	return d.eachRow(rowWork{rows: a.X.Rows, turn: a, do: func(d *Device, w *rowWork, worker, r int) {
 		a := &w.turn
-		row, angles := host.RowF32(a.X, r), host.RowF32(a.Angles, r)
-		for h := range a.Heads {
-			rotate(row[h*a.HeadDim+a.Offset:][:len(angles)], angles, a.Pairing, a.Inverse)
-		}
+		heads := headsAt{x: host.RowF32(a.X, r)[a.Offset:], n: a.Heads, ld: a.HeadDim}
+		d.rotate(worker, heads, host.RowF32(a.Angles, r), a.Pairing, a.Inverse)
 	}})
 }
 
-// rotate turns each pair of v by its angle, or back.
-func rotate(v, angles []float32, p kernel.Pairing, inverse bool) {
-	half := len(v) / 2
-	cos, sin := angles[:half], angles[half:][:half]
-	if inverse {
-		rotateBack(v, cos, sin, p)
+// headsAt is n heads, ld apart, whose first elements are turned.
+type headsAt struct {
+	x     []float32
+	n, ld int
+}
+
+// rotate turns the pairs of every head by their angles, or back.
+func (d *Device) rotate(worker int, h headsAt, angles []float32, p kernel.Pairing, inverse bool) {
+	half := len(angles) / 2
+	if 2*half == vec.TurnDim {
+		turn := &d.scratch[worker].turn
+		turn.Set(angles[:half], angles[half:], p == kernel.HalfSplit, inverse)
+		d.tier.Rotate(h.x, h.n, h.ld, turn)
 		return
 	}
-	if p == kernel.HalfSplit {
-		lo, hi := v[:half], v[half:][:half]
-		for i, x := range lo {
-			y := hi[i]
-			lo[i], hi[i] = x*cos[i]-y*sin[i], x*sin[i]+y*cos[i]
-		}
-		return
-	}
-	for i := range half {
-		x, y := v[2*i], v[2*i+1]
-		v[2*i], v[2*i+1] = x*cos[i]-y*sin[i], x*sin[i]+y*cos[i]
+	for i := range h.n {
+		rotateAny(h.x[i*h.ld:][:2*half], angles[:half], angles[half:], p, inverse)
 	}
 }
 
-// rotateBack is rotate with the angles negated.
-func rotateBack(v, cos, sin []float32, p kernel.Pairing) {
-	half := len(cos)
-	for i := range cos {
-		a, b := 2*i, 2*i+1
+// rotateAny turns pairs of any number.
+func rotateAny(v, cos, sin []float32, p kernel.Pairing, inverse bool) {
+	for i, c := range cos {
+		a, b, s := 2*i, 2*i+1, sin[i]
 		if p == kernel.HalfSplit {
-			a, b = i, i+half
+			a, b = i, i+len(cos)
+		}
+		if inverse {
+			s = -s
 		}
 		x, y := v[a], v[b]
-		v[a], v[b] = x*cos[i]+y*sin[i], y*cos[i]-x*sin[i]
+		v[a], v[b] = x*c-y*s, y*c+x*s
 	}
 }
 
@@ -247,7 +246,7 @@ func (d *Device) storeRow(w *rowWork, worker, r int) {
 	kv, row := host.RowF32(a.KV, r), grow(&d.scratch[worker].tile, layout.RowDim)
 	d.rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], host.RowF32(a.Norm, 0), a.Eps)
 	copy(row[layout.LatentDim:], kv[layout.LatentDim:])
-	rotate(row[layout.LatentDim:], host.RowF32(a.Angles, r), kernel.Interleaved, false)
+	d.rotate(worker, headsAt{x: row[layout.LatentDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r), kernel.Interleaved, false)
 	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
 	switch a.Pool.Layout {
 	case layout.BF16Row1152:
@@ -327,7 +326,7 @@ func (d *Device) storeIndexRow(w *rowWork, worker, r int) {
 	}
 	key := grow(&d.scratch[worker].tile, layout.IndexDim)
 	layerNorm(key, host.RowF32(a.Key, r), host.RowF32(a.Weight, 0), host.RowF32(a.Bias, 0), a.Eps)
-	rotate(key[:layout.RopeDim], host.RowF32(a.Angles, r), a.Pairing, false)
+	d.rotate(worker, headsAt{x: key, n: 1, ld: layout.IndexDim}, host.RowF32(a.Angles, r), a.Pairing, false)
 	writeKey(a.Pool, slot, key, a.Hadamard, num.ScalePow2)
 }
 

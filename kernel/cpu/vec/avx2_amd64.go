@@ -50,16 +50,18 @@ var avx2 = &isa{
 		formatFP8:  packFP816avx2,
 	},
 	vec: vecKernels{
-		axpy:       axpyavx2,
-		scaleMul:   scaleMulavx2,
-		widenBF16:  widenBF16avx2,
-		widenE4M3:  widenE4M3avx2,
-		scaleExact: scaleExactavx2,
-		narrowBF16: narrowBF16avx2,
-		siluMul:    siluMulavx2,
-		expSum:     expSumavx2,
-		maximum:    maximumavx2,
-		reluAdd:    reluAddavx2,
+		axpy:         axpyavx2,
+		scaleMul:     scaleMulavx2,
+		widenBF16:    widenBF16avx2,
+		widenE4M3:    widenE4M3avx2,
+		scaleExact:   scaleExactavx2,
+		narrowBF16:   narrowBF16avx2,
+		siluMul:      siluMulavx2,
+		expSum:       expSumavx2,
+		maximum:      maximumavx2,
+		reluAdd:      reluAddavx2,
+		rotatePairs:  rotatePairsavx2,
+		rotateHalves: rotateHalvesavx2,
 	},
 	selects: selectKernels{count: countAboveavx2},
 }
@@ -180,3 +182,9 @@ func maximumavx2(a *vecArgs)
 
 //go:noescape
 func reluAddavx2(a *vecArgs)
+
+//go:noescape
+func rotatePairsavx2(a *vecArgs)
+
+//go:noescape
+func rotateHalvesavx2(a *vecArgs)

@@ -58,16 +58,18 @@ var avx512 = &isa{
 		formatFP8:  packFP864avx512,
 	},
 	vec: vecKernels{
-		axpy:       axpyavx512,
-		scaleMul:   scaleMulavx512,
-		widenBF16:  widenBF16avx512,
-		widenE4M3:  widenE4M3avx512,
-		scaleExact: scaleExactavx512,
-		narrowBF16: narrowBF16avx512,
-		siluMul:    siluMulavx512,
-		expSum:     expSumavx512,
-		maximum:    maximumavx512,
-		reluAdd:    reluAddavx512,
+		axpy:         axpyavx512,
+		scaleMul:     scaleMulavx512,
+		widenBF16:    widenBF16avx512,
+		widenE4M3:    widenE4M3avx512,
+		scaleExact:   scaleExactavx512,
+		narrowBF16:   narrowBF16avx512,
+		siluMul:      siluMulavx512,
+		expSum:       expSumavx512,
+		maximum:      maximumavx512,
+		reluAdd:      reluAddavx512,
+		rotatePairs:  rotatePairsavx512,
+		rotateHalves: rotateHalvesavx512,
 	},
 	selects:   selectKernels{count: countAboveavx512, counted: collectCountedavx512, placed: collectPlacedavx512},
 	quant:     rotateQuantavx512,
@@ -241,6 +243,12 @@ func maximumavx512(a *vecArgs)
 
 //go:noescape
 func reluAddavx512(a *vecArgs)
+
+//go:noescape
+func rotatePairsavx512(a *vecArgs)
+
+//go:noescape
+func rotateHalvesavx512(a *vecArgs)
 
 //go:noescape
 func transposeavx512(a *vecArgs)

@@ -49,7 +49,7 @@ type panelKernel struct {
 }
 
 type vecKernels struct {
-	axpy, scaleMul, widenBF16, widenE4M3, scaleExact, narrowBF16, siluMul, expSum, maximum, reluAdd func(*vecArgs)
+	axpy, scaleMul, widenBF16, widenE4M3, scaleExact, narrowBF16, siluMul, expSum, maximum, reluAdd, rotatePairs, rotateHalves func(*vecArgs)
 }
 
 // selectKernels count and collect numbers; collecting is nil where registers
@@ -109,7 +109,7 @@ type vecArgs struct {
 	dst, a, b unsafe.Pointer
 	steps     int
 	s         float32
-	stride    int         // widenE4M3, scaleExact: bytes between two scales in b
+	stride    int         // widenE4M3, scaleExact: bytes between two scales in b; rotations: between heads
 	nan       int         // maximum: lanes that met a NaN; scaleExact: lanes that rounded
 	acc       [16]float32 // running vector
 	codes     [16]uint32  // widenE4M3, out: largest codes read, as in rowsArgs

@@ -62,6 +62,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	expSum:         expSumGo,
 	siluMul:        siluMulGo,
 	scaleMul:       scaleMulGo,
+	rotate:         rotateGo,
 	widenBF16:      widenBF16Go,
 	widenE4M3:      widenE4M3Go,
 	narrowBF16:     narrowBF16Go,
@@ -89,6 +90,7 @@ type ops struct {
 	expSum   func(dst, x []float32, max float32) float32
 	siluMul  func(dst, gate, up []float32)
 	scaleMul func(y, x, w []float32, s float32)
+	rotate   func(x []float32, heads, ld int, by *Turn)
 
 	widenBF16  func(dst []float32, src []byte)
 	widenE4M3  func(dst []float32, src []byte, scale float32)

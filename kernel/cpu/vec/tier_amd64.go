@@ -71,6 +71,7 @@ func (s *isa) tier() *Tier {
 		expSum:         s.expSum,
 		siluMul:        s.siluMul,
 		scaleMul:       s.scaleMul,
+		rotate:         s.rotate,
 		widenBF16:      s.widenBF16,
 		widenE4M3:      s.widenE4M3,
 		narrowBF16:     s.narrowBF16,

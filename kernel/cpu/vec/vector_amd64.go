@@ -106,3 +106,18 @@ func (s *isa) max(x []float32) float32 {
 	}
 	return best
 }
+
+// rotate turns a few heads in every call.
+func (s *isa) rotate(x []float32, heads, ld int, by *Turn) {
+	sc := borrow()
+	defer giveBack(sc)
+	kernel := s.vec.rotatePairs
+	if by.halves {
+		kernel = s.vec.rotateHalves
+	}
+	for h := 0; h < heads; h += vecCall {
+		v := &sc.vec
+		v.dst, v.a, v.steps, v.stride = at(x, h*ld), at(by.by[:], 0), min(vecCall, heads-h), 4*ld
+		runVec(kernel, v)
+	}
+}

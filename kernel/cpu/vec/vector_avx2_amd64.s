@@ -317,6 +317,124 @@ loop5:
 	VZEROUPPER
 	RET
 
+// func rotatePairsavx2(a *vecArgs)
+// turns pairs of neighbours of 64 elements of every head.
+TEXT ·rotatePairsavx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_a(AX), SI
+	MOVQ vecArgs_stride(AX), DX
+	MOVQ vecArgs_steps(AX), CX
+loop6:
+	VMOVUPS (DI), Y0
+	VPERMILPS $0xB1, Y0, Y1
+	VMULPS (SI), Y0, Y2
+	VMULPS 256(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, (DI)
+	VMOVUPS 32(DI), Y0
+	VPERMILPS $0xB1, Y0, Y1
+	VMULPS 32(SI), Y0, Y2
+	VMULPS 288(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, 32(DI)
+	VMOVUPS 64(DI), Y0
+	VPERMILPS $0xB1, Y0, Y1
+	VMULPS 64(SI), Y0, Y2
+	VMULPS 320(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS 96(DI), Y0
+	VPERMILPS $0xB1, Y0, Y1
+	VMULPS 96(SI), Y0, Y2
+	VMULPS 352(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, 96(DI)
+	VMOVUPS 128(DI), Y0
+	VPERMILPS $0xB1, Y0, Y1
+	VMULPS 128(SI), Y0, Y2
+	VMULPS 384(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, 128(DI)
+	VMOVUPS 160(DI), Y0
+	VPERMILPS $0xB1, Y0, Y1
+	VMULPS 160(SI), Y0, Y2
+	VMULPS 416(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, 160(DI)
+	VMOVUPS 192(DI), Y0
+	VPERMILPS $0xB1, Y0, Y1
+	VMULPS 192(SI), Y0, Y2
+	VMULPS 448(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, 192(DI)
+	VMOVUPS 224(DI), Y0
+	VPERMILPS $0xB1, Y0, Y1
+	VMULPS 224(SI), Y0, Y2
+	VMULPS 480(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, 224(DI)
+	ADDQ DX, DI
+	DECQ CX
+	JNZ loop6
+	VZEROUPPER
+	RET
+
+// func rotateHalvesavx2(a *vecArgs)
+// turns pairs of an element of the lower and one of the upper 32 of every head.
+TEXT ·rotateHalvesavx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_a(AX), SI
+	MOVQ vecArgs_stride(AX), DX
+	MOVQ vecArgs_steps(AX), CX
+loop7:
+	VMOVUPS (DI), Y0
+	VMOVUPS 128(DI), Y1
+	VMULPS (SI), Y0, Y2
+	VMULPS 256(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, (DI)
+	VMULPS 128(SI), Y1, Y4
+	VMULPS 384(SI), Y0, Y5
+	VADDPS Y5, Y4, Y4
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS 32(DI), Y0
+	VMOVUPS 160(DI), Y1
+	VMULPS 32(SI), Y0, Y2
+	VMULPS 288(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, 32(DI)
+	VMULPS 160(SI), Y1, Y4
+	VMULPS 416(SI), Y0, Y5
+	VADDPS Y5, Y4, Y4
+	VMOVUPS Y4, 160(DI)
+	VMOVUPS 64(DI), Y0
+	VMOVUPS 192(DI), Y1
+	VMULPS 64(SI), Y0, Y2
+	VMULPS 320(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, 64(DI)
+	VMULPS 192(SI), Y1, Y4
+	VMULPS 448(SI), Y0, Y5
+	VADDPS Y5, Y4, Y4
+	VMOVUPS Y4, 192(DI)
+	VMOVUPS 96(DI), Y0
+	VMOVUPS 224(DI), Y1
+	VMULPS 96(SI), Y0, Y2
+	VMULPS 352(SI), Y1, Y3
+	VADDPS Y3, Y2, Y2
+	VMOVUPS Y2, 96(DI)
+	VMULPS 224(SI), Y1, Y4
+	VMULPS 480(SI), Y0, Y5
+	VADDPS Y5, Y4, Y4
+	VMOVUPS Y4, 224(DI)
+	ADDQ DX, DI
+	DECQ CX
+	JNZ loop7
+	VZEROUPPER
+	RET
+
 // func widenE4M3avx2(a *vecArgs)
 // dst = a*b, from e4m3, one b per 128; s is 256.
 TEXT ·widenE4M3avx2(SB), NOSPLIT, $0-8
@@ -329,20 +447,20 @@ TEXT ·widenE4M3avx2(SB), NOSPLIT, $0-8
 	VMOVUPS halfMaskavx2<>(SB), Y14
 	VMOVUPS codeMaskavx2<>(SB), Y13
 	VPXOR Y12, Y12, Y12
-block9:
+block11:
 	MOVQ CX, R8
 	CMPQ R8, $16
-	JLE full10
+	JLE full12
 	MOVQ $16, R8
-full10:
+full12:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VBROADCASTSS (DX), Y0
 	VMULPS Y0, Y15, Y15
 	ADDQ vecArgs_stride(AX), DX
 	SUBQ $2, R8
-	JLT single7
-pair6:
+	JLT single9
+pair8:
 	VPAND (SI), X13, X2
 	VPMAXUB X2, X12, X12
 	VPMOVSXBW (SI), Y0
@@ -358,10 +476,10 @@ pair6:
 	ADDQ $16, SI
 	ADDQ $64, DI
 	SUBQ $2, R8
-	JGE pair6
-single7:
+	JGE pair8
+single9:
 	ADDQ $2, R8
-	JZ next8
+	JZ next10
 	VMOVQ (SI), X0
 	VPAND X13, X0, X2
 	VPMAXUB X2, X12, X12
@@ -373,9 +491,9 @@ single7:
 	VMOVUPS Y0, (DI)
 	ADDQ $8, SI
 	ADDQ $32, DI
-next8:
+next10:
 	TESTQ CX, CX
-	JNZ block9
+	JNZ block11
 	VMOVUPS Y12, vecArgs_codes(AX)
 	VZEROUPPER
 	RET
@@ -390,12 +508,12 @@ TEXT ·scaleExactavx2(SB), NOSPLIT, $0-8
 	MOVQ vecArgs_steps(AX), CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VPXOR Y13, Y13, Y13
-block12:
+block14:
 	MOVQ CX, R8
 	CMPQ R8, $16
-	JLE full13
+	JLE full15
 	MOVQ $16, R8
-full13:
+full15:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VBROADCASTSS (DX), Y0
@@ -403,7 +521,7 @@ full13:
 	ADDQ vecArgs_stride(AX), DX
 	VMOVUPS oneavx2<>(SB), Y14
 	VDIVPS Y15, Y14, Y14
-loop11:
+loop13:
 	VMOVUPS (SI), Y0
 	VMULPS Y0, Y15, Y1
 	VMOVUPS Y1, (DI)
@@ -413,9 +531,9 @@ loop11:
 	ADDQ $32, SI
 	ADDQ $32, DI
 	DECQ R8
-	JNZ loop11
+	JNZ loop13
 	TESTQ CX, CX
-	JNZ block12
+	JNZ block14
 	VPXOR Y0, Y0, Y0
 	VPCMPEQD Y0, Y13, Y0
 	VMOVMSKPS Y0, R8
@@ -435,7 +553,7 @@ TEXT ·expSumavx2(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VMOVUPS vecArgs_acc(AX), Y14
 	VPXOR Y13, Y13, Y13
-loop14:
+loop16:
 	VMOVUPS (SI), Y0
 	VSUBPS Y15, Y0, Y0
 	VMOVUPS expHighavx2<>(SB), Y2
@@ -469,7 +587,7 @@ loop14:
 	ADDQ $32, DI
 	ADDQ $32, SI
 	DECQ CX
-	JNZ loop14
+	JNZ loop16
 	VMOVUPS Y14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET
@@ -485,14 +603,14 @@ TEXT ·maximumavx2(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VMOVUPS vecArgs_acc(AX), Y14
 	VPXOR Y13, Y13, Y13
-loop15:
+loop17:
 	VMOVUPS (SI), Y0
 	VMAXPS Y0, Y14, Y14
 	VCMPPS $3, Y0, Y0, Y0
 	VORPS Y0, Y13, Y13
 	ADDQ $32, SI
 	DECQ CX
-	JNZ loop15
+	JNZ loop17
 	VMOVUPS Y14, vecArgs_acc(AX)
 	VMOVMSKPS Y13, R8
 	ORQ R8, vecArgs_nan(AX)
@@ -510,14 +628,14 @@ TEXT ·reluAddavx2(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VMOVUPS vecArgs_acc(AX), Y14
 	VPXOR Y13, Y13, Y13
-loop16:
+loop18:
 	VMAXPS (SI), Y13, Y0
 	VBROADCASTSS (DI), Y1
 	VFMADD231PS Y0, Y1, Y14
 	ADDQ $4, DI
 	ADDQ $256, SI
 	DECQ CX
-	JNZ loop16
+	JNZ loop18
 	VMOVUPS Y14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET

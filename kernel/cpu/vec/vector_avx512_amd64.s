@@ -458,6 +458,80 @@ loop5:
 	VZEROUPPER
 	RET
 
+// func rotatePairsavx512(a *vecArgs)
+// turns pairs of neighbours of 64 elements of every head.
+TEXT ·rotatePairsavx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_a(AX), SI
+	MOVQ vecArgs_stride(AX), DX
+	MOVQ vecArgs_steps(AX), CX
+loop6:
+	VMOVUPS (DI), Z0
+	VPERMILPS $0xB1, Z0, Z1
+	VMULPS (SI), Z0, Z2
+	VMULPS 256(SI), Z1, Z3
+	VADDPS Z3, Z2, Z2
+	VMOVUPS Z2, (DI)
+	VMOVUPS 64(DI), Z0
+	VPERMILPS $0xB1, Z0, Z1
+	VMULPS 64(SI), Z0, Z2
+	VMULPS 320(SI), Z1, Z3
+	VADDPS Z3, Z2, Z2
+	VMOVUPS Z2, 64(DI)
+	VMOVUPS 128(DI), Z0
+	VPERMILPS $0xB1, Z0, Z1
+	VMULPS 128(SI), Z0, Z2
+	VMULPS 384(SI), Z1, Z3
+	VADDPS Z3, Z2, Z2
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS 192(DI), Z0
+	VPERMILPS $0xB1, Z0, Z1
+	VMULPS 192(SI), Z0, Z2
+	VMULPS 448(SI), Z1, Z3
+	VADDPS Z3, Z2, Z2
+	VMOVUPS Z2, 192(DI)
+	ADDQ DX, DI
+	DECQ CX
+	JNZ loop6
+	VZEROUPPER
+	RET
+
+// func rotateHalvesavx512(a *vecArgs)
+// turns pairs of an element of the lower and one of the upper 32 of every head.
+TEXT ·rotateHalvesavx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_a(AX), SI
+	MOVQ vecArgs_stride(AX), DX
+	MOVQ vecArgs_steps(AX), CX
+loop7:
+	VMOVUPS (DI), Z0
+	VMOVUPS 128(DI), Z1
+	VMULPS (SI), Z0, Z2
+	VMULPS 256(SI), Z1, Z3
+	VADDPS Z3, Z2, Z2
+	VMOVUPS Z2, (DI)
+	VMULPS 128(SI), Z1, Z4
+	VMULPS 384(SI), Z0, Z5
+	VADDPS Z5, Z4, Z4
+	VMOVUPS Z4, 128(DI)
+	VMOVUPS 64(DI), Z0
+	VMOVUPS 192(DI), Z1
+	VMULPS 64(SI), Z0, Z2
+	VMULPS 320(SI), Z1, Z3
+	VADDPS Z3, Z2, Z2
+	VMOVUPS Z2, 64(DI)
+	VMULPS 192(SI), Z1, Z4
+	VMULPS 448(SI), Z0, Z5
+	VADDPS Z5, Z4, Z4
+	VMOVUPS Z4, 192(DI)
+	ADDQ DX, DI
+	DECQ CX
+	JNZ loop7
+	VZEROUPPER
+	RET
+
 // func widenE4M3avx512(a *vecArgs)
 // dst = a*b, from e4m3, one b per 128; s is 256.
 TEXT ·widenE4M3avx512(SB), NOSPLIT, $0-8
@@ -470,20 +544,20 @@ TEXT ·widenE4M3avx512(SB), NOSPLIT, $0-8
 	VMOVUPS halfMaskavx512<>(SB), Z14
 	VMOVUPS codeMaskavx512<>(SB), Z13
 	VPXORD Z12, Z12, Z12
-block9:
+block11:
 	MOVQ CX, R8
 	CMPQ R8, $8
-	JLE full10
+	JLE full12
 	MOVQ $8, R8
-full10:
+full12:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VBROADCASTSS (DX), Z0
 	VMULPS Z0, Z15, Z15
 	ADDQ vecArgs_stride(AX), DX
 	SUBQ $2, R8
-	JLT single7
-pair6:
+	JLT single9
+pair8:
 	VPAND (SI), Y13, Y2
 	VPMAXUB Y2, Y12, Y12
 	VPMOVSXBW (SI), Z0
@@ -499,10 +573,10 @@ pair6:
 	ADDQ $32, SI
 	ADDQ $128, DI
 	SUBQ $2, R8
-	JGE pair6
-single7:
+	JGE pair8
+single9:
 	ADDQ $2, R8
-	JZ next8
+	JZ next10
 	VMOVDQU (SI), X0
 	VPAND X13, X0, X2
 	VPMAXUB Y2, Y12, Y12
@@ -514,9 +588,9 @@ single7:
 	VMOVUPS Z0, (DI)
 	ADDQ $16, SI
 	ADDQ $64, DI
-next8:
+next10:
 	TESTQ CX, CX
-	JNZ block9
+	JNZ block11
 	VMOVUPS Z12, vecArgs_codes(AX)
 	VZEROUPPER
 	RET
@@ -531,12 +605,12 @@ TEXT ·scaleExactavx512(SB), NOSPLIT, $0-8
 	MOVQ vecArgs_steps(AX), CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VPXORD Z13, Z13, Z13
-block12:
+block14:
 	MOVQ CX, R8
 	CMPQ R8, $8
-	JLE full13
+	JLE full15
 	MOVQ $8, R8
-full13:
+full15:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VBROADCASTSS (DX), Z0
@@ -544,7 +618,7 @@ full13:
 	ADDQ vecArgs_stride(AX), DX
 	VMOVUPS oneavx512<>(SB), Z14
 	VDIVPS Z15, Z14, Z14
-loop11:
+loop13:
 	VMOVUPS (SI), Z0
 	VMULPS Z0, Z15, Z1
 	VMOVUPS Z1, (DI)
@@ -554,9 +628,9 @@ loop11:
 	ADDQ $64, SI
 	ADDQ $64, DI
 	DECQ R8
-	JNZ loop11
+	JNZ loop13
 	TESTQ CX, CX
-	JNZ block12
+	JNZ block14
 	VPTESTMD Z13, Z13, K1
 	KMOVW K1, R8
 	MOVQ R8, vecArgs_nan(AX)
@@ -574,7 +648,7 @@ TEXT ·expSumavx512(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VMOVUPS vecArgs_acc(AX), Z14
 	VPXORD Z13, Z13, Z13
-loop14:
+loop16:
 	VMOVUPS (SI), Z0
 	VSUBPS Z15, Z0, Z0
 	VMOVUPS expHighavx512<>(SB), Z2
@@ -600,7 +674,7 @@ loop14:
 	ADDQ $64, DI
 	ADDQ $64, SI
 	DECQ CX
-	JNZ loop14
+	JNZ loop16
 	VMOVUPS Z14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET
@@ -617,14 +691,14 @@ TEXT ·maximumavx512(SB), NOSPLIT, $0-8
 	VMOVUPS vecArgs_acc(AX), Z14
 	VPXORD Z13, Z13, Z13
 	KXORW K1, K1, K1
-loop15:
+loop17:
 	VMOVUPS (SI), Z0
 	VMAXPS Z0, Z14, Z14
 	VCMPPS $3, Z0, Z0, K2
 	KORW K2, K1, K1
 	ADDQ $64, SI
 	DECQ CX
-	JNZ loop15
+	JNZ loop17
 	VMOVUPS Z14, vecArgs_acc(AX)
 	KMOVW K1, R8
 	ORQ R8, vecArgs_nan(AX)
@@ -642,14 +716,14 @@ TEXT ·reluAddavx512(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VMOVUPS vecArgs_acc(AX), Z14
 	VPXORD Z13, Z13, Z13
-loop16:
+loop18:
 	VMAXPS (SI), Z13, Z0
 	VBROADCASTSS (DI), Z1
 	VFMADD231PS Z0, Z1, Z14
 	ADDQ $4, DI
 	ADDQ $256, SI
 	DECQ CX
-	JNZ loop16
+	JNZ loop18
 	VMOVUPS Z14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET

@@ -12,6 +12,8 @@ func emitVectors(e *emitter, s *isa) {
 	v.loop(e, "widenBF16", "dst = a, from bfloat16.", v.widenBF16)
 	v.loop(e, "narrowBF16", "dst = a, to bfloat16.", v.narrowBF16)
 	v.loop(e, "siluMul", "dst = a/(1+exp(-a))*b.", v.siluMul)
+	v.rotate(e, "rotatePairs", "turns pairs of neighbours of 64 elements of every head.", v.pairs)
+	v.rotate(e, "rotateHalves", "turns pairs of an element of the lower and one of the upper 32 of every head.", v.halves)
 	v.widenE4M3(e)
 	v.scaleExact(e)
 	v.sum(e, "expSum", "dst = exp(a-s), added to acc.", v.expSum)
@@ -110,6 +112,52 @@ func (v *vectors) sum(e *emitter, name, doc string, body func(*emitter) step) {
 		e.op("ORQ R8, vecArgs_nan(AX)")
 	}
 	e.ret()
+}
+
+// rotate writes a loop over heads that turns 64 elements of each: every element
+// times its cosine, plus its partner times its sine, which has a sign.
+//
+//	AX arguments   DI elements   DX distance of heads   SI 64 cosines, 64 sines   CX heads left
+func (v *vectors) rotate(e *emitter, name, doc string, body func(*emitter)) {
+	e.function(name+v.name, "vecArgs", doc)
+	e.op("MOVQ vecArgs_dst(AX), DI")
+	e.op("MOVQ vecArgs_a(AX), SI")
+	e.op("MOVQ vecArgs_stride(AX), DX")
+	e.op("MOVQ vecArgs_steps(AX), CX")
+	loop := e.label("loop")
+	e.at(loop)
+	body(e)
+	e.op("ADDQ DX, DI")
+	e.op("DECQ CX")
+	e.op("JNZ %s", loop)
+	e.ret()
+}
+
+// turned is register i of the elements in x with the partners in y, through
+// registers to and to+1.
+func (v *vectors) turned(e *emitter, i, x, y, to int) {
+	e.op("VMULPS %s, %s, %s", at16("SI", i*v.bytes()), v.r(x), v.r(to))
+	e.op("VMULPS %s, %s, %s", at16("SI", 256+i*v.bytes()), v.r(y), v.r(to+1))
+	e.op("VADDPS %s, %s, %s", v.r(to+1), v.r(to), v.r(to))
+	e.op("VMOVUPS %s, %s", v.r(to), at16("DI", i*v.bytes()))
+}
+
+func (v *vectors) pairs(e *emitter) {
+	for i := range 64 / v.lanes {
+		e.op("VMOVUPS %s, %s", at16("DI", i*v.bytes()), v.r(0))
+		e.op("VPERMILPS $0xB1, %s, %s", v.r(0), v.r(1))
+		v.turned(e, i, 0, 1, 2)
+	}
+}
+
+func (v *vectors) halves(e *emitter) {
+	half := 32 / v.lanes
+	for i := range half {
+		e.op("VMOVUPS %s, %s", at16("DI", i*v.bytes()), v.r(0))
+		e.op("VMOVUPS %s, %s", at16("DI", (half+i)*v.bytes()), v.r(1))
+		v.turned(e, i, 0, 1, 2)
+		v.turned(e, half+i, 1, 0, 4)
+	}
 }
 
 func (v *vectors) axpy(e *emitter) step {

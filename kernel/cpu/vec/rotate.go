@@ -1,0 +1,59 @@
+package vec
+
+// TurnDim is the elements of a head that a rotation turns.
+const TurnDim = 64
+
+// Turn is a rotation of 32 pairs by an angle each, prepared for many heads.
+type Turn struct {
+	by     [2 * TurnDim]float32 // cosine of every element, then the sine its partner is multiplied with
+	halves bool
+}
+
+// Set prepares the rotation by angles with the given 32 cosines and sines. Pairs are
+// neighbours or, with halves, an element of the lower and one of the upper half.
+// inverse turns back.
+func (t *Turn) Set(cos, sin []float32, halves, inverse bool) {
+	needLen("Turn.Set", "cos", len(cos), TurnDim/2)
+	needLen("Turn.Set", "sin", len(sin), TurnDim/2)
+	t.halves = halves
+	for i, c := range cos {
+		x, y, s := 2*i, 2*i+1, sin[i]
+		if halves {
+			x, y = i, i+TurnDim/2
+		}
+		if inverse {
+			s = -s
+		}
+		t.by[x], t.by[y] = c, c
+		t.by[TurnDim+x], t.by[TurnDim+y] = -s, s
+	}
+}
+
+// partner is the element that is turned with element i.
+func (t *Turn) partner(i int) int {
+	if t.halves {
+		return (i + TurnDim/2) % TurnDim
+	}
+	return i ^ 1
+}
+
+// Rotate turns the first 64 elements of each of the heads that begin ld apart in x:
+// both products of a sum are rounded.
+func (t *Tier) Rotate(x []float32, heads, ld int, by *Turn) {
+	needMatrix("Rotate", "x", len(x), heads, TurnDim, ld)
+	if heads > 0 {
+		t.ops.rotate(x, heads, ld, by)
+	}
+}
+
+func rotateGo(x []float32, heads, ld int, by *Turn) {
+	for h := range heads {
+		v := x[h*ld:][:TurnDim]
+		var old [TurnDim]float32
+		copy(old[:], v)
+		for i := range v {
+			a, b := old[i]*by.by[i], old[by.partner(i)]*by.by[TurnDim+i]
+			v[i] = a + b
+		}
+	}
+}
