@@ -184,8 +184,10 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 	default:
 		return false // float32 rows keep their precision
 	}
-	if !s.onTiles(d) {
-		return false
+	if s.latent == nil {
+		if s.latent = d.tier.NewLatentAttend(vec.LatentRow); s.latent == nil {
+			return false
+		}
 	}
 	if !s.asked[c.turn] {
 		s.latent.Query(c.turn, host.RowF32(w.Q, c.r), w.Heads, w.Scale)
@@ -196,14 +198,6 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 	}
 	s.latent.Result(to.out, to.top, to.sum)
 	return true
-}
-
-// onTiles reports whether the tier attends on tiles, and prepares them.
-func (s *scratch) onTiles(d *Device) bool {
-	if s.latent == nil {
-		s.latent = d.tier.NewLatentAttend()
-	}
-	return s.latent != nil
 }
 
 // sparseBlock folds n widened rows into the outputs of all heads.

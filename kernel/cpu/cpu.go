@@ -53,7 +53,8 @@ type scratch struct {
 	pick               picker
 	turn               vec.Turn
 
-	latent        *vec.LatentAttend
+	latent        *vec.LatentAttend  // over latent rows
+	entry         *vec.LatentAttend  // over V4 entries
 	asked         [rowsTogether]bool // latent holds the query of a row at hand
 	places, ahead []int              // rows of a chunk and of the next one, as bytes of their pool
 	narrow        []byte             // entries as rows of bfloat16

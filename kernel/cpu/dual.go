@@ -108,7 +108,8 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 }
 
 // entryChunk is how many entries are attended to at a time: on tiles enough to make little of joining them to what was gathered before.
-const entryChunk = 4 * attendBlock
+// This many are all that a row of the smaller model sees: 128 of its window and 512 selected.
+const entryChunk = 10 * attendBlock
 
 // entryBlock collects entries until a block is full.
 type entryBlock struct {
@@ -176,38 +177,51 @@ func (b *entryBlock) flush(d *Device) {
 // onTiles attends to the collected entries on tiles, where the tier has them and bfloat16 holds the entries. It holds packed ones and
 // what was unpacked from them alike, so that a row has the same sums over either.
 func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
-	const dim, rowBytes = layout.V4Dim, 2 * vec.LatentRow
 	s := b.s
-	if !s.onTiles(d) {
-		return false
-	}
-	narrow := grow(&s.narrow, len(entries)*rowBytes)
-	s.places = s.places[:0]
-	for i, e := range entries {
-		if !b.narrow(d, narrow[i*rowBytes:][:rowBytes], e) {
+	if s.entry == nil {
+		if s.entry = d.tier.NewLatentAttend(vec.LatentDim); s.entry == nil {
 			return false
 		}
-		s.places = append(s.places, i*rowBytes)
+	}
+	memory, ok := b.rows(d, entries)
+	if !ok {
+		return false
 	}
 	heads := len(b.top)
 	if !b.asked {
-		// Entries are 64 elements shorter than latent rows.
-		q := grow(&s.tile, heads*vec.LatentRow)
-		for h := range heads {
-			head := q[h*vec.LatentRow:][:vec.LatentRow]
-			clear(head[copy(head, b.q[h*dim:][:dim]):])
-		}
-		s.latent.Query(0, q, heads, b.w.scale)
+		s.entry.Query(0, b.q, heads, b.w.scale)
 		b.asked = true
 	}
-	if !s.latent.Attend(0, narrow, s.places, nil, vec.RowBF16) {
+	if !s.entry.Attend(0, memory, s.places, nil, vec.RowBF16) {
 		return false
 	}
 	s.part.take(1, heads)
 	p := s.part.at(0)
-	s.latent.Result(p.out, p.top, p.sum)
+	s.entry.Result(p.out, p.top, p.sum)
 	b.add(d, p)
 	return true
+}
+
+// rows finds the entries as rows of bfloat16, where they lie or in scratch memory, and lists their places. It reports whether they are the same.
+func (b *entryBlock) rows(d *Device, entries []entryAt) ([]byte, bool) {
+	const rowBytes = 2 * vec.LatentDim
+	s := b.s
+	s.places = s.places[:0]
+	if kv := b.w.kv; kv.Given() && kv.DType == kernel.BF16 {
+		for _, e := range entries {
+			s.places = append(s.places, 2*kv.Stride*e.slot)
+		}
+		memory := host.Bytes(kv)
+		return memory, s.entry.Holds(memory, s.places)
+	}
+	narrow := grow(&s.narrow, len(entries)*rowBytes)
+	for i, e := range entries {
+		if !b.narrow(d, narrow[i*rowBytes:][:rowBytes], e) {
+			return nil, false
+		}
+		s.places = append(s.places, i*rowBytes)
+	}
+	return narrow, true
 }
 
 // narrow writes an entry as a row of bfloat16 and reports whether it is the same.
@@ -215,11 +229,11 @@ func (b *entryBlock) narrow(d *Device, row []byte, e entryAt) bool {
 	if e.pool != nil && e.pool.Layout == layout.V4Row584 {
 		var l layout.V4Packed
 		page, slot := host.Page(*e.pool, e.slot/e.pool.PageTokens), e.slot%e.pool.PageTokens
-		return b.s.latent.Entry(row, l.Data(page, slot), l.Scales(page, e.pool.PageTokens, slot))
+		return b.s.entry.Entry(row, l.Data(page, slot), l.Scales(page, e.pool.PageTokens, slot))
 	}
 	wide := grow(&b.s.rows, layout.V4Dim)
 	b.widen(d, wide, e)
-	return b.s.latent.Narrow(row, wide)
+	return b.s.entry.Narrow(row, wide)
 }
 
 // finishSink is finish with a sink in the denominator; the log-sum-exp leaves it out.

@@ -10,14 +10,22 @@ const (
 type RowFormat int
 
 const (
-	RowBF16  RowFormat = iota // 576 bfloat16, 1152 bytes
+	RowBF16  RowFormat = iota // bfloat16: 1152 bytes, or 1024 where rows have 512 elements
 	RowRaw                    // 576 e4m3
 	RowBlock                  // 512 e4m3, four float32 scales of 128 each, 64 bfloat16: 656 bytes
 	rowFormats
 )
 
-// rowBytes is the size of a row.
+// rowBytes is the size of a row of 576 elements.
 var rowBytes = [rowFormats]int{RowBF16: 1152, RowRaw: 576, RowBlock: 656}
+
+// rowSize is the size of a row of that many elements.
+func rowSize(format RowFormat, width int) int {
+	if format == RowBF16 {
+		return 2 * width
+	}
+	return rowBytes[format]
+}
 
 // LatentAttend is attention of a query row's heads over chosen latent rows:
 //
@@ -26,35 +34,43 @@ var rowBytes = [rowFormats]int{RowBF16: 1152, RowRaw: 576, RowBlock: 656}
 //
 // Queries and weights take part as sums of two bfloat16, so their relative error
 // is 2^-17. It holds several query rows at once, so that rows that read nearly the
-// same memory can take turns. One goroutine uses it at a time.
-type LatentAttend struct{ impl latentAttend }
+// same memory can take turns. Rows of 512 elements, which are all value, come as
+// bfloat16 only. One goroutine uses it at a time.
+type LatentAttend struct {
+	width int
+	impl  latentAttend
+}
 
 // latentAttend is what a tier implements.
 type latentAttend interface {
 	query(i int, q []float32, heads int, scale float32)
 	attend(i int, memory []byte, at, ahead []int, format RowFormat) bool
 	result(out, top, sum []float32)
+	holds(memory []byte, at []int) bool
 	narrow(dst []byte, src []float32) bool
 	entry(dst, data, scales []byte) bool
 }
 
-// NewLatentAttend returns attention over latent rows, or nil for a tier without
-// it.
-func (t *Tier) NewLatentAttend() *LatentAttend {
+// NewLatentAttend returns attention over rows of LatentRow or LatentDim elements, or
+// nil for a tier without it.
+func (t *Tier) NewLatentAttend(width int) *LatentAttend {
+	if width != LatentRow && width != LatentDim {
+		panic("vec: NewLatentAttend: rows of another width")
+	}
 	if t.ops.newLatentAttend == nil {
 		return nil
 	}
-	return &LatentAttend{impl: t.ops.newLatentAttend()}
+	return &LatentAttend{width: width, impl: t.ops.newLatentAttend(width)}
 }
 
-// Query makes [heads, 576] query row i, counted from zero; all that are held have as
+// Query makes [heads, width] query row i, counted from zero; all that are held have as
 // many heads and the same scale.
 func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32) {
-	needMatrix("LatentAttend.Query", "q", len(q), heads, LatentRow, LatentRow)
+	needMatrix("LatentAttend.Query", "q", len(q), heads, a.width, a.width)
 	if heads < 1 || i < 0 {
 		panic("vec: LatentAttend.Query: no heads, or a row before the first")
 	}
-	a.impl.query(i, q[:heads*LatentRow], heads, scale)
+	a.impl.query(i, q[:heads*a.width], heads, scale)
 }
 
 // Attend forgets what it gathered and gathers for query row i the rows that start at the
@@ -66,19 +82,31 @@ func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32) {
 // ahead: some of the first are fetched meanwhile.
 func (a *LatentAttend) Attend(i int, memory []byte, at, ahead []int, format RowFormat) bool {
 	const method = "LatentAttend.Attend"
-	if format < 0 || format >= rowFormats {
-		panic("vec: LatentAttend.Attend: unknown format of rows")
+	if format < 0 || format >= rowFormats || format != RowBF16 && a.width != LatentRow {
+		panic("vec: LatentAttend.Attend: no such format of rows")
 	}
+	needMatrix(method, "at", len(at), 1, 1, 1)
+	needRows(method, memory, at, rowSize(format, a.width))
+	return a.impl.attend(i, memory, at, ahead, format)
+}
+
+// needRows panics unless rows of that many bytes lie in memory.
+func needRows(method string, memory []byte, at []int, size int) {
 	last := 0
 	for _, p := range at {
 		if p < 0 {
-			panic("vec: LatentAttend.Attend: a row before the memory")
+			panic("vec: " + method + ": a row before the memory")
 		}
 		last = max(last, p)
 	}
-	needMatrix(method, "at", len(at), 1, 1, 1)
-	needMatrix(method, "memory", len(memory)-last, 1, rowBytes[format], rowBytes[format])
-	return a.impl.attend(i, memory, at, ahead, format)
+	needMatrix(method, "memory", len(memory)-last, 1, size, size)
+}
+
+// Holds reports whether tiles hold the rows of 512 bfloat16 at the given bytes of memory
+// as they are: numbers so small that they have no exponent are taken for zero.
+func (a *LatentAttend) Holds(memory []byte, at []int) bool {
+	needRows("LatentAttend.Holds", memory, at, 2*LatentDim)
+	return len(at) == 0 || a.impl.holds(memory, at)
 }
 
 // Result writes what the last Attend gathered: out [heads, 512], top and sum [heads].
@@ -89,13 +117,10 @@ func (a *LatentAttend) Result(out, top, sum []float32) {
 	a.impl.result(out, top, sum)
 }
 
-// Narrow writes one row of up to 576 float32 to dst as a row in RowBF16, zeros behind
-// what there is. It reports false for numbers that bfloat16 does not hold exactly.
+// Narrow writes float32 to dst as bfloat16. It reports false for numbers that tiles do
+// not hold as they are.
 func (a *LatentAttend) Narrow(dst []byte, src []float32) bool {
-	const method = "LatentAttend.Narrow"
-	needMatrix(method, "dst", len(dst), 1, rowBytes[RowBF16], rowBytes[RowBF16])
-	needMatrix(method, "row", LatentRow, 1, len(src), len(src))
-	clear(dst[2*len(src) : rowBytes[RowBF16]])
+	needMatrix("LatentAttend.Narrow", "dst", len(dst), 1, 2*len(src), 2*len(src))
 	return len(src) == 0 || a.impl.narrow(dst, src)
 }
 
@@ -106,12 +131,12 @@ const (
 	EntryScales = 7
 )
 
-// Entry writes one packed V4 entry to dst as a row in RowBF16, zeros behind its 512
-// elements. It reports false for one that bfloat16 does not hold exactly: with a NaN
-// code or an exponent near the ends of the range.
+// Entry writes one packed V4 entry to dst as 512 bfloat16. It reports false for one that
+// bfloat16 does not hold exactly: with a NaN code or an exponent near the ends of the
+// range.
 func (a *LatentAttend) Entry(dst, data, scales []byte) bool {
 	const method = "LatentAttend.Entry"
-	needMatrix(method, "dst", len(dst), 1, rowBytes[RowBF16], rowBytes[RowBF16])
+	needMatrix(method, "dst", len(dst), 1, 2*LatentDim, 2*LatentDim)
 	needMatrix(method, "data", len(data), 1, EntryData, EntryData)
 	needMatrix(method, "scales", len(scales), 1, EntryScales, EntryScales)
 	return a.impl.entry(dst, data, scales)

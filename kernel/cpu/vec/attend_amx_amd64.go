@@ -18,6 +18,7 @@ const (
 	valueTiles  = LatentDim / 16
 	valueBlocks = valueTiles / 4  // tiles of columns the kernel takes at a time
 	scoreRows   = 64              // rows the kernels of scores take at a time
+	holdRows    = 512             // rows that one call looks at
 	nearHalves  = 24 * tileHalves // tiles that rows are copied to, or put side by side in
 	scaleLeast  = (127 - 100) << 23
 	scaleMost   = (127 + 100) << 23
@@ -28,6 +29,7 @@ const (
 // latentTiles is LatentAttend on tiles, in blocks of 16 heads. For the arrays see
 // _asm/attend.go.
 type latentTiles struct {
+	width   int // elements of a row
 	heads   int
 	queries [][]uint16 // of every row: for every block of heads the tiles of its query
 	asking  []uint16   // that of the call
@@ -44,7 +46,7 @@ type latentTiles struct {
 	tiles   []uint16  // what is multiplied next
 	weights []uint16  // [4 groups, 2] tiles
 	between []float32 // two tiles
-	padded  []float32 // [16, 576]: queries of a block that is not full
+	padded  []float32 // [16, width]: queries of a block that is not full
 	shapes  tileShapes
 
 	fetch   fetchArgs
@@ -74,10 +76,11 @@ type gatherArgs struct {
 	odd, least, most [4]uint32 // out: bits of scales that are no exponent, least and largest scale
 }
 
-// fetchArgs: the lines of rows into the second-level cache.
+// fetchArgs: the lines of rows into the second-level cache; or rows to be looked at.
 type fetchArgs struct {
 	memory, at  unsafe.Pointer
 	rows, lines int
+	nan         int // out: numbers that tiles do not hold
 }
 
 // entryArgs: one V4 entry to bfloat16.
@@ -117,8 +120,9 @@ type attendValueArgs struct {
 	groups, first, columns                      int
 }
 
-func newLatentTiles() latentAttend {
+func newLatentTiles(width int) latentAttend {
 	t := &latentTiles{
+		width:   width,
 		tiles:   onLines[uint16](nearHalves),
 		weights: onLines[uint16](weightTiles * tileHalves),
 		between: onLines[float32](2 * tileFloats),
@@ -153,15 +157,15 @@ func (t *latentTiles) query(i int, q []float32, heads int, scale float32) {
 	}
 	a := &t.split
 	for b := range n {
-		part := q[b*tileHeads*LatentRow:]
-		if len(part) < tileHeads*LatentRow {
+		part := q[b*tileHeads*t.width:]
+		if len(part) < tileHeads*t.width {
 			if t.padded == nil {
-				t.padded = make([]float32, tileHeads*LatentRow)
+				t.padded = make([]float32, tileHeads*t.width)
 			}
 			clear(t.padded[copy(t.padded, part):])
 			part = t.padded
 		}
-		*a = attendQueryArgs{q: at(part, 0), ld: 4 * LatentRow, tiles: at(t.queries[i], b*queryHalves), between: at(t.between, 0), steps: querySteps}
+		*a = attendQueryArgs{q: at(part, 0), ld: 4 * t.width, tiles: at(t.queries[i], b*queryHalves), between: at(t.between, 0), steps: t.width / 32}
 		runAttendQuery(a)
 	}
 	*a = attendQueryArgs{}
@@ -217,9 +221,9 @@ func padded(into, places []int, n int) []int {
 // begin fetches the first of n rows of a call, unless the call before did so or they follow each other, and makes room to decode rows.
 func (t *latentTiles) begin(memory []byte, n int, format RowFormat) {
 	n = min(n, attendRows)
-	if (t.fetchedFrom != &memory[0] || t.fetched != t.places[0]) && !inRow(t.places[:n]) {
-		t.fetch = fetchArgs{memory: unsafe.Pointer(&memory[0]), at: at(t.places, 0), rows: n, lines: (rowBytes[format] + 63) / 64}
-		runFetchRows(&t.fetch)
+	if (t.fetchedFrom != &memory[0] || t.fetched != t.places[0]) && !t.inRow(t.places[:n]) {
+		t.fetch = fetchArgs{memory: unsafe.Pointer(&memory[0]), at: at(t.places, 0), rows: n, lines: (rowSize(format, t.width) + 63) / 64}
+		runFetch(fetchRowsamx, &t.fetch)
 		t.fetch = fetchArgs{}
 	}
 	if format != RowBF16 && t.rows == nil {
@@ -240,14 +244,18 @@ func (t *latentTiles) collect(memory []byte, first, n int, format RowFormat) boo
 		t.scores(attendScoresamx, attendScoreArgs{rows: at(t.rows, 0), groups: groups}, 0)
 		return true
 	}
-	for g := 0; g < groups; g++ {
+	near, far := attendScoresamx, attendScoresAtamx
+	if t.width == LatentDim {
+		near, far = attendScoresShortamx, attendScoresShortAtamx
+	}
+	for g := range groups {
 		// Rows that follow each other are multiplied where they lie.
 		places := t.places[first+g*scoreRows:]
-		if inRow(places[:scoreRows]) {
-			t.scores(attendScoresamx, attendScoreArgs{rows: unsafe.Pointer(&memory[places[0]]), groups: 1}, g)
+		if t.inRow(places[:scoreRows]) {
+			t.scores(near, attendScoreArgs{rows: unsafe.Pointer(&memory[places[0]]), groups: 1}, g)
 			continue
 		}
-		t.scores(attendScoresAtamx, attendScoreArgs{rows: unsafe.Pointer(&memory[0]), at: at(places, 0), groups: 1}, g)
+		t.scores(far, attendScoreArgs{rows: unsafe.Pointer(&memory[0]), at: at(places, 0), groups: 1}, g)
 	}
 	return true
 }
@@ -281,9 +289,9 @@ func (t *latentTiles) scores(kernel func(*attendScoreArgs), a attendScoreArgs, g
 
 // inRow reports whether rows of bfloat16 follow each other in memory, as most do when
 // nearly everything is selected. They are then multiplied where they lie.
-func inRow(places []int) bool {
+func (t *latentTiles) inRow(places []int) bool {
 	for i, p := range places {
-		if p != places[0]+i*rowBytes[RowBF16] {
+		if p != places[0]+i*2*t.width {
 			return false
 		}
 	}
@@ -333,6 +341,18 @@ func (t *latentTiles) result(out, top, sum []float32) {
 		runAttendResult(a)
 	}
 	*a = attendQueryArgs{}
+}
+
+func (t *latentTiles) holds(memory []byte, places []int) bool {
+	a := &t.fetch
+	exact := true
+	for i := 0; i < len(places) && exact; i += holdRows {
+		*a = fetchArgs{memory: unsafe.Pointer(&memory[0]), at: at(places, i), rows: min(holdRows, len(places)-i)}
+		runFetch(holdsamx, a)
+		exact = a.nan == 0
+	}
+	*a = fetchArgs{}
+	return exact
 }
 
 func (t *latentTiles) narrow(dst []byte, src []float32) bool {
@@ -395,7 +415,7 @@ func runAttendRescale(a *attendValueArgs) { attendRescaleamx(a) }
 func runAttendValues(f func(*attendValueArgs), a *attendValueArgs) { f(a) }
 
 //go:noinline
-func runFetchRows(a *fetchArgs) { fetchRowsamx(a) }
+func runFetch(f func(*fetchArgs), a *fetchArgs) { f(a) }
 
 //go:noescape
 func entryamx(a *entryArgs)
@@ -405,6 +425,9 @@ func narrowExactamx(a *vecArgs)
 
 //go:noescape
 func fetchRowsamx(a *fetchArgs)
+
+//go:noescape
+func holdsamx(a *fetchArgs)
 
 //go:noescape
 func gatherRawamx(a *gatherArgs)
@@ -423,6 +446,12 @@ func attendScoresamx(a *attendScoreArgs)
 
 //go:noescape
 func attendScoresAtamx(a *attendScoreArgs)
+
+//go:noescape
+func attendScoresShortamx(a *attendScoreArgs)
+
+//go:noescape
+func attendScoresShortAtamx(a *attendScoreArgs)
 
 //go:noescape
 func attendSoftmaxamx(a *attendSoftmaxArgs)

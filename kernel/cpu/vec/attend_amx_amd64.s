@@ -1620,17 +1620,108 @@ TEXT ·entryamx(SB), NOSPLIT, $0-8
 	VMOVDQU64 Z0, 896(DI)
 	VMOVDQU64 512(SI), Z0
 	VMOVDQU64 Z0, 960(DI)
-	VPXORD Z0, Z0, Z0
-	VMOVDQU64 Z0, 1024(DI)
-	VMOVDQU64 Z0, 1088(DI)
 	VPCMPEQB Z23, Z22, K1
 	KMOVQ K1, R9
 	MOVQ R9, entryArgs_nan(AX)
 	VZEROUPPER
 	RET
 
+DATA exponents<>+0(SB)/8, $0x7F807F807F807F80
+DATA exponents<>+8(SB)/8, $0x7F807F807F807F80
+DATA exponents<>+16(SB)/8, $0x7F807F807F807F80
+DATA exponents<>+24(SB)/8, $0x7F807F807F807F80
+DATA exponents<>+32(SB)/8, $0x7F807F807F807F80
+DATA exponents<>+40(SB)/8, $0x7F807F807F807F80
+DATA exponents<>+48(SB)/8, $0x7F807F807F807F80
+DATA exponents<>+56(SB)/8, $0x7F807F807F807F80
+GLOBL exponents<>(SB), RODATA|NOPTR, $64
+
+// func holdsamx(a *fetchArgs)
+// nan is set where a row has a number without an exponent that is not zero.
+TEXT ·holdsamx(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ fetchArgs_memory(AX), SI
+	MOVQ fetchArgs_at(AX), R8
+	MOVQ fetchArgs_rows(AX), CX
+	VMOVDQU64 exponents<>(SB), Z1
+	VMOVDQU64 magnitude<>(SB), Z2
+	KXORD K3, K3, K3
+row7:
+	MOVQ (R8), R9
+	VMOVDQU64 (SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 64(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 128(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 192(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 256(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 320(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 384(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 448(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 512(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 576(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 640(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 704(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 768(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 832(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 896(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	VMOVDQU64 960(SI)(R9*1), Z0
+	VPTESTNMW Z1, Z0, K1
+	VPTESTMW Z2, Z0, K1, K1
+	KORD K1, K3, K3
+	ADDQ $8, R8
+	DECQ CX
+	JNZ row7
+	KMOVD K3, R9
+	MOVQ R9, fetchArgs_nan(AX)
+	VZEROUPPER
+	RET
+
 // func attendScoresamx(a *attendScoreArgs)
-// products of 64 x groups rows that follow each other and 16 heads.
+// products of 64 x groups rows of 576 elements that follow each other and 16 heads.
 TEXT ·attendScoresamx(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ attendScoreArgs_shapes(AX), R9
@@ -1641,7 +1732,7 @@ TEXT ·attendScoresamx(SB), NOSPLIT, $0-8
 	MOVQ attendScoreArgs_groups(AX), CX
 	MOVQ $64, R10
 	MOVQ $1152, R9
-loop7:
+loop8:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
@@ -1905,13 +1996,266 @@ loop7:
 	ADDQ $4096, DI
 	ADDQ $73728, SI
 	DECQ CX
-	JNZ loop7
+	JNZ loop8
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
+	VZEROUPPER
+	RET
+
+// func attendScoresShortamx(a *attendScoreArgs)
+// products of 64 x groups rows of 512 elements that follow each other and 16 heads.
+TEXT ·attendScoresShortamx(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ attendScoreArgs_shapes(AX), R9
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x78; BYTE $0x49; BYTE $0x01; // ldtilecfg (%r9)
+	MOVQ attendScoreArgs_rows(AX), SI
+	MOVQ attendScoreArgs_query(AX), DX
+	MOVQ attendScoreArgs_scores(AX), DI
+	MOVQ attendScoreArgs_groups(AX), CX
+	MOVQ $64, R10
+	MOVQ $1024, R9
+loop9:
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0E; // tileloadd (%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x00; BYTE $0x40; BYTE $0x00; BYTE $0x00; // tileloadd 0x4000(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x00; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tileloadd 0x8000(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x00; BYTE $0xC0; BYTE $0x00; BYTE $0x00; // tileloadd 0xc000(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x64; BYTE $0x0E; BYTE $0x40; // tileloadd 0x40(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x40; BYTE $0x40; BYTE $0x00; BYTE $0x00; // tileloadd 0x4040(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x40; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tileloadd 0x8040(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x40; BYTE $0xC0; BYTE $0x00; BYTE $0x00; // tileloadd 0xc040(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00; // tileloadd 0x80(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x80; BYTE $0x40; BYTE $0x00; BYTE $0x00; // tileloadd 0x4080(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x80; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tileloadd 0x8080(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x80; BYTE $0xC0; BYTE $0x00; BYTE $0x00; // tileloadd 0xc080(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0xC0; BYTE $0x00; BYTE $0x00; BYTE $0x00; // tileloadd 0xc0(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0xC0; BYTE $0x40; BYTE $0x00; BYTE $0x00; // tileloadd 0x40c0(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0xC0; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tileloadd 0x80c0(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0xC0; BYTE $0xC0; BYTE $0x00; BYTE $0x00; // tileloadd 0xc0c0(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x00; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x100(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x00; BYTE $0x41; BYTE $0x00; BYTE $0x00; // tileloadd 0x4100(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x00; BYTE $0x81; BYTE $0x00; BYTE $0x00; // tileloadd 0x8100(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x00; BYTE $0xC1; BYTE $0x00; BYTE $0x00; // tileloadd 0xc100(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x40; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x140(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x40; BYTE $0x41; BYTE $0x00; BYTE $0x00; // tileloadd 0x4140(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x40; BYTE $0x81; BYTE $0x00; BYTE $0x00; // tileloadd 0x8140(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x40; BYTE $0xC1; BYTE $0x00; BYTE $0x00; // tileloadd 0xc140(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x80; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x180(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x80; BYTE $0x41; BYTE $0x00; BYTE $0x00; // tileloadd 0x4180(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x80; BYTE $0x81; BYTE $0x00; BYTE $0x00; // tileloadd 0x8180(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x80; BYTE $0xC1; BYTE $0x00; BYTE $0x00; // tileloadd 0xc180(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0xC0; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c0(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0xC0; BYTE $0x41; BYTE $0x00; BYTE $0x00; // tileloadd 0x41c0(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0xC0; BYTE $0x81; BYTE $0x00; BYTE $0x00; // tileloadd 0x81c0(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0xC0; BYTE $0xC1; BYTE $0x00; BYTE $0x00; // tileloadd 0xc1c0(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x40; BYTE $0x00; BYTE $0x00; // tileloadd 0x4000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x44; BYTE $0x00; BYTE $0x00; // tileloadd 0x4400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x00; BYTE $0x02; BYTE $0x00; BYTE $0x00; // tileloadd 0x200(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x00; BYTE $0x42; BYTE $0x00; BYTE $0x00; // tileloadd 0x4200(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x00; BYTE $0x82; BYTE $0x00; BYTE $0x00; // tileloadd 0x8200(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x00; BYTE $0xC2; BYTE $0x00; BYTE $0x00; // tileloadd 0xc200(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x48; BYTE $0x00; BYTE $0x00; // tileloadd 0x4800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x4C; BYTE $0x00; BYTE $0x00; // tileloadd 0x4c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x40; BYTE $0x02; BYTE $0x00; BYTE $0x00; // tileloadd 0x240(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x40; BYTE $0x42; BYTE $0x00; BYTE $0x00; // tileloadd 0x4240(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x40; BYTE $0x82; BYTE $0x00; BYTE $0x00; // tileloadd 0x8240(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x40; BYTE $0xC2; BYTE $0x00; BYTE $0x00; // tileloadd 0xc240(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x50; BYTE $0x00; BYTE $0x00; // tileloadd 0x5000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x54; BYTE $0x00; BYTE $0x00; // tileloadd 0x5400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x80; BYTE $0x02; BYTE $0x00; BYTE $0x00; // tileloadd 0x280(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x80; BYTE $0x42; BYTE $0x00; BYTE $0x00; // tileloadd 0x4280(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x80; BYTE $0x82; BYTE $0x00; BYTE $0x00; // tileloadd 0x8280(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x80; BYTE $0xC2; BYTE $0x00; BYTE $0x00; // tileloadd 0xc280(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x58; BYTE $0x00; BYTE $0x00; // tileloadd 0x5800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x5C; BYTE $0x00; BYTE $0x00; // tileloadd 0x5c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0xC0; BYTE $0x02; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c0(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0xC0; BYTE $0x42; BYTE $0x00; BYTE $0x00; // tileloadd 0x42c0(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0xC0; BYTE $0x82; BYTE $0x00; BYTE $0x00; // tileloadd 0x82c0(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0xC0; BYTE $0xC2; BYTE $0x00; BYTE $0x00; // tileloadd 0xc2c0(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x60; BYTE $0x00; BYTE $0x00; // tileloadd 0x6000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x64; BYTE $0x00; BYTE $0x00; // tileloadd 0x6400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x00; BYTE $0x03; BYTE $0x00; BYTE $0x00; // tileloadd 0x300(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x00; BYTE $0x43; BYTE $0x00; BYTE $0x00; // tileloadd 0x4300(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x00; BYTE $0x83; BYTE $0x00; BYTE $0x00; // tileloadd 0x8300(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x00; BYTE $0xC3; BYTE $0x00; BYTE $0x00; // tileloadd 0xc300(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x68; BYTE $0x00; BYTE $0x00; // tileloadd 0x6800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x6C; BYTE $0x00; BYTE $0x00; // tileloadd 0x6c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x40; BYTE $0x03; BYTE $0x00; BYTE $0x00; // tileloadd 0x340(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x40; BYTE $0x43; BYTE $0x00; BYTE $0x00; // tileloadd 0x4340(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x40; BYTE $0x83; BYTE $0x00; BYTE $0x00; // tileloadd 0x8340(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x40; BYTE $0xC3; BYTE $0x00; BYTE $0x00; // tileloadd 0xc340(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x70; BYTE $0x00; BYTE $0x00; // tileloadd 0x7000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x74; BYTE $0x00; BYTE $0x00; // tileloadd 0x7400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x80; BYTE $0x03; BYTE $0x00; BYTE $0x00; // tileloadd 0x380(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x80; BYTE $0x43; BYTE $0x00; BYTE $0x00; // tileloadd 0x4380(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0x80; BYTE $0x83; BYTE $0x00; BYTE $0x00; // tileloadd 0x8380(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0x80; BYTE $0xC3; BYTE $0x00; BYTE $0x00; // tileloadd 0xc380(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x78; BYTE $0x00; BYTE $0x00; // tileloadd 0x7800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x7C; BYTE $0x00; BYTE $0x00; // tileloadd 0x7c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0xC0; BYTE $0x03; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c0(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0xC0; BYTE $0x43; BYTE $0x00; BYTE $0x00; // tileloadd 0x43c0(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x0E; BYTE $0xC0; BYTE $0x83; BYTE $0x00; BYTE $0x00; // tileloadd 0x83c0(%rsi,%r9,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x0E; BYTE $0xC0; BYTE $0xC3; BYTE $0x00; BYTE $0x00; // tileloadd 0xc3c0(%rsi,%r9,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
+	ADDQ $4096, DI
+	ADDQ $65536, SI
+	DECQ CX
+	JNZ loop9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
 
 // func attendScoresAtamx(a *attendScoreArgs)
-// products of 64 x groups rows, wherever they lie, and 16 heads.
+// products of 64 x groups rows of 576 elements, wherever they lie, and 16 heads.
 TEXT ·attendScoresAtamx(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ attendScoreArgs_shapes(AX), R9
@@ -2243,7 +2587,7 @@ TEXT ·attendScoresAtamx(SB), NOSPLIT, $0-8
 	VMOVDQU64 64(SI)(R13*1), Z1
 	VMOVDQU64 Z0, 4032(R9)
 	VMOVDQU64 Z1, 8128(R9)
-loop8:
+loop10:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
@@ -5387,7 +5731,3141 @@ loop8:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
 	DECQ CX
-	JNZ loop8
+	JNZ loop10
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
+	VZEROUPPER
+	RET
+
+// func attendScoresShortAtamx(a *attendScoreArgs)
+// products of 64 x groups rows of 512 elements, wherever they lie, and 16 heads.
+TEXT ·attendScoresShortAtamx(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ attendScoreArgs_shapes(AX), R9
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x78; BYTE $0x49; BYTE $0x01; // ldtilecfg (%r9)
+	MOVQ attendScoreArgs_rows(AX), SI
+	MOVQ attendScoreArgs_query(AX), DX
+	MOVQ attendScoreArgs_scores(AX), DI
+	MOVQ attendScoreArgs_groups(AX), CX
+	MOVQ $64, R10
+	MOVQ attendScoreArgs_at(AX), R8
+	MOVQ attendScoreArgs_tiles(AX), R9
+	MOVQ (R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, (R9)
+	VMOVDQU64 Z1, 4096(R9)
+	MOVQ 8(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 64(R9)
+	VMOVDQU64 Z1, 4160(R9)
+	MOVQ 16(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 128(R9)
+	VMOVDQU64 Z1, 4224(R9)
+	MOVQ 24(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 192(R9)
+	VMOVDQU64 Z1, 4288(R9)
+	MOVQ 32(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 256(R9)
+	VMOVDQU64 Z1, 4352(R9)
+	MOVQ 40(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 320(R9)
+	VMOVDQU64 Z1, 4416(R9)
+	MOVQ 48(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 384(R9)
+	VMOVDQU64 Z1, 4480(R9)
+	MOVQ 56(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 448(R9)
+	VMOVDQU64 Z1, 4544(R9)
+	MOVQ 64(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 512(R9)
+	VMOVDQU64 Z1, 4608(R9)
+	MOVQ 72(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 576(R9)
+	VMOVDQU64 Z1, 4672(R9)
+	MOVQ 80(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 640(R9)
+	VMOVDQU64 Z1, 4736(R9)
+	MOVQ 88(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 704(R9)
+	VMOVDQU64 Z1, 4800(R9)
+	MOVQ 96(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 768(R9)
+	VMOVDQU64 Z1, 4864(R9)
+	MOVQ 104(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 832(R9)
+	VMOVDQU64 Z1, 4928(R9)
+	MOVQ 112(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 896(R9)
+	VMOVDQU64 Z1, 4992(R9)
+	MOVQ 120(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 960(R9)
+	VMOVDQU64 Z1, 5056(R9)
+	MOVQ 128(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1024(R9)
+	VMOVDQU64 Z1, 5120(R9)
+	MOVQ 136(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1088(R9)
+	VMOVDQU64 Z1, 5184(R9)
+	MOVQ 144(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1152(R9)
+	VMOVDQU64 Z1, 5248(R9)
+	MOVQ 152(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1216(R9)
+	VMOVDQU64 Z1, 5312(R9)
+	MOVQ 160(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1280(R9)
+	VMOVDQU64 Z1, 5376(R9)
+	MOVQ 168(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1344(R9)
+	VMOVDQU64 Z1, 5440(R9)
+	MOVQ 176(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1408(R9)
+	VMOVDQU64 Z1, 5504(R9)
+	MOVQ 184(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1472(R9)
+	VMOVDQU64 Z1, 5568(R9)
+	MOVQ 192(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1536(R9)
+	VMOVDQU64 Z1, 5632(R9)
+	MOVQ 200(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1600(R9)
+	VMOVDQU64 Z1, 5696(R9)
+	MOVQ 208(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1664(R9)
+	VMOVDQU64 Z1, 5760(R9)
+	MOVQ 216(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1728(R9)
+	VMOVDQU64 Z1, 5824(R9)
+	MOVQ 224(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1792(R9)
+	VMOVDQU64 Z1, 5888(R9)
+	MOVQ 232(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1856(R9)
+	VMOVDQU64 Z1, 5952(R9)
+	MOVQ 240(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1920(R9)
+	VMOVDQU64 Z1, 6016(R9)
+	MOVQ 248(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1984(R9)
+	VMOVDQU64 Z1, 6080(R9)
+	MOVQ 256(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2048(R9)
+	VMOVDQU64 Z1, 6144(R9)
+	MOVQ 264(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2112(R9)
+	VMOVDQU64 Z1, 6208(R9)
+	MOVQ 272(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2176(R9)
+	VMOVDQU64 Z1, 6272(R9)
+	MOVQ 280(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2240(R9)
+	VMOVDQU64 Z1, 6336(R9)
+	MOVQ 288(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2304(R9)
+	VMOVDQU64 Z1, 6400(R9)
+	MOVQ 296(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2368(R9)
+	VMOVDQU64 Z1, 6464(R9)
+	MOVQ 304(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2432(R9)
+	VMOVDQU64 Z1, 6528(R9)
+	MOVQ 312(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2496(R9)
+	VMOVDQU64 Z1, 6592(R9)
+	MOVQ 320(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2560(R9)
+	VMOVDQU64 Z1, 6656(R9)
+	MOVQ 328(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2624(R9)
+	VMOVDQU64 Z1, 6720(R9)
+	MOVQ 336(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2688(R9)
+	VMOVDQU64 Z1, 6784(R9)
+	MOVQ 344(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2752(R9)
+	VMOVDQU64 Z1, 6848(R9)
+	MOVQ 352(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2816(R9)
+	VMOVDQU64 Z1, 6912(R9)
+	MOVQ 360(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2880(R9)
+	VMOVDQU64 Z1, 6976(R9)
+	MOVQ 368(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2944(R9)
+	VMOVDQU64 Z1, 7040(R9)
+	MOVQ 376(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3008(R9)
+	VMOVDQU64 Z1, 7104(R9)
+	MOVQ 384(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3072(R9)
+	VMOVDQU64 Z1, 7168(R9)
+	MOVQ 392(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3136(R9)
+	VMOVDQU64 Z1, 7232(R9)
+	MOVQ 400(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3200(R9)
+	VMOVDQU64 Z1, 7296(R9)
+	MOVQ 408(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3264(R9)
+	VMOVDQU64 Z1, 7360(R9)
+	MOVQ 416(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3328(R9)
+	VMOVDQU64 Z1, 7424(R9)
+	MOVQ 424(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3392(R9)
+	VMOVDQU64 Z1, 7488(R9)
+	MOVQ 432(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3456(R9)
+	VMOVDQU64 Z1, 7552(R9)
+	MOVQ 440(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3520(R9)
+	VMOVDQU64 Z1, 7616(R9)
+	MOVQ 448(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3584(R9)
+	VMOVDQU64 Z1, 7680(R9)
+	MOVQ 456(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3648(R9)
+	VMOVDQU64 Z1, 7744(R9)
+	MOVQ 464(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3712(R9)
+	VMOVDQU64 Z1, 7808(R9)
+	MOVQ 472(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3776(R9)
+	VMOVDQU64 Z1, 7872(R9)
+	MOVQ 480(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3840(R9)
+	VMOVDQU64 Z1, 7936(R9)
+	MOVQ 488(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3904(R9)
+	VMOVDQU64 Z1, 8000(R9)
+	MOVQ 496(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3968(R9)
+	VMOVDQU64 Z1, 8064(R9)
+	MOVQ 504(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 4032(R9)
+	VMOVDQU64 Z1, 8128(R9)
+loop11:
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ (R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8192(R9)
+	VMOVDQU64 Z1, 12288(R9)
+	MOVQ 8(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8256(R9)
+	VMOVDQU64 Z1, 12352(R9)
+	MOVQ 16(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8320(R9)
+	VMOVDQU64 Z1, 12416(R9)
+	MOVQ 24(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8384(R9)
+	VMOVDQU64 Z1, 12480(R9)
+	MOVQ 32(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8448(R9)
+	VMOVDQU64 Z1, 12544(R9)
+	MOVQ 40(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8512(R9)
+	VMOVDQU64 Z1, 12608(R9)
+	MOVQ 48(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8576(R9)
+	VMOVDQU64 Z1, 12672(R9)
+	MOVQ 56(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8640(R9)
+	VMOVDQU64 Z1, 12736(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 64(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8704(R9)
+	VMOVDQU64 Z1, 12800(R9)
+	MOVQ 72(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8768(R9)
+	VMOVDQU64 Z1, 12864(R9)
+	MOVQ 80(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8832(R9)
+	VMOVDQU64 Z1, 12928(R9)
+	MOVQ 88(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8896(R9)
+	VMOVDQU64 Z1, 12992(R9)
+	MOVQ 96(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8960(R9)
+	VMOVDQU64 Z1, 13056(R9)
+	MOVQ 104(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9024(R9)
+	VMOVDQU64 Z1, 13120(R9)
+	MOVQ 112(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9088(R9)
+	VMOVDQU64 Z1, 13184(R9)
+	MOVQ 120(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9152(R9)
+	VMOVDQU64 Z1, 13248(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 128(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9216(R9)
+	VMOVDQU64 Z1, 13312(R9)
+	MOVQ 136(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9280(R9)
+	VMOVDQU64 Z1, 13376(R9)
+	MOVQ 144(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9344(R9)
+	VMOVDQU64 Z1, 13440(R9)
+	MOVQ 152(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9408(R9)
+	VMOVDQU64 Z1, 13504(R9)
+	MOVQ 160(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9472(R9)
+	VMOVDQU64 Z1, 13568(R9)
+	MOVQ 168(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9536(R9)
+	VMOVDQU64 Z1, 13632(R9)
+	MOVQ 176(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9600(R9)
+	VMOVDQU64 Z1, 13696(R9)
+	MOVQ 184(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9664(R9)
+	VMOVDQU64 Z1, 13760(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 192(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9728(R9)
+	VMOVDQU64 Z1, 13824(R9)
+	MOVQ 200(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9792(R9)
+	VMOVDQU64 Z1, 13888(R9)
+	MOVQ 208(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9856(R9)
+	VMOVDQU64 Z1, 13952(R9)
+	MOVQ 216(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9920(R9)
+	VMOVDQU64 Z1, 14016(R9)
+	MOVQ 224(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9984(R9)
+	VMOVDQU64 Z1, 14080(R9)
+	MOVQ 232(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10048(R9)
+	VMOVDQU64 Z1, 14144(R9)
+	MOVQ 240(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10112(R9)
+	VMOVDQU64 Z1, 14208(R9)
+	MOVQ 248(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10176(R9)
+	VMOVDQU64 Z1, 14272(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ 256(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10240(R9)
+	VMOVDQU64 Z1, 14336(R9)
+	MOVQ 264(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10304(R9)
+	VMOVDQU64 Z1, 14400(R9)
+	MOVQ 272(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10368(R9)
+	VMOVDQU64 Z1, 14464(R9)
+	MOVQ 280(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10432(R9)
+	VMOVDQU64 Z1, 14528(R9)
+	MOVQ 288(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10496(R9)
+	VMOVDQU64 Z1, 14592(R9)
+	MOVQ 296(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10560(R9)
+	VMOVDQU64 Z1, 14656(R9)
+	MOVQ 304(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10624(R9)
+	VMOVDQU64 Z1, 14720(R9)
+	MOVQ 312(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10688(R9)
+	VMOVDQU64 Z1, 14784(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 320(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10752(R9)
+	VMOVDQU64 Z1, 14848(R9)
+	MOVQ 328(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10816(R9)
+	VMOVDQU64 Z1, 14912(R9)
+	MOVQ 336(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10880(R9)
+	VMOVDQU64 Z1, 14976(R9)
+	MOVQ 344(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10944(R9)
+	VMOVDQU64 Z1, 15040(R9)
+	MOVQ 352(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11008(R9)
+	VMOVDQU64 Z1, 15104(R9)
+	MOVQ 360(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11072(R9)
+	VMOVDQU64 Z1, 15168(R9)
+	MOVQ 368(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11136(R9)
+	VMOVDQU64 Z1, 15232(R9)
+	MOVQ 376(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11200(R9)
+	VMOVDQU64 Z1, 15296(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 384(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11264(R9)
+	VMOVDQU64 Z1, 15360(R9)
+	MOVQ 392(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11328(R9)
+	VMOVDQU64 Z1, 15424(R9)
+	MOVQ 400(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11392(R9)
+	VMOVDQU64 Z1, 15488(R9)
+	MOVQ 408(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11456(R9)
+	VMOVDQU64 Z1, 15552(R9)
+	MOVQ 416(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11520(R9)
+	VMOVDQU64 Z1, 15616(R9)
+	MOVQ 424(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11584(R9)
+	VMOVDQU64 Z1, 15680(R9)
+	MOVQ 432(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11648(R9)
+	VMOVDQU64 Z1, 15744(R9)
+	MOVQ 440(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11712(R9)
+	VMOVDQU64 Z1, 15808(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 448(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11776(R9)
+	VMOVDQU64 Z1, 15872(R9)
+	MOVQ 456(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11840(R9)
+	VMOVDQU64 Z1, 15936(R9)
+	MOVQ 464(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11904(R9)
+	VMOVDQU64 Z1, 16000(R9)
+	MOVQ 472(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11968(R9)
+	VMOVDQU64 Z1, 16064(R9)
+	MOVQ 480(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12032(R9)
+	VMOVDQU64 Z1, 16128(R9)
+	MOVQ 488(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12096(R9)
+	VMOVDQU64 Z1, 16192(R9)
+	MOVQ 496(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12160(R9)
+	VMOVDQU64 Z1, 16256(R9)
+	MOVQ 504(R8), R13
+	VMOVDQU64 128(SI)(R13*1), Z0
+	VMOVDQU64 192(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12224(R9)
+	VMOVDQU64 Z1, 16320(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ (R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16384(R9)
+	VMOVDQU64 Z1, 20480(R9)
+	MOVQ 8(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16448(R9)
+	VMOVDQU64 Z1, 20544(R9)
+	MOVQ 16(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16512(R9)
+	VMOVDQU64 Z1, 20608(R9)
+	MOVQ 24(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16576(R9)
+	VMOVDQU64 Z1, 20672(R9)
+	MOVQ 32(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16640(R9)
+	VMOVDQU64 Z1, 20736(R9)
+	MOVQ 40(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16704(R9)
+	VMOVDQU64 Z1, 20800(R9)
+	MOVQ 48(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16768(R9)
+	VMOVDQU64 Z1, 20864(R9)
+	MOVQ 56(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16832(R9)
+	VMOVDQU64 Z1, 20928(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 64(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16896(R9)
+	VMOVDQU64 Z1, 20992(R9)
+	MOVQ 72(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16960(R9)
+	VMOVDQU64 Z1, 21056(R9)
+	MOVQ 80(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17024(R9)
+	VMOVDQU64 Z1, 21120(R9)
+	MOVQ 88(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17088(R9)
+	VMOVDQU64 Z1, 21184(R9)
+	MOVQ 96(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17152(R9)
+	VMOVDQU64 Z1, 21248(R9)
+	MOVQ 104(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17216(R9)
+	VMOVDQU64 Z1, 21312(R9)
+	MOVQ 112(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17280(R9)
+	VMOVDQU64 Z1, 21376(R9)
+	MOVQ 120(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17344(R9)
+	VMOVDQU64 Z1, 21440(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 128(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17408(R9)
+	VMOVDQU64 Z1, 21504(R9)
+	MOVQ 136(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17472(R9)
+	VMOVDQU64 Z1, 21568(R9)
+	MOVQ 144(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17536(R9)
+	VMOVDQU64 Z1, 21632(R9)
+	MOVQ 152(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17600(R9)
+	VMOVDQU64 Z1, 21696(R9)
+	MOVQ 160(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17664(R9)
+	VMOVDQU64 Z1, 21760(R9)
+	MOVQ 168(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17728(R9)
+	VMOVDQU64 Z1, 21824(R9)
+	MOVQ 176(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17792(R9)
+	VMOVDQU64 Z1, 21888(R9)
+	MOVQ 184(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17856(R9)
+	VMOVDQU64 Z1, 21952(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 192(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17920(R9)
+	VMOVDQU64 Z1, 22016(R9)
+	MOVQ 200(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17984(R9)
+	VMOVDQU64 Z1, 22080(R9)
+	MOVQ 208(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18048(R9)
+	VMOVDQU64 Z1, 22144(R9)
+	MOVQ 216(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18112(R9)
+	VMOVDQU64 Z1, 22208(R9)
+	MOVQ 224(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18176(R9)
+	VMOVDQU64 Z1, 22272(R9)
+	MOVQ 232(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18240(R9)
+	VMOVDQU64 Z1, 22336(R9)
+	MOVQ 240(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18304(R9)
+	VMOVDQU64 Z1, 22400(R9)
+	MOVQ 248(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18368(R9)
+	VMOVDQU64 Z1, 22464(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ 256(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18432(R9)
+	VMOVDQU64 Z1, 22528(R9)
+	MOVQ 264(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18496(R9)
+	VMOVDQU64 Z1, 22592(R9)
+	MOVQ 272(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18560(R9)
+	VMOVDQU64 Z1, 22656(R9)
+	MOVQ 280(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18624(R9)
+	VMOVDQU64 Z1, 22720(R9)
+	MOVQ 288(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18688(R9)
+	VMOVDQU64 Z1, 22784(R9)
+	MOVQ 296(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18752(R9)
+	VMOVDQU64 Z1, 22848(R9)
+	MOVQ 304(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18816(R9)
+	VMOVDQU64 Z1, 22912(R9)
+	MOVQ 312(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18880(R9)
+	VMOVDQU64 Z1, 22976(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 320(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18944(R9)
+	VMOVDQU64 Z1, 23040(R9)
+	MOVQ 328(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19008(R9)
+	VMOVDQU64 Z1, 23104(R9)
+	MOVQ 336(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19072(R9)
+	VMOVDQU64 Z1, 23168(R9)
+	MOVQ 344(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19136(R9)
+	VMOVDQU64 Z1, 23232(R9)
+	MOVQ 352(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19200(R9)
+	VMOVDQU64 Z1, 23296(R9)
+	MOVQ 360(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19264(R9)
+	VMOVDQU64 Z1, 23360(R9)
+	MOVQ 368(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19328(R9)
+	VMOVDQU64 Z1, 23424(R9)
+	MOVQ 376(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19392(R9)
+	VMOVDQU64 Z1, 23488(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 384(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19456(R9)
+	VMOVDQU64 Z1, 23552(R9)
+	MOVQ 392(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19520(R9)
+	VMOVDQU64 Z1, 23616(R9)
+	MOVQ 400(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19584(R9)
+	VMOVDQU64 Z1, 23680(R9)
+	MOVQ 408(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19648(R9)
+	VMOVDQU64 Z1, 23744(R9)
+	MOVQ 416(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19712(R9)
+	VMOVDQU64 Z1, 23808(R9)
+	MOVQ 424(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19776(R9)
+	VMOVDQU64 Z1, 23872(R9)
+	MOVQ 432(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19840(R9)
+	VMOVDQU64 Z1, 23936(R9)
+	MOVQ 440(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19904(R9)
+	VMOVDQU64 Z1, 24000(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 448(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19968(R9)
+	VMOVDQU64 Z1, 24064(R9)
+	MOVQ 456(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20032(R9)
+	VMOVDQU64 Z1, 24128(R9)
+	MOVQ 464(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20096(R9)
+	VMOVDQU64 Z1, 24192(R9)
+	MOVQ 472(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20160(R9)
+	VMOVDQU64 Z1, 24256(R9)
+	MOVQ 480(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20224(R9)
+	VMOVDQU64 Z1, 24320(R9)
+	MOVQ 488(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20288(R9)
+	VMOVDQU64 Z1, 24384(R9)
+	MOVQ 496(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20352(R9)
+	VMOVDQU64 Z1, 24448(R9)
+	MOVQ 504(R8), R13
+	VMOVDQU64 256(SI)(R13*1), Z0
+	VMOVDQU64 320(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20416(R9)
+	VMOVDQU64 Z1, 24512(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x40; BYTE $0x00; BYTE $0x00; // tileloadd 0x4000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ (R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, (R9)
+	VMOVDQU64 Z1, 4096(R9)
+	MOVQ 8(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 64(R9)
+	VMOVDQU64 Z1, 4160(R9)
+	MOVQ 16(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 128(R9)
+	VMOVDQU64 Z1, 4224(R9)
+	MOVQ 24(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 192(R9)
+	VMOVDQU64 Z1, 4288(R9)
+	MOVQ 32(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 256(R9)
+	VMOVDQU64 Z1, 4352(R9)
+	MOVQ 40(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 320(R9)
+	VMOVDQU64 Z1, 4416(R9)
+	MOVQ 48(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 384(R9)
+	VMOVDQU64 Z1, 4480(R9)
+	MOVQ 56(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 448(R9)
+	VMOVDQU64 Z1, 4544(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x44; BYTE $0x00; BYTE $0x00; // tileloadd 0x4400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 64(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 512(R9)
+	VMOVDQU64 Z1, 4608(R9)
+	MOVQ 72(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 576(R9)
+	VMOVDQU64 Z1, 4672(R9)
+	MOVQ 80(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 640(R9)
+	VMOVDQU64 Z1, 4736(R9)
+	MOVQ 88(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 704(R9)
+	VMOVDQU64 Z1, 4800(R9)
+	MOVQ 96(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 768(R9)
+	VMOVDQU64 Z1, 4864(R9)
+	MOVQ 104(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 832(R9)
+	VMOVDQU64 Z1, 4928(R9)
+	MOVQ 112(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 896(R9)
+	VMOVDQU64 Z1, 4992(R9)
+	MOVQ 120(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 960(R9)
+	VMOVDQU64 Z1, 5056(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x48; BYTE $0x00; BYTE $0x00; // tileloadd 0x4800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 128(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1024(R9)
+	VMOVDQU64 Z1, 5120(R9)
+	MOVQ 136(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1088(R9)
+	VMOVDQU64 Z1, 5184(R9)
+	MOVQ 144(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1152(R9)
+	VMOVDQU64 Z1, 5248(R9)
+	MOVQ 152(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1216(R9)
+	VMOVDQU64 Z1, 5312(R9)
+	MOVQ 160(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1280(R9)
+	VMOVDQU64 Z1, 5376(R9)
+	MOVQ 168(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1344(R9)
+	VMOVDQU64 Z1, 5440(R9)
+	MOVQ 176(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1408(R9)
+	VMOVDQU64 Z1, 5504(R9)
+	MOVQ 184(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1472(R9)
+	VMOVDQU64 Z1, 5568(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x4C; BYTE $0x00; BYTE $0x00; // tileloadd 0x4c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 192(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1536(R9)
+	VMOVDQU64 Z1, 5632(R9)
+	MOVQ 200(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1600(R9)
+	VMOVDQU64 Z1, 5696(R9)
+	MOVQ 208(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1664(R9)
+	VMOVDQU64 Z1, 5760(R9)
+	MOVQ 216(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1728(R9)
+	VMOVDQU64 Z1, 5824(R9)
+	MOVQ 224(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1792(R9)
+	VMOVDQU64 Z1, 5888(R9)
+	MOVQ 232(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1856(R9)
+	VMOVDQU64 Z1, 5952(R9)
+	MOVQ 240(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1920(R9)
+	VMOVDQU64 Z1, 6016(R9)
+	MOVQ 248(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1984(R9)
+	VMOVDQU64 Z1, 6080(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x50; BYTE $0x00; BYTE $0x00; // tileloadd 0x5000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ 256(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2048(R9)
+	VMOVDQU64 Z1, 6144(R9)
+	MOVQ 264(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2112(R9)
+	VMOVDQU64 Z1, 6208(R9)
+	MOVQ 272(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2176(R9)
+	VMOVDQU64 Z1, 6272(R9)
+	MOVQ 280(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2240(R9)
+	VMOVDQU64 Z1, 6336(R9)
+	MOVQ 288(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2304(R9)
+	VMOVDQU64 Z1, 6400(R9)
+	MOVQ 296(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2368(R9)
+	VMOVDQU64 Z1, 6464(R9)
+	MOVQ 304(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2432(R9)
+	VMOVDQU64 Z1, 6528(R9)
+	MOVQ 312(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2496(R9)
+	VMOVDQU64 Z1, 6592(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x54; BYTE $0x00; BYTE $0x00; // tileloadd 0x5400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 320(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2560(R9)
+	VMOVDQU64 Z1, 6656(R9)
+	MOVQ 328(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2624(R9)
+	VMOVDQU64 Z1, 6720(R9)
+	MOVQ 336(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2688(R9)
+	VMOVDQU64 Z1, 6784(R9)
+	MOVQ 344(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2752(R9)
+	VMOVDQU64 Z1, 6848(R9)
+	MOVQ 352(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2816(R9)
+	VMOVDQU64 Z1, 6912(R9)
+	MOVQ 360(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2880(R9)
+	VMOVDQU64 Z1, 6976(R9)
+	MOVQ 368(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2944(R9)
+	VMOVDQU64 Z1, 7040(R9)
+	MOVQ 376(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3008(R9)
+	VMOVDQU64 Z1, 7104(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x58; BYTE $0x00; BYTE $0x00; // tileloadd 0x5800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 384(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3072(R9)
+	VMOVDQU64 Z1, 7168(R9)
+	MOVQ 392(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3136(R9)
+	VMOVDQU64 Z1, 7232(R9)
+	MOVQ 400(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3200(R9)
+	VMOVDQU64 Z1, 7296(R9)
+	MOVQ 408(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3264(R9)
+	VMOVDQU64 Z1, 7360(R9)
+	MOVQ 416(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3328(R9)
+	VMOVDQU64 Z1, 7424(R9)
+	MOVQ 424(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3392(R9)
+	VMOVDQU64 Z1, 7488(R9)
+	MOVQ 432(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3456(R9)
+	VMOVDQU64 Z1, 7552(R9)
+	MOVQ 440(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3520(R9)
+	VMOVDQU64 Z1, 7616(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x5C; BYTE $0x00; BYTE $0x00; // tileloadd 0x5c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 448(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3584(R9)
+	VMOVDQU64 Z1, 7680(R9)
+	MOVQ 456(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3648(R9)
+	VMOVDQU64 Z1, 7744(R9)
+	MOVQ 464(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3712(R9)
+	VMOVDQU64 Z1, 7808(R9)
+	MOVQ 472(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3776(R9)
+	VMOVDQU64 Z1, 7872(R9)
+	MOVQ 480(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3840(R9)
+	VMOVDQU64 Z1, 7936(R9)
+	MOVQ 488(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3904(R9)
+	VMOVDQU64 Z1, 8000(R9)
+	MOVQ 496(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3968(R9)
+	VMOVDQU64 Z1, 8064(R9)
+	MOVQ 504(R8), R13
+	VMOVDQU64 384(SI)(R13*1), Z0
+	VMOVDQU64 448(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 4032(R9)
+	VMOVDQU64 Z1, 8128(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ (R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8192(R9)
+	VMOVDQU64 Z1, 12288(R9)
+	MOVQ 8(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8256(R9)
+	VMOVDQU64 Z1, 12352(R9)
+	MOVQ 16(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8320(R9)
+	VMOVDQU64 Z1, 12416(R9)
+	MOVQ 24(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8384(R9)
+	VMOVDQU64 Z1, 12480(R9)
+	MOVQ 32(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8448(R9)
+	VMOVDQU64 Z1, 12544(R9)
+	MOVQ 40(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8512(R9)
+	VMOVDQU64 Z1, 12608(R9)
+	MOVQ 48(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8576(R9)
+	VMOVDQU64 Z1, 12672(R9)
+	MOVQ 56(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8640(R9)
+	VMOVDQU64 Z1, 12736(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 64(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8704(R9)
+	VMOVDQU64 Z1, 12800(R9)
+	MOVQ 72(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8768(R9)
+	VMOVDQU64 Z1, 12864(R9)
+	MOVQ 80(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8832(R9)
+	VMOVDQU64 Z1, 12928(R9)
+	MOVQ 88(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8896(R9)
+	VMOVDQU64 Z1, 12992(R9)
+	MOVQ 96(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8960(R9)
+	VMOVDQU64 Z1, 13056(R9)
+	MOVQ 104(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9024(R9)
+	VMOVDQU64 Z1, 13120(R9)
+	MOVQ 112(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9088(R9)
+	VMOVDQU64 Z1, 13184(R9)
+	MOVQ 120(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9152(R9)
+	VMOVDQU64 Z1, 13248(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 128(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9216(R9)
+	VMOVDQU64 Z1, 13312(R9)
+	MOVQ 136(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9280(R9)
+	VMOVDQU64 Z1, 13376(R9)
+	MOVQ 144(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9344(R9)
+	VMOVDQU64 Z1, 13440(R9)
+	MOVQ 152(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9408(R9)
+	VMOVDQU64 Z1, 13504(R9)
+	MOVQ 160(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9472(R9)
+	VMOVDQU64 Z1, 13568(R9)
+	MOVQ 168(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9536(R9)
+	VMOVDQU64 Z1, 13632(R9)
+	MOVQ 176(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9600(R9)
+	VMOVDQU64 Z1, 13696(R9)
+	MOVQ 184(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9664(R9)
+	VMOVDQU64 Z1, 13760(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 192(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9728(R9)
+	VMOVDQU64 Z1, 13824(R9)
+	MOVQ 200(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9792(R9)
+	VMOVDQU64 Z1, 13888(R9)
+	MOVQ 208(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9856(R9)
+	VMOVDQU64 Z1, 13952(R9)
+	MOVQ 216(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9920(R9)
+	VMOVDQU64 Z1, 14016(R9)
+	MOVQ 224(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9984(R9)
+	VMOVDQU64 Z1, 14080(R9)
+	MOVQ 232(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10048(R9)
+	VMOVDQU64 Z1, 14144(R9)
+	MOVQ 240(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10112(R9)
+	VMOVDQU64 Z1, 14208(R9)
+	MOVQ 248(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10176(R9)
+	VMOVDQU64 Z1, 14272(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ 256(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10240(R9)
+	VMOVDQU64 Z1, 14336(R9)
+	MOVQ 264(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10304(R9)
+	VMOVDQU64 Z1, 14400(R9)
+	MOVQ 272(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10368(R9)
+	VMOVDQU64 Z1, 14464(R9)
+	MOVQ 280(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10432(R9)
+	VMOVDQU64 Z1, 14528(R9)
+	MOVQ 288(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10496(R9)
+	VMOVDQU64 Z1, 14592(R9)
+	MOVQ 296(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10560(R9)
+	VMOVDQU64 Z1, 14656(R9)
+	MOVQ 304(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10624(R9)
+	VMOVDQU64 Z1, 14720(R9)
+	MOVQ 312(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10688(R9)
+	VMOVDQU64 Z1, 14784(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 320(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10752(R9)
+	VMOVDQU64 Z1, 14848(R9)
+	MOVQ 328(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10816(R9)
+	VMOVDQU64 Z1, 14912(R9)
+	MOVQ 336(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10880(R9)
+	VMOVDQU64 Z1, 14976(R9)
+	MOVQ 344(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10944(R9)
+	VMOVDQU64 Z1, 15040(R9)
+	MOVQ 352(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11008(R9)
+	VMOVDQU64 Z1, 15104(R9)
+	MOVQ 360(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11072(R9)
+	VMOVDQU64 Z1, 15168(R9)
+	MOVQ 368(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11136(R9)
+	VMOVDQU64 Z1, 15232(R9)
+	MOVQ 376(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11200(R9)
+	VMOVDQU64 Z1, 15296(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 384(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11264(R9)
+	VMOVDQU64 Z1, 15360(R9)
+	MOVQ 392(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11328(R9)
+	VMOVDQU64 Z1, 15424(R9)
+	MOVQ 400(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11392(R9)
+	VMOVDQU64 Z1, 15488(R9)
+	MOVQ 408(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11456(R9)
+	VMOVDQU64 Z1, 15552(R9)
+	MOVQ 416(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11520(R9)
+	VMOVDQU64 Z1, 15616(R9)
+	MOVQ 424(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11584(R9)
+	VMOVDQU64 Z1, 15680(R9)
+	MOVQ 432(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11648(R9)
+	VMOVDQU64 Z1, 15744(R9)
+	MOVQ 440(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11712(R9)
+	VMOVDQU64 Z1, 15808(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 448(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11776(R9)
+	VMOVDQU64 Z1, 15872(R9)
+	MOVQ 456(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11840(R9)
+	VMOVDQU64 Z1, 15936(R9)
+	MOVQ 464(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11904(R9)
+	VMOVDQU64 Z1, 16000(R9)
+	MOVQ 472(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11968(R9)
+	VMOVDQU64 Z1, 16064(R9)
+	MOVQ 480(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12032(R9)
+	VMOVDQU64 Z1, 16128(R9)
+	MOVQ 488(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12096(R9)
+	VMOVDQU64 Z1, 16192(R9)
+	MOVQ 496(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12160(R9)
+	VMOVDQU64 Z1, 16256(R9)
+	MOVQ 504(R8), R13
+	VMOVDQU64 512(SI)(R13*1), Z0
+	VMOVDQU64 576(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12224(R9)
+	VMOVDQU64 Z1, 16320(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x40; BYTE $0x00; BYTE $0x00; // tileloadd 0x4000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x44; BYTE $0x00; BYTE $0x00; // tileloadd 0x4400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ (R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16384(R9)
+	VMOVDQU64 Z1, 20480(R9)
+	MOVQ 8(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16448(R9)
+	VMOVDQU64 Z1, 20544(R9)
+	MOVQ 16(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16512(R9)
+	VMOVDQU64 Z1, 20608(R9)
+	MOVQ 24(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16576(R9)
+	VMOVDQU64 Z1, 20672(R9)
+	MOVQ 32(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16640(R9)
+	VMOVDQU64 Z1, 20736(R9)
+	MOVQ 40(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16704(R9)
+	VMOVDQU64 Z1, 20800(R9)
+	MOVQ 48(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16768(R9)
+	VMOVDQU64 Z1, 20864(R9)
+	MOVQ 56(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16832(R9)
+	VMOVDQU64 Z1, 20928(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 64(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16896(R9)
+	VMOVDQU64 Z1, 20992(R9)
+	MOVQ 72(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 16960(R9)
+	VMOVDQU64 Z1, 21056(R9)
+	MOVQ 80(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17024(R9)
+	VMOVDQU64 Z1, 21120(R9)
+	MOVQ 88(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17088(R9)
+	VMOVDQU64 Z1, 21184(R9)
+	MOVQ 96(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17152(R9)
+	VMOVDQU64 Z1, 21248(R9)
+	MOVQ 104(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17216(R9)
+	VMOVDQU64 Z1, 21312(R9)
+	MOVQ 112(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17280(R9)
+	VMOVDQU64 Z1, 21376(R9)
+	MOVQ 120(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17344(R9)
+	VMOVDQU64 Z1, 21440(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 128(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17408(R9)
+	VMOVDQU64 Z1, 21504(R9)
+	MOVQ 136(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17472(R9)
+	VMOVDQU64 Z1, 21568(R9)
+	MOVQ 144(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17536(R9)
+	VMOVDQU64 Z1, 21632(R9)
+	MOVQ 152(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17600(R9)
+	VMOVDQU64 Z1, 21696(R9)
+	MOVQ 160(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17664(R9)
+	VMOVDQU64 Z1, 21760(R9)
+	MOVQ 168(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17728(R9)
+	VMOVDQU64 Z1, 21824(R9)
+	MOVQ 176(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17792(R9)
+	VMOVDQU64 Z1, 21888(R9)
+	MOVQ 184(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17856(R9)
+	VMOVDQU64 Z1, 21952(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 192(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17920(R9)
+	VMOVDQU64 Z1, 22016(R9)
+	MOVQ 200(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 17984(R9)
+	VMOVDQU64 Z1, 22080(R9)
+	MOVQ 208(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18048(R9)
+	VMOVDQU64 Z1, 22144(R9)
+	MOVQ 216(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18112(R9)
+	VMOVDQU64 Z1, 22208(R9)
+	MOVQ 224(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18176(R9)
+	VMOVDQU64 Z1, 22272(R9)
+	MOVQ 232(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18240(R9)
+	VMOVDQU64 Z1, 22336(R9)
+	MOVQ 240(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18304(R9)
+	VMOVDQU64 Z1, 22400(R9)
+	MOVQ 248(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18368(R9)
+	VMOVDQU64 Z1, 22464(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x48; BYTE $0x00; BYTE $0x00; // tileloadd 0x4800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x4C; BYTE $0x00; BYTE $0x00; // tileloadd 0x4c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ 256(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18432(R9)
+	VMOVDQU64 Z1, 22528(R9)
+	MOVQ 264(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18496(R9)
+	VMOVDQU64 Z1, 22592(R9)
+	MOVQ 272(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18560(R9)
+	VMOVDQU64 Z1, 22656(R9)
+	MOVQ 280(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18624(R9)
+	VMOVDQU64 Z1, 22720(R9)
+	MOVQ 288(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18688(R9)
+	VMOVDQU64 Z1, 22784(R9)
+	MOVQ 296(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18752(R9)
+	VMOVDQU64 Z1, 22848(R9)
+	MOVQ 304(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18816(R9)
+	VMOVDQU64 Z1, 22912(R9)
+	MOVQ 312(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18880(R9)
+	VMOVDQU64 Z1, 22976(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 320(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 18944(R9)
+	VMOVDQU64 Z1, 23040(R9)
+	MOVQ 328(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19008(R9)
+	VMOVDQU64 Z1, 23104(R9)
+	MOVQ 336(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19072(R9)
+	VMOVDQU64 Z1, 23168(R9)
+	MOVQ 344(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19136(R9)
+	VMOVDQU64 Z1, 23232(R9)
+	MOVQ 352(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19200(R9)
+	VMOVDQU64 Z1, 23296(R9)
+	MOVQ 360(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19264(R9)
+	VMOVDQU64 Z1, 23360(R9)
+	MOVQ 368(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19328(R9)
+	VMOVDQU64 Z1, 23424(R9)
+	MOVQ 376(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19392(R9)
+	VMOVDQU64 Z1, 23488(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 384(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19456(R9)
+	VMOVDQU64 Z1, 23552(R9)
+	MOVQ 392(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19520(R9)
+	VMOVDQU64 Z1, 23616(R9)
+	MOVQ 400(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19584(R9)
+	VMOVDQU64 Z1, 23680(R9)
+	MOVQ 408(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19648(R9)
+	VMOVDQU64 Z1, 23744(R9)
+	MOVQ 416(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19712(R9)
+	VMOVDQU64 Z1, 23808(R9)
+	MOVQ 424(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19776(R9)
+	VMOVDQU64 Z1, 23872(R9)
+	MOVQ 432(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19840(R9)
+	VMOVDQU64 Z1, 23936(R9)
+	MOVQ 440(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19904(R9)
+	VMOVDQU64 Z1, 24000(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 448(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 19968(R9)
+	VMOVDQU64 Z1, 24064(R9)
+	MOVQ 456(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20032(R9)
+	VMOVDQU64 Z1, 24128(R9)
+	MOVQ 464(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20096(R9)
+	VMOVDQU64 Z1, 24192(R9)
+	MOVQ 472(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20160(R9)
+	VMOVDQU64 Z1, 24256(R9)
+	MOVQ 480(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20224(R9)
+	VMOVDQU64 Z1, 24320(R9)
+	MOVQ 488(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20288(R9)
+	VMOVDQU64 Z1, 24384(R9)
+	MOVQ 496(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20352(R9)
+	VMOVDQU64 Z1, 24448(R9)
+	MOVQ 504(R8), R13
+	VMOVDQU64 640(SI)(R13*1), Z0
+	VMOVDQU64 704(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 20416(R9)
+	VMOVDQU64 Z1, 24512(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x50; BYTE $0x00; BYTE $0x00; // tileloadd 0x5000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x54; BYTE $0x00; BYTE $0x00; // tileloadd 0x5400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x40; BYTE $0x00; BYTE $0x00; // tileloadd 0x4000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ (R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, (R9)
+	VMOVDQU64 Z1, 4096(R9)
+	MOVQ 8(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 64(R9)
+	VMOVDQU64 Z1, 4160(R9)
+	MOVQ 16(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 128(R9)
+	VMOVDQU64 Z1, 4224(R9)
+	MOVQ 24(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 192(R9)
+	VMOVDQU64 Z1, 4288(R9)
+	MOVQ 32(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 256(R9)
+	VMOVDQU64 Z1, 4352(R9)
+	MOVQ 40(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 320(R9)
+	VMOVDQU64 Z1, 4416(R9)
+	MOVQ 48(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 384(R9)
+	VMOVDQU64 Z1, 4480(R9)
+	MOVQ 56(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 448(R9)
+	VMOVDQU64 Z1, 4544(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x44; BYTE $0x00; BYTE $0x00; // tileloadd 0x4400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 64(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 512(R9)
+	VMOVDQU64 Z1, 4608(R9)
+	MOVQ 72(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 576(R9)
+	VMOVDQU64 Z1, 4672(R9)
+	MOVQ 80(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 640(R9)
+	VMOVDQU64 Z1, 4736(R9)
+	MOVQ 88(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 704(R9)
+	VMOVDQU64 Z1, 4800(R9)
+	MOVQ 96(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 768(R9)
+	VMOVDQU64 Z1, 4864(R9)
+	MOVQ 104(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 832(R9)
+	VMOVDQU64 Z1, 4928(R9)
+	MOVQ 112(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 896(R9)
+	VMOVDQU64 Z1, 4992(R9)
+	MOVQ 120(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 960(R9)
+	VMOVDQU64 Z1, 5056(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x48; BYTE $0x00; BYTE $0x00; // tileloadd 0x4800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 128(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1024(R9)
+	VMOVDQU64 Z1, 5120(R9)
+	MOVQ 136(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1088(R9)
+	VMOVDQU64 Z1, 5184(R9)
+	MOVQ 144(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1152(R9)
+	VMOVDQU64 Z1, 5248(R9)
+	MOVQ 152(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1216(R9)
+	VMOVDQU64 Z1, 5312(R9)
+	MOVQ 160(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1280(R9)
+	VMOVDQU64 Z1, 5376(R9)
+	MOVQ 168(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1344(R9)
+	VMOVDQU64 Z1, 5440(R9)
+	MOVQ 176(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1408(R9)
+	VMOVDQU64 Z1, 5504(R9)
+	MOVQ 184(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1472(R9)
+	VMOVDQU64 Z1, 5568(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x4C; BYTE $0x00; BYTE $0x00; // tileloadd 0x4c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 192(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1536(R9)
+	VMOVDQU64 Z1, 5632(R9)
+	MOVQ 200(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1600(R9)
+	VMOVDQU64 Z1, 5696(R9)
+	MOVQ 208(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1664(R9)
+	VMOVDQU64 Z1, 5760(R9)
+	MOVQ 216(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1728(R9)
+	VMOVDQU64 Z1, 5824(R9)
+	MOVQ 224(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1792(R9)
+	VMOVDQU64 Z1, 5888(R9)
+	MOVQ 232(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1856(R9)
+	VMOVDQU64 Z1, 5952(R9)
+	MOVQ 240(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1920(R9)
+	VMOVDQU64 Z1, 6016(R9)
+	MOVQ 248(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1984(R9)
+	VMOVDQU64 Z1, 6080(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x58; BYTE $0x00; BYTE $0x00; // tileloadd 0x5800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x5C; BYTE $0x00; BYTE $0x00; // tileloadd 0x5c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x50; BYTE $0x00; BYTE $0x00; // tileloadd 0x5000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ 256(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2048(R9)
+	VMOVDQU64 Z1, 6144(R9)
+	MOVQ 264(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2112(R9)
+	VMOVDQU64 Z1, 6208(R9)
+	MOVQ 272(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2176(R9)
+	VMOVDQU64 Z1, 6272(R9)
+	MOVQ 280(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2240(R9)
+	VMOVDQU64 Z1, 6336(R9)
+	MOVQ 288(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2304(R9)
+	VMOVDQU64 Z1, 6400(R9)
+	MOVQ 296(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2368(R9)
+	VMOVDQU64 Z1, 6464(R9)
+	MOVQ 304(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2432(R9)
+	VMOVDQU64 Z1, 6528(R9)
+	MOVQ 312(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2496(R9)
+	VMOVDQU64 Z1, 6592(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x54; BYTE $0x00; BYTE $0x00; // tileloadd 0x5400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 320(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2560(R9)
+	VMOVDQU64 Z1, 6656(R9)
+	MOVQ 328(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2624(R9)
+	VMOVDQU64 Z1, 6720(R9)
+	MOVQ 336(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2688(R9)
+	VMOVDQU64 Z1, 6784(R9)
+	MOVQ 344(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2752(R9)
+	VMOVDQU64 Z1, 6848(R9)
+	MOVQ 352(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2816(R9)
+	VMOVDQU64 Z1, 6912(R9)
+	MOVQ 360(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2880(R9)
+	VMOVDQU64 Z1, 6976(R9)
+	MOVQ 368(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2944(R9)
+	VMOVDQU64 Z1, 7040(R9)
+	MOVQ 376(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3008(R9)
+	VMOVDQU64 Z1, 7104(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x58; BYTE $0x00; BYTE $0x00; // tileloadd 0x5800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 384(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3072(R9)
+	VMOVDQU64 Z1, 7168(R9)
+	MOVQ 392(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3136(R9)
+	VMOVDQU64 Z1, 7232(R9)
+	MOVQ 400(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3200(R9)
+	VMOVDQU64 Z1, 7296(R9)
+	MOVQ 408(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3264(R9)
+	VMOVDQU64 Z1, 7360(R9)
+	MOVQ 416(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3328(R9)
+	VMOVDQU64 Z1, 7424(R9)
+	MOVQ 424(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3392(R9)
+	VMOVDQU64 Z1, 7488(R9)
+	MOVQ 432(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3456(R9)
+	VMOVDQU64 Z1, 7552(R9)
+	MOVQ 440(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3520(R9)
+	VMOVDQU64 Z1, 7616(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x5C; BYTE $0x00; BYTE $0x00; // tileloadd 0x5c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 448(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3584(R9)
+	VMOVDQU64 Z1, 7680(R9)
+	MOVQ 456(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3648(R9)
+	VMOVDQU64 Z1, 7744(R9)
+	MOVQ 464(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3712(R9)
+	VMOVDQU64 Z1, 7808(R9)
+	MOVQ 472(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3776(R9)
+	VMOVDQU64 Z1, 7872(R9)
+	MOVQ 480(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3840(R9)
+	VMOVDQU64 Z1, 7936(R9)
+	MOVQ 488(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3904(R9)
+	VMOVDQU64 Z1, 8000(R9)
+	MOVQ 496(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3968(R9)
+	VMOVDQU64 Z1, 8064(R9)
+	MOVQ 504(R8), R13
+	VMOVDQU64 768(SI)(R13*1), Z0
+	VMOVDQU64 832(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 4032(R9)
+	VMOVDQU64 Z1, 8128(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x60; BYTE $0x00; BYTE $0x00; // tileloadd 0x6000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x64; BYTE $0x00; BYTE $0x00; // tileloadd 0x6400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ (R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8192(R9)
+	VMOVDQU64 Z1, 12288(R9)
+	MOVQ 8(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8256(R9)
+	VMOVDQU64 Z1, 12352(R9)
+	MOVQ 16(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8320(R9)
+	VMOVDQU64 Z1, 12416(R9)
+	MOVQ 24(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8384(R9)
+	VMOVDQU64 Z1, 12480(R9)
+	MOVQ 32(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8448(R9)
+	VMOVDQU64 Z1, 12544(R9)
+	MOVQ 40(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8512(R9)
+	VMOVDQU64 Z1, 12608(R9)
+	MOVQ 48(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8576(R9)
+	VMOVDQU64 Z1, 12672(R9)
+	MOVQ 56(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8640(R9)
+	VMOVDQU64 Z1, 12736(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 64(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8704(R9)
+	VMOVDQU64 Z1, 12800(R9)
+	MOVQ 72(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8768(R9)
+	VMOVDQU64 Z1, 12864(R9)
+	MOVQ 80(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8832(R9)
+	VMOVDQU64 Z1, 12928(R9)
+	MOVQ 88(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8896(R9)
+	VMOVDQU64 Z1, 12992(R9)
+	MOVQ 96(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 8960(R9)
+	VMOVDQU64 Z1, 13056(R9)
+	MOVQ 104(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9024(R9)
+	VMOVDQU64 Z1, 13120(R9)
+	MOVQ 112(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9088(R9)
+	VMOVDQU64 Z1, 13184(R9)
+	MOVQ 120(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9152(R9)
+	VMOVDQU64 Z1, 13248(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 128(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9216(R9)
+	VMOVDQU64 Z1, 13312(R9)
+	MOVQ 136(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9280(R9)
+	VMOVDQU64 Z1, 13376(R9)
+	MOVQ 144(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9344(R9)
+	VMOVDQU64 Z1, 13440(R9)
+	MOVQ 152(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9408(R9)
+	VMOVDQU64 Z1, 13504(R9)
+	MOVQ 160(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9472(R9)
+	VMOVDQU64 Z1, 13568(R9)
+	MOVQ 168(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9536(R9)
+	VMOVDQU64 Z1, 13632(R9)
+	MOVQ 176(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9600(R9)
+	VMOVDQU64 Z1, 13696(R9)
+	MOVQ 184(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9664(R9)
+	VMOVDQU64 Z1, 13760(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 192(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9728(R9)
+	VMOVDQU64 Z1, 13824(R9)
+	MOVQ 200(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9792(R9)
+	VMOVDQU64 Z1, 13888(R9)
+	MOVQ 208(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9856(R9)
+	VMOVDQU64 Z1, 13952(R9)
+	MOVQ 216(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9920(R9)
+	VMOVDQU64 Z1, 14016(R9)
+	MOVQ 224(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 9984(R9)
+	VMOVDQU64 Z1, 14080(R9)
+	MOVQ 232(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10048(R9)
+	VMOVDQU64 Z1, 14144(R9)
+	MOVQ 240(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10112(R9)
+	VMOVDQU64 Z1, 14208(R9)
+	MOVQ 248(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10176(R9)
+	VMOVDQU64 Z1, 14272(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x68; BYTE $0x00; BYTE $0x00; // tileloadd 0x6800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x6C; BYTE $0x00; BYTE $0x00; // tileloadd 0x6c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ 256(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10240(R9)
+	VMOVDQU64 Z1, 14336(R9)
+	MOVQ 264(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10304(R9)
+	VMOVDQU64 Z1, 14400(R9)
+	MOVQ 272(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10368(R9)
+	VMOVDQU64 Z1, 14464(R9)
+	MOVQ 280(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10432(R9)
+	VMOVDQU64 Z1, 14528(R9)
+	MOVQ 288(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10496(R9)
+	VMOVDQU64 Z1, 14592(R9)
+	MOVQ 296(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10560(R9)
+	VMOVDQU64 Z1, 14656(R9)
+	MOVQ 304(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10624(R9)
+	VMOVDQU64 Z1, 14720(R9)
+	MOVQ 312(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10688(R9)
+	VMOVDQU64 Z1, 14784(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 320(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10752(R9)
+	VMOVDQU64 Z1, 14848(R9)
+	MOVQ 328(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10816(R9)
+	VMOVDQU64 Z1, 14912(R9)
+	MOVQ 336(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10880(R9)
+	VMOVDQU64 Z1, 14976(R9)
+	MOVQ 344(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 10944(R9)
+	VMOVDQU64 Z1, 15040(R9)
+	MOVQ 352(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11008(R9)
+	VMOVDQU64 Z1, 15104(R9)
+	MOVQ 360(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11072(R9)
+	VMOVDQU64 Z1, 15168(R9)
+	MOVQ 368(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11136(R9)
+	VMOVDQU64 Z1, 15232(R9)
+	MOVQ 376(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11200(R9)
+	VMOVDQU64 Z1, 15296(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 384(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11264(R9)
+	VMOVDQU64 Z1, 15360(R9)
+	MOVQ 392(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11328(R9)
+	VMOVDQU64 Z1, 15424(R9)
+	MOVQ 400(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11392(R9)
+	VMOVDQU64 Z1, 15488(R9)
+	MOVQ 408(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11456(R9)
+	VMOVDQU64 Z1, 15552(R9)
+	MOVQ 416(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11520(R9)
+	VMOVDQU64 Z1, 15616(R9)
+	MOVQ 424(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11584(R9)
+	VMOVDQU64 Z1, 15680(R9)
+	MOVQ 432(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11648(R9)
+	VMOVDQU64 Z1, 15744(R9)
+	MOVQ 440(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11712(R9)
+	VMOVDQU64 Z1, 15808(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 448(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11776(R9)
+	VMOVDQU64 Z1, 15872(R9)
+	MOVQ 456(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11840(R9)
+	VMOVDQU64 Z1, 15936(R9)
+	MOVQ 464(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11904(R9)
+	VMOVDQU64 Z1, 16000(R9)
+	MOVQ 472(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 11968(R9)
+	VMOVDQU64 Z1, 16064(R9)
+	MOVQ 480(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12032(R9)
+	VMOVDQU64 Z1, 16128(R9)
+	MOVQ 488(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12096(R9)
+	VMOVDQU64 Z1, 16192(R9)
+	MOVQ 496(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12160(R9)
+	VMOVDQU64 Z1, 16256(R9)
+	MOVQ 504(R8), R13
+	VMOVDQU64 896(SI)(R13*1), Z0
+	VMOVDQU64 960(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 12224(R9)
+	VMOVDQU64 Z1, 16320(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	ADDQ $512, R8
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x70; BYTE $0x00; BYTE $0x00; // tileloadd 0x7000(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x74; BYTE $0x00; BYTE $0x00; // tileloadd 0x7400(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ (R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, (R9)
+	VMOVDQU64 Z1, 4096(R9)
+	MOVQ 8(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 64(R9)
+	VMOVDQU64 Z1, 4160(R9)
+	MOVQ 16(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 128(R9)
+	VMOVDQU64 Z1, 4224(R9)
+	MOVQ 24(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 192(R9)
+	VMOVDQU64 Z1, 4288(R9)
+	MOVQ 32(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 256(R9)
+	VMOVDQU64 Z1, 4352(R9)
+	MOVQ 40(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 320(R9)
+	VMOVDQU64 Z1, 4416(R9)
+	MOVQ 48(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 384(R9)
+	VMOVDQU64 Z1, 4480(R9)
+	MOVQ 56(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 448(R9)
+	VMOVDQU64 Z1, 4544(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 64(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 512(R9)
+	VMOVDQU64 Z1, 4608(R9)
+	MOVQ 72(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 576(R9)
+	VMOVDQU64 Z1, 4672(R9)
+	MOVQ 80(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 640(R9)
+	VMOVDQU64 Z1, 4736(R9)
+	MOVQ 88(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 704(R9)
+	VMOVDQU64 Z1, 4800(R9)
+	MOVQ 96(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 768(R9)
+	VMOVDQU64 Z1, 4864(R9)
+	MOVQ 104(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 832(R9)
+	VMOVDQU64 Z1, 4928(R9)
+	MOVQ 112(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 896(R9)
+	VMOVDQU64 Z1, 4992(R9)
+	MOVQ 120(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 960(R9)
+	VMOVDQU64 Z1, 5056(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 128(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1024(R9)
+	VMOVDQU64 Z1, 5120(R9)
+	MOVQ 136(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1088(R9)
+	VMOVDQU64 Z1, 5184(R9)
+	MOVQ 144(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1152(R9)
+	VMOVDQU64 Z1, 5248(R9)
+	MOVQ 152(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1216(R9)
+	VMOVDQU64 Z1, 5312(R9)
+	MOVQ 160(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1280(R9)
+	VMOVDQU64 Z1, 5376(R9)
+	MOVQ 168(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1344(R9)
+	VMOVDQU64 Z1, 5440(R9)
+	MOVQ 176(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1408(R9)
+	VMOVDQU64 Z1, 5504(R9)
+	MOVQ 184(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1472(R9)
+	VMOVDQU64 Z1, 5568(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 192(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1536(R9)
+	VMOVDQU64 Z1, 5632(R9)
+	MOVQ 200(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1600(R9)
+	VMOVDQU64 Z1, 5696(R9)
+	MOVQ 208(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1664(R9)
+	VMOVDQU64 Z1, 5760(R9)
+	MOVQ 216(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1728(R9)
+	VMOVDQU64 Z1, 5824(R9)
+	MOVQ 224(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1792(R9)
+	VMOVDQU64 Z1, 5888(R9)
+	MOVQ 232(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1856(R9)
+	VMOVDQU64 Z1, 5952(R9)
+	MOVQ 240(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1920(R9)
+	VMOVDQU64 Z1, 6016(R9)
+	MOVQ 248(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 1984(R9)
+	VMOVDQU64 Z1, 6080(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x78; BYTE $0x00; BYTE $0x00; // tileloadd 0x7800(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x7C; BYTE $0x00; BYTE $0x00; // tileloadd 0x7c00(%rdx,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	MOVQ 256(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2048(R9)
+	VMOVDQU64 Z1, 6144(R9)
+	MOVQ 264(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2112(R9)
+	VMOVDQU64 Z1, 6208(R9)
+	MOVQ 272(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2176(R9)
+	VMOVDQU64 Z1, 6272(R9)
+	MOVQ 280(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2240(R9)
+	VMOVDQU64 Z1, 6336(R9)
+	MOVQ 288(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2304(R9)
+	VMOVDQU64 Z1, 6400(R9)
+	MOVQ 296(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2368(R9)
+	VMOVDQU64 Z1, 6464(R9)
+	MOVQ 304(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2432(R9)
+	VMOVDQU64 Z1, 6528(R9)
+	MOVQ 312(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2496(R9)
+	VMOVDQU64 Z1, 6592(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	MOVQ 320(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2560(R9)
+	VMOVDQU64 Z1, 6656(R9)
+	MOVQ 328(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2624(R9)
+	VMOVDQU64 Z1, 6720(R9)
+	MOVQ 336(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2688(R9)
+	VMOVDQU64 Z1, 6784(R9)
+	MOVQ 344(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2752(R9)
+	VMOVDQU64 Z1, 6848(R9)
+	MOVQ 352(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2816(R9)
+	VMOVDQU64 Z1, 6912(R9)
+	MOVQ 360(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2880(R9)
+	VMOVDQU64 Z1, 6976(R9)
+	MOVQ 368(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 2944(R9)
+	VMOVDQU64 Z1, 7040(R9)
+	MOVQ 376(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3008(R9)
+	VMOVDQU64 Z1, 7104(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%r9,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	MOVQ 384(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3072(R9)
+	VMOVDQU64 Z1, 7168(R9)
+	MOVQ 392(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3136(R9)
+	VMOVDQU64 Z1, 7232(R9)
+	MOVQ 400(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3200(R9)
+	VMOVDQU64 Z1, 7296(R9)
+	MOVQ 408(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3264(R9)
+	VMOVDQU64 Z1, 7360(R9)
+	MOVQ 416(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3328(R9)
+	VMOVDQU64 Z1, 7424(R9)
+	MOVQ 424(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3392(R9)
+	VMOVDQU64 Z1, 7488(R9)
+	MOVQ 432(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3456(R9)
+	VMOVDQU64 Z1, 7552(R9)
+	MOVQ 440(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3520(R9)
+	VMOVDQU64 Z1, 7616(R9)
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%r9,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	MOVQ 448(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3584(R9)
+	VMOVDQU64 Z1, 7680(R9)
+	MOVQ 456(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3648(R9)
+	VMOVDQU64 Z1, 7744(R9)
+	MOVQ 464(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3712(R9)
+	VMOVDQU64 Z1, 7808(R9)
+	MOVQ 472(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3776(R9)
+	VMOVDQU64 Z1, 7872(R9)
+	MOVQ 480(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3840(R9)
+	VMOVDQU64 Z1, 7936(R9)
+	MOVQ 488(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3904(R9)
+	VMOVDQU64 Z1, 8000(R9)
+	MOVQ 496(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 3968(R9)
+	VMOVDQU64 Z1, 8064(R9)
+	MOVQ 504(R8), R13
+	VMOVDQU64 (SI)(R13*1), Z0
+	VMOVDQU64 64(SI)(R13*1), Z1
+	VMOVDQU64 Z0, 4032(R9)
+	VMOVDQU64 Z1, 8128(R9)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
+	ADDQ $4096, DI
+	DECQ CX
+	JNZ loop11
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -5405,7 +8883,7 @@ TEXT ·attendSoftmaxamx(SB), NOSPLIT, $0-8
 	VMOVAPS Z14, Z6
 	VMOVAPS Z14, Z7
 	VMOVAPS Z14, Z8
-scale9:
+scale12:
 	VMULPS (SI), Z15, Z0
 	VMOVUPS Z0, (SI)
 	VMAXPS Z0, Z5, Z5
@@ -5420,7 +8898,7 @@ scale9:
 	VMAXPS Z3, Z8, Z8
 	ADDQ $256, SI
 	DECQ CX
-	JNZ scale9
+	JNZ scale12
 	VMAXPS Z5, Z6, Z5
 	VMAXPS Z7, Z8, Z7
 	VMAXPS Z5, Z7, Z15
@@ -5453,7 +8931,7 @@ scale9:
 	VMULPS attendSoftmaxArgs_sum(AX), Z5, Z14
 	MOVQ attendSoftmaxArgs_scores(AX), SI
 	MOVQ attendSoftmaxArgs_keys(AX), CX
-weigh10:
+weigh13:
 	VMOVUPS (SI), Z0
 	VSUBPS Z15, Z0, Z0
 	VMOVUPS expHighavx512<>(SB), Z2
@@ -5478,24 +8956,24 @@ weigh10:
 	VADDPS Z0, Z14, Z14
 	ADDQ $64, SI
 	DECQ CX
-	JNZ weigh10
+	JNZ weigh13
 	VMOVUPS Z14, attendSoftmaxArgs_sum(AX)
 	MOVQ attendSoftmaxArgs_groups(AX), CX
 	SHLQ $5, CX
 	SUBQ attendSoftmaxArgs_keys(AX), CX
-	JZ filled12
+	JZ filled15
 	VPXORD Z0, Z0, Z0
-fill11:
+fill14:
 	VMOVUPS Z0, (SI)
 	ADDQ $64, SI
 	DECQ CX
-	JNZ fill11
-filled12:
+	JNZ fill14
+filled15:
 	MOVQ attendSoftmaxArgs_scores(AX), SI
 	MOVQ attendSoftmaxArgs_weights(AX), DI
 	MOVQ attendSoftmaxArgs_between(AX), DX
 	MOVQ attendSoftmaxArgs_groups(AX), CX
-group13:
+group16:
 	VMOVUPS (SI), Z0
 	VMOVUPS 64(SI), Z1
 	VMOVUPS 128(SI), Z2
@@ -5883,7 +9361,7 @@ group13:
 	ADDQ $2048, SI
 	ADDQ $2048, DI
 	DECQ CX
-	JNZ group13
+	JNZ group16
 	VZEROUPPER
 	RET
 
@@ -5910,7 +9388,7 @@ TEXT ·attendRescaleamx(SB), NOSPLIT, $0-8
 	VBROADCASTSS 56(SI), Z30
 	VBROADCASTSS 60(SI), Z31
 	MOVQ $32, CX
-loop14:
+loop17:
 	VMULPS (DI), Z16, Z0
 	VMOVUPS Z0, (DI)
 	VMULPS 64(DI), Z17, Z1
@@ -5945,7 +9423,7 @@ loop14:
 	VMOVUPS Z15, 960(DI)
 	ADDQ $1024, DI
 	DECQ CX
-	JNZ loop14
+	JNZ loop17
 	VZEROUPPER
 	RET
 
@@ -6187,34 +9665,36 @@ TEXT ·attendValuesamx(SB), NOSPLIT, $0-8
 	VMOVDQU64 Z3, 1984(R11)
 	VMOVDQU64 Z6, 3008(R11)
 	VMOVDQU64 Z7, 4032(R11)
-columns15:
+columns18:
 	MOVQ attendValueArgs_weights(AX), DX
 	MOVQ attendValueArgs_groups(AX), CX
 	CMPQ attendValueArgs_first(AX), $0
-	JNE fresh16
+	JNE fresh19
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tileloadd (%rdi,%r10,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r10,1),%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r10,1),%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r10,1),%tmm3
-	JMP begun17
-fresh16:
+	JMP begun20
+fresh19:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-begun17:
-groups18:
+begun20:
+groups21:
 	// The group to be filled: the next one, or the first of the next columns.
 	XCHGQ R11, R12
 	ADDQ $256, R8
 	DECQ R9
-	JNZ same19
+	JNZ same22
 	MOVQ attendValueArgs_groups(AX), R9
 	MOVQ attendValueArgs_at(AX), R8
+	CMPQ attendValueArgs_columns(AX), $1
+	JEQ same22
 	ADDQ $128, SI
-same19:
+same22:
 	TESTQ BX, BX
-	JZ fetched20
+	JZ fetched23
 	MOVQ (BX), R13
 	ADDQ attendValueArgs_memory(AX), R13
 	PREFETCHT1 (R13)
@@ -6296,7 +9776,7 @@ same19:
 	PREFETCHT1 1024(R13)
 	PREFETCHT1 1088(R13)
 	ADDQ $32, BX
-fetched20:
+fetched23:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm5
 	MOVQ (R8), R14
@@ -6537,14 +10017,14 @@ fetched20:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $2048, DX
 	DECQ CX
-	JNZ groups18
+	JNZ groups21
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
 	SUBQ $1, attendValueArgs_columns(AX)
-	JNZ columns15
+	JNZ columns18
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -6787,34 +10267,36 @@ TEXT ·attendValuesCodedamx(SB), NOSPLIT, $0-8
 	VMOVDQU64 Z3, 1984(R11)
 	VMOVDQU64 Z6, 3008(R11)
 	VMOVDQU64 Z7, 4032(R11)
-columns21:
+columns24:
 	MOVQ attendValueArgs_weights(AX), DX
 	MOVQ attendValueArgs_groups(AX), CX
 	CMPQ attendValueArgs_first(AX), $0
-	JNE fresh22
+	JNE fresh25
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tileloadd (%rdi,%r10,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r10,1),%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r10,1),%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r10,1),%tmm3
-	JMP begun23
-fresh22:
+	JMP begun26
+fresh25:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-begun23:
-groups24:
+begun26:
+groups27:
 	// The group to be filled: the next one, or the first of the next columns.
 	XCHGQ R11, R12
 	ADDQ $256, R8
 	DECQ R9
-	JNZ same25
+	JNZ same28
 	MOVQ attendValueArgs_groups(AX), R9
 	MOVQ attendValueArgs_at(AX), R8
+	CMPQ attendValueArgs_columns(AX), $1
+	JEQ same28
 	ADDQ $128, SI
-same25:
+same28:
 	TESTQ BX, BX
-	JZ fetched26
+	JZ fetched29
 	MOVQ (BX), R13
 	ADDQ attendValueArgs_memory(AX), R13
 	PREFETCHT1 (R13)
@@ -6868,7 +10350,7 @@ same25:
 	PREFETCHT1 576(R13)
 	PREFETCHT1 640(R13)
 	ADDQ $32, BX
-fetched26:
+fetched29:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm5
 	MOVQ (R8), R14
@@ -7109,14 +10591,14 @@ fetched26:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $2048, DX
 	DECQ CX
-	JNZ groups24
+	JNZ groups27
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
 	SUBQ $1, attendValueArgs_columns(AX)
-	JNZ columns21
+	JNZ columns24
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -7150,7 +10632,7 @@ TEXT ·attendResultamx(SB), NOSPLIT, $0-8
 	MOVQ $16, CX
 	VMOVDQU64 laneOrder0<>(SB), Z2
 	VMOVDQU64 laneOrder1<>(SB), Z3
-loop27:
+loop30:
 	VMOVDQU64 (SI), Z0
 	VMOVDQU64 1024(SI), Z1
 	VMOVDQA64 Z2, Z4
@@ -7162,6 +10644,6 @@ loop27:
 	ADDQ $2048, SI
 	ADDQ $128, DI
 	DECQ CX
-	JNZ loop27
+	JNZ loop30
 	VZEROUPPER
 	RET

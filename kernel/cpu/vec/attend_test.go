@@ -72,7 +72,7 @@ func attended(q []float32, rows [][]float64, scale float32) (out []float64, top,
 // eachLatent runs a test under every tier with attention over latent rows.
 func eachLatent(t *testing.T, run func(t *testing.T, a *LatentAttend)) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
-		if a := tier.NewLatentAttend(); a != nil {
+		if a := tier.NewLatentAttend(LatentRow); a != nil {
 			run(t, a)
 		}
 	})
@@ -218,7 +218,7 @@ func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 // 16 heads over 2048 rows drawn from 8192: bytes are those of the rows.
 func BenchmarkLatentAttend(b *testing.B) {
 	for _, tier := range Tiers() {
-		a := tier.NewLatentAttend()
+		a := tier.NewLatentAttend(LatentRow)
 		if a == nil {
 			continue
 		}
@@ -262,12 +262,8 @@ func TestLatentNarrow(t *testing.T) {
 			if !a.Narrow(dst, src) {
 				t.Fatalf("%d exact numbers are refused", n)
 			}
-			for i := range LatentRow {
-				got, want := math.Float32frombits(uint32(binary.LittleEndian.Uint16(dst[2*i:]))<<16), float32(0)
-				if i < n {
-					want = src[i]
-				}
-				if got != want {
+			for i, want := range src {
+				if got := math.Float32frombits(uint32(binary.LittleEndian.Uint16(dst[2*i:])) << 16); got != want {
 					t.Fatalf("element %d of %d is %v, want %v", i, n, got, want)
 				}
 			}
@@ -291,8 +287,8 @@ func TestLatentNarrow(t *testing.T) {
 func TestLatentEntry(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(12)
-		data, scales, dst := make([]byte, EntryData), make([]byte, EntryScales), make([]byte, 2*LatentRow)
-		fill := func() (want [LatentRow]float64) {
+		data, scales, dst := make([]byte, EntryData), make([]byte, EntryScales), make([]byte, 2*LatentDim)
+		fill := func() (want [LatentDim]float64) {
 			for i := range 448 {
 				data[i] = numbersE4M3(r, 1)[0]
 				if r.IntN(3) == 0 {
@@ -372,6 +368,83 @@ func TestLatentAttendTakesTurns(t *testing.T) {
 					t.Errorf("format %d: query row %d is not what it is alone", format, i)
 				}
 			}
+		}
+	})
+}
+
+// Rows of 512 elements give what rows of 576 give that end in zeros, near or far, and to the last byte of their memory.
+func TestLatentAttendShortRows(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		long, short := tier.NewLatentAttend(LatentRow), tier.NewLatentAttend(LatentDim)
+		if long == nil {
+			return
+		}
+		const heads, count = 20, 200
+		r := newRand(41)
+		memory, _ := latentRows(r, count, RowBF16)
+		cut, q := make([]byte, 0, 2*LatentDim*count), normals(r, heads*LatentRow)
+		for i := range count {
+			row := memory[2*LatentRow*i:][:2*LatentRow]
+			clear(row[2*LatentDim:])
+			cut = append(cut, row[:2*LatentDim]...)
+		}
+		var qCut []float32
+		for h := range heads {
+			qCut = append(qCut, q[h*LatentRow:][:LatentDim]...)
+		}
+		long.Query(0, q, heads, 0.02)
+		short.Query(0, qCut, heads, 0.02)
+		result := func(a *LatentAttend, memory []byte, list []int, size int) []float32 {
+			places := make([]int, len(list))
+			for i, row := range list {
+				places[i] = row * size
+			}
+			if !a.Attend(0, memory, places, nil, RowBF16) {
+				t.Fatal("refused")
+			}
+			all := make([]float32, heads*(LatentDim+2))
+			a.Result(all[2*heads:], all[:heads], all[heads:2*heads])
+			return all
+		}
+		for _, near := range []bool{true, false} {
+			list := make([]int, count)
+			for i := range list {
+				if list[i] = i; !near {
+					list[i] = (i*7 + 3) % count
+				}
+			}
+			if got, want := result(short, cut, list, 2*LatentDim), result(long, memory, list, 2*LatentRow); !slices.Equal(got, want) {
+				t.Errorf("near %v: short rows differ", near)
+			}
+		}
+	})
+}
+
+func TestLatentHolds(t *testing.T) {
+	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+		const count = 700
+		r := newRand(43)
+		memory := make([]byte, 2*LatentDim*count)
+		for i := 0; i < len(memory); i += 2 {
+			putHalf(r, memory[i:])
+		}
+		places := make([]int, count)
+		for i := range places {
+			places[i] = 2 * LatentDim * (i * 3 % count)
+		}
+		binary.LittleEndian.PutUint16(memory, 0x8000) // zero
+		if !a.Holds(memory, places) || !a.Holds(memory, nil) {
+			t.Fatal("plain numbers are refused")
+		}
+		for _, at := range []int{0, 511, 512 * 3, len(memory)/2 - 1} {
+			was := binary.LittleEndian.Uint16(memory[2*at:])
+			for _, bad := range []uint16{1, 0x7F, 0x8040} {
+				binary.LittleEndian.PutUint16(memory[2*at:], bad)
+				if a.Holds(memory, places) {
+					t.Errorf("%#x at %d: not noticed", bad, at)
+				}
+			}
+			binary.LittleEndian.PutUint16(memory[2*at:], was)
 		}
 	})
 }

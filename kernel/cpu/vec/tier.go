@@ -106,7 +106,7 @@ type ops struct {
 	countAbove func(x []float32, floor float32) int
 	collect    func(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int
 
-	newLatentAttend func() latentAttend // nil where there is none
+	newLatentAttend func(width int) latentAttend // nil where there is none
 }
 
 // product is the shape of one matrix product. In the dot form w is [n, k]; in

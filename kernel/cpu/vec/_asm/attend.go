@@ -29,8 +29,11 @@ func emitAttend(e *emitter) {
 	(&gather{name: "gatherBlockamx", doc: "e4m3 rows with scales of 656 bytes", chunk: (*gather).scaled, scales: true}).emit(e)
 	emitFetchRows(e)
 	emitEntry(e)
-	emitAttendScores(e)
-	emitAttendScoresAt(e)
+	emitHolds(e)
+	emitAttendScores(e, "attendScoresamx", rowChunks)
+	emitAttendScores(e, "attendScoresShortamx", latentChunks)
+	emitAttendScoresAt(e, "attendScoresAtamx", rowChunks)
+	emitAttendScoresAt(e, "attendScoresShortAtamx", latentChunks)
 	emitAttendSoftmax(e, v)
 	emitAttendRescale(e)
 	emitAttendValues(e, "attendValuesamx", 18)
@@ -140,22 +143,23 @@ func emitAttendQuery(e *emitter) {
 //
 //	AX arguments   SI rows   DX query   DI scores   R9, R10 distance of rows
 //	CX groups of 64 rows left
-func emitAttendScores(e *emitter) {
-	e.function("attendScoresamx", "attendScoreArgs", "products of 64 x groups rows that follow each other and 16 heads.")
+func emitAttendScores(e *emitter, name string, steps int) {
+	rowBytes := 64 * steps
+	e.function(name, "attendScoreArgs", fmt.Sprintf("products of 64 x groups rows of %d elements that follow each other and 16 heads.", 32*steps))
 	scoresOpen(e)
-	e.op("MOVQ $%d, R9", plainBytes)
+	e.op("MOVQ $%d, R9", rowBytes)
 	loop := e.label("loop")
 	e.at(loop)
 	for t := range 4 {
 		e.emit(tilezero(t))
 	}
-	for k := range rowChunks {
+	for k := range steps {
 		scoreStep(e, k, func(i int) memory {
-			return memory{base: "SI", index: "R9", disp: 16*i*plainBytes + 64*k}
+			return memory{base: "SI", index: "R9", disp: 16*i*rowBytes + 64*k}
 		}, func(int) {})
 	}
 	scoresStore(e)
-	e.op("ADDQ $%d, SI", 64*plainBytes)
+	e.op("ADDQ $%d, SI", 64*rowBytes)
 	e.op("DECQ CX")
 	e.op("JNZ %s", loop)
 	e.emit(tilerelease())

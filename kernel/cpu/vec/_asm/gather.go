@@ -110,8 +110,7 @@ func (g *gather) watchScales(e *emitter, row string) {
 }
 
 // emitEntry writes the kernel that brings one V4 entry, 448 e4m3 in groups of 64
-// with an exponent each and 64 bfloat16, to a row of bfloat16 with 64 zeros
-// behind it.
+// with an exponent each and 64 bfloat16, to a row of bfloat16.
 //
 //	AX arguments   SI codes   DX exponents   DI row   R8 an exponent
 func emitEntry(e *emitter) {
@@ -139,9 +138,6 @@ func emitEntry(e *emitter) {
 		e.op("VMOVDQU64 %s, Z0", at16("SI", ropeAt+64*i))
 		e.op("VMOVDQU64 Z0, %s", at16("DI", 128*groups+64*i))
 	}
-	e.op("VPXORD Z0, Z0, Z0")
-	e.op("VMOVDQU64 Z0, 1024(DI)")
-	e.op("VMOVDQU64 Z0, 1088(DI)")
 	e.op("VPCMPEQB Z%d, Z%d, K1", zCode, zSeen)
 	e.op("KMOVQ K1, R9")
 	e.op("MOVQ R9, %snan(AX)", a)

@@ -1,12 +1,14 @@
 package main
 
+import "fmt"
+
 // Kernels that take rows of bfloat16 from where they lie. What tiles need beside
 // each other is brought together in a few kilobytes that stay in the nearest
 // cache, a little before it is multiplied, so that moving and multiplying overlap.
 
 // Tiles that rows are copied to: two steps along 64 rows are a slot. One is filled
-// while the one before it is multiplied; nine fill all three in turn, so the first
-// slot of the next rows is free again.
+// while the one before it is multiplied, and the third is free for the first of the
+// next rows.
 const (
 	nearSteps = 2
 	nearSlots = 3
@@ -17,9 +19,9 @@ const (
 //
 //	AX arguments   SI memory   R8 places of rows   CX groups of 64 rows left
 //	DX query   DI scores   R9 copied tiles   R10 distance of lines   R13 a row
-func emitAttendScoresAt(e *emitter) {
-	const fills = rowChunks / nearSteps
-	e.function("attendScoresAtamx", "attendScoreArgs", "products of 64 x groups rows, wherever they lie, and 16 heads.")
+func emitAttendScoresAt(e *emitter, name string, steps int) {
+	fills := steps / nearSteps
+	e.function(name, "attendScoreArgs", fmt.Sprintf("products of 64 x groups rows of %d elements, wherever they lie, and 16 heads.", 32*steps))
 	scoresOpen(e)
 	e.op("MOVQ attendScoreArgs_at(AX), R8")
 	e.op("MOVQ attendScoreArgs_tiles(AX), R9")
@@ -114,6 +116,8 @@ func emitAttendValues(e *emitter, name string, rowLines int) {
 	e.op("JNZ %s", same)
 	e.op("MOVQ %sgroups(AX), R9", a)
 	e.op("MOVQ %sat(AX), R8", a)
+	e.op("CMPQ %scolumns(AX), $1", a)
+	e.op("JEQ %s", same) // after the last columns there is nothing: the same are filled once more
 	e.op("ADDQ $128, SI")
 	e.at(same)
 	e.op("TESTQ BX, BX")
@@ -196,5 +200,35 @@ func emitFetchRows(e *emitter) {
 	e.op("ADDQ $8, R8")
 	e.op("DECQ CX")
 	e.op("JNZ %s", row)
+	e.ret()
+}
+
+// emitHolds writes the kernel that looks for numbers of rows of 512 bfloat16 that are
+// so small that tiles take them for zero.
+//
+//	AX arguments   SI memory   R8 places   CX rows left   R9 row   K3 numbers found
+func emitHolds(e *emitter) {
+	words(e, "exponents", 0x7F807F80)
+	e.function("holdsamx", "fetchArgs", "nan is set where a row has a number without an exponent that is not zero.")
+	e.op("MOVQ fetchArgs_memory(AX), SI")
+	e.op("MOVQ fetchArgs_at(AX), R8")
+	e.op("MOVQ fetchArgs_rows(AX), CX")
+	e.op("VMOVDQU64 exponents<>(SB), Z1")
+	e.op("VMOVDQU64 magnitude<>(SB), Z2")
+	e.op("KXORD K3, K3, K3")
+	row := e.label("row")
+	e.at(row)
+	e.op("MOVQ (R8), R9")
+	for c := range latentChunks {
+		e.op("VMOVDQU64 %s(R9*1), Z0", at16("SI", 64*c))
+		e.op("VPTESTNMW Z1, Z0, K1")
+		e.op("VPTESTMW Z2, Z0, K1, K1")
+		e.op("KORD K1, K3, K3")
+	}
+	e.op("ADDQ $8, R8")
+	e.op("DECQ CX")
+	e.op("JNZ %s", row)
+	e.op("KMOVD K3, R9")
+	e.op("MOVQ R9, fetchArgs_nan(AX)")
 	e.ret()
 }
