@@ -5,10 +5,15 @@ import (
 
 	"sparrow/kernel"
 	"sparrow/kernel/host"
+	"sparrow/layout"
 )
 
-// denseTile is how many neighbouring query rows share one pass over their keys.
-const denseTile = 64
+// denseTile is how many neighbouring query rows share one pass over their keys, denseBlock how many keys they take at a time: a block's keys
+// and values of one head and the scores of a tile stay in the second-level cache.
+const (
+	denseTile  = 128
+	denseBlock = 256
+)
 
 // denseWork is dense attention cut into heads and tiles of rows.
 type denseWork struct {
@@ -55,41 +60,48 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 	q := w.Q.Slice(r0, r1).Columns(h*dims.QK(), (h+1)*dims.QK())
 	out := w.Out.Slice(r0, r1).Columns(h*dims.V, (h+1)*dims.V)
 	s := &d.scratch[worker]
-	st := newSoftmax(s, rows)
-	rope := grow(&s.rows, rows*attendBlock)
+	st := newSoftmax(s, rows, denseBlock)
+	rope := grow(&s.rows, rows*denseBlock)
 	longest := 0
 	for r := range rows {
 		clear(host.RowF32(out, r))
 		longest = max(longest, int(host.RowI32(w.Lens, r0+r)[0]))
 	}
 	at := h * (dims.Nope + dims.V)
-	for s0 := 0; s0 < longest; s0 += attendBlock {
-		n := min(attendBlock, longest-s0)
+	for s0 := 0; s0 < longest; s0 += denseBlock {
+		n := min(denseBlock, longest-s0)
 		block := w.KV.Slice(start+s0, start+s0+n)
 		keys, values := block.Columns(at, at+dims.Nope), block.Columns(at+dims.Nope, at+dims.Nope+dims.V)
 		turned := w.Rope.Slice(start+s0, start+s0+n)
-		d.tier.MatMulF32(st.scores, attendBlock, host.F32(q), q.Stride, rows, host.F32(keys), keys.Stride, n, dims.Nope)
+		d.tier.MatMulF32(st.scores, denseBlock, host.F32(q), q.Stride, rows, host.F32(keys), keys.Stride, n, dims.Nope)
 		qr := q.Columns(dims.Nope, dims.QK())
-		d.tier.MatMulF32(rope, attendBlock, host.F32(qr), qr.Stride, rows, host.F32(turned), turned.Stride, n, dims.Rope)
-		whole := true // every row sees every key of the block
-		for r := range rows {
-			seen := min(int(host.RowI32(w.Lens, r0+r)[0])-s0, n)
-			whole = whole && seen == n
-			if seen <= 0 {
-				continue
+		d.tier.MatMulF32(rope, denseBlock, host.F32(qr), qr.Stride, rows, host.F32(turned), turned.Stride, n, dims.Rope)
+		if n == denseBlock {
+			d.tier.Axpy(st.scores[:rows*denseBlock], 1, rope[:rows*denseBlock])
+		} else {
+			for r := range rows {
+				d.tier.Axpy(st.scores[r*denseBlock:][:n], 1, rope[r*denseBlock:][:n])
 			}
-			p := st.scores[r*attendBlock:][:seen]
-			d.tier.Axpy(p, 1, rope[r*attendBlock:][:seen])
-			st.fold(d, p, host.RowF32(out, r), r, w.Scale)
 		}
-		if whole {
-			d.tier.AccumulateF32(host.F32(out), out.Stride, st.scores, attendBlock, rows, host.F32(values), values.Stride, n, dims.V)
+		least := n // keys of the block that every row sees
+		for r := range rows {
+			p := st.scores[r*denseBlock:][:n]
+			seen := max(0, min(int(host.RowI32(w.Lens, r0+r)[0])-s0, n))
+			if seen > 0 {
+				st.fold(d, p[:seen], host.RowF32(out, r), r, w.Scale)
+			}
+			clear(p[seen:])
+			least = min(least, seen)
+		}
+		if d.finite(values.Slice(least, n)) {
+			// Keys that a row does not see have no weight: adding them changes no bit.
+			d.tier.AccumulateF32(host.F32(out), out.Stride, st.scores, denseBlock, rows, host.F32(values), values.Stride, n, dims.V)
 			continue
 		}
 		for r := range rows {
 			if seen := min(int(host.RowI32(w.Lens, r0+r)[0])-s0, n); seen > 0 {
-				p := st.scores[r*attendBlock:][:seen]
-				d.tier.AccumulateF32(host.RowF32(out, r), dims.V, p, attendBlock, 1, host.F32(values), values.Stride, seen, dims.V)
+				p := st.scores[r*denseBlock:][:seen]
+				d.tier.AccumulateF32(host.RowF32(out, r), dims.V, p, denseBlock, 1, host.F32(values), values.Stride, seen, dims.V)
 			}
 		}
 	}
@@ -97,3 +109,21 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 		st.finish(d, host.RowF32(out, r), r)
 	}
 }
+
+// finite reports whether a tensor holds neither infinities nor NaN: those times zero are no zero.
+func (d *Device) finite(t kernel.Tensor) bool {
+	for r := range t.Rows {
+		row := host.RowF32(t, r)
+		for len(row) > 0 {
+			n := min(len(row), len(zeros))
+			if d.tier.Dot(row[:n], zeros[:n]) != 0 {
+				return false
+			}
+			row = row[n:]
+		}
+	}
+	return true
+}
+
+// zeros are factors that leave nothing.
+var zeros [layout.LatentDim]float32

@@ -3,6 +3,7 @@ package cpu
 import (
 	"math"
 
+	"sparrow/kernel/cpu/vec"
 	"sparrow/layout"
 )
 
@@ -14,11 +15,12 @@ const attendBlock = 64
 // softmax is the running state of a block-wise softmax, one entry for each head or query row.
 type softmax struct {
 	top, sum []float32 // largest score so far, sum of exponentials relative to it
-	scores   []float32 // [rows, attendBlock]
+	scores   []float32 // [rows, block]
 }
 
-func newSoftmax(s *scratch, rows int) softmax {
-	b := grow(&s.scores, rows*(attendBlock+2))
+// newSoftmax makes room for rows of blocks of that many scores.
+func newSoftmax(s *scratch, rows, block int) softmax {
+	b := grow(&s.scores, rows*(block+2))
 	st := softmax{top: b[:rows], sum: b[rows : 2*rows], scores: b[2*rows:]}
 	st.reset()
 	return st
@@ -31,17 +33,24 @@ func (st softmax) reset() {
 	}
 }
 
-// fold turns one block of raw scores of row i into weights, and rescales what the row has gathered so far when the largest score grows.
+// fold turns one block of raw scores of row i into weights, and rescales what the row has gathered so far when the largest score grows. The
+// memory of p goes on to the end of its block; weights there are zero afterwards as far as registers reach.
 func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
-	d.scale(p, scale)
-	top := max(st.top[i], d.tier.Max(p))
+	n := len(p)
+	p = p[:ceilDiv(n, vec.SoftmaxLanes)*vec.SoftmaxLanes]
+	for j := n; j < len(p); j++ {
+		p[j] = float32(math.Inf(-1))
+	}
+	top, sum := d.tier.Softmax(p, scale, st.top[i])
 	if top > st.top[i] {
-		keep := float32(math.Exp(float64(st.top[i] - top)))
-		st.sum[i] *= keep
-		d.scale(out, keep)
+		if st.sum[i] != 0 {
+			keep := float32(math.Exp(float64(st.top[i] - top)))
+			st.sum[i] *= keep
+			d.scale(out, keep)
+		}
 		st.top[i] = top
 	}
-	st.sum[i] += d.tier.ExpSum(p, p, top)
+	st.sum[i] += sum
 }
 
 // finish divides the gathered sum of row i by the sum of weights. A row that saw no key stays zero.

@@ -424,6 +424,23 @@ DATA signBitavx512<>+52(SB)/4, $0x80000000
 DATA signBitavx512<>+56(SB)/4, $0x80000000
 DATA signBitavx512<>+60(SB)/4, $0x80000000
 GLOBL signBitavx512<>(SB), RODATA|NOPTR, $64
+DATA minusInfavx512<>+0(SB)/4, $0xff800000
+DATA minusInfavx512<>+4(SB)/4, $0xff800000
+DATA minusInfavx512<>+8(SB)/4, $0xff800000
+DATA minusInfavx512<>+12(SB)/4, $0xff800000
+DATA minusInfavx512<>+16(SB)/4, $0xff800000
+DATA minusInfavx512<>+20(SB)/4, $0xff800000
+DATA minusInfavx512<>+24(SB)/4, $0xff800000
+DATA minusInfavx512<>+28(SB)/4, $0xff800000
+DATA minusInfavx512<>+32(SB)/4, $0xff800000
+DATA minusInfavx512<>+36(SB)/4, $0xff800000
+DATA minusInfavx512<>+40(SB)/4, $0xff800000
+DATA minusInfavx512<>+44(SB)/4, $0xff800000
+DATA minusInfavx512<>+48(SB)/4, $0xff800000
+DATA minusInfavx512<>+52(SB)/4, $0xff800000
+DATA minusInfavx512<>+56(SB)/4, $0xff800000
+DATA minusInfavx512<>+60(SB)/4, $0xff800000
+GLOBL minusInfavx512<>(SB), RODATA|NOPTR, $64
 
 DATA lowerHalf<>+0(SB)/8, $0x0000FFFF0000FFFF
 DATA lowerHalf<>+8(SB)/8, $0x0000FFFF0000FFFF

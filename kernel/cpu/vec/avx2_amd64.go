@@ -62,6 +62,7 @@ var avx2 = &isa{
 		reluAdd:      reluAddavx2,
 		rotatePairs:  rotatePairsavx2,
 		rotateHalves: rotateHalvesavx2,
+		softmax:      softmaxavx2,
 	},
 	selects: selectKernels{count: countAboveavx2},
 }
@@ -188,3 +189,6 @@ func rotatePairsavx2(a *vecArgs)
 
 //go:noescape
 func rotateHalvesavx2(a *vecArgs)
+
+//go:noescape
+func softmaxavx2(a *vecArgs)

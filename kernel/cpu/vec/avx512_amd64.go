@@ -70,6 +70,7 @@ var avx512 = &isa{
 		reluAdd:      reluAddavx512,
 		rotatePairs:  rotatePairsavx512,
 		rotateHalves: rotateHalvesavx512,
+		softmax:      softmaxavx512,
 	},
 	selects:   selectKernels{count: countAboveavx512, counted: collectCountedavx512, placed: collectPlacedavx512},
 	quant:     rotateQuantavx512,
@@ -249,6 +250,9 @@ func rotatePairsavx512(a *vecArgs)
 
 //go:noescape
 func rotateHalvesavx512(a *vecArgs)
+
+//go:noescape
+func softmaxavx512(a *vecArgs)
 
 //go:noescape
 func transposeavx512(a *vecArgs)

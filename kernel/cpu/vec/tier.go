@@ -63,6 +63,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	siluMul:        siluMulGo,
 	scaleMul:       scaleMulGo,
 	rotate:         rotateGo,
+	softmax:        softmaxGo,
 	widenBF16:      widenBF16Go,
 	widenE4M3:      widenE4M3Go,
 	narrowBF16:     narrowBF16Go,
@@ -91,6 +92,7 @@ type ops struct {
 	siluMul  func(dst, gate, up []float32)
 	scaleMul func(y, x, w []float32, s float32)
 	rotate   func(x []float32, heads, ld int, by *Turn)
+	softmax  func(p []float32, scale, top float32) (newTop, sum float32)
 
 	widenBF16  func(dst []float32, src []byte)
 	widenE4M3  func(dst []float32, src []byte, scale float32)

@@ -72,6 +72,7 @@ func (s *isa) tier() *Tier {
 		siluMul:        s.siluMul,
 		scaleMul:       s.scaleMul,
 		rotate:         s.rotate,
+		softmax:        s.softmax,
 		widenBF16:      s.widenBF16,
 		widenE4M3:      s.widenE4M3,
 		narrowBF16:     s.narrowBF16,

@@ -1,6 +1,9 @@
 package vec
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Dot returns Σ a[i]·b[i], with the bits [Tier.MatMulF32] gives for one row
 // and one column. The slices have equal length.
@@ -47,6 +50,24 @@ func (t *Tier) ExpSum(dst, x []float32, max float32) float32 {
 		return 0
 	}
 	return t.ops.expSum(dst, x, max)
+}
+
+// SoftmaxLanes divides the length of what Softmax takes.
+const SoftmaxLanes = 16
+
+// Softmax multiplies p by scale and replaces every element by exp(p[i]-newTop), where
+// newTop is the largest of top and all of them; sum is what the elements add up
+// to. Elements are as exact as those of ExpSum, -Inf gives 0, and NaN makes the sum
+// NaN. The length is a multiple of SoftmaxLanes: who has fewer fills up with -Inf,
+// which a positive scale leaves as it is.
+func (t *Tier) Softmax(p []float32, scale, top float32) (newTop, sum float32) {
+	if len(p)%SoftmaxLanes != 0 {
+		panic(fmt.Sprintf("vec: Softmax: %d elements, want a multiple of %d", len(p), SoftmaxLanes))
+	}
+	if len(p) == 0 {
+		return top, 0
+	}
+	return t.ops.softmax(p, scale, top)
 }
 
 // SiluMul writes gate/(1+exp(-gate))·up to dst element by element, within 4

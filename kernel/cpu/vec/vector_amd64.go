@@ -121,3 +121,13 @@ func (s *isa) rotate(x []float32, heads, ld int, by *Turn) {
 		runVec(kernel, v)
 	}
 }
+
+// softmax is one call: a block of keys has some hundred scores.
+func (s *isa) softmax(p []float32, scale, top float32) (newTop, sum float32) {
+	sc := borrow()
+	defer giveBack(sc)
+	v := &sc.vec
+	v.dst, v.steps, v.s, v.acc[0] = at(p, 0), len(p)/s.lanes, scale, top
+	runVec(s.vec.softmax, v)
+	return v.acc[0], v.acc[1]
+}

@@ -176,6 +176,15 @@ DATA signBitavx2<>+20(SB)/4, $0x80000000
 DATA signBitavx2<>+24(SB)/4, $0x80000000
 DATA signBitavx2<>+28(SB)/4, $0x80000000
 GLOBL signBitavx2<>(SB), RODATA|NOPTR, $32
+DATA minusInfavx2<>+0(SB)/4, $0xff800000
+DATA minusInfavx2<>+4(SB)/4, $0xff800000
+DATA minusInfavx2<>+8(SB)/4, $0xff800000
+DATA minusInfavx2<>+12(SB)/4, $0xff800000
+DATA minusInfavx2<>+16(SB)/4, $0xff800000
+DATA minusInfavx2<>+20(SB)/4, $0xff800000
+DATA minusInfavx2<>+24(SB)/4, $0xff800000
+DATA minusInfavx2<>+28(SB)/4, $0xff800000
+GLOBL minusInfavx2<>(SB), RODATA|NOPTR, $32
 
 // func axpyavx2(a *vecArgs)
 // dst += s*a.
@@ -435,6 +444,78 @@ loop7:
 	VZEROUPPER
 	RET
 
+// func softmaxavx2(a *vecArgs)
+// dst = exp(s*dst - largest), with the largest of acc[0] and s*dst.
+TEXT ·softmaxavx2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_steps(AX), CX
+	VBROADCASTSS vecArgs_s(AX), Y15
+	VBROADCASTSS vecArgs_acc(AX), Y14
+loop8:
+	VMULPS (DI), Y15, Y0
+	VMOVUPS Y0, (DI)
+	VMAXPS Y0, Y14, Y14
+	ADDQ $32, DI
+	DECQ CX
+	JNZ loop8
+	VEXTRACTF128 $1, Y14, X0
+	VMAXPS X0, X14, X14
+	VPERMILPS $0x4e, X14, X0
+	VMAXPS X0, X14, X14
+	VPERMILPS $0xb1, X14, X0
+	VMAXPS X0, X14, X14
+	VMOVSS X14, vecArgs_acc(AX)
+	VBROADCASTSS X14, Y15
+	VCMPPS $0, minusInfavx2<>(SB), Y15, Y0
+	VANDNPS Y15, Y0, Y15
+	VPXOR Y13, Y13, Y13
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_steps(AX), CX
+loop9:
+	VMOVUPS (DI), Y0
+	VSUBPS Y15, Y0, Y0
+	VMOVUPS expHighavx2<>(SB), Y2
+	VMINPS Y0, Y2, Y0
+	VCMPPS $1, expLowavx2<>(SB), Y0, Y4
+	VANDNPS Y0, Y4, Y0
+	VMULPS log2eavx2<>(SB), Y0, Y1
+	VROUNDPS $8, Y1, Y1
+	VFNMADD231PS ln2Highavx2<>(SB), Y1, Y0
+	VFNMADD231PS ln2Lowavx2<>(SB), Y1, Y0
+	VMOVUPS exp7avx2<>(SB), Y2
+	VFMADD213PS exp6avx2<>(SB), Y0, Y2
+	VFMADD213PS exp5avx2<>(SB), Y0, Y2
+	VFMADD213PS exp4avx2<>(SB), Y0, Y2
+	VFMADD213PS exp3avx2<>(SB), Y0, Y2
+	VFMADD213PS exp2avx2<>(SB), Y0, Y2
+	VFMADD213PS oneavx2<>(SB), Y0, Y2
+	VFMADD213PS oneavx2<>(SB), Y0, Y2
+	VCVTPS2DQ Y1, Y1
+	VPSRAD $1, Y1, Y3
+	VPSUBD Y3, Y1, Y1
+	VPADDD expBiasavx2<>(SB), Y3, Y3
+	VPSLLD $23, Y3, Y3
+	VMULPS Y3, Y2, Y2
+	VPADDD expBiasavx2<>(SB), Y1, Y1
+	VPSLLD $23, Y1, Y1
+	VMULPS Y1, Y2, Y2
+	VANDNPS Y2, Y4, Y0
+	VMOVUPS Y0, (DI)
+	VADDPS Y0, Y13, Y13
+	ADDQ $32, DI
+	DECQ CX
+	JNZ loop9
+	VEXTRACTF128 $1, Y13, X0
+	VADDPS X0, X13, X13
+	VPERMILPS $0x4e, X13, X0
+	VADDPS X0, X13, X13
+	VPERMILPS $0xb1, X13, X0
+	VADDPS X0, X13, X13
+	VMOVSS X13, 4+vecArgs_acc(AX)
+	VZEROUPPER
+	RET
+
 // func widenE4M3avx2(a *vecArgs)
 // dst = a*b, from e4m3, one b per 128; s is 256.
 TEXT ·widenE4M3avx2(SB), NOSPLIT, $0-8
@@ -447,20 +528,20 @@ TEXT ·widenE4M3avx2(SB), NOSPLIT, $0-8
 	VMOVUPS halfMaskavx2<>(SB), Y14
 	VMOVUPS codeMaskavx2<>(SB), Y13
 	VPXOR Y12, Y12, Y12
-block11:
+block13:
 	MOVQ CX, R8
 	CMPQ R8, $16
-	JLE full12
+	JLE full14
 	MOVQ $16, R8
-full12:
+full14:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VBROADCASTSS (DX), Y0
 	VMULPS Y0, Y15, Y15
 	ADDQ vecArgs_stride(AX), DX
 	SUBQ $2, R8
-	JLT single9
-pair8:
+	JLT single11
+pair10:
 	VPAND (SI), X13, X2
 	VPMAXUB X2, X12, X12
 	VPMOVSXBW (SI), Y0
@@ -476,10 +557,10 @@ pair8:
 	ADDQ $16, SI
 	ADDQ $64, DI
 	SUBQ $2, R8
-	JGE pair8
-single9:
+	JGE pair10
+single11:
 	ADDQ $2, R8
-	JZ next10
+	JZ next12
 	VMOVQ (SI), X0
 	VPAND X13, X0, X2
 	VPMAXUB X2, X12, X12
@@ -491,9 +572,9 @@ single9:
 	VMOVUPS Y0, (DI)
 	ADDQ $8, SI
 	ADDQ $32, DI
-next10:
+next12:
 	TESTQ CX, CX
-	JNZ block11
+	JNZ block13
 	VMOVUPS Y12, vecArgs_codes(AX)
 	VZEROUPPER
 	RET
@@ -508,12 +589,12 @@ TEXT ·scaleExactavx2(SB), NOSPLIT, $0-8
 	MOVQ vecArgs_steps(AX), CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VPXOR Y13, Y13, Y13
-block14:
+block16:
 	MOVQ CX, R8
 	CMPQ R8, $16
-	JLE full15
+	JLE full17
 	MOVQ $16, R8
-full15:
+full17:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VBROADCASTSS (DX), Y0
@@ -521,7 +602,7 @@ full15:
 	ADDQ vecArgs_stride(AX), DX
 	VMOVUPS oneavx2<>(SB), Y14
 	VDIVPS Y15, Y14, Y14
-loop13:
+loop15:
 	VMOVUPS (SI), Y0
 	VMULPS Y0, Y15, Y1
 	VMOVUPS Y1, (DI)
@@ -531,9 +612,9 @@ loop13:
 	ADDQ $32, SI
 	ADDQ $32, DI
 	DECQ R8
-	JNZ loop13
+	JNZ loop15
 	TESTQ CX, CX
-	JNZ block14
+	JNZ block16
 	VPXOR Y0, Y0, Y0
 	VPCMPEQD Y0, Y13, Y0
 	VMOVMSKPS Y0, R8
@@ -553,7 +634,7 @@ TEXT ·expSumavx2(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VMOVUPS vecArgs_acc(AX), Y14
 	VPXOR Y13, Y13, Y13
-loop16:
+loop18:
 	VMOVUPS (SI), Y0
 	VSUBPS Y15, Y0, Y0
 	VMOVUPS expHighavx2<>(SB), Y2
@@ -587,7 +668,7 @@ loop16:
 	ADDQ $32, DI
 	ADDQ $32, SI
 	DECQ CX
-	JNZ loop16
+	JNZ loop18
 	VMOVUPS Y14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET
@@ -603,14 +684,14 @@ TEXT ·maximumavx2(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VMOVUPS vecArgs_acc(AX), Y14
 	VPXOR Y13, Y13, Y13
-loop17:
+loop19:
 	VMOVUPS (SI), Y0
 	VMAXPS Y0, Y14, Y14
 	VCMPPS $3, Y0, Y0, Y0
 	VORPS Y0, Y13, Y13
 	ADDQ $32, SI
 	DECQ CX
-	JNZ loop17
+	JNZ loop19
 	VMOVUPS Y14, vecArgs_acc(AX)
 	VMOVMSKPS Y13, R8
 	ORQ R8, vecArgs_nan(AX)
@@ -628,14 +709,14 @@ TEXT ·reluAddavx2(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Y15
 	VMOVUPS vecArgs_acc(AX), Y14
 	VPXOR Y13, Y13, Y13
-loop18:
+loop20:
 	VMAXPS (SI), Y13, Y0
 	VBROADCASTSS (DI), Y1
 	VFMADD231PS Y0, Y1, Y14
 	ADDQ $4, DI
 	ADDQ $256, SI
 	DECQ CX
-	JNZ loop18
+	JNZ loop20
 	VMOVUPS Y14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET

@@ -328,6 +328,23 @@ DATA signBitavx512<>+52(SB)/4, $0x80000000
 DATA signBitavx512<>+56(SB)/4, $0x80000000
 DATA signBitavx512<>+60(SB)/4, $0x80000000
 GLOBL signBitavx512<>(SB), RODATA|NOPTR, $64
+DATA minusInfavx512<>+0(SB)/4, $0xff800000
+DATA minusInfavx512<>+4(SB)/4, $0xff800000
+DATA minusInfavx512<>+8(SB)/4, $0xff800000
+DATA minusInfavx512<>+12(SB)/4, $0xff800000
+DATA minusInfavx512<>+16(SB)/4, $0xff800000
+DATA minusInfavx512<>+20(SB)/4, $0xff800000
+DATA minusInfavx512<>+24(SB)/4, $0xff800000
+DATA minusInfavx512<>+28(SB)/4, $0xff800000
+DATA minusInfavx512<>+32(SB)/4, $0xff800000
+DATA minusInfavx512<>+36(SB)/4, $0xff800000
+DATA minusInfavx512<>+40(SB)/4, $0xff800000
+DATA minusInfavx512<>+44(SB)/4, $0xff800000
+DATA minusInfavx512<>+48(SB)/4, $0xff800000
+DATA minusInfavx512<>+52(SB)/4, $0xff800000
+DATA minusInfavx512<>+56(SB)/4, $0xff800000
+DATA minusInfavx512<>+60(SB)/4, $0xff800000
+GLOBL minusInfavx512<>(SB), RODATA|NOPTR, $64
 
 // func axpyavx512(a *vecArgs)
 // dst += s*a.
@@ -532,6 +549,74 @@ loop7:
 	VZEROUPPER
 	RET
 
+// func softmaxavx512(a *vecArgs)
+// dst = exp(s*dst - largest), with the largest of acc[0] and s*dst.
+TEXT ·softmaxavx512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_steps(AX), CX
+	VBROADCASTSS vecArgs_s(AX), Z15
+	VBROADCASTSS vecArgs_acc(AX), Z14
+loop8:
+	VMULPS (DI), Z15, Z0
+	VMOVUPS Z0, (DI)
+	VMAXPS Z0, Z14, Z14
+	ADDQ $64, DI
+	DECQ CX
+	JNZ loop8
+	VEXTRACTF64X4 $1, Z14, Y0
+	VMAXPS Y0, Y14, Y14
+	VEXTRACTF128 $1, Y14, X0
+	VMAXPS X0, X14, X14
+	VPERMILPS $0x4e, X14, X0
+	VMAXPS X0, X14, X14
+	VPERMILPS $0xb1, X14, X0
+	VMAXPS X0, X14, X14
+	VMOVSS X14, vecArgs_acc(AX)
+	VBROADCASTSS X14, Z15
+	VCMPPS $0, minusInfavx512<>(SB), Z15, K1
+	VXORPS Z15, Z15, K1, Z15
+	VPXORD Z13, Z13, Z13
+	MOVQ vecArgs_dst(AX), DI
+	MOVQ vecArgs_steps(AX), CX
+loop9:
+	VMOVUPS (DI), Z0
+	VSUBPS Z15, Z0, Z0
+	VMOVUPS expHighavx512<>(SB), Z2
+	VMINPS Z0, Z2, Z0
+	VCMPPS $1, expLowavx512<>(SB), Z0, K2
+	VXORPS Z0, Z0, K2, Z0
+	VMULPS log2eavx512<>(SB), Z0, Z1
+	VRNDSCALEPS $8, Z1, Z1
+	VFNMADD231PS ln2Highavx512<>(SB), Z1, Z0
+	VFNMADD231PS ln2Lowavx512<>(SB), Z1, Z0
+	VMOVUPS exp7avx512<>(SB), Z2
+	VFMADD213PS exp6avx512<>(SB), Z0, Z2
+	VFMADD213PS exp5avx512<>(SB), Z0, Z2
+	VFMADD213PS exp4avx512<>(SB), Z0, Z2
+	VFMADD213PS exp3avx512<>(SB), Z0, Z2
+	VFMADD213PS exp2avx512<>(SB), Z0, Z2
+	VFMADD213PS oneavx512<>(SB), Z0, Z2
+	VFMADD213PS oneavx512<>(SB), Z0, Z2
+	VSCALEFPS Z1, Z2, Z0
+	VXORPS Z0, Z0, K2, Z0
+	VMOVUPS Z0, (DI)
+	VADDPS Z0, Z13, Z13
+	ADDQ $64, DI
+	DECQ CX
+	JNZ loop9
+	VEXTRACTF64X4 $1, Z13, Y0
+	VADDPS Y0, Y13, Y13
+	VEXTRACTF128 $1, Y13, X0
+	VADDPS X0, X13, X13
+	VPERMILPS $0x4e, X13, X0
+	VADDPS X0, X13, X13
+	VPERMILPS $0xb1, X13, X0
+	VADDPS X0, X13, X13
+	VMOVSS X13, 4+vecArgs_acc(AX)
+	VZEROUPPER
+	RET
+
 // func widenE4M3avx512(a *vecArgs)
 // dst = a*b, from e4m3, one b per 128; s is 256.
 TEXT ·widenE4M3avx512(SB), NOSPLIT, $0-8
@@ -544,20 +629,20 @@ TEXT ·widenE4M3avx512(SB), NOSPLIT, $0-8
 	VMOVUPS halfMaskavx512<>(SB), Z14
 	VMOVUPS codeMaskavx512<>(SB), Z13
 	VPXORD Z12, Z12, Z12
-block11:
+block13:
 	MOVQ CX, R8
 	CMPQ R8, $8
-	JLE full12
+	JLE full14
 	MOVQ $8, R8
-full12:
+full14:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VBROADCASTSS (DX), Z0
 	VMULPS Z0, Z15, Z15
 	ADDQ vecArgs_stride(AX), DX
 	SUBQ $2, R8
-	JLT single9
-pair8:
+	JLT single11
+pair10:
 	VPAND (SI), Y13, Y2
 	VPMAXUB Y2, Y12, Y12
 	VPMOVSXBW (SI), Z0
@@ -573,10 +658,10 @@ pair8:
 	ADDQ $32, SI
 	ADDQ $128, DI
 	SUBQ $2, R8
-	JGE pair8
-single9:
+	JGE pair10
+single11:
 	ADDQ $2, R8
-	JZ next10
+	JZ next12
 	VMOVDQU (SI), X0
 	VPAND X13, X0, X2
 	VPMAXUB Y2, Y12, Y12
@@ -588,9 +673,9 @@ single9:
 	VMOVUPS Z0, (DI)
 	ADDQ $16, SI
 	ADDQ $64, DI
-next10:
+next12:
 	TESTQ CX, CX
-	JNZ block11
+	JNZ block13
 	VMOVUPS Z12, vecArgs_codes(AX)
 	VZEROUPPER
 	RET
@@ -605,12 +690,12 @@ TEXT ·scaleExactavx512(SB), NOSPLIT, $0-8
 	MOVQ vecArgs_steps(AX), CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VPXORD Z13, Z13, Z13
-block14:
+block16:
 	MOVQ CX, R8
 	CMPQ R8, $8
-	JLE full15
+	JLE full17
 	MOVQ $8, R8
-full15:
+full17:
 	SUBQ R8, CX
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VBROADCASTSS (DX), Z0
@@ -618,7 +703,7 @@ full15:
 	ADDQ vecArgs_stride(AX), DX
 	VMOVUPS oneavx512<>(SB), Z14
 	VDIVPS Z15, Z14, Z14
-loop13:
+loop15:
 	VMOVUPS (SI), Z0
 	VMULPS Z0, Z15, Z1
 	VMOVUPS Z1, (DI)
@@ -628,9 +713,9 @@ loop13:
 	ADDQ $64, SI
 	ADDQ $64, DI
 	DECQ R8
-	JNZ loop13
+	JNZ loop15
 	TESTQ CX, CX
-	JNZ block14
+	JNZ block16
 	VPTESTMD Z13, Z13, K1
 	KMOVW K1, R8
 	MOVQ R8, vecArgs_nan(AX)
@@ -648,7 +733,7 @@ TEXT ·expSumavx512(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VMOVUPS vecArgs_acc(AX), Z14
 	VPXORD Z13, Z13, Z13
-loop16:
+loop18:
 	VMOVUPS (SI), Z0
 	VSUBPS Z15, Z0, Z0
 	VMOVUPS expHighavx512<>(SB), Z2
@@ -674,7 +759,7 @@ loop16:
 	ADDQ $64, DI
 	ADDQ $64, SI
 	DECQ CX
-	JNZ loop16
+	JNZ loop18
 	VMOVUPS Z14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET
@@ -691,14 +776,14 @@ TEXT ·maximumavx512(SB), NOSPLIT, $0-8
 	VMOVUPS vecArgs_acc(AX), Z14
 	VPXORD Z13, Z13, Z13
 	KXORW K1, K1, K1
-loop17:
+loop19:
 	VMOVUPS (SI), Z0
 	VMAXPS Z0, Z14, Z14
 	VCMPPS $3, Z0, Z0, K2
 	KORW K2, K1, K1
 	ADDQ $64, SI
 	DECQ CX
-	JNZ loop17
+	JNZ loop19
 	VMOVUPS Z14, vecArgs_acc(AX)
 	KMOVW K1, R8
 	ORQ R8, vecArgs_nan(AX)
@@ -716,14 +801,14 @@ TEXT ·reluAddavx512(SB), NOSPLIT, $0-8
 	VBROADCASTSS vecArgs_s(AX), Z15
 	VMOVUPS vecArgs_acc(AX), Z14
 	VPXORD Z13, Z13, Z13
-loop18:
+loop20:
 	VMAXPS (SI), Z13, Z0
 	VBROADCASTSS (DI), Z1
 	VFMADD231PS Z0, Z1, Z14
 	ADDQ $4, DI
 	ADDQ $256, SI
 	DECQ CX
-	JNZ loop18
+	JNZ loop20
 	VMOVUPS Z14, vecArgs_acc(AX)
 	VZEROUPPER
 	RET

@@ -27,6 +27,19 @@ func expSumGo(dst, x []float32, max float32) float32 {
 	return sum
 }
 
+func softmaxGo(p []float32, scale, top float32) (newTop, sum float32) {
+	for i, v := range p {
+		p[i] = v * scale
+		if p[i] > top {
+			top = p[i]
+		}
+	}
+	if math.IsInf(float64(top), -1) {
+		return top, expSumGo(p, p, 0)
+	}
+	return top, expSumGo(p, p, top)
+}
+
 func siluMulGo(dst, gate, up []float32) {
 	for i, g := range gate {
 		silu := float64(g) / (1 + math.Exp(-float64(g)))

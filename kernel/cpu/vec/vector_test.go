@@ -170,3 +170,48 @@ func TestSiluMul(t *testing.T) {
 		}
 	})
 }
+
+func TestSoftmax(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		r := newRand(17)
+		inf := float32(math.Inf(-1))
+		for _, n := range []int{16, 32, 64, 272} {
+			for _, c := range []struct {
+				name  string
+				top   float32
+				masks int
+			}{{"first block", inf, 0}, {"larger before", 9, 0}, {"smaller before", -9, 3}, {"masked end", inf, n - 1}, {"all masked", inf, n}} {
+				p := normals(r, n)
+				for i := n - c.masks; i < n; i++ {
+					p[i] = inf
+				}
+				const scale = 0.7
+				top := float64(c.top)
+				for _, v := range p {
+					top = max(top, float64(v*scale))
+				}
+				want, wantSum := make([]float64, n), 0.0
+				for i, v := range p {
+					if !math.IsInf(top, -1) {
+						want[i] = math.Exp(float64(v*scale) - top)
+					}
+					wantSum += want[i]
+				}
+				newTop, sum := tier.Softmax(p, scale, c.top)
+				if float64(newTop) != top || math.Abs(float64(sum)-wantSum) > 1e-6*float64(n) {
+					t.Fatalf("%d scores, %s: largest %v, sum %v, want %v, %v", n, c.name, newTop, sum, top, wantSum)
+				}
+				for i := range p {
+					if math.Abs(float64(p[i])-want[i]) > 1e-6*want[i] {
+						t.Fatalf("%d scores, %s: weight %d is %v, want %v", n, c.name, i, p[i], want[i])
+					}
+				}
+			}
+		}
+		p := make([]float32, 32)
+		p[20] = float32(math.NaN())
+		if _, sum := tier.Softmax(p, 1, inf); !math.IsNaN(float64(sum)) {
+			t.Errorf("NaN among the scores: the sum is %v", sum)
+		}
+	})
+}

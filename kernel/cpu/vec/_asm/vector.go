@@ -14,6 +14,7 @@ func emitVectors(e *emitter, s *isa) {
 	v.loop(e, "siluMul", "dst = a/(1+exp(-a))*b.", v.siluMul)
 	v.rotate(e, "rotatePairs", "turns pairs of neighbours of 64 elements of every head.", v.pairs)
 	v.rotate(e, "rotateHalves", "turns pairs of an element of the lower and one of the upper 32 of every head.", v.halves)
+	v.softmax(e)
 	v.widenE4M3(e)
 	v.scaleExact(e)
 	v.sum(e, "expSum", "dst = exp(a-s), added to acc.", v.expSum)
@@ -51,6 +52,7 @@ func (v *vectors) constants(e *emitter) {
 		{"exp2", 0x3F000000},
 		{"one", 0x3F800000},
 		{"signBit", 0x80000000},
+		{"minusInf", 0xFF800000},
 	} {
 		constant(e, v.isa, c.name+v.name, c.word)
 	}
@@ -112,6 +114,72 @@ func (v *vectors) sum(e *emitter, name, doc string, body func(*emitter) step) {
 		e.op("ORQ R8, vecArgs_nan(AX)")
 	}
 	e.ret()
+}
+
+// softmax writes the kernel that turns scores into weights in place: acc[0] is the
+// largest score so far and becomes the largest now, acc[1] the sum of weights
+// relative to it. Where all are -Inf the weights are zero.
+//
+//	AX arguments   DI scores   CX registers left   15 scale, then the largest   14 running   13 sums
+func (v *vectors) softmax(e *emitter) {
+	e.function("softmax"+v.name, "vecArgs", "dst = exp(s*dst - largest), with the largest of acc[0] and s*dst.")
+	begin := func() {
+		e.op("MOVQ vecArgs_dst(AX), DI")
+		e.op("MOVQ vecArgs_steps(AX), CX")
+	}
+	around := func(body func()) {
+		loop := e.label("loop")
+		e.at(loop)
+		body()
+		e.op("ADDQ $%d, DI", v.bytes())
+		e.op("DECQ CX")
+		e.op("JNZ %s", loop)
+	}
+	begin()
+	e.op("VBROADCASTSS vecArgs_s(AX), %s", v.r(15))
+	e.op("VBROADCASTSS vecArgs_acc(AX), %s", v.r(14))
+	around(func() {
+		e.op("VMULPS (DI), %s, %s", v.r(15), v.r(0))
+		e.op("VMOVUPS %s, (DI)", v.r(0))
+		e.op("VMAXPS %s, %s, %s", v.r(0), v.r(14), v.r(14))
+	})
+	v.across(e, "VMAXPS", 14)
+	e.op("VMOVSS X14, vecArgs_acc(AX)")
+	e.op("VBROADCASTSS X14, %s", v.r(15))
+	if v.wide() {
+		e.op("VCMPPS $0, %s, Z15, K1", v.konst("minusInf"))
+		e.op("VXORPS Z15, Z15, K1, Z15")
+	} else {
+		e.op("VCMPPS $0, %s, Y15, Y0", v.konst("minusInf"))
+		e.op("VANDNPS Y15, Y0, Y15")
+	}
+	v.zero(e, 13)
+	begin()
+	around(func() {
+		e.op("VMOVUPS (DI), %s", v.r(0))
+		e.op("VSUBPS %s, %s, %s", v.r(15), v.r(0), v.r(0))
+		v.exp(e)
+		e.op("VMOVUPS %s, (DI)", v.r(0))
+		e.op("VADDPS %s, %s, %s", v.r(0), v.r(13), v.r(13))
+	})
+	v.across(e, "VADDPS", 13)
+	e.op("VMOVSS X13, 4+vecArgs_acc(AX)")
+	e.ret()
+}
+
+// across combines the lanes of a register, halves first, into its first lane,
+// through register 0.
+func (v *vectors) across(e *emitter, op string, r int) {
+	if v.wide() {
+		e.op("VEXTRACTF64X4 $1, Z%d, Y0", r)
+		e.op("%s Y0, Y%d, Y%d", op, r, r)
+	}
+	e.op("VEXTRACTF128 $1, Y%d, X0", r)
+	e.op("%s X0, X%d, X%d", op, r, r)
+	for _, order := range []int{0x4E, 0xB1} {
+		e.op("VPERMILPS $%#x, X%d, X0", order, r)
+		e.op("%s X0, X%d, X%d", op, r, r)
+	}
 }
 
 // rotate writes a loop over heads that turns 64 elements of each: every element
