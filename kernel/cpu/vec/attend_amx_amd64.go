@@ -16,10 +16,10 @@ const (
 	attendRows  = 128 // rows between two updates of the softmax: four tiles of weights share one pass over out
 	querySteps  = LatentRow / 32
 	valueTiles  = LatentDim / 16
-	valueBlocks = valueTiles / 4  // tiles of columns the kernel takes at a time
-	scoreRows   = 64              // rows the kernels of scores take at a time
-	holdRows    = 512             // rows that one call looks at
-	nearHalves  = 24 * tileHalves // tiles that rows are copied to, or put side by side in
+	valueBlocks = valueTiles / 4 // tiles of columns the kernel takes at a time
+	scoreRows   = 64             // rows the kernels of scores take at a time
+	holdRows    = 512            // rows that one call looks at
+	nearHalves  = 8 * tileHalves // tiles that rows are copied to, or put side by side in
 	scaleLeast  = (127 - 100) << 23
 	scaleMost   = (127 + 100) << 23
 	queryHalves = 2 * querySteps * tileHalves // of 16 heads

@@ -6,21 +6,19 @@ import "fmt"
 // each other is brought together in a few kilobytes that stay in the nearest
 // cache, a little before it is multiplied, so that moving and multiplying overlap.
 
-// Tiles that rows are copied to: two steps along 64 rows are a slot. One is filled
-// while the one before it is multiplied, and the third is free for the first of the
-// next rows.
-const (
-	nearSteps = 2
-	nearSlots = 3
-	nearSlot  = nearSteps * 4 * tileBytes
-)
+// nearSlot is the tiles that one step along 64 rows is copied to: there are two, and
+// one is filled while the other is multiplied. They are small because everything
+// else that passes through the nearest cache pushes them out of it.
+const nearSlot = 4 * tileBytes
 
 // emitAttendScoresAt writes attendScores for rows in any place.
 //
 //	AX arguments   SI memory   R8 places of rows   CX groups of 64 rows left
 //	DX query   DI scores   R9 copied tiles   R10 distance of lines   R13 a row
 func emitAttendScoresAt(e *emitter, name string, steps int) {
-	fills := steps / nearSteps
+	if steps%2 != 0 {
+		panic("the next rows begin with the other slot")
+	}
 	e.function(name, "attendScoreArgs", fmt.Sprintf("products of 64 x groups rows of %d elements, wherever they lie, and 16 heads.", 32*steps))
 	scoresOpen(e)
 	e.op("MOVQ attendScoreArgs_at(AX), R8")
@@ -33,21 +31,19 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 	for t := range 4 {
 		e.emit(tilezero(t))
 	}
-	for fill := range fills {
-		next := fill + 1
-		if next == fills {
+	for k := range steps {
+		next := k + 1
+		if next == steps {
 			e.op("ADDQ $%d, R8", 64*8)
 			next = 0
 		}
-		for s := range nearSteps {
-			scoreStep(e, fill*nearSteps+s, func(i int) memory {
-				return memory{base: "R9", index: "R10", disp: fill%nearSlots*nearSlot + (4*s+i)*tileBytes}
-			}, func(i int) {
-				for row := 32*s + 8*i; row < 32*s+8*i+8; row++ {
-					copyRow(e, next, row)
-				}
-			})
-		}
+		scoreStep(e, k, func(i int) memory {
+			return memory{base: "R9", index: "R10", disp: k%2*nearSlot + i*tileBytes}
+		}, func(i int) {
+			for row := 16 * i; row < 16*i+16; row++ {
+				copyRow(e, next, row)
+			}
+		})
 	}
 	scoresStore(e)
 	e.op("DECQ CX")
@@ -56,15 +52,12 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 	e.ret()
 }
 
-// copyRow copies two steps of one of 64 rows to the lines of their tiles.
-func copyRow(e *emitter, fill, row int) {
+// copyRow copies step k of one of 64 rows to its line of a tile.
+func copyRow(e *emitter, k, row int) {
+	z := row % 8
 	e.op("MOVQ %s, R13", at16("R8", 8*row))
-	for s := range nearSteps {
-		e.op("VMOVDQU64 %s(R13*1), Z%d", at16("SI", 64*(fill*nearSteps+s)), s)
-	}
-	for s := range nearSteps {
-		e.op("VMOVDQU64 Z%d, %s", s, at16("R9", fill%nearSlots*nearSlot+(4*s+row/16)*tileBytes+row%16*64))
-	}
+	e.op("VMOVDQU64 %s(R13*1), Z%d", at16("SI", 64*k), z)
+	e.op("VMOVDQU64 Z%d, %s", z, at16("R9", k%2*nearSlot+64*row))
 }
 
 // emitAttendValues writes the kernel that adds weighted rows to what 16 heads
