@@ -147,6 +147,7 @@ func emitAttendScores(e *emitter, name string, steps int) {
 	rowBytes := 64 * steps
 	e.function(name, "attendScoreArgs", fmt.Sprintf("products of 64 x groups rows of %d elements that follow each other and 16 heads.", 32*steps))
 	scoresOpen(e)
+	e.op("MOVQ attendScoreArgs_query(AX), DX")
 	e.op("MOVQ $%d, R9", rowBytes)
 	loop := e.label("loop")
 	e.at(loop)
@@ -171,13 +172,12 @@ func scoresOpen(e *emitter) {
 	e.op("MOVQ attendScoreArgs_shapes(AX), R9")
 	e.emit(ldtilecfg(memory{base: "R9"}))
 	e.op("MOVQ attendScoreArgs_rows(AX), SI")
-	e.op("MOVQ attendScoreArgs_query(AX), DX")
 	e.op("MOVQ attendScoreArgs_scores(AX), DI")
 	e.op("MOVQ attendScoreArgs_groups(AX), CX")
 	e.op("MOVQ $64, R10")
 }
 
-// scoreStep adds the products of step k, for four tiles of rows; between them it
+// scoreStep adds the products of step k of the query at DX, for four tiles of rows; between them it
 // does what else there is to do.
 func scoreStep(e *emitter, k int, rows func(i int) memory, between func(i int)) {
 	e.emit(tileload(memory{base: "DX", index: "R10", disp: 2 * k * tileBytes}, 6))

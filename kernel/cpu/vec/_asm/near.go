@@ -11,40 +11,44 @@ import "fmt"
 // else that passes through the nearest cache pushes them out of it.
 const nearSlot = 4 * tileBytes
 
-// emitAttendScoresAt writes attendScores for rows in any place.
+// emitAttendScoresAt writes attendScores for rows in any place. A round takes two
+// steps, one from each slot.
 //
-//	AX arguments   SI memory   R8 places of rows   CX groups of 64 rows left
-//	DX query   DI scores   R9 copied tiles   R10 distance of lines   R13 a row
+//	AX arguments   SI memory, further along the rows with every round   R8 places of rows
+//	CX groups of 64 rows left   BX rounds left   DX query   DI scores
+//	R9 copied tiles   R10 distance of lines   R13 a row
 func emitAttendScoresAt(e *emitter, name string, steps int) {
 	if steps%2 != 0 {
-		panic("the next rows begin with the other slot")
+		panic("a round takes two steps")
 	}
 	e.function(name, "attendScoreArgs", fmt.Sprintf("products of 64 x groups rows of %d elements, wherever they lie, and 16 heads.", 32*steps))
 	scoresOpen(e)
 	e.op("MOVQ attendScoreArgs_at(AX), R8")
 	e.op("MOVQ attendScoreArgs_tiles(AX), R9")
-	for row := range 64 {
-		copyRow(e, 0, row)
-	}
-	loop := e.label("loop")
+	copyRows(e, 0, 0, 0, 64)
+	loop, round, same := e.label("loop"), e.label("round"), e.label("same")
 	e.at(loop)
+	e.op("MOVQ attendScoreArgs_query(AX), DX")
+	e.op("MOVQ $%d, BX", steps/2)
 	for t := range 4 {
 		e.emit(tilezero(t))
 	}
-	for k := range steps {
-		next := k + 1
-		if next == steps {
-			e.op("ADDQ $%d, R8", 64*8)
-			next = 0
-		}
-		scoreStep(e, k, func(i int) memory {
-			return memory{base: "R9", index: "R10", disp: k%2*nearSlot + i*tileBytes}
-		}, func(i int) {
-			for row := 16 * i; row < 16*i+16; row++ {
-				copyRow(e, next, row)
-			}
-		})
+	e.at(round)
+	slot := func(n int) func(i int) memory {
+		return func(i int) memory { return memory{base: "R9", index: "R10", disp: n*nearSlot + i*tileBytes} }
 	}
+	scoreStep(e, 0, slot(0), func(i int) { copyRows(e, 64, 1, 16*i, 16) })
+	e.op("ADDQ $128, SI")
+	e.op("DECQ BX")
+	e.op("JNZ %s", same)
+	e.note("What is copied next is the first step of the next rows.")
+	e.op("MOVQ attendScoreArgs_rows(AX), SI")
+	e.op("ADDQ $%d, R8", 64*8)
+	e.at(same)
+	scoreStep(e, 1, slot(1), func(i int) { copyRows(e, 0, 0, 16*i, 16) })
+	e.op("ADDQ $%d, DX", 4*tileBytes)
+	e.op("TESTQ BX, BX")
+	e.op("JNZ %s", round)
 	scoresStore(e)
 	e.op("DECQ CX")
 	e.op("JNZ %s", loop)
@@ -52,12 +56,15 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 	e.ret()
 }
 
-// copyRow copies step k of one of 64 rows to its line of a tile.
-func copyRow(e *emitter, k, row int) {
-	z := row % 8
-	e.op("MOVQ %s, R13", at16("R8", 8*row))
-	e.op("VMOVDQU64 %s(R13*1), Z%d", at16("SI", 64*k), z)
-	e.op("VMOVDQU64 Z%d, %s", z, at16("R9", k%2*nearSlot+64*row))
+// copyRows copies 64 bytes of some of 64 rows, from the given place on, to the lines of
+// the tiles of a slot.
+func copyRows(e *emitter, from, slot, first, rows int) {
+	for row := first; row < first+rows; row++ {
+		z := row % 8
+		e.op("MOVQ %s, R13", at16("R8", 8*row))
+		e.op("VMOVDQU64 %s(R13*1), Z%d", at16("SI", from), z)
+		e.op("VMOVDQU64 Z%d, %s", z, at16("R9", slot*nearSlot+64*row))
+	}
 }
 
 // emitAttendValues writes the kernel that adds weighted rows to what 16 heads
