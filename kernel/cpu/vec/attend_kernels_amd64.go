@@ -1,0 +1,133 @@
+//go:build !purego
+
+package vec
+
+import "unsafe"
+
+// The structs below are the arguments of kernels.
+
+// gatherArgs: 32 rows of memory, decoded.
+type gatherArgs struct {
+	memory, at, rows unsafe.Pointer
+	nan              int       // out: NaN codes were read
+	odd, least, most [4]uint32 // out: bits of scales that are no exponent, least and largest scale
+}
+
+// fetchArgs: the lines of rows into the second-level cache; or rows to be looked at.
+type fetchArgs struct {
+	memory, at  unsafe.Pointer
+	rows, lines int
+	nan         int // out: numbers that tiles do not hold
+}
+
+// entryArgs: one V4 entry to bfloat16.
+type entryArgs struct {
+	data, scales, row unsafe.Pointer
+	nan               int // out: NaN codes were read
+}
+
+// attendQueryArgs: queries to tiles; results of a head from tiles.
+type attendQueryArgs struct {
+	q, tiles, between unsafe.Pointer
+	ld, steps         int
+}
+
+// attendScoreArgs: groups of 64 rows by 16 heads. Rows follow each other, or lie at
+// the places.
+type attendScoreArgs struct {
+	rows, at, query, scores, shapes, tiles unsafe.Pointer
+	groups                                 int
+}
+
+// attendSoftmaxArgs: scores to weights.
+type attendSoftmaxArgs struct {
+	scores, weights, between unsafe.Pointer
+	keys, groups             int
+	grew                     int // out: heads whose largest score grew
+	scale                    float32
+	top, sum                 [tileHeads]float32
+	keep                     [tileHeads]float32 // out: factor of what was gathered before
+}
+
+// attendValueArgs: weights by groups of 32 rows. As many rows of memory as there are
+// in the groups are fetched, unless fetch is nil.
+type attendValueArgs struct {
+	rows, at, weights, out, keep, shapes, tiles unsafe.Pointer
+	memory, fetch                               unsafe.Pointer
+	groups, first, columns                      int
+}
+
+//go:noinline
+func runGather(f func(*gatherArgs), a *gatherArgs) { f(a) }
+
+//go:noinline
+func runEntry(a *entryArgs) { entryamx(a) }
+
+//go:noinline
+func runAttendQuery(a *attendQueryArgs) { attendQueryamx(a) }
+
+//go:noinline
+func runAttendResult(a *attendQueryArgs) { attendResultamx(a) }
+
+//go:noinline
+func runAttendScores(f func(*attendScoreArgs), a *attendScoreArgs) { f(a) }
+
+//go:noinline
+func runAttendSoftmax(a *attendSoftmaxArgs) { attendSoftmaxamx(a) }
+
+//go:noinline
+func runAttendRescale(a *attendValueArgs) { attendRescaleamx(a) }
+
+//go:noinline
+func runAttendValues(f func(*attendValueArgs), a *attendValueArgs) { f(a) }
+
+//go:noinline
+func runFetch(f func(*fetchArgs), a *fetchArgs) { f(a) }
+
+//go:noescape
+func entryamx(a *entryArgs)
+
+//go:noescape
+func narrowExactamx(a *vecArgs)
+
+//go:noescape
+func fetchRowsamx(a *fetchArgs)
+
+//go:noescape
+func holdsamx(a *fetchArgs)
+
+//go:noescape
+func gatherRawamx(a *gatherArgs)
+
+//go:noescape
+func gatherBlockamx(a *gatherArgs)
+
+//go:noescape
+func attendQueryamx(a *attendQueryArgs)
+
+//go:noescape
+func attendResultamx(a *attendQueryArgs)
+
+//go:noescape
+func attendScoresamx(a *attendScoreArgs)
+
+//go:noescape
+func attendScoresAtamx(a *attendScoreArgs)
+
+//go:noescape
+func attendScoresShortamx(a *attendScoreArgs)
+
+//go:noescape
+func attendScoresShortAtamx(a *attendScoreArgs)
+
+//go:noescape
+func attendSoftmaxamx(a *attendSoftmaxArgs)
+
+//go:noescape
+func attendRescaleamx(a *attendValueArgs)
+
+//go:noescape
+func attendValuesamx(a *attendValueArgs)
+
+//go:noescape
+func attendValuesCodedamx(a *attendValueArgs)
