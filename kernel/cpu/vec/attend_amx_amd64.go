@@ -39,7 +39,7 @@ type latentTiles struct {
 
 	// Rows that the last call fetched: the first of them, and where it lies.
 	fetched     int
-	fetchedFrom *byte
+	fetchedFrom uintptr // only to compare
 
 	order   []int     // places of decoded rows
 	rows    []uint16  // [128, 576], decoded
@@ -149,12 +149,15 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 			t.value.fetch = nil
 		}
 	}
-	if t.fetchedFrom = nil; len(ahead) > 0 {
-		t.fetched, t.fetchedFrom = ahead[0], &memory[0]
+	if t.fetchedFrom = 0; len(ahead) > 0 {
+		t.fetched, t.fetchedFrom = ahead[0], address(memory)
 	}
 	t.gather.memory, t.value.memory, t.value.rows = nil, nil, nil
 	return true
 }
+
+// address is where memory begins.
+func address(memory []byte) uintptr { return uintptr(unsafe.Pointer(&memory[0])) }
 
 // padded is places in the memory of into, with the last repeated up to a whole block of at least n.
 func padded(into, places []int, n int) []int {
@@ -168,7 +171,7 @@ func padded(into, places []int, n int) []int {
 // begin fetches the first of n rows of a call, unless the call before did so or they follow each other, and makes room to decode rows.
 func (t *latentTiles) begin(memory []byte, n int, format RowFormat) {
 	n = min(n, attendRows)
-	if (t.fetchedFrom != &memory[0] || t.fetched != t.places[0]) && !t.inRow(t.places[:n]) {
+	if (t.fetchedFrom != address(memory) || t.fetched != t.places[0]) && !t.inRow(t.places[:n]) {
 		t.fetch = fetchArgs{memory: unsafe.Pointer(&memory[0]), at: at(t.places, 0), rows: n, lines: (rowSize(format, t.width) + 63) / 64}
 		runFetch(fetchRowsamx, &t.fetch)
 		t.fetch = fetchArgs{}
