@@ -134,6 +134,7 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 	for first := 0; first < n; first += attendRows {
 		rows := min(attendRows, n-first)
 		if !t.collect(memory, first, rows, format) {
+			t.value.memory, t.value.rows = nil, nil
 			return false
 		}
 		t.value.memory, t.value.fetch = unsafe.Pointer(&memory[0]), nil
