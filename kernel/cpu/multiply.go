@@ -77,9 +77,13 @@ func readable(w kernel.Weight) error {
 	return nil
 }
 
-// multiplyTile computes one tile. Neighbouring items share a band of weights.
+// multiplyTile computes one tile. Neighbouring items share a band of weights or, where x is not packed, a tile of x: its rows fill half of the
+// second cache, and the kernels fetch weights ahead but not x.
 func (d *Device) multiplyTile(w *multiplyWork, worker, item int) {
 	n0, m0 := item/w.tiles*w.band, item%w.tiles*w.tile
+	if w.columns == nil {
+		n0, m0 = item%w.bands*w.band, item/w.bands*w.tile
+	}
 	n1, m1 := min(n0+w.band, w.W.Out()), min(m0+w.tile, w.X.Rows)
 	out := w.Out.Slice(m0, m1).Columns(n0, n1)
 	if w.columns != nil {

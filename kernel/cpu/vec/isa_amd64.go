@@ -83,16 +83,20 @@ type rowsArgs struct {
 	codes         [16]uint32     // e4m3, out: largest codes read, four to a word, signs apart
 }
 
-// panelArgs: tiles of panelMR rows of x by one packed panel.
+// panelArgs: tiles of panelMR rows of x by one panel.
 type panelArgs struct {
 	y, x, w     unsafe.Pointer
 	ldy, ldx    int
+	ldw         int
 	tiles       int
 	steps       int            // whole registers along k
-	mask        int            // lanes of one more, partial register of x; w is zero-padded
+	mask        int            // lanes of one more, partial register
 	maskVec     unsafe.Pointer // the same mask as a vector
 	sums        unsafe.Pointer // [tiles, panelMR, cols, lanes], read unless first, written unless last
 	first, last int
+	ahead       uintptr // the next panel's weights, not always memory of ours
+	ldAhead     int
+	lines       int // of each of their rows to be fetched with every tile
 }
 
 // accArgs: rows of x by d rows of weights, added to y.

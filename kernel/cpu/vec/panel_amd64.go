@@ -4,8 +4,9 @@ package vec
 
 import "unsafe"
 
-// matMulPanels widens a few rows of weights at a time into a panel that stays
-// in the nearest cache and multiplies blockRows rows of x by it. A k longer
+// matMulPanels takes a few rows of weights at a time, widened into a panel or as
+// they lie, which stay in the nearest cache, and multiplies blockRows rows of x
+// by them. A k longer
 // than a panel is walked in blocks, and the registers of sums wait in memory.
 // Each block of x meets groupPanels panels in turn while it is in the second
 // cache. There are at least panelMR rows.
@@ -25,10 +26,27 @@ func (s *isa) matMulPanels(sc *scratch, p *product, w *weights) {
 // [i, i+rows) and weights [j, end).
 func (s *isa) panelGroup(sc *scratch, p *product, w *weights, i, rows, j, end, k int) {
 	depth := min(panelK, p.k-k)
+	a, first := &sc.panel, j
+	a.ldAhead = w.ld * w.size()
 	for slot := 0; j < end; slot++ {
 		kernel := s.panelFor(end - j)
 		cols := min(kernel.cols, end-j)
-		s.packPanel(sc, w, kernel.cols, j, cols, k, depth)
+		a.w, a.ldw = w.at(j, k), a.ldAhead
+		if w.format != formatF32 || cols < kernel.cols {
+			s.packPanel(sc, w, kernel.cols, j, cols, k, depth)
+			a.w, a.ldw = at(sc.pack[:], 0), 4*panelLine
+		}
+		// Without this, the next panel waits for the memory behind the second cache.
+		row, col := j+cols, k
+		if row == end && k+depth < p.k {
+			row, col = first, k+depth
+		} else if row == end {
+			col = 0
+		}
+		// Past the end this names no weights, which fetching does not mind.
+		a.ahead = uintptr(w.at(0, 0)) + uintptr(row*a.ldAhead+col*w.size())
+		each := 64 * max(rows/s.panelMR, 1) // bytes of a row that a line per tile covers
+		a.lines = (min(panelK, p.k-col)*w.size() + each - 1) / each
 		s.panelBlock(sc, p, kernel, slot, i, rows, j, cols, k, depth)
 		j += cols
 	}
@@ -61,12 +79,11 @@ func (s *isa) packPanel(sc *scratch, w *weights, lines, j, cols, k, depth int) {
 	}
 }
 
-// panelBlock multiplies rows [i, i+rows) of x by the packed panel, the slot-th of
+// panelBlock multiplies rows [i, i+rows) of x by the panel, the slot-th of
 // its group. Rows that do not fill a tile are computed once more in a tile that
 // ends with them.
 func (s *isa) panelBlock(sc *scratch, p *product, kernel panelKernel, slot, i, rows, j, cols, k, depth int) {
 	a := &sc.panel
-	a.w = at(sc.pack[:], 0)
 	a.ldx = 4 * p.ldx
 	a.steps = depth / s.lanes
 	a.mask = 1<<(depth%s.lanes) - 1

@@ -2,19 +2,16 @@ package main
 
 import "fmt"
 
-// panelStride is the distance in bytes between two rows of a packed panel:
-// 1024 float32 and one cache line, so that rows do not share cache sets. The
-// Go side has the same number as panelStride.
-const panelStride = 4*1024 + 64
-
-// emitPanels writes the tile kernels over packed weights: many rows of x
-// against a few rows of widened weights that stay in the nearest cache. Sums
-// may be continued from and left in memory, so that a long k is walked in
-// blocks without changing their order.
+// emitPanels writes the tile kernels over a panel: many rows of x against a few
+// rows of float32 weights, widened or as they lie, that stay in the nearest
+// cache. Sums may be continued from and left in memory, so that a long k is
+// walked in blocks without changing their order. With every tile some lines of
+// the next panel are fetched.
 //
 //	AX arguments   SI, R11 cursors in x, w   CX, DX one, three strides of x
-//	BX x           DI y                      R9, R10 one, three strides of y
+//	BX x           DI y                      R9, R10 one, three strides of y, R9 five of w before
 //	R8 sums        R12 steps                 R13 tiles left
+//	R14, R15 one, three strides of w
 //	K1 lanes of the last, partial step (the mask vector with 8 lanes)
 func emitPanels(e *emitter, s *isa) {
 	for _, p := range s.panels {
@@ -38,18 +35,20 @@ func (k *panel) emit(e *emitter) {
 	e.op("MOVQ panelArgs_ldx(AX), CX")
 	e.op("LEAQ (CX)(CX*2), DX")
 	e.op("MOVQ panelArgs_y(AX), DI")
-	e.op("MOVQ panelArgs_ldy(AX), R9")
-	e.op("LEAQ (R9)(R9*2), R10")
 	e.op("MOVQ panelArgs_sums(AX), R8")
 	e.op("MOVQ panelArgs_tiles(AX), R13")
+	e.op("MOVQ panelArgs_ldw(AX), R14")
+	e.op("LEAQ (R14)(R14*2), R15")
 	if k.wide() {
 		e.op("MOVQ panelArgs_mask(AX), R12")
 		e.op("KMOVW R12, K1")
 	}
 	tile, fresh, ready := e.label("tile"), e.label("fresh"), e.label("ready")
 	e.at(tile)
+	k.fetch(e)
 	e.op("MOVQ BX, SI")
 	e.op("MOVQ panelArgs_w(AX), R11")
+	e.op("LEAQ (R14)(R14*4), R9")
 	e.op("CMPQ panelArgs_first(AX), $0")
 	e.op("JNE %s", fresh)
 	for i := range k.mr * k.nr {
@@ -73,6 +72,26 @@ func (k *panel) emit(e *emitter) {
 	e.ret()
 }
 
+// fetch requests the next lines of every row that the next panel is made of.
+func (k *panel) fetch(e *emitter) {
+	line, none := e.label("line"), e.label("nofetch")
+	e.op("MOVQ panelArgs_lines(AX), R12")
+	e.op("TESTQ R12, R12")
+	e.op("JZ %s", none)
+	e.op("MOVQ panelArgs_ahead(AX), R11")
+	e.at(line)
+	e.op("MOVQ R11, SI")
+	for range k.nr {
+		e.op("PREFETCHT1 (SI)")
+		e.op("ADDQ panelArgs_ldAhead(AX), SI")
+	}
+	e.op("ADDQ $64, R11")
+	e.op("DECQ R12")
+	e.op("JNZ %s", line)
+	e.op("MOVQ R11, panelArgs_ahead(AX)")
+	e.at(none)
+}
+
 func (k *panel) steps(e *emitter) {
 	loop, tail, none := e.label("loop"), e.label("tail"), e.label("notail")
 	e.op("MOVQ panelArgs_steps(AX), R12")
@@ -82,7 +101,9 @@ func (k *panel) steps(e *emitter) {
 	for m := range k.mr {
 		e.op("VMOVUPS %s, %s", spaced("SI", "CX", "DX", "", 0, m), k.r(k.x(m)))
 	}
-	k.multiply(e)
+	k.multiply(e, func(n int) {
+		e.op("VMOVUPS %s, %s", k.wAt(n), k.r(k.w()))
+	})
 	e.op("ADDQ $%d, SI", k.bytes())
 	e.op("ADDQ $%d, R11", k.bytes())
 	e.op("DECQ R12")
@@ -94,21 +115,30 @@ func (k *panel) steps(e *emitter) {
 		for m := range k.mr {
 			e.op("VMOVUPS.Z %s, K1, %s", spaced("SI", "CX", "DX", "", 0, m), k.r(k.x(m)))
 		}
+		k.multiply(e, func(n int) {
+			e.op("VMOVUPS.Z %s, K1, %s", k.wAt(n), k.r(k.w()))
+		})
 	} else {
 		e.op("MOVQ panelArgs_maskVec(AX), R12")
 		e.op("VMOVUPS (R12), %s", k.r(k.w()))
 		for m := range k.mr {
 			e.op("VMASKMOVPS %s, %s, %s", spaced("SI", "CX", "DX", "", 0, m), k.r(k.w()), k.r(k.x(m)))
 		}
+		k.multiply(e, func(n int) {
+			e.op("VMOVUPS (R12), %s", k.r(k.w()))
+			e.op("VMASKMOVPS %s, %s, %s", k.wAt(n), k.r(k.w()), k.r(k.w()))
+		})
 	}
-	k.multiply(e)
 	e.at(none)
 }
 
+// wAt is where the cursor stands in row n of the panel.
+func (k *panel) wAt(n int) string { return spaced("R11", "R14", "R15", "R9", 0, n) }
+
 // multiply adds one step of every row to the sums.
-func (k *panel) multiply(e *emitter) {
+func (k *panel) multiply(e *emitter, load func(n int)) {
 	for n := range k.nr {
-		e.op("VMOVUPS %d(R11), %s", n*panelStride, k.r(k.w()))
+		load(n)
 		for m := range k.mr {
 			e.op("VFMADD231PS %s, %s, %s", k.r(k.x(m)), k.r(k.w()), k.r(k.acc(m, n)))
 		}
@@ -119,6 +149,8 @@ func (k *panel) multiply(e *emitter) {
 // block of k is done.
 func (k *panel) finish(e *emitter) {
 	fold, done := e.label("fold"), e.label("done")
+	e.op("MOVQ panelArgs_ldy(AX), R9")
+	e.op("LEAQ (R9)(R9*2), R10")
 	e.op("CMPQ panelArgs_last(AX), $0")
 	e.op("JNE %s", fold)
 	for i := range k.mr * k.nr {
