@@ -22,14 +22,14 @@ var (
 func productCases() []Case {
 	var out []Case
 	for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.F32, kernel.E2M1x2} {
-		c := Case{Name: "multiply " + d.String(), Shape: gemmShape, Group: "gemm", Make: func(r *Rig) *Op { return multiply(r, gemmRows, r.weight(d, gemmOut, gemmIn)) }}
+		c := Case{Name: "multiply " + d.String(), Shape: gemmShape, Group: "gemm", OfPeak: true, Make: func(r *Rig) *Op { return multiply(r, gemmRows, r.weight(d, gemmOut, gemmIn)) }}
 		if d == kernel.F32 {
 			c.Also = avx512
 		}
 		out = append(out, c)
 	}
 	for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3} {
-		out = append(out, Case{Name: "tiles bf16 x " + d.String(), Shape: gemmShape, Group: "gemm", Only: tiled, Threads: []int{1}, Make: func(r *Rig) *Op { return tiles(r, d) }})
+		out = append(out, Case{Name: "tiles bf16 x " + d.String(), Shape: gemmShape, Group: "gemm", OfPeak: true, Only: tiled, Threads: []int{1}, Make: func(r *Rig) *Op { return tiles(r, d) }})
 	}
 	for _, rows := range []int{1, 16} {
 		for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3} {

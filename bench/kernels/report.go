@@ -14,12 +14,12 @@ type Result struct {
 	Backend string `json:"backend"`
 	Threads int    `json:"threads"`
 
-	Micros float64 `json:"us"`        // best of all rounds
+	Micros float64 `json:"us"`        // best of the rounds that met the matrix unit at its best
 	Median float64 `json:"us_median"` // of all rounds
 	Spread float64 `json:"spread"`    // (90th - 10th percentile) / median
 
 	GFLOPs    float64 `json:"gflops,omitempty"`
-	PeakGF    float64 `json:"peak_gflops,omitempty"` // of the backend's tier, all threads together
+	PeakGF    float64 `json:"peak_gflops,omitempty"` // of the backend's tier in the round of Micros, all threads together
 	PeakShare float64 `json:"peak_share,omitempty"`
 	GBs       float64 `json:"gb_per_s,omitempty"`
 	StreamGBs float64 `json:"stream_gb_per_s,omitempty"` // plain reading of the same memory
@@ -52,4 +52,17 @@ type Report struct {
 	Results  []Result        `json:"results"`
 	Pause    *pause.Pause    `json:"gc_pause,omitempty"`
 	Verdicts []Verdict       `json:"targets"`
+
+	peaks map[string]*float64 // by tier: best rate of the loop over registers in this run
+}
+
+// bestPeak is where the best rate of a tier's loop over registers is kept.
+func (r *Report) bestPeak(tier string) *float64 {
+	if r.peaks == nil {
+		r.peaks = map[string]*float64{}
+	}
+	if r.peaks[tier] == nil {
+		r.peaks[tier] = new(float64)
+	}
+	return r.peaks[tier]
 }

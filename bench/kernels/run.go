@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +26,8 @@ type Case struct {
 	// Only says which backends have the operation; nil means all. Threads, when given, are the only ones it runs with.
 	Only    func(backend string) bool
 	Threads []int
+	// OfPeak says that the case is judged by the matrix unit's rate: rounds are added until enough of them saw it at its best.
+	OfPeak bool
 	// Make prepares inputs and outputs in host memory.
 	Make func(*Rig) *Op
 }
@@ -196,15 +197,8 @@ func timeGroup(r *Report, cases []Case, ops []*Op, b kernel.Backend, threads, ro
 		}
 		runs = append(runs, &timing{c: c, op: ops[i], dev: dev, reader: reader, loop: loop})
 	}
-	for i := range rounds {
-		for _, t := range runs {
-			if i >= fewest && t.spent > patience {
-				continue
-			}
-			if err := t.round(); err != nil {
-				return errors.Join(append(errs, err)...)
-			}
-		}
+	if err := timeRounds(runs, rounds, r.bestPeak(loop.Tier)); err != nil {
+		return errors.Join(append(errs, err)...)
 	}
 	for _, t := range runs {
 		r.Results = append(r.Results, t.result(threads))
@@ -222,95 +216,4 @@ func checked(op *Op, dev kernel.Device) error {
 		return fmt.Errorf("wrong result: %w", err)
 	}
 	return nil
-}
-
-// timing collects the times of one operation and of its ceilings.
-type timing struct {
-	c      Case
-	op     *Op
-	dev    kernel.Device
-	reader *peak.Reader
-	loop   peak.Loop
-
-	calls int
-	spent time.Duration // in all rounds
-	times []float64     // microseconds of a run, one for each sample
-	read  time.Duration // best plain reading of the memory
-	rate  float64       // best rate in registers, one core
-}
-
-const (
-	// enough is how long a round of short operations lasts.
-	enough = 12 * time.Millisecond
-	// sample is the least that is timed at once, so that the clock's steps do not show. It is short, because on a shared machine a sample
-	// that nobody disturbed must be among them.
-	sample = 50 * time.Microsecond
-)
-
-// A slow operation is timed in fewer rounds than asked, once it has taken this long.
-const (
-	patience = 3 * time.Second
-	fewest   = 3
-)
-
-// round times the ceilings and the operation once.
-func (t *timing) round() error {
-	begin := time.Now()
-	if len(t.op.Memory) > 0 {
-		// A short read is repeated like a short operation.
-		for spent := time.Duration(0); ; {
-			d, err := t.reader.Time(t.op.Memory)
-			if err != nil {
-				return err
-			}
-			if t.read == 0 || d < t.read {
-				t.read = d
-			}
-			if spent += d; spent >= enough {
-				break
-			}
-		}
-	}
-	if t.loop.Tier != "" && t.op.FLOPs > 0 {
-		t.rate = max(t.rate, t.loop.Rate(time.Millisecond))
-	}
-	for spent, samples := time.Duration(0), len(t.times); spent < enough || len(t.times) == samples; {
-		start := time.Now()
-		for range max(t.calls, 1) {
-			if err := t.op.Run(t.dev); err != nil {
-				return err
-			}
-		}
-		took := time.Since(start)
-		spent += took
-		if t.calls == 0 { // the first run only tells how many make a sample
-			t.calls = int(min(max(sample/max(took, 1), 1), 1000))
-			continue
-		}
-		t.times = append(t.times, float64(took.Nanoseconds())/1e3/float64(t.calls))
-	}
-	t.spent += time.Since(begin)
-	return nil
-}
-
-// result turns the rounds into rates.
-func (t *timing) result(threads int) Result {
-	slices.Sort(t.times)
-	at := func(q float64) float64 { return t.times[int(math.Round(q*float64(len(t.times)-1)))] }
-	r := Result{Name: t.c.Name, Shape: t.c.Shape, Backend: t.dev.Name(), Threads: threads, Micros: t.times[0], Median: at(0.5), Spread: (at(0.9) - at(0.1)) / at(0.5)}
-	if t.op.FLOPs > 0 {
-		r.GFLOPs = t.op.FLOPs / r.Micros / 1e3
-	}
-	if t.rate > 0 {
-		r.PeakGF = t.rate / 1e9 * float64(threads)
-		r.PeakShare = r.GFLOPs / r.PeakGF
-	}
-	if t.op.Bytes > 0 {
-		r.GBs = t.op.Bytes / r.Micros / 1e3
-	}
-	if t.read > 0 {
-		r.StreamGBs = float64(len(t.op.Memory)) / t.read.Seconds() / 1e9
-		r.StreamShare = r.GBs / r.StreamGBs
-	}
-	return r
 }

@@ -1,0 +1,52 @@
+package kernels
+
+import (
+	"testing"
+
+	"sparrow/kernel"
+)
+
+// A product is compared with the matrix unit as it was in the same round, and the rounds that met it at its best count.
+func TestBestMomentIsOneAtThePeak(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		moments []moment
+		want    moment
+	}{
+		{"all at the peak", []moment{{30, 99}, {20, 95}, {25, 100}}, moment{20, 95}},
+		{"a fast sample in a slow round", []moment{{10, 40}, {20, 95}, {25, 100}}, moment{20, 95}},
+		{"only slow rounds", []moment{{30, 40}, {28, 39}}, moment{28, 39}},
+		{"no loop to compare with", []moment{{3, 0}, {2, 0}}, moment{2, 0}},
+	} {
+		if got := (&timing{moments: c.moments}).best(); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// Cases judged by the peak get rounds until enough of them were at it; others get as many as asked.
+func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
+	op := &Op{Run: func(kernel.Device) error { return nil }} // without a loop: every moment counts as one at the peak
+	slow := []moment{{1, 10}, {1, 10}, {1, 10}, {1, 10}}
+	best := 100.0
+	for _, c := range []struct {
+		name   string
+		ofPeak bool
+		rounds int
+		want   int // moments, with the slow ones before
+	}{
+		{"not judged by the peak", false, settled, len(slow) + settled},
+		{"enough at the peak", true, settled + 1, len(slow) + settled + 1},
+		{"too few rounds asked to wait for it", true, settled - 1, len(slow) + settled - 1},
+	} {
+		r := &timing{op: op, c: Case{OfPeak: c.ofPeak}, moments: slow}
+		if err := timeRounds([]*timing{r}, c.rounds, &best); err != nil || len(r.moments) != c.want {
+			t.Errorf("%s: %d moments, want %d (%v)", c.name, len(r.moments), c.want, err)
+		}
+	}
+	// A round is left out once the operation has taken long, and made up for while the peak is waited for.
+	late := &timing{op: op, c: Case{OfPeak: true}, spent: 2 * patience}
+	if err := timeRounds([]*timing{late}, settled, &best); err != nil || late.atPeak(best) != settled {
+		t.Errorf("%d moments at the peak, want %d (%v)", late.atPeak(best), settled, err)
+	}
+}
