@@ -13,8 +13,10 @@ check:
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 
+# The generator of the CPU kernels' assembly is a module of its own: its test says whether the assembly is what it writes.
 unit:
 	$(GO) test ./...
+	cd kernel/cpu/vec/_asm && $(GO) vet . && $(GO) test .
 
 race:
 	$(GO) test -race $(RACE)

@@ -16,6 +16,9 @@ const (
 	directRows = 2 * GroupRows
 	// directSteps bounds one call over weights that come from memory.
 	directSteps = 256
+	// ownAhead is the bytes of a row from which on the processor fetches ahead
+	// better by itself: a page.
+	ownAhead = 4096
 )
 
 // tileScratch is the memory one call works in.
@@ -206,7 +209,7 @@ func (ts *tileScratch) shape(rows, line int) {
 }
 
 // direct multiplies one group of columns by bfloat16 weights where they lie,
-// fetching the next block of rows meanwhile.
+// fetching the next block of rows meanwhile if they are short.
 func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 	a := &ts.tiles
 	whole := w.k / stepDepth
@@ -217,8 +220,11 @@ func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 		a.ldAhead, a.stepAhead = w.ld, pairLanes-b.tilesW()*tileSide*w.ld
 		for s := 0; s < whole; s += directSteps {
 			a.w = at(w.b, j*w.ld+s*pairLanes)
-			// Past the end this names no weights, which fetching does not mind.
-			a.ahead = uintptr(a.w) + uintptr(b.rows*w.ld)
+			a.ahead = 0
+			if w.ld < ownAhead {
+				// Past the end this names no weights, which fetching does not mind.
+				a.ahead = uintptr(a.w) + uintptr(b.rows*w.ld)
+			}
 			a.steps, a.fresh = min(directSteps, whole-s), flag(s == 0)
 			ts.groups(c, b, s*stepDepth)
 		}
