@@ -12,13 +12,16 @@ import "fmt"
 type Columns struct {
 	mem   []byte
 	m, k  int
-	rows  int // of x in a group: GroupRows or 1
+	rows  int // of x in a group: GroupRows, fewRows or 1
 	parts int // of every element: 3, or 1 for bfloat16
 }
 
-// GroupRows is the rows of x that are packed together. A row that is alone is
-// a group and takes no more memory than it has to.
+// GroupRows is the rows of x that are packed together. Up to fewRows of them, or
+// one that is alone, are a group that takes less memory: a product with weights
+// out of memory reads it again for every few rows of these.
 const GroupRows = 16
+
+const fewRows = 4
 
 // chunkSteps is the steps along k that are packed at once: some microseconds.
 const chunkSteps = 64
@@ -28,6 +31,8 @@ func (c *Columns) Reset(m, k int) {
 	rows := GroupRows
 	if m == 1 {
 		rows = 1
+	} else if m <= fewRows {
+		rows = fewRows
 	}
 	c.reset(m, k, rows, 3)
 }

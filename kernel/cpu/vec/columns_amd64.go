@@ -18,6 +18,14 @@ func packColumns(c *Columns, i int, x []float32, ldx int) {
 	c.run(a, c.kernel(), i)
 }
 
+// fillUp names the first row again where one of few is missing: nobody reads
+// its column.
+func (a *packArgs) fillUp() {
+	for r := a.count; r < fewRows; r++ {
+		a.rows[r] = a.rows[0]
+	}
+}
+
 // packGathered is packColumns for rows in any order.
 func packGathered(c *Columns, i int, x []float32, ldx int, index []int32) {
 	ts := tileScratches.get()
@@ -58,14 +66,21 @@ func (c *Columns) from(i int) int { return i % c.chunks() * chunkSteps * stepDep
 
 // kernel packs float32.
 func (c *Columns) kernel() func(*packArgs) {
-	if c.rows == 1 {
+	switch c.rows {
+	case 1:
 		return packOne
+	case fewRows:
+		return packFour
+	default:
+		return packParts
 	}
-	return packParts
 }
 
 // run packs piece i from a's rows.
 func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
+	if c.rows == fewRows {
+		a.fillUp()
+	}
 	step := i % c.chunks() * chunkSteps
 	a.columns = at(c.mem[:cap(c.mem)], i/c.chunks()*c.groupBytes()+step*c.stepBytes())
 	a.steps = min(chunkSteps, c.steps()-step)

@@ -92,14 +92,18 @@ func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, j, from, depth int, 
 	scales := w.scale.row(j)[from/scaleBlock:][:a.blocks]
 	if !folded {
 		a.scales, ts.tables[0] = at(scales, 0), unsafe.Pointer(&tablesFP8()[maxPower])
-		runStream(streamKernels[flag(x.rows == 1)][1], a)
+		runStream(streamKernels[x.rows][1], a)
 		return
 	}
 	for i, s := range scales {
 		ts.tables[i] = unsafe.Pointer(&tablesFP8()[math.Ilogb(float64(s))+maxPower])
 	}
-	runStream(streamKernels[flag(x.rows == 1)][0], a)
+	runStream(streamKernels[x.rows][0], a)
 }
 
-// streamKernels is by one column or sixteen, scales in the tables or apart.
-var streamKernels = [2][2]func(*streamArgs){{stream16, stream16scaled}, {stream1, stream1scaled}}
+// streamKernels is by columns of a tile; scales in the tables, or apart.
+var streamKernels = map[int]*[2]func(*streamArgs){
+	1:         {stream1, stream1scaled},
+	fewRows:   {stream4, stream4scaled},
+	GroupRows: {stream16, stream16scaled},
+}

@@ -161,6 +161,12 @@ func stream16(a *streamArgs)
 func stream16scaled(a *streamArgs)
 
 //go:noescape
+func stream4(a *streamArgs)
+
+//go:noescape
+func stream4scaled(a *streamArgs)
+
+//go:noescape
 func stream1(a *streamArgs)
 
 //go:noescape
@@ -168,6 +174,9 @@ func stream1scaled(a *streamArgs)
 
 //go:noescape
 func packParts(a *packArgs)
+
+//go:noescape
+func packFour(a *packArgs)
 
 //go:noescape
 func packOne(a *packArgs)

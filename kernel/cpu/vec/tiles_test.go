@@ -147,7 +147,7 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 		for name, run := range formats {
 			whole := make([]float32, rows*cols)
 			run(Cut{Y: whole, Ldy: cols, X: all, M1: rows, N: cols}, 0)
-			for _, part := range [][4]int{{0, 1, 0, 1}, {299, 300, 149, 150}, {3, 4, 7, 60}, {5, 20, 1, 40}, {7, 23, 64, 97}, {11, 28, 30, 150}, {100, 133, 0, 150}} {
+			for _, part := range [][4]int{{0, 1, 0, 1}, {299, 300, 149, 150}, {3, 4, 7, 60}, {8, 10, 0, 150}, {9, 12, 3, 99}, {20, 24, 64, 150}, {5, 20, 1, 40}, {7, 23, 64, 97}, {11, 28, 30, 150}, {100, 133, 0, 150}} {
 				m0, m1, n0, n1 := part[0], part[1], part[2], part[3]
 				n := n1 - n0
 				got := make([]float32, (m1-m0)*n)
@@ -172,7 +172,7 @@ func TestTiledLongSums(t *testing.T) {
 	for range 2 {
 		whole := make([]float32, rows*cols)
 		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
-		for _, m := range []int{1, 3, 16} {
+		for _, m := range []int{1, 2, 4, 16} {
 			part := make([]float32, m*cols)
 			tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, a.x, a.ldx, m, k), M1: m, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
 			wantSame(t, fmt.Sprintf("%d rows", m), part, whole[:m*cols])
@@ -183,7 +183,7 @@ func TestTiledLongSums(t *testing.T) {
 
 func TestTiledProductsAdd(t *testing.T) {
 	tier := tiledTier(t)
-	for _, m := range []int{1, 7, 40} {
+	for _, m := range []int{1, 2, 7, 40} {
 		const n, k = 37, 96
 		a := newMatrix(newRand(24), m, n, k, 0, 0)
 		cols := packed(tier, a.x, a.ldx, m, k)
@@ -206,7 +206,7 @@ func TestTiledExtremes(t *testing.T) {
 	tier := tiledTier(t)
 	const k = 40
 	nan := float32(math.NaN())
-	for _, m := range []int{1, 5, 20} {
+	for _, m := range []int{1, 3, 5, 20} {
 		x := make([]float32, m*k)
 		for _, v := range []float32{math.MaxFloat32, -math.MaxFloat32, inf, -inf, nan, math.Float32frombits(0x7F800001), math.Float32frombits(0xFFFFFFFF)} {
 			clear(x)

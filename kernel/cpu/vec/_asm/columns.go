@@ -10,6 +10,7 @@ func emitColumns(e *emitter) {
 	splat(e, "roundHalf", 0x8000)
 	splat(e, "upperHalf", 0xFFFF0000)
 	packParts(e)
+	packFour(e)
 	packOne(e)
 	packPlain(e)
 	foldPlain(e)
@@ -96,6 +97,44 @@ func packParts(e *emitter) {
 		}
 		e.op("ADDQ $128, SI")
 		e.op("ADDQ $%d, DI", 3*1024)
+	})
+}
+
+// packFour packs four rows: a line of a tile is four pairs.
+func packFour(e *emitter) {
+	e.function("packFour", "packArgs", "four rows of float32 to steps of three parts of 16 lines of four pairs.")
+	kept := [12]int{6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 23, 24} // three parts of each row
+	packLoop(e, func() {
+		for r := range 4 {
+			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
+			split(e)
+			for part := range 3 {
+				e.op("VMOVDQA64 Z%d, Z%d", part, kept[3*r+part])
+			}
+		}
+		for part := range 3 {
+			a, b, c, d := kept[part], kept[3+part], kept[6+part], kept[9+part]
+			// Lane l of register j of four is line 4l+j.
+			for i, op := range [2]string{"VUNPCKLPS", "VUNPCKHPS"} {
+				e.op("%s Z%d, Z%d, Z%d", op, b, a, 16+i)
+				e.op("%s Z%d, Z%d, Z%d", op, d, c, 18+i)
+			}
+			for j, line := range [4]int{20, 21, 22, 25} {
+				op := [2]string{"VUNPCKLPD", "VUNPCKHPD"}[j%2]
+				e.op("%s Z%d, Z%d, Z%d", op, 18+j/2, 16+j/2, line)
+			}
+			// Lanes 0 and 1 of two registers each, then 2 and 3.
+			for i, lanes := range [2]int{0x44, 0xEE} {
+				e.op("VSHUFF32X4 $%#x, Z21, Z20, Z16", lanes)
+				e.op("VSHUFF32X4 $%#x, Z25, Z22, Z17", lanes)
+				e.op("VSHUFF32X4 $0x88, Z17, Z16, Z18")
+				e.op("VSHUFF32X4 $0xDD, Z17, Z16, Z19")
+				e.op("VMOVDQU64 Z18, %d(DI)", 256*part+128*i)
+				e.op("VMOVDQU64 Z19, %d(DI)", 256*part+128*i+64)
+			}
+		}
+		e.op("ADDQ $128, SI")
+		e.op("ADDQ $768, DI")
 	})
 }
 

@@ -24,7 +24,7 @@ import "fmt"
 //	R12 what to fetch, R13, R14 one, three strides between the eight places where that goes on
 //	Z24 scale of the block before
 func emitStreams(e *emitter) {
-	for _, columns := range []int{16, 1} {
+	for _, columns := range []int{16, 4, 1} {
 		for _, scaled := range []bool{false, true} {
 			(&stream{columns: columns, scaled: scaled}).emit(e)
 		}
@@ -49,16 +49,23 @@ const (
 	streamLine  = 4 * 64           // bytes each fetching place moves on in a phase
 
 	// Bytes from the panel to scratch memory for four tiles, where the kernels
-	// of one column also keep their sums, and to the sums. The Go side allocates
+	// of few columns also keep their sums, and to the sums. The Go side allocates
 	// them so.
 	streamBlock = 32768
-	streamOne   = streamBlock + 2048
+	streamFew   = streamBlock + 2048
 	streamSums  = streamBlock + 4096
 )
 
 // line is the bytes of a line of a tile of x or of sums; part those of a tile.
 func (k *stream) line() int { return 4 * k.columns }
 func (k *stream) part() int { return 16 * k.line() }
+
+// few says that a line of a tile is less than a register. Such sums are kept one
+// line after the other, except in memory between calls.
+func (k *stream) few() bool { return k.columns < 16 }
+
+// lines is the registers that the sums of a group take.
+func (k *stream) lines() int { return 2 * k.part() / 64 }
 
 func (k *stream) emit(e *emitter) {
 	name := fmt.Sprintf("stream%d", k.columns)
@@ -108,7 +115,7 @@ func (k *stream) begin(e *emitter) {
 	e.op("MOVQ $64, R15")
 	decoderConstants(e, "R9")
 	for t := range 4 {
-		if !k.scaled || k.columns == 1 {
+		if !k.scaled || k.few() {
 			e.emit(tileload(memory{base: "DI", index: "R15", disp: streamSums + 1024*t}, t))
 		}
 	}
@@ -120,9 +127,9 @@ func (k *stream) begin(e *emitter) {
 	e.op("MOVQ (R11), R9")
 	scaledTables(e, "R9")
 	e.op("MOVQ streamArgs_scales(AX), R11")
-	if k.columns == 1 {
-		k.storeTiles(e, 0, streamOne)
-		k.storeTiles(e, 1, streamOne+2*k.part())
+	if k.few() {
+		k.storeTiles(e, 0, streamFew)
+		k.storeTiles(e, 1, streamFew+2*k.part())
 	}
 	// Nothing is to be added before the first blocks are done.
 	e.op("VPXORD Z%d, Z%d, Z%d", streamScale, streamScale, streamScale)
@@ -251,15 +258,14 @@ func (k *stream) blockSums(e *emitter, group int) {
 	}
 }
 
-// add adds line r of a group's stored sums, times the scale, to those in memory.
-// The lines of kernels of one column are tiles.
+// add adds register r of a group's stored sums, times the scale, to the others.
 func (k *stream) add(e *emitter, group, r int) {
+	if r >= k.lines() {
+		return
+	}
 	from, to := streamBlock+2*group*k.part()+64*r, streamSums+2048*group+64*r
-	if k.columns == 1 {
-		if r > 1 {
-			return
-		}
-		to = streamOne + 2*group*k.part() + 64*r
+	if k.few() {
+		to = streamFew + 2*group*k.part() + 64*r
 	}
 	t := 4 + r%4
 	e.op("VMOVUPS %d(DI), Z%d", from, t)
@@ -270,20 +276,16 @@ func (k *stream) add(e *emitter, group, r int) {
 // end leaves all sums in memory.
 func (k *stream) end(e *emitter) {
 	if k.scaled {
-		lines := streamGroup
-		if k.columns == 1 {
-			lines = 2
-		}
 		for g := range 2 {
-			for r := range lines {
+			for r := range k.lines() {
 				k.add(e, g, r)
 			}
 		}
-		if k.columns > 1 {
+		if !k.few() {
 			return
 		}
 		for t := range 4 {
-			e.emit(tileload(memory{base: "DI", index: "DX", disp: streamOne + t*k.part()}, t))
+			e.emit(tileload(memory{base: "DI", index: "DX", disp: streamFew + t*k.part()}, t))
 		}
 	}
 	for t := range 4 {
