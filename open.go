@@ -266,6 +266,9 @@ func draftsOf(s spec.Setting, m model.Model, stepTokens int) (drafts int, why st
 	if s.Insists() {
 		return 0, "", fmt.Errorf("sparrow: %v drafts were asked for: %w", s, err)
 	}
+	if errors.Is(err, plan.E15) {
+		return 0, "this checkpoint has no draft layer", nil // nobody asked for one; a number names the tensors it lacks
+	}
 	return 0, err.Error(), nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -146,7 +147,11 @@ func listen(ctx context.Context, host string, port int) (net.Listener, error) {
 // announce says once what was decided and how to ask.
 func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *server.Keys) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "model    %s: %s, %s\n", i.Name, i.Family, f.source())
+	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
+	if filepath.Clean(f.model) != i.Name { // a folder of that name right here has nothing to add
+		fmt.Fprintf(&b, ", %s", f.source())
+	}
+	b.WriteString("\n")
 	describe(&b, i)
 	format := "format " + i.ChatFormat
 	if i.ChatFormat == "" {

@@ -147,6 +147,18 @@ func TestServeAsksForKeysAndWarnsWithoutThem(t *testing.T) {
 	open.end(t)
 }
 
+// A folder beside the caller, without a draft layer: its name is said once, and that there are no drafts is no refusal.
+func TestServeDescribesACheckpointPlainly(t *testing.T) {
+	t.Chdir("../../testdata/oracle")
+	s := startServer(t, "--model", "./deepseek_v32-1", "--cache-tokens", "512")
+	for _, want := range []string{"model    deepseek_v32-1: deepseek_v32\n", "drafts   none: this checkpoint has no draft layer\n"} {
+		if !strings.Contains(s.out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, s.out)
+		}
+	}
+	s.end(t)
+}
+
 func TestServeFailsWithWhatToDo(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
