@@ -37,10 +37,10 @@ type asker struct {
 	terminal bool      // out is one
 	trace    bool
 
-	request   sparrow.Request // without a prompt
-	chat      chat.Request    // with the system message, if any
-	document  string
-	maxTokens int
+	request  sparrow.Request // without a prompt
+	chat     chat.Request    // with the system message, if any
+	document string
+	assumed  bool // nobody gave request.MaxTokens: it gives way where the context has less room
 }
 
 // conversation is the request for the next answer after messages.
@@ -55,6 +55,10 @@ func (a *asker) conversation(messages []chat.Message) sparrow.Request {
 // ask streams one answer and returns what was said, also when it was cut short by an error.
 func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error) {
 	s, err := a.engine.Stream(ctx, r)
+	if bad := (*sparrow.RequestError)(nil); a.assumed && errors.As(err, &bad) && bad.Field == "max_tokens" && errors.Is(err, sparrow.ErrContext) {
+		r.MaxTokens = 0
+		s, err = a.engine.Stream(ctx, r)
+	}
 	if ctx.Err() != nil {
 		err = errInterrupted
 	}
@@ -95,13 +99,21 @@ func (a *asker) conclude(last sparrow.Event) error {
 	case sparrow.FinishCancelled:
 		return errInterrupted
 	case sparrow.FinishLength:
-		limit := "the context is full"
-		if a.maxTokens > 0 {
-			limit = fmt.Sprintf("--max-tokens %d", a.maxTokens)
-		}
-		fmt.Fprintf(a.side, "(cut off: %s)\n", limit)
+		fmt.Fprintf(a.side, "(cut off: %s)\n", a.limit(last.Usage))
 	}
 	return nil
+}
+
+// limit says what an answer of full length met.
+func (a *asker) limit(u *sparrow.Usage) string {
+	switch most := a.request.MaxTokens; {
+	case most == 0 || u == nil || u.CompletionTokens < most:
+		return "the context is full"
+	case a.assumed:
+		return fmt.Sprintf("%d tokens, as nothing else was asked for; --max-tokens allows more, --max-tokens 0 all that the context holds", most)
+	default:
+		return fmt.Sprintf("--max-tokens %d", most)
+	}
 }
 
 // printer writes the pieces of an answer, reasoning apart from content.

@@ -93,6 +93,38 @@ func TestRunSaysWhenItIsCutOff(t *testing.T) {
 	}
 }
 
+// The answers have no end of their own: the default limit holds, or what the context has room for where that is less.
+func TestRunLimitsAnAnswerThatNeverEnds(t *testing.T) {
+	e, err := sparrow.Open(context.Background(), sparrow.Config{CacheTokens: 256, ContextTokens: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeNow(e)
+	for _, c := range []struct {
+		name    string
+		most    int
+		assumed bool
+		want    string
+	}{
+		{"the default", 8, true, "(cut off: 8 tokens, as nothing else was asked for; --max-tokens allows more, --max-tokens 0 all that the context holds)\n"},
+		{"the default in a small context", defaultAnswerTokens, true, "(cut off: the context is full)\n"},
+		{"a number", 8, false, "(cut off: --max-tokens 8)\n"},
+		{"no limit", 0, false, "(cut off: the context is full)\n"},
+	} {
+		var side bytes.Buffer
+		a := &asker{engine: e, out: io.Discard, side: &side, assumed: c.assumed, request: sparrow.Request{Sampling: sample.Default(), MaxTokens: c.most, IgnoreEOS: true}, chat: chat.Request{AddGenerationPrompt: true}}
+		if _, err := a.ask(t.Context(), a.conversation([]chat.Message{{Role: chat.User, Content: "Goodbye"}})); err != nil || side.String() != c.want {
+			t.Errorf("%s: %v, beside the answer %q, want %q", c.name, err, &side, c.want)
+		}
+	}
+	if _, _, err := drive("", "run", "--context", "64", "--max-tokens", "100", "Goodbye"); err == nil || !strings.Contains(err.Error(), "max_tokens") {
+		t.Errorf("a number that somebody gave gives way: %v", err)
+	}
+	if out, _ := mustDrive(t, "", "run", "--context", "64", "Goodbye"); out != "Goodbye!\n" {
+		t.Errorf("the default does not give way to a small context: %q", out)
+	}
+}
+
 func TestRunFailsWithAReason(t *testing.T) {
 	for _, c := range []struct {
 		want string

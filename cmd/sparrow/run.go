@@ -18,6 +18,10 @@ import (
 	"sparrow/sample"
 )
 
+// defaultAnswerTokens bounds an answer where nobody said how long it may be: a model that never ends, such as one of random weights, would fill the
+// context otherwise. It leaves room for some reasoning.
+const defaultAnswerTokens = 2048
+
 // runFlags is everything `sparrow run` can be told.
 type runFlags struct {
 	engineFlags
@@ -49,7 +53,7 @@ on a terminal. Without --model the small model inside the binary runs.`,
 	s.StringVar(&f.system, "system", "", "system message")
 	s.StringVar(&f.file, "file", "", "document that is put before the question")
 	s.Float64Var(&f.temperature, "temperature", 0, "randomness: 0 always takes the likeliest token")
-	s.IntVar(&f.maxTokens, "max-tokens", 0, "most tokens of the answer; 0 means as many as the context holds")
+	s.IntVar(&f.maxTokens, "max-tokens", defaultAnswerTokens, "most tokens of the answer, reasoning included; 0 means as many as the context holds")
 	s.Int64Var(&f.seed, "seed", 0, "seed of the randomness; drawn when not given")
 	s.StringVar(&f.schema, "json-schema", "", "file with a JSON schema that the answer must follow")
 	s.BoolVar(&f.think, "think", false, "let the model reason before it answers (--think=false forbids it where that is the default)")
@@ -110,7 +114,7 @@ func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err erro
 // asker reads the files the flags name and prepares what all questions have in common.
 func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
 	a := &asker{
-		out: cmd.OutOrStdout(), side: cmd.ErrOrStderr(), trace: f.trace, maxTokens: f.maxTokens,
+		out: cmd.OutOrStdout(), side: cmd.ErrOrStderr(), trace: f.trace, assumed: !cmd.Flags().Changed("max-tokens"),
 		request: sparrow.Request{Sampling: sample.Default(), MaxTokens: f.maxTokens, Trace: f.trace},
 		chat:    chat.Request{AddGenerationPrompt: true},
 	}

@@ -215,7 +215,7 @@ func curlFor(i sparrow.Info, url string, key bool) string {
 	if err != nil {
 		name = []byte(`""`) // no string fails
 	}
-	path, body := "/v1/chat/completions", fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "%s"}]}`, name, exampleQuestion)
+	path, body := "/v1/chat/completions", fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "%s"}], "max_tokens": 256}`, name, exampleQuestion)
 	if i.ChatFormat == "" {
 		path, body = "/v1/completions", fmt.Sprintf(`{"model": %s, "prompt": [1, 2, 3], "max_tokens": 16}`, name)
 	}

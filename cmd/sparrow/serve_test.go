@@ -104,7 +104,7 @@ func TestServeAnswersThePrintedRequestAndStops(t *testing.T) {
 	if c := answer.Choices[0]; answer.Model != "bird's" || !strings.HasSuffix(c.Message.Content, "#### 46") || c.Reason != "stop" {
 		t.Errorf("answer %+v", answer)
 	}
-	for _, part := range []string{"model    bird's: deepseek_v32, the small model inside the binary", "plan     ", "weights 11.2 MiB", "64 pages, 4096 tokens", "largest step x context: 512 x 4096", "chat     format ", "address  http://127.0.0.1:"} {
+	for _, part := range []string{"model    bird's: deepseek_v32, the small model inside the binary", "plan     ", "weights 11.2 MiB", "64 pages, 4096 tokens", "largest step x context: 512 x 4096", "chat     format ", "address  http://127.0.0.1:", `"max_tokens": 256}`} {
 		if !strings.Contains(s.out.String(), part) {
 			t.Errorf("it does not say %q:\n%s", part, s.out)
 		}
