@@ -52,7 +52,7 @@ func parseItem(line []byte) (*Item, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
-		return nil, fmt.Errorf("%w; an item is an object with messages, answer and optionally tools, final, task and tokens", err)
+		return nil, fmt.Errorf("%s; an item is a JSON object with messages, answer and optionally tools, final, task and tokens, such as %s", itemFault(line, err), exampleItem)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one value on the line; want one item")
@@ -68,6 +68,31 @@ func parseItem(line []byte) (*Item, error) {
 		it.Tools = nil
 	}
 	return it, it.read()
+}
+
+// exampleItem is the least a line can hold.
+const exampleItem = `{"messages": [{"role": "user", "content": "What is 2 + 3?"}], "answer": "5"}`
+
+// itemFault says in the words of the file what the decoder has against a line.
+func itemFault(line []byte, err error) string {
+	const most = 40 // characters that are quoted
+	var typed *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &typed) && typed.Field != "":
+		return fmt.Sprintf("%s: is a JSON %s", typed.Field, typed.Value)
+	case errors.As(err, &typed):
+		return "a JSON " + typed.Value + " instead of an object"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "the JSON ends too early"
+	case errors.As(err, &syntax):
+		text := []rune(strings.TrimSpace(string(line)))
+		if len(text) > most {
+			text = append(text[:most:most], []rune("...")...)
+		}
+		return fmt.Sprintf("no JSON at byte %d of %q", syntax.Offset, string(text))
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
 // wireItem is the part of a chat completion that an item fixes.

@@ -94,9 +94,12 @@ func TestLoadChoosesByPattern(t *testing.T) {
 func TestBadTaskFiles(t *testing.T) {
 	user := `"messages": [{"role": "user", "content": "Hi"}]`
 	for name, c := range map[string]struct{ text, want string }{
-		"not JSON":             {goodLine + "\n{", "line 2"},
+		"half an object":       {goodLine + "\n{", "line 2: the JSON ends too early; an item is a JSON object with messages, answer"},
+		"not JSON":             {goodLine + "\nnothing here", `line 2: no JSON at byte 2 of "nothing here"; an item is`},
+		"a list":               {"[]", "line 1: a JSON array instead of an object"},
+		"a number as answer":   {`{` + user + `, "answer": 5}`, "answer: is a JSON number; an item is"},
 		"two values on a line": {goodLine + goodLine, "one item"},
-		"unknown name":         {`{` + user + `, "answer": "x", "tool": []}`, "tool"},
+		"unknown name":         {`{` + user + `, "answer": "x", "tool": []}`, `line 1: unknown field "tool"; an item is`},
 		"no answer":            {`{` + user + `}`, "answer"},
 		"empty answer":         {`{` + user + `, "answer": ""}`, "answer"},
 		"no messages":          {`{"answer": "x"}`, "messages"},

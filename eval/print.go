@@ -48,7 +48,7 @@ func (c *Comparison) printDifferences(p *printer) {
 	if c.Different == 0 {
 		return
 	}
-	p.line("\nitems with different outputs, %d of %d:", len(c.Differences), c.Different)
+	p.line("\noutputs differ: %s", listed(c.Different, c.Reports[0].Total.Items, len(c.Differences)))
 	for _, d := range c.Differences {
 		p.line("  %s:%d", d.Task, d.Line)
 		rows := [][]string{{"  want", fmt.Sprintf("%q", d.Want)}}
@@ -137,11 +137,20 @@ func (r *Report) printRows(p *printer) {
 	}
 }
 
+// listed heads a list of so many items, of which shown are listed.
+func listed(items, all, shown int) string {
+	s := fmt.Sprintf("%d of %d items", items, all)
+	if shown < items {
+		s += fmt.Sprintf("; the first %d", shown)
+	}
+	return s + ":"
+}
+
 func (r *Report) printFailures(p *printer) {
 	if len(r.Failures) == 0 {
 		return
 	}
-	p.line("wrong items, %d of %d:", len(r.Failures), r.Total.Items-r.Total.Exact)
+	p.line("wrong: %s", listed(r.Total.Items-r.Total.Exact, r.Total.Items, len(r.Failures)))
 	for _, f := range r.Failures {
 		if f.Error != "" {
 			p.line("  %s:%d failed: %s", f.Task, f.Line, f.Error)

@@ -90,7 +90,7 @@ func TestRunCounts(t *testing.T) {
 	if err := rep.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"scripted", "task1      5     60.0    100.0", "no power", `got  "answer 1 of 1!"`, "2 of 3"} {
+	for _, s := range []string{"scripted", "task1      5     60.0    100.0", "no power", `got  "answer 1 of 1!"`, "wrong: 3 of 8 items; the first 2:\n"} {
 		if !strings.Contains(text.String(), s) {
 			t.Errorf("%q is not in\n%s", s, text.String())
 		}
@@ -180,7 +180,7 @@ func TestCompare(t *testing.T) {
 	if err := c.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"2 of 3", "task0:2", `more   "wrong"`, "task0        4  100.0  50.0  50.0  75.0", "down    75.0   50.0   25.0  100.0"} {
+	for _, s := range []string{"outputs differ: 3 of 4 items; the first 2:\n", "task0:2", `more   "wrong"`, "task0        4  100.0  50.0  50.0  75.0", "down    75.0   50.0   25.0  100.0"} {
 		if !strings.Contains(text.String(), s) {
 			t.Errorf("%q is not in\n%s", s, text.String())
 		}

@@ -52,7 +52,7 @@ Exit status 1 means that requests failed; wrong answers are a result, not a fail
 
 func (f *evalFlags) add(s *pflag.FlagSet) {
 	s.SortFlags = false
-	s.StringVar(&f.tasks, "tasks", "", "tasks to run of a folder or of those inside the binary: patterns such as word*,find_one_*; default all")
+	s.StringVar(&f.tasks, "tasks", "", "tasks to run of a folder or of those inside the binary, not of files: patterns such as word*,find_one_*; default all")
 	s.IntVar(&f.limit, "limit", 0, "most items of each task; 0 means all")
 	s.StringVar(&f.compare, "compare", "", "plans to run side by side, separated by commas")
 	s.IntVar(&f.concurrency, "concurrency", 0, "items asked at once; 0 means 16")
@@ -117,6 +117,9 @@ func loadTasks(paths []string, patterns string) ([]eval.Task, error) {
 		info, err := os.Stat(p)
 		if err != nil {
 			return nil, fmt.Errorf("eval: %w", err)
+		}
+		if !info.IsDir() && patterns != "" {
+			return nil, fmt.Errorf("eval: --tasks chooses among the files of a folder, and %s is a file, which is asked whole; leave one of them out", p)
 		}
 		var more []eval.Task
 		if info.IsDir() {

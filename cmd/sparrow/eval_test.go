@@ -73,6 +73,12 @@ func TestEvalFiles(t *testing.T) {
 			t.Errorf("%s: %+v", path, r)
 		}
 	}
+	if status, stdout, _ := invoke("eval", file, "--cache-tokens", "4096"); status != 0 || !strings.Contains(stdout, "wrong: 1 of 2 items:\n  mine:2\n") {
+		t.Errorf("status %d\n%s", status, stdout)
+	}
+	if status, _, stderr := invoke("eval", "--tasks", "mi*", file); status != 1 || !strings.Contains(stderr, "--tasks chooses among the files of a folder") {
+		t.Errorf("--tasks with a file: status %d, %s", status, stderr)
+	}
 }
 
 func TestEvalAsksServers(t *testing.T) {
