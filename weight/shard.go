@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ func CreateSharded(dir string, tensors []Source, metadata map[string]string, max
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("weight: checkpoint folder: %w", err)
 	}
-	if err := refuseCheckpoint(dir); err != nil {
+	if err := Vacant(dir); err != nil {
 		return err
 	}
 	groups := cut(tensors, maxBytes)
@@ -103,10 +104,10 @@ func cut(tensors []Source, maxBytes int64) [][]Source {
 	return append(groups, sorted[start:])
 }
 
-// refuseCheckpoint fails when dir holds anything that Open would read.
-func refuseCheckpoint(dir string) error {
+// Vacant fails with ErrExists when dir holds anything that Open would read. A folder that is not there is vacant.
+func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("weight: checkpoint folder: %w", err)
 	}
 	var found []string // sorted, as ReadDir is

@@ -95,6 +95,9 @@ func (f *synthFlags) run(cmd *cobra.Command, dir string) error {
 	}
 	r := synthResult{Folder: dir, Config: f.config, DType: f.dtype, Seed: f.seed, Tokenizer: len(beside) > 0, Size: c.Size()}
 	if !f.dryRun {
+		if err := synth.Vacant(dir, beside); err != nil {
+			return err
+		}
 		if err := f.announce(cmd.ErrOrStderr(), dir, r.Bytes, o); err != nil {
 			return err
 		}

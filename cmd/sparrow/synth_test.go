@@ -23,8 +23,8 @@ func TestSynthWritesWhatRunCanRun(t *testing.T) {
 		if !strings.Contains(side, "8 out") || !strings.Contains(side, "finish length") {
 			t.Errorf("%s: answer %q\n%s", preset, answer, side)
 		}
-		if _, _, err := drive("", "synth", dir, "--config", preset); err == nil || !strings.Contains(err.Error(), "choose an empty folder") {
-			t.Errorf("%s: a second time: %v", preset, err)
+		if out, side, err := drive("", "synth", dir, "--config", preset); err == nil || !strings.Contains(err.Error(), "choose an empty folder") || out+side != "" {
+			t.Errorf("%s: a second time: %v after saying %q", preset, err, out+side)
 		}
 	}
 }

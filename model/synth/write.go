@@ -23,9 +23,15 @@ type File struct {
 // bytes of tensor data are written. When ctx ends, or anything fails, what was written is removed again. A folder that holds a checkpoint is
 // refused with weight.ErrExists.
 func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File, progress func(done, total int64)) (err error) {
-	made, err := makeFolder(dir)
+	if err := Vacant(dir, beside); err != nil {
+		return err
+	}
+	made, err := absent(dir)
 	if err != nil {
 		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("synth: %w", err)
 	}
 	var written []string
 	defer func() {
@@ -56,35 +62,51 @@ func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File, progr
 	return weight.CreateSharded(dir, c.sources(fill), about, c.options.ShardBytes)
 }
 
-// makeFolder creates dir and returns the folders that were not there before, innermost first.
-func makeFolder(dir string) (made []string, err error) {
+// Vacant fails with weight.ErrExists when dir holds a file that Write would have to replace. It fails too when dir is not a folder and cannot
+// become one.
+func Vacant(dir string, beside []File) error {
+	if _, err := absent(dir); err != nil {
+		return err
+	}
+	for _, f := range append([]File{{Name: "config.json"}}, beside...) {
+		path := filepath.Join(dir, f.Name)
+		if _, err := os.Lstat(path); err == nil {
+			return taken(path)
+		}
+	}
+	return weight.Vacant(dir)
+}
+
+// taken refuses to replace a file.
+func taken(path string) error {
+	return fmt.Errorf("synth: %w: %s is there; choose an empty folder", weight.ErrExists, path)
+}
+
+// absent lists the folders that must be made for dir, innermost first.
+func absent(dir string) (list []string, err error) {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
 		if err == nil {
 			if !info.IsDir() {
 				return nil, fmt.Errorf("synth: %s is a file; give a folder", at)
 			}
-			break
+			return list, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("synth: %w", err)
 		}
-		made = append(made, at)
+		list = append(list, at)
 		if filepath.Dir(at) == at {
-			break
+			return list, nil
 		}
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("synth: %w", err)
-	}
-	return made, nil
 }
 
 // writeNew writes a file that is not there yet.
 func writeNew(path string, data []byte) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("synth: %w: %s is there; choose an empty folder", weight.ErrExists, path)
+		return taken(path)
 	}
 	if err != nil {
 		return fmt.Errorf("synth: %w", err)
