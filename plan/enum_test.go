@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"sparrow/layout"
@@ -98,8 +99,13 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ModelFor("gpt-2"); err == nil {
-		t.Error("gpt-2 was found")
+	if _, err := ModelFor("gpt-2"); err == nil || !strings.Contains(err.Error(), "glm_moe_dsa, glm-5, glm5, glm-5.1, glm-5.2,") || !strings.Contains(err.Error(), "v4-pro") {
+		t.Errorf("gpt-2: %v, want it to list every name", err)
+	}
+	for _, spelling := range []string{"GLM-5", "glm_5", " glm-moe-dsa", "DeepSeek-V4"} {
+		if _, err := ModelFor(spelling); err != nil {
+			t.Error(err)
+		}
 	}
 	t.Run("two callers share no memory", func(t *testing.T) {
 		a, b := hardware(t, "sm90"), hardware(t, "sm90")

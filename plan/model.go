@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -152,30 +153,44 @@ func v4Ratios(lead, layers int) []int {
 	return ratios
 }
 
+// released is a model that its makers have published, heads not divided among ranks.
+type released struct {
+	names []string // the first is the usual one; case and _ or - make no difference
+	model Model
+}
+
+// releasedModels is made anew for each caller: a Model holds a slice.
+func releasedModels() []released {
+	return []released{
+		{[]string{"deepseek_v32", "deepseek-v3.2", "v32", "v3.2"}, Model{Family: DeepSeekV32, Heads: 128, K: 2048, IndexHeads: 64, QKDim: 192, VDim: 128,
+			Layers: 61, NextN: 1, Context: 163840, LayerSupportsDense: true}},
+		{[]string{"glm_moe_dsa", "glm-5", "glm5", "glm-5.1"}, Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
+			Layers: 78, NextN: 1, Context: 202752, LayerSupportsDense: true}},
+		{[]string{"glm-5.2", "glm5.2"}, Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
+			Layers: 78, NextN: 1, Context: 1048576, LayerSupportsDense: true, Share: LayerShare{Freq: 4, Offset: 3}}},
+		{[]string{"deepseek_v4", "deepseek_v4-flash", "v4", "v4-flash"}, Model{Family: DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512,
+			Layers: 43, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43)}},
+		{[]string{"deepseek_v4-pro", "v4-pro"}, Model{Family: DeepSeekV4, Heads: 128, K: 1024, IndexHeads: 64, QKDim: 512, VDim: 512,
+			Layers: 61, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61)}},
+	}
+}
+
 // ModelFor gives the released figures of a model by name, heads not divided
 // among ranks.
 func ModelFor(name string) (Model, error) {
-	switch fold(name) {
-	case "deepseek-v32", "deepseek-v3.2", "v32", "v3.2":
-		return Model{Family: DeepSeekV32, Heads: 128, K: 2048, IndexHeads: 64, QKDim: 192, VDim: 128,
-			Layers: 61, NextN: 1, Context: 163840, LayerSupportsDense: true}, nil
-	case "glm-moe-dsa", "glm-5", "glm5", "glm-5.1":
-		return Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
-			Layers: 78, NextN: 1, Context: 202752, LayerSupportsDense: true}, nil
-	case "glm-5.2", "glm5.2":
-		return Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
-			Layers: 78, NextN: 1, Context: 1048576, LayerSupportsDense: true, Share: LayerShare{Freq: 4, Offset: 3}}, nil
-	case "deepseek-v4", "deepseek-v4-flash", "v4", "v4-flash":
-		return Model{Family: DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512,
-			Layers: 43, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43)}, nil
-	case "deepseek-v4-pro", "v4-pro":
-		return Model{Family: DeepSeekV4, Heads: 128, K: 1024, IndexHeads: 64, QKDim: 512, VDim: 512,
-			Layers: 61, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61)}, nil
+	for _, r := range releasedModels() {
+		if slices.ContainsFunc(r.names, func(n string) bool { return fold(n) == fold(name) }) {
+			return r.model, nil
+		}
 	}
 	return Model{}, fmt.Errorf("plan: unknown model family %q; supported: %s", name, strings.Join(ModelNames(), ", "))
 }
 
-// ModelNames lists one name per model that ModelFor knows.
+// ModelNames lists every name that ModelFor knows, those of one model together.
 func ModelNames() []string {
-	return []string{"deepseek_v32", "glm_moe_dsa", "glm-5.2", "deepseek_v4", "deepseek_v4-pro"}
+	var names []string
+	for _, r := range releasedModels() {
+		names = append(names, r.names...)
+	}
+	return names
 }
