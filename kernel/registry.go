@@ -46,7 +46,11 @@ func (r *Registry) Open(name string, o Options) (Device, error) {
 			continue // the reference is never chosen unless it is named
 		}
 		if err := b.Available(); err != nil {
-			reasons = append(reasons, fmt.Sprintf("%s: %v", b.Name, err))
+			why := err.Error()
+			if b.Name != name {
+				why = b.Name + ": " + why
+			}
+			reasons = append(reasons, why)
 			continue
 		}
 		return b.Open(o)

@@ -39,18 +39,36 @@ func Backends() []kernel.Backend {
 	}}
 }
 
-// complete says why no model can run here: what is missing anywhere, and what is wrong with this machine.
-func complete() error {
-	here := cuda.Available()
-	list := Missing()
-	switch {
-	case len(list) == 0:
+// complete says why no model can run here: first what is wrong with this machine, then what is missing anywhere.
+func complete() error { return incomplete(cuda.Available(), Missing()) }
+
+func incomplete(here error, missing []string) error {
+	if len(missing) == 0 {
 		return here
-	case here == nil:
-		here = kernel.ErrUnavailable
 	}
-	return fmt.Errorf("no CUDA kernels yet for %s: run with --kernels cpu, or measure what there is with 'sparrow bench kernels --device cuda'; %w", strings.Join(list, ", "), here)
+	e := &cannotRun{cause: here}
+	var known *cuda.Unavailable
+	switch {
+	case here == nil:
+		e.cause = kernel.ErrUnavailable
+	case errors.As(here, &known):
+		e.text = known.Reason + "; "
+	default:
+		e.text = here.Error() + "; "
+	}
+	e.text += fmt.Sprintf("no whole model runs on a GPU yet: run with --kernels cpu, or measure what there is with 'sparrow bench kernels --device cuda' (without a CUDA kernel: %s)",
+		strings.Join(missing, ", "))
+	return e
 }
+
+// cannotRun is an ErrUnavailable in its own words: who asks has named the implementation.
+type cannotRun struct {
+	text  string
+	cause error
+}
+
+func (e *cannotRun) Error() string { return e.text }
+func (e *cannotRun) Unwrap() error { return e.cause }
 
 // Open opens a GPU with all its kernels, whether or not they suffice for a model.
 func Open(ordinal int) (_ *Device, err error) {

@@ -50,11 +50,29 @@ func TestBackendSaysWhyItCannotRun(t *testing.T) {
 	if here := cuda.Available(); here != nil && !errors.Is(err, cuda.ErrUnavailable) {
 		t.Errorf("%v does not say that %v", err, here)
 	}
-	r := kernel.NewRegistry(Backends())
-	if _, err := r.Open("cuda", kernel.Options{}); !errors.Is(err, kernel.ErrUnavailable) {
-		t.Errorf("by name: %v", err)
+	driver := &cuda.Unavailable{Reason: "no driver", Try: "install it"}
+	for _, c := range []struct {
+		name    string
+		here    error
+		missing []string
+		want    string
+	}{
+		{"neither", driver, []string{"embed", "put"}, "no driver; no whole model runs on a GPU yet: "},
+		{"a driver", nil, []string{"embed", "put"}, "no whole model runs on a GPU yet: "},
+		{"kernels", driver, nil, driver.Error()},
+	} {
+		err := incomplete(c.here, c.missing)
+		if !errors.Is(err, kernel.ErrUnavailable) || !strings.HasPrefix(err.Error(), c.want) || len(c.missing) > 0 && !strings.HasSuffix(err.Error(), "(without a CUDA kernel: embed, put)") {
+			t.Errorf("%s: %v, want it to begin with %q", c.name, err, c.want)
+		}
 	}
-	if _, err := r.Open("sm90", kernel.Options{}); !errors.Is(err, kernel.ErrUnavailable) {
-		t.Errorf("by hardware: %v", err)
+	if err := incomplete(nil, nil); err != nil {
+		t.Errorf("with driver and kernels: %v", err)
+	}
+	r := kernel.NewRegistry(Backends())
+	for asked, want := range map[string]string{"cuda": "cuda (" + err.Error() + ")", "sm90": "sm90 (cuda: " + err.Error() + ")"} {
+		if _, err := r.Open(asked, kernel.Options{}); !errors.Is(err, kernel.ErrUnavailable) || !strings.HasSuffix(err.Error(), ": "+want) {
+			t.Errorf("%s: %v, want it to end in %q", asked, err, want)
+		}
 	}
 }
