@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"sparrow/kernel"
@@ -148,7 +149,7 @@ func TestRoundingIsNotTakenForExact(t *testing.T) {
 }
 
 func TestNoGolden(t *testing.T) {
-	if _, err := verify.ReadGolden(t.TempDir()); !errors.Is(err, verify.ErrNoGolden) {
-		t.Errorf("got %v, want ErrNoGolden", err)
+	if _, err := verify.ReadGolden(t.TempDir()); !errors.Is(err, verify.ErrNoGolden) || !strings.Contains(err.Error(), "as in testdata/oracle/deepseek_v32-1") {
+		t.Errorf("got %v, want ErrNoGolden and a folder that has some", err)
 	}
 }
