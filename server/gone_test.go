@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"sparrow"
 )
 
 // logText is a log that a test reads while a server writes it.
@@ -81,6 +83,28 @@ func TestAWriteThatFailsIsAClientThatLeft(t *testing.T) {
 				t.Error(got)
 			}
 		})
+	}
+}
+
+// The line of a request tells the time of its first token, unless there was none.
+func TestTheLogTellsTheFirstTokenThatWas(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		events []sparrow.Event
+		first  bool
+	}{
+		{"an answer", say("Hel", "lo"), true},
+		{"ended before its first token", []sparrow.Event{{Finish: sparrow.FinishCancelled, Usage: usage(0)}}, false},
+	} {
+		log, text := logged()
+		s, err := New(newFake(playing(c.events...)), Options{Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Handler().ServeHTTP(httptest.NewRecorder(), newPost(t, context.Background(), "/v1/chat/completions", hello+`}`))
+		if got := text.String(); !strings.Contains(got, "prompt_tokens=7") || strings.Contains(got, "first_token=") != c.first {
+			t.Errorf("%s: %s", c.name, got)
+		}
 	}
 }
 

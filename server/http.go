@@ -101,9 +101,11 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	if x.tenant != "" {
 		attrs = append(attrs, slog.String("tenant", x.tenant))
 	}
+	if x.firstToken > 0 {
+		attrs = append(attrs, slog.Duration("first_token", x.firstToken))
+	}
 	if u := x.usage; u.PromptTokens > 0 {
-		attrs = append(attrs, slog.Duration("first_token", x.firstToken), slog.Int("prompt_tokens", u.PromptTokens),
-			slog.Int("cached_tokens", u.CachedTokens), slog.Int("completion_tokens", u.CompletionTokens))
+		attrs = append(attrs, slog.Int("prompt_tokens", u.PromptTokens), slog.Int("cached_tokens", u.CachedTokens), slog.Int("completion_tokens", u.CompletionTokens))
 	}
 	if x.fault != nil {
 		attrs = append(attrs, slog.String("code", string(faultCode(x))))
