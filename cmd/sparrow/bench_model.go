@@ -36,8 +36,9 @@ func benchModelCommand() *cobra.Command {
 		Short: "Time decode and prefill steps of a model at depths of context",
 		Long: `Bench model measures decode steps and prefill chunks at several depths of context and batch sizes, with the share of each stage: the indexer's
 scan, selection, attention, products, the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
-steps on top of it run for real, in DeepSeek-V4 from states as after a reused prefix. Without DIR the small model inside the binary is measured. Cells that do not fit are named with the reason. With --draft, answers to a few questions are
-timed with drafts and without, one at a time.`,
+steps on top of it run for real, in DeepSeek-V4 from states as after a reused prefix. "step ms", tokens/s and the shares are those of the best
+step; beside it stand the median of all steps and their spread. Without DIR the small model inside the binary is measured. Cells that do not fit
+are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time.`,
 		Example: `  sparrow bench model
   sparrow bench model /tmp/mini --contexts 512,8k,128k --batch 1
   sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json
