@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // quickest is the shortest of the runs of work in a benchmark: on a shared
@@ -72,6 +73,64 @@ func BenchmarkTiled(b *testing.B) {
 				best := quickest(b, c.run)
 				b.ReportMetric(2*rateM*rateN*rateK/float64(best.Nanoseconds()), "best-GFLOP/s")
 			})
+		}
+	}
+}
+
+// Few rows by weights that lie in the second cache, which is what the kernels
+// are able to do, and by weights out of memory, beside its plain reading.
+func BenchmarkFewRows(b *testing.B) {
+	const k, near, far = 4096, 512 << 10, 512 << 20
+	const part = 16 << 20 // of the memory, in turn
+	mem := make([]float32, far/4)
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), far) // in bounds: the same memory
+	for i := range bytes {
+		bytes[i] = 0x38 | byte(i*37)&0x87 // e4m3 between 1 and 2, and bf16 below 2
+	}
+	scale := make([]float32, part/k/scaleBlock*(k/scaleBlock))
+	for i := range scale {
+		scale[i] = 0.015 + float32(i%7)/1000
+	}
+	for _, tier := range Tiers() {
+		if !tier.Tiled() {
+			continue
+		}
+		for _, m := range []int{1, 4, 16} {
+			x := packed(tier, normals(newRand(7), m*k), k, m, k)
+			y := make([]float32, m*part/k)
+			for _, size := range []int{2, 1} {
+				multiply := func(w []byte) {
+					n := len(w) / size / k
+					c := Cut{Y: y, Ldy: n, X: x, M1: m, N: n}
+					if size == 2 {
+						tier.TiledBF16(c, w, k)
+					} else {
+						tier.TiledFP8(c, w, k, scale, k/scaleBlock, 0)
+					}
+				}
+				b.Run(fmt.Sprintf("%s/m%d/%s", tier.Name, m, formatNames[3-size]), func(b *testing.B) {
+					cached, read := time.Duration(1<<62), time.Duration(1<<62)
+					at := 0
+					next := func() int { at = (at + part) % far; return at }
+					memory := time.Duration(1 << 62)
+					timed := func(best *time.Duration, work func()) {
+						start := time.Now()
+						work()
+						*best = min(*best, time.Since(start))
+					}
+					for b.Loop() {
+						for range 4 { // the first brings them there
+							timed(&cached, func() { multiply(bytes[:near]) })
+						}
+						i := next() / 4
+						timed(&read, func() { tier.MatMulF32(y, part/4/k, mem[:k], k, 1, mem[i:][:part/4], k, part/4/k, k) })
+						timed(&memory, func() { multiply(bytes[next():][:part]) })
+					}
+					b.ReportMetric(near/float64(cached.Nanoseconds()), "cache-GB/s")
+					b.ReportMetric(part/float64(memory.Nanoseconds()), "memory-GB/s")
+					b.ReportMetric(100*read.Seconds()/memory.Seconds(), "%read")
+				})
+			}
 		}
 	}
 }
