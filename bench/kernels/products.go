@@ -33,7 +33,7 @@ func productCases() []Case {
 	}
 	for _, rows := range []int{1, 16} {
 		for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3} {
-			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), Make: func(r *Rig) *Op { return multiply(r, rows, r.dram(d, dramIn)) }})
+			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), OfPeak: true, Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.dram(d, dramIn)) }})
 		}
 	}
 	out = append(out, Case{Name: "multiply e2m1x2", Shape: "1 rows, 2048x4096", Make: func(r *Rig) *Op { return multiply(r, 1, r.weight(kernel.E2M1x2, 2048, 4096)) }})
@@ -48,15 +48,42 @@ func productCases() []Case {
 
 func dramShape(rows int) string { return fmt.Sprintf("%d rows, weights out of DRAM", rows) }
 
-// multiply is a product with a stored weight. The reference computes two bands of the result.
+// multiply is a product with a stored weight.
 func multiply(r *Rig, rows int, w kernel.Weight) *Op {
-	x, out := r.normal(rows, w.In(), 1), r.empty(kernel.F32, rows, w.Out())
+	op := multiplyParts(r, rows, w, w.Out())
+	op.Turn = nil
+	return op
+}
+
+// dramPart is how much of the weights out of DRAM one run takes: milliseconds, so that on a shared machine some runs are not disturbed.
+const dramPart = 32 << 20
+
+// multiplyInTurn is a product with one part of a weight after the other.
+func multiplyInTurn(r *Rig, rows int, w kernel.Weight) *Op {
+	return multiplyParts(r, rows, w, min(dramPart/(w.In()*w.Data.DType.Size())/128*128, w.Out()))
+}
+
+// multiplyParts is a product with n rows of a weight at a time. The reference computes two bands of the result.
+func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
+	x, out := r.normal(rows, all.In(), 1), r.empty(kernel.F32, rows, n)
+	w := all.Slice(0, n) // the part of the last run
 	bytes := float64(w.Data.Extent())
 	if w.Scale.Given() {
 		bytes += float64(w.Scale.Extent())
 	}
+	first := 0
+	turn := func() kernel.Weight {
+		at := first
+		if first += n; first+n > all.Out() {
+			first = 0
+		}
+		return all.Slice(at, at+n)
+	}
 	return &Op{
-		Run:    func(d kernel.Device) error { return d.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: w}) },
+		Run: func(d kernel.Device) error {
+			w = turn()
+			return d.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: w})
+		},
 		Poison: poison(out),
 		Check: func(ref kernel.Device) error {
 			for _, n := range []int{0, w.Out() - 128} {
@@ -70,7 +97,8 @@ func multiply(r *Rig, rows int, w kernel.Weight) *Op {
 			}
 			return nil
 		},
-		FLOPs: 2 * float64(rows) * float64(w.Out()) * float64(w.In()), Bytes: bytes, Memory: host.Bytes(w.Data),
+		FLOPs: 2 * float64(rows) * float64(n) * float64(all.In()), Bytes: bytes, Memory: host.Bytes(all.Data),
+		Turn: func() []byte { return host.Bytes(turn().Data) },
 	}
 }
 

@@ -26,7 +26,7 @@ type Case struct {
 	// Only says which backends have the operation; nil means all. Threads, when given, are the only ones it runs with.
 	Only    func(backend string) bool
 	Threads []int
-	// OfPeak says that the case is judged by the matrix unit's rate: rounds are added until enough of them saw it at its best.
+	// OfPeak says that the matrix unit's rate decides how the case is judged: rounds are added until enough of them saw it at its best.
 	OfPeak bool
 	// Make prepares inputs and outputs in host memory.
 	Make func(*Rig) *Op
@@ -43,6 +43,8 @@ type Op struct {
 	FLOPs  float64 // multiplications and additions of one run
 	Bytes  float64 // fewest bytes of stored data one run reads
 	Memory []byte  // where they lie; its plain reading is the ceiling
+	// Turn, when given, hands out the parts of Memory that runs and plain reads take in turn, so that each finds its part in no cache.
+	Turn func() []byte
 }
 
 // Options say what to measure and for how long.

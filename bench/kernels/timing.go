@@ -21,7 +21,7 @@ type timing struct {
 	spent   time.Duration // in all rounds
 	times   []float64     // microseconds of a run, one for each sample
 	moments []moment      // one for each round
-	read    time.Duration // best plain reading of the memory
+	read    float64       // best plain reading of the memory, GB/s
 }
 
 // moment is what one round saw: the best sample, and what one core reached in registers just before or just after. On a shared machine the
@@ -101,20 +101,8 @@ func (t *timing) atPeak(best float64) int {
 func (t *timing) round(best *float64) error {
 	begin := time.Now()
 	defer func() { t.spent += time.Since(begin) }()
-	if len(t.op.Memory) > 0 {
-		// A short read is repeated like a short operation.
-		for spent := time.Duration(0); ; {
-			d, err := t.reader.Time(t.op.Memory)
-			if err != nil {
-				return err
-			}
-			if t.read == 0 || d < t.read {
-				t.read = d
-			}
-			if spent += d; spent >= enough {
-				break
-			}
-		}
+	if err := t.readMemory(); err != nil {
+		return err
 	}
 	m := moment{micros: math.Inf(1), rate: t.inRegisters()}
 	for spent, samples := time.Duration(0), 0; spent < enough || samples == 0; {
@@ -138,6 +126,25 @@ func (t *timing) round(best *float64) error {
 	m.rate = max(m.rate, t.inRegisters())
 	t.moments = append(t.moments, m)
 	*best = max(*best, m.rate)
+	return nil
+}
+
+// readMemory times plain reading of the operation's memory. A short read is repeated like a short operation.
+func (t *timing) readMemory() error {
+	for spent := time.Duration(0); len(t.op.Memory) > 0 && spent < enough; {
+		for _, streams := range peak.Streams {
+			mem := t.op.Memory
+			if t.op.Turn != nil {
+				mem = t.op.Turn()
+			}
+			d, err := t.reader.TimeStreams(mem, streams)
+			if err != nil {
+				return err
+			}
+			spent += d
+			t.read = max(t.read, float64(len(mem))/d.Seconds()/1e9)
+		}
+	}
 	return nil
 }
 
@@ -181,7 +188,7 @@ func (t *timing) result(threads int) Result {
 		r.GBs = t.op.Bytes / r.Micros / 1e3
 	}
 	if t.read > 0 {
-		r.StreamGBs = float64(len(t.op.Memory)) / t.read.Seconds() / 1e9
+		r.StreamGBs = t.read
 		r.StreamShare = r.GBs / r.StreamGBs
 	}
 	return r
