@@ -164,11 +164,12 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 	}
 }
 
-// Sums longer than a call of the streaming kernel go on where it stopped.
+// Sums longer than a call of the streaming kernel go on where it stopped, for
+// every number of rows it takes.
 func TestTiledLongSums(t *testing.T) {
 	tier := tiledTier(t)
-	const rows, cols, k = 18, 33, 8192 + 300
-	a := newMatrix(newRand(26), rows, cols, k, 0, 32)
+	const rows, cols, k = 18, 32 + 128 + 65, 8192 + 300
+	a := newMatrix(newRand(26), rows, cols, k, 0, 96)
 	for range 2 {
 		whole := make([]float32, rows*cols)
 		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
