@@ -62,9 +62,10 @@ type latentTiles struct {
 
 // headBlock is 16 heads: the scores of the rows at hand, and what they have gathered.
 type headBlock struct {
-	scores   []float32 // [128 rows, 16]
-	out      []float32
-	top, sum [tileHeads]float32
+	scores []float32 // [128 rows, 16]
+	out    []float32
+	// Largest score; what weights are relative to, which may be smaller; and their sum.
+	most, top, sum [tileHeads]float32
 }
 
 func newLatentTiles(width int) latentAttend {
@@ -128,7 +129,7 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 	for i := range t.used() {
 		b := &t.blocks[i]
 		for h := range tileHeads {
-			b.top[h], b.sum[h] = float32(math.Inf(-1)), 0
+			b.most[h], b.top[h], b.sum[h] = float32(math.Inf(-1)), float32(math.Inf(-1)), 0
 		}
 	}
 	for first := 0; first < n; first += attendRows {
@@ -264,9 +265,9 @@ func (t *latentTiles) fold(b *headBlock, n, first int, format RowFormat) {
 	groups := (n + gatherRows - 1) / gatherRows
 	s := &t.soft
 	s.scores, s.weights, s.between = at(b.scores, 0), at(t.weights, 0), at(t.between, 0)
-	s.keys, s.groups, s.scale, s.top, s.sum = n, groups, t.scaling, b.top, b.sum
+	s.keys, s.groups, s.scale, s.most, s.top, s.sum = n, groups, t.scaling, b.most, b.top, b.sum
 	runAttendSoftmax(s)
-	b.top, b.sum = s.top, s.sum
+	b.most, b.top, b.sum = s.most, s.top, s.sum
 
 	v := &t.value
 	v.weights, v.out, v.keep, v.shapes, v.tiles = at(t.weights, 0), at(b.out, 0), unsafe.Pointer(&s.keep), unsafe.Pointer(&t.shapes), at(t.tiles, 0)
@@ -283,12 +284,17 @@ func (t *latentTiles) fold(b *headBlock, n, first int, format RowFormat) {
 	runAttendValues(attendValuesCodedamx, v)
 }
 
+// result brings weights that are relative to less than the largest score down to it.
 func (t *latentTiles) result(out, top, sum []float32) {
 	a := &t.split
 	for h := range top {
-		b := &t.blocks[h/tileHeads]
-		top[h], sum[h] = b.top[h%tileHeads], b.sum[h%tileHeads]
-		*a = attendQueryArgs{q: at(b.out, h%tileHeads*16), tiles: at(out, h*LatentDim)}
+		b, i := &t.blocks[h/tileHeads], h%tileHeads
+		by := float32(1)
+		if b.top[i] != b.most[i] {
+			by = float32(math.Exp(float64(b.top[i] - b.most[i])))
+		}
+		top[h], sum[h] = b.most[i], b.sum[i]*by
+		*a = attendQueryArgs{q: at(b.out, i*16), tiles: at(out, h*LatentDim), by: by}
 		runAttendResult(a)
 	}
 	*a = attendQueryArgs{}

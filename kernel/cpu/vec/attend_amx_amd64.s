@@ -101,6 +101,16 @@ DATA notExponent<>+48(SB)/8, $0x807FFFFF807FFFFF
 DATA notExponent<>+56(SB)/8, $0x807FFFFF807FFFFF
 GLOBL notExponent<>(SB), RODATA|NOPTR, $64
 
+DATA roomToGrow<>+0(SB)/8, $0x4100000041000000
+DATA roomToGrow<>+8(SB)/8, $0x4100000041000000
+DATA roomToGrow<>+16(SB)/8, $0x4100000041000000
+DATA roomToGrow<>+24(SB)/8, $0x4100000041000000
+DATA roomToGrow<>+32(SB)/8, $0x4100000041000000
+DATA roomToGrow<>+40(SB)/8, $0x4100000041000000
+DATA roomToGrow<>+48(SB)/8, $0x4100000041000000
+DATA roomToGrow<>+56(SB)/8, $0x4100000041000000
+GLOBL roomToGrow<>(SB), RODATA|NOPTR, $64
+
 DATA halfMaskavx512<>+0(SB)/4, $0xbfffbfff
 DATA halfMaskavx512<>+4(SB)/4, $0xbfffbfff
 DATA halfMaskavx512<>+8(SB)/4, $0xbfffbfff
@@ -3593,9 +3603,14 @@ scale16:
 	VMAXPS Z5, Z6, Z5
 	VMAXPS Z7, Z8, Z7
 	VMAXPS Z5, Z7, Z15
-	// Z15 is the largest now, Z14 was before.
+	// Z15 is the largest now, Z14 what weights are relative to: it follows only where they would get too large.
+	VMAXPS attendSoftmaxArgs_most(AX), Z15, Z0
+	VMOVUPS Z0, attendSoftmaxArgs_most(AX)
+	VADDPS roomToGrow<>(SB), Z14, Z0
+	VCMPPS $2, Z0, Z15, K1
+	VMOVAPS Z14, K1, Z15
+	KNOTW K1, K1
 	VMOVUPS Z15, attendSoftmaxArgs_top(AX)
-	VCMPPS $4, Z14, Z15, K1
 	KMOVW K1, R8
 	MOVQ R8, attendSoftmaxArgs_grew(AX)
 	VSUBPS Z15, Z14, Z0
@@ -5315,9 +5330,10 @@ DATA laneOrder1<>+56(SB)/8, $0x000000000000000F
 GLOBL laneOrder1<>(SB), RODATA|NOPTR, $64
 
 // func attendResultamx(a *attendQueryArgs)
-// one row of 32 tiles at q to 512 float32 at tiles.
+// one row of 32 tiles at q, times by, to 512 float32 at tiles.
 TEXT ·attendResultamx(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
+	VBROADCASTSS attendQueryArgs_by(AX), Z5
 	MOVQ attendQueryArgs_q(AX), SI
 	MOVQ attendQueryArgs_tiles(AX), DI
 	MOVQ $16, CX
@@ -5328,9 +5344,11 @@ loop34:
 	VMOVDQU64 1024(SI), Z1
 	VMOVDQA64 Z2, Z4
 	VPERMI2Q Z1, Z0, Z4
+	VMULPS Z5, Z4, Z4
 	VMOVDQU64 Z4, (DI)
 	VMOVDQA64 Z3, Z4
 	VPERMI2Q Z1, Z0, Z4
+	VMULPS Z5, Z4, Z4
 	VMOVDQU64 Z4, 64(DI)
 	ADDQ $2048, SI
 	ADDQ $128, DI

@@ -30,6 +30,7 @@ type entryArgs struct {
 type attendQueryArgs struct {
 	q, tiles, between unsafe.Pointer
 	ld, steps         int
+	by                float32 // factor of results
 }
 
 // attendScoreArgs: groups of 64 rows by 16 heads. Rows follow each other, or lie at
@@ -43,9 +44,10 @@ type attendScoreArgs struct {
 type attendSoftmaxArgs struct {
 	scores, weights, between unsafe.Pointer
 	keys, groups             int
-	grew                     int // out: heads whose largest score grew
+	grew                     int // out: heads whose top changed
 	scale                    float32
-	top, sum                 [tileHeads]float32
+	top, sum                 [tileHeads]float32 // what weights are relative to, and their sum
+	most                     [tileHeads]float32 // largest score
 	keep                     [tileHeads]float32 // out: factor of what was gathered before
 }
 

@@ -285,3 +285,42 @@ func TestLatentAttendTakesTurns(t *testing.T) {
 		}
 	})
 }
+
+// Scores that grow from block to block, by less and by more than weights have room for, or fall.
+func TestLatentAttendWhileScoresGrow(t *testing.T) {
+	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+		const n = 700
+		r := newRand(51)
+		q := normals(r, LatentRow)
+		length := 0.0
+		for _, v := range q {
+			length += float64(v) * float64(v)
+		}
+		for _, step := range []float64{-0.05, 0.01, 0.05, 0.4} { // score of each row above that of the one before
+			memory, values, places := make([]byte, n*2*LatentRow), make([][]float64, n), make([]int, n)
+			for i := range n {
+				values[i], places[i] = make([]float64, LatentRow), i*2*LatentRow
+				for c := range LatentRow {
+					bits := uint16(math.Float32bits(q[c]*float32(step*float64(i)/length)) >> 16)
+					binary.LittleEndian.PutUint16(memory[places[i]+2*c:], bits)
+					values[i][c] = float64(math.Float32frombits(uint32(bits) << 16))
+				}
+			}
+			a.Query(0, q, 1, 1)
+			if !a.Attend(0, memory, places, nil, RowBF16) {
+				t.Fatal("refused")
+			}
+			out, top, sum := make([]float32, LatentDim), make([]float32, 1), make([]float32, 1)
+			a.Result(out, top, sum)
+			want, wantTop, wantSum := attended(q, values, 1)
+			if math.Abs(float64(top[0])-wantTop) > 1e-4*(1+math.Abs(wantTop)) || math.Abs(float64(sum[0])/wantSum-1) > 2e-3 {
+				t.Errorf("steps of %v: top %v, sum %v, want %v, %v", step, top[0], sum[0], wantTop, wantSum)
+			}
+			for c, w := range want {
+				if d := math.Abs(float64(out[c])/float64(sum[0]) - w/wantSum); d > 1e-3*math.Abs(w/wantSum)+1e-6 {
+					t.Fatalf("steps of %v: column %d is off by %v of %v", step, c, d, w/wantSum)
+				}
+			}
+		}
+	})
+}

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // emitAttend writes sparse attention over latent rows on tiles, for 16 heads at
 // a time. Rows are taken as bfloat16, coded ones after decoding. Queries and
@@ -21,6 +24,7 @@ func emitAttend(e *emitter) {
 	words(e, "unitExponent", 0x3F803F80)
 	words(e, "codeBits", 0x7F7F7F7F)
 	words(e, "notExponent", 0x807FFFFF)
+	words(e, "roomToGrow", math.Float32bits(8)) // weights stay below exp(8), and so do sums below what float32 holds
 	v := &vectors{avx512}
 	v.constants(e)
 	emitNarrowExact(e)
@@ -233,9 +237,14 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 	e.op("VMAXPS Z7, Z8, Z7")
 	e.op("VMAXPS Z5, Z7, Z15")
 
-	e.note("Z15 is the largest now, Z14 was before.")
+	e.note("Z15 is the largest now, Z14 what weights are relative to: it follows only where they would get too large.")
+	e.op("VMAXPS %smost(AX), Z15, Z0", a)
+	e.op("VMOVUPS Z0, %smost(AX)", a)
+	e.op("VADDPS roomToGrow<>(SB), Z14, Z0")
+	e.op("VCMPPS $2, Z0, Z15, K1") // not above it; false for NaN
+	e.op("VMOVAPS Z14, K1, Z15")
+	e.op("KNOTW K1, K1")
 	e.op("VMOVUPS Z15, %stop(AX)", a)
-	e.op("VCMPPS $4, Z14, Z15, K1") // not equal, also for NaN
 	e.op("KMOVW K1, R8")
 	e.op("MOVQ R8, %sgrew(AX)", a)
 	e.op("VSUBPS Z15, Z14, Z0")
@@ -329,7 +338,8 @@ func emitAttendResult(e *emitter) {
 		}
 		table(e, fmt.Sprintf("laneOrder%d", i), data)
 	}
-	e.function("attendResultamx", "attendQueryArgs", "one row of 32 tiles at q to 512 float32 at tiles.")
+	e.function("attendResultamx", "attendQueryArgs", "one row of 32 tiles at q, times by, to 512 float32 at tiles.")
+	e.op("VBROADCASTSS attendQueryArgs_by(AX), Z5")
 	e.op("MOVQ attendQueryArgs_q(AX), SI")
 	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
 	e.op("MOVQ $16, CX")
@@ -342,6 +352,7 @@ func emitAttendResult(e *emitter) {
 	for i := range 2 {
 		e.op("VMOVDQA64 Z%d, Z4", 2+i)
 		e.op("VPERMI2Q Z1, Z0, Z4")
+		e.op("VMULPS Z5, Z4, Z4")
 		e.op("VMOVDQU64 Z4, %s", at16("DI", 64*i))
 	}
 	e.op("ADDQ $%d, SI", 2*tileBytes)
