@@ -51,11 +51,16 @@ type Selection struct {
 // Select fills the launch's rows of Out.
 func (x *Indexer) Select(s *Selection) error {
 	args := kernel.ScoreArgs{Keys: s.Cache}
+	// Rows that see no more keys than they may keep are not scored (kernel.ScoreArgs.SkipUpTo). Where that is every row of the launch, as in the
+	// first tokens of an answer, queries for scores would be computed for nothing: the largest matrix of the attention would be read.
+	all := s.Longest <= x.TopK
 	switch s.Plan.Kind {
 	case plan.IndexerKOnlyWithIndices:
-		// Every visible key is kept: selection looks at no scores.
-		return x.dev.Select(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last)})
+		all = true
 	case plan.IndexerRagged:
+		if all {
+			break
+		}
 		var err error
 		if args.Keys, err = x.gather(s); err != nil {
 			return err
@@ -66,6 +71,9 @@ func (x *Indexer) Select(s *Selection) error {
 		args.Table, args.NextN = s.Table, s.Plan.NextN
 	default:
 		return fmt.Errorf("indexer path %v is not one that selects", s.Plan.Kind)
+	}
+	if all {
+		return x.dev.Select(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last)})
 	}
 	// Scores are computed in chunks of rows, so that their matrix stays within the plan's bound.
 	chunk := s.Plan.RowsPerChunk
