@@ -7,7 +7,9 @@ import (
 
 // indexScoresGo widens the query once and each key once.
 func indexScoresGo(scores []float32, q []byte, w []float32, keys, scales []byte) {
-	wide := make([]float32, len(q))
+	buf := wideRows.get()
+	defer wideRows.put(buf)
+	wide := sized(buf, len(q))
 	widenE4M3Go(wide, q, 1)
 	var key [IndexDim]float32
 	for s := range scores {

@@ -14,7 +14,9 @@ func matMulF32Go(p product, w []float32) {
 }
 
 func matMulBF16Go(p product, w []byte) {
-	row := make([]float32, p.k)
+	buf := wideRows.get()
+	defer wideRows.put(buf)
+	row := sized(buf, p.k)
 	for j := range p.n {
 		widenBF16Go(row, w[2*j*p.ldw:][:2*p.k])
 		p.column(j, row)
@@ -22,11 +24,24 @@ func matMulBF16Go(p product, w []byte) {
 }
 
 func matMulFP8Go(p product, w []byte, s blockScale) {
-	row := make([]float32, p.k)
+	buf := wideRows.get()
+	defer wideRows.put(buf)
+	row := sized(buf, p.k)
 	for j := range p.n {
 		widenRowGo(row, w[j*p.ldw:][:p.k], s.row(j))
 		p.column(j, row)
 	}
+}
+
+// wideRows are widened rows of weights or queries between calls.
+var wideRows recycler[[]float32]
+
+// sized is n elements of a recycled slice, which grows to the most asked of it.
+func sized(buf *[]float32, n int) []float32 {
+	if cap(*buf) < n {
+		*buf = make([]float32, n)
+	}
+	return (*buf)[:n]
 }
 
 // column writes y[:, j] from the widened row j of the weights.
@@ -65,7 +80,9 @@ func accumulateF32Go(p product, w []float32) {
 }
 
 func accumulateBF16Go(p product, w []byte) {
-	row := make([]float32, p.n)
+	buf := wideRows.get()
+	defer wideRows.put(buf)
+	row := sized(buf, p.n)
 	for d := range p.k {
 		widenBF16Go(row, w[2*d*p.ldw:][:2*p.n])
 		p.addRow(d, row)
@@ -73,7 +90,9 @@ func accumulateBF16Go(p product, w []byte) {
 }
 
 func accumulateFP8Go(p product, w []byte, s blockScale) {
-	row := make([]float32, p.n)
+	buf := wideRows.get()
+	defer wideRows.put(buf)
+	row := sized(buf, p.n)
 	for d := range p.k {
 		widenRowGo(row, w[d*p.ldw:][:p.n], s.row(d))
 		p.addRow(d, row)
