@@ -11,7 +11,6 @@ func emitFill(e *emitter) {
 	fillBF16(e)
 	fillFP8(e)
 	fillFP4(e)
-	emitStreams(e)
 }
 
 const panelStep = 2048

@@ -42,6 +42,7 @@ func files() map[string][]byte {
 	set["transpose_avx512_amd64.s"] = file(func(e *emitter) { emitTranspose(e, avx512) })
 	set["tiles_amx_amd64.s"] = file(emitTiles)
 	set["fill_amx_amd64.s"] = file(emitFill)
+	set["stream_amx_amd64.s"] = file(emitStreams)
 	set["columns_amx_amd64.s"] = file(emitColumns)
 	return set
 }

@@ -24,6 +24,7 @@ import "fmt"
 //	R12 what to fetch, R13, R14 one, three strides between the eight places where that goes on
 //	Z24 scale of the block before
 func emitStreams(e *emitter) {
+	inOrderData(e)
 	for _, columns := range []int{16, 4, 1} {
 		for _, scaled := range []bool{false, true} {
 			(&stream{columns: columns, scaled: scaled}).emit(e)
