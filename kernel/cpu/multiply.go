@@ -13,6 +13,8 @@ import (
 const (
 	bandRows = 64
 	tileRows = 128
+	// x as it is: a band of whole panels, of six rows or four.
+	plainBand = 96
 	// Packed columns: a band is four blocks of the tiles, or what the kernels for few rows take at once where the weight streams through.
 	packedBand     = 128
 	packedBandFew  = 64
@@ -31,10 +33,13 @@ type multiplyWork struct {
 
 // cut divides the product among workers.
 func (w *multiplyWork) cut(workers int) {
-	w.band, w.tile = bandRows, tileRows
+	w.band, w.tile = plainBand, tileRows
 	switch {
 	case w.columns != nil && w.X.Rows <= 2*vec.GroupRows:
 		w.band = packedBandFew
+		if ceilDiv(w.W.Out(), w.band) < 2*workers {
+			w.band /= 2
+		}
 	case w.columns != nil:
 		w.band, w.tile = packedBand, packedTileRows
 		for w.band > packedBandFew && ceilDiv(w.W.Out(), w.band)*ceilDiv(w.X.Rows, w.tile) < 4*workers {
