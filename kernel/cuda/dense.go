@@ -59,7 +59,7 @@ type denseShape struct {
 // denseShapes are the kernels by columns of a head's keys without the rotated ones, and of its values.
 var denseShapes = map[[2]int32]denseShape{
 	{128, 128}: {"sparrow_dense_d192", 128},
-	{192, 256}: {"sparrow_dense_d256", 80},
+	{192, 256}: {"sparrow_dense_d256", 64},
 }
 
 // DenseSupported reports whether there is a kernel for heads of nope + 64 columns and values columns.

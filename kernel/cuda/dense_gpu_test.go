@@ -149,7 +149,7 @@ func TestGPUDenseRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 		c := newDenseCase(r, rng, dims, 16, 4, []request{{300, 700}, {33, 33}, {1, 640}})
 		out, lse := c.run(r, 0, len(c.start))
 		row := c.heads * c.values * 2
-		for range 10 {
+		for range repeats {
 			again, l := c.run(r, 0, len(c.start))
 			sameBytes(t, "again: out", again, out)
 			sameBytes(t, "again: lse", l, lse)

@@ -51,19 +51,23 @@ const (
 	valueDim    = 512 // values of a head of the result
 )
 
-// How decode cuts a row into segments that different SMs take: at positions that depend on nothing but the position, so that a row's bits
-// are the same alone and in any batch. 512 keys keep 128 SMs busy with 16 rows of 2048 keys and 128 heads, and cost a part of 2 KB per head
-// and segment to write and to read.
+// How decode cuts a row into segments that different SMs take: at positions that depend on nothing but the width of the lists, so that a row's
+// bits are the same alone and in any batch. 512 keys keep 128 SMs busy with 16 rows of 2048 keys and 128 heads, and cost a part of 64 KB per 64
+// heads and segment to write and to read. V4's 128 + 512 keys stay whole: a part would cost as much as it saves.
 const (
 	decodeSegmentBlocks = 8
 	decodeMaxSegments   = 16 // wider rows have longer segments
+	decodeWholeBlocks   = 10 // rows that are not cut
 )
 
 // SparseSegments is how decode cuts rows of up to width keys (of both streams together, each rounded up to 64).
 func SparseSegments(width int32) (segments, blocks int32) {
-	all := (width + sparseKeys - 1) / sparseKeys
+	all := max((width+sparseKeys-1)/sparseKeys, 1)
+	if all <= decodeWholeBlocks {
+		return 1, all
+	}
 	blocks = max(decodeSegmentBlocks, (all+decodeMaxSegments-1)/decodeMaxSegments)
-	return max((all+blocks-1)/blocks, 1), blocks
+	return (all + blocks - 1) / blocks, blocks
 }
 
 // SparseScratch is the memory that segments of rows of a layout need (0: gathered V4 rows): bytes of Partial and of Stats. None for one

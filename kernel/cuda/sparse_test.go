@@ -56,7 +56,7 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 
 func TestSegmentsHoldEveryRow(t *testing.T) {
 	for _, c := range []struct{ width, segments, blocks int32 }{
-		{1, 1, 8}, {512, 1, 8}, {513, 2, 8}, {2048, 4, 8}, {640, 2, 8}, {8192, 16, 8}, {8193, 15, 9}, {1 << 20, 16, 1024},
+		{0, 1, 1}, {1, 1, 1}, {512, 1, 8}, {513, 1, 9}, {640, 1, 10}, {641, 2, 8}, {2048, 4, 8}, {8192, 16, 8}, {8193, 15, 9}, {1 << 20, 16, 1024},
 	} {
 		segments, blocks := SparseSegments(c.width)
 		if segments != c.segments || blocks != c.blocks {

@@ -26,8 +26,8 @@ func (b *bench) selected(rows, width, slots int, lens []int32) (indices, counts 
 
 func TestGPUSparseAttend(t *testing.T) {
 	b := onGPU(t)
-	lens := []int32{0, 1, 63, 64, 65, 600, 600}
-	rows, width := len(lens), 600
+	lens := []int32{0, 1, 63, 64, 65, 1000, 1000}
+	rows, width := len(lens), 1000 // two segments
 	for _, kind := range mains {
 		l, err := layout.MainOf(kind)
 		b.must(err)
@@ -83,7 +83,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 	for _, tokens := range []int{64, 2} {
 		extraRef, extraGPU := pools(512/tokens, tokens)
 		window, windowLens := b.selected(rows, 128, 256, []int32{128, 0, 5, 64, 128})
-		extra, extraLens := b.selected(rows, 500, 512, []int32{500, 100, 0, 64, 500})
+		extra, extraLens := b.selected(rows, 600, 512, []int32{600, 100, 0, 64, 600})
 		q, out, lse, sinks := b.random(rows, heads*layout.V4Dim), b.random(rows, heads*layout.V4Dim), b.normal(rows, heads), b.normal(1, heads)
 		b.must(
 			b.ref.DualAttend(kernel.DualArgs{Out: out.ref, LSE: lse.ref, Q: q.ref, Window: kernel.Stream{Pool: windowRef, Indices: window.ref, Lens: windowLens.ref},
@@ -104,7 +104,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 // Twenty thousand rows, more than one launch takes, have the bits of two calls of ten thousand.
 func TestGPUManyRowsEqualTwoHalves(t *testing.T) {
 	b := onGPU(t)
-	const rows, half, heads, width, slots = 20000, 10000, 2, 600, 768
+	const rows, half, heads, width, slots = 20000, 10000, 2, 700, 768
 	lens := make([]int32, rows)
 	for i := range lens {
 		lens[i] = []int32{0, 1, 63, 64, 65, 511, 512, 513, width - 1, width}[b.rng.IntN(10)]

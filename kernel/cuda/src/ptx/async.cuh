@@ -17,6 +17,16 @@ __device__ __forceinline__ void copies_arrive(u32 bar) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
 }
 
+// Closes a group of copies of this thread; copies_wait<N> returns when all but its last N groups have landed.
+__device__ __forceinline__ void copies_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int N>
+__device__ __forceinline__ void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
 // Orders shared memory written by threads before later reads of it by the tensor cores: in the writer before its barrier, and in the
 // reader after it when the writes were copies.
 __device__ __forceinline__ void fence_async_proxy() {

@@ -17,6 +17,12 @@ __device__ __forceinline__ u64 operand_128b_across(u32 address, u32 tile_bytes) 
     return kSwizzle128 | (kEightRows << 32) | (static_cast<u64>(tile_bytes >> 4) << 16) | static_cast<u64>((address & 0x3FFFF) >> 4);
 }
 
+// Stores what a warp holds of [16, 16] elements in the order of an operand in registers (a above). Lane l names the address of 8 elements of row
+// l % 16 and columns 8 * (l / 16) and following.
+__device__ __forceinline__ void store_fragments(u32 address, const u32 (&a)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]) : "memory");
+}
+
 // Products of bf16. accumulate 0 overwrites d.
 struct Bf16 {
     // d [64, 64] (+)= a * b over 16 columns of K, both K-major in shared memory.

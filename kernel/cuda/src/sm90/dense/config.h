@@ -14,15 +14,16 @@ constexpr int kUnitRows = 2 * kGroupRows;     // of a unit
 constexpr int kColumnTile = 64;               // columns of a tile in shared memory
 constexpr int kTileRowBytes = kColumnTile * 2;
 constexpr int kStages = 2;                    // tiles of keys, and of values, in shared memory
-constexpr int kRecords = 2;                   // units known ahead
+constexpr int kRecords = 4;                   // units in work and known ahead
 
 // Warpgroups 0 and 1 do the arithmetic; of warpgroup 2 one warp asks for copies and one finds units.
 constexpr int kThreads = 384;
 
-// NopeTiles and ValueTiles count tiles of 64 columns of a head's keys (without the rotated 64) and values; Keys are the keys of a tile.
-template <int NopeTiles, int ValueTiles, int TileKeys>
+// NopeTiles and ValueTiles count tiles of 64 columns of a head's keys (without the rotated 64) and values; Keys are the keys of a tile; Held
+// tiles of a query are kept in registers, which spares the port of shared memory.
+template <int NopeTiles, int ValueTiles, int TileKeys, int HeldTiles>
 struct Shape {
-    static constexpr int Nope = NopeTiles, Value = ValueTiles, Keys = TileKeys;
+    static constexpr int Nope = NopeTiles, Value = ValueTiles, Keys = TileKeys, Held = HeldTiles;
     static constexpr int Query = NopeTiles + 1;               // tiles of a query
     static constexpr int Columns = ValueTiles * kColumnTile;  // of the result
     static constexpr int KeyTileBytes = Keys * kTileRowBytes;

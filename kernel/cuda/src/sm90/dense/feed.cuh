@@ -89,7 +89,7 @@ __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<
             record.whole[0] = least0 / S::Keys;
             record.whole[1] = least1 / S::Keys;
         }
-        arrive(shared.record_full[ring.stage]);
+        ptx::barrier_arrive(ptx::shared_address(&shared.record_full[ring.stage]));  // each lane for what it has written
         ring.advance();
         if (lane < 2) {
             prefetch_3d(&args.query_map, 0, row + lane * kGroupRows, place.head * S::Query);
@@ -100,7 +100,7 @@ __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<
     if (lane == 0) {
         shared.records[ring.stage].tiles = -1;
     }
-    arrive(shared.record_full[ring.stage]);
+    ptx::barrier_arrive(ptx::shared_address(&shared.record_full[ring.stage]));  // each lane for what it has written
 }
 
 // The thread that asks for copies: tiles of a unit from the last keys to the first, keys ahead of the queries, which are freed later.

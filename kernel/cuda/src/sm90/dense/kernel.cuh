@@ -13,7 +13,7 @@
 
 namespace sparrow_dense {
 
-template <class S, bool Turns, int MathRegisters, int FeedRegisters>
+template <class S, int MathRegisters, int FeedRegisters>
 __device__ __forceinline__ void attend(const DenseAttendArgs& args) {
     static_assert((2 * MathRegisters + FeedRegisters) * 128 <= 65536, "more registers than an SM has");
     Storage<S>& shared = storage<S>();
@@ -29,7 +29,7 @@ __device__ __forceinline__ void attend(const DenseAttendArgs& args) {
     const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0);
     if (warp < 8) {
         ptx::registers_grow<MathRegisters>();
-        MathGroup<S, Turns>(args, shared, warp / 4).run();
+        MathGroup<S>(args, shared, warp / 4).run();
     } else {
         ptx::registers_shrink<FeedRegisters>();
         if (warp == 8) {

@@ -7,23 +7,11 @@
 // see come before its own and leave sums of zero; keys inside a tile that it does not see have weight zero.
 #pragma once
 
+#include "ptx/matrix.cuh"
 #include "ptx/wgmma.cuh"
-#include "sm90/dense/output.cuh"
+#include "sm90/dense/softmax.cuh"
 
 namespace sparrow_dense {
-
-// Exponents are relative to a base that follows a row's largest score only when that has outgrown it by this much, in base 2: the output is
-// rescaled in few tiles, and weights reach 2^8 at most. What a row does depends on the row alone.
-constexpr float kSlack = 8.0f;
-
-// The base of a row that has seen no key: finite, so that nothing becomes NaN.
-constexpr float kLowest = -1e30f;
-
-__device__ __forceinline__ float exp2_fast(float x) {
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
 
 // Declares accumulators whose first product overwrites them.
 template <int N>
@@ -41,9 +29,17 @@ __device__ __forceinline__ u64 further(u64 operand, u32 bytes) {
     return r;
 }
 
-template <class S, bool Turns>
+// A unit as one math warpgroup sees it. What else there is to know stays in the record.
+struct Unit {
+    u32 slot;   // of its record
+    i32 last;   // the last tile of which a row of this warpgroup sees keys, or -1
+    i32 skip;   // tiles behind that one, for the other warpgroup alone; -1: there is no further unit
+    i32 whole;  // leading tiles that all rows of this warpgroup see in full
+};
+
+template <class S>
 struct MathGroup {
-    static constexpr int Scores = S::Keys / 2;     // of a thread
+    static constexpr int Scores = S::Keys / 2;  // of a thread
     static constexpr int Outputs = S::Columns / 2;
 
     const DenseAttendArgs& args;
@@ -51,19 +47,38 @@ struct MathGroup {
     const Corner at;
     const float scale;
     Cursor<kStages> keys, values;
-    float base[2], sum[2];  // of this lane's rows: what exponents are relative to, in base 2, and this lane's part of the sum
-    i32 len[2];
+    Softmax softmax;
+    Cursor<kRecords> ring;
+    u32 units = 0;             // with keys
+    u32 held[S::Held * 4][4];  // the first columns of this unit's queries
 
     __device__ __forceinline__ MathGroup(const DenseAttendArgs& a, Storage<S>& s, i32 group) : args(a), shared(s), at(group), scale(a.score_scale) {}
 
-    // Asks for the scores of the next tile of keys.
+    // Takes the first columns of the queries into registers.
+    __device__ __forceinline__ void hold_queries() {
+        const u32 lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
+        const u32 address = ptx::shared_address(shared.q[at.group]) + row * kTileRowBytes;
+#pragma unroll
+        for (int i = 0; i < S::Held * 4; ++i) {
+            const u32 chunk = i % 4 * 2 + lane / 16;
+            ptx::load_matrices(held[i], address + i / 4 * S::QueryTileBytes + ((chunk ^ (row & 7)) << 4));
+        }
+    }
+
+    // Asks for the scores of the next tile of keys, with Held tiles of the queries from registers.
+    template <int Held>
     __device__ __forceinline__ void multiply_scores(float (&s)[Scores]) {
         const u64 q = ptx::operand_128b(ptx::shared_address(shared.q[at.group])), k = ptx::operand_128b(ptx::shared_address(shared.k[keys.stage]));
         ptx::mma_pin(s);
         ptx::mma_fence();
 #pragma unroll
         for (int i = 0; i < S::Query * 4; ++i) {
-            ptx::Wide<S::Keys>::scores(s, further(q, i / 4 * S::QueryTileBytes + i % 4 * 32), further(k, i / 4 * S::KeyTileBytes + i % 4 * 32), i != 0);
+            const u64 tile = further(k, i / 4 * S::KeyTileBytes + i % 4 * 32);
+            if (i < Held * 4) {
+                ptx::Wide<S::Keys>::scores(s, held[i], tile, i != 0);
+            } else {
+                ptx::Wide<S::Keys>::scores(s, further(q, i / 4 * S::QueryTileBytes + i % 4 * 32), tile, i != 0);
+            }
         }
         ptx::mma_commit();
     }
@@ -97,223 +112,196 @@ struct MathGroup {
         at.group == 0 ? ptx::group_sync<1, 128>() : ptx::group_sync<2, 128>();
     }
 
-    // Scores of keys at and beyond a row's length, which is counted from the tile's first key, become -inf.
-    __device__ __forceinline__ void mask(float (&s)[Scores], i32 first_key) const {
-        const float never = __int_as_float(0xFF800000);
-        const i32 seen0 = len[0] - first_key - 2 * static_cast<i32>(at.pair), seen1 = len[1] - first_key - 2 * static_cast<i32>(at.pair);
-#pragma unroll
-        for (int i = 0; i < Scores; i += 4) {
-            const int column = i * 2;
-            s[i] = column < seen0 ? s[i] : never;
-            s[i + 1] = column + 1 < seen0 ? s[i + 1] : never;
-            s[i + 2] = column < seen1 ? s[i + 2] : never;
-            s[i + 3] = column + 1 < seen1 ? s[i + 3] : never;
-        }
-    }
-
-    // Scores to weights in place. factor becomes what the output so far is multiplied by; false when that is one in the whole warp.
-    __device__ __forceinline__ bool softmax(float (&s)[Scores], float (&factor)[2]) {
-        float high0 = fmaxf(s[0], s[1]), high1 = fmaxf(s[2], s[3]);
-#pragma unroll
-        for (int i = 4; i < Scores; i += 4) {
-            high0 = fmaxf(high0, fmaxf(s[i], s[i + 1]));
-            high1 = fmaxf(high1, fmaxf(s[i + 2], s[i + 3]));
-        }
-        high0 *= scale;
-        high1 *= scale;
-        factor[0] = factor[1] = 1.0f;
-        bool moved = false;
-        if (__any_sync(ptx::kFullMask, high0 > base[0] + kSlack || high1 > base[1] + kSlack)) {  // some row of the warp has outgrown its base
-            moved = true;
-#pragma unroll
-            for (int d = 1; d < 4; d *= 2) {
-                high0 = fmaxf(high0, __shfl_xor_sync(ptx::kFullMask, high0, d));
-                high1 = fmaxf(high1, __shfl_xor_sync(ptx::kFullMask, high1, d));
-            }
-            if (high0 > base[0] + kSlack) {
-                factor[0] = exp2_fast(base[0] - high0);
-                base[0] = high0;
-            }
-            if (high1 > base[1] + kSlack) {
-                factor[1] = exp2_fast(base[1] - high1);
-                base[1] = high1;
-            }
-        }
-        float sum0 = 0.0f, sum1 = 0.0f;
-#pragma unroll
-        for (int i = 0; i < Scores; i += 4) {
-            s[i] = exp2_fast(fmaf(s[i], scale, -base[0]));
-            s[i + 1] = exp2_fast(fmaf(s[i + 1], scale, -base[0]));
-            s[i + 2] = exp2_fast(fmaf(s[i + 2], scale, -base[1]));
-            s[i + 3] = exp2_fast(fmaf(s[i + 3], scale, -base[1]));
-            sum0 += s[i] + s[i + 1];
-            sum1 += s[i + 2] + s[i + 3];
-        }
-        sum[0] = fmaf(sum[0], factor[0], sum0);
-        sum[1] = fmaf(sum[1], factor[1], sum1);
-        return moved;
-    }
-
-    static __device__ __forceinline__ void pack(u32 (&p)[S::Steps][4], const float (&s)[Scores]) {
-#pragma unroll
-        for (int i = 0; i < Scores / 2; ++i) {
-            p[i / 4][i % 4] = ptx::Bf16::pack(s[2 * i], s[2 * i + 1]);
-        }
-    }
-
-    // Multiplies the accumulator's two rows. Warps whose factors are all one leave it out, which changes no bit.
-    static __device__ __forceinline__ void rescale(float (&o)[Outputs], const float (&factor)[2]) {
-#pragma unroll
-        for (int i = 0; i < Outputs; i += 4) {
-            o[i] *= factor[0];
-            o[i + 1] *= factor[0];
-            o[i + 2] *= factor[1];
-            o[i + 3] *= factor[1];
-        }
-    }
-
     // Turns of the two warpgroups at asking for products; both run through the same number of them.
     __device__ __forceinline__ void take_turn() const {
-        if constexpr (Turns) {
-            at.group == 0 ? ptx::group_sync<3, 256>() : ptx::group_sync<4, 256>();
-        }
+        at.group == 0 ? ptx::group_sync<3, 256>() : ptx::group_sync<4, 256>();
     }
     __device__ __forceinline__ void give_turn() const {
-        if constexpr (Turns) {
-            at.group == 0 ? group_arrive<4, 256>() : group_arrive<3, 256>();
-        }
+        at.group == 0 ? group_arrive<4, 256>() : group_arrive<3, 256>();
     }
 
     // Scores of tile t, which are there, to weights in place.
-    __device__ __forceinline__ bool weigh(float (&s)[Scores], i32 t, i32 whole, float (&factor)[2]) {
+    __device__ __forceinline__ void weigh(float (&s)[Scores], const Unit& u, i32 t) {
         ptx::mma_pin(s);
         arrive(shared.k_empty[keys.stage]);
         keys.advance();
-        if (t >= whole) {
-            mask(s, t * S::Keys);
+        if (t >= u.whole) {
+            const i32 row = at.group * kGroupRows + at.row, first = t * S::Keys;
+            mask_scores(s, record(u).lens[row] - first, record(u).lens[row + 8] - first, at.pair);
         }
-        return softmax(s, factor);
+        softmax.weigh(s, scale);
     }
 
-    // Waits for the product that is on its way, brings its sums to the present bases and frees its values.
-    __device__ __forceinline__ void finish_product(float (&o)[Outputs], bool moved, const float (&factor)[2]) {
-        ptx::mma_wait<0>();
+    // Frees the values of a product that is there.
+    __device__ __forceinline__ void free_values(float (&o)[Outputs]) {
         ptx::mma_pin(o);
         arrive(shared.v_empty[values.stage]);
         values.advance();
-        if (moved) {
-            rescale(o, factor);
-        }
     }
 
-    // Lets the last tiles of a unit pass that the other warpgroup alone sees, and turns with them.
-    __device__ __forceinline__ void skip(i32 tiles, i32 turns) {
-#pragma unroll 1
-        for (i32 t = 0; t < tiles; ++t) {
-            wait(shared.k_full[keys.stage], keys.parity);
-            arrive(shared.k_empty[keys.stage]);
-            keys.advance();
-            wait(shared.v_full[values.stage], values.parity);
-            arrive(shared.v_empty[values.stage]);
-            values.advance();
-            if (t < turns) {
-                take_turn();
-                give_turn();
-            }
-        }
-    }
-
-    // The tiles of a unit that rows of this warpgroup see: `most` keys, of the unit's `limit`. whole: leading tiles without a mask. The wait for a
-    // product stands at the head of the loop and the softmax that runs beside the product at its end: inside one block of instructions the
-    // compiler would put the wait first.
-    __device__ __forceinline__ void run_unit(float (&o)[Outputs], i32 most, i32 limit, i32 whole) {
-        float s[Scores], factor[2];
-        u32 p[S::Steps][4];
-        const i32 last = tiles_of<S>(most) - 1, seen = limit - last * S::Keys;  // keys of the last tile that some row of the unit sees, or more
-        declare(s);
-        base[0] = base[1] = kLowest;
-        sum[0] = sum[1] = 0.0f;
-        wait(shared.k_full[keys.stage], keys.parity);
-        multiply_scores(s);
+    // Waits for the product that is on its way and brings its sums to the present bases.
+    __device__ __forceinline__ void finish_product(float (&o)[Outputs]) {
         ptx::mma_wait<0>();
-        bool moved = weigh(s, last, whole, factor);
+        free_values(o);
+        softmax.rescale(o);
+    }
+
+    __device__ __forceinline__ const volatile Record& record(const Unit& u) const { return shared.records[u.slot]; }
+
+    // The next unit. Its record stays until it is released, which is when everything read from it has been used: an arrival can overtake a load
+    // whose result nobody has waited for.
+    __device__ __forceinline__ Unit next_unit() {
+        wait(shared.record_full[ring.stage], ring.parity);
+        Unit n{ring.stage, -1, -1, 0};
+        const i32 tiles = record(n).tiles;
+        if (tiles >= 0) {
+            n.last = tiles_of<S>(record(n).most[at.group]) - 1;
+            n.skip = tiles - 1 - n.last;
+            n.whole = record(n).whole[at.group];
+        }
+        ring.advance();
+        return n;
+    }
+
+    __device__ __forceinline__ void release(const Unit& u) { arrive(shared.record_empty[u.slot]); }
+
+    // How many keys of the unit's last tile for this warpgroup some row of the unit sees: more than a tile's where the unit goes on behind it.
+    __device__ __forceinline__ i32 seen(const Unit& u) const { return max(record(u).most[0], record(u).most[1]) - u.last * S::Keys; }
+
+    __device__ __forceinline__ void skip_keys() {
+        wait(shared.k_full[keys.stage], keys.parity);
+        arrive(shared.k_empty[keys.stage]);
+        keys.advance();
+    }
+
+    __device__ __forceinline__ void skip_values(bool turn) {
+        wait(shared.v_full[values.stage], values.parity);
+        arrive(shared.v_empty[values.stage]);
+        values.advance();
+        if (turn) {
+            take_turn();
+            give_turn();
+        }
+    }
+
+    // Goes on to the next unit with keys for this warpgroup, from n on, and asks for its first scores; false: there is none. Units whose rows
+    // here see no key, and last tiles that the other warpgroup alone sees, pass by, and turns with them.
+    __device__ __forceinline__ bool start(float (&s)[Scores], Unit& n) {
 #pragma unroll 1
-        for (i32 t = last - 1; t >= 0; --t) {
-            const bool first = t == last - 1;
-            if (!first) {
-                finish_product(o, moved, factor);
+        while (true) {
+            if (n.skip < 0) {
+                return false;
             }
-            pack(p, s);
+            if (n.last >= 0 || n.skip > 0) {
+                wait(shared.q_full[at.group], units++ & 1);
+            }
+#pragma unroll 1
+            for (i32 t = 0; t < n.skip; ++t) {
+                skip_keys();
+                skip_values(t > 0 || n.last >= 0);
+            }
+            if (n.last >= 0) {
+                break;
+            }
+            if (n.skip > 0) {
+                arrive(shared.q_empty[at.group]);
+            }
+            write_zeros<S>(args, at, record(n).row, record(n).rows, record(n).head);
+            release(n);
+            n = next_unit();
+        }
+        wait(shared.k_full[keys.stage], keys.parity);
+        multiply_scores<0>(s);
+        ptx::mma_wait<0>();
+        ptx::mma_pin(s);
+        return true;
+    }
+
+    // The tiles of a unit that rows of this warpgroup see, whose first scores are asked for, up to the product of the last weights, which is
+    // asked for in the end. The wait for a product stands at the head of the loop and the softmax that runs beside the product at its end:
+    // inside one block of instructions the compiler would put the wait first.
+    __device__ __forceinline__ void run_unit(float (&s)[Scores], float (&o)[Outputs], const Unit& u) {
+        u32 p[S::Steps][4];
+        softmax.reset();
+        hold_queries();
+        weigh(s, u, u.last);
+#pragma unroll 1
+        for (i32 t = u.last - 1; t >= 0; --t) {
+            const bool first = t == u.last - 1;
+            if (!first) {
+                finish_product(o);
+            }
+            pack_weights(p, s);
             wait(shared.k_full[keys.stage], keys.parity);
             take_turn();
-            multiply_scores(s);
+            multiply_scores<S::Held>(s);
             wait(shared.v_full[values.stage], values.parity);
-            if (first && seen < S::Keys) {
-                clear_values(seen);
+            if (first && seen(u) < S::Keys) {
+                clear_values(seen(u));
             }
             multiply_values(o, p, first);
             give_turn();
             ptx::mma_wait<1>();
-            moved = weigh(s, t, whole, factor);
+            weigh(s, u, t);
         }
         arrive(shared.q_empty[at.group]);
-        if (last > 0) {
-            finish_product(o, moved, factor);
+        if (u.last > 0) {
+            finish_product(o);
         }
-        pack(p, s);
+        pack_weights(p, s);
         wait(shared.v_full[values.stage], values.parity);
-        if (last == 0 && seen < S::Keys) {
-            clear_values(seen);
+        if (u.last == 0 && seen(u) < S::Keys) {
+            clear_values(seen(u));
         }
-        multiply_values(o, p, last == 0);
-        finish_product(o, false, factor);
+        multiply_values(o, p, u.last == 0);
     }
 
+    __device__ __forceinline__ void write(const Unit& u, const float (&o)[Outputs]) {
+        float inverse[2];
+        softmax.finish(inverse);
+        const i32 row = record(u).row, rows = record(u).rows, head = record(u).head;
+        write_rows<S>(args, at, row, rows, head, o, inverse);
+        write_lse(args, at, row, rows, head, softmax.base, softmax.sum);
+        release(u);
+    }
+
+    // All units. The first scores of a unit are asked for behind the last product of the one before, so that they run while its result is
+    // written. Where there is no next unit, or more than one tile has to pass by before it, products of what happens to be in shared memory take
+    // their place, and nobody looks at them: the compiler runs products one by one where a condition decides whether they run.
     __device__ __forceinline__ void run() {
-        Cursor<kRecords> ring;
-        u32 units = 0;  // with keys
-        if constexpr (Turns) {
-            if (at.group == 1) {
-                give_turn();
-            }
+        if (at.group == 1) {
+            give_turn();
         }
+        float s[Scores], o[Outputs];
+        declare(s);
+        declare(o);
+        Unit n = next_unit();
+        bool begun = false;  // the scores of the last tile are there
 #pragma unroll 1
         while (true) {
-            wait(shared.record_full[ring.stage], ring.parity);
-            const volatile Record& record = shared.records[ring.stage];
-            const i32 row = record.row, rows = record.rows, head = record.head, tiles = record.tiles;
-            const i32 most = record.most[at.group], limit = max(most, record.most[1 - at.group]), whole = record.whole[at.group];
-            len[0] = record.lens[at.group * kGroupRows + at.row];
-            len[1] = record.lens[at.group * kGroupRows + at.row + 8];
-            arrive(shared.record_empty[ring.stage]);
-            ring.advance();
-            if (tiles < 0) {
+            if (!begun && !start(s, n)) {
                 return;
             }
-            if (tiles > 0) {
-                wait(shared.q_full[at.group], units & 1);
-                ++units;
-                skip(tiles - tiles_of<S>(most), tiles - max(tiles_of<S>(most), 1));
-            }
-            if (most == 0) {
-                if (tiles > 0) {
-                    arrive(shared.q_empty[at.group]);
+            const Unit u = n;
+            run_unit(s, o, u);
+            n = next_unit();
+            begun = n.last >= 0 && n.skip <= 1;
+            if (begun) {
+                wait(shared.q_full[at.group], units++ & 1);
+                if (n.skip > 0) {
+                    skip_keys();
                 }
-                write_zeros<S>(args, at, row, rows, head);
-                continue;
+                wait(shared.k_full[keys.stage], keys.parity);
             }
-            float o[Outputs];
-            declare(o);
-            run_unit(o, most, limit, whole);
-            float inverse[2];
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                sum[half] += __shfl_xor_sync(ptx::kFullMask, sum[half], 1);
-                sum[half] += __shfl_xor_sync(ptx::kFullMask, sum[half], 2);
-                inverse[half] = sum[half] > 0.0f ? 1.0f / sum[half] : 0.0f;
+            multiply_scores<0>(s);
+            ptx::mma_wait<1>();
+            free_values(o);
+            if (begun && n.skip > 0) {
+                skip_values(true);
             }
-            write_rows<S>(args, at, row, rows, head, o, inverse);
-            write_lse(args, at, row, rows, head, base, sum);
+            write(u, o);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(s);
         }
     }
 };

@@ -61,7 +61,7 @@ __device__ __forceinline__ void init_barriers(Storage<S>& shared) {
         ptx::barrier_init(ptx::shared_address(&shared.v_empty[s]), kMathWarps);
     }
     for (int r = 0; r < kRecords; ++r) {
-        ptx::barrier_init(ptx::shared_address(&shared.record_full[r]), 1);
+        ptx::barrier_init(ptx::shared_address(&shared.record_full[r]), 32);
         ptx::barrier_init(ptx::shared_address(&shared.record_empty[r]), kMathWarps + kLoader);
     }
     ptx::barrier_init_fence();

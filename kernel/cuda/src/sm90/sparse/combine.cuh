@@ -72,7 +72,7 @@ __device__ __forceinline__ void combine(const SparseAttendArgs& args) {
     const Corner at;
     const i32 head = static_cast<i32>(group) * kHeads + at.row + half * 8;
     const bool mine = head < args.heads;
-    const i32 blocks = (clipped_length(args.streams[0], row) + kKeys - 1) / kKeys + (clipped_length(args.streams[1], row) + kKeys - 1) / kKeys;
+    const i32 blocks = row_blocks(args, row);
     const i32 live = min((blocks + args.segment_blocks - 1) / args.segment_blocks, args.segments);
     const float4* stats = reinterpret_cast<const float4*>(args.stats) + static_cast<i64>(row) * args.segments * args.heads + (mine ? head : 0);
     float largest = kLowest, highest = kLowest;  // of the numbers exponents are relative to, of the scores
@@ -117,7 +117,7 @@ __device__ __forceinline__ void combine(const SparseAttendArgs& args) {
             }
         }
     }
-    const float f = final_factor(args, head, largest, sum);
+    const float f = final_factor(args, sink_of(args, head), largest, sum);
     const u32 q = at.lane % 4;
     u16* out = args.out + row * args.out_stride + static_cast<i64>(head) * kValues + side * kHalfColumns + eighth * 32 + q * 8;
 #pragma unroll

@@ -17,6 +17,10 @@ constexpr int kValues = 512;           // columns of V
 constexpr int kHalfTiles = 4;          // tiles of V that one math warpgroup owns
 constexpr int kHalfColumns = kHalfTiles * kTileColumns;
 
+// Parts of a block that are filled and freed apart: the tiles of the score group's columns, and the others.
+constexpr int kParts = 2;
+constexpr int kPartTiles[kParts] = {0, kHalfTiles};  // first tile of each
+
 // The lower bound of the running maximum: finite, so that a block without a valid key gives no NaN.
 constexpr float kLowest = -1e30f;
 
@@ -25,11 +29,15 @@ constexpr float kLowest = -1e30f;
 constexpr int kFetchers = 128;
 constexpr int kThreads = 256 + kFetchers;
 
+// Registers of a thread at launch: as many as three warpgroups can have in eights. Growing to fewer is an illegal instruction.
+constexpr int kLaunchRegisters = 168;
+
 // Registers of a thread of each warpgroup.
 template <int ScoreRegs, int ValueRegs, int FetchRegs>
 struct Registers {
     static constexpr int Score = ScoreRegs, Value = ValueRegs, Fetch = FetchRegs;
-    static_assert((Score + Value + Fetch) * 128 <= 65536, "more registers than an SM has");
+    static_assert(Score + Value + Fetch <= 3 * kLaunchRegisters, "more registers than the launch got: a group would wait for them for ever");
+    static_assert(Score >= kLaunchRegisters && Fetch <= kLaunchRegisters, "the score group grows, the fetchers shrink");
 };
 
 }  // namespace sparrow_sparse

@@ -46,6 +46,13 @@ __device__ __forceinline__ uint4 load_16(const u8* p) {
     return v;
 }
 
+// Zeros that the compiler does not write before it knows whether they are wanted.
+__device__ __forceinline__ uint4 zeros() {
+    uint4 v;
+    asm volatile("mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w));
+    return v;
+}
+
 // Sixteen codes of key r, quarter q of a tile, times a scale, to their two chunks.
 __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes, u32 scale) {
     store_16(tile + tile_byte(r, 2 * q), times(widen(codes.x), scale), times(widen(codes.x >> 16), scale), times(widen(codes.y), scale),
@@ -65,6 +72,7 @@ __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes)
 // 656 bytes: 512 codes, 4 f32 scales of 128 codes each, 64 bf16 values of the rotary part, which stay bf16.
 struct BlockFormat {
     static constexpr int kTiles = 9, kCodeTiles = 8, kBf16Tiles = 1;
+    static constexpr bool kTwoStreams = false;
     static constexpr i64 kRowBytes = 656;
     float2 left, right;
     uint4 rope[2];
@@ -77,13 +85,15 @@ struct BlockFormat {
     __device__ __forceinline__ void load_left(const u8* row, const u8*) { left = load_scales(row + 512); }
     __device__ __forceinline__ void load_right(const u8* row, u32 q) {
         right = load_scales(row + 520);
-        rope[0] = load_16(row + 528 + q * 32);
-        rope[1] = load_16(row + 544 + q * 32);
+        row += q * 32;
+        rope[0] = load_16(row + 528);
+        rope[1] = load_16(row + 544);
     }
     __device__ __forceinline__ void clear_left() { left = make_float2(0.0f, 0.0f); }
     __device__ __forceinline__ void clear_right() {
         right = make_float2(0.0f, 0.0f);
-        rope[0] = rope[1] = make_uint4(0, 0, 0, 0);
+        rope[0] = zeros();
+        rope[1] = zeros();
     }
     __device__ __forceinline__ void store(u32 tile, int i, u32 r, u32 q, uint4 codes) const {
         store_codes(tile, r, q, codes, half_scale(i < 2 ? left.x : i < 4 ? left.y : i < 6 ? right.x : right.y));
@@ -97,13 +107,14 @@ struct BlockFormat {
 // 576 bytes: 512 codes, 64 codes of the rotary part. The pool's scale is left to the score and value scales of the launch.
 struct RawFormat {
     static constexpr int kTiles = 9, kCodeTiles = 8, kBf16Tiles = 0;
+    static constexpr bool kTwoStreams = false;
     static constexpr i64 kRowBytes = 576;
     uint4 rope;
 
     __device__ __forceinline__ void load_left(const u8*, const u8*) {}
     __device__ __forceinline__ void load_right(const u8* row, u32 q) { rope = load_16(row + 512 + q * 16); }
     __device__ __forceinline__ void clear_left() {}
-    __device__ __forceinline__ void clear_right() { rope = make_uint4(0, 0, 0, 0); }
+    __device__ __forceinline__ void clear_right() { rope = zeros(); }
     __device__ __forceinline__ void store(u32 tile, int, u32 r, u32 q, uint4 codes) const { store_codes(tile, r, q, codes); }
     __device__ __forceinline__ void store_rope(u32 tile, u32 r, u32 q) const { store_codes(tile, r, q, rope); }
 };
@@ -112,6 +123,7 @@ struct RawFormat {
 // the page. The rotary part is part of the values, too: it becomes half precision.
 struct EntryFormat {
     static constexpr int kTiles = 8, kCodeTiles = 7, kBf16Tiles = 0;
+    static constexpr bool kTwoStreams = true;
     static constexpr i64 kRowBytes = 576;
     u32 low, high;  // scale bytes of tiles 0-3 and 4-6
     u32 waiting;    // high of the block whose left half is on its way
@@ -122,13 +134,15 @@ struct EntryFormat {
     }
     __device__ __forceinline__ void load_right(const u8* row, u32 q) {
         high = waiting;
-        rope[0] = load_16(row + 448 + q * 32);
-        rope[1] = load_16(row + 464 + q * 32);
+        row += q * 32;
+        rope[0] = load_16(row + 448);
+        rope[1] = load_16(row + 464);
     }
     __device__ __forceinline__ void clear_left() { low = waiting = 0; }
     __device__ __forceinline__ void clear_right() {
         high = 0;
-        rope[0] = rope[1] = make_uint4(0, 0, 0, 0);
+        rope[0] = zeros();
+        rope[1] = zeros();
     }
     __device__ __forceinline__ void store(u32 tile, int i, u32 r, u32 q, uint4 codes) const {
         const u32 b = (i < 4 ? low : high) >> (i % 4 * 8) & 0xFF;
@@ -150,68 +164,59 @@ struct ConvertedRows {
     static constexpr int kStep = kFetchers / 4;  // keys served side by side
     static constexpr int kRows = kKeys / kStep;
 
+    using Blocks = Ahead<Tiles, Format::kRowBytes, Format::kTwoStreams>;
+    using Block = typename Blocks::Block;
+    static constexpr bool kScattered = true;
+    static constexpr bool kPublishFirst = true;
+    static constexpr i64 kRowBytes = Format::kRowBytes;
+    static constexpr bool kTwoStreams = Format::kTwoStreams;
+
     uint4 codes[kRows][Format::kCodeTiles];
     Format rest[kRows];
-    i32 slots[kRows];  // of the block that is asked for next
-
-    // Asks for the slots of a block.
-    __device__ __forceinline__ void look(const SparseAttendArgs& args, const Walk& at, u32 t) {
-        const BlockPlace place = place_of(at.unit, at.block);
-#pragma unroll
-        for (int k = 0; k < kRows; ++k) {
-            slots[k] = listed_slot(args.streams[place.stream], at.unit.row, place.position + k * kStep + t / 4, place.length);
-        }
-    }
-
-    // Bit 8k + i: key k * kStep + 8 * warp + i counts. Four lanes know each key, the first of them is taken.
-    __device__ __forceinline__ u32 mask() const {
-        u32 m = 0;
-#pragma unroll
-        for (int k = 0; k < kRows; ++k) {
-            u32 x = __ballot_sync(ptx::kFullMask, slots[k] >= 0) & 0x11111111u;
-            x = (x | x >> 3) & 0x03030303u;
-            x = (x | x >> 6) & 0x000F000Fu;
-            m |= ((x | x >> 12) & 0xFFu) << (k * 8);
-        }
-        return m;
-    }
-
-    // Asks for half of the rows of the block that was looked at: tiles 0-3, or the others and the rotary part.
+    // Asks for half of row k of a block to come: tiles 0-3, or the others and the rotary part.
     template <bool Left>
-    __device__ __forceinline__ void ask(const SelectionView& s, u32 q) {
+    __device__ __forceinline__ void ask_row(const SparseAttendArgs& args, const Block& c, int k, u32 t) {
         constexpr int kFrom = Left ? 0 : kHalfTiles, kTo = Left ? kHalfTiles : Format::kCodeTiles;
+        const i32 slot = __shfl_sync(ptx::kFullMask, c.slot, k * 8 + t % 32 / 4);
+        if (slot >= 0) {
+            const SelectionView& s = c.stream(args);
+            const u8* page = page_of(s, slot);
+            const u8* row = page + (slot & s.page_mask) * Format::kRowBytes;
+            asm volatile("" : "+l"(row));  // one address, to which small numbers are added
 #pragma unroll
-        for (int k = 0; k < kRows; ++k) {
-            const i32 slot = slots[k];
-            if (slot >= 0) {
-                const u8* page = page_of(s, slot);
-                const u8* row = page + (slot & s.page_mask) * Format::kRowBytes;
-#pragma unroll
-                for (int i = kFrom; i < kTo; ++i) {
-                    codes[k][i] = load_16(row + i * 64 + q * 16);
-                }
-                if constexpr (Left) {
-                    rest[k].load_left(row, page + s.scales + (slot & s.page_mask) * 8ll);
-                } else {
-                    rest[k].load_right(row, q);
-                }
+            for (int i = kFrom; i < kTo; ++i) {
+                codes[k][i] = load_16(row + t % 4 * 16 + i * 64);
+            }
+            if constexpr (Left) {
+                rest[k].load_left(row, page + s.scales + (slot & s.page_mask) * 8ll);
             } else {
+                rest[k].load_right(row, t % 4);
+            }
+        } else {
 #pragma unroll
-                for (int i = kFrom; i < kTo; ++i) {
-                    codes[k][i] = make_uint4(0, 0, 0, 0);
-                }
-                if constexpr (Left) {
-                    rest[k].clear_left();
-                } else {
-                    rest[k].clear_right();
-                }
+            for (int i = kFrom; i < kTo; ++i) {
+                codes[k][i] = zeros();
+            }
+            if constexpr (Left) {
+                rest[k].clear_left();
+            } else {
+                rest[k].clear_right();
             }
         }
     }
 
-    // Converts half of the rows that have arrived.
     template <bool Left>
-    __device__ __forceinline__ void store(u32 base, u32 t) const {
+    __device__ __forceinline__ void ask(const SparseAttendArgs& args, const Block& c, u32 t) {
+#pragma unroll
+        for (int k = 0; k < kRows; ++k) {
+            ask_row<Left>(args, c, k, t);
+        }
+    }
+
+    // Converts half of the rows that have arrived and asks for the same half of the block to come, row by row: loads that are asked for all at once
+    // wait for each other, and the conversion for them.
+    template <bool Left>
+    __device__ __forceinline__ void turn(const SparseAttendArgs& args, const Block& c, u32 base, u32 t) {
         constexpr int kFrom = Left ? 0 : kHalfTiles, kTo = Left ? kHalfTiles : Format::kCodeTiles;
 #pragma unroll
         for (int k = 0; k < kRows; ++k) {
@@ -222,59 +227,57 @@ struct ConvertedRows {
             if constexpr (!Left) {
                 rest[k].store_rope(base + Format::kCodeTiles * kTileBytes, k * kStep + t / 4, t % 4);
             }
+            if (k + 1 < kRows) {
+                ask_row<Left>(args, c, k, t);
+#pragma unroll
+                for (int i = kFrom; i < kTo; ++i) {
+                    uint4& w = codes[k + 1][i];
+                    asm volatile("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));  // not converted before: there are no registers for both
+                }
+            }
         }
         ptx::fence_async_proxy();
     }
 
     static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
-        u32 done = 0, units = 0;  // blocks, and units with keys
-        u32 valid = 0;            // of the block whose rows are on their way
+        u32 done = 0, queries = 0;  // blocks, and queries of 64 heads
         ConvertedRows rows;
-        Walk at(args);
-        if (at.more) {
-            const BlockPlace place = place_of(at.unit, at.block);
-            rows.look(args, at, t);
-            settle(args, args.streams[place.stream], t / 4, kStep, place.length - place.position, rows.slots);
-            valid = rows.mask();
-            rows.template ask<true>(args.streams[place.stream], t % 4);
-            rows.template ask<false>(args.streams[place.stream], t % 4);
-        }
-        for (bool more = at.more; more; ++done) {
-            const i32 row = at.unit.row, head = at.unit.head;
-            const bool first = at.block == 0;
-            at.step();
-            more = at.more;
-            if (more) {
-                rows.look(args, at, t);
-            }
-            const BlockPlace place = place_of(at.unit, at.block);
-            const SelectionView& next = args.streams[place.stream];
+        Blocks ahead(args);
+        Block now = ahead.next(args, t);
+        now.settle(args);
+        rows.template ask<true>(args, now, t);
+        rows.template ask<false>(args, now, t);
+        u32 valid = now.mask();
+        Block next = ahead.next(args, t), third = ahead.next(args, t);
+        next.settle(args);
+        for (; now.there(); ++done) {
+            asm volatile("" : "+r"(t));  // addresses are worked out again for every block: there are no registers to keep them in
             const u32 b = done & 1, parity = (done >> 1 & 1) ^ 1, base = ptx::shared_address(shared.k[b]);
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][0]), parity);
             if (t % 32 == 0) {
-#pragma unroll
-                for (int k = 0; k < kRows; ++k) {
-                    reinterpret_cast<u8*>(&shared.valid[b])[(k * kStep + t / 4) / 8] = static_cast<u8>(valid >> (k * 8));
-                }
+                write_mask(shared, b, t / 32, valid);
             }
-            rows.template store<true>(base, t);
+            rows.template turn<true>(args, next, base, t);
             ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][0]));
-            if (more) {
-                settle(args, next, t / 4, kStep, place.length - place.position, rows.slots);
-                valid = rows.mask();
-                rows.template ask<true>(next, t % 4);
-            }
-            if (first) {  // their place may be free later than the keys'
-                ptx::barrier_wait(ptx::shared_address(&shared.q_empty), (units & 1) ^ 1);
-                fetch_queries<Tiles>(args, shared, row, head, t);
-                ++units;
+            valid = next.mask();
+            rows.template ask_row<true>(args, next, kRows - 1, t);
+            if (now.fresh()) {  // their place may be free later than the keys'
+                const Unit u = unit_at(args, Share(args), now.unit());
+                ptx::barrier_wait(ptx::shared_address(&shared.q_empty), (queries & 1) ^ 1);
+                Queries<ConvertedRows>::ask(args, shared, u, t);
+                ++queries;
             }
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][1]), parity);
-            rows.template store<false>(base, t);
+            rows.template turn<false>(args, next, base, t);
             ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][1]));
-            if (more) {
-                rows.template ask<false>(next, t % 4);
+            if (now.fresh()) {
+                Queries<ConvertedRows>::convert(shared, t);
             }
+            third.settle(args);
+            now = next;
+            next = third;
+            third = ahead.next(args, t);  // into its place: to move what is still on its way would be to wait for it
+            rows.template ask_row<false>(args, now, kRows - 1, t);
         }
     }
 };

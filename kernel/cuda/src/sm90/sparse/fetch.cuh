@@ -5,144 +5,156 @@
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
-#include "sm90/sparse/storage.cuh"
+#include "sm90/sparse/ahead.cuh"
 
 namespace sparrow_sparse {
 
-constexpr u32 kFaultSlot = 1;
+// Queries of 64 heads of a row on their way to shared memory; heads beyond the last are zeros. A thread copies chunk t % 8 of every eighth row
+// of every tile. Where the tiles of keys are of another type than bf16, it then converts what it has copied, in three steps, so that the
+// first tiles are converted while the others are still coming. Rows says what type, and how many of the last tiles stay bf16.
+template <class Rows>
+struct Queries {
+    static constexpr int Tiles = Rows::Tiles;
+    static constexpr bool kConverts = Rows::kBf16Tiles < Tiles;
+    static constexpr int kSteps = kConverts ? 3 : 1;
 
-// The list's entry for the key at a position. Beyond the row's length it is another key's: a block has one at least, so what is read is
-// inside the list. Nothing waits for it before settle.
-__device__ __forceinline__ i32 listed_slot(const SelectionView& s, i32 row, i32 position, i32 length) {
-    return s.indices[row * s.index_stride + min(position, length - 1)];
-}
+    static constexpr int step_begin(int i) { return (Tiles * i + kSteps - 1) / kSteps; }
 
-// Entries to slots: -1 for keys at or beyond the row's length and for slots beyond the pool, which also raise a fault. Entry i is for key
-// first + i * step of the block, of whose keys `keys` are there.
-template <int N>
-__device__ __forceinline__ void settle(const SparseAttendArgs& args, const SelectionView& s, i32 first, i32 step, i32 keys, i32 (&slots)[N]) {
-    bool beyond = false;
+    static __device__ __forceinline__ void ask(const SparseAttendArgs& args, Storage<Tiles>& shared, const Unit& u, u32 t) {
+        const u32 chunk = t % 8, base = ptx::shared_address(shared.q);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-        const i32 slot = first + i * step < keys ? slots[i] : -1;
-        beyond |= slot >= s.slots;
-        slots[i] = slot >= s.slots ? -1 : slot;
-    }
-    if (beyond && args.faults != nullptr) {
-        atomicOr(args.faults, kFaultSlot);
-    }
-}
-
-__device__ __forceinline__ const u8* page_of(const SelectionView& s, i32 slot) {
-    return s.base + static_cast<i64>(static_cast<u32>(slot) >> s.page_shift) * s.page_bytes;
-}
-
-// Copies queries of 64 heads of a row as they are; heads beyond the last are zeros. Thread t of the fetchers.
-template <int Tiles>
-__device__ __forceinline__ void fetch_queries(const SparseAttendArgs& args, Storage<Tiles>& shared, i32 row, i32 head, u32 t) {
-    const u32 chunk = t % 8;
-    const u32 base = ptx::shared_address(shared.q);
+        for (int step = 0; step < kSteps; ++step) {
 #pragma unroll 1
-    for (u32 r = t / 8; r < kHeads; r += kFetchers / 8) {
-        const bool valid = head + static_cast<i32>(r) < args.heads;
-        const u16* src = args.q + row * args.q_stride;
-        if (valid) {
-            src += static_cast<i64>(head + r) * (Tiles * kTileColumns) + chunk * 8;
-        }
-        const u32 dst = base + tile_byte(r, chunk);
+            for (u32 r = t / 8; r < kHeads; r += kFetchers / 8) {
+                const bool valid = u.head + static_cast<i32>(r) < args.heads;
+                const u16* src = args.q + u.row * args.q_stride;
+                if (valid) {
+                    src += static_cast<i64>(u.head + r) * (Tiles * kTileColumns) + chunk * 8;
+                }
+                const u32 dst = base + tile_byte(r, chunk);
 #pragma unroll
-        for (int tile = 0; tile < Tiles; ++tile) {
-            ptx::copy_16(dst + tile * kTileBytes, src + tile * kTileColumns, valid);
+                for (int tile = step_begin(step); tile < step_begin(step + 1); ++tile) {
+                    ptx::copy_16(dst + tile * kTileBytes, src + tile * kTileColumns, valid);
+                }
+            }
+            if constexpr (kConverts) {
+                ptx::copies_commit();
+            }
+        }
+        if constexpr (!kConverts) {
+            ptx::copies_arrive(ptx::shared_address(&shared.q_full));
         }
     }
-    ptx::copies_arrive(ptx::shared_address(&shared.q_full));
-}
 
-// Rows of TileCount * 64 bf16 values, copied as they are. run is the life of a fetching thread.
-template <int TileCount>
+    // Values beyond half precision become its largest.
+    template <int Step>
+    static __device__ __forceinline__ void convert_step(u32 base) {
+        ptx::copies_wait<kSteps - 1 - Step>();
+#pragma unroll 1
+        for (int tile = step_begin(Step); tile < min(step_begin(Step + 1), Tiles - Rows::kBf16Tiles); ++tile) {
+            u32 w[kHeads * 8 / kFetchers][4];
+#pragma unroll
+            for (int i = 0; i < kHeads * 8 / kFetchers; ++i) {
+                const u32 at = base + tile * kTileBytes + i * (kFetchers / 8) * 128;
+                asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(w[i][0]), "=r"(w[i][1]), "=r"(w[i][2]), "=r"(w[i][3]) : "r"(at));
+            }
+#pragma unroll
+            for (int i = 0; i < kHeads * 8 / kFetchers; ++i) {
+                const u32 at = base + tile * kTileBytes + i * (kFetchers / 8) * 128;
+#pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    w[i][k] = Rows::Type::pack(__uint_as_float(w[i][k] << 16), __uint_as_float(w[i][k] & 0xFFFF0000u));
+                }
+                asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w[i][0]), "r"(w[i][1]), "r"(w[i][2]), "r"(w[i][3]) : "memory");
+            }
+        }
+    }
+
+    static __device__ __forceinline__ void convert(Storage<Tiles>& shared, u32 t) {
+        const u32 base = ptx::shared_address(shared.q) + tile_byte(t / 8, t % 8);
+        convert_step<0>(base);
+        convert_step<1>(base);
+        convert_step<2>(base);
+        ptx::fence_async_proxy();
+        ptx::barrier_arrive(ptx::shared_address(&shared.q_full));
+    }
+};
+
+// Rows of TileCount * 64 bf16 values, copied as they are. run is the life of a fetching thread. Scattered: rows are asked into L2 first; where a
+// batch selects the same rows many times they are there anyway.
+template <int TileCount, bool Scattered>
 struct CopiedRows {
     using Type = ptx::Bf16;  // of the tiles
     static constexpr int Tiles = TileCount;
     static constexpr int kBf16Tiles = Tiles;  // last tiles that are bf16 whatever the type
-    static constexpr u32 kMaskWriters = 1;    // arrivals on the left half beside those of the fetchers
-    static constexpr int kRows = kKeys * 8 / kFetchers;  // rows of a block that a thread copies chunks of
-    static constexpr int kStep = kFetchers / 8;
+    static constexpr u32 kMaskWriters = 4;    // arrivals on the first part beside those of the fetchers: one per warp
+    static constexpr int kRows = 4;           // rows of a block that a thread copies chunks of
     static constexpr i64 kRowBytes = Tiles * 128;
+    using Blocks = Ahead<Tiles, kRowBytes, false>;
+    using Block = typename Blocks::Block;
+    static constexpr bool kScattered = Scattered;
+    static constexpr bool kPublishFirst = false;
+    static constexpr bool kTwoStreams = false;
 
-    i32 slots[kRows];
-    i32 pair[2];  // slots of keys t and 32 + t, for the mask
+    const u8* source[kRows];
+    u32 valid = 0;  // bit i: row i is there
 
-    // Asks for the slots of a block.
-    __device__ __forceinline__ void look(const SparseAttendArgs& args, const Walk& at, u32 t) {
-        const BlockPlace place = place_of(at.unit, at.block);
-        const SelectionView& s = args.streams[place.stream];
+    // Which of the warp's 16 keys row i of this thread is, as a lane of Block.
+    static __device__ __forceinline__ u32 lane_of(int i, u32 t) { return i * 4 + t % 32 / 8; }
+
+    __device__ __forceinline__ void locate(const SparseAttendArgs& args, const Block& c, u32 t) {
+        const SelectionView& s = c.stream(args);
+        valid = 0;
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
-            slots[i] = listed_slot(s, at.unit.row, place.position + t / 8 + i * kStep, place.length);
-        }
-        if (t < 32) {
-            pair[0] = listed_slot(s, at.unit.row, place.position + t, place.length);
-            pair[1] = listed_slot(s, at.unit.row, place.position + 32 + t, place.length);
+            const i32 slot = __shfl_sync(ptx::kFullMask, c.slot, lane_of(i, t));
+            valid |= slot >= 0 ? 1u << i : 0u;
+            source[i] = slot >= 0 ? page_of(s, slot) + (slot & s.page_mask) * kRowBytes + t % 8 * 16 : s.base;
         }
     }
 
-    static __device__ __forceinline__ void copy_tiles(const u8* const (&source)[kRows], u32 valid, u32 base, u32 t, int from, int to) {
+    __device__ __forceinline__ void copy_tiles(u32 base, u32 t, int from, int to) const {
 #pragma unroll
         for (int tile = from; tile < to; ++tile) {
 #pragma unroll
             for (int i = 0; i < kRows; ++i) {
-                ptx::copy_16(base + tile * kTileBytes + tile_byte(t / 8 + i * kStep, t % 8), source[i] + tile * 128, valid >> i & 1);
+                const u32 key = Block::own_key(t / 32 * 32 + lane_of(i, t));
+                ptx::copy_16(base + tile * kTileBytes + tile_byte(key, t % 8), source[i] + tile * 128, valid >> i & 1);
             }
         }
     }
 
     static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
-        u32 done = 0, units = 0;  // blocks, and units with keys
+        u32 done = 0, queries = 0;  // blocks, and queries of 64 heads
         CopiedRows rows;
-        Walk at(args);
-        if (at.more) {
-            rows.look(args, at, t);
-        }
-        for (; at.more; ++done) {
-            const BlockPlace place = place_of(at.unit, at.block);
-            const SelectionView& s = args.streams[place.stream];
-            const i32 row = at.unit.row, head = at.unit.head, keys = place.length - place.position;
-            const bool first = at.block == 0;
-            const u8* source[kRows];
-            u32 valid = 0;
-            u64 mask = 0;
-            settle(args, s, t / 8, kStep, keys, rows.slots);
-            if (t < 32) {
-                settle(args, s, t, 32, keys, rows.pair);
-                mask = static_cast<u64>(__ballot_sync(ptx::kFullMask, rows.pair[1] >= 0)) << 32 | __ballot_sync(ptx::kFullMask, rows.pair[0] >= 0);
-            }
-#pragma unroll
-            for (int i = 0; i < kRows; ++i) {
-                const i32 slot = rows.slots[i];
-                valid |= slot >= 0 ? 1u << i : 0u;
-                source[i] = slot >= 0 ? page_of(s, slot) + (slot & s.page_mask) * kRowBytes + t % 8 * 16 : s.base;
-            }
-            at.step();
-            if (at.more) {
-                rows.look(args, at, t);
-            }
-            const u32 b = done & 1, parity = (done >> 1 & 1) ^ 1;
-            const u32 base = ptx::shared_address(shared.k[b]), left = ptx::shared_address(&shared.k_full[b][0]);
+        Blocks ahead(args);
+        Block now = ahead.next(args, t), next = ahead.next(args, t), third = ahead.next(args, t);
+        now.settle(args);
+        next.settle(args);
+        for (; now.there(); ++done) {
+            const u32 b = done & 1, parity = (done >> 1 & 1) ^ 1, base = ptx::shared_address(shared.k[b]);
+            const u32 mask = now.mask();
+            rows.locate(args, now, t);
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][0]), parity);
-            if (t == 0) {
-                shared.valid[b] = mask;
-                ptx::barrier_arrive(left);
+            if (t % 32 == 0) {
+                write_mask(shared, b, t / 32, mask);
+                ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][0]));
             }
-            copy_tiles(source, valid, base, t, 0, kHalfTiles);
-            ptx::copies_arrive(left);
-            if (first) {  // their place may be free later than the keys'
-                ptx::barrier_wait(ptx::shared_address(&shared.q_empty), (units & 1) ^ 1);
-                fetch_queries<Tiles>(args, shared, row, head, t);
-                ++units;
+            rows.copy_tiles(base, t, 0, kPartTiles[1]);
+            ptx::copies_arrive(ptx::shared_address(&shared.k_full[b][0]));
+            if (now.fresh()) {  // their place may be free later than the keys'
+                const Unit u = unit_at(args, Share(args), now.unit());
+                ptx::barrier_wait(ptx::shared_address(&shared.q_empty), (queries & 1) ^ 1);
+                Queries<CopiedRows>::ask(args, shared, u, t);
+                ++queries;
             }
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][1]), parity);
-            copy_tiles(source, valid, base, t, kHalfTiles, Tiles);
+            rows.copy_tiles(base, t, kPartTiles[1], Tiles);
             ptx::copies_arrive(ptx::shared_address(&shared.k_full[b][1]));
+            third.settle(args);
+            now = next;
+            next = third;
+            third = ahead.next(args, t);
         }
     }
 };

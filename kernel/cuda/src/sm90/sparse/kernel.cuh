@@ -3,15 +3,17 @@
 // In:    q bf16 [rows, heads * D]; pools of rows of D values, D = 576 (latent and rotary part) or 512 (V4); per row a list of slots and its
 //        length (args.h).
 // Out:   bf16 [rows, heads * 512] with lse and max, or parts of segments for combine.cuh.
-// Block: one per SM. It takes every gridDim-th unit: 64 heads of a row, one segment of its keys. One warpgroup computes scores, softmax and
-//        half of the output columns, one the other half, one fetches rows into two buffers of 64 keys.
+// Block: one per SM. A unit of work is 64 heads of a row over one segment of its keys; a block takes every gridDim-th, or, when rows are cut into
+//        segments, consecutive ones. One warpgroup computes scores, softmax and half of the output columns, one the other half, one fetches rows
+//        into two buffers of 64 keys.
 // Bytes: every selected row is read once per 64 heads.
-// H200:  128 heads, top-k 2048: prefill 4096 x 8k / 32k 652 / 626 TFLOP/s, 83 / 79 % of a large matrix product; FP8 decode of 64 / 128 rows
-//        114 / 220 us, 41 / 42 %.
+// H200:  128 heads, top-k 2048: prefill 4096 x 8k / 32k 693 / 621 TFLOP/s, 88 / 79 % of a large matrix product; FP8 decode of 64 / 128 rows
+//        104 / 205 us, 45 %.
 #pragma once
 
 #include "sm90/sparse/convert.cuh"
-#include "sm90/sparse/math.cuh"
+#include "sm90/sparse/score.cuh"
+#include "sm90/sparse/value.cuh"
 
 namespace sparrow_sparse {
 
@@ -29,7 +31,11 @@ __device__ void attend(const SparseAttendArgs& args) {
         ptx::registers_grow<R::Score>();
         ScoreGroup<Rows>(args, shared).run();
     } else if (group == 1) {
-        ptx::registers_grow<R::Value>();
+        if constexpr (R::Value >= kLaunchRegisters) {
+            ptx::registers_grow<R::Value>();
+        } else {
+            ptx::registers_shrink<R::Value>();
+        }
         ValueGroup<Rows>(args, shared).run();
     } else {
         ptx::registers_shrink<R::Fetch>();

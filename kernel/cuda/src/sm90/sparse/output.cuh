@@ -128,13 +128,14 @@ __device__ __forceinline__ void write_zeros(const SparseAttendArgs& args, const 
     }
 }
 
+// A head's sink in base 2; minus infinity when there are none.
+__device__ __forceinline__ float sink_of(const SparseAttendArgs& args, i32 head) {
+    return args.sinks != nullptr && head < args.heads ? args.sinks[head] * kLog2e : __int_as_float(0xFF800000);
+}
+
 // What a head's output is multiplied by in the end: one over its sum, relative to m, with the sink in it. A row without keys gives zeros.
-__device__ __forceinline__ float final_factor(const SparseAttendArgs& args, i32 head, float m, float sum) {
-    float divisor = sum;
-    if (args.sinks != nullptr && head < args.heads) {
-        divisor += exp2_fast(args.sinks[head] * kLog2e - m);
-    }
-    return sum > 0.0f ? args.value_scale / divisor : 0.0f;
+__device__ __forceinline__ float final_factor(const SparseAttendArgs& args, float sink, float m, float sum) {
+    return sum > 0.0f ? args.value_scale / (sum + exp2_fast(sink - m)) : 0.0f;
 }
 
 // Logarithm of the sum, which is relative to m, and largest score of a row and head.

@@ -16,9 +16,9 @@ struct WeightTiles {
 template <>
 struct WeightTiles<9> {};
 
-// Who waits for whom: fetchers fill q and k, halves of k apart (tiles 0-3, the rest); the score group frees q after a unit's last scores and the
-// left half of k after its product; the value group frees the right half, with the weights, and final. Phases count the blocks of a buffer
-// (k, scores, weights), units with keys (q) and every second of them (final).
+// Who waits for whom: fetchers fill q and k, parts of k apart; the score group frees q after the last scores that need it and the
+// first part of k after its product; the value group frees the other parts, with the weights, and final. Phases count the blocks of a buffer
+// (k, scores, weights), queries (q) and every second unit with keys (final).
 template <int Tiles>
 struct Storage {
     u8 q[Tiles * kTileBytes];
@@ -28,7 +28,7 @@ struct Storage {
     float final[2][kHeads];   // what a unit multiplies its output by in the end
     u64 valid[2];             // bit t: key t of the block counts
     u64 q_full, q_empty;
-    u64 k_full[2][2], k_empty[2][2];
+    u64 k_full[2][kParts], k_empty[2][kParts];
     u64 scores_done[2];
     u64 weights_full[2];
     u64 final_full[2], final_empty[2];
@@ -63,14 +63,14 @@ __device__ __forceinline__ void init_barriers(Storage<Tiles>& shared, u32 mask_w
     ptx::barrier_init(ptx::shared_address(&shared.q_full), kFetchers);
     ptx::barrier_init(ptx::shared_address(&shared.q_empty), kWarps);
     for (int b = 0; b < 2; ++b) {
-        ptx::barrier_init(ptx::shared_address(&shared.k_full[b][0]), kFetchers + mask_writers);
-        ptx::barrier_init(ptx::shared_address(&shared.k_full[b][1]), kFetchers);
-        ptx::barrier_init(ptx::shared_address(&shared.k_empty[b][0]), kWarps);
-        ptx::barrier_init(ptx::shared_address(&shared.k_empty[b][1]), kWarps);
+        for (int part = 0; part < kParts; ++part) {
+            ptx::barrier_init(ptx::shared_address(&shared.k_full[b][part]), kFetchers + (part == 0 ? mask_writers : 0));
+            ptx::barrier_init(ptx::shared_address(&shared.k_empty[b][part]), part + 1 < kParts ? kWarps : kGroup);
+        }
         ptx::barrier_init(ptx::shared_address(&shared.scores_done[b]), kWarps);
         ptx::barrier_init(ptx::shared_address(&shared.weights_full[b]), kGroup);
         ptx::barrier_init(ptx::shared_address(&shared.final_full[b]), kGroup);
-        ptx::barrier_init(ptx::shared_address(&shared.final_empty[b]), kWarps);
+        ptx::barrier_init(ptx::shared_address(&shared.final_empty[b]), kGroup);
     }
     ptx::barrier_init_fence();
 }
@@ -81,11 +81,9 @@ struct Unit {
     i32 block, blocks;
     i32 first_blocks;  // blocks of the first stream
     i32 first_len, second_len;
+    bool fresh;  // the queries are not those of the block's unit before
+    bool last;   // nor are those of the next
 };
-
-__device__ __forceinline__ i32 clipped_length(const SelectionView& s, i32 row) {
-    return s.width == 0 ? 0 : max(min(s.lens[row * s.len_stride], s.width), 0);
-}
 
 __device__ __forceinline__ u32 head_groups(const SparseAttendArgs& args) {
     return (static_cast<u32>(args.heads) + kHeads - 1) / kHeads;
@@ -96,61 +94,73 @@ __device__ __forceinline__ u32 unit_count(const SparseAttendArgs& args) {
     return static_cast<u32>(args.rows) * static_cast<u32>(args.segments) * head_groups(args);
 }
 
-// Unit u. Head groups of a row are neighbours, so that they run side by side and share rows in L2; then its segments, then the next row.
-__device__ __forceinline__ Unit unit_at(const SparseAttendArgs& args, u32 u) {
-    const u32 groups = head_groups(args), segments = args.segments;
-    const u32 rest = u / groups, row = rest / segments;
+// The units of this thread block. In one segment a row, blocks take turns, so that the head groups of a row run side by side and share its
+// keys in L2. With several, a block has consecutive units: segments of the same heads, which need their queries only once.
+struct Share {
+    u32 first, end, step;
+
+    __device__ __forceinline__ Share(const SparseAttendArgs& args) {
+        const u32 count = unit_count(args), each = count / gridDim.x, more = count % gridDim.x;
+        const bool turns = args.segments == 1;
+        first = turns ? blockIdx.x : blockIdx.x * each + min(blockIdx.x, more);
+        end = turns ? count : first + each + (blockIdx.x < more ? 1 : 0);
+        step = turns ? gridDim.x : 1;
+    }
+};
+
+__device__ __forceinline__ i32 row_of(const SparseAttendArgs& args, u32 u) {
+    return static_cast<i32>(u / static_cast<u32>(args.segments) / head_groups(args));
+}
+
+// Keys of the row of a unit, asked for ahead of their use.
+struct Lengths {
+    i32 first = 0, second = 0;
+
+    __device__ __forceinline__ Lengths(const SparseAttendArgs& args, const Share& share, u32 u) {
+        if (u < share.end) {
+            const i32 row = row_of(args, u);
+            first = args.streams[0].lens[row * args.streams[0].len_stride];
+            second = args.streams[1].width == 0 ? 0 : args.streams[1].lens[row * args.streams[1].len_stride];
+        }
+    }
+};
+
+__device__ __forceinline__ i32 clipped(const SelectionView& s, i32 length) { return max(min(length, s.width), 0); }
+
+// Blocks of all keys of a row.
+__device__ __forceinline__ i32 row_blocks(const SparseAttendArgs& args, i32 row) {
+    i32 blocks = 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const SelectionView& s = args.streams[i];
+        if (s.width != 0) {
+            blocks += (clipped(s, s.lens[row * s.len_stride]) + kKeys - 1) / kKeys;
+        }
+    }
+    return blocks;
+}
+
+// Unit u: segments of a head group first, then the row's next head group, then the next row.
+__device__ __forceinline__ Unit unit_of(const SparseAttendArgs& args, const Share& share, u32 u, const Lengths& lengths) {
+    const u32 rest = u / static_cast<u32>(args.segments);
     Unit r;
-    r.head = static_cast<i32>(u - rest * groups) * kHeads;
-    r.segment = static_cast<i32>(rest - row * segments);
-    r.row = static_cast<i32>(row);
-    r.first_len = clipped_length(args.streams[0], r.row);
-    r.second_len = clipped_length(args.streams[1], r.row);
+    r.row = row_of(args, u);
+    r.segment = static_cast<i32>(u - rest * args.segments);
+    r.head = static_cast<i32>(rest - r.row * head_groups(args)) * kHeads;
+    r.first_len = clipped(args.streams[0], lengths.first);
+    r.second_len = clipped(args.streams[1], lengths.second);
     r.first_blocks = (r.first_len + kKeys - 1) / kKeys;
     const i32 all = r.first_blocks + (r.second_len + kKeys - 1) / kKeys;
     r.block = r.segment * args.segment_blocks;
     r.blocks = max(min(all - r.block, args.segment_blocks), 0);
+    r.fresh = r.segment == 0 || u == share.first;
+    r.last = r.block + r.blocks >= all || r.segment + 1 == args.segments || u + 1 == share.end;
     return r;
 }
 
-// Asks for the lengths of the row of unit u ahead of their use.
-__device__ __forceinline__ void prefetch_unit(const SparseAttendArgs& args, u32 u) {
-    if (u < unit_count(args)) {
-        const i64 row = u / head_groups(args) / static_cast<u32>(args.segments);
-        asm volatile("prefetch.global.L1 [%0];" ::"l"(args.streams[0].lens + row * args.streams[0].len_stride));
-        if (args.streams[1].width != 0) {
-            asm volatile("prefetch.global.L1 [%0];" ::"l"(args.streams[1].lens + row * args.streams[1].len_stride));
-        }
-    }
+__device__ __forceinline__ Unit unit_at(const SparseAttendArgs& args, const Share& share, u32 u) {
+    return unit_of(args, share, u, Lengths(args, share, u));
 }
-
-// A walk over all blocks of a thread block's units, in order.
-struct Walk {
-    const SparseAttendArgs& args;
-    u32 next, count;
-    Unit unit;
-    i32 block;
-    bool more;  // unit and block say where the walk is
-
-    __device__ __forceinline__ Walk(const SparseAttendArgs& a) : args(a), next(blockIdx.x), count(unit_count(a)), block(0), more(true) {
-        unit.blocks = 0;
-        step();
-    }
-    __device__ __forceinline__ void step() {
-        if (++block < unit.blocks) {
-            return;
-        }
-        block = 0;
-        do {
-            more = next < count;
-            if (!more) {
-                return;
-            }
-            unit = unit_at(args, next);
-            next += gridDim.x;
-        } while (unit.blocks == 0);
-    }
-};
 
 // The selection a block belongs to, and the position of its first key there.
 struct BlockPlace {
@@ -162,6 +172,10 @@ __device__ __forceinline__ BlockPlace place_of(const Unit& u, i32 block) {
     const i32 b = u.block + block;
     const bool second = b >= u.first_blocks;
     return {second ? 1 : 0, (second ? b - u.first_blocks : b) * kKeys, second ? u.second_len : u.first_len};
+}
+
+__device__ __forceinline__ const u8* page_of(const SelectionView& s, i32 slot) {
+    return s.base + static_cast<i64>(static_cast<u32>(slot) >> s.page_shift) * s.page_bytes;
 }
 
 // The byte of 16-byte chunk c of row r inside a tile.

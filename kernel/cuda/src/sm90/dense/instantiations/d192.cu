@@ -2,11 +2,11 @@
 #include "sm90/dense/kernel.cuh"
 
 namespace {
-using Shape = sparrow_dense::Shape<2, 2, 128>;
+using Shape = sparrow_dense::Shape<2, 2, 128, 1>;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(sparrow_dense::kThreads, 1) sparrow_dense_d192(const __grid_constant__ DenseAttendArgs args) {
-    sparrow_dense::attend<Shape, true, 232, 40>(args);
+    sparrow_dense::attend<Shape, 232, 40>(args);
 }
 
 // Dynamic shared memory to launch with.

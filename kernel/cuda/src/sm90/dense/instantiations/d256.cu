@@ -2,11 +2,11 @@
 #include "sm90/dense/kernel.cuh"
 
 namespace {
-using Shape = sparrow_dense::Shape<3, 4, 80>;
+using Shape = sparrow_dense::Shape<3, 4, 64, 1>;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(sparrow_dense::kThreads, 1) sparrow_dense_d256(const __grid_constant__ DenseAttendArgs args) {
-    sparrow_dense::attend<Shape, true, 232, 40>(args);
+    sparrow_dense::attend<Shape, 232, 40>(args);
 }
 
 // Dynamic shared memory to launch with.

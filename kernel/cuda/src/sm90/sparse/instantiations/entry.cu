@@ -2,7 +2,7 @@
 #include "sm90/sparse/kernel.cuh"
 
 namespace {
-using Registers = sparrow_sparse::Registers<208, 168, 128>;
+using Registers = sparrow_sparse::Registers<208, 160, 136>;
 using Rows = sparrow_sparse::ConvertedRows<sparrow_sparse::EntryFormat>;
 }  // namespace
 

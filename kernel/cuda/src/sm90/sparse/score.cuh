@@ -1,0 +1,303 @@
+// The score group: scores, softmax and columns 0-255 of the output.
+//
+// The tensor cores are to have work all the time: behind the product of a block stand the scores of the next one; under the softmax runs the value
+// group's product; and the own product is asked for in two halves, the first while the weights of the second are still computed. Rows that are
+// copied hand their weights over under the first of the next scores; converted rows before them, and free the left half a product earlier.
+#pragma once
+
+#include "sm90/sparse/math.cuh"
+
+namespace sparrow_sparse {
+
+// Rows says what the tiles hold (Type), how many, and how many of the last tiles of the queries stay bf16.
+template <class Rows>
+struct ScoreGroup {
+    using Type = typename Rows::Type;
+    static constexpr int Tiles = Rows::Tiles;
+
+    const SparseAttendArgs& args;
+    Storage<Tiles>& shared;
+    Corner at;
+    u32 done = 0, units = 0, queries = 0;  // blocks, units with keys, and queries of 64 heads
+    // Of heads row and row + 8: what exponents are relative to, the largest score, both in base 2, and this lane's part of the sum.
+    float m0, m1, max0, max1, sum0, sum1;
+    float sink0, sink1;  // in base 2, asked for before a unit's last block
+
+    __device__ __forceinline__ ScoreGroup(const SparseAttendArgs& a, Storage<Tiles>& s) : args(a), shared(s) {}
+
+    // Asks for the scores of the block in buffer b: the tiles of the first part, and the others. No fence follows the wait for copies: what completes
+    // on the barrier has landed, and a fence here would wait for the products in flight.
+    __device__ __forceinline__ void ask_left(float (&s)[32], u32 b, u32 parity) {
+        ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][0]), parity);
+        ptx::mma_pin(s);
+        ptx::mma_fence();
+        multiply_part<0, kPartTiles[1]>(s, b);
+        ptx::mma_commit();
+    }
+
+    __device__ __forceinline__ void ask_right(float (&s)[32], u32 b, u32 parity) {
+        ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][1]), parity);
+        ptx::mma_fence();
+        multiply_part<kPartTiles[1], Tiles>(s, b);
+        ptx::mma_commit();
+    }
+
+    template <int From, int To>
+    __device__ __forceinline__ void multiply_part(float (&s)[32], u32 b) const {
+        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q)), k = ptx::operand_128b(ptx::shared_address(shared.k[b]));
+#pragma unroll
+        for (int i = From * 4; i < To * 4; ++i) {
+            const u64 step = (i / 4 * kTileBytes + i % 4 * 32) / 16;
+            if (i / 4 < Tiles - Rows::kBf16Tiles) {
+                Type::multiply_64(s, q + step, k + step, i != 0);
+            } else {
+                ptx::Bf16::multiply_64(s, q + step, k + step, i != 0);
+            }
+        }
+    }
+
+    // Finds what the exponents of a block are relative to. f0, f1 become what the output so far is multiplied by; false when that is one in the
+    // whole warp.
+    __device__ __forceinline__ bool rebase(float (&s)[32], u64 valid, float& f0, float& f1) {
+        if (valid != ~0ull) {
+            const float never = __int_as_float(0xFF800000);
+            const u64 mine = valid >> (at.lane % 4 * 2);
+#pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                s[i] = mine >> (i / 4 * 8 + i % 2) & 1 ? s[i] : never;
+            }
+        }
+        float high0 = fmaxf(s[0], s[1]), high1 = fmaxf(s[2], s[3]);
+#pragma unroll
+        for (int i = 4; i < 32; i += 4) {
+            high0 = fmaxf(high0, fmaxf(s[i], s[i + 1]));
+            high1 = fmaxf(high1, fmaxf(s[i + 2], s[i + 3]));
+        }
+        high0 *= args.score_scale;
+        high1 *= args.score_scale;
+        max0 = fmaxf(max0, high0);
+        max1 = fmaxf(max1, high1);
+        f0 = f1 = 1.0f;
+        if (!__any_sync(ptx::kFullMask, high0 > m0 + kSlack || high1 > m1 + kSlack)) {
+            return false;
+        }
+#pragma unroll
+        for (int d = 1; d < 4; d *= 2) {  // some head of the warp has outgrown its base
+            high0 = fmaxf(high0, __shfl_xor_sync(ptx::kFullMask, high0, d));
+            high1 = fmaxf(high1, __shfl_xor_sync(ptx::kFullMask, high1, d));
+        }
+        const float n0 = high0 > m0 + kSlack ? high0 : m0, n1 = high1 > m1 + kSlack ? high1 : m1;
+        f0 = exp2_fast(m0 - n0);
+        f1 = exp2_fast(m1 - n1);
+        m0 = n0;
+        m1 = n1;
+        return true;
+    }
+
+    // Scores of keys [16 * Step, 16 * Step + 16) to weights, as an operand, and their sums.
+    template <int Step>
+    __device__ __forceinline__ void weigh_keys(const float (&s)[32], u32 (&p)[4], float& t0, float& t1) const {
+        float w[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            w[i] = exp2_fast(fmaf(s[Step * 8 + i], args.score_scale, i & 2 ? -m1 : -m0));
+        }
+        t0 += (w[0] + w[1]) + (w[4] + w[5]);
+        t1 += (w[2] + w[3]) + (w[6] + w[7]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            p[i] = Type::pack(w[2 * i], w[2 * i + 1]);
+        }
+    }
+
+    // A block from scores to the product of its weights and left columns, which is asked for in two halves, so that the first runs while the weights
+    // of the second are computed; first: of the unit.
+    __device__ __forceinline__ void weigh(float (&s)[32], u32 (&p)[4][4], float (&o)[128], u64 valid, u32 b, bool first, float& f0, float& f1) {
+        const bool moved = rebase(s, valid, f0, f1);
+        float t0 = 0.0f, t1 = 0.0f;
+        weigh_keys<0>(s, p[0], t0, t1);
+        weigh_keys<1>(s, p[1], t0, t1);
+        if (moved && !first) {
+            rescale(o, f0, f1);
+        }
+        const u64 v = ptx::operand_128b_across(ptx::shared_address(shared.k[b]), kTileBytes);
+        ptx::mma_pin(o);
+        ptx::mma_fence();
+        Type::multiply_256(o, p[0], v, !first);
+        Type::multiply_256(o, p[1], v + 16 * 128 / 16, 1);
+        ptx::mma_commit();
+#pragma unroll
+        for (int i = 16; i < 32; ++i) {
+            asm volatile("" : "+f"(s[i]));  // what follows is not to be done before
+        }
+        weigh_keys<2>(s, p[2], t0, t1);
+        weigh_keys<3>(s, p[3], t0, t1);
+        ptx::mma_fence();
+        Type::multiply_256(o, p[2], v + 2 * 16 * 128 / 16, 1);
+        Type::multiply_256(o, p[3], v + 3 * 16 * 128 / 16, 1);
+        ptx::mma_commit();
+        sum0 = fmaf(sum0, f0, t0);
+        sum1 = fmaf(sum1, f1, t1);
+    }
+
+    // Hands weights and factors to the value group.
+    __device__ __forceinline__ void publish(const u32 (&p)[4][4], float f0, float f1, u32 b) {
+        if constexpr (Tiles == 9) {
+            ptx::group_sync<1, 128>();  // the weights take the place of keys that other warps' scores may still read
+        }
+        const u32 row = at.warp * 16 + at.lane % 16, base = shared.weights_at(b);
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) {
+            ptx::store_fragments(base + tile_byte(row, 2 * j + at.lane / 16), p[j]);
+        }
+        if (at.lane % 4 == 0) {
+            shared.factor[b][at.row] = f0;
+            shared.factor[b][at.row + 8] = f1;
+        }
+        ptx::fence_async_proxy();
+        ptx::barrier_arrive(ptx::shared_address(&shared.weights_full[b]));
+    }
+
+    // One lane reads for its warp: its arrival then says that the word has been read.
+    __device__ __forceinline__ u64 valid_keys(u32 b) const {
+        u64 v = 0;
+        if (at.lane == 0) {
+            v = *const_cast<const volatile u64*>(&shared.valid[b]);
+        }
+        return __shfl_sync(ptx::kFullMask, v, 0);
+    }
+
+    // The score group's part of a unit. The value group is told shortly before the next scores are there.
+    __device__ __forceinline__ void run_unit(const Unit& unit, float (&o)[128]) {
+        float s[32], f0, f1;
+        u32 p[4][4];
+        if (unit.fresh) {
+            ptx::barrier_wait(ptx::shared_address(&shared.q_full), queries & 1);
+            ++queries;
+        }
+        ask_left(s, done & 1, done >> 1 & 1);
+        ask_right(s, done & 1, done >> 1 & 1);
+        u64 valid = valid_keys(done & 1);
+        arrive(shared.scores_done[done & 1]);
+        ptx::mma_wait<0>();
+        ptx::mma_pin(s);
+        bool first = true;
+#pragma unroll 1
+        for (i32 left = unit.blocks - 1; left > 0; --left) {
+            const u32 b = done & 1;
+            weigh(s, p, o, valid, b, first, f0, f1);
+            first = false;
+            ++done;
+            if constexpr (Rows::kPublishFirst) {
+                publish(p, f0, f1, b);
+                ask_left(s, done & 1, done >> 1 & 1);
+                ptx::mma_wait<1>();
+                ptx::mma_pin(o);
+                arrive(shared.k_empty[b][0]);
+                ask_right(s, done & 1, done >> 1 & 1);
+                valid = valid_keys(done & 1);
+            } else {
+                ask_left(s, done & 1, done >> 1 & 1);
+                publish(p, f0, f1, b);
+                ask_right(s, done & 1, done >> 1 & 1);
+                valid = valid_keys(done & 1);
+                ptx::mma_wait<2>();
+                ptx::mma_pin(o);
+                arrive(shared.k_empty[b][0]);
+            }
+            arrive(shared.scores_done[done & 1]);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(s);
+        }
+        if (unit.last) {
+            arrive(shared.q_empty);
+        }
+        if (args.segments == 1) {
+            sink0 = sink_of(args, unit.head + at.row);
+            sink1 = sink_of(args, unit.head + at.row + 8);
+        }
+        weigh(s, p, o, valid, done & 1, first, f0, f1);
+        publish(p, f0, f1, done & 1);
+        ptx::mma_wait<0>();
+        ptx::mma_pin(o);
+        arrive(shared.k_empty[done & 1][0]);
+        ++done;
+#pragma unroll
+        for (int d = 1; d < 4; d *= 2) {
+            max0 = fmaxf(max0, __shfl_xor_sync(ptx::kFullMask, max0, d));
+            max1 = fmaxf(max1, __shfl_xor_sync(ptx::kFullMask, max1, d));
+        }
+#pragma unroll
+        for (int d = 1; d < 4; d *= 2) {
+            sum0 += __shfl_xor_sync(ptx::kFullMask, sum0, d);
+            sum1 += __shfl_xor_sync(ptx::kFullMask, sum1, d);
+        }
+    }
+
+    __device__ __forceinline__ void run() {
+        const Share share(args);
+        Lengths lengths(args, share, share.first);
+#pragma unroll 1
+        for (u32 u = share.first; u < share.end; u += share.step) {
+            m0 = m1 = max0 = max1 = kLowest;
+            sum0 = sum1 = 0.0f;
+            float o[128];
+            declare(o);
+            {
+                const Unit unit = unit_of(args, share, u, lengths);
+                if (unit.blocks == 0) {
+                    lengths = Lengths(args, share, u + share.step);
+                    if (args.segments == 1) {  // the combine looks only at segments that have keys
+                        write_zeros(args, unit, at, 0);
+                        save(unit);
+                    }
+                    continue;
+                }
+                run_unit(unit, o);
+            }
+            // Only the unit's number is kept while it runs: there are few registers.
+            asm volatile("" : "+r"(u));
+            const Unit unit = unit_of(args, share, u, lengths);
+            lengths = Lengths(args, share, u + share.step);
+            float f0, f1;
+            if (args.segments == 1) {
+                f0 = final_factor(args, sink0, m0, sum0);
+                f1 = final_factor(args, sink1, m1, sum1);
+            } else {  // sink and value scale enter in the combine
+                f0 = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;
+                f1 = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
+            }
+            const u32 b = units & 1;
+            ptx::barrier_wait(ptx::shared_address(&shared.final_empty[b]), (units >> 1 & 1) ^ 1);
+            if (at.lane % 4 == 0) {
+                shared.final[b][at.row] = f0;
+                shared.final[b][at.row + 8] = f1;
+            }
+            ptx::barrier_arrive(ptx::shared_address(&shared.final_full[b]));
+            ++units;
+            write_output<Type>(args, unit, at, 0, o, f0, f1);
+            save(unit);
+        }
+    }
+
+    __device__ __forceinline__ void save(const Unit& unit) const {
+        if (at.lane % 4 == 0) {
+            save(unit, unit.head + at.row, m0, max0, sum0);
+            save(unit, unit.head + at.row + 8, m1, max1, sum1);
+        }
+    }
+
+    __device__ __forceinline__ void save(const Unit& unit, i32 head, float m, float largest, float sum) const {
+        if (head >= args.heads) {
+            return;
+        }
+        if (args.segments == 1) {
+            write_stats(args, unit.row, head, m, largest, sum);
+            return;
+        }
+        float* dst = args.stats + ((static_cast<i64>(unit.row) * args.segments + unit.segment) * args.heads + head) * 4;
+        *reinterpret_cast<float4*>(dst) = make_float4(m, sum, largest, 0.0f);
+    }
+};
+
+}  // namespace sparrow_sparse

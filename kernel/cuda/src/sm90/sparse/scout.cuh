@@ -1,0 +1,59 @@
+// Rows on their way into L2 while earlier blocks are computed: selected rows are scattered over device memory, and the loads of one block alone are too
+// few in flight to cover its latency. The value group has the time to ask for them. Two of its threads take turns at the lines of a row.
+#pragma once
+
+#include "ptx/copy.cuh"
+#include "sm90/sparse/storage.cuh"
+
+namespace sparrow_sparse {
+
+template <class Rows>
+struct Scout {
+    static constexpr i32 kAhead = 5;  // blocks between what is being multiplied and what is looked up
+    static constexpr u32 kLine = 128;
+
+    i32 slot = -1;   // of key t / 2 of the block looked at last; below zero: none
+    i32 second = 0;  // 1: of the second stream
+
+    __device__ __forceinline__ const SelectionView& stream(const SparseAttendArgs& args) const { return args.streams[Rows::kTwoStreams ? second : 0]; }
+
+    // Asks for slots of the block kAhead behind block of the unit; behind the last of its row come those of next_row, below zero: none.
+    __device__ __forceinline__ void look(const SparseAttendArgs& args, const Unit& unit, i32 block, i32 next_row) {
+        const i32 key = static_cast<i32>(threadIdx.x % 128 / 2), b = block + kAhead;
+        const BlockPlace place = place_of(unit, b);
+        i32 row = unit.row, position = place.position + key;
+        second = Rows::kTwoStreams ? place.stream : 0;
+        slot = -1;
+        bool there = position < place.length;
+        const i32 all = unit.first_blocks + (unit.second_len + kKeys - 1) / kKeys;
+        if (unit.block + b >= all) {
+            second = 0;
+            row = next_row;
+            position = (unit.block + b - all) * kKeys + key;
+            there = next_row >= 0 && position < args.streams[0].width;  // what stands behind the row's length asks for a row in vain
+        }
+        if (there) {
+            const SelectionView& s = stream(args);
+            slot = s.indices[row * s.index_stride + position];
+        }
+    }
+
+    __device__ __forceinline__ void fetch(const SparseAttendArgs& args) const {
+        const SelectionView& s = stream(args);
+        if (slot < 0 || slot >= s.slots) {
+            return;
+        }
+        const u32 part = threadIdx.x % 2;
+        const u8* page = page_of(s, slot);
+        const u8* row = page + (slot & s.page_mask) * Rows::kRowBytes;
+#pragma unroll
+        for (u32 i = 0; i < (Rows::kRowBytes + 2 * kLine - 1) / (2 * kLine); ++i) {
+            ptx::prefetch_line(row + min((2 * i + part) * kLine, static_cast<u32>(Rows::kRowBytes - 16)));
+        }
+        if (Rows::kTwoStreams && part == 0) {
+            ptx::prefetch_line(page + s.scales + (slot & s.page_mask) * 8ll);
+        }
+    }
+};
+
+}  // namespace sparrow_sparse

@@ -1,0 +1,90 @@
+// The value group: columns 256-511 of the output.
+#pragma once
+
+#include "sm90/sparse/math.cuh"
+#include "sm90/sparse/scout.cuh"
+
+namespace sparrow_sparse {
+
+// The value group multiplies a block only when the scores of the next one are all but there: its product then fills the time in which the score group
+// is busy with the softmax.
+template <class Rows>
+struct ValueGroup {
+    using Type = typename Rows::Type;
+    static constexpr int Tiles = Rows::Tiles;
+
+    const SparseAttendArgs& args;
+    Storage<Tiles>& shared;
+    Corner at;
+    u32 done = 0, units = 0;
+    Scout<Rows> scout;
+
+    __device__ __forceinline__ ValueGroup(const SparseAttendArgs& a, Storage<Tiles>& s) : args(a), shared(s) {}
+
+    __device__ __forceinline__ void run_unit(const Unit& unit, i32 next_row, float (&o)[128]) {
+#pragma unroll 1
+        for (i32 left = unit.blocks - 1; left >= 0; --left, ++done) {
+            const u32 b = done & 1, parity = done >> 1 & 1;
+            ptx::barrier_wait(ptx::shared_address(&shared.weights_full[b]), parity);
+            ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][1]), parity);
+            const bool first = left == unit.blocks - 1;
+            const float f0 = *const_cast<const volatile float*>(&shared.factor[b][at.row]);
+            const float f1 = *const_cast<const volatile float*>(&shared.factor[b][at.row + 8]);
+            if (!first && __any_sync(ptx::kFullMask, f0 != 1.0f || f1 != 1.0f)) {
+                rescale(o, f0, f1);
+            }
+            if (first) {
+                ptx::barrier_wait(ptx::shared_address(&shared.scores_done[b]), parity);  // long done: every phase is waited for
+            }
+            if (left > 0) {
+                ptx::barrier_wait(ptx::shared_address(&shared.scores_done[b ^ 1]), (done + 1) >> 1 & 1);
+            }
+            const u64 p = ptx::operand_128b(shared.weights_at(b));
+            const u64 v = ptx::operand_128b_across(ptx::shared_address(shared.k[b]) + kHalfTiles * kTileBytes, kTileBytes);
+            ptx::mma_pin(o);
+            ptx::mma_fence();
+#pragma unroll
+            for (int step = 0; step < 4; ++step) {
+                Type::multiply_256(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || !first);
+            }
+            ptx::mma_commit();
+            if constexpr (Rows::kScattered) {
+                scout.fetch(args);
+                scout.look(args, unit, unit.blocks - 1 - left, next_row);
+            }
+            ptx::mma_wait<0>();
+            ptx::mma_pin(o);
+            ptx::barrier_arrive(ptx::shared_address(&shared.k_empty[b][1]));  // by every lane, as every lane has read factors
+        }
+    }
+
+    __device__ __forceinline__ void run() {
+        const Share share(args);
+        Lengths lengths(args, share, share.first);
+#pragma unroll 1
+        for (u32 u = share.first; u < share.end; u += share.step) {
+            const Unit unit = unit_of(args, share, u, lengths);
+            lengths = Lengths(args, share, u + share.step);
+            if (unit.blocks == 0 && args.segments > 1) {
+                continue;
+            }
+            if (unit.blocks == 0) {
+                write_zeros(args, unit, at, kHalfColumns);
+                continue;
+            }
+            float o[128];
+            declare(o);
+            const u32 after = args.segments == 1 ? u + share.step : u - unit.segment + args.segments;  // the first unit of other heads or another row
+            run_unit(unit, after < share.end ? row_of(args, after) : -1, o);
+            const u32 b = units & 1;
+            ptx::barrier_wait(ptx::shared_address(&shared.final_full[b]), units >> 1 & 1);
+            const float f0 = *const_cast<const volatile float*>(&shared.final[b][at.row]);
+            const float f1 = *const_cast<const volatile float*>(&shared.final[b][at.row + 8]);
+            ptx::barrier_arrive(ptx::shared_address(&shared.final_empty[b]));
+            ++units;
+            write_output<Type>(args, unit, at, kHalfColumns, o, f0, f1);
+        }
+    }
+};
+
+}  // namespace sparrow_sparse
