@@ -107,7 +107,7 @@ func (e *Engine) withoutCalls(t *tokenizer.Tokenizer) sample.Mask {
 	if len(markers) == 0 {
 		return nil
 	}
-	return e.allBut(markers)
+	return sample.AllBut(e.info.Vocabulary, markers)
 }
 
 // start gives a choice its own state of each guide.

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"time"
 
 	"sparrow/sample"
@@ -123,7 +122,7 @@ func (e *Engine) choice(j *job, i, limit int, g guides) (*choice, error) {
 	}
 	g.start(c)
 	if j.request.MinTokens > 0 {
-		c.noEnd = e.allBut(e.eos, j.request.Sampling.StopTokenIDs)
+		c.noEnd = sample.AllBut(e.info.Vocabulary, e.eos, j.request.Sampling.StopTokenIDs)
 		for k, word := range c.inWords {
 			c.noEnd[k] &= word
 		}
@@ -137,18 +136,4 @@ func (e *Engine) choice(j *job, i, limit int, g guides) (*choice, error) {
 		c.seq.After = &j.choices[0].seq
 	}
 	return c, nil
-}
-
-// allBut allows every token but those of the lists.
-func (e *Engine) allBut(lists ...[]int32) sample.Mask {
-	m := make(sample.Mask, (e.info.Vocabulary+63)/64)
-	for i := range m {
-		m[i] = math.MaxUint64
-	}
-	for _, list := range lists {
-		for _, id := range list {
-			m[id/64] &^= 1 << (id % 64)
-		}
-	}
-	return m
 }

@@ -10,6 +10,20 @@ import (
 // Mask are forbidden, so a mask made for a tokenizer also fits logits that are padded past it.
 type Mask []uint64
 
+// AllBut allows every one of the vocabulary's tokens but those of the lists.
+func AllBut(vocabulary int, lists ...[]int32) Mask {
+	m := make(Mask, (vocabulary+63)/64)
+	for i := range m {
+		m[i] = math.MaxUint64
+	}
+	for _, list := range lists {
+		for _, id := range list {
+			m[id/64] &^= 1 << (id % 64)
+		}
+	}
+	return m
+}
+
 // Allows says whether token id may be chosen.
 func (m Mask) Allows(id int32) bool {
 	return m == nil || (id >= 0 && int(id/64) < len(m) && m[id/64]>>(id%64)&1 != 0)

@@ -8,11 +8,11 @@ package toolcall
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"sparrow/chat"
 	"sparrow/grammar"
+	"sparrow/sample"
 )
 
 // ErrTools is wrapped when a request's tools cannot be enforced.
@@ -38,7 +38,7 @@ type Rules struct {
 	close []int32
 	think int32 // token that ends reasoning, or -1
 	tools []tool
-	text  []uint64 // free text: every token but the markers that do not begin a call; nil where calls hold no JSON
+	text  sample.Mask // free text: every token but the markers that do not begin a call; nil where calls hold no JSON
 }
 
 // tool is a name as tokens, Sep included, and the grammar of its arguments.
@@ -96,17 +96,14 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 }
 
 // freeText allows every token but the markers of calls; of those it allows the ones that begin a call. A stray one would be content.
-func freeText(words int, markers []string, tokens func(string) []int32, begin ...int32) []uint64 {
-	mask := make([]uint64, words)
-	for i := range mask {
-		mask[i] = math.MaxUint64
-	}
+func freeText(words int, markers []string, tokens func(string) []int32, begin ...int32) sample.Mask {
+	var stray []int32
 	for _, text := range markers {
 		if ids := tokens(text); len(ids) == 1 && !slices.Contains(begin, ids[0]) {
-			mask[ids[0]/64] &^= 1 << (ids[0] % 64)
+			stray = append(stray, ids[0])
 		}
 	}
-	return mask
+	return sample.AllBut(64*words, stray)
 }
 
 // compileTool prepares one tool. A schema the grammar cannot follow is refused for strict tools; for others any JSON object is accepted, which
