@@ -75,7 +75,10 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 			err = errors.Join(err, p.source.Close())
 		}
 	}()
-	dev, err := Registry().Open(c.Kernels, kernel.Options{Workers: c.Workers})
+	if err := packable(c, p.source.Weights.Bytes()); err != nil {
+		return nil, err
+	}
+	dev, err := Registry().Open(c.Kernels, kernel.Options{Workers: c.Workers, Pack: c.Pack})
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,8 @@ import (
 
 // Options are what a user may say about a device when it is opened.
 type Options struct {
-	Workers int // CPU threads; 0 means one for each core
+	Workers int  // CPU threads; 0 means one for each core
+	Pack    bool // copy weights to memory that is fast to read, where they are otherwise read from their file
 }
 
 // Backend is a registered implementation of all operations.

@@ -26,7 +26,7 @@ type benchModelFlags struct {
 	workers, chunk                        int
 	budget                                time.Duration
 	seed                                  uint64
-	asJSON, markdown                      bool
+	asJSON, markdown, pack                bool
 }
 
 func benchModelCommand() *cobra.Command {
@@ -55,6 +55,7 @@ are named with the reason. With --draft, answers to a few questions are timed wi
 	s.DurationVar(&f.budget, "budget", 2*time.Second, "how long the steps of one phase are repeated; one step may take longer")
 	s.StringVar(&f.kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), ref, or a name from 'sparrow version'")
 	s.IntVar(&f.workers, "workers", 0, "CPU threads; 0 means one for each core")
+	s.BoolVar(&f.pack, "pack", false, "copy the weights at load to memory that is fast to read (huge pages); takes as much memory again")
 	s.StringVar(&f.memory, "memory", "0", "most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
 	s.StringVar(&f.against, "against", "", "file with results of llama-bench -o jsonl on the same model and depths, to compare with")
 	s.StringVar(&f.plot, "plot", "", "file for a picture (SVG) of cost against context")
@@ -119,7 +120,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	dev, err := registry().Open(f.kernels, kernel.Options{Workers: f.workers})
+	dev, err := registry().Open(f.kernels, kernel.Options{Workers: f.workers, Pack: f.pack})
 	if err != nil {
 		return err
 	}

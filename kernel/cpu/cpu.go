@@ -116,7 +116,11 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 	if n <= 0 {
 		n = runtime.GOMAXPROCS(0)
 	}
-	return &Device{name: "cpu-" + t.Name, tier: t, pool: pool.New(n), scratch: make([]scratch, n)}
+	d := &Device{name: "cpu-" + t.Name, tier: t, pool: pool.New(n), scratch: make([]scratch, n)}
+	if o.Pack {
+		d.Memory = host.Packed()
+	}
+	return d
 }
 
 // Name is the registered name.

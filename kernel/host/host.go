@@ -16,8 +16,8 @@ type Buffer []byte
 func (b Buffer) Len() int64 { return int64(len(b)) }
 
 // Memory implements kernel.Memory over the Go heap. All operations of a host device are finished when they return, so Sync has nothing to
-// wait for.
-type Memory struct{}
+// wait for. The zero value imports bytes where they lie; see [Packed].
+type Memory struct{ pack *packer }
 
 // mostBytes of one buffer: within what 64-bit systems give a process, which the heap would answer with a panic.
 const mostBytes int64 = 1 << 46
@@ -33,8 +33,11 @@ func (Memory) Alloc(n int64) (kernel.Buffer, error) {
 // Free returns the memory to the garbage collector once nothing refers to it.
 func (Memory) Free(kernel.Buffer) {}
 
-// Import uses data itself when it is aligned for its elements, and an aligned copy otherwise.
-func (Memory) Import(data []byte, d kernel.DType) (kernel.Buffer, error) {
+// Import uses data itself when it is aligned for its elements, and an aligned copy otherwise, or where imports are packed.
+func (m Memory) Import(data []byte, d kernel.DType) (kernel.Buffer, error) {
+	if m.pack != nil {
+		return Buffer(m.pack.copy(data)), nil
+	}
 	if len(data) > 0 && uintptr(unsafe.Pointer(&data[0]))%uintptr(d.Size()) != 0 {
 		b := aligned(len(data))
 		copy(b, data)
