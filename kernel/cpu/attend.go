@@ -190,7 +190,7 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 		}
 	}
 	if !s.asked[c.turn] {
-		s.latent.Query(c.turn, host.RowF32(w.Q, c.r), w.Heads, w.Scale)
+		s.latent.Query(c.turn, host.RowF32(w.Q, c.r), w.Heads, w.Scale, format)
 		s.asked[c.turn] = true
 	}
 	if !s.latent.Attend(c.turn, host.Bytes(w.Pool.Mem), s.places, s.ahead, format) {

@@ -189,7 +189,7 @@ func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	}
 	heads := len(b.top)
 	if !b.asked {
-		s.entry.Query(0, b.q, heads, b.w.scale)
+		s.entry.Query(0, b.q, heads, b.w.scale, vec.RowBF16)
 		b.asked = true
 	}
 	if !s.entry.Attend(0, memory, s.places, nil, vec.RowBF16) {

@@ -26,8 +26,8 @@ var amxReady = sync.OnceValue(func() error {
 		return errors.New("the processor has no AVX-512 (F, BW, DQ, VL), which the kernels around it need")
 	case !x.HasAMXTile || !x.HasAMXBF16:
 		return errors.New("the processor has no AMX tiles with bfloat16 products")
-	case !x.HasAVX512BF16 || !x.HasAVX512VBMI:
-		return errors.New("the processor has no AVX-512 BF16 and VBMI to fill the tiles with")
+	case !x.HasAVX512BF16 || !x.HasAVX512VBMI || !x.HasAVX512GFNI:
+		return errors.New("the processor has no AVX-512 BF16, VBMI and GFNI to fill the tiles with")
 	case enabledState()&tileState != tileState:
 		return errors.New("the operating system does not save tiles")
 	}

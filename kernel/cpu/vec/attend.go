@@ -43,7 +43,7 @@ type LatentAttend struct {
 
 // latentAttend is what a tier implements.
 type latentAttend interface {
-	query(i int, q []float32, heads int, scale float32)
+	query(i int, q []float32, heads int, scale float32, format RowFormat)
 	attend(i int, memory []byte, at, ahead []int, format RowFormat) bool
 	result(out, top, sum []float32)
 	holds(memory []byte, at []int) bool
@@ -63,18 +63,18 @@ func (t *Tier) NewLatentAttend(width int) *LatentAttend {
 	return &LatentAttend{width: width, impl: t.ops.newLatentAttend(width)}
 }
 
-// Query makes [heads, width] query row i, counted from zero; all that are held have as
-// many heads and the same scale.
-func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32) {
+// Query makes [heads, width] query row i, counted from zero, for rows of a format; all that
+// are held have as many heads and the same scale.
+func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32, format RowFormat) {
 	needMatrix("LatentAttend.Query", "q", len(q), heads, a.width, a.width)
 	if heads < 1 || i < 0 {
 		panic("vec: LatentAttend.Query: no heads, or a row before the first")
 	}
-	a.impl.query(i, q[:heads*a.width], heads, scale)
+	a.impl.query(i, q[:heads*a.width], heads, scale, format)
 }
 
-// Attend forgets what it gathered and gathers for query row i the rows that start at the
-// given bytes of memory, at least one, in their order. It reports false, with nothing
+// Attend forgets what it gathered and gathers for query row i, which was made for this
+// format, the rows that start at the given bytes of memory, at least one, in their order. It reports false, with nothing
 // gathered, for rows that bfloat16 cannot hold: those in RowBlock with a scale that
 // is not a power of two between 2^-100 and 2^100, or with a NaN code.
 //

@@ -16,12 +16,11 @@ const (
 	attendRows  = 128 // rows between two updates of the softmax: four tiles of weights share one pass over out
 	querySteps  = LatentRow / 32
 	valueTiles  = LatentDim / 16
-	valueBlocks = valueTiles / 4 // tiles of columns the kernel takes at a time
-	scoreRows   = 64             // rows the kernels of scores take at a time
-	holdRows    = 512            // rows that one call looks at
-	nearHalves  = 8 * tileHalves // tiles that rows are copied to, or put side by side in
-	scaleLeast  = (127 - 100) << 23
-	scaleMost   = (127 + 100) << 23
+	valueBlocks = valueTiles / 4              // tiles of columns the kernel takes at a time
+	scoreRows   = 64                          // rows the kernels of scores take at a time
+	holdRows    = 512                         // rows that one call looks at
+	nearHalves  = 16 * tileHalves             // tiles that rows are copied to or decoded in
+	markRows    = 4                           // coded rows that share a mark
 	queryHalves = 2 * querySteps * tileHalves // of 16 heads
 	weightTiles = 2 * attendRows / gatherRows
 )
@@ -36,13 +35,16 @@ type latentTiles struct {
 	blocks  []headBlock
 	places  []int // of one call, filled up to whole blocks of attendRows and a group
 	ahead   []int // rows to fetch during the last block of a call
+	format  RowFormat
 
 	// Rows that the last call fetched: the first of them, and where it lies.
 	fetched     int
 	fetchedFrom uintptr // only to compare
 
-	order   []int     // places of decoded rows
-	rows    []uint16  // [128, 576], decoded
+	// Of coded rows: exponents of their scales [128, 8] and of pairs of them [64, 8], and which have codes out of the ordinary [8, 32].
+	exponents, pairExponents []uint32
+	marks                    []byte
+
 	tiles   []uint16  // what is multiplied next
 	weights []uint16  // [4 groups, 2] tiles
 	between []float32 // two tiles
@@ -50,7 +52,6 @@ type latentTiles struct {
 	shapes  tileShapes
 
 	fetch   fetchArgs
-	gather  gatherArgs
 	split   attendQueryArgs
 	score   attendScoreArgs
 	soft    attendSoftmaxArgs
@@ -91,8 +92,12 @@ func onLines[T any](n int) []T {
 	return s[skip : skip+n : skip+n]
 }
 
-func (t *latentTiles) query(i int, q []float32, heads int, scale float32) {
+func (t *latentTiles) query(i int, q []float32, heads int, scale float32, format RowFormat) {
 	t.heads, t.scaling = heads, scale
+	split := attendQueryamx
+	if format != RowBF16 {
+		split = attendQueryCodedamx
+	}
 	n := (heads + tileHeads - 1) / tileHeads
 	for len(t.blocks) < n {
 		t.blocks = append(t.blocks, headBlock{scores: onLines[float32](attendRows * tileHeads), out: onLines[float32](valueTiles * tileFloats)})
@@ -113,8 +118,8 @@ func (t *latentTiles) query(i int, q []float32, heads int, scale float32) {
 			clear(t.padded[copy(t.padded, part):])
 			part = t.padded
 		}
-		*a = attendQueryArgs{q: at(part, 0), ld: 4 * t.width, tiles: at(t.queries[i], b*queryHalves), between: at(t.between, 0), steps: t.width / 32}
-		runAttendQuery(a)
+		*a = attendQueryArgs{q: at(part, 0), ld: 4 * t.width, tiles: at(t.queries[i], b*queryHalves), between: at(t.between, 0), chunks: t.width / 64}
+		runAttendQuery(split, a)
 	}
 	*a = attendQueryArgs{}
 }
@@ -123,6 +128,7 @@ func (t *latentTiles) used() []headBlock { return t.blocks[:(t.heads+tileHeads-1
 
 func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format RowFormat) bool {
 	n := len(places)
+	t.format = format
 	t.asking = t.queries[i]
 	t.places = padded(t.places, places, n+scoreRows)
 	t.begin(memory, n, format)
@@ -154,7 +160,7 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 	if t.fetchedFrom = 0; len(ahead) > 0 {
 		t.fetched, t.fetchedFrom = ahead[0], address(memory)
 	}
-	t.gather.memory, t.value.memory, t.value.rows = nil, nil, nil
+	t.value.memory, t.value.rows = nil, nil
 	return true
 }
 
@@ -178,23 +184,20 @@ func (t *latentTiles) begin(memory []byte, n int, format RowFormat) {
 		runFetch(fetchRowsamx, &t.fetch)
 		t.fetch = fetchArgs{}
 	}
-	if format != RowBF16 && t.rows == nil {
-		t.rows = onLines[uint16](attendRows * LatentRow)
-		for i := range attendRows + gatherRows {
-			t.order = append(t.order, min(i, attendRows-1)*rowBytes[RowBF16])
-		}
+	if format != RowBF16 && t.marks == nil {
+		t.exponents, t.pairExponents = onLines[uint32](attendRows*valueBlocks), onLines[uint32](attendRows/2*valueBlocks)
+		t.marks = onLines[byte](valueBlocks * attendRows / markRows)
 	}
 }
 
-// collect multiplies n rows with the queries, having decoded them where they are coded.
+// collect multiplies n rows with the queries. It reports false for rows that bfloat16 does not hold.
 func (t *latentTiles) collect(memory []byte, first, n int, format RowFormat) bool {
 	groups := (n + scoreRows - 1) / scoreRows
 	if format != RowBF16 {
-		if !t.decode(memory, first, n, format) {
-			return false
-		}
-		t.scores(attendScoresamx, attendScoreArgs{rows: at(t.rows, 0), groups: groups}, 0)
-		return true
+		return t.scores(codedScores[format], attendScoreArgs{
+			rows: unsafe.Pointer(&memory[0]), at: at(t.places, first), groups: groups,
+			exponents: at(t.exponents, 0), pairExponents: at(t.pairExponents, 0), marks: at(t.marks, 0),
+		}, 0)
 	}
 	near, far := attendScoresamx, attendScoresAtamx
 	if t.width == LatentDim {
@@ -212,31 +215,22 @@ func (t *latentTiles) collect(memory []byte, first, n int, format RowFormat) boo
 	return true
 }
 
-// decode writes n coded rows as bfloat16.
-func (t *latentTiles) decode(memory []byte, first, n int, format RowFormat) bool {
-	for row := 0; row < n; row += gatherRows {
-		a := &t.gather
-		a.memory, a.at, a.rows = unsafe.Pointer(&memory[0]), at(t.places, first+row), at(t.rows, row*LatentRow)
-		runGather(gathers[format], a)
-		if format == RowBlock && !a.exact() {
-			a.memory = nil
-			return false
-		}
-	}
-	return true
-}
-
-// scores multiplies the groups of a from group g on with the queries of all heads.
-func (t *latentTiles) scores(kernel func(*attendScoreArgs), a attendScoreArgs, g int) {
+// scores multiplies the groups of a from group g on with the queries of all heads. It reports false for rows that bfloat16 does not hold.
+func (t *latentTiles) scores(kernel func(*attendScoreArgs), a attendScoreArgs, g int) bool {
 	s := &t.score
+	held := true
 	for i := range t.used() {
 		b := &t.blocks[i]
 		*s = a
 		s.query, s.shapes, s.tiles = at(t.asking, i*queryHalves), unsafe.Pointer(&t.shapes), at(t.tiles, 0)
 		s.scores = at(b.scores, g*scoreRows*tileHeads)
 		runAttendScores(kernel, s)
+		if held = s.nan == 0; !held {
+			break
+		}
 	}
 	s.rows = nil
+	return held
 }
 
 // inRow reports whether rows of bfloat16 follow each other in memory, as most do when
@@ -248,16 +242,6 @@ func (t *latentTiles) inRow(places []int) bool {
 		}
 	}
 	return true
-}
-
-// exact reports whether every scale was a power of two that an exponent of
-// bfloat16 can take up.
-func (a *gatherArgs) exact() bool {
-	ok := a.nan == 0
-	for i := range a.odd {
-		ok = ok && a.odd[i] == 0 && a.least[i] >= scaleLeast && a.most[i] <= scaleMost
-	}
-	return ok
 }
 
 // fold adds n collected rows, of which the first is given, to what a block of heads has gathered.
@@ -275,18 +259,21 @@ func (t *latentTiles) fold(b *headBlock, n, first int, format RowFormat) {
 	if first > 0 && s.grew != 0 {
 		runAttendRescale(v)
 	}
+	v.rows, v.at = v.memory, at(t.places, first)
 	if format == RowBF16 {
-		v.rows, v.at = v.memory, at(t.places, first)
 		runAttendValues(attendValuesamx, v)
 		return
 	}
-	v.rows, v.at = at(t.rows, 0), at(t.order, 0)
-	runAttendValues(attendValuesCodedamx, v)
+	v.exponents, v.marks = at(t.pairExponents, 0), at(t.marks, 0)
+	runAttendValues(codedValues[format], v)
 }
 
 // result brings weights that are relative to less than the largest score down to it.
 func (t *latentTiles) result(out, top, sum []float32) {
-	a := &t.split
+	a, order := &t.split, attendResultamx
+	if t.format != RowBF16 {
+		order = attendResultCodedamx
+	}
 	for h := range top {
 		b, i := &t.blocks[h/tileHeads], h%tileHeads
 		by := float32(1)
@@ -295,7 +282,7 @@ func (t *latentTiles) result(out, top, sum []float32) {
 		}
 		top[h], sum[h] = b.most[i], b.sum[i]*by
 		*a = attendQueryArgs{q: at(b.out, i*16), tiles: at(out, h*LatentDim), by: by}
-		runAttendResult(a)
+		runAttendQuery(order, a)
 	}
 	*a = attendQueryArgs{}
 }
@@ -345,4 +332,8 @@ func (t *latentTiles) entry(dst, data, scales []byte) bool {
 	return a.nan == 0
 }
 
-var gathers = [rowFormats]func(*gatherArgs){RowRaw: gatherRawamx, RowBlock: gatherBlockamx}
+// Kernels of coded rows.
+var (
+	codedScores = [rowFormats]func(*attendScoreArgs){RowRaw: attendScoresRawamx, RowBlock: attendScoresBlockamx}
+	codedValues = [rowFormats]func(*attendValueArgs){RowRaw: attendValuesRawamx, RowBlock: attendValuesBlockamx}
+)

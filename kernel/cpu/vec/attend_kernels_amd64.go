@@ -6,13 +6,6 @@ import "unsafe"
 
 // The structs below are the arguments of kernels.
 
-// gatherArgs: 32 rows of memory, decoded.
-type gatherArgs struct {
-	memory, at, rows unsafe.Pointer
-	nan              int       // out: NaN codes were read
-	odd, least, most [4]uint32 // out: bits of scales that are no exponent, least and largest scale
-}
-
 // fetchArgs: the lines of rows into the second-level cache; or rows to be looked at.
 type fetchArgs struct {
 	memory, at  unsafe.Pointer
@@ -29,15 +22,18 @@ type entryArgs struct {
 // attendQueryArgs: queries to tiles; results of a head from tiles.
 type attendQueryArgs struct {
 	q, tiles, between unsafe.Pointer
-	ld, steps         int
+	ld, chunks        int     // distance of heads; chunks of 64 elements
 	by                float32 // factor of results
 }
 
 // attendScoreArgs: groups of 64 rows by 16 heads. Rows follow each other, or lie at
-// the places.
+// the places. Of coded rows exponents and marks are kept; the kernel moves their
+// addresses on.
 type attendScoreArgs struct {
 	rows, at, query, scores, shapes, tiles unsafe.Pointer
+	exponents, pairExponents, marks        unsafe.Pointer
 	groups                                 int
+	nan                                    int // out: not 0 where bfloat16 does not hold the rows
 }
 
 // attendSoftmaxArgs: scores to weights.
@@ -52,24 +48,19 @@ type attendSoftmaxArgs struct {
 }
 
 // attendValueArgs: weights by groups of 32 rows. As many rows of memory as there are
-// in the groups are fetched, unless fetch is nil.
+// in the groups are fetched, unless fetch is nil. Exponents are those of pairs.
 type attendValueArgs struct {
 	rows, at, weights, out, keep, shapes, tiles unsafe.Pointer
+	exponents, marks                            unsafe.Pointer
 	memory, fetch                               unsafe.Pointer
 	groups, first, columns                      int
 }
 
 //go:noinline
-func runGather(f func(*gatherArgs), a *gatherArgs) { f(a) }
-
-//go:noinline
 func runEntry(a *entryArgs) { entryamx(a) }
 
 //go:noinline
-func runAttendQuery(a *attendQueryArgs) { attendQueryamx(a) }
-
-//go:noinline
-func runAttendResult(a *attendQueryArgs) { attendResultamx(a) }
+func runAttendQuery(f func(*attendQueryArgs), a *attendQueryArgs) { f(a) }
 
 //go:noinline
 func runAttendScores(f func(*attendScoreArgs), a *attendScoreArgs) { f(a) }
@@ -99,13 +90,13 @@ func fetchRowsamx(a *fetchArgs)
 func holdsamx(a *fetchArgs)
 
 //go:noescape
-func gatherRawamx(a *gatherArgs)
-
-//go:noescape
-func gatherBlockamx(a *gatherArgs)
-
-//go:noescape
 func attendQueryamx(a *attendQueryArgs)
+
+//go:noescape
+func attendQueryCodedamx(a *attendQueryArgs)
+
+//go:noescape
+func attendResultCodedamx(a *attendQueryArgs)
 
 //go:noescape
 func attendResultamx(a *attendQueryArgs)
@@ -123,6 +114,12 @@ func attendScoresShortamx(a *attendScoreArgs)
 func attendScoresShortAtamx(a *attendScoreArgs)
 
 //go:noescape
+func attendScoresRawamx(a *attendScoreArgs)
+
+//go:noescape
+func attendScoresBlockamx(a *attendScoreArgs)
+
+//go:noescape
 func attendSoftmaxamx(a *attendSoftmaxArgs)
 
 //go:noescape
@@ -132,4 +129,7 @@ func attendRescaleamx(a *attendValueArgs)
 func attendValuesamx(a *attendValueArgs)
 
 //go:noescape
-func attendValuesCodedamx(a *attendValueArgs)
+func attendValuesRawamx(a *attendValueArgs)
+
+//go:noescape
+func attendValuesBlockamx(a *attendValueArgs)

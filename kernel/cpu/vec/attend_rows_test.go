@@ -113,8 +113,8 @@ func TestLatentAttendShortRows(t *testing.T) {
 		for h := range heads {
 			qCut = append(qCut, q[h*LatentRow:][:LatentDim]...)
 		}
-		long.Query(0, q, heads, 0.02)
-		short.Query(0, qCut, heads, 0.02)
+		long.Query(0, q, heads, 0.02, RowBF16)
+		short.Query(0, qCut, heads, 0.02, RowBF16)
 		result := func(a *LatentAttend, memory []byte, list []int, size int) []float32 {
 			places := make([]int, len(list))
 			for i, row := range list {

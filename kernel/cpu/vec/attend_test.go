@@ -9,12 +9,17 @@ import (
 	"testing"
 )
 
-// latentRows draws n rows in a format: their bytes and their values.
+// latentRows draws n rows in a format: their bytes and their values. Zeros and codes without an exponent, which are decoded apart, are in some
+// stretches of 64 and not in others.
 func latentRows(r *rand.Rand, n int, format RowFormat) (memory []byte, values [][]float64) {
 	for range n {
 		row := make([]byte, rowBytes[format])
 		v := make([]float64, LatentRow)
+		any := false
 		for i := range v {
+			if i%64 == 0 {
+				any = r.IntN(8) == 0
+			}
 			switch {
 			case format == RowBF16:
 				v[i] = putHalf(r, row[2*i:])
@@ -22,8 +27,10 @@ func latentRows(r *rand.Rand, n int, format RowFormat) (memory []byte, values []
 				v[i] = putHalf(r, row[528+2*(i-LatentDim):])
 			default:
 				row[i] = numbersE4M3(r, 1)[0]
-				if r.IntN(4) == 0 {
+				if any && r.IntN(4) == 0 {
 					row[i] &= 0x87 // zeros and subnormals
+				} else if row[i]&0x78 == 0 && !any {
+					row[i] |= 0x08
 				}
 				v[i] = e4m3Value(int(row[i]))
 			}
@@ -92,7 +99,7 @@ func TestLatentAttendMatchesTheFormula(t *testing.T) {
 			scale := float32(2 / math.Sqrt(spread*LatentRow))
 			for _, heads := range []int{1, 5, 16, 17, 33} {
 				q := normals(r, heads*LatentRow)
-				a.Query(0, q, heads, scale)
+				a.Query(0, q, heads, scale, format)
 				for _, n := range []int{1, 2, 31, 32, 33, 127, 128, 129, 300} {
 					places, rows := make([]int, n), make([][]float64, n)
 					for i := range n {
@@ -135,7 +142,7 @@ func TestLatentAttendHeadsAreIndependent(t *testing.T) {
 		q := normals(r, heads*LatentRow)
 		run := func(h0, h1 int) (out, top, sum []float32) {
 			out, top, sum = make([]float32, (h1-h0)*LatentDim), make([]float32, h1-h0), make([]float32, h1-h0)
-			a.Query(0, q[h0*LatentRow:h1*LatentRow], h1-h0, 0.01)
+			a.Query(0, q[h0*LatentRow:h1*LatentRow], h1-h0, 0.01, RowBlock)
 			if !a.Attend(0, memory, places, nil, RowBlock) {
 				t.Fatal("refused")
 			}
@@ -157,8 +164,9 @@ func TestLatentAttendWhereRowsLie(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(13)
 		const heads = 3
-		a.Query(0, normals(r, heads*LatentRow), heads, 0.05)
+		q := normals(r, heads*LatentRow)
 		for format := range rowFormats {
+			a.Query(0, q, heads, 0.05, format)
 			size := rowBytes[format]
 			near, _ := latentRows(r, 200, format)
 			far := make([]byte, 3*len(near))
@@ -189,7 +197,7 @@ func TestLatentAttendWhereRowsLie(t *testing.T) {
 func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		r := newRand(10)
-		a.Query(0, normals(r, LatentRow), 1, 1)
+		a.Query(0, normals(r, LatentRow), 1, 1, RowBlock)
 		places := make([]int, 70)
 		for i := range places {
 			places[i] = i * rowBytes[RowBlock]
@@ -215,7 +223,32 @@ func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 	})
 }
 
-// 16 heads over 2048 rows drawn from 8192: bytes are those of the rows.
+// Rows without scales may have NaN, which shows in every head.
+func TestLatentAttendNaN(t *testing.T) {
+	eachLatent(t, func(t *testing.T, a *LatentAttend) {
+		const heads, n = 17, 70
+		r := newRand(10)
+		a.Query(0, normals(r, heads*LatentRow), heads, 0.01, RowRaw)
+		places := make([]int, n)
+		for i := range places {
+			places[i] = i * rowBytes[RowRaw]
+		}
+		for _, at := range []int{0, 100, 511, 512, 575} {
+			memory, _ := latentRows(r, n, RowRaw)
+			memory[69*rowBytes[RowRaw]+at] = 0xFF
+			out, top, sum := make([]float32, heads*LatentDim), make([]float32, heads), make([]float32, heads)
+			a.Attend(0, memory, places, nil, RowRaw)
+			a.Result(out, top, sum)
+			for h := range heads {
+				if sum[h] == sum[h] || out[h*LatentDim+64] == out[h*LatentDim+64] {
+					t.Fatalf("NaN at %d: head %d has the sum %v, out %v", at, h, sum[h], out[h*LatentDim+64])
+				}
+			}
+		}
+	})
+}
+
+// 16 heads over 2048 rows drawn from 8192, with few codes that are decoded apart: bytes are those of the rows.
 func BenchmarkLatentAttend(b *testing.B) {
 	for _, tier := range Tiers() {
 		a := tier.NewLatentAttend(LatentRow)
@@ -225,6 +258,11 @@ func BenchmarkLatentAttend(b *testing.B) {
 		for format, name := range []string{"1152", "576", "656"} {
 			r := newRand(1)
 			few, _ := latentRows(r, 64, RowFormat(format))
+			for i := range few {
+				if i%rowBytes[format] < LatentDim && format != int(RowBF16) && few[i]&0x78 == 0 && r.IntN(500) != 0 {
+					few[i] |= 0x30
+				}
+			}
 			var memory []byte
 			for range 128 {
 				memory = append(memory, few...)
@@ -237,7 +275,7 @@ func BenchmarkLatentAttend(b *testing.B) {
 			b.Run(tier.Name+"/"+name, func(b *testing.B) {
 				b.SetBytes(int64(2048 * rowBytes[format]))
 				for b.Loop() {
-					a.Query(0, q, 16, 0.01)
+					a.Query(0, q, 16, 0.01, RowFormat(format))
 					for i := 0; i < len(places); i += 512 {
 						a.Attend(0, memory, places[i:i+512], nil, RowFormat(format))
 					}
@@ -271,11 +309,11 @@ func TestLatentAttendTakesTurns(t *testing.T) {
 			}
 			var alone [queries][]float32
 			for i := range queries {
-				a.Query(0, query(i), heads, 0.01)
+				a.Query(0, query(i), heads, 0.01, format)
 				alone[i] = result(i, 0, nil)
 			}
 			for i := range queries {
-				a.Query(i, query(i), heads, 0.01)
+				a.Query(i, query(i), heads, 0.01, format)
 			}
 			for _, i := range []int{1, 0, 2, 1} {
 				if got := result(i, i, places[(i+1)%queries]); !slices.Equal(got, alone[i]) {
@@ -306,7 +344,7 @@ func TestLatentAttendWhileScoresGrow(t *testing.T) {
 					values[i][c] = float64(math.Float32frombits(uint32(bits) << 16))
 				}
 			}
-			a.Query(0, q, 1, 1)
+			a.Query(0, q, 1, 1, RowBF16)
 			if !a.Attend(0, memory, places, nil, RowBF16) {
 				t.Fatal("refused")
 			}

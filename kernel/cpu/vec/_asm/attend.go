@@ -6,31 +6,36 @@ import (
 )
 
 // emitAttend writes sparse attention over latent rows on tiles, for 16 heads at
-// a time. Rows are taken as bfloat16, coded ones after decoding. Queries and
+// a time. Rows are multiplied as bfloat16. Queries and
 // probabilities, which are float32, are the sum of two bfloat16: the number
 // rounded, and what rounding left.
 //
-//	rows     [128, 576] bfloat16: decoded
-//	tiles    what is copied or put side by side to be multiplied next
-//	query    [18 steps, 2 parts] tiles: row p holds elements 2p, 2p+1 of 16 heads
+//	tiles    what is copied, decoded or put side by side to be multiplied next
+//	query    [18 steps, 2 parts] tiles: row p holds a pair of elements of 16 heads,
+//	         of the 32 of its step the pth, or in the order of coded rows
 //	scores   [keys, 16 heads] float32
 //	weights  [keys/32, 2 parts] tiles: [16 heads, 32 keys]
 //	out      [32 tiles] of [16 heads, 16 columns] float32: tiles 2c and 2c+1 hold
-//	         columns 32c to 32c+31, four and four in turn, as pairs of rows do
+//	         columns 32c to 32c+31, four and four in turn, as pairs of rows do; of coded
+//	         rows tile 4c+j holds columns 64c+16l+4j to 64c+16l+4j+3 in lane l
 func emitAttend(e *emitter) {
 	codeTablesData(e)
 	inOrderData(e)
 	words(e, "magnitude", 0x7FFF7FFF)
-	words(e, "unitExponent", 0x3F803F80)
 	words(e, "codeBits", 0x7F7F7F7F)
 	words(e, "notExponent", 0x807FFFFF)
 	words(e, "roomToGrow", math.Float32bits(8)) // weights stay below exp(8), and so do sums below what float32 holds
 	v := &vectors{avx512}
 	v.constants(e)
 	emitNarrowExact(e)
-	emitAttendQuery(e)
-	(&gather{name: "gatherRawamx", doc: "e4m3 rows of 576 bytes", chunk: (*gather).raw}).emit(e)
-	(&gather{name: "gatherBlockamx", doc: "e4m3 rows with scales of 656 bytes", chunk: (*gather).scaled, scales: true}).emit(e)
+	emitAttendQuery(e, "attendQueryamx", [4]int{0, 8, 16, 24})
+	emitAttendQuery(e, "attendQueryCodedamx", [4]int{0, 16, 32, 48})
+	codedData(e)
+	for _, c := range codedRows {
+		c.emitDecoders(e)
+		c.emitScores(e)
+		c.emitValues(e)
+	}
 	emitFetchRows(e)
 	emitEntry(e)
 	emitHolds(e)
@@ -41,8 +46,8 @@ func emitAttend(e *emitter) {
 	emitAttendSoftmax(e, v)
 	emitAttendRescale(e)
 	emitAttendValues(e, "attendValuesamx", 18)
-	emitAttendValues(e, "attendValuesCodedamx", 11)
 	emitAttendResult(e)
+	emitAttendResultCoded(e)
 }
 
 // words writes a vector of one repeated 32-bit word.
@@ -95,6 +100,11 @@ func emitNarrowExact(e *emitter) {
 func splitRow(e *emitter, low, high, dst, halves, rest string) {
 	e.op("VMOVUPS %s, Z0", low)
 	e.op("VMOVUPS %s, Z1", high)
+	splitPair(e, dst, halves, rest)
+}
+
+// splitPair is splitRow for numbers in registers 0 and 1.
+func splitPair(e *emitter, dst, halves, rest string) {
 	e.emit(narrowPair(0, 1, 2))
 	e.op("VMOVDQU64 Z2, %s", dst)
 	e.op("VPMOVZXWD %s, Z3", dst)
@@ -109,33 +119,48 @@ func splitRow(e *emitter, low, high, dst, halves, rest string) {
 
 // emitAttendQuery writes the kernel that splits queries and turns them into
 // tiles: 16 heads by 32 elements at a time are split, then transposed as pairs.
+// Of 64 elements, the first step takes eights that begin at the given ones, and the
+// second those that are left.
 //
-//	AX arguments   SI elements   R8 stride of heads   DI tiles   CX steps left
+//	AX arguments   SI elements   R8 stride of heads   DI tiles   CX chunks left
 //	DX two tiles in between   R9 head
-func emitAttendQuery(e *emitter) {
-	e.function("attendQueryamx", "attendQueryArgs", "splits 16 heads of steps x 32 elements into tiles of pairs.")
+func emitAttendQuery(e *emitter, name string, eights [4]int) {
+	e.function(name, "attendQueryArgs", "splits 16 heads of chunks x 64 elements into tiles of pairs.")
 	e.op("MOVQ attendQueryArgs_q(AX), SI")
 	e.op("MOVQ attendQueryArgs_ld(AX), R8")
 	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
 	e.op("MOVQ attendQueryArgs_between(AX), DX")
-	e.op("MOVQ attendQueryArgs_steps(AX), CX")
+	e.op("MOVQ attendQueryArgs_chunks(AX), CX")
+	second := 32
+	if eights[1] != 8 {
+		second = 8
+	}
 	loop := e.label("loop")
 	e.at(loop)
-	e.op("MOVQ SI, R9")
-	for h := range 16 {
-		splitRow(e, "(R9)", "64(R9)", at16("DX", 64*h), fmt.Sprintf("%d(DX)", 64*h+32), at16("DX", tileBytes+64*h))
-		e.op("ADDQ R8, R9")
-	}
-	for part := range 2 {
+	for step := range 2 {
+		e.op("MOVQ SI, R9")
 		for h := range 16 {
-			e.op("VMOVDQU64 %s, Z%d", at16("DX", part*tileBytes+64*h), h)
+			for i, from := range eights {
+				if part := at16("R9", 4*(from+step*second)); i%2 == 0 {
+					e.op("VMOVUPS %s, Y%d", part, i/2)
+				} else {
+					e.op("VINSERTF64X4 $1, %s, Z%d, Z%d", part, i/2, i/2)
+				}
+			}
+			splitPair(e, at16("DX", 64*h), fmt.Sprintf("%d(DX)", 64*h+32), at16("DX", tileBytes+64*h))
+			e.op("ADDQ R8, R9")
 		}
-		for p, z := range transpose16(e) {
-			e.op("VMOVDQU64 Z%d, %s", z, at16("DI", part*tileBytes+64*p))
+		for part := range 2 {
+			for h := range 16 {
+				e.op("VMOVDQU64 %s, Z%d", at16("DX", part*tileBytes+64*h), h)
+			}
+			for p, z := range transpose16(e) {
+				e.op("VMOVDQU64 Z%d, %s", z, at16("DI", part*tileBytes+64*p))
+			}
 		}
+		e.op("ADDQ $%d, DI", 2*tileBytes)
 	}
-	e.op("ADDQ $128, SI")
-	e.op("ADDQ $%d, DI", 2*tileBytes)
+	e.op("ADDQ $256, SI")
 	e.op("DECQ CX")
 	e.op("JNZ %s", loop)
 	e.ret()
@@ -357,6 +382,36 @@ func emitAttendResult(e *emitter) {
 	}
 	e.op("ADDQ $%d, SI", 2*tileBytes)
 	e.op("ADDQ $128, DI")
+	e.op("DECQ CX")
+	e.op("JNZ %s", loop)
+	e.ret()
+}
+
+// emitAttendResultCoded is emitAttendResult for coded rows.
+//
+//	AX arguments   SI row of the first tile   DI result   CX chunks of four tiles left
+func emitAttendResultCoded(e *emitter) {
+	e.function("attendResultCodedamx", "attendQueryArgs", "one row of 32 tiles at q, times by, to 512 float32 at tiles.")
+	e.op("VBROADCASTSS attendQueryArgs_by(AX), Z8")
+	e.op("MOVQ attendQueryArgs_q(AX), SI")
+	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
+	e.op("MOVQ $8, CX")
+	loop := e.label("loop")
+	e.at(loop)
+	for j := range 4 {
+		e.op("VMULPS %s, Z8, Z%d", at16("SI", j*tileBytes), j)
+	}
+	e.note("Lane l of four tiles becomes register l.")
+	for i, lanes := range []int{0x44, 0xEE} {
+		e.op("VSHUFF32X4 $0x%X, Z1, Z0, Z4", lanes)
+		e.op("VSHUFF32X4 $0x%X, Z3, Z2, Z5", lanes)
+		e.op("VSHUFF32X4 $0x88, Z5, Z4, Z6")
+		e.op("VSHUFF32X4 $0xDD, Z5, Z4, Z7")
+		e.op("VMOVUPS Z6, %s", at16("DI", 128*i))
+		e.op("VMOVUPS Z7, %s", at16("DI", 128*i+64))
+	}
+	e.op("ADDQ $%d, SI", 4*tileBytes)
+	e.op("ADDQ $256, DI")
 	e.op("DECQ CX")
 	e.op("JNZ %s", loop)
 	e.ret()

@@ -91,22 +91,9 @@ func emitAttendValues(e *emitter, name string, rowLines int) {
 	for pair := range 16 {
 		pairRows(e, pair)
 	}
-	columns, fresh, begun, groups := e.label("columns"), e.label("fresh"), e.label("begun"), e.label("groups")
-	same, fetched := e.label("same"), e.label("fetched")
+	columns, groups, same := e.label("columns"), e.label("groups"), e.label("same")
 	e.at(columns)
-	e.op("MOVQ %sweights(AX), DX", a)
-	e.op("MOVQ %sgroups(AX), CX", a)
-	e.op("CMPQ %sfirst(AX), $0", a)
-	e.op("JNE %s", fresh)
-	for t := range 4 {
-		e.emit(tileload(memory{base: "DI", index: "R10", disp: t * tileBytes}, t))
-	}
-	e.op("JMP %s", begun)
-	e.at(fresh)
-	for t := range 4 {
-		e.emit(tilezero(t))
-	}
-	e.at(begun)
+	valuesBegin(e)
 	e.at(groups)
 
 	e.note("The group to be filled: the next one, or the first of the next columns.")
@@ -120,44 +107,78 @@ func emitAttendValues(e *emitter, name string, rowLines int) {
 	e.op("JEQ %s", same) // after the last columns there is nothing: the same are filled once more
 	e.op("ADDQ $128, SI")
 	e.at(same)
+	valuesFetch(e, rowLines)
+	valuesStep(e, "R12", func(quarter int) {
+		for pair := 4 * quarter; pair < 4*quarter+4; pair++ {
+			pairRows(e, pair)
+		}
+	})
+	e.op("JNZ %s", groups)
+	valuesEnd(e, columns)
+}
+
+// valuesBegin takes what was gathered in four tiles of columns, or zeros.
+func valuesBegin(e *emitter) {
+	const a = "attendValueArgs_"
+	fresh, begun := e.label("fresh"), e.label("begun")
+	e.op("MOVQ %sweights(AX), DX", a)
+	e.op("MOVQ %sgroups(AX), CX", a)
+	e.op("CMPQ %sfirst(AX), $0", a)
+	e.op("JNE %s", fresh)
+	for t := range 4 {
+		e.emit(tileload(memory{base: "DI", index: "R10", disp: t * tileBytes}, t))
+	}
+	e.op("JMP %s", begun)
+	e.at(fresh)
+	for t := range 4 {
+		e.emit(tilezero(t))
+	}
+	e.at(begun)
+}
+
+// valuesFetch fetches four rows of a later call.
+func valuesFetch(e *emitter, rowLines int) {
+	fetched := e.label("fetched")
 	e.op("TESTQ BX, BX")
 	e.op("JZ %s", fetched)
 	for i := range 4 {
 		e.op("MOVQ %s, R13", at16("BX", 8*i))
-		e.op("ADDQ %smemory(AX), R13", a)
+		e.op("ADDQ attendValueArgs_memory(AX), R13")
 		for line := range rowLines {
 			e.op("PREFETCHT1 %s", at16("R13", 64*line))
 		}
 	}
 	e.op("ADDQ $%d, BX", 4*8)
 	e.at(fetched)
+}
+
+// valuesStep multiplies the tiles of one group with its weights, while another is filled by quarters, and counts it.
+func valuesStep(e *emitter, tiles string, fill func(quarter int)) {
 	weights := func(part, t int) { e.emit(tileload(memory{base: "DX", index: "R10", disp: part * tileBytes}, t)) }
-	pairs := func(column, t int) { e.emit(tileload(memory{base: "R12", index: "R10", disp: column * tileBytes}, t)) }
-	fill := func(first int) {
-		for pair := first; pair < first+4; pair++ {
-			pairRows(e, pair)
-		}
-	}
+	pairs := func(column, t int) { e.emit(tileload(memory{base: tiles, index: "R10", disp: column * tileBytes}, t)) }
 	weights(0, 4)
 	weights(1, 5)
 	for t := 0; t < 4; t += 2 {
-		fill(4 * t)
+		fill(t)
 		pairs(t, 6)
 		e.emit(tdpbf16ps(6, 4, t))
 		pairs(t+1, 7)
 		e.emit(tdpbf16ps(7, 4, t+1))
-		fill(4*t + 4)
+		fill(t + 1)
 		e.emit(tdpbf16ps(6, 5, t))
 		e.emit(tdpbf16ps(7, 5, t+1))
 	}
 	e.op("ADDQ $%d, DX", 2*tileBytes)
 	e.op("DECQ CX")
-	e.op("JNZ %s", groups)
+}
+
+// valuesEnd keeps what four tiles of columns gathered, and goes on with the next.
+func valuesEnd(e *emitter, columns string) {
 	for t := range 4 {
 		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
 	}
 	e.op("ADDQ $%d, DI", 4*tileBytes)
-	e.op("SUBQ $1, %scolumns(AX)", a)
+	e.op("SUBQ $1, attendValueArgs_columns(AX)")
 	e.op("JNZ %s", columns)
 	e.emit(tilerelease())
 	e.ret()

@@ -1,0 +1,357 @@
+package main
+
+import "fmt"
+
+// Coded rows are decoded where they are needed, 64 elements at a time: row by row into
+// tiles that queries are multiplied with, and later, two neighbouring rows side by side, into tiles
+// that weights are multiplied with. Decoding twice costs less than keeping decoded rows, which would
+// leave the nearest cache in between. Elements take the places that unpacking gives them: of a
+// row, the first register holds elements 16l to 16l+7 in its lane l, the second 16l+8 to 16l+15;
+// of pairs, register j elements 16l+4j to 16l+4j+3.
+//
+//	AX arguments   SI memory, further along the rows with every chunk   R8 places of rows
+//	R11 tiles being filled line by line   R12 exponents of this chunk   R13, R14 rows
+//	R15 marks of this chunk: a byte for every four rows that is not zero where a code is out of the ordinary
+//	Z26 largest mark of a code   Z27 least mark out of the ordinary
+//	Z28 to Z30 affine maps of codes: mark, lower and upper byte
+
+// coded is a format of rows.
+type coded struct {
+	name, doc string
+	scaled    bool // four scales of 128 elements each, and 64 elements that are bfloat16
+	lines     int  // cache lines of a row
+}
+
+var codedRows = []*coded{
+	{name: "Raw", doc: "rows of 576 e4m3", lines: 9},
+	{name: "Block", doc: "rows of 512 e4m3 with four scales and 64 bfloat16", scaled: true, lines: 11},
+}
+
+const (
+	latentChunks = 16 // registers of 32 elements that are also values
+	rowChunks    = 18 // of a row
+
+	codedRounds = 64            // rows that are decoded together for queries
+	codedSlot   = 8 * tileBytes // 64 elements of them
+	scalesAt    = 512
+	ropeAt      = 528
+	exponentRow = 32 // bytes of exponents of a row: one for each chunk, as two equal words
+	markRows    = 4  // rows that have a mark
+	markChunk   = 32 // marks of a chunk of 128 rows
+)
+
+// Registers that are kept.
+const (
+	zMark, zExtreme, zMarkMap, zLowMap, zHighMap = 26, 27, 28, 29, 30
+	markLeast                                    = 119
+)
+
+// affine is a map of bytes over bits: what each bit of the result is the parity of, and what is
+// added to the result.
+type affine struct {
+	rows [8]int // of bit 0 first
+	add  int
+}
+
+func (m affine) of(x int) (y int) {
+	for i, row := range m.rows {
+		for bits := row & x; bits != 0; bits &= bits - 1 {
+			y ^= 1 << i
+		}
+	}
+	return y ^ m.add
+}
+
+// Codes that are neither NaN nor without an exponent have bfloat16 whose bytes are affine in the
+// bits of the code: the exponent grows by 120, which is 15 times 8, so that it only moves up the
+// highest of its bits. markMap brings the other codes to markLeast and above, and all else below.
+var (
+	highMap = affine{rows: [8]int{0x10, 0x20, 0x40, 0x40, 0x40, 0x40, 0x40, 0x80}, add: 0x3C}
+	lowMap  = affine{rows: [8]int{0, 0, 0, 0, 0x01, 0x02, 0x04, 0x08}}
+	markMap = affine{rows: [8]int{0x41, 0x42, 0x44, 0x40, 0x48, 0x50, 0x60, 0}, add: 0x7F}
+)
+
+// data writes the matrix as the instruction wants it: the row of the highest bit first.
+func (m affine) data(e *emitter, name string) {
+	data := make([]byte, 64)
+	for i := range data {
+		data[i] = byte(m.rows[7-i%8])
+	}
+	table(e, name, data)
+}
+
+func (m affine) apply(e *emitter, matrix, src, dst int) {
+	e.op("VGF2P8AFFINEQB $%d, Z%d, Z%d, Z%d", m.add, matrix, src, dst)
+}
+
+func codedData(e *emitter) {
+	highMap.data(e, "highMap")
+	lowMap.data(e, "lowMap")
+	markMap.data(e, "markMap")
+	words(e, "extremeMarks", markLeast*0x01010101)
+	words(e, "scaleBias", 127)
+	words(e, "scaleLeast", (127-100)<<23)
+	words(e, "scaleMost", (127+100)<<23)
+	lower := make([]byte, 64)
+	for i := range lower {
+		lower[i] = byte(i%16/4*4 + i%2)
+	}
+	table(e, "twice", lower)
+	for i := range 2 {
+		rows, pairs := make([]byte, 64), make([]byte, 64)
+		for j := range 16 {
+			rows[4*j] = byte(8*i + j/2)
+			pairs[4*j] = byte(j/8*8 + 4*i + j%8/2)
+		}
+		table(e, fmt.Sprintf("rowsTwice%d", i), rows)
+		table(e, fmt.Sprintf("pairsTwice%d", i), pairs)
+	}
+}
+
+// maps loads the registers that decoding keeps.
+func (c *coded) maps(e *emitter) {
+	e.op("VMOVDQU64 highMap<>(SB), Z%d", zHighMap)
+	e.op("VMOVDQU64 lowMap<>(SB), Z%d", zLowMap)
+}
+
+// exponents writes the exponents of the scales of all rows, four rows at a time, and leaves at the
+// label where a scale is not a power of two that an exponent of bfloat16 can take up.
+//
+//	R12, R11 exponents of rows, of pairs   R8 places   BX rows left   R13 a row
+//	Z20 bits that are no exponent   Z21 least, Z22 largest scale
+func (c *coded) exponents(e *emitter, refused string) {
+	e.op("MOVQ attendScoreArgs_exponents(AX), R12")
+	e.op("MOVQ CX, BX")
+	e.op("SHLQ $6, BX")
+	e.op("VPXORD Z20, Z20, Z20")
+	e.op("VPTERNLOGD $0xFF, Z21, Z21, Z21")
+	e.op("VPXORD Z22, Z22, Z22")
+	e.op("VMOVDQU64 notExponent<>(SB), Z23")
+	e.op("VMOVDQU64 scaleBias<>(SB), Z24")
+	e.op("VMOVDQU64 twice<>(SB), Z25")
+	for i := range 2 {
+		e.op("VMOVDQU64 rowsTwice%d<>(SB), Z%d", i, 16+i)
+		e.op("VMOVDQU64 pairsTwice%d<>(SB), Z%d", i, 18+i)
+	}
+	e.op("MOVQ attendScoreArgs_pairExponents(AX), R11")
+	e.op("MOVL $0xAAAAAAAA, R13")
+	e.op("KMOVD R13, K1")
+	loop := e.label("scales")
+	e.at(loop)
+	for lane := range 4 {
+		e.op("MOVQ %s, R13", at16("R8", 8*lane))
+		if lane == 0 {
+			e.op("VMOVDQU %d(SI)(R13*1), X0", scalesAt)
+			continue
+		}
+		e.op("VINSERTI32X4 $%d, %d(SI)(R13*1), Z0, Z0", lane, scalesAt)
+	}
+	e.op("VPTERNLOGD $0xF8, Z23, Z0, Z20")
+	e.op("VPMINUD Z0, Z21, Z21")
+	e.op("VPMAXUD Z0, Z22, Z22")
+	e.op("VPSRLD $23, Z0, Z0")
+	e.op("VPSUBD Z24, Z0, Z0")
+	e.op("VPSLLD $7, Z0, Z0")
+	e.op("VPSHUFB Z25, Z0, Z0")
+	for i := range 4 {
+		e.op("VPERMD Z0, Z%d, Z%d", 16+i, 1+i)
+	}
+	e.op("VMOVDQU16 Z4, K1, Z3") // words of the second row of each pair
+	e.op("VMOVDQU64 Z1, (R12)")
+	e.op("VMOVDQU64 Z2, 64(R12)")
+	e.op("VMOVDQU64 Z3, (R11)")
+	e.op("ADDQ $%d, R12", 4*exponentRow)
+	e.op("ADDQ $%d, R11", 2*exponentRow)
+	e.op("ADDQ $32, R8")
+	e.op("SUBQ $4, BX")
+	e.op("JNZ %s", loop)
+	e.op("VPTESTMD Z20, Z20, K1")
+	e.op("VPCMPUD $1, scaleLeast<>(SB), Z21, K2")
+	e.op("VPCMPUD $6, scaleMost<>(SB), Z22, K3")
+	e.op("KORW K1, K2, K1")
+	e.op("KORTESTW K1, K3")
+	e.op("JNZ %s", refused)
+	e.op("MOVQ attendScoreArgs_exponents(AX), R12")
+	e.op("MOVQ attendScoreArgs_at(AX), R8")
+}
+
+// rows decodes a chunk of some of 64 rows for queries; last is that of elements which are no values.
+func (c *coded) rows(e *emitter, first, rows int, last bool) {
+	for row := first; row < first+rows; row++ {
+		z := row % 4 * 4
+		e.op("MOVQ %s, R13", at16("R8", 8*row))
+		if c.scaled && last {
+			for i := range 2 {
+				e.op("VMOVDQU64 %d(SI)(R13*1), Z%d", ropeAt-scalesAt+64*i, z+2+i)
+			}
+			e.op("VSHUFI64X2 $0x88, Z%d, Z%d, Z%d", z+3, z+2, z)
+			e.op("VSHUFI64X2 $0xDD, Z%d, Z%d, Z%d", z+3, z+2, z+1)
+			c.lay(e, z, row)
+			continue
+		}
+		e.op("VMOVDQU64 (SI)(R13*1), Z%d", z+2)
+		if row%markRows == 0 {
+			markMap.apply(e, zMarkMap, z+2, zMark)
+		} else {
+			markMap.apply(e, zMarkMap, z+2, z+3)
+			e.op("VPMAXUB Z%d, Z%d, Z%d", z+3, zMark, zMark)
+		}
+		lowMap.apply(e, zLowMap, z+2, z+3)
+		highMap.apply(e, zHighMap, z+2, z+2)
+		e.op("VPUNPCKLBW Z%d, Z%d, Z%d", z+2, z+3, z)
+		e.op("VPUNPCKHBW Z%d, Z%d, Z%d", z+2, z+3, z+1)
+		if c.scaled {
+			e.op("VPBROADCASTD %s, Z%d", at16("R12", exponentRow*row), z+2)
+			e.op("VPADDW Z%d, Z%d, Z%d", z+2, z, z)
+			e.op("VPADDW Z%d, Z%d, Z%d", z+2, z+1, z+1)
+		}
+		c.lay(e, z, row)
+		if row%markRows == markRows-1 {
+			c.mark(e, row+1-markRows, last)
+		}
+	}
+}
+
+// lay writes the two registers of a row.
+func (c *coded) lay(e *emitter, z, row int) {
+	for step := range 2 {
+		e.op("VMOVDQU64 Z%d, %s", z+step, at16("R11", step*codedSlot/2+64*row))
+	}
+}
+
+// mark writes the mark of four rows, and has them decoded once more where it is set.
+func (c *coded) mark(e *emitter, row int, last bool) {
+	ordinary := e.label("ordinary")
+	e.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, zMark)
+	if !last {
+		e.op("MOVB $0, %s", at16("R15", row/markRows))
+	}
+	e.op("KTESTQ K1, K1")
+	e.op("JZ %s", ordinary)
+	if !last {
+		e.op("MOVB $1, %s", at16("R15", row/markRows))
+	}
+	e.op("MOVQ $%d, R13", row)
+	e.op("CALL decode%s<>(SB)", c.name)
+	e.at(ordinary)
+}
+
+// pairs decodes a chunk of four of 32 rows for weights.
+func (c *coded) pairs(e *emitter, first int) {
+	ordinary, done := e.label("ordinary"), e.label("done")
+	e.op("CMPB %s, $0", at16("R15", first/markRows))
+	e.op("JEQ %s", ordinary)
+	e.op("MOVQ $%d, R13", first)
+	e.op("CALL pair%s<>(SB)", c.name)
+	e.op("JMP %s", done)
+	e.at(ordinary)
+	for row := first; row < first+markRows; row += 2 {
+		z := row % 4 / 2 * 8
+		e.op("MOVQ %s, R13", at16("R8", 8*row))
+		e.op("MOVQ %s, R14", at16("R8", 8*row+8))
+		e.op("VMOVDQU64 (SI)(R13*1), Z%d", z)
+		e.op("VMOVDQU64 (SI)(R14*1), Z%d", z+1)
+		if c.scaled {
+			e.op("VPBROADCASTD %s, Z%d", at16("R12", exponentRow*row/2), z+6)
+		}
+		e.op("VPUNPCKLBW Z%d, Z%d, Z%d", z+1, z, z+2)
+		e.op("VPUNPCKHBW Z%d, Z%d, Z%d", z+1, z, z+3)
+		for half := range 2 {
+			lowMap.apply(e, zLowMap, z+2+half, z)
+			highMap.apply(e, zHighMap, z+2+half, z+1)
+			for i, op := range []string{"VPUNPCKLBW", "VPUNPCKHBW"} {
+				e.op("%s Z%d, Z%d, Z%d", op, z+1, z, z+4+i)
+				if c.scaled {
+					e.op("VPADDW Z%d, Z%d, Z%d", z+6, z+4+i, z+4+i)
+				}
+				e.op("VMOVDQU64 Z%d, %s", z+4+i, at16("R11", (2*half+i)*tileBytes+row/2*64))
+			}
+		}
+	}
+	e.at(done)
+}
+
+// emitDecoders writes what decodes four rows that have a code out of the ordinary: zeros, whose exponent stays, numbers
+// without an exponent, NaN. It is called by kernels in the middle of their work and keeps all but R13, R14, K1 and
+// registers below 16.
+//
+//	R13 first of the rows; with it go R8, R11 and R12
+func (c *coded) emitDecoders(e *emitter) {
+	e.raw("")
+	e.raw("// Four rows with any codes, of which R13 is the first, for queries.")
+	e.raw("TEXT decode%s<>(SB), NOSPLIT, $0-0", c.name)
+	c.decoder(e, exponentRow, 64, func(row, z int) {
+		if c.scaled {
+			e.op("VPANDD codeBits<>(SB), Z6, Z7")
+			e.op("VPCMPEQB codeBits<>(SB), Z7, K1")
+			e.op("KMOVQ K1, R14")
+			e.op("ORQ R14, attendScoreArgs_nan(AX)")
+			c.addExponents(e, at16("R12", exponentRow*row), z, z+1)
+		}
+		c.lay(e, z, row)
+	})
+	e.raw("")
+	e.raw("// Four rows with any codes, of which R13 is the first, for weights.")
+	e.raw("TEXT pair%s<>(SB), NOSPLIT, $0-0", c.name)
+	c.decoder(e, exponentRow/2, 32, func(row, z int) {
+		if row%2 == 0 {
+			return
+		}
+		for half := range 2 {
+			for i, op := range []string{"VPUNPCKLWD", "VPUNPCKHWD"} {
+				e.op("%s Z%d, Z%d, Z%d", op, 2+half, half, 4+i)
+			}
+			if c.scaled {
+				c.addExponents(e, at16("R12", exponentRow*(row-1)/2), 4, 5)
+			}
+			for i := range 2 {
+				e.op("VMOVDQU64 Z%d, %s", 4+i, at16("R11", (2*half+i)*tileBytes+(row-1)/2*64))
+			}
+		}
+	})
+}
+
+// addExponents adds those at an address to all but zeros in two registers.
+func (c *coded) addExponents(e *emitter, at string, registers ...int) {
+	e.op("VPBROADCASTD %s, Z9", at)
+	for _, z := range registers {
+		e.op("VPTESTMW Z15, Z%d, K1", z)
+		e.op("VPADDW Z9, Z%d, K1, Z%d", z, z)
+	}
+}
+
+// decoder decodes four rows by turns into registers 0 and 1 or 2 and 3, and then does with a row, whose codes are in register 6, what remains. Exponents and
+// lines of consecutive rows are as far apart as is said.
+func (c *coded) decoder(e *emitter, exponents, lines int, then func(row, z int)) {
+	for _, r := range []string{"R8", "R11", "R12"} {
+		e.op("PUSHQ %s", r)
+	}
+	e.op("LEAQ (R8)(R13*8), R8")
+	e.op("IMUL3Q $%d, R13, R14", exponents)
+	e.op("ADDQ R14, R12")
+	e.op("IMUL3Q $%d, R13, R14", lines)
+	e.op("ADDQ R14, R11")
+	for i := range 2 {
+		e.op("VMOVDQU64 codeHigh<>+%d(SB), Z%d", 64*i, 10+i)
+		e.op("VMOVDQU64 codeLow<>+%d(SB), Z%d", 64*i, 12+i)
+	}
+	e.op("VMOVDQU64 codeSign<>(SB), Z14")
+	e.op("VMOVDQU64 magnitude<>(SB), Z15")
+	for row := range markRows {
+		z := 2 * (row % 2)
+		e.op("MOVQ %s, R14", at16("R8", 8*row))
+		e.op("VMOVDQU64 (SI)(R14*1), Z6")
+		e.op("VMOVDQA64 Z6, Z7")
+		e.op("VPERMI2B Z11, Z10, Z7")
+		e.op("VMOVDQA64 Z6, Z8")
+		e.op("VPERMI2B Z13, Z12, Z8")
+		e.op("VPTERNLOGD $0xF8, Z14, Z6, Z7")
+		e.op("VPUNPCKLBW Z7, Z8, Z%d", z)
+		e.op("VPUNPCKHBW Z7, Z8, Z%d", z+1)
+		then(row, z)
+	}
+	for _, r := range []string{"R12", "R11", "R8"} {
+		e.op("POPQ %s", r)
+	}
+	e.op("RET")
+}

@@ -1,0 +1,149 @@
+package main
+
+// emitScores writes the kernel that multiplies rows with the queries of 16 heads, 64 rows at a
+// time. A round multiplies one chunk of 64 elements while the next is decoded.
+//
+//	DX query   DI scores   R10 distance of lines   CX groups of 64 rows left   R9 chunk being multiplied
+//	BX chunks with values of these rows left to decode; less than zero while the first of the next rows is
+func (c *coded) emitScores(e *emitter) {
+	const a = "attendScoreArgs_"
+	refused := e.label("refused")
+	e.function("attendScores"+c.name+"amx", "attendScoreArgs", "products of 64 x groups "+c.doc+", wherever they lie, and 16 heads.")
+	scoresOpen(e)
+	e.op("MOVQ %sat(AX), R8", a)
+	if c.scaled {
+		c.exponents(e, refused)
+	}
+	c.maps(e)
+	e.op("VMOVDQU64 markMap<>(SB), Z%d", zMarkMap)
+	e.op("VMOVDQU64 extremeMarks<>(SB), Z%d", zExtreme)
+	e.op("MOVQ %smarks(AX), R15", a)
+	e.op("MOVQ %stiles(AX), R11", a)
+	e.op("LEAQ %d(R11), R9", codedSlot)
+	c.rows(e, 0, codedRounds, false)
+	c.next(e)
+	group, round, end, last := e.label("group"), e.label("round"), e.label("end"), e.label("last")
+	e.at(group)
+	e.op("MOVQ %squery(AX), DX", a)
+	e.op("MOVQ $7, BX")
+	for t := range 4 {
+		e.emit(tilezero(t))
+	}
+	e.at(round)
+	c.round(e, func(first, rows int) { c.rows(e, first, rows, false) })
+	c.next(e)
+	e.op("DECQ BX")
+	e.op("JGT %s", round)
+	e.op("JMI %s", end)
+	c.round(e, func(first, rows int) { c.rows(e, first, rows, true) })
+	e.op("XCHGQ R9, R11")
+	e.op("CMPQ CX, $1")
+	e.op("JEQ %s", last)
+	e.note("The first chunk of the next rows is decoded while the last of these is multiplied.")
+	e.op("MOVQ %srows(AX), SI", a)
+	e.op("ADDQ $%d, R8", 8*codedRounds)
+	e.op("ADDQ $%d, %smarks(AX)", codedRounds/markRows, a)
+	e.op("MOVQ %smarks(AX), R15", a)
+	if c.scaled {
+		e.op("ADDQ $%d, %sexponents(AX)", codedRounds*exponentRow, a)
+		e.op("MOVQ %sexponents(AX), R12", a)
+	}
+	e.op("JMP %s", round)
+	e.at(end)
+	scoresStore(e)
+	e.op("DECQ CX")
+	e.op("JMP %s", group)
+	e.at(last)
+	c.round(e, func(int, int) {})
+	scoresStore(e)
+	e.emit(tilerelease())
+	e.ret()
+	if c.scaled {
+		e.at(refused)
+		e.op("MOVQ $1, %snan(AX)", a)
+		e.emit(tilerelease())
+		e.ret()
+	}
+}
+
+// next moves on to the next chunk, with the one just decoded to be multiplied.
+func (c *coded) next(e *emitter) {
+	e.op("ADDQ $64, SI")
+	e.op("ADDQ $%d, R15", markChunk)
+	if c.scaled {
+		e.op("ADDQ $4, R12")
+	}
+	e.op("XCHGQ R9, R11")
+}
+
+// round multiplies a chunk, two steps, while rows are decoded by eighths.
+func (c *coded) round(e *emitter, decode func(first, rows int)) {
+	const eighth = codedRounds / 8
+	for step := range 2 {
+		scoreStep(e, step, func(i int) memory {
+			return memory{base: "R9", index: "R10", disp: step*codedSlot/2 + i*tileBytes}
+		}, func(i int) { decode((4*step+i)*eighth, eighth) })
+	}
+	e.op("ADDQ $%d, DX", 4*tileBytes)
+}
+
+// emitValues writes attendValues for coded rows: their pairs are decoded for one group while the group before it is
+// multiplied.
+//
+//	BX places of rows to fetch, or 0   DI out   DX weights   CX groups left   R10 distance of lines
+//	R9 tiles being multiplied; R12 exponents of pairs
+func (c *coded) emitValues(e *emitter) {
+	const a = "attendValueArgs_"
+	e.function("attendValues"+c.name+"amx", "attendValueArgs", "out += weights * "+c.doc+", for 16 heads and 512 columns.")
+	e.op("MOVQ %sshapes(AX), R10", a)
+	e.emit(ldtilecfg(memory{base: "R10"}))
+	e.op("MOVQ %srows(AX), SI", a)
+	e.op("MOVQ %sfetch(AX), BX", a)
+	e.op("MOVQ %sout(AX), DI", a)
+	e.op("MOVQ %stiles(AX), R11", a)
+	e.op("LEAQ %d(R11), R9", 4*tileBytes)
+	e.op("MOVQ $64, R10")
+	c.maps(e)
+	first := func() {
+		e.op("MOVQ %sat(AX), R8", a)
+		e.op("MOVQ %smarks(AX), R15", a)
+		if c.scaled {
+			e.op("MOVQ %sexponents(AX), R12", a)
+		}
+	}
+	first()
+	for row := 0; row < 32; row += markRows {
+		c.pairs(e, row)
+	}
+	columns, groups, wrapped, same := e.label("columns"), e.label("groups"), e.label("wrapped"), e.label("same")
+	e.at(columns)
+	valuesBegin(e)
+	e.at(groups)
+	e.note("The group to be decoded: the next one, or the first of the next columns.")
+	e.op("XCHGQ R9, R11")
+	e.op("ADDQ $%d, R8", 32*8)
+	e.op("ADDQ $%d, R15", 32/markRows)
+	if c.scaled {
+		e.op("ADDQ $%d, R12", 32/2*exponentRow)
+	}
+	e.op("CMPQ CX, $1")
+	e.op("JNE %s", same)
+	e.op("CMPQ %scolumns(AX), $1", a)
+	e.op("JEQ %s", wrapped) // after the last columns there is nothing: the same are decoded once more
+	e.op("ADDQ $64, SI")
+	e.op("ADDQ $%d, %smarks(AX)", markChunk, a)
+	if c.scaled {
+		e.op("ADDQ $4, %sexponents(AX)", a)
+	}
+	e.at(wrapped)
+	first()
+	e.at(same)
+	valuesFetch(e, c.lines)
+	valuesStep(e, "R9", func(quarter int) {
+		for row := 8 * quarter; row < 8*quarter+8; row += markRows {
+			c.pairs(e, row)
+		}
+	})
+	e.op("JNZ %s", groups)
+	valuesEnd(e, columns)
+}
