@@ -21,6 +21,7 @@ const (
 	holdRows    = 512                         // rows that one call looks at
 	nearHalves  = 16 * tileHalves             // tiles that rows are copied to or decoded in
 	markRows    = 4                           // coded rows that share a mark
+	fetchBeyond = 16                          // rows that kernels fetch after a block of attendRows: 2 x 9 rounds of 4 and 4 x 8 of 2
 	queryHalves = 2 * querySteps * tileHalves // of 16 heads
 	weightTiles = 2 * attendRows / gatherRows
 )
@@ -138,19 +139,20 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 			b.most[h], b.top[h], b.sum[h] = float32(math.Inf(-1)), float32(math.Inf(-1)), 0
 		}
 	}
+	t.value.memory = unsafe.Pointer(&memory[0])
 	for first := 0; first < n; first += attendRows {
 		rows := min(attendRows, n-first)
-		if !t.collect(memory, first, rows, format) {
-			t.value.memory, t.value.rows = nil, nil
-			return false
-		}
-		t.value.memory, t.value.fetch = unsafe.Pointer(&memory[0]), nil
+		t.value.fetch = nil
 		switch next := first + attendRows; {
 		case next < n:
 			t.value.fetch = at(t.places, next)
 		case len(ahead) > 0:
 			t.ahead = padded(t.ahead, ahead[:min(attendRows, len(ahead))], attendRows)
 			t.value.fetch = at(t.ahead, 0)
+		}
+		if !t.collect(memory, first, rows, format) {
+			t.value.memory, t.value.rows = nil, nil
+			return false
 		}
 		for i := range t.used() {
 			t.fold(&t.blocks[i], rows, first, format)
@@ -167,10 +169,10 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 // address is where memory begins.
 func address(memory []byte) uintptr { return uintptr(unsafe.Pointer(&memory[0])) }
 
-// padded is places in the memory of into, with the last repeated up to a whole block of at least n.
+// padded is places in the memory of into, with the last repeated up to a whole block of at least n, and further as fetching goes.
 func padded(into, places []int, n int) []int {
 	into = append(into[:0], places...)
-	for len(into) < (n+attendRows-1)/attendRows*attendRows {
+	for len(into) < (n+attendRows-1)/attendRows*attendRows+fetchBeyond {
 		into = append(into, places[len(places)-1])
 	}
 	return into
@@ -222,9 +224,15 @@ func (t *latentTiles) scores(kernel func(*attendScoreArgs), a attendScoreArgs, g
 	for i := range t.used() {
 		b := &t.blocks[i]
 		*s = a
+		if i == 0 {
+			s.memory, s.fetch = t.value.memory, t.value.fetch
+		}
 		s.query, s.shapes, s.tiles = at(t.asking, i*queryHalves), unsafe.Pointer(&t.shapes), at(t.tiles, 0)
 		s.scores = at(b.scores, g*scoreRows*tileHeads)
 		runAttendScores(kernel, s)
+		if i == 0 {
+			t.value.fetch = s.fetch
+		}
 		if held = s.nan == 0; !held {
 			break
 		}

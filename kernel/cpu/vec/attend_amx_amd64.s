@@ -2394,6 +2394,7 @@ TEXT decodeRaw<>(SB), NOSPLIT, $0-0
 	PUSHQ R8
 	PUSHQ R11
 	PUSHQ R12
+	PUSHQ R14
 	LEAQ (R8)(R13*8), R8
 	IMUL3Q $32, R13, R14
 	ADDQ R14, R12
@@ -2449,6 +2450,7 @@ TEXT decodeRaw<>(SB), NOSPLIT, $0-0
 	VPUNPCKHBW Z7, Z8, Z3
 	VMOVDQU64 Z2, 192(R11)
 	VMOVDQU64 Z3, 4288(R11)
+	POPQ R14
 	POPQ R12
 	POPQ R11
 	POPQ R8
@@ -2459,6 +2461,7 @@ TEXT pairRaw<>(SB), NOSPLIT, $0-0
 	PUSHQ R8
 	PUSHQ R11
 	PUSHQ R12
+	PUSHQ R14
 	LEAQ (R8)(R13*8), R8
 	IMUL3Q $16, R13, R14
 	ADDQ R14, R12
@@ -2522,6 +2525,7 @@ TEXT pairRaw<>(SB), NOSPLIT, $0-0
 	VPUNPCKHWD Z3, Z1, Z5
 	VMOVDQU64 Z4, 2112(R11)
 	VMOVDQU64 Z5, 3136(R11)
+	POPQ R14
 	POPQ R12
 	POPQ R11
 	POPQ R8
@@ -2545,6 +2549,7 @@ TEXT ·attendScoresRawamx(SB), NOSPLIT, $0-8
 	MOVQ attendScoreArgs_marks(AX), R15
 	MOVQ attendScoreArgs_tiles(AX), R11
 	LEAQ 8192(R11), R9
+	MOVQ attendScoreArgs_fetch(AX), R14
 	MOVQ (R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3312,6 +3317,21 @@ round22:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched25
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched25:
 	MOVQ (R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3354,11 +3374,11 @@ round22:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, (R15)
 	KTESTQ K1, K1
-	JZ ordinary25
+	JZ ordinary26
 	MOVB $1, (R15)
 	MOVQ $0, R13
 	CALL decodeRaw<>(SB)
-ordinary25:
+ordinary26:
 	MOVQ 32(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3401,11 +3421,11 @@ ordinary25:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 1(R15)
 	KTESTQ K1, K1
-	JZ ordinary26
+	JZ ordinary27
 	MOVB $1, 1(R15)
 	MOVQ $4, R13
 	CALL decodeRaw<>(SB)
-ordinary26:
+ordinary27:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
@@ -3451,11 +3471,11 @@ ordinary26:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 2(R15)
 	KTESTQ K1, K1
-	JZ ordinary27
+	JZ ordinary28
 	MOVB $1, 2(R15)
 	MOVQ $8, R13
 	CALL decodeRaw<>(SB)
-ordinary27:
+ordinary28:
 	MOVQ 96(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3498,14 +3518,29 @@ ordinary27:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 3(R15)
 	KTESTQ K1, K1
-	JZ ordinary28
+	JZ ordinary29
 	MOVB $1, 3(R15)
 	MOVQ $12, R13
 	CALL decodeRaw<>(SB)
-ordinary28:
+ordinary29:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched30
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched30:
 	MOVQ 128(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3548,11 +3583,11 @@ ordinary28:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 4(R15)
 	KTESTQ K1, K1
-	JZ ordinary29
+	JZ ordinary31
 	MOVB $1, 4(R15)
 	MOVQ $16, R13
 	CALL decodeRaw<>(SB)
-ordinary29:
+ordinary31:
 	MOVQ 160(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3595,11 +3630,11 @@ ordinary29:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 5(R15)
 	KTESTQ K1, K1
-	JZ ordinary30
+	JZ ordinary32
 	MOVB $1, 5(R15)
 	MOVQ $20, R13
 	CALL decodeRaw<>(SB)
-ordinary30:
+ordinary32:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
@@ -3645,11 +3680,11 @@ ordinary30:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 6(R15)
 	KTESTQ K1, K1
-	JZ ordinary31
+	JZ ordinary33
 	MOVB $1, 6(R15)
 	MOVQ $24, R13
 	CALL decodeRaw<>(SB)
-ordinary31:
+ordinary33:
 	MOVQ 224(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3692,16 +3727,31 @@ ordinary31:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 7(R15)
 	KTESTQ K1, K1
-	JZ ordinary32
+	JZ ordinary34
 	MOVB $1, 7(R15)
 	MOVQ $28, R13
 	CALL decodeRaw<>(SB)
-ordinary32:
+ordinary34:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched35
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched35:
 	MOVQ 256(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3744,11 +3794,11 @@ ordinary32:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 8(R15)
 	KTESTQ K1, K1
-	JZ ordinary33
+	JZ ordinary36
 	MOVB $1, 8(R15)
 	MOVQ $32, R13
 	CALL decodeRaw<>(SB)
-ordinary33:
+ordinary36:
 	MOVQ 288(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3791,11 +3841,11 @@ ordinary33:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 9(R15)
 	KTESTQ K1, K1
-	JZ ordinary34
+	JZ ordinary37
 	MOVB $1, 9(R15)
 	MOVQ $36, R13
 	CALL decodeRaw<>(SB)
-ordinary34:
+ordinary37:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
@@ -3841,11 +3891,11 @@ ordinary34:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 10(R15)
 	KTESTQ K1, K1
-	JZ ordinary35
+	JZ ordinary38
 	MOVB $1, 10(R15)
 	MOVQ $40, R13
 	CALL decodeRaw<>(SB)
-ordinary35:
+ordinary38:
 	MOVQ 352(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3888,14 +3938,29 @@ ordinary35:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 11(R15)
 	KTESTQ K1, K1
-	JZ ordinary36
+	JZ ordinary39
 	MOVB $1, 11(R15)
 	MOVQ $44, R13
 	CALL decodeRaw<>(SB)
-ordinary36:
+ordinary39:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched40
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched40:
 	MOVQ 384(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3938,11 +4003,11 @@ ordinary36:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 12(R15)
 	KTESTQ K1, K1
-	JZ ordinary37
+	JZ ordinary41
 	MOVB $1, 12(R15)
 	MOVQ $48, R13
 	CALL decodeRaw<>(SB)
-ordinary37:
+ordinary41:
 	MOVQ 416(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -3985,11 +4050,11 @@ ordinary37:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 13(R15)
 	KTESTQ K1, K1
-	JZ ordinary38
+	JZ ordinary42
 	MOVB $1, 13(R15)
 	MOVQ $52, R13
 	CALL decodeRaw<>(SB)
-ordinary38:
+ordinary42:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
@@ -4035,11 +4100,11 @@ ordinary38:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 14(R15)
 	KTESTQ K1, K1
-	JZ ordinary39
+	JZ ordinary43
 	MOVB $1, 14(R15)
 	MOVQ $56, R13
 	CALL decodeRaw<>(SB)
-ordinary39:
+ordinary43:
 	MOVQ 480(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4082,11 +4147,11 @@ ordinary39:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 15(R15)
 	KTESTQ K1, K1
-	JZ ordinary40
+	JZ ordinary44
 	MOVB $1, 15(R15)
 	MOVQ $60, R13
 	CALL decodeRaw<>(SB)
-ordinary40:
+ordinary44:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $4096, DX
 	ADDQ $64, SI
@@ -4099,6 +4164,21 @@ ordinary40:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched45
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched45:
 	MOVQ (R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4140,10 +4220,10 @@ ordinary40:
 	VMOVDQU64 Z13, 4288(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary41
+	JZ ordinary46
 	MOVQ $0, R13
 	CALL decodeRaw<>(SB)
-ordinary41:
+ordinary46:
 	MOVQ 32(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4185,10 +4265,10 @@ ordinary41:
 	VMOVDQU64 Z13, 4544(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary42
+	JZ ordinary47
 	MOVQ $4, R13
 	CALL decodeRaw<>(SB)
-ordinary42:
+ordinary47:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
@@ -4233,10 +4313,10 @@ ordinary42:
 	VMOVDQU64 Z13, 4800(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary43
+	JZ ordinary48
 	MOVQ $8, R13
 	CALL decodeRaw<>(SB)
-ordinary43:
+ordinary48:
 	MOVQ 96(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4278,13 +4358,28 @@ ordinary43:
 	VMOVDQU64 Z13, 5056(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary44
+	JZ ordinary49
 	MOVQ $12, R13
 	CALL decodeRaw<>(SB)
-ordinary44:
+ordinary49:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched50
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched50:
 	MOVQ 128(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4326,10 +4421,10 @@ ordinary44:
 	VMOVDQU64 Z13, 5312(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary45
+	JZ ordinary51
 	MOVQ $16, R13
 	CALL decodeRaw<>(SB)
-ordinary45:
+ordinary51:
 	MOVQ 160(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4371,10 +4466,10 @@ ordinary45:
 	VMOVDQU64 Z13, 5568(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary46
+	JZ ordinary52
 	MOVQ $20, R13
 	CALL decodeRaw<>(SB)
-ordinary46:
+ordinary52:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
@@ -4419,10 +4514,10 @@ ordinary46:
 	VMOVDQU64 Z13, 5824(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary47
+	JZ ordinary53
 	MOVQ $24, R13
 	CALL decodeRaw<>(SB)
-ordinary47:
+ordinary53:
 	MOVQ 224(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4464,15 +4559,30 @@ ordinary47:
 	VMOVDQU64 Z13, 6080(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary48
+	JZ ordinary54
 	MOVQ $28, R13
 	CALL decodeRaw<>(SB)
-ordinary48:
+ordinary54:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched55
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched55:
 	MOVQ 256(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4514,10 +4624,10 @@ ordinary48:
 	VMOVDQU64 Z13, 6336(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary49
+	JZ ordinary56
 	MOVQ $32, R13
 	CALL decodeRaw<>(SB)
-ordinary49:
+ordinary56:
 	MOVQ 288(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4559,10 +4669,10 @@ ordinary49:
 	VMOVDQU64 Z13, 6592(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary50
+	JZ ordinary57
 	MOVQ $36, R13
 	CALL decodeRaw<>(SB)
-ordinary50:
+ordinary57:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
@@ -4607,10 +4717,10 @@ ordinary50:
 	VMOVDQU64 Z13, 6848(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary51
+	JZ ordinary58
 	MOVQ $40, R13
 	CALL decodeRaw<>(SB)
-ordinary51:
+ordinary58:
 	MOVQ 352(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4652,13 +4762,28 @@ ordinary51:
 	VMOVDQU64 Z13, 7104(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary52
+	JZ ordinary59
 	MOVQ $44, R13
 	CALL decodeRaw<>(SB)
-ordinary52:
+ordinary59:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched60
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched60:
 	MOVQ 384(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4700,10 +4825,10 @@ ordinary52:
 	VMOVDQU64 Z13, 7360(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary53
+	JZ ordinary61
 	MOVQ $48, R13
 	CALL decodeRaw<>(SB)
-ordinary53:
+ordinary61:
 	MOVQ 416(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4745,10 +4870,10 @@ ordinary53:
 	VMOVDQU64 Z13, 7616(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary54
+	JZ ordinary62
 	MOVQ $52, R13
 	CALL decodeRaw<>(SB)
-ordinary54:
+ordinary62:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
@@ -4793,10 +4918,10 @@ ordinary54:
 	VMOVDQU64 Z13, 7872(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary55
+	JZ ordinary63
 	MOVQ $56, R13
 	CALL decodeRaw<>(SB)
-ordinary55:
+ordinary63:
 	MOVQ 480(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -4838,10 +4963,10 @@ ordinary55:
 	VMOVDQU64 Z13, 8128(R11)
 	VPCMPUB $5, Z27, Z26, K1
 	KTESTQ K1, K1
-	JZ ordinary56
+	JZ ordinary64
 	MOVQ $60, R13
 	CALL decodeRaw<>(SB)
-ordinary56:
+ordinary64:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $4096, DX
 	XCHGQ R9, R11
@@ -4866,12 +4991,42 @@ last24:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched65
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched65:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched66
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched66:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
@@ -4880,12 +5035,42 @@ last24:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched67
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched67:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched68
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, R14
+fetched68:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
@@ -4896,6 +5081,7 @@ last24:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
+	MOVQ R14, attendScoreArgs_fetch(AX)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -4917,11 +5103,11 @@ TEXT ·attendValuesRawamx(SB), NOSPLIT, $0-8
 	MOVQ attendValueArgs_at(AX), R8
 	MOVQ attendValueArgs_marks(AX), R15
 	CMPB (R15), $0
-	JEQ ordinary57
+	JEQ ordinary69
 	MOVQ $0, R13
 	CALL pairRaw<>(SB)
-	JMP done58
-ordinary57:
+	JMP done70
+ordinary69:
 	MOVQ (R8), R13
 	MOVQ 8(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -4958,13 +5144,13 @@ ordinary57:
 	VMOVDQU64 Z12, 2112(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3136(R11)
-done58:
+done70:
 	CMPB 1(R15), $0
-	JEQ ordinary59
+	JEQ ordinary71
 	MOVQ $4, R13
 	CALL pairRaw<>(SB)
-	JMP done60
-ordinary59:
+	JMP done72
+ordinary71:
 	MOVQ 32(R8), R13
 	MOVQ 40(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5001,13 +5187,13 @@ ordinary59:
 	VMOVDQU64 Z12, 2240(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3264(R11)
-done60:
+done72:
 	CMPB 2(R15), $0
-	JEQ ordinary61
+	JEQ ordinary73
 	MOVQ $8, R13
 	CALL pairRaw<>(SB)
-	JMP done62
-ordinary61:
+	JMP done74
+ordinary73:
 	MOVQ 64(R8), R13
 	MOVQ 72(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5044,13 +5230,13 @@ ordinary61:
 	VMOVDQU64 Z12, 2368(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3392(R11)
-done62:
+done74:
 	CMPB 3(R15), $0
-	JEQ ordinary63
+	JEQ ordinary75
 	MOVQ $12, R13
 	CALL pairRaw<>(SB)
-	JMP done64
-ordinary63:
+	JMP done76
+ordinary75:
 	MOVQ 96(R8), R13
 	MOVQ 104(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5087,13 +5273,13 @@ ordinary63:
 	VMOVDQU64 Z12, 2496(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3520(R11)
-done64:
+done76:
 	CMPB 4(R15), $0
-	JEQ ordinary65
+	JEQ ordinary77
 	MOVQ $16, R13
 	CALL pairRaw<>(SB)
-	JMP done66
-ordinary65:
+	JMP done78
+ordinary77:
 	MOVQ 128(R8), R13
 	MOVQ 136(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5130,13 +5316,13 @@ ordinary65:
 	VMOVDQU64 Z12, 2624(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3648(R11)
-done66:
+done78:
 	CMPB 5(R15), $0
-	JEQ ordinary67
+	JEQ ordinary79
 	MOVQ $20, R13
 	CALL pairRaw<>(SB)
-	JMP done68
-ordinary67:
+	JMP done80
+ordinary79:
 	MOVQ 160(R8), R13
 	MOVQ 168(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5173,13 +5359,13 @@ ordinary67:
 	VMOVDQU64 Z12, 2752(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3776(R11)
-done68:
+done80:
 	CMPB 6(R15), $0
-	JEQ ordinary69
+	JEQ ordinary81
 	MOVQ $24, R13
 	CALL pairRaw<>(SB)
-	JMP done70
-ordinary69:
+	JMP done82
+ordinary81:
 	MOVQ 192(R8), R13
 	MOVQ 200(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5216,13 +5402,13 @@ ordinary69:
 	VMOVDQU64 Z12, 2880(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3904(R11)
-done70:
+done82:
 	CMPB 7(R15), $0
-	JEQ ordinary71
+	JEQ ordinary83
 	MOVQ $28, R13
 	CALL pairRaw<>(SB)
-	JMP done72
-ordinary71:
+	JMP done84
+ordinary83:
 	MOVQ 224(R8), R13
 	MOVQ 232(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5259,40 +5445,42 @@ ordinary71:
 	VMOVDQU64 Z12, 3008(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 4032(R11)
-done72:
-columns73:
+done84:
+columns85:
 	MOVQ attendValueArgs_weights(AX), DX
 	MOVQ attendValueArgs_groups(AX), CX
 	CMPQ attendValueArgs_first(AX), $0
-	JNE fresh77
+	JNE fresh89
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tileloadd (%rdi,%r10,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r10,1),%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r10,1),%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r10,1),%tmm3
-	JMP begun78
-fresh77:
+	JMP begun90
+fresh89:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-begun78:
-groups74:
+begun90:
+groups86:
 	// The group to be decoded: the next one, or the first of the next columns.
 	XCHGQ R9, R11
 	ADDQ $256, R8
 	ADDQ $8, R15
 	CMPQ CX, $1
-	JNE same76
+	JNE same88
 	CMPQ attendValueArgs_columns(AX), $1
-	JEQ wrapped75
+	JEQ wrapped87
 	ADDQ $64, SI
 	ADDQ $32, attendValueArgs_marks(AX)
-wrapped75:
+wrapped87:
 	MOVQ attendValueArgs_at(AX), R8
 	MOVQ attendValueArgs_marks(AX), R15
-same76:
+same88:
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm5
 	TESTQ BX, BX
-	JZ fetched79
+	JZ fetched91
 	MOVQ (BX), R13
 	ADDQ attendValueArgs_memory(AX), R13
 	PREFETCHT1 (R13)
@@ -5304,49 +5492,14 @@ same76:
 	PREFETCHT1 384(R13)
 	PREFETCHT1 448(R13)
 	PREFETCHT1 512(R13)
-	MOVQ 8(BX), R13
-	ADDQ attendValueArgs_memory(AX), R13
-	PREFETCHT1 (R13)
-	PREFETCHT1 64(R13)
-	PREFETCHT1 128(R13)
-	PREFETCHT1 192(R13)
-	PREFETCHT1 256(R13)
-	PREFETCHT1 320(R13)
-	PREFETCHT1 384(R13)
-	PREFETCHT1 448(R13)
-	PREFETCHT1 512(R13)
-	MOVQ 16(BX), R13
-	ADDQ attendValueArgs_memory(AX), R13
-	PREFETCHT1 (R13)
-	PREFETCHT1 64(R13)
-	PREFETCHT1 128(R13)
-	PREFETCHT1 192(R13)
-	PREFETCHT1 256(R13)
-	PREFETCHT1 320(R13)
-	PREFETCHT1 384(R13)
-	PREFETCHT1 448(R13)
-	PREFETCHT1 512(R13)
-	MOVQ 24(BX), R13
-	ADDQ attendValueArgs_memory(AX), R13
-	PREFETCHT1 (R13)
-	PREFETCHT1 64(R13)
-	PREFETCHT1 128(R13)
-	PREFETCHT1 192(R13)
-	PREFETCHT1 256(R13)
-	PREFETCHT1 320(R13)
-	PREFETCHT1 384(R13)
-	PREFETCHT1 448(R13)
-	PREFETCHT1 512(R13)
-	ADDQ $32, BX
-fetched79:
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm4
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm5
+	ADDQ $8, BX
+fetched91:
 	CMPB (R15), $0
-	JEQ ordinary80
+	JEQ ordinary92
 	MOVQ $0, R13
 	CALL pairRaw<>(SB)
-	JMP done81
-ordinary80:
+	JMP done93
+ordinary92:
 	MOVQ (R8), R13
 	MOVQ 8(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5383,13 +5536,13 @@ ordinary80:
 	VMOVDQU64 Z12, 2112(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3136(R11)
-done81:
+done93:
 	CMPB 1(R15), $0
-	JEQ ordinary82
+	JEQ ordinary94
 	MOVQ $4, R13
 	CALL pairRaw<>(SB)
-	JMP done83
-ordinary82:
+	JMP done95
+ordinary94:
 	MOVQ 32(R8), R13
 	MOVQ 40(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5426,17 +5579,17 @@ ordinary82:
 	VMOVDQU64 Z12, 2240(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3264(R11)
-done83:
+done95:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x11; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r9,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPB 2(R15), $0
-	JEQ ordinary84
+	JEQ ordinary96
 	MOVQ $8, R13
 	CALL pairRaw<>(SB)
-	JMP done85
-ordinary84:
+	JMP done97
+ordinary96:
 	MOVQ 64(R8), R13
 	MOVQ 72(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5473,13 +5626,13 @@ ordinary84:
 	VMOVDQU64 Z12, 2368(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3392(R11)
-done85:
+done97:
 	CMPB 3(R15), $0
-	JEQ ordinary86
+	JEQ ordinary98
 	MOVQ $12, R13
 	CALL pairRaw<>(SB)
-	JMP done87
-ordinary86:
+	JMP done99
+ordinary98:
 	MOVQ 96(R8), R13
 	MOVQ 104(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5516,15 +5669,30 @@ ordinary86:
 	VMOVDQU64 Z12, 2496(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3520(R11)
-done87:
+done99:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC5; // tdpbf16ps %tmm6,%tmm5,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	TESTQ BX, BX
+	JZ fetched100
+	MOVQ (BX), R13
+	ADDQ attendValueArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	ADDQ $8, BX
+fetched100:
 	CMPB 4(R15), $0
-	JEQ ordinary88
+	JEQ ordinary101
 	MOVQ $16, R13
 	CALL pairRaw<>(SB)
-	JMP done89
-ordinary88:
+	JMP done102
+ordinary101:
 	MOVQ 128(R8), R13
 	MOVQ 136(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5561,13 +5729,13 @@ ordinary88:
 	VMOVDQU64 Z12, 2624(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3648(R11)
-done89:
+done102:
 	CMPB 5(R15), $0
-	JEQ ordinary90
+	JEQ ordinary103
 	MOVQ $20, R13
 	CALL pairRaw<>(SB)
-	JMP done91
-ordinary90:
+	JMP done104
+ordinary103:
 	MOVQ 160(R8), R13
 	MOVQ 168(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5604,17 +5772,17 @@ ordinary90:
 	VMOVDQU64 Z12, 2752(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3776(R11)
-done91:
+done104:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x11; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r9,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDC; // tdpbf16ps %tmm7,%tmm4,%tmm3
 	CMPB 6(R15), $0
-	JEQ ordinary92
+	JEQ ordinary105
 	MOVQ $24, R13
 	CALL pairRaw<>(SB)
-	JMP done93
-ordinary92:
+	JMP done106
+ordinary105:
 	MOVQ 192(R8), R13
 	MOVQ 200(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5651,13 +5819,13 @@ ordinary92:
 	VMOVDQU64 Z12, 2880(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 3904(R11)
-done93:
+done106:
 	CMPB 7(R15), $0
-	JEQ ordinary94
+	JEQ ordinary107
 	MOVQ $28, R13
 	CALL pairRaw<>(SB)
-	JMP done95
-ordinary94:
+	JMP done108
+ordinary107:
 	MOVQ 224(R8), R13
 	MOVQ 232(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -5694,19 +5862,19 @@ ordinary94:
 	VMOVDQU64 Z12, 3008(R11)
 	VPUNPCKHBW Z9, Z8, Z13
 	VMOVDQU64 Z13, 4032(R11)
-done95:
+done108:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $2048, DX
 	DECQ CX
-	JNZ groups74
+	JNZ groups86
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
 	SUBQ $1, attendValueArgs_columns(AX)
-	JNZ columns73
+	JNZ columns85
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -5716,6 +5884,7 @@ TEXT decodeBlock<>(SB), NOSPLIT, $0-0
 	PUSHQ R8
 	PUSHQ R11
 	PUSHQ R12
+	PUSHQ R14
 	LEAQ (R8)(R13*8), R8
 	IMUL3Q $32, R13, R14
 	ADDQ R14, R12
@@ -5807,6 +5976,7 @@ TEXT decodeBlock<>(SB), NOSPLIT, $0-0
 	VPADDW Z9, Z3, K1, Z3
 	VMOVDQU64 Z2, 192(R11)
 	VMOVDQU64 Z3, 4288(R11)
+	POPQ R14
 	POPQ R12
 	POPQ R11
 	POPQ R8
@@ -5817,6 +5987,7 @@ TEXT pairBlock<>(SB), NOSPLIT, $0-0
 	PUSHQ R8
 	PUSHQ R11
 	PUSHQ R12
+	PUSHQ R14
 	LEAQ (R8)(R13*8), R8
 	IMUL3Q $16, R13, R14
 	ADDQ R14, R12
@@ -5900,6 +6071,7 @@ TEXT pairBlock<>(SB), NOSPLIT, $0-0
 	VPADDW Z9, Z5, K1, Z5
 	VMOVDQU64 Z4, 2112(R11)
 	VMOVDQU64 Z5, 3136(R11)
+	POPQ R14
 	POPQ R12
 	POPQ R11
 	POPQ R8
@@ -5932,7 +6104,7 @@ TEXT ·attendScoresBlockamx(SB), NOSPLIT, $0-8
 	MOVQ attendScoreArgs_pairExponents(AX), R11
 	MOVL $0xAAAAAAAA, R13
 	KMOVD R13, K1
-scales97:
+scales110:
 	MOVQ (R8), R13
 	VMOVDQU 512(SI)(R13*1), X0
 	MOVQ 8(R8), R13
@@ -5960,13 +6132,13 @@ scales97:
 	ADDQ $64, R11
 	ADDQ $32, R8
 	SUBQ $4, BX
-	JNZ scales97
+	JNZ scales110
 	VPTESTMD Z20, Z20, K1
 	VPCMPUD $1, scaleLeast<>(SB), Z21, K2
 	VPCMPUD $6, scaleMost<>(SB), Z22, K3
 	KORW K1, K2, K1
 	KORTESTW K1, K3
-	JNZ refused96
+	JNZ refused109
 	MOVQ attendScoreArgs_exponents(AX), R12
 	MOVQ attendScoreArgs_at(AX), R8
 	VMOVDQU64 highMap<>(SB), Z30
@@ -5976,6 +6148,7 @@ scales97:
 	MOVQ attendScoreArgs_marks(AX), R15
 	MOVQ attendScoreArgs_tiles(AX), R11
 	LEAQ 8192(R11), R9
+	MOVQ attendScoreArgs_fetch(AX), R14
 	MOVQ (R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6030,11 +6203,11 @@ scales97:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, (R15)
 	KTESTQ K1, K1
-	JZ ordinary98
+	JZ ordinary111
 	MOVB $1, (R15)
 	MOVQ $0, R13
 	CALL decodeBlock<>(SB)
-ordinary98:
+ordinary111:
 	MOVQ 32(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6089,11 +6262,11 @@ ordinary98:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 1(R15)
 	KTESTQ K1, K1
-	JZ ordinary99
+	JZ ordinary112
 	MOVB $1, 1(R15)
 	MOVQ $4, R13
 	CALL decodeBlock<>(SB)
-ordinary99:
+ordinary112:
 	MOVQ 64(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6148,11 +6321,11 @@ ordinary99:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 2(R15)
 	KTESTQ K1, K1
-	JZ ordinary100
+	JZ ordinary113
 	MOVB $1, 2(R15)
 	MOVQ $8, R13
 	CALL decodeBlock<>(SB)
-ordinary100:
+ordinary113:
 	MOVQ 96(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6207,11 +6380,11 @@ ordinary100:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 3(R15)
 	KTESTQ K1, K1
-	JZ ordinary101
+	JZ ordinary114
 	MOVB $1, 3(R15)
 	MOVQ $12, R13
 	CALL decodeBlock<>(SB)
-ordinary101:
+ordinary114:
 	MOVQ 128(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6266,11 +6439,11 @@ ordinary101:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 4(R15)
 	KTESTQ K1, K1
-	JZ ordinary102
+	JZ ordinary115
 	MOVB $1, 4(R15)
 	MOVQ $16, R13
 	CALL decodeBlock<>(SB)
-ordinary102:
+ordinary115:
 	MOVQ 160(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6325,11 +6498,11 @@ ordinary102:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 5(R15)
 	KTESTQ K1, K1
-	JZ ordinary103
+	JZ ordinary116
 	MOVB $1, 5(R15)
 	MOVQ $20, R13
 	CALL decodeBlock<>(SB)
-ordinary103:
+ordinary116:
 	MOVQ 192(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6384,11 +6557,11 @@ ordinary103:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 6(R15)
 	KTESTQ K1, K1
-	JZ ordinary104
+	JZ ordinary117
 	MOVB $1, 6(R15)
 	MOVQ $24, R13
 	CALL decodeBlock<>(SB)
-ordinary104:
+ordinary117:
 	MOVQ 224(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6443,11 +6616,11 @@ ordinary104:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 7(R15)
 	KTESTQ K1, K1
-	JZ ordinary105
+	JZ ordinary118
 	MOVB $1, 7(R15)
 	MOVQ $28, R13
 	CALL decodeBlock<>(SB)
-ordinary105:
+ordinary118:
 	MOVQ 256(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6502,11 +6675,11 @@ ordinary105:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 8(R15)
 	KTESTQ K1, K1
-	JZ ordinary106
+	JZ ordinary119
 	MOVB $1, 8(R15)
 	MOVQ $32, R13
 	CALL decodeBlock<>(SB)
-ordinary106:
+ordinary119:
 	MOVQ 288(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6561,11 +6734,11 @@ ordinary106:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 9(R15)
 	KTESTQ K1, K1
-	JZ ordinary107
+	JZ ordinary120
 	MOVB $1, 9(R15)
 	MOVQ $36, R13
 	CALL decodeBlock<>(SB)
-ordinary107:
+ordinary120:
 	MOVQ 320(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6620,11 +6793,11 @@ ordinary107:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 10(R15)
 	KTESTQ K1, K1
-	JZ ordinary108
+	JZ ordinary121
 	MOVB $1, 10(R15)
 	MOVQ $40, R13
 	CALL decodeBlock<>(SB)
-ordinary108:
+ordinary121:
 	MOVQ 352(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6679,11 +6852,11 @@ ordinary108:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 11(R15)
 	KTESTQ K1, K1
-	JZ ordinary109
+	JZ ordinary122
 	MOVB $1, 11(R15)
 	MOVQ $44, R13
 	CALL decodeBlock<>(SB)
-ordinary109:
+ordinary122:
 	MOVQ 384(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6738,11 +6911,11 @@ ordinary109:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 12(R15)
 	KTESTQ K1, K1
-	JZ ordinary110
+	JZ ordinary123
 	MOVB $1, 12(R15)
 	MOVQ $48, R13
 	CALL decodeBlock<>(SB)
-ordinary110:
+ordinary123:
 	MOVQ 416(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6797,11 +6970,11 @@ ordinary110:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 13(R15)
 	KTESTQ K1, K1
-	JZ ordinary111
+	JZ ordinary124
 	MOVB $1, 13(R15)
 	MOVQ $52, R13
 	CALL decodeBlock<>(SB)
-ordinary111:
+ordinary124:
 	MOVQ 448(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6856,11 +7029,11 @@ ordinary111:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 14(R15)
 	KTESTQ K1, K1
-	JZ ordinary112
+	JZ ordinary125
 	MOVB $1, 14(R15)
 	MOVQ $56, R13
 	CALL decodeBlock<>(SB)
-ordinary112:
+ordinary125:
 	MOVQ 480(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6915,27 +7088,44 @@ ordinary112:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 15(R15)
 	KTESTQ K1, K1
-	JZ ordinary113
+	JZ ordinary126
 	MOVB $1, 15(R15)
 	MOVQ $60, R13
 	CALL decodeBlock<>(SB)
-ordinary113:
+ordinary126:
 	ADDQ $64, SI
 	ADDQ $32, R15
 	ADDQ $4, R12
 	XCHGQ R9, R11
-group114:
+group127:
 	MOVQ attendScoreArgs_query(AX), DX
 	MOVQ $7, BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-round115:
+round128:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched131
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched131:
 	MOVQ (R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -6990,11 +7180,11 @@ round115:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, (R15)
 	KTESTQ K1, K1
-	JZ ordinary118
+	JZ ordinary132
 	MOVB $1, (R15)
 	MOVQ $0, R13
 	CALL decodeBlock<>(SB)
-ordinary118:
+ordinary132:
 	MOVQ 32(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7049,11 +7239,11 @@ ordinary118:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 1(R15)
 	KTESTQ K1, K1
-	JZ ordinary119
+	JZ ordinary133
 	MOVB $1, 1(R15)
 	MOVQ $4, R13
 	CALL decodeBlock<>(SB)
-ordinary119:
+ordinary133:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
@@ -7111,11 +7301,11 @@ ordinary119:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 2(R15)
 	KTESTQ K1, K1
-	JZ ordinary120
+	JZ ordinary134
 	MOVB $1, 2(R15)
 	MOVQ $8, R13
 	CALL decodeBlock<>(SB)
-ordinary120:
+ordinary134:
 	MOVQ 96(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7170,14 +7360,31 @@ ordinary120:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 3(R15)
 	KTESTQ K1, K1
-	JZ ordinary121
+	JZ ordinary135
 	MOVB $1, 3(R15)
 	MOVQ $12, R13
 	CALL decodeBlock<>(SB)
-ordinary121:
+ordinary135:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched136
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched136:
 	MOVQ 128(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7232,11 +7439,11 @@ ordinary121:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 4(R15)
 	KTESTQ K1, K1
-	JZ ordinary122
+	JZ ordinary137
 	MOVB $1, 4(R15)
 	MOVQ $16, R13
 	CALL decodeBlock<>(SB)
-ordinary122:
+ordinary137:
 	MOVQ 160(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7291,11 +7498,11 @@ ordinary122:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 5(R15)
 	KTESTQ K1, K1
-	JZ ordinary123
+	JZ ordinary138
 	MOVB $1, 5(R15)
 	MOVQ $20, R13
 	CALL decodeBlock<>(SB)
-ordinary123:
+ordinary138:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
@@ -7353,11 +7560,11 @@ ordinary123:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 6(R15)
 	KTESTQ K1, K1
-	JZ ordinary124
+	JZ ordinary139
 	MOVB $1, 6(R15)
 	MOVQ $24, R13
 	CALL decodeBlock<>(SB)
-ordinary124:
+ordinary139:
 	MOVQ 224(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7412,16 +7619,33 @@ ordinary124:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 7(R15)
 	KTESTQ K1, K1
-	JZ ordinary125
+	JZ ordinary140
 	MOVB $1, 7(R15)
 	MOVQ $28, R13
 	CALL decodeBlock<>(SB)
-ordinary125:
+ordinary140:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched141
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched141:
 	MOVQ 256(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7476,11 +7700,11 @@ ordinary125:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 8(R15)
 	KTESTQ K1, K1
-	JZ ordinary126
+	JZ ordinary142
 	MOVB $1, 8(R15)
 	MOVQ $32, R13
 	CALL decodeBlock<>(SB)
-ordinary126:
+ordinary142:
 	MOVQ 288(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7535,11 +7759,11 @@ ordinary126:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 9(R15)
 	KTESTQ K1, K1
-	JZ ordinary127
+	JZ ordinary143
 	MOVB $1, 9(R15)
 	MOVQ $36, R13
 	CALL decodeBlock<>(SB)
-ordinary127:
+ordinary143:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
@@ -7597,11 +7821,11 @@ ordinary127:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 10(R15)
 	KTESTQ K1, K1
-	JZ ordinary128
+	JZ ordinary144
 	MOVB $1, 10(R15)
 	MOVQ $40, R13
 	CALL decodeBlock<>(SB)
-ordinary128:
+ordinary144:
 	MOVQ 352(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7656,14 +7880,31 @@ ordinary128:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 11(R15)
 	KTESTQ K1, K1
-	JZ ordinary129
+	JZ ordinary145
 	MOVB $1, 11(R15)
 	MOVQ $44, R13
 	CALL decodeBlock<>(SB)
-ordinary129:
+ordinary145:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched146
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched146:
 	MOVQ 384(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7718,11 +7959,11 @@ ordinary129:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 12(R15)
 	KTESTQ K1, K1
-	JZ ordinary130
+	JZ ordinary147
 	MOVB $1, 12(R15)
 	MOVQ $48, R13
 	CALL decodeBlock<>(SB)
-ordinary130:
+ordinary147:
 	MOVQ 416(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7777,11 +8018,11 @@ ordinary130:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 13(R15)
 	KTESTQ K1, K1
-	JZ ordinary131
+	JZ ordinary148
 	MOVB $1, 13(R15)
 	MOVQ $52, R13
 	CALL decodeBlock<>(SB)
-ordinary131:
+ordinary148:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
@@ -7839,11 +8080,11 @@ ordinary131:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 14(R15)
 	KTESTQ K1, K1
-	JZ ordinary132
+	JZ ordinary149
 	MOVB $1, 14(R15)
 	MOVQ $56, R13
 	CALL decodeBlock<>(SB)
-ordinary132:
+ordinary149:
 	MOVQ 480(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
@@ -7898,11 +8139,11 @@ ordinary132:
 	VPCMPUB $5, Z27, Z26, K1
 	MOVB $0, 15(R15)
 	KTESTQ K1, K1
-	JZ ordinary133
+	JZ ordinary150
 	MOVB $1, 15(R15)
 	MOVQ $60, R13
 	CALL decodeBlock<>(SB)
-ordinary133:
+ordinary150:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $4096, DX
 	ADDQ $64, SI
@@ -7910,12 +8151,29 @@ ordinary133:
 	ADDQ $4, R12
 	XCHGQ R9, R11
 	DECQ BX
-	JGT round115
-	JMI end116
+	JGT round128
+	JMI end129
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched151
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched151:
 	MOVQ (R8), R13
 	VMOVDQU64 16(SI)(R13*1), Z2
 	VMOVDQU64 80(SI)(R13*1), Z3
@@ -8034,6 +8292,23 @@ ordinary133:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched152
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched152:
 	MOVQ 128(R8), R13
 	VMOVDQU64 16(SI)(R13*1), Z2
 	VMOVDQU64 80(SI)(R13*1), Z3
@@ -8154,6 +8429,23 @@ ordinary133:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched153
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched153:
 	MOVQ 256(R8), R13
 	VMOVDQU64 16(SI)(R13*1), Z2
 	VMOVDQU64 80(SI)(R13*1), Z3
@@ -8272,6 +8564,23 @@ ordinary133:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched154
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched154:
 	MOVQ 384(R8), R13
 	VMOVDQU64 16(SI)(R13*1), Z2
 	VMOVDQU64 80(SI)(R13*1), Z3
@@ -8391,7 +8700,7 @@ ordinary133:
 	ADDQ $4096, DX
 	XCHGQ R9, R11
 	CMPQ CX, $1
-	JEQ last117
+	JEQ last130
 	// The first chunk of the next rows is decoded while the last of these is multiplied.
 	MOVQ attendScoreArgs_rows(AX), SI
 	ADDQ $512, R8
@@ -8399,26 +8708,60 @@ ordinary133:
 	MOVQ attendScoreArgs_marks(AX), R15
 	ADDQ $2048, attendScoreArgs_exponents(AX)
 	MOVQ attendScoreArgs_exponents(AX), R12
-	JMP round115
-end116:
+	JMP round128
+end129:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
 	DECQ CX
-	JMP group114
-last117:
+	JMP group127
+last130:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched155
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched155:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched156
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched156:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
@@ -8427,12 +8770,46 @@ last117:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched157
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched157:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched158
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, R14
+fetched158:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x11; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r9,%r10,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
@@ -8443,10 +8820,11 @@ last117:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
+	MOVQ R14, attendScoreArgs_fetch(AX)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
-refused96:
+refused109:
 	MOVQ $1, attendScoreArgs_nan(AX)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
@@ -8470,11 +8848,11 @@ TEXT ·attendValuesBlockamx(SB), NOSPLIT, $0-8
 	MOVQ attendValueArgs_marks(AX), R15
 	MOVQ attendValueArgs_exponents(AX), R12
 	CMPB (R15), $0
-	JEQ ordinary134
+	JEQ ordinary159
 	MOVQ $0, R13
 	CALL pairBlock<>(SB)
-	JMP done135
-ordinary134:
+	JMP done160
+ordinary159:
 	MOVQ (R8), R13
 	MOVQ 8(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -8521,13 +8899,13 @@ ordinary134:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3136(R11)
-done135:
+done160:
 	CMPB 1(R15), $0
-	JEQ ordinary136
+	JEQ ordinary161
 	MOVQ $4, R13
 	CALL pairBlock<>(SB)
-	JMP done137
-ordinary136:
+	JMP done162
+ordinary161:
 	MOVQ 32(R8), R13
 	MOVQ 40(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -8574,13 +8952,13 @@ ordinary136:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3264(R11)
-done137:
+done162:
 	CMPB 2(R15), $0
-	JEQ ordinary138
+	JEQ ordinary163
 	MOVQ $8, R13
 	CALL pairBlock<>(SB)
-	JMP done139
-ordinary138:
+	JMP done164
+ordinary163:
 	MOVQ 64(R8), R13
 	MOVQ 72(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -8627,13 +9005,13 @@ ordinary138:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3392(R11)
-done139:
+done164:
 	CMPB 3(R15), $0
-	JEQ ordinary140
+	JEQ ordinary165
 	MOVQ $12, R13
 	CALL pairBlock<>(SB)
-	JMP done141
-ordinary140:
+	JMP done166
+ordinary165:
 	MOVQ 96(R8), R13
 	MOVQ 104(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -8680,13 +9058,13 @@ ordinary140:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3520(R11)
-done141:
+done166:
 	CMPB 4(R15), $0
-	JEQ ordinary142
+	JEQ ordinary167
 	MOVQ $16, R13
 	CALL pairBlock<>(SB)
-	JMP done143
-ordinary142:
+	JMP done168
+ordinary167:
 	MOVQ 128(R8), R13
 	MOVQ 136(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -8733,13 +9111,13 @@ ordinary142:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3648(R11)
-done143:
+done168:
 	CMPB 5(R15), $0
-	JEQ ordinary144
+	JEQ ordinary169
 	MOVQ $20, R13
 	CALL pairBlock<>(SB)
-	JMP done145
-ordinary144:
+	JMP done170
+ordinary169:
 	MOVQ 160(R8), R13
 	MOVQ 168(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -8786,13 +9164,13 @@ ordinary144:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3776(R11)
-done145:
+done170:
 	CMPB 6(R15), $0
-	JEQ ordinary146
+	JEQ ordinary171
 	MOVQ $24, R13
 	CALL pairBlock<>(SB)
-	JMP done147
-ordinary146:
+	JMP done172
+ordinary171:
 	MOVQ 192(R8), R13
 	MOVQ 200(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -8839,13 +9217,13 @@ ordinary146:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3904(R11)
-done147:
+done172:
 	CMPB 7(R15), $0
-	JEQ ordinary148
+	JEQ ordinary173
 	MOVQ $28, R13
 	CALL pairBlock<>(SB)
-	JMP done149
-ordinary148:
+	JMP done174
+ordinary173:
 	MOVQ 224(R8), R13
 	MOVQ 232(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -8892,43 +9270,45 @@ ordinary148:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 4032(R11)
-done149:
-columns150:
+done174:
+columns175:
 	MOVQ attendValueArgs_weights(AX), DX
 	MOVQ attendValueArgs_groups(AX), CX
 	CMPQ attendValueArgs_first(AX), $0
-	JNE fresh154
+	JNE fresh179
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tileloadd (%rdi,%r10,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r10,1),%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r10,1),%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r10,1),%tmm3
-	JMP begun155
-fresh154:
+	JMP begun180
+fresh179:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-begun155:
-groups151:
+begun180:
+groups176:
 	// The group to be decoded: the next one, or the first of the next columns.
 	XCHGQ R9, R11
 	ADDQ $256, R8
 	ADDQ $8, R15
 	ADDQ $512, R12
 	CMPQ CX, $1
-	JNE same153
+	JNE same178
 	CMPQ attendValueArgs_columns(AX), $1
-	JEQ wrapped152
+	JEQ wrapped177
 	ADDQ $64, SI
 	ADDQ $32, attendValueArgs_marks(AX)
 	ADDQ $4, attendValueArgs_exponents(AX)
-wrapped152:
+wrapped177:
 	MOVQ attendValueArgs_at(AX), R8
 	MOVQ attendValueArgs_marks(AX), R15
 	MOVQ attendValueArgs_exponents(AX), R12
-same153:
+same178:
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm5
 	TESTQ BX, BX
-	JZ fetched156
+	JZ fetched181
 	MOVQ (BX), R13
 	ADDQ attendValueArgs_memory(AX), R13
 	PREFETCHT1 (R13)
@@ -8942,55 +9322,14 @@ same153:
 	PREFETCHT1 512(R13)
 	PREFETCHT1 576(R13)
 	PREFETCHT1 640(R13)
-	MOVQ 8(BX), R13
-	ADDQ attendValueArgs_memory(AX), R13
-	PREFETCHT1 (R13)
-	PREFETCHT1 64(R13)
-	PREFETCHT1 128(R13)
-	PREFETCHT1 192(R13)
-	PREFETCHT1 256(R13)
-	PREFETCHT1 320(R13)
-	PREFETCHT1 384(R13)
-	PREFETCHT1 448(R13)
-	PREFETCHT1 512(R13)
-	PREFETCHT1 576(R13)
-	PREFETCHT1 640(R13)
-	MOVQ 16(BX), R13
-	ADDQ attendValueArgs_memory(AX), R13
-	PREFETCHT1 (R13)
-	PREFETCHT1 64(R13)
-	PREFETCHT1 128(R13)
-	PREFETCHT1 192(R13)
-	PREFETCHT1 256(R13)
-	PREFETCHT1 320(R13)
-	PREFETCHT1 384(R13)
-	PREFETCHT1 448(R13)
-	PREFETCHT1 512(R13)
-	PREFETCHT1 576(R13)
-	PREFETCHT1 640(R13)
-	MOVQ 24(BX), R13
-	ADDQ attendValueArgs_memory(AX), R13
-	PREFETCHT1 (R13)
-	PREFETCHT1 64(R13)
-	PREFETCHT1 128(R13)
-	PREFETCHT1 192(R13)
-	PREFETCHT1 256(R13)
-	PREFETCHT1 320(R13)
-	PREFETCHT1 384(R13)
-	PREFETCHT1 448(R13)
-	PREFETCHT1 512(R13)
-	PREFETCHT1 576(R13)
-	PREFETCHT1 640(R13)
-	ADDQ $32, BX
-fetched156:
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm4
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm5
+	ADDQ $8, BX
+fetched181:
 	CMPB (R15), $0
-	JEQ ordinary157
+	JEQ ordinary182
 	MOVQ $0, R13
 	CALL pairBlock<>(SB)
-	JMP done158
-ordinary157:
+	JMP done183
+ordinary182:
 	MOVQ (R8), R13
 	MOVQ 8(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -9037,13 +9376,13 @@ ordinary157:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3136(R11)
-done158:
+done183:
 	CMPB 1(R15), $0
-	JEQ ordinary159
+	JEQ ordinary184
 	MOVQ $4, R13
 	CALL pairBlock<>(SB)
-	JMP done160
-ordinary159:
+	JMP done185
+ordinary184:
 	MOVQ 32(R8), R13
 	MOVQ 40(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -9090,17 +9429,17 @@ ordinary159:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3264(R11)
-done160:
+done185:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x11; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r9,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPB 2(R15), $0
-	JEQ ordinary161
+	JEQ ordinary186
 	MOVQ $8, R13
 	CALL pairBlock<>(SB)
-	JMP done162
-ordinary161:
+	JMP done187
+ordinary186:
 	MOVQ 64(R8), R13
 	MOVQ 72(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -9147,13 +9486,13 @@ ordinary161:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3392(R11)
-done162:
+done187:
 	CMPB 3(R15), $0
-	JEQ ordinary163
+	JEQ ordinary188
 	MOVQ $12, R13
 	CALL pairBlock<>(SB)
-	JMP done164
-ordinary163:
+	JMP done189
+ordinary188:
 	MOVQ 96(R8), R13
 	MOVQ 104(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -9200,15 +9539,32 @@ ordinary163:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3520(R11)
-done164:
+done189:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC5; // tdpbf16ps %tmm6,%tmm5,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	TESTQ BX, BX
+	JZ fetched190
+	MOVQ (BX), R13
+	ADDQ attendValueArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	ADDQ $8, BX
+fetched190:
 	CMPB 4(R15), $0
-	JEQ ordinary165
+	JEQ ordinary191
 	MOVQ $16, R13
 	CALL pairBlock<>(SB)
-	JMP done166
-ordinary165:
+	JMP done192
+ordinary191:
 	MOVQ 128(R8), R13
 	MOVQ 136(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -9255,13 +9611,13 @@ ordinary165:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3648(R11)
-done166:
+done192:
 	CMPB 5(R15), $0
-	JEQ ordinary167
+	JEQ ordinary193
 	MOVQ $20, R13
 	CALL pairBlock<>(SB)
-	JMP done168
-ordinary167:
+	JMP done194
+ordinary193:
 	MOVQ 160(R8), R13
 	MOVQ 168(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -9308,17 +9664,17 @@ ordinary167:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3776(R11)
-done168:
+done194:
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x11; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r9,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDC; // tdpbf16ps %tmm7,%tmm4,%tmm3
 	CMPB 6(R15), $0
-	JEQ ordinary169
+	JEQ ordinary195
 	MOVQ $24, R13
 	CALL pairBlock<>(SB)
-	JMP done170
-ordinary169:
+	JMP done196
+ordinary195:
 	MOVQ 192(R8), R13
 	MOVQ 200(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -9365,13 +9721,13 @@ ordinary169:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 3904(R11)
-done170:
+done196:
 	CMPB 7(R15), $0
-	JEQ ordinary171
+	JEQ ordinary197
 	MOVQ $28, R13
 	CALL pairBlock<>(SB)
-	JMP done172
-ordinary171:
+	JMP done198
+ordinary197:
 	MOVQ 224(R8), R13
 	MOVQ 232(R8), R14
 	VMOVDQU64 (SI)(R13*1), Z0
@@ -9418,19 +9774,19 @@ ordinary171:
 	VPUNPCKHBW Z9, Z8, Z13
 	VPADDW Z14, Z13, Z13
 	VMOVDQU64 Z13, 4032(R11)
-done172:
+done198:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $2048, DX
 	DECQ CX
-	JNZ groups151
+	JNZ groups176
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
 	SUBQ $1, attendValueArgs_columns(AX)
-	JNZ columns150
+	JNZ columns175
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -9442,18 +9798,18 @@ TEXT ·fetchRowsamx(SB), NOSPLIT, $0-8
 	MOVQ fetchArgs_memory(AX), SI
 	MOVQ fetchArgs_at(AX), R8
 	MOVQ fetchArgs_rows(AX), CX
-row173:
+row199:
 	MOVQ (R8), R9
 	ADDQ SI, R9
 	MOVQ fetchArgs_lines(AX), DX
-line174:
+line200:
 	PREFETCHT1 (R9)
 	ADDQ $64, R9
 	DECQ DX
-	JNZ line174
+	JNZ line200
 	ADDQ $8, R8
 	DECQ CX
-	JNZ row173
+	JNZ row199
 	VZEROUPPER
 	RET
 
@@ -9643,7 +9999,7 @@ TEXT ·holdsamx(SB), NOSPLIT, $0-8
 	VMOVDQU64 exponents<>(SB), Z1
 	VMOVDQU64 magnitude<>(SB), Z2
 	KXORD K3, K3, K3
-row175:
+row201:
 	MOVQ (R8), R9
 	VMOVDQU64 (SI)(R9*1), Z0
 	VPTESTNMW Z1, Z0, K1
@@ -9711,7 +10067,7 @@ row175:
 	KORD K1, K3, K3
 	ADDQ $8, R8
 	DECQ CX
-	JNZ row175
+	JNZ row201
 	KMOVD K3, R9
 	MOVQ R9, fetchArgs_nan(AX)
 	VZEROUPPER
@@ -9729,7 +10085,7 @@ TEXT ·attendScoresamx(SB), NOSPLIT, $0-8
 	MOVQ $64, R10
 	MOVQ attendScoreArgs_query(AX), DX
 	MOVQ $1152, R9
-loop176:
+loop202:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
@@ -9993,7 +10349,7 @@ loop176:
 	ADDQ $4096, DI
 	ADDQ $73728, SI
 	DECQ CX
-	JNZ loop176
+	JNZ loop202
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -10010,7 +10366,7 @@ TEXT ·attendScoresShortamx(SB), NOSPLIT, $0-8
 	MOVQ $64, R10
 	MOVQ attendScoreArgs_query(AX), DX
 	MOVQ $1024, R9
-loop177:
+loop203:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
@@ -10246,7 +10602,7 @@ loop177:
 	ADDQ $4096, DI
 	ADDQ $65536, SI
 	DECQ CX
-	JNZ loop177
+	JNZ loop203
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -10263,6 +10619,7 @@ TEXT ·attendScoresAtamx(SB), NOSPLIT, $0-8
 	MOVQ $64, R10
 	MOVQ attendScoreArgs_at(AX), R8
 	MOVQ attendScoreArgs_tiles(AX), R9
+	MOVQ attendScoreArgs_fetch(AX), R14
 	MOVQ (R8), R13
 	VMOVDQU64 (SI)(R13*1), Z0
 	VMOVDQU64 Z0, (R9)
@@ -10455,18 +10812,42 @@ TEXT ·attendScoresAtamx(SB), NOSPLIT, $0-8
 	MOVQ 504(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z7
 	VMOVDQU64 Z7, 4032(R9)
-loop178:
+loop204:
 	MOVQ attendScoreArgs_query(AX), DX
 	MOVQ $9, BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-round179:
+round205:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched207
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
+	PREFETCHT1 1024(R13)
+	PREFETCHT1 1088(R13)
+	ADDQ $8, R14
+fetched207:
 	MOVQ (R8), R13
 	VMOVDQU64 64(SI)(R13*1), Z0
 	VMOVDQU64 Z0, 4096(R9)
@@ -10569,6 +10950,30 @@ round179:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched208
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
+	PREFETCHT1 1024(R13)
+	PREFETCHT1 1088(R13)
+	ADDQ $8, R14
+fetched208:
 	MOVQ 256(R8), R13
 	VMOVDQU64 64(SI)(R13*1), Z0
 	VMOVDQU64 Z0, 6144(R9)
@@ -10671,15 +11076,39 @@ round179:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $128, SI
 	DECQ BX
-	JNZ same180
+	JNZ same206
 	// What is copied next is the first step of the next rows.
 	MOVQ attendScoreArgs_rows(AX), SI
 	ADDQ $512, R8
-same180:
+same206:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched209
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
+	PREFETCHT1 1024(R13)
+	PREFETCHT1 1088(R13)
+	ADDQ $8, R14
+fetched209:
 	MOVQ (R8), R13
 	VMOVDQU64 (SI)(R13*1), Z0
 	VMOVDQU64 Z0, (R9)
@@ -10782,6 +11211,30 @@ same180:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched210
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
+	PREFETCHT1 1024(R13)
+	PREFETCHT1 1088(R13)
+	ADDQ $8, R14
+fetched210:
 	MOVQ 256(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z0
 	VMOVDQU64 Z0, 2048(R9)
@@ -10884,14 +11337,15 @@ same180:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $4096, DX
 	TESTQ BX, BX
-	JNZ round179
+	JNZ round205
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
 	DECQ CX
-	JNZ loop178
+	JNZ loop204
+	MOVQ R14, attendScoreArgs_fetch(AX)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -10908,6 +11362,7 @@ TEXT ·attendScoresShortAtamx(SB), NOSPLIT, $0-8
 	MOVQ $64, R10
 	MOVQ attendScoreArgs_at(AX), R8
 	MOVQ attendScoreArgs_tiles(AX), R9
+	MOVQ attendScoreArgs_fetch(AX), R14
 	MOVQ (R8), R13
 	VMOVDQU64 (SI)(R13*1), Z0
 	VMOVDQU64 Z0, (R9)
@@ -11100,18 +11555,40 @@ TEXT ·attendScoresShortAtamx(SB), NOSPLIT, $0-8
 	MOVQ 504(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z7
 	VMOVDQU64 Z7, 4032(R9)
-loop181:
+loop211:
 	MOVQ attendScoreArgs_query(AX), DX
 	MOVQ $8, BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-round182:
+round212:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x11; // tileloadd (%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched214
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
+	ADDQ $8, R14
+fetched214:
 	MOVQ (R8), R13
 	VMOVDQU64 64(SI)(R13*1), Z0
 	VMOVDQU64 Z0, 4096(R9)
@@ -11214,6 +11691,28 @@ round182:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched215
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
+	ADDQ $8, R14
+fetched215:
 	MOVQ 256(R8), R13
 	VMOVDQU64 64(SI)(R13*1), Z0
 	VMOVDQU64 Z0, 6144(R9)
@@ -11316,15 +11815,37 @@ round182:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $128, SI
 	DECQ BX
-	JNZ same183
+	JNZ same213
 	// What is copied next is the first step of the next rows.
 	MOVQ attendScoreArgs_rows(AX), SI
 	ADDQ $512, R8
-same183:
+same213:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x12; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdx,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	TESTQ R14, R14
+	JZ fetched216
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
+	ADDQ $8, R14
+fetched216:
 	MOVQ (R8), R13
 	VMOVDQU64 (SI)(R13*1), Z0
 	VMOVDQU64 Z0, (R9)
@@ -11427,6 +11948,28 @@ same183:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x11; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r9,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	TESTQ R14, R14
+	JZ fetched217
+	MOVQ (R14), R13
+	ADDQ attendScoreArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
+	ADDQ $8, R14
+fetched217:
 	MOVQ 256(R8), R13
 	VMOVDQU64 (SI)(R13*1), Z0
 	VMOVDQU64 Z0, 2048(R9)
@@ -11529,14 +12072,15 @@ same183:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $4096, DX
 	TESTQ BX, BX
-	JNZ round182
+	JNZ round212
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
 	DECQ CX
-	JNZ loop181
+	JNZ loop211
+	MOVQ R14, attendScoreArgs_fetch(AX)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -11554,7 +12098,7 @@ TEXT ·attendSoftmaxamx(SB), NOSPLIT, $0-8
 	VMOVAPS Z14, Z6
 	VMOVAPS Z14, Z7
 	VMOVAPS Z14, Z8
-scale184:
+scale218:
 	VMULPS (SI), Z15, Z0
 	VMOVUPS Z0, (SI)
 	VMAXPS Z0, Z5, Z5
@@ -11569,7 +12113,7 @@ scale184:
 	VMAXPS Z3, Z8, Z8
 	ADDQ $256, SI
 	DECQ CX
-	JNZ scale184
+	JNZ scale218
 	VMAXPS Z5, Z6, Z5
 	VMAXPS Z7, Z8, Z7
 	VMAXPS Z5, Z7, Z15
@@ -11607,7 +12151,7 @@ scale184:
 	VMULPS attendSoftmaxArgs_sum(AX), Z5, Z14
 	MOVQ attendSoftmaxArgs_scores(AX), SI
 	MOVQ attendSoftmaxArgs_keys(AX), CX
-weigh185:
+weigh219:
 	VMOVUPS (SI), Z0
 	VSUBPS Z15, Z0, Z0
 	VMOVUPS expHighavx512<>(SB), Z2
@@ -11632,24 +12176,24 @@ weigh185:
 	VADDPS Z0, Z14, Z14
 	ADDQ $64, SI
 	DECQ CX
-	JNZ weigh185
+	JNZ weigh219
 	VMOVUPS Z14, attendSoftmaxArgs_sum(AX)
 	MOVQ attendSoftmaxArgs_groups(AX), CX
 	SHLQ $5, CX
 	SUBQ attendSoftmaxArgs_keys(AX), CX
-	JZ filled187
+	JZ filled221
 	VPXORD Z0, Z0, Z0
-fill186:
+fill220:
 	VMOVUPS Z0, (SI)
 	ADDQ $64, SI
 	DECQ CX
-	JNZ fill186
-filled187:
+	JNZ fill220
+filled221:
 	MOVQ attendSoftmaxArgs_scores(AX), SI
 	MOVQ attendSoftmaxArgs_weights(AX), DI
 	MOVQ attendSoftmaxArgs_between(AX), DX
 	MOVQ attendSoftmaxArgs_groups(AX), CX
-group188:
+group222:
 	VMOVUPS (SI), Z0
 	VMOVUPS 64(SI), Z1
 	VMOVUPS 128(SI), Z2
@@ -12037,7 +12581,7 @@ group188:
 	ADDQ $2048, SI
 	ADDQ $2048, DI
 	DECQ CX
-	JNZ group188
+	JNZ group222
 	VZEROUPPER
 	RET
 
@@ -12064,7 +12608,7 @@ TEXT ·attendRescaleamx(SB), NOSPLIT, $0-8
 	VBROADCASTSS 56(SI), Z30
 	VBROADCASTSS 60(SI), Z31
 	MOVQ $32, CX
-loop189:
+loop223:
 	VMULPS (DI), Z16, Z0
 	VMOVUPS Z0, (DI)
 	VMULPS 64(DI), Z17, Z1
@@ -12099,7 +12643,7 @@ loop189:
 	VMOVUPS Z15, 960(DI)
 	ADDQ $1024, DI
 	DECQ CX
-	JNZ loop189
+	JNZ loop223
 	VZEROUPPER
 	RET
 
@@ -12341,36 +12885,38 @@ TEXT ·attendValuesamx(SB), NOSPLIT, $0-8
 	VMOVDQU64 Z3, 1984(R11)
 	VMOVDQU64 Z6, 3008(R11)
 	VMOVDQU64 Z7, 4032(R11)
-columns190:
+columns224:
 	MOVQ attendValueArgs_weights(AX), DX
 	MOVQ attendValueArgs_groups(AX), CX
 	CMPQ attendValueArgs_first(AX), $0
-	JNE fresh193
+	JNE fresh227
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tileloadd (%rdi,%r10,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r10,1),%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r10,1),%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r10,1),%tmm3
-	JMP begun194
-fresh193:
+	JMP begun228
+fresh227:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-begun194:
-groups191:
+begun228:
+groups225:
 	// The group to be filled: the next one, or the first of the next columns.
 	XCHGQ R11, R12
 	ADDQ $256, R8
 	DECQ R9
-	JNZ same192
+	JNZ same226
 	MOVQ attendValueArgs_groups(AX), R9
 	MOVQ attendValueArgs_at(AX), R8
 	CMPQ attendValueArgs_columns(AX), $1
-	JEQ same192
+	JEQ same226
 	ADDQ $128, SI
-same192:
+same226:
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm5
 	TESTQ BX, BX
-	JZ fetched195
+	JZ fetched229
 	MOVQ (BX), R13
 	ADDQ attendValueArgs_memory(AX), R13
 	PREFETCHT1 (R13)
@@ -12391,70 +12937,8 @@ same192:
 	PREFETCHT1 960(R13)
 	PREFETCHT1 1024(R13)
 	PREFETCHT1 1088(R13)
-	MOVQ 8(BX), R13
-	ADDQ attendValueArgs_memory(AX), R13
-	PREFETCHT1 (R13)
-	PREFETCHT1 64(R13)
-	PREFETCHT1 128(R13)
-	PREFETCHT1 192(R13)
-	PREFETCHT1 256(R13)
-	PREFETCHT1 320(R13)
-	PREFETCHT1 384(R13)
-	PREFETCHT1 448(R13)
-	PREFETCHT1 512(R13)
-	PREFETCHT1 576(R13)
-	PREFETCHT1 640(R13)
-	PREFETCHT1 704(R13)
-	PREFETCHT1 768(R13)
-	PREFETCHT1 832(R13)
-	PREFETCHT1 896(R13)
-	PREFETCHT1 960(R13)
-	PREFETCHT1 1024(R13)
-	PREFETCHT1 1088(R13)
-	MOVQ 16(BX), R13
-	ADDQ attendValueArgs_memory(AX), R13
-	PREFETCHT1 (R13)
-	PREFETCHT1 64(R13)
-	PREFETCHT1 128(R13)
-	PREFETCHT1 192(R13)
-	PREFETCHT1 256(R13)
-	PREFETCHT1 320(R13)
-	PREFETCHT1 384(R13)
-	PREFETCHT1 448(R13)
-	PREFETCHT1 512(R13)
-	PREFETCHT1 576(R13)
-	PREFETCHT1 640(R13)
-	PREFETCHT1 704(R13)
-	PREFETCHT1 768(R13)
-	PREFETCHT1 832(R13)
-	PREFETCHT1 896(R13)
-	PREFETCHT1 960(R13)
-	PREFETCHT1 1024(R13)
-	PREFETCHT1 1088(R13)
-	MOVQ 24(BX), R13
-	ADDQ attendValueArgs_memory(AX), R13
-	PREFETCHT1 (R13)
-	PREFETCHT1 64(R13)
-	PREFETCHT1 128(R13)
-	PREFETCHT1 192(R13)
-	PREFETCHT1 256(R13)
-	PREFETCHT1 320(R13)
-	PREFETCHT1 384(R13)
-	PREFETCHT1 448(R13)
-	PREFETCHT1 512(R13)
-	PREFETCHT1 576(R13)
-	PREFETCHT1 640(R13)
-	PREFETCHT1 704(R13)
-	PREFETCHT1 768(R13)
-	PREFETCHT1 832(R13)
-	PREFETCHT1 896(R13)
-	PREFETCHT1 960(R13)
-	PREFETCHT1 1024(R13)
-	PREFETCHT1 1088(R13)
-	ADDQ $32, BX
-fetched195:
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm4
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm5
+	ADDQ $8, BX
+fetched229:
 	MOVQ (R8), R14
 	MOVQ 8(R8), R15
 	VMOVDQU64 (SI)(R14*1), Z0
@@ -12573,6 +13057,30 @@ fetched195:
 	VMOVDQU64 Z7, 3520(R11)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC5; // tdpbf16ps %tmm6,%tmm5,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	TESTQ BX, BX
+	JZ fetched230
+	MOVQ (BX), R13
+	ADDQ attendValueArgs_memory(AX), R13
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	PREFETCHT1 256(R13)
+	PREFETCHT1 320(R13)
+	PREFETCHT1 384(R13)
+	PREFETCHT1 448(R13)
+	PREFETCHT1 512(R13)
+	PREFETCHT1 576(R13)
+	PREFETCHT1 640(R13)
+	PREFETCHT1 704(R13)
+	PREFETCHT1 768(R13)
+	PREFETCHT1 832(R13)
+	PREFETCHT1 896(R13)
+	PREFETCHT1 960(R13)
+	PREFETCHT1 1024(R13)
+	PREFETCHT1 1088(R13)
+	ADDQ $8, BX
+fetched230:
 	MOVQ 128(R8), R14
 	MOVQ 136(R8), R15
 	VMOVDQU64 (SI)(R14*1), Z0
@@ -12693,14 +13201,14 @@ fetched195:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $2048, DX
 	DECQ CX
-	JNZ groups191
+	JNZ groups225
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x17; // tilestored %tmm0,(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r10,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r10,1)
 	ADDQ $4096, DI
 	SUBQ $1, attendValueArgs_columns(AX)
-	JNZ columns190
+	JNZ columns224
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -12735,7 +13243,7 @@ TEXT ·attendResultamx(SB), NOSPLIT, $0-8
 	MOVQ $16, CX
 	VMOVDQU64 laneOrder0<>(SB), Z2
 	VMOVDQU64 laneOrder1<>(SB), Z3
-loop196:
+loop231:
 	VMOVDQU64 (SI), Z0
 	VMOVDQU64 1024(SI), Z1
 	VMOVDQA64 Z2, Z4
@@ -12749,7 +13257,7 @@ loop196:
 	ADDQ $2048, SI
 	ADDQ $128, DI
 	DECQ CX
-	JNZ loop196
+	JNZ loop231
 	VZEROUPPER
 	RET
 
@@ -12761,7 +13269,7 @@ TEXT ·attendResultCodedamx(SB), NOSPLIT, $0-8
 	MOVQ attendQueryArgs_q(AX), SI
 	MOVQ attendQueryArgs_tiles(AX), DI
 	MOVQ $8, CX
-loop197:
+loop232:
 	VMULPS (SI), Z8, Z0
 	VMULPS 1024(SI), Z8, Z1
 	VMULPS 2048(SI), Z8, Z2
@@ -12782,6 +13290,6 @@ loop197:
 	ADDQ $4096, SI
 	ADDQ $256, DI
 	DECQ CX
-	JNZ loop197
+	JNZ loop232
 	VZEROUPPER
 	RET

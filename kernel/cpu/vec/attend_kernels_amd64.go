@@ -28,10 +28,12 @@ type attendQueryArgs struct {
 
 // attendScoreArgs: groups of 64 rows by 16 heads. Rows follow each other, or lie at
 // the places. Of coded rows exponents and marks are kept; the kernel moves their
-// addresses on.
+// addresses on. Rows of memory whose places are at fetch are fetched meanwhile, unless
+// it is nil; it is moved on to the first that was not.
 type attendScoreArgs struct {
 	rows, at, query, scores, shapes, tiles unsafe.Pointer
 	exponents, pairExponents, marks        unsafe.Pointer
+	memory, fetch                          unsafe.Pointer
 	groups                                 int
 	nan                                    int // out: not 0 where bfloat16 does not hold the rows
 }
@@ -47,8 +49,8 @@ type attendSoftmaxArgs struct {
 	keep                     [tileHeads]float32 // out: factor of what was gathered before
 }
 
-// attendValueArgs: weights by groups of 32 rows. As many rows of memory as there are
-// in the groups are fetched, unless fetch is nil. Exponents are those of pairs.
+// attendValueArgs: weights by groups of 32 rows. Two rows of memory are fetched for every
+// group and block of columns, unless fetch is nil. Exponents are those of pairs.
 type attendValueArgs struct {
 	rows, at, weights, out, keep, shapes, tiles unsafe.Pointer
 	exponents, marks                            unsafe.Pointer

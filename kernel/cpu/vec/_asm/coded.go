@@ -10,7 +10,7 @@ import "fmt"
 // of pairs, register j elements 16l+4j to 16l+4j+3.
 //
 //	AX arguments   SI memory, further along the rows with every chunk   R8 places of rows
-//	R11 tiles being filled line by line   R12 exponents of this chunk   R13, R14 rows
+//	R11 tiles being filled line by line   R12 exponents of this chunk   R13, of pairs also R14, rows
 //	R15 marks of this chunk: a byte for every four rows that is not zero where a code is out of the ordinary
 //	Z26 largest mark of a code   Z27 least mark out of the ordinary
 //	Z28 to Z30 affine maps of codes: mark, lower and upper byte
@@ -272,7 +272,7 @@ func (c *coded) pairs(e *emitter, first int) {
 }
 
 // emitDecoders writes what decodes four rows that have a code out of the ordinary: zeros, whose exponent stays, numbers
-// without an exponent, NaN. It is called by kernels in the middle of their work and keeps all but R13, R14, K1 and
+// without an exponent, NaN. It is called by kernels in the middle of their work and keeps all but R13, K1 and
 // registers below 16.
 //
 //	R13 first of the rows; with it go R8, R11 and R12
@@ -323,7 +323,7 @@ func (c *coded) addExponents(e *emitter, at string, registers ...int) {
 // decoder decodes four rows by turns into registers 0 and 1 or 2 and 3, and then does with a row, whose codes are in register 6, what remains. Exponents and
 // lines of consecutive rows are as far apart as is said.
 func (c *coded) decoder(e *emitter, exponents, lines int, then func(row, z int)) {
-	for _, r := range []string{"R8", "R11", "R12"} {
+	for _, r := range []string{"R8", "R11", "R12", "R14"} {
 		e.op("PUSHQ %s", r)
 	}
 	e.op("LEAQ (R8)(R13*8), R8")
@@ -350,7 +350,7 @@ func (c *coded) decoder(e *emitter, exponents, lines int, then func(row, z int))
 		e.op("VPUNPCKHBW Z7, Z8, Z%d", z+1)
 		then(row, z)
 	}
-	for _, r := range []string{"R12", "R11", "R8"} {
+	for _, r := range []string{"R14", "R12", "R11", "R8"} {
 		e.op("POPQ %s", r)
 	}
 	e.op("RET")

@@ -4,6 +4,7 @@ package main
 // time. A round multiplies one chunk of 64 elements while the next is decoded.
 //
 //	DX query   DI scores   R10 distance of lines   CX groups of 64 rows left   R9 chunk being multiplied
+//	R14 places of rows to fetch, or 0
 //	BX chunks with values of these rows left to decode; less than zero while the first of the next rows is
 func (c *coded) emitScores(e *emitter) {
 	const a = "attendScoreArgs_"
@@ -20,6 +21,7 @@ func (c *coded) emitScores(e *emitter) {
 	e.op("MOVQ %smarks(AX), R15", a)
 	e.op("MOVQ %stiles(AX), R11", a)
 	e.op("LEAQ %d(R11), R9", codedSlot)
+	e.op("MOVQ %sfetch(AX), R14", a)
 	c.rows(e, 0, codedRounds, false)
 	c.next(e)
 	group, round, end, last := e.label("group"), e.label("round"), e.label("end"), e.label("last")
@@ -56,6 +58,7 @@ func (c *coded) emitScores(e *emitter) {
 	e.at(last)
 	c.round(e, func(int, int) {})
 	scoresStore(e)
+	e.op("MOVQ R14, %sfetch(AX)", a)
 	e.emit(tilerelease())
 	e.ret()
 	if c.scaled {
@@ -82,7 +85,12 @@ func (c *coded) round(e *emitter, decode func(first, rows int)) {
 	for step := range 2 {
 		scoreStep(e, step, func(i int) memory {
 			return memory{base: "R9", index: "R10", disp: step*codedSlot/2 + i*tileBytes}
-		}, func(i int) { decode((4*step+i)*eighth, eighth) })
+		}, func(i int) {
+			if i%2 == 0 {
+				fetchRow(e, "R14", "attendScoreArgs_memory", c.lines)
+			}
+			decode((4*step+i)*eighth, eighth)
+		})
 	}
 	e.op("ADDQ $%d, DX", 4*tileBytes)
 }
@@ -138,8 +146,10 @@ func (c *coded) emitValues(e *emitter) {
 	e.at(wrapped)
 	first()
 	e.at(same)
-	valuesFetch(e, c.lines)
 	valuesStep(e, "R9", func(quarter int) {
+		if quarter%2 == 0 {
+			fetchRow(e, "BX", a+"memory", c.lines)
+		}
 		for row := 8 * quarter; row < 8*quarter+8; row += markRows {
 			c.pairs(e, row)
 		}

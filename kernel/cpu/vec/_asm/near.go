@@ -16,7 +16,7 @@ const nearSlot = 4 * tileBytes
 //
 //	AX arguments   SI memory, further along the rows with every round   R8 places of rows
 //	CX groups of 64 rows left   BX rounds left   DX query   DI scores
-//	R9 copied tiles   R10 distance of lines   R13 a row
+//	R9 copied tiles   R10 distance of lines   R13 a row   R14 places of rows to fetch, or 0
 func emitAttendScoresAt(e *emitter, name string, steps int) {
 	if steps%2 != 0 {
 		panic("a round takes two steps")
@@ -25,6 +25,7 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 	scoresOpen(e)
 	e.op("MOVQ attendScoreArgs_at(AX), R8")
 	e.op("MOVQ attendScoreArgs_tiles(AX), R9")
+	e.op("MOVQ attendScoreArgs_fetch(AX), R14")
 	copyRows(e, 0, 0, 0, 64)
 	loop, round, same := e.label("loop"), e.label("round"), e.label("same")
 	e.at(loop)
@@ -37,7 +38,15 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 	slot := func(n int) func(i int) memory {
 		return func(i int) memory { return memory{base: "R9", index: "R10", disp: n*nearSlot + i*tileBytes} }
 	}
-	scoreStep(e, 0, slot(0), func(i int) { copyRows(e, 64, 1, 16*i, 16) })
+	between := func(from, to int) func(i int) {
+		return func(i int) {
+			if i%2 == 0 {
+				fetchRow(e, "R14", "attendScoreArgs_memory", steps)
+			}
+			copyRows(e, from, to, 16*i, 16)
+		}
+	}
+	scoreStep(e, 0, slot(0), between(64, 1))
 	e.op("ADDQ $128, SI")
 	e.op("DECQ BX")
 	e.op("JNZ %s", same)
@@ -45,13 +54,14 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 	e.op("MOVQ attendScoreArgs_rows(AX), SI")
 	e.op("ADDQ $%d, R8", 64*8)
 	e.at(same)
-	scoreStep(e, 1, slot(1), func(i int) { copyRows(e, 0, 0, 16*i, 16) })
+	scoreStep(e, 1, slot(1), between(0, 0))
 	e.op("ADDQ $%d, DX", 4*tileBytes)
 	e.op("TESTQ BX, BX")
 	e.op("JNZ %s", round)
 	scoresStore(e)
 	e.op("DECQ CX")
 	e.op("JNZ %s", loop)
+	e.op("MOVQ R14, attendScoreArgs_fetch(AX)")
 	e.emit(tilerelease())
 	e.ret()
 }
@@ -107,8 +117,10 @@ func emitAttendValues(e *emitter, name string, rowLines int) {
 	e.op("JEQ %s", same) // after the last columns there is nothing: the same are filled once more
 	e.op("ADDQ $128, SI")
 	e.at(same)
-	valuesFetch(e, rowLines)
 	valuesStep(e, "R12", func(quarter int) {
+		if quarter%2 == 0 {
+			fetchRow(e, "BX", a+"memory", rowLines)
+		}
 		for pair := 4 * quarter; pair < 4*quarter+4; pair++ {
 			pairRows(e, pair)
 		}
@@ -136,19 +148,18 @@ func valuesBegin(e *emitter) {
 	e.at(begun)
 }
 
-// valuesFetch fetches four rows of a later call.
-func valuesFetch(e *emitter, rowLines int) {
+// fetchRow fetches the lines of one row that will be wanted later, through R13, unless the cursor in its places is zero. There
+// are few buffers for lines on their way, so that rows are fetched one by one between other work.
+func fetchRow(e *emitter, cursor, memory string, lines int) {
 	fetched := e.label("fetched")
-	e.op("TESTQ BX, BX")
+	e.op("TESTQ %s, %s", cursor, cursor)
 	e.op("JZ %s", fetched)
-	for i := range 4 {
-		e.op("MOVQ %s, R13", at16("BX", 8*i))
-		e.op("ADDQ attendValueArgs_memory(AX), R13")
-		for line := range rowLines {
-			e.op("PREFETCHT1 %s", at16("R13", 64*line))
-		}
+	e.op("MOVQ (%s), R13", cursor)
+	e.op("ADDQ %s(AX), R13", memory)
+	for line := range lines {
+		e.op("PREFETCHT1 %s", at16("R13", 64*line))
 	}
-	e.op("ADDQ $%d, BX", 4*8)
+	e.op("ADDQ $8, %s", cursor)
 	e.at(fetched)
 }
 
