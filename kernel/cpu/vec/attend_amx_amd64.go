@@ -22,6 +22,7 @@ const (
 	nearHalves  = 16 * tileHalves             // tiles that rows are copied to or decoded in
 	markRows    = 4                           // coded rows that share a mark
 	fetchBeyond = 16                          // rows that kernels fetch after a block of attendRows: 2 x 9 rounds of 4 and 4 x 8 of 2
+	fetchBehind = 2                           // rows before those to fetch that kernels look at again
 	queryHalves = 2 * querySteps * tileHalves // of 16 heads
 	weightTiles = 2 * attendRows / gatherRows
 )
@@ -148,7 +149,7 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 			t.value.fetch = at(t.places, next)
 		case len(ahead) > 0:
 			t.ahead = padded(t.ahead, ahead[:min(attendRows, len(ahead))], attendRows)
-			t.value.fetch = at(t.ahead, 0)
+			t.value.fetch = at(t.ahead, fetchBehind)
 		}
 		if !t.collect(memory, first, rows, format) {
 			t.value.memory, t.value.rows = nil, nil

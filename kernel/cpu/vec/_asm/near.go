@@ -148,15 +148,21 @@ func valuesBegin(e *emitter) {
 	e.at(begun)
 }
 
-// fetchRow fetches the lines of one row that will be wanted later, through R13, unless the cursor in its places is zero. There
-// are few buffers for lines on their way, so that rows are fetched one by one between other work.
+// fetchRow fetches a row that will be wanted later, through R13, unless the cursor in its places is zero. There are few
+// buffers for lines on their way, so that rows are fetched one by one between other work; and of one row the first
+// lines, of the row two before it the others, some of which the processor has foreseen meanwhile.
 func fetchRow(e *emitter, cursor, memory string, lines int) {
 	fetched := e.label("fetched")
 	e.op("TESTQ %s, %s", cursor, cursor)
 	e.op("JZ %s", fetched)
 	e.op("MOVQ (%s), R13", cursor)
 	e.op("ADDQ %s(AX), R13", memory)
+	const first, behind = 2, 2
 	for line := range lines {
+		if line == first {
+			e.op("MOVQ %d(%s), R13", -8*behind, cursor)
+			e.op("ADDQ %s(AX), R13", memory)
+		}
 		e.op("PREFETCHT1 %s", at16("R13", 64*line))
 	}
 	e.op("ADDQ $8, %s", cursor)
