@@ -102,7 +102,7 @@ func (j *judge) products() {
 	}
 }
 
-// amx judges the product of two bf16 matrices. Models multiply float32 rows, in three bf16 parts, and take three times as long.
+// amx judges the product of two bf16 matrices. Models multiply float32 rows, in two bf16 parts, and take twice as long.
 func (j *judge) amx() {
 	what, wanted := "bf16 by bf16 product "+gemmShape+" on AMX, one core", "900 GFLOP/s, or 80 % of oneDNN's"
 	x := j.find("tiles bf16 x bf16", gemmShape, 1, "cpu-amx")

@@ -6,22 +6,28 @@ import "fmt"
 // weights. Only tiers that are [Tier.Tiled] use it. The zero value is empty;
 // its memory grows to the largest size asked of it.
 //
-// A float32 is kept as the sum of three bfloat16, which is exact: only what
-// rounds to infinity as bfloat16 loses its lower bits, 2^-8 of it, and what is
-// below 2^-110 some of its own.
+// A float32 is kept as two bfloat16: itself rounded, and what that left, rounded
+// again. Their sum is within 2^-17 of it. What would round to infinity is cut and
+// loses its lower bits, 2^-8 of it; what is below 2^-110 loses some of its own.
+// Each part is a column: a product of m rows of float32 is one of 2m columns of
+// bfloat16, and the sums of both parts are added when it is done.
 type Columns struct {
 	mem   []byte
 	m, k  int
-	rows  int // of x in a group: GroupRows, fewRows or 1
-	parts int // of every element: 3, or 1 for bfloat16
+	rows  int // of x in a group: GroupRows, halfRows, fewRows or 1
+	parts int // of every element: 2, or 1 for bfloat16
 }
 
-// GroupRows is the rows of x that are packed together. Up to fewRows of them, or
-// one that is alone, are a group that takes less memory: a product with weights
-// out of memory reads it again for every few rows of these.
+// GroupRows is the rows of x that are packed together, two tiles of float32 or
+// one of bfloat16. Up to halfRows of float32 are one tile; fewRows, or one that is
+// alone, a narrower one: a product with weights out of memory reads it again for
+// every few rows of these.
 const GroupRows = 16
 
-const fewRows = 4
+const (
+	halfRows = 8
+	fewRows  = 4
+)
 
 // chunkSteps is the steps along k that are packed at once: some microseconds.
 const chunkSteps = 64
@@ -29,16 +35,19 @@ const chunkSteps = 64
 // Reset makes room for m rows of k float32. What was packed is gone.
 func (c *Columns) Reset(m, k int) {
 	rows := GroupRows
-	if m == 1 {
+	switch {
+	case m == 1:
 		rows = 1
-	} else if m <= fewRows {
+	case m <= fewRows:
 		rows = fewRows
+	case m <= halfRows:
+		rows = halfRows
 	}
-	c.reset(m, k, rows, 3)
+	c.reset(m, k, rows, 2)
 }
 
 // ResetAlone is Reset for rows that are multiplied one by one: each is a group.
-func (c *Columns) ResetAlone(m, k int) { c.reset(m, k, 1, 3) }
+func (c *Columns) ResetAlone(m, k int) { c.reset(m, k, 1, 2) }
 
 // ResetBF16 makes room for m rows of k bfloat16.
 func (c *Columns) ResetBF16(m, k int) { c.reset(m, k, GroupRows, 1) }
@@ -64,12 +73,16 @@ func (c *Columns) groups() int { return (c.m + c.rows - 1) / max(c.rows, 1) }
 // steps is the steps of 32 elements along k, the last one filled with zeros.
 func (c *Columns) steps() int { return (c.k + 31) / 32 }
 
+// columns is how many a group has, in tiles tiles.
+func (c *Columns) columns() int { return c.rows * c.parts }
+func (c *Columns) tiles() int   { return (c.columns() + GroupRows - 1) / GroupRows }
+
 // lineBytes is a line of a tile: two elements along k of every column.
-func (c *Columns) lineBytes() int { return 4 * c.rows }
+func (c *Columns) lineBytes() int { return 4 * min(c.columns(), GroupRows) }
 
 // partBytes is a tile, stepBytes the tiles of a step, groupBytes of all steps.
 func (c *Columns) partBytes() int  { return 16 * c.lineBytes() }
-func (c *Columns) stepBytes() int  { return c.parts * c.partBytes() }
+func (c *Columns) stepBytes() int  { return c.tiles() * c.partBytes() }
 func (c *Columns) groupBytes() int { return c.steps() * c.stepBytes() }
 
 // Tiled reports whether this tier computes products of narrow weights from
@@ -79,7 +92,7 @@ func (t *Tier) Tiled() bool { return t.ops.tiled != nil }
 // PackChunk packs piece i of x [m, k], rows ldx apart.
 func (t *Tier) PackChunk(c *Columns, i int, x []float32, ldx int) {
 	needMatrix("PackChunk", "x", len(x), c.m, c.k, ldx)
-	t.needChunk("PackChunk", c, i, 3)
+	t.needChunk("PackChunk", c, i, 2)
 	t.ops.tiled.pack(c, i, x, ldx)
 }
 
@@ -89,7 +102,7 @@ func (t *Tier) PackChunk(c *Columns, i int, x []float32, ldx int) {
 func (t *Tier) PackGathered(c *Columns, i int, x []float32, ldx, rows int, index []int32) {
 	needMatrix("PackGathered", "x", len(x), rows, c.k, ldx)
 	needLen("PackGathered", "index", len(index), c.m)
-	t.needChunk("PackGathered", c, i, 3)
+	t.needChunk("PackGathered", c, i, 2)
 	for _, r := range c.indexOf(i, index) {
 		if int(r) >= rows {
 			panic(fmt.Sprintf("vec: PackGathered: row %d of %d", r, rows))

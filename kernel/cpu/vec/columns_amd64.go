@@ -20,8 +20,8 @@ func packColumns(c *Columns, i int, x []float32, ldx int) {
 
 // fillUp names the first row again where one of few is missing: nobody reads
 // its column.
-func (a *packArgs) fillUp() {
-	for r := a.count; r < fewRows; r++ {
+func (a *packArgs) fillUp(rows int) {
+	for r := a.count; r < rows; r++ {
 		a.rows[r] = a.rows[0]
 	}
 }
@@ -71,15 +71,17 @@ func (c *Columns) kernel() func(*packArgs) {
 		return packOne
 	case fewRows:
 		return packFour
+	case halfRows:
+		return packEight
 	default:
-		return packParts
+		return packSixteen
 	}
 }
 
 // run packs piece i from a's rows.
 func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
-	if c.rows == fewRows {
-		a.fillUp()
+	if c.rows < GroupRows {
+		a.fillUp(c.rows)
 	}
 	step := i % c.chunks() * chunkSteps
 	a.columns = at(c.mem[:cap(c.mem)], i/c.chunks()*c.groupBytes()+step*c.stepBytes())

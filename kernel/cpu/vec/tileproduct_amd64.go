@@ -8,14 +8,15 @@ import "unsafe"
 // a block of columns passes by; these, at the panel's depth, stay in the second
 // cache with the sums of bandW rows.
 const (
-	blockX      = 256 // rows of float32
-	blockXPlain = 480 // rows of bfloat16
-	bandW       = 4 * blockW
+	blockX = 480 // columns: rows of bfloat16, or half as many of float32
+	bandW  = 4 * blockW
 	// directRows is the most rows of x that take bfloat16 weights from where
-	// they lie: two tiles of columns, so that weights are read once.
+	// they lie.
 	directRows = 2 * GroupRows
-	// directSteps bounds one call over weights that come from memory.
+	// directSteps bounds one call over weights that come from memory, directAgain
+	// one whose weights are then needed for a second group of columns: 64 kB.
 	directSteps = 256
+	directAgain = 32
 	// ownAhead is the bytes of a row from which on the processor fetches ahead
 	// better by itself: a page.
 	ownAhead = 4096
@@ -33,11 +34,14 @@ type tileScratch struct {
 
 	// One after the other: the streaming kernels rely on it.
 	panel []byte // [tileSteps, 2, 16, 64]
-	block []byte // [4, 16, 16] float32
-	sums  []byte // [bandW/blockW, blockXPlain, 32] float32
+	block []byte // [8, 16, 16] float32
+	sums  []byte // [bandW/blockW, blockX, 32] float32
 }
 
-const sumsBytes = bandW * blockXPlain * 4
+const (
+	sumsBytes    = bandW * blockX * 4
+	scratchBytes = 8 * tileBytes
+)
 
 var tileScratches recycler[tileScratch]
 
@@ -46,9 +50,9 @@ func (ts *tileScratch) ready() {
 	if ts.panel != nil {
 		return
 	}
-	mem := alignedBytes(tileSteps*panelStep + 4*tileBytes + sumsBytes)
+	mem := alignedBytes(tileSteps*panelStep + scratchBytes + sumsBytes)
 	ts.panel, mem = mem[:tileSteps*panelStep], mem[tileSteps*panelStep:]
-	ts.block, ts.sums = mem[:4*tileBytes], mem[4*tileBytes:]
+	ts.block, ts.sums = mem[:scratchBytes], mem[scratchBytes:]
 }
 
 // giveBackTiles drops the pointers into the caller's memory and returns ts.
@@ -71,8 +75,8 @@ func tiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 }
 
 // tiled computes a part of a product. Whatever the way, a sum is taken in steps
-// of 32 along k, each times the parts of x, by one tile, and between calls it
-// waits in memory as it is.
+// of 32 along k, by one tile, and between calls it waits in memory as it is. The
+// sums of the parts of a float32 are added at the end.
 func tiled(c *Cut, w *panelWeights) {
 	ts := tileScratches.get()
 	defer giveBackTiles(ts)
@@ -81,17 +85,14 @@ func tiled(c *Cut, w *panelWeights) {
 	case w.format == panelBF16 && rows <= directRows:
 		ts.direct(c, w)
 		return
-	case w.format == panelFP8 && rows <= GroupRows && c.X.parts == 3 && w.k >= scaleBlock:
+	case w.format == panelFP8 && rows <= GroupRows && c.X.parts == 2 && w.k >= scaleBlock:
 		ts.stream(c, w)
 		return
 	}
 	// Blocks of equal size, whole pairs of tiles.
-	rows, most := c.M1-c.M0, blockX
-	if c.X.parts == 1 {
-		most = blockXPlain
-	}
+	rows, most, pair := c.M1-c.M0, blockX/c.X.parts, 2*GroupRows/c.X.parts
 	blocks := (rows + most - 1) / most
-	block := (rows + blocks*2*GroupRows - 1) / (blocks * 2 * GroupRows) * 2 * GroupRows
+	block := (rows + blocks*pair - 1) / (blocks * pair) * pair
 	for m := c.M0; m < c.M1; m += block {
 		end := min(m+block, c.M1)
 		for j := 0; j < c.N; {
@@ -145,8 +146,8 @@ type tileBlock struct {
 // tilesW is how many tiles the block's weights take.
 func (b *tileBlock) tilesW() int { return (b.rows + tileSide - 1) / tileSide }
 
-// tilesX is how many tiles the block's columns take.
-func (b *tileBlock) tilesX(c *Columns) int { return (b.end - b.m + c.rows - 1) / c.rows }
+// groupsX is how many groups the block's columns are.
+func (b *tileBlock) groupsX(c *Columns) int { return (b.end - b.m + c.rows - 1) / c.rows }
 
 // panelTimes multiplies the block's columns by the panel.
 func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
@@ -167,27 +168,31 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 	}
 }
 
-// groups runs the block's columns from depth k on, in pairs of tiles and, where
-// their number is odd, a last one.
+// groups runs the block's columns from depth k on: two tiles at a time, which
+// are the parts of one group or two neighbours, and what is left over alone.
 func (ts *tileScratch) groups(c *Cut, b tileBlock, k int) {
 	a, x := &ts.tiles, c.X
-	tilesX, tilesW := b.tilesX(x), b.tilesW()
-	first := b.m / x.rows
-	line := x.lineBytes()
-	a.ldx, a.partX = line, x.partBytes()
-	a.nextX, a.groupX = x.groupBytes(), 2*x.groupBytes()
-	column := func(tile int) unsafe.Pointer {
-		return at(x.mem[:cap(x.mem)], (first+tile)*x.groupBytes()+k/stepDepth*x.stepBytes())
+	groups, tilesW := b.groupsX(x), b.tilesW()
+	a.ldx, a.stepX = x.lineBytes(), x.stepBytes()
+	ts.shape(b.rows, a.ldx)
+	kernels := &tileKernels[tilesW-1]
+	run := func(kernel func(*tileArgs), first, n int) {
+		if n == 0 {
+			return
+		}
+		a.groups, a.offsetX = n, 0
+		a.x = at(x.mem[:cap(x.mem)], (b.m/x.rows+first)*x.groupBytes()+k/stepDepth*x.stepBytes())
+		a.sums = at(b.sums, first*x.tiles()*tilesW*tileBytes)
+		runTiles(kernel, a)
 	}
-	ts.shape(b.rows, line)
-	kernels := &tileKernels[x.parts][tilesW-1]
-	if pairs := tilesX / 2; pairs > 0 {
-		a.groups, a.x, a.offsetX, a.sums = pairs, column(0), 0, at(b.sums, 0)
-		runTiles(kernels[1], a)
-	}
-	if tilesX%2 == 1 {
-		a.groups, a.x, a.offsetX, a.sums = 1, column(tilesX-1), 0, at(b.sums, (tilesX-1)*tilesW*tileBytes)
-		runTiles(kernels[0], a)
+	switch {
+	case x.tiles() == 2:
+		a.nextX, a.groupX = x.partBytes(), x.groupBytes()
+		run(kernels[1], 0, groups)
+	default:
+		a.nextX, a.groupX = x.groupBytes(), 2*x.groupBytes()
+		run(kernels[1], 0, groups/2)
+		run(kernels[0], groups&^1, groups%2)
 	}
 }
 
@@ -208,24 +213,27 @@ func (ts *tileScratch) shape(rows, line int) {
 	}
 }
 
-// direct multiplies one group of columns by bfloat16 weights where they lie,
+// direct multiplies one or two groups of columns by bfloat16 weights where they lie,
 // fetching the next block of rows meanwhile if they are short.
 func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 	a := &ts.tiles
-	whole := w.k / stepDepth
+	whole, most := w.k/stepDepth, directSteps
+	if c.M1-c.M0 > GroupRows {
+		most = directAgain
+	}
 	for j := 0; j < c.N; j += blockW {
 		b := tileBlock{m: c.M0, end: c.M1, row: j, rows: min(blockW, c.N-j), sums: ts.sums, folded: true}
 		a.scaled = 0
 		a.nextW, a.ldw, a.stepW = tileSide*w.ld, w.ld, pairLanes
 		a.ldAhead, a.stepAhead = w.ld, pairLanes-b.tilesW()*tileSide*w.ld
-		for s := 0; s < whole; s += directSteps {
+		for s := 0; s < whole; s += most {
 			a.w = at(w.b, j*w.ld+s*pairLanes)
 			a.ahead = 0
 			if w.ld < ownAhead {
 				// Past the end this names no weights, which fetching does not mind.
 				a.ahead = uintptr(a.w) + uintptr(b.rows*w.ld)
 			}
-			a.steps, a.fresh = min(directSteps, whole-s), flag(s == 0)
+			a.steps, a.fresh = min(most, whole-s), flag(s == 0)
 			ts.groups(c, b, s*stepDepth)
 		}
 		if whole*stepDepth < w.k {
@@ -240,23 +248,43 @@ func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 
 // foldBlock writes the sums of a block to y.
 func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
-	if c.X.rows == 1 {
+	groups, tilesW := b.groupsX(c.X), b.tilesW()
+	switch {
+	case c.X.rows == 1:
 		ts.foldOne(c, b)
 		return
+	case c.X.parts == 2:
+		each := c.X.tiles() * tileBytes
+		for i := range tilesW {
+			ts.foldTiles(c, b, foldRun{i: i, each: 1, tiles: groups, sums: i * each, next: tilesW * each})
+		}
+		return
 	}
-	tilesX, tilesW := b.tilesX(c.X), b.tilesW()
-	pairs := tilesX / 2
 	for i := range tilesW {
 		for x := range 2 {
-			ts.foldTiles(c, b, foldRun{i: i, first: x, each: 2, tiles: pairs, sums: (i*2 + x) * tileBytes, next: 2 * tilesW * tileBytes})
+			ts.foldTiles(c, b, foldRun{i: i, first: x, each: 2, tiles: groups / 2, sums: (i*2 + x) * tileBytes, next: 2 * tilesW * tileBytes})
 		}
-		if tilesX%2 == 1 {
-			ts.foldTiles(c, b, foldRun{i: i, first: tilesX - 1, each: 1, tiles: 1, sums: ((tilesX-1)*tilesW + i) * tileBytes})
+		if groups%2 == 1 {
+			ts.foldTiles(c, b, foldRun{i: i, first: groups - 1, each: 1, tiles: 1, sums: ((groups-1)*tilesW + i) * tileBytes})
 		}
 	}
 }
 
-// foldRun is tiles of columns first, first+each, ... by tile i of a block's
+// foldKernel writes the sums of a group of columns.
+func (c *Columns) foldKernel() func(*foldArgs) {
+	switch {
+	case c.parts == 1:
+		return foldPlain
+	case c.rows == GroupRows:
+		return foldSixteen
+	case c.rows == halfRows:
+		return foldEight
+	default:
+		return foldFour
+	}
+}
+
+// foldRun is groups of columns first, first+each, ... by tile i of a block's
 // weights, whose sums begin at byte sums and lie next apart.
 type foldRun struct {
 	i                 int
@@ -280,17 +308,18 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 		}
 		a.sums = at(b.sums, r.sums+tile*r.next)
 		a.y = at(c.Y, m*c.Ldy+b.row+r.i*tileSide)
-		runFold(foldPlain, a)
+		runFold(c.X.foldKernel(), a)
 		tile += a.tiles
 	}
 }
 
-// foldOne writes the sums of a single column.
+// foldOne writes the sums of a single row.
 func (ts *tileScratch) foldOne(c *Cut, b tileBlock) {
 	y := c.Y[b.row:][:b.rows]
 	for i := range y {
 		// In bounds: a block has at most two tiles of 16 lines of 64 bytes.
-		v := *(*float32)(at(b.sums, i*pairLanes))
+		parts := (*[2]float32)(at(b.sums, i*pairLanes))
+		v := parts[0] + parts[1]
 		if c.Add {
 			v += y[i]
 		}

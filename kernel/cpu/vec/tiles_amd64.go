@@ -15,7 +15,7 @@ type tileArgs struct {
 	nextW, nextX int            // from one tile of a step to the other
 	ldw, ldx     int            // between rows of a tile
 	stepW        int            // between steps of 32 along k
-	partX        int            // between parts of x, one step's after another's
+	stepX        int            // the same of x
 	groupX       int            // between groups of columns
 	offsetX      int            // of this group; the kernel moves it on
 	groups       int
@@ -42,7 +42,7 @@ type fillArgs struct {
 	ahead    int // from a weight to one to be fetched
 }
 
-// streamArgs: one tile of columns by 64 rows of e4m3 codes. Sums are added to
+// streamArgs: one group of columns by 64 rows of e4m3 codes. Sums are added to
 // those that lie behind the panel.
 type streamArgs struct {
 	shapes tileShapes // first, because LDTILECFG reads it there
@@ -114,36 +114,20 @@ func runPack(f func(*packArgs), a *packArgs) { f(a) }
 //go:noinline
 func runFold(f func(*foldArgs), a *foldArgs) { f(a) }
 
-// tileKernels is by parts of x, tiles of weights less one and tiles of columns
-// less one.
-var tileKernels = map[int]*[2][2]func(*tileArgs){
-	1: {{tiles1x1x1, tiles1x2x1}, {tiles2x1x1, tiles2x2x1}},
-	3: {{tiles1x1x3, tiles1x2x3}, {tiles2x1x3, tiles2x2x3}},
-}
+// tileKernels is by tiles of weights less one and tiles of columns less one.
+var tileKernels = [2][2]func(*tileArgs){{tiles1x1, tiles1x2}, {tiles2x1, tiles2x2}}
 
 //go:noescape
-func tiles1x1x1(a *tileArgs)
+func tiles1x1(a *tileArgs)
 
 //go:noescape
-func tiles1x2x1(a *tileArgs)
+func tiles1x2(a *tileArgs)
 
 //go:noescape
-func tiles2x1x1(a *tileArgs)
+func tiles2x1(a *tileArgs)
 
 //go:noescape
-func tiles2x2x1(a *tileArgs)
-
-//go:noescape
-func tiles1x1x3(a *tileArgs)
-
-//go:noescape
-func tiles1x2x3(a *tileArgs)
-
-//go:noescape
-func tiles2x1x3(a *tileArgs)
-
-//go:noescape
-func tiles2x2x3(a *tileArgs)
+func tiles2x2(a *tileArgs)
 
 //go:noescape
 func fillBF16(a *fillArgs)
@@ -161,6 +145,12 @@ func stream16(a *streamArgs)
 func stream16scaled(a *streamArgs)
 
 //go:noescape
+func stream8(a *streamArgs)
+
+//go:noescape
+func stream8scaled(a *streamArgs)
+
+//go:noescape
 func stream4(a *streamArgs)
 
 //go:noescape
@@ -173,7 +163,10 @@ func stream1(a *streamArgs)
 func stream1scaled(a *streamArgs)
 
 //go:noescape
-func packParts(a *packArgs)
+func packSixteen(a *packArgs)
+
+//go:noescape
+func packEight(a *packArgs)
 
 //go:noescape
 func packFour(a *packArgs)
@@ -186,3 +179,12 @@ func packPlain(a *packArgs)
 
 //go:noescape
 func foldPlain(a *foldArgs)
+
+//go:noescape
+func foldSixteen(a *foldArgs)
+
+//go:noescape
+func foldEight(a *foldArgs)
+
+//go:noescape
+func foldFour(a *foldArgs)

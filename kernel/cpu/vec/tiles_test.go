@@ -99,7 +99,8 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 	} {
 		m, n, k := s[0], s[1], s[2]
 		a := newMatrix(r, m, n, k, 2, 97)
-		rounding := float64(k/8+8) * 0x1p-24
+		summing := float64(k/8+8) * 0x1p-24
+		rounding := summing + 0x1p-17 // of x to two parts
 		cols := packed(tier, a.x, a.ldx, m, k)
 		y := make([]float32, m*n)
 		cut := Cut{Y: y, Ldy: n, X: cols, M1: m, N: n}
@@ -120,9 +121,41 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 		widenBF16Go(wide, xs)
 		cut.X = packedBF16(tier, xs, a.ldx, m, k)
 		tier.TiledBF16(cut, a.bf16, a.ldw)
-		wantSums(t, "bf16 by bf16", y, wide, a.ldx, m, a.w[testBF16], a.ldw, n, k, rounding)
+		wantSums(t, "bf16 by bf16", y, wide, a.ldx, m, a.w[testBF16], a.ldw, n, k, summing)
 		tier.TiledFP8(cut, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
-		wantSums(t, "bf16 by fp8", y, wide, a.ldx, m, a.w[testFP8], a.ldw, n, k, rounding)
+		wantSums(t, "bf16 by fp8", y, wide, a.ldx, m, a.w[testFP8], a.ldw, n, k, summing)
+	}
+}
+
+// A float32 of any size keeps 17 bits, in groups of every kind, and what bfloat16
+// holds keeps all of them.
+func TestTiledPrecision(t *testing.T) {
+	tier := tiledTier(t)
+	const k = 64
+	r := newRand(27)
+	w := make([]float32, k*k)
+	for i := range k {
+		w[i*k+i] = 1
+	}
+	for _, m := range []int{1, 3, 7, 16, 40} {
+		x := make([]float32, m*k)
+		for i := range x {
+			x[i] = float32(math.Ldexp(2*r.Float64()-1, r.IntN(160)-80))
+			if i%3 == 0 {
+				x[i] = math.Float32frombits(math.Float32bits(x[i]) &^ 0xFFFF)
+			}
+		}
+		y := make([]float32, m*k)
+		tier.TiledBF16(Cut{Y: y, Ldy: k, X: packed(tier, x, k, m, k), M1: m, N: k}, narrow(w), k)
+		for i, v := range x {
+			bound := 0x1p-17 * math.Abs(float64(v))
+			if i%3 == 0 {
+				bound = 0
+			}
+			if got := y[i]; !(math.Abs(float64(got)-float64(v)) <= bound) {
+				t.Fatalf("%d rows: %v came out as %v", m, v, got)
+			}
+		}
 	}
 }
 

@@ -1,19 +1,32 @@
 package main
 
+import "fmt"
+
 // emitColumns writes the kernels that pack rows of x as columns of tiles, two
 // neighbours along k in each word, and the one that turns tiles of sums back
-// into rows. A float32 is packed as three bfloat16, each what rounding leaves of
-// the one before.
+// into rows. A float32 is packed as two bfloat16, the second what rounding to the
+// first leaves.
 func emitColumns(e *emitter) {
 	e.raw("")
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
 	splat(e, "roundHalf", 0x8000)
 	splat(e, "upperHalf", 0xFFFF0000)
-	packParts(e)
-	packFour(e)
+	packSixteen(e)
+	packFew(e, "packEight", 8)
+	packFew(e, "packFour", 4)
 	packOne(e)
 	packPlain(e)
-	foldPlain(e)
+	fold(e, "foldPlain", "tiles of 16 x 16 sums to sixteen rows of 16.", func(int) {})
+	fold(e, "foldSixteen", "pairs of tiles of 16 x 16 sums, added, to sixteen rows of 16.", func(r int) {
+		e.op("VADDPS %d(SI), Z%d, Z%d", 1024+64*r, r, r)
+	})
+	for _, rows := range []int{8, 4} {
+		name := map[int]string{8: "foldEight", 4: "foldFour"}[rows]
+		fold(e, name, fmt.Sprintf("tiles of 16 lines of %d sums and as many to be added to them, to rows of 16.", rows), func(r int) {
+			e.op("VALIGND $%d, Z%d, Z%d, Z16", rows, r, r)
+			e.op("VADDPS Z16, Z%d, Z%d", r, r)
+		})
+	}
 }
 
 func splat(e *emitter, name string, word uint32) { constant(e, avx512, name, word) }
@@ -41,37 +54,34 @@ func packLoop(e *emitter, body func()) {
 	e.ret()
 }
 
-// split packs 32 elements of the row at BX into registers 0 to 2 of pairs. What
-// rounds to infinity is cut instead, with no remainder, so that infinity stays
-// one and no finite number becomes it; a NaN that cutting would make infinite is
-// made quiet first.
-func split(e *emitter) {
-	const zero = 22
+// split packs 32 elements of the row at BX as pairs into registers high and low.
+// It uses registers 16 to 21. What rounds to infinity is cut instead, with no
+// remainder, so that infinity stays one and no finite number becomes it; a NaN
+// that cutting would make infinite is made quiet first.
+func split(e *emitter, high, low int) {
+	const zero = 16
 	e.op("VPXORD Z%d, Z%d, Z%d", zero, zero, zero)
 	for i := range 2 {
-		x, high, middle, low := 4+i, 16+i, 18+i, 20+i
+		top, rest := 17+i, 19+i
 		mask := 3 + i
+		const x = 21
 		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z%d", 64*i, 1+i, x)
-		e.op("VPADDD roundHalf<>(SB), Z%d, Z%d", x, high)
-		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", high, high)
-		e.op("VFPCLASSPSZ $0x18, Z%d, K%d", high, mask)
-		e.op("VSUBPS Z%d, Z%d, K%d, Z%d", zero, x, mask, high)
-		e.op("VPANDD upperHalf<>(SB), Z%d, K%d, Z%d", high, mask, high)
+		e.op("VPADDD roundHalf<>(SB), Z%d, Z%d", x, top)
+		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", top, top)
+		e.op("VFPCLASSPSZ $0x18, Z%d, K%d", top, mask)
+		e.op("VSUBPS Z%d, Z%d, K%d, Z%d", zero, x, mask, top)
+		e.op("VPANDD upperHalf<>(SB), Z%d, K%d, Z%d", top, mask, top)
 		e.op("KNOTW K%d, K%d", mask, mask)
-		e.op("VSUBPS.Z Z%d, Z%d, K%d, Z%d", high, x, mask, low)
-		e.op("VPADDD roundHalf<>(SB), Z%d, Z%d", low, middle)
-		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", middle, middle)
-		e.op("VSUBPS Z%d, Z%d, Z%d", middle, low, low)
+		e.op("VSUBPS.Z Z%d, Z%d, K%d, Z%d", top, x, mask, rest)
 	}
-	for part := range 3 {
-		e.emit(narrowPair(16+2*part, 17+2*part, part))
-	}
+	e.emit(narrowPair(17, 18, high))
+	e.emit(narrowPair(19, 20, low))
 }
 
-// packParts packs up to sixteen rows: three tiles for every step. Rows wait in
+// packSixteen packs up to sixteen rows: two tiles for every step. Rows wait in
 // their tile until all are there; then it is transposed where it lies.
-func packParts(e *emitter) {
-	e.function("packParts", "packArgs", "up to sixteen rows of float32 to steps of three parts of 16 lines of 16 pairs.")
+func packSixteen(e *emitter) {
+	e.function("packSixteen", "packArgs", "up to sixteen rows of float32 to steps of two parts of 16 lines of 16 pairs.")
 	row := e.label("row")
 	packLoop(e, func() {
 		e.op("MOVQ packArgs_count(AX), R10")
@@ -79,15 +89,15 @@ func packParts(e *emitter) {
 		e.op("MOVQ DI, R12")
 		e.at(row)
 		e.op("MOVQ (R11), BX")
-		split(e)
-		for part := range 3 {
+		split(e, 0, 1)
+		for part := range 2 {
 			e.op("VMOVDQU64 Z%d, %d(R12)", part, 1024*part)
 		}
 		e.op("ADDQ $8, R11")
 		e.op("ADDQ $64, R12")
 		e.op("DECQ R10")
 		e.op("JNZ %s", row)
-		for part := range 3 {
+		for part := range 2 {
 			for r := range 16 {
 				e.op("VMOVDQU64 %d(DI), Z%d", 1024*part+64*r, r)
 			}
@@ -96,59 +106,48 @@ func packParts(e *emitter) {
 			}
 		}
 		e.op("ADDQ $128, SI")
-		e.op("ADDQ $%d, DI", 3*1024)
+		e.op("ADDQ $%d, DI", 2*1024)
 	})
 }
 
-// packFour packs four rows: a line of a tile is four pairs.
-func packFour(e *emitter) {
-	e.function("packFour", "packArgs", "four rows of float32 to steps of three parts of 16 lines of four pairs.")
-	kept := [12]int{6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 23, 24} // three parts of each row
+// packFew packs eight rows or four: a line of a tile is a pair of every row's
+// first part, then of every row's second.
+func packFew(e *emitter, name string, rows int) {
+	e.function(name, "packArgs", fmt.Sprintf("%d rows of float32 to steps of 16 lines of %d pairs.", rows, 2*rows))
+	lane := map[int]string{8: "Z", 4: "Y"}[rows]
 	packLoop(e, func() {
-		for r := range 4 {
+		for r := range rows {
 			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
-			split(e)
-			for part := range 3 {
-				e.op("VMOVDQA64 Z%d, Z%d", part, kept[3*r+part])
-			}
+			split(e, r, rows+r)
 		}
-		for part := range 3 {
-			a, b, c, d := kept[part], kept[3+part], kept[6+part], kept[9+part]
-			// Lane l of register j of four is line 4l+j.
-			for i, op := range [2]string{"VUNPCKLPS", "VUNPCKHPS"} {
-				e.op("%s Z%d, Z%d, Z%d", op, b, a, 16+i)
-				e.op("%s Z%d, Z%d, Z%d", op, d, c, 18+i)
-			}
-			for j, line := range [4]int{20, 21, 22, 25} {
-				op := [2]string{"VUNPCKLPD", "VUNPCKHPD"}[j%2]
-				e.op("%s Z%d, Z%d, Z%d", op, 18+j/2, 16+j/2, line)
-			}
-			// Lanes 0 and 1 of two registers each, then 2 and 3.
-			for i, lanes := range [2]int{0x44, 0xEE} {
-				e.op("VSHUFF32X4 $%#x, Z21, Z20, Z16", lanes)
-				e.op("VSHUFF32X4 $%#x, Z25, Z22, Z17", lanes)
-				e.op("VSHUFF32X4 $0x88, Z17, Z16, Z18")
-				e.op("VSHUFF32X4 $0xDD, Z17, Z16, Z19")
-				e.op("VMOVDQU64 Z18, %d(DI)", 256*part+128*i)
-				e.op("VMOVDQU64 Z19, %d(DI)", 256*part+128*i+64)
-			}
+		for c, r := range transpose16(e) {
+			e.op("VMOVDQU64 %s%d, %d(DI)", lane, r, 8*rows*c)
 		}
 		e.op("ADDQ $128, SI")
-		e.op("ADDQ $768, DI")
+		e.op("ADDQ $%d, DI", 16*8*rows)
 	})
 }
 
-// packOne packs a single row: a line of a tile is one pair.
+// packOne packs a single row: a line of a tile is a pair of each part.
 func packOne(e *emitter) {
-	e.function("packOne", "packArgs", "one row of float32 to steps of three parts of 16 lines of a pair.")
+	for half, name := range []string{"firstLines", "lastLines"} {
+		data := make([]byte, 64)
+		for i := range 16 {
+			data[4*i] = byte(8*half + i/2 + i%2*16)
+		}
+		table(e, name, data)
+	}
+	e.function("packOne", "packArgs", "one row of float32 to steps of 16 lines of two pairs.")
 	e.op("MOVQ packArgs_rows(AX), BX")
 	packLoop(e, func() {
-		split(e)
-		for part := range 3 {
-			e.op("VMOVDQU64 Z%d, %d(DI)", part, 64*part)
+		split(e, 0, 1)
+		for i, name := range []string{"firstLines", "lastLines"} {
+			e.op("VMOVDQU64 %s<>(SB), Z%d", name, 2+i)
+			e.op("VPERMI2D Z1, Z0, Z%d", 2+i)
+			e.op("VMOVDQU64 Z%d, %d(DI)", 2+i, 64*i)
 		}
 		e.op("ADDQ $128, SI")
-		e.op("ADDQ $192, DI")
+		e.op("ADDQ $128, DI")
 	})
 }
 
@@ -248,12 +247,14 @@ func storeRows(e *emitter, regs []int) {
 	e.at(done)
 }
 
-// foldPlain turns tiles of sums of sixteen columns into rows.
-func foldPlain(e *emitter) {
-	e.function("foldPlain", "foldArgs", "tiles of 16 x 16 sums to sixteen rows of 16.")
+// fold turns tiles of sums into rows, after parts has finished line r in
+// register r.
+func fold(e *emitter, name, doc string, parts func(r int)) {
+	e.function(name, "foldArgs", doc)
 	foldLoop(e, func() {
 		for r := range 16 {
 			e.op("VMOVUPS %d(SI), Z%d", 64*r, r)
+			parts(r)
 		}
 		column := transpose16(e)
 		storeRows(e, column[:])
