@@ -8,6 +8,7 @@ import (
 // Options are what a user may say about a device when it is opened.
 type Options struct {
 	Workers int  // CPU threads; 0 means one for each core
+	Precise bool // float32 activations are multiplied whole, also where the device's matrix unit would round them to less than 24 bits; slower
 	Pack    bool // copy weights to memory that is fast to read, where they are otherwise read from their file
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/kernel"
 	"sparrow/plan"
 	"sparrow/verify"
 )
@@ -15,7 +16,7 @@ const v4 = "deepseek_v4-1"
 func TestV4Exact(t *testing.T) {
 	for i, k := range kernels() {
 		t.Run(k, func(t *testing.T) {
-			m := load(t, v4, k)
+			m := open(t, v4, k, kernel.Options{Precise: true})
 			chunks := []int{0, 129}
 			switch {
 			case i == 0:

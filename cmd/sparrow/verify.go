@@ -21,7 +21,7 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify DIR",
 		Short: "Compare a checkpoint's outputs with the golden ones beside it",
 		Long: `Verify runs the prompts of golden.safetensors beside a checkpoint, prefill and then greedy decode with the cache, and compares
-logits, hidden states, selections and tokens. With --exact, rows are cached in float32 and everything must agree; with a quantised cache
+logits, hidden states, selections and tokens. With --exact, rows are cached and multiplied in float32 and everything must agree; with a quantised cache
 medians are compared, because rounding flips single choices on random weights. Exit status 1 means out of tolerance. Folders with
 golden.json and golden.safetensors beside the weights can be verified: in the source tree those under testdata/oracle.`,
 		Example: `  sparrow verify testdata/oracle/deepseek_v32-1 --exact
@@ -60,7 +60,7 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 		},
 	}
 	flags.add(c.Flags())
-	c.Flags().BoolVar(&exact, "exact", false, "cache rows and indexer keys in float32 and demand equality")
+	c.Flags().BoolVar(&exact, "exact", false, "cache rows and indexer keys in float32, multiply without rounding, and demand equality")
 	c.Flags().BoolVar(&exactIndex, "exact-index", false, "keep indexer keys in float32, to see the rounding of rows alone")
 	c.Flags().IntVar(&chunk, "chunk", 0, "prompt tokens per step; 0 runs prompts whole")
 	c.Flags().StringVar(&kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), ref, or a name from 'sparrow version'")
@@ -74,7 +74,7 @@ func runVerify(dir, kernels string, p plan.Policy, chunk int) (_ *verify.Report,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	dev, err := registry().Open(kernels, kernel.Options{})
+	dev, err := registry().Open(kernels, kernel.Options{Precise: p.KV == "f32" || p.KV == "exact"})
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,11 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 	if n <= 0 {
 		n = runtime.GOMAXPROCS(0)
 	}
-	d := &Device{name: "cpu-" + t.Name, tier: t, pool: pool.New(n), scratch: make([]scratch, n)}
+	name := "cpu-" + t.Name
+	if o.Precise {
+		t = t.Precise()
+	}
+	d := &Device{name: name, tier: t, pool: pool.New(n), scratch: make([]scratch, n)}
 	if o.Pack {
 		d.Memory = host.Packed()
 	}

@@ -41,6 +41,17 @@ func Best() *Tier {
 	return tiers[0]
 }
 
+// Precise is this tier with products that take every float32 as it is: narrow
+// weights are not multiplied by tiles. Everything else is the tier's own.
+func (t *Tier) Precise() *Tier {
+	if t.ops.whole == nil {
+		return t
+	}
+	p := *t
+	p.ops.matMulBF16, p.ops.matMulFP8, p.ops.tiled = t.ops.whole.bf16, t.ops.whole.fp8, nil
+	return &p
+}
+
 // available is found out once, by the first who asks: the operating system has
 // to grant the use of tiles.
 var available = sync.OnceValues(func() ([]*Tier, []Absent) {
@@ -101,7 +112,8 @@ type ops struct {
 	indexScores    func(scores []float32, q []byte, w []float32, keys, scales []byte)
 	newIndexScorer func() indexScorer
 
-	tiled *tiledOps // nil where products take x as it is
+	tiled *tiledOps      // nil where products take x as it is
+	whole *wholeProducts // what takes x as it is, where products do not
 
 	rotateQuant func(codes []byte, scales, v []float32, mode num.ScaleMode)
 
@@ -109,6 +121,12 @@ type ops struct {
 	collect    func(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int
 
 	newLatentAttend func(width int) latentAttend // nil where there is none
+}
+
+// wholeProducts are products of narrow weights and float32.
+type wholeProducts struct {
+	bf16 func(p product, w []byte)
+	fp8  func(p product, w []byte, s blockScale)
 }
 
 // product is the shape of one matrix product. In the dot form w is [n, k]; in

@@ -44,6 +44,7 @@ func hasAVX512() bool {
 func amxTier() *Tier {
 	t := avx512.tier()
 	t.Name = "amx"
+	t.ops.whole = &wholeProducts{bf16: t.ops.matMulBF16, fp8: t.ops.matMulFP8}
 	t.ops.indexScores = indexScoresTiles
 	t.ops.newIndexScorer = newIndexTiles
 	t.ops.tiled = &tiledOps{pack: packColumns, gather: packGathered, packBF16: packColumnsBF16, bf16: tiledBF16, fp8: tiledFP8, fp4: tiledFP4}
