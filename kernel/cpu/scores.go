@@ -117,9 +117,6 @@ func (d *Device) scoreBlock(a *kernel.ScoreArgs, worker, item int) {
 	}
 	s.index.Reset()
 	eachRun(a, it, func(page []byte, slot, at, n int) {
-		if a.Table.Given() && it.s0+at+n < it.s1 {
-			s.index.Fetch(keyPage(a, it.r0, it.s0+at+n))
-		}
 		scales := page[a.Keys.PageTokens*layout.IndexDim:]
 		s.index.Append(page[slot*layout.IndexDim:], scales[slot*layout.IndexScaleBytes:], n)
 	})

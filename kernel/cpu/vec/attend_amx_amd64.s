@@ -5124,6 +5124,8 @@ TEXT ·attendValuesRawamx(SB), NOSPLIT, $0-8
 	MOVQ $64, R10
 	VMOVDQU64 highMap<>(SB), Z30
 	VMOVDQU64 lowMap<>(SB), Z29
+	VMOVDQU64 markMap<>(SB), Z28
+	VMOVDQU64 extremeMarks<>(SB), Z27
 	MOVQ attendValueArgs_at(AX), R8
 	MOVQ attendValueArgs_marks(AX), R15
 	CMPB (R15), $0
@@ -8896,6 +8898,8 @@ TEXT ·attendValuesBlockamx(SB), NOSPLIT, $0-8
 	MOVQ $64, R10
 	VMOVDQU64 highMap<>(SB), Z30
 	VMOVDQU64 lowMap<>(SB), Z29
+	VMOVDQU64 markMap<>(SB), Z28
+	VMOVDQU64 extremeMarks<>(SB), Z27
 	MOVQ attendValueArgs_at(AX), R8
 	MOVQ attendValueArgs_marks(AX), R15
 	MOVQ attendValueArgs_exponents(AX), R12

@@ -4,16 +4,22 @@ package vec
 
 import "unsafe"
 
-// indexTiles is a block of keys on tiles, and the query that is being scored.
+// indexTiles is a block of keys, and the query that is being scored. The first query
+// widens keys on its way; for a second one they are widened to stay.
 type indexTiles struct {
-	keys    [IndexBlockKeys / indexGroup][4][512]uint16 // four tiles of pairs for each group
+	n      int                                                  // keys of the block
+	scored bool                                                 // by a query
+	wide   bool                                                 // tiles hold the block
+	groups [IndexBlockKeys / indexGroup]unsafe.Pointer          // keys of each group
+	parts  *[IndexBlockKeys / indexGroup][keysBytes]byte        // groups that were added in parts
+	order  [IndexBlockKeys/indexGroup + onceMore]unsafe.Pointer // groups as the kernel for one query takes them
+
+	keys    [][4][512]uint16 // four tiles of pairs for each group: of two pairs, or of the block
 	shapes  tileShapes
 	query   []uint16  // [heads, 128] bfloat16, heads a multiple of indexHeads
 	weights []float32 // [heads], zero where there is no head
-	// Products of 32 keys with all heads, four tiles for every 32 heads; two
-	// sets, so that one is summed up while the other is filled.
+	// Products of 32 keys with all heads, four tiles for every 32 heads.
 	products []float32
-	rest     [indexGroup * IndexDim]byte
 	pack     indexPackArgs
 	run      indexScoreArgs
 }
@@ -22,9 +28,13 @@ const (
 	indexGroup = 16 // keys of a tile
 	indexPair  = 32 // keys the kernel takes at a time
 	indexHeads = 32 // heads the kernel takes at a time
+	onceHeads  = 64 // heads of queries that widen keys on their way
+	onceMore   = 6  // groups that they widen or fetch beyond the last
+	onceGroups = 4  // groups on tiles meanwhile
+	keysBytes  = indexGroup * IndexDim
 )
 
-// indexPackArgs: codes to bfloat16.
+// indexPackArgs: codes to bfloat16; of keys src is the addresses of groups.
 type indexPackArgs struct {
 	dst, src unsafe.Pointer
 	steps    int
@@ -33,7 +43,7 @@ type indexPackArgs struct {
 // indexScoreArgs: one query by pairs of groups of keys.
 type indexScoreArgs struct {
 	keys, query, weights, scales, scores unsafe.Pointer
-	products, other, shapes              unsafe.Pointer
+	products, shapes, places             unsafe.Pointer
 	pairs                                int // of 32 keys
 	heads                                int // pairs of blocks of 16
 	mask                                 int // keys of the last pair that exist
@@ -47,34 +57,27 @@ func newIndexTiles() indexScorer {
 	return t
 }
 
-// add widens whole groups from where they lie; keys of a group that is not full
-// yet are kept, and widened as a group with whatever lies behind them.
+// add keeps where whole groups lie; of others it keeps a copy.
 func (t *indexTiles) add(n int, keys []byte) {
-	for len(keys) > 0 {
-		if have := n % indexGroup; have != 0 || len(keys) < len(t.rest) {
-			took := copy(t.rest[have*IndexDim:], keys)
-			t.widenKeys(n/indexGroup, t.rest[:])
-			n, keys = n+took/IndexDim, keys[took:]
-			continue
-		}
-		groups := len(keys) / len(t.rest)
-		t.widenKeys(n/indexGroup, keys[:groups*len(t.rest)])
-		n, keys = n+groups*indexGroup, keys[groups*len(t.rest):]
+	t.wide = false
+	if n == 0 {
+		t.scored = false
 	}
-}
-
-func (t *indexTiles) fetch(memory []byte) {
-	a := &t.pack
-	a.src, a.steps = at(memory, 0), (len(memory)+63)/64
-	runIndexFetch(a)
-	a.src = nil
-}
-
-func (t *indexTiles) widenKeys(group int, keys []byte) {
-	a := &t.pack
-	a.dst, a.src, a.steps = unsafe.Pointer(&t.keys[group]), at(keys, 0), len(keys)/(indexGroup*IndexDim)
-	runIndexKeys(a)
-	a.src = nil
+	t.n = n + len(keys)/IndexDim
+	for len(keys) > 0 {
+		group, have := n/indexGroup, n%indexGroup
+		took := min(keysBytes-have*IndexDim, len(keys))
+		if took == keysBytes {
+			t.groups[group] = at(keys, 0)
+		} else {
+			if t.parts == nil {
+				t.parts = new([IndexBlockKeys / indexGroup][keysBytes]byte)
+			}
+			t.groups[group] = at(t.parts[group][:], 0)
+			copy(t.parts[group][have*IndexDim:], keys[:took])
+		}
+		n, keys = n+took/IndexDim, keys[took:]
+	}
 }
 
 func (t *indexTiles) scores(scores []float32, q []byte, w []float32, scales []byte) {
@@ -82,22 +85,60 @@ func (t *indexTiles) scores(scores []float32, q []byte, w []float32, scales []by
 	pairs := (len(scores) + indexPair - 1) / indexPair
 	a := &t.run
 	*a = indexScoreArgs{
-		keys: unsafe.Pointer(&t.keys), query: at(t.query, 0), weights: at(t.weights, 0), scales: at(scales, 0), scores: at(scores, 0),
-		products: at(t.products, 0), other: at(t.products, len(t.products)/2), shapes: unsafe.Pointer(&t.shapes),
-		pairs: pairs, heads: len(t.weights) / indexHeads, mask: 1<<(len(scores)-(pairs-1)*indexPair) - 1,
+		query: at(t.query, 0), weights: at(t.weights, 0), scales: at(scales, 0), scores: at(scores, 0), products: at(t.products, 0),
+		shapes: unsafe.Pointer(&t.shapes), pairs: pairs, heads: len(t.weights) / indexHeads, mask: 1<<(len(scores)-(pairs-1)*indexPair) - 1,
 	}
-	runIndexScores(a)
+	if once := !t.scored && len(t.weights) == onceHeads; once {
+		t.room(onceGroups)
+		a.keys, a.places = unsafe.Pointer(&t.keys[0]), at(t.ordered(len(scores)), 0)
+		runIndexScores(indexOnceamx, a)
+		clear(t.order[:])
+	} else {
+		t.widenKeys()
+		a.keys = unsafe.Pointer(&t.keys[0])
+		runIndexScores(indexScoresamx, a)
+	}
+	t.scored = true
 	a.scores = nil
+}
+
+// ordered is the groups of the first n keys, and the last of them again and again.
+func (t *indexTiles) ordered(n int) []unsafe.Pointer {
+	groups := (n + indexGroup - 1) / indexGroup
+	copy(t.order[:], t.groups[:groups])
+	for i := groups; i < len(t.order); i++ {
+		t.order[i] = t.groups[groups-1]
+	}
+	return t.order[:]
+}
+
+// room is tiles for that many groups.
+func (t *indexTiles) room(groups int) {
+	if len(t.keys) < groups {
+		t.keys = unsafe.Slice((*[4][512]uint16)(at(onLines[uint16](groups*4*512), 0)), groups)
+	}
+}
+
+func (t *indexTiles) widenKeys() {
+	if t.wide {
+		return
+	}
+	t.room(len(t.groups))
+	a := &t.pack
+	a.dst, a.src, a.steps = unsafe.Pointer(&t.keys[0]), at(t.groups[:], 0), (t.n+indexGroup-1)/indexGroup
+	runIndexKeys(a)
+	a.src = nil
+	t.wide = true
 }
 
 // widenQuery fills up the heads with zeros, whose products add nothing.
 func (t *indexTiles) widenQuery(q []byte, w []float32) {
 	heads := (len(w) + indexHeads - 1) / indexHeads * indexHeads
 	if cap(t.weights) < heads {
-		t.query, t.weights = make([]uint16, heads*IndexDim), make([]float32, heads)
-		t.products = make([]float32, 2*heads*indexPair)
+		t.query, t.weights = onLines[uint16](heads*IndexDim), onLines[float32](heads)
+		t.products = onLines[float32](heads * indexPair)
 	}
-	t.query, t.weights, t.products = t.query[:heads*IndexDim], t.weights[:heads], t.products[:2*heads*indexPair]
+	t.query, t.weights, t.products = t.query[:heads*IndexDim], t.weights[:heads], t.products[:heads*indexPair]
 	clear(t.weights[copy(t.weights, w):])
 	clear(t.query[len(q):])
 	a := &t.pack
@@ -110,19 +151,13 @@ func (t *indexTiles) widenQuery(q []byte, w []float32) {
 func runIndexKeys(a *indexPackArgs) { indexKeysamx(a) }
 
 //go:noinline
-func runIndexFetch(a *indexPackArgs) { indexFetchamx(a) }
-
-//go:noinline
 func runIndexQuery(a *indexPackArgs) { indexQueryamx(a) }
 
 //go:noinline
-func runIndexScores(a *indexScoreArgs) { indexScoresamx(a) }
+func runIndexScores(f func(*indexScoreArgs), a *indexScoreArgs) { f(a) }
 
 //go:noescape
 func indexKeysamx(a *indexPackArgs)
-
-//go:noescape
-func indexFetchamx(a *indexPackArgs)
 
 //go:noescape
 func indexQueryamx(a *indexPackArgs)
@@ -130,15 +165,21 @@ func indexQueryamx(a *indexPackArgs)
 //go:noescape
 func indexScoresamx(a *indexScoreArgs)
 
+//go:noescape
+func indexOnceamx(a *indexScoreArgs)
+
 var indexBlocks recycler[IndexBlock]
 
 // indexScoresTiles scores keys that no other query shares.
 func indexScoresTiles(scores []float32, q []byte, w []float32, keys, scales []byte) {
 	b := indexBlocks.get()
 	defer indexBlocks.put(b)
-	if b.score == nil {
-		b.score = newIndexTiles()
+	t, _ := b.score.(*indexTiles)
+	if t == nil {
+		t = newIndexTiles().(*indexTiles)
+		b.score = t
 	}
+	defer func() { clear(t.groups[:]) }() // keys are not held beyond the call
 	for first := 0; first < len(scores); first += IndexBlockKeys {
 		n := min(IndexBlockKeys, len(scores)-first)
 		b.Reset()

@@ -16,7 +16,6 @@ type IndexBlock struct {
 type indexScorer interface {
 	// add takes keys that follow the n there are.
 	add(n int, keys []byte)
-	fetch(memory []byte)
 	scores(scores []float32, q []byte, w []float32, scales []byte)
 }
 
@@ -32,7 +31,8 @@ func (b *IndexBlock) Reset() { b.n = 0 }
 func (b *IndexBlock) Len() int { return b.n }
 
 // Append adds n keys [n, 128] e4m3 and their scales [n] float32, both as they lie
-// in a cache page. A block takes IndexBlockKeys in all.
+// in a cache page. A block takes IndexBlockKeys in all. It may read keys when they are
+// scored: they stay as they are until then.
 func (b *IndexBlock) Append(keys, scales []byte, n int) {
 	const method = "IndexBlock.Append"
 	needMatrix(method, "keys", len(keys), n, IndexDim, IndexDim)
@@ -44,14 +44,6 @@ func (b *IndexBlock) Append(keys, scales []byte, n int) {
 	copy(b.scales[4*b.n:], scales[:4*n])
 	b.score.add(b.n, keys[:n*IndexDim])
 	b.n += n
-}
-
-// Fetch says that memory will be appended from soon, so that the processor can bring it nearer while the keys before it are being
-// widened. Pages do not follow each other in memory, so it could not know by itself.
-func (b *IndexBlock) Fetch(memory []byte) {
-	if len(memory) > 0 {
-		b.score.fetch(memory)
-	}
 }
 
 // Scores computes what [Tier.IndexScoresFP8] computes, with the same bits, for the
@@ -78,8 +70,6 @@ type keyCopy struct {
 }
 
 func (c *keyCopy) add(n int, keys []byte) { copy(c.keys[n*IndexDim:], keys) }
-
-func (*keyCopy) fetch([]byte) {}
 
 func (c *keyCopy) scores(scores []float32, q []byte, w []float32, scales []byte) {
 	n := len(scores)

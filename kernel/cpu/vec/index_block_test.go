@@ -34,8 +34,6 @@ func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 				}
 			}
 		}
-		b.Fetch(nil)
-		b.Fetch(make([]byte, 100))
 		b.Reset()
 		b.Append(nil, nil, 0)
 		clean := []float32{}

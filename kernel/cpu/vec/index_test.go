@@ -7,11 +7,17 @@ import (
 	"testing"
 )
 
-// queryAndKeys draws a query of the given heads and n keys with scales.
+// queryAndKeys draws a query of the given heads and n keys with scales. Every other 16 keys have no code without an exponent: such
+// codes are widened apart.
 func queryAndKeys(seed uint64, heads, n int) (q []byte, w []float32, keys, scales []byte) {
 	r := newRand(seed)
 	q, w = numbersE4M3(r, heads*IndexDim), normals(r, heads)
 	keys, scales = numbersE4M3(r, n*IndexDim), make([]byte, 4*n)
+	for i := range keys {
+		if i/(16*IndexDim)%2 == 0 && keys[i]&0x78 == 0 {
+			keys[i] |= 0x08
+		}
+	}
 	for i := range n {
 		binary.LittleEndian.PutUint32(scales[4*i:], math.Float32bits(r.Float32()+0.01))
 	}

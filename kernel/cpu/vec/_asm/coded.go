@@ -84,11 +84,16 @@ func (m affine) apply(e *emitter, matrix, src, dst int) {
 	e.op("VGF2P8AFFINEQB $%d, Z%d, Z%d, Z%d", m.add, matrix, src, dst)
 }
 
-func codedData(e *emitter) {
+// ordinaryData writes what decoding ordinary codes needs.
+func ordinaryData(e *emitter) {
 	highMap.data(e, "highMap")
 	lowMap.data(e, "lowMap")
 	markMap.data(e, "markMap")
 	words(e, "extremeMarks", markLeast*0x01010101)
+}
+
+func codedData(e *emitter) {
+	ordinaryData(e)
 	words(e, "scaleBias", 127)
 	words(e, "scaleLeast", (127-100)<<23)
 	words(e, "scaleMost", (127+100)<<23)
@@ -108,10 +113,12 @@ func codedData(e *emitter) {
 	}
 }
 
-// maps loads the registers that decoding keeps.
-func (c *coded) maps(e *emitter) {
+// ordinaryMaps loads the registers that decoding keeps.
+func ordinaryMaps(e *emitter) {
 	e.op("VMOVDQU64 highMap<>(SB), Z%d", zHighMap)
 	e.op("VMOVDQU64 lowMap<>(SB), Z%d", zLowMap)
+	e.op("VMOVDQU64 markMap<>(SB), Z%d", zMarkMap)
+	e.op("VMOVDQU64 extremeMarks<>(SB), Z%d", zExtreme)
 }
 
 // exponents writes the exponents of the scales of all rows, four rows at a time, and leaves at the

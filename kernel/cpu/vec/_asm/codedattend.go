@@ -15,9 +15,7 @@ func (c *coded) emitScores(e *emitter) {
 	if c.scaled {
 		c.exponents(e, refused)
 	}
-	c.maps(e)
-	e.op("VMOVDQU64 markMap<>(SB), Z%d", zMarkMap)
-	e.op("VMOVDQU64 extremeMarks<>(SB), Z%d", zExtreme)
+	ordinaryMaps(e)
 	e.op("MOVQ %smarks(AX), R15", a)
 	e.op("MOVQ %stiles(AX), R11", a)
 	e.op("LEAQ %d(R11), R9", codedSlot)
@@ -111,7 +109,7 @@ func (c *coded) emitValues(e *emitter) {
 	e.op("MOVQ %stiles(AX), R11", a)
 	e.op("LEAQ %d(R11), R9", 4*tileBytes)
 	e.op("MOVQ $64, R10")
-	c.maps(e)
+	ordinaryMaps(e)
 	first := func() {
 		e.op("MOVQ %sat(AX), R8", a)
 		e.op("MOVQ %smarks(AX), R15", a)

@@ -1,0 +1,116 @@
+package main
+
+// Groups of 16 keys are widened to four tiles each: tile t holds elements 32t to
+// 32t+31, its row p the pair 32t+2p of all 16 keys. A chunk is 16 elements: lane l of
+// register i takes those of key 4l+i, so that two rounds of interleaving bring the same
+// pair of 16 keys together.
+//
+//	R13 codes of the group   R8 its tiles   DX the chunk, where it is done once more
+//	Z26 to Z30 as for coded rows
+const (
+	keyBytes    = 128
+	keyChunks   = keyBytes / 16
+	chunkBytes  = 8 * 64 // of a tile
+	groupBytes  = 4 * tileBytes
+	fetchGroups = 4 // groups between the one that is widened and the one that is fetched
+)
+
+// loadChunk leaves the codes of eight pairs in four registers from z+8 on; those from z on are used.
+func loadChunk(e *emitter, at, z int) {
+	for i := range 4 {
+		e.op("VMOVDQU %s, X%d", at16("R13", at+i*keyBytes), z+i)
+		for lane := 1; lane < 4; lane++ {
+			e.op("VINSERTI32X4 $%d, %s, Z%d, Z%d", lane, at16("R13", at+(4*lane+i)*keyBytes), z+i, z+i)
+		}
+	}
+	for i, half := range []string{"L", "H"} {
+		e.op("VPUNPCK%sWD Z%d, Z%d, Z%d", half, z+1, z, z+4+2*i)
+		e.op("VPUNPCK%sWD Z%d, Z%d, Z%d", half, z+3, z+2, z+5+2*i)
+	}
+	for i := range 4 {
+		e.op("VPUNPCK%sDQ Z%d, Z%d, Z%d", []string{"L", "H"}[i%2], z+5+i/2*2, z+4+i/2*2, z+8+i)
+	}
+}
+
+// widenChunk widens a chunk of a group, through registers 10 to 25.
+func widenChunk(e *emitter, chunk int) {
+	const z, t = 10, 22
+	loadChunk(e, 16*chunk, z)
+	for i := range 4 {
+		codes := z + 8 + i
+		if i == 0 {
+			markMap.apply(e, zMarkMap, codes, zMark)
+		} else {
+			markMap.apply(e, zMarkMap, codes, t)
+			e.op("VPMAXUB Z%d, Z%d, Z%d", t, zMark, zMark)
+		}
+		lowMap.apply(e, zLowMap, codes, t+1)
+		highMap.apply(e, zHighMap, codes, codes)
+		e.op("VPUNPCKLBW Z%d, Z%d, Z%d", codes, t+1, t+2)
+		e.op("VPUNPCKHBW Z%d, Z%d, Z%d", codes, t+1, t+3)
+		for half := range 2 {
+			e.op("VMOVDQU64 Z%d, %s", t+2+half, at16("R8", chunk*chunkBytes+64*(2*i+half)))
+		}
+	}
+	ordinary := e.label("ordinary")
+	e.op("VPCMPUB $5, Z%d, Z%d, K3", zExtreme, zMark)
+	e.op("KTESTQ K3, K3")
+	e.op("JZ %s", ordinary)
+	e.op("MOVQ $%d, DX", chunk)
+	e.op("CALL anyKeys<>(SB)")
+	e.at(ordinary)
+}
+
+// emitAnyKeys writes what widens a chunk in which a code is zero, NaN or without an exponent. It keeps all but DX and
+// registers 10 to 25.
+func emitAnyKeys(e *emitter) {
+	e.raw("")
+	e.raw("// The chunk DX of a group of keys with any codes.")
+	e.raw("TEXT anyKeys<>(SB), NOSPLIT, $0-0")
+	e.op("PUSHQ R13")
+	e.op("PUSHQ R8")
+	e.op("SHLQ $4, DX")
+	e.op("ADDQ DX, R13")
+	e.op("SHLQ $5, DX")
+	e.op("ADDQ DX, R8")
+	loadChunk(e, 0, 10)
+	for i := range 4 {
+		codes := 18 + i
+		for part, name := range []string{"codeHigh", "codeLow"} {
+			e.op("VMOVDQA64 Z%d, Z%d", codes, 10+part)
+			e.op("VMOVDQU64 %s<>(SB), Z13", name)
+			e.op("VPERMI2B %s<>+64(SB), Z13, Z%d", name, 10+part)
+		}
+		e.op("VPTERNLOGD $0xF8, codeSign<>(SB), Z%d, Z10", codes)
+		e.op("VPUNPCKLBW Z10, Z11, Z12")
+		e.op("VPUNPCKHBW Z10, Z11, Z13")
+		for half := range 2 {
+			e.op("VMOVDQU64 Z%d, %s", 12+half, at16("R8", 64*(2*i+half)))
+		}
+	}
+	e.op("POPQ R8")
+	e.op("POPQ R13")
+	e.op("RET")
+}
+
+// emitIndexKeys writes the kernel that widens groups of keys.
+//
+//	AX arguments   R14 places of groups   CX groups left
+func emitIndexKeys(e *emitter) {
+	e.function("indexKeysamx", "indexPackArgs", "widens steps groups of 16 keys, whose addresses are at src, to tiles of pairs at dst.")
+	e.op("MOVQ indexPackArgs_src(AX), R14")
+	e.op("MOVQ indexPackArgs_dst(AX), R8")
+	e.op("MOVQ indexPackArgs_steps(AX), CX")
+	ordinaryMaps(e)
+	loop := e.label("loop")
+	e.at(loop)
+	e.op("MOVQ (R14), R13")
+	for chunk := range keyChunks {
+		widenChunk(e, chunk)
+	}
+	e.op("ADDQ $8, R14")
+	e.op("ADDQ $%d, R8", groupBytes)
+	e.op("DECQ CX")
+	e.op("JNZ %s", loop)
+	e.ret()
+}

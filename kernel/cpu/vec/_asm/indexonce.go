@@ -1,0 +1,117 @@
+package main
+
+// indexOnce is the kernel that scores keys for one query of 64 heads, with the keys widened on the way: the next pair
+// of groups while one is multiplied, and the products of the one before it summed up. A pass is 32 heads. Its products
+// are stored when the next one needs their tiles, and summed up in the pass after that. Sums are those of indexScores, in the same
+// order.
+//
+//	AX arguments   SI keys being multiplied   R8 keys being widened   R14 places of groups   R13 a group   DX another
+//	CX pairs of groups left   BX scales   DI scores   R11, R12 query, weights   R15 products [2 passes, 4] tiles
+//	R9, R10 distance of rows: tiles, query
+//	Z0 to Z3 sums   Z4 to Z9 products and weights   Z31 zero   others as for keys
+type indexOnce struct{ indexScores }
+
+func emitIndexOnce(e *emitter) {
+	var k indexOnce
+	e.function("indexOnceamx", "indexScoreArgs", "scores pairs x 32 keys, whose groups are at the places, for one query of 64 heads.")
+	e.op("MOVQ indexScoreArgs_shapes(AX), R9")
+	e.emit(ldtilecfg(memory{base: "R9"}))
+	for _, f := range [][2]string{{"keys", "R8"}, {"scales", "BX"}, {"scores", "DI"}, {"products", "R15"}, {"pairs", "CX"}, {"query", "R11"}, {"weights", "R12"}, {"places", "R14"}} {
+		e.op("MOVQ indexScoreArgs_%s(AX), %s", f[0], f[1])
+	}
+	e.op("MOVQ $64, R9")
+	e.op("MOVQ $%d, R10", headBytes)
+	e.op("VPXORD Z31, Z31, Z31")
+	ordinaryMaps(e)
+	e.op("LEAQ %d(R8), SI", 2*groupBytes)
+	for range 2 {
+		k.group(e)
+		for chunk := range keyChunks {
+			widenChunk(e, chunk)
+		}
+		e.op("ADDQ $%d, R8", groupBytes)
+	}
+	k.turn(e)
+	steady, last := e.label("steady"), e.label("last")
+	for p := range 2 {
+		k.pass(e, p, false)
+	}
+	k.turn(e)
+	e.op("DECQ CX")
+	e.op("JZ %s", last)
+	e.at(steady)
+	k.clear(e)
+	for p := range 2 {
+		k.pass(e, p, true)
+	}
+	k.finish(e)
+	e.op("VMOVUPS Z0, (DI)")
+	e.op("VMOVUPS Z1, 64(DI)")
+	e.op("ADDQ $128, BX")
+	e.op("ADDQ $128, DI")
+	k.turn(e)
+	e.op("DECQ CX")
+	e.op("JNZ %s", steady)
+	e.at(last)
+	for t := range 4 {
+		k.store(e, 1, t)
+	}
+	e.emit(tilerelease())
+	k.clear(e)
+	for p := range 2 {
+		for row := range 16 {
+			k.sum(e, p, row)
+		}
+	}
+	k.finish(e)
+	k.storeLast(e)
+	e.ret()
+}
+
+// group takes the next group to be widened.
+func (indexOnce) group(e *emitter) {
+	e.op("MOVQ (R14), R13")
+	e.op("ADDQ $8, R14")
+}
+
+// turn lets the keys just widened be multiplied, and those multiplied be overwritten.
+func (indexOnce) turn(e *emitter) {
+	e.op("SUBQ $%d, R8", 2*groupBytes)
+	e.op("XCHGQ SI, R8")
+}
+
+// store keeps the products of a pass.
+func (indexOnce) store(e *emitter, pass, t int) {
+	e.emit(tilestore(t, memory{base: "R15", index: "R9", disp: (4*pass + t) * tileBytes}))
+}
+
+// sum adds a row of the products of a pass.
+func (k indexOnce) sum(e *emitter, pass, row int) {
+	k.addRow(e, "R15", 4*pass*tileBytes, 128*pass, row)
+}
+
+// pass multiplies one pair of keys with 32 heads and widens one group of the next pair. In the passes of the first pair there is
+// nothing to be summed up, and in the very first nothing to be stored.
+func (k indexOnce) pass(e *emitter, pass int, sum bool) {
+	k.group(e)
+	for step := range 16 {
+		k.multiply(e, step, pass*32*headBytes, func(t int) {
+			if sum || pass == 1 {
+				k.store(e, 1-pass, t)
+			}
+		})
+		if step%2 == 0 {
+			e.op("MOVQ %d(R14), DX", 8*(fetchGroups-1))
+			for line := range 4 {
+				e.op("PREFETCHT0 %s", at16("DX", 64*(2*step+line)))
+			}
+			widenChunk(e, step/2)
+		}
+		for row := range k.rowsAt(step, true) {
+			if sum {
+				k.sum(e, pass, row)
+			}
+		}
+	}
+	e.op("ADDQ $%d, R8", groupBytes)
+}
