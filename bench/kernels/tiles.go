@@ -33,12 +33,16 @@ func tiles(r *Rig, d kernel.DType) *Op {
 	x := r.empty(kernel.BF16, m, k)
 	repeat(host.U16(x), func() uint16 { return num.BF16(float32(r.rng.NormFloat64())) })
 	var columns vec.Columns
+	order := vec.InOrder
+	if d == kernel.E4M3 {
+		order = vec.EvenOdd
+	}
 	run := func(dev kernel.Device) error {
 		t := tierOf(dev.Name())
 		if t == nil || !t.Tiled() {
 			return fmt.Errorf("%w: %s has no tiles", kernel.ErrUnsupported, dev.Name())
 		}
-		columns.ResetBF16(m, k)
+		columns.ResetBF16(m, k, order)
 		for i := range columns.Chunks() {
 			t.PackChunkBF16(&columns, i, host.Bytes(x), k)
 		}

@@ -55,6 +55,9 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 			}
 			d.experts.packed = d.experts.packed && d.packs(w)
 		}
+		// Gate and up share their input, and experts the memory it is packed in.
+		o := orderFor(a.Gate[0])
+		d.experts.packed = d.experts.packed && orderFor(a.Gate[e]) == o && orderFor(a.Up[e]) == o && orderFor(a.Down[e]) == orderFor(a.Down[0])
 	}
 	for t := range a.X.Rows {
 		for _, e := range host.RowI32(a.IDs, t) {
@@ -107,11 +110,11 @@ func (d *Device) expertBlock(a *kernel.ExpertArgs) error {
 func (d *Device) expertInputs(a *kernel.ExpertArgs) error {
 	st := &d.experts
 	if st.alone {
-		st.columns.ResetAlone(a.X.Rows, a.X.Cols)
+		st.columns.ResetAlone(a.X.Rows, a.X.Cols, orderFor(a.Gate[0]))
 		return d.packChunks(packWork{to: &st.columns, x: a.X})
 	}
 	if st.packed {
-		return d.packGathered(&st.columns, a.X, st.token)
+		return d.packGathered(&st.columns, a.X, orderFor(a.Gate[0]), st.token)
 	}
 	return st.task.run(d, ceilDiv(len(st.token), rowBlock), expertWork{a, false}, func(d *Device, w *expertWork, _, item int) {
 		st, hidden := &d.experts, w.X.Cols
@@ -125,10 +128,10 @@ func (d *Device) expertInputs(a *kernel.ExpertArgs) error {
 func (d *Device) packBetween(a *kernel.ExpertArgs, rows, inner int) error {
 	st := &d.experts
 	if !st.alone {
-		st.columns.Reset(rows, inner)
+		st.columns.Reset(rows, inner, orderFor(a.Down[0]))
 		return st.task.run(d, st.columns.Chunks(), expertWork{a, true}, (*Device).packGated)
 	}
-	st.columns.ResetAlone(rows, inner)
+	st.columns.ResetAlone(rows, inner, orderFor(a.Down[0]))
 	w := expertWork{a, true}
 	for i := range st.columns.Chunks() {
 		d.packGated(&w, 0, i)

@@ -66,7 +66,7 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	w := multiplyWork{MultiplyArgs: a}
 	if d.packs(a.W) {
 		w.columns = &d.columns
-		if err := d.packRows(w.columns, a.X); err != nil {
+		if err := d.packRows(w.columns, a.X, orderFor(a.W)); err != nil {
 			return err
 		}
 	}

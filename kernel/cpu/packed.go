@@ -28,15 +28,23 @@ func (d *Device) packs(w kernel.Weight) bool {
 	}
 }
 
+// orderFor is the order of columns to be multiplied by a weight.
+func orderFor(w kernel.Weight) vec.Order {
+	if w.Data.DType == kernel.E4M3 {
+		return vec.EvenOdd
+	}
+	return vec.InOrder
+}
+
 // packRows packs x as columns.
-func (d *Device) packRows(to *vec.Columns, x kernel.Tensor) error {
-	to.Reset(x.Rows, x.Cols)
+func (d *Device) packRows(to *vec.Columns, x kernel.Tensor, o vec.Order) error {
+	to.Reset(x.Rows, x.Cols, o)
 	return d.packChunks(packWork{to: to, x: x})
 }
 
 // packGathered packs the rows of x that index names; below zero there is none.
-func (d *Device) packGathered(to *vec.Columns, x kernel.Tensor, index []int32) error {
-	to.Reset(len(index), x.Cols)
+func (d *Device) packGathered(to *vec.Columns, x kernel.Tensor, o vec.Order, index []int32) error {
+	to.Reset(len(index), x.Cols, o)
 	return d.packChunks(packWork{to: to, x: x, index: index})
 }
 

@@ -9,19 +9,28 @@ import "fmt"
 // A float32 is kept as two bfloat16: itself rounded, and what that left, rounded
 // again. Their sum is within 2^-17 of it. What would round to infinity is cut and
 // loses its lower bits, 2^-8 of it; what is below 2^-110 loses some of its own.
-// Each part is a column: a product of m rows of float32 is one of 2m columns of
-// bfloat16, and the sums of both parts are added when it is done.
 type Columns struct {
 	mem   []byte
 	m, k  int
 	rows  int // of x in a group: GroupRows, halfRows, fewRows or 1
 	parts int // of every element: 2, or 1 for bfloat16
+	order Order
 }
 
-// GroupRows is the rows of x that are packed together, two tiles of float32 or
-// one of bfloat16. Up to halfRows of float32 are one tile; fewRows, or one that is
-// alone, a narrower one: a product with weights out of memory reads it again for
-// every few rows of these.
+// Order is the order in which columns hold the elements of a row: that in which
+// the kernels of a format of weights widen these.
+type Order int
+
+const (
+	// InOrder is for bfloat16 and e2m1 weights.
+	InOrder Order = iota
+	// EvenOdd is for e4m3 weights: of every 64 elements first the even ones.
+	EvenOdd
+)
+
+// GroupRows is the rows of x that are packed together. Up to halfRows or fewRows
+// of them, or one that is alone, are a group that takes less memory: a product
+// with weights out of memory reads it again for every few rows of these.
 const GroupRows = 16
 
 const (
@@ -33,7 +42,7 @@ const (
 const chunkSteps = 64
 
 // Reset makes room for m rows of k float32. What was packed is gone.
-func (c *Columns) Reset(m, k int) {
+func (c *Columns) Reset(m, k int, o Order) {
 	rows := GroupRows
 	switch {
 	case m == 1:
@@ -43,20 +52,20 @@ func (c *Columns) Reset(m, k int) {
 	case m <= halfRows:
 		rows = halfRows
 	}
-	c.reset(m, k, rows, 2)
+	c.reset(m, k, rows, 2, o)
 }
 
 // ResetAlone is Reset for rows that are multiplied one by one: each is a group.
-func (c *Columns) ResetAlone(m, k int) { c.reset(m, k, 1, 2) }
+func (c *Columns) ResetAlone(m, k int, o Order) { c.reset(m, k, 1, 2, o) }
 
 // ResetBF16 makes room for m rows of k bfloat16.
-func (c *Columns) ResetBF16(m, k int) { c.reset(m, k, GroupRows, 1) }
+func (c *Columns) ResetBF16(m, k int, o Order) { c.reset(m, k, GroupRows, 1, o) }
 
-func (c *Columns) reset(m, k, rows, parts int) {
+func (c *Columns) reset(m, k, rows, parts int, o Order) {
 	if m < 0 || k < 0 {
 		panic(fmt.Sprintf("vec: Columns: negative shape [%d, %d]", m, k))
 	}
-	c.m, c.k, c.rows, c.parts = m, k, rows, parts
+	c.m, c.k, c.rows, c.parts, c.order = m, k, rows, parts, o
 	if n := c.groups() * c.groupBytes(); cap(c.mem) < n {
 		c.mem = alignedBytes(n + n/4)
 	}
@@ -70,19 +79,23 @@ func (c *Columns) chunks() int { return (c.steps() + chunkSteps - 1) / chunkStep
 
 func (c *Columns) groups() int { return (c.m + c.rows - 1) / max(c.rows, 1) }
 
-// steps is the steps of 32 elements along k, the last one filled with zeros.
-func (c *Columns) steps() int { return (c.k + 31) / 32 }
+// steps is the steps of 32 elements along k, the last one filled with zeros. Those
+// of EvenOdd come in pairs.
+func (c *Columns) steps() int { return c.order.steps(c.k) }
 
-// columns is how many a group has, in tiles tiles.
-func (c *Columns) columns() int { return c.rows * c.parts }
-func (c *Columns) tiles() int   { return (c.columns() + GroupRows - 1) / GroupRows }
+func (o Order) steps(k int) int {
+	if o == EvenOdd {
+		return (k + 63) / 64 * 2
+	}
+	return (k + 31) / 32
+}
 
 // lineBytes is a line of a tile: two elements along k of every column.
-func (c *Columns) lineBytes() int { return 4 * min(c.columns(), GroupRows) }
+func (c *Columns) lineBytes() int { return 4 * c.rows }
 
 // partBytes is a tile, stepBytes the tiles of a step, groupBytes of all steps.
 func (c *Columns) partBytes() int  { return 16 * c.lineBytes() }
-func (c *Columns) stepBytes() int  { return c.tiles() * c.partBytes() }
+func (c *Columns) stepBytes() int  { return c.parts * c.partBytes() }
 func (c *Columns) groupBytes() int { return c.steps() * c.stepBytes() }
 
 // Tiled reports whether this tier computes products of narrow weights from

@@ -58,7 +58,7 @@ func packColumnsBF16(c *Columns, i int, x []byte, ldx int) {
 		}
 		a.rows[r] = at(x, 2*(row*ldx+c.from(i)))
 	}
-	c.run(a, packPlain, i)
+	c.run(a, packKernels[c.order].plain, i)
 }
 
 // from is the first element along k of piece i.
@@ -66,16 +66,23 @@ func (c *Columns) from(i int) int { return i % c.chunks() * chunkSteps * stepDep
 
 // kernel packs float32.
 func (c *Columns) kernel() func(*packArgs) {
+	k := &packKernels[c.order]
 	switch c.rows {
 	case 1:
-		return packOne
+		return k.one
 	case fewRows:
-		return packFour
+		return k.four
 	case halfRows:
-		return packEight
+		return k.eight
 	default:
-		return packSixteen
+		return k.sixteen
 	}
+}
+
+// packKernels is by order.
+var packKernels = [...]struct{ one, four, eight, sixteen, plain func(*packArgs) }{
+	InOrder: {packOne, packFour, packEight, packSixteen, packPlain},
+	EvenOdd: {packOneEvenOdd, packFourEvenOdd, packEightEvenOdd, packSixteenEvenOdd, packPlainEvenOdd},
 }
 
 // run packs piece i from a's rows.
@@ -86,7 +93,9 @@ func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
 	step := i % c.chunks() * chunkSteps
 	a.columns = at(c.mem[:cap(c.mem)], i/c.chunks()*c.groupBytes()+step*c.stepBytes())
 	a.steps = min(chunkSteps, c.steps()-step)
-	a.mask = 1<<min(stepDepth, c.k-stepDepth*(step+a.steps-1)) - 1
+	turn := c.order.steps(1) // steps that are packed together
+	last := c.k - stepDepth*(step+a.steps-turn)
+	a.mask = 1<<min(stepDepth*turn, last) - 1
 	runPack(kernel, a)
 	a.rows, a.columns = [GroupRows]unsafe.Pointer{}, nil
 }

@@ -42,18 +42,8 @@ done4:
 	VZEROUPPER
 	RET
 
-DATA codeOrder<>+0(SB)/8, $0x0000000000000000
-DATA codeOrder<>+8(SB)/8, $0x0000000000000004
-DATA codeOrder<>+16(SB)/8, $0x0000000000000001
-DATA codeOrder<>+24(SB)/8, $0x0000000000000005
-DATA codeOrder<>+32(SB)/8, $0x0000000000000002
-DATA codeOrder<>+40(SB)/8, $0x0000000000000006
-DATA codeOrder<>+48(SB)/8, $0x0000000000000003
-DATA codeOrder<>+56(SB)/8, $0x0000000000000007
-GLOBL codeOrder<>(SB), RODATA|NOPTR, $64
-
 // func fillFP8(a *fillArgs)
-// rows of e4m3 codes under one table; steps of 64 weights, two of the panel.
+// rows of e4m3 codes under one table; steps of 64 weights: even ones, odd ones.
 TEXT ·fillFP8(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ fillArgs_table(AX), R8
@@ -61,7 +51,8 @@ TEXT ·fillFP8(SB), NOSPLIT, $0-8
 	VMOVDQU64 64(R8), Z31
 	VMOVDQU64 128(R8), Z28
 	VMOVDQU64 192(R8), Z29
-	VMOVDQU64 codeOrder<>(SB), Z26
+	MOVL $0xFF, R8
+	VPBROADCASTW R8, Z26
 	MOVL $0x80, R8
 	VPBROADCASTB R8, Z27
 	MOVQ fillArgs_ahead(AX), R11
@@ -79,14 +70,16 @@ row5:
 loop6:
 	VMOVDQU64 (SI), Z0
 	PREFETCHT1 (SI)(R11*1)
-	VPERMQ Z0, Z26, Z0
 	VMOVDQA64 Z0, Z1
 	VPERMI2B Z29, Z28, Z1
 	VMOVDQA64 Z0, Z2
 	VPERMI2B Z31, Z30, Z2
 	VPTERNLOGD $0xF8, Z27, Z0, Z1
-	VPUNPCKLBW Z1, Z2, Z0
-	VPUNPCKHBW Z1, Z2, Z1
+	VPSLLW $8, Z1, Z0
+	VPTERNLOGD $0xF8, Z26, Z2, Z0
+	VPSRLW $8, Z2, Z2
+	// what is not low of one, or the other
+	VPTERNLOGD $0xDC, Z26, Z2, Z1
 	VMOVDQU64 Z0, (DI)
 	VMOVDQU64 Z1, 2048(DI)
 	ADDQ $64, SI
@@ -97,14 +90,16 @@ last7:
 	CMPQ fillArgs_mask(AX), $0
 	JE done8
 	VMOVDQU8.Z (SI), K1, Z0
-	VPERMQ Z0, Z26, Z0
 	VMOVDQA64 Z0, Z1
 	VPERMI2B Z29, Z28, Z1
 	VMOVDQA64 Z0, Z2
 	VPERMI2B Z31, Z30, Z2
 	VPTERNLOGD $0xF8, Z27, Z0, Z1
-	VPUNPCKLBW Z1, Z2, Z0
-	VPUNPCKHBW Z1, Z2, Z1
+	VPSLLW $8, Z1, Z0
+	VPTERNLOGD $0xF8, Z26, Z2, Z0
+	VPSRLW $8, Z2, Z2
+	// what is not low of one, or the other
+	VPTERNLOGD $0xDC, Z26, Z2, Z1
 	VMOVDQU64 Z0, (DI)
 	VMOVDQU64 Z1, 2048(DI)
 done8:

@@ -21,7 +21,7 @@ const (
 	skewAhead = 9 * 64
 )
 
-// stream multiplies one group of columns by e4m3 weights that are read once.
+// stream multiplies one tile of columns by e4m3 weights that are read once.
 // Whole blocks of 64 rows by 128 columns go through a streaming kernel; what is
 // left over goes by the panel, in the same order of sums.
 func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
@@ -29,11 +29,11 @@ func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 		rows, from := w.block(j, c.N-j), 0
 		if w.streams(j, c.N-j) {
 			rows = streamRows
-			clear(ts.sums[:streamRows/blockW*c.X.sumsBytes()])
+			clear(ts.sums[:rows/tileSide*tileBytes])
 			from = ts.streamRows(c, w, j)
 		}
 		for r := 0; r < rows; r += blockW {
-			b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r), sums: ts.sums[r/blockW*c.X.sumsBytes():], folded: w.folded(j)}
+			b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r), sums: ts.sums[r/tileSide*tileBytes:], folded: w.folded(j)}
 			ts.fill.ahead = tileK
 			for k := from; k < w.k; k += tileK {
 				b.k, b.depth = k, min(tileK, w.k-k)
@@ -45,9 +45,6 @@ func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 		j += rows
 	}
 }
-
-// sumsBytes is the sums of a group by a block of weights.
-func (c *Columns) sumsBytes() int { return blockW / tileSide * c.tiles() * tileBytes }
 
 // streams reports whether the rows from row on are enough for a streaming
 // kernel and share their scales.
@@ -109,7 +106,7 @@ func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, j, from, depth int, 
 	runStream(streamKernels[x.rows][0], a)
 }
 
-// streamKernels is by rows of a group; scales in the tables, or apart.
+// streamKernels is by columns of a tile; scales in the tables, or apart.
 var streamKernels = map[int]*[2]func(*streamArgs){
 	1:         {stream1, stream1scaled},
 	fewRows:   {stream4, stream4scaled},

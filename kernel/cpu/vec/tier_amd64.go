@@ -49,10 +49,10 @@ func amxTier() *Tier {
 	t.ops.newIndexScorer = newIndexTiles
 	t.ops.tiled = &tiledOps{pack: packColumns, gather: packGathered, packBF16: packColumnsBF16, bf16: tiledBF16, fp8: tiledFP8, fp4: tiledFP4}
 	t.ops.matMulBF16 = func(p product, w []byte) {
-		packedOnce(&p, func(c Cut) { tiledBF16(c, w, p.ldw) })
+		packedOnce(&p, InOrder, func(c Cut) { tiledBF16(c, w, p.ldw) })
 	}
 	t.ops.matMulFP8 = func(p product, w []byte, s blockScale) {
-		packedOnce(&p, func(c Cut) { tiledFP8(c, w, p.ldw, s) })
+		packedOnce(&p, EvenOdd, func(c Cut) { tiledFP8(c, w, p.ldw, s) })
 	}
 	t.ops.newLatentAttend = newLatentTiles
 	return t

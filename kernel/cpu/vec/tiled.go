@@ -17,7 +17,7 @@ type Cut struct {
 // apart. Every sum takes k in steps of 32, in ascending order, whatever M0, M1
 // and N are.
 func (t *Tier) TiledBF16(c Cut, w []byte, ldw int) {
-	if t.readyCut("TiledBF16", &c, len(w)/2, c.X.k, ldw) {
+	if t.readyCut("TiledBF16", &c, InOrder, len(w)/2, c.X.k, ldw) {
 		t.ops.tiled.bf16(c, w, ldw)
 	}
 }
@@ -26,7 +26,7 @@ func (t *Tier) TiledBF16(c Cut, w []byte, ldw int) {
 // the scales.
 func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0 int) {
 	s := blockScale{s: scale, ld: ldScale, row0: row0}
-	if t.readyCut("TiledFP8", &c, len(w), c.X.k, ldw) {
+	if t.readyCut("TiledFP8", &c, EvenOdd, len(w), c.X.k, ldw) {
 		needScales("TiledFP8", s, c.N, c.X.k)
 		t.ops.tiled.fp8(c, w, ldw, s)
 	}
@@ -42,7 +42,7 @@ func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 	if c.X.k%2 != 0 {
 		panic(fmt.Sprintf("vec: TiledFP4: %d weights in a row are no whole bytes", c.X.k))
 	}
-	if t.readyCut("TiledFP4", &c, len(w), c.X.k/2, ldw) {
+	if t.readyCut("TiledFP4", &c, InOrder, len(w), c.X.k/2, ldw) {
 		needMatrix("TiledFP4", "scale", len(scale), c.N, (c.X.k+GroupFP4-1)/GroupFP4, ldScale)
 		t.ops.tiled.fp4(c, w, ldw, scale, ldScale)
 	}
@@ -50,12 +50,15 @@ func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 
 // readyCut checks a part of a product and reports whether anything is left to
 // compute, having written the zeros of empty sums.
-func (t *Tier) readyCut(method string, c *Cut, lenW, cols, ldw int) bool {
+func (t *Tier) readyCut(method string, c *Cut, o Order, lenW, cols, ldw int) bool {
 	if !t.Tiled() {
 		panic(fmt.Sprintf("vec: %s: tier %s has no products of packed columns", method, t.Name))
 	}
 	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m || c.M0%c.X.rows != 0 || c.X.rows == 1 && c.M1 > c.M0+1 {
 		panic(fmt.Sprintf("vec: %s: rows %d to %d of %d packed by %d", method, c.M0, c.M1, c.X.m, c.X.rows))
+	}
+	if c.X.order != o {
+		panic(fmt.Sprintf("vec: %s: columns were packed in the order of other weights", method))
 	}
 	needMatrix(method, "y", len(c.Y), c.M1-c.M0, c.N, c.Ldy)
 	needMatrix(method, "w", lenW, c.N, cols, ldw)

@@ -8,15 +8,14 @@ import "unsafe"
 // a block of columns passes by; these, at the panel's depth, stay in the second
 // cache with the sums of bandW rows.
 const (
-	blockX = 480 // columns: rows of bfloat16, or half as many of float32
-	bandW  = 4 * blockW
+	blockX      = 256 // rows of float32
+	blockXPlain = 480 // rows of bfloat16
+	bandW       = 4 * blockW
 	// directRows is the most rows of x that take bfloat16 weights from where
-	// they lie.
+	// they lie: two tiles of columns, so that weights are read once.
 	directRows = 2 * GroupRows
-	// directSteps bounds one call over weights that come from memory, directAgain
-	// one whose weights are then needed for a second group of columns: 64 kB.
+	// directSteps bounds one call over weights that come from memory.
 	directSteps = 256
-	directAgain = 32
 	// ownAhead is the bytes of a row from which on the processor fetches ahead
 	// better by itself: a page.
 	ownAhead = 4096
@@ -34,14 +33,11 @@ type tileScratch struct {
 
 	// One after the other: the streaming kernels rely on it.
 	panel []byte // [tileSteps, 2, 16, 64]
-	block []byte // [8, 16, 16] float32
-	sums  []byte // [bandW/blockW, blockX, 32] float32
+	block []byte // [4, 16, 16] float32
+	sums  []byte // [bandW/blockW, blockXPlain, 32] float32
 }
 
-const (
-	sumsBytes    = bandW * blockX * 4
-	scratchBytes = 8 * tileBytes
-)
+const sumsBytes = bandW * blockXPlain * 4
 
 var tileScratches recycler[tileScratch]
 
@@ -50,9 +46,9 @@ func (ts *tileScratch) ready() {
 	if ts.panel != nil {
 		return
 	}
-	mem := alignedBytes(tileSteps*panelStep + scratchBytes + sumsBytes)
+	mem := alignedBytes(tileSteps*panelStep + 4*tileBytes + sumsBytes)
 	ts.panel, mem = mem[:tileSteps*panelStep], mem[tileSteps*panelStep:]
-	ts.block, ts.sums = mem[:scratchBytes], mem[scratchBytes:]
+	ts.block, ts.sums = mem[:4*tileBytes], mem[4*tileBytes:]
 }
 
 // giveBackTiles drops the pointers into the caller's memory and returns ts.
@@ -75,8 +71,8 @@ func tiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 }
 
 // tiled computes a part of a product. Whatever the way, a sum is taken in steps
-// of 32 along k, by one tile, and between calls it waits in memory as it is. The
-// sums of the parts of a float32 are added at the end.
+// of 32 along k, each times the parts of x, by one tile, and between calls it
+// waits in memory as it is.
 func tiled(c *Cut, w *panelWeights) {
 	ts := tileScratches.get()
 	defer giveBackTiles(ts)
@@ -90,9 +86,12 @@ func tiled(c *Cut, w *panelWeights) {
 		return
 	}
 	// Blocks of equal size, whole pairs of tiles.
-	rows, most, pair := c.M1-c.M0, blockX/c.X.parts, 2*GroupRows/c.X.parts
+	rows, most := c.M1-c.M0, blockX
+	if c.X.parts == 1 {
+		most = blockXPlain
+	}
 	blocks := (rows + most - 1) / most
-	block := (rows + blocks*pair - 1) / (blocks * pair) * pair
+	block := (rows + blocks*2*GroupRows - 1) / (blocks * 2 * GroupRows) * 2 * GroupRows
 	for m := c.M0; m < c.M1; m += block {
 		end := min(m+block, c.M1)
 		for j := 0; j < c.N; {
@@ -146,8 +145,8 @@ type tileBlock struct {
 // tilesW is how many tiles the block's weights take.
 func (b *tileBlock) tilesW() int { return (b.rows + tileSide - 1) / tileSide }
 
-// groupsX is how many groups the block's columns are.
-func (b *tileBlock) groupsX(c *Columns) int { return (b.end - b.m + c.rows - 1) / c.rows }
+// tilesX is how many tiles the block's columns take.
+func (b *tileBlock) tilesX(c *Columns) int { return (b.end - b.m + c.rows - 1) / c.rows }
 
 // panelTimes multiplies the block's columns by the panel.
 func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
@@ -155,44 +154,40 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 	a.w, a.nextW, a.ldw, a.stepW = at(ts.panel, 0), tileBytes, pairLanes, panelStep
 	a.block, a.ahead = at(ts.block, 0), 0
 	if b.folded {
-		a.steps, a.fresh, a.scaled = (b.depth+stepDepth-1)/stepDepth, flag(b.k == 0), 0
+		a.steps, a.fresh, a.scaled = c.X.order.steps(b.depth), flag(b.k == 0), 0
 		ts.groups(c, b, b.k)
 		return
 	}
 	scales := w.scale.row(b.row)
 	for from := 0; from < b.depth; from += scaleBlock {
 		a.w = at(ts.panel, from/stepDepth*panelStep)
-		a.steps, a.fresh = (min(scaleBlock, b.depth-from)+stepDepth-1)/stepDepth, 1
+		a.steps, a.fresh = c.X.order.steps(min(scaleBlock, b.depth-from)), 1
 		a.scaled, a.scale = 1+flag(b.k+from == 0), scales[(b.k+from)/scaleBlock]
 		ts.groups(c, b, b.k+from)
 	}
 }
 
-// groups runs the block's columns from depth k on: two tiles at a time, which
-// are the parts of one group or two neighbours, and what is left over alone.
+// groups runs the block's columns from depth k on, in pairs of tiles and, where
+// their number is odd, a last one.
 func (ts *tileScratch) groups(c *Cut, b tileBlock, k int) {
 	a, x := &ts.tiles, c.X
-	groups, tilesW := b.groupsX(x), b.tilesW()
-	a.ldx, a.stepX = x.lineBytes(), x.stepBytes()
-	ts.shape(b.rows, a.ldx)
-	kernels := &tileKernels[tilesW-1]
-	run := func(kernel func(*tileArgs), first, n int) {
-		if n == 0 {
-			return
-		}
-		a.groups, a.offsetX = n, 0
-		a.x = at(x.mem[:cap(x.mem)], (b.m/x.rows+first)*x.groupBytes()+k/stepDepth*x.stepBytes())
-		a.sums = at(b.sums, first*x.tiles()*tilesW*tileBytes)
-		runTiles(kernel, a)
+	tilesX, tilesW := b.tilesX(x), b.tilesW()
+	first := b.m / x.rows
+	line := x.lineBytes()
+	a.ldx, a.partX = line, x.partBytes()
+	a.nextX, a.groupX = x.groupBytes(), 2*x.groupBytes()
+	column := func(tile int) unsafe.Pointer {
+		return at(x.mem[:cap(x.mem)], (first+tile)*x.groupBytes()+k/stepDepth*x.stepBytes())
 	}
-	switch {
-	case x.tiles() == 2:
-		a.nextX, a.groupX = x.partBytes(), x.groupBytes()
-		run(kernels[1], 0, groups)
-	default:
-		a.nextX, a.groupX = x.groupBytes(), 2*x.groupBytes()
-		run(kernels[1], 0, groups/2)
-		run(kernels[0], groups&^1, groups%2)
+	ts.shape(b.rows, line)
+	kernels := &tileKernels[x.parts][tilesW-1]
+	if pairs := tilesX / 2; pairs > 0 {
+		a.groups, a.x, a.offsetX, a.sums = pairs, column(0), 0, at(b.sums, 0)
+		runTiles(kernels[1], a)
+	}
+	if tilesX%2 == 1 {
+		a.groups, a.x, a.offsetX, a.sums = 1, column(tilesX-1), 0, at(b.sums, (tilesX-1)*tilesW*tileBytes)
+		runTiles(kernels[0], a)
 	}
 }
 
@@ -213,27 +208,24 @@ func (ts *tileScratch) shape(rows, line int) {
 	}
 }
 
-// direct multiplies one or two groups of columns by bfloat16 weights where they lie,
+// direct multiplies one group of columns by bfloat16 weights where they lie,
 // fetching the next block of rows meanwhile if they are short.
 func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 	a := &ts.tiles
-	whole, most := w.k/stepDepth, directSteps
-	if c.M1-c.M0 > GroupRows {
-		most = directAgain
-	}
+	whole := w.k / stepDepth
 	for j := 0; j < c.N; j += blockW {
 		b := tileBlock{m: c.M0, end: c.M1, row: j, rows: min(blockW, c.N-j), sums: ts.sums, folded: true}
 		a.scaled = 0
 		a.nextW, a.ldw, a.stepW = tileSide*w.ld, w.ld, pairLanes
 		a.ldAhead, a.stepAhead = w.ld, pairLanes-b.tilesW()*tileSide*w.ld
-		for s := 0; s < whole; s += most {
+		for s := 0; s < whole; s += directSteps {
 			a.w = at(w.b, j*w.ld+s*pairLanes)
 			a.ahead = 0
 			if w.ld < ownAhead {
 				// Past the end this names no weights, which fetching does not mind.
 				a.ahead = uintptr(a.w) + uintptr(b.rows*w.ld)
 			}
-			a.steps, a.fresh = min(most, whole-s), flag(s == 0)
+			a.steps, a.fresh = min(directSteps, whole-s), flag(s == 0)
 			ts.groups(c, b, s*stepDepth)
 		}
 		if whole*stepDepth < w.k {
@@ -248,43 +240,23 @@ func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 
 // foldBlock writes the sums of a block to y.
 func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
-	groups, tilesW := b.groupsX(c.X), b.tilesW()
-	switch {
-	case c.X.rows == 1:
+	if c.X.rows == 1 {
 		ts.foldOne(c, b)
 		return
-	case c.X.parts == 2:
-		each := c.X.tiles() * tileBytes
-		for i := range tilesW {
-			ts.foldTiles(c, b, foldRun{i: i, each: 1, tiles: groups, sums: i * each, next: tilesW * each})
-		}
-		return
 	}
+	tilesX, tilesW := b.tilesX(c.X), b.tilesW()
+	pairs := tilesX / 2
 	for i := range tilesW {
 		for x := range 2 {
-			ts.foldTiles(c, b, foldRun{i: i, first: x, each: 2, tiles: groups / 2, sums: (i*2 + x) * tileBytes, next: 2 * tilesW * tileBytes})
+			ts.foldTiles(c, b, foldRun{i: i, first: x, each: 2, tiles: pairs, sums: (i*2 + x) * tileBytes, next: 2 * tilesW * tileBytes})
 		}
-		if groups%2 == 1 {
-			ts.foldTiles(c, b, foldRun{i: i, first: groups - 1, each: 1, tiles: 1, sums: ((groups-1)*tilesW + i) * tileBytes})
+		if tilesX%2 == 1 {
+			ts.foldTiles(c, b, foldRun{i: i, first: tilesX - 1, each: 1, tiles: 1, sums: ((tilesX-1)*tilesW + i) * tileBytes})
 		}
 	}
 }
 
-// foldKernel writes the sums of a group of columns.
-func (c *Columns) foldKernel() func(*foldArgs) {
-	switch {
-	case c.parts == 1:
-		return foldPlain
-	case c.rows == GroupRows:
-		return foldSixteen
-	case c.rows == halfRows:
-		return foldEight
-	default:
-		return foldFour
-	}
-}
-
-// foldRun is groups of columns first, first+each, ... by tile i of a block's
+// foldRun is tiles of columns first, first+each, ... by tile i of a block's
 // weights, whose sums begin at byte sums and lie next apart.
 type foldRun struct {
 	i                 int
@@ -308,18 +280,17 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 		}
 		a.sums = at(b.sums, r.sums+tile*r.next)
 		a.y = at(c.Y, m*c.Ldy+b.row+r.i*tileSide)
-		runFold(c.X.foldKernel(), a)
+		runFold(foldPlain, a)
 		tile += a.tiles
 	}
 }
 
-// foldOne writes the sums of a single row.
+// foldOne writes the sums of a single column.
 func (ts *tileScratch) foldOne(c *Cut, b tileBlock) {
 	y := c.Y[b.row:][:b.rows]
 	for i := range y {
 		// In bounds: a block has at most two tiles of 16 lines of 64 bytes.
-		parts := (*[2]float32)(at(b.sums, i*pairLanes))
-		v := parts[0] + parts[1]
+		v := *(*float32)(at(b.sums, i*pairLanes))
 		if c.Add {
 			v += y[i]
 		}
@@ -328,10 +299,10 @@ func (ts *tileScratch) foldOne(c *Cut, b tileBlock) {
 }
 
 // packedOnce packs x for a single product.
-func packedOnce(p *product, multiply func(Cut)) {
+func packedOnce(p *product, o Order, multiply func(Cut)) {
 	ts := tileScratches.get()
 	defer tileScratches.put(ts)
-	ts.cols.Reset(p.m, p.k)
+	ts.cols.Reset(p.m, p.k, o)
 	for i := range ts.cols.Chunks() {
 		packColumns(&ts.cols, i, p.x, p.ldx)
 	}

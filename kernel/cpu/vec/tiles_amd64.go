@@ -15,7 +15,7 @@ type tileArgs struct {
 	nextW, nextX int            // from one tile of a step to the other
 	ldw, ldx     int            // between rows of a tile
 	stepW        int            // between steps of 32 along k
-	stepX        int            // the same of x
+	partX        int            // between parts of x, one step's after another's
 	groupX       int            // between groups of columns
 	offsetX      int            // of this group; the kernel moves it on
 	groups       int
@@ -42,14 +42,14 @@ type fillArgs struct {
 	ahead    int // from a weight to one to be fetched
 }
 
-// streamArgs: one group of columns by 64 rows of e4m3 codes. Sums are added to
+// streamArgs: one tile of columns by 64 rows of e4m3 codes. Sums are added to
 // those that lie behind the panel.
 type streamArgs struct {
 	shapes tileShapes // first, because LDTILECFG reads it there
 	w, x   unsafe.Pointer
 	ldw    int
 	lower  int            // from a row to the one 32 below
-	panel  unsafe.Pointer // [2, 2, 32, 64] bytes; see tileScratch
+	panel  unsafe.Pointer // [4, 2, 32, 64] bytes; see tileScratch
 	tables unsafe.Pointer // [blocks] addresses of tables as in fillArgs, or one where there are scales
 	scales unsafe.Pointer // [blocks] float32
 	blocks int            // of 128 columns
@@ -70,7 +70,7 @@ type packArgs struct {
 	rows    [GroupRows]unsafe.Pointer
 	count   int // of rows
 	steps   int
-	mask    int // elements of the last step
+	mask    int // elements of the last step, or pair of steps
 }
 
 // foldArgs: tiles of sums into rows of y.
@@ -114,20 +114,36 @@ func runPack(f func(*packArgs), a *packArgs) { f(a) }
 //go:noinline
 func runFold(f func(*foldArgs), a *foldArgs) { f(a) }
 
-// tileKernels is by tiles of weights less one and tiles of columns less one.
-var tileKernels = [2][2]func(*tileArgs){{tiles1x1, tiles1x2}, {tiles2x1, tiles2x2}}
+// tileKernels is by parts of x, tiles of weights less one and tiles of columns
+// less one.
+var tileKernels = [3][2][2]func(*tileArgs){
+	1: {{tiles1x1x1, tiles1x2x1}, {tiles2x1x1, tiles2x2x1}},
+	2: {{tiles1x1x2, tiles1x2x2}, {tiles2x1x2, tiles2x2x2}},
+}
 
 //go:noescape
-func tiles1x1(a *tileArgs)
+func tiles1x1x1(a *tileArgs)
 
 //go:noescape
-func tiles1x2(a *tileArgs)
+func tiles1x2x1(a *tileArgs)
 
 //go:noescape
-func tiles2x1(a *tileArgs)
+func tiles2x1x1(a *tileArgs)
 
 //go:noescape
-func tiles2x2(a *tileArgs)
+func tiles2x2x1(a *tileArgs)
+
+//go:noescape
+func tiles1x1x2(a *tileArgs)
+
+//go:noescape
+func tiles1x2x2(a *tileArgs)
+
+//go:noescape
+func tiles2x1x2(a *tileArgs)
+
+//go:noescape
+func tiles2x2x2(a *tileArgs)
 
 //go:noescape
 func fillBF16(a *fillArgs)
@@ -178,13 +194,19 @@ func packOne(a *packArgs)
 func packPlain(a *packArgs)
 
 //go:noescape
+func packSixteenEvenOdd(a *packArgs)
+
+//go:noescape
+func packEightEvenOdd(a *packArgs)
+
+//go:noescape
+func packFourEvenOdd(a *packArgs)
+
+//go:noescape
+func packOneEvenOdd(a *packArgs)
+
+//go:noescape
+func packPlainEvenOdd(a *packArgs)
+
+//go:noescape
 func foldPlain(a *foldArgs)
-
-//go:noescape
-func foldSixteen(a *foldArgs)
-
-//go:noescape
-func foldEight(a *foldArgs)
-
-//go:noescape
-func foldFour(a *foldArgs)

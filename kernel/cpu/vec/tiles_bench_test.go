@@ -42,14 +42,14 @@ func BenchmarkTiled(b *testing.B) {
 			continue
 		}
 		var cols, plain Columns
-		pack := func() {
-			cols.Reset(rateM, rateK)
+		packIn := func(o Order) {
+			cols.Reset(rateM, rateK, o)
 			for i := range cols.Chunks() {
 				tier.PackChunk(&cols, i, a.x, a.ldx)
 			}
 		}
-		packPlain := func() {
-			plain.ResetBF16(rateM, rateK)
+		plainIn := func(o Order) {
+			plain.ResetBF16(rateM, rateK, o)
 			for i := range plain.Chunks() {
 				tier.PackChunkBF16(&plain, i, xs, a.ldx)
 			}
@@ -59,15 +59,16 @@ func BenchmarkTiled(b *testing.B) {
 			name string
 			run  func()
 		}{
-			{"pack", pack},
-			{"packbf16", packPlain},
-			{"bf16xbf16", func() { packPlain(); tier.TiledBF16(cut(&plain), a.bf16, a.ldw) }},
-			{"bf16xfp8", func() { packPlain(); tier.TiledFP8(cut(&plain), power.fp8, a.ldw, power.scale, a.ldScale, 0) }},
-			{"bf16xfp8 any scale", func() { packPlain(); tier.TiledFP8(cut(&plain), a.fp8, a.ldw, a.scale, a.ldScale, 0) }},
-			{"f32xbf16", func() { pack(); tier.TiledBF16(cut(&cols), a.bf16, a.ldw) }},
-			{"f32xfp8", func() { pack(); tier.TiledFP8(cut(&cols), power.fp8, a.ldw, power.scale, a.ldScale, 0) }},
-			{"f32xfp8 any scale", func() { pack(); tier.TiledFP8(cut(&cols), a.fp8, a.ldw, a.scale, a.ldScale, 0) }},
-			{"f32xfp4", func() { pack(); tier.TiledFP4(cut(&cols), fp4, rateK/2, scales, rateK/GroupFP4) }},
+			{"pack", func() { packIn(InOrder) }},
+			{"pack even odd", func() { packIn(EvenOdd) }},
+			{"packbf16", func() { plainIn(InOrder) }},
+			{"bf16xbf16", func() { plainIn(InOrder); tier.TiledBF16(cut(&plain), a.bf16, a.ldw) }},
+			{"bf16xfp8", func() { plainIn(EvenOdd); tier.TiledFP8(cut(&plain), power.fp8, a.ldw, power.scale, a.ldScale, 0) }},
+			{"bf16xfp8 any scale", func() { plainIn(EvenOdd); tier.TiledFP8(cut(&plain), a.fp8, a.ldw, a.scale, a.ldScale, 0) }},
+			{"f32xbf16", func() { packIn(InOrder); tier.TiledBF16(cut(&cols), a.bf16, a.ldw) }},
+			{"f32xfp8", func() { packIn(EvenOdd); tier.TiledFP8(cut(&cols), power.fp8, a.ldw, power.scale, a.ldScale, 0) }},
+			{"f32xfp8 any scale", func() { packIn(EvenOdd); tier.TiledFP8(cut(&cols), a.fp8, a.ldw, a.scale, a.ldScale, 0) }},
+			{"f32xfp4", func() { packIn(InOrder); tier.TiledFP4(cut(&cols), fp4, rateK/2, scales, rateK/GroupFP4) }},
 		} {
 			b.Run(fmt.Sprintf("%s/%s", tier.Name, c.name), func(b *testing.B) {
 				best := quickest(b, c.run)
@@ -95,10 +96,11 @@ func BenchmarkFewRows(b *testing.B) {
 		if !tier.Tiled() {
 			continue
 		}
-		for _, m := range []int{1, 4, 16} {
-			x := packed(tier, normals(newRand(7), m*k), k, m, k)
+		for _, m := range []int{1, 4, 8, 16, 32} {
+			xs := normals(newRand(7), m*k)
 			y := make([]float32, m*part/k)
 			for _, size := range []int{2, 1} {
+				x := packed(tier, []Order{EvenOdd, InOrder}[size-1], xs, k, m, k)
 				multiply := func(w []byte) {
 					n := len(w) / size / k
 					c := Cut{Y: y, Ldy: n, X: x, M1: m, N: n}

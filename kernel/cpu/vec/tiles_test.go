@@ -51,18 +51,18 @@ func newFourBit(r *rand.Rand, n, k int) *fourBit {
 }
 
 // packed packs the rows of x for the tier.
-func packed(tier *Tier, x []float32, ldx, m, k int) *Columns {
+func packed(tier *Tier, o Order, x []float32, ldx, m, k int) *Columns {
 	c := new(Columns)
-	c.Reset(m, k)
+	c.Reset(m, k, o)
 	for i := range c.Chunks() {
 		tier.PackChunk(c, i, x, ldx)
 	}
 	return c
 }
 
-func packedBF16(tier *Tier, x []byte, ldx, m, k int) *Columns {
+func packedBF16(tier *Tier, o Order, x []byte, ldx, m, k int) *Columns {
 	c := new(Columns)
-	c.ResetBF16(m, k)
+	c.ResetBF16(m, k, o)
 	for i := range c.Chunks() {
 		tier.PackChunkBF16(c, i, x, ldx)
 	}
@@ -101,17 +101,18 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 		a := newMatrix(r, m, n, k, 2, 97)
 		summing := float64(k/8+8) * 0x1p-24
 		rounding := summing + 0x1p-17 // of x to two parts
-		cols := packed(tier, a.x, a.ldx, m, k)
 		y := make([]float32, m*n)
-		cut := Cut{Y: y, Ldy: n, X: cols, M1: m, N: n}
+		cut := Cut{Y: y, Ldy: n, X: packed(tier, InOrder, a.x, a.ldx, m, k), M1: m, N: n}
 		tier.TiledBF16(cut, a.bf16, a.ldw)
 		wantSums(t, "bf16", y, a.x, a.ldx, m, a.w[testBF16], a.ldw, n, k, rounding)
+		cut.X = packed(tier, EvenOdd, a.x, a.ldx, m, k)
 		for range 2 {
 			tier.TiledFP8(cut, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
 			wantSums(t, "fp8", y, a.x, a.ldx, m, a.w[testFP8], a.ldw, n, k, rounding)
 			a.withPowerScales()
 		}
 		f := newFourBit(r, n, k)
+		cut.X = packed(tier, InOrder, a.x, a.ldx, m, k)
 		tier.TiledFP4(cut, f.codes, k/2, f.scales, (k+GroupFP4-1)/GroupFP4)
 		wantSums(t, "fp4", y, a.x, a.ldx, m, f.wide, k, n, k, rounding)
 
@@ -119,9 +120,10 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 		xs := narrow(a.x)
 		wide := make([]float32, len(a.x))
 		widenBF16Go(wide, xs)
-		cut.X = packedBF16(tier, xs, a.ldx, m, k)
+		cut.X = packedBF16(tier, InOrder, xs, a.ldx, m, k)
 		tier.TiledBF16(cut, a.bf16, a.ldw)
 		wantSums(t, "bf16 by bf16", y, wide, a.ldx, m, a.w[testBF16], a.ldw, n, k, summing)
+		cut.X = packedBF16(tier, EvenOdd, xs, a.ldx, m, k)
 		tier.TiledFP8(cut, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
 		wantSums(t, "bf16 by fp8", y, wide, a.ldx, m, a.w[testFP8], a.ldw, n, k, summing)
 	}
@@ -146,7 +148,7 @@ func TestTiledPrecision(t *testing.T) {
 			}
 		}
 		y := make([]float32, m*k)
-		tier.TiledBF16(Cut{Y: y, Ldy: k, X: packed(tier, x, k, m, k), M1: m, N: k}, narrow(w), k)
+		tier.TiledBF16(Cut{Y: y, Ldy: k, X: packed(tier, InOrder, x, k, m, k), M1: m, N: k}, narrow(w), k)
 		for i, v := range x {
 			bound := 0x1p-17 * math.Abs(float64(v))
 			if i%3 == 0 {
@@ -176,15 +178,16 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 			"fp8":  func(c Cut, j int) { tier.TiledFP8(c, a.fp8[j*a.ldw:], a.ldw, a.scale, a.ldScale, a.row0+j) },
 			"fp4":  func(c Cut, j int) { tier.TiledFP4(c, f.codes[j*k/2:], k/2, f.scales[j*groups:], groups) },
 		}
-		all := packed(tier, a.x, a.ldx, rows, k)
 		for name, run := range formats {
+			order := map[string]Order{"fp8": EvenOdd}[name]
+			all := packed(tier, order, a.x, a.ldx, rows, k)
 			whole := make([]float32, rows*cols)
 			run(Cut{Y: whole, Ldy: cols, X: all, M1: rows, N: cols}, 0)
 			for _, part := range [][4]int{{0, 1, 0, 1}, {299, 300, 149, 150}, {3, 4, 7, 60}, {8, 10, 0, 150}, {9, 12, 3, 99}, {20, 24, 64, 150}, {5, 20, 1, 40}, {7, 23, 64, 97}, {11, 28, 30, 150}, {100, 133, 0, 150}} {
 				m0, m1, n0, n1 := part[0], part[1], part[2], part[3]
 				n := n1 - n0
 				got := make([]float32, (m1-m0)*n)
-				run(Cut{Y: got, Ldy: n, X: packed(tier, a.x[m0*a.ldx:], a.ldx, m1-m0, k), M1: m1 - m0, N: n}, n0)
+				run(Cut{Y: got, Ldy: n, X: packed(tier, order, a.x[m0*a.ldx:], a.ldx, m1-m0, k), M1: m1 - m0, N: n}, n0)
 				for r := range m1 - m0 {
 					wantSame(t, fmt.Sprintf("%s part %v row %d", name, part, r), got[r*n:][:n], whole[(m0+r)*cols+n0:][:n])
 				}
@@ -205,10 +208,10 @@ func TestTiledLongSums(t *testing.T) {
 	a := newMatrix(newRand(26), rows, cols, k, 0, 96)
 	for range 2 {
 		whole := make([]float32, rows*cols)
-		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
+		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, EvenOdd, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
 		for _, m := range []int{1, 2, 4, 16} {
 			part := make([]float32, m*cols)
-			tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, a.x, a.ldx, m, k), M1: m, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
+			tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, EvenOdd, a.x, a.ldx, m, k), M1: m, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
 			wantSame(t, fmt.Sprintf("%d rows", m), part, whole[:m*cols])
 		}
 		a.withPowerScales()
@@ -220,7 +223,7 @@ func TestTiledProductsAdd(t *testing.T) {
 	for _, m := range []int{1, 2, 7, 40} {
 		const n, k = 37, 96
 		a := newMatrix(newRand(24), m, n, k, 0, 0)
-		cols := packed(tier, a.x, a.ldx, m, k)
+		cols := packed(tier, InOrder, a.x, a.ldx, m, k)
 		plain, added := make([]float32, m*n), make([]float32, m*n)
 		for i := range added {
 			added[i] = float32(i)
@@ -284,7 +287,7 @@ func TestTiledFP4ExtremeScales(t *testing.T) {
 			x[5*GroupFP4] = 0x1p-100
 		}
 		y := make([]float32, n)
-		tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, x, k, 1, k), M1: 1, N: n}, f.codes, k/2, f.scales, groups)
+		tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, InOrder, x, k, 1, k), M1: 1, N: n}, f.codes, k/2, f.scales, groups)
 		want := math.Ldexp(float64(x[5*GroupFP4]), int(e)-127)
 		switch got := float64(y[7]); {
 		case e == 255:
@@ -304,7 +307,7 @@ func TestTiledFP4ExtremeScales(t *testing.T) {
 
 func TestTiledChecksItsArguments(t *testing.T) {
 	tier := tiledTier(t)
-	cols := packed(tier, make([]float32, 20*64), 64, 20, 64)
+	cols := packed(tier, InOrder, make([]float32, 20*64), 64, 20, 64)
 	y, w := make([]float32, 20*8), make([]byte, 2*8*64)
 	for name, call := range map[string]func(){
 		"cut within a group": func() { tier.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M0: 3, M1: 9, N: 8}, w, 64) },
@@ -314,6 +317,7 @@ func TestTiledChecksItsArguments(t *testing.T) {
 		"other type":         func() { tier.PackChunkBF16(cols, 0, make([]byte, 2*20*64), 64) },
 		"piece":              func() { tier.PackChunk(cols, 3, make([]float32, 20*64), 64) },
 		"untiled tier":       func() { portable.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 64) },
+		"other order":        func() { tier.TiledFP8(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 64, make([]float32, 1), 1, 0) },
 		"short scales":       func() { tier.TiledFP4(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 32, w[:15], 2) },
 	} {
 		func() {

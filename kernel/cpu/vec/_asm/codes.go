@@ -83,6 +83,27 @@ func decodeCodes(e *emitter, c, t, u int) {
 	e.op("VPUNPCKHBW Z%d, Z%d, Z%d", t, u, t)
 }
 
+// lowBytes is the register with the lower byte of every word, which
+// decodeEvenOdd wants.
+const lowBytes = 26
+
+// decodeEvenOdd turns the 64 codes in register c into bfloat16: the even ones into
+// register c, the odd ones into register t. It uses u. Shifting by a byte and
+// choosing bytes keep off the port that looks up; putting results in order would
+// take it.
+func decodeEvenOdd(e *emitter, c, t, u int) {
+	e.op("VMOVDQA64 Z%d, Z%d", c, t)
+	e.op("VPERMI2B Z%d, Z%d, Z%d", codeHigh+1, codeHigh, t)
+	e.op("VMOVDQA64 Z%d, Z%d", c, u)
+	e.op("VPERMI2B Z%d, Z%d, Z%d", codeLow+1, codeLow, u)
+	e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", codeSign, c, t)
+	e.op("VPSLLW $8, Z%d, Z%d", t, c)
+	e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", lowBytes, u, c)
+	e.op("VPSRLW $8, Z%d, Z%d", u, u)
+	e.note("what is not low of one, or the other")
+	e.op("VPTERNLOGD $0xDC, Z%d, Z%d, Z%d", lowBytes, u, t)
+}
+
 // inOrder names the permutation of quadwords after which decodeCodes leaves the
 // first 32 codes in c and the last 32 in t.
 const inOrder = "codeOrder"

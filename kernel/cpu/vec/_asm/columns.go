@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // emitColumns writes the kernels that pack rows of x as columns of tiles, two
 // neighbours along k in each word, and the one that turns tiles of sums back
@@ -11,61 +14,105 @@ func emitColumns(e *emitter) {
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
 	splat(e, "roundHalf", 0x8000)
 	splat(e, "upperHalf", 0xFFFF0000)
-	packSixteen(e)
-	packFew(e, "packEight", 8)
-	packFew(e, "packFour", 4)
-	packOne(e)
-	packPlain(e)
-	fold(e, "foldPlain", "tiles of 16 x 16 sums to sixteen rows of 16.", func(int) {})
-	fold(e, "foldSixteen", "pairs of tiles of 16 x 16 sums, added, to sixteen rows of 16.", func(r int) {
-		e.op("VADDPS %d(SI), Z%d, Z%d", 1024+64*r, r, r)
-	})
-	for _, rows := range []int{8, 4} {
-		name := map[int]string{8: "foldEight", 4: "foldFour"}[rows]
-		fold(e, name, fmt.Sprintf("tiles of 16 lines of %d sums and as many to be added to them, to rows of 16.", rows), func(r int) {
-			e.op("VALIGND $%d, Z%d, Z%d, Z16", rows, r, r)
-			e.op("VADDPS Z16, Z%d, Z%d", r, r)
-		})
+	for odd, name := range []string{"evenFloats", "oddFloats"} {
+		lanes(e, name, func(i int) int { return 2*i + odd })
 	}
+	for odd, name := range []string{"evenWords", "oddWords"} {
+		lanes(e, name, func(i int) int { return 4*i + odd | (4*i+2+odd)<<16 })
+	}
+	for _, o := range []order{ascending, evenOdd} {
+		packSixteen(e, o)
+		packFew(e, "packEight", 8, o)
+		packFew(e, "packFour", 4, o)
+		packOne(e, o)
+		packPlain(e, o)
+	}
+	foldPlain(e)
 }
 
 func splat(e *emitter, name string, word uint32) { constant(e, avx512, name, word) }
 
-// packLoop runs body for every step, with masks K1 and K2 over the two halves
-// of its 32 elements. SI is the offset in a row, DI the place to write.
-func packLoop(e *emitter, body func()) {
+// lanes writes a constant of sixteen words.
+func lanes(e *emitter, name string, word func(i int) int) {
+	data := make([]byte, 64)
+	for i := range 16 {
+		binary.LittleEndian.PutUint32(data[4*i:], uint32(word(i)))
+	}
+	table(e, name, data)
+}
+
+// order is that of the elements of a row: steps of 32 neighbours, or pairs of
+// steps, of the even and of the odd elements among 64.
+type order int
+
+const (
+	ascending order = iota
+	evenOdd
+)
+
+// turn is the steps that are packed from the same elements.
+func (o order) turn() int { return 1 + int(o) }
+
+// of is the name of a kernel of this order.
+func (o order) of(name string) string { return name + [2]string{"", "EvenOdd"}[o] }
+
+// packLoop runs body for every step, with masks K1 and up over the registers of
+// its elements, size bytes each: two of float32 or one of bfloat16, twice as many
+// where two steps share them. SI is the offset in a row, DI the place to write;
+// out is the bytes of a step.
+func packLoop(e *emitter, o order, size, out int, body func(step int)) {
 	loop, full := e.label("loop"), e.label("full")
+	each := 64 / size // elements of a register
+	masks := 32 * o.turn() / each
 	e.op("MOVQ packArgs_columns(AX), DI")
 	e.op("MOVQ packArgs_steps(AX), R8")
 	e.op("XORL SI, SI")
-	e.op("KXNORD K1, K1, K1")
-	e.op("KXNORD K2, K2, K2")
+	for k := range masks {
+		e.op("KXNORD K%d, K%d, K%d", 1+k, 1+k, 1+k)
+	}
 	e.at(loop)
-	e.op("CMPQ R8, $1")
+	e.op("CMPQ R8, $%d", o.turn())
 	e.op("JNE %s", full)
 	e.op("MOVQ packArgs_mask(AX), R9")
-	e.op("KMOVD R9, K1")
-	e.op("SHRQ $16, R9")
-	e.op("KMOVD R9, K2")
+	for k := range masks {
+		e.op("KMOVD R9, K%d", 1+k)
+		e.op("SHRQ $%d, R9", each)
+	}
 	e.at(full)
-	body()
-	e.op("DECQ R8")
+	for step := range o.turn() {
+		body(step)
+		e.op("ADDQ $%d, DI", out)
+	}
+	e.op("ADDQ $%d, SI", 64*masks)
+	e.op("SUBQ $%d, R8", o.turn())
 	e.op("JNZ %s", loop)
 	e.ret()
 }
 
-// split packs 32 elements of the row at BX as pairs into registers high and low.
-// It uses registers 16 to 21. What rounds to infinity is cut instead, with no
-// remainder, so that infinity stays one and no finite number becomes it; a NaN
-// that cutting would make infinite is made quiet first.
-func split(e *emitter, high, low int) {
-	const zero = 16
+// load brings half i of the 32 float32 of a step of the row at BX into register
+// 21. It uses 22 and 23.
+func (o order) load(e *emitter, step, i int) {
+	if o == ascending {
+		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z21", 64*i, 1+i)
+		return
+	}
+	for j := range 2 {
+		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z%d", 128*i+64*j, 1+2*i+j, 22+j)
+	}
+	e.op("VMOVDQU64 %s<>(SB), Z21", [2]string{"evenFloats", "oddFloats"}[step])
+	e.op("VPERMI2D Z23, Z22, Z21")
+}
+
+// split packs the 32 elements of a step of the row at BX as pairs into registers
+// high and low. It uses registers 16 to 23. What rounds to infinity is cut
+// instead, with no remainder, so that infinity stays one and no finite number
+// becomes it; a NaN that cutting would make infinite is made quiet first.
+func split(e *emitter, o order, step, high, low int) {
+	const zero, x, mask = 16, 21, 5
 	e.op("VPXORD Z%d, Z%d, Z%d", zero, zero, zero)
 	for i := range 2 {
 		top, rest := 17+i, 19+i
-		mask := 3 + i
-		const x = 21
-		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z%d", 64*i, 1+i, x)
+		o.load(e, step, i)
 		e.op("VPADDD roundHalf<>(SB), Z%d, Z%d", x, top)
 		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", top, top)
 		e.op("VFPCLASSPSZ $0x18, Z%d, K%d", top, mask)
@@ -80,16 +127,16 @@ func split(e *emitter, high, low int) {
 
 // packSixteen packs up to sixteen rows: two tiles for every step. Rows wait in
 // their tile until all are there; then it is transposed where it lies.
-func packSixteen(e *emitter) {
-	e.function("packSixteen", "packArgs", "up to sixteen rows of float32 to steps of two parts of 16 lines of 16 pairs.")
-	row := e.label("row")
-	packLoop(e, func() {
+func packSixteen(e *emitter, o order) {
+	e.function(o.of("packSixteen"), "packArgs", "up to sixteen rows of float32 to steps of two parts of 16 lines of 16 pairs.")
+	packLoop(e, o, 4, 2*1024, func(step int) {
+		row := e.label("row")
 		e.op("MOVQ packArgs_count(AX), R10")
 		e.op("LEAQ packArgs_rows(AX), R11")
 		e.op("MOVQ DI, R12")
 		e.at(row)
 		e.op("MOVQ (R11), BX")
-		split(e, 0, 1)
+		split(e, o, step, 0, 1)
 		for part := range 2 {
 			e.op("VMOVDQU64 Z%d, %d(R12)", part, 1024*part)
 		}
@@ -105,65 +152,59 @@ func packSixteen(e *emitter) {
 				e.op("VMOVDQU64 Z%d, %d(DI)", r, 1024*part+64*c)
 			}
 		}
-		e.op("ADDQ $128, SI")
-		e.op("ADDQ $%d, DI", 2*1024)
 	})
 }
 
-// packFew packs eight rows or four: a line of a tile is a pair of every row's
-// first part, then of every row's second.
-func packFew(e *emitter, name string, rows int) {
-	e.function(name, "packArgs", fmt.Sprintf("%d rows of float32 to steps of 16 lines of %d pairs.", rows, 2*rows))
-	lane := map[int]string{8: "Z", 4: "Y"}[rows]
-	packLoop(e, func() {
+// packFew packs eight rows or four: a line of a tile is a pair of each.
+func packFew(e *emitter, name string, rows int, o order) {
+	e.function(o.of(name), "packArgs", fmt.Sprintf("%d rows of float32 to steps of two parts of 16 lines of %d pairs.", rows, rows))
+	lane, second := "Y", "VEXTRACTI64X4"
+	if rows == 4 {
+		lane, second = "X", "VEXTRACTI32X4"
+	}
+	packLoop(e, o, 4, 2*16*4*rows, func(step int) {
 		for r := range rows {
 			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
-			split(e, r, rows+r)
+			split(e, o, step, r, rows+r)
 		}
 		for c, r := range transpose16(e) {
-			e.op("VMOVDQU64 %s%d, %d(DI)", lane, r, 8*rows*c)
+			e.op("VMOVDQU64 %s%d, %d(DI)", lane, r, 4*rows*c)
+			e.op("%s $1, Z%d, %d(DI)", second, r, 4*rows*(16+c))
 		}
-		e.op("ADDQ $128, SI")
-		e.op("ADDQ $%d, DI", 16*8*rows)
 	})
 }
 
-// packOne packs a single row: a line of a tile is a pair of each part.
-func packOne(e *emitter) {
-	for half, name := range []string{"firstLines", "lastLines"} {
-		data := make([]byte, 64)
-		for i := range 16 {
-			data[4*i] = byte(8*half + i/2 + i%2*16)
-		}
-		table(e, name, data)
-	}
-	e.function("packOne", "packArgs", "one row of float32 to steps of 16 lines of two pairs.")
+// packOne packs a single row: a line of a tile is one pair.
+func packOne(e *emitter, o order) {
+	e.function(o.of("packOne"), "packArgs", "one row of float32 to steps of two parts of 16 lines of a pair.")
 	e.op("MOVQ packArgs_rows(AX), BX")
-	packLoop(e, func() {
-		split(e, 0, 1)
-		for i, name := range []string{"firstLines", "lastLines"} {
-			e.op("VMOVDQU64 %s<>(SB), Z%d", name, 2+i)
-			e.op("VPERMI2D Z1, Z0, Z%d", 2+i)
-			e.op("VMOVDQU64 Z%d, %d(DI)", 2+i, 64*i)
+	packLoop(e, o, 4, 128, func(step int) {
+		split(e, o, step, 0, 1)
+		for part := range 2 {
+			e.op("VMOVDQU64 Z%d, %d(DI)", part, 64*part)
 		}
-		e.op("ADDQ $128, SI")
-		e.op("ADDQ $128, DI")
 	})
 }
 
 // packPlain packs sixteen rows that are bfloat16 already.
-func packPlain(e *emitter) {
-	e.function("packPlain", "packArgs", "sixteen rows of bfloat16 to steps of 16 lines of 16 pairs.")
-	packLoop(e, func() {
+func packPlain(e *emitter, o order) {
+	e.function(o.of("packPlain"), "packArgs", "sixteen rows of bfloat16 to steps of 16 lines of 16 pairs.")
+	packLoop(e, o, 2, 1024, func(step int) {
 		for r := range 16 {
 			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
-			e.op("VMOVDQU16.Z (BX)(SI*1), K1, Z%d", r)
+			if o == ascending {
+				e.op("VMOVDQU16.Z (BX)(SI*1), K1, Z%d", r)
+				continue
+			}
+			for j := range 2 {
+				e.op("VMOVDQU16.Z %d(BX)(SI*1), K%d, Z%d", 64*j, 1+j, 16+j)
+			}
+			e.op("VMOVDQU64 %s<>(SB), Z%d", [2]string{"evenWords", "oddWords"}[step], r)
+			e.op("VPERMI2W Z17, Z16, Z%d", r)
 		}
 		for c, r := range transpose16(e) {
 			e.op("VMOVDQU64 Z%d, %d(DI)", r, 64*c)
 		}
-		e.op("ADDQ $64, SI")
-		e.op("ADDQ $1024, DI")
 	})
 }
 
@@ -247,14 +288,12 @@ func storeRows(e *emitter, regs []int) {
 	e.at(done)
 }
 
-// fold turns tiles of sums into rows, after parts has finished line r in
-// register r.
-func fold(e *emitter, name, doc string, parts func(r int)) {
-	e.function(name, "foldArgs", doc)
+// foldPlain turns tiles of sums of sixteen columns into rows.
+func foldPlain(e *emitter) {
+	e.function("foldPlain", "foldArgs", "tiles of 16 x 16 sums to sixteen rows of 16.")
 	foldLoop(e, func() {
 		for r := range 16 {
 			e.op("VMOVUPS %d(SI), Z%d", 64*r, r)
-			parts(r)
 		}
 		column := transpose16(e)
 		storeRows(e, column[:])

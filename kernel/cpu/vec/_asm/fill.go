@@ -68,22 +68,16 @@ func fillBF16(e *emitter) {
 	})
 }
 
-// orderReg holds the order of quarters of a register that the decoder of codes
-// wants.
-const orderReg = 26
-
 // fillFP8 widens codes by tables that hold the weight's scale where that is a
 // power of two, and NaN.
 func fillFP8(e *emitter) {
-	inOrderData(e)
-	e.function("fillFP8", "fillArgs", "rows of e4m3 codes under one table; steps of 64 weights, two of the panel.")
+	e.function("fillFP8", "fillArgs", "rows of e4m3 codes under one table; steps of 64 weights: even ones, odd ones.")
 	e.op("MOVQ fillArgs_table(AX), R8")
 	scaledTables(e, "R8")
 	decoderConstants(e, "R8")
 	e.op("MOVQ fillArgs_ahead(AX), R11")
 	widen := func() {
-		e.op("VPERMQ Z0, Z%d, Z0", orderReg)
-		decodeCodes(e, 0, 1, 2)
+		decodeEvenOdd(e, 0, 1, 2)
 		e.op("VMOVDQU64 Z0, (DI)")
 		e.op("VMOVDQU64 Z1, %d(DI)", panelStep)
 	}
@@ -111,7 +105,8 @@ func scaledTables(e *emitter, base string) {
 
 // decoderConstants loads what does not depend on the scale.
 func decoderConstants(e *emitter, scratch string) {
-	e.op("VMOVDQU64 %s<>(SB), Z%d", inOrder, orderReg)
+	e.op("MOVL $0xFF, %s", scratch)
+	e.op("VPBROADCASTW %s, Z%d", scratch, lowBytes)
 	e.op("MOVL $0x80, %s", scratch)
 	e.op("VPBROADCASTB %s, Z%d", scratch, codeSign)
 }

@@ -24,21 +24,19 @@ import "fmt"
 //	R12 what to fetch, R13, R14 one, three strides between the eight places where that goes on
 //	Z24 scale of the block before
 func emitStreams(e *emitter) {
-	inOrderData(e)
-	for _, rows := range []int{16, 8, 4, 1} {
+	for _, columns := range []int{16, 8, 4, 1} {
 		for _, scaled := range []bool{false, true} {
-			(&stream{rows: rows, scaled: scaled}).emit(e)
+			(&stream{columns: columns, scaled: scaled}).emit(e)
 		}
 	}
 }
 
-// stream is a kernel for one group of rows of x: two columns of each, in one tile
-// or two. Scaled ones add the sums of each block times its scale to those in
-// memory. The others have scales in their tables and sums in tiles: of both groups
-// of weights, or of the one that is multiplied where x has two tiles.
+// stream is a kernel for one tile of columns. Scaled ones add the sums of each
+// block times its scale to those in memory; the others have scales in their
+// tables and sums in tiles.
 type stream struct {
-	rows   int
-	scaled bool
+	columns int
+	scaled  bool
 }
 
 const (
@@ -50,45 +48,31 @@ const (
 	streamScale = 24               // register of the scale
 	streamLine  = 4 * 64           // bytes each fetching place moves on in a phase
 
-	// Bytes from the panel to scratch memory for eight tiles, where the kernels
+	// Bytes from the panel to scratch memory for four tiles, where the kernels
 	// of few columns also keep their sums, and to the sums. The Go side allocates
 	// them so.
 	streamBlock = 32768
-	streamFew   = streamBlock + 4096
-	streamSums  = streamBlock + 8192
+	streamFew   = streamBlock + 2048
+	streamSums  = streamBlock + 4096
 )
 
-// tilesX is the tiles of x, columns those of a tile.
-func (k *stream) tilesX() int  { return (2*k.rows + 15) / 16 }
-func (k *stream) columns() int { return 2 * k.rows / k.tilesX() }
-
 // line is the bytes of a line of a tile of x or of sums; part those of a tile.
-func (k *stream) line() int { return 4 * k.columns() }
+func (k *stream) line() int { return 4 * k.columns }
 func (k *stream) part() int { return 16 * k.line() }
 
 // few says that a line of a tile is less than a register. Such sums are kept one
 // line after the other, except in memory between calls.
-func (k *stream) few() bool { return k.columns() < 16 }
+func (k *stream) few() bool { return k.columns < 16 }
 
-// bytes is what the sums of a group of weights take, line after line, and lines
-// the registers of that.
-func (k *stream) bytes() int { return 2 * k.tilesX() * k.part() }
-func (k *stream) lines() int { return k.bytes() / 64 }
-
-// sum is the tile of sums of tile w of a group of weights.
-func (k *stream) sum(group, w, x int) int {
-	if k.tilesX() == 2 {
-		return 2*w + x
-	}
-	return 2*group + w
-}
+// lines is the registers that the sums of a group take.
+func (k *stream) lines() int { return 2 * k.part() / 64 }
 
 func (k *stream) emit(e *emitter) {
-	name := fmt.Sprintf("stream%d", k.rows)
+	name := fmt.Sprintf("stream%d", k.columns)
 	if k.scaled {
 		name += "scaled"
 	}
-	e.function(name, "streamArgs", fmt.Sprintf("%d rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.rows))
+	e.function(name, "streamArgs", fmt.Sprintf("%d columns in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.columns))
 	k.begin(e)
 	loop, last := e.label("loop"), e.label("last")
 	k.phase(e, 0, false)
@@ -96,7 +80,7 @@ func (k *stream) emit(e *emitter) {
 	e.at(loop)
 	k.tables(e)
 	k.phase(e, 0, true)
-	e.op("ADDQ $%d, SI", 4*k.tilesX()*k.part())
+	e.op("ADDQ $%d, SI", 8*k.part())
 	k.blockSums(e, 1)
 	e.at(last)
 	k.phase(e, 1, true)
@@ -145,7 +129,7 @@ func (k *stream) begin(e *emitter) {
 	e.op("MOVQ streamArgs_scales(AX), R11")
 	if k.few() {
 		k.storeTiles(e, 0, streamFew)
-		k.storeTiles(e, 1, streamFew+k.bytes())
+		k.storeTiles(e, 1, streamFew+2*k.part())
 	}
 	// Nothing is to be added before the first blocks are done.
 	e.op("VPXORD Z%d, Z%d, Z%d", streamScale, streamScale, streamScale)
@@ -153,24 +137,15 @@ func (k *stream) begin(e *emitter) {
 		e.emit(tilezero(t))
 	}
 	for g := range 2 {
-		k.storeTiles(e, g, streamBlock+g*k.bytes())
-	}
-}
-
-// eachSum calls f for the tiles of sums of a group and their places.
-func (k *stream) eachSum(group int, f func(tile, place int)) {
-	for w := range 2 {
-		for x := range k.tilesX() {
-			f(k.sum(group, w, x), w*k.tilesX()+x)
-		}
+		k.storeTiles(e, g, streamBlock+2*g*k.part())
 	}
 }
 
 // storeTiles writes the sums of a group, line after line.
 func (k *stream) storeTiles(e *emitter, group, at int) {
-	k.eachSum(group, func(tile, place int) {
-		e.emit(tilestore(tile, memory{base: "DI", index: "DX", disp: at + place*k.part()}))
-	})
+	for i := range 2 {
+		e.emit(tilestore(2*group+i, memory{base: "DI", index: "DX", disp: at + i*k.part()}))
+	}
 }
 
 // tables loads the tables of the next block.
@@ -194,9 +169,9 @@ func (k *stream) phase(e *emitter, p int, multiply bool) {
 		e.op("ADDQ streamArgs_lower(AX), R9")
 	}
 	fill := func(r int) {
-		e.op("VPERMQ %s, Z%d, Z0", spaced("R9", "CX", "R10", "", p%2*64, r%4), orderReg)
+		e.op("VMOVDQU64 %s, Z0", spaced("R9", "CX", "R10", "", p%2*64, r%4))
 		e.op("PREFETCHT1 %s", spaced("R12", "R13", "R14", "", 0, r%4))
-		decodeCodes(e, 0, 1, 2)
+		decodeEvenOdd(e, 0, 1, 2)
 		e.op("VMOVDQA64 Z0, %d(DI)", at+64*r)
 		e.op("VMOVDQA64 Z1, %d(DI)", at+streamStep+64*r)
 		if r%4 == 3 {
@@ -210,7 +185,6 @@ func (k *stream) phase(e *emitter, p int, multiply bool) {
 		}
 		if p%2 == 0 && multiply && k.scaled {
 			k.add(e, group, r)
-			k.add(e, group, streamGroup+r)
 		}
 	}
 	if multiply {
@@ -242,13 +216,10 @@ func (k *stream) multiply(e *emitter, p int, between func(r int)) {
 		w := func(i int) {
 			e.emit(tileload(memory{base: "DI", index: "R15", disp: panel + step*streamStep + i*1024}, streamW+i))
 		}
-		x := func(i int) {
-			place := (before%2*2+step)*k.tilesX() + i
-			e.emit(tileload(memory{base: "SI", index: "DX", disp: place * k.part()}, streamX+place%2))
+		x := func(part int) {
+			e.emit(tileload(memory{base: "SI", index: "DX", disp: ((before%2*2+step)*2 + part) * k.part()}, streamX+part%2))
 		}
-		product := func(i, j int) {
-			e.emit(tdpbf16ps(streamX+(step*k.tilesX()+j)%2, streamW+i, k.sum(group, i, j)))
-		}
+		product := func(i, part int) { e.emit(tdpbf16ps(streamX+part%2, streamW+i, 2*group+i)) }
 		between(r)
 		switch at {
 		case 0:
@@ -261,29 +232,23 @@ func (k *stream) multiply(e *emitter, p int, between func(r int)) {
 		case 6:
 			product(1, 0)
 		case 8:
-			if k.tilesX() == 2 {
-				x(1)
-			}
-		case 10, 13:
-			if k.tilesX() == 2 {
-				product(at/13, 1)
-			}
+			x(1)
+		case 10:
+			product(0, 1)
+		case 13:
+			product(1, 1)
 		}
 	}
 }
 
-// blockSums ends the sums of a block of a group. Under a scale they are taken out
-// of their tiles; else they wait in memory where the other group needs the tiles.
+// blockSums takes the sums of a block of a group out of its tiles.
 func (k *stream) blockSums(e *emitter, group int) {
-	switch {
-	case k.scaled:
-		k.storeTiles(e, group, streamBlock+group*k.bytes())
-		k.eachSum(group, func(tile, _ int) { e.emit(tilezero(tile)) })
-	case k.tilesX() == 2:
-		k.storeTiles(e, group, streamSums+group*k.bytes())
-		k.eachSum(group, func(tile, place int) {
-			e.emit(tileload(memory{base: "DI", index: "DX", disp: streamSums + (1-group)*k.bytes() + place*k.part()}, tile))
-		})
+	if !k.scaled {
+		return
+	}
+	k.storeTiles(e, group, streamBlock+2*group*k.part())
+	for i := range 2 {
+		e.emit(tilezero(2*group + i))
 	}
 }
 
@@ -292,9 +257,9 @@ func (k *stream) add(e *emitter, group, r int) {
 	if r >= k.lines() {
 		return
 	}
-	from, to := streamBlock+group*k.bytes()+64*r, streamSums+2048*k.tilesX()*group+64*r
+	from, to := streamBlock+2*group*k.part()+64*r, streamSums+2048*group+64*r
 	if k.few() {
-		to = streamFew + group*k.bytes() + 64*r
+		to = streamFew + 2*group*k.part() + 64*r
 	}
 	t := 4 + r%4
 	e.op("VMOVUPS %d(DI), Z%d", from, t)
@@ -316,8 +281,6 @@ func (k *stream) end(e *emitter) {
 		for t := range 4 {
 			e.emit(tileload(memory{base: "DI", index: "DX", disp: streamFew + t*k.part()}, t))
 		}
-	} else if k.tilesX() == 2 {
-		return // every group was stored when the other one began
 	}
 	for t := range 4 {
 		e.emit(tilestore(t, memory{base: "DI", index: "R15", disp: streamSums + 1024*t}))
