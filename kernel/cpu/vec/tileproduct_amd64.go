@@ -19,6 +19,9 @@ const (
 	// ownAhead is the bytes of a row from which on the processor fetches ahead
 	// better by itself: a page.
 	ownAhead = 4096
+	// soonTiles is the tiles of columns in whose time a panel is fetched: every pair
+	// of them takes four rows.
+	soonTiles = 2 * blockW / 4
 )
 
 // tileScratch is the memory one call works in.
@@ -116,14 +119,23 @@ func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 		at := j
 		for b, r := range rows[:blocks] {
 			// The next panel is of the rows below or, after the last, of the first rows further along.
-			ts.fill.ahead = r * w.ld
+			ahead := r * w.ld
 			if b == blocks-1 {
-				ts.fill.ahead = w.bytes(tileK) - (at-j)*w.ld
+				ahead = w.bytes(tileK) - (at-j)*w.ld
+			}
+			block := tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*sumsBytes/len(rows):], k: k, depth: depth, folded: folded[b], ahead: ahead}
+			ts.fill.ahead = 0
+			if block.tilesX(c.X) < soonTiles {
+				ts.fill.ahead = ahead
 			}
 			w.fill(ts, at, r, k, depth, folded[b])
-			ts.panelTimes(c, w, tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*sumsBytes/len(rows):], k: k, depth: depth, folded: folded[b]})
+			ts.panelTimes(c, w, block)
 			at += r
 		}
+	}
+	if n == blocks*blockW && c.X.rows == GroupRows {
+		ts.foldBand(c, m, end, j, blocks)
+		return n
 	}
 	at := j
 	for b, r := range rows[:blocks] {
@@ -140,6 +152,7 @@ type tileBlock struct {
 	sums              []byte // of all groups
 	k, depth          int
 	folded            bool
+	ahead             int // bytes from the block's weights to those of the next one
 }
 
 // tilesW is how many tiles the block's weights take.
@@ -153,6 +166,9 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 	a := &ts.tiles
 	a.w, a.nextW, a.ldw, a.stepW = at(ts.panel, 0), tileBytes, pairLanes, panelStep
 	a.block, a.ahead = at(ts.block, 0), 0
+	// Past the end this names no weights, which fetching does not mind.
+	next := uintptr(at(w.b, b.row*w.ld+w.bytes(b.k))) + uintptr(b.ahead)
+	a.soon, a.soonRows, a.ldAhead = next, blockW, w.ld
 	if b.folded {
 		a.steps, a.fresh, a.scaled = c.X.order.steps(b.depth), flag(b.k == 0), 0
 		ts.groups(c, b, b.k)
@@ -163,6 +179,7 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 		a.w = at(ts.panel, from/stepDepth*panelStep)
 		a.steps, a.fresh = c.X.order.steps(min(scaleBlock, b.depth-from)), 1
 		a.scaled, a.scale = 1+flag(b.k+from == 0), scales[(b.k+from)/scaleBlock]
+		a.soon, a.soonRows = next+uintptr(from/stepDepth*pairLanes), blockW
 		ts.groups(c, b, b.k+from)
 	}
 }
@@ -218,9 +235,10 @@ func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 		a.scaled = 0
 		a.nextW, a.ldw, a.stepW = tileSide*w.ld, w.ld, pairLanes
 		a.ldAhead, a.stepAhead = w.ld, pairLanes-b.tilesW()*tileSide*w.ld
+		a.soonRows = 0
 		for s := 0; s < whole; s += directSteps {
 			a.w = at(w.b, j*w.ld+s*pairLanes)
-			a.ahead = 0
+			a.ahead, a.soon = 0, uintptr(a.w)
 			if w.ld < ownAhead {
 				// Past the end this names no weights, which fetching does not mind.
 				a.ahead = uintptr(a.w) + uintptr(b.rows*w.ld)
@@ -231,10 +249,32 @@ func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 		if whole*stepDepth < w.k {
 			w.fill(ts, j, b.rows, whole*stepDepth, w.k-whole*stepDepth, true)
 			a.w, a.nextW, a.ldw, a.stepW, a.ahead = at(ts.panel, 0), tileBytes, pairLanes, panelStep, 0
+			a.soon = uintptr(a.w)
 			a.steps, a.fresh = 1, flag(whole == 0)
 			ts.groups(c, b, whole*stepDepth)
 		}
 		ts.foldBlock(c, b)
+	}
+}
+
+// foldBand writes the sums of whole blocks of weights from row j on to y, group by
+// group of rows.
+func (ts *tileScratch) foldBand(c *Cut, m, end, j, blocks int) {
+	a := &ts.fold
+	a.ldy, a.add, a.mask = 4*c.Ldy, flag(c.Add), 1<<tileSide-1
+	groups := (end - m + GroupRows - 1) / GroupRows
+	for g := range groups {
+		// Two neighbours are a pair of columns; the last one may be alone.
+		first := g/2*4*tileBytes + g%2*tileBytes
+		a.lower = 2 * tileBytes
+		if g == groups-1 && g%2 == 0 {
+			a.lower = tileBytes
+		}
+		row := m + g*GroupRows
+		a.sums, a.y = at(ts.sums, first), at(c.Y, (row-c.M0)*c.Ldy+j)
+		a.nextSums, a.nextY = sumsBytes/(bandW/blockW)-a.lower, pairLanes
+		a.rows, a.tiles = min(GroupRows, end-row), blocks
+		runFold(foldWide, a)
 	}
 }
 

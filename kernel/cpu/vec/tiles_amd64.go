@@ -27,6 +27,8 @@ type tileArgs struct {
 	ahead        uintptr        // what to fetch meanwhile, or 0; not always memory of ours
 	ldAhead      int            // a line of each row at every step
 	stepAhead    int            // from the row after the last to the next step's first
+	soon         uintptr        // what to fetch with more time: a line of four rows, ldAhead apart, at every step
+	soonRows     int            // rows of that; every group takes the next four
 }
 
 // fillArgs: rows of weights into a panel.
@@ -77,8 +79,9 @@ type packArgs struct {
 type foldArgs struct {
 	sums, y         unsafe.Pointer
 	ldy             int
-	nextSums, nextY int // between tiles
-	tiles           int
+	nextSums, nextY int // between tiles, or from the second of a pair to the next one
+	lower           int // from the first of a pair to the second
+	tiles           int // or pairs
 	rows            int // of each tile's columns, how many exist
 	mask            int // of each tile's rows, which exist
 	add             int // to what y holds
@@ -210,3 +213,6 @@ func packPlainEvenOdd(a *packArgs)
 
 //go:noescape
 func foldPlain(a *foldArgs)
+
+//go:noescape
+func foldWide(a *foldArgs)

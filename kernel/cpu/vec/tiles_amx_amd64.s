@@ -17,6 +17,7 @@ TEXT ·tiles1x1x1(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
+	MOVQ tileArgs_soon(AX), R14
 group1:
 	MOVQ tileArgs_w(AX), BX
 	MOVQ tileArgs_x(AX), SI
@@ -60,6 +61,11 @@ step4:
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
 plain5:
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R10*1)
+	PREFETCHT1 (R14)(R10*2)
+	PREFETCHT1 (R14)(R15*1)
+	ADDQ $64, R14
 	DECQ R8
 	JNZ step4
 	MOVQ $64, R8
@@ -174,6 +180,13 @@ first7:
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 960(DI)
 done8:
+	MOVQ tileArgs_soon(AX), R14
+	CMPQ tileArgs_soonRows(AX), $4
+	JLE fetched9
+	SUBQ $4, tileArgs_soonRows(AX)
+	LEAQ (R14)(R10*4), R14
+	MOVQ R14, tileArgs_soon(AX)
+fetched9:
 	ADDQ $1024, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
@@ -195,24 +208,25 @@ TEXT ·tiles1x2x1(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-group9:
+	MOVQ tileArgs_soon(AX), R14
+group10:
 	MOVQ tileArgs_w(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	MOVQ tileArgs_nextX(AX), R12
 	ADDQ SI, R12
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh10
+	JNE fresh11
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm1
-	JMP ready11
-fresh10:
+	JMP ready12
+fresh11:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
-ready11:
+ready12:
 	MOVQ tileArgs_steps(AX), R8
-step12:
+step13:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
@@ -222,7 +236,7 @@ step12:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	TESTQ R13, R13
-	JZ plain13
+	JZ plain14
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -244,22 +258,27 @@ step12:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain13:
+plain14:
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R10*1)
+	PREFETCHT1 (R14)(R10*2)
+	PREFETCHT1 (R14)(R15*1)
+	ADDQ $64, R14
 	DECQ R8
-	JNZ step12
+	JNZ step13
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled14
+	JNE scaled15
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r8,1)
-	JMP done16
-scaled14:
+	JMP done17
+scaled15:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first15
+	JNE first16
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -356,8 +375,8 @@ scaled14:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS 1984(DI), Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-	JMP done16
-first15:
+	JMP done17
+first16:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -456,12 +475,19 @@ first15:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-done16:
+done17:
+	MOVQ tileArgs_soon(AX), R14
+	CMPQ tileArgs_soonRows(AX), $4
+	JLE fetched18
+	SUBQ $4, tileArgs_soonRows(AX)
+	LEAQ (R14)(R10*4), R14
+	MOVQ R14, tileArgs_soon(AX)
+fetched18:
 	ADDQ $2048, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
 	DECQ R9
-	JNZ group9
+	JNZ group10
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -478,24 +504,25 @@ TEXT ·tiles2x1x1(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-group17:
+	MOVQ tileArgs_soon(AX), R14
+group19:
 	MOVQ tileArgs_w(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	MOVQ tileArgs_nextW(AX), R11
 	ADDQ BX, R11
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh18
+	JNE fresh20
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm2
-	JMP ready19
-fresh18:
+	JMP ready21
+fresh20:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
-ready19:
+ready21:
 	MOVQ tileArgs_steps(AX), R8
-step20:
+step22:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
@@ -505,7 +532,7 @@ step20:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	TESTQ R13, R13
-	JZ plain21
+	JZ plain23
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -547,22 +574,27 @@ step20:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain21:
+plain23:
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R10*1)
+	PREFETCHT1 (R14)(R10*2)
+	PREFETCHT1 (R14)(R15*1)
+	ADDQ $64, R14
 	DECQ R8
-	JNZ step20
+	JNZ step22
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled22
+	JNE scaled24
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x400(%rdi,%r8,1)
-	JMP done24
-scaled22:
+	JMP done26
+scaled24:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x400(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first23
+	JNE first25
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -659,8 +691,8 @@ scaled22:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS 1984(DI), Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-	JMP done24
-first23:
+	JMP done26
+first25:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -759,12 +791,19 @@ first23:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-done24:
+done26:
+	MOVQ tileArgs_soon(AX), R14
+	CMPQ tileArgs_soonRows(AX), $4
+	JLE fetched27
+	SUBQ $4, tileArgs_soonRows(AX)
+	LEAQ (R14)(R10*4), R14
+	MOVQ R14, tileArgs_soon(AX)
+fetched27:
 	ADDQ $2048, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
 	DECQ R9
-	JNZ group17
+	JNZ group19
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -781,7 +820,8 @@ TEXT ·tiles2x2x1(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-group25:
+	MOVQ tileArgs_soon(AX), R14
+group28:
 	MOVQ tileArgs_w(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
@@ -790,21 +830,21 @@ group25:
 	MOVQ tileArgs_nextX(AX), R12
 	ADDQ SI, R12
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh26
+	JNE fresh29
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r8,1),%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x07; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r8,1),%tmm3
-	JMP ready27
-fresh26:
+	JMP ready30
+fresh29:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-ready27:
+ready30:
 	MOVQ tileArgs_steps(AX), R8
-step28:
+step31:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
@@ -818,7 +858,7 @@ step28:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	TESTQ R13, R13
-	JZ plain29
+	JZ plain32
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -860,18 +900,23 @@ step28:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain29:
+plain32:
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R10*1)
+	PREFETCHT1 (R14)(R10*2)
+	PREFETCHT1 (R14)(R15*1)
+	ADDQ $64, R14
 	DECQ R8
-	JNZ step28
+	JNZ step31
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled30
+	JNE scaled33
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x07; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r8,1)
-	JMP done32
-scaled30:
+	JMP done35
+scaled33:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rbx,%r8,1)
@@ -879,7 +924,7 @@ scaled30:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x03; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first31
+	JNE first34
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -1072,8 +1117,8 @@ scaled30:
 	VMOVUPS 4032(BX), Z15
 	VFMADD213PS 4032(DI), Z31, Z15
 	VMOVUPS Z15, 4032(DI)
-	JMP done32
-first31:
+	JMP done35
+first34:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -1268,12 +1313,19 @@ first31:
 	VMOVUPS 4032(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 4032(DI)
-done32:
+done35:
+	MOVQ tileArgs_soon(AX), R14
+	CMPQ tileArgs_soonRows(AX), $4
+	JLE fetched36
+	SUBQ $4, tileArgs_soonRows(AX)
+	LEAQ (R14)(R10*4), R14
+	MOVQ R14, tileArgs_soon(AX)
+fetched36:
 	ADDQ $4096, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
 	DECQ R9
-	JNZ group25
+	JNZ group28
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -1290,20 +1342,21 @@ TEXT ·tiles1x1x2(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-group33:
+	MOVQ tileArgs_soon(AX), R14
+group37:
 	MOVQ tileArgs_w(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh34
+	JNE fresh38
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
-	JMP ready35
-fresh34:
+	JMP ready39
+fresh38:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
-ready35:
+ready39:
 	MOVQ tileArgs_steps(AX), R8
-step36:
+step40:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
@@ -1313,7 +1366,7 @@ step36:
 	ADDQ tileArgs_partX(AX), SI
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	TESTQ R13, R13
-	JZ plain37
+	JZ plain41
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -1335,20 +1388,25 @@ step36:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain37:
+plain41:
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R10*1)
+	PREFETCHT1 (R14)(R10*2)
+	PREFETCHT1 (R14)(R15*1)
+	ADDQ $64, R14
 	DECQ R8
-	JNZ step36
+	JNZ step40
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled38
+	JNE scaled42
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
-	JMP done40
-scaled38:
+	JMP done44
+scaled42:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first39
+	JNE first43
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -1397,8 +1455,8 @@ scaled38:
 	VMOVUPS 960(BX), Z15
 	VFMADD213PS 960(DI), Z31, Z15
 	VMOVUPS Z15, 960(DI)
-	JMP done40
-first39:
+	JMP done44
+first43:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -1449,12 +1507,19 @@ first39:
 	VMOVUPS 960(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 960(DI)
-done40:
+done44:
+	MOVQ tileArgs_soon(AX), R14
+	CMPQ tileArgs_soonRows(AX), $4
+	JLE fetched45
+	SUBQ $4, tileArgs_soonRows(AX)
+	LEAQ (R14)(R10*4), R14
+	MOVQ R14, tileArgs_soon(AX)
+fetched45:
 	ADDQ $1024, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
 	DECQ R9
-	JNZ group33
+	JNZ group37
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -1471,24 +1536,25 @@ TEXT ·tiles1x2x2(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-group41:
+	MOVQ tileArgs_soon(AX), R14
+group46:
 	MOVQ tileArgs_w(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	MOVQ tileArgs_nextX(AX), R12
 	ADDQ SI, R12
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh42
+	JNE fresh47
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm1
-	JMP ready43
-fresh42:
+	JMP ready48
+fresh47:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
-ready43:
+ready48:
 	MOVQ tileArgs_steps(AX), R8
-step44:
+step49:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
@@ -1504,7 +1570,7 @@ step44:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	TESTQ R13, R13
-	JZ plain45
+	JZ plain50
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -1526,22 +1592,27 @@ step44:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain45:
+plain50:
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R10*1)
+	PREFETCHT1 (R14)(R10*2)
+	PREFETCHT1 (R14)(R15*1)
+	ADDQ $64, R14
 	DECQ R8
-	JNZ step44
+	JNZ step49
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled46
+	JNE scaled51
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r8,1)
-	JMP done48
-scaled46:
+	JMP done53
+scaled51:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first47
+	JNE first52
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -1638,8 +1709,8 @@ scaled46:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS 1984(DI), Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-	JMP done48
-first47:
+	JMP done53
+first52:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -1738,12 +1809,19 @@ first47:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-done48:
+done53:
+	MOVQ tileArgs_soon(AX), R14
+	CMPQ tileArgs_soonRows(AX), $4
+	JLE fetched54
+	SUBQ $4, tileArgs_soonRows(AX)
+	LEAQ (R14)(R10*4), R14
+	MOVQ R14, tileArgs_soon(AX)
+fetched54:
 	ADDQ $2048, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
 	DECQ R9
-	JNZ group41
+	JNZ group46
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -1760,24 +1838,25 @@ TEXT ·tiles2x1x2(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-group49:
+	MOVQ tileArgs_soon(AX), R14
+group55:
 	MOVQ tileArgs_w(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	MOVQ tileArgs_nextW(AX), R11
 	ADDQ BX, R11
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh50
+	JNE fresh56
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm2
-	JMP ready51
-fresh50:
+	JMP ready57
+fresh56:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
-ready51:
+ready57:
 	MOVQ tileArgs_steps(AX), R8
-step52:
+step58:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
@@ -1791,7 +1870,7 @@ step52:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	TESTQ R13, R13
-	JZ plain53
+	JZ plain59
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -1833,22 +1912,27 @@ step52:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain53:
+plain59:
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R10*1)
+	PREFETCHT1 (R14)(R10*2)
+	PREFETCHT1 (R14)(R15*1)
+	ADDQ $64, R14
 	DECQ R8
-	JNZ step52
+	JNZ step58
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled54
+	JNE scaled60
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x400(%rdi,%r8,1)
-	JMP done56
-scaled54:
+	JMP done62
+scaled60:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x400(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first55
+	JNE first61
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -1945,8 +2029,8 @@ scaled54:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS 1984(DI), Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-	JMP done56
-first55:
+	JMP done62
+first61:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -2045,12 +2129,19 @@ first55:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-done56:
+done62:
+	MOVQ tileArgs_soon(AX), R14
+	CMPQ tileArgs_soonRows(AX), $4
+	JLE fetched63
+	SUBQ $4, tileArgs_soonRows(AX)
+	LEAQ (R14)(R10*4), R14
+	MOVQ R14, tileArgs_soon(AX)
+fetched63:
 	ADDQ $2048, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
 	DECQ R9
-	JNZ group49
+	JNZ group55
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -2067,7 +2158,8 @@ TEXT ·tiles2x2x2(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-group57:
+	MOVQ tileArgs_soon(AX), R14
+group64:
 	MOVQ tileArgs_w(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
@@ -2076,21 +2168,21 @@ group57:
 	MOVQ tileArgs_nextX(AX), R12
 	ADDQ SI, R12
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh58
+	JNE fresh65
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r8,1),%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x07; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r8,1),%tmm3
-	JMP ready59
-fresh58:
+	JMP ready66
+fresh65:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-ready59:
+ready66:
 	MOVQ tileArgs_steps(AX), R8
-step60:
+step67:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
@@ -2112,7 +2204,7 @@ step60:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	TESTQ R13, R13
-	JZ plain61
+	JZ plain68
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -2154,18 +2246,23 @@ step60:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain61:
+plain68:
+	PREFETCHT1 (R14)
+	PREFETCHT1 (R14)(R10*1)
+	PREFETCHT1 (R14)(R10*2)
+	PREFETCHT1 (R14)(R15*1)
+	ADDQ $64, R14
 	DECQ R8
-	JNZ step60
+	JNZ step67
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled62
+	JNE scaled69
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x07; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r8,1)
-	JMP done64
-scaled62:
+	JMP done71
+scaled69:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rbx,%r8,1)
@@ -2173,7 +2270,7 @@ scaled62:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x03; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first63
+	JNE first70
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -2366,8 +2463,8 @@ scaled62:
 	VMOVUPS 4032(BX), Z15
 	VFMADD213PS 4032(DI), Z31, Z15
 	VMOVUPS Z15, 4032(DI)
-	JMP done64
-first63:
+	JMP done71
+first70:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -2562,12 +2659,19 @@ first63:
 	VMOVUPS 4032(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 4032(DI)
-done64:
+done71:
+	MOVQ tileArgs_soon(AX), R14
+	CMPQ tileArgs_soonRows(AX), $4
+	JLE fetched72
+	SUBQ $4, tileArgs_soonRows(AX)
+	LEAQ (R14)(R10*4), R14
+	MOVQ R14, tileArgs_soon(AX)
+fetched72:
 	ADDQ $4096, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
 	DECQ R9
-	JNZ group57
+	JNZ group64
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET

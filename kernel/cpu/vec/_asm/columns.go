@@ -28,6 +28,7 @@ func emitColumns(e *emitter) {
 		packPlain(e, o)
 	}
 	foldPlain(e)
+	foldWide(e)
 }
 
 func splat(e *emitter, name string, word uint32) { constant(e, avx512, name, word) }
@@ -286,6 +287,31 @@ func storeRows(e *emitter, regs []int) {
 		e.op("JZ %s", done)
 	}
 	e.at(done)
+}
+
+// foldWide turns the sums of sixteen rows of x by pairs of tiles of weights into
+// pieces of these rows, so that lines of y are written in order. Meanwhile the
+// lines of the rows below the next sixteen come nearer.
+func foldWide(e *emitter) {
+	e.function("foldWide", "foldArgs", "pairs of tiles of 16 x 16 sums to sixteen rows of 32 for each.")
+	foldLoop(e, func() {
+		for i := range 2 {
+			if i == 1 {
+				e.op("ADDQ foldArgs_lower(AX), SI")
+				e.op("ADDQ $64, DI")
+			}
+			e.op("MOVQ R9, R11")
+			e.op("SHLQ $5, R11")
+			e.op("ADDQ DI, R11")
+			for r := range 16 {
+				e.op("VMOVUPS %d(SI), Z%d", 64*r, r)
+				e.op("PREFETCHT0 (R11)")
+				e.op("ADDQ R9, R11")
+			}
+			column := transpose16(e)
+			storeRows(e, column[:])
+		}
+	})
 }
 
 // foldPlain turns tiles of sums of sixteen columns into rows.

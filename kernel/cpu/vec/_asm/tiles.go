@@ -17,7 +17,8 @@ const (
 //
 //	AX arguments   BX, R11 cursors in w    CX bytes between rows of w
 //	DI sums        SI, R12 cursors in x    DX bytes between pairs of x
-//	R8 steps left  R9 groups left          R13, R10, R15 prefetching: cursor, one, three strides
+//	R8 steps left  R9 groups left          R13, R10, R15 fetching: cursor, one, three strides
+//	R14 the same, a little at a time
 func emitTiles(e *emitter) {
 	for _, parts := range []int{1, 2} {
 		for _, s := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}} {
@@ -45,11 +46,13 @@ func (k *tiles) emit(e *emitter) {
 	e.op("MOVQ tileArgs_ahead(AX), R13")
 	e.op("MOVQ tileArgs_ldAhead(AX), R10")
 	e.op("LEAQ (R10)(R10*2), R15")
+	e.op("MOVQ tileArgs_soon(AX), R14")
 	group := e.label("group")
 	e.at(group)
 	k.begin(e)
 	k.steps(e)
 	k.end(e)
+	k.nextRows(e)
 	e.op("ADDQ $%d, DI", 1024*k.nw*k.nx)
 	e.op("MOVQ tileArgs_groupX(AX), R8")
 	e.op("ADDQ R8, tileArgs_offsetX(AX)")
@@ -137,8 +140,25 @@ func (k *tiles) steps(e *emitter) {
 	}
 	e.op("ADDQ tileArgs_stepAhead(AX), R13")
 	e.at(plain)
+	for i := range 4 {
+		e.op("PREFETCHT1 %s", spaced("R14", "R10", "R15", "", 0, i))
+	}
+	e.op("ADDQ $64, R14")
 	e.op("DECQ R8")
 	e.op("JNZ %s", step)
+}
+
+// nextRows moves on to the next four rows to be fetched a little at a time, or,
+// when all are, stays with the last ones.
+func (k *tiles) nextRows(e *emitter) {
+	done := e.label("fetched")
+	e.op("MOVQ tileArgs_soon(AX), R14")
+	e.op("CMPQ tileArgs_soonRows(AX), $4")
+	e.op("JLE %s", done)
+	e.op("SUBQ $4, tileArgs_soonRows(AX)")
+	e.op("LEAQ (R14)(R10*4), R14")
+	e.op("MOVQ R14, tileArgs_soon(AX)")
+	e.at(done)
 }
 
 // end leaves the sums in memory. Under a scale they are the sums of this block
