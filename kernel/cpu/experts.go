@@ -231,7 +231,7 @@ func (d *Device) expertProduct(worker int, p product, w kernel.Weight, it expert
 		d.product(worker, p, w, it.n0, it.n1)
 		return
 	}
-	d.packedProduct(vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: row, M1: row + p.m, N: it.n1 - it.n0}, w, it.n0)
+	d.packedProduct(vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: row, M1: row + p.m, N: it.n1 - it.n0, Next: w.Out() - it.n1}, w, it.n0)
 }
 
 // addExperts adds the weighted outputs of a few tokens.

@@ -15,9 +15,12 @@ const (
 	tileRows = 128
 	// x as it is: a band of whole panels, of six rows or four.
 	plainBand = 96
-	// Packed columns: a band is four blocks of the tiles, or what the kernels for few rows take at once where the weight streams through.
+	// Packed columns: a band is four blocks of the tiles. Where the weight streams through, it is at least what the kernels for few rows take at
+	// once and else a share of fewShares for each worker: a kernel fetches the weights of its next rows, and those of another worker's band would
+	// be fetched for nothing.
 	packedBand     = 128
 	packedBandFew  = 64
+	fewShares      = 4
 	packedTileRows = 256
 )
 
@@ -36,9 +39,9 @@ func (w *multiplyWork) cut(workers int) {
 	w.band, w.tile = plainBand, tileRows
 	switch {
 	case w.columns != nil && w.X.Rows <= 2*vec.GroupRows:
-		w.band = packedBandFew
+		w.band = max(packedBandFew, ceilDiv(w.W.Out(), fewShares*workers*packedBandFew)*packedBandFew)
 		if ceilDiv(w.W.Out(), w.band) < 2*workers {
-			w.band /= 2
+			w.band = packedBandFew / 2
 		}
 	case w.columns != nil:
 		w.band, w.tile = packedBand, packedTileRows

@@ -21,29 +21,41 @@ const (
 	skewAhead = 9 * 64
 )
 
-// stream multiplies one tile of columns by e4m3 weights that are read once.
-// Whole blocks of 64 rows by 128 columns go through a streaming kernel; what is
-// left over goes by the panel, in the same order of sums.
+// stream multiplies few groups of columns by e4m3 weights that are read once from
+// memory: after the first group they are in the second cache.
 func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 	for j := 0; j < c.N; {
-		rows, from := w.block(j, c.N-j), 0
-		if w.streams(j, c.N-j) {
-			rows = streamRows
-			clear(ts.sums[:rows/tileSide*tileBytes])
-			from = ts.streamRows(c, w, j)
-		}
-		for r := 0; r < rows; r += blockW {
-			b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r), sums: ts.sums[r/tileSide*tileBytes:], folded: w.folded(j)}
-			ts.fill.ahead = tileK
-			for k := from; k < w.k; k += tileK {
-				b.k, b.depth = k, min(tileK, w.k-k)
-				w.fill(ts, b.row, b.rows, k, b.depth, b.folded)
-				ts.panelTimes(c, w, b)
-			}
-			ts.foldBlock(c, b)
+		rows := 0
+		for m := c.M0; m < c.M1; m += c.X.rows {
+			group := *c
+			group.M0, group.M1, group.Y = m, min(m+c.X.rows, c.M1), c.Y[(m-c.M0)*c.Ldy:]
+			rows = ts.streamGroup(&group, w, j)
 		}
 		j += rows
 	}
+}
+
+// streamGroup multiplies one tile of columns by weights from row j on and returns
+// how many rows of them. Whole blocks of 64 rows by 128 columns go through a
+// streaming kernel; what is left over goes by the panel, in the same order of sums.
+func (ts *tileScratch) streamGroup(c *Cut, w *panelWeights, j int) int {
+	rows, from := w.block(j, c.N-j), 0
+	if w.streams(j, c.N-j) {
+		rows = streamRows
+		clear(ts.sums[:rows/tileSide*tileBytes])
+		from = ts.streamRows(c, w, j)
+	}
+	for r := 0; r < rows; r += blockW {
+		b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r), sums: ts.sums[r/tileSide*tileBytes:], folded: w.folded(j)}
+		ts.fill.ahead = tileK
+		for k := from; k < w.k; k += tileK {
+			b.k, b.depth = k, min(tileK, w.k-k)
+			w.fill(ts, b.row, b.rows, k, b.depth, b.folded)
+			ts.panelTimes(c, w, b)
+		}
+		ts.foldBlock(c, b)
+	}
+	return rows
 }
 
 // streams reports whether the rows from row on are enough for a streaming
@@ -59,10 +71,13 @@ func (ts *tileScratch) streamRows(c *Cut, w *panelWeights, j int) int {
 	const most = streamBlocks * scaleBlock
 	for from := 0; from < whole; from += most {
 		depth := min(whole-from, most)
-		// Past the end this names no weights, which fetching does not mind.
+		// What comes next is further along, or the rows below. After the last ones it is what is here already.
 		next, run := uintptr(at(w.b, j*w.ld))+uintptr(from+depth), whole-from-depth
 		if run == 0 {
-			next, run = uintptr(at(w.b, j*w.ld))+uintptr(streamRows*w.ld), whole
+			next, run = uintptr(at(w.b, j*w.ld)), whole
+			if j+streamRows < c.N+c.Next {
+				next += uintptr(streamRows * w.ld)
+			}
 		}
 		ts.fetchAhead(next, w.ld, min(run, most))
 		ts.streamDepth(c, w, j, from, depth, folded)

@@ -12,7 +12,8 @@ const (
 	blockXPlain = 480 // rows of bfloat16
 	bandW       = 4 * blockW
 	// directRows is the most rows of x that take bfloat16 weights from where
-	// they lie: two tiles of columns, so that weights are read once.
+	// they lie: two tiles of columns, so that weights are read once. As many take
+	// e4m3 weights by the streaming kernels, one group after the other.
 	directRows = 2 * GroupRows
 	// directSteps bounds one call over weights that come from memory.
 	directSteps = 256
@@ -84,7 +85,7 @@ func tiled(c *Cut, w *panelWeights) {
 	case w.format == panelBF16 && rows <= directRows:
 		ts.direct(c, w)
 		return
-	case w.format == panelFP8 && rows <= GroupRows && c.X.parts == 2 && w.k >= scaleBlock:
+	case w.format == panelFP8 && rows <= directRows && c.X.parts == 2 && w.k >= scaleBlock:
 		ts.stream(c, w)
 		return
 	}
