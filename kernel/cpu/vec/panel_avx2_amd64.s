@@ -37,6 +37,14 @@ line4:
 	JNZ line4
 	MOVQ R11, panelArgs_ahead(AX)
 nofetch5:
+	MOVQ panelArgs_ldy(AX), R9
+	LEAQ (R9)(R9*2), R10
+	PREFETCHT0 (DI)
+	PREFETCHT0 12(DI)
+	PREFETCHT0 (DI)(R9*1)
+	PREFETCHT0 12(DI)(R9*1)
+	PREFETCHT0 (DI)(R9*2)
+	PREFETCHT0 12(DI)(R9*2)
 	MOVQ BX, SI
 	MOVQ panelArgs_w(AX), R11
 	LEAQ (R14)(R14*4), R9

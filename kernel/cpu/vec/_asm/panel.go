@@ -46,6 +46,7 @@ func (k *panel) emit(e *emitter) {
 	tile, fresh, ready := e.label("tile"), e.label("fresh"), e.label("ready")
 	e.at(tile)
 	k.fetch(e)
+	k.fetchY(e)
 	e.op("MOVQ BX, SI")
 	e.op("MOVQ panelArgs_w(AX), R11")
 	e.op("LEAQ (R14)(R14*4), R9")
@@ -90,6 +91,16 @@ func (k *panel) fetch(e *emitter) {
 	e.op("JNZ %s", line)
 	e.op("MOVQ R11, panelArgs_ahead(AX)")
 	e.at(none)
+}
+
+// fetchY requests the lines of y that the tile will be written to.
+func (k *panel) fetchY(e *emitter) {
+	e.op("MOVQ panelArgs_ldy(AX), R9")
+	e.op("LEAQ (R9)(R9*2), R10")
+	for m := range k.mr {
+		e.op("PREFETCHT0 %s", k.yAt(m, 0))
+		e.op("PREFETCHT0 %s", k.yAt(m, k.nr-1))
+	}
 }
 
 func (k *panel) steps(e *emitter) {
