@@ -103,7 +103,7 @@ func (k indexOnce) pass(e *emitter, pass int, sum bool) {
 		if step%2 == 0 {
 			e.op("MOVQ %d(R14), DX", 8*(fetchGroups-1))
 			for line := range 4 {
-				e.op("PREFETCHT0 %s", at16("DX", 64*(2*step+line)))
+				e.op("PREFETCHT1 %s", at16("DX", 64*(2*step+line)))
 			}
 			widenChunk(e, step/2)
 		}
