@@ -33,6 +33,14 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	if err := onlyF32("sparse attend", a.Out, a.Q); err != nil {
 		return err
 	}
+	w := sparseWork{SparseArgs: a}
+	d.outside.Store(-1)
+	if err := d.sparseAttend(&w); err != nil {
+		return err
+	}
+	if d.outside.Load() < 0 {
+		return nil
+	}
 	for r := range a.Q.Rows {
 		for _, slot := range host.Counted(a.Indices, a.Lens, r) {
 			if int(slot) >= a.Pool.Slots() {
@@ -40,19 +48,23 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 			}
 		}
 	}
-	w := sparseWork{SparseArgs: a}
-	if a.Q.Rows >= 2*d.pool.Workers() || d.pool.Workers() == 1 {
+	return nil
+}
+
+// sparseAttend hands rows, or chunks of them, to the workers.
+func (d *Device) sparseAttend(w *sparseWork) error {
+	if w.Q.Rows >= 2*d.pool.Workers() || d.pool.Workers() == 1 {
 		// The queries of more than 16 heads leave no room for the rows they share.
-		w.together = min(rowsTogether, max(1, rowsTogether*16/a.Heads), max(1, a.Q.Rows/(4*d.pool.Workers())))
-		return d.sparse.run(d, ceilDiv(a.Q.Rows, w.together), w, (*Device).sparseRows)
+		w.together = min(rowsTogether, max(1, rowsTogether*16/w.Heads), max(1, w.Q.Rows/(4*d.pool.Workers())))
+		return d.sparse.run(d, ceilDiv(w.Q.Rows, w.together), *w, (*Device).sparseRows)
 	}
 	// Too few rows to keep every worker busy: they share chunks, and what each gathered is joined afterwards.
-	w.chunks = ceilDiv(a.Indices.Cols, attendChunk)
-	d.partials.take(a.Q.Rows*w.chunks, a.Heads)
-	if err := d.sparse.run(d, a.Q.Rows*w.chunks, w, (*Device).sparsePart); err != nil {
+	w.chunks = ceilDiv(w.Indices.Cols, attendChunk)
+	d.partials.take(w.Q.Rows*w.chunks, w.Heads)
+	if err := d.sparse.run(d, w.Q.Rows*w.chunks, *w, (*Device).sparsePart); err != nil {
 		return err
 	}
-	return d.sparse.run(d, a.Q.Rows, w, (*Device).sparseJoin)
+	return d.sparse.run(d, w.Q.Rows, *w, (*Device).sparseJoin)
 }
 
 // partial is what one chunk of a row gathered: for every head the largest score, the sum of weights relative to it, and the weighted sum of
@@ -87,13 +99,13 @@ func (d *Device) sparseRows(w *sparseWork, worker, item int) {
 		joins[r-r0] = w.newJoin(state[2*w.Heads*(r-r0):], r)
 	}
 	c := rowChunk{r: r0}
-	w.locate(&s.places, c)
+	w.locate(d, &s.places, c)
 	for more := w.Indices.Cols > 0; more; {
 		next := rowChunk{r: c.r + 1, chunk: c.chunk, turn: c.turn + 1}
 		if next.r == r1 {
 			next = rowChunk{r: r0, chunk: c.chunk + 1}
 		}
-		w.locate(&s.ahead, next)
+		w.locate(d, &s.ahead, next)
 		d.sparseChunk(w, s, c, s.part.at(0))
 		joins[c.turn].add(d, s.part.at(0))
 		s.places, s.ahead = s.ahead, s.places
@@ -109,7 +121,7 @@ func (d *Device) sparsePart(w *sparseWork, worker, item int) {
 	s := &d.scratch[worker]
 	c := rowChunk{r: item / w.chunks, chunk: item % w.chunks}
 	s.asked[0], s.ahead = false, s.ahead[:0]
-	w.locate(&s.places, c)
+	w.locate(d, &s.places, c)
 	d.sparseChunk(w, s, c, d.partials.at(item))
 }
 
@@ -125,16 +137,19 @@ func (d *Device) sparseJoin(w *sparseWork, worker, r int) {
 // rowChunk is one chunk of a row, which is one of those that a worker takes together.
 type rowChunk struct{ r, chunk, turn int }
 
-// locate lists where the rows of a chunk lie, as bytes of their pool.
-func (w *sparseWork) locate(to *[]int, c rowChunk) {
-	*to = (*to)[:0]
+// locate lists where the rows of a chunk lie, as bytes of their pool. Slots outside it are left out and noted.
+func (w *sparseWork) locate(d *Device, to *[]int, c rowChunk) {
 	entries := host.Counted(w.Indices, w.Lens, c.r)
-	row := w.rowBytes()
+	list, slots, row := (*to)[:0], uint(w.Pool.Slots()), w.rowBytes()
 	for _, slot := range entries[min(c.chunk*attendChunk, len(entries)):min((c.chunk+1)*attendChunk, len(entries))] {
-		if slot >= 0 {
-			*to = append(*to, w.rowAt(int(slot), row))
+		switch {
+		case uint(slot) < slots:
+			list = append(list, w.rowAt(int(slot), row))
+		case slot >= 0:
+			d.outside.Store(slot)
 		}
 	}
+	*to = list
 }
 
 // rowBytes is the size of a row: main layouts are rows, one after the other.

@@ -41,7 +41,7 @@ type Device struct {
 
 	columns vec.Columns // the left factor of the product in progress, where it is packed
 
-	outside    atomic.Int32 // a position that locating found outside its table, or -1
+	outside    atomic.Int32 // a position outside its table, or a slot outside its pool, that workers found; or -1
 	scoreItems []scoreItem  // of the scores being computed
 	partials   partials     // of rows that workers share
 }
