@@ -15,13 +15,13 @@ const (
 	tileRows = 128
 	// x as it is: a band of whole panels, of six rows or four.
 	plainBand = 96
-	// Packed columns: a band is four blocks of the tiles. Where the weight streams through, it is at least what the kernels for few rows take at
+	// Packed columns: a band is eight blocks of the tiles, a tile the rows that they take at once. Where the weight streams through, it is at least what the kernels for few rows take at
 	// once and else a share of fewShares for each worker: a kernel fetches the weights of its next rows, and those of another worker's band would
 	// be fetched for nothing.
-	packedBand     = 128
+	packedBand     = 256
 	packedBandFew  = 64
 	fewShares      = 4
-	packedTileRows = 256
+	packedTileRows = 240
 )
 
 // multiplyWork is one product cut into tiles.
@@ -85,13 +85,10 @@ func readable(w kernel.Weight) error {
 	return nil
 }
 
-// multiplyTile computes one tile. Neighbouring items share a band of weights or, where x is not packed, a tile of x: its rows fill half of the
-// second cache, and the kernels fetch weights ahead but not x.
+// multiplyTile computes one tile. Neighbouring items share a tile of x: its rows fill half of the second cache, and the kernels fetch weights
+// ahead but not x.
 func (d *Device) multiplyTile(w *multiplyWork, worker, item int) {
-	n0, m0 := item/w.tiles*w.band, item%w.tiles*w.tile
-	if w.columns == nil {
-		n0, m0 = item%w.bands*w.band, item/w.bands*w.tile
-	}
+	n0, m0 := item%w.bands*w.band, item/w.bands*w.tile
 	n1, m1 := min(n0+w.band, w.W.Out()), min(m0+w.tile, w.X.Rows)
 	out := w.Out.Slice(m0, m1).Columns(n0, n1)
 	if w.columns != nil {

@@ -6,11 +6,11 @@ import "unsafe"
 
 // Blocks of a tiled product. A panel of weights stays in the nearest cache while
 // a block of columns passes by; these, at the panel's depth, stay in the second
-// cache with the sums of bandW rows.
+// cache with the sums of as many rows of weights as there is room for.
 const (
-	blockX      = 256 // rows of float32
+	blockX      = 240 // rows of float32
 	blockXPlain = 480 // rows of bfloat16
-	bandW       = 4 * blockW
+	bandBlocks  = 8   // blocks of weights at most
 	// directRows is the most rows of x that take bfloat16 weights from where
 	// they lie: two tiles of columns, so that weights are read once. As many take
 	// e4m3 weights by the streaming kernels, one group after the other.
@@ -38,10 +38,10 @@ type tileScratch struct {
 	// One after the other: the streaming kernels rely on it.
 	panel []byte // [tileSteps, 2, 16, 64]
 	block []byte // [4, 16, 16] float32
-	sums  []byte // [bandW/blockW, blockXPlain, 32] float32
+	sums  []byte // [blocks of a band, rows of a block of columns, 32] float32
 }
 
-const sumsBytes = bandW * blockXPlain * 4
+const sumsBytes = bandBlocks * blockX * blockW * 4
 
 var tileScratches recycler[tileScratch]
 
@@ -104,13 +104,14 @@ func tiled(c *Cut, w *panelWeights) {
 	}
 }
 
-// band computes rows [m, end) of x by up to bandW rows of weights from row j
-// on and returns how many.
+// band computes rows [m, end) of x by a band of weights from row j on and returns
+// how many rows it has.
 func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
-	var rows [bandW / blockW]int
-	var folded [bandW / blockW]bool
+	var rows [bandBlocks]int
+	var folded [bandBlocks]bool
+	room := (end - m + c.X.rows - 1) / c.X.rows * blockW / tileSide * tileBytes // for the sums of a block
 	n, blocks := 0, 0
-	for blocks < len(rows) && j+n < c.N {
+	for blocks < min(bandBlocks, sumsBytes/room) && j+n < c.N {
 		rows[blocks], folded[blocks] = w.block(j+n, c.N-j-n), w.folded(j+n)
 		n += rows[blocks]
 		blocks++
@@ -124,7 +125,7 @@ func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 			if b == blocks-1 {
 				ahead = w.bytes(tileK) - (at-j)*w.ld
 			}
-			block := tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*sumsBytes/len(rows):], k: k, depth: depth, folded: folded[b], ahead: ahead}
+			block := tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*room:], k: k, depth: depth, folded: folded[b], ahead: ahead}
 			ts.fill.ahead = 0
 			if block.tilesX(c.X) < soonTiles {
 				ts.fill.ahead = ahead
@@ -135,12 +136,12 @@ func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 		}
 	}
 	if n == blocks*blockW && c.X.rows == GroupRows {
-		ts.foldBand(c, m, end, j, blocks)
+		ts.foldBand(c, tileBlock{m: m, end: end, row: j, rows: n}, room)
 		return n
 	}
 	at := j
 	for b, r := range rows[:blocks] {
-		ts.foldBlock(c, tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*sumsBytes/len(rows):]})
+		ts.foldBlock(c, tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*room:]})
 		at += r
 	}
 	return n
@@ -258,12 +259,12 @@ func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 	}
 }
 
-// foldBand writes the sums of whole blocks of weights from row j on to y, group by
-// group of rows.
-func (ts *tileScratch) foldBand(c *Cut, m, end, j, blocks int) {
+// foldBand writes the sums of whole blocks of weights to y, group by group of
+// rows. Those of a block take the given room.
+func (ts *tileScratch) foldBand(c *Cut, b tileBlock, room int) {
 	a := &ts.fold
 	a.ldy, a.add, a.mask = 4*c.Ldy, flag(c.Add), 1<<tileSide-1
-	groups := (end - m + GroupRows - 1) / GroupRows
+	groups := b.tilesX(c.X)
 	for g := range groups {
 		// Two neighbours are a pair of columns; the last one may be alone.
 		first := g/2*4*tileBytes + g%2*tileBytes
@@ -271,10 +272,10 @@ func (ts *tileScratch) foldBand(c *Cut, m, end, j, blocks int) {
 		if g == groups-1 && g%2 == 0 {
 			a.lower = tileBytes
 		}
-		row := m + g*GroupRows
-		a.sums, a.y = at(ts.sums, first), at(c.Y, (row-c.M0)*c.Ldy+j)
-		a.nextSums, a.nextY = sumsBytes/(bandW/blockW)-a.lower, pairLanes
-		a.rows, a.tiles = min(GroupRows, end-row), blocks
+		row := b.m + g*GroupRows
+		a.sums, a.y = at(ts.sums, first), at(c.Y, (row-c.M0)*c.Ldy+b.row)
+		a.nextSums, a.nextY = room-a.lower, pairLanes
+		a.rows, a.tiles = min(GroupRows, b.end-row), b.rows/blockW
 		runFold(foldWide, a)
 	}
 }
