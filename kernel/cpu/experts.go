@@ -90,7 +90,7 @@ func (d *Device) expertBlock(a *kernel.ExpertArgs) error {
 	if err := d.expertInputs(a); err != nil {
 		return err
 	}
-	st.cut(inner)
+	st.cut(inner, d.pool.Workers())
 	if err := st.task.run(d, len(st.items), expertWork{a, false}, (*Device).expertBand); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (d *Device) expertBlock(a *kernel.ExpertArgs) error {
 			return err
 		}
 	}
-	st.cut(hidden)
+	st.cut(hidden, d.pool.Workers())
 	if err := st.task.run(d, len(st.items), expertWork{a, true}, (*Device).expertBand); err != nil {
 		return err
 	}
@@ -182,15 +182,23 @@ func (st *expertState) sort(a *kernel.ExpertArgs) {
 	}
 }
 
-// cut lists the bands of every expert that has rows.
-func (st *expertState) cut(out int) {
+// cut lists the bands of every expert that has rows. Where these are few, weights stream through and bands are long, as those of a product.
+func (st *expertState) cut(out, workers int) {
+	band := bandRows
+	if st.packed && slices.Max(st.count) <= vec.GroupRows {
+		active := 0
+		for _, rows := range st.count {
+			active += min(int(rows), 1)
+		}
+		band = max(packedBandFew, ceilDiv(active*out, fewShares*workers*packedBandFew)*packedBandFew)
+	}
 	st.items = st.items[:0]
 	for e, rows := range st.count {
 		if rows == 0 {
 			continue
 		}
-		for n := 0; n < out; n += bandRows {
-			st.items = append(st.items, expertItem{e, n, min(n+bandRows, out)})
+		for n := 0; n < out; n += band {
+			st.items = append(st.items, expertItem{e, n, min(n+band, out)})
 		}
 	}
 }

@@ -232,7 +232,7 @@ func (ts *tileScratch) shape(rows, line int) {
 func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 	a := &ts.tiles
 	whole := w.k / stepDepth
-	for j := 0; j < c.N; j += blockW {
+	for j := ts.short(c, w); j < c.N; j += blockW {
 		b := tileBlock{m: c.M0, end: c.M1, row: j, rows: min(blockW, c.N-j), sums: ts.sums, folded: true}
 		a.scaled = 0
 		a.nextW, a.ldw, a.stepW = tileSide*w.ld, w.ld, pairLanes

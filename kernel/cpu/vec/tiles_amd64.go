@@ -18,6 +18,8 @@ type tileArgs struct {
 	partX        int            // between parts of x, one step's after another's
 	groupX       int            // between groups of columns
 	offsetX      int            // of this group; the kernel moves it on
+	groupW       int            // between the weights of two groups: 0 where they share them
+	offsetW      int            // as offsetX
 	groups       int
 	steps        int
 	fresh        int // sums begin at zero instead of in memory
@@ -81,6 +83,7 @@ type foldArgs struct {
 	ldy             int
 	nextSums, nextY int // between tiles, or from the second of a pair to the next one
 	lower           int // from the first of a pair to the second
+	line            int // between lines of a tile, where they do not lie together
 	tiles           int // or pairs
 	rows            int // of each tile's columns, how many exist
 	mask            int // of each tile's rows, which exist
@@ -216,3 +219,6 @@ func foldPlain(a *foldArgs)
 
 //go:noescape
 func foldWide(a *foldArgs)
+
+//go:noescape
+func foldApart(a *foldArgs)

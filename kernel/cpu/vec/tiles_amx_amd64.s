@@ -17,9 +17,9 @@ TEXT ·tiles1x1x1(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-	MOVQ tileArgs_soon(AX), R14
 group1:
 	MOVQ tileArgs_w(AX), BX
+	ADDQ tileArgs_offsetW(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	CMPQ tileArgs_fresh(AX), $0
@@ -61,11 +61,6 @@ step4:
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
 plain5:
-	PREFETCHT1 (R14)
-	PREFETCHT1 (R14)(R10*1)
-	PREFETCHT1 (R14)(R10*2)
-	PREFETCHT1 (R14)(R15*1)
-	ADDQ $64, R14
 	DECQ R8
 	JNZ step4
 	MOVQ $64, R8
@@ -180,16 +175,11 @@ first7:
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 960(DI)
 done8:
-	MOVQ tileArgs_soon(AX), R14
-	CMPQ tileArgs_soonRows(AX), $4
-	JLE fetched9
-	SUBQ $4, tileArgs_soonRows(AX)
-	LEAQ (R14)(R10*4), R14
-	MOVQ R14, tileArgs_soon(AX)
-fetched9:
 	ADDQ $1024, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
+	MOVQ tileArgs_groupW(AX), R8
+	ADDQ R8, tileArgs_offsetW(AX)
 	DECQ R9
 	JNZ group1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
@@ -209,24 +199,25 @@ TEXT ·tiles1x2x1(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
 	MOVQ tileArgs_soon(AX), R14
-group10:
+group9:
 	MOVQ tileArgs_w(AX), BX
+	ADDQ tileArgs_offsetW(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	MOVQ tileArgs_nextX(AX), R12
 	ADDQ SI, R12
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh11
+	JNE fresh10
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm1
-	JMP ready12
-fresh11:
+	JMP ready11
+fresh10:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
-ready12:
+ready11:
 	MOVQ tileArgs_steps(AX), R8
-step13:
+step12:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
@@ -236,7 +227,7 @@ step13:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	TESTQ R13, R13
-	JZ plain14
+	JZ plain13
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -258,27 +249,27 @@ step13:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain14:
+plain13:
 	PREFETCHT1 (R14)
 	PREFETCHT1 (R14)(R10*1)
 	PREFETCHT1 (R14)(R10*2)
 	PREFETCHT1 (R14)(R15*1)
 	ADDQ $64, R14
 	DECQ R8
-	JNZ step13
+	JNZ step12
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled15
+	JNE scaled14
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r8,1)
-	JMP done17
-scaled15:
+	JMP done16
+scaled14:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first16
+	JNE first15
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -375,8 +366,8 @@ scaled15:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS 1984(DI), Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-	JMP done17
-first16:
+	JMP done16
+first15:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -475,19 +466,21 @@ first16:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-done17:
+done16:
 	MOVQ tileArgs_soon(AX), R14
 	CMPQ tileArgs_soonRows(AX), $4
-	JLE fetched18
+	JLE fetched17
 	SUBQ $4, tileArgs_soonRows(AX)
 	LEAQ (R14)(R10*4), R14
 	MOVQ R14, tileArgs_soon(AX)
-fetched18:
+fetched17:
 	ADDQ $2048, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
+	MOVQ tileArgs_groupW(AX), R8
+	ADDQ R8, tileArgs_offsetW(AX)
 	DECQ R9
-	JNZ group10
+	JNZ group9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -504,25 +497,25 @@ TEXT ·tiles2x1x1(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-	MOVQ tileArgs_soon(AX), R14
-group19:
+group18:
 	MOVQ tileArgs_w(AX), BX
+	ADDQ tileArgs_offsetW(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	MOVQ tileArgs_nextW(AX), R11
 	ADDQ BX, R11
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh20
+	JNE fresh19
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm2
-	JMP ready21
-fresh20:
+	JMP ready20
+fresh19:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
-ready21:
+ready20:
 	MOVQ tileArgs_steps(AX), R8
-step22:
+step21:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
@@ -532,7 +525,7 @@ step22:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	TESTQ R13, R13
-	JZ plain23
+	JZ plain22
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -574,27 +567,22 @@ step22:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain23:
-	PREFETCHT1 (R14)
-	PREFETCHT1 (R14)(R10*1)
-	PREFETCHT1 (R14)(R10*2)
-	PREFETCHT1 (R14)(R15*1)
-	ADDQ $64, R14
+plain22:
 	DECQ R8
-	JNZ step22
+	JNZ step21
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled24
+	JNE scaled23
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x400(%rdi,%r8,1)
-	JMP done26
-scaled24:
+	JMP done25
+scaled23:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x400(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first25
+	JNE first24
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -691,8 +679,8 @@ scaled24:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS 1984(DI), Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-	JMP done26
-first25:
+	JMP done25
+first24:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -791,19 +779,14 @@ first25:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-done26:
-	MOVQ tileArgs_soon(AX), R14
-	CMPQ tileArgs_soonRows(AX), $4
-	JLE fetched27
-	SUBQ $4, tileArgs_soonRows(AX)
-	LEAQ (R14)(R10*4), R14
-	MOVQ R14, tileArgs_soon(AX)
-fetched27:
+done25:
 	ADDQ $2048, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
+	MOVQ tileArgs_groupW(AX), R8
+	ADDQ R8, tileArgs_offsetW(AX)
 	DECQ R9
-	JNZ group19
+	JNZ group18
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -821,8 +804,9 @@ TEXT ·tiles2x2x1(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
 	MOVQ tileArgs_soon(AX), R14
-group28:
+group26:
 	MOVQ tileArgs_w(AX), BX
+	ADDQ tileArgs_offsetW(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	MOVQ tileArgs_nextW(AX), R11
@@ -830,21 +814,21 @@ group28:
 	MOVQ tileArgs_nextX(AX), R12
 	ADDQ SI, R12
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh29
+	JNE fresh27
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r8,1),%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x07; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r8,1),%tmm3
-	JMP ready30
-fresh29:
+	JMP ready28
+fresh27:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-ready30:
+ready28:
 	MOVQ tileArgs_steps(AX), R8
-step31:
+step29:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
@@ -858,7 +842,7 @@ step31:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	TESTQ R13, R13
-	JZ plain32
+	JZ plain30
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -900,23 +884,23 @@ step31:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain32:
+plain30:
 	PREFETCHT1 (R14)
 	PREFETCHT1 (R14)(R10*1)
 	PREFETCHT1 (R14)(R10*2)
 	PREFETCHT1 (R14)(R15*1)
 	ADDQ $64, R14
 	DECQ R8
-	JNZ step31
+	JNZ step29
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled33
+	JNE scaled31
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x07; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r8,1)
-	JMP done35
-scaled33:
+	JMP done33
+scaled31:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rbx,%r8,1)
@@ -924,7 +908,7 @@ scaled33:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x03; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first34
+	JNE first32
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -1117,8 +1101,8 @@ scaled33:
 	VMOVUPS 4032(BX), Z15
 	VFMADD213PS 4032(DI), Z31, Z15
 	VMOVUPS Z15, 4032(DI)
-	JMP done35
-first34:
+	JMP done33
+first32:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -1313,19 +1297,21 @@ first34:
 	VMOVUPS 4032(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 4032(DI)
-done35:
+done33:
 	MOVQ tileArgs_soon(AX), R14
 	CMPQ tileArgs_soonRows(AX), $4
-	JLE fetched36
+	JLE fetched34
 	SUBQ $4, tileArgs_soonRows(AX)
 	LEAQ (R14)(R10*4), R14
 	MOVQ R14, tileArgs_soon(AX)
-fetched36:
+fetched34:
 	ADDQ $4096, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
+	MOVQ tileArgs_groupW(AX), R8
+	ADDQ R8, tileArgs_offsetW(AX)
 	DECQ R9
-	JNZ group28
+	JNZ group26
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -1342,21 +1328,21 @@ TEXT ·tiles1x1x2(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-	MOVQ tileArgs_soon(AX), R14
-group37:
+group35:
 	MOVQ tileArgs_w(AX), BX
+	ADDQ tileArgs_offsetW(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh38
+	JNE fresh36
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
-	JMP ready39
-fresh38:
+	JMP ready37
+fresh36:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
-ready39:
+ready37:
 	MOVQ tileArgs_steps(AX), R8
-step40:
+step38:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
@@ -1366,7 +1352,7 @@ step40:
 	ADDQ tileArgs_partX(AX), SI
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	TESTQ R13, R13
-	JZ plain41
+	JZ plain39
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -1388,25 +1374,20 @@ step40:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain41:
-	PREFETCHT1 (R14)
-	PREFETCHT1 (R14)(R10*1)
-	PREFETCHT1 (R14)(R10*2)
-	PREFETCHT1 (R14)(R15*1)
-	ADDQ $64, R14
+plain39:
 	DECQ R8
-	JNZ step40
+	JNZ step38
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled42
+	JNE scaled40
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
-	JMP done44
-scaled42:
+	JMP done42
+scaled40:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first43
+	JNE first41
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -1455,8 +1436,8 @@ scaled42:
 	VMOVUPS 960(BX), Z15
 	VFMADD213PS 960(DI), Z31, Z15
 	VMOVUPS Z15, 960(DI)
-	JMP done44
-first43:
+	JMP done42
+first41:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -1507,19 +1488,14 @@ first43:
 	VMOVUPS 960(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 960(DI)
-done44:
-	MOVQ tileArgs_soon(AX), R14
-	CMPQ tileArgs_soonRows(AX), $4
-	JLE fetched45
-	SUBQ $4, tileArgs_soonRows(AX)
-	LEAQ (R14)(R10*4), R14
-	MOVQ R14, tileArgs_soon(AX)
-fetched45:
+done42:
 	ADDQ $1024, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
+	MOVQ tileArgs_groupW(AX), R8
+	ADDQ R8, tileArgs_offsetW(AX)
 	DECQ R9
-	JNZ group37
+	JNZ group35
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -1537,24 +1513,25 @@ TEXT ·tiles1x2x2(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
 	MOVQ tileArgs_soon(AX), R14
-group46:
+group43:
 	MOVQ tileArgs_w(AX), BX
+	ADDQ tileArgs_offsetW(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	MOVQ tileArgs_nextX(AX), R12
 	ADDQ SI, R12
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh47
+	JNE fresh44
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm1
-	JMP ready48
-fresh47:
+	JMP ready45
+fresh44:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
-ready48:
+ready45:
 	MOVQ tileArgs_steps(AX), R8
-step49:
+step46:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
@@ -1570,7 +1547,7 @@ step49:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	TESTQ R13, R13
-	JZ plain50
+	JZ plain47
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -1592,27 +1569,27 @@ step49:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain50:
+plain47:
 	PREFETCHT1 (R14)
 	PREFETCHT1 (R14)(R10*1)
 	PREFETCHT1 (R14)(R10*2)
 	PREFETCHT1 (R14)(R15*1)
 	ADDQ $64, R14
 	DECQ R8
-	JNZ step49
+	JNZ step46
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled51
+	JNE scaled48
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r8,1)
-	JMP done53
-scaled51:
+	JMP done50
+scaled48:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first52
+	JNE first49
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -1709,8 +1686,8 @@ scaled51:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS 1984(DI), Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-	JMP done53
-first52:
+	JMP done50
+first49:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -1809,19 +1786,21 @@ first52:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-done53:
+done50:
 	MOVQ tileArgs_soon(AX), R14
 	CMPQ tileArgs_soonRows(AX), $4
-	JLE fetched54
+	JLE fetched51
 	SUBQ $4, tileArgs_soonRows(AX)
 	LEAQ (R14)(R10*4), R14
 	MOVQ R14, tileArgs_soon(AX)
-fetched54:
+fetched51:
 	ADDQ $2048, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
+	MOVQ tileArgs_groupW(AX), R8
+	ADDQ R8, tileArgs_offsetW(AX)
 	DECQ R9
-	JNZ group46
+	JNZ group43
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -1838,25 +1817,25 @@ TEXT ·tiles2x1x2(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ahead(AX), R13
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
-	MOVQ tileArgs_soon(AX), R14
-group55:
+group52:
 	MOVQ tileArgs_w(AX), BX
+	ADDQ tileArgs_offsetW(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	MOVQ tileArgs_nextW(AX), R11
 	ADDQ BX, R11
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh56
+	JNE fresh53
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm2
-	JMP ready57
-fresh56:
+	JMP ready54
+fresh53:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
-ready57:
+ready54:
 	MOVQ tileArgs_steps(AX), R8
-step58:
+step55:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
@@ -1870,7 +1849,7 @@ step58:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	TESTQ R13, R13
-	JZ plain59
+	JZ plain56
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -1912,27 +1891,22 @@ step58:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain59:
-	PREFETCHT1 (R14)
-	PREFETCHT1 (R14)(R10*1)
-	PREFETCHT1 (R14)(R10*2)
-	PREFETCHT1 (R14)(R15*1)
-	ADDQ $64, R14
+plain56:
 	DECQ R8
-	JNZ step58
+	JNZ step55
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled60
+	JNE scaled57
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x400(%rdi,%r8,1)
-	JMP done62
-scaled60:
+	JMP done59
+scaled57:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x400(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first61
+	JNE first58
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -2029,8 +2003,8 @@ scaled60:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS 1984(DI), Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-	JMP done62
-first61:
+	JMP done59
+first58:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -2129,19 +2103,14 @@ first61:
 	VMOVUPS 1984(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 1984(DI)
-done62:
-	MOVQ tileArgs_soon(AX), R14
-	CMPQ tileArgs_soonRows(AX), $4
-	JLE fetched63
-	SUBQ $4, tileArgs_soonRows(AX)
-	LEAQ (R14)(R10*4), R14
-	MOVQ R14, tileArgs_soon(AX)
-fetched63:
+done59:
 	ADDQ $2048, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
+	MOVQ tileArgs_groupW(AX), R8
+	ADDQ R8, tileArgs_offsetW(AX)
 	DECQ R9
-	JNZ group55
+	JNZ group52
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -2159,8 +2128,9 @@ TEXT ·tiles2x2x2(SB), NOSPLIT, $0-8
 	MOVQ tileArgs_ldAhead(AX), R10
 	LEAQ (R10)(R10*2), R15
 	MOVQ tileArgs_soon(AX), R14
-group64:
+group60:
 	MOVQ tileArgs_w(AX), BX
+	ADDQ tileArgs_offsetW(AX), BX
 	MOVQ tileArgs_x(AX), SI
 	ADDQ tileArgs_offsetX(AX), SI
 	MOVQ tileArgs_nextW(AX), R11
@@ -2168,21 +2138,21 @@ group64:
 	MOVQ tileArgs_nextX(AX), R12
 	ADDQ SI, R12
 	CMPQ tileArgs_fresh(AX), $0
-	JNE fresh65
+	JNE fresh61
 	MOVQ $64, R8
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tileloadd (%rdi,%r8,1),%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r8,1),%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r8,1),%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x07; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r8,1),%tmm3
-	JMP ready66
-fresh65:
+	JMP ready62
+fresh61:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-ready66:
+ready62:
 	MOVQ tileArgs_steps(AX), R8
-step67:
+step63:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x0B; // tileloadd (%rbx,%rcx,1),%tmm4
 	ADDQ tileArgs_stepW(AX), BX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
@@ -2204,7 +2174,7 @@ step67:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	TESTQ R13, R13
-	JZ plain68
+	JZ plain64
 	PREFETCHT0 (R13)
 	PREFETCHT0 (R13)(R10*1)
 	PREFETCHT0 (R13)(R10*2)
@@ -2246,23 +2216,23 @@ step67:
 	PREFETCHT0 (R13)(R15*1)
 	LEAQ (R13)(R10*4), R13
 	ADDQ tileArgs_stepAhead(AX), R13
-plain68:
+plain64:
 	PREFETCHT1 (R14)
 	PREFETCHT1 (R14)(R10*1)
 	PREFETCHT1 (R14)(R10*2)
 	PREFETCHT1 (R14)(R15*1)
 	ADDQ $64, R14
 	DECQ R8
-	JNZ step67
+	JNZ step63
 	MOVQ $64, R8
 	CMPQ tileArgs_scaled(AX), $0
-	JNE scaled69
+	JNE scaled65
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x07; // tilestored %tmm0,(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x07; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x07; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%rdi,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x07; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rdi,%r8,1)
-	JMP done71
-scaled69:
+	JMP done67
+scaled65:
 	MOVQ tileArgs_block(AX), BX
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x03; // tilestored %tmm0,(%rbx,%r8,1)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x03; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%rbx,%r8,1)
@@ -2270,7 +2240,7 @@ scaled69:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x03; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%rbx,%r8,1)
 	VBROADCASTSS tileArgs_scale(AX), Z31
 	CMPQ tileArgs_scaled(AX), $1
-	JNE first70
+	JNE first66
 	VMOVUPS 0(BX), Z0
 	VFMADD213PS 0(DI), Z31, Z0
 	VMOVUPS Z0, 0(DI)
@@ -2463,8 +2433,8 @@ scaled69:
 	VMOVUPS 4032(BX), Z15
 	VFMADD213PS 4032(DI), Z31, Z15
 	VMOVUPS Z15, 4032(DI)
-	JMP done71
-first70:
+	JMP done67
+first66:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
 	VMOVUPS 0(BX), Z0
@@ -2659,19 +2629,21 @@ first70:
 	VMOVUPS 4032(BX), Z15
 	VFMADD213PS Z30, Z31, Z15
 	VMOVUPS Z15, 4032(DI)
-done71:
+done67:
 	MOVQ tileArgs_soon(AX), R14
 	CMPQ tileArgs_soonRows(AX), $4
-	JLE fetched72
+	JLE fetched68
 	SUBQ $4, tileArgs_soonRows(AX)
 	LEAQ (R14)(R10*4), R14
 	MOVQ R14, tileArgs_soon(AX)
-fetched72:
+fetched68:
 	ADDQ $4096, DI
 	MOVQ tileArgs_groupX(AX), R8
 	ADDQ R8, tileArgs_offsetX(AX)
+	MOVQ tileArgs_groupW(AX), R8
+	ADDQ R8, tileArgs_offsetW(AX)
 	DECQ R9
-	JNZ group64
+	JNZ group60
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET

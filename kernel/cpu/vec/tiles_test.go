@@ -218,6 +218,38 @@ func TestTiledLongSums(t *testing.T) {
 	}
 }
 
+// Short rows without gaps are read in another order, to the same bits.
+func TestTiledShortRows(t *testing.T) {
+	tier := tiledTier(t)
+	for _, s := range [][2]int{{32, 64}, {64, 63}, {96, 70}, {512, 545}, {1024, 1100}, {2016, 200}} {
+		k, n := s[0], s[1]
+		for _, m := range []int{1, 3, 7, 16} {
+			a := newMatrix(newRand(28), m, n, k, 0, 0)
+			gaps := make([]byte, 2*n*(k+32))
+			for j := range n {
+				copy(gaps[2*j*(k+32):], a.bf16[2*j*a.ldw:][:2*k])
+			}
+			dense := make([]byte, 2*n*k)
+			for j := range n {
+				copy(dense[2*j*k:], a.bf16[2*j*a.ldw:][:2*k])
+			}
+			x := packed(tier, InOrder, a.x, a.ldx, m, k)
+			for _, add := range []bool{false, true} {
+				want, got := make([]float32, m*n), make([]float32, m*n+1)
+				for i := range want {
+					want[i], got[i] = float32(i), float32(i)
+				}
+				tier.TiledBF16(Cut{Y: want, Ldy: n, X: x, M1: m, N: n, Add: add}, gaps, k+32)
+				tier.TiledBF16(Cut{Y: got, Ldy: n, X: x, M1: m, N: n, Add: add}, dense, k)
+				wantSame(t, fmt.Sprintf("%d rows by %d of %d, add %v", m, n, k, add), got[:m*n], want)
+				if got[m*n] != 0 {
+					t.Errorf("%d rows by %d of %d: wrote past the end", m, n, k)
+				}
+			}
+		}
+	}
+}
+
 func TestTiledProductsAdd(t *testing.T) {
 	tier := tiledTier(t)
 	for _, m := range []int{1, 2, 7, 40} {

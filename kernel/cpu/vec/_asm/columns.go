@@ -29,6 +29,7 @@ func emitColumns(e *emitter) {
 	}
 	foldPlain(e)
 	foldWide(e)
+	foldApart(e)
 }
 
 func splat(e *emitter, name string, word uint32) { constant(e, avx512, name, word) }
@@ -311,6 +312,20 @@ func foldWide(e *emitter) {
 			column := transpose16(e)
 			storeRows(e, column[:])
 		}
+	})
+}
+
+// foldApart is foldPlain for tiles whose lines are those of different ones.
+func foldApart(e *emitter) {
+	e.function("foldApart", "foldArgs", "tiles of 16 x 16 sums, lines apart, to sixteen rows of 16.")
+	foldLoop(e, func() {
+		e.op("MOVQ SI, R11")
+		for r := range 16 {
+			e.op("VMOVUPS (R11), Z%d", r)
+			e.op("ADDQ foldArgs_line(AX), R11")
+		}
+		column := transpose16(e)
+		storeRows(e, column[:])
 	})
 }
 

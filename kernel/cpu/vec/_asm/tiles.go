@@ -18,7 +18,7 @@ const (
 //	AX arguments   BX, R11 cursors in w    CX bytes between rows of w
 //	DI sums        SI, R12 cursors in x    DX bytes between pairs of x
 //	R8 steps left  R9 groups left          R13, R10, R15 fetching: cursor, one, three strides
-//	R14 the same, a little at a time
+//	R14 the same, a little at a time, where columns come in pairs
 func emitTiles(e *emitter) {
 	for _, parts := range []int{1, 2} {
 		for _, s := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}} {
@@ -46,16 +46,22 @@ func (k *tiles) emit(e *emitter) {
 	e.op("MOVQ tileArgs_ahead(AX), R13")
 	e.op("MOVQ tileArgs_ldAhead(AX), R10")
 	e.op("LEAQ (R10)(R10*2), R15")
-	e.op("MOVQ tileArgs_soon(AX), R14")
+	if k.nx == 2 {
+		e.op("MOVQ tileArgs_soon(AX), R14")
+	}
 	group := e.label("group")
 	e.at(group)
 	k.begin(e)
 	k.steps(e)
 	k.end(e)
-	k.nextRows(e)
+	if k.nx == 2 {
+		k.nextRows(e)
+	}
 	e.op("ADDQ $%d, DI", 1024*k.nw*k.nx)
 	e.op("MOVQ tileArgs_groupX(AX), R8")
 	e.op("ADDQ R8, tileArgs_offsetX(AX)")
+	e.op("MOVQ tileArgs_groupW(AX), R8")
+	e.op("ADDQ R8, tileArgs_offsetW(AX)")
 	e.op("DECQ R9")
 	e.op("JNZ %s", group)
 	e.emit(tilerelease())
@@ -74,6 +80,7 @@ func (k *tiles) each(f func(w, x int)) {
 func (k *tiles) begin(e *emitter) {
 	fresh, ready := e.label("fresh"), e.label("ready")
 	e.op("MOVQ tileArgs_w(AX), BX")
+	e.op("ADDQ tileArgs_offsetW(AX), BX")
 	e.op("MOVQ tileArgs_x(AX), SI")
 	e.op("ADDQ tileArgs_offsetX(AX), SI")
 	if k.nw == 2 {
@@ -140,10 +147,12 @@ func (k *tiles) steps(e *emitter) {
 	}
 	e.op("ADDQ tileArgs_stepAhead(AX), R13")
 	e.at(plain)
-	for i := range 4 {
-		e.op("PREFETCHT1 %s", spaced("R14", "R10", "R15", "", 0, i))
+	if k.nx == 2 {
+		for i := range 4 {
+			e.op("PREFETCHT1 %s", spaced("R14", "R10", "R15", "", 0, i))
+		}
+		e.op("ADDQ $64, R14")
 	}
-	e.op("ADDQ $64, R14")
 	e.op("DECQ R8")
 	e.op("JNZ %s", step)
 }

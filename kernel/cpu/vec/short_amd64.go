@@ -1,0 +1,76 @@
+//go:build !purego
+
+package vec
+
+// Short rows of weights lie one after the other within few pages, and memory
+// gives more where many pages are read at once, line after line of each. So a
+// block of 32 rows is not neighbours but the beginnings of 32 runs of rows:
+//
+//	block 0   rows 0, runs, 2 runs, ..., 31 runs
+//	block 1   rows 1, 1 + runs, 1 + 2 runs, ...
+//
+// and every run is read from its first byte to its last.
+
+// shortBlocks is the blocks of one call: as many sums of a row of weights are
+// written to y together.
+const shortBlocks = tileSide
+
+// short multiplies one tile of columns by short rows of bfloat16 weights that lie
+// without gaps, and returns how many it took: whole blocks, or none.
+func (ts *tileScratch) short(c *Cut, w *panelWeights) int {
+	run := c.N / blockW // rows
+	if w.ld >= ownAhead || w.ld != 2*w.k || w.k%stepDepth != 0 || c.M1-c.M0 > c.X.rows || run < 2 {
+		return 0
+	}
+	a := &ts.tiles
+	a.scaled, a.fresh, a.steps = 0, 1, w.k/stepDepth
+	a.nextW, a.ldw, a.stepW = tileSide*run*w.ld, run*w.ld, pairLanes
+	a.ahead, a.soonRows, a.ldAhead = 0, 0, 0
+	b := tileBlock{m: c.M0, end: c.M1, rows: blockW, sums: ts.sums}
+	for i := 0; i < run; i += shortBlocks {
+		blocks := min(shortBlocks, run-i)
+		a.w = at(w.b, i*w.ld)
+		a.soon = uintptr(a.w)
+		a.groupW = w.ld
+		ts.blocksTimes(c, b, blocks)
+		ts.foldRuns(c, i, run, blocks)
+	}
+	a.groupW = 0
+	return run * blockW
+}
+
+// blocksTimes multiplies the same columns by several blocks.
+func (ts *tileScratch) blocksTimes(c *Cut, b tileBlock, blocks int) {
+	a, x := &ts.tiles, c.X
+	ts.shape(b.rows, x.lineBytes())
+	a.ldx, a.partX, a.groupX = x.lineBytes(), x.partBytes(), 0
+	a.x = at(x.mem[:cap(x.mem)], b.m/x.rows*x.groupBytes())
+	a.groups, a.offsetX, a.offsetW, a.sums = blocks, 0, 0, at(b.sums, 0)
+	runTiles(tileKernels[x.parts][1][0], a)
+	a.offsetW = 0
+}
+
+// foldRuns writes the sums of blocks, row i and on of every run, to y.
+func (ts *tileScratch) foldRuns(c *Cut, i, run, blocks int) {
+	const each = blockW / tileSide * tileBytes // of a block
+	if c.X.rows == 1 {
+		for r := range blockW {
+			y := c.Y[r*run+i:][:blocks]
+			for g := range y {
+				// In bounds: a block has two tiles of 16 lines of 64 bytes.
+				v := *(*float32)(at(ts.sums, g*each+r*pairLanes))
+				if c.Add {
+					v += y[g]
+				}
+				y[g] = v
+			}
+		}
+		return
+	}
+	a := &ts.fold
+	a.ldy, a.add, a.mask = 4*c.Ldy, flag(c.Add), 1<<blocks-1
+	a.rows, a.tiles, a.line = c.M1-c.M0, blockW, each
+	a.nextSums, a.nextY = pairLanes, 4*run
+	a.sums, a.y = at(ts.sums, 0), at(c.Y, i)
+	runFold(foldApart, a)
+}
