@@ -30,10 +30,10 @@ func (d *Device) packs(w kernel.Weight) bool {
 
 // orderFor is the order of columns to be multiplied by a weight.
 func orderFor(w kernel.Weight) vec.Order {
-	if w.Data.DType == kernel.E4M3 {
-		return vec.EvenOdd
+	if w.Data.DType == kernel.BF16 {
+		return vec.InOrder
 	}
-	return vec.InOrder
+	return vec.EvenOdd
 }
 
 // packRows packs x as columns.

@@ -22,9 +22,9 @@ type Columns struct {
 type Order int
 
 const (
-	// InOrder is for bfloat16 and e2m1 weights.
+	// InOrder is for bfloat16 weights.
 	InOrder Order = iota
-	// EvenOdd is for e4m3 weights: of every 64 elements first the even ones.
+	// EvenOdd is for e4m3 and e2m1 weights: of every 64 elements first the even ones.
 	EvenOdd
 )
 

@@ -110,17 +110,30 @@ done8:
 	VZEROUPPER
 	RET
 
+DATA groupOfWord<>+0(SB)/8, $0x0000000000000000
+DATA groupOfWord<>+8(SB)/8, $0x0000000000000000
+DATA groupOfWord<>+16(SB)/8, $0x0000000000000000
+DATA groupOfWord<>+24(SB)/8, $0x0000000000000000
+DATA groupOfWord<>+32(SB)/8, $0x0001000100010001
+DATA groupOfWord<>+40(SB)/8, $0x0001000100010001
+DATA groupOfWord<>+48(SB)/8, $0x0001000100010001
+DATA groupOfWord<>+56(SB)/8, $0x0001000100010001
+GLOBL groupOfWord<>(SB), RODATA|NOPTR, $64
+
 // func fillFP4(a *fillArgs)
-// rows of pairs of e2m1 codes with an e8m0 scale for each step of 32 weights.
+// rows of pairs of e2m1 codes with an e8m0 scale for 32 weights; steps of 64: even ones, odd ones.
 TEXT ·fillFP4(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ fillArgs_table(AX), R8
 	VMOVDQU64 (R8), Z28
-	MOVL $0x000F000F, R8
-	VPBROADCASTD R8, Z29
-	MOVL $0x00070007, R8
-	VPBROADCASTD R8, Z30
+	VMOVDQU64 groupOfWord<>(SB), Z27
+	MOVL $2, R8
+	VPBROADCASTW R8, Z26
+	MOVL $252, R8
+	VPBROADCASTW R8, Z29
 	MOVQ fillArgs_scale(AX), DX
+	MOVQ fillArgs_scaleMask(AX), R8
+	KMOVD R8, K2
 	MOVQ fillArgs_ahead(AX), R13
 	MOVQ fillArgs_w(AX), R8
 	MOVQ fillArgs_panel(AX), R9
@@ -131,44 +144,42 @@ row9:
 	MOVQ R8, SI
 	MOVQ R9, DI
 	MOVQ fillArgs_steps(AX), R12
-	MOVQ DX, BX
+	VMOVDQU8.Z (DX), K2, X3
+	VPMOVZXBW X3, Y3
+	VPSUBW Y3, Y29, Y3
+	VPSLLW $7, Y3, Y3
+	VMOVDQA64 Z27, Z4
 	TESTQ R12, R12
 	JZ last11
 loop10:
-	VPMOVZXBD (SI), Z0
+	VPMOVZXBW (SI), Z0
 	PREFETCHT1 (SI)(R13*1)
-	MOVBLZX (BX), R11
-	SUBL $127, R11
-	SHLL $7, R11
-	VPBROADCASTW R11, Z2
-	VPSLLD $12, Z0, Z1
-	// (codes or codes << 12) and nibbles
-	VPTERNLOGD $0xC8, Z0, Z29, Z1
-	VPERMW Z28, Z1, Z0
-	VPTESTMW Z30, Z1, K2
-	VPADDW Z2, Z0, K2, Z0
-	VMOVDQU64 Z0, (DI)
-	ADDQ $16, SI
-	INCQ BX
-	ADDQ $2048, DI
+	VPERMW Z3, Z4, Z5
+	VPERMW Z28, Z0, Z1
+	VPSRLW $4, Z0, Z0
+	VPERMW Z28, Z0, Z2
+	VPSUBUSW Z5, Z1, Z1
+	VPSUBUSW Z5, Z2, Z2
+	VMOVDQU64 Z1, (DI)
+	VMOVDQU64 Z2, 2048(DI)
+	VPADDW Z26, Z4, Z4
+	ADDQ $32, SI
+	ADDQ $4096, DI
 	DECQ R12
 	JNZ loop10
 last11:
 	CMPQ fillArgs_mask(AX), $0
 	JE done12
-	VMOVDQU8.Z (SI), K1, X0
-	VPMOVZXBD X0, Z0
-	MOVBLZX (BX), R11
-	SUBL $127, R11
-	SHLL $7, R11
-	VPBROADCASTW R11, Z2
-	VPSLLD $12, Z0, Z1
-	// (codes or codes << 12) and nibbles
-	VPTERNLOGD $0xC8, Z0, Z29, Z1
-	VPERMW Z28, Z1, Z0
-	VPTESTMW Z30, Z1, K2
-	VPADDW Z2, Z0, K2, Z0
-	VMOVDQU64 Z0, (DI)
+	VMOVDQU8.Z (SI), K1, Y0
+	VPMOVZXBW Y0, Z0
+	VPERMW Z3, Z4, Z5
+	VPERMW Z28, Z0, Z1
+	VPSRLW $4, Z0, Z0
+	VPERMW Z28, Z0, Z2
+	VPSUBUSW Z5, Z1, Z1
+	VPSUBUSW Z5, Z2, Z2
+	VMOVDQU64 Z1, (DI)
+	VMOVDQU64 Z2, 2048(DI)
 done12:
 	ADDQ fillArgs_ldScale(AX), DX
 	ADDQ fillArgs_ldw(AX), R8

@@ -35,15 +35,16 @@ type tileArgs struct {
 
 // fillArgs: rows of weights into a panel.
 type fillArgs struct {
-	panel, w unsafe.Pointer
-	ldw      int
-	rows     int
-	steps    int            // whole ones
-	mask     int            // what exists of one more, in elements or bytes
-	table    unsafe.Pointer // e4m3: [2, 128] low and high bytes; e2m1: [32] words
-	scale    unsafe.Pointer // e2m1: e8m0 of this row and step
-	ldScale  int
-	ahead    int // from a weight to one to be fetched
+	panel, w  unsafe.Pointer
+	ldw       int
+	rows      int
+	steps     int            // whole ones
+	mask      int            // what exists of one more, in elements or bytes
+	table     unsafe.Pointer // e4m3: [2, 128] low and high bytes; e2m1: [32] words
+	scale     unsafe.Pointer // e2m1: e8m0 of this row, sixteen of them
+	ldScale   int
+	scaleMask int // which of those exist
+	ahead     int // from a weight to one to be fetched
 }
 
 // streamArgs: one tile of columns by 64 rows of e4m3 codes. Sums are added to

@@ -112,7 +112,6 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 			a.withPowerScales()
 		}
 		f := newFourBit(r, n, k)
-		cut.X = packed(tier, InOrder, a.x, a.ldx, m, k)
 		tier.TiledFP4(cut, f.codes, k/2, f.scales, (k+GroupFP4-1)/GroupFP4)
 		wantSums(t, "fp4", y, a.x, a.ldx, m, f.wide, k, n, k, rounding)
 
@@ -179,7 +178,7 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 			"fp4":  func(c Cut, j int) { tier.TiledFP4(c, f.codes[j*k/2:], k/2, f.scales[j*groups:], groups) },
 		}
 		for name, run := range formats {
-			order := map[string]Order{"fp8": EvenOdd}[name]
+			order := map[string]Order{"fp8": EvenOdd, "fp4": EvenOdd}[name]
 			all := packed(tier, order, a.x, a.ldx, rows, k)
 			whole := make([]float32, rows*cols)
 			run(Cut{Y: whole, Ldy: cols, X: all, M1: rows, N: cols}, 0)
@@ -319,7 +318,7 @@ func TestTiledFP4ExtremeScales(t *testing.T) {
 			x[5*GroupFP4] = 0x1p-100
 		}
 		y := make([]float32, n)
-		tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, InOrder, x, k, 1, k), M1: 1, N: n}, f.codes, k/2, f.scales, groups)
+		tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, EvenOdd, x, k, 1, k), M1: 1, N: n}, f.codes, k/2, f.scales, groups)
 		want := math.Ldexp(float64(x[5*GroupFP4]), int(e)-127)
 		switch got := float64(y[7]); {
 		case e == 255:
@@ -340,6 +339,7 @@ func TestTiledFP4ExtremeScales(t *testing.T) {
 func TestTiledChecksItsArguments(t *testing.T) {
 	tier := tiledTier(t)
 	cols := packed(tier, InOrder, make([]float32, 20*64), 64, 20, 64)
+	apart := packed(tier, EvenOdd, make([]float32, 20*64), 64, 20, 64)
 	y, w := make([]float32, 20*8), make([]byte, 2*8*64)
 	for name, call := range map[string]func(){
 		"cut within a group": func() { tier.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M0: 3, M1: 9, N: 8}, w, 64) },
@@ -350,7 +350,7 @@ func TestTiledChecksItsArguments(t *testing.T) {
 		"piece":              func() { tier.PackChunk(cols, 3, make([]float32, 20*64), 64) },
 		"untiled tier":       func() { portable.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 64) },
 		"other order":        func() { tier.TiledFP8(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 64, make([]float32, 1), 1, 0) },
-		"short scales":       func() { tier.TiledFP4(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 32, w[:15], 2) },
+		"short scales":       func() { tier.TiledFP4(Cut{Y: y, Ldy: 8, X: apart, M1: 20, N: 8}, w, 32, w[:15], 2) },
 	} {
 		func() {
 			defer func() {

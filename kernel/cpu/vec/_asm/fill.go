@@ -111,46 +111,53 @@ func decoderConstants(e *emitter, scratch string) {
 	e.op("VPBROADCASTB %s, Z%d", scratch, codeSign)
 }
 
-// fillFP4 spreads the codes of 16 bytes over 32 words, looks their bfloat16 up
-// and adds the group's exponent to what is not zero.
+// fillFP4 spreads 32 bytes over words, in which the lower half is an even code and
+// the upper one an odd code, and looks their bfloat16 up: times 2^125, so that a
+// scale is an exponent to be taken away, and zero stays zero as that saturates.
 //
-//	DX scales of a row   BX scale of this step   R11 exponent   R13 bytes to fetch ahead
+//	DX scales of a row   R13 bytes to fetch ahead   Z3 what they take away
+//	Z4 which of them: that of the first sixteen words, that of the others
 func fillFP4(e *emitter) {
-	const values, nibbles, magnitude = 28, 29, 30
-	e.function("fillFP4", "fillArgs", "rows of pairs of e2m1 codes with an e8m0 scale for each step of 32 weights.")
+	const values, top, first, two = 28, 29, 27, 26
+	lanes(e, "groupOfWord", func(i int) int { return i / 8 * 0x10001 })
+	e.function("fillFP4", "fillArgs", "rows of pairs of e2m1 codes with an e8m0 scale for 32 weights; steps of 64: even ones, odd ones.")
 	e.op("MOVQ fillArgs_table(AX), R8")
 	e.op("VMOVDQU64 (R8), Z%d", values)
-	e.op("MOVL $0x000F000F, R8")
-	e.op("VPBROADCASTD R8, Z%d", nibbles)
-	e.op("MOVL $0x00070007, R8")
-	e.op("VPBROADCASTD R8, Z%d", magnitude)
+	e.op("VMOVDQU64 groupOfWord<>(SB), Z%d", first)
+	for _, c := range []struct{ value, reg int }{{2, two}, {252, top}} {
+		e.op("MOVL $%d, R8", c.value)
+		e.op("VPBROADCASTW R8, Z%d", c.reg)
+	}
 	e.op("MOVQ fillArgs_scale(AX), DX")
+	e.op("MOVQ fillArgs_scaleMask(AX), R8")
+	e.op("KMOVD R8, K2")
 	e.op("MOVQ fillArgs_ahead(AX), R13")
 	widen := func() {
-		e.op("MOVBLZX (BX), R11")
-		e.op("SUBL $127, R11")
-		e.op("SHLL $7, R11")
-		e.op("VPBROADCASTW R11, Z2")
-		e.op("VPSLLD $12, Z0, Z1")
-		e.note("(codes or codes << 12) and nibbles")
-		e.op("VPTERNLOGD $0xC8, Z0, Z%d, Z1", nibbles)
-		e.op("VPERMW Z%d, Z1, Z0", values)
-		e.op("VPTESTMW Z%d, Z1, K2", magnitude)
-		e.op("VPADDW Z2, Z0, K2, Z0")
-		e.op("VMOVDQU64 Z0, (DI)")
+		e.op("VPERMW Z3, Z4, Z5")
+		e.op("VPERMW Z%d, Z0, Z1", values)
+		e.op("VPSRLW $4, Z0, Z0")
+		e.op("VPERMW Z%d, Z0, Z2", values)
+		e.op("VPSUBUSW Z5, Z1, Z1")
+		e.op("VPSUBUSW Z5, Z2, Z2")
+		e.op("VMOVDQU64 Z1, (DI)")
+		e.op("VMOVDQU64 Z2, %d(DI)", panelStep)
 	}
 	fillRows(e, func() {
-		e.op("MOVQ DX, BX")
+		e.op("VMOVDQU8.Z (DX), K2, X3")
+		e.op("VPMOVZXBW X3, Y3")
+		e.op("VPSUBW Y3, Y%d, Y3", top)
+		e.op("VPSLLW $7, Y3, Y3")
+		e.op("VMOVDQA64 Z%d, Z4", first)
 		fillSteps(e, func() {
-			e.op("VPMOVZXBD (SI), Z0")
+			e.op("VPMOVZXBW (SI), Z0")
 			e.op("PREFETCHT1 (SI)(R13*1)")
 			widen()
-			e.op("ADDQ $16, SI")
-			e.op("INCQ BX")
-			e.op("ADDQ $%d, DI", panelStep)
+			e.op("VPADDW Z%d, Z4, Z4", two)
+			e.op("ADDQ $32, SI")
+			e.op("ADDQ $%d, DI", 2*panelStep)
 		}, func() {
-			e.op("VMOVDQU8.Z (SI), K1, X0")
-			e.op("VPMOVZXBD X0, Z0")
+			e.op("VMOVDQU8.Z (SI), K1, Y0")
+			e.op("VPMOVZXBW Y0, Z0")
 			widen()
 		})
 		e.op("ADDQ fillArgs_ldScale(AX), DX")
