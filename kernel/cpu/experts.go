@@ -190,7 +190,7 @@ func (st *expertState) cut(out, workers int) {
 		for _, rows := range st.count {
 			active += min(int(rows), 1)
 		}
-		band = max(packedBandFew, ceilDiv(active*out, fewShares*workers*packedBandFew)*packedBandFew)
+		band = longBand(active*out, workers)
 	}
 	st.items = st.items[:0]
 	for e, rows := range st.count {
@@ -239,7 +239,7 @@ func (d *Device) expertProduct(worker int, p product, w kernel.Weight, it expert
 		d.product(worker, p, w, it.n0, it.n1)
 		return
 	}
-	d.packedProduct(vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: row, M1: row + p.m, N: it.n1 - it.n0, Next: w.Out() - it.n1}, w, it.n0)
+	d.packedProduct(vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: row, M1: row + p.m, N: it.n1 - it.n0}, w, it.n0)
 }
 
 // addExperts adds the weighted outputs of a few tokens.

@@ -15,12 +15,10 @@ const (
 	tileRows = 128
 	// x as it is: a band of whole panels, of six rows or four.
 	plainBand = 96
-	// Packed columns: a band is eight blocks of the tiles, a tile the rows that they take at once. Where the weight streams through, it is at least what the kernels for few rows take at
-	// once and else a share of fewShares for each worker: a kernel fetches the weights of its next rows, and those of another worker's band would
-	// be fetched for nothing.
+	// Packed columns: a band is eight blocks of the tiles, a tile the rows that they take at once. Where the weight streams through, bands are long;
+	// see longBand.
 	packedBand     = 256
 	packedBandFew  = 64
-	fewShares      = 4
 	packedTileRows = 240
 )
 
@@ -39,8 +37,8 @@ func (w *multiplyWork) cut(workers int) {
 	w.band, w.tile = plainBand, tileRows
 	switch {
 	case w.columns != nil && w.X.Rows <= 2*vec.GroupRows:
-		w.band = max(packedBandFew, ceilDiv(w.W.Out(), fewShares*workers*packedBandFew)*packedBandFew)
-		if ceilDiv(w.W.Out(), w.band) < 2*workers {
+		w.band = longBand(w.W.Out(), workers)
+		if workers > 1 && ceilDiv(w.W.Out(), w.band) < 2*workers {
 			w.band = packedBandFew / 2
 		}
 	case w.columns != nil:
@@ -53,6 +51,16 @@ func (w *multiplyWork) cut(workers int) {
 		w.band = 16
 	}
 	w.bands, w.tiles = ceilDiv(w.W.Out(), w.band), ceilDiv(w.X.Rows, w.tile)
+}
+
+// longBand is the rows of a band of weights that stream through, of so many in all: one for a single worker, two for each of several, whole
+// units of what the kernels for few rows take at once. They fetch what they multiply next, and every band begins without that.
+func longBand(rows, workers int) int {
+	bands := 1
+	if workers > 1 {
+		bands = 2 * workers
+	}
+	return max(1, ceilDiv(rows, bands*packedBandFew)) * packedBandFew
 }
 
 // Multiply multiplies by a stored weight.

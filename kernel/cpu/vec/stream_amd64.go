@@ -75,7 +75,7 @@ func (ts *tileScratch) streamRows(c *Cut, w *panelWeights, j int) int {
 		next, run := uintptr(at(w.b, j*w.ld))+uintptr(from+depth), whole-from-depth
 		if run == 0 {
 			next, run = uintptr(at(w.b, j*w.ld)), whole
-			if j+streamRows < c.N+c.Next {
+			if j+streamRows < c.N {
 				next += uintptr(streamRows * w.ld)
 			}
 		}

@@ -10,7 +10,6 @@ type Cut struct {
 	X      *Columns
 	M0, M1 int
 	N      int
-	Next   int  // rows of weights after those, which the caller multiplies next: kernels may fetch them
 	Add    bool // to what Y holds
 }
 

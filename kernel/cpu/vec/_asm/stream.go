@@ -31,6 +31,28 @@ func emitStreams(e *emitter) {
 	}
 }
 
+// fetchPlace fetches a line at place r of eight and moves on.
+func fetchPlace(e *emitter, r int) {
+	e.op("PREFETCHT1 %s", spaced("R12", "R13", "R14", "", 0, r%4))
+	switch r % 8 {
+	case 3:
+		e.op("LEAQ (R12)(R13*4), R12")
+	case 7:
+		e.op("ADDQ streamArgs_backAhead(AX), R12")
+	}
+}
+
+// nextRun counts bytes of the run and jumps to the next one after the last.
+func nextRun(e *emitter, bytes int) {
+	same := e.label("same")
+	e.op("SUBQ $%d, streamArgs_leftAhead(AX)", bytes)
+	e.op("JGT %s", same)
+	e.op("ADDQ streamArgs_jumpAhead(AX), R12")
+	e.op("MOVQ streamArgs_runAhead(AX), R9")
+	e.op("MOVQ R9, streamArgs_leftAhead(AX)")
+	e.at(same)
+}
+
 // stream is a kernel for one tile of columns. Scaled ones add the sums of each
 // block times its scale to those in memory; the others have scales in their
 // tables and sums in tiles.
@@ -170,18 +192,12 @@ func (k *stream) phase(e *emitter, p int, multiply bool) {
 	}
 	fill := func(r int) {
 		e.op("VMOVDQU64 %s, Z0", spaced("R9", "CX", "R10", "", p%2*64, r%4))
-		e.op("PREFETCHT1 %s", spaced("R12", "R13", "R14", "", 0, r%4))
+		fetchPlace(e, r)
 		decodeEvenOdd(e, 0, 1, 2)
 		e.op("VMOVDQA64 Z0, %d(DI)", at+64*r)
 		e.op("VMOVDQA64 Z1, %d(DI)", at+streamStep+64*r)
 		if r%4 == 3 {
 			e.op("LEAQ (R9)(CX*4), R9")
-		}
-		switch r % 8 {
-		case 3:
-			e.op("LEAQ (R12)(R13*4), R12")
-		case 7:
-			e.op("ADDQ streamArgs_backAhead(AX), R12")
 		}
 		if p%2 == 0 && multiply && k.scaled {
 			k.add(e, group, r)
@@ -197,13 +213,7 @@ func (k *stream) phase(e *emitter, p int, multiply bool) {
 	if p == 3 {
 		e.op("ADDQ $128, BX")
 	}
-	same := e.label("same")
-	e.op("SUBQ $%d, streamArgs_leftAhead(AX)", streamLine)
-	e.op("JGT %s", same)
-	e.op("ADDQ streamArgs_jumpAhead(AX), R12")
-	e.op("MOVQ streamArgs_runAhead(AX), R9")
-	e.op("MOVQ R9, streamArgs_leftAhead(AX)")
-	e.at(same)
+	nextRun(e, streamLine)
 }
 
 // multiply multiplies what the phase before p filled: two steps of two tiles of
