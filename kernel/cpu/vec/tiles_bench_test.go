@@ -79,9 +79,16 @@ func BenchmarkTiled(b *testing.B) {
 }
 
 // Few rows by weights that lie in the second cache, which is what the kernels
-// are able to do, and by weights out of memory, beside its plain reading.
+// are able to do, and by weights out of memory, beside its plain reading. Rows of
+// weights are long, or as short as in small models.
 func BenchmarkFewRows(b *testing.B) {
-	const k, near, far = 4096, 512 << 10, 512 << 20
+	for _, k := range []int{4096, 1024} {
+		fewRowsBy(b, k)
+	}
+}
+
+func fewRowsBy(b *testing.B, k int) {
+	const near, far = 512 << 10, 512 << 20
 	const part = 16 << 20 // of the memory, in turn
 	mem := make([]float32, far/4)
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), far) // in bounds: the same memory
@@ -110,7 +117,7 @@ func BenchmarkFewRows(b *testing.B) {
 						tier.TiledFP8(c, w, k, scale, k/scaleBlock, 0)
 					}
 				}
-				b.Run(fmt.Sprintf("%s/m%d/%s", tier.Name, m, formatNames[3-size]), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/k%d/m%d/%s", tier.Name, k, m, formatNames[3-size]), func(b *testing.B) {
 					cached, read := time.Duration(1<<62), time.Duration(1<<62)
 					at := 0
 					next := func() int { at = (at + part) % far; return at }
