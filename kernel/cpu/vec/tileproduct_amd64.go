@@ -259,6 +259,9 @@ func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 	}
 }
 
+// foldAhead is the groups of rows by which lines of y are fetched ahead.
+const foldAhead = 4
+
 // foldBand writes the sums of whole blocks of weights to y, group by group of
 // rows. Those of a block take the given room.
 func (ts *tileScratch) foldBand(c *Cut, b tileBlock, room int) {
@@ -276,6 +279,11 @@ func (ts *tileScratch) foldBand(c *Cut, b tileBlock, room int) {
 		a.sums, a.y = at(ts.sums, first), at(c.Y, (row-c.M0)*c.Ldy+b.row)
 		a.nextSums, a.nextY = room-a.lower, pairLanes
 		a.rows, a.tiles = min(GroupRows, b.end-row), b.rows/blockW
+		// Rows below or, after the last, the first ones beside. Past the end this names nothing, which fetching does not mind.
+		a.soon = uintptr(a.y) + uintptr(4*foldAhead*GroupRows*c.Ldy)
+		if g+foldAhead >= groups {
+			a.soon += uintptr(4 * (b.rows - groups*GroupRows*c.Ldy))
+		}
 		runFold(foldWide, a)
 	}
 }

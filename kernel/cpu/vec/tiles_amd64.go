@@ -82,13 +82,14 @@ type packArgs struct {
 type foldArgs struct {
 	sums, y         unsafe.Pointer
 	ldy             int
-	nextSums, nextY int // between tiles, or from the second of a pair to the next one
-	lower           int // from the first of a pair to the second
-	line            int // between lines of a tile, where they do not lie together
-	tiles           int // or pairs
-	rows            int // of each tile's columns, how many exist
-	mask            int // of each tile's rows, which exist
-	add             int // to what y holds
+	nextSums, nextY int     // between tiles, or from the second of a pair to the next one
+	lower           int     // from the first of a pair to the second
+	line            int     // between lines of a tile, where they do not lie together
+	soon            uintptr // lines to fetch meanwhile, as those of y; not always memory of ours
+	tiles           int     // or pairs
+	rows            int     // of each tile's columns, how many exist
+	mask            int     // of each tile's rows, which exist
+	add             int     // to what y holds
 }
 
 const (

@@ -291,24 +291,25 @@ func storeRows(e *emitter, regs []int) {
 }
 
 // foldWide turns the sums of sixteen rows of x by pairs of tiles of weights into
-// pieces of these rows, so that lines of y are written in order. Meanwhile the
-// lines of the rows below the next sixteen come nearer.
+// pieces of these rows, so that lines of y are written in order. Meanwhile lines
+// that will be written later come nearer, from R12 on: into the second cache,
+// because the first waits for no more than sixteen at a time.
 func foldWide(e *emitter) {
 	e.function("foldWide", "foldArgs", "pairs of tiles of 16 x 16 sums to sixteen rows of 32 for each.")
+	e.op("MOVQ foldArgs_soon(AX), R12")
 	foldLoop(e, func() {
 		for i := range 2 {
 			if i == 1 {
 				e.op("ADDQ foldArgs_lower(AX), SI")
 				e.op("ADDQ $64, DI")
 			}
-			e.op("MOVQ R9, R11")
-			e.op("SHLQ $5, R11")
-			e.op("ADDQ DI, R11")
+			e.op("MOVQ R12, R11")
 			for r := range 16 {
 				e.op("VMOVUPS %d(SI), Z%d", 64*r, r)
-				e.op("PREFETCHT0 (R11)")
+				e.op("PREFETCHT1 (R11)")
 				e.op("ADDQ R9, R11")
 			}
+			e.op("ADDQ $64, R12")
 			column := transpose16(e)
 			storeRows(e, column[:])
 		}
