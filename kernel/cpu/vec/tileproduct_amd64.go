@@ -177,13 +177,19 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 		return
 	}
 	scales := w.scale.row(b.row)
-	for from := 0; from < b.depth; from += scaleBlock {
-		a.w = at(ts.panel, from/stepDepth*panelStep)
-		a.steps, a.fresh = c.X.order.steps(min(scaleBlock, b.depth-from)), 1
-		a.scaled, a.scale = 1+flag(b.k+from == 0), scales[(b.k+from)/scaleBlock]
-		a.soon, a.soonRows = next+uintptr(from/stepDepth*pairLanes), blockW
-		ts.groups(c, b, b.k+from)
+	a.fresh = 1
+	// Whole blocks of scales, then what is left of one.
+	whole := b.depth / scaleBlock
+	for _, part := range [2]struct{ from, blocks, depth int }{{0, whole, scaleBlock}, {whole * scaleBlock, 1, b.depth % scaleBlock}} {
+		if part.blocks*part.depth == 0 {
+			continue
+		}
+		a.w = at(ts.panel, part.from/stepDepth*panelStep)
+		a.steps, a.scaled = c.X.order.steps(part.depth), 1+flag(b.k+part.from == 0)
+		a.scales, a.offsetScale, a.endScale = at(scales, (b.k+part.from)/scaleBlock), 0, 4*part.blocks
+		ts.groups(c, b, b.k+part.from)
 	}
+	a.scales = nil
 }
 
 // groups runs the block's columns from depth k on, in pairs of tiles and, where

@@ -50,10 +50,12 @@ func (k *tiles) emit(e *emitter) {
 		e.op("MOVQ tileArgs_soon(AX), R14")
 	}
 	group := e.label("group")
+	block := e.label("block")
 	e.at(group)
 	k.begin(e)
+	e.at(block)
 	k.steps(e)
-	k.end(e)
+	k.end(e, block)
 	if k.nx == 2 {
 		k.nextRows(e)
 	}
@@ -170,10 +172,11 @@ func (k *tiles) nextRows(e *emitter) {
 	e.at(done)
 }
 
-// end leaves the sums in memory. Under a scale they are the sums of this block
-// alone, and memory holds the sum over all blocks.
-func (k *tiles) end(e *emitter) {
-	scaled, first, done := e.label("scaled"), e.label("first"), e.label("done")
+// end leaves the sums in memory. Under scales they are the sums of one block along
+// k, memory holds the sum over all blocks, and the next block begins at next.
+func (k *tiles) end(e *emitter, next string) {
+	scaled, first, add := e.label("scaled"), e.label("first"), e.label("add")
+	added, done := e.label("added"), e.label("done")
 	e.op("MOVQ $64, R8")
 	e.op("CMPQ tileArgs_scaled(AX), $0")
 	e.op("JNE %s", scaled)
@@ -182,27 +185,40 @@ func (k *tiles) end(e *emitter) {
 	})
 	e.op("JMP %s", done)
 	e.at(scaled)
-	e.op("MOVQ tileArgs_block(AX), BX")
+	e.op("MOVQ tileArgs_block(AX), R13")
 	k.each(func(w, x int) {
-		e.emit(tilestore(k.sum(w, x), memory{base: "BX", index: "R8", disp: k.place(w, x)}))
+		e.emit(tilestore(k.sum(w, x), memory{base: "R13", index: "R8", disp: k.place(w, x)}))
+		e.emit(tilezero(k.sum(w, x)))
 	})
-	e.op("VBROADCASTSS tileArgs_scale(AX), Z31")
+	e.op("MOVQ tileArgs_scales(AX), R8")
+	e.op("ADDQ tileArgs_offsetScale(AX), R8")
+	e.op("VBROADCASTSS (R8), Z31")
 	e.op("CMPQ tileArgs_scaled(AX), $1")
-	e.op("JNE %s", first)
+	e.op("JEQ %s", add)
+	e.op("CMPQ tileArgs_offsetScale(AX), $0")
+	e.op("JEQ %s", first)
+	e.at(add)
 	for i := range 16 * k.nw * k.nx {
 		r := i % 16
-		e.op("VMOVUPS %d(BX), Z%d", 64*i, r)
+		e.op("VMOVUPS %d(R13), Z%d", 64*i, r)
 		e.op("VFMADD213PS %d(DI), Z31, Z%d", 64*i, r)
 		e.op("VMOVUPS Z%d, %d(DI)", r, 64*i)
 	}
-	e.op("JMP %s", done)
+	e.op("JMP %s", added)
 	e.at(first)
 	e.note("added to zero, so that a negative one does not depend on the way")
 	e.op("VPXORD Z30, Z30, Z30")
 	for i := range 16 * k.nw * k.nx {
-		e.op("VMOVUPS %d(BX), Z%d", 64*i, i%16)
+		e.op("VMOVUPS %d(R13), Z%d", 64*i, i%16)
 		e.op("VFMADD213PS Z30, Z31, Z%d", i%16)
 		e.op("VMOVUPS Z%d, %d(DI)", i%16, 64*i)
 	}
+	e.at(added)
+	e.op("XORL R13, R13")
+	e.op("ADDQ $4, tileArgs_offsetScale(AX)")
+	e.op("MOVQ tileArgs_offsetScale(AX), R8")
+	e.op("CMPQ R8, tileArgs_endScale(AX)")
+	e.op("JLT %s", next)
+	e.op("MOVQ $0, tileArgs_offsetScale(AX)")
 	e.at(done)
 }
