@@ -11,9 +11,12 @@ package vec
 //
 // and every run is read from its first byte to its last.
 
-// shortBlocks is the blocks of one call: as many sums of a row of weights are
-// written to y together.
-const shortBlocks = tileSide
+// shortBlocks is the blocks of one call, as many sums of a row of weights as are
+// written to y together, and shortBytes bounds their weights: 50 microseconds.
+const (
+	shortBlocks = tileSide
+	shortBytes  = 1 << 20
+)
 
 // short multiplies one tile of columns by short rows of bfloat16 weights that lie
 // without gaps, and returns how many it took: whole blocks, or none.
@@ -27,8 +30,9 @@ func (ts *tileScratch) short(c *Cut, w *panelWeights) int {
 	a.nextW, a.ldw, a.stepW = tileSide*run*w.ld, run*w.ld, pairLanes
 	a.ahead, a.soonRows, a.ldAhead = 0, 0, 0
 	b := tileBlock{m: c.M0, end: c.M1, rows: blockW, sums: ts.sums}
-	for i := 0; i < run; i += shortBlocks {
-		blocks := min(shortBlocks, run-i)
+	most := min(shortBlocks, shortBytes/(blockW*w.ld))
+	for i := 0; i < run; i += most {
+		blocks := min(most, run-i)
 		a.w = at(w.b, i*w.ld)
 		a.soon = uintptr(a.w)
 		a.groupW = w.ld
