@@ -19,7 +19,7 @@ const (
 	// see longBand.
 	packedBand     = 256
 	packedBandFew  = 64
-	packedTileRows = 240
+	packedTileRows = 256
 )
 
 // multiplyWork is one product cut into tiles.
@@ -42,7 +42,9 @@ func (w *multiplyWork) cut(workers int) {
 			w.band = packedBandFew / 2
 		}
 	case w.columns != nil:
-		w.band, w.tile = packedBand, packedTileRows
+		w.band = packedBand
+		tiles := ceilDiv(w.X.Rows, packedTileRows)
+		w.tile = ceilDiv(w.X.Rows, tiles*2*vec.GroupRows) * 2 * vec.GroupRows // of equal size
 		for w.band > packedBandFew && ceilDiv(w.W.Out(), w.band)*ceilDiv(w.X.Rows, w.tile) < 4*workers {
 			w.band /= 2
 		}

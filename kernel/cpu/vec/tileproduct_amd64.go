@@ -8,8 +8,8 @@ import "unsafe"
 // a block of columns passes by; these, at the panel's depth, stay in the second
 // cache with the sums of as many rows of weights as there is room for.
 const (
-	blockX      = 240 // rows of float32
-	blockXPlain = 480 // rows of bfloat16
+	blockX      = 256 // rows of float32
+	blockXPlain = 512 // rows of bfloat16
 	bandBlocks  = 8   // blocks of weights at most
 	// directRows is the most rows of x that take bfloat16 weights from where
 	// they lie: two tiles of columns, so that weights are read once. As many take

@@ -56,7 +56,7 @@ type streamArgs struct {
 	w, x   unsafe.Pointer
 	ldw    int
 	lower  int            // from a row to the one 32 below
-	panel  unsafe.Pointer // [4, 2, 32, 64] bytes; see tileScratch
+	panel  unsafe.Pointer // [2, 2, 32, 64] bytes; see tileScratch
 	tables unsafe.Pointer // [blocks] addresses of tables as in fillArgs, or one where there are scales
 	scales unsafe.Pointer // [blocks] float32
 	blocks int            // of 128 columns

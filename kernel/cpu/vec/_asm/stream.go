@@ -2,11 +2,12 @@ package main
 
 import "fmt"
 
-// Streaming kernels: up to sixteen rows of x by coded weights that come from memory. They
-// take 64 rows of weights, in two groups of 32, and widen 64 columns of a group
-// into one half of a small panel while the tiles multiply the other half. Both
-// groups meet the same 128 columns of x in turn, so that every second time these
-// come from the nearest cache. Sums are taken in the order of the tile kernels.
+// Streaming kernels: up to sixteen rows of x by coded weights that come from
+// memory. They take 64 rows of weights, in two groups of 32, and widen 64 columns
+// of a group into one half of a small panel while the tiles multiply the other
+// half. Both groups meet the same 128 columns of x in turn, so that every second
+// time these come from the nearest cache. Sums are taken in the order of the tile
+// kernels.
 //
 // A block of 128 columns is four phases; each fills (f) and multiplies (m):
 //
