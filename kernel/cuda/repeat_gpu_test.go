@@ -90,7 +90,9 @@ func TestGPUSelectionsAreTheSameEveryTime(t *testing.T) {
 		many = append(many, int32(rng.IntN(9000)))
 	}
 	for name, c := range map[string]topKCase{
-		"resident":          {k: 2048, kind: TopKPaged, lengths: many, score: distributions["halves"]},
+		"many rows":         {k: 2048, kind: TopKPaged, lengths: many, score: distributions["halves"]},
+		"few rows":          {k: 2048, kind: TopKPaged, lengths: many[:60], score: distributions["halves"]},
+		"few rows, no ties": {k: 512, kind: TopKPaged, lengths: []int32{32768, 20000, 32000}, score: distributions["normal"]},
 		"in parts":          {k: 2048, kind: TopKPaged, lengths: []int32{231072, 90000}, score: distributions["relu, both signs"]},
 		"in parts, no ties": {k: 512, kind: TopKPosition, lengths: []int32{200000}, score: distributions["normal"]},
 	} {

@@ -124,17 +124,27 @@ type sparseRows struct {
 	// Parts of results are f16, or f32 where rows are bf16, which has a wider range.
 	partBytes int64
 	combine   string
+	// few shares each unit of work between two thread blocks, with the same bits; or empty. For rows of one stream that are cut into segments.
+	few string
 }
 
 const combineF16, combineF32 = "sparrow_sparse_combine_f16", "sparrow_sparse_combine_f32"
 
 // sparseKernels are the kernels by layout. Kind 0 stands for gathered V4 rows, which are no cache layout.
 var sparseKernels = map[layout.Kind]sparseRows{
-	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32},
-	layout.FP8Row656:   {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16},
-	layout.FP8Row576:   {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16},
-	layout.V4Row584:    {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16},
-	0:                  {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32},
+	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, ""},
+	layout.FP8Row656:   {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16, "sparrow_sparse_block_duo"},
+	layout.FP8Row576:   {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16, "sparrow_sparse_raw_duo"},
+	layout.V4Row584:    {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, ""},
+	0:                  {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, ""},
+}
+
+// launch is the kernel for a number of units of work and how many thread blocks it takes: one for each unit, or two while all fit at the same time.
+func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (kernel string, blocks int32) {
+	if r.few != "" && segments > 1 && 2*units <= int64(multiprocessors) {
+		return r.few, int32(2 * units)
+	}
+	return r.kernel, int32(units)
 }
 
 // SparseAttend computes attention over selected rows of a layout: 656-byte, 576-byte or bf16 rows, or V4 entries of one or two streams.
@@ -199,7 +209,8 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 	if c.err != nil || units == 0 {
 		return c.err
 	}
-	if err := runPersistent(k, s, rows.kernel, int32(units), 1, a); err != nil || a.Segments == 1 {
+	name, blocks := rows.launch(units, a.Segments, k.device.props.SMs)
+	if err := runPersistent(k, s, name, blocks, 1, a); err != nil || a.Segments == 1 {
 		return err
 	}
 	fn, err := k.Function(rows.combine)

@@ -74,6 +74,27 @@ func TestSegmentsHoldEveryRow(t *testing.T) {
 	}
 }
 
+func TestFewUnitsAreSharedByTwoBlocks(t *testing.T) {
+	for _, c := range []struct {
+		kind     layout.Kind
+		units    int64
+		segments int32
+		kernel   string
+		blocks   int32
+	}{
+		{layout.FP8Row656, 8, 4, "sparrow_sparse_block_duo", 16},
+		{layout.FP8Row576, 66, 4, "sparrow_sparse_raw_duo", 132},
+		{layout.FP8Row656, 67, 4, "sparrow_sparse_block", 67},
+		{layout.FP8Row656, 2, 1, "sparrow_sparse_block", 2}, // rows in one piece write their result at once
+		{layout.V4Row584, 8, 4, "sparrow_sparse_entry", 8},
+		{layout.BF16Row1152, 8, 4, "sparrow_sparse_bf16", 8},
+	} {
+		if kernel, blocks := sparseKernels[c.kind].launch(c.units, c.segments, 132); kernel != c.kernel || blocks != c.blocks {
+			t.Errorf("%v, %d units in %d segments: %d blocks of %s, want %d of %s", c.kind, c.units, c.segments, blocks, kernel, c.blocks, c.kernel)
+		}
+	}
+}
+
 func TestSelectionsAddressPages(t *testing.T) {
 	for _, c := range []struct {
 		tokens, slots, shift, mask int32

@@ -1,7 +1,5 @@
 package cuda
 
-import "math"
-
 // TopKArgs are the arguments of the top-k kernels.
 type TopKArgs struct {
 	Scores         Ptr   // f32 [Rows, Stride], multiple of 16
@@ -91,16 +89,17 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	one := *a
 	one.Kept, one.Via, one.Parts, one.Part = 0, 0, 1, 0
 	sms := int64(k.device.props.SMs)
+	blocks := topKBlocks(columns, a.Starts != 0)
 	switch parts := topKParts(int64(a.Rows), columns, int64(a.K), sms); {
 	case a.Rows == 0:
 		return nil
-	case columns <= residentColumns && int64(a.Rows) > sms:
-		return k.sweep(s, "sparrow_topk_swept", 3, one)
-	case columns <= residentColumns:
-		return runPersistent(k, s, "sparrow_topk_resident", a.Rows, 1, &one)
+	case int64(a.Rows) <= sms && blocks <= spreadBlocks && int64(a.Rows)*blocks <= spreadWaves*sms:
+		return k.spread(s, a.Rows, blocks, &one)
 	case parts > 1 && a.Kept != 0 && a.Via != 0:
 		return k.selectInParts(s, a, parts, columns)
-	case int64(a.Rows) > sms && columns <= sweptColumns:
+	case columns <= sweptColumns:
+		return k.sweep(s, "sparrow_topk_swept", 3, one)
+	case int64(a.Rows) > sms && columns <= sweptLongColumns:
 		return k.sweep(s, "sparrow_topk_swept_long", 2, one)
 	case int64(a.Rows) > sms:
 		// Three small blocks on each SM: one row streams while others are being cut.
@@ -110,11 +109,37 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	}
 }
 
-// residentColumns is the longest row that the resident kernel holds in shared memory, wherever it starts.
-const residentColumns = 24*2048 - 3
+// The longest rows that the kernels for many rows have a bitmap for, wherever a row starts.
+const (
+	sweptColumns     = 24*2048 - 3
+	sweptLongColumns = 96*2048 - 3
+)
 
-// sweptColumns is the longest row that the kernels for many rows have a bitmap for.
-const sweptColumns = 96*2048 - 3
+// A cluster of up to spreadBlocks blocks has a row of the kernel for few rows, each block spreadScores scores of it. Two blocks fit on an SM;
+// with more than spreadWaves of them for each SM, one block that streams a row is faster.
+const (
+	spreadBlocks = 8
+	spreadScores = 16384
+	spreadWaves  = 3
+)
+
+// topKBlocks is how many blocks a row of the kernel for few rows is spread over. A row that starts anywhere brings up to three scores with it
+// that are not its own, since copies are 16 bytes wide.
+func topKBlocks(columns int64, starts bool) int64 {
+	if starts {
+		columns += 3
+	}
+	return max((columns+spreadScores-1)/spreadScores, 1)
+}
+
+// spread selects few rows, or parts of rows, each with a cluster.
+func (k *Kernels) spread(s *Stream, rows int32, blocks int64, a *TopKArgs) error {
+	fn, err := k.Function("sparrow_topk_spread")
+	if err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(rows) * uint32(blocks)}, Cluster: Dim{X: uint32(blocks)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic, Overlap: s.overlap}, a)
+}
 
 // sweep selects many rows. What the kernel could not guess it marks, and the kernel that needs no guess does those rows.
 func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error {
@@ -125,19 +150,19 @@ func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error
 	return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &a)
 }
 
-// topKParts is in how many parts rows are selected, 1 for none: as many as make the first selection, of a part, and the second, of what the
-// parts kept, equally long, as far as there are SMs for them.
+// topKParts is in how many parts rows are selected, 1 for none: as few as let a cluster have a part, since the parts' winners are selected
+// from once more.
 func topKParts(rows, columns, k, sms int64) int64 {
-	if rows == 0 || columns <= sweptColumns || k%4 != 0 { // one launch that streams rows is faster up to there
+	if rows == 0 || columns <= spreadBlocks*spreadScores || k%4 != 0 { // winners of a part begin at a multiple of 16 bytes
 		return 1
 	}
-	const part = residentColumns &^ 63
-	least, most := (columns+part-1)/part, int64(24*2048)/k
-	if least > most || rows*least > sms {
+	const part = (spreadBlocks*spreadScores - 3) &^ 63
+	parts := (columns + part - 1) / part
+	// With many more parts than there are clusters at a time, one launch that streams rows is faster.
+	if parts*k > spreadBlocks*spreadScores || rows*parts*spreadBlocks > 8*sms {
 		return 1
 	}
-	even := int64(math.Round(math.Sqrt(float64(columns) / float64(k))))
-	return max(least, min(even, most, sms/rows))
+	return parts
 }
 
 // TopKScratch is how many entries of Kept and Via selecting rows of a number of columns takes on this device; 0 when rows are not split.
@@ -154,10 +179,10 @@ func (k *Kernels) selectInParts(s *Stream, a *TopKArgs, parts, columns int64) er
 	first, second := *a, *a
 	first.Out, first.Via, first.Counts, first.Transform = a.Via, 0, 0, int32(TopKPosition)
 	first.Parts, first.Part = int32(parts), int32(((columns+parts-1)/parts+63)&^63)
-	if err := runPersistent(k, s, "sparrow_topk_resident", a.Rows*int32(parts), 1, &first); err != nil {
+	if err := k.spread(s, a.Rows*int32(parts), topKBlocks(int64(first.Part), a.Starts != 0), &first); err != nil {
 		return err
 	}
 	second.Scores, second.Kept, second.Starts, second.Stride = a.Kept, 0, 0, parts*int64(a.K)
 	second.Parts, second.Part = int32(parts), 0
-	return runPersistent(k, s, "sparrow_topk_resident", a.Rows, 1, &second)
+	return k.spread(s, a.Rows, topKBlocks(second.Stride, false), &second)
 }

@@ -158,6 +158,8 @@ func TestGPUTopKIsExactForLongRows(t *testing.T) {
 		c := topKCase{k: 2048, kind: TopKPaged, score: score, lengths: []int32{2048, 100000, 0, 65536, 2049, 200000}}
 		s := c.build(r, rand.New(rand.NewPCG(14, 1)))
 		s.run(r, "in parts, "+name)
+		one := topKCase{k: 2048, kind: TopKPaged, score: score, lengths: []int32{2048, 100000, 0, 65536, 2049, 131000}}
+		one.build(r, rand.New(rand.NewPCG(14, 3))).run(r, "eight blocks a row, "+name)
 		s.without().run(r, "streamed by large blocks, "+name)
 	}
 	c := topKCase{k: 1024, kind: TopKRagged, starts: true, score: distributions["few behind a relu"], lengths: []int32{1 << 20}}
@@ -171,7 +173,8 @@ func TestGPUTopKOfAFewRows(t *testing.T) {
 	r := onGPU(t)
 	for _, name := range []string{"normal", "few behind a relu", "louder at the end", "everything at once"} {
 		rng := rand.New(rand.NewPCG(16, 1))
-		topKCase{k: 512, kind: TopKPaged, score: distributions[name], lengths: []int32{0, 511, 513, 3000, 9001}}.build(r, rng).run(r, "resident, "+name)
+		topKCase{k: 512, kind: TopKPaged, score: distributions[name], lengths: []int32{0, 511, 513, 3000, 9001}}.build(r, rng).run(r, "one block a row, "+name)
+		topKCase{k: 512, kind: TopKRagged, starts: true, score: distributions[name], lengths: []int32{513, 20000, 40000}}.build(r, rng).run(r, "three blocks a row, "+name)
 		many := topKCase{k: 512, kind: TopKPaged, score: distributions[name]}
 		for i := range 140 {
 			many.lengths = append(many.lengths, int32(i%7*1500))
@@ -183,7 +186,7 @@ func TestGPUTopKOfAFewRows(t *testing.T) {
 	}
 }
 
-// More rows than SMs: blocks of the resident kernel take several rows through their ring, and the streaming kernel uses small blocks.
+// More rows than SMs: blocks take several rows through their ring, and the streaming kernel uses small blocks.
 func TestGPUTopKIsExactForManyRows(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(15, 1))
@@ -213,24 +216,40 @@ func TestGPUTopKIsExactForManyRows(t *testing.T) {
 }
 
 func TestTopKPartsKeepEveryRowInsideTheKernel(t *testing.T) {
+	const most = spreadBlocks * spreadScores
 	for _, k := range []int64{4, 512, 1024, 2048} {
-		for _, columns := range []int64{49149, 49150, 65536, 131072, 300001, 1 << 20, 1100000, 5000000} {
-			for _, rows := range []int64{1, 3, 64, 128, 132, 500} {
+		for _, columns := range []int64{49149, 65536, most, most + 1, 300001, 1 << 20, 1100000, 8300000, 9000000} {
+			for _, rows := range []int64{1, 3, 64, 132, 500} {
 				parts := topKParts(rows, columns, k, 132)
+				if columns <= most && parts != 1 {
+					t.Errorf("%d rows of %d, top %d: %d parts of what one cluster holds", rows, columns, k, parts)
+				}
 				if parts == 1 {
 					continue
 				}
 				part := ((columns+parts-1)/parts + 63) &^ 63
-				if part > residentColumns || part*parts < columns || parts*k > 24*2048 || rows*parts > 132 {
+				if topKBlocks(part, true) > spreadBlocks || part*parts < columns || topKBlocks(parts*k, false) > spreadBlocks || rows*parts*spreadBlocks > 8*132 {
 					t.Errorf("%d rows of %d, top %d: %d parts of %d", rows, columns, k, parts, part)
 				}
 			}
 		}
 	}
-	if got := topKParts(1, 1<<20, 2048, 132); got < 22 || got > 24 {
-		t.Errorf("a million scores are selected in %d parts, want about 23", got)
+	if got := topKParts(1, 1<<20, 2048, 132); got != 9 {
+		t.Errorf("a million scores are selected in %d parts, want 9", got)
 	}
 	if got := topKParts(1, 1<<20, 2047, 132); got != 1 {
 		t.Errorf("a top-k whose rows are not 16-byte aligned is selected in %d parts, want 1", got)
+	}
+}
+
+func TestTopKBlocksHoldARowWhereverItStarts(t *testing.T) {
+	for _, c := range []struct {
+		columns int64
+		starts  bool
+		want    int64
+	}{{0, false, 1}, {1, true, 1}, {16384, false, 1}, {16381, true, 1}, {16382, true, 2}, {16385, false, 2}, {32768, false, 2}, {131072, false, 8}, {131072, true, 9}} {
+		if got := topKBlocks(c.columns, c.starts); got != c.want {
+			t.Errorf("%d columns, starts %v: %d blocks, want %d", c.columns, c.starts, got, c.want)
+		}
 	}
 }

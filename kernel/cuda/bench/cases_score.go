@@ -141,7 +141,14 @@ func pagedCase(requests, keys, nextN, heads int, peer float64) Case {
 }
 
 func (p *paged) Launch(s *cuda.Stream) error {
-	return p.rig.Kernels.ScorePaged(s, p.x.Heads, &p.args)
+	return overlapping(s, func() error { return p.rig.Kernels.ScorePaged(s, p.x.Heads, &p.args) })
+}
+
+// overlapping lets the kernels of a launch start their prologue while the one before it ends, as the steps of a captured model do.
+func overlapping(s *cuda.Stream, launch func() error) error {
+	s.SetOverlap(true)
+	defer s.SetOverlap(false)
+	return launch()
 }
 
 func (p *paged) Check(s *cuda.Stream) error {
@@ -210,7 +217,9 @@ func topKCase(rows, length, k int, kind topKKind) Case {
 	}
 }
 
-func (t *topK) Launch(s *cuda.Stream) error { return t.rig.Kernels.SelectTopK(s, &t.args) }
+func (t *topK) Launch(s *cuda.Stream) error {
+	return overlapping(s, func() error { return t.rig.Kernels.SelectTopK(s, &t.args) })
+}
 
 func (t *topK) Check(s *cuda.Stream) error {
 	length, k := t.args.Stride, int64(t.args.K)

@@ -9,8 +9,9 @@ namespace sparrow_sparse {
 
 constexpr u32 kFaultSlot = 1;
 
-// One block to come, as lane l of warp w of the fetchers sees it. Lanes 16-31 repeat lanes 0-15. Two: of two streams.
-template <bool Two>
+// One block to come, as lane l of warp w of the fetchers sees it. Lanes 16-31 repeat lanes 0-15. Two: of two streams. Wide: of eight warps, who
+// have eight keys each; lanes 8-15 repeat them, too.
+template <bool Two, bool Wide = false>
 struct Coming {
     static constexpr u32 kNone = ~0u;
     u32 at = kNone;  // twice its unit, and 1 if it is the first block that needs other queries
@@ -23,7 +24,7 @@ struct Coming {
     __device__ __forceinline__ u32 unit() const { return at >> 1; }
 
     // A warp serves keys 8w to 8w + 7 and 32 more.
-    static __device__ __forceinline__ i32 own_key(u32 t) { return static_cast<i32>(t / 8 % 2 * 32 + t / 32 * 8 + t % 8); }
+    static __device__ __forceinline__ i32 own_key(u32 t) { return static_cast<i32>((Wide ? 0 : t / 8 % 2 * 32) + t / 32 * 8 + t % 8); }
 
     // Turns what the list said into a slot, once it is needed.
     __device__ __forceinline__ void settle(const SparseAttendArgs& args) {
@@ -39,11 +40,10 @@ struct Coming {
     __device__ __forceinline__ u32 mask() const { return __ballot_sync(ptx::kFullMask, slot >= 0) & 0xFFFF; }
 };
 
-// Writes a warp's share of the valid bits of buffer b.
-template <int Tiles>
-__device__ __forceinline__ void write_mask(Storage<Tiles>& shared, u32 b, u32 warp, u32 mask) {
-    reinterpret_cast<u8*>(&shared.valid[b])[warp] = static_cast<u8>(mask);
-    reinterpret_cast<u8*>(&shared.valid[b])[4 + warp] = static_cast<u8>(mask >> 8);
+// Writes a warp's share of the valid bits of a block.
+__device__ __forceinline__ void write_mask(u64& valid, u32 warp, u32 mask) {
+    reinterpret_cast<u8*>(&valid)[warp] = static_cast<u8>(mask);
+    reinterpret_cast<u8*>(&valid)[4 + warp] = static_cast<u8>(mask >> 8);
 }
 
 // Rows of RowBytes bytes. Two: with a scale row at the end of the page, and perhaps of two streams.

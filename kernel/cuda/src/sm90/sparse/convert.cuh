@@ -4,7 +4,7 @@
 // a normalised latent always is. The conversion takes two instructions for two values; bf16, which has no direct one, takes six.
 //
 // Four lanes share a row: lane q of them takes 16 of the 64 codes of every tile, so a thread knows a slot and an address for each of its rows.
-// The rows of the next block are asked for as soon as the registers are free: the left half while the right one is being converted.
+// Rows are asked for a block ahead. No fence follows the stores: it would wait for what has been asked for. Who multiplies has it (kStored).
 #pragma once
 
 #include "sm90/sparse/fetch.cuh"
@@ -68,11 +68,13 @@ __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes)
 }
 
 // A format is what one thread holds of one row beside the codes: scales of the left tiles (0-3), and scales of the others and the rotary part.
+// kApart: which of two orders of asking is faster (ConvertedRows::run).
 
 // 656 bytes: 512 codes, 4 f32 scales of 128 codes each, 64 bf16 values of the rotary part, which stay bf16.
 struct BlockFormat {
     static constexpr int kTiles = 9, kCodeTiles = 8, kBf16Tiles = 1;
     static constexpr bool kTwoStreams = false;
+    static constexpr bool kApart = true;
     static constexpr i64 kRowBytes = 656;
     float2 left, right;
     uint4 rope[2];
@@ -108,6 +110,7 @@ struct BlockFormat {
 struct RawFormat {
     static constexpr int kTiles = 9, kCodeTiles = 8, kBf16Tiles = 0;
     static constexpr bool kTwoStreams = false;
+    static constexpr bool kApart = false;
     static constexpr i64 kRowBytes = 576;
     uint4 rope;
 
@@ -124,6 +127,7 @@ struct RawFormat {
 struct EntryFormat {
     static constexpr int kTiles = 8, kCodeTiles = 7, kBf16Tiles = 0;
     static constexpr bool kTwoStreams = true;
+    static constexpr bool kApart = true;
     static constexpr i64 kRowBytes = 576;
     u32 low, high;  // scale bytes of tiles 0-3 and 4-6
     u32 waiting;    // high of the block whose left half is on its way
@@ -154,12 +158,13 @@ struct EntryFormat {
     }
 };
 
-// Rows of one e4m3 format. Thread t serves keys t / 4, t / 4 + 32.
-template <class Format>
+// Rows of one e4m3 format. Thread t of Fetchers serves keys t / 4 and, while there are fewer than four threads a key, every kStep-th after it.
+template <class Format, int Fetchers = kFetchers>
 struct ConvertedRows {
     using Type = ptx::F16;
     static constexpr int Tiles = Format::kTiles;
     static constexpr int kBf16Tiles = Format::kBf16Tiles;
+    static constexpr int kFetchers = Fetchers;
     static constexpr u32 kMaskWriters = 0;
     static constexpr int kStep = kFetchers / 4;  // keys served side by side
     static constexpr int kRows = kKeys / kStep;
@@ -168,20 +173,39 @@ struct ConvertedRows {
     using Block = typename Blocks::Block;
     static constexpr bool kScattered = true;
     static constexpr bool kPublishFirst = true;
+    static constexpr bool kStored = true;
     static constexpr i64 kRowBytes = Format::kRowBytes;
     static constexpr bool kTwoStreams = Format::kTwoStreams;
 
     uint4 codes[kRows][Format::kCodeTiles];
     Format rest[kRows];
-    // Asks for half of row k of a block to come: tiles 0-3, or the others and the rotary part.
+
+    // Values for registers that may be looked at before rows are asked into them.
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int k = 0; k < kRows; ++k) {
+#pragma unroll
+            for (int i = 0; i < Format::kCodeTiles; ++i) {
+                codes[k][i] = zeros();
+            }
+        }
+    }
+
+    // Zero, but known only when the last loads of a half have arrived.
     template <bool Left>
-    __device__ __forceinline__ void ask_row(const SparseAttendArgs& args, const Block& c, int k, u32 t) {
+    __device__ __forceinline__ u32 arrived(const SparseAttendArgs& args) const {
+        return codes[kRows - 1][Left ? kHalfTiles - 1 : Format::kCodeTiles - 1].w & static_cast<u32>(args.rows >> 31);
+    }
+
+    // Asks for half of row k of a block to come: tiles 0-3, or the others and the rotary part. after is zero: what must be there before.
+    template <bool Left, class Coming>
+    __device__ __forceinline__ void ask_row(const SparseAttendArgs& args, const Coming& c, int k, u32 t, u32 after = 0) {
         constexpr int kFrom = Left ? 0 : kHalfTiles, kTo = Left ? kHalfTiles : Format::kCodeTiles;
         const i32 slot = __shfl_sync(ptx::kFullMask, c.slot, k * 8 + t % 32 / 4);
         if (slot >= 0) {
             const SelectionView& s = c.stream(args);
             const u8* page = page_of(s, slot);
-            const u8* row = page + (slot & s.page_mask) * Format::kRowBytes;
+            const u8* row = page + (slot & s.page_mask) * Format::kRowBytes + after;
             asm volatile("" : "+l"(row));  // one address, to which small numbers are added
 #pragma unroll
             for (int i = kFrom; i < kTo; ++i) {
@@ -205,67 +229,89 @@ struct ConvertedRows {
         }
     }
 
-    template <bool Left>
-    __device__ __forceinline__ void ask(const SparseAttendArgs& args, const Block& c, u32 t) {
+    template <bool Left, class Coming>
+    __device__ __forceinline__ void ask(const SparseAttendArgs& args, const Coming& c, u32 t, u32 after = 0) {
 #pragma unroll
         for (int k = 0; k < kRows; ++k) {
-            ask_row<Left>(args, c, k, t);
+            ask_row<Left>(args, c, k, t, after);
         }
     }
 
-    // Converts half of the rows that have arrived and asks for the same half of the block to come, row by row: loads that are asked for all at once
-    // wait for each other, and the conversion for them.
+    // Converts half of row k, which has arrived; rotary: the rotary part, too.
     template <bool Left>
-    __device__ __forceinline__ void turn(const SparseAttendArgs& args, const Block& c, u32 base, u32 t) {
+    __device__ __forceinline__ void store_row(u32 base, int k, u32 t, bool rotary = true) const {
         constexpr int kFrom = Left ? 0 : kHalfTiles, kTo = Left ? kHalfTiles : Format::kCodeTiles;
 #pragma unroll
-        for (int k = 0; k < kRows; ++k) {
+        for (int i = kFrom; i < kTo; ++i) {
+            rest[k].store(base + i * kTileBytes, i, k * kStep + t / 4, t % 4, codes[k][i]);
+        }
+        if (!Left && rotary) {
+            rest[k].store_rope(base + Format::kCodeTiles * kTileBytes, k * kStep + t / 4, t % 4);
+        }
+    }
+
+    // Converts half of the rows. Unless asking is apart, the same half of the block to come is asked for, row by row.
+    template <bool Left>
+    __device__ __forceinline__ void turn(const SparseAttendArgs& args, const Block& c, u32 base, u32 t) {
 #pragma unroll
-            for (int i = kFrom; i < kTo; ++i) {
-                rest[k].store(base + i * kTileBytes, i, k * kStep + t / 4, t % 4, codes[k][i]);
-            }
-            if constexpr (!Left) {
-                rest[k].store_rope(base + Format::kCodeTiles * kTileBytes, k * kStep + t / 4, t % 4);
-            }
-            if (k + 1 < kRows) {
+        for (int k = 0; k < kRows; ++k) {
+            store_row<Left>(base, k, t);
+            if (!Format::kApart && k + 1 < kRows) {
                 ask_row<Left>(args, c, k, t);
 #pragma unroll
-                for (int i = kFrom; i < kTo; ++i) {
+                for (int i = Left ? 0 : kHalfTiles; i < (Left ? kHalfTiles : Format::kCodeTiles); ++i) {
                     uint4& w = codes[k + 1][i];
                     asm volatile("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));  // not converted before: there are no registers for both
                 }
             }
         }
-        ptx::fence_async_proxy();
     }
 
+    // The life of a fetching thread. The compiler counts the loads of rows with scales together, so that who waits for one half waits for all that were
+    // asked for before: there a half is asked for when the other has arrived, and has the time of its conversion (kApart). Other rows ask for a half as
+    // soon as its registers are free.
     static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
+        constexpr bool kApart = Format::kApart;
         u32 done = 0, queries = 0;  // blocks, and queries of 64 heads
         ConvertedRows rows;
         Blocks ahead(args);
         Block now = ahead.next(args, t);
         now.settle(args);
         rows.template ask<true>(args, now, t);
-        rows.template ask<false>(args, now, t);
+        if constexpr (!kApart) {
+            rows.template ask<false>(args, now, t);
+        }
         u32 valid = now.mask();
-        Block next = ahead.next(args, t), third = ahead.next(args, t);
+        Block next = ahead.next(args, t), third;
+        if constexpr (!kApart) {
+            third = ahead.next(args, t);
+        }
         next.settle(args);
         for (; now.there(); ++done) {
             asm volatile("" : "+r"(t));  // addresses are worked out again for every block: there are no registers to keep them in
             const u32 b = done & 1, parity = (done >> 1 & 1) ^ 1, base = ptx::shared_address(shared.k[b]);
+            if constexpr (kApart) {
+                rows.template ask<false>(args, now, t, rows.template arrived<true>(args));
+                third = ahead.next(args, t);  // the list comes with the rows
+            }
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][0]), parity);
             if (t % 32 == 0) {
-                write_mask(shared, b, t / 32, valid);
+                write_mask(shared.valid[b], t / 32, valid);
             }
             rows.template turn<true>(args, next, base, t);
             ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][0]));
             valid = next.mask();
-            rows.template ask_row<true>(args, next, kRows - 1, t);
+            if constexpr (!kApart) {
+                rows.template ask_row<true>(args, next, kRows - 1, t);
+            }
             if (now.fresh()) {  // their place may be free later than the keys'
                 const Unit u = unit_at(args, Share(args), now.unit());
                 ptx::barrier_wait(ptx::shared_address(&shared.q_empty), (queries & 1) ^ 1);
-                Queries<ConvertedRows>::ask(args, shared, u, t);
+                Queries<ConvertedRows>::ask(args, shared, u.row, u.head, t);
                 ++queries;
+            }
+            if constexpr (kApart) {
+                rows.template ask<true>(args, next, t, rows.template arrived<false>(args));
             }
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][1]), parity);
             rows.template turn<false>(args, next, base, t);
@@ -276,8 +322,10 @@ struct ConvertedRows {
             third.settle(args);
             now = next;
             next = third;
-            third = ahead.next(args, t);  // into its place: to move what is still on its way would be to wait for it
-            rows.template ask_row<false>(args, now, kRows - 1, t);
+            if constexpr (!kApart) {
+                third = ahead.next(args, t);  // into its place: to move what is still on its way would be to wait for it
+                rows.template ask_row<false>(args, now, kRows - 1, t);
+            }
         }
     }
 };

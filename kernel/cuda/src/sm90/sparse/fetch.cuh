@@ -20,16 +20,17 @@ struct Queries {
 
     static constexpr int step_begin(int i) { return (Tiles * i + kSteps - 1) / kSteps; }
 
-    static __device__ __forceinline__ void ask(const SparseAttendArgs& args, Storage<Tiles>& shared, const Unit& u, u32 t) {
+    template <class Shared>
+    static __device__ __forceinline__ void ask(const SparseAttendArgs& args, Shared& shared, i32 row, i32 head, u32 t) {
         const u32 chunk = t % 8, base = ptx::shared_address(shared.q);
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
 #pragma unroll 1
-            for (u32 r = t / 8; r < kHeads; r += kFetchers / 8) {
-                const bool valid = u.head + static_cast<i32>(r) < args.heads;
-                const u16* src = args.q + u.row * args.q_stride;
+            for (u32 r = t / 8; r < kHeads; r += Rows::kFetchers / 8) {
+                const bool valid = head + static_cast<i32>(r) < args.heads;
+                const u16* src = args.q + row * args.q_stride;
                 if (valid) {
-                    src += static_cast<i64>(u.head + r) * (Tiles * kTileColumns) + chunk * 8;
+                    src += static_cast<i64>(head + r) * (Tiles * kTileColumns) + chunk * 8;
                 }
                 const u32 dst = base + tile_byte(r, chunk);
 #pragma unroll
@@ -52,15 +53,15 @@ struct Queries {
         ptx::copies_wait<kSteps - 1 - Step>();
 #pragma unroll 1
         for (int tile = step_begin(Step); tile < min(step_begin(Step + 1), Tiles - Rows::kBf16Tiles); ++tile) {
-            u32 w[kHeads * 8 / kFetchers][4];
+            u32 w[kHeads * 8 / Rows::kFetchers][4];
 #pragma unroll
-            for (int i = 0; i < kHeads * 8 / kFetchers; ++i) {
-                const u32 at = base + tile * kTileBytes + i * (kFetchers / 8) * 128;
+            for (int i = 0; i < kHeads * 8 / Rows::kFetchers; ++i) {
+                const u32 at = base + tile * kTileBytes + i * (Rows::kFetchers / 8) * 128;
                 asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(w[i][0]), "=r"(w[i][1]), "=r"(w[i][2]), "=r"(w[i][3]) : "r"(at));
             }
 #pragma unroll
-            for (int i = 0; i < kHeads * 8 / kFetchers; ++i) {
-                const u32 at = base + tile * kTileBytes + i * (kFetchers / 8) * 128;
+            for (int i = 0; i < kHeads * 8 / Rows::kFetchers; ++i) {
+                const u32 at = base + tile * kTileBytes + i * (Rows::kFetchers / 8) * 128;
 #pragma unroll
                 for (int k = 0; k < 4; ++k) {
                     w[i][k] = Rows::Type::pack(__uint_as_float(w[i][k] << 16), __uint_as_float(w[i][k] & 0xFFFF0000u));
@@ -70,7 +71,8 @@ struct Queries {
         }
     }
 
-    static __device__ __forceinline__ void convert(Storage<Tiles>& shared, u32 t) {
+    template <class Shared>
+    static __device__ __forceinline__ void convert(Shared& shared, u32 t) {
         const u32 base = ptx::shared_address(shared.q) + tile_byte(t / 8, t % 8);
         convert_step<0>(base);
         convert_step<1>(base);
@@ -85,6 +87,7 @@ struct Queries {
 template <int TileCount, bool Scattered>
 struct CopiedRows {
     using Type = ptx::Bf16;  // of the tiles
+    static constexpr int kFetchers = sparrow_sparse::kFetchers;
     static constexpr int Tiles = TileCount;
     static constexpr int kBf16Tiles = Tiles;  // last tiles that are bf16 whatever the type
     static constexpr u32 kMaskWriters = 4;    // arrivals on the first part beside those of the fetchers: one per warp
@@ -94,6 +97,7 @@ struct CopiedRows {
     using Block = typename Blocks::Block;
     static constexpr bool kScattered = Scattered;
     static constexpr bool kPublishFirst = false;
+    static constexpr bool kStored = false;
     static constexpr bool kTwoStreams = false;
 
     const u8* source[kRows];
@@ -137,7 +141,7 @@ struct CopiedRows {
             rows.locate(args, now, t);
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][0]), parity);
             if (t % 32 == 0) {
-                write_mask(shared, b, t / 32, mask);
+                write_mask(shared.valid[b], t / 32, mask);
                 ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][0]));
             }
             rows.copy_tiles(base, t, 0, kPartTiles[1]);
@@ -145,7 +149,7 @@ struct CopiedRows {
             if (now.fresh()) {  // their place may be free later than the keys'
                 const Unit u = unit_at(args, Share(args), now.unit());
                 ptx::barrier_wait(ptx::shared_address(&shared.q_empty), (queries & 1) ^ 1);
-                Queries<CopiedRows>::ask(args, shared, u, t);
+                Queries<CopiedRows>::ask(args, shared, u.row, u.head, t);
                 ++queries;
             }
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][1]), parity);

@@ -5,30 +5,31 @@
 // copied hand their weights over under the first of the next scores; converted rows before them, and free the left half a product earlier.
 #pragma once
 
-#include "sm90/sparse/math.cuh"
+#include "sm90/sparse/softmax.cuh"
 
 namespace sparrow_sparse {
 
 // Rows says what the tiles hold (Type), how many, and how many of the last tiles of the queries stay bf16.
 template <class Rows>
-struct ScoreGroup {
+struct ScoreGroup : Softmax<typename Rows::Type> {
     using Type = typename Rows::Type;
     static constexpr int Tiles = Rows::Tiles;
 
-    const SparseAttendArgs& args;
+    using Base = Softmax<Type>;
+    using Base::args, Base::at, Base::m0, Base::m1, Base::max0, Base::max1, Base::sum0, Base::sum1;
     Storage<Tiles>& shared;
-    Corner at;
     u32 done = 0, units = 0, queries = 0;  // blocks, units with keys, and queries of 64 heads
-    // Of heads row and row + 8: what exponents are relative to, the largest score, both in base 2, and this lane's part of the sum.
-    float m0, m1, max0, max1, sum0, sum1;
     float sink0, sink1;  // in base 2, asked for before a unit's last block
 
-    __device__ __forceinline__ ScoreGroup(const SparseAttendArgs& a, Storage<Tiles>& s) : args(a), shared(s) {}
+    __device__ __forceinline__ ScoreGroup(const SparseAttendArgs& a, Storage<Tiles>& s) : Base(a), shared(s) {}
 
     // Asks for the scores of the block in buffer b: the tiles of the first part, and the others. No fence follows the wait for copies: what completes
     // on the barrier has landed, and a fence here would wait for the products in flight.
     __device__ __forceinline__ void ask_left(float (&s)[32], u32 b, u32 parity) {
         ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][0]), parity);
+        if constexpr (Rows::kStored) {
+            ptx::fence_async_proxy();
+        }
         ptx::mma_pin(s);
         ptx::mma_fence();
         multiply_part<0, kPartTiles[1]>(s, b);
@@ -37,6 +38,9 @@ struct ScoreGroup {
 
     __device__ __forceinline__ void ask_right(float (&s)[32], u32 b, u32 parity) {
         ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][1]), parity);
+        if constexpr (Rows::kStored) {
+            ptx::fence_async_proxy();
+        }
         ptx::mma_fence();
         multiply_part<kPartTiles[1], Tiles>(s, b);
         ptx::mma_commit();
@@ -56,67 +60,13 @@ struct ScoreGroup {
         }
     }
 
-    // Finds what the exponents of a block are relative to. f0, f1 become what the output so far is multiplied by; false when that is one in the
-    // whole warp.
-    __device__ __forceinline__ bool rebase(float (&s)[32], u64 valid, float& f0, float& f1) {
-        if (valid != ~0ull) {
-            const float never = __int_as_float(0xFF800000);
-            const u64 mine = valid >> (at.lane % 4 * 2);
-#pragma unroll
-            for (int i = 0; i < 32; ++i) {
-                s[i] = mine >> (i / 4 * 8 + i % 2) & 1 ? s[i] : never;
-            }
-        }
-        float high0 = fmaxf(s[0], s[1]), high1 = fmaxf(s[2], s[3]);
-#pragma unroll
-        for (int i = 4; i < 32; i += 4) {
-            high0 = fmaxf(high0, fmaxf(s[i], s[i + 1]));
-            high1 = fmaxf(high1, fmaxf(s[i + 2], s[i + 3]));
-        }
-        high0 *= args.score_scale;
-        high1 *= args.score_scale;
-        max0 = fmaxf(max0, high0);
-        max1 = fmaxf(max1, high1);
-        f0 = f1 = 1.0f;
-        if (!__any_sync(ptx::kFullMask, high0 > m0 + kSlack || high1 > m1 + kSlack)) {
-            return false;
-        }
-#pragma unroll
-        for (int d = 1; d < 4; d *= 2) {  // some head of the warp has outgrown its base
-            high0 = fmaxf(high0, __shfl_xor_sync(ptx::kFullMask, high0, d));
-            high1 = fmaxf(high1, __shfl_xor_sync(ptx::kFullMask, high1, d));
-        }
-        const float n0 = high0 > m0 + kSlack ? high0 : m0, n1 = high1 > m1 + kSlack ? high1 : m1;
-        f0 = exp2_fast(m0 - n0);
-        f1 = exp2_fast(m1 - n1);
-        m0 = n0;
-        m1 = n1;
-        return true;
-    }
-
-    // Scores of keys [16 * Step, 16 * Step + 16) to weights, as an operand, and their sums.
-    template <int Step>
-    __device__ __forceinline__ void weigh_keys(const float (&s)[32], u32 (&p)[4], float& t0, float& t1) const {
-        float w[8];
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            w[i] = exp2_fast(fmaf(s[Step * 8 + i], args.score_scale, i & 2 ? -m1 : -m0));
-        }
-        t0 += (w[0] + w[1]) + (w[4] + w[5]);
-        t1 += (w[2] + w[3]) + (w[6] + w[7]);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            p[i] = Type::pack(w[2 * i], w[2 * i + 1]);
-        }
-    }
-
     // A block from scores to the product of its weights and left columns, which is asked for in two halves, so that the first runs while the weights
     // of the second are computed; first: of the unit.
     __device__ __forceinline__ void weigh(float (&s)[32], u32 (&p)[4][4], float (&o)[128], u64 valid, u32 b, bool first, float& f0, float& f1) {
-        const bool moved = rebase(s, valid, f0, f1);
+        const bool moved = this->rebase(s, valid, f0, f1);
         float t0 = 0.0f, t1 = 0.0f;
-        weigh_keys<0>(s, p[0], t0, t1);
-        weigh_keys<1>(s, p[1], t0, t1);
+        this->template weigh_keys<0>(s, p[0], t0, t1);
+        this->template weigh_keys<1>(s, p[1], t0, t1);
         if (moved && !first) {
             rescale(o, f0, f1);
         }
@@ -130,8 +80,8 @@ struct ScoreGroup {
         for (int i = 16; i < 32; ++i) {
             asm volatile("" : "+f"(s[i]));  // what follows is not to be done before
         }
-        weigh_keys<2>(s, p[2], t0, t1);
-        weigh_keys<3>(s, p[3], t0, t1);
+        this->template weigh_keys<2>(s, p[2], t0, t1);
+        this->template weigh_keys<3>(s, p[3], t0, t1);
         ptx::mma_fence();
         Type::multiply_256(o, p[2], v + 2 * 16 * 128 / 16, 1);
         Type::multiply_256(o, p[3], v + 3 * 16 * 128 / 16, 1);
@@ -222,16 +172,7 @@ struct ScoreGroup {
         ptx::mma_pin(o);
         arrive(shared.k_empty[done & 1][0]);
         ++done;
-#pragma unroll
-        for (int d = 1; d < 4; d *= 2) {
-            max0 = fmaxf(max0, __shfl_xor_sync(ptx::kFullMask, max0, d));
-            max1 = fmaxf(max1, __shfl_xor_sync(ptx::kFullMask, max1, d));
-        }
-#pragma unroll
-        for (int d = 1; d < 4; d *= 2) {
-            sum0 += __shfl_xor_sync(ptx::kFullMask, sum0, d);
-            sum1 += __shfl_xor_sync(ptx::kFullMask, sum1, d);
-        }
+        this->gather();
     }
 
     __device__ __forceinline__ void run() {

@@ -112,6 +112,11 @@ __device__ __forceinline__ i32 row_of(const SparseAttendArgs& args, u32 u) {
     return static_cast<i32>(u / static_cast<u32>(args.segments) / head_groups(args));
 }
 
+// The first of the heads of a unit.
+__device__ __forceinline__ i32 head_of(const SparseAttendArgs& args, u32 u) {
+    return static_cast<i32>(u / static_cast<u32>(args.segments) % head_groups(args)) * kHeads;
+}
+
 // Keys of the row of a unit, asked for ahead of their use.
 struct Lengths {
     i32 first = 0, second = 0;

@@ -39,20 +39,17 @@ struct SampleBins {
     __device__ __forceinline__ bool placed() const { return width > 0.0f && scale < 1e30f && fabsf(shift) < 1e6f; }
 };
 
-// Bins from three spreads below the mean to five above it, of four quads of scores per lane. Every warp works this out for itself.
+// Bins from three spreads below the mean to five above it, of one quad of scores per lane. Every warp works this out for itself.
 template <int Bins>
-__device__ __forceinline__ SampleBins<Bins> place_bins(const float4 (&quads)[4]) {
+__device__ __forceinline__ SampleBins<Bins> place_bins(float4 quad) {
     float ones = 0, sum = 0, squares = 0;
-#pragma unroll
-    for (int q = 0; q < 4; ++q) {
-        visit(quads[q], [&](float x) {
-            if (fabsf(x) < 1e18f) {
-                ones += 1.0f;
-                sum += x;
-                squares = __fmaf_rn(x, x, squares);
-            }
-        });
-    }
+    visit(quad, [&](float x) {
+        if (fabsf(x) < 1e18f) {
+            ones += 1.0f;
+            sum += x;
+            squares = __fmaf_rn(x, x, squares);
+        }
+    });
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
         ones += __shfl_xor_sync(ptx::kFullMask, ones, d);
@@ -67,39 +64,39 @@ __device__ __forceinline__ SampleBins<Bins> place_bins(const float4 (&quads)[4])
     return bins;
 }
 
-// The interval between the bins of two ranks: `expected` is how many of the k largest are in the sample, `margin` how far off that may
-// be, `each` for how many scores of the row a sampled one stands. Bins are filled. Four barriers.
-template <class M>
-__device__ __forceinline__ Interval interval_of(M& shared, Place at, const SampleBins<M::Shape::Bins>& bins, float expected, float margin, float each) {
-    ptx::threads_sync<M::Shape::Threads>();
-    sum_bins(shared, at);
-    ptx::threads_sync<M::Shape::Threads>();
-    if (at.warp < 2) {
-        const float rank = at.warp == 0 ? expected + margin : fmaxf(expected - margin, 1.0f);
-        search_bins(shared, at, static_cast<u32>(rank), shared.guess[at.warp]);
+// What a sample says: how many of the k largest scores are expected in it, how far off that may be, and for how many scores of the row a
+// sampled one stands.
+struct Estimate {
+    float expected, margin, each;
+
+    // Five standard deviations, and a few for what no sample sees.
+    __device__ __forceinline__ Estimate(i32 k, float standing_for, float beyond)
+        : expected(__fdividef(static_cast<float>(k), standing_for)),
+          margin(5.0f * __fsqrt_rn(expected * (1.0f - __fdividef(1.0f, standing_for))) + beyond),
+          each(standing_for) {}
+
+    // Ranks in the sample between which the k-th largest score is.
+    __device__ __forceinline__ u32 last() const { return static_cast<u32>(expected + margin); }
+    __device__ __forceinline__ u32 best() const { return static_cast<u32>(fmaxf(expected - margin, 1.0f)); }
+};
+
+// The interval between the bins of the last and the best rank of an estimate. With more than `most` scores inside it is to be refined.
+template <int Bins>
+__device__ __forceinline__ Interval interval_between(const SampleBins<Bins>& bins, const BinRank& last, const BinRank& best, const Estimate& e, u32 most) {
+    Interval v{kLowestKey, kKeyInf, false};
+    if (last.inside && last.bin > 0) {
+        v.low = key_of(bins.edge(last.bin));
     }
-    ptx::threads_sync<M::Shape::Threads>();
-    if (at.warp == 0) {  // the others leave the issue slots to whoever needs them
-        const BinRank last = shared.guess[0], best = shared.guess[1];
-        Interval v{kLowestKey, kKeyInf, false};
-        if (last.inside && last.bin > 0) {
-            v.low = key_of(bins.edge(last.bin));
-        }
-        if (expected > margin + 1.0f && best.inside && best.bin < M::Shape::Bins - 1) {
-            v.high = key_of(bins.edge(best.bin + 1));
-        }
-        v.refine = last.inside == 0 || each * (last.above + last.inside - best.above) > M::Shape::List || v.low >= v.high;
-        if (v.refine) {
-            // One value many times over? Behind a relu it is zero.
-            const u32 tied = bins.placed() ? key_of(0.0f) : key_of(bins.low);
-            v = tied >= v.low && tied <= v.high ? Interval{tied, tied, false} : v.low < v.high ? v : Interval{kLowestKey, kKeyInf, true};
-        }
-        if (at.lane == 0) {
-            shared.interval = v;
-        }
+    if (e.expected > e.margin + 1.0f && best.inside && best.bin < Bins - 1) {
+        v.high = key_of(bins.edge(best.bin + 1));
     }
-    ptx::threads_sync<M::Shape::Threads>();
-    return shared.interval;
+    v.refine = last.inside == 0 || e.each * (last.above + last.inside - best.above) > most || v.low >= v.high;
+    if (v.refine) {
+        // One value many times over? Behind a relu it is zero.
+        const u32 tied = bins.placed() ? key_of(0.0f) : key_of(bins.low);
+        v = tied >= v.low && tied <= v.high ? Interval{tied, tied, false} : v.low < v.high ? v : Interval{kLowestKey, kKeyInf, true};
+    }
+    return v;
 }
 
 // Which places of a word of 32 belong to a row.

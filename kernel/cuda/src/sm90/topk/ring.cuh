@@ -21,8 +21,8 @@ struct alignas(16) RingStorage {
     u32 asked;           // copies asked for so far
 };
 
-// Source says which rows there are: count(), row(v), copies(row), and order(row, i), the place in the row of the i-th copy. Returns is how
-// often a copy is given back.
+// Source says which rows there are: count(), row(v), copies(row), and Order(copies), whose next() is the place in the row of one copy after
+// the other. Returns is how often a copy is given back.
 template <int Slots, int Returns, class Source>
 struct Ring {
     RingStorage<Slots>& storage;
@@ -52,12 +52,13 @@ struct Ring {
             const Row w = next;
             next = source.row(v + gridDim.x);
             const i32 count = source.copies(w);
+            typename Source::Order order(count);
             for (i32 i = 0; i < count; ++i) {
-                const i32 first = source.order(w, i) * kSlotScores;
+                const i32 place = order.next(), first = place * kSlotScores;
                 const u32 bytes = ((min(w.end() - first, kSlotScores) + 3) & ~3) * sizeof(float);
                 const u32 bar = ptx::shared_address(&storage.arrived[slot]);
                 ptx::barrier_wait(ptx::shared_address(&storage.emptied[slot]), lap);
-                storage.place[slot] = first / kSlotScores;
+                storage.place[slot] = place;
                 ptx::barrier_expect(bar, bytes);
                 ptx::load_bytes(ptx::shared_address(storage.slots[slot]), w.scores + first, bytes, bar, ptx::kEvictFirst);
                 ptx::raise_release(ptx::shared_address(&storage.asked));

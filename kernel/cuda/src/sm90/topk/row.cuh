@@ -23,13 +23,30 @@ __device__ __forceinline__ i32 row_count(const TopKArgs& args) {
     return args.via ? args.rows : args.rows * args.parts;
 }
 
-__device__ __forceinline__ Row row_of(const TopKArgs& args, i32 v) {
-    const bool parted = args.parts > 1 && !args.via;
-    const i32 number = parted ? v / args.parts : v;
-    const i32 first = parted ? (v - number * args.parts) * args.part : 0;
-    const i32 start = (args.starts && !args.via ? args.starts[number] : 0) + first;
+// Where row v is: its number and its first candidate's position, and what memory says about it.
+struct RowFacts {
+    i32 number, first;
+    bool parted;
+    i32 length, start;
+};
+
+__device__ __forceinline__ RowFacts facts_of(const TopKArgs& args, i32 v) {
+    RowFacts f{v, 0, args.parts > 1 && !args.via, 0, 0};
+    if (f.parted) {
+        f.number = v / args.parts;
+        f.first = (v - f.number * args.parts) * args.part;
+    }
+    f.start = (args.starts && !args.via ? args.starts[f.number] : 0);
+    f.length = args.lengths[f.number];
+    return f;
+}
+
+__device__ __forceinline__ Row row_from(const TopKArgs& args, const RowFacts& facts) {
+    const bool parted = facts.parted;
+    const i32 number = facts.number, first = facts.first;
+    const i32 start = facts.start + first;
     const i32 head = start & 3;
-    const i32 length = args.columns > 0 ? min(args.lengths[number], args.columns) : args.lengths[number];
+    const i32 length = args.columns > 0 ? min(facts.length, args.columns) : facts.length;
     Row w{args.scores + number * args.stride + (start - head), max(length - first, 0), head, number, first, false};
     if (parted) {
         w.length = min(w.length, args.part);
@@ -39,6 +56,10 @@ __device__ __forceinline__ Row row_of(const TopKArgs& args, i32 v) {
         w.length = args.parts * args.k;
     }
     return w;
+}
+
+__device__ __forceinline__ Row row_of(const TopKArgs& args, i32 v) {
+    return row_from(args, facts_of(args, v));
 }
 
 // The row of the page table that belongs to a row.

@@ -77,16 +77,33 @@ struct SweptSource {
 
     __device__ __forceinline__ i32 copies(const Row& w) const { return w.whole ? 0 : (w.end() + kSlotScores - 1) / kSlotScores; }
 
-    // Every gap-th copy first, then the others in their order.
-    __device__ __forceinline__ i32 order(const Row& w, i32 i) const {
-        const i32 gap = copies(w) / kSampleCopies;
-        if (i < kSampleCopies || gap <= 1) {
-            return i < kSampleCopies ? i * max(gap, 1) : i;
+    // Every gap-th copy first, until there are enough for the sample, then the others in their order. One thread asks for all copies
+    // between other warps' instructions, so this has to be short: no divisions.
+    struct Order {
+        const i32 gap;
+        i32 sampled = 0, at = 0;
+        i32 skip = -1;  // the next copy that is in the sample
+
+        __device__ __forceinline__ explicit Order(i32 copies) : gap(max(copies / kSampleCopies, 1)) {}
+
+        __device__ __forceinline__ i32 next() {
+            const i32 place = at;
+            if (sampled < kSampleCopies) {
+                at += gap;
+                if (++sampled == kSampleCopies && gap > 1) {
+                    at = 1;
+                    skip = gap;
+                }
+            } else if (++at == skip) {
+                ++at;
+                skip += gap;
+                if (skip == kSampleCopies * gap) {
+                    skip = -1;
+                }
+            }
+            return place;
         }
-        i -= kSampleCopies;
-        const i32 before = min(i / (gap - 1), kSampleCopies);
-        return before == kSampleCopies ? i + kSampleCopies : i + before + 1;
-    }
+    };
 };
 
 template <class S>
@@ -110,13 +127,9 @@ struct Swept {
 
     // Bins are clear before and full after.
     __device__ __forceinline__ Interval guess(const Row& w, u32 copies) {
-        float4 quads[4];  // of a copy without a ragged end, a quarter into the row if it is long enough; no foreign scores there
+        // Bins by a copy without a ragged end, a quarter into the row if it is long enough; no foreign scores there.
         const float* middle = ring.copy(w.end() >= 2 * kSlotScores ? 1 : 0);
-#pragma unroll
-        for (u32 q = 0; q < 4; ++q) {
-            quads[q] = reinterpret_cast<const float4*>(middle)[(q + 1) * 96 + at.lane];
-        }
-        const auto bins = place_bins<S::Bins>(quads);
+        const auto bins = place_bins<S::Bins>(reinterpret_cast<const float4*>(middle)[96 + at.lane]);
         const u32 pair = at.warp / 2;
         if (bins.placed() && pair < copies) {
             const float* scores = ring.copy(pair) + own_word() * 32;
@@ -132,25 +145,37 @@ struct Swept {
                 }
             }
         }
-        const float each = copies > kSampleCopies ? w.length / static_cast<float>(kSampleCopies * kSlotScores) : 1.0f;
-        const float expected = __fdividef(static_cast<float>(args.k), each);
-        return interval_of(shared, at, bins, expected, 5.0f * __fsqrt_rn(expected * (1.0f - __fdividef(1.0f, each))) + 2.0f, each);
+        const Estimate estimate(args.k, copies > kSampleCopies ? w.length / static_cast<float>(kSampleCopies * kSlotScores) : 1.0f, 2.0f);
+        sync();
+        sum_bins(shared, at);
+        sync();
+        if (at.warp < 2) {
+            search_bins(shared, at, at.warp == 0 ? estimate.last() : estimate.best(), shared.guess[at.warp]);
+        }
+        sync();
+        if (at.warp == 0) {  // the others leave the issue slots to whoever needs them
+            const Interval v = interval_between(bins, shared.guess[0], shared.guess[1], estimate, S::List);
+            if (at.lane == 0) {
+                shared.interval = v;
+            }
+        }
+        sync();
+        return shared.interval;
     }
 
     // ---- the stream -----------------------------------------------------------------------------------------------------
 
-    // Adds the scores inside the interval to the list. When they do not fit, they are counted but not stored.
+    // Adds the scores inside the interval to the list. When they do not fit, they are counted but not stored. Lanes take places for
+    // themselves: a sum over the warp first is a chain of shuffles that takes longer.
     __device__ __forceinline__ void append(u32 inside, const float* scores, u32 word) {
-        const u32 own = __popc(inside), upto = ptx::warp_prefix(own, at.lane), total = __shfl_sync(ptx::kFullMask, upto, 31);
-        if (total == 0) {
+        const u32 own = __popc(inside);
+        if (own == 0) {
             return;
         }
-        u32 to = at.lane == 0 ? atomicAdd(&shared.count, total) : 0;
-        to = __shfl_sync(ptx::kFullMask, to, 0);
-        if (to + total > S::List) {
+        u32 to = atomicAdd(&shared.count, own);
+        if (to + own > S::List) {
             return;
         }
-        to += upto - own;
         for (u32 left = inside; left; left &= left - 1, ++to) {
             const u32 i = __ffs(left) - 1;
             shared.values[to] = scores[i];

@@ -1,0 +1,87 @@
+// Scores of a block to weights, for the two heads of a lane: rows of the tensor cores' tile.
+#pragma once
+
+#include "sm90/sparse/math.cuh"
+
+namespace sparrow_sparse {
+
+// Type is that of the weights.
+template <class Type>
+struct Softmax {
+    const SparseAttendArgs& args;
+    Corner at;
+    // Of heads row and row + 8: what exponents are relative to, the largest score, both in base 2, and this lane's part of the sum.
+    float m0, m1, max0, max1, sum0, sum1;
+
+    __device__ __forceinline__ explicit Softmax(const SparseAttendArgs& a) : args(a) {}
+
+    // Finds what the exponents of a block are relative to. f0, f1 become what the output so far is multiplied by; false when that is one in the
+    // whole warp.
+    __device__ __forceinline__ bool rebase(float (&s)[32], u64 valid, float& f0, float& f1) {
+        if (valid != ~0ull) {
+            const float never = __int_as_float(0xFF800000);
+            const u64 mine = valid >> (at.lane % 4 * 2);
+#pragma unroll
+            for (int i = 0; i < 32; ++i) {
+                s[i] = mine >> (i / 4 * 8 + i % 2) & 1 ? s[i] : never;
+            }
+        }
+        float high0 = fmaxf(s[0], s[1]), high1 = fmaxf(s[2], s[3]);
+#pragma unroll
+        for (int i = 4; i < 32; i += 4) {
+            high0 = fmaxf(high0, fmaxf(s[i], s[i + 1]));
+            high1 = fmaxf(high1, fmaxf(s[i + 2], s[i + 3]));
+        }
+        high0 *= args.score_scale;
+        high1 *= args.score_scale;
+        max0 = fmaxf(max0, high0);
+        max1 = fmaxf(max1, high1);
+        f0 = f1 = 1.0f;
+        if (!__any_sync(ptx::kFullMask, high0 > m0 + kSlack || high1 > m1 + kSlack)) {
+            return false;
+        }
+#pragma unroll
+        for (int d = 1; d < 4; d *= 2) {  // some head of the warp has outgrown its base
+            high0 = fmaxf(high0, __shfl_xor_sync(ptx::kFullMask, high0, d));
+            high1 = fmaxf(high1, __shfl_xor_sync(ptx::kFullMask, high1, d));
+        }
+        const float n0 = high0 > m0 + kSlack ? high0 : m0, n1 = high1 > m1 + kSlack ? high1 : m1;
+        f0 = exp2_fast(m0 - n0);
+        f1 = exp2_fast(m1 - n1);
+        m0 = n0;
+        m1 = n1;
+        return true;
+    }
+
+    // Scores of keys [16 * Step, 16 * Step + 16) to weights, as an operand, and their sums.
+    template <int Step>
+    __device__ __forceinline__ void weigh_keys(const float (&s)[32], u32 (&p)[4], float& t0, float& t1) const {
+        float w[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            w[i] = exp2_fast(fmaf(s[Step * 8 + i], args.score_scale, i & 2 ? -m1 : -m0));
+        }
+        t0 += (w[0] + w[1]) + (w[4] + w[5]);
+        t1 += (w[2] + w[3]) + (w[6] + w[7]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            p[i] = Type::pack(w[2 * i], w[2 * i + 1]);
+        }
+    }
+
+    // Adds what the lanes of a head hold.
+    __device__ __forceinline__ void gather() {
+#pragma unroll
+        for (int d = 1; d < 4; d *= 2) {
+            max0 = fmaxf(max0, __shfl_xor_sync(ptx::kFullMask, max0, d));
+            max1 = fmaxf(max1, __shfl_xor_sync(ptx::kFullMask, max1, d));
+        }
+#pragma unroll
+        for (int d = 1; d < 4; d *= 2) {
+            sum0 += __shfl_xor_sync(ptx::kFullMask, sum0, d);
+            sum1 += __shfl_xor_sync(ptx::kFullMask, sum1, d);
+        }
+    }
+};
+
+}  // namespace sparrow_sparse
