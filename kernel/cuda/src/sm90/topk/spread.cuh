@@ -14,6 +14,7 @@
 // Cost:  after its scores are there a block is one chain of some 500 instructions, 4 to 5 clocks each, and two exchanges; hence the care
 //        to have few of both.
 // Bytes: each score is read once from global memory; k indices are written.
+// H200:  64 rows x 32k, k 2048, paged: 7.3 us when launches overlap; one row of 128k: 7.1 us; one of a million in 9 parts: 18 us.
 #pragma once
 
 #include "ptx/copy.cuh"

@@ -1,0 +1,91 @@
+// Two thread blocks a unit: the fetching warps. Eight of them, a row a thread, so that a whole block of keys is on its way while the one before is converted.
+#pragma once
+
+#include "sm90/sparse/convert.cuh"
+#include "sm90/sparse/duo_storage.cuh"
+
+namespace sparrow_sparse {
+
+// The fetching warps: left halves of all blocks for thread block 0, right halves for thread block 1, and the other halves of own blocks.
+template <class Rows>
+struct DuoFetch {
+    using Block = Coming<false, true>;
+    const SparseAttendArgs& args;
+    DuoStorage& shared;
+    const DuoUnit& unit;
+    u32 t;
+
+    // Block n, whose list is on its way.
+    __device__ __forceinline__ Block block(i32 n) const {
+        Block c;
+        const SelectionView& s = args.streams[0];
+        const i32 position = (unit.block + n) * kKeys + Block::own_key(t);
+        if (n < unit.blocks && position < unit.keys) {
+            c.slot = s.indices[unit.row * s.index_stride + position];
+        }
+        return c;
+    }
+
+    __device__ __forceinline__ bool left(i32 n) const { return unit.own(n) || unit.rank == 0; }
+    __device__ __forceinline__ bool right(i32 n) const { return unit.own(n) || unit.rank == 1; }
+
+    // Asks for what is needed of block n.
+    __device__ __forceinline__ void ask(Rows& rows, const Block& c, i32 n, u32 after) const {
+        if (left(n)) {
+            rows.template ask<true>(args, c, t, after);
+        }
+        if (right(n)) {
+            rows.template ask<false>(args, c, t, after);
+        }
+    }
+
+    // Converts block n, which have holds or is about to, and asks for the next one.
+    __device__ __forceinline__ void step(Rows& have, Rows& get, i32 n, Block& now, Block& next) {
+        asm volatile("" : "+r"(t));  // addresses are worked out again for every block
+        const bool own = unit.own(n);
+        const u32 i = static_cast<u32>(n) >> 1, j = i & 1;  // own blocks, or the other's, before this; the buffer of the latter
+        const u32 own_parity = (i & 1) ^ 1, other_parity = (i >> 1 & 1) ^ 1;
+        const u32 k = ptx::shared_address(shared.k), v = ptx::shared_address(shared.v[j]);
+        next.settle(args);
+        ask(get, next, n + 1, have.template arrived<true>(args) | have.template arrived<false>(args));
+        const u32 mask = now.mask();
+        now = next;
+        next = block(n + 2);
+        if (left(n)) {
+            ptx::barrier_wait(ptx::shared_address(own ? &shared.left_free : &shared.v_free[j]), own ? own_parity : other_parity);
+            if (own && t % 32 == 0) {
+                reinterpret_cast<u8*>(&shared.valid)[t / 32] = static_cast<u8>(mask);
+            }
+            have.template store_row<true>(own ? k : v, 0, t);
+            ptx::barrier_arrive(ptx::shared_address(own ? &shared.k_full[0] : &shared.v_full[j]));
+        }
+        if (n == 0) {
+            Queries<Rows>::convert(shared, t);
+        }
+        if (right(n)) {
+            ptx::barrier_wait(ptx::shared_address(own ? &shared.own_free : &shared.v_free[j]), own ? own_parity : other_parity);
+            have.template store_row<false>(own ? k : v - kHalfTiles * kTileBytes, 0, t, own);
+            ptx::barrier_arrive(ptx::shared_address(own ? &shared.k_full[1] : &shared.v_full[j]));
+        }
+    }
+
+    __device__ __forceinline__ void run() {
+        static_assert(Rows::kRows == 1, "a thread has one row of a block");
+        Rows even, odd;
+        Block now = block(0), next = block(1);
+        now.settle(args);
+        even.clear();
+        odd.clear();
+        ask(even, now, 0, 0);
+        Queries<Rows>::ask(args, shared, unit.row, unit.head, t);
+#pragma unroll 1
+        for (i32 n = 0; n < unit.blocks; n += 2) {
+            step(even, odd, n, now, next);
+            if (n + 1 < unit.blocks) {
+                step(odd, even, n + 1, now, next);
+            }
+        }
+    }
+};
+
+}  // namespace sparrow_sparse

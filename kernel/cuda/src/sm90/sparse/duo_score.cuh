@@ -1,0 +1,164 @@
+// Two thread blocks a unit: scores and weights.
+#pragma once
+
+#include "sm90/sparse/duo_storage.cuh"
+#include "sm90/sparse/softmax.cuh"
+
+namespace sparrow_sparse {
+
+// The score group: scores and weights of own blocks.
+template <class Rows>
+struct DuoScores : Softmax<typename Rows::Type> {
+    using Type = typename Rows::Type;
+    using Base = Softmax<Type>;
+    using Base::args, Base::at, Base::m0, Base::m1, Base::max0, Base::max1, Base::sum0, Base::sum1;
+    DuoStorage& shared;
+    const DuoUnit& unit;
+
+    __device__ __forceinline__ DuoScores(const SparseAttendArgs& a, DuoStorage& s, const DuoUnit& u) : Base(a), shared(s), unit(u) {}
+
+    template <int From, int To>
+    __device__ __forceinline__ void multiply_part(float (&s)[32]) const {
+        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q)), k = ptx::operand_128b(ptx::shared_address(shared.k));
+#pragma unroll
+        for (int i = From * 4; i < To * 4; ++i) {
+            const u64 step = (i / 4 * kTileBytes + i % 4 * 32) / 16;
+            if (i / 4 < Rows::Tiles - Rows::kBf16Tiles) {
+                Type::multiply_64(s, q + step, k + step, i != 0);
+            } else {
+                ptx::Bf16::multiply_64(s, q + step, k + step, i != 0);
+            }
+        }
+        ptx::mma_commit();
+    }
+
+    __device__ __forceinline__ u32 other(const void* p) const { return ptx::peer_address(ptx::shared_address(p), unit.rank ^ 1); }
+
+    // Two numbers of this lane's heads to the other block.
+    __device__ __forceinline__ void send_heads(float* place, u64& barrier, float a, float b) const {
+        __syncwarp();  // the other may answer at once, and the answer takes the place of what lanes here have read
+        if (at.lane % 4 == 0) {
+            ptx::peer_send(other(place + at.row), __float_as_uint(a), other(&barrier));
+            ptx::peer_send(other(place + at.row + 8), __float_as_uint(b), other(&barrier));
+        }
+    }
+
+    // Adds the sums of the other's block n.
+    __device__ __forceinline__ void add_other(i32 n) {
+        ptx::barrier_wait(ptx::shared_address(&shared.other_full), n >> 1 & 1);
+        const LaneSums v = *const_cast<const LaneSums*>(&shared.sums[threadIdx.x % 128]);
+        sum0 = fmaf(sum0, v.f0, v.t0);
+        sum1 = fmaf(sum1, v.f1, v.t1);
+        arrive_at_other(shared.sums_free, unit.rank);
+    }
+
+    // Weights, sums and factors of own block to both value groups.
+    __device__ __forceinline__ void publish(const u32 (&p)[4][4], const LaneSums& sums, u32 parity) {
+        const u32 t = threadIdx.x % 128;
+        ptx::group_sync<1, 128>();  // the weights take the place of keys that other warps' scores may still read
+        const u32 row = at.warp * 16 + at.lane % 16, base = shared.own_weights();
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) {
+            ptx::store_fragments(base + tile_byte(row, 2 * j + at.lane / 16), p[j]);
+        }
+        shared.own_sums[t] = sums;
+        ptx::fence_async_proxy();
+        ptx::barrier_arrive(ptx::shared_address(&shared.own_full));
+        const u32 bar = other(&shared.other_full);
+        __syncwarp();
+        if (at.lane == 0) {
+            const u32 piece = at.warp * 16 * 128;
+            ptx::peer_copy(other(shared.weights) + piece, base + piece, 16 * 128, bar);
+        }
+        ptx::barrier_wait(ptx::shared_address(&shared.sums_free), parity ^ 1);
+        ptx::peer_send(other(&shared.sums[t]), make_uint4(__float_as_uint(sums.t0), __float_as_uint(sums.t1), __float_as_uint(sums.f0), __float_as_uint(sums.f1)), bar);
+    }
+
+    __device__ __forceinline__ void run() {
+        m0 = m1 = max0 = max1 = kLowest;
+        sum0 = sum1 = 0.0f;
+        float s[32];
+        u32 p[4][4];
+        ptx::barrier_wait(ptx::shared_address(&shared.q_full), 0);
+#pragma unroll 1
+        for (i32 n = static_cast<i32>(unit.rank); n < unit.blocks; n += 2) {
+            const u32 parity = static_cast<u32>(n) >> 1 & 1;
+            ptx::barrier_wait(ptx::shared_address(&shared.k_full[0]), parity);
+            ptx::fence_async_proxy();
+            ptx::mma_pin(s);
+            ptx::mma_fence();
+            multiply_part<0, kHalfTiles>(s);
+            ptx::barrier_wait(ptx::shared_address(&shared.k_full[1]), parity);
+            ptx::fence_async_proxy();
+            ptx::mma_fence();
+            multiply_part<kHalfTiles, Rows::Tiles>(s);
+            u64 valid = 0;
+            if (at.lane == 0) {
+                valid = *const_cast<const volatile u64*>(&shared.valid);
+            }
+            valid = __shfl_sync(ptx::kFullMask, valid, 0);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(s);
+            if (unit.rank == 1) {
+                arrive(shared.left_free);
+            }
+            if (n > 0) {  // the other has had the block before
+                ptx::barrier_wait(ptx::shared_address(&shared.base_full), (static_cast<u32>(n) - 1) >> 1 & 1);
+                m0 = *const_cast<const volatile float*>(&shared.base[at.row]);
+                m1 = *const_cast<const volatile float*>(&shared.base[at.row + 8]);
+                if (threadIdx.x % 128 == 0 && n + 1 < unit.blocks) {
+                    ptx::barrier_expect(ptx::shared_address(&shared.base_full), kBaseBytes);
+                }
+            }
+            LaneSums sums;
+            this->rebase(s, valid, sums.f0, sums.f1);
+            send_heads(shared.base, shared.base_full, m0, m1);
+            sums.t0 = sums.t1 = 0.0f;
+            this->template weigh_keys<0>(s, p[0], sums.t0, sums.t1);
+            this->template weigh_keys<1>(s, p[1], sums.t0, sums.t1);
+            this->template weigh_keys<2>(s, p[2], sums.t0, sums.t1);
+            this->template weigh_keys<3>(s, p[3], sums.t0, sums.t1);
+            publish(p, sums, parity);
+            if (n > 0) {
+                add_other(n - 1);
+            }
+            sum0 = fmaf(sum0, sums.f0, sums.t0);
+            sum1 = fmaf(sum1, sums.f1, sums.t1);
+        }
+        if (!unit.own(unit.blocks - 1)) {
+            ptx::barrier_wait(ptx::shared_address(&shared.base_full), (static_cast<u32>(unit.blocks) - 1) >> 1 & 1);
+            m0 = *const_cast<const volatile float*>(&shared.base[at.row]);
+            m1 = *const_cast<const volatile float*>(&shared.base[at.row + 8]);
+            add_other(unit.blocks - 1);
+        }
+        this->gather();
+        finish();
+    }
+
+    // The end of the segment: what the output is multiplied by, and the numbers beside the parts.
+    __device__ __forceinline__ void finish() {
+        if (at.lane % 4 == 0) {
+            shared.final[at.row] = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;
+            shared.final[at.row + 8] = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
+        }
+        ptx::barrier_arrive(ptx::shared_address(&shared.final_full));
+        if (unit.rank == 1) {
+            send_heads(shared.largest, shared.largest_full, max0, max1);
+            return;
+        }
+        ptx::barrier_wait(ptx::shared_address(&shared.largest_full), 0);
+        if (at.lane % 4 == 0) {
+            save(unit.head + at.row, m0, fmaxf(max0, *const_cast<const volatile float*>(&shared.largest[at.row])), sum0);
+            save(unit.head + at.row + 8, m1, fmaxf(max1, *const_cast<const volatile float*>(&shared.largest[at.row + 8])), sum1);
+        }
+    }
+
+    __device__ __forceinline__ void save(i32 head, float m, float largest, float sum) const {
+        if (head < args.heads) {
+            float* dst = args.stats + ((static_cast<i64>(unit.row) * args.segments + unit.segment) * args.heads + head) * 4;
+            *reinterpret_cast<float4*>(dst) = make_float4(m, sum, largest, 0.0f);
+        }
+    }
+};
+
+}  // namespace sparrow_sparse

@@ -1,0 +1,109 @@
+// Shared memory of the two thread blocks that share a unit of work (duo.cuh), its barriers, and the unit.
+#pragma once
+
+#include "ptx/peer.cuh"
+#include "sm90/sparse/math.cuh"
+
+namespace sparrow_sparse {
+
+// Per lane of the score group: its parts of the sums of a block, and what the block multiplies the output so far by.
+struct LaneSums {
+    float t0, t1, f0, f1;
+};
+
+// Shared memory of one of the two. Own: of the blocks whose turn is its own. Weights of own blocks take the place of the rotary tile.
+struct DuoStorage {
+    static constexpr int kTiles = 9;
+    u8 q[kTiles * kTileBytes];
+    u8 k[kTiles * kTileBytes];             // an own block
+    u8 v[2][kHalfTiles * kTileBytes];      // own columns of the other's blocks
+    u8 weights[kTileBytes];                // of one of the other's blocks
+    LaneSums sums[128];                    // of the same
+    LaneSums own_sums[128];                // of an own block
+    float base[kHeads], largest[kHeads];   // from the other: what its block's exponents are relative to; its largest scores
+    float final[kHeads];
+    u64 valid;  // of an own block
+    // Filled and freed: queries; both halves of an own block; own columns; weights and sums, own and the other's. own_free also frees the right half,
+    // where own weights are; sums_free, that the other's score group has read its sums, which it does a block later.
+    u64 q_full, k_full[2], left_free, v_full[2], v_free[2];
+    u64 own_full, own_free, sums_free, other_full;
+    u64 base_full, largest_full, final_full;
+
+    __device__ __forceinline__ u32 own_weights() { return ptx::shared_address(k) + 8 * kTileBytes; }
+};
+
+constexpr u32 duo_shared_bytes() { return sizeof(DuoStorage) + 1024; }
+
+__device__ __forceinline__ DuoStorage& duo_storage() {
+    static_assert(duo_shared_bytes() <= 232448, "more shared memory than a Hopper block can have");
+    extern __shared__ u8 dynamic_shared[];
+    const u32 misaligned = ptx::shared_address(dynamic_shared) % 1024;
+    return *reinterpret_cast<DuoStorage*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
+}
+
+// The unit of a cluster, and which of the two this thread block is.
+struct DuoUnit {
+    i32 row, head, segment, block, blocks, keys;
+    u32 rank;
+
+    __device__ __forceinline__ DuoUnit(const SparseAttendArgs& args) {
+        const u32 u = blockIdx.x / 2;
+        rank = blockIdx.x % 2;
+        row = row_of(args, u);
+        head = head_of(args, u);
+        segment = static_cast<i32>(u % static_cast<u32>(args.segments));
+        block = segment * args.segment_blocks;
+        keys = 0;
+        blocks = 0;
+    }
+    // Called when the launch before has ended.
+    __device__ __forceinline__ void measure(const SparseAttendArgs& args) {
+        const SelectionView& s = args.streams[0];
+        keys = clipped(s, s.lens[row * s.len_stride]);
+        blocks = max(min((keys + kKeys - 1) / kKeys - block, args.segment_blocks), 0);
+    }
+    __device__ __forceinline__ bool own(i32 n) const { return (static_cast<u32>(n) & 1) == rank; }
+    __device__ __forceinline__ i32 column() const { return static_cast<i32>(rank) * kHalfColumns; }
+};
+
+// Threads that fetch, threads of a block, and registers of a thread of each warpgroup, which together are those of the launch at most.
+constexpr int kDuoFetchers = 256, kDuoThreads = 256 + kDuoFetchers;
+constexpr int kDuoScoreRegisters = 96, kDuoValueRegisters = 168, kDuoFetchRegisters = 120;
+static_assert(kDuoScoreRegisters + kDuoValueRegisters + 2 * kDuoFetchRegisters <= 4 * 128, "more registers than the launch got");
+
+constexpr u32 kBaseBytes = kHeads * sizeof(float);
+constexpr u32 kWeightBytes = kTileBytes + 128 * sizeof(LaneSums);
+
+__device__ __forceinline__ void duo_init(DuoStorage& shared) {
+    constexpr u32 kWarps = 4, kGroup = 128, kFetchers = kDuoFetchers;
+    const auto init = [](u64& b, u32 n) { ptx::barrier_init(ptx::shared_address(&b), n); };
+    init(shared.q_full, kFetchers);
+    init(shared.left_free, kWarps);
+    for (int i = 0; i < 2; ++i) {
+        init(shared.k_full[i], kFetchers);
+        init(shared.v_full[i], kFetchers);
+        init(shared.v_free[i], kWarps);
+    }
+    init(shared.own_full, kGroup);
+    init(shared.own_free, 2 * kWarps);  // both value groups
+    init(shared.sums_free, kWarps);
+    init(shared.other_full, 1);
+    init(shared.base_full, 1);
+    init(shared.largest_full, 1);
+    init(shared.final_full, kGroup);
+    // What the other sends first.
+    ptx::barrier_expect(ptx::shared_address(&shared.other_full), kWeightBytes);
+    ptx::barrier_expect(ptx::shared_address(&shared.base_full), kBaseBytes);
+    ptx::barrier_expect(ptx::shared_address(&shared.largest_full), kBaseBytes);
+    ptx::barrier_init_fence();
+}
+
+// One arrival per warp at the same barrier of the other block, after what all its lanes have read.
+__device__ __forceinline__ void arrive_at_other(u64& barrier, u32 rank) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        ptx::peer_arrive(ptx::peer_address(ptx::shared_address(&barrier), rank ^ 1));
+    }
+}
+
+}  // namespace sparrow_sparse

@@ -1,0 +1,90 @@
+// Two thread blocks a unit: the products of weights and values.
+#pragma once
+
+#include "ptx/wgmma_narrow.cuh"
+#include "sm90/sparse/duo_storage.cuh"
+
+namespace sparrow_sparse {
+
+// The value group: this block's columns of all blocks of keys.
+template <class Rows>
+struct DuoValues {
+    using Type = typename Rows::Type;
+    const SparseAttendArgs& args;
+    DuoStorage& shared;
+    const DuoUnit& unit;
+    Corner at;
+
+    __device__ __forceinline__ DuoValues(const SparseAttendArgs& a, DuoStorage& s, const DuoUnit& u) : args(a), shared(s), unit(u) {}
+
+    // Asks the rows of own blocks into L2.
+    __device__ __forceinline__ void scout() const {
+        constexpr u32 kLine = 128;
+        const SelectionView& s = args.streams[0];
+        const u32 t = threadIdx.x % 128;
+#pragma unroll 4
+        for (i32 n = static_cast<i32>(unit.rank); n < unit.blocks; n += 2) {
+            const i32 position = (unit.block + n) * kKeys + static_cast<i32>(t / 2);
+            const i32 slot = position < unit.keys ? s.indices[unit.row * s.index_stride + position] : -1;
+            if (slot >= 0 && slot < s.slots) {
+                const u8* row = page_of(s, slot) + (slot & s.page_mask) * Rows::kRowBytes;
+#pragma unroll
+                for (u32 i = 0; i < (Rows::kRowBytes + 2 * kLine - 1) / (2 * kLine); ++i) {
+                    ptx::prefetch_line(row + min((2 * i + t % 2) * kLine, static_cast<u32>(Rows::kRowBytes - 16)));
+                }
+            }
+        }
+    }
+
+    __device__ __forceinline__ void run() {
+        scout();
+        float o[128];
+        declare(o);
+#pragma unroll 1
+        for (i32 n = 0; n < unit.blocks; ++n) {
+            const bool own = unit.own(n);
+            const u32 i = static_cast<u32>(n) >> 1, j = i & 1;
+            ptx::barrier_wait(ptx::shared_address(own ? &shared.own_full : &shared.other_full), i & 1);
+            if (own) {
+                ptx::barrier_wait(ptx::shared_address(&shared.k_full[unit.rank]), i & 1);
+            } else {
+                if (threadIdx.x % 128 == 0 && n + 2 < unit.blocks) {
+                    ptx::barrier_expect(ptx::shared_address(&shared.other_full), kWeightBytes);
+                }
+                ptx::barrier_wait(ptx::shared_address(&shared.v_full[j]), i >> 1 & 1);
+            }
+            ptx::fence_async_proxy();
+            const LaneSums* sums = (own ? shared.own_sums : shared.sums) + threadIdx.x % 128;
+            const float f0 = *const_cast<const volatile float*>(&sums->f0), f1 = *const_cast<const volatile float*>(&sums->f1);
+            if (n > 0 && __any_sync(ptx::kFullMask, f0 != 1.0f || f1 != 1.0f)) {
+                rescale(o, f0, f1);
+            }
+            const u64 p = ptx::operand_128b(own ? shared.own_weights() : ptx::shared_address(shared.weights));
+            const u64 v = ptx::operand_128b_across(own ? ptx::shared_address(shared.k) + unit.rank * kHalfTiles * kTileBytes : ptx::shared_address(shared.v[j]), kTileBytes);
+            ptx::mma_pin(o);
+            ptx::mma_fence();
+#pragma unroll
+            for (int step = 0; step < 4; ++step) {
+                ptx::multiply_f16_128<0>(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || n > 0);
+                ptx::multiply_f16_128<64>(o, p + step * 2, v + 2 * kTileBytes / 16 + step * 16 * 128 / 16, step > 0 || n > 0);
+            }
+            ptx::mma_commit();
+            ptx::mma_wait<0>();
+            ptx::mma_pin(o);
+            if (own) {
+                if (unit.rank == 0) {
+                    arrive(shared.left_free);
+                }
+                arrive(shared.own_free);
+            } else {
+                arrive(shared.v_free[j]);
+                arrive_at_other(shared.own_free, unit.rank);
+            }
+        }
+        ptx::barrier_wait(ptx::shared_address(&shared.final_full), 0);
+        const float f0 = *const_cast<const volatile float*>(&shared.final[at.row]), f1 = *const_cast<const volatile float*>(&shared.final[at.row + 8]);
+        write_part<Type>(Parts<Type>::at(args, unit.row, unit.segment, unit.head, unit.column()), o, f0, f1);
+    }
+};
+
+}  // namespace sparrow_sparse
