@@ -238,7 +238,7 @@ func (e *Engine) size(cfg *plan.Config, notices []plan.Notice) error {
 	}
 	e.info = Info{Name: c.Name, Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context, CacheTokens: pages * cfg.Page,
 		PageTokens: cfg.Page, Pages: pages, WindowPages: room.window.Pages, StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue, Kernels: e.dev.Name(), Config: *cfg, Notices: notices,
-		Memory: Memory{Weights: e.source.Weights.Bytes(), Cache: room.bytes, States: room.states}}
+		Memory: Memory{Weights: e.source.Weights.Bytes(), Packed: e.cfg.Pack, Cache: room.bytes, States: room.states}}
 	chunk := min(c.StepTokens, context)
 	worst, err := plan.Build(*cfg, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(chunk, context-chunk)))
 	if err != nil {

@@ -184,7 +184,7 @@ func (r *resolver) nothingFits() error {
 		tried = append(tried, fmt.Sprintf("%s (%s)", k.kernel, joinObjections(against)))
 	}
 	e.Supported = "none of the kernels tried: " + strings.Join(tried, ", ")
-	e.Try = "--hw cpu or --hw sm90"
+	e.Try = "--hw cpu or --hw sm90, or --catalog public to see what other engines have"
 	if r.policy.Catalog == CatalogPublic {
 		e.Try = "--prefill reference --decode reference"
 	}
@@ -192,8 +192,11 @@ func (r *resolver) nothingFits() error {
 }
 
 func (r *resolver) kvName() string {
-	if r.kv == DTypeUnset {
-		return "auto"
+	switch {
+	case r.kv != DTypeUnset:
+		return r.kv.String()
+	case r.policy.KV != "":
+		return r.policy.KV
 	}
-	return r.kv.String()
+	return "auto"
 }

@@ -188,7 +188,11 @@ func describe(w io.Writer, i sparrow.Info) {
 		}
 	}
 	m := i.Memory
-	fmt.Fprintf(w, "memory   weights %s; cache %s: %d pages, %d tokens; at most %s more during a step\n", unit.Bytes(m.Weights), unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Transient))
+	packed := ""
+	if m.Packed {
+		packed = ", packed"
+	}
+	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; at most %s more during a step\n", unit.Bytes(m.Weights), packed, unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Transient))
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens, i.ContextTokens, i.MaxRunning, i.MaxQueue)
 }
 
