@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"sparrow/internal/sysmem"
+	"sparrow/kernel/host"
 	"sparrow/kv"
 	"sparrow/plan"
 )
@@ -75,15 +76,15 @@ func (e *Engine) fits(cfg *plan.Config, tokens int) error {
 	return fmt.Errorf("%w: ask for at most --cache-tokens %d, or leave it out to size the cache by what is free", err, pages*cfg.Page)
 }
 
-// packable refuses to copy weights that do not fit in what the machine has free: the copy would end the process.
+// packable refuses weights that are to be packed and do not fit.
 func packable(c Config, weights int64) error {
-	free := sysmem.Available()
-	if !c.Pack || free == 0 || weights <= free-free/8 {
+	if !c.Pack {
 		return nil
 	}
-	const gib = 1 << 30
-	return fmt.Errorf("sparrow: packing copies %.1f GiB of weights and %.1f GiB are free; open the model without Pack (--pack), and they are read from their file",
-		float64(weights)/gib, float64(free)/gib)
+	if err := host.RoomToPack(weights); err != nil {
+		return fmt.Errorf("sparrow: %w", err)
+	}
+	return nil
 }
 
 // pagesIn is how many pages, with the window pages and states that go with them, fit in that many bytes.

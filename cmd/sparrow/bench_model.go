@@ -15,6 +15,7 @@ import (
 	"sparrow/bench/model"
 	"sparrow/builtin"
 	"sparrow/kernel"
+	"sparrow/kernel/host"
 	"sparrow/model/family"
 )
 
@@ -120,6 +121,11 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
+	if f.pack {
+		if err := host.RoomToPack(src.Weights.Bytes()); err != nil {
+			return fmt.Errorf("bench model: %w", err)
+		}
+	}
 	dev, err := registry().Open(f.kernels, kernel.Options{Workers: f.workers, Pack: f.pack})
 	if err != nil {
 		return err

@@ -120,11 +120,7 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 	if o.Precise {
 		t = t.Precise()
 	}
-	d := &Device{name: name, tier: t, pool: pool.New(n), scratch: make([]scratch, n)}
-	if o.Pack {
-		d.Memory = host.Packed()
-	}
-	return d
+	return &Device{Memory: host.MemoryFor(o), name: name, tier: t, pool: pool.New(n), scratch: make([]scratch, n)}
 }
 
 // Name is the registered name.

@@ -20,12 +20,7 @@ func Backends() []kernel.Backend {
 		Hardware:  "cpu",
 		Summary:   "plain Go with float64 sums: the definition of correct, slow",
 		Available: func() error { return nil },
-		Open: func(o kernel.Options) (kernel.Device, error) {
-			if o.Pack {
-				return &Device{host.Packed()}, nil
-			}
-			return &Device{}, nil
-		},
+		Open:      func(o kernel.Options) (kernel.Device, error) { return &Device{host.MemoryFor(o)}, nil },
 	}}
 }
 

@@ -180,14 +180,13 @@ func prefillCase(kind layout.Kind, rows, keys, heads, width int, peer float64) C
 	}
 }
 
-// Launch lets a kernel start its prologue while the one before it ends, as the steps of a captured model do.
 func (x *sparse) Launch(s *cuda.Stream) error {
-	s.SetOverlap(true)
-	defer s.SetOverlap(false)
-	if x.kind == 0 {
-		return x.rig.Kernels.SparseAttendFlat(s, &x.args)
-	}
-	return x.rig.Kernels.SparseAttend(s, x.kind, &x.args)
+	return overlapping(s, func() error {
+		if x.kind == 0 {
+			return x.rig.Kernels.SparseAttendFlat(s, &x.args)
+		}
+		return x.rig.Kernels.SparseAttend(s, x.kind, &x.args)
+	})
 }
 
 // Check computes some heads of some rows on the host.
