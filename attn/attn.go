@@ -84,26 +84,23 @@ func (a *Attention) layer(layer int, w *Weights, c Cache, h, x kernel.Tensor) er
 	if err := a.checkCache(w, c); err != nil {
 		return err
 	}
-	q, qr, err := a.project(w, c, x)
+	in, err := a.project(w, x)
 	if err != nil {
 		return err
 	}
-	out, err := a.buf.out.Take(a.dev.Activation(), x.Rows, a.params.Dims.Heads*a.params.Dims.V)
-	if err != nil {
+	if err := a.store(w, c, in); err != nil {
 		return err
 	}
-	if w.Index != nil {
-		if err := a.storeIndex(w.Index, c, x); err != nil {
-			return err
-		}
+	if in.out, err = a.buf.out.Take(a.dev.Activation(), x.Rows, a.params.Dims.Heads*a.params.Dims.V); err != nil {
+		return err
 	}
 	for i := range a.step.segments {
 		s := &a.step.segments[i]
 		switch s.plan.Form {
 		case plan.FormDenseMHA:
-			err = a.dense(s, w, c, q, out)
+			err = a.dense(s, w, c, in.q, in.out)
 		case plan.FormSparseMLA:
-			err = a.sparse(layer, s, w, c, sparseInput{q: q, qr: qr, x: x, out: out})
+			err = a.sparse(layer, s, w, c, in)
 		default:
 			err = fmt.Errorf("form %v is not one this model runs", s.plan.Form)
 		}
@@ -111,7 +108,7 @@ func (a *Attention) layer(layer int, w *Weights, c Cache, h, x kernel.Tensor) er
 			return fmt.Errorf("segment %v: %w", s.plan.Row, err)
 		}
 	}
-	return a.dev.Multiply(kernel.MultiplyArgs{Out: h, X: out, W: w.O, Accumulate: true})
+	return a.dev.Multiply(kernel.MultiplyArgs{Out: h, X: in.out, W: w.O, Accumulate: true})
 }
 
 // checkCache compares the pools with what the plan was made for.
@@ -130,72 +127,6 @@ func (a *Attention) checkCache(w *Weights, c Cache) error {
 		return fmt.Errorf("the layer computes a selection but has no index cache")
 	}
 	return nil
-}
-
-// project computes rotated queries [T, heads*(nope+rope)] and the query latents [T, q_lora], and writes the step's rows to the cache.
-func (a *Attention) project(w *Weights, c Cache, x kernel.Tensor) (q, qr kernel.Tensor, err error) {
-	d, act := a.params.Dims, a.dev.Activation()
-	if qr, err = a.buf.qa.Take(act, x.Rows, a.params.QLora); err != nil {
-		return
-	}
-	if q, err = a.buf.q.Take(act, x.Rows, d.Heads*d.QK()); err != nil {
-		return
-	}
-	if err = a.dev.Multiply(kernel.MultiplyArgs{Out: qr, X: x, W: w.QA}); err != nil {
-		return
-	}
-	if err = a.dev.Norm(kernel.NormArgs{Out: qr, X: qr, Weight: w.QNorm, Eps: a.params.LatentEps}); err != nil {
-		return
-	}
-	if err = a.dev.Multiply(kernel.MultiplyArgs{Out: q, X: qr, W: w.QB}); err != nil {
-		return
-	}
-	err = a.dev.Rotate(kernel.RotateArgs{X: q, Angles: a.step.angles, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope, Pairing: kernel.Interleaved})
-	if err != nil {
-		return
-	}
-	return q, qr, a.storeRows(w, c, x)
-}
-
-// Store writes latent rows and indexer keys of a layer for x (normalised rows, in step order) and attends to nothing: for rows whose outputs nobody
-// reads.
-func (a *Attention) Store(layer int, w *Weights, c Cache, x kernel.Tensor) error {
-	err := a.checkCache(w, c)
-	if err == nil {
-		err = a.storeRows(w, c, x)
-	}
-	if err == nil && w.Index != nil {
-		err = a.storeIndex(w.Index, c, x)
-	}
-	if err != nil {
-		return fmt.Errorf("keys of layer %d: %w", layer, err)
-	}
-	return nil
-}
-
-// storeRows writes the latent rows of the step.
-func (a *Attention) storeRows(w *Weights, c Cache, x kernel.Tensor) error {
-	kv, err := a.buf.kv.Take(a.dev.Activation(), x.Rows, a.params.Dims.Row())
-	if err != nil {
-		return err
-	}
-	if err := a.dev.Multiply(kernel.MultiplyArgs{Out: kv, X: x, W: w.KVA}); err != nil {
-		return err
-	}
-	return a.dev.StoreRows(kernel.StoreArgs{KV: kv, Norm: w.KVNorm, Eps: a.params.LatentEps, Angles: a.step.angles, Slots: a.step.slots, Pool: c.Main})
-}
-
-// storeIndex writes the indexer keys of every row of the step, also of rows whose own attention needs no selection: later rows will.
-func (a *Attention) storeIndex(w *IndexWeights, c Cache, x kernel.Tensor) error {
-	key, err := a.buf.key.Take(a.dev.Activation(), x.Rows, layout.IndexDim)
-	if err != nil {
-		return err
-	}
-	if err := a.dev.Multiply(kernel.MultiplyArgs{Out: key, X: x, W: w.K}); err != nil {
-		return err
-	}
-	return a.dev.StoreIndex(kernel.IndexStoreArgs{Key: key, Weight: w.KNorm, Bias: w.KBias, Eps: indexEps, Angles: a.step.angles,
-		Pairing: a.params.IndexPairing, Hadamard: Hadamard(c.Index.Layout), Slots: a.step.slots, Pool: c.Index})
 }
 
 // kindOf maps the planner's name of a main layout to the layout itself.
@@ -219,7 +150,8 @@ type buffers struct {
 	rows, up            kernel.Scratch // dense: gathered rows, expanded keys and values
 	absorbed, latent    kernel.Scratch // sparse: queries and outputs in latent space
 	indices             kernel.Scratch
-	workspace           kernel.Scratch // converted pages or gathered rows
+	workspace           kernel.Scratch      // converted pages or gathered rows
+	to                  []kernel.Projection // of the products in progress
 }
 
 func newBuffers(mem kernel.Memory) buffers {

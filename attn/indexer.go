@@ -18,16 +18,16 @@ type Indexer struct {
 	Pairing kernel.Pairing
 	Scales  num.ScaleMode // of quantised queries
 
-	dev                              kernel.Device
-	raw, q, projected, weights, keys kernel.Scratch
-	scores                           kernel.Scratch
+	dev                      kernel.Device
+	rawQ, rawWeights         kernel.Scratch
+	q, weights, keys, scores kernel.Scratch
 }
 
 // NewIndexer prepares an indexer without memory.
 func NewIndexer(dev kernel.Device, x Indexer) Indexer {
 	s := kernel.NewScratch(dev)
 	x.dev = dev
-	x.raw, x.q, x.projected, x.weights, x.keys, x.scores = s, s, s, s, s, s
+	x.rawQ, x.rawWeights, x.q, x.weights, x.keys, x.scores = s, s, s, s, s, s
 	return x
 }
 
@@ -39,6 +39,7 @@ type Selection struct {
 
 	Q, W           kernel.Weight // queries from latents, head weights from hidden rows
 	Latent, Hidden kernel.Tensor // activation [T, q_lora] and [T, hidden]
+	Computed       Queries       // where they were computed before
 	Angles         kernel.Tensor // f32 [T, 64]
 
 	Out            kernel.Tensor // i32 [T, K]: selected keys, counted in the sequence
@@ -48,17 +49,40 @@ type Selection struct {
 	Gather, Start  kernel.Tensor // ragged: i32 [n, 1] slots, and i32 [T, 1]: where the row's request begins among them
 }
 
+// Queries are what indexer queries are prepared from: one matrix times the latents, one times the hidden rows.
+type Queries struct {
+	Q       kernel.Tensor // activation [T, heads*128]
+	Weights kernel.Tensor // f32 [T, heads]
+}
+
+// Take returns memory for the queries of n rows, for products that are computed with others of the same inputs. It is valid until the next call, or a
+// Select without computed queries.
+func (x *Indexer) Take(n int) (q Queries, err error) {
+	if q.Q, err = x.rawQ.Take(x.dev.Activation(), n, x.Heads*layout.IndexDim); err != nil {
+		return
+	}
+	q.Weights, err = x.rawWeights.Take(kernel.F32, n, x.Heads)
+	return
+}
+
+// Scores reports whether a launch by a path of the plan, whose rows see at most longest keys, needs scores. Rows that see no more keys than they may
+// keep are not scored (kernel.ScoreArgs.SkipUpTo). Where that is every row of the launch, as in the first tokens of an answer, queries for scores would
+// be computed for nothing: the largest matrix of the attention would be read.
+func (x *Indexer) Scores(kind plan.IndexerKind, longest int) bool {
+	switch kind {
+	case plan.IndexerRagged, plan.IndexerPagedSplit, plan.IndexerPagedNative:
+		return longest > x.TopK
+	}
+	return false
+}
+
 // Select fills the launch's rows of Out.
 func (x *Indexer) Select(s *Selection) error {
-	args := kernel.ScoreArgs{Keys: s.Cache}
-	// Rows that see no more keys than they may keep are not scored (kernel.ScoreArgs.SkipUpTo). Where that is every row of the launch, as in the
-	// first tokens of an answer, queries for scores would be computed for nothing: the largest matrix of the attention would be read.
-	all := s.Longest <= x.TopK
+	args, scored := kernel.ScoreArgs{Keys: s.Cache}, x.Scores(s.Plan.Kind, s.Longest)
 	switch s.Plan.Kind {
 	case plan.IndexerKOnlyWithIndices:
-		all = true
 	case plan.IndexerRagged:
-		if all {
+		if !scored {
 			break
 		}
 		var err error
@@ -72,7 +96,7 @@ func (x *Indexer) Select(s *Selection) error {
 	default:
 		return fmt.Errorf("indexer path %v is not one that selects", s.Plan.Kind)
 	}
-	if all {
+	if !scored {
 		return x.dev.Select(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last)})
 	}
 	// Scores are computed in chunks of rows, so that their matrix stays within the plan's bound.
@@ -128,18 +152,8 @@ func (x *Indexer) chunk(s *Selection, args kernel.ScoreArgs, first, last int) er
 // queries prepares the indexer queries and head weights of rows first to last.
 func (x *Indexer) queries(s *Selection, first, last int) (q, weights kernel.Tensor, err error) {
 	n, width := last-first, x.Heads*layout.IndexDim
-	raw, err := x.raw.Take(x.dev.Activation(), n, width)
+	raw, err := x.raws(s, first, last)
 	if err != nil {
-		return
-	}
-	if err = x.dev.Multiply(kernel.MultiplyArgs{Out: raw, X: s.Latent.Slice(first, last), W: s.Q}); err != nil {
-		return
-	}
-	projected, err := x.projected.Take(kernel.F32, n, x.Heads)
-	if err != nil {
-		return
-	}
-	if err = x.dev.Multiply(kernel.MultiplyArgs{Out: projected, X: s.Hidden.Slice(first, last), W: s.W}); err != nil {
 		return
 	}
 	kind := kernel.F32
@@ -152,9 +166,24 @@ func (x *Indexer) queries(s *Selection, first, last int) (q, weights kernel.Tens
 	if weights, err = x.weights.Take(kernel.F32, n, x.Heads); err != nil {
 		return
 	}
-	err = x.dev.IndexQuery(kernel.IndexQueryArgs{Out: q, W: weights, Q: raw, Weights: projected, Angles: s.Angles.Slice(first, last), Heads: x.Heads,
+	err = x.dev.IndexQuery(kernel.IndexQueryArgs{Out: q, W: weights, Q: raw.Q, Weights: raw.Weights, Angles: s.Angles.Slice(first, last), Heads: x.Heads,
 		Offset: x.Offset, Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales, FP4: s.Cache.Layout == layout.IndexPage68})
 	return
+}
+
+// raws multiplies the inputs of rows first to last, unless that was done.
+func (x *Indexer) raws(s *Selection, first, last int) (Queries, error) {
+	if c := s.Computed; c.Q.Given() {
+		return Queries{Q: c.Q.Slice(first, last), Weights: c.Weights.Slice(first, last)}, nil
+	}
+	raw, err := x.Take(last - first)
+	if err != nil {
+		return raw, err
+	}
+	if err := x.dev.Multiply(kernel.MultiplyArgs{Out: raw.Q, X: s.Latent.Slice(first, last), W: s.Q}); err != nil {
+		return raw, err
+	}
+	return raw, x.dev.Multiply(kernel.MultiplyArgs{Out: raw.Weights, X: s.Hidden.Slice(first, last), W: s.W})
 }
 
 // Hadamard reports whether keys of a layout are kept Hadamard-rotated: quantised ones are, exact ones need no spreading of outliers.

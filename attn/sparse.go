@@ -8,17 +8,9 @@ import (
 	"sparrow/plan"
 )
 
-// sparseInput is what the sparse form reads and writes, all rows of the step.
-type sparseInput struct {
-	q   kernel.Tensor // [T, heads*(nope+rope)], rotated
-	qr  kernel.Tensor // [T, q_lora]
-	x   kernel.Tensor // [T, hidden]
-	out kernel.Tensor // [T, heads*v]
-}
-
 // sparse selects keys, unless the layer shares a selection, and attends to them in latent space. A launch is done before the next begins, so
 // that scores, gathered rows and queries of only one of them take memory.
-func (a *Attention) sparse(layer int, s *segment, w *Weights, c Cache, in sparseInput) error {
+func (a *Attention) sparse(layer int, s *segment, w *Weights, c Cache, in projected) error {
 	if w.Index == nil && !s.chosen {
 		if _, err := a.step.config.IndexerAt(s.plan, layer, false); err != nil {
 			return err
@@ -47,7 +39,7 @@ func (a *Attention) sparse(layer int, s *segment, w *Weights, c Cache, in sparse
 }
 
 // attend runs one launch: queries into latent space, places for the selected positions, attention over them, outputs back out.
-func (a *Attention) attend(s *segment, l *launch, w *Weights, c Cache, in sparseInput) error {
+func (a *Attention) attend(s *segment, l *launch, w *Weights, c Cache, in projected) error {
 	d, act, n := a.params.Dims, a.dev.Activation(), l.last-l.first
 	absorbed, err := a.buf.absorbed.Take(act, n, d.Heads*d.Row())
 	if err != nil {

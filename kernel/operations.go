@@ -5,6 +5,7 @@ type Operations interface {
 	Embedder
 	Normalizer
 	Multiplier
+	Projector
 	RowTaker
 	AngleTable
 	Rotator

@@ -37,6 +37,9 @@ func productCases() []Case {
 		}
 	}
 	out = append(out, Case{Name: "multiply e2m1x2", Shape: "1 rows, 2048x4096", Make: func(r *Rig) *Op { return multiply(r, 1, r.weight(kernel.E2M1x2, 2048, 4096)) }})
+	for _, rows := range []int{1, 16} {
+		out = append(out, Case{Name: "project bf16", Shape: fmt.Sprintf("%d rows, 512+576+128+64x1024", rows), Make: func(r *Rig) *Op { return project(r, rows) }})
+	}
 	for _, tokens := range []int{1, 16, 512} {
 		out = append(out,
 			Case{Name: "experts bf16", Shape: fmt.Sprintf("%d tokens, 4 of 16 experts of 512x1024", tokens), Make: func(r *Rig) *Op { return experts(r, tokens) }},
@@ -99,6 +102,28 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 		},
 		FLOPs: 2 * float64(rows) * float64(n) * float64(all.In()), Bytes: bytes, Memory: host.Bytes(all.Data),
 		Turn: func() []byte { return host.Bytes(turn().Data) },
+	}
+}
+
+// project is the products of a layer of v32-mini that share its normalised rows.
+func project(r *Rig, rows int) *Op {
+	const in = 1024
+	a := kernel.ProjectArgs{X: r.normal(rows, in, 1)}
+	var outs []kernel.Tensor
+	var checks []func(kernel.Device) error
+	total := 0
+	for _, n := range []int{512, 576, 128, 64} {
+		p := kernel.Projection{Out: r.empty(kernel.F32, rows, n), W: r.weight(kernel.BF16, n, in)}
+		a.To, outs, total = append(a.To, p), append(outs, p.Out), total+n
+		checks = append(checks, sampled(p.Out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.Multiply(kernel.MultiplyArgs{Out: to, X: a.X.Slice(row, row+1), W: p.W})
+		}))
+	}
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Project(a) },
+		Poison: poison(outs...),
+		Check:  all(checks...),
+		FLOPs:  2 * float64(rows*total*in), Bytes: 2 * float64(total*in),
 	}
 }
 

@@ -107,6 +107,10 @@ func (d *stopwatch) Multiply(a kernel.MultiplyArgs) error {
 	return timed(d, Products, d.Device.Multiply, a)
 }
 
+func (d *stopwatch) Project(a kernel.ProjectArgs) error {
+	return timed(d, Products, d.Device.Project, a)
+}
+
 func (d *stopwatch) Absorb(a kernel.AbsorbArgs) error {
 	return timed(d, Products, d.Device.Absorb, a)
 }

@@ -52,6 +52,7 @@ var suites = []suite{
 	{"clamped gate", 33, testClamp},
 	{"packed weights", 34, testPacked},
 	{"refusals of places", 35, testEntryRefusals},
+	{"project", 36, testProject},
 }
 
 // Operations compares every operation of a device with the reference.

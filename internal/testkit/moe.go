@@ -84,6 +84,9 @@ func testRefusals(p *pair) {
 	cases := map[string]error{
 		"multiply: inner sizes differ":    p.dev.Multiply(kernel.MultiplyArgs{Out: x.dev, X: x.dev.Columns(0, 7), W: w.dev}),
 		"multiply: missing out":           p.dev.Multiply(kernel.MultiplyArgs{X: x.dev, W: w.dev}),
+		"project: no weight":              p.dev.Project(kernel.ProjectArgs{X: x.dev}),
+		"project: inner sizes differ":     p.dev.Project(kernel.ProjectArgs{X: x.dev.Columns(0, 7), To: []kernel.Projection{{Out: x.dev.Columns(0, 4), W: w.dev}}}),
+		"project: second out missing":     p.dev.Project(kernel.ProjectArgs{X: x.dev, To: []kernel.Projection{{Out: p.random(2, 4).dev, W: w.dev}, {W: w.dev}}}),
 		"embed: token beyond vocabulary":  p.dev.Embed(kernel.EmbedArgs{Out: x.dev, Table: w.dev.Data, IDs: i1.dev}),
 		"take: row beyond x":              p.dev.Take(kernel.TakeArgs{Out: x.dev, X: x.dev, Rows: i1.dev}),
 		"gather: slot beyond pool":        p.dev.GatherRows(kernel.GatherArgs{Out: rows.dev, Slots: i1.dev, Pool: pool.dev}),

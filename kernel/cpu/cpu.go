@@ -27,7 +27,7 @@ type Device struct {
 
 	// Tasks are kept so that running an operation allocates nothing.
 	pack     task[packWork]
-	multiply task[multiplyWork]
+	multiply multiplyState
 	absorb   task[kernel.AbsorbArgs]
 	expand   task[kernel.ExpandArgs]
 	rows     task[rowWork]
@@ -38,8 +38,6 @@ type Device struct {
 	hyper    task[hyperWork]
 	dual     task[dualWork]
 	experts  expertState
-
-	columns vec.Columns // the left factor of the product in progress, where it is packed
 
 	outside    atomic.Int32 // a position outside its table, or a slot outside its pool, that workers found; or -1
 	scoreItems []scoreItem  // of the scores being computed

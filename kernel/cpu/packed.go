@@ -28,6 +28,9 @@ func (d *Device) packs(w kernel.Weight) bool {
 	}
 }
 
+// orders is the number of orders of columns.
+const orders = vec.EvenOdd + 1
+
 // orderFor is the order of columns to be multiplied by a weight.
 func orderFor(w kernel.Weight) vec.Order {
 	if w.Data.DType == kernel.BF16 {

@@ -81,6 +81,19 @@ func (*Device) Multiply(a kernel.MultiplyArgs) error {
 	return nil
 }
 
+// Project multiplies by one weight after the other.
+func (d *Device) Project(a kernel.ProjectArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	for i := range a.To {
+		if err := d.Multiply(a.Product(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func dot(w []float64, x []float32) float64 {
 	var sum float64
 	for i, v := range x {

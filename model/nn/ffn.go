@@ -22,7 +22,10 @@ func LoadMLP(l *Loader, prefix string, hidden, inner int) MLP {
 }
 
 // FFNScratch is the memory feed-forward blocks work in.
-type FFNScratch struct{ gate, up, logits, ids, weights kernel.Scratch }
+type FFNScratch struct {
+	gate, up, logits, ids, weights kernel.Scratch
+	to                             []kernel.Projection // of the products in progress
+}
 
 // NewFFNScratch makes empty scratch memory.
 func NewFFNScratch(mem kernel.Memory) *FFNScratch {
@@ -31,35 +34,39 @@ func NewFFNScratch(mem kernel.Memory) *FFNScratch {
 
 // Run adds the block's output for x to h.
 func (m *MLP) Run(dev kernel.Device, s *FFNScratch, h, x kernel.Tensor) error {
-	return m.run(dev, s, kernel.MultiplyArgs{Out: h, Accumulate: true}, x)
+	return m.RunWith(dev, s, MLPArgs{X: x, Out: h, Add: true})
 }
 
-// Write puts the block's output for x in place of what out holds.
-func (m *MLP) Write(dev kernel.Device, s *FFNScratch, out, x kernel.Tensor) error {
-	return m.run(dev, s, kernel.MultiplyArgs{Out: out}, x)
+// MLPArgs is a run of a block.
+type MLPArgs struct {
+	X   kernel.Tensor // activation [T, hidden]
+	Out kernel.Tensor // activation [T, hidden]
+	Add bool          // to what Out holds
+	// With is a product of X that is computed with the block's own, such as a router's; not given for none.
+	With kernel.Projection
 }
 
-// run ends with the product to, whose input and matrix it sets.
-func (m *MLP) run(dev kernel.Device, s *FFNScratch, to kernel.MultiplyArgs, x kernel.Tensor) error {
-	gate, err := s.gate.Take(dev.Activation(), x.Rows, m.Gate.Out())
+// RunWith computes the block's output and another product of its input. Products of the same rows go together.
+func (m *MLP) RunWith(dev kernel.Device, s *FFNScratch, a MLPArgs) error {
+	gate, err := s.gate.Take(dev.Activation(), a.X.Rows, m.Gate.Out())
 	if err != nil {
 		return err
 	}
-	up, err := s.up.Take(dev.Activation(), x.Rows, m.Up.Out())
+	up, err := s.up.Take(dev.Activation(), a.X.Rows, m.Up.Out())
 	if err != nil {
 		return err
 	}
-	if err := dev.Multiply(kernel.MultiplyArgs{Out: gate, X: x, W: m.Gate}); err != nil {
-		return err
+	s.to = append(s.to[:0], kernel.Projection{Out: gate, W: m.Gate}, kernel.Projection{Out: up, W: m.Up})
+	if a.With.Out.Given() {
+		s.to = append(s.to, a.With)
 	}
-	if err := dev.Multiply(kernel.MultiplyArgs{Out: up, X: x, W: m.Up}); err != nil {
+	if err := dev.Project(kernel.ProjectArgs{X: a.X, To: s.to}); err != nil {
 		return err
 	}
 	if err := dev.Gate(kernel.GateArgs{Out: gate, Gate: gate, Up: up, Limit: m.Limit}); err != nil {
 		return err
 	}
-	to.X, to.W = gate, m.Down
-	return dev.Multiply(to)
+	return dev.Multiply(kernel.MultiplyArgs{Out: a.Out, X: gate, W: m.Down, Accumulate: a.Add})
 }
 
 // MoE is a mixture of experts with shared experts that every token passes.
@@ -101,11 +108,6 @@ func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
 
 // Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
 func (m *MoE) Run(dev kernel.Device, s *FFNScratch, h, x kernel.Tensor) error {
-	if m.Shared != nil {
-		if err := m.Shared.Run(dev, s, h, x); err != nil {
-			return err
-		}
-	}
 	logits, err := s.logits.Take(kernel.F32, x.Rows, m.Router.Out())
 	if err != nil {
 		return err
@@ -118,7 +120,12 @@ func (m *MoE) Run(dev kernel.Device, s *FFNScratch, h, x kernel.Tensor) error {
 	if err != nil {
 		return err
 	}
-	if err := dev.Multiply(kernel.MultiplyArgs{Out: logits, X: x, W: m.Router}); err != nil {
+	if m.Shared != nil {
+		err = m.Shared.RunWith(dev, s, MLPArgs{X: x, Out: h, Add: true, With: kernel.Projection{Out: logits, W: m.Router}})
+	} else {
+		err = dev.Multiply(kernel.MultiplyArgs{Out: logits, X: x, W: m.Router})
+	}
+	if err != nil {
 		return err
 	}
 	err = dev.Route(kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits, Bias: m.Bias, Groups: m.Choice.Groups,

@@ -16,33 +16,23 @@ func (m *Model) attend(i int, out, x kernel.Tensor) error {
 	if m.layers[i].ratio == 0 {
 		angles = m.step.mainAngles
 	}
-	q, qr, err := m.project(a, c.window, x, angles, m.step.slots)
+	in, err := m.project(a, projection{window: c.window, x: x, angles: angles, slots: m.step.slots, scores: m.scores()})
 	if err != nil {
 		return err
 	}
-	if err := m.compress(i, c, x); err != nil {
+	if err := m.compress(i, c, in); err != nil {
 		return err
 	}
-	o, err := m.buf.out.Take(m.dev.Activation(), x.Rows, m.config.Attention.Heads*m.config.Attention.Dim)
-	if err != nil {
+	if in.out, err = m.buf.out.Take(m.dev.Activation(), x.Rows, m.config.Attention.Heads*m.config.Attention.Dim); err != nil {
 		return err
 	}
 	for j := range m.step.segments {
 		s := &m.step.segments[j]
-		if err := m.runSegment(i, s, query{q: q, qr: qr, x: x, angles: angles, out: o}); err != nil {
+		if err := m.runSegment(i, s, in); err != nil {
 			return fmt.Errorf("segment %v: %w", s.plan.Row, err)
 		}
 	}
-	return m.output(a, out, o, angles)
-}
-
-// query is what attention reads and writes, all rows of the step.
-type query struct {
-	q      kernel.Tensor // [T, heads*512], rotated
-	qr     kernel.Tensor // [T, q_lora]
-	x      kernel.Tensor // [T, hidden]
-	angles kernel.Tensor // f32 [T, 64]
-	out    kernel.Tensor // [T, heads*512]
+	return m.output(a, out, in.out, angles)
 }
 
 func (m *Model) rotate(x, angles kernel.Tensor, inverse bool) error {
@@ -50,44 +40,9 @@ func (m *Model) rotate(x, angles kernel.Tensor, inverse bool) error {
 	return m.dev.Rotate(kernel.RotateArgs{X: x, Angles: angles, Heads: a.Heads, HeadDim: a.Dim, Offset: a.Dim - a.Rope, Pairing: kernel.Interleaved, Inverse: inverse})
 }
 
-// project computes queries and their latents, and stores the step's window entries.
-func (m *Model) project(a *attention, window kernel.Pool, x, angles, slots kernel.Tensor) (q, qr kernel.Tensor, err error) {
-	cfg, act := m.config.Attention, m.dev.Activation()
-	if qr, err = m.buf.qa.Take(act, x.Rows, cfg.QLora); err != nil {
-		return
-	}
-	if q, err = m.buf.q.Take(act, x.Rows, cfg.Heads*cfg.Dim); err != nil {
-		return
-	}
-	kv, err := m.buf.kv.Take(act, x.Rows, cfg.Dim)
-	if err != nil {
-		return
-	}
-	if err = m.dev.Multiply(kernel.MultiplyArgs{Out: qr, X: x, W: a.qa}); err != nil {
-		return
-	}
-	if err = m.dev.Norm(kernel.NormArgs{Out: qr, X: qr, Weight: a.qNorm, Eps: m.config.RMSEps}); err != nil {
-		return
-	}
-	if err = m.dev.Multiply(kernel.MultiplyArgs{Out: q, X: qr, W: a.qb}); err != nil {
-		return
-	}
-	if err = m.dev.HeadNorm(kernel.HeadNormArgs{X: q, Heads: cfg.Heads, Eps: m.config.RMSEps}); err != nil {
-		return
-	}
-	if err = m.rotate(q, angles, false); err != nil {
-		return
-	}
-	if err = m.dev.Multiply(kernel.MultiplyArgs{Out: kv, X: x, W: a.kv}); err != nil {
-		return
-	}
-	err = m.dev.StoreEntries(kernel.EntryStoreArgs{Rows: kv, Norm: a.kvNorm, Eps: m.config.RMSEps, Angles: angles, Slots: slots, Pool: window})
-	return
-}
-
 // compress closes groups: it stores the entries, and for the indexer the keys, of every group that ends in this step, and keeps raw rows for
 // those that do not.
-func (m *Model) compress(i int, c cache, x kernel.Tensor) error {
+func (m *Model) compress(i int, c cache, in query) error {
 	a := &m.layers[i].attn
 	if a.compress == nil {
 		return nil
@@ -96,7 +51,7 @@ func (m *Model) compress(i int, c cache, x kernel.Tensor) error {
 	if a.compress.ratio == heavyRatio {
 		e = &m.step.closing128
 	}
-	entries, err := m.closeGroups(a.compress, e, r.main, c.tails.main, x)
+	entries, err := m.closeGroups(a.compress, e, r.main, c.tails.main, in.main)
 	if err != nil {
 		return fmt.Errorf("compressor: %w", err)
 	}
@@ -109,7 +64,7 @@ func (m *Model) compress(i int, c cache, x kernel.Tensor) error {
 	if a.index == nil {
 		return nil
 	}
-	keys, err := m.closeGroups(&a.index.compress, e, r.index, c.tails.index, x)
+	keys, err := m.closeGroups(&a.index.compress, e, r.index, c.tails.index, in.key)
 	if err != nil {
 		return fmt.Errorf("indexer's compressor: %w", err)
 	}
@@ -122,45 +77,31 @@ func (m *Model) compress(i int, c cache, x kernel.Tensor) error {
 
 // closeGroups computes entries from the step's rows and the ring, and then keeps the step's rows in the ring, and those that end a page also with
 // its window page.
-func (m *Model) closeGroups(c *compressor, e *entryTensors, ring, tails, x kernel.Tensor) (kernel.Tensor, error) {
-	w := c.width()
-	values, err := m.buf.values.Take(kernel.F32, x.Rows, w)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	gates, err := m.buf.gates.Take(kernel.F32, x.Rows, w)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	if err := m.dev.Multiply(kernel.MultiplyArgs{Out: values, X: x, W: c.values}); err != nil {
-		return kernel.Tensor{}, err
-	}
-	if err := m.dev.Multiply(kernel.MultiplyArgs{Out: gates, X: x, W: c.gates}); err != nil {
-		return kernel.Tensor{}, err
-	}
+func (m *Model) closeGroups(c *compressor, e *entryTensors, ring, tails kernel.Tensor, raw rawEntries) (kernel.Tensor, error) {
 	var out kernel.Tensor
+	var err error
 	if e.n > 0 {
 		if out, err = m.buf.entry.Take(m.dev.Activation(), e.n, c.dim); err != nil {
 			return out, err
 		}
-		err = m.dev.Compress(kernel.CompressArgs{Out: out, Values: values, Gates: gates, State: ring, APE: c.ape, Sources: e.sources, Ratio: c.ratio, Overlap: overlapped(c.ratio)})
+		err = m.dev.Compress(kernel.CompressArgs{Out: out, Values: raw.values, Gates: raw.gates, State: ring, APE: c.ape, Sources: e.sources, Ratio: c.ratio, Overlap: overlapped(c.ratio)})
 		if err != nil {
 			return out, err
 		}
 	}
-	if err := m.keepRows(ring, values, gates, e.keep); err != nil || e.tail.Rows == 0 {
+	if err := m.keepRows(ring, raw, e.keep); err != nil || e.tail.Rows == 0 {
 		return out, err
 	}
-	return out, m.keepRows(tails, values, gates, e.tail)
+	return out, m.keepRows(tails, raw, e.tail)
 }
 
 // keepRows puts raw rows, values before gates, in their places.
-func (m *Model) keepRows(to, values, gates, places kernel.Tensor) error {
-	w := values.Cols
-	if err := m.dev.Put(kernel.PutArgs{Out: to.Columns(0, w), X: values, Rows: places}); err != nil {
+func (m *Model) keepRows(to kernel.Tensor, raw rawEntries, places kernel.Tensor) error {
+	w := raw.values.Cols
+	if err := m.dev.Put(kernel.PutArgs{Out: to.Columns(0, w), X: raw.values, Rows: places}); err != nil {
 		return err
 	}
-	return m.dev.Put(kernel.PutArgs{Out: to.Columns(w, 2*w), X: gates, Rows: places})
+	return m.dev.Put(kernel.PutArgs{Out: to.Columns(w, 2*w), X: raw.gates, Rows: places})
 }
 
 // output turns the heads back, because values carry the rotation of keys, and projects them group by group.

@@ -20,7 +20,7 @@ func (m *Model) choose(s *segment, l *launch, x *indexer, c cache, in query) err
 	st := &m.step
 	return m.index.Select(&attn.Selection{
 		Plan: s.plan.Indexer, First: l.first, Last: l.last, Longest: l.longest,
-		Q: x.q, W: x.weights, Latent: in.qr, Hidden: in.x, Angles: in.angles,
+		Q: x.q, W: x.weights, Latent: in.qr, Hidden: in.x, Computed: in.index, Angles: in.angles,
 		Out: st.selected, Lens: st.groups, Cache: c.index,
 		Table: st.table, Request: st.request, Gather: l.groups, Start: st.groupStart,
 	})

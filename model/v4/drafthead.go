@@ -219,15 +219,15 @@ func (m *Model) draftAttend(out, x kernel.Tensor) error {
 		return err
 	}
 	a := &d.layer.attn
-	q, _, err := m.project(a, d.pool, x, angles, slots)
+	in, err := m.project(a, projection{window: d.pool, x: x, angles: angles, slots: slots})
 	if err != nil {
 		return err
 	}
-	o, err := d.buf.out.Take(m.dev.Activation(), x.Rows, q.Cols)
+	o, err := d.buf.out.Take(m.dev.Activation(), x.Rows, in.q.Cols)
 	if err != nil {
 		return err
 	}
-	err = m.dev.DualAttend(kernel.DualArgs{Out: o, Q: q, Sinks: a.sinks, Heads: m.config.Attention.Heads, Scale: m.scale(),
+	err = m.dev.DualAttend(kernel.DualArgs{Out: o, Q: in.q, Sinks: a.sinks, Heads: m.config.Attention.Heads, Scale: m.scale(),
 		Window: kernel.Stream{Pool: d.pool, Indices: window, Lens: lens}})
 	if err != nil {
 		return err

@@ -68,7 +68,8 @@ func (m *Model) feedForward(e *experts, out, x kernel.Tensor) error {
 	if err != nil {
 		return err
 	}
-	if err := m.dev.Multiply(kernel.MultiplyArgs{Out: logits, X: x, W: e.router}); err != nil {
+	err = e.shared.RunWith(m.dev, m.buf.ffn, nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: logits, W: e.router}})
+	if err != nil {
 		return err
 	}
 	if e.table.Given() {
@@ -77,9 +78,6 @@ func (m *Model) feedForward(e *experts, out, x kernel.Tensor) error {
 		err = m.dev.RouteRoot(kernel.RootRouteArgs{IDs: ids, Weights: weights, Logits: logits, Bias: e.bias, Scale: m.config.FFN.Scale})
 	}
 	if err != nil {
-		return err
-	}
-	if err := e.shared.Write(m.dev, m.buf.ffn, out, x); err != nil {
 		return err
 	}
 	return m.dev.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights, Gate: e.gate, Up: e.up, Down: e.down, Limit: m.config.FFN.Limit})

@@ -47,7 +47,8 @@ type Model struct {
 type buffers struct {
 	streams, x, sub, mix, post, comb kernel.Scratch
 	qa, q, kv, out, z                kernel.Scratch // attention
-	values, gates, entry             kernel.Scratch // compressors
+	main, key                        rawBuffers     // of the compressors
+	entry                            kernel.Scratch
 	indices, combined, lengths       kernel.Scratch
 	workspace                        kernel.Scratch
 	logit, chosen, share             kernel.Scratch // experts
@@ -55,6 +56,7 @@ type buffers struct {
 	head                             *nn.Head
 	ffn                              *nn.FFNScratch
 	host                             []int32
+	to                               []kernel.Projection // of the products in progress
 }
 
 // Load reads every weight of a checkpoint, in any of the spellings in use.
@@ -94,7 +96,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 func newBuffers(dev kernel.Device) buffers {
 	s := kernel.NewScratch(dev)
 	return buffers{
-		streams: s, x: s, sub: s, mix: s, post: s, comb: s, qa: s, q: s, kv: s, out: s, z: s, values: s, gates: s, entry: s,
+		streams: s, x: s, sub: s, mix: s, post: s, comb: s, qa: s, q: s, kv: s, out: s, z: s, main: rawBuffers{s, s}, key: rawBuffers{s, s}, entry: s,
 		indices: s, combined: s, lengths: s, workspace: s,
 		logit: s, chosen: s, share: s, collapsed: s, head: nn.NewHead(dev), ffn: nn.NewFFNScratch(dev),
 	}

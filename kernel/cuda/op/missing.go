@@ -16,12 +16,13 @@ func without(op string) error {
 
 // Missing lists the operations without a kernel.
 func Missing() []string {
-	return []string{"embed", "multiply", "take", "angles", "rotate", "absorb", "expand", "gate", "route", "experts", "hyper prepare", "hyper post",
+	return []string{"embed", "multiply", "project", "take", "angles", "rotate", "absorb", "expand", "gate", "route", "experts", "hyper prepare", "hyper post",
 		"hyper head", "head norm", "compress", "put", "route by root", "route by hash"}
 }
 
 func (missing) Embed(kernel.EmbedArgs) error         { return without("embed") }
 func (missing) Multiply(kernel.MultiplyArgs) error   { return without("multiply") }
+func (missing) Project(kernel.ProjectArgs) error     { return without("project") }
 func (missing) Take(kernel.TakeArgs) error           { return without("take") }
 func (missing) Angles(kernel.AngleArgs) error        { return without("angles") }
 func (missing) Rotate(kernel.RotateArgs) error       { return without("rotate") }

@@ -1,0 +1,47 @@
+package testkit
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+)
+
+// testProject compares products of the same rows with the reference, and the bits of every row with those of a product of its own.
+func testProject(p *pair) {
+	kinds := [][]kernel.DType{
+		{kernel.BF16}, {kernel.BF16, kernel.BF16, kernel.BF16, kernel.BF16}, {kernel.E4M3, kernel.BF16, kernel.F32, kernel.E2M1x2}, {kernel.F16, kernel.E4M3},
+	}
+	sizes := [4]int{512, 577, 64, 1} // rows of the weights
+	for _, s := range [][2]int{{1, 1024}, {4, 320}, {7, 64}, {33, 96}, {131, 64}} {
+		for _, types := range kinds {
+			rows, k := s[0], s[1]
+			x := p.random(rows, k+3).columns(2, k+2) // a view with a stride
+			var ws []weights
+			var outs []both
+			for i, t := range types {
+				outs = append(outs, p.random(rows, sizes[i]+5).columns(5, sizes[i]+5))
+				if t == kernel.E2M1x2 {
+					ws = append(ws, p.packed(sizes[i], k))
+					continue
+				}
+				ws = append(ws, p.weight(t, sizes[i], k))
+			}
+			p.each(func(s side) error {
+				a := kernel.ProjectArgs{X: s.of(x)}
+				for i := range types {
+					a.To = append(a.To, kernel.Projection{Out: s.of(outs[i]), W: s.weight(ws[i])})
+				}
+				return s.Project(a)
+			})
+			for i := range types {
+				what := fmt.Sprintf("product %d of %v, %d rows of %d", i, types, rows, k)
+				p.near(what, outs[i], 2e-5)
+				p.rowwise(what, outs[i].dev, func(r int) kernel.Tensor {
+					one := p.like(outs[i].dev, 1)
+					p.must(p.dev.Multiply(kernel.MultiplyArgs{Out: one, X: x.dev.Slice(r, r+1), W: ws[i].dev}))
+					return one
+				})
+			}
+		}
+	}
+}

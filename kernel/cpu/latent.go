@@ -1,0 +1,59 @@
+package cpu
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// Absorb moves queries into latent space, one head and a tile of rows at a time.
+func (d *Device) Absorb(a kernel.AbsorbArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("absorb", a.Out, a.Q); err != nil {
+		return err
+	}
+	if err := readable(a.KVB); err != nil {
+		return err
+	}
+	return d.absorb.run(d, a.Dims.Heads*ceilDiv(a.Q.Rows, tileRows), a, (*Device).absorbTile)
+}
+
+func (d *Device) absorbTile(a *kernel.AbsorbArgs, worker, item int) {
+	tiles := ceilDiv(a.Q.Rows, tileRows)
+	h, m0 := item/tiles, item%tiles*tileRows
+	m1 := min(m0+tileRows, a.Q.Rows)
+	q := a.Q.Slice(m0, m1).Columns(h*a.Dims.QK(), (h+1)*a.Dims.QK())
+	out := a.Out.Slice(m0, m1).Columns(h*a.Dims.Row(), (h+1)*a.Dims.Row())
+	for m := range m1 - m0 {
+		to := host.RowF32(out, m)
+		clear(to[:a.Dims.Latent])
+		copy(to[a.Dims.Latent:], host.RowF32(q, m)[a.Dims.Nope:])
+	}
+	n0 := h * (a.Dims.Nope + a.Dims.V)
+	d.accumulate(worker, product{y: host.F32(out), ldy: out.Stride, x: host.F32(q), ldx: q.Stride, m: m1 - m0}, a.KVB, n0, n0+a.Dims.Nope)
+}
+
+// Expand moves attention outputs out of latent space, one head and a tile of rows at a time.
+func (d *Device) Expand(a kernel.ExpandArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("expand", a.Out, a.U); err != nil {
+		return err
+	}
+	if err := readable(a.KVB); err != nil {
+		return err
+	}
+	return d.expand.run(d, a.Dims.Heads*ceilDiv(a.U.Rows, tileRows), a, (*Device).expandTile)
+}
+
+func (d *Device) expandTile(a *kernel.ExpandArgs, worker, item int) {
+	tiles := ceilDiv(a.U.Rows, tileRows)
+	h, m0 := item/tiles, item%tiles*tileRows
+	m1 := min(m0+tileRows, a.U.Rows)
+	u := a.U.Slice(m0, m1).Columns(h*a.Dims.Latent, (h+1)*a.Dims.Latent)
+	out := a.Out.Slice(m0, m1).Columns(h*a.Dims.V, (h+1)*a.Dims.V)
+	n0 := h*(a.Dims.Nope+a.Dims.V) + a.Dims.Nope
+	d.product(worker, product{y: host.F32(out), ldy: out.Stride, x: host.F32(u), ldx: u.Stride, m: m1 - m0}, a.KVB, n0, n0+a.Dims.V)
+}

@@ -1,0 +1,49 @@
+package cpu
+
+import (
+	"testing"
+
+	"sparrow/kernel"
+)
+
+// Every row belongs to one share, blocks are not cut, and no share is more than a block away from an equal one.
+func TestSharesAreEqual(t *testing.T) {
+	weight := func(d kernel.DType, rows, cols int) part {
+		return part{MultiplyArgs: kernel.MultiplyArgs{W: kernel.Weight{Data: kernel.Tensor{DType: d, Rows: rows, Cols: cols, Stride: cols}}}}
+	}
+	for _, parts := range [][]part{
+		{weight(kernel.BF16, 512, 1024), weight(kernel.BF16, 576, 1024), weight(kernel.BF16, 128, 1024), weight(kernel.BF16, 64, 1024)},
+		{weight(kernel.E4M3, 3072, 512), weight(kernel.BF16, 16, 512), weight(kernel.F32, 1, 512)},
+		{weight(kernel.BF16, 128, 1024)}, {weight(kernel.BF16, 129280, 1024)}, {weight(kernel.E2M1x2, 1, 32)},
+	} {
+		for _, workers := range []int{1, 2, 3, 64} {
+			var s shares
+			s.cut(parts, workers)
+			if s.count() < 1 || s.count() > sharesEach*workers || workers == 1 && s.count() > 1 {
+				t.Fatalf("%d shares for %d workers", s.count(), workers)
+			}
+			total, block := 0, 0
+			for i := range parts {
+				total += parts[i].W.Out() * rowBytes(parts[i].W)
+				block = max(block, packedBandFew*rowBytes(parts[i].W))
+			}
+			sum := 0
+			for i := range s.count() {
+				bytes := 0
+				for p := range parts {
+					n0, n1 := s.rows(i, p, parts[p].W.Out())
+					if n0%packedBandFew != 0 && n0 < n1 {
+						t.Errorf("a share begins in row %d", n0)
+					}
+					bytes += max(0, n1-n0) * rowBytes(parts[p].W)
+				}
+				if sum += bytes; bytes == 0 || bytes > total/s.count()+2*block {
+					t.Errorf("%d workers: share %d of %d has %d bytes of %d", workers, i, s.count(), bytes, total)
+				}
+			}
+			if sum != total {
+				t.Errorf("%d workers: shares have %d bytes of %d", workers, sum, total)
+			}
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package kernel
+
+import "fmt"
+
+// Projection is one of several products of the same rows: Out = X * Wᵀ.
+type Projection struct {
+	Out Tensor // activation [T, out]; f32 where more precision is asked
+	W   Weight // [out, in]
+}
+
+// ProjectArgs is matrix products of the same rows with several stored weights, of any types. Each output has the bits of a product of its own
+// ([MultiplyArgs]); outputs overlap neither each other nor X. Together they are handed to a device once: products of few rows take as long as reading
+// their weights, and every beginning of one waits for memory.
+type ProjectArgs struct {
+	X  Tensor // activation [T, in]
+	To []Projection
+}
+
+// Projector multiplies the same rows by several weights.
+type Projector interface{ Project(ProjectArgs) error }
+
+// Product is number i of the products as one of its own.
+func (a *ProjectArgs) Product(i int) MultiplyArgs {
+	return MultiplyArgs{Out: a.To[i].Out, X: a.X, W: a.To[i].W}
+}
+
+// Check validates the arguments.
+func (a *ProjectArgs) Check() error {
+	if len(a.To) == 0 {
+		return fmt.Errorf("%w: project: no weight to multiply by", ErrArgument)
+	}
+	for i := range a.To {
+		p := a.Product(i)
+		if err := p.Check(); err != nil {
+			return fmt.Errorf("project: product %d of %d: %w", i, len(a.To), err)
+		}
+	}
+	return nil
+}
