@@ -9,6 +9,8 @@ import "fmt"
 // A float32 is kept as two bfloat16: itself rounded, and what that left, rounded
 // again. Their sum is within 2^-17 of it. What would round to infinity is cut and
 // loses its lower bits, 2^-8 of it; what is below 2^-110 loses some of its own.
+// The parts of a row are columns of their own, whose sums are added in the end: so
+// one row, or eight, are multiplied by one tile of weights at a time, not by two.
 type Columns struct {
 	mem   []byte
 	m, k  int
@@ -90,12 +92,15 @@ func (o Order) steps(k int) int {
 	return (k + 31) / 32
 }
 
-// lineBytes is a line of a tile: two elements along k of every column.
-func (c *Columns) lineBytes() int { return 4 * c.rows }
+// tiles is the tiles of a group: two for the parts of GroupRows float32 rows.
+func (c *Columns) tiles() int { return max(1, c.parts*c.rows/GroupRows) }
 
-// partBytes is a tile, stepBytes the tiles of a step, groupBytes of all steps.
-func (c *Columns) partBytes() int  { return 16 * c.lineBytes() }
-func (c *Columns) stepBytes() int  { return c.parts * c.partBytes() }
+// lineBytes is a line of a tile: two elements along k of every column.
+func (c *Columns) lineBytes() int { return 4 * c.parts * c.rows / c.tiles() }
+
+// tileBytes is a tile, stepBytes the tiles of a step, groupBytes of all steps.
+func (c *Columns) tileBytes() int  { return 16 * c.lineBytes() }
+func (c *Columns) stepBytes() int  { return c.tiles() * c.tileBytes() }
 func (c *Columns) groupBytes() int { return c.steps() * c.stepBytes() }
 
 // Tiled reports whether this tier computes products of narrow weights from

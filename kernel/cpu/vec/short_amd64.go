@@ -46,23 +46,23 @@ func (ts *tileScratch) short(c *Cut, w *panelWeights) int {
 // blocksTimes multiplies the same columns by several blocks.
 func (ts *tileScratch) blocksTimes(c *Cut, b tileBlock, blocks int) {
 	a, x := &ts.tiles, c.X
-	ts.shape(b.rows, x.lineBytes())
-	a.ldx, a.partX, a.groupX = x.lineBytes(), x.partBytes(), 0
+	ts.columnsAt(x)
+	a.groupX = 0
+	ts.shape(b.rows, a.ldx)
 	a.x = at(x.mem[:cap(x.mem)], b.m/x.rows*x.groupBytes())
 	a.groups, a.offsetX, a.offsetW, a.sums = blocks, 0, 0, at(b.sums, 0)
-	runTiles(tileKernels[x.parts][1][0], a)
+	runTiles(tileKernels[1][x.tiles()-1], a)
 	a.offsetW = 0
 }
 
 // foldRuns writes the sums of blocks, row i and on of every run, to y.
 func (ts *tileScratch) foldRuns(c *Cut, i, run, blocks int) {
-	const each = blockW / tileSide * tileBytes // of a block
+	each := c.X.tiles() * blockW / tileSide * tileBytes // of a block
 	if c.X.rows == 1 {
 		for r := range blockW {
 			y := c.Y[r*run+i:][:blocks]
 			for g := range y {
-				// In bounds: a block has two tiles of 16 lines of 64 bytes.
-				v := *(*float32)(at(ts.sums, g*each+r*pairLanes))
+				v := sumOfParts(ts.sums, g*each+r*pairLanes)
 				if c.Add {
 					v += y[g]
 				}
@@ -73,8 +73,10 @@ func (ts *tileScratch) foldRuns(c *Cut, i, run, blocks int) {
 	}
 	a := &ts.fold
 	a.ldy, a.add, a.mask = 4*c.Ldy, flag(c.Add), 1<<blocks-1
-	a.rows, a.tiles, a.line = c.M1-c.M0, blockW, each
+	a.rows, a.tiles, a.line = c.M1-c.M0, tileSide, each
 	a.nextSums, a.nextY = pairLanes, 4*run
-	a.sums, a.y = at(ts.sums, 0), at(c.Y, i)
-	runFold(foldApart, a)
+	for w := range blockW / tileSide {
+		a.sums, a.y = at(ts.sums, w*c.X.tiles()*tileBytes), at(c.Y, w*tileSide*run+i)
+		runFold(c.X.folds().apart, a)
+	}
 }

@@ -35,18 +35,18 @@ func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 	}
 }
 
-// streamGroup multiplies one tile of columns by weights from row j on and returns
+// streamGroup multiplies one group of columns by weights from row j on and returns
 // how many rows of them. Whole blocks of 64 rows by 128 columns go through a
 // streaming kernel; what is left over goes by the panel, in the same order of sums.
 func (ts *tileScratch) streamGroup(c *Cut, w *panelWeights, j int) int {
 	rows, from := w.block(j, c.N-j), 0
 	if w.streams(j, c.N-j) {
 		rows = streamRows
-		clear(ts.sums[:rows/tileSide*tileBytes])
+		clear(ts.sums[:rows/tileSide*c.X.tiles()*tileBytes])
 		from = ts.streamRows(c, w, j)
 	}
 	for r := 0; r < rows; r += blockW {
-		b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r), sums: ts.sums[r/tileSide*tileBytes:], folded: w.folded(j)}
+		b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r), sums: ts.sums[r/tileSide*c.X.tiles()*tileBytes:], folded: w.folded(j)}
 		ts.fill.ahead = tileK
 		for k := from; k < w.k; k += tileK {
 			b.k, b.depth = k, min(tileK, w.k-k)
@@ -121,7 +121,7 @@ func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, j, from, depth int, 
 	runStream(streamKernels[x.rows][0], a)
 }
 
-// streamKernels is by columns of a tile; scales in the tables, or apart.
+// streamKernels is by rows of a group; scales in the tables, or apart.
 var streamKernels = map[int]*[2]func(*streamArgs){
 	1:         {stream1, stream1scaled},
 	fewRows:   {stream4, stream4scaled},

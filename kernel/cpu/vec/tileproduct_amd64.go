@@ -8,12 +8,11 @@ import "unsafe"
 // a block of columns passes by; these, at the panel's depth, stay in the second
 // cache with the sums of as many rows of weights as there is room for.
 const (
-	blockX      = 256 // rows of float32
-	blockXPlain = 512 // rows of bfloat16
-	bandBlocks  = 8   // blocks of weights at most
+	blockTiles = 32 // tiles of columns
+	bandBlocks = 8  // blocks of weights at most
 	// directRows is the most rows of x that take bfloat16 weights from where
-	// they lie: two tiles of columns, so that weights are read once. As many take
-	// e4m3 weights by the streaming kernels, one group after the other.
+	// they lie, or e4m3 weights by the streaming kernels: the first group from memory,
+	// one more from the second cache.
 	directRows = 2 * GroupRows
 	// directSteps bounds one call over weights that come from memory.
 	directSteps = 256
@@ -38,10 +37,10 @@ type tileScratch struct {
 	// One after the other: the streaming kernels rely on it.
 	panel []byte // [tileSteps, 2, 16, 64]
 	block []byte // [4, 16, 16] float32
-	sums  []byte // [blocks of a band, rows of a block of columns, 32] float32
+	sums  []byte // [blocks of a band, a block of columns, 32] float32
 }
 
-const sumsBytes = bandBlocks * blockX * blockW * 4
+const sumsBytes = bandBlocks / 2 * blockTiles * blockW / tileSide * tileBytes
 
 var tileScratches recycler[tileScratch]
 
@@ -90,10 +89,7 @@ func tiled(c *Cut, w *panelWeights) {
 		return
 	}
 	// Blocks of equal size, whole pairs of tiles.
-	rows, most := c.M1-c.M0, blockX
-	if c.X.parts == 1 {
-		most = blockXPlain
-	}
+	rows, most := c.M1-c.M0, blockTiles/c.X.tiles()*GroupRows
 	blocks := (rows + most - 1) / most
 	block := (rows + blocks*2*GroupRows - 1) / (blocks * 2 * GroupRows) * 2 * GroupRows
 	for m := c.M0; m < c.M1; m += block {
@@ -109,7 +105,7 @@ func tiled(c *Cut, w *panelWeights) {
 func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 	var rows [bandBlocks]int
 	var folded [bandBlocks]bool
-	room := (end - m + c.X.rows - 1) / c.X.rows * blockW / tileSide * tileBytes // for the sums of a block
+	room := (end - m + c.X.rows - 1) / c.X.rows * c.X.tiles() * blockW / tileSide * tileBytes // for the sums of a block
 	n, blocks := 0, 0
 	for blocks < min(bandBlocks, sumsBytes/room) && j+n < c.N {
 		rows[blocks], folded[blocks] = w.block(j+n, c.N-j-n), w.folded(j+n)
@@ -160,8 +156,9 @@ type tileBlock struct {
 // tilesW is how many tiles the block's weights take.
 func (b *tileBlock) tilesW() int { return (b.rows + tileSide - 1) / tileSide }
 
-// tilesX is how many tiles the block's columns take.
-func (b *tileBlock) tilesX(c *Columns) int { return (b.end - b.m + c.rows - 1) / c.rows }
+// groupsX is how many groups of columns the block has, tilesX the tiles they take.
+func (b *tileBlock) groupsX(c *Columns) int { return (b.end - b.m + c.rows - 1) / c.rows }
+func (b *tileBlock) tilesX(c *Columns) int  { return b.groupsX(c) * c.tiles() }
 
 // panelTimes multiplies the block's columns by the panel.
 func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
@@ -192,27 +189,33 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 	a.scales = nil
 }
 
-// groups runs the block's columns from depth k on, in pairs of tiles and, where
-// their number is odd, a last one.
+// groups runs the block's columns from depth k on, in pairs of tiles, those of a
+// group or of two, and, where their number is odd, a last one.
 func (ts *tileScratch) groups(c *Cut, b tileBlock, k int) {
 	a, x := &ts.tiles, c.X
 	tilesX, tilesW := b.tilesX(x), b.tilesW()
-	first := b.m / x.rows
-	line := x.lineBytes()
-	a.ldx, a.partX = line, x.partBytes()
-	a.nextX, a.groupX = x.groupBytes(), 2*x.groupBytes()
-	column := func(tile int) unsafe.Pointer {
-		return at(x.mem[:cap(x.mem)], (first+tile)*x.groupBytes()+k/stepDepth*x.stepBytes())
-	}
-	ts.shape(b.rows, line)
-	kernels := &tileKernels[x.parts][tilesW-1]
+	ts.columnsAt(x)
+	first := at(x.mem[:cap(x.mem)], b.m/x.rows*x.groupBytes()+k/stepDepth*x.stepBytes())
+	ts.shape(b.rows, a.ldx)
+	kernels := &tileKernels[tilesW-1]
 	if pairs := tilesX / 2; pairs > 0 {
-		a.groups, a.x, a.offsetX, a.sums = pairs, column(0), 0, at(b.sums, 0)
+		a.groups, a.x, a.offsetX, a.sums = pairs, first, 0, at(b.sums, 0)
 		runTiles(kernels[1], a)
 	}
 	if tilesX%2 == 1 {
-		a.groups, a.x, a.offsetX, a.sums = 1, column(tilesX-1), 0, at(b.sums, (tilesX-1)*tilesW*tileBytes)
+		a.groups, a.x, a.sums = 1, first, at(b.sums, (tilesX-1)*tilesW*tileBytes)
+		a.offsetX = tilesX / 2 * a.groupX
 		runTiles(kernels[0], a)
+	}
+}
+
+// columnsAt says how tiles of columns lie.
+func (ts *tileScratch) columnsAt(x *Columns) {
+	a := &ts.tiles
+	a.ldx, a.stepX = x.lineBytes(), x.stepBytes()
+	a.nextX, a.groupX = x.groupBytes(), 2*x.groupBytes()
+	if x.tiles() == 2 {
+		a.nextX, a.groupX = x.tileBytes(), x.groupBytes()
 	}
 }
 
@@ -273,12 +276,13 @@ const foldAhead = 4
 func (ts *tileScratch) foldBand(c *Cut, b tileBlock, room int) {
 	a := &ts.fold
 	a.ldy, a.add, a.mask = 4*c.Ldy, flag(c.Add), 1<<tileSide-1
-	groups := b.tilesX(c.X)
+	groups := b.groupsX(c.X)
 	for g := range groups {
-		// Two neighbours are a pair of columns; the last one may be alone.
-		first := g/2*4*tileBytes + g%2*tileBytes
+		// Two neighbours are a pair of tiles; the last one may be alone.
+		tile := g * c.X.tiles()
+		first := tile/2*4*tileBytes + tile%2*tileBytes
 		a.lower = 2 * tileBytes
-		if g == groups-1 && g%2 == 0 {
+		if tile == b.tilesX(c.X)-1 && tile%2 == 0 {
 			a.lower = tileBytes
 		}
 		row := b.m + g*GroupRows
@@ -290,7 +294,7 @@ func (ts *tileScratch) foldBand(c *Cut, b tileBlock, room int) {
 		if g+foldAhead >= groups {
 			a.soon += uintptr(4 * (b.rows - groups*GroupRows*c.Ldy))
 		}
-		runFold(foldWide, a)
+		runFold(c.X.folds().wide, a)
 	}
 }
 
@@ -303,6 +307,10 @@ func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
 	tilesX, tilesW := b.tilesX(c.X), b.tilesW()
 	pairs := tilesX / 2
 	for i := range tilesW {
+		if c.X.tiles() == 2 {
+			ts.foldTiles(c, b, foldRun{i: i, each: 1, tiles: pairs, sums: i * 2 * tileBytes, next: 2 * tilesW * tileBytes})
+			continue
+		}
 		for x := range 2 {
 			ts.foldTiles(c, b, foldRun{i: i, first: x, each: 2, tiles: pairs, sums: (i*2 + x) * tileBytes, next: 2 * tilesW * tileBytes})
 		}
@@ -312,7 +320,7 @@ func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
 	}
 }
 
-// foldRun is tiles of columns first, first+each, ... by tile i of a block's
+// foldRun is groups of columns first, first+each, ... by tile i of a block's
 // weights, whose sums begin at byte sums and lie next apart.
 type foldRun struct {
 	i                 int
@@ -336,7 +344,7 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 		}
 		a.sums = at(b.sums, r.sums+tile*r.next)
 		a.y = at(c.Y, m*c.Ldy+b.row+r.i*tileSide)
-		runFold(foldPlain, a)
+		runFold(c.X.folds().tiles, a)
 		tile += a.tiles
 	}
 }
@@ -345,14 +353,36 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 func (ts *tileScratch) foldOne(c *Cut, b tileBlock) {
 	y := c.Y[b.row:][:b.rows]
 	for i := range y {
-		// In bounds: a block has at most two tiles of 16 lines of 64 bytes.
-		v := *(*float32)(at(b.sums, i*pairLanes))
+		v := sumOfParts(b.sums, i*pairLanes)
 		if c.Add {
 			v += y[i]
 		}
 		y[i] = v
 	}
 }
+
+// sumOfParts is a sum of a single row, whose parts lie at byte i.
+func sumOfParts(sums []byte, i int) float32 {
+	p := (*[2]float32)(at(sums[i:], 0)) // within a line of 64 bytes
+	return p[0] + p[1]
+}
+
+// folds are the kernels that write sums of these columns to y.
+func (c *Columns) folds() foldKernels {
+	switch {
+	case c.parts == 1:
+		return foldKernels{foldTilesPlain, foldApartPlain, foldWidePlain}
+	case c.rows == GroupRows:
+		return foldKernels{foldTilesParts, foldApartParts, foldWideParts}
+	case c.rows == halfRows:
+		return foldKernels{tiles: foldTilesEight, apart: foldApartEight}
+	default:
+		return foldKernels{tiles: foldTilesFour, apart: foldApartFour}
+	}
+}
+
+// foldKernels: tile by tile; tiles whose lines lie apart; pairs of tiles of whole groups.
+type foldKernels struct{ tiles, apart, wide func(*foldArgs) }
 
 // packedOnce packs x for a single product.
 func packedOnce(p *product, o Order, multiply func(Cut)) {

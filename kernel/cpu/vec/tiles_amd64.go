@@ -15,7 +15,7 @@ type tileArgs struct {
 	nextW, nextX int            // from one tile of a step to the other
 	ldw, ldx     int            // between rows of a tile
 	stepW        int            // between steps of 32 along k
-	partX        int            // between parts of x, one step's after another's
+	stepX        int            // as stepW
 	groupX       int            // between groups of columns
 	offsetX      int            // of this group; the kernel moves it on
 	groupW       int            // between the weights of two groups: 0 where they share them
@@ -49,7 +49,7 @@ type fillArgs struct {
 	ahead     int // from a weight to one to be fetched
 }
 
-// streamArgs: one tile of columns by 64 rows of e4m3 codes. Sums are added to
+// streamArgs: one group of columns by 64 rows of e4m3 codes. Sums are added to
 // those that lie behind the panel.
 type streamArgs struct {
 	shapes tileShapes // first, because LDTILECFG reads it there
@@ -124,36 +124,20 @@ func runPack(f func(*packArgs), a *packArgs) { f(a) }
 //go:noinline
 func runFold(f func(*foldArgs), a *foldArgs) { f(a) }
 
-// tileKernels is by parts of x, tiles of weights less one and tiles of columns
-// less one.
-var tileKernels = [3][2][2]func(*tileArgs){
-	1: {{tiles1x1x1, tiles1x2x1}, {tiles2x1x1, tiles2x2x1}},
-	2: {{tiles1x1x2, tiles1x2x2}, {tiles2x1x2, tiles2x2x2}},
-}
+// tileKernels is by tiles of weights less one and tiles of columns less one.
+var tileKernels = [2][2]func(*tileArgs){{tiles1x1, tiles1x2}, {tiles2x1, tiles2x2}}
 
 //go:noescape
-func tiles1x1x1(a *tileArgs)
+func tiles1x1(a *tileArgs)
 
 //go:noescape
-func tiles1x2x1(a *tileArgs)
+func tiles1x2(a *tileArgs)
 
 //go:noescape
-func tiles2x1x1(a *tileArgs)
+func tiles2x1(a *tileArgs)
 
 //go:noescape
-func tiles2x2x1(a *tileArgs)
-
-//go:noescape
-func tiles1x1x2(a *tileArgs)
-
-//go:noescape
-func tiles1x2x2(a *tileArgs)
-
-//go:noescape
-func tiles2x1x2(a *tileArgs)
-
-//go:noescape
-func tiles2x2x2(a *tileArgs)
+func tiles2x2(a *tileArgs)
 
 //go:noescape
 func fillBF16(a *fillArgs)
@@ -219,10 +203,31 @@ func packOneEvenOdd(a *packArgs)
 func packPlainEvenOdd(a *packArgs)
 
 //go:noescape
-func foldPlain(a *foldArgs)
+func foldTilesPlain(a *foldArgs)
 
 //go:noescape
-func foldWide(a *foldArgs)
+func foldTilesParts(a *foldArgs)
 
 //go:noescape
-func foldApart(a *foldArgs)
+func foldTilesEight(a *foldArgs)
+
+//go:noescape
+func foldTilesFour(a *foldArgs)
+
+//go:noescape
+func foldApartPlain(a *foldArgs)
+
+//go:noescape
+func foldApartParts(a *foldArgs)
+
+//go:noescape
+func foldApartEight(a *foldArgs)
+
+//go:noescape
+func foldApartFour(a *foldArgs)
+
+//go:noescape
+func foldWidePlain(a *foldArgs)
+
+//go:noescape
+func foldWideParts(a *foldArgs)

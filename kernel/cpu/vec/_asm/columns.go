@@ -8,7 +8,9 @@ import (
 // emitColumns writes the kernels that pack rows of x as columns of tiles, two
 // neighbours along k in each word, and the one that turns tiles of sums back
 // into rows. A float32 is packed as two bfloat16, the second what rounding to the
-// first leaves.
+// first leaves: parts that are columns of their own, whose sums are added in the
+// end. Sixteen rows are a tile of first parts and one of second ones; a tile of
+// fewer has the columns of all second parts after those of the first.
 func emitColumns(e *emitter) {
 	e.raw("")
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
@@ -20,6 +22,9 @@ func emitColumns(e *emitter) {
 	for odd, name := range []string{"evenWords", "oddWords"} {
 		lanes(e, name, func(i int) int { return 4*i + odd | (4*i+2+odd)<<16 })
 	}
+	for half, name := range []string{"lowerPairs", "upperPairs"} {
+		lanes(e, name, func(i int) int { return 8*half + i/2 + i%2*16 })
+	}
 	for _, o := range []order{ascending, evenOdd} {
 		packSixteen(e, o)
 		packFew(e, "packEight", 8, o)
@@ -27,9 +32,13 @@ func emitColumns(e *emitter) {
 		packOne(e, o)
 		packPlain(e, o)
 	}
-	foldPlain(e)
-	foldWide(e)
-	foldApart(e)
+	for _, f := range []fold{{"Plain", 16, 1}, {"Parts", 16, 2}, {"Eight", 8, 2}, {"Four", 4, 2}} {
+		f.tiles(e)
+		f.apart(e)
+		if f.rows == 16 {
+			f.wide(e)
+		}
+	}
 }
 
 func splat(e *emitter, name string, word uint32) { constant(e, avx512, name, word) }
@@ -130,7 +139,7 @@ func split(e *emitter, o order, step, high, low int) {
 // packSixteen packs up to sixteen rows: two tiles for every step. Rows wait in
 // their tile until all are there; then it is transposed where it lies.
 func packSixteen(e *emitter, o order) {
-	e.function(o.of("packSixteen"), "packArgs", "up to sixteen rows of float32 to steps of two parts of 16 lines of 16 pairs.")
+	e.function(o.of("packSixteen"), "packArgs", "up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")
 	packLoop(e, o, 4, 2*1024, func(step int) {
 		row := e.label("row")
 		e.op("MOVQ packArgs_count(AX), R10")
@@ -157,33 +166,32 @@ func packSixteen(e *emitter, o order) {
 	})
 }
 
-// packFew packs eight rows or four: a line of a tile is a pair of each.
+// packFew packs eight rows or four: a line of a tile is a pair of each part of
+// every row.
 func packFew(e *emitter, name string, rows int, o order) {
-	e.function(o.of(name), "packArgs", fmt.Sprintf("%d rows of float32 to steps of two parts of 16 lines of %d pairs.", rows, rows))
-	lane, second := "Y", "VEXTRACTI64X4"
-	if rows == 4 {
-		lane, second = "X", "VEXTRACTI32X4"
-	}
+	e.function(o.of(name), "packArgs", fmt.Sprintf("%d rows of float32 to steps of 16 lines of %d pairs.", rows, 2*rows))
+	line := map[int]string{8: "Z", 4: "Y"}[rows]
 	packLoop(e, o, 4, 2*16*4*rows, func(step int) {
 		for r := range rows {
 			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
 			split(e, o, step, r, rows+r)
 		}
 		for c, r := range transpose16(e) {
-			e.op("VMOVDQU64 %s%d, %d(DI)", lane, r, 4*rows*c)
-			e.op("%s $1, Z%d, %d(DI)", second, r, 4*rows*(16+c))
+			e.op("VMOVDQU64 %s%d, %d(DI)", line, r, 8*rows*c)
 		}
 	})
 }
 
-// packOne packs a single row: a line of a tile is one pair.
+// packOne packs a single row: a line of a tile is a pair of each part.
 func packOne(e *emitter, o order) {
-	e.function(o.of("packOne"), "packArgs", "one row of float32 to steps of two parts of 16 lines of a pair.")
+	e.function(o.of("packOne"), "packArgs", "one row of float32 to steps of 16 lines of two pairs.")
 	e.op("MOVQ packArgs_rows(AX), BX")
 	packLoop(e, o, 4, 128, func(step int) {
 		split(e, o, step, 0, 1)
-		for part := range 2 {
-			e.op("VMOVDQU64 Z%d, %d(DI)", part, 64*part)
+		for half, pairs := range []string{"lowerPairs", "upperPairs"} {
+			e.op("VMOVDQU64 %s<>(SB), Z2", pairs)
+			e.op("VPERMI2D Z1, Z0, Z2")
+			e.op("VMOVDQU64 Z2, %d(DI)", 64*half)
 		}
 	})
 }
@@ -244,100 +252,4 @@ func transpose16(e *emitter) (column [16]int) {
 		}
 	}
 	return column
-}
-
-// foldLoop runs body for every tile of sums at SI; rows of y begin at DI, R9
-// bytes apart, and K1 holds the columns that exist. R13 is the rows left.
-func foldLoop(e *emitter, body func()) {
-	loop := e.label("loop")
-	e.op("MOVQ foldArgs_sums(AX), SI")
-	e.op("MOVQ foldArgs_y(AX), DI")
-	e.op("MOVQ foldArgs_ldy(AX), R9")
-	e.op("MOVQ foldArgs_tiles(AX), R8")
-	e.op("MOVQ foldArgs_mask(AX), R10")
-	e.op("KMOVW R10, K1")
-	e.at(loop)
-	body()
-	e.op("ADDQ foldArgs_nextSums(AX), SI")
-	e.op("ADDQ foldArgs_nextY(AX), DI")
-	e.op("DECQ R8")
-	e.op("JNZ %s", loop)
-	e.ret()
-}
-
-// storeRows writes registers as rows of y, as many as there are, or adds them.
-func storeRows(e *emitter, regs []int) {
-	add, done := e.label("add"), e.label("stored")
-	e.op("MOVQ foldArgs_rows(AX), R13")
-	e.op("MOVQ DI, R11")
-	e.op("CMPQ foldArgs_add(AX), $0")
-	e.op("JNE %s", add)
-	for _, r := range regs {
-		e.op("VMOVUPS Z%d, K1, (R11)", r)
-		e.op("ADDQ R9, R11")
-		e.op("DECQ R13")
-		e.op("JZ %s", done)
-	}
-	e.op("JMP %s", done)
-	e.at(add)
-	for _, r := range regs {
-		e.op("VADDPS.Z (R11), Z%d, K1, Z%d", r, r)
-		e.op("VMOVUPS Z%d, K1, (R11)", r)
-		e.op("ADDQ R9, R11")
-		e.op("DECQ R13")
-		e.op("JZ %s", done)
-	}
-	e.at(done)
-}
-
-// foldWide turns the sums of sixteen rows of x by pairs of tiles of weights into
-// pieces of these rows, so that lines of y are written in order. Meanwhile lines
-// that will be written later come nearer, from R12 on: into the second cache,
-// because the first waits for no more than sixteen at a time.
-func foldWide(e *emitter) {
-	e.function("foldWide", "foldArgs", "pairs of tiles of 16 x 16 sums to sixteen rows of 32 for each.")
-	e.op("MOVQ foldArgs_soon(AX), R12")
-	foldLoop(e, func() {
-		for i := range 2 {
-			if i == 1 {
-				e.op("ADDQ foldArgs_lower(AX), SI")
-				e.op("ADDQ $64, DI")
-			}
-			e.op("MOVQ R12, R11")
-			for r := range 16 {
-				e.op("VMOVUPS %d(SI), Z%d", 64*r, r)
-				e.op("PREFETCHT1 (R11)")
-				e.op("ADDQ R9, R11")
-			}
-			e.op("ADDQ $64, R12")
-			column := transpose16(e)
-			storeRows(e, column[:])
-		}
-	})
-}
-
-// foldApart is foldPlain for tiles whose lines are those of different ones.
-func foldApart(e *emitter) {
-	e.function("foldApart", "foldArgs", "tiles of 16 x 16 sums, lines apart, to sixteen rows of 16.")
-	foldLoop(e, func() {
-		e.op("MOVQ SI, R11")
-		for r := range 16 {
-			e.op("VMOVUPS (R11), Z%d", r)
-			e.op("ADDQ foldArgs_line(AX), R11")
-		}
-		column := transpose16(e)
-		storeRows(e, column[:])
-	})
-}
-
-// foldPlain turns tiles of sums of sixteen columns into rows.
-func foldPlain(e *emitter) {
-	e.function("foldPlain", "foldArgs", "tiles of 16 x 16 sums to sixteen rows of 16.")
-	foldLoop(e, func() {
-		for r := range 16 {
-			e.op("VMOVUPS %d(SI), Z%d", 64*r, r)
-		}
-		column := transpose16(e)
-		storeRows(e, column[:])
-	})
 }

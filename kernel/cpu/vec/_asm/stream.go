@@ -19,15 +19,20 @@ import "fmt"
 // Multiplying and widening compete for one port of the processor, so tile
 // instructions are spread evenly between the rows that are widened.
 //
+// Up to eight rows of x are one tile, whose columns are both parts of all of them,
+// and the sums of both groups stay in tiles. Sixteen are two: their sums take all
+// the tiles there are for one group, so they are exchanged for those of the other
+// group at the end of a block.
+//
 //	AX arguments     BX column of w     CX, R10 one, three strides of w   R9 rows of w
 //	SI x             DI panel           DX, R15 bytes between lines of x and of everything else
 //	R8 blocks left   R11 tables, or scales
 //	R12 what to fetch, R13, R14 one, three strides between the eight places where that goes on
 //	Z24 scale of the block before
 func emitStreams(e *emitter) {
-	for _, columns := range []int{16, 8, 4, 1} {
+	for _, rows := range []int{16, 8, 4, 1} {
 		for _, scaled := range []bool{false, true} {
-			(&stream{columns: columns, scaled: scaled}).emit(e)
+			(&stream{rows: rows, columns: min(2*rows, 16), scaled: scaled}).emit(e)
 		}
 	}
 }
@@ -54,10 +59,11 @@ func nextRun(e *emitter, bytes int) {
 	e.at(same)
 }
 
-// stream is a kernel for one tile of columns. Scaled ones add the sums of each
-// block times its scale to those in memory; the others have scales in their
-// tables and sums in tiles.
+// stream is a kernel for one group of rows of x, in tiles of that many columns.
+// Scaled ones add the sums of each block times its scale to those in memory; the
+// others have scales in their tables.
 type stream struct {
+	rows    int
 	columns int
 	scaled  bool
 }
@@ -87,15 +93,44 @@ func (k *stream) part() int { return 16 * k.line() }
 // line after the other, except in memory between calls.
 func (k *stream) few() bool { return k.columns < 16 }
 
+// wide says that a group of rows of x is two tiles.
+func (k *stream) wide() bool { return k.rows > 8 }
+
+// nx is the tiles of a group of rows of x.
+func (k *stream) nx() int {
+	if k.wide() {
+		return 2
+	}
+	return 1
+}
+
+// sum is the tile of the sums of a group of weights, tile w of it by tile x.
+func (k *stream) sum(group, w, x int) int {
+	if k.wide() {
+		return 2*w + x
+	}
+	return 2*group + w
+}
+
+// sumsAt is where the sums of a group lie in memory between calls, blockAt where
+// those of a block wait to be scaled. The two groups of a wide kernel wait in turn.
+func (k *stream) sumsAt(group int) int { return streamSums + group*2*k.nx()*1024 }
+func (k *stream) blockAt(group int) int {
+	if k.wide() {
+		return streamBlock
+	}
+	return streamBlock + 2*group*k.part()
+}
+
 // lines is the registers that the sums of a group take.
-func (k *stream) lines() int { return 2 * k.part() / 64 }
+func (k *stream) lines() int { return 2 * k.nx() * k.part() / 64 }
 
 func (k *stream) emit(e *emitter) {
-	name := fmt.Sprintf("stream%d", k.columns)
+	name := fmt.Sprintf("stream%d", k.rows)
 	if k.scaled {
 		name += "scaled"
 	}
-	e.function(name, "streamArgs", fmt.Sprintf("%d columns in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.columns))
+	e.function(name, "streamArgs", fmt.Sprintf("%d rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.rows))
 	k.begin(e)
 	loop, last := e.label("loop"), e.label("last")
 	k.phase(e, 0, false)
@@ -103,7 +138,7 @@ func (k *stream) emit(e *emitter) {
 	e.at(loop)
 	k.tables(e)
 	k.phase(e, 0, true)
-	e.op("ADDQ $%d, SI", 8*k.part())
+	e.op("ADDQ $%d, SI", 4*k.nx()*k.part())
 	k.blockSums(e, 1)
 	e.at(last)
 	k.phase(e, 1, true)
@@ -117,7 +152,9 @@ func (k *stream) emit(e *emitter) {
 	e.op("DECQ R8")
 	e.op("JNZ %s", loop)
 	k.multiply(e, 0, func(int) {})
+	k.addAll(e, 0)
 	k.blockSums(e, 1)
+	k.addAll(e, 1)
 	k.end(e)
 	e.emit(tilerelease())
 	e.ret()
@@ -137,7 +174,7 @@ func (k *stream) begin(e *emitter) {
 	e.op("MOVQ $%d, DX", k.line())
 	e.op("MOVQ $64, R15")
 	decoderConstants(e, "R9")
-	for t := range 4 {
+	for t := range 4 { // in wide kernels those of group 0
 		if !k.scaled || k.few() {
 			e.emit(tileload(memory{base: "DI", index: "R15", disp: streamSums + 1024*t}, t))
 		}
@@ -160,14 +197,16 @@ func (k *stream) begin(e *emitter) {
 		e.emit(tilezero(t))
 	}
 	for g := range 2 {
-		k.storeTiles(e, g, streamBlock+2*g*k.part())
+		k.storeTiles(e, g, k.blockAt(g))
 	}
 }
 
 // storeTiles writes the sums of a group, line after line.
 func (k *stream) storeTiles(e *emitter, group, at int) {
-	for i := range 2 {
-		e.emit(tilestore(2*group+i, memory{base: "DI", index: "DX", disp: at + i*k.part()}))
+	for w := range 2 {
+		for x := range k.nx() {
+			e.emit(tilestore(k.sum(group, w, x), memory{base: "DI", index: "DX", disp: at + (w*k.nx()+x)*k.part()}))
+		}
 	}
 }
 
@@ -200,8 +239,8 @@ func (k *stream) phase(e *emitter, p int, multiply bool) {
 		if r%4 == 3 {
 			e.op("LEAQ (R9)(CX*4), R9")
 		}
-		if p%2 == 0 && multiply && k.scaled {
-			k.add(e, group, r)
+		if p%2 == 0 && multiply {
+			k.addRow(e, group, r)
 		}
 	}
 	if multiply {
@@ -222,53 +261,84 @@ func (k *stream) phase(e *emitter, p int, multiply bool) {
 func (k *stream) multiply(e *emitter, p int, between func(r int)) {
 	before := (p + 3) % 4
 	group, panel := before/2, before%2*streamHalf
-	for r := range streamGroup {
-		step, at := r/16, r%16
-		w := func(i int) {
+	w := func(step, i int) func() {
+		return func() {
 			e.emit(tileload(memory{base: "DI", index: "R15", disp: panel + step*streamStep + i*1024}, streamW+i))
 		}
-		x := func(part int) {
-			e.emit(tileload(memory{base: "SI", index: "DX", disp: ((before%2*2+step)*2 + part) * k.part()}, streamX+part%2))
+	}
+	x := func(step, i int) func() {
+		return func() {
+			e.emit(tileload(memory{base: "SI", index: "DX", disp: ((before%2*2+step)*k.nx() + i) * k.part()}, k.tileX(step, i)))
 		}
-		product := func(i, part int) { e.emit(tdpbf16ps(streamX+part%2, streamW+i, 2*group+i)) }
+	}
+	product := func(step, i, j int) func() {
+		return func() { e.emit(tdpbf16ps(k.tileX(step, j), streamW+i, k.sum(group, i, j))) }
+	}
+	for r := range streamGroup {
+		step := r / 16
 		between(r)
-		switch at {
-		case 0:
-			w(0)
-			x(0)
-		case 2:
-			product(0, 0)
-		case 4:
-			w(1)
-		case 6:
-			product(1, 0)
-		case 8:
-			x(1)
-		case 10:
-			product(0, 1)
-		case 13:
-			product(1, 1)
+		at := map[int][]func(){0: {w(step, 0), x(step, 0)}, 4: {product(step, 0, 0)}, 8: {w(step, 1)}, 12: {product(step, 1, 0)}}
+		if k.wide() {
+			at = map[int][]func(){
+				0: {w(step, 0), x(step, 0)}, 2: {product(step, 0, 0)},
+				4: {x(step, 1)}, 6: {product(step, 0, 1)},
+				8: {w(step, 1)}, 10: {product(step, 1, 0)}, 13: {product(step, 1, 1)},
+			}
+		}
+		for _, emit := range at[r%16] {
+			emit()
 		}
 	}
 }
 
-// blockSums takes the sums of a block of a group out of its tiles.
+// tileX is the tile of x for a step: those of one tile take turns.
+func (k *stream) tileX(step, i int) int {
+	if k.wide() {
+		return streamX + i
+	}
+	return streamX + step
+}
+
+// blockSums takes the sums of a block of a group out of its tiles. In wide kernels
+// they make room for the other group's.
 func (k *stream) blockSums(e *emitter, group int) {
 	if !k.scaled {
+		if k.wide() {
+			k.storeTiles(e, group, k.sumsAt(group))
+			for t := range 4 {
+				e.emit(tileload(memory{base: "DI", index: "R15", disp: k.sumsAt(1-group) + 1024*t}, t))
+			}
+		}
 		return
 	}
-	k.storeTiles(e, group, streamBlock+2*group*k.part())
-	for i := range 2 {
-		e.emit(tilezero(2*group + i))
+	k.storeTiles(e, group, k.blockAt(group))
+	for w := range 2 {
+		for x := range k.nx() {
+			e.emit(tilezero(k.sum(group, w, x)))
+		}
+	}
+}
+
+// addRow adds what belongs to row r of the 32 that are filled meanwhile.
+func (k *stream) addRow(e *emitter, group, r int) {
+	for i := range k.nx() {
+		k.add(e, group, k.nx()*r+i)
+	}
+}
+
+// addAll adds a group's stored sums.
+func (k *stream) addAll(e *emitter, group int) {
+	for r := range k.lines() {
+		k.add(e, group, r)
 	}
 }
 
 // add adds register r of a group's stored sums, times the scale, to the others.
 func (k *stream) add(e *emitter, group, r int) {
-	if r >= k.lines() {
+	if !k.scaled || r >= k.lines() {
 		return
 	}
-	from, to := streamBlock+2*group*k.part()+64*r, streamSums+2048*group+64*r
+	from, to := k.blockAt(group)+64*r, k.sumsAt(group)+64*r
 	if k.few() {
 		to = streamFew + 2*group*k.part() + 64*r
 	}
@@ -280,15 +350,10 @@ func (k *stream) add(e *emitter, group, r int) {
 
 // end leaves all sums in memory.
 func (k *stream) end(e *emitter) {
+	if k.wide() || k.scaled && !k.few() {
+		return // there already
+	}
 	if k.scaled {
-		for g := range 2 {
-			for r := range k.lines() {
-				k.add(e, g, r)
-			}
-		}
-		if !k.few() {
-			return
-		}
 		for t := range 4 {
 			e.emit(tileload(memory{base: "DI", index: "DX", disp: streamFew + t*k.part()}, t))
 		}

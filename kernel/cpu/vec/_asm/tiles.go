@@ -10,9 +10,8 @@ const (
 
 // emitTiles writes the tile products: groups of columns by one block of rows of
 // weights. Weights are the left operand, rows as a checkpoint stores them;
-// columns of x are the right one, packed in pairs along k, in one part or in the
-// two of a float32. A step is 32 weights of every row, times each
-// part in turn. Shapes come from the caller, so that a block may have fewer rows
+// columns of x are the right one, packed in pairs along k. A step is 32 weights of
+// every row. Shapes come from the caller, so that a block may have fewer rows
 // than its tiles.
 //
 //	AX arguments   BX, R11 cursors in w    CX bytes between rows of w
@@ -20,15 +19,13 @@ const (
 //	R8 steps left  R9 groups left          R13, R10, R15 fetching: cursor, one, three strides
 //	R14 the same, a little at a time, where columns come in pairs
 func emitTiles(e *emitter) {
-	for _, parts := range []int{1, 2} {
-		for _, s := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}} {
-			(&tiles{nw: s[0], nx: s[1], parts: parts}).emit(e)
-		}
+	for _, s := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}} {
+		(&tiles{nw: s[0], nx: s[1]}).emit(e)
 	}
 }
 
-// tiles is a kernel of nw tiles of weights by nx tiles of columns in parts.
-type tiles struct{ nw, nx, parts int }
+// tiles is a kernel of nw tiles of weights by nx tiles of columns.
+type tiles struct{ nw, nx int }
 
 // sum is the tile of a sum, the same in every kernel so that shapes are too;
 // place is where it lies in memory.
@@ -36,8 +33,8 @@ func (k *tiles) sum(w, x int) int   { return 2*w + x }
 func (k *tiles) place(w, x int) int { return 1024 * (w*k.nx + x) }
 
 func (k *tiles) emit(e *emitter) {
-	e.function(fmt.Sprintf("tiles%dx%dx%d", k.nw, k.nx, k.parts), "tileArgs",
-		fmt.Sprintf("groups of %d tiles of columns, in %d parts, by %d tiles of rows of weights.", k.nx, k.parts, k.nw))
+	e.function(fmt.Sprintf("tiles%dx%d", k.nw, k.nx), "tileArgs",
+		fmt.Sprintf("groups of %d tiles of columns by %d tiles of rows of weights.", k.nx, k.nw))
 	e.emit(ldtilecfg(memory{base: "AX"}))
 	e.op("MOVQ tileArgs_ldw(AX), CX")
 	e.op("MOVQ tileArgs_ldx(AX), DX")
@@ -114,7 +111,7 @@ func (k *tiles) loadX(e *emitter, cursor string, x int) {
 	} else {
 		e.emit(tileload(m, tileX+x))
 	}
-	e.op("ADDQ tileArgs_partX(AX), %s", cursor)
+	e.op("ADDQ tileArgs_stepX(AX), %s", cursor)
 }
 
 func (k *tiles) loadW(e *emitter, cursor string, w int) {
@@ -127,18 +124,16 @@ func (k *tiles) steps(e *emitter) {
 	wCursor, xCursor := [2]string{"BX", "R11"}, [2]string{"SI", "R12"}
 	e.op("MOVQ tileArgs_steps(AX), R8")
 	e.at(step)
-	for part := range k.parts {
-		for x := range k.nx {
-			if part == 0 && x < k.nw {
-				k.loadW(e, wCursor[x], x)
-			}
-			k.loadX(e, xCursor[x], x)
-			if part == 0 && x == k.nx-1 && k.nw > k.nx {
-				k.loadW(e, wCursor[1], 1)
-			}
+	for x := range k.nx {
+		if x < k.nw {
+			k.loadW(e, wCursor[x], x)
 		}
-		k.each(func(w, x int) { e.emit(tdpbf16ps(tileX+x, tileW+w, k.sum(w, x))) })
+		k.loadX(e, xCursor[x], x)
+		if x == k.nx-1 && k.nw > k.nx {
+			k.loadW(e, wCursor[1], 1)
+		}
 	}
+	k.each(func(w, x int) { e.emit(tdpbf16ps(tileX+x, tileW+w, k.sum(w, x))) })
 	e.op("TESTQ R13, R13")
 	e.op("JZ %s", plain)
 	for range 4 * k.nw {

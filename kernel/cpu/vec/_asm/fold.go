@@ -1,0 +1,126 @@
+package main
+
+import "fmt"
+
+// fold is a family of kernels that turn tiles of sums, a line for every row of
+// weights, into rows of y. Rows of x are that many; the sums of their second parts,
+// where they have two, are the tile after that of the first or, where rows are
+// few, the columns after theirs.
+type fold struct {
+	name        string
+	rows, parts int
+}
+
+func (f fold) of(name string) string { return "fold" + name + f.name }
+
+// loop runs body for every tile of sums at SI; rows of y begin at DI, R9
+// bytes apart, and K1 holds the columns that exist. R13 is the rows left.
+func (f fold) loop(e *emitter, body func()) {
+	loop := e.label("loop")
+	e.op("MOVQ foldArgs_sums(AX), SI")
+	e.op("MOVQ foldArgs_y(AX), DI")
+	e.op("MOVQ foldArgs_ldy(AX), R9")
+	e.op("MOVQ foldArgs_tiles(AX), R8")
+	e.op("MOVQ foldArgs_mask(AX), R10")
+	e.op("KMOVW R10, K1")
+	e.at(loop)
+	body()
+	e.op("ADDQ foldArgs_nextSums(AX), SI")
+	e.op("ADDQ foldArgs_nextY(AX), DI")
+	e.op("DECQ R8")
+	e.op("JNZ %s", loop)
+	e.ret()
+}
+
+// load takes line r of a tile from an address, with that of the second part's tile.
+func (f fold) load(e *emitter, r int, at func(disp int) string) {
+	e.op("VMOVUPS %s, Z%d", at(0), r)
+	if f.rows == 16 && f.parts == 2 {
+		e.op("VADDPS %s, Z%d, Z%d", at(1024), r, r)
+	}
+}
+
+// turn makes rows of the lines in registers 0 to 15 and returns where each is.
+func (f fold) turn(e *emitter) []int {
+	column := transpose16(e)
+	if f.rows < 16 {
+		for r := range f.rows {
+			e.op("VADDPS Z%d, Z%d, Z%d", column[f.rows+r], column[r], column[r])
+		}
+	}
+	return column[:f.rows]
+}
+
+// storeRows writes registers as rows of y, as many as there are, or adds them.
+func storeRows(e *emitter, regs []int) {
+	add, done := e.label("add"), e.label("stored")
+	e.op("MOVQ foldArgs_rows(AX), R13")
+	e.op("MOVQ DI, R11")
+	e.op("CMPQ foldArgs_add(AX), $0")
+	e.op("JNE %s", add)
+	for _, r := range regs {
+		e.op("VMOVUPS Z%d, K1, (R11)", r)
+		e.op("ADDQ R9, R11")
+		e.op("DECQ R13")
+		e.op("JZ %s", done)
+	}
+	e.op("JMP %s", done)
+	e.at(add)
+	for _, r := range regs {
+		e.op("VADDPS.Z (R11), Z%d, K1, Z%d", r, r)
+		e.op("VMOVUPS Z%d, K1, (R11)", r)
+		e.op("ADDQ R9, R11")
+		e.op("DECQ R13")
+		e.op("JZ %s", done)
+	}
+	e.at(done)
+}
+
+// wide turns the sums of sixteen rows of x by pairs of tiles of weights into
+// pieces of these rows, so that lines of y are written in order. Meanwhile lines
+// that will be written later come nearer, from R12 on: into the second cache,
+// because the first waits for no more than sixteen at a time.
+func (f fold) wide(e *emitter) {
+	e.function(f.of("Wide"), "foldArgs", "pairs of tiles of 16 x 16 sums to sixteen rows of 32 for each.")
+	e.op("MOVQ foldArgs_soon(AX), R12")
+	f.loop(e, func() {
+		for i := range 2 {
+			if i == 1 {
+				e.op("ADDQ foldArgs_lower(AX), SI")
+				e.op("ADDQ $64, DI")
+			}
+			e.op("MOVQ R12, R11")
+			for r := range 16 {
+				f.load(e, r, func(disp int) string { return fmt.Sprintf("%d(SI)", disp+64*r) })
+				e.op("PREFETCHT1 (R11)")
+				e.op("ADDQ R9, R11")
+			}
+			e.op("ADDQ $64, R12")
+			storeRows(e, f.turn(e))
+		}
+	})
+}
+
+// apart is tiles for those whose lines are of different ones.
+func (f fold) apart(e *emitter) {
+	e.function(f.of("Apart"), "foldArgs", fmt.Sprintf("tiles of 16 lines of sums, lines apart, to %d rows of 16.", f.rows))
+	f.loop(e, func() {
+		e.op("MOVQ SI, R11")
+		for r := range 16 {
+			f.load(e, r, func(disp int) string { return fmt.Sprintf("%d(R11)", disp) })
+			e.op("ADDQ foldArgs_line(AX), R11")
+		}
+		storeRows(e, f.turn(e))
+	})
+}
+
+// tiles turns tiles of sums into rows.
+func (f fold) tiles(e *emitter) {
+	e.function(f.of("Tiles"), "foldArgs", fmt.Sprintf("tiles of 16 lines of sums to %d rows of 16.", f.rows))
+	f.loop(e, func() {
+		for r := range 16 {
+			f.load(e, r, func(disp int) string { return fmt.Sprintf("%d(SI)", disp+64*r) })
+		}
+		storeRows(e, f.turn(e))
+	})
+}
