@@ -3,16 +3,19 @@ package pool
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 )
 
-// spinRounds bounds how long a waiter stays awake: about 20 microseconds,
-// longer than the gap between two operations of a forward pass, far shorter
-// than the gap between two steps of an idle server. Each round polls
-// spinPolls times and then yields, so a spinning worker never keeps another
-// goroutine from running.
+// spinTime bounds how long a waiter stays awake. Waking it takes the operating
+// system some 60 microseconds, which is longer than many operations of a forward
+// pass take, and a waiter that came late leaves its share to others, ends
+// before them and would fall asleep again. So the bound is longer than a worker
+// waits within a pass, and shorter than the gap between two steps of an idle
+// server. Each round polls spinPolls times, a fraction of a microsecond, and then
+// yields, so that a spinning worker never keeps another goroutine from running.
 const (
-	spinRounds = 100
-	spinPolls  = 50
+	spinTime  = time.Millisecond
+	spinPolls = 50
 )
 
 // parker lets one goroutine wait for a condition that others make true and
@@ -26,11 +29,14 @@ func (p *parker) init() { p.bell = make(chan struct{}, 1) }
 
 // wait returns once ready reports true. ready must stay true until then.
 func (p *parker) wait(ready func() bool) {
-	for range spinRounds {
+	for start := time.Now(); ; {
 		for range spinPolls {
 			if ready() {
 				return
 			}
+		}
+		if time.Since(start) > spinTime {
+			break
 		}
 		runtime.Gosched()
 	}
