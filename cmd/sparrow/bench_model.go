@@ -22,12 +22,13 @@ import (
 // benchModelFlags is everything `sparrow bench model` can be told.
 type benchModelFlags struct {
 	policyFlags
-	kernels, memory, plot, against, write string
-	contexts, batches                     []string
-	workers, chunk                        int
-	budget                                time.Duration
-	seed                                  uint64
-	asJSON, markdown, pack                bool
+	deviceFlags
+	memory, plot, against, write string
+	contexts, batches            []string
+	chunk                        int
+	budget                       time.Duration
+	seed                         uint64
+	asJSON, markdown             bool
 }
 
 func benchModelCommand() *cobra.Command {
@@ -54,9 +55,7 @@ are named with the reason. With --draft, answers to a few questions are timed wi
 	s.StringSliceVar(&f.batches, "batch", nil, "numbers of sequences; default 1,16")
 	s.IntVar(&f.chunk, "chunk", 512, "new tokens of a prefill step, shared out among the sequences")
 	s.DurationVar(&f.budget, "budget", 2*time.Second, "how long the steps of one phase are repeated; one step may take longer")
-	s.StringVar(&f.kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), ref, or a name from 'sparrow version'")
-	s.IntVar(&f.workers, "workers", 0, "CPU threads; 0 means one for each core")
-	s.BoolVar(&f.pack, "pack", false, "copy the weights at load to memory that is fast to read (huge pages); takes as much memory again")
+	f.deviceFlags.add(s)
 	s.StringVar(&f.memory, "memory", "0", "most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
 	s.StringVar(&f.against, "against", "", "file with results of llama-bench -o jsonl on the same model and depths, to compare with")
 	s.StringVar(&f.plot, "plot", "", "file for a picture (SVG) of cost against context")

@@ -18,18 +18,16 @@ import (
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens a model.
 type engineFlags struct {
 	policyFlags
-	model, name, kernels              string
-	workers                           int
+	deviceFlags
+	model, name                       string
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
-	noPrefixCache, pack               bool
+	noPrefixCache                     bool
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.model, "model", "", "checkpoint folder; without it the small model inside the binary runs ("+builtin.Name+")")
-	s.StringVar(&f.kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), ref, or a name from 'sparrow version'")
-	s.IntVar(&f.workers, "workers", 0, "CPU threads; 0 means one for each core")
-	s.BoolVar(&f.pack, "pack", false, "copy the weights at load to memory that is fast to read (huge pages); takes as much memory again")
+	f.deviceFlags.add(s)
 	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 sizes it by memory")
 	s.IntVar(&f.context, "context", 0, "longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
 	s.IntVar(&f.stepTokens, "step-tokens", 0, "most new tokens of one step: prompts are cut into chunks of it; 0 means 512")

@@ -16,10 +16,10 @@ type policyFlags struct {
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&p.kv, "kv", "", "cache layout: bf16, fp8 (656-byte blocks), fp8-576 (raw), f32 (exact, for proofs)")
-	f.StringVar(&p.prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto")
-	f.StringVar(&p.decode, "decode", "", "decode kernel: sparse-flat, sparse-block, sparse-raw")
-	f.StringVar(&p.dense, "dense", "", "dense attention for short prompt rows: on or off")
+	f.StringVar(&p.kv, "kv", "", "cache layout: bf16, fp8 (656-byte blocks), fp8-576 (raw), f32 (exact, for proofs); default that of the hardware, bf16 on a CPU")
+	f.StringVar(&p.prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto; default the first that fits layout and hardware")
+	f.StringVar(&p.decode, "decode", "", "decode kernel: sparse-flat, sparse-block, sparse-raw; default as for --prefill")
+	f.StringVar(&p.dense, "dense", "", "dense attention for short prompt rows: on or off; default on where a kernel for it exists")
 	f.BoolVar(&p.fp4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
 	f.BoolVar(&p.deterministic, "deterministic", false, "one arithmetic for every row: the same bits as prompt or as output")
 }
@@ -28,7 +28,7 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 func (p *policyFlags) addDraft(f *pflag.FlagSet) { f.StringVar(&p.draft, "draft", "", draftHelp) }
 
 // draftHelp is the same for every command; what explain makes of it is told there.
-const draftHelp = "tokens drafted with the checkpoint's NextN layer and verified together; answers stay the same: auto (as many as pay), a number from 1 to 7, or off"
+const draftHelp = "tokens drafted with the checkpoint's NextN layer and verified together; answers stay the same: auto (as many as pay; the default where text is generated), a number from 1 to 7, or off"
 
 // drafts is what --draft asks for.
 func (p *policyFlags) drafts() (spec.Setting, error) {

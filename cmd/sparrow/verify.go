@@ -63,7 +63,7 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 	c.Flags().BoolVar(&exact, "exact", false, "cache rows and indexer keys in float32, multiply without rounding, and demand equality")
 	c.Flags().BoolVar(&exactIndex, "exact-index", false, "keep indexer keys in float32, to see the rounding of rows alone")
 	c.Flags().IntVar(&chunk, "chunk", 0, "prompt tokens per step; 0 runs prompts whole")
-	c.Flags().StringVar(&kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), ref, or a name from 'sparrow version'")
+	addKernels(c.Flags(), &kernels)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

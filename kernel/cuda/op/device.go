@@ -39,7 +39,7 @@ func Backends() []kernel.Backend {
 	}}
 }
 
-// complete says why no model can run here: first what is wrong with this machine, then what is missing anywhere.
+// complete says why no model can run here: first what is missing anywhere, which no driver would change, then what is wrong with this machine.
 func complete() error { return incomplete(cuda.Available(), Missing()) }
 
 func incomplete(here error, missing []string) error {
@@ -47,17 +47,17 @@ func incomplete(here error, missing []string) error {
 		return here
 	}
 	e := &cannotRun{cause: here}
+	e.text = fmt.Sprintf("no whole model runs on a GPU yet: run with --kernels cpu, or measure what there is with 'sparrow bench kernels --device cuda' (without a CUDA kernel: %s)",
+		strings.Join(missing, ", "))
 	var known *cuda.Unavailable
 	switch {
 	case here == nil:
 		e.cause = kernel.ErrUnavailable
 	case errors.As(here, &known):
-		e.text = known.Reason + "; "
+		e.text += "; and here " + known.Reason
 	default:
-		e.text = here.Error() + "; "
+		e.text += "; and here " + here.Error()
 	}
-	e.text += fmt.Sprintf("no whole model runs on a GPU yet: run with --kernels cpu, or measure what there is with 'sparrow bench kernels --device cuda' (without a CUDA kernel: %s)",
-		strings.Join(missing, ", "))
 	return e
 }
 
