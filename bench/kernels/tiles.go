@@ -35,7 +35,7 @@ func tiles(r *Rig, d kernel.DType) *Op {
 	var columns vec.Columns
 	order := vec.InOrder
 	if d == kernel.E4M3 {
-		order = vec.EvenOdd
+		order = vec.Halves
 	}
 	run := func(dev kernel.Device) error {
 		t := tierOf(dev.Name())

@@ -29,14 +29,18 @@ func (d *Device) packs(w kernel.Weight) bool {
 }
 
 // orders is the number of orders of columns.
-const orders = vec.EvenOdd + 1
+const orders = vec.Halves + 1
 
 // orderFor is the order of columns to be multiplied by a weight.
 func orderFor(w kernel.Weight) vec.Order {
-	if w.Data.DType == kernel.BF16 {
+	switch w.Data.DType {
+	case kernel.E4M3:
+		return vec.Halves
+	case kernel.E2M1x2:
+		return vec.EvenOdd
+	default:
 		return vec.InOrder
 	}
-	return vec.EvenOdd
 }
 
 // packRows packs x as columns.

@@ -26,8 +26,11 @@ type Order int
 const (
 	// InOrder is for bfloat16 weights.
 	InOrder Order = iota
-	// EvenOdd is for e4m3 and e2m1 weights: of every 64 elements first the even ones.
+	// EvenOdd is for e2m1 weights: of every 64 elements first the even ones.
 	EvenOdd
+	// Halves is for e4m3 weights: of every 64 elements first the first eight of
+	// every sixteen.
+	Halves
 )
 
 // GroupRows is the rows of x that are packed together. Up to halfRows or fewRows
@@ -81,15 +84,15 @@ func (c *Columns) chunks() int { return (c.steps() + chunkSteps - 1) / chunkStep
 
 func (c *Columns) groups() int { return (c.m + c.rows - 1) / max(c.rows, 1) }
 
-// steps is the steps of 32 elements along k, the last one filled with zeros. Those
-// of EvenOdd come in pairs.
+// steps is the steps of 32 elements along k, the last one filled with zeros. All
+// but those of InOrder come in pairs.
 func (c *Columns) steps() int { return c.order.steps(c.k) }
 
 func (o Order) steps(k int) int {
-	if o == EvenOdd {
-		return (k + 63) / 64 * 2
+	if o == InOrder {
+		return (k + 31) / 32
 	}
-	return (k + 31) / 32
+	return (k + 63) / 64 * 2
 }
 
 // tiles is the tiles of a group: two for the parts of GroupRows float32 rows.

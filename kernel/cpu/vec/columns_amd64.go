@@ -83,6 +83,7 @@ func (c *Columns) kernel() func(*packArgs) {
 var packKernels = [...]struct{ one, four, eight, sixteen, plain func(*packArgs) }{
 	InOrder: {packOne, packFour, packEight, packSixteen, packPlain},
 	EvenOdd: {packOneEvenOdd, packFourEvenOdd, packEightEvenOdd, packSixteenEvenOdd, packPlainEvenOdd},
+	Halves:  {packOneHalves, packFourHalves, packEightHalves, packSixteenHalves, packPlainHalves},
 }
 
 // run packs piece i from a's rows.

@@ -43,7 +43,7 @@ done4:
 	RET
 
 // func fillFP8(a *fillArgs)
-// rows of e4m3 codes under one table; steps of 64 weights: even ones, odd ones.
+// rows of e4m3 codes under one table; steps of 64 weights: first halves of sixteen, last ones.
 TEXT ·fillFP8(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ fillArgs_table(AX), R8
@@ -51,8 +51,6 @@ TEXT ·fillFP8(SB), NOSPLIT, $0-8
 	VMOVDQU64 64(R8), Z31
 	VMOVDQU64 128(R8), Z28
 	VMOVDQU64 192(R8), Z29
-	MOVL $0xFF, R8
-	VPBROADCASTW R8, Z26
 	MOVL $0x80, R8
 	VPBROADCASTB R8, Z27
 	MOVQ fillArgs_ahead(AX), R11
@@ -75,11 +73,8 @@ loop6:
 	VMOVDQA64 Z0, Z2
 	VPERMI2B Z31, Z30, Z2
 	VPTERNLOGD $0xF8, Z27, Z0, Z1
-	VPSLLW $8, Z1, Z0
-	VPTERNLOGD $0xF8, Z26, Z2, Z0
-	VPSRLW $8, Z2, Z2
-	// what is not low of one, or the other
-	VPTERNLOGD $0xDC, Z26, Z2, Z1
+	VPUNPCKLBW Z1, Z2, Z0
+	VPUNPCKHBW Z1, Z2, Z1
 	VMOVDQU64 Z0, (DI)
 	VMOVDQU64 Z1, 2048(DI)
 	ADDQ $64, SI
@@ -95,11 +90,8 @@ last7:
 	VMOVDQA64 Z0, Z2
 	VPERMI2B Z31, Z30, Z2
 	VPTERNLOGD $0xF8, Z27, Z0, Z1
-	VPSLLW $8, Z1, Z0
-	VPTERNLOGD $0xF8, Z26, Z2, Z0
-	VPSRLW $8, Z2, Z2
-	// what is not low of one, or the other
-	VPTERNLOGD $0xDC, Z26, Z2, Z1
+	VPUNPCKLBW Z1, Z2, Z0
+	VPUNPCKHBW Z1, Z2, Z1
 	VMOVDQU64 Z0, (DI)
 	VMOVDQU64 Z1, 2048(DI)
 done8:

@@ -12,7 +12,7 @@ import (
 const (
 	streamRows   = 2 * blockW
 	streamBlocks = 64
-	// streamRun is what a fetching place moves on in one phase of a kernel.
+	// streamRun is what a fetching place moves on with 32 rows.
 	streamRun = 256
 	// skewAhead keeps the eight fetching places apart within a page: rows of
 	// 4096 weights, as they are common, would put all of them at the same place of
@@ -108,20 +108,19 @@ func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, j, from, depth int, 
 	a.shapes.set(tileW+1, tileSide, pairLanes)
 	a.w, a.ldw, a.lower = at(w.b, j*w.ld+from), w.ld, blockW*w.ld
 	a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
-	a.panel, a.blocks, a.tables = at(ts.panel, 0), depth/scaleBlock, unsafe.Pointer(&ts.tables)
-	scales := w.scale.row(j)[from/scaleBlock:][:a.blocks]
-	if !folded {
-		a.scales, ts.tables[0] = at(scales, 0), unsafe.Pointer(&tablesFP8()[maxPower])
-		runStream(streamKernels[x.rows][1], a)
-		return
+	a.panel, a.blocks, a.scales = at(ts.panel, 0), depth/scaleBlock, unsafe.Pointer(&ts.scales[1])
+	for i, s := range w.scale.row(j)[from/scaleBlock:][:a.blocks] {
+		power := 0
+		if folded {
+			power = math.Ilogb(float64(s))
+		}
+		word := uint32(uint16(power << 7))
+		ts.scales[1+i] = streamScale{table: unsafe.Pointer(&tablesFP8()[power+maxPower]), power: word<<16 | word, scale: s}
 	}
-	for i, s := range scales {
-		ts.tables[i] = unsafe.Pointer(&tablesFP8()[math.Ilogb(float64(s))+maxPower])
-	}
-	runStream(streamKernels[x.rows][0], a)
+	runStream(streamKernels[x.rows][flag(!folded)], a)
 }
 
-// streamKernels is by rows of a group; scales in the tables, or apart.
+// streamKernels is by rows of a group; scales in the weights, or apart.
 var streamKernels = map[int]*[2]func(*streamArgs){
 	1:         {stream1, stream1scaled},
 	fewRows:   {stream4, stream4scaled},

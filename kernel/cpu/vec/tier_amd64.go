@@ -52,7 +52,7 @@ func amxTier() *Tier {
 		packedOnce(&p, InOrder, func(c Cut) { tiledBF16(c, w, p.ldw) })
 	}
 	t.ops.matMulFP8 = func(p product, w []byte, s blockScale) {
-		packedOnce(&p, EvenOdd, func(c Cut) { tiledFP8(c, w, p.ldw, s) })
+		packedOnce(&p, Halves, func(c Cut) { tiledFP8(c, w, p.ldw, s) })
 	}
 	t.ops.newLatentAttend = newLatentTiles
 	return t

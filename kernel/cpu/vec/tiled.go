@@ -26,7 +26,7 @@ func (t *Tier) TiledBF16(c Cut, w []byte, ldw int) {
 // the scales.
 func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0 int) {
 	s := blockScale{s: scale, ld: ldScale, row0: row0}
-	if t.readyCut("TiledFP8", &c, EvenOdd, len(w), c.X.k, ldw) {
+	if t.readyCut("TiledFP8", &c, Halves, len(w), c.X.k, ldw) {
 		needScales("TiledFP8", s, c.N, c.X.k)
 		t.ops.tiled.fp8(c, w, ldw, s)
 	}

@@ -2,8 +2,6 @@
 
 package vec
 
-import "unsafe"
-
 // Blocks of a tiled product. A panel of weights stays in the nearest cache while
 // a block of columns passes by; these, at the panel's depth, stay in the second
 // cache with the sums of as many rows of weights as there is room for.
@@ -28,7 +26,7 @@ const (
 type tileScratch struct {
 	tiles  tileArgs
 	flow   streamArgs
-	tables [streamBlocks]unsafe.Pointer
+	scales [1 + streamBlocks]streamScale // of the streaming kernel; the first is of nothing
 	fill   fillArgs
 	pack   packArgs
 	fold   foldArgs
@@ -57,7 +55,7 @@ func (ts *tileScratch) ready() {
 // giveBackTiles drops the pointers into the caller's memory and returns ts.
 func giveBackTiles(ts *tileScratch) {
 	ts.tiles.w, ts.tiles.x, ts.fold.y = nil, nil, nil
-	ts.flow.w, ts.flow.x, ts.flow.scales = nil, nil, nil
+	ts.flow.w, ts.flow.x = nil, nil
 	tileScratches.put(ts)
 }
 

@@ -56,10 +56,14 @@ type streamArgs struct {
 	w, x   unsafe.Pointer
 	ldw    int
 	lower  int            // from a row to the one 32 below
-	panel  unsafe.Pointer // [2, 2, 32, 64] bytes; see tileScratch
-	tables unsafe.Pointer // [blocks] addresses of tables as in fillArgs, or one where there are scales
-	scales unsafe.Pointer // [blocks] float32
+	panel  unsafe.Pointer // [2, 2, 64, 64] bytes, or [2, 2, 32, 64]; see tileScratch
+	scales unsafe.Pointer // [blocks] streamScale, and one before them of nothing
 	blocks int            // of 128 columns
+
+	// How rows are widened. The kernel keeps both; what is in them changes no
+	// result.
+	rare  int // fours of rows of this block with codes out of the ordinary
+	exact int // all rows of this block are widened by tables
 
 	// What to fetch meanwhile, at eight places by turns: runAhead bytes in a row
 	// of each, then on by jumpAhead.
@@ -69,6 +73,13 @@ type streamArgs struct {
 	leftAhead int     // of the run; the kernel counts down
 	runAhead  int
 	jumpAhead int
+}
+
+// streamScale is what a streaming kernel knows of a block of 128 columns.
+type streamScale struct {
+	table unsafe.Pointer // as in fillArgs, with the power in it
+	power uint32         // that is in the exponents of weights, as two words of bfloat16
+	scale float32        // of sums, where it is not a power
 }
 
 // packArgs: rows of x into tiles of columns.
@@ -201,6 +212,21 @@ func packOneEvenOdd(a *packArgs)
 
 //go:noescape
 func packPlainEvenOdd(a *packArgs)
+
+//go:noescape
+func packSixteenHalves(a *packArgs)
+
+//go:noescape
+func packEightHalves(a *packArgs)
+
+//go:noescape
+func packFourHalves(a *packArgs)
+
+//go:noescape
+func packOneHalves(a *packArgs)
+
+//go:noescape
+func packPlainHalves(a *packArgs)
 
 //go:noescape
 func foldTilesPlain(a *foldArgs)

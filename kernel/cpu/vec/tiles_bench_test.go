@@ -61,13 +61,14 @@ func BenchmarkTiled(b *testing.B) {
 		}{
 			{"pack", func() { packIn(InOrder) }},
 			{"pack even odd", func() { packIn(EvenOdd) }},
+			{"pack halves", func() { packIn(Halves) }},
 			{"packbf16", func() { plainIn(InOrder) }},
 			{"bf16xbf16", func() { plainIn(InOrder); tier.TiledBF16(cut(&plain), a.bf16, a.ldw) }},
-			{"bf16xfp8", func() { plainIn(EvenOdd); tier.TiledFP8(cut(&plain), power.fp8, a.ldw, power.scale, a.ldScale, 0) }},
-			{"bf16xfp8 any scale", func() { plainIn(EvenOdd); tier.TiledFP8(cut(&plain), a.fp8, a.ldw, a.scale, a.ldScale, 0) }},
+			{"bf16xfp8", func() { plainIn(Halves); tier.TiledFP8(cut(&plain), power.fp8, a.ldw, power.scale, a.ldScale, 0) }},
+			{"bf16xfp8 any scale", func() { plainIn(Halves); tier.TiledFP8(cut(&plain), a.fp8, a.ldw, a.scale, a.ldScale, 0) }},
 			{"f32xbf16", func() { packIn(InOrder); tier.TiledBF16(cut(&cols), a.bf16, a.ldw) }},
-			{"f32xfp8", func() { packIn(EvenOdd); tier.TiledFP8(cut(&cols), power.fp8, a.ldw, power.scale, a.ldScale, 0) }},
-			{"f32xfp8 any scale", func() { packIn(EvenOdd); tier.TiledFP8(cut(&cols), a.fp8, a.ldw, a.scale, a.ldScale, 0) }},
+			{"f32xfp8", func() { packIn(Halves); tier.TiledFP8(cut(&cols), power.fp8, a.ldw, power.scale, a.ldScale, 0) }},
+			{"f32xfp8 any scale", func() { packIn(Halves); tier.TiledFP8(cut(&cols), a.fp8, a.ldw, a.scale, a.ldScale, 0) }},
 			{"f32xfp4", func() { packIn(EvenOdd); tier.TiledFP4(cut(&cols), fp4, rateK/2, scales, rateK/GroupFP4) }},
 		} {
 			b.Run(fmt.Sprintf("%s/%s", tier.Name, c.name), func(b *testing.B) {
@@ -107,7 +108,7 @@ func fewRowsBy(b *testing.B, k int) {
 			xs := normals(newRand(7), m*k)
 			y := make([]float32, m*part/k)
 			for _, size := range []int{2, 1} {
-				x := packed(tier, []Order{EvenOdd, InOrder}[size-1], xs, k, m, k)
+				x := packed(tier, []Order{Halves, InOrder}[size-1], xs, k, m, k)
 				multiply := func(w []byte) {
 					n := len(w) / size / k
 					c := Cut{Y: y, Ldy: n, X: x, M1: m, N: n}

@@ -105,13 +105,14 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 		cut := Cut{Y: y, Ldy: n, X: packed(tier, InOrder, a.x, a.ldx, m, k), M1: m, N: n}
 		tier.TiledBF16(cut, a.bf16, a.ldw)
 		wantSums(t, "bf16", y, a.x, a.ldx, m, a.w[testBF16], a.ldw, n, k, rounding)
-		cut.X = packed(tier, EvenOdd, a.x, a.ldx, m, k)
+		cut.X = packed(tier, Halves, a.x, a.ldx, m, k)
 		for range 2 {
 			tier.TiledFP8(cut, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
 			wantSums(t, "fp8", y, a.x, a.ldx, m, a.w[testFP8], a.ldw, n, k, rounding)
 			a.withPowerScales()
 		}
 		f := newFourBit(r, n, k)
+		cut.X = packed(tier, EvenOdd, a.x, a.ldx, m, k)
 		tier.TiledFP4(cut, f.codes, k/2, f.scales, (k+GroupFP4-1)/GroupFP4)
 		wantSums(t, "fp4", y, a.x, a.ldx, m, f.wide, k, n, k, rounding)
 
@@ -122,7 +123,7 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 		cut.X = packedBF16(tier, InOrder, xs, a.ldx, m, k)
 		tier.TiledBF16(cut, a.bf16, a.ldw)
 		wantSums(t, "bf16 by bf16", y, wide, a.ldx, m, a.w[testBF16], a.ldw, n, k, summing)
-		cut.X = packedBF16(tier, EvenOdd, xs, a.ldx, m, k)
+		cut.X = packedBF16(tier, Halves, xs, a.ldx, m, k)
 		tier.TiledFP8(cut, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
 		wantSums(t, "bf16 by fp8", y, wide, a.ldx, m, a.w[testFP8], a.ldw, n, k, summing)
 	}
@@ -178,7 +179,7 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 			"fp4":  func(c Cut, j int) { tier.TiledFP4(c, f.codes[j*k/2:], k/2, f.scales[j*groups:], groups) },
 		}
 		for name, run := range formats {
-			order := map[string]Order{"fp8": EvenOdd, "fp4": EvenOdd}[name]
+			order := map[string]Order{"fp8": Halves, "fp4": EvenOdd}[name]
 			all := packed(tier, order, a.x, a.ldx, rows, k)
 			whole := make([]float32, rows*cols)
 			run(Cut{Y: whole, Ldy: cols, X: all, M1: rows, N: cols}, 0)
@@ -207,10 +208,10 @@ func TestTiledLongSums(t *testing.T) {
 	a := newMatrix(newRand(26), rows, cols, k, 0, 96)
 	for range 2 {
 		whole := make([]float32, rows*cols)
-		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, EvenOdd, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
+		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
 		for _, m := range []int{1, 2, 4, 16} {
 			part := make([]float32, m*cols)
-			tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, EvenOdd, a.x, a.ldx, m, k), M1: m, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
+			tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, m, k), M1: m, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
 			wantSame(t, fmt.Sprintf("%d rows", m), part, whole[:m*cols])
 		}
 		a.withPowerScales()

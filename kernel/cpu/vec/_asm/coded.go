@@ -121,6 +121,14 @@ func ordinaryMaps(e *emitter) {
 	e.op("VMOVDQU64 extremeMarks<>(SB), Z%d", zExtreme)
 }
 
+// unpackOrdinary turns 64 ordinary codes in register c into bfloat16 in register to and the next. It uses t.
+func unpackOrdinary(e *emitter, c, t, to int) {
+	lowMap.apply(e, zLowMap, c, t)
+	highMap.apply(e, zHighMap, c, c)
+	e.op("VPUNPCKLBW Z%d, Z%d, Z%d", c, t, to)
+	e.op("VPUNPCKHBW Z%d, Z%d, Z%d", c, t, to+1)
+}
+
 // exponents writes the exponents of the scales of all rows, four rows at a time, and leaves at the
 // label where a scale is not a power of two that an exponent of bfloat16 can take up.
 //
@@ -203,10 +211,7 @@ func (c *coded) rows(e *emitter, first, rows int, last bool) {
 			markMap.apply(e, zMarkMap, z+2, z+3)
 			e.op("VPMAXUB Z%d, Z%d, Z%d", z+3, zMark, zMark)
 		}
-		lowMap.apply(e, zLowMap, z+2, z+3)
-		highMap.apply(e, zHighMap, z+2, z+2)
-		e.op("VPUNPCKLBW Z%d, Z%d, Z%d", z+2, z+3, z)
-		e.op("VPUNPCKHBW Z%d, Z%d, Z%d", z+2, z+3, z+1)
+		unpackOrdinary(e, z+2, z+3, z)
 		if c.scaled {
 			e.op("VPBROADCASTD %s, Z%d", at16("R12", exponentRow*row), z+2)
 			e.op("VPADDW Z%d, Z%d, Z%d", z+2, z, z)

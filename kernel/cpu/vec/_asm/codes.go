@@ -71,37 +71,24 @@ func codeTables(e *emitter) {
 	e.op("VMOVDQU64 codeSign<>(SB), Z%d", codeSign)
 }
 
+// codeRegisters is where a decoder's tables are: each takes two registers.
+type codeRegisters struct{ low, high, sign int }
+
 // decodeCodes turns the 64 codes in register c into bfloat16: the first eight
 // of every 128-bit lane into register c, the others into register t. It uses u.
 func decodeCodes(e *emitter, c, t, u int) {
-	e.op("VMOVDQA64 Z%d, Z%d", c, t)
-	e.op("VPERMI2B Z%d, Z%d, Z%d", codeHigh+1, codeHigh, t)
-	e.op("VMOVDQA64 Z%d, Z%d", c, u)
-	e.op("VPERMI2B Z%d, Z%d, Z%d", codeLow+1, codeLow, u)
-	e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", codeSign, c, t)
-	e.op("VPUNPCKLBW Z%d, Z%d, Z%d", t, u, c)
-	e.op("VPUNPCKHBW Z%d, Z%d, Z%d", t, u, t)
+	unpackCodes(e, codeRegisters{low: codeLow, high: codeHigh, sign: codeSign}, c, t, u)
 }
 
-// lowBytes is the register with the lower byte of every word, which
-// decodeEvenOdd wants.
-const lowBytes = 26
-
-// decodeEvenOdd turns the 64 codes in register c into bfloat16: the even ones into
-// register c, the odd ones into register t. It uses u. Shifting by a byte and
-// choosing bytes keep off the port that looks up; putting results in order would
-// take it.
-func decodeEvenOdd(e *emitter, c, t, u int) {
+// unpackCodes is decodeCodes with tables in any registers.
+func unpackCodes(e *emitter, r codeRegisters, c, t, u int) {
 	e.op("VMOVDQA64 Z%d, Z%d", c, t)
-	e.op("VPERMI2B Z%d, Z%d, Z%d", codeHigh+1, codeHigh, t)
+	e.op("VPERMI2B Z%d, Z%d, Z%d", r.high+1, r.high, t)
 	e.op("VMOVDQA64 Z%d, Z%d", c, u)
-	e.op("VPERMI2B Z%d, Z%d, Z%d", codeLow+1, codeLow, u)
-	e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", codeSign, c, t)
-	e.op("VPSLLW $8, Z%d, Z%d", t, c)
-	e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", lowBytes, u, c)
-	e.op("VPSRLW $8, Z%d, Z%d", u, u)
-	e.note("what is not low of one, or the other")
-	e.op("VPTERNLOGD $0xDC, Z%d, Z%d, Z%d", lowBytes, u, t)
+	e.op("VPERMI2B Z%d, Z%d, Z%d", r.low+1, r.low, u)
+	e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", r.sign, c, t)
+	e.op("VPUNPCKLBW Z%d, Z%d, Z%d", t, u, c)
+	e.op("VPUNPCKHBW Z%d, Z%d, Z%d", t, u, t)
 }
 
 // inOrder names the permutation of quadwords after which decodeCodes leaves the

@@ -25,7 +25,7 @@ func emitColumns(e *emitter) {
 	for half, name := range []string{"lowerPairs", "upperPairs"} {
 		lanes(e, name, func(i int) int { return 8*half + i/2 + i%2*16 })
 	}
-	for _, o := range []order{ascending, evenOdd} {
+	for _, o := range []order{ascending, evenOdd, halves} {
 		packSixteen(e, o)
 		packFew(e, "packEight", 8, o)
 		packFew(e, "packFour", 4, o)
@@ -53,19 +53,26 @@ func lanes(e *emitter, name string, word func(i int) int) {
 }
 
 // order is that of the elements of a row: steps of 32 neighbours, or pairs of
-// steps, of the even and of the odd elements among 64.
+// steps, of the even and of the odd elements among 64, or of the first and of
+// the last eight of every sixteen.
 type order int
 
 const (
 	ascending order = iota
 	evenOdd
+	halves
 )
 
 // turn is the steps that are packed from the same elements.
-func (o order) turn() int { return 1 + int(o) }
+func (o order) turn() int {
+	if o == ascending {
+		return 1
+	}
+	return 2
+}
 
 // of is the name of a kernel of this order.
-func (o order) of(name string) string { return name + [2]string{"", "EvenOdd"}[o] }
+func (o order) of(name string) string { return name + [...]string{"", "EvenOdd", "Halves"}[o] }
 
 // packLoop runs body for every step, with masks K1 and up over the registers of
 // its elements, size bytes each: two of float32 or one of bfloat16, twice as many
@@ -109,6 +116,10 @@ func (o order) load(e *emitter, step, i int) {
 	}
 	for j := range 2 {
 		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z%d", 128*i+64*j, 1+2*i+j, 22+j)
+	}
+	if o == halves {
+		e.op("VSHUFF64X2 $%#x, Z23, Z22, Z21", [2]int{0x44, 0xEE}[step])
+		return
 	}
 	e.op("VMOVDQU64 %s<>(SB), Z21", [2]string{"evenFloats", "oddFloats"}[step])
 	e.op("VPERMI2D Z23, Z22, Z21")
@@ -208,6 +219,10 @@ func packPlain(e *emitter, o order) {
 			}
 			for j := range 2 {
 				e.op("VMOVDQU16.Z %d(BX)(SI*1), K%d, Z%d", 64*j, 1+j, 16+j)
+			}
+			if o == halves {
+				e.op("VSHUFI64X2 $%#x, Z17, Z16, Z%d", [2]int{0x88, 0xDD}[step], r)
+				continue
 			}
 			e.op("VMOVDQU64 %s<>(SB), Z%d", [2]string{"evenWords", "oddWords"}[step], r)
 			e.op("VPERMI2W Z17, Z16, Z%d", r)

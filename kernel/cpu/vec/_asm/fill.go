@@ -71,13 +71,13 @@ func fillBF16(e *emitter) {
 // fillFP8 widens codes by tables that hold the weight's scale where that is a
 // power of two, and NaN.
 func fillFP8(e *emitter) {
-	e.function("fillFP8", "fillArgs", "rows of e4m3 codes under one table; steps of 64 weights: even ones, odd ones.")
+	e.function("fillFP8", "fillArgs", "rows of e4m3 codes under one table; steps of 64 weights: first halves of sixteen, last ones.")
 	e.op("MOVQ fillArgs_table(AX), R8")
 	scaledTables(e, "R8")
-	decoderConstants(e, "R8")
+	signBits(e, "R8")
 	e.op("MOVQ fillArgs_ahead(AX), R11")
 	widen := func() {
-		decodeEvenOdd(e, 0, 1, 2)
+		decodeCodes(e, 0, 1, 2)
 		e.op("VMOVDQU64 Z0, (DI)")
 		e.op("VMOVDQU64 Z1, %d(DI)", panelStep)
 	}
@@ -103,10 +103,8 @@ func scaledTables(e *emitter, base string) {
 	}
 }
 
-// decoderConstants loads what does not depend on the scale.
-func decoderConstants(e *emitter, scratch string) {
-	e.op("MOVL $0xFF, %s", scratch)
-	e.op("VPBROADCASTW %s, Z%d", scratch, lowBytes)
+// signBits loads the register that does not depend on the scale.
+func signBits(e *emitter, scratch string) {
 	e.op("MOVL $0x80, %s", scratch)
 	e.op("VPBROADCASTB %s, Z%d", scratch, codeSign)
 }

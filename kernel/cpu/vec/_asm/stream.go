@@ -3,37 +3,348 @@ package main
 import "fmt"
 
 // Streaming kernels: up to sixteen rows of x by coded weights that come from
-// memory. They take 64 rows of weights, in two groups of 32, and widen 64 columns
-// of a group into one half of a small panel while the tiles multiply the other
-// half. Both groups meet the same 128 columns of x in turn, so that every second
-// time these come from the nearest cache. Sums are taken in the order of the tile
-// kernels.
+// memory. They take 64 rows of weights and widen 64 columns of them into one half
+// of a small panel while the tiles multiply the other half. Sums are taken in the
+// order of the tile kernels.
 //
-// A block of 128 columns is four phases; each fills (f) and multiplies (m):
+// A block of 128 columns is two phases; each fills (f) and multiplies (m):
 //
-//	phase     0          1          2          3
-//	f         group 0 a  group 0 b  group 1 a  group 1 b    a, b: first and last 64 columns
-//	m         group 1 b  group 0 a  group 0 b  group 1 a    in phase 0 of the block before
-//	panel     f 0, m 1   f 1, m 0   f 0, m 1   f 1, m 0     halves
-//
-// Multiplying and widening compete for one port of the processor, so tile
-// instructions are spread evenly between the rows that are widened.
+//	phase     0                     1
+//	f         first 64 columns      last 64 columns
+//	m         last of block before  first
+//	panel     f half 0, m half 1    f half 1, m half 0
 //
 // Up to eight rows of x are one tile, whose columns are both parts of all of them,
-// and the sums of both groups stay in tiles. Sixteen are two: their sums take all
-// the tiles there are for one group, so they are exchanged for those of the other
-// group at the end of a block.
+// and its sums by 64 rows of weights are four tiles. Sixteen rows are two tiles,
+// and four tiles are their sums by 32 rows only, a group. So a block has two phases
+// for each group, first those of group 0, and sums leave the tiles in between;
+// x comes from the nearest cache for group 1.
+//
+// Tile instructions are spread evenly between the rows that are widened.
 //
 //	AX arguments     BX column of w     CX, R10 one, three strides of w   R9 rows of w
 //	SI x             DI panel           DX, R15 bytes between lines of x and of everything else
-//	R8 blocks left   R11 tables, or scales
+//	R8 blocks left   R11 scale of the block
 //	R12 what to fetch, R13, R14 one, three strides between the eight places where that goes on
-//	Z24 scale of the block before
+//	Z24 scale of sums   Z25 exponents of the block; see streamfill.go for the others
 func emitStreams(e *emitter) {
+	ordinaryData(e)
+	codeTablesData(e)
 	for _, rows := range []int{16, 8, 4, 1} {
 		for _, scaled := range []bool{false, true} {
-			(&stream{rows: rows, columns: min(2*rows, 16), scaled: scaled}).emit(e)
+			(&stream{rows: rows, scaled: scaled}).emit(e)
 		}
+	}
+	for _, groups := range []int{1, 2} {
+		emitAnyRows(e, groups)
+	}
+}
+
+// stream is a kernel for one group of rows of x. Scaled ones add the sums of each
+// block times its scale to those in memory; the others have scales, which are
+// powers of two, in the exponents of weights.
+type stream struct {
+	rows   int
+	scaled bool
+	aside  []func() // what is written behind the kernel
+}
+
+const (
+	streamRows  = 64     // of weights
+	streamW     = 4      // first of two tiles of weights
+	streamX     = 6      // first of two tiles of x
+	streamScale = 24     // register of the scale
+	streamPower = 25     // register of the exponents
+	streamLine  = 4 * 64 // bytes each fetching place moves on in 32 rows
+
+	// Bytes from the panel to scratch memory for four tiles, where the kernels
+	// of few columns also keep their sums, and to the sums. The Go side allocates
+	// them so.
+	streamBlock = 32768
+	streamFew   = streamBlock + 2048
+	streamSums  = streamBlock + 4096
+
+	// An entry of the scales: table, exponents, scale.
+	entryBytes, entryPower, entryScale = 16, 8, 12
+)
+
+// groups is the groups of rows of weights, and also the tiles of x.
+func (k *stream) groups() int {
+	if k.rows > 8 {
+		return 2
+	}
+	return 1
+}
+
+// fours is how many times four rows a group has.
+func (k *stream) fours() int { return streamRows / 4 / k.groups() }
+
+// columns is those of a tile of x or of sums, line the bytes of a line of it and
+// tile its own.
+func (k *stream) columns() int { return min(2*k.rows, 16) }
+func (k *stream) line() int    { return 4 * k.columns() }
+func (k *stream) tile() int    { return 16 * k.line() }
+
+// few says that a line of a tile is less than a register. Such sums are kept one
+// line after the other, except in memory between calls.
+func (k *stream) few() bool { return k.columns() < 16 }
+
+// lines is the registers that the sums of a group take.
+func (k *stream) lines() int { return 4 * k.tile() / 64 }
+
+// sumsAt is where the sums of a group lie in memory.
+func (k *stream) sumsAt(group int) int { return streamSums + group*4096 }
+
+// stepBytes is the bytes of a step of a group in the panel, halfBytes those of two.
+func stepBytes(groups int) int { return 64 * streamRows / groups }
+func halfBytes(groups int) int { return 2 * stepBytes(groups) }
+
+func (k *stream) emit(e *emitter) {
+	name := fmt.Sprintf("stream%d", k.rows)
+	if k.scaled {
+		name += "scaled"
+	}
+	e.function(name, "streamArgs", fmt.Sprintf("%d rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.rows))
+	k.begin(e)
+	loop, entry := e.label("loop"), e.label("entry")
+	k.phase(e, 0, false)
+	e.op("JMP %s", entry) // into the loop, past the phase that has something to multiply
+	e.at(loop)
+	k.phase(e, 0, true)
+	e.op("ADDQ $%d, SI", 4*k.groups()*k.tile())
+	e.at(entry)
+	for p := 1; p < 2*k.groups(); p++ {
+		k.phase(e, p, true)
+	}
+	e.op("ADDQ $128, BX")
+	e.op("ADDQ $%d, R11", entryBytes)
+	e.op("DECQ R8")
+	e.op("JNZ %s", loop)
+	k.multiply(e, 0, func(int) {})
+	k.end(e)
+	e.emit(tilerelease())
+	e.ret()
+	for _, write := range k.aside {
+		write()
+	}
+}
+
+func (k *stream) begin(e *emitter) {
+	e.emit(ldtilecfg(memory{base: "AX"}))
+	e.op("MOVQ streamArgs_w(AX), BX")
+	e.op("MOVQ streamArgs_ldw(AX), CX")
+	e.op("LEAQ (CX)(CX*2), R10")
+	e.op("MOVQ streamArgs_x(AX), SI")
+	e.op("MOVQ streamArgs_panel(AX), DI")
+	e.op("MOVQ streamArgs_blocks(AX), R8")
+	e.op("MOVQ streamArgs_scales(AX), R11")
+	e.op("MOVQ streamArgs_ahead(AX), R12")
+	e.op("MOVQ streamArgs_ldAhead(AX), R13")
+	e.op("LEAQ (R13)(R13*2), R14")
+	e.op("MOVQ $%d, DX", k.line())
+	e.op("MOVQ $64, R15")
+	ordinaryMaps(e)
+	for t := range 4 {
+		// Of the last group: a product of the first one exchanges them.
+		if !k.scaled || k.few() {
+			e.emit(tileload(memory{base: "DI", index: "R15", disp: k.sumsAt(k.groups()-1) + 1024*t}, t))
+		}
+	}
+	for t := range 4 {
+		if k.scaled && k.few() {
+			k.store(e, t, streamFew)
+		}
+	}
+	for t := range 4 {
+		if k.scaled { // nothing is to be added before the first block is done
+			e.emit(tilezero(t))
+		}
+	}
+}
+
+// store writes the sums of a tile, line after line.
+func (k *stream) store(e *emitter, t, at int) {
+	e.emit(tilestore(t, memory{base: "DI", index: "DX", disp: at + t*k.tile()}))
+}
+
+// phase fills 64 columns of a group and, meanwhile, multiplies what was filled
+// before. Where it fills the first ones it adds the sums that left the tiles in
+// the phase before: by now they have reached the cache.
+func (k *stream) phase(e *emitter, p int, multiply bool) {
+	group, half := p/2, p%2
+	e.note("phase %d", p)
+	e.op("LEAQ %s, R9", at16("BX", 64*half))
+	if group > 0 {
+		e.op("ADDQ streamArgs_lower(AX), R9")
+	}
+	if p == 0 {
+		manyRare(e)
+		if !k.scaled {
+			e.op("VPBROADCASTD %d(R11), Z%d", entryPower, streamPower)
+		}
+	}
+	adds := half == 0 && multiply && k.scaled
+	if adds {
+		k.loadScale(e, 3-k.groups())
+	}
+	between := func(q int) {
+		k.fill(e, half, q)
+		for r := 4 * q; r < 4*q+4; r++ {
+			fetchPlace(e, r)
+		}
+		e.op("LEAQ (R9)(CX*4), R9")
+		if q%8 == 7 {
+			nextRun(e)
+		}
+		for r := q * k.lines() / k.fours(); adds && r < (q+1)*k.lines()/k.fours(); r++ {
+			k.add(e, group, r)
+		}
+	}
+	if multiply {
+		k.multiply(e, p, between)
+		return
+	}
+	for q := range k.fours() {
+		between(q)
+	}
+}
+
+// multiply multiplies what the phase before p filled: two steps of a group's tiles
+// of rows by those of x. It calls between for each four rows of a group.
+func (k *stream) multiply(e *emitter, p int, between func(q int)) {
+	n := k.groups()
+	before := (p + 2*n - 1) % (2 * n)
+	group, half := before/2, before%2
+	for q := range k.fours() {
+		step := q / (k.fours() / 2)
+		w := func(i int) {
+			e.emit(tileload(memory{base: "DI", index: "R15", disp: half*halfBytes(n) + step*stepBytes(n) + i*1024}, streamW+i%2))
+		}
+		x := func(i int) {
+			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}
+			if n == 1 && k.columns() >= 8 { // met once for every 64 rows of weights
+				e.emit(tileloadOnce(m, k.tileX(step, i)))
+			} else {
+				e.emit(tileload(m, k.tileX(step, i)))
+			}
+		}
+		product := func(i, j int) { e.emit(tdpbf16ps(k.tileX(step, j), streamW+i%2, i*n+j)) }
+		fresh := func(t int) {
+			if half == 0 && step == 0 {
+				k.exchange(e, t, group)
+			}
+		}
+		between(q)
+		if n == 2 {
+			switch q % 4 {
+			case 0:
+				w(0)
+				x(0)
+				fresh(0)
+				x(1)
+				fresh(1)
+			case 1:
+				product(0, 0)
+				w(1)
+			case 2:
+				product(0, 1)
+				fresh(2)
+				fresh(3)
+			case 3:
+				product(1, 0)
+				product(1, 1)
+			}
+			continue
+		}
+		switch q % 8 {
+		case 0:
+			x(0)
+			w(0)
+			fresh(0)
+		case 1:
+			product(0, 0)
+			w(1)
+			fresh(1)
+		case 3:
+			product(1, 0)
+			w(2)
+			fresh(2)
+		case 5:
+			product(2, 0)
+			w(3)
+			fresh(3)
+		case 7:
+			product(3, 0)
+		}
+	}
+}
+
+// tileX is the register of tile i of x in a step. Where there is one only, steps
+// take turns.
+func (k *stream) tileX(step, i int) int {
+	if k.groups() == 1 {
+		return streamX + step
+	}
+	return streamX + i
+}
+
+// exchange makes a tile ready for the sums of a group: those of a block, which
+// begin at zero, or those of all, which stay in the tile unless another group had
+// it.
+func (k *stream) exchange(e *emitter, t, group int) {
+	switch {
+	case k.scaled:
+		k.store(e, t, streamBlock)
+		e.emit(tilezero(t))
+	case k.groups() == 2:
+		k.store(e, t, k.sumsAt(1-group))
+		e.emit(tileload(memory{base: "DI", index: "R15", disp: k.sumsAt(group) + 1024*t}, t))
+	}
+}
+
+// loadScale loads the scale of an earlier block.
+func (k *stream) loadScale(e *emitter, before int) {
+	e.op("VBROADCASTSS %d(R11), Z%d", entryScale-before*entryBytes, streamScale)
+}
+
+// add adds register r of the sums of a block of a group, times their scale, to
+// those of all blocks.
+func (k *stream) add(e *emitter, group, r int) {
+	from, to := streamBlock+64*r, k.sumsAt(group)+64*r
+	if k.few() {
+		to = streamFew + 64*r
+	}
+	t := 8 + r%4
+	e.op("VMOVUPS %d(DI), Z%d", from, t)
+	e.op("VFMADD213PS %d(DI), Z%d, Z%d", to, streamScale, t)
+	e.op("VMOVUPS Z%d, %d(DI)", t, to)
+}
+
+// end leaves all sums in memory. Two times those of a group and a block are still
+// to be added: what left the tiles, and what is in them.
+func (k *stream) end(e *emitter) {
+	last := k.groups() - 1
+	if k.scaled {
+		k.loadScale(e, 3-k.groups())
+		for r := range k.lines() {
+			k.add(e, 0, r)
+		}
+		for t := range 4 {
+			k.store(e, t, streamBlock)
+		}
+		k.loadScale(e, 1)
+		for r := range k.lines() {
+			k.add(e, last, r)
+		}
+		if !k.few() {
+			return
+		}
+		for t := range 4 {
+			e.emit(tileload(memory{base: "DI", index: "DX", disp: streamFew + t*k.tile()}, t))
+		}
+	}
+	for t := range 4 {
+		e.emit(tilestore(t, memory{base: "DI", index: "R15", disp: k.sumsAt(last) + 1024*t}))
 	}
 }
 
@@ -48,317 +359,16 @@ func fetchPlace(e *emitter, r int) {
 	}
 }
 
-// nextRun counts bytes of the run and jumps to the next one after the last.
-func nextRun(e *emitter, bytes int) {
+// nextRun counts the bytes of the run that were fetched with 32 rows and jumps to
+// the next run after the last.
+func nextRun(e *emitter) {
 	same := e.label("same")
-	e.op("SUBQ $%d, streamArgs_leftAhead(AX)", bytes)
+	e.op("SUBQ $%d, streamArgs_leftAhead(AX)", streamLine)
 	e.op("JGT %s", same)
 	e.op("ADDQ streamArgs_jumpAhead(AX), R12")
+	e.op("PUSHQ R9")
 	e.op("MOVQ streamArgs_runAhead(AX), R9")
 	e.op("MOVQ R9, streamArgs_leftAhead(AX)")
+	e.op("POPQ R9")
 	e.at(same)
-}
-
-// stream is a kernel for one group of rows of x, in tiles of that many columns.
-// Scaled ones add the sums of each block times its scale to those in memory; the
-// others have scales in their tables.
-type stream struct {
-	rows    int
-	columns int
-	scaled  bool
-}
-
-const (
-	streamGroup = 32               // rows of a group
-	streamStep  = 64 * streamGroup // bytes of a step in the panel
-	streamHalf  = 2 * streamStep   // bytes of half a panel
-	streamW     = 4                // first of two tiles of weights
-	streamX     = 6                // first of two tiles of x
-	streamScale = 24               // register of the scale
-	streamLine  = 4 * 64           // bytes each fetching place moves on in a phase
-
-	// Bytes from the panel to scratch memory for four tiles, where the kernels
-	// of few columns also keep their sums, and to the sums. The Go side allocates
-	// them so.
-	streamBlock = 32768
-	streamFew   = streamBlock + 2048
-	streamSums  = streamBlock + 4096
-)
-
-// line is the bytes of a line of a tile of x or of sums; part those of a tile.
-func (k *stream) line() int { return 4 * k.columns }
-func (k *stream) part() int { return 16 * k.line() }
-
-// few says that a line of a tile is less than a register. Such sums are kept one
-// line after the other, except in memory between calls.
-func (k *stream) few() bool { return k.columns < 16 }
-
-// wide says that a group of rows of x is two tiles.
-func (k *stream) wide() bool { return k.rows > 8 }
-
-// nx is the tiles of a group of rows of x.
-func (k *stream) nx() int {
-	if k.wide() {
-		return 2
-	}
-	return 1
-}
-
-// sum is the tile of the sums of a group of weights, tile w of it by tile x.
-func (k *stream) sum(group, w, x int) int {
-	if k.wide() {
-		return 2*w + x
-	}
-	return 2*group + w
-}
-
-// sumsAt is where the sums of a group lie in memory between calls, blockAt where
-// those of a block wait to be scaled. The two groups of a wide kernel wait in turn.
-func (k *stream) sumsAt(group int) int { return streamSums + group*2*k.nx()*1024 }
-func (k *stream) blockAt(group int) int {
-	if k.wide() {
-		return streamBlock
-	}
-	return streamBlock + 2*group*k.part()
-}
-
-// lines is the registers that the sums of a group take.
-func (k *stream) lines() int { return 2 * k.nx() * k.part() / 64 }
-
-func (k *stream) emit(e *emitter) {
-	name := fmt.Sprintf("stream%d", k.rows)
-	if k.scaled {
-		name += "scaled"
-	}
-	e.function(name, "streamArgs", fmt.Sprintf("%d rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.rows))
-	k.begin(e)
-	loop, last := e.label("loop"), e.label("last")
-	k.phase(e, 0, false)
-	e.op("JMP %s", last) // into the loop, past the phase that has something to multiply
-	e.at(loop)
-	k.tables(e)
-	k.phase(e, 0, true)
-	e.op("ADDQ $%d, SI", 4*k.nx()*k.part())
-	k.blockSums(e, 1)
-	e.at(last)
-	k.phase(e, 1, true)
-	k.phase(e, 2, true)
-	k.blockSums(e, 0)
-	if k.scaled {
-		e.op("VBROADCASTSS (R11), Z%d", streamScale)
-		e.op("ADDQ $4, R11")
-	}
-	k.phase(e, 3, true)
-	e.op("DECQ R8")
-	e.op("JNZ %s", loop)
-	k.multiply(e, 0, func(int) {})
-	k.addAll(e, 0)
-	k.blockSums(e, 1)
-	k.addAll(e, 1)
-	k.end(e)
-	e.emit(tilerelease())
-	e.ret()
-}
-
-func (k *stream) begin(e *emitter) {
-	e.emit(ldtilecfg(memory{base: "AX"}))
-	e.op("MOVQ streamArgs_w(AX), BX")
-	e.op("MOVQ streamArgs_ldw(AX), CX")
-	e.op("LEAQ (CX)(CX*2), R10")
-	e.op("MOVQ streamArgs_x(AX), SI")
-	e.op("MOVQ streamArgs_panel(AX), DI")
-	e.op("MOVQ streamArgs_blocks(AX), R8")
-	e.op("MOVQ streamArgs_ahead(AX), R12")
-	e.op("MOVQ streamArgs_ldAhead(AX), R13")
-	e.op("LEAQ (R13)(R13*2), R14")
-	e.op("MOVQ $%d, DX", k.line())
-	e.op("MOVQ $64, R15")
-	decoderConstants(e, "R9")
-	for t := range 4 { // in wide kernels those of group 0
-		if !k.scaled || k.few() {
-			e.emit(tileload(memory{base: "DI", index: "R15", disp: streamSums + 1024*t}, t))
-		}
-	}
-	e.op("MOVQ streamArgs_tables(AX), R11")
-	if !k.scaled {
-		k.tables(e)
-		return
-	}
-	e.op("MOVQ (R11), R9")
-	scaledTables(e, "R9")
-	e.op("MOVQ streamArgs_scales(AX), R11")
-	if k.few() {
-		k.storeTiles(e, 0, streamFew)
-		k.storeTiles(e, 1, streamFew+2*k.part())
-	}
-	// Nothing is to be added before the first blocks are done.
-	e.op("VPXORD Z%d, Z%d, Z%d", streamScale, streamScale, streamScale)
-	for t := range 4 {
-		e.emit(tilezero(t))
-	}
-	for g := range 2 {
-		k.storeTiles(e, g, k.blockAt(g))
-	}
-}
-
-// storeTiles writes the sums of a group, line after line.
-func (k *stream) storeTiles(e *emitter, group, at int) {
-	for w := range 2 {
-		for x := range k.nx() {
-			e.emit(tilestore(k.sum(group, w, x), memory{base: "DI", index: "DX", disp: at + (w*k.nx()+x)*k.part()}))
-		}
-	}
-}
-
-// tables loads the tables of the next block.
-func (k *stream) tables(e *emitter) {
-	if k.scaled {
-		return
-	}
-	e.op("MOVQ (R11), R9")
-	e.op("ADDQ $8, R11")
-	scaledTables(e, "R9")
-}
-
-// phase fills 64 columns of a group and, meanwhile, multiplies what was filled
-// before. Phases 0 and 2 add the sums of the block before, whose tiles were
-// stored a phase ago: by then they have reached the cache.
-func (k *stream) phase(e *emitter, p int, multiply bool) {
-	group, at := p/2, p%2*streamHalf
-	e.note("phase %d", p)
-	e.op("MOVQ BX, R9")
-	if group == 1 {
-		e.op("ADDQ streamArgs_lower(AX), R9")
-	}
-	fill := func(r int) {
-		e.op("VMOVDQU64 %s, Z0", spaced("R9", "CX", "R10", "", p%2*64, r%4))
-		fetchPlace(e, r)
-		decodeEvenOdd(e, 0, 1, 2)
-		e.op("VMOVDQA64 Z0, %d(DI)", at+64*r)
-		e.op("VMOVDQA64 Z1, %d(DI)", at+streamStep+64*r)
-		if r%4 == 3 {
-			e.op("LEAQ (R9)(CX*4), R9")
-		}
-		if p%2 == 0 && multiply {
-			k.addRow(e, group, r)
-		}
-	}
-	if multiply {
-		k.multiply(e, p, fill)
-	} else {
-		for r := range streamGroup {
-			fill(r)
-		}
-	}
-	if p == 3 {
-		e.op("ADDQ $128, BX")
-	}
-	nextRun(e, streamLine)
-}
-
-// multiply multiplies what the phase before p filled: two steps of two tiles of
-// rows. It calls between for each of 32 rows.
-func (k *stream) multiply(e *emitter, p int, between func(r int)) {
-	before := (p + 3) % 4
-	group, panel := before/2, before%2*streamHalf
-	w := func(step, i int) func() {
-		return func() {
-			e.emit(tileload(memory{base: "DI", index: "R15", disp: panel + step*streamStep + i*1024}, streamW+i))
-		}
-	}
-	x := func(step, i int) func() {
-		return func() {
-			e.emit(tileload(memory{base: "SI", index: "DX", disp: ((before%2*2+step)*k.nx() + i) * k.part()}, k.tileX(step, i)))
-		}
-	}
-	product := func(step, i, j int) func() {
-		return func() { e.emit(tdpbf16ps(k.tileX(step, j), streamW+i, k.sum(group, i, j))) }
-	}
-	for r := range streamGroup {
-		step := r / 16
-		between(r)
-		at := map[int][]func(){0: {w(step, 0), x(step, 0)}, 4: {product(step, 0, 0)}, 8: {w(step, 1)}, 12: {product(step, 1, 0)}}
-		if k.wide() {
-			at = map[int][]func(){
-				0: {w(step, 0), x(step, 0)}, 2: {product(step, 0, 0)},
-				4: {x(step, 1)}, 6: {product(step, 0, 1)},
-				8: {w(step, 1)}, 10: {product(step, 1, 0)}, 13: {product(step, 1, 1)},
-			}
-		}
-		for _, emit := range at[r%16] {
-			emit()
-		}
-	}
-}
-
-// tileX is the tile of x for a step: those of one tile take turns.
-func (k *stream) tileX(step, i int) int {
-	if k.wide() {
-		return streamX + i
-	}
-	return streamX + step
-}
-
-// blockSums takes the sums of a block of a group out of its tiles. In wide kernels
-// they make room for the other group's.
-func (k *stream) blockSums(e *emitter, group int) {
-	if !k.scaled {
-		if k.wide() {
-			k.storeTiles(e, group, k.sumsAt(group))
-			for t := range 4 {
-				e.emit(tileload(memory{base: "DI", index: "R15", disp: k.sumsAt(1-group) + 1024*t}, t))
-			}
-		}
-		return
-	}
-	k.storeTiles(e, group, k.blockAt(group))
-	for w := range 2 {
-		for x := range k.nx() {
-			e.emit(tilezero(k.sum(group, w, x)))
-		}
-	}
-}
-
-// addRow adds what belongs to row r of the 32 that are filled meanwhile.
-func (k *stream) addRow(e *emitter, group, r int) {
-	for i := range k.nx() {
-		k.add(e, group, k.nx()*r+i)
-	}
-}
-
-// addAll adds a group's stored sums.
-func (k *stream) addAll(e *emitter, group int) {
-	for r := range k.lines() {
-		k.add(e, group, r)
-	}
-}
-
-// add adds register r of a group's stored sums, times the scale, to the others.
-func (k *stream) add(e *emitter, group, r int) {
-	if !k.scaled || r >= k.lines() {
-		return
-	}
-	from, to := k.blockAt(group)+64*r, k.sumsAt(group)+64*r
-	if k.few() {
-		to = streamFew + 2*group*k.part() + 64*r
-	}
-	t := 4 + r%4
-	e.op("VMOVUPS %d(DI), Z%d", from, t)
-	e.op("VFMADD213PS %d(DI), Z%d, Z%d", to, streamScale, t)
-	e.op("VMOVUPS Z%d, %d(DI)", t, to)
-}
-
-// end leaves all sums in memory.
-func (k *stream) end(e *emitter) {
-	if k.wide() || k.scaled && !k.few() {
-		return // there already
-	}
-	if k.scaled {
-		for t := range 4 {
-			e.emit(tileload(memory{base: "DI", index: "DX", disp: streamFew + t*k.part()}, t))
-		}
-	}
-	for t := range 4 {
-		e.emit(tilestore(t, memory{base: "DI", index: "R15", disp: streamSums + 1024*t}))
-	}
 }

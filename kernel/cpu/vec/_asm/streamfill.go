@@ -1,0 +1,124 @@
+package main
+
+import "fmt"
+
+// Rows of a streaming kernel are widened four at a time. Ordinary codes, those
+// with an exponent that are not NaN, take two affine maps and are put together by
+// two unpackings. Marks of eight rows tell whether there were others; these rows are
+// then widened once more, by tables. Where such rows are many, all are widened by
+// tables, until they are few again.
+//
+//	R9 first of four rows   DI panel
+//	Z26 to Z30 marks and maps; see coded.go
+
+const (
+	rareRows = 8 // rows that have a mark
+	// rareMost is the marked rows, or fours of them where all are widened by
+	// tables, up to which a block of 128 columns is taken for ordinary.
+	rareMost = 6
+)
+
+// manyRare decides how the rows of the next block are widened.
+func manyRare(e *emitter) {
+	few := e.label("few")
+	e.op("MOVQ $0, streamArgs_exact(AX)")
+	e.op("CMPQ streamArgs_rare(AX), $%d", rareMost)
+	e.op("JLE %s", few)
+	e.op("MOVQ $1, streamArgs_exact(AX)")
+	e.at(few)
+	e.op("MOVQ $0, streamArgs_rare(AX)")
+}
+
+// fill widens rows 4q to 4q+3 of a group into a half of the panel.
+func (k *stream) fill(e *emitter, half, q int) {
+	at := half * halfBytes(k.groups())
+	exact, rare, done := e.label("exact"), e.label("rare"), e.label("filled")
+	e.op("CMPQ streamArgs_exact(AX), $0")
+	e.op("JNE %s", exact)
+	for i := range 4 {
+		row, z := 4*q+i, 4*(i%2)
+		e.op("VMOVDQU64 %s, Z%d", spaced("R9", "CX", "R10", "", 0, i), z+2)
+		if row%rareRows == 0 {
+			markMap.apply(e, zMarkMap, z+2, zMark)
+		} else {
+			markMap.apply(e, zMarkMap, z+2, z+3)
+			e.op("VPMAXUB Z%d, Z%d, Z%d", z+3, zMark, zMark)
+		}
+		unpackOrdinary(e, z+2, z+3, z)
+		for step := range 2 {
+			if !k.scaled {
+				e.op("VPADDW Z%d, Z%d, Z%d", streamPower, z+step, z+step)
+			}
+			e.op("VMOVDQA64 Z%d, %d(DI)", z+step, at+step*stepBytes(k.groups())+64*row)
+		}
+	}
+	last := (4*q+4)%rareRows == 0
+	if last {
+		e.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, zMark)
+		e.op("KORTESTQ K1, K1")
+		e.op("JNZ %s", rare)
+	}
+	e.at(done)
+	k.aside = append(k.aside, func() {
+		four := func(q int) {
+			e.op("ADDQ $%d, DI", at+256*q)
+			e.op("CALL %s<>(SB)", anyRows(k.groups()))
+			e.op("SUBQ $%d, DI", at+256*q)
+		}
+		e.at(exact)
+		four(q)
+		e.op("JMP %s", done)
+		if !last {
+			return
+		}
+		e.at(rare)
+		for range 4 {
+			e.op("SUBQ CX, R9")
+		}
+		four(q - 1)
+		e.op("LEAQ (R9)(CX*4), R9")
+		four(q)
+		e.op("JMP %s", done)
+	})
+}
+
+// anyRows is the name of what emitAnyRows writes for a kernel with so many groups.
+func anyRows(groups int) string { return fmt.Sprintf("anyRows%d", streamRows/groups) }
+
+// emitAnyRows writes what widens four rows with any codes and counts it where
+// these were not ordinary ones. It is called in the middle of a kernel and keeps
+// all but K1 and registers below 16.
+//
+//	R9 first of the rows   DI their place in the panel   R8 table of the block
+func emitAnyRows(e *emitter, groups int) {
+	const low, high, sign, mark = 10, 12, 14, 15
+	ordinary := e.label("ordinary")
+	e.raw("")
+	e.raw("// Four rows with any codes from R9 on, to the panel.")
+	e.raw("TEXT %s<>(SB), NOSPLIT, $0-0", anyRows(groups))
+	e.op("PUSHQ R8")
+	e.op("MOVQ (R11), R8")
+	for i := range 4 {
+		e.op("VMOVDQU64 %s, Z%d", at16("R8", 64*i), low+i)
+	}
+	e.op("POPQ R8")
+	e.op("VMOVDQU64 codeSign<>(SB), Z%d", sign)
+	for i := range 4 {
+		e.op("VMOVDQU64 %s, Z0", spaced("R9", "CX", "R10", "", 0, i))
+		if i == 0 {
+			markMap.apply(e, zMarkMap, 0, mark)
+		} else {
+			markMap.apply(e, zMarkMap, 0, 1)
+			e.op("VPMAXUB Z1, Z%d, Z%d", mark, mark)
+		}
+		unpackCodes(e, codeRegisters{low: low, high: high, sign: sign}, 0, 1, 2)
+		e.op("VMOVDQA64 Z0, %d(DI)", 64*i)
+		e.op("VMOVDQA64 Z1, %d(DI)", stepBytes(groups)+64*i)
+	}
+	e.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, mark)
+	e.op("KORTESTQ K1, K1")
+	e.op("JZ %s", ordinary)
+	e.op("INCQ streamArgs_rare(AX)")
+	e.at(ordinary)
+	e.op("RET")
+}

@@ -1,0 +1,62 @@
+package vec
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Codes out of the ordinary, zeros, numbers without an exponent and NaN, are what
+// they are however many there are and wherever: streaming kernels give the bits of
+// the panels, which widen every code by tables, and those are the sums of the
+// reference.
+func TestTiledRareCodes(t *testing.T) {
+	tier := tiledTier(t)
+	const rows, cols, k = 40, 128, 2048 + 128
+	r := newRand(31)
+	for _, c := range []struct {
+		name string
+		rare func(j, i int) bool // of weight i of row j
+	}{
+		{"none", func(int, int) bool { return false }},
+		{"one in ten thousand", func(int, int) bool { return r.IntN(10000) == 0 }},
+		{"one in a hundred", func(int, int) bool { return r.IntN(100) == 0 }},
+		{"half", func(int, int) bool { return r.IntN(2) == 0 }},
+		{"all", func(int, int) bool { return true }},
+		{"whole rows", func(j, _ int) bool { return j%5 == 0 }},
+		{"many, then none, then many", func(_, i int) bool { return i/512%2 == 0 }},
+		{"a single one", func(j, i int) bool { return j == 71 && i == 1217 }},
+	} {
+		for _, nan := range []bool{false, true} {
+			a := newMatrix(r, rows, cols, k, 0, 0)
+			for j := range cols {
+				row := a.fp8[j*a.ldw:][:k]
+				for i := range row {
+					row[i] = byte(8+r.IntN(0x7F-8)) | byte(r.IntN(2))<<7
+					if c.rare(j, i) {
+						row[i] = byte(r.IntN(8)) | byte(r.IntN(2))<<7
+						if nan && r.IntN(4) == 0 {
+							row[i] |= 0x7F
+						}
+					}
+				}
+			}
+			a.widen()
+			for _, powers := range []bool{false, true} {
+				if powers {
+					a.withPowerScales()
+				}
+				whole := make([]float32, rows*cols)
+				cut := Cut{Y: whole, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, rows, k), M1: rows, N: cols}
+				tier.TiledFP8(cut, a.fp8, a.ldw, a.scale, a.ldScale, 0)
+				if !nan {
+					wantSums(t, c.name, whole, a.x, a.ldx, rows, a.w[testFP8], a.ldw, cols, k, float64(k/8+8)*0x1p-24+0x1p-17)
+				}
+				for _, m := range []int{1, 3, 8, 16, 32} {
+					part := make([]float32, m*cols)
+					tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, m, k), M1: m, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, 0)
+					wantSame(t, fmt.Sprintf("%s, NaN %v, powers %v, %d rows", c.name, nan, powers, m), part, whole[:m*cols])
+				}
+			}
+		}
+	}
+}
