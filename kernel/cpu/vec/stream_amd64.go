@@ -109,15 +109,21 @@ func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, j, from, depth int, 
 	a.w, a.ldw, a.lower = at(w.b, j*w.ld+from), w.ld, blockW*w.ld
 	a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
 	a.panel, a.blocks, a.scales = at(ts.panel, 0), depth/scaleBlock, unsafe.Pointer(&ts.scales[1])
-	for i, s := range w.scale.row(j)[from/scaleBlock:][:a.blocks] {
-		power := 0
-		if folded {
-			power = math.Ilogb(float64(s))
-		}
-		word := uint32(uint16(power << 7))
-		ts.scales[1+i] = streamScale{table: unsafe.Pointer(&tablesFP8()[power+maxPower]), power: word<<16 | word, scale: s}
-	}
+	ts.streamScales(w.scale.row(j)[from/scaleBlock:][:a.blocks], folded)
 	runStream(streamKernels[x.rows][flag(!folded)], a)
+}
+
+// streamScales tells the kernel the scales of its blocks.
+func (ts *tileScratch) streamScales(scales []float32, folded bool) {
+	tables := tablesFP8()
+	for i, s := range scales {
+		e := &ts.scales[1+i]
+		e.scale, e.power, e.table = s, 0, unsafe.Pointer(&tables[maxPower])
+		if folded {
+			power := math.Ilogb(float64(s))
+			e.power, e.table = uint32(uint16(power<<7))*0x10001, unsafe.Pointer(&tables[power+maxPower])
+		}
+	}
 }
 
 // streamKernels is by rows of a group; scales in the weights, or apart.

@@ -350,12 +350,16 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 // foldOne writes the sums of a single column.
 func (ts *tileScratch) foldOne(c *Cut, b tileBlock) {
 	y := c.Y[b.row:][:b.rows]
-	for i := range y {
-		v := sumOfParts(b.sums, i*pairLanes)
-		if c.Add {
-			v += y[i]
+	// In bounds: a block has two tiles of 16 lines of 64 bytes.
+	sums := (*[blockW][tileSide]float32)(at(b.sums[:2*tileBytes], 0))[:len(y)]
+	if c.Add {
+		for i := range y {
+			y[i] += sums[i][0] + sums[i][1]
 		}
-		y[i] = v
+		return
+	}
+	for i := range y {
+		y[i] = sums[i][0] + sums[i][1]
 	}
 }
 
