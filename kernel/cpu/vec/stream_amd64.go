@@ -7,11 +7,13 @@ import (
 	"unsafe"
 )
 
-// A call of a streaming kernel takes streamRows rows of at most streamBlocks
-// blocks of codes: 8192, half a megabyte.
+// A unit of a streaming kernel is streamRows rows of at most unitBlocks blocks of
+// codes: 8192 columns, half a megabyte. A call takes units of streamBlocks blocks
+// together, which is less than a tenth of a millisecond.
 const (
 	streamRows   = 2 * blockW
-	streamBlocks = 64
+	unitBlocks   = 64
+	streamBlocks = 128
 	// streamRun is what a fetching place moves on with 32 rows.
 	streamRun = 256
 	// skewAhead keeps the eight fetching places apart within a page: rows of
@@ -25,25 +27,88 @@ const (
 // memory: after the first group they are in the second cache.
 func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 	for j := 0; j < c.N; {
-		rows := 0
+		u := w.units(c, j)
+		rows := u.rows
 		for m := c.M0; m < c.M1; m += c.X.rows {
 			group := *c
 			group.M0, group.M1, group.Y = m, min(m+c.X.rows, c.M1), c.Y[(m-c.M0)*c.Ldy:]
-			rows = ts.streamGroup(&group, w, j)
+			switch {
+			case u.rows == 0:
+				rows = ts.streamRest(&group, w, j, 0)
+			case u.depth == w.k:
+				ts.streamUnits(&group, w, u)
+				ts.foldUnits(&group, u)
+			default:
+				ts.streamUnits(&group, w, u)
+				ts.spreadSums(c.X)
+				ts.streamRest(&group, w, j, u.depth)
+			}
 		}
 		j += rows
 	}
 }
 
-// streamGroup multiplies one group of columns by weights from row j on and returns
-// how many rows of them. Whole blocks of 64 rows by 128 columns go through a
-// streaming kernel; what is left over goes by the panel, in the same order of sums.
-func (ts *tileScratch) streamGroup(c *Cut, w *panelWeights, j int) int {
-	rows, from := w.block(j, c.N-j), 0
-	if w.streams(j, c.N-j) {
-		rows = streamRows
-		clear(ts.sums[:rows/tileSide*c.X.tiles()*tileBytes])
-		from = ts.streamRows(c, w, j)
+// streamUnits are rows of weights, some times streamRows of them, for streaming
+// kernels: as many of their columns as are whole blocks.
+type streamUnits struct {
+	row, rows, depth int
+	folded           bool
+}
+
+// units finds as many rows from row j on as a kernel takes at once, which may be
+// none: their scales are in one line for each unit, and either all of them in
+// the weights or all apart. What cannot be whole is by single units.
+func (w *panelWeights) units(c *Cut, j int) streamUnits {
+	u := streamUnits{row: j, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
+	most := min(streamBlocks*scaleBlock/u.depth, sumsBytes/(streamRows*c.X.tiles()*c.X.lineBytes()))
+	if u.depth < w.k || u.depth > unitBlocks*scaleBlock || c.M1-c.M0 > c.X.rows {
+		most = 1
+	}
+	for n := 0; n < most && w.streams(j+u.rows, c.N-j-u.rows) && w.folded(j+u.rows) == u.folded; n++ {
+		u.rows += streamRows
+	}
+	return u
+}
+
+// streams reports whether the rows from row on are enough for a unit and share
+// their scales.
+func (w *panelWeights) streams(row, left int) bool {
+	return left >= streamRows && (w.scale.row0+row)%scaleBlock <= scaleBlock-streamRows
+}
+
+// streamUnits multiplies the units, a call after the other where one is too long.
+func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
+	const most = unitBlocks * scaleBlock
+	clear(ts.sums[:u.rows*c.X.tiles()*c.X.lineBytes()])
+	for from := 0; from < u.depth; from += most {
+		depth := min(u.depth-from, most)
+		// What comes next is further along, or the rows below. After the last ones it is what is here already.
+		next, run := uintptr(at(w.b, u.row*w.ld))+uintptr(from+depth), u.depth-from-depth
+		last := next
+		if run == 0 {
+			next, run = uintptr(at(w.b, u.row*w.ld)), u.depth
+			last = next + uintptr((u.rows-streamRows)*w.ld)
+			if u.row+u.rows < c.N {
+				last += uintptr(streamRows * w.ld)
+			}
+			if u.rows > streamRows {
+				next += uintptr(streamRows * w.ld)
+			} else {
+				next = last
+			}
+		}
+		ts.fetchAhead(next, w.ld, min(run, most))
+		ts.flow.lastAhead = last
+		ts.streamDepth(c, w, u, from, depth)
+	}
+}
+
+// streamRest multiplies a block of rows from row j on, or those of a unit, by way of
+// the panel, from a column on, and returns how many.
+func (ts *tileScratch) streamRest(c *Cut, w *panelWeights, j, from int) int {
+	rows := streamRows
+	if from == 0 {
+		rows = w.block(j, c.N-j)
 	}
 	for r := 0; r < rows; r += blockW {
 		b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r), sums: ts.sums[r/tileSide*c.X.tiles()*tileBytes:], folded: w.folded(j)}
@@ -58,31 +123,35 @@ func (ts *tileScratch) streamGroup(c *Cut, w *panelWeights, j int) int {
 	return rows
 }
 
-// streams reports whether the rows from row on are enough for a streaming
-// kernel and share their scales.
-func (w *panelWeights) streams(row, left int) bool {
-	return left >= streamRows && (w.scale.row0+row)%scaleBlock <= scaleBlock-streamRows
+// spreadSums moves the lines of a unit's sums as far apart as the panel's are.
+func (ts *tileScratch) spreadSums(x *Columns) {
+	line := x.lineBytes()
+	for r := streamRows*x.tiles() - 1; r > 0 && line < pairLanes; r-- {
+		copy(ts.sums[r*pairLanes:][:line], ts.sums[r*line:])
+	}
 }
 
-// streamRows multiplies the whole blocks of streamRows rows from row j on and
-// returns the columns they have.
-func (ts *tileScratch) streamRows(c *Cut, w *panelWeights, j int) int {
-	whole, folded := w.k/scaleBlock*scaleBlock, w.folded(j)
-	const most = streamBlocks * scaleBlock
-	for from := 0; from < whole; from += most {
-		depth := min(whole-from, most)
-		// What comes next is further along, or the rows below. After the last ones it is what is here already.
-		next, run := uintptr(at(w.b, j*w.ld))+uintptr(from+depth), whole-from-depth
-		if run == 0 {
-			next, run = uintptr(at(w.b, j*w.ld)), whole
-			if j+streamRows < c.N {
-				next += uintptr(streamRows * w.ld)
+// foldUnits writes the sums of units to y.
+func (ts *tileScratch) foldUnits(c *Cut, u streamUnits) {
+	if c.X.rows == 1 {
+		y := c.Y[u.row:][:u.rows]
+		// In bounds: a line has two sums.
+		sums := unsafe.Slice((*[2]float32)(at(ts.sums, 0)), u.rows)
+		for i := range y {
+			v := sums[i][0] + sums[i][1]
+			if c.Add {
+				v += y[i]
 			}
+			y[i] = v
 		}
-		ts.fetchAhead(next, w.ld, min(run, most))
-		ts.streamDepth(c, w, j, from, depth, folded)
+		return
 	}
-	return whole
+	a := &ts.fold
+	a.ldy, a.add, a.mask = 4*c.Ldy, flag(c.Add), 1<<tileSide-1
+	a.rows, a.tiles, a.line = c.M1-c.M0, u.rows/tileSide, c.X.lineBytes()
+	a.nextSums, a.nextY = tileSide*c.X.tiles()*a.line, pairLanes
+	a.sums, a.y = at(ts.sums, 0), at(c.Y, u.row)
+	runFold(c.X.folds().apart, a)
 }
 
 // fetchAhead names the first run bytes of streamRows rows, ld bytes apart, as
@@ -95,29 +164,34 @@ func (ts *tileScratch) fetchAhead(first uintptr, ld, run int) {
 	a.backAhead = 64 - 4*a.ldAhead
 	a.runAhead = (run + streamRun - 1) / streamRun * streamRun
 	a.leftAhead, a.jumpAhead = a.runAhead, ld-a.runAhead
+	a.unitAhead = streamRows * ld
 }
 
-// streamDepth adds the columns [from, from+depth) of streamRows rows to their
-// sums.
-func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, j, from, depth int, folded bool) {
+// streamDepth adds the columns [from, from+depth) of units to their sums.
+func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from, depth int) {
 	a, x := &ts.flow, c.X
 	for t := range 8 {
 		a.shapes.set(t, tileSide, x.lineBytes())
 	}
 	a.shapes.set(tileW, tileSide, pairLanes)
 	a.shapes.set(tileW+1, tileSide, pairLanes)
-	a.w, a.ldw, a.lower = at(w.b, j*w.ld+from), w.ld, blockW*w.ld
+	a.w, a.ldw, a.lower, a.nextW = at(w.b, u.row*w.ld+from), w.ld, blockW*w.ld, streamRows*w.ld-depth
 	a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
-	a.panel, a.blocks, a.scales = at(ts.panel, 0), depth/scaleBlock, unsafe.Pointer(&ts.scales[1])
-	ts.streamScales(w.scale.row(j)[from/scaleBlock:][:a.blocks], folded)
-	runStream(streamKernels[x.rows][flag(!folded)], a)
+	a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), unsafe.Pointer(&ts.scales[1])
+	a.units, a.blocks = u.rows/streamRows, depth/scaleBlock
+	a.left, a.leftSums = a.blocks, 1+a.blocks
+	for i := range a.units {
+		scales := w.scale.row(u.row + i*streamRows)[from/scaleBlock:][:a.blocks]
+		ts.streamScales(ts.scales[1+i*a.blocks:], scales, u.folded)
+	}
+	runStream(streamKernels[x.rows][flag(!u.folded)], a)
 }
 
 // streamScales tells the kernel the scales of its blocks.
-func (ts *tileScratch) streamScales(scales []float32, folded bool) {
+func (ts *tileScratch) streamScales(to []streamScale, scales []float32, folded bool) {
 	tables := tablesFP8()
 	for i, s := range scales {
-		e := &ts.scales[1+i]
+		e := &to[i]
 		e.scale, e.power, e.table = s, 0, unsafe.Pointer(&tables[maxPower])
 		if folded {
 			power := math.Ilogb(float64(s))

@@ -101,7 +101,7 @@ TEXT ·stream16(SB), NOSPLIT, $0-8
 	LEAQ (CX)(CX*2), R10
 	MOVQ streamArgs_x(AX), SI
 	MOVQ streamArgs_panel(AX), DI
-	MOVQ streamArgs_blocks(AX), R8
+	MOVQ streamArgs_sums(AX), R8
 	MOVQ streamArgs_scales(AX), R11
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
@@ -112,21 +112,21 @@ TEXT ·stream16(SB), NOSPLIT, $0-8
 	VMOVDQU64 lowMap<>(SB), Z29
 	VMOVDQU64 markMap<>(SB), Z28
 	VMOVDQU64 extremeMarks<>(SB), Z27
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0xA0; BYTE $0x00; BYTE $0x00; // tileloadd 0xa000(%rdi,%r15,1),%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0xA4; BYTE $0x00; BYTE $0x00; // tileloadd 0xa400(%rdi,%r15,1),%tmm1
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0xA8; BYTE $0x00; BYTE $0x00; // tileloadd 0xa800(%rdi,%r15,1),%tmm2
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0xAC; BYTE $0x00; BYTE $0x00; // tileloadd 0xac00(%rdi,%r15,1),%tmm3
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x10; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r8,%rdx,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r8,%rdx,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r8,%rdx,1),%tmm2
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r8,%rdx,1),%tmm3
 	// phase 0
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few3
+	JLE few4
 	MOVQ $1, streamArgs_exact(AX)
-few3:
+few4:
 	MOVQ $0, streamArgs_rare(AX)
 	VPBROADCASTD 8(R11), Z25
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact4
+	JNE exact5
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -170,7 +170,7 @@ few3:
 	VMOVDQA64 Z4, 192(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 2240(DI)
-filled6:
+filled7:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -178,7 +178,7 @@ filled6:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact7
+	JNE exact8
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -225,8 +225,8 @@ filled6:
 	VMOVDQA64 Z5, 2496(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare8
-filled9:
+	JNZ rare9
+filled10:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -234,7 +234,7 @@ filled9:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact10
+	JNE exact11
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -278,7 +278,7 @@ filled9:
 	VMOVDQA64 Z4, 704(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 2752(DI)
-filled12:
+filled13:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -286,7 +286,7 @@ filled12:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact13
+	JNE exact14
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -333,8 +333,8 @@ filled12:
 	VMOVDQA64 Z5, 3008(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare14
-filled15:
+	JNZ rare15
+filled16:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -342,7 +342,7 @@ filled15:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact16
+	JNE exact17
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -386,7 +386,7 @@ filled15:
 	VMOVDQA64 Z4, 1216(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 3264(DI)
-filled18:
+filled19:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -394,7 +394,7 @@ filled18:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact19
+	JNE exact20
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -441,8 +441,8 @@ filled18:
 	VMOVDQA64 Z5, 3520(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare20
-filled21:
+	JNZ rare21
+filled22:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -450,7 +450,7 @@ filled21:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact22
+	JNE exact23
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -494,7 +494,7 @@ filled21:
 	VMOVDQA64 Z4, 1728(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 3776(DI)
-filled24:
+filled25:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -502,7 +502,7 @@ filled24:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact25
+	JNE exact26
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -549,8 +549,8 @@ filled24:
 	VMOVDQA64 Z5, 4032(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare26
-filled27:
+	JNZ rare27
+filled28:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -558,26 +558,26 @@ filled27:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same28
+	JGT same29
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same28:
+same29:
 	JMP entry2
 loop1:
 	// phase 0
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few29
+	JLE few30
 	MOVQ $1, streamArgs_exact(AX)
-few29:
+few30:
 	MOVQ $0, streamArgs_rare(AX)
 	VPBROADCASTD 8(R11), Z25
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact30
+	JNE exact31
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -621,7 +621,7 @@ few29:
 	VMOVDQA64 Z4, 192(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 2240(DI)
-filled32:
+filled33:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -632,7 +632,7 @@ filled32:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact33
+	JNE exact34
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -679,8 +679,8 @@ filled32:
 	VMOVDQA64 Z5, 2496(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare34
-filled35:
+	JNZ rare35
+filled36:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -690,7 +690,7 @@ filled35:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact36
+	JNE exact37
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -734,7 +734,7 @@ filled35:
 	VMOVDQA64 Z4, 704(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 2752(DI)
-filled38:
+filled39:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -743,7 +743,7 @@ filled38:
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact39
+	JNE exact40
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -790,8 +790,8 @@ filled38:
 	VMOVDQA64 Z5, 3008(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare40
-filled41:
+	JNZ rare41
+filled42:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -801,7 +801,7 @@ filled41:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact42
+	JNE exact43
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -845,7 +845,7 @@ filled41:
 	VMOVDQA64 Z4, 1216(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 3264(DI)
-filled44:
+filled45:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -856,7 +856,7 @@ filled44:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact45
+	JNE exact46
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -903,8 +903,8 @@ filled44:
 	VMOVDQA64 Z5, 3520(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare46
-filled47:
+	JNZ rare47
+filled48:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -914,7 +914,7 @@ filled47:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact48
+	JNE exact49
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -958,7 +958,7 @@ filled47:
 	VMOVDQA64 Z4, 1728(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 3776(DI)
-filled50:
+filled51:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -967,7 +967,7 @@ filled50:
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact51
+	JNE exact52
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -1014,8 +1014,8 @@ filled50:
 	VMOVDQA64 Z5, 4032(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare52
-filled53:
+	JNZ rare53
+filled54:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1023,21 +1023,35 @@ filled53:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same54
+	JGT same55
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same54:
+same55:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $8192, SI
+	MOVQ streamArgs_left(AX), R9
+	CMPQ R9, streamArgs_blocks(AX)
+	JNE same56
+	MOVQ streamArgs_x(AX), SI
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x10; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x1000(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x1400(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x1800(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x1c00(%r8,%rdx,1)
+	ADDQ $8192, R8
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x10; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r8,%rdx,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r8,%rdx,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r8,%rdx,1),%tmm2
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r8,%rdx,1),%tmm3
+same56:
 entry2:
 	// phase 1
 	LEAQ 64(BX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact55
+	JNE exact57
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -1081,7 +1095,7 @@ entry2:
 	VMOVDQA64 Z4, 4288(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6336(DI)
-filled57:
+filled59:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1090,13 +1104,13 @@ filled57:
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x3F; // tileloadd (%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0xA0; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0xa000(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tileloadd 0x9000(%rdi,%r15,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x10; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x1000(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tileloadd (%r8,%rdx,1),%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rsi,%rdx,1),%tmm7
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0xA4; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0xa400(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tileloadd 0x9400(%rdi,%r15,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x1400(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r8,%rdx,1),%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact58
+	JNE exact60
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -1143,8 +1157,8 @@ filled57:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare59
-filled60:
+	JNZ rare61
+filled62:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1154,7 +1168,7 @@ filled60:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact61
+	JNE exact63
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -1198,7 +1212,7 @@ filled60:
 	VMOVDQA64 Z4, 4800(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6848(DI)
-filled63:
+filled65:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1206,12 +1220,12 @@ filled63:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0xA8; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0xa800(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tileloadd 0x9800(%rdi,%r15,1),%tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0xAC; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xac00(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tileloadd 0x9c00(%rdi,%r15,1),%tmm3
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x1800(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r8,%rdx,1),%tmm2
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x1c00(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r8,%rdx,1),%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact64
+	JNE exact66
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -1258,8 +1272,8 @@ filled63:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare65
-filled66:
+	JNZ rare67
+filled68:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1269,7 +1283,7 @@ filled66:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact67
+	JNE exact69
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -1313,7 +1327,7 @@ filled66:
 	VMOVDQA64 Z4, 5312(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7360(DI)
-filled69:
+filled71:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1324,7 +1338,7 @@ filled69:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact70
+	JNE exact72
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -1371,8 +1385,8 @@ filled69:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare71
-filled72:
+	JNZ rare73
+filled74:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1382,7 +1396,7 @@ filled72:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact73
+	JNE exact75
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -1426,7 +1440,7 @@ filled72:
 	VMOVDQA64 Z4, 5824(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7872(DI)
-filled75:
+filled77:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1435,7 +1449,7 @@ filled75:
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact76
+	JNE exact78
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -1482,8 +1496,8 @@ filled75:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare77
-filled78:
+	JNZ rare79
+filled80:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1491,20 +1505,20 @@ filled78:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same79
+	JGT same81
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same79:
+same81:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	// phase 2
 	LEAQ (BX), R9
 	ADDQ streamArgs_lower(AX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact80
+	JNE exact82
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -1548,7 +1562,7 @@ same79:
 	VMOVDQA64 Z4, 192(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 2240(DI)
-filled82:
+filled84:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1559,7 +1573,7 @@ filled82:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact83
+	JNE exact85
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -1606,8 +1620,8 @@ filled82:
 	VMOVDQA64 Z5, 2496(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare84
-filled85:
+	JNZ rare86
+filled87:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1617,7 +1631,7 @@ filled85:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact86
+	JNE exact88
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -1661,7 +1675,7 @@ filled85:
 	VMOVDQA64 Z4, 704(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 2752(DI)
-filled88:
+filled90:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1670,7 +1684,7 @@ filled88:
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact89
+	JNE exact91
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -1717,8 +1731,8 @@ filled88:
 	VMOVDQA64 Z5, 3008(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare90
-filled91:
+	JNZ rare92
+filled93:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1728,7 +1742,7 @@ filled91:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact92
+	JNE exact94
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -1772,7 +1786,7 @@ filled91:
 	VMOVDQA64 Z4, 1216(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 3264(DI)
-filled94:
+filled96:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1783,7 +1797,7 @@ filled94:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact95
+	JNE exact97
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -1830,8 +1844,8 @@ filled94:
 	VMOVDQA64 Z5, 3520(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare96
-filled97:
+	JNZ rare98
+filled99:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1841,7 +1855,7 @@ filled97:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact98
+	JNE exact100
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -1885,7 +1899,7 @@ filled97:
 	VMOVDQA64 Z4, 1728(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 3776(DI)
-filled100:
+filled102:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1894,7 +1908,7 @@ filled100:
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact101
+	JNE exact103
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -1941,8 +1955,8 @@ filled100:
 	VMOVDQA64 Z5, 4032(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare102
-filled103:
+	JNZ rare104
+filled105:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -1950,20 +1964,20 @@ filled103:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same104
+	JGT same106
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same104:
+same106:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	// phase 3
 	LEAQ 64(BX), R9
 	ADDQ streamArgs_lower(AX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact105
+	JNE exact107
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -2007,7 +2021,7 @@ same104:
 	VMOVDQA64 Z4, 4288(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6336(DI)
-filled107:
+filled109:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -2016,13 +2030,13 @@ filled107:
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x3F; // tileloadd (%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x9000(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0xA0; BYTE $0x00; BYTE $0x00; // tileloadd 0xa000(%rdi,%r15,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tilestored %tmm0,(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x10; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%r8,%rdx,1),%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rsi,%rdx,1),%tmm7
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x9400(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0xA4; BYTE $0x00; BYTE $0x00; // tileloadd 0xa400(%rdi,%r15,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%r8,%rdx,1),%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact108
+	JNE exact110
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -2069,8 +2083,8 @@ filled107:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare109
-filled110:
+	JNZ rare111
+filled112:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -2080,7 +2094,7 @@ filled110:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact111
+	JNE exact113
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -2124,7 +2138,7 @@ filled110:
 	VMOVDQA64 Z4, 4800(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6848(DI)
-filled113:
+filled115:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -2132,12 +2146,12 @@ filled113:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x9800(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0xA8; BYTE $0x00; BYTE $0x00; // tileloadd 0xa800(%rdi,%r15,1),%tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x9c00(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0xAC; BYTE $0x00; BYTE $0x00; // tileloadd 0xac00(%rdi,%r15,1),%tmm3
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%r8,%rdx,1),%tmm2
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%r8,%rdx,1),%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact114
+	JNE exact116
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -2184,8 +2198,8 @@ filled113:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare115
-filled116:
+	JNZ rare117
+filled118:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -2195,7 +2209,7 @@ filled116:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact117
+	JNE exact119
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -2239,7 +2253,7 @@ filled116:
 	VMOVDQA64 Z4, 5312(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7360(DI)
-filled119:
+filled121:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -2250,7 +2264,7 @@ filled119:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact120
+	JNE exact122
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -2297,8 +2311,8 @@ filled119:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare121
-filled122:
+	JNZ rare123
+filled124:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -2308,7 +2322,7 @@ filled122:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact123
+	JNE exact125
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -2352,7 +2366,7 @@ filled122:
 	VMOVDQA64 Z4, 5824(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7872(DI)
-filled125:
+filled127:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -2361,7 +2375,7 @@ filled125:
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact126
+	JNE exact128
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -2408,8 +2422,8 @@ filled125:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare127
-filled128:
+	JNZ rare129
+filled130:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -2417,19 +2431,35 @@ filled128:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same129
+	JGT same131
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same129:
+same131:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $128, BX
 	ADDQ $16, R11
-	DECQ R8
+	DECQ streamArgs_left(AX)
 	JNZ loop1
+	DECQ streamArgs_units(AX)
+	JZ done3
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_left(AX)
+	ADDQ streamArgs_nextW(AX), BX
+	MOVQ streamArgs_unitAhead(AX), R12
+	ADDQ streamArgs_ahead(AX), R12
+	CMPQ streamArgs_units(AX), $1
+	JNE more132
+	MOVQ streamArgs_lastAhead(AX), R12
+more132:
+	MOVQ R12, streamArgs_ahead(AX)
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	JMP loop1
+done3:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rsi,%rdx,1),%tmm7
@@ -2446,116 +2476,24 @@ same129:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0xA0; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0xa000(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0xA4; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0xa400(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0xA8; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0xa800(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0xAC; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xac00(%rdi,%r15,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x10; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x1000(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x1400(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x1800(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x1c00(%r8,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
-exact4:
+exact5:
 	ADDQ $0, DI
 	CALL anyRows32<>(SB)
 	SUBQ $0, DI
-	JMP filled6
-exact7:
+	JMP filled7
+exact8:
 	ADDQ $256, DI
 	CALL anyRows32<>(SB)
 	SUBQ $256, DI
-	JMP filled9
-rare8:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $0, DI
-	CALL anyRows32<>(SB)
-	SUBQ $0, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $256, DI
-	CALL anyRows32<>(SB)
-	SUBQ $256, DI
-	JMP filled9
-exact10:
-	ADDQ $512, DI
-	CALL anyRows32<>(SB)
-	SUBQ $512, DI
-	JMP filled12
-exact13:
-	ADDQ $768, DI
-	CALL anyRows32<>(SB)
-	SUBQ $768, DI
-	JMP filled15
-rare14:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $512, DI
-	CALL anyRows32<>(SB)
-	SUBQ $512, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $768, DI
-	CALL anyRows32<>(SB)
-	SUBQ $768, DI
-	JMP filled15
-exact16:
-	ADDQ $1024, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1024, DI
-	JMP filled18
-exact19:
-	ADDQ $1280, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1280, DI
-	JMP filled21
-rare20:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1024, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1024, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1280, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1280, DI
-	JMP filled21
-exact22:
-	ADDQ $1536, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1536, DI
-	JMP filled24
-exact25:
-	ADDQ $1792, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1792, DI
-	JMP filled27
-rare26:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1536, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1536, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1792, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1792, DI
-	JMP filled27
-exact30:
-	ADDQ $0, DI
-	CALL anyRows32<>(SB)
-	SUBQ $0, DI
-	JMP filled32
-exact33:
-	ADDQ $256, DI
-	CALL anyRows32<>(SB)
-	SUBQ $256, DI
-	JMP filled35
-rare34:
+	JMP filled10
+rare9:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -2567,18 +2505,18 @@ rare34:
 	ADDQ $256, DI
 	CALL anyRows32<>(SB)
 	SUBQ $256, DI
-	JMP filled35
-exact36:
+	JMP filled10
+exact11:
 	ADDQ $512, DI
 	CALL anyRows32<>(SB)
 	SUBQ $512, DI
-	JMP filled38
-exact39:
+	JMP filled13
+exact14:
 	ADDQ $768, DI
 	CALL anyRows32<>(SB)
 	SUBQ $768, DI
-	JMP filled41
-rare40:
+	JMP filled16
+rare15:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -2590,18 +2528,18 @@ rare40:
 	ADDQ $768, DI
 	CALL anyRows32<>(SB)
 	SUBQ $768, DI
-	JMP filled41
-exact42:
+	JMP filled16
+exact17:
 	ADDQ $1024, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1024, DI
-	JMP filled44
-exact45:
+	JMP filled19
+exact20:
 	ADDQ $1280, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1280, DI
-	JMP filled47
-rare46:
+	JMP filled22
+rare21:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -2613,18 +2551,18 @@ rare46:
 	ADDQ $1280, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1280, DI
-	JMP filled47
-exact48:
+	JMP filled22
+exact23:
 	ADDQ $1536, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1536, DI
-	JMP filled50
-exact51:
+	JMP filled25
+exact26:
 	ADDQ $1792, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1792, DI
-	JMP filled53
-rare52:
+	JMP filled28
+rare27:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -2636,202 +2574,110 @@ rare52:
 	ADDQ $1792, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1792, DI
-	JMP filled53
-exact55:
+	JMP filled28
+exact31:
+	ADDQ $0, DI
+	CALL anyRows32<>(SB)
+	SUBQ $0, DI
+	JMP filled33
+exact34:
+	ADDQ $256, DI
+	CALL anyRows32<>(SB)
+	SUBQ $256, DI
+	JMP filled36
+rare35:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $0, DI
+	CALL anyRows32<>(SB)
+	SUBQ $0, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $256, DI
+	CALL anyRows32<>(SB)
+	SUBQ $256, DI
+	JMP filled36
+exact37:
+	ADDQ $512, DI
+	CALL anyRows32<>(SB)
+	SUBQ $512, DI
+	JMP filled39
+exact40:
+	ADDQ $768, DI
+	CALL anyRows32<>(SB)
+	SUBQ $768, DI
+	JMP filled42
+rare41:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $512, DI
+	CALL anyRows32<>(SB)
+	SUBQ $512, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $768, DI
+	CALL anyRows32<>(SB)
+	SUBQ $768, DI
+	JMP filled42
+exact43:
+	ADDQ $1024, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1024, DI
+	JMP filled45
+exact46:
+	ADDQ $1280, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1280, DI
+	JMP filled48
+rare47:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1024, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1024, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1280, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1280, DI
+	JMP filled48
+exact49:
+	ADDQ $1536, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1536, DI
+	JMP filled51
+exact52:
+	ADDQ $1792, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1792, DI
+	JMP filled54
+rare53:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1536, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1536, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1792, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1792, DI
+	JMP filled54
+exact57:
 	ADDQ $4096, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4096, DI
-	JMP filled57
-exact58:
+	JMP filled59
+exact60:
 	ADDQ $4352, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4352, DI
-	JMP filled60
-rare59:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $4096, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4096, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $4352, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4352, DI
-	JMP filled60
-exact61:
-	ADDQ $4608, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4608, DI
-	JMP filled63
-exact64:
-	ADDQ $4864, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4864, DI
-	JMP filled66
-rare65:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $4608, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4608, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $4864, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4864, DI
-	JMP filled66
-exact67:
-	ADDQ $5120, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5120, DI
-	JMP filled69
-exact70:
-	ADDQ $5376, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5376, DI
-	JMP filled72
-rare71:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $5120, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5120, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $5376, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5376, DI
-	JMP filled72
-exact73:
-	ADDQ $5632, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5632, DI
-	JMP filled75
-exact76:
-	ADDQ $5888, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5888, DI
-	JMP filled78
-rare77:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $5632, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5632, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $5888, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5888, DI
-	JMP filled78
-exact80:
-	ADDQ $0, DI
-	CALL anyRows32<>(SB)
-	SUBQ $0, DI
-	JMP filled82
-exact83:
-	ADDQ $256, DI
-	CALL anyRows32<>(SB)
-	SUBQ $256, DI
-	JMP filled85
-rare84:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $0, DI
-	CALL anyRows32<>(SB)
-	SUBQ $0, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $256, DI
-	CALL anyRows32<>(SB)
-	SUBQ $256, DI
-	JMP filled85
-exact86:
-	ADDQ $512, DI
-	CALL anyRows32<>(SB)
-	SUBQ $512, DI
-	JMP filled88
-exact89:
-	ADDQ $768, DI
-	CALL anyRows32<>(SB)
-	SUBQ $768, DI
-	JMP filled91
-rare90:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $512, DI
-	CALL anyRows32<>(SB)
-	SUBQ $512, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $768, DI
-	CALL anyRows32<>(SB)
-	SUBQ $768, DI
-	JMP filled91
-exact92:
-	ADDQ $1024, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1024, DI
-	JMP filled94
-exact95:
-	ADDQ $1280, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1280, DI
-	JMP filled97
-rare96:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1024, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1024, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1280, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1280, DI
-	JMP filled97
-exact98:
-	ADDQ $1536, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1536, DI
-	JMP filled100
-exact101:
-	ADDQ $1792, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1792, DI
-	JMP filled103
-rare102:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1536, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1536, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1792, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1792, DI
-	JMP filled103
-exact105:
-	ADDQ $4096, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4096, DI
-	JMP filled107
-exact108:
-	ADDQ $4352, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4352, DI
-	JMP filled110
-rare109:
+	JMP filled62
+rare61:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -2843,18 +2689,18 @@ rare109:
 	ADDQ $4352, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4352, DI
-	JMP filled110
-exact111:
+	JMP filled62
+exact63:
 	ADDQ $4608, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4608, DI
-	JMP filled113
-exact114:
+	JMP filled65
+exact66:
 	ADDQ $4864, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4864, DI
-	JMP filled116
-rare115:
+	JMP filled68
+rare67:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -2866,18 +2712,18 @@ rare115:
 	ADDQ $4864, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4864, DI
-	JMP filled116
-exact117:
+	JMP filled68
+exact69:
 	ADDQ $5120, DI
 	CALL anyRows32<>(SB)
 	SUBQ $5120, DI
-	JMP filled119
-exact120:
+	JMP filled71
+exact72:
 	ADDQ $5376, DI
 	CALL anyRows32<>(SB)
 	SUBQ $5376, DI
-	JMP filled122
-rare121:
+	JMP filled74
+rare73:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -2889,18 +2735,18 @@ rare121:
 	ADDQ $5376, DI
 	CALL anyRows32<>(SB)
 	SUBQ $5376, DI
-	JMP filled122
-exact123:
+	JMP filled74
+exact75:
 	ADDQ $5632, DI
 	CALL anyRows32<>(SB)
 	SUBQ $5632, DI
-	JMP filled125
-exact126:
+	JMP filled77
+exact78:
 	ADDQ $5888, DI
 	CALL anyRows32<>(SB)
 	SUBQ $5888, DI
-	JMP filled128
-rare127:
+	JMP filled80
+rare79:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -2912,7 +2758,191 @@ rare127:
 	ADDQ $5888, DI
 	CALL anyRows32<>(SB)
 	SUBQ $5888, DI
-	JMP filled128
+	JMP filled80
+exact82:
+	ADDQ $0, DI
+	CALL anyRows32<>(SB)
+	SUBQ $0, DI
+	JMP filled84
+exact85:
+	ADDQ $256, DI
+	CALL anyRows32<>(SB)
+	SUBQ $256, DI
+	JMP filled87
+rare86:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $0, DI
+	CALL anyRows32<>(SB)
+	SUBQ $0, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $256, DI
+	CALL anyRows32<>(SB)
+	SUBQ $256, DI
+	JMP filled87
+exact88:
+	ADDQ $512, DI
+	CALL anyRows32<>(SB)
+	SUBQ $512, DI
+	JMP filled90
+exact91:
+	ADDQ $768, DI
+	CALL anyRows32<>(SB)
+	SUBQ $768, DI
+	JMP filled93
+rare92:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $512, DI
+	CALL anyRows32<>(SB)
+	SUBQ $512, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $768, DI
+	CALL anyRows32<>(SB)
+	SUBQ $768, DI
+	JMP filled93
+exact94:
+	ADDQ $1024, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1024, DI
+	JMP filled96
+exact97:
+	ADDQ $1280, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1280, DI
+	JMP filled99
+rare98:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1024, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1024, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1280, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1280, DI
+	JMP filled99
+exact100:
+	ADDQ $1536, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1536, DI
+	JMP filled102
+exact103:
+	ADDQ $1792, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1792, DI
+	JMP filled105
+rare104:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1536, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1536, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1792, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1792, DI
+	JMP filled105
+exact107:
+	ADDQ $4096, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4096, DI
+	JMP filled109
+exact110:
+	ADDQ $4352, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4352, DI
+	JMP filled112
+rare111:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $4096, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4096, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $4352, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4352, DI
+	JMP filled112
+exact113:
+	ADDQ $4608, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4608, DI
+	JMP filled115
+exact116:
+	ADDQ $4864, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4864, DI
+	JMP filled118
+rare117:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $4608, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4608, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $4864, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4864, DI
+	JMP filled118
+exact119:
+	ADDQ $5120, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5120, DI
+	JMP filled121
+exact122:
+	ADDQ $5376, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5376, DI
+	JMP filled124
+rare123:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $5120, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5120, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $5376, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5376, DI
+	JMP filled124
+exact125:
+	ADDQ $5632, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5632, DI
+	JMP filled127
+exact128:
+	ADDQ $5888, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5888, DI
+	JMP filled130
+rare129:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $5632, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5632, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $5888, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5888, DI
+	JMP filled130
 
 // func stream16scaled(a *streamArgs)
 // 16 rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.
@@ -2924,7 +2954,7 @@ TEXT ·stream16scaled(SB), NOSPLIT, $0-8
 	LEAQ (CX)(CX*2), R10
 	MOVQ streamArgs_x(AX), SI
 	MOVQ streamArgs_panel(AX), DI
-	MOVQ streamArgs_blocks(AX), R8
+	MOVQ streamArgs_sums(AX), R8
 	MOVQ streamArgs_scales(AX), R11
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
@@ -2943,12 +2973,12 @@ TEXT ·stream16scaled(SB), NOSPLIT, $0-8
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few132
+	JLE few136
 	MOVQ $1, streamArgs_exact(AX)
-few132:
+few136:
 	MOVQ $0, streamArgs_rare(AX)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact133
+	JNE exact137
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -2984,7 +3014,7 @@ few132:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 192(DI)
 	VMOVDQA64 Z5, 2240(DI)
-filled135:
+filled139:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -2992,7 +3022,7 @@ filled135:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact136
+	JNE exact140
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -3031,8 +3061,8 @@ filled135:
 	VMOVDQA64 Z5, 2496(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare137
-filled138:
+	JNZ rare141
+filled142:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3040,7 +3070,7 @@ filled138:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact139
+	JNE exact143
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -3076,7 +3106,7 @@ filled138:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 704(DI)
 	VMOVDQA64 Z5, 2752(DI)
-filled141:
+filled145:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3084,7 +3114,7 @@ filled141:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact142
+	JNE exact146
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -3123,8 +3153,8 @@ filled141:
 	VMOVDQA64 Z5, 3008(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare143
-filled144:
+	JNZ rare147
+filled148:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3132,7 +3162,7 @@ filled144:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact145
+	JNE exact149
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -3168,7 +3198,7 @@ filled144:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1216(DI)
 	VMOVDQA64 Z5, 3264(DI)
-filled147:
+filled151:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3176,7 +3206,7 @@ filled147:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact148
+	JNE exact152
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -3215,8 +3245,8 @@ filled147:
 	VMOVDQA64 Z5, 3520(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare149
-filled150:
+	JNZ rare153
+filled154:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3224,7 +3254,7 @@ filled150:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact151
+	JNE exact155
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -3260,7 +3290,7 @@ filled150:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1728(DI)
 	VMOVDQA64 Z5, 3776(DI)
-filled153:
+filled157:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3268,7 +3298,7 @@ filled153:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact154
+	JNE exact158
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -3307,8 +3337,8 @@ filled153:
 	VMOVDQA64 Z5, 4032(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare155
-filled156:
+	JNZ rare159
+filled160:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3316,26 +3346,26 @@ filled156:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same157
+	JGT same161
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same157:
-	JMP entry131
-loop130:
+same161:
+	JMP entry134
+loop133:
 	// phase 0
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few158
+	JLE few162
 	MOVQ $1, streamArgs_exact(AX)
-few158:
+few162:
 	MOVQ $0, streamArgs_rare(AX)
 	VBROADCASTSS -4(R11), Z24
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact159
+	JNE exact163
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -3371,7 +3401,7 @@ few158:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 192(DI)
 	VMOVDQA64 Z5, 2240(DI)
-filled161:
+filled165:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3379,34 +3409,34 @@ filled161:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 36864(DI), Z24, Z8
-	VMOVUPS Z8, 36864(DI)
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 36928(DI), Z24, Z9
-	VMOVUPS Z9, 36928(DI)
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 36992(DI), Z24, Z10
-	VMOVUPS Z10, 36992(DI)
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 37056(DI), Z24, Z11
-	VMOVUPS Z11, 37056(DI)
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 37120(DI), Z24, Z8
-	VMOVUPS Z8, 37120(DI)
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 37184(DI), Z24, Z9
-	VMOVUPS Z9, 37184(DI)
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 37248(DI), Z24, Z10
-	VMOVUPS Z10, 37248(DI)
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 37312(DI), Z24, Z11
-	VMOVUPS Z11, 37312(DI)
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact162
+	JNE exact166
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -3445,8 +3475,8 @@ filled161:
 	VMOVDQA64 Z5, 2496(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare163
-filled164:
+	JNZ rare167
+filled168:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3454,33 +3484,33 @@ filled164:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33280(DI), Z8
-	VFMADD213PS 37376(DI), Z24, Z8
-	VMOVUPS Z8, 37376(DI)
+	VFMADD213PS 512(R8), Z24, Z8
+	VMOVUPS Z8, 512(R8)
 	VMOVUPS 33344(DI), Z9
-	VFMADD213PS 37440(DI), Z24, Z9
-	VMOVUPS Z9, 37440(DI)
+	VFMADD213PS 576(R8), Z24, Z9
+	VMOVUPS Z9, 576(R8)
 	VMOVUPS 33408(DI), Z10
-	VFMADD213PS 37504(DI), Z24, Z10
-	VMOVUPS Z10, 37504(DI)
+	VFMADD213PS 640(R8), Z24, Z10
+	VMOVUPS Z10, 640(R8)
 	VMOVUPS 33472(DI), Z11
-	VFMADD213PS 37568(DI), Z24, Z11
-	VMOVUPS Z11, 37568(DI)
+	VFMADD213PS 704(R8), Z24, Z11
+	VMOVUPS Z11, 704(R8)
 	VMOVUPS 33536(DI), Z8
-	VFMADD213PS 37632(DI), Z24, Z8
-	VMOVUPS Z8, 37632(DI)
+	VFMADD213PS 768(R8), Z24, Z8
+	VMOVUPS Z8, 768(R8)
 	VMOVUPS 33600(DI), Z9
-	VFMADD213PS 37696(DI), Z24, Z9
-	VMOVUPS Z9, 37696(DI)
+	VFMADD213PS 832(R8), Z24, Z9
+	VMOVUPS Z9, 832(R8)
 	VMOVUPS 33664(DI), Z10
-	VFMADD213PS 37760(DI), Z24, Z10
-	VMOVUPS Z10, 37760(DI)
+	VFMADD213PS 896(R8), Z24, Z10
+	VMOVUPS Z10, 896(R8)
 	VMOVUPS 33728(DI), Z11
-	VFMADD213PS 37824(DI), Z24, Z11
-	VMOVUPS Z11, 37824(DI)
+	VFMADD213PS 960(R8), Z24, Z11
+	VMOVUPS Z11, 960(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact165
+	JNE exact169
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -3516,7 +3546,7 @@ filled164:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 704(DI)
 	VMOVDQA64 Z5, 2752(DI)
-filled167:
+filled171:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3524,32 +3554,32 @@ filled167:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33792(DI), Z8
-	VFMADD213PS 37888(DI), Z24, Z8
-	VMOVUPS Z8, 37888(DI)
+	VFMADD213PS 1024(R8), Z24, Z8
+	VMOVUPS Z8, 1024(R8)
 	VMOVUPS 33856(DI), Z9
-	VFMADD213PS 37952(DI), Z24, Z9
-	VMOVUPS Z9, 37952(DI)
+	VFMADD213PS 1088(R8), Z24, Z9
+	VMOVUPS Z9, 1088(R8)
 	VMOVUPS 33920(DI), Z10
-	VFMADD213PS 38016(DI), Z24, Z10
-	VMOVUPS Z10, 38016(DI)
+	VFMADD213PS 1152(R8), Z24, Z10
+	VMOVUPS Z10, 1152(R8)
 	VMOVUPS 33984(DI), Z11
-	VFMADD213PS 38080(DI), Z24, Z11
-	VMOVUPS Z11, 38080(DI)
+	VFMADD213PS 1216(R8), Z24, Z11
+	VMOVUPS Z11, 1216(R8)
 	VMOVUPS 34048(DI), Z8
-	VFMADD213PS 38144(DI), Z24, Z8
-	VMOVUPS Z8, 38144(DI)
+	VFMADD213PS 1280(R8), Z24, Z8
+	VMOVUPS Z8, 1280(R8)
 	VMOVUPS 34112(DI), Z9
-	VFMADD213PS 38208(DI), Z24, Z9
-	VMOVUPS Z9, 38208(DI)
+	VFMADD213PS 1344(R8), Z24, Z9
+	VMOVUPS Z9, 1344(R8)
 	VMOVUPS 34176(DI), Z10
-	VFMADD213PS 38272(DI), Z24, Z10
-	VMOVUPS Z10, 38272(DI)
+	VFMADD213PS 1408(R8), Z24, Z10
+	VMOVUPS Z10, 1408(R8)
 	VMOVUPS 34240(DI), Z11
-	VFMADD213PS 38336(DI), Z24, Z11
-	VMOVUPS Z11, 38336(DI)
+	VFMADD213PS 1472(R8), Z24, Z11
+	VMOVUPS Z11, 1472(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact168
+	JNE exact172
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -3588,8 +3618,8 @@ filled167:
 	VMOVDQA64 Z5, 3008(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare169
-filled170:
+	JNZ rare173
+filled174:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3597,33 +3627,33 @@ filled170:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 34304(DI), Z8
-	VFMADD213PS 38400(DI), Z24, Z8
-	VMOVUPS Z8, 38400(DI)
+	VFMADD213PS 1536(R8), Z24, Z8
+	VMOVUPS Z8, 1536(R8)
 	VMOVUPS 34368(DI), Z9
-	VFMADD213PS 38464(DI), Z24, Z9
-	VMOVUPS Z9, 38464(DI)
+	VFMADD213PS 1600(R8), Z24, Z9
+	VMOVUPS Z9, 1600(R8)
 	VMOVUPS 34432(DI), Z10
-	VFMADD213PS 38528(DI), Z24, Z10
-	VMOVUPS Z10, 38528(DI)
+	VFMADD213PS 1664(R8), Z24, Z10
+	VMOVUPS Z10, 1664(R8)
 	VMOVUPS 34496(DI), Z11
-	VFMADD213PS 38592(DI), Z24, Z11
-	VMOVUPS Z11, 38592(DI)
+	VFMADD213PS 1728(R8), Z24, Z11
+	VMOVUPS Z11, 1728(R8)
 	VMOVUPS 34560(DI), Z8
-	VFMADD213PS 38656(DI), Z24, Z8
-	VMOVUPS Z8, 38656(DI)
+	VFMADD213PS 1792(R8), Z24, Z8
+	VMOVUPS Z8, 1792(R8)
 	VMOVUPS 34624(DI), Z9
-	VFMADD213PS 38720(DI), Z24, Z9
-	VMOVUPS Z9, 38720(DI)
+	VFMADD213PS 1856(R8), Z24, Z9
+	VMOVUPS Z9, 1856(R8)
 	VMOVUPS 34688(DI), Z10
-	VFMADD213PS 38784(DI), Z24, Z10
-	VMOVUPS Z10, 38784(DI)
+	VFMADD213PS 1920(R8), Z24, Z10
+	VMOVUPS Z10, 1920(R8)
 	VMOVUPS 34752(DI), Z11
-	VFMADD213PS 38848(DI), Z24, Z11
-	VMOVUPS Z11, 38848(DI)
+	VFMADD213PS 1984(R8), Z24, Z11
+	VMOVUPS Z11, 1984(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact171
+	JNE exact175
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -3659,7 +3689,7 @@ filled170:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1216(DI)
 	VMOVDQA64 Z5, 3264(DI)
-filled173:
+filled177:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3667,34 +3697,34 @@ filled173:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 34816(DI), Z8
-	VFMADD213PS 38912(DI), Z24, Z8
-	VMOVUPS Z8, 38912(DI)
+	VFMADD213PS 2048(R8), Z24, Z8
+	VMOVUPS Z8, 2048(R8)
 	VMOVUPS 34880(DI), Z9
-	VFMADD213PS 38976(DI), Z24, Z9
-	VMOVUPS Z9, 38976(DI)
+	VFMADD213PS 2112(R8), Z24, Z9
+	VMOVUPS Z9, 2112(R8)
 	VMOVUPS 34944(DI), Z10
-	VFMADD213PS 39040(DI), Z24, Z10
-	VMOVUPS Z10, 39040(DI)
+	VFMADD213PS 2176(R8), Z24, Z10
+	VMOVUPS Z10, 2176(R8)
 	VMOVUPS 35008(DI), Z11
-	VFMADD213PS 39104(DI), Z24, Z11
-	VMOVUPS Z11, 39104(DI)
+	VFMADD213PS 2240(R8), Z24, Z11
+	VMOVUPS Z11, 2240(R8)
 	VMOVUPS 35072(DI), Z8
-	VFMADD213PS 39168(DI), Z24, Z8
-	VMOVUPS Z8, 39168(DI)
+	VFMADD213PS 2304(R8), Z24, Z8
+	VMOVUPS Z8, 2304(R8)
 	VMOVUPS 35136(DI), Z9
-	VFMADD213PS 39232(DI), Z24, Z9
-	VMOVUPS Z9, 39232(DI)
+	VFMADD213PS 2368(R8), Z24, Z9
+	VMOVUPS Z9, 2368(R8)
 	VMOVUPS 35200(DI), Z10
-	VFMADD213PS 39296(DI), Z24, Z10
-	VMOVUPS Z10, 39296(DI)
+	VFMADD213PS 2432(R8), Z24, Z10
+	VMOVUPS Z10, 2432(R8)
 	VMOVUPS 35264(DI), Z11
-	VFMADD213PS 39360(DI), Z24, Z11
-	VMOVUPS Z11, 39360(DI)
+	VFMADD213PS 2496(R8), Z24, Z11
+	VMOVUPS Z11, 2496(R8)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact174
+	JNE exact178
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -3733,8 +3763,8 @@ filled173:
 	VMOVDQA64 Z5, 3520(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare175
-filled176:
+	JNZ rare179
+filled180:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3742,33 +3772,33 @@ filled176:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 35328(DI), Z8
-	VFMADD213PS 39424(DI), Z24, Z8
-	VMOVUPS Z8, 39424(DI)
+	VFMADD213PS 2560(R8), Z24, Z8
+	VMOVUPS Z8, 2560(R8)
 	VMOVUPS 35392(DI), Z9
-	VFMADD213PS 39488(DI), Z24, Z9
-	VMOVUPS Z9, 39488(DI)
+	VFMADD213PS 2624(R8), Z24, Z9
+	VMOVUPS Z9, 2624(R8)
 	VMOVUPS 35456(DI), Z10
-	VFMADD213PS 39552(DI), Z24, Z10
-	VMOVUPS Z10, 39552(DI)
+	VFMADD213PS 2688(R8), Z24, Z10
+	VMOVUPS Z10, 2688(R8)
 	VMOVUPS 35520(DI), Z11
-	VFMADD213PS 39616(DI), Z24, Z11
-	VMOVUPS Z11, 39616(DI)
+	VFMADD213PS 2752(R8), Z24, Z11
+	VMOVUPS Z11, 2752(R8)
 	VMOVUPS 35584(DI), Z8
-	VFMADD213PS 39680(DI), Z24, Z8
-	VMOVUPS Z8, 39680(DI)
+	VFMADD213PS 2816(R8), Z24, Z8
+	VMOVUPS Z8, 2816(R8)
 	VMOVUPS 35648(DI), Z9
-	VFMADD213PS 39744(DI), Z24, Z9
-	VMOVUPS Z9, 39744(DI)
+	VFMADD213PS 2880(R8), Z24, Z9
+	VMOVUPS Z9, 2880(R8)
 	VMOVUPS 35712(DI), Z10
-	VFMADD213PS 39808(DI), Z24, Z10
-	VMOVUPS Z10, 39808(DI)
+	VFMADD213PS 2944(R8), Z24, Z10
+	VMOVUPS Z10, 2944(R8)
 	VMOVUPS 35776(DI), Z11
-	VFMADD213PS 39872(DI), Z24, Z11
-	VMOVUPS Z11, 39872(DI)
+	VFMADD213PS 3008(R8), Z24, Z11
+	VMOVUPS Z11, 3008(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact177
+	JNE exact181
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -3804,7 +3834,7 @@ filled176:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1728(DI)
 	VMOVDQA64 Z5, 3776(DI)
-filled179:
+filled183:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3812,32 +3842,32 @@ filled179:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 35840(DI), Z8
-	VFMADD213PS 39936(DI), Z24, Z8
-	VMOVUPS Z8, 39936(DI)
+	VFMADD213PS 3072(R8), Z24, Z8
+	VMOVUPS Z8, 3072(R8)
 	VMOVUPS 35904(DI), Z9
-	VFMADD213PS 40000(DI), Z24, Z9
-	VMOVUPS Z9, 40000(DI)
+	VFMADD213PS 3136(R8), Z24, Z9
+	VMOVUPS Z9, 3136(R8)
 	VMOVUPS 35968(DI), Z10
-	VFMADD213PS 40064(DI), Z24, Z10
-	VMOVUPS Z10, 40064(DI)
+	VFMADD213PS 3200(R8), Z24, Z10
+	VMOVUPS Z10, 3200(R8)
 	VMOVUPS 36032(DI), Z11
-	VFMADD213PS 40128(DI), Z24, Z11
-	VMOVUPS Z11, 40128(DI)
+	VFMADD213PS 3264(R8), Z24, Z11
+	VMOVUPS Z11, 3264(R8)
 	VMOVUPS 36096(DI), Z8
-	VFMADD213PS 40192(DI), Z24, Z8
-	VMOVUPS Z8, 40192(DI)
+	VFMADD213PS 3328(R8), Z24, Z8
+	VMOVUPS Z8, 3328(R8)
 	VMOVUPS 36160(DI), Z9
-	VFMADD213PS 40256(DI), Z24, Z9
-	VMOVUPS Z9, 40256(DI)
+	VFMADD213PS 3392(R8), Z24, Z9
+	VMOVUPS Z9, 3392(R8)
 	VMOVUPS 36224(DI), Z10
-	VFMADD213PS 40320(DI), Z24, Z10
-	VMOVUPS Z10, 40320(DI)
+	VFMADD213PS 3456(R8), Z24, Z10
+	VMOVUPS Z10, 3456(R8)
 	VMOVUPS 36288(DI), Z11
-	VFMADD213PS 40384(DI), Z24, Z11
-	VMOVUPS Z11, 40384(DI)
+	VFMADD213PS 3520(R8), Z24, Z11
+	VMOVUPS Z11, 3520(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact180
+	JNE exact184
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -3876,8 +3906,8 @@ filled179:
 	VMOVDQA64 Z5, 4032(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare181
-filled182:
+	JNZ rare185
+filled186:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3885,45 +3915,50 @@ filled182:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same183
+	JGT same187
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same183:
+same187:
 	VMOVUPS 36352(DI), Z8
-	VFMADD213PS 40448(DI), Z24, Z8
-	VMOVUPS Z8, 40448(DI)
+	VFMADD213PS 3584(R8), Z24, Z8
+	VMOVUPS Z8, 3584(R8)
 	VMOVUPS 36416(DI), Z9
-	VFMADD213PS 40512(DI), Z24, Z9
-	VMOVUPS Z9, 40512(DI)
+	VFMADD213PS 3648(R8), Z24, Z9
+	VMOVUPS Z9, 3648(R8)
 	VMOVUPS 36480(DI), Z10
-	VFMADD213PS 40576(DI), Z24, Z10
-	VMOVUPS Z10, 40576(DI)
+	VFMADD213PS 3712(R8), Z24, Z10
+	VMOVUPS Z10, 3712(R8)
 	VMOVUPS 36544(DI), Z11
-	VFMADD213PS 40640(DI), Z24, Z11
-	VMOVUPS Z11, 40640(DI)
+	VFMADD213PS 3776(R8), Z24, Z11
+	VMOVUPS Z11, 3776(R8)
 	VMOVUPS 36608(DI), Z8
-	VFMADD213PS 40704(DI), Z24, Z8
-	VMOVUPS Z8, 40704(DI)
+	VFMADD213PS 3840(R8), Z24, Z8
+	VMOVUPS Z8, 3840(R8)
 	VMOVUPS 36672(DI), Z9
-	VFMADD213PS 40768(DI), Z24, Z9
-	VMOVUPS Z9, 40768(DI)
+	VFMADD213PS 3904(R8), Z24, Z9
+	VMOVUPS Z9, 3904(R8)
 	VMOVUPS 36736(DI), Z10
-	VFMADD213PS 40832(DI), Z24, Z10
-	VMOVUPS Z10, 40832(DI)
+	VFMADD213PS 3968(R8), Z24, Z10
+	VMOVUPS Z10, 3968(R8)
 	VMOVUPS 36800(DI), Z11
-	VFMADD213PS 40896(DI), Z24, Z11
-	VMOVUPS Z11, 40896(DI)
+	VFMADD213PS 4032(R8), Z24, Z11
+	VMOVUPS Z11, 4032(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $8192, SI
-entry131:
+	MOVQ streamArgs_left(AX), R9
+	CMPQ R9, streamArgs_blocks(AX)
+	JNE same188
+	MOVQ streamArgs_x(AX), SI
+same188:
+entry134:
 	// phase 1
 	LEAQ 64(BX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact184
+	JNE exact189
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -3959,7 +3994,7 @@ entry131:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 4288(DI)
 	VMOVDQA64 Z5, 6336(DI)
-filled186:
+filled191:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -3974,7 +4009,7 @@ filled186:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x84; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8400(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact187
+	JNE exact192
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -4013,8 +4048,8 @@ filled186:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare188
-filled189:
+	JNZ rare193
+filled194:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4024,7 +4059,7 @@ filled189:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact190
+	JNE exact195
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -4060,7 +4095,7 @@ filled189:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 4800(DI)
 	VMOVDQA64 Z5, 6848(DI)
-filled192:
+filled197:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4073,7 +4108,7 @@ filled192:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x8C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8c00(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact193
+	JNE exact198
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -4112,8 +4147,8 @@ filled192:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare194
-filled195:
+	JNZ rare199
+filled200:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4123,7 +4158,7 @@ filled195:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact196
+	JNE exact201
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -4159,7 +4194,7 @@ filled195:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 5312(DI)
 	VMOVDQA64 Z5, 7360(DI)
-filled198:
+filled203:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4170,7 +4205,7 @@ filled198:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact199
+	JNE exact204
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -4209,8 +4244,8 @@ filled198:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare200
-filled201:
+	JNZ rare205
+filled206:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4220,7 +4255,7 @@ filled201:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact202
+	JNE exact207
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -4256,7 +4291,7 @@ filled201:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 5824(DI)
 	VMOVDQA64 Z5, 7872(DI)
-filled204:
+filled209:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4265,7 +4300,7 @@ filled204:
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact205
+	JNE exact210
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -4304,8 +4339,8 @@ filled204:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare206
-filled207:
+	JNZ rare211
+filled212:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4313,13 +4348,13 @@ filled207:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same208
+	JGT same213
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same208:
+same213:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	// phase 2
@@ -4327,7 +4362,7 @@ same208:
 	ADDQ streamArgs_lower(AX), R9
 	VBROADCASTSS -4(R11), Z24
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact209
+	JNE exact214
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -4363,7 +4398,7 @@ same208:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 192(DI)
 	VMOVDQA64 Z5, 2240(DI)
-filled211:
+filled216:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4371,34 +4406,34 @@ filled211:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 40960(DI), Z24, Z8
-	VMOVUPS Z8, 40960(DI)
+	VFMADD213PS 4096(R8), Z24, Z8
+	VMOVUPS Z8, 4096(R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 41024(DI), Z24, Z9
-	VMOVUPS Z9, 41024(DI)
+	VFMADD213PS 4160(R8), Z24, Z9
+	VMOVUPS Z9, 4160(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 41088(DI), Z24, Z10
-	VMOVUPS Z10, 41088(DI)
+	VFMADD213PS 4224(R8), Z24, Z10
+	VMOVUPS Z10, 4224(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 41152(DI), Z24, Z11
-	VMOVUPS Z11, 41152(DI)
+	VFMADD213PS 4288(R8), Z24, Z11
+	VMOVUPS Z11, 4288(R8)
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 41216(DI), Z24, Z8
-	VMOVUPS Z8, 41216(DI)
+	VFMADD213PS 4352(R8), Z24, Z8
+	VMOVUPS Z8, 4352(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 41280(DI), Z24, Z9
-	VMOVUPS Z9, 41280(DI)
+	VFMADD213PS 4416(R8), Z24, Z9
+	VMOVUPS Z9, 4416(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 41344(DI), Z24, Z10
-	VMOVUPS Z10, 41344(DI)
+	VFMADD213PS 4480(R8), Z24, Z10
+	VMOVUPS Z10, 4480(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 41408(DI), Z24, Z11
-	VMOVUPS Z11, 41408(DI)
+	VFMADD213PS 4544(R8), Z24, Z11
+	VMOVUPS Z11, 4544(R8)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact212
+	JNE exact217
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -4437,8 +4472,8 @@ filled211:
 	VMOVDQA64 Z5, 2496(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare213
-filled214:
+	JNZ rare218
+filled219:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4446,33 +4481,33 @@ filled214:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33280(DI), Z8
-	VFMADD213PS 41472(DI), Z24, Z8
-	VMOVUPS Z8, 41472(DI)
+	VFMADD213PS 4608(R8), Z24, Z8
+	VMOVUPS Z8, 4608(R8)
 	VMOVUPS 33344(DI), Z9
-	VFMADD213PS 41536(DI), Z24, Z9
-	VMOVUPS Z9, 41536(DI)
+	VFMADD213PS 4672(R8), Z24, Z9
+	VMOVUPS Z9, 4672(R8)
 	VMOVUPS 33408(DI), Z10
-	VFMADD213PS 41600(DI), Z24, Z10
-	VMOVUPS Z10, 41600(DI)
+	VFMADD213PS 4736(R8), Z24, Z10
+	VMOVUPS Z10, 4736(R8)
 	VMOVUPS 33472(DI), Z11
-	VFMADD213PS 41664(DI), Z24, Z11
-	VMOVUPS Z11, 41664(DI)
+	VFMADD213PS 4800(R8), Z24, Z11
+	VMOVUPS Z11, 4800(R8)
 	VMOVUPS 33536(DI), Z8
-	VFMADD213PS 41728(DI), Z24, Z8
-	VMOVUPS Z8, 41728(DI)
+	VFMADD213PS 4864(R8), Z24, Z8
+	VMOVUPS Z8, 4864(R8)
 	VMOVUPS 33600(DI), Z9
-	VFMADD213PS 41792(DI), Z24, Z9
-	VMOVUPS Z9, 41792(DI)
+	VFMADD213PS 4928(R8), Z24, Z9
+	VMOVUPS Z9, 4928(R8)
 	VMOVUPS 33664(DI), Z10
-	VFMADD213PS 41856(DI), Z24, Z10
-	VMOVUPS Z10, 41856(DI)
+	VFMADD213PS 4992(R8), Z24, Z10
+	VMOVUPS Z10, 4992(R8)
 	VMOVUPS 33728(DI), Z11
-	VFMADD213PS 41920(DI), Z24, Z11
-	VMOVUPS Z11, 41920(DI)
+	VFMADD213PS 5056(R8), Z24, Z11
+	VMOVUPS Z11, 5056(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact215
+	JNE exact220
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -4508,7 +4543,7 @@ filled214:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 704(DI)
 	VMOVDQA64 Z5, 2752(DI)
-filled217:
+filled222:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4516,32 +4551,32 @@ filled217:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33792(DI), Z8
-	VFMADD213PS 41984(DI), Z24, Z8
-	VMOVUPS Z8, 41984(DI)
+	VFMADD213PS 5120(R8), Z24, Z8
+	VMOVUPS Z8, 5120(R8)
 	VMOVUPS 33856(DI), Z9
-	VFMADD213PS 42048(DI), Z24, Z9
-	VMOVUPS Z9, 42048(DI)
+	VFMADD213PS 5184(R8), Z24, Z9
+	VMOVUPS Z9, 5184(R8)
 	VMOVUPS 33920(DI), Z10
-	VFMADD213PS 42112(DI), Z24, Z10
-	VMOVUPS Z10, 42112(DI)
+	VFMADD213PS 5248(R8), Z24, Z10
+	VMOVUPS Z10, 5248(R8)
 	VMOVUPS 33984(DI), Z11
-	VFMADD213PS 42176(DI), Z24, Z11
-	VMOVUPS Z11, 42176(DI)
+	VFMADD213PS 5312(R8), Z24, Z11
+	VMOVUPS Z11, 5312(R8)
 	VMOVUPS 34048(DI), Z8
-	VFMADD213PS 42240(DI), Z24, Z8
-	VMOVUPS Z8, 42240(DI)
+	VFMADD213PS 5376(R8), Z24, Z8
+	VMOVUPS Z8, 5376(R8)
 	VMOVUPS 34112(DI), Z9
-	VFMADD213PS 42304(DI), Z24, Z9
-	VMOVUPS Z9, 42304(DI)
+	VFMADD213PS 5440(R8), Z24, Z9
+	VMOVUPS Z9, 5440(R8)
 	VMOVUPS 34176(DI), Z10
-	VFMADD213PS 42368(DI), Z24, Z10
-	VMOVUPS Z10, 42368(DI)
+	VFMADD213PS 5504(R8), Z24, Z10
+	VMOVUPS Z10, 5504(R8)
 	VMOVUPS 34240(DI), Z11
-	VFMADD213PS 42432(DI), Z24, Z11
-	VMOVUPS Z11, 42432(DI)
+	VFMADD213PS 5568(R8), Z24, Z11
+	VMOVUPS Z11, 5568(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact218
+	JNE exact223
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -4580,8 +4615,8 @@ filled217:
 	VMOVDQA64 Z5, 3008(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare219
-filled220:
+	JNZ rare224
+filled225:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4589,33 +4624,33 @@ filled220:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 34304(DI), Z8
-	VFMADD213PS 42496(DI), Z24, Z8
-	VMOVUPS Z8, 42496(DI)
+	VFMADD213PS 5632(R8), Z24, Z8
+	VMOVUPS Z8, 5632(R8)
 	VMOVUPS 34368(DI), Z9
-	VFMADD213PS 42560(DI), Z24, Z9
-	VMOVUPS Z9, 42560(DI)
+	VFMADD213PS 5696(R8), Z24, Z9
+	VMOVUPS Z9, 5696(R8)
 	VMOVUPS 34432(DI), Z10
-	VFMADD213PS 42624(DI), Z24, Z10
-	VMOVUPS Z10, 42624(DI)
+	VFMADD213PS 5760(R8), Z24, Z10
+	VMOVUPS Z10, 5760(R8)
 	VMOVUPS 34496(DI), Z11
-	VFMADD213PS 42688(DI), Z24, Z11
-	VMOVUPS Z11, 42688(DI)
+	VFMADD213PS 5824(R8), Z24, Z11
+	VMOVUPS Z11, 5824(R8)
 	VMOVUPS 34560(DI), Z8
-	VFMADD213PS 42752(DI), Z24, Z8
-	VMOVUPS Z8, 42752(DI)
+	VFMADD213PS 5888(R8), Z24, Z8
+	VMOVUPS Z8, 5888(R8)
 	VMOVUPS 34624(DI), Z9
-	VFMADD213PS 42816(DI), Z24, Z9
-	VMOVUPS Z9, 42816(DI)
+	VFMADD213PS 5952(R8), Z24, Z9
+	VMOVUPS Z9, 5952(R8)
 	VMOVUPS 34688(DI), Z10
-	VFMADD213PS 42880(DI), Z24, Z10
-	VMOVUPS Z10, 42880(DI)
+	VFMADD213PS 6016(R8), Z24, Z10
+	VMOVUPS Z10, 6016(R8)
 	VMOVUPS 34752(DI), Z11
-	VFMADD213PS 42944(DI), Z24, Z11
-	VMOVUPS Z11, 42944(DI)
+	VFMADD213PS 6080(R8), Z24, Z11
+	VMOVUPS Z11, 6080(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact221
+	JNE exact226
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -4651,7 +4686,7 @@ filled220:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1216(DI)
 	VMOVDQA64 Z5, 3264(DI)
-filled223:
+filled228:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4659,34 +4694,34 @@ filled223:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 34816(DI), Z8
-	VFMADD213PS 43008(DI), Z24, Z8
-	VMOVUPS Z8, 43008(DI)
+	VFMADD213PS 6144(R8), Z24, Z8
+	VMOVUPS Z8, 6144(R8)
 	VMOVUPS 34880(DI), Z9
-	VFMADD213PS 43072(DI), Z24, Z9
-	VMOVUPS Z9, 43072(DI)
+	VFMADD213PS 6208(R8), Z24, Z9
+	VMOVUPS Z9, 6208(R8)
 	VMOVUPS 34944(DI), Z10
-	VFMADD213PS 43136(DI), Z24, Z10
-	VMOVUPS Z10, 43136(DI)
+	VFMADD213PS 6272(R8), Z24, Z10
+	VMOVUPS Z10, 6272(R8)
 	VMOVUPS 35008(DI), Z11
-	VFMADD213PS 43200(DI), Z24, Z11
-	VMOVUPS Z11, 43200(DI)
+	VFMADD213PS 6336(R8), Z24, Z11
+	VMOVUPS Z11, 6336(R8)
 	VMOVUPS 35072(DI), Z8
-	VFMADD213PS 43264(DI), Z24, Z8
-	VMOVUPS Z8, 43264(DI)
+	VFMADD213PS 6400(R8), Z24, Z8
+	VMOVUPS Z8, 6400(R8)
 	VMOVUPS 35136(DI), Z9
-	VFMADD213PS 43328(DI), Z24, Z9
-	VMOVUPS Z9, 43328(DI)
+	VFMADD213PS 6464(R8), Z24, Z9
+	VMOVUPS Z9, 6464(R8)
 	VMOVUPS 35200(DI), Z10
-	VFMADD213PS 43392(DI), Z24, Z10
-	VMOVUPS Z10, 43392(DI)
+	VFMADD213PS 6528(R8), Z24, Z10
+	VMOVUPS Z10, 6528(R8)
 	VMOVUPS 35264(DI), Z11
-	VFMADD213PS 43456(DI), Z24, Z11
-	VMOVUPS Z11, 43456(DI)
+	VFMADD213PS 6592(R8), Z24, Z11
+	VMOVUPS Z11, 6592(R8)
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact224
+	JNE exact229
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -4725,8 +4760,8 @@ filled223:
 	VMOVDQA64 Z5, 3520(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare225
-filled226:
+	JNZ rare230
+filled231:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4734,33 +4769,33 @@ filled226:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 35328(DI), Z8
-	VFMADD213PS 43520(DI), Z24, Z8
-	VMOVUPS Z8, 43520(DI)
+	VFMADD213PS 6656(R8), Z24, Z8
+	VMOVUPS Z8, 6656(R8)
 	VMOVUPS 35392(DI), Z9
-	VFMADD213PS 43584(DI), Z24, Z9
-	VMOVUPS Z9, 43584(DI)
+	VFMADD213PS 6720(R8), Z24, Z9
+	VMOVUPS Z9, 6720(R8)
 	VMOVUPS 35456(DI), Z10
-	VFMADD213PS 43648(DI), Z24, Z10
-	VMOVUPS Z10, 43648(DI)
+	VFMADD213PS 6784(R8), Z24, Z10
+	VMOVUPS Z10, 6784(R8)
 	VMOVUPS 35520(DI), Z11
-	VFMADD213PS 43712(DI), Z24, Z11
-	VMOVUPS Z11, 43712(DI)
+	VFMADD213PS 6848(R8), Z24, Z11
+	VMOVUPS Z11, 6848(R8)
 	VMOVUPS 35584(DI), Z8
-	VFMADD213PS 43776(DI), Z24, Z8
-	VMOVUPS Z8, 43776(DI)
+	VFMADD213PS 6912(R8), Z24, Z8
+	VMOVUPS Z8, 6912(R8)
 	VMOVUPS 35648(DI), Z9
-	VFMADD213PS 43840(DI), Z24, Z9
-	VMOVUPS Z9, 43840(DI)
+	VFMADD213PS 6976(R8), Z24, Z9
+	VMOVUPS Z9, 6976(R8)
 	VMOVUPS 35712(DI), Z10
-	VFMADD213PS 43904(DI), Z24, Z10
-	VMOVUPS Z10, 43904(DI)
+	VFMADD213PS 7040(R8), Z24, Z10
+	VMOVUPS Z10, 7040(R8)
 	VMOVUPS 35776(DI), Z11
-	VFMADD213PS 43968(DI), Z24, Z11
-	VMOVUPS Z11, 43968(DI)
+	VFMADD213PS 7104(R8), Z24, Z11
+	VMOVUPS Z11, 7104(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact227
+	JNE exact232
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -4796,7 +4831,7 @@ filled226:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1728(DI)
 	VMOVDQA64 Z5, 3776(DI)
-filled229:
+filled234:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4804,32 +4839,32 @@ filled229:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 35840(DI), Z8
-	VFMADD213PS 44032(DI), Z24, Z8
-	VMOVUPS Z8, 44032(DI)
+	VFMADD213PS 7168(R8), Z24, Z8
+	VMOVUPS Z8, 7168(R8)
 	VMOVUPS 35904(DI), Z9
-	VFMADD213PS 44096(DI), Z24, Z9
-	VMOVUPS Z9, 44096(DI)
+	VFMADD213PS 7232(R8), Z24, Z9
+	VMOVUPS Z9, 7232(R8)
 	VMOVUPS 35968(DI), Z10
-	VFMADD213PS 44160(DI), Z24, Z10
-	VMOVUPS Z10, 44160(DI)
+	VFMADD213PS 7296(R8), Z24, Z10
+	VMOVUPS Z10, 7296(R8)
 	VMOVUPS 36032(DI), Z11
-	VFMADD213PS 44224(DI), Z24, Z11
-	VMOVUPS Z11, 44224(DI)
+	VFMADD213PS 7360(R8), Z24, Z11
+	VMOVUPS Z11, 7360(R8)
 	VMOVUPS 36096(DI), Z8
-	VFMADD213PS 44288(DI), Z24, Z8
-	VMOVUPS Z8, 44288(DI)
+	VFMADD213PS 7424(R8), Z24, Z8
+	VMOVUPS Z8, 7424(R8)
 	VMOVUPS 36160(DI), Z9
-	VFMADD213PS 44352(DI), Z24, Z9
-	VMOVUPS Z9, 44352(DI)
+	VFMADD213PS 7488(R8), Z24, Z9
+	VMOVUPS Z9, 7488(R8)
 	VMOVUPS 36224(DI), Z10
-	VFMADD213PS 44416(DI), Z24, Z10
-	VMOVUPS Z10, 44416(DI)
+	VFMADD213PS 7552(R8), Z24, Z10
+	VMOVUPS Z10, 7552(R8)
 	VMOVUPS 36288(DI), Z11
-	VFMADD213PS 44480(DI), Z24, Z11
-	VMOVUPS Z11, 44480(DI)
+	VFMADD213PS 7616(R8), Z24, Z11
+	VMOVUPS Z11, 7616(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact230
+	JNE exact235
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -4868,8 +4903,8 @@ filled229:
 	VMOVDQA64 Z5, 4032(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare231
-filled232:
+	JNZ rare236
+filled237:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4877,44 +4912,50 @@ filled232:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same233
+	JGT same238
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same233:
+same238:
 	VMOVUPS 36352(DI), Z8
-	VFMADD213PS 44544(DI), Z24, Z8
-	VMOVUPS Z8, 44544(DI)
+	VFMADD213PS 7680(R8), Z24, Z8
+	VMOVUPS Z8, 7680(R8)
 	VMOVUPS 36416(DI), Z9
-	VFMADD213PS 44608(DI), Z24, Z9
-	VMOVUPS Z9, 44608(DI)
+	VFMADD213PS 7744(R8), Z24, Z9
+	VMOVUPS Z9, 7744(R8)
 	VMOVUPS 36480(DI), Z10
-	VFMADD213PS 44672(DI), Z24, Z10
-	VMOVUPS Z10, 44672(DI)
+	VFMADD213PS 7808(R8), Z24, Z10
+	VMOVUPS Z10, 7808(R8)
 	VMOVUPS 36544(DI), Z11
-	VFMADD213PS 44736(DI), Z24, Z11
-	VMOVUPS Z11, 44736(DI)
+	VFMADD213PS 7872(R8), Z24, Z11
+	VMOVUPS Z11, 7872(R8)
 	VMOVUPS 36608(DI), Z8
-	VFMADD213PS 44800(DI), Z24, Z8
-	VMOVUPS Z8, 44800(DI)
+	VFMADD213PS 7936(R8), Z24, Z8
+	VMOVUPS Z8, 7936(R8)
 	VMOVUPS 36672(DI), Z9
-	VFMADD213PS 44864(DI), Z24, Z9
-	VMOVUPS Z9, 44864(DI)
+	VFMADD213PS 8000(R8), Z24, Z9
+	VMOVUPS Z9, 8000(R8)
 	VMOVUPS 36736(DI), Z10
-	VFMADD213PS 44928(DI), Z24, Z10
-	VMOVUPS Z10, 44928(DI)
+	VFMADD213PS 8064(R8), Z24, Z10
+	VMOVUPS Z10, 8064(R8)
 	VMOVUPS 36800(DI), Z11
-	VFMADD213PS 44992(DI), Z24, Z11
-	VMOVUPS Z11, 44992(DI)
+	VFMADD213PS 8128(R8), Z24, Z11
+	VMOVUPS Z11, 8128(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	DECQ streamArgs_leftSums(AX)
+	JNZ same239
+	ADDQ $8192, R8
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_leftSums(AX)
+same239:
 	// phase 3
 	LEAQ 64(BX), R9
 	ADDQ streamArgs_lower(AX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact234
+	JNE exact240
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -4950,7 +4991,7 @@ same233:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 4288(DI)
 	VMOVDQA64 Z5, 6336(DI)
-filled236:
+filled242:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -4965,7 +5006,7 @@ filled236:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x84; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8400(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact237
+	JNE exact243
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -5002,105 +5043,6 @@ filled236:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 4544(DI)
 	VMOVDQA64 Z5, 6592(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare238
-filled239:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r15,1),%tmm5
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact240
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 4608(DI)
-	VMOVDQA64 Z1, 6656(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 4672(DI)
-	VMOVDQA64 Z5, 6720(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 4736(DI)
-	VMOVDQA64 Z1, 6784(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 4800(DI)
-	VMOVDQA64 Z5, 6848(DI)
-filled242:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8800(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x8C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8c00(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact243
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 4864(DI)
-	VMOVDQA64 Z1, 6912(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 4928(DI)
-	VMOVDQA64 Z5, 6976(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 4992(DI)
-	VMOVDQA64 Z1, 7040(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 5056(DI)
-	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
 	JNZ rare244
@@ -5111,10 +5053,109 @@ filled245:
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r15,1),%tmm5
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact246
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 4608(DI)
+	VMOVDQA64 Z1, 6656(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 4672(DI)
+	VMOVDQA64 Z5, 6720(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 4736(DI)
+	VMOVDQA64 Z1, 6784(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 4800(DI)
+	VMOVDQA64 Z5, 6848(DI)
+filled248:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8800(%rdi,%rdx,1)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x8C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8c00(%rdi,%rdx,1)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact249
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 4864(DI)
+	VMOVDQA64 Z1, 6912(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 4928(DI)
+	VMOVDQA64 Z5, 6976(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 4992(DI)
+	VMOVDQA64 Z1, 7040(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 5056(DI)
+	VMOVDQA64 Z5, 7104(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare250
+filled251:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact246
+	JNE exact252
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -5150,7 +5191,7 @@ filled245:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 5312(DI)
 	VMOVDQA64 Z5, 7360(DI)
-filled248:
+filled254:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -5161,7 +5202,7 @@ filled248:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rsi,%rdx,1),%tmm7
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact249
+	JNE exact255
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -5200,8 +5241,8 @@ filled248:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare250
-filled251:
+	JNZ rare256
+filled257:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -5211,7 +5252,7 @@ filled251:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact252
+	JNE exact258
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -5247,7 +5288,7 @@ filled251:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 5824(DI)
 	VMOVDQA64 Z5, 7872(DI)
-filled254:
+filled260:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -5256,7 +5297,7 @@ filled254:
 	LEAQ (R9)(CX*4), R9
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact255
+	JNE exact261
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -5295,8 +5336,8 @@ filled254:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare256
-filled257:
+	JNZ rare262
+filled263:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -5304,19 +5345,35 @@ filled257:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same258
+	JGT same264
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same258:
+same264:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $128, BX
 	ADDQ $16, R11
-	DECQ R8
-	JNZ loop130
+	DECQ streamArgs_left(AX)
+	JNZ loop133
+	DECQ streamArgs_units(AX)
+	JZ done135
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_left(AX)
+	ADDQ streamArgs_nextW(AX), BX
+	MOVQ streamArgs_unitAhead(AX), R12
+	ADDQ streamArgs_ahead(AX), R12
+	CMPQ streamArgs_units(AX), $1
+	JNE more265
+	MOVQ streamArgs_lastAhead(AX), R12
+more265:
+	MOVQ R12, streamArgs_ahead(AX)
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	JMP loop133
+done135:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rsi,%rdx,1),%tmm7
@@ -5335,500 +5392,408 @@ same258:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	VBROADCASTSS -4(R11), Z24
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 36864(DI), Z24, Z8
-	VMOVUPS Z8, 36864(DI)
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 36928(DI), Z24, Z9
-	VMOVUPS Z9, 36928(DI)
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 36992(DI), Z24, Z10
-	VMOVUPS Z10, 36992(DI)
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 37056(DI), Z24, Z11
-	VMOVUPS Z11, 37056(DI)
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 37120(DI), Z24, Z8
-	VMOVUPS Z8, 37120(DI)
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 37184(DI), Z24, Z9
-	VMOVUPS Z9, 37184(DI)
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 37248(DI), Z24, Z10
-	VMOVUPS Z10, 37248(DI)
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 37312(DI), Z24, Z11
-	VMOVUPS Z11, 37312(DI)
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
 	VMOVUPS 33280(DI), Z8
-	VFMADD213PS 37376(DI), Z24, Z8
-	VMOVUPS Z8, 37376(DI)
+	VFMADD213PS 512(R8), Z24, Z8
+	VMOVUPS Z8, 512(R8)
 	VMOVUPS 33344(DI), Z9
-	VFMADD213PS 37440(DI), Z24, Z9
-	VMOVUPS Z9, 37440(DI)
+	VFMADD213PS 576(R8), Z24, Z9
+	VMOVUPS Z9, 576(R8)
 	VMOVUPS 33408(DI), Z10
-	VFMADD213PS 37504(DI), Z24, Z10
-	VMOVUPS Z10, 37504(DI)
+	VFMADD213PS 640(R8), Z24, Z10
+	VMOVUPS Z10, 640(R8)
 	VMOVUPS 33472(DI), Z11
-	VFMADD213PS 37568(DI), Z24, Z11
-	VMOVUPS Z11, 37568(DI)
+	VFMADD213PS 704(R8), Z24, Z11
+	VMOVUPS Z11, 704(R8)
 	VMOVUPS 33536(DI), Z8
-	VFMADD213PS 37632(DI), Z24, Z8
-	VMOVUPS Z8, 37632(DI)
+	VFMADD213PS 768(R8), Z24, Z8
+	VMOVUPS Z8, 768(R8)
 	VMOVUPS 33600(DI), Z9
-	VFMADD213PS 37696(DI), Z24, Z9
-	VMOVUPS Z9, 37696(DI)
+	VFMADD213PS 832(R8), Z24, Z9
+	VMOVUPS Z9, 832(R8)
 	VMOVUPS 33664(DI), Z10
-	VFMADD213PS 37760(DI), Z24, Z10
-	VMOVUPS Z10, 37760(DI)
+	VFMADD213PS 896(R8), Z24, Z10
+	VMOVUPS Z10, 896(R8)
 	VMOVUPS 33728(DI), Z11
-	VFMADD213PS 37824(DI), Z24, Z11
-	VMOVUPS Z11, 37824(DI)
+	VFMADD213PS 960(R8), Z24, Z11
+	VMOVUPS Z11, 960(R8)
 	VMOVUPS 33792(DI), Z8
-	VFMADD213PS 37888(DI), Z24, Z8
-	VMOVUPS Z8, 37888(DI)
+	VFMADD213PS 1024(R8), Z24, Z8
+	VMOVUPS Z8, 1024(R8)
 	VMOVUPS 33856(DI), Z9
-	VFMADD213PS 37952(DI), Z24, Z9
-	VMOVUPS Z9, 37952(DI)
+	VFMADD213PS 1088(R8), Z24, Z9
+	VMOVUPS Z9, 1088(R8)
 	VMOVUPS 33920(DI), Z10
-	VFMADD213PS 38016(DI), Z24, Z10
-	VMOVUPS Z10, 38016(DI)
+	VFMADD213PS 1152(R8), Z24, Z10
+	VMOVUPS Z10, 1152(R8)
 	VMOVUPS 33984(DI), Z11
-	VFMADD213PS 38080(DI), Z24, Z11
-	VMOVUPS Z11, 38080(DI)
+	VFMADD213PS 1216(R8), Z24, Z11
+	VMOVUPS Z11, 1216(R8)
 	VMOVUPS 34048(DI), Z8
-	VFMADD213PS 38144(DI), Z24, Z8
-	VMOVUPS Z8, 38144(DI)
+	VFMADD213PS 1280(R8), Z24, Z8
+	VMOVUPS Z8, 1280(R8)
 	VMOVUPS 34112(DI), Z9
-	VFMADD213PS 38208(DI), Z24, Z9
-	VMOVUPS Z9, 38208(DI)
+	VFMADD213PS 1344(R8), Z24, Z9
+	VMOVUPS Z9, 1344(R8)
 	VMOVUPS 34176(DI), Z10
-	VFMADD213PS 38272(DI), Z24, Z10
-	VMOVUPS Z10, 38272(DI)
+	VFMADD213PS 1408(R8), Z24, Z10
+	VMOVUPS Z10, 1408(R8)
 	VMOVUPS 34240(DI), Z11
-	VFMADD213PS 38336(DI), Z24, Z11
-	VMOVUPS Z11, 38336(DI)
+	VFMADD213PS 1472(R8), Z24, Z11
+	VMOVUPS Z11, 1472(R8)
 	VMOVUPS 34304(DI), Z8
-	VFMADD213PS 38400(DI), Z24, Z8
-	VMOVUPS Z8, 38400(DI)
+	VFMADD213PS 1536(R8), Z24, Z8
+	VMOVUPS Z8, 1536(R8)
 	VMOVUPS 34368(DI), Z9
-	VFMADD213PS 38464(DI), Z24, Z9
-	VMOVUPS Z9, 38464(DI)
+	VFMADD213PS 1600(R8), Z24, Z9
+	VMOVUPS Z9, 1600(R8)
 	VMOVUPS 34432(DI), Z10
-	VFMADD213PS 38528(DI), Z24, Z10
-	VMOVUPS Z10, 38528(DI)
+	VFMADD213PS 1664(R8), Z24, Z10
+	VMOVUPS Z10, 1664(R8)
 	VMOVUPS 34496(DI), Z11
-	VFMADD213PS 38592(DI), Z24, Z11
-	VMOVUPS Z11, 38592(DI)
+	VFMADD213PS 1728(R8), Z24, Z11
+	VMOVUPS Z11, 1728(R8)
 	VMOVUPS 34560(DI), Z8
-	VFMADD213PS 38656(DI), Z24, Z8
-	VMOVUPS Z8, 38656(DI)
+	VFMADD213PS 1792(R8), Z24, Z8
+	VMOVUPS Z8, 1792(R8)
 	VMOVUPS 34624(DI), Z9
-	VFMADD213PS 38720(DI), Z24, Z9
-	VMOVUPS Z9, 38720(DI)
+	VFMADD213PS 1856(R8), Z24, Z9
+	VMOVUPS Z9, 1856(R8)
 	VMOVUPS 34688(DI), Z10
-	VFMADD213PS 38784(DI), Z24, Z10
-	VMOVUPS Z10, 38784(DI)
+	VFMADD213PS 1920(R8), Z24, Z10
+	VMOVUPS Z10, 1920(R8)
 	VMOVUPS 34752(DI), Z11
-	VFMADD213PS 38848(DI), Z24, Z11
-	VMOVUPS Z11, 38848(DI)
+	VFMADD213PS 1984(R8), Z24, Z11
+	VMOVUPS Z11, 1984(R8)
 	VMOVUPS 34816(DI), Z8
-	VFMADD213PS 38912(DI), Z24, Z8
-	VMOVUPS Z8, 38912(DI)
+	VFMADD213PS 2048(R8), Z24, Z8
+	VMOVUPS Z8, 2048(R8)
 	VMOVUPS 34880(DI), Z9
-	VFMADD213PS 38976(DI), Z24, Z9
-	VMOVUPS Z9, 38976(DI)
+	VFMADD213PS 2112(R8), Z24, Z9
+	VMOVUPS Z9, 2112(R8)
 	VMOVUPS 34944(DI), Z10
-	VFMADD213PS 39040(DI), Z24, Z10
-	VMOVUPS Z10, 39040(DI)
+	VFMADD213PS 2176(R8), Z24, Z10
+	VMOVUPS Z10, 2176(R8)
 	VMOVUPS 35008(DI), Z11
-	VFMADD213PS 39104(DI), Z24, Z11
-	VMOVUPS Z11, 39104(DI)
+	VFMADD213PS 2240(R8), Z24, Z11
+	VMOVUPS Z11, 2240(R8)
 	VMOVUPS 35072(DI), Z8
-	VFMADD213PS 39168(DI), Z24, Z8
-	VMOVUPS Z8, 39168(DI)
+	VFMADD213PS 2304(R8), Z24, Z8
+	VMOVUPS Z8, 2304(R8)
 	VMOVUPS 35136(DI), Z9
-	VFMADD213PS 39232(DI), Z24, Z9
-	VMOVUPS Z9, 39232(DI)
+	VFMADD213PS 2368(R8), Z24, Z9
+	VMOVUPS Z9, 2368(R8)
 	VMOVUPS 35200(DI), Z10
-	VFMADD213PS 39296(DI), Z24, Z10
-	VMOVUPS Z10, 39296(DI)
+	VFMADD213PS 2432(R8), Z24, Z10
+	VMOVUPS Z10, 2432(R8)
 	VMOVUPS 35264(DI), Z11
-	VFMADD213PS 39360(DI), Z24, Z11
-	VMOVUPS Z11, 39360(DI)
+	VFMADD213PS 2496(R8), Z24, Z11
+	VMOVUPS Z11, 2496(R8)
 	VMOVUPS 35328(DI), Z8
-	VFMADD213PS 39424(DI), Z24, Z8
-	VMOVUPS Z8, 39424(DI)
+	VFMADD213PS 2560(R8), Z24, Z8
+	VMOVUPS Z8, 2560(R8)
 	VMOVUPS 35392(DI), Z9
-	VFMADD213PS 39488(DI), Z24, Z9
-	VMOVUPS Z9, 39488(DI)
+	VFMADD213PS 2624(R8), Z24, Z9
+	VMOVUPS Z9, 2624(R8)
 	VMOVUPS 35456(DI), Z10
-	VFMADD213PS 39552(DI), Z24, Z10
-	VMOVUPS Z10, 39552(DI)
+	VFMADD213PS 2688(R8), Z24, Z10
+	VMOVUPS Z10, 2688(R8)
 	VMOVUPS 35520(DI), Z11
-	VFMADD213PS 39616(DI), Z24, Z11
-	VMOVUPS Z11, 39616(DI)
+	VFMADD213PS 2752(R8), Z24, Z11
+	VMOVUPS Z11, 2752(R8)
 	VMOVUPS 35584(DI), Z8
-	VFMADD213PS 39680(DI), Z24, Z8
-	VMOVUPS Z8, 39680(DI)
+	VFMADD213PS 2816(R8), Z24, Z8
+	VMOVUPS Z8, 2816(R8)
 	VMOVUPS 35648(DI), Z9
-	VFMADD213PS 39744(DI), Z24, Z9
-	VMOVUPS Z9, 39744(DI)
+	VFMADD213PS 2880(R8), Z24, Z9
+	VMOVUPS Z9, 2880(R8)
 	VMOVUPS 35712(DI), Z10
-	VFMADD213PS 39808(DI), Z24, Z10
-	VMOVUPS Z10, 39808(DI)
+	VFMADD213PS 2944(R8), Z24, Z10
+	VMOVUPS Z10, 2944(R8)
 	VMOVUPS 35776(DI), Z11
-	VFMADD213PS 39872(DI), Z24, Z11
-	VMOVUPS Z11, 39872(DI)
+	VFMADD213PS 3008(R8), Z24, Z11
+	VMOVUPS Z11, 3008(R8)
 	VMOVUPS 35840(DI), Z8
-	VFMADD213PS 39936(DI), Z24, Z8
-	VMOVUPS Z8, 39936(DI)
+	VFMADD213PS 3072(R8), Z24, Z8
+	VMOVUPS Z8, 3072(R8)
 	VMOVUPS 35904(DI), Z9
-	VFMADD213PS 40000(DI), Z24, Z9
-	VMOVUPS Z9, 40000(DI)
+	VFMADD213PS 3136(R8), Z24, Z9
+	VMOVUPS Z9, 3136(R8)
 	VMOVUPS 35968(DI), Z10
-	VFMADD213PS 40064(DI), Z24, Z10
-	VMOVUPS Z10, 40064(DI)
+	VFMADD213PS 3200(R8), Z24, Z10
+	VMOVUPS Z10, 3200(R8)
 	VMOVUPS 36032(DI), Z11
-	VFMADD213PS 40128(DI), Z24, Z11
-	VMOVUPS Z11, 40128(DI)
+	VFMADD213PS 3264(R8), Z24, Z11
+	VMOVUPS Z11, 3264(R8)
 	VMOVUPS 36096(DI), Z8
-	VFMADD213PS 40192(DI), Z24, Z8
-	VMOVUPS Z8, 40192(DI)
+	VFMADD213PS 3328(R8), Z24, Z8
+	VMOVUPS Z8, 3328(R8)
 	VMOVUPS 36160(DI), Z9
-	VFMADD213PS 40256(DI), Z24, Z9
-	VMOVUPS Z9, 40256(DI)
+	VFMADD213PS 3392(R8), Z24, Z9
+	VMOVUPS Z9, 3392(R8)
 	VMOVUPS 36224(DI), Z10
-	VFMADD213PS 40320(DI), Z24, Z10
-	VMOVUPS Z10, 40320(DI)
+	VFMADD213PS 3456(R8), Z24, Z10
+	VMOVUPS Z10, 3456(R8)
 	VMOVUPS 36288(DI), Z11
-	VFMADD213PS 40384(DI), Z24, Z11
-	VMOVUPS Z11, 40384(DI)
+	VFMADD213PS 3520(R8), Z24, Z11
+	VMOVUPS Z11, 3520(R8)
 	VMOVUPS 36352(DI), Z8
-	VFMADD213PS 40448(DI), Z24, Z8
-	VMOVUPS Z8, 40448(DI)
+	VFMADD213PS 3584(R8), Z24, Z8
+	VMOVUPS Z8, 3584(R8)
 	VMOVUPS 36416(DI), Z9
-	VFMADD213PS 40512(DI), Z24, Z9
-	VMOVUPS Z9, 40512(DI)
+	VFMADD213PS 3648(R8), Z24, Z9
+	VMOVUPS Z9, 3648(R8)
 	VMOVUPS 36480(DI), Z10
-	VFMADD213PS 40576(DI), Z24, Z10
-	VMOVUPS Z10, 40576(DI)
+	VFMADD213PS 3712(R8), Z24, Z10
+	VMOVUPS Z10, 3712(R8)
 	VMOVUPS 36544(DI), Z11
-	VFMADD213PS 40640(DI), Z24, Z11
-	VMOVUPS Z11, 40640(DI)
+	VFMADD213PS 3776(R8), Z24, Z11
+	VMOVUPS Z11, 3776(R8)
 	VMOVUPS 36608(DI), Z8
-	VFMADD213PS 40704(DI), Z24, Z8
-	VMOVUPS Z8, 40704(DI)
+	VFMADD213PS 3840(R8), Z24, Z8
+	VMOVUPS Z8, 3840(R8)
 	VMOVUPS 36672(DI), Z9
-	VFMADD213PS 40768(DI), Z24, Z9
-	VMOVUPS Z9, 40768(DI)
+	VFMADD213PS 3904(R8), Z24, Z9
+	VMOVUPS Z9, 3904(R8)
 	VMOVUPS 36736(DI), Z10
-	VFMADD213PS 40832(DI), Z24, Z10
-	VMOVUPS Z10, 40832(DI)
+	VFMADD213PS 3968(R8), Z24, Z10
+	VMOVUPS Z10, 3968(R8)
 	VMOVUPS 36800(DI), Z11
-	VFMADD213PS 40896(DI), Z24, Z11
-	VMOVUPS Z11, 40896(DI)
+	VFMADD213PS 4032(R8), Z24, Z11
+	VMOVUPS Z11, 4032(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x8000(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x84; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8400(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8800(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x8C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8c00(%rdi,%rdx,1)
 	VBROADCASTSS -4(R11), Z24
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 40960(DI), Z24, Z8
-	VMOVUPS Z8, 40960(DI)
+	VFMADD213PS 4096(R8), Z24, Z8
+	VMOVUPS Z8, 4096(R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 41024(DI), Z24, Z9
-	VMOVUPS Z9, 41024(DI)
+	VFMADD213PS 4160(R8), Z24, Z9
+	VMOVUPS Z9, 4160(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 41088(DI), Z24, Z10
-	VMOVUPS Z10, 41088(DI)
+	VFMADD213PS 4224(R8), Z24, Z10
+	VMOVUPS Z10, 4224(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 41152(DI), Z24, Z11
-	VMOVUPS Z11, 41152(DI)
+	VFMADD213PS 4288(R8), Z24, Z11
+	VMOVUPS Z11, 4288(R8)
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 41216(DI), Z24, Z8
-	VMOVUPS Z8, 41216(DI)
+	VFMADD213PS 4352(R8), Z24, Z8
+	VMOVUPS Z8, 4352(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 41280(DI), Z24, Z9
-	VMOVUPS Z9, 41280(DI)
+	VFMADD213PS 4416(R8), Z24, Z9
+	VMOVUPS Z9, 4416(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 41344(DI), Z24, Z10
-	VMOVUPS Z10, 41344(DI)
+	VFMADD213PS 4480(R8), Z24, Z10
+	VMOVUPS Z10, 4480(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 41408(DI), Z24, Z11
-	VMOVUPS Z11, 41408(DI)
+	VFMADD213PS 4544(R8), Z24, Z11
+	VMOVUPS Z11, 4544(R8)
 	VMOVUPS 33280(DI), Z8
-	VFMADD213PS 41472(DI), Z24, Z8
-	VMOVUPS Z8, 41472(DI)
+	VFMADD213PS 4608(R8), Z24, Z8
+	VMOVUPS Z8, 4608(R8)
 	VMOVUPS 33344(DI), Z9
-	VFMADD213PS 41536(DI), Z24, Z9
-	VMOVUPS Z9, 41536(DI)
+	VFMADD213PS 4672(R8), Z24, Z9
+	VMOVUPS Z9, 4672(R8)
 	VMOVUPS 33408(DI), Z10
-	VFMADD213PS 41600(DI), Z24, Z10
-	VMOVUPS Z10, 41600(DI)
+	VFMADD213PS 4736(R8), Z24, Z10
+	VMOVUPS Z10, 4736(R8)
 	VMOVUPS 33472(DI), Z11
-	VFMADD213PS 41664(DI), Z24, Z11
-	VMOVUPS Z11, 41664(DI)
+	VFMADD213PS 4800(R8), Z24, Z11
+	VMOVUPS Z11, 4800(R8)
 	VMOVUPS 33536(DI), Z8
-	VFMADD213PS 41728(DI), Z24, Z8
-	VMOVUPS Z8, 41728(DI)
+	VFMADD213PS 4864(R8), Z24, Z8
+	VMOVUPS Z8, 4864(R8)
 	VMOVUPS 33600(DI), Z9
-	VFMADD213PS 41792(DI), Z24, Z9
-	VMOVUPS Z9, 41792(DI)
+	VFMADD213PS 4928(R8), Z24, Z9
+	VMOVUPS Z9, 4928(R8)
 	VMOVUPS 33664(DI), Z10
-	VFMADD213PS 41856(DI), Z24, Z10
-	VMOVUPS Z10, 41856(DI)
+	VFMADD213PS 4992(R8), Z24, Z10
+	VMOVUPS Z10, 4992(R8)
 	VMOVUPS 33728(DI), Z11
-	VFMADD213PS 41920(DI), Z24, Z11
-	VMOVUPS Z11, 41920(DI)
+	VFMADD213PS 5056(R8), Z24, Z11
+	VMOVUPS Z11, 5056(R8)
 	VMOVUPS 33792(DI), Z8
-	VFMADD213PS 41984(DI), Z24, Z8
-	VMOVUPS Z8, 41984(DI)
+	VFMADD213PS 5120(R8), Z24, Z8
+	VMOVUPS Z8, 5120(R8)
 	VMOVUPS 33856(DI), Z9
-	VFMADD213PS 42048(DI), Z24, Z9
-	VMOVUPS Z9, 42048(DI)
+	VFMADD213PS 5184(R8), Z24, Z9
+	VMOVUPS Z9, 5184(R8)
 	VMOVUPS 33920(DI), Z10
-	VFMADD213PS 42112(DI), Z24, Z10
-	VMOVUPS Z10, 42112(DI)
+	VFMADD213PS 5248(R8), Z24, Z10
+	VMOVUPS Z10, 5248(R8)
 	VMOVUPS 33984(DI), Z11
-	VFMADD213PS 42176(DI), Z24, Z11
-	VMOVUPS Z11, 42176(DI)
+	VFMADD213PS 5312(R8), Z24, Z11
+	VMOVUPS Z11, 5312(R8)
 	VMOVUPS 34048(DI), Z8
-	VFMADD213PS 42240(DI), Z24, Z8
-	VMOVUPS Z8, 42240(DI)
+	VFMADD213PS 5376(R8), Z24, Z8
+	VMOVUPS Z8, 5376(R8)
 	VMOVUPS 34112(DI), Z9
-	VFMADD213PS 42304(DI), Z24, Z9
-	VMOVUPS Z9, 42304(DI)
+	VFMADD213PS 5440(R8), Z24, Z9
+	VMOVUPS Z9, 5440(R8)
 	VMOVUPS 34176(DI), Z10
-	VFMADD213PS 42368(DI), Z24, Z10
-	VMOVUPS Z10, 42368(DI)
+	VFMADD213PS 5504(R8), Z24, Z10
+	VMOVUPS Z10, 5504(R8)
 	VMOVUPS 34240(DI), Z11
-	VFMADD213PS 42432(DI), Z24, Z11
-	VMOVUPS Z11, 42432(DI)
+	VFMADD213PS 5568(R8), Z24, Z11
+	VMOVUPS Z11, 5568(R8)
 	VMOVUPS 34304(DI), Z8
-	VFMADD213PS 42496(DI), Z24, Z8
-	VMOVUPS Z8, 42496(DI)
+	VFMADD213PS 5632(R8), Z24, Z8
+	VMOVUPS Z8, 5632(R8)
 	VMOVUPS 34368(DI), Z9
-	VFMADD213PS 42560(DI), Z24, Z9
-	VMOVUPS Z9, 42560(DI)
+	VFMADD213PS 5696(R8), Z24, Z9
+	VMOVUPS Z9, 5696(R8)
 	VMOVUPS 34432(DI), Z10
-	VFMADD213PS 42624(DI), Z24, Z10
-	VMOVUPS Z10, 42624(DI)
+	VFMADD213PS 5760(R8), Z24, Z10
+	VMOVUPS Z10, 5760(R8)
 	VMOVUPS 34496(DI), Z11
-	VFMADD213PS 42688(DI), Z24, Z11
-	VMOVUPS Z11, 42688(DI)
+	VFMADD213PS 5824(R8), Z24, Z11
+	VMOVUPS Z11, 5824(R8)
 	VMOVUPS 34560(DI), Z8
-	VFMADD213PS 42752(DI), Z24, Z8
-	VMOVUPS Z8, 42752(DI)
+	VFMADD213PS 5888(R8), Z24, Z8
+	VMOVUPS Z8, 5888(R8)
 	VMOVUPS 34624(DI), Z9
-	VFMADD213PS 42816(DI), Z24, Z9
-	VMOVUPS Z9, 42816(DI)
+	VFMADD213PS 5952(R8), Z24, Z9
+	VMOVUPS Z9, 5952(R8)
 	VMOVUPS 34688(DI), Z10
-	VFMADD213PS 42880(DI), Z24, Z10
-	VMOVUPS Z10, 42880(DI)
+	VFMADD213PS 6016(R8), Z24, Z10
+	VMOVUPS Z10, 6016(R8)
 	VMOVUPS 34752(DI), Z11
-	VFMADD213PS 42944(DI), Z24, Z11
-	VMOVUPS Z11, 42944(DI)
+	VFMADD213PS 6080(R8), Z24, Z11
+	VMOVUPS Z11, 6080(R8)
 	VMOVUPS 34816(DI), Z8
-	VFMADD213PS 43008(DI), Z24, Z8
-	VMOVUPS Z8, 43008(DI)
+	VFMADD213PS 6144(R8), Z24, Z8
+	VMOVUPS Z8, 6144(R8)
 	VMOVUPS 34880(DI), Z9
-	VFMADD213PS 43072(DI), Z24, Z9
-	VMOVUPS Z9, 43072(DI)
+	VFMADD213PS 6208(R8), Z24, Z9
+	VMOVUPS Z9, 6208(R8)
 	VMOVUPS 34944(DI), Z10
-	VFMADD213PS 43136(DI), Z24, Z10
-	VMOVUPS Z10, 43136(DI)
+	VFMADD213PS 6272(R8), Z24, Z10
+	VMOVUPS Z10, 6272(R8)
 	VMOVUPS 35008(DI), Z11
-	VFMADD213PS 43200(DI), Z24, Z11
-	VMOVUPS Z11, 43200(DI)
+	VFMADD213PS 6336(R8), Z24, Z11
+	VMOVUPS Z11, 6336(R8)
 	VMOVUPS 35072(DI), Z8
-	VFMADD213PS 43264(DI), Z24, Z8
-	VMOVUPS Z8, 43264(DI)
+	VFMADD213PS 6400(R8), Z24, Z8
+	VMOVUPS Z8, 6400(R8)
 	VMOVUPS 35136(DI), Z9
-	VFMADD213PS 43328(DI), Z24, Z9
-	VMOVUPS Z9, 43328(DI)
+	VFMADD213PS 6464(R8), Z24, Z9
+	VMOVUPS Z9, 6464(R8)
 	VMOVUPS 35200(DI), Z10
-	VFMADD213PS 43392(DI), Z24, Z10
-	VMOVUPS Z10, 43392(DI)
+	VFMADD213PS 6528(R8), Z24, Z10
+	VMOVUPS Z10, 6528(R8)
 	VMOVUPS 35264(DI), Z11
-	VFMADD213PS 43456(DI), Z24, Z11
-	VMOVUPS Z11, 43456(DI)
+	VFMADD213PS 6592(R8), Z24, Z11
+	VMOVUPS Z11, 6592(R8)
 	VMOVUPS 35328(DI), Z8
-	VFMADD213PS 43520(DI), Z24, Z8
-	VMOVUPS Z8, 43520(DI)
+	VFMADD213PS 6656(R8), Z24, Z8
+	VMOVUPS Z8, 6656(R8)
 	VMOVUPS 35392(DI), Z9
-	VFMADD213PS 43584(DI), Z24, Z9
-	VMOVUPS Z9, 43584(DI)
+	VFMADD213PS 6720(R8), Z24, Z9
+	VMOVUPS Z9, 6720(R8)
 	VMOVUPS 35456(DI), Z10
-	VFMADD213PS 43648(DI), Z24, Z10
-	VMOVUPS Z10, 43648(DI)
+	VFMADD213PS 6784(R8), Z24, Z10
+	VMOVUPS Z10, 6784(R8)
 	VMOVUPS 35520(DI), Z11
-	VFMADD213PS 43712(DI), Z24, Z11
-	VMOVUPS Z11, 43712(DI)
+	VFMADD213PS 6848(R8), Z24, Z11
+	VMOVUPS Z11, 6848(R8)
 	VMOVUPS 35584(DI), Z8
-	VFMADD213PS 43776(DI), Z24, Z8
-	VMOVUPS Z8, 43776(DI)
+	VFMADD213PS 6912(R8), Z24, Z8
+	VMOVUPS Z8, 6912(R8)
 	VMOVUPS 35648(DI), Z9
-	VFMADD213PS 43840(DI), Z24, Z9
-	VMOVUPS Z9, 43840(DI)
+	VFMADD213PS 6976(R8), Z24, Z9
+	VMOVUPS Z9, 6976(R8)
 	VMOVUPS 35712(DI), Z10
-	VFMADD213PS 43904(DI), Z24, Z10
-	VMOVUPS Z10, 43904(DI)
+	VFMADD213PS 7040(R8), Z24, Z10
+	VMOVUPS Z10, 7040(R8)
 	VMOVUPS 35776(DI), Z11
-	VFMADD213PS 43968(DI), Z24, Z11
-	VMOVUPS Z11, 43968(DI)
+	VFMADD213PS 7104(R8), Z24, Z11
+	VMOVUPS Z11, 7104(R8)
 	VMOVUPS 35840(DI), Z8
-	VFMADD213PS 44032(DI), Z24, Z8
-	VMOVUPS Z8, 44032(DI)
+	VFMADD213PS 7168(R8), Z24, Z8
+	VMOVUPS Z8, 7168(R8)
 	VMOVUPS 35904(DI), Z9
-	VFMADD213PS 44096(DI), Z24, Z9
-	VMOVUPS Z9, 44096(DI)
+	VFMADD213PS 7232(R8), Z24, Z9
+	VMOVUPS Z9, 7232(R8)
 	VMOVUPS 35968(DI), Z10
-	VFMADD213PS 44160(DI), Z24, Z10
-	VMOVUPS Z10, 44160(DI)
+	VFMADD213PS 7296(R8), Z24, Z10
+	VMOVUPS Z10, 7296(R8)
 	VMOVUPS 36032(DI), Z11
-	VFMADD213PS 44224(DI), Z24, Z11
-	VMOVUPS Z11, 44224(DI)
+	VFMADD213PS 7360(R8), Z24, Z11
+	VMOVUPS Z11, 7360(R8)
 	VMOVUPS 36096(DI), Z8
-	VFMADD213PS 44288(DI), Z24, Z8
-	VMOVUPS Z8, 44288(DI)
+	VFMADD213PS 7424(R8), Z24, Z8
+	VMOVUPS Z8, 7424(R8)
 	VMOVUPS 36160(DI), Z9
-	VFMADD213PS 44352(DI), Z24, Z9
-	VMOVUPS Z9, 44352(DI)
+	VFMADD213PS 7488(R8), Z24, Z9
+	VMOVUPS Z9, 7488(R8)
 	VMOVUPS 36224(DI), Z10
-	VFMADD213PS 44416(DI), Z24, Z10
-	VMOVUPS Z10, 44416(DI)
+	VFMADD213PS 7552(R8), Z24, Z10
+	VMOVUPS Z10, 7552(R8)
 	VMOVUPS 36288(DI), Z11
-	VFMADD213PS 44480(DI), Z24, Z11
-	VMOVUPS Z11, 44480(DI)
+	VFMADD213PS 7616(R8), Z24, Z11
+	VMOVUPS Z11, 7616(R8)
 	VMOVUPS 36352(DI), Z8
-	VFMADD213PS 44544(DI), Z24, Z8
-	VMOVUPS Z8, 44544(DI)
+	VFMADD213PS 7680(R8), Z24, Z8
+	VMOVUPS Z8, 7680(R8)
 	VMOVUPS 36416(DI), Z9
-	VFMADD213PS 44608(DI), Z24, Z9
-	VMOVUPS Z9, 44608(DI)
+	VFMADD213PS 7744(R8), Z24, Z9
+	VMOVUPS Z9, 7744(R8)
 	VMOVUPS 36480(DI), Z10
-	VFMADD213PS 44672(DI), Z24, Z10
-	VMOVUPS Z10, 44672(DI)
+	VFMADD213PS 7808(R8), Z24, Z10
+	VMOVUPS Z10, 7808(R8)
 	VMOVUPS 36544(DI), Z11
-	VFMADD213PS 44736(DI), Z24, Z11
-	VMOVUPS Z11, 44736(DI)
+	VFMADD213PS 7872(R8), Z24, Z11
+	VMOVUPS Z11, 7872(R8)
 	VMOVUPS 36608(DI), Z8
-	VFMADD213PS 44800(DI), Z24, Z8
-	VMOVUPS Z8, 44800(DI)
+	VFMADD213PS 7936(R8), Z24, Z8
+	VMOVUPS Z8, 7936(R8)
 	VMOVUPS 36672(DI), Z9
-	VFMADD213PS 44864(DI), Z24, Z9
-	VMOVUPS Z9, 44864(DI)
+	VFMADD213PS 8000(R8), Z24, Z9
+	VMOVUPS Z9, 8000(R8)
 	VMOVUPS 36736(DI), Z10
-	VFMADD213PS 44928(DI), Z24, Z10
-	VMOVUPS Z10, 44928(DI)
+	VFMADD213PS 8064(R8), Z24, Z10
+	VMOVUPS Z10, 8064(R8)
 	VMOVUPS 36800(DI), Z11
-	VFMADD213PS 44992(DI), Z24, Z11
-	VMOVUPS Z11, 44992(DI)
+	VFMADD213PS 8128(R8), Z24, Z11
+	VMOVUPS Z11, 8128(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
-exact133:
+exact137:
 	ADDQ $0, DI
 	CALL anyRows32<>(SB)
 	SUBQ $0, DI
-	JMP filled135
-exact136:
+	JMP filled139
+exact140:
 	ADDQ $256, DI
 	CALL anyRows32<>(SB)
 	SUBQ $256, DI
-	JMP filled138
-rare137:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $0, DI
-	CALL anyRows32<>(SB)
-	SUBQ $0, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $256, DI
-	CALL anyRows32<>(SB)
-	SUBQ $256, DI
-	JMP filled138
-exact139:
-	ADDQ $512, DI
-	CALL anyRows32<>(SB)
-	SUBQ $512, DI
-	JMP filled141
-exact142:
-	ADDQ $768, DI
-	CALL anyRows32<>(SB)
-	SUBQ $768, DI
-	JMP filled144
-rare143:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $512, DI
-	CALL anyRows32<>(SB)
-	SUBQ $512, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $768, DI
-	CALL anyRows32<>(SB)
-	SUBQ $768, DI
-	JMP filled144
-exact145:
-	ADDQ $1024, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1024, DI
-	JMP filled147
-exact148:
-	ADDQ $1280, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1280, DI
-	JMP filled150
-rare149:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1024, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1024, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1280, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1280, DI
-	JMP filled150
-exact151:
-	ADDQ $1536, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1536, DI
-	JMP filled153
-exact154:
-	ADDQ $1792, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1792, DI
-	JMP filled156
-rare155:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1536, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1536, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1792, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1792, DI
-	JMP filled156
-exact159:
-	ADDQ $0, DI
-	CALL anyRows32<>(SB)
-	SUBQ $0, DI
-	JMP filled161
-exact162:
-	ADDQ $256, DI
-	CALL anyRows32<>(SB)
-	SUBQ $256, DI
-	JMP filled164
-rare163:
+	JMP filled142
+rare141:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -5840,18 +5805,18 @@ rare163:
 	ADDQ $256, DI
 	CALL anyRows32<>(SB)
 	SUBQ $256, DI
-	JMP filled164
-exact165:
+	JMP filled142
+exact143:
 	ADDQ $512, DI
 	CALL anyRows32<>(SB)
 	SUBQ $512, DI
-	JMP filled167
-exact168:
+	JMP filled145
+exact146:
 	ADDQ $768, DI
 	CALL anyRows32<>(SB)
 	SUBQ $768, DI
-	JMP filled170
-rare169:
+	JMP filled148
+rare147:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -5863,18 +5828,18 @@ rare169:
 	ADDQ $768, DI
 	CALL anyRows32<>(SB)
 	SUBQ $768, DI
-	JMP filled170
-exact171:
+	JMP filled148
+exact149:
 	ADDQ $1024, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1024, DI
-	JMP filled173
-exact174:
+	JMP filled151
+exact152:
 	ADDQ $1280, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1280, DI
-	JMP filled176
-rare175:
+	JMP filled154
+rare153:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -5886,18 +5851,18 @@ rare175:
 	ADDQ $1280, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1280, DI
-	JMP filled176
-exact177:
+	JMP filled154
+exact155:
 	ADDQ $1536, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1536, DI
-	JMP filled179
-exact180:
+	JMP filled157
+exact158:
 	ADDQ $1792, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1792, DI
-	JMP filled182
-rare181:
+	JMP filled160
+rare159:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -5909,179 +5874,87 @@ rare181:
 	ADDQ $1792, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1792, DI
-	JMP filled182
+	JMP filled160
+exact163:
+	ADDQ $0, DI
+	CALL anyRows32<>(SB)
+	SUBQ $0, DI
+	JMP filled165
+exact166:
+	ADDQ $256, DI
+	CALL anyRows32<>(SB)
+	SUBQ $256, DI
+	JMP filled168
+rare167:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $0, DI
+	CALL anyRows32<>(SB)
+	SUBQ $0, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $256, DI
+	CALL anyRows32<>(SB)
+	SUBQ $256, DI
+	JMP filled168
+exact169:
+	ADDQ $512, DI
+	CALL anyRows32<>(SB)
+	SUBQ $512, DI
+	JMP filled171
+exact172:
+	ADDQ $768, DI
+	CALL anyRows32<>(SB)
+	SUBQ $768, DI
+	JMP filled174
+rare173:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $512, DI
+	CALL anyRows32<>(SB)
+	SUBQ $512, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $768, DI
+	CALL anyRows32<>(SB)
+	SUBQ $768, DI
+	JMP filled174
+exact175:
+	ADDQ $1024, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1024, DI
+	JMP filled177
+exact178:
+	ADDQ $1280, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1280, DI
+	JMP filled180
+rare179:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1024, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1024, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1280, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1280, DI
+	JMP filled180
+exact181:
+	ADDQ $1536, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1536, DI
+	JMP filled183
 exact184:
-	ADDQ $4096, DI
+	ADDQ $1792, DI
 	CALL anyRows32<>(SB)
-	SUBQ $4096, DI
+	SUBQ $1792, DI
 	JMP filled186
-exact187:
-	ADDQ $4352, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4352, DI
-	JMP filled189
-rare188:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $4096, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4096, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $4352, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4352, DI
-	JMP filled189
-exact190:
-	ADDQ $4608, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4608, DI
-	JMP filled192
-exact193:
-	ADDQ $4864, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4864, DI
-	JMP filled195
-rare194:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $4608, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4608, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $4864, DI
-	CALL anyRows32<>(SB)
-	SUBQ $4864, DI
-	JMP filled195
-exact196:
-	ADDQ $5120, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5120, DI
-	JMP filled198
-exact199:
-	ADDQ $5376, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5376, DI
-	JMP filled201
-rare200:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $5120, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5120, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $5376, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5376, DI
-	JMP filled201
-exact202:
-	ADDQ $5632, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5632, DI
-	JMP filled204
-exact205:
-	ADDQ $5888, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5888, DI
-	JMP filled207
-rare206:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $5632, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5632, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $5888, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5888, DI
-	JMP filled207
-exact209:
-	ADDQ $0, DI
-	CALL anyRows32<>(SB)
-	SUBQ $0, DI
-	JMP filled211
-exact212:
-	ADDQ $256, DI
-	CALL anyRows32<>(SB)
-	SUBQ $256, DI
-	JMP filled214
-rare213:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $0, DI
-	CALL anyRows32<>(SB)
-	SUBQ $0, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $256, DI
-	CALL anyRows32<>(SB)
-	SUBQ $256, DI
-	JMP filled214
-exact215:
-	ADDQ $512, DI
-	CALL anyRows32<>(SB)
-	SUBQ $512, DI
-	JMP filled217
-exact218:
-	ADDQ $768, DI
-	CALL anyRows32<>(SB)
-	SUBQ $768, DI
-	JMP filled220
-rare219:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $512, DI
-	CALL anyRows32<>(SB)
-	SUBQ $512, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $768, DI
-	CALL anyRows32<>(SB)
-	SUBQ $768, DI
-	JMP filled220
-exact221:
-	ADDQ $1024, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1024, DI
-	JMP filled223
-exact224:
-	ADDQ $1280, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1280, DI
-	JMP filled226
-rare225:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1024, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1024, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1280, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1280, DI
-	JMP filled226
-exact227:
-	ADDQ $1536, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1536, DI
-	JMP filled229
-exact230:
-	ADDQ $1792, DI
-	CALL anyRows32<>(SB)
-	SUBQ $1792, DI
-	JMP filled232
-rare231:
+rare185:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -6093,18 +5966,18 @@ rare231:
 	ADDQ $1792, DI
 	CALL anyRows32<>(SB)
 	SUBQ $1792, DI
-	JMP filled232
-exact234:
+	JMP filled186
+exact189:
 	ADDQ $4096, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4096, DI
-	JMP filled236
-exact237:
+	JMP filled191
+exact192:
 	ADDQ $4352, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4352, DI
-	JMP filled239
-rare238:
+	JMP filled194
+rare193:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -6116,22 +5989,206 @@ rare238:
 	ADDQ $4352, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4352, DI
-	JMP filled239
+	JMP filled194
+exact195:
+	ADDQ $4608, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4608, DI
+	JMP filled197
+exact198:
+	ADDQ $4864, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4864, DI
+	JMP filled200
+rare199:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $4608, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4608, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $4864, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4864, DI
+	JMP filled200
+exact201:
+	ADDQ $5120, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5120, DI
+	JMP filled203
+exact204:
+	ADDQ $5376, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5376, DI
+	JMP filled206
+rare205:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $5120, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5120, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $5376, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5376, DI
+	JMP filled206
+exact207:
+	ADDQ $5632, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5632, DI
+	JMP filled209
+exact210:
+	ADDQ $5888, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5888, DI
+	JMP filled212
+rare211:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $5632, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5632, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $5888, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5888, DI
+	JMP filled212
+exact214:
+	ADDQ $0, DI
+	CALL anyRows32<>(SB)
+	SUBQ $0, DI
+	JMP filled216
+exact217:
+	ADDQ $256, DI
+	CALL anyRows32<>(SB)
+	SUBQ $256, DI
+	JMP filled219
+rare218:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $0, DI
+	CALL anyRows32<>(SB)
+	SUBQ $0, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $256, DI
+	CALL anyRows32<>(SB)
+	SUBQ $256, DI
+	JMP filled219
+exact220:
+	ADDQ $512, DI
+	CALL anyRows32<>(SB)
+	SUBQ $512, DI
+	JMP filled222
+exact223:
+	ADDQ $768, DI
+	CALL anyRows32<>(SB)
+	SUBQ $768, DI
+	JMP filled225
+rare224:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $512, DI
+	CALL anyRows32<>(SB)
+	SUBQ $512, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $768, DI
+	CALL anyRows32<>(SB)
+	SUBQ $768, DI
+	JMP filled225
+exact226:
+	ADDQ $1024, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1024, DI
+	JMP filled228
+exact229:
+	ADDQ $1280, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1280, DI
+	JMP filled231
+rare230:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1024, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1024, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1280, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1280, DI
+	JMP filled231
+exact232:
+	ADDQ $1536, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1536, DI
+	JMP filled234
+exact235:
+	ADDQ $1792, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1792, DI
+	JMP filled237
+rare236:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1536, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1536, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1792, DI
+	CALL anyRows32<>(SB)
+	SUBQ $1792, DI
+	JMP filled237
 exact240:
-	ADDQ $4608, DI
+	ADDQ $4096, DI
 	CALL anyRows32<>(SB)
-	SUBQ $4608, DI
+	SUBQ $4096, DI
 	JMP filled242
 exact243:
-	ADDQ $4864, DI
+	ADDQ $4352, DI
 	CALL anyRows32<>(SB)
-	SUBQ $4864, DI
+	SUBQ $4352, DI
 	JMP filled245
 rare244:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
+	ADDQ $4096, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4096, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $4352, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4352, DI
+	JMP filled245
+exact246:
+	ADDQ $4608, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4608, DI
+	JMP filled248
+exact249:
+	ADDQ $4864, DI
+	CALL anyRows32<>(SB)
+	SUBQ $4864, DI
+	JMP filled251
+rare250:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
 	ADDQ $4608, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4608, DI
@@ -6139,45 +6196,45 @@ rare244:
 	ADDQ $4864, DI
 	CALL anyRows32<>(SB)
 	SUBQ $4864, DI
-	JMP filled245
-exact246:
-	ADDQ $5120, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5120, DI
-	JMP filled248
-exact249:
-	ADDQ $5376, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5376, DI
-	JMP filled251
-rare250:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $5120, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5120, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $5376, DI
-	CALL anyRows32<>(SB)
-	SUBQ $5376, DI
 	JMP filled251
 exact252:
-	ADDQ $5632, DI
+	ADDQ $5120, DI
 	CALL anyRows32<>(SB)
-	SUBQ $5632, DI
+	SUBQ $5120, DI
 	JMP filled254
 exact255:
-	ADDQ $5888, DI
+	ADDQ $5376, DI
 	CALL anyRows32<>(SB)
-	SUBQ $5888, DI
+	SUBQ $5376, DI
 	JMP filled257
 rare256:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
+	ADDQ $5120, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5120, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $5376, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5376, DI
+	JMP filled257
+exact258:
+	ADDQ $5632, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5632, DI
+	JMP filled260
+exact261:
+	ADDQ $5888, DI
+	CALL anyRows32<>(SB)
+	SUBQ $5888, DI
+	JMP filled263
+rare262:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
 	ADDQ $5632, DI
 	CALL anyRows32<>(SB)
 	SUBQ $5632, DI
@@ -6185,7 +6242,7 @@ rare256:
 	ADDQ $5888, DI
 	CALL anyRows32<>(SB)
 	SUBQ $5888, DI
-	JMP filled257
+	JMP filled263
 
 // func stream8(a *streamArgs)
 // 8 rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.
@@ -6197,7 +6254,7 @@ TEXT ·stream8(SB), NOSPLIT, $0-8
 	LEAQ (CX)(CX*2), R10
 	MOVQ streamArgs_x(AX), SI
 	MOVQ streamArgs_panel(AX), DI
-	MOVQ streamArgs_blocks(AX), R8
+	MOVQ streamArgs_sums(AX), R8
 	MOVQ streamArgs_scales(AX), R11
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
@@ -6208,21 +6265,21 @@ TEXT ·stream8(SB), NOSPLIT, $0-8
 	VMOVDQU64 lowMap<>(SB), Z29
 	VMOVDQU64 markMap<>(SB), Z28
 	VMOVDQU64 extremeMarks<>(SB), Z27
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tileloadd 0x9000(%rdi,%r15,1),%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tileloadd 0x9400(%rdi,%r15,1),%tmm1
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tileloadd 0x9800(%rdi,%r15,1),%tmm2
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tileloadd 0x9c00(%rdi,%r15,1),%tmm3
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tileloadd (%r8,%rdx,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r8,%rdx,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r8,%rdx,1),%tmm2
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r8,%rdx,1),%tmm3
 	// phase 0
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few261
+	JLE few269
 	MOVQ $1, streamArgs_exact(AX)
-few261:
+few269:
 	MOVQ $0, streamArgs_rare(AX)
 	VPBROADCASTD 8(R11), Z25
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact262
+	JNE exact270
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -6266,7 +6323,7 @@ few261:
 	VMOVDQA64 Z4, 192(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4288(DI)
-filled264:
+filled272:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6274,7 +6331,7 @@ filled264:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact265
+	JNE exact273
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -6321,8 +6378,8 @@ filled264:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare266
-filled267:
+	JNZ rare274
+filled275:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6330,7 +6387,7 @@ filled267:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact268
+	JNE exact276
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -6374,7 +6431,7 @@ filled267:
 	VMOVDQA64 Z4, 704(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4800(DI)
-filled270:
+filled278:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6382,7 +6439,7 @@ filled270:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact271
+	JNE exact279
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -6429,8 +6486,8 @@ filled270:
 	VMOVDQA64 Z5, 5056(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare272
-filled273:
+	JNZ rare280
+filled281:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6438,7 +6495,7 @@ filled273:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact274
+	JNE exact282
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -6482,7 +6539,7 @@ filled273:
 	VMOVDQA64 Z4, 1216(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5312(DI)
-filled276:
+filled284:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6490,7 +6547,7 @@ filled276:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact277
+	JNE exact285
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -6537,8 +6594,8 @@ filled276:
 	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare278
-filled279:
+	JNZ rare286
+filled287:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6546,7 +6603,7 @@ filled279:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact280
+	JNE exact288
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -6590,7 +6647,7 @@ filled279:
 	VMOVDQA64 Z4, 1728(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5824(DI)
-filled282:
+filled290:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6598,7 +6655,7 @@ filled282:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact283
+	JNE exact291
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -6645,8 +6702,8 @@ filled282:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare284
-filled285:
+	JNZ rare292
+filled293:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6654,15 +6711,15 @@ filled285:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same286
+	JGT same294
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same286:
+same294:
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact287
+	JNE exact295
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -6706,7 +6763,7 @@ same286:
 	VMOVDQA64 Z4, 2240(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6336(DI)
-filled289:
+filled297:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6714,7 +6771,7 @@ filled289:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact290
+	JNE exact298
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -6761,8 +6818,8 @@ filled289:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare291
-filled292:
+	JNZ rare299
+filled300:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6770,7 +6827,7 @@ filled292:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact293
+	JNE exact301
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -6814,7 +6871,7 @@ filled292:
 	VMOVDQA64 Z4, 2752(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6848(DI)
-filled295:
+filled303:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6822,7 +6879,7 @@ filled295:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact296
+	JNE exact304
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -6869,8 +6926,8 @@ filled295:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare297
-filled298:
+	JNZ rare305
+filled306:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6878,7 +6935,7 @@ filled298:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact299
+	JNE exact307
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -6922,7 +6979,7 @@ filled298:
 	VMOVDQA64 Z4, 3264(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7360(DI)
-filled301:
+filled309:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6930,7 +6987,7 @@ filled301:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact302
+	JNE exact310
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -6977,8 +7034,8 @@ filled301:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare303
-filled304:
+	JNZ rare311
+filled312:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -6986,7 +7043,7 @@ filled304:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact305
+	JNE exact313
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -7030,133 +7087,6 @@ filled304:
 	VMOVDQA64 Z4, 3776(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7872(DI)
-filled307:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact308
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 3840(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 7936(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 3904(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 8000(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 3968(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 8064(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 4032(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 8128(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare309
-filled310:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same311
-	ADDQ streamArgs_jumpAhead(AX), R12
-	PUSHQ R9
-	MOVQ streamArgs_runAhead(AX), R9
-	MOVQ R9, streamArgs_leftAhead(AX)
-	POPQ R9
-same311:
-	JMP entry260
-loop259:
-	// phase 0
-	LEAQ (BX), R9
-	MOVQ $0, streamArgs_exact(AX)
-	CMPQ streamArgs_rare(AX), $6
-	JLE few312
-	MOVQ $1, streamArgs_exact(AX)
-few312:
-	MOVQ $0, streamArgs_rare(AX)
-	VPBROADCASTD 8(R11), Z25
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact313
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 0(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 4096(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 64(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 4160(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 128(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 4224(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 192(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 4288(DI)
 filled315:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
@@ -7164,8 +7094,6 @@ filled315:
 	PREFETCHT1 (R12)(R14*1)
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x800(%rsi,%rdx,1),%tmm6
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
 	JNE exact316
 	VMOVDQU64 (R9), Z2
@@ -7176,6 +7104,135 @@ filled315:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 3840(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 7936(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 3904(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 8000(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 3968(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 8064(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 4032(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 8128(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare317
+filled318:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	SUBQ $256, streamArgs_leftAhead(AX)
+	JGT same319
+	ADDQ streamArgs_jumpAhead(AX), R12
+	PUSHQ R9
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	POPQ R9
+same319:
+	JMP entry267
+loop266:
+	// phase 0
+	LEAQ (BX), R9
+	MOVQ $0, streamArgs_exact(AX)
+	CMPQ streamArgs_rare(AX), $6
+	JLE few320
+	MOVQ $1, streamArgs_exact(AX)
+few320:
+	MOVQ $0, streamArgs_rare(AX)
+	VPBROADCASTD 8(R11), Z25
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact321
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 0(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 4096(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 64(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 4160(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 128(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 4224(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 192(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 4288(DI)
+filled323:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x800(%rsi,%rdx,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact324
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
 	VMOVDQA64 Z0, 256(DI)
 	VPADDW Z25, Z1, Z1
 	VMOVDQA64 Z1, 4352(DI)
@@ -7214,8 +7271,8 @@ filled315:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare317
-filled318:
+	JNZ rare325
+filled326:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7225,7 +7282,7 @@ filled318:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact319
+	JNE exact327
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -7269,7 +7326,7 @@ filled318:
 	VMOVDQA64 Z4, 704(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4800(DI)
-filled321:
+filled329:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7277,7 +7334,7 @@ filled321:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact322
+	JNE exact330
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -7324,8 +7381,8 @@ filled321:
 	VMOVDQA64 Z5, 5056(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare323
-filled324:
+	JNZ rare331
+filled332:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7335,7 +7392,7 @@ filled324:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact325
+	JNE exact333
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -7379,7 +7436,7 @@ filled324:
 	VMOVDQA64 Z4, 1216(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5312(DI)
-filled327:
+filled335:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7387,7 +7444,7 @@ filled327:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact328
+	JNE exact336
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -7434,8 +7491,8 @@ filled327:
 	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare329
-filled330:
+	JNZ rare337
+filled338:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7445,7 +7502,7 @@ filled330:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact331
+	JNE exact339
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -7489,7 +7546,7 @@ filled330:
 	VMOVDQA64 Z4, 1728(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5824(DI)
-filled333:
+filled341:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7497,7 +7554,7 @@ filled333:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact334
+	JNE exact342
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -7544,8 +7601,8 @@ filled333:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare335
-filled336:
+	JNZ rare343
+filled344:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7553,16 +7610,16 @@ filled336:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same337
+	JGT same345
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same337:
+same345:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact338
+	JNE exact346
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -7606,7 +7663,7 @@ same337:
 	VMOVDQA64 Z4, 2240(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6336(DI)
-filled340:
+filled348:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7616,7 +7673,7 @@ filled340:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloaddt1 0xc00(%rsi,%rdx,1),%tmm7
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact341
+	JNE exact349
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -7663,8 +7720,8 @@ filled340:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare342
-filled343:
+	JNZ rare350
+filled351:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7674,7 +7731,7 @@ filled343:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact344
+	JNE exact352
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -7718,7 +7775,7 @@ filled343:
 	VMOVDQA64 Z4, 2752(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6848(DI)
-filled346:
+filled354:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7726,7 +7783,7 @@ filled346:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact347
+	JNE exact355
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -7773,8 +7830,8 @@ filled346:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare348
-filled349:
+	JNZ rare356
+filled357:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7784,7 +7841,7 @@ filled349:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact350
+	JNE exact358
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -7828,7 +7885,7 @@ filled349:
 	VMOVDQA64 Z4, 3264(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7360(DI)
-filled352:
+filled360:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7836,7 +7893,7 @@ filled352:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact353
+	JNE exact361
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -7883,8 +7940,8 @@ filled352:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare354
-filled355:
+	JNZ rare362
+filled363:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7894,7 +7951,7 @@ filled355:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact356
+	JNE exact364
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -7938,7 +7995,7 @@ filled355:
 	VMOVDQA64 Z4, 3776(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7872(DI)
-filled358:
+filled366:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -7946,7 +8003,7 @@ filled358:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact359
+	JNE exact367
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -7993,8 +8050,8 @@ filled358:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare360
-filled361:
+	JNZ rare368
+filled369:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8002,20 +8059,34 @@ filled361:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same362
+	JGT same370
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same362:
+same370:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $4096, SI
-entry260:
+	MOVQ streamArgs_left(AX), R9
+	CMPQ R9, streamArgs_blocks(AX)
+	JNE same371
+	MOVQ streamArgs_x(AX), SI
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tilestored %tmm0,(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%r8,%rdx,1)
+	ADDQ $4096, R8
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tileloadd (%r8,%rdx,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r8,%rdx,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%r8,%rdx,1),%tmm2
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%r8,%rdx,1),%tmm3
+same371:
+entry267:
 	// phase 1
 	LEAQ 64(BX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact363
+	JNE exact372
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -8059,7 +8130,7 @@ entry260:
 	VMOVDQA64 Z4, 8384(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 12480(DI)
-filled365:
+filled374:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8069,7 +8140,7 @@ filled365:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x3F; // tileloadd (%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact366
+	JNE exact375
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -8116,8 +8187,8 @@ filled365:
 	VMOVDQA64 Z5, 12736(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare367
-filled368:
+	JNZ rare376
+filled377:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8127,7 +8198,7 @@ filled368:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact369
+	JNE exact378
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -8171,7 +8242,7 @@ filled368:
 	VMOVDQA64 Z4, 8896(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 12992(DI)
-filled371:
+filled380:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8179,7 +8250,7 @@ filled371:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact372
+	JNE exact381
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -8226,8 +8297,8 @@ filled371:
 	VMOVDQA64 Z5, 13248(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare373
-filled374:
+	JNZ rare382
+filled383:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8237,7 +8308,7 @@ filled374:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact375
+	JNE exact384
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -8281,7 +8352,7 @@ filled374:
 	VMOVDQA64 Z4, 9408(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 13504(DI)
-filled377:
+filled386:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8289,7 +8360,7 @@ filled377:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact378
+	JNE exact387
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -8336,8 +8407,8 @@ filled377:
 	VMOVDQA64 Z5, 13760(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare379
-filled380:
+	JNZ rare388
+filled389:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8347,7 +8418,7 @@ filled380:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact381
+	JNE exact390
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -8391,7 +8462,7 @@ filled380:
 	VMOVDQA64 Z4, 9920(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 14016(DI)
-filled383:
+filled392:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8399,7 +8470,7 @@ filled383:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact384
+	JNE exact393
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -8446,8 +8517,8 @@ filled383:
 	VMOVDQA64 Z5, 14272(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare385
-filled386:
+	JNZ rare394
+filled395:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8455,16 +8526,16 @@ filled386:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same387
+	JGT same396
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same387:
+same396:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact388
+	JNE exact397
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -8508,7 +8579,7 @@ same387:
 	VMOVDQA64 Z4, 10432(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 14528(DI)
-filled390:
+filled399:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8518,7 +8589,7 @@ filled390:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x400(%rsi,%rdx,1),%tmm7
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact391
+	JNE exact400
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -8565,8 +8636,8 @@ filled390:
 	VMOVDQA64 Z5, 14784(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare392
-filled393:
+	JNZ rare401
+filled402:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8576,7 +8647,7 @@ filled393:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact394
+	JNE exact403
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -8620,7 +8691,7 @@ filled393:
 	VMOVDQA64 Z4, 10944(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 15040(DI)
-filled396:
+filled405:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8628,7 +8699,7 @@ filled396:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact397
+	JNE exact406
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -8675,8 +8746,8 @@ filled396:
 	VMOVDQA64 Z5, 15296(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare398
-filled399:
+	JNZ rare407
+filled408:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8686,7 +8757,7 @@ filled399:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact400
+	JNE exact409
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -8730,7 +8801,7 @@ filled399:
 	VMOVDQA64 Z4, 11456(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 15552(DI)
-filled402:
+filled411:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8738,7 +8809,7 @@ filled402:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact403
+	JNE exact412
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -8785,8 +8856,8 @@ filled402:
 	VMOVDQA64 Z5, 15808(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare404
-filled405:
+	JNZ rare413
+filled414:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8796,7 +8867,7 @@ filled405:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact406
+	JNE exact415
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -8840,7 +8911,7 @@ filled405:
 	VMOVDQA64 Z4, 11968(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 16064(DI)
-filled408:
+filled417:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8848,7 +8919,7 @@ filled408:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact409
+	JNE exact418
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -8895,8 +8966,8 @@ filled408:
 	VMOVDQA64 Z5, 16320(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare410
-filled411:
+	JNZ rare419
+filled420:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -8904,18 +8975,34 @@ filled411:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same412
+	JGT same421
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same412:
+same421:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $128, BX
 	ADDQ $16, R11
-	DECQ R8
-	JNZ loop259
+	DECQ streamArgs_left(AX)
+	JNZ loop266
+	DECQ streamArgs_units(AX)
+	JZ done268
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_left(AX)
+	ADDQ streamArgs_nextW(AX), BX
+	MOVQ streamArgs_unitAhead(AX), R12
+	ADDQ streamArgs_ahead(AX), R12
+	CMPQ streamArgs_units(AX), $1
+	JNE more422
+	MOVQ streamArgs_lastAhead(AX), R12
+more422:
+	MOVQ R12, streamArgs_ahead(AX)
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	JMP loop266
+done268:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
@@ -8934,24 +9021,24 @@ same412:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdi,%r15,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x9000(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x9400(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x9800(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x9c00(%rdi,%r15,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tilestored %tmm0,(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x400(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x800(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0xc00(%r8,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
-exact262:
+exact270:
 	ADDQ $0, DI
 	CALL anyRows64<>(SB)
 	SUBQ $0, DI
-	JMP filled264
-exact265:
+	JMP filled272
+exact273:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled267
-rare266:
+	JMP filled275
+rare274:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -8963,18 +9050,18 @@ rare266:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled267
-exact268:
+	JMP filled275
+exact276:
 	ADDQ $512, DI
 	CALL anyRows64<>(SB)
 	SUBQ $512, DI
-	JMP filled270
-exact271:
+	JMP filled278
+exact279:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled273
-rare272:
+	JMP filled281
+rare280:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -8986,18 +9073,18 @@ rare272:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled273
-exact274:
+	JMP filled281
+exact282:
 	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1024, DI
-	JMP filled276
-exact277:
+	JMP filled284
+exact285:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled279
-rare278:
+	JMP filled287
+rare286:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9009,18 +9096,18 @@ rare278:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled279
-exact280:
+	JMP filled287
+exact288:
 	ADDQ $1536, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1536, DI
-	JMP filled282
-exact283:
+	JMP filled290
+exact291:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled285
-rare284:
+	JMP filled293
+rare292:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9032,18 +9119,18 @@ rare284:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled285
-exact287:
+	JMP filled293
+exact295:
 	ADDQ $2048, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2048, DI
-	JMP filled289
-exact290:
+	JMP filled297
+exact298:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled292
-rare291:
+	JMP filled300
+rare299:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9055,18 +9142,18 @@ rare291:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled292
-exact293:
+	JMP filled300
+exact301:
 	ADDQ $2560, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2560, DI
-	JMP filled295
-exact296:
+	JMP filled303
+exact304:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled298
-rare297:
+	JMP filled306
+rare305:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9078,18 +9165,18 @@ rare297:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled298
-exact299:
+	JMP filled306
+exact307:
 	ADDQ $3072, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3072, DI
-	JMP filled301
-exact302:
+	JMP filled309
+exact310:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled304
-rare303:
+	JMP filled312
+rare311:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9101,45 +9188,45 @@ rare303:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled304
-exact305:
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	JMP filled307
-exact308:
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled310
-rare309:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled310
+	JMP filled312
 exact313:
-	ADDQ $0, DI
+	ADDQ $3584, DI
 	CALL anyRows64<>(SB)
-	SUBQ $0, DI
+	SUBQ $3584, DI
 	JMP filled315
 exact316:
-	ADDQ $256, DI
+	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
-	SUBQ $256, DI
+	SUBQ $3840, DI
 	JMP filled318
 rare317:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled318
+exact321:
+	ADDQ $0, DI
+	CALL anyRows64<>(SB)
+	SUBQ $0, DI
+	JMP filled323
+exact324:
+	ADDQ $256, DI
+	CALL anyRows64<>(SB)
+	SUBQ $256, DI
+	JMP filled326
+rare325:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
 	ADDQ $0, DI
 	CALL anyRows64<>(SB)
 	SUBQ $0, DI
@@ -9147,18 +9234,18 @@ rare317:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled318
-exact319:
+	JMP filled326
+exact327:
 	ADDQ $512, DI
 	CALL anyRows64<>(SB)
 	SUBQ $512, DI
-	JMP filled321
-exact322:
+	JMP filled329
+exact330:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled324
-rare323:
+	JMP filled332
+rare331:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9170,18 +9257,18 @@ rare323:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled324
-exact325:
+	JMP filled332
+exact333:
 	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1024, DI
-	JMP filled327
-exact328:
+	JMP filled335
+exact336:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled330
-rare329:
+	JMP filled338
+rare337:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9193,18 +9280,18 @@ rare329:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled330
-exact331:
+	JMP filled338
+exact339:
 	ADDQ $1536, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1536, DI
-	JMP filled333
-exact334:
+	JMP filled341
+exact342:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled336
-rare335:
+	JMP filled344
+rare343:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9216,18 +9303,18 @@ rare335:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled336
-exact338:
+	JMP filled344
+exact346:
 	ADDQ $2048, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2048, DI
-	JMP filled340
-exact341:
+	JMP filled348
+exact349:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled343
-rare342:
+	JMP filled351
+rare350:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9239,18 +9326,18 @@ rare342:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled343
-exact344:
+	JMP filled351
+exact352:
 	ADDQ $2560, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2560, DI
-	JMP filled346
-exact347:
+	JMP filled354
+exact355:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled349
-rare348:
+	JMP filled357
+rare356:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9262,18 +9349,18 @@ rare348:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled349
-exact350:
+	JMP filled357
+exact358:
 	ADDQ $3072, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3072, DI
-	JMP filled352
-exact353:
+	JMP filled360
+exact361:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled355
-rare354:
+	JMP filled363
+rare362:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9285,18 +9372,18 @@ rare354:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled355
-exact356:
+	JMP filled363
+exact364:
 	ADDQ $3584, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3584, DI
-	JMP filled358
-exact359:
+	JMP filled366
+exact367:
 	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3840, DI
-	JMP filled361
-rare360:
+	JMP filled369
+rare368:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9308,64 +9395,64 @@ rare360:
 	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3840, DI
-	JMP filled361
-exact363:
-	ADDQ $8192, DI
-	CALL anyRows64<>(SB)
-	SUBQ $8192, DI
-	JMP filled365
-exact366:
-	ADDQ $8448, DI
-	CALL anyRows64<>(SB)
-	SUBQ $8448, DI
-	JMP filled368
-rare367:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $8192, DI
-	CALL anyRows64<>(SB)
-	SUBQ $8192, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $8448, DI
-	CALL anyRows64<>(SB)
-	SUBQ $8448, DI
-	JMP filled368
-exact369:
-	ADDQ $8704, DI
-	CALL anyRows64<>(SB)
-	SUBQ $8704, DI
-	JMP filled371
+	JMP filled369
 exact372:
-	ADDQ $8960, DI
+	ADDQ $8192, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8960, DI
-	JMP filled374
-rare373:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $8704, DI
-	CALL anyRows64<>(SB)
-	SUBQ $8704, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $8960, DI
-	CALL anyRows64<>(SB)
-	SUBQ $8960, DI
+	SUBQ $8192, DI
 	JMP filled374
 exact375:
-	ADDQ $9216, DI
+	ADDQ $8448, DI
 	CALL anyRows64<>(SB)
-	SUBQ $9216, DI
+	SUBQ $8448, DI
+	JMP filled377
+rare376:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $8192, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8192, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $8448, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8448, DI
 	JMP filled377
 exact378:
+	ADDQ $8704, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8704, DI
+	JMP filled380
+exact381:
+	ADDQ $8960, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8960, DI
+	JMP filled383
+rare382:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $8704, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8704, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $8960, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8960, DI
+	JMP filled383
+exact384:
+	ADDQ $9216, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9216, DI
+	JMP filled386
+exact387:
 	ADDQ $9472, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9472, DI
-	JMP filled380
-rare379:
+	JMP filled389
+rare388:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9377,18 +9464,18 @@ rare379:
 	ADDQ $9472, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9472, DI
-	JMP filled380
-exact381:
+	JMP filled389
+exact390:
 	ADDQ $9728, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9728, DI
-	JMP filled383
-exact384:
+	JMP filled392
+exact393:
 	ADDQ $9984, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9984, DI
-	JMP filled386
-rare385:
+	JMP filled395
+rare394:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9400,64 +9487,64 @@ rare385:
 	ADDQ $9984, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9984, DI
-	JMP filled386
-exact388:
-	ADDQ $10240, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10240, DI
-	JMP filled390
-exact391:
-	ADDQ $10496, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10496, DI
-	JMP filled393
-rare392:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $10240, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10240, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $10496, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10496, DI
-	JMP filled393
-exact394:
-	ADDQ $10752, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10752, DI
-	JMP filled396
+	JMP filled395
 exact397:
-	ADDQ $11008, DI
+	ADDQ $10240, DI
 	CALL anyRows64<>(SB)
-	SUBQ $11008, DI
-	JMP filled399
-rare398:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $10752, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10752, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $11008, DI
-	CALL anyRows64<>(SB)
-	SUBQ $11008, DI
+	SUBQ $10240, DI
 	JMP filled399
 exact400:
-	ADDQ $11264, DI
+	ADDQ $10496, DI
 	CALL anyRows64<>(SB)
-	SUBQ $11264, DI
+	SUBQ $10496, DI
+	JMP filled402
+rare401:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $10240, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10240, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $10496, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10496, DI
 	JMP filled402
 exact403:
+	ADDQ $10752, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10752, DI
+	JMP filled405
+exact406:
+	ADDQ $11008, DI
+	CALL anyRows64<>(SB)
+	SUBQ $11008, DI
+	JMP filled408
+rare407:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $10752, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10752, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $11008, DI
+	CALL anyRows64<>(SB)
+	SUBQ $11008, DI
+	JMP filled408
+exact409:
+	ADDQ $11264, DI
+	CALL anyRows64<>(SB)
+	SUBQ $11264, DI
+	JMP filled411
+exact412:
 	ADDQ $11520, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11520, DI
-	JMP filled405
-rare404:
+	JMP filled414
+rare413:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9469,18 +9556,18 @@ rare404:
 	ADDQ $11520, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11520, DI
-	JMP filled405
-exact406:
+	JMP filled414
+exact415:
 	ADDQ $11776, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11776, DI
-	JMP filled408
-exact409:
+	JMP filled417
+exact418:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled411
-rare410:
+	JMP filled420
+rare419:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -9492,7 +9579,7 @@ rare410:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled411
+	JMP filled420
 
 // func stream8scaled(a *streamArgs)
 // 8 rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.
@@ -9504,7 +9591,7 @@ TEXT ·stream8scaled(SB), NOSPLIT, $0-8
 	LEAQ (CX)(CX*2), R10
 	MOVQ streamArgs_x(AX), SI
 	MOVQ streamArgs_panel(AX), DI
-	MOVQ streamArgs_blocks(AX), R8
+	MOVQ streamArgs_sums(AX), R8
 	MOVQ streamArgs_scales(AX), R11
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
@@ -9523,12 +9610,12 @@ TEXT ·stream8scaled(SB), NOSPLIT, $0-8
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few415
+	JLE few426
 	MOVQ $1, streamArgs_exact(AX)
-few415:
+few426:
 	MOVQ $0, streamArgs_rare(AX)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact416
+	JNE exact427
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -9564,7 +9651,7 @@ few415:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 192(DI)
 	VMOVDQA64 Z5, 4288(DI)
-filled418:
+filled429:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -9572,7 +9659,7 @@ filled418:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact419
+	JNE exact430
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -9611,8 +9698,8 @@ filled418:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare420
-filled421:
+	JNZ rare431
+filled432:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -9620,7 +9707,7 @@ filled421:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact422
+	JNE exact433
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -9656,7 +9743,7 @@ filled421:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 704(DI)
 	VMOVDQA64 Z5, 4800(DI)
-filled424:
+filled435:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -9664,7 +9751,7 @@ filled424:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact425
+	JNE exact436
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -9703,8 +9790,8 @@ filled424:
 	VMOVDQA64 Z5, 5056(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare426
-filled427:
+	JNZ rare437
+filled438:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -9712,7 +9799,7 @@ filled427:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact428
+	JNE exact439
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -9748,7 +9835,7 @@ filled427:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1216(DI)
 	VMOVDQA64 Z5, 5312(DI)
-filled430:
+filled441:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -9756,7 +9843,7 @@ filled430:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact431
+	JNE exact442
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -9795,8 +9882,8 @@ filled430:
 	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare432
-filled433:
+	JNZ rare443
+filled444:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -9804,7 +9891,7 @@ filled433:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact434
+	JNE exact445
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -9840,7 +9927,7 @@ filled433:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1728(DI)
 	VMOVDQA64 Z5, 5824(DI)
-filled436:
+filled447:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -9848,7 +9935,7 @@ filled436:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact437
+	JNE exact448
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -9887,8 +9974,8 @@ filled436:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare438
-filled439:
+	JNZ rare449
+filled450:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -9896,15 +9983,15 @@ filled439:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same440
+	JGT same451
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same440:
+same451:
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact441
+	JNE exact452
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -9940,7 +10027,7 @@ same440:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 2240(DI)
 	VMOVDQA64 Z5, 6336(DI)
-filled443:
+filled454:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -9948,7 +10035,7 @@ filled443:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact444
+	JNE exact455
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -9987,8 +10074,8 @@ filled443:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare445
-filled446:
+	JNZ rare456
+filled457:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -9996,7 +10083,7 @@ filled446:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact447
+	JNE exact458
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -10032,7 +10119,7 @@ filled446:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 2752(DI)
 	VMOVDQA64 Z5, 6848(DI)
-filled449:
+filled460:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10040,7 +10127,7 @@ filled449:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact450
+	JNE exact461
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -10079,8 +10166,8 @@ filled449:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare451
-filled452:
+	JNZ rare462
+filled463:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10088,7 +10175,7 @@ filled452:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact453
+	JNE exact464
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -10124,7 +10211,7 @@ filled452:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 3264(DI)
 	VMOVDQA64 Z5, 7360(DI)
-filled455:
+filled466:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10132,7 +10219,7 @@ filled455:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact456
+	JNE exact467
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -10171,8 +10258,8 @@ filled455:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare457
-filled458:
+	JNZ rare468
+filled469:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10180,7 +10267,7 @@ filled458:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact459
+	JNE exact470
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -10216,7 +10303,7 @@ filled458:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 3776(DI)
 	VMOVDQA64 Z5, 7872(DI)
-filled461:
+filled472:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10224,7 +10311,7 @@ filled461:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact462
+	JNE exact473
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -10263,8 +10350,8 @@ filled461:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare463
-filled464:
+	JNZ rare474
+filled475:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10272,26 +10359,26 @@ filled464:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same465
+	JGT same476
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same465:
-	JMP entry414
-loop413:
+same476:
+	JMP entry424
+loop423:
 	// phase 0
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few466
+	JLE few477
 	MOVQ $1, streamArgs_exact(AX)
-few466:
+few477:
 	MOVQ $0, streamArgs_rare(AX)
 	VBROADCASTSS -20(R11), Z24
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact467
+	JNE exact478
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -10327,7 +10414,7 @@ few466:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 192(DI)
 	VMOVDQA64 Z5, 4288(DI)
-filled469:
+filled480:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10335,21 +10422,21 @@ filled469:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 36864(DI), Z24, Z8
-	VMOVUPS Z8, 36864(DI)
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 36928(DI), Z24, Z9
-	VMOVUPS Z9, 36928(DI)
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 36992(DI), Z24, Z10
-	VMOVUPS Z10, 36992(DI)
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 37056(DI), Z24, Z11
-	VMOVUPS Z11, 37056(DI)
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact470
+	JNE exact481
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -10388,8 +10475,8 @@ filled469:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare471
-filled472:
+	JNZ rare482
+filled483:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10397,21 +10484,21 @@ filled472:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 37120(DI), Z24, Z8
-	VMOVUPS Z8, 37120(DI)
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 37184(DI), Z24, Z9
-	VMOVUPS Z9, 37184(DI)
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 37248(DI), Z24, Z10
-	VMOVUPS Z10, 37248(DI)
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 37312(DI), Z24, Z11
-	VMOVUPS Z11, 37312(DI)
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact473
+	JNE exact484
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -10447,7 +10534,7 @@ filled472:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 704(DI)
 	VMOVDQA64 Z5, 4800(DI)
-filled475:
+filled486:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10455,19 +10542,19 @@ filled475:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33280(DI), Z8
-	VFMADD213PS 37376(DI), Z24, Z8
-	VMOVUPS Z8, 37376(DI)
+	VFMADD213PS 512(R8), Z24, Z8
+	VMOVUPS Z8, 512(R8)
 	VMOVUPS 33344(DI), Z9
-	VFMADD213PS 37440(DI), Z24, Z9
-	VMOVUPS Z9, 37440(DI)
+	VFMADD213PS 576(R8), Z24, Z9
+	VMOVUPS Z9, 576(R8)
 	VMOVUPS 33408(DI), Z10
-	VFMADD213PS 37504(DI), Z24, Z10
-	VMOVUPS Z10, 37504(DI)
+	VFMADD213PS 640(R8), Z24, Z10
+	VMOVUPS Z10, 640(R8)
 	VMOVUPS 33472(DI), Z11
-	VFMADD213PS 37568(DI), Z24, Z11
-	VMOVUPS Z11, 37568(DI)
+	VFMADD213PS 704(R8), Z24, Z11
+	VMOVUPS Z11, 704(R8)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact476
+	JNE exact487
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -10506,8 +10593,8 @@ filled475:
 	VMOVDQA64 Z5, 5056(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare477
-filled478:
+	JNZ rare488
+filled489:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10515,21 +10602,21 @@ filled478:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33536(DI), Z8
-	VFMADD213PS 37632(DI), Z24, Z8
-	VMOVUPS Z8, 37632(DI)
+	VFMADD213PS 768(R8), Z24, Z8
+	VMOVUPS Z8, 768(R8)
 	VMOVUPS 33600(DI), Z9
-	VFMADD213PS 37696(DI), Z24, Z9
-	VMOVUPS Z9, 37696(DI)
+	VFMADD213PS 832(R8), Z24, Z9
+	VMOVUPS Z9, 832(R8)
 	VMOVUPS 33664(DI), Z10
-	VFMADD213PS 37760(DI), Z24, Z10
-	VMOVUPS Z10, 37760(DI)
+	VFMADD213PS 896(R8), Z24, Z10
+	VMOVUPS Z10, 896(R8)
 	VMOVUPS 33728(DI), Z11
-	VFMADD213PS 37824(DI), Z24, Z11
-	VMOVUPS Z11, 37824(DI)
+	VFMADD213PS 960(R8), Z24, Z11
+	VMOVUPS Z11, 960(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact479
+	JNE exact490
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -10565,7 +10652,7 @@ filled478:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1216(DI)
 	VMOVDQA64 Z5, 5312(DI)
-filled481:
+filled492:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10573,19 +10660,19 @@ filled481:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33792(DI), Z8
-	VFMADD213PS 37888(DI), Z24, Z8
-	VMOVUPS Z8, 37888(DI)
+	VFMADD213PS 1024(R8), Z24, Z8
+	VMOVUPS Z8, 1024(R8)
 	VMOVUPS 33856(DI), Z9
-	VFMADD213PS 37952(DI), Z24, Z9
-	VMOVUPS Z9, 37952(DI)
+	VFMADD213PS 1088(R8), Z24, Z9
+	VMOVUPS Z9, 1088(R8)
 	VMOVUPS 33920(DI), Z10
-	VFMADD213PS 38016(DI), Z24, Z10
-	VMOVUPS Z10, 38016(DI)
+	VFMADD213PS 1152(R8), Z24, Z10
+	VMOVUPS Z10, 1152(R8)
 	VMOVUPS 33984(DI), Z11
-	VFMADD213PS 38080(DI), Z24, Z11
-	VMOVUPS Z11, 38080(DI)
+	VFMADD213PS 1216(R8), Z24, Z11
+	VMOVUPS Z11, 1216(R8)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact482
+	JNE exact493
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -10624,8 +10711,8 @@ filled481:
 	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare483
-filled484:
+	JNZ rare494
+filled495:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10633,21 +10720,21 @@ filled484:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 34048(DI), Z8
-	VFMADD213PS 38144(DI), Z24, Z8
-	VMOVUPS Z8, 38144(DI)
+	VFMADD213PS 1280(R8), Z24, Z8
+	VMOVUPS Z8, 1280(R8)
 	VMOVUPS 34112(DI), Z9
-	VFMADD213PS 38208(DI), Z24, Z9
-	VMOVUPS Z9, 38208(DI)
+	VFMADD213PS 1344(R8), Z24, Z9
+	VMOVUPS Z9, 1344(R8)
 	VMOVUPS 34176(DI), Z10
-	VFMADD213PS 38272(DI), Z24, Z10
-	VMOVUPS Z10, 38272(DI)
+	VFMADD213PS 1408(R8), Z24, Z10
+	VMOVUPS Z10, 1408(R8)
 	VMOVUPS 34240(DI), Z11
-	VFMADD213PS 38336(DI), Z24, Z11
-	VMOVUPS Z11, 38336(DI)
+	VFMADD213PS 1472(R8), Z24, Z11
+	VMOVUPS Z11, 1472(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact485
+	JNE exact496
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -10683,7 +10770,7 @@ filled484:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1728(DI)
 	VMOVDQA64 Z5, 5824(DI)
-filled487:
+filled498:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10691,19 +10778,19 @@ filled487:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 34304(DI), Z8
-	VFMADD213PS 38400(DI), Z24, Z8
-	VMOVUPS Z8, 38400(DI)
+	VFMADD213PS 1536(R8), Z24, Z8
+	VMOVUPS Z8, 1536(R8)
 	VMOVUPS 34368(DI), Z9
-	VFMADD213PS 38464(DI), Z24, Z9
-	VMOVUPS Z9, 38464(DI)
+	VFMADD213PS 1600(R8), Z24, Z9
+	VMOVUPS Z9, 1600(R8)
 	VMOVUPS 34432(DI), Z10
-	VFMADD213PS 38528(DI), Z24, Z10
-	VMOVUPS Z10, 38528(DI)
+	VFMADD213PS 1664(R8), Z24, Z10
+	VMOVUPS Z10, 1664(R8)
 	VMOVUPS 34496(DI), Z11
-	VFMADD213PS 38592(DI), Z24, Z11
-	VMOVUPS Z11, 38592(DI)
+	VFMADD213PS 1728(R8), Z24, Z11
+	VMOVUPS Z11, 1728(R8)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact488
+	JNE exact499
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -10742,8 +10829,8 @@ filled487:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare489
-filled490:
+	JNZ rare500
+filled501:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10751,28 +10838,28 @@ filled490:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same491
+	JGT same502
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same491:
+same502:
 	VMOVUPS 34560(DI), Z8
-	VFMADD213PS 38656(DI), Z24, Z8
-	VMOVUPS Z8, 38656(DI)
+	VFMADD213PS 1792(R8), Z24, Z8
+	VMOVUPS Z8, 1792(R8)
 	VMOVUPS 34624(DI), Z9
-	VFMADD213PS 38720(DI), Z24, Z9
-	VMOVUPS Z9, 38720(DI)
+	VFMADD213PS 1856(R8), Z24, Z9
+	VMOVUPS Z9, 1856(R8)
 	VMOVUPS 34688(DI), Z10
-	VFMADD213PS 38784(DI), Z24, Z10
-	VMOVUPS Z10, 38784(DI)
+	VFMADD213PS 1920(R8), Z24, Z10
+	VMOVUPS Z10, 1920(R8)
 	VMOVUPS 34752(DI), Z11
-	VFMADD213PS 38848(DI), Z24, Z11
-	VMOVUPS Z11, 38848(DI)
+	VFMADD213PS 1984(R8), Z24, Z11
+	VMOVUPS Z11, 1984(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact492
+	JNE exact503
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -10808,7 +10895,7 @@ same491:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 2240(DI)
 	VMOVDQA64 Z5, 6336(DI)
-filled494:
+filled505:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10816,21 +10903,21 @@ filled494:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 34816(DI), Z8
-	VFMADD213PS 38912(DI), Z24, Z8
-	VMOVUPS Z8, 38912(DI)
+	VFMADD213PS 2048(R8), Z24, Z8
+	VMOVUPS Z8, 2048(R8)
 	VMOVUPS 34880(DI), Z9
-	VFMADD213PS 38976(DI), Z24, Z9
-	VMOVUPS Z9, 38976(DI)
+	VFMADD213PS 2112(R8), Z24, Z9
+	VMOVUPS Z9, 2112(R8)
 	VMOVUPS 34944(DI), Z10
-	VFMADD213PS 39040(DI), Z24, Z10
-	VMOVUPS Z10, 39040(DI)
+	VFMADD213PS 2176(R8), Z24, Z10
+	VMOVUPS Z10, 2176(R8)
 	VMOVUPS 35008(DI), Z11
-	VFMADD213PS 39104(DI), Z24, Z11
-	VMOVUPS Z11, 39104(DI)
+	VFMADD213PS 2240(R8), Z24, Z11
+	VMOVUPS Z11, 2240(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloaddt1 0xc00(%rsi,%rdx,1),%tmm7
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact495
+	JNE exact506
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -10869,8 +10956,8 @@ filled494:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare496
-filled497:
+	JNZ rare507
+filled508:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10878,21 +10965,21 @@ filled497:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 35072(DI), Z8
-	VFMADD213PS 39168(DI), Z24, Z8
-	VMOVUPS Z8, 39168(DI)
+	VFMADD213PS 2304(R8), Z24, Z8
+	VMOVUPS Z8, 2304(R8)
 	VMOVUPS 35136(DI), Z9
-	VFMADD213PS 39232(DI), Z24, Z9
-	VMOVUPS Z9, 39232(DI)
+	VFMADD213PS 2368(R8), Z24, Z9
+	VMOVUPS Z9, 2368(R8)
 	VMOVUPS 35200(DI), Z10
-	VFMADD213PS 39296(DI), Z24, Z10
-	VMOVUPS Z10, 39296(DI)
+	VFMADD213PS 2432(R8), Z24, Z10
+	VMOVUPS Z10, 2432(R8)
 	VMOVUPS 35264(DI), Z11
-	VFMADD213PS 39360(DI), Z24, Z11
-	VMOVUPS Z11, 39360(DI)
+	VFMADD213PS 2496(R8), Z24, Z11
+	VMOVUPS Z11, 2496(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact498
+	JNE exact509
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -10928,7 +11015,7 @@ filled497:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 2752(DI)
 	VMOVDQA64 Z5, 6848(DI)
-filled500:
+filled511:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10936,19 +11023,19 @@ filled500:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 35328(DI), Z8
-	VFMADD213PS 39424(DI), Z24, Z8
-	VMOVUPS Z8, 39424(DI)
+	VFMADD213PS 2560(R8), Z24, Z8
+	VMOVUPS Z8, 2560(R8)
 	VMOVUPS 35392(DI), Z9
-	VFMADD213PS 39488(DI), Z24, Z9
-	VMOVUPS Z9, 39488(DI)
+	VFMADD213PS 2624(R8), Z24, Z9
+	VMOVUPS Z9, 2624(R8)
 	VMOVUPS 35456(DI), Z10
-	VFMADD213PS 39552(DI), Z24, Z10
-	VMOVUPS Z10, 39552(DI)
+	VFMADD213PS 2688(R8), Z24, Z10
+	VMOVUPS Z10, 2688(R8)
 	VMOVUPS 35520(DI), Z11
-	VFMADD213PS 39616(DI), Z24, Z11
-	VMOVUPS Z11, 39616(DI)
+	VFMADD213PS 2752(R8), Z24, Z11
+	VMOVUPS Z11, 2752(R8)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact501
+	JNE exact512
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -10987,8 +11074,8 @@ filled500:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare502
-filled503:
+	JNZ rare513
+filled514:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -10996,21 +11083,21 @@ filled503:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 35584(DI), Z8
-	VFMADD213PS 39680(DI), Z24, Z8
-	VMOVUPS Z8, 39680(DI)
+	VFMADD213PS 2816(R8), Z24, Z8
+	VMOVUPS Z8, 2816(R8)
 	VMOVUPS 35648(DI), Z9
-	VFMADD213PS 39744(DI), Z24, Z9
-	VMOVUPS Z9, 39744(DI)
+	VFMADD213PS 2880(R8), Z24, Z9
+	VMOVUPS Z9, 2880(R8)
 	VMOVUPS 35712(DI), Z10
-	VFMADD213PS 39808(DI), Z24, Z10
-	VMOVUPS Z10, 39808(DI)
+	VFMADD213PS 2944(R8), Z24, Z10
+	VMOVUPS Z10, 2944(R8)
 	VMOVUPS 35776(DI), Z11
-	VFMADD213PS 39872(DI), Z24, Z11
-	VMOVUPS Z11, 39872(DI)
+	VFMADD213PS 3008(R8), Z24, Z11
+	VMOVUPS Z11, 3008(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact504
+	JNE exact515
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -11046,7 +11133,7 @@ filled503:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 3264(DI)
 	VMOVDQA64 Z5, 7360(DI)
-filled506:
+filled517:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11054,19 +11141,19 @@ filled506:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 35840(DI), Z8
-	VFMADD213PS 39936(DI), Z24, Z8
-	VMOVUPS Z8, 39936(DI)
+	VFMADD213PS 3072(R8), Z24, Z8
+	VMOVUPS Z8, 3072(R8)
 	VMOVUPS 35904(DI), Z9
-	VFMADD213PS 40000(DI), Z24, Z9
-	VMOVUPS Z9, 40000(DI)
+	VFMADD213PS 3136(R8), Z24, Z9
+	VMOVUPS Z9, 3136(R8)
 	VMOVUPS 35968(DI), Z10
-	VFMADD213PS 40064(DI), Z24, Z10
-	VMOVUPS Z10, 40064(DI)
+	VFMADD213PS 3200(R8), Z24, Z10
+	VMOVUPS Z10, 3200(R8)
 	VMOVUPS 36032(DI), Z11
-	VFMADD213PS 40128(DI), Z24, Z11
-	VMOVUPS Z11, 40128(DI)
+	VFMADD213PS 3264(R8), Z24, Z11
+	VMOVUPS Z11, 3264(R8)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact507
+	JNE exact518
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -11105,8 +11192,8 @@ filled506:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare508
-filled509:
+	JNZ rare519
+filled520:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11114,21 +11201,21 @@ filled509:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 36096(DI), Z8
-	VFMADD213PS 40192(DI), Z24, Z8
-	VMOVUPS Z8, 40192(DI)
+	VFMADD213PS 3328(R8), Z24, Z8
+	VMOVUPS Z8, 3328(R8)
 	VMOVUPS 36160(DI), Z9
-	VFMADD213PS 40256(DI), Z24, Z9
-	VMOVUPS Z9, 40256(DI)
+	VFMADD213PS 3392(R8), Z24, Z9
+	VMOVUPS Z9, 3392(R8)
 	VMOVUPS 36224(DI), Z10
-	VFMADD213PS 40320(DI), Z24, Z10
-	VMOVUPS Z10, 40320(DI)
+	VFMADD213PS 3456(R8), Z24, Z10
+	VMOVUPS Z10, 3456(R8)
 	VMOVUPS 36288(DI), Z11
-	VFMADD213PS 40384(DI), Z24, Z11
-	VMOVUPS Z11, 40384(DI)
+	VFMADD213PS 3520(R8), Z24, Z11
+	VMOVUPS Z11, 3520(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact510
+	JNE exact521
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -11164,7 +11251,7 @@ filled509:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 3776(DI)
 	VMOVDQA64 Z5, 7872(DI)
-filled512:
+filled523:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11172,19 +11259,19 @@ filled512:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 36352(DI), Z8
-	VFMADD213PS 40448(DI), Z24, Z8
-	VMOVUPS Z8, 40448(DI)
+	VFMADD213PS 3584(R8), Z24, Z8
+	VMOVUPS Z8, 3584(R8)
 	VMOVUPS 36416(DI), Z9
-	VFMADD213PS 40512(DI), Z24, Z9
-	VMOVUPS Z9, 40512(DI)
+	VFMADD213PS 3648(R8), Z24, Z9
+	VMOVUPS Z9, 3648(R8)
 	VMOVUPS 36480(DI), Z10
-	VFMADD213PS 40576(DI), Z24, Z10
-	VMOVUPS Z10, 40576(DI)
+	VFMADD213PS 3712(R8), Z24, Z10
+	VMOVUPS Z10, 3712(R8)
 	VMOVUPS 36544(DI), Z11
-	VFMADD213PS 40640(DI), Z24, Z11
-	VMOVUPS Z11, 40640(DI)
+	VFMADD213PS 3776(R8), Z24, Z11
+	VMOVUPS Z11, 3776(R8)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact513
+	JNE exact524
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -11223,8 +11310,8 @@ filled512:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare514
-filled515:
+	JNZ rare525
+filled526:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11232,32 +11319,43 @@ filled515:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same516
+	JGT same527
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same516:
+same527:
 	VMOVUPS 36608(DI), Z8
-	VFMADD213PS 40704(DI), Z24, Z8
-	VMOVUPS Z8, 40704(DI)
+	VFMADD213PS 3840(R8), Z24, Z8
+	VMOVUPS Z8, 3840(R8)
 	VMOVUPS 36672(DI), Z9
-	VFMADD213PS 40768(DI), Z24, Z9
-	VMOVUPS Z9, 40768(DI)
+	VFMADD213PS 3904(R8), Z24, Z9
+	VMOVUPS Z9, 3904(R8)
 	VMOVUPS 36736(DI), Z10
-	VFMADD213PS 40832(DI), Z24, Z10
-	VMOVUPS Z10, 40832(DI)
+	VFMADD213PS 3968(R8), Z24, Z10
+	VMOVUPS Z10, 3968(R8)
 	VMOVUPS 36800(DI), Z11
-	VFMADD213PS 40896(DI), Z24, Z11
-	VMOVUPS Z11, 40896(DI)
+	VFMADD213PS 4032(R8), Z24, Z11
+	VMOVUPS Z11, 4032(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	DECQ streamArgs_leftSums(AX)
+	JNZ same528
+	ADDQ $4096, R8
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_leftSums(AX)
+same528:
 	ADDQ $4096, SI
-entry414:
+	MOVQ streamArgs_left(AX), R9
+	CMPQ R9, streamArgs_blocks(AX)
+	JNE same529
+	MOVQ streamArgs_x(AX), SI
+same529:
+entry424:
 	// phase 1
 	LEAQ 64(BX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact517
+	JNE exact530
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -11293,7 +11391,7 @@ entry414:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 8384(DI)
 	VMOVDQA64 Z5, 12480(DI)
-filled519:
+filled532:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11305,7 +11403,7 @@ filled519:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x8000(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact520
+	JNE exact533
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -11344,8 +11442,8 @@ filled519:
 	VMOVDQA64 Z5, 12736(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare521
-filled522:
+	JNZ rare534
+filled535:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11357,7 +11455,7 @@ filled522:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x84; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8400(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact523
+	JNE exact536
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -11393,7 +11491,7 @@ filled522:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 8896(DI)
 	VMOVDQA64 Z5, 12992(DI)
-filled525:
+filled538:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11401,7 +11499,7 @@ filled525:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact526
+	JNE exact539
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -11440,8 +11538,8 @@ filled525:
 	VMOVDQA64 Z5, 13248(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare527
-filled528:
+	JNZ rare540
+filled541:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11453,7 +11551,7 @@ filled528:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8800(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact529
+	JNE exact542
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -11489,7 +11587,7 @@ filled528:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 9408(DI)
 	VMOVDQA64 Z5, 13504(DI)
-filled531:
+filled544:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11497,7 +11595,7 @@ filled531:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact532
+	JNE exact545
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -11536,8 +11634,8 @@ filled531:
 	VMOVDQA64 Z5, 13760(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare533
-filled534:
+	JNZ rare546
+filled547:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11549,7 +11647,7 @@ filled534:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x8C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8c00(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact535
+	JNE exact548
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -11585,203 +11683,6 @@ filled534:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 9920(DI)
 	VMOVDQA64 Z5, 14016(DI)
-filled537:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact538
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 9984(DI)
-	VMOVDQA64 Z1, 14080(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 10048(DI)
-	VMOVDQA64 Z5, 14144(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 10112(DI)
-	VMOVDQA64 Z1, 14208(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 10176(DI)
-	VMOVDQA64 Z5, 14272(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare539
-filled540:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same541
-	ADDQ streamArgs_jumpAhead(AX), R12
-	PUSHQ R9
-	MOVQ streamArgs_runAhead(AX), R9
-	MOVQ R9, streamArgs_leftAhead(AX)
-	POPQ R9
-same541:
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact542
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 10240(DI)
-	VMOVDQA64 Z1, 14336(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 10304(DI)
-	VMOVDQA64 Z5, 14400(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 10368(DI)
-	VMOVDQA64 Z1, 14464(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 10432(DI)
-	VMOVDQA64 Z5, 14528(DI)
-filled544:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x400(%rsi,%rdx,1),%tmm7
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact545
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 10496(DI)
-	VMOVDQA64 Z1, 14592(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 10560(DI)
-	VMOVDQA64 Z5, 14656(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 10624(DI)
-	VMOVDQA64 Z1, 14720(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 10688(DI)
-	VMOVDQA64 Z5, 14784(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare546
-filled547:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact548
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 10752(DI)
-	VMOVDQA64 Z1, 14848(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 10816(DI)
-	VMOVDQA64 Z5, 14912(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 10880(DI)
-	VMOVDQA64 Z1, 14976(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 10944(DI)
-	VMOVDQA64 Z5, 15040(DI)
 filled550:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
@@ -11798,6 +11699,203 @@ filled550:
 	VGF2P8AFFINEQB $60, Z30, Z2, Z2
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 9984(DI)
+	VMOVDQA64 Z1, 14080(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 10048(DI)
+	VMOVDQA64 Z5, 14144(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 10112(DI)
+	VMOVDQA64 Z1, 14208(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 10176(DI)
+	VMOVDQA64 Z5, 14272(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare552
+filled553:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	SUBQ $256, streamArgs_leftAhead(AX)
+	JGT same554
+	ADDQ streamArgs_jumpAhead(AX), R12
+	PUSHQ R9
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	POPQ R9
+same554:
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact555
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 10240(DI)
+	VMOVDQA64 Z1, 14336(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 10304(DI)
+	VMOVDQA64 Z5, 14400(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 10368(DI)
+	VMOVDQA64 Z1, 14464(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 10432(DI)
+	VMOVDQA64 Z5, 14528(DI)
+filled557:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x400(%rsi,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact558
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 10496(DI)
+	VMOVDQA64 Z1, 14592(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 10560(DI)
+	VMOVDQA64 Z5, 14656(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 10624(DI)
+	VMOVDQA64 Z1, 14720(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 10688(DI)
+	VMOVDQA64 Z5, 14784(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare559
+filled560:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact561
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 10752(DI)
+	VMOVDQA64 Z1, 14848(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 10816(DI)
+	VMOVDQA64 Z5, 14912(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 10880(DI)
+	VMOVDQA64 Z1, 14976(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 10944(DI)
+	VMOVDQA64 Z5, 15040(DI)
+filled563:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact564
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
 	VMOVDQA64 Z0, 11008(DI)
 	VMOVDQA64 Z1, 15104(DI)
 	VMOVDQU64 (R9)(CX*1), Z6
@@ -11829,8 +11927,8 @@ filled550:
 	VMOVDQA64 Z5, 15296(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare552
-filled553:
+	JNZ rare565
+filled566:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11840,7 +11938,7 @@ filled553:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact554
+	JNE exact567
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -11876,7 +11974,7 @@ filled553:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 11456(DI)
 	VMOVDQA64 Z5, 15552(DI)
-filled556:
+filled569:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11884,7 +11982,7 @@ filled556:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact557
+	JNE exact570
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -11923,8 +12021,8 @@ filled556:
 	VMOVDQA64 Z5, 15808(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare558
-filled559:
+	JNZ rare571
+filled572:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11934,7 +12032,7 @@ filled559:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact560
+	JNE exact573
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -11970,7 +12068,7 @@ filled559:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 11968(DI)
 	VMOVDQA64 Z5, 16064(DI)
-filled562:
+filled575:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -11978,7 +12076,7 @@ filled562:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact563
+	JNE exact576
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -12017,8 +12115,8 @@ filled562:
 	VMOVDQA64 Z5, 16320(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare564
-filled565:
+	JNZ rare577
+filled578:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -12026,18 +12124,34 @@ filled565:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same566
+	JGT same579
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same566:
+same579:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $128, BX
 	ADDQ $16, R11
-	DECQ R8
-	JNZ loop413
+	DECQ streamArgs_left(AX)
+	JNZ loop423
+	DECQ streamArgs_units(AX)
+	JZ done425
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_left(AX)
+	ADDQ streamArgs_nextW(AX), BX
+	MOVQ streamArgs_unitAhead(AX), R12
+	ADDQ streamArgs_ahead(AX), R12
+	CMPQ streamArgs_units(AX), $1
+	JNE more580
+	MOVQ streamArgs_lastAhead(AX), R12
+more580:
+	MOVQ R12, streamArgs_ahead(AX)
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	JMP loop423
+done425:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x800(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
@@ -12058,408 +12172,414 @@ same566:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	VBROADCASTSS -20(R11), Z24
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 36864(DI), Z24, Z8
-	VMOVUPS Z8, 36864(DI)
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 36928(DI), Z24, Z9
-	VMOVUPS Z9, 36928(DI)
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 36992(DI), Z24, Z10
-	VMOVUPS Z10, 36992(DI)
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 37056(DI), Z24, Z11
-	VMOVUPS Z11, 37056(DI)
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 37120(DI), Z24, Z8
-	VMOVUPS Z8, 37120(DI)
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 37184(DI), Z24, Z9
-	VMOVUPS Z9, 37184(DI)
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 37248(DI), Z24, Z10
-	VMOVUPS Z10, 37248(DI)
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 37312(DI), Z24, Z11
-	VMOVUPS Z11, 37312(DI)
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
 	VMOVUPS 33280(DI), Z8
-	VFMADD213PS 37376(DI), Z24, Z8
-	VMOVUPS Z8, 37376(DI)
+	VFMADD213PS 512(R8), Z24, Z8
+	VMOVUPS Z8, 512(R8)
 	VMOVUPS 33344(DI), Z9
-	VFMADD213PS 37440(DI), Z24, Z9
-	VMOVUPS Z9, 37440(DI)
+	VFMADD213PS 576(R8), Z24, Z9
+	VMOVUPS Z9, 576(R8)
 	VMOVUPS 33408(DI), Z10
-	VFMADD213PS 37504(DI), Z24, Z10
-	VMOVUPS Z10, 37504(DI)
+	VFMADD213PS 640(R8), Z24, Z10
+	VMOVUPS Z10, 640(R8)
 	VMOVUPS 33472(DI), Z11
-	VFMADD213PS 37568(DI), Z24, Z11
-	VMOVUPS Z11, 37568(DI)
+	VFMADD213PS 704(R8), Z24, Z11
+	VMOVUPS Z11, 704(R8)
 	VMOVUPS 33536(DI), Z8
-	VFMADD213PS 37632(DI), Z24, Z8
-	VMOVUPS Z8, 37632(DI)
+	VFMADD213PS 768(R8), Z24, Z8
+	VMOVUPS Z8, 768(R8)
 	VMOVUPS 33600(DI), Z9
-	VFMADD213PS 37696(DI), Z24, Z9
-	VMOVUPS Z9, 37696(DI)
+	VFMADD213PS 832(R8), Z24, Z9
+	VMOVUPS Z9, 832(R8)
 	VMOVUPS 33664(DI), Z10
-	VFMADD213PS 37760(DI), Z24, Z10
-	VMOVUPS Z10, 37760(DI)
+	VFMADD213PS 896(R8), Z24, Z10
+	VMOVUPS Z10, 896(R8)
 	VMOVUPS 33728(DI), Z11
-	VFMADD213PS 37824(DI), Z24, Z11
-	VMOVUPS Z11, 37824(DI)
+	VFMADD213PS 960(R8), Z24, Z11
+	VMOVUPS Z11, 960(R8)
 	VMOVUPS 33792(DI), Z8
-	VFMADD213PS 37888(DI), Z24, Z8
-	VMOVUPS Z8, 37888(DI)
+	VFMADD213PS 1024(R8), Z24, Z8
+	VMOVUPS Z8, 1024(R8)
 	VMOVUPS 33856(DI), Z9
-	VFMADD213PS 37952(DI), Z24, Z9
-	VMOVUPS Z9, 37952(DI)
+	VFMADD213PS 1088(R8), Z24, Z9
+	VMOVUPS Z9, 1088(R8)
 	VMOVUPS 33920(DI), Z10
-	VFMADD213PS 38016(DI), Z24, Z10
-	VMOVUPS Z10, 38016(DI)
+	VFMADD213PS 1152(R8), Z24, Z10
+	VMOVUPS Z10, 1152(R8)
 	VMOVUPS 33984(DI), Z11
-	VFMADD213PS 38080(DI), Z24, Z11
-	VMOVUPS Z11, 38080(DI)
+	VFMADD213PS 1216(R8), Z24, Z11
+	VMOVUPS Z11, 1216(R8)
 	VMOVUPS 34048(DI), Z8
-	VFMADD213PS 38144(DI), Z24, Z8
-	VMOVUPS Z8, 38144(DI)
+	VFMADD213PS 1280(R8), Z24, Z8
+	VMOVUPS Z8, 1280(R8)
 	VMOVUPS 34112(DI), Z9
-	VFMADD213PS 38208(DI), Z24, Z9
-	VMOVUPS Z9, 38208(DI)
+	VFMADD213PS 1344(R8), Z24, Z9
+	VMOVUPS Z9, 1344(R8)
 	VMOVUPS 34176(DI), Z10
-	VFMADD213PS 38272(DI), Z24, Z10
-	VMOVUPS Z10, 38272(DI)
+	VFMADD213PS 1408(R8), Z24, Z10
+	VMOVUPS Z10, 1408(R8)
 	VMOVUPS 34240(DI), Z11
-	VFMADD213PS 38336(DI), Z24, Z11
-	VMOVUPS Z11, 38336(DI)
+	VFMADD213PS 1472(R8), Z24, Z11
+	VMOVUPS Z11, 1472(R8)
 	VMOVUPS 34304(DI), Z8
-	VFMADD213PS 38400(DI), Z24, Z8
-	VMOVUPS Z8, 38400(DI)
+	VFMADD213PS 1536(R8), Z24, Z8
+	VMOVUPS Z8, 1536(R8)
 	VMOVUPS 34368(DI), Z9
-	VFMADD213PS 38464(DI), Z24, Z9
-	VMOVUPS Z9, 38464(DI)
+	VFMADD213PS 1600(R8), Z24, Z9
+	VMOVUPS Z9, 1600(R8)
 	VMOVUPS 34432(DI), Z10
-	VFMADD213PS 38528(DI), Z24, Z10
-	VMOVUPS Z10, 38528(DI)
+	VFMADD213PS 1664(R8), Z24, Z10
+	VMOVUPS Z10, 1664(R8)
 	VMOVUPS 34496(DI), Z11
-	VFMADD213PS 38592(DI), Z24, Z11
-	VMOVUPS Z11, 38592(DI)
+	VFMADD213PS 1728(R8), Z24, Z11
+	VMOVUPS Z11, 1728(R8)
 	VMOVUPS 34560(DI), Z8
-	VFMADD213PS 38656(DI), Z24, Z8
-	VMOVUPS Z8, 38656(DI)
+	VFMADD213PS 1792(R8), Z24, Z8
+	VMOVUPS Z8, 1792(R8)
 	VMOVUPS 34624(DI), Z9
-	VFMADD213PS 38720(DI), Z24, Z9
-	VMOVUPS Z9, 38720(DI)
+	VFMADD213PS 1856(R8), Z24, Z9
+	VMOVUPS Z9, 1856(R8)
 	VMOVUPS 34688(DI), Z10
-	VFMADD213PS 38784(DI), Z24, Z10
-	VMOVUPS Z10, 38784(DI)
+	VFMADD213PS 1920(R8), Z24, Z10
+	VMOVUPS Z10, 1920(R8)
 	VMOVUPS 34752(DI), Z11
-	VFMADD213PS 38848(DI), Z24, Z11
-	VMOVUPS Z11, 38848(DI)
+	VFMADD213PS 1984(R8), Z24, Z11
+	VMOVUPS Z11, 1984(R8)
 	VMOVUPS 34816(DI), Z8
-	VFMADD213PS 38912(DI), Z24, Z8
-	VMOVUPS Z8, 38912(DI)
+	VFMADD213PS 2048(R8), Z24, Z8
+	VMOVUPS Z8, 2048(R8)
 	VMOVUPS 34880(DI), Z9
-	VFMADD213PS 38976(DI), Z24, Z9
-	VMOVUPS Z9, 38976(DI)
+	VFMADD213PS 2112(R8), Z24, Z9
+	VMOVUPS Z9, 2112(R8)
 	VMOVUPS 34944(DI), Z10
-	VFMADD213PS 39040(DI), Z24, Z10
-	VMOVUPS Z10, 39040(DI)
+	VFMADD213PS 2176(R8), Z24, Z10
+	VMOVUPS Z10, 2176(R8)
 	VMOVUPS 35008(DI), Z11
-	VFMADD213PS 39104(DI), Z24, Z11
-	VMOVUPS Z11, 39104(DI)
+	VFMADD213PS 2240(R8), Z24, Z11
+	VMOVUPS Z11, 2240(R8)
 	VMOVUPS 35072(DI), Z8
-	VFMADD213PS 39168(DI), Z24, Z8
-	VMOVUPS Z8, 39168(DI)
+	VFMADD213PS 2304(R8), Z24, Z8
+	VMOVUPS Z8, 2304(R8)
 	VMOVUPS 35136(DI), Z9
-	VFMADD213PS 39232(DI), Z24, Z9
-	VMOVUPS Z9, 39232(DI)
+	VFMADD213PS 2368(R8), Z24, Z9
+	VMOVUPS Z9, 2368(R8)
 	VMOVUPS 35200(DI), Z10
-	VFMADD213PS 39296(DI), Z24, Z10
-	VMOVUPS Z10, 39296(DI)
+	VFMADD213PS 2432(R8), Z24, Z10
+	VMOVUPS Z10, 2432(R8)
 	VMOVUPS 35264(DI), Z11
-	VFMADD213PS 39360(DI), Z24, Z11
-	VMOVUPS Z11, 39360(DI)
+	VFMADD213PS 2496(R8), Z24, Z11
+	VMOVUPS Z11, 2496(R8)
 	VMOVUPS 35328(DI), Z8
-	VFMADD213PS 39424(DI), Z24, Z8
-	VMOVUPS Z8, 39424(DI)
+	VFMADD213PS 2560(R8), Z24, Z8
+	VMOVUPS Z8, 2560(R8)
 	VMOVUPS 35392(DI), Z9
-	VFMADD213PS 39488(DI), Z24, Z9
-	VMOVUPS Z9, 39488(DI)
+	VFMADD213PS 2624(R8), Z24, Z9
+	VMOVUPS Z9, 2624(R8)
 	VMOVUPS 35456(DI), Z10
-	VFMADD213PS 39552(DI), Z24, Z10
-	VMOVUPS Z10, 39552(DI)
+	VFMADD213PS 2688(R8), Z24, Z10
+	VMOVUPS Z10, 2688(R8)
 	VMOVUPS 35520(DI), Z11
-	VFMADD213PS 39616(DI), Z24, Z11
-	VMOVUPS Z11, 39616(DI)
+	VFMADD213PS 2752(R8), Z24, Z11
+	VMOVUPS Z11, 2752(R8)
 	VMOVUPS 35584(DI), Z8
-	VFMADD213PS 39680(DI), Z24, Z8
-	VMOVUPS Z8, 39680(DI)
+	VFMADD213PS 2816(R8), Z24, Z8
+	VMOVUPS Z8, 2816(R8)
 	VMOVUPS 35648(DI), Z9
-	VFMADD213PS 39744(DI), Z24, Z9
-	VMOVUPS Z9, 39744(DI)
+	VFMADD213PS 2880(R8), Z24, Z9
+	VMOVUPS Z9, 2880(R8)
 	VMOVUPS 35712(DI), Z10
-	VFMADD213PS 39808(DI), Z24, Z10
-	VMOVUPS Z10, 39808(DI)
+	VFMADD213PS 2944(R8), Z24, Z10
+	VMOVUPS Z10, 2944(R8)
 	VMOVUPS 35776(DI), Z11
-	VFMADD213PS 39872(DI), Z24, Z11
-	VMOVUPS Z11, 39872(DI)
+	VFMADD213PS 3008(R8), Z24, Z11
+	VMOVUPS Z11, 3008(R8)
 	VMOVUPS 35840(DI), Z8
-	VFMADD213PS 39936(DI), Z24, Z8
-	VMOVUPS Z8, 39936(DI)
+	VFMADD213PS 3072(R8), Z24, Z8
+	VMOVUPS Z8, 3072(R8)
 	VMOVUPS 35904(DI), Z9
-	VFMADD213PS 40000(DI), Z24, Z9
-	VMOVUPS Z9, 40000(DI)
+	VFMADD213PS 3136(R8), Z24, Z9
+	VMOVUPS Z9, 3136(R8)
 	VMOVUPS 35968(DI), Z10
-	VFMADD213PS 40064(DI), Z24, Z10
-	VMOVUPS Z10, 40064(DI)
+	VFMADD213PS 3200(R8), Z24, Z10
+	VMOVUPS Z10, 3200(R8)
 	VMOVUPS 36032(DI), Z11
-	VFMADD213PS 40128(DI), Z24, Z11
-	VMOVUPS Z11, 40128(DI)
+	VFMADD213PS 3264(R8), Z24, Z11
+	VMOVUPS Z11, 3264(R8)
 	VMOVUPS 36096(DI), Z8
-	VFMADD213PS 40192(DI), Z24, Z8
-	VMOVUPS Z8, 40192(DI)
+	VFMADD213PS 3328(R8), Z24, Z8
+	VMOVUPS Z8, 3328(R8)
 	VMOVUPS 36160(DI), Z9
-	VFMADD213PS 40256(DI), Z24, Z9
-	VMOVUPS Z9, 40256(DI)
+	VFMADD213PS 3392(R8), Z24, Z9
+	VMOVUPS Z9, 3392(R8)
 	VMOVUPS 36224(DI), Z10
-	VFMADD213PS 40320(DI), Z24, Z10
-	VMOVUPS Z10, 40320(DI)
+	VFMADD213PS 3456(R8), Z24, Z10
+	VMOVUPS Z10, 3456(R8)
 	VMOVUPS 36288(DI), Z11
-	VFMADD213PS 40384(DI), Z24, Z11
-	VMOVUPS Z11, 40384(DI)
+	VFMADD213PS 3520(R8), Z24, Z11
+	VMOVUPS Z11, 3520(R8)
 	VMOVUPS 36352(DI), Z8
-	VFMADD213PS 40448(DI), Z24, Z8
-	VMOVUPS Z8, 40448(DI)
+	VFMADD213PS 3584(R8), Z24, Z8
+	VMOVUPS Z8, 3584(R8)
 	VMOVUPS 36416(DI), Z9
-	VFMADD213PS 40512(DI), Z24, Z9
-	VMOVUPS Z9, 40512(DI)
+	VFMADD213PS 3648(R8), Z24, Z9
+	VMOVUPS Z9, 3648(R8)
 	VMOVUPS 36480(DI), Z10
-	VFMADD213PS 40576(DI), Z24, Z10
-	VMOVUPS Z10, 40576(DI)
+	VFMADD213PS 3712(R8), Z24, Z10
+	VMOVUPS Z10, 3712(R8)
 	VMOVUPS 36544(DI), Z11
-	VFMADD213PS 40640(DI), Z24, Z11
-	VMOVUPS Z11, 40640(DI)
+	VFMADD213PS 3776(R8), Z24, Z11
+	VMOVUPS Z11, 3776(R8)
 	VMOVUPS 36608(DI), Z8
-	VFMADD213PS 40704(DI), Z24, Z8
-	VMOVUPS Z8, 40704(DI)
+	VFMADD213PS 3840(R8), Z24, Z8
+	VMOVUPS Z8, 3840(R8)
 	VMOVUPS 36672(DI), Z9
-	VFMADD213PS 40768(DI), Z24, Z9
-	VMOVUPS Z9, 40768(DI)
+	VFMADD213PS 3904(R8), Z24, Z9
+	VMOVUPS Z9, 3904(R8)
 	VMOVUPS 36736(DI), Z10
-	VFMADD213PS 40832(DI), Z24, Z10
-	VMOVUPS Z10, 40832(DI)
+	VFMADD213PS 3968(R8), Z24, Z10
+	VMOVUPS Z10, 3968(R8)
 	VMOVUPS 36800(DI), Z11
-	VFMADD213PS 40896(DI), Z24, Z11
-	VMOVUPS Z11, 40896(DI)
+	VFMADD213PS 4032(R8), Z24, Z11
+	VMOVUPS Z11, 4032(R8)
+	DECQ streamArgs_leftSums(AX)
+	JNZ same581
+	ADDQ $4096, R8
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_leftSums(AX)
+same581:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x8000(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x84; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8400(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8800(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x8C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8c00(%rdi,%rdx,1)
 	VBROADCASTSS -4(R11), Z24
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 36864(DI), Z24, Z8
-	VMOVUPS Z8, 36864(DI)
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 36928(DI), Z24, Z9
-	VMOVUPS Z9, 36928(DI)
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 36992(DI), Z24, Z10
-	VMOVUPS Z10, 36992(DI)
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 37056(DI), Z24, Z11
-	VMOVUPS Z11, 37056(DI)
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 37120(DI), Z24, Z8
-	VMOVUPS Z8, 37120(DI)
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 37184(DI), Z24, Z9
-	VMOVUPS Z9, 37184(DI)
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 37248(DI), Z24, Z10
-	VMOVUPS Z10, 37248(DI)
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 37312(DI), Z24, Z11
-	VMOVUPS Z11, 37312(DI)
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
 	VMOVUPS 33280(DI), Z8
-	VFMADD213PS 37376(DI), Z24, Z8
-	VMOVUPS Z8, 37376(DI)
+	VFMADD213PS 512(R8), Z24, Z8
+	VMOVUPS Z8, 512(R8)
 	VMOVUPS 33344(DI), Z9
-	VFMADD213PS 37440(DI), Z24, Z9
-	VMOVUPS Z9, 37440(DI)
+	VFMADD213PS 576(R8), Z24, Z9
+	VMOVUPS Z9, 576(R8)
 	VMOVUPS 33408(DI), Z10
-	VFMADD213PS 37504(DI), Z24, Z10
-	VMOVUPS Z10, 37504(DI)
+	VFMADD213PS 640(R8), Z24, Z10
+	VMOVUPS Z10, 640(R8)
 	VMOVUPS 33472(DI), Z11
-	VFMADD213PS 37568(DI), Z24, Z11
-	VMOVUPS Z11, 37568(DI)
+	VFMADD213PS 704(R8), Z24, Z11
+	VMOVUPS Z11, 704(R8)
 	VMOVUPS 33536(DI), Z8
-	VFMADD213PS 37632(DI), Z24, Z8
-	VMOVUPS Z8, 37632(DI)
+	VFMADD213PS 768(R8), Z24, Z8
+	VMOVUPS Z8, 768(R8)
 	VMOVUPS 33600(DI), Z9
-	VFMADD213PS 37696(DI), Z24, Z9
-	VMOVUPS Z9, 37696(DI)
+	VFMADD213PS 832(R8), Z24, Z9
+	VMOVUPS Z9, 832(R8)
 	VMOVUPS 33664(DI), Z10
-	VFMADD213PS 37760(DI), Z24, Z10
-	VMOVUPS Z10, 37760(DI)
+	VFMADD213PS 896(R8), Z24, Z10
+	VMOVUPS Z10, 896(R8)
 	VMOVUPS 33728(DI), Z11
-	VFMADD213PS 37824(DI), Z24, Z11
-	VMOVUPS Z11, 37824(DI)
+	VFMADD213PS 960(R8), Z24, Z11
+	VMOVUPS Z11, 960(R8)
 	VMOVUPS 33792(DI), Z8
-	VFMADD213PS 37888(DI), Z24, Z8
-	VMOVUPS Z8, 37888(DI)
+	VFMADD213PS 1024(R8), Z24, Z8
+	VMOVUPS Z8, 1024(R8)
 	VMOVUPS 33856(DI), Z9
-	VFMADD213PS 37952(DI), Z24, Z9
-	VMOVUPS Z9, 37952(DI)
+	VFMADD213PS 1088(R8), Z24, Z9
+	VMOVUPS Z9, 1088(R8)
 	VMOVUPS 33920(DI), Z10
-	VFMADD213PS 38016(DI), Z24, Z10
-	VMOVUPS Z10, 38016(DI)
+	VFMADD213PS 1152(R8), Z24, Z10
+	VMOVUPS Z10, 1152(R8)
 	VMOVUPS 33984(DI), Z11
-	VFMADD213PS 38080(DI), Z24, Z11
-	VMOVUPS Z11, 38080(DI)
+	VFMADD213PS 1216(R8), Z24, Z11
+	VMOVUPS Z11, 1216(R8)
 	VMOVUPS 34048(DI), Z8
-	VFMADD213PS 38144(DI), Z24, Z8
-	VMOVUPS Z8, 38144(DI)
+	VFMADD213PS 1280(R8), Z24, Z8
+	VMOVUPS Z8, 1280(R8)
 	VMOVUPS 34112(DI), Z9
-	VFMADD213PS 38208(DI), Z24, Z9
-	VMOVUPS Z9, 38208(DI)
+	VFMADD213PS 1344(R8), Z24, Z9
+	VMOVUPS Z9, 1344(R8)
 	VMOVUPS 34176(DI), Z10
-	VFMADD213PS 38272(DI), Z24, Z10
-	VMOVUPS Z10, 38272(DI)
+	VFMADD213PS 1408(R8), Z24, Z10
+	VMOVUPS Z10, 1408(R8)
 	VMOVUPS 34240(DI), Z11
-	VFMADD213PS 38336(DI), Z24, Z11
-	VMOVUPS Z11, 38336(DI)
+	VFMADD213PS 1472(R8), Z24, Z11
+	VMOVUPS Z11, 1472(R8)
 	VMOVUPS 34304(DI), Z8
-	VFMADD213PS 38400(DI), Z24, Z8
-	VMOVUPS Z8, 38400(DI)
+	VFMADD213PS 1536(R8), Z24, Z8
+	VMOVUPS Z8, 1536(R8)
 	VMOVUPS 34368(DI), Z9
-	VFMADD213PS 38464(DI), Z24, Z9
-	VMOVUPS Z9, 38464(DI)
+	VFMADD213PS 1600(R8), Z24, Z9
+	VMOVUPS Z9, 1600(R8)
 	VMOVUPS 34432(DI), Z10
-	VFMADD213PS 38528(DI), Z24, Z10
-	VMOVUPS Z10, 38528(DI)
+	VFMADD213PS 1664(R8), Z24, Z10
+	VMOVUPS Z10, 1664(R8)
 	VMOVUPS 34496(DI), Z11
-	VFMADD213PS 38592(DI), Z24, Z11
-	VMOVUPS Z11, 38592(DI)
+	VFMADD213PS 1728(R8), Z24, Z11
+	VMOVUPS Z11, 1728(R8)
 	VMOVUPS 34560(DI), Z8
-	VFMADD213PS 38656(DI), Z24, Z8
-	VMOVUPS Z8, 38656(DI)
+	VFMADD213PS 1792(R8), Z24, Z8
+	VMOVUPS Z8, 1792(R8)
 	VMOVUPS 34624(DI), Z9
-	VFMADD213PS 38720(DI), Z24, Z9
-	VMOVUPS Z9, 38720(DI)
+	VFMADD213PS 1856(R8), Z24, Z9
+	VMOVUPS Z9, 1856(R8)
 	VMOVUPS 34688(DI), Z10
-	VFMADD213PS 38784(DI), Z24, Z10
-	VMOVUPS Z10, 38784(DI)
+	VFMADD213PS 1920(R8), Z24, Z10
+	VMOVUPS Z10, 1920(R8)
 	VMOVUPS 34752(DI), Z11
-	VFMADD213PS 38848(DI), Z24, Z11
-	VMOVUPS Z11, 38848(DI)
+	VFMADD213PS 1984(R8), Z24, Z11
+	VMOVUPS Z11, 1984(R8)
 	VMOVUPS 34816(DI), Z8
-	VFMADD213PS 38912(DI), Z24, Z8
-	VMOVUPS Z8, 38912(DI)
+	VFMADD213PS 2048(R8), Z24, Z8
+	VMOVUPS Z8, 2048(R8)
 	VMOVUPS 34880(DI), Z9
-	VFMADD213PS 38976(DI), Z24, Z9
-	VMOVUPS Z9, 38976(DI)
+	VFMADD213PS 2112(R8), Z24, Z9
+	VMOVUPS Z9, 2112(R8)
 	VMOVUPS 34944(DI), Z10
-	VFMADD213PS 39040(DI), Z24, Z10
-	VMOVUPS Z10, 39040(DI)
+	VFMADD213PS 2176(R8), Z24, Z10
+	VMOVUPS Z10, 2176(R8)
 	VMOVUPS 35008(DI), Z11
-	VFMADD213PS 39104(DI), Z24, Z11
-	VMOVUPS Z11, 39104(DI)
+	VFMADD213PS 2240(R8), Z24, Z11
+	VMOVUPS Z11, 2240(R8)
 	VMOVUPS 35072(DI), Z8
-	VFMADD213PS 39168(DI), Z24, Z8
-	VMOVUPS Z8, 39168(DI)
+	VFMADD213PS 2304(R8), Z24, Z8
+	VMOVUPS Z8, 2304(R8)
 	VMOVUPS 35136(DI), Z9
-	VFMADD213PS 39232(DI), Z24, Z9
-	VMOVUPS Z9, 39232(DI)
+	VFMADD213PS 2368(R8), Z24, Z9
+	VMOVUPS Z9, 2368(R8)
 	VMOVUPS 35200(DI), Z10
-	VFMADD213PS 39296(DI), Z24, Z10
-	VMOVUPS Z10, 39296(DI)
+	VFMADD213PS 2432(R8), Z24, Z10
+	VMOVUPS Z10, 2432(R8)
 	VMOVUPS 35264(DI), Z11
-	VFMADD213PS 39360(DI), Z24, Z11
-	VMOVUPS Z11, 39360(DI)
+	VFMADD213PS 2496(R8), Z24, Z11
+	VMOVUPS Z11, 2496(R8)
 	VMOVUPS 35328(DI), Z8
-	VFMADD213PS 39424(DI), Z24, Z8
-	VMOVUPS Z8, 39424(DI)
+	VFMADD213PS 2560(R8), Z24, Z8
+	VMOVUPS Z8, 2560(R8)
 	VMOVUPS 35392(DI), Z9
-	VFMADD213PS 39488(DI), Z24, Z9
-	VMOVUPS Z9, 39488(DI)
+	VFMADD213PS 2624(R8), Z24, Z9
+	VMOVUPS Z9, 2624(R8)
 	VMOVUPS 35456(DI), Z10
-	VFMADD213PS 39552(DI), Z24, Z10
-	VMOVUPS Z10, 39552(DI)
+	VFMADD213PS 2688(R8), Z24, Z10
+	VMOVUPS Z10, 2688(R8)
 	VMOVUPS 35520(DI), Z11
-	VFMADD213PS 39616(DI), Z24, Z11
-	VMOVUPS Z11, 39616(DI)
+	VFMADD213PS 2752(R8), Z24, Z11
+	VMOVUPS Z11, 2752(R8)
 	VMOVUPS 35584(DI), Z8
-	VFMADD213PS 39680(DI), Z24, Z8
-	VMOVUPS Z8, 39680(DI)
+	VFMADD213PS 2816(R8), Z24, Z8
+	VMOVUPS Z8, 2816(R8)
 	VMOVUPS 35648(DI), Z9
-	VFMADD213PS 39744(DI), Z24, Z9
-	VMOVUPS Z9, 39744(DI)
+	VFMADD213PS 2880(R8), Z24, Z9
+	VMOVUPS Z9, 2880(R8)
 	VMOVUPS 35712(DI), Z10
-	VFMADD213PS 39808(DI), Z24, Z10
-	VMOVUPS Z10, 39808(DI)
+	VFMADD213PS 2944(R8), Z24, Z10
+	VMOVUPS Z10, 2944(R8)
 	VMOVUPS 35776(DI), Z11
-	VFMADD213PS 39872(DI), Z24, Z11
-	VMOVUPS Z11, 39872(DI)
+	VFMADD213PS 3008(R8), Z24, Z11
+	VMOVUPS Z11, 3008(R8)
 	VMOVUPS 35840(DI), Z8
-	VFMADD213PS 39936(DI), Z24, Z8
-	VMOVUPS Z8, 39936(DI)
+	VFMADD213PS 3072(R8), Z24, Z8
+	VMOVUPS Z8, 3072(R8)
 	VMOVUPS 35904(DI), Z9
-	VFMADD213PS 40000(DI), Z24, Z9
-	VMOVUPS Z9, 40000(DI)
+	VFMADD213PS 3136(R8), Z24, Z9
+	VMOVUPS Z9, 3136(R8)
 	VMOVUPS 35968(DI), Z10
-	VFMADD213PS 40064(DI), Z24, Z10
-	VMOVUPS Z10, 40064(DI)
+	VFMADD213PS 3200(R8), Z24, Z10
+	VMOVUPS Z10, 3200(R8)
 	VMOVUPS 36032(DI), Z11
-	VFMADD213PS 40128(DI), Z24, Z11
-	VMOVUPS Z11, 40128(DI)
+	VFMADD213PS 3264(R8), Z24, Z11
+	VMOVUPS Z11, 3264(R8)
 	VMOVUPS 36096(DI), Z8
-	VFMADD213PS 40192(DI), Z24, Z8
-	VMOVUPS Z8, 40192(DI)
+	VFMADD213PS 3328(R8), Z24, Z8
+	VMOVUPS Z8, 3328(R8)
 	VMOVUPS 36160(DI), Z9
-	VFMADD213PS 40256(DI), Z24, Z9
-	VMOVUPS Z9, 40256(DI)
+	VFMADD213PS 3392(R8), Z24, Z9
+	VMOVUPS Z9, 3392(R8)
 	VMOVUPS 36224(DI), Z10
-	VFMADD213PS 40320(DI), Z24, Z10
-	VMOVUPS Z10, 40320(DI)
+	VFMADD213PS 3456(R8), Z24, Z10
+	VMOVUPS Z10, 3456(R8)
 	VMOVUPS 36288(DI), Z11
-	VFMADD213PS 40384(DI), Z24, Z11
-	VMOVUPS Z11, 40384(DI)
+	VFMADD213PS 3520(R8), Z24, Z11
+	VMOVUPS Z11, 3520(R8)
 	VMOVUPS 36352(DI), Z8
-	VFMADD213PS 40448(DI), Z24, Z8
-	VMOVUPS Z8, 40448(DI)
+	VFMADD213PS 3584(R8), Z24, Z8
+	VMOVUPS Z8, 3584(R8)
 	VMOVUPS 36416(DI), Z9
-	VFMADD213PS 40512(DI), Z24, Z9
-	VMOVUPS Z9, 40512(DI)
+	VFMADD213PS 3648(R8), Z24, Z9
+	VMOVUPS Z9, 3648(R8)
 	VMOVUPS 36480(DI), Z10
-	VFMADD213PS 40576(DI), Z24, Z10
-	VMOVUPS Z10, 40576(DI)
+	VFMADD213PS 3712(R8), Z24, Z10
+	VMOVUPS Z10, 3712(R8)
 	VMOVUPS 36544(DI), Z11
-	VFMADD213PS 40640(DI), Z24, Z11
-	VMOVUPS Z11, 40640(DI)
+	VFMADD213PS 3776(R8), Z24, Z11
+	VMOVUPS Z11, 3776(R8)
 	VMOVUPS 36608(DI), Z8
-	VFMADD213PS 40704(DI), Z24, Z8
-	VMOVUPS Z8, 40704(DI)
+	VFMADD213PS 3840(R8), Z24, Z8
+	VMOVUPS Z8, 3840(R8)
 	VMOVUPS 36672(DI), Z9
-	VFMADD213PS 40768(DI), Z24, Z9
-	VMOVUPS Z9, 40768(DI)
+	VFMADD213PS 3904(R8), Z24, Z9
+	VMOVUPS Z9, 3904(R8)
 	VMOVUPS 36736(DI), Z10
-	VFMADD213PS 40832(DI), Z24, Z10
-	VMOVUPS Z10, 40832(DI)
+	VFMADD213PS 3968(R8), Z24, Z10
+	VMOVUPS Z10, 3968(R8)
 	VMOVUPS 36800(DI), Z11
-	VFMADD213PS 40896(DI), Z24, Z11
-	VMOVUPS Z11, 40896(DI)
+	VFMADD213PS 4032(R8), Z24, Z11
+	VMOVUPS Z11, 4032(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
-exact416:
+exact427:
 	ADDQ $0, DI
 	CALL anyRows64<>(SB)
 	SUBQ $0, DI
-	JMP filled418
-exact419:
+	JMP filled429
+exact430:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled421
-rare420:
+	JMP filled432
+rare431:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12471,18 +12591,18 @@ rare420:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled421
-exact422:
+	JMP filled432
+exact433:
 	ADDQ $512, DI
 	CALL anyRows64<>(SB)
 	SUBQ $512, DI
-	JMP filled424
-exact425:
+	JMP filled435
+exact436:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled427
-rare426:
+	JMP filled438
+rare437:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12494,18 +12614,18 @@ rare426:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled427
-exact428:
+	JMP filled438
+exact439:
 	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1024, DI
-	JMP filled430
-exact431:
+	JMP filled441
+exact442:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled433
-rare432:
+	JMP filled444
+rare443:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12517,18 +12637,18 @@ rare432:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled433
-exact434:
+	JMP filled444
+exact445:
 	ADDQ $1536, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1536, DI
-	JMP filled436
-exact437:
+	JMP filled447
+exact448:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled439
-rare438:
+	JMP filled450
+rare449:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12540,18 +12660,18 @@ rare438:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled439
-exact441:
+	JMP filled450
+exact452:
 	ADDQ $2048, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2048, DI
-	JMP filled443
-exact444:
+	JMP filled454
+exact455:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled446
-rare445:
+	JMP filled457
+rare456:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12563,18 +12683,18 @@ rare445:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled446
-exact447:
+	JMP filled457
+exact458:
 	ADDQ $2560, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2560, DI
-	JMP filled449
-exact450:
+	JMP filled460
+exact461:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled452
-rare451:
+	JMP filled463
+rare462:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12586,64 +12706,64 @@ rare451:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled452
-exact453:
+	JMP filled463
+exact464:
 	ADDQ $3072, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3072, DI
-	JMP filled455
-exact456:
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled458
-rare457:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3072, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled458
-exact459:
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	JMP filled461
-exact462:
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled464
-rare463:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled464
+	JMP filled466
 exact467:
-	ADDQ $0, DI
+	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
-	SUBQ $0, DI
+	SUBQ $3328, DI
+	JMP filled469
+rare468:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
 	JMP filled469
 exact470:
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	JMP filled472
+exact473:
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled475
+rare474:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled475
+exact478:
+	ADDQ $0, DI
+	CALL anyRows64<>(SB)
+	SUBQ $0, DI
+	JMP filled480
+exact481:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled472
-rare471:
+	JMP filled483
+rare482:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12655,18 +12775,18 @@ rare471:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled472
-exact473:
+	JMP filled483
+exact484:
 	ADDQ $512, DI
 	CALL anyRows64<>(SB)
 	SUBQ $512, DI
-	JMP filled475
-exact476:
+	JMP filled486
+exact487:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled478
-rare477:
+	JMP filled489
+rare488:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12678,18 +12798,18 @@ rare477:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled478
-exact479:
+	JMP filled489
+exact490:
 	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1024, DI
-	JMP filled481
-exact482:
+	JMP filled492
+exact493:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled484
-rare483:
+	JMP filled495
+rare494:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12701,18 +12821,18 @@ rare483:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled484
-exact485:
+	JMP filled495
+exact496:
 	ADDQ $1536, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1536, DI
-	JMP filled487
-exact488:
+	JMP filled498
+exact499:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled490
-rare489:
+	JMP filled501
+rare500:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12724,18 +12844,18 @@ rare489:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled490
-exact492:
+	JMP filled501
+exact503:
 	ADDQ $2048, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2048, DI
-	JMP filled494
-exact495:
+	JMP filled505
+exact506:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled497
-rare496:
+	JMP filled508
+rare507:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12747,18 +12867,18 @@ rare496:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled497
-exact498:
+	JMP filled508
+exact509:
 	ADDQ $2560, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2560, DI
-	JMP filled500
-exact501:
+	JMP filled511
+exact512:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled503
-rare502:
+	JMP filled514
+rare513:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12770,18 +12890,18 @@ rare502:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled503
-exact504:
+	JMP filled514
+exact515:
 	ADDQ $3072, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3072, DI
-	JMP filled506
-exact507:
+	JMP filled517
+exact518:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled509
-rare508:
+	JMP filled520
+rare519:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12793,18 +12913,18 @@ rare508:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled509
-exact510:
+	JMP filled520
+exact521:
 	ADDQ $3584, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3584, DI
-	JMP filled512
-exact513:
+	JMP filled523
+exact524:
 	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3840, DI
-	JMP filled515
-rare514:
+	JMP filled526
+rare525:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12816,18 +12936,18 @@ rare514:
 	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3840, DI
-	JMP filled515
-exact517:
+	JMP filled526
+exact530:
 	ADDQ $8192, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8192, DI
-	JMP filled519
-exact520:
+	JMP filled532
+exact533:
 	ADDQ $8448, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8448, DI
-	JMP filled522
-rare521:
+	JMP filled535
+rare534:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12839,18 +12959,18 @@ rare521:
 	ADDQ $8448, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8448, DI
-	JMP filled522
-exact523:
+	JMP filled535
+exact536:
 	ADDQ $8704, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8704, DI
-	JMP filled525
-exact526:
+	JMP filled538
+exact539:
 	ADDQ $8960, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8960, DI
-	JMP filled528
-rare527:
+	JMP filled541
+rare540:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12862,68 +12982,68 @@ rare527:
 	ADDQ $8960, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8960, DI
-	JMP filled528
-exact529:
-	ADDQ $9216, DI
-	CALL anyRows64<>(SB)
-	SUBQ $9216, DI
-	JMP filled531
-exact532:
-	ADDQ $9472, DI
-	CALL anyRows64<>(SB)
-	SUBQ $9472, DI
-	JMP filled534
-rare533:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $9216, DI
-	CALL anyRows64<>(SB)
-	SUBQ $9216, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $9472, DI
-	CALL anyRows64<>(SB)
-	SUBQ $9472, DI
-	JMP filled534
-exact535:
-	ADDQ $9728, DI
-	CALL anyRows64<>(SB)
-	SUBQ $9728, DI
-	JMP filled537
-exact538:
-	ADDQ $9984, DI
-	CALL anyRows64<>(SB)
-	SUBQ $9984, DI
-	JMP filled540
-rare539:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $9728, DI
-	CALL anyRows64<>(SB)
-	SUBQ $9728, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $9984, DI
-	CALL anyRows64<>(SB)
-	SUBQ $9984, DI
-	JMP filled540
+	JMP filled541
 exact542:
-	ADDQ $10240, DI
+	ADDQ $9216, DI
 	CALL anyRows64<>(SB)
-	SUBQ $10240, DI
+	SUBQ $9216, DI
 	JMP filled544
 exact545:
-	ADDQ $10496, DI
+	ADDQ $9472, DI
 	CALL anyRows64<>(SB)
-	SUBQ $10496, DI
+	SUBQ $9472, DI
 	JMP filled547
 rare546:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
+	ADDQ $9216, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9216, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $9472, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9472, DI
+	JMP filled547
+exact548:
+	ADDQ $9728, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9728, DI
+	JMP filled550
+exact551:
+	ADDQ $9984, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9984, DI
+	JMP filled553
+rare552:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $9728, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9728, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $9984, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9984, DI
+	JMP filled553
+exact555:
+	ADDQ $10240, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10240, DI
+	JMP filled557
+exact558:
+	ADDQ $10496, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10496, DI
+	JMP filled560
+rare559:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
 	ADDQ $10240, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10240, DI
@@ -12931,18 +13051,18 @@ rare546:
 	ADDQ $10496, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10496, DI
-	JMP filled547
-exact548:
+	JMP filled560
+exact561:
 	ADDQ $10752, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10752, DI
-	JMP filled550
-exact551:
+	JMP filled563
+exact564:
 	ADDQ $11008, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11008, DI
-	JMP filled553
-rare552:
+	JMP filled566
+rare565:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12954,18 +13074,18 @@ rare552:
 	ADDQ $11008, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11008, DI
-	JMP filled553
-exact554:
+	JMP filled566
+exact567:
 	ADDQ $11264, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11264, DI
-	JMP filled556
-exact557:
+	JMP filled569
+exact570:
 	ADDQ $11520, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11520, DI
-	JMP filled559
-rare558:
+	JMP filled572
+rare571:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -12977,18 +13097,18 @@ rare558:
 	ADDQ $11520, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11520, DI
-	JMP filled559
-exact560:
+	JMP filled572
+exact573:
 	ADDQ $11776, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11776, DI
-	JMP filled562
-exact563:
+	JMP filled575
+exact576:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled565
-rare564:
+	JMP filled578
+rare577:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -13000,7 +13120,7 @@ rare564:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled565
+	JMP filled578
 
 // func stream4(a *streamArgs)
 // 4 rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.
@@ -13012,7 +13132,7 @@ TEXT ·stream4(SB), NOSPLIT, $0-8
 	LEAQ (CX)(CX*2), R10
 	MOVQ streamArgs_x(AX), SI
 	MOVQ streamArgs_panel(AX), DI
-	MOVQ streamArgs_blocks(AX), R8
+	MOVQ streamArgs_sums(AX), R8
 	MOVQ streamArgs_scales(AX), R11
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
@@ -13023,21 +13143,21 @@ TEXT ·stream4(SB), NOSPLIT, $0-8
 	VMOVDQU64 lowMap<>(SB), Z29
 	VMOVDQU64 markMap<>(SB), Z28
 	VMOVDQU64 extremeMarks<>(SB), Z27
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tileloadd 0x9000(%rdi,%r15,1),%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tileloadd 0x9400(%rdi,%r15,1),%tmm1
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tileloadd 0x9800(%rdi,%r15,1),%tmm2
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tileloadd 0x9c00(%rdi,%r15,1),%tmm3
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tileloadd (%r8,%rdx,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x02; BYTE $0x00; BYTE $0x00; // tileloadd 0x200(%r8,%rdx,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r8,%rdx,1),%tmm2
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x06; BYTE $0x00; BYTE $0x00; // tileloadd 0x600(%r8,%rdx,1),%tmm3
 	// phase 0
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few569
+	JLE few585
 	MOVQ $1, streamArgs_exact(AX)
-few569:
+few585:
 	MOVQ $0, streamArgs_rare(AX)
 	VPBROADCASTD 8(R11), Z25
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact570
+	JNE exact586
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -13081,7 +13201,7 @@ few569:
 	VMOVDQA64 Z4, 192(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4288(DI)
-filled572:
+filled588:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13089,7 +13209,7 @@ filled572:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact573
+	JNE exact589
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -13136,8 +13256,8 @@ filled572:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare574
-filled575:
+	JNZ rare590
+filled591:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13145,7 +13265,7 @@ filled575:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact576
+	JNE exact592
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -13189,7 +13309,7 @@ filled575:
 	VMOVDQA64 Z4, 704(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4800(DI)
-filled578:
+filled594:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13197,7 +13317,7 @@ filled578:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact579
+	JNE exact595
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -13244,8 +13364,8 @@ filled578:
 	VMOVDQA64 Z5, 5056(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare580
-filled581:
+	JNZ rare596
+filled597:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13253,7 +13373,7 @@ filled581:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact582
+	JNE exact598
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -13297,7 +13417,7 @@ filled581:
 	VMOVDQA64 Z4, 1216(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5312(DI)
-filled584:
+filled600:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13305,7 +13425,7 @@ filled584:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact585
+	JNE exact601
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -13352,8 +13472,8 @@ filled584:
 	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare586
-filled587:
+	JNZ rare602
+filled603:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13361,7 +13481,7 @@ filled587:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact588
+	JNE exact604
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -13405,7 +13525,7 @@ filled587:
 	VMOVDQA64 Z4, 1728(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5824(DI)
-filled590:
+filled606:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13413,7 +13533,7 @@ filled590:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact591
+	JNE exact607
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -13460,8 +13580,8 @@ filled590:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare592
-filled593:
+	JNZ rare608
+filled609:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13469,15 +13589,15 @@ filled593:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same594
+	JGT same610
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same594:
+same610:
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact595
+	JNE exact611
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -13521,7 +13641,7 @@ same594:
 	VMOVDQA64 Z4, 2240(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6336(DI)
-filled597:
+filled613:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13529,7 +13649,7 @@ filled597:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact598
+	JNE exact614
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -13576,8 +13696,8 @@ filled597:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare599
-filled600:
+	JNZ rare615
+filled616:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13585,7 +13705,7 @@ filled600:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact601
+	JNE exact617
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -13629,7 +13749,7 @@ filled600:
 	VMOVDQA64 Z4, 2752(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6848(DI)
-filled603:
+filled619:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13637,7 +13757,7 @@ filled603:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact604
+	JNE exact620
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -13684,8 +13804,8 @@ filled603:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare605
-filled606:
+	JNZ rare621
+filled622:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13693,7 +13813,7 @@ filled606:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact607
+	JNE exact623
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -13737,7 +13857,7 @@ filled606:
 	VMOVDQA64 Z4, 3264(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7360(DI)
-filled609:
+filled625:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13745,7 +13865,7 @@ filled609:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact610
+	JNE exact626
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -13792,8 +13912,8 @@ filled609:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare611
-filled612:
+	JNZ rare627
+filled628:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13801,7 +13921,7 @@ filled612:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact613
+	JNE exact629
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -13845,7 +13965,7 @@ filled612:
 	VMOVDQA64 Z4, 3776(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7872(DI)
-filled615:
+filled631:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13853,7 +13973,7 @@ filled615:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact616
+	JNE exact632
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -13900,8 +14020,8 @@ filled615:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare617
-filled618:
+	JNZ rare633
+filled634:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13909,26 +14029,26 @@ filled618:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same619
+	JGT same635
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same619:
-	JMP entry568
-loop567:
+same635:
+	JMP entry583
+loop582:
 	// phase 0
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few620
+	JLE few636
 	MOVQ $1, streamArgs_exact(AX)
-few620:
+few636:
 	MOVQ $0, streamArgs_rare(AX)
 	VPBROADCASTD 8(R11), Z25
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact621
+	JNE exact637
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -13972,7 +14092,7 @@ few620:
 	VMOVDQA64 Z4, 192(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4288(DI)
-filled623:
+filled639:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -13982,7 +14102,7 @@ filled623:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x400(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact624
+	JNE exact640
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -14029,8 +14149,8 @@ filled623:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare625
-filled626:
+	JNZ rare641
+filled642:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14040,7 +14160,7 @@ filled626:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact627
+	JNE exact643
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -14084,7 +14204,7 @@ filled626:
 	VMOVDQA64 Z4, 704(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4800(DI)
-filled629:
+filled645:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14092,7 +14212,7 @@ filled629:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact630
+	JNE exact646
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -14139,8 +14259,8 @@ filled629:
 	VMOVDQA64 Z5, 5056(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare631
-filled632:
+	JNZ rare647
+filled648:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14150,7 +14270,7 @@ filled632:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact633
+	JNE exact649
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -14194,7 +14314,7 @@ filled632:
 	VMOVDQA64 Z4, 1216(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5312(DI)
-filled635:
+filled651:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14202,7 +14322,7 @@ filled635:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact636
+	JNE exact652
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -14249,8 +14369,8 @@ filled635:
 	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare637
-filled638:
+	JNZ rare653
+filled654:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14260,7 +14380,7 @@ filled638:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact639
+	JNE exact655
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -14304,7 +14424,7 @@ filled638:
 	VMOVDQA64 Z4, 1728(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5824(DI)
-filled641:
+filled657:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14312,7 +14432,7 @@ filled641:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact642
+	JNE exact658
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -14359,8 +14479,8 @@ filled641:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare643
-filled644:
+	JNZ rare659
+filled660:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14368,16 +14488,16 @@ filled644:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same645
+	JGT same661
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same645:
+same661:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact646
+	JNE exact662
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -14421,7 +14541,7 @@ same645:
 	VMOVDQA64 Z4, 2240(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6336(DI)
-filled648:
+filled664:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14431,7 +14551,7 @@ filled648:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x06; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x600(%rsi,%rdx,1),%tmm7
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact649
+	JNE exact665
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -14478,8 +14598,8 @@ filled648:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare650
-filled651:
+	JNZ rare666
+filled667:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14489,7 +14609,7 @@ filled651:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact652
+	JNE exact668
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -14533,7 +14653,7 @@ filled651:
 	VMOVDQA64 Z4, 2752(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6848(DI)
-filled654:
+filled670:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14541,7 +14661,7 @@ filled654:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact655
+	JNE exact671
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -14588,8 +14708,8 @@ filled654:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare656
-filled657:
+	JNZ rare672
+filled673:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14599,7 +14719,7 @@ filled657:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact658
+	JNE exact674
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -14643,7 +14763,7 @@ filled657:
 	VMOVDQA64 Z4, 3264(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7360(DI)
-filled660:
+filled676:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14651,7 +14771,7 @@ filled660:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact661
+	JNE exact677
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -14698,8 +14818,8 @@ filled660:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare662
-filled663:
+	JNZ rare678
+filled679:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14709,7 +14829,7 @@ filled663:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact664
+	JNE exact680
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -14753,7 +14873,7 @@ filled663:
 	VMOVDQA64 Z4, 3776(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7872(DI)
-filled666:
+filled682:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14761,7 +14881,7 @@ filled666:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact667
+	JNE exact683
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -14808,8 +14928,8 @@ filled666:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare668
-filled669:
+	JNZ rare684
+filled685:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14817,20 +14937,34 @@ filled669:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same670
+	JGT same686
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same670:
+same686:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $2048, SI
-entry568:
+	MOVQ streamArgs_left(AX), R9
+	CMPQ R9, streamArgs_blocks(AX)
+	JNE same687
+	MOVQ streamArgs_x(AX), SI
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tilestored %tmm0,(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x02; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x200(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x400(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x06; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x600(%r8,%rdx,1)
+	ADDQ $2048, R8
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tileloadd (%r8,%rdx,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x02; BYTE $0x00; BYTE $0x00; // tileloadd 0x200(%r8,%rdx,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r8,%rdx,1),%tmm2
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x06; BYTE $0x00; BYTE $0x00; // tileloadd 0x600(%r8,%rdx,1),%tmm3
+same687:
+entry583:
 	// phase 1
 	LEAQ 64(BX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact671
+	JNE exact688
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -14874,7 +15008,7 @@ entry568:
 	VMOVDQA64 Z4, 8384(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 12480(DI)
-filled673:
+filled690:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14884,7 +15018,7 @@ filled673:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x3F; // tileloadd (%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact674
+	JNE exact691
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -14931,8 +15065,8 @@ filled673:
 	VMOVDQA64 Z5, 12736(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare675
-filled676:
+	JNZ rare692
+filled693:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14942,7 +15076,7 @@ filled676:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact677
+	JNE exact694
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -14986,7 +15120,7 @@ filled676:
 	VMOVDQA64 Z4, 8896(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 12992(DI)
-filled679:
+filled696:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -14994,7 +15128,7 @@ filled679:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact680
+	JNE exact697
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -15041,8 +15175,8 @@ filled679:
 	VMOVDQA64 Z5, 13248(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare681
-filled682:
+	JNZ rare698
+filled699:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15052,7 +15186,7 @@ filled682:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact683
+	JNE exact700
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -15096,7 +15230,7 @@ filled682:
 	VMOVDQA64 Z4, 9408(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 13504(DI)
-filled685:
+filled702:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15104,7 +15238,7 @@ filled685:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact686
+	JNE exact703
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -15151,8 +15285,8 @@ filled685:
 	VMOVDQA64 Z5, 13760(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare687
-filled688:
+	JNZ rare704
+filled705:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15162,7 +15296,7 @@ filled688:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact689
+	JNE exact706
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -15206,7 +15340,7 @@ filled688:
 	VMOVDQA64 Z4, 9920(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 14016(DI)
-filled691:
+filled708:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15214,7 +15348,7 @@ filled691:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact692
+	JNE exact709
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -15261,8 +15395,8 @@ filled691:
 	VMOVDQA64 Z5, 14272(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare693
-filled694:
+	JNZ rare710
+filled711:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15270,16 +15404,16 @@ filled694:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same695
+	JGT same712
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same695:
+same712:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact696
+	JNE exact713
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -15323,7 +15457,7 @@ same695:
 	VMOVDQA64 Z4, 10432(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 14528(DI)
-filled698:
+filled715:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15333,7 +15467,7 @@ filled698:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x02; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x200(%rsi,%rdx,1),%tmm7
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact699
+	JNE exact716
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -15380,8 +15514,8 @@ filled698:
 	VMOVDQA64 Z5, 14784(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare700
-filled701:
+	JNZ rare717
+filled718:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15391,7 +15525,7 @@ filled701:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact702
+	JNE exact719
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -15435,7 +15569,7 @@ filled701:
 	VMOVDQA64 Z4, 10944(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 15040(DI)
-filled704:
+filled721:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15443,7 +15577,7 @@ filled704:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact705
+	JNE exact722
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -15490,8 +15624,8 @@ filled704:
 	VMOVDQA64 Z5, 15296(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare706
-filled707:
+	JNZ rare723
+filled724:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15501,7 +15635,7 @@ filled707:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact708
+	JNE exact725
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -15545,7 +15679,7 @@ filled707:
 	VMOVDQA64 Z4, 11456(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 15552(DI)
-filled710:
+filled727:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15553,7 +15687,7 @@ filled710:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact711
+	JNE exact728
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -15600,8 +15734,8 @@ filled710:
 	VMOVDQA64 Z5, 15808(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare712
-filled713:
+	JNZ rare729
+filled730:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15611,7 +15745,7 @@ filled713:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact714
+	JNE exact731
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -15655,7 +15789,7 @@ filled713:
 	VMOVDQA64 Z4, 11968(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 16064(DI)
-filled716:
+filled733:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15663,7 +15797,7 @@ filled716:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact717
+	JNE exact734
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -15710,8 +15844,8 @@ filled716:
 	VMOVDQA64 Z5, 16320(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare718
-filled719:
+	JNZ rare735
+filled736:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -15719,18 +15853,34 @@ filled719:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same720
+	JGT same737
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same720:
+same737:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $128, BX
 	ADDQ $16, R11
-	DECQ R8
-	JNZ loop567
+	DECQ streamArgs_left(AX)
+	JNZ loop582
+	DECQ streamArgs_units(AX)
+	JZ done584
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_left(AX)
+	ADDQ streamArgs_nextW(AX), BX
+	MOVQ streamArgs_unitAhead(AX), R12
+	ADDQ streamArgs_ahead(AX), R12
+	CMPQ streamArgs_units(AX), $1
+	JNE more738
+	MOVQ streamArgs_lastAhead(AX), R12
+more738:
+	MOVQ R12, streamArgs_ahead(AX)
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	JMP loop582
+done584:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x400(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
@@ -15749,24 +15899,24 @@ same720:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdi,%r15,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x9000(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x9400(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x9800(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x9c00(%rdi,%r15,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tilestored %tmm0,(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x00; BYTE $0x02; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x200(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x400(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x00; BYTE $0x06; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x600(%r8,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
-exact570:
+exact586:
 	ADDQ $0, DI
 	CALL anyRows64<>(SB)
 	SUBQ $0, DI
-	JMP filled572
-exact573:
+	JMP filled588
+exact589:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled575
-rare574:
+	JMP filled591
+rare590:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -15778,248 +15928,64 @@ rare574:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled575
-exact576:
+	JMP filled591
+exact592:
 	ADDQ $512, DI
 	CALL anyRows64<>(SB)
 	SUBQ $512, DI
-	JMP filled578
-exact579:
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled581
-rare580:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled581
-exact582:
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	JMP filled584
-exact585:
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled587
-rare586:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled587
-exact588:
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	JMP filled590
-exact591:
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled593
-rare592:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled593
+	JMP filled594
 exact595:
-	ADDQ $2048, DI
+	ADDQ $768, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2048, DI
+	SUBQ $768, DI
+	JMP filled597
+rare596:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $512, DI
+	CALL anyRows64<>(SB)
+	SUBQ $512, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $768, DI
+	CALL anyRows64<>(SB)
+	SUBQ $768, DI
 	JMP filled597
 exact598:
-	ADDQ $2304, DI
+	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2304, DI
-	JMP filled600
-rare599:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $2048, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2048, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $2304, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2304, DI
+	SUBQ $1024, DI
 	JMP filled600
 exact601:
-	ADDQ $2560, DI
+	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
+	SUBQ $1280, DI
+	JMP filled603
+rare602:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1024, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1024, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1280, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1280, DI
 	JMP filled603
 exact604:
-	ADDQ $2816, DI
+	ADDQ $1536, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
-	JMP filled606
-rare605:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $2560, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $2816, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
+	SUBQ $1536, DI
 	JMP filled606
 exact607:
-	ADDQ $3072, DI
+	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
+	SUBQ $1792, DI
 	JMP filled609
-exact610:
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled612
-rare611:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3072, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled612
-exact613:
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	JMP filled615
-exact616:
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled618
-rare617:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled618
-exact621:
-	ADDQ $0, DI
-	CALL anyRows64<>(SB)
-	SUBQ $0, DI
-	JMP filled623
-exact624:
-	ADDQ $256, DI
-	CALL anyRows64<>(SB)
-	SUBQ $256, DI
-	JMP filled626
-rare625:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $0, DI
-	CALL anyRows64<>(SB)
-	SUBQ $0, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $256, DI
-	CALL anyRows64<>(SB)
-	SUBQ $256, DI
-	JMP filled626
-exact627:
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	JMP filled629
-exact630:
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled632
-rare631:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled632
-exact633:
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	JMP filled635
-exact636:
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled638
-rare637:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled638
-exact639:
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	JMP filled641
-exact642:
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled644
-rare643:
+rare608:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -16031,18 +15997,202 @@ rare643:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled644
-exact646:
+	JMP filled609
+exact611:
 	ADDQ $2048, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2048, DI
+	JMP filled613
+exact614:
+	ADDQ $2304, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2304, DI
+	JMP filled616
+rare615:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $2048, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2048, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $2304, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2304, DI
+	JMP filled616
+exact617:
+	ADDQ $2560, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2560, DI
+	JMP filled619
+exact620:
+	ADDQ $2816, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2816, DI
+	JMP filled622
+rare621:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $2560, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2560, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $2816, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2816, DI
+	JMP filled622
+exact623:
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	JMP filled625
+exact626:
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled628
+rare627:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled628
+exact629:
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	JMP filled631
+exact632:
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled634
+rare633:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled634
+exact637:
+	ADDQ $0, DI
+	CALL anyRows64<>(SB)
+	SUBQ $0, DI
+	JMP filled639
+exact640:
+	ADDQ $256, DI
+	CALL anyRows64<>(SB)
+	SUBQ $256, DI
+	JMP filled642
+rare641:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $0, DI
+	CALL anyRows64<>(SB)
+	SUBQ $0, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $256, DI
+	CALL anyRows64<>(SB)
+	SUBQ $256, DI
+	JMP filled642
+exact643:
+	ADDQ $512, DI
+	CALL anyRows64<>(SB)
+	SUBQ $512, DI
+	JMP filled645
+exact646:
+	ADDQ $768, DI
+	CALL anyRows64<>(SB)
+	SUBQ $768, DI
+	JMP filled648
+rare647:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $512, DI
+	CALL anyRows64<>(SB)
+	SUBQ $512, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $768, DI
+	CALL anyRows64<>(SB)
+	SUBQ $768, DI
 	JMP filled648
 exact649:
+	ADDQ $1024, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1024, DI
+	JMP filled651
+exact652:
+	ADDQ $1280, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1280, DI
+	JMP filled654
+rare653:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1024, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1024, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1280, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1280, DI
+	JMP filled654
+exact655:
+	ADDQ $1536, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1536, DI
+	JMP filled657
+exact658:
+	ADDQ $1792, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1792, DI
+	JMP filled660
+rare659:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1536, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1536, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1792, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1792, DI
+	JMP filled660
+exact662:
+	ADDQ $2048, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2048, DI
+	JMP filled664
+exact665:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled651
-rare650:
+	JMP filled667
+rare666:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -16054,87 +16204,87 @@ rare650:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled651
-exact652:
+	JMP filled667
+exact668:
 	ADDQ $2560, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2560, DI
-	JMP filled654
-exact655:
-	ADDQ $2816, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
-	JMP filled657
-rare656:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $2560, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $2816, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
-	JMP filled657
-exact658:
-	ADDQ $3072, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
-	JMP filled660
-exact661:
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled663
-rare662:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3072, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled663
-exact664:
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	JMP filled666
-exact667:
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled669
-rare668:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled669
+	JMP filled670
 exact671:
-	ADDQ $8192, DI
+	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8192, DI
+	SUBQ $2816, DI
+	JMP filled673
+rare672:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $2560, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2560, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $2816, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2816, DI
 	JMP filled673
 exact674:
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	JMP filled676
+exact677:
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled679
+rare678:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled679
+exact680:
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	JMP filled682
+exact683:
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled685
+rare684:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled685
+exact688:
+	ADDQ $8192, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8192, DI
+	JMP filled690
+exact691:
 	ADDQ $8448, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8448, DI
-	JMP filled676
-rare675:
+	JMP filled693
+rare692:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -16146,18 +16296,18 @@ rare675:
 	ADDQ $8448, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8448, DI
-	JMP filled676
-exact677:
+	JMP filled693
+exact694:
 	ADDQ $8704, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8704, DI
-	JMP filled679
-exact680:
+	JMP filled696
+exact697:
 	ADDQ $8960, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8960, DI
-	JMP filled682
-rare681:
+	JMP filled699
+rare698:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -16169,18 +16319,18 @@ rare681:
 	ADDQ $8960, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8960, DI
-	JMP filled682
-exact683:
+	JMP filled699
+exact700:
 	ADDQ $9216, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9216, DI
-	JMP filled685
-exact686:
+	JMP filled702
+exact703:
 	ADDQ $9472, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9472, DI
-	JMP filled688
-rare687:
+	JMP filled705
+rare704:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -16192,18 +16342,18 @@ rare687:
 	ADDQ $9472, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9472, DI
-	JMP filled688
-exact689:
+	JMP filled705
+exact706:
 	ADDQ $9728, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9728, DI
-	JMP filled691
-exact692:
+	JMP filled708
+exact709:
 	ADDQ $9984, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9984, DI
-	JMP filled694
-rare693:
+	JMP filled711
+rare710:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -16215,18 +16365,18 @@ rare693:
 	ADDQ $9984, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9984, DI
-	JMP filled694
-exact696:
+	JMP filled711
+exact713:
 	ADDQ $10240, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10240, DI
-	JMP filled698
-exact699:
+	JMP filled715
+exact716:
 	ADDQ $10496, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10496, DI
-	JMP filled701
-rare700:
+	JMP filled718
+rare717:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -16238,18 +16388,18 @@ rare700:
 	ADDQ $10496, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10496, DI
-	JMP filled701
-exact702:
+	JMP filled718
+exact719:
 	ADDQ $10752, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10752, DI
-	JMP filled704
-exact705:
+	JMP filled721
+exact722:
 	ADDQ $11008, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11008, DI
-	JMP filled707
-rare706:
+	JMP filled724
+rare723:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -16261,18 +16411,18 @@ rare706:
 	ADDQ $11008, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11008, DI
-	JMP filled707
-exact708:
+	JMP filled724
+exact725:
 	ADDQ $11264, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11264, DI
-	JMP filled710
-exact711:
+	JMP filled727
+exact728:
 	ADDQ $11520, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11520, DI
-	JMP filled713
-rare712:
+	JMP filled730
+rare729:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -16284,18 +16434,18 @@ rare712:
 	ADDQ $11520, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11520, DI
-	JMP filled713
-exact714:
+	JMP filled730
+exact731:
 	ADDQ $11776, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11776, DI
-	JMP filled716
-exact717:
+	JMP filled733
+exact734:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled719
-rare718:
+	JMP filled736
+rare735:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -16307,7 +16457,7 @@ rare718:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled719
+	JMP filled736
 
 // func stream4scaled(a *streamArgs)
 // 4 rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.
@@ -16319,7 +16469,7 @@ TEXT ·stream4scaled(SB), NOSPLIT, $0-8
 	LEAQ (CX)(CX*2), R10
 	MOVQ streamArgs_x(AX), SI
 	MOVQ streamArgs_panel(AX), DI
-	MOVQ streamArgs_blocks(AX), R8
+	MOVQ streamArgs_sums(AX), R8
 	MOVQ streamArgs_scales(AX), R11
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
@@ -16330,14 +16480,6 @@ TEXT ·stream4scaled(SB), NOSPLIT, $0-8
 	VMOVDQU64 lowMap<>(SB), Z29
 	VMOVDQU64 markMap<>(SB), Z28
 	VMOVDQU64 extremeMarks<>(SB), Z27
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tileloadd 0x9000(%rdi,%r15,1),%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tileloadd 0x9400(%rdi,%r15,1),%tmm1
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tileloadd 0x9800(%rdi,%r15,1),%tmm2
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tileloadd 0x9c00(%rdi,%r15,1),%tmm3
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x8800(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x8A; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8a00(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x8C; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8c00(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x8E; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8e00(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
@@ -16346,12 +16488,12 @@ TEXT ·stream4scaled(SB), NOSPLIT, $0-8
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few723
+	JLE few742
 	MOVQ $1, streamArgs_exact(AX)
-few723:
+few742:
 	MOVQ $0, streamArgs_rare(AX)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact724
+	JNE exact743
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -16387,7 +16529,7 @@ few723:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 192(DI)
 	VMOVDQA64 Z5, 4288(DI)
-filled726:
+filled745:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -16395,7 +16537,7 @@ filled726:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact727
+	JNE exact746
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -16434,8 +16576,8 @@ filled726:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare728
-filled729:
+	JNZ rare747
+filled748:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -16443,7 +16585,7 @@ filled729:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact730
+	JNE exact749
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -16479,7 +16621,7 @@ filled729:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 704(DI)
 	VMOVDQA64 Z5, 4800(DI)
-filled732:
+filled751:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -16487,7 +16629,7 @@ filled732:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact733
+	JNE exact752
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -16524,290 +16666,6 @@ filled732:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 960(DI)
 	VMOVDQA64 Z5, 5056(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare734
-filled735:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact736
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1024(DI)
-	VMOVDQA64 Z1, 5120(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1088(DI)
-	VMOVDQA64 Z5, 5184(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1152(DI)
-	VMOVDQA64 Z1, 5248(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1216(DI)
-	VMOVDQA64 Z5, 5312(DI)
-filled738:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact739
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1280(DI)
-	VMOVDQA64 Z1, 5376(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1344(DI)
-	VMOVDQA64 Z5, 5440(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1408(DI)
-	VMOVDQA64 Z1, 5504(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1472(DI)
-	VMOVDQA64 Z5, 5568(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare740
-filled741:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact742
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1536(DI)
-	VMOVDQA64 Z1, 5632(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1600(DI)
-	VMOVDQA64 Z5, 5696(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1664(DI)
-	VMOVDQA64 Z1, 5760(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1728(DI)
-	VMOVDQA64 Z5, 5824(DI)
-filled744:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact745
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1792(DI)
-	VMOVDQA64 Z1, 5888(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1856(DI)
-	VMOVDQA64 Z5, 5952(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1920(DI)
-	VMOVDQA64 Z1, 6016(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1984(DI)
-	VMOVDQA64 Z5, 6080(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare746
-filled747:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same748
-	ADDQ streamArgs_jumpAhead(AX), R12
-	PUSHQ R9
-	MOVQ streamArgs_runAhead(AX), R9
-	MOVQ R9, streamArgs_leftAhead(AX)
-	POPQ R9
-same748:
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact749
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 2048(DI)
-	VMOVDQA64 Z1, 6144(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 2112(DI)
-	VMOVDQA64 Z5, 6208(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 2176(DI)
-	VMOVDQA64 Z1, 6272(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 2240(DI)
-	VMOVDQA64 Z5, 6336(DI)
-filled751:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact752
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 2304(DI)
-	VMOVDQA64 Z1, 6400(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 2368(DI)
-	VMOVDQA64 Z5, 6464(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 2432(DI)
-	VMOVDQA64 Z1, 6528(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 2496(DI)
-	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
 	JNZ rare753
@@ -16826,8 +16684,8 @@ filled754:
 	VGF2P8AFFINEQB $60, Z30, Z2, Z2
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 2560(DI)
-	VMOVDQA64 Z1, 6656(DI)
+	VMOVDQA64 Z0, 1024(DI)
+	VMOVDQA64 Z1, 5120(DI)
 	VMOVDQU64 (R9)(CX*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -16835,8 +16693,8 @@ filled754:
 	VGF2P8AFFINEQB $60, Z30, Z6, Z6
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 2624(DI)
-	VMOVDQA64 Z5, 6720(DI)
+	VMOVDQA64 Z4, 1088(DI)
+	VMOVDQA64 Z5, 5184(DI)
 	VMOVDQU64 (R9)(CX*2), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -16844,8 +16702,8 @@ filled754:
 	VGF2P8AFFINEQB $60, Z30, Z2, Z2
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 2688(DI)
-	VMOVDQA64 Z1, 6784(DI)
+	VMOVDQA64 Z0, 1152(DI)
+	VMOVDQA64 Z1, 5248(DI)
 	VMOVDQU64 (R9)(R10*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -16853,8 +16711,8 @@ filled754:
 	VGF2P8AFFINEQB $60, Z30, Z6, Z6
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 2752(DI)
-	VMOVDQA64 Z5, 6848(DI)
+	VMOVDQA64 Z4, 1216(DI)
+	VMOVDQA64 Z5, 5312(DI)
 filled757:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
@@ -16871,8 +16729,8 @@ filled757:
 	VGF2P8AFFINEQB $60, Z30, Z2, Z2
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 2816(DI)
-	VMOVDQA64 Z1, 6912(DI)
+	VMOVDQA64 Z0, 1280(DI)
+	VMOVDQA64 Z1, 5376(DI)
 	VMOVDQU64 (R9)(CX*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -16880,8 +16738,8 @@ filled757:
 	VGF2P8AFFINEQB $60, Z30, Z6, Z6
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 2880(DI)
-	VMOVDQA64 Z5, 6976(DI)
+	VMOVDQA64 Z4, 1344(DI)
+	VMOVDQA64 Z5, 5440(DI)
 	VMOVDQU64 (R9)(CX*2), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -16889,8 +16747,8 @@ filled757:
 	VGF2P8AFFINEQB $60, Z30, Z2, Z2
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 2944(DI)
-	VMOVDQA64 Z1, 7040(DI)
+	VMOVDQA64 Z0, 1408(DI)
+	VMOVDQA64 Z1, 5504(DI)
 	VMOVDQU64 (R9)(R10*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -16898,8 +16756,8 @@ filled757:
 	VGF2P8AFFINEQB $60, Z30, Z6, Z6
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 3008(DI)
-	VMOVDQA64 Z5, 7104(DI)
+	VMOVDQA64 Z4, 1472(DI)
+	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
 	JNZ rare759
@@ -16918,529 +16776,6 @@ filled760:
 	VGF2P8AFFINEQB $60, Z30, Z2, Z2
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 3072(DI)
-	VMOVDQA64 Z1, 7168(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 3136(DI)
-	VMOVDQA64 Z5, 7232(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 3200(DI)
-	VMOVDQA64 Z1, 7296(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 3264(DI)
-	VMOVDQA64 Z5, 7360(DI)
-filled763:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact764
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 3328(DI)
-	VMOVDQA64 Z1, 7424(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 3392(DI)
-	VMOVDQA64 Z5, 7488(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 3456(DI)
-	VMOVDQA64 Z1, 7552(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 3520(DI)
-	VMOVDQA64 Z5, 7616(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare765
-filled766:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact767
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 3584(DI)
-	VMOVDQA64 Z1, 7680(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 3648(DI)
-	VMOVDQA64 Z5, 7744(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 3712(DI)
-	VMOVDQA64 Z1, 7808(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 3776(DI)
-	VMOVDQA64 Z5, 7872(DI)
-filled769:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact770
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 3840(DI)
-	VMOVDQA64 Z1, 7936(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 3904(DI)
-	VMOVDQA64 Z5, 8000(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 3968(DI)
-	VMOVDQA64 Z1, 8064(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 4032(DI)
-	VMOVDQA64 Z5, 8128(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare771
-filled772:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same773
-	ADDQ streamArgs_jumpAhead(AX), R12
-	PUSHQ R9
-	MOVQ streamArgs_runAhead(AX), R9
-	MOVQ R9, streamArgs_leftAhead(AX)
-	POPQ R9
-same773:
-	JMP entry722
-loop721:
-	// phase 0
-	LEAQ (BX), R9
-	MOVQ $0, streamArgs_exact(AX)
-	CMPQ streamArgs_rare(AX), $6
-	JLE few774
-	MOVQ $1, streamArgs_exact(AX)
-few774:
-	MOVQ $0, streamArgs_rare(AX)
-	VBROADCASTSS -20(R11), Z24
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact775
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 0(DI)
-	VMOVDQA64 Z1, 4096(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 64(DI)
-	VMOVDQA64 Z5, 4160(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 128(DI)
-	VMOVDQA64 Z1, 4224(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 192(DI)
-	VMOVDQA64 Z5, 4288(DI)
-filled777:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 34816(DI), Z24, Z8
-	VMOVUPS Z8, 34816(DI)
-	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 34880(DI), Z24, Z9
-	VMOVUPS Z9, 34880(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x400(%rsi,%rdx,1),%tmm6
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact778
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 256(DI)
-	VMOVDQA64 Z1, 4352(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 320(DI)
-	VMOVDQA64 Z5, 4416(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 384(DI)
-	VMOVDQA64 Z1, 4480(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 448(DI)
-	VMOVDQA64 Z5, 4544(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare779
-filled780:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 34944(DI), Z24, Z10
-	VMOVUPS Z10, 34944(DI)
-	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 35008(DI), Z24, Z11
-	VMOVUPS Z11, 35008(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%rdi,%r15,1),%tmm5
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact781
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 512(DI)
-	VMOVDQA64 Z1, 4608(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 576(DI)
-	VMOVDQA64 Z5, 4672(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 640(DI)
-	VMOVDQA64 Z1, 4736(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 704(DI)
-	VMOVDQA64 Z5, 4800(DI)
-filled783:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 35072(DI), Z24, Z8
-	VMOVUPS Z8, 35072(DI)
-	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 35136(DI), Z24, Z9
-	VMOVUPS Z9, 35136(DI)
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact784
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 768(DI)
-	VMOVDQA64 Z1, 4864(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 832(DI)
-	VMOVDQA64 Z5, 4928(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 896(DI)
-	VMOVDQA64 Z1, 4992(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 960(DI)
-	VMOVDQA64 Z5, 5056(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare785
-filled786:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 35200(DI), Z24, Z10
-	VMOVUPS Z10, 35200(DI)
-	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 35264(DI), Z24, Z11
-	VMOVUPS Z11, 35264(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%rdi,%r15,1),%tmm4
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact787
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1024(DI)
-	VMOVDQA64 Z1, 5120(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1088(DI)
-	VMOVDQA64 Z5, 5184(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1152(DI)
-	VMOVDQA64 Z1, 5248(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1216(DI)
-	VMOVDQA64 Z5, 5312(DI)
-filled789:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	VMOVUPS 33280(DI), Z8
-	VFMADD213PS 35328(DI), Z24, Z8
-	VMOVUPS Z8, 35328(DI)
-	VMOVUPS 33344(DI), Z9
-	VFMADD213PS 35392(DI), Z24, Z9
-	VMOVUPS Z9, 35392(DI)
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact790
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1280(DI)
-	VMOVDQA64 Z1, 5376(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1344(DI)
-	VMOVDQA64 Z5, 5440(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VMOVDQA64 Z0, 1408(DI)
-	VMOVDQA64 Z1, 5504(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VMOVDQA64 Z4, 1472(DI)
-	VMOVDQA64 Z5, 5568(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare791
-filled792:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	VMOVUPS 33408(DI), Z10
-	VFMADD213PS 35456(DI), Z24, Z10
-	VMOVUPS Z10, 35456(DI)
-	VMOVUPS 33472(DI), Z11
-	VFMADD213PS 35520(DI), Z24, Z11
-	VMOVUPS Z11, 35520(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%rdi,%r15,1),%tmm5
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact793
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
 	VMOVDQA64 Z0, 1536(DI)
 	VMOVDQA64 Z1, 5632(DI)
 	VMOVDQU64 (R9)(CX*1), Z6
@@ -17470,21 +16805,15 @@ filled792:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1728(DI)
 	VMOVDQA64 Z5, 5824(DI)
-filled795:
+filled763:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
 	PREFETCHT1 (R12)(R14*1)
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
-	VMOVUPS 33536(DI), Z8
-	VFMADD213PS 35584(DI), Z24, Z8
-	VMOVUPS Z8, 35584(DI)
-	VMOVUPS 33600(DI), Z9
-	VFMADD213PS 35648(DI), Z24, Z9
-	VMOVUPS Z9, 35648(DI)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact796
+	JNE exact764
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -17523,8 +16852,8 @@ filled795:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare797
-filled798:
+	JNZ rare765
+filled766:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -17532,22 +16861,15 @@ filled798:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same799
+	JGT same767
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same799:
-	VMOVUPS 33664(DI), Z10
-	VFMADD213PS 35712(DI), Z24, Z10
-	VMOVUPS Z10, 35712(DI)
-	VMOVUPS 33728(DI), Z11
-	VFMADD213PS 35776(DI), Z24, Z11
-	VMOVUPS Z11, 35776(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+same767:
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact800
+	JNE exact768
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -17583,23 +16905,15 @@ same799:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 2240(DI)
 	VMOVDQA64 Z5, 6336(DI)
-filled802:
+filled770:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
 	PREFETCHT1 (R12)(R14*1)
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
-	VMOVUPS 33792(DI), Z8
-	VFMADD213PS 35840(DI), Z24, Z8
-	VMOVUPS Z8, 35840(DI)
-	VMOVUPS 33856(DI), Z9
-	VFMADD213PS 35904(DI), Z24, Z9
-	VMOVUPS Z9, 35904(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x06; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x600(%rsi,%rdx,1),%tmm7
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact803
+	JNE exact771
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -17638,24 +16952,16 @@ filled802:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare804
-filled805:
+	JNZ rare772
+filled773:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
-	VMOVUPS 33920(DI), Z10
-	VFMADD213PS 35968(DI), Z24, Z10
-	VMOVUPS Z10, 35968(DI)
-	VMOVUPS 33984(DI), Z11
-	VFMADD213PS 36032(DI), Z24, Z11
-	VMOVUPS Z11, 36032(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact806
+	JNE exact774
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -17691,21 +16997,15 @@ filled805:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 2752(DI)
 	VMOVDQA64 Z5, 6848(DI)
-filled808:
+filled776:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
 	PREFETCHT1 (R12)(R14*1)
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
-	VMOVUPS 34048(DI), Z8
-	VFMADD213PS 36096(DI), Z24, Z8
-	VMOVUPS Z8, 36096(DI)
-	VMOVUPS 34112(DI), Z9
-	VFMADD213PS 36160(DI), Z24, Z9
-	VMOVUPS Z9, 36160(DI)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact809
+	JNE exact777
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -17744,24 +17044,16 @@ filled808:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare810
-filled811:
+	JNZ rare778
+filled779:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
-	VMOVUPS 34176(DI), Z10
-	VFMADD213PS 36224(DI), Z24, Z10
-	VMOVUPS Z10, 36224(DI)
-	VMOVUPS 34240(DI), Z11
-	VFMADD213PS 36288(DI), Z24, Z11
-	VMOVUPS Z11, 36288(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact812
+	JNE exact780
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -17797,21 +17089,15 @@ filled811:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 3264(DI)
 	VMOVDQA64 Z5, 7360(DI)
-filled814:
+filled782:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
 	PREFETCHT1 (R12)(R14*1)
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
-	VMOVUPS 34304(DI), Z8
-	VFMADD213PS 36352(DI), Z24, Z8
-	VMOVUPS Z8, 36352(DI)
-	VMOVUPS 34368(DI), Z9
-	VFMADD213PS 36416(DI), Z24, Z9
-	VMOVUPS Z9, 36416(DI)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact815
+	JNE exact783
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -17850,24 +17136,16 @@ filled814:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare816
-filled817:
+	JNZ rare784
+filled785:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
-	VMOVUPS 34432(DI), Z10
-	VFMADD213PS 36480(DI), Z24, Z10
-	VMOVUPS Z10, 36480(DI)
-	VMOVUPS 34496(DI), Z11
-	VFMADD213PS 36544(DI), Z24, Z11
-	VMOVUPS Z11, 36544(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact818
+	JNE exact786
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -17903,21 +17181,15 @@ filled817:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 3776(DI)
 	VMOVDQA64 Z5, 7872(DI)
-filled820:
+filled788:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
 	PREFETCHT1 (R12)(R14*1)
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
-	VMOVUPS 34560(DI), Z8
-	VFMADD213PS 36608(DI), Z24, Z8
-	VMOVUPS Z8, 36608(DI)
-	VMOVUPS 34624(DI), Z9
-	VFMADD213PS 36672(DI), Z24, Z9
-	VMOVUPS Z9, 36672(DI)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact821
+	JNE exact789
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -17956,8 +17228,8 @@ filled820:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare822
-filled823:
+	JNZ rare790
+filled791:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -17965,26 +17237,907 @@ filled823:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same824
+	JGT same792
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same824:
+same792:
+	JMP entry740
+loop739:
+	// phase 0
+	LEAQ (BX), R9
+	MOVQ $0, streamArgs_exact(AX)
+	CMPQ streamArgs_rare(AX), $6
+	JLE few793
+	MOVQ $1, streamArgs_exact(AX)
+few793:
+	MOVQ $0, streamArgs_rare(AX)
+	VBROADCASTSS -20(R11), Z24
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact794
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 0(DI)
+	VMOVDQA64 Z1, 4096(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 64(DI)
+	VMOVDQA64 Z5, 4160(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 128(DI)
+	VMOVDQA64 Z1, 4224(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 192(DI)
+	VMOVDQA64 Z5, 4288(DI)
+filled796:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 32768(DI), Z8
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
+	VMOVUPS 32832(DI), Z9
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x400(%rsi,%rdx,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact797
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 256(DI)
+	VMOVDQA64 Z1, 4352(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 320(DI)
+	VMOVDQA64 Z5, 4416(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 384(DI)
+	VMOVDQA64 Z1, 4480(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 448(DI)
+	VMOVDQA64 Z5, 4544(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare798
+filled799:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 32896(DI), Z10
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
+	VMOVUPS 32960(DI), Z11
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%rdi,%r15,1),%tmm5
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact800
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 512(DI)
+	VMOVDQA64 Z1, 4608(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 576(DI)
+	VMOVDQA64 Z5, 4672(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 640(DI)
+	VMOVDQA64 Z1, 4736(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 704(DI)
+	VMOVDQA64 Z5, 4800(DI)
+filled802:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 33024(DI), Z8
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
+	VMOVUPS 33088(DI), Z9
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact803
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 768(DI)
+	VMOVDQA64 Z1, 4864(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 832(DI)
+	VMOVDQA64 Z5, 4928(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 896(DI)
+	VMOVDQA64 Z1, 4992(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 960(DI)
+	VMOVDQA64 Z5, 5056(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare804
+filled805:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 33152(DI), Z10
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
+	VMOVUPS 33216(DI), Z11
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%rdi,%r15,1),%tmm4
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact806
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 1024(DI)
+	VMOVDQA64 Z1, 5120(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 1088(DI)
+	VMOVDQA64 Z5, 5184(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 1152(DI)
+	VMOVDQA64 Z1, 5248(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 1216(DI)
+	VMOVDQA64 Z5, 5312(DI)
+filled808:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 33280(DI), Z8
+	VFMADD213PS 512(R8), Z24, Z8
+	VMOVUPS Z8, 512(R8)
+	VMOVUPS 33344(DI), Z9
+	VFMADD213PS 576(R8), Z24, Z9
+	VMOVUPS Z9, 576(R8)
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact809
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 1280(DI)
+	VMOVDQA64 Z1, 5376(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 1344(DI)
+	VMOVDQA64 Z5, 5440(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 1408(DI)
+	VMOVDQA64 Z1, 5504(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 1472(DI)
+	VMOVDQA64 Z5, 5568(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare810
+filled811:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 33408(DI), Z10
+	VFMADD213PS 640(R8), Z24, Z10
+	VMOVUPS Z10, 640(R8)
+	VMOVUPS 33472(DI), Z11
+	VFMADD213PS 704(R8), Z24, Z11
+	VMOVUPS Z11, 704(R8)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%rdi,%r15,1),%tmm5
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact812
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 1536(DI)
+	VMOVDQA64 Z1, 5632(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 1600(DI)
+	VMOVDQA64 Z5, 5696(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 1664(DI)
+	VMOVDQA64 Z1, 5760(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 1728(DI)
+	VMOVDQA64 Z5, 5824(DI)
+filled814:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 33536(DI), Z8
+	VFMADD213PS 768(R8), Z24, Z8
+	VMOVUPS Z8, 768(R8)
+	VMOVUPS 33600(DI), Z9
+	VFMADD213PS 832(R8), Z24, Z9
+	VMOVUPS Z9, 832(R8)
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact815
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 1792(DI)
+	VMOVDQA64 Z1, 5888(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 1856(DI)
+	VMOVDQA64 Z5, 5952(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 1920(DI)
+	VMOVDQA64 Z1, 6016(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 1984(DI)
+	VMOVDQA64 Z5, 6080(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare816
+filled817:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	SUBQ $256, streamArgs_leftAhead(AX)
+	JGT same818
+	ADDQ streamArgs_jumpAhead(AX), R12
+	PUSHQ R9
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	POPQ R9
+same818:
+	VMOVUPS 33664(DI), Z10
+	VFMADD213PS 896(R8), Z24, Z10
+	VMOVUPS Z10, 896(R8)
+	VMOVUPS 33728(DI), Z11
+	VFMADD213PS 960(R8), Z24, Z11
+	VMOVUPS Z11, 960(R8)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact819
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 2048(DI)
+	VMOVDQA64 Z1, 6144(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 2112(DI)
+	VMOVDQA64 Z5, 6208(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 2176(DI)
+	VMOVDQA64 Z1, 6272(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 2240(DI)
+	VMOVDQA64 Z5, 6336(DI)
+filled821:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 33792(DI), Z8
+	VFMADD213PS 1024(R8), Z24, Z8
+	VMOVUPS Z8, 1024(R8)
+	VMOVUPS 33856(DI), Z9
+	VFMADD213PS 1088(R8), Z24, Z9
+	VMOVUPS Z9, 1088(R8)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x06; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x600(%rsi,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%rdi,%r15,1),%tmm4
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact822
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 2304(DI)
+	VMOVDQA64 Z1, 6400(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 2368(DI)
+	VMOVDQA64 Z5, 6464(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 2432(DI)
+	VMOVDQA64 Z1, 6528(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 2496(DI)
+	VMOVDQA64 Z5, 6592(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare823
+filled824:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 33920(DI), Z10
+	VFMADD213PS 1152(R8), Z24, Z10
+	VMOVUPS Z10, 1152(R8)
+	VMOVUPS 33984(DI), Z11
+	VFMADD213PS 1216(R8), Z24, Z11
+	VMOVUPS Z11, 1216(R8)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%rdi,%r15,1),%tmm5
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact825
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 2560(DI)
+	VMOVDQA64 Z1, 6656(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 2624(DI)
+	VMOVDQA64 Z5, 6720(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 2688(DI)
+	VMOVDQA64 Z1, 6784(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 2752(DI)
+	VMOVDQA64 Z5, 6848(DI)
+filled827:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 34048(DI), Z8
+	VFMADD213PS 1280(R8), Z24, Z8
+	VMOVUPS Z8, 1280(R8)
+	VMOVUPS 34112(DI), Z9
+	VFMADD213PS 1344(R8), Z24, Z9
+	VMOVUPS Z9, 1344(R8)
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact828
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 2816(DI)
+	VMOVDQA64 Z1, 6912(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 2880(DI)
+	VMOVDQA64 Z5, 6976(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 2944(DI)
+	VMOVDQA64 Z1, 7040(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 3008(DI)
+	VMOVDQA64 Z5, 7104(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare829
+filled830:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 34176(DI), Z10
+	VFMADD213PS 1408(R8), Z24, Z10
+	VMOVUPS Z10, 1408(R8)
+	VMOVUPS 34240(DI), Z11
+	VFMADD213PS 1472(R8), Z24, Z11
+	VMOVUPS Z11, 1472(R8)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%rdi,%r15,1),%tmm4
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact831
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 3072(DI)
+	VMOVDQA64 Z1, 7168(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 3136(DI)
+	VMOVDQA64 Z5, 7232(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 3200(DI)
+	VMOVDQA64 Z1, 7296(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 3264(DI)
+	VMOVDQA64 Z5, 7360(DI)
+filled833:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 34304(DI), Z8
+	VFMADD213PS 1536(R8), Z24, Z8
+	VMOVUPS Z8, 1536(R8)
+	VMOVUPS 34368(DI), Z9
+	VFMADD213PS 1600(R8), Z24, Z9
+	VMOVUPS Z9, 1600(R8)
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact834
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 3328(DI)
+	VMOVDQA64 Z1, 7424(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 3392(DI)
+	VMOVDQA64 Z5, 7488(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 3456(DI)
+	VMOVDQA64 Z1, 7552(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 3520(DI)
+	VMOVDQA64 Z5, 7616(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare835
+filled836:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 34432(DI), Z10
+	VFMADD213PS 1664(R8), Z24, Z10
+	VMOVUPS Z10, 1664(R8)
+	VMOVUPS 34496(DI), Z11
+	VFMADD213PS 1728(R8), Z24, Z11
+	VMOVUPS Z11, 1728(R8)
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdi,%r15,1),%tmm5
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact837
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 3584(DI)
+	VMOVDQA64 Z1, 7680(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 3648(DI)
+	VMOVDQA64 Z5, 7744(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 3712(DI)
+	VMOVDQA64 Z1, 7808(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 3776(DI)
+	VMOVDQA64 Z5, 7872(DI)
+filled839:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	VMOVUPS 34560(DI), Z8
+	VFMADD213PS 1792(R8), Z24, Z8
+	VMOVUPS Z8, 1792(R8)
+	VMOVUPS 34624(DI), Z9
+	VFMADD213PS 1856(R8), Z24, Z9
+	VMOVUPS Z9, 1856(R8)
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact840
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 3840(DI)
+	VMOVDQA64 Z1, 7936(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 3904(DI)
+	VMOVDQA64 Z5, 8000(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VMOVDQA64 Z0, 3968(DI)
+	VMOVDQA64 Z1, 8064(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VMOVDQA64 Z4, 4032(DI)
+	VMOVDQA64 Z5, 8128(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare841
+filled842:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	SUBQ $256, streamArgs_leftAhead(AX)
+	JGT same843
+	ADDQ streamArgs_jumpAhead(AX), R12
+	PUSHQ R9
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	POPQ R9
+same843:
 	VMOVUPS 34688(DI), Z10
-	VFMADD213PS 36736(DI), Z24, Z10
-	VMOVUPS Z10, 36736(DI)
+	VFMADD213PS 1920(R8), Z24, Z10
+	VMOVUPS Z10, 1920(R8)
 	VMOVUPS 34752(DI), Z11
-	VFMADD213PS 36800(DI), Z24, Z11
-	VMOVUPS Z11, 36800(DI)
+	VFMADD213PS 1984(R8), Z24, Z11
+	VMOVUPS Z11, 1984(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	DECQ streamArgs_leftSums(AX)
+	JNZ same844
+	ADDQ $2048, R8
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_leftSums(AX)
+same844:
 	ADDQ $2048, SI
-entry722:
+	MOVQ streamArgs_left(AX), R9
+	CMPQ R9, streamArgs_blocks(AX)
+	JNE same845
+	MOVQ streamArgs_x(AX), SI
+same845:
+entry740:
 	// phase 1
 	LEAQ 64(BX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact825
+	JNE exact846
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -18020,7 +18173,7 @@ entry722:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 8384(DI)
 	VMOVDQA64 Z5, 12480(DI)
-filled827:
+filled848:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18032,7 +18185,7 @@ filled827:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x8000(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact828
+	JNE exact849
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -18071,8 +18224,8 @@ filled827:
 	VMOVDQA64 Z5, 12736(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare829
-filled830:
+	JNZ rare850
+filled851:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18084,7 +18237,7 @@ filled830:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x82; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8200(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact831
+	JNE exact852
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -18120,7 +18273,7 @@ filled830:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 8896(DI)
 	VMOVDQA64 Z5, 12992(DI)
-filled833:
+filled854:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18128,7 +18281,7 @@ filled833:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact834
+	JNE exact855
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -18167,8 +18320,8 @@ filled833:
 	VMOVDQA64 Z5, 13248(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare835
-filled836:
+	JNZ rare856
+filled857:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18180,7 +18333,7 @@ filled836:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x84; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8400(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact837
+	JNE exact858
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -18216,7 +18369,7 @@ filled836:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 9408(DI)
 	VMOVDQA64 Z5, 13504(DI)
-filled839:
+filled860:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18224,7 +18377,7 @@ filled839:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact840
+	JNE exact861
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -18263,8 +18416,8 @@ filled839:
 	VMOVDQA64 Z5, 13760(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare841
-filled842:
+	JNZ rare862
+filled863:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18276,7 +18429,7 @@ filled842:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x86; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8600(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact843
+	JNE exact864
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -18312,7 +18465,7 @@ filled842:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 9920(DI)
 	VMOVDQA64 Z5, 14016(DI)
-filled845:
+filled866:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18320,7 +18473,7 @@ filled845:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact846
+	JNE exact867
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -18359,8 +18512,8 @@ filled845:
 	VMOVDQA64 Z5, 14272(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare847
-filled848:
+	JNZ rare868
+filled869:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18368,16 +18521,16 @@ filled848:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same849
+	JGT same870
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same849:
+same870:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact850
+	JNE exact871
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -18413,7 +18566,7 @@ same849:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 10432(DI)
 	VMOVDQA64 Z5, 14528(DI)
-filled852:
+filled873:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18423,7 +18576,7 @@ filled852:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x02; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x200(%rsi,%rdx,1),%tmm7
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact853
+	JNE exact874
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -18462,8 +18615,8 @@ filled852:
 	VMOVDQA64 Z5, 14784(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare854
-filled855:
+	JNZ rare875
+filled876:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18473,7 +18626,7 @@ filled855:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact856
+	JNE exact877
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -18509,7 +18662,7 @@ filled855:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 10944(DI)
 	VMOVDQA64 Z5, 15040(DI)
-filled858:
+filled879:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18517,7 +18670,7 @@ filled858:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact859
+	JNE exact880
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -18556,8 +18709,8 @@ filled858:
 	VMOVDQA64 Z5, 15296(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare860
-filled861:
+	JNZ rare881
+filled882:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18567,7 +18720,7 @@ filled861:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact862
+	JNE exact883
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -18603,7 +18756,7 @@ filled861:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 11456(DI)
 	VMOVDQA64 Z5, 15552(DI)
-filled864:
+filled885:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18611,7 +18764,7 @@ filled864:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact865
+	JNE exact886
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -18650,8 +18803,8 @@ filled864:
 	VMOVDQA64 Z5, 15808(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare866
-filled867:
+	JNZ rare887
+filled888:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18661,7 +18814,7 @@ filled867:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact868
+	JNE exact889
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -18697,7 +18850,7 @@ filled867:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 11968(DI)
 	VMOVDQA64 Z5, 16064(DI)
-filled870:
+filled891:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18705,7 +18858,7 @@ filled870:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact871
+	JNE exact892
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -18744,8 +18897,8 @@ filled870:
 	VMOVDQA64 Z5, 16320(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare872
-filled873:
+	JNZ rare893
+filled894:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -18753,18 +18906,34 @@ filled873:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same874
+	JGT same895
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same874:
+same895:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $128, BX
 	ADDQ $16, R11
-	DECQ R8
-	JNZ loop721
+	DECQ streamArgs_left(AX)
+	JNZ loop739
+	DECQ streamArgs_units(AX)
+	JZ done741
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_left(AX)
+	ADDQ streamArgs_nextW(AX), BX
+	MOVQ streamArgs_unitAhead(AX), R12
+	ADDQ streamArgs_ahead(AX), R12
+	CMPQ streamArgs_units(AX), $1
+	JNE more896
+	MOVQ streamArgs_lastAhead(AX), R12
+more896:
+	MOVQ R12, streamArgs_ahead(AX)
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	JMP loop739
+done741:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x400(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
@@ -18785,224 +18954,222 @@ same874:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	VBROADCASTSS -20(R11), Z24
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 34816(DI), Z24, Z8
-	VMOVUPS Z8, 34816(DI)
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 34880(DI), Z24, Z9
-	VMOVUPS Z9, 34880(DI)
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 34944(DI), Z24, Z10
-	VMOVUPS Z10, 34944(DI)
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 35008(DI), Z24, Z11
-	VMOVUPS Z11, 35008(DI)
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 35072(DI), Z24, Z8
-	VMOVUPS Z8, 35072(DI)
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 35136(DI), Z24, Z9
-	VMOVUPS Z9, 35136(DI)
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 35200(DI), Z24, Z10
-	VMOVUPS Z10, 35200(DI)
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 35264(DI), Z24, Z11
-	VMOVUPS Z11, 35264(DI)
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
 	VMOVUPS 33280(DI), Z8
-	VFMADD213PS 35328(DI), Z24, Z8
-	VMOVUPS Z8, 35328(DI)
+	VFMADD213PS 512(R8), Z24, Z8
+	VMOVUPS Z8, 512(R8)
 	VMOVUPS 33344(DI), Z9
-	VFMADD213PS 35392(DI), Z24, Z9
-	VMOVUPS Z9, 35392(DI)
+	VFMADD213PS 576(R8), Z24, Z9
+	VMOVUPS Z9, 576(R8)
 	VMOVUPS 33408(DI), Z10
-	VFMADD213PS 35456(DI), Z24, Z10
-	VMOVUPS Z10, 35456(DI)
+	VFMADD213PS 640(R8), Z24, Z10
+	VMOVUPS Z10, 640(R8)
 	VMOVUPS 33472(DI), Z11
-	VFMADD213PS 35520(DI), Z24, Z11
-	VMOVUPS Z11, 35520(DI)
+	VFMADD213PS 704(R8), Z24, Z11
+	VMOVUPS Z11, 704(R8)
 	VMOVUPS 33536(DI), Z8
-	VFMADD213PS 35584(DI), Z24, Z8
-	VMOVUPS Z8, 35584(DI)
+	VFMADD213PS 768(R8), Z24, Z8
+	VMOVUPS Z8, 768(R8)
 	VMOVUPS 33600(DI), Z9
-	VFMADD213PS 35648(DI), Z24, Z9
-	VMOVUPS Z9, 35648(DI)
+	VFMADD213PS 832(R8), Z24, Z9
+	VMOVUPS Z9, 832(R8)
 	VMOVUPS 33664(DI), Z10
-	VFMADD213PS 35712(DI), Z24, Z10
-	VMOVUPS Z10, 35712(DI)
+	VFMADD213PS 896(R8), Z24, Z10
+	VMOVUPS Z10, 896(R8)
 	VMOVUPS 33728(DI), Z11
-	VFMADD213PS 35776(DI), Z24, Z11
-	VMOVUPS Z11, 35776(DI)
+	VFMADD213PS 960(R8), Z24, Z11
+	VMOVUPS Z11, 960(R8)
 	VMOVUPS 33792(DI), Z8
-	VFMADD213PS 35840(DI), Z24, Z8
-	VMOVUPS Z8, 35840(DI)
+	VFMADD213PS 1024(R8), Z24, Z8
+	VMOVUPS Z8, 1024(R8)
 	VMOVUPS 33856(DI), Z9
-	VFMADD213PS 35904(DI), Z24, Z9
-	VMOVUPS Z9, 35904(DI)
+	VFMADD213PS 1088(R8), Z24, Z9
+	VMOVUPS Z9, 1088(R8)
 	VMOVUPS 33920(DI), Z10
-	VFMADD213PS 35968(DI), Z24, Z10
-	VMOVUPS Z10, 35968(DI)
+	VFMADD213PS 1152(R8), Z24, Z10
+	VMOVUPS Z10, 1152(R8)
 	VMOVUPS 33984(DI), Z11
-	VFMADD213PS 36032(DI), Z24, Z11
-	VMOVUPS Z11, 36032(DI)
+	VFMADD213PS 1216(R8), Z24, Z11
+	VMOVUPS Z11, 1216(R8)
 	VMOVUPS 34048(DI), Z8
-	VFMADD213PS 36096(DI), Z24, Z8
-	VMOVUPS Z8, 36096(DI)
+	VFMADD213PS 1280(R8), Z24, Z8
+	VMOVUPS Z8, 1280(R8)
 	VMOVUPS 34112(DI), Z9
-	VFMADD213PS 36160(DI), Z24, Z9
-	VMOVUPS Z9, 36160(DI)
+	VFMADD213PS 1344(R8), Z24, Z9
+	VMOVUPS Z9, 1344(R8)
 	VMOVUPS 34176(DI), Z10
-	VFMADD213PS 36224(DI), Z24, Z10
-	VMOVUPS Z10, 36224(DI)
+	VFMADD213PS 1408(R8), Z24, Z10
+	VMOVUPS Z10, 1408(R8)
 	VMOVUPS 34240(DI), Z11
-	VFMADD213PS 36288(DI), Z24, Z11
-	VMOVUPS Z11, 36288(DI)
+	VFMADD213PS 1472(R8), Z24, Z11
+	VMOVUPS Z11, 1472(R8)
 	VMOVUPS 34304(DI), Z8
-	VFMADD213PS 36352(DI), Z24, Z8
-	VMOVUPS Z8, 36352(DI)
+	VFMADD213PS 1536(R8), Z24, Z8
+	VMOVUPS Z8, 1536(R8)
 	VMOVUPS 34368(DI), Z9
-	VFMADD213PS 36416(DI), Z24, Z9
-	VMOVUPS Z9, 36416(DI)
+	VFMADD213PS 1600(R8), Z24, Z9
+	VMOVUPS Z9, 1600(R8)
 	VMOVUPS 34432(DI), Z10
-	VFMADD213PS 36480(DI), Z24, Z10
-	VMOVUPS Z10, 36480(DI)
+	VFMADD213PS 1664(R8), Z24, Z10
+	VMOVUPS Z10, 1664(R8)
 	VMOVUPS 34496(DI), Z11
-	VFMADD213PS 36544(DI), Z24, Z11
-	VMOVUPS Z11, 36544(DI)
+	VFMADD213PS 1728(R8), Z24, Z11
+	VMOVUPS Z11, 1728(R8)
 	VMOVUPS 34560(DI), Z8
-	VFMADD213PS 36608(DI), Z24, Z8
-	VMOVUPS Z8, 36608(DI)
+	VFMADD213PS 1792(R8), Z24, Z8
+	VMOVUPS Z8, 1792(R8)
 	VMOVUPS 34624(DI), Z9
-	VFMADD213PS 36672(DI), Z24, Z9
-	VMOVUPS Z9, 36672(DI)
+	VFMADD213PS 1856(R8), Z24, Z9
+	VMOVUPS Z9, 1856(R8)
 	VMOVUPS 34688(DI), Z10
-	VFMADD213PS 36736(DI), Z24, Z10
-	VMOVUPS Z10, 36736(DI)
+	VFMADD213PS 1920(R8), Z24, Z10
+	VMOVUPS Z10, 1920(R8)
 	VMOVUPS 34752(DI), Z11
-	VFMADD213PS 36800(DI), Z24, Z11
-	VMOVUPS Z11, 36800(DI)
+	VFMADD213PS 1984(R8), Z24, Z11
+	VMOVUPS Z11, 1984(R8)
+	DECQ streamArgs_leftSums(AX)
+	JNZ same897
+	ADDQ $2048, R8
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_leftSums(AX)
+same897:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x8000(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x82; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8200(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x84; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8400(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x86; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8600(%rdi,%rdx,1)
 	VBROADCASTSS -4(R11), Z24
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 34816(DI), Z24, Z8
-	VMOVUPS Z8, 34816(DI)
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 34880(DI), Z24, Z9
-	VMOVUPS Z9, 34880(DI)
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 34944(DI), Z24, Z10
-	VMOVUPS Z10, 34944(DI)
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 35008(DI), Z24, Z11
-	VMOVUPS Z11, 35008(DI)
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 35072(DI), Z24, Z8
-	VMOVUPS Z8, 35072(DI)
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 35136(DI), Z24, Z9
-	VMOVUPS Z9, 35136(DI)
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 35200(DI), Z24, Z10
-	VMOVUPS Z10, 35200(DI)
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 35264(DI), Z24, Z11
-	VMOVUPS Z11, 35264(DI)
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
 	VMOVUPS 33280(DI), Z8
-	VFMADD213PS 35328(DI), Z24, Z8
-	VMOVUPS Z8, 35328(DI)
+	VFMADD213PS 512(R8), Z24, Z8
+	VMOVUPS Z8, 512(R8)
 	VMOVUPS 33344(DI), Z9
-	VFMADD213PS 35392(DI), Z24, Z9
-	VMOVUPS Z9, 35392(DI)
+	VFMADD213PS 576(R8), Z24, Z9
+	VMOVUPS Z9, 576(R8)
 	VMOVUPS 33408(DI), Z10
-	VFMADD213PS 35456(DI), Z24, Z10
-	VMOVUPS Z10, 35456(DI)
+	VFMADD213PS 640(R8), Z24, Z10
+	VMOVUPS Z10, 640(R8)
 	VMOVUPS 33472(DI), Z11
-	VFMADD213PS 35520(DI), Z24, Z11
-	VMOVUPS Z11, 35520(DI)
+	VFMADD213PS 704(R8), Z24, Z11
+	VMOVUPS Z11, 704(R8)
 	VMOVUPS 33536(DI), Z8
-	VFMADD213PS 35584(DI), Z24, Z8
-	VMOVUPS Z8, 35584(DI)
+	VFMADD213PS 768(R8), Z24, Z8
+	VMOVUPS Z8, 768(R8)
 	VMOVUPS 33600(DI), Z9
-	VFMADD213PS 35648(DI), Z24, Z9
-	VMOVUPS Z9, 35648(DI)
+	VFMADD213PS 832(R8), Z24, Z9
+	VMOVUPS Z9, 832(R8)
 	VMOVUPS 33664(DI), Z10
-	VFMADD213PS 35712(DI), Z24, Z10
-	VMOVUPS Z10, 35712(DI)
+	VFMADD213PS 896(R8), Z24, Z10
+	VMOVUPS Z10, 896(R8)
 	VMOVUPS 33728(DI), Z11
-	VFMADD213PS 35776(DI), Z24, Z11
-	VMOVUPS Z11, 35776(DI)
+	VFMADD213PS 960(R8), Z24, Z11
+	VMOVUPS Z11, 960(R8)
 	VMOVUPS 33792(DI), Z8
-	VFMADD213PS 35840(DI), Z24, Z8
-	VMOVUPS Z8, 35840(DI)
+	VFMADD213PS 1024(R8), Z24, Z8
+	VMOVUPS Z8, 1024(R8)
 	VMOVUPS 33856(DI), Z9
-	VFMADD213PS 35904(DI), Z24, Z9
-	VMOVUPS Z9, 35904(DI)
+	VFMADD213PS 1088(R8), Z24, Z9
+	VMOVUPS Z9, 1088(R8)
 	VMOVUPS 33920(DI), Z10
-	VFMADD213PS 35968(DI), Z24, Z10
-	VMOVUPS Z10, 35968(DI)
+	VFMADD213PS 1152(R8), Z24, Z10
+	VMOVUPS Z10, 1152(R8)
 	VMOVUPS 33984(DI), Z11
-	VFMADD213PS 36032(DI), Z24, Z11
-	VMOVUPS Z11, 36032(DI)
+	VFMADD213PS 1216(R8), Z24, Z11
+	VMOVUPS Z11, 1216(R8)
 	VMOVUPS 34048(DI), Z8
-	VFMADD213PS 36096(DI), Z24, Z8
-	VMOVUPS Z8, 36096(DI)
+	VFMADD213PS 1280(R8), Z24, Z8
+	VMOVUPS Z8, 1280(R8)
 	VMOVUPS 34112(DI), Z9
-	VFMADD213PS 36160(DI), Z24, Z9
-	VMOVUPS Z9, 36160(DI)
+	VFMADD213PS 1344(R8), Z24, Z9
+	VMOVUPS Z9, 1344(R8)
 	VMOVUPS 34176(DI), Z10
-	VFMADD213PS 36224(DI), Z24, Z10
-	VMOVUPS Z10, 36224(DI)
+	VFMADD213PS 1408(R8), Z24, Z10
+	VMOVUPS Z10, 1408(R8)
 	VMOVUPS 34240(DI), Z11
-	VFMADD213PS 36288(DI), Z24, Z11
-	VMOVUPS Z11, 36288(DI)
+	VFMADD213PS 1472(R8), Z24, Z11
+	VMOVUPS Z11, 1472(R8)
 	VMOVUPS 34304(DI), Z8
-	VFMADD213PS 36352(DI), Z24, Z8
-	VMOVUPS Z8, 36352(DI)
+	VFMADD213PS 1536(R8), Z24, Z8
+	VMOVUPS Z8, 1536(R8)
 	VMOVUPS 34368(DI), Z9
-	VFMADD213PS 36416(DI), Z24, Z9
-	VMOVUPS Z9, 36416(DI)
+	VFMADD213PS 1600(R8), Z24, Z9
+	VMOVUPS Z9, 1600(R8)
 	VMOVUPS 34432(DI), Z10
-	VFMADD213PS 36480(DI), Z24, Z10
-	VMOVUPS Z10, 36480(DI)
+	VFMADD213PS 1664(R8), Z24, Z10
+	VMOVUPS Z10, 1664(R8)
 	VMOVUPS 34496(DI), Z11
-	VFMADD213PS 36544(DI), Z24, Z11
-	VMOVUPS Z11, 36544(DI)
+	VFMADD213PS 1728(R8), Z24, Z11
+	VMOVUPS Z11, 1728(R8)
 	VMOVUPS 34560(DI), Z8
-	VFMADD213PS 36608(DI), Z24, Z8
-	VMOVUPS Z8, 36608(DI)
+	VFMADD213PS 1792(R8), Z24, Z8
+	VMOVUPS Z8, 1792(R8)
 	VMOVUPS 34624(DI), Z9
-	VFMADD213PS 36672(DI), Z24, Z9
-	VMOVUPS Z9, 36672(DI)
+	VFMADD213PS 1856(R8), Z24, Z9
+	VMOVUPS Z9, 1856(R8)
 	VMOVUPS 34688(DI), Z10
-	VFMADD213PS 36736(DI), Z24, Z10
-	VMOVUPS Z10, 36736(DI)
+	VFMADD213PS 1920(R8), Z24, Z10
+	VMOVUPS Z10, 1920(R8)
 	VMOVUPS 34752(DI), Z11
-	VFMADD213PS 36800(DI), Z24, Z11
-	VMOVUPS Z11, 36800(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tileloadd 0x8800(%rdi,%rdx,1),%tmm0
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x00; BYTE $0x8A; BYTE $0x00; BYTE $0x00; // tileloadd 0x8a00(%rdi,%rdx,1),%tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x8C; BYTE $0x00; BYTE $0x00; // tileloadd 0x8c00(%rdi,%rdx,1),%tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x00; BYTE $0x8E; BYTE $0x00; BYTE $0x00; // tileloadd 0x8e00(%rdi,%rdx,1),%tmm3
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x9000(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x9400(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x9800(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x9c00(%rdi,%r15,1)
+	VFMADD213PS 1984(R8), Z24, Z11
+	VMOVUPS Z11, 1984(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
-exact724:
+exact743:
 	ADDQ $0, DI
 	CALL anyRows64<>(SB)
 	SUBQ $0, DI
-	JMP filled726
-exact727:
+	JMP filled745
+exact746:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled729
-rare728:
+	JMP filled748
+rare747:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -19014,137 +19181,137 @@ rare728:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled729
-exact730:
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	JMP filled732
-exact733:
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled735
-rare734:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled735
-exact736:
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	JMP filled738
-exact739:
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled741
-rare740:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled741
-exact742:
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	JMP filled744
-exact745:
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled747
-rare746:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled747
+	JMP filled748
 exact749:
-	ADDQ $2048, DI
+	ADDQ $512, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2048, DI
+	SUBQ $512, DI
 	JMP filled751
 exact752:
-	ADDQ $2304, DI
+	ADDQ $768, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2304, DI
+	SUBQ $768, DI
 	JMP filled754
 rare753:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
-	ADDQ $2048, DI
+	ADDQ $512, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2048, DI
+	SUBQ $512, DI
 	LEAQ (R9)(CX*4), R9
-	ADDQ $2304, DI
+	ADDQ $768, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2304, DI
+	SUBQ $768, DI
 	JMP filled754
 exact755:
-	ADDQ $2560, DI
+	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
+	SUBQ $1024, DI
 	JMP filled757
 exact758:
-	ADDQ $2816, DI
+	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
+	SUBQ $1280, DI
 	JMP filled760
 rare759:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
-	ADDQ $2560, DI
+	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
+	SUBQ $1024, DI
 	LEAQ (R9)(CX*4), R9
-	ADDQ $2816, DI
+	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
+	SUBQ $1280, DI
 	JMP filled760
 exact761:
-	ADDQ $3072, DI
+	ADDQ $1536, DI
 	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
+	SUBQ $1536, DI
 	JMP filled763
 exact764:
-	ADDQ $3328, DI
+	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
+	SUBQ $1792, DI
 	JMP filled766
 rare765:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
+	ADDQ $1536, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1536, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1792, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1792, DI
+	JMP filled766
+exact768:
+	ADDQ $2048, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2048, DI
+	JMP filled770
+exact771:
+	ADDQ $2304, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2304, DI
+	JMP filled773
+rare772:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $2048, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2048, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $2304, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2304, DI
+	JMP filled773
+exact774:
+	ADDQ $2560, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2560, DI
+	JMP filled776
+exact777:
+	ADDQ $2816, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2816, DI
+	JMP filled779
+rare778:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $2560, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2560, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $2816, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2816, DI
+	JMP filled779
+exact780:
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	JMP filled782
+exact783:
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled785
+rare784:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
 	ADDQ $3072, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3072, DI
@@ -19152,18 +19319,18 @@ rare765:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled766
-exact767:
+	JMP filled785
+exact786:
 	ADDQ $3584, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3584, DI
-	JMP filled769
-exact770:
+	JMP filled788
+exact789:
 	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3840, DI
-	JMP filled772
-rare771:
+	JMP filled791
+rare790:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -19175,18 +19342,18 @@ rare771:
 	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3840, DI
-	JMP filled772
-exact775:
+	JMP filled791
+exact794:
 	ADDQ $0, DI
 	CALL anyRows64<>(SB)
 	SUBQ $0, DI
-	JMP filled777
-exact778:
+	JMP filled796
+exact797:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled780
-rare779:
+	JMP filled799
+rare798:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -19198,91 +19365,91 @@ rare779:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled780
-exact781:
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	JMP filled783
-exact784:
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled786
-rare785:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled786
-exact787:
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	JMP filled789
-exact790:
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled792
-rare791:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled792
-exact793:
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	JMP filled795
-exact796:
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled798
-rare797:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled798
+	JMP filled799
 exact800:
-	ADDQ $2048, DI
+	ADDQ $512, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2048, DI
+	SUBQ $512, DI
 	JMP filled802
 exact803:
-	ADDQ $2304, DI
+	ADDQ $768, DI
 	CALL anyRows64<>(SB)
-	SUBQ $2304, DI
+	SUBQ $768, DI
 	JMP filled805
 rare804:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
+	ADDQ $512, DI
+	CALL anyRows64<>(SB)
+	SUBQ $512, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $768, DI
+	CALL anyRows64<>(SB)
+	SUBQ $768, DI
+	JMP filled805
+exact806:
+	ADDQ $1024, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1024, DI
+	JMP filled808
+exact809:
+	ADDQ $1280, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1280, DI
+	JMP filled811
+rare810:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1024, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1024, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1280, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1280, DI
+	JMP filled811
+exact812:
+	ADDQ $1536, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1536, DI
+	JMP filled814
+exact815:
+	ADDQ $1792, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1792, DI
+	JMP filled817
+rare816:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1536, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1536, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1792, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1792, DI
+	JMP filled817
+exact819:
+	ADDQ $2048, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2048, DI
+	JMP filled821
+exact822:
+	ADDQ $2304, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2304, DI
+	JMP filled824
+rare823:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
 	ADDQ $2048, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2048, DI
@@ -19290,91 +19457,91 @@ rare804:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled805
-exact806:
-	ADDQ $2560, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
-	JMP filled808
-exact809:
-	ADDQ $2816, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
-	JMP filled811
-rare810:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $2560, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $2816, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
-	JMP filled811
-exact812:
-	ADDQ $3072, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
-	JMP filled814
-exact815:
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled817
-rare816:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3072, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled817
-exact818:
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	JMP filled820
-exact821:
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled823
-rare822:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled823
+	JMP filled824
 exact825:
-	ADDQ $8192, DI
+	ADDQ $2560, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8192, DI
+	SUBQ $2560, DI
 	JMP filled827
 exact828:
-	ADDQ $8448, DI
+	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8448, DI
+	SUBQ $2816, DI
 	JMP filled830
 rare829:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
+	ADDQ $2560, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2560, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $2816, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2816, DI
+	JMP filled830
+exact831:
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	JMP filled833
+exact834:
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled836
+rare835:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled836
+exact837:
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	JMP filled839
+exact840:
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled842
+rare841:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled842
+exact846:
+	ADDQ $8192, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8192, DI
+	JMP filled848
+exact849:
+	ADDQ $8448, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8448, DI
+	JMP filled851
+rare850:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
 	ADDQ $8192, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8192, DI
@@ -19382,18 +19549,18 @@ rare829:
 	ADDQ $8448, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8448, DI
-	JMP filled830
-exact831:
+	JMP filled851
+exact852:
 	ADDQ $8704, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8704, DI
-	JMP filled833
-exact834:
+	JMP filled854
+exact855:
 	ADDQ $8960, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8960, DI
-	JMP filled836
-rare835:
+	JMP filled857
+rare856:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -19405,18 +19572,18 @@ rare835:
 	ADDQ $8960, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8960, DI
-	JMP filled836
-exact837:
+	JMP filled857
+exact858:
 	ADDQ $9216, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9216, DI
-	JMP filled839
-exact840:
+	JMP filled860
+exact861:
 	ADDQ $9472, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9472, DI
-	JMP filled842
-rare841:
+	JMP filled863
+rare862:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -19428,18 +19595,18 @@ rare841:
 	ADDQ $9472, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9472, DI
-	JMP filled842
-exact843:
+	JMP filled863
+exact864:
 	ADDQ $9728, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9728, DI
-	JMP filled845
-exact846:
+	JMP filled866
+exact867:
 	ADDQ $9984, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9984, DI
-	JMP filled848
-rare847:
+	JMP filled869
+rare868:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -19451,87 +19618,87 @@ rare847:
 	ADDQ $9984, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9984, DI
-	JMP filled848
-exact850:
-	ADDQ $10240, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10240, DI
-	JMP filled852
-exact853:
-	ADDQ $10496, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10496, DI
-	JMP filled855
-rare854:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $10240, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10240, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $10496, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10496, DI
-	JMP filled855
-exact856:
-	ADDQ $10752, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10752, DI
-	JMP filled858
-exact859:
-	ADDQ $11008, DI
-	CALL anyRows64<>(SB)
-	SUBQ $11008, DI
-	JMP filled861
-rare860:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $10752, DI
-	CALL anyRows64<>(SB)
-	SUBQ $10752, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $11008, DI
-	CALL anyRows64<>(SB)
-	SUBQ $11008, DI
-	JMP filled861
-exact862:
-	ADDQ $11264, DI
-	CALL anyRows64<>(SB)
-	SUBQ $11264, DI
-	JMP filled864
-exact865:
-	ADDQ $11520, DI
-	CALL anyRows64<>(SB)
-	SUBQ $11520, DI
-	JMP filled867
-rare866:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $11264, DI
-	CALL anyRows64<>(SB)
-	SUBQ $11264, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $11520, DI
-	CALL anyRows64<>(SB)
-	SUBQ $11520, DI
-	JMP filled867
-exact868:
-	ADDQ $11776, DI
-	CALL anyRows64<>(SB)
-	SUBQ $11776, DI
-	JMP filled870
+	JMP filled869
 exact871:
+	ADDQ $10240, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10240, DI
+	JMP filled873
+exact874:
+	ADDQ $10496, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10496, DI
+	JMP filled876
+rare875:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $10240, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10240, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $10496, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10496, DI
+	JMP filled876
+exact877:
+	ADDQ $10752, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10752, DI
+	JMP filled879
+exact880:
+	ADDQ $11008, DI
+	CALL anyRows64<>(SB)
+	SUBQ $11008, DI
+	JMP filled882
+rare881:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $10752, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10752, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $11008, DI
+	CALL anyRows64<>(SB)
+	SUBQ $11008, DI
+	JMP filled882
+exact883:
+	ADDQ $11264, DI
+	CALL anyRows64<>(SB)
+	SUBQ $11264, DI
+	JMP filled885
+exact886:
+	ADDQ $11520, DI
+	CALL anyRows64<>(SB)
+	SUBQ $11520, DI
+	JMP filled888
+rare887:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $11264, DI
+	CALL anyRows64<>(SB)
+	SUBQ $11264, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $11520, DI
+	CALL anyRows64<>(SB)
+	SUBQ $11520, DI
+	JMP filled888
+exact889:
+	ADDQ $11776, DI
+	CALL anyRows64<>(SB)
+	SUBQ $11776, DI
+	JMP filled891
+exact892:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled873
-rare872:
+	JMP filled894
+rare893:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -19543,7 +19710,7 @@ rare872:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled873
+	JMP filled894
 
 // func stream1(a *streamArgs)
 // 1 rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.
@@ -19555,7 +19722,7 @@ TEXT ·stream1(SB), NOSPLIT, $0-8
 	LEAQ (CX)(CX*2), R10
 	MOVQ streamArgs_x(AX), SI
 	MOVQ streamArgs_panel(AX), DI
-	MOVQ streamArgs_blocks(AX), R8
+	MOVQ streamArgs_sums(AX), R8
 	MOVQ streamArgs_scales(AX), R11
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
@@ -19566,21 +19733,21 @@ TEXT ·stream1(SB), NOSPLIT, $0-8
 	VMOVDQU64 lowMap<>(SB), Z29
 	VMOVDQU64 markMap<>(SB), Z28
 	VMOVDQU64 extremeMarks<>(SB), Z27
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tileloadd 0x9000(%rdi,%r15,1),%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tileloadd 0x9400(%rdi,%r15,1),%tmm1
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tileloadd 0x9800(%rdi,%r15,1),%tmm2
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tileloadd 0x9c00(%rdi,%r15,1),%tmm3
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tileloadd (%r8,%rdx,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00; // tileloadd 0x80(%r8,%rdx,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x100(%r8,%rdx,1),%tmm2
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x80; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x180(%r8,%rdx,1),%tmm3
 	// phase 0
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few877
+	JLE few901
 	MOVQ $1, streamArgs_exact(AX)
-few877:
+few901:
 	MOVQ $0, streamArgs_rare(AX)
 	VPBROADCASTD 8(R11), Z25
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact878
+	JNE exact902
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -19624,7 +19791,7 @@ few877:
 	VMOVDQA64 Z4, 192(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4288(DI)
-filled880:
+filled904:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -19632,7 +19799,7 @@ filled880:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact881
+	JNE exact905
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -19679,8 +19846,8 @@ filled880:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare882
-filled883:
+	JNZ rare906
+filled907:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -19688,7 +19855,7 @@ filled883:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact884
+	JNE exact908
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -19732,7 +19899,7 @@ filled883:
 	VMOVDQA64 Z4, 704(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4800(DI)
-filled886:
+filled910:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -19740,7 +19907,7 @@ filled886:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact887
+	JNE exact911
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -19787,8 +19954,8 @@ filled886:
 	VMOVDQA64 Z5, 5056(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare888
-filled889:
+	JNZ rare912
+filled913:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -19796,7 +19963,7 @@ filled889:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact890
+	JNE exact914
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -19840,7 +20007,7 @@ filled889:
 	VMOVDQA64 Z4, 1216(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5312(DI)
-filled892:
+filled916:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -19848,7 +20015,7 @@ filled892:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact893
+	JNE exact917
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -19895,8 +20062,8 @@ filled892:
 	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare894
-filled895:
+	JNZ rare918
+filled919:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -19904,7 +20071,7 @@ filled895:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact896
+	JNE exact920
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -19948,7 +20115,7 @@ filled895:
 	VMOVDQA64 Z4, 1728(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5824(DI)
-filled898:
+filled922:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -19956,7 +20123,7 @@ filled898:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact899
+	JNE exact923
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -20003,8 +20170,8 @@ filled898:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare900
-filled901:
+	JNZ rare924
+filled925:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20012,15 +20179,15 @@ filled901:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same902
+	JGT same926
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same902:
+same926:
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact903
+	JNE exact927
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -20064,7 +20231,7 @@ same902:
 	VMOVDQA64 Z4, 2240(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6336(DI)
-filled905:
+filled929:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20072,7 +20239,7 @@ filled905:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact906
+	JNE exact930
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -20119,8 +20286,8 @@ filled905:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare907
-filled908:
+	JNZ rare931
+filled932:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20128,7 +20295,7 @@ filled908:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact909
+	JNE exact933
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -20172,7 +20339,7 @@ filled908:
 	VMOVDQA64 Z4, 2752(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6848(DI)
-filled911:
+filled935:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20180,7 +20347,7 @@ filled911:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact912
+	JNE exact936
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -20227,8 +20394,8 @@ filled911:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare913
-filled914:
+	JNZ rare937
+filled938:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20236,7 +20403,7 @@ filled914:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact915
+	JNE exact939
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -20280,7 +20447,7 @@ filled914:
 	VMOVDQA64 Z4, 3264(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7360(DI)
-filled917:
+filled941:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20288,7 +20455,7 @@ filled917:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact918
+	JNE exact942
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -20335,8 +20502,8 @@ filled917:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare919
-filled920:
+	JNZ rare943
+filled944:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20344,7 +20511,7 @@ filled920:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact921
+	JNE exact945
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -20388,7 +20555,7 @@ filled920:
 	VMOVDQA64 Z4, 3776(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7872(DI)
-filled923:
+filled947:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20396,7 +20563,7 @@ filled923:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact924
+	JNE exact948
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -20443,8 +20610,8 @@ filled923:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare925
-filled926:
+	JNZ rare949
+filled950:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20452,26 +20619,26 @@ filled926:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same927
+	JGT same951
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same927:
-	JMP entry876
-loop875:
+same951:
+	JMP entry899
+loop898:
 	// phase 0
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few928
+	JLE few952
 	MOVQ $1, streamArgs_exact(AX)
-few928:
+few952:
 	MOVQ $0, streamArgs_rare(AX)
 	VPBROADCASTD 8(R11), Z25
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact929
+	JNE exact953
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -20515,7 +20682,7 @@ few928:
 	VMOVDQA64 Z4, 192(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4288(DI)
-filled931:
+filled955:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20525,7 +20692,7 @@ filled931:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x100(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact932
+	JNE exact956
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -20572,8 +20739,8 @@ filled931:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare933
-filled934:
+	JNZ rare957
+filled958:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20583,7 +20750,7 @@ filled934:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact935
+	JNE exact959
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -20627,7 +20794,7 @@ filled934:
 	VMOVDQA64 Z4, 704(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 4800(DI)
-filled937:
+filled961:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20635,7 +20802,7 @@ filled937:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact938
+	JNE exact962
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -20682,8 +20849,8 @@ filled937:
 	VMOVDQA64 Z5, 5056(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare939
-filled940:
+	JNZ rare963
+filled964:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20693,7 +20860,7 @@ filled940:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact941
+	JNE exact965
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -20737,7 +20904,7 @@ filled940:
 	VMOVDQA64 Z4, 1216(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5312(DI)
-filled943:
+filled967:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20745,7 +20912,7 @@ filled943:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact944
+	JNE exact968
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -20792,8 +20959,8 @@ filled943:
 	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare945
-filled946:
+	JNZ rare969
+filled970:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20803,7 +20970,7 @@ filled946:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact947
+	JNE exact971
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -20847,7 +21014,7 @@ filled946:
 	VMOVDQA64 Z4, 1728(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 5824(DI)
-filled949:
+filled973:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20855,7 +21022,7 @@ filled949:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact950
+	JNE exact974
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -20902,8 +21069,8 @@ filled949:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare951
-filled952:
+	JNZ rare975
+filled976:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20911,16 +21078,16 @@ filled952:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same953
+	JGT same977
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same953:
+same977:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact954
+	JNE exact978
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -20964,7 +21131,7 @@ same953:
 	VMOVDQA64 Z4, 2240(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6336(DI)
-filled956:
+filled980:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -20974,7 +21141,7 @@ filled956:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x80; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x180(%rsi,%rdx,1),%tmm7
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact957
+	JNE exact981
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -21021,8 +21188,8 @@ filled956:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare958
-filled959:
+	JNZ rare982
+filled983:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -21032,7 +21199,7 @@ filled959:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact960
+	JNE exact984
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -21076,7 +21243,7 @@ filled959:
 	VMOVDQA64 Z4, 2752(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 6848(DI)
-filled962:
+filled986:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -21084,7 +21251,7 @@ filled962:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact963
+	JNE exact987
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -21131,8 +21298,8 @@ filled962:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare964
-filled965:
+	JNZ rare988
+filled989:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -21142,7 +21309,7 @@ filled965:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact966
+	JNE exact990
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -21186,7 +21353,7 @@ filled965:
 	VMOVDQA64 Z4, 3264(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7360(DI)
-filled968:
+filled992:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -21194,7 +21361,7 @@ filled968:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact969
+	JNE exact993
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -21241,8 +21408,8 @@ filled968:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare970
-filled971:
+	JNZ rare994
+filled995:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -21252,7 +21419,7 @@ filled971:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact972
+	JNE exact996
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -21296,7 +21463,7 @@ filled971:
 	VMOVDQA64 Z4, 3776(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 7872(DI)
-filled974:
+filled998:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -21304,7 +21471,7 @@ filled974:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact975
+	JNE exact999
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -21351,8 +21518,8 @@ filled974:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare976
-filled977:
+	JNZ rare1000
+filled1001:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -21360,20 +21527,34 @@ filled977:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same978
+	JGT same1002
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same978:
+same1002:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $512, SI
-entry876:
+	MOVQ streamArgs_left(AX), R9
+	CMPQ R9, streamArgs_blocks(AX)
+	JNE same1003
+	MOVQ streamArgs_x(AX), SI
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tilestored %tmm0,(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x80(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x100(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x80; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x180(%r8,%rdx,1)
+	ADDQ $512, R8
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tileloadd (%r8,%rdx,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00; // tileloadd 0x80(%r8,%rdx,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x100(%r8,%rdx,1),%tmm2
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x80; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x180(%r8,%rdx,1),%tmm3
+same1003:
+entry899:
 	// phase 1
 	LEAQ 64(BX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact979
+	JNE exact1004
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -21417,7 +21598,7 @@ entry876:
 	VMOVDQA64 Z4, 8384(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 12480(DI)
-filled981:
+filled1006:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -21427,7 +21608,7 @@ filled981:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x3F; // tileloadd (%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact982
+	JNE exact1007
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -21474,8 +21655,8 @@ filled981:
 	VMOVDQA64 Z5, 12736(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare983
-filled984:
+	JNZ rare1008
+filled1009:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -21485,7 +21666,7 @@ filled984:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact985
+	JNE exact1010
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -21529,455 +21710,6 @@ filled984:
 	VMOVDQA64 Z4, 8896(DI)
 	VPADDW Z25, Z5, Z5
 	VMOVDQA64 Z5, 12992(DI)
-filled987:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact988
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 8960(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 13056(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 9024(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 13120(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 9088(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 13184(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 9152(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 13248(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare989
-filled990:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r15,1),%tmm4
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact991
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 9216(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 13312(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 9280(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 13376(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 9344(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 13440(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 9408(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 13504(DI)
-filled993:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact994
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 9472(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 13568(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 9536(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 13632(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 9600(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 13696(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 9664(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 13760(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare995
-filled996:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r15,1),%tmm5
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact997
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 9728(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 13824(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 9792(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 13888(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 9856(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 13952(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 9920(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 14016(DI)
-filled999:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact1000
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 9984(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 14080(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 10048(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 14144(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 10112(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 14208(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 10176(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 14272(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare1001
-filled1002:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same1003
-	ADDQ streamArgs_jumpAhead(AX), R12
-	PUSHQ R9
-	MOVQ streamArgs_runAhead(AX), R9
-	MOVQ R9, streamArgs_leftAhead(AX)
-	POPQ R9
-same1003:
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact1004
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 10240(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 14336(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 10304(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 14400(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 10368(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 14464(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 10432(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 14528(DI)
-filled1006:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	LEAQ (R12)(R13*4), R12
-	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00; // tileloadd 0x80(%rsi,%rdx,1),%tmm7
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact1007
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 10496(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 14592(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 10560(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 14656(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 10624(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 14720(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 10688(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 14784(DI)
-	VPCMPUB $5, Z27, Z26, K1
-	KORTESTQ K1, K1
-	JNZ rare1008
-filled1009:
-	PREFETCHT1 (R12)
-	PREFETCHT1 (R12)(R13*1)
-	PREFETCHT1 (R12)(R13*2)
-	PREFETCHT1 (R12)(R14*1)
-	ADDQ streamArgs_backAhead(AX), R12
-	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
-	CMPQ streamArgs_exact(AX), $0
-	JNE exact1010
-	VMOVDQU64 (R9), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 10752(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 14848(DI)
-	VMOVDQU64 (R9)(CX*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 10816(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 14912(DI)
-	VMOVDQU64 (R9)(CX*2), Z2
-	VGF2P8AFFINEQB $127, Z28, Z2, Z3
-	VPMAXUB Z3, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z2, Z3
-	VGF2P8AFFINEQB $60, Z30, Z2, Z2
-	VPUNPCKLBW Z2, Z3, Z0
-	VPUNPCKHBW Z2, Z3, Z1
-	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 10880(DI)
-	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 14976(DI)
-	VMOVDQU64 (R9)(R10*1), Z6
-	VGF2P8AFFINEQB $127, Z28, Z6, Z7
-	VPMAXUB Z7, Z26, Z26
-	VGF2P8AFFINEQB $0, Z29, Z6, Z7
-	VGF2P8AFFINEQB $60, Z30, Z6, Z6
-	VPUNPCKLBW Z6, Z7, Z4
-	VPUNPCKHBW Z6, Z7, Z5
-	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 10944(DI)
-	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 15040(DI)
 filled1012:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
@@ -21995,9 +21727,9 @@ filled1012:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 11008(DI)
+	VMOVDQA64 Z0, 8960(DI)
 	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 15104(DI)
+	VMOVDQA64 Z1, 13056(DI)
 	VMOVDQU64 (R9)(CX*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -22006,9 +21738,9 @@ filled1012:
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
 	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 11072(DI)
+	VMOVDQA64 Z4, 9024(DI)
 	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 15168(DI)
+	VMOVDQA64 Z5, 13120(DI)
 	VMOVDQU64 (R9)(CX*2), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -22017,9 +21749,9 @@ filled1012:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 11136(DI)
+	VMOVDQA64 Z0, 9088(DI)
 	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 15232(DI)
+	VMOVDQA64 Z1, 13184(DI)
 	VMOVDQU64 (R9)(R10*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -22028,9 +21760,9 @@ filled1012:
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
 	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 11200(DI)
+	VMOVDQA64 Z4, 9152(DI)
 	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 15296(DI)
+	VMOVDQA64 Z5, 13248(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
 	JNZ rare1014
@@ -22041,8 +21773,8 @@ filled1015:
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdi,%r15,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00; // tileloadd 0x800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
 	JNE exact1016
 	VMOVDQU64 (R9), Z2
@@ -22052,9 +21784,9 @@ filled1015:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 11264(DI)
+	VMOVDQA64 Z0, 9216(DI)
 	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 15360(DI)
+	VMOVDQA64 Z1, 13312(DI)
 	VMOVDQU64 (R9)(CX*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -22063,9 +21795,9 @@ filled1015:
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
 	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 11328(DI)
+	VMOVDQA64 Z4, 9280(DI)
 	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 15424(DI)
+	VMOVDQA64 Z5, 13376(DI)
 	VMOVDQU64 (R9)(CX*2), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -22074,9 +21806,9 @@ filled1015:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 11392(DI)
+	VMOVDQA64 Z0, 9344(DI)
 	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 15488(DI)
+	VMOVDQA64 Z1, 13440(DI)
 	VMOVDQU64 (R9)(R10*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -22085,9 +21817,9 @@ filled1015:
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
 	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 11456(DI)
+	VMOVDQA64 Z4, 9408(DI)
 	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 15552(DI)
+	VMOVDQA64 Z5, 13504(DI)
 filled1018:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
@@ -22105,9 +21837,9 @@ filled1018:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 11520(DI)
+	VMOVDQA64 Z0, 9472(DI)
 	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 15616(DI)
+	VMOVDQA64 Z1, 13568(DI)
 	VMOVDQU64 (R9)(CX*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -22116,9 +21848,9 @@ filled1018:
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
 	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 11584(DI)
+	VMOVDQA64 Z4, 9536(DI)
 	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 15680(DI)
+	VMOVDQA64 Z5, 13632(DI)
 	VMOVDQU64 (R9)(CX*2), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -22127,9 +21859,9 @@ filled1018:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 11648(DI)
+	VMOVDQA64 Z0, 9600(DI)
 	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 15744(DI)
+	VMOVDQA64 Z1, 13696(DI)
 	VMOVDQU64 (R9)(R10*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -22138,9 +21870,9 @@ filled1018:
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
 	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 11712(DI)
+	VMOVDQA64 Z4, 9664(DI)
 	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 15808(DI)
+	VMOVDQA64 Z5, 13760(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
 	JNZ rare1020
@@ -22151,8 +21883,8 @@ filled1021:
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x0C; BYTE $0x00; BYTE $0x00; // tileloadd 0xc00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
 	JNE exact1022
 	VMOVDQU64 (R9), Z2
@@ -22162,9 +21894,9 @@ filled1021:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 11776(DI)
+	VMOVDQA64 Z0, 9728(DI)
 	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 15872(DI)
+	VMOVDQA64 Z1, 13824(DI)
 	VMOVDQU64 (R9)(CX*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -22173,9 +21905,9 @@ filled1021:
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
 	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 11840(DI)
+	VMOVDQA64 Z4, 9792(DI)
 	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 15936(DI)
+	VMOVDQA64 Z5, 13888(DI)
 	VMOVDQU64 (R9)(CX*2), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -22184,9 +21916,9 @@ filled1021:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 11904(DI)
+	VMOVDQA64 Z0, 9856(DI)
 	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 16000(DI)
+	VMOVDQA64 Z1, 13952(DI)
 	VMOVDQU64 (R9)(R10*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -22195,9 +21927,9 @@ filled1021:
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
 	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 11968(DI)
+	VMOVDQA64 Z4, 9920(DI)
 	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 16064(DI)
+	VMOVDQA64 Z5, 14016(DI)
 filled1024:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
@@ -22215,9 +21947,9 @@ filled1024:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 12032(DI)
+	VMOVDQA64 Z0, 9984(DI)
 	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 16128(DI)
+	VMOVDQA64 Z1, 14080(DI)
 	VMOVDQU64 (R9)(CX*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -22226,9 +21958,9 @@ filled1024:
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
 	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 12096(DI)
+	VMOVDQA64 Z4, 10048(DI)
 	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 16192(DI)
+	VMOVDQA64 Z5, 14144(DI)
 	VMOVDQU64 (R9)(CX*2), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -22237,9 +21969,9 @@ filled1024:
 	VPUNPCKLBW Z2, Z3, Z0
 	VPUNPCKHBW Z2, Z3, Z1
 	VPADDW Z25, Z0, Z0
-	VMOVDQA64 Z0, 12160(DI)
+	VMOVDQA64 Z0, 10112(DI)
 	VPADDW Z25, Z1, Z1
-	VMOVDQA64 Z1, 16256(DI)
+	VMOVDQA64 Z1, 14208(DI)
 	VMOVDQU64 (R9)(R10*1), Z6
 	VGF2P8AFFINEQB $127, Z28, Z6, Z7
 	VPMAXUB Z7, Z26, Z26
@@ -22248,9 +21980,9 @@ filled1024:
 	VPUNPCKLBW Z6, Z7, Z4
 	VPUNPCKHBW Z6, Z7, Z5
 	VPADDW Z25, Z4, Z4
-	VMOVDQA64 Z4, 12224(DI)
+	VMOVDQA64 Z4, 10176(DI)
 	VPADDW Z25, Z5, Z5
-	VMOVDQA64 Z5, 16320(DI)
+	VMOVDQA64 Z5, 14272(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
 	JNZ rare1026
@@ -22269,11 +22001,476 @@ filled1027:
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
 same1028:
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact1029
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 10240(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 14336(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 10304(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 14400(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 10368(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 14464(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 10432(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 14528(DI)
+filled1031:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00; // tileloadd 0x80(%rsi,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact1032
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 10496(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 14592(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 10560(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 14656(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 10624(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 14720(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 10688(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 14784(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare1033
+filled1034:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact1035
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 10752(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 14848(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 10816(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 14912(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 10880(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 14976(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 10944(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 15040(DI)
+filled1037:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact1038
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 11008(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 15104(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 11072(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 15168(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 11136(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 15232(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 11200(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 15296(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare1039
+filled1040:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdi,%r15,1),%tmm4
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact1041
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 11264(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 15360(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 11328(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 15424(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 11392(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 15488(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 11456(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 15552(DI)
+filled1043:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact1044
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 11520(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 15616(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 11584(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 15680(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 11648(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 15744(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 11712(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 15808(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare1045
+filled1046:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact1047
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 11776(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 15872(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 11840(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 15936(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 11904(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 16000(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 11968(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 16064(DI)
+filled1049:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	LEAQ (R12)(R13*4), R12
+	LEAQ (R9)(CX*4), R9
+	CMPQ streamArgs_exact(AX), $0
+	JNE exact1050
+	VMOVDQU64 (R9), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 12032(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 16128(DI)
+	VMOVDQU64 (R9)(CX*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 12096(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 16192(DI)
+	VMOVDQU64 (R9)(CX*2), Z2
+	VGF2P8AFFINEQB $127, Z28, Z2, Z3
+	VPMAXUB Z3, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z2, Z3
+	VGF2P8AFFINEQB $60, Z30, Z2, Z2
+	VPUNPCKLBW Z2, Z3, Z0
+	VPUNPCKHBW Z2, Z3, Z1
+	VPADDW Z25, Z0, Z0
+	VMOVDQA64 Z0, 12160(DI)
+	VPADDW Z25, Z1, Z1
+	VMOVDQA64 Z1, 16256(DI)
+	VMOVDQU64 (R9)(R10*1), Z6
+	VGF2P8AFFINEQB $127, Z28, Z6, Z7
+	VPMAXUB Z7, Z26, Z26
+	VGF2P8AFFINEQB $0, Z29, Z6, Z7
+	VGF2P8AFFINEQB $60, Z30, Z6, Z6
+	VPUNPCKLBW Z6, Z7, Z4
+	VPUNPCKHBW Z6, Z7, Z5
+	VPADDW Z25, Z4, Z4
+	VMOVDQA64 Z4, 12224(DI)
+	VPADDW Z25, Z5, Z5
+	VMOVDQA64 Z5, 16320(DI)
+	VPCMPUB $5, Z27, Z26, K1
+	KORTESTQ K1, K1
+	JNZ rare1051
+filled1052:
+	PREFETCHT1 (R12)
+	PREFETCHT1 (R12)(R13*1)
+	PREFETCHT1 (R12)(R13*2)
+	PREFETCHT1 (R12)(R14*1)
+	ADDQ streamArgs_backAhead(AX), R12
+	LEAQ (R9)(CX*4), R9
+	SUBQ $256, streamArgs_leftAhead(AX)
+	JGT same1053
+	ADDQ streamArgs_jumpAhead(AX), R12
+	PUSHQ R9
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	POPQ R9
+same1053:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $128, BX
 	ADDQ $16, R11
-	DECQ R8
-	JNZ loop875
+	DECQ streamArgs_left(AX)
+	JNZ loop898
+	DECQ streamArgs_units(AX)
+	JZ done900
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_left(AX)
+	ADDQ streamArgs_nextW(AX), BX
+	MOVQ streamArgs_unitAhead(AX), R12
+	ADDQ streamArgs_ahead(AX), R12
+	CMPQ streamArgs_units(AX), $1
+	JNE more1054
+	MOVQ streamArgs_lastAhead(AX), R12
+more1054:
+	MOVQ R12, streamArgs_ahead(AX)
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	JMP loop898
+done900:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x100(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
@@ -22292,208 +22489,24 @@ same1028:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdi,%r15,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x9000(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x9400(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x9800(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x9c00(%rdi,%r15,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x10; // tilestored %tmm0,(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x10; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x80(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x10; BYTE $0x00; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x100(%r8,%rdx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x10; BYTE $0x80; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x180(%r8,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
-exact878:
+exact902:
 	ADDQ $0, DI
 	CALL anyRows64<>(SB)
 	SUBQ $0, DI
-	JMP filled880
-exact881:
+	JMP filled904
+exact905:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled883
-rare882:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $0, DI
-	CALL anyRows64<>(SB)
-	SUBQ $0, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $256, DI
-	CALL anyRows64<>(SB)
-	SUBQ $256, DI
-	JMP filled883
-exact884:
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	JMP filled886
-exact887:
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled889
-rare888:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled889
-exact890:
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	JMP filled892
-exact893:
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled895
-rare894:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled895
-exact896:
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	JMP filled898
-exact899:
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled901
-rare900:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled901
-exact903:
-	ADDQ $2048, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2048, DI
-	JMP filled905
-exact906:
-	ADDQ $2304, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2304, DI
-	JMP filled908
-rare907:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $2048, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2048, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $2304, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2304, DI
-	JMP filled908
-exact909:
-	ADDQ $2560, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
-	JMP filled911
-exact912:
-	ADDQ $2816, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
-	JMP filled914
-rare913:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $2560, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $2816, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
-	JMP filled914
-exact915:
-	ADDQ $3072, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
-	JMP filled917
-exact918:
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled920
-rare919:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3072, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled920
-exact921:
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	JMP filled923
-exact924:
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled926
-rare925:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled926
-exact929:
-	ADDQ $0, DI
-	CALL anyRows64<>(SB)
-	SUBQ $0, DI
-	JMP filled931
-exact932:
-	ADDQ $256, DI
-	CALL anyRows64<>(SB)
-	SUBQ $256, DI
-	JMP filled934
-rare933:
+	JMP filled907
+rare906:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22505,18 +22518,18 @@ rare933:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled934
-exact935:
+	JMP filled907
+exact908:
 	ADDQ $512, DI
 	CALL anyRows64<>(SB)
 	SUBQ $512, DI
-	JMP filled937
-exact938:
+	JMP filled910
+exact911:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled940
-rare939:
+	JMP filled913
+rare912:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22528,18 +22541,18 @@ rare939:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled940
-exact941:
+	JMP filled913
+exact914:
 	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1024, DI
-	JMP filled943
-exact944:
+	JMP filled916
+exact917:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled946
-rare945:
+	JMP filled919
+rare918:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22551,18 +22564,18 @@ rare945:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled946
-exact947:
+	JMP filled919
+exact920:
 	ADDQ $1536, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1536, DI
-	JMP filled949
-exact950:
+	JMP filled922
+exact923:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled952
-rare951:
+	JMP filled925
+rare924:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22574,18 +22587,18 @@ rare951:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled952
-exact954:
+	JMP filled925
+exact927:
 	ADDQ $2048, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2048, DI
-	JMP filled956
-exact957:
+	JMP filled929
+exact930:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled959
-rare958:
+	JMP filled932
+rare931:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22597,18 +22610,18 @@ rare958:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled959
-exact960:
+	JMP filled932
+exact933:
 	ADDQ $2560, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2560, DI
-	JMP filled962
-exact963:
+	JMP filled935
+exact936:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled965
-rare964:
+	JMP filled938
+rare937:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22620,18 +22633,18 @@ rare964:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled965
-exact966:
+	JMP filled938
+exact939:
 	ADDQ $3072, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3072, DI
-	JMP filled968
-exact969:
+	JMP filled941
+exact942:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled971
-rare970:
+	JMP filled944
+rare943:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22643,18 +22656,18 @@ rare970:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled971
-exact972:
+	JMP filled944
+exact945:
 	ADDQ $3584, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3584, DI
-	JMP filled974
-exact975:
+	JMP filled947
+exact948:
 	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3840, DI
-	JMP filled977
-rare976:
+	JMP filled950
+rare949:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22666,114 +22679,298 @@ rare976:
 	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3840, DI
-	JMP filled977
-exact979:
-	ADDQ $8192, DI
+	JMP filled950
+exact953:
+	ADDQ $0, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8192, DI
-	JMP filled981
-exact982:
-	ADDQ $8448, DI
+	SUBQ $0, DI
+	JMP filled955
+exact956:
+	ADDQ $256, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8448, DI
-	JMP filled984
-rare983:
+	SUBQ $256, DI
+	JMP filled958
+rare957:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
-	ADDQ $8192, DI
+	ADDQ $0, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8192, DI
+	SUBQ $0, DI
 	LEAQ (R9)(CX*4), R9
-	ADDQ $8448, DI
+	ADDQ $256, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8448, DI
-	JMP filled984
-exact985:
-	ADDQ $8704, DI
+	SUBQ $256, DI
+	JMP filled958
+exact959:
+	ADDQ $512, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8704, DI
-	JMP filled987
-exact988:
-	ADDQ $8960, DI
+	SUBQ $512, DI
+	JMP filled961
+exact962:
+	ADDQ $768, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8960, DI
-	JMP filled990
-rare989:
+	SUBQ $768, DI
+	JMP filled964
+rare963:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
-	ADDQ $8704, DI
+	ADDQ $512, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8704, DI
+	SUBQ $512, DI
 	LEAQ (R9)(CX*4), R9
-	ADDQ $8960, DI
+	ADDQ $768, DI
 	CALL anyRows64<>(SB)
-	SUBQ $8960, DI
-	JMP filled990
-exact991:
-	ADDQ $9216, DI
+	SUBQ $768, DI
+	JMP filled964
+exact965:
+	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
-	SUBQ $9216, DI
-	JMP filled993
-exact994:
-	ADDQ $9472, DI
+	SUBQ $1024, DI
+	JMP filled967
+exact968:
+	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
-	SUBQ $9472, DI
-	JMP filled996
-rare995:
+	SUBQ $1280, DI
+	JMP filled970
+rare969:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
-	ADDQ $9216, DI
+	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
-	SUBQ $9216, DI
+	SUBQ $1024, DI
 	LEAQ (R9)(CX*4), R9
-	ADDQ $9472, DI
+	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
-	SUBQ $9472, DI
-	JMP filled996
-exact997:
-	ADDQ $9728, DI
+	SUBQ $1280, DI
+	JMP filled970
+exact971:
+	ADDQ $1536, DI
 	CALL anyRows64<>(SB)
-	SUBQ $9728, DI
-	JMP filled999
-exact1000:
-	ADDQ $9984, DI
+	SUBQ $1536, DI
+	JMP filled973
+exact974:
+	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
-	SUBQ $9984, DI
-	JMP filled1002
-rare1001:
+	SUBQ $1792, DI
+	JMP filled976
+rare975:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
-	ADDQ $9728, DI
+	ADDQ $1536, DI
 	CALL anyRows64<>(SB)
-	SUBQ $9728, DI
+	SUBQ $1536, DI
 	LEAQ (R9)(CX*4), R9
-	ADDQ $9984, DI
+	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
-	SUBQ $9984, DI
-	JMP filled1002
+	SUBQ $1792, DI
+	JMP filled976
+exact978:
+	ADDQ $2048, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2048, DI
+	JMP filled980
+exact981:
+	ADDQ $2304, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2304, DI
+	JMP filled983
+rare982:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $2048, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2048, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $2304, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2304, DI
+	JMP filled983
+exact984:
+	ADDQ $2560, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2560, DI
+	JMP filled986
+exact987:
+	ADDQ $2816, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2816, DI
+	JMP filled989
+rare988:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $2560, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2560, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $2816, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2816, DI
+	JMP filled989
+exact990:
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	JMP filled992
+exact993:
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled995
+rare994:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled995
+exact996:
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	JMP filled998
+exact999:
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled1001
+rare1000:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled1001
 exact1004:
-	ADDQ $10240, DI
+	ADDQ $8192, DI
 	CALL anyRows64<>(SB)
-	SUBQ $10240, DI
+	SUBQ $8192, DI
 	JMP filled1006
 exact1007:
-	ADDQ $10496, DI
+	ADDQ $8448, DI
 	CALL anyRows64<>(SB)
-	SUBQ $10496, DI
+	SUBQ $8448, DI
 	JMP filled1009
 rare1008:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
+	ADDQ $8192, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8192, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $8448, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8448, DI
+	JMP filled1009
+exact1010:
+	ADDQ $8704, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8704, DI
+	JMP filled1012
+exact1013:
+	ADDQ $8960, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8960, DI
+	JMP filled1015
+rare1014:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $8704, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8704, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $8960, DI
+	CALL anyRows64<>(SB)
+	SUBQ $8960, DI
+	JMP filled1015
+exact1016:
+	ADDQ $9216, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9216, DI
+	JMP filled1018
+exact1019:
+	ADDQ $9472, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9472, DI
+	JMP filled1021
+rare1020:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $9216, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9216, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $9472, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9472, DI
+	JMP filled1021
+exact1022:
+	ADDQ $9728, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9728, DI
+	JMP filled1024
+exact1025:
+	ADDQ $9984, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9984, DI
+	JMP filled1027
+rare1026:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $9728, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9728, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $9984, DI
+	CALL anyRows64<>(SB)
+	SUBQ $9984, DI
+	JMP filled1027
+exact1029:
+	ADDQ $10240, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10240, DI
+	JMP filled1031
+exact1032:
+	ADDQ $10496, DI
+	CALL anyRows64<>(SB)
+	SUBQ $10496, DI
+	JMP filled1034
+rare1033:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
 	ADDQ $10240, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10240, DI
@@ -22781,18 +22978,18 @@ rare1008:
 	ADDQ $10496, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10496, DI
-	JMP filled1009
-exact1010:
+	JMP filled1034
+exact1035:
 	ADDQ $10752, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10752, DI
-	JMP filled1012
-exact1013:
+	JMP filled1037
+exact1038:
 	ADDQ $11008, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11008, DI
-	JMP filled1015
-rare1014:
+	JMP filled1040
+rare1039:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22804,18 +23001,18 @@ rare1014:
 	ADDQ $11008, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11008, DI
-	JMP filled1015
-exact1016:
+	JMP filled1040
+exact1041:
 	ADDQ $11264, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11264, DI
-	JMP filled1018
-exact1019:
+	JMP filled1043
+exact1044:
 	ADDQ $11520, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11520, DI
-	JMP filled1021
-rare1020:
+	JMP filled1046
+rare1045:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22827,18 +23024,18 @@ rare1020:
 	ADDQ $11520, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11520, DI
-	JMP filled1021
-exact1022:
+	JMP filled1046
+exact1047:
 	ADDQ $11776, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11776, DI
-	JMP filled1024
-exact1025:
+	JMP filled1049
+exact1050:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled1027
-rare1026:
+	JMP filled1052
+rare1051:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -22850,7 +23047,7 @@ rare1026:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled1027
+	JMP filled1052
 
 // func stream1scaled(a *streamArgs)
 // 1 rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.
@@ -22862,7 +23059,7 @@ TEXT ·stream1scaled(SB), NOSPLIT, $0-8
 	LEAQ (CX)(CX*2), R10
 	MOVQ streamArgs_x(AX), SI
 	MOVQ streamArgs_panel(AX), DI
-	MOVQ streamArgs_blocks(AX), R8
+	MOVQ streamArgs_sums(AX), R8
 	MOVQ streamArgs_scales(AX), R11
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
@@ -22873,14 +23070,6 @@ TEXT ·stream1scaled(SB), NOSPLIT, $0-8
 	VMOVDQU64 lowMap<>(SB), Z29
 	VMOVDQU64 markMap<>(SB), Z28
 	VMOVDQU64 extremeMarks<>(SB), Z27
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tileloadd 0x9000(%rdi,%r15,1),%tmm0
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tileloadd 0x9400(%rdi,%r15,1),%tmm1
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tileloadd 0x9800(%rdi,%r15,1),%tmm2
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tileloadd 0x9c00(%rdi,%r15,1),%tmm3
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x8800(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x80; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8880(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x89; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8900(%rdi,%rdx,1)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x80; BYTE $0x89; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8980(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
@@ -22889,12 +23078,12 @@ TEXT ·stream1scaled(SB), NOSPLIT, $0-8
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few1031
+	JLE few1058
 	MOVQ $1, streamArgs_exact(AX)
-few1031:
+few1058:
 	MOVQ $0, streamArgs_rare(AX)
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1032
+	JNE exact1059
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -22930,7 +23119,7 @@ few1031:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 192(DI)
 	VMOVDQA64 Z5, 4288(DI)
-filled1034:
+filled1061:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -22938,7 +23127,7 @@ filled1034:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1035
+	JNE exact1062
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -22977,8 +23166,8 @@ filled1034:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1036
-filled1037:
+	JNZ rare1063
+filled1064:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -22986,7 +23175,7 @@ filled1037:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1038
+	JNE exact1065
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23022,7 +23211,7 @@ filled1037:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 704(DI)
 	VMOVDQA64 Z5, 4800(DI)
-filled1040:
+filled1067:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23030,7 +23219,7 @@ filled1040:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1041
+	JNE exact1068
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -23069,8 +23258,8 @@ filled1040:
 	VMOVDQA64 Z5, 5056(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1042
-filled1043:
+	JNZ rare1069
+filled1070:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23078,7 +23267,7 @@ filled1043:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1044
+	JNE exact1071
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23114,7 +23303,7 @@ filled1043:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1216(DI)
 	VMOVDQA64 Z5, 5312(DI)
-filled1046:
+filled1073:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23122,7 +23311,7 @@ filled1046:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1047
+	JNE exact1074
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -23161,8 +23350,8 @@ filled1046:
 	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1048
-filled1049:
+	JNZ rare1075
+filled1076:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23170,7 +23359,7 @@ filled1049:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1050
+	JNE exact1077
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23206,7 +23395,7 @@ filled1049:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1728(DI)
 	VMOVDQA64 Z5, 5824(DI)
-filled1052:
+filled1079:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23214,7 +23403,7 @@ filled1052:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1053
+	JNE exact1080
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -23253,8 +23442,8 @@ filled1052:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1054
-filled1055:
+	JNZ rare1081
+filled1082:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23262,15 +23451,15 @@ filled1055:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same1056
+	JGT same1083
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same1056:
+same1083:
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1057
+	JNE exact1084
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23306,7 +23495,7 @@ same1056:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 2240(DI)
 	VMOVDQA64 Z5, 6336(DI)
-filled1059:
+filled1086:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23314,7 +23503,7 @@ filled1059:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1060
+	JNE exact1087
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -23353,8 +23542,8 @@ filled1059:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1061
-filled1062:
+	JNZ rare1088
+filled1089:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23362,7 +23551,7 @@ filled1062:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1063
+	JNE exact1090
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23398,7 +23587,7 @@ filled1062:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 2752(DI)
 	VMOVDQA64 Z5, 6848(DI)
-filled1065:
+filled1092:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23406,7 +23595,7 @@ filled1065:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1066
+	JNE exact1093
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -23445,8 +23634,8 @@ filled1065:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1067
-filled1068:
+	JNZ rare1094
+filled1095:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23454,7 +23643,7 @@ filled1068:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1069
+	JNE exact1096
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23490,7 +23679,7 @@ filled1068:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 3264(DI)
 	VMOVDQA64 Z5, 7360(DI)
-filled1071:
+filled1098:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23498,7 +23687,7 @@ filled1071:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1072
+	JNE exact1099
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -23537,8 +23726,8 @@ filled1071:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1073
-filled1074:
+	JNZ rare1100
+filled1101:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23546,7 +23735,7 @@ filled1074:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1075
+	JNE exact1102
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23582,7 +23771,7 @@ filled1074:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 3776(DI)
 	VMOVDQA64 Z5, 7872(DI)
-filled1077:
+filled1104:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23590,7 +23779,7 @@ filled1077:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1078
+	JNE exact1105
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -23629,8 +23818,8 @@ filled1077:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1079
-filled1080:
+	JNZ rare1106
+filled1107:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23638,26 +23827,26 @@ filled1080:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same1081
+	JGT same1108
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same1081:
-	JMP entry1030
-loop1029:
+same1108:
+	JMP entry1056
+loop1055:
 	// phase 0
 	LEAQ (BX), R9
 	MOVQ $0, streamArgs_exact(AX)
 	CMPQ streamArgs_rare(AX), $6
-	JLE few1082
+	JLE few1109
 	MOVQ $1, streamArgs_exact(AX)
-few1082:
+few1109:
 	MOVQ $0, streamArgs_rare(AX)
 	VBROADCASTSS -20(R11), Z24
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1083
+	JNE exact1110
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23693,7 +23882,7 @@ few1082:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 192(DI)
 	VMOVDQA64 Z5, 4288(DI)
-filled1085:
+filled1112:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23703,7 +23892,7 @@ filled1085:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x100(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1086
+	JNE exact1113
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -23742,8 +23931,8 @@ filled1085:
 	VMOVDQA64 Z5, 4544(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1087
-filled1088:
+	JNZ rare1114
+filled1115:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23751,12 +23940,12 @@ filled1088:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 34816(DI), Z24, Z8
-	VMOVUPS Z8, 34816(DI)
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x24; BYTE $0x00; BYTE $0x00; // tileloadd 0x2400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1089
+	JNE exact1116
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23792,7 +23981,7 @@ filled1088:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 704(DI)
 	VMOVDQA64 Z5, 4800(DI)
-filled1091:
+filled1118:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23800,7 +23989,7 @@ filled1091:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1092
+	JNE exact1119
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -23839,8 +24028,8 @@ filled1091:
 	VMOVDQA64 Z5, 5056(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1093
-filled1094:
+	JNZ rare1120
+filled1121:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23848,12 +24037,12 @@ filled1094:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 34880(DI), Z24, Z9
-	VMOVUPS Z9, 34880(DI)
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm6,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x28; BYTE $0x00; BYTE $0x00; // tileloadd 0x2800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1095
+	JNE exact1122
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23889,7 +24078,7 @@ filled1094:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1216(DI)
 	VMOVDQA64 Z5, 5312(DI)
-filled1097:
+filled1124:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23897,7 +24086,7 @@ filled1097:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1098
+	JNE exact1125
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -23936,8 +24125,8 @@ filled1097:
 	VMOVDQA64 Z5, 5568(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1099
-filled1100:
+	JNZ rare1126
+filled1127:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23945,12 +24134,12 @@ filled1100:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 34944(DI), Z24, Z10
-	VMOVUPS Z10, 34944(DI)
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm6,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x2C; BYTE $0x00; BYTE $0x00; // tileloadd 0x2c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1101
+	JNE exact1128
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -23986,7 +24175,7 @@ filled1100:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 1728(DI)
 	VMOVDQA64 Z5, 5824(DI)
-filled1103:
+filled1130:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -23994,7 +24183,7 @@ filled1103:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1104
+	JNE exact1131
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -24033,8 +24222,8 @@ filled1103:
 	VMOVDQA64 Z5, 6080(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1105
-filled1106:
+	JNZ rare1132
+filled1133:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24042,19 +24231,19 @@ filled1106:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same1107
+	JGT same1134
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same1107:
+same1134:
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 35008(DI), Z24, Z11
-	VMOVUPS Z11, 35008(DI)
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1108
+	JNE exact1135
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -24090,7 +24279,7 @@ same1107:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 2240(DI)
 	VMOVDQA64 Z5, 6336(DI)
-filled1110:
+filled1137:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24100,7 +24289,7 @@ filled1110:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x80; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x180(%rsi,%rdx,1),%tmm7
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x30; BYTE $0x00; BYTE $0x00; // tileloadd 0x3000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1111
+	JNE exact1138
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -24139,8 +24328,8 @@ filled1110:
 	VMOVDQA64 Z5, 6592(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1112
-filled1113:
+	JNZ rare1139
+filled1140:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24148,12 +24337,12 @@ filled1113:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 35072(DI), Z24, Z8
-	VMOVUPS Z8, 35072(DI)
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x34; BYTE $0x00; BYTE $0x00; // tileloadd 0x3400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1114
+	JNE exact1141
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -24189,7 +24378,7 @@ filled1113:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 2752(DI)
 	VMOVDQA64 Z5, 6848(DI)
-filled1116:
+filled1143:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24197,7 +24386,7 @@ filled1116:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1117
+	JNE exact1144
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -24236,8 +24425,8 @@ filled1116:
 	VMOVDQA64 Z5, 7104(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1118
-filled1119:
+	JNZ rare1145
+filled1146:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24245,12 +24434,12 @@ filled1119:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 35136(DI), Z24, Z9
-	VMOVUPS Z9, 35136(DI)
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x38; BYTE $0x00; BYTE $0x00; // tileloadd 0x3800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1120
+	JNE exact1147
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -24286,7 +24475,7 @@ filled1119:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 3264(DI)
 	VMOVDQA64 Z5, 7360(DI)
-filled1122:
+filled1149:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24294,7 +24483,7 @@ filled1122:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1123
+	JNE exact1150
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -24333,8 +24522,8 @@ filled1122:
 	VMOVDQA64 Z5, 7616(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1124
-filled1125:
+	JNZ rare1151
+filled1152:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24342,12 +24531,12 @@ filled1125:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 35200(DI), Z24, Z10
-	VMOVUPS Z10, 35200(DI)
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x3C; BYTE $0x00; BYTE $0x00; // tileloadd 0x3c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1126
+	JNE exact1153
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -24383,7 +24572,7 @@ filled1125:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 3776(DI)
 	VMOVDQA64 Z5, 7872(DI)
-filled1128:
+filled1155:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24391,7 +24580,7 @@ filled1128:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1129
+	JNE exact1156
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -24430,8 +24619,8 @@ filled1128:
 	VMOVDQA64 Z5, 8128(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1130
-filled1131:
+	JNZ rare1157
+filled1158:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24439,23 +24628,34 @@ filled1131:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same1132
+	JGT same1159
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same1132:
+same1159:
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 35264(DI), Z24, Z11
-	VMOVUPS Z11, 35264(DI)
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
+	DECQ streamArgs_leftSums(AX)
+	JNZ same1160
+	ADDQ $512, R8
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_leftSums(AX)
+same1160:
 	ADDQ $512, SI
-entry1030:
+	MOVQ streamArgs_left(AX), R9
+	CMPQ R9, streamArgs_blocks(AX)
+	JNE same1161
+	MOVQ streamArgs_x(AX), SI
+same1161:
+entry1056:
 	// phase 1
 	LEAQ 64(BX), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1133
+	JNE exact1162
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -24491,7 +24691,7 @@ entry1030:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 8384(DI)
 	VMOVDQA64 Z5, 12480(DI)
-filled1135:
+filled1164:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24503,7 +24703,7 @@ filled1135:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x8000(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1136
+	JNE exact1165
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -24542,8 +24742,8 @@ filled1135:
 	VMOVDQA64 Z5, 12736(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1137
-filled1138:
+	JNZ rare1166
+filled1167:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24555,7 +24755,7 @@ filled1138:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x80; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8080(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1139
+	JNE exact1168
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -24591,7 +24791,7 @@ filled1138:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 8896(DI)
 	VMOVDQA64 Z5, 12992(DI)
-filled1141:
+filled1170:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24599,7 +24799,7 @@ filled1141:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1142
+	JNE exact1171
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -24638,8 +24838,8 @@ filled1141:
 	VMOVDQA64 Z5, 13248(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1143
-filled1144:
+	JNZ rare1172
+filled1173:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24651,7 +24851,7 @@ filled1144:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x81; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8100(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1145
+	JNE exact1174
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -24687,7 +24887,7 @@ filled1144:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 9408(DI)
 	VMOVDQA64 Z5, 13504(DI)
-filled1147:
+filled1176:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24695,7 +24895,7 @@ filled1147:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1148
+	JNE exact1177
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -24734,8 +24934,8 @@ filled1147:
 	VMOVDQA64 Z5, 13760(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1149
-filled1150:
+	JNZ rare1178
+filled1179:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24747,7 +24947,7 @@ filled1150:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x80; BYTE $0x81; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8180(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1151
+	JNE exact1180
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -24783,7 +24983,7 @@ filled1150:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 9920(DI)
 	VMOVDQA64 Z5, 14016(DI)
-filled1153:
+filled1182:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24791,7 +24991,7 @@ filled1153:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1154
+	JNE exact1183
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -24830,8 +25030,8 @@ filled1153:
 	VMOVDQA64 Z5, 14272(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1155
-filled1156:
+	JNZ rare1184
+filled1185:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24839,16 +25039,16 @@ filled1156:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same1157
+	JGT same1186
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same1157:
+same1186:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm6,%tmm5,%tmm3
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1158
+	JNE exact1187
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -24884,7 +25084,7 @@ same1157:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 10432(DI)
 	VMOVDQA64 Z5, 14528(DI)
-filled1160:
+filled1189:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24894,7 +25094,7 @@ filled1160:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00; // tileloadd 0x80(%rsi,%rdx,1),%tmm7
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00; // tileloadd 0x1000(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1161
+	JNE exact1190
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -24933,8 +25133,8 @@ filled1160:
 	VMOVDQA64 Z5, 14784(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1162
-filled1163:
+	JNZ rare1191
+filled1192:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24944,7 +25144,7 @@ filled1163:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm7,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00; // tileloadd 0x1400(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1164
+	JNE exact1193
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -24980,7 +25180,7 @@ filled1163:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 10944(DI)
 	VMOVDQA64 Z5, 15040(DI)
-filled1166:
+filled1195:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -24988,7 +25188,7 @@ filled1166:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1167
+	JNE exact1196
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -25027,8 +25227,8 @@ filled1166:
 	VMOVDQA64 Z5, 15296(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1168
-filled1169:
+	JNZ rare1197
+filled1198:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -25038,7 +25238,7 @@ filled1169:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCD; // tdpbf16ps %tmm7,%tmm5,%tmm1
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x18; BYTE $0x00; BYTE $0x00; // tileloadd 0x1800(%rdi,%r15,1),%tmm4
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1170
+	JNE exact1199
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -25074,7 +25274,7 @@ filled1169:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 11456(DI)
 	VMOVDQA64 Z5, 15552(DI)
-filled1172:
+filled1201:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -25082,7 +25282,7 @@ filled1172:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1173
+	JNE exact1202
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -25121,8 +25321,8 @@ filled1172:
 	VMOVDQA64 Z5, 15808(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1174
-filled1175:
+	JNZ rare1203
+filled1204:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -25132,7 +25332,7 @@ filled1175:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xD4; // tdpbf16ps %tmm7,%tmm4,%tmm2
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x3F; BYTE $0x00; BYTE $0x1C; BYTE $0x00; BYTE $0x00; // tileloadd 0x1c00(%rdi,%r15,1),%tmm5
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1176
+	JNE exact1205
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z26
 	VGF2P8AFFINEQB $0, Z29, Z2, Z3
@@ -25168,7 +25368,7 @@ filled1175:
 	VPUNPCKHBW Z6, Z7, Z5
 	VMOVDQA64 Z4, 11968(DI)
 	VMOVDQA64 Z5, 16064(DI)
-filled1178:
+filled1207:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -25176,7 +25376,7 @@ filled1178:
 	LEAQ (R12)(R13*4), R12
 	LEAQ (R9)(CX*4), R9
 	CMPQ streamArgs_exact(AX), $0
-	JNE exact1179
+	JNE exact1208
 	VMOVDQU64 (R9), Z2
 	VGF2P8AFFINEQB $127, Z28, Z2, Z3
 	VPMAXUB Z3, Z26, Z26
@@ -25215,8 +25415,8 @@ filled1178:
 	VMOVDQA64 Z5, 16320(DI)
 	VPCMPUB $5, Z27, Z26, K1
 	KORTESTQ K1, K1
-	JNZ rare1180
-filled1181:
+	JNZ rare1209
+filled1210:
 	PREFETCHT1 (R12)
 	PREFETCHT1 (R12)(R13*1)
 	PREFETCHT1 (R12)(R13*2)
@@ -25224,18 +25424,34 @@ filled1181:
 	ADDQ streamArgs_backAhead(AX), R12
 	LEAQ (R9)(CX*4), R9
 	SUBQ $256, streamArgs_leftAhead(AX)
-	JGT same1182
+	JGT same1211
 	ADDQ streamArgs_jumpAhead(AX), R12
 	PUSHQ R9
 	MOVQ streamArgs_runAhead(AX), R9
 	MOVQ R9, streamArgs_leftAhead(AX)
 	POPQ R9
-same1182:
+same1211:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $128, BX
 	ADDQ $16, R11
-	DECQ R8
-	JNZ loop1029
+	DECQ streamArgs_left(AX)
+	JNZ loop1055
+	DECQ streamArgs_units(AX)
+	JZ done1057
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_left(AX)
+	ADDQ streamArgs_nextW(AX), BX
+	MOVQ streamArgs_unitAhead(AX), R12
+	ADDQ streamArgs_ahead(AX), R12
+	CMPQ streamArgs_units(AX), $1
+	JNE more1212
+	MOVQ streamArgs_lastAhead(AX), R12
+more1212:
+	MOVQ R12, streamArgs_ahead(AX)
+	MOVQ streamArgs_runAhead(AX), R9
+	MOVQ R9, streamArgs_leftAhead(AX)
+	JMP loop1055
+done1057:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x16; BYTE $0x00; BYTE $0x01; BYTE $0x00; BYTE $0x00; // tileloadd 0x100(%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x3F; BYTE $0x00; BYTE $0x20; BYTE $0x00; BYTE $0x00; // tileloadd 0x2000(%rdi,%r15,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
@@ -25256,264 +25472,78 @@ same1182:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	VBROADCASTSS -20(R11), Z24
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 34816(DI), Z24, Z8
-	VMOVUPS Z8, 34816(DI)
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 34880(DI), Z24, Z9
-	VMOVUPS Z9, 34880(DI)
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 34944(DI), Z24, Z10
-	VMOVUPS Z10, 34944(DI)
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 35008(DI), Z24, Z11
-	VMOVUPS Z11, 35008(DI)
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 35072(DI), Z24, Z8
-	VMOVUPS Z8, 35072(DI)
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 35136(DI), Z24, Z9
-	VMOVUPS Z9, 35136(DI)
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 35200(DI), Z24, Z10
-	VMOVUPS Z10, 35200(DI)
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 35264(DI), Z24, Z11
-	VMOVUPS Z11, 35264(DI)
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
+	DECQ streamArgs_leftSums(AX)
+	JNZ same1213
+	ADDQ $512, R8
+	MOVQ streamArgs_blocks(AX), R9
+	MOVQ R9, streamArgs_leftSums(AX)
+same1213:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x8000(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x80; BYTE $0x80; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x8080(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x81; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x8100(%rdi,%rdx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x80; BYTE $0x81; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x8180(%rdi,%rdx,1)
 	VBROADCASTSS -4(R11), Z24
 	VMOVUPS 32768(DI), Z8
-	VFMADD213PS 34816(DI), Z24, Z8
-	VMOVUPS Z8, 34816(DI)
+	VFMADD213PS (R8), Z24, Z8
+	VMOVUPS Z8, (R8)
 	VMOVUPS 32832(DI), Z9
-	VFMADD213PS 34880(DI), Z24, Z9
-	VMOVUPS Z9, 34880(DI)
+	VFMADD213PS 64(R8), Z24, Z9
+	VMOVUPS Z9, 64(R8)
 	VMOVUPS 32896(DI), Z10
-	VFMADD213PS 34944(DI), Z24, Z10
-	VMOVUPS Z10, 34944(DI)
+	VFMADD213PS 128(R8), Z24, Z10
+	VMOVUPS Z10, 128(R8)
 	VMOVUPS 32960(DI), Z11
-	VFMADD213PS 35008(DI), Z24, Z11
-	VMOVUPS Z11, 35008(DI)
+	VFMADD213PS 192(R8), Z24, Z11
+	VMOVUPS Z11, 192(R8)
 	VMOVUPS 33024(DI), Z8
-	VFMADD213PS 35072(DI), Z24, Z8
-	VMOVUPS Z8, 35072(DI)
+	VFMADD213PS 256(R8), Z24, Z8
+	VMOVUPS Z8, 256(R8)
 	VMOVUPS 33088(DI), Z9
-	VFMADD213PS 35136(DI), Z24, Z9
-	VMOVUPS Z9, 35136(DI)
+	VFMADD213PS 320(R8), Z24, Z9
+	VMOVUPS Z9, 320(R8)
 	VMOVUPS 33152(DI), Z10
-	VFMADD213PS 35200(DI), Z24, Z10
-	VMOVUPS Z10, 35200(DI)
+	VFMADD213PS 384(R8), Z24, Z10
+	VMOVUPS Z10, 384(R8)
 	VMOVUPS 33216(DI), Z11
-	VFMADD213PS 35264(DI), Z24, Z11
-	VMOVUPS Z11, 35264(DI)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x84; BYTE $0x17; BYTE $0x00; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tileloadd 0x8800(%rdi,%rdx,1),%tmm0
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x8C; BYTE $0x17; BYTE $0x80; BYTE $0x88; BYTE $0x00; BYTE $0x00; // tileloadd 0x8880(%rdi,%rdx,1),%tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x94; BYTE $0x17; BYTE $0x00; BYTE $0x89; BYTE $0x00; BYTE $0x00; // tileloadd 0x8900(%rdi,%rdx,1),%tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x9C; BYTE $0x17; BYTE $0x80; BYTE $0x89; BYTE $0x00; BYTE $0x00; // tileloadd 0x8980(%rdi,%rdx,1),%tmm3
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x84; BYTE $0x3F; BYTE $0x00; BYTE $0x90; BYTE $0x00; BYTE $0x00; // tilestored %tmm0,0x9000(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x8C; BYTE $0x3F; BYTE $0x00; BYTE $0x94; BYTE $0x00; BYTE $0x00; // tilestored %tmm1,0x9400(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x94; BYTE $0x3F; BYTE $0x00; BYTE $0x98; BYTE $0x00; BYTE $0x00; // tilestored %tmm2,0x9800(%rdi,%r15,1)
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7A; BYTE $0x4B; BYTE $0x9C; BYTE $0x3F; BYTE $0x00; BYTE $0x9C; BYTE $0x00; BYTE $0x00; // tilestored %tmm3,0x9c00(%rdi,%r15,1)
+	VFMADD213PS 448(R8), Z24, Z11
+	VMOVUPS Z11, 448(R8)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
-exact1032:
+exact1059:
 	ADDQ $0, DI
 	CALL anyRows64<>(SB)
 	SUBQ $0, DI
-	JMP filled1034
-exact1035:
+	JMP filled1061
+exact1062:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled1037
-rare1036:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $0, DI
-	CALL anyRows64<>(SB)
-	SUBQ $0, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $256, DI
-	CALL anyRows64<>(SB)
-	SUBQ $256, DI
-	JMP filled1037
-exact1038:
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	JMP filled1040
-exact1041:
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled1043
-rare1042:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $512, DI
-	CALL anyRows64<>(SB)
-	SUBQ $512, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $768, DI
-	CALL anyRows64<>(SB)
-	SUBQ $768, DI
-	JMP filled1043
-exact1044:
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	JMP filled1046
-exact1047:
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled1049
-rare1048:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1024, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1024, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1280, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1280, DI
-	JMP filled1049
-exact1050:
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	JMP filled1052
-exact1053:
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled1055
-rare1054:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $1536, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1536, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $1792, DI
-	CALL anyRows64<>(SB)
-	SUBQ $1792, DI
-	JMP filled1055
-exact1057:
-	ADDQ $2048, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2048, DI
-	JMP filled1059
-exact1060:
-	ADDQ $2304, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2304, DI
-	JMP filled1062
-rare1061:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $2048, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2048, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $2304, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2304, DI
-	JMP filled1062
-exact1063:
-	ADDQ $2560, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
-	JMP filled1065
-exact1066:
-	ADDQ $2816, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
-	JMP filled1068
-rare1067:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $2560, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2560, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $2816, DI
-	CALL anyRows64<>(SB)
-	SUBQ $2816, DI
-	JMP filled1068
-exact1069:
-	ADDQ $3072, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
-	JMP filled1071
-exact1072:
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled1074
-rare1073:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3072, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3072, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3328, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3328, DI
-	JMP filled1074
-exact1075:
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	JMP filled1077
-exact1078:
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled1080
-rare1079:
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	SUBQ CX, R9
-	ADDQ $3584, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3584, DI
-	LEAQ (R9)(CX*4), R9
-	ADDQ $3840, DI
-	CALL anyRows64<>(SB)
-	SUBQ $3840, DI
-	JMP filled1080
-exact1083:
-	ADDQ $0, DI
-	CALL anyRows64<>(SB)
-	SUBQ $0, DI
-	JMP filled1085
-exact1086:
-	ADDQ $256, DI
-	CALL anyRows64<>(SB)
-	SUBQ $256, DI
-	JMP filled1088
-rare1087:
+	JMP filled1064
+rare1063:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25525,18 +25555,18 @@ rare1087:
 	ADDQ $256, DI
 	CALL anyRows64<>(SB)
 	SUBQ $256, DI
-	JMP filled1088
-exact1089:
+	JMP filled1064
+exact1065:
 	ADDQ $512, DI
 	CALL anyRows64<>(SB)
 	SUBQ $512, DI
-	JMP filled1091
-exact1092:
+	JMP filled1067
+exact1068:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled1094
-rare1093:
+	JMP filled1070
+rare1069:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25548,18 +25578,18 @@ rare1093:
 	ADDQ $768, DI
 	CALL anyRows64<>(SB)
 	SUBQ $768, DI
-	JMP filled1094
-exact1095:
+	JMP filled1070
+exact1071:
 	ADDQ $1024, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1024, DI
-	JMP filled1097
-exact1098:
+	JMP filled1073
+exact1074:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled1100
-rare1099:
+	JMP filled1076
+rare1075:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25571,18 +25601,18 @@ rare1099:
 	ADDQ $1280, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1280, DI
-	JMP filled1100
-exact1101:
+	JMP filled1076
+exact1077:
 	ADDQ $1536, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1536, DI
-	JMP filled1103
-exact1104:
+	JMP filled1079
+exact1080:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled1106
-rare1105:
+	JMP filled1082
+rare1081:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25594,18 +25624,18 @@ rare1105:
 	ADDQ $1792, DI
 	CALL anyRows64<>(SB)
 	SUBQ $1792, DI
-	JMP filled1106
-exact1108:
+	JMP filled1082
+exact1084:
 	ADDQ $2048, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2048, DI
-	JMP filled1110
-exact1111:
+	JMP filled1086
+exact1087:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled1113
-rare1112:
+	JMP filled1089
+rare1088:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25617,18 +25647,18 @@ rare1112:
 	ADDQ $2304, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2304, DI
-	JMP filled1113
-exact1114:
+	JMP filled1089
+exact1090:
 	ADDQ $2560, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2560, DI
-	JMP filled1116
-exact1117:
+	JMP filled1092
+exact1093:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled1119
-rare1118:
+	JMP filled1095
+rare1094:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25640,18 +25670,18 @@ rare1118:
 	ADDQ $2816, DI
 	CALL anyRows64<>(SB)
 	SUBQ $2816, DI
-	JMP filled1119
-exact1120:
+	JMP filled1095
+exact1096:
 	ADDQ $3072, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3072, DI
-	JMP filled1122
-exact1123:
+	JMP filled1098
+exact1099:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled1125
-rare1124:
+	JMP filled1101
+rare1100:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25663,18 +25693,18 @@ rare1124:
 	ADDQ $3328, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3328, DI
-	JMP filled1125
-exact1126:
+	JMP filled1101
+exact1102:
 	ADDQ $3584, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3584, DI
-	JMP filled1128
-exact1129:
+	JMP filled1104
+exact1105:
 	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3840, DI
-	JMP filled1131
-rare1130:
+	JMP filled1107
+rare1106:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25686,18 +25716,202 @@ rare1130:
 	ADDQ $3840, DI
 	CALL anyRows64<>(SB)
 	SUBQ $3840, DI
-	JMP filled1131
-exact1133:
+	JMP filled1107
+exact1110:
+	ADDQ $0, DI
+	CALL anyRows64<>(SB)
+	SUBQ $0, DI
+	JMP filled1112
+exact1113:
+	ADDQ $256, DI
+	CALL anyRows64<>(SB)
+	SUBQ $256, DI
+	JMP filled1115
+rare1114:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $0, DI
+	CALL anyRows64<>(SB)
+	SUBQ $0, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $256, DI
+	CALL anyRows64<>(SB)
+	SUBQ $256, DI
+	JMP filled1115
+exact1116:
+	ADDQ $512, DI
+	CALL anyRows64<>(SB)
+	SUBQ $512, DI
+	JMP filled1118
+exact1119:
+	ADDQ $768, DI
+	CALL anyRows64<>(SB)
+	SUBQ $768, DI
+	JMP filled1121
+rare1120:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $512, DI
+	CALL anyRows64<>(SB)
+	SUBQ $512, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $768, DI
+	CALL anyRows64<>(SB)
+	SUBQ $768, DI
+	JMP filled1121
+exact1122:
+	ADDQ $1024, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1024, DI
+	JMP filled1124
+exact1125:
+	ADDQ $1280, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1280, DI
+	JMP filled1127
+rare1126:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1024, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1024, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1280, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1280, DI
+	JMP filled1127
+exact1128:
+	ADDQ $1536, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1536, DI
+	JMP filled1130
+exact1131:
+	ADDQ $1792, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1792, DI
+	JMP filled1133
+rare1132:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $1536, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1536, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $1792, DI
+	CALL anyRows64<>(SB)
+	SUBQ $1792, DI
+	JMP filled1133
+exact1135:
+	ADDQ $2048, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2048, DI
+	JMP filled1137
+exact1138:
+	ADDQ $2304, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2304, DI
+	JMP filled1140
+rare1139:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $2048, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2048, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $2304, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2304, DI
+	JMP filled1140
+exact1141:
+	ADDQ $2560, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2560, DI
+	JMP filled1143
+exact1144:
+	ADDQ $2816, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2816, DI
+	JMP filled1146
+rare1145:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $2560, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2560, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $2816, DI
+	CALL anyRows64<>(SB)
+	SUBQ $2816, DI
+	JMP filled1146
+exact1147:
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	JMP filled1149
+exact1150:
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled1152
+rare1151:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3072, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3072, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3328, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3328, DI
+	JMP filled1152
+exact1153:
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	JMP filled1155
+exact1156:
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled1158
+rare1157:
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	SUBQ CX, R9
+	ADDQ $3584, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3584, DI
+	LEAQ (R9)(CX*4), R9
+	ADDQ $3840, DI
+	CALL anyRows64<>(SB)
+	SUBQ $3840, DI
+	JMP filled1158
+exact1162:
 	ADDQ $8192, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8192, DI
-	JMP filled1135
-exact1136:
+	JMP filled1164
+exact1165:
 	ADDQ $8448, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8448, DI
-	JMP filled1138
-rare1137:
+	JMP filled1167
+rare1166:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25709,18 +25923,18 @@ rare1137:
 	ADDQ $8448, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8448, DI
-	JMP filled1138
-exact1139:
+	JMP filled1167
+exact1168:
 	ADDQ $8704, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8704, DI
-	JMP filled1141
-exact1142:
+	JMP filled1170
+exact1171:
 	ADDQ $8960, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8960, DI
-	JMP filled1144
-rare1143:
+	JMP filled1173
+rare1172:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25732,18 +25946,18 @@ rare1143:
 	ADDQ $8960, DI
 	CALL anyRows64<>(SB)
 	SUBQ $8960, DI
-	JMP filled1144
-exact1145:
+	JMP filled1173
+exact1174:
 	ADDQ $9216, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9216, DI
-	JMP filled1147
-exact1148:
+	JMP filled1176
+exact1177:
 	ADDQ $9472, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9472, DI
-	JMP filled1150
-rare1149:
+	JMP filled1179
+rare1178:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25755,18 +25969,18 @@ rare1149:
 	ADDQ $9472, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9472, DI
-	JMP filled1150
-exact1151:
+	JMP filled1179
+exact1180:
 	ADDQ $9728, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9728, DI
-	JMP filled1153
-exact1154:
+	JMP filled1182
+exact1183:
 	ADDQ $9984, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9984, DI
-	JMP filled1156
-rare1155:
+	JMP filled1185
+rare1184:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25778,18 +25992,18 @@ rare1155:
 	ADDQ $9984, DI
 	CALL anyRows64<>(SB)
 	SUBQ $9984, DI
-	JMP filled1156
-exact1158:
+	JMP filled1185
+exact1187:
 	ADDQ $10240, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10240, DI
-	JMP filled1160
-exact1161:
+	JMP filled1189
+exact1190:
 	ADDQ $10496, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10496, DI
-	JMP filled1163
-rare1162:
+	JMP filled1192
+rare1191:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25801,18 +26015,18 @@ rare1162:
 	ADDQ $10496, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10496, DI
-	JMP filled1163
-exact1164:
+	JMP filled1192
+exact1193:
 	ADDQ $10752, DI
 	CALL anyRows64<>(SB)
 	SUBQ $10752, DI
-	JMP filled1166
-exact1167:
+	JMP filled1195
+exact1196:
 	ADDQ $11008, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11008, DI
-	JMP filled1169
-rare1168:
+	JMP filled1198
+rare1197:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25824,18 +26038,18 @@ rare1168:
 	ADDQ $11008, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11008, DI
-	JMP filled1169
-exact1170:
+	JMP filled1198
+exact1199:
 	ADDQ $11264, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11264, DI
-	JMP filled1172
-exact1173:
+	JMP filled1201
+exact1202:
 	ADDQ $11520, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11520, DI
-	JMP filled1175
-rare1174:
+	JMP filled1204
+rare1203:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25847,18 +26061,18 @@ rare1174:
 	ADDQ $11520, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11520, DI
-	JMP filled1175
-exact1176:
+	JMP filled1204
+exact1205:
 	ADDQ $11776, DI
 	CALL anyRows64<>(SB)
 	SUBQ $11776, DI
-	JMP filled1178
-exact1179:
+	JMP filled1207
+exact1208:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled1181
-rare1180:
+	JMP filled1210
+rare1209:
 	SUBQ CX, R9
 	SUBQ CX, R9
 	SUBQ CX, R9
@@ -25870,7 +26084,7 @@ rare1180:
 	ADDQ $12032, DI
 	CALL anyRows64<>(SB)
 	SUBQ $12032, DI
-	JMP filled1181
+	JMP filled1210
 
 // Four rows with any codes from R9 on, to the panel.
 TEXT anyRows64<>(SB), NOSPLIT, $0-0
@@ -25931,9 +26145,9 @@ TEXT anyRows64<>(SB), NOSPLIT, $0-0
 	VMOVDQA64 Z1, 4288(DI)
 	VPCMPUB $5, Z27, Z15, K1
 	KORTESTQ K1, K1
-	JZ ordinary1183
+	JZ ordinary1214
 	INCQ streamArgs_rare(AX)
-ordinary1183:
+ordinary1214:
 	RET
 
 // Four rows with any codes from R9 on, to the panel.
@@ -25995,7 +26209,7 @@ TEXT anyRows32<>(SB), NOSPLIT, $0-0
 	VMOVDQA64 Z1, 2240(DI)
 	VPCMPUB $5, Z27, Z15, K1
 	KORTESTQ K1, K1
-	JZ ordinary1184
+	JZ ordinary1215
 	INCQ streamArgs_rare(AX)
-ordinary1184:
+ordinary1215:
 	RET

@@ -2,8 +2,46 @@ package vec
 
 import (
 	"fmt"
+	"math"
 	"testing"
 )
+
+// Weights that a streaming kernel takes in many units have the bits they have in
+// panels: units of one block and of several, more than a call takes, with scales
+// that are powers of two in some of them, and rows before and after.
+func TestTiledUnits(t *testing.T) {
+	tier := tiledTier(t)
+	const rows = 33
+	for _, s := range [][3]int{{128, 2500, 0}, {256, 640, 64}, {384, 1100, 17}, {1024, 1400, 0}, {1152, 200, 96}} {
+		k, cols, row0 := s[0], s[1], s[2]
+		a := newMatrix(newRand(33), rows, cols, k, 0, row0)
+		for i, scale := range a.scale {
+			if i/a.ldScale%4 > 1 {
+				a.scale[i] = float32(math.Exp2(math.Round(math.Log2(float64(scale)))))
+			}
+		}
+		whole := make([]float32, rows*cols)
+		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, row0)
+		for _, m := range []int{1, 2, 4, 7, 8, 9, 16, 20, 32} {
+			x := packed(tier, Halves, a.x, a.ldx, m, k)
+			for _, add := range []bool{false, true} {
+				part, want := make([]float32, m*cols+1), make([]float32, m*cols)
+				for i := range want {
+					want[i] = whole[i]
+					if add {
+						part[i] = float32(i)
+						want[i] += float32(i)
+					}
+				}
+				tier.TiledFP8(Cut{Y: part, Ldy: cols, X: x, M1: m, N: cols, Add: add}, a.fp8, a.ldw, a.scale, a.ldScale, row0)
+				wantSame(t, fmt.Sprintf("%d rows by %d of %d, add %v", m, cols, k, add), part[:m*cols], want)
+				if part[m*cols] != 0 {
+					t.Errorf("%d rows by %d of %d: wrote past the end", m, cols, k)
+				}
+			}
+		}
+	}
+}
 
 // Codes out of the ordinary, zeros, numbers without an exponent and NaN, are what
 // they are however many there are and wherever: streaming kernels give the bits of

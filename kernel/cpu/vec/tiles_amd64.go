@@ -49,25 +49,36 @@ type fillArgs struct {
 	ahead     int // from a weight to one to be fetched
 }
 
-// streamArgs: one group of columns by 64 rows of e4m3 codes. Sums are added to
-// those that lie behind the panel.
+// streamArgs: one group of columns by units of 64 rows of e4m3 codes. Sums are
+// added to those in memory, lines of a tile without gaps.
 type streamArgs struct {
 	shapes tileShapes // first, because LDTILECFG reads it there
 	w, x   unsafe.Pointer
 	ldw    int
 	lower  int            // from a row to the one 32 below
+	nextW  int            // from the end of the first row of a unit to the next unit
 	panel  unsafe.Pointer // [2, 2, 64, 64] bytes, or [2, 2, 32, 64]; see tileScratch
-	scales unsafe.Pointer // [blocks] streamScale, and one before them of nothing
+	sums   unsafe.Pointer // [units, 64 / 16, tiles of columns, 16, columns] float32
+	scales unsafe.Pointer // [units, blocks] streamScale, and one before them of nothing
+	units  int            // the kernel counts down
 	blocks int            // of 128 columns
+	left   int            // blocks of this unit; the kernel counts down, as what follows
+	// leftSums is the blocks of a unit whose sums are to be added to its own, and one
+	// of nothing before the first.
+	leftSums int
 
-	// How rows are widened. The kernel keeps both; what is in them changes no
-	// result.
-	rare  int // fours of rows of this block with codes out of the ordinary
+	// How rows are widened. The kernel keeps both, also for the next call; what is in
+	// them changes no result.
+	//lint:ignore U1000 only the assembly uses it
+	rare int // fours of rows of this block with codes out of the ordinary
+	//lint:ignore U1000 only the assembly uses it
 	exact int // all rows of this block are widened by tables
 
 	// What to fetch meanwhile, at eight places by turns: runAhead bytes in a row
 	// of each, then on by jumpAhead.
 	ahead     uintptr // not always memory of ours
+	unitAhead int     // from what goes with a unit to what goes with the next one
+	lastAhead uintptr // what goes with the last unit
 	ldAhead   int     // from one place to the next
 	backAhead int     // from the fifth place to the next line of the first
 	leftAhead int     // of the run; the kernel counts down

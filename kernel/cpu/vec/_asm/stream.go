@@ -3,9 +3,9 @@ package main
 import "fmt"
 
 // Streaming kernels: up to sixteen rows of x by coded weights that come from
-// memory. They take 64 rows of weights and widen 64 columns of them into one half
-// of a small panel while the tiles multiply the other half. Sums are taken in the
-// order of the tile kernels.
+// memory. They take units of 64 rows of weights, one after the other, and widen 64
+// columns of them into one half of a small panel while the tiles multiply the other
+// half. Sums are taken in the order of the tile kernels.
 //
 // A block of 128 columns is two phases; each fills (f) and multiplies (m):
 //
@@ -24,7 +24,7 @@ import "fmt"
 //
 //	AX arguments     BX column of w     CX, R10 one, three strides of w   R9 rows of w
 //	SI x             DI panel           DX, R15 bytes between lines of x and of everything else
-//	R8 blocks left   R11 scale of the block
+//	R8 sums          R11 scale of the block
 //	R12 what to fetch, R13, R14 one, three strides between the eight places where that goes on
 //	Z24 scale of sums   Z25 exponents of the block; see streamfill.go for the others
 func emitStreams(e *emitter) {
@@ -57,12 +57,9 @@ const (
 	streamPower = 25     // register of the exponents
 	streamLine  = 4 * 64 // bytes each fetching place moves on in 32 rows
 
-	// Bytes from the panel to scratch memory for four tiles, where the kernels
-	// of few columns also keep their sums, and to the sums. The Go side allocates
+	// Bytes from the panel to scratch memory for four tiles. The Go side allocates
 	// them so.
 	streamBlock = 32768
-	streamFew   = streamBlock + 2048
-	streamSums  = streamBlock + 4096
 
 	// An entry of the scales: table, exponents, scale.
 	entryBytes, entryPower, entryScale = 16, 8, 12
@@ -85,15 +82,12 @@ func (k *stream) columns() int { return min(2*k.rows, 16) }
 func (k *stream) line() int    { return 4 * k.columns() }
 func (k *stream) tile() int    { return 16 * k.line() }
 
-// few says that a line of a tile is less than a register. Such sums are kept one
-// line after the other, except in memory between calls.
-func (k *stream) few() bool { return k.columns() < 16 }
-
 // lines is the registers that the sums of a group take.
 func (k *stream) lines() int { return 4 * k.tile() / 64 }
 
-// sumsAt is where the sums of a group lie in memory.
-func (k *stream) sumsAt(group int) int { return streamSums + group*4096 }
+// unitSums is the bytes of the sums of a unit, groupSums those before a group's.
+func (k *stream) unitSums() int           { return k.groups() * k.groupSums(1) }
+func (k *stream) groupSums(group int) int { return group * 4 * k.tile() }
 
 // stepBytes is the bytes of a step of a group in the panel, halfBytes those of two.
 func stepBytes(groups int) int { return 64 * streamRows / groups }
@@ -106,20 +100,25 @@ func (k *stream) emit(e *emitter) {
 	}
 	e.function(name, "streamArgs", fmt.Sprintf("%d rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.rows))
 	k.begin(e)
-	loop, entry := e.label("loop"), e.label("entry")
+	loop, entry, done := e.label("loop"), e.label("entry"), e.label("done")
 	k.phase(e, 0, false)
 	e.op("JMP %s", entry) // into the loop, past the phase that has something to multiply
 	e.at(loop)
 	k.phase(e, 0, true)
-	e.op("ADDQ $%d, SI", 4*k.groups()*k.tile())
+	k.nextX(e)
 	e.at(entry)
 	for p := 1; p < 2*k.groups(); p++ {
 		k.phase(e, p, true)
 	}
 	e.op("ADDQ $128, BX")
 	e.op("ADDQ $%d, R11", entryBytes)
-	e.op("DECQ R8")
+	e.op("DECQ streamArgs_left(AX)")
 	e.op("JNZ %s", loop)
+	e.op("DECQ streamArgs_units(AX)")
+	e.op("JZ %s", done)
+	k.nextUnit(e)
+	e.op("JMP %s", loop)
+	e.at(done)
 	k.multiply(e, 0, func(int) {})
 	k.end(e)
 	e.emit(tilerelease())
@@ -136,7 +135,7 @@ func (k *stream) begin(e *emitter) {
 	e.op("LEAQ (CX)(CX*2), R10")
 	e.op("MOVQ streamArgs_x(AX), SI")
 	e.op("MOVQ streamArgs_panel(AX), DI")
-	e.op("MOVQ streamArgs_blocks(AX), R8")
+	e.op("MOVQ streamArgs_sums(AX), R8")
 	e.op("MOVQ streamArgs_scales(AX), R11")
 	e.op("MOVQ streamArgs_ahead(AX), R12")
 	e.op("MOVQ streamArgs_ldAhead(AX), R13")
@@ -145,26 +144,68 @@ func (k *stream) begin(e *emitter) {
 	e.op("MOVQ $64, R15")
 	ordinaryMaps(e)
 	for t := range 4 {
-		// Of the last group: a product of the first one exchanges them.
-		if !k.scaled || k.few() {
-			e.emit(tileload(memory{base: "DI", index: "R15", disp: k.sumsAt(k.groups()-1) + 1024*t}, t))
-		}
-	}
-	for t := range 4 {
-		if k.scaled && k.few() {
-			k.store(e, t, streamFew)
-		}
-	}
-	for t := range 4 {
 		if k.scaled { // nothing is to be added before the first block is done
 			e.emit(tilezero(t))
 		}
 	}
+	k.loadSums(e)
+}
+
+// nextX moves on to the columns of x that belong to the block that is filled. Those
+// of a unit's first are the first, and what the tiles hold are then the sums of
+// the unit before.
+func (k *stream) nextX(e *emitter) {
+	same := e.label("same")
+	e.op("ADDQ $%d, SI", 4*k.groups()*k.tile())
+	e.op("MOVQ streamArgs_left(AX), R9")
+	e.op("CMPQ R9, streamArgs_blocks(AX)")
+	e.op("JNE %s", same)
+	e.op("MOVQ streamArgs_x(AX), SI")
+	if !k.scaled {
+		k.storeSums(e)
+		e.op("ADDQ $%d, R8", k.unitSums())
+		k.loadSums(e)
+	}
+	e.at(same)
+}
+
+// nextUnit moves on to the next 64 rows of weights, and to what is fetched with them.
+func (k *stream) nextUnit(e *emitter) {
+	more := e.label("more")
+	e.op("MOVQ streamArgs_blocks(AX), R9")
+	e.op("MOVQ R9, streamArgs_left(AX)")
+	e.op("ADDQ streamArgs_nextW(AX), BX")
+	e.op("MOVQ streamArgs_unitAhead(AX), R12")
+	e.op("ADDQ streamArgs_ahead(AX), R12")
+	e.op("CMPQ streamArgs_units(AX), $1")
+	e.op("JNE %s", more)
+	e.op("MOVQ streamArgs_lastAhead(AX), R12")
+	e.at(more)
+	e.op("MOVQ R12, streamArgs_ahead(AX)")
+	e.op("MOVQ streamArgs_runAhead(AX), R9")
+	e.op("MOVQ R9, streamArgs_leftAhead(AX)")
+}
+
+// loadSums and storeSums move the sums of all blocks between tiles and memory.
+// Where there are two groups they are those of the last one; a product of the first
+// exchanges them.
+func (k *stream) loadSums(e *emitter) {
+	for t := range 4 {
+		if !k.scaled {
+			e.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(k.groups()-1) + t*k.tile()}, t))
+		}
+	}
+}
+
+func (k *stream) storeSums(e *emitter) {
+	for t := range 4 {
+		k.store(e, t, "R8", k.groupSums(k.groups()-1))
+	}
 }
 
 // store writes the sums of a tile, line after line.
-func (k *stream) store(e *emitter, t, at int) {
-	e.emit(tilestore(t, memory{base: "DI", index: "DX", disp: at + t*k.tile()}))
+func (k *stream) store(e *emitter, t int, base string, at int) {
+	e.emit(tilestore(t, memory{base: base, index: "DX", disp: at + t*k.tile()}))
 }
 
 // phase fills 64 columns of a group and, meanwhile, multiplies what was filled
@@ -200,13 +241,28 @@ func (k *stream) phase(e *emitter, p int, multiply bool) {
 			k.add(e, group, r)
 		}
 	}
-	if multiply {
-		k.multiply(e, p, between)
+	if !multiply {
+		for q := range k.fours() {
+			between(q)
+		}
 		return
 	}
-	for q := range k.fours() {
-		between(q)
+	k.multiply(e, p, between)
+	if adds && group == k.groups()-1 {
+		k.added(e)
 	}
+}
+
+// added counts blocks whose sums were added and moves on to those of the next unit
+// after the last.
+func (k *stream) added(e *emitter) {
+	same := e.label("same")
+	e.op("DECQ streamArgs_leftSums(AX)")
+	e.op("JNZ %s", same)
+	e.op("ADDQ $%d, R8", k.unitSums())
+	e.op("MOVQ streamArgs_blocks(AX), R9")
+	e.op("MOVQ R9, streamArgs_leftSums(AX)")
+	e.at(same)
 }
 
 // multiply multiplies what the phase before p filled: two steps of a group's tiles
@@ -294,11 +350,11 @@ func (k *stream) tileX(step, i int) int {
 func (k *stream) exchange(e *emitter, t, group int) {
 	switch {
 	case k.scaled:
-		k.store(e, t, streamBlock)
+		k.store(e, t, "DI", streamBlock)
 		e.emit(tilezero(t))
 	case k.groups() == 2:
-		k.store(e, t, k.sumsAt(1-group))
-		e.emit(tileload(memory{base: "DI", index: "R15", disp: k.sumsAt(group) + 1024*t}, t))
+		k.store(e, t, "R8", k.groupSums(1-group))
+		e.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(group) + t*k.tile()}, t))
 	}
 }
 
@@ -310,41 +366,32 @@ func (k *stream) loadScale(e *emitter, before int) {
 // add adds register r of the sums of a block of a group, times their scale, to
 // those of all blocks.
 func (k *stream) add(e *emitter, group, r int) {
-	from, to := streamBlock+64*r, k.sumsAt(group)+64*r
-	if k.few() {
-		to = streamFew + 64*r
-	}
-	t := 8 + r%4
-	e.op("VMOVUPS %d(DI), Z%d", from, t)
-	e.op("VFMADD213PS %d(DI), Z%d, Z%d", to, streamScale, t)
-	e.op("VMOVUPS Z%d, %d(DI)", t, to)
+	to, t := at16("R8", k.groupSums(group)+64*r), 8+r%4
+	e.op("VMOVUPS %d(DI), Z%d", streamBlock+64*r, t)
+	e.op("VFMADD213PS %s, Z%d, Z%d", to, streamScale, t)
+	e.op("VMOVUPS Z%d, %s", t, to)
 }
 
 // end leaves all sums in memory. Two times those of a group and a block are still
 // to be added: what left the tiles, and what is in them.
 func (k *stream) end(e *emitter) {
-	last := k.groups() - 1
-	if k.scaled {
-		k.loadScale(e, 3-k.groups())
-		for r := range k.lines() {
-			k.add(e, 0, r)
-		}
-		for t := range 4 {
-			k.store(e, t, streamBlock)
-		}
-		k.loadScale(e, 1)
-		for r := range k.lines() {
-			k.add(e, last, r)
-		}
-		if !k.few() {
-			return
-		}
-		for t := range 4 {
-			e.emit(tileload(memory{base: "DI", index: "DX", disp: streamFew + t*k.tile()}, t))
-		}
+	if !k.scaled {
+		k.storeSums(e)
+		return
+	}
+	k.loadScale(e, 3-k.groups())
+	for r := range k.lines() {
+		k.add(e, 0, r)
+	}
+	if k.groups() == 1 {
+		k.added(e)
 	}
 	for t := range 4 {
-		e.emit(tilestore(t, memory{base: "DI", index: "R15", disp: k.sumsAt(last) + 1024*t}))
+		k.store(e, t, "DI", streamBlock)
+	}
+	k.loadScale(e, 1)
+	for r := range k.lines() {
+		k.add(e, k.groups()-1, r)
 	}
 }
 
