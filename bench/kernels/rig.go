@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ type Rig struct {
 	rng      *rand.Rand
 	bigBytes int
 	big      []byte
+	bigType  kernel.DType // of what it holds
 	err      error
 }
 
@@ -101,7 +103,7 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 		return kernel.Weight{Data: t}
 	case kernel.E4M3:
 		t := r.empty(d, out, in)
-		repeat(host.Bytes(t), func() byte { return num.E4M3(float32(r.rng.NormFloat64() * 50)) })
+		repeat(host.Bytes(t), r.code)
 		return r.blocks(t, out, in)
 	case kernel.E2M1x2:
 		t, s := r.empty(d, out, in/2), r.empty(kernel.E8M0, out, in/32)
@@ -113,21 +115,30 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 	return kernel.Weight{}
 }
 
+// codeSize is the standard deviation of e4m3 codes in checkpoints: blocks of 128 x 128 are scaled so that the largest of them is 448.
+const codeSize = 448 / 4.1
+
+// code is such a code. One in ten thousand is zero or has no exponent, and kernels may take more time for these than for others.
+func (r *Rig) code() byte {
+	return num.E4M3(float32(max(-448, min(r.rng.NormFloat64()*codeSize, 448))))
+}
+
 // blocks gives e4m3 data its scales.
 func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	s := r.empty(kernel.F32, (out+127)/128, (in+127)/128)
 	for i, v := 0, host.F32(s); i < len(v); i++ {
-		v[i] = (1 + r.rng.Float32()) / 50 / float32(math.Sqrt(float64(in)))
+		v[i] = (1 + r.rng.Float32()) / codeSize / float32(math.Sqrt(float64(in)))
 	}
 	return kernel.Weight{Data: t, Scale: s, BlockRows: 128, BlockCols: 128}
 }
 
-// dram is a matrix as large as the big memory, in rows of in columns. All such matrices share that memory: its bytes are e4m3 codes between
-// 1 and 2, and in pairs they are bf16 numbers below 2, so every type reads ordinary numbers.
+// dram is a matrix as large as the big memory, in rows of in columns. Matrices of all types are made in the same memory, one after the other.
 func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	if r.big == nil {
 		r.big = make([]byte, r.bigBytes)
-		repeat(r.big, func() byte { return byte(r.rng.Uint32())&0x87 | 0x38 })
+	}
+	if d != r.bigType {
+		r.fillBig(d)
 	}
 	buf, err := r.mem.Import(r.big, d)
 	r.keep(err)
@@ -137,6 +148,25 @@ func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 		return r.blocks(t, out, in)
 	}
 	return kernel.Weight{Data: t}
+}
+
+// fillBig makes the big memory numbers of a type.
+func (r *Rig) fillBig(d kernel.DType) {
+	r.bigType = d
+	switch d {
+	case kernel.E4M3:
+		repeat(r.big, r.code)
+	case kernel.BF16:
+		t := make([]byte, 2*period)
+		for i := 0; i < len(t); i += 2 {
+			binary.LittleEndian.PutUint16(t[i:], num.BF16(float32(r.rng.NormFloat64())))
+		}
+		for n := 0; n < len(r.big); n += len(t) {
+			copy(r.big[n:], t)
+		}
+	default:
+		r.keep(fmt.Errorf("no weights of type %v out of DRAM", d))
+	}
 }
 
 // distinct is how many different pages a cache is made of; the others are copies, elsewhere in memory.

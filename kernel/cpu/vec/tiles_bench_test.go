@@ -2,9 +2,12 @@ package vec
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 	"unsafe"
+
+	"sparrow/internal/num"
 )
 
 // quickest is the shortest of the runs of work in a benchmark: on a shared
@@ -93,8 +96,9 @@ func fewRowsBy(b *testing.B, k int) {
 	const part = 16 << 20 // of the memory, in turn
 	mem := make([]float32, far/4)
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), far) // in bounds: the same memory
-	for i := range bytes {
-		bytes[i] = 0x38 | byte(i*37)&0x87 // e4m3 between 1 and 2, and bf16 below 2
+	fill := map[int]func(){
+		1: func() { repeat(bytes, weightsE4M3(newRand(8), 1<<20+k, 0)) },
+		2: func() { repeat(bytes, narrow(normals(newRand(8), 1<<20+k))) },
 	}
 	scale := make([]float32, part/k/scaleBlock*(k/scaleBlock))
 	for i := range scale {
@@ -104,10 +108,11 @@ func fewRowsBy(b *testing.B, k int) {
 		if !tier.Tiled() {
 			continue
 		}
-		for _, m := range []int{1, 4, 8, 16, 32} {
-			xs := normals(newRand(7), m*k)
-			y := make([]float32, m*part/k)
-			for _, size := range []int{2, 1} {
+		for _, size := range []int{2, 1} {
+			fill[size]()
+			for _, m := range []int{1, 4, 8, 16, 32} {
+				xs := normals(newRand(7), m*k)
+				y := make([]float32, m*part/k)
 				x := packed(tier, []Order{Halves, InOrder}[size-1], xs, k, m, k)
 				multiply := func(w []byte) {
 					n := len(w) / size / k
@@ -139,6 +144,54 @@ func fewRowsBy(b *testing.B, k int) {
 					b.ReportMetric(near/float64(cached.Nanoseconds()), "cache-GB/s")
 					b.ReportMetric(part/float64(memory.Nanoseconds()), "memory-GB/s")
 					b.ReportMetric(100*read.Seconds()/memory.Seconds(), "%read")
+				})
+			}
+		}
+	}
+}
+
+// repeat fills memory with copies of values.
+func repeat(to, values []byte) {
+	for n := 0; n < len(to); n += len(values) {
+		copy(to[n:], values)
+	}
+}
+
+// weightsE4M3 is codes as in checkpoints, whose blocks of 128 x 128 are scaled so
+// that the largest of them is 448: one in ten thousand is zero or has no exponent.
+// More of them, in parts of one, are replaced by zeros.
+func weightsE4M3(r *rand.Rand, n int, zeros float64) []byte {
+	codes := make([]byte, n)
+	for i := range codes {
+		if r.Float64() >= zeros {
+			codes[i] = num.E4M3(float32(max(-448, min(r.NormFloat64()*448/4.1, 448))))
+		}
+	}
+	return codes
+}
+
+// Codes out of the ordinary are widened in another way: few rows by weights in the
+// second cache, some of them zeros.
+func BenchmarkRareCodes(b *testing.B) {
+	const k, size = 4096, 512 << 10
+	scale := make([]float32, size/k/scaleBlock*(k/scaleBlock))
+	for i := range scale {
+		scale[i] = 0.015
+	}
+	for _, tier := range Tiers() {
+		if !tier.Tiled() {
+			continue
+		}
+		for _, m := range []int{1, 16} {
+			x := packed(tier, Halves, normals(newRand(7), m*k), k, m, k)
+			y := make([]float32, m*size/k)
+			for _, zeros := range []float64{0, 0.0001, 0.001, 0.01, 0.5, 1} {
+				w := weightsE4M3(newRand(9), size, zeros)
+				b.Run(fmt.Sprintf("%s/m%d/%v zeros", tier.Name, m, zeros), func(b *testing.B) {
+					best := quickest(b, func() {
+						tier.TiledFP8(Cut{Y: y, Ldy: size / k, X: x, M1: m, N: size / k}, w, k, scale, k/scaleBlock, 0)
+					})
+					b.ReportMetric(size/float64(best.Nanoseconds()), "best-GB/s")
 				})
 			}
 		}
