@@ -22,6 +22,7 @@ const rowsTogether = 8
 type sparseWork struct {
 	kernel.SparseArgs
 	chunks   int // of every row, where a row is shared among workers; else 0
+	runs     int // of neighbouring chunks that workers take then
 	together int // rows of an item, where it is whole rows
 }
 
@@ -61,7 +62,14 @@ func (d *Device) sparseAttend(w *sparseWork) error {
 	// Too few rows to keep every worker busy: they share chunks, and what each gathered is joined afterwards.
 	w.chunks = ceilDiv(w.Indices.Cols, attendChunk)
 	d.partials.take(w.Q.Rows*w.chunks, w.Heads)
-	if err := d.sparse.run(d, w.Q.Rows*w.chunks, *w, (*Device).sparsePart); err != nil {
+	list := d.shared[:0]
+	for r := range w.Q.Rows {
+		for c := range ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk) {
+			list = append(list, rowChunk{r: r, chunk: c})
+		}
+	}
+	d.shared, w.runs = list, min(len(list), d.pool.Workers())
+	if err := d.sparse.run(d, w.runs, *w, (*Device).sparseRun); err != nil {
 		return err
 	}
 	return d.sparse.run(d, w.Q.Rows, *w, (*Device).sparseJoin)
@@ -116,13 +124,21 @@ func (d *Device) sparseRows(w *sparseWork, worker, item int) {
 	}
 }
 
-// sparsePart attends with one chunk of a row that workers share.
-func (d *Device) sparsePart(w *sparseWork, worker, item int) {
+// sparseRun attends with a run of the chunks that workers share: while one is at hand, the rows of the next are fetched.
+func (d *Device) sparseRun(w *sparseWork, worker, item int) {
 	s := &d.scratch[worker]
-	c := rowChunk{r: item / w.chunks, chunk: item % w.chunks}
-	s.asked[0], s.ahead = false, s.ahead[:0]
-	w.locate(d, &s.places, c)
-	d.sparseChunk(w, s, c, d.partials.at(item))
+	run := d.shared[item*len(d.shared)/w.runs : (item+1)*len(d.shared)/w.runs]
+	w.locate(d, &s.places, run[0])
+	for i, c := range run {
+		if i == 0 || run[i-1].r != c.r {
+			s.asked[0] = false
+		}
+		if s.ahead = s.ahead[:0]; i+1 < len(run) {
+			w.locate(d, &s.ahead, run[i+1])
+		}
+		d.sparseChunk(w, s, c, d.partials.at(c.r*w.chunks+c.chunk))
+		s.places, s.ahead = s.ahead, s.places
+	}
 }
 
 // sparseJoin joins the chunks of a row that workers shared.

@@ -42,6 +42,7 @@ type Device struct {
 	outside    atomic.Int32 // a position outside its table, or a slot outside its pool, that workers found; or -1
 	scoreItems []scoreItem  // of the scores being computed
 	partials   partials     // of rows that workers share
+	shared     []rowChunk   // the chunks of those rows
 }
 
 // scratch is one worker's private memory.
