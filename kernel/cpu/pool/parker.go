@@ -3,20 +3,10 @@ package pool
 import (
 	"runtime"
 	"sync/atomic"
-	"time"
 )
 
-// spinTime bounds how long a waiter stays awake. Waking it takes the operating
-// system some 60 microseconds, which is longer than many operations of a forward
-// pass take, and a waiter that came late leaves its share to others, ends
-// before them and would fall asleep again. So the bound is longer than a worker
-// waits within a pass, and shorter than the gap between two steps of an idle
-// server. Each round polls spinPolls times, a fraction of a microsecond, and then
-// yields, so that a spinning worker never keeps another goroutine from running.
-const (
-	spinTime  = time.Millisecond
-	spinPolls = 50
-)
+// spinPolls is how often a spinning waiter looks between two yields.
+const spinPolls = 50
 
 // parker lets one goroutine wait for a condition that others make true and
 // then announce with wake.
@@ -27,18 +17,26 @@ type parker struct {
 
 func (p *parker) init() { p.bell = make(chan struct{}, 1) }
 
-// wait returns once ready reports true. ready must stay true until then.
-func (p *parker) wait(ready func() bool) {
-	for start := time.Now(); ; {
+// wait returns once ready reports true. ready must stay true until then. It
+// spins for as long as the pace says, polling spinPolls times, a fraction of a
+// microsecond, and then yielding, so that a spinning worker never keeps another
+// goroutine from running.
+func (p *parker) wait(ready func() bool, at *pace) {
+	begin := at.now()
+	last, end := begin, begin+at.patience(begin)
+	for last < end {
 		for range spinPolls {
 			if ready() {
 				return
 			}
 		}
-		if time.Since(start) > spinTime {
+		runtime.Gosched()
+		now := at.now()
+		if now-last > lostTime {
+			at.crowd(now)
 			break
 		}
-		runtime.Gosched()
+		last = now
 	}
 	for {
 		p.asleep.Store(true)

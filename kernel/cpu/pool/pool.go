@@ -38,6 +38,8 @@ type Pool struct {
 	// gate admits workers to the current run; see gate.go.
 	gate gate
 
+	pace pace // of waiters; see pace.go
+
 	// The run in progress, written only while the gate is shut and nobody is
 	// inside.
 	task  Task
@@ -52,6 +54,7 @@ func New(workers int) *Pool {
 	workers = max(workers, 1)
 	p := &Pool{workers: workers, crew: make([]parker, workers-1)}
 	p.owner.init()
+	p.pace.init()
 	for i := range p.crew {
 		p.crew[i].init()
 		p.start(i + 1)
@@ -85,8 +88,11 @@ func (p *Pool) Run(items int, task Task) error {
 		p.gate.open()
 		p.wake(items - 1)
 	}
+	begin := p.pace.now()
 	p.work(0)
+	own := p.pace.now()
 	p.settle()
+	p.pace.waited(begin, own, p.pace.now())
 	if f := p.fault.Load(); f != nil {
 		return f
 	}
@@ -116,7 +122,7 @@ func (p *Pool) settle() {
 	if p.gate.shut() {
 		return
 	}
-	p.owner.wait(p.gate.empty)
+	p.owner.wait(p.gate.empty, &p.pace)
 }
 
 // end leaves nothing of the run behind, whichever way Run is left.
@@ -152,7 +158,7 @@ func (p *Pool) serve(w int) {
 		}
 	}()
 	for {
-		self.wait(func() bool { return p.gate.changed(seen) })
+		self.wait(func() bool { return p.gate.changed(seen) }, &p.pace)
 		state, entered := p.gate.enter()
 		if state.retired() {
 			return
