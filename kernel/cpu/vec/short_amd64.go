@@ -22,7 +22,7 @@ const (
 // without gaps, and returns how many it took: whole blocks, or none.
 func (ts *tileScratch) short(c *Cut, w *panelWeights) int {
 	run := c.N / blockW // rows
-	if w.ld >= ownAhead || w.ld != 2*w.k || w.k%stepDepth != 0 || c.M1-c.M0 > c.X.rows || run < 2 {
+	if w.ld > ownAhead || w.ld != 2*w.k || w.k%stepDepth != 0 || c.M1-c.M0 > c.X.rows || run < 2 {
 		return 0
 	}
 	a := &ts.tiles
