@@ -6,7 +6,9 @@ import "fmt"
 // with an exponent that are not NaN, take two affine maps and are put together by
 // two unpackings. Marks of eight rows tell whether there were others; these rows are
 // then widened once more, by tables. Where such rows are many, all are widened by
-// tables, until they are few again.
+// tables, until they are few again. In checkpoints one code in ten thousand is not
+// ordinary: one row of x then takes 4 % more time than by ordinary codes alone, and
+// at most 45 % more by any codes, which is what tables cost.
 //
 //	R9 first of four rows   DI panel
 //	Z26 to Z30 marks and maps; see coded.go
