@@ -7,16 +7,17 @@ import "fmt"
 // two unpackings. Marks of eight rows tell whether there were others; these rows are
 // then widened once more, by tables. Where such rows are many, all are widened by
 // tables, until they are few again. In checkpoints one code in ten thousand is not
-// ordinary: one row of x then takes 4 % more time than by ordinary codes alone, and
-// at most 45 % more by any codes, which is what tables cost.
+// ordinary, which costs one row of x 4 % of its time; whatever the codes are, it takes
+// at most 45 % more, which is the cost of tables.
 //
 //	R9 first of four rows   DI panel
 //	Z26 to Z30 marks and maps; see coded.go
 
 const (
 	rareRows = 8 // rows that have a mark
-	// rareMost is the marked rows, or fours of them where all are widened by
-	// tables, up to which a block of 128 columns is taken for ordinary.
+	// rareMost is how many fours of rows of a block, which has 32, may have been
+	// widened by tables because of their codes for the next block to be taken as
+	// ordinary: a third of the marks.
 	rareMost = 6
 )
 
