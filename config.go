@@ -19,8 +19,8 @@ type Config struct {
 	// Kernels names the implementation: "cpu" (the best of this machine) or one that 'sparrow version' lists.
 	Kernels string
 	Workers int // CPU threads; 0 means one for each core
-	// Pack keeps the weights a second time, in a form that steps of few rows read faster: bf16 in twelve bits where the processor has tiles, others
-	// as they are, on huge pages and spread over memory nodes. It takes up to as much memory as the weights do, and changes no answer.
+	// Pack copies the weights at load to memory that is fast to read: on huge pages, on cache lines, spread over memory nodes. It takes as much
+	// memory as the weights do, and changes no answer.
 	Pack bool
 	// Policy is what the user asked about attention and the cache.
 	Policy plan.Policy

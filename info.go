@@ -36,7 +36,7 @@ type Info struct {
 // Memory is how the engine divided memory when it opened, in bytes.
 type Memory struct {
 	Weights   int64
-	Packed    bool // the weights are kept a second time, see Config.Pack
+	Packed    bool // the weights are a copy of their own, see Config.Pack
 	Cache     int64
 	States    int64 // the most that running sequences keep beside their pages
 	Transient int64 // the most a step needs beyond both: StepTokens new tokens at the end of a full context

@@ -18,20 +18,6 @@ type Memory interface {
 	Sync() error
 }
 
-// Packer is a device that can keep matrices in a form of its own beside their bytes, where it was opened to do so.
-type Packer interface {
-	// PackWeight returns a matrix with its packed form, or as it is where that would not pay.
-	PackWeight(w Weight) (Weight, error)
-}
-
-// PackWeight packs a matrix if the memory is that of a [Packer].
-func PackWeight(m Memory, w Weight) (Weight, error) {
-	if p, ok := m.(Packer); ok {
-		return p.PackWeight(w)
-	}
-	return w, nil
-}
-
 // Device is memory and the operations over it. One goroutine uses a device at a time.
 type Device interface {
 	Memory

@@ -9,7 +9,7 @@ import (
 type Options struct {
 	Workers int  // CPU threads; 0 means one for each core
 	Precise bool // float32 activations are multiplied whole, also where the device's matrix unit would round them to less than 24 bits; slower
-	Pack    bool // keep weights a second time, in a form and in memory that are faster to read than their file
+	Pack    bool // copy weights to memory that is fast to read, where they are otherwise read from their file
 }
 
 // Backend is a registered implementation of all operations.

@@ -100,8 +100,6 @@ type Weight struct {
 	Scale     Tensor // [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3, e8m0 for e2m1x2
 	BlockRows int
 	BlockCols int
-	// Packed is the device's own form of the whole matrix, which it reads faster, or nil; see [Packer].
-	Packed Buffer
 }
 
 // Out and In are the matrix's dimensions.
@@ -115,9 +113,9 @@ func (w Weight) In() int {
 	return w.Data.Cols
 }
 
-// Slice is rows [from, to) as a matrix of its own, which is not packed. With block scales, from must be the first row of a block.
+// Slice is rows [from, to) as a matrix of its own. With block scales, from must be the first row of a block.
 func (w Weight) Slice(from, to int) Weight {
-	w.Data, w.Packed = w.Data.Slice(from, to), nil
+	w.Data = w.Data.Slice(from, to)
 	if w.Scale.Given() {
 		w.Scale = w.Scale.Slice(from/w.BlockRows, ceilDiv(to, w.BlockRows))
 	}

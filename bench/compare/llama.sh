@@ -5,11 +5,10 @@
 #
 # CHECKPOINT is what `sparrow synth CHECKPOINT --config v32-mini` wrote; docs/benchmarks.md says how GGUF is made of it. SPARROW and LLAMA_BENCH
 # name the two programs when they are not on the path. Results of llama-bench are kept in RESULTS, ./llama.jsonl without it. DEPTHS and REPEATS
-# change what llama-bench runs: it computes every depth token by token, so 8192 takes many minutes. PACK=1 runs sparrow with --pack. WRITE is a
-# document for the tables.
+# change what llama-bench runs: it computes every depth token by token, so 8192 takes many minutes. WRITE is a document for the tables.
 set -eu
 if [ $# -lt 2 ]; then
-	sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 fi
 checkpoint=$1 gguf=$2 threads=${3:-2} results=${RESULTS:-llama.jsonl} depths=${DEPTHS:-0 2048 4096 8192}
@@ -20,4 +19,4 @@ for depth in $depths; do
 	${LLAMA_BENCH:-llama-bench} -m "$gguf" -t "$threads" -p 512 -n 32 -d "$depth" -r "${REPEATS:-2}" -o jsonl >> "$results"
 done
 echo "sparrow" >&2
-${SPARROW:-sparrow} bench model "$checkpoint" --contexts "$(echo $depths | tr " " ,)" --batch 1 --workers "$threads" --against "$results" ${PACK:+--pack} ${WRITE:+--write "$WRITE"}
+${SPARROW:-sparrow} bench model "$checkpoint" --contexts "$(echo $depths | tr " " ,)" --batch 1 --workers "$threads" --against "$results" ${WRITE:+--write "$WRITE"}

@@ -50,11 +50,6 @@ func timed[A any](d *stopwatch, s Stage, op func(A) error, a A) error {
 	return err
 }
 
-// PackWeight lets the device pack.
-func (d *stopwatch) PackWeight(w kernel.Weight) (kernel.Weight, error) {
-	return kernel.PackWeight(d.Device, w)
-}
-
 // Operations that are not here belong to Rest, which is what of a step no clock has seen.
 
 func (d *stopwatch) Scores(a kernel.ScoreArgs) error {

@@ -36,7 +36,6 @@ type Device struct {
 	parts    task[partWork]
 	dense    task[denseWork]
 	hyper    task[hyperWork]
-	narrow   task[narrowWork]
 	dual     task[dualWork]
 	experts  expertState
 

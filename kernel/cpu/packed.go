@@ -80,10 +80,6 @@ func (d *Device) packedProduct(c vec.Cut, w kernel.Weight, n0 int) {
 	band := w.Data.Slice(n0, n0+c.N)
 	switch w.Data.DType {
 	case kernel.BF16:
-		if n := narrowFor(&c, w, n0); n != nil {
-			d.tier.TiledNarrow(c, n, n0)
-			return
-		}
 		d.tier.TiledBF16(c, host.Bytes(band), band.Stride)
 	case kernel.E4M3:
 		s := host.F32(w.Scale)

@@ -39,15 +39,8 @@ func RoomToPack(weights int64) error {
 }
 
 func (p *packer) copy(data []byte) []byte {
-	to := p.take(len(data))
-	copy(to, data)
-	return to
-}
-
-// take is memory for size bytes.
-func (p *packer) take(size int) []byte {
 	const line = 64
-	n := (size + line - 1) &^ (line - 1)
+	n := (len(data) + line - 1) &^ (line - 1)
 	var to []byte
 	switch {
 	case n > packBlock/4:
@@ -58,11 +51,6 @@ func (p *packer) take(size int) []byte {
 	default:
 		to, p.block = p.block[:n], p.block[n:]
 	}
-	return to[:size:size]
+	copy(to, data)
+	return to[:len(data):len(data)]
 }
-
-// Packs reports whether imports are copies.
-func (m Memory) Packs() bool { return m.pack != nil }
-
-// Reserve is memory for size bytes of a packed form, where imports are packed.
-func (m Memory) Reserve(size int) []byte { return m.pack.take(size) }

@@ -55,19 +55,8 @@ func (l *Loader) HasPrefix(prefix string) bool {
 	return slices.ContainsFunc(l.from.Names(), func(name string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// Matrix loads a weight [out, in] with its block scales, for products.
+// Matrix loads a weight [out, in] with its block scales.
 func (l *Loader) Matrix(name string, out, in int) kernel.Weight {
-	w := l.stored(name, out, in)
-	if !w.Data.Given() {
-		return w
-	}
-	w, err := kernel.PackWeight(l.mem, w)
-	l.err = errors.Join(l.err, err)
-	return w
-}
-
-// stored is a weight as the checkpoint holds it.
-func (l *Loader) stored(name string, out, in int) kernel.Weight {
 	m, ok := l.matrix(name, out, in)
 	if !ok {
 		return kernel.Weight{}
@@ -86,7 +75,7 @@ func (l *Loader) stored(name string, out, in int) kernel.Weight {
 
 // Table loads a matrix [rows, cols] whose rows are looked up one by one. Lookups apply no scales, so it must hold plain floats.
 func (l *Loader) Table(name string, rows, cols int) kernel.Weight {
-	w := l.stored(name, rows, cols)
+	w := l.Matrix(name, rows, cols)
 	if w.Scale.Given() {
 		l.complain("%s is %v with scales, supported for a table are F32, F16 and BF16", name, w.Data.DType)
 	}

@@ -164,5 +164,4 @@ type tiledOps struct {
 	bf16     func(c Cut, w []byte, ldw int)
 	fp8      func(c Cut, w []byte, ldw int, s blockScale)
 	fp4      func(c Cut, w []byte, ldw int, scale []byte, ldScale int)
-	narrow   func(c Cut, w *Narrow, n0 int)
 }

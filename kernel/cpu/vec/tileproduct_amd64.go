@@ -30,7 +30,6 @@ type tileScratch struct {
 	fill   fillArgs
 	pack   packArgs
 	fold   foldArgs
-	narrow narrowArgs
 	cols   Columns
 
 	// One after the other: the streaming kernels rely on it.

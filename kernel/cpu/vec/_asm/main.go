@@ -44,7 +44,6 @@ func files() map[string][]byte {
 	set["fill_amx_amd64.s"] = file(emitFill)
 	set["stream_amx_amd64.s"] = file(emitStreams)
 	set["columns_amx_amd64.s"] = file(emitColumns)
-	set["narrow_amx_amd64.s"] = file(emitNarrow)
 	return set
 }
 
