@@ -231,7 +231,7 @@ func (k *stream) phase(e *emitter, p int, multiply bool) {
 	between := func(q int) {
 		k.fill(e, half, q)
 		for r := 4 * q; r < 4*q+4; r++ {
-			fetchPlace(e, r)
+			k.fetchPlace(e, r)
 		}
 		e.op("LEAQ (R9)(CX*4), R9")
 		if q%8 == 7 {
@@ -395,9 +395,14 @@ func (k *stream) end(e *emitter) {
 	}
 }
 
-// fetchPlace fetches a line at place r of eight and moves on.
-func fetchPlace(e *emitter, r int) {
-	e.op("PREFETCHT1 %s", spaced("R12", "R13", "R14", "", 0, r%4))
+// fetchPlace fetches a line at place r of eight and moves on. A single row of x
+// leaves room for it in the nearest cache; x of more rows would be driven out.
+func (k *stream) fetchPlace(e *emitter, r int) {
+	hint := "PREFETCHT1"
+	if k.rows == 1 {
+		hint = "PREFETCHT0"
+	}
+	e.op("%s %s", hint, spaced("R12", "R13", "R14", "", 0, r%4))
 	switch r % 8 {
 	case 3:
 		e.op("LEAQ (R12)(R13*4), R12")
