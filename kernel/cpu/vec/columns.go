@@ -10,7 +10,7 @@ import "fmt"
 // again. Their sum is within 2^-17 of it. What would round to infinity is cut and
 // loses its lower bits, 2^-8 of it; what is below 2^-110 loses some of its own.
 // The parts of a row are columns of their own, whose sums are added in the end: so
-// one row, or eight, are multiplied by one tile of weights at a time, not by two.
+// up to eight rows are one tile, and tiles of weights are multiplied by it once.
 type Columns struct {
 	mem   []byte
 	m, k  int

@@ -37,10 +37,10 @@
 // The tier "amx" multiplies narrow weights by tiles, which take bfloat16 on both
 // sides and add in float32. A float32 of x goes in as two bfloat16, whose sum is
 // within 2^-17 of it, 2e-6 in the mean; weights are exact, and so is x that
-// bfloat16 holds. Subnormal numbers are zero. Sums are taken in steps of 32, each
-// times both parts of x; of e4m3 weights a step takes the even or the odd ones of
-// 64. Scales that are powers of two are in the weights; others scale the sums over
-// 128 columns. One part would be twice as fast and a rounding of x to eight bits
+// bfloat16 holds. Subnormal numbers are zero. Each part has a sum of its own, taken
+// in steps of 32 weights, and in the end both are added; of 64 e4m3 or e2m1 weights
+// a step takes those that are widened together. Scales that are powers of two are in
+// the weights; others scale the sums over 128 columns. One part would be twice as fast and a rounding of x to eight bits
 // away from these: enough to choose other experts and tokens than the definition
 // does. Two let a few choices in a thousand fall otherwise, where their margin is
 // 1e-5 of the numbers chosen from; [Tier.Precise] has no such rounding.

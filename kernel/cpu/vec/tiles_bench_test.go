@@ -29,7 +29,7 @@ const (
 	rateK = 1024
 )
 
-// Products of packed columns: one part for bfloat16 x, three for float32.
+// Products of packed columns: one part for bfloat16 x, two for float32.
 func BenchmarkTiled(b *testing.B) {
 	a := newMatrix(newRand(1), rateM, rateN, rateK, 0, 0)
 	y := make([]float32, rateM*rateN)
