@@ -159,6 +159,13 @@ func TestScanGrows(t *testing.T) {
 	}
 }
 
+func TestRefusesWhereNothingFits(t *testing.T) {
+	_, err := run(t, Options{Contexts: []int{1 << 30}, Batches: []int{1}})
+	if err == nil || !strings.Contains(err.Error(), "context 1073741824, batch 1: the model has") || !strings.Contains(err.Error(), "--contexts") {
+		t.Errorf("a context beyond the model: %v", err)
+	}
+}
+
 func TestSaysWhatDoesNotFit(t *testing.T) {
 	r, err := run(t, Options{Contexts: []int{64, 4096}, Batches: []int{1}, MemoryBytes: 4 << 20})
 	if err != nil {

@@ -30,8 +30,12 @@ func (r *Report) judge() {
 
 // head says what was measured.
 func (r *Report) head() string {
-	return fmt.Sprintf("%s\n%s, commit %s\n%s on %s, %d threads, rows %s, keys %s, prefill in chunks of %d\ncontext: %s\n", r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit,
-		r.Model, r.Kernels, r.Threads, r.Layout, r.Index, r.Chunk, r.Fill)
+	packed := ""
+	if r.Packed {
+		packed = ", weights packed"
+	}
+	return fmt.Sprintf("%s\n%s, commit %s\n%s on %s, %d threads%s, rows %s, keys %s, prefill in chunks of %d\ncontext: %s\n", r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit,
+		r.Model, r.Kernels, r.Threads, packed, r.Layout, r.Index, r.Chunk, r.Fill)
 }
 
 // Print writes the report for people.

@@ -69,6 +69,7 @@ type Report struct {
 	Model   string          `json:"model"`
 	Kernels string          `json:"kernels"`
 	Threads int             `json:"threads"`
+	Packed  bool            `json:"packed,omitempty"` // weights are copies on huge pages
 	Layout  string          `json:"layout"`
 	Index   string          `json:"index_layout"`
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step

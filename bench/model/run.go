@@ -26,7 +26,8 @@ type Options struct {
 	Batches  []int // sequences; none means 1 and 16
 	Chunk    int   // new tokens of a prefill step, shared out among the sequences; 0 means 512
 	Policy   plan.Policy
-	Threads  int // of the device, for the report
+	Threads  int  // of the device, for the report
+	Packed   bool // the device copies weights, for the report
 	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s. A single step may take longer.
 	Budget time.Duration
 	// PauseTime is how long garbage is collected while steps run; 0 means 2 s.
@@ -96,12 +97,15 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name), Kernels: dev.Name(), Threads: o.Threads, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
+	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name), Kernels: dev.Name(), Threads: o.Threads, Packed: o.Packed, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
 		Chunk: o.Chunk, Fill: b.filling()}
 	for _, batch := range o.Batches {
 		for _, c := range o.Contexts {
 			r.Cells = append(r.Cells, Cell{Context: c, Batch: batch, Skipped: b.unfit(c, batch)})
 		}
+	}
+	if err := some(r.Cells); err != nil {
+		return nil, err
 	}
 	if err := b.allocate(r.Cells); err != nil {
 		return nil, err
@@ -126,6 +130,17 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	}
 	r.judge()
 	return r, nil
+}
+
+// some refuses a run in which no cell can be measured.
+func some(cells []Cell) error {
+	for _, c := range cells {
+		if c.Skipped == "" {
+			return nil
+		}
+	}
+	c := cells[0]
+	return fmt.Errorf("bench: nothing can be measured: context %d, batch %d: %s; ask for smaller contexts (--contexts), batches (--batch) or another layout (--kv)", c.Context, c.Batch, c.Skipped)
 }
 
 func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {

@@ -70,7 +70,7 @@ are named with the reason. With --draft, answers to a few questions are timed wi
 
 // options reads the flags.
 func (f *benchModelFlags) options() (model.Options, error) {
-	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers}
+	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers, Packed: f.pack}
 	var errs [5]error
 	o.Contexts, errs[0] = counts("--contexts", f.contexts)
 	o.Batches, errs[1] = counts("--batch", f.batches)
