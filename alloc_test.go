@@ -133,7 +133,7 @@ func TestDraftingAllocatesNothing(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	run(j, 230)
 	runtime.ReadMemStats(&after)
-	if n, steps := after.Mallocs-before.Mallocs, e.steps-steps; n >= uint64(steps) { // a worker that comes late still allocates its scratch memory
+	if n, steps := after.Mallocs-before.Mallocs, e.steps-steps; n >= uint64(steps)/2 {
 		t.Errorf("%d allocations in %d steps", n, steps)
 	}
 }

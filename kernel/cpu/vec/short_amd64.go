@@ -60,14 +60,7 @@ func (ts *tileScratch) foldRuns(c *Cut, i, run, blocks int) {
 	each := c.X.tiles() * blockW / tileSide * tileBytes // of a block
 	if c.X.rows == 1 {
 		for r := range blockW {
-			y := c.Y[r*run+i:][:blocks]
-			for g := range y {
-				v := sumOfParts(ts.sums, g*each+r*pairLanes)
-				if c.Add {
-					v += y[g]
-				}
-				y[g] = v
-			}
+			foldOne(c.Y[r*run+i:][:blocks], ts.sums[r*pairLanes:], each, c.Add)
 		}
 		return
 	}

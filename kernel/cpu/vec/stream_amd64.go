@@ -134,16 +134,7 @@ func (ts *tileScratch) spreadSums(x *Columns) {
 // foldUnits writes the sums of units to y.
 func (ts *tileScratch) foldUnits(c *Cut, u streamUnits) {
 	if c.X.rows == 1 {
-		y := c.Y[u.row:][:u.rows]
-		// In bounds: a line has two sums.
-		sums := unsafe.Slice((*[2]float32)(at(ts.sums, 0)), u.rows)
-		for i := range y {
-			v := sums[i][0] + sums[i][1]
-			if c.Add {
-				v += y[i]
-			}
-			y[i] = v
-		}
+		foldOne(c.Y[u.row:][:u.rows], ts.sums, c.X.lineBytes(), c.Add)
 		return
 	}
 	a := &ts.fold

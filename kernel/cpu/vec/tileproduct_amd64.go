@@ -103,7 +103,7 @@ func tiled(c *Cut, w *panelWeights) {
 func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 	var rows [bandBlocks]int
 	var folded [bandBlocks]bool
-	room := (end - m + c.X.rows - 1) / c.X.rows * c.X.tiles() * blockW / tileSide * tileBytes // for the sums of a block
+	room := (&tileBlock{m: m, end: end}).tilesX(c.X) * blockW / tileSide * tileBytes // for the sums of a block
 	n, blocks := 0, 0
 	for blocks < min(bandBlocks, sumsBytes/room) && j+n < c.N {
 		rows[blocks], folded[blocks] = w.block(j+n, c.N-j-n), w.folded(j+n)
@@ -299,7 +299,7 @@ func (ts *tileScratch) foldBand(c *Cut, b tileBlock, room int) {
 // foldBlock writes the sums of a block to y.
 func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
 	if c.X.rows == 1 {
-		ts.foldOne(c, b)
+		foldOne(c.Y[b.row:][:b.rows], b.sums, pairLanes, c.Add)
 		return
 	}
 	tilesX, tilesW := b.tilesX(c.X), b.tilesW()
@@ -347,26 +347,17 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 	}
 }
 
-// foldOne writes the sums of a single column.
-func (ts *tileScratch) foldOne(c *Cut, b tileBlock) {
-	y := c.Y[b.row:][:b.rows]
-	// In bounds: a block has two tiles of 16 lines of 64 bytes.
-	sums := (*[blockW][tileSide]float32)(at(b.sums[:2*tileBytes], 0))[:len(y)]
-	if c.Add {
-		for i := range y {
-			y[i] += sums[i][0] + sums[i][1]
-		}
-		return
-	}
+// foldOne writes the sums of a single row of x, a distance apart, to y: those of
+// its two parts lie side by side.
+func foldOne(y []float32, sums []byte, apart int, add bool) {
 	for i := range y {
-		y[i] = sums[i][0] + sums[i][1]
+		p := (*[2]float32)(at(sums[i*apart:][:8], 0)) // in bounds: eight bytes
+		v := p[0] + p[1]
+		if add {
+			v += y[i]
+		}
+		y[i] = v
 	}
-}
-
-// sumOfParts is a sum of a single row, whose parts lie at byte i.
-func sumOfParts(sums []byte, i int) float32 {
-	p := (*[2]float32)(at(sums[i:], 0)) // within a line of 64 bytes
-	return p[0] + p[1]
 }
 
 // folds are the kernels that write sums of these columns to y.
