@@ -17,29 +17,66 @@ type Indexer struct {
 	Offset  int // first rotated element of a head
 	Pairing kernel.Pairing
 	Scales  num.ScaleMode // of quantised queries
-
-	dev                      kernel.Device
-	rawQ, rawWeights         kernel.Scratch
-	q, weights, keys, scores kernel.Scratch
 }
 
-// NewIndexer prepares an indexer without memory.
-func NewIndexer(dev kernel.Device, x Indexer) Indexer {
-	s := kernel.NewScratch(dev)
-	x.dev = dev
-	x.rawQ, x.rawWeights, x.q, x.weights, x.keys, x.scores = s, s, s, s, s, s
-	return x
+// Queries are what indexer queries are prepared from: one matrix times the latents, one times the hidden rows.
+type Queries struct {
+	Q       kernel.Tensor // activation [n, heads*128]
+	Weights kernel.Tensor // f32 [n, heads]
 }
 
-// Selection is the selection of one launch: step rows First to Last. Tensors over rows hold all rows of the step.
+// TakeQueries takes memory for the raw queries of n rows.
+func (x *Indexer) TakeQueries(a *kernel.Arena, activation kernel.DType, n int) Queries {
+	return Queries{Q: a.Take(activation, n, x.Heads*layout.IndexDim), Weights: a.Take(kernel.F32, n, x.Heads)}
+}
+
+// IndexSpace is the memory in which one launch selects; it holds one chunk of rows at a time.
+type IndexSpace struct {
+	raw     Queries       // not given where the queries of all rows are computed at once
+	q       kernel.Tensor // e4m3 or f32 [chunk, heads*128]
+	weights kernel.Tensor // f32 [chunk, heads]
+	scores  kernel.Tensor // f32 [chunk, plan's width]
+	keys    kernel.Pool   // gathered indexer keys, one page; not given where scores read the cache
+}
+
+// Arrange takes the memory of a launch that scores by the segment's path; other launches need none.
+func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *plan.Launch, keys layout.Kind, activation kernel.DType) (IndexSpace, error) {
+	var out IndexSpace
+	if !s.Indexer.Kind.Scores() {
+		return out, nil
+	}
+	n := min(s.Indexer.RowsPerChunk, l.Rows)
+	if n < 1 || s.Indexer.ScoreWidth < 1 {
+		return out, fmt.Errorf("attn: the plan scores %d rows of %d keys at a time", n, s.Indexer.ScoreWidth)
+	}
+	if s.Indexer.Kind == plan.IndexerRagged {
+		kl, err := layout.IndexOf(keys)
+		if err != nil {
+			return out, err
+		}
+		out.keys = kernel.Pool{Mem: a.Take(kernel.U8, 1, kl.PageBytes(l.Index.Count)), Layout: keys, PageTokens: l.Index.Count}
+	}
+	if !p.JointQueries {
+		out.raw = x.TakeQueries(a, activation, n)
+	}
+	kind := kernel.F32
+	if keys == layout.IndexPage132 {
+		kind = kernel.E4M3
+	}
+	out.q, out.weights = a.Take(kind, n, x.Heads*layout.IndexDim), a.Take(kernel.F32, n, x.Heads)
+	out.scores = a.Take(kernel.F32, n, s.Indexer.ScoreWidth)
+	return out, nil
+}
+
+// Selection is the selection of one launch: rows First to Last. Tensors over rows hold all rows of the pass.
 type Selection struct {
-	Plan        plan.Indexer
+	Plan        *plan.Indexer
+	Space       *IndexSpace
 	First, Last int
-	Longest     int // keys of the row that sees the most
 
 	Q, W           kernel.Weight // queries from latents, head weights from hidden rows
 	Latent, Hidden kernel.Tensor // activation [T, q_lora] and [T, hidden]
-	Computed       Queries       // where they were computed before
+	Computed       Queries       // raw queries of all rows, where the plan computes them at once
 	Angles         kernel.Tensor // f32 [T, 64]
 
 	Out            kernel.Tensor // i32 [T, K]: selected keys, counted in the sequence
@@ -49,141 +86,54 @@ type Selection struct {
 	Gather, Start  kernel.Tensor // ragged: i32 [n, 1] slots, and i32 [T, 1]: where the row's request begins among them
 }
 
-// Queries are what indexer queries are prepared from: one matrix times the latents, one times the hidden rows.
-type Queries struct {
-	Q       kernel.Tensor // activation [T, heads*128]
-	Weights kernel.Tensor // f32 [T, heads]
-}
-
-// Take returns memory for the queries of n rows, for products that are computed with others of the same inputs. It is valid until the next call, or a
-// Select without computed queries.
-func (x *Indexer) Take(n int) (q Queries, err error) {
-	if q.Q, err = x.rawQ.Take(x.dev.Activation(), n, x.Heads*layout.IndexDim); err != nil {
-		return
-	}
-	q.Weights, err = x.rawWeights.Take(kernel.F32, n, x.Heads)
-	return
-}
-
-// Scores reports whether a launch by a path of the plan, whose rows see at most longest keys, needs scores. Rows that see no more keys than they may
-// keep are not scored (kernel.ScoreArgs.SkipUpTo). Where that is every row of the launch, as in the first tokens of an answer, queries for scores would
-// be computed for nothing: the largest matrix of the attention would be read.
-func (x *Indexer) Scores(kind plan.IndexerKind, longest int) bool {
-	switch kind {
-	case plan.IndexerRagged, plan.IndexerPagedSplit, plan.IndexerPagedNative:
-		return longest > x.TopK
-	}
-	return false
-}
-
-// Select fills the launch's rows of Out.
-func (x *Indexer) Select(s *Selection) error {
-	args, scored := kernel.ScoreArgs{Keys: s.Cache}, x.Scores(s.Plan.Kind, s.Longest)
+// Select fills the launch's rows of Out. Rows that see no more keys than they may keep are not scored (kernel.ScoreArgs.SkipUpTo).
+func (x *Indexer) Select(q *kernel.Queue, s *Selection) {
+	args := kernel.ScoreArgs{Keys: s.Cache}
 	switch s.Plan.Kind {
 	case plan.IndexerKOnlyWithIndices:
+		q.Select(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last)})
+		return
 	case plan.IndexerRagged:
-		if !scored {
-			break
-		}
-		var err error
-		if args.Keys, err = x.gather(s); err != nil {
-			return err
-		}
+		args.Keys = s.Space.keys
+		q.GatherIndex(kernel.IndexGatherArgs{Out: s.Space.keys, Slots: s.Gather, Pool: s.Cache})
 	case plan.IndexerPagedSplit:
 		args.Table = s.Table
 	case plan.IndexerPagedNative:
 		args.Table, args.NextN = s.Table, s.Plan.NextN
 	default:
-		return fmt.Errorf("indexer path %v is not one that selects", s.Plan.Kind)
-	}
-	if !scored {
-		return x.dev.Select(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last)})
+		q.Fail(fmt.Errorf("indexer path %v selects no keys", s.Plan.Kind))
+		return
 	}
 	// Scores are computed in chunks of rows, so that their matrix stays within the plan's bound.
-	chunk := s.Plan.RowsPerChunk
-	if chunk <= 0 {
-		return fmt.Errorf("the plan scores %d rows at a time", chunk)
+	for first := s.First; first < s.Last; first += s.Space.scores.Rows {
+		x.chunk(q, s, args, first, min(first+s.Space.scores.Rows, s.Last))
 	}
-	for first := s.First; first < s.Last; first += chunk {
-		if err := x.chunk(s, args, first, min(first+chunk, s.Last)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// gather copies the keys of a launch's requests into one contiguous page.
-func (x *Indexer) gather(s *Selection) (kernel.Pool, error) {
-	keys, err := layout.IndexOf(s.Cache.Layout)
-	if err != nil {
-		return kernel.Pool{}, err
-	}
-	n := s.Gather.Rows
-	t, err := x.keys.Take(kernel.U8, 1, keys.PageBytes(n))
-	if err != nil {
-		return kernel.Pool{}, err
-	}
-	out := kernel.Pool{Mem: t, Layout: s.Cache.Layout, PageTokens: n}
-	return out, x.dev.GatherIndex(kernel.IndexGatherArgs{Out: out, Slots: s.Gather, Pool: s.Cache})
 }
 
 // chunk scores and selects rows first to last.
-func (x *Indexer) chunk(s *Selection, args kernel.ScoreArgs, first, last int) error {
-	scores, err := x.scores.Take(kernel.F32, last-first, s.Longest)
-	if err != nil {
-		return err
+func (x *Indexer) chunk(q *kernel.Queue, s *Selection, args kernel.ScoreArgs, first, last int) {
+	n, space := last-first, s.Space
+	raw := s.Computed
+	if raw.Q.Given() {
+		raw = Queries{Q: raw.Q.Slice(first, last), Weights: raw.Weights.Slice(first, last)}
+	} else {
+		raw = Queries{Q: space.raw.Q.Slice(0, n), Weights: space.raw.Weights.Slice(0, n)}
+		q.Multiply(kernel.MultiplyArgs{Out: raw.Q, X: s.Latent.Slice(first, last), W: s.Q})
+		q.Multiply(kernel.MultiplyArgs{Out: raw.Weights, X: s.Hidden.Slice(first, last), W: s.W})
 	}
-	if args.Q, args.W, err = x.queries(s, first, last); err != nil {
-		return err
-	}
-	lens := s.Lens.Slice(first, last)
+	args.Q, args.W = space.q.Slice(0, n), space.weights.Slice(0, n)
+	q.IndexQuery(kernel.IndexQueryArgs{Out: args.Q, W: args.W, Q: raw.Q, Weights: raw.Weights, Angles: s.Angles.Slice(first, last),
+		Heads: x.Heads, Offset: x.Offset, Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales,
+		FP4: s.Cache.Layout == layout.IndexPage68})
+	lens, scores := s.Lens.Slice(first, last), space.scores.Slice(0, n)
 	args.Out, args.Lens, args.Heads, args.SkipUpTo = scores, lens, x.Heads, x.TopK
 	if args.Table.Given() {
 		args.TableRow = s.Request.Slice(first, last)
 	} else {
 		args.Start = s.Start.Slice(first, last)
 	}
-	if err := x.dev.Scores(args); err != nil {
-		return err
-	}
-	return x.dev.Select(kernel.SelectArgs{Out: s.Out.Slice(first, last), Scores: scores, Lens: lens})
-}
-
-// queries prepares the indexer queries and head weights of rows first to last.
-func (x *Indexer) queries(s *Selection, first, last int) (q, weights kernel.Tensor, err error) {
-	n, width := last-first, x.Heads*layout.IndexDim
-	raw, err := x.raws(s, first, last)
-	if err != nil {
-		return
-	}
-	kind := kernel.F32
-	if s.Cache.Layout == layout.IndexPage132 {
-		kind = kernel.E4M3
-	}
-	if q, err = x.q.Take(kind, n, width); err != nil {
-		return
-	}
-	if weights, err = x.weights.Take(kernel.F32, n, x.Heads); err != nil {
-		return
-	}
-	err = x.dev.IndexQuery(kernel.IndexQueryArgs{Out: q, W: weights, Q: raw.Q, Weights: raw.Weights, Angles: s.Angles.Slice(first, last), Heads: x.Heads,
-		Offset: x.Offset, Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales, FP4: s.Cache.Layout == layout.IndexPage68})
-	return
-}
-
-// raws multiplies the inputs of rows first to last, unless that was done.
-func (x *Indexer) raws(s *Selection, first, last int) (Queries, error) {
-	if c := s.Computed; c.Q.Given() {
-		return Queries{Q: c.Q.Slice(first, last), Weights: c.Weights.Slice(first, last)}, nil
-	}
-	raw, err := x.Take(last - first)
-	if err != nil {
-		return raw, err
-	}
-	if err := x.dev.Multiply(kernel.MultiplyArgs{Out: raw.Q, X: s.Latent.Slice(first, last), W: s.Q}); err != nil {
-		return raw, err
-	}
-	return raw, x.dev.Multiply(kernel.MultiplyArgs{Out: raw.Weights, X: s.Hidden.Slice(first, last), W: s.W})
+	q.Scores(args)
+	q.Select(kernel.SelectArgs{Out: s.Out.Slice(first, last), Scores: scores, Lens: lens})
 }
 
 // Hadamard reports whether keys of a layout are kept Hadamard-rotated: quantised ones are, exact ones need no spreading of outliers.

@@ -39,4 +39,6 @@ type Operations interface {
 	Combiner
 	RootRouter
 	HashRouter
+	Copier
+	CandidateFinder
 }

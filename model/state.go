@@ -8,6 +8,8 @@ import "sparrow/plan"
 type Stateful interface {
 	// NewState makes the state of a sequence without tokens.
 	NewState() (State, error)
+	// Commit moves the states of a batch on: the pass that computes and stores its rows was enqueued.
+	Commit(in *Input)
 }
 
 // State is what a Stateful model keeps of one sequence. The goroutine that uses the model uses its states.
@@ -33,8 +35,8 @@ type Windowed interface {
 	WindowBytes(cfg *plan.Config) int64
 	// StateBytes is the memory of one state.
 	StateBytes(cfg *plan.Config) int64
-	// AllocateApart makes the cache like Allocate, with a number of window pages of its own.
-	AllocateApart(cfg *plan.Config, pages, windows int) error
+	// AllocateWindows makes the cache like Allocate, with a number of window pages of its own.
+	AllocateWindows(cfg *plan.Config, pages, windows int) error
 	// Restore makes the state of a sequence that goes on behind n tokens, a whole number of pages, which another sequence computed: windows
 	// are the window pages of those tokens, of which the last must be given.
 	Restore(n int, windows []int32) (State, error)

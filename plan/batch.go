@@ -1,9 +1,13 @@
 package plan
 
-// Batch is what the scheduler hands over for one step.
+// Batch is what the scheduler hands over for one forward pass.
 type Batch struct {
 	Mode     Mode      `json:"mode"`
 	Requests []Request `json:"requests"`
+	// Pass says which layers run: the model's own, or its drafting layer.
+	Pass Pass `json:"pass,omitempty"`
+	// Record says what is kept of every layer beside the logits.
+	Record Record `json:"record,omitzero"`
 	// PaddedRows is the row count kernels see when the batch is padded; 0
 	// means no padding. Decode-like batches pad whole requests.
 	PaddedRows int       `json:"padded_rows,omitempty"`
@@ -30,7 +34,33 @@ type Request struct {
 	Prefix int  `json:"prefix,omitempty"` // extend: cached tokens
 	Extend int  `json:"extend,omitempty"` // extend: new tokens; Seq = Prefix + Extend
 	N      int  `json:"n,omitempty"`      // verify, draft: rows; 0 takes Config.N
+	// Logits is for how many of the last new tokens logits are computed.
+	Logits int `json:"logits,omitempty"`
 }
+
+// Record names what a pass keeps of every layer: it comes back with the logits.
+type Record struct {
+	Hidden     bool `json:"hidden,omitempty"`     // residual rows behind the layer
+	Selections bool `json:"selections,omitempty"` // positions that its indexer chose
+}
+
+// Pass says which layers of a model run.
+type Pass uint8
+
+// PassTarget runs the model. The other two run its drafting layer: PassDraft
+// continues hidden states of the target, PassChain those of the drafting
+// layer's own last pass.
+const (
+	PassTarget Pass = iota
+	PassDraft
+	PassChain
+)
+
+var passes = enum[Pass]{"pass", []string{"target", "draft", "chain"}}
+
+func (p Pass) String() string                { return passes.text(p) }
+func (p Pass) MarshalText() ([]byte, error)  { return passes.marshal(p) }
+func (p *Pass) UnmarshalText(t []byte) error { return passes.unmarshal(p, t) }
 
 // ExtendRequest appends extend tokens to a cached prefix.
 func ExtendRequest(extend, prefix int) Request {
@@ -48,6 +78,16 @@ func DraftRequest(n, seq int) Request { return Request{Kind: ModeDraft, Seq: seq
 
 // NewBatch puts requests into one batch of the given mode.
 func NewBatch(mode Mode, requests ...Request) Batch { return Batch{Mode: mode, Requests: requests} }
+
+// Add appends a request with its kind. The batch takes the mode of its requests, or is mixed where they differ.
+func (b *Batch) Add(r Request) {
+	if len(b.Requests) == 0 {
+		b.Mode = r.Kind
+	} else if b.Mode != r.Kind {
+		b.Mode = ModeMixed
+	}
+	b.Requests = append(b.Requests, r)
+}
 
 // KindOf is what request i does: its own kind in a mixed batch, the mode of
 // the batch otherwise.

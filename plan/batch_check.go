@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// rowsOf is the number of new tokens of request i.
-func (b *Batch) rowsOf(cfg *Config, i int) int {
+// Rows is the number of new tokens of request i.
+func (b *Batch) Rows(cfg *Config, i int) int {
 	r := &b.Requests[i]
 	switch b.KindOf(i) {
 	case ModeDecode:
@@ -44,12 +44,12 @@ func (b *Batch) firstPosition(i, rows int) int {
 
 // FirstPosition is the sequence position of request i's first new token.
 func (b *Batch) FirstPosition(cfg *Config, i int) int {
-	return b.firstPosition(i, b.rowsOf(cfg, i))
+	return b.firstPosition(i, b.Rows(cfg, i))
 }
 
 // keysOf is the number of keys of request i after the step.
 func (b *Batch) keysOf(cfg *Config, i int) int {
-	rows := b.rowsOf(cfg, i)
+	rows := b.Rows(cfg, i)
 	return max(0, b.firstPosition(i, rows)+rows)
 }
 
@@ -65,6 +65,10 @@ func (b *Batch) check(cfg *Config) error {
 	}
 	if int(b.Graph) >= len(graphModes.words) {
 		return &Error{Code: E20, Asked: fmt.Sprintf("a batch in graph mode %d", b.Graph), Supported: graphModes.list()}
+	}
+	if int(b.Pass) >= len(passes.words) || b.Pass != PassTarget && (b.Mode == ModeIdle || b.Mode == ModeVerify || b.Mode == ModeDecode) {
+		return &Error{Code: E20, Asked: fmt.Sprintf("a batch of mode %s in pass %d", b.Mode, b.Pass),
+			Supported: "pass target for every mode, pass draft and chain for extend and draft requests"}
 	}
 	if b.Mode == ModeIdle {
 		if len(b.Requests) > 0 {
@@ -87,7 +91,7 @@ func (b *Batch) check(cfg *Config) error {
 			return err
 		}
 		total += b.keysOf(cfg, i)
-		rows += b.rowsOf(cfg, i)
+		rows += b.Rows(cfg, i)
 		if total > math.MaxInt32 || rows > math.MaxInt32 {
 			return lengthError("a batch of %d keys and %d rows, more than int32 arrays can count", total, rows)
 		}
@@ -103,6 +107,9 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 	kind := b.KindOf(i)
 	if b.Mode != ModeMixed && r.Kind != ModeUnset && r.Kind != b.Mode && !(r.Kind == ModeExtend && b.Mode.ExtendLike()) {
 		return &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %s in a batch of mode %s", i, r.Kind, b.Mode), Supported: "mode mixed for requests of different kinds"}
+	}
+	if r.Logits < 0 || kind != ModeIdle && r.Logits > b.Rows(cfg, i) {
+		return lengthError("request %d with logits of %d of its %d new tokens", i, r.Logits, b.Rows(cfg, i))
 	}
 	if r.Seq < 0 || r.Prefix < 0 || r.Extend < 0 || r.N < 0 || r.Seq > math.MaxInt32 || r.N > math.MaxInt32 || r.Prefix > math.MaxInt32 || r.Extend > math.MaxInt32 {
 		return lengthError("request %d with lengths seq %d, prefix %d, extend %d, n %d", i, r.Seq, r.Prefix, r.Extend, r.N)

@@ -75,7 +75,7 @@ func FuzzParseBatch(f *testing.F) {
 		}
 		rows := 0
 		for i := range b.Requests {
-			rows += b.rowsOf(&ours, i)
+			rows += b.Rows(&ours, i)
 		}
 		if rows > 1<<20 {
 			return // planning is linear in launches; keep the fuzzer quick

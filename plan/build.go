@@ -11,15 +11,19 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 	if err := b.check(&cfg); err != nil {
 		return nil, err
 	}
-	p := &Plan{Mode: b.Mode, Graph: b.Graph, Runnable: cfg.Runnable, Collectives: true}
+	p := &Plan{Mode: b.Mode, Graph: b.Graph, Runnable: cfg.Runnable, Collectives: true, Pass: b.Pass, Requests: len(b.Requests), Record: b.Record}
 	if b.Mode == ModeIdle {
 		p.Reasons = []Reason{{"dispatch 2", "an idle rank runs no kernels and joins the collectives"}}
 		p.Key = keyOf(&cfg, p)
 		return p, nil
 	}
 	var err error
-	if p.TablePages, err = b.tablePages(&cfg); err != nil {
+	if p.Shape, err = shapeOf(&cfg, &b); err != nil {
 		return nil, err
+	}
+	p.TablePages = p.Shape.TablePages
+	for i := range b.Requests {
+		p.Logits += b.Requests[i].Logits
 	}
 	w := &builder{cfg: &cfg, b: &b, plan: p}
 	switch cfg.Catalog {
@@ -36,10 +40,19 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 		s.FirstRow = p.Rows
 		p.Rows += s.Rows
 		p.TransientBytes = max(p.TransientBytes, s.TransientBytes)
+		p.JointQueries = p.JointQueries || s.Indexer.Kind.Scores()
+	}
+	if cfg.Catalog == CatalogSparrow {
+		p.JointQueries = p.JointQueries && p.Rows <= jointRows
+		w.inputs()
 	}
 	p.Key = keyOf(&cfg, p)
 	return p, nil
 }
+
+// jointRows is the most rows of a pass whose indexer queries are computed with
+// the layer's other products.
+const jointRows = 32
 
 // builder carries one call of Build.
 type builder struct {
@@ -66,7 +79,6 @@ func (w *builder) complete(s *Segment) error {
 	if err := w.slice(s); err != nil {
 		return err
 	}
-	s.Arrays = arraysOf(w.cfg, w.plan, s)
 	s.Reasons = slices.Clip(s.Reasons)
 	return nil
 }
@@ -108,6 +120,6 @@ func cpActive(cfg *Config, b *Batch, s *Segment) bool {
 func (w *builder) spanKeys(sp *Span) int { return spanKeys(w.cfg, w.b, sp) }
 
 func spanKeys(cfg *Config, b *Batch, sp *Span) int {
-	rows := b.rowsOf(cfg, sp.Request)
+	rows := b.Rows(cfg, sp.Request)
 	return max(0, b.firstPosition(sp.Request, rows)+sp.To)
 }

@@ -9,6 +9,16 @@ import (
 // rowIndexer settles the indexer path of a segment of the sparrow catalogue.
 func (w *builder) rowIndexer(s *Segment) {
 	var why Reason
+	switch {
+	case w.storesOnly():
+		s.Indexer, why = Indexer{Kind: IndexerKOnly}, reasonKOnly
+		s.Reasons = append(s.Reasons, why)
+		return
+	case s.Row.DecodeLike() && s.NeedIndices && w.b.shortSegment(w.cfg, s.Spans[0].Request):
+		s.Indexer, why = Indexer{Kind: IndexerKOnlyWithIndices}, reasonKOnlyIndices
+		s.Reasons = append(s.Reasons, why)
+		return
+	}
 	switch s.Row {
 	case RowDensePrefill:
 		switch {
@@ -41,8 +51,8 @@ func (w *builder) rowIndexer(s *Segment) {
 	s.Reasons = append(s.Reasons, why)
 }
 
-// scores reports whether the path computes a score matrix.
-func (k IndexerKind) scores() bool {
+// Scores reports whether the path computes a score matrix.
+func (k IndexerKind) Scores() bool {
 	switch k {
 	case IndexerRagged, IndexerPagedSplit, IndexerPagedNative, IndexerContiguous:
 		return true
@@ -70,7 +80,7 @@ func (w *builder) sizeScores(s *Segment) {
 	if s.Indexer.Kind != IndexerNone {
 		s.Indexer.Heads = paddedIndexHeads(cfg.Hardware.Arch, cfg.Model.IndexHeads)
 	}
-	if !s.Indexer.Kind.scores() {
+	if !s.Indexer.Kind.Scores() {
 		return
 	}
 	width := total

@@ -73,8 +73,15 @@ func (s LayerShare) Shared(l int) bool {
 	return false
 }
 
-// ratio4 is the compression of the stream V4's indexer selects from.
-const ratio4 = 4
+// ratio4 is the compression of the stream V4's indexer selects from, ratio128
+// that of the stream every query reads whole.
+const (
+	ratio4   = 4
+	ratio128 = 128
+)
+
+// windowWidth is the width of a row of V4's window indices.
+func (m *Model) windowWidth() int { return roundUp(m.Window, 64) }
 
 // v4 reports whether the model routes by dispatch section 13.
 func (m *Model) v4() bool { return m.Family == DeepSeekV4 }

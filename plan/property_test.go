@@ -165,7 +165,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 					rt.Fatalf("launch %+v after row %d with limit %d", l, next, limit)
 				}
 				next += l.Rows
-				if s.Indexer.Kind.scores() {
+				if s.Indexer.Kind.Scores() {
 					chunks += (l.Rows + s.Indexer.RowsPerChunk - 1) / s.Indexer.RowsPerChunk
 				}
 				checkLaunchSpans(rt, &cfg, &b, s, l)
@@ -176,7 +176,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 			if chunks != s.Indexer.Chunks {
 				rt.Fatalf("%d chunks planned, %d needed", s.Indexer.Chunks, chunks)
 			}
-			if s.NextN == 0 && s.Indexer.Kind.scores() && s.Indexer.RowsPerChunk > 1 && int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
+			if s.NextN == 0 && s.Indexer.Kind.Scores() && s.Indexer.RowsPerChunk > 1 && int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
 				if bytes := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4; bytes > cfg.ScoreCap {
 					rt.Fatalf("a chunk of %d bytes exceeds the cap %d", bytes, cfg.ScoreCap)
 				}
@@ -223,7 +223,7 @@ func TestSpansCoverEveryNewTokenOnce(t *testing.T) {
 		p := mustBuild(rt, cfg, b)
 		seen := make([][]bool, len(b.Requests))
 		for i := range seen {
-			seen[i] = make([]bool, b.rowsOf(&cfg, i))
+			seen[i] = make([]bool, b.Rows(&cfg, i))
 		}
 		rows := 0
 		for i := range p.Segments {

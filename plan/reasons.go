@@ -15,6 +15,7 @@ var (
 	reasonPagedSplit    = Reason{"dispatch 12", "scores over pages, each row on its own"}
 	reasonPagedNative   = Reason{"dispatch 12", "scores over pages, all rows of a request at once"}
 	reasonDraftSplit    = Reason{"dispatch 12", "draft rows are always scored one by one"}
+	reasonStoresOnly    = Reason{"dispatch 6", "no logits are wanted and no layer follows: rows and indexer keys are stored, nothing attends"}
 	reasonWindowOnly    = Reason{"dispatch 13", "V4 draft layers attend to the window only"}
 	reasonUnclipped     = Reason{"dispatch 11", "the kernel takes unclipped lengths in plain decode"}
 )

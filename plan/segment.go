@@ -20,12 +20,22 @@ func (w *builder) segmented() error {
 		s := &groups[i]
 		w.shapeRow(s)
 		w.rowIndexer(s)
+		if w.storesOnly() {
+			s.Form, s.Convert, s.Transform, s.NeedIndices, s.FusedTopK = FormEmpty, ConvertNone, TransformNone, false, false
+			s.Reasons = append(s.Reasons, reasonStoresOnly)
+		}
 		if err := w.complete(s); err != nil {
 			return err
 		}
 	}
 	w.plan.Segments = groups
 	return nil
+}
+
+// storesOnly reports whether rows of the drafting layer leave their keys for
+// later rows and nothing else: no later layer reads their outputs.
+func (w *builder) storesOnly() bool {
+	return w.b.Pass != PassTarget && w.plan.Logits == 0 && !w.cfg.Model.v4()
 }
 
 // groups cuts every request into spans and sorts them into segments.
@@ -41,7 +51,7 @@ func (w *builder) groups() []Segment {
 		return &list[len(list)-1]
 	}
 	for i := range w.b.Requests {
-		rows := w.b.rowsOf(w.cfg, i)
+		rows := w.b.Rows(w.cfg, i)
 		switch w.b.KindOf(i) {
 		case ModeDecode:
 			group(RowDecode, 1).span(i, 0, 1)
@@ -50,6 +60,10 @@ func (w *builder) groups() []Segment {
 		case ModeDraft:
 			group(RowDraft, rows).span(i, 0, rows)
 		case ModeExtend, ModeSplitPrefill, ModeDLLMExtend:
+			if w.b.Pass != PassTarget && w.cfg.Model.v4() {
+				group(RowDraft, rows).span(i, 0, rows) // the drafting block attends to a window, also in a prompt
+				continue
+			}
 			dense, short := w.cuts(w.b.Requests[i].Prefix, rows)
 			if dense > 0 {
 				group(RowDensePrefill, 0).span(i, 0, dense)

@@ -7,13 +7,16 @@ import "encoding/binary"
 // in a map keyed by Shape. The shape of a decode-like batch holds no lengths.
 type Shape struct {
 	Mode       Mode
+	Pass       Pass
 	Graph      GraphMode
 	NeedSeed   bool
+	Record     Record
 	Requests   int
 	NextN      int // rows per request where all have as many
+	Logits     int // rows of logits per request where all have as many
 	TablePages int
 	PaddedRows int
-	Short      bool // public catalogue: no request exceeds index_topk
+	Short      bool // no request of a decode-like batch exceeds index_topk
 	FreeBytes  int64
 	// Lengths encodes every request of a batch that is not uniform.
 	Lengths string
@@ -25,35 +28,65 @@ func ShapeOf(cfg Config, b Batch) (Shape, error) {
 	if err := b.check(&cfg); err != nil {
 		return Shape{}, err
 	}
-	sh := Shape{Mode: b.Mode, Graph: b.Graph, Requests: len(b.Requests), PaddedRows: b.PaddedRows, NeedSeed: b.NeedSeed}
+	return shapeOf(&cfg, &b)
+}
+
+func shapeOf(cfg *Config, b *Batch) (Shape, error) {
+	sh := Shape{Mode: b.Mode, Pass: b.Pass, Graph: b.Graph, Requests: len(b.Requests), PaddedRows: b.PaddedRows, NeedSeed: b.NeedSeed, Record: b.Record}
 	if b.Mode == ModeIdle {
 		return sh, nil
 	}
 	var err error
-	if sh.TablePages, err = b.tablePages(&cfg); err != nil {
+	if sh.TablePages, err = b.tablePages(cfg); err != nil {
 		return Shape{}, err
 	}
-	uniform, longest := b.Mode.DecodeLike(), 0
-	sh.NextN = b.rowsOf(&cfg, 0)
+	uniform := b.Mode.DecodeLike()
+	sh.NextN, sh.Logits = b.Rows(cfg, 0), b.Requests[0].Logits
+	longest := 0
 	for i := range b.Requests {
-		uniform = uniform && b.rowsOf(&cfg, i) == sh.NextN
-		longest = max(longest, b.keysOf(&cfg, i))
+		uniform = uniform && b.Rows(cfg, i) == sh.NextN && b.Requests[i].Logits == sh.Logits
+		longest = max(longest, b.keysOf(cfg, i))
 	}
-	sh.Short = cfg.Catalog == CatalogPublic && longest <= cfg.Model.shortKeys()
+	sh.Short = (uniform || cfg.Catalog == CatalogPublic) && longest <= cfg.Model.shortKeys()
 	if uniform {
 		return sh, nil
 	}
-	sh.NextN, sh.FreeBytes = 0, b.FreeBytes
+	sh.NextN, sh.Logits, sh.FreeBytes = 0, 0, b.FreeBytes
+	sh.Lengths = b.lengths(cfg)
+	return sh, nil
+}
+
+// lengths encodes what each request adds and, where the plan depends on it, how
+// many keys it has. Decode-like requests of our catalogue say only whether
+// their segment needs scores.
+func (b *Batch) lengths(cfg *Config) string {
 	buf := make([]byte, 0, 12*len(b.Requests))
 	for i := range b.Requests {
-		r := &b.Requests[i]
-		buf = append(buf, byte(b.KindOf(i)))
-		buf = binary.AppendUvarint(buf, uint64(b.rowsOf(&cfg, i)))
-		if kind := b.KindOf(i); kind.DecodeLike() && cfg.Catalog == CatalogSparrow {
+		r, kind := &b.Requests[i], b.KindOf(i)
+		buf = append(buf, byte(kind))
+		buf = binary.AppendUvarint(buf, uint64(b.Rows(cfg, i)))
+		buf = binary.AppendUvarint(buf, uint64(r.Logits))
+		if kind.DecodeLike() && cfg.Catalog == CatalogSparrow {
+			short := byte(0)
+			if b.shortSegment(cfg, i) {
+				short = 1
+			}
+			buf = append(buf, short)
 			continue
 		}
 		buf = binary.AppendUvarint(buf, uint64(r.Seq))
 	}
-	sh.Lengths = string(buf)
-	return sh, nil
+	return string(buf)
+}
+
+// shortSegment reports whether no request in the segment of decode-like request
+// i has more keys than index_topk: every key is then selected without scores.
+func (b *Batch) shortSegment(cfg *Config, i int) bool {
+	kind, rows := b.KindOf(i), b.Rows(cfg, i)
+	for j := range b.Requests {
+		if b.KindOf(j) == kind && b.Rows(cfg, j) == rows && b.keysOf(cfg, j) > cfg.Model.shortKeys() {
+			return false
+		}
+	}
+	return true
 }

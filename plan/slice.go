@@ -55,7 +55,7 @@ func (w *builder) slice(s *Segment) error {
 	if w.cfg.MaxTransient > 0 {
 		sl.reserve = w.cfg.MaxTransient
 	}
-	if s.Indexer.Kind.scores() {
+	if s.Indexer.Kind.Scores() {
 		sl.chunk = int64(s.Indexer.RowsPerChunk)
 	}
 	if err := sl.run(); err != nil {

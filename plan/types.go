@@ -14,11 +14,32 @@ type Plan struct {
 	Runnable bool `json:"runnable"`
 	// Collectives is true for every plan: an idle rank joins them too.
 	Collectives bool `json:"collectives"`
-	// Rows is the number of query rows of the step, over all segments.
+	// Pass says which layers run.
+	Pass Pass `json:"pass"`
+	// Shape is what the plan depends on besides the configuration, exactly:
+	// plans and captured graphs are kept by it.
+	Shape Shape `json:"-"`
+	// Rows is the number of query rows of the pass, over all segments.
 	Rows int `json:"rows"`
+	// Requests is the number of requests of the batch.
+	Requests int `json:"requests"`
+	// Logits is the number of rows whose logits are computed.
+	Logits int `json:"logits"`
+	// Record says what is kept of every layer.
+	Record Record `json:"record,omitzero"`
+	// JointQueries says that indexer queries of all rows are computed with the
+	// layer's other products. The time of so few rows is that of reading the
+	// weights; more rows are computed in the chunks that are scored, to save
+	// memory.
+	JointQueries bool `json:"joint_queries,omitempty"`
 	// TablePages is the width of the page tables, in pages.
 	TablePages int       `json:"table_pages"`
 	Segments   []Segment `json:"segments"`
+	// Inputs are the arrays of the pass: one block of int32 words that is
+	// filled in host memory and copied to the device once.
+	Inputs []Array `json:"inputs,omitempty"`
+	// InputWords is the size of the block.
+	InputWords int `json:"input_words,omitempty"`
 	// TransientBytes is the most memory any moment of the step needs beyond
 	// weights and pools: segments run one after another, so it is a maximum.
 	TransientBytes int64 `json:"transient_bytes"`
@@ -70,7 +91,6 @@ type Segment struct {
 	Limit         string   `json:"limit"`
 	Launches      []Launch `json:"launches"`
 
-	Arrays         []Array     `json:"arrays"`
 	TransientBytes int64       `json:"transient_bytes"`
 	Reasons        []Reason    `json:"reasons"`
 	Rejected       []Rejection `json:"rejected,omitempty"`
@@ -101,10 +121,29 @@ type Launch struct {
 	// belong to none.
 	FirstSpan int `json:"first_span"`
 	Spans     int `json:"spans"`
-	// Keys is the sum of keys of those spans, the rows of a gathered KV
-	// tensor; 0 in decode-like segments.
+	// Keys is the sum of keys of those spans; 0 in decode-like segments.
 	Keys int `json:"keys,omitempty"`
+	// What the launch gathers and converts, as parts of the arrays of the same
+	// names. Gather is what its rows see of the cache, V4: window entries;
+	// Groups and Heavy are V4's entries of ratio 4 and 128; Index is indexer
+	// keys, V4: of the groups.
+	Gather Run `json:"gather,omitzero"`
+	Groups Run `json:"groups,omitzero"`
+	Heavy  Run `json:"heavy,omitzero"`
+	Index  Run `json:"index,omitzero"`
+	Pages  Run `json:"pages,omitzero"`
+	// Tables are the rows of the table over converted pages.
+	Tables Run `json:"tables,omitzero"`
 }
+
+// Run is a part of an array: Count entries from First on.
+type Run struct {
+	First int `json:"first"`
+	Count int `json:"count"`
+}
+
+// End is one more than the last entry.
+func (r Run) End() int { return r.First + r.Count }
 
 // Indexer is the indexer path with its sizes.
 type Indexer struct {
@@ -118,22 +157,6 @@ type Indexer struct {
 	ScoreWidth   int `json:"score_width,omitempty"`
 	// Heads is the number of index heads after zero-weight padding.
 	Heads int `json:"heads,omitempty"`
-}
-
-// Array is one per-batch array and its shape.
-type Array struct {
-	Name  ArrayName `json:"name"`
-	DType DType     `json:"dtype"`
-	Shape []int     `json:"shape"`
-}
-
-// Bytes is the size of the array.
-func (a Array) Bytes() int64 {
-	n := int64(a.DType.Bytes())
-	for _, d := range a.Shape {
-		n *= int64(d)
-	}
-	return n
 }
 
 // Reason says why something was chosen and which rule says so.

@@ -14,7 +14,7 @@ func (w *builder) uniform() error {
 		return err
 	}
 	for i := range w.b.Requests {
-		s.span(i, 0, w.b.rowsOf(w.cfg, i))
+		s.span(i, 0, w.b.Rows(w.cfg, i))
 	}
 	s.NextN = facts.nextN
 	w.uniformForm(&s, facts)
@@ -45,7 +45,7 @@ type batchFacts struct {
 func (w *builder) facts() (batchFacts, error) {
 	var f batchFacts
 	for i := range w.b.Requests {
-		rows := w.b.rowsOf(w.cfg, i)
+		rows := w.b.Rows(w.cfg, i)
 		kind := w.b.KindOf(i)
 		if w.b.Mode.ExtendLike() && kind != ModeDecode && kind.DecodeLike() {
 			return f, &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %s in a mixed batch of the catalogue public", i, kind), Supported: "extend and decode requests", Try: "--catalog sparrow"}

@@ -27,13 +27,10 @@ type Draft struct {
 	From int
 }
 
-// drafts is what the runner keeps for the drafting layer.
-type drafts struct {
-	batch  plan.Batch
-	input  model.DraftInput
-	rows   []int32 // memory behind input.Hidden
-	ends   []int32 // row of each Draft of the latest call whose logits were wanted, else -1
-	logits []float32
+// drafts reports whether the configuration and the checkpoint have drafts.
+func (r *Runner) drafts() bool {
+	d, ok := r.model.(model.Drafter)
+	return ok && r.cfg.N > 1 && d.DraftHead() == nil
 }
 
 // Draft runs the drafting layer after a Run, or, chained, after a Draft: rows whose outputs nobody wants leave their keys first, then the last rows
@@ -44,6 +41,9 @@ func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	if !ok {
 		return Result{}, fmt.Errorf("step: models of family %s have no drafting layer", r.model.Config().Family)
 	}
+	if err := m.DraftHead(); err != nil {
+		return Result{}, err
+	}
 	if err := r.checkDrafts(works, chained); err != nil {
 		return Result{}, err
 	}
@@ -52,27 +52,21 @@ func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 		if err := r.collectDrafts(works, last, chained); err != nil {
 			return Result{}, err
 		}
-		d := &r.draft
-		if len(d.batch.Requests) == 0 {
+		if len(r.draft.batch.Requests) == 0 {
 			continue
 		}
-		p, err := r.plan(&d.batch)
-		if err != nil {
-			return Result{}, err
-		}
-		d.input.Step = attn.Step{Plan: p, Config: &r.cfg, Batch: &d.batch, Tables: d.input.Tables, PageTokens: r.cfg.Page}
-		t, err := m.Draft(d.input)
+		p, err := r.start(&r.draft)
 		if err != nil {
 			return Result{}, err
 		}
 		if !last {
 			continue
 		}
-		if res, err = r.read(p, t, len(d.input.Logits), &d.logits); err != nil {
+		if res, err = p.Wait(); err != nil {
 			return Result{}, err
 		}
 	}
-	return res, r.endDrafts(works)
+	return res, r.endDrafts(works, res.Plan)
 }
 
 func (r *Runner) checkDrafts(works []Draft, chained bool) error {
@@ -84,9 +78,9 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 			return fmt.Errorf("step: draft %d: %d rows after %d tokens, the model has %d positions", i, n, w.Cached, r.model.Config().MaxPositions)
 		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
 			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
-		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.draft.ends) || r.draft.ends[w.From] < 0):
-			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain goes on with one row, after one whose logits were wanted", i, n, w.From, len(r.draft.ends))
-		case !chained && (w.From < 0 || w.From >= len(r.input.Tokens) || n > len(r.input.Tokens[w.From])):
+		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends) || r.ends[w.From] < 0):
+			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain goes on with one row, after one whose logits were wanted", i, n, w.From, len(r.ends))
+		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
 			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
 		}
 	}
@@ -95,19 +89,20 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 
 // collectDrafts describes the last rows of the works, or all the others, as a batch, and finds the rows that hold their hidden states.
 func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
-	d := &r.draft
-	b, in := &d.batch, &d.input
-	b.Mode, b.Requests = plan.ModeIdle, b.Requests[:0]
-	in.States = in.States[:0]
-	in.Tokens, in.Tables, in.Hidden, in.Logits, in.Chained = in.Tokens[:0], in.Tables[:0], in.Hidden[:0], in.Logits[:0], chained
+	b, in := &r.draft.batch, &r.draft.input
+	b.Mode, b.Requests, b.Pass = plan.ModeIdle, b.Requests[:0], plan.PassDraft
+	if chained {
+		b.Pass = plan.PassChain
+	}
+	in.Tokens, in.Tables, in.Hidden, in.States = in.Tokens[:0], in.Tables[:0], in.Hidden[:0], in.States[:0]
 	rows := 0
 	for i := range works {
 		rows += len(works[i].Tokens)
 	}
-	if cap(d.rows) < rows {
-		d.rows = make([]int32, 0, rows)
+	if cap(r.rows) < rows {
+		r.rows = make([]int32, 0, rows)
 	}
-	d.rows = d.rows[:0]
+	r.rows = r.rows[:0]
 	for i := range works {
 		w := &works[i]
 		from, to := 0, len(w.Tokens)
@@ -121,31 +116,26 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 		if from == to {
 			continue
 		}
-		first := len(d.rows)
+		first := len(r.rows)
 		for t := from; t < to; t++ {
 			row, err := r.source(w, t, chained)
 			if err != nil {
 				return fmt.Errorf("step: draft %d: %w", i, err)
 			}
-			d.rows = append(d.rows, row)
+			r.rows = append(r.rows, row)
 		}
 		q := plan.DraftRequest(to-from, w.Cached+to)
 		if kind == plan.ModeExtend {
 			q = plan.ExtendRequest(to-from, w.Cached+from)
 		}
-		if len(b.Requests) == 0 {
-			b.Mode = kind
-		} else if b.Mode != kind {
-			b.Mode = plan.ModeMixed
-		}
 		if last {
-			in.Logits = append(in.Logits, model.Pick{Request: len(b.Requests)})
+			q.Logits = 1
 		}
-		b.Requests = append(b.Requests, q)
+		b.Add(q)
 		in.Tokens = append(in.Tokens, w.Tokens[from:to])
 		in.Tables = append(in.Tables, w.Pages)
 		in.States = append(in.States, w.State)
-		in.Hidden = append(in.Hidden, d.rows[first:])
+		in.Hidden = append(in.Hidden, r.rows[first:])
 	}
 	return nil
 }
@@ -153,26 +143,25 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 // source is where the hidden state of row t of a draft lies.
 func (r *Runner) source(w *Draft, t int, chained bool) (int32, error) {
 	if chained {
-		return r.draft.ends[w.From], nil
+		return r.ends[w.From], nil
 	}
-	return model.RowOf(&r.input.Step, model.Pick{Request: w.From, Token: t})
+	return attn.RowOf(r.target.input.Plan, w.From, t)
 }
 
-// endDrafts notes where a chain can go on.
-func (r *Runner) endDrafts(works []Draft) error {
-	d := &r.draft
-	d.ends = d.ends[:0]
+// endDrafts notes where a chain can continue.
+func (r *Runner) endDrafts(works []Draft, p *plan.Plan) error {
+	r.ends = r.ends[:0]
 	at := 0
 	for i := range works {
 		row := int32(-1)
 		if works[i].Logits {
 			var err error
-			if row, err = model.RowOf(&d.input.Step, model.Pick{Request: at}); err != nil {
+			if row, err = attn.RowOf(p, at, 0); err != nil {
 				return err
 			}
 			at++
 		}
-		d.ends = append(d.ends, row)
+		r.ends = append(r.ends, row)
 	}
 	return nil
 }

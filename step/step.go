@@ -1,17 +1,17 @@
-// Package step runs one step of a batch: sequences with their new tokens and pages flow in, a plan is made, the model runs, and logits in
-// host memory flow out. It owns no policy: which sequences are in a step is the scheduler's decision, how they run is the planner's.
+// Package step runs forward passes: sequences with their new tokens and pages flow in, a plan is made, its input block is filled and copied
+// to the device, the model's operations are enqueued, and logits in host memory flow out. It owns no policy: which sequences are in a pass
+// is the scheduler's decision, how they run is the planner's.
 package step
 
 import (
 	"fmt"
 
-	"sparrow/attn"
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
 )
 
-// Work is one sequence's part of a step.
+// Work is one sequence's part of a pass.
 type Work struct {
 	// Kind is plan.ModeExtend, ModeDecode, ModeVerify or ModeDraft.
 	Kind plan.Mode
@@ -31,75 +31,146 @@ type Work struct {
 
 // Runner turns works into logits. One goroutine uses it at a time.
 type Runner struct {
-	model model.Model
-	cfg   plan.Config
-	plans map[plan.Shape]*plan.Plan
+	model  model.Model
+	cfg    plan.Config
+	limits Limits
+	arena  *kernel.Arena
+	bound  int64 // mark behind what the model keeps from pass to pass
+	passes map[plan.Shape]*pass
 
-	batch  plan.Batch
-	input  model.Input
-	logits []float32
-	draft  drafts
+	target, draft side
+	ends          []int32 // row of each Draft of the latest call whose logits were wanted, else -1
+	rows          []int32 // memory behind the hidden rows of a draft
 }
 
-// maxPlans bounds the plans kept for reuse; decode shapes repeat, prefill shapes hardly do.
-const maxPlans = 256
-
-// New prepares steps of a model whose cache was allocated for cfg.
-func New(m model.Model, cfg plan.Config) *Runner {
-	return &Runner{model: m, cfg: cfg, plans: map[plan.Shape]*plan.Plan{}}
+// pass is a plan with its place in the arena.
+type pass struct {
+	plan *plan.Plan
+	model.Pass
 }
+
+// side is what the runner keeps for passes of the target, or of the drafting layer.
+type side struct {
+	batch plan.Batch
+	input model.Input
+	// Two blocks in turn: the device may still read the one of the pass before.
+	blocks [2][]int32
+	turn   int
+	result []float32 // memory of results
+}
+
+// New prepares passes of a model whose cache was allocated for cfg. It takes the memory of the largest pass within the limits, and none later.
+func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
+	r := &Runner{model: m, cfg: cfg, limits: l.withDefaults(&cfg), passes: map[plan.Shape]*pass{}}
+	need, err := r.measure()
+	if err != nil {
+		return nil, err
+	}
+	if r.arena, err = kernel.NewArena(m.Device(), need); err != nil {
+		return nil, fmt.Errorf("step: %d bytes for passes of %d rows: %w", need, r.limits.Rows, err)
+	}
+	m.Bind(r.arena, r.limits.Rows)
+	r.bound = r.arena.Mark()
+	return r, nil
+}
+
+// Close gives the memory back.
+func (r *Runner) Close() { r.arena.Free(r.model.Device()) }
 
 // Config is the configuration every plan is made from.
 func (r *Runner) Config() *plan.Config { return &r.cfg }
 
-// Result is what a step gave. Logits holds the wanted rows, vocabulary floats each, sequence after sequence; it is valid until the next Run.
-type Result struct {
-	Plan   *plan.Plan
-	Logits []float32
-	Vocab  int
-}
+// Bytes is the memory of the arena.
+func (r *Runner) Bytes() int64 { return r.arena.Bytes() }
 
-// Row is the i-th wanted row of logits.
-func (r Result) Row(i int) []float32 { return r.Logits[i*r.Vocab : (i+1)*r.Vocab] }
+// maxPasses bounds the passes kept for reuse; decode shapes repeat, prefill shapes hardly do.
+const maxPasses = 256
 
-// Run carries out one step.
-func (r *Runner) Run(works []Work) (Result, error) {
+// Start enqueues one pass of the target. The device may still be working when it returns; what it was handed may be changed.
+func (r *Runner) Start(works []Work) (Pending, error) {
 	if err := r.collect(works); err != nil {
-		return Result{}, err
+		return Pending{}, err
 	}
-	p, err := r.plan(&r.batch)
-	if err != nil {
-		return Result{}, err
-	}
-	r.input.Step = attn.Step{Plan: p, Config: &r.cfg, Batch: &r.batch, Tables: r.input.Tables, PageTokens: r.cfg.Page}
-	t, err := r.model.Forward(r.input)
-	if err != nil {
-		return Result{}, err
-	}
-	return r.read(p, t, len(r.input.Logits), &r.logits)
+	return r.start(&r.target)
 }
 
-// read copies rows of logits to host memory and waits for the step's end.
-func (r *Runner) read(p *plan.Plan, t kernel.Tensor, rows int, into *[]float32) (Result, error) {
-	res := Result{Plan: p, Vocab: r.model.Config().Vocab}
-	if n := rows * res.Vocab; n > 0 {
-		if cap(*into) < n {
-			*into = make([]float32, n)
-		}
-		res.Logits = (*into)[:n]
-		if err := kernel.ReadF32(r.model.Device(), res.Logits, t); err != nil {
-			return Result{}, err
-		}
+// Run carries out one pass of the target and waits for it.
+func (r *Runner) Run(works []Work) (Result, error) {
+	p, err := r.Start(works)
+	if err != nil {
+		return Result{}, err
 	}
-	return res, r.model.Device().Sync()
+	return p.Wait()
+}
+
+// start prepares and enqueues a side's batch: one copy carries its inputs to the device.
+func (r *Runner) start(s *side) (Pending, error) {
+	p, err := r.pass(&s.batch)
+	if err != nil {
+		return Pending{}, err
+	}
+	s.input.Plan, s.input.Config, s.input.Batch.Batch, s.input.PageTokens = p.plan, &r.cfg, &s.batch, r.cfg.Page
+	s.turn = 1 - s.turn
+	block := s.blocks[s.turn]
+	if cap(block) < p.plan.InputWords {
+		block = make([]int32, p.plan.InputWords)
+		s.blocks[s.turn] = block
+	}
+	block = block[:p.plan.InputWords]
+	if err := p.Prepare(&s.input, block); err != nil {
+		return Pending{}, err
+	}
+	if err := kernel.WriteI32(r.model.Device(), p.Inputs(), block); err != nil {
+		return Pending{}, err
+	}
+	if err := p.Execute(); err != nil {
+		return Pending{}, err
+	}
+	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
+		c.Commit(&s.input)
+	}
+	return Pending{r: r, side: s, pass: p}, nil
+}
+
+// pass builds the batch's plan and lays it out, or reuses what was made for the same shape.
+func (r *Runner) pass(b *plan.Batch) (*pass, error) {
+	shape, err := plan.ShapeOf(r.cfg, *b)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := r.passes[shape]; ok {
+		return p, nil
+	}
+	p, err := plan.Build(r.cfg, *b)
+	if err != nil {
+		return nil, err
+	}
+	if !p.Runnable {
+		return nil, fmt.Errorf("step: the %v catalogue explains other engines' kernels; only plans of the sparrow catalogue run", r.cfg.Catalog)
+	}
+	r.arena.Reset(r.bound)
+	laid, err := r.model.Arrange(p, &r.cfg, r.arena)
+	if err != nil {
+		return nil, err
+	}
+	if !r.arena.Fits() {
+		err := fmt.Errorf("step: a pass of %d rows, %d requests and pages of %d tokens needs %d bytes; the engine took %d for passes of %d rows, %d sequences, %d prompts and %d tokens",
+			p.Rows, p.Requests, p.TablePages*r.cfg.Page, r.arena.High(), r.arena.Bytes(), r.limits.Rows, r.limits.Requests, r.limits.Prompts, r.limits.Context)
+		r.arena.Forget()
+		return nil, err
+	}
+	if len(r.passes) >= maxPasses {
+		clear(r.passes)
+	}
+	r.passes[shape] = &pass{plan: p, Pass: laid}
+	return r.passes[shape], nil
 }
 
 // collect describes the works as a batch.
 func (r *Runner) collect(works []Work) error {
-	b, in := &r.batch, &r.input
-	b.Mode, b.Requests = plan.ModeIdle, b.Requests[:0]
-	in.Tokens, in.Tables, in.Logits, in.States = in.Tokens[:0], in.Tables[:0], in.Logits[:0], in.States[:0]
-	in.Windows = in.Windows[:0]
+	b, in := &r.target.batch, &r.target.input
+	b.Mode, b.Requests, b.Record = plan.ModeIdle, b.Requests[:0], r.limits.Record
+	in.Tokens, in.Tables, in.States, in.Windows = in.Tokens[:0], in.Tables[:0], in.States[:0], in.Windows[:0]
 	for i := range works {
 		w := &works[i]
 		n := len(w.Tokens)
@@ -125,42 +196,12 @@ func (r *Runner) collect(works []Work) error {
 		default:
 			return fmt.Errorf("step: sequence %d: a sequence cannot %v", i, w.Kind)
 		}
-		if i == 0 {
-			b.Mode = w.Kind
-		} else if b.Mode != w.Kind {
-			b.Mode = plan.ModeMixed
-		}
-		b.Requests = append(b.Requests, q)
+		q.Logits = w.Logits
+		b.Add(q)
 		in.Tokens = append(in.Tokens, w.Tokens)
 		in.Tables = append(in.Tables, w.Pages)
 		in.Windows = append(in.Windows, w.Windows)
 		in.States = append(in.States, w.State)
-		for t := n - w.Logits; t < n; t++ {
-			in.Logits = append(in.Logits, model.Pick{Request: i, Token: t})
-		}
 	}
 	return nil
-}
-
-// plan builds the batch's plan or reuses the one made for the same shape.
-func (r *Runner) plan(b *plan.Batch) (*plan.Plan, error) {
-	shape, err := plan.ShapeOf(r.cfg, *b)
-	if err != nil {
-		return nil, err
-	}
-	if p, ok := r.plans[shape]; ok {
-		return p, nil
-	}
-	p, err := plan.Build(r.cfg, *b)
-	if err != nil {
-		return nil, err
-	}
-	if !p.Runnable {
-		return nil, fmt.Errorf("step: the %v catalogue explains other engines' kernels; only plans of the sparrow catalogue run", r.cfg.Catalog)
-	}
-	if len(r.plans) >= maxPlans {
-		clear(r.plans)
-	}
-	r.plans[shape] = p
-	return p, nil
 }

@@ -33,6 +33,7 @@ type rowWork struct {
 	pages kernel.ConvertArgs
 	route kernel.RouteArgs
 	root  kernel.RootRouteArgs
+	best  kernel.CandidateArgs
 }
 
 func (d *Device) eachRow(w rowWork) error {

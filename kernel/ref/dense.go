@@ -1,8 +1,10 @@
 package ref
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"sparrow/kernel"
 	"sparrow/kernel/host"
@@ -143,4 +145,30 @@ func gate(out, g, u []float32, limit float32) {
 		}
 		out[c] = float32(v / (1 + math.Exp(-v)) * w)
 	}
+}
+
+// Candidates sorts whole rows.
+func (*Device) Candidates(a kernel.CandidateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	for r := range a.Logits.Rows {
+		row := slices.Clone(host.RowF32(a.Logits, r))
+		ids := make([]int32, len(row))
+		for i, v := range row {
+			if ids[i] = int32(i); v != v {
+				row[i] = float32(math.Inf(-1))
+			}
+		}
+		slices.SortStableFunc(ids, func(x, y int32) int { return cmp.Compare(row[y], row[x]) })
+		best, sum := float64(row[ids[0]]), 0.0
+		for _, v := range row {
+			sum += math.Exp(float64(v) - best)
+		}
+		for i := range a.Values.Cols {
+			host.RowF32(a.Values, r)[i], host.RowI32(a.IDs, r)[i] = row[ids[i]], ids[i]
+		}
+		host.RowF32(a.LogSum, r)[0] = float32(best + math.Log(sum))
+	}
+	return nil
 }

@@ -3,7 +3,7 @@ package dsa
 import (
 	"fmt"
 
-	"sparrow/attn"
+	"sparrow/attn/mla"
 	"sparrow/kernel"
 	"sparrow/layout"
 	"sparrow/model"
@@ -57,8 +57,9 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 		return fmt.Errorf("dsa: allocate: %w", err)
 	}
 	m.Release()
-	layer := func(i int) (attn.Cache, error) {
-		var c attn.Cache
+	m.layouts = mla.Layouts{Main: main.Kind(), Index: index.Kind()}
+	layer := func(i int) (mla.Cache, error) {
+		var c mla.Cache
 		if c.Main, err = model.NewPool(m.dev, main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil && m.config.Indexer.Computes(i) {
 			c.Index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(cfg.Page), pages, cfg.Page)
 		}
@@ -89,7 +90,7 @@ func (m *Model) Release() {
 	list := m.caches
 	if m.next != nil {
 		list = append(list, m.next.cache)
-		m.next.cache = attn.Cache{}
+		m.next.cache = mla.Cache{}
 	}
 	for _, c := range list {
 		for _, p := range [2]kernel.Pool{c.Main, c.Index} {
@@ -122,7 +123,7 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 }
 
 // Caches are the pools of every layer but the drafting one, for tests that look at bytes.
-func (m *Model) Caches() []attn.Cache { return m.caches }
+func (m *Model) Caches() []mla.Cache { return m.caches }
 
 // Pools are the pools of every layer but the drafting one: of latent rows, then of indexer keys where the layer has them.
 func (m *Model) Pools() [][]kernel.Pool {

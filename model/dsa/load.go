@@ -3,7 +3,7 @@ package dsa
 import (
 	"fmt"
 
-	"sparrow/attn"
+	"sparrow/attn/mla"
 	"sparrow/model/config"
 	"sparrow/model/nn"
 )
@@ -33,9 +33,9 @@ func choice(c *config.DSA) nn.Choice {
 	return nn.Choice{TopK: c.FFN.TopK, Groups: c.FFN.Groups, KeepGroups: c.FFN.KeepGroups, Normalize: c.FFN.Normalize, Scale: c.FFN.Scale}
 }
 
-func loadAttention(c *config.DSA, l *nn.Loader, p string, index bool) attn.Weights {
+func loadAttention(c *config.DSA, l *nn.Loader, p string, index bool) mla.Weights {
 	a := c.Attention
-	w := attn.Weights{
+	w := mla.Weights{
 		QA:     l.Matrix(p+"q_a_proj.weight", a.QLora, c.Hidden),
 		QNorm:  l.Vector(p+"q_a_layernorm.weight", a.QLora),
 		QB:     l.Matrix(p+"q_b_proj.weight", a.Heads*a.QK(), a.QLora),
@@ -48,7 +48,7 @@ func loadAttention(c *config.DSA, l *nn.Loader, p string, index bool) attn.Weigh
 		return w
 	}
 	x := c.Indexer
-	w.Index = &attn.IndexWeights{
+	w.Index = &mla.IndexWeights{
 		Q:       l.Matrix(p+"indexer.wq_b.weight", x.Heads*x.Dim, a.QLora),
 		K:       l.Matrix(p+"indexer.wk.weight", x.Dim, c.Hidden),
 		Weights: l.Matrix(p+"indexer.weights_proj.weight", x.Heads, c.Hidden),

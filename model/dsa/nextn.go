@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"sparrow/attn"
+	"sparrow/attn/mla"
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/model/config"
@@ -24,16 +25,8 @@ type nextN struct {
 	embed, head         kernel.Weight // the checkpoint's own, or the target's
 	enorm, hnorm, final kernel.Tensor
 	project             kernel.Weight // [hidden, 2*hidden]
-	cache               attn.Cache
-	buf                 draftBuffers
-}
-
-type draftBuffers struct {
-	e, pair, u, x, out, ids kernel.Scratch
-	hidden                  *nn.Picker
-	head                    *nn.Head
-	last                    kernel.Tensor // m of every row of the pass before
-	host                    []int32
+	cache               mla.Cache
+	hidden              residual // m of the latest pass, for a chain
 }
 
 // draftPrefix is how the tensors of the drafting layer begin.
@@ -61,8 +54,6 @@ func (m *Model) loadNextN(l *nn.Loader) {
 	if name := p + "shared_head.head.weight"; l.Has(name) {
 		n.head = l.Matrix(name, c.Vocab, c.Hidden)
 	}
-	s := kernel.NewScratch(m.dev)
-	n.buf = draftBuffers{e: s, pair: s, u: s, x: s, out: s, ids: s, hidden: nn.NewPicker(m.dev), head: nn.NewHead(m.dev)}
 	m.next = n
 }
 
@@ -82,123 +73,89 @@ func (m *Model) DraftHead() error {
 // drafts reports whether a configuration uses the drafting layer.
 func (m *Model) drafts(cfg *plan.Config) bool { return m.next != nil && cfg.N > 1 }
 
-// Draft runs the drafting layer over rows whose hidden states the pass before has computed.
-func (m *Model) Draft(in model.DraftInput) (kernel.Tensor, error) {
+// draft is a pass of the drafting layer.
+type draft struct {
+	pass
+	rows kernel.Tensor // i32 [T, 1]: hidden states that the rows continue
+	e, g kernel.Tensor // [T, hidden]: embeddings of the tokens, hidden states
+	pair kernel.Tensor // [T, 2*hidden]: both, normalised
+	u    kernel.Tensor // [T, hidden]: the layer's residual rows
+	m    kernel.Tensor // [T, hidden]: its outputs, which a chain continues
+}
+
+func (m *Model) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	if err := m.DraftHead(); err != nil {
-		return kernel.Tensor{}, err
+		return nil, err
 	}
-	n := m.next
+	n, act, h := m.next, m.dev.Activation(), m.config.Hidden
 	if !n.cache.Main.Mem.Given() {
-		return kernel.Tensor{}, fmt.Errorf("dsa: draft: the drafting layer has no cache; allocate with a configuration that verifies more than one row")
+		return nil, fmt.Errorf("dsa: draft: the drafting layer has no cache; allocate with a configuration that verifies more than one row")
 	}
-	rows, err := m.attn.Begin(in.Step)
-	if err != nil {
-		return kernel.Tensor{}, err
+	d := &draft{}
+	u := a.Take(act, p.Rows, h)
+	if err := d.arrange(m, p, cfg, a, []layer{n.layer}); err != nil {
+		return nil, err
 	}
-	m.attn.Observe = nil // observers are told of the model's own layers
-	defer m.Observe(m.observe)
-	u, err := m.draftRows(&in, rows)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	x, err := n.buf.x.Take(m.dev.Activation(), u.Rows, m.config.Hidden)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	n.buf.last = kernel.Tensor{}
-	if len(in.Logits) == 0 {
-		if err := m.dev.Norm(kernel.NormArgs{Out: x, X: u, Weight: n.layer.inputNorm, Eps: m.config.RMSEps}); err != nil {
-			return kernel.Tensor{}, err
-		}
-		return kernel.Tensor{}, m.attn.Store(m.config.Layers, &n.layer.attn, n.cache, x)
-	}
-	if err := m.run(m.config.Layers, &n.layer, n.cache, u, x); err != nil {
-		return kernel.Tensor{}, err
-	}
-	out, err := n.buf.out.Take(m.dev.Activation(), u.Rows, m.config.Hidden)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	n.buf.last = out
-	if err := m.dev.Norm(kernel.NormArgs{Out: out, X: u, Weight: n.final, Eps: m.config.RMSEps}); err != nil {
-		return kernel.Tensor{}, err
-	}
-	return m.draftLogits(&in, rows, out)
+	d.rows, d.u, d.m = d.in.Array(plan.HiddenRows), u, n.hidden.mem.Slice(0, p.Rows)
+	// The layer's inputs are made before anything else of the pass is computed.
+	a.Reset(d.attn.Kept)
+	d.e, d.g, d.pair = a.Take(act, p.Rows, h), a.Take(act, p.Rows, h), a.Take(act, p.Rows, 2*h)
+	return d, nil
 }
 
-// draftRows makes the inputs u of every row, in step order.
-func (m *Model) draftRows(in *model.DraftInput, rows attn.Rows) (kernel.Tensor, error) {
-	n, t, h := m.next, len(rows.Request), m.config.Hidden
-	g, err := m.hiddenRows(in, rows)
-	if err != nil {
-		return kernel.Tensor{}, err
+// source are the hidden states that a pass continues: the target's, or the layer's own in a chain.
+func (d *draft) source() *residual {
+	if d.plan.Pass == plan.PassChain {
+		return &d.pass.m.next.hidden
 	}
-	ids, err := m.tokenIDs(&n.buf.ids, in.Tokens, rows)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	e, err := n.buf.e.Take(m.dev.Activation(), t, h)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	pair, err := n.buf.pair.Take(m.dev.Activation(), t, 2*h)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	u, err := n.buf.u.Take(m.dev.Activation(), t, h)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	if err := m.dev.Embed(kernel.EmbedArgs{Out: e, Table: n.embed.Data, IDs: ids}); err != nil {
-		return kernel.Tensor{}, err
-	}
-	if err := m.dev.Norm(kernel.NormArgs{Out: pair.Columns(0, h), X: e, Weight: n.enorm, Eps: m.config.RMSEps}); err != nil {
-		return kernel.Tensor{}, err
-	}
-	if err := m.dev.Norm(kernel.NormArgs{Out: pair.Columns(h, 2*h), X: g, Weight: n.hnorm, Eps: m.config.RMSEps}); err != nil {
-		return kernel.Tensor{}, err
-	}
-	return u, m.dev.Multiply(kernel.MultiplyArgs{Out: u, X: pair, W: n.project})
+	return &d.pass.m.hidden
 }
 
-// hiddenRows copies the hidden states that the rows continue: of the target, which are normalised here, or of the pass before.
-func (m *Model) hiddenRows(in *model.DraftInput, rows attn.Rows) (kernel.Tensor, error) {
-	n := m.next
-	from := m.buf.last
-	if in.Chained {
-		from = n.buf.last
+// Prepare fills the input block.
+func (d *draft) Prepare(in *model.Input, words []int32) error {
+	block := attn.NewBlock(d.plan, words)
+	if err := d.prepare(in, block); err != nil {
+		return fmt.Errorf("dsa: draft: %w", err)
 	}
-	list := n.buf.host[:0]
-	for i, r := range rows.Request {
-		t := int(rows.Token[i])
-		if t >= len(in.Hidden[r]) {
-			return kernel.Tensor{}, fmt.Errorf("dsa: draft: request %d has %d hidden states, the plan asks for number %d", r, len(in.Hidden[r]), t)
-		}
-		row := in.Hidden[r][t]
-		if row < 0 || int(row) >= from.Rows {
-			return kernel.Tensor{}, fmt.Errorf("dsa: draft: hidden state %d of the pass before, which had %d rows", row, from.Rows)
-		}
-		list = append(list, row)
+	to, from := block.Array(plan.HiddenRows), d.source().rows
+	err := in.Rows(func(r attn.Row) (err error) {
+		to[r.Index], err = in.HiddenRow(r.Request, r.Token, from)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("dsa: %w", err)
 	}
-	n.buf.host = list
-	g, err := n.buf.hidden.Pick(m.dev, from, list)
-	if err != nil || in.Chained {
-		return g, err
-	}
-	return g, m.dev.Norm(kernel.NormArgs{Out: g, X: g, Weight: m.norm, Eps: m.config.RMSEps})
+	d.pass.m.next.hidden.rows = 0
+	return nil
 }
 
-// draftLogits picks rows of m and multiplies them by the head.
-func (m *Model) draftLogits(in *model.DraftInput, rows attn.Rows, out kernel.Tensor) (kernel.Tensor, error) {
-	n := m.next
-	list, err := in.Picked(n.buf.host[:0], rows)
-	if err != nil {
-		return kernel.Tensor{}, err
+// Execute enqueues the layer. Where no logits are wanted, rows and indexer keys are stored and nothing else: no later layer reads outputs.
+func (d *draft) Execute() error {
+	m := d.pass.m
+	n, eps, h := m.next, m.config.RMSEps, m.config.Hidden
+	d.q.At("drafting layer", -1)
+	from := d.source().mem
+	d.q.Take(kernel.TakeArgs{Out: d.g, X: from, Rows: d.rows})
+	if d.plan.Pass == plan.PassDraft { // a chain continues rows that are normalised
+		d.q.Norm(kernel.NormArgs{Out: d.g, X: d.g, Weight: m.norm, Eps: eps})
 	}
-	n.buf.host = list
-	picked, err := n.buf.head.Pick(m.dev, out, list)
-	if err != nil {
-		return kernel.Tensor{}, err
+	d.q.Embed(kernel.EmbedArgs{Out: d.e, Table: n.embed.Data, IDs: d.ids})
+	d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(0, h), X: d.e, Weight: n.enorm, Eps: eps})
+	d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(h, 2*h), X: d.g, Weight: n.hnorm, Eps: eps})
+	d.q.Multiply(kernel.MultiplyArgs{Out: d.u, X: d.pair, W: n.project})
+	d.attn.Begin()
+	if d.plan.Logits == 0 {
+		d.q.Norm(kernel.NormArgs{Out: d.x, X: d.u, Weight: n.layer.inputNorm, Eps: eps})
+		d.attn.Store(m.config.Layers, &n.layer.attn, n.cache, d.x)
+		return d.q.Done()
 	}
-	return n.buf.head.Logits(m.dev, picked, n.head)
+	d.layer(m.config.Layers, &n.layer, n.cache, d.u)
+	d.q.At("head of the drafting layer", -1)
+	d.q.Norm(kernel.NormArgs{Out: d.m, X: d.u, Weight: n.final, Eps: eps})
+	d.head.Logits(d.q, d.head.Pick(d.q, d.m), n.head)
+	if err := d.q.Done(); err != nil {
+		return err
+	}
+	n.hidden.rows = d.plan.Rows
+	return nil
 }

@@ -21,20 +21,15 @@ func LoadMLP(l *Loader, prefix string, hidden, inner int) MLP {
 	}
 }
 
-// FFNScratch is the memory feed-forward blocks work in.
-type FFNScratch struct {
-	gate, up, logits, ids, weights kernel.Scratch
-	to                             []kernel.Projection // of the products in progress
+// MLPSpace is the memory of a block in one pass: activation [T, inner] each.
+type MLPSpace struct {
+	gate, up kernel.Tensor
+	to       []kernel.Projection // of the products in progress
 }
 
-// NewFFNScratch makes empty scratch memory.
-func NewFFNScratch(mem kernel.Memory) *FFNScratch {
-	return &FFNScratch{gate: kernel.NewScratch(mem), up: kernel.NewScratch(mem), logits: kernel.NewScratch(mem), ids: kernel.NewScratch(mem), weights: kernel.NewScratch(mem)}
-}
-
-// Run adds the block's output for x to h.
-func (m *MLP) Run(dev kernel.Device, s *FFNScratch, h, x kernel.Tensor) error {
-	return m.RunWith(dev, s, MLPArgs{X: x, Out: h, Add: true})
+// Arrange takes the memory of a block for that many rows.
+func (m *MLP) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MLPSpace {
+	return MLPSpace{gate: a.Take(activation, rows, m.Gate.Out()), up: a.Take(activation, rows, m.Up.Out())}
 }
 
 // MLPArgs is a run of a block.
@@ -46,27 +41,15 @@ type MLPArgs struct {
 	With kernel.Projection
 }
 
-// RunWith computes the block's output and another product of its input. Products of the same rows go together.
-func (m *MLP) RunWith(dev kernel.Device, s *FFNScratch, a MLPArgs) error {
-	gate, err := s.gate.Take(dev.Activation(), a.X.Rows, m.Gate.Out())
-	if err != nil {
-		return err
-	}
-	up, err := s.up.Take(dev.Activation(), a.X.Rows, m.Up.Out())
-	if err != nil {
-		return err
-	}
-	s.to = append(s.to[:0], kernel.Projection{Out: gate, W: m.Gate}, kernel.Projection{Out: up, W: m.Up})
+// Run computes the block's output and another product of its input. Products of the same rows go together.
+func (m *MLP) Run(q *kernel.Queue, s *MLPSpace, a MLPArgs) {
+	s.to = append(s.to[:0], kernel.Projection{Out: s.gate, W: m.Gate}, kernel.Projection{Out: s.up, W: m.Up})
 	if a.With.Out.Given() {
 		s.to = append(s.to, a.With)
 	}
-	if err := dev.Project(kernel.ProjectArgs{X: a.X, To: s.to}); err != nil {
-		return err
-	}
-	if err := dev.Gate(kernel.GateArgs{Out: gate, Gate: gate, Up: up, Limit: m.Limit}); err != nil {
-		return err
-	}
-	return dev.Multiply(kernel.MultiplyArgs{Out: a.Out, X: gate, W: m.Down, Accumulate: a.Add})
+	q.Project(kernel.ProjectArgs{X: a.X, To: s.to})
+	q.Gate(kernel.GateArgs{Out: s.gate, Gate: s.gate, Up: s.up, Limit: m.Limit})
+	q.Multiply(kernel.MultiplyArgs{Out: a.Out, X: s.gate, W: m.Down, Accumulate: a.Add})
 }
 
 // MoE is a mixture of experts with shared experts that every token passes.
@@ -106,32 +89,31 @@ func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
 	return m
 }
 
-// Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
-func (m *MoE) Run(dev kernel.Device, s *FFNScratch, h, x kernel.Tensor) error {
-	logits, err := s.logits.Take(kernel.F32, x.Rows, m.Router.Out())
-	if err != nil {
-		return err
-	}
-	ids, err := s.ids.Take(kernel.I32, x.Rows, m.Choice.TopK)
-	if err != nil {
-		return err
-	}
-	weights, err := s.weights.Take(kernel.F32, x.Rows, m.Choice.TopK)
-	if err != nil {
-		return err
-	}
+// MoESpace is the memory of a mixture of experts in one pass.
+type MoESpace struct {
+	shared       MLPSpace
+	logits       kernel.Tensor // f32 [T, experts]
+	ids, weights kernel.Tensor // i32 and f32 [T, k]
+}
+
+// Arrange takes the memory of a mixture for that many rows.
+func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpace {
+	s := MoESpace{logits: a.Take(kernel.F32, rows, m.Router.Out()), ids: a.Take(kernel.I32, rows, m.Choice.TopK),
+		weights: a.Take(kernel.F32, rows, m.Choice.TopK)}
 	if m.Shared != nil {
-		err = m.Shared.RunWith(dev, s, MLPArgs{X: x, Out: h, Add: true, With: kernel.Projection{Out: logits, W: m.Router}})
+		s.shared = m.Shared.Arrange(a, activation, rows)
+	}
+	return s
+}
+
+// Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
+func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor) {
+	if m.Shared != nil {
+		m.Shared.Run(q, &s.shared, MLPArgs{X: x, Out: h, Add: true, With: kernel.Projection{Out: s.logits, W: m.Router}})
 	} else {
-		err = dev.Multiply(kernel.MultiplyArgs{Out: logits, X: x, W: m.Router})
+		q.Multiply(kernel.MultiplyArgs{Out: s.logits, X: x, W: m.Router})
 	}
-	if err != nil {
-		return err
-	}
-	err = dev.Route(kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits, Bias: m.Bias, Groups: m.Choice.Groups,
+	q.Route(kernel.RouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: m.Bias, Groups: m.Choice.Groups,
 		KeepGroups: m.Choice.KeepGroups, Normalize: m.Choice.Normalize, Scale: m.Choice.Scale})
-	if err != nil {
-		return err
-	}
-	return dev.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: ids, Weights: weights, Gate: m.Gate, Up: m.Up, Down: m.Down})
+	q.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Gate: m.Gate, Up: m.Up, Down: m.Down})
 }

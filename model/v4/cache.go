@@ -3,27 +3,12 @@ package v4
 import (
 	"fmt"
 
+	"sparrow/attn/dual"
 	"sparrow/kernel"
 	"sparrow/layout"
 	"sparrow/model"
 	"sparrow/plan"
 )
-
-// indexRatio is the compression of the stream the indexer selects from.
-const indexRatio = 4
-
-// cache is the paged memory of one layer. One page number names the same tokens in its pools of groups and keys; window entries and the raw
-// rows a page ends with have window pages.
-type cache struct {
-	window kernel.Pool // an entry for each token
-	extra  kernel.Pool // an entry for each group; not given for ratio 0
-	index  kernel.Pool // an indexer key for each group; given for ratio 4
-	tails  rings       // raw rows that window pages end with, tailRows for each; given for ratio 4
-}
-
-// tailRows is how many raw rows of the end of a page a group behind it reads: those of the group before it, of ratio 4. Groups of ratio 128 read
-// nothing before their own first token, and pages end where they end.
-const tailRows = indexRatio
 
 // layouts are the byte layouts of a resolved configuration.
 func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
@@ -44,33 +29,40 @@ func layouts(cfg *plan.Config) (layout.V4, layout.Index, error) {
 
 // Allocate makes the pools of every layer. Window pages have the numbers of pages.
 func (m *Model) Allocate(cfg *plan.Config, pages int) error {
-	return m.AllocateApart(cfg, pages, pages)
+	return m.AllocateWindows(cfg, pages, pages)
 }
 
-// AllocateApart makes the pools of every layer, with a number of window pages of its own. States made before are void.
-func (m *Model) AllocateApart(cfg *plan.Config, pages, windows int) error {
+// AllocateWindows makes the pools of every layer, with a number of window pages of its own. States made before are void.
+func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	entry, index, err := layouts(cfg)
 	if err != nil {
 		return fmt.Errorf("v4: allocate: %w", err)
 	}
 	m.Free()
-	if err := m.allocateDrafts(cfg, entry); err != nil {
-		return fmt.Errorf("v4: allocate: rings of the drafting block: %w", err)
+	if m.draft != nil {
+		drafted := entry
+		if cfg.N <= 1 {
+			drafted = nil
+		}
+		if err := m.draft.cache.Use(drafted, m.attn.States.Slots()); err != nil {
+			return fmt.Errorf("v4: allocate: rings of the drafting block: %w", err)
+		}
 	}
-	m.pageTokens = cfg.Page
+	m.pageTokens, m.layouts = cfg.Page, dual.Layouts{Entry: entry.Kind(), Index: index.Kind()}
 	for i := range m.layers {
-		var c cache
-		ratio := m.layers[i].ratio
-		c.window, err = model.NewPool(m.dev, entry.Kind(), entry.PageBytes(cfg.Page), windows, cfg.Page)
+		var c dual.Cache
+		a := m.layers[i].attn
+		ratio := a.Ratio
+		c.Window, err = model.NewPool(m.dev, entry.Kind(), entry.PageBytes(cfg.Page), windows, cfg.Page)
 		if err == nil && ratio > 0 {
-			c.extra, err = model.NewPool(m.dev, entry.Kind(), entry.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
+			c.Extra, err = model.NewPool(m.dev, entry.Kind(), entry.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
 		}
-		if err == nil && ratio == indexRatio {
-			c.index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
+		if err == nil && ratio == dual.IndexRatio {
+			c.Index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
 		}
-		if a := &m.layers[i].attn; err == nil && ratio == indexRatio {
-			if c.tails.main, err = kernel.New(m.dev, kernel.F32, windows*tailRows, 2*a.compress.width()); err == nil {
-				c.tails.index, err = kernel.New(m.dev, kernel.F32, windows*tailRows, 2*a.index.compress.width())
+		if err == nil && ratio == dual.IndexRatio {
+			if c.Tails.Main, err = kernel.New(m.dev, kernel.F32, windows*dual.TailRows, 2*a.Compress.Values.Out()); err == nil {
+				c.Tails.Index, err = kernel.New(m.dev, kernel.F32, windows*dual.TailRows, 2*a.Index.Compress.Values.Out())
 			}
 		}
 		m.caches = append(m.caches, c)
@@ -83,9 +75,9 @@ func (m *Model) AllocateApart(cfg *plan.Config, pages, windows int) error {
 }
 
 // pools are the pools a layer has.
-func (c cache) pools() []kernel.Pool {
+func pools(c dual.Cache) []kernel.Pool {
 	var out []kernel.Pool
-	for _, p := range [...]kernel.Pool{c.window, c.extra, c.index} {
+	for _, p := range [...]kernel.Pool{c.Window, c.Extra, c.Index} {
 		if p.Mem.Given() {
 			out = append(out, p)
 		}
@@ -96,10 +88,10 @@ func (c cache) pools() []kernel.Pool {
 // Free gives the pools back.
 func (m *Model) Free() {
 	for _, c := range m.caches {
-		for _, p := range c.pools() {
+		for _, p := range pools(c) {
 			m.dev.Free(p.Mem.Buf)
 		}
-		m.freeRings(c.tails)
+		c.Tails.Each(func(t kernel.Tensor) { m.dev.Free(t.Buf) })
 	}
 	m.caches = nil
 }
@@ -129,7 +121,7 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {
-		out = append(out, c.pools())
+		out = append(out, pools(c))
 	}
 	return out
 }

@@ -3,8 +3,9 @@ package v4
 import (
 	"fmt"
 
+	"sparrow/attn"
+	"sparrow/attn/dual"
 	"sparrow/kernel"
-	"sparrow/layout"
 	"sparrow/model"
 	"sparrow/model/nn"
 	"sparrow/plan"
@@ -26,26 +27,8 @@ type draftHead struct {
 	last         site
 	norm         kernel.Tensor
 
-	pool    kernel.Pool   // a page of draftRing entries for each slot of a state; not given without drafts
-	epoch   int           // of the pool: entries of states from another one are gone
-	entry   layout.V4     // of the cache it was allocated with
-	streams kernel.Tensor // Z of every row of the latest pass, in step order
-	rows    draftRows
-	buf     draftBuffers
-}
-
-// draftRing is how many entries a sequence keeps: a window, and as many more as can be drafted and taken back.
-const draftRing = 256
-
-// draftMark is which entries of a sequence's ring are good: those of positions from low to high.
-type draftMark struct{ epoch, low, high int }
-
-type draftBuffers struct {
-	e, x, u, out, kept            kernel.Scratch
-	hidden                        *nn.Picker
-	head                          *nn.Head
-	slots, lens, window, ids, put kernel.Scratch
-	angles, place                 kernel.Scratch
+	cache   *dual.DraftCache
+	streams residual // Z of every row of the latest pass, in plan order
 }
 
 // draftPrefix is how the tensors of the drafting block begin.
@@ -59,7 +42,6 @@ func (m *Model) loadDrafts(l *nn.Loader) {
 		return
 	}
 	at := func(name string) string { return draftPrefix + name }
-	s := kernel.NewScratch(m.dev)
 	m.draft = &draftHead{
 		layer: loadLayer(c, l, at, 0, expertNames{}),
 		eproj: l.Matrix(at("e_proj.weight"), c.Hidden, c.Hidden),
@@ -68,8 +50,7 @@ func (m *Model) loadDrafts(l *nn.Loader) {
 		hnorm: l.Vector(at("hnorm.weight"), c.Hidden),
 		norm:  l.Vector(at("norm.weight"), c.Hidden),
 		last:  loadSite(c, l, at("hc_head_fn"), at("hc_head_base"), at("hc_head_scale"), c.Hyper.Streams, 1),
-		buf: draftBuffers{e: s, x: s, u: s, out: s, kept: s, hidden: nn.NewPicker(m.dev), head: nn.NewHead(m.dev),
-			slots: s, lens: s, window: s, ids: s, put: s, angles: s, place: s},
+		cache: dual.NewDraftCache(m.dev),
 	}
 }
 
@@ -81,200 +62,122 @@ func (m *Model) DraftHead() error {
 	return plan.ErrDraftHeadMissing("this checkpoint", m.config.Layers, draftPrefix+"{e_proj,h_proj,enorm,hnorm,norm,hc_head_*,attn.*,ffn.*}")
 }
 
-// allocateDrafts makes room for the rings of every state there is, or gives it back where nothing is drafted.
-func (m *Model) allocateDrafts(cfg *plan.Config, entry layout.V4) error {
-	d := m.draft
-	if d == nil {
-		return nil
-	}
-	d.entry = nil
-	if cfg.N > 1 {
-		d.entry = entry
-	}
-	return m.growDrafts(m.states.slots)
+// draft is a pass of the drafting block over rows whose hidden states the pass before has computed.
+type draft struct {
+	pass
+	attn   *dual.WindowPass
+	hidden kernel.Tensor // i32 [R, 1]: hidden states that the rows continue
+	places kernel.Tensor // i32 [R, 1]: the rows of the plan that the computed ones are
+	e, x   kernel.Tensor // [R, hidden]
+	from   kernel.Tensor // [R, streams*hidden]: the hidden states
+	u      kernel.Tensor // [R, streams*hidden]
+	states []*dual.State
 }
 
-// growDrafts makes the rings of that many slots. What they held is lost, which costs drafts some of their window and nothing else.
-func (m *Model) growDrafts(slots int) error {
-	d := m.draft
-	if d == nil {
-		return nil
-	}
-	if d.pool.Mem.Given() {
-		m.dev.Free(d.pool.Mem.Buf)
-		d.pool = kernel.Pool{}
-	}
-	d.epoch++
-	if d.entry == nil || slots == 0 {
-		return nil
-	}
-	var err error
-	d.pool, err = model.NewPool(m.dev, d.entry.Kind(), d.entry.PageBytes(draftRing), slots, draftRing)
-	return err
-}
-
-// Draft runs the drafting block over rows whose hidden states the pass before has computed.
-func (m *Model) Draft(in model.DraftInput) (kernel.Tensor, error) {
+func (m *Model) arrangeDraft(p *plan.Plan, a *kernel.Arena) (model.Pass, error) {
 	if err := m.DraftHead(); err != nil {
-		return kernel.Tensor{}, err
+		return nil, err
 	}
-	d := m.draft
-	if d.entry == nil {
-		return kernel.Tensor{}, fmt.Errorf("v4: draft: the drafting block has no cache; allocate with a configuration that verifies more than one row")
+	if !m.draft.cache.Given() {
+		return nil, fmt.Errorf("v4: draft: the drafting block has no cache; allocate with a configuration that verifies more than one row")
 	}
-	from := m.streams
-	if in.Chained {
-		from = d.streams
-	}
-	if err := d.rows.fill(&in, m, from.Rows); err != nil {
-		return kernel.Tensor{}, fmt.Errorf("v4: draft: %w", err)
-	}
-	u, err := m.draftInputs(from)
-	if err != nil {
-		return kernel.Tensor{}, fmt.Errorf("v4: draft: %w", err)
-	}
-	l := &d.layer
-	if err := m.sublayer(&l.attnSite, l.attnNorm, u, m.draftAttend); err != nil {
-		return kernel.Tensor{}, fmt.Errorf("v4: draft: attention: %w", err)
-	}
-	err = m.sublayer(&l.ffnSite, l.ffnNorm, u, func(out, x kernel.Tensor) error { return m.feedForward(&l.ffn, out, x) })
-	if err != nil {
-		return kernel.Tensor{}, fmt.Errorf("v4: draft: feed-forward: %w", err)
-	}
-	if err := m.keepDrafts(in.Plan.Rows, u); err != nil {
-		return kernel.Tensor{}, fmt.Errorf("v4: draft: %w", err)
-	}
-	return m.draftLogits(u)
+	act, h, width := m.dev.Activation(), m.config.Hidden, m.config.Hyper.Streams*m.config.Hidden
+	d := &draft{}
+	rows := p.Input(plan.TokenIDs).Rows
+	d.begin(m, p, a)
+	d.u = a.Take(act, rows, width)
+	d.sub = m.takeSublayer(a, rows)
+	d.attn = m.attn.ArrangeWindow(p, d.in, a, m.draft.cache)
+	d.hidden, d.places = d.in.Array(plan.HiddenRows), d.in.Array(plan.DraftRows)
+	a.Reset(d.attn.Kept)
+	d.ffn = m.draft.layer.ffn.arrange(a, act, rows, m.config.FFN.TopK)
+	a.Reset(d.attn.Kept)
+	d.e, d.x, d.from = a.Take(act, rows, h), a.Take(act, rows, h), a.Take(act, rows, width)
+	a.Reset(d.attn.Kept)
+	d.finish(a)
+	return d, nil
 }
 
-// draftInputs makes the streams that the layer starts with.
-func (m *Model) draftInputs(from kernel.Tensor) (kernel.Tensor, error) {
-	d, n, h, act := m.draft, m.config.Hyper.Streams, m.config.Hidden, m.dev.Activation()
-	t := len(d.rows.position)
-	u, err := d.buf.u.Take(act, t, n*h)
-	if err != nil {
-		return u, err
+// source are the hidden states that a pass continues: the target's, or the block's own in a chain.
+func (d *draft) source() *residual {
+	if d.plan.Pass == plan.PassChain {
+		return &d.m.draft.streams
 	}
-	e, err := d.buf.e.Take(act, t, h)
-	if err != nil {
-		return u, err
-	}
-	x, err := d.buf.x.Take(act, t, h)
-	if err != nil {
-		return u, err
-	}
-	ids, err := m.write(&d.buf.ids, d.rows.token, 1)
-	if err != nil {
-		return u, err
-	}
-	hidden, err := d.buf.hidden.Pick(m.dev, from, d.rows.hidden)
-	if err != nil {
-		return u, err
-	}
-	if err := m.dev.Embed(kernel.EmbedArgs{Out: e, Table: m.embed.Data, IDs: ids}); err != nil {
-		return u, err
-	}
-	if err := m.dev.Norm(kernel.NormArgs{Out: e, X: e, Weight: d.enorm, Eps: m.config.RMSEps}); err != nil {
-		return u, err
-	}
-	for i := range n {
-		to := u.Columns(i*h, (i+1)*h)
-		if err := m.dev.Multiply(kernel.MultiplyArgs{Out: to, X: e, W: d.eproj}); err != nil {
-			return u, err
+	return &d.m.streams
+}
+
+// Prepare fills the input block.
+func (d *draft) Prepare(in *model.Input, words []int32) error {
+	block := attn.NewBlock(d.plan, words)
+	d.states = d.states[:0]
+	for r := range in.Tokens {
+		var given model.State
+		if r < len(in.States) {
+			given = in.States[r]
 		}
-		if err := m.dev.Norm(kernel.NormArgs{Out: x, X: hidden.Columns(i*h, (i+1)*h), Weight: d.hnorm, Eps: m.config.RMSEps}); err != nil {
-			return u, err
+		st, err := d.m.stateOf(given, r)
+		if err != nil {
+			return fmt.Errorf("v4: draft: %w", err)
 		}
-		if err := m.dev.Multiply(kernel.MultiplyArgs{Out: to, X: x, W: d.hproj, Accumulate: true}); err != nil {
-			return u, err
+		d.states = append(d.states, st)
+	}
+	tokens, hidden, logits := block.Array(plan.TokenIDs), block.Array(plan.HiddenRows), block.Array(plan.LogitRows)
+	from, wanted := d.source().rows, 0
+	err := d.attn.Prepare(&in.Batch, d.states, block, func(r dual.WindowRow) (err error) {
+		if r.Token >= len(in.Tokens[r.Request]) {
+			return fmt.Errorf("%d tokens, the plan asks for number %d", len(in.Tokens[r.Request]), r.Token)
 		}
+		tokens[r.Index] = in.Tokens[r.Request][r.Token]
+		if hidden[r.Index], err = in.HiddenRow(r.Request, r.Token, from); err != nil {
+			return err
+		}
+		switch n := in.Batch.Batch.Requests[r.Request].Logits; {
+		case n > 1:
+			return fmt.Errorf("logits of %d rows; only the last row of a request is drafted from", n)
+		case n == 1 && r.Last:
+			logits[wanted] = int32(r.Index)
+			wanted++
+		}
+		return attn.CheckToken(tokens[r.Index], d.m.config.Vocab)
+	})
+	if err != nil {
+		return fmt.Errorf("v4: draft: %w", err)
 	}
-	return u, nil
+	d.m.draft.streams.rows = 0
+	return nil
 }
 
-// draftAttend stores the rows' entries in their rings and attends to them.
-func (m *Model) draftAttend(out, x kernel.Tensor) error {
-	d, r := m.draft, &m.draft.rows
-	slots, err := m.write(&d.buf.slots, r.slot, 1)
-	if err != nil {
+// Execute enqueues the block.
+func (d *draft) Execute() error {
+	m := d.m
+	head := m.draft
+	l := &head.layer
+	d.q.At("drafting block", -1)
+	d.inputs()
+	m.sublayer(&d.sub, &l.attnSite, l.attnNorm, d.u, func(out, x kernel.Tensor) { d.attn.Attend(l.attn, out, x) })
+	m.sublayer(&d.sub, &l.ffnSite, l.ffnNorm, d.u, func(out, x kernel.Tensor) { m.feedForward(&l.ffn, &d.ffn, out, x, d.ids) })
+	// A chain finds the streams in plan order. Rows that were not computed hold nothing; no chain continues them.
+	d.q.Put(kernel.PutArgs{Out: head.streams.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})
+	if d.plan.Logits > 0 {
+		d.logits(d.u, &head.last, head.norm)
+	}
+	if err := d.q.Done(); err != nil {
 		return err
 	}
-	place, err := m.write(&d.buf.place, r.position, 1)
-	if err != nil {
-		return err
-	}
-	lens, err := m.write(&d.buf.lens, r.lens, 1)
-	if err != nil {
-		return err
-	}
-	window, err := m.write(&d.buf.window, r.window, r.width)
-	if err != nil {
-		return err
-	}
-	angles, err := d.buf.angles.Take(kernel.F32, place.Rows, 2*m.freq.main.Cols)
-	if err != nil {
-		return err
-	}
-	if err := m.dev.Angles(kernel.AngleArgs{Out: angles, Positions: place, InvFreq: m.freq.main, Scale: 1}); err != nil {
-		return err
-	}
-	a := &d.layer.attn
-	in, err := m.project(a, projection{window: d.pool, x: x, angles: angles, slots: slots})
-	if err != nil {
-		return err
-	}
-	o, err := d.buf.out.Take(m.dev.Activation(), x.Rows, in.q.Cols)
-	if err != nil {
-		return err
-	}
-	err = m.dev.DualAttend(kernel.DualArgs{Out: o, Q: in.q, Sinks: a.sinks, Heads: m.config.Attention.Heads, Scale: m.scale(),
-		Window: kernel.Stream{Pool: d.pool, Indices: window, Lens: lens}})
-	if err != nil {
-		return err
-	}
-	return m.output(a, out, o, angles)
+	head.streams.rows = d.plan.Rows
+	return nil
 }
 
-// keepDrafts puts the streams where a chain finds them, in step order. Rows that were not computed hold nothing; no chain goes on from them.
-func (m *Model) keepDrafts(rows int, u kernel.Tensor) error {
-	d := m.draft
-	kept, err := d.buf.kept.Take(u.DType, rows, u.Cols)
-	if err != nil {
-		return err
+// inputs makes the streams that the layer starts with.
+func (d *draft) inputs() {
+	m, head, h, eps := d.m, d.m.draft, d.m.config.Hidden, d.m.config.RMSEps
+	d.q.Take(kernel.TakeArgs{Out: d.from, X: d.source().mem, Rows: d.hidden})
+	d.q.Embed(kernel.EmbedArgs{Out: d.e, Table: m.embed.Data, IDs: d.ids})
+	d.q.Norm(kernel.NormArgs{Out: d.e, X: d.e, Weight: head.enorm, Eps: eps})
+	for i := range m.config.Hyper.Streams {
+		to := d.u.Columns(i*h, (i+1)*h)
+		d.q.Multiply(kernel.MultiplyArgs{Out: to, X: d.e, W: head.eproj})
+		d.q.Norm(kernel.NormArgs{Out: d.x, X: d.from.Columns(i*h, (i+1)*h), Weight: head.hnorm, Eps: eps})
+		d.q.Multiply(kernel.MultiplyArgs{Out: to, X: d.x, W: head.hproj, Accumulate: true})
 	}
-	places, err := m.write(&d.buf.put, d.rows.row, 1)
-	if err != nil {
-		return err
-	}
-	d.streams = kept
-	return m.dev.Put(kernel.PutArgs{Out: kept, X: u, Rows: places})
-}
-
-// draftLogits collapses the wanted rows, normalises them and multiplies by the head.
-func (m *Model) draftLogits(u kernel.Tensor) (kernel.Tensor, error) {
-	d := m.draft
-	if len(d.rows.wanted) == 0 {
-		return kernel.Tensor{}, nil
-	}
-	picked, err := d.buf.head.Pick(m.dev, u, d.rows.wanted)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	h, err := m.collapse(&d.last, picked)
-	if err != nil {
-		return kernel.Tensor{}, err
-	}
-	if err := m.dev.Norm(kernel.NormArgs{Out: h, X: h, Weight: d.norm, Eps: m.config.RMSEps}); err != nil {
-		return kernel.Tensor{}, err
-	}
-	return d.buf.head.Logits(m.dev, h, m.head)
-}
-
-// write copies numbers to the device.
-func (m *Model) write(s *kernel.Scratch, v []int32, cols int) (kernel.Tensor, error) {
-	t, err := s.Take(kernel.I32, len(v)/cols, cols)
-	if err != nil {
-		return t, err
-	}
-	return t, kernel.WriteI32(m.dev, t, v)
 }

@@ -54,31 +54,27 @@ func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNam
 	return e
 }
 
-// feedForward writes the block's output for x to out: shared experts first, then the chosen ones, so that a row's sum has one order.
-func (m *Model) feedForward(e *experts, out, x kernel.Tensor) error {
-	logits, err := m.buf.logit.Take(kernel.F32, x.Rows, e.router.Out())
-	if err != nil {
-		return err
-	}
-	ids, err := m.buf.chosen.Take(kernel.I32, x.Rows, m.config.FFN.TopK)
-	if err != nil {
-		return err
-	}
-	weights, err := m.buf.share.Take(kernel.F32, x.Rows, m.config.FFN.TopK)
-	if err != nil {
-		return err
-	}
-	err = e.shared.RunWith(m.dev, m.buf.ffn, nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: logits, W: e.router}})
-	if err != nil {
-		return err
-	}
+// expertSpace is the memory of a block in one pass.
+type expertSpace struct {
+	shared       nn.MLPSpace
+	logits       kernel.Tensor // f32 [T, experts]
+	ids, weights kernel.Tensor // i32 and f32 [T, k]
+}
+
+func (e *experts) arrange(a *kernel.Arena, activation kernel.DType, rows, topK int) expertSpace {
+	return expertSpace{shared: e.shared.Arrange(a, activation, rows), logits: a.Take(kernel.F32, rows, e.router.Out()),
+		ids: a.Take(kernel.I32, rows, topK), weights: a.Take(kernel.F32, rows, topK)}
+}
+
+// feedForward writes the block's output for x to out: shared experts first, then the chosen ones, so that a row's sum has one order. tokens
+// are the rows' own, i32 [T, 1].
+func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor) {
+	f, q := m.config.FFN, m.queue
+	e.shared.Run(q, &s.shared, nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: s.logits, W: e.router}})
 	if e.table.Given() {
-		err = m.dev.RouteHash(kernel.HashRouteArgs{IDs: ids, Weights: weights, Logits: logits, Table: e.table, Tokens: m.step.tokens, Scale: m.config.FFN.Scale})
+		q.RouteHash(kernel.HashRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Table: e.table, Tokens: tokens, Scale: f.Scale})
 	} else {
-		err = m.dev.RouteRoot(kernel.RootRouteArgs{IDs: ids, Weights: weights, Logits: logits, Bias: e.bias, Scale: m.config.FFN.Scale})
+		q.RouteRoot(kernel.RootRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: e.bias, Scale: f.Scale})
 	}
-	if err != nil {
-		return err
-	}
-	return m.dev.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights, Gate: e.gate, Up: e.up, Down: e.down, Limit: m.config.FFN.Limit})
+	q.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Gate: e.gate, Up: e.up, Down: e.down, Limit: f.Limit})
 }

@@ -3,21 +3,18 @@ package v4
 import (
 	"fmt"
 
+	"sparrow/attn/dual"
 	"sparrow/kernel"
 	"sparrow/layout"
 	"sparrow/model/config"
 	"sparrow/model/nn"
 )
 
-// overlapped reports whether groups of a ratio also read the group before them (v4 spec, 2.4).
-func overlapped(ratio int) bool { return ratio == 4 }
-
 // layer is one decoder layer.
 type layer struct {
-	ratio             int // tokens of a compressed entry, 0 for none
 	attnSite, ffnSite site
 	attnNorm, ffnNorm kernel.Tensor
-	attn              attention
+	attn              *dual.Weights
 	ffn               experts
 }
 
@@ -25,33 +22,6 @@ type layer struct {
 type site struct {
 	fn          kernel.Weight // [2n+n*n, n*hidden]; [n, n*hidden] after the last layer
 	base, scale kernel.Tensor
-}
-
-// attention holds the matrices of one layer's attention.
-type attention struct {
-	qa, qb, kv    kernel.Weight
-	oa            []kernel.Weight // one for each group of heads
-	ob            kernel.Weight
-	qNorm, kvNorm kernel.Tensor
-	sinks         kernel.Tensor // f32 [1, heads]
-	compress      *compressor   // nil where the layer has no compressed stream
-	index         *indexer      // nil but for ratio 4
-}
-
-// compressor holds the matrices that make entries of dim values.
-type compressor struct {
-	dim, ratio    int
-	values, gates kernel.Weight // [halves*dim, hidden]
-	ape, norm     kernel.Tensor
-}
-
-// width is the size of a raw row's values, and of its gates.
-func (c *compressor) width() int { return c.values.Out() }
-
-// indexer holds the matrices that score entries.
-type indexer struct {
-	q, weights kernel.Weight
-	compress   compressor
 }
 
 // load reads every tensor of the checkpoint.
@@ -68,11 +38,10 @@ func (m *Model) load(l *nn.Loader) {
 	m.loadDrafts(l)
 }
 
-// loadLayer reads a layer whose tensors at names.
+// loadLayer reads a layer; at gives the full name of each of its tensors.
 func loadLayer(c *config.V4, l *nn.Loader, at func(string) string, ratio int, x expertNames) layer {
 	mix := c.Hyper.Streams * (2 + c.Hyper.Streams)
 	return layer{
-		ratio:    ratio,
 		attnSite: loadSite(c, l, at("hc_attn_fn"), at("hc_attn_base"), at("hc_attn_scale"), mix, 3),
 		ffnSite:  loadSite(c, l, at("hc_ffn_fn"), at("hc_ffn_base"), at("hc_ffn_scale"), mix, 3),
 		attnNorm: l.Vector(at("attn_norm.weight"), c.Hidden),
@@ -87,16 +56,17 @@ func loadSite(c *config.V4, l *nn.Loader, fn, base, scale string, mix, scales in
 	return site{fn: l.Matrix(fn, mix, c.Hyper.Streams*c.Hidden), base: l.Vector(base, mix), scale: l.Vector(scale, scales)}
 }
 
-func loadAttention(c *config.V4, l *nn.Loader, at func(string) string, ratio int) attention {
+func loadAttention(c *config.V4, l *nn.Loader, at func(string) string, ratio int) *dual.Weights {
 	a := c.Attention
-	out := attention{
-		qa:     l.Matrix(at("attn.wq_a.weight"), a.QLora, c.Hidden),
-		qNorm:  l.Vector(at("attn.q_norm.weight"), a.QLora),
-		qb:     l.Matrix(at("attn.wq_b.weight"), a.Heads*a.Dim, a.QLora),
-		kv:     l.Matrix(at("attn.wkv.weight"), a.Dim, c.Hidden),
-		kvNorm: l.Vector(at("attn.kv_norm.weight"), a.Dim),
-		ob:     l.Matrix(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
-		sinks:  l.Vector(at("attn.attn_sink"), a.Heads),
+	out := &dual.Weights{
+		Ratio:  ratio,
+		QA:     l.Matrix(at("attn.wq_a.weight"), a.QLora, c.Hidden),
+		QNorm:  l.Vector(at("attn.q_norm.weight"), a.QLora),
+		QB:     l.Matrix(at("attn.wq_b.weight"), a.Heads*a.Dim, a.QLora),
+		KV:     l.Matrix(at("attn.wkv.weight"), a.Dim, c.Hidden),
+		KVNorm: l.Vector(at("attn.kv_norm.weight"), a.Dim),
+		OB:     l.Matrix(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
+		Sinks:  l.Vector(at("attn.attn_sink"), a.Heads),
 	}
 	name := at("attn.wo_a.weight")
 	all := l.Matrix(name, a.Groups*a.OLora, a.Heads/a.Groups*a.Dim)
@@ -104,33 +74,33 @@ func loadAttention(c *config.V4, l *nn.Loader, at func(string) string, ratio int
 		l.Complain(fmt.Sprintf("%s has blocks of %d rows, which groups of %d rows cut apart", name, all.BlockRows, a.OLora))
 	} else if all.Data.Given() {
 		for g := range a.Groups {
-			out.oa = append(out.oa, all.Slice(g*a.OLora, (g+1)*a.OLora))
+			out.OA = append(out.OA, all.Slice(g*a.OLora, (g+1)*a.OLora))
 		}
 	}
 	if ratio > 0 {
 		x := loadCompressor(c, l, at, "attn.compressor.", ratio, a.Dim)
-		out.compress = &x
+		out.Compress = &x
 	}
-	if ratio == indexRatio {
-		out.index = &indexer{
-			q:        l.Matrix(at("attn.indexer.wq_b.weight"), c.Indexer.Heads*c.Indexer.Dim, a.QLora),
-			weights:  l.Matrix(at("attn.indexer.weights_proj.weight"), c.Indexer.Heads, c.Hidden),
-			compress: loadCompressor(c, l, at, "attn.indexer.compressor.", ratio, layout.IndexDim),
+	if ratio == dual.IndexRatio {
+		out.Index = &dual.Index{
+			Q:        l.Matrix(at("attn.indexer.wq_b.weight"), c.Indexer.Heads*c.Indexer.Dim, a.QLora),
+			Weights:  l.Matrix(at("attn.indexer.weights_proj.weight"), c.Indexer.Heads, c.Hidden),
+			Compress: loadCompressor(c, l, at, "attn.indexer.compressor.", ratio, layout.IndexDim),
 		}
 	}
 	return out
 }
 
-func loadCompressor(c *config.V4, l *nn.Loader, at func(string) string, prefix string, ratio, dim int) compressor {
+func loadCompressor(c *config.V4, l *nn.Loader, at func(string) string, prefix string, ratio, dim int) dual.Compressor {
 	w := dim
-	if overlapped(ratio) {
+	if dual.Overlapped(ratio) {
 		w *= 2
 	}
-	return compressor{
-		dim: dim, ratio: ratio,
-		values: l.Matrix(at(prefix+"wkv.weight"), w, c.Hidden),
-		gates:  l.Matrix(at(prefix+"wgate.weight"), w, c.Hidden),
-		ape:    l.Floats(at(prefix+"ape"), ratio, w),
-		norm:   l.Vector(at(prefix+"norm.weight"), dim),
+	return dual.Compressor{
+		Dim: dim, Ratio: ratio,
+		Values: l.Matrix(at(prefix+"wkv.weight"), w, c.Hidden),
+		Gates:  l.Matrix(at(prefix+"wgate.weight"), w, c.Hidden),
+		APE:    l.Floats(at(prefix+"ape"), ratio, w),
+		Norm:   l.Vector(at(prefix+"norm.weight"), dim),
 	}
 }

@@ -1,6 +1,7 @@
 package v4
 
 import (
+	"sparrow/attn/dual"
 	"sparrow/layout"
 	"sparrow/model/config"
 )
@@ -21,21 +22,13 @@ func SizesOf(c *config.V4, entry layout.V4, index layout.Index, page int) Sizes 
 			continue
 		}
 		s.Page += int64(entry.PageBytes(page / ratio))
-		s.State += int64(ringOf(ratio) * rawBytes(ratio, c.Attention.Dim))
-		if ratio != indexRatio {
+		s.State += int64(dual.RingBytes(ratio, c.Attention.Dim))
+		if ratio != dual.IndexRatio {
 			continue
 		}
 		s.Page += int64(index.PageBytes(page / ratio))
-		s.State += int64(ringOf(ratio) * rawBytes(ratio, c.Indexer.Dim))
-		s.Window += int64(tailRows * (rawBytes(ratio, c.Attention.Dim) + rawBytes(ratio, c.Indexer.Dim)))
+		s.State += int64(dual.RingBytes(ratio, c.Indexer.Dim))
+		s.Window += int64(dual.TailRows * (dual.RawBytes(ratio, c.Attention.Dim) + dual.RawBytes(ratio, c.Indexer.Dim)))
 	}
 	return s
-}
-
-// rawBytes is one raw row of a compressor to entries of dim values: float32 values and gates, for each half.
-func rawBytes(ratio, dim int) int {
-	if overlapped(ratio) {
-		dim *= 2
-	}
-	return 2 * dim * 4
 }

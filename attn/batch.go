@@ -1,0 +1,95 @@
+package attn
+
+import (
+	"fmt"
+
+	"sparrow/plan"
+)
+
+// Batch is a planned batch and the pages of its requests.
+type Batch struct {
+	Plan   *plan.Plan
+	Config *plan.Config // the plan was built from
+	Batch  *plan.Batch  // the plan was built for
+	// Tables holds, for each request of the batch, the pages of its tokens: position p lies in page Tables[r][p/PageTokens].
+	Tables     [][]int32
+	PageTokens int
+}
+
+// Row is one row of a pass.
+type Row struct {
+	Index    int // in plan order
+	Request  int // index into the batch
+	Token    int // index among the request's new tokens
+	Position int // in the sequence; negative where a padded request is shorter than its rows
+}
+
+// Rows calls visit for every row of the pass, in plan order, and checks that the plan covers its rows and that every request has a page for
+// each of its tokens. It stops at the first error.
+func (b *Batch) Rows(visit func(Row) error) error {
+	if len(b.Tables) != len(b.Batch.Requests) {
+		return plan.ErrLength(plan.PageTable.String(), len(b.Tables), len(b.Batch.Requests))
+	}
+	at := 0
+	for i := range b.Plan.Segments {
+		s := &b.Plan.Segments[i]
+		if at != s.FirstRow {
+			return &plan.Error{Code: plan.E26, Asked: fmt.Sprintf("segment %d at row %d after %d rows", i, s.FirstRow, at),
+				Supported: "segments that follow each other"}
+		}
+		for _, span := range s.Spans {
+			first := b.Batch.FirstPosition(b.Config, span.Request)
+			if need, have := ceilDiv(first+span.To, b.PageTokens), len(b.Tables[span.Request]); need > have {
+				return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d, which needs %d pages, with %d", span.Request, need, have),
+					Supported: fmt.Sprintf("a page for every %d tokens", b.PageTokens)}
+			}
+			for t := span.From; t < span.To; t++ {
+				if err := visit(Row{Index: at, Request: span.Request, Token: t, Position: first + t}); err != nil {
+					return err
+				}
+				at++
+			}
+		}
+		if at != s.FirstRow+s.Rows {
+			return &plan.Error{Code: plan.E26, Asked: fmt.Sprintf("a segment of %d rows whose spans hold %d", s.Rows, at-s.FirstRow),
+				Supported: "spans that cover the segment's rows"}
+		}
+	}
+	return nil
+}
+
+// FillTable copies page tables into the rectangle of the plan's width; columns behind a table's end hold rest.
+func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
+	width := b.Plan.TablePages
+	for r, t := range tables {
+		row := to[r*width : (r+1)*width]
+		if len(t) > width {
+			t = t[:width] // pages beyond what the requests of the batch reach
+		}
+		for i := copy(row, t); i < width; i++ {
+			row[i] = rest
+		}
+	}
+}
+
+// LaunchRows are the rows of a launch, without the padding that only a captured graph has.
+func LaunchRows(s *plan.Segment, l *plan.Launch) (first, last int) {
+	end := s.FirstRow + s.Rows
+	return min(s.FirstRow+l.FirstRow, end), min(s.FirstRow+l.FirstRow+l.Rows, end)
+}
+
+// RowOf is the row of a new token of a request. A request's rows lie in at most three runs, one for each kind of prompt row, each in
+// ascending order.
+func RowOf(p *plan.Plan, request, token int) (int32, error) {
+	for i := range p.Segments {
+		s := &p.Segments[i]
+		for _, span := range s.Spans {
+			if span.Request == request && span.From <= token && token < span.To {
+				return int32(s.FirstRow + span.FirstRow + token - span.From), nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("attn: new token %d of request %d is not a row of the plan", token, request)
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -1,0 +1,355 @@
+// Package dual is the attention of DeepSeek-V4: a window of entries, one for each token, and beside it in most layers a stream of compressed
+// entries, one for each group of 4 or 128 tokens. An indexer selects among groups of 4; groups of 128 are read whole.
+package dual
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/attn"
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// Ratios of the compressed streams: tokens of an entry.
+const (
+	IndexRatio = 4   // of the stream the indexer selects from
+	HeavyRatio = 128 // of the stream that every query reads whole
+)
+
+// Params are what attention needs to know about a model.
+type Params struct {
+	Heads, Dim, Rope      int
+	QLora, OLora, OGroups int
+	Window                int
+	IndexHeads, TopK      int
+	Eps                   float32
+	MainFreq, FarFreq     []float32 // angles per position: of layers without a compressed stream, and of the others
+}
+
+// Weights are the matrices of one layer.
+type Weights struct {
+	Ratio         int // tokens of a compressed entry, 0 for none
+	QA, QB, KV    kernel.Weight
+	OA            []kernel.Weight // one for each group of heads
+	OB            kernel.Weight
+	QNorm, KVNorm kernel.Tensor
+	Sinks         kernel.Tensor // f32 [1, heads]
+	Compress      *Compressor   // nil where the layer has no compressed stream
+	Index         *Index        // nil but for ratio 4
+}
+
+// Compressor holds the matrices that make entries of Dim values.
+type Compressor struct {
+	Dim, Ratio    int
+	Values, Gates kernel.Weight // [halves*Dim, hidden]
+	APE, Norm     kernel.Tensor
+}
+
+// width is the size of a raw row's values, and of its gates.
+func (c *Compressor) width() int { return c.Values.Out() }
+
+// Overlapped reports whether groups of a ratio also read the group before them (v4 spec, 2.4).
+func Overlapped(ratio int) bool { return ratio == IndexRatio }
+
+// Index holds the matrices that score entries.
+type Index struct {
+	Q, Weights kernel.Weight
+	Compress   Compressor
+}
+
+// Cache is the paged memory of one layer. One page number names the same tokens in its pools of groups and keys; window entries and the raw
+// rows a page ends with have window pages.
+type Cache struct {
+	Window kernel.Pool // an entry for each token
+	Extra  kernel.Pool // an entry for each group; not given for ratio 0
+	Index  kernel.Pool // an indexer key for each group; given for ratio 4
+	Tails  Rings       // raw rows that window pages end with, TailRows for each; given for ratio 4
+}
+
+// TailRows is how many raw rows of the end of a page a group behind it reads: those of the group before it, of ratio 4. Groups of ratio 128
+// read nothing before their own first token, and pages end where they end.
+const TailRows = IndexRatio
+
+// Layouts are the byte layouts of a cache.
+type Layouts struct{ Entry, Index layout.Kind }
+
+// Attention is the attention of one model on one device. One goroutine uses it at a time.
+type Attention struct {
+	q          *kernel.Queue
+	act        kernel.DType
+	params     Params
+	scale      float32
+	index      attn.Indexer
+	main, far  kernel.Tensor // f32 [1, rope/2]
+	used       map[int]bool  // ratios that some layer has
+	States     *States
+	rawWidth   map[int]int // of a ratio's compressor
+	indexWidth int
+}
+
+// New prepares attention for a model whose passes go through the queue.
+func New(dev kernel.Device, q *kernel.Queue, p Params, layers []*Weights) (*Attention, error) {
+	a := &Attention{q: q, act: dev.Activation(), params: p, used: map[int]bool{}, rawWidth: map[int]int{},
+		// Heads are normalised, and YaRN changes nothing here.
+		scale: float32(1 / math.Sqrt(float64(p.Dim))),
+		// The rotated half of a head is its last; query scales are not rounded to powers of two (v4 spec, 2.5).
+		index: attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Offset: layout.IndexDim - layout.RopeDim, Pairing: kernel.Interleaved,
+			Scales: num.ScaleF32}}
+	for _, w := range layers {
+		a.used[w.Ratio] = true
+		if w.Compress != nil {
+			a.rawWidth[w.Ratio] = w.Compress.width()
+		}
+		if w.Index != nil {
+			a.indexWidth = w.Index.Compress.width()
+		}
+	}
+	for _, f := range []struct {
+		to   *kernel.Tensor
+		from []float32
+	}{{&a.main, p.MainFreq}, {&a.far, p.FarFreq}} {
+		t, err := kernel.New(dev, kernel.F32, 1, len(f.from))
+		if err == nil {
+			err = kernel.WriteF32(dev, t, f.from)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("dual: %w", err)
+		}
+		*f.to = t
+	}
+	a.States = newStates(dev, layers)
+	return a, nil
+}
+
+// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them.
+type Pass struct {
+	*Attention
+	plan *plan.Plan
+
+	place, request, slots                    kernel.Tensor // i32 [T, 1]
+	windowLen, groups, kept, heavyLen        kernel.Tensor // i32 [T, 1]
+	windowBase, groupBase, heavyBase, gStart kernel.Tensor // i32 [T, 1]
+	window, heavy                            kernel.Tensor // i32 [T, width]
+	table                                    kernel.Tensor // i32 [requests, pages]
+	closing                                  map[int]*closing
+
+	mainAngles, farAngles kernel.Tensor // f32 [T, 64]
+	selected              kernel.Tensor // i32 [T, K]: groups of ratio 4, as the latest indexer chose them
+	projected             projected
+	raw                   map[int]rawRows // of a ratio's compressor
+	key                   rawRows         // of the indexer's
+	launches              []launch
+	// Kept is the arena's mark behind what later layers read. Other parts of a layer may use the memory from there on.
+	Kept int64
+
+	fill filler
+}
+
+// closing are the groups of one ratio that close in a pass.
+type closing struct {
+	sources kernel.Tensor // i32 [n, slots of an entry]
+	slots   kernel.Tensor // i32 [n, 1]
+	place   kernel.Tensor // i32 [n, 1]: first position of the group
+	angles  kernel.Tensor // f32 [n, 64]
+	keep    kernel.Tensor // i32 [T, 1]
+	tail    kernel.Tensor // i32 [T, 1]; without rows for ratio 128
+	entries kernel.Tensor // [n, dim]
+	keys    kernel.Tensor // [n, 128]: of the indexer
+}
+
+// rawRows are the rows that compressed entries are made of: f32 [T, halves*dim] each.
+type rawRows struct{ values, gates kernel.Tensor }
+
+// projected is what attention of a layer reads and writes, all rows of the pass.
+type projected struct {
+	q   kernel.Tensor // [T, heads*dim], rotated
+	qr  kernel.Tensor // [T, q_lora]
+	kv  kernel.Tensor // [T, dim]
+	out kernel.Tensor // [T, heads*dim]
+	z   kernel.Tensor // [T, groups*o_lora]
+	// Raw indexer queries and head weights of all rows, where the plan computes them at once.
+	joint attn.Queries
+	to    []kernel.Projection // of the products in progress
+}
+
+// launch is one launch of a segment: rows first to last, and the memory it works in.
+type launch struct {
+	segment               *plan.Segment
+	first, last           int
+	window, groups, heavy kernel.Tensor // i32 [n, 1]: slots it gathers
+	space                 attn.IndexSpace
+	indices               kernel.Tensor         // i32 [n, K]: places of selected groups
+	workspace             kernel.Tensor         // gathered entries, of the window and then of a stream
+	combined              map[int]kernel.Tensor // i32 [n, width]: rows of the workspace, by ratio
+	lengths               kernel.Tensor         // i32 [n, 1]
+}
+
+// Arrange lays out the tensors of a pass on an arena.
+func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass, error) {
+	t := p.Rows
+	s := &Pass{Attention: a, plan: p,
+		place: in.Array(plan.Positions), request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots),
+		windowLen: in.Array(plan.WindowLengths), groups: in.Array(plan.Groups), kept: in.Array(plan.Kept), heavyLen: in.Array(plan.HeavyLengths),
+		windowBase: in.Array(plan.WindowStart), groupBase: in.Array(plan.GroupBase), heavyBase: in.Array(plan.HeavyBase),
+		gStart: in.Array(plan.GroupStart), window: in.Array(plan.WindowIndices), heavy: in.Array(plan.HeavyIndices),
+		table: in.Array(plan.PageTable), closing: map[int]*closing{}, raw: map[int]rawRows{}}
+	s.mainAngles, s.farAngles = mem.Take(kernel.F32, t, 2*a.main.Cols), mem.Take(kernel.F32, t, 2*a.far.Cols)
+	s.selected = mem.Take(kernel.I32, t, a.params.TopK)
+	for _, ratio := range []int{IndexRatio, HeavyRatio} {
+		if a.used[ratio] {
+			s.arrangeClosing(ratio, in, mem)
+		}
+	}
+	s.Kept = mem.Mark()
+	s.projected.arrange(a, mem, t)
+	if p.JointQueries {
+		s.projected.joint = a.index.TakeQueries(mem, a.act, t)
+	}
+	s.key = takeRaw(mem, t, a.indexWidth)
+	mark, high := mem.Mark(), mem.Mark()
+	for ratio, width := range a.rawWidth {
+		mem.Reset(mark)
+		s.raw[ratio] = takeRaw(mem, t, width)
+		high = max(high, mem.Mark())
+	}
+	for i := range p.Segments {
+		g := &p.Segments[i]
+		if g.Layout.String() != l.Entry.String() {
+			return nil, &plan.Error{Code: plan.E27, Asked: fmt.Sprintf("a plan for %v entries over a cache of %s entries", g.Layout, l.Entry),
+				Supported: "a cache in the layout the configuration resolved to"}
+		}
+		for j := range g.Launches {
+			mem.Reset(high)
+			x, err := s.arrangeLaunch(g, &g.Launches[j], in, mem, l)
+			if err != nil {
+				return nil, err
+			}
+			if x.first < x.last { // no kernel runs for padding alone
+				s.launches = append(s.launches, x)
+			}
+		}
+	}
+	return s, nil
+}
+
+func takeRaw(mem *kernel.Arena, rows, width int) rawRows {
+	return rawRows{values: mem.Take(kernel.F32, rows, width), gates: mem.Take(kernel.F32, rows, width)}
+}
+
+func (x *projected) arrange(a *Attention, mem *kernel.Arena, rows int) {
+	p := &a.params
+	x.qr, x.q, x.kv = mem.Take(a.act, rows, p.QLora), mem.Take(a.act, rows, p.Heads*p.Dim), mem.Take(a.act, rows, p.Dim)
+	x.out, x.z = mem.Take(a.act, rows, p.Heads*p.Dim), mem.Take(a.act, rows, p.OGroups*p.OLora)
+}
+
+func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
+	c := &closing{sources: in.Array(plan.HeavySources), slots: in.Array(plan.HeavyCloses), place: in.Array(plan.HeavyPositions),
+		keep: in.Array(plan.HeavyKeeps)}
+	if ratio == IndexRatio {
+		c = &closing{sources: in.Array(plan.CloseSources), slots: in.Array(plan.CloseSlots), place: in.Array(plan.ClosePositions),
+			keep: in.Array(plan.KeepRows), tail: in.Array(plan.TailRows)}
+		c.keys = mem.Take(s.act, c.slots.Rows, layout.IndexDim)
+	}
+	c.angles, c.entries = mem.Take(kernel.F32, c.slots.Rows, 2*s.far.Cols), mem.Take(s.act, c.slots.Rows, s.params.Dim)
+	s.closing[ratio] = c
+}
+
+// arrangeLaunch lays out one launch. Selecting and attending follow each other, so what either works in shares memory.
+func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
+	x.segment = g
+	x.first, x.last = attn.LaunchRows(g, l)
+	n := x.last - x.first
+	x.window = in.Array(plan.GatherSlots).Slice(l.Gather.First, l.Gather.End())
+	x.groups = in.Array(plan.GroupSlots).Slice(l.Groups.First, l.Groups.End())
+	x.heavy = in.Array(plan.HeavySlots).Slice(l.Heavy.First, l.Heavy.End())
+	mark := mem.Mark()
+	if s.used[IndexRatio] {
+		if x.space, err = s.index.Arrange(mem, s.plan, g, l, kinds.Index, s.act); err != nil {
+			return x, err
+		}
+	}
+	mem.Reset(mark)
+	switch g.Form {
+	case plan.FormV4Paged:
+		x.indices = mem.Take(kernel.I32, n, s.params.TopK)
+	case plan.FormV4SparsePrefill:
+		kind := kernel.BF16 // 584-byte entries are exact in bf16
+		if kinds.Entry == layout.V4F32Row2048 {
+			kind = kernel.F32
+		}
+		x.workspace = mem.Take(kind, l.Gather.Count+max(l.Groups.Count, l.Heavy.Count), layout.V4Dim)
+		x.lengths, x.combined = mem.Take(kernel.I32, n, 1), map[int]kernel.Tensor{}
+		for ratio, width := range map[int]int{0: 0, IndexRatio: s.selected.Cols, HeavyRatio: s.heavy.Cols} {
+			x.combined[ratio] = mem.Take(kernel.I32, n, roundUp(s.window.Cols+width, kernel.CombineWidth))
+		}
+	default:
+		err = fmt.Errorf("dual: form %v is not one this attention runs", g.Form)
+	}
+	return x, err
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// Begin enqueues what every layer reads: the rotations of rows and of closing groups.
+func (s *Pass) Begin() {
+	s.q.Angles(kernel.AngleArgs{Out: s.mainAngles, Positions: s.place, InvFreq: s.main, Scale: 1})
+	s.q.Angles(kernel.AngleArgs{Out: s.farAngles, Positions: s.place, InvFreq: s.far, Scale: 1})
+	for _, ratio := range [...]int{IndexRatio, HeavyRatio} {
+		if c := s.closing[ratio]; c != nil && c.slots.Rows > 0 {
+			s.q.Angles(kernel.AngleArgs{Out: c.angles, Positions: c.place, InvFreq: s.far, Scale: 1})
+		}
+	}
+}
+
+// Layer writes the attention output of a layer for x, normalised rows in plan order, to out. Everything the pass adds to the caches is stored
+// before any row attends: a query that closes a group sees the new entry. Where selections are recorded, record takes this layer's, and
+// otherwise it is not given.
+func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x, record kernel.Tensor) {
+	angles := s.farAngles
+	if w.Ratio == 0 {
+		angles = s.mainAngles
+	}
+	if w.Index != nil && record.Given() {
+		s.selected = record
+	}
+	p := &s.projected
+	p.to = p.to[:0]
+	if w.Compress != nil {
+		p.to = rawProducts(p.to, s.raw[w.Ratio], w.Compress)
+	}
+	if w.Index != nil {
+		p.to = rawProducts(p.to, s.key, &w.Index.Compress)
+	}
+	s.project(p, w, projection{window: c.Window, x: x, angles: angles, slots: s.slots, joint: w.Index != nil && s.plan.JointQueries})
+	s.compress(layer, w, c)
+	for i := range s.launches {
+		l := &s.launches[i]
+		if w.Index != nil {
+			s.choose(l, w.Index, c, x, angles)
+		}
+		if l.segment.Form == plan.FormV4Paged {
+			s.paged(l, w, c)
+		} else {
+			s.flat(l, w, c)
+		}
+	}
+	s.output(p, w, out, angles)
+}
+
+func rawProducts(to []kernel.Projection, r rawRows, c *Compressor) []kernel.Projection {
+	return append(to, kernel.Projection{Out: r.values, W: c.Values}, kernel.Projection{Out: r.gates, W: c.Gates})
+}
+
+// choose fills a launch's part of the selection by the indexer path the plan names. Selected are groups, counted in the sequence; keys lie
+// where their groups' entries lie.
+func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor) {
+	s.index.Select(s.q, &attn.Selection{
+		Plan: &l.segment.Indexer, Space: &l.space, First: l.first, Last: l.last,
+		Q: x.Q, W: x.Weights, Latent: s.projected.qr, Hidden: hidden, Computed: s.projected.joint, Angles: angles,
+		Out: s.selected, Lens: s.groups, Cache: c.Index,
+		Table: s.table, Request: s.request, Gather: l.groups, Start: s.gStart,
+	})
+}

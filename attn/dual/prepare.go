@@ -1,0 +1,319 @@
+package dual
+
+import (
+	"fmt"
+
+	"sparrow/attn"
+	"sparrow/plan"
+)
+
+// Batch is a planned batch with what V4 keeps of its sequences beside their pages.
+type Batch struct {
+	*attn.Batch
+	Windows [][]int32 // window pages of each request; nil where they have the numbers of the pages
+	States  []*State
+}
+
+// windows are the window pages of request r, one for each of its pages.
+func (b *Batch) windows(r int) []int32 {
+	if len(b.Windows) == 0 || b.Windows[r] == nil {
+		return b.Tables[r]
+	}
+	return b.Windows[r]
+}
+
+// filler writes the arrays of one pass into host memory. Rows are in plan order: the rows of a segment are neighbours, and a request's rows
+// may lie in two segments.
+type filler struct {
+	batch *Batch
+	width int
+
+	request, position, slots             []int32 // [T]
+	windowLen, groups, kept, heavyLen    []int32 // [T]
+	windowBase, groupBase, heavyBase     []int32 // [T]
+	groupStart                           []int32 // [T]
+	window, heavy                        []int32 // [T, width]
+	table, windows                       []int32 // [requests, width]
+	gatherWindow, gatherGroups, gatherHv []int32
+	windowWidth, heavyWidth              int
+
+	rowAt   []int32 // row of each new token, request after request
+	rowBase []int   // where each request's part of rowAt begins
+	tables  [][]int32
+}
+
+// Prepare fills the arrays that attention reads. It reads the batch, its page tables and states and touches no device.
+func (s *Pass) Prepare(b *Batch, block attn.Block) error {
+	f := &s.fill
+	keep := *f
+	*f = filler{batch: b, width: s.plan.TablePages, rowAt: keep.rowAt[:0], rowBase: keep.rowBase[:0], windows: keep.windows, tables: keep.tables[:0],
+		request: block.Array(plan.RowRequests), position: block.Array(plan.Positions), slots: block.Array(plan.Slots),
+		windowLen: block.Array(plan.WindowLengths), groups: block.Array(plan.Groups), kept: block.Array(plan.Kept),
+		heavyLen: block.Array(plan.HeavyLengths), windowBase: block.Array(plan.WindowStart), groupBase: block.Array(plan.GroupBase),
+		heavyBase: block.Array(plan.HeavyBase), groupStart: block.Array(plan.GroupStart), window: block.Array(plan.WindowIndices),
+		heavy: block.Array(plan.HeavyIndices), table: block.Array(plan.PageTable), gatherWindow: block.Array(plan.GatherSlots),
+		gatherGroups: block.Array(plan.GroupSlots), gatherHv: block.Array(plan.HeavySlots),
+		windowWidth: s.plan.Input(plan.WindowIndices).Cols, heavyWidth: s.plan.Input(plan.HeavyIndices).Cols}
+	for _, v := range [...][]int32{f.windowBase, f.groupBase, f.heavyBase, f.groupStart} {
+		clear(v)
+	}
+	if err := f.fillTables(); err != nil {
+		return err
+	}
+	if err := b.Rows(func(r attn.Row) error { return f.row(s, r) }); err != nil {
+		return err
+	}
+	for i := range s.plan.Segments {
+		g := &s.plan.Segments[i]
+		for j := range g.Launches {
+			f.launch(s, g, &g.Launches[j])
+		}
+	}
+	for _, ratio := range [...]int{IndexRatio, HeavyRatio} {
+		if s.used[ratio] {
+			f.closing(s, block, ratio)
+		}
+	}
+	return nil
+}
+
+// fillTables writes the page tables and checks that every position that new rows see has a window page.
+func (f *filler) fillTables() error {
+	b := f.batch
+	b.FillTable(f.table, b.Tables, 0)
+	for r := range b.Tables {
+		f.tables = append(f.tables, b.windows(r))
+	}
+	if n := len(b.Tables) * f.width; cap(f.windows) < n {
+		f.windows = make([]int32, n)
+	} else {
+		f.windows = f.windows[:n]
+	}
+	b.FillTable(f.windows, f.tables, -1)
+	for r := range b.Batch.Batch.Requests {
+		f.rowBase = append(f.rowBase, len(f.rowAt))
+		for range b.Batch.Batch.Rows(b.Config, r) {
+			f.rowAt = append(f.rowAt, -1)
+		}
+	}
+	return nil
+}
+
+// checkWindows: every position that the row at position p sees has a window page.
+func (f *filler) checkWindows(r, p, window int) error {
+	b := f.batch
+	tables := b.windows(r)
+	if len(tables) != len(b.Tables[r]) {
+		return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d with %d window pages for %d pages", r, len(tables), len(b.Tables[r])),
+			Supported: "a window page, or none, for each page"}
+	}
+	for i := max(p-window+1, 0) / b.PageTokens; i*b.PageTokens <= p; i++ {
+		if tables[i] < 0 {
+			return &plan.Error{Code: plan.E22,
+				Asked:     fmt.Sprintf("request %d from position %d, whose window reaches page %d, which has no window page", r, p, i),
+				Supported: "sequences that hold the window pages their new tokens see"}
+		}
+	}
+	return nil
+}
+
+// row writes the arrays of one row.
+func (f *filler) row(s *Pass, r attn.Row) error {
+	i, p := r.Index, r.Position
+	if p < 0 {
+		return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d from position %d", r.Request, p),
+			Supported: "sequences without padding in front"}
+	}
+	if err := f.checkWindows(r.Request, p, s.params.Window); err != nil {
+		return err
+	}
+	f.rowAt[f.rowBase[r.Request]+r.Token] = int32(i)
+	f.request[i], f.position[i], f.slots[i] = int32(r.Request), int32(p), f.windowPlace(r.Request, p)
+	f.windowLen[i] = int32(min(p+1, s.params.Window))
+	if len(f.groups) > 0 {
+		f.groups[i] = int32((p + 1) / IndexRatio)
+		f.kept[i] = min(f.groups[i], int32(s.params.TopK))
+	}
+	if len(f.heavyLen) > 0 {
+		f.heavyLen[i] = int32((p + 1) / HeavyRatio)
+	}
+	return nil
+}
+
+// place is the slot of position p of request r in a pool with an entry for every ratio tokens.
+func (f *filler) place(r, p, ratio int) int32 {
+	n := f.batch.PageTokens
+	return f.table[r*f.width+p/n]*int32(n/ratio) + int32(p%n/ratio)
+}
+
+// windowPlace is the slot of position p of request r in the pool of window entries.
+func (f *filler) windowPlace(r, p int) int32 {
+	n := f.batch.PageTokens
+	return f.windows[r*f.width+p/n]*int32(n) + int32(p%n)
+}
+
+// launch lists what one launch reads: indices of the window and of the heavy stream for every row and, where it gathers a workspace or keys,
+// their slots.
+func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
+	first, last := attn.LaunchRows(g, l)
+	flat := g.Form == plan.FormV4SparsePrefill
+	if flat {
+		f.gather(f.gatherWindow[l.Gather.First:l.Gather.End()], first, last)
+	}
+	if l.Groups.Count > 0 {
+		f.gatherEntries(f.gatherGroups[l.Groups.First:l.Groups.End()], first, last, IndexRatio, f.groups, f.groupStart)
+	}
+	if l.Heavy.Count > 0 {
+		f.gatherEntries(f.gatherHv[l.Heavy.First:l.Heavy.End()], first, last, HeavyRatio, f.heavyLen, f.heavyBase)
+	}
+	rows := int32(l.Gather.Count)
+	for r := first; r < last; r++ {
+		if len(f.groupBase) > 0 {
+			f.groupBase[r] = f.groupStart[r] + rows
+		}
+		if len(f.heavyBase) > 0 {
+			f.heavyBase[r] += rows
+		}
+		f.indices(r, flat)
+	}
+}
+
+// indices writes a row's window and heavy indices: slots of the pools, or for a workspace what was gathered for the row's request, counted
+// from the start of its part.
+func (f *filler) indices(r int, flat bool) {
+	q, p, n := int(f.request[r]), int(f.position[r]), int(f.windowLen[r])
+	window := f.window[r*f.windowWidth : (r+1)*f.windowWidth]
+	for i := range window {
+		switch {
+		case i >= n:
+			window[i] = -1
+		case flat:
+			window[i] = int32(p - n + 1 + i) // windowBase makes up for the positions that were not gathered
+		default:
+			window[i] = f.windowPlace(q, p-n+1+i)
+		}
+	}
+	heavy := f.heavy[r*f.heavyWidth : (r+1)*f.heavyWidth]
+	for g := range heavy {
+		switch {
+		case g >= int(f.heavyLen[r]):
+			heavy[g] = -1
+		case flat:
+			heavy[g] = int32(g)
+		default:
+			heavy[g] = f.place(q, g*HeavyRatio, HeavyRatio)
+		}
+	}
+}
+
+// gather lists the slots of every window entry that rows first to last see, request by request. Rows of one request are neighbours in
+// ascending order.
+func (f *filler) gather(to []int32, first, last int) {
+	at := 0
+	for r := first; r < last; {
+		end := f.requestEnd(r, last)
+		from := int(f.position[r]) + 1 - int(f.windowLen[r])
+		for i := r; i < end; i++ {
+			f.windowBase[i] = int32(at - from)
+		}
+		for p := from; p <= int(f.position[end-1]); p++ {
+			to[at] = f.windowPlace(int(f.request[r]), p)
+			at++
+		}
+		r = end
+	}
+}
+
+// gatherEntries lists the slots of every group that rows first to last see, and notes in start where each row's request begins. The last row
+// of a request sees the most.
+func (f *filler) gatherEntries(to []int32, first, last, ratio int, lens, start []int32) {
+	at := 0
+	for r := first; r < last; {
+		end := f.requestEnd(r, last)
+		for i := r; i < end; i++ {
+			start[i] = int32(at)
+		}
+		for g := range int(lens[end-1]) {
+			to[at] = f.place(int(f.request[r]), g*ratio, ratio)
+			at++
+		}
+		r = end
+	}
+}
+
+// requestEnd is one more than the last row, before last, of the request of row r.
+func (f *filler) requestEnd(r, last int) int {
+	end := r + 1
+	for end < last && f.request[end] == f.request[r] {
+		end++
+	}
+	return end
+}
+
+// closing lists the groups of one ratio that close in the pass, and where raw rows are kept for groups that close later. A token that ends a
+// group closes it; requests whose rows could close more are padded with entries without source and slot.
+func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
+	names := [...]plan.ArrayName{plan.HeavySources, plan.HeavyCloses, plan.HeavyPositions, plan.HeavyKeeps}
+	if ratio == IndexRatio {
+		names = [...]plan.ArrayName{plan.CloseSources, plan.CloseSlots, plan.ClosePositions, plan.KeepRows}
+	}
+	sources, slots, positions, keep := block.Array(names[0]), block.Array(names[1]), block.Array(names[2]), block.Array(names[3])
+	width := s.plan.Input(names[0]).Cols
+	fill(keep, -1)
+	ring, n, b := ringOf(ratio), 0, f.batch
+	for r := range b.Batch.Batch.Requests {
+		st := b.States[r]
+		first := st.len
+		end := first + b.Batch.Batch.Rows(b.Config, r)
+		for p := max(first, end-ring); p < end; p++ {
+			keep[f.rowAt[f.rowBase[r]+p-first]] = int32(st.slot*ring + p%ring)
+		}
+		last := n + b.Batch.Batch.Closing(b.Config, r, ratio)
+		for p := first/ratio*ratio + ratio - 1; p < end; p += ratio {
+			slots[n], positions[n] = f.place(r, p, ratio), int32(p+1-ratio)
+			for i := range width {
+				sources[n*width+i] = f.source(r, p+1-width+i, st, ring)
+			}
+			n++
+		}
+		for ; n < last; n++ {
+			slots[n], positions[n] = -1, 0
+			fill(sources[n*width:(n+1)*width], -1)
+		}
+	}
+	if ratio == IndexRatio {
+		f.tails(block.Array(plan.TailRows))
+	}
+}
+
+func fill(to []int32, v int32) {
+	for i := range to {
+		to[i] = v
+	}
+}
+
+// tails lists the rows that end a page, which another sequence needs to continue behind it.
+func (f *filler) tails(to []int32) {
+	fill(to, -1)
+	b, page := f.batch, f.batch.PageTokens
+	for r := range b.Batch.Batch.Requests {
+		first := b.States[r].len
+		end := first + b.Batch.Batch.Rows(b.Config, r)
+		for boundary := first/page*page + page; boundary-TailRows < end; boundary += page {
+			for p := max(boundary-TailRows, first); p < min(boundary, end); p++ {
+				to[f.rowAt[f.rowBase[r]+p-first]] = f.windows[r*f.width+p/page]*TailRows + int32(p+TailRows-boundary)
+			}
+		}
+	}
+}
+
+// source names the raw row of position q of request r: a row of this pass, one of the rings, or none before the sequence begins.
+func (f *filler) source(r, q int, st *State, ring int) int32 {
+	switch {
+	case q < 0:
+		return -1
+	case q < st.len:
+		return int32(-2 - (st.slot*ring + q%ring))
+	}
+	return f.rowAt[f.rowBase[r]+q-st.len]
+}

@@ -1,0 +1,273 @@
+package dual
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+)
+
+// A sequence's state is, for each compressor, a ring of raw rows: the projections of its latest tokens, row p mod ring for position p. A
+// group that closes reads the rows it needs from this step and from the ring; the bits of an entry do not depend on which.
+//
+// Twice what a group needs is kept, so that as many tokens as a group has can be taken back: rows are named by position, and what was
+// written for tokens that were taken back is written again before it is read.
+const ringGroups = 2
+
+// ringOf is the number of rows kept for a ratio: 16 for ratio 4, whose groups also read the one before, and 256 for ratio 128.
+func ringOf(ratio int) int {
+	if Overlapped(ratio) {
+		return 2 * ringGroups * ratio
+	}
+	return ringGroups * ratio
+}
+
+// firstNeeded is the first position whose raw row a sequence of n tokens still needs.
+func firstNeeded(n, ratio int) int {
+	first := n / ratio * ratio
+	if Overlapped(ratio) {
+		first -= ratio
+	}
+	return max(first, 0)
+}
+
+// State is the compressor state of one sequence: a slot of the model's rings.
+type State struct {
+	of    *States
+	slot  int
+	len   int // tokens
+	low   int // no row before this position is in the rings
+	draft draftMark
+	high  int // one more than the last position ever written since the sequence began
+}
+
+// States holds the rings of all sequences, layer by layer. Slots are reused; Reserve makes room for as many sequences as will run, and where
+// more are opened the rings grow.
+type States struct {
+	dev    kernel.Device
+	layers []*Weights
+	slots  int
+	free   []int
+	rings  []Rings // one for each layer
+	// OnGrow, when set, is called with the new number of slots.
+	OnGrow func(slots int) error
+}
+
+// Rings are the raw rows of one layer, f32 [rows, 2*width]: values, then gates.
+type Rings struct{ Main, Index kernel.Tensor }
+
+// Each calls visit for the tensors that are given.
+func (r Rings) Each(visit func(kernel.Tensor)) {
+	for _, t := range [2]kernel.Tensor{r.Main, r.Index} {
+		if t.Given() {
+			visit(t)
+		}
+	}
+}
+
+func newStates(dev kernel.Device, layers []*Weights) *States {
+	return &States{dev: dev, layers: layers}
+}
+
+// New makes the state of an empty sequence.
+func (s *States) New() (*State, error) {
+	if len(s.free) == 0 {
+		if err := s.Reserve(max(4, 2*s.slots)); err != nil {
+			return nil, fmt.Errorf("dual: state: %w", err)
+		}
+	}
+	slot := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return &State{of: s, slot: slot}, nil
+}
+
+// Restore makes the state of a sequence that continues behind n tokens of the cache, a whole number of pages of that many tokens: the last of
+// their window pages holds the raw rows that the next group reads.
+func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
+	st, err := s.New()
+	if err != nil || n == 0 {
+		return st, err
+	}
+	if err := s.restore(st, n, page, windows, caches); err != nil {
+		st.Release()
+		return nil, fmt.Errorf("dual: restore a state behind %d tokens: %w", n, err)
+	}
+	return st, nil
+}
+
+func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache) error {
+	last := n/max(page, 1) - 1
+	if page == 0 || n%page != 0 || n < 0 || last >= len(windows) || windows[last] < 0 {
+		return fmt.Errorf("%d window pages, of %d tokens each; want a whole number of pages, and the last one given", len(windows), page)
+	}
+	from, to := int(windows[last])*TailRows, st.slot*ringOf(IndexRatio)+(n-TailRows)%ringOf(IndexRatio)
+	for i := range s.layers {
+		tails, rings := caches[i].Tails, s.rings[i]
+		for _, t := range [2][2]kernel.Tensor{{tails.Main, rings.Main}, {tails.Index, rings.Index}} {
+			if !t[0].Given() {
+				continue
+			}
+			if from+TailRows > t[0].Rows {
+				return fmt.Errorf("window page %d, there are %d", windows[last], t[0].Rows/TailRows)
+			}
+			if err := s.dev.Copy(kernel.CopyArgs{Out: t[1].Slice(to, to+TailRows), X: t[0].Slice(from, from+TailRows)}); err != nil {
+				return fmt.Errorf("layer %d: %w", i, err)
+			}
+		}
+	}
+	st.len, st.low, st.high = n, n-TailRows, n
+	return nil
+}
+
+// Held counts the states that were made and not released.
+func (s *States) Held() int { return s.slots - len(s.free) }
+
+// Slots is the number of sequences there is room for.
+func (s *States) Slots() int { return s.slots }
+
+// Reserve makes room for that many sequences and keeps what the present ones have.
+func (s *States) Reserve(slots int) error {
+	if slots <= s.slots {
+		return nil
+	}
+	grown := make([]Rings, len(s.layers))
+	for i, w := range s.layers {
+		var old Rings
+		if s.rings != nil {
+			old = s.rings[i]
+		}
+		var err error
+		if w.Compress != nil {
+			if grown[i].Main, err = s.growRing(old.Main, slots, w.Compress); err != nil {
+				return err
+			}
+		}
+		if w.Index != nil {
+			if grown[i].Index, err = s.growRing(old.Index, slots, &w.Index.Compress); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range s.rings {
+		r.Each(func(t kernel.Tensor) { s.dev.Free(t.Buf) })
+	}
+	for slot := slots - 1; slot >= s.slots; slot-- {
+		s.free = append(s.free, slot)
+	}
+	s.rings, s.slots = grown, slots
+	if s.OnGrow != nil {
+		return s.OnGrow(slots)
+	}
+	return nil
+}
+
+func (s *States) growRing(old kernel.Tensor, slots int, c *Compressor) (kernel.Tensor, error) {
+	t, err := kernel.New(s.dev, kernel.F32, slots*ringOf(c.Ratio), 2*c.width())
+	if err != nil || !old.Given() {
+		return t, err
+	}
+	return t, s.dev.Copy(kernel.CopyArgs{Out: t.Slice(0, old.Rows), X: old})
+}
+
+// Of checks that a state belongs to these rings and was not released.
+func (s *States) Of(st any, sequence int) (*State, error) {
+	x, ok := st.(*State)
+	switch {
+	case !ok || x == nil || x.of != s:
+		return nil, fmt.Errorf("sequence %d has no state of this model; make one with NewState", sequence)
+	case x.slot < 0:
+		return nil, fmt.Errorf("the state of sequence %d was released", sequence)
+	}
+	return x, nil
+}
+
+// Len is how many tokens the state stands for.
+func (s *State) Len() int { return s.len }
+
+// Clone copies the rings to a slot of their own.
+func (s *State) Clone() (*State, error) {
+	out, err := s.of.New()
+	if err != nil {
+		return nil, fmt.Errorf("dual: clone state: %w", err)
+	}
+	out.len, out.low, out.high = s.len, s.low, s.high
+	for i, r := range s.of.rings {
+		r.Each(func(t kernel.Tensor) {
+			n := t.Rows / s.of.slots
+			if err == nil {
+				err = s.of.dev.Copy(kernel.CopyArgs{Out: t.Slice(out.slot*n, (out.slot+1)*n), X: t.Slice(s.slot*n, (s.slot+1)*n)})
+			}
+		})
+		if err != nil {
+			out.Release()
+			return nil, fmt.Errorf("dual: clone state: layer %d: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+// Truncate forgets the tokens from n on. It works as long as the rings still hold every row that the group open at n needs: always for the
+// last 9 tokens, and for 0.
+func (s *State) Truncate(n int) error {
+	if n < 0 || n > s.len {
+		return fmt.Errorf("dual: state: %d tokens cannot become %d", s.len, n)
+	}
+	if n == 0 {
+		s.len, s.low, s.high, s.draft = 0, 0, 0, draftMark{}
+		return nil
+	}
+	if err := s.holds(n); err != nil {
+		return err
+	}
+	s.len = n
+	return nil
+}
+
+// holds reports whether the rings have what a sequence of n tokens needs.
+func (s *State) holds(n int) error {
+	for _, w := range s.of.layers {
+		if w.Ratio == 0 {
+			continue
+		}
+		if first, held := firstNeeded(n, w.Ratio), max(s.low, s.high-ringOf(w.Ratio)); first < n && first < held {
+			return fmt.Errorf("dual: state: to continue after %d tokens, ratio %d needs position %d, but the state was written up to %d "+
+				"and holds positions from %d on: compute the sequence again", n, w.Ratio, first, s.high, held)
+		}
+	}
+	return nil
+}
+
+// Begin notes that n more rows are about to be written: a state whose pass fails on the way must know that its rings may hold them.
+func (s *State) Begin(n int) { s.high = max(s.high, s.len+n) }
+
+// Advance makes n more tokens part of the sequence.
+func (s *State) Advance(n int) { s.len += n }
+
+// Release gives the slot back.
+func (s *State) Release() {
+	if s.slot >= 0 {
+		s.of.free = append(s.of.free, s.slot)
+		s.slot = -1
+	}
+}
+
+// Check reports whether a sequence whose next token has that position can continue from this state.
+func (s *State) Check(sequence, first int) error {
+	if s.len != first {
+		return fmt.Errorf("sequence %d continues at position %d, its state stands at %d", sequence, first, s.len)
+	}
+	if err := s.holds(first); err != nil {
+		return fmt.Errorf("sequence %d: %w", sequence, err)
+	}
+	return nil
+}
+
+// RawBytes is one raw row of a compressor to entries of dim values: float32 values and gates, for each half.
+func RawBytes(ratio, dim int) int {
+	if Overlapped(ratio) {
+		dim *= 2
+	}
+	return 2 * dim * 4
+}
+
+// RingBytes is the memory of one sequence's ring of a compressor to entries of dim values.
+func RingBytes(ratio, dim int) int { return ringOf(ratio) * RawBytes(ratio, dim) }

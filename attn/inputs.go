@@ -1,0 +1,68 @@
+package attn
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Inputs is the input block of a pass in the device's memory: i32 [1, plan.InputWords]. Its arrays lie where the plan says.
+type Inputs struct {
+	Block kernel.Tensor
+	plan  *plan.Plan
+}
+
+// TakeInputs takes the block of a plan from an arena.
+func TakeInputs(p *plan.Plan, a *kernel.Arena) Inputs {
+	return Inputs{Block: a.Take(kernel.I32, 1, p.InputWords), plan: p}
+}
+
+// Array is an array of the block: i32 [rows, cols], without rows where the pass has none of that name.
+func (in Inputs) Array(name plan.ArrayName) kernel.Tensor {
+	a := in.plan.Input(name)
+	t := in.Block
+	t.Off += int64(4 * a.First)
+	t.Rows, t.Cols, t.Stride = a.Rows, a.Cols, a.Cols
+	return t
+}
+
+// Block is the input block of a pass in host memory. Lookups by name are for Prepare, which makes each once.
+type Block struct {
+	plan  *plan.Plan
+	words []int32
+}
+
+// NewBlock views host memory of at least plan.InputWords as the input block of a plan.
+func NewBlock(p *plan.Plan, words []int32) Block { return Block{plan: p, words: words[:p.InputWords]} }
+
+// Array is an array of the block, empty where the pass has none of that name.
+func (b Block) Array(name plan.ArrayName) []int32 {
+	a := b.plan.Input(name)
+	return b.words[a.First : a.First+a.Words()]
+}
+
+// FillLogits lists the rows whose logits are computed: of each request its last tokens, request after request.
+func (b Block) FillLogits(batch *plan.Batch, cfg *plan.Config) error {
+	out, at := b.Array(plan.LogitRows), 0
+	for r := range batch.Requests {
+		n := batch.Rows(cfg, r)
+		for t := n - batch.Requests[r].Logits; t < n; t++ {
+			row, err := RowOf(b.plan, r, t)
+			if err != nil {
+				return err
+			}
+			out[at] = row
+			at++
+		}
+	}
+	return nil
+}
+
+// CheckToken refuses a token that the model does not have.
+func CheckToken(token int32, vocabulary int) error {
+	if token < 0 || int(token) >= vocabulary {
+		return fmt.Errorf("%w: token %d is outside the vocabulary of %d", kernel.ErrArgument, token, vocabulary)
+	}
+	return nil
+}

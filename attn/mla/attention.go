@@ -1,0 +1,241 @@
+// Package mla is the attention of DeepSeek-V3.2 and GLM-5: latent rows, an indexer that selects among them, and a dense form for short
+// prompts.
+package mla
+
+import (
+	"fmt"
+
+	"sparrow/attn"
+	"sparrow/kernel"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// Params are what attention needs to know about a model.
+type Params struct {
+	Dims         kernel.LatentDims
+	QLora        int
+	IndexHeads   int
+	TopK         int // keys each query may attend to
+	Scale        float32
+	LatentEps    float32
+	IndexPairing kernel.Pairing
+	InvFreq      []float32
+	CosScale     float32
+}
+
+// indexEps is the epsilon of the indexer's LayerNorm, the same in every family.
+const indexEps = 1e-6
+
+// Weights are the matrices of one layer.
+type Weights struct {
+	QA, QB, KVA, KVB, O kernel.Weight
+	QNorm, KVNorm       kernel.Tensor
+	Index               *IndexWeights // nil where the layer shares the selection of a layer before it
+}
+
+// IndexWeights are the matrices of one layer's indexer.
+type IndexWeights struct {
+	Q, K, Weights kernel.Weight
+	KNorm, KBias  kernel.Tensor
+}
+
+// Cache is the paged memory of one layer. Index is not given for layers that share a selection.
+type Cache struct{ Main, Index kernel.Pool }
+
+// Attention is the attention of one model on one device. One goroutine uses it at a time.
+type Attention struct {
+	q      *kernel.Queue
+	act    kernel.DType
+	params Params
+	freq   kernel.Tensor // f32 [1, rope/2]
+	index  attn.Indexer
+}
+
+// New prepares attention for a model whose passes go through the queue.
+func New(dev kernel.Device, q *kernel.Queue, p Params) (*Attention, error) {
+	freq, err := kernel.New(dev, kernel.F32, 1, len(p.InvFreq))
+	if err != nil {
+		return nil, err
+	}
+	if err := kernel.WriteF32(dev, freq, p.InvFreq); err != nil {
+		return nil, err
+	}
+	index := attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Pairing: p.IndexPairing}
+	return &Attention{q: q, act: dev.Activation(), params: p, freq: freq, index: index}, nil
+}
+
+// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them.
+type Pass struct {
+	*Attention
+	cfg  *plan.Config
+	plan *plan.Plan
+
+	request, slots, lens, kept kernel.Tensor // i32 [T, 1]
+	start, indexStart          kernel.Tensor // i32 [T, 1]
+	place                      kernel.Tensor // i32 [T, 1]: positions
+	table                      kernel.Tensor // i32 [requests, pages]
+
+	angles    kernel.Tensor // f32 [T, rope]
+	positions kernel.Tensor // i32 [T, K]: the latest selection
+	qr        kernel.Tensor // [T, q_lora], normalised
+	query     kernel.Tensor // [T, heads*(nope+rope)], rotated
+	kv        kernel.Tensor // [T, latent+rope], raw
+	key       kernel.Tensor // [T, 128], raw
+	joint     attn.Queries  // raw indexer queries of all rows; not given where they are computed in chunks
+	out       kernel.Tensor // [T, heads*v]
+	launches  []launch
+	to        []kernel.Projection // of the products in progress
+
+	// Kept is the arena's mark behind what later layers read: rotations and the selection. Other parts of a layer may use the memory from
+	// there on.
+	Kept int64
+
+	selected bool // positions hold a selection of this pass
+	fill     filler
+}
+
+// launch is one launch of a segment: rows first to last, and the memory it works in. Launches follow each other and share memory.
+type launch struct {
+	segment     *plan.Segment
+	first, last int
+	gather      kernel.Tensor // i32 [keys, 1]: slots of the rows gathered for it
+	pages       kernel.Tensor // i32 [pages, 1]: cache pages converted for it
+	table       kernel.Tensor // i32 [requests, pages]: page table over the converted pages
+	indexSlots  kernel.Tensor // i32 [keys, 1]: slots of the indexer keys gathered for it
+
+	space            attn.IndexSpace
+	rows, up         kernel.Tensor // dense: gathered rows, expanded keys and values
+	absorbed, latent kernel.Tensor // sparse: queries and outputs in latent space
+	indices          kernel.Tensor // i32 [n, K]: places of the selected positions
+	workspace        kernel.Pool   // converted pages or gathered rows
+}
+
+// Layouts are the byte layouts of a cache.
+type Layouts struct{ Main, Index layout.Kind }
+
+// Arrange lays out the tensors of a pass on an arena.
+func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass, error) {
+	t, d := p.Rows, a.params.Dims
+	out := &Pass{Attention: a, cfg: cfg, plan: p,
+		request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots), lens: in.Array(plan.Lengths), kept: in.Array(plan.Kept),
+		start: in.Array(plan.GatherStart), indexStart: in.Array(plan.IndexStart), place: in.Array(plan.Positions), table: in.Array(plan.PageTable),
+		angles: mem.Take(kernel.F32, t, 2*len(a.params.InvFreq)), positions: mem.Take(kernel.I32, t, a.params.TopK)}
+	out.Kept = mem.Mark()
+	out.qr, out.query, out.kv = mem.Take(a.act, t, a.params.QLora), mem.Take(a.act, t, d.Heads*d.QK()), mem.Take(a.act, t, d.Row())
+	out.key, out.out = mem.Take(a.act, t, layout.IndexDim), mem.Take(a.act, t, d.Heads*d.V)
+	if p.JointQueries {
+		out.joint = a.index.TakeQueries(mem, a.act, t)
+	}
+	mark := mem.Mark()
+	for i := range p.Segments {
+		s := &p.Segments[i]
+		if s.Form != plan.FormEmpty && s.Layout.String() != l.Main.String() {
+			return nil, &plan.Error{Code: plan.E27, Asked: fmt.Sprintf("a plan for %v rows over a cache of %v rows", s.Layout, l.Main),
+				Supported: "a cache in the layout the configuration resolved to"}
+		}
+		for j := range s.Launches {
+			mem.Reset(mark)
+			x, err := out.launch(s, &s.Launches[j], in, mem, l)
+			if err != nil {
+				return nil, err
+			}
+			if x.first < x.last { // no kernel runs for padding alone
+				out.launches = append(out.launches, x)
+			}
+		}
+	}
+	mem.Reset(mark)
+	return out, nil
+}
+
+// launch lays out one launch. Selecting and attending follow each other, so what either works in shares memory.
+func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
+	d := p.params.Dims
+	x.segment = s
+	x.first, x.last = attn.LaunchRows(s, l)
+	n := x.last - x.first
+	x.gather = in.Array(plan.GatherSlots).Slice(l.Gather.First, l.Gather.End())
+	x.pages = in.Array(plan.ConvertPages).Slice(l.Pages.First, l.Pages.End())
+	x.indexSlots = in.Array(plan.IndexSlots).Slice(l.Index.First, l.Index.End())
+	if l.Tables.Count > 0 {
+		x.table = in.Array(plan.ConvertTables).Slice(l.Tables.First, l.Tables.End())
+	}
+	switch s.Form {
+	case plan.FormDenseMHA:
+		x.rows, x.up = mem.Take(p.act, l.Gather.Count, d.Row()), mem.Take(p.act, l.Gather.Count, d.KVB())
+		return x, nil
+	case plan.FormEmpty:
+		x.last = x.first
+		return x, nil
+	case plan.FormSparseMLA:
+	default:
+		return x, fmt.Errorf("mla: form %v is not one this attention runs", s.Form)
+	}
+	mark := mem.Mark()
+	if x.space, err = p.index.Arrange(mem, p.plan, s, l, kinds.Index, p.act); err != nil {
+		return x, err
+	}
+	mem.Reset(mark)
+	x.absorbed, x.latent = mem.Take(p.act, n, d.Heads*d.Row()), mem.Take(p.act, n, d.Heads*d.Latent)
+	x.indices = mem.Take(kernel.I32, n, p.params.TopK)
+	switch s.Convert {
+	case plan.ConvertNone:
+	case plan.ConvertRawToBlock:
+		x.workspace, err = workspace(mem, layout.FP8Row656, l.Pages.Count, p.cfg.Page)
+	case plan.ConvertGatherBF16:
+		x.workspace, err = workspace(mem, layout.BF16Row1152, 1, l.Gather.Count)
+	default:
+		err = fmt.Errorf("mla: conversion %v is not one the sparse form knows", s.Convert)
+	}
+	return x, err
+}
+
+// workspace takes memory for pages of a main layout.
+func workspace(mem *kernel.Arena, k layout.Kind, pages, tokens int) (kernel.Pool, error) {
+	l, err := layout.MainOf(k)
+	if err != nil {
+		return kernel.Pool{}, err
+	}
+	return kernel.Pool{Mem: mem.Take(kernel.U8, pages, l.PageBytes(tokens)), Layout: k, PageTokens: tokens}, nil
+}
+
+// Begin enqueues what every layer reads: the rotation of each row.
+func (p *Pass) Begin() {
+	p.selected = false
+	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.place, InvFreq: p.freq, Scale: p.params.CosScale})
+}
+
+// Layer adds the attention output of one layer for x (normalised rows, in plan order) to h. Where selections are recorded, record takes this
+// layer's, and otherwise it is not given.
+func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x, record kernel.Tensor) {
+	p.q.At("attention", layer)
+	if w.Index != nil && !c.Index.Mem.Given() {
+		p.q.Fail(fmt.Errorf("the layer computes a selection but has no index cache"))
+		return
+	}
+	if w.Index != nil && record.Given() {
+		p.positions = record
+	}
+	p.project(w, x)
+	p.store(w, c)
+	for i := range p.launches {
+		l := &p.launches[i]
+		if l.segment.Form == plan.FormDenseMHA {
+			p.dense(l, w, c)
+		} else {
+			p.sparse(layer, l, w, c, x)
+		}
+	}
+	p.selected = p.selected || w.Index != nil
+	p.q.Multiply(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: true})
+}
+
+// Store writes latent rows and indexer keys of a layer for x (normalised rows, in plan order) and attends to nothing: for rows whose outputs
+// nobody reads.
+func (p *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
+	p.q.At("keys", layer)
+	p.to = p.keys(p.to[:0], w)
+	p.q.Project(kernel.ProjectArgs{X: x, To: p.to})
+	p.store(w, c)
+}

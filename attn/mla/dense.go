@@ -1,0 +1,21 @@
+package mla
+
+import "sparrow/kernel"
+
+// dense attends with expanded keys and values. Every key, cached or new, is read through the cache's representation, so that a prompt gives
+// the same bits however it was cut into chunks.
+func (p *Pass) dense(l *launch, w *Weights, c Cache) {
+	d := p.params.Dims
+	p.q.GatherRows(kernel.GatherArgs{Out: l.rows, Slots: l.gather, Pool: c.Main})
+	p.q.Multiply(kernel.MultiplyArgs{Out: l.up, X: l.rows.Columns(0, d.Latent), W: w.KVB})
+	p.q.DenseAttend(kernel.DenseArgs{
+		Out:   p.out.Slice(l.first, l.last),
+		Q:     p.query.Slice(l.first, l.last),
+		KV:    l.up,
+		Rope:  l.rows.Columns(d.Latent, d.Row()),
+		Start: p.start.Slice(l.first, l.last),
+		Lens:  p.lens.Slice(l.first, l.last),
+		Dims:  d,
+		Scale: p.params.Scale,
+	})
+}

@@ -1,0 +1,115 @@
+package mla
+
+import (
+	"sparrow/attn"
+	"sparrow/plan"
+)
+
+// filler writes the arrays of one pass into host memory.
+type filler struct {
+	batch *attn.Batch
+
+	request, position, slots, lens, kept []int32 // [T]
+	start, indexStart                    []int32 // [T]
+	table                                []int32 // [requests, width]
+	gather, index                        []int32 // slots, launch after launch
+	pages                                []int32 // pages to convert, launch after launch
+	tables                               []int32 // tables over them
+	width                                int
+}
+
+// Prepare fills the arrays that attention reads. It reads the batch and its page tables and touches no device.
+func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
+	f := &p.fill
+	*f = filler{batch: b, width: p.plan.TablePages,
+		request: block.Array(plan.RowRequests), position: block.Array(plan.Positions), slots: block.Array(plan.Slots),
+		lens: block.Array(plan.Lengths), kept: block.Array(plan.Kept), start: block.Array(plan.GatherStart),
+		indexStart: block.Array(plan.IndexStart), table: block.Array(plan.PageTable), gather: block.Array(plan.GatherSlots),
+		index: block.Array(plan.IndexSlots), pages: block.Array(plan.ConvertPages), tables: block.Array(plan.ConvertTables)}
+	b.FillTable(f.table, b.Tables, 0)
+	clear(f.start)
+	clear(f.indexStart)
+	topK := int32(p.params.TopK)
+	err := b.Rows(func(r attn.Row) error {
+		i, n := r.Index, int32(max(r.Position+1, 0)) // a padded request may lie before position 0
+		f.request[i], f.position[i], f.lens[i], f.kept[i], f.slots[i] = int32(r.Request), int32(max(r.Position, 0)), n, min(n, topK), -1
+		if n > 0 {
+			f.slots[i] = f.slot(r.Request, r.Position)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range p.plan.Segments {
+		s := &p.plan.Segments[i]
+		for j := range s.Launches {
+			f.launch(s, &s.Launches[j])
+		}
+	}
+	return nil
+}
+
+// slot is where position p of request r lies.
+func (f *filler) slot(r, p int) int32 {
+	n := f.batch.PageTokens
+	return f.table[r*f.width+p/n]*int32(n) + int32(p%n)
+}
+
+// launch lists what one launch gathers or converts.
+func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
+	first, last := attn.LaunchRows(s, l)
+	if l.Gather.Count > 0 {
+		f.gatherKeys(f.gather[l.Gather.First:l.Gather.End()], first, last, f.start)
+	}
+	if l.Index.Count > 0 {
+		f.gatherKeys(f.index[l.Index.First:l.Index.End()], first, last, f.indexStart)
+	}
+	if l.Pages.Count > 0 {
+		f.convert(l, first, last)
+	}
+}
+
+// gatherKeys lists the slots of every key that rows first to last see, request by request, and notes in start where each row's request
+// begins. Rows of one request are neighbours in ascending order, so the last one sees the most.
+func (f *filler) gatherKeys(to []int32, first, last int, start []int32) {
+	at := 0
+	for r := first; r < last; {
+		end := f.requestEnd(r, last)
+		for i := r; i < end; i++ {
+			start[i] = int32(at)
+		}
+		for p := range int(f.lens[end-1]) {
+			to[at] = f.slot(int(f.request[r]), p)
+			at++
+		}
+		r = end
+	}
+}
+
+// requestEnd is one more than the last row, before last, of the request of row r.
+func (f *filler) requestEnd(r, last int) int {
+	end := r + 1
+	for end < last && f.request[end] == f.request[r] {
+		end++
+	}
+	return end
+}
+
+// convert lists the pages that rows first to last see, request by request, and writes a table over the converted pages. A page that two
+// requests share is converted for each of them: how many are shared is not known to the plan.
+func (f *filler) convert(l *plan.Launch, first, last int) {
+	pages := f.pages[l.Pages.First:l.Pages.End()]
+	tables := f.tables[l.Tables.First*f.width : l.Tables.End()*f.width]
+	clear(tables)
+	at := 0
+	for r := first; r < last; {
+		end := f.requestEnd(r, last)
+		q, n := int(f.request[r]), f.batch.PageTokens
+		for i := range (int(f.lens[end-1]) + n - 1) / n {
+			pages[at], tables[q*f.width+i] = f.table[q*f.width+i], int32(at)
+			at++
+		}
+		r = end
+	}
+}

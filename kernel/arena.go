@@ -1,0 +1,66 @@
+package kernel
+
+import "math"
+
+// Arena hands out the tensors of a forward pass from one buffer. It never grows: a caller lays a pass out on an arena that measures, learns
+// from High how much memory the pass needs, and compares that with the arena it has. What Take returns therefore depends only on the calls
+// since the last Reset, so that equal passes find their tensors at equal addresses.
+type Arena struct {
+	buf      Buffer
+	at, high int64
+}
+
+// arenaAlign is where tensors begin: what GPUs read best, and more than a cache line.
+const arenaAlign = 256
+
+// NewArena allocates an arena.
+func NewArena(mem Memory, bytes int64) (*Arena, error) {
+	b, err := mem.Alloc(bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &Arena{buf: b}, nil
+}
+
+// MeasureArena makes an arena without memory: its tensors have places and shapes, and no operation may be given them.
+func MeasureArena() *Arena { return &Arena{buf: unbacked{}} }
+
+// unbacked is the buffer of an arena that measures.
+type unbacked struct{}
+
+func (unbacked) Len() int64 { return math.MaxInt64 }
+
+// Bytes is the size of the arena.
+func (a *Arena) Bytes() int64 { return a.buf.Len() }
+
+// High is the most memory that was handed out at once. Above Bytes, the tensors beyond the end must not be used.
+func (a *Arena) High() int64 { return a.high }
+
+// Fits reports whether everything that was handed out lies in the arena.
+func (a *Arena) Fits() bool { return a.high <= a.Bytes() }
+
+// Take returns a contiguous tensor. Its contents are whatever the memory held before.
+func (a *Arena) Take(d DType, rows, cols int) Tensor {
+	t := Tensor{Buf: a.buf, Off: a.at, DType: d, Rows: rows, Cols: cols, Stride: cols}
+	n := int64(rows) * int64(cols) * int64(d.Size())
+	a.at += (n + arenaAlign - 1) / arenaAlign * arenaAlign
+	a.high = max(a.high, a.at)
+	return t
+}
+
+// Mark is the present place, to which Reset returns: what is taken after the mark shares memory with what is taken after the Reset.
+func (a *Arena) Mark() int64 { return a.at }
+
+// Reset gives back what was taken since a mark.
+func (a *Arena) Reset(mark int64) { a.at = mark }
+
+// Forget takes back the high mark of a pass that did not fit.
+func (a *Arena) Forget() { a.high = a.at }
+
+// Free returns the memory to its device.
+func (a *Arena) Free(mem Memory) {
+	if a.buf != nil {
+		mem.Free(a.buf)
+		a.buf = nil
+	}
+}

@@ -1,0 +1,48 @@
+package cpu
+
+import (
+	"math"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// Candidates reduces each row in two passes: one keeps the best n in a sorted list, which few values of a long row ever enter, the other
+// sums exponentials below the best.
+func (d *Device) Candidates(a kernel.CandidateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	return d.eachItem(rowWork{rows: a.Logits.Rows, best: a, do: func(_ *Device, w *rowWork, _, r int) {
+		row, values, ids := host.RowF32(w.best.Logits, r), host.RowF32(w.best.Values, r), host.RowI32(w.best.IDs, r)
+		bestOf(values, ids, row)
+		sum, top := 0.0, float64(values[0])
+		for _, v := range row {
+			if v == v {
+				sum += math.Exp(float64(v) - top)
+			}
+		}
+		host.RowF32(w.best.LogSum, r)[0] = float32(top + math.Log(sum))
+	}})
+}
+
+// bestOf fills values and ids with the largest of row, largest first, the lower id first on a tie.
+func bestOf(values []float32, ids []int32, row []float32) {
+	n := 0
+	lowest := float32(math.Inf(-1))
+	for i, v := range row {
+		if v != v {
+			v = lowest
+		}
+		if n == len(values) && v <= values[n-1] {
+			continue
+		}
+		at := min(n, len(values)-1)
+		for at > 0 && values[at-1] < v {
+			values[at], ids[at] = values[at-1], ids[at-1]
+			at--
+		}
+		values[at], ids[at] = v, int32(i)
+		n = min(n+1, len(values))
+	}
+}

@@ -1,0 +1,142 @@
+package dsa
+
+import (
+	"fmt"
+
+	"sparrow/attn"
+	"sparrow/attn/mla"
+	"sparrow/kernel"
+	"sparrow/model"
+	"sparrow/model/nn"
+	"sparrow/plan"
+)
+
+// pass is what the target's pass and the drafting pass have in common. The feed-forward blocks and the head run when attention is done, so
+// all of them share memory.
+type pass struct {
+	m    *Model
+	q    *kernel.Queue
+	plan *plan.Plan
+
+	in    attn.Inputs
+	out   *model.Outputs
+	ids   kernel.Tensor // i32 [T, 1]
+	x     kernel.Tensor // [T, hidden]: normalised rows
+	attn  *mla.Pass
+	dense nn.MLPSpace
+	moe   nn.MoESpace
+	head  model.Head
+}
+
+// Arrange lays out a pass of the model, or of its drafting layer.
+func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	if len(m.caches) == 0 {
+		return nil, fmt.Errorf("dsa: the model has no cache; call Allocate first")
+	}
+	if p.Rows > m.hidden.mem.Rows {
+		return nil, fmt.Errorf("dsa: a pass of %d rows; memory is bound for %d", p.Rows, m.hidden.mem.Rows)
+	}
+	if p.Pass != plan.PassTarget {
+		return m.arrangeDraft(p, cfg, a)
+	}
+	out := &target{h: m.hidden.mem.Slice(0, p.Rows)}
+	return out, out.arrange(m, p, cfg, a, m.layers)
+}
+
+// arrange lays out the common parts for a pass through the given layers.
+func (s *pass) arrange(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, layers []layer) (err error) {
+	act, c := m.dev.Activation(), m.config
+	*s = pass{m: m, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
+	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hidden, TopK: c.Indexer.TopK, Computes: c.Indexer.Computes}
+	if p.Pass == plan.PassTarget {
+		w.Layers = c.Layers
+	}
+	s.out = model.TakeOutputs(p, a, act, w)
+	s.ids, s.x = s.in.Array(plan.TokenIDs), a.Take(act, p.Rows, c.Hidden)
+	if s.attn, err = m.attn.Arrange(p, cfg, s.in, a, m.layouts); err != nil {
+		return err
+	}
+	for i := range layers {
+		a.Reset(s.attn.Kept)
+		switch l := &layers[i]; {
+		case l.dense != nil:
+			s.dense = l.dense.Arrange(a, act, p.Rows)
+		case l.experts != nil:
+			s.moe = l.experts.Arrange(a, act, p.Rows)
+		}
+	}
+	a.Reset(s.attn.Kept)
+	s.head = model.TakeHead(p, a, s.in, s.out, act, c.Hidden)
+	return nil
+}
+
+// Inputs is where the input block belongs.
+func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
+
+// Outputs are the results.
+func (s *pass) Outputs() *model.Outputs { return s.out }
+
+// prepare fills the arrays of every pass.
+func (s *pass) prepare(in *model.Input, block attn.Block) error {
+	if err := in.FillTokens(block.Array(plan.TokenIDs), s.m.config.Vocab); err != nil {
+		return err
+	}
+	if err := s.attn.Prepare(&in.Batch, block); err != nil {
+		return err
+	}
+	return block.FillLogits(in.Batch.Batch, in.Config)
+}
+
+// layer adds the outputs of one layer to the residual rows h.
+func (s *pass) layer(i int, l *layer, c mla.Cache, h kernel.Tensor) {
+	s.q.At("attention", i)
+	s.q.Norm(kernel.NormArgs{Out: s.x, X: h, Weight: l.inputNorm, Eps: s.m.config.RMSEps})
+	s.attn.Layer(i, &l.attn, c, h, s.x, s.out.SelectionOf(i))
+	s.q.At("feed-forward", i)
+	s.q.Norm(kernel.NormArgs{Out: s.x, X: h, Weight: l.postNorm, Eps: s.m.config.RMSEps})
+	if l.dense != nil {
+		l.dense.Run(s.q, &s.dense, nn.MLPArgs{X: s.x, Out: h, Add: true})
+	} else {
+		l.experts.Run(s.q, &s.moe, h, s.x)
+	}
+}
+
+// target is a pass through the model's own layers.
+type target struct {
+	pass
+	h kernel.Tensor // [T, hidden]: residual rows
+}
+
+// Prepare fills the input block.
+func (s *target) Prepare(in *model.Input, block []int32) error {
+	s.m.hidden.rows = 0
+	if err := s.prepare(in, attn.NewBlock(s.plan, block)); err != nil {
+		return fmt.Errorf("dsa: forward: %w", err)
+	}
+	return nil
+}
+
+// Execute enqueues embedding, every layer and the head.
+func (s *target) Execute() error {
+	m := s.m
+	s.q.At("embedding", -1)
+	s.q.Embed(kernel.EmbedArgs{Out: s.h, Table: m.embed.Data, IDs: s.ids})
+	s.attn.Begin()
+	for i := range m.layers {
+		s.layer(i, &m.layers[i], m.caches[i], s.h)
+		if s.plan.Record.Hidden {
+			s.q.Copy(kernel.CopyArgs{Out: s.out.Hidden[i], X: s.h})
+		}
+	}
+	if s.plan.Logits > 0 {
+		s.q.At("head", -1)
+		picked := s.head.Pick(s.q, s.h)
+		s.q.Norm(kernel.NormArgs{Out: picked, X: picked, Weight: m.norm, Eps: m.config.RMSEps})
+		s.head.Logits(s.q, picked, m.head)
+	}
+	if err := s.q.Done(); err != nil {
+		return err
+	}
+	m.hidden.rows = s.plan.Rows
+	return nil
+}

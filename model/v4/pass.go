@@ -1,0 +1,181 @@
+package v4
+
+import (
+	"fmt"
+
+	"sparrow/attn"
+	"sparrow/attn/dual"
+	"sparrow/kernel"
+	"sparrow/model"
+	"sparrow/plan"
+)
+
+// pass is what the target's pass and the drafting pass have in common. Attention, feed-forward blocks and the head follow each other and
+// share memory.
+type pass struct {
+	m    *Model
+	q    *kernel.Queue
+	plan *plan.Plan
+
+	in   attn.Inputs
+	out  *model.Outputs
+	ids  kernel.Tensor // i32 [T, 1]
+	sub  sublayer
+	ffn  expertSpace
+	head model.Head
+	// Of the wanted rows: the mixture of their streams, f32 [L, streams], and the collapsed rows [L, hidden].
+	mix, collapsed kernel.Tensor
+}
+
+// sublayer is the memory between the residual streams and a sublayer.
+type sublayer struct {
+	mix, post, comb kernel.Tensor // f32 [T, streams*(2+streams)], [T, streams], [T, streams*streams]
+	x, out          kernel.Tensor // [T, hidden]
+}
+
+func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
+	n, act := m.config.Hyper.Streams, m.dev.Activation()
+	return sublayer{mix: a.Take(kernel.F32, rows, n*(2+n)), post: a.Take(kernel.F32, rows, n), comb: a.Take(kernel.F32, rows, n*n),
+		x: a.Take(act, rows, m.config.Hidden), out: a.Take(act, rows, m.config.Hidden)}
+}
+
+// Arrange lays out a pass of the model, or of its drafting block.
+func (m *Model) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	if len(m.caches) == 0 {
+		return nil, fmt.Errorf("v4: the model has no cache; call Allocate first")
+	}
+	if p.Rows > m.streams.mem.Rows {
+		return nil, fmt.Errorf("v4: a pass of %d rows; memory is bound for %d", p.Rows, m.streams.mem.Rows)
+	}
+	if p.Pass != plan.PassTarget {
+		return m.arrangeDraft(p, a)
+	}
+	s := &target{streams: m.streams.mem.Slice(0, p.Rows)}
+	s.begin(m, p, a)
+	s.sub = m.takeSublayer(a, p.Rows)
+	var err error
+	if s.attn, err = m.attn.Arrange(p, s.in, a, m.layouts); err != nil {
+		return nil, err
+	}
+	a.Reset(s.attn.Kept)
+	s.ffn = m.layers[0].ffn.arrange(a, m.dev.Activation(), p.Rows, m.config.FFN.TopK)
+	a.Reset(s.attn.Kept)
+	s.finish(a)
+	return s, nil
+}
+
+// begin takes what lies before everything else: inputs and outputs.
+func (s *pass) begin(m *Model, p *plan.Plan, a *kernel.Arena) {
+	c := m.config
+	*s = pass{m: m, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
+	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hyper.Streams * c.Hidden, TopK: c.Indexer.TopK,
+		Computes: func(i int) bool { return m.layers[i].attn.Index != nil }}
+	if p.Pass == plan.PassTarget {
+		w.Layers = c.Layers
+	}
+	s.out, s.ids = model.TakeOutputs(p, a, m.dev.Activation(), w), s.in.Array(plan.TokenIDs)
+}
+
+// finish takes the memory of the head, which runs last.
+func (s *pass) finish(a *kernel.Arena) {
+	c, act := s.m.config, s.m.dev.Activation()
+	s.head = model.TakeHead(s.plan, a, s.in, s.out, act, c.Hyper.Streams*c.Hidden)
+	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
+}
+
+// Inputs is where the input block belongs.
+func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
+
+// Outputs are the results.
+func (s *pass) Outputs() *model.Outputs { return s.out }
+
+// sublayer reads a mixture of the streams, normalises it, runs, and writes the output back into all of them.
+func (m *Model) sublayer(t *sublayer, s *site, norm, streams kernel.Tensor, run func(out, x kernel.Tensor)) {
+	n, q := m.config.Hyper.Streams, m.queue
+	q.Multiply(kernel.MultiplyArgs{Out: t.mix, X: streams, W: s.fn})
+	q.HyperPre(kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: streams, Mix: t.mix, Base: s.base, Scale: s.scale, Streams: n,
+		Rounds: m.config.Hyper.Rounds, NormEps: m.config.RMSEps, Eps: m.config.Hyper.Eps})
+	q.Norm(kernel.NormArgs{Out: t.x, X: t.x, Weight: norm, Eps: m.config.RMSEps})
+	run(t.out, t.x)
+	q.HyperPost(kernel.HyperPostArgs{X: streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: n})
+}
+
+// logits collapses the streams of the wanted rows, normalises them and multiplies by the head.
+func (s *pass) logits(streams kernel.Tensor, last *site, norm kernel.Tensor) {
+	c := s.m.config
+	s.q.At("head", -1)
+	picked := s.head.Pick(s.q, streams)
+	s.q.Multiply(kernel.MultiplyArgs{Out: s.mix, X: picked, W: last.fn})
+	s.q.HyperHead(kernel.HyperHeadArgs{Out: s.collapsed, X: picked, Mix: s.mix, Base: last.base, Scale: last.scale, Streams: c.Hyper.Streams,
+		NormEps: c.RMSEps, Eps: c.Hyper.Eps})
+	s.q.Norm(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: norm, Eps: c.RMSEps})
+	s.head.Logits(s.q, s.collapsed, s.m.head)
+}
+
+// target is a pass through the model's own layers.
+type target struct {
+	pass
+	attn    *dual.Pass
+	streams kernel.Tensor // [T, streams*hidden]
+	batch   dual.Batch
+}
+
+// Prepare checks the states and fills the input block.
+func (s *target) Prepare(in *model.Input, words []int32) error {
+	s.m.streams.rows = 0
+	if err := s.prepare(in, attn.NewBlock(s.plan, words)); err != nil {
+		return fmt.Errorf("v4: forward: %w", err)
+	}
+	return nil
+}
+
+func (s *target) prepare(in *model.Input, block attn.Block) error {
+	states, err := s.m.statesOf(s.batch.States[:0], in)
+	if err != nil {
+		return err
+	}
+	s.batch = dual.Batch{Batch: &in.Batch, Windows: in.Windows, States: states}
+	if err := s.attn.Prepare(&s.batch, block); err != nil {
+		return err
+	}
+	if err := in.FillTokens(block.Array(plan.TokenIDs), s.m.config.Vocab); err != nil {
+		return err
+	}
+	if err := block.FillLogits(in.Batch.Batch, in.Config); err != nil {
+		return err
+	}
+	for r, st := range states {
+		st.Begin(len(in.Tokens[r]))
+	}
+	return nil
+}
+
+// Execute enqueues embedding, every layer and the head.
+func (s *target) Execute() error {
+	m, h := s.m, s.m.config.Hidden
+	s.q.At("embedding", -1)
+	for i := range m.config.Hyper.Streams {
+		s.q.Embed(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed.Data, IDs: s.ids})
+	}
+	s.attn.Begin()
+	for i := range m.layers {
+		l := &m.layers[i]
+		s.q.At("attention", i)
+		m.sublayer(&s.sub, &l.attnSite, l.attnNorm, s.streams, func(out, x kernel.Tensor) {
+			s.attn.Layer(i, l.attn, m.caches[i], out, x, s.out.SelectionOf(i))
+		})
+		s.q.At("feed-forward", i)
+		m.sublayer(&s.sub, &l.ffnSite, l.ffnNorm, s.streams, func(out, x kernel.Tensor) { m.feedForward(&l.ffn, &s.ffn, out, x, s.ids) })
+		if s.plan.Record.Hidden {
+			s.q.Copy(kernel.CopyArgs{Out: s.out.Hidden[i], X: s.streams})
+		}
+	}
+	if s.plan.Logits > 0 {
+		s.logits(s.streams, &m.last, m.norm)
+	}
+	if err := s.q.Done(); err != nil {
+		return err
+	}
+	m.streams.rows = s.plan.Rows
+	return nil
+}

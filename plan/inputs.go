@@ -1,0 +1,274 @@
+package plan
+
+import "slices"
+
+// ArrayName names an array of the input block.
+type ArrayName uint8
+
+// R rows of the pass, B requests, W pages of the table, L rows of logits. Rows
+// are in plan order: the rows of a segment are neighbours. The gathered and
+// converted lists hold one launch after the other (Launch.Gather and so on).
+const (
+	ArrayUnset    ArrayName = iota
+	TokenIDs                // [R] token of the row; in a drafting pass the token after it
+	Positions               // [R] in the sequence
+	RowRequests             // [R] the row's request, which is its row of the page table
+	Slots                   // [R] where the row's own token is stored, -1: nowhere
+	Lengths                 // [R] keys the row sees
+	Kept                    // [R] how many of them it attends to
+	PageTable               // [B, W] page of every page of positions
+	GatherSlots             // [n] slots of the rows that launches gather
+	GatherStart             // [R] where the row's request begins among its launch's
+	IndexSlots              // [n] slots of the indexer keys that launches gather
+	IndexStart              // [R] where the row's request begins among its launch's
+	ConvertPages            // [n] pages that launches convert
+	ConvertTables           // [launches * B, W] tables over the converted pages
+	LogitRows               // [L] rows whose logits are computed
+	HiddenRows              // [R] drafting: the row's hidden state, a row of the pass before
+
+	WindowLengths  // [R] V4: window entries the row sees
+	WindowIndices  // [R, w] V4: slots of them, or places in the request's gathered ones
+	WindowStart    // [R] V4: what makes a place of the row's request a row of the workspace
+	Groups         // [R] V4: entries of ratio 4 that the row sees
+	GroupSlots     // [n] V4: slots of the entries that launches gather
+	GroupStart     // [R] V4: where the row's request begins among its launch's entries
+	GroupBase      // [R] V4: the same in the workspace, behind the window's rows
+	HeavyLengths   // [R] V4: entries of ratio 128 that the row sees
+	HeavyIndices   // [R, w] V4: slots of all of them, or places as above
+	HeavySlots     // [n] V4: slots of the entries that launches gather
+	HeavyBase      // [R] V4: where the row's request begins in the workspace
+	CloseSources   // [n, 8] V4: raw rows that entries of ratio 4 are made of
+	CloseSlots     // [n] V4: where they are stored, -1: nowhere
+	ClosePositions // [n] V4: first position of the group
+	KeepRows       // [R] V4: the row's place in the rings of ratio 4, -1: none
+	TailRows       // [R] V4: the row's place among those a window page ends with, -1: none
+	HeavySources   // [n, 128] V4: the same for entries of ratio 128
+	HeavyCloses    // [n]
+	HeavyPositions // [n]
+	HeavyKeeps     // [R]
+	DraftRows      // [R] V4 drafting: which row of the plan the computed row is
+	arrayCount
+)
+
+var arrayNames = enum[ArrayName]{"array", []string{"",
+	"token_ids", "positions", "row_requests", "slots", "lengths", "kept", "page_table", "gather_slots", "gather_start", "index_slots", "index_start",
+	"convert_pages", "convert_tables", "logit_rows", "hidden_rows", "window_lengths", "window_indices", "window_start", "groups", "group_slots",
+	"group_start", "group_base", "heavy_lengths", "heavy_indices", "heavy_slots", "heavy_base", "close_sources", "close_slots", "close_positions",
+	"keep_rows", "tail_rows", "heavy_sources", "heavy_closes", "heavy_positions", "heavy_keeps", "draft_rows",
+}}
+
+func (a ArrayName) String() string                { return arrayNames.text(a) }
+func (a ArrayName) MarshalText() ([]byte, error)  { return arrayNames.marshal(a) }
+func (a *ArrayName) UnmarshalText(t []byte) error { return arrayNames.unmarshal(a, t) }
+
+// Array is one array of the input block: int32 [Rows, Cols] from word First on.
+type Array struct {
+	Name  ArrayName `json:"name"`
+	Rows  int       `json:"rows"`
+	Cols  int       `json:"cols"`
+	First int       `json:"first"`
+}
+
+// Words is the size of the array.
+func (a Array) Words() int { return a.Rows * a.Cols }
+
+// Input is the array of that name, or one without rows where the pass has none.
+func (p *Plan) Input(name ArrayName) Array {
+	for _, a := range p.Inputs {
+		if a.Name == name {
+			return a
+		}
+	}
+	return Array{Name: name}
+}
+
+// arrayWords is the grain at which arrays begin: 256 bytes, what GPUs read best.
+const arrayWords = 64
+
+func (p *Plan) array(name ArrayName, rows, cols int) {
+	if rows == 0 || cols == 0 {
+		return
+	}
+	p.Inputs = append(p.Inputs, Array{Name: name, Rows: rows, Cols: cols, First: p.InputWords})
+	p.InputWords = roundUp(p.InputWords+rows*cols, arrayWords)
+}
+
+// each adds one word per row of the pass to the block for every name.
+func (p *Plan) each(names ...ArrayName) {
+	for _, name := range names {
+		p.array(name, p.Rows, 1)
+	}
+}
+
+// inputs lays out the input block of a pass of our catalogue and settles which
+// part of the gathered lists belongs to which launch.
+func (w *builder) inputs() {
+	p := w.plan
+	p.Inputs = make([]Array, 0, arrayCount)
+	switch {
+	case !w.cfg.Model.v4():
+		w.latentInputs()
+	case p.Pass != PassTarget:
+		w.windowInputs()
+	default:
+		w.dualInputs()
+	}
+	p.array(LogitRows, p.Logits, 1)
+}
+
+// latentInputs are the arrays of MLA.
+func (w *builder) latentInputs() {
+	p := w.plan
+	p.each(TokenIDs, Positions, RowRequests, Slots, Lengths, Kept)
+	if p.Pass != PassTarget {
+		p.each(HiddenRows)
+	}
+	p.array(PageTable, p.Requests, p.TablePages)
+	rows, keys, pages, tables := 0, 0, 0, 0
+	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
+		switch {
+		case s.Convert.Gathers():
+			l.Gather = next(&rows, r.keys)
+		case s.Convert == ConvertRawToBlock:
+			l.Pages, l.Tables = next(&pages, r.pages), next(&tables, p.Requests)
+		}
+		if s.Indexer.Kind == IndexerRagged {
+			l.Index = next(&keys, r.keys)
+		}
+	})
+	p.array(GatherSlots, rows, 1)
+	if rows > 0 {
+		p.each(GatherStart)
+	}
+	p.array(IndexSlots, keys, 1)
+	if keys > 0 {
+		p.each(IndexStart)
+	}
+	p.array(ConvertPages, pages, 1)
+	p.array(ConvertTables, tables, p.TablePages)
+}
+
+// windowInputs are the arrays of V4's drafting block. Of a prompt only the rows
+// that later ones see are computed: the last window of them.
+func (w *builder) windowInputs() {
+	p, m := w.plan, &w.cfg.Model
+	rows := 0
+	for i := range w.b.Requests {
+		rows += min(w.b.Rows(w.cfg, i), m.Window)
+	}
+	for _, name := range []ArrayName{TokenIDs, Positions, Slots, WindowLengths, HiddenRows, DraftRows} {
+		p.array(name, rows, 1)
+	}
+	p.array(WindowIndices, rows, m.windowWidth())
+}
+
+// dualInputs are the arrays of V4's attention over two streams.
+func (w *builder) dualInputs() {
+	p, m := w.plan, &w.cfg.Model
+	light, heavy := slices.Contains(m.Ratios, ratio4), slices.Contains(m.Ratios, ratio128)
+	p.each(TokenIDs, Positions, RowRequests, Slots, WindowLengths)
+	p.array(WindowIndices, p.Rows, m.windowWidth())
+	p.array(PageTable, p.Requests, p.TablePages)
+	var window, groups, heavies int
+	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
+		flat := s.Form == FormV4SparsePrefill
+		if flat {
+			l.Gather = next(&window, r.window)
+		}
+		if light && (flat || s.Indexer.Kind == IndexerRagged) {
+			l.Groups = next(&groups, r.groups)
+			l.Index = l.Groups
+		}
+		if heavy && flat {
+			l.Heavy = next(&heavies, r.heavy)
+		}
+	})
+	p.array(GatherSlots, window, 1)
+	if window > 0 {
+		p.each(WindowStart)
+	}
+	if light {
+		p.each(Groups, Kept, GroupStart, GroupBase, KeepRows, TailRows)
+		p.array(GroupSlots, groups, 1)
+		n := w.closing(ratio4)
+		p.array(CloseSources, n, 2*ratio4)
+		p.array(CloseSlots, n, 1)
+		p.array(ClosePositions, n, 1)
+	}
+	if heavy {
+		p.each(HeavyLengths, HeavyBase, HeavyKeeps)
+		p.array(HeavyIndices, p.Rows, roundUp(max(p.TablePages*w.cfg.Page/ratio128, 1), 64))
+		p.array(HeavySlots, heavies, 1)
+		n := w.closing(ratio128)
+		p.array(HeavySources, n, ratio128)
+		p.array(HeavyCloses, n, 1)
+		p.array(HeavyPositions, n, 1)
+	}
+}
+
+// next gives a launch its part of a list.
+func next(used *int, n int) Run {
+	r := Run{First: *used, Count: n}
+	*used += n
+	return r
+}
+
+// closing is how many groups of a ratio the pass closes, or for decode-like
+// requests can close: whether they do depends on their lengths, so the others
+// are padding.
+func (w *builder) closing(ratio int) int {
+	n := 0
+	for i := range w.b.Requests {
+		n += w.b.Closing(w.cfg, i, ratio)
+	}
+	return n
+}
+
+// Closing is how many entries of a ratio request i has in a pass: the groups it
+// closes, or as many as its rows can close where the plan does not know its
+// length.
+func (b *Batch) Closing(cfg *Config, i, ratio int) int {
+	rows := b.Rows(cfg, i)
+	if b.KindOf(i).DecodeLike() {
+		return (rows + ratio - 1) / ratio
+	}
+	first := b.firstPosition(i, rows)
+	return (first+rows)/ratio - first/ratio
+}
+
+// launchReach is what the rows of a launch see, over its requests: keys, the
+// pages they lie in, V4's window entries and groups.
+type launchReach struct{ keys, pages, window, groups, heavy int }
+
+// eachLaunch visits the launches of prompt segments with what they reach; those
+// of decode-like segments gather nothing.
+func (w *builder) eachLaunch(visit func(*Segment, *Launch, launchReach)) {
+	for i := range w.plan.Segments {
+		s := &w.plan.Segments[i]
+		if s.NextN > 0 {
+			continue
+		}
+		for j := range s.Launches {
+			l := &s.Launches[j]
+			var r launchReach
+			for _, sp := range s.Spans {
+				from, to := max(l.FirstRow, sp.FirstRow), min(l.FirstRow+l.Rows, sp.FirstRow+sp.Rows())
+				if from >= to {
+					continue
+				}
+				first := w.b.FirstPosition(w.cfg, sp.Request) + sp.From - sp.FirstRow // position of segment row 0, were it this span's
+				r.add(w.cfg, first+from, first+to)
+			}
+			visit(s, l, r)
+		}
+	}
+}
+
+// add counts rows of one request at positions first to end.
+func (r *launchReach) add(cfg *Config, first, end int) {
+	r.keys += max(end, 0)
+	r.pages += pagesOf(max(end, 0), cfg.Page)
+	r.window += end - max(first+1-cfg.Model.Window, 0)
+	r.groups += end / ratio4
+	r.heavy += end / ratio128
+}

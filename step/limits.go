@@ -1,0 +1,119 @@
+package step
+
+import (
+
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Limits bound passes; a zero takes the default.
+type Limits struct {
+	Rows     int // new tokens of a pass; 512
+	Requests int // sequences of a pass; 64, and at most Rows
+	Prompts  int // of them prompts; 4
+	Context  int // tokens of a sequence; the model's
+	// Record says what passes of the target keep of every layer.
+	Record plan.Record
+}
+
+func (l Limits) withDefaults(cfg *plan.Config) Limits {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&l.Rows, 512)
+	set(&l.Requests, 64)
+	set(&l.Prompts, 4)
+	set(&l.Context, cfg.Model.Context)
+	l.Context = max(l.Context, 1)
+	l.Rows = min(l.Rows, l.Prompts*l.Context)
+	l.Requests = min(l.Requests, l.Rows)
+	return l
+}
+
+// measure is the memory of the largest pass: those of worst are laid out on an arena without memory.
+func (r *Runner) measure() (int64, error) {
+	a := kernel.MeasureArena()
+	r.model.Bind(a, r.limits.Rows)
+	mark := a.Mark()
+	for _, b := range r.worst() {
+		p, err := plan.Build(r.cfg, b)
+		if err != nil {
+			return 0, err
+		}
+		a.Reset(mark)
+		if _, err := r.model.Arrange(p, &r.cfg, a); err != nil {
+			return 0, err
+		}
+	}
+	// Shapes in between round and slice in other places; an eighth more holds them.
+	return a.High() + (a.High()-mark)/8, nil
+}
+
+// worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have.
+func (r *Runner) worst() []plan.Batch {
+	l := &r.limits
+	var list []plan.Batch
+	add := func(pass plan.Pass, requests ...plan.Request) {
+		b := plan.Batch{Pass: pass}
+		if b.Requests = requests; len(requests) == 0 {
+			return
+		}
+		b.Requests = nil
+		for _, q := range requests {
+			b.Add(q)
+		}
+		if pass == plan.PassTarget {
+			b.Record = l.Record
+		}
+		list = append(list, b)
+	}
+	// Prompts at the end of a full context, one and several, alone and beside decodes of every other sequence.
+	prompts := func(n, rows int) (out []plan.Request) {
+		for i := range n {
+			chunk := min(rows/n+(rows%n+n-1-i)/n, l.Context)
+			if chunk > 0 {
+				q := plan.ExtendRequest(chunk, l.Context-chunk)
+				q.Logits = chunk // tools ask for the logits of every token of a prompt
+				out = append(out, q)
+			}
+		}
+		return out
+	}
+	decodes := func(n, rows int) (out []plan.Request) {
+		for range n {
+			q := plan.DecodeRequest(l.Context)
+			if rows > 1 {
+				q = plan.VerifyRequest(rows, max(l.Context-rows, 0))
+			}
+			q.Logits = rows
+			out = append(out, q)
+		}
+		return out
+	}
+	several := min(l.Prompts, l.Rows)
+	add(plan.PassTarget, prompts(1, l.Rows)...)
+	add(plan.PassTarget, prompts(several, l.Rows)...)
+	add(plan.PassTarget, decodes(l.Requests, 1)...)
+	if n := r.cfg.N; n > 1 && l.Rows >= n {
+		add(plan.PassTarget, decodes(min(l.Requests, l.Rows/n), n)...)
+	}
+	if rest := l.Rows - l.Requests; rest > 0 {
+		add(plan.PassTarget, append(prompts(min(several, rest), rest), decodes(l.Requests, 1)...)...)
+	}
+	if r.drafts() {
+		add(plan.PassDraft, prompts(1, l.Rows)...)
+		add(plan.PassDraft, prompts(several, l.Rows)...)
+		last := make([]plan.Request, 0, l.Requests)
+		for range l.Requests {
+			q := plan.DraftRequest(1, l.Context)
+			q.Logits = 1
+			last = append(last, q)
+		}
+		add(plan.PassDraft, last...)
+		add(plan.PassChain, last...)
+	}
+	return list
+}
+
