@@ -69,7 +69,7 @@ func newStep(mem kernel.Memory) step {
 // the model needs to embed tokens and to pick outputs.
 func (a *Attention) Begin(in Step) (Rows, error) {
 	if len(in.Tables) != len(in.Batch.Requests) {
-		return Rows{}, plan.ErrLength(plan.RealPageTable, len(in.Tables), len(in.Batch.Requests))
+		return Rows{}, plan.ErrLength("tables", len(in.Tables), len(in.Batch.Requests))
 	}
 	st := &a.step
 	st.config = in.Config

@@ -6,7 +6,7 @@ import "slices"
 // was planned before, and neither argument is written to.
 //
 // The order of decisions is mode, kernel of the phase, form, automatic kernel,
-// conversion, transform, indexer, slicing, arrays, key.
+// conversion, transform, indexer, slicing, key.
 func Build(cfg Config, b Batch) (*Plan, error) {
 	if err := b.check(&cfg); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (s *Segment) span(i, from, to int) {
 }
 
 // complete takes a segment whose rows, form, kernel and indexer path are set
-// and works out sizes: padding, scores, launches, arrays, bytes.
+// and works out sizes: padding, scores, launches, bytes.
 func (w *builder) complete(s *Segment) error {
 	if err := w.pad(s); err != nil {
 		return err
@@ -66,7 +66,6 @@ func (w *builder) complete(s *Segment) error {
 	if err := w.slice(s); err != nil {
 		return err
 	}
-	s.Arrays = arraysOf(w.cfg, w.plan, s)
 	s.Reasons = slices.Clip(s.Reasons)
 	return nil
 }

@@ -37,7 +37,7 @@ func ErrGraphMismatch(mode Mode, rows int, captured, asked Key) *Error {
 }
 
 // ErrLength reports an array whose length contradicts the batch.
-func ErrLength(name ArrayName, got, want int) *Error {
+func ErrLength(name string, got, want int) *Error {
 	return &Error{Code: E26, Asked: fmt.Sprintf("array %s with %d elements", name, got), Supported: fmt.Sprintf("%d elements", want)}
 }
 

@@ -80,7 +80,7 @@ func (w *builder) sizeScores(s *Segment) {
 	case cfg.Catalog == CatalogSparrow:
 		width = longest
 	}
-	s.Indexer.ScoreWidth = max(1, cfg.Model.indexKeys(width))
+	s.Indexer.ScoreWidth = max(1, cfg.Model.IndexKeys(width))
 	s.Indexer.RowsPerChunk = s.KernelRows
 	if s.NextN == 0 {
 		s.Indexer.RowsPerChunk = w.chunkRows(s, s.KernelRows, s.Indexer.ScoreWidth)

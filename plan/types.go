@@ -70,7 +70,6 @@ type Segment struct {
 	Limit         string   `json:"limit"`
 	Launches      []Launch `json:"launches"`
 
-	Arrays         []Array     `json:"arrays"`
 	TransientBytes int64       `json:"transient_bytes"`
 	Reasons        []Reason    `json:"reasons"`
 	Rejected       []Rejection `json:"rejected,omitempty"`
@@ -118,22 +117,6 @@ type Indexer struct {
 	ScoreWidth   int `json:"score_width,omitempty"`
 	// Heads is the number of index heads after zero-weight padding.
 	Heads int `json:"heads,omitempty"`
-}
-
-// Array is one per-batch array and its shape.
-type Array struct {
-	Name  ArrayName `json:"name"`
-	DType DType     `json:"dtype"`
-	Shape []int     `json:"shape"`
-}
-
-// Bytes is the size of the array.
-func (a Array) Bytes() int64 {
-	n := int64(a.DType.Bytes())
-	for _, d := range a.Shape {
-		n *= int64(d)
-	}
-	return n
 }
 
 // Reason says why something was chosen and which rule says so.

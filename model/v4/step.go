@@ -93,7 +93,7 @@ func (w *writer) ints(v []int32, cols int) kernel.Tensor {
 // begin prepares a step: it lays the rows out in plan order and writes every array that no layer changes.
 func (m *Model) begin(in *model.Input) (attn.Rows, error) {
 	if len(in.Tables) != len(in.Batch.Requests) {
-		return attn.Rows{}, plan.ErrLength(plan.RealPageTable, len(in.Tables), len(in.Batch.Requests))
+		return attn.Rows{}, plan.ErrLength("tables", len(in.Tables), len(in.Batch.Requests))
 	}
 	states, err := m.statesOf(in)
 	if err != nil {

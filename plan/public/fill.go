@@ -1,6 +1,11 @@
-package plan
+package public
 
-import "math"
+import (
+	"fmt"
+	"math"
+
+	"sparrow/plan"
+)
 
 // Filler writes the contents of per-batch arrays that are functions of lengths
 // alone. It allocates nothing, clamps every length at 0, and returns ErrLength
@@ -10,20 +15,31 @@ import "math"
 // Rows are segment rows. Padded requests have 1 key and their rows see none,
 // so that no schedule is empty and no padding row selects anything.
 type Filler struct {
-	cfg *Config
-	b   *Batch
-	s   *Segment
+	cfg *plan.Config
+	b   *plan.Batch
+	s   *plan.Segment
 }
 
 // NewFiller binds a segment to the batch it was planned for, or to a batch of
 // equal Shape. It keeps the pointers and writes through none of them.
-func NewFiller(cfg *Config, b *Batch, s *Segment) Filler { return Filler{cfg, b, s} }
+func NewFiller(cfg *plan.Config, b *plan.Batch, s *plan.Segment) Filler { return Filler{cfg, b, s} }
 
 func (f Filler) sized(name ArrayName, dst []int32, want int) error {
 	if len(dst) != want {
-		return ErrLength(name, len(dst), want)
+		return plan.ErrLength(string(name), len(dst), want)
 	}
 	return nil
+}
+
+// sizedRows checks an array with an entry for each kernel row. Context
+// parallelism leaves a rank fewer rows than the segment has; which ones depends
+// on the rank, which a plan does not name.
+func (f Filler) sizedRows(name ArrayName, dst []int32) error {
+	if f.s.KernelRows < f.s.Rows {
+		return &plan.Error{Code: plan.E10, Asked: fmt.Sprintf("array %s of one of %d ranks", name, f.cfg.CP.Size),
+			Supported: "contents of segments whose rows are all on one rank", Try: "no context parallelism"}
+	}
+	return f.sized(name, dst, f.s.KernelRows)
 }
 
 // keys is the number of keys of span i after the step.
@@ -31,14 +47,14 @@ func (f Filler) keys(i int) int {
 	if i >= len(f.s.Spans) {
 		return 1
 	}
-	return spanKeys(f.cfg, f.b, &f.s.Spans[i])
+	sp := &f.s.Spans[i]
+	return max(0, f.b.FirstPosition(f.cfg, sp.Request)+sp.To)
 }
 
 // firstKeys is the number of keys the first row of span i sees, unclamped.
 func (f Filler) firstKeys(i int) int {
 	sp := &f.s.Spans[i]
-	rows := f.b.rowsOf(f.cfg, sp.Request)
-	return f.b.firstPosition(sp.Request, rows) + sp.From + 1
+	return f.b.FirstPosition(f.cfg, sp.Request) + sp.From + 1
 }
 
 // eachRow calls put for every kernel row with its span (-1 for padding) and
@@ -108,7 +124,7 @@ func (f Filler) countUp(name ArrayName, dst []int32) error {
 
 // SeqlensExpanded: [R] keys visible to each row.
 func (f Filler) SeqlensExpanded(dst []int32) error {
-	if err := f.sized(SeqlensExpanded, dst, f.s.KernelRows); err != nil {
+	if err := f.sizedRows(SeqlensExpanded, dst); err != nil {
 		return err
 	}
 	f.eachRow(func(row, _, visible int) { dst[row] = int32(visible) })
@@ -117,7 +133,7 @@ func (f Filler) SeqlensExpanded(dst []int32) error {
 
 // DSACacheSeqlens: [R] keys each row attends to, at most K; 0 for padding.
 func (f Filler) DSACacheSeqlens(dst []int32) error {
-	if err := f.sized(DSACacheSeqlens, dst, f.s.KernelRows); err != nil {
+	if err := f.sizedRows(DSACacheSeqlens, dst); err != nil {
 		return err
 	}
 	most := f.cfg.Model.K
@@ -150,16 +166,16 @@ func (f Filler) starts(put func(row, start, visible int)) {
 	m := &f.cfg.Model
 	f.eachRow(func(row, span, visible int) {
 		if span > last {
-			start += m.indexKeys(f.keys(last))
+			start += m.IndexKeys(f.keys(last))
 			last = span
 		}
-		put(row, start, m.indexKeys(visible))
+		put(row, start, m.IndexKeys(visible))
 	})
 }
 
 // KStart: [R] first gathered index key of each row's request.
 func (f Filler) KStart(dst []int32) error {
-	if err := f.sized(KStart, dst, f.s.KernelRows); err != nil {
+	if err := f.sizedRows(KStart, dst); err != nil {
 		return err
 	}
 	f.starts(func(row, start, _ int) { dst[row] = int32(start) })
@@ -168,7 +184,7 @@ func (f Filler) KStart(dst []int32) error {
 
 // KEnd: [R] KStart plus the index keys the row sees.
 func (f Filler) KEnd(dst []int32) error {
-	if err := f.sized(KEnd, dst, f.s.KernelRows); err != nil {
+	if err := f.sizedRows(KEnd, dst); err != nil {
 		return err
 	}
 	f.starts(func(row, start, visible int) { dst[row] = int32(start + visible) })
@@ -176,10 +192,10 @@ func (f Filler) KEnd(dst []int32) error {
 }
 
 // TopKOffset: [R] first gathered KV row of each row's request (V4: of its
-// compressed part), counted over the segment; a launch that gathers only its own spans subtracts the offset
-// of its first row.
+// compressed part), counted over the segment; a launch that gathers only its
+// own spans subtracts the offset of its first row.
 func (f Filler) TopKOffset(dst []int32) error {
-	if err := f.sized(TopKOffset, dst, f.s.KernelRows); err != nil {
+	if err := f.sizedRows(TopKOffset, dst); err != nil {
 		return err
 	}
 	f.starts(func(row, start, _ int) { dst[row] = int32(start) })
@@ -188,7 +204,7 @@ func (f Filler) TopKOffset(dst []int32) error {
 
 // TokenToRequest: [R] index into Batch.Requests; padding rows repeat the last.
 func (f Filler) TokenToRequest(dst []int32) error {
-	if err := f.sized(TokenToRequest, dst, f.s.KernelRows); err != nil {
+	if err := f.sizedRows(TokenToRequest, dst); err != nil {
 		return err
 	}
 	last := 0
@@ -204,21 +220,21 @@ func (f Filler) TokenToRequest(dst []int32) error {
 // CtxLens2D: native [B, n], every column the index keys after the step; split
 // [R, 1], the index keys each row sees. Padding has 1.
 func (f Filler) CtxLens2D(dst []int32) error {
-	if f.s.Indexer.Kind == IndexerPagedNative {
+	if f.s.Indexer.Kind == plan.IndexerPagedNative {
 		n := f.s.Indexer.NextN
 		if err := f.sized(CtxLens2D, dst, f.s.Requests*n); err != nil {
 			return err
 		}
 		for i := range dst {
-			dst[i] = int32(f.cfg.Model.indexKeys(f.keys(i / n)))
+			dst[i] = int32(f.cfg.Model.IndexKeys(f.keys(i / n)))
 		}
 		return nil
 	}
-	if err := f.sized(CtxLens2D, dst, f.s.KernelRows); err != nil {
+	if err := f.sizedRows(CtxLens2D, dst); err != nil {
 		return err
 	}
 	f.eachRow(func(row, span, visible int) {
-		dst[row] = int32(f.cfg.Model.indexKeys(visible))
+		dst[row] = int32(f.cfg.Model.IndexKeys(visible))
 		if span < 0 {
 			dst[row] = 1
 		}
@@ -240,11 +256,11 @@ func (f Filler) PagedSchedule(dst, ctx []int32) error {
 		return err
 	}
 	n := 1
-	if f.s.Indexer.Kind == IndexerPagedNative {
+	if f.s.Indexer.Kind == plan.IndexerPagedNative {
 		n = f.s.Indexer.NextN
 	}
 	if want := f.s.KernelRows; len(ctx) != want {
-		return ErrLength(CtxLens2D, len(ctx), want)
+		return plan.ErrLength(string(CtxLens2D), len(ctx), want)
 	}
 	entries := len(ctx) / n
 	splits := func(e int) int {
@@ -258,7 +274,8 @@ func (f Filler) PagedSchedule(dst, ctx []int32) error {
 	for e := range entries {
 		total += splits(e)
 		if total > math.MaxInt32 {
-			return lengthError("a schedule of %d splits, more than int32 can count", total)
+			return &plan.Error{Code: plan.E26, Asked: fmt.Sprintf("a schedule of %d splits", total),
+				Supported: fmt.Sprintf("at most %d, which int32 can count", math.MaxInt32)}
 		}
 	}
 	each, extra := total/max(sms, 1), total%max(sms, 1)
