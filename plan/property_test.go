@@ -43,6 +43,8 @@ func drawConfig(rt *rapid.T, c Catalog) Config {
 			ScoreCap:       rapid.SampledFrom([]int64{0, 1 << 16}).Draw(rt, "cap"),
 			MaxTransient:   rapid.SampledFrom([]int64{0, 0, 200 << 20, 2 << 30}).Draw(rt, "reserve"),
 			Speculation:    Speculation{Tokens: rapid.IntRange(0, 5).Draw(rt, "n")},
+			DecodeSkip:     rapid.SampledFrom([]Switch{SwitchUnset, SwitchOn}).Draw(rt, "skip"),
+			Role:           rapid.SampledFrom([]Role{RoleBoth, RolePrefill}).Draw(rt, "role"),
 		}
 		cfg, _, err := Resolve(hw, m, p)
 		if err == nil {

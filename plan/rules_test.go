@@ -80,6 +80,7 @@ func TestStartRefusals(t *testing.T) {
 	}{
 		{"hopper without its shared memory", ours("sm90", func(s *setup) { s.hw.SmemOptin = 0 })},
 		{"hopper without multiprocessors", ours("sm90", func(s *setup) { s.hw.SMs = 0 })},
+		{"a missing kernel that does not exist", ours("cpu", func(s *setup) { s.hw.Missing = []Kernel{200} })},
 		{"negative threshold", ours("cpu", p(func(p *Policy) { p.DenseThreshold = -1 }))},
 		{"negative cap", ours("cpu", p(func(p *Policy) { p.ScoreCap = -1 }))},
 		{"a static fraction of 1", ours("cpu", p(func(p *Policy) { p.StaticFraction = 1 }))},

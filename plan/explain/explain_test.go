@@ -106,8 +106,8 @@ func TestLengthsOfOwnPlans(t *testing.T) {
 	if a.Arrays != nil {
 		t.Errorf("arrays %v", a.Arrays)
 	}
-	lengthsAre(t, ask(t, cfg, "draft:2:1", explain.Question{Layer: -1}), map[string][]int32{
-		"positions": {0, 0}, "lengths": {0, 1}, "kept": {0, 1},
+	lengthsAre(t, ask(t, cfg, "draft:3:1", explain.Question{Layer: -1}), map[string][]int32{
+		"positions": {0, 0, 0}, "lengths": {0, 0, 1}, "kept": {0, 0, 1},
 	})
 }
 

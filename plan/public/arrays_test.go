@@ -69,6 +69,9 @@ func TestWideTable(t *testing.T) {
 	want(t, "decode without fusion", wide("sm90", "decode:5", unfused), true)
 	want(t, "decode on amd", wide("gfx95", "decode:5"), true)
 	want(t, "decode with hisparse", wide("sm90", "decode:5", hisparse), true)
+	v4 := family(t, "deepseek_v4")
+	want(t, "v4 decode on hopper", wide("sm90", "decode:5", v4), false)
+	want(t, "v4 decode on a workstation", wide("sm120", "decode:5", v4), true)
 	want(t, "a sparse prompt", wide("sm90", "extend:3000"), true)
 	t.Run("dropping it saves 315 of 320 MiB", func(t *testing.T) {
 		b := batch(t, "decode:512x5")
