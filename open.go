@@ -199,7 +199,11 @@ func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	if e.scratch, err = sample.NewScratch(m.Config().Vocab); err != nil {
 		return nil, err
 	}
-	e.runner = step.New(m, resolved)
+	l := e.sched.Limits()
+	e.runner, err = step.New(m, resolved, step.Limits{Rows: l.StepTokens, Requests: l.MaxRunning, Prompts: l.MaxPrompts, Context: e.info.ContextTokens})
+	if err != nil {
+		return nil, err
+	}
 	e.info.Draft, e.info.Drafts, e.info.NoDrafts = c.Draft, drafts, why
 	if drafts > 0 {
 		e.drafter = &drafter{control: spec.New(c.Draft)}

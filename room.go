@@ -124,5 +124,5 @@ func (e *Engine) allocate(cfg *plan.Config, r room) error {
 	if e.windowed == nil {
 		return e.model.Allocate(cfg, r.pages)
 	}
-	return e.windowed.AllocateApart(cfg, r.pages, r.window.Pages)
+	return e.windowed.AllocateWindows(cfg, r.pages, r.window.Pages)
 }

@@ -42,7 +42,7 @@ type IndexSpace struct {
 // Arrange takes the memory of a launch that scores by the segment's path; other launches need none.
 func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *plan.Launch, keys layout.Kind, activation kernel.DType) (IndexSpace, error) {
 	var out IndexSpace
-	if !s.Indexer.Kind.Scores() {
+	if !s.Scores() {
 		return out, nil
 	}
 	n := min(s.Indexer.RowsPerChunk, l.Rows)
@@ -70,7 +70,7 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 
 // Selection is the selection of one launch: rows First to Last. Tensors over rows hold all rows of the pass.
 type Selection struct {
-	Plan        *plan.Indexer
+	Plan        *plan.Segment
 	Space       *IndexSpace
 	First, Last int
 
@@ -89,19 +89,19 @@ type Selection struct {
 // Select fills the launch's rows of Out. Rows that see no more keys than they may keep are not scored (kernel.ScoreArgs.SkipUpTo).
 func (x *Indexer) Select(q *kernel.Queue, s *Selection) {
 	args := kernel.ScoreArgs{Keys: s.Cache}
-	switch s.Plan.Kind {
-	case plan.IndexerKOnlyWithIndices:
+	switch x := &s.Plan.Indexer; {
+	case !s.Plan.Scores() && s.Plan.NeedIndices:
 		q.Select(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last)})
 		return
-	case plan.IndexerRagged:
+	case x.Kind == plan.IndexerRagged:
 		args.Keys = s.Space.keys
 		q.GatherIndex(kernel.IndexGatherArgs{Out: s.Space.keys, Slots: s.Gather, Pool: s.Cache})
-	case plan.IndexerPagedSplit:
+	case x.Kind == plan.IndexerPagedSplit:
 		args.Table = s.Table
-	case plan.IndexerPagedNative:
-		args.Table, args.NextN = s.Table, s.Plan.NextN
+	case x.Kind == plan.IndexerPagedNative:
+		args.Table, args.NextN = s.Table, x.NextN
 	default:
-		q.Fail(fmt.Errorf("indexer path %v selects no keys", s.Plan.Kind))
+		q.Fail(fmt.Errorf("indexer path %v selects no keys", x.Kind))
 		return
 	}
 	// Scores are computed in chunks of rows, so that their matrix stays within the plan's bound.

@@ -6,7 +6,7 @@ import "slices"
 // was planned before, and neither argument is written to.
 //
 // The order of decisions is mode, kernel of the phase, form, automatic kernel,
-// conversion, transform, indexer, slicing, arrays, key.
+// conversion, transform, indexer, slicing, key.
 func Build(cfg Config, b Batch) (*Plan, error) {
 	if err := b.check(&cfg); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 		s.FirstRow = p.Rows
 		p.Rows += s.Rows
 		p.TransientBytes = max(p.TransientBytes, s.TransientBytes)
-		p.JointQueries = p.JointQueries || s.Indexer.Kind.Scores()
+		p.JointQueries = p.JointQueries || s.Scores()
 	}
 	if cfg.Catalog == CatalogSparrow {
 		p.JointQueries = p.JointQueries && p.Rows <= jointRows
@@ -68,7 +68,7 @@ func (s *Segment) span(i, from, to int) {
 }
 
 // complete takes a segment whose rows, form, kernel and indexer path are set
-// and works out sizes: padding, scores, launches, arrays, bytes.
+// and works out sizes: padding, scores, launches, bytes.
 func (w *builder) complete(s *Segment) error {
 	if err := w.pad(s); err != nil {
 		return err

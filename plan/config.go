@@ -181,7 +181,7 @@ type Policy struct {
 }
 
 // Config is the resolved, immutable configuration. Asked keeps the user's
-// wishes beside it.
+// wishes beside it, for explain to show; no decision after Resolve reads them.
 type Config struct {
 	Catalog  Catalog  `json:"catalog"`
 	Hardware Hardware `json:"hardware"`
@@ -213,11 +213,14 @@ type Config struct {
 	StaticPart    float64      `json:"static_part"`
 	MaxTransient  int64        `json:"max_transient"` // 0: no bound
 	Slicing       bool         `json:"slicing"`
+	// DecodeSkip says that short eager decodes may skip their scores.
+	DecodeSkip bool `json:"decode_skip,omitempty"`
 
 	N              int  `json:"n"` // rows verified per request, 1 without speculation
 	CP             CP   `json:"cp,omitzero"`
 	HiSparse       bool `json:"hisparse,omitempty"`
 	TBO            bool `json:"tbo,omitempty"`
+	Role           Role `json:"role"`
 	MixedAllowed   bool `json:"mixed_allowed"`
 	ChunkedPrefill int  `json:"chunked_prefill"`
 	MaxRunning     int  `json:"max_running,omitempty"`
@@ -227,9 +230,10 @@ type Config struct {
 
 	Reasons  []Reason    `json:"reasons"`
 	Rejected []Rejection `json:"rejected,omitempty"`
-	// DenseAgainst lists why the dense form is off for every batch.
+	// DenseAgainst lists why the dense form is off for every batch; it is empty
+	// where DenseOK holds.
 	DenseAgainst []string `json:"dense_against,omitempty"`
-	// Fingerprint hashes the fields a captured graph depends on.
+	// Fingerprint hashes every field that Resolve decided or was given.
 	Fingerprint Key `json:"fingerprint"`
 }
 

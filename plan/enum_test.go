@@ -62,7 +62,6 @@ func TestEnumsAreClosed(t *testing.T) {
 	checkEnum[NoticeLevel](t, &noticeLevels)
 	checkEnum[Arch](t, &archs)
 	checkEnum[Family](t, &families)
-	checkEnum[ArrayName](t, &arrayNames)
 }
 
 // TestLayoutsHaveOneSpelling: package layout names the same bytes alike.

@@ -128,6 +128,15 @@ func (h *Hardware) pagedRowLimit() int {
 	return (h.SmemOptin/4 - 1) / 5
 }
 
+// SplitParts is the number of parts a kernel with that many heads cuts the key
+// range into: SM90 gives each block 64 heads, SM100 all of them.
+func (h *Hardware) SplitParts(heads int) int {
+	if h.Arch == SM90 && heads > 64 {
+		return h.SMs / (heads / 64)
+	}
+	return h.SMs
+}
+
 func (h *Hardware) missing(k Kernel) bool {
 	for _, m := range h.Missing {
 		if m == k {

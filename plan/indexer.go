@@ -9,14 +9,9 @@ import (
 // rowIndexer settles the indexer path of a segment of the sparrow catalogue.
 func (w *builder) rowIndexer(s *Segment) {
 	var why Reason
-	switch {
-	case w.storesOnly():
-		s.Indexer, why = Indexer{Kind: IndexerKOnly}, reasonKOnly
-		s.Reasons = append(s.Reasons, why)
-		return
-	case s.Row.DecodeLike() && s.NeedIndices && w.b.shortSegment(w.cfg, s.Spans[0].Request):
-		s.Indexer, why = Indexer{Kind: IndexerKOnlyWithIndices}, reasonKOnlyIndices
-		s.Reasons = append(s.Reasons, why)
+	if w.storesOnly() {
+		s.Indexer = Indexer{Kind: IndexerKOnly}
+		s.Reasons = append(s.Reasons, reasonKOnly)
 		return
 	}
 	switch s.Row {
@@ -49,10 +44,19 @@ func (w *builder) rowIndexer(s *Segment) {
 	case RowUnset, RowWhole:
 	}
 	s.Reasons = append(s.Reasons, why)
+	if s.Row.DecodeLike() && s.Indexer.Kind.scores() && w.b.shortSegment(w.cfg, s.Spans[0].Request) {
+		s.Variant = VariantShort
+		s.Reasons = append(s.Reasons, reasonShort)
+	}
 }
 
-// Scores reports whether the path computes a score matrix.
-func (k IndexerKind) Scores() bool {
+// Scores reports whether the rows of the segment compute a score matrix: their
+// path does, and it is not the variant for requests whose every key fits the
+// selection.
+func (s *Segment) Scores() bool { return s.Indexer.Kind.scores() && s.Variant != VariantShort }
+
+// scores reports whether the path computes a score matrix.
+func (k IndexerKind) scores() bool {
 	switch k {
 	case IndexerRagged, IndexerPagedSplit, IndexerPagedNative, IndexerContiguous:
 		return true
@@ -80,7 +84,7 @@ func (w *builder) sizeScores(s *Segment) {
 	if s.Indexer.Kind != IndexerNone {
 		s.Indexer.Heads = paddedIndexHeads(cfg.Hardware.Arch, cfg.Model.IndexHeads)
 	}
-	if !s.Indexer.Kind.Scores() {
+	if !s.Indexer.Kind.scores() {
 		return
 	}
 	width := total
@@ -90,7 +94,7 @@ func (w *builder) sizeScores(s *Segment) {
 	case cfg.Catalog == CatalogSparrow:
 		width = longest
 	}
-	s.Indexer.ScoreWidth = max(1, cfg.Model.indexKeys(width))
+	s.Indexer.ScoreWidth = max(1, cfg.Model.IndexKeys(width))
 	s.Indexer.RowsPerChunk = s.KernelRows
 	if s.NextN == 0 {
 		s.Indexer.RowsPerChunk = w.chunkRows(s, s.KernelRows, s.Indexer.ScoreWidth)

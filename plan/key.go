@@ -1,5 +1,11 @@
 package plan
 
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+)
+
 // hash is FNV-1a over 64-bit words: stable across processes and versions of
 // the runtime, cheap, and free of allocation.
 type hash uint64
@@ -30,26 +36,19 @@ func (h *hash) flags(list ...bool) {
 	h.word(v)
 }
 
-// fingerprint hashes what a captured graph takes from the configuration.
-func fingerprint(c *Config) Key {
-	h := newHash()
-	h.word(uint64(c.Catalog)<<40 | uint64(c.Hardware.Arch)<<32 | uint64(c.Prefill)<<24 | uint64(c.Decode)<<16 | uint64(c.Layout)<<8 | uint64(c.IndexLayout))
-	h.word(uint64(c.TopK)<<24 | uint64(c.TieBreak)<<16 | uint64(c.Scores)<<8 | uint64(c.Model.Family))
-	h.flags(c.Fused, c.Deterministic, c.HiSparse, c.TBO, c.DenseOK, c.Slicing)
-	m, hw := &c.Model, &c.Hardware
-	for _, v := range []int{c.Page, c.T, c.C, c.N, int(c.CP.Kind), c.CP.Size,
-		m.Heads, m.K, m.IndexHeads, m.QKDim, m.VDim, m.Layers, m.Window, hw.SmemOptin, hw.SMs} {
-		h.int(v)
+// fingerprint hashes the configuration as JSON, so that every field enters
+// without being named here. Left out is what explains the other fields and
+// decides nothing after Resolve: the wishes, the reasons and the rejected
+// candidates.
+func fingerprint(c *Config) (Key, error) {
+	decided := *c
+	decided.Asked, decided.Fingerprint = Policy{}, 0
+	decided.Reasons, decided.Rejected, decided.DenseAgainst = nil, nil, nil
+	h := fnv.New64a()
+	if err := json.NewEncoder(h).Encode(&decided); err != nil {
+		return 0, fmt.Errorf("plan: fingerprint of the configuration: %w", err)
 	}
-	for l, shared := range c.Shared {
-		if shared {
-			h.int(l)
-		}
-	}
-	for _, ratio := range m.Ratios {
-		h.int(ratio)
-	}
-	return Key(h)
+	return Key(h.Sum64()), nil
 }
 
 // keyOf hashes a plan: configuration, mode, and per segment everything that

@@ -160,8 +160,9 @@ func (g *GraphMode) UnmarshalText(t []byte) error { return graphModes.unmarshal(
 // Variant tells two graphs of equal mode and size apart.
 type Variant uint8
 
-// Where a platform captures two decode graphs per size, the host picks
-// VariantShort iff no request holds more than K keys.
+// The host picks VariantShort iff no request of a decode-like segment holds more
+// than K keys: its plan selects every key without scores. VariantLong is the
+// other one where a platform captures two decode graphs per size.
 const (
 	VariantOnly Variant = iota
 	VariantShort

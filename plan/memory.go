@@ -53,15 +53,6 @@ func denseBytes(m *Model, kv DType, keys int64) int64 {
 	return keys * (latentRowBytes(kv) + upProjectedBytes(m, kv))
 }
 
-// splitParts is the number of parts the key range is cut into: SM90 gives each
-// block 64 heads, SM100 all of them.
-func splitParts(hw *Hardware, heads int) int64 {
-	if hw.Arch == SM90 && heads > 64 {
-		return int64(hw.SMs / (heads / 64))
-	}
-	return int64(hw.SMs)
-}
-
 // accumulatorRow is one row of partial output and its log-sum-exp, float32.
 func accumulatorRow(heads int) int64 { return int64(heads) * (latentDim + 1) * 4 }
 
@@ -87,25 +78,12 @@ func pagesOf(tokens, page int) int { return (tokens + page - 1) / page }
 
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
-// selectionWidth is the number of indices a row carries, padded.
-func selectionWidth(m *Model, f Form) int {
-	switch f {
-	case FormV4SparsePrefill:
-		return roundUp(m.K+m.Window, 128)
-	case FormV4Paged:
-		return roundUp(m.Window, 64) + roundUp(m.K, 64)
-	case FormSparseMLA, FormDenseMHA, FormEmpty:
-		return m.K
-	}
-	return m.K
-}
-
 // costOf reads a segment whose form, kernel, conversion and indexer path are
 // decided.
 func costOf(cfg *Config, s *Segment) cost {
 	var c cost
 	if s.NeedIndices {
-		c.selectRow = int64(selectionWidth(&cfg.Model, s.Form)) * 4
+		c.selectRow = int64(cfg.Model.SelectionWidth(s.Form)) * 4
 	}
 	c.scoreRow = int64(s.Indexer.ScoreWidth) * 4
 	if s.Indexer.Kind == IndexerRagged || s.Indexer.Kind == IndexerContiguous {
@@ -128,7 +106,7 @@ func costOf(cfg *Config, s *Segment) cost {
 	e := catalogueOf(cfg.Catalog).entry(s.Kernel)
 	if e != nil && e.splitKV && cfg.Hardware.Arch != CPU {
 		c.attendRow = accumulatorRow(s.KernelHeads)
-		c.attendFixed = splitParts(&cfg.Hardware, s.KernelHeads) * c.attendRow
+		c.attendFixed = int64(cfg.Hardware.SplitParts(s.KernelHeads)) * c.attendRow
 	}
 	return c
 }
@@ -141,10 +119,10 @@ func oneRowBytes(cfg *Config, phase Phase) int64 {
 	if phase == PhaseDecode {
 		s.Row, s.NextN, s.Kernel, kind = RowDecode, 1, cfg.Decode, IndexerPagedSplit
 	}
-	s.Indexer = Indexer{Kind: kind, ScoreWidth: cfg.Model.indexKeys(keys)}
+	s.Indexer = Indexer{Kind: kind, ScoreWidth: cfg.Model.IndexKeys(keys)}
 	shapeKernel(cfg, &s, true)
 	c := costOf(cfg, &s)
-	l := load{rows: 1, keys: int64(keys), indexKeys: int64(cfg.Model.indexKeys(keys)), chunk: 1}
+	l := load{rows: 1, keys: int64(keys), indexKeys: int64(cfg.Model.IndexKeys(keys)), chunk: 1}
 	if phase == PhasePrefill {
 		l.gathered = gatheredRows(cfg, &s, 1, keys)
 	}

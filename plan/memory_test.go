@@ -23,15 +23,15 @@ func TestLimitsAndMemory(t *testing.T) {
 	t.Run("split accumulators of 8192 rows", func(t *testing.T) {
 		hw := hardware(t, "sm90")
 		for heads, gib := range map[int]float64{64: 1.02, 128: 2.0} {
-			bytes := float64((8192+splitParts(&hw, heads))*int64(heads)*512*4) / (1 << 30)
+			bytes := float64((8192+hw.SplitParts(heads))*heads*512*4) / (1 << 30)
 			if bytes < gib-0.02 || bytes > gib+0.02 {
 				t.Errorf("%d heads: %.3f GiB, want %.2f", heads, bytes, gib)
 			}
 		}
-		want(t, "parts for 64 heads", splitParts(&hw, 64), 132)
-		want(t, "parts for 128 heads", splitParts(&hw, 128), 66)
+		want(t, "parts for 64 heads", hw.SplitParts(64), 132)
+		want(t, "parts for 128 heads", hw.SplitParts(128), 66)
 		blackwell := hardware(t, "sm100")
-		want(t, "parts on blackwell", splitParts(&blackwell, 128), 148)
+		want(t, "parts on blackwell", blackwell.SplitParts(128), 148)
 		want(t, "accumulator row", accumulatorRow(64), 64*(512+1)*4)
 	})
 	t.Run("a bf16 gather of 131072 keys is 144 MiB", func(t *testing.T) {
@@ -58,10 +58,10 @@ func TestLimitsAndMemory(t *testing.T) {
 	})
 	t.Run("v4 selections are padded to multiples of 64 and 128", func(t *testing.T) {
 		m := model(t, "deepseek_v4", 16)
-		want(t, "flash prefill", selectionWidth(&m, FormV4SparsePrefill), 640)
+		want(t, "flash prefill", m.SelectionWidth(FormV4SparsePrefill), 640)
 		m.K = 1000
-		want(t, "odd prefill", selectionWidth(&m, FormV4SparsePrefill), 1152)
-		want(t, "odd paged", selectionWidth(&m, FormV4Paged), 128+1024)
+		want(t, "odd prefill", m.SelectionWidth(FormV4SparsePrefill), 1152)
+		want(t, "odd paged", m.SelectionWidth(FormV4Paged), 128+1024)
 	})
 	t.Run("a paged launch holds accumulators for its rows and for every part", func(t *testing.T) {
 		cfg := newSetup(t, CatalogPublic, "sm90", kv("fp8")).resolve(t)
@@ -75,14 +75,6 @@ func TestLimitsAndMemory(t *testing.T) {
 		public := newSetup(t, CatalogPublic, "sm90").resolve(t)
 		want(t, "public", only(t, build(t, public, b)).Indexer.ScoreWidth, 7200)
 	})
-	t.Run("tables repeat for every row of a verify", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm100", drafts(4)).resolve(t)
-		s := only(t, build(t, cfg, verify(100, 5000)))
-		wantInts(t, "compact table", shapeOfArray(s, RealPageTable), []int{8, 128})
-		wantInts(t, "wide table", shapeOfArray(s, PageTable1), []int{8, 8192})
-		s = only(t, build(t, cfg, decode(100, 5000)))
-		wantInts(t, "compact table of a decode", shapeOfArray(s, RealPageTable), []int{2, 128})
-	})
 	t.Run("the v4 workspace sums requests instead of squaring them", func(t *testing.T) {
 		cfg := newSetup(t, CatalogPublic, "sm90", family(t, "deepseek_v4")).resolve(t)
 		b := NewBatch(ModeExtend, ExtendRequest(4096, 100000), ExtendRequest(10, 0))
@@ -94,7 +86,6 @@ func TestLimitsAndMemory(t *testing.T) {
 		}
 		want(t, "first span", gatheredRows(&cfg, s, 4096, 104096), 4096+127+104096/4)
 		want(t, "second span", gatheredRows(&cfg, s, 10, 10), 12)
-		wantInts(t, "combined indices", shapeOfArray(s, CombinedIndices), []int{4106, 640})
 	})
 	t.Run("converted pages are those of the batch, not of the pool", func(t *testing.T) {
 		cfg := newSetup(t, CatalogPublic, "sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")).resolve(t)
@@ -169,28 +160,5 @@ func TestReserve(t *testing.T) {
 	t.Run("the static fraction gives the reserve", func(t *testing.T) {
 		cfg := newSetup(t, CatalogSparrow, "sm90", wish(func(p *Policy) { p.StaticFraction = 0.5 })).resolve(t)
 		want(t, "reserve", cfg.MaxTransient, 141*gb/2)
-	})
-}
-
-// TestWideTable: dispatch section 14.6.
-func TestWideTable(t *testing.T) {
-	wide := func(c Catalog, hw string, b Batch, tweaks ...tweak) bool {
-		s := only(t, build(t, newSetup(t, c, hw, tweaks...).resolve(t), b))
-		return shapeOfArray(s, PageTable1) != nil
-	}
-	want(t, "plain decode on cuda", wide(CatalogPublic, "sm90", decode(5)), false)
-	want(t, "decode with speculation", wide(CatalogPublic, "sm90", decode(5), drafts(2)), true)
-	want(t, "decode without fusion", wide(CatalogPublic, "sm90", decode(5), wish(func(p *Policy) { p.Fused = SwitchOff })), true)
-	want(t, "decode on amd", wide(CatalogPublic, "gfx95", decode(5)), true)
-	want(t, "decode with hisparse", wide(CatalogPublic, "sm90", decode(5), wish(func(p *Policy) { p.HiSparse = true })), true)
-	want(t, "a sparse prompt", wide(CatalogPublic, "sm90", extend(3000)), true)
-	want(t, "our decode", wide(CatalogSparrow, "sm90", decode(5)), false)
-	t.Run("dropping it saves 315 of 320 MiB", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm90").resolve(t)
-		b := Batch{Mode: ModeDecode, Requests: repeat(512, DecodeRequest(5)), TablePages: 163840 / 64}
-		s := only(t, build(t, cfg, b))
-		a, ok := s.Find(RealPageTable)
-		want(t, "compact table present", ok, true)
-		want(t, "compact table", a.Bytes(), 5*mib)
 	})
 }

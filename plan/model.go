@@ -104,12 +104,25 @@ func (m *Model) shortKeys() int {
 	return m.K
 }
 
-// indexKeys is the number of indexer keys that a sequence of n tokens has.
-func (m *Model) indexKeys(n int) int {
+// IndexKeys is the number of indexer keys that a sequence of n tokens has.
+func (m *Model) IndexKeys(n int) int {
 	if m.v4() {
 		return n / ratio4
 	}
 	return n
+}
+
+// SelectionWidth is the number of indices a row of that form carries, padded.
+func (m *Model) SelectionWidth(f Form) int {
+	switch f {
+	case FormV4SparsePrefill:
+		return roundUp(m.K+m.Window, 128)
+	case FormV4Paged:
+		return roundUp(m.Window, 64) + roundUp(m.K, 64)
+	case FormSparseMLA, FormDenseMHA, FormEmpty:
+		return m.K
+	}
+	return m.K
 }
 
 // check reports a model no plan can be made for.

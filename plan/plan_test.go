@@ -111,38 +111,12 @@ func only(t testing.TB, p *Plan) *Segment {
 	return &p.Segments[0]
 }
 
-func shapeOfArray(s *Segment, name ArrayName) []int {
-	a, ok := s.Find(name)
-	if !ok {
-		return nil
-	}
-	return a.Shape
-}
-
 func launchRows(s *Segment) []int {
 	rows := make([]int, len(s.Launches))
 	for i, l := range s.Launches {
 		rows[i] = l.Rows
 	}
 	return rows
-}
-
-// filled runs one fill function over an array of the planned size.
-func filled(t testing.TB, cfg *Config, b *Batch, s *Segment, name ArrayName, fill func(Filler, []int32) error) []int32 {
-	t.Helper()
-	a, ok := s.Find(name)
-	if !ok {
-		t.Fatalf("segment %s has no array %s", s.Row, name)
-	}
-	n := 1
-	for _, d := range a.Shape {
-		n *= d
-	}
-	dst := make([]int32, n)
-	if err := fill(NewFiller(cfg, b, s), dst); err != nil {
-		t.Fatal(err)
-	}
-	return dst
 }
 
 func wantInts[T comparable](t testing.TB, what string, got, want []T) {

@@ -43,6 +43,8 @@ func drawConfig(rt *rapid.T, c Catalog) Config {
 			ScoreCap:       rapid.SampledFrom([]int64{0, 1 << 16}).Draw(rt, "cap"),
 			MaxTransient:   rapid.SampledFrom([]int64{0, 0, 200 << 20, 2 << 30}).Draw(rt, "reserve"),
 			Speculation:    Speculation{Tokens: rapid.IntRange(0, 5).Draw(rt, "n")},
+			DecodeSkip:     rapid.SampledFrom([]Switch{SwitchUnset, SwitchOn}).Draw(rt, "skip"),
+			Role:           rapid.SampledFrom([]Role{RoleBoth, RolePrefill}).Draw(rt, "role"),
 		}
 		cfg, _, err := Resolve(hw, m, p)
 		if err == nil {
@@ -165,7 +167,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 					rt.Fatalf("launch %+v after row %d with limit %d", l, next, limit)
 				}
 				next += l.Rows
-				if s.Indexer.Kind.Scores() {
+				if s.Indexer.Kind.scores() {
 					chunks += (l.Rows + s.Indexer.RowsPerChunk - 1) / s.Indexer.RowsPerChunk
 				}
 				checkLaunchSpans(rt, &cfg, &b, s, l)
@@ -176,7 +178,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 			if chunks != s.Indexer.Chunks {
 				rt.Fatalf("%d chunks planned, %d needed", s.Indexer.Chunks, chunks)
 			}
-			if s.NextN == 0 && s.Indexer.Kind.Scores() && s.Indexer.RowsPerChunk > 1 && int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
+			if s.NextN == 0 && s.Indexer.Kind.scores() && s.Indexer.RowsPerChunk > 1 && int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
 				if bytes := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4; bytes > cfg.ScoreCap {
 					rt.Fatalf("a chunk of %d bytes exceeds the cap %d", bytes, cfg.ScoreCap)
 				}

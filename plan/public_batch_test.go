@@ -215,14 +215,6 @@ func TestPublicBatchDetails(t *testing.T) {
 	public := func(hw string, tweaks ...tweak) Config {
 		return newSetup(t, CatalogPublic, hw, tweaks...).resolve(t)
 	}
-	t.Run("21 the flat table holds every key", func(t *testing.T) {
-		s := only(t, build(t, public("sm90", kv("fp8")), extendOver(256, 256)))
-		wantInts(t, "flat table", shapeOfArray(s, PageTableFlat), []int{512})
-	})
-	t.Run("22 without prefix there is no flat table", func(t *testing.T) {
-		s := only(t, build(t, public("sm90", kv("fp8")), extend(512)))
-		wantInts(t, "flat table", shapeOfArray(s, PageTableFlat), nil)
-	})
 	t.Run("23 rope stays outside the dense kernel and the layout stays raw", func(t *testing.T) {
 		cfg := public("sm100")
 		s := only(t, build(t, cfg, extendOver(256, 256)))
@@ -237,14 +229,9 @@ func TestPublicBatchDetails(t *testing.T) {
 	t.Run("28 padded rows are part of the kernel's rows", func(t *testing.T) {
 		b := inGraph(GraphPiecewise, extend(100))
 		b.PaddedRows = 128
-		cfg := public("sm90")
-		s := only(t, build(t, cfg, b))
+		s := only(t, build(t, public("sm90"), b))
 		want(t, "rows", s.Rows, 100)
 		want(t, "kernel rows", s.KernelRows, 128)
-		wantInts(t, "dsa lens", shapeOfArray(s, DSACacheSeqlens), []int{128})
-		lens := filled(t, &cfg, &b, s, DSACacheSeqlens, Filler.DSACacheSeqlens)
-		want(t, "last real row", lens[99], 100)
-		want(t, "first padded row", lens[100], 0)
 		if !hasReason(s.Reasons, "dispatch 10") {
 			t.Error("no reason says that padded rows select nothing")
 		}
@@ -278,12 +265,7 @@ func TestPublicBatchDetails(t *testing.T) {
 	})
 	t.Run("32 the gather holds 8192 rows", func(t *testing.T) {
 		cfg := public("sm90", kv("fp8"), kernelsOf("flashmla_sparse", "flashmla_kv"))
-		s := only(t, build(t, cfg, extendOver(4096, 4096)))
-		wantInts(t, "flat table", shapeOfArray(s, PageTableFlat), []int{8192})
-		want(t, "launch keys", s.Launches[0].Keys, 8192)
-		s = only(t, build(t, cfg, extend(8192)))
-		wantInts(t, "flat table without prefix", shapeOfArray(s, PageTableFlat), nil)
-		wantInts(t, "offsets without prefix", shapeOfArray(s, TopKOffset), []int{8192})
+		want(t, "launch keys", only(t, build(t, cfg, extendOver(4096, 4096))).Launches[0].Keys, 8192)
 	})
 	t.Run("37 planning a decode between two extends changes nothing", func(t *testing.T) {
 		cfg := public("sm100", kv("fp8"), kernelsOf("flashmla_auto", "flashmla_kv"))

@@ -11,6 +11,7 @@ var (
 	reasonDeterministic = Reason{"dispatch 5", "deterministic: splits are fixed and every row has one arithmetic"}
 	reasonKOnly         = Reason{"dispatch 6", "indexer keys are stored; nobody reads indices, so no scores"}
 	reasonKOnlyIndices  = Reason{"dispatch 6", "every visible key fits the selection, so it is written without scores"}
+	reasonShort         = Reason{"dispatch 6", "short variant: no request of the segment sees more than index_topk keys, so all are selected without scores"}
 	reasonRagged        = Reason{"dispatch 6", "the selection needs scores over the gathered index keys"}
 	reasonPagedSplit    = Reason{"dispatch 12", "scores over pages, each row on its own"}
 	reasonPagedNative   = Reason{"dispatch 12", "scores over pages, all rows of a request at once"}

@@ -26,7 +26,9 @@ func Resolve(hw Hardware, m Model, p Policy) (Config, []Notice, error) {
 			return Config{}, r.notices, err
 		}
 	}
-	r.finish()
+	if err := r.finish(); err != nil {
+		return Config{}, r.notices, err
+	}
 	return r.cfg, r.notices, nil
 }
 
@@ -106,16 +108,21 @@ func paddedIndexHeads(arch Arch, heads int) int {
 
 // finish copies what Config keeps of the inputs, hashes it and writes the one
 // summary line.
-func (r *resolver) finish() {
+func (r *resolver) finish() error {
 	c := &r.cfg
 	c.Hardware, c.Model, c.Asked = *r.hw, *r.model, *r.policy
+	c.Role, c.DecodeSkip = r.policy.Role, r.policy.DecodeSkip == SwitchOn
 	c.Reasons = slices.Clip(c.Reasons)
 	c.Rejected = slices.Clip(c.Rejected)
-	c.Fingerprint = fingerprint(c)
+	var err error
+	if c.Fingerprint, err = fingerprint(c); err != nil {
+		return err
+	}
 	dense := fmt.Sprintf("dense up to %d keys", c.T)
 	if !c.DenseOK {
 		dense = "dense off"
 	}
 	r.notice(NoticeInfo, "dispatch 16", "%s on %s: prefill %s, decode %s, layout %s, page %d, %s, capacity %d keys, scores by %s, selection by %s",
 		c.Catalog, c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, dense, c.C, c.Scores, c.TopK)
+	return nil
 }

@@ -80,6 +80,7 @@ func TestStartRefusals(t *testing.T) {
 	}{
 		{"hopper without its shared memory", ours("sm90", func(s *setup) { s.hw.SmemOptin = 0 })},
 		{"hopper without multiprocessors", ours("sm90", func(s *setup) { s.hw.SMs = 0 })},
+		{"a missing kernel that does not exist", ours("cpu", func(s *setup) { s.hw.Missing = []Kernel{200} })},
 		{"negative threshold", ours("cpu", p(func(p *Policy) { p.DenseThreshold = -1 }))},
 		{"negative cap", ours("cpu", p(func(p *Policy) { p.ScoreCap = -1 }))},
 		{"a static fraction of 1", ours("cpu", p(func(p *Policy) { p.StaticFraction = 1 }))},
@@ -175,7 +176,7 @@ func TestRunRefusals(t *testing.T) {
 		{ErrTableRange(70, 64), E22, []string{"70", "63"}},
 		{ErrCarryMissing(3, 2), E23, []string{"layer 3", "layer 2"}},
 		{ErrGraphMismatch(ModeDecode, 64, 0xab, 0xcd), E25, []string{"decode", "64", "00000000000000ab", "00000000000000cd"}},
-		{ErrLength(CtxLens2D, 3, 4), E26, []string{"ctx_lens_2d", "3", "4"}},
+		{ErrLength("tables", 3, 4), E26, []string{"tables", "3", "4"}},
 		{ErrImportedLayout(FP8Row576, FP8Row656, 64, 64), E27, []string{"fp8-576", "fp8-656"}},
 		{ErrKernelStatus(SparseRaw, 12, "status 700"), E28, []string{"sparse-raw", "12", "status 700"}},
 	} {

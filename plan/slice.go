@@ -55,7 +55,7 @@ func (w *builder) slice(s *Segment) error {
 	if w.cfg.MaxTransient > 0 {
 		sl.reserve = w.cfg.MaxTransient
 	}
-	if s.Indexer.Kind.Scores() {
+	if s.Indexer.Kind.scores() {
 		sl.chunk = int64(s.Indexer.RowsPerChunk)
 	}
 	if err := sl.run(); err != nil {
@@ -124,7 +124,7 @@ func (sl *slicer) with(n, rows, keys int) load {
 	cfg := sl.w.cfg
 	l.rows += int64(n)
 	l.keys += int64(keys)
-	l.indexKeys += int64(cfg.Model.indexKeys(keys))
+	l.indexKeys += int64(cfg.Model.IndexKeys(keys))
 	if keys > 0 {
 		l.gathered += gatheredRows(cfg, sl.s, rows, keys)
 	}

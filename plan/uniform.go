@@ -217,7 +217,7 @@ func (w *builder) decodeIndexer(s *Segment, short bool) Reason {
 	amd := cfg.Hardware.Arch.AMD()
 	skip := short && cfg.CP.Kind == CPNone
 	switch {
-	case b.Graph == GraphNone && skip && (amd || cfg.Asked.DecodeSkip == SwitchOn):
+	case b.Graph == GraphNone && skip && (amd || cfg.DecodeSkip):
 		s.Indexer = Indexer{Kind: IndexerKOnlyWithIndices}
 		return reasonKOnlyIndices
 	case b.Graph != GraphNone && amd && skip:
@@ -237,6 +237,6 @@ func (w *builder) uniformFusion(s *Segment) {
 	if !s.NeedIndices || s.Form == FormDenseMHA || !cfg.Fused {
 		return
 	}
-	seeding := cfg.Asked.Role == RolePrefill && cfg.Shared != nil && b.NeedSeed
+	seeding := cfg.Role == RolePrefill && cfg.Shared != nil && b.NeedSeed
 	s.FusedTopK = !(cfg.HiSparse && b.Mode.DecodeLike()) && !seeding
 }

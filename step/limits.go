@@ -12,6 +12,8 @@ type Limits struct {
 	Requests int // sequences of a pass; 64, and at most Rows
 	Prompts  int // of them prompts; 4
 	Context  int // tokens of a sequence; the model's
+	// PromptLogits says that logits of every token of a prompt may be wanted, not only of its last.
+	PromptLogits bool
 	// Record says what passes of the target keep of every layer.
 	Record plan.Record
 }
@@ -75,7 +77,9 @@ func (r *Runner) worst() []plan.Batch {
 			chunk := min(rows/n+(rows%n+n-1-i)/n, l.Context)
 			if chunk > 0 {
 				q := plan.ExtendRequest(chunk, l.Context-chunk)
-				q.Logits = chunk // tools ask for the logits of every token of a prompt
+				if q.Logits = 1; l.PromptLogits {
+					q.Logits = chunk
+				}
 				out = append(out, q)
 			}
 		}

@@ -61,11 +61,17 @@ func (r Result) Hidden(layer, i int) []float32 {
 	return r.view(r.pass.Outputs().Hidden[layer].Slice(i, i+1))
 }
 
-// Selected is what row i selected in a layer, -1 at the end, where selections were recorded; nil for layers that share another's.
+// Selected is what row i selected in a layer, -1 at the end, where selections were recorded; nil for layers that share another's, and for
+// rows of the dense form, which select nothing.
 func (r Result) Selected(layer, i int) []int32 {
 	t := r.pass.Outputs().Selections[layer]
 	if !t.Given() {
 		return nil
+	}
+	for j := range r.Plan.Segments {
+		if s := &r.Plan.Segments[j]; i >= s.FirstRow && i < s.FirstRow+s.Rows && s.Form == plan.FormDenseMHA {
+			return nil
+		}
 	}
 	v := r.view(t.Slice(i, i+1))
 	// The same memory as int32: both have 4 bytes an element.

@@ -28,10 +28,13 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int) (*outcome, error)
 	for i := range table {
 		table[i] = int32(pages - i) // not in order, and page 0 unused: a kernel that ignored the table would be caught
 	}
-	o := &outcome{record: newRecord(m.Device(), n, m.Config().Layers)}
-	m.Observe(o.record)
-	defer m.Observe(nil)
-	r := step.New(m, cfg)
+	o := &outcome{record: newRecord(n, m.Config().Layers)}
+	r, err := step.New(m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: total, PromptLogits: true,
+		Record: plan.Record{Hidden: true, Selections: true}})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
 	var state model.State
 	if s, ok := m.(model.Stateful); ok {
 		var err error
@@ -50,6 +53,9 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int) (*outcome, error)
 			return nil, fmt.Errorf("verify: case %s: prompt from position %d: %w", g.Name, at, err)
 		}
 		o.keep(res.Plan)
+		if err := o.record.keep(res); err != nil {
+			return nil, err
+		}
 		for i := range part {
 			o.logits = append(o.logits, append([]float32(nil), res.Row(i)...))
 		}

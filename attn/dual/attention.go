@@ -347,7 +347,7 @@ func rawProducts(to []kernel.Projection, r rawRows, c *Compressor) []kernel.Proj
 // where their groups' entries lie.
 func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor) {
 	s.index.Select(s.q, &attn.Selection{
-		Plan: &l.segment.Indexer, Space: &l.space, First: l.first, Last: l.last,
+		Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
 		Q: x.Q, W: x.Weights, Latent: s.projected.qr, Hidden: hidden, Computed: s.projected.joint, Angles: angles,
 		Out: s.selected, Lens: s.groups, Cache: c.Index,
 		Table: s.table, Request: s.request, Gather: l.groups, Start: s.gStart,

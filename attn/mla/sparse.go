@@ -15,7 +15,7 @@ func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor
 	switch {
 	case w.Index != nil:
 		p.index.Select(p.q, &attn.Selection{
-			Plan: &l.segment.Indexer, Space: &l.space, First: l.first, Last: l.last,
+			Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
 			Q: w.Index.Q, W: w.Index.Weights, Latent: p.qr, Hidden: x, Computed: p.joint, Angles: p.angles,
 			Out: p.positions, Lens: p.lens, Cache: c.Index,
 			Table: p.table, Request: p.request, Gather: l.indexSlots, Start: p.indexStart,

@@ -160,7 +160,7 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bench{o: o, watch: watch, model: m, cfg: cfg, runner: step.New(m, cfg), rng: rand.New(rand.NewPCG(o.Seed, 3))}, nil
+	return &bench{o: o, watch: watch, model: m, cfg: cfg, rng: rand.New(rand.NewPCG(o.Seed, 3))}, nil
 }
 
 // filling says what the contexts are made of.
@@ -191,16 +191,22 @@ func (b *bench) unfit(context, batch int) string {
 
 // allocate makes a cache for the largest cell and fills it.
 func (b *bench) allocate(cells []Cell) error {
-	pages := 0
+	pages, l := 0, step.Limits{}
 	for _, c := range cells {
 		if c.Skipped == "" {
 			pages = max(pages, b.perSequence(c.Context, c.Batch)*c.Batch)
+			l.Rows, l.Requests, l.Context = max(l.Rows, b.o.Chunk, c.Batch), max(l.Requests, c.Batch), max(l.Context, c.Context+b.o.Chunk/c.Batch)
 		}
 	}
+	l.Prompts = l.Requests
 	if pages == 0 {
 		return nil
 	}
 	if err := b.model.Allocate(&b.cfg, pages); err != nil {
+		return err
+	}
+	var err error
+	if b.runner, err = step.New(b.model, b.cfg, l); err != nil {
 		return err
 	}
 	b.pages = make([]int32, pages)

@@ -33,6 +33,7 @@ type answer struct {
 		Runnable    bool
 		Segments    []segment
 	}
+	Arrays  [][]array // one list for each segment
 	Lengths []map[string]json.RawMessage
 	Layer   *struct {
 		Indexers []struct{ Kind string }
@@ -53,12 +54,13 @@ type segment struct {
 		Chunks       int
 	}
 	Launches []struct{ Rows, Keys int }
-	Arrays   []struct {
-		Name  string
-		Shape []int
-	}
 	Reasons  []struct{ Rule, Text string }
 	Rejected []struct{ Kernel, Reason string }
+}
+
+type array struct {
+	Name  string
+	Shape []int
 }
 
 // decode reads an answer; unknown fields are fine, other types are not.
@@ -93,6 +95,11 @@ func (a *answer) facts() map[string]string {
 	if len(a.Plan.Segments) > 0 {
 		a.Plan.Segments[0].facts(f)
 	}
+	if len(a.Arrays) > 0 {
+		for _, x := range a.Arrays[0] {
+			f["array:"+x.Name] = strings.ReplaceAll(fmt.Sprint(x.Shape), " ", ",")
+		}
+	}
 	if len(a.Lengths) > 0 {
 		for name, v := range a.Lengths[0] {
 			var compact bytes.Buffer
@@ -117,9 +124,6 @@ func (s *segment) facts(f map[string]string) {
 		keys += l.Keys
 	}
 	f["launches"], f["keys"] = strings.Join(rows, "+"), fmt.Sprint(keys)
-	for _, x := range s.Arrays {
-		f["array:"+x.Name] = strings.ReplaceAll(fmt.Sprint(x.Shape), " ", ",")
-	}
 	for _, r := range s.Reasons {
 		f["reasons"] += strings.ReplaceAll(r.Rule, " ", "-") + ";"
 	}

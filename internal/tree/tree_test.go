@@ -39,6 +39,7 @@ var order = []string{
 	"attn",
 	"sample",
 	"plan/explain",
+	"plan/public",
 	"plan",
 	"kv",
 	"kv/prefix",

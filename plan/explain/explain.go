@@ -10,6 +10,7 @@ import (
 
 	"sparrow/internal/unit"
 	"sparrow/plan"
+	"sparrow/plan/public"
 )
 
 // Answer is one explained decision. Plan is nil when only the configuration was asked for.
@@ -18,21 +19,12 @@ type Answer struct {
 	Notices []plan.Notice `json:"notices,omitempty"`
 	Batch   *plan.Batch   `json:"batch,omitempty"`
 	Plan    *plan.Plan    `json:"plan,omitempty"`
-	// Lengths holds the contents of the length arrays of each segment, where the batch is small enough to print.
+	// Arrays lists what other engines' kernels read, one list for each segment; only for plans of the public catalogue.
+	Arrays [][]public.Array `json:"arrays,omitempty"`
+	// Lengths holds the per-row lengths of each segment that is small enough to print.
 	Lengths []Lengths `json:"lengths,omitempty"`
 	// Layer is the indexer path of one layer in each segment, when a layer was asked for.
 	Layer *LayerAnswer `json:"layer,omitempty"`
-}
-
-// Lengths are the per-row arrays of one segment.
-type Lengths struct {
-	Segment  int     `json:"segment"`
-	Expanded []int32 `json:"seqlens_expanded"`
-	Kept     []int32 `json:"dsa_cache_seqlens,omitempty"`
-	KStart   []int32 `json:"k_start,omitempty"`
-	KEnd     []int32 `json:"k_end,omitempty"`
-	Offset   []int32 `json:"topk_offset,omitempty"`
-	Ctx2D    []int32 `json:"ctx_lens_2d,omitempty"`
 }
 
 // LayerAnswer is what the indexer does in one layer.
@@ -58,14 +50,13 @@ func Explain(cfg plan.Config, notices []plan.Notice, b *plan.Batch, q Question) 
 		return nil, err
 	}
 	a.Plan = p
-	for i := range p.Segments {
-		l, err := lengths(&cfg, b, i, &p.Segments[i])
-		if err != nil {
-			return nil, err
+	if cfg.Catalog == plan.CatalogPublic {
+		for i := range p.Segments {
+			a.Arrays = append(a.Arrays, public.Arrays(&cfg, p, &p.Segments[i]))
 		}
-		if l != nil {
-			a.Lengths = append(a.Lengths, *l)
-		}
+	}
+	if err := a.fillLengths(); err != nil {
+		return nil, err
 	}
 	if q.Layer >= 0 {
 		a.Layer = &LayerAnswer{Layer: q.Layer}
@@ -78,43 +69,6 @@ func Explain(cfg plan.Config, notices []plan.Notice, b *plan.Batch, q Question) 
 		}
 	}
 	return a, nil
-}
-
-// mostRows bounds the segments whose arrays are printed.
-const mostRows = 64
-
-func lengths(cfg *plan.Config, b *plan.Batch, i int, s *plan.Segment) (*Lengths, error) {
-	if s.KernelRows == 0 || s.KernelRows > mostRows {
-		return nil, nil
-	}
-	l := &Lengths{Segment: i}
-	f := plan.NewFiller(cfg, b, s)
-	for _, a := range []struct {
-		name plan.ArrayName
-		to   *[]int32
-		fill func([]int32) error
-	}{
-		{plan.SeqlensExpanded, &l.Expanded, f.SeqlensExpanded},
-		{plan.DSACacheSeqlens, &l.Kept, f.DSACacheSeqlens},
-		{plan.KStart, &l.KStart, f.KStart},
-		{plan.KEnd, &l.KEnd, f.KEnd},
-		{plan.TopKOffset, &l.Offset, f.TopKOffset},
-		{plan.CtxLens2D, &l.Ctx2D, f.CtxLens2D},
-	} {
-		array, ok := s.Find(a.name)
-		if !ok {
-			continue
-		}
-		n := 1
-		for _, d := range array.Shape {
-			n *= d
-		}
-		*a.to = make([]int32, n)
-		if err := a.fill(*a.to); err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
 }
 
 // Print writes the answer for people.
@@ -160,8 +114,10 @@ func (a *Answer) segment(w io.Writer, i int, s *plan.Segment) error {
 		fmt.Fprintf(t, "  in layer %d\t%s\n", a.Layer.Layer, indexer(a.Layer.Indexers[i]))
 	}
 	fmt.Fprintf(t, "  launches\t%s\n  transient\t%s\n", launches(s), unit.Bytes(s.TransientBytes))
-	for _, x := range s.Arrays {
-		fmt.Fprintf(t, "  array %v\t%v %v\n", x.Name, x.DType, x.Shape)
+	if a.Arrays != nil {
+		for _, x := range a.Arrays[i] {
+			fmt.Fprintf(t, "  array %v\t%v %v\n", x.Name, x.DType, x.Shape)
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return err

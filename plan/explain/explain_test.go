@@ -43,8 +43,52 @@ func ask(t *testing.T, cfg plan.Config, batch string, q explain.Question) *expla
 	return a
 }
 
-// Two requests extend by 2 to 6 and by 3 to 5 tokens (the example of dispatch 11). Two keys are kept, so every row needs scores.
+// lengthsAre compares the lengths of an answer's only segment; every array that is not named must be absent.
+func lengthsAre(t *testing.T, a *explain.Answer, want map[string][]int32) {
+	t.Helper()
+	if len(a.Lengths) != 1 {
+		t.Fatalf("lengths of %d segments, want 1", len(a.Lengths))
+	}
+	text, err := json.Marshal(a.Lengths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]json.RawMessage
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	delete(got, "segment")
+	for name, w := range want {
+		var v []int32
+		if err := json.Unmarshal(got[name], &v); err != nil || !slices.Equal(v, w) {
+			t.Errorf("%s is %s, want %v", name, got[name], w)
+		}
+		delete(got, name)
+	}
+	for name, v := range got {
+		t.Errorf("%s is there: %s", name, v)
+	}
+}
+
+// Two requests extend by 2 to 6 and by 3 to 5 tokens (the example of dispatch 11). Context parallelism keeps scores
+// on, and leaves fewer than 8 rows on one rank.
 func TestLengths(t *testing.T) {
+	cfg, _ := resolve(t, "sm90", "deepseek_v32", plan.Policy{Catalog: plan.CatalogPublic, KV: "fp8",
+		Prefill: "flashmla_sparse", Decode: "flashmla_kv", CP: plan.CP{Kind: plan.CPInterleave, Size: 8}})
+	lengthsAre(t, ask(t, cfg, "extend:2+4,3+2", explain.Question{Layer: -1}), map[string][]int32{
+		"seqlens_expanded":  {5, 6, 3, 4, 5},
+		"k_start":           {0, 0, 6, 6, 6},
+		"k_end":             {5, 6, 9, 10, 11},
+		"topk_offset":       {0, 0, 6, 6, 6},
+		"dsa_cache_seqlens": {5, 6, 3, 4, 5},
+	})
+	if a := ask(t, cfg, "extend:8+4", explain.Question{Layer: -1}); len(a.Lengths) != 0 {
+		t.Errorf("a rank's share of the rows has lengths: %v", a.Lengths)
+	}
+}
+
+// A plan of our own lists no arrays of other engines. Two keys are kept.
+func TestLengthsOfOwnPlans(t *testing.T) {
 	p := plan.Policy{KV: "fp8", Prefill: "sparse-flat", Dense: plan.SwitchOff}
 	cfg, _ := resolve(t, "cpu", "deepseek_v32", p)
 	m := cfg.Model
@@ -54,27 +98,20 @@ func TestLengths(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := ask(t, cfg, "extend:2+4,3+2", explain.Question{Layer: -1})
-	if len(a.Lengths) != 1 {
-		t.Fatalf("lengths of %d segments, want 1", len(a.Lengths))
+	lengthsAre(t, a, map[string][]int32{
+		"positions": {4, 5, 2, 3, 4},
+		"lengths":   {5, 6, 3, 4, 5},
+		"kept":      {2, 2, 2, 2, 2},
+	})
+	if a.Arrays != nil {
+		t.Errorf("arrays %v", a.Arrays)
 	}
-	l := a.Lengths[0]
-	for _, c := range []struct {
-		name      string
-		got, want []int32
-	}{
-		{"seqlens_expanded", l.Expanded, []int32{5, 6, 3, 4, 5}},
-		{"k_start", l.KStart, []int32{0, 0, 6, 6, 6}},
-		{"k_end", l.KEnd, []int32{5, 6, 9, 10, 11}},
-		{"topk_offset", l.Offset, []int32{0, 0, 6, 6, 6}},
-		{"dsa_cache_seqlens", l.Kept, []int32{2, 2, 2, 2, 2}},
-	} {
-		if !slices.Equal(c.got, c.want) {
-			t.Errorf("%s is %v, want %v", c.name, c.got, c.want)
-		}
-	}
+	lengthsAre(t, ask(t, cfg, "draft:3:1", explain.Question{Layer: -1}), map[string][]int32{
+		"positions": {0, 0, 0}, "lengths": {0, 0, 1}, "kept": {0, 0, 1},
+	})
 }
 
-// Arrays of large segments are described by their shapes only.
+// The lengths of large segments are not printed.
 func TestLengthsOfLargeBatchesAreLeftOut(t *testing.T) {
 	cfg, _ := resolve(t, "cpu", "deepseek_v32", plan.Policy{})
 	for rows, want := range map[int]int{64: 1, 65: 0} {
@@ -145,6 +182,9 @@ func TestPrint(t *testing.T) {
 	}
 	if out := text.String(); !strings.Contains(out, "1 (1 rows), no limit on cpu") || !strings.Contains(out, "dense up to 2048 keys (off: ") {
 		t.Errorf("printed\n%s", out)
+	}
+	if strings.Contains(text.String(), "  array ") {
+		t.Errorf("arrays of other engines in\n%s", text.String())
 	}
 }
 

@@ -1,0 +1,88 @@
+package explain
+
+import (
+	"sparrow/plan"
+	"sparrow/plan/public"
+)
+
+// Lengths holds what each row of one segment sees: the first three arrays for a plan that runs here, the others, by
+// their names in other engines, for a plan of the public catalogue.
+type Lengths struct {
+	Segment int `json:"segment"`
+
+	Positions []int32 `json:"positions,omitempty"` // [rows] place in the sequence
+	Lengths   []int32 `json:"lengths,omitempty"`   // [rows] keys visible to the row
+	Kept      []int32 `json:"kept,omitempty"`      // [rows] the above, at most index_topk; sparse-mla only
+
+	Expanded []int32 `json:"seqlens_expanded,omitempty"`
+	DSAKept  []int32 `json:"dsa_cache_seqlens,omitempty"`
+	KStart   []int32 `json:"k_start,omitempty"`
+	KEnd     []int32 `json:"k_end,omitempty"`
+	Offset   []int32 `json:"topk_offset,omitempty"`
+	Ctx2D    []int32 `json:"ctx_lens_2d,omitempty"`
+}
+
+// mostRows bounds the segments whose lengths are printed.
+const mostRows = 64
+
+// fillLengths adds the lengths of every segment that is small enough to print.
+func (a *Answer) fillLengths() error {
+	for i := range a.Plan.Segments {
+		s := &a.Plan.Segments[i]
+		if s.KernelRows == 0 || s.KernelRows > mostRows || s.KernelRows < s.Rows {
+			continue // also where a rank of context parallelism has a share of the rows: the plan names no rank
+		}
+		l := Lengths{Segment: i}
+		if a.Arrays == nil {
+			l.rows(&a.Config, a.Batch, s)
+		} else if err := l.public(public.NewFiller(&a.Config, a.Batch, s), a.Arrays[i]); err != nil {
+			return err
+		}
+		a.Lengths = append(a.Lengths, l)
+	}
+	return nil
+}
+
+// rows fills what every row of this engine has. A padded request may lie before position 0.
+func (l *Lengths) rows(cfg *plan.Config, b *plan.Batch, s *plan.Segment) {
+	for _, sp := range s.Spans {
+		first := b.FirstPosition(cfg, sp.Request)
+		for p := first + sp.From; p < first+sp.To; p++ {
+			n := max(0, p+1)
+			l.Positions = append(l.Positions, int32(max(0, p)))
+			l.Lengths = append(l.Lengths, int32(n))
+			if s.Form == plan.FormSparseMLA {
+				l.Kept = append(l.Kept, int32(min(n, cfg.Model.K)))
+			}
+		}
+	}
+}
+
+// public fills the arrays of other engines among those the segment needs.
+func (l *Lengths) public(f public.Filler, arrays []public.Array) error {
+	for _, a := range arrays {
+		var to *[]int32
+		var fill func([]int32) error
+		switch a.Name {
+		case public.SeqlensExpanded:
+			to, fill = &l.Expanded, f.SeqlensExpanded
+		case public.DSACacheSeqlens:
+			to, fill = &l.DSAKept, f.DSACacheSeqlens
+		case public.KStart:
+			to, fill = &l.KStart, f.KStart
+		case public.KEnd:
+			to, fill = &l.KEnd, f.KEnd
+		case public.TopKOffset:
+			to, fill = &l.Offset, f.TopKOffset
+		case public.CtxLens2D:
+			to, fill = &l.Ctx2D, f.CtxLens2D
+		default:
+			continue
+		}
+		*to = make([]int32, a.Len())
+		if err := fill(*to); err != nil {
+			return err
+		}
+	}
+	return nil
+}

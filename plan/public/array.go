@@ -1,0 +1,57 @@
+// Package public describes the per-batch arrays of other engines: what their
+// kernels read in a step that a plan of the public catalogue explains (dispatch
+// 11).
+//
+// In flow a configuration, a batch and its plan, all of the public catalogue.
+// Out flow array names, shapes and contents, for explain to print. No kernel
+// here reads them: what this engine builds is described by the packages that
+// run plans.
+package public
+
+import "sparrow/plan"
+
+// ArrayName names a per-batch array by its usual name in those engines.
+type ArrayName string
+
+// B requests, R rows, W table width in tokens, P page size. Int32 throughout.
+const (
+	CacheSeqlens    ArrayName = "cache_seqlens"     // [B] keys per request after this step
+	CuSeqlensK      ArrayName = "cu_seqlens_k"      // [B+1] prefix sums of the above
+	CuSeqlensQ      ArrayName = "cu_seqlens_q"      // [B+1] query offsets; [R+1] counting up in decode-like batches
+	PageTable1      ArrayName = "page_table_1"      // [B or R, W] one slot per position
+	RealPageTable   ArrayName = "real_page_table"   // [B or R, W/P] one page id per page
+	PageTableFlat   ArrayName = "page_table_flat"   // [sum of keys] slots of the keys to gather
+	TopKOffset      ArrayName = "topk_offset"       // [R] first gathered row of the row's request
+	SeqlensExpanded ArrayName = "seqlens_expanded"  // [R] keys visible to the row
+	DSACacheSeqlens ArrayName = "dsa_cache_seqlens" // [R padded] the above, at most K, 0 for padding
+	DSACuK          ArrayName = "dsa_cu_k"          // [R padded + 1] prefix sums of the above
+	DSACuQ          ArrayName = "dsa_cu_q"          // [R padded + 1] counting up
+	KStart          ArrayName = "k_start"           // [R] first gathered index key of the row's request
+	KEnd            ArrayName = "k_end"             // [R] KStart + keys visible to the row
+	TokenToRequest  ArrayName = "token_to_request"  // [R] index into Batch.Requests
+	SplitMetadata   ArrayName = "split_metadata"    // [parts, 8]
+	NumSplits       ArrayName = "num_splits"        // [R+1]
+	CtxLens2D       ArrayName = "ctx_lens_2d"       // [B, n] native, [R, 1] split
+	PagedSchedule   ArrayName = "paged_schedule"    // [SMs+1, 2]
+	TopKPlan        ArrayName = "topk_plan"         // [R+1]
+	Selection       ArrayName = "selection"         // [R, K] chosen indices, -1 padded
+	WindowIndices   ArrayName = "window_indices"    // [R, W] V4: sliding window
+	ExtraIndices    ArrayName = "extra_indices"     // [R, W] V4: compressed stream
+	CombinedIndices ArrayName = "combined_indices"  // [R, W] V4 prefill: rows of the workspace
+)
+
+// Array is one per-batch array and its shape.
+type Array struct {
+	Name  ArrayName  `json:"name"`
+	DType plan.DType `json:"dtype"`
+	Shape []int      `json:"shape"`
+}
+
+// Len is the number of elements.
+func (a Array) Len() int {
+	n := 1
+	for _, d := range a.Shape {
+		n *= d
+	}
+	return n
+}
