@@ -37,7 +37,7 @@ type Selection struct {
 	First, Last int
 	Longest     int // keys of the row that sees the most
 
-	Q, W           kernel.Weight // queries from latents, head weights from hidden rows
+	Q, W           kernel.Matrix // queries from latents, head weights from hidden rows
 	Latent, Hidden kernel.Tensor // activation [T, q_lora] and [T, hidden]
 	Computed       Queries       // where they were computed before
 	Angles         kernel.Tensor // f32 [T, 64]

@@ -7,9 +7,6 @@ type Memory interface {
 	// Alloc returns zeroed memory.
 	Alloc(bytes int64) (Buffer, error)
 	Free(Buffer)
-	// Import makes host bytes, elements of type d, readable by the device's operations: without a copy on a host device, uploaded
-	// elsewhere. The caller keeps data alive and unchanged while the buffer is used.
-	Import(data []byte, d DType) (Buffer, error)
 	// Write copies src to the start of dst, which must be contiguous.
 	Write(dst Tensor, src []byte) error
 	// Read copies the contiguous tensor src to dst and waits for it.
@@ -18,9 +15,10 @@ type Memory interface {
 	Sync() error
 }
 
-// Device is memory and the operations over it. One goroutine uses a device at a time.
+// Device is memory, the weights prepared for it, and the operations over both. One goroutine uses a device at a time.
 type Device interface {
 	Memory
+	Preparer
 	Operations
 	// Name is the registered name of the implementation.
 	Name() string

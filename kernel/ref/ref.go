@@ -93,7 +93,7 @@ func vector(t kernel.Tensor) []float64 {
 }
 
 // weightRow reads row o of a weight: the stored values times their blocks' scales, rounded to float32 as a dequantised matrix would be.
-func weightRow(dst []float64, w kernel.Weight, o int) {
+func weightRow(dst []float64, w *host.Matrix, o int) {
 	widen(dst, w.Data, o)
 	if !w.Scale.Given() {
 		return

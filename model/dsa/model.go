@@ -20,10 +20,10 @@ type Model struct {
 	dev    kernel.Device
 	attn   *attn.Attention
 
-	embed  kernel.Weight
+	embed  kernel.Matrix
 	layers []layer
 	norm   kernel.Tensor
-	head   kernel.Weight
+	head   kernel.Matrix
 	next   *nextN // nil without a drafting layer
 
 	caches  []attn.Cache
@@ -50,7 +50,11 @@ type buffers struct {
 // Load reads every weight of a checkpoint. Of the drafting layer either all tensors must be there and fit, or none.
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, dev: dev}
-	m.embed = l.Table("model.embed_tokens.weight", c.Vocab, c.Hidden)
+	embed := l.Table
+	if c.TiedHead {
+		embed = l.TiedTable
+	}
+	m.embed = embed("model.embed_tokens.weight", c.Vocab, c.Hidden)
 	for i := range c.Layers {
 		m.layers = append(m.layers, loadLayer(c, l, i))
 	}

@@ -21,9 +21,9 @@ import (
 // and head · m_t are the logits of x_{t+2}. A chain goes on with m_t in place of g_{t+1}.
 type nextN struct {
 	layer               layer
-	embed, head         kernel.Weight // the checkpoint's own, or the target's
+	embed, head         kernel.Matrix // the checkpoint's own, or the target's
 	enorm, hnorm, final kernel.Tensor
-	project             kernel.Weight // [hidden, 2*hidden]
+	project             kernel.Matrix // [hidden, 2*hidden]
 	cache               attn.Cache
 	buf                 draftBuffers
 }
@@ -149,7 +149,7 @@ func (m *Model) draftRows(in *model.DraftInput, rows attn.Rows) (kernel.Tensor, 
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
-	if err := m.dev.Embed(kernel.EmbedArgs{Out: e, Table: n.embed.Data, IDs: ids}); err != nil {
+	if err := m.dev.Embed(kernel.EmbedArgs{Out: e, Table: n.embed, IDs: ids}); err != nil {
 		return kernel.Tensor{}, err
 	}
 	if err := m.dev.Norm(kernel.NormArgs{Out: pair.Columns(0, h), X: e, Weight: n.enorm, Eps: m.config.RMSEps}); err != nil {

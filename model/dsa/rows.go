@@ -18,7 +18,7 @@ func (m *Model) embedRows(in *model.Input, rows attn.Rows) (kernel.Tensor, error
 	if err != nil {
 		return kernel.Tensor{}, err
 	}
-	return h, m.dev.Embed(kernel.EmbedArgs{Out: h, Table: m.embed.Data, IDs: ids})
+	return h, m.dev.Embed(kernel.EmbedArgs{Out: h, Table: m.embed, IDs: ids})
 }
 
 // tokenIDs writes the token that belongs to every row, i32 [T, 1].

@@ -8,7 +8,7 @@ import (
 
 // MLP is a gated feed-forward block: down(silu(gate x) * up x), with gate and up clamped where there is a Limit (kernel.GateArgs).
 type MLP struct {
-	Gate, Up, Down kernel.Weight
+	Gate, Up, Down kernel.Matrix
 	Limit          float32
 }
 
@@ -71,11 +71,11 @@ func (m *MLP) RunWith(dev kernel.Device, s *FFNScratch, a MLPArgs) error {
 
 // MoE is a mixture of experts with shared experts that every token passes.
 type MoE struct {
-	Router         kernel.Weight // [experts, hidden]
-	Bias           kernel.Tensor // f32 [1, experts]: for the choice only
-	Gate, Up, Down []kernel.Weight
-	Shared         *MLP // nil without shared experts
-	Choice         Choice
+	Router  kernel.Matrix // [experts, hidden]
+	Bias    kernel.Tensor // f32 [1, experts]: for the choice only
+	Experts kernel.Experts
+	Shared  *MLP // nil without shared experts
+	Choice  Choice
 }
 
 // Choice is how experts are chosen.
@@ -95,10 +95,14 @@ func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
 		Bias:   l.Vector(prefix+"gate.e_score_correction_bias", s.Experts),
 		Choice: c,
 	}
+	var w kernel.ExpertWeights
 	for e := range s.Experts {
-		x := LoadMLP(l, fmt.Sprintf("%sexperts.%d.", prefix, e), s.Hidden, s.Inner)
-		m.Gate, m.Up, m.Down = append(m.Gate, x.Gate), append(m.Up, x.Up), append(m.Down, x.Down)
+		p := fmt.Sprintf("%sexperts.%d.", prefix, e)
+		w.Gate = append(w.Gate, l.Weight(p+"gate_proj.weight", s.Inner, s.Hidden))
+		w.Up = append(w.Up, l.Weight(p+"up_proj.weight", s.Inner, s.Hidden))
+		w.Down = append(w.Down, l.Weight(p+"down_proj.weight", s.Hidden, s.Inner))
 	}
+	m.Experts = l.Experts(w)
 	if s.Shared > 0 {
 		x := LoadMLP(l, prefix+"shared_experts.", s.Hidden, s.Inner*s.Shared)
 		m.Shared = &x
@@ -133,5 +137,5 @@ func (m *MoE) Run(dev kernel.Device, s *FFNScratch, h, x kernel.Tensor) error {
 	if err != nil {
 		return err
 	}
-	return dev.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: ids, Weights: weights, Gate: m.Gate, Up: m.Up, Down: m.Down})
+	return dev.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: ids, Weights: weights, Experts: m.Experts})
 }

@@ -38,7 +38,7 @@ func NewHead(mem kernel.Memory) *Head {
 }
 
 // Logits is x [n, hidden] times w [vocabulary, hidden], f32 [n, vocabulary]. It is valid until the next call.
-func (h *Head) Logits(dev kernel.Device, x kernel.Tensor, w kernel.Weight) (kernel.Tensor, error) {
+func (h *Head) Logits(dev kernel.Device, x kernel.Tensor, w kernel.Matrix) (kernel.Tensor, error) {
 	out, err := h.logits.Take(kernel.F32, x.Rows, w.Out())
 	if err != nil {
 		return kernel.Tensor{}, err

@@ -21,7 +21,7 @@ import (
 // lie in a ring beside the sequence's state, not in pages: a sequence that begins behind cached pages drafts with a shorter window at first.
 type draftHead struct {
 	layer        layer
-	eproj, hproj kernel.Weight // e_proj and h_proj, [hidden, hidden]
+	eproj, hproj kernel.Matrix // e_proj and h_proj, [hidden, hidden]
 	enorm, hnorm kernel.Tensor
 	last         site
 	norm         kernel.Tensor
@@ -171,7 +171,7 @@ func (m *Model) draftInputs(from kernel.Tensor) (kernel.Tensor, error) {
 	if err != nil {
 		return u, err
 	}
-	if err := m.dev.Embed(kernel.EmbedArgs{Out: e, Table: m.embed.Data, IDs: ids}); err != nil {
+	if err := m.dev.Embed(kernel.EmbedArgs{Out: e, Table: m.embed, IDs: ids}); err != nil {
 		return u, err
 	}
 	if err := m.dev.Norm(kernel.NormArgs{Out: e, X: e, Weight: d.enorm, Eps: m.config.RMSEps}); err != nil {

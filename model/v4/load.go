@@ -1,8 +1,6 @@
 package v4
 
 import (
-	"fmt"
-
 	"sparrow/kernel"
 	"sparrow/layout"
 	"sparrow/model/config"
@@ -23,15 +21,15 @@ type layer struct {
 
 // site is where a sublayer reads and writes the residual streams.
 type site struct {
-	fn          kernel.Weight // [2n+n*n, n*hidden]; [n, n*hidden] after the last layer
+	fn          kernel.Matrix // [2n+n*n, n*hidden]; [n, n*hidden] after the last layer
 	base, scale kernel.Tensor
 }
 
 // attention holds the matrices of one layer's attention.
 type attention struct {
-	qa, qb, kv    kernel.Weight
-	oa            []kernel.Weight // one for each group of heads
-	ob            kernel.Weight
+	qa, qb, kv    kernel.Matrix
+	oa            []kernel.Matrix // one for each group of heads
+	ob            kernel.Matrix
 	qNorm, kvNorm kernel.Tensor
 	sinks         kernel.Tensor // f32 [1, heads]
 	compress      *compressor   // nil where the layer has no compressed stream
@@ -41,7 +39,7 @@ type attention struct {
 // compressor holds the matrices that make entries of dim values.
 type compressor struct {
 	dim, ratio    int
-	values, gates kernel.Weight // [halves*dim, hidden]
+	values, gates kernel.Matrix // [halves*dim, hidden]
 	ape, norm     kernel.Tensor
 }
 
@@ -50,7 +48,7 @@ func (c *compressor) width() int { return c.values.Out() }
 
 // indexer holds the matrices that score entries.
 type indexer struct {
-	q, weights kernel.Weight
+	q, weights kernel.Matrix
 	compress   compressor
 }
 
@@ -95,17 +93,9 @@ func loadAttention(c *config.V4, l *nn.Loader, at func(string) string, ratio int
 		qb:     l.Matrix(at("attn.wq_b.weight"), a.Heads*a.Dim, a.QLora),
 		kv:     l.Matrix(at("attn.wkv.weight"), a.Dim, c.Hidden),
 		kvNorm: l.Vector(at("attn.kv_norm.weight"), a.Dim),
+		oa:     l.Bands(at("attn.wo_a.weight"), a.Groups, a.OLora, a.Heads/a.Groups*a.Dim),
 		ob:     l.Matrix(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
 		sinks:  l.Vector(at("attn.attn_sink"), a.Heads),
-	}
-	name := at("attn.wo_a.weight")
-	all := l.Matrix(name, a.Groups*a.OLora, a.Heads/a.Groups*a.Dim)
-	if all.Scale.Given() && a.OLora%all.BlockRows != 0 {
-		l.Complain(fmt.Sprintf("%s has blocks of %d rows, which groups of %d rows cut apart", name, all.BlockRows, a.OLora))
-	} else if all.Data.Given() {
-		for g := range a.Groups {
-			out.oa = append(out.oa, all.Slice(g*a.OLora, (g+1)*a.OLora))
-		}
 	}
 	if ratio > 0 {
 		x := loadCompressor(c, l, at, "attn.compressor.", ratio, a.Dim)

@@ -24,11 +24,11 @@ type Model struct {
 	config *config.V4
 	dev    kernel.Device
 
-	embed  kernel.Weight
+	embed  kernel.Matrix
 	layers []layer
 	last   site // collapses the streams
 	norm   kernel.Tensor
-	head   kernel.Weight
+	head   kernel.Matrix
 	freq   struct{ main, far kernel.Tensor } // f32 [1, 32]: angles per position
 	ratios map[int]bool                      // those that some layer has
 

@@ -14,7 +14,7 @@ func (m *Model) embedRows(rows int) (kernel.Tensor, error) {
 		return x, err
 	}
 	for i := range n {
-		err := m.dev.Embed(kernel.EmbedArgs{Out: x.Columns(i*hidden, (i+1)*hidden), Table: m.embed.Data, IDs: m.step.tokens})
+		err := m.dev.Embed(kernel.EmbedArgs{Out: x.Columns(i*hidden, (i+1)*hidden), Table: m.embed, IDs: m.step.tokens})
 		if err != nil {
 			return x, err
 		}
