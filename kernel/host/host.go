@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"sparrow/internal/sysmem"
 	"sparrow/kernel"
 )
 
@@ -44,6 +45,20 @@ func (Memory) Read(dst []byte, src kernel.Tensor) error {
 		return fmt.Errorf("%w: read: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src, len(b))
 	}
 	copy(dst, b)
+	return nil
+}
+
+// MemoryFree is what the machine, or the control group the process is in, can still give and has in all. Pages of
+// files, such as weights that are read where they lie, count as free.
+func (Memory) MemoryFree() (free, total int64, err error) {
+	return sysmem.Available(), sysmem.Total(), nil
+}
+
+// OneDevice refuses an ordinal: all cores of a host are one device.
+func OneDevice(o kernel.Options) error {
+	if o.Ordinal != 0 {
+		return fmt.Errorf("%w: device %d was asked for, a CPU is device 0 alone", kernel.ErrUnavailable, o.Ordinal)
+	}
 	return nil
 }
 
