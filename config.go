@@ -19,6 +19,7 @@ type Config struct {
 	// Kernels names the implementation: "cpu" (the best of this machine) or one that 'sparrow version' lists.
 	Kernels string
 	Workers int // CPU threads; 0 means one for each core
+	Device  int // ordinal of the GPU, where the kernels are for GPUs
 	// Pack copies the weights at load to memory that is fast to read: on huge pages, on cache lines, spread over memory nodes. It takes as much
 	// memory as the weights do, and changes no answer.
 	Pack bool
@@ -67,7 +68,8 @@ func (c *Config) Validate() error {
 		name    string
 		v, most int
 	}{{"CacheTokens", c.CacheTokens, math.MaxInt}, {"ContextTokens", c.ContextTokens, MaxCount}, {"StepTokens", c.StepTokens, MaxCount},
-		{"MaxRunning", c.MaxRunning, MaxCount}, {"MaxQueue", c.MaxQueue, MaxCount}, {"Workers", c.Workers, MaxWorkers}, {"PlanHistory", c.PlanHistory, MaxCount}} {
+		{"MaxRunning", c.MaxRunning, MaxCount}, {"MaxQueue", c.MaxQueue, MaxCount}, {"Workers", c.Workers, MaxWorkers},
+		{"Device", c.Device, MaxCount}, {"PlanHistory", c.PlanHistory, MaxCount}} {
 		switch {
 		case f.v < 0:
 			errs = append(errs, fmt.Errorf("%s is %d, want 0 (the default) or more", f.name, f.v))

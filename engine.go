@@ -49,6 +49,7 @@ type Engine struct {
 	// ---- owned by the step loop ----
 	source *family.Source
 	dev    kernel.Device
+	memory memory // of the device
 	model  model.Model
 	// stateful is the model where it keeps a state of every sequence, else nil.
 	stateful model.Stateful

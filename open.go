@@ -78,7 +78,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := packable(c, p.source.Weights.Bytes()); err != nil {
 		return nil, err
 	}
-	dev, err := Registry().Open(c.Kernels, kernel.Options{Workers: c.Workers, Pack: c.Pack})
+	dev, err := Registry().Open(c.Kernels, kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack})
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func readParts(dir string) (*parts, error) {
 
 // build puts the engine together around a loaded model.
 func build(c Config, p *parts, m model.Model) (*Engine, error) {
-	hw, err := plan.HardwareFor("cpu")
+	hw, err := model.Hardware(m.Device())
 	if err != nil {
 		return nil, err
 	}

@@ -118,7 +118,8 @@ func TestChoicesOfAStatefulModelShareThePrompt(t *testing.T) {
 	}
 }
 
-// A cache sized by memory counts pages, window pages and states, and uses what it was given but for less than a page.
+// A cache sized by memory counts pages, window pages, states and steps, and uses what it was given but for less than a
+// page.
 func TestTheCacheFitsItsMemory(t *testing.T) {
 	e := still(t, Config{Model: speckV4(t), MaxRunning: 8, CacheTokens: 2048})
 	t.Cleanup(func() { e.dev.Close(); e.source.Close() })
@@ -126,8 +127,8 @@ func TestTheCacheFitsItsMemory(t *testing.T) {
 	for _, bytes := range []int64{20 << 20, 100 << 20, 1 << 30} {
 		n := e.pagesIn(&cfg, bytes)
 		fits, more := e.roomOf(&cfg, n), e.roomOf(&cfg, n+1)
-		if used := fits.bytes + fits.states; n < 1 || used > bytes || more.bytes+more.states <= bytes {
-			t.Errorf("%d bytes hold %d pages of %d bytes and states of %d", bytes, n, fits.bytes, fits.states)
+		if n < 1 || fits.all() > bytes || more.all() <= bytes {
+			t.Errorf("%d bytes hold %d pages: %+v", bytes, n, fits)
 		}
 	}
 	if n := e.pagesIn(&cfg, 1000); n != 0 {

@@ -74,7 +74,7 @@ type Selection struct {
 	Space       *IndexSpace
 	First, Last int
 
-	Q, W           kernel.Weight // queries from latents, head weights from hidden rows
+	Q, W           kernel.Matrix // queries from latents, head weights from hidden rows
 	Latent, Hidden kernel.Tensor // activation [T, q_lora] and [T, hidden]
 	Computed       Queries       // raw queries of all rows, where the plan computes them at once
 	Angles         kernel.Tensor // f32 [T, 64]

@@ -41,8 +41,15 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{T: t, dev: dev, a: a}
-	m := func(out, in int) kernel.Weight { return kernel.Weight{Data: r.values(out, in)} }
-	r.w = Weights{QA: m(8, hidden), QB: m(72, 8), KVA: m(576, hidden), KVB: m(16, 512), O: m(hidden, 8), QNorm: r.values(1, 8), KVNorm: r.values(1, 512),
+	as := func(role kernel.Role, out, in int) kernel.Matrix {
+		m, err := dev.Prepare(kernel.Weight{Data: r.values(out, in)}, role)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	m := func(out, in int) kernel.Matrix { return as(kernel.Projected, out, in) }
+	r.w = Weights{QA: m(8, hidden), QB: m(72, 8), KVA: m(576, hidden), KVB: as(kernel.Latent, 16, 512), O: m(hidden, 8), QNorm: r.values(1, 8), KVNorm: r.values(1, 512),
 		Index: &IndexWeights{Q: m(512, 8), K: m(128, hidden), Weights: m(4, hidden), KNorm: r.values(1, 128), KBias: r.values(1, 128)}}
 	return r
 }

@@ -60,48 +60,4 @@ func (c *checker) float(name string, t Tensor, rows, cols int) {
 	c.shape(name, t, rows, cols)
 }
 
-// weight checks a matrix and its scales.
-func (c *checker) weight(name string, w Weight, out, in int) {
-	if c.err != nil {
-		return
-	}
-	cols := in
-	if w.Data.DType == E2M1x2 && in >= 0 {
-		if cols /= 2; in%2 != 0 {
-			c.fail("%s packs two values in a byte and cannot have %d columns", name, in)
-		}
-	}
-	c.shape(name, w.Data, out, cols)
-	if out >= 0 && w.Data.Rows != out {
-		c.fail("%s has %d rows, want %d", name, w.Data.Rows, out)
-	}
-	if c.err != nil {
-		return
-	}
-	switch w.Data.DType {
-	case F32, BF16, F16:
-		if w.Scale.Given() {
-			c.fail("%s is %s and must not have scales", name, w.Data.DType)
-		}
-	case E4M3:
-		if w.BlockRows <= 0 || w.BlockCols <= 0 {
-			c.fail("%s is e4m3 without a block size", name)
-			return
-		}
-		c.of = name
-		c.tensor("scales", w.Scale, F32, ceilDiv(w.Data.Rows, w.BlockRows), ceilDiv(w.Data.Cols, w.BlockCols))
-		c.of = ""
-	case E2M1x2:
-		if w.BlockRows != 1 || w.BlockCols <= 0 || w.BlockCols%2 != 0 {
-			c.fail("%s is e2m1x2 in blocks of %d x %d, want groups of an even number of values of one row", name, w.BlockRows, w.BlockCols)
-			return
-		}
-		c.of = name
-		c.tensor("scales", w.Scale, E8M0, w.Out(), ceilDiv(w.In(), w.BlockCols))
-		c.of = ""
-	default:
-		c.fail("%s has type %s, want f32, f16, bf16, e4m3 or e2m1x2", name, w.Data.DType)
-	}
-}
-
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -3,7 +3,7 @@ package kernel
 // EmbedArgs copies rows of a table: Out[i] = Table[IDs[i]].
 type EmbedArgs struct {
 	Out   Tensor // activation [T, hidden]
-	Table Tensor // f32, bf16 or f16 [vocabulary, hidden]
+	Table Matrix // [vocabulary, hidden], LookedUp or Tied
 	IDs   Tensor // i32 [T, 1]
 }
 
@@ -13,8 +13,8 @@ type Embedder interface{ Embed(EmbedArgs) error }
 // Check validates the arguments.
 func (a *EmbedArgs) Check() error {
 	c := checker{op: "embed"}
-	c.float("out", a.Out, a.Out.Rows, a.Table.Cols)
-	c.shape("table", a.Table, 1, a.Table.Cols)
+	c.matrix("table", a.Table, a.Out.Cols, lookedUp)
+	c.float("out", a.Out, a.Out.Rows, a.Out.Cols)
 	c.tensor("ids", a.IDs, I32, a.Out.Rows, 1)
 	return c.err
 }
@@ -43,7 +43,7 @@ func (a *NormArgs) Check() error {
 type MultiplyArgs struct {
 	Out        Tensor // activation [T, out]; f32 where more precision is asked (router, logits)
 	X          Tensor // activation [T, in]
-	W          Weight // [out, in]
+	W          Matrix // [out, in], any role but LookedUp
 	Accumulate bool
 }
 
@@ -53,9 +53,11 @@ type Multiplier interface{ Multiply(MultiplyArgs) error }
 // Check validates the arguments.
 func (a *MultiplyArgs) Check() error {
 	c := checker{op: "multiply"}
-	c.weight("w", a.W, -1, a.X.Cols)
-	c.float("out", a.Out, a.X.Rows, a.W.Out())
-	c.float("x", a.X, a.X.Rows, a.W.In())
+	c.matrix("w", a.W, a.X.Cols, multiplied)
+	if c.err == nil {
+		c.float("out", a.Out, a.X.Rows, a.W.Out())
+	}
+	c.float("x", a.X, a.X.Rows, a.X.Cols)
 	return c.err
 }
 

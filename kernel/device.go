@@ -7,9 +7,6 @@ type Memory interface {
 	// Alloc returns zeroed memory.
 	Alloc(bytes int64) (Buffer, error)
 	Free(Buffer)
-	// Import makes host bytes, elements of type d, readable by the device's operations: without a copy on a host device, uploaded
-	// elsewhere. The caller keeps data alive and unchanged while the buffer is used.
-	Import(data []byte, d DType) (Buffer, error)
 	// Write copies src to the start of dst, which must be contiguous.
 	Write(dst Tensor, src []byte) error
 	// Read copies the contiguous tensor src to dst and waits for it.
@@ -18,15 +15,40 @@ type Memory interface {
 	Sync() error
 }
 
-// Device is memory and the operations over it. One goroutine uses a device at a time.
+// Device is memory, the weights prepared for it, and the operations over both. One goroutine uses a device at a time.
 type Device interface {
 	Memory
+	Preparer
 	Operations
 	// Name is the registered name of the implementation.
 	Name() string
 	// Activation is the element type in which this device keeps activations.
 	Activation() DType
+	// Hardware is what plans must know of the device.
+	Hardware() Hardware
 	Close() error
+}
+
+// Hardware is the facts of a device that plans depend on. What is 0 is not known, or plans do not depend on it.
+type Hardware struct {
+	Arch            string // the planner's name: "cpu", "sm90"
+	Multiprocessors int
+	SharedBytes     int   // shared memory one block may ask for after opting in
+	MemoryBytes     int64 // of the device's own memory
+}
+
+// MemoryMeter is a device that knows how much memory it has.
+type MemoryMeter interface {
+	// MemoryFree is how much can still be taken, and the size of all memory; 0 where the system does not say.
+	MemoryFree() (free, total int64, err error)
+}
+
+// MemoryFree asks a device for its memory. Both are 0 where it does not say.
+func MemoryFree(d Device) (free, total int64, err error) {
+	if m, ok := d.(MemoryMeter); ok {
+		return m.MemoryFree()
+	}
+	return 0, 0, nil
 }
 
 // New allocates a contiguous tensor.

@@ -20,6 +20,15 @@ func tensor(t *testing.T, d kernel.DType, rows, cols int) kernel.Tensor {
 	return x
 }
 
+func matrix(t *testing.T, w kernel.Weight, role kernel.Role) kernel.Matrix {
+	t.Helper()
+	m, err := host.Memory{}.Prepare(w, role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func backend(name, hardware string, err error) kernel.Backend {
 	return kernel.Backend{Name: name, Hardware: hardware, Available: func() error { return err },
 		Open: func(kernel.Options) (kernel.Device, error) { return named{&ref.Device{}, name}, nil }}
@@ -114,6 +123,12 @@ func TestViews(t *testing.T) {
 func TestChecks(t *testing.T) {
 	f, i := func(rows, cols int) kernel.Tensor { return tensor(t, kernel.F32, rows, cols) }, func(rows, cols int) kernel.Tensor { return tensor(t, kernel.I32, rows, cols) }
 	fp8 := kernel.Weight{Data: tensor(t, kernel.E4M3, 130, 8), Scale: f(1, 1), BlockRows: 128, BlockCols: 128}
+	w := matrix(t, kernel.Weight{Data: f(3, 4)}, kernel.Projected)
+	table := matrix(t, kernel.Weight{Data: f(3, 4)}, kernel.LookedUp)
+	latent := matrix(t, kernel.Weight{Data: f(3, 4)}, kernel.Latent)
+	dims := kernel.LatentDims{Heads: 1, Nope: 1, Rope: 1, V: 1, Latent: 4}
+	whole := fp8
+	whole.Scale = f(2, 1)
 	outside := f(2, 4)
 	outside.Rows = 3
 	narrow := f(2, 4)
@@ -126,23 +141,33 @@ func TestChecks(t *testing.T) {
 		err  error
 		want string // empty: it fits
 	}{
-		{"a product", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: kernel.Weight{Data: f(3, 4)}}).Check(), ""},
-		{"no result", (&kernel.MultiplyArgs{X: f(2, 4), W: kernel.Weight{Data: f(3, 4)}}).Check(), "multiply: out is missing"},
-		{"rows missing", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(2, 4), W: kernel.Weight{Data: f(3, 4)}}).Check(), "multiply: out has 1 rows, want 2"},
-		{"inner sizes differ", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 5), W: kernel.Weight{Data: f(3, 4)}}).Check(), "multiply: w has 4 columns, want 5"},
+		{"a product", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: w}).Check(), ""},
+		{"no result", (&kernel.MultiplyArgs{X: f(2, 4), W: w}).Check(), "multiply: out is missing"},
+		{"rows missing", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(2, 4), W: w}).Check(), "multiply: out has 1 rows, want 2"},
+		{"inner sizes differ", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 5), W: w}).Check(), "multiply: w has 4 columns, want 5"},
 		{"integers", (&kernel.NormArgs{Out: f(2, 4), X: i(2, 4), Weight: f(1, 4)}).Check(), "norm: x has type i32"},
 		{"beyond the buffer", (&kernel.NormArgs{Out: f(3, 4), X: outside, Weight: f(1, 4)}).Check(), "norm: x f32[3,4] at byte 0 ends 16 bytes beyond"},
 		{"overlapping rows", (&kernel.NormArgs{Out: f(2, 4), X: narrow, Weight: f(1, 4)}).Check(), "norm: x has stride 3 for 4 columns"},
-		{"scales for the last block missing", (&kernel.MultiplyArgs{Out: f(2, 130), X: f(2, 8), W: fp8}).Check(), "multiply: w scales has 1 rows, want 2"},
-		{"scales without blocks", (&kernel.MultiplyArgs{Out: f(2, 130), X: f(2, 8), W: kernel.Weight{Data: fp8.Data}}).Check(), "multiply: w is e4m3 without a block size"},
-		{"scales of plain floats", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: kernel.Weight{Data: f(3, 4), Scale: f(1, 1)}}).Check(), "multiply: w is f32 and must not have scales"},
-		{"a weight of integers", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: kernel.Weight{Data: i(3, 4)}}).Check(), "multiply: w has type i32"},
+		{"no matrix", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4)}).Check(), "multiply: w is missing"},
+		{"a product with a table", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: table}).Check(), "multiply: w was prepared as a table, want a projection or a latent up-projection or a table and head"},
+		{"a lookup in a projection", (&kernel.EmbedArgs{Out: f(2, 4), Table: w, IDs: i(2, 1)}).Check(), "embed: table was prepared as a projection"},
+		{"rows of another width", (&kernel.EmbedArgs{Out: f(2, 5), Table: table, IDs: i(2, 1)}).Check(), "embed: table has 4 columns, want 5"},
+		{"queries moved by a projection", (&kernel.AbsorbArgs{Out: f(1, 5), Q: f(1, 2), KVB: w, Dims: dims}).Check(), "absorb: kvb was prepared as a projection"},
+		{"an up-projection of other heads", (&kernel.ExpandArgs{Out: f(1, 1), U: f(1, 4), KVB: latent, Dims: dims}).Check(), "expand: kvb has 3 rows, want 2"},
+		{"scales for the last block missing", fp8.Check(kernel.Projected), "prepare: weight scales has 1 rows, want 2"},
+		{"scales without blocks", kernel.Weight{Data: fp8.Data}.Check(kernel.Projected), "prepare: weight is e4m3 without a block size"},
+		{"scales of plain floats", kernel.Weight{Data: f(3, 4), Scale: f(1, 1)}.Check(kernel.Projected), "prepare: weight is f32 and must not have scales"},
+		{"a weight of integers", kernel.Weight{Data: i(3, 4)}.Check(kernel.Projected), "prepare: weight has type i32"},
+		{"no weight", kernel.Weight{}.Check(kernel.Projected), "prepare: weight is missing"},
+		{"no role", kernel.Weight{Data: f(3, 4)}.Check(0), "prepare: unknown role(0)"},
+		{"a table with scales", whole.Check(kernel.Tied), "prepare: a table and head of e4m3 with scales"},
+		{"experts of other sizes", (&kernel.ExpertWeights{Gate: []kernel.Weight{{Data: f(3, 4)}}, Up: []kernel.Weight{{Data: f(3, 4)}}, Down: []kernel.Weight{{Data: f(4, 2)}}}).Check(), "prepare experts: down has 2 columns, want 3"},
 		{"a pool", (&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1), Pool: pool}).Check(), ""},
 		{"a pool of other pages", (&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1), Pool: short}).Check(), "gather rows: pool has 4608 columns, want 5760"},
 		{"index keys in place of rows", (&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1), Pool: kernel.Pool{Mem: pool.Mem, Layout: layout.IndexPage132, PageTokens: 4}}).Check(), "gather rows: pool: "},
 		{"an unknown pairing", (&kernel.RotateArgs{X: f(1, 4), Angles: f(1, 4), Heads: 1, HeadDim: 4}).Check(), "rotate: unknown pairing(0)"},
 		{"a rotation beyond the head", (&kernel.RotateArgs{X: f(1, 4), Angles: f(1, 4), Heads: 1, HeadDim: 4, Offset: 1, Pairing: kernel.HalfSplit}).Check(), "rotate: offset 1 + rope 4 exceeds head size 4"},
-		{"experts without matrices", (&kernel.ExpertArgs{Out: f(1, 4), X: f(1, 4), IDs: i(1, 2), Weights: f(1, 2)}).Check(), "experts: 0 gate, 0 up and 0 down matrices"},
+		{"experts without matrices", (&kernel.ExpertWeights{}).Check(), "prepare experts: 0 gate, 0 up and 0 down matrices"},
 		{"conversion to the layout it came from", (&kernel.ConvertArgs{Out: pool, In: pool, Pages: i(1, 1)}).Check(), "convert pages: bf16-1152 to bf16-1152 is not offered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func (d LatentDims) KVB() int { return d.Heads * (d.Nope + d.V) }
 type AbsorbArgs struct {
 	Out  Tensor // activation [T, Heads*(Latent+Rope)]
 	Q    Tensor // activation [T, Heads*(Nope+Rope)]
-	KVB  Weight // [Heads*(Nope+V), Latent]; W_UK[h] is rows h*(Nope+V) ... +Nope
+	KVB  Matrix // [Heads*(Nope+V), Latent], Latent; W_UK[h] is rows h*(Nope+V) ... +Nope
 	Dims LatentDims
 }
 
@@ -35,7 +35,7 @@ func (a *AbsorbArgs) Check() error {
 	c := checker{op: "absorb"}
 	c.float("q", a.Q, a.Q.Rows, a.Dims.Heads*a.Dims.QK())
 	c.float("out", a.Out, a.Q.Rows, a.Dims.Heads*a.Dims.Row())
-	c.weight("kvb", a.KVB, a.Dims.KVB(), a.Dims.Latent)
+	c.latent("kvb", a.KVB, a.Dims)
 	return c.err
 }
 
@@ -43,7 +43,7 @@ func (a *AbsorbArgs) Check() error {
 type ExpandArgs struct {
 	Out  Tensor // activation [T, Heads*V]
 	U    Tensor // activation [T, Heads*Latent]
-	KVB  Weight // [Heads*(Nope+V), Latent]; W_UV[h] is rows h*(Nope+V)+Nope ... +V
+	KVB  Matrix // [Heads*(Nope+V), Latent], Latent; W_UV[h] is rows h*(Nope+V)+Nope ... +V
 	Dims LatentDims
 }
 
@@ -55,6 +55,14 @@ func (a *ExpandArgs) Check() error {
 	c := checker{op: "expand"}
 	c.float("u", a.U, a.U.Rows, a.Dims.Heads*a.Dims.Latent)
 	c.float("out", a.Out, a.U.Rows, a.Dims.Heads*a.Dims.V)
-	c.weight("kvb", a.KVB, a.Dims.KVB(), a.Dims.Latent)
+	c.latent("kvb", a.KVB, a.Dims)
 	return c.err
+}
+
+// latent checks the stored up-projection.
+func (c *checker) latent(name string, m Matrix, d LatentDims) {
+	c.matrix(name, m, d.Latent, absorbed)
+	if c.err == nil && m.Out() != d.KVB() {
+		c.fail("%s has %d rows, want %d", name, m.Out(), d.KVB())
+	}
 }

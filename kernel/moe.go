@@ -37,12 +37,12 @@ func (a *RouteArgs) Check() error {
 // ExpertArgs runs the chosen experts and adds their weighted sum to the rows, in the order of the choice:
 // Out[t] += sum over j of Weights[t,j] * Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs.
 type ExpertArgs struct {
-	Out            Tensor   // activation [T, hidden]
-	X              Tensor   // activation [T, hidden]
-	IDs            Tensor   // i32 [T, k]
-	Weights        Tensor   // f32 [T, k]
-	Gate, Up, Down []Weight // one per expert: [inner, hidden], [inner, hidden], [hidden, inner]
-	Limit          float32
+	Out     Tensor // activation [T, hidden]
+	X       Tensor // activation [T, hidden]
+	IDs     Tensor // i32 [T, k]
+	Weights Tensor // f32 [T, k]
+	Experts Experts
+	Limit   float32
 }
 
 // ExpertRunner runs experts.
@@ -57,17 +57,12 @@ func (a *ExpertArgs) Check() error {
 	c.tensor("ids", a.IDs, I32, t, -1)
 	c.tensor("weights", a.Weights, F32, t, a.IDs.Cols)
 	c.limit(a.Limit)
-	if len(a.Gate) == 0 || len(a.Up) != len(a.Gate) || len(a.Down) != len(a.Gate) {
-		c.fail("%d gate, %d up and %d down matrices", len(a.Gate), len(a.Up), len(a.Down))
-	}
-	if c.err != nil {
-		return c.err
-	}
-	inner := a.Gate[0].Out()
-	for e := range a.Gate {
-		c.weight("gate", a.Gate[e], inner, h)
-		c.weight("up", a.Up[e], inner, h)
-		c.weight("down", a.Down[e], h, inner)
+	switch {
+	case c.err != nil:
+	case a.Experts == nil:
+		c.fail("experts are missing")
+	case a.Experts.Hidden() != h:
+		c.fail("experts read rows of %d, x has %d columns", a.Experts.Hidden(), h)
 	}
 	return c.err
 }

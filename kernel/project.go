@@ -5,7 +5,7 @@ import "fmt"
 // Projection is one of several products of the same rows: Out = X * Wᵀ.
 type Projection struct {
 	Out Tensor // activation [T, out]; f32 where more precision is asked
-	W   Weight // [out, in]
+	W   Matrix // [out, in]
 }
 
 // ProjectArgs is matrix products of the same rows with several stored weights, of any types. Each output has the bits of a product of its own

@@ -9,6 +9,7 @@ import (
 type Options struct {
 	Workers int  // CPU threads; 0 means one for each core
 	Precise bool // float32 activations are multiplied whole, also where the device's matrix unit would round them to less than 24 bits; slower
+	Ordinal int  // which of several devices, such as GPUs; 0 is the first
 	Pack    bool // copy weights to memory that is fast to read, where they are otherwise read from their file
 }
 

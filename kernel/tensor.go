@@ -92,32 +92,3 @@ func (t Tensor) String() string {
 	}
 	return fmt.Sprintf("%s[%d,%d]", t.DType, t.Rows, t.Cols)
 }
-
-// Weight is a matrix [out, in] as a checkpoint stores it, with the block scales that belong to it. Scale has one element per
-// BlockRows x BlockCols block, ragged at the edges, and is not given for unscaled types.
-type Weight struct {
-	Data      Tensor // [out, in]; e2m1x2 [out, in/2]
-	Scale     Tensor // [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3, e8m0 for e2m1x2
-	BlockRows int
-	BlockCols int
-}
-
-// Out and In are the matrix's dimensions.
-func (w Weight) Out() int { return w.Data.Rows }
-
-// In is the length of the vectors the matrix multiplies.
-func (w Weight) In() int {
-	if w.Data.DType == E2M1x2 {
-		return 2 * w.Data.Cols
-	}
-	return w.Data.Cols
-}
-
-// Slice is rows [from, to) as a matrix of its own. With block scales, from must be the first row of a block.
-func (w Weight) Slice(from, to int) Weight {
-	w.Data = w.Data.Slice(from, to)
-	if w.Scale.Given() {
-		w.Scale = w.Scale.Slice(from/w.BlockRows, ceilDiv(to, w.BlockRows))
-	}
-	return w
-}

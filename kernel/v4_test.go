@@ -19,6 +19,7 @@ func TestV4Checks(t *testing.T) {
 	stream := kernel.Stream{Pool: pool, Indices: i(2, 4), Lens: i(2, 1)}
 	dual := kernel.DualArgs{Out: f(2, 1024), Q: f(2, 1024), Window: stream, Sinks: f(1, 2), Heads: 2}
 	packed := kernel.Weight{Data: tensor(t, kernel.E2M1x2, 3, 32), Scale: tensor(t, kernel.E8M0, 3, 2), BlockRows: 1, BlockCols: 32}
+	four := matrix(t, packed, kernel.Projected)
 	if packed.Out() != 3 || packed.In() != 64 {
 		t.Errorf("a packed matrix is %d x %d, want 3 x 64", packed.Out(), packed.In())
 	}
@@ -42,10 +43,10 @@ func TestV4Checks(t *testing.T) {
 		{"rows of another family", with(func(a *kernel.DualArgs) { a.Window.Pool.Layout = layout.BF16Row1152 }), "bf16-1152 holds no V4 entries"},
 		{"too few sinks", with(func(a *kernel.DualArgs) { a.Sinks = f(1, 1) }), "sinks has 1 columns, want 2"},
 		{"no heads", with(func(a *kernel.DualArgs) { a.Heads = 0 }), "dual attend: 0 heads"},
-		{"a packed product", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(1, 64), W: packed}).Check(), ""},
-		{"a packed product of another width", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(1, 32), W: packed}).Check(), "w has 32 columns, want 16"},
-		{"packed without groups", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(1, 64), W: kernel.Weight{Data: packed.Data, Scale: packed.Scale}}).Check(), "blocks of 0 x 0"},
-		{"packed with float scales", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(1, 64), W: kernel.Weight{Data: packed.Data, Scale: f(3, 2), BlockRows: 1, BlockCols: 32}}).Check(), "w scales has type f32, want e8m0"},
+		{"a packed product", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(1, 64), W: four}).Check(), ""},
+		{"a packed product of another width", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(1, 32), W: four}).Check(), "w has 64 columns, want 32"},
+		{"packed without groups", kernel.Weight{Data: packed.Data, Scale: packed.Scale}.Check(kernel.Projected), "blocks of 0 x 0"},
+		{"packed with float scales", kernel.Weight{Data: packed.Data, Scale: f(3, 2), BlockRows: 1, BlockCols: 32}.Check(kernel.Projected), "weight scales has type f32, want e8m0"},
 		{"streams that do not divide", (&kernel.HyperPostArgs{X: f(1, 10), Sub: f(1, 3), Post: f(1, 3), Comb: f(1, 9), Streams: 3}).Check(), "3 streams of 10 values"},
 		{"no rounds", (&kernel.HyperPreArgs{Out: f(1, 2), Post: f(1, 1), Comb: f(1, 1), X: f(1, 2), Mix: f(1, 3), Base: f(1, 3), Scale: f(1, 3), Streams: 1}).Check(), "0 rounds"},
 		{"heads that do not divide", (&kernel.HeadNormArgs{X: f(1, 10), Heads: 3}).Check(), "3 heads in 10 columns"},

@@ -77,7 +77,7 @@ func (h *Head) Pick(q *kernel.Queue, x kernel.Tensor) kernel.Tensor {
 }
 
 // Logits multiplies x [L, hidden] by w [vocabulary, hidden].
-func (h *Head) Logits(q *kernel.Queue, x kernel.Tensor, w kernel.Weight) {
+func (h *Head) Logits(q *kernel.Queue, x kernel.Tensor, w kernel.Matrix) {
 	q.Multiply(kernel.MultiplyArgs{Out: h.logits, X: x, W: w})
 }
 

@@ -32,9 +32,9 @@ type Params struct {
 // Weights are the matrices of one layer.
 type Weights struct {
 	Ratio         int // tokens of a compressed entry, 0 for none
-	QA, QB, KV    kernel.Weight
-	OA            []kernel.Weight // one for each group of heads
-	OB            kernel.Weight
+	QA, QB, KV    kernel.Matrix
+	OA            []kernel.Matrix // one for each group of heads
+	OB            kernel.Matrix
 	QNorm, KVNorm kernel.Tensor
 	Sinks         kernel.Tensor // f32 [1, heads]
 	Compress      *Compressor   // nil where the layer has no compressed stream
@@ -44,7 +44,7 @@ type Weights struct {
 // Compressor holds the matrices that make entries of Dim values.
 type Compressor struct {
 	Dim, Ratio    int
-	Values, Gates kernel.Weight // [halves*Dim, hidden]
+	Values, Gates kernel.Matrix // [halves*Dim, hidden]
 	APE, Norm     kernel.Tensor
 }
 
@@ -56,7 +56,7 @@ func Overlapped(ratio int) bool { return ratio == IndexRatio }
 
 // Index holds the matrices that score entries.
 type Index struct {
-	Q, Weights kernel.Weight
+	Q, Weights kernel.Matrix
 	Compress   Compressor
 }
 

@@ -29,14 +29,14 @@ const indexEps = 1e-6
 
 // Weights are the matrices of one layer.
 type Weights struct {
-	QA, QB, KVA, KVB, O kernel.Weight
+	QA, QB, KVA, KVB, O kernel.Matrix
 	QNorm, KVNorm       kernel.Tensor
 	Index               *IndexWeights // nil where the layer shares the selection of a layer before it
 }
 
 // IndexWeights are the matrices of one layer's indexer.
 type IndexWeights struct {
-	Q, K, Weights kernel.Weight
+	Q, K, Weights kernel.Matrix
 	KNorm, KBias  kernel.Tensor
 }
 

@@ -69,58 +69,81 @@ func multiplyInTurn(r *Rig, rows int, w kernel.Weight) *Op {
 // multiplyParts is a product with n rows of a weight at a time. The reference computes two bands of the result.
 func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	x, out := r.normal(rows, all.In(), 1), r.empty(kernel.F32, rows, n)
-	w := all.Slice(0, n) // the part of the last run
-	bytes := float64(w.Data.Extent())
-	if w.Scale.Given() {
-		bytes += float64(w.Scale.Extent())
+	var parts []kernel.Weight
+	var handles []*prepared[kernel.Matrix]
+	for at := 0; at+n <= all.Out(); at += n {
+		parts = append(parts, all.Slice(at, at+n))
+		handles = append(handles, matrix(parts[len(parts)-1], kernel.Projected))
 	}
-	first := 0
-	turn := func() kernel.Weight {
-		at := first
-		if first += n; first+n > all.Out() {
-			first = 0
-		}
-		return all.Slice(at, at+n)
+	bytes := float64(parts[0].Data.Extent())
+	if all.Scale.Given() {
+		bytes += float64(parts[0].Scale.Extent())
+	}
+	next, last := 0, 0 // parts
+	turn := func() int {
+		last, next = next, (next+1)%len(parts)
+		return last
 	}
 	return &Op{
 		Run: func(d kernel.Device) error {
-			w = turn()
-			return d.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: w})
+			return handles[turn()].with(d, func(m kernel.Matrix) error {
+				return d.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: m})
+			})
 		},
 		Poison: poison(out),
 		Check: func(ref kernel.Device) error {
-			for _, n := range []int{0, w.Out() - 128} {
-				band := w.Slice(n, n+128)
-				check := sampled(out.Columns(n, n+128), 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-					return d.Multiply(kernel.MultiplyArgs{Out: to, X: x.Slice(row, row+1), W: band})
+			for _, at := range []int{0, n - 128} {
+				band := matrix(parts[last].Slice(at, at+128), kernel.Projected)
+				check := sampled(out.Columns(at, at+128), 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
+					return band.with(d, func(m kernel.Matrix) error {
+						return d.Multiply(kernel.MultiplyArgs{Out: to, X: x.Slice(row, row+1), W: m})
+					})
 				})
 				if err := check(ref); err != nil {
-					return fmt.Errorf("weights from row %d: %w", n, err)
+					return fmt.Errorf("weights from row %d: %w", at, err)
 				}
 			}
 			return nil
 		},
 		FLOPs: 2 * float64(rows) * float64(n) * float64(all.In()), Bytes: bytes, Memory: host.Bytes(all.Data),
-		Turn: func() []byte { return host.Bytes(turn().Data) },
+		Turn: func() []byte { return host.Bytes(parts[turn()].Data) },
 	}
 }
 
 // project is the products of a layer of v32-mini that share its normalised rows.
 func project(r *Rig, rows int) *Op {
 	const in = 1024
-	a := kernel.ProjectArgs{X: r.normal(rows, in, 1)}
+	x := r.normal(rows, in, 1)
 	var outs []kernel.Tensor
+	var weights []kernel.Weight
 	var checks []func(kernel.Device) error
 	total := 0
 	for _, n := range []int{512, 576, 128, 64} {
-		p := kernel.Projection{Out: r.empty(kernel.F32, rows, n), W: r.weight(kernel.BF16, n, in)}
-		a.To, outs, total = append(a.To, p), append(outs, p.Out), total+n
-		checks = append(checks, sampled(p.Out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.Multiply(kernel.MultiplyArgs{Out: to, X: a.X.Slice(row, row+1), W: p.W})
+		out, w := r.empty(kernel.F32, rows, n), r.weight(kernel.BF16, n, in)
+		outs, weights, total = append(outs, out), append(weights, w), total+n
+		handle := matrix(w, kernel.Projected)
+		checks = append(checks, sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return handle.with(d, func(m kernel.Matrix) error {
+				return d.Multiply(kernel.MultiplyArgs{Out: to, X: x.Slice(row, row+1), W: m})
+			})
 		}))
 	}
+	list := prepare(func(d kernel.Device) (list []kernel.Projection, err error) {
+		list = make([]kernel.Projection, len(outs))
+		for i, out := range outs {
+			list[i].Out = out
+			if list[i].W, err = d.Prepare(weights[i], kernel.Projected); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	})
 	return &Op{
-		Run:    func(d kernel.Device) error { return d.Project(a) },
+		Run: func(d kernel.Device) error {
+			return list.with(d, func(to []kernel.Projection) error {
+				return d.Project(kernel.ProjectArgs{X: x, To: to})
+			})
+		},
 		Poison: poison(outs...),
 		Check:  all(checks...),
 		FLOPs:  2 * float64(rows*total*in), Bytes: 2 * float64(total*in),
@@ -133,17 +156,27 @@ func experts(r *Rig, tokens int) *Op {
 	x, out := r.normal(tokens, hidden, 1), r.empty(kernel.F32, tokens, hidden)
 	ids := r.ints(tokens, topk, func(i int) int32 { return int32((i/topk*5 + i%topk*3) % count) })
 	weights := r.normal(tokens, topk, 1)
-	a := kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights}
+	var w kernel.ExpertWeights
 	for range count {
-		a.Gate, a.Up, a.Down = append(a.Gate, r.weight(kernel.BF16, inner, hidden)), append(a.Up, r.weight(kernel.BF16, inner, hidden)), append(a.Down, r.weight(kernel.BF16, hidden, inner))
+		w.Gate = append(w.Gate, r.weight(kernel.BF16, inner, hidden))
+		w.Up = append(w.Up, r.weight(kernel.BF16, inner, hidden))
+		w.Down = append(w.Down, r.weight(kernel.BF16, hidden, inner))
 	}
+	handle := prepare(func(d kernel.Device) (kernel.Experts, error) { return d.PrepareExperts(w) })
+	a := kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights}
 	return &Op{
-		Run:    func(d kernel.Device) error { return d.Experts(a) },
+		Run: func(d kernel.Device) error {
+			return handle.with(d, func(e kernel.Experts) error {
+				a.Experts = e
+				return d.Experts(a)
+			})
+		},
 		Poison: zero(out), // experts add to what is there
 		Check: sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-			b := a
-			b.Out, b.X, b.IDs, b.Weights = to, x.Slice(row, row+1), ids.Slice(row, row+1), weights.Slice(row, row+1)
-			return d.Experts(b)
+			return handle.with(d, func(e kernel.Experts) error {
+				return d.Experts(kernel.ExpertArgs{Out: to, X: x.Slice(row, row+1), IDs: ids.Slice(row, row+1),
+					Weights: weights.Slice(row, row+1), Experts: e})
+			})
 		}),
 		FLOPs: 2 * 3 * float64(tokens) * topk * hidden * inner, Bytes: 3 * 2 * hidden * inner * float64(min(count, tokens*topk)),
 	}
@@ -154,11 +187,18 @@ var miniDims = kernel.LatentDims{Heads: 16, Nope: 128, Rope: 64, V: 128, Latent:
 func absorb(r *Rig, tokens int) *Op {
 	d := miniDims
 	q, out, w := r.normal(tokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, tokens, d.Heads*d.Row()), r.weight(kernel.BF16, d.KVB(), d.Latent)
+	kvb := matrix(w, kernel.Latent)
 	return &Op{
-		Run:    func(dev kernel.Device) error { return dev.Absorb(kernel.AbsorbArgs{Out: out, Q: q, KVB: w, Dims: d}) },
+		Run: func(dev kernel.Device) error {
+			return kvb.with(dev, func(m kernel.Matrix) error {
+				return dev.Absorb(kernel.AbsorbArgs{Out: out, Q: q, KVB: m, Dims: d})
+			})
+		},
 		Poison: poison(out),
 		Check: sampled(out, 1e-4, func(dev kernel.Device, row int, to kernel.Tensor) error {
-			return dev.Absorb(kernel.AbsorbArgs{Out: to, Q: q.Slice(row, row+1), KVB: w, Dims: d})
+			return kvb.with(dev, func(m kernel.Matrix) error {
+				return dev.Absorb(kernel.AbsorbArgs{Out: to, Q: q.Slice(row, row+1), KVB: m, Dims: d})
+			})
 		}),
 		FLOPs: 2 * float64(tokens*d.Heads*d.Nope*d.Latent), Bytes: 2 * float64(d.Heads*d.Nope*d.Latent), Memory: host.Bytes(w.Data),
 	}
@@ -167,11 +207,18 @@ func absorb(r *Rig, tokens int) *Op {
 func expand(r *Rig, tokens int) *Op {
 	d := miniDims
 	u, out, w := r.normal(tokens, d.Heads*d.Latent, 1), r.empty(kernel.F32, tokens, d.Heads*d.V), r.weight(kernel.BF16, d.KVB(), d.Latent)
+	kvb := matrix(w, kernel.Latent)
 	return &Op{
-		Run:    func(dev kernel.Device) error { return dev.Expand(kernel.ExpandArgs{Out: out, U: u, KVB: w, Dims: d}) },
+		Run: func(dev kernel.Device) error {
+			return kvb.with(dev, func(m kernel.Matrix) error {
+				return dev.Expand(kernel.ExpandArgs{Out: out, U: u, KVB: m, Dims: d})
+			})
+		},
 		Poison: poison(out),
 		Check: sampled(out, 1e-4, func(dev kernel.Device, row int, to kernel.Tensor) error {
-			return dev.Expand(kernel.ExpandArgs{Out: to, U: u.Slice(row, row+1), KVB: w, Dims: d})
+			return kvb.with(dev, func(m kernel.Matrix) error {
+				return dev.Expand(kernel.ExpandArgs{Out: to, U: u.Slice(row, row+1), KVB: m, Dims: d})
+			})
 		}),
 		FLOPs: 2 * float64(tokens*d.Heads*d.V*d.Latent), Bytes: 2 * float64(d.Heads*d.V*d.Latent), Memory: host.Bytes(w.Data),
 	}

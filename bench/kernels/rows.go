@@ -68,15 +68,22 @@ func rotate(r *Rig) *Op {
 
 func embed(r *Rig) *Op {
 	const vocabulary = 32 << 10
-	table := r.weight(kernel.BF16, vocabulary, rowHidden).Data
+	w := r.weight(kernel.BF16, vocabulary, rowHidden)
+	table := matrix(w, kernel.LookedUp)
 	ids, out := r.ints(rowTokens, 1, r.order(vocabulary)), r.empty(kernel.F32, rowTokens, rowHidden)
 	return &Op{
-		Run:    func(d kernel.Device) error { return d.Embed(kernel.EmbedArgs{Out: out, Table: table, IDs: ids}) },
+		Run: func(d kernel.Device) error {
+			return table.with(d, func(m kernel.Matrix) error {
+				return d.Embed(kernel.EmbedArgs{Out: out, Table: m, IDs: ids})
+			})
+		},
 		Poison: poison(out),
 		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.Embed(kernel.EmbedArgs{Out: to, Table: table, IDs: ids.Slice(row, row+1)})
+			return table.with(d, func(m kernel.Matrix) error {
+				return d.Embed(kernel.EmbedArgs{Out: to, Table: m, IDs: ids.Slice(row, row+1)})
+			})
 		}),
-		Bytes: 2 * rowTokens * rowHidden, Memory: host.Bytes(table),
+		Bytes: 2 * rowTokens * rowHidden, Memory: host.Bytes(w.Data),
 	}
 }
 

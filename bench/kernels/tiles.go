@@ -58,10 +58,13 @@ func tiles(r *Rig, d kernel.DType) *Op {
 	for i, v := range host.U16(x) {
 		host.F32(wide)[i] = num.FromBF16(v)
 	}
+	handle := matrix(w, kernel.Projected)
 	return &Op{
 		Run: run, Poison: poison(out),
 		Check: sampled(out, 1e-4, func(ref kernel.Device, row int, to kernel.Tensor) error {
-			return ref.Multiply(kernel.MultiplyArgs{Out: to, X: wide.Slice(row, row+1), W: w})
+			return handle.with(ref, func(m kernel.Matrix) error {
+				return ref.Multiply(kernel.MultiplyArgs{Out: to, X: wide.Slice(row, row+1), W: m})
+			})
 		}),
 		FLOPs: 2 * m * n * k, Bytes: float64(w.Data.Extent()), Memory: host.Bytes(w.Data),
 	}

@@ -12,7 +12,6 @@ import (
 
 	"sparrow/bench/machine"
 	"sparrow/bench/pause"
-	"sparrow/internal/sysmem"
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/model/family"
@@ -32,7 +31,7 @@ type Options struct {
 	Budget time.Duration
 	// PauseTime is how long garbage is collected while steps run; 0 means 2 s.
 	PauseTime time.Duration
-	// MemoryBytes is the most the cache may take; 0 means three quarters of what the machine has free.
+	// MemoryBytes is the most the cache may take; 0 means three quarters of what the device has free.
 	MemoryBytes int64
 	Seed        uint64
 	OnTensor    func(name string)
@@ -54,9 +53,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.PauseTime == 0 {
 		o.PauseTime = 2 * time.Second
-	}
-	if o.MemoryBytes == 0 {
-		o.MemoryBytes = sysmem.Available() / 4 * 3
 	}
 	return o
 }
@@ -96,6 +92,13 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	b, err := load(src, dev, o)
 	if err != nil {
 		return nil, err
+	}
+	if b.o.MemoryBytes == 0 {
+		free, _, err := kernel.MemoryFree(dev)
+		if err != nil {
+			return nil, err
+		}
+		b.o.MemoryBytes = free / 4 * 3
 	}
 	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name), Kernels: dev.Name(), Threads: o.Threads, Packed: o.Packed, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
 		Chunk: o.Chunk, Fill: b.filling()}
@@ -152,7 +155,7 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	if _, ok := m.(filled); !ok {
 		return nil, fmt.Errorf("bench: %s is of family %v, whose cache cannot be filled from outside", src.Name, src.Config.Family)
 	}
-	hw, err := plan.HardwareFor("cpu")
+	hw, err := model.Hardware(dev)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow/kernel"
+	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/verify"
@@ -83,7 +84,7 @@ func runVerify(dir, kernels string, p plan.Policy, chunk int) (_ *verify.Report,
 	if err != nil {
 		return nil, err
 	}
-	hw, err := plan.HardwareFor("cpu")
+	hw, err := model.Hardware(dev)
 	if err != nil {
 		return nil, err
 	}

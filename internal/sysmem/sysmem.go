@@ -1,20 +1,60 @@
-// Package sysmem reads how much memory the machine has and can still give.
+// Package sysmem reads how much memory a process may have and can still get: what the machine has, and the limits of
+// the control groups (cgroups, version 1 and 2) that the process is in.
 package sysmem
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"strconv"
 )
 
-// Available is the bytes of memory that can be used without swapping, or 0 where the system does not say.
-func Available() int64 { return read("MemAvailable:") }
+// Available is the bytes of memory that can be used without swapping or being killed, or 0 where the system does not
+// say.
+func Available() int64 { return Here().Available() }
 
-// Total is the bytes of memory the machine has, or 0 where the system does not say.
-func Total() int64 { return read("MemTotal:") }
+// Total is the bytes of memory the process may have at most, or 0 where the system does not say.
+func Total() int64 { return Here().Total() }
 
-func read(field string) int64 {
-	text, err := os.ReadFile("/proc/meminfo")
+// System is the files in which a system tells of its memory.
+type System struct{ root fs.FS }
+
+// Here is the system that the process runs on.
+func Here() System { return At(os.DirFS("/")) }
+
+// At is a system whose root folder is given.
+func At(root fs.FS) System { return System{root} }
+
+// Total is the memory of the machine, or the lowest limit of a control group.
+func (s System) Total() int64 {
+	total := s.meminfo("MemTotal:")
+	for _, g := range s.groups() {
+		total = lower(total, g.limit)
+	}
+	return total
+}
+
+// Available is what is free on the machine or in the control group with the least of it. Pages of files count as free:
+// they are dropped when memory is needed.
+func (s System) Available() int64 {
+	free := s.meminfo("MemAvailable:")
+	for _, g := range s.groups() {
+		// A group that is full has nothing to give; 0 would mean that nothing is known.
+		free = lower(free, max(g.limit-g.used, 1))
+	}
+	return free
+}
+
+// lower is the lower of two amounts of which 0 is not known.
+func lower(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+func (s System) meminfo(field string) int64 {
+	text, err := fs.ReadFile(s.root, "proc/meminfo")
 	if err != nil {
 		return 0
 	}

@@ -76,11 +76,11 @@ func Some(t *testing.T, dev kernel.Device, names ...string) {
 
 func testEmbed(p *pair) {
 	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16} {
-		w := p.weight(kind, 37, 96)
+		w := p.weightFor(kernel.LookedUp, kind, 37, 96)
 		ids := p.ints(5, 1, []int32{0, 36, 7, 7, 1})
 		out := p.random(5, 96)
-		p.must(p.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: w.ref.Data, IDs: ids.ref}))
-		p.must(p.dev.Embed(kernel.EmbedArgs{Out: out.dev, Table: w.dev.Data, IDs: ids.dev}))
+		p.must(p.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: w.ref, IDs: ids.ref}))
+		p.must(p.dev.Embed(kernel.EmbedArgs{Out: out.dev, Table: w.dev, IDs: ids.dev}))
 		p.near(kind.String(), out, 0)
 	}
 }
@@ -173,7 +173,7 @@ func testLatent(p *pair) {
 	for _, d := range []kernel.LatentDims{{Heads: 2, Nope: 128, Rope: 64, V: 128, Latent: 512}, {Heads: 3, Nope: 192, Rope: 64, V: 256, Latent: 512}} {
 		for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16, kernel.E4M3} {
 			what := fmt.Sprintf("%v %+v", kind, d)
-			w := p.weight(kind, d.KVB(), d.Latent)
+			w := p.weightFor(kernel.Latent, kind, d.KVB(), d.Latent)
 			q, out := p.random(5, d.Heads*d.QK()), p.random(5, d.Heads*d.Row())
 			p.must(p.ref.Absorb(kernel.AbsorbArgs{Out: out.ref, Q: q.ref, KVB: w.ref, Dims: d}))
 			p.must(p.dev.Absorb(kernel.AbsorbArgs{Out: out.dev, Q: q.dev, KVB: w.dev, Dims: d}))

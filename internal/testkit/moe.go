@@ -39,11 +39,13 @@ func testExperts(p *pair) {
 	const experts, hidden, inner, rows, k = 5, 96, 70, 9, 2
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3} {
 		var r, d kernel.ExpertArgs
+		var gate, up, down []weights
 		for range experts {
-			gate, up, down := p.weight(kind, inner, hidden), p.weight(kind, inner, hidden), p.weight(kind, hidden, inner)
-			r.Gate, r.Up, r.Down = append(r.Gate, gate.ref), append(r.Up, up.ref), append(r.Down, down.ref)
-			d.Gate, d.Up, d.Down = append(d.Gate, gate.dev), append(d.Up, up.dev), append(d.Down, down.dev)
+			gate = append(gate, p.weight(kind, inner, hidden))
+			up = append(up, p.weight(kind, inner, hidden))
+			down = append(down, p.weight(kind, hidden, inner))
 		}
+		r.Experts, d.Experts = p.experts(gate, up, down)
 		choice := make([]int32, rows*k)
 		for i := range choice {
 			choice[i] = int32(p.rng.IntN(experts - 1)) // the last expert gets nothing
@@ -66,11 +68,19 @@ func testExperts(p *pair) {
 	}
 }
 
+// foreign is a matrix that no device has prepared.
+type foreign struct{ out, in int }
+
+func (f foreign) Out() int        { return f.out }
+func (f foreign) In() int         { return f.in }
+func (foreign) Role() kernel.Role { return kernel.Projected }
+
 // testRefusals hands over arguments that must be refused with an error that names them, never read out of bounds.
 func testRefusals(p *pair) {
 	x := p.random(2, 8)
 	i1 := p.ints(2, 1, []int32{0, 99})
-	w := p.weight(kernel.BF16, 4, 8)
+	w, looked := p.weight(kernel.BF16, 4, 8), p.weightFor(kernel.LookedUp, kernel.BF16, 4, 8)
+	_, some := p.experts([]weights{w}, []weights{w}, []weights{p.weight(kernel.BF16, 8, 4)})
 	pool := p.mainPool(layout.BF16Row1152, 1, 7, nil)
 	index := p.indexPool(layout.IndexPage132, 1, 7)
 	rows := p.random(2, layout.RowDim)
@@ -87,7 +97,12 @@ func testRefusals(p *pair) {
 		"project: no weight":              p.dev.Project(kernel.ProjectArgs{X: x.dev}),
 		"project: inner sizes differ":     p.dev.Project(kernel.ProjectArgs{X: x.dev.Columns(0, 7), To: []kernel.Projection{{Out: x.dev.Columns(0, 4), W: w.dev}}}),
 		"project: second out missing":     p.dev.Project(kernel.ProjectArgs{X: x.dev, To: []kernel.Projection{{Out: p.random(2, 4).dev, W: w.dev}, {W: w.dev}}}),
-		"embed: token beyond vocabulary":  p.dev.Embed(kernel.EmbedArgs{Out: x.dev, Table: w.dev.Data, IDs: i1.dev}),
+		"embed: token beyond vocabulary":  p.dev.Embed(kernel.EmbedArgs{Out: x.dev, Table: looked.dev, IDs: i1.dev}),
+		"embed: a matrix of products":     p.dev.Embed(kernel.EmbedArgs{Out: x.dev, Table: w.dev, IDs: zero.dev}),
+		"multiply: a table":               p.dev.Multiply(kernel.MultiplyArgs{Out: x.dev, X: x.dev, W: looked.dev}),
+		"multiply: of another device":     p.dev.Multiply(kernel.MultiplyArgs{Out: p.random(2, 4).dev, X: x.dev, W: foreign{4, 8}}),
+		"experts: none":                   p.dev.Experts(kernel.ExpertArgs{Out: x.dev, X: x.dev, IDs: zero.dev, Weights: f.dev}),
+		"experts: of another width":       p.dev.Experts(kernel.ExpertArgs{Out: rows.dev, X: rows.dev, IDs: zero.dev, Weights: f.dev, Experts: some}),
 		"take: row beyond x":              p.dev.Take(kernel.TakeArgs{Out: x.dev, X: x.dev, Rows: i1.dev}),
 		"gather: slot beyond pool":        p.dev.GatherRows(kernel.GatherArgs{Out: rows.dev, Slots: i1.dev, Pool: pool.dev}),
 		"gather index: wrong layout":      p.dev.GatherIndex(kernel.IndexGatherArgs{Out: pool.dev, Slots: i1.dev, Pool: index.dev}),

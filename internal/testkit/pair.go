@@ -119,14 +119,22 @@ func (p *pair) ints(rows, cols int, v []int32) both {
 	return out
 }
 
-// weights is one matrix on each side.
-type weights struct{ ref, dev kernel.Weight }
+// weights is one matrix, prepared by each side.
+type weights struct {
+	stored   kernel.Weight
+	ref, dev kernel.Matrix
+}
 
-// weight draws a matrix in a stored type, with block scales where the type has them.
+// weight draws a matrix that multiplies rows in a stored type, with block scales where the type has them.
 func (p *pair) weight(t kernel.DType, out, in int) weights {
 	p.Helper()
+	return p.weightFor(kernel.Projected, t, out, in)
+}
+
+func (p *pair) weightFor(role kernel.Role, t kernel.DType, out, in int) weights {
+	p.Helper()
 	v := p.normal(out*in, 1/math.Sqrt(float64(in)))
-	var w weights
+	var w kernel.Weight
 	if t == kernel.E4M3 {
 		rows, cols := (out+127)/128, (in+127)/128
 		scales := make([]float32, rows*cols)
@@ -136,11 +144,39 @@ func (p *pair) weight(t kernel.DType, out, in int) weights {
 		for i := range v {
 			v[i] *= 500
 		}
-		w.ref = kernel.Weight{Scale: p.on(p.ref, kernel.F32, rows, cols, scales), BlockRows: 128, BlockCols: 128}
-		w.dev = kernel.Weight{Scale: p.on(p.dev, kernel.F32, rows, cols, scales), BlockRows: 128, BlockCols: 128}
+		w = kernel.Weight{Scale: p.on(p.ref, kernel.F32, rows, cols, scales), BlockRows: 128, BlockCols: 128}
 	}
-	w.ref.Data, w.dev.Data = p.on(p.ref, t, out, in, v), p.on(p.dev, t, out, in, v)
-	return w
+	w.Data = p.on(p.ref, t, out, in, v)
+	return p.prepare(w, role)
+}
+
+// prepare hands a weight to both sides. The reference's memory is the host's.
+func (p *pair) prepare(w kernel.Weight, role kernel.Role) weights {
+	p.Helper()
+	out := weights{stored: w}
+	var err error
+	out.ref, err = p.ref.Prepare(w, role)
+	p.must(err)
+	out.dev, err = p.dev.Prepare(w, role)
+	p.must(err)
+	return out
+}
+
+// experts hands the matrices of experts to both sides.
+func (p *pair) experts(gate, up, down []weights) (onRef, onDev kernel.Experts) {
+	p.Helper()
+	stored := func(list []weights) (out []kernel.Weight) {
+		for _, w := range list {
+			out = append(out, w.stored)
+		}
+		return out
+	}
+	w := kernel.ExpertWeights{Gate: stored(gate), Up: stored(up), Down: stored(down)}
+	onRef, err := p.ref.PrepareExperts(w)
+	p.must(err)
+	onDev, err = p.dev.PrepareExperts(w)
+	p.must(err)
+	return onRef, onDev
 }
 
 // pools is one cache on each side.

@@ -113,22 +113,19 @@ func (p *pair) packed(out, in int) weights {
 	for i := range scale {
 		scale[i] = byte(120 + p.rng.IntN(6))
 	}
-	var w weights
-	for _, s := range []side{{p.ref, false}, p.target()} {
-		t, err := kernel.New(s, kernel.E2M1x2, out, in/2)
-		p.must(err)
-		p.must(s.Write(t, data))
-		e, err := kernel.New(s, kernel.E8M0, out, (in+31)/32)
-		p.must(err)
-		p.must(s.Write(e, scale))
-		m := kernel.Weight{Data: t, Scale: e, BlockRows: 1, BlockCols: 32}
-		if s.dev {
-			w.dev = m
-		} else {
-			w.ref = m
-		}
-	}
-	return w
+	return p.prepare(p.packedWeight(out, in, data, scale), kernel.Projected)
+}
+
+// packedWeight is a matrix of e2m1 pairs.
+func (p *pair) packedWeight(out, in int, data, scale []byte) kernel.Weight {
+	p.Helper()
+	t, err := kernel.New(p.ref, kernel.E2M1x2, out, in/2)
+	p.must(err)
+	p.must(p.ref.Write(t, data))
+	e, err := kernel.New(p.ref, kernel.E8M0, out, (in+31)/32)
+	p.must(err)
+	p.must(p.ref.Write(e, scale))
+	return kernel.Weight{Data: t, Scale: e, BlockRows: 1, BlockCols: 32}
 }
 
 // testPacked multiplies by packed matrices, alone and as experts with clamps.
@@ -161,13 +158,7 @@ func (p *pair) packedByHand() {
 	for i := range data {
 		data[i] = num.PackE2M1(byte(2*i%16), byte(2*i%16+1))
 	}
-	t, err := kernel.New(p.dev, kernel.E2M1x2, 1, 32)
-	p.must(err)
-	p.must(p.dev.Write(t, data))
-	e, err := kernel.New(p.dev, kernel.E8M0, 1, 2)
-	p.must(err)
-	p.must(p.dev.Write(e, []byte{130, 126}))
-	w := kernel.Weight{Data: t, Scale: e, BlockRows: 1, BlockCols: 32}
+	w := p.prepare(p.packedWeight(1, 64, data, []byte{130, 126}), kernel.Projected).dev
 	values := []float32{0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6}
 	for c := range 64 {
 		x := make([]float32, 64)
@@ -200,12 +191,8 @@ func (p *pair) packedExperts() {
 	}
 	x, out := p.random(rows, hidden), p.activations(rows, hidden, make([]float32, rows*hidden))
 	ids, w := p.ints(rows, 2, choice), p.floats(rows, 2, p.normal(rows*2, 1))
-	p.each(func(s side) error {
-		a := kernel.ExpertArgs{Out: s.of(out), X: s.of(x), IDs: s.of(ids), Weights: s.of(w), Limit: 0.5}
-		for e := range experts {
-			a.Gate, a.Up, a.Down = append(a.Gate, s.weight(list[0][e])), append(a.Up, s.weight(list[1][e])), append(a.Down, s.weight(list[2][e]))
-		}
-		return s.Experts(a)
-	})
+	onRef, onDev := p.experts(list[0], list[1], list[2])
+	p.must(p.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref, Experts: onRef, Limit: 0.5}))
+	p.must(p.dev.Experts(kernel.ExpertArgs{Out: out.dev, X: x.dev, IDs: ids.dev, Weights: w.dev, Experts: onDev, Limit: 0.5}))
 	p.near("packed experts with clamps", out, 1e-4)
 }

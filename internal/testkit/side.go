@@ -22,7 +22,7 @@ func (s side) pool(p pools) kernel.Pool {
 	return p.ref
 }
 
-func (s side) weight(w weights) kernel.Weight {
+func (s side) weight(w weights) kernel.Matrix {
 	if s.dev {
 		return w.dev
 	}

@@ -93,7 +93,12 @@ func Backends() []kernel.Backend {
 			Hardware:  "cpu",
 			Summary:   fmt.Sprintf("%s kernels on a worker pool", t.Name),
 			Available: func() error { return nil },
-			Open:      func(o kernel.Options) (kernel.Device, error) { return Open(t, o), nil },
+			Open: func(o kernel.Options) (kernel.Device, error) {
+				if err := host.OneDevice(o); err != nil {
+					return nil, err
+				}
+				return Open(t, o), nil
+			},
 		})
 	}
 	for _, m := range vec.Missing() {
@@ -127,6 +132,9 @@ func (d *Device) Name() string { return d.name }
 
 // Activation is float32.
 func (d *Device) Activation() kernel.DType { return kernel.F32 }
+
+// Hardware is a CPU. Plans do not depend on its cores or memory: an answer is the same on any machine.
+func (d *Device) Hardware() kernel.Hardware { return kernel.Hardware{Arch: "cpu"} }
 
 // Placement says in one line how large buffers lie in memory.
 func (d *Device) Placement() string { return host.Placement() }

@@ -24,9 +24,8 @@ type expertState struct {
 	up    []float32 // [rows, inner]
 	items []expertItem
 	task  task[expertWork]
-	part  kernel.ExpertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
+	part  expertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
 
-	packed  bool
 	alone   bool        // no expert has a second row: packed rows are multiplied one by one, inputs as the tokens lie
 	columns vec.Columns // of the inputs; then of what the gate let through
 }
@@ -35,8 +34,13 @@ type expertState struct {
 type expertItem struct{ expert, n0, n1 int }
 
 type expertWork struct {
-	*kernel.ExpertArgs
+	*expertArgs
 	down bool
+}
+
+type expertArgs struct {
+	kernel.ExpertArgs
+	*experts
 }
 
 // Experts runs the chosen experts, grouped by expert, and adds their weighted outputs in the order of each token's choice.
@@ -47,29 +51,21 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if err := onlyF32("experts", a.Out, a.X); err != nil {
 		return err
 	}
-	d.experts.packed = true
-	for e := range a.Gate {
-		for _, w := range [3]kernel.Weight{a.Gate[e], a.Up[e], a.Down[e]} {
-			if err := readable(w); err != nil {
-				return err
-			}
-			d.experts.packed = d.experts.packed && d.packs(w)
-		}
-		// Gate and up share their input, and experts the memory it is packed in.
-		o := orderFor(a.Gate[0])
-		d.experts.packed = d.experts.packed && orderFor(a.Gate[e]) == o && orderFor(a.Up[e]) == o && orderFor(a.Down[e]) == orderFor(a.Down[0])
+	own, ok := a.Experts.(*experts)
+	if !ok {
+		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
 	}
 	for t := range a.X.Rows {
 		for _, e := range host.RowI32(a.IDs, t) {
-			if e < 0 || int(e) >= len(a.Gate) {
-				return fmt.Errorf("%w: experts: token %d chose expert %d of %d", kernel.ErrArgument, t, e, len(a.Gate))
+			if e < 0 || int(e) >= own.Count() {
+				return fmt.Errorf("%w: experts: token %d chose expert %d of %d", kernel.ErrArgument, t, e, own.Count())
 			}
 		}
 	}
 	for t := 0; t < a.X.Rows; t += expertTokens {
 		end := min(t+expertTokens, a.X.Rows)
 		part := &d.experts.part
-		*part = a
+		*part = expertArgs{a, own}
 		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(t, end), a.X.Slice(t, end), a.IDs.Slice(t, end), a.Weights.Slice(t, end)
 		if err := d.expertBlock(part); err != nil {
 			return err
@@ -79,10 +75,10 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 }
 
 // expertBlock runs the two halves of the experts and adds their outputs. Between them the rows that passed the gate are packed anew.
-func (d *Device) expertBlock(a *kernel.ExpertArgs) error {
+func (d *Device) expertBlock(a *expertArgs) error {
 	st := &d.experts
 	st.sort(a)
-	hidden, inner := a.X.Cols, a.Gate[0].Out()
+	hidden, inner := a.X.Cols, a.Inner()
 	rows := len(st.token)
 	grow(&st.x, rows*hidden)
 	grow(&st.gate, rows*inner)
@@ -94,7 +90,7 @@ func (d *Device) expertBlock(a *kernel.ExpertArgs) error {
 	if err := st.task.run(d, len(st.items), expertWork{a, false}, (*Device).expertBand); err != nil {
 		return err
 	}
-	if st.packed {
+	if a.packed {
 		if err := d.packBetween(a, rows, inner); err != nil {
 			return err
 		}
@@ -107,13 +103,13 @@ func (d *Device) expertBlock(a *kernel.ExpertArgs) error {
 }
 
 // expertInputs brings the tokens' rows into the order of the experts.
-func (d *Device) expertInputs(a *kernel.ExpertArgs) error {
+func (d *Device) expertInputs(a *expertArgs) error {
 	st := &d.experts
 	if st.alone {
 		st.columns.ResetAlone(a.X.Rows, a.X.Cols, orderFor(a.Gate[0]))
 		return d.packChunks(packWork{to: &st.columns, x: a.X})
 	}
-	if st.packed {
+	if a.packed {
 		return d.packGathered(&st.columns, a.X, orderFor(a.Gate[0]), st.token)
 	}
 	return st.task.run(d, ceilDiv(len(st.token), rowBlock), expertWork{a, false}, func(d *Device, w *expertWork, _, item int) {
@@ -125,7 +121,7 @@ func (d *Device) expertInputs(a *kernel.ExpertArgs) error {
 }
 
 // packBetween packs the rows that passed the gate. A few single rows are not worth a hand-over.
-func (d *Device) packBetween(a *kernel.ExpertArgs, rows, inner int) error {
+func (d *Device) packBetween(a *expertArgs, rows, inner int) error {
 	st := &d.experts
 	if !st.alone {
 		st.columns.Reset(rows, inner, orderFor(a.Down[0]))
@@ -141,15 +137,15 @@ func (d *Device) packBetween(a *kernel.ExpertArgs, rows, inner int) error {
 
 // packGated packs a piece of the rows that passed the gate.
 func (d *Device) packGated(w *expertWork, _, i int) {
-	st, inner := &d.experts, w.Gate[0].Out()
+	st, inner := &d.experts, w.Inner()
 	d.tier.PackGathered(&st.columns, i, st.gate[:len(st.own)*inner], inner, len(st.own), st.own)
 }
 
 // sort groups the choices of all tokens by expert, tokens in ascending order within each. Packed rows of an expert begin with a group.
-func (st *expertState) sort(a *kernel.ExpertArgs) {
+func (st *expertState) sort(a *expertArgs) {
 	k := a.IDs.Cols
-	st.first = grow(&st.first, len(a.Gate)+1)
-	st.count = grow(&st.count, len(a.Gate))
+	st.first = grow(&st.first, a.Count()+1)
+	st.count = grow(&st.count, a.Count())
 	st.place = grow(&st.place, a.X.Rows*k)
 	clear(st.count)
 	for t := range a.X.Rows {
@@ -157,16 +153,16 @@ func (st *expertState) sort(a *kernel.ExpertArgs) {
 			st.count[e]++
 		}
 	}
-	st.alone = st.packed && slices.Max(st.count) <= 1
+	st.alone = a.packed && slices.Max(st.count) <= 1
 	group := int32(1)
-	if st.packed && !st.alone {
+	if a.packed && !st.alone {
 		group = vec.GroupRows
 	}
 	st.first[0] = 0
 	for e, n := range st.count {
 		st.first[e+1] = st.first[e] + (n+group-1)/group*group
 	}
-	st.token = grow(&st.token, int(st.first[len(a.Gate)]))
+	st.token = grow(&st.token, int(st.first[a.Count()]))
 	st.own = grow(&st.own, len(st.token))
 	for i := range st.token {
 		st.token[i], st.own[i] = -1, -1
@@ -185,7 +181,7 @@ func (st *expertState) sort(a *kernel.ExpertArgs) {
 // cut lists the bands of every expert that has rows. Where these are few, weights stream through and bands are long, as those of a product.
 func (st *expertState) cut(out, workers int) {
 	band := bandRows
-	if st.packed && slices.Max(st.count) <= vec.GroupRows {
+	if st.part.packed && slices.Max(st.count) <= vec.GroupRows {
 		active := 0
 		for _, rows := range st.count {
 			active += min(int(rows), 1)
@@ -209,7 +205,7 @@ func (d *Device) expertBand(w *expertWork, worker, item int) {
 	st := &d.experts
 	it := st.items[item]
 	r0, rows := int(st.first[it.expert]), int(st.count[it.expert])
-	hidden, inner := w.X.Cols, w.Gate[0].Out()
+	hidden, inner := w.X.Cols, w.Inner()
 	x := st.x[r0*hidden : (r0+rows)*hidden]
 	gate, up := st.gate[r0*inner:(r0+rows)*inner], st.up[r0*inner:(r0+rows)*inner]
 	if w.down {
@@ -233,9 +229,9 @@ func (d *Device) expertBand(w *expertWork, worker, item int) {
 }
 
 // expertProduct computes a band of one matrix from the expert's rows, packed from the given row on or as they are.
-func (d *Device) expertProduct(worker int, p product, w kernel.Weight, it expertItem, row int) {
+func (d *Device) expertProduct(worker int, p product, w *host.Matrix, it expertItem, row int) {
 	st := &d.experts
-	if !st.packed {
+	if !st.part.packed {
 		d.product(worker, p, w, it.n0, it.n1)
 		return
 	}

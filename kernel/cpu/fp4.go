@@ -16,7 +16,7 @@ var fp4Pairs = func() (t [256][2]float32) {
 }()
 
 // widenBand widens rows n0 to n1 of a weight that has no product of its own, scales included, into out [n1-n0, in].
-func widenBand(out []float32, w kernel.Weight, n0, n1 int) {
+func widenBand(out []float32, w *host.Matrix, n0, n1 int) {
 	if w.Data.DType != kernel.E2M1x2 {
 		widenHalf(out, w.Data.Slice(n0, n1))
 		return

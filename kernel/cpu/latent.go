@@ -13,7 +13,7 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	if err := onlyF32("absorb", a.Out, a.Q); err != nil {
 		return err
 	}
-	if err := readable(a.KVB); err != nil {
+	if _, err := host.Own("absorb", a.KVB); err != nil {
 		return err
 	}
 	return d.absorb.run(d, a.Dims.Heads*ceilDiv(a.Q.Rows, tileRows), a, (*Device).absorbTile)
@@ -31,7 +31,8 @@ func (d *Device) absorbTile(a *kernel.AbsorbArgs, worker, item int) {
 		copy(to[a.Dims.Latent:], host.RowF32(q, m)[a.Dims.Nope:])
 	}
 	n0 := h * (a.Dims.Nope + a.Dims.V)
-	d.accumulate(worker, product{y: host.F32(out), ldy: out.Stride, x: host.F32(q), ldx: q.Stride, m: m1 - m0}, a.KVB, n0, n0+a.Dims.Nope)
+	p := product{y: host.F32(out), ldy: out.Stride, x: host.F32(q), ldx: q.Stride, m: m1 - m0}
+	d.accumulate(worker, p, a.KVB.(*host.Matrix), n0, n0+a.Dims.Nope)
 }
 
 // Expand moves attention outputs out of latent space, one head and a tile of rows at a time.
@@ -42,7 +43,7 @@ func (d *Device) Expand(a kernel.ExpandArgs) error {
 	if err := onlyF32("expand", a.Out, a.U); err != nil {
 		return err
 	}
-	if err := readable(a.KVB); err != nil {
+	if _, err := host.Own("expand", a.KVB); err != nil {
 		return err
 	}
 	return d.expand.run(d, a.Dims.Heads*ceilDiv(a.U.Rows, tileRows), a, (*Device).expandTile)
@@ -55,5 +56,6 @@ func (d *Device) expandTile(a *kernel.ExpandArgs, worker, item int) {
 	u := a.U.Slice(m0, m1).Columns(h*a.Dims.Latent, (h+1)*a.Dims.Latent)
 	out := a.Out.Slice(m0, m1).Columns(h*a.Dims.V, (h+1)*a.Dims.V)
 	n0 := h*(a.Dims.Nope+a.Dims.V) + a.Dims.Nope
-	d.product(worker, product{y: host.F32(out), ldy: out.Stride, x: host.F32(u), ldx: u.Stride, m: m1 - m0}, a.KVB, n0, n0+a.Dims.V)
+	p := product{y: host.F32(out), ldy: out.Stride, x: host.F32(u), ldx: u.Stride, m: m1 - m0}
+	d.product(worker, p, a.KVB.(*host.Matrix), n0, n0+a.Dims.V)
 }

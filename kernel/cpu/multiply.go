@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"fmt"
-
 	"sparrow/kernel"
 	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/host"
@@ -42,6 +40,7 @@ type multiplyState struct {
 // part is one of the products, and where it is not of few rows its tiles.
 type part struct {
 	kernel.MultiplyArgs
+	w       *host.Matrix
 	columns *vec.Columns // x packed, or nil to take it as it is
 	band    int          // weight rows of a tile
 	bands   int
@@ -56,11 +55,11 @@ func (p *part) cut(workers int) {
 		p.band = packedBand
 		tiles := ceilDiv(p.X.Rows, packedTileRows)
 		p.tile = ceilDiv(p.X.Rows, tiles*2*vec.GroupRows) * 2 * vec.GroupRows // of equal size
-		for p.band > packedBandFew && ceilDiv(p.W.Out(), p.band)*ceilDiv(p.X.Rows, p.tile) < 4*workers {
+		for p.band > packedBandFew && ceilDiv(p.w.Out(), p.band)*ceilDiv(p.X.Rows, p.tile) < 4*workers {
 			p.band /= 2
 		}
 	}
-	p.bands, p.tiles = ceilDiv(p.W.Out(), p.band), ceilDiv(p.X.Rows, p.tile)
+	p.bands, p.tiles = ceilDiv(p.w.Out(), p.band), ceilDiv(p.X.Rows, p.tile)
 }
 
 // Multiply multiplies by a stored weight.
@@ -98,13 +97,14 @@ func (d *Device) multiplyParts(op string) error {
 		if err := onlyF32(op, p.Out, p.X); err != nil {
 			return err
 		}
-		if err := readable(p.W); err != nil {
+		var err error
+		if p.w, err = host.Own(op, p.W); err != nil {
 			return err
 		}
-		if !d.packs(p.W) {
+		if !d.packs(p.w) {
 			continue
 		}
-		o := orderFor(p.W)
+		o := orderFor(p.w)
 		p.columns = &st.columns[o]
 		if st.packed[o] {
 			continue
@@ -130,14 +130,6 @@ func (d *Device) multiplyParts(op string) error {
 // forget drops the memory of the products that were computed.
 func (st *multiplyState) forget() { clear(st.parts) }
 
-// readable rejects weights this backend has no product for.
-func readable(w kernel.Weight) error {
-	if w.Data.DType == kernel.E4M3 && (w.BlockRows != 128 || w.BlockCols != 128) {
-		return fmt.Errorf("%w: e4m3 weights in blocks of %d x %d, supported are 128 x 128", kernel.ErrUnsupported, w.BlockRows, w.BlockCols)
-	}
-	return nil
-}
-
 // multiplyItem computes one tile of one of the products. Neighbouring items share a tile of x: its rows fill half of the second cache, and the
 // kernels fetch weights ahead but not x.
 func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
@@ -148,7 +140,7 @@ func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
 			continue
 		}
 		n0, m0 := item%p.bands*p.band, item/p.bands*p.tile
-		d.multiplyTile(p, worker, n0, min(n0+p.band, p.W.Out()), m0, min(m0+p.tile, p.X.Rows))
+		d.multiplyTile(p, worker, n0, min(n0+p.band, p.w.Out()), m0, min(m0+p.tile, p.X.Rows))
 		return
 	}
 }
@@ -157,7 +149,7 @@ func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
 func (d *Device) multiplyShare(st **multiplyState, worker, item int) {
 	for i := range (*st).parts {
 		p := &(*st).parts[i]
-		n0, n1 := (*st).shares.rows(item, i, p.W.Out())
+		n0, n1 := (*st).shares.rows(item, i, p.w.Out())
 		// Weights without a product of their own are widened first, a band at a time.
 		step := n1 - n0
 		if p.columns == nil {
@@ -173,7 +165,7 @@ func (d *Device) multiplyShare(st **multiplyState, worker, item int) {
 func (d *Device) multiplyTile(p *part, worker, n0, n1, m0, m1 int) {
 	out := p.Out.Slice(m0, m1).Columns(n0, n1)
 	if p.columns != nil {
-		d.packedProduct(vec.Cut{Y: host.F32(out), Ldy: out.Stride, X: p.columns, M0: m0, M1: m1, N: n1 - n0, Add: p.Accumulate}, p.W, n0)
+		d.packedProduct(vec.Cut{Y: host.F32(out), Ldy: out.Stride, X: p.columns, M0: m0, M1: m1, N: n1 - n0, Add: p.Accumulate}, p.w, n0)
 		return
 	}
 	x := p.X.Slice(m0, m1)
@@ -181,7 +173,7 @@ func (d *Device) multiplyTile(p *part, worker, n0, n1, m0, m1 int) {
 	if p.Accumulate {
 		y, ldy = grow(&d.scratch[worker].tile, (m1-m0)*(n1-n0)), n1-n0
 	}
-	d.product(worker, product{y: y, ldy: ldy, x: host.F32(x), ldx: x.Stride, m: m1 - m0}, p.W, n0, n1)
+	d.product(worker, product{y: y, ldy: ldy, x: host.F32(x), ldx: x.Stride, m: m1 - m0}, p.w, n0, n1)
 	if p.Accumulate {
 		for m := range m1 - m0 {
 			to := host.RowF32(out, m)

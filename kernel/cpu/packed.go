@@ -14,7 +14,7 @@ type packWork struct {
 }
 
 // packs reports whether products with a weight go by packed columns: on a tier with tiles, in every format they take.
-func (d *Device) packs(w kernel.Weight) bool {
+func (d *Device) packs(w *host.Matrix) bool {
 	if !d.tier.Tiled() {
 		return false
 	}
@@ -32,7 +32,7 @@ func (d *Device) packs(w kernel.Weight) bool {
 const orders = vec.Halves + 1
 
 // orderFor is the order of columns to be multiplied by a weight.
-func orderFor(w kernel.Weight) vec.Order {
+func orderFor(w *host.Matrix) vec.Order {
 	switch w.Data.DType {
 	case kernel.E4M3:
 		return vec.Halves
@@ -76,7 +76,7 @@ func (d *Device) packChunk(w *packWork, _, i int) {
 }
 
 // packedProduct multiplies packed columns by the rows of a weight from n0 on.
-func (d *Device) packedProduct(c vec.Cut, w kernel.Weight, n0 int) {
+func (d *Device) packedProduct(c vec.Cut, w *host.Matrix, n0 int) {
 	band := w.Data.Slice(n0, n0+c.N)
 	switch w.Data.DType {
 	case kernel.BF16:

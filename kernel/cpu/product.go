@@ -16,7 +16,7 @@ type product struct {
 }
 
 // product computes y = x times rows n0 to n1 of a weight, transposed.
-func (d *Device) product(worker int, p product, w kernel.Weight, n0, n1 int) {
+func (d *Device) product(worker int, p product, w *host.Matrix, n0, n1 int) {
 	k := w.In()
 	band := w.Data.Slice(n0, n1)
 	switch w.Data.DType {
@@ -35,7 +35,7 @@ func (d *Device) product(worker int, p product, w kernel.Weight, n0, n1 int) {
 }
 
 // accumulate adds x times rows n0 to n1 of a weight, not transposed, to y: y[m] += sum over n of x[m][n] * w[n].
-func (d *Device) accumulate(worker int, p product, w kernel.Weight, n0, n1 int) {
+func (d *Device) accumulate(worker int, p product, w *host.Matrix, n0, n1 int) {
 	c := w.In()
 	band := w.Data.Slice(n0, n1)
 	switch w.Data.DType {

@@ -57,19 +57,19 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 	if err := onlyF32("embed", a.Out); err != nil {
 		return err
 	}
-	switch a.Table.DType {
-	case kernel.F32, kernel.BF16, kernel.F16:
-	default:
-		return fmt.Errorf("%w: embed: a table of %v", kernel.ErrUnsupported, a.Table.DType)
+	table, err := host.Own("embed", a.Table)
+	if err != nil {
+		return err
 	}
 	for t := range a.Out.Rows {
-		if id := int(host.RowI32(a.IDs, t)[0]); id < 0 || id >= a.Table.Rows {
-			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d", kernel.ErrArgument, id, a.Table.Rows)
+		if id := int(host.RowI32(a.IDs, t)[0]); id < 0 || id >= table.Out() {
+			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d",
+				kernel.ErrArgument, id, table.Out())
 		}
 	}
 	return d.eachRow(rowWork{rows: a.Out.Rows, look: a, do: func(d *Device, w *rowWork, _, t int) {
 		id, out := int(host.RowI32(w.look.IDs, t)[0]), host.RowF32(w.look.Out, t)
-		switch row := w.look.Table.Slice(id, id+1); row.DType {
+		switch row := w.look.Table.(*host.Matrix).Data.Slice(id, id+1); row.DType {
 		case kernel.F32:
 			copy(out, host.F32(row))
 		case kernel.BF16:

@@ -1,6 +1,6 @@
 package cpu
 
-import "sparrow/kernel"
+import "sparrow/kernel/host"
 
 // Products of few rows take as long as reading their weights. Workers therefore get shares of the bytes of all weights together, one after the other as
 // they lie: a share may be the end of one weight, another and the beginning of a third. The kernels fetch what they multiply next, and every share
@@ -18,7 +18,7 @@ type shares struct{ at []place }
 func (s *shares) count() int { return len(s.at) - 1 }
 
 // rowBytes is the size of a row of a weight, without scales.
-func rowBytes(w kernel.Weight) int { return w.Data.Cols * w.Data.DType.Size() }
+func rowBytes(w *host.Matrix) int { return w.Data.Cols * w.Data.DType.Size() }
 
 // sharesEach is the shares of each of several workers: the one that is ahead takes what another has not begun.
 const sharesEach = 2
@@ -27,7 +27,7 @@ const sharesEach = 2
 func (s *shares) cut(parts []part, workers int) {
 	total := 0
 	for i := range parts {
-		total += parts[i].W.Out() * rowBytes(parts[i].W)
+		total += parts[i].w.Out() * rowBytes(parts[i].w)
 	}
 	n := 1
 	if workers > 1 {
@@ -36,7 +36,7 @@ func (s *shares) cut(parts []part, workers int) {
 	s.at = append(s.at[:0], place{})
 	before := 0 // bytes up to the row at hand
 	for i := range parts {
-		rows, size := parts[i].W.Out(), rowBytes(parts[i].W)
+		rows, size := parts[i].w.Out(), rowBytes(parts[i].w)
 		for row := 0; row < rows; row += packedBandFew {
 			// A share ends before the block whose greater part belongs to the next one.
 			unit := min(packedBandFew, rows-row) * size

@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"sparrow/kernel"
+	"sparrow/kernel/host"
 )
 
 // Every row belongs to one share, blocks are not cut, and no share is more than a block away from an equal one.
 func TestSharesAreEqual(t *testing.T) {
 	weight := func(d kernel.DType, rows, cols int) part {
-		return part{MultiplyArgs: kernel.MultiplyArgs{W: kernel.Weight{Data: kernel.Tensor{DType: d, Rows: rows, Cols: cols, Stride: cols}}}}
+		return part{w: &host.Matrix{Weight: kernel.Weight{Data: kernel.Tensor{DType: d, Rows: rows, Cols: cols, Stride: cols}}}}
 	}
 	for _, parts := range [][]part{
 		{weight(kernel.BF16, 512, 1024), weight(kernel.BF16, 576, 1024), weight(kernel.BF16, 128, 1024), weight(kernel.BF16, 64, 1024)},
@@ -24,18 +25,18 @@ func TestSharesAreEqual(t *testing.T) {
 			}
 			total, block := 0, 0
 			for i := range parts {
-				total += parts[i].W.Out() * rowBytes(parts[i].W)
-				block = max(block, packedBandFew*rowBytes(parts[i].W))
+				total += parts[i].w.Out() * rowBytes(parts[i].w)
+				block = max(block, packedBandFew*rowBytes(parts[i].w))
 			}
 			sum := 0
 			for i := range s.count() {
 				bytes := 0
 				for p := range parts {
-					n0, n1 := s.rows(i, p, parts[p].W.Out())
+					n0, n1 := s.rows(i, p, parts[p].w.Out())
 					if n0%packedBandFew != 0 && n0 < n1 {
 						t.Errorf("a share begins in row %d", n0)
 					}
-					bytes += max(0, n1-n0) * rowBytes(parts[p].W)
+					bytes += max(0, n1-n0) * rowBytes(parts[p].w)
 				}
 				if sum += bytes; bytes == 0 || bytes > total/s.count()+2*block {
 					t.Errorf("%d workers: share %d of %d has %d bytes of %d", workers, i, s.count(), bytes, total)

@@ -76,7 +76,11 @@ func BenchmarkMultiplyFP4(b *testing.B) {
 	if err := errors.Join(d.Write(w.Data, data), d.Write(w.Scale, scales)); err != nil {
 		b.Fatal(err)
 	}
-	a := kernel.MultiplyArgs{Out: tensorOf(b, d, kernel.F32, 1, 2048), X: tensorOf(b, d, kernel.F32, 1, 4096), W: w}
+	m, err := d.Prepare(w, kernel.Projected)
+	if err != nil {
+		b.Fatal(err)
+	}
+	a := kernel.MultiplyArgs{Out: tensorOf(b, d, kernel.F32, 1, 2048), X: tensorOf(b, d, kernel.F32, 1, 4096), W: m}
 	b.SetBytes(2048*2048 + 2048*128)
 	for b.Loop() {
 		if err := d.Multiply(a); err != nil {

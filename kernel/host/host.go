@@ -6,45 +6,27 @@ import (
 	"fmt"
 	"unsafe"
 
+	"sparrow/internal/sysmem"
 	"sparrow/kernel"
 )
 
-// Buffer is host memory. It is 64-byte aligned when it was allocated here; imported bytes keep the alignment they have.
-type Buffer []byte
-
-// Len is the size in bytes.
-func (b Buffer) Len() int64 { return int64(len(b)) }
-
 // Memory implements kernel.Memory over the Go heap. All operations of a host device are finished when they return, so Sync has nothing to
-// wait for. The zero value imports bytes where they lie; see [Packed].
+// wait for. The zero value leaves weights where they lie; see [Packed].
 type Memory struct{ pack *packer }
 
 // mostBytes of one buffer: within what 64-bit systems give a process, which the heap would answer with a panic.
 const mostBytes int64 = 1 << 46
 
-// Alloc returns zeroed memory aligned to a cache line.
+// Alloc returns zeroed memory aligned to a cache line of 64 bytes.
 func (Memory) Alloc(n int64) (kernel.Buffer, error) {
 	if n < 0 || n > mostBytes {
 		return nil, fmt.Errorf("%w: alloc: %d bytes, want 0 to %d", kernel.ErrArgument, n, mostBytes)
 	}
-	return Buffer(aligned(int(n))), nil
+	return kernel.HostBuffer(aligned(int(n))), nil
 }
 
 // Free returns the memory to the garbage collector once nothing refers to it.
 func (Memory) Free(kernel.Buffer) {}
-
-// Import uses data itself when it is aligned for its elements, and an aligned copy otherwise, or where imports are packed.
-func (m Memory) Import(data []byte, d kernel.DType) (kernel.Buffer, error) {
-	if m.pack != nil {
-		return Buffer(m.pack.copy(data)), nil
-	}
-	if len(data) > 0 && uintptr(unsafe.Pointer(&data[0]))%uintptr(d.Size()) != 0 {
-		b := aligned(len(data))
-		copy(b, data)
-		return Buffer(b), nil
-	}
-	return Buffer(data), nil
-}
 
 // Write copies src to the start of dst.
 func (Memory) Write(dst kernel.Tensor, src []byte) error {
@@ -66,6 +48,20 @@ func (Memory) Read(dst []byte, src kernel.Tensor) error {
 	return nil
 }
 
+// MemoryFree is what the machine, or the control group the process is in, can still give and has in all. Pages of
+// files, such as weights that are read where they lie, count as free.
+func (Memory) MemoryFree() (free, total int64, err error) {
+	return sysmem.Available(), sysmem.Total(), nil
+}
+
+// OneDevice refuses an ordinal: all cores of a host are one device.
+func OneDevice(o kernel.Options) error {
+	if o.Ordinal != 0 {
+		return fmt.Errorf("%w: device %d was asked for, a CPU is device 0 alone", kernel.ErrUnavailable, o.Ordinal)
+	}
+	return nil
+}
+
 // Sync returns at once.
 func (Memory) Sync() error { return nil }
 
@@ -82,7 +78,7 @@ func aligned(n int) []byte {
 
 // Bytes is the tensor's memory from its first element to the end of its last row.
 func Bytes(t kernel.Tensor) []byte {
-	b := t.Buf.(Buffer)
+	b := t.Buf.(kernel.HostBuffer)
 	return b[t.Off : t.Off+t.Extent()]
 }
 

@@ -17,7 +17,7 @@ func TestAllocIsAlignedAndZero(t *testing.T) {
 		if err != nil || b.Len() != n {
 			t.Fatalf("%d bytes: %v, %v", n, b, err)
 		}
-		bytes := []byte(b.(host.Buffer))
+		bytes := []byte(b.(kernel.HostBuffer))
 		if n > 0 && uintptr(unsafe.Pointer(&bytes[0]))%64 != 0 {
 			t.Errorf("%d bytes are not aligned to a cache line", n)
 		}
@@ -34,13 +34,13 @@ func TestAllocIsAlignedAndZero(t *testing.T) {
 	}
 }
 
-// Aligned bytes are used as they are; bytes a view of float32 could not be taken of are copied.
-func TestImport(t *testing.T) {
+// Aligned weights are used where they lie; bytes a view of float32 could not be taken of are copied.
+func TestPrepare(t *testing.T) {
 	b, err := host.Memory{}.Alloc(64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := []byte(b.(host.Buffer))
+	raw := []byte(b.(kernel.HostBuffer))
 	for i := range raw {
 		raw[i] = byte(i)
 	}
@@ -49,11 +49,17 @@ func TestImport(t *testing.T) {
 		d    kernel.DType
 		same bool
 	}{{0, kernel.F32, true}, {4, kernel.F32, true}, {2, kernel.F32, false}, {2, kernel.BF16, true}, {1, kernel.BF16, false}, {1, kernel.E4M3, true}} {
-		in, err := host.Memory{}.Import(raw[c.skip:c.skip+8], c.d)
+		cols := 8 / c.d.Size()
+		w := kernel.Weight{Data: kernel.Tensor{Buf: kernel.HostBuffer(raw), Off: int64(c.skip), DType: c.d, Rows: 1, Cols: cols, Stride: cols}}
+		if c.d == kernel.E4M3 {
+			w.Scale = kernel.Tensor{Buf: kernel.HostBuffer(raw), DType: kernel.F32, Rows: 1, Cols: 1, Stride: 1}
+			w.BlockRows, w.BlockCols = 128, 128
+		}
+		m, err := host.Memory{}.Matrix(w, kernel.Projected)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := []byte(in.(host.Buffer))
+		got := host.Bytes(m.Data)
 		if string(got) != string(raw[c.skip:c.skip+8]) {
 			t.Errorf("%v at %d: other bytes", c.d, c.skip)
 		}

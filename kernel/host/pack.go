@@ -16,7 +16,8 @@ type packer struct {
 // packBlock holds many tensors, so that few huge pages are cut off at its ends.
 const packBlock = 64 << 20
 
-// Packed is a memory whose imports are copies that are fast to read: on huge pages, on all memory nodes, aligned to a cache line.
+// Packed is a memory that prepares weights as copies that are fast to read: on huge pages, on all memory nodes, aligned
+// to a cache line.
 func Packed() Memory { return Memory{pack: &packer{}} }
 
 // MemoryFor is the memory of a device opened with these options.

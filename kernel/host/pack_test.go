@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Packed imports hold the same bytes, on cache lines, share no byte with each other or with the source, and cannot be appended to.
-func TestPackedImportsAreAlignedCopies(t *testing.T) {
+// Packed weights hold the same bytes, on cache lines, share no byte with each other or with the source, and cannot be appended to.
+func TestPackedWeightsAreAlignedCopies(t *testing.T) {
 	m := Packed()
 	source := make([]byte, packBlock)
 	for i := range source {
@@ -19,11 +19,7 @@ func TestPackedImportsAreAlignedCopies(t *testing.T) {
 	var wants [][]byte
 	for _, n := range []int{0, 1, 63, 64, 65, 4097, packBlock / 4, packBlock/4 + 1, packBlock - 3, packBlock / 5, packBlock / 5, packBlock / 5, packBlock / 5, packBlock / 5, packBlock / 5} {
 		from := source[len(source)-n:]
-		b, err := m.Import(from, kernel.E4M3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := []byte(b.(Buffer))
+		got := Bytes(m.place(kernel.Tensor{Buf: kernel.HostBuffer(from), DType: kernel.E4M3, Rows: 1, Cols: n, Stride: n}))
 		if len(got) != n || cap(got) != n {
 			t.Fatalf("%d bytes: length %d, capacity %d", n, len(got), cap(got))
 		}
@@ -35,7 +31,7 @@ func TestPackedImportsAreAlignedCopies(t *testing.T) {
 	clear(source)
 	for i := range views {
 		if !bytes.Equal(views[i], wants[i]) {
-			t.Errorf("import %d of %d bytes changed", i, len(wants[i]))
+			t.Errorf("weight %d of %d bytes changed", i, len(wants[i]))
 		}
 	}
 }

@@ -3,6 +3,8 @@ package host
 import (
 	"strings"
 	"testing"
+
+	"sparrow/kernel"
 )
 
 func TestParseNodes(t *testing.T) {
@@ -20,7 +22,7 @@ func TestLargeBuffersAreUsable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bytes := []byte(b.(Buffer))
+		bytes := []byte(b.(kernel.HostBuffer))
 		for i := 0; i < len(bytes); i += 4096 {
 			if bytes[i] != 0 {
 				t.Fatalf("byte %d is %d", i, bytes[i])

@@ -96,7 +96,7 @@ func TestAbsorbedEqualsExpanded(t *testing.T) {
 		}
 		const queries, keys = 5, 40
 		q, latents := normal(queries, d.Heads*d.QK(), 1), normal(keys, d.Row(), 1)
-		kvb := kernel.Weight{Data: normal(d.KVB(), d.Latent, 1/math.Sqrt(512))}
+		kvb := b.prepare(kernel.Weight{Data: normal(d.KVB(), d.Latent, 1/math.Sqrt(512))}, kernel.Latent)
 		scale := float32(1 / math.Sqrt(float64(d.QK())))
 		lens := b.i32(queries, 1, 1, 7, 39, 40, 40)
 

@@ -18,14 +18,19 @@ func (*Device) Embed(a kernel.EmbedArgs) error {
 	if err := onlyF32("embed", a.Out); err != nil {
 		return err
 	}
-	row := make([]float64, a.Table.Cols)
+	table, err := host.Own("embed", a.Table)
+	if err != nil {
+		return err
+	}
+	row := make([]float64, table.In())
 	ids := host.I32(a.IDs)
 	for t := range a.Out.Rows {
 		id := int(ids[t*a.IDs.Stride])
-		if id < 0 || id >= a.Table.Rows {
-			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d", kernel.ErrArgument, id, a.Table.Rows)
+		if id < 0 || id >= table.Out() {
+			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d",
+				kernel.ErrArgument, id, table.Out())
 		}
-		widen(row, a.Table, id)
+		widen(row, table.Data, id)
 		out := host.RowF32(a.Out, t)
 		for c := range out {
 			out[c] = float32(row[c])
@@ -68,9 +73,13 @@ func (*Device) Multiply(a kernel.MultiplyArgs) error {
 	if err := onlyF32("multiply", a.Out, a.X); err != nil {
 		return err
 	}
-	row := make([]float64, a.W.In())
-	for o := range a.W.Out() {
-		weightRow(row, a.W, o)
+	w, err := host.Own("multiply", a.W)
+	if err != nil {
+		return err
+	}
+	row := make([]float64, w.In())
+	for o := range w.Out() {
+		weightRow(row, w, o)
 		for t := range a.X.Rows {
 			y := float32(dot(row, host.RowF32(a.X, t)))
 			out := host.RowF32(a.Out, t)

@@ -96,27 +96,31 @@ func (*Device) Experts(a kernel.ExpertArgs) error {
 	if err := onlyF32("experts", a.Out, a.X); err != nil {
 		return err
 	}
-	inner := a.Gate[0].Out()
+	x, ok := a.Experts.(*host.Experts)
+	if !ok {
+		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
+	}
+	inner := x.Inner()
 	g, u := make([]float32, inner), make([]float32, inner)
 	wide := make([]float64, max(inner, a.X.Cols))
 	sum := make([]float64, a.X.Cols)
 	for t := range a.X.Rows {
-		x, ids, weights := host.RowF32(a.X, t), host.RowI32(a.IDs, t), host.RowF32(a.Weights, t)
+		row, ids, weights := host.RowF32(a.X, t), host.RowI32(a.IDs, t), host.RowF32(a.Weights, t)
 		clear(sum)
 		for j, id := range ids {
 			e := int(id)
-			if e < 0 || e >= len(a.Gate) {
-				return fmt.Errorf("%w: experts: expert %d of %d", kernel.ErrArgument, e, len(a.Gate))
+			if e < 0 || e >= x.Count() {
+				return fmt.Errorf("%w: experts: expert %d of %d", kernel.ErrArgument, e, x.Count())
 			}
 			for o := range inner {
-				weightRow(wide[:len(x)], a.Gate[e], o)
-				g[o] = float32(dot(wide, x))
-				weightRow(wide[:len(x)], a.Up[e], o)
-				u[o] = float32(dot(wide, x))
+				weightRow(wide[:len(row)], x.Gate[e], o)
+				g[o] = float32(dot(wide, row))
+				weightRow(wide[:len(row)], x.Up[e], o)
+				u[o] = float32(dot(wide, row))
 			}
 			gate(g, g, u, a.Limit)
 			for o := range sum {
-				weightRow(wide[:inner], a.Down[e], o)
+				weightRow(wide[:inner], x.Down[e], o)
 				sum[o] += float64(weights[j]) * dot(wide, g)
 			}
 		}

@@ -92,7 +92,7 @@ func TestExperts(t *testing.T) {
 	b := newBench(t)
 	w := func(v float32) kernel.Weight { return b.weight(1, 1, v) }
 	args := kernel.ExpertArgs{Out: b.f32(2, 1, 100, 0), X: b.f32(2, 1, 2, 2), IDs: b.i32(2, 2, 1, 0, 1, 1), Weights: b.f32(2, 2, 0.5, 0.25, 1, 2),
-		Gate: []kernel.Weight{w(1), w(0.5)}, Up: []kernel.Weight{w(1), w(2)}, Down: []kernel.Weight{w(10), w(1)}}
+		Experts: b.experts([]kernel.Weight{w(1), w(0.5)}, []kernel.Weight{w(1), w(2)}, []kernel.Weight{w(10), w(1)})}
 	b.must(b.Experts(args))
 	e0, e1 := 10*2*sigmoid(2)*2, 1*sigmoid(1)*4
 	b.near("rows", host.F32(args.Out), 100+0.5*e1+0.25*e0, 3*e1)
@@ -109,7 +109,7 @@ func TestExpertSumIsRoundedOnce(t *testing.T) {
 	w := func(v float32) kernel.Weight { return b.weight(1, 1, v) }
 	// For x = 64 silu(x) is 64 and up x is 1, so the experts give 64 * down: 2^25 and 1.
 	one := kernel.ExpertArgs{Out: b.f32(1, 1), X: b.f32(1, 1, 64), IDs: b.i32(1, 3, 0, 1, 0), Weights: b.f32(1, 3, 1, 1, -1),
-		Gate: []kernel.Weight{w(1), w(1)}, Up: []kernel.Weight{w(1.0 / 64), w(1.0 / 64)}, Down: []kernel.Weight{w(big / 64), w(1.0 / 64)}}
+		Experts: b.experts([]kernel.Weight{w(1), w(1)}, []kernel.Weight{w(1.0 / 64), w(1.0 / 64)}, []kernel.Weight{w(big / 64), w(1.0 / 64)})}
 	b.must(b.Experts(one))
 	b.near("sum", host.F32(one.Out), 1)
 }
@@ -125,7 +125,7 @@ func TestMultiplyAppliesBlockScales(t *testing.T) {
 	}
 	x, y := b.f32(1, 130), b.f32(1, 130)
 	host.F32(x)[0], host.F32(x)[128] = 1, 1
-	w := kernel.Weight{Data: data, Scale: b.f32(2, 2, 1, 10, 100, 1000), BlockRows: 128, BlockCols: 128}
+	w := b.prepare(kernel.Weight{Data: data, Scale: b.f32(2, 2, 1, 10, 100, 1000), BlockRows: 128, BlockCols: 128}, kernel.Projected)
 	b.must(b.Multiply(kernel.MultiplyArgs{Out: y, X: x, W: w}))
 	v := host.F32(y)
 	b.near("rows 0, 127, 128, 129", []float32{v[0], v[127], v[128], v[129]}, 22, 22, 2200, 2200)

@@ -20,7 +20,12 @@ func Backends() []kernel.Backend {
 		Hardware:  "cpu",
 		Summary:   "plain Go with float64 sums: the definition of correct, slow",
 		Available: func() error { return nil },
-		Open:      func(o kernel.Options) (kernel.Device, error) { return &Device{host.MemoryFor(o)}, nil },
+		Open: func(o kernel.Options) (kernel.Device, error) {
+			if err := host.OneDevice(o); err != nil {
+				return nil, err
+			}
+			return &Device{host.MemoryFor(o)}, nil
+		},
 	}}
 }
 
@@ -29,6 +34,9 @@ func (*Device) Name() string { return "ref" }
 
 // Activation is float32.
 func (*Device) Activation() kernel.DType { return kernel.F32 }
+
+// Hardware is a CPU.
+func (*Device) Hardware() kernel.Hardware { return kernel.Hardware{Arch: "cpu"} }
 
 // Close has nothing to release.
 func (*Device) Close() error { return nil }
@@ -93,7 +101,7 @@ func vector(t kernel.Tensor) []float64 {
 }
 
 // weightRow reads row o of a weight: the stored values times their blocks' scales, rounded to float32 as a dequantised matrix would be.
-func weightRow(dst []float64, w kernel.Weight, o int) {
+func weightRow(dst []float64, w *host.Matrix, o int) {
 	widen(dst, w.Data, o)
 	if !w.Scale.Given() {
 		return

@@ -51,6 +51,22 @@ func (b *bench) weight(out, in int, v ...float32) kernel.Weight {
 	return kernel.Weight{Data: b.f32(out, in, v...)}
 }
 
+// prepare is a matrix of a weight.
+func (b *bench) prepare(w kernel.Weight, role kernel.Role) kernel.Matrix {
+	b.Helper()
+	m, err := b.Prepare(w, role)
+	b.must(err)
+	return m
+}
+
+// experts are experts of weights.
+func (b *bench) experts(gate, up, down []kernel.Weight) kernel.Experts {
+	b.Helper()
+	x, err := b.PrepareExperts(kernel.ExpertWeights{Gate: gate, Up: up, Down: down})
+	b.must(err)
+	return x
+}
+
 // mainPool is a zeroed cache of latent rows.
 func (b *bench) mainPool(k layout.Kind, pages, tokens int) kernel.Pool {
 	b.Helper()

@@ -41,7 +41,7 @@ func loadAttention(c *config.DSA, l *nn.Loader, p string, index bool) mla.Weight
 		QB:     l.Matrix(p+"q_b_proj.weight", a.Heads*a.QK(), a.QLora),
 		KVA:    l.Matrix(p+"kv_a_proj_with_mqa.weight", a.Latent+a.Rope, c.Hidden),
 		KVNorm: l.Vector(p+"kv_a_layernorm.weight", a.Latent),
-		KVB:    l.Matrix(p+"kv_b_proj.weight", a.Heads*(a.Nope+a.V), a.Latent),
+		KVB:    l.LatentMatrix(p+"kv_b_proj.weight", a.Heads*(a.Nope+a.V), a.Latent),
 		O:      l.Matrix(p+"o_proj.weight", c.Hidden, a.Heads*a.V),
 	}
 	if !index {

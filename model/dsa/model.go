@@ -18,10 +18,10 @@ type Model struct {
 	queue  *kernel.Queue
 	attn   *mla.Attention
 
-	embed  kernel.Weight
+	embed  kernel.Matrix
 	layers []layer
 	norm   kernel.Tensor
-	head   kernel.Weight
+	head   kernel.Matrix
 	next   *nextN // nil without a drafting layer
 
 	caches  []mla.Cache
@@ -46,7 +46,11 @@ type layer struct {
 // Load reads every weight of a checkpoint. Of the drafting layer either all tensors must be there and fit, or none.
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, dev: dev, queue: kernel.NewQueue(dev)}
-	m.embed = l.Table("model.embed_tokens.weight", c.Vocab, c.Hidden)
+	embed := l.Table
+	if c.TiedHead {
+		embed = l.TiedTable
+	}
+	m.embed = embed("model.embed_tokens.weight", c.Vocab, c.Hidden)
 	for i := range c.Layers {
 		m.layers = append(m.layers, loadLayer(c, l, i))
 	}

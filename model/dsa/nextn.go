@@ -22,9 +22,9 @@ import (
 // and head · m_t are the logits of x_{t+2}. A chain goes on with m_t in place of g_{t+1}.
 type nextN struct {
 	layer               layer
-	embed, head         kernel.Weight // the checkpoint's own, or the target's
+	embed, head         kernel.Matrix // the checkpoint's own, or the target's
 	enorm, hnorm, final kernel.Tensor
-	project             kernel.Weight // [hidden, 2*hidden]
+	project             kernel.Matrix // [hidden, 2*hidden]
 	cache               mla.Cache
 	hidden              residual // m of the latest pass, for a chain
 }
@@ -139,7 +139,7 @@ func (d *draft) Execute() error {
 	if d.plan.Pass == plan.PassDraft { // a chain continues rows that are normalised
 		d.q.Norm(kernel.NormArgs{Out: d.g, X: d.g, Weight: m.norm, Eps: eps})
 	}
-	d.q.Embed(kernel.EmbedArgs{Out: d.e, Table: n.embed.Data, IDs: d.ids})
+	d.q.Embed(kernel.EmbedArgs{Out: d.e, Table: n.embed, IDs: d.ids})
 	d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(0, h), X: d.e, Weight: n.enorm, Eps: eps})
 	d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(h, 2*h), X: d.g, Weight: n.hnorm, Eps: eps})
 	d.q.Multiply(kernel.MultiplyArgs{Out: d.u, X: d.pair, W: n.project})

@@ -120,7 +120,7 @@ func (s *target) Prepare(in *model.Input, block []int32) error {
 func (s *target) Execute() error {
 	m := s.m
 	s.q.At("embedding", -1)
-	s.q.Embed(kernel.EmbedArgs{Out: s.h, Table: m.embed.Data, IDs: s.ids})
+	s.q.Embed(kernel.EmbedArgs{Out: s.h, Table: m.embed, IDs: s.ids})
 	s.attn.Begin()
 	for i := range m.layers {
 		s.layer(i, &m.layers[i], m.caches[i], s.h)

@@ -8,7 +8,7 @@ import (
 
 // MLP is a gated feed-forward block: down(silu(gate x) * up x), with gate and up clamped where there is a Limit (kernel.GateArgs).
 type MLP struct {
-	Gate, Up, Down kernel.Weight
+	Gate, Up, Down kernel.Matrix
 	Limit          float32
 }
 
@@ -54,11 +54,11 @@ func (m *MLP) Run(q *kernel.Queue, s *MLPSpace, a MLPArgs) {
 
 // MoE is a mixture of experts with shared experts that every token passes.
 type MoE struct {
-	Router         kernel.Weight // [experts, hidden]
-	Bias           kernel.Tensor // f32 [1, experts]: for the choice only
-	Gate, Up, Down []kernel.Weight
-	Shared         *MLP // nil without shared experts
-	Choice         Choice
+	Router  kernel.Matrix // [experts, hidden]
+	Bias    kernel.Tensor // f32 [1, experts]: for the choice only
+	Experts kernel.Experts
+	Shared  *MLP // nil without shared experts
+	Choice  Choice
 }
 
 // Choice is how experts are chosen.
@@ -78,10 +78,14 @@ func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
 		Bias:   l.Vector(prefix+"gate.e_score_correction_bias", s.Experts),
 		Choice: c,
 	}
+	var w kernel.ExpertWeights
 	for e := range s.Experts {
-		x := LoadMLP(l, fmt.Sprintf("%sexperts.%d.", prefix, e), s.Hidden, s.Inner)
-		m.Gate, m.Up, m.Down = append(m.Gate, x.Gate), append(m.Up, x.Up), append(m.Down, x.Down)
+		p := fmt.Sprintf("%sexperts.%d.", prefix, e)
+		w.Gate = append(w.Gate, l.Weight(p+"gate_proj.weight", s.Inner, s.Hidden))
+		w.Up = append(w.Up, l.Weight(p+"up_proj.weight", s.Inner, s.Hidden))
+		w.Down = append(w.Down, l.Weight(p+"down_proj.weight", s.Hidden, s.Inner))
 	}
+	m.Experts = l.Experts(w)
 	if s.Shared > 0 {
 		x := LoadMLP(l, prefix+"shared_experts.", s.Hidden, s.Inner*s.Shared)
 		m.Shared = &x
@@ -115,5 +119,5 @@ func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor) {
 	}
 	q.Route(kernel.RouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: m.Bias, Groups: m.Choice.Groups,
 		KeepGroups: m.Choice.KeepGroups, Normalize: m.Choice.Normalize, Scale: m.Choice.Scale})
-	q.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Gate: m.Gate, Up: m.Up, Down: m.Down})
+	q.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Experts: m.Experts})
 }

@@ -24,8 +24,19 @@ func values(t *testing.T, rows, cols int, v ...float32) kernel.Tensor {
 
 // block is a feed-forward block over one value: down * silu(gate x) * up x.
 func block(t *testing.T, gate, up, down float32) nn.MLP {
-	w := func(v float32) kernel.Weight { return kernel.Weight{Data: values(t, 1, 1, v)} }
+	w := func(v float32) kernel.Matrix { return prepare(t, one(t, v)) }
 	return nn.MLP{Gate: w(gate), Up: w(up), Down: w(down)}
+}
+
+func one(t *testing.T, v float32) kernel.Weight { return kernel.Weight{Data: values(t, 1, 1, v)} }
+
+func prepare(t *testing.T, w kernel.Weight) kernel.Matrix {
+	t.Helper()
+	m, err := (&ref.Device{}).Prepare(w, kernel.Projected)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 func silu(x float64) float64 { return x / (1 + math.Exp(-x)) }
@@ -48,11 +59,15 @@ func TestMLPAddsToTheResidual(t *testing.T) {
 func TestMoE(t *testing.T) {
 	dev := &ref.Device{}
 	shared := block(t, 1, 1, 100)
-	m := nn.MoE{Router: kernel.Weight{Data: values(t, 3, 1, 1, 2, -1)}, Bias: values(t, 1, 3, 0, 0, 9), Shared: &shared,
+	m := nn.MoE{Router: prepare(t, kernel.Weight{Data: values(t, 3, 1, 1, 2, -1)}), Bias: values(t, 1, 3, 0, 0, 9), Shared: &shared,
 		Choice: nn.Choice{TopK: 2, Groups: 1, KeepGroups: 1, Normalize: true, Scale: 2.5}}
+	var w kernel.ExpertWeights
 	for _, down := range []float32{1, 10, 20} {
-		e := block(t, 1, 1, down)
-		m.Gate, m.Up, m.Down = append(m.Gate, e.Gate), append(m.Up, e.Up), append(m.Down, e.Down)
+		w.Gate, w.Up, w.Down = append(w.Gate, one(t, 1)), append(w.Up, one(t, 1)), append(w.Down, one(t, down))
+	}
+	var err error
+	if m.Experts, err = dev.PrepareExperts(w); err != nil {
+		t.Fatal(err)
 	}
 	s2, s1 := 1/(1+math.Exp(2)), 1/(1+math.Exp(-4))
 	ffn := silu(2) * 2

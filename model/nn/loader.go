@@ -1,12 +1,15 @@
 // Package nn holds what every model family shares: loading of named weights, and the blocks made of them.
 //
-// A checkpoint and a device flow in; out flow weights in the device's memory and blocks that call the operations of package kernel.
+// A checkpoint and a device flow in; out flow weights that the device has prepared, and blocks that call the operations
+// of package kernel.
 // The package never looks inside a tensor that lives on a device.
 package nn
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -21,16 +24,22 @@ var ErrTensors = errors.New("the checkpoint's tensors do not fit its config.json
 // Loader takes tensors out of a checkpoint by name and shape. It never stops at the first problem: Finish reports all of them.
 type Loader struct {
 	from     *weight.Checkpoint
-	mem      kernel.Memory
+	dev      Device
 	used     map[string]bool
 	problems []string
 	err      error // of the device, not of the checkpoint
 	onTensor func(name string)
 }
 
-// NewLoader reads from a checkpoint into a device's memory. onTensor, when not nil, is called once per tensor, for progress bars.
-func NewLoader(from *weight.Checkpoint, mem kernel.Memory, onTensor func(name string)) *Loader {
-	return &Loader{from: from, mem: mem, used: map[string]bool{}, onTensor: onTensor}
+// Device is what a loader needs of a device.
+type Device interface {
+	kernel.Memory
+	kernel.Preparer
+}
+
+// NewLoader reads from a checkpoint for a device. onTensor, when not nil, is called once per tensor, for progress bars.
+func NewLoader(from *weight.Checkpoint, dev Device, onTensor func(name string)) *Loader {
+	return &Loader{from: from, dev: dev, used: map[string]bool{}, onTensor: onTensor}
 }
 
 func (l *Loader) complain(format string, args ...any) {
@@ -55,29 +64,94 @@ func (l *Loader) HasPrefix(prefix string) bool {
 	return slices.ContainsFunc(l.from.Names(), func(name string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// Matrix loads a weight [out, in] with its block scales.
-func (l *Loader) Matrix(name string, out, in int) kernel.Weight {
+// Matrix loads a weight [out, in] that multiplies rows.
+func (l *Loader) Matrix(name string, out, in int) kernel.Matrix {
+	return l.prepare(l.Weight(name, out, in), kernel.Projected)
+}
+
+// LatentMatrix loads the up-projection of latent rows.
+func (l *Loader) LatentMatrix(name string, out, in int) kernel.Matrix {
+	return l.prepare(l.Weight(name, out, in), kernel.Latent)
+}
+
+// Table loads a matrix [rows, cols] whose rows are looked up one by one.
+func (l *Loader) Table(name string, rows, cols int) kernel.Matrix {
+	return l.table(name, rows, cols, kernel.LookedUp)
+}
+
+// TiedTable loads a table that multiplies rows too.
+func (l *Loader) TiedTable(name string, rows, cols int) kernel.Matrix {
+	return l.table(name, rows, cols, kernel.Tied)
+}
+
+// table loads a table. Lookups apply no scales, so it must hold plain floats.
+func (l *Loader) table(name string, rows, cols int, role kernel.Role) kernel.Matrix {
+	w := l.Weight(name, rows, cols)
+	if w.Scale.Given() {
+		l.complain("%s is %v with scales, supported for a table are F32, F16 and BF16", name, w.Data.DType)
+		return nil
+	}
+	return l.prepare(w, role)
+}
+
+// Bands loads a matrix [n*out, in] as n matrices [out, in] that multiply rows.
+func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
+	w := l.Weight(name, n*out, in)
+	if w.Scale.Given() && out%w.BlockRows != 0 {
+		l.complain("%s has blocks of %d rows, which groups of %d rows cut apart", name, w.BlockRows, out)
+		return nil
+	}
+	if !w.Data.Given() {
+		return nil
+	}
+	list := make([]kernel.Matrix, n)
+	for i := range list {
+		list[i] = l.prepare(w.Slice(i*out, (i+1)*out), kernel.Projected)
+	}
+	return list
+}
+
+// Experts prepares the matrices of a layer's experts. Where one of them is missing there are none.
+func (l *Loader) Experts(w kernel.ExpertWeights) kernel.Experts {
+	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
+		if slices.ContainsFunc(list, func(w kernel.Weight) bool { return !w.Data.Given() }) {
+			return nil
+		}
+	}
+	x, err := l.dev.PrepareExperts(w)
+	l.err = errors.Join(l.err, err)
+	return x
+}
+
+// prepare hands a weight to the device. One that is missing stays so.
+func (l *Loader) prepare(w kernel.Weight, role kernel.Role) kernel.Matrix {
+	if !w.Data.Given() {
+		return nil
+	}
+	m, err := l.dev.Prepare(w, role)
+	l.err = errors.Join(l.err, err)
+	return m
+}
+
+// Weight finds a weight [out, in] with its block scales, as the checkpoint stores it.
+func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 	m, ok := l.matrix(name, out, in)
 	if !ok {
 		return kernel.Weight{}
 	}
 	w := kernel.Weight{BlockRows: m.BlockRows, BlockCols: m.BlockCols}
-	if m.Values == weight.F4E2M1x2 {
-		w.Data, w.Scale = l.place(m.Data.Data, kernel.E2M1x2, out, in/2), l.exponents(m)
+	switch {
+	case m.Values == weight.F4E2M1x2 && m.Scale.DType == weight.F32:
+		l.complain("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
+		return kernel.Weight{}
+	case m.Values == weight.F4E2M1x2:
+		w.Data = view(m.Data.Data, kernel.E2M1x2, out, in/2)
+		w.Scale = view(m.Scale.Data, kernel.E8M0, m.Scale.Shape[0], m.Scale.Shape[1])
 		return w
 	}
-	w.Data = l.place(m.Data.Data, valueType(m.Values), out, in)
+	w.Data = view(m.Data.Data, valueType(m.Values), out, in)
 	if m.Scale != nil {
-		w.Scale = l.scales(m)
-	}
-	return w
-}
-
-// Table loads a matrix [rows, cols] whose rows are looked up one by one. Lookups apply no scales, so it must hold plain floats.
-func (l *Loader) Table(name string, rows, cols int) kernel.Weight {
-	w := l.Matrix(name, rows, cols)
-	if w.Scale.Given() {
-		l.complain("%s is %v with scales, supported for a table are F32, F16 and BF16", name, w.Data.DType)
+		w.Scale = scales(m)
 	}
 	return w
 }
@@ -143,32 +217,31 @@ func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
 	return l.floats(v, rows, cols)
 }
 
-// scales loads block scales as float32, whatever the checkpoint stores.
-func (l *Loader) scales(m weight.Matrix) kernel.Tensor {
+// scales are block scales as float32, whatever the checkpoint stores.
+func scales(m weight.Matrix) kernel.Tensor {
 	rows, cols := m.Scale.Shape[0], m.Scale.Shape[1]
 	if m.Scale.DType == weight.F32 {
-		return l.place(m.Scale.Data, kernel.F32, rows, cols)
+		return view(m.Scale.Data, kernel.F32, rows, cols)
 	}
-	v := make([]float32, len(m.Scale.Data))
-	for i, b := range m.Scale.Data {
-		v[i] = num.FromE8M0(b)
+	v := make([]byte, 0, 4*len(m.Scale.Data))
+	for _, b := range m.Scale.Data {
+		v = binary.NativeEndian.AppendUint32(v, math.Float32bits(num.FromE8M0(b)))
 	}
-	return l.floats(v, rows, cols)
+	return view(v, kernel.F32, rows, cols)
 }
 
 func (l *Loader) floats(v []float32, rows, cols int) kernel.Tensor {
-	t, err := kernel.New(l.mem, kernel.F32, rows, cols)
+	t, err := kernel.New(l.dev, kernel.F32, rows, cols)
 	if err == nil {
-		err = kernel.WriteF32(l.mem, t, v)
+		err = kernel.WriteF32(l.dev, t, v)
 	}
 	l.err = errors.Join(l.err, err)
 	return t
 }
 
-func (l *Loader) place(data []byte, d kernel.DType, rows, cols int) kernel.Tensor {
-	b, err := l.mem.Import(data, d)
-	l.err = errors.Join(l.err, err)
-	return kernel.Tensor{Buf: b, DType: d, Rows: rows, Cols: cols, Stride: cols}
+// view is a checkpoint's bytes as a matrix.
+func view(data []byte, d kernel.DType, rows, cols int) kernel.Tensor {
+	return kernel.Tensor{Buf: kernel.HostBuffer(data), DType: d, Rows: rows, Cols: cols, Stride: cols}
 }
 
 func valueType(d weight.DType) kernel.DType {

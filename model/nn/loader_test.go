@@ -53,10 +53,11 @@ func TestScaleTypes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var seen []string
 			l := loader(t, func(n string) { seen = append(seen, n) }, tensor("w.weight", weight.F8E4M3, data, out, in), c.scale)
-			w := l.Matrix("w.weight", out, in)
+			m := l.Matrix("w.weight", out, in)
 			if err := l.Finish(); err != nil {
 				t.Fatal(err)
 			}
+			w := m.(*host.Matrix).Weight
 			if w.Scale.DType != kernel.F32 || w.Scale.Rows != 2 || w.Scale.Cols != 1 || w.BlockRows != 128 || w.BlockCols != 128 {
 				t.Fatalf("scales %v in blocks of %d x %d", w.Scale, w.BlockRows, w.BlockCols)
 			}
@@ -68,7 +69,7 @@ func TestScaleTypes(t *testing.T) {
 			}
 			// A product with ones sums a row: 128 * 1.5 * scale, and rows 128 and 129 have the second scale.
 			x, y := ones(t, in), ones(t, out)
-			if err := (&ref.Device{}).Multiply(kernel.MultiplyArgs{Out: y, X: x, W: w}); err != nil {
+			if err := (&ref.Device{}).Multiply(kernel.MultiplyArgs{Out: y, X: x, W: m}); err != nil {
 				t.Fatal(err)
 			}
 			v := host.F32(y)
@@ -96,7 +97,7 @@ func TestRaggedLastBlock(t *testing.T) {
 	const name = "self_attn.kv_a_proj_with_mqa.weight"
 	data := tensor(name, weight.F8E4M3, filled(576*256, 0x38), 576, 256)
 	l := loader(t, nil, data, tensor(name+"_scale_inv", weight.F32, filled(4*5*2, 0x3f), 5, 2))
-	if w := l.Matrix(name, 576, 256); w.Scale.Rows != 5 || w.Scale.Cols != 2 {
+	if w := l.Weight(name, 576, 256); w.Scale.Rows != 5 || w.Scale.Cols != 2 {
 		t.Errorf("scales %v, want f32[5,2]", w.Scale)
 	}
 	if err := l.Finish(); err != nil {
@@ -115,7 +116,7 @@ func TestHalfPrecision(t *testing.T) {
 	half := []byte{0x00, 0x3c, 0x00, 0xc0, 0x00, 0x38, 0x01, 0x00} // 1, -2, 0.5, 2^-24
 	want := []float32{1, -2, 0.5, float32(math.Ldexp(1, -24))}
 	l := loader(t, nil, tensor("m", weight.F16, half, 2, 2), tensor("v", weight.F16, half, 4), tensor("b", weight.BF16, []byte{0x80, 0x3f, 0x20, 0xc0}, 2))
-	m, v, b := l.Matrix("m", 2, 2), l.Vector("v", 4), l.Vector("b", 2)
+	m, v, b := l.Weight("m", 2, 2), l.Vector("v", 4), l.Vector("b", 2)
 	if err := l.Finish(); err != nil {
 		t.Fatal(err)
 	}
@@ -188,8 +189,8 @@ type full struct{ ref.Device }
 
 var errFull = errors.New("out of device memory")
 
-func (*full) Alloc(int64) (kernel.Buffer, error)                 { return nil, errFull }
-func (*full) Import([]byte, kernel.DType) (kernel.Buffer, error) { return nil, errFull }
+func (*full) Alloc(int64) (kernel.Buffer, error)                        { return nil, errFull }
+func (*full) Prepare(kernel.Weight, kernel.Role) (kernel.Matrix, error) { return nil, errFull }
 
 func TestDeviceErrorsAreNotTheCheckpoints(t *testing.T) {
 	dir := t.TempDir()

@@ -9,15 +9,6 @@ import (
 	"sparrow/weight"
 )
 
-// exponents places the e8m0 scales of packed FP4 as they are stored, a byte each.
-func (l *Loader) exponents(m weight.Matrix) kernel.Tensor {
-	if m.Scale.DType == weight.F32 {
-		l.complain("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
-		return kernel.Tensor{}
-	}
-	return l.place(m.Scale.Data, kernel.E8M0, m.Scale.Shape[0], m.Scale.Shape[1])
-}
-
 // find looks a tensor up by name and exact shape.
 func (l *Loader) find(name string, shape ...int) (*weight.Tensor, bool) {
 	l.use(name)
@@ -57,9 +48,9 @@ func (l *Loader) Indices(name string, rows, cols, limit int) kernel.Tensor {
 		l.complain("%s[%d][%d] is %d, want 0 to %d", name, i/cols, i%cols, v[i], limit-1)
 		return kernel.Tensor{}
 	}
-	out, err := kernel.New(l.mem, kernel.I32, rows, cols)
+	out, err := kernel.New(l.dev, kernel.I32, rows, cols)
 	if err == nil {
-		err = kernel.WriteI32(l.mem, out, v)
+		err = kernel.WriteI32(l.dev, out, v)
 	}
 	if err != nil {
 		l.err = fmt.Errorf("%s: %w", name, err)
@@ -67,7 +58,7 @@ func (l *Loader) Indices(name string, rows, cols, limit int) kernel.Tensor {
 	return out
 }
 
-// Stack loads a tensor [n, out, in] of plain floats as n weights that share its memory.
+// Stack loads a tensor [n, out, in] of plain floats as n weights that share its memory, as the checkpoint stores them.
 func (l *Loader) Stack(name string, n, out, in int) []kernel.Weight {
 	list := make([]kernel.Weight, n)
 	t, ok := l.find(name, n, out, in)
@@ -79,7 +70,7 @@ func (l *Loader) Stack(name string, n, out, in int) []kernel.Weight {
 		l.complain("%s is %v, supported for a stack of matrices are F32, F16 and BF16", name, t.DType)
 		return list
 	}
-	all := l.place(t.Data, kind, n*out, in)
+	all := view(t.Data, kind, n*out, in)
 	for i := range list {
 		list[i] = kernel.Weight{Data: all.Slice(i*out, (i+1)*out)}
 	}

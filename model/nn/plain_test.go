@@ -17,7 +17,7 @@ func TestPackedMatrix(t *testing.T) {
 	data, scales := filled(4*16, 0x21), []byte{120, 127, 130, 1}
 	for _, d := range []weight.DType{weight.U8, weight.I8} {
 		l := loader(t, nil, tensor("w.weight", d, data, 4, 16), tensor("w.scale", weight.F8E8M0, scales, 4, 1))
-		w := l.Matrix("w.weight", 4, 32)
+		w := l.Weight("w.weight", 4, 32)
 		if err := l.Finish(); err != nil {
 			t.Fatal(err)
 		}

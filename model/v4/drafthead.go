@@ -22,7 +22,7 @@ import (
 // lie in a ring beside the sequence's state, not in pages: a sequence that begins behind cached pages drafts with a shorter window at first.
 type draftHead struct {
 	layer        layer
-	eproj, hproj kernel.Weight // e_proj and h_proj, [hidden, hidden]
+	eproj, hproj kernel.Matrix // e_proj and h_proj, [hidden, hidden]
 	enorm, hnorm kernel.Tensor
 	last         site
 	norm         kernel.Tensor
@@ -172,7 +172,7 @@ func (d *draft) Execute() error {
 func (d *draft) inputs() {
 	m, head, h, eps := d.m, d.m.draft, d.m.config.Hidden, d.m.config.RMSEps
 	d.q.Take(kernel.TakeArgs{Out: d.from, X: d.source().mem, Rows: d.hidden})
-	d.q.Embed(kernel.EmbedArgs{Out: d.e, Table: m.embed.Data, IDs: d.ids})
+	d.q.Embed(kernel.EmbedArgs{Out: d.e, Table: m.embed, IDs: d.ids})
 	d.q.Norm(kernel.NormArgs{Out: d.e, X: d.e, Weight: head.enorm, Eps: eps})
 	for i := range m.config.Hyper.Streams {
 		to := d.u.Columns(i*h, (i+1)*h)

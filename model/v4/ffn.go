@@ -10,11 +10,11 @@ import (
 
 // experts is the feed-forward block of one layer: exactly one of bias and table is given.
 type experts struct {
-	router         kernel.Weight // [experts, hidden]
-	bias           kernel.Tensor // f32 [1, experts]: layers that choose by score
-	table          kernel.Tensor // i32 [vocabulary, k]: layers that look experts up by token
-	gate, up, down []kernel.Weight
-	shared         nn.MLP
+	router kernel.Matrix // [experts, hidden]
+	bias   kernel.Tensor // f32 [1, experts]: layers that choose by score
+	table  kernel.Tensor // i32 [vocabulary, k]: layers that look experts up by token
+	routed kernel.Experts
+	shared nn.MLP
 }
 
 // expertNames says how the experts of a layer are found and named.
@@ -25,32 +25,36 @@ type expertNames struct {
 
 func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNames) experts {
 	f := c.FFN
-	load := func(prefix string, inner int) nn.MLP {
-		return nn.MLP{
-			Gate:  l.Matrix(at(prefix+"w1.weight"), inner, c.Hidden),
-			Up:    l.Matrix(at(prefix+"w3.weight"), inner, c.Hidden),
-			Down:  l.Matrix(at(prefix+"w2.weight"), c.Hidden, inner),
+	e := experts{
+		router: l.Matrix(at("ffn.gate.weight"), f.Experts, c.Hidden),
+		shared: nn.MLP{
+			Gate:  l.Matrix(at("ffn.shared_experts.w1.weight"), f.Inner*f.Shared, c.Hidden),
+			Up:    l.Matrix(at("ffn.shared_experts.w3.weight"), f.Inner*f.Shared, c.Hidden),
+			Down:  l.Matrix(at("ffn.shared_experts.w2.weight"), c.Hidden, f.Inner*f.Shared),
 			Limit: f.Limit,
-		}
+		},
 	}
-	e := experts{router: l.Matrix(at("ffn.gate.weight"), f.Experts, c.Hidden), shared: load("ffn.shared_experts.", f.Inner*f.Shared)}
 	if x.hash {
 		e.table = l.Indices(at("ffn.gate.tid2eid"), c.Vocab, f.TopK, f.Experts)
 	} else {
 		e.bias = l.Vector(at("ffn.gate.bias"), f.Experts)
 	}
+	var w kernel.ExpertWeights
 	if x.stacked {
 		// Experts are stacked: gates above ups, then downs.
-		for _, w := range l.Stack(at("ffn.experts.gate_up_proj"), f.Experts, 2*f.Inner, c.Hidden) {
-			e.gate, e.up = append(e.gate, w.Slice(0, f.Inner)), append(e.up, w.Slice(f.Inner, 2*f.Inner))
+		for _, both := range l.Stack(at("ffn.experts.gate_up_proj"), f.Experts, 2*f.Inner, c.Hidden) {
+			w.Gate, w.Up = append(w.Gate, both.Slice(0, f.Inner)), append(w.Up, both.Slice(f.Inner, 2*f.Inner))
 		}
-		e.down = l.Stack(at("ffn.experts.down_proj"), f.Experts, c.Hidden, f.Inner)
-		return e
+		w.Down = l.Stack(at("ffn.experts.down_proj"), f.Experts, c.Hidden, f.Inner)
+	} else {
+		for j := range f.Experts {
+			p := fmt.Sprintf("ffn.experts.%d.", j)
+			w.Gate = append(w.Gate, l.Weight(at(p+"w1.weight"), f.Inner, c.Hidden))
+			w.Up = append(w.Up, l.Weight(at(p+"w3.weight"), f.Inner, c.Hidden))
+			w.Down = append(w.Down, l.Weight(at(p+"w2.weight"), c.Hidden, f.Inner))
+		}
 	}
-	for j := range f.Experts {
-		x := load(fmt.Sprintf("ffn.experts.%d.", j), f.Inner)
-		e.gate, e.up, e.down = append(e.gate, x.Gate), append(e.up, x.Up), append(e.down, x.Down)
-	}
+	e.routed = l.Experts(w)
 	return e
 }
 
@@ -76,5 +80,5 @@ func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Te
 	} else {
 		q.RouteRoot(kernel.RootRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: e.bias, Scale: f.Scale})
 	}
-	q.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Gate: e.gate, Up: e.up, Down: e.down, Limit: f.Limit})
+	q.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit})
 }

@@ -1,8 +1,6 @@
 package v4
 
 import (
-	"fmt"
-
 	"sparrow/attn/dual"
 	"sparrow/kernel"
 	"sparrow/layout"
@@ -20,7 +18,7 @@ type layer struct {
 
 // site is where a sublayer reads and writes the residual streams.
 type site struct {
-	fn          kernel.Weight // [2n+n*n, n*hidden]; [n, n*hidden] after the last layer
+	fn          kernel.Matrix // [2n+n*n, n*hidden]; [n, n*hidden] after the last layer
 	base, scale kernel.Tensor
 }
 
@@ -65,17 +63,9 @@ func loadAttention(c *config.V4, l *nn.Loader, at func(string) string, ratio int
 		QB:     l.Matrix(at("attn.wq_b.weight"), a.Heads*a.Dim, a.QLora),
 		KV:     l.Matrix(at("attn.wkv.weight"), a.Dim, c.Hidden),
 		KVNorm: l.Vector(at("attn.kv_norm.weight"), a.Dim),
+		OA:     l.Bands(at("attn.wo_a.weight"), a.Groups, a.OLora, a.Heads/a.Groups*a.Dim),
 		OB:     l.Matrix(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
 		Sinks:  l.Vector(at("attn.attn_sink"), a.Heads),
-	}
-	name := at("attn.wo_a.weight")
-	all := l.Matrix(name, a.Groups*a.OLora, a.Heads/a.Groups*a.Dim)
-	if all.Scale.Given() && a.OLora%all.BlockRows != 0 {
-		l.Complain(fmt.Sprintf("%s has blocks of %d rows, which groups of %d rows cut apart", name, all.BlockRows, a.OLora))
-	} else if all.Data.Given() {
-		for g := range a.Groups {
-			out.OA = append(out.OA, all.Slice(g*a.OLora, (g+1)*a.OLora))
-		}
 	}
 	if ratio > 0 {
 		x := loadCompressor(c, l, at, "attn.compressor.", ratio, a.Dim)

@@ -25,11 +25,11 @@ type Model struct {
 	queue  *kernel.Queue
 	attn   *dual.Attention
 
-	embed  kernel.Weight
+	embed  kernel.Matrix
 	layers []layer
 	last   site // collapses the streams
 	norm   kernel.Tensor
-	head   kernel.Weight
+	head   kernel.Matrix
 	draft  *draftHead // nil without one
 
 	caches     []dual.Cache

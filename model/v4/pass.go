@@ -155,7 +155,7 @@ func (s *target) Execute() error {
 	m, h := s.m, s.m.config.Hidden
 	s.q.At("embedding", -1)
 	for i := range m.config.Hyper.Streams {
-		s.q.Embed(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed.Data, IDs: s.ids})
+		s.q.Embed(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids})
 	}
 	s.attn.Begin()
 	for i := range m.layers {

@@ -30,11 +30,11 @@ func Backends() []kernel.Backend {
 	return []kernel.Backend{{
 		Name: Name, Hardware: "sm90", Summary: "CUDA kernels for Hopper GPUs",
 		Available: complete,
-		Open: func(kernel.Options) (kernel.Device, error) {
+		Open: func(o kernel.Options) (kernel.Device, error) {
 			if err := complete(); err != nil {
 				return nil, err
 			}
-			return Open(0)
+			return Open(o.Ordinal)
 		},
 	}}
 }
@@ -99,6 +99,17 @@ func (d *Device) Name() string { return Name }
 
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
+
+// Hardware is what the driver says of the device.
+func (d *Device) Hardware() kernel.Hardware {
+	p := d.gpu.Properties()
+	return kernel.Hardware{
+		Arch: p.Hardware(), Multiprocessors: p.SMs, SharedBytes: p.SharedOptinBytes, MemoryBytes: p.MemoryBytes,
+	}
+}
+
+// MemoryFree is the device memory that can still be allocated, and all of it.
+func (d *Device) MemoryFree() (free, total int64, err error) { return d.gpu.MemoryFree() }
 
 // Close waits for what was enqueued and gives everything back.
 func (d *Device) Close() error {

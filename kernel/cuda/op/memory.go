@@ -41,15 +41,6 @@ func (d *Device) Free(b kernel.Buffer) {
 	}
 }
 
-// Import uploads host bytes.
-func (d *Device) Import(data []byte, _ kernel.DType) (kernel.Buffer, error) {
-	b, err := d.Alloc(int64(len(data)))
-	if err != nil || len(data) == 0 {
-		return b, err
-	}
-	return b, d.stream.CopyToDevice(b.(*Buffer).ptr, data)
-}
-
 // Write copies src to the start of dst.
 func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 	if int64(len(src)) > dst.Extent() {

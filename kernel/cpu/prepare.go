@@ -1,0 +1,57 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// Prepare keeps a weight as it is stored: products widen it in registers.
+func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
+	if err := readable(w); err != nil {
+		return nil, err
+	}
+	return d.Memory.Prepare(w, role)
+}
+
+// experts are the matrices of a layer's experts.
+type experts struct {
+	*host.Experts
+	// packed says that products go by packed columns: gate and up share their input, and all experts the memory it is
+	// packed in.
+	packed bool
+}
+
+// PrepareExperts keeps the matrices as they are stored.
+func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
+	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
+		for _, m := range list {
+			if err := readable(m); err != nil {
+				return nil, err
+			}
+		}
+	}
+	all, err := d.Memory.Experts(w)
+	if err != nil {
+		return nil, err
+	}
+	other := func(like *host.Matrix) func(*host.Matrix) bool {
+		return func(m *host.Matrix) bool { return !d.packs(m) || orderFor(m) != orderFor(like) }
+	}
+	in, between := other(all.Gate[0]), other(all.Down[0])
+	x := &experts{Experts: all}
+	x.packed = !slices.ContainsFunc(all.Gate, in) && !slices.ContainsFunc(all.Up, in) &&
+		!slices.ContainsFunc(all.Down, between)
+	return x, nil
+}
+
+// readable rejects weights this backend has no product for.
+func readable(w kernel.Weight) error {
+	if w.Data.DType == kernel.E4M3 && (w.BlockRows != 128 || w.BlockCols != 128) {
+		return fmt.Errorf("%w: e4m3 weights in blocks of %d x %d, supported are 128 x 128",
+			kernel.ErrUnsupported, w.BlockRows, w.BlockCols)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package host
+
+import (
+	"fmt"
+	"unsafe"
+
+	"sparrow/kernel"
+)
+
+// Matrix is a weight prepared in host memory: as it is stored, where it lies or as a copy.
+type Matrix struct {
+	kernel.Weight
+	role kernel.Role
+}
+
+// Role is what the matrix was prepared for.
+func (m *Matrix) Role() kernel.Role { return m.role }
+
+// Experts are prepared matrices of a layer's experts.
+type Experts struct{ Gate, Up, Down []*Matrix }
+
+// Count is the number of experts.
+func (x *Experts) Count() int { return len(x.Gate) }
+
+// Hidden is the length of the rows that experts read and write.
+func (x *Experts) Hidden() int { return x.Gate[0].In() }
+
+// Inner is the length of the rows between gate and down.
+func (x *Experts) Inner() int { return x.Gate[0].Out() }
+
+// Prepare checks a weight and keeps it where it lies, or as a copy where it is not aligned for its elements or weights
+// are packed.
+func (m Memory) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
+	own, err := m.Matrix(w, role)
+	if err != nil {
+		return nil, err
+	}
+	return own, nil
+}
+
+// PrepareExperts checks the matrices of experts and keeps them as Prepare does.
+func (m Memory) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
+	own, err := m.Experts(w)
+	if err != nil {
+		return nil, err
+	}
+	return own, nil
+}
+
+// Matrix is Prepare for a device that looks inside.
+func (m Memory) Matrix(w kernel.Weight, role kernel.Role) (*Matrix, error) {
+	if err := w.Check(role); err != nil {
+		return nil, err
+	}
+	return m.keep(w, role), nil
+}
+
+// Experts is PrepareExperts for a device that looks inside.
+func (m Memory) Experts(w kernel.ExpertWeights) (*Experts, error) {
+	if err := w.Check(); err != nil {
+		return nil, err
+	}
+	all := func(list []kernel.Weight) []*Matrix {
+		out := make([]*Matrix, len(list))
+		for i, w := range list {
+			out[i] = m.keep(w, kernel.Projected)
+		}
+		return out
+	}
+	return &Experts{Gate: all(w.Gate), Up: all(w.Up), Down: all(w.Down)}, nil
+}
+
+func (m Memory) keep(w kernel.Weight, role kernel.Role) *Matrix {
+	w.Data = m.place(w.Data)
+	if w.Scale.Given() {
+		w.Scale = m.place(w.Scale)
+	}
+	return &Matrix{Weight: w, role: role}
+}
+
+// place is the tensor itself, or a copy of its bytes: typed views need addresses that are multiples of the element
+// size.
+func (m Memory) place(t kernel.Tensor) kernel.Tensor {
+	b := Bytes(t)
+	switch {
+	case m.pack != nil:
+		b = m.pack.copy(b)
+	case len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%uintptr(t.DType.Size()) != 0:
+		copied := aligned(len(b))
+		copy(copied, b)
+		b = copied
+	default:
+		return t
+	}
+	t.Buf, t.Off = kernel.HostBuffer(b), 0
+	return t
+}
+
+// Own is the matrix inside a handle, or an error that names the operation when another kind of device prepared it.
+func Own(op string, m kernel.Matrix) (*Matrix, error) {
+	if own, ok := m.(*Matrix); ok {
+		return own, nil
+	}
+	return nil, fmt.Errorf("%w: %s: the matrix was prepared by another device", kernel.ErrArgument, op)
+}

@@ -1,0 +1,199 @@
+package kernel
+
+import (
+	"fmt"
+	"strings"
+)
+
+// HostBuffer is host memory as a buffer: of a device that computes on the host, or of a checkpoint's file.
+type HostBuffer []byte
+
+// Len is the size in bytes.
+func (b HostBuffer) Len() int64 { return int64(len(b)) }
+
+// Weight is a matrix [out, in] as a checkpoint stores it, in host memory, with the block scales that belong to it.
+// Scale has one element per BlockRows x BlockCols block, ragged at the edges, and is not given for unscaled types.
+// Operations take a [Matrix] made of it.
+type Weight struct {
+	Data      Tensor // [out, in]; e2m1x2 [out, in/2]
+	Scale     Tensor // [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3, e8m0 for e2m1x2
+	BlockRows int
+	BlockCols int
+}
+
+// Out and In are the matrix's dimensions.
+func (w Weight) Out() int { return w.Data.Rows }
+
+// In is the length of the vectors the matrix multiplies.
+func (w Weight) In() int {
+	if w.Data.DType == E2M1x2 {
+		return 2 * w.Data.Cols
+	}
+	return w.Data.Cols
+}
+
+// Slice is rows [from, to) as a matrix of its own. With block scales, from must be the first row of a block.
+func (w Weight) Slice(from, to int) Weight {
+	w.Data = w.Data.Slice(from, to)
+	if w.Scale.Given() {
+		w.Scale = w.Scale.Slice(from/w.BlockRows, ceilDiv(to, w.BlockRows))
+	}
+	return w
+}
+
+// Role is what a matrix is used for: the operations that take it. A device may arrange the matrix for these alone.
+type Role uint8
+
+// The roles. Matrices of experts have none: they are prepared together ([Preparer.PrepareExperts]).
+const (
+	Projected Role = iota + 1 // Multiply and Project
+	Latent                    // the up-projection of latent rows: Absorb, Expand and Multiply
+	LookedUp                  // Embed; plain floats
+	Tied                      // Embed and Multiply: an embedding table that is the head too; plain floats
+)
+
+var roleNames = [...]string{
+	Projected: "projection", Latent: "latent up-projection", LookedUp: "table", Tied: "table and head",
+}
+
+func (r Role) String() string {
+	if int(r) < len(roleNames) && roleNames[r] != "" {
+		return roleNames[r]
+	}
+	return fmt.Sprintf("role(%d)", uint8(r))
+}
+
+// Check validates a weight's shape, element type and scales for a role. Every device calls it when it prepares the
+// weight, and operations do not repeat it.
+func (w Weight) Check(role Role) error {
+	c := checker{op: "prepare"}
+	if role < Projected || role > Tied {
+		c.fail("unknown %v", role)
+	}
+	c.weight("weight", w, -1, -1)
+	if (role == LookedUp || role == Tied) && w.Scale.Given() {
+		c.fail("a %v of %s with scales, want f32, bf16 or f16: looking up rows applies no scales", role, w.Data.DType)
+	}
+	return c.err
+}
+
+// ExpertWeights are the matrices of a layer's experts as a checkpoint stores them, one of each per expert.
+type ExpertWeights struct {
+	Gate, Up []Weight // [inner, hidden]
+	Down     []Weight // [hidden, inner]
+}
+
+// Check validates the matrices.
+func (w *ExpertWeights) Check() error {
+	c := checker{op: "prepare experts"}
+	if len(w.Gate) == 0 || len(w.Up) != len(w.Gate) || len(w.Down) != len(w.Gate) {
+		c.fail("%d gate, %d up and %d down matrices", len(w.Gate), len(w.Up), len(w.Down))
+		return c.err
+	}
+	inner, hidden := w.Gate[0].Out(), w.Gate[0].In()
+	for e := range w.Gate {
+		c.weight("gate", w.Gate[e], inner, hidden)
+		c.weight("up", w.Up[e], inner, hidden)
+		c.weight("down", w.Down[e], hidden, inner)
+	}
+	return c.err
+}
+
+// Matrix is a weight that a device has prepared for a role. Only its device can look inside.
+type Matrix interface {
+	Out() int
+	In() int
+	Role() Role
+}
+
+// Experts are the matrices of a layer's experts that a device has prepared. Only their device can look inside.
+type Experts interface {
+	Count() int
+	Hidden() int // length of the rows that the experts read and write
+	Inner() int  // length of the rows between gate and down
+}
+
+// Preparer turns the weights of a checkpoint into what operations take: checked once, and left in the mapped file,
+// copied, rearranged or uploaded. Scales and data must not change while the result is used.
+type Preparer interface {
+	Prepare(Weight, Role) (Matrix, error)
+	PrepareExperts(ExpertWeights) (Experts, error)
+}
+
+// weight checks a matrix and its scales. out or in below zero accepts any number.
+func (c *checker) weight(name string, w Weight, out, in int) {
+	if c.err != nil {
+		return
+	}
+	cols := in
+	if w.Data.DType == E2M1x2 && in >= 0 {
+		if cols /= 2; in%2 != 0 {
+			c.fail("%s packs two values in a byte and cannot have %d columns", name, in)
+		}
+	}
+	c.shape(name, w.Data, out, cols)
+	if out >= 0 && w.Data.Rows != out {
+		c.fail("%s has %d rows, want %d", name, w.Data.Rows, out)
+	}
+	if c.err != nil {
+		return
+	}
+	switch w.Data.DType {
+	case F32, BF16, F16:
+		if w.Scale.Given() {
+			c.fail("%s is %s and must not have scales", name, w.Data.DType)
+		}
+	case E4M3:
+		if w.BlockRows <= 0 || w.BlockCols <= 0 {
+			c.fail("%s is e4m3 without a block size", name)
+			return
+		}
+		c.of = name
+		c.tensor("scales", w.Scale, F32, ceilDiv(w.Data.Rows, w.BlockRows), ceilDiv(w.Data.Cols, w.BlockCols))
+		c.of = ""
+	case E2M1x2:
+		if w.BlockRows != 1 || w.BlockCols <= 0 || w.BlockCols%2 != 0 {
+			c.fail("%s is e2m1x2 in blocks of %d x %d, want groups of an even number of values of one row",
+				name, w.BlockRows, w.BlockCols)
+			return
+		}
+		c.of = name
+		c.tensor("scales", w.Scale, E8M0, w.Out(), ceilDiv(w.In(), w.BlockCols))
+		c.of = ""
+	default:
+		c.fail("%s has type %s, want f32, f16, bf16, e4m3 or e2m1x2", name, w.Data.DType)
+	}
+}
+
+// roles is a set of roles: bit r for role r. A list would be allocated for every call.
+type roles uint8
+
+// What operations take.
+const (
+	multiplied roles = 1<<Projected | 1<<Latent | 1<<Tied
+	lookedUp   roles = 1<<LookedUp | 1<<Tied
+	absorbed   roles = 1 << Latent
+)
+
+func (s roles) String() string {
+	var names []string
+	for r := Projected; r <= Tied; r++ {
+		if s>>r&1 != 0 {
+			names = append(names, r.String())
+		}
+	}
+	return strings.Join(names, " or a ")
+}
+
+// matrix checks that a matrix is given, was prepared for one of some roles, and multiplies vectors of length in.
+func (c *checker) matrix(name string, m Matrix, in int, of roles) {
+	switch {
+	case c.err != nil:
+	case m == nil:
+		c.fail("%s is missing", name)
+	case of>>m.Role()&1 == 0:
+		c.fail("%s was prepared as a %v, want a %v", name, m.Role(), of)
+	case m.In() != in:
+		c.fail("%s has %d columns, want %d", name, m.In(), in)
+	}
+}
