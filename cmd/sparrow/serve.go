@@ -200,7 +200,7 @@ func draftText(i sparrow.Info) string {
 	switch {
 	case i.Drafts == 0:
 		return "none: " + i.NoDrafts
-	case i.Draft.Insists():
+	case i.Draft.IsFixed():
 		return fmt.Sprintf("%d tokens at a time by layer %d, verified together", i.Drafts, i.Config.Model.Layers)
 	}
 	return fmt.Sprintf("auto: up to %d tokens at a time by layer %d, verified together, as long as that pays for a request", i.Drafts, i.Config.Model.Layers)
