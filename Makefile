@@ -1,7 +1,7 @@
 # Targets a developer needs. `make test` is what CI runs; it sets nothing up beyond what `go` fetches by itself.
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
-RACE = . ./sched ./kv/... ./plan ./server ./weight ./kernel/cpu/pool
+RACE = . ./engine ./sched ./kv/... ./plan ./server ./weight ./kernel/cpu/pool
 
 .PHONY: test check unit race build kernels clean
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sparrow/internal/testmodel"
+	"sparrow/plan"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +18,7 @@ import (
 
 func TestCloseLetsRequestsFinish(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
-	e, err := Open(context.Background(), Config{Model: speck(t), MaxRunning: 2})
+	e, err := Open(context.Background(), Config{Model: testmodel.V32(t), MaxRunning: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 
 func TestCloseFailsWhatIsLeftWhenItsContextEnds(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
-	e, err := Open(context.Background(), Config{Model: speck(t), MaxRunning: 2})
+	e, err := Open(context.Background(), Config{Model: testmodel.V32(t), MaxRunning: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +112,7 @@ func TestOpenThatFailsGivesEverythingBack(t *testing.T) {
 		{"weights cut off", context.Background(), Config{Model: dir}},
 		{"a cache without a page", context.Background(), Config{Model: tinyFP8, CacheTokens: 63}},
 		{"unknown kernels", context.Background(), Config{Model: tinyFP8, Kernels: "abacus"}},
-		{"unknown cache layout", context.Background(), Config{Model: tinyFP8, Policy: deterministic("fp7")}},
+		{"unknown cache layout", context.Background(), Config{Model: tinyFP8, Policy: plan.Policy{KV: "fp7"}}},
 		{"unknown chat format", context.Background(), Config{ChatFormat: "carrier pigeon"}},
 		{"negative number", context.Background(), Config{Model: tinyFP8, Workers: -1}},
 		{"cancelled while weights load", cancelled, Config{Model: tinyFP8, OnLoad: func(int, int) { cancel() }}},

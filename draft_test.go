@@ -1,59 +1,13 @@
 package sparrow
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
-	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 
-	"sparrow/model/synth"
 	"sparrow/plan"
 	"sparrow/spec"
-	"sparrow/step"
 )
-
-// Invariants of this file: whatever is drafted, right or wrong, by a trained, a random or a failing drafting layer, every request gets the tokens it
-// gets without drafts, greedy or seeded, in every cache layout, chunked or whole, alone or in a crowd, preempted or reused; what rejected drafts
-// took goes back at once.
-
-// drafty is the folder of a checkpoint with random weights and a random drafting layer.
-func drafty(t *testing.T) string {
-	t.Helper()
-	return folder(t, draftyFolder)
-}
-
-// draftyGLM is the same for GLM: layers that share selections, a drafting layer without its own embedding and head.
-func draftyGLM(t *testing.T) string {
-	t.Helper()
-	return folder(t, draftyGLMFolder)
-}
-
-var (
-	draftyFolder    = sync.OnceValues(func() (string, error) { return writeDrafty("drafty", []byte(speckConfig)) })
-	draftyGLMFolder = sync.OnceValues(func() (string, error) {
-		text, err := synth.PresetConfig("glm-tiny")
-		if err != nil {
-			return "", err
-		}
-		return writeDrafty("drafty-glm", text)
-	})
-)
-
-func writeDrafty(name string, config []byte) (string, error) {
-	one := 1
-	c, err := synth.New(name, config, synth.Options{Seed: 5, NextN: &one})
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(testFolder, name)
-	return dir, c.Write(context.Background(), dir, nil, nil)
-}
 
 func drafts(t *testing.T, n int) spec.Setting {
 	t.Helper()
@@ -62,306 +16,6 @@ func drafts(t *testing.T, n int) spec.Setting {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// oracle puts guesses in place of the drafting layer's: those of the answers, and every fifth time, by position, another token. A random layer is
-// hardly ever right; so every pattern of right and wrong drafts occurs.
-func oracle(answers []*Response, list []Request) func(*Engine) {
-	known := map[string]*Response{}
-	for i, r := range list {
-		known[r.ID] = answers[i]
-	}
-	return func(e *Engine) {
-		e.runner = &guesser{runner: e.runner, rewrite: func(w *step.Draft, row []float32) {
-			c := e.at(w.Pages)
-			at := w.Cached + len(w.Tokens) + 1 - len(c.job.prompt)
-			answer := known[c.job.request.ID].Choices[c.index].Tokens
-			if at >= len(answer) {
-				return
-			}
-			token := answer[at].ID
-			if (at*7+len(c.job.prompt))%5 == 0 {
-				token = (token + 1) % int32(len(row))
-			}
-			for i := range row {
-				row[i] = -50
-			}
-			row[token] = 50
-		}}
-	}
-}
-
-// guesser rewrites the logits of the drafting layer.
-type guesser struct {
-	runner
-	rewrite func(w *step.Draft, row []float32)
-}
-
-func (g *guesser) Draft(works []step.Draft, chained bool) (step.Result, error) {
-	res, err := g.runner.Draft(works, chained)
-	row := 0
-	for i := range works {
-		if err == nil && works[i].Logits {
-			g.rewrite(&works[i], res.Row(row))
-			row++
-		}
-	}
-	return res, err
-}
-
-// compare checks answers token by token.
-func compare(t *testing.T, list []Request, got, want []*Response) {
-	t.Helper()
-	for i := range list {
-		for j := range want[i].Choices {
-			sameTokens(t, fmt.Sprintf("request %d choice %d", i, j), got[i].Choices[j], want[i].Choices[j])
-		}
-	}
-}
-
-// mixedDrafts lets some requests draft nothing, some a number of their own, and the rest what the engine says.
-func mixedDrafts(list []Request, most int) []Request {
-	list = slices.Clone(list)
-	for i := 3; i < len(list); i += 4 {
-		n := (i / 4) % (most + 1)
-		list[i].Draft = &n
-	}
-	return list
-}
-
-func TestDraftedAnswersArePlainAnswers(t *testing.T) {
-	type setup struct {
-		checkpoint, kv string
-		drafts, step   int
-	}
-	list := []setup{
-		{drafty(t), "bf16", 1, 96}, {drafty(t), "fp8-656", 3, 24}, {drafty(t), "fp8-576", 7, 512}, {drafty(t), "f32", 2, 96},
-		{draftyGLM(t), "fp8-656", 3, 96}, {draftyGLM(t), "bf16", 4, 33},
-	}
-	if raceEnabled {
-		list = list[1:2]
-	}
-	for _, c := range list {
-		t.Run(fmt.Sprintf("%s %s %d drafts steps of %d", filepath.Base(c.checkpoint), c.kv, c.drafts, c.step), func(t *testing.T) {
-			requests := crowd(20)
-			cfg := Config{Model: c.checkpoint, Policy: plan.Policy{KV: c.kv}, Draft: spec.Off()}
-			want := lone(t, cfg, requests)
-			cfg.Draft, cfg.StepTokens, cfg.NoReuse = drafts(t, c.drafts), c.step, true
-			e := start(t, cfg, checked(t), oracle(want, requests), gathered(len(requests)))
-			compare(t, requests, together(t, e, mixedDrafts(requests, c.drafts)), want)
-			guessed(t, e)
-		})
-	}
-}
-
-// guessed makes sure that a test saw right and wrong drafts.
-func guessed(t *testing.T, e *Engine) {
-	t.Helper()
-	if st := e.Stats(); st.Accepted == 0 || st.Accepted == st.Drafted || st.DraftsFailed != 0 {
-		t.Errorf("%d of %d drafts were accepted, %d passes failed; want some accepted, some rejected, none failed", st.Accepted, st.Drafted, st.DraftsFailed)
-	}
-}
-
-// Preempted, recomputed, with common prefixes: in deterministic mode the logits of every kept row have the bits of a lone plain run.
-func TestADraftingCrowdGetsTheLogitsOfLonePlainRuns(t *testing.T) {
-	list := crowd(48)
-	cfg := Config{Model: drafty(t), Policy: deterministic("fp8-656"), Draft: spec.Off()}
-	apart, joint := keepLogits(), keepLogits()
-	want := lone(t, cfg, list, apart.watch)
-	cfg.Draft, cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = drafts(t, 3), 16*64, 96, 24
-	e := start(t, cfg, joint.watch, oracle(want, list), checked(t), gathered(len(list)))
-	compare(t, list, together(t, e, mixedDrafts(list, 3)), want)
-	different := 0
-	for k, v := range apart.rows {
-		if joint.rows[k] != v {
-			different++
-		}
-	}
-	if different > 0 {
-		t.Errorf("%d of %d rows of logits differ from those of a lone plain run", different, len(apart.rows))
-	}
-	crowded(t, e)
-	guessed(t, e)
-}
-
-// The trained model: text, JSON by a schema, tool calls, penalties and biases, greedy and seeded, in every layout.
-func TestDraftedTextIsPlainText(t *testing.T) {
-	layouts := []string{"bf16", "fp8-656", "fp8-576"}
-	if raceEnabled {
-		layouts = layouts[:1]
-	}
-	var list []Request
-	for i, text := range []string{"Rolf plants 22 trees every day for 7 days. How many trees is that?", "Goodbye", "Return JSON with name and age. Text: Sofia is 89.",
-		"What are you called?", "Leo starts with 40 photos. Leo throws away 13 photos. How many photos does Leo have now?"} {
-		for temperature := range 2 {
-			r := Request{ID: fmt.Sprint(len(list)), Chat: ask(text), Sampling: seeded(int64(i)), MaxTokens: 60}
-			r.Sampling.Temperature = 0.8 * float64(temperature)
-			switch i {
-			case 2:
-				r.Format = Format{Kind: FormatSchema, Schema: []byte(`{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}},"required":["name","age"]}`)}
-			case 3:
-				r.Sampling.RepetitionPenalty, r.Sampling.FrequencyPenalty, r.Sampling.LogitBias = 1.2, 0.5, map[int32]float64{300: 2}
-				r.MinTokens, r.Sampling.Stop = 4, []string{"row"}
-			}
-			list = append(list, r)
-		}
-	}
-	for _, kv := range layouts {
-		t.Run(kv, func(t *testing.T) {
-			cfg := Config{Policy: plan.Policy{KV: kv}, Draft: spec.Off()}
-			want := lone(t, cfg, list)
-			for _, s := range []spec.Setting{spec.Auto(), drafts(t, 4)} {
-				cfg.Draft = s
-				e := start(t, cfg, checked(t))
-				got := together(t, e, list)
-				compare(t, list, got, want)
-				for i := range list {
-					if got[i].Choices[0].Text != want[i].Choices[0].Text {
-						t.Errorf("%v drafts, request %d: %q, without %q", s, i, got[i].Choices[0].Text, want[i].Choices[0].Text)
-					}
-				}
-				if st := e.Stats(); st.Accepted == 0 || s.Insists() && st.Accepted == st.Drafted || st.DraftsFailed != 0 {
-					t.Errorf("%v drafts: %d of %d were accepted, %d passes failed", s, st.Accepted, st.Drafted, st.DraftsFailed)
-				}
-			}
-		})
-	}
-}
-
-func TestCancelledDraftsLeakNothing(t *testing.T) {
-	e := start(t, Config{Model: drafty(t), Draft: drafts(t, 4), CacheTokens: 6 * 64, StepTokens: 64, MaxRunning: 8}, checked(t))
-	for i := range 40 {
-		s := open(t, e, Request{Tokens: tokens(i%5, 1+i), Sampling: seeded(int64(i)), MaxTokens: 40, IgnoreEOS: true})
-		for range i % 7 {
-			s.Next()
-		}
-		s.Close()
-		for range s.All() {
-		}
-	}
-}
-
-// Requests that leave while their drafts are verified change nothing for those that stay.
-func TestNeighboursOfCancelledDraftsAnswerAsIfAlone(t *testing.T) {
-	list := crowd(6)
-	cfg := Config{Model: drafty(t), Draft: spec.Off()}
-	want := lone(t, cfg, list)
-	cfg.Draft, cfg.NoReuse, cfg.CacheTokens, cfg.MaxRunning = drafts(t, 4), true, 24*64, 8
-	e := start(t, cfg, checked(t))
-	got := jointly(t, e, list, func() {
-		for i := range 16 {
-			s := open(t, e, Request{Tokens: tokens(i%5, 20+3*i), Sampling: seeded(int64(i)), MaxTokens: 40, IgnoreEOS: true})
-			for range i % 5 {
-				s.Next()
-			}
-			s.Close()
-			for range s.All() {
-			}
-		}
-	})
-	compare(t, list, got, want)
-	if st := e.Stats(); st.Drafted == 0 || st.Aborted == 0 {
-		t.Errorf("%d tokens drafted, %d requests left; both were meant to happen", st.Drafted, st.Aborted)
-	}
-}
-
-// faultyDrafts fails some passes of the drafting layer.
-type faultyDrafts struct {
-	runner
-	passes int
-	fault  func(pass int) error
-}
-
-func (f *faultyDrafts) Draft(works []step.Draft, chained bool) (step.Result, error) {
-	f.passes++
-	if err := f.fault(f.passes); err != nil {
-		return step.Result{}, err
-	}
-	return f.runner.Draft(works, chained)
-}
-
-func TestAFailingDrafterCostsNothingButSpeed(t *testing.T) {
-	list := crowd(6)
-	cfg := Config{Model: drafty(t), Draft: spec.Off()}
-	want := lone(t, cfg, list)
-	cfg.Draft, cfg.NoReuse = drafts(t, 3), true
-	for _, c := range []struct {
-		name  string
-		fault func(pass int) error
-	}{
-		{"the first pass fails", func(int) error { return errFault }},
-		{"a later pass panics", func(pass int) error {
-			if pass == 8 {
-				panic(errFault)
-			}
-			return nil
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			e := start(t, cfg, checked(t), func(e *Engine) { e.runner = &faultyDrafts{runner: e.runner, fault: c.fault} })
-			compare(t, list, together(t, e, list), want)
-			if st := e.Stats(); st.DraftsFailed == 0 || st.Failed != 0 {
-				t.Errorf("%d sequences stopped drafting, %d requests failed; want some and none", st.DraftsFailed, st.Failed)
-			}
-		})
-	}
-}
-
-// A step that fails with drafts in it runs again item by item, drafts included.
-func TestDraftsSurviveStepsThatRunApart(t *testing.T) {
-	list := crowd(8)
-	cfg := Config{Model: drafty(t), Draft: spec.Off()}
-	want := lone(t, cfg, list)
-	cfg.Draft, cfg.NoReuse = drafts(t, 2), true
-	n := 0
-	e := start(t, cfg, checked(t), oracle(want, list), before(func(works []step.Work) error {
-		if n++; len(works) > 1 && n%3 == 0 {
-			return errFault
-		}
-		return nil
-	}))
-	compare(t, list, together(t, e, list), want)
-	if st := e.Stats(); st.Apart == 0 {
-		t.Error("no step ran apart")
-	}
-	guessed(t, e)
-}
-
-func TestDraftingNeedsAHead(t *testing.T) {
-	_, err := Open(t.Context(), Config{Model: tinyBF16, Draft: drafts(t, 2)})
-	if !errors.Is(err, plan.E15) || !strings.Contains(err.Error(), "model.layers.3.eh_proj.weight") || !strings.Contains(err.Error(), "model.layers.3.shared_head.norm.weight") {
-		t.Errorf("got %v, want E15 naming the missing tensors", err)
-	}
-	e := start(t, Config{Model: tinyBF16})
-	if i := e.Info(); i.Drafts != 0 || i.NoDrafts != "this checkpoint has no draft layer" || i.Config.N != 1 {
-		t.Errorf("auto without a head: %d drafts, %q, n %d", i.Drafts, i.NoDrafts, i.Config.N)
-	}
-	if out := generate(t, e, Request{Tokens: tokens(1, 9), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true}); out.Usage.DraftedTokens != 0 || out.Usage.CompletionTokens != 4 {
-		t.Errorf("usage %+v", out.Usage)
-	}
-	one := 1
-	if _, err := e.Generate(t.Context(), Request{Tokens: tokens(1, 9), Sampling: greedy(), Draft: &one}); !errors.Is(err, ErrRequest) {
-		t.Errorf("a request that drafts: %v", err)
-	}
-}
-
-// A random drafting layer is never right: auto ends it for each request, says so once and counts it; plain decoding goes on.
-func TestDraftingThatDoesNotPayEnds(t *testing.T) {
-	var log strings.Builder
-	e := start(t, Config{Model: drafty(t), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	out := generate(t, e, Request{ID: "loser", Tokens: tokens(1, 30), Sampling: seeded(3), MaxTokens: 200, IgnoreEOS: true})
-	if u := out.Usage; u.CompletionTokens != 200 || u.DraftedTokens < 8 || u.DraftedTokens > 150 {
-		t.Errorf("usage %+v, want drafts that end early", u)
-	}
-	if st := e.Stats(); st.DraftsEnded != 1 || st.Drafted != int64(out.Usage.DraftedTokens) {
-		t.Errorf("%d sequences stopped, %d drafts, usage says %d", st.DraftsEnded, st.Drafted, out.Usage.DraftedTokens)
-	}
-	if err := e.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if n := strings.Count(log.String(), "drafting does not pay"); n != 1 || !strings.Contains(log.String(), "id=loser") {
-		t.Errorf("the log says it %d times:\n%s", n, &log)
-	}
 }
 
 // The first draft of a prompt whose pages come from the cache is as good as that of the prompt computed whole: the drafting layer's rows lie in the
@@ -375,7 +29,7 @@ func TestReusedPagesHoldDraftRows(t *testing.T) {
 		before := e.Stats().Drafts[0]
 		out := generate(t, e, Request{Chat: question, Sampling: greedy()})
 		after := e.Stats().Drafts[0]
-		shares = append(shares, DraftCount{after.Judged - before.Judged, after.Right - before.Right})
+		shares = append(shares, DraftCount{Judged: after.Judged - before.Judged, Right: after.Right - before.Right})
 		if len(shares) == 2 && out.Usage.CachedTokens == 0 {
 			t.Error("no page was reused")
 		}
@@ -407,4 +61,35 @@ func TestDraftRowsAreCounted(t *testing.T) {
 	if want := map[plan.Mode]bool{plan.ModeExtend: true, plan.ModeVerify: true}; !maps.Equal(kinds, want) && !kinds[plan.ModeVerify] {
 		t.Errorf("the trace shows %v", kinds)
 	}
+}
+
+// One sequence decodes the built-in model's answers: plain, and with drafts.
+func BenchmarkDecodeAlone(b *testing.B) {
+	for _, s := range []spec.Setting{spec.Off(), must(spec.Fixed(1)), must(spec.Fixed(2)), must(spec.Fixed(4)), spec.Auto()} {
+		b.Run(fmt.Sprint("draft ", s), func(b *testing.B) {
+			e, err := Open(b.Context(), Config{Draft: s})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close(b.Context())
+			question := Request{Chat: ask("Leo starts with 40 photos. Leo throws away 13 photos. Leo wins 9 photos in a game. How many photos does Leo have now?"), Sampling: greedy(), Trace: true}
+			tokens, seconds := 0, 0.0
+			for b.Loop() {
+				out, err := e.Generate(b.Context(), question)
+				if err != nil {
+					b.Fatal(err)
+				}
+				tokens += out.Usage.CompletionTokens - 1
+				seconds += out.Trace.Decode.Seconds()
+			}
+			b.ReportMetric(float64(tokens)/seconds, "tokens/s")
+		})
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

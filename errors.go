@@ -1,38 +1,29 @@
 package sparrow
 
-import "errors"
+import (
+	"errors"
+
+	"sparrow/engine"
+)
 
 // ErrClosed means that the engine is shutting down or was closed.
-var ErrClosed = errors.New("sparrow: the engine is closed")
+var ErrClosed = engine.ErrClosed
 
 // ErrQueueFull means that as many sequences wait as the configuration allows; try again later.
-var ErrQueueFull = errors.New("sparrow: the queue is full")
+var ErrQueueFull = engine.ErrQueueFull
 
 // ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError names the field.
-var ErrRequest = errors.New("sparrow: bad request")
+var ErrRequest = engine.ErrRequest
 
-// ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context; the RequestError beside it names the field.
-var ErrContext = errors.New("sparrow: the context is too short")
+// ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context. The RequestError beside it names
+// the field.
+var ErrContext = engine.ErrContext
+
+// ErrStep means that the model failed on this request alone; others were not affected.
+var ErrStep = engine.ErrStep
 
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.
 var ErrNoTokenizer = errors.New("sparrow: the checkpoint has no tokenizer.json; send token ids")
 
-// ErrStep means that the model failed on this request alone; others were not affected.
-var ErrStep = errors.New("sparrow: the model failed on this request")
-
 // RequestError is a problem of one field of a request, named as on the wire.
-type RequestError struct {
-	Field  string
-	Reason string
-	Err    error // what found the problem, such as a grammar's error about a schema; may be nil
-}
-
-func (e *RequestError) Error() string { return ErrRequest.Error() + ": " + e.Field + ": " + e.Reason }
-
-// Unwrap gives ErrRequest and what found the problem.
-func (e *RequestError) Unwrap() []error {
-	if e.Err == nil {
-		return []error{ErrRequest}
-	}
-	return []error{ErrRequest, e.Err}
-}
+type RequestError = engine.RequestError

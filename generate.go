@@ -35,8 +35,8 @@ func (e *Engine) Generate(ctx context.Context, r Request) (*Response, error) {
 // whole reads a stream to its end.
 func (s *Stream) whole(ctx context.Context) (*Response, error) {
 	var err error
-	out := &Response{Choices: make([]Answer, len(s.job.choices))}
-	messages := make([]chat.Collector, len(s.job.choices))
+	out := &Response{Choices: make([]Answer, s.job.Choices())}
+	messages := make([]chat.Collector, s.job.Choices())
 	cancelled := false
 	for ev := range s.All() {
 		a := &out.Choices[ev.Choice]

@@ -1,11 +1,7 @@
 package sparrow
 
 import (
-	"time"
-
 	"sparrow/chat"
-	"sparrow/kv"
-	"sparrow/plan"
 	"sparrow/sample"
 )
 
@@ -19,8 +15,8 @@ type Request struct {
 	Sampling sample.Params
 	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
 	MaxTokens int
-	// MinTokens keeps a choice from ending earlier: before that many tokens neither an end-of-sequence token nor one of the stop tokens is chosen, and stop
-	// strings are not looked for. A Format whose document is complete ends the choice all the same.
+	// MinTokens keeps a choice from ending earlier: before that many tokens neither an end-of-sequence token nor one of the stop tokens is
+	// chosen, and stop strings are not looked for. A Format whose document is complete ends the choice all the same.
 	MinTokens int
 	// IgnoreEOS goes on after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice all the same.
 	IgnoreEOS bool
@@ -47,27 +43,15 @@ type Format struct {
 // FormatKind says how text is constrained.
 type FormatKind uint8
 
-// The constraints. FormatTools makes the arguments of tool calls follow the tools' schemas; it is applied by the chat layer.
+// The constraints. The arguments of tool calls follow their tools' schemas whatever the format.
 const (
 	FormatFree   FormatKind = iota
 	FormatJSON              // one JSON object
 	FormatSchema            // JSON that follows Schema
 )
 
-// Finish says why a choice ended.
-type Finish string
-
-// The ways a choice ends.
-const (
-	FinishStop      Finish = "stop"       // end of sequence, or a stop string or token
-	FinishLength    Finish = "length"     // MaxTokens or the context is full
-	FinishToolCalls Finish = "tool_calls" // the reply calls tools
-	FinishCancelled Finish = "cancelled"  // the caller's context ended
-	FinishError     Finish = "error"      // the request failed; Event.Err says why
-)
-
-// Event is something that happened to one choice of a request. Deltas is set for chats, Text always. Text is whole characters: bytes that form none, such as a
-// character the choice ended in the middle of, are U+FFFD.
+// Event is something that happened to one choice of a request. Deltas is set for chats, Text always. Text is whole characters: bytes that
+// form none, such as a character the choice ended in the middle of, are U+FFFD.
 type Event struct {
 	Choice   int
 	Text     string       // new text; may be empty while a character or a stop string is incomplete
@@ -86,33 +70,4 @@ type Token struct {
 	Text    string // its bytes as they are; not always whole characters
 	Logprob float64
 	Top     []sample.TokenLogprob
-}
-
-// Usage counts what a request cost.
-type Usage struct {
-	PromptTokens     int
-	CachedTokens     int // of the prompt, taken from the prefix cache
-	CompletionTokens int // over all choices
-	ReasoningTokens  int // of them, inside reasoning
-	DraftedTokens    int
-	AcceptedTokens   int
-}
-
-// Trace is what happened to a request.
-type Trace struct {
-	ID        string
-	Match     kv.Match   // of the first choice's prompt
-	Matches   []kv.Match // of every choice: the others share the prompt's pages with the first
-	Queued    time.Duration
-	Prefill   time.Duration // from admission to the first token
-	Decode    time.Duration
-	Steps     int
-	Preempted int
-	Plans     []PlanUse
-}
-
-// PlanUse is a plan and how often it carried this request.
-type PlanUse struct {
-	Plan  *plan.Plan
-	Steps int
 }

@@ -6,12 +6,13 @@ import (
 	"sync/atomic"
 
 	"sparrow/chat"
+	"sparrow/engine"
 )
 
 // Stream is the answer to one request as it is generated. One goroutine reads it; Close may be called from any.
 type Stream struct {
 	engine  *Engine
-	job     *job
+	job     *engine.Job
 	replies []reply     // one for each choice of a chat
 	stop    func() bool // detaches the caller's context
 	done    atomic.Bool
@@ -30,20 +31,17 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	j, err := e.prepare(r)
+	j, err := e.submit(&r)
 	if err != nil {
 		return nil, err
 	}
 	s := &Stream{engine: e, job: j}
 	if r.Chat != nil {
-		for range j.choices {
+		for range j.Choices() {
 			s.replies = append(s.replies, reply{parser: e.format.Parser(*r.Chat)})
 		}
 	}
-	if err := e.submit(j); err != nil {
-		return nil, err
-	}
-	s.stop = context.AfterFunc(ctx, func() { e.cancel(j) })
+	s.stop = context.AfterFunc(ctx, j.Cancel)
 	return s, nil
 }
 
@@ -52,23 +50,23 @@ func (s *Stream) Next() (Event, bool) {
 	if s.done.Load() {
 		return Event{}, false
 	}
-	raw := s.job.queue.pop()
-	ev := Event{Choice: raw.choice, Text: raw.text, Finish: raw.finish, Matched: raw.matched, Err: raw.err}
-	if raw.token >= 0 {
-		ev.Tokens = []Token{{ID: raw.token, Logprob: raw.logprob, Top: raw.top}}
-		if t := s.engine.tok; t != nil && int(raw.token) < t.VocabSize() {
-			ev.Tokens[0].Text = t.Text(raw.token)
+	got := s.job.Next()
+	ev := Event{Choice: got.Choice, Text: got.Text, Finish: got.Finish, Matched: got.Matched, Err: got.Err}
+	if got.Token >= 0 {
+		ev.Tokens = []Token{{ID: got.Token, Logprob: got.Logprob, Top: got.Top}}
+		if t := s.engine.tok; t != nil && int(got.Token) < t.VocabSize() {
+			ev.Tokens[0].Text = t.Text(got.Token)
 		}
 	}
 	if s.replies != nil {
 		s.parse(&ev)
 	}
-	if raw.last {
+	if got.Last {
 		s.done.Store(true)
 		s.stop()
-		u := s.job.usage
+		u := s.job.Usage()
 		u.ReasoningTokens = s.reason
-		ev.Usage, ev.TraceLog = &u, s.job.trace
+		ev.Usage, ev.TraceLog = &u, s.job.Trace()
 	}
 	return ev, true
 }
@@ -83,7 +81,7 @@ func (s *Stream) parse(ev *Event) {
 		rest, err := r.parser.Close()
 		ev.Deltas = append(ev.Deltas, rest...)
 		if err != nil && ev.Finish == FinishStop {
-			s.engine.cfg.Log.Info("the reply's tool calls are incomplete", "id", s.job.request.ID, "error", err)
+			s.engine.cfg.Log.Info("the reply's tool calls are incomplete", "id", s.job.ID(), "error", err)
 		}
 	}
 	r.pending += len(ev.Tokens)
@@ -118,11 +116,11 @@ func (s *Stream) All() iter.Seq[Event] {
 	}
 }
 
-// Close ends the request if it still runs and lets go of the caller's context. The choices that had not ended finish with FinishCancelled, which Next
-// still tells.
+// Close ends the request if it still runs and detaches it from the caller's context. The choices that had not ended finish with
+// FinishCancelled, which Next still returns.
 func (s *Stream) Close() {
 	s.stop()
 	if !s.done.Load() {
-		s.engine.cancel(s.job)
+		s.job.Cancel()
 	}
 }

@@ -13,15 +13,16 @@ import (
 	"sparrow/tokenizer"
 )
 
-// text prepares what turns text into tokens and back.
-func (e *Engine) text(p *parts) error {
+// prepareText sets up tokenizer, chat format and grammar.
+func (e *Engine) prepareText(p *parts) error {
 	if p.tokenizer == nil {
 		return nil
 	}
 	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; n > v {
 		return fmt.Errorf("sparrow: the tokenizer has %d tokens, the model's vocabulary %d; they do not belong together", n, v)
 	}
-	src := chat.Source{Family: e.cfg.ChatFormat, ModelType: string(p.source.Config.Family), SharedIndexer: slices.Contains(p.source.Config.Indexer.Shared, true), ChatTemplate: p.tokenizer.ChatTemplate(), Now: time.Now}
+	src := chat.Source{Family: e.cfg.ChatFormat, ModelType: string(p.source.Config.Family), ChatTemplate: p.tokenizer.ChatTemplate(),
+		SharedIndexer: slices.Contains(p.source.Config.Indexer.Shared, true), Now: time.Now}
 	if len(p.tokenizerConfig) > 0 {
 		if err := src.ReadTokenizerConfig(p.tokenizerConfig); err != nil {
 			return err
@@ -36,7 +37,7 @@ func (e *Engine) text(p *parts) error {
 	switch {
 	case err == nil:
 		e.format, e.info.ChatFormat = f, f.Name()
-		e.inWords = e.withoutCalls(p.tokenizer)
+		e.noCalls = e.callMarkersMask(p.tokenizer)
 	case errors.Is(err, chat.ErrNoFormat) && e.cfg.ChatFormat == "":
 		e.cfg.Log.Info("no chat format; only prompts can be completed", "reason", err)
 	default:

@@ -1,8 +1,9 @@
 package sched
 
-// Room takes pages for n drafts after the tokens of a running sequence whose next token was sampled, and returns for how many there are pages. The
-// drafting layer may write their rows at once. While others wait for pages, drafts take none that the next token does not need anyway.
-func (s *Scheduler) Room(q *Sequence, n int) int {
+// ReserveDrafts reserves pages for n drafts after the tokens of a running sequence whose next token was sampled, and returns for how many
+// there are pages. The drafting layer may write their rows at once. While others wait for pages, drafts take no page that the next
+// token does not need.
+func (s *Scheduler) ReserveDrafts(q *Sequence, n int) int {
 	if q.state != stateRunning || !q.decoding() {
 		return 0
 	}
@@ -13,7 +14,7 @@ func (s *Scheduler) Room(q *Sequence, n int) int {
 	return n
 }
 
-// Accept says that the next draft of an item proved right: its row is part of the sequence. The caller has appended it to Tokens.
+// Accept commits the next draft of an item: its row is part of the sequence. The caller has appended the token to Tokens.
 func (s *Scheduler) Accept(it *Item) error {
 	if it.Seq.state != stateRunning {
 		return nil
@@ -31,20 +32,25 @@ func (s *Scheduler) Reject(it *Item) error {
 	return it.Seq.cache.Truncate(it.Seq.cache.Len())
 }
 
-// drafts lets the decoding sequences try their drafts, oldest first, and returns how many tokens that adds. Where prompts want to be computed they
-// get at least half of budget, what the decodes left of the step, and a token each.
-func (s *Scheduler) drafts(budget int) int {
-	if len(s.waiting) > 0 || len(s.items) < len(s.running) {
-		budget = max(min(budget/2, budget-s.limits.MaxPrompts), 0)
+// draftBudget is how many of the batch's remaining tokens may be drafts. Prompts that run or wait keep at least half, and a token each.
+func (s *Scheduler) draftBudget(left int) int {
+	if len(s.waiting) == 0 && len(s.items) == len(s.running) {
+		return left
 	}
+	return max(min(left/2, left-s.limits.MaxPrompts), 0)
+}
+
+// addDrafts adds at most budget drafts to the items of decoding sequences, oldest first, and returns how many. All drafts that were
+// proposed are gone afterwards.
+func (s *Scheduler) addDrafts(budget int) int {
 	if len(s.waiting) > 0 {
-		s.withdraw()
+		s.releaseDraftPages()
 	}
 	used := 0
 	for i := range s.items {
 		it := &s.items[i]
 		q := it.Seq
-		if n := s.Room(q, min(len(q.Drafts), budget-used)); n > 0 {
+		if n := s.ReserveDrafts(q, min(len(q.Drafts), budget-used)); n > 0 {
 			q.verify = append(append(q.verify[:0], it.Tokens...), q.Drafts[:n]...)
 			it.Tokens, it.Drafts = q.verify, n
 			used += n
@@ -54,12 +60,12 @@ func (s *Scheduler) drafts(budget int) int {
 	return used
 }
 
-// withdraw takes back the pages that sequences hold for drafts alone and reports whether that freed any.
-func (s *Scheduler) withdraw() bool {
+// releaseDraftPages takes back the pages that sequences hold for drafts alone and reports whether that freed any.
+func (s *Scheduler) releaseDraftPages() bool {
 	before := s.pool.Available() + s.pool.WindowsAvailable()
 	for _, q := range s.running {
 		if q.decoding() {
-			// Room for the one token it is sure to get stays. Truncate cannot fail: nothing that is committed goes.
+			// The page of the next token stays. Truncate cannot fail: nothing that is committed goes.
 			if err := q.cache.Truncate(q.cache.Len() + 1); err != nil {
 				panic("sched: " + err.Error())
 			}

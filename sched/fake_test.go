@@ -12,13 +12,13 @@ import (
 // fake is a model that computes nothing but remembers what was written where: every slot of its cache holds a hash of the sequence up to that
 // token. It checks the invariants every step must hold:
 //
-//   - a step has at most StepTokens tokens and MaxRunning sequences, none of them twice;
+//   - a step has at most BatchTokens tokens and MaxRunning sequences, none of them twice;
 //   - an item is the next part of its sequence, and its pages hold exactly the tokens before it: reused, shared and recomputed ones alike;
 //   - where the pool has window pages, they hold exactly the tokens that the item's first token sees;
 //   - no two sequences write the same slot in a step, be it with drafts that turn out wrong;
 //   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets at least one unless pages lack;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
-//   - kv.Check holds after Next and after the step.
+//   - kv.Check holds after Schedule and after the step.
 type fake struct {
 	pool  *kv.Pool
 	sched *Scheduler
@@ -62,10 +62,10 @@ func (f *fake) step() ([]Item, error) {
 			decoding[q] = q.Preempted
 		}
 	}
-	items := f.sched.Next()
+	items := f.sched.Schedule()
 	f.steps++
 	if err := f.pool.Check(); err != nil {
-		return nil, fmt.Errorf("after Next: %w", err)
+		return nil, fmt.Errorf("after Schedule: %w", err)
 	}
 	if err := f.checkStep(items, decoding); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 		}
 	}
 	slices.SortFunc(f.order[before:], older)
-	if l := f.sched.Limits(); tokens > l.StepTokens || len(items) > l.MaxRunning {
+	if l := f.sched.Limits(); tokens > l.BatchTokens || len(items) > l.MaxRunning {
 		return fmt.Errorf("%d tokens of %d sequences in a step, limits %+v", tokens, len(items), l)
 	}
 	if !slices.IsSortedFunc(f.sched.waiting, older) || !slices.IsSortedFunc(f.sched.running, older) {
@@ -220,7 +220,7 @@ func (f *fake) settle(it *Item) error {
 
 // draft guesses the next tokens of a sequence; every third guess is wrong.
 func (f *fake) draft(q *Sequence, n int) {
-	for i := range f.sched.Room(q, min(n, f.goals[q]-len(q.Tokens))) {
+	for i := range f.sched.ReserveDrafts(q, min(n, f.goals[q]-len(q.Tokens))) {
 		at := len(q.Tokens) + i
 		token := following(at)
 		if at%3 == 0 {

@@ -4,7 +4,7 @@ import "testing"
 
 // OnFree hears of every sequence that gives its pages back, once each time, and of no other; Restart queues a sequence at its place by arrival.
 func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
-	f, err := newFake(8, 4, Limits{StepTokens: 8, MaxRunning: 4})
+	f, err := newFake(8, 4, Limits{BatchTokens: 8, MaxRunning: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -16,7 +16,7 @@ func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if items := f.sched.Next(); len(items) != 2 {
+	if items := f.sched.Schedule(); len(items) != 2 {
 		t.Fatalf("%d items, want both sequences", len(items))
 	}
 	if err := f.add(c, 8); err != nil {
@@ -34,7 +34,7 @@ func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 	if freed[b] != 1 || freed[c] != 0 {
 		t.Errorf("after Remove: freed %v, want b once and c never", freed)
 	}
-	if items := f.sched.Next(); len(items) != 1 || items[0].Seq != a || a.Preempted != 1 {
+	if items := f.sched.Schedule(); len(items) != 1 || items[0].Seq != a || a.Preempted != 1 {
 		t.Errorf("items %+v; want the restarted sequence again", items)
 	}
 	if err := f.pool.Check(); err != nil {

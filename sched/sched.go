@@ -1,12 +1,12 @@
-// Package sched decides which sequences run in a step and how many of their tokens: queue, admission, chunked prefill, preemption.
+// Package sched decides which sequences run in a batch and how many of their tokens: queue, admission, chunked prefill, preemption.
 //
-// Sequences flow in through Add, the parts of the next step flow out of Next; pages are taken from and given back to package kv. It knows no
-// model, no text and no clock, and sets no bound on the queue. One goroutine owns a Scheduler and everything it hands out.
+// Sequences flow in through Add, the items of the next batch flow out of Schedule; pages are taken from and given back to package kv. It
+// knows no model, no text and no clock, and sets no bound on the queue. One goroutine owns a Scheduler and everything it hands out.
 //
-// The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; what is left of the step's tokens
-// is shared evenly among the prompts being computed, so that a long one does not hold up a short one; new sequences are admitted in order of
-// arrival while pages for their whole prompt are there. When a decode finds no page, drafts give up theirs; then the youngest sequence gives up
-// its own and waits at the head of the queue; it is computed again later and loses nothing but time.
+// The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of the batch's tokens
+// is shared evenly among the prompts being computed, so that a long one does not delay a short one; new sequences are admitted in order of
+// arrival while there are pages for their whole prompt. When a decode finds no page, drafts lose theirs; then the youngest sequence is
+// preempted: it loses its pages, waits at the head of the queue and is computed again later.
 package sched
 
 import (
@@ -16,14 +16,15 @@ import (
 	"sparrow/kv"
 )
 
-// Limits bound a step.
+// Limits bound a batch.
 type Limits struct {
-	StepTokens int // new tokens of one step
-	MaxRunning int // sequences in a batch; at most StepTokens, so that each of them gets a token in every step
-	MaxPrompts int // prompts computed side by side; 0 means 4
+	BatchTokens int // new tokens of one batch
+	MaxRunning  int // sequences in a batch; at most BatchTokens, so that each of them gets a token in every batch
+	MaxPrompts  int // prompts computed side by side; 0 means 4
 }
 
-const defaultMaxPrompts = 4
+// DefaultMaxPrompts is how many prompts are computed side by side.
+const DefaultMaxPrompts = 4
 
 // Scheduler holds the sequences that wait and those that run.
 type Scheduler struct {
@@ -34,7 +35,7 @@ type Scheduler struct {
 	running  []*Sequence // in order of arrival
 	arrivals int64
 	items    []Item
-	prompts  []*Sequence // being computed in this step
+	prompts  []*Sequence // computed in this batch
 
 	preemptions int64
 	onFree      func(*Sequence)
@@ -43,12 +44,12 @@ type Scheduler struct {
 // New makes a scheduler over a pool.
 func New(pool *kv.Pool, l Limits) (*Scheduler, error) {
 	if l.MaxPrompts == 0 {
-		l.MaxPrompts = defaultMaxPrompts
+		l.MaxPrompts = DefaultMaxPrompts
 	}
-	if l.StepTokens < 1 || l.MaxRunning < 1 || l.MaxPrompts < 1 {
+	if l.BatchTokens < 1 || l.MaxRunning < 1 || l.MaxPrompts < 1 {
 		return nil, fmt.Errorf("%w: %+v, want at least one of each", ErrLimits, l)
 	}
-	l.MaxRunning = min(l.MaxRunning, l.StepTokens)
+	l.MaxRunning = min(l.MaxRunning, l.BatchTokens)
 	return &Scheduler{pool: pool, limits: l, capacity: pool.Stats().Pages * pool.Tag().PageTokens}, nil
 }
 
@@ -61,7 +62,7 @@ func (s *Scheduler) Running() int { return len(s.running) }
 // Waiting counts the sequences in the queue, preempted ones included.
 func (s *Scheduler) Waiting() int { return len(s.waiting) }
 
-// Preemptions counts how often a sequence gave up its pages.
+// Preemptions counts how often a sequence lost its pages.
 func (s *Scheduler) Preemptions() int64 { return s.preemptions }
 
 // All lists every sequence that runs or waits.
@@ -97,14 +98,16 @@ func (s *Scheduler) Remove(q *Sequence) {
 	q.state = stateGone
 }
 
-// Restart takes the pages of a running sequence, whose rows can no longer be trusted or continued, and queues it again at its place by arrival.
+// Restart takes the pages of a running sequence, whose rows can no longer be trusted or continued, and queues it again at its place by
+// arrival.
 func (s *Scheduler) Restart(q *Sequence) {
 	if q.state == stateRunning {
 		s.suspend(q)
 	}
 }
 
-// OnFree sets who is told of every sequence that gives its pages back, preempted or removed. What else was kept for those pages can go too.
+// OnFree sets a function that is called with every sequence that gives its pages back, preempted or removed, so that whatever else was
+// kept for those pages can be released.
 func (s *Scheduler) OnFree(f func(*Sequence)) { s.onFree = f }
 
 // free gives the pages of a running sequence back.
@@ -120,8 +123,8 @@ func without(list []*Sequence, q *Sequence) []*Sequence {
 	return slices.Delete(list, i, i+1)
 }
 
-// Done says that an item's tokens are in the cache; of its drafts Accept tells. After the last item of a sequence the caller appends a token to it
-// or removes it before Next.
+// Done commits an item's tokens, without its drafts: their rows are in the cache. After the last item of a sequence the caller appends a
+// token to it or removes it before the next Schedule.
 func (s *Scheduler) Done(it *Item) error {
 	q := it.Seq
 	if q.state != stateRunning {

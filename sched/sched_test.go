@@ -24,9 +24,9 @@ func TestEverySequenceFinishes(t *testing.T) {
 			window.Pages = window.PerSequence(size) + rapid.IntRange(0, 12).Draw(t, "window pages")
 		}
 		f, err := newWindowed(pages, size, window, Limits{
-			StepTokens: rapid.IntRange(1, 40).Draw(t, "step tokens"),
-			MaxRunning: rapid.IntRange(1, 12).Draw(t, "max running"),
-			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "max prompts"),
+			BatchTokens: rapid.IntRange(1, 40).Draw(t, "step tokens"),
+			MaxRunning:  rapid.IntRange(1, 12).Draw(t, "max running"),
+			MaxPrompts:  rapid.IntRange(1, 5).Draw(t, "max prompts"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ func TestEverySequenceFinishes(t *testing.T) {
 
 // Drafts take what the step and the pool have left, and never anything from anybody else.
 func TestDraftsTakeWhatIsLeft(t *testing.T) {
-	f, err := newFake(4, 4, Limits{StepTokens: 8, MaxRunning: 4, MaxPrompts: 2})
+	f, err := newFake(4, 4, Limits{BatchTokens: 8, MaxRunning: 4, MaxPrompts: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestDraftsTakeWhatIsLeft(t *testing.T) {
 
 // The pages that drafts hold go to a token that needs one before anybody is preempted.
 func TestDraftsGiveWayBeforeAnybodyIsPreempted(t *testing.T) {
-	f, err := newFake(4, 4, Limits{StepTokens: 20, MaxRunning: 4})
+	f, err := newFake(4, 4, Limits{BatchTokens: 20, MaxRunning: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func newTestFake(t *testing.T, pages, size int, l Limits) *fake {
 }
 
 func TestAShortPromptPassesALongOne(t *testing.T) {
-	f := newTestFake(t, 200, 64, Limits{StepTokens: 512, MaxRunning: 64})
+	f := newTestFake(t, 200, 64, Limits{BatchTokens: 512, MaxRunning: 64})
 	long := mustAdd(t, f, &Sequence{Tokens: prompt(0, 4000)}, 4001)
 	mustStep(t, f)
 	short := mustAdd(t, f, &Sequence{Tokens: prompt(9000, 40)}, 41)
@@ -230,7 +230,7 @@ func TestAShortPromptPassesALongOne(t *testing.T) {
 }
 
 func TestSequencesWithTheSamePromptShareItsPages(t *testing.T) {
-	f := newTestFake(t, 40, 16, Limits{StepTokens: 64, MaxRunning: 8})
+	f := newTestFake(t, 40, 16, Limits{BatchTokens: 64, MaxRunning: 8})
 	first := mustAdd(t, f, &Sequence{Tokens: prompt(0, 100)}, 110)
 	others := []*Sequence{}
 	for range 3 {
@@ -250,7 +250,7 @@ func TestSequencesWithTheSamePromptShareItsPages(t *testing.T) {
 }
 
 func TestASequenceIsNotHeldUpByOneThatIsGone(t *testing.T) {
-	f := newTestFake(t, 40, 16, Limits{StepTokens: 16, MaxRunning: 8})
+	f := newTestFake(t, 40, 16, Limits{BatchTokens: 16, MaxRunning: 8})
 	first := mustAdd(t, f, &Sequence{Tokens: prompt(0, 100)}, 110)
 	second := mustAdd(t, f, &Sequence{Tokens: prompt(0, 100), After: first}, 110)
 	mustStep(t, f)
@@ -262,7 +262,7 @@ func TestASequenceIsNotHeldUpByOneThatIsGone(t *testing.T) {
 
 // The lookups of a sequence that waits for pages are not counted again and again.
 func TestWaitingCountsNoLookups(t *testing.T) {
-	f := newTestFake(t, 8, 16, Limits{StepTokens: 64, MaxRunning: 8})
+	f := newTestFake(t, 8, 16, Limits{BatchTokens: 64, MaxRunning: 8})
 	mustAdd(t, f, &Sequence{Tokens: prompt(0, 100)}, 120)
 	mustAdd(t, f, &Sequence{Tokens: prompt(500, 100)}, 101)
 	for range 10 {
@@ -274,7 +274,7 @@ func TestWaitingCountsNoLookups(t *testing.T) {
 }
 
 func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
-	f := newTestFake(t, 4, 16, Limits{StepTokens: 8, MaxRunning: 64})
+	f := newTestFake(t, 4, 16, Limits{BatchTokens: 8, MaxRunning: 64})
 	if got := f.sched.Limits().MaxRunning; got != 8 {
 		t.Errorf("%d sequences may run in steps of 8 tokens", got)
 	}
@@ -295,7 +295,7 @@ func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range []Limits{{}, {StepTokens: 1}, {MaxRunning: 1}, {StepTokens: 1, MaxRunning: 1, MaxPrompts: -1}} {
+	for _, l := range []Limits{{}, {BatchTokens: 1}, {MaxRunning: 1}, {BatchTokens: 1, MaxRunning: 1, MaxPrompts: -1}} {
 		if _, err := New(pool, l); !errors.Is(err, ErrLimits) {
 			t.Errorf("limits %+v: error %v", l, err)
 		}
@@ -304,7 +304,7 @@ func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 
 // A caller that lets a sequence outgrow the pool hears of it instead of waiting forever.
 func TestASequenceThatOutgrowsThePoolPanics(t *testing.T) {
-	f := newTestFake(t, 2, 4, Limits{StepTokens: 8, MaxRunning: 2})
+	f := newTestFake(t, 2, 4, Limits{BatchTokens: 8, MaxRunning: 2})
 	mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 100)
 	mustStep(t, f)
 	defer func() {
@@ -312,11 +312,11 @@ func TestASequenceThatOutgrowsThePoolPanics(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	f.sched.Next()
+	f.sched.Schedule()
 }
 
-func TestNextAllocatesNothingForDecodes(t *testing.T) {
-	f := newTestFake(t, 600, 64, Limits{StepTokens: 64, MaxRunning: 16})
+func TestScheduleAllocatesNothingForDecodes(t *testing.T) {
+	f := newTestFake(t, 600, 64, Limits{BatchTokens: 64, MaxRunning: 16})
 	var list []*Sequence
 	for i := range int32(16) {
 		q := &Sequence{Tokens: append(make([]int32, 0, 4000), prompt(1000*i, 30)...)}
@@ -326,7 +326,7 @@ func TestNextAllocatesNothingForDecodes(t *testing.T) {
 		mustStep(t, f)
 	}
 	if n := testing.AllocsPerRun(200, func() {
-		for i := range f.sched.Next() {
+		for i := range f.sched.Schedule() {
 			it := &f.sched.items[i]
 			if err := f.sched.Done(it); err != nil {
 				t.Fatal(err)

@@ -6,17 +6,18 @@ import "sparrow/kv"
 type Sequence struct {
 	Tokens []int32 // prompt, then output; never more than the pool holds
 	Salt   []byte  // kv.OpenOptions.Salt
-	// After, when set, is an older sequence with the same prompt: this one waits until that one's prompt is computed and then shares its pages.
+	// After, when set, is an older sequence with the same prompt: this one waits until that prompt is computed and then shares its
+	// pages.
 	After *Sequence
 	// Compute is how many of the last tokens must be computed although they may be cached; 0 means one.
 	Compute int
 	Owner   any
-	// Drafts are guesses at what follows Tokens, for the next step of a decoding sequence to verify: as many as the step has room for. Room
-	// says how many there may be. They are gone after the next Next.
+	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it has tokens for.
+	// ReserveDrafts says how many there may be. They are gone after the next Schedule.
 	Drafts []int32
 
 	Match     kv.Match // what was found in the cache at the latest admission
-	Preempted int      // times it gave up its pages
+	Preempted int      // times it lost its pages
 
 	age      int64
 	state    state
@@ -36,7 +37,7 @@ const (
 	stateGone
 )
 
-// Item is one sequence's part of a step.
+// Item is one sequence's part of a batch.
 type Item struct {
 	Seq    *Sequence
 	Tokens []int32 // to be computed: a part of Seq.Tokens, then drafts
@@ -48,11 +49,14 @@ type Item struct {
 	// Windows are their window pages, negative where the window has moved on; nil where the pool has none.
 	Windows []int32
 
-	accepted int // drafts that proved right
+	accepted int // drafts that were accepted
 }
 
 // Kept is how many of the item's tokens are part of the sequence: all but the drafts that were not accepted.
 func (it *Item) Kept() int { return len(it.Tokens) - it.Drafts + it.accepted }
+
+// DraftTokens are the item's drafts, the last of Tokens.
+func (it *Item) DraftTokens() []int32 { return it.Tokens[len(it.Tokens)-it.Drafts:] }
 
 // Pages are the pages of a running sequence, with those reserved for what comes next.
 func (q *Sequence) Pages() []int32 { return q.cache.Pages() }
@@ -63,7 +67,9 @@ func (q *Sequence) left() int { return len(q.Tokens) - q.cache.Len() }
 // decoding tells whether a running sequence continues with one token that was sampled.
 func (q *Sequence) decoding() bool { return q.ready && q.left() == 1 }
 
-// blocked tells whether a waiting sequence must let another compute their common prompt first.
-func (q *Sequence) blocked() bool {
+// waitsForPrompt tells whether a waiting sequence must let another compute their common prompt first.
+func (q *Sequence) waitsForPrompt() bool {
 	return q.After != nil && !q.After.computed && q.After.state != stateGone
 }
+
+func (q *Sequence) options() kv.OpenOptions { return kv.OpenOptions{Salt: q.Salt, Compute: q.Compute} }

@@ -6,14 +6,15 @@ type line struct {
 }
 
 const (
-	// memory is what is left of an old measurement's weight with every new one: the last fifty or so count. Costs drift with the length of
-	// contexts and with whatever else the machine does.
-	memory = 0.98
-	// fixedShare is how much of a pass is taken not to depend on its rows while all passes had equally many. Decoding reads every weight
-	// once, however many rows there are.
+	// sharedDecay is the weight that earlier measurements keep with each new one: about the last fifty count. Costs change with the
+	// length of contexts and with whatever else the machine does.
+	sharedDecay = 0.98
+	// fixedShare is the part of a pass's time that is assumed not to depend on its rows while all passes had equally many. Decoding
+	// reads every weight once, however many rows there are.
 	fixedShare = 0.7
-	// outlier bounds a measurement, as a multiple of what was expected: a pass the machine was interrupted in says nothing about its cost.
-	outlier = 4.0
+	// maxExcess bounds a measurement as a multiple of the estimate: a pass during which the machine was interrupted says nothing about
+	// its cost.
+	maxExcess = 4.0
 )
 
 // add notes that a pass of that many rows took so many seconds.
@@ -23,13 +24,13 @@ func (l *line) add(rows int, seconds float64) {
 	}
 	x := float64(rows)
 	if l.weight > 2 {
-		seconds = min(seconds, outlier*l.at(x, 1))
+		seconds = min(seconds, maxExcess*l.at(x, 1))
 	}
-	l.weight = l.weight*memory + 1
-	l.x = l.x*memory + x
-	l.y = l.y*memory + seconds
-	l.xx = l.xx*memory + x*x
-	l.xy = l.xy*memory + x*seconds
+	l.weight = l.weight*sharedDecay + 1
+	l.x = l.x*sharedDecay + x
+	l.y = l.y*sharedDecay + seconds
+	l.xx = l.xx*sharedDecay + x*x
+	l.xy = l.xy*sharedDecay + x*seconds
 }
 
 // known tells whether anything was measured.
@@ -40,14 +41,14 @@ func (l *line) fit() (fixed, each float64) {
 	x, y := l.x/l.weight, l.y/l.weight
 	if spread := l.xx/l.weight - x*x; spread > 0.05 {
 		each = (l.xy/l.weight - x*y) / spread
-		// Rows are never free and never all of the cost; noise may say so.
+		// Noise may estimate that rows cost nothing, or everything; neither is ever true.
 		each = min(max(each, 0.02*y/x), 0.98*y/x)
 		return y - each*x, each
 	}
 	return fixedShare * y, (1 - fixedShare) * y / x
 }
 
-// at is what rows rows of one of share sequences cost: its own rows and its share of what is fixed.
+// at is the cost of that many rows to one of share sequences: its own rows and its share of the fixed part.
 func (l *line) at(rows, share float64) float64 {
 	fixed, each := l.fit()
 	return fixed/share + each*rows

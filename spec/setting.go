@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// Most is the longest chain of drafts.
-const Most = 7
+// MaxDrafts is the longest chain of drafts.
+const MaxDrafts = 7
 
-// ErrSetting reports a setting that is none.
+// ErrSetting reports text that is no setting.
 var ErrSetting = errors.New("spec: bad setting")
 
 // Setting is what the user asked about drafting. The zero value is auto.
@@ -34,8 +34,8 @@ func Off() Setting { return Setting{kind: off} }
 
 // Fixed always drafts n tokens.
 func Fixed(n int) (Setting, error) {
-	if n < 1 || n > Most {
-		return Setting{}, fmt.Errorf("%w: %d drafts; want 1 to %d, auto or off", ErrSetting, n, Most)
+	if n < 1 || n > MaxDrafts {
+		return Setting{}, fmt.Errorf("%w: %d drafts; want 1 to %d, auto or off", ErrSetting, n, MaxDrafts)
 	}
 	return Setting{kind: fixed, n: n}, nil
 }
@@ -50,7 +50,7 @@ func Parse(text string) (Setting, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return Setting{}, fmt.Errorf("%w: %q; want auto, off, or a number of drafts from 1 to %d", ErrSetting, text, Most)
+		return Setting{}, fmt.Errorf("%w: %q; want auto, off, or a number of drafts from 1 to %d", ErrSetting, text, MaxDrafts)
 	}
 	return Fixed(n)
 }
@@ -74,16 +74,16 @@ func (s Setting) Drafts() int {
 	case fixed:
 		return s.n
 	}
-	return Most
+	return MaxDrafts
 }
 
-// Insists reports whether the user asked for a number, which then neither adapts nor gives way silently.
-func (s Setting) Insists() bool { return s.kind == fixed }
+// IsFixed reports whether the user asked for a number, which is not adapted, and refused where it cannot be met.
+func (s Setting) IsFixed() bool { return s.kind == fixed }
 
-// MarshalText writes what String says.
+// MarshalText writes the form of String.
 func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what Parse reads.
+// UnmarshalText reads the form of Parse.
 func (s *Setting) UnmarshalText(text []byte) (err error) {
 	*s, err = Parse(string(text))
 	return err

@@ -11,11 +11,11 @@ func TestSettings(t *testing.T) {
 	for _, c := range []struct {
 		text, want string
 		drafts     int
-		insists    bool
-	}{{"", "auto", Most, false}, {"auto", "auto", Most, false}, {"off", "off", 0, false}, {"1", "1", 1, true}, {"7", "7", 7, true}} {
+		fixed      bool
+	}{{"", "auto", MaxDrafts, false}, {"auto", "auto", MaxDrafts, false}, {"off", "off", 0, false}, {"1", "1", 1, true}, {"7", "7", 7, true}} {
 		s, err := Parse(c.text)
-		if err != nil || s.String() != c.want || s.Drafts() != c.drafts || s.Insists() != c.insists {
-			t.Errorf("%q is %v with %d drafts, insists %v, %v", c.text, s, s.Drafts(), s.Insists(), err)
+		if err != nil || s.String() != c.want || s.Drafts() != c.drafts || s.IsFixed() != c.fixed {
+			t.Errorf("%q is %v with %d drafts, fixed %v, %v", c.text, s, s.Drafts(), s.IsFixed(), err)
 		}
 		var back Setting
 		if text, _ := s.MarshalText(); back.UnmarshalText(text) != nil || back != s {
@@ -45,7 +45,7 @@ func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances 
 	n := 0
 	for made := 0; made < tokens; {
 		took := (m.step + m.stepRow*float64(sequences*(1+n))) * m.noise()
-		c.Step(sequences*(1+n), took)
+		c.ForwardPass(sequences*(1+n), took)
 		seconds += took
 		right := 0
 		for right < n && m.random.Float64() < chances[right] {
@@ -65,7 +65,7 @@ func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances 
 				rows = 1 + right
 			}
 			took := (m.pass + m.passRow*float64(sequences*rows)) * m.noise()
-			c.Pass(sequences*rows, took)
+			c.DraftPass(sequences*rows, took)
 			seconds += took
 		}
 	}
@@ -95,7 +95,7 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 			c.m.random = rand.New(rand.NewPCG(3, 4))
 			plain, _ := c.m.run(New(Auto()), &Request{}, tokens, c.sequences, c.chances)
 			best := plain
-			for n := 1; n <= Most; n++ {
+			for n := 1; n <= MaxDrafts; n++ {
 				s, err := Fixed(n)
 				if err != nil {
 					t.Fatal(err)
@@ -103,8 +103,8 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 				control := New(s)
 				r := control.Request()
 				seconds, drafted := c.m.run(control, &r, tokens, c.sequences, c.chances)
-				if drafted == 0 || !r.On() {
-					t.Errorf("%d drafts: %d were made, on %v", n, drafted, r.On())
+				if drafted == 0 || !r.Active() {
+					t.Errorf("%d drafts: %d were made, on %v", n, drafted, r.Active())
 				}
 				best = min(best, seconds)
 			}
@@ -114,7 +114,7 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 			if got > 1.15*best {
 				t.Errorf("auto takes %.1f, the best depth %.1f, plain %.1f", got, best, plain)
 			}
-			if best == plain && r.On() {
+			if best == plain && r.Active() {
 				t.Error("drafting goes on although plain decoding is best")
 			}
 		})
@@ -147,10 +147,10 @@ func TestARequestOfItsOwnDepth(t *testing.T) {
 	}
 	r.Stop()
 	r.Judged(3, 3)
-	if r.On() || r.Depth(1) != 0 || r.Chance(1) != 0 {
+	if r.Active() || r.Depth(1) != 0 || r.Chance(1) != 0 {
 		t.Error("a stopped request drafts")
 	}
-	for _, i := range []int{-1, 0, Most + 1} {
+	for _, i := range []int{-1, 0, MaxDrafts + 1} {
 		fresh := c.Request()
 		if p := fresh.Chance(i); p != 0 {
 			t.Errorf("the chance of draft %d is %v", i, p)

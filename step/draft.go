@@ -27,12 +27,6 @@ type Draft struct {
 	From int
 }
 
-// drafts reports whether the configuration and the checkpoint have drafts.
-func (r *Runner) drafts() bool {
-	d, ok := r.model.(model.Drafter)
-	return ok && r.cfg.N > 1 && d.DraftHead() == nil
-}
-
 // Draft runs the drafting layer after a Run, or, chained, after a Draft: rows whose outputs nobody wants leave their keys first, then the last rows
 // pass the whole layer. Result holds the wanted rows, sequence after sequence, and is valid until the next Draft. Its plan, nil where no
 // logits are wanted, is that of the last rows.

@@ -1,8 +1,8 @@
 package step
 
 import (
-
 	"sparrow/kernel"
+	"sparrow/model"
 	"sparrow/plan"
 )
 
@@ -34,18 +34,20 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	return l
 }
 
-// measure is the memory of the largest pass: those of worst are laid out on an arena without memory.
-func (r *Runner) measure() (int64, error) {
+// Measure is the memory of the largest pass within limits: it is laid out on an arena without memory.
+func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
+	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()
-	r.model.Bind(a, r.limits.Rows)
+	m.Bind(a, l.Rows)
 	mark := a.Mark()
-	for _, b := range r.worst() {
-		p, err := plan.Build(r.cfg, b)
+	d, ok := m.(model.Drafter)
+	for _, b := range l.worst(cfg.N, ok && cfg.N > 1 && d.DraftHead() == nil) {
+		p, err := plan.Build(cfg, b)
 		if err != nil {
 			return 0, err
 		}
 		a.Reset(mark)
-		if _, err := r.model.Arrange(p, &r.cfg, a); err != nil {
+		if _, err := m.Arrange(p, &cfg, a); err != nil {
 			return 0, err
 		}
 	}
@@ -53,16 +55,15 @@ func (r *Runner) measure() (int64, error) {
 	return a.High() + (a.High()-mark)/8, nil
 }
 
-// worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have.
-func (r *Runner) worst() []plan.Batch {
-	l := &r.limits
+// worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have. Verified is the most rows of
+// a verified request, drafts says whether there are passes of a drafting layer.
+func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 	var list []plan.Batch
 	add := func(pass plan.Pass, requests ...plan.Request) {
-		b := plan.Batch{Pass: pass}
-		if b.Requests = requests; len(requests) == 0 {
+		if len(requests) == 0 {
 			return
 		}
-		b.Requests = nil
+		b := plan.Batch{Pass: pass}
 		for _, q := range requests {
 			b.Add(q)
 		}
@@ -100,13 +101,13 @@ func (r *Runner) worst() []plan.Batch {
 	add(plan.PassTarget, prompts(1, l.Rows)...)
 	add(plan.PassTarget, prompts(several, l.Rows)...)
 	add(plan.PassTarget, decodes(l.Requests, 1)...)
-	if n := r.cfg.N; n > 1 && l.Rows >= n {
+	if n := verified; n > 1 && l.Rows >= n {
 		add(plan.PassTarget, decodes(min(l.Requests, l.Rows/n), n)...)
 	}
 	if rest := l.Rows - l.Requests; rest > 0 {
 		add(plan.PassTarget, append(prompts(min(several, rest), rest), decodes(l.Requests, 1)...)...)
 	}
-	if r.drafts() {
+	if drafts {
 		add(plan.PassDraft, prompts(1, l.Rows)...)
 		add(plan.PassDraft, prompts(several, l.Rows)...)
 		last := make([]plan.Request, 0, l.Requests)
@@ -120,4 +121,3 @@ func (r *Runner) worst() []plan.Batch {
 	}
 	return list
 }
-

@@ -62,7 +62,7 @@ type side struct {
 // New prepares passes of a model whose cache was allocated for cfg. It takes the memory of the largest pass within the limits, and none later.
 func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 	r := &Runner{model: m, cfg: cfg, limits: l.withDefaults(&cfg), passes: map[plan.Shape]*pass{}}
-	need, err := r.measure()
+	need, err := Measure(m, cfg, l)
 	if err != nil {
 		return nil, err
 	}

@@ -192,7 +192,7 @@ func describe(w io.Writer, i sparrow.Info) {
 	if m.Packed {
 		packed = ", packed"
 	}
-	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; at most %s more during a step\n", unit.Bytes(m.Weights), packed, unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Transient))
+	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; %s for the largest step\n", unit.Bytes(m.Weights), packed, unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Arena))
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens, i.ContextTokens, i.MaxRunning, i.MaxQueue)
 }
 
@@ -200,7 +200,7 @@ func draftText(i sparrow.Info) string {
 	switch {
 	case i.Drafts == 0:
 		return "none: " + i.NoDrafts
-	case i.Draft.Insists():
+	case i.Draft.IsFixed():
 		return fmt.Sprintf("%d tokens at a time by layer %d, verified together", i.Drafts, i.Config.Model.Layers)
 	}
 	return fmt.Sprintf("auto: up to %d tokens at a time by layer %d, verified together, as long as that pays for a request", i.Drafts, i.Config.Model.Layers)

@@ -21,7 +21,7 @@ var order = []string{
 	"server/metric",
 	"api/openai",
 	".",
-	"builtin",
+	"builtin engine",
 	"toolcall",
 	"chat",
 	"chat/jinja",
@@ -59,7 +59,7 @@ var order = []string{
 }
 
 // testOnly lists packages that only tests may import.
-var testOnly = []string{"internal/testkit", "internal/tree", "server/clienttest"}
+var testOnly = []string{"internal/testkit", "internal/testmodel", "internal/tree", "server/clienttest"}
 
 func TestImportsPointDown(t *testing.T) {
 	level := map[string]int{}

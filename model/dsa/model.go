@@ -24,9 +24,8 @@ type Model struct {
 	head   kernel.Matrix
 	next   *nextN // nil without a drafting layer
 
-	caches  []mla.Cache
-	layouts mla.Layouts // of the cache
-	hidden  residual    // of the latest pass of the target
+	caches []mla.Cache
+	hidden residual // of the latest pass of the target
 }
 
 // residual are the rows that a drafting pass continues.

@@ -88,9 +88,6 @@ func (m *Model) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (m
 		return nil, err
 	}
 	n, act, h := m.next, m.dev.Activation(), m.config.Hidden
-	if !n.cache.Main.Mem.Given() {
-		return nil, fmt.Errorf("dsa: draft: the drafting layer has no cache; allocate with a configuration that verifies more than one row")
-	}
 	d := &draft{}
 	u := a.Take(act, p.Rows, h)
 	if err := d.arrange(m, p, cfg, a, []layer{n.layer}); err != nil {
@@ -114,7 +111,11 @@ func (d *draft) source() *residual {
 // Prepare fills the input block.
 func (d *draft) Prepare(in *model.Input, words []int32) error {
 	block := attn.NewBlock(d.plan, words)
-	if err := d.prepare(in, block); err != nil {
+	cache := d.pass.m.next.cache
+	if !cache.Main.Mem.Given() {
+		return fmt.Errorf("dsa: draft: the drafting layer has no cache; allocate with a configuration that verifies more than one row")
+	}
+	if err := d.prepare(in, block, cache); err != nil {
 		return fmt.Errorf("dsa: draft: %w", err)
 	}
 	to, from := block.Array(plan.HiddenRows), d.source().rows

@@ -30,9 +30,6 @@ type pass struct {
 
 // Arrange lays out a pass of the model, or of its drafting layer.
 func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
-	if len(m.caches) == 0 {
-		return nil, fmt.Errorf("dsa: the model has no cache; call Allocate first")
-	}
 	if p.Rows > m.hidden.mem.Rows {
 		return nil, fmt.Errorf("dsa: a pass of %d rows; memory is bound for %d", p.Rows, m.hidden.mem.Rows)
 	}
@@ -44,7 +41,7 @@ func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.
 }
 
 // arrange lays out the common parts for a pass through the given layers.
-func (s *pass) arrange(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, layers []layer) (err error) {
+func (s *pass) arrange(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, layers []layer) error {
 	act, c := m.dev.Activation(), m.config
 	*s = pass{m: m, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
 	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hidden, TopK: c.Indexer.TopK, Computes: c.Indexer.Computes}
@@ -53,7 +50,11 @@ func (s *pass) arrange(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	}
 	s.out = model.TakeOutputs(p, a, act, w)
 	s.ids, s.x = s.in.Array(plan.TokenIDs), a.Take(act, p.Rows, c.Hidden)
-	if s.attn, err = m.attn.Arrange(p, cfg, s.in, a, m.layouts); err != nil {
+	main, index, err := layouts(cfg)
+	if err != nil {
+		return err
+	}
+	if s.attn, err = m.attn.Arrange(p, cfg, s.in, a, mla.Layouts{Main: main.Kind(), Index: index.Kind()}); err != nil {
 		return err
 	}
 	for i := range layers {
@@ -77,7 +78,15 @@ func (s *pass) Inputs() kernel.Tensor { return s.in.Block }
 func (s *pass) Outputs() *model.Outputs { return s.out }
 
 // prepare fills the arrays of every pass.
-func (s *pass) prepare(in *model.Input, block attn.Block) error {
+func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error {
+	want, _, err := model.Kinds(in.Config)
+	switch {
+	case err != nil:
+		return err
+	case cache.Main.Layout != want:
+		return &plan.Error{Code: plan.E27, Asked: fmt.Sprintf("a plan for %v rows over a cache of %v rows", want, cache.Main.Layout),
+			Supported: "a cache in the layout the configuration resolved to"}
+	}
 	if err := in.FillTokens(block.Array(plan.TokenIDs), s.m.config.Vocab); err != nil {
 		return err
 	}
@@ -110,7 +119,10 @@ type target struct {
 // Prepare fills the input block.
 func (s *target) Prepare(in *model.Input, block []int32) error {
 	s.m.hidden.rows = 0
-	if err := s.prepare(in, attn.NewBlock(s.plan, block)); err != nil {
+	if len(s.m.caches) == 0 {
+		return fmt.Errorf("dsa: forward: the model has no cache; call Allocate first")
+	}
+	if err := s.prepare(in, attn.NewBlock(s.plan, block), s.m.caches[0]); err != nil {
 		return fmt.Errorf("dsa: forward: %w", err)
 	}
 	return nil

@@ -48,7 +48,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 			return fmt.Errorf("v4: allocate: rings of the drafting block: %w", err)
 		}
 	}
-	m.pageTokens, m.layouts = cfg.Page, dual.Layouts{Entry: entry.Kind(), Index: index.Kind()}
+	m.pageTokens = cfg.Page
 	for i := range m.layers {
 		var c dual.Cache
 		a := m.layers[i].attn

@@ -78,9 +78,6 @@ func (m *Model) arrangeDraft(p *plan.Plan, a *kernel.Arena) (model.Pass, error) 
 	if err := m.DraftHead(); err != nil {
 		return nil, err
 	}
-	if !m.draft.cache.Given() {
-		return nil, fmt.Errorf("v4: draft: the drafting block has no cache; allocate with a configuration that verifies more than one row")
-	}
 	act, h, width := m.dev.Activation(), m.config.Hidden, m.config.Hyper.Streams*m.config.Hidden
 	d := &draft{}
 	rows := p.Input(plan.TokenIDs).Rows
@@ -108,6 +105,9 @@ func (d *draft) source() *residual {
 
 // Prepare fills the input block.
 func (d *draft) Prepare(in *model.Input, words []int32) error {
+	if !d.m.draft.cache.Given() {
+		return fmt.Errorf("v4: draft: the drafting block has no cache; allocate with a configuration that verifies more than one row")
+	}
 	block := attn.NewBlock(d.plan, words)
 	d.states = d.states[:0]
 	for r := range in.Tokens {

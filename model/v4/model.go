@@ -33,7 +33,6 @@ type Model struct {
 	draft  *draftHead // nil without one
 
 	caches     []dual.Cache
-	layouts    dual.Layouts
 	pageTokens int      // of the cache
 	streams    residual // behind the last layer, of the latest pass of the target
 }

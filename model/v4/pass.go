@@ -40,10 +40,7 @@ func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
 }
 
 // Arrange lays out a pass of the model, or of its drafting block.
-func (m *Model) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (model.Pass, error) {
-	if len(m.caches) == 0 {
-		return nil, fmt.Errorf("v4: the model has no cache; call Allocate first")
-	}
+func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	if p.Rows > m.streams.mem.Rows {
 		return nil, fmt.Errorf("v4: a pass of %d rows; memory is bound for %d", p.Rows, m.streams.mem.Rows)
 	}
@@ -53,8 +50,11 @@ func (m *Model) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (model.Pa
 	s := &target{streams: m.streams.mem.Slice(0, p.Rows)}
 	s.begin(m, p, a)
 	s.sub = m.takeSublayer(a, p.Rows)
-	var err error
-	if s.attn, err = m.attn.Arrange(p, s.in, a, m.layouts); err != nil {
+	entry, index, err := layouts(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if s.attn, err = m.attn.Arrange(p, s.in, a, dual.Layouts{Entry: entry.Kind(), Index: index.Kind()}); err != nil {
 		return nil, err
 	}
 	a.Reset(s.attn.Kept)
@@ -130,6 +130,17 @@ func (s *target) Prepare(in *model.Input, words []int32) error {
 }
 
 func (s *target) prepare(in *model.Input, block attn.Block) error {
+	if len(s.m.caches) == 0 {
+		return fmt.Errorf("the model has no cache; call Allocate first")
+	}
+	want, _, err := model.Kinds(in.Config)
+	if err != nil {
+		return err
+	}
+	if have := s.m.caches[0].Window.Layout; have != want {
+		return &plan.Error{Code: plan.E27, Asked: fmt.Sprintf("a plan for %v entries over a cache of %v entries", want, have),
+			Supported: "a cache in the layout the configuration resolved to"}
+	}
 	states, err := s.m.statesOf(s.batch.States[:0], in)
 	if err != nil {
 		return err

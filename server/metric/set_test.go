@@ -31,7 +31,7 @@ func busy() *source {
 		stats: sparrow.Stats{
 			Running: 2, Waiting: 9, KV: k, Requests: 11, Finished: 7, Aborted: 1, Failed: 4, Refused: 8, Steps: 40, Preempted: 13,
 			PromptTokens: 701, OutputTokens: 302, Drafted: 20, Accepted: 15, Verified: 21, VerifiedTokens: 36, DraftsEnded: 22, DraftsFailed: 23,
-			Drafts: [spec.Most]sparrow.DraftCount{{Judged: 24, Right: 14}, {Judged: 12, Right: 10}}, Conversions: 16, Slices: 17,
+			Drafts: [spec.MaxDrafts]sparrow.DraftCount{{Judged: 24, Right: 14}, {Judged: 12, Right: 10}}, Conversions: 16, Slices: 17,
 			Plans: []sparrow.PlanCount{{Row: plan.RowDecode, Form: plan.FormSparseMLA, Kernel: plan.SparseBlock, Steps: 18, Rows: 19}},
 		},
 	}

@@ -1,4 +1,4 @@
-package sparrow
+package engine
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/testmodel"
 	"sparrow/step"
 )
 
@@ -13,15 +14,15 @@ import (
 
 func TestTheQueueIsBounded(t *testing.T) {
 	hook, entered, leave := gate()
-	e := start(t, Config{Model: speck(t), MaxRunning: 1, MaxQueue: 3}, hook)
-	r := Request{Tokens: tokens(1, 10), Sampling: greedy(), MaxTokens: 1}
+	e := start(t, testmodel.V32(t), Config{MaxRunning: 1, MaxQueue: 3}, hook)
+	r := Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 1}
 	two := r
 	two.Sampling.N = 2
-	streams := []*Stream{open(t, e, r)}
+	streams := []*Job{open(t, e, r)}
 	<-entered // the first one runs; three places are free
 	streams = append(streams, open(t, e, r), open(t, e, two))
 	for range 3 {
-		if _, err := e.Stream(context.Background(), r); !errors.Is(err, ErrQueueFull) {
+		if _, err := e.Submit(r); !errors.Is(err, ErrQueueFull) {
 			t.Fatalf("a request beyond the queue: error %v", err)
 		}
 	}
@@ -30,12 +31,12 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 	leave <- struct{}{}
 	<-entered // the second one runs: one place
-	if _, err := e.Stream(context.Background(), two); !errors.Is(err, ErrQueueFull) {
+	if _, err := e.Submit(two); !errors.Is(err, ErrQueueFull) {
 		t.Errorf("two sequences for one place: error %v", err)
 	}
 	streams = append(streams, open(t, e, r))
-	streams[1].Close()
-	streams[2].Close() // gives two places back at the next boundary
+	streams[1].Cancel()
+	streams[2].Cancel() // gives two places back at the next boundary
 	leave <- struct{}{}
 	<-entered
 	streams = append(streams, open(t, e, two))
@@ -50,7 +51,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 	var field *RequestError
 	two.Sampling.N = 4
-	if _, err := e.Stream(context.Background(), two); !errors.As(err, &field) || field.Field != "n" {
+	if _, err := e.Submit(two); !errors.As(err, &field) || field.Field != "n" {
 		t.Errorf("more choices than may ever wait: error %v", err)
 	}
 }
@@ -67,8 +68,8 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	firsts := map[string]int{}
 	n := 0
 	begun := make(chan struct{})
-	e := start(t, Config{Model: speck(t), StepTokens: 128}, func(e *Engine) {
-		e.runner = &tap{runner: e.runner, before: func(works []step.Work) error {
+	e := start(t, testmodel.V32(t), Config{StepTokens: 128}, func(e *Engine) {
+		e.passes.runner = &tap{runner: e.passes.runner, before: func(works []step.Work) error {
 			n++
 			total := 0
 			for i := range works {
@@ -82,11 +83,11 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 						close(begun)
 					}
 				}
-				if c.made > 0 {
+				if c.limits.made > 0 {
 					if before, ok := last[id]; ok {
 						most = max(most, n-before.step)
 					}
-					last[id] = seen{n, c.made}
+					last[id] = seen{n, c.limits.made}
 				} else if works[i].Logits > 0 {
 					firsts[id] = n
 				}
@@ -97,21 +98,19 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 			return nil
 		}}
 	})
-	var streams []*Stream
+	var streams []*Job
 	for _, id := range []string{"a", "b", "c"} {
-		s := open(t, e, Request{ID: id, Tokens: tokens(1, 8), Sampling: seeded(1), MaxTokens: 200, IgnoreEOS: true})
+		s := open(t, e, Request{ID: id, Prompt: tokens(1, 8), Sampling: seeded(1), MaxTokens: 200, IgnoreEOS: true})
 		s.Next()
 		streams = append(streams, s)
 	}
-	streams = append(streams, open(t, e, Request{ID: "long", Tokens: tokens(2, length), Sampling: greedy(), MaxTokens: 1}))
+	streams = append(streams, open(t, e, Request{ID: "long", Prompt: tokens(2, length), Sampling: greedy(), MaxTokens: 1}))
 	<-begun
-	streams = append(streams, open(t, e, Request{ID: "short", Tokens: tokens(3, 60), Sampling: greedy(), MaxTokens: 1}))
+	streams = append(streams, open(t, e, Request{ID: "short", Prompt: tokens(3, 60), Sampling: greedy(), MaxTokens: 1}))
 	for _, s := range streams {
 		collect(s)
 	}
-	if err := e.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	e.Close(context.Background())
 	if most != 1 {
 		t.Errorf("up to %d steps between two tokens of a stream that decodes", most)
 	}
@@ -122,9 +121,9 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 
 // Nobody reads one stream; the others go on and the unread one loses nothing.
 func TestASlowReaderHoldsNobodyUp(t *testing.T) {
-	e := start(t, Config{Model: speck(t)})
-	slow := open(t, e, Request{Tokens: tokens(1, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
-	generate(t, e, Request{Tokens: tokens(2, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
+	e := start(t, testmodel.V32(t), Config{})
+	slow := open(t, e, Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
+	generate(t, e, Request{Prompt: tokens(2, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
 	for end := time.Now().Add(10 * time.Second); e.Stats().Finished < 2; {
 		if time.Now().After(end) {
 			t.Fatal("the unread stream did not finish")
@@ -141,10 +140,10 @@ func TestQueueKeepsOrderAndStaysSmall(t *testing.T) {
 	q.init()
 	next := int32(0)
 	for i := range int32(1000) {
-		q.push(rawEvent{token: i})
+		q.push(Event{Token: i})
 		if i >= 3 { // the reader is always three events late
-			if ev := q.pop(); ev.token != next {
-				t.Fatalf("got event %d, want %d", ev.token, next)
+			if ev := q.pop(); ev.Token != next {
+				t.Fatalf("got event %d, want %d", ev.Token, next)
 			}
 			next++
 		}

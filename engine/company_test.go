@@ -1,4 +1,4 @@
-package sparrow
+package engine
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/testmodel"
 	"sparrow/step"
 )
 
@@ -27,7 +28,7 @@ func crowd(n int) []Request {
 		if i%8 == 6 {
 			prompt = tokens(200+i, 1+random.IntN(40)) // shares nothing
 		}
-		r := Request{ID: fmt.Sprint(i), Tokens: prompt, Sampling: greedy(), MaxTokens: 8 + random.IntN(36), IgnoreEOS: i%4 == 0}
+		r := Request{ID: fmt.Sprint(i), Prompt: prompt, Sampling: greedy(), MaxTokens: 8 + random.IntN(36), IgnoreEOS: i%4 == 0}
 		if i%2 == 1 {
 			r.Sampling = seeded(int64(i))
 			r.Sampling.TopP = 0.9
@@ -41,11 +42,11 @@ func crowd(n int) []Request {
 }
 
 // lone runs every request by itself in an engine without reuse and with room for all.
-func lone(t *testing.T, c Config, list []Request, hooks ...func(*Engine)) []*Response {
+func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Engine)) []*response {
 	t.Helper()
 	c.NoReuse = true
-	e := start(t, c, hooks...)
-	out := make([]*Response, len(list))
+	e := start(t, dir, c, hooks...)
+	out := make([]*response, len(list))
 	for i, r := range list {
 		out[i] = generate(t, e, r)
 	}
@@ -58,7 +59,7 @@ func lone(t *testing.T, c Config, list []Request, hooks ...func(*Engine)) []*Res
 // gathered holds the first step back until n requests have arrived, so that they compete from the start.
 func gathered(n int) func(*Engine) {
 	return func(e *Engine) {
-		e.runner = &tap{runner: e.runner, before: func([]step.Work) error {
+		e.passes.runner = &tap{runner: e.passes.runner, before: func([]step.Work) error {
 			for e.Stats().Requests < int64(n) {
 				time.Sleep(time.Millisecond)
 			}
@@ -68,21 +69,21 @@ func gathered(n int) func(*Engine) {
 }
 
 // together runs all requests at once; they arrive in order.
-func together(t *testing.T, e *Engine, list []Request) []*Response {
+func together(t *testing.T, e *Engine, list []Request) []*response {
 	t.Helper()
 	return jointly(t, e, list, func() {})
 }
 
 // jointly is together with something to be done when all requests have arrived.
-func jointly(t *testing.T, e *Engine, list []Request, arrived func()) []*Response {
+func jointly(t *testing.T, e *Engine, list []Request, arrived func()) []*response {
 	t.Helper()
-	out := make([]*Response, len(list))
+	out := make([]*response, len(list))
 	var wait sync.WaitGroup
 	for i, r := range list {
 		s := open(t, e, r)
 		wait.Go(func() {
 			var err error
-			if out[i], err = s.whole(t.Context()); err != nil {
+			if out[i], err = s.whole(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -96,17 +97,17 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 	for _, c := range []struct {
 		checkpoint, kv  string
 		requests, pages int
-	}{{speck(t), "fp8-656", 64, 16}, {tinyGLM, "bf16", 10, 9}} {
+	}{{testmodel.V32(t), "fp8-656", 64, 16}, {tinyGLM, "bf16", 10, 9}} {
 		t.Run(filepath.Base(c.checkpoint), func(t *testing.T) {
 			if raceEnabled && c.checkpoint == tinyGLM {
 				t.Skip("the small checkpoint shows the same races in a tenth of the time")
 			}
 			list := crowd(c.requests)
-			cfg := Config{Model: c.checkpoint, Policy: deterministic(c.kv)}
+			cfg := Config{Policy: deterministic(c.kv)}
 			apart, joint := keepLogits(), keepLogits()
-			want := lone(t, cfg, list, apart.watch)
+			want := lone(t, c.checkpoint, cfg, list, apart.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = c.pages*64, 96, 24
-			e := start(t, cfg, joint.watch, checked(t), gathered(len(list)))
+			e := start(t, c.checkpoint, cfg, joint.watch, checked(t), gathered(len(list)))
 			got := together(t, e, list)
 			if t.Failed() {
 				return
@@ -150,16 +151,16 @@ func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 	var list []Request
 	for i := range requests {
 		who := []string{"Mark", "Tina", "Leo", "Rosa", "Yara", "Hugo"}[i%6]
-		r := Request{Sampling: greedy(), Chat: ask(fmt.Sprintf("%s starts with %d photos. %s throws away %d photos. %s wins %d photos in a game. "+
-			"%s collects another %d photos. How many photos does %s have now?", who, 20+i%40, who, 3+i%11, who, 5+i%31, who, 2+i%7, who))}
+		r := ask(t, fmt.Sprintf("%s starts with %d photos. %s throws away %d photos. %s wins %d photos in a game. "+
+			"%s collects another %d photos. How many photos does %s have now?", who, 20+i%40, who, 3+i%11, who, 5+i%31, who, 2+i%7, who))
 		if i%2 == 1 {
 			r.Sampling = seeded(int64(i))
 			r.Sampling.Temperature = 0.3
 		}
 		list = append(list, r)
 	}
-	want := lone(t, Config{}, list)
-	e := start(t, Config{CacheTokens: pages * 64, StepTokens: 128, MaxRunning: 16}, checked(t), gathered(len(list)))
+	want := lone(t, "", Config{}, list)
+	e := start(t, "", Config{CacheTokens: pages * 64, StepTokens: 128, MaxRunning: 16}, checked(t), gathered(len(list)))
 	got := together(t, e, list)
 	for i := range list {
 		if !t.Failed() && got[i].Choices[0].Text != want[i].Choices[0].Text {

@@ -1,10 +1,11 @@
-package sparrow
+package engine
 
 import (
 	"runtime"
 	"runtime/debug"
 	"testing"
 
+	"sparrow/internal/testmodel"
 	"sparrow/sample"
 	"sparrow/spec"
 )
@@ -17,18 +18,17 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	for _, c := range []struct {
-		name string
-		cfg  Config
+		name, dir string
+		cfg       Config
 	}{
-		{"experts in FP8", Config{Model: tinyFP8}},
-		{"deterministic", Config{Model: speck(t), Policy: deterministic("fp8-656")}},
-		{"shared selections", Config{Model: tinyGLM}},
-		{"states and windows", Config{Model: speckV4(t), CacheTokens: 24 * 256}},
-		{"the built-in model", Config{Draft: spec.Off()}},
+		{"experts in FP8", tinyFP8, Config{}},
+		{"deterministic", testmodel.V32(t), Config{Policy: deterministic("fp8-656")}},
+		{"shared selections", tinyGLM, Config{}},
+		{"states and windows", testmodel.V4(t), Config{CacheTokens: 24 * 256}},
+		{"the built-in model", "", Config{Draft: spec.Off()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := still(t, c.cfg)
-			defer e.dev.Close()
+			e := still(t, c.dir, c.cfg)
 			warm := decoding(t, e, 400)
 			decode(e, warm, 3)
 			for _, j := range warm {
@@ -49,8 +49,8 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				t.Errorf("%d allocations in %d steps", n, steps)
 			}
 			for _, j := range jobs {
-				if c := j.choices[0]; c.ended || c.made < steps {
-					t.Errorf("a choice made %d tokens, ended %v", c.made, c.ended)
+				if c := j.choices[0]; c.ended || c.limits.made < steps {
+					t.Errorf("a choice made %d tokens, ended %v", c.limits.made, c.ended)
 				}
 			}
 		})
@@ -58,34 +58,26 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 }
 
 // decoding submits six requests to an engine whose loop does not run and computes their prompts.
-func decoding(t *testing.T, e *Engine, prompt int) []*job {
+func decoding(t *testing.T, e *Engine, prompt int) []*Job {
 	t.Helper()
-	var jobs []*job
+	var jobs []*Job
 	for i := range 6 {
 		p := []sample.Params{greedy(), seeded(int64(i))}[i%2]
 		if i == 3 {
 			p.TopP, p.TopK, p.RepetitionPenalty, p.Logprobs = 0.9, 40, 1.1, true
 		}
-		j, err := e.prepare(Request{Tokens: tokens(i, prompt), Sampling: p, MaxTokens: 1000, IgnoreEOS: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.submit(j); err != nil {
-			t.Fatal(err)
-		}
-		jobs = append(jobs, j)
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, prompt), Sampling: p, MaxTokens: 1000, IgnoreEOS: true}))
 	}
-	for jobs[5].choices[0].made == 0 {
+	for jobs[5].choices[0].limits.made == 0 {
 		decode(e, nil, 1)
 	}
 	return jobs
 }
 
 // decode runs steps by hand and reads what they give.
-func decode(e *Engine, jobs []*job, steps int) {
+func decode(e *Engine, jobs []*Job, steps int) {
 	for range steps {
-		e.receive()
-		e.step(e.sched.Next())
+		e.iterations(1)
 		for _, j := range jobs {
 			j.queue.pop()
 		}
@@ -97,22 +89,13 @@ func TestDraftingAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	e := still(t, Config{Draft: drafts(t, 3)})
-	defer e.dev.Close()
-	begin := func(seed int64) *job {
-		j, err := e.prepare(Request{Tokens: tokens(1, 10), Sampling: seeded(seed), MaxTokens: 1000, IgnoreEOS: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.submit(j); err != nil {
-			t.Fatal(err)
-		}
-		return j
+	e := still(t, "", Config{Draft: drafts(t, 3)})
+	begin := func(seed int64) *Job {
+		return open(t, e, Request{Prompt: tokens(1, 10), Sampling: seeded(seed), MaxTokens: 1000, IgnoreEOS: true})
 	}
-	run := func(j *job, until int) {
-		for c := j.choices[0]; c.made < until; {
-			e.receive()
-			e.step(e.sched.Next())
+	run := func(j *Job, until int) {
+		for c := j.choices[0]; c.limits.made < until; {
+			e.iterations(1)
 			for len(j.queue.events) > j.queue.head {
 				j.queue.pop()
 			}
@@ -129,11 +112,11 @@ func TestDraftingAllocatesNothing(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	run(j, 140)
 	var before, after runtime.MemStats
-	steps := e.steps
+	steps := e.stats.Steps
 	runtime.ReadMemStats(&before)
 	run(j, 230)
 	runtime.ReadMemStats(&after)
-	if n, steps := after.Mallocs-before.Mallocs, e.steps-steps; n >= uint64(steps)/2 {
+	if n, steps := after.Mallocs-before.Mallocs, e.stats.Steps-steps; n >= uint64(steps)/2 {
 		t.Errorf("%d allocations in %d steps", n, steps)
 	}
 }

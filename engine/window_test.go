@@ -1,10 +1,11 @@
-package sparrow
+package engine
 
 import (
 	"fmt"
 	"slices"
 	"testing"
 
+	"sparrow/internal/testmodel"
 	"sparrow/kv/prefix"
 )
 
@@ -20,13 +21,13 @@ func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) {
 	}
 	list := make([]Request, len(boundaries))
 	for i, n := range boundaries {
-		list[i] = Request{ID: fmt.Sprint(n), Tokens: tokens(n, n), Sampling: greedy(), MaxTokens: 5, IgnoreEOS: true}
+		list[i] = Request{ID: fmt.Sprint(n), Prompt: tokens(n, n), Sampling: greedy(), MaxTokens: 5, IgnoreEOS: true}
 	}
-	each := func(c Config, list []Request, hooks ...func(*Engine)) (*logitsOf, []*Response) {
-		c.Model, c.Policy = speckV4(t), deterministic("fp8")
+	each := func(c Config, list []Request, hooks ...func(*Engine)) (*logitsOf, []*response) {
+		c.Policy = deterministic("fp8")
 		rows := keepLogits()
-		e := start(t, c, append(hooks, rows.watch)...)
-		var out []*Response
+		e := start(t, testmodel.V4(t), c, append(hooks, rows.watch)...)
+		var out []*response
 		for _, r := range list {
 			out = append(out, generate(t, e, r))
 		}
@@ -55,9 +56,9 @@ func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) {
 // restarting takes the pages of every sequence once, when it has that many tokens of output.
 func restarting(made int) func(*Engine) {
 	return func(e *Engine) {
-		e.after = func() {
+		e.afterIteration = func() {
 			for _, q := range e.sched.All() {
-				if c := q.Owner.(*choice); c.made == made && q.Preempted == 0 {
+				if c := q.Owner.(*choice); c.limits.made == made && q.Preempted == 0 {
 					e.sched.Restart(q)
 				}
 			}
@@ -71,13 +72,13 @@ func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one request at a time races with nobody")
 	}
-	c := Config{Model: speckV4(t), Policy: deterministic("fp8"), CacheTokens: 24 * 256, StepTokens: 256, MaxRunning: 1}
-	e := start(t, c, checked(t))
+	c := Config{Policy: deterministic("fp8"), CacheTokens: 24 * 256, StepTokens: 256, MaxRunning: 1}
+	e := start(t, testmodel.V4(t), c, checked(t))
 	if i := e.Info(); i.WindowPages != 2+1+3 || i.Pages != 24 {
 		t.Fatalf("%d window pages for %d pages", i.WindowPages, i.Pages)
 	}
 	shared := tokens(1, 12*256)
-	generate(t, e, Request{Tokens: shared, Sampling: greedy(), MaxTokens: 1})
+	generate(t, e, Request{Prompt: shared, Sampling: greedy(), MaxTokens: 1})
 	lookups := []struct {
 		pages int // of the shared beginning
 		want  int // tokens found
@@ -87,15 +88,15 @@ func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
 		{12, 11 * 256, prefix.StopWhole}, // the newest rows are kept
 	}
 	for i, l := range lookups {
-		r := Request{Tokens: slices.Concat(shared[:l.pages*256-100], tokens(7+i, 90)), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true, Trace: true}
+		r := Request{Prompt: slices.Concat(shared[:l.pages*256-100], tokens(7+i, 90)), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true, Trace: true}
 		if l.stop == prefix.StopWindow {
-			r.Tokens = slices.Concat(shared[:l.pages*256], tokens(7+i, 90))
+			r.Prompt = slices.Concat(shared[:l.pages*256], tokens(7+i, 90))
 		}
 		got := generate(t, e, r)
 		if m := got.Trace.Match; m.Tokens != l.want || m.Stop != l.stop {
 			t.Errorf("%d pages of the prompt again: %v; want %d tokens, %v", l.pages, m, l.want, l.stop)
 		}
-		want := lone(t, Config{Model: speckV4(t), Policy: deterministic("fp8")}, []Request{r})
+		want := lone(t, testmodel.V4(t), Config{Policy: deterministic("fp8")}, []Request{r})
 		sameTokens(t, fmt.Sprintf("behind %d pages", l.pages), got.Choices[0], want[0].Choices[0])
 	}
 	if st := e.Stats().KV; st.WindowEvictions == 0 || st.Evictions != 0 {
@@ -109,10 +110,10 @@ func TestChoicesOfAStatefulModelShareThePrompt(t *testing.T) {
 		t.Skip("the step loop alone is at work here")
 	}
 	computed := 0
-	e := start(t, Config{Model: speckV4(t), Policy: deterministic("fp8")}, counted(&computed), checked(t))
+	e := start(t, testmodel.V4(t), Config{Policy: deterministic("fp8")}, counted(&computed), checked(t))
 	p := seeded(11)
 	p.N = 3
-	generate(t, e, Request{Tokens: tokens(1, 600), Sampling: p, MaxTokens: 4, IgnoreEOS: true})
+	generate(t, e, Request{Prompt: tokens(1, 600), Sampling: p, MaxTokens: 4, IgnoreEOS: true})
 	if want := 600 + 2*(600-512) + 3*3; computed != want {
 		t.Errorf("computed %d tokens; want %d", computed, want)
 	}
@@ -121,20 +122,19 @@ func TestChoicesOfAStatefulModelShareThePrompt(t *testing.T) {
 // A cache sized by memory counts pages, window pages, states and steps, and uses what it was given but for less than a
 // page.
 func TestTheCacheFitsItsMemory(t *testing.T) {
-	e := still(t, Config{Model: speckV4(t), MaxRunning: 8, CacheTokens: 2048})
-	t.Cleanup(func() { e.dev.Close(); e.source.Close() })
+	e := still(t, testmodel.V4(t), Config{MaxRunning: 8, CacheTokens: 2048})
 	cfg := e.info.Config
 	for _, bytes := range []int64{20 << 20, 100 << 20, 1 << 30} {
 		n := e.pagesIn(&cfg, bytes)
-		fits, more := e.roomOf(&cfg, n), e.roomOf(&cfg, n+1)
-		if n < 1 || fits.all() > bytes || more.all() <= bytes {
+		fits, more := e.cacheOf(&cfg, n), e.cacheOf(&cfg, n+1)
+		if n < 1 || fits.total() > bytes || more.total() <= bytes {
 			t.Errorf("%d bytes hold %d pages: %+v", bytes, n, fits)
 		}
 	}
 	if n := e.pagesIn(&cfg, 1000); n != 0 {
 		t.Errorf("a thousand bytes hold %d pages", n)
 	}
-	if m := e.info.Memory; m.States != 8*(16*(8192+2048)+256*4096) || m.Cache != e.roomOf(&cfg, 8).bytes {
+	if m := e.info.Memory; m.States != 8*(16*(8192+2048)+256*4096) || m.Cache != e.cacheOf(&cfg, 8).bytes {
 		t.Errorf("memory %+v", m)
 	}
 }

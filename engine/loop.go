@@ -1,4 +1,4 @@
-package sparrow
+package engine
 
 import (
 	"fmt"
@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// loop is the life of the engine: take what arrived, form a step, run it.
+// loop runs iterations until the engine is closed.
 func (e *Engine) loop() {
 	defer close(e.stopped)
-	defer e.leave()
+	defer e.shutDown()
 	for {
 		halt, closing := e.receive()
 		if halt {
 			return
 		}
-		if items := e.sched.Next(); len(items) > 0 {
-			e.step(items)
+		if items := e.sched.Schedule(); len(items) > 0 {
+			e.iterate(items)
 			continue
 		}
 		if closing {
@@ -26,21 +26,21 @@ func (e *Engine) loop() {
 	}
 }
 
-// leave ends the loop: every choice that is left fails, and nothing is accepted any more. A panic that reached the loop means that the state shared by all requests
-// can no longer be trusted; the engine stops, the process goes on.
-func (e *Engine) leave() {
+// shutDown ends the loop: every choice that is left fails, and nothing is accepted any more. A panic that reached the loop means that the
+// state shared by all requests can no longer be trusted; the engine stops, the process goes on.
+func (e *Engine) shutDown() {
 	err := ErrClosed
-	broken := recover()
-	if broken != nil {
-		e.cfg.Log.Error("the step loop panicked; the engine stops", "value", broken, "stack", string(debug.Stack()))
-		err = fmt.Errorf("%w: its step loop panicked: %v", ErrClosed, broken)
+	panicked := recover()
+	if panicked != nil {
+		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack", string(debug.Stack()))
+		err = fmt.Errorf("%w: its loop panicked: %v", ErrClosed, panicked)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closing, e.gone = true, true
 	for _, q := range e.sched.All() {
 		c := q.Owner.(*choice)
-		if broken == nil {
+		if panicked == nil {
 			e.end(c, FinishError, err)
 		} else {
 			e.conclude(c, FinishError, err) // the scheduler and the pool are left as they are
@@ -79,14 +79,7 @@ func (e *Engine) receive() (halt, closing bool) {
 	return e.halt, e.closing
 }
 
-// finish ends a choice from inside a step.
-func (e *Engine) finish(c *choice, why Finish, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.end(c, why, err)
-}
-
-// end finishes a choice: its pages go back, its stream learns why. The caller holds mu.
+// end finishes a choice and gives its pages back. The caller holds mu.
 func (e *Engine) end(c *choice, why Finish, err error) {
 	if c.ended {
 		return
@@ -96,7 +89,7 @@ func (e *Engine) end(c *choice, why Finish, err error) {
 	e.conclude(c, why, err)
 }
 
-// conclude does the books of a choice that has ended and tells its stream. The caller holds mu.
+// conclude updates the counters of a finished choice and notifies its reader. The caller holds mu.
 func (e *Engine) conclude(c *choice, why Finish, err error) {
 	if c.ended {
 		return
@@ -113,7 +106,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 	case FinishError:
 		j.failed = true
 	}
-	ev := rawEvent{choice: c.index, token: -1, finish: why, err: err, matched: c.matched}
+	ev := Event{Choice: c.index, Token: -1, Finish: why, Err: err, Matched: c.matched}
 	if j.open == 0 {
 		switch {
 		case j.failed:
@@ -123,8 +116,8 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 		default:
 			e.stats.Finished++
 		}
-		j.finish(time.Now())
-		ev.last = true
+		j.complete(time.Now())
+		ev.Last = true
 	}
 	j.queue.push(ev)
 }

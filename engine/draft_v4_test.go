@@ -1,16 +1,15 @@
-package sparrow
+package engine
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"sparrow/internal/num"
+	"sparrow/internal/testmodel"
 	"sparrow/model/synth"
 	"sparrow/plan"
 	"sparrow/spec"
@@ -20,14 +19,6 @@ import (
 // Invariants of this file: drafts for a model with a state and windows change no bit of any answer, whatever is accepted, rejected, preempted or
 // reused; and the drafting block computes what it is defined as, where that can be known.
 
-// draftyV4 is the folder of a random checkpoint of speckV4Config with a drafting block.
-func draftyV4(t *testing.T) string {
-	t.Helper()
-	return folder(t, draftyV4Folder)
-}
-
-var draftyV4Folder = sync.OnceValues(func() (string, error) { return writeDrafty("drafty-v4", []byte(speckV4Config)) })
-
 func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
@@ -35,11 +26,11 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	for _, n := range []int{1, 3, 7} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			list := long(6)
-			cfg := Config{Model: draftyV4(t), Policy: deterministic("fp8"), Draft: spec.Off()}
+			dir, cfg := testmodel.V4Draft(t), Config{Policy: deterministic("fp8"), Draft: spec.Off()}
 			apart, joint := keepLogits(), keepLogits()
-			want := lone(t, cfg, list, apart.watch)
+			want := lone(t, dir, cfg, list, apart.watch)
 			cfg.Draft, cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = drafts(t, n), 6*256, 150, 8
-			e, run := prepared(t, cfg, joint.watch, oracle(want, list), checked(t))
+			e, run := prepared(t, dir, cfg, joint.watch, oracle(want, list), checked(t))
 			compare(t, list, jointly(t, e, mixedDrafts(list, n), run), want)
 			for k, v := range apart.rows {
 				if joint.rows[k] != v {
@@ -62,10 +53,10 @@ func TestTheDraftingBlockReadsBothOfItsInputs(t *testing.T) {
 		t.Skip("the step loop alone is at work here")
 	}
 	for one, by := range map[string]int32{"e_proj": 1, "h_proj": 0} {
-		e := start(t, Config{Model: counting(t, one, int(by)), Policy: plan.Policy{KV: "fp8"}, Draft: drafts(t, 4), StepTokens: 100}, checked(t))
-		r := generate(t, e, Request{Tokens: tokens(3, 300), Sampling: greedy(), MaxTokens: 40, IgnoreEOS: true})
+		e := start(t, counting(t, one, int(by)), Config{Policy: plan.Policy{KV: "fp8"}, Draft: drafts(t, 4), StepTokens: 100}, checked(t))
+		r := generate(t, e, Request{Prompt: tokens(3, 300), Sampling: greedy(), MaxTokens: 40, IgnoreEOS: true})
 		last := tokens(3, 300)[299]
-		for i, id := range ids(r.Choices[0]) {
+		for i, id := range r.Choices[0].Tokens {
 			if want := (last + int32(i+1)*by) % 640; id != want {
 				t.Fatalf("%s: token %d is %d, want %d", one, i, id, want)
 			}
@@ -79,7 +70,7 @@ func TestTheDraftingBlockReadsBothOfItsInputs(t *testing.T) {
 // counting writes the checkpoint of that test: the token after x is x+by, and one matrix of the drafting block is the identity.
 func counting(t *testing.T, identity string, by int) string {
 	t.Helper()
-	from, err := weight.Open(draftyV4(t))
+	from, err := weight.Open(testmodel.V4Draft(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +100,7 @@ func counting(t *testing.T, identity string, by int) string {
 		sources = append(sources, weight.SourceBytes(name, x.DType, x.Shape, data))
 	}
 	one := 1
-	c, err := synth.New("counting", []byte(speckV4Config), synth.Options{NextN: &one})
+	c, err := synth.New("counting", []byte(testmodel.V4Config), synth.Options{NextN: &one})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +116,11 @@ func counting(t *testing.T, identity string, by int) string {
 
 // A checkpoint without the block: auto drafts nothing and says why, a number is refused.
 func TestV4WithoutADraftingBlock(t *testing.T) {
-	e := start(t, Config{Model: speckV4(t), Draft: spec.Auto()})
+	e := start(t, testmodel.V4(t), Config{Draft: spec.Auto()})
 	if i := e.Info(); i.Drafts != 0 || i.NoDrafts != "this checkpoint has no draft layer" {
 		t.Errorf("auto: %d drafts, %q", i.Drafts, i.NoDrafts)
 	}
-	if _, err := Open(context.Background(), Config{Model: speckV4(t), Draft: drafts(t, 2)}); err == nil || !strings.Contains(err.Error(), "mtp.0.") {
+	if _, err := build(t, testmodel.V4(t), Config{Draft: drafts(t, 2)}); err == nil || !strings.Contains(err.Error(), "mtp.0.") {
 		t.Errorf("two drafts: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package sparrow
+package engine
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/testmodel"
 	"sparrow/step"
 )
 
@@ -57,14 +58,14 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 		{"no fault", nil, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := start(t, Config{Model: speck(t), Policy: deterministic("")}, before(c.fault), checked(t))
+			e := start(t, testmodel.V32(t), Config{Policy: deterministic("")}, before(c.fault), checked(t))
 			list := make([]Request, 5)
 			for i := range list {
-				list[i] = Request{Tokens: tokens(i, 40+10*i), Sampling: seeded(int64(i)), MaxTokens: 12, IgnoreEOS: true}
+				list[i] = Request{Prompt: tokens(i, 40+10*i), Sampling: seeded(int64(i)), MaxTokens: 12, IgnoreEOS: true}
 			}
-			list[2].Tokens[0] = marked
+			list[2].Prompt[0] = marked
 			want := undisturbed(t, list)
-			streams := make([]*Stream, len(list))
+			streams := make([]*Job, len(list))
 			for i := range list {
 				streams[i] = open(t, e, list[i])
 			}
@@ -72,47 +73,36 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 				tokens, last := collect(s)
 				switch {
 				case i == 2 && c.lost:
-					if last.Finish != FinishError || !errors.Is(last.Err, ErrStep) || !strings.Contains(last.Err.Error(), errFault.Error()) || last.Usage == nil {
+					if last.Finish != FinishError || !errors.Is(last.Err, ErrStep) || !strings.Contains(last.Err.Error(), errFault.Error()) || !last.Last {
 						t.Errorf("the faulty request ended with %+v", last)
 					}
-				case last.Finish != FinishLength || !slices.Equal(tokens, ids(want[i].Choices[0])):
-					t.Errorf("request %d: %v, finish %s %v; want %v", i, tokens, last.Finish, last.Err, ids(want[i].Choices[0]))
+				case last.Finish != FinishLength || !slices.Equal(tokens, want[i].Choices[0].Tokens):
+					t.Errorf("request %d: %v, finish %s %v; want %v", i, tokens, last.Finish, last.Err, want[i].Choices[0].Tokens)
 				}
 			}
 			st := e.Stats()
-			if lost := st.Failed == 1; lost != c.lost || st.Finished+st.Failed != 5 || (st.Apart > 0) != c.apart {
-				t.Errorf("%d finished, %d failed, %d steps apart", st.Finished, st.Failed, st.Apart)
+			if lost := st.Failed == 1; lost != c.lost || st.Finished+st.Failed != 5 || (st.Isolated > 0) != c.apart {
+				t.Errorf("%d finished, %d failed, %d steps apart", st.Finished, st.Failed, st.Isolated)
 			}
 		})
 	}
 }
 
 // undisturbed runs requests one after another.
-func undisturbed(t *testing.T, list []Request) []*Response {
+func undisturbed(t *testing.T, list []Request) []*response {
 	t.Helper()
-	e := start(t, Config{Model: speck(t), Policy: deterministic(""), NoReuse: true})
-	out := make([]*Response, len(list))
+	e := start(t, testmodel.V32(t), Config{Policy: deterministic(""), NoReuse: true})
+	out := make([]*response, len(list))
 	for i, r := range list {
 		out[i] = generate(t, e, r)
 	}
 	return out
 }
 
-// collect reads a stream to its end.
-func collect(s *Stream) (tokens []int32, last Event) {
-	for ev := range s.All() {
-		for _, tok := range ev.Tokens {
-			tokens = append(tokens, tok.ID)
-		}
-		last = ev
-	}
-	return tokens, last
-}
-
 // The first choice fails; the others, which waited for its prompt, compute it themselves.
 func TestChoicesGoOnWithoutTheFirst(t *testing.T) {
 	failed := false
-	e := start(t, Config{Model: speck(t)}, before(func([]step.Work) error {
+	e := start(t, testmodel.V32(t), Config{}, before(func([]step.Work) error {
 		if !failed {
 			failed = true
 			return errFault
@@ -121,9 +111,9 @@ func TestChoicesGoOnWithoutTheFirst(t *testing.T) {
 	}))
 	p := seeded(3)
 	p.N = 3
-	r := Request{Tokens: tokens(1, 100), Sampling: p, MaxTokens: 4, IgnoreEOS: true}
+	r := Request{Prompt: tokens(1, 100), Sampling: p, MaxTokens: 4, IgnoreEOS: true}
 	ends := map[int]Finish{}
-	for ev := range open(t, e, r).All() {
+	for ev := range open(t, e, r).events() {
 		if ev.Finish != "" {
 			ends[ev.Choice] = ev.Finish
 		}
@@ -132,15 +122,15 @@ func TestChoicesGoOnWithoutTheFirst(t *testing.T) {
 		t.Errorf("got %v", ends)
 	}
 	failed = false
-	if _, err := e.Generate(context.Background(), r); !errors.Is(err, errFault) {
+	if _, err := open(t, e, r).whole(); !errors.Is(err, errFault) {
 		t.Errorf("Generate: error %v", err)
 	}
 }
 
 // Logits nobody can sample from fail the request they belong to.
 func TestLogitsThatAreNotNumbers(t *testing.T) {
-	e := start(t, Config{Model: speck(t)}, func(e *Engine) {
-		e.runner = &tap{runner: e.runner, after: func(works []step.Work, res step.Result) {
+	e := start(t, testmodel.V32(t), Config{}, func(e *Engine) {
+		e.passes.runner = &tap{runner: e.passes.runner, after: func(works []step.Work, res step.Result) {
 			row := 0
 			for i := range works {
 				if works[i].Logits > 0 {
@@ -152,8 +142,8 @@ func TestLogitsThatAreNotNumbers(t *testing.T) {
 			}
 		}}
 	})
-	bad := Request{Tokens: append([]int32{marked}, tokens(1, 20)...), Sampling: greedy(), MaxTokens: 3}
-	good := Request{Tokens: tokens(2, 20), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true}
+	bad := Request{Prompt: append([]int32{marked}, tokens(1, 20)...), Sampling: greedy(), MaxTokens: 3}
+	good := Request{Prompt: tokens(2, 20), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true}
 	a, b := open(t, e, bad), open(t, e, good)
 	if _, last := collect(a); last.Finish != FinishError || !errors.Is(last.Err, ErrStep) {
 		t.Errorf("NaN: %+v", last)
@@ -165,8 +155,8 @@ func TestLogitsThatAreNotNumbers(t *testing.T) {
 
 // A panic while a token is sampled or turned into text loses that request alone.
 func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
-	e := start(t, Config{Model: speck(t)}, checked(t), func(e *Engine) {
-		e.runner = &tap{runner: e.runner, before: func(works []step.Work) error {
+	e := start(t, testmodel.V32(t), Config{}, checked(t), func(e *Engine) {
+		e.passes.runner = &tap{runner: e.passes.runner, before: func(works []step.Work) error {
 			for i := range works {
 				if aimed(&works[i]) {
 					e.owner(&works[i]).stops = nil // a broken invariant: emit will trip over it
@@ -175,8 +165,8 @@ func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 			return nil
 		}}
 	})
-	a := open(t, e, Request{Tokens: append([]int32{marked}, tokens(1, 20)...), Sampling: greedy(), MaxTokens: 3})
-	b := open(t, e, Request{Tokens: tokens(2, 20), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
+	a := open(t, e, Request{Prompt: append([]int32{marked}, tokens(1, 20)...), Sampling: greedy(), MaxTokens: 3})
+	b := open(t, e, Request{Prompt: tokens(2, 20), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
 	if _, last := collect(a); last.Finish != FinishError || !strings.Contains(fmt.Sprint(last.Err), "panic") {
 		t.Errorf("got %+v", last)
 	}
@@ -187,30 +177,28 @@ func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 
 // When the loop's own state is broken the engine stops: every stream fails, later requests are refused, the process lives.
 func TestABrokenLoopFailsEveryStream(t *testing.T) {
-	e := still(t, Config{Model: speck(t), MaxRunning: 1})
+	e := still(t, testmodel.V32(t), Config{MaxRunning: 1})
 	steps := 0
-	e.after = func() {
+	e.afterIteration = func() {
 		if steps++; steps == 3 {
 			panic("broken invariant")
 		}
 	}
-	var streams []*Stream
+	var streams []*Job
 	for i := range 3 {
-		streams = append(streams, open(t, e, Request{Tokens: tokens(i, 10), Sampling: greedy(), MaxTokens: 50, IgnoreEOS: true}))
+		streams = append(streams, open(t, e, Request{Prompt: tokens(i, 10), Sampling: greedy(), MaxTokens: 50, IgnoreEOS: true}))
 	}
-	go e.loop()
+	go e.Run()
 	for i, s := range streams {
 		if _, last := collect(s); last.Finish != FinishError || !errors.Is(last.Err, ErrClosed) || !strings.Contains(last.Err.Error(), "broken invariant") {
 			t.Errorf("stream %d ended with %+v", i, last)
 		}
-		s.Close()
+		s.Cancel()
 	}
-	if _, err := e.Stream(context.Background(), Request{Tokens: tokens(1, 1), Sampling: greedy()}); !errors.Is(err, ErrClosed) {
+	if _, err := e.Submit(Request{Prompt: tokens(1, 1), Sampling: greedy()}); !errors.Is(err, ErrClosed) {
 		t.Errorf("a request afterwards: error %v", err)
 	}
-	if err := e.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
+	e.Close(context.Background())
 	if st := e.Stats(); st.Failed != 3 || st.Running != 0 || st.Waiting != 0 || e.queued != 0 {
 		t.Errorf("%+v, %d queued", st, e.queued)
 	}

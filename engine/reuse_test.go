@@ -1,9 +1,10 @@
-package sparrow
+package engine
 
 import (
 	"slices"
 	"testing"
 
+	"sparrow/internal/testmodel"
 	"sparrow/kv/prefix"
 	"sparrow/step"
 )
@@ -22,10 +23,10 @@ func counted(n *int) func(*Engine) {
 
 func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	computed := 0
-	e := start(t, Config{Model: speck(t)}, counted(&computed), checked(t))
+	e := start(t, testmodel.V32(t), Config{}, counted(&computed), checked(t))
 	shared := tokens(1, 2000)
-	first := Request{Tokens: slices.Concat(shared, tokens(2, 100)), Sampling: greedy(), MaxTokens: 1, Trace: true}
-	second := Request{Tokens: slices.Concat(shared, tokens(3, 50)), Sampling: greedy(), MaxTokens: 1, Trace: true}
+	first := Request{Prompt: slices.Concat(shared, tokens(2, 100)), Sampling: greedy(), MaxTokens: 1, Trace: true}
+	second := Request{Prompt: slices.Concat(shared, tokens(3, 50)), Sampling: greedy(), MaxTokens: 1, Trace: true}
 	r := generate(t, e, first)
 	if computed != 2100 || r.Usage.CachedTokens != 0 {
 		t.Fatalf("the first request computed %d tokens and found %d cached", computed, r.Usage.CachedTokens)
@@ -47,16 +48,16 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 // A conversation goes on: the next turn finds its own earlier output.
 func TestTheNextTurnFindsTheLastOne(t *testing.T) {
 	computed := 0
-	e := start(t, Config{Model: speck(t), Policy: deterministic("")}, counted(&computed))
-	r := generate(t, e, Request{Tokens: tokens(1, 100), Sampling: greedy(), MaxTokens: 100, IgnoreEOS: true})
-	turn := slices.Concat(tokens(1, 100), ids(r.Choices[0]), tokens(2, 10))
+	e := start(t, testmodel.V32(t), Config{Policy: deterministic("")}, counted(&computed))
+	r := generate(t, e, Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: 100, IgnoreEOS: true})
+	turn := slices.Concat(tokens(1, 100), r.Choices[0].Tokens, tokens(2, 10))
 	computed = 0
-	r = generate(t, e, Request{Tokens: turn, Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true})
+	r = generate(t, e, Request{Prompt: turn, Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true})
 	if r.Usage.CachedTokens != 192 || computed != 210-192+19 {
 		t.Errorf("%d cached, %d computed", r.Usage.CachedTokens, computed)
 	}
-	alone := start(t, Config{Model: speck(t), Policy: deterministic(""), NoReuse: true})
-	want := generate(t, alone, Request{Tokens: turn, Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true, Trace: true})
+	alone := start(t, testmodel.V32(t), Config{Policy: deterministic(""), NoReuse: true})
+	want := generate(t, alone, Request{Prompt: turn, Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true, Trace: true})
 	sameTokens(t, "behind a reused turn", r.Choices[0], want.Choices[0])
 	if want.Usage.CachedTokens != 0 || want.Trace.Match.Stop != prefix.StopOff {
 		t.Errorf("without reuse: %+v, %v", want.Usage, want.Trace.Match)
@@ -64,9 +65,9 @@ func TestTheNextTurnFindsTheLastOne(t *testing.T) {
 }
 
 func TestTenantsShareNothing(t *testing.T) {
-	e := start(t, Config{Model: speck(t)})
+	e := start(t, testmodel.V32(t), Config{})
 	cached := func(tenant string) int {
-		r := generate(t, e, Request{Tokens: tokens(1, 200), Sampling: greedy(), MaxTokens: 1, Tenant: tenant, Trace: true})
+		r := generate(t, e, Request{Prompt: tokens(1, 200), Sampling: greedy(), MaxTokens: 1, Tenant: tenant, Trace: true})
 		if r.Usage.CachedTokens == 0 && r.Trace.Match.Stop != prefix.StopUnknown {
 			t.Errorf("tenant %q learns from its lookup: %v", tenant, r.Trace.Match)
 		}
@@ -85,10 +86,10 @@ func TestTenantsShareNothing(t *testing.T) {
 // The choices of a request compute its prompt once, differ from each other, and are the same in company or with other choices beside them.
 func TestChoicesShareThePrompt(t *testing.T) {
 	computed := 0
-	e := start(t, Config{Model: speck(t), Policy: deterministic(""), StepTokens: 256}, counted(&computed), checked(t))
+	e := start(t, testmodel.V32(t), Config{Policy: deterministic(""), StepTokens: 256}, counted(&computed), checked(t))
 	p := seeded(11)
 	p.N = 4
-	r := Request{Tokens: tokens(1, 1000), Sampling: p, MaxTokens: 6, IgnoreEOS: true, Trace: true}
+	r := Request{Prompt: tokens(1, 1000), Sampling: p, MaxTokens: 6, IgnoreEOS: true, Trace: true}
 	got := generate(t, e, r)
 	const whole = 1000 / 64 * 64
 	if want := 1000 + 3*(1000-whole) + 4*5; computed != want {
@@ -104,13 +105,13 @@ func TestChoicesShareThePrompt(t *testing.T) {
 	}
 	for i := range got.Choices {
 		for j := range i {
-			if slices.Equal(ids(got.Choices[i]), ids(got.Choices[j])) {
-				t.Errorf("choices %d and %d are the same: %v", j, i, ids(got.Choices[i]))
+			if slices.Equal(got.Choices[i].Tokens, got.Choices[j].Tokens) {
+				t.Errorf("choices %d and %d are the same: %v", j, i, got.Choices[i].Tokens)
 			}
 		}
 	}
 	r.Sampling.N = 2
-	for i, again := range together(t, e, []Request{r, {Tokens: tokens(5, 300), Sampling: seeded(5), MaxTokens: 30}, r}) {
+	for i, again := range together(t, e, []Request{r, {Prompt: tokens(5, 300), Sampling: seeded(5), MaxTokens: 30}, r}) {
 		if i == 1 {
 			continue
 		}
@@ -119,7 +120,7 @@ func TestChoicesShareThePrompt(t *testing.T) {
 		}
 	}
 	r.Sampling.Seed = 12
-	if other := generate(t, e, r); slices.Equal(ids(other.Choices[0]), ids(got.Choices[0])) {
+	if other := generate(t, e, r); slices.Equal(other.Choices[0].Tokens, got.Choices[0].Tokens) {
 		t.Errorf("another seed gave the same tokens")
 	}
 }

@@ -1,35 +1,18 @@
-package sparrow
+package engine
 
-import (
-	"sync"
+import "sync"
 
-	"sparrow/sample"
-)
-
-// rawEvent is what the loop tells a stream: small, and free of allocations for a plain token.
-type rawEvent struct {
-	choice  int
-	token   int32 // -1 without one
-	text    string
-	logprob float64
-	top     []sample.TokenLogprob
-	finish  Finish
-	matched string
-	err     error
-	last    bool // of the whole job
-}
-
-// queue carries events from the loop to a stream. It never blocks the loop: a slow reader makes it longer.
+// queue carries events from the loop to a job's reader. It never blocks the loop: a slow reader makes it longer.
 type queue struct {
 	mu     sync.Mutex
 	ready  sync.Cond
-	events []rawEvent
+	events []Event
 	head   int
 }
 
 func (q *queue) init() { q.ready.L = &q.mu }
 
-func (q *queue) push(ev rawEvent) {
+func (q *queue) push(ev Event) {
 	q.mu.Lock()
 	q.events = append(q.events, ev)
 	q.mu.Unlock()
@@ -37,14 +20,14 @@ func (q *queue) push(ev rawEvent) {
 }
 
 // pop waits for the next event.
-func (q *queue) pop() rawEvent {
+func (q *queue) pop() Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.head == len(q.events) {
 		q.ready.Wait()
 	}
 	ev := q.events[q.head]
-	q.events[q.head] = rawEvent{}
+	q.events[q.head] = Event{}
 	q.head++
 	if q.head*2 >= len(q.events) {
 		// At least half was read: move the rest to the front, so that a reader who is always a little late does not make it grow.

@@ -1,23 +1,17 @@
-package sparrow
+package engine
 
 import (
-	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
+	"sparrow/internal/testmodel"
 	"sparrow/sample"
 	"sparrow/spec"
 	"sparrow/step"
 )
-
-// eight is a checkpoint of eight tokens with a random drafting layer.
-var eightFolder = sync.OnceValues(func() (string, error) {
-	return writeDrafty("eight", []byte(strings.Replace(speckConfig, `"vocab_size": 640`, `"vocab_size": 8`, 1)))
-})
 
 // Sampled answers follow the target's distribution whatever is drafted: over many seeds, the first three tokens occur as often as the model's
 // probabilities, after all filters, say. The third comes out of a row whose draft was accepted in many of them.
@@ -26,14 +20,14 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	if raceEnabled {
 		seeds = 1500
 	}
-	dir := folder(t, eightFolder)
+	dir := testmodel.EightTokens(t)
 	prompt := []int32{2, 3, 4, 5, 6, 7, 2, 4}
 	params := seeded(0)
 	params.Temperature, params.TopP, params.LogitBias = 0.9, 0.95, map[int32]float64{5: 0.5}
 	law := lawOf(t, dir, prompt, params)
-	e := start(t, Config{Model: dir, Draft: drafts(t, 3), StepTokens: 256, CacheTokens: 64 * 80, MaxQueue: seeds}, checked(t), func(e *Engine) {
+	e := start(t, dir, Config{Draft: drafts(t, 3), StepTokens: 256, CacheTokens: 64 * 80, MaxQueue: seeds}, checked(t), func(e *Engine) {
 		// A drafter that is right often, and wrong in ways that depend on the position.
-		e.runner = &guesser{runner: e.runner, rewrite: func(w *step.Draft, row []float32) {
+		e.passes.runner = &guesser{runner: e.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 			for i := range row {
 				row[i] = float32((i*5+w.Cached*3)%8) / 3
 			}
@@ -47,13 +41,9 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 			for seed := w; seed < seeds; seed += 8 {
 				p := params
 				p.Seed = int64(seed)
-				out, err := e.Generate(t.Context(), Request{Tokens: prompt, Sampling: p, MaxTokens: 3, IgnoreEOS: true})
-				if err != nil {
-					t.Error(err)
-					return
-				}
+				out := generate(t, e, Request{Prompt: prompt, Sampling: p, MaxTokens: 3, IgnoreEOS: true})
 				mu.Lock()
-				counts[[3]int32(ids(out.Choices[0]))]++
+				counts[[3]int32(out.Choices[0].Tokens)]++
 				mu.Unlock()
 			}
 		})
@@ -94,8 +84,8 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 func lawOf(t *testing.T, dir string, prompt []int32, params sample.Params) map[[3]int32]float64 {
 	t.Helper()
 	var row []float32
-	e := start(t, Config{Model: dir, Draft: spec.Off()}, func(e *Engine) {
-		e.runner = &tap{runner: e.runner, after: func(_ []step.Work, res step.Result) { row = slices.Clone(res.Row(0)) }}
+	e := start(t, dir, Config{Draft: spec.Off()}, func(e *Engine) {
+		e.passes.runner = &tap{runner: e.passes.runner, after: func(_ []step.Work, res step.Result) { row = slices.Clone(res.Row(0)) }}
 	})
 	scratch, err := sample.NewScratch(8)
 	if err != nil {
@@ -106,7 +96,7 @@ func lawOf(t *testing.T, dir string, prompt []int32, params sample.Params) map[[
 		t.Fatal(err)
 	}
 	after := func(tokens ...int32) []float32 {
-		generate(t, e, Request{Tokens: append(slices.Clone(prompt), tokens...), Sampling: greedy(), MaxTokens: 1, IgnoreEOS: true})
+		generate(t, e, Request{Prompt: append(slices.Clone(prompt), tokens...), Sampling: greedy(), MaxTokens: 1, IgnoreEOS: true})
 		p := make([]float32, 8)
 		if err := s.Probabilities(p, row, nil); err != nil {
 			t.Fatal(err)
@@ -137,35 +127,4 @@ func lawOf(t *testing.T, dir string, prompt []int32, params sample.Params) map[[
 		t.Fatalf("the law of %s sums to %v", filepath.Base(dir), total)
 	}
 	return law
-}
-
-// One sequence decodes the built-in model's answers: plain, and with drafts.
-func BenchmarkDecodeAlone(b *testing.B) {
-	for _, s := range []spec.Setting{spec.Off(), must(spec.Fixed(1)), must(spec.Fixed(2)), must(spec.Fixed(4)), spec.Auto()} {
-		b.Run(fmt.Sprint("draft ", s), func(b *testing.B) {
-			e, err := Open(b.Context(), Config{Draft: s})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer e.Close(b.Context())
-			question := Request{Chat: ask("Leo starts with 40 photos. Leo throws away 13 photos. Leo wins 9 photos in a game. How many photos does Leo have now?"), Sampling: greedy(), Trace: true}
-			tokens, seconds := 0, 0.0
-			for b.Loop() {
-				out, err := e.Generate(b.Context(), question)
-				if err != nil {
-					b.Fatal(err)
-				}
-				tokens += out.Usage.CompletionTokens - 1
-				seconds += out.Trace.Decode.Seconds()
-			}
-			b.ReportMetric(float64(tokens)/seconds, "tokens/s")
-		})
-	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -1,4 +1,4 @@
-package sparrow
+package engine
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sparrow/attn"
+	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 )
 
@@ -19,7 +20,7 @@ func long(n int) []Request {
 	for i := range n {
 		family := i % 3
 		prompt := append(tokens(family, []int{270, 300, 200}[family]), tokens(50+i, []int{230, 205, 45}[family]+i)...)
-		r := Request{ID: fmt.Sprint(i), Tokens: prompt, Sampling: greedy(), MaxTokens: 24, IgnoreEOS: true}
+		r := Request{ID: fmt.Sprint(i), Prompt: prompt, Sampling: greedy(), MaxTokens: 24, IgnoreEOS: true}
 		if i%2 == 1 {
 			r.Sampling = seeded(int64(i))
 		}
@@ -53,11 +54,11 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 				t.Skip("cancelled requests show the same races in less time")
 			}
 			list := long(8)
-			cfg := Config{Model: speckV4(t), Policy: deterministic(kv)}
+			dir, cfg := testmodel.V4(t), Config{Policy: deterministic(kv)}
 			apart, joint := keepLogits(), keepLogits()
-			want := lone(t, cfg, list, apart.watch)
+			want := lone(t, dir, cfg, list, apart.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = 6*256, 150, 8
-			e, run := prepared(t, cfg, joint.watch, checked(t))
+			e, run := prepared(t, dir, cfg, joint.watch, checked(t))
 			got := jointly(t, e, list, run)
 			if t.Failed() {
 				return
@@ -80,18 +81,18 @@ func TestAFailedStepSpoilsNobodysState(t *testing.T) {
 	}
 	var list []Request
 	for i := range 2 {
-		list = append(list, Request{ID: fmt.Sprint(i), Tokens: tokens(i, 700+i), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
+		list = append(list, Request{ID: fmt.Sprint(i), Prompt: tokens(i, 700+i), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
 	}
-	cfg := Config{Model: speckV4(t), Policy: deterministic("fp8")}
+	dir, cfg := testmodel.V4(t), Config{Policy: deterministic("fp8")}
 	apart, joint := keepLogits(), keepLogits()
-	lone(t, cfg, list, apart.watch)
+	lone(t, dir, cfg, list, apart.watch)
 	cfg.StepTokens = 600 // two chunks of 300 tokens, more than a ring holds
 	fault := &halfway{begin: 2, layer: 1}
-	e, run := prepared(t, cfg, joint.watch, checked(t), func(e *Engine) { e.model.Observe(fault) })
+	e, run := prepared(t, dir, cfg, joint.watch, checked(t), func(e *Engine) { e.model.Observe(fault) })
 	jointly(t, e, list, run)
 	sameRows(t, joint, apart)
-	if st := e.Stats(); st.Apart != 1 || st.Preempted != 2 || st.Failed != 0 {
-		t.Errorf("%d steps apart, %d sequences started over, %d failed; want 1, 2, 0", st.Apart, st.Preempted, st.Failed)
+	if st := e.Stats(); st.Isolated != 1 || st.Preempted != 2 || st.Failed != 0 {
+		t.Errorf("%d steps apart, %d sequences started over, %d failed; want 1, 2, 0", st.Isolated, st.Preempted, st.Failed)
 	}
 }
 
@@ -100,10 +101,10 @@ func TestStartingOverEnds(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}
-	e, run := prepared(t, Config{Model: speckV4(t), StepTokens: 600}, func(e *Engine) { e.model.Observe(&halfway{begin: 2, layer: 1, always: true}) })
-	var streams []*Stream
+	e, run := prepared(t, testmodel.V4(t), Config{StepTokens: 600}, func(e *Engine) { e.model.Observe(&halfway{begin: 2, layer: 1, always: true}) })
+	var streams []*Job
 	for i := range 2 {
-		streams = append(streams, open(t, e, Request{Tokens: tokens(i, 700), Sampling: greedy(), MaxTokens: 3}))
+		streams = append(streams, open(t, e, Request{Prompt: tokens(i, 700), Sampling: greedy(), MaxTokens: 3}))
 	}
 	run()
 	for _, s := range streams {

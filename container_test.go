@@ -1,0 +1,71 @@
+package sparrow
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"sparrow/internal/sysmem"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+)
+
+// boxed is a device in a container that may have 300 MB.
+type boxed struct {
+	kernel.Device
+	system sysmem.System
+}
+
+func (b boxed) MemoryFree() (free, total int64, err error) {
+	return b.system.Available(), b.system.Total(), nil
+}
+
+// A container's limit bounds the cache, not the machine's memory: weights, cache, the largest step and what the
+// process has taken already fit in it, and a cache that does not is refused.
+func TestACacheFitsItsContainer(t *testing.T) {
+	const limit, used = 300_000_000, 40_000_000
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	system := sysmem.At(fstest.MapFS{
+		"proc/meminfo":                     file("MemTotal: 24000000 kB\nMemAvailable: 20000000 kB\n"),
+		"proc/self/mountinfo":              file("25 1 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+		"proc/self/cgroup":                 file("0::/box\n"),
+		"sys/fs/cgroup/box/memory.max":     file(strconv.Itoa(limit)),
+		"sys/fs/cgroup/box/memory.current": file(strconv.Itoa(used)),
+	})
+	open := func(dir string, tokens int) (*Engine, error) {
+		c := Config{Model: dir, CacheTokens: tokens}.withDefaults()
+		p, err := readParts(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev, err := Registry().Open(c.Kernels, kernel.Options{Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = errors.Join(dev.Close(), p.source.Close()) })
+		m, err := load(t.Context(), c, p, boxed{dev, system})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return build(c, p, m)
+	}
+	for _, dir := range []string{"", testmodel.V4(t)} {
+		e, err := open(dir, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := e.Info().Memory
+		if all := m.Weights + m.Cache + m.States + m.Arena + used; all > limit-limit/10 {
+			t.Errorf("model %q: %d bytes of %d: %+v", dir, all, limit, m)
+		}
+		if m.Cache < limit/10 && e.Info().CacheTokens < 4*e.Info().ContextTokens {
+			t.Errorf("model %q: a cache of %d bytes", dir, m.Cache)
+		}
+		tokens := 4 * limit / int(m.Cache) * e.Info().CacheTokens
+		if _, err := open(dir, tokens); err == nil || !strings.Contains(err.Error(), "the machine has 0.3") {
+			t.Errorf("model %q: a cache of %d tokens: %v", dir, tokens, err)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"sparrow/internal/testmodel"
+	"sparrow/spec"
+)
+
+// The largest size that a refusal names fits, and one page more does not.
+func TestTheLargestCacheFits(t *testing.T) {
+	for _, dir := range []string{"", testmodel.V4(t)} {
+		e := still(t, dir, Config{CacheTokens: 4096})
+		cfg := e.info.Config
+		pages := e.pagesIn(&cfg, e.cacheLimit())
+		if pages < 16 {
+			t.Fatalf("model %q: %d pages fit", dir, pages)
+		}
+		if err := e.checkCache(&cfg, pages*cfg.Page); err != nil {
+			t.Errorf("model %q: %v", dir, err)
+		}
+		err := e.checkCache(&cfg, (pages+1)*cfg.Page)
+		if err == nil || !strings.Contains(err.Error(), "--cache-tokens "+strconv.Itoa(pages*cfg.Page)) {
+			t.Errorf("model %q: one page more: %v", dir, err)
+		}
+	}
+}
+
+// Drafts are verified in one step together with the token before them: a step too small for that is refused where drafts were insisted on, and
+// told where they were not.
+func TestDraftsNeedRoomInAStep(t *testing.T) {
+	for _, c := range []struct{ drafts, step, most int }{{4, 1, 0}, {4, 4, 0}, {4, 5, 4}, {0, 1, 0}, {0, 3, 2}, {0, 64, spec.MaxDrafts}} {
+		cfg := Config{CacheTokens: 1024, StepTokens: c.step}
+		if c.drafts > 0 {
+			cfg.Draft = drafts(t, c.drafts)
+		}
+		e, err := build(t, testmodel.V32Draft(t), cfg)
+		if c.drafts > 0 && c.most == 0 {
+			if err == nil || !strings.Contains(err.Error(), "--step-tokens "+strconv.Itoa(c.step)) {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := e.Info(); i.Drafts != c.most || (c.most == 0) != strings.Contains(i.NoDrafts, "--step-tokens") {
+			t.Errorf("%+v: %d drafts, none because %q", c, i.Drafts, i.NoDrafts)
+		}
+		_, run := running(t, e)
+		run()
+		generate(t, e, Request{Prompt: tokens(1, 40), Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true})
+		if s := e.Stats(); (s.Drafted > 0) != (c.most > 0) {
+			t.Errorf("%+v: %d tokens were drafted", c, s.Drafted)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"sparrow/kv"
+	"sparrow/model"
+	"sparrow/sample"
+	"sparrow/sched"
+	"sparrow/spec"
+	"sparrow/tokenizer"
+)
+
+// choice is one of a job's n continuations.
+type choice struct {
+	job       *Job
+	index     int
+	seq       sched.Sequence
+	sampler   *sample.Sampler
+	limits    constraint
+	decoder   *tokenizer.Decoder // nil without a tokenizer
+	stops     *sample.StopMatcher
+	maxTokens int
+	drafts    spec.Request // how many tokens to draft
+
+	state    model.State // of a stateful model while the sequence holds pages; else nil
+	restarts int         // times it was computed again because a failed pass left its state unusable
+	match    kv.Match    // what the prefix cache gave the prompt
+	matched  string      // the stop string that ended it
+	ran      bool        // was part of a batch
+	ended    bool
+}
+
+// ownerOf is the choice an item computes.
+func ownerOf(it *sched.Item) *choice { return it.Seq.Owner.(*choice) }
+
+// outcome is what one row of logits gave a choice.
+type outcome struct {
+	event  Event
+	finish Finish // empty while the choice goes on
+}
+
+// advance chooses the next token of a choice from a row of logits, [vocabulary], adds it to the sequence, turns it into text, and
+// decides whether the choice has ended. It changes nothing outside the choice.
+func (c *choice) advance(logits []float32) (outcome, error) {
+	mask, err := c.limits.allowed()
+	if err != nil {
+		return outcome{}, err
+	}
+	got, err := c.sampler.Sample(logits, mask)
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := c.sampler.Accept(got.Token); err != nil {
+		return outcome{}, err
+	}
+	if err := c.limits.accept(got.Token); err != nil {
+		return outcome{}, err
+	}
+	c.seq.Tokens = append(c.seq.Tokens, got.Token)
+	out := outcome{event: Event{Choice: c.index, Token: got.Token, Logprob: got.Logprob}}
+	if len(got.Top) > 0 {
+		out.event.Top = append(out.event.Top, got.Top...) // the sampler overwrites its own
+	}
+	switch {
+	case c.limits.endsAt(got.Token), c.stops.Token(got.Token):
+		out.finish = FinishStop
+	case !c.limits.eosToken(got.Token) && c.addText(&out.event), c.limits.complete():
+		out.finish = FinishStop
+	case c.limits.made >= c.maxTokens:
+		out.finish = FinishLength
+	}
+	if out.finish != "" && c.flushText(&out.event) {
+		out.finish = FinishStop
+	}
+	c.matched, _ = c.stops.Matched()
+	return out, nil
+}
+
+// addText adds a token's text to its event and reports whether a stop string was found. Stop strings are not looked for before MinTokens.
+func (c *choice) addText(ev *Event) (stopped bool) {
+	if c.decoder == nil {
+		return false
+	}
+	ev.Text = c.decoder.Next(ev.Token)
+	if !c.limits.early() {
+		ev.Text, stopped = c.stops.Push(ev.Text)
+	}
+	return stopped
+}
+
+// flushText adds what was held back: an incomplete character, as U+FFFD, and the beginning of a stop string. It reports whether that
+// completed a stop string. After one was found before, nothing is left.
+func (c *choice) flushText(ev *Event) (stopped bool) {
+	if c.decoder == nil {
+		return false
+	}
+	text, stopped := c.stops.Push(c.decoder.Flush())
+	ev.Text += text + c.stops.Flush()
+	return stopped
+}

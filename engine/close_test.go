@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"sparrow/internal/testmodel"
+)
+
+// Invariants of this file: Close finishes or fails every job and may be called any number of times from anywhere.
+
+func TestCloseLetsRequestsFinish(t *testing.T) {
+	e := start(t, testmodel.V32(t), Config{MaxRunning: 2})
+	var jobs []*Job
+	for i := range 6 {
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true}))
+	}
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			e.Close(context.Background())
+			if _, err := e.Submit(Request{Prompt: tokens(1, 2), Sampling: greedy()}); !errors.Is(err, ErrClosed) {
+				t.Errorf("a request after Close: error %v", err)
+			}
+		})
+	}
+	for i, j := range jobs {
+		got, last := collect(j)
+		if len(got) != 20 || last.Finish != FinishLength {
+			t.Errorf("job %d got %d tokens and ended with %q: %v", i, len(got), last.Finish, last.Err)
+		}
+		j.Cancel() // too late to matter
+	}
+	wait.Wait()
+}
+
+func TestCloseFailsWhatIsLeftWhenItsContextEnds(t *testing.T) {
+	e := start(t, testmodel.V32(t), Config{MaxRunning: 2})
+	var jobs []*Job
+	for i := range 5 {
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 8000, IgnoreEOS: true}))
+	}
+	jobs[0].Next()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	e.Close(ctx)
+	for i, j := range jobs {
+		if _, last := collect(j); last.Finish != FinishError || !errors.Is(last.Err, ErrClosed) {
+			t.Errorf("job %d ended with %+v", i, last)
+		}
+	}
+	if st := e.Stats(); st.Failed != 5 {
+		t.Errorf("%d failed; want 5", st.Failed)
+	}
+}

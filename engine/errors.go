@@ -1,0 +1,36 @@
+package engine
+
+import "errors"
+
+// ErrClosed means that the engine is shutting down or was closed.
+var ErrClosed = errors.New("sparrow: the engine is closed")
+
+// ErrQueueFull means that as many sequences wait as the configuration allows; try again later.
+var ErrQueueFull = errors.New("sparrow: the queue is full")
+
+// ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError names the field.
+var ErrRequest = errors.New("sparrow: bad request")
+
+// ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context. The RequestError beside it names
+// the field.
+var ErrContext = errors.New("sparrow: the context is too short")
+
+// ErrStep means that the model failed on this request alone; others were not affected.
+var ErrStep = errors.New("sparrow: the model failed on this request")
+
+// RequestError is a problem of one field of a request, named as on the wire.
+type RequestError struct {
+	Field  string
+	Reason string
+	Err    error // what found the problem, such as a grammar's error about a schema; may be nil
+}
+
+func (e *RequestError) Error() string { return ErrRequest.Error() + ": " + e.Field + ": " + e.Reason }
+
+// Unwrap gives ErrRequest and what found the problem.
+func (e *RequestError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrRequest}
+	}
+	return []error{ErrRequest, e.Err}
+}

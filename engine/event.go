@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"time"
+
+	"sparrow/kv"
+	"sparrow/plan"
+	"sparrow/sample"
+)
+
+// Finish says why a choice ended.
+type Finish string
+
+// The ways a choice ends. FinishToolCalls is set by package sparrow, which parses replies.
+const (
+	FinishStop      Finish = "stop"       // end of sequence, or a stop string or token
+	FinishLength    Finish = "length"     // MaxTokens or the context is full
+	FinishToolCalls Finish = "tool_calls" // the reply calls tools
+	FinishCancelled Finish = "cancelled"  // the caller's context ended
+	FinishError     Finish = "error"      // the request failed; Event.Err says why
+)
+
+// Event is one token of a choice, or the choice's end. An event of a plain token allocates nothing.
+type Event struct {
+	Choice  int
+	Token   int32  // -1 without one
+	Text    string // whole characters; bytes that form none are U+FFFD
+	Logprob float64
+	Top     []sample.TokenLogprob
+	Finish  Finish // set on the last event of a choice, which has no token
+	Matched string // the stop string that ended it
+	Err     error  // with FinishError
+	Last    bool   // the job's last event
+}
+
+// Usage counts what a request cost.
+type Usage struct {
+	PromptTokens     int
+	CachedTokens     int // of the prompt, taken from the prefix cache
+	CompletionTokens int // over all choices
+	ReasoningTokens  int // of them, inside reasoning
+	DraftedTokens    int
+	AcceptedTokens   int
+}
+
+// Trace is what happened to a request.
+type Trace struct {
+	ID        string
+	Match     kv.Match   // of the first choice's prompt
+	Matches   []kv.Match // of every choice: the others share the prompt's pages with the first
+	Queued    time.Duration
+	Prefill   time.Duration // from admission to the first token
+	Decode    time.Duration
+	Steps     int // forward passes
+	Preempted int
+	Plans     []PlanUse
+}
+
+// PlanUse is a plan and how often it carried this request.
+type PlanUse struct {
+	Plan  *plan.Plan
+	Steps int
+}

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"sparrow/model"
+	"sparrow/plan"
+	"sparrow/sched"
+	"sparrow/step"
+)
+
+// This file is the only one that knows package step.
+
+// runner carries out passes; a step.Runner does.
+type runner interface {
+	Run([]step.Work) (step.Result, error)
+	Draft(works []step.Draft, chained bool) (step.Result, error)
+	Bytes() int64
+	Close()
+}
+
+// passes runs forward and draft passes and keeps the memory of their descriptions.
+type passes struct {
+	runner runner
+	works  []step.Work
+	drafts []step.Draft
+}
+
+func newPasses(m model.Model, cfg plan.Config, l step.Limits) (passes, error) {
+	r, err := step.New(m, cfg, l)
+	return passes{runner: r}, err
+}
+
+// logits are rows of logits of one pass, [rows, vocabulary], from the row first on.
+type logits struct {
+	result step.Result
+	first  int
+}
+
+func (l logits) row(i int) []float32 { return l.result.Row(l.first + i) }
+
+func (l logits) plan() *plan.Plan { return l.result.Plan }
+
+// rowsOf is how many rows of logits an item asks for.
+func rowsOf(it *sched.Item) int {
+	if it.Last {
+		return 1 + it.Drafts
+	}
+	return 0
+}
+
+// forward computes a batch. A panic in it is returned as an error.
+func (e *Engine) forward(items []sched.Item) (rows logits, took time.Duration, err error) {
+	defer e.recoverTo(&err, "a forward pass panicked")
+	p := &e.passes
+	p.works = p.works[:0]
+	for i := range items {
+		p.works = append(p.works, workOf(&items[i]))
+	}
+	begun := time.Now()
+	rows.result, err = p.runner.Run(p.works)
+	return rows, time.Since(begun), err
+}
+
+func workOf(it *sched.Item) step.Work {
+	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows,
+		State: ownerOf(it).state, Logits: rowsOf(it)}
+	switch {
+	case it.Drafts > 0:
+		w.Kind = plan.ModeVerify
+	case it.Decode:
+		w.Kind = plan.ModeDecode
+	}
+	return w
+}
+
+// draftRows adds the rows of an item that were kept to the next draft pass: the hidden states are those that the forward pass computed
+// for item number from of its batch. It returns the number of the work.
+func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
+	c := ownerOf(it)
+	w := step.Draft{Kind: plan.ModeExtend, Tokens: c.seq.Tokens[it.Cached+1 : it.Cached+it.Kept()+1], Cached: it.Cached,
+		Pages: c.seq.Pages(), State: c.state, Logits: wantLogits, From: from}
+	if it.Decode {
+		w.Kind = plan.ModeDraft
+	}
+	p.drafts = append(p.drafts, w)
+	return len(p.drafts) - 1
+}
+
+// draftNext adds the row after the latest draft of a choice to the next draft pass: it continues from the output of work number from of
+// the pass before. The row lies where the draft's own row will be; the target's hidden states replace it when the draft is accepted.
+func (p *passes) draftNext(c *choice, from int) int {
+	q := &c.seq
+	n := len(q.Drafts)
+	p.drafts = append(p.drafts, step.Draft{Kind: plan.ModeDraft, Tokens: q.Drafts[n-1:], Cached: len(q.Tokens) + n - 2,
+		Pages: q.Pages(), State: c.state, Logits: true, From: from})
+	return len(p.drafts) - 1
+}
+
+// draftPass runs the drafting layer over the rows that were added. A panic in it is returned as an error.
+func (e *Engine) draftPass(chained bool) (rows logits, err error) {
+	defer e.recoverTo(&err, "a draft pass panicked")
+	p := &e.passes
+	n, prompts := 0, false
+	for i := range p.drafts {
+		n += len(p.drafts[i].Tokens)
+		prompts = prompts || p.drafts[i].Kind != plan.ModeDraft
+	}
+	begun := time.Now()
+	rows.result, err = p.runner.Draft(p.drafts, chained)
+	if err == nil && rows.plan() != nil && !prompts {
+		e.drafter.control.DraftPass(n, time.Since(begun).Seconds())
+	}
+	p.drafts = p.drafts[:0]
+	return rows, err
+}
+
+// recoverTo turns a panic into an error and logs it.
+func (e *Engine) recoverTo(err *error, message string) {
+	if v := recover(); v != nil {
+		e.cfg.Log.Error(message, "value", v, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("panic: %v", v)
+	}
+}

@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"slices"
+
+	"sparrow/grammar"
+	"sparrow/sample"
+	"sparrow/toolcall"
+)
+
+// Guide is what limits the text of a request's choices: the document it must be, or the tools it may call. The zero value is free text.
+type Guide struct {
+	Document     *grammar.Grammar // nil for free text
+	ReasoningEnd int32            // with Document: the token before which it does not apply; -1 when the reply begins with it
+	Calls        *toolcall.Rules  // nil without tools
+	MaskWords    int              // of the masks of Document and Calls
+	NoCalls      sample.Mask      // every token but those that begin a tool call, where none may begin; else nil
+}
+
+// constraint says which tokens may come next in one choice.
+type constraint struct {
+	document     *grammar.State  // nil for free text
+	reasoningEnd int32           // token before which document does not apply; -1 when it has come
+	calls        *toolcall.State // nil without tools
+	mask         sample.Mask     // memory for the masks of both
+	noCalls      sample.Mask     // Guide.NoCalls
+	noEnd        sample.Mask     // noCalls without the tokens that end the choice; nil without a minimum
+	eos          []int32
+	ignoreEOS    bool
+	made, least  int // tokens generated, and how many there must be before the choice may end
+}
+
+// start makes the constraint of one choice.
+func (g *Guide) start(r *Request, vocabulary int, eos []int32) constraint {
+	l := constraint{reasoningEnd: -1, noCalls: g.NoCalls, eos: eos, ignoreEOS: r.IgnoreEOS, least: r.MinTokens}
+	if g.Document != nil {
+		l.document, l.reasoningEnd = g.Document.Start(), g.ReasoningEnd
+	}
+	if g.Calls != nil {
+		l.calls = g.Calls.Start()
+	}
+	if g.MaskWords > 0 {
+		l.mask = make(sample.Mask, g.MaskWords)
+	}
+	if l.least > 0 {
+		l.noEnd = sample.AllBut(vocabulary, eos, r.Sampling.StopTokenIDs)
+		for i, word := range l.noCalls {
+			l.noEnd[i] &= word
+		}
+	}
+	return l
+}
+
+// clone is a copy that can be advanced along drafts.
+func (l *constraint) clone() constraint {
+	c := *l
+	if l.document != nil {
+		c.document = l.document.Clone()
+	}
+	if l.calls != nil {
+		c.calls = l.calls.Clone()
+	}
+	if l.mask != nil {
+		c.mask = make(sample.Mask, len(l.mask))
+	}
+	return c
+}
+
+// early tells whether the choice is still shorter than its minimum.
+func (l *constraint) early() bool { return l.made < l.least }
+
+// allowed is the mask of the tokens that may come next; nil means all.
+func (l *constraint) allowed() (sample.Mask, error) {
+	limited, err := l.fillMask()
+	switch {
+	case err != nil:
+		return nil, err
+	case limited && l.early():
+		l.removeEnds()
+		return l.mask, nil
+	case limited:
+		return l.mask, nil
+	case l.early():
+		return l.noEnd, nil
+	}
+	return l.noCalls, nil
+}
+
+// fillMask asks the document or the tool calls and reports whether one of them filled the mask.
+func (l *constraint) fillMask() (bool, error) {
+	if l.document != nil && l.reasoningEnd < 0 {
+		return true, l.document.Mask(l.mask)
+	}
+	if l.calls != nil {
+		return l.calls.Mask(l.mask)
+	}
+	return false, nil
+}
+
+// removeEnds takes the tokens that end the choice out of its mask, unless nothing else is allowed: a document overrides the minimum.
+func (l *constraint) removeEnds() {
+	left := uint64(0)
+	for i, word := range l.mask {
+		left |= word & l.noEnd[i]
+	}
+	if left == 0 {
+		return
+	}
+	for i := range l.mask {
+		l.mask[i] &= l.noEnd[i]
+	}
+}
+
+// accept advances the constraint by the token that was chosen.
+func (l *constraint) accept(token int32) error {
+	l.made++
+	if l.calls != nil {
+		if err := l.calls.Accept(token); err != nil {
+			return err
+		}
+	}
+	switch {
+	case l.reasoningEnd == token:
+		l.reasoningEnd = -1
+	case l.reasoningEnd < 0 && l.document != nil:
+		return l.document.Accept(token)
+	}
+	return nil
+}
+
+// eosToken tells whether a token is one of the model's end-of-sequence tokens, whose text is not part of the answer.
+func (l *constraint) eosToken(token int32) bool { return slices.Contains(l.eos, token) }
+
+// endsAt tells whether an end-of-sequence token ends the choice. A document ends there even where the request ignores such tokens.
+func (l *constraint) endsAt(token int32) bool {
+	return (!l.ignoreEOS || l.document != nil) && l.eosToken(token)
+}
+
+// complete tells whether the choice holds its whole document, so that only the end can follow. Where the model has no token for the
+// end, the first complete document is the answer.
+func (l *constraint) complete() bool {
+	return l.document != nil && l.reasoningEnd < 0 && (l.document.Final() || len(l.eos) == 0 && l.document.Done())
+}

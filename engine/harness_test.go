@@ -1,0 +1,388 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"sparrow/builtin"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/model"
+	"sparrow/model/family"
+	"sparrow/plan"
+	"sparrow/sample"
+	"sparrow/spec"
+	"sparrow/step"
+)
+
+// Random checkpoints of the reference outputs: three layers, vocabulary 640, index_topk 128, no tokenizer.
+const (
+	tinyFP8  = "../testdata/oracle/deepseek_v32-fp8-1"
+	tinyBF16 = "../testdata/oracle/deepseek_v32-1"
+	tinyGLM  = "../testdata/oracle/glm_moe_dsa-1"
+)
+
+func TestMain(m *testing.M) { testmodel.Run(m) }
+
+// load opens the checkpoint in a folder, or the built-in one, on a device of its own. Both are closed when the test ends.
+func load(t testing.TB, dir string, o kernel.Options) (*family.Source, model.Model) {
+	t.Helper()
+	open := builtin.Source
+	if dir != "" {
+		open = func() (*family.Source, error) { return family.Open(dir) }
+	}
+	source, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raceEnabled {
+		o.Workers = 1 // workers that spin under the race detector cost more than they help
+	}
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(dev.Close(), source.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	m, err := source.Load(dev, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source, m
+}
+
+// build makes an engine over a checkpoint, with package sparrow's defaults.
+func build(t testing.TB, dir string, c Config) (*Engine, error) {
+	t.Helper()
+	return buildPacked(t, dir, c, false)
+}
+
+func buildPacked(t testing.TB, dir string, c Config, pack bool) (*Engine, error) {
+	t.Helper()
+	source, m := load(t, dir, kernel.Options{Pack: pack})
+	for _, f := range []struct {
+		v *int
+		d int
+	}{{&c.StepTokens, 512}, {&c.MaxRunning, 64}, {&c.MaxQueue, 1024}, {&c.PlanHistory, 64}} {
+		if *f.v == 0 {
+			*f.v = f.d
+		}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.WeightBytes = source.Weights.Bytes()
+	for _, id := range source.Config.EOS {
+		c.EOS = append(c.EOS, int32(id))
+	}
+	return New(m, c)
+}
+
+// still makes an engine whose loop does not run.
+func still(t testing.TB, dir string, c Config) *Engine {
+	t.Helper()
+	e, err := build(t, dir, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// start runs an engine, after the hooks changed it, and checks when the test ends that closing leaves nothing behind.
+func start(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *Engine {
+	t.Helper()
+	e, run := prepared(t, dir, c, hooks...)
+	run()
+	return e
+}
+
+// prepared is start before the loop runs: what is submitted until run is called arrives at once.
+func prepared(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (e *Engine, run func()) {
+	t.Helper()
+	return running(t, still(t, dir, c), hooks...)
+}
+
+// running makes a loop run over an engine.
+func running(t testing.TB, e *Engine, hooks ...func(*Engine)) (_ *Engine, run func()) {
+	t.Helper()
+	for _, h := range hooks {
+		h(e)
+	}
+	run = sync.OnceFunc(func() { go e.Run() })
+	t.Cleanup(func() {
+		run() // a test that failed before
+		e.Close(context.Background())
+		checkEmpty(t, e)
+	})
+	return e, run
+}
+
+// checkEmpty: a stopped engine holds no page and owes nobody an answer.
+func checkEmpty(t testing.TB, e *Engine) {
+	t.Helper()
+	if err := e.pool.Check(); err != nil {
+		t.Error(err)
+	}
+	st := e.Stats()
+	if st.KV.Used != 0 || st.KV.Sequences != 0 || st.Running != 0 || st.Waiting != 0 || e.queued != 0 {
+		t.Errorf("left behind: %d pages, %d sequences, %d running, %d waiting, %d queued",
+			st.KV.Used, st.KV.Sequences, st.Running, st.Waiting, e.queued)
+	}
+	if m, ok := e.model.(interface{ States() int }); ok && m.States() != 0 {
+		t.Errorf("%d states of sequences were not released", m.States())
+	}
+	if done := st.Finished + st.Aborted + st.Failed; done != st.Requests {
+		t.Errorf("%d requests were accepted, %d ended: %d finished, %d aborted, %d failed",
+			st.Requests, done, st.Finished, st.Aborted, st.Failed)
+	}
+}
+
+// checked runs kv.Check after every iteration.
+func checked(t testing.TB) func(*Engine) {
+	return func(e *Engine) {
+		e.afterIteration = func() {
+			if err := e.pool.Check(); err != nil {
+				t.Errorf("after step %d: %v", e.stats.Steps, err)
+			}
+		}
+	}
+}
+
+// tap stands between the loop and the model.
+type tap struct {
+	runner
+	before func(works []step.Work) error // may fail or panic in the model's place
+	after  func(works []step.Work, res step.Result)
+}
+
+func (t *tap) Run(works []step.Work) (step.Result, error) {
+	if t.before != nil {
+		if err := t.before(works); err != nil {
+			return step.Result{}, err
+		}
+	}
+	res, err := t.runner.Run(works)
+	if err == nil && t.after != nil {
+		t.after(works, res)
+	}
+	return res, err
+}
+
+// before puts a function in front of every forward pass.
+func before(f func(works []step.Work) error) func(*Engine) {
+	return func(e *Engine) { e.passes.runner = &tap{runner: e.passes.runner, before: f} }
+}
+
+// after puts a function behind every forward pass.
+func after(f func(works []step.Work, res step.Result)) func(*Engine) {
+	return func(e *Engine) { e.passes.runner = &tap{runner: e.passes.runner, after: f} }
+}
+
+// owner finds the choice a piece of work belongs to: it has the choice's page table.
+func (e *Engine) owner(w *step.Work) *choice { return e.at(w.Pages) }
+
+// at finds the choice that has a page table.
+func (e *Engine) at(pages []int32) *choice {
+	for _, q := range e.sched.All() {
+		if p := q.Pages(); len(p) > 0 && &p[0] == &pages[0] {
+			return q.Owner.(*choice)
+		}
+	}
+	return nil
+}
+
+// output is how many tokens of a sequence are not its prompt.
+func (c *choice) output() int { return len(c.seq.Tokens) - len(c.job.request.Prompt) }
+
+// logitsOf keeps a hash of the bits of every row of logits that a choice was given, by request id, choice and output position.
+type logitsOf struct {
+	mu   sync.Mutex
+	rows map[rowKey]uint64
+}
+
+type rowKey struct {
+	id       string
+	choice   int
+	position int
+}
+
+func keepLogits() *logitsOf { return &logitsOf{rows: map[rowKey]uint64{}} }
+
+// watch hooks an engine.
+func (l *logitsOf) watch(e *Engine) {
+	after(func(works []step.Work, res step.Result) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		row := 0
+		for i := range works {
+			if works[i].Logits == 0 {
+				continue
+			}
+			c := e.owner(&works[i])
+			// Rows of drafts that turn out wrong are computed again later; the last computation is the one that counts.
+			for n := range works[i].Logits {
+				l.rows[rowKey{c.job.request.ID, c.index, c.output() + n}] = hashBits(res.Row(row))
+				row++
+			}
+		}
+	})(e)
+}
+
+func hashBits(row []float32) uint64 {
+	h := uint64(14695981039346656037)
+	for _, v := range row {
+		h = (h ^ uint64(math.Float32bits(v))) * 1099511628211
+	}
+	return h
+}
+
+// tokens is a prompt of n tokens that depends on the seed.
+func tokens(seed, n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32((i*i*7 + i*31*seed + seed*977 + 2) % 640)
+	}
+	return out
+}
+
+// greedy takes the likeliest token; seeded draws.
+func greedy() sample.Params {
+	p := sample.Default()
+	p.Temperature = 0
+	return p
+}
+
+func seeded(seed int64) sample.Params {
+	p := sample.Default()
+	p.Seed = seed
+	return p
+}
+
+func drafts(t testing.TB, n int) spec.Setting {
+	t.Helper()
+	s, err := spec.Fixed(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// answer is what one choice gave, response what a job gave.
+type answer struct {
+	Tokens []int32
+	Text   string
+	Finish Finish
+}
+
+type response struct {
+	Choices []answer
+	Usage   Usage
+	Trace   *Trace
+}
+
+// whole reads a job to its end.
+func (j *Job) whole() (*response, error) {
+	r := &response{Choices: make([]answer, j.Choices())}
+	var err error
+	for ev := range j.events() {
+		a := &r.Choices[ev.Choice]
+		a.Text += ev.Text
+		if ev.Token >= 0 {
+			a.Tokens = append(a.Tokens, ev.Token)
+		}
+		if ev.Finish != "" {
+			a.Finish = ev.Finish
+		}
+		err = errors.Join(err, ev.Err)
+	}
+	r.Usage, r.Trace = j.Usage(), j.Trace()
+	return r, err
+}
+
+// events ranges over the events that are left.
+func (j *Job) events() func(yield func(Event) bool) {
+	return func(yield func(Event) bool) {
+		for {
+			ev := j.Next()
+			if !yield(ev) || ev.Last {
+				return
+			}
+		}
+	}
+}
+
+// collect reads the tokens of a job to its end.
+func collect(j *Job) (tokens []int32, last Event) {
+	for ev := range j.events() {
+		if ev.Token >= 0 {
+			tokens = append(tokens, ev.Token)
+		}
+		last = ev
+	}
+	return tokens, last
+}
+
+// generate runs a request to its end.
+func generate(t testing.TB, e *Engine, r Request) *response {
+	t.Helper()
+	out, err := open(t, e, r).whole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func open(t testing.TB, e *Engine, r Request) *Job {
+	t.Helper()
+	j, err := e.Submit(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// sameTokens compares two answers.
+func sameTokens(t testing.TB, what string, got, want answer) {
+	t.Helper()
+	if !slices.Equal(got.Tokens, want.Tokens) || got.Finish != want.Finish {
+		t.Errorf("%s: tokens %v, finish %s; want %v, %s", what, got.Tokens, got.Finish, want.Tokens, want.Finish)
+	}
+}
+
+// iterations runs the engine by hand, without its loop.
+func (e *Engine) iterations(n int) {
+	for range n {
+		e.receive()
+		e.iterate(e.sched.Schedule())
+	}
+}
+
+// settled waits until no more goroutines run than before.
+func settled(t testing.TB, before int) {
+	t.Helper()
+	for range 200 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	buf := make([]byte, 1<<16)
+	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+}
+
+// deterministic asks for one arithmetic for every row.
+func deterministic(kv string) plan.Policy { return plan.Policy{KV: kv, Deterministic: true} }
+
+// errFault is what tests inject.
+var errFault = errors.New("injected fault")

@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"sparrow/plan"
+	"sparrow/sample"
+	"sparrow/sched"
+	"sparrow/tokenizer"
+)
+
+// Request is what is to be generated after a prompt of token ids.
+type Request struct {
+	ID       string // names the request in logs and traces; empty gets one
+	Prompt   []int32
+	Sampling sample.Params
+	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
+	MaxTokens int
+	// MinTokens keeps a choice from ending earlier; a Guide's complete document ends it all the same.
+	MinTokens int
+	// IgnoreEOS goes on after an end-of-sequence token, which adds no text. A Guide's document ends there all the same.
+	IgnoreEOS bool
+	Guide     Guide
+	// Decoder makes the decoder of one choice; nil leaves events without text.
+	Decoder func() *tokenizer.Decoder
+	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none.
+	Draft *int
+	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant.
+	Tenant string
+	Trace  bool // keep what happened to the request
+}
+
+// Job is one request inside the engine. The loop owns it once it is submitted; its queue is shared with the reader.
+type Job struct {
+	engine  *Engine
+	request Request
+	choices []*choice
+	queue   queue
+
+	open              int // choices that have not ended
+	cancelled, failed bool
+	usage             Usage
+	arrived, admitted time.Time
+	first             time.Time // of the first token
+	trace             *Trace    // nil unless asked for
+}
+
+// Next waits for the next event. After the one whose Last is set there is none.
+func (j *Job) Next() Event { return j.queue.pop() }
+
+// Usage is what the job cost. It is complete once the last event was read.
+func (j *Job) Usage() Usage { return j.usage }
+
+// Trace is what happened to the job, nil unless asked for. It is complete once the last event was read.
+func (j *Job) Trace() *Trace { return j.trace }
+
+// ID is the request's, given or made.
+func (j *Job) ID() string { return j.request.ID }
+
+// Choices is how many continuations the job has.
+func (j *Job) Choices() int { return len(j.choices) }
+
+// Cancel ends the job at the next iteration: choices that have not ended finish with FinishCancelled.
+func (j *Job) Cancel() { j.engine.cancel(j) }
+
+// reservedTokens is for how much output memory is set aside before a choice runs, so that appending its tokens allocates nothing.
+const reservedTokens = 4096
+
+// prepare turns a request into a job, or refuses it with the field's name.
+func (e *Engine) prepare(r Request) (*Job, error) {
+	if err := r.Sampling.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	if r.Sampling.N > e.cfg.MaxQueue {
+		return nil, &RequestError{Field: "n",
+			Reason: fmt.Sprintf("is %d, but at most %d sequences may wait at a time", r.Sampling.N, e.cfg.MaxQueue)}
+	}
+	if d := r.Draft; d != nil && (*d < 0 || *d > e.info.Drafts) {
+		return nil, &RequestError{Field: "draft",
+			Reason: fmt.Sprintf("is %d, and this engine drafts at most %d tokens at a time", *d, e.info.Drafts)}
+	}
+	if err := e.checkPrompt(r.Prompt); err != nil {
+		return nil, err
+	}
+	maxTokens, err := e.maxTokens(&r)
+	if err != nil {
+		return nil, err
+	}
+	if r.ID == "" {
+		var id [8]byte
+		rand.Read(id[:])
+		r.ID = "req-" + hex.EncodeToString(id[:])
+	}
+	j := &Job{engine: e, request: r, arrived: time.Now(), open: r.Sampling.N, usage: Usage{PromptTokens: len(r.Prompt)}}
+	j.queue.init()
+	if r.Trace {
+		j.trace = &Trace{}
+	}
+	for range r.Sampling.N {
+		if err := e.addChoice(j, maxTokens); err != nil {
+			return nil, err
+		}
+	}
+	return j, nil
+}
+
+func (e *Engine) checkPrompt(prompt []int32) error {
+	for i, id := range prompt {
+		if id < 0 || int(id) >= e.info.Vocabulary {
+			return &RequestError{Field: "prompt", Reason: fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
+		}
+	}
+	if len(prompt) == 0 {
+		return &RequestError{Field: "prompt", Reason: "is empty; at least one token is needed"}
+	}
+	return nil
+}
+
+// maxTokens is how many tokens a choice may have.
+func (e *Engine) maxTokens(r *Request) (int, error) {
+	context, prompt := e.info.ContextTokens, len(r.Prompt)
+	left := context - prompt
+	tooLong := func(field, reason string) error { return &RequestError{Field: field, Reason: reason, Err: ErrContext} }
+	switch {
+	case left < 1:
+		return 0, tooLong("prompt",
+			fmt.Sprintf("has %d tokens, the context holds %d with at least one for the answer", prompt, context))
+	case r.MaxTokens < 0:
+		return 0, &RequestError{Field: "max_tokens", Reason: fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
+	case r.MaxTokens > left:
+		return 0, tooLong("max_tokens",
+			fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d has room for %d", r.MaxTokens, prompt, context, left))
+	case r.MinTokens < 0 || r.MaxTokens > 0 && r.MinTokens > r.MaxTokens:
+		return 0, &RequestError{Field: "min_tokens", Reason: fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, r.MaxTokens)}
+	case r.MaxTokens > 0:
+		return r.MaxTokens, nil
+	}
+	return left, nil
+}
+
+// addChoice makes the state of the job's next continuation.
+func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
+	r := &j.request
+	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens}
+	if c.sampler, err = sample.New(r.Sampling, c.index, e.scratch); err != nil {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	if err := c.sampler.Prompt(r.Prompt); err != nil {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	reserve := min(maxTokens, reservedTokens)
+	c.sampler.Reserve(reserve)
+	if c.stops, err = sample.NewStopMatcher(&r.Sampling); err != nil {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	c.limits = r.Guide.start(r, e.info.Vocabulary, e.cfg.EOS)
+	if r.Decoder != nil {
+		c.decoder = r.Decoder()
+	}
+	tokens := append(make([]int32, 0, len(r.Prompt)+reserve), r.Prompt...)
+	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c}
+	if c.index > 0 && e.reuse {
+		c.seq.After = &j.choices[0].seq
+	}
+	j.choices = append(j.choices, c)
+	return nil
+}
+
+// complete fills in the trace of a job whose choices have all ended.
+func (j *Job) complete(now time.Time) {
+	if j.trace == nil {
+		return
+	}
+	j.trace.ID = j.request.ID
+	j.trace.Match = j.choices[0].match
+	for _, c := range j.choices {
+		j.trace.Matches = append(j.trace.Matches, c.match)
+		j.trace.Preempted += c.seq.Preempted
+	}
+	if !j.admitted.IsZero() {
+		j.trace.Queued = j.admitted.Sub(j.arrived)
+	}
+	if !j.first.IsZero() {
+		j.trace.Prefill, j.trace.Decode = j.first.Sub(j.admitted), now.Sub(j.first)
+	}
+}
+
+// tracePlan notes that a plan carried the job for one forward pass.
+func (j *Job) tracePlan(p *plan.Plan) {
+	if j.trace == nil {
+		return
+	}
+	j.trace.Steps++
+	for i := range j.trace.Plans {
+		if j.trace.Plans[i].Plan == p {
+			j.trace.Plans[i].Steps++
+			return
+		}
+	}
+	j.trace.Plans = append(j.trace.Plans, PlanUse{Plan: p, Steps: 1})
+}

@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"sparrow/kv"
+	"sparrow/model"
+	"sparrow/plan"
+	"sparrow/sample"
+	"sparrow/sched"
+	"sparrow/spec"
+)
+
+// Info describes an open engine; it does not change.
+type Info struct {
+	Name          string
+	Family        string
+	Created       time.Time
+	Vocabulary    int
+	ContextTokens int // longest sequence
+	CacheTokens   int
+	PageTokens    int
+	Pages         int
+	WindowPages   int // of rows that only the attention window reads; 0 where rows live as long as their page
+	StepTokens    int // the most new tokens of one batch
+	MaxRunning    int // at most StepTokens
+	MaxQueue      int
+	ChatFormat    string // empty without one
+	Kernels       string
+	Config        plan.Config
+	Notices       []plan.Notice
+	Memory        Memory
+	// Draft is what was asked about drafting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.
+	Draft    spec.Setting
+	Drafts   int
+	NoDrafts string
+}
+
+// Memory is how the engine divided memory when it opened, in bytes.
+type Memory struct {
+	Weights int64
+	Packed  bool // the weights are a copy of their own, see sparrow.Config.Pack
+	Cache   int64
+	States  int64 // the most that running sequences keep beside their pages
+	Arena   int64 // of passes: activations, scores, gathered rows and logits of the largest one
+}
+
+// New makes an engine for a loaded model and allocates its cache. Run starts it.
+func New(m model.Model, c Config) (*Engine, error) {
+	drafts, why, err := maxDrafts(c.Draft, m, c.StepTokens)
+	if err != nil {
+		return nil, err
+	}
+	hw, err := model.Hardware(m.Device())
+	if err != nil {
+		return nil, err
+	}
+	if drafts > 0 {
+		c.Policy.Speculation.Tokens = drafts + 1
+	}
+	resolved, notices, err := plan.Resolve(hw, m.Facts(), c.Policy)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{cfg: c, model: m, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
+		plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024))}
+	e.stateful, _ = m.(model.Stateful)
+	e.windowed, _ = m.(model.Windowed)
+	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
+	e.reuse = !c.NoReuse && (e.stateful == nil || e.windowed != nil)
+	if err := e.allocate(&resolved, notices); err != nil {
+		return nil, err
+	}
+	if e.scratch, err = sample.NewScratch(m.Config().Vocab); err != nil {
+		return nil, err
+	}
+	e.info.Draft, e.info.Drafts, e.info.NoDrafts = c.Draft, drafts, why
+	if drafts > 0 {
+		e.drafter = &drafter{control: spec.New(c.Draft)}
+	}
+	e.announce()
+	return e, nil
+}
+
+// allocate divides memory: it sizes and allocates the cache, and computes the most that one pass needs.
+func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
+	mc, c := e.model.Config(), &e.cfg
+	size, err := e.sizeCache(cfg)
+	if err != nil {
+		return err
+	}
+	if err := e.allocateCache(cfg, size); err != nil {
+		return err
+	}
+	e.pool, err = kv.New(kv.Config{Pages: size.pages, PageTokens: cfg.Page, Window: size.window, Reuse: e.reuse,
+		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()})
+	if err != nil {
+		return err
+	}
+	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning})
+	if err != nil {
+		return err
+	}
+	e.sched.OnFree(releaseState)
+	cached := size.pages * cfg.Page
+	context := min(mc.MaxPositions, cached)
+	if c.ContextTokens > context {
+		return fmt.Errorf("sparrow: a context of %d tokens was asked for; the model has %d positions and the cache holds %d tokens: "+
+			"ask for at most %d, or for more cache (--cache-tokens)", c.ContextTokens, mc.MaxPositions, cached, context)
+	}
+	if c.ContextTokens > 0 {
+		context = c.ContextTokens
+	}
+	if e.passes, err = newPasses(e.model, *cfg, e.limits(context)); err != nil {
+		return err
+	}
+	e.info = Info{Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context, CacheTokens: cached,
+		PageTokens: cfg.Page, Pages: size.pages, WindowPages: size.window.Pages, StepTokens: c.StepTokens,
+		MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
+		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
+			Arena: e.passes.runner.Bytes()}}
+	return nil
+}
+
+// maxDrafts is the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the token before it.
+func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why string, err error) {
+	if s.Drafts() == 0 {
+		return 0, "switched off", nil
+	}
+	drafts = min(s.Drafts(), batchTokens-1)
+	if d, ok := m.(model.Drafter); ok {
+		err = d.DraftHead()
+	} else {
+		err = fmt.Errorf("models of family %s are not drafted for; ask for auto or off", m.Config().Family)
+	}
+	switch {
+	case err != nil:
+	case drafts == 0 || s.IsFixed() && drafts < s.Drafts():
+		err = fmt.Errorf("steps of --step-tokens %d have room for %d of them; ask for %d or more, or for fewer drafts",
+			batchTokens, drafts, s.Drafts()+1)
+	default:
+		return drafts, "", nil
+	}
+	if s.IsFixed() {
+		return 0, "", fmt.Errorf("sparrow: %v drafts were asked for: %w", s, err)
+	}
+	if errors.Is(err, plan.E15) {
+		return 0, "this checkpoint has no draft layer", nil // auto asks for none; a fixed number names the missing tensors
+	}
+	return 0, err.Error(), nil
+}
+
+// announce logs once how the engine was set up.
+func (e *Engine) announce() {
+	i := &e.info
+	for _, n := range i.Notices {
+		e.cfg.Log.Info("plan", "level", n.Level, "rule", n.Rule, "text", n.Text)
+	}
+	e.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
+	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache, "state_bytes", i.Memory.States,
+		"cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages, "arena_bytes", i.Memory.Arena,
+		"step_tokens", i.StepTokens, "context_tokens", i.ContextTokens)
+}

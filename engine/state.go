@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"fmt"
+
+	"sparrow/sched"
+)
+
+// A stateful model keeps something of a sequence beside its pages. The engine makes that state when a sequence first has pages, hands it
+// to every pass, and releases it in the one place where pages go back: at the end of a sequence, however it ended, and on preemption,
+// after which the sequence is computed again from a new state.
+
+// maxRestarts bounds how often one choice is computed again after failed batches of others: a lasting fault must end the request.
+const maxRestarts = 3
+
+// attachStates gives every item the state it continues from, and returns the items that have one.
+func (e *Engine) attachStates(items []sched.Item) []sched.Item {
+	if e.stateful == nil {
+		return items
+	}
+	ready := items[:0]
+	for i := range items {
+		if err := e.attachState(&items[i]); err != nil {
+			e.fail(ownerOf(&items[i]), err)
+			continue
+		}
+		ready = append(ready, items[i])
+	}
+	return ready
+}
+
+// attachState makes the state of an item's choice match the tokens in its cache.
+func (e *Engine) attachState(it *sched.Item) (err error) {
+	c := ownerOf(it)
+	switch {
+	case c.state == nil && it.Cached > 0:
+		// Another request computed its beginning; reuse is on only for models that can restore a state from the cache.
+		c.state, err = e.windowed.Restore(it.Cached, it.Windows)
+	case c.state == nil:
+		c.state, err = e.stateful.NewState()
+	case c.state.Len() != it.Cached:
+		err = c.state.Truncate(it.Cached)
+	}
+	return err
+}
+
+// releaseState gives back the state of a sequence that gave back its pages.
+func releaseState(q *sched.Sequence) {
+	if c := q.Owner.(*choice); c.state != nil {
+		c.state.Release()
+		c.state = nil
+	}
+}
+
+// restartIfStateLost queues an item's sequence again, as if preempted, where a failed pass left its state unusable: the fault may be
+// another sequence's. It reports whether it did, or failed the choice for having restarted too often.
+func (e *Engine) restartIfStateLost(it *sched.Item) bool {
+	c := ownerOf(it)
+	if c.state == nil {
+		return false
+	}
+	err := c.state.Truncate(it.Cached)
+	switch {
+	case err == nil:
+		return false
+	case c.restarts == maxRestarts:
+		e.fail(c, fmt.Errorf("computed again %d times after failed batches: %w", c.restarts, err))
+	default:
+		c.restarts++
+		e.sched.Restart(it.Seq)
+	}
+	return true
+}

@@ -1,0 +1,120 @@
+// Package testmodel writes small random checkpoints for tests of the engine: the smallest shapes that have everything the engine depends
+// on, so that whole engines are affordable under the race detector. Each is written once for all tests of a package.
+package testmodel
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"sparrow/model/synth"
+)
+
+// v32 is DeepSeek-V3.2 with one layer and one head: an indexer whose top-k is shorter than the prompts of the tests, and pages of real rows.
+const v32 = `{
+	"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32",
+	"vocab_size": 640, "hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64,
+	"num_hidden_layers": 1, "first_k_dense_replace": 1, "moe_layer_freq": 1,
+	"num_attention_heads": 1, "num_key_value_heads": 1, "q_lora_rank": 64, "kv_lora_rank": 512,
+	"qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "v_head_dim": 64,
+	"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
+	"scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": true, "routed_scaling_factor": 1.0,
+	"index_n_heads": 2, "index_head_dim": 128, "index_topk": 16,
+	"rms_norm_eps": 1e-06, "max_position_embeddings": 8192, "rope_theta": 10000,
+	"num_nextn_predict_layers": 0, "attention_bias": false, "tie_word_embeddings": false, "hidden_act": "silu",
+	"bos_token_id": 0, "eos_token_id": 1
+}`
+
+// V4Config is DeepSeek-V4 with one layer of each kind, two heads and pages of 256 tokens.
+const V4Config = `{
+	"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4",
+	"vocab_size": 640, "hidden_size": 64, "moe_intermediate_size": 32,
+	"num_hidden_layers": 3, "compress_ratios": [0, 4, 128], "num_hash_layers": 1,
+	"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 512, "qk_rope_head_dim": 64,
+	"q_lora_rank": 64, "o_lora_rank": 32, "o_groups": 2, "sliding_window": 128,
+	"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "scoring_func": "sqrtsoftplus", "topk_method": "noaux_tc",
+	"norm_topk_prob": true, "routed_scaling_factor": 1.5, "swiglu_limit": 10.0,
+	"index_n_heads": 2, "index_head_dim": 128, "index_topk": 16,
+	"hc_mult": 4, "hc_sinkhorn_iters": 4, "hc_eps": 1e-06, "rms_norm_eps": 1e-06,
+	"max_position_embeddings": 65536, "rope_theta": 10000, "compress_rope_theta": 160000,
+	"rope_scaling": {"type": "yarn", "factor": 16, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1},
+	"num_nextn_predict_layers": 0, "attention_bias": false, "tie_word_embeddings": false, "hidden_act": "silu",
+	"bos_token_id": 0, "eos_token_id": 1
+}`
+
+// root holds the checkpoints of the running tests; Run makes and removes it.
+var root string
+
+// Run runs the tests of a package and removes what they wrote. TestMain of a package that uses checkpoints calls it.
+func Run(m *testing.M) {
+	var err error
+	if root, err = os.MkdirTemp("", "sparrow-test-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(root)
+	os.Exit(code)
+}
+
+var (
+	plainV32 = once("v32", v32, synth.Options{Seed: 1})
+	plainV4  = once("v4", V4Config, synth.Options{Seed: 1})
+	draftV32 = once("v32-draft", v32, withDrafting())
+	draftV4  = once("v4-draft", V4Config, withDrafting())
+	eight    = once("v32-eight", strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1), withDrafting())
+	draftGLM = sync.OnceValues(func() (string, error) {
+		text, err := synth.PresetConfig("glm-tiny")
+		if err != nil {
+			return "", err
+		}
+		return write("glm-draft", string(text), withDrafting())
+	})
+)
+
+// V32 is the folder of a DeepSeek-V3.2 checkpoint without a drafting layer.
+func V32(t testing.TB) string { return must(t, plainV32) }
+
+// V4 is the folder of a DeepSeek-V4 checkpoint without a drafting block.
+func V4(t testing.TB) string { return must(t, plainV4) }
+
+// V32Draft is V32's shape with a drafting layer.
+func V32Draft(t testing.TB) string { return must(t, draftV32) }
+
+// V4Draft is V4's shape with a drafting block.
+func V4Draft(t testing.TB) string { return must(t, draftV4) }
+
+// GLMDraft is GLM-5: layers that share selections, and a drafting layer without its own embedding and head.
+func GLMDraft(t testing.TB) string { return must(t, draftGLM) }
+
+// EightTokens is V32Draft with a vocabulary of eight.
+func EightTokens(t testing.TB) string { return must(t, eight) }
+
+func withDrafting() synth.Options {
+	one := 1
+	return synth.Options{Seed: 5, NextN: &one}
+}
+
+func once(name, config string, o synth.Options) func() (string, error) {
+	return sync.OnceValues(func() (string, error) { return write(name, config, o) })
+}
+
+func write(name, config string, o synth.Options) (string, error) {
+	c, err := synth.New(name, []byte(config), o)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, name)
+	return dir, c.Write(context.Background(), dir, nil, nil)
+}
+
+func must(t testing.TB, folder func() (string, error)) string {
+	t.Helper()
+	dir, err := folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,74 @@
+package sparrow
+
+import (
+	"context"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sparrow/internal/sysmem"
+	"sparrow/internal/testmodel"
+)
+
+// A cache that the machine cannot hold is refused with what was asked, what is there, and what would do.
+func TestACacheBeyondTheMachineIsRefused(t *testing.T) {
+	if sysmem.Total() == 0 {
+		t.Skip("this system does not say how much memory it has")
+	}
+	for _, dir := range []string{"", testmodel.V4(t)} {
+		for _, tokens := range []int{2_000_000_000, 999_999_999_999, math.MaxInt} {
+			_, err := Open(context.Background(), Config{Model: dir, CacheTokens: tokens})
+			if err == nil {
+				t.Fatalf("model %q: a cache of %d tokens was opened", dir, tokens)
+			}
+			for _, want := range []string{strconv.Itoa(tokens), "GiB are there", "--cache-tokens"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("model %q, %d tokens: no %q in %q", dir, tokens, want, err)
+				}
+			}
+			if regexp.MustCompile(`-[0-9]`).MatchString(err.Error()) {
+				t.Errorf("a size is negative: %v", err)
+			}
+		}
+	}
+}
+
+// No size makes opening panic: it is used, or refused with its name.
+func TestAbsurdSizesAreRefused(t *testing.T) {
+	for name, c := range map[string]Config{
+		"StepTokens":    {StepTokens: math.MaxInt},
+		"MaxRunning":    {MaxRunning: math.MaxInt},
+		"MaxQueue":      {MaxQueue: math.MaxInt},
+		"PlanHistory":   {PlanHistory: math.MaxInt},
+		"Workers":       {Workers: 1 << 20},
+		"ContextTokens": {ContextTokens: math.MaxInt},
+	} {
+		for _, dir := range []string{"", testmodel.V4(t)} {
+			c.Model, c.CacheTokens = dir, 4096
+			if _, err := Open(context.Background(), c); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s, model %q: %v", name, dir, err)
+			}
+		}
+	}
+}
+
+// Weights that cannot be copied are refused before they are: with sizes, and with what to do.
+func TestPackingBeyondTheMachineIsRefused(t *testing.T) {
+	if sysmem.Available() == 0 {
+		t.Skip("this system does not say how much memory is free")
+	}
+	err := checkPacking(Config{Pack: true}, 1<<50)
+	if err == nil || !strings.Contains(err.Error(), "1048576.0 GiB of weights") || !strings.Contains(err.Error(), "without Pack (--pack)") {
+		t.Errorf("packing a PiB: %v", err)
+	}
+	for _, c := range []struct {
+		pack  bool
+		bytes int64
+	}{{true, 1 << 20}, {false, 1 << 50}} {
+		if err := checkPacking(Config{Pack: c.pack}, c.bytes); err != nil {
+			t.Errorf("pack %v, %d bytes: %v", c.pack, c.bytes, err)
+		}
+	}
+}

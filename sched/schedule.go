@@ -1,0 +1,166 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Schedule forms the next batch. The slice is valid until the next call. It is empty only when nothing runs and nothing waits.
+func (s *Scheduler) Schedule() []Item {
+	for {
+		s.items, s.prompts = s.items[:0], s.prompts[:0]
+		budget := s.limits.BatchTokens
+
+		// Every decoding sequence gets its one token, oldest first. When pages run out the youngest is preempted: it has no item yet.
+		for i := 0; i < len(s.running); i++ {
+			if q := s.running[i]; q.decoding() && s.reserveToken(q) {
+				s.addItem(q, 1, true)
+				budget--
+			}
+		}
+
+		// Drafts have the lowest priority, but they are verified with the token before them: prompts keep at least half of the rest.
+		budget -= s.addDrafts(s.draftBudget(budget))
+
+		// Prompts: those that run, then those that can be admitted. A preempted sequence is a prompt again until its output is
+		// computed again. Each prompt gets at least one token.
+		for _, q := range s.running {
+			if !q.decoding() && len(s.prompts) < s.limits.MaxPrompts {
+				s.prompts = append(s.prompts, q)
+			}
+		}
+		for len(s.prompts) < min(s.limits.MaxPrompts, budget) {
+			next := s.nextToAdmit()
+			if next < 0 {
+				break
+			}
+			s.prompts = append(s.prompts, s.admit(next))
+		}
+
+		// Prompts share what is left evenly, the shortest first: what it does not need goes to the longer ones.
+		slices.SortStableFunc(s.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
+		for i, q := range s.prompts {
+			if n := s.reserveChunk(q, budget, s.prompts[i+1:]); n > 0 {
+				s.addItem(q, n, false)
+				budget -= n
+			}
+		}
+
+		if len(s.items) > 0 || len(s.running) == 0 {
+			return s.items
+		}
+		s.preemptYoungest() // every running sequence is a prompt that lacks pages
+	}
+}
+
+// addItem adds the next n tokens of a sequence, for which pages are reserved.
+func (s *Scheduler) addItem(q *Sequence, n int, decode bool) {
+	at := q.cache.Len()
+	s.items = append(s.items, Item{Seq: q, Tokens: q.Tokens[at : at+n], Cached: at, Decode: decode, Last: at+n == len(q.Tokens),
+		Pages: q.cache.Pages(), Windows: q.cache.Windows()})
+}
+
+// reserveToken reserves the page of a decoding sequence's next token and reports whether the sequence still runs. For want of pages,
+// drafts lose theirs first, then the youngest sequence, which may be this one.
+func (s *Scheduler) reserveToken(q *Sequence) bool {
+	for q.state == stateRunning && q.cache.Reserve(1) != nil {
+		if !s.releaseDraftPages() {
+			s.preemptYoungest()
+		}
+	}
+	return q.state == stateRunning
+}
+
+// reserveChunk reserves pages for the next tokens of a prompt, at most an even share of budget with the prompts after it, and returns how
+// many. The chunk is halved until the free pages hold it; the rest of the prompt waits.
+func (s *Scheduler) reserveChunk(q *Sequence, budget int, after []*Sequence) int {
+	prompts := 1 + len(after)
+	n := min(q.left(), (budget+prompts-1)/prompts)
+	for n > 0 && (n > 1 && !s.leavesWindowPages(q, n, after) || q.cache.Reserve(n) != nil) {
+		n /= 2
+	}
+	return n
+}
+
+// leavesWindowPages tells whether a chunk of n tokens leaves the window pages that the prompts after it need to run at all. A chunk takes
+// a window page for every page it spans and gives most of them back when it is computed.
+func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
+	if s.pool.WindowsPerSequence() == 0 {
+		return true
+	}
+	left := s.pool.WindowsAvailable() - q.cache.Needs(n)
+	for _, p := range after {
+		left -= p.cache.WindowsMissing()
+	}
+	return left >= 0
+}
+
+// nextToAdmit is the place in the queue of the sequence to admit next, or -1. A short sequence does not overtake a long one; only
+// sequences that wait for another to compute their common prompt are passed over.
+func (s *Scheduler) nextToAdmit() int {
+	if len(s.running) >= s.limits.MaxRunning {
+		return -1
+	}
+	i := slices.IndexFunc(s.waiting, func(q *Sequence) bool { return !q.waitsForPrompt() })
+	if i >= 0 && !s.hasPagesFor(s.waiting[i]) {
+		return -1
+	}
+	return i
+}
+
+// hasPagesFor tells whether a sequence's tokens and one more fit beside what running prompts will still need. An empty engine takes any.
+func (s *Scheduler) hasPagesFor(q *Sequence) bool {
+	if len(s.running) == 0 {
+		return true
+	}
+	need, available, err := s.pool.Fit(q.Tokens, 1, q.options())
+	windows := s.pool.WindowsPerSequence()
+	for _, p := range s.running {
+		if !p.ready {
+			need += p.cache.Needs(p.left() + 1)
+			windows += p.cache.WindowsMissing()
+		}
+	}
+	return err == nil && need <= available && windows <= s.pool.WindowsAvailable()
+}
+
+// admit moves a sequence from its place in the queue to the running ones.
+func (s *Scheduler) admit(at int) *Sequence {
+	q := s.waiting[at]
+	c, match, err := s.pool.Open(q.Tokens, q.options())
+	if err != nil {
+		panic(fmt.Sprintf("sched: opening a sequence that Add accepted: %v", err))
+	}
+	q.cache, q.Match, q.state = c, match, stateRunning
+	s.waiting = slices.Delete(s.waiting, at, at+1)
+	s.running = insert(s.running, q)
+	return q
+}
+
+// preemptYoungest takes the pages of the youngest running sequence and queues it again.
+func (s *Scheduler) preemptYoungest() {
+	last := len(s.running) - 1
+	q := s.running[last]
+	if last == 0 {
+		// Alone it has every page; continuing would admit and preempt it without end.
+		panic(fmt.Sprintf("sched: a sequence of %d tokens outgrew a pool of %d", len(q.Tokens), s.capacity))
+	}
+	s.suspend(q)
+}
+
+// suspend takes the pages of a running sequence and puts it at its place in the queue.
+func (s *Scheduler) suspend(q *Sequence) {
+	s.running = without(s.running, q)
+	s.free(q)
+	q.state, q.ready, q.Drafts = stateWaiting, false, q.Drafts[:0]
+	q.Preempted++
+	s.preemptions++
+	s.waiting = insert(s.waiting, q)
+}
+
+// insert keeps a list in order of arrival.
+func insert(list []*Sequence, q *Sequence) []*Sequence {
+	at, _ := slices.BinarySearchFunc(list, q.age, func(x *Sequence, age int64) int { return cmp.Compare(x.age, age) })
+	return slices.Insert(list, at, q)
+}
