@@ -33,7 +33,7 @@ const (
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
 // load opens the checkpoint in a folder, or the built-in one, on a device of its own. Both are closed when the test ends.
-func load(t testing.TB, dir string, o kernel.Options) (*family.Source, model.Model) {
+func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*family.Source, model.Model) {
 	t.Helper()
 	open := builtin.Source
 	if dir != "" {
@@ -55,6 +55,9 @@ func load(t testing.TB, dir string, o kernel.Options) (*family.Source, model.Mod
 			t.Error(err)
 		}
 	})
+	if wrap != nil {
+		dev = wrap(dev)
+	}
 	m, err := source.Load(dev, func(string) {})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +73,13 @@ func build(t testing.TB, dir string, c Config) (*Engine, error) {
 
 func buildPacked(t testing.TB, dir string, c Config, pack bool) (*Engine, error) {
 	t.Helper()
-	source, m := load(t, dir, kernel.Options{Pack: pack})
+	return buildOver(t, dir, c, kernel.Options{Pack: pack}, nil)
+}
+
+// buildOver makes an engine over a device that wrap, unless nil, stands before.
+func buildOver(t testing.TB, dir string, c Config, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*Engine, error) {
+	t.Helper()
+	source, m := load(t, dir, o, wrap)
 	for _, f := range []struct {
 		v *int
 		d int

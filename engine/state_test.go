@@ -6,9 +6,9 @@ import (
 	"maps"
 	"testing"
 
-	"sparrow/attn"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
+	"sparrow/step"
 )
 
 // Invariants of this file: a model that keeps a state of every sequence is served like the others. Company, chunks, preemption, failed steps and
@@ -87,8 +87,7 @@ func TestAFailedStepSpoilsNobodysState(t *testing.T) {
 	apart, joint := keepLogits(), keepLogits()
 	lone(t, dir, cfg, list, apart.watch)
 	cfg.StepTokens = 600 // two chunks of 300 tokens, more than a ring holds
-	fault := &halfway{begin: 2, layer: 1}
-	e, run := prepared(t, dir, cfg, joint.watch, checked(t), func(e *Engine) { e.model.Observe(fault) })
+	e, run := faulty(t, dir, cfg, &halfway{begin: 2, layer: 1}, joint.watch, checked(t))
 	jointly(t, e, list, run)
 	sameRows(t, joint, apart)
 	if st := e.Stats(); st.Isolated != 1 || st.Preempted != 2 || st.Failed != 0 {
@@ -101,7 +100,7 @@ func TestStartingOverEnds(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}
-	e, run := prepared(t, testmodel.V4(t), Config{StepTokens: 600}, func(e *Engine) { e.model.Observe(&halfway{begin: 2, layer: 1, always: true}) })
+	e, run := faulty(t, testmodel.V4(t), Config{StepTokens: 600}, &halfway{begin: 2, layer: 1, always: true})
 	var streams []*Job
 	for i := range 2 {
 		streams = append(streams, open(t, e, Request{Prompt: tokens(i, 700), Sampling: greedy(), MaxTokens: 3}))
@@ -114,26 +113,50 @@ func TestStartingOverEnds(t *testing.T) {
 	}
 }
 
-// halfway fails inside steps of several requests, behind a layer: the begin-th of them, or from there on all.
+// halfway fails inside passes of several requests, behind a layer: the begin-th of them, or from there on all.
 type halfway struct {
 	begin, layer int
 	always       bool
-	steps        int
-	many         bool
+	passes       int
+	fails        bool // in this pass
+	sublayers    int  // that ended in this pass, two of each layer
 }
 
-func (h *halfway) Begin(rows attn.Rows) error {
-	if h.many = rows.Request[0] != rows.Request[len(rows.Request)-1]; h.many {
-		h.steps++
+// faultyRunner counts passes of several requests.
+type faultyRunner struct {
+	runner
+	h *halfway
+}
+
+func (f faultyRunner) Run(works []step.Work) (step.Result, error) {
+	h := f.h
+	h.sublayers, h.fails = 0, false
+	if len(works) > 1 {
+		h.passes++
+		h.fails = h.passes == h.begin || h.always && h.passes > h.begin
 	}
-	return nil
+	return f.runner.Run(works)
 }
 
-func (h *halfway) Hidden(layer int, _ kernel.Tensor) error {
-	if h.many && layer == h.layer && (h.steps == h.begin || h.always && h.steps > h.begin) {
+// faultyDevice fails when the last sublayer of a layer ends.
+type faultyDevice struct {
+	kernel.Device
+	h *halfway
+}
+
+func (f faultyDevice) HyperPost(a kernel.HyperPostArgs) error {
+	if f.h.sublayers++; f.h.fails && f.h.sublayers > 2*f.h.layer+1 {
 		return errFault
 	}
-	return nil
+	return f.Device.HyperPost(a)
 }
 
-func (h *halfway) Selected(int, int, kernel.Tensor) error { return nil }
+// faulty is prepared over a device that fails.
+func faulty(t *testing.T, dir string, c Config, h *halfway, hooks ...func(*Engine)) (*Engine, func()) {
+	t.Helper()
+	e, err := buildOver(t, dir, c, kernel.Options{}, func(d kernel.Device) kernel.Device { return faultyDevice{d, h} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return running(t, e, append(hooks, func(e *Engine) { e.passes.runner = faultyRunner{e.passes.runner, h} })...)
+}

@@ -122,7 +122,7 @@ func TestChoicesOfAStatefulModelShareThePrompt(t *testing.T) {
 // A cache sized by memory counts pages, window pages, states and steps, and uses what it was given but for less than a
 // page.
 func TestTheCacheFitsItsMemory(t *testing.T) {
-	e := still(t, testmodel.V4(t), Config{MaxRunning: 8, CacheTokens: 2048})
+	e := still(t, testmodel.V4(t), Config{MaxRunning: 8, CacheTokens: 2048, StepTokens: 64})
 	cfg := e.info.Config
 	for _, bytes := range []int64{20 << 20, 100 << 20, 1 << 30} {
 		n := e.pagesIn(&cfg, bytes)
