@@ -45,6 +45,7 @@ func (b Block) Array(name plan.ArrayName) []int32 {
 // FillLogits lists the rows whose logits are computed: of each request its last tokens, request after request.
 func (b Block) FillLogits(batch *plan.Batch, cfg *plan.Config) error {
 	out, at := b.Array(plan.LogitRows), 0
+	b.FillWhole(batch)
 	for r := range batch.Requests {
 		n := batch.Rows(cfg, r)
 		for t := n - batch.Requests[r].Logits; t < n; t++ {
@@ -57,6 +58,23 @@ func (b Block) FillLogits(batch *plan.Batch, cfg *plan.Config) error {
 		}
 	}
 	return nil
+}
+
+// FillWhole lists the rows of logits that come back whole, where not all of them do.
+func (b Block) FillWhole(batch *plan.Batch) {
+	whole, at, n := b.Array(plan.WholeRows), 0, 0
+	if len(whole) == 0 {
+		return
+	}
+	for i := range batch.Requests {
+		for range batch.Requests[i].Logits {
+			if !batch.Requests[i].Best {
+				whole[n] = int32(at)
+				n++
+			}
+			at++
+		}
+	}
 }
 
 // CheckToken refuses a token that the model does not have.

@@ -38,14 +38,26 @@ type outcome struct {
 	finish Finish // empty while the choice goes on
 }
 
-// advance chooses the next token of a choice from a row of logits, [vocabulary], adds it to the sequence, turns it into text, and
-// decides whether the choice has ended. It changes nothing outside the choice.
-func (c *choice) advance(logits []float32) (outcome, error) {
+// needsLogits reports whether the choice reads whole rows of logits: its sampler does, or a mask may apply.
+func (c *choice) needsLogits() bool { return c.sampler.NeedsLogits() || !c.limits.free() }
+
+// sample chooses the next token from a row of logits.
+func (c *choice) sample(row logitRow) (sample.Choice, error) {
+	if row.whole == nil {
+		token, err := c.sampler.Take(row.best)
+		return sample.Choice{Token: token}, err
+	}
 	mask, err := c.limits.allowed()
 	if err != nil {
-		return outcome{}, err
+		return sample.Choice{}, err
 	}
-	got, err := c.sampler.Sample(logits, mask)
+	return c.sampler.Sample(row.whole, mask)
+}
+
+// advance chooses the next token of a choice from a row of logits, adds it to the sequence, turns it into text, and
+// decides whether the choice has ended. It changes nothing outside the choice.
+func (c *choice) advance(row logitRow) (outcome, error) {
+	got, err := c.sample(row)
 	if err != nil {
 		return outcome{}, err
 	}

@@ -99,18 +99,26 @@ func (e *Engine) addToDraftPass(it *sched.Item, from, sequences int) {
 }
 
 // propose drafts the next token of a chain from a row of logits and reports whether the chain continues.
-func (e *Engine) propose(k *chain, logits []float32) bool {
+func (e *Engine) propose(k *chain, row logitRow) bool {
 	c := k.c
-	mask, err := k.limits.allowed()
-	if err != nil {
-		return false // nothing can follow
-	}
-	token, err := c.sampler.Propose(logits, mask, len(c.seq.Drafts))
+	token, err := k.propose(row)
 	if err != nil {
 		return false
 	}
 	c.seq.Drafts = append(c.seq.Drafts, token)
 	return len(c.seq.Drafts) < k.want && !k.limits.eosToken(token) && !c.stops.Token(token) && k.limits.accept(token) == nil
+}
+
+// propose chooses a draft from a row of logits. An error means that no token can follow.
+func (k *chain) propose(row logitRow) (int32, error) {
+	if row.whole == nil {
+		return k.c.sampler.Take(row.best)
+	}
+	mask, err := k.limits.allowed()
+	if err != nil {
+		return 0, err
+	}
+	return k.c.sampler.Propose(row.whole, mask, len(k.c.seq.Drafts))
 }
 
 // stopDrafting ends drafting for the sequences of a batch after a draft pass failed; they go on with plain decoding.

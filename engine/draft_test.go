@@ -53,6 +53,9 @@ type guesser struct {
 }
 
 func (g *guesser) Draft(works []step.Draft, chained bool) (step.Result, error) {
+	for i := range works {
+		works[i].Best = false
+	}
 	res, err := g.runner.Draft(works, chained)
 	row := 0
 	for i := range works {

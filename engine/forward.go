@@ -7,6 +7,7 @@ import (
 
 	"sparrow/model"
 	"sparrow/plan"
+	"sparrow/sample"
 	"sparrow/sched"
 	"sparrow/step"
 )
@@ -39,7 +40,19 @@ type logits struct {
 	first  int
 }
 
-func (l logits) row(i int) []float32 { return l.result.Row(l.first + i) }
+// logitRow is one row of logits: whole, or where nothing reads it whole its best token.
+type logitRow struct {
+	whole []float32 // [vocabulary], or nil
+	best  sample.Candidate
+}
+
+func (l logits) row(i int) logitRow {
+	r := logitRow{whole: l.result.Row(l.first + i)}
+	if r.whole == nil {
+		r.best.Token, r.best.Logit, r.best.LogSum = l.result.Best(l.first + i)
+	}
+	return r
+}
 
 func (l logits) plan() *plan.Plan { return l.result.Plan }
 
@@ -66,7 +79,7 @@ func (e *Engine) forward(items []sched.Item) (rows logits, took time.Duration, e
 
 func workOf(it *sched.Item) step.Work {
 	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows,
-		State: ownerOf(it).state, Logits: rowsOf(it)}
+		State: ownerOf(it).state, Logits: rowsOf(it), Best: !ownerOf(it).needsLogits()}
 	switch {
 	case it.Drafts > 0:
 		w.Kind = plan.ModeVerify
@@ -81,7 +94,7 @@ func workOf(it *sched.Item) step.Work {
 func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	c := ownerOf(it)
 	w := step.Draft{Kind: plan.ModeExtend, Tokens: c.seq.Tokens[it.Cached+1 : it.Cached+it.Kept()+1], Cached: it.Cached,
-		Pages: c.seq.Pages(), State: c.state, Logits: wantLogits, From: from}
+		Pages: c.seq.Pages(), State: c.state, Logits: wantLogits, Best: !c.needsLogits(), From: from}
 	if it.Decode {
 		w.Kind = plan.ModeDraft
 	}
@@ -95,7 +108,7 @@ func (p *passes) draftNext(c *choice, from int) int {
 	q := &c.seq
 	n := len(q.Drafts)
 	p.drafts = append(p.drafts, step.Draft{Kind: plan.ModeDraft, Tokens: q.Drafts[n-1:], Cached: len(q.Tokens) + n - 2,
-		Pages: q.Pages(), State: c.state, Logits: true, From: from})
+		Pages: q.Pages(), State: c.state, Logits: true, Best: !c.needsLogits(), From: from})
 	return len(p.drafts) - 1
 }
 

@@ -181,6 +181,9 @@ func (t *tap) Run(works []step.Work) (step.Result, error) {
 			return step.Result{}, err
 		}
 	}
+	for i := range works {
+		works[i].Best = works[i].Best && t.after == nil // who looks at logits needs whole rows
+	}
 	res, err := t.runner.Run(works)
 	if err == nil && t.after != nil {
 		t.after(works, res)

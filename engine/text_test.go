@@ -124,7 +124,7 @@ func TestACharacterCutOffByTheEnd(t *testing.T) {
 	for _, token := range []int32{lead, w.eos} {
 		logits := make([]float32, e.info.Vocabulary)
 		logits[token] = 50
-		out, err := j.choices[0].advance(logits)
+		out, err := j.choices[0].advance(logitRow{whole: logits})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,9 @@ type Memory interface {
 	Write(dst Tensor, src []byte) error
 	// Read copies the contiguous tensor src to dst and waits for it.
 	Read(dst []byte, src Tensor) error
+	// Fetch enqueues a copy of the contiguous tensor src to dst, behind the operations enqueued so far. dst holds it once the event's Wait
+	// has returned.
+	Fetch(dst []byte, src Tensor) (Event, error)
 	// Sync waits for every operation enqueued so far and returns the first error among them.
 	Sync() error
 }
@@ -51,6 +54,18 @@ func MemoryFree(d Device) (free, total int64, err error) {
 	return 0, 0, nil
 }
 
+// Event is work of a device that can be waited for.
+type Event interface {
+	// Wait returns when the work and everything before it is done, with the first error among them.
+	Wait() error
+}
+
+// Done is an event that has happened.
+type Done struct{}
+
+// Wait returns at once.
+func (Done) Wait() error { return nil }
+
 // New allocates a contiguous tensor.
 func New(m Memory, d DType, rows, cols int) (Tensor, error) {
 	b, err := m.Alloc(int64(rows) * int64(cols) * int64(d.Size()))
@@ -76,6 +91,15 @@ func WriteF32(m Memory, dst Tensor, src []float32) error {
 	}
 	// A view of src's own memory: 4 bytes for each of its elements.
 	return m.Write(dst, unsafe.Slice((*byte)(unsafe.Pointer(&src[0])), 4*len(src)))
+}
+
+// FetchF32 enqueues a copy of a contiguous tensor of 4-byte elements to dst.
+func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
+	if len(dst) == 0 {
+		return Done{}, nil
+	}
+	// A view of dst's own memory: 4 bytes for each of its elements.
+	return m.Fetch(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
 }
 
 // ReadF32 copies a contiguous f32 tensor to dst.

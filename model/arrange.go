@@ -19,7 +19,11 @@ type Widths struct {
 
 // TakeOutputs takes the memory of a plan's results from an arena.
 func TakeOutputs(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w Widths) *Outputs {
-	o := &Outputs{Logits: a.Take(kernel.F32, p.Logits, w.Vocab)}
+	first := a.Mark()
+	o := &Outputs{Logits: a.Take(kernel.F32, p.WholeLogits, w.Vocab)}
+	if p.WholeLogits < p.Logits {
+		o.Best = Best{Values: a.Take(kernel.F32, p.Logits, 1), IDs: a.Take(kernel.I32, p.Logits, 1), LogSum: a.Take(kernel.F32, p.Logits, 1)}
+	}
 	for i := range w.Layers {
 		if p.Record.Hidden {
 			o.Hidden = append(o.Hidden, a.Take(activation, p.Rows, w.Hidden))
@@ -32,22 +36,10 @@ func TakeOutputs(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w Width
 			o.Selections = append(o.Selections, t)
 		}
 	}
+	o.Block = o.Logits
+	n := int(a.Mark() - first)
+	o.Block.DType, o.Block.Rows, o.Block.Cols, o.Block.Stride = kernel.U8, 1, n, n
 	return o
-}
-
-// Block is the outputs as one contiguous tensor of bytes, from the first of them to the last.
-func (o *Outputs) Block() kernel.Tensor {
-	t := o.Logits
-	end := t.Off + t.Extent()
-	for _, list := range [2][]kernel.Tensor{o.Hidden, o.Selections} {
-		for _, x := range list {
-			if x.Given() {
-				end = max(end, x.Off+x.Extent())
-			}
-		}
-	}
-	n := int(end - t.Off)
-	return kernel.Tensor{Buf: t.Buf, Off: t.Off, DType: kernel.U8, Rows: 1, Cols: n, Stride: n}
 }
 
 // SelectionOf is where layer i's selection is recorded; not given where it is not.
@@ -61,13 +53,19 @@ func (o *Outputs) SelectionOf(i int) kernel.Tensor {
 // Head multiplies the wanted rows of a pass by the matrix of the vocabulary.
 type Head struct {
 	rows   kernel.Tensor // i32 [L, 1]
+	whole  kernel.Tensor // i32 [w, 1]: rows that come back whole, where not all do
 	picked kernel.Tensor // activation [L, width]
 	logits kernel.Tensor // f32 [L, vocabulary]
+	out    *Outputs
 }
 
 // TakeHead takes the memory of the wanted rows, each that wide.
 func TakeHead(p *plan.Plan, a *kernel.Arena, in attn.Inputs, out *Outputs, activation kernel.DType, width int) Head {
-	return Head{rows: in.Array(plan.LogitRows), picked: a.Take(activation, p.Logits, width), logits: out.Logits}
+	h := Head{rows: in.Array(plan.LogitRows), whole: in.Array(plan.WholeRows), picked: a.Take(activation, p.Logits, width), logits: out.Logits, out: out}
+	if p.WholeLogits < p.Logits {
+		h.logits = a.Take(kernel.F32, p.Logits, out.Logits.Cols)
+	}
+	return h
 }
 
 // Pick copies the wanted rows of h.
@@ -76,9 +74,17 @@ func (h *Head) Pick(q *kernel.Queue, x kernel.Tensor) kernel.Tensor {
 	return h.picked
 }
 
-// Logits multiplies x [L, hidden] by w [vocabulary, hidden].
+// Logits multiplies x [L, hidden] by w [vocabulary, hidden] and finds the best token of every row where rows do not come back whole.
 func (h *Head) Logits(q *kernel.Queue, x kernel.Tensor, w kernel.Matrix) {
 	q.Multiply(kernel.MultiplyArgs{Out: h.logits, X: x, W: w})
+	best := h.out.Best
+	if !best.Values.Given() {
+		return
+	}
+	q.Candidates(kernel.CandidateArgs{Values: best.Values, IDs: best.IDs, LogSum: best.LogSum, Logits: h.logits})
+	if h.whole.Rows > 0 {
+		q.Take(kernel.TakeArgs{Out: h.out.Logits, X: h.logits, Rows: h.whole})
+	}
 }
 
 // FillTokens writes the token of every row, in plan order.

@@ -45,13 +45,20 @@ type Pass interface {
 
 // Outputs are the results of a pass in the device's memory. They follow each other in one piece of the arena, which is read at once.
 type Outputs struct {
-	Logits kernel.Tensor // f32 [plan.Logits, vocabulary]; without rows where none are wanted
+	// Block is all of it: u8 [1, bytes].
+	Block  kernel.Tensor
+	Logits kernel.Tensor // f32 [plan.WholeLogits, vocabulary]
+	Best   Best          // of every row of logits; not given where all rows come back whole
 	// Hidden are the residual rows [T, width] behind each layer, where the plan records them.
 	Hidden []kernel.Tensor
 	// Selections are the positions i32 [T, K] that each layer's indexer chose, where the plan records them; not given for layers that share
 	// the selection of one before.
 	Selections []kernel.Tensor
 }
+
+// Best is the best token of each row of logits: its logit f32 [L, 1], its id i32 [L, 1], and the logarithm of the sum of the row's
+// exponentials, f32 [L, 1].
+type Best struct{ Values, IDs, LogSum kernel.Tensor }
 
 // Input is one batch of a pass.
 type Input struct {

@@ -36,6 +36,9 @@ type Request struct {
 	N      int  `json:"n,omitempty"`      // verify, draft: rows; 0 takes Config.N
 	// Logits is for how many of the last new tokens logits are computed.
 	Logits int `json:"logits,omitempty"`
+	// Best says that of these rows the best token is enough: whole rows stay
+	// on the device.
+	Best bool `json:"best,omitempty"`
 }
 
 // Record names what a pass keeps of every layer: it comes back with the logits.

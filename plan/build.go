@@ -18,12 +18,15 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 		return p, nil
 	}
 	var err error
-	if p.Shape, err = shapeOf(&cfg, &b); err != nil {
+	if p.Shape, err = new(Shaper).shape(&cfg, &b); err != nil {
 		return nil, err
 	}
 	p.TablePages = p.Shape.TablePages
 	for i := range b.Requests {
 		p.Logits += b.Requests[i].Logits
+		if !b.Requests[i].Best {
+			p.WholeLogits += b.Requests[i].Logits
+		}
 	}
 	w := &builder{cfg: &cfg, b: &b, plan: p}
 	switch cfg.Catalog {

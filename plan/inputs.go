@@ -24,6 +24,7 @@ const (
 	ConvertPages            // [n] pages that launches convert
 	ConvertTables           // [launches * B, W] tables over the converted pages
 	LogitRows               // [L] rows whose logits are computed
+	WholeRows               // [w] rows of logits that come back whole, where not all of them do
 	HiddenRows              // [R] drafting: the row's hidden state, a row of the pass before
 
 	WindowLengths  // [R] V4: window entries the row sees
@@ -52,7 +53,7 @@ const (
 
 var arrayNames = enum[ArrayName]{"array", []string{"",
 	"token_ids", "positions", "row_requests", "slots", "lengths", "kept", "page_table", "gather_slots", "gather_start", "index_slots", "index_start",
-	"convert_pages", "convert_tables", "logit_rows", "hidden_rows", "window_lengths", "window_indices", "window_start", "groups", "group_slots",
+	"convert_pages", "convert_tables", "logit_rows", "whole_rows", "hidden_rows", "window_lengths", "window_indices", "window_start", "groups", "group_slots",
 	"group_start", "group_base", "heavy_lengths", "heavy_indices", "heavy_slots", "heavy_base", "close_sources", "close_slots", "close_positions",
 	"keep_rows", "tail_rows", "heavy_sources", "heavy_closes", "heavy_positions", "heavy_keeps", "draft_rows",
 }}
@@ -114,6 +115,9 @@ func (w *builder) inputs() {
 		w.dualInputs()
 	}
 	p.array(LogitRows, p.Logits, 1)
+	if p.WholeLogits < p.Logits {
+		p.array(WholeRows, p.WholeLogits, 1)
+	}
 }
 
 // latentInputs are the arrays of MLA.

@@ -14,6 +14,7 @@ type Shape struct {
 	Requests   int
 	NextN      int // rows per request where all have as many
 	Logits     int // rows of logits per request where all have as many
+	Best       bool
 	TablePages int
 	PaddedRows int
 	Short      bool // no request of a decode-like batch exceeds index_topk
@@ -25,13 +26,42 @@ type Shape struct {
 // ShapeOf is the shape of a batch that Build accepts, and the error of Build's
 // checks otherwise.
 func ShapeOf(cfg Config, b Batch) (Shape, error) {
-	if err := b.check(&cfg); err != nil {
-		return Shape{}, err
-	}
-	return shapeOf(&cfg, &b)
+	var s Shaper
+	return s.Of(&cfg, &b)
 }
 
-func shapeOf(cfg *Config, b *Batch) (Shape, error) {
+// Shaper computes the shapes of one configuration's batches and keeps the
+// strings in them, so that a shape that was met before costs no memory.
+type Shaper struct {
+	buf  []byte
+	kept map[string]string
+}
+
+// mostKept bounds the strings a Shaper keeps.
+const mostKept = 1024
+
+// Of is ShapeOf.
+func (s *Shaper) Of(cfg *Config, b *Batch) (Shape, error) {
+	if err := b.check(cfg); err != nil {
+		return Shape{}, err
+	}
+	return s.shape(cfg, b)
+}
+
+// keep is the string of what buf holds.
+func (s *Shaper) keep() string {
+	if text, ok := s.kept[string(s.buf)]; ok {
+		return text
+	}
+	if s.kept == nil || len(s.kept) >= mostKept {
+		s.kept = map[string]string{}
+	}
+	text := string(s.buf)
+	s.kept[text] = text
+	return text
+}
+
+func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	sh := Shape{Mode: b.Mode, Pass: b.Pass, Graph: b.Graph, Requests: len(b.Requests), PaddedRows: b.PaddedRows, NeedSeed: b.NeedSeed, Record: b.Record}
 	if b.Mode == ModeIdle {
 		return sh, nil
@@ -41,31 +71,36 @@ func shapeOf(cfg *Config, b *Batch) (Shape, error) {
 		return Shape{}, err
 	}
 	uniform := b.Mode.DecodeLike()
-	sh.NextN, sh.Logits = b.Rows(cfg, 0), b.Requests[0].Logits
+	sh.NextN, sh.Logits, sh.Best = b.Rows(cfg, 0), b.Requests[0].Logits, b.Requests[0].Best
 	longest := 0
 	for i := range b.Requests {
-		uniform = uniform && b.Rows(cfg, i) == sh.NextN && b.Requests[i].Logits == sh.Logits
+		uniform = uniform && b.Rows(cfg, i) == sh.NextN && b.Requests[i].Logits == sh.Logits && b.Requests[i].Best == sh.Best
 		longest = max(longest, b.keysOf(cfg, i))
 	}
 	sh.Short = (uniform || cfg.Catalog == CatalogPublic) && longest <= cfg.Model.shortKeys()
 	if uniform {
 		return sh, nil
 	}
-	sh.NextN, sh.Logits, sh.FreeBytes = 0, 0, b.FreeBytes
-	sh.Lengths = b.lengths(cfg)
+	sh.NextN, sh.Logits, sh.Best, sh.FreeBytes = 0, 0, false, b.FreeBytes
+	s.lengths(cfg, b)
+	sh.Lengths = s.keep()
 	return sh, nil
 }
 
 // lengths encodes what each request adds and, where the plan depends on it, how
 // many keys it has. Decode-like requests of our catalogue say only whether
 // their segment needs scores.
-func (b *Batch) lengths(cfg *Config) string {
-	buf := make([]byte, 0, 12*len(b.Requests))
+func (s *Shaper) lengths(cfg *Config, b *Batch) {
+	buf := s.buf[:0]
 	for i := range b.Requests {
 		r, kind := &b.Requests[i], b.KindOf(i)
 		buf = append(buf, byte(kind))
 		buf = binary.AppendUvarint(buf, uint64(b.Rows(cfg, i)))
-		buf = binary.AppendUvarint(buf, uint64(r.Logits))
+		logits := 2 * uint64(r.Logits)
+		if r.Best {
+			logits++
+		}
+		buf = binary.AppendUvarint(buf, logits)
 		if kind.DecodeLike() && cfg.Catalog == CatalogSparrow {
 			short := byte(0)
 			if b.shortSegment(cfg, i) {
@@ -76,7 +111,7 @@ func (b *Batch) lengths(cfg *Config) string {
 		}
 		buf = binary.AppendUvarint(buf, uint64(r.Seq))
 	}
-	return string(buf)
+	s.buf = buf
 }
 
 // shortSegment reports whether no request in the segment of decode-like request

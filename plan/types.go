@@ -25,6 +25,9 @@ type Plan struct {
 	Requests int `json:"requests"`
 	// Logits is the number of rows whose logits are computed.
 	Logits int `json:"logits"`
+	// WholeLogits is how many of them come back whole; of the others only the
+	// best token does.
+	WholeLogits int `json:"whole_logits"`
 	// Record says what is kept of every layer.
 	Record Record `json:"record,omitzero"`
 	// JointQueries says that indexer queries of all rows are computed with the

@@ -145,6 +145,30 @@ func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 	return c, nil
 }
 
+// Candidate is the best token of a row of logits, its logit, and the logarithm of the sum of the row's exponentials, which is NaN where a
+// logit is.
+type Candidate struct {
+	Token         int32
+	Logit, LogSum float32
+}
+
+// NeedsLogits reports whether the sampler reads whole rows of logits. Greedy sampling without biases, penalties and log probabilities takes
+// the best token, unless a mask forbids it.
+func (s *Sampler) NeedsLogits() bool {
+	return !s.params.greedy() || len(s.biases) > 0 || s.penalties != nil || s.params.Logprobs
+}
+
+// Take is Sample, and Propose, of a sampler that does not need logits, without a mask.
+func (s *Sampler) Take(c Candidate) (int32, error) {
+	switch {
+	case !(c.LogSum <= math.MaxFloat32): // NaN or +Inf
+		return 0, fmt.Errorf("%w: the sum of their exponentials has the logarithm %v", ErrLogits, c.LogSum)
+	case c.Logit == float32(math.Inf(-1)):
+		return 0, fmt.Errorf("%w: all %d logits are -Inf", ErrNoCandidate, s.scratch.Vocabulary())
+	}
+	return c.Token, nil
+}
+
 // Propose guesses what Sample will choose when ahead more tokens are part of the output, from a drafter's logits: by the same steps and with the
 // very random number Sample will use there, so that a drafter whose distribution is the target's proposes the target's token. Penalties know
 // the output so far only.

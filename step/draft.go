@@ -22,6 +22,8 @@ type Draft struct {
 	State model.State
 	// Logits says that the logits of the last row are wanted. Of all other rows only what later ones see of them is computed.
 	Logits bool
+	// Best says that the best token of that row is enough.
+	Best bool
 	// From is the place of the sequence in the pass before. After a Run the rows are the first new tokens of that Work; after a Draft there is
 	// one row, which goes on after the last row of that Draft, whose logits were wanted.
 	From int
@@ -123,7 +125,7 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 			q = plan.ExtendRequest(to-from, w.Cached+from)
 		}
 		if last {
-			q.Logits = 1
+			q.Logits, q.Best = 1, w.Best
 		}
 		b.Add(q)
 		in.Tokens = append(in.Tokens, w.Tokens[from:to])

@@ -1,57 +1,91 @@
 package step
 
 import (
+	"math"
 	"unsafe"
 
 	"sparrow/attn"
 	"sparrow/kernel"
+	"sparrow/model"
 	"sparrow/plan"
 )
 
 // Pending is a pass that the device works on.
 type Pending struct {
-	r    *Runner
-	side *side
-	pass *pass
+	result Result
+	event  kernel.Event
+}
+
+// fetch enqueues the copy of a pass's results to host memory, all of them at once.
+func (r *Runner) fetch(s *side, p *pass) (Pending, error) {
+	out := p.Outputs()
+	res := Result{Plan: p.plan, Vocab: r.model.Config().Vocab, pass: p, input: &s.input}
+	n := out.Block.Cols / 4
+	if cap(s.results[s.turn]) < n {
+		s.results[s.turn] = make([]float32, n)
+	}
+	res.words = s.results[s.turn][:n]
+	res.Logits = res.words[:p.plan.WholeLogits*res.Vocab]
+	event, err := kernel.FetchF32(r.model.Device(), res.words, out.Block)
+	return Pending{result: res, event: event}, err
 }
 
 // Plan is the plan of the pass.
-func (p Pending) Plan() *plan.Plan { return p.pass.plan }
+func (p Pending) Plan() *plan.Plan { return p.result.Plan }
 
-// Wait waits for the pass and copies its results to host memory, all of them at once.
+// Wait waits for the pass and its results.
 func (p Pending) Wait() (Result, error) {
-	dev, out := p.r.model.Device(), p.pass.Outputs()
-	res := Result{Plan: p.pass.plan, Vocab: p.r.model.Config().Vocab, pass: p.pass, input: &p.side.input}
-	block := out.Block()
-	if n := block.Cols / 4; n > 0 {
-		if cap(p.side.result) < n {
-			p.side.result = make([]float32, n)
-		}
-		res.words = p.side.result[:n]
-		if err := kernel.ReadF32(dev, res.words, block); err != nil {
-			return Result{}, err
-		}
-		res.Logits = res.words[:out.Logits.Rows*res.Vocab]
+	if err := p.event.Wait(); err != nil {
+		return Result{}, err
 	}
-	return res, dev.Sync()
+	return p.result, nil
 }
 
-// Result is what a pass gave. Logits holds the wanted rows, vocabulary floats each, sequence after sequence. It is valid until the next pass
-// of the same kind, of the target or of the drafting layer.
+// Result is what a pass gave. It is valid until the second pass after it of the same kind, of the target or of the drafting layer.
 type Result struct {
 	Plan   *plan.Plan
-	Logits []float32
+	Logits []float32 // the rows that came back whole, [rows, Vocab]
 	Vocab  int
 
 	words []float32 // the whole output block
 	pass  *pass
-	input interface {
-		Rows(visit func(attn.Row) error) error
-	}
+	input *model.Input
 }
 
-// Row is the i-th wanted row of logits.
-func (r Result) Row(i int) []float32 { return r.Logits[i*r.Vocab : (i+1)*r.Vocab] }
+// Row is the i-th wanted row of logits [vocabulary], sequence after sequence; nil where only its best token came back.
+func (r Result) Row(i int) []float32 {
+	if r.Plan.WholeLogits < r.Plan.Logits {
+		if i = r.whole(i); i < 0 {
+			return nil
+		}
+	}
+	return r.Logits[i*r.Vocab : (i+1)*r.Vocab]
+}
+
+// whole is which of the rows that came back whole row i is, or -1.
+func (r Result) whole(i int) int {
+	at := 0
+	for j := range r.input.Batch.Batch.Requests {
+		q := &r.input.Batch.Batch.Requests[j]
+		switch {
+		case i < q.Logits && q.Best:
+			return -1
+		case i < q.Logits:
+			return at + i
+		case !q.Best:
+			at += q.Logits
+		}
+		i -= q.Logits
+	}
+	return -1
+}
+
+// Best is the best token of the i-th wanted row of logits, its logit, and the logarithm of the sum of the row's exponentials. It is there
+// where rows did not all come back whole.
+func (r Result) Best(i int) (token int32, logit, logSum float32) {
+	b := r.pass.Outputs().Best
+	return int32(math.Float32bits(r.view(b.IDs.Slice(i, i+1))[0])), r.view(b.Values.Slice(i, i+1))[0], r.view(b.LogSum.Slice(i, i+1))[0]
+}
 
 // Rows calls visit for every row of the pass, in the order of recorded rows.
 func (r Result) Rows(visit func(attn.Row) error) error { return r.input.Rows(visit) }
@@ -80,6 +114,6 @@ func (r Result) Selected(layer, i int) []int32 {
 
 // view finds a tensor of the output block in host memory.
 func (r Result) view(t kernel.Tensor) []float32 {
-	at := int(t.Off-r.pass.Outputs().Logits.Off) / 4
+	at := int(t.Off-r.pass.Outputs().Block.Off) / 4
 	return r.words[at : at+t.Cols]
 }

@@ -25,6 +25,8 @@ type Work struct {
 	Windows []int32
 	// Logits is for how many of the last new tokens logits are wanted.
 	Logits int
+	// Best says that the best token of each of them is enough.
+	Best bool
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
 }
@@ -36,6 +38,7 @@ type Runner struct {
 	limits Limits
 	arena  *kernel.Arena
 	bound  int64 // mark behind what the model keeps from pass to pass
+	shapes plan.Shaper
 	passes map[plan.Shape]*pass
 
 	target, draft side
@@ -53,10 +56,10 @@ type pass struct {
 type side struct {
 	batch plan.Batch
 	input model.Input
-	// Two blocks in turn: the device may still read the one of the pass before.
-	blocks [2][]int32
-	turn   int
-	result []float32 // memory of results
+	// Two of each in turn: the device may still work on those of the pass before.
+	blocks  [2][]int32
+	results [2][]float32
+	turn    int
 }
 
 // New prepares passes of a model whose cache was allocated for cfg. It takes the memory of the largest pass within the limits, and none later.
@@ -129,12 +132,12 @@ func (r *Runner) start(s *side) (Pending, error) {
 	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
 		c.Commit(&s.input)
 	}
-	return Pending{r: r, side: s, pass: p}, nil
+	return r.fetch(s, p)
 }
 
 // pass builds the batch's plan and lays it out, or reuses what was made for the same shape.
 func (r *Runner) pass(b *plan.Batch) (*pass, error) {
-	shape, err := plan.ShapeOf(r.cfg, *b)
+	shape, err := r.shapes.Of(&r.cfg, b)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +199,7 @@ func (r *Runner) collect(works []Work) error {
 		default:
 			return fmt.Errorf("step: sequence %d: a sequence cannot %v", i, w.Kind)
 		}
-		q.Logits = w.Logits
+		q.Logits, q.Best = w.Logits, w.Best
 		b.Add(q)
 		in.Tokens = append(in.Tokens, w.Tokens)
 		in.Tables = append(in.Tables, w.Pages)

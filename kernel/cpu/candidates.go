@@ -18,9 +18,7 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 		bestOf(values, ids, row)
 		sum, top := 0.0, float64(values[0])
 		for _, v := range row {
-			if v == v {
-				sum += math.Exp(float64(v) - top)
-			}
+			sum += math.Exp(float64(v) - top)
 		}
 		host.RowF32(w.best.LogSum, r)[0] = float32(top + math.Log(sum))
 	}})

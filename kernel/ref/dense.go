@@ -163,10 +163,10 @@ func (*Device) Candidates(a kernel.CandidateArgs) error {
 	}
 	for r := range a.Logits.Rows {
 		row := slices.Clone(host.RowF32(a.Logits, r))
-		ids := make([]int32, len(row))
+		ids, bad := make([]int32, len(row)), false
 		for i, v := range row {
 			if ids[i] = int32(i); v != v {
-				row[i] = float32(math.Inf(-1))
+				row[i], bad = float32(math.Inf(-1)), true
 			}
 		}
 		slices.SortStableFunc(ids, func(x, y int32) int { return cmp.Compare(row[y], row[x]) })
@@ -177,7 +177,9 @@ func (*Device) Candidates(a kernel.CandidateArgs) error {
 		for i := range a.Values.Cols {
 			host.RowF32(a.Values, r)[i], host.RowI32(a.IDs, r)[i] = row[ids[i]], ids[i]
 		}
-		host.RowF32(a.LogSum, r)[0] = float32(best + math.Log(sum))
+		if host.RowF32(a.LogSum, r)[0] = float32(best + math.Log(sum)); bad {
+			host.RowF32(a.LogSum, r)[0] = float32(math.NaN())
+		}
 	}
 	return nil
 }
