@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,38 +64,54 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// counting counts allocations.
-type counting struct {
-	host.Memory
-	allocs, frees int
-}
-
-func (c *counting) Alloc(n int64) (kernel.Buffer, error) {
-	c.allocs++
-	return c.Memory.Alloc(n)
-}
-func (c *counting) Free(kernel.Buffer) { c.frees++ }
-
-func TestScratchGrowsAndIsReused(t *testing.T) {
-	mem := &counting{}
-	s := kernel.NewScratch(mem)
-	for _, rows := range []int{4, 2, 4, 1} {
-		x, err := s.Take(kernel.F32, rows, 8)
-		if err != nil || x.Rows != rows || x.Cols != 8 || x.Stride != 8 {
-			t.Fatalf("got %v, %v", x, err)
+// What an arena hands out depends on the calls since its last Reset alone, lies where GPUs read best, and is measured without memory.
+func TestArena(t *testing.T) {
+	lay := func(a *kernel.Arena) []int64 {
+		mark := a.Mark()
+		x := a.Take(kernel.F32, 3, 5)
+		shared := a.Mark()
+		y := a.Take(kernel.BF16, 200, 1)
+		a.Reset(shared)
+		z := a.Take(kernel.U8, 1, 1000)
+		a.Reset(mark)
+		return []int64{x.Off, y.Off, z.Off}
+	}
+	measured := kernel.MeasureArena()
+	want := []int64{0, 256, 256}
+	if got := lay(measured); !slices.Equal(got, want) || measured.High() != 256+1024 {
+		t.Errorf("tensors at %v, %d bytes; want %v, %d", got, measured.High(), want, 256+1024)
+	}
+	a, err := kernel.NewArena(host.Memory{}, measured.High())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := lay(a); !slices.Equal(got, want) || !a.Fits() {
+			t.Errorf("tensors at %v, want %v; fits %v", got, want, a.Fits())
 		}
 	}
-	if mem.allocs != 1 {
-		t.Errorf("%d allocations for shapes that fit the first one", mem.allocs)
+	a.Take(kernel.U8, 1, 2000)
+	if a.Fits() {
+		t.Error("2000 bytes fit into an arena of 1280")
 	}
-	// Growth leaves room: 5 rows ask for 7 at once.
-	for _, rows := range []int{5, 6, 7} {
-		if _, err := s.Take(kernel.F32, rows, 8); err != nil {
-			t.Fatal(err)
-		}
+}
+
+// After an error nothing is enqueued any more; Done tells it once, with where it happened.
+func TestQueueKeepsTheFirstError(t *testing.T) {
+	dev := &ref.Device{}
+	q := kernel.NewQueue(dev)
+	x, y := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4)
+	host.F32(x)[0] = 7
+	q.At("head", 3)
+	q.Copy(kernel.CopyArgs{Out: y.Columns(0, 2), X: x})
+	q.At("another stage", -1)
+	q.Copy(kernel.CopyArgs{Out: y, X: x})
+	if err := q.Done(); !errors.Is(err, kernel.ErrArgument) || !strings.Contains(err.Error(), "head of layer 3: ") || host.F32(y)[0] != 0 {
+		t.Errorf("got %v, and %v was copied behind the error", err, host.F32(y)[0])
 	}
-	if mem.allocs != 2 || mem.frees != 1 {
-		t.Errorf("%d allocations and %d frees after growth, want 2 and 1", mem.allocs, mem.frees)
+	q.Copy(kernel.CopyArgs{Out: y, X: x})
+	if err := q.Done(); err != nil || host.F32(y)[0] != 7 {
+		t.Errorf("after Done: %v, %v", err, host.F32(y)[0])
 	}
 }
 
