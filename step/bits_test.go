@@ -33,10 +33,11 @@ var settings = []struct {
 // bench is a model, its configuration and pages to hand out.
 type bench struct {
 	*testing.T
-	m    model.Model
-	cfg  plan.Config
-	run  *step.Runner
-	next int32
+	m      model.Model
+	cfg    plan.Config
+	record plan.Record
+	run    *step.Runner
+	next   int32
 }
 
 const benchPages = 120
@@ -80,7 +81,15 @@ func (b *bench) reset() {
 	if err := b.m.Allocate(&b.cfg, benchPages); err != nil {
 		b.Fatal(err)
 	}
-	b.run, b.next = step.New(b.m, b.cfg), 1
+	if b.run != nil {
+		b.run.Close()
+	}
+	limits := step.Limits{Rows: 700, Requests: 8, Context: min(b.cfg.Model.Context, 512), PromptLogits: true, Record: b.record}
+	run, err := step.New(b.m, b.cfg, limits)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.run, b.next = run, 1
 }
 
 // pages hands out pages for n tokens, scattered.
