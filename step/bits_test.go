@@ -15,11 +15,14 @@ import (
 	"sparrow/step"
 )
 
-// settings are the ways a cache can be kept and read.
-var settings = []struct {
+// setting is a way in which a cache can be kept and read.
+type setting struct {
 	name   string
 	policy plan.Policy
-}{
+}
+
+// settings are all of them.
+var settings = []setting{
 	{"exact float32 rows", plan.Policy{KV: "f32"}},
 	{"bf16 pages", plan.Policy{KV: "bf16"}},
 	{"656-byte pages", plan.Policy{KV: "fp8-656"}},

@@ -85,10 +85,7 @@ func (d *Device) text(v reflect.Value) string {
 
 // place is the number of a buffer or weight. Equal passes of two arenas use the same numbers, because they use them in the same order.
 func (d *Device) place(x any) int {
-	p := fmt.Sprintf("%T %p", x, x) // the address of a buffer, or of what a handle points to
-	if strings.Contains(p, "%!p") {
-		p = fmt.Sprintf("%T %v", x, x)
-	}
+	p := fmt.Sprintf("%p", x) // the address of a buffer's memory, or of what a handle points to
 	n, ok := d.places[p]
 	if !ok {
 		n = len(d.places)
