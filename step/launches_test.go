@@ -79,13 +79,13 @@ type scene struct {
 	record plan.Record
 }
 
-// drawScene draws a batch of one mode, or of all of them. Lengths lie around what an indexer keeps and around the first pages' ends, where
-// plans change; a part's lengths stay on one side of such a place.
+// drawScene draws a batch of one mode, or of all of them. Plans change with lengths at what an indexer keeps and at the first pages' ends:
+// mostly a part's lengths stay between two such places, so that shapes are equal, and now and then they are anywhere.
 func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scene {
 	mode := rapid.SampledFrom(append(kinds, plan.ModeMixed)).Draw(rt, "mode")
 	ends := []int{0, keeps, cfg.Page, 2 * cfg.Page}
 	slices.Sort(ends)
-	var classes [][2]int
+	classes := [][2]int{{1, 2*cfg.Page - 8}}
 	for i := range ends[1:] {
 		if from, to := ends[i]+1, ends[i+1]-8; from < to { // the rows of the passes come on top
 			classes = append(classes, [2]int{from, to})

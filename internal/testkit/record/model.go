@@ -13,7 +13,8 @@ import (
 // Model is a model whose passes are recorded. It must have been loaded on the recording device. It is Stateful and a Drafter; for models that
 // are not, there is nothing to commit and the drafting layer is missing.
 //
-// Before every Prepare, the input block is filled with a number that no array holds: what is left of it in an array is a fault. When the
+// Before every Prepare, the input block is filled with a number that no array holds: what is left of it in an array, and what is
+// overwritten outside, is a fault. When the
 // operations are enqueued, which is right after the block was copied to the device, the block is overwritten.
 type Model struct {
 	model.Model
@@ -87,12 +88,23 @@ func (p *pass) Prepare(in *model.Input, block []int32) error {
 	if err != nil {
 		return err
 	}
+	end := 0
 	for _, a := range p.plan.Inputs {
-		if i := slices.Index(block[a.First:a.First+a.Words()], unset); i >= 0 {
+		p.outside(block[end:a.First], unset)
+		end = a.First + a.Words()
+		if i := slices.Index(block[a.First:end], unset); i >= 0 {
 			p.m.dev.fault("%v: word %d of %v [%d, %d] was not filled", p.plan.Mode, i, a.Name, a.Rows, a.Cols)
 		}
 	}
+	p.outside(block[end:], unset)
 	return nil
+}
+
+// outside looks at words between arrays.
+func (p *pass) outside(words []int32, unset int32) {
+	if slices.ContainsFunc(words, func(w int32) bool { return w != unset }) {
+		p.m.dev.fault("%v: something was filled outside the plan's arrays", p.plan.Mode)
+	}
 }
 
 // Execute records what is enqueued.
