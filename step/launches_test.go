@@ -131,7 +131,7 @@ func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
 	for i, p := range s.parts {
 		w := &works[i]
 		w.Kind, w.Logits, w.Cached = p.kind, p.logits, rapid.IntRange(p.from, p.to).Draw(rt, "cached")
-		w.Pages = places[each*i : each*(i+1)]
+		w.Pages = places[each*i:][:(w.Cached+p.rows+s.chain)/cfg.Page+1]
 		tokens := make([]int32, w.Cached+p.rows)
 		for j := range tokens {
 			tokens[j] = int32((j*j*7 + j*31*seed + i*977) % m.Config().Vocab)
