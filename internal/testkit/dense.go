@@ -53,6 +53,8 @@ var suites = []suite{
 	{"packed weights", 34, testPacked},
 	{"refusals of places", 35, testEntryRefusals},
 	{"project", 36, testProject},
+	{"copy", 37, testCopy},
+	{"candidates", 38, testCandidates},
 }
 
 // Operations compares every operation of a device with the reference.
