@@ -115,17 +115,23 @@ func TestBatchedEqualsAlone(t *testing.T) {
 // The workspace and the pages give the same bits: 584-byte entries are exact in bf16, and both are read in one order.
 func TestWorkspaceEqualsPages(t *testing.T) {
 	m := open(t, oracle, "cpu")
-	flat, paged := newBench(t, m, plan.Policy{KV: "fp8"}), newBench(t, m, plan.Policy{KV: "fp8", Prefill: "v4-paged"})
+	lengths := []int{2, 130, 700}
+	var want [][][]float32
+	var bytes [][]byte
+	flat := newBench(t, m, plan.Policy{KV: "fp8"})
+	for _, n := range lengths {
+		flat.reset()
+		want = append(want, flat.chunks(flat.sequence(4, n), 301))
+		bytes = append(bytes, flat.bytes())
+	}
+	paged := newBench(t, m, plan.Policy{KV: "fp8", Prefill: "v4-paged"})
 	if flat.cfg.Prefill != plan.V4Flat || paged.cfg.Prefill != plan.V4Paged {
 		t.Fatalf("prefill by %v and %v", flat.cfg.Prefill, paged.cfg.Prefill)
 	}
-	for _, n := range []int{2, 130, 700} {
-		flat.reset()
-		got := flat.chunks(flat.sequence(4, n), 301)
-		bytes := flat.bytes()
+	for i, n := range lengths {
 		paged.reset()
-		paged.sameBits(fmt.Sprintf("%d tokens", n), paged.chunks(paged.sequence(4, n), 0), got)
-		paged.sameBytes(fmt.Sprintf("%d tokens", n), paged.bytes(), bytes)
+		paged.sameBits(fmt.Sprintf("%d tokens", n), paged.chunks(paged.sequence(4, n), 0), want[i])
+		paged.sameBytes(fmt.Sprintf("%d tokens", n), paged.bytes(), bytes[i])
 	}
 }
 
@@ -146,8 +152,7 @@ func TestSlicingKeepsBits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sliced := &bench{T: t, m: m, cfg: cfg}
-			sliced.reset()
+			sliced := benchOf(t, m, cfg, step.Limits{Rows: 600, Requests: 1, Prompts: 1, PromptLogits: true})
 			res, err := sliced.run.Run([]step.Work{sliced.sequence(1, 600).work(plan.ModeExtend, 600)})
 			if err != nil {
 				t.Fatal(err)

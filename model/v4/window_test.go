@@ -19,7 +19,7 @@ func TestAFewWindowPagesAreEnough(t *testing.T) {
 	b := newBench(t, m, plan.Policy{KV: "fp8"})
 	const n, chunk = 1100, 200
 	want := b.chunks(b.sequence(3, n), 0)
-	if err := m.AllocateApart(&b.cfg, benchPages, 3); err != nil {
+	if err := m.AllocateWindows(&b.cfg, benchPages, 3); err != nil {
 		t.Fatal(err)
 	}
 	s := b.sequence(3, n)
