@@ -113,4 +113,21 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	if err := st.Truncate(256); err != nil {
 		t.Error(err)
 	}
+	// Neither does a copy of it, before and after tokens of its own.
+	c, err := st.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	if err := c.Truncate(255); err == nil || !strings.Contains(err.Error(), "holds positions from 252 on: compute the sequence again") {
+		t.Errorf("a copy, taken back behind the page: %v", err)
+	}
+	copied := &sequence{tokens: s.tokens, pages: s.pages, state: c}
+	b.step(copied.work(plan.ModeExtend, 3))
+	if err := c.Truncate(254); err == nil || !strings.Contains(err.Error(), "holds positions from 252 on: compute the sequence again") {
+		t.Errorf("a copy with three more tokens, taken back behind the page: %v", err)
+	}
+	if err := c.Truncate(256); err != nil {
+		t.Error(err)
+	}
 }
