@@ -142,10 +142,18 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 		return attn.CheckToken(tokens[r.Index], d.m.config.Vocab)
 	})
 	if err != nil {
+		d.forget()
 		return fmt.Errorf("v4: draft: %w", err)
 	}
 	d.m.draft.streams.rows = 0
 	return nil
+}
+
+// forget is for a pass that failed: entries that its states were to have may never have been written.
+func (d *draft) forget() {
+	for _, st := range d.states {
+		st.ForgetDrafts()
+	}
 }
 
 // Execute enqueues the block.
@@ -163,6 +171,7 @@ func (d *draft) Execute() error {
 		d.logits(d.u, &head.last, head.norm)
 	}
 	if err := d.q.Done(); err != nil {
+		d.forget()
 		return err
 	}
 	head.streams.rows = d.plan.Rows
