@@ -283,8 +283,9 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, in attn.Inputs, me
 		x.workspace = mem.Take(kind, l.Gather.Count+max(l.Groups.Count, l.Heavy.Count), layout.V4Dim)
 		x.lengths, x.combined = mem.Take(kernel.I32, n, 1), map[int]kernel.Tensor{}
 		// In a fixed order: places depend on the plan alone.
-		for _, c := range [...]struct{ ratio, width int }{{0, 0}, {IndexRatio, s.selected.Cols}, {HeavyRatio, s.heavy.Cols}} {
-			x.combined[c.ratio] = mem.Take(kernel.I32, n, roundUp(s.window.Cols+c.width, kernel.CombineWidth))
+		widths := [...]int{0, s.selected.Cols, s.heavy.Cols}
+		for i, ratio := range [...]int{0, IndexRatio, HeavyRatio} {
+			x.combined[ratio] = mem.Take(kernel.I32, n, roundUp(s.window.Cols+widths[i], kernel.CombineWidth))
 		}
 	default:
 		err = fmt.Errorf("dual: form %v is not one this attention runs", g.Form)

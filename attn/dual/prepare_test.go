@@ -13,8 +13,8 @@ import (
 
 // facts describe a model with one layer of each ratio.
 func facts(topK int) plan.Model {
-	return plan.Model{Family: plan.DeepSeekV4, Heads: 4, K: topK, IndexHeads: 4, QKDim: 512, VDim: 512, Layers: 3, Context: 1 << 20,
-		Window: 128, Ratios: []int{0, 4, 128}}
+	return plan.Model{Family: plan.DeepSeekV4, Heads: 4, K: topK, IndexHeads: 4, QKDim: 512, VDim: 512, Layers: 3,
+		Context: 1 << 20, Window: 128, Ratios: []int{0, 4, 128}}
 }
 
 // attention is that of a model without weights.
@@ -112,22 +112,25 @@ func prepared(t *testing.T, p plan.Policy, topK int, q plan.Request) arrays {
 	}
 	first := b.Batch.FirstPosition(b.Config, 0)
 	out := newBlock(t, b.Plan)
-	if err := pass.Prepare(&Batch{Batch: b, States: []*State{{of: a.States, slot: 2, len: first, high: first}}}, out.block); err != nil {
+	states := []*State{{of: a.States, slot: 2, len: first, high: first}}
+	if err := pass.Prepare(&Batch{Batch: b, States: states}, out.block); err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// What a query at position t sees: min(t+1, 128) window entries, t+1 over 4 and t+1 over 128 groups. With top-k 512, every group is selected
-// up to t = 2050, and 512 of them from there on.
+// What a query at position t sees: min(t+1, 128) window entries, t+1 over 4 and t+1 over 128 groups. With top-k 512,
+// every group is selected up to t = 2050, and 512 of them from there on.
 func TestVisibility(t *testing.T) {
 	h := prepared(t, plan.Policy{KV: "fp8", Prefill: "v4-paged"}, 512, plan.ExtendRequest(2200, 0))
 	for _, c := range []struct{ t, window, groups, kept, heavy int32 }{
-		{0, 1, 0, 0, 0}, {2, 3, 0, 0, 0}, {3, 4, 1, 1, 0}, {4, 5, 1, 1, 0}, {126, 127, 31, 31, 0}, {127, 128, 32, 32, 1}, {128, 128, 32, 32, 1},
-		{255, 128, 64, 64, 2}, {511, 128, 128, 128, 4}, {2047, 128, 512, 512, 16}, {2051, 128, 513, 512, 16},
+		{0, 1, 0, 0, 0}, {2, 3, 0, 0, 0}, {3, 4, 1, 1, 0}, {4, 5, 1, 1, 0}, {126, 127, 31, 31, 0},
+		{127, 128, 32, 32, 1}, {128, 128, 32, 32, 1}, {255, 128, 64, 64, 2}, {511, 128, 128, 128, 4},
+		{2047, 128, 512, 512, 16}, {2051, 128, 513, 512, 16},
 	} {
 		r := h.at(c.t)
-		window, groups, kept, heavy := h.of(plan.WindowLengths)[r], h.of(plan.Groups)[r], h.of(plan.Kept)[r], h.of(plan.HeavyLengths)[r]
+		window, groups := h.of(plan.WindowLengths)[r], h.of(plan.Groups)[r]
+		kept, heavy := h.of(plan.Kept)[r], h.of(plan.HeavyLengths)[r]
 		if window != c.window || groups != c.groups || kept != c.kept || heavy != c.heavy {
 			t.Errorf("position %d sees %d, %d (%d kept), %d; want %+v", c.t, window, groups, kept, heavy, c)
 		}
@@ -153,7 +156,8 @@ func TestVisibility(t *testing.T) {
 	}
 }
 
-// A workspace holds, for each launch, the window entries and groups its rows see; combined indices name them wherever they lie.
+// A workspace holds, for each launch, the window entries and groups its rows see; combined indices name them wherever
+// they lie.
 func TestWorkspacePlaces(t *testing.T) {
 	h := prepared(t, plan.Policy{KV: "fp8"}, 64, plan.ExtendRequest(10, 300))
 	if len(h.plan.Segments) != 1 || len(h.plan.Segments[0].Launches) != 1 {
@@ -164,8 +168,8 @@ func TestWorkspacePlaces(t *testing.T) {
 	groups := h.of(plan.GroupSlots)[l.Groups.First:l.Groups.End()]
 	heavy := h.of(plan.HeavySlots)[l.Heavy.First:l.Heavy.End()]
 	// Rows 300..309 see positions 173..309, groups 0..76 and heavy groups 0 and 1.
-	if len(window) != 137 || window[0] != 10*256+173 || window[136] != 11*256+309-256 || len(groups) != 77 || groups[76] != 11*64+12 ||
-		!slices.Equal(heavy, []int32{20, 21}) {
+	if len(window) != 137 || window[0] != 10*256+173 || window[136] != 11*256+309-256 ||
+		len(groups) != 77 || groups[76] != 11*64+12 || !slices.Equal(heavy, []int32{20, 21}) {
 		t.Fatalf("gathered %d window entries from %d to %d, %d groups to %d, heavy %v",
 			len(window), window[0], window[len(window)-1], len(groups), groups[len(groups)-1], heavy)
 	}
@@ -176,7 +180,8 @@ func TestWorkspacePlaces(t *testing.T) {
 				t.Fatalf("row %d window entry %d is workspace row %d", r, i, at)
 			}
 		}
-		if group, heavy, keys := h.of(plan.GroupBase)[r], h.of(plan.HeavyBase)[r], h.of(plan.GroupStart)[r]; group != 137 || heavy != 137 || keys != 0 {
+		group, heavy, keys := h.of(plan.GroupBase)[r], h.of(plan.HeavyBase)[r], h.of(plan.GroupStart)[r]
+		if group != 137 || heavy != 137 || keys != 0 {
 			t.Errorf("row %d: groups begin at %d and %d, keys at %d", r, group, heavy, keys)
 		}
 	}
@@ -185,9 +190,11 @@ func TestWorkspacePlaces(t *testing.T) {
 // ringPlace names a row of ratio 4 in the ring of slot 2, as a source.
 func ringPlace(p int32) int32 { return -2 - (2*16 + p%16) }
 
-// Groups that close in a step read their rows from the step and from the rings, and rows are kept where the next step looks for them.
+// Groups that close in a step read their rows from the step and from the rings, and rows are kept where the next step
+// looks for them.
 func TestEntrySources(t *testing.T) {
-	h := prepared(t, plan.Policy{KV: "fp8"}, 64, plan.ExtendRequest(7, 6)) // positions 6..12: groups 1 (4..7) and 2 (8..11) close
+	// Positions 6..12: groups 1 (4..7) and 2 (8..11) close.
+	h := prepared(t, plan.Policy{KV: "fp8"}, 64, plan.ExtendRequest(7, 6))
 	ring := ringPlace
 	h.equal(plan.CloseSources,
 		ring(0), ring(1), ring(2), ring(3), ring(4), ring(5), 0, 1,
@@ -211,15 +218,16 @@ func TestEntrySources(t *testing.T) {
 		position int32
 		keep     plan.ArrayName
 		want     int32
-	}{{383, plan.KeepRows, -1}, {384, plan.KeepRows, 2 * 16}, {143, plan.HeavyKeeps, -1}, {144, plan.HeavyKeeps, 2*256 + 144},
-		{399, plan.HeavyKeeps, 2*256 + 143}} {
+	}{{383, plan.KeepRows, -1}, {384, plan.KeepRows, 2 * 16}, {143, plan.HeavyKeeps, -1},
+		{144, plan.HeavyKeeps, 2*256 + 144}, {399, plan.HeavyKeeps, 2*256 + 143}} {
 		if got := h.of(c.keep)[h.at(c.position)]; got != c.want {
 			t.Errorf("position %d is kept at %d, want %d", c.position, got, c.want)
 		}
 	}
 }
 
-// A decode pass has an entry of each ratio, whether its token ends a group or not: where it does not, the entry has no source and no slot.
+// A decode pass has an entry of each ratio, whether its token ends a group or not: where it does not, the entry has no
+// source and no slot.
 func TestDecodePadsGroups(t *testing.T) {
 	decode := func(cached int) arrays {
 		return prepared(t, plan.Policy{KV: "fp8"}, 64, plan.DecodeRequest(cached+1))
@@ -232,7 +240,8 @@ func TestDecodePadsGroups(t *testing.T) {
 	h.equal(plan.TailRows, -1)
 	h.equal(plan.KeepRows, 2*16+6)
 	h = decode(7) // position 7: group 1 of ratio 4 closes
-	h.equal(plan.CloseSources, ringPlace(0), ringPlace(1), ringPlace(2), ringPlace(3), ringPlace(4), ringPlace(5), ringPlace(6), 0)
+	ring := ringPlace
+	h.equal(plan.CloseSources, ring(0), ring(1), ring(2), ring(3), ring(4), ring(5), ring(6), 0)
 	h.equal(plan.CloseSlots, 10*64+1)
 	h.equal(plan.ClosePositions, 4)
 	h.equal(plan.HeavyCloses, -1)

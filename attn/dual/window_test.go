@@ -25,8 +25,8 @@ func window(t *testing.T, a *Attention, c *DraftCache, st *State, n, cached int)
 	return out
 }
 
-// Of a chunk longer than the window only the last rows are computed, and the ring holds nothing of those before them: no row sees their
-// places, neither one of the chunk nor one after tokens were taken back.
+// Of a chunk longer than the window only the last rows are computed, and the ring holds nothing of those before them:
+// no row sees their places, neither one of the chunk nor one after tokens were taken back.
 func TestDraftsSeeOnlyWrittenEntries(t *testing.T) {
 	a := attention(t, 64)
 	c := NewDraftCache(&ref.Device{})
@@ -48,7 +48,7 @@ func TestDraftsSeeOnlyWrittenEntries(t *testing.T) {
 						t.Fatalf("chunks of %v: position %d sees %d entries, entry %d is %d", chunks, p, n, i, slot)
 					}
 					if slot >= 0 && !written[slot] {
-						t.Fatalf("chunks of %v: position %d sees place %d of the ring, which was never written", chunks, p, slot)
+						t.Fatalf("chunks of %v: position %d sees place %d, which was never written", chunks, p, slot)
 					}
 				}
 			}

@@ -28,7 +28,8 @@ func TestChunkedEqualsWhole(t *testing.T) {
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
 			b := newBench(t, m, p.policy)
-			// 300 tokens hold the end of a page, two groups of 128, and more groups of 4 than are selected; 640 two ends of pages.
+			// 300 tokens hold the end of a page, two groups of 128, and more groups of 4 than are selected; 640 two
+			// ends of pages.
 			type cut struct {
 				tokens int
 				chunks []int

@@ -123,7 +123,8 @@ func TestDraftsAfterAFailedPass(t *testing.T) {
 		b.step(s.work(plan.ModeExtend, 40))
 		d := step.Draft{Kind: plan.ModeExtend, Tokens: s.tokens[1:41], Pages: s.pages, State: s.state}
 		if dev.fails, dev.sublayers = fails, 0; fails {
-			if _, err := b.run.Draft([]step.Draft{d}, false); err == nil || !strings.Contains(err.Error(), "on purpose") {
+			_, err := b.run.Draft([]step.Draft{d}, false)
+			if err == nil || !strings.Contains(err.Error(), "on purpose") {
 				t.Fatalf("got %v, want the device's error", err)
 			}
 		}

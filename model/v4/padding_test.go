@@ -46,8 +46,8 @@ func (b *bench) mark() {
 	}
 }
 
-// Decode-like steps have an entry for every group that could close. Those of groups that stay open write nothing: not to the pages of their
-// sequence, nor anywhere else.
+// Decode-like steps have an entry for every group that could close. Those of groups that stay open write nothing: not
+// to the pages of their sequence, nor anywhere else.
 func TestPaddedGroupsWriteNothing(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	for _, p := range []plan.Policy{{KV: "f32"}, {KV: "fp8"}, {KV: "fp8", FP4Index: true}} {

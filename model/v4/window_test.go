@@ -119,12 +119,13 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Release()
-	if err := c.Truncate(255); err == nil || !strings.Contains(err.Error(), "holds positions from 252 on: compute the sequence again") {
+	const bound = "holds positions from 252 on: compute the sequence again"
+	if err := c.Truncate(255); err == nil || !strings.Contains(err.Error(), bound) {
 		t.Errorf("a copy, taken back behind the page: %v", err)
 	}
 	copied := &sequence{tokens: s.tokens, pages: s.pages, state: c}
 	b.step(copied.work(plan.ModeExtend, 3))
-	if err := c.Truncate(254); err == nil || !strings.Contains(err.Error(), "holds positions from 252 on: compute the sequence again") {
+	if err := c.Truncate(254); err == nil || !strings.Contains(err.Error(), bound) {
 		t.Errorf("a copy with three more tokens, taken back behind the page: %v", err)
 	}
 	if err := c.Truncate(256); err != nil {
