@@ -124,7 +124,7 @@ func TestDraftsAfterAFailedPass(t *testing.T) {
 		d := step.Draft{Kind: plan.ModeExtend, Tokens: s.tokens[1:41], Pages: s.pages, State: s.state}
 		if dev.fails, dev.sublayers = fails, 0; fails {
 			_, err := b.run.Draft([]step.Draft{d}, false)
-			if err == nil || !strings.Contains(err.Error(), "on purpose") {
+			if err == nil || !strings.Contains(err.Error(), "feed-forward of the drafting block: stopped on purpose") {
 				t.Fatalf("got %v, want the device's error", err)
 			}
 		}
