@@ -158,8 +158,13 @@ func (e *Engine) windowBytes(cfg *plan.Config) int64 {
 	return e.windowed.WindowBytes(cfg)
 }
 
-// allocateCache makes the model's cache.
+// allocateCache makes the model's cache, and the states of as many sequences as can run: no pass takes memory later.
 func (e *Engine) allocateCache(cfg *plan.Config, s cacheSize) error {
+	if e.stateful != nil {
+		if err := e.stateful.Reserve(e.cfg.MaxRunning); err != nil {
+			return err
+		}
+	}
 	if e.windowed == nil {
 		return e.model.Allocate(cfg, s.pages)
 	}
