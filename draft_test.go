@@ -21,6 +21,7 @@ func drafts(t *testing.T, n int) spec.Setting {
 // The first draft of a prompt whose pages come from the cache is as good as that of the prompt computed whole: the drafting layer's rows lie in the
 // same pages.
 func TestReusedPagesHoldDraftRows(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{Draft: drafts(t, 1)})
 	question := ask("Leo starts with 40 photos. Leo throws away 13 photos. Leo wins 9 photos in a game. Leo collects another 4 photos. Leo wins 2 photos in a game. " +
 		"Leo throws away 3 photos. How many photos does Leo have now?")
@@ -41,6 +42,7 @@ func TestReusedPagesHoldDraftRows(t *testing.T) {
 
 // Every kind of row of a drafting engine is counted under its name.
 func TestDraftRowsAreCounted(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{Draft: drafts(t, 2)})
 	out := generate(t, e, Request{Chat: ask("Goodbye"), Sampling: greedy(), Trace: true})
 	rows := map[plan.RowKind]int64{}

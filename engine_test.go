@@ -12,6 +12,7 @@ func ask(text string) *chat.Request {
 }
 
 func TestBuiltInModelSolvesAWordProblem(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	r := generate(t, e, Request{Sampling: greedy(), Chat: ask("A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?")})
 	a := r.Choices[0]

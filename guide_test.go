@@ -14,6 +14,7 @@ var timer = chat.Tool{Name: "set_timer", Description: "Sets a timer.", Strict: t
 
 // A demanded call is made whatever the model would rather say, and its arguments follow the schema.
 func TestDemandedToolCall(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	for _, choice := range []chat.ToolChoice{{Mode: chat.ChoiceRequired}, {Mode: chat.ChoiceFunction, Name: "set_timer"}} {
 		for _, thinking := range []bool{false, true} {
@@ -38,6 +39,7 @@ func TestDemandedToolCall(t *testing.T) {
 
 // A format begins where reasoning ends.
 func TestFormatAfterReasoning(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	r := ask("A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?")
 	thinking := true
@@ -54,6 +56,7 @@ func TestFormatAfterReasoning(t *testing.T) {
 // A model that was offered no tool writes no piece of a call, where it would make one if it could: nobody would carry it out, and its markup would be content.
 // Drafts change nothing about it.
 func TestNoCallWithoutTools(t *testing.T) {
+	notUnderRace(t)
 	weather := chat.Tool{Name: "get_weather", Description: "Current weather of a city.", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}
 	const question = "Tell me the weather for London."
 	plain, drafting := start(t, Config{}), start(t, Config{Draft: drafts(t, 3)})

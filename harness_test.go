@@ -35,6 +35,15 @@ func start(t *testing.T, c Config) *Engine {
 	return e
 }
 
+// notUnderRace skips tests of what is computed, one request at a time, under the race detector: their tokens take ten times as long there,
+// and the tests of streams and cancellation use the same goroutines.
+func notUnderRace(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("one request at a time")
+	}
+}
+
 // checkEmpty: a stopped engine holds no page and owes nobody an answer.
 func checkEmpty(t *testing.T, e *Engine) {
 	t.Helper()

@@ -22,6 +22,7 @@ const garden = "A garden is 21 meters long and 2 meters wide. How many meters of
 
 // The model answers "21 + 2 = 23\n23 * 2 = 46\n#### 46".
 func TestWhatEndsAChoice(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	whole := generate(t, e, Request{Chat: ask(garden), Sampling: greedy()}).Choices[0]
 	if whole.Text != "21 + 2 = 23\n23 * 2 = 46\n#### 46" || !slices.Contains(e.eos, whole.Tokens[len(whole.Tokens)-1].ID) {
@@ -109,6 +110,7 @@ func checkLogprobs(t *testing.T, tok Token, n int) {
 
 // Masking the end of the sequence does not change what the model thought of it.
 func TestLogprobsAreTheModelsOwn(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	p := greedy()
 	p.Logprobs, p.TopLogprobs = true, 3
@@ -124,6 +126,7 @@ func TestLogprobsAreTheModelsOwn(t *testing.T) {
 
 // Every constrained answer parses and follows its format, whatever the temperature: also where the model would rather say something else.
 func TestFormatsHold(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	schema := `{"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
 		"pets": {"type": "array", "items": {"enum": ["cat", "dog", "owl"]}, "maxItems": 3}}, "required": ["name", "age", "pets"], "additionalProperties": false}`
@@ -162,6 +165,7 @@ func TestFormatsHold(t *testing.T) {
 
 // Tokens may spell broken characters; the text is valid all the same, and a character begun at the end shows as U+FFFD, not as nothing.
 func TestBrokenCharacters(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	lead := int32(-1)
 	for id := range int32(e.tok.VocabSize()) {

@@ -16,16 +16,20 @@ import (
 // Invariants of this file: a job can be cancelled at any moment; it then ends before the next batch with FinishCancelled for every choice
 // that had not ended, gives its pages back and leaves no goroutine behind; other jobs are not affected.
 
-func TestAThousandCancelledJobsLeakNothing(t *testing.T) {
+func TestCancelledJobsLeakNothing(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	t.Cleanup(func() { settled(t, goroutines) }) // after the engine is closed
 	e := start(t, testmodel.V32(t), Config{CacheTokens: 4 * 64, StepTokens: 64, MaxRunning: 16, MaxQueue: 4096}, checked(t))
+	each := 125
+	if raceEnabled {
+		each = 30
+	}
 	var wait sync.WaitGroup
 	for w := range 8 {
 		wait.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(w), 7))
-			for i := range 125 {
-				giveUp(t, e, random, w*125+i)
+			for i := range each {
+				giveUp(t, e, random, w*each+i)
 			}
 		})
 	}
@@ -33,8 +37,8 @@ func TestAThousandCancelledJobsLeakNothing(t *testing.T) {
 	e.Close(context.Background())
 	st := e.Stats()
 	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted, st.Steps, st.Preempted)
-	if st.Requests != 1000 || st.Aborted < 500 || st.Failed != 0 {
-		t.Errorf("%d requests, %d aborted, %d failed; want 1000, most of them aborted, none failed", st.Requests, st.Aborted, st.Failed)
+	if all := int64(8 * each); st.Requests != all || st.Aborted < all/2 || st.Failed != 0 {
+		t.Errorf("%d requests, %d aborted, %d failed; want %d, most aborted, none failed", st.Requests, st.Aborted, st.Failed, all)
 	}
 }
 

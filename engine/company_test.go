@@ -7,10 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"sparrow/internal/testmodel"
-	"sparrow/step"
 )
 
 // Invariants of this file: whatever runs beside a request, however its prompt is chunked, whether its pages were taken away and computed again or
@@ -56,18 +54,6 @@ func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Eng
 	return out
 }
 
-// gathered holds the first step back until n requests have arrived, so that they compete from the start.
-func gathered(n int) func(*Engine) {
-	return func(e *Engine) {
-		e.passes.runner = &tap{runner: e.passes.runner, before: func([]step.Work) error {
-			for e.Stats().Requests < int64(n) {
-				time.Sleep(time.Millisecond)
-			}
-			return nil
-		}}
-	}
-}
-
 // together runs all requests at once; they arrive in order.
 func together(t *testing.T, e *Engine, list []Request) []*response {
 	t.Helper()
@@ -102,13 +88,16 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 			if raceEnabled && c.checkpoint == tinyGLM {
 				t.Skip("the small checkpoint shows the same races in a tenth of the time")
 			}
+			if raceEnabled {
+				c.requests, c.pages = 24, 6
+			}
 			list := crowd(c.requests)
 			cfg := Config{Policy: deterministic(c.kv)}
 			apart, joint := keepLogits(), keepLogits()
 			want := lone(t, c.checkpoint, cfg, list, apart.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = c.pages*64, 96, 24
-			e := start(t, c.checkpoint, cfg, joint.watch, checked(t), gathered(len(list)))
-			got := together(t, e, list)
+			e, run := prepared(t, c.checkpoint, cfg, joint.watch, checked(t))
+			got := jointly(t, e, list, run)
 			if t.Failed() {
 				return
 			}
@@ -160,8 +149,8 @@ func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 		list = append(list, r)
 	}
 	want := lone(t, "", Config{}, list)
-	e := start(t, "", Config{CacheTokens: pages * 64, StepTokens: 128, MaxRunning: 16}, checked(t), gathered(len(list)))
-	got := together(t, e, list)
+	e, run := prepared(t, "", Config{CacheTokens: pages * 64, StepTokens: 128, MaxRunning: 16}, checked(t))
+	got := jointly(t, e, list, run)
 	for i := range list {
 		if !t.Failed() && got[i].Choices[0].Text != want[i].Choices[0].Text {
 			t.Errorf("request %d: %q, alone %q", i, got[i].Choices[0].Text, want[i].Choices[0].Text)

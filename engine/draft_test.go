@@ -105,8 +105,8 @@ func TestDraftedAnswersArePlainAnswers(t *testing.T) {
 			cfg := Config{Policy: plan.Policy{KV: c.kv}, Draft: spec.Off()}
 			want := lone(t, c.checkpoint, cfg, requests)
 			cfg.Draft, cfg.StepTokens, cfg.NoReuse = drafts(t, c.drafts), c.step, true
-			e := start(t, c.checkpoint, cfg, checked(t), oracle(want, requests), gathered(len(requests)))
-			compare(t, requests, together(t, e, mixedDrafts(requests, c.drafts)), want)
+			e, run := prepared(t, c.checkpoint, cfg, checked(t), oracle(want, requests))
+			compare(t, requests, jointly(t, e, mixedDrafts(requests, c.drafts), run), want)
 			guessed(t, e)
 		})
 	}
@@ -122,13 +122,17 @@ func guessed(t *testing.T, e *Engine) {
 
 // Preempted, recomputed, with common prefixes: in deterministic mode the logits of every kept row have the bits of a lone plain run.
 func TestADraftingCrowdGetsTheLogitsOfLonePlainRuns(t *testing.T) {
-	list := crowd(48)
+	requests, pages := 48, 16
+	if raceEnabled {
+		requests, pages = 24, 6
+	}
+	list := crowd(requests)
 	dir, cfg := testmodel.V32Draft(t), Config{Policy: deterministic("fp8-656"), Draft: spec.Off()}
 	apart, joint := keepLogits(), keepLogits()
 	want := lone(t, dir, cfg, list, apart.watch)
-	cfg.Draft, cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = drafts(t, 3), 16*64, 96, 24
-	e := start(t, dir, cfg, joint.watch, oracle(want, list), checked(t), gathered(len(list)))
-	compare(t, list, together(t, e, mixedDrafts(list, 3)), want)
+	cfg.Draft, cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = drafts(t, 3), pages*64, 96, 24
+	e, run := prepared(t, dir, cfg, joint.watch, oracle(want, list), checked(t))
+	compare(t, list, jointly(t, e, mixedDrafts(list, 3), run), want)
 	different := 0
 	for k, v := range apart.rows {
 		if joint.rows[k] != v {
