@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"sparrow/internal/testmodel"
@@ -103,13 +104,20 @@ func TestStartingOverEnds(t *testing.T) {
 	e, run := faulty(t, testmodel.V4(t), Config{StepTokens: 600}, &halfway{begin: 2, layer: 1, always: true})
 	var streams []*Job
 	for i := range 2 {
-		streams = append(streams, open(t, e, Request{Prompt: tokens(i, 700), Sampling: greedy(), MaxTokens: 3}))
+		streams = append(streams, open(t, e, Request{Prompt: tokens(i, 700), Sampling: greedy(), MaxTokens: 3, Trace: true}))
 	}
 	run()
 	for _, s := range streams {
-		if _, last := collect(s); last.Finish != FinishError || !errors.Is(last.Err, ErrStep) {
+		_, last := collect(s)
+		if last.Finish != FinishError || !errors.Is(last.Err, ErrStep) || !strings.Contains(last.Err.Error(), "computed again 3 times") {
 			t.Errorf("ended with %+v", last)
 		}
+		if n := s.Trace().Preempted; n != 3 {
+			t.Errorf("computed again %d times, want 3", n)
+		}
+	}
+	if st := e.Stats(); st.Isolated != 4 || st.Failed != 2 {
+		t.Errorf("%d batches failed, %d requests; want the first and three more, and both", st.Isolated, st.Failed)
 	}
 }
 

@@ -337,3 +337,37 @@ func TestScheduleAllocatesNothingForDecodes(t *testing.T) {
 		t.Errorf("%v allocations in a step", n)
 	}
 }
+
+// Admission keeps the page that a running prompt's first sampled token needs: three pages of four tokens, prompts of eight and three. Both
+// prompts would fit; the older one's ninth token would then preempt the younger sequence.
+func TestAdmissionKeepsThePageOfTheNextToken(t *testing.T) {
+	f := newTestFake(t, 3, 4, Limits{BatchTokens: 20, MaxRunning: 4})
+	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 10)
+	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 3)}, 4)
+	if items := mustStep(t, f); find(items, old) == nil || find(items, young) != nil {
+		t.Errorf("%d items; want the older sequence alone", len(items))
+	}
+	for len(f.goals) > 0 {
+		mustStep(t, f)
+	}
+	if n := f.sched.Preemptions(); n != 0 {
+		t.Errorf("%d preemptions", n)
+	}
+}
+
+// A chunk takes every window page that no other prompt needs, also the last one.
+func TestAChunkTakesTheLastWindowPage(t *testing.T) {
+	window := kv.Window{Pages: 4, Tokens: 4}
+	limits := Limits{BatchTokens: 32, MaxRunning: 4}
+	f, err := newWindowed(20, 4, window, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := mustAdd(t, f, &Sequence{Tokens: prompt(0, 16)}, 17)
+	if it := find(mustStep(t, f), alone); it == nil || len(it.Tokens) != 16 {
+		t.Errorf("the first chunk is %+v, want the sixteen tokens that four window pages hold", it)
+	}
+	for len(f.goals) > 0 {
+		mustStep(t, f)
+	}
+}

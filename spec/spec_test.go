@@ -184,3 +184,60 @@ func TestCostsStaySane(t *testing.T) {
 		t.Errorf("an exact line is fitted as %v + %v a row", fixed, each)
 	}
 }
+
+// One pass during which the machine was interrupted changes neither the estimates much nor the decision.
+func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
+	c := New(Auto())
+	measure := func() {
+		for i := range 60 {
+			rows := 1 + i%5
+			c.ForwardPass(rows, 1+0.02*float64(rows))
+			c.DraftPass(rows, 0.05+0.005*float64(rows))
+		}
+	}
+	measure()
+	r := c.Request()
+	depth, forward, draft := r.Depth(1), c.forward.at(1, 1), c.draft.at(1, 1)
+	if depth < 2 {
+		t.Fatalf("%d drafts, want several: the costs are made for that", depth)
+	}
+	c.ForwardPass(3, 900)
+	c.DraftPass(3, 900)
+	if got := c.forward.at(1, 1); got > 1.2*forward || got < forward/1.2 {
+		t.Errorf("a forward pass is estimated at %v, before the interruption at %v", got, forward)
+	}
+	if got := c.draft.at(1, 1); got > 1.2*draft || got < draft/1.2 {
+		t.Errorf("a draft pass is estimated at %v, before the interruption at %v", got, draft)
+	}
+	if n := r.Depth(1); n != depth {
+		t.Errorf("%d drafts after the interruption, %d before", n, depth)
+	}
+}
+
+// Drafting ends after sixteen losses in a row: a decision in between at which it pays starts the count again.
+func TestLossesCountInARow(t *testing.T) {
+	c := New(Auto())
+	for i := range 60 {
+		rows := 1 + i%5
+		c.ForwardPass(rows, 1+0.3*float64(rows))
+		c.DraftPass(rows, 0.05+0.005*float64(rows))
+	}
+	r := c.Request()
+	const full = 64 // sequences, where rows are nearly all of the cost
+	lose := func(times int) {
+		t.Helper()
+		for i := range times {
+			if n := r.Depth(full); n != 1 || !r.Active() {
+				t.Fatalf("loss %d: %d drafts, active %v; want one to keep measuring", i+1, n, r.Active())
+			}
+		}
+	}
+	lose(15)
+	if n := r.Depth(1); n < 1 || r.losses != 0 {
+		t.Fatalf("alone: %d drafts, %d losses; want a gain", n, r.losses)
+	}
+	lose(15)
+	if n := r.Depth(full); n != 0 || r.Active() {
+		t.Errorf("the sixteenth loss in a row: %d drafts, active %v", n, r.Active())
+	}
+}
