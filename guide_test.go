@@ -53,8 +53,8 @@ func TestFormatAfterReasoning(t *testing.T) {
 	}
 }
 
-// A model that was offered no tool writes no piece of a call, where it would make one if it could: nobody would carry it out, and its markup would be content.
-// Drafts change nothing about it.
+// A model that was offered no tool writes no piece of a call, where it would make one if it could: nobody would carry it out, and its
+// markup would be content. That holds before MinTokens too, and however likely a marker is. Drafts change nothing about it.
 func TestNoCallWithoutTools(t *testing.T) {
 	notUnderRace(t)
 	weather := chat.Tool{Name: "get_weather", Description: "Current weather of a city.", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}
@@ -79,6 +79,27 @@ func TestNoCallWithoutTools(t *testing.T) {
 	}
 	if st := drafting.Stats(); st.Drafted == 0 {
 		t.Error("nothing was drafted")
+	}
+	syntax, _ := plain.format.(chat.Caller).CallSyntax()
+	biased := greedy()
+	biased.LogitBias = map[int32]float64{}
+	for _, text := range syntax.Markers {
+		if id, ok := plain.tok.TokenID(text); ok {
+			biased.LogitBias[id] = 100
+		}
+	}
+	for _, tools := range [][]chat.Tool{nil, {weather}} {
+		for _, least := range []int{0, 12} {
+			for _, e := range []*Engine{plain, drafting} {
+				r := ask("Hello! How are you today?")
+				r.Tools = tools
+				a := generate(t, e, Request{Sampling: biased, Chat: r, MaxTokens: 20, MinTokens: least}).Choices[0]
+				begun := slices.ContainsFunc(a.Tokens, func(tok Token) bool { return biased.LogitBias[tok.ID] > 0 })
+				if begun != (tools != nil) {
+					t.Errorf("%d tools, at least %d tokens, likely markers: a call is begun %v in %q", len(tools), least, begun, a.Text)
+				}
+			}
+		}
 	}
 	r := ask(question)
 	r.Tools = []chat.Tool{weather}
