@@ -1,17 +1,13 @@
 package engine
 
 import (
-	"slices"
-	"time"
-
-	"sparrow/plan"
 	"sparrow/sched"
 	"sparrow/spec"
 )
 
 // Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts included, so that
 // its rows lie in every page beside the target's, and proposes how sequences go on. The next batch then verifies the proposals: it
-// computes several rows of a sequence at once, and Engine.advance samples from them exactly as plain decoding would. So the answer is
+// computes several rows of a sequence at once, and Engine.sampleItem samples from them exactly as plain decoding would. So the answer is
 // the same with and without drafts, at any temperature and under any constraint; see package spec.
 
 // drafter is what drafting keeps between passes.
@@ -28,23 +24,15 @@ type chain struct {
 	limits constraint // of the choice, as it will be after the drafts
 }
 
-// draftsFor is how a choice that begins to run drafts: as its request says, or as pays.
-func (e *Engine) draftsFor(c *choice) spec.Request {
-	switch asked := c.job.request.Draft; {
+// draftsFor is how the choices of a request draft: as it says, or as pays.
+func (e *Engine) draftsFor(r *Request) spec.Request {
+	switch asked := r.Draft; {
 	case e.drafter == nil || asked != nil && *asked == 0:
 		return spec.Request{}
 	case asked != nil:
 		return e.drafter.control.Exactly(*asked)
 	}
 	return e.drafter.control.Request()
-}
-
-// measure notes the cost of a forward pass whose rows all decode or verify.
-func (e *Engine) measure(p *plan.Plan, took time.Duration) {
-	other := func(s plan.Segment) bool { return !s.Row.DecodeLike() }
-	if e.drafter != nil && !slices.ContainsFunc(p.Segments, other) {
-		e.drafter.control.ForwardPass(p.Rows, took.Seconds())
-	}
 }
 
 // draft runs the drafting layer over the rows of a batch, then once for each further draft of the longest chain.

@@ -144,7 +144,7 @@ func (e *Engine) maxTokens(r *Request) (int, error) {
 // addChoice makes the state of the job's next continuation.
 func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	r := &j.request
-	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens}
+	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens, drafts: e.draftsFor(r)}
 	if c.sampler, err = sample.New(r.Sampling, c.index, e.scratch); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}

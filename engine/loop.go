@@ -79,6 +79,19 @@ func (e *Engine) receive() (halt, closing bool) {
 	return e.halt, e.closing
 }
 
+// fail ends a choice that cannot be computed.
+func (e *Engine) fail(c *choice, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failLocked(c, err)
+}
+
+// failLocked is fail for callers that hold mu.
+func (e *Engine) failLocked(c *choice, err error) {
+	e.cfg.Log.Error("request failed", "id", c.job.request.ID, "choice", c.index, "error", err)
+	e.end(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
+}
+
 // end finishes a choice and gives its pages back. The caller holds mu.
 func (e *Engine) end(c *choice, why Finish, err error) {
 	if c.ended {

@@ -76,7 +76,6 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 			continue
 		}
 		c.ran, c.match = true, c.seq.Match
-		c.drafts = e.draftsFor(c)
 		e.queued--
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
@@ -94,7 +93,6 @@ func (e *Engine) account(it *sched.Item, p *plan.Plan, outs []outcome, err error
 	defer e.mu.Unlock()
 	c := ownerOf(it)
 	j := c.job
-	j.tracePlan(p)
 	if len(outs) > 0 && j.first.IsZero() {
 		j.first = time.Now()
 	}
@@ -103,6 +101,7 @@ func (e *Engine) account(it *sched.Item, p *plan.Plan, outs []outcome, err error
 	if it.Drafts > 0 {
 		e.countDrafts(c, it.DraftTokens(), outs)
 	}
+	j.tracePlan(p)
 	for i := range outs {
 		j.queue.push(outs[i].event)
 	}

@@ -55,6 +55,14 @@ type Item struct {
 // Kept is how many of the item's tokens are part of the sequence: all but the drafts that were not accepted.
 func (it *Item) Kept() int { return len(it.Tokens) - it.Drafts + it.accepted }
 
+// LogitRows is how many rows of logits the item needs: one for the next token, and one behind each draft.
+func (it *Item) LogitRows() int {
+	if it.Last {
+		return 1 + it.Drafts
+	}
+	return 0
+}
+
 // DraftTokens are the item's drafts, the last of Tokens.
 func (it *Item) DraftTokens() []int32 { return it.Tokens[len(it.Tokens)-it.Drafts:] }
 
