@@ -67,7 +67,9 @@ func (l *constraint) clone() constraint {
 }
 
 // free reports whether every token may always come next.
-func (l *constraint) free() bool { return l.document == nil && l.calls == nil && l.noCalls == nil && l.noEnd == nil }
+func (l *constraint) free() bool {
+	return l.document == nil && l.calls == nil && l.noCalls == nil && l.noEnd == nil
+}
 
 // early tells whether the choice is still shorter than its minimum.
 func (l *constraint) early() bool { return l.made < l.least }
