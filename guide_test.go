@@ -16,7 +16,8 @@ var timer = chat.Tool{Name: "set_timer", Description: "Sets a timer.", Strict: t
 func TestDemandedToolCall(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
-	for _, choice := range []chat.ToolChoice{{Mode: chat.ChoiceRequired}, {Mode: chat.ChoiceFunction, Name: "set_timer"}} {
+	for _, choice := range []chat.ToolChoice{{Mode: chat.ChoiceRequired},
+		{Mode: chat.ChoiceFunction, Name: "set_timer"}} {
 		for _, thinking := range []bool{false, true} {
 			r := ask("Hello! How are you today?")
 			r.Tools, r.ToolChoice, r.Thinking = []chat.Tool{timer}, choice, &thinking
@@ -30,7 +31,8 @@ func TestDemandedToolCall(t *testing.T) {
 			}
 			var args struct{ Minutes int }
 			c := a.Message.ToolCalls[0]
-			if err := json.Unmarshal([]byte(c.Arguments), &args); err != nil || c.Name != "set_timer" || args.Minutes < 1 || args.Minutes > 600 {
+			if err := json.Unmarshal([]byte(c.Arguments), &args); err != nil || c.Name != "set_timer" ||
+				args.Minutes < 1 || args.Minutes > 600 {
 				t.Errorf("%v: called %s(%s): %v", choice.Mode, c.Name, c.Arguments, err)
 			}
 		}
@@ -53,8 +55,9 @@ func TestFormatAfterReasoning(t *testing.T) {
 	}
 }
 
-// A model that was offered no tool writes no piece of a call, where it would make one if it could: nobody would carry it out, and its
-// markup would be content. That holds before MinTokens too, and however likely a marker is. Drafts change nothing about it.
+// A model that was offered no tool writes no piece of a call, where it would make one if it could: nobody would carry
+// it out, and its markup would be content. That holds before MinTokens too, and however likely a marker is. Drafts
+// change nothing about it.
 func TestNoCallWithoutTools(t *testing.T) {
 	notUnderRace(t)
 	weather := chat.Tool{Name: "get_weather", Description: "Current weather of a city.", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}
@@ -69,8 +72,10 @@ func TestNoCallWithoutTools(t *testing.T) {
 			r.Tools, r.ToolChoice.Mode = choice.tools, choice.mode
 			request := Request{Sampling: greedy(), Chat: r, MaxTokens: 60, MinTokens: least}
 			a := generate(t, plain, request).Choices[0]
-			if a.Message.Content == "" || strings.Contains(a.Text, "<｜tool") || len(a.Message.ToolCalls) > 0 || a.Finish == FinishToolCalls {
-				t.Errorf("%s, at least %d tokens: %q, finish %s, calls %v", name, least, a.Message.Content, a.Finish, a.Message.ToolCalls)
+			if a.Message.Content == "" || strings.Contains(a.Text, "<｜tool") || len(a.Message.ToolCalls) > 0 ||
+				a.Finish == FinishToolCalls {
+				t.Errorf("%s, at least %d tokens: %q, finish %s, calls %v", name, least, a.Message.Content, a.Finish,
+					a.Message.ToolCalls)
 			}
 			if b := generate(t, drafting, request).Choices[0]; !slices.Equal(ids(a), ids(b)) {
 				t.Errorf("%s, at least %d tokens: %q plain, %q drafted", name, least, a.Text, b.Text)
@@ -96,14 +101,16 @@ func TestNoCallWithoutTools(t *testing.T) {
 				a := generate(t, e, Request{Sampling: biased, Chat: r, MaxTokens: 20, MinTokens: least}).Choices[0]
 				begun := slices.ContainsFunc(a.Tokens, func(tok Token) bool { return biased.LogitBias[tok.ID] > 0 })
 				if begun != (tools != nil) {
-					t.Errorf("%d tools, at least %d tokens, likely markers: a call is begun %v in %q", len(tools), least, begun, a.Text)
+					t.Errorf("%d tools, at least %d tokens, likely markers: a call is begun %v in %q", len(tools),
+						least, begun, a.Text)
 				}
 			}
 		}
 	}
 	r := ask(question)
 	r.Tools = []chat.Tool{weather}
-	if a := generate(t, plain, Request{Sampling: greedy(), Chat: r, MaxTokens: 60}).Choices[0]; a.Finish != FinishToolCalls {
+	if a := generate(t, plain, Request{Sampling: greedy(), Chat: r,
+		MaxTokens: 60}).Choices[0]; a.Finish != FinishToolCalls {
 		t.Errorf("with the tool offered: %q, finish %s", a.Text, a.Finish)
 	}
 }

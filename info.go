@@ -10,7 +10,8 @@ type (
 	Memory = engine.Memory
 	// Stats is a snapshot of an engine. Counters only grow.
 	Stats = engine.Stats
-	// DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many were it.
+	// DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many
+	// were it.
 	DraftCount = engine.DraftCount
 	// PlanCount is how many rows one kind of segment has carried.
 	PlanCount = engine.PlanCount

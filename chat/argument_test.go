@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// How the text of an argument becomes JSON depends on the types its schema allows. Where a string and something else but a number may
-// stand, text in quotes is a string that has quotes: formats that write strings without quotes mean them.
+// How the text of an argument becomes JSON depends on the types its schema allows. Where a string and something else
+// but a number may stand, text in quotes is a string that has quotes: formats that write strings without quotes mean
+// them.
 func TestTextOfAnArgument(t *testing.T) {
 	for _, c := range []struct{ schema, text, want string }{
 		{`{"type": "string"}`, `"x"`, `"\"x\""`},
@@ -24,7 +25,8 @@ func TestTextOfAnArgument(t *testing.T) {
 		{`{"type": "integer"}`, `"x"`, `"x"`},
 		{`{}`, `"x"`, `"x"`},
 	} {
-		tool := Tool{Name: "f", Parameters: json.RawMessage(`{"type": "object", "properties": {"a": ` + c.schema + `}}`)}
+		schema := `{"type": "object", "properties": {"a": ` + c.schema + `}}`
+		tool := Tool{Name: "f", Parameters: json.RawMessage(schema)}
 		if got := newToolTypes([]Tool{tool}).kind("f", "a").json(c.text); got != c.want {
 			t.Errorf("%s as %s is %s, want %s", c.text, c.schema, got, c.want)
 		}

@@ -12,9 +12,9 @@ import (
 	"sparrow/spec"
 )
 
-// After warm-up a step that only decodes allocates nothing: not in the scheduler, the cache, the planner, the model, the kernels, the sampler or the
-// delivery of tokens, with greedy, seeded and penalised choices side by side and while sequences grow into new pages. Warm-up is a batch as large, of sequences
-// longer than those measured.
+// After warm-up a step that only decodes allocates nothing: not in the scheduler, the cache, the planner, the model,
+// the kernels, the sampler or the delivery of tokens, with greedy, seeded and penalised choices side by side and while
+// sequences grow into new pages. Warm-up is a batch as large, of sequences longer than those measured.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -37,12 +37,16 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				e.cancel(j)
 			}
 			jobs := decoding(t, e, 130)
-			runtime.GC() // empties the kernels' pools of scratch memory, which the next steps fill again, and no collection empties them after that
+			// A collection empties the kernels' pools of scratch memory. The next steps fill them again, and no further
+			// collection runs.
+			runtime.GC()
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			decode(e, jobs, 25)
-			// Past token 192, where every sequence takes a page; token 256 would widen the page tables and make a new plan.
+			// Past token 192, where every sequence takes a page; token 256 would widen the page tables and make a new
+			// plan.
 			const steps = 30
-			if n := leastAllocations(3, func(measured func(func())) { measured(func() { decode(e, jobs, steps) }) }); n >= steps/2 {
+			n := leastAllocations(3, func(measured func(func())) { measured(func() { decode(e, jobs, steps) }) })
+			if n >= steps/2 {
 				t.Errorf("%d allocations in %d steps", n, steps)
 			}
 			for _, j := range jobs {
@@ -63,7 +67,8 @@ func decoding(t *testing.T, e *Engine, prompt int) []*Job {
 		if i == 3 {
 			p.TopP, p.TopK, p.RepetitionPenalty, p.Logprobs = 0.9, 40, 1.1, true
 		}
-		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, prompt), Sampling: p, MaxTokens: 1000, IgnoreEOS: true}))
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, prompt), Sampling: p, MaxTokens: 1000,
+			IgnoreEOS: true}))
 	}
 	for jobs[5].choices[0].limits.made == 0 {
 		decode(e, nil, 1)
@@ -81,9 +86,9 @@ func decode(e *Engine, jobs []*Job, steps int) {
 	}
 }
 
-// A sequence that drafts alone allocates nothing either. It is generated several times: from the second time on every plan is known, so that
-// only what each iteration allocates is counted. One worker on one processor: how threads wait for each other, and whose scratch memory they
-// find, depends on what else the machine does.
+// A sequence that drafts alone allocates nothing either. It is generated several times: from the second time on every
+// plan is known, so that only what each iteration allocates is counted. One worker on one processor: how threads wait
+// for each other, and whose scratch memory they find, depends on what else the machine does.
 func TestDraftingAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -119,8 +124,9 @@ func TestDraftingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// leastAllocations runs something several times and returns the fewest allocations of the part that it measures. The runtime itself
-// allocates now and then, for goroutines that park and for its own background work; a step that allocates does so every time.
+// leastAllocations runs something several times and returns the fewest allocations of the part that it measures. The
+// runtime itself allocates now and then, for goroutines that park and for its own background work; a step that
+// allocates does so every time.
 func leastAllocations(times int, run func(measured func(func()))) uint64 {
 	least := uint64(math.MaxUint64)
 	for range times {

@@ -11,11 +11,12 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: whatever runs beside a request, however its prompt is chunked, whether its pages were taken away and computed again or
-// came from another request, it gets the tokens of a lone run; in deterministic mode from the same logits, to the bit. kv.Check holds after every
-// step, and in the end no page is held.
+// Invariants of this file: whatever runs beside a request, however its prompt is chunked, whether its pages were taken
+// away and computed again or came from another request, it gets the tokens of a lone run; in deterministic mode from
+// the same logits, to the bit. kv.Check holds after every step, and in the end no page is held.
 
-// crowd is n requests of mixed lengths in three families with a common beginning, half greedy, half seeded, some with two choices.
+// crowd is n requests of mixed lengths in three families with a common beginning, half greedy, half seeded, some with
+// two choices.
 func crowd(n int) []Request {
 	random := rand.New(rand.NewPCG(1, 2))
 	var list []Request
@@ -26,7 +27,8 @@ func crowd(n int) []Request {
 		if i%8 == 6 {
 			prompt = tokens(200+i, 1+random.IntN(40)) // shares nothing
 		}
-		r := Request{ID: fmt.Sprint(i), Prompt: prompt, Sampling: greedy(), MaxTokens: 8 + random.IntN(36), IgnoreEOS: i%4 == 0}
+		r := Request{ID: fmt.Sprint(i), Prompt: prompt, Sampling: greedy(), MaxTokens: 8 + random.IntN(36),
+			IgnoreEOS: i%4 == 0}
 		if i%2 == 1 {
 			r.Sampling = seeded(int64(i))
 			r.Sampling.TopP = 0.9
@@ -124,14 +126,16 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 func crowded(t *testing.T, e *Engine) {
 	t.Helper()
 	if st := e.Stats(); st.Preempted == 0 || st.CachedTokens == 0 || st.KV.Evictions == 0 {
-		t.Errorf("%d preemptions, %d reused tokens, %d evictions; want some of each", st.Preempted, st.CachedTokens, st.KV.Evictions)
+		t.Errorf("%d preemptions, %d reused tokens, %d evictions; want some of each", st.Preempted, st.CachedTokens,
+			st.KV.Evictions)
 	} else {
-		t.Logf("%d steps, %d preemptions, %d reused tokens, %d evictions", st.Steps, st.Preempted, st.CachedTokens, st.KV.Evictions)
+		t.Logf("%d steps, %d preemptions, %d reused tokens, %d evictions", st.Steps, st.Preempted, st.CachedTokens,
+			st.KV.Evictions)
 	}
 }
 
-// Without deterministic, a token computed again as prompt may differ from its first computation in the last bits. Where the model is sure of
-// itself that moves no token: the trained model's answers are those of lone runs.
+// Without deterministic, a token computed again as prompt may differ from its first computation in the last bits. Where
+// the model is sure of itself that moves no token: the trained model's answers are those of lone runs.
 func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 	requests, pages := 16, 7
 	if raceEnabled {
@@ -141,7 +145,8 @@ func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 	for i := range requests {
 		who := []string{"Mark", "Tina", "Leo", "Rosa", "Yara", "Hugo"}[i%6]
 		r := ask(t, fmt.Sprintf("%s starts with %d photos. %s throws away %d photos. %s wins %d photos in a game. "+
-			"%s collects another %d photos. How many photos does %s have now?", who, 20+i%40, who, 3+i%11, who, 5+i%31, who, 2+i%7, who))
+			"%s collects another %d photos. How many photos does %s have now?", who, 20+i%40, who, 3+i%11, who, 5+i%31,
+			who, 2+i%7, who))
 		if i%2 == 1 {
 			r.Sampling = seeded(int64(i))
 			r.Sampling.Temperature = 0.3

@@ -97,8 +97,8 @@ func workOf(it *sched.Item) step.Work {
 	return w
 }
 
-// draftRows adds the rows of an item that were kept to the next draft pass: the hidden states are those that the forward pass computed
-// for item number from of its batch. It returns the number of the work.
+// draftRows adds the rows of an item that were kept to the next draft pass: the hidden states are those that the
+// forward pass computed for item number from of its batch. It returns the number of the work.
 func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	c := ownerOf(it)
 	w := step.Draft{Kind: plan.ModeExtend, Tokens: c.seq.Tokens[it.Cached+1 : it.Cached+it.Kept()+1], Cached: it.Cached,
@@ -110,8 +110,9 @@ func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	return len(p.drafts) - 1
 }
 
-// draftNext adds the row after the latest draft of a choice to the next draft pass: it continues from the output of work number from of
-// the pass before. The row lies where the draft's own row will be; the target's hidden states replace it when the draft is accepted.
+// draftNext adds the row after the latest draft of a choice to the next draft pass: it continues from the output of
+// work number from of the pass before. The row lies where the draft's own row will be; the target's hidden states
+// replace it when the draft is accepted.
 func (p *passes) draftNext(c *choice, from int) int {
 	q := &c.seq
 	n := len(q.Drafts)

@@ -6,7 +6,8 @@ import (
 	"sparrow/sched"
 )
 
-// iterate runs one batch. A batch that fails is run again item by item, so that only the requests that fail by themselves are lost.
+// iterate runs one batch. A batch that fails is run again item by item, so that only the requests that fail by
+// themselves are lost.
 func (e *Engine) iterate(items []sched.Item) {
 	begun := time.Now()
 	e.noteAdmitted(items, begun)
@@ -56,9 +57,10 @@ func (e *Engine) runOneByOne(items []sched.Item, begun time.Time, failed error) 
 	}
 }
 
-// sampleItem commits an item and, where its tokens are all computed, samples from its rows of logits one after the other, as plain
-// decoding would: the first row continues the sequence, and each further row counts only if the draft before it is the token that was
-// sampled. A panic is an error of this choice alone. The outcomes are valid until the next call.
+// sampleItem commits an item and, where its tokens are all computed, samples from its rows of logits one after the
+// other, as plain decoding would: the first row continues the sequence, and each further row counts only if the draft
+// before it is the token that was sampled. A panic is an error of this choice alone. The outcomes are valid until the
+// next call.
 func (e *Engine) sampleItem(it *sched.Item, rows logits) (outs []outcome, err error) {
 	e.outcomes = e.outcomes[:0]
 	defer func() { outs = e.outcomes }()

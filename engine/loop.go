@@ -26,13 +26,14 @@ func (e *Engine) loop() {
 	}
 }
 
-// shutDown ends the loop: every choice that is left fails, and nothing is accepted any more. A panic that reached the loop means that the
-// state shared by all requests can no longer be trusted; the engine stops, the process goes on.
+// shutDown ends the loop: every choice that is left fails, and nothing is accepted any more. A panic that reached the
+// loop means that the state shared by all requests can no longer be trusted; the engine stops, the process goes on.
 func (e *Engine) shutDown() {
 	err := ErrClosed
 	panicked := recover()
 	if panicked != nil {
-		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack", string(debug.Stack()))
+		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack",
+			string(debug.Stack()))
 		err = fmt.Errorf("%w: its loop panicked: %v", ErrClosed, panicked)
 	}
 	e.mu.Lock()

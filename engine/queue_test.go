@@ -10,7 +10,8 @@ import (
 	"sparrow/step"
 )
 
-// Invariants of this file: as many sequences wait as configured and no more; a long prompt or a slow reader holds nobody up.
+// Invariants of this file: as many sequences wait as configured and no more; a long prompt or a slow reader holds
+// nobody up.
 
 func TestTheQueueIsBounded(t *testing.T) {
 	hook, entered, leave := gate()
@@ -56,8 +57,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 }
 
-// Thousands of tokens of prompt beside streams that decode: between two tokens of a stream there is one step, and a short prompt that arrives later gets
-// its first token long before the long one is done.
+// Thousands of tokens of prompt beside streams that decode: between two tokens of a stream there is one step, and a
+// short prompt that arrives later gets its first token long before the long one is done.
 func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	length := 4000
 	if raceEnabled {
@@ -104,7 +105,8 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 		s.Next()
 		streams = append(streams, s)
 	}
-	streams = append(streams, open(t, e, Request{ID: "long", Prompt: tokens(2, length), Sampling: greedy(), MaxTokens: 1}))
+	streams = append(streams, open(t, e, Request{ID: "long", Prompt: tokens(2, length), Sampling: greedy(),
+		MaxTokens: 1}))
 	<-begun
 	streams = append(streams, open(t, e, Request{ID: "short", Prompt: tokens(3, 60), Sampling: greedy(), MaxTokens: 1}))
 	for _, s := range streams {
@@ -115,7 +117,8 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 		t.Errorf("up to %d steps between two tokens of a stream that decodes", most)
 	}
 	if firsts["long"]-firsts["short"] < length/256 {
-		t.Errorf("the short prompt's first token came in step %d, the long one's in step %d", firsts["short"], firsts["long"])
+		t.Errorf("the short prompt's first token came in step %d, the long one's in step %d", firsts["short"],
+			firsts["long"])
 	}
 }
 

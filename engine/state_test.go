@@ -12,10 +12,12 @@ import (
 	"sparrow/step"
 )
 
-// Invariants of this file: a model that keeps a state of every sequence is served like the others. Company, chunks, preemption, failed steps and
-// cancellation change no bit of anybody's logits, and in the end no state is held (start checks that).
+// Invariants of this file: a model that keeps a state of every sequence is served like the others. Company, chunks,
+// preemption, failed steps and cancellation change no bit of anybody's logits, and in the end no state is held (start
+// checks that).
 
-// long is n requests that grow over the end of a page of 256 tokens, in families whose prompts begin with a common page, one with two choices.
+// long is n requests that grow over the end of a page of 256 tokens, in families whose prompts begin with a common
+// page, one with two choices.
 func long(n int) []Request {
 	var list []Request
 	for i := range n {
@@ -75,14 +77,16 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 	}
 }
 
-// A step fails half way, after some layers have written their rows over what the states held: the sequences start over and lose nothing but time.
+// A step fails half way, after some layers have written their rows over what the states held: the sequences start over
+// and lose nothing but time.
 func TestAFailedStepSpoilsNobodysState(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}
 	var list []Request
 	for i := range 2 {
-		list = append(list, Request{ID: fmt.Sprint(i), Prompt: tokens(i, 700+i), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
+		list = append(list, Request{ID: fmt.Sprint(i), Prompt: tokens(i, 700+i), Sampling: greedy(), MaxTokens: 3,
+			IgnoreEOS: true})
 	}
 	dir, cfg := testmodel.V4(t), Config{Policy: deterministic("fp8")}
 	apart, joint := keepLogits(), keepLogits()
@@ -92,7 +96,8 @@ func TestAFailedStepSpoilsNobodysState(t *testing.T) {
 	jointly(t, e, list, run)
 	sameRows(t, joint, apart)
 	if st := e.Stats(); st.Isolated != 1 || st.Preempted != 2 || st.Failed != 0 {
-		t.Errorf("%d steps apart, %d sequences started over, %d failed; want 1, 2, 0", st.Isolated, st.Preempted, st.Failed)
+		t.Errorf("%d steps apart, %d sequences started over, %d failed; want 1, 2, 0", st.Isolated, st.Preempted,
+			st.Failed)
 	}
 }
 
@@ -104,12 +109,14 @@ func TestStartingOverEnds(t *testing.T) {
 	e, run := faulty(t, testmodel.V4(t), Config{StepTokens: 600}, &halfway{begin: 2, layer: 1, always: true})
 	var streams []*Job
 	for i := range 2 {
-		streams = append(streams, open(t, e, Request{Prompt: tokens(i, 700), Sampling: greedy(), MaxTokens: 3, Trace: true}))
+		streams = append(streams, open(t, e,
+			Request{Prompt: tokens(i, 700), Sampling: greedy(), MaxTokens: 3, Trace: true}))
 	}
 	run()
 	for _, s := range streams {
 		_, last := collect(s)
-		if last.Finish != FinishError || !errors.Is(last.Err, ErrStep) || !strings.Contains(last.Err.Error(), "computed again 3 times") {
+		if last.Finish != FinishError || !errors.Is(last.Err, ErrStep) ||
+			!strings.Contains(last.Err.Error(), "computed again 3 times") {
 			t.Errorf("ended with %+v", last)
 		}
 		if n := s.Trace().Preempted; n != 3 {

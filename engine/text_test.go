@@ -64,7 +64,8 @@ func vocabulary(t testing.TB) *words {
 func ask(t testing.TB, text string) Request {
 	t.Helper()
 	w := vocabulary(t)
-	p, err := w.format.Render(chat.Request{Messages: []chat.Message{{Role: "user", Content: text}}, AddGenerationPrompt: true})
+	p, err := w.format.Render(chat.Request{Messages: []chat.Message{{Role: "user", Content: text}},
+		AddGenerationPrompt: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,8 @@ func TestFormatsEndWithoutAnEndToken(t *testing.T) {
 		`{"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"], "additionalProperties": false}`,
 		`{"type": "integer"}`,
 	} {
-		r := ask(t, "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?")
+		r := ask(t, "A garden is 21 meters long and 2 meters wide. "+
+			"How many meters of fence are needed to go around it?")
 		r.MaxTokens, r.Guide = 100, schema(t, text)
 		a := generate(t, e, r).Choices[0]
 		if !json.Valid([]byte(a.Text)) || a.Finish != FinishStop {
@@ -119,7 +121,8 @@ func TestACharacterCutOffByTheEnd(t *testing.T) {
 		t.Skip("the vocabulary has no token for half a character")
 	}
 	outs := advanced(t, still(t, "", Config{}), ask(t, "Hello"), lead, w.eos)
-	if outs[0].event.Text != "" || outs[0].finish != "" || outs[1].event.Text != "\ufffd" || outs[1].finish != FinishStop {
+	if outs[0].event.Text != "" || outs[0].finish != "" || outs[1].event.Text != "\ufffd" ||
+		outs[1].finish != FinishStop {
 		t.Errorf("got %+v; want the replacement character with the end", outs)
 	}
 }
@@ -144,8 +147,8 @@ func advanced(t *testing.T, e *Engine, r Request, favoured ...int32) []outcome {
 	return outs
 }
 
-// A number may end after each of its digits or go on. The end-of-sequence token ends it, also for a request that ignores that token in
-// free text.
+// A number may end after each of its digits or go on. The end-of-sequence token ends it, also for a request that
+// ignores that token in free text.
 func TestADocumentEndsWhereTheEndIsIgnored(t *testing.T) {
 	w := vocabulary(t)
 	four, ok := w.TokenID("4")
@@ -173,14 +176,16 @@ func TestADocumentEndsWhereTheEndIsIgnored(t *testing.T) {
 	}
 }
 
-// A request may fill the context to its last token, with and without drafts, and asks for that by leaving MaxTokens out.
+// A request may fill the context to its last token, with and without drafts, and asks for that by leaving MaxTokens
+// out.
 func TestARequestFillsTheContext(t *testing.T) {
 	for _, setting := range []spec.Setting{spec.Off(), drafts(t, 3)} {
 		e := start(t, testmodel.V32Draft(t), Config{CacheTokens: 128, Draft: setting}, checked(t))
 		for _, most := range []int{0, 28} {
 			out := generate(t, e, Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: most, IgnoreEOS: true})
 			if a := out.Choices[0]; len(a.Tokens) != 28 || a.Finish != FinishLength {
-				t.Errorf("drafts %v, max tokens %d: %d tokens, finish %s; want the 28 that are left", setting, most, len(a.Tokens), a.Finish)
+				t.Errorf("drafts %v, max tokens %d: %d tokens, finish %s; want the 28 that are left", setting, most,
+					len(a.Tokens), a.Finish)
 			}
 		}
 		_, err := e.Submit(Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: 29})
@@ -191,8 +196,8 @@ func TestARequestFillsTheContext(t *testing.T) {
 	}
 }
 
-// A chat without tools never begins a call, however likely the marker: not in free text, and not before its minimum, where the tokens
-// that end a choice are left out too. A document does not begin one either.
+// A chat without tools never begins a call, however likely the marker: not in free text, and not before its minimum,
+// where the tokens that end a choice are left out too. A document does not begin one either.
 func TestNoCallIsBegunWhereNoneMay(t *testing.T) {
 	w := vocabulary(t)
 	marker, ok := w.TokenID("<｜tool▁calls▁begin｜>")

@@ -10,8 +10,8 @@ import (
 	"sparrow/step"
 )
 
-// Invariants of this file: drafts are proposed at their own places with their own random numbers, none is wasted behind the last token that
-// a request may have, all of them are counted, and the pages of rejected ones go back.
+// Invariants of this file: drafts are proposed at their own places with their own random numbers, none is wasted behind
+// the last token that a request may have, all of them are counted, and the pages of rejected ones go back.
 
 // targetLogits keeps whole rows of logits of a plain run, by output position.
 func targetLogits(t *testing.T, dir string, r Request) (rows [][]float32, answer []int32) {
@@ -29,9 +29,9 @@ func drafting(rewrite func(w *step.Draft, row []float32)) func(*Engine) {
 	return func(e *Engine) { e.passes.runner = &guesser{runner: e.passes.runner, rewrite: rewrite} }
 }
 
-// A drafter that returns the target's own logits is always accepted: it draws with the random number of the draft's own place, and each
-// chained row lies at the place of its token. So every number is known: each verify gives drafts and one more token, and the last ones have
-// as many drafts as the request may still use.
+// A drafter that returns the target's own logits is always accepted: it draws with the random number of the draft's own
+// place, and each chained row lies at the place of its token. So every number is known: each verify gives drafts and
+// one more token, and the last ones have as many drafts as the request may still use.
 func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 	dir := testmodel.V32Draft(t)
 	const prompt = 10
@@ -54,21 +54,25 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 			r := Request{Prompt: tokens(1, prompt), Sampling: seeded(5), MaxTokens: c.tokens, IgnoreEOS: true}
 			r.Sampling.Temperature = temperature
 			rows, want := targetLogits(t, dir, r)
-			e := start(t, dir, Config{Draft: drafts(t, c.drafts)}, checked(t), drafting(func(w *step.Draft, row []float32) {
-				// The row is computed at place Cached+len(Tokens)-1 from the token after it, and proposes the one after that.
-				copy(row, rows[w.Cached+len(w.Tokens)+1-prompt])
-			}))
+			e := start(t, dir, Config{Draft: drafts(t, c.drafts)}, checked(t),
+				drafting(func(w *step.Draft, row []float32) {
+					// The row is computed at place Cached+len(Tokens)-1 from the token after it, and proposes the one
+					// after that.
+					copy(row, rows[w.Cached+len(w.Tokens)+1-prompt])
+				}))
 			what := fmt.Sprintf("%d tokens in drafts of %d at temperature %v", c.tokens, c.drafts, temperature)
 			out := generate(t, e, r)
 			if !slices.Equal(out.Choices[0].Tokens, want) {
 				t.Errorf("%s: %v, plain %v", what, out.Choices[0].Tokens, want)
 			}
-			if u := out.Usage; u.DraftedTokens != c.drafted || u.AcceptedTokens != c.drafted || u.CompletionTokens != c.tokens {
+			if u := out.Usage; u.DraftedTokens != c.drafted || u.AcceptedTokens != c.drafted ||
+				u.CompletionTokens != c.tokens {
 				t.Errorf("%s: usage %+v, want %d drafted and accepted", what, u, c.drafted)
 			}
 			if st := e.Stats(); st.Drafted != int64(c.drafted) || st.Accepted != int64(c.drafted) ||
 				st.VerifiedTokens != int64(c.drafted)+st.Verified {
-				t.Errorf("%s: %d drafted, %d accepted, %d tokens of %d verifies", what, st.Drafted, st.Accepted, st.VerifiedTokens, st.Verified)
+				t.Errorf("%s: %d drafted, %d accepted, %d tokens of %d verifies", what, st.Drafted, st.Accepted,
+					st.VerifiedTokens, st.Verified)
 			}
 		}
 	}
@@ -89,8 +93,10 @@ func TestWhereChainedRowsLie(t *testing.T) {
 	r.Sampling.LogitBias = map[int32]float64{wrong: -100}
 	// Proposals take the request's bias too; this drafter overcomes it, the target does not.
 	out := generate(t, e, r)
-	// After the prompt: its ten rows, then no chain, because one draft is of use before the third token; after the second token nothing is.
-	if want := []row{{0, 10}}; !slices.Equal(passes, want) || out.Usage.DraftedTokens != 1 || out.Usage.AcceptedTokens != 0 {
+	// After the prompt: its ten rows, then no chain, because one draft is of use before the third token; after the
+	// second token nothing is.
+	if want := []row{{0, 10}}; !slices.Equal(passes, want) || out.Usage.DraftedTokens != 1 ||
+		out.Usage.AcceptedTokens != 0 {
 		t.Errorf("rows with logits %v, usage %+v; want %v and one rejected draft", passes, out.Usage, want)
 	}
 	passes = nil
@@ -107,13 +113,15 @@ func TestWhereChainedRowsLie(t *testing.T) {
 	}
 }
 
-// The pages that only rejected drafts took go back at once: here a chain reaches into the second page, while the sequence fills the first.
+// The pages that only rejected drafts took go back at once: here a chain reaches into the second page, while the
+// sequence fills the first.
 func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 	const pageTokens = 64
 	wrong := int32(0)
 	held := map[int]int{} // pages by tokens generated
 	var e *Engine
-	e = start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 7)}, drafting(func(_ *step.Draft, row []float32) { row[wrong] = 1000 }),
+	e = start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 7)},
+		drafting(func(_ *step.Draft, row []float32) { row[wrong] = 1000 }),
 		func(e *Engine) {
 			e.afterIteration = func() {
 				for _, q := range e.sched.All() {

@@ -2,18 +2,19 @@ package sched
 
 import "sparrow/kv"
 
-// Sequence is one sequence from submission to its end. Its exported fields belong to the caller, who appends to Tokens what was sampled.
+// Sequence is one sequence from submission to its end. Its exported fields belong to the caller, who appends to Tokens
+// what was sampled.
 type Sequence struct {
 	Tokens []int32 // prompt, then output; never more than the pool holds
 	Salt   []byte  // kv.OpenOptions.Salt
-	// After, when set, is an older sequence with the same prompt: this one waits until that prompt is computed and then shares its
-	// pages.
+	// After, when set, is an older sequence with the same prompt: this one waits until that prompt is computed and then
+	// shares its pages.
 	After *Sequence
 	// Compute is how many of the last tokens must be computed although they may be cached; 0 means one.
 	Compute int
 	Owner   any
-	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it has tokens for.
-	// ReserveDrafts says how many there may be. They are gone after the next Schedule.
+	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
+	// has tokens for. ReserveDrafts says how many there may be. They are gone after the next Schedule.
 	Drafts []int32
 
 	Match     kv.Match // what was found in the cache at the latest admission

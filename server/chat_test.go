@@ -247,8 +247,8 @@ func TestRequestsAreMeasured(t *testing.T) {
 	}
 }
 
-// The times between tokens are those between events of the same choice; tokens that come together share the time evenly, and the first
-// token of a request is measured from its arrival.
+// The times between tokens are those between events of the same choice; tokens that come together share the time
+// evenly, and the first token of a request is measured from its arrival.
 func TestTimesBetweenTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token := func(choice, n int) sparrow.Event {
@@ -283,7 +283,8 @@ func TestTimesBetweenTokens(t *testing.T) {
 			`sparrow_request_seconds_sum 0.87`,
 		} {
 			if !strings.Contains(scrape.Body.String(), "\n"+line+"\n") {
-				t.Errorf("status %d, no line %q in\n%s", answer.Code, line, lines(scrape.Body.String(), "token_seconds", "request_seconds"))
+				found := lines(scrape.Body.String(), "token_seconds", "request_seconds")
+				t.Errorf("status %d, no line %q in\n%s", answer.Code, line, found)
 			}
 		}
 	})

@@ -12,7 +12,8 @@ func TestSettings(t *testing.T) {
 		text, want string
 		drafts     int
 		fixed      bool
-	}{{"", "auto", MaxDrafts, false}, {"auto", "auto", MaxDrafts, false}, {"off", "off", 0, false}, {"1", "1", 1, true}, {"7", "7", 7, true}} {
+	}{{"", "auto", MaxDrafts, false}, {"auto", "auto", MaxDrafts, false}, {"off", "off", 0, false}, {"1", "1", 1, true},
+		{"7", "7", 7, true}} {
 		s, err := Parse(c.text)
 		if err != nil || s.String() != c.want || s.Drafts() != c.drafts || s.IsFixed() != c.fixed {
 			t.Errorf("%q is %v with %d drafts, fixed %v, %v", c.text, s, s.Drafts(), s.IsFixed(), err)
@@ -40,8 +41,10 @@ type machine struct {
 
 func (m *machine) noise() float64 { return 1 + 0.2*m.random.Float64() }
 
-// run lets one of several like requests decode so many tokens, drafts being right with the given chances, and returns the seconds its steps took in all.
-func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances []float64) (seconds float64, drafted int) {
+// run lets one of several like requests decode so many tokens, drafts being right with the given chances, and returns
+// the seconds its steps took in all.
+func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances []float64) (seconds float64,
+	drafted int) {
 	n := 0
 	for made := 0; made < tokens; {
 		took := (m.step + m.stepRow*float64(sequences*(1+n))) * m.noise()
@@ -84,10 +87,12 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 		chances   []float64
 	}{
 		{"rows are nearly free and drafts right", machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005}, 1, good},
-		{"rows are nearly free, drafts right half the time", machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005}, 1, half},
+		{"rows are nearly free, drafts right half the time",
+			machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005}, 1, half},
 		{"rows cost a third of a step", machine{step: 1, stepRow: 0.3, pass: 0.2, passRow: 0.1}, 1, half},
 		{"drafts are never right", machine{step: 1, stepRow: 0.02, pass: 0.2, passRow: 0.01}, 1, never},
-		{"a full batch, where rows are all of the cost", machine{step: 1, stepRow: 0.3, pass: 0.2, passRow: 0.1}, 32, half},
+		{"a full batch, where rows are all of the cost", machine{step: 1, stepRow: 0.3, pass: 0.2, passRow: 0.1}, 32,
+			half},
 		{"a batch of cheap rows", machine{step: 1, stepRow: 0.01, pass: 0.05, passRow: 0.002}, 16, good},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -161,7 +166,8 @@ func TestARequestOfItsOwnDepth(t *testing.T) {
 // Estimates stay positive and finite whatever is measured.
 func TestCostsStaySane(t *testing.T) {
 	for _, list := range [][][2]float64{
-		{{1, 5}, {2, 1}, {3, 0.1}}, {{1, 1}, {1, 1}, {1, 1}}, {{1, 1e-9}, {64, 1e-9}}, {{1, 0}, {0, 1}, {-3, 1}, {2, 1}}, {{1, 1}, {1, 1}, {1, 1}, {1, 1e6}, {2, 1}},
+		{{1, 5}, {2, 1}, {3, 0.1}}, {{1, 1}, {1, 1}, {1, 1}}, {{1, 1e-9}, {64, 1e-9}},
+		{{1, 0}, {0, 1}, {-3, 1}, {2, 1}}, {{1, 1}, {1, 1}, {1, 1}, {1, 1e6}, {2, 1}},
 	} {
 		var l line
 		for _, v := range list {
