@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"sparrow/internal/testmodel"
 )
@@ -46,8 +45,8 @@ func TestCloseFailsWhatIsLeftWhenItsContextEnds(t *testing.T) {
 			IgnoreEOS: true}))
 	}
 	jobs[0].Next()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
 	e.Close(ctx)
 	for i, j := range jobs {
 		if _, last := collect(j); last.Finish != FinishError || !errors.Is(last.Err, ErrClosed) {

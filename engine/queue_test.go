@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"sparrow/internal/testmodel"
+	"sparrow/kernel"
 	"sparrow/step"
 )
 
@@ -122,20 +123,26 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// Nobody reads one stream; the others go on and the unread one loses nothing.
+// Nobody reads one job's events; the others go on, and the unread one loses nothing.
 func TestASlowReaderHoldsNobodyUp(t *testing.T) {
-	e := start(t, testmodel.V32(t), Config{})
-	slow := open(t, e, Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
-	generate(t, e, Request{Prompt: tokens(2, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
-	for end := time.Now().Add(10 * time.Second); e.Stats().Finished < 2; {
-		if time.Now().After(end) {
-			t.Fatal("the unread stream did not finish")
+	dir := testmodel.V32(t)
+	synctest.Test(t, func(t *testing.T) {
+		e, err := buildOver(t, dir, Config{}, kernel.Options{Workers: 1}, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
-	}
-	if got, last := collect(slow); len(got) != 300 || last.Finish != FinishLength {
-		t.Errorf("%d tokens, %+v", len(got), last)
-	}
+		_, run := running(t, e)
+		run()
+		slow := open(t, e, Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
+		generate(t, e, Request{Prompt: tokens(2, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
+		synctest.Wait() // until the loop waits for requests
+		if n := e.Stats().Finished; n != 2 {
+			t.Fatalf("%d requests finished; want the unread one too", n)
+		}
+		if got, last := collect(slow); len(got) != 300 || last.Finish != FinishLength {
+			t.Errorf("%d tokens, %+v", len(got), last)
+		}
+	})
 }
 
 func TestQueueKeepsOrderAndStaysSmall(t *testing.T) {
