@@ -26,7 +26,7 @@ type Config struct {
 	// Policy is what the user asked about attention and the cache.
 	Policy plan.Policy
 
-	// Draft says whether tokens are drafted with the model's NextN layer and verified several at a time, which changes
+	// Draft is whether tokens are drafted with the model's NextN layer and verified several at a time, which changes
 	// no answer. The zero value drafts what pays where the checkpoint has the layer.
 	Draft spec.Setting
 
@@ -48,9 +48,9 @@ type Config struct {
 
 	// ChatFormat forces a chat format by name; empty detects it.
 	ChatFormat string
-	// Log receives what the engine says; nil is silent.
+	// Log receives the engine's messages; nil discards them.
 	Log *slog.Logger
-	// OnLoad is told of progress while weights load.
+	// OnLoad is called as weights load, with how many tensors are done.
 	OnLoad func(done, total int)
 }
 

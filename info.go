@@ -2,7 +2,7 @@ package sparrow
 
 import "sparrow/engine"
 
-// What the engine says about itself and about a request; package engine fills them in.
+// Descriptions of the engine and of a request; package engine fills them in.
 type (
 	// Info describes an open engine; it does not change.
 	Info = engine.Info
@@ -23,7 +23,7 @@ type (
 	Trace = engine.Trace
 	// PlanUse is a plan and how often it carried this request.
 	PlanUse = engine.PlanUse
-	// Finish says why a choice ended.
+	// Finish is why a choice ended.
 	Finish = engine.Finish
 )
 

@@ -8,7 +8,7 @@ import (
 	"sparrow/tokenizer"
 )
 
-// Encode gives the token ids of a text, with the beginning-of-sequence token where the tokenizer says so.
+// Encode gives the token ids of a text, with the beginning-of-sequence token where the tokenizer adds it.
 func (e *Engine) Encode(text string, addSpecial bool) ([]int32, error) {
 	if e.tok == nil {
 		return nil, ErrNoTokenizer
@@ -40,7 +40,7 @@ func (e *Engine) Render(c *chat.Request) (string, []int32, error) {
 	return p.Text, ids, err
 }
 
-// render also tells what the format says about the prompt.
+// render also returns what the format knows about the prompt.
 func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 	if e.tok == nil {
 		return chat.Prompt{}, nil, ErrNoTokenizer

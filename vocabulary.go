@@ -53,8 +53,8 @@ func (e *Engine) prepareText(p *parts) error {
 	return nil
 }
 
-// vocabulary shows a tokenizer to the grammar. Ids beyond the tokenizer, which pad the model's vocabulary, stand for
-// nothing.
+// vocabulary makes a tokenizer the grammar's vocabulary. Ids beyond the tokenizer, which pad the model's vocabulary,
+// have no text.
 type vocabulary struct {
 	*tokenizer.Tokenizer
 	size int

@@ -141,7 +141,7 @@ func (e *Engine) cacheOf(cfg *plan.Config, pages int) cacheSize {
 }
 
 // arenaBytes is the memory of passes over sequences of at most context tokens; 0 where no pass can be planned, which
-// the engine's own context then tells.
+// New then reports for the engine's own context.
 func (e *Engine) arenaBytes(cfg *plan.Config, context int) int64 {
 	n, err := step.Measure(e.model, *cfg, e.limits(context))
 	if err != nil {

@@ -95,10 +95,10 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 			}
 			list := crowd(c.requests)
 			cfg := Config{Policy: deterministic(c.kv)}
-			apart, joint := keepLogits(), keepLogits()
-			want := lone(t, c.checkpoint, cfg, list, apart.watch)
+			wantRows, gotRows := keepLogits(), keepLogits()
+			want := lone(t, c.checkpoint, cfg, list, wantRows.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = c.pages*64, 96, 24
-			e, run := prepared(t, c.checkpoint, cfg, joint.watch, checked(t))
+			e, run := prepared(t, c.checkpoint, cfg, gotRows.watch, checked(t))
 			got := jointly(t, e, list, run)
 			if t.Failed() {
 				return
@@ -108,14 +108,14 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 					sameTokens(t, fmt.Sprintf("request %d choice %d", i, j), got[i].Choices[j], want[i].Choices[j])
 				}
 			}
-			if !maps.Equal(apart.rows, joint.rows) {
+			if !maps.Equal(wantRows.rows, gotRows.rows) {
 				different := 0
-				for k, v := range apart.rows {
-					if joint.rows[k] != v {
+				for k, v := range wantRows.rows {
+					if gotRows.rows[k] != v {
 						different++
 					}
 				}
-				t.Errorf("%d of %d rows of logits differ from those of a lone run", different, len(apart.rows))
+				t.Errorf("%d of %d rows of logits differ from those of a lone run", different, len(wantRows.rows))
 			}
 			crowded(t, e)
 		})

@@ -25,7 +25,7 @@ type chain struct {
 	limits constraint // of the choice, as it will be after the drafts
 }
 
-// draftsFor is how the choices of a request draft: as it says, or as pays.
+// draftsFor is how the choices of a request draft: as many tokens as it asks for, or as many as pay.
 func (e *Engine) draftsFor(r *Request) spec.Request {
 	switch asked := r.Draft; {
 	case e.drafter == nil || asked != nil && *asked == 0:

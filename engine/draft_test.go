@@ -132,19 +132,19 @@ func TestADraftingCrowdGetsTheLogitsOfLonePlainRuns(t *testing.T) {
 	}
 	list := crowd(requests)
 	dir, cfg := testmodel.V32Draft(t), Config{Policy: deterministic("fp8-656"), Draft: spec.Off()}
-	apart, joint := keepLogits(), keepLogits()
-	want := lone(t, dir, cfg, list, apart.watch)
+	wantRows, gotRows := keepLogits(), keepLogits()
+	want := lone(t, dir, cfg, list, wantRows.watch)
 	cfg.Draft, cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = drafts(t, 3), pages*64, 96, 24
-	e, run := prepared(t, dir, cfg, joint.watch, oracle(want, list), checked(t))
+	e, run := prepared(t, dir, cfg, gotRows.watch, oracle(want, list), checked(t))
 	compare(t, list, jointly(t, e, mixedDrafts(list, 3), run), want)
 	different := 0
-	for k, v := range apart.rows {
-		if joint.rows[k] != v {
+	for k, v := range wantRows.rows {
+		if gotRows.rows[k] != v {
 			different++
 		}
 	}
 	if different > 0 {
-		t.Errorf("%d of %d rows of logits differ from those of a lone plain run", different, len(apart.rows))
+		t.Errorf("%d of %d rows of logits differ from those of a lone plain run", different, len(wantRows.rows))
 	}
 	crowded(t, e)
 	guessed(t, e)
@@ -285,7 +285,7 @@ func TestAFailingDrafterCostsNothingButSpeed(t *testing.T) {
 }
 
 // A step that fails with drafts in it runs again item by item, drafts included.
-func TestDraftsSurviveStepsThatRunApart(t *testing.T) {
+func TestDraftsOfBatchesThatRunOneByOne(t *testing.T) {
 	list := crowd(8)
 	dir, cfg := testmodel.V32Draft(t), Config{Draft: spec.Off()}
 	want := lone(t, dir, cfg, list)
@@ -299,7 +299,7 @@ func TestDraftsSurviveStepsThatRunApart(t *testing.T) {
 	}))
 	compare(t, list, together(t, e, list), want)
 	if st := e.Stats(); st.Isolated == 0 {
-		t.Error("no step ran apart")
+		t.Error("no batch was run one by one")
 	}
 	guessed(t, e)
 }

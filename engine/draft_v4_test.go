@@ -28,13 +28,13 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			list := long(6)
 			dir, cfg := testmodel.V4Draft(t), Config{Policy: deterministic("fp8"), Draft: spec.Off()}
-			apart, joint := keepLogits(), keepLogits()
-			want := lone(t, dir, cfg, list, apart.watch)
+			wantRows, gotRows := keepLogits(), keepLogits()
+			want := lone(t, dir, cfg, list, wantRows.watch)
 			cfg.Draft, cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = drafts(t, n), 6*256, 150, 8
-			e, run := prepared(t, dir, cfg, joint.watch, oracle(want, list), checked(t))
+			e, run := prepared(t, dir, cfg, gotRows.watch, oracle(want, list), checked(t))
 			compare(t, list, jointly(t, e, mixedDrafts(list, n), run), want)
-			for k, v := range apart.rows {
-				if joint.rows[k] != v {
+			for k, v := range wantRows.rows {
+				if gotRows.rows[k] != v {
 					t.Fatalf("the logits of %+v differ from those of a lone plain run", k)
 				}
 			}

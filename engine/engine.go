@@ -142,7 +142,7 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	return j, nil
 }
 
-// cancel asks the loop to end a job.
+// cancel queues a job for the loop to end.
 func (e *Engine) cancel(j *Job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -30,7 +30,7 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 		name  string
 		fault func(works []step.Work) error
 		lost  bool // the marked request
-		apart bool
+		alone bool
 	}{
 		{"an error of one sequence", func(works []step.Work) error {
 			if poison(works) {
@@ -85,8 +85,8 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 				}
 			}
 			st := e.Stats()
-			if lost := st.Failed == 1; lost != c.lost || st.Finished+st.Failed != 5 || (st.Isolated > 0) != c.apart {
-				t.Errorf("%d finished, %d failed, %d steps apart", st.Finished, st.Failed, st.Isolated)
+			if lost := st.Failed == 1; lost != c.lost || st.Finished+st.Failed != 5 || (st.Isolated > 0) != c.alone {
+				t.Errorf("%d finished, %d failed, %d batches run one by one", st.Finished, st.Failed, st.Isolated)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"sparrow/step"
 )
 
-// This file is the only one that knows package step.
+// This file is the only one that uses package step.
 
 // runner carries out passes; a step.Runner does.
 type runner interface {
@@ -80,7 +80,7 @@ func (e *Engine) forward(items []sched.Item) (rows logits, err error) {
 	return rows, err
 }
 
-// decodesOnly tells whether all rows of a plan decode or verify: those passes are compared with draft passes.
+// decodesOnly reports whether all rows of a plan decode or verify: those passes are compared with draft passes.
 func decodesOnly(p *plan.Plan) bool {
 	return !slices.ContainsFunc(p.Segments, func(s plan.Segment) bool { return !s.Row.DecodeLike() })
 }

@@ -19,7 +19,7 @@ type Guide struct {
 	NoCalls      sample.Mask     // every token but those that begin a tool call, where none may begin; else nil
 }
 
-// constraint says which tokens may come next in one choice.
+// constraint is which tokens may come next in one choice.
 type constraint struct {
 	document     *grammar.State  // nil for free text
 	reasoningEnd int32           // token before which document does not apply; -1 when it has come
@@ -73,7 +73,7 @@ func (l *constraint) free() bool {
 	return l.document == nil && l.calls == nil && l.noCalls == nil && l.noEnd == nil
 }
 
-// early tells whether the choice is still shorter than its minimum.
+// early reports whether the choice is still shorter than its minimum.
 func (l *constraint) early() bool { return l.made < l.least }
 
 // allowed is the mask of the tokens that may come next; nil means all.
@@ -93,7 +93,7 @@ func (l *constraint) allowed() (sample.Mask, error) {
 	return l.noCalls, nil
 }
 
-// fillMask asks the document or the tool calls and reports whether one of them filled the mask.
+// fillMask fills the mask from the document or the tool calls, and reports whether one of them limits the next token.
 func (l *constraint) fillMask() (bool, error) {
 	if l.document != nil && l.reasoningEnd < 0 {
 		return true, l.document.Mask(l.mask)
@@ -136,16 +136,16 @@ func (l *constraint) accept(token int32) error {
 	return nil
 }
 
-// eosToken tells whether a token is one of the model's end-of-sequence tokens, whose text is not part of the answer.
+// eosToken reports whether a token is one of the model's end-of-sequence tokens, whose text is not part of the answer.
 func (l *constraint) eosToken(token int32) bool { return slices.Contains(l.eos, token) }
 
-// endsAt tells whether an end-of-sequence token ends the choice. A document ends there even where the request ignores
+// endsAt reports whether an end-of-sequence token ends the choice. A document ends there even where the request ignores
 // such tokens.
 func (l *constraint) endsAt(token int32) bool {
 	return (!l.ignoreEOS || l.document != nil) && l.eosToken(token)
 }
 
-// complete tells whether the choice holds its whole document, so that only the end can follow. Where the model has no
+// complete reports whether the choice holds its whole document, so that only the end can follow. Where the model has no
 // token for the end, the first complete document is the answer.
 func (l *constraint) complete() bool {
 	return l.document != nil && l.reasoningEnd < 0 && (l.document.Final() || len(l.eos) == 0 && l.document.Done())

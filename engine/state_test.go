@@ -58,10 +58,10 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 			}
 			list := long(8)
 			dir, cfg := testmodel.V4(t), Config{Policy: deterministic(kv)}
-			apart, joint := keepLogits(), keepLogits()
-			want := lone(t, dir, cfg, list, apart.watch)
+			wantRows, gotRows := keepLogits(), keepLogits()
+			want := lone(t, dir, cfg, list, wantRows.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = 6*256, 150, 8
-			e, run := prepared(t, dir, cfg, joint.watch, checked(t))
+			e, run := prepared(t, dir, cfg, gotRows.watch, checked(t))
 			got := jointly(t, e, list, run)
 			if t.Failed() {
 				return
@@ -71,7 +71,7 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 					sameTokens(t, fmt.Sprintf("request %d choice %d", i, j), got[i].Choices[j], want[i].Choices[j])
 				}
 			}
-			sameRows(t, joint, apart)
+			sameRows(t, gotRows, wantRows)
 			crowded(t, e)
 		})
 	}
@@ -79,7 +79,7 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 
 // A step fails half way, after some layers have written their rows over what the states held: the sequences start over
 // and lose nothing but time.
-func TestAFailedStepSpoilsNobodysState(t *testing.T) {
+func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}
@@ -89,20 +89,21 @@ func TestAFailedStepSpoilsNobodysState(t *testing.T) {
 			IgnoreEOS: true})
 	}
 	dir, cfg := testmodel.V4(t), Config{Policy: deterministic("fp8")}
-	apart, joint := keepLogits(), keepLogits()
-	lone(t, dir, cfg, list, apart.watch)
+	wantRows, gotRows := keepLogits(), keepLogits()
+	lone(t, dir, cfg, list, wantRows.watch)
 	cfg.StepTokens = 600 // two chunks of 300 tokens, more than a ring holds
-	e, run := faulty(t, dir, cfg, &halfway{begin: 2, layer: 1}, joint.watch, checked(t))
+	e, run := faulty(t, dir, cfg, &halfway{begin: 2, layer: 1}, gotRows.watch, checked(t))
 	jointly(t, e, list, run)
-	sameRows(t, joint, apart)
+	sameRows(t, gotRows, wantRows)
 	if st := e.Stats(); st.Isolated != 1 || st.Preempted != 2 || st.Failed != 0 {
-		t.Errorf("%d steps apart, %d sequences started over, %d failed; want 1, 2, 0", st.Isolated, st.Preempted,
+		t.Errorf("%d batches run one by one, %d sequences restarted, %d failed; want 1, 2, 0", st.Isolated,
+			st.Preempted,
 			st.Failed)
 	}
 }
 
 // A fault that never ends fails its requests instead of starting them over for ever.
-func TestStartingOverEnds(t *testing.T) {
+func TestRestartsEnd(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}

@@ -87,7 +87,7 @@ func (s *Scheduler) reserveChunk(q *Sequence, budget int, after []*Sequence) int
 	return n
 }
 
-// leavesWindowPages tells whether a chunk of n tokens leaves the window pages that the prompts after it need to run at
+// leavesWindowPages reports whether a chunk of n tokens leaves the window pages that the prompts after it need to run at
 // all. A chunk takes a window page for every page it spans and gives most of them back when it is computed.
 func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
 	if s.pool.WindowsPerSequence() == 0 {
@@ -113,7 +113,7 @@ func (s *Scheduler) nextToAdmit() int {
 	return i
 }
 
-// hasPagesFor tells whether a sequence's tokens and one more fit beside what running prompts will still need. An empty
+// hasPagesFor reports whether a sequence's tokens and one more fit beside what running prompts will still need. An empty
 // engine takes any.
 func (s *Scheduler) hasPagesFor(q *Sequence) bool {
 	if len(s.running) == 0 {

@@ -73,10 +73,10 @@ func (q *Sequence) Pages() []int32 { return q.cache.Pages() }
 // left is how many tokens of a running sequence are not computed yet.
 func (q *Sequence) left() int { return len(q.Tokens) - q.cache.Len() }
 
-// decoding tells whether a running sequence continues with one token that was sampled.
+// decoding reports whether a running sequence continues with one token that was sampled.
 func (q *Sequence) decoding() bool { return q.ready && q.left() == 1 }
 
-// waitsForPrompt tells whether a waiting sequence must let another compute their common prompt first.
+// waitsForPrompt reports whether a waiting sequence must let another compute their common prompt first.
 func (q *Sequence) waitsForPrompt() bool {
 	return q.After != nil && !q.After.computed && q.After.state != stateGone
 }

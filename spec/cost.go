@@ -33,7 +33,7 @@ func (l *line) add(rows int, seconds float64) {
 	l.xy = l.xy*sharedDecay + x*seconds
 }
 
-// known tells whether anything was measured.
+// known reports whether anything was measured.
 func (l *line) known() bool { return l.weight > 0 }
 
 // fit is the estimate; both parts are positive.

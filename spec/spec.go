@@ -51,7 +51,7 @@ func (c *Controller) Request() Request {
 // Exactly begins a request that always drafts n tokens.
 func (c *Controller) Exactly(n int) Request { return Request{shared: c, exactly: n} }
 
-// Active tells whether the request drafts.
+// Active reports whether the request drafts.
 func (r *Request) Active() bool { return r.shared != nil }
 
 // Stop ends drafting for the request.
