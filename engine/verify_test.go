@@ -119,8 +119,7 @@ func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 	const pageTokens = 64
 	wrong := int32(0)
 	held := map[int]int{} // pages by tokens generated
-	var e *Engine
-	e = start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 7)},
+	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 7)},
 		drafting(func(_ *step.Draft, row []float32) { row[wrong] = 1000 }),
 		func(e *Engine) {
 			e.afterIteration = func() {

@@ -87,8 +87,8 @@ func (s *Scheduler) reserveChunk(q *Sequence, budget int, after []*Sequence) int
 	return n
 }
 
-// leavesWindowPages reports whether a chunk of n tokens leaves the window pages that the prompts after it need to run at
-// all. A chunk takes a window page for every page it spans and gives most of them back when it is computed.
+// leavesWindowPages reports whether a chunk of n tokens leaves the window pages that the prompts after it need to run
+// at all. A chunk takes a window page for every page it spans and gives most of them back when it is computed.
 func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
 	if s.pool.WindowsPerSequence() == 0 {
 		return true
@@ -113,8 +113,8 @@ func (s *Scheduler) nextToAdmit() int {
 	return i
 }
 
-// hasPagesFor reports whether a sequence's tokens and one more fit beside what running prompts will still need. An empty
-// engine takes any.
+// hasPagesFor reports whether a sequence's tokens and one more fit beside what running prompts will still need. An
+// empty engine takes any.
 func (s *Scheduler) hasPagesFor(q *Sequence) bool {
 	if len(s.running) == 0 {
 		return true
