@@ -88,7 +88,11 @@ func generate(t *testing.T, m model.Model, cfg plan.Config, prompt []int32, n in
 	for i := range table {
 		table[i] = int32(pages - 1 - i)
 	}
-	r := step.New(m, cfg)
+	r, err := step.New(m, cfg, step.Limits{Rows: len(prompt), Requests: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
 	work := step.Work{Kind: plan.ModeExtend, Tokens: prompt, Pages: table, Logits: 1}
 	var out []int32
 	for len(out) < n {
