@@ -55,6 +55,7 @@ var suites = []suite{
 	{"project", 36, testProject},
 	{"copy", 37, testCopy},
 	{"candidates", 38, testCandidates},
+	{"padded index query", 39, testPaddedIndexQuery},
 }
 
 // Operations compares every operation of a device with the reference.
