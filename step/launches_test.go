@@ -33,7 +33,9 @@ var families = []struct {
 
 var promptsAndDecodes = []plan.Mode{plan.ModeExtend, plan.ModeDecode, plan.ModeVerify}
 
-func policiesOf(list []setting) (out []plan.Policy) {
+// policiesOf are the policies of settings, and those under which other rows score at once, or segments are cut into launches.
+func policiesOf(list []setting) []plan.Policy {
+	out := []plan.Policy{{KV: "bf16", Deterministic: true}, {KV: "fp8-656", MaxTransient: 8 << 20}}
 	for _, s := range list {
 		out = append(out, s.policy)
 	}
@@ -69,6 +71,7 @@ type part struct {
 	rows         int
 	from, to     int // cached tokens: any number from the first to the last; one alone for a prompt
 	logits       int
+	best         bool // whether the best token of each row of logits is enough
 	draft, guess bool // whether the drafting layer runs for it, and whether it goes on to guess
 }
 
@@ -107,6 +110,7 @@ func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scen
 			p.rows = rapid.IntRange(1, cfg.N).Draw(rt, "rows")
 		}
 		p.logits = rapid.IntRange(0, min(p.rows, 2)).Draw(rt, "logits")
+		p.best = rapid.Bool().Draw(rt, "best")
 		p.guess = p.draft && rapid.Bool().Draw(rt, "guess")
 		s.parts = append(s.parts, p)
 	}
@@ -130,7 +134,7 @@ func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
 	works := make([]step.Work, len(s.parts))
 	for i, p := range s.parts {
 		w := &works[i]
-		w.Kind, w.Logits, w.Cached = p.kind, p.logits, rapid.IntRange(p.from, p.to).Draw(rt, "cached")
+		w.Kind, w.Logits, w.Best, w.Cached = p.kind, p.logits, p.best, rapid.IntRange(p.from, p.to).Draw(rt, "cached")
 		w.Pages = places[each*i:][:(w.Cached+p.rows+s.chain)/cfg.Page+1]
 		tokens := make([]int32, w.Cached+p.rows)
 		for j := range tokens {
@@ -154,13 +158,13 @@ func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
 			continue
 		}
 		w := &works[i]
-		d := step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens, Cached: w.Cached, Pages: w.Pages, State: w.State, Logits: p.guess, From: i}
+		d := step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens, Cached: w.Cached, Pages: w.Pages, State: w.State, Logits: p.guess, Best: p.best, From: i}
 		if p.kind == plan.ModeExtend {
 			d.Kind = plan.ModeExtend
 		}
 		if p.guess {
 			chained = append(chained, step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens[:1], Cached: w.Cached + p.rows, Pages: w.Pages, State: w.State,
-				Logits: true, From: len(drafts)})
+				Logits: true, Best: p.best, From: len(drafts)})
 		}
 		drafts = append(drafts, d)
 	}

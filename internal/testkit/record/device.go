@@ -94,7 +94,7 @@ func (d *Device) place(x any) int {
 	return n
 }
 
-// Alloc is forbidden during a pass, as are Free, Write, Read, Sync and both kinds of Prepare.
+// Alloc is forbidden during a pass, as are Free, Write, Read, Fetch, Sync and both kinds of Prepare.
 func (d *Device) Alloc(n int64) (kernel.Buffer, error) {
 	d.forbid("Alloc")
 	return d.dev.Alloc(n)
@@ -118,7 +118,7 @@ func (d *Device) Read(dst []byte, src kernel.Tensor) error {
 	return d.dev.Read(dst, src)
 }
 
-// Fetch copies from the device.
+// Fetch enqueues a copy from the device.
 func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	d.forbid("Fetch")
 	return d.dev.Fetch(dst, src)

@@ -53,7 +53,13 @@ func (m *Model) DraftHead() error {
 	return errors.New("this family has no drafting layer")
 }
 
-// Reserve takes the memory of states, where the model has any.
+// The runner asks for these two.
+var (
+	_ model.Stateful = (*Model)(nil)
+	_ model.Drafter  = (*Model)(nil)
+)
+
+// Reserve takes the memory of states.
 func (m *Model) Reserve(states int) error {
 	if s, ok := m.Model.(model.Stateful); ok {
 		return s.Reserve(states)
