@@ -366,3 +366,75 @@ func hostMemory(t *testing.T, m model.Model, policy plan.Policy, change bool) (o
 	target(plan.ModeVerify, 101, 3)
 	return out
 }
+
+// A result stays what it is while the next pass is prepared and runs: the loop reads step n after it has started step n+1.
+func TestResultsOutliveTheNextStart(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			m := recorded(t, f.checkpoint(t))
+			cfg := configure(t, m, plan.Policy{})
+			run, err := step.New(m, cfg, step.Limits{Rows: 64, Requests: 3, Prompts: 3, Context: 2 * cfg.Page})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer run.Close()
+			// Prompts of the given lengths, each with two rows of logits; of those with a negative length the best tokens are enough.
+			works := func(lengths ...int) (out []step.Work) {
+				for i, n := range lengths {
+					w := step.Work{Kind: plan.ModeExtend, Pages: []int32{int32(i)}, Logits: 2, Best: n < 0}
+					for j := range max(n, -n) {
+						w.Tokens = append(w.Tokens, int32((j*37+n+500)%m.Config().Vocab))
+					}
+					if w.State, err = m.NewState(); err != nil {
+						t.Fatal(err)
+					}
+					if w.State != nil {
+						t.Cleanup(w.State.Release)
+					}
+					out = append(out, w)
+				}
+				return out
+			}
+			rows := func(res step.Result) (out [][]float32) {
+				for i := range res.Plan.Logits {
+					token, logit, sum := res.Best(i)
+					out = append(out, slices.Clone(res.Row(i)), []float32{float32(token), logit, sum})
+				}
+				return out
+			}
+			alone, err := run.Run(works(-7, 11, -9))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := rows(alone)
+			first, err := run.Start(works(-7, 11, -9))
+			if err != nil {
+				t.Fatal(err)
+			}
+			second, err := run.Start(works(20, -5, 12))
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := first.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			(&bench{T: t}).sameBits("read behind the next start", rows(res), want)
+			if res, err = second.Wait(); err != nil || res.Row(0) == nil || res.Row(2) != nil || res.Row(4) == nil {
+				t.Errorf("rows of the second pass: %v", err)
+			}
+			for i := range want {
+				if whole := i/2 == 2 || i/2 == 3; i%2 == 0 && (want[i] != nil) != whole {
+					t.Errorf("row %d came back whole: %v", i/2, want[i] != nil)
+				}
+			}
+			// Of a row that came back whole, its best token is the largest logit, the first of them.
+			for i := 4; i < 8; i += 2 {
+				best := slices.Max(want[i])
+				if at := slices.Index(want[i], best); float32(at) != want[i+1][0] || best != want[i+1][1] {
+					t.Errorf("best token %v with %v, the row says %d with %v", want[i+1][0], want[i+1][1], at, best)
+				}
+			}
+		})
+	}
+}
