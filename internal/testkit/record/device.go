@@ -1,6 +1,6 @@
-// Package record is a device, and a model on it, that note what passes enqueue: for every operation its name, and of its arguments the
-// shapes, strides, types and places of tensors and the values of everything else. What a pass must not do between its first and its last
-// operation becomes a fault: allocate, free, write, read, wait, prepare weights.
+// Package record is a device, and a model on it, that note what passes enqueue: for every operation its name, and of
+// its arguments the shapes, strides, types and places of tensors and the values of everything else. What a pass must
+// not do between its first and its last operation becomes a fault: allocate, free, write, read, wait, prepare weights.
 package record
 
 import (
@@ -83,7 +83,8 @@ func (d *Device) text(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// place is the number of a buffer or weight. Equal passes of two arenas use the same numbers, because they use them in the same order.
+// place is the number of a buffer or weight. Equal passes of two arenas use the same numbers, because they use them in
+// the same order.
 func (d *Device) place(x any) int {
 	p := fmt.Sprintf("%p", x) // the address of a buffer's memory, or of what a handle points to
 	n, ok := d.places[p]
