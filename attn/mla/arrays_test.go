@@ -14,8 +14,7 @@ import (
 // facts is a model that keeps four keys, so that a hand-sized batch has dense and sparse rows.
 func facts() plan.Model {
 	return plan.Model{Family: plan.GLMMoeDSA, Heads: 2, K: 4, IndexHeads: 4, QKDim: 256, VDim: 256, Layers: 4,
-		Context:            1000,
-		LayerSupportsDense: true, Share: plan.LayerShare{Types: []bool{false, false, true, true}}}
+		Context: 1000, LayerSupportsDense: true, Share: plan.LayerShare{Types: []bool{false, false, true, true}}}
 }
 
 func resolve(t *testing.T, p plan.Policy) plan.Config {
