@@ -19,6 +19,7 @@ import (
 	"sparrow/api/openai"
 	"sparrow/internal/unit"
 	"sparrow/plan"
+	"sparrow/plan/explain"
 	"sparrow/server"
 )
 
@@ -184,7 +185,7 @@ func describe(w io.Writer, i sparrow.Info) {
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
 		if n.Level != plan.NoticeInfo { // those say what the line above says
-			fmt.Fprintf(w, "%-8v %s (%s)\n", n.Level, n.Text, n.Rule)
+			fmt.Fprintf(w, "%-8v %s\n", n.Level, explain.Notice(n))
 		}
 	}
 	m := i.Memory
