@@ -27,7 +27,6 @@ var order = []string{
 	"chat/jinja",
 	"grammar",
 	"tokenizer",
-	"tokenizer/internal/nfc",
 	"sched spec",
 	"step",
 	"model/inspect model/synth",
