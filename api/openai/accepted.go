@@ -3,6 +3,8 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+
+	"sparrow/internal/jsonscan"
 )
 
 // FieldNote documents one field of a request that has no effect on the answer.
@@ -111,7 +113,7 @@ func fixedAs[T any](text, why string) field[T] {
 	return field[T]{read: func(c *cursor, _ *T) {
 		var got bytes.Buffer
 		if err := json.Compact(&got, c.raw()); err == nil && got.String() != text {
-			c.problem(CodeUnsupportedValue, "%s is not supported, only %s: %s", clip(got.String()), text, why)
+			c.problem(CodeUnsupportedValue, "%s is not supported, only %s: %s", jsonscan.Clip(got.String()), text, why)
 		}
 	}}
 }

@@ -55,7 +55,7 @@ var order = []string{
 	"kernel",
 	"weight",
 	"layout",
-	"internal/num internal/mmap internal/sysmem internal/unit",
+	"internal/jsonscan internal/num internal/mmap internal/sysmem internal/unit",
 }
 
 // testOnly lists packages that only tests may import.
