@@ -13,7 +13,8 @@ import (
 )
 
 func options(f *fake) Options {
-	return Options{URL: f.URL, Requests: 12, Concurrency: 3, Prompt: Lengths{10, 10}, Output: Lengths{4, 4}, Groups: 1, Seed: 1}
+	return Options{URL: f.URL, Requests: 12, Concurrency: 3, Prompt: Lengths{10, 10}, Output: Lengths{4, 4}, Groups: 1,
+		Seed: 1}
 }
 
 func run(t *testing.T, o Options) *Report {
@@ -46,7 +47,8 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 		if own < 5 || own > 9 || q.MaxTokens < 2 || q.MaxTokens > 6 {
 			t.Errorf("prompt of %d and answer of %d tokens", len(q.Prompt), q.MaxTokens)
 		}
-		if !q.Stream || !q.IgnoreEOS || !q.StreamOptions.IncludeUsage || q.Temperature != 0 || q.Model != "fake-model" || q.key != "Bearer secret" {
+		if !q.Stream || !q.IgnoreEOS || !q.StreamOptions.IncludeUsage || q.Temperature != 0 ||
+			q.Model != "fake-model" || q.key != "Bearer secret" {
 			t.Errorf("sent %+v", q)
 		}
 		for _, id := range q.Prompt {
@@ -65,10 +67,13 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 			t.Errorf("prefix %s was used %d times, want 4", p, n)
 		}
 	}
-	if r.PromptTokens != in || r.OutputTokens != out || r.CachedTokens != cached || r.CachedShare != float64(cached)/float64(in) {
-		t.Errorf("tokens %d in, %d out, %d cached, share %g; want %d, %d, %d", r.PromptTokens, r.OutputTokens, r.CachedTokens, r.CachedShare, in, out, cached)
+	if r.PromptTokens != in || r.OutputTokens != out || r.CachedTokens != cached ||
+		r.CachedShare != float64(cached)/float64(in) {
+		t.Errorf("tokens %d in, %d out, %d cached, share %g; want %d, %d, %d", r.PromptTokens, r.OutputTokens,
+			r.CachedTokens, r.CachedShare, in, out, cached)
 	}
-	if r.FirstToken.Count != 12 || r.FirstToken.P50 < 20 || r.InterToken.Count != int(out)-12 || r.InterToken.P50 < 1.5 || r.EndToEnd.P50 < r.FirstToken.P50 {
+	if r.FirstToken.Count != 12 || r.FirstToken.P50 < 20 || r.InterToken.Count != int(out)-12 ||
+		r.InterToken.P50 < 1.5 || r.EndToEnd.P50 < r.FirstToken.P50 {
 		t.Errorf("times %+v, %+v, %+v", r.FirstToken, r.InterToken, r.EndToEnd)
 	}
 }
@@ -220,7 +225,8 @@ func TestCancelledRunStillReports(t *testing.T) {
 }
 
 func TestOtherMachinesAreRefused(t *testing.T) {
-	for _, url := range []string{"http://192.0.2.1:80", "http://example.org", "http://[2001:db8::1]:80", "http://0.0.0.0:80"} {
+	for _, url := range []string{"http://192.0.2.1:80", "http://example.org", "http://[2001:db8::1]:80",
+		"http://0.0.0.0:80"} {
 		o := Options{URL: url, Requests: 1, Concurrency: 1, Prompt: Lengths{1, 1}, Output: Lengths{1, 1}, Groups: 1}
 		if _, err := Run(context.Background(), o); !errors.Is(err, ErrRemote) || !errors.Is(err, ErrOptions) {
 			t.Errorf("%s: %v", url, err)
@@ -249,7 +255,8 @@ func TestOptionsReportEveryProblem(t *testing.T) {
 	if !errors.Is(err, ErrOptions) {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`url "ftp://x"`, "0 requests", "exclude each other", "duration of -1ns", "prompts of 0", "answers of 0", "shared prefix of -1"} {
+	for _, part := range []string{`url "ftp://x"`, "0 requests", "exclude each other", "duration of -1ns",
+		"prompts of 0", "answers of 0", "shared prefix of -1"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not reported: %v", part, err)
 		}
@@ -262,12 +269,14 @@ func TestOptionsReportEveryProblem(t *testing.T) {
 }
 
 func TestParseLengths(t *testing.T) {
-	for text, want := range map[string]Lengths{"1": {1, 1}, "256": {256, 256}, "uniform:1-1": {1, 1}, "uniform:100-400": {100, 400}} {
+	for text, want := range map[string]Lengths{"1": {1, 1}, "256": {256, 256}, "uniform:1-1": {1, 1},
+		"uniform:100-400": {100, 400}} {
 		if got, err := ParseLengths(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "0", "-3", "x", "1-2", "uniform:5", "uniform:5-2", "uniform:a-b", "normal:1-2", "uniform:-1-2"} {
+	for _, text := range []string{"", "0", "-3", "x", "1-2", "uniform:5", "uniform:5-2", "uniform:a-b", "normal:1-2",
+		"uniform:-1-2"} {
 		if got, err := ParseLengths(text); !errors.Is(err, ErrOptions) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
@@ -286,7 +295,8 @@ func TestPercentilesAreValuesThatOccurred(t *testing.T) {
 		return d
 	}
 	for n, want := range map[int]Times{
-		0: {}, 1: {1, 1, 1, 1, 1, 1}, 2: {2, 1.5, 1, 2, 2, 2}, 10: {10, 5.5, 5, 9, 10, 10}, 100: {100, 50.5, 50, 90, 99, 100}, 101: {101, 51, 51, 91, 100, 101},
+		0: {}, 1: {1, 1, 1, 1, 1, 1}, 2: {2, 1.5, 1, 2, 2, 2}, 10: {10, 5.5, 5, 9, 10, 10},
+		100: {100, 50.5, 50, 90, 99, 100}, 101: {101, 51, 51, 91, 100, 101},
 	} {
 		if got := summarise(list(n)); got != want {
 			t.Errorf("1 to %d ms: %+v, want %+v", n, got, want)
