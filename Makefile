@@ -2,6 +2,8 @@
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
 RACE = . ./engine ./sched ./kv/... ./plan ./server ./weight ./kernel/cpu/pool
+# Platforms that tests do not run on; they are compiled.
+PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
 .PHONY: test check width unit race build kernels clean
 
@@ -12,6 +14,8 @@ check:
 	  if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+	@for p in $(PLATFORMS); do echo "compile for $$p"; \
+	  GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build ./... || exit 1; done
 
 # Lists hand-written lines of more than 120 columns.
 width:

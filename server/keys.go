@@ -65,9 +65,6 @@ func ReadKeys(r io.Reader) (*Keys, error) {
 	return k, nil
 }
 
-// Len is the number of keys.
-func (k *Keys) Len() int { return len(k.list) }
-
 // tenant is the tenant of a key; ok is false for a key that is not in the list.
 func (k *Keys) tenant(given string) (tenant string, ok bool) {
 	return k.find(sha256.Sum256([]byte(given)))
