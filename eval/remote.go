@@ -22,7 +22,7 @@ type RemoteConfig struct {
 
 const defaultTimeout = 10 * time.Minute
 
-// Remote answers items through any server that speaks OpenAI's chat completions.
+// Remote answers items through any server with OpenAI's chat completions.
 type Remote struct {
 	cfg    RemoteConfig
 	client *client.Client

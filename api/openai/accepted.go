@@ -13,7 +13,7 @@ type fieldNote struct {
 	Why  string
 }
 
-// ignored are accepted with any value of the right shape. Each cannot change the text, so dropping it breaks no promise.
+// ignored are accepted with any value of the right shape. None of them changes the text.
 var ignored = []struct {
 	fieldNote
 	shape shape
@@ -74,12 +74,12 @@ func acceptedFields[T any]() fields[T] {
 	return all
 }
 
-// ignoreAny accepts whatever is there and forgets it.
+// ignoreAny accepts any value and ignores it.
 func ignoreAny[T any]() field[T] {
 	return field[T]{read: func(c *cursor, _ *T) { c.skip() }}
 }
 
-// ignoreAs accepts a value of one shape and forgets it.
+// ignoreAs accepts a value of one shape and ignores it.
 func ignoreAs[T any](want shape) field[T] {
 	return field[T]{read: func(c *cursor, _ *T) {
 		if c.shape() != want {

@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// cursor reads one JSON text from front to back. It knows the path of names and indices to the current value, so that
-// every error can name it.
+// cursor reads one JSON text from front to back. It keeps the path of names and indices to the current value, which
+// errors name.
 //
 // There are two kinds of errors. Problems (wrong type, unknown name) are collected, and reading continues behind the
 // value. Malformed JSON is final: malformed is set, the position moves to the end, and every loop ends.

@@ -64,7 +64,7 @@ type partReader struct {
 	text *string
 }
 
-// partFields knows the members of other kinds of parts, so that an image is refused as an image.
+// partFields also holds the members of other kinds of parts, so that the error for an image names images.
 var partFields = fields[partReader]{
 	"type": textField(func(p *partReader) *string { return &p.kind }),
 	"text": {read: func(c *cursor, p *partReader) { setPointer(&p.text, c.str) }},

@@ -165,7 +165,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *se
 	}
 	ip := net.ParseIP(host)
 	if ip.IsUnspecified() {
-		host = "127.0.0.1" // every interface; this one is there for whoever reads the line
+		host = "127.0.0.1" // all interfaces; this address can be opened
 	}
 	url := "http://" + net.JoinHostPort(host, port)
 	fmt.Fprintf(&b, "address  %s (listening on %s)\n", url, at)
