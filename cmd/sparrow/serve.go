@@ -170,7 +170,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *se
 	url := "http://" + net.JoinHostPort(host, port)
 	fmt.Fprintf(&b, "address  %s (listening on %s)\n", url, at)
 	if keys == nil && !ip.IsLoopback() {
-		b.WriteString("warning  everybody who reaches this address may use it; --api-keys FILE asks for a key\n")
+		b.WriteString("warning  anyone who can reach this address can use the server; --api-keys FILE requires a key\n")
 	}
 	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, url, keys != nil))
 	_, err = io.WriteString(w, b.String())
