@@ -159,12 +159,12 @@ func TestPrint(t *testing.T) {
 		"2 (11622 + 378 rows), at most 11622: split schedule", "in layer 0",
 		"plan " + a.Plan.Key.String(), "array split_metadata"}
 	for _, n := range notices {
-		wants = append(wants, fmt.Sprintf("%v: %s", n.Level, n.Text))
+		wants = append(wants, fmt.Sprintf("%v: %s (%s, %s)", n.Level, n.Text, explain.Title(n.Rule), n.Rule))
 	}
 	s := a.Plan.Segments[0]
 	for _, list := range [][]plan.Reason{cfg.Reasons, a.Plan.Reasons, s.Reasons} {
 		for _, r := range list {
-			wants = append(wants, "why: "+r.Text)
+			wants = append(wants, fmt.Sprintf("why: %s (%s, %s)", r.Text, explain.Title(r.Rule), r.Rule))
 		}
 	}
 	for _, list := range [][]plan.Rejection{cfg.Rejected, s.Rejected} {
