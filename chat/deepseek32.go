@@ -93,7 +93,7 @@ func (e *v32Encoder) encode() (Prompt, error) {
 	return Prompt{Text: e.b.String(), HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}, nil
 }
 
-// user writes a user turn and the marker that hands over to the assistant.
+// user writes a user turn and the marker that begins the assistant's.
 func (e *v32Encoder) user(i int, content string) {
 	e.b.WriteString(deepseekUser + content)
 	e.handOver(i)

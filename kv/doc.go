@@ -20,9 +20,9 @@
 // A page becomes reusable when its last row is committed, never before: rejected draft rows are never visible. Full pages are
 // never written again. Two sequences that compute the same page at the same time keep their own, because rows computed in different batches
 // may differ in their bits and the rows of a running sequence must not change; one of the pages answers lookups, and when it falls
-// out of use a twin still in use replaces it. When pages run out, cached ones are given up, the one unused longest first; when
+// out of use another one that is still in use replaces it. When pages run out, cached ones are given up, the one unused longest first; when
 // none is left, Reserve fails with ErrFull, changes nothing, and says how many pages are missing. The scheduler then chooses which sequence to preempt.
 //
-// One goroutine uses a Pool and its sequences at a time; there are no locks. After warm-up nothing on the way of a decoding sequence
-// allocates.
+// One goroutine uses a Pool and its sequences at a time; there are no locks. After warm-up, calls for a decoding sequence
+// allocate nothing.
 package kv

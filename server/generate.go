@@ -90,7 +90,7 @@ type generation struct {
 	result result
 }
 
-// take measures an event and hands it on.
+// take measures an event and passes it on.
 func (g *generation) take(ctx context.Context, it *item) error {
 	ev := &it.event
 	g.measure(it)

@@ -41,7 +41,8 @@ type Options struct {
 	WriteTimeout   time.Duration // for the client to take one event or one response
 	// RequestTimeout bounds a request from arrival to its last token; 0 is no bound.
 	RequestTimeout time.Duration
-	// KeepAlive is the longest silence of a stream: a comment is sent then, so that proxies do not take a long prefill for a dead line.
+	// KeepAlive is the longest time a stream sends nothing: a comment is sent then, so that proxies do not take a long prefill for
+	// a broken connection.
 	KeepAlive time.Duration
 	// DrainDelay goes by between /ready turning 503 and the end of accepting, so that load balancers notice in time.
 	DrainDelay time.Duration

@@ -125,7 +125,7 @@ func AppendError(dst []byte, e *Error) []byte {
 	return append(dst, "}}\n\n"...)
 }
 
-// AppendKeepAlive writes a comment, which clients skip, so that proxies do not take a long prefill for a dead line.
+// AppendKeepAlive writes a comment, which clients skip, so that proxies do not take a long prefill for a broken connection.
 func AppendKeepAlive(dst []byte) []byte { return append(dst, ": waiting\n\n"...) }
 
 func appendDelta(dst []byte, d *Delta) []byte {

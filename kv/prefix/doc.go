@@ -15,8 +15,8 @@
 //
 //   - An entry's parent is stored as long as the entry is.
 //   - Two pages may hold the same content, computed by two sequences at the same time. One of them answers lookups; the
-//     others wait behind it and the next takes over when it falls out of use. An idle page makes way at once for one in
-//     use. So an entry is idle only when no sequence holds any page of its content, and then its children are idle too.
+//     others are listed behind it, and the next one replaces it when it is no longer used. A page in use replaces an
+//     idle one at once. So an entry is idle only when no sequence holds any page of its content, and then its children are idle too.
 //   - A sequence that ends releases its last page first. So a child is always idle for longer than its parent, and giving
 //     up the oldest idle entry never cuts a branch.
 //
