@@ -127,7 +127,8 @@ func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scen
 func drawOther(rt *rapid.T, s scene) scene {
 	parts := slices.Clone(s.parts)
 	p := &parts[rapid.IntRange(0, len(parts)-1).Draw(rt, "other part")]
-	switch rapid.SampledFrom([]string{"", "", "", "best", "logits", "rows", "prefix", "prefix", "record"}).Draw(rt, "difference") {
+	switch rapid.SampledFrom([]string{"", "", "", "best", "logits", "rows", "prefix", "prefix", "record"}).Draw(rt,
+		"difference") {
 	case "best":
 		p.best = !p.best
 	case "logits":

@@ -39,7 +39,8 @@ func Backends() []kernel.Backend {
 	}}
 }
 
-// complete says why no model can run here: first what is missing anywhere, which no driver would change, then what is wrong with this machine.
+// complete says why no model can run here: first what is missing anywhere, which no driver would change, then what is
+// wrong with this machine.
 func complete() error { return incomplete(cuda.Available(), Missing()) }
 
 func incomplete(here error, missing []string) error {
@@ -47,7 +48,8 @@ func incomplete(here error, missing []string) error {
 		return here
 	}
 	e := &cannotRun{cause: here}
-	e.text = fmt.Sprintf("no whole model runs on a GPU yet: run with --kernels cpu, or measure what there is with 'sparrow bench kernels --device cuda' (without a CUDA kernel: %s)",
+	e.text = fmt.Sprintf("no whole model runs on a GPU yet: run with --kernels cpu, or measure what there is with "+
+		"'sparrow bench kernels --device cuda' (without a CUDA kernel: %s)",
 		strings.Join(missing, ", "))
 	var known *cuda.Unavailable
 	switch {

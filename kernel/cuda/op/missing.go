@@ -22,8 +22,9 @@ func (without) Unwrap() error { return ErrNoKernel }
 
 // Missing lists the operations without a kernel.
 func Missing() []string {
-	return []string{"embed", "multiply", "project", "take", "angles", "rotate", "absorb", "expand", "gate", "route", "experts", "hyper prepare", "hyper post",
-		"hyper head", "head norm", "compress", "put", "route by root", "route by hash", "copy", "candidates"}
+	return []string{"embed", "multiply", "project", "take", "angles", "rotate", "absorb", "expand", "gate", "route",
+		"experts", "hyper prepare", "hyper post", "hyper head", "head norm", "compress", "put", "route by root",
+		"route by hash", "copy", "candidates"}
 }
 
 func (missing) Embed(kernel.EmbedArgs) error          { return without("embed") }

@@ -22,7 +22,9 @@ func TestMissingListsWhatHasNoKernel(t *testing.T) {
 			t.Errorf("%s: %v, want ErrUnsupported", name, err)
 			continue
 		}
-		at := slices.IndexFunc(list, func(op string) bool { return strings.HasSuffix(err.Error(), ": "+op+" has no kernel") })
+		at := slices.IndexFunc(list, func(op string) bool {
+			return strings.HasSuffix(err.Error(), ": "+op+" has no kernel")
+		})
 		if at < 0 {
 			t.Errorf("%s: %v names no operation of the list", name, err)
 			continue
@@ -57,12 +59,15 @@ func TestBackendSaysWhyItCannotRun(t *testing.T) {
 		missing    []string
 		begin, end string
 	}{
-		{"neither", driver, []string{"embed", "put"}, "no whole model runs on a GPU yet: ", "(without a CUDA kernel: embed, put); and here no driver"},
-		{"a driver", nil, []string{"embed", "put"}, "no whole model runs on a GPU yet: ", "(without a CUDA kernel: embed, put)"},
+		{"neither", driver, []string{"embed", "put"}, "no whole model runs on a GPU yet: ",
+			"(without a CUDA kernel: embed, put); and here no driver"},
+		{"a driver", nil, []string{"embed", "put"}, "no whole model runs on a GPU yet: ",
+			"(without a CUDA kernel: embed, put)"},
 		{"kernels", driver, nil, driver.Error(), ""},
 	} {
 		err := incomplete(c.here, c.missing)
-		if !errors.Is(err, kernel.ErrUnavailable) || !strings.HasPrefix(err.Error(), c.begin) || !strings.HasSuffix(err.Error(), c.end) {
+		if !errors.Is(err, kernel.ErrUnavailable) || !strings.HasPrefix(err.Error(), c.begin) ||
+			!strings.HasSuffix(err.Error(), c.end) {
 			t.Errorf("%s: %v, want it to begin with %q and end in %q", c.name, err, c.begin, c.end)
 		}
 	}
@@ -70,8 +75,10 @@ func TestBackendSaysWhyItCannotRun(t *testing.T) {
 		t.Errorf("with driver and kernels: %v", err)
 	}
 	r := kernel.NewRegistry(Backends())
-	for asked, want := range map[string]string{"cuda": "cuda (" + err.Error() + ")", "sm90": "sm90 (cuda: " + err.Error() + ")"} {
-		if _, err := r.Open(asked, kernel.Options{}); !errors.Is(err, kernel.ErrUnavailable) || !strings.HasSuffix(err.Error(), ": "+want) {
+	for asked, want := range map[string]string{"cuda": "cuda (" + err.Error() + ")",
+		"sm90": "sm90 (cuda: " + err.Error() + ")"} {
+		if _, err := r.Open(asked, kernel.Options{}); !errors.Is(err, kernel.ErrUnavailable) ||
+			!strings.HasSuffix(err.Error(), ": "+want) {
 			t.Errorf("%s: %v, want it to end in %q", asked, err, want)
 		}
 	}
