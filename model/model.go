@@ -15,7 +15,7 @@ import (
 type Model interface {
 	// Config describes the model.
 	Config() *config.Config
-	// Facts is what the planner must know.
+	// Facts are the properties that the planner reads.
 	Facts() plan.Model
 	// Device is where the model runs.
 	Device() kernel.Device
@@ -79,11 +79,11 @@ type Input struct {
 	States []State
 }
 
-// Drafter is a model whose family has a drafting layer (NextN): one more decoder layer that guesses the token after
-// the next from a token and the target's hidden state before it. Its rows and indexer keys lie in the sequence's own
-// pages, as those of one more layer; Allocate makes room for them when the configuration verifies more than one row
-// per request. Plans of plan.PassDraft and plan.PassChain run it; where they compute no logits, rows and indexer keys
-// are stored and nothing else.
+// Drafter is a model whose family has a drafting layer (NextN): one more decoder layer that predicts the token after
+// the next from a token and the target's hidden state before it. Its rows and indexer keys are in the sequence's
+// pages, like those of one more layer; Allocate includes them when the configuration verifies more than one row per
+// request. Plans of plan.PassDraft and plan.PassChain run it; a plan without logits only stores rows and indexer
+// keys.
 type Drafter interface {
 	// DraftHead is nil when the checkpoint holds the layer, and otherwise says which tensors are missing.
 	DraftHead() error

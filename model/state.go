@@ -16,19 +16,19 @@ type Stateful interface {
 
 // State is what a Stateful model keeps of one sequence. The goroutine that uses the model uses its states.
 type State interface {
-	// Len is how many tokens the state stands for: the next step of the sequence must begin there.
+	// Len is the number of tokens that the state covers: the next step of the sequence must begin there.
 	Len() int
 	// Clone is an equal state for another sequence that has the same tokens so far: a fork.
 	Clone() (State, error)
-	// Truncate forgets the tokens from n on: rejected drafts, or everything when the sequence starts over. How far
-	// back a state can go is the model's; 0 always works.
+	// Truncate removes the tokens from n on: rejected drafts, or all of them when the sequence starts over. How many
+	// tokens can be removed depends on the model; n = 0 always works.
 	Truncate(n int) error
 	// Release gives the state's memory back. It must not be used again.
 	Release()
 }
 
-// Windowed is a model some of whose rows only the next few tokens see. They live in window pages, which a sequence
-// gives up as its window moves on, while its pages stay.
+// Windowed is a model some of whose rows are visible to the next few tokens only. They are stored in window pages,
+// which a sequence releases as its window advances, while it keeps its other pages.
 type Windowed interface {
 	Stateful
 	// Window is how many tokens a row sees there, its own included.
@@ -39,7 +39,7 @@ type Windowed interface {
 	StateBytes(cfg *plan.Config) int64
 	// AllocateWindows makes the cache like Allocate, with a number of window pages of its own.
 	AllocateWindows(cfg *plan.Config, pages, windows int) error
-	// Restore makes the state of a sequence that goes on behind n tokens, a whole number of pages, which another
-	// sequence computed: windows are the window pages of those tokens, of which the last must be given.
+	// Restore makes the state of a sequence that continues after n tokens, a whole number of pages, which another
+	// sequence computed: windows are the window pages of those tokens, of which the last must be present.
 	Restore(n int, windows []int32) (State, error)
 }

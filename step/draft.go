@@ -25,14 +25,14 @@ type Draft struct {
 	Logits bool
 	// Best says that the best token of that row is enough.
 	Best bool
-	// From is the place of the sequence in the pass before. After a Run the rows are the first new tokens of that
-	// Work; after a Draft there is one row, which goes on after the last row of that Draft, whose logits were wanted.
+	// From is the index of the sequence in the pass before. After a Run the rows are the first new tokens of that
+	// Work; after a Draft there is one row, which continues the last row of that Draft, whose logits were computed.
 	From int
 }
 
-// Draft runs the drafting layer after a Run, or, chained, after a Draft: rows whose outputs nobody wants leave their
-// keys first, then the last rows pass the whole layer. Result holds the wanted rows, sequence after sequence, and is
-// valid until the next Draft. Its plan, nil where no logits are wanted, is that of the last rows.
+// Draft runs the drafting layer after a Run, or, chained, after a Draft. Rows whose outputs are not used only store
+// their keys; then the last rows pass through the whole layer. Result holds the rows with logits, sequence after
+// sequence, and is valid until the next Draft. Its plan is that of the last rows, nil where no logits are computed.
 func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	m, ok := r.model.(model.Drafter)
 	if !ok {
@@ -77,7 +77,7 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
 			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
 		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends) || r.ends[w.From] < 0):
-			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain goes on with one row, after "+
+			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain continues with one row, after "+
 				"one whose logits were wanted", i, n, w.From, len(r.ends))
 		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
 			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)

@@ -17,7 +17,7 @@ type Pending struct {
 	event  kernel.Event
 }
 
-// fetch enqueues the copy of a pass's results to host memory, all of them at once.
+// fetch enqueues one copy that brings all results of a pass to host memory.
 func (r *Runner) fetch(s *side, p *pass) (Pending, error) {
 	out := p.Outputs()
 	res := Result{Plan: p.plan, Vocab: r.model.Config().Vocab, pass: p, input: &s.input}
@@ -96,8 +96,8 @@ func (r Result) Best(i int) (token int32, logit, logSum float32) {
 // started.
 func (r Result) Rows(visit func(attn.Row) error) error { return r.input.Rows(visit) }
 
-// Hidden is row i behind a layer, where hidden states were recorded. Rows that the device keeps as bf16 are widened
-// into memory of their own.
+// Hidden is row i of a layer's output, where hidden states were recorded. Rows that the device keeps as bf16 are
+// widened into newly allocated memory.
 func (r Result) Hidden(layer, i int) []float32 {
 	t := r.pass.Outputs().Hidden[layer].Slice(i, i+1)
 	if t.DType != kernel.BF16 {

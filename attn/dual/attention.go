@@ -20,7 +20,7 @@ const (
 	HeavyRatio = 128 // of the stream that every query reads whole
 )
 
-// Params are what attention needs to know about a model.
+// Params are the properties of a model that attention uses.
 type Params struct {
 	Heads, Dim, Rope      int
 	QLora, OLora, OGroups int

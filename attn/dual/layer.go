@@ -94,7 +94,7 @@ func (s *Pass) keepRows(to kernel.Tensor, raw rawRows, places kernel.Tensor) {
 	s.q.Put(kernel.PutArgs{Out: to.Columns(w, 2*w), X: raw.gates, Rows: places})
 }
 
-// paged attends over the pools themselves.
+// paged attends over the pools in place.
 func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	a := kernel.DualArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), Sinks: w.Sinks, Heads: s.params.Heads,

@@ -23,7 +23,7 @@ func (b *Batch) windows(r int) []int32 {
 }
 
 // filler writes the arrays of one pass into host memory. Rows are in plan order: the rows of a segment are
-// neighbours, and a request's rows may lie in two segments.
+// adjacent, and a request's rows may be in two segments.
 type filler struct {
 	batch *Batch
 	width int
@@ -212,7 +212,7 @@ func (f *filler) indices(r int, flat bool) {
 }
 
 // gather lists the slots of every window entry that rows first to last see, request by request. Rows of one request
-// are neighbours in ascending order.
+// are adjacent, in ascending order.
 func (f *filler) gather(to []int32, first, last int) {
 	at := 0
 	for r := first; r < last; {

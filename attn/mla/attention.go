@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Params are what attention needs to know about a model.
+// Params are the properties of a model that attention uses.
 type Params struct {
 	Dims         kernel.LatentDims
 	QLora        int
@@ -192,7 +192,7 @@ func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kern
 	case plan.ConvertGatherBF16:
 		x.workspace, err = workspace(mem, layout.BF16Row1152, 1, l.Gather.Count)
 	default:
-		err = fmt.Errorf("mla: conversion %v is not one the sparse form knows", s.Convert)
+		err = fmt.Errorf("mla: sparse attention does not support conversion %v", s.Convert)
 	}
 	return x, err
 }
@@ -238,7 +238,7 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x, record kernel.Tensor)
 }
 
 // Store writes latent rows and indexer keys of a layer for x (normalised rows, in plan order) and attends to nothing:
-// for rows whose outputs nobody reads.
+// for rows whose outputs are not used.
 func (p *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 	p.q.At("keys", layer)
 	p.to = p.keys(p.to[:0], w)

@@ -73,7 +73,7 @@ func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
 }
 
 // gatherKeys lists the slots of every key that rows first to last see, request by request, and notes in start where
-// each row's request begins. Rows of one request are neighbours in ascending order, so the last one sees the most.
+// each row's request begins. Rows of one request are adjacent, in ascending order, so the last one sees the most.
 func (f *filler) gatherKeys(to []int32, first, last int, start []int32) {
 	at := 0
 	for r := first; r < last; {

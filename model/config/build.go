@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// builder turns a raw config into a Config and keeps every complaint.
+// builder turns a raw config into a Config and collects the problems.
 type builder struct {
 	raw      *raw
 	problems []string
-	mistyped map[string]bool // fields already complained about; they are not missing too
+	mistyped map[string]bool // fields already reported; they are not reported as missing too
 }
 
 func (b *builder) complain(format string, args ...any) {
 	b.problems = append(b.problems, fmt.Sprintf(format, args...))
 }
 
-// missing complains about an absent field.
+// missing reports an absent field.
 func (b *builder) missing(name string) {
 	if !b.mistyped[name] {
 		b.complain("%s is missing", name)
 	}
 }
 
-// Bounds far above every released model keep a damaged file from asking for absurd amounts of memory.
+// Bounds far above every released model limit the memory that a damaged file can make the engine allocate.
 const (
 	mostSize    = 1 << 30
 	mostLayers  = 1 << 12
@@ -94,8 +94,8 @@ func (b *builder) eps(c *DSA) {
 	default:
 		c.RMSEps = float32(*e)
 	}
-	// The latent norms of both families use 1e-6 whatever rms_norm_eps says (v32 spec, 2.1: the oracle decides for
-	// GLM).
+	// The latent norms of both families use 1e-6, not rms_norm_eps (v32 spec, 2.1; for GLM the reference outputs show
+	// it).
 	c.LatentEps = 1e-6
 }
 

@@ -28,7 +28,7 @@ func load(dir string) (path string, data []byte, err error) {
 	return path, data, err
 }
 
-// rawModel is what config.json spells alike for every family. Pointers tell absent from zero.
+// rawModel holds the fields that config.json spells alike for every family. A nil pointer means an absent field.
 type rawModel struct {
 	ModelType     string   `json:"model_type"`
 	Vocab         *int     `json:"vocab_size"`
@@ -183,8 +183,8 @@ func familyOf(text json.RawMessage) (Family, error) {
 	return "", fmt.Errorf("%s: %w%s; supported are %s", asked, ErrFamily, why, strings.Join(names, ", "))
 }
 
-// read fills the fields of to, a struct of tagged fields, and complains about every one that holds another type: one
-// wrong field must not hide the others.
+// read fills the fields of to, a struct of tagged fields, and reports every field of a wrong type, not only the
+// first.
 func (b *builder) read(prefix string, fields map[string]json.RawMessage, to reflect.Value) {
 	for i := range to.NumField() {
 		if to.Type().Field(i).Anonymous {

@@ -33,7 +33,7 @@ type rawRopes struct {
 	Far  *rawRope `json:"compress"`
 }
 
-// v4Builder turns a raw config into a V4 and keeps every complaint.
+// v4Builder turns a raw config into a V4 and collects the problems.
 type v4Builder struct {
 	builder
 	in    rawV4
@@ -113,7 +113,7 @@ func (b *v4Builder) fixed(c *V4) {
 		b.complain("attention_bias and mlp_bias must be false: no released model of this family has them")
 	}
 	if r.Tied {
-		b.complain("tie_word_embeddings must be false: released models of this family have a head of their own")
+		b.complain("tie_word_embeddings must be false: released models of this family have a separate head")
 	}
 	if c.NextN < 0 || c.NextN > 1 {
 		b.complain("num_nextn_predict_layers is %d, supported are 0 and 1", c.NextN)

@@ -11,10 +11,10 @@ import (
 	"sparrow/plan"
 )
 
-// Facts is what the planner must know.
+// Facts are the properties that the planner reads.
 func (m *Model) Facts() plan.Model { return Facts(m.config) }
 
-// Facts is what the planner must know about a config, loaded or not.
+// Facts are the properties of a config that the planner reads. No weights are needed.
 func Facts(c *config.DSA) plan.Model {
 	f := plan.Model{
 		Family:             plan.DeepSeekV32,

@@ -106,7 +106,7 @@ func Of(s *family.Source, memories []float64) *Summary {
 	return out
 }
 
-// count walks the tensors.
+// count adds up the tensors.
 func (s *Summary) count(src *family.Source) {
 	types := map[string]*TypeBytes{}
 	p := &s.Parameters

@@ -13,7 +13,7 @@ type MLP struct {
 	Limit          float32
 }
 
-// LoadMLP loads prefix+"gate_proj.weight" and its siblings.
+// LoadMLP loads the gate, up and down projections: prefix+"gate_proj.weight" and so on.
 func LoadMLP(l *Loader, prefix string, hidden, inner int) MLP {
 	return MLP{
 		Gate: l.Matrix(prefix+"gate_proj.weight", inner, hidden),

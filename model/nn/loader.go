@@ -2,7 +2,7 @@
 //
 // A checkpoint and a device flow in; out flow weights that the device has prepared, and blocks that call the operations
 // of package kernel.
-// The package never looks inside a tensor that lives on a device.
+// The package never reads the elements of a tensor on a device.
 package nn
 
 import (
@@ -75,7 +75,7 @@ func (l *Loader) LatentMatrix(name string, out, in int) kernel.Matrix {
 	return l.prepare(l.Weight(name, out, in), kernel.Latent)
 }
 
-// Table loads a matrix [rows, cols] whose rows are looked up one by one.
+// Table loads a matrix [rows, cols] whose rows are looked up by index.
 func (l *Loader) Table(name string, rows, cols int) kernel.Matrix {
 	return l.table(name, rows, cols, kernel.LookedUp)
 }
@@ -99,7 +99,7 @@ func (l *Loader) table(name string, rows, cols int, role kernel.Role) kernel.Mat
 func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	w := l.Weight(name, n*out, in)
 	if w.Scale.Given() && out%w.BlockRows != 0 {
-		l.complain("%s has blocks of %d rows, which groups of %d rows cut apart", name, w.BlockRows, out)
+		l.complain("%s has blocks of %d rows, which do not align with groups of %d rows", name, w.BlockRows, out)
 		return nil
 	}
 	if !w.Data.Given() {

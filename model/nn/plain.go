@@ -86,5 +86,5 @@ func (l *Loader) Skip(prefix string) {
 	}
 }
 
-// Complain adds a problem that only the model's family can see.
+// Complain adds a problem that the model's family has found.
 func (l *Loader) Complain(problem string) { l.problems = append(l.problems, problem) }

@@ -16,7 +16,7 @@ const block = 128
 // chunkValues is how many values are drawn at a time: even, and small enough to stay in a cache.
 const chunkValues = 1 << 14
 
-// filler turns tensors into what a writer wants. One goroutine uses it; the buffers are shared by all tensors.
+// filler writes the bytes of tensors. One goroutine uses it; the buffers are shared by all tensors.
 type filler struct {
 	ctx    context.Context
 	seed   uint64
@@ -69,7 +69,7 @@ func (f *filler) scales(w io.Writer, t tensor, find func(io.Writer, tensor) erro
 	return write(w, s)
 }
 
-// keep remembers the scales of t until it is their turn.
+// keep stores the scales of t until they are written.
 func (f *filler) keep(t tensor, scales []float32) {
 	if f.found == nil {
 		f.found = map[string][]float32{}
@@ -100,8 +100,7 @@ func (f *filler) plain(t tensor, write func([]float32) error) error {
 }
 
 // matrix draws the values of t 128 rows at a time, finds the scale of each block and writes the quantised values. The
-// scales are a tensor of their own in the file; they are kept until it is its turn. Without w only the scales are
-// found.
+// scales are a separate tensor in the file and are kept until it is written. Without w only the scales are computed.
 func (f *filler) matrix(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)

@@ -120,7 +120,7 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return SizesOf(m.config, entry, index, cfg.Page)
 }
 
-// Pools are the pools of every layer, for who looks at bytes or fills them: the window's, then the compressed
+// Pools are the pools of every layer, for callers that read or write their bytes: the window's, then the compressed
 // stream's and the indexer's where the layer has them.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool

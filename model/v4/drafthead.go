@@ -17,7 +17,7 @@ import (
 //	U_t[i] = h_proj · hnorm(X_t[i]) + e_proj · enorm(embed[x_{t+1}])     for every stream i
 //	Z_t    = layer(U_t) at position t, attending to a window only
 //
-// and the head over the collapsed, normalised Z_t gives the logits of x_{t+2}. A chain goes on with Z_t in place of
+// and the head over the collapsed, normalised Z_t gives the logits of x_{t+2}. A chain continues with Z_t in place of
 // X_{t+1}.
 //
 // What the layer keeps of a row, its window entry, follows from U_t alone. So of a prompt only the rows that the next
@@ -132,7 +132,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	block.FillWhole(in.Batch.Batch)
 	err := d.attn.Prepare(&in.Batch, d.states, block, func(r dual.WindowRow) (err error) {
 		if r.Token >= len(in.Tokens[r.Request]) {
-			return fmt.Errorf("%d tokens, the plan asks for number %d", len(in.Tokens[r.Request]), r.Token)
+			return fmt.Errorf("%d tokens, the plan reads token %d", len(in.Tokens[r.Request]), r.Token)
 		}
 		tokens[r.Index] = in.Tokens[r.Request][r.Token]
 		if hidden[r.Index], err = in.HiddenRow(r.Request, r.Token, from); err != nil {
@@ -155,7 +155,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// forget is for a pass that failed: entries that its states were to have may never have been written.
+// forget marks the entries of the pass's states as invalid: it failed, and they may not have been written.
 func (d *draft) forget() {
 	for _, st := range d.states {
 		st.ForgetDrafts()

@@ -16,7 +16,7 @@ const (
 	hugging                  // module names of transformers
 )
 
-// names finds tensors by their official names. Which spelling a checkpoint uses is told from the names it holds, not
+// names finds tensors by their official names. The spelling is detected from the tensor names of the checkpoint, not
 // from its config.
 type names struct {
 	l    *nn.Loader
