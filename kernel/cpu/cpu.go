@@ -55,7 +55,7 @@ type scratch struct {
 
 	latent        *vec.LatentAttend  // over latent rows
 	entry         *vec.LatentAttend  // over V4 entries
-	asked         [rowsTogether]bool // latent holds the query of a row at hand
+	hasQuery      [rowsTogether]bool // latent holds the query of a current row
 	places, ahead []int              // rows of a chunk and of the next one, as bytes of their pool
 	narrow        []byte             // entries as rows of bfloat16
 	part          partials

@@ -9,7 +9,7 @@ import (
 )
 
 // denseTile is how many neighbouring query rows share one pass over their keys, denseBlock how many keys they take at
-// a time: a block's keys and values of one head and the scores of a tile stay in the second-level cache.
+// a time: a block's keys and values of one head and the scores of a tile stay in the L2 cache.
 const (
 	denseTile  = 128
 	denseBlock = 256

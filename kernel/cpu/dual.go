@@ -122,8 +122,8 @@ type entryBlock struct {
 	q       []float32 // [heads, 512]
 	entries [entryChunk]entryAt
 	n       int
-	// asked says that the tiles hold this row's queries.
-	asked bool
+	// hasQuery means that the tiles hold this row's queries.
+	hasQuery bool
 }
 
 // entryAt is one entry: a slot of a pool or, without one, a row of the workspace.
@@ -191,9 +191,9 @@ func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 		return false
 	}
 	heads := len(b.top)
-	if !b.asked {
+	if !b.hasQuery {
 		s.entry.Query(0, b.q, heads, b.w.scale, vec.RowBF16)
-		b.asked = true
+		b.hasQuery = true
 	}
 	if !s.entry.Attend(0, memory, s.places, nil, vec.RowBF16) {
 		return false

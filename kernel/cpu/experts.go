@@ -125,7 +125,7 @@ func (d *Device) expertInputs(a *expertArgs) error {
 		})
 }
 
-// packBetween packs the rows that passed the gate. A few single rows are not worth a hand-over.
+// packBetween packs the rows after the gate. Starting workers costs more than packing a few single rows.
 func (d *Device) packBetween(a *expertArgs, rows, inner int) error {
 	st := &d.experts
 	if !st.alone {

@@ -80,7 +80,7 @@ func (d *Device) mixture(out, x, pre []float32) {
 }
 
 // sinkhorn normalises an n x n matrix of logits in float64: 20 rounds over 16 numbers cost little, and the matrix
-// decides how streams mix for the rest of the layer.
+// determines how streams mix for the rest of the layer.
 func sinkhorn(a []float64, n, rounds int, eps float64) {
 	for i := range n {
 		row := a[i*n:][:n]

@@ -96,8 +96,8 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 	return err
 }
 
-// locatePaged looks positions up in a page table and returns one that is outside it, or -1. Pages are usually of a
-// power of two, and division costs more than all the rest.
+// locatePaged looks positions up in a page table and returns one that is outside it, or -1. Page sizes are usually
+// powers of two: shifts avoid the division, which would cost more than the rest of the loop.
 func locatePaged(out, positions, table []int32, tokens int) int32 {
 	shift := bits.TrailingZeros(uint(tokens))
 	if tokens != 1<<shift {

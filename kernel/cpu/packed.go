@@ -55,7 +55,7 @@ func (d *Device) packGathered(to *vec.Columns, x kernel.Tensor, o vec.Order, ind
 	return d.packChunks(packWork{to: to, x: x, index: index})
 }
 
-// packChunks packs every piece. A few pieces of a single row are not worth a hand-over.
+// packChunks packs every piece. Starting workers costs more than packing a few pieces of a single row.
 func (d *Device) packChunks(w packWork) error {
 	chunks := w.to.Chunks()
 	if chunks > 1 && w.x.Rows > 1 {

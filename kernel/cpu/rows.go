@@ -44,7 +44,7 @@ func (d *Device) eachRow(w rowWork) error {
 	})
 }
 
-// eachItem is eachRow for rows that are worth handing over one by one.
+// eachItem is eachRow for rows that take long enough to be distributed one by one.
 func (d *Device) eachItem(w rowWork) error {
 	return d.rows.run(d, w.rows, w, func(d *Device, w *rowWork, worker, item int) { w.do(d, w, worker, item) })
 }
@@ -177,7 +177,7 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 	}})
 }
 
-// headsAt is n heads, ld apart, whose first elements are turned.
+// headsAt is n heads, ld elements apart, whose first elements are rotated.
 type headsAt struct {
 	x     []float32
 	n, ld int
@@ -333,7 +333,7 @@ func (d *Device) storeIndexRow(w *rowWork, worker, r int) {
 	writeKey(a.Pool, slot, key, a.Hadamard, num.ScalePow2)
 }
 
-// writeKey encodes a finished indexer key, Hadamard-rotated where asked, with scales by the given rule where the
+// writeKey encodes a finished indexer key, optionally Hadamard-rotated, with scales by the given rule where the
 // layout has them.
 func writeKey(p kernel.Pool, slot int, key []float32, hadamard bool, mode num.ScaleMode) {
 	if hadamard {

@@ -63,7 +63,7 @@ func TestWorkerNumbersAreExclusive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if run%500 == 0 {
-			time.Sleep(time.Millisecond) // let the crew park
+			time.Sleep(time.Millisecond) // let the workers park
 		}
 	}
 	for _, s := range sums {

@@ -5,49 +5,46 @@ import (
 	"time"
 )
 
-// pace is how long waiters stay awake, in nanoseconds since the pool began.
+// spinLimit is the time a waiter spins before it parks. Times are nanoseconds since the pool was made.
 //
-// Waking a worker takes the operating system some 60 microseconds, which is
-// longer than many operations of a forward pass take. One that came late leaves
-// its share to others, ends before them and would fall asleep again. So waiters
-// are patient: longer than a worker waits within a pass, shorter than the gap
-// between two steps of an idle server. But where other programs want the same
-// processors, the time a waiter spends awake is taken from it when it has work, and the
-// others wait for it. That shows in time that was lost, and makes waiters
-// impatient for a while.
-type pace struct {
-	start   time.Time
-	crowded atomic.Int64 // waiters are impatient until then
+// The operating system takes about 60 microseconds to wake a parked worker, longer than many operations of a forward
+// pass. A worker that wakes late finds its items taken and would park again. So waiters spin for longer than a worker
+// waits within a pass, and for less than the gap between two steps of an idle server. If other programs use the same
+// processors, spinning uses up the time slice that the worker needs once it has items, and the run waits for it. Such
+// contention is detected as lost time and shortens spinning for contentionTime.
+type spinLimit struct {
+	start     time.Time
+	contended atomic.Int64 // spinning is short until this time
 }
 
 const (
-	patient   = int64(500 * time.Microsecond)
-	impatient = int64(20 * time.Microsecond)
-	// lostTime is how long a waiter cannot be away, or be waiting for others
-	// who had as much to do as it, if processors are free.
-	lostTime    = int64(200 * time.Microsecond)
-	crowdedTime = int64(100 * time.Millisecond)
+	longSpin  = int64(500 * time.Microsecond)
+	shortSpin = int64(20 * time.Microsecond)
+	// lostTime is the least delay that counts as contention: between two polls of a waiter, or in the end of a run
+	// beyond the time the owner worked. With free processors delays are shorter.
+	lostTime       = int64(200 * time.Microsecond)
+	contentionTime = int64(100 * time.Millisecond)
 )
 
-func (p *pace) init() { p.start = time.Now() }
+func (p *spinLimit) init() { p.start = time.Now() }
 
-func (p *pace) now() int64 { return int64(time.Since(p.start)) }
+func (p *spinLimit) now() int64 { return int64(time.Since(p.start)) }
 
-// patience is how long a wait that begins now spins.
-func (p *pace) patience(now int64) int64 {
-	if now < p.crowded.Load() {
-		return impatient
+// limit is the spinning time of a wait that begins now.
+func (p *spinLimit) limit(now int64) int64 {
+	if now < p.contended.Load() {
+		return shortSpin
 	}
-	return patient
+	return longSpin
 }
 
-// crowd notes that somebody else had the processor.
-func (p *pace) crowd(now int64) { p.crowded.Store(now + crowdedTime) }
+// contend records that another program had the processor.
+func (p *spinLimit) contend(now int64) { p.contended.Store(now + contentionTime) }
 
-// waited looks at a run: when it began, when the owner had no work left, and when
-// everyone had ended.
-func (p *pace) waited(begin, own, end int64) {
+// ran checks a finished run for contention: begin is its start, own the time when the owner had no items left, end
+// the time when all workers had finished.
+func (p *spinLimit) ran(begin, own, end int64) {
 	if end-own > own-begin+lostTime {
-		p.crowd(end)
+		p.contend(end)
 	}
 }

@@ -5,37 +5,37 @@ import (
 	"time"
 )
 
-// Waiters are patient until somebody else had a processor, and again some time after that.
-func TestPace(t *testing.T) {
+// Spinning is long, short for a while after contention, and then long again.
+func TestSpinLimit(t *testing.T) {
 	const us = int64(time.Microsecond)
-	var p pace
+	var p spinLimit
 	p.init()
-	want := func(now, patience int64) {
+	want := func(now, limit int64) {
 		t.Helper()
-		if got := p.patience(now); got != patience {
-			t.Errorf("patience is %v, want %v", time.Duration(got), time.Duration(patience))
+		if got := p.limit(now); got != limit {
+			t.Errorf("spinning time is %v, want %v", time.Duration(got), time.Duration(limit))
 		}
 	}
-	want(0, patient)
-	p.waited(0, 100*us, 150*us) // others had a little more to do
-	p.waited(0, 5000*us, 9000*us)
-	want(9000*us, patient)
-	p.waited(0, 100*us, 3000*us) // others were away
-	want(3000*us, impatient)
-	want(3000*us+crowdedTime-1, impatient)
-	want(3000*us+crowdedTime, patient)
+	want(0, longSpin)
+	p.ran(0, 100*us, 150*us) // others had a little more to do
+	p.ran(0, 5000*us, 9000*us)
+	want(9000*us, longSpin)
+	p.ran(0, 100*us, 3000*us) // others did not run
+	want(3000*us, shortSpin)
+	want(3000*us+contentionTime-1, shortSpin)
+	want(3000*us+contentionTime, longSpin)
 }
 
-// A waiter that finds its condition late returns, whether it was awake, asleep or cut off.
+// A waiter returns when its condition becomes true while it spins, after it has parked, and under contention.
 func TestWaitersReturn(t *testing.T) {
-	for _, delay := range []time.Duration{0, 10 * time.Microsecond, time.Duration(2 * patient)} {
-		for _, crowded := range []bool{false, true} {
+	for _, delay := range []time.Duration{0, 10 * time.Microsecond, time.Duration(2 * longSpin)} {
+		for _, contended := range []bool{false, true} {
 			var p parker
-			var at pace
+			var at spinLimit
 			p.init()
 			at.init()
-			if crowded {
-				at.crowd(at.now())
+			if contended {
+				at.contend(at.now())
 			}
 			begin, done := at.now(), make(chan int64)
 			go func() {

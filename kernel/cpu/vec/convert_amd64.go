@@ -46,7 +46,7 @@ func (s *isa) widenFP8With(sc *scratch, dst []float32, src []byte, scales []floa
 
 // widenWith widens e4m3 codes; scales[i*step] is for the elements from 128*i.
 // Kernel and Go round the product with the scale once. The kernel reads NaN
-// codes as numbers and says so.
+// codes as numbers and reports that it has read some.
 func (s *isa) widenWith(sc *scratch, dst []float32, src []byte, scales []float32, step int) {
 	v := &sc.vec
 	whole := len(dst) / s.lanes * s.lanes

@@ -107,7 +107,7 @@ func (s *isa) max(x []float32) float32 {
 	return best
 }
 
-// rotate turns a few heads in every call.
+// rotate rotates a few heads in every call.
 func (s *isa) rotate(x []float32, heads, ld int, by *Turn) {
 	sc := borrow()
 	defer giveBack(sc)
