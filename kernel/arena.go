@@ -2,9 +2,9 @@ package kernel
 
 import "math"
 
-// Arena hands out the tensors of a forward pass from one buffer. It never grows: a caller lays a pass out on an arena
-// that measures, learns from High how much memory the pass needs, and compares that with the arena it has. What Take
-// returns therefore depends only on the calls since the last Reset, so that equal passes find their tensors at equal
+// Arena allocates the tensors of a forward pass from one buffer. It never grows: a caller lays a pass out on an arena
+// that only measures, reads from High how many bytes the pass needs, and compares them with the size of the buffer.
+// The result of Take depends only on the calls since the last Reset, so that equal passes have their tensors at equal
 // addresses.
 type Arena struct {
 	buf      Buffer
@@ -56,7 +56,7 @@ func (a *Arena) Mark() int64 { return a.at }
 // Reset gives back what was taken since a mark.
 func (a *Arena) Reset(mark int64) { a.at = mark }
 
-// Forget takes back the high mark of a pass that did not fit.
+// Forget resets the high mark to the current position, after a pass that did not fit.
 func (a *Arena) Forget() { a.high = a.at }
 
 // Free returns the memory to its device.

@@ -11,7 +11,7 @@ type Memory interface {
 	Write(dst Tensor, src []byte) error
 	// Read copies the contiguous tensor src to dst and waits for it.
 	Read(dst []byte, src Tensor) error
-	// Fetch enqueues a copy of the contiguous tensor src to dst, behind the operations enqueued so far. dst holds it
+	// Fetch enqueues a copy of the contiguous tensor src to dst, after the operations enqueued so far. dst holds it
 	// once the event's Wait has returned.
 	Fetch(dst []byte, src Tensor) (Event, error)
 	// Sync waits for every operation enqueued so far and returns the first error among them.
@@ -27,7 +27,7 @@ type Device interface {
 	Name() string
 	// Activation is the element type in which this device keeps activations.
 	Activation() DType
-	// Hardware is what plans must know of the device.
+	// Hardware is the description of the device that plans are built from.
 	Hardware() Hardware
 	Close() error
 }
@@ -36,17 +36,17 @@ type Device interface {
 type Hardware struct {
 	Arch            string // the planner's name: "cpu", "sm90"
 	Multiprocessors int
-	SharedBytes     int   // shared memory one block may ask for after opting in
+	SharedBytes     int   // maximum shared memory of one block, after opting in
 	MemoryBytes     int64 // of the device's own memory
 }
 
-// MemoryMeter is a device that knows how much memory it has.
+// MemoryMeter is a device that reports its memory.
 type MemoryMeter interface {
 	// MemoryFree is how much can still be taken, and the size of all memory; 0 where the system does not say.
 	MemoryFree() (free, total int64, err error)
 }
 
-// MemoryFree asks a device for its memory. Both are 0 where it does not say.
+// MemoryFree returns the memory of a device, 0 and 0 where it reports none.
 func MemoryFree(d Device) (free, total int64, err error) {
 	if m, ok := d.(MemoryMeter); ok {
 		return m.MemoryFree()

@@ -73,8 +73,8 @@ type ScoreArgs struct {
 	Lens     Tensor // i32 [R, 1]
 	Heads    int
 	SkipUpTo int
-	// NextN says that rows come in groups of NextN neighbours with one request, so that an implementation may read
-	// its keys once for all of them; 0 and 1 promise nothing. The result is the same.
+	// NextN is the number of consecutive rows of one request, so that an implementation may read the request's keys
+	// once for all of them; 0 and 1 mean no grouping. The result does not depend on it.
 	NextN int
 }
 

@@ -4,7 +4,7 @@ import "fmt"
 
 // Projection is one of several products of the same rows: Out = X * Wᵀ.
 type Projection struct {
-	Out Tensor // activation [T, out]; f32 where more precision is asked
+	Out Tensor // activation [T, out]; f32 where more precision is needed
 	W   Matrix // [out, in]
 }
 

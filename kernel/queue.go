@@ -2,8 +2,8 @@ package kernel
 
 import "fmt"
 
-// Queue enqueues operations on a device and keeps the first error: what follows an error is not enqueued. A pass is
-// written as a list of operations, and asks once, at its end, whether all of them were accepted.
+// Queue enqueues operations on a device and keeps the first error; operations after an error are not enqueued. A pass
+// is written as a list of operations and checks the error once, at its end.
 type Queue struct {
 	dev   Device
 	err   error

@@ -50,7 +50,7 @@ type Dense struct {
 // more, of which there can be as many as rows.
 func DensePlanBytes(rows int32) int64 { return 16 + 16*(int64(rows)+1) }
 
-// denseShape is what the launcher knows of one kind of heads.
+// denseShape describes one kind of heads to the launcher.
 type denseShape struct {
 	kernel string
 	keys   uint32 // of a tile

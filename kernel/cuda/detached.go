@@ -40,7 +40,7 @@ const (
 
 // store writes a result of the driver to the word of a frame whose address it was given.
 func store(address, v uintptr) {
-	// A frame lives on the heap and does not move; reading through a pointer to the variable keeps vet's misuse check
+	// A frame is on the heap and does not move; reading through a pointer to the variable keeps vet's misuse check
 	// meaningful elsewhere.
 	**(**uint64)(unsafe.Pointer(&address)) = uint64(v)
 }

@@ -48,7 +48,7 @@ func (e *DriverError) Error() string {
 	return fmt.Sprintf("cuda: %s(%s): %s (%d): %s", e.Call, strings.Join(args, ", "), e.Name, e.Code, e.Text)
 }
 
-// The codes callers tell apart.
+// The codes that callers distinguish.
 const (
 	codeOutOfMemory = 2
 	codeNotReady    = 600

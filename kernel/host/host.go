@@ -57,12 +57,12 @@ func (Memory) MemoryFree() (free, total int64, err error) {
 // OneDevice refuses an ordinal: all cores of a host are one device.
 func OneDevice(o kernel.Options) error {
 	if o.Ordinal != 0 {
-		return fmt.Errorf("%w: device %d was asked for, a CPU is device 0 alone", kernel.ErrUnavailable, o.Ordinal)
+		return fmt.Errorf("%w: device %d was requested, the CPU has device 0 only", kernel.ErrUnavailable, o.Ordinal)
 	}
 	return nil
 }
 
-// Fetch copies at once.
+// Fetch copies before it returns.
 func (m Memory) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	return kernel.Done{}, m.Read(dst, src)
 }
@@ -87,7 +87,7 @@ func Bytes(t kernel.Tensor) []byte {
 	return b[t.Off : t.Off+t.Extent()]
 }
 
-// F32 is the tensor's memory as float32, rows t.Stride apart.
+// F32 is the tensor's memory as float32, with a row stride of t.Stride.
 func F32(t kernel.Tensor) []float32 {
 	b := Bytes(t)
 	if len(b) == 0 {

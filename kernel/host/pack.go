@@ -10,7 +10,7 @@ import (
 // packer copies weights to memory of its own, one behind the other on cache lines, in blocks that lie on huge pages.
 // A file's pages are small, and its tensors begin anywhere.
 type packer struct {
-	block []byte // what is left of the block at hand
+	block []byte // rest of the current block
 }
 
 // packBlock holds many tensors, so that few huge pages are cut off at its ends.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Large buffers: rows of a cache are read in no order, and each on a page of its own would cost a walk of the page
-// tables.
+// Large buffers use huge pages: rows of a cache are read in random order, and with small pages nearly every row would
+// cost a TLB miss.
 const (
 	hugePage = 2 << 20
 	large    = 2 * hugePage

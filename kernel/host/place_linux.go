@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// advise asks for huge pages for the whole ones among b and, on a machine with several memory nodes, spreads it over
-// all of them: every worker reads every buffer. The system may decline; nothing depends on it.
+// advise requests huge pages for the aligned part of b and, on a machine with several memory nodes, interleaves it
+// over all of them: every worker reads every buffer. It is a hint; errors are ignored.
 func advise(b []byte) {
 	first := int(-uintptr(unsafe.Pointer(&b[0])) & (hugePage - 1))
 	last := (len(b) - first) &^ (hugePage - 1)
@@ -33,10 +33,10 @@ func advise(b []byte) {
 // interleave is the memory policy that takes pages from each node in turn.
 const interleave = 3
 
-// Placement says in one line what is asked of the system for large buffers.
+// Placement describes in one line how large buffers are placed.
 func Placement() string {
 	mode, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
-	pages := "huge pages asked for"
+	pages := "huge pages requested"
 	switch {
 	case err != nil:
 		pages = "no huge pages on this system"

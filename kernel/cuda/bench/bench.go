@@ -22,7 +22,7 @@ import (
 // Rate is the kind of arithmetic that bounds a case.
 type Rate int
 
-// The kinds. Memory cases have no arithmetic worth counting.
+// The kinds. Memory cases have next to no arithmetic.
 const (
 	Memory Rate = iota
 	BF16
@@ -70,7 +70,7 @@ type Set interface {
 	Close() error
 }
 
-// Rig is what sets are made with.
+// Rig holds the device, the kernels and the settings with which sets are made.
 type Rig struct {
 	Device  *cuda.Device
 	Kernels *cuda.Kernels
@@ -83,7 +83,7 @@ type Options struct {
 	Replays int     // timed graph replays; 0 means 20
 	Warm    int     // replays before them; 0 means 3
 	L2Times float64 // how many times the L2 the sets together must hold; 0 means 3
-	// rest before each timed replay: without it the power limit lowers the clock during the heavy cases
+	// idle time before each timed replay: without it the power limit lowers the clock during the heavy cases
 	Pause time.Duration
 	Roofs Roofs // zero means H200
 	// Progress is called before each case, if set.
@@ -115,7 +115,7 @@ type Report struct {
 	Device  cuda.Properties `json:"device"`
 	Date    time.Time       `json:"date"`
 	Commit  string          `json:"commit,omitempty"` // of the program that measured
-	Pause   string          `json:"pause,omitempty"`  // rest before each replay
+	Pause   string          `json:"pause,omitempty"`  // idle time before each replay
 	Roofs   Roofs           `json:"roofs"`
 	Results []Result        `json:"results"`
 }

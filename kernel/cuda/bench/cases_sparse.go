@@ -33,7 +33,7 @@ func sparseCases() []Case {
 	return list
 }
 
-// sparse is one set of sparse attention. kind 0 stands for V4 rows gathered for the batch: 512 bf16 values.
+// sparse is one set of sparse attention. kind 0 means V4 rows gathered for the batch: 512 bf16 values.
 type sparse struct {
 	*holder
 	kind    layout.Kind

@@ -29,7 +29,7 @@ type span struct {
 
 func newHolder(r *Rig) *holder { return &holder{rig: r, rng: rand.New(rand.NewPCG(r.Seed, 1))} }
 
-// alloc takes memory that lives as long as the set.
+// alloc takes memory that is freed with the set.
 func (h *holder) alloc(n int64) cuda.Ptr {
 	if h.err != nil {
 		return 0

@@ -160,7 +160,7 @@ func (b *builder) compile(im *image.Image, arch string) ([]byte, error) {
 	return code, err
 }
 
-// load opens the compiler on first use, so that a tree with nothing to do needs none.
+// load opens the compiler on first use, so that a tree that is up to date needs none.
 func (b *builder) load() error {
 	if b.nvrtc != nil {
 		return nil

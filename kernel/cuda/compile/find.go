@@ -12,7 +12,7 @@ import (
 // ErrNoCompiler is wrapped when NVRTC is found nowhere.
 var ErrNoCompiler = errors.New("compile: no NVRTC library found")
 
-// howToGet tells a developer where NVRTC comes from.
+// howToGet explains how to install NVRTC.
 const howToGet = `install it with "pip install nvidia-cuda-nvrtc==13.0.*" into any virtual environment and name that folder with --nvrtc, or install a CUDA toolkit (13.0 or newer)`
 
 // libraries are the file names NVRTC is shipped under, newest first. An unversioned name exists in toolkits only.

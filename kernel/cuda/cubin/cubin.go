@@ -198,7 +198,7 @@ func attributes(f *elf.File, name string) ([]attribute, error) {
 		return nil, fmt.Errorf("cubin: section %s: %w", name, err)
 	}
 	var list []attribute
-	const sized = 4 // format of entries that carry bytes
+	const sized = 4 // format of entries with bytes
 	for len(b) >= 4 {
 		a := attribute{id: b[1], half: binary.LittleEndian.Uint16(b[2:])}
 		format := b[0]
