@@ -13,7 +13,7 @@ const (
 	exactLogit = 2e-3
 
 	// A quantised cache, even bf16, flips some selections and expert choices on random weights, so single positions
-	// can be far off while the typical one is close: medians are judged, and single positions are not. Rounding to
+	// can be far off while the typical one is close: medians are checked, and single positions are not. Rounding to
 	// e4m3 (2.6 % of a value, typically) moves the typical position further than rounding to bf16 (0.17 %): 0.953 is
 	// the lowest median seen.
 	bf16Cosine   = 0.99
@@ -35,7 +35,7 @@ const (
 	farCosine = 0.7
 )
 
-// judge lists what is out of tolerance for rows kept in main and indexer keys kept in index.
+// judge lists the values out of tolerance, for rows stored as main and indexer keys stored as index.
 func judge(c *Case, main, index plan.Layout) {
 	switch {
 	case main == plan.F32Row2304 || main == plan.V4F32Row2048:
@@ -145,14 +145,14 @@ func (c *Case) judgeV4(key float64) {
 }
 
 // judgeSelective is for FP8 indexer keys and prompts longer than a selection. The oracle scores with unquantised
-// keys, so a few of the selected keys differ in every row of every layer, and on random weights that sends later
-// layers elsewhere (with exact keys they stay). What precedes the first difference must agree; that later layers work
-// is proved on trained weights, which do not react to a few keys, and by equality with our other paths over the same
-// bytes.
+// keys, so a few of the selected keys differ in every row of every layer, and with random weights later layers then
+// give different results (with exact keys they do not). Results before the first difference must agree; later layers
+// are tested with trained weights, whose results change little with a few keys, and by comparison with the other paths
+// over the same bytes.
 func (c *Case) judgeSelective() {
 	c.Rule = fmt.Sprintf("8-bit indexer keys, prompt longer than a selection: first selections overlapping by more "+
 		"than %.2f, median cosine of logits above %.2f; "+
-		"what follows a differing key is not judged on random weights (--exact-index keeps the keys exact)",
+		"results after a different key are not checked on random weights (--exact-index keeps the keys exact)",
 		quantOverlap, farCosine)
 	if !(first(c.Overlap) > quantOverlap) {
 		c.complain("first selections overlap by %.3f, want above %.2f", first(c.Overlap), quantOverlap)

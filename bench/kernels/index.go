@@ -131,8 +131,8 @@ func selectTop(r *Rig, c scoreSet) *Op {
 	}
 }
 
-// indexQuery rotates and quantises queries. A code may differ from the reference's by a step where rounding decides,
-// so what is compared are the head weights, and the share of codes that differ.
+// indexQuery rotates and quantises queries. A code may differ from the reference's by one rounding step, so the head
+// weights and the share of different codes are compared.
 func indexQuery(r *Rig) *Op {
 	const tokens = 512
 	src := r.normal(tokens, indexHeads*layout.IndexDim, 1)

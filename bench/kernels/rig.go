@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// Rig makes tensors in host memory. The first failure stays and is told once a group is prepared.
+// Rig makes tensors in host memory. It keeps the first error, which is returned when a group has been prepared.
 type Rig struct {
 	mem      host.Memory
 	rng      *rand.Rand
@@ -51,7 +51,7 @@ func (r *Rig) normal(rows, cols int, size float64) kernel.Tensor {
 	return t
 }
 
-// period is how many values of a large tensor are drawn; the rest repeats them. It is no multiple of a row.
+// period is the number of random values of a large tensor; the rest repeats them. It is not a multiple of a row.
 const period = 1<<16 + 1
 
 // repeat fills a slice.

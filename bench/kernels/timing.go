@@ -35,22 +35,22 @@ type moment struct {
 const (
 	// enough is how long a round of short operations lasts.
 	enough = 12 * time.Millisecond
-	// sample is the least that is timed at once, so that the clock's steps do not show. It is short, because on a
-	// shared machine a sample that nobody disturbed must be among them.
+	// sample is the shortest time measured at once, long against the clock's resolution. It is short so that on a
+	// shared machine some samples are undisturbed by other programs.
 	sample = 50 * time.Microsecond
 	// inRegisters is how long a loop over registers runs.
 	inRegisters = time.Millisecond
 )
 
-// A slow operation is timed in fewer rounds than asked, once it has taken this long.
+// A slow operation is timed in fewer rounds than configured, once it has taken this long.
 const (
 	patience = 3 * time.Second
 	fewest   = 3
 )
 
-// A moment counts as one of the best when its rate in registers is at least nearPeak of the best rate known. Cases
-// that are judged by that rate get more rounds, some time apart, until settled of their moments do or until they have
-// waited for long.
+// A moment is at the peak when its rate in registers is at least nearPeak of the best rate measured. Cases that are
+// compared with that rate get more rounds, with pauses between them, until settled of their moments are at the peak or
+// the time limit is reached.
 const (
 	nearPeak = 0.9
 	settled  = 5
@@ -88,7 +88,7 @@ func timeRounds(runs []*timing, rounds int, best *float64) error {
 	return nil
 }
 
-// atPeak is how many rounds met the matrix unit at its best. Where there is no loop to tell, all did.
+// atPeak is the number of rounds in which the matrix unit ran at its peak rate; all rounds without a loop to measure it.
 func (t *timing) atPeak(best float64) int {
 	n := 0
 	for _, m := range t.moments {
@@ -116,7 +116,7 @@ func (t *timing) round(best *float64) error {
 		}
 		took := time.Since(start)
 		spent += took
-		if t.calls == 0 { // the first run only tells how many make a sample
+		if t.calls == 0 { // the first run only determines how many calls make a sample
 			t.calls = int(min(max(sample/max(took, 1), 1), 1000))
 			continue
 		}
@@ -131,8 +131,9 @@ func (t *timing) round(best *float64) error {
 	return nil
 }
 
-// least is how many samples a round has at least. What is judged by its rate in registers is timed as its peers in
-// other libraries are, again and again: the first sample of a round meets caches that another operation has filled.
+// least is the minimum number of samples of a round. Operations that are compared with the peak rate are timed
+// repeatedly, as benchmarks of other libraries do: in the first sample of a round the CPU caches still hold the data
+// of another operation.
 func (t *timing) least() int {
 	if t.c.OfPeak {
 		return 3
@@ -167,7 +168,7 @@ func (t *timing) inRegisters() float64 {
 	return t.loop.Rate(inRegisters)
 }
 
-// best is the fastest moment among those that met the matrix unit at its best.
+// best is the fastest moment among those at the peak rate of the matrix unit.
 func (t *timing) best() moment {
 	top := 0.0
 	for _, m := range t.moments {

@@ -84,8 +84,8 @@ type outcome struct {
 	usage   openai.Usage
 }
 
-// ask sends one completion and reads its stream to the end.
-func (c *caller) ask(ctx context.Context, t task) outcome {
+// complete sends one completion request and reads its stream to the end.
+func (c *caller) complete(ctx context.Context, t task) outcome {
 	if c.o.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.o.Timeout)

@@ -15,7 +15,7 @@ type Report struct {
 	URL   string `json:"url"`
 	Model string `json:"model"`
 
-	Planned  int            `json:"planned"` // requests asked for
+	Planned  int            `json:"planned"` // requests to send
 	Sent     int            `json:"sent"`
 	Answered int            `json:"answered"`
 	Errors   map[string]int `json:"errors"` // by status, or "timeout", "cancelled", "connection", "stream"

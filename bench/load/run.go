@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Run sends the load and waits for every answer. When ctx ends, what is in flight is cancelled and the report covers
-// what was answered until then; the error is nil, for a report in hand is better than none.
+// Run sends the load and waits for every answer. When ctx ends, requests in flight are cancelled and the report covers
+// the answers until then; the error is nil.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (r *runner) send(ctx context.Context) {
 		}
 		r.wait.Go(func() {
 			defer done()
-			r.finish(r.caller.ask(ctx, r.prompts.task(i)))
+			r.finish(r.caller.complete(ctx, r.prompts.task(i)))
 		})
 	}
 }

@@ -16,7 +16,7 @@ const (
 	flatMost              = 1.15
 )
 
-// judge fills in the targets that need no other engine.
+// judge checks the targets that need no other engine.
 func (r *Report) judge() {
 	if f := r.Flat; f != nil {
 		x := f.DeepMs / f.ShallowMs

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	Contexts []int // tokens in the cache; none means 512, 2k, 8k, 32k and 128k
 	Batches  []int // sequences; none means 1 and 16
-	Chunk    int   // new tokens of a prefill step, shared out among the sequences; 0 means 512
+	Chunk    int   // new tokens of a prefill step, divided among the sequences; 0 means 512
 	Policy   plan.Policy
 	Threads  int  // of the device, for the report
 	Packed   bool // the device copies weights, for the report
@@ -146,7 +146,7 @@ func some(cells []Cell) error {
 		}
 	}
 	c := cells[0]
-	return fmt.Errorf("bench: nothing can be measured: context %d, batch %d: %s; ask for smaller contexts "+
+	return fmt.Errorf("bench: nothing can be measured: context %d, batch %d: %s; choose smaller contexts "+
 		"(--contexts), batches (--batch) or another layout (--kv)", c.Context, c.Batch, c.Skipped)
 }
 
@@ -303,7 +303,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	return p, nil
 }
 
-// shares turns the clocks of a step into milliseconds; what no clock has seen is the rest.
+// shares turns the clocks of a step into milliseconds; the time outside all clocks is Rest.
 func shares(spent [stageCount]time.Duration, step time.Duration) (s Stages) {
 	left := step
 	for i, d := range spent {
