@@ -47,7 +47,7 @@ func Tokenizer() (*tokenizer.Tokenizer, error) {
 	return tokenizer.New(tokenizerJSON, tokenizerConfigJSON)
 }
 
-// TokenizerJSON is the embedded tokenizer.json, for checkpoints that borrow the tokenizer.
+// TokenizerJSON is the embedded tokenizer.json, for checkpoints that reuse the tokenizer.
 func TokenizerJSON() []byte { return tokenizerJSON }
 
 // TokenizerConfig is the embedded tokenizer_config.json, which holds the chat template.

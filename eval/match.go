@@ -38,7 +38,7 @@ func expected(it *Item) (chat.Message, error) {
 	return chat.Parse(chat.DeepSeekV31{}.Parser(it.Chat), it.Answer)
 }
 
-// Final says whether a reply holds the item's final value. An item without one asks for its answer.
+// Final reports whether a reply holds the item's final value, or its answer where the item has none.
 func Final(it *Item, r *Reply) bool {
 	if it.Final == "" {
 		return Exact(it, r) || holds(r.String(), strings.Fields(it.Answer))

@@ -104,7 +104,7 @@ func (c *Comparison) names() []string {
 	return names
 }
 
-// String tells in one line who answered.
+// String describes the runner in one line.
 func (a About) String() string {
 	if a.URL != "" {
 		return fmt.Sprintf("%s at %s", a.Model, a.URL)

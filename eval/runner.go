@@ -29,7 +29,7 @@ type Reply struct {
 	// Text is the output as the model wrote it when Raw, and the visible content otherwise.
 	Text      string
 	Raw       bool
-	Reasoning string      // not Raw: what was thought before
+	Reasoning string      // not Raw: the reasoning before the text
 	Calls     []chat.Call // not Raw: the tools called
 	// Ended says that the model ended its answer itself; false means that it was cut off.
 	Ended bool
@@ -39,7 +39,7 @@ type Reply struct {
 	CompletionTokens int
 }
 
-// String is the whole output in one text. Two replies agree when their strings are equal.
+// String is the whole output in one text. Two replies are the same when their strings are equal.
 func (r *Reply) String() string {
 	if r.Raw {
 		return r.Text

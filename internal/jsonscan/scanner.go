@@ -16,7 +16,7 @@ type Scanner struct {
 	Pos  int    // offset of the next byte
 	Name string // what the text is, for errors: "body", "header"
 
-	// MaxDepth bounds how deep arrays and objects may contain each other; 0 stands for 128.
+	// MaxDepth bounds the nesting depth of arrays and objects; 0 means 128.
 	MaxDepth int
 
 	// Lone is called with the offset of an escape that is half of a surrogate pair, which is then read as U+FFFD.
@@ -27,7 +27,7 @@ type Scanner struct {
 	buf   []byte // the last string that had escapes
 }
 
-// SyntaxError is text that is not JSON, or not the value that was asked for.
+// SyntaxError is text that is not JSON, or not a value of the expected type.
 type SyntaxError struct {
 	Pos    int
 	Reason string
@@ -122,7 +122,7 @@ func (s *Scanner) Next() byte {
 	return 0
 }
 
-// End wants nothing but white space in the rest of the text. what names that for the error: "the end of the body".
+// End checks that only white space is left. what names the expected text in the error: "the end of the body".
 func (s *Scanner) End(what string) error {
 	if s.Next(); s.Pos < len(s.Text) {
 		return s.Expected(what)
@@ -135,7 +135,7 @@ func (s *Scanner) Errorf(at int, format string, args ...any) error {
 	return &SyntaxError{Pos: at, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Expected is a syntax error for what stands at the current offset.
+// Expected is a syntax error for the text at the current offset.
 func (s *Scanner) Expected(what string) error {
 	return s.Errorf(s.Pos, "expected %s, found %s", what, s.found())
 }

@@ -26,7 +26,7 @@ const (
 	Sequential
 	// Random says reads jump about, so reading ahead is wasted.
 	Random
-	// WillNeed asks for the range to be read ahead now.
+	// WillNeed requests that the range is read ahead now.
 	WillNeed
 )
 
@@ -54,9 +54,9 @@ type File struct {
 	data []byte
 }
 
-// Open maps the regular file at path. The descriptor is closed again at once: the mapping keeps the file alive.
+// Open maps the regular file at path. The descriptor is closed before Open returns; the mapping does not need it.
 func Open(path string) (*File, error) {
-	// Asked before opening, because opening a pipe waits for its other end.
+	// Stat comes before opening, because opening a pipe waits for its other end.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
