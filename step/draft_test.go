@@ -214,7 +214,7 @@ func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 	}
 }
 
-// lengths watches every length that operations are handed.
+// lengths checks every length in the arguments of operations.
 type lengths struct {
 	kernel.Device
 	seen, least int32
@@ -324,7 +324,7 @@ func TestDraftRefuses(t *testing.T) {
 		want    string
 	}{
 		{"no rows", step.Draft{Kind: plan.ModeDraft, Pages: pages}, false, "0 rows"},
-		{"rows nobody computed", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, From: 1}, false,
+		{"rows that were not computed", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, From: 1}, false,
 			"work 1"},
 		{"more rows than were computed", step.Draft{Kind: plan.ModeDraft, Tokens: append(tokens, 1), Pages: pages},
 			false, "did not compute"},

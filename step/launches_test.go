@@ -24,7 +24,7 @@ var families = []struct {
 	name       string
 	checkpoint func(testing.TB) string
 	policies   []plan.Policy
-	kinds      []plan.Mode // of requests to the target; V4's own layers know no draft rows
+	kinds      []plan.Mode // of requests to the target; V4's layers have no draft rows
 }{
 	{"deepseek_v32", testmodel.V32Draft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
 	{"glm_moe_dsa", testmodel.GLMDraft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
@@ -74,7 +74,7 @@ type part struct {
 	from, to     int // cached tokens: any number from the first to the last; one alone for a prompt
 	logits       int
 	best         bool // whether the best token of each row of logits is enough
-	draft, guess bool // whether the drafting layer runs for it, and whether it goes on to guess
+	draft, guess bool // whether the drafting layer runs for it, and whether it computes drafts
 }
 
 // scene is a batch and what follows it.
@@ -123,7 +123,7 @@ func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scen
 	return s
 }
 
-// drawOther is mostly the same scene, and else one that differs in what shapes must tell apart.
+// drawOther is mostly the same scene, and else one that differs in a property that shapes must distinguish.
 func drawOther(rt *rapid.T, s scene) scene {
 	parts := slices.Clone(s.parts)
 	p := &parts[rapid.IntRange(0, len(parts)-1).Draw(rt, "other part")]
@@ -244,9 +244,9 @@ func numbers(n int) []int32 {
 	return out
 }
 
-// A plan fixes its launches: two batches of equal shape, planned and laid out apart, enqueue the same operations over
-// tensors of the same shapes, strides and places with the same numbers, whatever their lengths, pages and tokens are.
-// On the way, no pass allocates, writes, reads or waits, no pass reads the input block in host memory after it was
+// A plan fixes its launches: two batches of equal shape, planned and laid out separately, enqueue the same operations
+// on tensors of the same shapes, strides and places with the same numbers, whatever their lengths, pages and tokens
+// are. Also, no pass allocates, writes, reads or waits, no pass reads the input block in host memory after it was
 // copied, and every array of the block is filled.
 func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 	for _, f := range families {

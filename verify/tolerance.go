@@ -51,7 +51,7 @@ func judge(c *Case, main, index plan.Layout) {
 	}
 }
 
-func (c *Case) complain(format string, args ...any) {
+func (c *Case) addProblem(format string, args ...any) {
 	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
 }
 
@@ -59,16 +59,16 @@ func (c *Case) complain(format string, args ...any) {
 func (c *Case) judgeExact() {
 	c.Rule = fmt.Sprintf("float32 cache: logits within %.0e, every selection and token equal", exactLogit)
 	if !(c.MaxError <= exactLogit) {
-		c.complain("largest logit error %.2e, want at most %.0e", c.MaxError, exactLogit)
+		c.addProblem("largest logit error %.2e, want at most %.0e", c.MaxError, exactLogit)
 	}
 	if c.SetsEqual < c.Selections {
-		c.complain("%d of %d selections equal, want all", c.SetsEqual, c.Selections)
+		c.addProblem("%d of %d selections equal, want all", c.SetsEqual, c.Selections)
 	}
 	if c.ArgmaxEqual < c.ArgmaxOf {
-		c.complain("%d of %d most likely tokens equal, want all", c.ArgmaxEqual, c.ArgmaxOf)
+		c.addProblem("%d of %d most likely tokens equal, want all", c.ArgmaxEqual, c.ArgmaxOf)
 	}
 	if c.GreedyEqual < c.GreedyOf {
-		c.complain("greedy tokens differ from number %d on, want %d equal", c.GreedyEqual, c.GreedyOf)
+		c.addProblem("greedy tokens differ from number %d on, want %d equal", c.GreedyEqual, c.GreedyOf)
 	}
 }
 
@@ -79,18 +79,19 @@ func (c *Case) judgeMedians(cosine float64) {
 		"%.2f, selections overlapping by more than %.2f; "+
 		"single positions of random weights may flip", cosine, firstCosine, quantOverlap)
 	if !(c.MedianCosine > cosine) {
-		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
+		c.addProblem("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}
 	if !(first(c.Hidden) > firstCosine) {
-		c.complain("cosine of hidden states after the first layer %.4f, want above %.2f", first(c.Hidden), firstCosine)
+		c.addProblem("cosine of hidden states after the first layer %.4f, want above %.2f", first(c.Hidden),
+			firstCosine)
 	}
 	if m := median(c.Overlap); !(m > quantOverlap) {
-		c.complain("selections overlap by %.3f, want above %.2f", m, quantOverlap)
+		c.addProblem("selections overlap by %.3f, want above %.2f", m, quantOverlap)
 	}
 	// A single position may be off by as much as the worst one was; a choice with a larger margin than that cannot
 	// flip.
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {
-		c.complain("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
+		c.addProblem("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
 			c.GreedyEqual, c.GreedyMargin, c.MaxError)
 	}
 }
@@ -124,22 +125,22 @@ func (c *Case) judgeV4(key float64) {
 			"in later ones",
 		v4Cosine, v4FirstLayers, v4FirstCosine, first, later)
 	if !(c.MedianCosine > v4Cosine) {
-		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, v4Cosine)
+		c.addProblem("median cosine of logits %.4f, want above %.2f", c.MedianCosine, v4Cosine)
 	}
 	for l, v := range before {
 		if !(v > v4FirstCosine) {
-			c.complain("cosine of hidden states after layer %d is %.4f, want above %.3f", l, v, v4FirstCosine)
+			c.addProblem("cosine of hidden states after layer %d is %.4f, want above %.3f", l, v, v4FirstCosine)
 		}
 	}
 	floor := first
 	for call, v := range c.Overlap {
 		if !(v >= floor) {
-			c.complain("selections of indexer call %d overlap by %.3f, want at least %.3f", call, v, floor)
+			c.addProblem("selections of indexer call %d overlap by %.3f, want at least %.3f", call, v, floor)
 		}
 		floor = later
 	}
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {
-		c.complain("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
+		c.addProblem("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
 			c.GreedyEqual, c.GreedyMargin, c.MaxError)
 	}
 }
@@ -155,10 +156,10 @@ func (c *Case) judgeSelective() {
 		"results after a different key are not checked on random weights (--exact-index keeps the keys exact)",
 		quantOverlap, farCosine)
 	if !(first(c.Overlap) > quantOverlap) {
-		c.complain("first selections overlap by %.3f, want above %.2f", first(c.Overlap), quantOverlap)
+		c.addProblem("first selections overlap by %.3f, want above %.2f", first(c.Overlap), quantOverlap)
 	}
 	if !(c.MedianCosine > farCosine) {
-		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, farCosine)
+		c.addProblem("median cosine of logits %.4f, want above %.2f", c.MedianCosine, farCosine)
 	}
 }
 

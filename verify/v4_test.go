@@ -82,7 +82,7 @@ func TestV4RoundingIsNotTakenForExact(t *testing.T) {
 			t.Errorf("case %s: the rule %q does not say its bounds", c.Name, c.Rule)
 		}
 		if c.MaxError < 2e-3 {
-			t.Errorf("case %s: largest error with 8-bit entries is %g; the comparison cannot tell rounding "+
+			t.Errorf("case %s: largest error with 8-bit entries is %g; the comparison cannot distinguish rounding "+
 				"from exactness", c.Name, c.MaxError)
 		}
 	}

@@ -44,25 +44,25 @@ const (
 
 // A slow operation is timed in fewer rounds than configured, once it has taken this long.
 const (
-	patience = 3 * time.Second
-	fewest   = 3
+	timeLimit = 3 * time.Second
+	fewest    = 3
 )
 
 // A moment is at the peak when its rate in registers is at least nearPeak of the best rate measured. Cases that are
 // compared with that rate get more rounds, with pauses between them, until settled of their moments are at the peak or
 // the time limit is reached.
 const (
-	nearPeak = 0.9
-	settled  = 5
-	apart    = 100 * time.Millisecond
-	waiting  = 20 * time.Second
+	nearPeak   = 0.9
+	settled    = 5
+	roundPause = 100 * time.Millisecond
+	waiting    = 20 * time.Second
 )
 
 // timeRounds times the operations turn by turn. What the loop reached at best, in this run, is in best.
 func timeRounds(runs []*timing, rounds int, best *float64) error {
 	for i := range rounds {
 		for _, t := range runs {
-			if i >= fewest && t.spent > patience {
+			if i >= fewest && t.spent > timeLimit {
 				continue
 			}
 			if err := t.round(best); err != nil {
@@ -70,7 +70,7 @@ func timeRounds(runs []*timing, rounds int, best *float64) error {
 			}
 		}
 	}
-	for begin := time.Now(); time.Since(begin) < waiting; time.Sleep(apart) {
+	for begin := time.Now(); time.Since(begin) < waiting; time.Sleep(roundPause) {
 		waits := false
 		for _, t := range runs {
 			if !t.c.OfPeak || rounds < settled || t.atPeak(*best) >= settled {
@@ -88,7 +88,7 @@ func timeRounds(runs []*timing, rounds int, best *float64) error {
 	return nil
 }
 
-// atPeak is the number of rounds in which the matrix unit ran at its peak rate; all rounds without a loop to measure it.
+// atPeak is the number of rounds with the matrix unit at its peak rate, or all rounds if no loop measures that rate.
 func (t *timing) atPeak(best float64) int {
 	n := 0
 	for _, m := range t.moments {

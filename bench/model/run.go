@@ -259,9 +259,9 @@ func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 	return nil
 }
 
-// fewest and most steps of a phase. Where steps are slow, those that fit into this many budgets are enough, even a
-// single one that nothing warmed.
-const fewest, most, patience = 3, 400, 5
+// fewest and most are the numbers of steps of a phase. A phase of slow steps ends after maxBudgets budgets, even with a
+// single step, measured without a warm-up.
+const fewest, most, maxBudgets = 3, 400, 5
 
 // phase repeats a step of n new tokens for each sequence of a cell after one that warms caches and grows scratch
 // memory.
@@ -282,7 +282,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 		if err != nil {
 			return nil, err
 		}
-		if i == 0 && took < patience*b.o.Budget { // only warm
+		if i == 0 && took < maxBudgets*b.o.Budget { // warm-up
 			begin = time.Now()
 			continue
 		}
@@ -292,7 +292,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 		}
 		times = append(times, ms)
 		if spent := time.Since(begin); len(times) >= most || spent > b.o.Budget && len(times) >= fewest ||
-			spent > patience*b.o.Budget {
+			spent > maxBudgets*b.o.Budget {
 			break
 		}
 	}

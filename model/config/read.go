@@ -215,7 +215,7 @@ func (b *builder) read(prefix string, fields map[string]json.RawMessage, to refl
 
 func (b *builder) mistype(field string, text json.RawMessage, want string) {
 	b.mistyped[field] = true
-	b.complain("%s is %s, want %s", field, clip(text), want)
+	b.addProblem("%s is %s, want %s", field, clip(text), want)
 }
 
 // wanted describes the values a field takes.

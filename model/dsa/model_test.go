@@ -23,7 +23,7 @@ import (
 
 const oracle = "../../testdata/oracle/"
 
-// scarce is the reference on a device with room for a number of allocations.
+// scarce is the reference on a device that allows a limited number of allocations.
 type scarce struct {
 	ref.Device
 	left, freed int
@@ -152,7 +152,7 @@ func TestAllocateGivesBackOnFailure(t *testing.T) {
 	}
 }
 
-// rig runs passes of a model in an arena of its own.
+// rig runs passes of a model in a separate arena.
 type rig struct {
 	*testing.T
 	m     *dsa.Model
@@ -246,7 +246,7 @@ func TestPassRefuses(t *testing.T) {
 	if out, err := r.run(r.prompt(3, 0)); err != nil || out.Logits.Rows != 0 {
 		t.Errorf("no logits wanted: got %v, %v", out, err)
 	}
-	// After all the refusals the model still works.
+	// After the refused passes the model still works.
 	out, err := r.run(r.prompt(3, 2))
 	if err != nil || out.Logits.Rows != 2 || out.Logits.Cols != 640 {
 		t.Errorf("got %v, %v", out, err)
@@ -310,12 +310,12 @@ func TestRecorded(t *testing.T) {
 	if a, b := res.Hidden(0, 0), res.Hidden(2, 0); slices.Equal(a, b) {
 		t.Error("the residual rows behind layers 0 and 2 are the same")
 	}
-	// Nothing is kept where nothing was asked for.
+	// Without options nothing is recorded.
 	r := newRig(t, m, cfg)
 	b, in := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(130)), model.Input{Tokens: [][]int32{{5}}}
 	in.Tables = [][]int32{{0, 1, 2}}
 	if out, err := r.run(b, in); err != nil || len(out.Hidden) != 0 || len(out.Selections) != 0 || out.Block.Cols != 0 {
-		t.Errorf("not asked for: %v, %d hidden, %d selections, %d bytes", err, len(out.Hidden), len(out.Selections),
+		t.Errorf("without options: %v, %d hidden, %d selections, %d bytes", err, len(out.Hidden), len(out.Selections),
 			out.Block.Cols)
 	}
 }

@@ -66,7 +66,7 @@ func TestStacksAndTablesThatDoNotFit(t *testing.T) {
 	l.Indices("map", 2, 1, 4)
 	l.Indices("floats", 2, 1, 4)
 	l.Floats("nowhere", 2, 2)
-	l.Complain("the family's own complaint")
+	l.AddProblem("the family's own complaint")
 	err := l.Finish()
 	if !errors.Is(err, nn.ErrTensors) {
 		t.Fatalf("got %v, want ErrTensors", err)

@@ -18,13 +18,13 @@ const chunkValues = 1 << 14
 
 // filler writes the bytes of tensors. One goroutine uses it; the buffers are shared by all tensors.
 type filler struct {
-	ctx    context.Context
-	seed   uint64
-	pow2   bool // block scales are powers of two
-	tell   func(bytes int)
-	values []float32
-	bytes  []byte
-	found  map[string][]float32 // scales of matrices whose values are written and whose scales are not
+	ctx      context.Context
+	seed     uint64
+	pow2     bool // block scales are powers of two
+	progress func(bytes int)
+	values   []float32
+	bytes    []byte
+	found    map[string][]float32 // scales of matrices whose values are written and whose scales are not
 }
 
 // sources lists what t becomes in the file: itself, and its scales where it has some.
@@ -171,8 +171,8 @@ func (f *filler) writeF32(w io.Writer, values []float32) error {
 
 func (f *filler) write(w io.Writer, b []byte) error {
 	n, err := w.Write(b)
-	if f.tell != nil {
-		f.tell(n)
+	if f.progress != nil {
+		f.progress(n)
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File,
 	fill := &filler{ctx: ctx, seed: c.options.Seed, pow2: c.Config().Family != config.GLMMoeDSA}
 	if progress != nil {
 		done, total := int64(0), c.Size().Bytes
-		fill.tell = func(n int) {
+		fill.progress = func(n int) {
 			done += int64(n)
 			progress(done, total)
 		}

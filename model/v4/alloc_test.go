@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector's own bookkeeping allocates; counts mean nothing under it.
+// The race detector allocates memory itself, so that counts are wrong under it.
 
 package v4_test
 

@@ -44,7 +44,7 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 	}
 }
 
-// A fork goes its own way, and the sequence it came from does not notice.
+// A fork and the sequence it was cloned from are independent.
 func TestCloneIsAFork(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	b := newBench(t, m, plan.Policy{KV: "fp8"})
@@ -52,10 +52,10 @@ func TestCloneIsAFork(t *testing.T) {
 	want := b.chunks(b.sequence(7, total), 0)
 	b.reset()
 	s, copied := b.sequence(7, total), b.sequence(7, total)
-	// The same prefix in pages of its own stands for the copy of a page that is written to.
+	// The same prefix in separate pages takes the place of copies of the pages that are written to.
 	b.step(s.work(plan.ModeExtend, prefix), copied.work(plan.ModeExtend, prefix))
 	var forks []model.State
-	for range 9 { // more than there were slots, so that the rings grow under a living state
+	for range 9 { // more than there were slots, so that the rings grow while a state is open
 		c, err := s.state.Clone()
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestCloneIsAFork(t *testing.T) {
 	b.sameBits("the sequence that was forked", b.chunks(s, 5), want[prefix:])
 	b.sameBits("another fork", b.chunks(&sequence{tokens: s.tokens, pages: s.pages, state: forks[8]}, 1), want[prefix:])
 	if forks[1].Len() != prefix || fork.state.Len() != total {
-		t.Errorf("forks stand at %d and %d", forks[1].Len(), fork.state.Len())
+		t.Errorf("forks cover %d and %d tokens", forks[1].Len(), fork.state.Len())
 	}
 }
 

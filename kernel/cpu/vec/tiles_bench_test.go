@@ -11,7 +11,7 @@ import (
 )
 
 // quickest is the shortest of the runs of work in a benchmark: on a shared
-// machine the others measure the neighbours.
+// machine the others include the load of other programs.
 func quickest(b *testing.B, work func()) time.Duration {
 	best := time.Duration(1 << 62)
 	for b.Loop() {
@@ -146,7 +146,7 @@ func fewRowsBy(b *testing.B, k int) {
 						*best = min(*best, time.Since(start))
 					}
 					for b.Loop() {
-						for range 4 { // the first brings them there
+						for range 4 { // the first run loads them into the cache
 							timed(&cached, func() { multiply(bytes[:near]) })
 						}
 						i := next() / 4
