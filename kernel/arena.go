@@ -11,7 +11,7 @@ type Arena struct {
 	at, high int64
 }
 
-// arenaAlign is where tensors begin: what GPUs read best, and more than a cache line.
+// arenaAlign is the alignment of tensors: enough for every GPU access, and more than a cache line.
 const arenaAlign = 256
 
 // NewArena allocates an arena.
@@ -23,7 +23,7 @@ func NewArena(mem Memory, bytes int64) (*Arena, error) {
 	return &Arena{buf: b}, nil
 }
 
-// MeasureArena makes an arena without memory: its tensors have places and shapes, and no operation may be given them.
+// MeasureArena makes an arena without memory: its tensors have places and shapes, and no operation may use them.
 func MeasureArena() *Arena { return &Arena{buf: unbacked{}} }
 
 // unbacked is the buffer of an arena that measures.
@@ -34,10 +34,10 @@ func (unbacked) Len() int64 { return math.MaxInt64 }
 // Bytes is the size of the arena.
 func (a *Arena) Bytes() int64 { return a.buf.Len() }
 
-// High is the most memory that was handed out at once. Above Bytes, the tensors beyond the end must not be used.
+// High is the most memory that was taken at once. If it is above Bytes, tensors beyond the end must not be used.
 func (a *Arena) High() int64 { return a.high }
 
-// Fits reports whether everything that was handed out lies in the arena.
+// Fits reports whether all tensors taken so far are inside the arena.
 func (a *Arena) Fits() bool { return a.high <= a.Bytes() }
 
 // Take returns a contiguous tensor. Its contents are whatever the memory held before.
@@ -53,7 +53,7 @@ func (a *Arena) Take(d DType, rows, cols int) Tensor {
 // after the Reset.
 func (a *Arena) Mark() int64 { return a.at }
 
-// Reset gives back what was taken since a mark.
+// Reset frees the tensors taken since a mark.
 func (a *Arena) Reset(mark int64) { a.at = mark }
 
 // Forget resets the high mark to the current position, after a pass that did not fit.

@@ -19,7 +19,7 @@ func (p Pool) Slots() int { return p.Mem.Rows * p.PageTokens }
 // paged is the part of a layout that the checks use.
 type paged interface{ PageBytes(tokens int) int }
 
-// pool checks the memory of a pool against its layout; err is why the layout is not one the operation reads.
+// pool checks the memory of a pool against its layout; err is the reason if the operation does not support the layout.
 func (c *checker) pool(name string, p Pool, l paged, err error) {
 	switch {
 	case c.err != nil:

@@ -32,7 +32,7 @@ type Device interface {
 	Close() error
 }
 
-// Hardware is the facts of a device that plans depend on. What is 0 is not known, or plans do not depend on it.
+// Hardware is the facts of a device that plans depend on. 0 means unknown, or that plans do not depend on it.
 type Hardware struct {
 	Arch            string // the planner's name: "cpu", "sm90"
 	Multiprocessors int
@@ -42,7 +42,7 @@ type Hardware struct {
 
 // MemoryMeter is a device that reports its memory.
 type MemoryMeter interface {
-	// MemoryFree is how much can still be taken, and the size of all memory; 0 where the system does not say.
+	// MemoryFree is the free memory and the size of all memory, in bytes; 0 where the system does not report it.
 	MemoryFree() (free, total int64, err error)
 }
 
@@ -54,13 +54,13 @@ func MemoryFree(d Device) (free, total int64, err error) {
 	return 0, 0, nil
 }
 
-// Event is work of a device that can be waited for.
+// Event is a point in the device's queue that can be waited for.
 type Event interface {
 	// Wait returns when the work and everything before it is done, with the first error among them.
 	Wait() error
 }
 
-// Done is an event that has happened.
+// Done is an event of finished work.
 type Done struct{}
 
 // Wait returns at once.

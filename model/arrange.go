@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// Widths are the sizes of what a pass gives out.
+// Widths are the row sizes of a pass's results.
 type Widths struct {
 	Vocab    int
 	Hidden   int // of a residual row

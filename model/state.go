@@ -2,15 +2,16 @@ package model
 
 import "sparrow/plan"
 
-// Stateful is a model that keeps something of every sequence beside its pages, such as the open groups of a
-// compressor. Every step of a sequence is handed its state; a step that succeeds moves the state on. A step that
-// fails leaves it where it was, or in need of Truncate(0) and the whole sequence again: the next step then says so.
+// Stateful is a model that keeps a state of every sequence beside its pages, such as the open groups of a compressor.
+// The state is an input of every step of the sequence; a step that succeeds advances it. A step that fails leaves it
+// unchanged, or invalid: then the next step returns an error, and the caller must call Truncate(0) and compute the
+// whole sequence again.
 type Stateful interface {
 	// Reserve takes the memory of that many states at once: as long as no more are held, NewState takes none.
 	Reserve(states int) error
 	// NewState makes the state of a sequence without tokens.
 	NewState() (State, error)
-	// Commit moves the states of a batch on: the pass that computes and stores its rows was enqueued.
+	// Commit advances the states of a batch after the pass that computes and stores its rows was enqueued.
 	Commit(in *Input)
 }
 
@@ -23,7 +24,7 @@ type State interface {
 	// Truncate removes the tokens from n on: rejected drafts, or all of them when the sequence starts over. How many
 	// tokens can be removed depends on the model; n = 0 always works.
 	Truncate(n int) error
-	// Release gives the state's memory back. It must not be used again.
+	// Release frees the state's memory. The state must not be used again.
 	Release()
 }
 
@@ -31,13 +32,13 @@ type State interface {
 // which a sequence releases as its window advances, while it keeps its other pages.
 type Windowed interface {
 	Stateful
-	// Window is how many tokens a row sees there, its own included.
+	// Window is the number of tokens that a row sees in window pages, its own included.
 	Window() int
-	// WindowBytes is the part of PageBytes that is a window page's.
+	// WindowBytes is the part of PageBytes that belongs to a window page.
 	WindowBytes(cfg *plan.Config) int64
 	// StateBytes is the memory of one state.
 	StateBytes(cfg *plan.Config) int64
-	// AllocateWindows makes the cache like Allocate, with a number of window pages of its own.
+	// AllocateWindows makes the cache like Allocate, with a separate number of window pages.
 	AllocateWindows(cfg *plan.Config, pages, windows int) error
 	// Restore makes the state of a sequence that continues after n tokens, a whole number of pages, which another
 	// sequence computed: windows are the window pages of those tokens, of which the last must be present.

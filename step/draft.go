@@ -20,10 +20,9 @@ type Draft struct {
 	Pages []int32
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
-	// Logits says that the logits of the last row are wanted. Of all other rows only what later ones see of them is
-	// computed.
+	// Logits requests the logits of the last row. All other rows only store their keys, which later rows read.
 	Logits bool
-	// Best says that the best token of that row is enough.
+	// Best requests only the best token of that row.
 	Best bool
 	// From is the index of the sequence in the pass before. After a Run the rows are the first new tokens of that
 	// Work; after a Draft there is one row, which continues the last row of that Draft, whose logits were computed.
@@ -140,7 +139,7 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 	return nil
 }
 
-// source is where the hidden state of row t of a draft lies.
+// source is the row that holds the hidden state of row t of a draft.
 func (r *Runner) source(w *Draft, t int, chained bool) (int32, error) {
 	if chained {
 		return r.ends[w.From], nil
@@ -148,7 +147,7 @@ func (r *Runner) source(w *Draft, t int, chained bool) (int32, error) {
 	return attn.RowOf(r.target.input.Plan, w.From, t)
 }
 
-// endDrafts notes where a chain can continue.
+// endDrafts records the rows after which a chain can continue.
 func (r *Runner) endDrafts(works []Draft, p *plan.Plan) error {
 	r.ends = r.ends[:0]
 	at := 0

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Pending is a pass that the device works on.
+// Pending is a pass that the device may not have finished.
 type Pending struct {
 	result Result
 	event  kernel.Event
@@ -42,7 +42,7 @@ func (p Pending) Wait() (Result, error) {
 	return p.result, nil
 }
 
-// Result is what a pass gave. It is valid until the second pass after it of the same kind, of the target or of the
+// Result is the result of a pass. It is valid until the second pass after it of the same kind, of the target or of the
 // drafting layer.
 type Result struct {
 	Plan   *plan.Plan
@@ -64,7 +64,7 @@ func (r Result) Row(i int) []float32 {
 	return r.Logits[i*r.Vocab : (i+1)*r.Vocab]
 }
 
-// wholeRows says for every wanted row of logits which of the rows that come back whole it is, or -1; nil where all of
+// wholeRows maps every wanted row of logits to its index among the rows that come back whole, or -1; nil where all of
 // them do. It is the same for all batches of a shape.
 func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 	if p.WholeLogits == p.Logits {
@@ -85,7 +85,7 @@ func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 }
 
 // Best is the best token of the i-th wanted row of logits, its logit, and the logarithm of the sum of the row's
-// exponentials. It is there where rows did not all come back whole.
+// exponentials. It is available where not all rows came back whole.
 func (r Result) Best(i int) (token int32, logit, logSum float32) {
 	b := r.pass.Outputs().Best
 	return int32(math.Float32bits(r.view(b.IDs.Slice(i, i+1))[0])), r.view(b.Values.Slice(i, i+1))[0],

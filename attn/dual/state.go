@@ -82,7 +82,7 @@ func (s *States) New() (*State, error) {
 	return &State{of: s, slot: slot}, nil
 }
 
-// Restore makes the state of a sequence that continues behind n tokens of the cache, a whole number of pages of that
+// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages of that
 // many tokens: the last of their window pages holds the raw rows that the next group reads.
 func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
 	st, err := s.New()
@@ -91,7 +91,7 @@ func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, 
 	}
 	if err := s.restore(st, n, page, windows, caches); err != nil {
 		st.Release()
-		return nil, fmt.Errorf("dual: restore a state behind %d tokens: %w", n, err)
+		return nil, fmt.Errorf("dual: restore a state after %d tokens: %w", n, err)
 	}
 	return st, nil
 }
@@ -260,7 +260,7 @@ func (s *State) Begin(n int) { s.high = max(s.high, s.len+n) }
 // Advance makes n more tokens part of the sequence.
 func (s *State) Advance(n int) { s.len += n }
 
-// Release gives the slot back.
+// Release frees the slot.
 func (s *State) Release() {
 	if s.slot >= 0 {
 		s.of.free = append(s.of.free, s.slot)

@@ -16,8 +16,8 @@ const DraftRing = 256
 // draftMark is the range of valid entries of a sequence's ring: positions low to high.
 type draftMark struct{ epoch, low, high int }
 
-// DraftCache holds the entries of the drafting block, a ring for each state beside it. It does not lie in pages: a
-// sequence that begins behind cached pages drafts with a shorter window at first.
+// DraftCache holds the entries of the drafting block, one ring for each state. The entries are not stored in pages: a
+// sequence that begins after cached pages drafts with a shorter window at first.
 type DraftCache struct {
 	dev   kernel.Device
 	pool  kernel.Pool // a page of DraftRing entries for each slot of a state; not given without drafts

@@ -154,7 +154,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	return out, nil
 }
 
-// launch lays out one launch. Selecting and attending follow each other, so what either works in shares memory.
+// launch lays out one launch. Selection ends before attention begins, so both use the same memory.
 func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena, kinds Layouts) (x launch,
 	err error) {
 	d := p.params.Dims
@@ -176,7 +176,7 @@ func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kern
 		return x, nil
 	case plan.FormSparseMLA:
 	default:
-		return x, fmt.Errorf("mla: form %v is not one this attention runs", s.Form)
+		return x, fmt.Errorf("mla: this attention does not support form %v", s.Form)
 	}
 	mark := mem.Mark()
 	if x.space, err = p.index.Arrange(mem, p.plan, s, l, kinds.Index, p.act); err != nil {

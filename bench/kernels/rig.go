@@ -119,8 +119,8 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 // of them is 448.
 const codeSize = 448 / 4.1
 
-// code is such a code. One in ten thousand is zero or has no exponent, and kernels may take more time for these than
-// for others.
+// code is such a code. One in ten thousand is zero or subnormal, and kernels may take more time for these than for
+// others.
 func (r *Rig) code() byte {
 	return num.E4M3(float32(max(-448, min(r.rng.NormFloat64()*codeSize, 448))))
 }

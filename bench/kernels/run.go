@@ -17,13 +17,14 @@ import (
 // Case is one operation at one shape.
 type Case struct {
 	Name, Shape string
-	// Called are other words people look for it by.
+	// Called are other names of the operation, for Match.
 	Called string
 	// Group names cases that are timed turn by turn, because their times are compared.
 	Group string
 	// Also names backends to measure besides the chosen ones, for targets that are about a tier.
 	Also []string
-	// Only says which backends have the operation; nil means all. Threads, when given, are the only ones it runs with.
+	// Only selects the backends that have the operation; nil means all. Threads, when given, are the only thread counts
+	// it runs with.
 	Only    func(backend string) bool
 	Threads []int
 	// OfPeak means that the case is compared with the peak rate of the matrix unit: rounds are added until the unit ran
@@ -44,8 +45,8 @@ type Op struct {
 	FLOPs  float64 // multiplications and additions of one run
 	Bytes  float64 // fewest bytes of stored data one run reads
 	Memory []byte  // where they lie; its plain reading is the ceiling
-	// Turn, when given, hands out the parts of Memory that runs and plain reads take in turn, so that each finds its
-	// part in no cache.
+	// Turn, when given, returns the parts of Memory that runs and plain reads take in turn, so that no part is in a CPU
+	// cache.
 	Turn func() []byte
 }
 
@@ -58,7 +59,7 @@ type Options struct {
 	Rounds  int   // 0 means 9
 	// BigBytes is the size of the weights that are read from DRAM; 0 means 1 GiB, more than a CPU cache holds.
 	BigBytes int
-	// Partial says that cases were left out on purpose: their targets are not mentioned.
+	// Partial means that cases were left out on purpose: their targets are not reported.
 	Partial  bool
 	OneDNN   float64 // GFLOP/s of oneDNN's bf16 product on this machine, 0 if not measured
 	Progress func(done, total int, what string)

@@ -24,9 +24,9 @@ type timing struct {
 	read    float64       // best plain reading of the memory, GB/s
 }
 
-// moment is what one round saw: the best sample, and what one core reached in registers just before or just after. On
-// a shared machine the matrix unit changes for seconds between two rates, the higher more than twice the lower, so a
-// product is compared with its own moment.
+// moment is the result of one round: the best sample, and the rate of one core in registers just before or just after.
+// On a shared machine the matrix unit changes for seconds between two rates, the higher more than twice the lower, so a
+// product is compared with the rate of its own round.
 type moment struct {
 	micros float64
 	rate   float64 // 0 where no loop was timed
@@ -58,7 +58,7 @@ const (
 	waiting    = 20 * time.Second
 )
 
-// timeRounds times the operations turn by turn. What the loop reached at best, in this run, is in best.
+// timeRounds times the operations alternately. best holds the best rate of the loop in this run.
 func timeRounds(runs []*timing, rounds int, best *float64) error {
 	for i := range rounds {
 		for _, t := range runs {

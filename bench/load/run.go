@@ -40,7 +40,7 @@ type runner struct {
 	outcomes []outcome
 }
 
-// send lets requests go until all are gone, time is up or ctx ends.
+// send sends requests until all are sent, Duration is over or ctx ends.
 func (r *runner) send(ctx context.Context) {
 	stop := ctx
 	if r.o.Duration > 0 {
@@ -64,7 +64,7 @@ func (r *runner) send(ctx context.Context) {
 	}
 }
 
-// gate waits until the next request may leave; it is false when none may any more. The function it returns is called
+// gate waits until the next request may be sent; false means that no more may be. The function it returns is called
 // after the answer.
 type gate func(stop context.Context) (done func(), ok bool)
 

@@ -24,7 +24,7 @@ const rowsTogether = 8
 type sparseWork struct {
 	kernel.SparseArgs
 	chunks   int // of every row, where a row is shared among workers; else 0
-	runs     int // of neighbouring chunks that workers take then
+	runs     int // of adjacent chunks that workers take then
 	together int // rows of an item, where it is whole rows
 }
 
@@ -55,7 +55,7 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	return nil
 }
 
-// sparseAttend hands rows, or chunks of them, to the workers.
+// sparseAttend distributes rows, or chunks of them, to the workers.
 func (d *Device) sparseAttend(w *sparseWork) error {
 	if w.Q.Rows >= 2*d.pool.Workers() || d.pool.Workers() == 1 {
 		// With more than 16 heads, the queries take the CPU cache space of the rows they share.
@@ -78,7 +78,7 @@ func (d *Device) sparseAttend(w *sparseWork) error {
 	return d.sparse.run(d, w.Q.Rows, *w, (*Device).sparseJoin)
 }
 
-// partial is what one chunk of a row gathered: for every head the largest score, the sum of weights relative to it,
+// partial is the result of one chunk of a row: for every head the largest score, the sum of weights relative to it,
 // and the weighted sum of rows [heads, 512]. A sum of zero means that the chunk has no valid entry.
 type partial struct{ top, sum, out []float32 }
 
@@ -156,7 +156,7 @@ func (d *Device) sparseJoin(w *sparseWork, worker, r int) {
 // rowChunk is one chunk of a row, which is one of those that a worker takes together.
 type rowChunk struct{ r, chunk, turn int }
 
-// locate lists where the rows of a chunk lie, as bytes of their pool. Slots outside it are left out and noted.
+// locate lists the byte offsets of a chunk's rows in their pool. Slots outside the pool are left out and recorded.
 func (w *sparseWork) locate(d *Device, to *[]int, c rowChunk) {
 	entries := host.Counted(w.Indices, w.Lens, c.r)
 	list, slots, row := (*to)[:0], uint(w.Pool.Slots()), w.rowBytes()
@@ -261,7 +261,7 @@ func (w *sparseWork) newJoin(state []float32, r int) join {
 	return j
 }
 
-// add joins a chunk: both sides are brought to the larger of their largest scores.
+// add joins a chunk: both sides are rescaled to the larger of their largest scores.
 func (j *join) add(d *Device, p partial) {
 	const latent = layout.LatentDim
 	for h, sum := range p.sum {

@@ -21,7 +21,7 @@ type hyperWork struct {
 	unpack   kernel.UnpackArgs
 }
 
-// eachToken hands single rows to the workers: a row of streams, or an entry, is work enough for one.
+// eachToken distributes single rows to the workers: a row of streams, or an entry, takes long enough for one item.
 func (d *Device) eachToken(w hyperWork) error {
 	return d.hyper.run(d, w.rows, w, func(d *Device, w *hyperWork, worker, item int) { w.do(d, w, worker, item) })
 }

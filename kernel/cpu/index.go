@@ -37,7 +37,7 @@ func (d *Device) indexQueryRow(w *rowWork, worker, r int) {
 	host.ClearPadding(a, r)
 }
 
-// indexCodes writes the rotated heads of one row as the keys want them, and their scales.
+// indexCodes writes the rotated heads of one row in the format of the keys, and their scales.
 func (d *Device) indexCodes(a *kernel.IndexQueryArgs, r int, q, scales []float32) {
 	const dim = layout.IndexDim
 	if a.Out.DType == kernel.E4M3 && a.Hadamard {

@@ -73,7 +73,7 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	return d.multiplyParts("multiply")
 }
 
-// Project multiplies by several weights, all of which are handed to the workers at once.
+// Project multiplies by several weights, all of them in one run of the workers.
 func (d *Device) Project(a kernel.ProjectArgs) error {
 	if err := a.Check(); err != nil {
 		return err

@@ -13,7 +13,7 @@ type packWork struct {
 	index []int32 // row of x for each column, or nil
 }
 
-// packs reports whether products with a weight go by packed columns: on a tier with tiles, in every format they take.
+// packs reports whether products with a weight use packed columns: on a tier with tiles, for the formats they support.
 func (d *Device) packs(w *host.Matrix) bool {
 	if !d.tier.Tiled() {
 		return false

@@ -11,7 +11,7 @@ import (
 	"sparrow/layout"
 )
 
-// rowBlock is how many rows one item of a row-wise operation takes: enough to cover the hand-over.
+// rowBlock is the number of rows in one item of a row-wise operation: enough to outweigh the cost of an item.
 const rowBlock = 8
 
 // rowWork is a row-wise operation: the arguments of exactly one of them, and what its rows run.
@@ -183,7 +183,7 @@ type headsAt struct {
 	n, ld int
 }
 
-// rotate turns the pairs of every head by their angles, or back.
+// rotate rotates the pairs of every head by their angles, or by the negative ones.
 func (d *Device) rotate(worker int, h headsAt, angles []float32, p kernel.Pairing, inverse bool) {
 	half := len(angles) / 2
 	if 2*half == vec.TurnDim {
@@ -197,7 +197,7 @@ func (d *Device) rotate(worker int, h headsAt, angles []float32, p kernel.Pairin
 	}
 }
 
-// rotateAny turns pairs of any number.
+// rotateAny rotates any number of pairs.
 func rotateAny(v, cos, sin []float32, p kernel.Pairing, inverse bool) {
 	for i, c := range cos {
 		a, b, s := 2*i, 2*i+1, sin[i]
@@ -345,7 +345,7 @@ func writeKey(p kernel.Pool, slot int, key []float32, hadamard bool, mode num.Sc
 	}
 }
 
-// layerNorm keeps its two sums in float64: 128 values cost little, and keys are written once and read for ever.
+// layerNorm keeps its two sums in float64: for 128 values that costs little, and keys are written once and read often.
 func layerNorm(out, x, w, b []float32, eps float32) {
 	var mean, variance float64
 	for _, v := range x {

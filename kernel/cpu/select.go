@@ -13,10 +13,10 @@ import (
 // than K scores reach, one pass collects those, and a binary search over the order of float32 numbers, counting at
 // each step, ends at the cut. The result is exact whatever the estimate: a floor that is too high is dropped.
 const (
-	// sampleRuns runs of 16 neighbouring scores are the sample of a row.
+	// sampleRuns runs of 16 adjacent scores are the sample of a row.
 	sampleRuns = 64
 	sampleRun  = 16
-	// sharePart is how many scores of a row that workers share one of them takes.
+	// sharePart is the number of scores in one part of a row that workers share.
 	sharePart = 16384
 )
 
@@ -103,7 +103,7 @@ type candidates struct {
 // lowest is the floor that every score reaches but NaN and minus infinity, which are never chosen.
 const lowest = -math.MaxFloat32
 
-// begin gives the row's output and scores, and whether there are more scores than places. Otherwise the row is done.
+// begin returns the row's output and scores, and whether there are more scores than places. Otherwise the row is done.
 func (s *picker) begin(a *kernel.SelectArgs, r int) (out []int32, scores []float32, many bool) {
 	out = host.RowI32(a.Out, r)
 	n := max(int(host.RowI32(a.Lens, r)[0]), 0)

@@ -21,7 +21,7 @@ func (s *shares) count() int { return len(s.at) - 1 }
 // rowBytes is the size of a row of a weight, without scales.
 func rowBytes(w *host.Matrix) int { return w.Data.Cols * w.Data.DType.Size() }
 
-// sharesEach is the shares of each of several workers: the one that is ahead takes what another has not begun.
+// sharesEach is the number of shares for each of several workers: a faster worker takes shares of a slower one.
 const sharesEach = 2
 
 // cut divides the weights of all parts.

@@ -54,7 +54,7 @@ func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
 	st.sum[i] += sum
 }
 
-// finish divides the gathered sum of row i by the sum of weights. A row that saw no key stays zero.
+// finish divides the weighted sum of row i by the sum of weights. A row without keys stays zero.
 func (st softmax) finish(d *Device, out []float32, i int) (lse, top float32) {
 	if st.sum[i] == 0 {
 		return float32(math.Inf(1)), st.top[i]
@@ -72,7 +72,7 @@ func (d *Device) scale(x []float32, by float32) {
 	}
 }
 
-// ones are factors that change nothing.
+// ones are factors of 1.
 var ones = func() (v [layout.LatentDim]float32) {
 	for i := range v {
 		v[i] = 1

@@ -13,7 +13,7 @@ const (
 )
 
 // parseNodes counts the nodes of a list such as "0-3". Lists with gaps, and more nodes than a word has bits, count as
-// one: then nothing is spread.
+// one: then memory is not interleaved.
 func parseNodes(list string) int {
 	_, last, ok := strings.Cut(list, "0-")
 	n, err := strconv.Atoi(last)

@@ -23,8 +23,8 @@ func advise(b []byte) {
 	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE)
 	if n := nodes(); n > 1 {
 		mask := uint64(1)<<n - 1
-		// In bounds: the range lies in b, and the mask has the 64 bits it is said to have and one more, which the
-		// call does not count.
+		// In bounds: the range is inside b, and the mask has the given 64 bits and one more, which the call does not
+		// count.
 		_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&whole[0])), uintptr(len(whole)), interleave,
 			uintptr(unsafe.Pointer(&mask)), 65, 0)
 	}

@@ -122,7 +122,7 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return n
 }
 
-// Caches are the pools of every layer but the drafting one, for tests that look at bytes.
+// Caches are the pools of every layer but the drafting one, for tests that read their bytes.
 func (m *Model) Caches() []mla.Cache { return m.caches }
 
 // Pools are the pools of every layer but the drafting one: of latent rows, then of indexer keys where the layer has

@@ -53,7 +53,7 @@ func (m *MLP) Run(q *kernel.Queue, s *MLPSpace, a MLPArgs) {
 	q.Multiply(kernel.MultiplyArgs{Out: a.Out, X: s.gate, W: m.Down, Accumulate: a.Add})
 }
 
-// MoE is a mixture of experts with shared experts that every token passes.
+// MoE is a mixture of experts with shared experts that process every token.
 type MoE struct {
 	Router  kernel.Matrix // [experts, hidden]
 	Bias    kernel.Tensor // f32 [1, experts]: for the choice only

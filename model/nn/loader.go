@@ -124,7 +124,7 @@ func (l *Loader) Experts(w kernel.ExpertWeights) kernel.Experts {
 	return x
 }
 
-// prepare hands a weight to the device. One that is missing stays so.
+// prepare passes a weight to the device. For a missing weight it does nothing.
 func (l *Loader) prepare(w kernel.Weight, role kernel.Role) kernel.Matrix {
 	if !w.Data.Given() {
 		return nil
@@ -261,8 +261,8 @@ func valueType(d weight.DType) kernel.DType {
 	return 0
 }
 
-// Finish reports every missing, misshapen and superfluous tensor. Buffers some checkpoints carry along, such as
-// rotary frequencies, are no weights and are passed over.
+// Finish reports every missing, misshapen and superfluous tensor. Buffers that some checkpoints contain, such as
+// rotary frequencies, are not weights and are ignored.
 func (l *Loader) Finish() error {
 	if l.err != nil {
 		return fmt.Errorf("load: %w", l.err)

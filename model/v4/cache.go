@@ -32,8 +32,8 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	return m.AllocateWindows(cfg, pages, pages)
 }
 
-// AllocateWindows makes the pools of every layer, with a number of window pages of its own. States made before are
-// void.
+// AllocateWindows makes the pools of every layer, with a separate number of window pages. States made before become
+// invalid.
 func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	entry, index, err := layouts(cfg)
 	if err != nil {
@@ -89,7 +89,7 @@ func pools(c dual.Cache) []kernel.Pool {
 	return out
 }
 
-// Free gives the pools back.
+// Free frees the pools.
 func (m *Model) Free() {
 	for _, c := range m.caches {
 		for _, p := range pools(c) {

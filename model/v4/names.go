@@ -69,7 +69,7 @@ func (n names) layer(i int, name string) string {
 	prefix := fmt.Sprintf("model.layers.%d.", i)
 	full := prefix + huggingName(name)
 	if rest, ok := strings.CutPrefix(name, "attn.indexer.compressor."); ok && !n.l.Has(full) {
-		// Some versions keep the indexer's compressor in a module of its own.
+		// Some versions have a separate module for the indexer's compressor.
 		if other := prefix + "self_attn.compressor.indexer.compressor." + compressorName(rest); n.l.Has(other) {
 			return other
 		}

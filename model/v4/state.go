@@ -37,7 +37,7 @@ func (m *Model) NewState() (model.State, error) {
 	return &State{s}, nil
 }
 
-// Restore makes the state of a sequence that continues behind n tokens of the cache, a whole number of pages.
+// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages.
 func (m *Model) Restore(n int, windows []int32) (model.State, error) {
 	s, err := m.attn.States.Restore(n, m.pageTokens, windows, m.caches)
 	if err != nil {
@@ -91,7 +91,7 @@ func (m *Model) statesOf(list []*dual.State, in *model.Input) ([]*dual.State, er
 	return list, nil
 }
 
-// Commit moves every state of a batch on: its sequence's rows are computed and stored.
+// Commit advances every state of a batch: its sequence's rows are computed and stored.
 func (m *Model) Commit(in *model.Input) {
 	for r, s := range in.States {
 		s.(*State).Advance(len(in.Tokens[r]))
