@@ -5,7 +5,7 @@ import "fmt"
 // Main is a byte layout of one latent row per token. A page of n tokens is n consecutive rows.
 //
 // Encode and Decode never allocate. They panic, naming the layout and the sizes, when a slice is too short or slot is
-// outside the page: both are mistakes of the caller, not of data.
+// outside the page: both are errors of the caller, not of the data.
 type Main interface {
 	Kind() Kind
 	// RowBytes is the size of one token.

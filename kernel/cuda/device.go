@@ -69,7 +69,7 @@ func Available() error {
 	}
 }
 
-// DeviceCount is the number of GPUs the driver offers.
+// DeviceCount is the number of GPUs of the driver.
 func DeviceCount() (int, error) {
 	d, err := load()
 	if err != nil {

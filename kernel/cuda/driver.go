@@ -66,7 +66,7 @@ const (
 	symbolCount
 )
 
-// symbolNames are the exported names. A suffix is the revision of the call that current headers mean by the plain name.
+// symbolNames are the exported names. A suffix is the revision to which current headers map the plain name.
 var symbolNames = [symbolCount]string{
 	cuInit:                     "cuInit",
 	cuDriverGetVersion:         "cuDriverGetVersion",
@@ -143,8 +143,8 @@ func (d *driver) invoke(s symbol, args []uintptr) int {
 const maxDriverArguments = 12
 
 // frame is memory that a driver call reads or writes by address: results, launch configurations, argument blocks.
-// Frames live on the heap, so the addresses inside stay put while the call runs, and are reused so that no call
-// allocates once warm.
+// Frames are on the heap, so that their addresses do not change during the call, and are reused, so that calls do not
+// allocate after warm-up.
 type frame struct {
 	args   [maxDriverArguments]uintptr
 	out    [4]uint64

@@ -272,7 +272,7 @@ func (b *builder) denseLayers(layers int) []bool {
 	r := b.raw
 	out := make([]bool, layers)
 	if layers == 0 {
-		return out // the number of layers is a problem of its own
+		return out // the number of layers is reported separately
 	}
 	if r.MLPTypes != nil {
 		b.marks(out, "mlp_layer_types", r.MLPTypes, "dense", "sparse")

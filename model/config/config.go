@@ -79,7 +79,7 @@ type FFN struct {
 	DenseInner int
 	Inner      int // of one expert
 	Experts    int
-	Shared     int // experts every token passes
+	Shared     int // shared experts, used for every token
 	TopK       int
 	Groups     int
 	KeepGroups int

@@ -155,7 +155,7 @@ func open(file string, data []byte) (map[string]json.RawMessage, Family, error) 
 	return fields, family, nil
 }
 
-// relatives says what makes an architecture with a similar name another one.
+// relatives explains why architectures with similar names are not supported.
 var relatives = map[string]string{
 	"deepseek_v41": "DeepSeek-V4.1 has compression ratios 1 and 2, Engram memory and keys shared between layers, " +
 		"none of which deepseek_v4 has",

@@ -109,7 +109,7 @@ func (b *v4Builder) plainRope(name string, p *rawRope) Rope {
 	return Rope{Theta: b.theta(name+".rope_theta", p.Theta)}
 }
 
-// yarnRope reads the stretched rotation. Its theta lies in p, or in a field of its own in the official spelling.
+// yarnRope reads the stretched rotation. Its theta is in p, or in a separate field in the official spelling.
 func (b *v4Builder) yarnRope(name string, p *rawRope, theta *float64) Rope {
 	if p == nil {
 		b.missing(name)
@@ -163,7 +163,7 @@ func (b *v4Builder) ffn(c *V4) {
 	c.FFN = f
 }
 
-// hashLayers says which layers look experts up by token.
+// hashLayers finds the layers that look experts up by token.
 func (b *v4Builder) hashLayers(layers int) []bool {
 	r := &b.in
 	out := make([]bool, layers)

@@ -127,7 +127,7 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 }
 
 // quantise writes to dst the block of rows [<=128, cols] that starts at column col, and returns its scale: the
-// largest magnitude lands on the largest e4m3 value, or below it where scales are powers of two. A block of zeros has
+// largest magnitude becomes the largest e4m3 value, or less where scales are powers of two. A block of zeros has
 // scale 1 (v32 spec, 4.4).
 func (f *filler) quantise(dst []byte, rows []float32, cols, col int) float32 {
 	width := min(block, cols-col)

@@ -45,7 +45,7 @@ type Options struct {
 	Seed  uint64
 	// ShardBytes bounds the tensor data of one file; 0 writes one file.
 	ShardBytes int64
-	// NextN says whether there is a drafting layer: 0 or 1. Nil does as the config says.
+	// NextN is the number of drafting layers: 0 or 1. Nil uses the config's.
 	NextN *int
 }
 

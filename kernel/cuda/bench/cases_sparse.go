@@ -91,7 +91,7 @@ func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 }
 
 // stream makes a pool of shares * keys rows in pages of tokens and, for every row, width ascending slots of the row's
-// share of it, which belongs to rows/shares neighbouring rows.
+// share of it, which belongs to rows/shares adjacent rows.
 func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cuda.SelectionView) {
 	h := x.holder
 	var pattern []byte

@@ -93,7 +93,7 @@ func (h *holder) Close() error {
 	return errors.Join(errs...)
 }
 
-// ready ends the making of a set: it waits for the copies and gives everything back if anything failed.
+// ready finishes a set: it waits for the copies and frees the memory if anything failed.
 func (h *holder) ready(s Set) (Set, error) {
 	if h.err == nil {
 		h.err = h.rig.Stream.Sync()

@@ -34,7 +34,7 @@ func usualFolders(working, home string) []string {
 	return append(folders, "/usr/local", "/usr")
 }
 
-// wheelPatterns are the places inside a folder where a wheel's library may lie: the folder itself, a pip --target
+// wheelPatterns are the places inside a folder where a wheel's library may be: the folder itself, a pip --target
 // folder, a virtual environment, a system prefix. Wheels for CUDA 13 keep it under cu13, older ones under cuda_nvrtc.
 var wheelPatterns = []string{
 	".",
@@ -92,7 +92,7 @@ func findIn(folder string) string {
 }
 
 // builtinsFor lists the companion libraries of an NVRTC library. NVRTC opens its companion by bare name, which works
-// only when the companion is loaded already or lies on the linker's path.
+// only when the companion is loaded already or is on the linker's path.
 func builtinsFor(library string) []string {
 	if !strings.ContainsRune(library, filepath.Separator) {
 		return nil
