@@ -20,7 +20,7 @@ type Difference struct {
 	Got  []string `json:"got"` // of each report; the error's text where the request failed
 }
 
-// Compare puts reports over the same items side by side and lists at most most differences.
+// Compare compares reports over the same items and lists at most most differences.
 func Compare(reports []*Report, most int) (*Comparison, error) {
 	c := &Comparison{Reports: reports, Agreement: make([][]float64, len(reports))}
 	for i, a := range reports {

@@ -1,6 +1,6 @@
 // Package eval measures how often a model gives the expected answer.
 //
-// In flow task files, one item a line ([Load], [Shipped]), and something that answers ([Engine], [Remote]). Out flow
+// In flow task files, one item a line ([Load], [Shipped]), and a runner ([Engine], [Remote]). Out flow
 // a [Report] of exact matches for each task with the speed, and for several reports over the same items a
 // [Comparison] with their agreement. Decoding is greedy. The package checks outputs; it changes no model and no plan.
 //
@@ -9,7 +9,7 @@
 // A task is a file NAME.jsonl or NAME.jsonl.gz. Each line is one object:
 //
 //	messages  the conversation, as in OpenAI's chat completions
-//	tools     optional: the tools on offer, in the same form
+//	tools     optional: the available tools, in the same form
 //	answer    the complete expected output as the model writes it, tool call markers included; an answer with </think>
 //	          enables reasoning
 //	final     optional: the value inside the answer, its words in order; without it the answer counts

@@ -38,7 +38,7 @@ func DraftsOf(e *sparrow.Engine) *Drafts {
 	return d
 }
 
-// printDrafts says how well drafting went.
+// printDrafts prints the acceptance of drafts.
 func (r *Report) printDrafts(p *printer) {
 	d := r.Drafts
 	if d == nil {

@@ -11,7 +11,7 @@ import (
 	"sparrow/chat"
 )
 
-// RemoteConfig says which server answers.
+// RemoteConfig is the server to use.
 type RemoteConfig struct {
 	URL   string // such as http://localhost:8000 or https://host/v1
 	Model string // name in requests; if empty, the first model of the server's list

@@ -85,7 +85,7 @@ type Failure struct {
 	Error string `json:"error,omitempty"` // of the request
 }
 
-// output is what an item gave.
+// output is the result of an item.
 type output struct {
 	item         *Item
 	text         string // Reply.String
@@ -130,7 +130,7 @@ func (o *Options) check() error {
 	return errors.Join(errs...)
 }
 
-// runState is a run under way.
+// runState is a run in progress.
 type runState struct {
 	runner  Runner
 	options Options
@@ -140,7 +140,7 @@ type runState struct {
 	progress Progress
 }
 
-// task runs one task's items side by side.
+// task runs one task's items concurrently.
 func (r *runState) task(ctx context.Context, t Task) (Score, error) {
 	items := t.first(r.options.Limit)
 	r.progress.Task = t.Name

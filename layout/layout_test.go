@@ -205,7 +205,7 @@ func TestIndexKeysRoundTrip(t *testing.T) {
 	}
 }
 
-func TestCopyTokenMovesKeyAndScaleApart(t *testing.T) {
+func TestCopyTokenMovesKeyAndScaleSeparately(t *testing.T) {
 	l := IndexFP8{}
 	src := make([]byte, l.PageBytes(PageTokens))
 	for i := range src {

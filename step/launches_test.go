@@ -69,12 +69,12 @@ const each = 5
 // part is one request of a batch, without what plans must not depend on: its tokens, its pages and, unless it is a
 // prompt, its length.
 type part struct {
-	kind         plan.Mode
-	rows         int
-	from, to     int // cached tokens: any number from the first to the last; one alone for a prompt
-	logits       int
-	best         bool // whether the best token of each row of logits is enough
-	draft, guess bool // whether the drafting layer runs for it, and whether it computes drafts
+	kind           plan.Mode
+	rows           int
+	from, to       int // cached tokens: any number from the first to the last; one alone for a prompt
+	logits         int
+	best           bool // whether the best token of each row of logits is enough
+	draft, predict bool // whether the drafting layer runs for it, and whether it computes drafts
 }
 
 // scene is a batch and what follows it.
@@ -114,7 +114,7 @@ func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scen
 		}
 		p.logits = rapid.IntRange(0, min(p.rows, 2)).Draw(rt, "logits")
 		p.best = rapid.Bool().Draw(rt, "best")
-		p.guess = p.draft && rapid.Bool().Draw(rt, "guess")
+		p.predict = p.draft && rapid.Bool().Draw(rt, "predict")
 		s.parts = append(s.parts, p)
 	}
 	s.chain = rapid.IntRange(0, max(cfg.N-2, 0)).Draw(rt, "chain")
@@ -188,11 +188,11 @@ func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
 		}
 		w := &works[i]
 		d := step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens, Cached: w.Cached, Pages: w.Pages, State: w.State,
-			Logits: p.guess, Best: p.best, From: i}
+			Logits: p.predict, Best: p.best, From: i}
 		if p.kind == plan.ModeExtend {
 			d.Kind = plan.ModeExtend
 		}
-		if p.guess {
+		if p.predict {
 			chained = append(chained, step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens[:1],
 				Cached: w.Cached + p.rows, Pages: w.Pages, State: w.State,
 				Logits: true, Best: p.best, From: len(drafts)})

@@ -59,7 +59,7 @@ func letter(b byte) bool {
 
 func (s *Scanner) at(b byte) bool { return s.Pos < len(s.Text) && s.Text[s.Pos] == b }
 
-// digits moves over decimal digits and says whether there were any.
+// digits skips decimal digits and reports whether there were any.
 func (s *Scanner) digits() bool {
 	from := s.Pos
 	for s.Pos < len(s.Text) && s.Text[s.Pos] >= '0' && s.Text[s.Pos] <= '9' {

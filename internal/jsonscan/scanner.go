@@ -33,7 +33,7 @@ type SyntaxError struct {
 	Reason string
 }
 
-// Error says where and why.
+// Error is the offset and the reason.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("at byte %d: %s", e.Pos, e.Reason) }
 
 // InvalidUTF8 returns the offset of the first byte that is not UTF-8, or -1.
@@ -85,7 +85,7 @@ func (k Kind) String() string {
 	return "nothing"
 }
 
-// Kind looks at the next value without reading it.
+// Kind is the kind of the next value, which is not read.
 func (s *Scanner) Kind() (Kind, error) {
 	switch b := s.Next(); {
 	case b == '{':
@@ -200,7 +200,7 @@ func (s *Scanner) Array(element func() error) error {
 	}
 }
 
-// Enter moves behind the opening bracket at the current offset.
+// Enter advances past the opening bracket at the current offset.
 func (s *Scanner) Enter() error {
 	limit := s.MaxDepth
 	if limit == 0 {
@@ -213,7 +213,7 @@ func (s *Scanner) Enter() error {
 	return nil
 }
 
-// More says whether another member or element follows, and moves behind the comma or the closing bracket.
+// More reports whether another member or element follows, and advances past the comma or the closing bracket.
 func (s *Scanner) More(closing byte, first bool) (bool, error) {
 	b := s.Next()
 	if b == closing {
@@ -283,7 +283,7 @@ func (s *Scanner) has(word string) bool {
 	return string(s.Text[s.Pos:min(s.Pos+len(word), len(s.Text))]) == word
 }
 
-// Clip shortens a piece of the text to what an error message can carry.
+// Clip shortens a piece of the text for an error message.
 func Clip(piece string) string {
 	const most = 48
 	if len(piece) <= most {

@@ -1,7 +1,7 @@
 // Package mmap turns a path into the read-only bytes of a file.
 //
 // In flows the path of a regular file, out flows a byte slice as long as the file. On Linux and macOS the slice is a
-// shared mapping: opening reads nothing, and pages arrive when they are touched. Elsewhere, and with the build tag
+// shared mapping: opening reads nothing, and pages are loaded when they are accessed. Elsewhere, and with the build tag
 // nommap, the file is read into memory. The package never writes to a file and never interprets the bytes.
 package mmap
 
@@ -22,9 +22,9 @@ type Advice uint8
 const (
 	// Normal withdraws earlier hints.
 	Normal Advice = iota
-	// Sequential says the range is read once from front to back.
+	// Sequential means that the range is read once from front to back.
 	Sequential
-	// Random says reads jump about, so reading ahead is wasted.
+	// Random means that reads are in random order, so that read-ahead is useless.
 	Random
 	// WillNeed requests that the range is read ahead now.
 	WillNeed
@@ -110,7 +110,7 @@ func (f *File) Advise(off, n int, a Advice) error {
 	return nil
 }
 
-// Close gives the memory back; every slice of Bytes is invalid afterwards. A second Close does nothing.
+// Close unmaps the memory; every slice of Bytes is invalid afterwards. A second Close does nothing.
 func (f *File) Close() error {
 	data := f.data
 	f.data = nil

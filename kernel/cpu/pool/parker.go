@@ -10,7 +10,7 @@ const spinPolls = 50
 
 // parker blocks one goroutine until a condition holds. Others make the condition true and then call wake.
 type parker struct {
-	asleep atomic.Bool
+	parked atomic.Bool
 	token  chan struct{} // holds one token: a wake that found the goroutine parked
 }
 
@@ -36,10 +36,10 @@ func (p *parker) wait(ready func() bool, at *spinLimit) {
 		last = now
 	}
 	for {
-		p.asleep.Store(true)
+		p.parked.Store(true)
 		if ready() {
-			// Where asleep is false already, wake has sent a token, which must be received.
-			if !p.asleep.CompareAndSwap(true, false) {
+			// Where parked is false already, wake has sent a token, which must be received.
+			if !p.parked.CompareAndSwap(true, false) {
 				<-p.token
 			}
 			return
@@ -53,7 +53,7 @@ func (p *parker) wait(ready func() bool, at *spinLimit) {
 
 // wake unparks the waiter, which checks its condition again. The caller makes the condition true before.
 func (p *parker) wake() {
-	if p.asleep.CompareAndSwap(true, false) {
+	if p.parked.CompareAndSwap(true, false) {
 		p.token <- struct{}{}
 	}
 }

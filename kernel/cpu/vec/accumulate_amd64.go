@@ -18,8 +18,8 @@ func (s *isa) accumulateFP8(p product, w []byte, scale blockScale) {
 // the weights without packing if there is a kernel for it; otherwise, and at the ragged
 // end, a block of weights is widened first and shared by all rows.
 func (s *isa) accumulate(p *product, w weights) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	for j := 0; j < p.n; {
 		left := p.n - j
 		switch {

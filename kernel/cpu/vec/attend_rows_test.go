@@ -79,13 +79,13 @@ func TestLatentEntry(t *testing.T) {
 				t.Fatalf("element %d is %v, want %v", i, got, w)
 			}
 		}
-		for name, spoil := range map[string]func(){
+		for name, damage := range map[string]func(){
 			"NaN":             func() { data[447] = 0x7F },
 			"the NaN scale":   func() { scales[3] = 255 },
 			"the least scale": func() { scales[5] = 0 },
 		} {
 			fill()
-			spoil()
+			damage()
 			if a.Entry(dst, data, scales) {
 				t.Errorf("%s: not detected", name)
 			}

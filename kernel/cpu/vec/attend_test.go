@@ -204,7 +204,7 @@ func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 		for i := range places {
 			places[i] = i * rowBytes[RowBlock]
 		}
-		for name, spoil := range map[string]func(row []byte){
+		for name, damage := range map[string]func(row []byte){
 			"a scale between powers of two": func(row []byte) {
 				binary.LittleEndian.PutUint32(row[516:], math.Float32bits(3))
 			},
@@ -222,7 +222,7 @@ func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 				if !a.Attend(0, memory, places, nil, RowBlock) {
 					t.Fatalf("%s: refused before", name)
 				}
-				spoil(memory[at*rowBytes[RowBlock]:])
+				damage(memory[at*rowBytes[RowBlock]:])
 				if a.Attend(0, memory, places, nil, RowBlock) {
 					t.Errorf("%s in row %d: not detected", name, at)
 				}

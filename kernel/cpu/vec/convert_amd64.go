@@ -5,21 +5,21 @@ package vec
 import "math"
 
 func (s *isa) widenBF16(dst []float32, src []byte) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	s.widenBF16With(sc, dst, src)
 }
 
 func (s *isa) widenE4M3(dst []float32, src []byte, scale float32) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	sc.scale[0] = scale
 	s.widenWith(sc, dst, src, sc.scale[:], 0)
 }
 
 func (s *isa) narrowBF16(dst []byte, src []float32) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	v := &sc.vec
 	whole := len(src) / s.lanes
 	for i := 0; i < whole; i += vecCall {

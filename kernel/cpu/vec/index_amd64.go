@@ -29,8 +29,8 @@ func (is *indexScratch) grow(heads int) {
 func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales []byte) {
 	is := indexScratches.get()
 	defer indexScratches.put(is)
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	is.grow(len(w))
 	s.widenWith(sc, is.q, q, unitScale[:], 0)
 	for first := 0; first < len(scores); first += indexBlock {

@@ -164,10 +164,10 @@ type scratch struct {
 // function values, so their arguments would otherwise be allocated on the heap.
 var scratches recycler[scratch]
 
-func borrow() *scratch { return scratches.get() }
+func takeScratch() *scratch { return scratches.get() }
 
-// giveBack drops the pointers into the caller's memory and returns s.
-func giveBack(s *scratch) {
+// releaseScratch drops the pointers into the caller's memory and returns s.
+func releaseScratch(s *scratch) {
 	r := &s.rows
 	r.y, r.x, r.w, r.scale, r.xTail, r.wTail = nil, nil, nil, nil, nil, nil
 	s.panel, s.acc, s.vec = panelArgs{}, accArgs{}, vecArgs{}

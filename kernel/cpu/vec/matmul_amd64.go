@@ -20,8 +20,8 @@ func (s *isa) matMulFP8(p product, w []byte, scale blockScale) {
 }
 
 func (s *isa) dot(a, b []float32) float32 {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	p := product{y: sc.one[:], x: a, m: 1, n: 1, k: len(a)}
 	s.matMulRows(sc, &p, &weights{format: formatF32, f32: b})
 	return sc.one[0]
@@ -31,8 +31,8 @@ func (s *isa) dot(a, b []float32) float32 {
 // ones. Both keep one register of sums per element and take k in ascending
 // registers, so both give the same bits.
 func (s *isa) matMul(p *product, w weights) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	if p.m <= s.rowsUpTo[w.format] {
 		s.matMulRows(sc, p, &w)
 		return

@@ -52,8 +52,8 @@ func (ts *tileScratch) ready() {
 	ts.block, ts.sums = mem[:4*tileBytes], mem[4*tileBytes:]
 }
 
-// giveBackTiles drops the pointers into the caller's memory and returns ts.
-func giveBackTiles(ts *tileScratch) {
+// releaseTiles drops the pointers into the caller's memory and returns ts.
+func releaseTiles(ts *tileScratch) {
 	ts.tiles.w, ts.tiles.x, ts.fold.y = nil, nil, nil
 	ts.flow.w, ts.flow.x = nil, nil
 	tileScratches.put(ts)
@@ -76,7 +76,7 @@ func tiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 // between calls.
 func tiled(c *Cut, w *panelWeights) {
 	ts := tileScratches.get()
-	defer giveBackTiles(ts)
+	defer releaseTiles(ts)
 	ts.ready()
 	switch rows := c.M1 - c.M0; {
 	case w.format == panelBF16 && rows <= directRows:
