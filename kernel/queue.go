@@ -14,7 +14,7 @@ type Queue struct {
 // NewQueue makes a queue of a device's operations.
 func NewQueue(dev Device) *Queue { return &Queue{dev: dev} }
 
-// At names what the following operations belong to, for errors: a stage of a layer, or of no layer where layer is
+// At sets the stage of the following operations, for errors: a stage of a layer, or of no layer where layer is
 // negative.
 func (q *Queue) At(stage string, layer int) { q.stage, q.layer = stage, layer }
 

@@ -39,7 +39,7 @@ func (d DType) Size() int {
 	}
 }
 
-// Buffer is a piece of one device's memory. Only its device can look inside.
+// Buffer is a piece of one device's memory. Only its device can read its bytes.
 type Buffer interface {
 	// Len is the size in bytes.
 	Len() int64
