@@ -68,7 +68,7 @@ func recut(b attn.Batch, i int, launches ...plan.Launch) attn.Batch {
 	return b
 }
 
-// arrange lays out a pass over a cache of given layouts, in an arena of its own.
+// arrange lays out a pass over a cache of given layouts, in a separate arena.
 func (r *rig) arrange(b *attn.Batch, l Layouts) (*Pass, attn.Inputs, error) {
 	r.Helper()
 	var pass *Pass
@@ -207,7 +207,7 @@ func TestArraysWithConvertedPages(t *testing.T) {
 	ints(t, "tables, second time", again.Array(plan.ConvertTables), tables...)
 }
 
-// Rows that are gathered start where their request's keys begin in what their own launch gathers.
+// The start of a gathered row is the index of its request's first key among the keys that its launch gathers.
 func TestArraysWithGatheredRows(t *testing.T) {
 	in := mixed(t, plan.Policy{KV: "fp8-656", Prefill: "sparse-flat"})
 	_, h := fill(t, in)

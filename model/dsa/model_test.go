@@ -82,7 +82,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// A page takes the rows of every layer and the indexer keys of those that have an indexer; what is said is what is
+// A page takes the rows of every layer and the indexer keys of those that have an indexer; PageBytes is what is
 // allocated.
 func TestCacheSizes(t *testing.T) {
 	for _, c := range []struct {
@@ -128,7 +128,7 @@ func TestCacheSizes(t *testing.T) {
 	}
 }
 
-// Where memory ends in the middle, what was taken is given back and the error says how far it came.
+// When an allocation fails, earlier ones are freed and the error names the layer.
 func TestAllocateGivesBackOnFailure(t *testing.T) {
 	dev := &scarce{left: 1 << 30}
 	m := load(t, "glm_moe_dsa-1", dev)
@@ -320,7 +320,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// counting counts what is allocated and not yet given back.
+// counting counts the allocations that are not yet freed.
 type counting struct {
 	ref.Device
 	live map[*byte]bool
@@ -368,7 +368,7 @@ func drafting(t *testing.T, dev kernel.Device) (*dsa.Model, plan.Config) {
 	return m, cfg
 }
 
-// Release gives back every pool, those of the drafting layer among them, and only once.
+// Release frees every pool, those of the drafting layer among them, and only once.
 func TestReleaseGivesBackTheDraftingCache(t *testing.T) {
 	dev := &counting{live: map[*byte]bool{}}
 	m, cfg := drafting(t, dev)
@@ -388,7 +388,7 @@ func TestReleaseGivesBackTheDraftingCache(t *testing.T) {
 		t.Errorf("%d pools are not given back", left)
 	}
 	m.Release()
-	// A drafting pass afterwards finds no cache, in place of memory that belongs to someone else.
+	// A drafting pass afterwards is refused because there is no cache, and does not use freed memory.
 	r := newRig(t, m, cfg)
 	b := plan.NewBatch(plan.ModeDraft, plan.DraftRequest(1, 5))
 	b.Pass = plan.PassDraft

@@ -115,7 +115,7 @@ func TestRingsOfDraftsGrow(t *testing.T) {
 	}
 }
 
-// A drafting pass that fails leaves nothing that later ones see: what it was to write may never have been written.
+// After a drafting pass that fails, later ones do not read its entries, which may not have been written.
 func TestDraftsAfterAFailedPass(t *testing.T) {
 	dev := &faulty{Device: device(t, "cpu")}
 	b := draftBenchOn(t, dev)

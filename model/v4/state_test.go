@@ -191,7 +191,7 @@ func (b *broken) Experts(a kernel.ExpertArgs) error {
 	return errors.Join(b.fail("experts"), b.Device.Experts(a))
 }
 
-// The error of a device says to which part of the model the operation belongs.
+// The error of a device names the part of the model to which the operation belongs.
 func TestErrorsSayWhere(t *testing.T) {
 	dev := &broken{Device: device(t, "cpu")}
 	b := newBench(t, openOn(t, oracle, dev), plan.Policy{KV: "fp8"})
@@ -215,8 +215,8 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
-// A step that fails half-way leaves the state where it was: a short one can be run again, and after a long one, whose
-// rows may have taken the place of older ones, the sequence must be computed again and says so.
+// A step that fails half-way leaves the state unchanged: a short one can be run again. After a long one, whose rows may
+// have overwritten older ones, the next step returns an error: the sequence must be computed again.
 func TestFailedStep(t *testing.T) {
 	dev := &faulty{Device: device(t, "cpu"), layer: 4}
 	m := openOn(t, oracle, dev)
