@@ -32,9 +32,18 @@ func (w *builder) rowIndexer(s *Segment) {
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
 	case RowVerify:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
-		// One arithmetic for every row means one path for every row.
-		if !w.cfg.Deterministic && slices.Contains(w.cfg.Hardware.NativeNextN, s.NextN) {
-			s.Indexer, why = Indexer{Kind: IndexerPagedNative, NextN: s.NextN}, reasonPagedNative
+		native := slices.Contains(w.cfg.Hardware.NativeNextN, s.NextN)
+		switch {
+		case native && w.cfg.Deterministic:
+			// One arithmetic for every row means one path for every row.
+			why.Text += ": deterministic verifies score like decodes"
+		case native:
+			s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: s.NextN, KernelN: kernelN(w.cfg.Hardware.Arch, s.NextN)}
+			if why = reasonPagedNative; s.Indexer.KernelN > s.NextN {
+				why.Text += fmt.Sprintf(": %d run as %d, of which %d are masked", s.NextN, s.Indexer.KernelN, s.Indexer.KernelN-s.NextN)
+			}
+		case s.NextN > 1:
+			why.Text += fmt.Sprintf(": %v rows of a request are scored at once, %d are not", w.cfg.Hardware.NativeNextN, s.NextN)
 		}
 	case RowDraft:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonDraftSplit
@@ -48,6 +57,15 @@ func (w *builder) rowIndexer(s *Segment) {
 		s.Variant = VariantShort
 		s.Reasons = append(s.Reasons, reasonShort)
 	}
+}
+
+// kernelN is how many rows of a request the kernel that scores n of them at
+// once takes: the GPU kernels are built for 1, 2 and 4.
+func kernelN(arch Arch, n int) int {
+	if arch.CUDA() && n == 3 {
+		return 4
+	}
+	return n
 }
 
 // Scores reports whether the rows of the segment compute a score matrix: their
