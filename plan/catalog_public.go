@@ -101,6 +101,17 @@ var (
 	everyArch     = setOf(CPU, SM80, SM86, SM89, SM90, SM100, SM103, SM110, SM120, SM121, GFX95)
 )
 
+// pagedRows is the limit of kernels that plan their splits in shared memory.
+func pagedRows(hw *Hardware, _ int) (int, string) {
+	return hw.pagedRowLimit(), fmt.Sprintf("split schedule: 4*(5*rows+1) <= %d bytes of opt-in shared memory", hw.SmemOptin)
+}
+
+// gridRows is the limit of kernels whose rows lie on a 16-bit grid axis.
+func gridRows(axis string) func(*Hardware, int) (int, string) {
+	why := "rows lie on grid " + axis + ", which holds 65535 blocks"
+	return func(*Hardware, int) (int, string) { return 65535, why }
+}
+
 // flashSparseHeads: the kernel takes exactly 64 or 128 heads; SM100 builds have
 // the 64-head variant only where the hardware description says so.
 func flashSparseHeads(hw *Hardware, heads int) (int, int, string) {

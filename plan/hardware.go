@@ -66,7 +66,8 @@ func (a Arch) major() int {
 // device they opened; HardwareFor gives typical values for explaining.
 type Hardware struct {
 	Arch Arch `json:"arch"`
-	// SmemOptin is the opt-in limit of shared memory per block, in bytes.
+	// SmemOptin is the opt-in limit of shared memory per block, in bytes: it
+	// bounds the schedules of the public catalogue.
 	SmemOptin int `json:"smem_optin,omitempty"`
 	// SMs is the number of multiprocessors.
 	SMs int `json:"sms,omitempty"`

@@ -202,7 +202,7 @@ func (w *builder) dualInputs() {
 	}
 	if heavy {
 		p.each(HeavyLengths, HeavyBase, HeavyKeeps)
-		p.array(HeavyIndices, p.Rows, roundUp(max(p.TablePages*w.cfg.Page/ratio128, 1), 64))
+		p.array(HeavyIndices, p.Rows, m.heavyWidth(p.TablePages*w.cfg.Page))
 		p.array(HeavySlots, heavies, 1)
 		n := w.closing(ratio128)
 		p.array(HeavySources, n, ratio128)

@@ -160,7 +160,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 			s := &p.Segments[i]
 			limit := s.KernelRows
 			if e := catalogueOf(c).entry(s.Kernel); e.rows != nil {
-				if n, _ := e.rows(&cfg.Hardware); n > 0 {
+				if n, _ := e.rows(&cfg.Hardware, s.KernelHeads); n > 0 {
 					limit = n
 				}
 			}

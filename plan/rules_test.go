@@ -102,7 +102,7 @@ func TestStartRefusals(t *testing.T) {
 		name string
 		s    *setup
 	}{
-		{"hopper without its shared memory", ours("sm90", func(s *setup) { s.hw.SmemOptin = 0 })},
+		{"hopper without its shared memory", public("sm90", func(s *setup) { s.hw.SmemOptin = 0 })},
 		{"hopper without multiprocessors", ours("sm90", func(s *setup) { s.hw.SMs = 0 })},
 		{"a missing kernel that does not exist", ours("cpu", func(s *setup) { s.hw.Missing = []Kernel{200} })},
 		{"negative threshold", ours("cpu", p(func(p *Policy) { p.DenseThreshold = -1 }))},
@@ -135,8 +135,7 @@ func TestBatchRefusals(t *testing.T) {
 	ours := newSetup(t, CatalogSparrow, "sm90", kv("fp8")).resolve(t)
 	theirs := newSetup(t, CatalogPublic, "sm90", kv("fp8")).resolve(t)
 	speculating := newSetup(t, CatalogPublic, "sm90", drafts(2)).resolve(t)
-	unsliced := newSetup(t, CatalogSparrow, "sm90", kv("fp8"),
-		wish(func(p *Policy) { p.Slicing = SwitchOff })).resolve(t)
+	unsliced := newSetup(t, CatalogPublic, "sm90", kv("fp8"), wish(func(p *Policy) { p.Slicing = SwitchOff })).resolve(t)
 	padded := func(n int, b Batch) Batch { b.PaddedRows = n; return b }
 	table := func(n int, b Batch) Batch { b.TablePages = n; return b }
 	for _, c := range []struct {
