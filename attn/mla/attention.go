@@ -135,9 +135,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	for i := range p.Segments {
 		s := &p.Segments[i]
 		if s.Form != plan.FormEmpty && s.Layout.String() != l.Main.String() {
-			return nil, &plan.Error{Code: plan.E27,
-				Asked:     fmt.Sprintf("a plan for %v rows over a cache of %v rows", s.Layout, l.Main),
-				Supported: "a cache in the layout the configuration resolved to"}
+			return nil, plan.ErrLayout(s.Layout.String(), l.Main.String())
 		}
 		for j := range s.Launches {
 			mem.Reset(mark)

@@ -16,16 +16,26 @@ type Device struct {
 	dev kernel.Device
 	// Faults are the rules that were broken.
 	Faults []string
+	// Dry says that operations are noted and not carried out: what a pass enqueues does not depend on results.
+	Dry bool
 
-	calls   []string       // of the pass in progress
+	calls   []string // of the pass in progress
+	ops     []Op     // the same as values
+	fail    func(op string) error
 	places  map[string]int // numbers of the buffers and weights of the pass in progress, in order of their first use
 	running bool           // between the first and the last operation of a pass
+}
+
+// Op is an operation with its arguments. Lists among the arguments may be used again by later operations.
+type Op struct {
+	Name string
+	Args any
 }
 
 // New records what is done on a device.
 func New(dev kernel.Device) *Device { return &Device{dev: dev} }
 
-func (d *Device) begin() { d.calls, d.places, d.running = nil, map[string]int{}, true }
+func (d *Device) begin() { d.calls, d.ops, d.places, d.running = nil, nil, map[string]int{}, true }
 
 func (d *Device) end() []string {
 	d.running = false
@@ -47,6 +57,7 @@ func (d *Device) forbid(name string) {
 func (d *Device) note(name string, args any) {
 	if d.running {
 		d.calls = append(d.calls, name+d.text(reflect.ValueOf(args)))
+		d.ops = append(d.ops, Op{name, args})
 	}
 }
 

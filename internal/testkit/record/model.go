@@ -27,7 +27,11 @@ type Model struct {
 type Pass struct {
 	Plan  *plan.Plan
 	Calls []string
+	Ops   []Op
 }
+
+// Fail asks before every operation of a pass whether it fails; nil lets all of them succeed.
+func (m *Model) Fail(ask func(op string) error) { m.dev.fail = ask }
 
 // Wrap records the passes of a model on a device.
 func Wrap(m model.Model, d *Device) *Model { return &Model{Model: m, dev: d} }
@@ -131,6 +135,6 @@ func (p *pass) Execute() error {
 	d.note("inputs ", p.Inputs())
 	d.note("outputs ", *p.Outputs())
 	err := p.Pass.Execute()
-	p.m.Passes = append(p.m.Passes, Pass{Plan: p.plan, Calls: d.end()})
+	p.m.Passes = append(p.m.Passes, Pass{Plan: p.plan, Calls: d.end(), Ops: d.ops})
 	return err
 }
