@@ -207,7 +207,7 @@ func (r *resolver) publicV4Pairs() []pair {
 		return []pair{{V4PagedArch, V4PagedArch}}
 	case r.policy.V4Q8 && r.hw.Arch == SM90:
 		return []pair{{FlashMLASparseQ8, FlashMLAKV}}
-	case r.policy.V4SparsePrefill == SwitchOff, r.policy.CP.Kind != CPNone:
+	case r.policy.V4SparsePrefill == SparsePrefillOff, r.policy.CP.Kind != CPNone:
 		return []pair{{FlashMLAKV, FlashMLAKV}}
 	}
 	return []pair{{FlashMLASparse, FlashMLAKV}, {FlashMLAKV, FlashMLAKV}}

@@ -121,7 +121,7 @@ func tileTopK(hw *Hardware, k int) string {
 // layout or a decode kernel that settles it.
 func sparrowPairs(r *resolver) []pair {
 	switch {
-	case r.model.v4() && (r.policy.Deterministic || r.policy.V4SparsePrefill == SwitchOff):
+	case r.model.v4() && (r.policy.Deterministic || r.policy.V4SparsePrefill == SparsePrefillOff):
 		return []pair{{V4Paged, V4Paged}}
 	case r.model.v4():
 		return []pair{{V4Flat, V4Paged}, {V4Paged, V4Paged}}

@@ -28,7 +28,7 @@ func TestSparrowPlans(t *testing.T) {
 	raw := ours("sm90", kv("fp8-576"))
 	flat8 := ours("sm90", kv("fp8"), kernelsOf("sparse-flat", ""))
 	v4 := ours("sm90", family(t, "deepseek_v4"))
-	v4Paged := ours("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff }))
+	v4Paged := ours("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff }))
 	off := wish(func(p *Policy) { p.Dense = SwitchOff })
 	det := wish(func(p *Policy) { p.Deterministic = true })
 	threshold := func(n int) tweak { return wish(func(p *Policy) { p.DenseThreshold = n }) }
@@ -180,7 +180,7 @@ func TestSparrowPlans(t *testing.T) {
 			"draft 2: v4-paged v4-paged v4-584 none paged none heads 64 launches [2]"},
 		{"54 deterministic v4 is paged throughout", ours("sm90", family(t, "deepseek_v4"), det), extendOver(12000, 4000),
 			"sparse-prefill 12000: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [12000]"},
-		{"55 v4 without sparse prefill is paged", ours("cpu", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff })), extendOver(5, 4000),
+		{"55 v4 without sparse prefill is paged", ours("cpu", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff })), extendOver(5, 4000),
 			"sparse-prefill 5: v4-paged v4-paged v4-584 none paged ragged heads 16 launches [5]"},
 		{"64 a v4 chunk of 32768 is one flat launch", v4, extendOver(32768, 4000),
 			"sparse-prefill 32768: v4-sparse-prefill v4-flat v4-584 gather-bf16 ragged ragged heads 64 launches [32768]"},

@@ -149,6 +149,12 @@ func indexer(x plan.Indexer) string {
 	out := x.Kind.String()
 	if x.NextN > 1 {
 		out += fmt.Sprintf(", %d rows per request at once", x.NextN)
+		if x.KernelN > x.NextN {
+			out += fmt.Sprintf(" as %d", x.KernelN)
+		}
+	}
+	if x.Schedule != plan.ScheduleUnset {
+		out += fmt.Sprintf(", schedule kernel %v", x.Schedule)
 	}
 	if x.RowsPerChunk > 0 {
 		out += fmt.Sprintf(", %d rows per chunk, %d chunk(s) of width %d", x.RowsPerChunk, x.Chunks, x.ScoreWidth)
