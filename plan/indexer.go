@@ -9,11 +9,6 @@ import (
 // rowIndexer settles the indexer path of a segment of the sparrow catalogue.
 func (w *builder) rowIndexer(s *Segment) {
 	var why Reason
-	if w.storesOnly() {
-		s.Indexer = Indexer{Kind: IndexerKOnly}
-		s.Reasons = append(s.Reasons, reasonKOnly)
-		return
-	}
 	switch s.Row {
 	case RowDensePrefill:
 		switch {
@@ -49,14 +44,14 @@ func (w *builder) rowIndexer(s *Segment) {
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonDraftSplit
 		if w.cfg.Model.v4() {
 			s.Indexer, why = Indexer{}, reasonWindowOnly
+			why.Text += fmt.Sprintf(": in one launch, of each request its last %d rows, which later ones see", w.cfg.Model.Window)
 		}
 	case RowUnset, RowWhole:
 	}
-	s.Reasons = append(s.Reasons, why)
 	if s.Row.DecodeLike() && s.Indexer.Kind.scores() && w.b.shortSegment(w.cfg, s.Spans[0].Request) {
-		s.Variant = VariantShort
-		s.Reasons = append(s.Reasons, reasonShort)
+		s.Variant, why = VariantShort, reasonShort
 	}
+	s.Reasons = append(s.Reasons, why)
 }
 
 // kernelN is how many rows of a request the kernel that scores n of them at
@@ -102,12 +97,12 @@ func (w *builder) sizeScores(s *Segment) {
 	if s.Indexer.Kind != IndexerNone {
 		s.Indexer.Heads = paddedIndexHeads(cfg.Hardware.Arch, cfg.Model.IndexHeads)
 	}
-	if n := s.Indexer.Heads; cfg.Catalog == CatalogSparrow && s.Indexer.Kind.scores() && n > cfg.Model.IndexHeads {
+	if n := s.Indexer.Heads; cfg.Catalog == CatalogSparrow && s.Scores() && n > cfg.Model.IndexHeads {
 		s.Reasons = append(s.Reasons, Reason{"dispatch 6", fmt.Sprintf(
 			"%d index heads run as %d: the score kernels take no fewer, and the others have weight zero",
 			cfg.Model.IndexHeads, n)})
 	}
-	if !s.Indexer.Kind.scores() {
+	if !s.Scores() {
 		return
 	}
 	width := total

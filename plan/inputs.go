@@ -84,6 +84,11 @@ func (p *Plan) Input(name ArrayName) Array {
 	return Array{Name: name}
 }
 
+// Selects reports whether any row attends to a selection of keys.
+func (p *Plan) Selects() bool {
+	return slices.ContainsFunc(p.Segments, func(s Segment) bool { return s.Form != FormDenseMHA && s.Form != FormEmpty })
+}
+
 // arrayWords is the grain at which arrays begin: 256 bytes, what GPUs read best.
 const arrayWords = 64
 
@@ -124,11 +129,14 @@ func (w *builder) inputs() {
 // latentInputs are the arrays of MLA.
 func (w *builder) latentInputs() {
 	p := w.plan
-	p.each(TokenIDs, Positions, RowRequests, Slots, Lengths, Kept)
+	p.each(TokenIDs, Positions, RowRequests, Slots, Lengths)
 	if p.Pass != PassTarget {
 		p.each(HiddenRows)
 	}
-	p.array(PageTable, p.Requests, p.TablePages)
+	if p.Selects() { // dense rows read what was gathered for them, all of it
+		p.each(Kept)
+		p.array(PageTable, p.Requests, p.TablePages)
+	}
 	rows, keys, pages, tables := 0, 0, 0, 0
 	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
 		switch {

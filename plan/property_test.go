@@ -170,7 +170,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 					rt.Fatalf("launch %+v after row %d with limit %d", l, next, limit)
 				}
 				next += l.Rows
-				if s.Indexer.Kind.scores() {
+				if s.Scores() {
 					chunks += (l.Rows + s.Indexer.RowsPerChunk - 1) / s.Indexer.RowsPerChunk
 				}
 				checkLaunchSpans(rt, &cfg, &b, s, l)
@@ -181,8 +181,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 			if chunks != s.Indexer.Chunks {
 				rt.Fatalf("%d chunks planned, %d needed", s.Indexer.Chunks, chunks)
 			}
-			if s.NextN == 0 && s.Indexer.Kind.scores() && s.Indexer.RowsPerChunk > 1 &&
-				int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
+			if s.NextN == 0 && s.Scores() && s.Indexer.RowsPerChunk > 1 && int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
 				if bytes := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4; bytes > cfg.ScoreCap {
 					rt.Fatalf("a chunk of %d bytes exceeds the cap %d", bytes, cfg.ScoreCap)
 				}

@@ -57,7 +57,7 @@ func (w *builder) slice(s *Segment) error {
 	if w.cfg.MaxTransient > 0 {
 		sl.reserve = w.cfg.MaxTransient
 	}
-	if s.Indexer.Kind.scores() {
+	if s.Scores() {
 		sl.chunk = int64(s.Indexer.RowsPerChunk)
 	}
 	if err := sl.run(); err != nil {

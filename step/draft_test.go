@@ -18,8 +18,8 @@ import (
 	"sparrow/step"
 )
 
-// drafty loads a random checkpoint with a random drafting layer.
-func drafty(t *testing.T, preset, kernels string, wrap func(kernel.Device) kernel.Device) model.Model {
+// draftyFolder writes a random checkpoint with a random drafting layer.
+func draftyFolder(t testing.TB, preset string) string {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
 	if err != nil {
@@ -34,7 +34,13 @@ func drafty(t *testing.T, preset, kernels string, wrap func(kernel.Device) kerne
 	if err := c.Write(t.Context(), dir, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	src, err := family.Open(dir)
+	return dir
+}
+
+// drafty loads one.
+func drafty(t *testing.T, preset, kernels string, wrap func(kernel.Device) kernel.Device) model.Model {
+	t.Helper()
+	src, err := family.Open(draftyFolder(t, preset))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -163,6 +163,9 @@ func indexer(x plan.Indexer) string {
 }
 
 func launches(s *plan.Segment) string {
+	if len(s.Launches) == 0 {
+		return "none"
+	}
 	var parts []string
 	for i, l := range s.Launches {
 		if i == 8 {

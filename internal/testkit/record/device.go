@@ -15,13 +15,11 @@ import (
 type Device struct {
 	dev kernel.Device
 	// Faults are the rules that were broken.
-	Faults []string
-	// Dry says that operations are noted and not carried out: what a pass enqueues does not depend on results.
-	Dry bool
-
+	Faults  []string
 	calls   []string // of the pass in progress
 	ops     []Op     // the same as values
 	fail    func(op string) error
+	dry     bool           // operations are noted and not carried out
 	places  map[string]int // numbers of the buffers and weights of the pass in progress, in order of their first use
 	running bool           // between the first and the last operation of a pass
 }

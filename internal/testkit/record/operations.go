@@ -12,7 +12,7 @@ func run[A any](d *Device, name string, a A, do func(A) error) error {
 			return err
 		}
 	}
-	if d.Dry {
+	if d.dry {
 		return nil
 	}
 	return do(a)
