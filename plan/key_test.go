@@ -240,6 +240,30 @@ func TestConfigurationExplainsItself(t *testing.T) {
 			want(t, hw, only(t, build(t, cfg, extendOver(5, 5000))).Indexer.ScoreWidth, n)
 		}
 	})
+	t.Run("a dense plan holds nothing that a selection needs", func(t *testing.T) {
+		selects := []ArrayName{Kept, PageTable, IndexSlots, IndexStart, ConvertPages, ConvertTables}
+		for _, hw := range []string{"cpu", "sm90"} {
+			cfg := newSetup(t, CatalogSparrow, hw, kv("fp8")).resolve(t)
+			dense, mixed := build(t, cfg, extend(512, 2048)), build(t, cfg, NewBatch(ModeMixed, ExtendRequest(512, 0), DecodeRequest(9)))
+			want(t, "selects", dense.Selects(), false)
+			want(t, "a decode beside it selects", mixed.Selects(), true)
+			s := only(t, dense)
+			if s.NeedIndices || s.FusedTopK || s.Scores() || s.Indexer != (Indexer{Kind: IndexerKOnly, Heads: s.Indexer.Heads}) {
+				t.Errorf("%s: %+v", hw, s.Indexer)
+			}
+			for _, name := range selects {
+				want(t, hw+" "+name.String(), dense.Input(name).Rows, 0)
+			}
+			if mixed.Input(Kept).Rows == 0 || mixed.Input(PageTable).Rows == 0 {
+				t.Error("the decode has no table")
+			}
+		}
+		public := newSetup(t, CatalogPublic, "sm90", kv("fp8")).resolve(t)
+		s := only(t, build(t, public, extend(512)))
+		if s.NeedIndices || s.Transform != TransformNone || s.Indexer.Kind != IndexerKOnly {
+			t.Errorf("public: %+v", s)
+		}
+	})
 	t.Run("zigzag splits one long request only", func(t *testing.T) {
 		cfg := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.CP = CP{CPZigzag, 4} })).resolve(t)
 		want(t, "one request", only(t, build(t, cfg, extend(801))).KernelRows, 201)

@@ -300,7 +300,11 @@ func configureOn(t rapid.TB, m model.Model, hardware string, policy plan.Policy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, _, err := plan.Resolve(hw, m.Facts(), policy)
+	facts := m.Facts()
+	if policy.MaxTransient > 0 {
+		facts.Context = 64 * each // a reserve must hold a row of the longest context
+	}
+	cfg, _, err := plan.Resolve(hw, facts, policy)
 	if err == nil {
 		err = m.Allocate(&cfg, 3*each)
 	}

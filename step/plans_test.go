@@ -22,8 +22,11 @@ func TestPlansSayWhatRuns(t *testing.T) {
 	// GPU kernels take selections of a multiple of 64 keys: a larger model has them.
 	gpu := families[0]
 	gpu.name = "deepseek_v32 on an H200"
+	// A reserve that little more than a row fits cuts segments into launches.
+	tight := families[1]
+	tight.name, tight.policies = "glm_moe_dsa in launches", []plan.Policy{{KV: "fp8-656", MaxTransient: 128 << 10}, {KV: "bf16", MaxTransient: 100 << 10}}
 	gpu.checkpoint = func(t testing.TB) string { return draftyFolder(t, "v32-tiny") }
-	for _, f := range append(slices.Clone(families), gpu) {
+	for _, f := range append(slices.Clone(families), gpu, tight) {
 		t.Run(f.name, func(t *testing.T) {
 			m := recorded(t, f.checkpoint(t))
 			m.Dry(true)
@@ -48,8 +51,14 @@ func TestPlansSayWhatRuns(t *testing.T) {
 				m.Check(rt)
 			})
 			t.Logf("%d batches; reasons and how often each was checked: %v", batches, seen)
+			if f.name == tight.name && seen["launches"] == 0 {
+				t.Error("no segment was cut into launches")
+			}
 			for _, r := range reasonChecks {
-				if seen[r.prefix] == 0 && !r.rare && (r.families == "" || strings.Contains(r.families, f.name)) {
+				if r.rare || f.name == tight.name {
+					continue
+				}
+				if seen[r.prefix] == 0 && (r.families == "" || strings.Contains(r.families, f.name)) {
 					t.Errorf("no plan gave the reason %q", r.prefix)
 				}
 			}

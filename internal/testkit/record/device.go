@@ -47,14 +47,16 @@ func (d *Device) fault(format string, args ...any) {
 // forbid notes a call that no pass may make.
 func (d *Device) forbid(name string) {
 	if d.running {
-		d.fault("%s after %d operations of a pass", name, len(d.calls))
+		d.fault("%s after %d operations of a pass", name, len(d.ops))
 	}
 }
 
 // note writes an operation down.
 func (d *Device) note(name string, args any) {
 	if d.running {
-		d.calls = append(d.calls, name+d.text(reflect.ValueOf(args)))
+		if !d.dry {
+			d.calls = append(d.calls, name+d.text(reflect.ValueOf(args)))
+		}
 		d.ops = append(d.ops, Op{name, args})
 	}
 }

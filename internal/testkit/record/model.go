@@ -34,7 +34,8 @@ type Pass struct {
 // Fail asks before every operation of a pass whether it fails; nil lets all of them succeed.
 func (m *Model) Fail(ask func(op string) error) { m.dev.fail = ask }
 
-// Dry says that operations are noted and not carried out: what a pass enqueues does not depend on results.
+// Dry says that operations are noted as values alone and not carried out: what a pass enqueues does not depend on
+// results.
 func (m *Model) Dry(dry bool) { m.dev.dry = dry }
 
 // Wrap records the passes of a model on a device.
