@@ -80,8 +80,11 @@ type Hardware struct {
 	// Preshuffle says that the preshuffled paged-score kernel is usable (AMD).
 	Preshuffle bool `json:"preshuffle,omitempty"`
 	// NativeNextN lists the numbers of rows above 1 of a request that the
-	// paged-score kernels of the sparrow catalogue take at once. Other numbers
-	// are split: nobody has measured groups of 4 to be faster.
+	// paged-score kernels of the sparrow catalogue take at once; other numbers
+	// are split. CPUs take any: 8 rows over 32,768 keys cost 4.3 ms of a core
+	// at once, 4.8 ms in groups of 4 and 7.1 ms split (BenchmarkVerifyScores in
+	// kernel/cpu). The GPU kernels are built for up to 4, and groups of 4 have
+	// not been measured against split rows.
 	NativeNextN []int `json:"native_next_n,omitempty"`
 	// Missing lists kernels whose library or build is absent.
 	Missing []Kernel `json:"missing,omitempty"`
@@ -91,7 +94,7 @@ const gb = 1_000_000_000
 
 // presets hold the figures of one widely used device per architecture.
 var presets = []Hardware{
-	{Arch: CPU, NativeNextN: []int{2, 3, 4}},
+	{Arch: CPU, NativeNextN: []int{2, 3, 4, 5, 6, 7, 8}},
 	{Arch: SM80, SmemOptin: 166912, SMs: 108, MemoryBytes: 80 * gb, Toolkit: 130},
 	{Arch: SM86, SmemOptin: 101376, SMs: 84, MemoryBytes: 48 * gb, Toolkit: 130},
 	{Arch: SM89, SmemOptin: 101376, SMs: 142, MemoryBytes: 48 * gb, Toolkit: 130},

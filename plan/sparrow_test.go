@@ -72,6 +72,8 @@ func TestSparrowPlans(t *testing.T) {
 			"verify 3: sparse-mla sparse-flat bf16-1152 none paged paged-native3 as 4 heads 64 launches [3]"},
 		{"14 verify of 3 on cpu masks no row", ours("cpu", drafts(3)), verify(100),
 			"verify 3: sparse-mla sparse-flat bf16-1152 none paged paged-native3 heads 16 launches [3]"},
+		{"14 verify of 8 on cpu is native", ours("cpu", drafts(8)), verify(100),
+			"verify 8: sparse-mla sparse-flat bf16-1152 none paged paged-native8 heads 16 launches [8]"},
 		{"14 verify of 5 is split", ours("sm90", drafts(5)), verify(100),
 			"verify 5: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [5]"},
 		{"15 verify of 1 is split", gpu, verify(100),

@@ -60,7 +60,7 @@ func drafty(t *testing.T, preset, kernels string, wrap func(kernel.Device) kerne
 }
 
 // Native verify, each block of keys read once for all rows of a request, and split verify, row by row, give the same
-// bits of logits, and both those of plain decoding. More than four rows of a request are split.
+// bits of logits, and both those of plain decoding.
 func TestNativeAndSplitVerifyAgree(t *testing.T) {
 	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
 		m := drafty(t, preset, "cpu", nil)
@@ -76,11 +76,7 @@ func TestNativeAndSplitVerifyAgree(t *testing.T) {
 					const cached = 300
 					native, nativePlan := verify(t, m, policy, cached, n, nil)
 					split, splitPlan := verify(t, m, policy, cached, n, func(hw *plan.Hardware) { hw.NativeNextN = nil })
-					want := plan.IndexerPagedNative
-					if n > 4 {
-						want = plan.IndexerPagedSplit
-					}
-					if nativePlan != want || splitPlan != plan.IndexerPagedSplit {
+					if nativePlan != plan.IndexerPagedNative || splitPlan != plan.IndexerPagedSplit {
 						t.Errorf("indexer paths %v and %v", nativePlan, splitPlan)
 					}
 					b := newBench(t, m, policy)
