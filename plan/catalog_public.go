@@ -103,7 +103,8 @@ var (
 
 // pagedRows is the limit of kernels that plan their splits in shared memory.
 func pagedRows(hw *Hardware, _ int) (int, string) {
-	return hw.pagedRowLimit(), fmt.Sprintf("split schedule: 4*(5*rows+1) <= %d bytes of opt-in shared memory", hw.SmemOptin)
+	return hw.pagedRowLimit(), fmt.Sprintf("split schedule: 4*(5*rows+1) <= %d bytes of opt-in shared memory",
+		hw.SmemOptin)
 }
 
 // gridRows is the limit of kernels whose rows lie on a 16-bit grid axis.

@@ -41,5 +41,6 @@ func ErrLayout(planned, cached string) *Error {
 
 // ErrKernelStatus reports a pass that did not succeed; what its kernel said is beside it.
 func ErrKernelStatus(mode Mode, rows int) *Error {
-	return &Error{Code: E28, Asked: fmt.Sprintf("a pass of mode %s over %d rows", mode, rows), Supported: "passes whose kernels end with success"}
+	return &Error{Code: E28, Asked: fmt.Sprintf("a pass of mode %s over %d rows", mode, rows),
+		Supported: "passes whose kernels end with success"}
 }

@@ -33,18 +33,22 @@ func (w *builder) rowIndexer(s *Segment) {
 			// One arithmetic for every row means one path for every row.
 			why.Text += ": deterministic verifies score like decodes"
 		case native:
-			s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: s.NextN, KernelN: kernelN(w.cfg.Hardware.Arch, s.NextN)}
+			s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: s.NextN, KernelN: kernelN(w.cfg.Hardware.Arch,
+				s.NextN)}
 			if why = reasonPagedNative; s.Indexer.KernelN > s.NextN {
-				why.Text += fmt.Sprintf(": %d run as %d, of which %d are masked", s.NextN, s.Indexer.KernelN, s.Indexer.KernelN-s.NextN)
+				why.Text += fmt.Sprintf(": %d run as %d, of which %d are masked", s.NextN, s.Indexer.KernelN,
+					s.Indexer.KernelN-s.NextN)
 			}
 		case s.NextN > 1:
-			why.Text += fmt.Sprintf(": %v rows of a request are scored at once, %d are not", w.cfg.Hardware.NativeNextN, s.NextN)
+			why.Text += fmt.Sprintf(": %v rows of a request are scored at once, %d are not", w.cfg.Hardware.NativeNextN,
+				s.NextN)
 		}
 	case RowDraft:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonDraftSplit
 		if w.cfg.Model.v4() {
 			s.Indexer, why = Indexer{}, reasonWindowOnly
-			why.Text += fmt.Sprintf(": in one launch, of each request its last %d rows, which later ones see", w.cfg.Model.Window)
+			why.Text += fmt.Sprintf(": in one launch, of each request its last %d rows, which later ones see",
+				w.cfg.Model.Window)
 		}
 	case RowUnset, RowWhole:
 	}

@@ -86,7 +86,12 @@ func (p *Plan) Input(name ArrayName) Array {
 
 // Selects reports whether any row attends to a selection of keys.
 func (p *Plan) Selects() bool {
-	return slices.ContainsFunc(p.Segments, func(s Segment) bool { return s.Form != FormDenseMHA && s.Form != FormEmpty })
+	for i := range p.Segments {
+		if f := p.Segments[i].Form; f != FormDenseMHA && f != FormEmpty {
+			return true
+		}
+	}
+	return false
 }
 
 // arrayWords is the grain at which arrays begin: 256 bytes, what GPUs read best.

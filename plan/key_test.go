@@ -36,7 +36,10 @@ func TestKeyCoversEverythingAGraphDependsOn(t *testing.T) {
 		"kernel rows of a request": func(_ *Plan, s *Segment) { s.Indexer.KernelN++ },
 		"schedule":                 func(_ *Plan, s *Segment) { s.Indexer.Schedule = ScheduleOwn },
 		"row limit":                func(_ *Plan, s *Segment) { s.RowsPerLaunch-- },
-		"launches":                 func(_ *Plan, s *Segment) { s.Launches = []Launch{{Rows: 1}, {FirstRow: 1, Rows: 1}} },
+		"launches": func(_ *Plan, s *Segment) {
+			s.Launches = []Launch{{Rows: 1}, {FirstRow: 1,
+				Rows: 1}}
+		},
 	} {
 		p := base()
 		change(p, &p.Segments[0])
@@ -244,11 +247,13 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		selects := []ArrayName{Kept, PageTable, IndexSlots, IndexStart, ConvertPages, ConvertTables}
 		for _, hw := range []string{"cpu", "sm90"} {
 			cfg := newSetup(t, CatalogSparrow, hw, kv("fp8")).resolve(t)
-			dense, mixed := build(t, cfg, extend(512, 2048)), build(t, cfg, NewBatch(ModeMixed, ExtendRequest(512, 0), DecodeRequest(9)))
+			dense, mixed := build(t, cfg, extend(512, 2048)), build(t, cfg, NewBatch(ModeMixed, ExtendRequest(512, 0),
+				DecodeRequest(9)))
 			want(t, "selects", dense.Selects(), false)
 			want(t, "a decode beside it selects", mixed.Selects(), true)
 			s := only(t, dense)
-			if s.NeedIndices || s.FusedTopK || s.Scores() || s.Indexer != (Indexer{Kind: IndexerKOnly, Heads: s.Indexer.Heads}) {
+			if s.NeedIndices || s.FusedTopK || s.Scores() || s.Indexer != (Indexer{Kind: IndexerKOnly,
+				Heads: s.Indexer.Heads}) {
 				t.Errorf("%s: %+v", hw, s.Indexer)
 			}
 			for _, name := range selects {

@@ -85,7 +85,8 @@ func sparseScratch(sms, heads, keys int) (row, rows int64) {
 	each := max(segmentBlocks, (blocks+mostSegments-1)/mostSegments)
 	segments := int64((blocks + each - 1) / each)
 	units := segments * int64(roundUp(heads, unitHeads)/unitHeads)
-	return units*unitHeads*latentDim*partValueBytes + segments*int64(heads)*partStatBytes, max(partWaves*int64(sms)/units, 1)
+	return units*unitHeads*latentDim*partValueBytes + segments*int64(heads)*partStatBytes,
+		max(partWaves*int64(sms)/units, 1)
 }
 
 // Dense attention of the sm90 kernels plans its tiles in scratch memory, of
@@ -169,7 +170,8 @@ func costOf(cfg *Config, s *Segment, tableTokens int) cost {
 		c.attendRow = accumulatorRow(s.KernelHeads)
 		c.attendFixed = int64(cfg.Hardware.SplitParts(s.KernelHeads)) * c.attendRow
 	case e.segments:
-		c.attendRow, c.attendRows = sparseScratch(cfg.Hardware.SMs, cfg.Model.Heads, listWidth(&cfg.Model, s, tableTokens))
+		c.attendRow, c.attendRows = sparseScratch(cfg.Hardware.SMs, cfg.Model.Heads, listWidth(&cfg.Model, s,
+			tableTokens))
 	case s.Kernel == DenseRagged:
 		c.attendRow, c.attendFixed = denseTileBytes, 2*denseTileBytes
 	}

@@ -76,7 +76,8 @@ func TestLimitsAndMemory(t *testing.T) {
 		parts := int64(1056 * 4 * (64*512*2 + 16*16))
 		row, rows := sparseScratch(132, 16, 2048)
 		want(t, "parts", row*rows, parts)
-		want(t, "bytes", s.TransientBytes, 12000*2048*4+max(parts, int64(s.Indexer.RowsPerChunk*s.Indexer.ScoreWidth*4+14048*132)))
+		want(t, "bytes", s.TransientBytes, 12000*2048*4+max(parts,
+			int64(s.Indexer.RowsPerChunk*s.Indexer.ScoreWidth*4+14048*132)))
 		row, rows = sparseScratch(132, 128, 8192+128)
 		want(t, "rows of 15 segments and 2 units at a time", rows, 32*132/30)
 		want(t, "bytes of one", row, 15*(2*64*512*2+128*16))

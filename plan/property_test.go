@@ -181,7 +181,8 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 			if chunks != s.Indexer.Chunks {
 				rt.Fatalf("%d chunks planned, %d needed", s.Indexer.Chunks, chunks)
 			}
-			if s.NextN == 0 && s.Scores() && s.Indexer.RowsPerChunk > 1 && int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
+			if s.NextN == 0 && s.Scores() && s.Indexer.RowsPerChunk > 1 &&
+				int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
 				if bytes := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4; bytes > cfg.ScoreCap {
 					rt.Fatalf("a chunk of %d bytes exceeds the cap %d", bytes, cfg.ScoreCap)
 				}

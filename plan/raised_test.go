@@ -32,7 +32,8 @@ func TestEveryCodeIsRaised(t *testing.T) {
 		t.Fatal(err)
 	}
 	raised := map[string]bool{}
-	for _, f := range regexp.MustCompile(`(?s)func (Err\w+)\(.*?Code: (E\d\d)`).FindAllStringSubmatch(string(words), -1) {
+	for _, f := range regexp.MustCompile(`(?s)func (Err\w+)\(.*?Code: (E\d\d)`).FindAllStringSubmatch(string(words),
+		-1) {
 		if !strings.Contains(source.String(), f[1]+"(") {
 			t.Errorf("%s is called by tests alone", f[1])
 		}

@@ -65,10 +65,11 @@ func (r *resolver) inputs() error {
 	case r.hw.Arch == ArchUnset || int(r.hw.Arch) >= len(archs.words):
 		return &Error{Code: E01, Asked: "hardware without an architecture", Supported: archs.list(), Try: "--hw cpu"}
 	case r.hw.Arch.CUDA() && r.hw.SMs < 1:
-		return fmt.Errorf("plan: hardware description of %s: %d multiprocessors; their number must be read from the device",
+		return fmt.Errorf("plan: hardware description of %s: %d multiprocessors; read their number from the device",
 			r.hw.Arch, r.hw.SMs)
 	case r.hw.Arch.CUDA() && p.Catalog == CatalogPublic && r.hw.pagedRowLimit() < 1:
-		return fmt.Errorf("plan: hardware description of %s: %d bytes of opt-in shared memory, in which the schedules of the catalogue public lie",
+		return fmt.Errorf("plan: hardware description of %s: %d bytes of opt-in shared memory; "+
+			"schedules of the catalogue public lie in it",
 			r.hw.Arch, r.hw.SmemOptin)
 	case p.DenseThreshold < 0 || p.ChunkCapacity < 0 || p.Page < 0 || p.ChunkedPrefill < 0:
 		return fmt.Errorf("plan: policy: dense threshold %d, chunk capacity %d, page %d and chunked prefill %d "+

@@ -258,13 +258,17 @@ func (r *resolver) v4Prefill() error {
 	}
 	ours := p.Catalog == CatalogSparrow
 	if ours && (p.V4SparsePrefill == SparsePrefillAuto || p.V4Schedule != ScheduleUnset) {
-		return &Error{Code: E02, Asked: fmt.Sprintf("the sparse prefill %q and the schedule kernel %q in the catalogue sparrow", p.V4SparsePrefill, p.V4Schedule),
+		return &Error{Code: E02,
+			Asked: fmt.Sprintf("the sparse prefill %q and the schedule kernel %q in the catalogue sparrow",
+				p.V4SparsePrefill, p.V4Schedule),
 			Supported: "the sparse prefill on or off; no kernel here needs a schedule", Try: "--v4-sparse-prefill on"}
 	}
 	flat := r.cat.entry(r.cfg.Prefill).gathers.has(r.cfg.Layout)
 	if p.V4SparsePrefill == SparsePrefillOn && !flat {
-		return &Error{Code: E02, Asked: fmt.Sprintf("the sparse prefill of %s with prefill %s on %s", r.model.Family, r.cfg.Prefill, r.hw.Arch),
-			Supported: "it on sm90 and sm100 without context parallelism or deterministic mode", Try: "the sparse prefill off"}
+		return &Error{Code: E02, Asked: fmt.Sprintf("the sparse prefill of %s with prefill %s on %s", r.model.Family,
+			r.cfg.Prefill, r.hw.Arch),
+			Supported: "it on sm90 and sm100 without context parallelism or deterministic mode",
+			Try:       "the sparse prefill off"}
 	}
 	if p.V4SparsePrefill == SparsePrefillOff && flat {
 		return &Error{Code: E02, Asked: fmt.Sprintf("prefill %s with the sparse prefill off", r.cfg.Prefill),

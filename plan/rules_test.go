@@ -81,11 +81,18 @@ func TestStartRefusals(t *testing.T) {
 		{"a dsa kernel for v4", ours("cpu", v4, kernelsOf("sparse-block", "")), E02},
 		{"the fp8 prefill of v4 off hopper", public("sm100", v4, p(func(p *Policy) { p.V4Q8 = true })), E02},
 		{"the fp8 prefill of v4 in our catalogue", ours("sm90", v4, p(func(p *Policy) { p.V4Q8 = true })), E02},
-		{"the sparse prefill of v4 on amd", public("gfx95", v4, p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOn })), E02},
-		{"the sparse prefill of v4 with parallelism", public("sm90", v4, p(func(p *Policy) { p.V4SparsePrefill, p.CP = SparsePrefillOn, CP{CPInterleave, 2} })), E02},
-		{"a flat prefill with the sparse prefill off", ours("cpu", v4, kernelsOf("v4-flat", ""), p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff })), E02},
-		{"v4 prompts by size in our catalogue", ours("cpu", v4, p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillAuto })), E02},
-		{"a schedule kernel in our catalogue", ours("sm90", v4, p(func(p *Policy) { p.V4Schedule = ScheduleOwn })), E02},
+		{"the sparse prefill of v4 on amd", public("gfx95", v4,
+			p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOn })), E02},
+		{"the sparse prefill of v4 with parallelism", public("sm90", v4, p(func(p *Policy) {
+			p.V4SparsePrefill,
+				p.CP = SparsePrefillOn, CP{CPInterleave, 2}
+		})), E02},
+		{"a flat prefill with the sparse prefill off", ours("cpu", v4, kernelsOf("v4-flat", ""),
+			p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff })), E02},
+		{"v4 prompts by size in our catalogue", ours("cpu", v4,
+			p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillAuto })), E02},
+		{"a schedule kernel in our catalogue", ours("sm90", v4, p(func(p *Policy) { p.V4Schedule = ScheduleOwn })),
+			E02},
 		{"hardware without an architecture", &setup{model: model(t, "deepseek_v32", 16)}, E01},
 		{"v4 on ampere", public("sm80", v4), E01},
 	} {
@@ -134,7 +141,8 @@ func TestBatchRefusals(t *testing.T) {
 	ours := newSetup(t, CatalogSparrow, "sm90", kv("fp8")).resolve(t)
 	theirs := newSetup(t, CatalogPublic, "sm90", kv("fp8")).resolve(t)
 	speculating := newSetup(t, CatalogPublic, "sm90", drafts(2)).resolve(t)
-	unsliced := newSetup(t, CatalogPublic, "sm90", kv("fp8"), wish(func(p *Policy) { p.Slicing = SwitchOff })).resolve(t)
+	unsliced := newSetup(t, CatalogPublic, "sm90", kv("fp8"),
+		wish(func(p *Policy) { p.Slicing = SwitchOff })).resolve(t)
 	padded := func(n int, b Batch) Batch { b.PaddedRows = n; return b }
 	table := func(n int, b Batch) Batch { b.TablePages = n; return b }
 	for _, c := range []struct {
@@ -196,7 +204,8 @@ func TestRunRefusals(t *testing.T) {
 		code  Code
 		texts []string
 	}{
-		{ErrDraftHeadMissing("tiny", 61, "model.layers.61.eh_proj.weight"), E15, []string{"tiny", "61", "model.layers.61.eh_proj.weight"}},
+		{ErrDraftHeadMissing("tiny", 61, "model.layers.61.eh_proj.weight"), E15, []string{"tiny", "61",
+			"model.layers.61.eh_proj.weight"}},
 		{ErrTableRange(3, 70, 64), E22, []string{"request 3", "page 70", "63"}},
 		{ErrCarryMissing(3, 2), E23, []string{"layer 3", "layer 2"}},
 		{ErrLength("tables", 3, 4), E26, []string{"tables", "3", "4"}},

@@ -22,7 +22,8 @@ func (w *builder) segmented() error {
 	for i := range groups {
 		s := &groups[i]
 		if w.storesOnly() {
-			s.Form, s.Layout, s.Indexer, s.KernelRows, s.Requests = FormEmpty, w.cfg.Layout, Indexer{Kind: IndexerKOnly}, s.Rows, len(s.Spans)
+			s.Form, s.Layout, s.Indexer, s.KernelRows, s.Requests = FormEmpty, w.cfg.Layout,
+				Indexer{Kind: IndexerKOnly}, s.Rows, len(s.Spans)
 			s.Reasons = []Reason{reasonStoresOnly}
 			continue
 		}

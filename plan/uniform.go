@@ -195,7 +195,9 @@ func (w *builder) uniformSchedule(s *Segment, f batchFacts) {
 	case by == ScheduleOwn:
 	case f.rows > most && !(cfg.Hardware.Arch.sm12x() && cfg.Model.IndexFP4):
 		s.Indexer.Schedule = ScheduleOwn
-		s.Reasons = append(s.Reasons, Reason{"dispatch 13", fmt.Sprintf("schedule by the engine's own kernel: %d lengths exceed the %d of the library's", f.rows, most)})
+		s.Reasons = append(s.Reasons, Reason{"dispatch 13",
+			fmt.Sprintf("schedule by the engine's own kernel: %d lengths exceed the %d of the library's", f.rows,
+				most)})
 	default:
 		s.Indexer.Schedule = ScheduleLibrary
 	}

@@ -75,7 +75,8 @@ func TestNativeAndSplitVerifyAgree(t *testing.T) {
 					policy.Speculation.Tokens = n
 					const cached = 300
 					native, nativePlan := verify(t, m, policy, cached, n, nil)
-					split, splitPlan := verify(t, m, policy, cached, n, func(hw *plan.Hardware) { hw.NativeNextN = nil })
+					split, splitPlan := verify(t, m, policy, cached, n,
+						func(hw *plan.Hardware) { hw.NativeNextN = nil })
 					if nativePlan != plan.IndexerPagedNative || splitPlan != plan.IndexerPagedSplit {
 						t.Errorf("indexer paths %v and %v", nativePlan, splitPlan)
 					}

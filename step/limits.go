@@ -72,8 +72,8 @@ func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 		}
 		list = append(list, b)
 	}
-	// Prompts at the end of a full context, one and several, alone and beside decodes of every other sequence; and at its
-	// beginning, where a reserve of transient memory lets a launch have more rows.
+	// Prompts at the end of a full context, one and several, alone and beside decodes of every other sequence; and at
+	// its beginning, where a reserve of transient memory lets a launch have more rows.
 	promptsAt := func(n, rows int, first bool) (out []plan.Request) {
 		for i := range n {
 			chunk := min(rows/n+(rows%n+n-1-i)/n, l.Context)

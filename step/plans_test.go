@@ -24,7 +24,8 @@ func TestPlansSayWhatRuns(t *testing.T) {
 	gpu.name = "deepseek_v32 on an H200"
 	// A reserve that little more than a row fits cuts segments into launches.
 	tight := families[1]
-	tight.name, tight.policies = "glm_moe_dsa in launches", []plan.Policy{{KV: "fp8-656", MaxTransient: 128 << 10}, {KV: "bf16", MaxTransient: 100 << 10}}
+	tight.name, tight.policies = "glm_moe_dsa in launches", []plan.Policy{{KV: "fp8-656", MaxTransient: 128 << 10},
+		{KV: "bf16", MaxTransient: 100 << 10}}
 	gpu.checkpoint = func(t testing.TB) string { return draftyFolder(t, "v32-tiny") }
 	for _, f := range append(slices.Clone(families), gpu, tight) {
 		t.Run(f.name, func(t *testing.T) {
@@ -204,7 +205,8 @@ func (c *claims) latent(layer int, s *plan.Segment, l *plan.Launch) []string {
 	case plan.FormEmpty:
 		return nil
 	case plan.FormDenseMHA:
-		return []string{fmt.Sprintf("gather %d rows as f32", l.Gather.Count), fmt.Sprintf("attend %d rows densely", l.Rows)}
+		return []string{fmt.Sprintf("gather %d rows as f32", l.Gather.Count), fmt.Sprintf("attend %d rows densely",
+			l.Rows)}
 	}
 	out := c.selection(layer, s, l)
 	switch s.Convert {
@@ -217,7 +219,8 @@ func (c *claims) latent(layer int, s *plan.Segment, l *plan.Launch) []string {
 	if s.Transform == plan.TransformRagged {
 		place = "among gathered"
 	}
-	return append(out, fmt.Sprintf("locate %d rows %s", l.Rows, place), fmt.Sprintf("attend %d rows, %d heads over %v", l.Rows, c.cfg.Model.Heads, c.reads(s)))
+	return append(out, fmt.Sprintf("locate %d rows %s", l.Rows, place), fmt.Sprintf("attend %d rows, %d heads over %v",
+		l.Rows, c.cfg.Model.Heads, c.reads(s)))
 }
 
 // reads is the layout that the segment's kernel reads.
@@ -301,10 +304,12 @@ func (c *claims) scored(s *plan.Segment) bool { return c.some(s, "score ") }
 
 // reasonChecks are all reasons of plans of our catalogue; the first prefix that fits counts.
 var reasonChecks = []reasonCheck{
-	{"dense: no row sees more keys than the threshold", mlaFamilies, false, func(c *claims, s *plan.Segment, _ string) bool {
+	{"dense: no row sees more keys than the threshold", mlaFamilies, false, func(c *claims, s *plan.Segment,
+		_ string) bool {
 		return c.some(s, "densely") && all(c.keys(s), func(n int) bool { return n <= c.cfg.T })
 	}},
-	{"every key is read through the cache's representation", mlaFamilies, false, func(c *claims, s *plan.Segment, _ string) bool {
+	{"every key is read through the cache's representation", mlaFamilies, false, func(c *claims, s *plan.Segment,
+		_ string) bool {
 		n := 0
 		for _, l := range s.Launches {
 			n += l.Gather.Count
@@ -328,7 +333,8 @@ var reasonChecks = []reasonCheck{
 	}},
 	{"auto is ", mlaFamilies, true, func(c *claims, s *plan.Segment, _ string) bool { return s.NextN == 0 }},
 	{"decode, verify and draft rows use the decode kernel", "", false, func(c *claims, s *plan.Segment, _ string) bool {
-		return s.NextN > 0 && s.Kernel == c.cfg.Decode && !c.some(s, "gather ") && !c.some(s, "convert ") && !c.some(s, "unpack ")
+		return s.NextN > 0 && s.Kernel == c.cfg.Decode && !c.some(s, "gather ") && !c.some(s, "convert ") && !c.some(s,
+			"unpack ")
 	}},
 	{"pages the batch refers to are rewritten", mlaFamilies, true, func(c *claims, s *plan.Segment, _ string) bool {
 		pages := 0
@@ -350,15 +356,18 @@ var reasonChecks = []reasonCheck{
 	{"short variant: ", "", false, func(c *claims, s *plan.Segment, _ string) bool {
 		return !c.scored(s) && c.some(s, "select all") && all(c.keys(s), func(n int) bool { return n <= c.keptKeys() })
 	}},
-	{"the selection needs scores over the gathered index keys", "", false, func(c *claims, s *plan.Segment, _ string) bool {
-		return c.some(s, "index keys") && c.some(s, "over gathered keys") && all(c.keys(s), func(n int) bool { return n > c.keptKeys() })
+	{"the selection needs scores over the gathered index keys", "", false, func(c *claims, s *plan.Segment,
+		_ string) bool {
+		return c.some(s, "index keys") && c.some(s, "over gathered keys") && all(c.keys(s),
+			func(n int) bool { return n > c.keptKeys() })
 	}},
 	{"scores over pages, each row on its own", "", false, func(c *claims, s *plan.Segment, _ string) bool {
 		return c.some(s, "over pages, 1 at once") && slices.Max(c.keys(s)) > c.keptKeys()
 	}},
 	{"scores over pages, each block of keys read once", "", false, func(c *claims, s *plan.Segment, text string) bool {
 		masked := c.cfg.Hardware.Arch == plan.SM90 && s.NextN == 3
-		return c.some(s, fmt.Sprintf("over pages, %d at once", s.NextN)) && strings.Contains(text, "3 run as 4, of which 1 are masked") == masked
+		return c.some(s, fmt.Sprintf("over pages, %d at once", s.NextN)) && strings.Contains(text,
+			"3 run as 4, of which 1 are masked") == masked
 	}},
 	{"draft rows are always scored one by one", mlaFamilies, false, func(c *claims, s *plan.Segment, _ string) bool {
 		return c.some(s, "over pages, 1 at once")
@@ -366,7 +375,8 @@ var reasonChecks = []reasonCheck{
 	{"no logits are wanted and no layer follows", mlaFamilies, false, func(c *claims, s *plan.Segment, _ string) bool {
 		return len(c.events[s]) == 0
 	}},
-	{"V4 draft layers attend to the window only", "deepseek_v4", false, func(c *claims, s *plan.Segment, _ string) bool {
+	{"V4 draft layers attend to the window only", "deepseek_v4", false, func(c *claims, s *plan.Segment,
+		_ string) bool {
 		return len(c.events[s]) == 1 && c.some(s, "compressed false")
 	}},
 }
@@ -375,10 +385,11 @@ var reasonChecks = []reasonCheck{
 func (c *claims) reason(s *plan.Segment, r plan.Reason) {
 	var heads, padded, rows, keys, launches, limit int
 	if n, _ := fmt.Sscanf(r.Text, "%d index heads run as %d", &heads, &padded); n == 2 {
-		if heads != c.cfg.Model.IndexHeads || padded != s.Indexer.Heads || !slices.ContainsFunc(c.pass.Ops, func(op record.Op) bool {
-			a, ok := op.Args.(kernel.IndexQueryArgs)
-			return ok && a.Heads == heads && a.Padded == padded
-		}) {
+		if heads != c.cfg.Model.IndexHeads || padded != s.Indexer.Heads || !slices.ContainsFunc(c.pass.Ops,
+			func(op record.Op) bool {
+				a, ok := op.Args.(kernel.IndexQueryArgs)
+				return ok && a.Heads == heads && a.Padded == padded
+			}) {
 			c.Fatalf("%q is not what ran", r.Text)
 		}
 		return

@@ -90,7 +90,8 @@ func TestAFailedKernelFailsThePass(t *testing.T) {
 				return nil
 			})
 			_, err := run.Run([]step.Work{w})
-			if !errors.Is(err, plan.E28) || !errors.Is(err, status) || !strings.Contains(err.Error(), "mode extend over 3 rows") {
+			if !errors.Is(err, plan.E28) || !errors.Is(err, status) || !strings.Contains(err.Error(),
+				"mode extend over 3 rows") {
 				t.Errorf("got %v, want E28 with the status and the pass", err)
 			}
 			m.Fail(nil)

@@ -12,8 +12,9 @@ import (
 	"sparrow/plan"
 )
 
-// Two models of a process, each on a device of its own, share nothing that changes: run at the same time, with different
-// caches, they give the bits they give alone. Under the race detector nothing that one writes is read by the other.
+// Two models of a process, each on a device of its own, share nothing that changes: run at the same time, with
+// different caches, they give the bits they give alone. Under the race detector nothing that one writes is read by the
+// other.
 func TestTwoModelsAtOnce(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -22,7 +23,8 @@ func TestTwoModelsAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { src.Close() })
-			policies := []plan.Policy{{Speculation: plan.Speculation{Tokens: 3}}, {KV: "f32", Speculation: plan.Speculation{Tokens: 3}}}
+			policies := []plan.Policy{{Speculation: plan.Speculation{Tokens: 3}}, {KV: "f32",
+				Speculation: plan.Speculation{Tokens: 3}}}
 			load := func() model.Model {
 				dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 2})
 				if err != nil {

@@ -120,8 +120,10 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	error) {
 	t, d := p.Rows, a.params.Dims
 	out := &Pass{Attention: a, cfg: cfg, plan: p,
-		request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots), lens: in.Array(plan.Lengths), kept: in.Array(plan.Kept),
-		start: in.Array(plan.GatherStart), indexStart: in.Array(plan.IndexStart), place: in.Array(plan.Positions), table: in.Array(plan.PageTable),
+		request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots), lens: in.Array(plan.Lengths),
+		kept:  in.Array(plan.Kept),
+		start: in.Array(plan.GatherStart), indexStart: in.Array(plan.IndexStart), place: in.Array(plan.Positions),
+		table:  in.Array(plan.PageTable),
 		angles: mem.Take(kernel.F32, t, 2*len(a.params.InvFreq))}
 	if p.Selects() {
 		out.positions = mem.Take(kernel.I32, t, a.params.TopK)

@@ -24,8 +24,10 @@ func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 	*f = filler{batch: b, width: p.plan.TablePages,
 		request: block.Array(plan.RowRequests), position: block.Array(plan.Positions), slots: block.Array(plan.Slots),
 		lens: block.Array(plan.Lengths), kept: block.Array(plan.Kept), start: block.Array(plan.GatherStart),
-		indexStart: block.Array(plan.IndexStart), table: block.Array(plan.PageTable), gather: block.Array(plan.GatherSlots),
-		index: block.Array(plan.IndexSlots), pages: block.Array(plan.ConvertPages), tables: block.Array(plan.ConvertTables)}
+		indexStart: block.Array(plan.IndexStart), table: block.Array(plan.PageTable),
+		gather: block.Array(plan.GatherSlots),
+		index:  block.Array(plan.IndexSlots), pages: block.Array(plan.ConvertPages),
+		tables: block.Array(plan.ConvertTables)}
 	selects := p.plan.Selects()
 	if selects {
 		b.FillTable(f.table, b.Tables, 0)

@@ -105,7 +105,8 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.graph, "graph", "none", "captured graph: none, capture, replay, piecewise")
 	s.StringVar(&f.splits, "automatic-splits", "", "let kernels cut the key range by load: on or off")
 	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "V4 prompts through a gathered workspace: on, auto or off")
-	s.StringVar(&f.v4Schedule, "v4-schedule", "", "kernel that plans V4's paged scores, catalogue public: own or library")
+	s.StringVar(&f.v4Schedule, "v4-schedule", "",
+		"kernel that plans V4's paged scores, catalogue public: own or library")
 	s.IntVar(&f.tp, "tp", 0, "ranks that share attention heads")
 	s.IntVar(&f.layer, "layer", -1, "also show the indexer path of this layer")
 	s.IntVar(&f.paddedRows, "padded-rows", 0, "rows the batch is padded to")

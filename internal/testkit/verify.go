@@ -8,8 +8,8 @@ import (
 	"sparrow/layout"
 )
 
-// testVerifyScores scores the rows of requests together (kernel.ScoreArgs.NextN) and each on its own: the two must agree
-// to the bit, and with the reference. Groups that are cut are refused.
+// testVerifyScores scores the rows of requests together (kernel.ScoreArgs.NextN) and each on its own: the two must
+// agree to the bit, and with the reference. Groups that are cut are refused.
 func testVerifyScores(p *pair) {
 	const pageTokens, pages, heads, width = 64, 4, 32, 128
 	table := p.ints(2, 2, []int32{3, 1, 0, 2})
@@ -27,12 +27,14 @@ func testVerifyScores(p *pair) {
 			}
 			row, ln := p.ints(rows, 1, owner), p.ints(rows, 1, lens)
 			v := p.normal(rows*heads*layout.IndexDim, 1)
-			q := both{p.on(p.ref, kind, rows, heads*layout.IndexDim, v), p.on(p.dev, kind, rows, heads*layout.IndexDim, v)}
+			q := both{p.on(p.ref, kind, rows, heads*layout.IndexDim, v), p.on(p.dev, kind, rows, heads*layout.IndexDim,
+				v)}
 			w := p.floats(rows, heads, p.normal(rows*heads, 1))
 			blank := make([]float32, rows*width)
 			out, split := p.floats(rows, width, blank), p.on(p.dev, kernel.F32, rows, width, blank)
-			args := kernel.ScoreArgs{Out: out.dev, Q: q.dev, W: w.dev, Keys: keys.dev, Table: table.dev, TableRow: row.dev,
-				Lens: ln.dev, Heads: heads, SkipUpTo: 1, NextN: n}
+			args := kernel.ScoreArgs{Out: out.dev, Q: q.dev, W: w.dev, Keys: keys.dev, Table: table.dev,
+				TableRow: row.dev,
+				Lens:     ln.dev, Heads: heads, SkipUpTo: 1, NextN: n}
 			p.must(p.ref.Scores(kernel.ScoreArgs{Out: out.ref, Q: q.ref, W: w.ref, Keys: keys.ref, Table: table.ref,
 				TableRow: row.ref, Lens: ln.ref, Heads: heads, SkipUpTo: 1, NextN: n}))
 			p.must(p.dev.Scores(args))

@@ -67,7 +67,8 @@ func checkScores(a *kernel.ScoreArgs) error {
 		if n := a.NextN; n > 1 {
 			first := r / n * n
 			if t, want := host.RowI32(a.TableRow, r)[0], host.RowI32(a.TableRow, first)[0]; t != want {
-				return fmt.Errorf("%w: scores: rows %d and %d of a group of %d have table rows %d and %d, want one", kernel.ErrArgument,
+				return fmt.Errorf("%w: scores: rows %d and %d of a group of %d have table rows %d and %d, want one",
+					kernel.ErrArgument,
 					first, r, n, want, t)
 			}
 		}

@@ -31,14 +31,15 @@ func verified(t testing.TB, d *Device, rows, keys, heads int) kernel.ScoreArgs {
 		}
 		return x
 	}
-	pool := kernel.Pool{Mem: tensor(kernel.U8, pages, layout.IndexPageBytes), Layout: layout.IndexPage132, PageTokens: layout.PageTokens}
+	pool := kernel.Pool{Mem: tensor(kernel.U8, pages, layout.IndexPageBytes), Layout: layout.IndexPage132,
+		PageTokens: layout.PageTokens}
 	return kernel.ScoreArgs{Out: tensor(kernel.F32, rows, keys), Q: tensor(kernel.E4M3, rows, heads*layout.IndexDim),
 		W: tensor(kernel.F32, rows, heads), Keys: pool, Table: tensor(kernel.I32, 1, pages, table...),
 		TableRow: tensor(kernel.I32, rows, 1, owner...), Lens: tensor(kernel.I32, rows, 1, lens...), Heads: heads}
 }
 
-// Rows of a paged cache share blocks of keys where the caller says so and only there: native verify and split verify are
-// two paths. Rows that are said to share and do not are refused.
+// Rows of a paged cache share blocks of keys where the caller says so and only there: native verify and split verify
+// are two paths. Rows that are said to share and do not are refused.
 func TestPagedRowsShareKeysAsToldTo(t *testing.T) {
 	d := Open(vec.Best(), kernel.Options{Workers: 1})
 	defer d.Close()

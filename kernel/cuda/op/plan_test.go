@@ -60,10 +60,12 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 		chosen int // bytes of a row's selection
 	}{
 		{"block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:100x3000", layout.FP8Row656, 100, 2048, 4 * 2048},
-		{"many block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:3000x3000", layout.FP8Row656, 3000, 2048, 4 * 2048},
+		{"many block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:3000x3000", layout.FP8Row656, 3000, 2048,
+			4 * 2048},
 		{"raw rows", v32, plan.Policy{KV: "fp8-576"}, "decode:100x3000", layout.FP8Row576, 100, 2048, 4 * 2048},
 		{"V4 entries", v4, plan.Policy{}, "decode:100x3000", layout.V4Row584, 100, 128 + 1024, 4 * (128 + 1024)},
-		{"V4 entries of long contexts", v4, plan.Policy{}, "decode:3x1048576", layout.V4Row584, 3, 128 + 8192, 4 * (128 + 1024)},
+		{"V4 entries of long contexts", v4, plan.Policy{}, "decode:3x1048576", layout.V4Row584, 3, 128 + 8192,
+			4 * (128 + 1024)},
 	} {
 		for _, heads := range []int{16, 64, 65, 128} {
 			c.model.Heads = heads
@@ -74,11 +76,13 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 			scores := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4
 			want := int64(c.rows*c.chosen) + max(scores, partial+stats)
 			if s.TransientBytes != want {
-				t.Errorf("%s, %d heads: the plan counts %d bytes, the operations take %d", c.name, heads, s.TransientBytes, want)
+				t.Errorf("%s, %d heads: the plan counts %d bytes, the operations take %d", c.name, heads,
+					s.TransientBytes, want)
 			}
 			if n := int32(s.RowsPerLaunch); cuda.SparseUnits(n, int32(heads), 1) > math.MaxInt32 ||
 				n < math.MaxInt32 && cuda.SparseUnits(n+1, int32(heads), 1) <= math.MaxInt32 {
-				t.Errorf("%s, %d heads: %d rows of a launch are not the most whose units an int32 counts", c.name, heads, n)
+				t.Errorf("%s, %d heads: %d rows of a launch are not the most whose units an int32 counts", c.name,
+					heads, n)
 			}
 		}
 	}
