@@ -112,7 +112,7 @@ func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 func (d *Device) Hardware() kernel.Hardware {
 	p := d.gpu.Properties()
 	return kernel.Hardware{
-		Arch: p.Hardware(), Multiprocessors: p.SMs, SharedBytes: p.SharedOptinBytes, MemoryBytes: p.MemoryBytes,
+		Arch: p.Hardware(), Multiprocessors: p.SMs, MemoryBytes: p.MemoryBytes,
 	}
 }
 
