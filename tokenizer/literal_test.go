@@ -50,7 +50,7 @@ func TestLiteralSpansHoldNoAddedToken(t *testing.T) {
 			"<a>«<a>»<«a»>«a»<a>", []int32{a, '<', 'b', '>', '<', 'b', '>', 'b', a}},
 		{"in text that normalising moves", []object{{"content": "<b>", "normalized": true}},
 			object{"type": "Replace", "pattern": object{"String": "a"}, "content": "xyz"},
-			"a<b>«aa<b>a»<b>", []int32{'x', 'y', 'z', a, 'x', 'y', 'z', 'x', 'y', 'z', '<', 'b', '>', 'x', 'y', 'z', a}},
+			"a<b>«aa<b>»<b>", []int32{'x', 'y', 'z', a, 'x', 'y', 'z', 'x', 'y', 'z', '<', 'b', '>', a}},
 		{"where normalising joins characters across the edge", []object{{"content": "é>", "normalized": true}},
 			object{"type": "NFC"}, "e«\u0301>»é>", []int32{0xc3, 0xa9, '>', a}},
 	} {

@@ -24,6 +24,7 @@ type engineFlags struct {
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
 	noPrefixCache                     bool
+	controlTokens                     string
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
@@ -36,6 +37,8 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.stepTokens, "step-tokens", 0,
 		"most new tokens of one step: prompts are cut into chunks of it; 0 means 512")
 	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "compute every prompt from its first token")
+	s.StringVar(&f.controlTokens, "control-tokens", "text",
+		"what the spelling of a control token means inside a chat's messages: text, or allow to let it be the token")
 	f.policyFlags.add(s)
 	f.addDraft(s)
 }
@@ -104,6 +107,9 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err := f.sizes(); err != nil {
 		return sparrow.Config{}, err
 	}
+	if f.controlTokens != "text" && f.controlTokens != "allow" {
+		return sparrow.Config{}, fmt.Errorf("--control-tokens %s: supported are text and allow", f.controlTokens)
+	}
 	p, err := f.policy()
 	if err != nil {
 		return sparrow.Config{}, err
@@ -116,6 +122,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		Model: f.model, Name: f.name, Kernels: f.kernels, Workers: f.workers, Pack: f.pack, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, PlanHistory: f.planHistory,
+		ControlTokens: f.controlTokens == "allow",
 	}
 	return c, c.Validate()
 }
