@@ -300,7 +300,8 @@ func cutAfter(rendered mark.Text, last turn) (mark.Text, error) {
 	at := strings.LastIndex(text, trimmed)
 	if at < 0 {
 		return mark.Text{}, fmt.Errorf(
-			"%w: %s: the chat template changes the text of the message, so it cannot be continued", ErrUnsupported, messageField(last.index, "content"))
+			"%w: %s: the chat template changes the text of the message, so it cannot be continued",
+			ErrUnsupported, messageField(last.index, "content"))
 	}
 	// Keep the spaces at the end of the message when the template kept them.
 	if full := strings.TrimLeft(last.Content, " \t\r\n"); strings.HasPrefix(text[at:], full) {

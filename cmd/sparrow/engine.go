@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -107,6 +110,9 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err := f.sizes(); err != nil {
 		return sparrow.Config{}, err
 	}
+	if err := checkModel(f.model); err != nil {
+		return sparrow.Config{}, err
+	}
 	if f.controlTokens != "text" && f.controlTokens != "allow" {
 		return sparrow.Config{}, fmt.Errorf("--control-tokens %s: supported are text and allow", f.controlTokens)
 	}
@@ -125,6 +131,28 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		ControlTokens: f.controlTokens == "allow",
 	}
 	return c, c.Validate()
+}
+
+// checkModel refuses what is no folder, before anything is read.
+func checkModel(path string) error {
+	if path == "" {
+		return nil
+	}
+	const wanted = "a model is a folder with config.json, *.safetensors and tokenizer.json"
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("--model %s: there is no such folder; %s; leave --model out to run the small model inside "+
+			"the binary", path, wanted)
+	case err != nil:
+		return fmt.Errorf("--model: %w", err)
+	case info.IsDir():
+		return nil
+	}
+	if ext := filepath.Ext(path); ext == ".safetensors" || ext == ".json" {
+		return fmt.Errorf("--model %s: this is a file; give the folder it is in: --model %s", path, filepath.Dir(path))
+	}
+	return fmt.Errorf("--model %s: this is a file; %s", path, wanted)
 }
 
 // sizes refuses numbers out of range. What is too large for the model or the machine is an error when it is opened.
