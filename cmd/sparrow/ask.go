@@ -40,8 +40,9 @@ type asker struct {
 
 	request  sparrow.Request // without a prompt
 	chat     chat.Request    // with the system message, if any
-	document string
-	assumed  bool // request.MaxTokens is a default: it is lowered where the context is shorter
+	document string          // stands before the next question
+	last     sparrow.Event   // the end of the latest answer
+	assumed  bool            // request.MaxTokens is a default: it is lowered where the context is shorter
 }
 
 // conversation is the request for the next answer after messages.
@@ -51,6 +52,14 @@ func (a *asker) conversation(messages []chat.Message) sparrow.Request {
 	r := a.request
 	r.Chat = &c
 	return r
+}
+
+// withDocument is a question with the document before it, if there is one.
+func (a *asker) withDocument(question string) string {
+	if a.document == "" {
+		return question
+	}
+	return "Text:\n" + a.document + "\n\nQuestion: " + question
 }
 
 // ask streams one answer and returns what was said, also when it was cut short by an error.
@@ -92,6 +101,7 @@ func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error
 
 // conclude tells how an answer ended.
 func (a *asker) conclude(last sparrow.Event) error {
+	a.last = last
 	if a.trace && last.TraceLog != nil {
 		printTrace(a.side, last, a.request.Sampling.Seed)
 	}
