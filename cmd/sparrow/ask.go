@@ -64,6 +64,7 @@ func (a *asker) withDocument(question string) string {
 
 // ask streams one answer and returns what was said, also when it was cut short by an error.
 func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error) {
+	reading := a.watchPrefill(r)
 	s, err := a.engine.Stream(ctx, r)
 	if bad := (*sparrow.RequestError)(nil); a.assumed && errors.As(err, &bad) && bad.Field == "max_tokens" &&
 		errors.Is(err, sparrow.ErrContext) {
@@ -81,9 +82,12 @@ func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error
 		// A pipe gets the answer alone. Reasoning can still be watched beside it.
 		p.reasoning, p.dim = a.side, isTerminal(a.side)
 	}
+	reading.start()
+	defer reading.stop()
 	var said chat.Collector
 	var last sparrow.Event
 	for ev := range s.All() {
+		reading.stop()
 		said.Add(ev.Deltas...)
 		if r.Chat == nil {
 			p.content(ev.Text)

@@ -43,9 +43,10 @@ var talkCommands = [][2]string{
 	{"/exit", "leaves; so does Ctrl-D"},
 }
 
-const talkKeys = `a line that ends with \ goes on in the next; """ begins and ends a text of several lines
-up and down: earlier lines; Ctrl-A, Ctrl-E: start and end of the line; Ctrl-W, Ctrl-U, Ctrl-K: delete a word, all
-before, all behind; Ctrl-C: drops the line, stops an answer, leaves when typed twice
+const talkKeys = `a line that ends with \ goes on in the next; """ begins and ends several lines
+up and down: earlier lines; Ctrl-A and Ctrl-E: start and end of the line
+Ctrl-W, Ctrl-U and Ctrl-K: delete a word, all before, all behind
+Ctrl-C: drops the line, stops an answer; typed twice it leaves
 `
 
 // run talks until the user leaves or input ends. The program's own reaction to Ctrl-C, ending ctx, is left aside:
