@@ -48,6 +48,10 @@ type Config struct {
 
 	// ChatFormat forces a chat format by name; empty detects it.
 	ChatFormat string
+	// ControlTokens lets messages and tools of chats hold control tokens: <｜User｜> in a message begins a turn.
+	// Without it, what is spelled like one is text, except in an assistant message that the model goes on with. Prompts
+	// that are plain text may hold control tokens in any case.
+	ControlTokens bool
 	// Log receives the engine's messages; nil discards them.
 	Log *slog.Logger
 	// OnLoad is called as weights load, with how many tensors are done.

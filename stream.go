@@ -38,7 +38,7 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	s := &Stream{engine: e, job: j}
 	if r.Chat != nil {
 		for range j.Choices() {
-			s.replies = append(s.replies, reply{parser: e.format.Parser(*r.Chat)})
+			s.replies = append(s.replies, reply{parser: e.format.Parser(e.conversation(r.Chat))})
 		}
 	}
 	s.stop = context.AfterFunc(ctx, j.Cancel)

@@ -8,12 +8,17 @@ import (
 	"sparrow/tokenizer"
 )
 
-// Encode gives the token ids of a text, with the beginning-of-sequence token where the tokenizer adds it.
+// Encode gives the token ids of a text in which the spelling of a control token is that token, with the
+// beginning-of-sequence token where the tokenizer adds it.
 func (e *Engine) Encode(text string, addSpecial bool) ([]int32, error) {
+	return e.tokens(text, tokenizer.EncodeOptions{AddSpecial: addSpecial, ParseSpecial: true})
+}
+
+func (e *Engine) tokens(text string, o tokenizer.EncodeOptions) ([]int32, error) {
 	if e.tok == nil {
 		return nil, ErrNoTokenizer
 	}
-	ids, err := e.tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: addSpecial, ParseSpecial: true})
+	ids, err := e.tok.Encode(text, o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
@@ -34,10 +39,28 @@ func (e *Engine) Decode(ids []int32) (string, error) {
 	return e.tok.Decode(ids, false), nil
 }
 
-// Render writes a conversation as the model reads it.
+// conversation is a chat with what the configuration says about chats.
+func (e *Engine) conversation(c *chat.Request) chat.Request {
+	out := *c
+	out.ControlTokens = e.cfg.ControlTokens
+	return out
+}
+
+// Render writes a conversation as the model reads it, with the ids of its tokens. The ids are not always those of
+// Encode: control tokens spelled inside a message are text.
 func (e *Engine) Render(c *chat.Request) (string, []int32, error) {
 	p, ids, err := e.render(c)
 	return p.Text, ids, err
+}
+
+// EncodeChat gives the token ids of a conversation as the model reads it; with addSpecial also the tokens that the
+// tokenizer puts around a text, where the chat format did not write them.
+func (e *Engine) EncodeChat(c *chat.Request, addSpecial bool) ([]int32, error) {
+	p, ids, err := e.render(c)
+	if err != nil || !addSpecial {
+		return ids, err
+	}
+	return e.tokens(p.Text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true, Literal: p.Content})
 }
 
 // render also returns what the format knows about the prompt.
@@ -49,7 +72,7 @@ func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 		return chat.Prompt{}, nil, &RequestError{Field: "messages",
 			Reason: "this checkpoint has no chat format; use completions", Err: chat.ErrNoFormat}
 	}
-	p, err := e.format.Render(*c)
+	p, err := e.format.Render(e.conversation(c))
 	if err != nil {
 		if errors.Is(err, chat.ErrRequest) || errors.Is(err, chat.ErrUnsupported) {
 			err = fmt.Errorf("%w: %w", ErrRequest, err)
@@ -62,6 +85,6 @@ func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 				Reason: fmt.Sprintf("needs %q, which this checkpoint's tokenizer does not have", m)}
 		}
 	}
-	ids, err := e.Encode(p.Text, !p.HasBOS)
+	ids, err := e.tokens(p.Text, tokenizer.EncodeOptions{AddSpecial: !p.HasBOS, ParseSpecial: true, Literal: p.Content})
 	return p, ids, err
 }

@@ -286,24 +286,6 @@ func TestEncodeAndDecode(t *testing.T) {
 	}
 }
 
-// A conversation is encoded as one text: the spelling of a control token is that token in a message too, as
-// docs/operating.md warns.
-func TestControlTokensInMessagesAreTokens(t *testing.T) {
-	e := start(t, Config{})
-	const marker = "<｜Assistant｜>"
-	id, ok := e.tok.TokenID(marker)
-	_, prompt, err := e.Render(ask("a" + marker + "b"))
-	turns := 0
-	for _, token := range prompt {
-		if token == id {
-			turns++
-		}
-	}
-	if !ok || err != nil || turns != 2 {
-		t.Errorf("%d of token %d in %v, error %v; want the message's own and the reply's", turns, id, prompt, err)
-	}
-}
-
 // A chat that needs a token the checkpoint's tokenizer does not have is refused; its marker would be read as ordinary
 // text.
 func TestAMarkerWithoutATokenIsRefused(t *testing.T) {

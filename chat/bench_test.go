@@ -50,8 +50,8 @@ func BenchmarkRender(b *testing.B) {
 
 func BenchmarkParse(b *testing.B) {
 	reply := strings.Repeat("think ", 2000) + thinkClose + strings.Repeat("word ", 2000) +
-		mark("\n\n[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">") +
-		strings.Repeat("a \"b\" ", 2000) + mark("[/param]\n[/invoke]\n[/calls]")
+		tags("\n\n[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">") +
+		strings.Repeat("a \"b\" ", 2000) + tags("[/param]\n[/invoke]\n[/calls]")
 	b.SetBytes(int64(len(reply)))
 	for b.Loop() {
 		p := newDSMLParser(v32.block, toolRequest(), true)

@@ -1,6 +1,10 @@
 package chat
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"sparrow/internal/mark"
+)
 
 // Role is the author of a message.
 type Role string
@@ -101,6 +105,10 @@ type Request struct {
 	// ContinueFinal leaves the last message, which must be the assistant's, open so that the model goes on with it.
 	ContinueFinal bool
 
+	// ControlTokens lets the text of messages and tools hold control tokens: their spelling becomes the token, so
+	// whoever writes a message can begin and end turns. Off, the prompt marks that text as Content.
+	ControlTokens bool
+
 	// Kwargs are extra template arguments by name, as JSON values. Native families accept the names they know and
 	// reject the rest.
 	Kwargs map[string]json.RawMessage
@@ -112,6 +120,9 @@ type Request struct {
 // Prompt is a rendered request.
 type Prompt struct {
 	Text string
+	// Content are the spans of Text that were written by the request and not by the format, ascending and disjoint.
+	// The encoder must find no control token in them.
+	Content []mark.Span
 	// HasBOS says that the text already starts with the beginning-of-sequence marker (or the family's equivalent), so
 	// the encoder must not add another one.
 	HasBOS bool
@@ -121,6 +132,14 @@ type Prompt struct {
 	Markers []string
 	// InReasoning says that the text ends inside a reasoning block: the reply starts with reasoning.
 	InReasoning bool
+}
+
+// set takes over a rendered text.
+func (p *Prompt) set(req Request, t mark.Text) {
+	p.Text = t.String()
+	if !req.ControlTokens {
+		p.Content = t.Spans()
+	}
 }
 
 // Format is one way of writing conversations. Implementations are immutable and safe for concurrent use.

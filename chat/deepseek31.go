@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"sparrow/chat/jinja"
+	"sparrow/internal/mark"
 )
 
 // DeepSeekV31 is the format of DeepSeek-V3.1 and V3.2-Exp.
@@ -53,7 +54,7 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 		return Prompt{}, err
 	}
 	p := Prompt{HasBOS: true, Stop: []string{deepseekEOS}}
-	var b strings.Builder
+	var b mark.Builder
 	b.WriteString(deepseekBOS)
 	if err := v31System(&b, turns, offered(req)); err != nil {
 		return Prompt{}, err
@@ -62,7 +63,8 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 		t, final := turns[i], i == len(turns)-1
 		switch t.Role {
 		case User:
-			b.WriteString(deepseekUser + t.Content)
+			b.WriteString(deepseekUser)
+			t.write(&b, t.Content)
 		case Assistant:
 			v31Assistant(&b, t, v31Answers(turns, i), req.ContinueFinal && final)
 		case ToolRole:
@@ -71,7 +73,9 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 				return Prompt{}, err
 			}
 			for _, r := range group {
-				b.WriteString(outputBegin + r.Content + outputEnd)
+				b.WriteString(outputBegin)
+				r.write(&b, r.Content)
+				b.WriteString(outputEnd)
 			}
 			i = end - 1
 		}
@@ -93,12 +97,12 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 				last.Role)
 		}
 	}
-	p.Text = b.String()
+	p.set(req, b.Text())
 	return p, nil
 }
 
 // v31System writes all system messages, wherever they stand, and the tools.
-func v31System(b *strings.Builder, turns []turn, tools []Tool) error {
+func v31System(b *mark.Builder, turns []turn, tools []Tool) error {
 	var texts []string
 	for _, t := range turns {
 		if t.Role == System {
@@ -106,7 +110,7 @@ func v31System(b *strings.Builder, turns []turn, tools []Tool) error {
 			tools = append(tools[:len(tools):len(tools)], t.Tools...)
 		}
 	}
-	b.WriteString(strings.Join(texts, "\n\n"))
+	b.Mark(strings.Join(texts, "\n\n"))
 	if len(tools) == 0 {
 		return nil
 	}
@@ -119,7 +123,7 @@ func v31System(b *strings.Builder, turns []turn, tools []Tool) error {
 				return err
 			}
 		}
-		b.WriteString("\n### " + t.Name + "\nDescription: " + t.Description + "\n\nParameters: " + schema + "\n")
+		b.Mark("\n### " + t.Name + "\nDescription: " + t.Description + "\n\nParameters: " + schema + "\n")
 	}
 	b.WriteString(v31ToolsTail)
 	return nil
@@ -133,7 +137,7 @@ func v31Answers(turns []turn, i int) bool {
 	return i >= 0 && turns[i].Role == User
 }
 
-func v31Assistant(b *strings.Builder, t turn, answers, open bool) {
+func v31Assistant(b *mark.Builder, t turn, answers, open bool) {
 	if answers {
 		b.WriteString(deepseekAssistant + thinkClose)
 	}
@@ -141,7 +145,7 @@ func v31Assistant(b *strings.Builder, t turn, answers, open bool) {
 	if _, visible, found := strings.Cut(content, thinkClose); found && len(t.ToolCalls) == 0 {
 		content = visible // reasoning inside the text is not replayed
 	}
-	b.WriteString(content)
+	t.write(b, content)
 	if len(t.ToolCalls) > 0 {
 		b.WriteString(callsBegin)
 		for i, call := range t.ToolCalls {
@@ -149,7 +153,11 @@ func v31Assistant(b *strings.Builder, t turn, answers, open bool) {
 			if err != nil {
 				json = call.Arguments
 			}
-			b.WriteString(callBegin + call.Name + callSep + json + callEnd)
+			b.WriteString(callBegin)
+			b.Mark(call.Name)
+			b.WriteString(callSep)
+			b.Mark(json)
+			b.WriteString(callEnd)
 		}
 		b.WriteString(callsEnd)
 	}

@@ -1,6 +1,6 @@
 package chat
 
-import "strings"
+import "sparrow/internal/mark"
 
 // DeepSeekV32 is the format of DeepSeek-V3.2, whose repository ships an encoder instead of a template.
 //
@@ -59,7 +59,7 @@ type v32Encoder struct {
 	turns    []turn
 	thinking bool
 	last     int // index in turns of the last user or developer message
-	b        strings.Builder
+	b        mark.Builder
 	open     bool // the text ends inside a reasoning block
 }
 
@@ -70,10 +70,10 @@ func (e *v32Encoder) encode() (Prompt, error) {
 		next, err := i+1, error(nil)
 		switch t.Role {
 		case System:
-			e.b.WriteString(t.Content)
+			t.write(&e.b, t.Content)
 			err = v32.declarations(&e.b, t, formatField(e.req, t))
 		case User:
-			e.user(i, t.Content)
+			e.user(i, t)
 		case Developer:
 			err = e.developer(i, t)
 		case Assistant:
@@ -91,12 +91,15 @@ func (e *v32Encoder) encode() (Prompt, error) {
 			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, "+
 				"continue it", role)
 	}
-	return Prompt{Text: e.b.String(), HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}, nil
+	p := Prompt{HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}
+	p.set(e.req, e.b.Text())
+	return p, nil
 }
 
 // user writes a user turn and the marker that begins the assistant's.
-func (e *v32Encoder) user(i int, content string) {
-	e.b.WriteString(deepseekUser + content)
+func (e *v32Encoder) user(i int, t turn) {
+	e.b.WriteString(deepseekUser)
+	t.write(&e.b, t.Content)
 	e.handOver(i)
 }
 
@@ -126,7 +129,8 @@ func (e *v32Encoder) developer(i int, t turn) error {
 	if err := v32.declarations(&e.b, t, formatField(e.req, t)); err != nil {
 		return err
 	}
-	e.b.WriteString(v32DeveloperPrefix + t.Content)
+	e.b.WriteString(v32DeveloperPrefix)
+	t.write(&e.b, t.Content)
 	e.handOver(i)
 	return nil
 }
@@ -138,14 +142,14 @@ func (e *v32Encoder) assistant(i int, t turn) error {
 			return fieldError(messageField(t.index, "reasoning"),
 				"in thinking mode an assistant message after the last user message needs reasoning or tool calls")
 		}
-		e.b.WriteString(t.Reasoning)
+		t.write(&e.b, t.Reasoning)
 		if final && t.Content == "" {
 			return nil // the reasoning itself is continued
 		}
 		e.think(false)
 	}
 	e.open = false
-	e.b.WriteString(t.Content)
+	t.write(&e.b, t.Content)
 	if len(t.ToolCalls) > 0 {
 		e.b.WriteString("\n\n")
 		if err := v32.calls(&e.b, t); err != nil {
@@ -170,7 +174,9 @@ func (e *v32Encoder) results(first int) (int, error) {
 	}
 	e.b.WriteString("\n\n<function_results>")
 	for _, t := range group {
-		e.b.WriteString("\n<result>" + t.Content + "</result>")
+		e.b.WriteString("\n<result>")
+		t.write(&e.b, t.Content)
+		e.b.WriteString("</result>")
 	}
 	e.b.WriteString("\n</function_results>")
 	if end < len(e.turns) || e.req.AddGenerationPrompt {

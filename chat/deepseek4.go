@@ -2,7 +2,8 @@ package chat
 
 import (
 	"fmt"
-	"strings"
+
+	"sparrow/internal/mark"
 )
 
 // DeepSeekV4 is the format of the DeepSeek-V4 family, whose first releases ship an encoder instead of a template.
@@ -108,10 +109,18 @@ func v4Merge(turns []turn) ([]turn, error) {
 			continue
 		}
 		user := turn{Message: Message{Role: User}, index: t.index}
-		var parts []string
+		var b mark.Builder
+		first := true
+		separate := func() {
+			if !first {
+				b.WriteString("\n\n")
+			}
+			first = false
+		}
 		for i < len(turns) && (turns[i].Role == User || turns[i].Role == ToolRole) {
 			if turns[i].Role == User {
-				parts = append(parts, turns[i].Content)
+				separate()
+				turns[i].write(&b, turns[i].Content)
 				i++
 				continue
 			}
@@ -120,11 +129,14 @@ func v4Merge(turns []turn) ([]turn, error) {
 				return nil, err
 			}
 			for _, r := range group {
-				parts = append(parts, "<tool_result>"+r.Content+"</tool_result>")
+				separate()
+				b.WriteString("<tool_result>")
+				r.write(&b, r.Content)
+				b.WriteString("</tool_result>")
 			}
 			i = end
 		}
-		user.Content = strings.Join(parts, "\n\n")
+		user.merged = b.Text()
 		merged = append(merged, user)
 	}
 	return merged, nil
@@ -138,7 +150,7 @@ type v4Encoder struct {
 	drop     bool   // earlier reasoning is not shown
 	last     int    // index in turns of the last user or developer message
 	task     string // asked of that message; empty for none
-	b        strings.Builder
+	b        mark.Builder
 	open     bool // the text ends inside a reasoning block
 }
 
@@ -147,18 +159,21 @@ func (e *v4Encoder) encode() (Prompt, error) {
 		var err error
 		switch t.Role {
 		case System:
-			e.b.WriteString(t.Content)
+			t.write(&e.b, t.Content)
 			err = v4.declarations(&e.b, t, formatField(e.req, t))
 		case Developer:
 			if t.Content == "" {
 				return Prompt{}, fieldError(messageField(t.index, "content"), "a developer message must not be empty")
 			}
-			e.b.WriteString(deepseekUser + t.Content)
+			e.b.WriteString(deepseekUser)
+			t.write(&e.b, t.Content)
 			err = v4.declarations(&e.b, t, formatField(e.req, t))
 		case User:
-			e.b.WriteString(deepseekUser + t.Content)
+			e.b.WriteString(deepseekUser)
+			e.b.Write(t.merged)
 		case Reminder:
-			e.b.WriteString(deepseekReminder + t.Content)
+			e.b.WriteString(deepseekReminder)
+			t.write(&e.b, t.Content)
 		case Assistant:
 			err = e.assistant(i, t)
 		}
@@ -177,7 +192,8 @@ func (e *v4Encoder) encode() (Prompt, error) {
 		return Prompt{}, fieldError("chat_template_kwargs.task",
 			"is asked of the last message, which has role %q; want user or developer", last.Role)
 	}
-	p := Prompt{Text: e.b.String(), HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}
+	p := Prompt{HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}
+	p.set(e.req, e.b.Text())
 	if e.task != "" {
 		p.Markers = []string{taskMarker(e.task)}
 	}
@@ -211,14 +227,14 @@ func (e *v4Encoder) handOver(i int) {
 func (e *v4Encoder) assistant(i int, t turn) error {
 	final := e.req.ContinueFinal && i == len(e.turns)-1
 	if e.thinking && (!e.drop || i > e.last) {
-		e.b.WriteString(t.Reasoning)
+		t.write(&e.b, t.Reasoning)
 		if final && t.Content == "" {
 			return nil // the reasoning itself is continued
 		}
 		e.b.WriteString(thinkClose)
 	}
 	e.open = false
-	e.b.WriteString(t.Content)
+	t.write(&e.b, t.Content)
 	if len(t.ToolCalls) > 0 {
 		e.b.WriteString("\n\n")
 		if err := v4.calls(&e.b, t); err != nil {

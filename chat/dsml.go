@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"sparrow/chat/jinja"
+	"sparrow/internal/mark"
 )
 
 // dialect is what differs between the versions of DeepSeek's markup.
@@ -15,7 +16,7 @@ type dialect struct {
 
 // declarations writes the tools and the response format of a message. field is the path of the response format, for
 // errors.
-func (d dialect) declarations(b *strings.Builder, t turn, field string) error {
+func (d dialect) declarations(b *mark.Builder, t turn, field string) error {
 	if len(t.Tools) > 0 {
 		lines := make([]string, len(t.Tools))
 		for i, tool := range t.Tools {
@@ -25,14 +26,17 @@ func (d dialect) declarations(b *strings.Builder, t turn, field string) error {
 			}
 			lines[i] = line
 		}
-		b.WriteString("\n\n" + d.toolsPrefix + strings.Join(lines, "\n") + d.toolsSuffix)
+		b.WriteString("\n\n" + d.toolsPrefix)
+		b.Mark(strings.Join(lines, "\n"))
+		b.WriteString(d.toolsSuffix)
 	}
 	if len(t.ResponseFormat) > 0 {
 		schema, err := spaced(field, t.ResponseFormat)
 		if err != nil {
 			return err
 		}
-		b.WriteString("\n\n" + dsmlFormatPrefix + schema)
+		b.WriteString("\n\n" + dsmlFormatPrefix)
+		b.Mark(schema)
 	}
 	return nil
 }
@@ -94,15 +98,15 @@ func dropDevelopers(turns []turn) []turn {
 //	</｜DSML｜BLOCK>
 //
 // String values stand as they are, without any escaping; the others are JSON.
-func (d dialect) calls(b *strings.Builder, t turn) error {
+func (d dialect) calls(b *mark.Builder, t turn) error {
 	b.WriteString("<" + dsml + d.block + ">\n")
 	for i, call := range t.ToolCalls {
-		b.WriteString("<" + dsml + `invoke name="` + call.Name + "\">\n")
-		params, err := dsmlParameters(t.arguments[i])
-		if err != nil {
+		b.WriteString("<" + dsml + `invoke name="`)
+		b.Mark(call.Name)
+		b.WriteString("\">\n")
+		if err := dsmlParameters(b, t.arguments[i]); err != nil {
 			return err
 		}
-		b.WriteString(params)
 		b.WriteString("\n</" + dsml + "invoke>\n")
 	}
 	b.WriteString("</" + dsml + d.block + ">")
@@ -110,20 +114,27 @@ func (d dialect) calls(b *strings.Builder, t turn) error {
 }
 
 // dsmlParameters writes one line per argument.
-func dsmlParameters(args *jinja.Dict) (string, error) {
-	var lines []string
+func dsmlParameters(b *mark.Builder, args *jinja.Dict) error {
+	first := true
 	for key, v := range args.All() {
-		kind, text := "true", ""
-		if s, ok := v.(string); ok {
-			text = s
-		} else {
+		kind := "true"
+		text, ok := v.(string)
+		if !ok {
 			kind = "false"
 			var err error
 			if text, err = jinja.JSON(v); err != nil {
-				return "", err
+				return err
 			}
 		}
-		lines = append(lines, "<"+dsml+`parameter name="`+key+`" string="`+kind+`">`+text+"</"+dsml+"parameter>")
+		if !first {
+			b.WriteString("\n")
+		}
+		first = false
+		b.WriteString("<" + dsml + `parameter name="`)
+		b.Mark(key)
+		b.WriteString(`" string="` + kind + `">`)
+		b.Mark(text)
+		b.WriteString("</" + dsml + "parameter>")
 	}
-	return strings.Join(lines, "\n"), nil
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"sparrow/chat/jinja"
+	"sparrow/internal/mark"
 )
 
 // GLM5 is the format of GLM-4.7, GLM-5 and GLM-5.2, for checkpoints without a template.
@@ -71,7 +72,7 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 	}
 
 	p := Prompt{HasBOS: true, Stop: []string{glmEnd, glmUser, glmObservation}}
-	var b strings.Builder
+	var b mark.Builder
 	b.WriteString(glmStart)
 	if err := f.effort(&b, req, thinking); err != nil {
 		return Prompt{}, err
@@ -83,9 +84,11 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 		t, final := turns[i], i == len(turns)-1
 		switch t.Role {
 		case System:
-			b.WriteString(glmSystem + t.Content)
+			b.WriteString(glmSystem)
+			t.write(&b, t.Content)
 		case User:
-			b.WriteString(glmUser + t.Content)
+			b.WriteString(glmUser)
+			t.write(&b, t.Content)
 		case Assistant:
 			if p.InReasoning, err = f.assistant(&b, t, i >= keepFrom, req.ContinueFinal && final,
 				thinking); err != nil {
@@ -98,7 +101,9 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 			}
 			b.WriteString(glmObservation)
 			for _, r := range group {
-				b.WriteString(glmResponseOpen + r.Content + glmResponseClose)
+				b.WriteString(glmResponseOpen)
+				r.write(&b, r.Content)
+				b.WriteString(glmResponseClose)
 			}
 			i = end - 1
 		}
@@ -112,7 +117,7 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 			b.WriteString(f.noReasoning())
 		}
 	}
-	p.Text = b.String()
+	p.set(req, b.Text())
 	return p, nil
 }
 
@@ -124,7 +129,7 @@ func (f GLM5) noReasoning() string {
 	return thinkClose
 }
 
-func (f GLM5) effort(b *strings.Builder, req Request, thinking bool) error {
+func (f GLM5) effort(b *mark.Builder, req Request, thinking bool) error {
 	if !f.V52 {
 		return rejectEffort(req, "GLM-5")
 	}
@@ -142,7 +147,7 @@ func (f GLM5) effort(b *strings.Builder, req Request, thinking bool) error {
 	return nil
 }
 
-func (f GLM5) tools(b *strings.Builder, tools []Tool) error {
+func (f GLM5) tools(b *mark.Builder, tools []Tool) error {
 	if len(tools) == 0 {
 		return nil
 	}
@@ -159,14 +164,15 @@ func (f GLM5) tools(b *strings.Builder, tools []Tool) error {
 		if err != nil {
 			return err
 		}
-		b.WriteString(line + "\n")
+		b.Mark(line)
+		b.WriteString("\n")
 	}
 	b.WriteString(glmToolsTail)
 	return nil
 }
 
 // assistant writes a turn; open leaves its end to the model. It reports whether the text ends inside reasoning.
-func (f GLM5) assistant(b *strings.Builder, t turn, keep, open, thinking bool) (inReasoning bool, err error) {
+func (f GLM5) assistant(b *mark.Builder, t turn, keep, open, thinking bool) (inReasoning bool, err error) {
 	b.WriteString(glmAssistant)
 	reasoning, content := t.Reasoning, t.Content
 	if before, _, found := strings.Cut(content, thinkClose); found && reasoning == "" {
@@ -177,21 +183,25 @@ func (f GLM5) assistant(b *strings.Builder, t turn, keep, open, thinking bool) (
 		content = content[strings.LastIndex(content, thinkClose)+len(thinkClose):]
 	}
 	if open && content == "" && (reasoning != "" || thinking) {
-		b.WriteString(thinkOpen + reasoning)
+		b.WriteString(thinkOpen)
+		t.write(b, reasoning)
 		return true, nil
 	}
 	if keep && reasoning != "" {
-		b.WriteString(thinkOpen + reasoning + thinkClose)
+		b.WriteString(thinkOpen)
+		t.write(b, reasoning)
+		b.WriteString(thinkClose)
 	} else {
 		b.WriteString(f.noReasoning())
 	}
 	if open {
-		b.WriteString(strings.TrimLeft(content, " \t\r\n")) // the end may be inside a word
+		t.write(b, strings.TrimLeft(content, " \t\r\n")) // the end may be inside a word
 		return false, nil
 	}
-	b.WriteString(strings.TrimSpace(content))
+	t.write(b, strings.TrimSpace(content))
 	for i, call := range t.ToolCalls {
-		b.WriteString(glmCallOpen + call.Name)
+		b.WriteString(glmCallOpen)
+		b.Mark(call.Name)
 		for key, v := range t.arguments[i].All() {
 			text, isString := v.(string)
 			if !isString {
@@ -199,7 +209,11 @@ func (f GLM5) assistant(b *strings.Builder, t turn, keep, open, thinking bool) (
 					return false, err
 				}
 			}
-			b.WriteString(glmKeyOpen + key + glmKeyClose + glmValueOpen + text + glmValueClose)
+			b.WriteString(glmKeyOpen)
+			b.Mark(key)
+			b.WriteString(glmKeyClose + glmValueOpen)
+			b.Mark(text)
+			b.WriteString(glmValueClose)
 		}
 		b.WriteString(glmCallClose)
 	}

@@ -33,7 +33,7 @@ var parserMakers = map[string]parserMaker{
 	"glm":  newGLMParser,
 }
 
-func mark(s string) string {
+func tags(s string) string {
 	return strings.NewReplacer("[calls]", "<｜DSML｜function_calls>", "[/calls]", "</｜DSML｜function_calls>",
 		"[invoke ", "<｜DSML｜invoke ", "[/invoke]", "</｜DSML｜invoke>", "[param ", "<｜DSML｜parameter ", "[/param]",
 		"</｜DSML｜parameter>", "[begin]", callsBegin, "[end]", callsEnd, "[call]", callBegin, "[/call]", callEnd,
@@ -73,88 +73,88 @@ var parserCases = []parserCase{
 		want: Message{Reasoning: "hm", Content: "Hello"}},
 	{name: "text that starts like a marker", family: "dsml", text: "<thin air> <｜DSML",
 		want: Message{Content: "<thin air> <｜DSML"}},
-	{name: "markers without tools are text", family: "dsml", noTools: true, text: mark("x[calls]"),
-		want: Message{Content: mark("x[calls]")}},
+	{name: "markers without tools are text", family: "dsml", noTools: true, text: tags("x[calls]"),
+		want: Message{Content: tags("x[calls]")}},
 
-	{name: "one call", family: "dsml", text: mark("Let me see.\n\n[calls]\n[invoke name=\"weather\">\n[param " +
+	{name: "one call", family: "dsml", text: tags("Let me see.\n\n[calls]\n[invoke name=\"weather\">\n[param " +
 		"name=\"city\" string=\"true\">Köln \"a\"\n<b>[/param]\n[param name=\"days\" string=\"false\">2[/param]\n" +
 		"[/invoke]\n[/calls]"),
 		want: Message{Content: "Let me see.", ToolCalls: calls("weather", `{"city": "Köln \"a\"\n<b>", "days": 2}`)}},
-	{name: "reasoning and two calls", family: "dsml", open: true, text: mark("hm</think>\n\n[calls]\n[invoke " +
+	{name: "reasoning and two calls", family: "dsml", open: true, text: tags("hm</think>\n\n[calls]\n[invoke " +
 		"name=\"noop\">\n\n[/invoke]\n[invoke name=\"noop\">\n[param name=\"x\" " +
 		"string=\"false\">{\"a\":[1,2]}[/param]\n[/invoke]\n[/calls]\n"),
 		want: Message{Reasoning: "hm", ToolCalls: calls("noop", "{}", "noop", `{"x": {"a": [1, 2]}}`)}},
 	{name: "self-closing invoke", family: "dsml",
-		text: mark("[calls][invoke name=\"noop\"/>[invoke name=\"noop\" />[/calls]"),
+		text: tags("[calls][invoke name=\"noop\"/>[invoke name=\"noop\" />[/calls]"),
 		want: Message{ToolCalls: calls("noop", "{}", "noop", "{}")}},
 	{name: "JSON inside invoke", family: "dsml",
-		text: mark("[calls]\n[invoke name=\"weather\">\n{\"city\":\"x\",\"days\":1}\n[/invoke]\n[/calls]"),
+		text: tags("[calls]\n[invoke name=\"weather\">\n{\"city\":\"x\",\"days\":1}\n[/invoke]\n[/calls]"),
 		want: Message{ToolCalls: calls("weather", `{"city": "x", "days": 1}`)}},
 	{name: "parameters without the string attribute use the schema", family: "dsml",
-		text: mark("[calls][invoke name=\"weather\">[param name=\"city\">5[/param][param " +
+		text: tags("[calls][invoke name=\"weather\">[param name=\"city\">5[/param][param " +
 			"name=\"days\">5[/param][/invoke][/calls]"),
 		want: Message{ToolCalls: calls("weather", `{"city": "5", "days": 5}`)}},
 	{name: "a value that is not JSON is kept as a string", family: "dsml",
-		text: mark(
+		text: tags(
 			"[calls][invoke name=\"weather\">[param name=\"days\" string=\"false\">two[/param][/invoke][/calls]"),
 		want: Message{ToolCalls: calls("weather", `{"days": "two"}`)}},
 	{name: "block not closed after a complete call", family: "dsml",
-		text: mark("[calls]\n[invoke name=\"noop\">\n[/invoke]\n"), want: Message{ToolCalls: calls("noop", "{}")}},
-	{name: "garbage in the block", family: "dsml", text: mark("a\n\n[calls]\noops"),
-		want: Message{Content: mark("a\n\n[calls]\noops")}, malformed: mark("\n\n[calls]\noops"),
+		text: tags("[calls]\n[invoke name=\"noop\">\n[/invoke]\n"), want: Message{ToolCalls: calls("noop", "{}")}},
+	{name: "garbage in the block", family: "dsml", text: tags("a\n\n[calls]\noops"),
+		want: Message{Content: tags("a\n\n[calls]\noops")}, malformed: tags("\n\n[calls]\noops"),
 		err: ErrMalformedCall},
 	{name: "garbage after a call keeps the call", family: "dsml",
-		text: mark("[calls][invoke name=\"noop\"/>oops[/calls]"),
-		want: Message{Content: mark("oops[/calls]"), ToolCalls: calls("noop", "{}")}, malformed: mark("oops[/calls]"),
+		text: tags("[calls][invoke name=\"noop\"/>oops[/calls]"),
+		want: Message{Content: tags("oops[/calls]"), ToolCalls: calls("noop", "{}")}, malformed: tags("oops[/calls]"),
 		err: ErrMalformedCall},
-	{name: "text after the block", family: "dsml", text: mark("[calls][invoke name=\"noop\"/>[/calls]\n\nbye"),
+	{name: "text after the block", family: "dsml", text: tags("[calls][invoke name=\"noop\"/>[/calls]\n\nbye"),
 		want: Message{Content: "bye", ToolCalls: calls("noop", "{}")}, malformed: "bye", err: ErrMalformedCall},
 	{name: "bad JSON inside invoke", family: "dsml",
-		text:      mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]"),
-		want:      Message{Content: mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]")},
-		malformed: mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]"), err: ErrMalformedCall},
-	{name: "parameter twice", family: "dsml", text: mark("[calls][invoke name=\"weather\">[param name=\"city\" " +
+		text:      tags("[calls][invoke name=\"weather\">{oops[/invoke][/calls]"),
+		want:      Message{Content: tags("[calls][invoke name=\"weather\">{oops[/invoke][/calls]")},
+		malformed: tags("[calls][invoke name=\"weather\">{oops[/invoke][/calls]"), err: ErrMalformedCall},
+	{name: "parameter twice", family: "dsml", text: tags("[calls][invoke name=\"weather\">[param name=\"city\" " +
 		"string=\"true\">a[/param][param name=\"city\" string=\"true\">b[/param]"),
-		want: Message{Content: mark("[param name=\"city\" string=\"true\">b[/param]"),
+		want: Message{Content: tags("[param name=\"city\" string=\"true\">b[/param]"),
 			ToolCalls: calls("weather", `{"city": "a"`)},
-		malformed: mark("[param name=\"city\" string=\"true\">b[/param]"), err: ErrMalformedCall},
-	{name: "cut off in a tag", family: "dsml", text: mark("a\n\n[calls]\n") + "<｜DSML｜invo",
-		want:      Message{Content: mark("a\n\n[calls]\n") + "<｜DSML｜invo"},
-		malformed: mark("\n\n[calls]\n") + "<｜DSML｜invo", err: ErrUnfinishedCall},
+		malformed: tags("[param name=\"city\" string=\"true\">b[/param]"), err: ErrMalformedCall},
+	{name: "cut off in a tag", family: "dsml", text: tags("a\n\n[calls]\n") + "<｜DSML｜invo",
+		want:      Message{Content: tags("a\n\n[calls]\n") + "<｜DSML｜invo"},
+		malformed: tags("\n\n[calls]\n") + "<｜DSML｜invo", err: ErrUnfinishedCall},
 	{name: "cut off in a string", family: "dsml",
-		text: mark("[calls][invoke name=\"weather\">[param name=\"city\" string=\"true\">Kö"),
+		text: tags("[calls][invoke name=\"weather\">[param name=\"city\" string=\"true\">Kö"),
 		want: Message{ToolCalls: calls("weather", `{"city": "Kö`)}, err: ErrUnfinishedCall},
 	{name: "cut off in another value", family: "dsml",
-		text: mark("[calls][invoke name=\"weather\">[param name=\"opts\" string=\"false\">{\"a\": 1"),
+		text: tags("[calls][invoke name=\"weather\">[param name=\"opts\" string=\"false\">{\"a\": 1"),
 		want: Message{ToolCalls: calls("weather", `{"opts": {"a": 1`)}, err: ErrUnfinishedCall},
 
-	{name: "endless tool name", family: "dsml", text: mark("[calls][invoke name=\"") + longName,
-		want:      Message{Content: mark("[calls][invoke name=\"") + longName},
-		malformed: mark("[calls][invoke name=\"") + longName, err: ErrMalformedCall},
+	{name: "endless tool name", family: "dsml", text: tags("[calls][invoke name=\"") + longName,
+		want:      Message{Content: tags("[calls][invoke name=\"") + longName},
+		malformed: tags("[calls][invoke name=\"") + longName, err: ErrMalformedCall},
 	{name: "endless parameter name", family: "dsml",
-		text:      mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" ",
-		want:      Message{Content: mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" "},
-		malformed: mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" ", err: ErrMalformedCall},
+		text:      tags("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" ",
+		want:      Message{Content: tags("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" "},
+		malformed: tags("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" ", err: ErrMalformedCall},
 
 	{name: "endless tool name", family: "v31", text: callBegin + longName + callSep,
 		want: Message{Content: callBegin + longName + callSep}, malformed: callBegin + longName + callSep,
 		err: ErrMalformedCall},
-	{name: "one call", family: "v31", text: mark("See.[begin][call]weather[sep]{\"city\": \"Köln\"}[/call][end]"),
+	{name: "one call", family: "v31", text: tags("See.[begin][call]weather[sep]{\"city\": \"Köln\"}[/call][end]"),
 		want: Message{Content: "See.", ToolCalls: calls("weather", `{"city": "Köln"}`)}},
 	{name: "two calls and white space", family: "v31",
-		text: mark("[begin]\n[call]weather[sep]{}[/call]\n[call]noop[sep][/call][end]\n"),
+		text: tags("[begin]\n[call]weather[sep]{}[/call]\n[call]noop[sep][/call][end]\n"),
 		want: Message{ToolCalls: calls("weather", "{}", "noop", "{}")}},
-	{name: "call without list tokens", family: "v31", text: mark("[call]noop[sep]{}[/call]"),
+	{name: "call without list tokens", family: "v31", text: tags("[call]noop[sep]{}[/call]"),
 		want: Message{ToolCalls: calls("noop", "{}")}},
-	{name: "arguments that are not JSON", family: "v31", text: mark("[begin][call]noop[sep]{oops[/call][end]"),
+	{name: "arguments that are not JSON", family: "v31", text: tags("[begin][call]noop[sep]{oops[/call][end]"),
 		want: Message{ToolCalls: calls("noop", "{oops")}, err: ErrMalformedCall},
-	{name: "cut off in the arguments", family: "v31", text: mark("[begin][call]noop[sep]{\"a\": \"b"),
+	{name: "cut off in the arguments", family: "v31", text: tags("[begin][call]noop[sep]{\"a\": \"b"),
 		want: Message{ToolCalls: calls("noop", `{"a": "b`)}, err: ErrUnfinishedCall},
-	{name: "no separator", family: "v31", text: mark("[begin][call]noop[/call][end]"),
-		want: Message{Content: mark("[begin][call]noop[/call][end]")}, malformed: mark("[begin][call]noop[/call][end]"),
+	{name: "no separator", family: "v31", text: tags("[begin][call]noop[/call][end]"),
+		want: Message{Content: tags("[begin][call]noop[/call][end]")}, malformed: tags("[begin][call]noop[/call][end]"),
 		err: ErrMalformedCall},
-	{name: "text in the list", family: "v31", text: mark("[begin]x"), want: Message{Content: mark("[begin]x")},
-		malformed: mark("[begin]x"), err: ErrMalformedCall},
+	{name: "text in the list", family: "v31", text: tags("[begin]x"), want: Message{Content: tags("[begin]x")},
+		malformed: tags("[begin]x"), err: ErrMalformedCall},
 
 	{name: "endless tool name", family: "glm", text: glmCallOpen + longName + glmCallClose,
 		want: Message{Content: glmCallOpen + longName + glmCallClose}, malformed: glmCallOpen + longName + glmCallClose,
@@ -262,8 +262,8 @@ func TestAnySplitGivesTheSameResult(t *testing.T) {
 // Any concatenation of markers and text must be read the same however it is cut, and without tools nothing may be lost.
 func TestAnySplitOfArbitraryMarkup(t *testing.T) {
 	parts := []string{"a", "\n", "\n\n", " ", "<", "\"", ">", "{", "}", "é", "weather", "city", "<think>", "</think>",
-		mark("[calls]"), mark("[/calls]"), mark("[invoke name=\""), mark("[/invoke]"), mark("[param name=\""),
-		"\" string=\"true\">", "\" string=\"false\">", mark("[/param]"), "\">", "\"/>", callsBegin, callsEnd, callBegin,
+		tags("[calls]"), tags("[/calls]"), tags("[invoke name=\""), tags("[/invoke]"), tags("[param name=\""),
+		"\" string=\"true\">", "\" string=\"false\">", tags("[/param]"), "\">", "\"/>", callsBegin, callsEnd, callBegin,
 		callEnd, callSep, glmCallOpen, glmCallClose, glmKeyOpen, glmKeyClose, glmValueOpen, glmValueClose}
 	for family, makeParser := range parserMakers {
 		rapid.Check(t, func(t *rapid.T) {
@@ -287,7 +287,7 @@ func TestAnySplitOfArbitraryMarkup(t *testing.T) {
 }
 
 func TestContentNeverHoldsPartOfAMarker(t *testing.T) {
-	text := mark("Hi\n\n[calls]\n[invoke name=\"noop\">\n[/invoke]\n[/calls]")
+	text := tags("Hi\n\n[calls]\n[invoke name=\"noop\">\n[/invoke]\n[/calls]")
 	p := newDSMLParser(v32.block, toolRequest(), false)
 	for i := range len(text) {
 		for _, d := range p.Feed(text[i : i+1]) {
@@ -300,7 +300,7 @@ func TestContentNeverHoldsPartOfAMarker(t *testing.T) {
 
 func TestStringArgumentsStreamAsTheyCome(t *testing.T) {
 	p := newDSMLParser(v32.block, toolRequest(), false)
-	p.Feed(mark("[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">"))
+	p.Feed(tags("[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">"))
 	deltas := p.Feed("Kö")
 	if len(deltas) != 1 || deltas[0].Call.Arguments != "Kö" {
 		t.Errorf("after half a value the deltas are %+v, want its text", deltas)

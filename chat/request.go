@@ -8,13 +8,25 @@ import (
 	"strings"
 
 	"sparrow/chat/jinja"
+	"sparrow/internal/mark"
 )
 
 // turn is a checked message that remembers its place in the request and has its JSON parsed.
 type turn struct {
 	Message
 	index     int           // in Request.Messages; -1 for a message the format added
+	prefill   bool          // the model goes on with this message: its markers are markers
 	arguments []*jinja.Dict // parallel to ToolCalls
+	merged    mark.Text     // DeepSeek-V4's user turns: messages and results in one text
+}
+
+// write adds text of the message to a prompt: marked as content, unless the model goes on with it.
+func (t turn) write(b *mark.Builder, text string) {
+	if t.prefill {
+		b.WriteString(text)
+		return
+	}
+	b.Mark(text)
 }
 
 // checkRequest validates what every format relies on and parses the arguments of replayed calls. roles are those the
@@ -38,7 +50,7 @@ func checkRequest(req Request, roles ...Role) ([]turn, error) {
 		if err := checkFields(i, m); err != nil {
 			return nil, err
 		}
-		t := turn{Message: m, index: i}
+		t := turn{Message: m, index: i, prefill: req.ContinueFinal && i == len(req.Messages)-1}
 		for j, call := range m.ToolCalls {
 			args, err := parseArguments(call.Arguments)
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sparrow/chat/jinja"
+	"sparrow/internal/mark"
 )
 
 // Template is the format of a checkpoint that carries a Jinja chat template.
@@ -146,15 +147,32 @@ func (t *Template) Render(req Request) (Prompt, error) {
 		}
 		return Prompt{}, fmt.Errorf("%w: %w", ErrTemplate, err)
 	}
+	if req.ControlTokens {
+		text = mark.Plain(text.String())
+	}
 	if req.ContinueFinal {
 		if text, err = cutAfter(text, turns[len(turns)-1]); err != nil {
 			return Prompt{}, err
 		}
 	}
-	p := Prompt{Text: text, Stop: t.stop, HasBOS: t.bos != "" && strings.HasPrefix(text, t.bos)}
-	open, shut := strings.LastIndex(text, thinkOpen), strings.LastIndex(text, thinkClose)
-	p.InReasoning = open > shut && (req.ContinueFinal || strings.TrimSpace(text[open+len(thinkOpen):]) == "")
+	p := Prompt{Stop: t.stop}
+	p.set(req, text)
+	p.HasBOS = t.bos != "" && strings.HasPrefix(p.Text, t.bos) && len(text.Cut(0, len(t.bos)).Spans()) == 0
+	open, shut := lastMarker(text, thinkOpen), lastMarker(text, thinkClose)
+	p.InReasoning = open > shut && (req.ContinueFinal || strings.TrimSpace(p.Text[open+len(thinkOpen):]) == "")
 	return p, nil
+}
+
+// lastMarker is where a marker stands last, -1 if nowhere. Content that spells it does not count.
+func lastMarker(t mark.Text, marker string) int {
+	s := t.String()
+	for end := len(s); ; {
+		at := strings.LastIndex(s[:end], marker)
+		if at < 0 || len(t.Cut(at, at+len(marker)).Spans()) == 0 {
+			return at
+		}
+		end = at + len(marker) - 1
+	}
 }
 
 // checkReads refuses what the template does not mention: it would have no effect. A wish to think or not to think is
@@ -179,10 +197,10 @@ func (t *Template) checkReads(req Request) error {
 	return nil
 }
 
-func (t *Template) run(req Request, turns []turn) (string, error) {
+func (t *Template) run(req Request, turns []turn) (mark.Text, error) {
 	vars, err := t.variables(req, turns)
 	if err != nil {
-		return "", err
+		return mark.Text{}, err
 	}
 	return t.tmpl.Render(jinja.Options{Vars: vars, Now: t.now})
 }
@@ -197,13 +215,13 @@ func (t *Template) variables(req Request, turns []turn) (map[string]jinja.Value,
 		if err != nil {
 			return nil, fieldError("chat_template_kwargs."+name, "%v", err)
 		}
-		vars[name] = v
+		vars[name] = jinja.Mark(v)
 	}
 	if req.Thinking != nil {
 		vars["thinking"], vars["enable_thinking"] = *req.Thinking, *req.Thinking
 	}
 	if req.Effort != "" {
-		vars["reasoning_effort"] = req.Effort
+		vars["reasoning_effort"] = jinja.Mark(req.Effort)
 	}
 	messages := jinja.NewList()
 	for _, turn := range turns {
@@ -220,7 +238,7 @@ func (t *Template) variables(req Request, turns []turn) (map[string]jinja.Value,
 			if tool.Description == "" {
 				d.Set("description", "") // templates join it to other text
 			}
-			list.Items = append(list.Items, wrapFunction(d))
+			list.Items = append(list.Items, jinja.Mark(wrapFunction(d)))
 		}
 		vars["tools"] = list
 	}
@@ -231,15 +249,22 @@ func (t *Template) variables(req Request, turns []turn) (map[string]jinja.Value,
 func (t *Template) message(turn turn) *jinja.Dict {
 	d := jinja.NewDict()
 	d.Set("role", string(turn.Role))
-	d.Set("content", turn.Content)
+	set := func(name, text string) {
+		if turn.prefill {
+			d.Set(name, text)
+			return
+		}
+		d.Set(name, jinja.Mark(text))
+	}
+	set("content", turn.Content)
 	if turn.Reasoning != "" {
-		d.Set("reasoning_content", turn.Reasoning)
+		set("reasoning_content", turn.Reasoning)
 	}
 	if turn.Name != "" {
-		d.Set("name", turn.Name)
+		set("name", turn.Name)
 	}
 	if turn.ToolCallID != "" {
-		d.Set("tool_call_id", turn.ToolCallID)
+		set("tool_call_id", turn.ToolCallID)
 	}
 	if len(turn.ToolCalls) == 0 {
 		return d
@@ -247,15 +272,15 @@ func (t *Template) message(turn turn) *jinja.Dict {
 	calls := jinja.NewList()
 	for i, call := range turn.ToolCalls {
 		function := jinja.NewDict()
-		function.Set("name", call.Name)
-		function.Set("arguments", turn.arguments[i])
+		function.Set("name", jinja.Mark(call.Name))
+		function.Set("arguments", jinja.Mark(turn.arguments[i]))
 		if t.textArgs {
 			if text, err := jinja.JSON(turn.arguments[i]); err == nil {
-				function.Set("arguments", text)
+				function.Set("arguments", jinja.Mark(text))
 			}
 		}
 		c := jinja.NewDict()
-		c.Set("id", call.ID)
+		c.Set("id", jinja.Mark(call.ID))
 		c.Set("type", "function")
 		c.Set("function", function)
 		calls.Items = append(calls.Items, c)
@@ -265,20 +290,22 @@ func (t *Template) message(turn turn) *jinja.Dict {
 }
 
 // cutAfter ends a rendered conversation right after the text of its last message, which the model is to continue.
-func cutAfter(text string, last turn) (string, error) {
+func cutAfter(rendered mark.Text, last turn) (mark.Text, error) {
+	text := rendered.String()
 	trimmed := strings.TrimSpace(last.Content)
 	if trimmed == "" {
-		return "", fieldError(messageField(last.index, "content"),
+		return mark.Text{}, fieldError(messageField(last.index, "content"),
 			"is empty: a template can only continue a message that has text")
 	}
 	at := strings.LastIndex(text, trimmed)
 	if at < 0 {
-		return "", fmt.Errorf("%w: %s: the chat template changes the text of the message, so it cannot be continued",
+		return mark.Text{}, fmt.Errorf(
+			"%w: %s: the chat template changes the text of the message, so it cannot be continued",
 			ErrUnsupported, messageField(last.index, "content"))
 	}
 	// Keep the spaces at the end of the message when the template kept them.
 	if full := strings.TrimLeft(last.Content, " \t\r\n"); strings.HasPrefix(text[at:], full) {
-		return text[:at+len(full)], nil
+		return rendered.Cut(0, at+len(full)), nil
 	}
-	return text[:at+len(trimmed)], nil
+	return rendered.Cut(0, at+len(trimmed)), nil
 }

@@ -37,7 +37,7 @@ func TestDefaultModelRenderings(t *testing.T) {
 
 func TestDefaultModelCallsAreRead(t *testing.T) {
 	req := toolRequest()
-	got, err := Parse(defaultModel(t).Parser(req), mark("[begin][call]weather[sep]{\"city\": \"Rome\"}[/call][end]"))
+	got, err := Parse(defaultModel(t).Parser(req), tags("[begin][call]weather[sep]{\"city\": \"Rome\"}[/call][end]"))
 	want := Message{Role: Assistant, ToolCalls: calls("weather", `{"city": "Rome"}`)}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v, message (-want +got):\n%s", err, diff)
@@ -47,7 +47,7 @@ func TestDefaultModelCallsAreRead(t *testing.T) {
 // The parser of a template follows the markers in it, or else those of the tokenizer.
 func TestTemplateParserFollowsMarkers(t *testing.T) {
 	glm := "<tool_call>noop<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
-	dsmlReply := mark("[calls][invoke name=\"noop\">{\"a\": 1}[/invoke][/calls]")
+	dsmlReply := tags("[calls][invoke name=\"noop\">{\"a\": 1}[/invoke][/calls]")
 	for _, c := range []struct {
 		name, source, reply string
 		tokens              []string
@@ -56,7 +56,7 @@ func TestTemplateParserFollowsMarkers(t *testing.T) {
 		{"GLM markers among the tokens", "x", glm, []string{"<tool_call>", "<arg_key>"}},
 		{"DSML of V3.2", "<｜DSML｜function_calls>", dsmlReply, nil},
 		{"DSML of V4", "<｜DSML｜tool_calls>", strings.ReplaceAll(dsmlReply, "function_calls", "tool_calls"), nil},
-		{"tokens of V3.1", callBegin + callSep, mark("[begin][call]noop[sep]{\"a\": 1}[/call][end]"), nil},
+		{"tokens of V3.1", callBegin + callSep, tags("[begin][call]noop[sep]{\"a\": 1}[/call][end]"), nil},
 	} {
 		f := newTemplate(t, TemplateConfig{Source: "{{ tools }}" + c.source + "<think>", Tokens: c.tokens})
 		got, err := Parse(f.Parser(toolRequest()), "hm</think>"+c.reply)

@@ -18,8 +18,9 @@ type Engine interface {
 	Encode(text string, addSpecial bool) ([]int32, error)
 	// Decode gives the bytes of the tokens as they are, special tokens included; they need not be whole characters.
 	Decode(ids []int32) (string, error)
-	// Render writes the prompt of a conversation and encodes it as a completion would.
-	Render(r *chat.Request) (text string, ids []int32, err error)
+	// EncodeChat writes the prompt of a conversation and encodes it as a completion would; addSpecial also adds the
+	// tokens that the tokenizer puts around a text.
+	EncodeChat(r *chat.Request, addSpecial bool) ([]int32, error)
 }
 
 // Stream is the events of one request. One goroutine reads and closes it. The engine keeps events until they are

@@ -94,16 +94,15 @@ func (e *fakeEngine) Decode(ids []int32) (string, error) {
 	return string(b), nil
 }
 
-func (e *fakeEngine) Render(r *chat.Request) (string, []int32, error) {
+func (e *fakeEngine) EncodeChat(r *chat.Request, addSpecial bool) ([]int32, error) {
 	var b strings.Builder
 	for _, m := range r.Messages {
 		if m.Role == chat.Developer {
-			return "", nil, fmt.Errorf("%w: messages[0].role: developer is not a role of this model", chat.ErrRequest)
+			return nil, fmt.Errorf("%w: messages[0].role: developer is not a role of this model", chat.ErrRequest)
 		}
 		fmt.Fprintf(&b, "<%s>%s", m.Role, m.Content)
 	}
-	ids, err := e.Encode(b.String(), false)
-	return b.String(), ids, err
+	return e.Encode(b.String(), addSpecial)
 }
 
 // last is the latest request.

@@ -41,11 +41,7 @@ func (s *Server) tokensOf(r *openai.TokenizeRequest) ([]int32, error) {
 	if r.Prompt != nil {
 		return s.engine.Encode(*r.Prompt, r.WantsSpecialTokens())
 	}
-	text, ids, err := s.engine.Render(conversation(r.AsChat()))
-	if err != nil || !r.WantsSpecialTokens() {
-		return ids, err
-	}
-	return s.engine.Encode(text, true)
+	return s.engine.EncodeChat(conversation(r.AsChat()), r.WantsSpecialTokens())
 }
 
 // detokenize answers POST /detokenize.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"sparrow/internal/mark"
 )
 
 // addedToken is an entry of "added_tokens": a text that is one token wherever it
@@ -24,6 +26,9 @@ func (a *addedToken) normalized() bool {
 	}
 	return *a.Normalized
 }
+
+// blank says that the token is white space, for tokenizers that write runs of it so.
+func (a *addedToken) blank() bool { return strings.TrimSpace(a.Content) == "" }
 
 // addedIndex finds the entries of "added_tokens" while the vocabulary is read.
 type addedIndex struct {
@@ -115,23 +120,24 @@ func (a *addedSet) step(node int32, b byte) int32 {
 	return -1
 }
 
-// longest returns the longest token that s begins with, and its length there.
-func (a *addedSet) longest(s string) (tok *addedToken, n int) {
+// longest returns the longest token that s begins with, and its length there. Only
+// the first free bytes of s can be part of a token that is more than white space.
+func (a *addedSet) longest(s string, free int) (tok *addedToken, n int) {
 	at := int32(0)
 	for i := range len(s) {
 		if at = a.step(at, s[i]); at < 0 {
 			break
 		}
-		if t := a.nodes[at].token; t >= 0 {
+		if t := a.nodes[at].token; t >= 0 && (i < free || a.tokens[t].blank()) {
 			tok, n = a.tokens[t], i+1
 		}
 	}
 	return tok, n
 }
 
-// find returns the next token in s at or after from, with the white space it
-// swallows; tok is nil if there is none.
-func (a *addedSet) find(s string, from int) (start, end int, tok *addedToken) {
+// find returns the next token in s at or after from that has no byte in literal,
+// with the white space it swallows; tok is nil if there is none.
+func (a *addedSet) find(s string, from int, literal []mark.Span) (start, end int, tok *addedToken) {
 	if len(a.tokens) == 0 {
 		return 0, 0, nil
 	}
@@ -139,7 +145,14 @@ func (a *addedSet) find(s string, from int) (start, end int, tok *addedToken) {
 		if !a.first[s[i]] {
 			continue
 		}
-		tok, n := a.longest(s[i:])
+		for len(literal) > 0 && literal[0].End <= i {
+			literal = literal[1:]
+		}
+		free := len(s)
+		if len(literal) > 0 {
+			free = literal[0].Start
+		}
+		tok, n := a.longest(s[i:], free-i)
 		if tok == nil {
 			continue
 		}

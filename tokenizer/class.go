@@ -11,13 +11,13 @@ import (
 type class uint8
 
 const (
-	letter  class = 1 << iota // \p{L}
-	mark                      // \p{M}
-	number                    // \p{N}
-	punct                     // \p{P}
-	symbol                    // \p{S}
-	space                     // \s
-	newline                   // [\r\n]
+	letter    class = 1 << iota // \p{L}
+	combining                   // \p{M}
+	number                      // \p{N}
+	punct                       // \p{P}
+	symbol                      // \p{S}
+	space                       // \s
+	newline                     // [\r\n]
 )
 
 // classTable holds the class of every code point, in blocks of 256 of which equal
@@ -44,7 +44,7 @@ var classes = sync.OnceValue(func() *classTable {
 		}
 	}
 	set(unicode.L, letter)
-	set(unicode.M, mark)
+	set(unicode.M, combining)
 	set(unicode.N, number)
 	set(unicode.P, punct)
 	set(unicode.S, symbol)

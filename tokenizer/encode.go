@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"sparrow/internal/mark"
 )
 
 // EncodeOptions say what a text may contain besides text.
@@ -17,6 +19,14 @@ type EncodeOptions struct {
 	// that token, whether the file calls it special or not. Without it every
 	// character is text: what a user typed cannot forge a turn of the conversation.
 	ParseSpecial bool
+
+	// Literal are spans of the text, ascending and disjoint, whose bytes are no part
+	// of an added token although ParseSpecial is set: the contents of messages inside
+	// a rendered conversation. A token that only begins or ends in such a span is not
+	// found either. Text without the spelling of an added token has the same ids
+	// with and without Literal. Added tokens that are nothing but white space are
+	// found everywhere: they are a way to write text, and control nothing.
+	Literal []mark.Span
 }
 
 // Encode returns the tokens of text. The error is ErrUnencodable or ErrPattern;
@@ -75,22 +85,26 @@ type encoder struct {
 // text encodes a whole text: added tokens that are looked for as they are, and
 // between them text to be normalised.
 func (e *encoder) text(s string) error {
-	return e.split(&e.t.raw, s, func(s string) error {
-		return e.split(&e.t.normed, e.t.normalize(s), e.plain)
+	return e.split(&e.t.raw, s, e.opts.Literal, func(s string, literal []mark.Span) error {
+		n := e.t.normalize(s)
+		return e.split(&e.t.normed, n, e.t.normalizedSpans(s, n, literal), e.plain)
 	})
 }
 
-// split appends the added tokens of set found in s, and gives what lies between
-// them to rest.
-func (e *encoder) split(set *addedSet, s string, rest func(string) error) error {
-	at := 0
+// split appends the added tokens of set found in s outside literal, and gives what
+// lies between them to rest.
+func (e *encoder) split(set *addedSet, s string, literal []mark.Span, rest func(string, []mark.Span) error) error {
+	at, ahead := 0, literal
 	for e.opts.ParseSpecial {
-		start, end, tok := set.find(s, at)
+		for len(ahead) > 0 && ahead[0].End <= at {
+			ahead = ahead[1:]
+		}
+		start, end, tok := set.find(s, at, ahead)
 		if tok == nil {
 			break
 		}
 		if at < start {
-			if err := rest(s[at:start]); err != nil {
+			if err := rest(s[at:start], mark.Within(literal, at, start)); err != nil {
 				return err
 			}
 		}
@@ -100,11 +114,11 @@ func (e *encoder) split(set *addedSet, s string, rest func(string) error) error 
 	if at == len(s) {
 		return nil
 	}
-	return rest(s[at:])
+	return rest(s[at:], mark.Within(literal, at, len(s)))
 }
 
 // plain encodes text without added tokens.
-func (e *encoder) plain(s string) error {
+func (e *encoder) plain(s string, _ []mark.Span) error {
 	return e.t.pieces.each(e.sc, s, func(piece string) (err error) {
 		e.ids, err = e.t.model.encode(&e.sc.merge, e.ids, piece)
 		return err
@@ -116,4 +130,44 @@ func (t *Tokenizer) normalize(s string) string {
 		s = n(s)
 	}
 	return s
+}
+
+// normalizedSpans are the spans of n, the normalised s, that hold what s has in
+// literal. Normalising can join characters across the edge of a span; then the span
+// grows by what was joined.
+func (t *Tokenizer) normalizedSpans(s, n string, literal []mark.Span) []mark.Span {
+	if len(literal) == 0 || len(t.normalizers) == 0 {
+		return literal
+	}
+	if _, _, tok := t.normed.find(n, 0, nil); tok == nil {
+		return nil // there is nothing to keep from being found
+	}
+	var out []mark.Span
+	for _, m := range literal {
+		// The bytes that s[:Start] alone gives, and those that s[End:] alone gives, owe nothing to the span.
+		start, after := commonPrefix(n, t.normalize(s[:m.Start])), commonSuffix(n, t.normalize(s[m.End:]))
+		if len(out) > 0 {
+			start = max(start, out[len(out)-1].End)
+		}
+		if end := len(n) - after; start < end {
+			out = append(out, mark.Span{Start: start, End: end})
+		}
+	}
+	return out
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+func commonSuffix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	return n
 }

@@ -95,12 +95,12 @@ func deepSeekRule(t *classTable, s string, i int) int {
 		}
 	}
 	if c&(letter|punct|symbol|newline) == 0 && i+size < len(s) {
-		if next, _ := t.at(s, i+size); next&(letter|mark) != 0 {
-			return t.run(s, i+size, letter|mark)
+		if next, _ := t.at(s, i+size); next&(letter|combining) != 0 {
+			return t.run(s, i+size, letter|combining)
 		}
 	}
-	if c&(letter|mark) != 0 {
-		return t.run(s, i+size, letter|mark)
+	if c&(letter|combining) != 0 {
+		return t.run(s, i+size, letter|combining)
 	}
 	if j := afterBlank(s, i); j < len(s) {
 		if c, size := t.at(s, j); c&(punct|symbol) != 0 {

@@ -1,6 +1,10 @@
 package jinja
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"sparrow/internal/mark"
+)
 
 // attr is object.name: a method or attribute of the object's type, or else a key.
 func (in *interp) attr(object Value, name string) (Value, error) {
@@ -18,8 +22,9 @@ func (in *interp) attr(object Value, name string) (Value, error) {
 		if m, ok := method(o, name, listMethods); ok {
 			return m, nil
 		}
-	case string:
-		if m, ok := method(o, name, stringMethods); ok {
+	case string, *mark.Text:
+		text, _ := asText(o)
+		if m, ok := method(text, name, stringMethods); ok {
 			return m, nil
 		}
 	case *namespace:
@@ -45,7 +50,7 @@ func (in *interp) item(object, key Value) (Value, error) {
 	}
 	switch o := object.(type) {
 	case Undefined:
-		return nil, runtimef("%s is undefined: cannot read %s of it", o.what, repr(key))
+		return nil, runtimef("%s is undefined: cannot read %s of it", o.what, repr(key).String())
 	case *Dict:
 		if v, ok := o.lookup(key); ok {
 			return v, nil
@@ -59,25 +64,31 @@ func (in *interp) item(object, key Value) (Value, error) {
 				return o.Items[i], nil
 			}
 		}
-	case string:
+	case string, *mark.Text:
 		if i, _, isInt, ok := number(key); ok && isInt {
-			return charAt(o, i), nil
+			text, _ := asText(o)
+			return charAt(text, i), nil
 		}
 	}
-	if name, ok := key.(string); ok {
+	if name, ok := asString(key); ok {
 		return in.attr(object, name)
 	}
-	return Undefined{repr(key) + " of " + typeName(object)}, nil
+	return Undefined{repr(key).String() + " of " + typeName(object)}, nil
 }
 
-func charAt(s string, i int64) Value {
+func charAt(t mark.Text, i int64) Value {
+	s := t.String()
 	if i < 0 {
 		i += int64(utf8.RuneCountInString(s))
 	}
 	if i >= 0 {
-		for _, r := range s {
-			if i == 0 {
+		for at, r := range s {
+			if i == 0 && len(t.Spans()) == 0 {
 				return string(r)
+			}
+			if i == 0 {
+				_, size := utf8.DecodeRuneInString(s[at:])
+				return textValue(t.Cut(at, at+size))
 			}
 			i--
 		}
@@ -93,11 +104,9 @@ func sequence(v Value) ([]Value, bool) {
 	case *Dict:
 		return v.keys, true
 	case string:
-		out := make([]Value, 0, len(v))
-		for _, r := range v {
-			out = append(out, string(r))
-		}
-		return out, true
+		return characters(mark.Plain(v)), true
+	case *mark.Text:
+		return characters(*v), true
 	case Undefined:
 		return nil, true
 	}
@@ -107,8 +116,12 @@ func sequence(v Value) ([]Value, bool) {
 // iterate is sequence with memory counted and a copy taken, so that appending to a list while looping over it does not
 // change the loop.
 func (in *interp) iterate(v Value) ([]Value, error) {
-	if s, ok := v.(string); ok {
-		if err := in.charge(valueBytes * 2 * len(s)); err != nil {
+	if t, ok := asText(v); ok {
+		each := 2
+		if len(t.Spans()) > 0 {
+			each = 6 // a text with its marks
+		}
+		if err := in.charge(valueBytes * each * len(t.String())); err != nil {
 			return nil, err
 		}
 	}
@@ -152,6 +165,15 @@ func (in *interp) evalSlice(e *sliceExpr, s *scope) (Value, error) {
 		}
 		items, err := cutRunes([]rune(o), bounds)
 		return string(items), err
+	case *mark.Text:
+		chars, err := in.iterate(o)
+		if err != nil {
+			return nil, err
+		}
+		if chars, err = cutRunes(chars, bounds); err != nil {
+			return nil, err
+		}
+		return in.newText(joined(chars))
 	case Undefined:
 		return nil, runtimef("%s is undefined: cannot slice it", o.what)
 	}

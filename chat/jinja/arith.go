@@ -3,6 +3,8 @@ package jinja
 import (
 	"math"
 	"strings"
+
+	"sparrow/internal/mark"
 )
 
 // arithmetic computes + - * / // % and **.
@@ -34,7 +36,7 @@ func (in *interp) arithmetic(op string, a, b Value) (Value, error) {
 			}
 		}
 	case "%":
-		if format, ok := a.(string); ok {
+		if format, ok := asText(a); ok {
 			return in.percentFormat(format, b)
 		}
 	}
@@ -44,12 +46,14 @@ func (in *interp) arithmetic(op string, a, b Value) (Value, error) {
 // join adds strings, lists or tuples.
 func (in *interp) join(a, b Value) (Value, error) {
 	switch a := a.(type) {
-	case string:
+	case string, *mark.Text:
 		if b, ok := b.(string); ok {
-			if err := in.charge(len(a) + len(b)); err != nil {
-				return nil, err
+			if a, ok := a.(string); ok {
+				return a + b, in.charge(len(a) + len(b))
 			}
-			return a + b, nil
+		}
+		if _, ok := asText(b); ok {
+			return in.newText(joined([]Value{a, b}))
 		}
 	case *List:
 		if b, ok := b.(*List); ok && a.Tuple == b.Tuple {
@@ -71,6 +75,8 @@ func (in *interp) repeat(v Value, n int64) (out Value, ok bool, err error) {
 	switch v := v.(type) {
 	case string:
 		size = len(v)
+	case *mark.Text:
+		size = len(v.String()) + valueBytes*len(v.Spans())
 	case *List:
 		size = valueBytes * len(v.Items)
 	default:
@@ -88,6 +94,13 @@ func (in *interp) repeat(v Value, n int64) (out Value, ok bool, err error) {
 	}
 	if s, isText := v.(string); isText {
 		return strings.Repeat(s, int(n)), true, nil
+	}
+	if t, isText := v.(*mark.Text); isText {
+		var b mark.Builder
+		for range n {
+			b.Write(*t)
+		}
+		return textValue(b.Text()), true, nil
 	}
 	list := v.(*List)
 	items := make([]Value, 0, len(list.Items)*int(n))

@@ -113,8 +113,7 @@ func (m *macro) call(in *interp, args *callArgs) (Value, error) {
 	}
 	s.set("varargs", extra)
 	s.set("kwargs", kwargs)
-	text, err := in.capture(def.body, s)
-	return text, err
+	return in.capture(def.body, s)
 }
 
 // call calls a value.

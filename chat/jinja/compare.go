@@ -20,6 +20,7 @@ func equalDepth(a, b Value, depth int, budget *int) bool {
 		*budget = 0
 		return false
 	}
+	a, b = unmarked(a), unmarked(b)
 	if ai, af, aInt, ok := number(a); ok {
 		bi, bf, bInt, ok := number(b)
 		if !ok {
@@ -95,8 +96,8 @@ func (in *interp) orderDepth(a, b Value, depth int) (int, error) {
 	case aOK && bOK:
 		return sign(af < bf, af > bf), nil
 	}
-	if as, ok := a.(string); ok {
-		if bs, ok := b.(string); ok {
+	if as, ok := asString(a); ok {
+		if bs, ok := asString(b); ok {
 			return strings.Compare(as, bs), nil
 		}
 	}
@@ -133,9 +134,9 @@ func (in *interp) holds(container, item Value) (bool, error) {
 	if err := in.touch(container, item); err != nil {
 		return false, err
 	}
-	switch c := container.(type) {
+	switch c := unmarked(container).(type) {
 	case string:
-		s, ok := item.(string)
+		s, ok := asString(item)
 		if !ok {
 			return false, runtimef("'in' needs a string on its left, not %s, when its right is a string",
 				typeName(item))

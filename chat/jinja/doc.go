@@ -7,5 +7,8 @@
 // Templates come with checkpoints and are not trusted: parsing and rendering stop with an error at fixed limits of
 // depth, steps, memory and output, and never read files, the environment or the clock (the caller passes one in).
 //
+// Text of the request can be marked ([Mark]). Templates see no difference; the rendered text says which of its bytes
+// were marked, through every filter, method and operator that a template sends them.
+//
 // Not supported, and rejected by name: template inheritance, imports, includes, recursive loops and the do statement.
 package jinja

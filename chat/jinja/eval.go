@@ -1,6 +1,6 @@
 package jinja
 
-import "strings"
+import "sparrow/internal/mark"
 
 // eval computes an expression.
 func (in *interp) eval(e expr, s *scope) (Value, error) {
@@ -159,19 +159,17 @@ func (in *interp) evalBinary(e *binaryExpr, s *scope) (Value, error) {
 }
 
 func (in *interp) evalConcat(e *concatExpr, s *scope) (Value, error) {
-	var b strings.Builder
+	var b mark.Builder
 	for _, part := range e.parts {
 		v, err := in.eval(part, s)
 		if err != nil {
 			return nil, err
 		}
-		text := str(v)
-		if err := in.charge(len(text)); err != nil {
+		if err := in.add(&b, text(v)); err != nil {
 			return nil, err
 		}
-		b.WriteString(text)
 	}
-	return b.String(), nil
+	return textValue(b.Text()), nil
 }
 
 func (in *interp) evalUnary(e *unaryExpr, s *scope) (Value, error) {

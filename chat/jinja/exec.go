@@ -1,5 +1,7 @@
 package jinja
 
+import "sparrow/internal/mark"
+
 // signal is how a list of statements ended.
 type signal int
 
@@ -29,13 +31,13 @@ func (in *interp) exec(st stmt, s *scope) (signal, error) {
 	defer func() { in.depth-- }()
 	switch st := st.(type) {
 	case *textStmt:
-		return normal, in.write(st.text)
+		return normal, in.write(mark.Plain(st.text))
 	case *outputStmt:
 		v, err := in.eval(st.value, s)
 		if err != nil {
 			return normal, err
 		}
-		return normal, in.write(str(v))
+		return normal, in.write(text(v))
 	case *ifStmt:
 		return in.execIf(st, s)
 	case *forStmt:
@@ -55,15 +57,15 @@ func (in *interp) exec(st stmt, s *scope) (signal, error) {
 		}
 		return in.run(st.body, inner)
 	case *filterStmt:
-		text, err := in.capture(st.body, s.child())
+		captured, err := in.capture(st.body, s.child())
 		if err != nil {
 			return normal, err
 		}
-		v, err := in.filterChain(st.filter, text, s)
+		v, err := in.filterChain(st.filter, captured, s)
 		if err != nil {
 			return normal, err
 		}
-		return normal, in.write(str(v))
+		return normal, in.write(text(v))
 	case *macroStmt:
 		s.set(st.macro.name, &macro{def: st.macro, scope: s})
 		return normal, nil
@@ -212,11 +214,10 @@ func (in *interp) assign(t target, v Value, s *scope) error {
 }
 
 func (in *interp) execSetBlock(st *setBlockStmt, s *scope) error {
-	text, err := in.capture(st.body, s.child())
+	v, err := in.capture(st.body, s.child())
 	if err != nil {
 		return err
 	}
-	var v Value = text
 	if st.filter != nil {
 		if v, err = in.filterChain(st.filter, v, s); err != nil {
 			return err
@@ -240,5 +241,5 @@ func (in *interp) execCall(st *callStmt, s *scope) error {
 	if err != nil {
 		return err
 	}
-	return in.write(str(v))
+	return in.write(text(v))
 }

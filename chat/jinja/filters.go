@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"sparrow/internal/mark"
 )
 
 // filterFunc computes "operand | name(args)".
@@ -21,12 +23,12 @@ func init() {
 		"d":          defaultFilter,
 		"default":    defaultFilter,
 		"dictsort":   dictsortFilter,
-		"e":          textFilter(escapeHTML),
-		"escape":     textFilter(escapeHTML),
+		"e":          escapeFilter,
+		"escape":     escapeFilter,
 		"first":      firstFilter,
 		"float":      floatFilter,
 		"format": func(in *interp, v Value, a *callArgs) (Value, error) {
-			return in.percentFormat(str(v), newTuple(a.pos...))
+			return in.percentFormat(text(v), newTuple(a.pos...))
 		},
 		"indent":     indentFilter,
 		"int":        intFilter,
@@ -41,14 +43,14 @@ func init() {
 		"min":        extremeFilter(-1),
 		"reject":     selectFilter(false),
 		"rejectattr": selectAttrFilter(false),
-		"replace":    func(in *interp, v Value, a *callArgs) (Value, error) { return replaceString(in, str(v), a) },
+		"replace":    func(in *interp, v Value, a *callArgs) (Value, error) { return replaceString(in, text(v), a) },
 		"reverse":    reverseFilter,
 		"round":      roundFilter,
 		"safe":       func(_ *interp, v Value, _ *callArgs) (Value, error) { return v, nil },
 		"select":     selectFilter(true),
 		"selectattr": selectAttrFilter(true),
 		"sort":       sortFilter,
-		"string":     textFilter(func(s string) string { return s }),
+		"string":     stringFilter,
 		"sum":        sumFilter,
 		"title":      textFilter(titleFilter),
 		"tojson":     tojsonFilter,
@@ -74,13 +76,26 @@ func textFilter(f func(string) string) filterFunc {
 		if _, err := a.bind("this filter"); err != nil {
 			return nil, err
 		}
-		return in.newString(f(str(v)))
+		return in.newText(rewrite(text(v), f))
 	}
 }
 
-var htmlEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
+// stringFilter prints a value.
+func stringFilter(in *interp, v Value, a *callArgs) (Value, error) {
+	if _, err := a.bind("string"); err != nil {
+		return nil, err
+	}
+	return in.newText(text(v))
+}
 
-func escapeHTML(s string) string { return htmlEscapes.Replace(s) }
+func escapeFilter(in *interp, v Value, a *callArgs) (Value, error) {
+	if _, err := a.bind("escape"); err != nil {
+		return nil, err
+	}
+	return in.newText(text(v).Map(htmlEscapes.Replace))
+}
+
+var htmlEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
 // titleFilter starts each word with a capital; words end at spaces, hyphens and opening brackets.
 func titleFilter(s string) string {
@@ -102,7 +117,7 @@ func titleFilter(s string) string {
 }
 
 func trimFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	return stringMethods["strip"](in, str(v), a)
+	return stringMethods["strip"](in, text(v), a)
 }
 
 func lengthFilter(_ *interp, v Value, _ *callArgs) (Value, error) {
@@ -153,12 +168,12 @@ func tojsonFilter(in *interp, v Value, a *callArgs) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return in.newString(text)
+	return in.newText(text)
 }
 
 // marginText is an indentation given as text or as a number of spaces.
 func marginText(v Value) (string, error) {
-	switch v := v.(type) {
+	switch v := unmarked(v).(type) {
 	case string:
 		return v, nil
 	case int64:
@@ -181,21 +196,28 @@ func indentFilter(in *interp, v Value, a *callArgs) (Value, error) {
 			return nil, err
 		}
 	}
-	parts := lines(str(v) + "\n")
-	if err := in.charge(len(str(v)) + len(margin)*len(parts)); err != nil {
-		return nil, err
+	parts := lines(text(v))
+	if len(parts) == 0 || endsLine(str(v)) {
+		parts = append(parts, mark.Text{})
 	}
 	blank := !isAbsent(args[2]) && truth(args[2])
-	for i := 1; i < len(parts); i++ {
-		if parts[i] != "" || blank {
-			parts[i] = margin + parts[i]
+	first := !isAbsent(args[1]) && truth(args[1])
+	var b mark.Builder
+	for i, part := range parts {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		if i == 0 && first || i > 0 && (part.String() != "" || blank) {
+			b.WriteString(margin)
+		}
+		if err := in.add(&b, part); err != nil {
+			return nil, err
+		}
+		if err := in.charge(len(margin) + 1); err != nil {
+			return nil, err
 		}
 	}
-	text := strings.Join(parts, "\n")
-	if !isAbsent(args[1]) && truth(args[1]) {
-		text = margin + text
-	}
-	return text, nil
+	return textValue(b.Text()), nil
 }
 
 func intFilter(_ *interp, v Value, a *callArgs) (Value, error) {
@@ -210,7 +232,7 @@ func intFilter(_ *interp, v Value, a *callArgs) (Value, error) {
 	if n, ok := args[1].(int64); ok && (n == 0 || n >= 2 && n <= 36) {
 		base = n
 	}
-	if text, ok := v.(string); ok {
+	if text, ok := asString(v); ok {
 		text = strings.TrimFunc(text, isSpace)
 		if base == 10 || base == 0 {
 			if n, err := strconv.ParseInt(text, int(base), 64); err == nil {
@@ -246,7 +268,7 @@ func floatFilter(_ *interp, v Value, a *callArgs) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text, ok := v.(string); ok {
+	if text, ok := asString(v); ok {
 		if f, err := strconv.ParseFloat(strings.TrimFunc(text, isSpace), 64); err == nil {
 			return f, nil
 		}
@@ -273,7 +295,7 @@ func roundFilter(_ *interp, v Value, a *callArgs) (Value, error) {
 		precision = min(max(n, -300), 300)
 	}
 	method := "common"
-	if s, ok := args[1].(string); ok {
+	if s, ok := asString(args[1]); ok {
 		method = s
 	}
 	scale := math.Pow(10, float64(precision))

@@ -4,21 +4,24 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"sparrow/internal/mark"
 )
 
 // maxFieldWidth bounds the width and precision a format may ask for.
 const maxFieldWidth = 1000
 
 // percentFormat is Python's "text %s" % value for the conversions s, r, d, i, x, X, o, f, e, g and %.
-func (in *interp) percentFormat(format string, value Value) (Value, error) {
+func (in *interp) percentFormat(pattern mark.Text, value Value) (Value, error) {
+	format := pattern.String()
 	args := []Value{value}
 	if list, ok := value.(*List); ok && list.Tuple {
 		args = list.Items
 	}
-	var b strings.Builder
+	var b mark.Builder
 	for i := 0; i < len(format); i++ {
 		if format[i] != '%' {
-			b.WriteByte(format[i])
+			b.Write(pattern.Cut(i, i+1))
 			continue
 		}
 		spec := i
@@ -30,40 +33,40 @@ func (in *interp) percentFormat(format string, value Value) (Value, error) {
 			return nil, runtimef("format ends inside a conversion")
 		}
 		if format[i] == '%' {
-			b.WriteByte('%')
+			b.Write(pattern.Cut(i, i+1))
 			continue
 		}
 		if len(args) == 0 {
 			return nil, runtimef("format has more conversions than values")
 		}
-		text, err := convert(format[spec:i], format[i], args[0])
+		converted, err := convert(format[spec:i], format[i], args[0])
 		if err != nil {
 			return nil, err
 		}
 		args = args[1:]
-		b.WriteString(text)
+		b.Write(converted)
 	}
 	if len(args) > 0 {
 		if _, isDict := value.(*Dict); !isDict {
 			return nil, runtimef("format has fewer conversions than values")
 		}
 	}
-	return in.newString(b.String())
+	return in.newText(b.Text())
 }
 
 // convert prints one value; flags is "%" with flags, width and precision.
-func convert(flags string, verb byte, v Value) (string, error) {
+func convert(flags string, verb byte, v Value) (mark.Text, error) {
 	for _, part := range strings.FieldsFunc(flags, func(r rune) bool { return r < '0' || r > '9' }) {
 		if n, err := strconv.Atoi(part); err != nil || n > maxFieldWidth {
-			return "", limitf("format width %s is more than %d", part, maxFieldWidth)
+			return mark.Text{}, limitf("format width %s is more than %d", part, maxFieldWidth)
 		}
 	}
 	i, f, isInt, ok := number(v)
 	switch verb {
 	case 's':
-		return fmt.Sprintf(flags+"s", str(v)), nil
+		return padded(flags, text(v)), nil
 	case 'r':
-		return fmt.Sprintf(flags+"s", repr(v)), nil
+		return padded(flags, repr(v)), nil
 	case 'd', 'i', 'x', 'X', 'o':
 		if !ok {
 			break
@@ -74,25 +77,34 @@ func convert(flags string, verb byte, v Value) (string, error) {
 		if verb == 'i' {
 			verb = 'd'
 		}
-		return fmt.Sprintf(flags+string(verb), i), nil
+		return mark.Plain(fmt.Sprintf(flags+string(verb), i)), nil
 	case 'f', 'e', 'g':
 		if ok {
-			return fmt.Sprintf(flags+string(verb), f), nil
+			return mark.Plain(fmt.Sprintf(flags+string(verb), f)), nil
 		}
 	default:
-		return "", fmt.Errorf("%w: format conversion %%%c", ErrUnsupported, verb)
+		return mark.Text{}, fmt.Errorf("%w: format conversion %%%c", ErrUnsupported, verb)
 	}
-	return "", runtimef("format conversion %%%c needs a number, not %s", verb, typeName(v))
+	return mark.Text{}, runtimef("format conversion %%%c needs a number, not %s", verb, typeName(v))
+}
+
+// padded is a text in a field of the given width and precision.
+func padded(flags string, t mark.Text) mark.Text {
+	if flags == "%" {
+		return t
+	}
+	return rewrite(t, func(s string) string { return fmt.Sprintf(flags+"s", s) })
 }
 
 // formatString is str.format for the fields {}, {0} and {name}, without conversions.
-func formatString(in *interp, s string, a *callArgs) (Value, error) {
-	var b strings.Builder
+func formatString(in *interp, t mark.Text, a *callArgs) (Value, error) {
+	s := t.String()
+	var b mark.Builder
 	next := 0
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if (c == '{' || c == '}') && i+1 < len(s) && s[i+1] == c {
-			b.WriteByte(c)
+			b.Write(t.Cut(i, i+1))
 			i++
 			continue
 		}
@@ -100,7 +112,7 @@ func formatString(in *interp, s string, a *callArgs) (Value, error) {
 			return nil, runtimef("format: single '}'")
 		}
 		if c != '{' {
-			b.WriteByte(c)
+			b.Write(t.Cut(i, i+1))
 			continue
 		}
 		end := strings.IndexByte(s[i:], '}')
@@ -112,13 +124,11 @@ func formatString(in *interp, s string, a *callArgs) (Value, error) {
 			return nil, err
 		}
 		i += end
-		text := str(v)
-		if err := in.charge(len(text)); err != nil {
+		if err := in.add(&b, text(v)); err != nil {
 			return nil, err
 		}
-		b.WriteString(text)
 	}
-	return in.newString(b.String())
+	return in.newText(b.Text())
 }
 
 func formatField(field string, next *int, a *callArgs) (Value, error) {

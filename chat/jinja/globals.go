@@ -116,7 +116,7 @@ func callStrftime(in *interp, a *callArgs) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	format, ok := args[0].(string)
+	format, ok := asString(args[0])
 	if !ok {
 		return nil, runtimef("strftime_now takes a format string")
 	}

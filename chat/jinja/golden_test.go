@@ -67,5 +67,6 @@ func renderText(src string, vars map[string]Value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return tmpl.Render(Options{Vars: vars, Now: clock})
+	out, err := tmpl.Render(Options{Vars: vars, Now: clock})
+	return out.String(), err
 }

@@ -1,8 +1,9 @@
 package jinja
 
 import (
-	"strings"
 	"time"
+
+	"sparrow/internal/mark"
 )
 
 // interp is the state of one rendering.
@@ -11,7 +12,7 @@ type interp struct {
 	steps   int
 	depth   int
 	memory  int
-	out     *strings.Builder // where output goes now: the result, or a block being captured
+	out     *mark.Builder // where output goes now: the result, or a block being captured
 	root    *scope
 	globals map[string]Value
 	now     func() time.Time
@@ -34,7 +35,7 @@ func (s *scope) set(name string, v Value) {
 }
 
 func newInterp(limits Limits, o Options) *interp {
-	in := &interp{limits: limits, out: &strings.Builder{}, now: o.Now, globals: globalTable}
+	in := &interp{limits: limits, out: &mark.Builder{}, now: o.Now, globals: globalTable}
 	// The values passed in are one scope further out than the template's own, so that it may shadow but not change
 	// them.
 	in.root = &scope{parent: &scope{vars: o.Vars}}
@@ -67,7 +68,7 @@ const bytesPerStep = 64
 // touch counts the work of reading values from end to end: without it, a search in a long string would cost one step.
 func (in *interp) touch(values ...Value) error {
 	for _, v := range values {
-		if s, ok := v.(string); ok {
+		if s, ok := asString(v); ok {
 			in.steps += len(s) / bytesPerStep
 		}
 	}
@@ -92,23 +93,28 @@ func (in *interp) newList(items []Value) (Value, error) {
 
 func (in *interp) newString(s string) (Value, error) { return s, in.charge(len(s)) }
 
-func (in *interp) write(s string) error {
-	if in.out.Len()+len(s) > in.limits.Output {
+func (in *interp) write(t mark.Text) error {
+	if in.out.Len()+len(t.String()) > in.limits.Output {
 		return limitf("more than %d bytes of output", in.limits.Output)
 	}
-	in.out.WriteString(s)
-	return in.charge(len(s))
+	return in.add(in.out, t)
+}
+
+// add appends a text to one that is being made, with its memory counted.
+func (in *interp) add(b *mark.Builder, t mark.Text) error {
+	b.Write(t)
+	return in.charge(len(t.String()) + valueBytes*len(t.Spans()))
 }
 
 // capture runs statements and returns their output instead of writing it.
-func (in *interp) capture(body []stmt, s *scope) (string, error) {
+func (in *interp) capture(body []stmt, s *scope) (Value, error) {
 	outer := in.out
-	in.out = &strings.Builder{}
+	in.out = &mark.Builder{}
 	defer func() { in.out = outer }()
 	if _, err := in.run(body, s); err != nil {
-		return "", err
+		return nil, err
 	}
-	return in.out.String(), nil
+	return textValue(in.out.Text()), nil
 }
 
 // descend counts a level of nesting; the caller decrements depth.

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"sparrow/internal/mark"
 )
 
 // ParseJSON reads one JSON value. Objects keep the order of their keys; a repeated key keeps its first place and its
@@ -103,19 +105,20 @@ type jsonStyle struct {
 // JSON writes a value as Python's json.dumps(value, ensure_ascii=False) does: ", " and ": " between parts, key order
 // kept, non-ASCII text as it is.
 func JSON(v Value) (string, error) {
-	return dumps(v, jsonStyle{itemSep: ", ", keySep: ": "})
+	t, err := dumps(v, jsonStyle{itemSep: ", ", keySep: ": "})
+	return t.String(), err
 }
 
-func dumps(v Value, style jsonStyle) (string, error) {
+func dumps(v Value, style jsonStyle) (mark.Text, error) {
 	w := &jsonWriter{style: style}
 	if err := w.value(v, 0); err != nil {
-		return "", err
+		return mark.Text{}, err
 	}
-	return w.b.String(), nil
+	return w.b.Text(), nil
 }
 
 type jsonWriter struct {
-	b     strings.Builder
+	b     mark.Builder
 	style jsonStyle
 }
 
@@ -138,9 +141,11 @@ func (w *jsonWriter) value(v Value, depth int) error {
 	case float64:
 		w.b.WriteString(jsonFloat(v))
 	case string:
-		w.text(v)
+		w.text(mark.Plain(v))
+	case *mark.Text:
+		w.text(*v)
 	case *List:
-		return w.group('[', ']', len(v.Items), depth, func(i int) error { return w.value(v.Items[i], depth+1) })
+		return w.group("[", "]", len(v.Items), depth, func(i int) error { return w.value(v.Items[i], depth+1) })
 	case *Dict:
 		return w.dict(v, depth)
 	default:
@@ -169,8 +174,8 @@ func (w *jsonWriter) dict(d *Dict, depth int) error {
 	if w.style.sortKeys {
 		var failed error
 		sort.SliceStable(order, func(i, j int) bool {
-			a, aText := d.keys[order[i]].(string)
-			b, bText := d.keys[order[j]].(string)
+			a, aText := asString(d.keys[order[i]])
+			b, bText := asString(d.keys[order[j]])
 			if !aText || !bText {
 				failed = runtimef("sort_keys needs keys that are strings")
 			}
@@ -180,8 +185,8 @@ func (w *jsonWriter) dict(d *Dict, depth int) error {
 			return failed
 		}
 	}
-	return w.group('{', '}', d.Len(), depth, func(i int) error {
-		key, ok := d.keys[order[i]].(string)
+	return w.group("{", "}", d.Len(), depth, func(i int) error {
+		key, ok := asText(d.keys[order[i]])
 		if !ok {
 			switch k := d.keys[order[i]].(type) {
 			case nil, bool, int64, float64, BigInt:
@@ -196,8 +201,8 @@ func (w *jsonWriter) dict(d *Dict, depth int) error {
 	})
 }
 
-func (w *jsonWriter) group(open, end byte, n, depth int, item func(int) error) error {
-	w.b.WriteByte(open)
+func (w *jsonWriter) group(open, end string, n, depth int, item func(int) error) error {
+	w.b.WriteString(open)
 	for i := range n {
 		if i > 0 {
 			w.b.WriteString(w.style.itemSep)
@@ -210,23 +215,23 @@ func (w *jsonWriter) group(open, end byte, n, depth int, item func(int) error) e
 	if n > 0 {
 		w.newline(depth)
 	}
-	w.b.WriteByte(end)
+	w.b.WriteString(end)
 	return nil
 }
 
 func (w *jsonWriter) newline(depth int) {
 	if w.style.pretty {
-		w.b.WriteByte('\n')
+		w.b.WriteString("\n")
 		for range depth {
 			w.b.WriteString(w.style.indent)
 		}
 	}
 }
 
-func (w *jsonWriter) text(s string) {
-	w.b.WriteByte('"')
-	w.b.WriteString(escapeJSON(s, w.style.ascii))
-	w.b.WriteByte('"')
+func (w *jsonWriter) text(t mark.Text) {
+	w.b.WriteString(`"`)
+	w.b.Write(t.Map(func(s string) string { return escapeJSON(s, w.style.ascii) }))
+	w.b.WriteString(`"`)
 }
 
 // EscapeJSON is the inside of a JSON string: quotes, backslashes and control characters escaped, the rest as it is. It

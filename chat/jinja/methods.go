@@ -96,7 +96,7 @@ var listMethods = map[string]methodFunc[*List]{
 				return int64(i), err
 			}
 		}
-		return nil, runtimef("%s is not in the list", repr(args[0]))
+		return nil, runtimef("%s is not in the list", repr(args[0]).String())
 	},
 	"count": func(in *interp, l *List, a *callArgs) (Value, error) {
 		args, err := a.bind("count", "item")

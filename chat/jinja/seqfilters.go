@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"sparrow/internal/mark"
 )
 
 func firstFilter(in *interp, v Value, _ *callArgs) (Value, error) {
@@ -41,10 +43,13 @@ func itemsFilter(in *interp, v Value, _ *callArgs) (Value, error) {
 }
 
 func reverseFilter(in *interp, v Value, _ *callArgs) (Value, error) {
-	if s, ok := v.(string); ok {
-		runes := []rune(s)
-		slices.Reverse(runes)
-		return in.newString(string(runes))
+	if _, ok := asText(v); ok {
+		chars, err := in.iterate(v)
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(chars)
+		return in.newText(joined(chars))
 	}
 	items, err := in.iterate(v)
 	if err != nil {
@@ -69,9 +74,9 @@ func joinFilter(in *interp, v Value, a *callArgs) (Value, error) {
 			return nil, err
 		}
 	}
-	sep := ""
+	sep := mark.Text{}
 	if !isAbsent(args[0]) {
-		sep = str(args[0])
+		sep = text(args[0])
 	}
 	return in.joinItems(items, sep)
 }
@@ -198,7 +203,7 @@ func (in *interp) selectBy(v Value, args []Value, keep bool, subject func(Value)
 
 // foldCase lowers strings for comparisons that ignore case.
 func foldCase(v Value, sensitive bool) Value {
-	if s, ok := v.(string); ok && !sensitive {
+	if s, ok := asString(v); ok && !sensitive {
 		return strings.ToLower(s)
 	}
 	return v
@@ -213,7 +218,7 @@ func (in *interp) sortKeys(items []Value, attribute Value, sensitive bool) ([]Va
 			continue
 		}
 		paths := []Value{attribute}
-		if s, ok := attribute.(string); ok {
+		if s, ok := asString(attribute); ok {
 			paths = nil
 			for _, p := range strings.Split(s, ",") {
 				paths = append(paths, p)
@@ -280,7 +285,7 @@ func dictsortFilter(in *interp, v Value, a *callArgs) (Value, error) {
 		return nil, runtimef("dictsort needs a mapping, not %s", typeName(v))
 	}
 	by := d.keys
-	if args[1] == "value" {
+	if unmarked(args[1]) == "value" {
 		by = d.vals
 	}
 	keys, err := in.sortKeys(by, absent{}, !isAbsent(args[0]) && truth(args[0]))

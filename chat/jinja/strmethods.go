@@ -1,12 +1,15 @@
 package jinja
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"sparrow/internal/mark"
 )
 
-type stringMethod = methodFunc[string]
+type stringMethod = methodFunc[mark.Text]
 
 var stringMethods = map[string]stringMethod{
 	"strip":        trimMethod("strip", strings.TrimFunc),
@@ -18,8 +21,8 @@ var stringMethods = map[string]stringMethod{
 	"capitalize":   mapMethod("capitalize", capitalize),
 	"startswith":   affixMethod("startswith", strings.HasPrefix),
 	"endswith":     affixMethod("endswith", strings.HasSuffix),
-	"removeprefix": cutMethod("removeprefix", strings.TrimPrefix),
-	"removesuffix": cutMethod("removesuffix", strings.TrimSuffix),
+	"removeprefix": cutMethod("removeprefix", afterPrefix),
+	"removesuffix": cutMethod("removesuffix", beforeSuffix),
 	"find":         findMethod("find", strings.Index),
 	"rfind":        findMethod("rfind", strings.LastIndex),
 	"isdigit":      classMethod("isdigit", unicode.IsDigit),
@@ -40,7 +43,7 @@ var stringMethods = map[string]stringMethod{
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
 func textArg(fn string, v Value) (string, error) {
-	s, ok := v.(string)
+	s, ok := asString(v)
 	if !ok {
 		if isAbsent(v) {
 			return "", runtimef("%s: an argument is missing", fn)
@@ -51,30 +54,31 @@ func textArg(fn string, v Value) (string, error) {
 }
 
 func trimMethod(name string, trim func(string, func(rune) bool) string) stringMethod {
-	return func(_ *interp, s string, a *callArgs) (Value, error) {
+	return func(_ *interp, t mark.Text, a *callArgs) (Value, error) {
 		args, err := a.bind(name, "chars")
 		if err != nil {
 			return nil, err
 		}
 		if isAbsent(args[0]) || args[0] == nil {
-			return trim(s, isSpace), nil
+			return textValue(trimmed(t, trim, isSpace)), nil
 		}
 		chars, err := textArg(name, args[0])
-		return trim(s, func(r rune) bool { return strings.ContainsRune(chars, r) }), err
+		is := func(r rune) bool { return strings.ContainsRune(chars, r) }
+		return textValue(trimmed(t, trim, is)), err
 	}
 }
 
 func mapMethod(name string, f func(string) string) stringMethod {
-	return func(in *interp, s string, a *callArgs) (Value, error) {
+	return func(in *interp, t mark.Text, a *callArgs) (Value, error) {
 		if _, err := a.bind(name); err != nil {
 			return nil, err
 		}
-		return in.newString(f(s))
+		return in.newText(rewrite(t, f))
 	}
 }
 
 func affixMethod(name string, has func(s, affix string) bool) stringMethod {
-	return func(_ *interp, s string, a *callArgs) (Value, error) {
+	return func(_ *interp, t mark.Text, a *callArgs) (Value, error) {
 		args, err := a.bind(name, "affix")
 		if err != nil {
 			return nil, err
@@ -88,7 +92,7 @@ func affixMethod(name string, has func(s, affix string) bool) stringMethod {
 			if err != nil {
 				return nil, err
 			}
-			if has(s, affix) {
+			if has(t.String(), affix) {
 				return true, nil
 			}
 		}
@@ -96,19 +100,30 @@ func affixMethod(name string, has func(s, affix string) bool) stringMethod {
 	}
 }
 
-func cutMethod(name string, cut func(s, affix string) string) stringMethod {
-	return func(_ *interp, s string, a *callArgs) (Value, error) {
+func cutMethod(name string, cut func(s, affix string) (from, to int)) stringMethod {
+	return func(_ *interp, t mark.Text, a *callArgs) (Value, error) {
 		args, err := a.bind(name, "affix")
 		if err != nil {
 			return nil, err
 		}
 		affix, err := textArg(name, args[0])
-		return cut(s, affix), err
+		if err != nil {
+			return nil, err
+		}
+		from, to := cut(t.String(), affix)
+		return textValue(t.Cut(from, to)), nil
 	}
 }
 
+func afterPrefix(s, affix string) (from, to int) {
+	return len(s) - len(strings.TrimPrefix(s, affix)), len(s)
+}
+
+func beforeSuffix(s, affix string) (from, to int) { return 0, len(strings.TrimSuffix(s, affix)) }
+
 func findMethod(name string, find func(s, sub string) int) stringMethod {
-	return func(_ *interp, s string, a *callArgs) (Value, error) {
+	return func(_ *interp, t mark.Text, a *callArgs) (Value, error) {
+		s := t.String()
 		args, err := a.bind(name, "sub")
 		if err != nil {
 			return nil, err
@@ -126,10 +141,11 @@ func findMethod(name string, find func(s, sub string) int) stringMethod {
 }
 
 func classMethod(name string, is func(rune) bool) stringMethod {
-	return func(_ *interp, s string, a *callArgs) (Value, error) {
+	return func(_ *interp, t mark.Text, a *callArgs) (Value, error) {
 		if _, err := a.bind(name); err != nil {
 			return nil, err
 		}
+		s := t.String()
 		for _, r := range s {
 			if !is(r) {
 				return false, nil
@@ -162,50 +178,79 @@ func splitArgs(name string, a *callArgs) (sep string, onSpace bool, most int, er
 	return sep, false, most, err
 }
 
-func (in *interp) strings(parts []string) (Value, error) {
+// texts is a list of strings.
+func (in *interp) texts(parts []mark.Text) (Value, error) {
 	items := make([]Value, len(parts))
 	for i, p := range parts {
-		items[i] = p
+		items[i] = textValue(p)
+		if err := in.charge(valueBytes * len(p.Spans())); err != nil {
+			return nil, err
+		}
 	}
 	return in.newList(items)
 }
 
-func splitString(in *interp, s string, a *callArgs) (Value, error) {
+// between are the pieces of t around cuts, which are ascending.
+func between(t mark.Text, cuts []mark.Span) []mark.Text {
+	out := make([]mark.Text, 0, len(cuts)+1)
+	at := 0
+	for _, c := range cuts {
+		out = append(out, t.Cut(at, c.Start))
+		at = c.End
+	}
+	return append(out, t.Cut(at, len(t.String())))
+}
+
+// occurrences are the first places of sep in s, at most most of them unless most is negative.
+func occurrences(s, sep string, most int) []mark.Span {
+	var out []mark.Span
+	for at := 0; most < 0 || len(out) < most; {
+		i := strings.Index(s[at:], sep)
+		if i < 0 {
+			break
+		}
+		out = append(out, mark.Span{Start: at + i, End: at + i + len(sep)})
+		at += i + len(sep)
+	}
+	return out
+}
+
+func splitString(in *interp, t mark.Text, a *callArgs) (Value, error) {
 	sep, onSpace, most, err := splitArgs("split", a)
 	if err != nil {
 		return nil, err
 	}
+	s := t.String()
 	if !onSpace {
-		if most < 0 {
-			return in.strings(strings.Split(s, sep))
-		}
-		return in.strings(strings.SplitN(s, sep, most+1))
+		return in.texts(between(t, occurrences(s, sep, most)))
 	}
-	var parts []string
-	for s = strings.TrimLeftFunc(s, isSpace); s != ""; s = strings.TrimLeftFunc(s, isSpace) {
+	var parts []mark.Text
+	space := func(from int) int { return len(s) - len(strings.TrimLeftFunc(s[from:], isSpace)) }
+	for at := space(0); at < len(s); at = space(at) {
 		if most >= 0 && len(parts) == most {
-			parts = append(parts, s) // the rest keeps its own trailing space
+			parts = append(parts, t.Cut(at, len(s))) // the rest keeps its own trailing space
 			break
 		}
-		end := strings.IndexFunc(s, isSpace)
+		end := strings.IndexFunc(s[at:], isSpace)
 		if end < 0 {
-			end = len(s)
+			end = len(s) - at
 		}
-		parts = append(parts, s[:end])
-		s = s[end:]
+		parts = append(parts, t.Cut(at, at+end))
+		at += end
 	}
-	return in.strings(parts)
+	return in.texts(parts)
 }
 
-func rsplitString(in *interp, s string, a *callArgs) (Value, error) {
+func rsplitString(in *interp, t mark.Text, a *callArgs) (Value, error) {
 	sep, onSpace, most, err := splitArgs("rsplit", a)
 	if err != nil {
 		return nil, err
 	}
 	if most < 0 {
-		return splitString(in, s, a)
+		return splitString(in, t, a)
 	}
-	var tail []string
+	s := t.String()
+	var tail []mark.Text
 	for len(tail) < most {
 		var i, size int
 		if onSpace {
@@ -220,30 +265,28 @@ func rsplitString(in *interp, s string, a *callArgs) (Value, error) {
 		if i < 0 {
 			break
 		}
-		tail = append(tail, s[i+size:])
+		tail = append(tail, t.Cut(i+size, len(s)))
 		s = s[:i]
 	}
-	parts := []string{s}
+	parts := []mark.Text{t.Cut(0, len(s))}
 	if onSpace {
-		if parts[0] = strings.TrimRightFunc(s, isSpace); strings.TrimFunc(s, isSpace) == "" {
+		if parts[0] = t.Cut(0, len(strings.TrimRightFunc(s, isSpace))); strings.TrimFunc(s, isSpace) == "" {
 			parts = nil
 		}
 	}
-	for i := len(tail) - 1; i >= 0; i-- {
-		parts = append(parts, tail[i])
-	}
-	return in.strings(parts)
+	slices.Reverse(tail)
+	return in.texts(append(parts, tail...))
 }
 
 // lines cuts a text at Python's line boundaries, without keeping them.
-func lines(s string) []string {
-	var out []string
+func lines(t mark.Text) []mark.Text {
+	var out []mark.Text
+	s := t.String()
 	start := 0
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
-		switch r {
-		case '\n', '\r', '\v', '\f', 0x1c, 0x1d, 0x1e, 0x85, 0x2028, 0x2029:
-			out = append(out, s[start:i])
+		if isLineEnd(r) {
+			out = append(out, t.Cut(start, i))
 			if r == '\r' && i+1 < len(s) && s[i+1] == '\n' {
 				size = 2
 			}
@@ -252,19 +295,33 @@ func lines(s string) []string {
 		i += size
 	}
 	if start < len(s) {
-		out = append(out, s[start:])
+		out = append(out, t.Cut(start, len(s)))
 	}
 	return out
 }
 
-func splitLinesMethod(in *interp, s string, a *callArgs) (Value, error) {
+func isLineEnd(r rune) bool {
+	switch r {
+	case '\n', '\r', '\v', '\f', 0x1c, 0x1d, 0x1e, 0x85, 0x2028, 0x2029:
+		return true
+	}
+	return false
+}
+
+// endsLine says that a text ends with the end of a line, whatever follows: \r may be half of one.
+func endsLine(s string) bool {
+	r, _ := utf8.DecodeLastRuneInString(s)
+	return r != '\r' && isLineEnd(r)
+}
+
+func splitLinesMethod(in *interp, t mark.Text, a *callArgs) (Value, error) {
 	if _, err := a.bind("splitlines"); err != nil {
 		return nil, err
 	}
-	return in.strings(lines(s))
+	return in.texts(lines(t))
 }
 
-func partitionMethod(_ *interp, s string, a *callArgs) (Value, error) {
+func partitionMethod(_ *interp, t mark.Text, a *callArgs) (Value, error) {
 	args, err := a.bind("partition", "sep")
 	if err != nil {
 		return nil, err
@@ -273,14 +330,15 @@ func partitionMethod(_ *interp, s string, a *callArgs) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, after, found := strings.Cut(s, sep)
-	if !found {
-		sep = ""
+	s := t.String()
+	i := strings.Index(s, sep)
+	if i < 0 {
+		return newTuple(textValue(t), "", ""), nil
 	}
-	return newTuple(before, sep, after), nil
+	return newTuple(textValue(t.Cut(0, i)), textValue(t.Cut(i, i+len(sep))), textValue(t.Cut(i+len(sep), len(s)))), nil
 }
 
-func replaceString(in *interp, s string, a *callArgs) (Value, error) {
+func replaceString(in *interp, t mark.Text, a *callArgs) (Value, error) {
 	args, err := a.bind("replace", "old", "new", "count")
 	if err != nil {
 		return nil, err
@@ -289,26 +347,48 @@ func replaceString(in *interp, s string, a *callArgs) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := textArg("replace", args[1])
-	if err != nil {
+	if _, err = textArg("replace", args[1]); err != nil {
 		return nil, err
 	}
+	to := text(args[1])
 	count := -1
 	if n, _, isInt, ok := number(args[2]); ok && isInt {
 		count = int(max(-1, min(n, 1<<31)))
 	}
 	// The size is known before the text is made, so a short text cannot grow past the limit.
+	s := t.String()
 	hits := strings.Count(s, from)
 	if count >= 0 {
 		hits = min(hits, count)
 	}
-	if err := in.charge(len(s) + hits*max(0, len(to)-len(from))); err != nil {
+	size := len(s) + hits*max(0, len(to.String())-len(from)) + valueBytes*(len(t.Spans())+hits*len(to.Spans()))
+	if err := in.charge(size); err != nil {
 		return nil, err
 	}
-	return strings.Replace(s, from, to, count), nil
+	if len(t.Spans()) == 0 && len(to.Spans()) == 0 || from == "" {
+		return textValue(rewrite(mixed(t, to), func(string) string {
+			return strings.Replace(s, from, to.String(), count)
+		})), nil
+	}
+	var b mark.Builder
+	for i, piece := range between(t, occurrences(s, from, count)) {
+		if i > 0 {
+			b.Write(to)
+		}
+		b.Write(piece)
+	}
+	return textValue(b.Text()), nil
 }
 
-func joinString(in *interp, s string, a *callArgs) (Value, error) {
+// mixed has marks if one of its parts has.
+func mixed(a, b mark.Text) mark.Text {
+	if len(a.Spans()) > 0 {
+		return a
+	}
+	return b
+}
+
+func joinString(in *interp, sep mark.Text, a *callArgs) (Value, error) {
 	args, err := a.bind("join", "items")
 	if err != nil {
 		return nil, err
@@ -322,32 +402,32 @@ func joinString(in *interp, s string, a *callArgs) (Value, error) {
 			return nil, err
 		}
 	}
-	return in.joinItems(items, s)
+	return in.joinItems(items, sep)
 }
 
 // joinItems prints items with sep between them.
-func (in *interp) joinItems(items []Value, sep string) (Value, error) {
-	var b strings.Builder
+func (in *interp) joinItems(items []Value, sep mark.Text) (Value, error) {
+	var b mark.Builder
 	for i, item := range items {
-		text := str(item)
 		if i > 0 {
-			text = sep + text
+			if err := in.add(&b, sep); err != nil {
+				return nil, err
+			}
 		}
-		if err := in.charge(len(text)); err != nil {
+		if err := in.add(&b, text(item)); err != nil {
 			return nil, err
 		}
-		b.WriteString(text)
 	}
-	return b.String(), nil
+	return textValue(b.Text()), nil
 }
 
-func countString(_ *interp, s string, a *callArgs) (Value, error) {
+func countString(_ *interp, t mark.Text, a *callArgs) (Value, error) {
 	args, err := a.bind("count", "sub")
 	if err != nil {
 		return nil, err
 	}
 	sub, err := textArg("count", args[0])
-	return int64(strings.Count(s, sub)), err
+	return int64(strings.Count(t.String(), sub)), err
 }
 
 // titleWords is str.title: every letter after a non-letter is upper case, the others lower case.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"sparrow/internal/mark"
 )
 
 // Limits bound what one template may use. A zero field takes the value of DefaultLimits.
@@ -67,12 +69,14 @@ func (l Limits) orDefault() Limits {
 }
 
 // Render runs the template. Errors are *Error values and wrap ErrRuntime, ErrRaised, ErrUnsupported or ErrLimit.
-func (t *Template) Render(o Options) (string, error) {
+//
+// Marked spans of the result are characters that come from values made by Mark.
+func (t *Template) Render(o Options) (mark.Text, error) {
 	in := newInterp(t.limits, o)
 	if _, err := in.run(t.body, in.root); err != nil {
-		return "", t.locate(err)
+		return mark.Text{}, t.locate(err)
 	}
-	return in.out.String(), nil
+	return in.out.Text(), nil
 }
 
 // Names are the free names a template mentions, assigned by it or not. It answers "does this template read tools?".

@@ -10,7 +10,7 @@ var testTable = map[string]testFunc{
 	"defined":   plain(func(v Value) bool { _, ok := v.(Undefined); return !ok }),
 	"undefined": plain(func(v Value) bool { _, ok := v.(Undefined); return ok }),
 	"none":      plain(func(v Value) bool { return v == nil }),
-	"string":    plain(func(v Value) bool { _, ok := v.(string); return ok }),
+	"string":    plain(func(v Value) bool { _, ok := asText(v); return ok }),
 	"mapping":   plain(func(v Value) bool { _, ok := v.(*Dict); return ok }),
 	"boolean":   plain(func(v Value) bool { _, ok := v.(bool); return ok }),
 	"true":      plain(func(v Value) bool { return v == true }),
@@ -28,7 +28,7 @@ var testTable = map[string]testFunc{
 	"even":        remainder(func(n int64) bool { return n%2 == 0 }),
 	"divisibleby": divisible,
 	"sameas": withOperand(func(_ *interp, v, w Value) (bool, error) {
-		return typeName(v) == typeName(w) && v == w, nil
+		return typeName(v) == typeName(w) && unmarked(v) == unmarked(w), nil
 	}),
 	"in": withOperand(func(in *interp, v, w Value) (bool, error) { return in.holds(w, v) }),
 

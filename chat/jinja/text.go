@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"sparrow/internal/mark"
 )
 
 // maxDataDepth bounds how deep values are walked for printing, comparing and encoding. Only a list that was appended to
@@ -17,23 +19,31 @@ const maxPrinted = 4 << 20
 
 // str is Python's str().
 func str(v Value) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case Undefined:
-		return ""
+	if s, ok := v.(string); ok {
+		return s
+	}
+	return text(v).String()
+}
+
+// text is Python's str() with marks.
+func text(v Value) mark.Text {
+	if t, ok := asText(v); ok {
+		return t
+	}
+	if _, ok := v.(Undefined); ok {
+		return mark.Text{}
 	}
 	return repr(v)
 }
 
 // repr is Python's repr().
-func repr(v Value) string {
-	var b strings.Builder
+func repr(v Value) mark.Text {
+	var b mark.Builder
 	writeRepr(&b, v, 0)
-	return b.String()
+	return b.Text()
 }
 
-func writeRepr(b *strings.Builder, v Value, depth int) {
+func writeRepr(b *mark.Builder, v Value, depth int) {
 	if depth > maxDataDepth || b.Len() > maxPrinted {
 		b.WriteString("...")
 		return
@@ -54,7 +64,9 @@ func writeRepr(b *strings.Builder, v Value, depth int) {
 	case float64:
 		b.WriteString(floatText(v))
 	case string:
-		writeQuoted(b, v)
+		writeQuoted(b, mark.Plain(v))
+	case *mark.Text:
+		writeQuoted(b, *v)
 	case tupleKey:
 		b.WriteString(string(v))
 	case *List:
@@ -74,7 +86,7 @@ func writeRepr(b *strings.Builder, v Value, depth int) {
 		}
 		b.WriteString(end)
 	case *Dict:
-		b.WriteByte('{')
+		b.WriteString("{")
 		for i := range v.keys {
 			if i > 0 {
 				b.WriteString(", ")
@@ -83,7 +95,7 @@ func writeRepr(b *strings.Builder, v Value, depth int) {
 			b.WriteString(": ")
 			writeRepr(b, v.vals[i], depth+1)
 		}
-		b.WriteByte('}')
+		b.WriteString("}")
 	case Undefined:
 		b.WriteString("Undefined")
 	case *namespace:
@@ -117,12 +129,19 @@ func floatText(f float64) string {
 }
 
 // writeQuoted writes a string as Python's repr does.
-func writeQuoted(b *strings.Builder, s string) {
-	quote := '\''
-	if strings.Contains(s, "'") && !strings.Contains(s, "\"") {
-		quote = '"'
+func writeQuoted(b *mark.Builder, t mark.Text) {
+	quote := "'"
+	if s := t.String(); strings.Contains(s, "'") && !strings.Contains(s, "\"") {
+		quote = `"`
 	}
-	b.WriteRune(quote)
+	b.WriteString(quote)
+	b.Write(t.Map(func(s string) string { return escapeQuoted(s, rune(quote[0])) }))
+	b.WriteString(quote)
+}
+
+// escapeQuoted is the inside of a string that Python prints between quotes.
+func escapeQuoted(s string, quote rune) string {
+	var b strings.Builder
 	for _, r := range s {
 		switch {
 		case r == quote || r == '\\':
@@ -149,7 +168,7 @@ func writeQuoted(b *strings.Builder, s string) {
 			b.WriteRune(r)
 		}
 	}
-	b.WriteRune(quote)
+	return b.String()
 }
 
 func hex(r rune, digits int) string {
@@ -159,7 +178,7 @@ func hex(r rune, digits int) string {
 
 // length is Python's len(); ok is false for values without one.
 func length(v Value) (n int, ok bool) {
-	switch v := v.(type) {
+	switch v := unmarked(v).(type) {
 	case string:
 		return utf8.RuneCountInString(v), true
 	case *List:

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"math"
 	"strconv"
+
+	"sparrow/internal/mark"
 )
 
 // Value is a template value. Its dynamic type is one of
@@ -11,6 +13,7 @@ import (
 //	nil         none
 //	bool, int64, float64, string
 //	BigInt      an integer beyond 64 bits, from JSON; it can be printed but not computed with
+//	*mark.Text  text of the request, made by Mark; to templates a string like any other
 //	*List       list or tuple
 //	*Dict       mapping in insertion order
 //	Undefined   a name or key that does not exist
@@ -59,6 +62,8 @@ func dictKey(v Value) (key Value, ok bool) {
 	switch v := v.(type) {
 	case nil, string, int64, BigInt:
 		return v, true
+	case *mark.Text:
+		return v.String(), true
 	case bool:
 		if v {
 			return int64(1), true
@@ -83,7 +88,7 @@ func dictKey(v Value) (key Value, ok bool) {
 			if !ok {
 				return nil, false
 			}
-			s := repr(k)
+			s := repr(k).String()
 			text += tupleKey(strconv.Itoa(len(s)) + ":" + s)
 		}
 		return text, true
@@ -157,6 +162,8 @@ func truth(v Value) bool {
 		return v != 0
 	case string:
 		return v != ""
+	case *mark.Text:
+		return v.String() != ""
 	case *List:
 		return len(v.Items) > 0
 	case *Dict:
@@ -176,7 +183,7 @@ func typeName(v Value) string {
 		return "int"
 	case float64:
 		return "float"
-	case string:
+	case string, *mark.Text:
 		return "str"
 	case *List:
 		if v.Tuple {

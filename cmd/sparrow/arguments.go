@@ -38,8 +38,19 @@ var wanted = map[string]string{
 }
 
 // flagError tells of a value that cannot be read in terms of what the flag takes, not of the function that failed to
-// read it.
-func flagError(_ *cobra.Command, err error) error {
+// read it, and of a flag that does not exist with the one that was probably meant.
+func flagError(c *cobra.Command, err error) error {
+	if none := (*pflag.NotExistError)(nil); errors.As(err, &none) {
+		name := none.GetSpecifiedName()
+		hint := ""
+		if none.GetSpecifiedShortnames() == "" {
+			hint = suggestion("--"+name, flagNames(c.Flags()))
+		}
+		if hint == "" {
+			hint = fmt.Sprintf("; see '%s --help'", c.CommandPath())
+		}
+		return fmt.Errorf("%w%s", err, hint)
+	}
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
 		return err

@@ -40,8 +40,9 @@ type asker struct {
 
 	request  sparrow.Request // without a prompt
 	chat     chat.Request    // with the system message, if any
-	document string
-	assumed  bool // request.MaxTokens is a default: it is lowered where the context is shorter
+	document string          // stands before the next question
+	last     sparrow.Event   // the end of the latest answer
+	assumed  bool            // request.MaxTokens is a default: it is lowered where the context is shorter
 }
 
 // conversation is the request for the next answer after messages.
@@ -53,8 +54,17 @@ func (a *asker) conversation(messages []chat.Message) sparrow.Request {
 	return r
 }
 
+// withDocument is a question with the document before it, if there is one.
+func (a *asker) withDocument(question string) string {
+	if a.document == "" {
+		return question
+	}
+	return "Text:\n" + a.document + "\n\nQuestion: " + question
+}
+
 // ask streams one answer and returns what was said, also when it was cut short by an error.
 func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error) {
+	reading := a.watchPrefill(r)
 	s, err := a.engine.Stream(ctx, r)
 	if bad := (*sparrow.RequestError)(nil); a.assumed && errors.As(err, &bad) && bad.Field == "max_tokens" &&
 		errors.Is(err, sparrow.ErrContext) {
@@ -72,9 +82,12 @@ func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error
 		// A pipe gets the answer alone. Reasoning can still be watched beside it.
 		p.reasoning, p.dim = a.side, isTerminal(a.side)
 	}
+	reading.start()
+	defer reading.stop()
 	var said chat.Collector
 	var last sparrow.Event
 	for ev := range s.All() {
+		reading.stop()
 		said.Add(ev.Deltas...)
 		if r.Chat == nil {
 			p.content(ev.Text)
@@ -92,6 +105,7 @@ func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error
 
 // conclude tells how an answer ended.
 func (a *asker) conclude(last sparrow.Event) error {
+	a.last = last
 	if a.trace && last.TraceLog != nil {
 		printTrace(a.side, last, a.request.Sampling.Seed)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -260,7 +261,7 @@ func TestInterruptStopsTheAnswerAndASecondOneLeaves(t *testing.T) {
 		}
 	}
 	interrupts <- os.Interrupt
-	mustEnd(t, ended)
+	mustEnd(t, ended, errInterrupted)
 	if len(k.history) != 2 || !strings.Contains(k.history[1].Content, "#### 154") {
 		t.Errorf("the stopped answer is not remembered: %+v", k.history)
 	}
@@ -268,7 +269,7 @@ func TestInterruptStopsTheAnswerAndASecondOneLeaves(t *testing.T) {
 
 func TestTerminationLeavesDuringAnAnswer(t *testing.T) {
 	_, _, ended := endlessTalk(t, &watcher{met: "22"}, syscall.SIGTERM)
-	mustEnd(t, ended)
+	mustEnd(t, ended, nil)
 }
 
 // endlessTalk starts a chat whose first answer goes on for ever; a signal comes when out has met its words.
@@ -287,12 +288,12 @@ func endlessTalk(t *testing.T, out *watcher, s os.Signal) (*talk, chan os.Signal
 	return k, interrupts, ended
 }
 
-func mustEnd(t *testing.T, ended <-chan error) {
+func mustEnd(t *testing.T, ended <-chan error, want error) {
 	t.Helper()
 	select {
 	case err := <-ended:
-		if err != nil {
-			t.Error(err)
+		if !errors.Is(err, want) {
+			t.Errorf("the chat ended with %v, want %v", err, want)
 		}
 	case <-time.After(20 * time.Second):
 		t.Fatal("the chat does not end")

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -24,6 +27,7 @@ type engineFlags struct {
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
 	noPrefixCache                     bool
+	controlTokens                     string
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
@@ -36,6 +40,8 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.stepTokens, "step-tokens", 0,
 		"most new tokens of one step: prompts are cut into chunks of it; 0 means 512")
 	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "compute every prompt from its first token")
+	s.StringVar(&f.controlTokens, "control-tokens", "text",
+		"what the spelling of a control token means inside a chat's messages: text, or allow to let it be the token")
 	f.policyFlags.add(s)
 	f.addDraft(s)
 }
@@ -104,6 +110,12 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err := f.sizes(); err != nil {
 		return sparrow.Config{}, err
 	}
+	if err := checkModel(f.model); err != nil {
+		return sparrow.Config{}, err
+	}
+	if f.controlTokens != "text" && f.controlTokens != "allow" {
+		return sparrow.Config{}, fmt.Errorf("--control-tokens %s: supported are text and allow", f.controlTokens)
+	}
 	p, err := f.policy()
 	if err != nil {
 		return sparrow.Config{}, err
@@ -116,8 +128,31 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		Model: f.model, Name: f.name, Kernels: f.kernels, Workers: f.workers, Pack: f.pack, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, PlanHistory: f.planHistory,
+		ControlTokens: f.controlTokens == "allow",
 	}
 	return c, c.Validate()
+}
+
+// checkModel refuses what is no folder, before anything is read.
+func checkModel(path string) error {
+	if path == "" {
+		return nil
+	}
+	const wanted = "a model is a folder with config.json, *.safetensors and tokenizer.json"
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("--model %s: there is no such folder; %s; leave --model out to run the small model inside "+
+			"the binary", path, wanted)
+	case err != nil:
+		return fmt.Errorf("--model: %w", err)
+	case info.IsDir():
+		return nil
+	}
+	if ext := filepath.Ext(path); ext == ".safetensors" || ext == ".json" {
+		return fmt.Errorf("--model %s: this is a file; give the folder it is in: --model %s", path, filepath.Dir(path))
+	}
+	return fmt.Errorf("--model %s: this is a file; %s", path, wanted)
 }
 
 // sizes refuses numbers out of range. What is too large for the model or the machine is an error when it is opened.

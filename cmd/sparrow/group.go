@@ -27,7 +27,10 @@ func nameSubcommands(c *cobra.Command) {
 				names = append(names, sub.Name())
 			}
 		}
-		return fmt.Errorf("%s: no command %q; there are %s. See '%[1]s --help'", c.CommandPath(), args[0],
-			strings.Join(names, ", "))
+		hint := suggestion(args[0], names)
+		if hint == "" {
+			hint = fmt.Sprintf("; there are %s. See '%s --help'", strings.Join(names, ", "), c.CommandPath())
+		}
+		return fmt.Errorf("%s: no command %q%s", c.CommandPath(), args[0], hint)
 	}
 }

@@ -24,7 +24,7 @@ func TestInterruptedCommandsSaySo(t *testing.T) {
 	} {
 		var out, side bytes.Buffer
 		status := run(ctx, args, &out, &side)
-		if status != 1 || !strings.HasPrefix(side.String(), "sparrow: interrupted") ||
+		if status != 130 || !strings.HasPrefix(side.String(), "sparrow: interrupted") ||
 			strings.Contains(side.String(), "context canceled") {
 			t.Errorf("%v: status %d, %q", args, status, side.String())
 		}

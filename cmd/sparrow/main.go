@@ -29,7 +29,10 @@ func main() {
 	os.Exit(status)
 }
 
-// run is the program: it returns the exit status, 1 when a command failed.
+// statusInterrupted is the exit status of a program that Ctrl-C stopped: 128 and the number of the signal.
+const statusInterrupted = 130
+
+// run is the program: it returns the exit status, 1 when a command failed, 130 when it was interrupted.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := root()
 	c.SetArgs(args)
@@ -45,6 +48,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if !errors.Is(err, errReported) {
 		// errors of the library begin with its name
 		fmt.Fprintln(stderr, "sparrow:", strings.TrimPrefix(err.Error(), "sparrow: "))
+	}
+	if errors.Is(err, errInterrupted) {
+		return statusInterrupted
 	}
 	return 1
 }

@@ -38,7 +38,7 @@ func runCommand() *cobra.Command {
 		Use:   "run [PROMPT]",
 		Short: "Answer one prompt, or chat in the terminal",
 		Long: `Run answers a prompt and ends. The prompt is the arguments, or standard input for "-" or a pipe. On a terminal without a prompt it opens a
-chat: /reset forgets the conversation, /exit leaves, Ctrl-C stops an answer. The answer goes to standard output; reasoning is shown dimmed
+chat: /help lists its commands, /exit leaves, Ctrl-C stops an answer. The answer goes to standard output; reasoning is shown dimmed
 on a terminal. Without --model the small model inside the binary runs.`,
 		Example: `  sparrow run "Rolf plants 22 trees every day for 7 days. How many trees is that?"
   sparrow run --file report.txt "Tell me the locker number of Maya."
@@ -74,9 +74,8 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if talk && (f.raw || f.file != "") {
-		return errors.New(
-			"run: a chat takes neither --raw nor --file; give a prompt, or - to read it from standard input")
+	if talk && f.raw {
+		return errors.New("run: a chat has no --raw; give a prompt, or - to read it from standard input")
 	}
 	e, err := f.open(cmd, nil)
 	if err != nil {
@@ -84,6 +83,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	a.engine = e
 	if talk {
+		a.request.Trace = true // for /plan
 		interrupts := make(chan os.Signal, 2)
 		signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
 		defer signal.Stop(interrupts)
@@ -148,13 +148,19 @@ func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
 		a.chat.ResponseFormat = text
 	}
 	if f.file != "" {
-		text, err := os.ReadFile(f.file)
+		text, err := readDocument(f.file)
 		if err != nil {
 			return nil, fmt.Errorf("--file: %w", err)
 		}
-		a.document = strings.TrimSpace(string(text))
+		a.document = text
 	}
 	return a, a.request.Sampling.Validate()
+}
+
+// readDocument reads a text file.
+func readDocument(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	return strings.TrimSpace(string(text)), err
 }
 
 // drawSeed is a seed for a request that brings none. crypto/rand never fails.
@@ -166,9 +172,7 @@ func drawSeed() int64 {
 
 // once is the request for a single prompt.
 func (f *runFlags) once(a *asker, prompt string) sparrow.Request {
-	if a.document != "" {
-		prompt = "Text:\n" + a.document + "\n\nQuestion: " + prompt
-	}
+	prompt = a.withDocument(prompt)
 	if f.raw {
 		r := a.request
 		r.Prompt = prompt

@@ -100,7 +100,7 @@ func TestInterruptedSynthSaysSoAndLeavesNothing(t *testing.T) {
 	parent := t.TempDir()
 	var out, side bytes.Buffer
 	if status := run(ctx, []string{"synth", filepath.Join(parent, "x"), "--config", "v32-tiny"}, &out,
-		&side); status != 1 || !strings.Contains(side.String(), "interrupted; nothing was left") {
+		&side); status != 130 || !strings.Contains(side.String(), "interrupted; nothing was left") {
 		t.Errorf("status %d, %q", status, &side)
 	}
 	if entries, err := os.ReadDir(parent); err != nil || len(entries) > 0 {

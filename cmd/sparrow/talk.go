@@ -1,128 +1,220 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"sparrow"
 	"sparrow/chat"
 )
 
-// talk is a chat on a terminal that needs nothing but lines: it works wherever text can be read and written.
+// talk is a chat on a terminal.
 //
 // Ctrl-C stops the answer that is being given; a second one, before anything else is said, leaves. Any other signal
 // leaves at once.
 type talk struct {
 	*asker
-	in         io.Reader
+	in         lineReader
 	interrupts <-chan os.Signal
 	history    []chat.Message
-	leaving    bool // a signal other than Ctrl-C came during an answer
+	draft      draft
+	pending    <-chan reading // a read that has not returned
+	leaving    bool           // a signal other than Ctrl-C came during an answer
 }
 
 func newTalk(a *asker, in io.Reader, interrupts <-chan os.Signal) *talk {
-	return &talk{asker: a, in: in, interrupts: interrupts}
+	return &talk{asker: a, in: newLineReader(in, a.out), interrupts: interrupts}
 }
 
-const talkHelp = "/reset forgets the conversation, /exit leaves, Ctrl-C stops an answer"
+const talkHelp = "/help lists the commands, /exit leaves, Ctrl-C stops an answer"
+
+// talkCommands are the commands with what they do, in the order of /help.
+var talkCommands = [][2]string{
+	{"/help", "shows this"},
+	{"/system TEXT", "sets the system message; without a text shows it, and - removes it"},
+	{"/file PATH", "puts a document before the next question"},
+	{"/plan", "shows how the last answer was computed: plans and why, prefix match, times"},
+	{"/reset", "forgets the conversation, not the system message"},
+	{"/exit", "leaves; so does Ctrl-D"},
+}
+
+const talkKeys = `a line that ends with \ goes on in the next; """ begins and ends several lines
+up and down: earlier lines; Ctrl-A and Ctrl-E: start and end of the line
+Ctrl-W, Ctrl-U and Ctrl-K: delete a word, all before, all behind
+Ctrl-C: drops the line, stops an answer; typed twice it leaves
+`
 
 // run talks until the user leaves or input ends. The program's own reaction to Ctrl-C, ending ctx, is left aside:
 // here it has another meaning.
 func (t *talk) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer t.in.close()
 	if t.engine.Info().ChatFormat == "" {
 		return errors.New("run: this checkpoint has no chat format; give a prompt with --raw")
 	}
 	fmt.Fprintf(t.out, "%s. %s.\n", t.engine.Info().Name, talkHelp)
-	lines := t.lines(ctx)
 	for stopped := false; ; {
-		fmt.Fprint(t.out, "> ")
 		select {
 		case s := <-t.interrupts:
 			fmt.Fprintln(t.out)
-			if stopped || s != os.Interrupt {
+			switch {
+			case s != os.Interrupt:
 				return nil
+			case stopped:
+				return errInterrupted
 			}
-			stopped = true
-			fmt.Fprintln(t.out, "(Ctrl-C again leaves)")
-		case l := <-lines:
-			if l.end {
+			stopped = t.interrupt()
+			fmt.Fprint(t.out, t.prompt())
+		case r := <-t.next():
+			t.pending = nil
+			switch {
+			case errors.Is(r.err, errCtrlC) && stopped:
+				return errInterrupted
+			case errors.Is(r.err, errCtrlC):
+				stopped = t.interrupt()
+				continue
+			case errors.Is(r.err, io.EOF):
 				fmt.Fprintln(t.out)
-				return l.err
+				return nil
+			case r.err != nil:
+				return r.err
 			}
-			if l.text == "/exit" {
+			text, command, whole := t.draft.add(r.line)
+			if !whole {
+				continue
+			}
+			if text == "/exit" && command {
 				return nil
 			}
 			var err error
-			if stopped, err = t.line(ctx, l.text); err != nil || t.leaving {
+			if stopped, err = t.message(ctx, text, command); err != nil || t.leaving {
 				return err
 			}
 		}
 	}
 }
 
-// inputLine is a line, or the end of input.
-type inputLine struct {
-	text string
-	end  bool
+// interrupt drops the message that is being typed. It is true where there was none: then the next Ctrl-C leaves.
+func (t *talk) interrupt() bool {
+	typed := t.draft.open()
+	t.draft = draft{}
+	if !typed {
+		fmt.Fprintln(t.out, "(Ctrl-C again leaves)")
+	}
+	return !typed
+}
+
+func (t *talk) prompt() string {
+	if t.draft.open() {
+		return ". "
+	}
+	return "> "
+}
+
+// reading is what a read returned.
+type reading struct {
+	line line
 	err  error
 }
 
-// lines reads input beside the conversation, so that Ctrl-C is noticed while nothing is typed. A read cannot be
-// interrupted: the goroutine lives until input ends or the program does.
-func (t *talk) lines(ctx context.Context) <-chan inputLine {
-	out := make(chan inputLine)
-	send := func(l inputLine) bool {
-		select {
-		case out <- l:
-			return true
-		case <-ctx.Done():
-			return false
-		}
+// next reads beside the conversation, so that a signal is noticed while nothing is typed. A read cannot be interrupted:
+// it goes on until a line or the end of input comes, or the program ends.
+func (t *talk) next() <-chan reading {
+	if t.pending == nil {
+		out := make(chan reading, 1)
+		prompt := t.prompt()
+		go func() {
+			l, err := t.in.read(prompt)
+			out <- reading{l, err}
+		}()
+		t.pending = out
 	}
-	go func() {
-		s := bufio.NewScanner(t.in)
-		s.Buffer(nil, 16<<20) // a line may be a pasted document
-		for s.Scan() {
-			if !send(inputLine{text: strings.TrimSpace(s.Text())}) {
-				return
-			}
-		}
-		send(inputLine{end: true, err: s.Err()})
-	}()
-	return out
+	return t.pending
 }
 
-// line reacts to one line of input; stopped is true when its answer was stopped.
-func (t *talk) line(ctx context.Context, text string) (stopped bool, err error) {
-	switch {
-	case text == "":
-		return false, nil
-	case text == "/reset":
-		t.history = nil
-		fmt.Fprintln(t.out, "(forgotten)")
-		return false, nil
-	case strings.HasPrefix(text, "/"):
-		fmt.Fprintf(t.out, "(%q is no command: %s)\n", text, talkHelp)
+// message reacts to what was typed; stopped is true when its answer was stopped.
+func (t *talk) message(ctx context.Context, text string, command bool) (stopped bool, err error) {
+	if text == "" {
 		return false, nil
 	}
-	said := append(t.history, chat.Message{Role: chat.User, Content: text})
+	if command {
+		name, argument, _ := strings.Cut(text, " ")
+		t.command(name, strings.TrimSpace(argument))
+		return false, nil
+	}
+	said := append(t.history, chat.Message{Role: chat.User, Content: t.withDocument(text)})
 	reply, err := t.listen(ctx, said)
 	switch {
 	case err == nil, errors.Is(err, errInterrupted):
 		t.history = append(said, reply) // a stopped answer was said, as far as it went
+		t.document = ""
 		return err != nil, nil
 	case errors.Is(err, sparrow.ErrClosed):
 		return false, err
 	}
 	fmt.Fprintf(t.side, "%v\n(this question is forgotten; /reset starts anew)\n", err)
 	return false, nil
+}
+
+// command carries out a line that begins with a slash.
+func (t *talk) command(name, argument string) {
+	switch name {
+	case "/help":
+		for _, c := range talkCommands {
+			fmt.Fprintf(t.out, "%-14s %s\n", c[0], c[1])
+		}
+		fmt.Fprint(t.out, talkKeys)
+	case "/reset":
+		t.history, t.document = nil, ""
+		fmt.Fprintln(t.out, "(forgotten)")
+	case "/system":
+		t.setSystem(argument)
+	case "/file":
+		if argument == "" {
+			fmt.Fprintln(t.out, "(/file wants the path of a text)")
+			return
+		}
+		text, err := readDocument(argument)
+		if err != nil {
+			fmt.Fprintf(t.out, "(/file: %v)\n", err)
+			return
+		}
+		t.document = text
+		fmt.Fprintf(t.out, "(%d characters stand before your next question)\n", utf8.RuneCountInString(text))
+	case "/plan":
+		if t.last.TraceLog == nil {
+			fmt.Fprintln(t.out, "(there is no answer yet)")
+			return
+		}
+		printTrace(t.out, t.last, t.request.Sampling.Seed)
+	default:
+		var names []string
+		for _, c := range talkCommands {
+			names = append(names, strings.Fields(c[0])[0])
+		}
+		fmt.Fprintf(t.out, "(%q is no command%s: %s)\n", name, suggestion(name, names), talkHelp)
+	}
+}
+
+func (t *talk) setSystem(text string) {
+	switch {
+	case text == "" && len(t.chat.Messages) == 0:
+		fmt.Fprintln(t.out, "(there is no system message)")
+	case text == "":
+		fmt.Fprintln(t.out, t.chat.Messages[0].Content)
+	case text == "-":
+		t.chat.Messages = nil
+		fmt.Fprintln(t.out, "(the system message is removed)")
+	default:
+		t.chat.Messages = []chat.Message{{Role: chat.System, Content: text}}
+		fmt.Fprintln(t.out, "(the system message is set)")
+	}
 }
 
 // listen streams one answer, which an interrupt stops.

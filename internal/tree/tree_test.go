@@ -56,7 +56,7 @@ var order = []string{
 	"kernel",
 	"weight",
 	"layout",
-	"internal/jsonscan internal/num internal/mmap internal/sysmem internal/unit",
+	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit",
 }
 
 // testOnly lists packages that only tests may import.

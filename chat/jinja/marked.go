@@ -1,0 +1,124 @@
+package jinja
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"sparrow/internal/mark"
+)
+
+// Strings that hold text of the request are *mark.Text values. Templates see no difference: such a string compares,
+// counts and cuts as its characters do. Operations that make a string of strings keep the mark of every character;
+// operations that rewrite characters by their neighbours (title, lower, ...) mark the whole result when any of it was.
+
+// Mark marks all text in a value as the request's: strings, items, keys and values. Lists and mappings are copied.
+func Mark(v Value) Value {
+	switch v := v.(type) {
+	case string:
+		return textValue(mark.Marked(v))
+	case *List:
+		out := &List{Items: make([]Value, len(v.Items)), Tuple: v.Tuple}
+		for i, item := range v.Items {
+			out.Items[i] = Mark(item)
+		}
+		return out
+	case *Dict:
+		out := NewDict()
+		for i, key := range v.keys {
+			out.set(Mark(key), Mark(v.vals[i]))
+		}
+		return out
+	}
+	return v
+}
+
+// textValue is a text as a value: a plain string when nothing is marked.
+func textValue(t mark.Text) Value {
+	if len(t.Spans()) == 0 {
+		return t.String()
+	}
+	return &t
+}
+
+// asText is the text of a string, marked or not.
+func asText(v Value) (mark.Text, bool) {
+	switch v := v.(type) {
+	case string:
+		return mark.Plain(v), true
+	case *mark.Text:
+		return *v, true
+	case mark.Text: // the object of a method
+		return v, true
+	}
+	return mark.Text{}, false
+}
+
+// asString is the characters of a string, marked or not.
+func asString(v Value) (string, bool) {
+	t, ok := asText(v)
+	return t.String(), ok
+}
+
+// unmarked is a string without its marks; other values as they are.
+func unmarked(v Value) Value {
+	if t, ok := v.(*mark.Text); ok {
+		return t.String()
+	}
+	return v
+}
+
+// newText is a text as a value, with its memory counted.
+func (in *interp) newText(t mark.Text) (Value, error) {
+	return textValue(t), in.charge(len(t.String()) + valueBytes*len(t.Spans()))
+}
+
+// rewrite applies f to a text. Where all of it or none of it is marked the result is too; a mixed text becomes marked
+// as a whole, because f may move characters.
+func rewrite(t mark.Text, f func(string) string) mark.Text {
+	if len(t.Spans()) == 0 {
+		return mark.Plain(f(t.String()))
+	}
+	return mark.Marked(f(t.String()))
+}
+
+// within is sub, a substring of t's string that starts at byte from, with its marks.
+func within(t mark.Text, from int, sub string) mark.Text { return t.Cut(from, from+len(sub)) }
+
+// characters are the characters of a text, each with its mark.
+func characters(t mark.Text) []Value {
+	s := t.String()
+	out := make([]Value, 0, len(s))
+	for i, r := range s {
+		if len(t.Spans()) == 0 {
+			out = append(out, string(r))
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(s[i:])
+		out = append(out, textValue(t.Cut(i, i+size)))
+	}
+	return out
+}
+
+// joined puts texts together.
+func joined(parts []Value) mark.Text {
+	var b mark.Builder
+	for _, p := range parts {
+		t, _ := asText(p)
+		b.Write(t)
+	}
+	return b.Text()
+}
+
+// trimmed is t without the characters at its ends that is drops, on the sides that trim works on.
+func trimmed(t mark.Text, trim func(string, func(rune) bool) string, is func(rune) bool) mark.Text {
+	s := t.String()
+	out := trim(s, is)
+	if out == "" {
+		return mark.Text{}
+	}
+	left := len(s) - len(strings.TrimLeftFunc(s, is))
+	if left+len(out) > len(s) || s[left:left+len(out)] != out { // only the right side was trimmed
+		left = 0
+	}
+	return within(t, left, out)
+}

@@ -1,0 +1,55 @@
+package main
+
+import "strings"
+
+// draft puts a message together from lines. A line that ends with a backslash goes on in the next one; """ begins a
+// text of several lines and ends it; what is pasted belongs together.
+type draft struct {
+	lines  []string
+	quoted bool // between """
+}
+
+const quotes = `"""`
+
+// open says that the message is not complete.
+func (d *draft) open() bool { return len(d.lines) > 0 || d.quoted }
+
+// add takes a line; whole is true when the message is complete. A message of one line may be a command; one between
+// quotes never is.
+func (d *draft) add(l line) (text string, command, whole bool) {
+	s := l.text
+	if !d.quoted && len(d.lines) == 0 {
+		if rest, ok := strings.CutPrefix(strings.TrimLeft(s, " \t"), quotes); ok {
+			d.quoted, s = true, rest
+			if before, ended := strings.CutSuffix(strings.TrimRight(s, " \t"), quotes); ended {
+				return d.end(before, false)
+			}
+			if strings.TrimSpace(s) != "" {
+				d.lines = append(d.lines, s)
+			}
+			return "", false, false
+		}
+	}
+	if d.quoted {
+		if before, ended := strings.CutSuffix(strings.TrimRight(s, " \t"), quotes); ended {
+			return d.end(before, false)
+		}
+		d.lines = append(d.lines, s)
+		return "", false, false
+	}
+	if l.pasted {
+		d.lines = append(d.lines, s)
+		return "", false, false
+	}
+	if before, goesOn := strings.CutSuffix(s, `\`); goesOn {
+		d.lines = append(d.lines, before)
+		return "", false, false
+	}
+	return d.end(s, len(d.lines) == 0)
+}
+
+func (d *draft) end(last string, command bool) (string, bool, bool) {
+	text := strings.TrimSpace(strings.Join(append(d.lines, last), "\n"))
+	*d = draft{}
+	return text, command && strings.HasPrefix(text, "/"), true
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// errCtrlC says that Ctrl-C was typed while a line was edited.
+var errCtrlC = errors.New("Ctrl-C")
+
+// line is one line of input.
+type line struct {
+	text   string
+	pasted bool // more of the same paste follows
+}
+
+// lineReader reads lines that a person types. One goroutine reads at a time.
+type lineReader interface {
+	// read shows a prompt and waits for a line. The error is io.EOF at the end of input, errCtrlC, or what went wrong.
+	read(prompt string) (line, error)
+	// close gives the terminal back as it was, also while read waits.
+	close()
+}
+
+// newLineReader edits lines where input and output are a terminal; anything else is read line by line.
+func newLineReader(in io.Reader, out io.Writer) lineReader {
+	input, ok := in.(*os.File)
+	if output, isFile := out.(*os.File); ok && isFile && isTerminal(input) && isTerminal(output) {
+		return &editor{in: input, out: output, past: &past{}}
+	}
+	s := bufio.NewScanner(in)
+	s.Buffer(nil, 16<<20) // a line may be a pasted document
+	return &plainLines{s, out}
+}
+
+// plainLines needs nothing but text: it works wherever text can be read and written.
+type plainLines struct {
+	in  *bufio.Scanner
+	out io.Writer
+}
+
+func (p *plainLines) read(prompt string) (line, error) {
+	fmt.Fprint(p.out, prompt)
+	if p.in.Scan() {
+		return line{text: p.in.Text()}, nil
+	}
+	if err := p.in.Err(); err != nil {
+		return line{}, err
+	}
+	return line{}, io.EOF
+}
+
+func (p *plainLines) close() {}
+
+// editor edits lines on a terminal: cursor keys, history, and text that is pasted over several lines. The terminal is
+// raw only while a line is read, so that Ctrl-C is a signal during an answer.
+//
+// golang.org/x/term does the editing: it belongs to the Go project, has no dependencies but golang.org/x/sys, which is
+// used here already, and knows pasted text. Larger libraries add completion and search, which a chat does not need.
+type editor struct {
+	in, out *os.File
+	past    *past
+	keys    *keys          // what edit reads from
+	edit    *term.Terminal // made anew after Ctrl-C, which leaves the line in it
+
+	mu    sync.Mutex
+	saved *term.State // nil while the terminal is as it was
+}
+
+func (e *editor) read(prompt string) (line, error) {
+	if e.edit == nil {
+		e.keys = &keys{Reader: e.in, Writer: e.out}
+		e.edit = term.NewTerminal(e.keys, "")
+		e.edit.History = e.past
+	}
+	if err := e.raw(); err != nil {
+		return line{}, fmt.Errorf("run: the terminal: %w", err)
+	}
+	defer e.close()
+	if columns, rows, err := term.GetSize(int(e.out.Fd())); err == nil && columns > 0 {
+		if err := e.edit.SetSize(columns, rows); err != nil {
+			return line{}, err
+		}
+	}
+	e.edit.SetPrompt(prompt)
+	e.edit.SetBracketedPasteMode(true)
+	defer e.edit.SetBracketedPasteMode(false)
+	e.keys.ctrlC = false
+	text, err := e.edit.ReadLine()
+	switch {
+	case errors.Is(err, term.ErrPasteIndicator):
+		return line{text: text, pasted: true}, nil
+	case errors.Is(err, io.EOF) && e.keys.ctrlC:
+		e.edit = nil
+		fmt.Fprint(e.out, "^C\r\n")
+		return line{}, errCtrlC
+	}
+	return line{text: text}, err
+}
+
+func (e *editor) raw() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	saved, err := term.MakeRaw(int(e.in.Fd()))
+	if err == nil {
+		e.saved = saved
+	}
+	return err
+}
+
+func (e *editor) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.saved == nil {
+		return
+	}
+	// Nothing can be done about a terminal that refuses: it has usually gone.
+	_ = term.Restore(int(e.in.Fd()), e.saved)
+	e.saved = nil
+}
+
+// keys passes on what is typed and remembers whether Ctrl-C was, which the editor reports as the end of input.
+type keys struct {
+	io.Reader
+	io.Writer
+	ctrlC bool
+}
+
+func (k *keys) Read(p []byte) (int, error) {
+	n, err := k.Reader.Read(p)
+	k.ctrlC = k.ctrlC || bytes.IndexByte(p[:n], 3) >= 0
+	return n, err
+}
+
+// past is what was typed, oldest first: the editor's history.
+type past struct{ lines []string }
+
+// keptLines bounds the history.
+const keptLines = 500
+
+// Add remembers a line that says something else than the one before.
+func (p *past) Add(entry string) {
+	if entry == "" || len(p.lines) > 0 && p.lines[len(p.lines)-1] == entry {
+		return
+	}
+	p.lines = append(p.lines, entry)
+	if n := len(p.lines) - keptLines; n > 0 {
+		p.lines = p.lines[n:]
+	}
+}
+
+// Len is the number of lines.
+func (p *past) Len() int { return len(p.lines) }
+
+// At is the line idx before the latest.
+func (p *past) At(idx int) string { return p.lines[len(p.lines)-1-idx] }
