@@ -31,6 +31,9 @@ type Options struct {
 	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all.
 	// Empty is none.
 	AllowOrigins []string
+	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
+	// fields are ignored and named in a header, and such limits are reduced.
+	Strict bool
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
 
