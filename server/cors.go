@@ -31,7 +31,7 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
-	h.Set("Access-Control-Allow-Methods", "GET, POST")
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 	// Browsers ask for the headers a client library adds, such as x-stainless-*; any of them is harmless, so the
 	// question is the answer.
 	if names := r.Header.Get("Access-Control-Request-Headers"); names != "" {

@@ -20,6 +20,7 @@ const (
 	DefaultKeepAlive      = 15 * time.Second
 	DefaultGrace          = 30 * time.Second
 	DefaultRetryAfter     = 1 * time.Second
+	DefaultStoreBytes     = 64 << 20
 )
 
 // Options is everything about serving that is not about the model. Zero values mean the defaults above.
@@ -36,6 +37,9 @@ type Options struct {
 	Strict bool
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
+
+	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way.
+	StoreBytes int64
 
 	MaxBodyBytes   int64
 	MaxHeaderBytes int
@@ -70,6 +74,7 @@ func (o Options) withDefaults() Options {
 	o.KeepAlive = or(o.KeepAlive, DefaultKeepAlive)
 	o.Grace = or(o.Grace, DefaultGrace)
 	o.RetryAfter = or(o.RetryAfter, DefaultRetryAfter)
+	o.StoreBytes = or(o.StoreBytes, DefaultStoreBytes)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -101,6 +106,9 @@ func (o Options) Validate() error {
 	}
 	if o.MaxBodyBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxBodyBytes is %d, want 0 (the default) or more", o.MaxBodyBytes))
+	}
+	if o.StoreBytes < 0 {
+		errs = append(errs, fmt.Errorf("StoreBytes is %d, want 0 (the default) or more", o.StoreBytes))
 	}
 	if o.MaxHeaderBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxHeaderBytes is %d, want 0 (the default) or more", o.MaxHeaderBytes))

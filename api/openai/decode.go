@@ -23,6 +23,11 @@ func (d *Decoder) Completion(body []byte) (*CompletionRequest, *Error) {
 	return &r.CompletionRequest, nil
 }
 
+// Responses reads and validates the body of /v1/responses.
+func (d *Decoder) Responses(body []byte) (*ResponsesRequest, *Error) {
+	return decodeBody(d, body, responsesFields, (*ResponsesRequest).check)
+}
+
 // Tokenize reads and validates the body of /tokenize.
 func (d *Decoder) Tokenize(body []byte) (*TokenizeRequest, *Error) {
 	return decodeBody(d, body, tokenizeFields, (*TokenizeRequest).check)

@@ -1,9 +1,9 @@
-// Package openai is the wire format of the HTTP interface: OpenAI's chat and text completions and model list, and the
-// /tokenize and /detokenize calls in vLLM's shape.
+// Package openai is the wire format of the HTTP interface: OpenAI's chat and text completions, responses and model
+// list, and the /tokenize and /detokenize calls in vLLM's shape.
 //
 // In flow request bodies as bytes: a [Decoder] turns them into plain structs or into one [Error] that lists what is
-// wrong. Out flow response structs ([Marshal]) and server-sent events ([ChatStream], [CompletionStream]). The package
-// knows no engine type, reads no clock and does no I/O.
+// wrong. Out flow response structs ([Marshal]) and server-sent events ([ChatStream], [CompletionStream],
+// [ResponseStream]). The package knows no engine type, reads no clock and does no I/O.
 //
 // # Strictness
 //

@@ -158,6 +158,8 @@ func checkAll(t *testing.T, body []byte) {
 	checkAnswer(t, body, strictDetokenize, (*DetokenizeRequest).Validate)
 	checkAnswer(t, body, (&Decoder{}).Chat, (*ChatRequest).Validate)
 	checkAnswer(t, body, (&Decoder{}).Completion, (*CompletionRequest).Validate)
+	checkAnswer(t, body, strictResponses, (*ResponsesRequest).Validate)
+	checkAnswer(t, body, (&Decoder{}).Responses, (*ResponsesRequest).Validate)
 	if r, err := strictChat(body); err == nil {
 		checkSame(t, normal(r), strictChat)
 	}

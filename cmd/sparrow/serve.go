@@ -44,7 +44,7 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a model over HTTP, as OpenAI's API",
-		Long: `Serve loads a model and answers OpenAI's chat and text completions, with streaming, tools, JSON schemas and log probabilities. Without
+		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, with streaming, tools, JSON schemas and log probabilities. Without
 --model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided, and where it listens.
 Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second Ctrl-C ends at once.`,
 		Example: `  sparrow serve
