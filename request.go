@@ -15,6 +15,8 @@ type Request struct {
 	Sampling sample.Params
 	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
 	MaxTokens int
+	// FitContext reduces a MaxTokens above what the context holds after the prompt; otherwise it is refused.
+	FitContext bool
 	// MinTokens keeps a choice from ending earlier: before that many tokens neither an end-of-sequence token nor one of
 	// the stop tokens is chosen, and stop strings are not looked for. A Format whose document is complete ends the
 	// choice all the same.

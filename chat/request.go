@@ -2,7 +2,9 @@ package chat
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sort"
 	"strings"
@@ -52,7 +54,7 @@ func checkRequest(req Request, roles ...Role) ([]turn, error) {
 		}
 		t := turn{Message: m, index: i, prefill: req.ContinueFinal && i == len(req.Messages)-1}
 		for j, call := range m.ToolCalls {
-			args, err := parseArguments(call.Arguments)
+			args, err := replayedArguments(call.Arguments)
 			if err != nil {
 				return nil, fieldError(fmt.Sprintf("messages[%d].tool_calls[%d].arguments", i, j), "%v", err)
 			}
@@ -154,6 +156,18 @@ func checkEnd(req Request) error {
 			"a message with tool calls is complete and cannot be continued")
 	}
 	return nil
+}
+
+// replayedArguments reads the arguments of a call in a request. Those of a reply that ended by length are completed, so
+// that it can be sent back.
+func replayedArguments(text string) (*jinja.Dict, error) {
+	args, err := parseArguments(text)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		if whole, ok := closeObject(text); ok {
+			return parseArguments(whole)
+		}
+	}
+	return args, err
 }
 
 // parseArguments reads the arguments of a call; empty text is an empty object.

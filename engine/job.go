@@ -19,6 +19,8 @@ type Request struct {
 	Sampling sample.Params
 	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
 	MaxTokens int
+	// FitContext reduces a MaxTokens above what the context holds after the prompt; otherwise it is refused.
+	FitContext bool
 	// MinTokens keeps a choice from ending earlier; a Guide's complete document ends it all the same.
 	MinTokens int
 	// IgnoreEOS goes on after an end-of-sequence token, which adds no text. A Guide's document ends there all the same.
@@ -125,6 +127,10 @@ func (e *Engine) checkPrompt(prompt []int32) error {
 func (e *Engine) maxTokens(r *Request) (int, error) {
 	context, prompt := e.info.ContextTokens, len(r.Prompt)
 	left := context - prompt
+	limit := r.MaxTokens
+	if r.FitContext {
+		limit = min(limit, max(left, 0))
+	}
 	tooLong := func(field, reason string) error { return &RequestError{Field: field, Reason: reason, Err: ErrContext} }
 	switch {
 	case left < 1:
@@ -132,15 +138,15 @@ func (e *Engine) maxTokens(r *Request) (int, error) {
 			fmt.Sprintf("has %d tokens, the context holds %d with at least one for the answer", prompt, context))
 	case r.MaxTokens < 0:
 		return 0, &RequestError{Field: "max_tokens", Reason: fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
-	case r.MaxTokens > left:
+	case limit > left:
 		return 0, tooLong("max_tokens",
 			fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d has room for %d", r.MaxTokens,
 				prompt, context, left))
-	case r.MinTokens < 0 || r.MaxTokens > 0 && r.MinTokens > r.MaxTokens:
+	case r.MinTokens < 0 || limit > 0 && r.MinTokens > limit:
 		return 0, &RequestError{Field: "min_tokens",
-			Reason: fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, r.MaxTokens)}
-	case r.MaxTokens > 0:
-		return r.MaxTokens, nil
+			Reason: fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, limit)}
+	case limit > 0:
+		return limit, nil
 	}
 	return left, nil
 }

@@ -193,6 +193,15 @@ func TestARequestFillsTheContext(t *testing.T) {
 		if !errors.As(err, &field) || field.Field != "max_tokens" || !errors.Is(err, ErrContext) {
 			t.Errorf("drafts %v: one token more: %v", setting, err)
 		}
+		out := generate(t, e, Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: 1 << 30, FitContext: true,
+			IgnoreEOS: true})
+		if a := out.Choices[0]; len(a.Tokens) != 28 || a.Finish != FinishLength {
+			t.Errorf("drafts %v, a limit to be reduced: %d tokens, finish %s", setting, len(a.Tokens), a.Finish)
+		}
+		_, err = e.Submit(Request{Prompt: tokens(1, 128), Sampling: greedy(), MaxTokens: 29, FitContext: true})
+		if !errors.As(err, &field) || field.Field != "prompt" || !errors.Is(err, ErrContext) {
+			t.Errorf("drafts %v: a prompt that leaves no room: %v", setting, err)
+		}
 	}
 }
 

@@ -112,7 +112,7 @@ func (it *Item) read() error {
 	if err != nil {
 		return err
 	}
-	r, bad := openai.DecodeChat(body)
+	r, bad := (&openai.Decoder{Strict: true}).Chat(body)
 	if bad != nil {
 		return bad
 	}

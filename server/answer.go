@@ -51,7 +51,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Re
 	if err != nil {
 		return err
 	}
-	err = s.generate(r, ask, to(e))
+	out := to(e)
+	err = s.generate(r, ask, out)
 	if err == nil || !e.open {
 		return err
 	}
@@ -60,11 +61,25 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Re
 	if clientGone(err) {
 		return nil
 	}
-	e.buf = openai.AppendError(e.buf[:0], toError(err, x.id))
-	if err := e.flush(); err != nil {
+	if err := e.abort(out, toError(err, x.id)); err != nil {
 		s.options.Log.Debug("an error could not be delivered", "id", x.id, "error", err)
 	}
 	return nil
+}
+
+// failer is a sink whose streams end in a way of their own when something fails.
+type failer interface {
+	fail(*openai.Error) error
+}
+
+// abort ends a stream with an error; what was not sent yet is dropped.
+func (e *sse) abort(to sink, err *openai.Error) error {
+	e.buf = e.buf[:0]
+	if f, ok := to.(failer); ok {
+		return f.fail(err)
+	}
+	e.buf = openai.AppendError(e.buf, err)
+	return e.flush()
 }
 
 // finish ends a stream with usage and trace, where asked for.

@@ -11,7 +11,7 @@ import (
 
 // chatCompletion answers POST /v1/chat/completions.
 func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeChat)
+	req, err := decode(s, w, r, (*openai.Decoder).Chat)
 	if err != nil {
 		return err
 	}
@@ -19,7 +19,7 @@ func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	x := exchangeOf(r)
-	ask := []sparrow.Request{chatRequest(req, origin{x.id, x.tenant, s.seed()})}
+	ask := []sparrow.Request{chatRequest(req, s.origin(x, x.id))}
 	shape := chatShape{
 		head: s.head("chatcmpl-"+x.id, openai.ObjectChat), usage: req.WantsUsage(), n: req.Choices(),
 		spelling: newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),

@@ -10,7 +10,7 @@ import (
 
 // completion answers POST /v1/completions.
 func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeCompletion)
+	req, err := decode(s, w, r, (*openai.Decoder).Completion)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 	}
 	x := exchangeOf(r)
 	ask := completionRequests(req, func(i int) origin {
-		return origin{promptID(x.id, i, req.Prompt.Len()), x.tenant, s.seed()}
+		return s.origin(x, promptID(x.id, i, req.Prompt.Len()))
 	})
 	if err := s.encodePlain(req, ask); err != nil {
 		return err

@@ -27,11 +27,11 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	default:
 		return false
 	}
-	h.Set("Access-Control-Expose-Headers", requestIDHeader+", Retry-After")
+	h.Set("Access-Control-Expose-Headers", requestIDHeader+", "+ignoredHeader+", Retry-After")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
-	h.Set("Access-Control-Allow-Methods", "GET, POST")
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 	// Browsers ask for the headers a client library adds, such as x-stainless-*; any of them is harmless, so the
 	// question is the answer.
 	if names := r.Header.Get("Access-Control-Request-Headers"); names != "" {

@@ -11,7 +11,9 @@ func completionRequests(r *openai.CompletionRequest, from func(i int) origin) []
 	add := func(text string, ids []int32) {
 		out := common(&r.Options, from(len(list)))
 		out.Prompt, out.Tokens = text, ids
-		out.MaxTokens = r.NewTokens()
+		if limit := r.NewTokens(); limit != openai.Unlimited {
+			out.MaxTokens = limit
+		}
 		if r.Logprobs != nil {
 			out.Sampling.Logprobs, out.Sampling.TopLogprobs = true, *r.Logprobs
 		}

@@ -6,23 +6,30 @@ import (
 	"sparrow/sample"
 )
 
-// origin is what a request is beside its body: who sent it and under which name, and the seed drawn for it in case it
-// brings none.
+// origin is what a request is beside its body: who sent it and under which name, the seed drawn for it in case it
+// brings none, and whether a limit above the context is reduced.
 type origin struct {
 	id     string
 	tenant string
 	seed   int64
+	fit    bool
+}
+
+// origin is that of an engine request with an id of its own.
+func (s *Server) origin(x *exchange, id string) origin {
+	return origin{id: id, tenant: x.tenant, seed: s.seed(), fit: !s.options.Strict}
 }
 
 // common maps what chat and text completions share.
 func common(o *openai.Options, from origin) sparrow.Request {
 	r := sparrow.Request{
-		Sampling:  sampling(o, from.seed),
-		IgnoreEOS: o.IgnoreEOS,
-		Format:    format(o.ResponseFormat),
-		Tenant:    salted(from.tenant, o.CacheSalt),
-		ID:        from.id,
-		Trace:     o.WantsTrace(),
+		Sampling:   sampling(o, from.seed),
+		FitContext: from.fit,
+		IgnoreEOS:  o.IgnoreEOS,
+		Format:     format(o.ResponseFormat),
+		Tenant:     salted(from.tenant, o.CacheSalt),
+		ID:         from.id,
+		Trace:      o.WantsTrace(),
 	}
 	setIf(&r.MinTokens, o.MinTokens)
 	if o.Sparrow != nil {

@@ -102,7 +102,7 @@ func TestChatRequestsMapToEngineRequests(t *testing.T) {
 			if c.fields != "" {
 				body += "," + c.fields
 			}
-			req, bad := openai.DecodeChat([]byte(body + "}"))
+			req, bad := (&openai.Decoder{Strict: true}).Chat([]byte(body + "}"))
 			if bad != nil {
 				t.Fatal(bad)
 			}
@@ -114,7 +114,7 @@ func TestChatRequestsMapToEngineRequests(t *testing.T) {
 }
 
 func TestMessagesKeepTheirParts(t *testing.T) {
-	req, bad := openai.DecodeChat([]byte(`{"model":"m","continue_final_message":true,"messages":[
+	req, bad := (&openai.Decoder{Strict: true}).Chat([]byte(`{"model":"m","continue_final_message":true,"messages":[
 		{"role":"system","content":"s"},
 		{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"ann"},
 		{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},
@@ -171,12 +171,12 @@ func TestCompletionRequestsMapToOneEngineRequestAPrompt(t *testing.T) {
 		}, 2)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			req, bad := openai.DecodeCompletion([]byte(`{"model":"m",` + c.fields + `}`))
+			req, bad := (&openai.Decoder{Strict: true}).Completion([]byte(`{"model":"m",` + c.fields + `}`))
 			if bad != nil {
 				t.Fatal(bad)
 			}
 			got := completionRequests(req, func(i int) origin {
-				return origin{fmt.Sprint("t", i), "acme", int64(42 + i)}
+				return origin{id: fmt.Sprint("t", i), tenant: "acme", seed: int64(42 + i)}
 			})
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

@@ -20,6 +20,7 @@ const (
 	DefaultKeepAlive      = 15 * time.Second
 	DefaultGrace          = 30 * time.Second
 	DefaultRetryAfter     = 1 * time.Second
+	DefaultStoreBytes     = 64 << 20
 )
 
 // Options is everything about serving that is not about the model. Zero values mean the defaults above.
@@ -31,8 +32,14 @@ type Options struct {
 	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all.
 	// Empty is none.
 	AllowOrigins []string
+	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
+	// fields are ignored and named in a header, and such limits are reduced.
+	Strict bool
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
+
+	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way.
+	StoreBytes int64
 
 	MaxBodyBytes   int64
 	MaxHeaderBytes int
@@ -67,6 +74,7 @@ func (o Options) withDefaults() Options {
 	o.KeepAlive = or(o.KeepAlive, DefaultKeepAlive)
 	o.Grace = or(o.Grace, DefaultGrace)
 	o.RetryAfter = or(o.RetryAfter, DefaultRetryAfter)
+	o.StoreBytes = or(o.StoreBytes, DefaultStoreBytes)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -98,6 +106,9 @@ func (o Options) Validate() error {
 	}
 	if o.MaxBodyBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxBodyBytes is %d, want 0 (the default) or more", o.MaxBodyBytes))
+	}
+	if o.StoreBytes < 0 {
+		errs = append(errs, fmt.Errorf("StoreBytes is %d, want 0 (the default) or more", o.StoreBytes))
 	}
 	if o.MaxHeaderBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxHeaderBytes is %d, want 0 (the default) or more", o.MaxHeaderBytes))

@@ -100,7 +100,7 @@ func within(path, top string) bool {
 
 func TestBadRequestsAreRefusedAndNameTheField(t *testing.T) {
 	e := newFake(saying("x"))
-	_, hs := start(t, e, Options{MaxBodyBytes: 1 << 20})
+	_, hs := start(t, e, Options{MaxBodyBytes: 1 << 20, Strict: true})
 	const chatPath, textPath = "/v1/chat/completions", "/v1/completions"
 	message := `"messages":[{"role":"user","content":"hi"}]`
 	with := func(fields string) string { return `{"model":"sparrow-test",` + message + `,` + fields + `}` }
@@ -118,7 +118,7 @@ func TestBadRequestsAreRefusedAndNameTheField(t *testing.T) {
 		{"invalid UTF-8", chatPath,
 			"{\"model\":\"sparrow-test\",\"messages\":[{\"role\":\"user\",\"content\":\"\xff\xfe\"}]}", 400, ""},
 		{"a wrong type", chatPath, with(`"temperature":"hot"`), 400, "temperature"},
-		{"a negative number", chatPath, with(`"max_tokens":-1`), 400, "max_tokens"},
+		{"a negative number", chatPath, with(`"max_tokens":-5`), 400, "max_tokens"},
 		{"NaN", chatPath, with(`"temperature":NaN`), 400, "temperature"},
 		{"an endless number", chatPath, with(`"temperature":1e999`), 400, "temperature"},
 		{"an unknown field", chatPath, with(`"temprature":1`), 400, "temprature"},

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"sparrow/api/openai"
@@ -98,14 +99,25 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	return nil, openai.NewError(openai.CodeInvalidJSON, "", "the body could not be read to its end: %v", err)
 }
 
-// decode reads a body and turns it into a request.
-func decode[T any](s *Server, w http.ResponseWriter, r *http.Request, read func([]byte) (*T, *openai.Error)) (*T,
-	error) {
+// ignoredHeader names the fields of a request that had no effect.
+const ignoredHeader = "X-Sparrow-Ignored"
+
+// reader is the method of a decoder that reads one kind of request.
+type reader[T any] func(*openai.Decoder, []byte) (*T, *openai.Error)
+
+// decode reads a body and turns it into a request. Ignored fields are named in a header and in the log.
+func decode[T any](s *Server, w http.ResponseWriter, r *http.Request, read reader[T]) (*T, error) {
 	body, err := s.readBody(w, r)
 	if err != nil {
 		return nil, err
 	}
-	req, bad := read(body)
+	d := openai.Decoder{Strict: s.options.Strict}
+	req, bad := read(&d, body)
+	if len(d.Ignored) > 0 {
+		names := strings.Join(d.Ignored, ", ")
+		w.Header().Set(ignoredHeader, names)
+		s.options.Log.Debug("fields without effect", "id", exchangeOf(r).id, "fields", names)
+	}
 	if bad != nil {
 		return nil, bad
 	}

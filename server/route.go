@@ -25,6 +25,9 @@ func (s *Server) table() []route {
 	return []route{
 		{http.MethodPost, "/v1/chat/completions", false, s.chatCompletion},
 		{http.MethodPost, "/v1/completions", false, s.completion},
+		{http.MethodPost, "/v1/responses", false, s.createResponse},
+		{http.MethodGet, responsePrefix, false, s.storedResponse},
+		{http.MethodDelete, responsePrefix, false, s.deleteResponse},
 		{http.MethodGet, "/v1/models", false, s.models},
 		{http.MethodGet, modelPrefix, false, s.model},
 		{http.MethodPost, "/tokenize", false, s.tokenize},

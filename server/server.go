@@ -23,6 +23,8 @@ type Server struct {
 	scrape  http.Handler
 	routes  []route
 
+	responses *responseStore
+
 	state  atomic.Int32
 	halted context.Context // ends when running requests are to fail
 	halt   context.CancelFunc
@@ -48,6 +50,7 @@ func New(e Engine, o Options) (*Server, error) {
 		return nil, fmt.Errorf("%w: the model's name is %q, and clients must be able to send it; give it one in UTF-8",
 			ErrOptions, s.info.Name)
 	}
+	s.responses = newResponseStore(int(s.options.StoreBytes))
 	s.metrics = metric.New(e, o.VLLMNames)
 	s.scrape = s.metrics.Handler()
 	s.halted, s.halt = context.WithCancel(context.Background())

@@ -11,7 +11,7 @@ import (
 
 // tokenize answers POST /tokenize.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeTokenize)
+	req, err := decode(s, w, r, (*openai.Decoder).Tokenize)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Server) tokensOf(r *openai.TokenizeRequest) ([]int32, error) {
 
 // detokenize answers POST /detokenize.
 func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeDetokenize)
+	req, err := decode(s, w, r, (*openai.Decoder).Detokenize)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func acceptedFields[T any]() fields[T] {
 
 // ignoreAny accepts any value and ignores it.
 func ignoreAny[T any]() field[T] {
-	return field[T]{read: func(c *cursor, _ *T) { c.skip() }}
+	return field[T]{read: func(c *cursor, _ *T) { c.ignore() }}
 }
 
 // ignoreAs accepts a value of one shape and ignores it.
@@ -87,7 +87,7 @@ func ignoreAs[T any](want shape) field[T] {
 			c.wrongShape(want.String())
 			return
 		}
-		c.skip()
+		c.ignore()
 	}}
 }
 

@@ -84,9 +84,14 @@ func appendChatLogprobs(dst []byte, l *ChatLogprobs) []byte {
 	if l == nil {
 		return append(dst, "null"...)
 	}
-	dst = append(dst, `{"content":[`...)
-	for i := range l.Content {
-		t := &l.Content[i]
+	dst = appendTokens(append(dst, `{"content":`...), l.Content)
+	return append(dst, `,"refusal":null}`...)
+}
+
+func appendTokens(dst []byte, list []TokenLogprob) []byte {
+	dst = append(dst, '[')
+	for i := range list {
+		t := &list[i]
 		dst = appendToken(comma(dst, i), t.Token, t.Logprob, t.Bytes)
 		dst = append(dst, `,"top_logprobs":[`...)
 		for j := range t.TopLogprobs {
@@ -95,7 +100,7 @@ func appendChatLogprobs(dst []byte, l *ChatLogprobs) []byte {
 		}
 		dst = append(dst, "]}"...)
 	}
-	return append(dst, `],"refusal":null}`...)
+	return append(dst, ']')
 }
 
 func appendRanked(dst []byte, ranked RankedLogprobs) []byte {

@@ -45,15 +45,16 @@ var reasoningEfforts = []string{EffortNone, "minimal", "low", "medium", "high", 
 // EffortNone is the reasoning_effort that switches reasoning off.
 const EffortNone = "none"
 
-// NewTokens is the limit on generated tokens under either name; ok is false when the request has none.
+// NewTokens is the limit on generated tokens under either name; ok is false when there is none.
 func (r *ChatRequest) NewTokens() (limit int, ok bool) {
-	switch {
-	case r.MaxCompletionTokens != nil:
-		return *r.MaxCompletionTokens, true
-	case r.MaxTokens != nil:
-		return *r.MaxTokens, true
+	given := r.MaxCompletionTokens
+	if given == nil {
+		given = r.MaxTokens
 	}
-	return 0, false
+	if given == nil || *given == Unlimited {
+		return 0, false
+	}
+	return *given, true
 }
 
 // WantsGenerationPrompt says whether the prompt ends where a new assistant message starts.

@@ -5,30 +5,6 @@ import (
 	"slices"
 )
 
-// DecodeChat reads and validates the body of a chat completion.
-func DecodeChat(body []byte) (*ChatRequest, *Error) {
-	return decodeBody(body, chatFields, (*ChatRequest).check)
-}
-
-// decodeBody reads an object, then checks it; both report into one list.
-func decodeBody[T any](body []byte, known fields[T], check func(*T, *problems)) (*T, *Error) {
-	c := newCursor(body)
-	v := new(T)
-	if got := c.shape(); got != shapeObject && got != shapeNone {
-		c.problem(CodeInvalidType, "the body must be a JSON object, got %s", got)
-		c.skip()
-		return nil, c.finish()
-	}
-	readObject(c, v, known)
-	if c.malformed == nil {
-		check(v, &c.problems)
-	}
-	if err := c.finish(); err != nil {
-		return nil, err
-	}
-	return v, nil
-}
-
 var chatFields = join(
 	acceptedFields[ChatRequest](),
 	lift(optionFields, func(r *ChatRequest) *Options { return &r.Options }),

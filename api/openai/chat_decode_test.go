@@ -79,7 +79,7 @@ func TestChatFieldsOutOfRangeAreRefusedByName(t *testing.T) {
 			rejection{field + " with a fraction", chatWith(fmt.Sprintf(`%q:1.5`, field)), field, "invalid_type",
 				"expected an integer, got 1.5"})
 	}
-	checkRejections(t, DecodeChat, tests)
+	checkRejections(t, strictChat, tests)
 }
 
 func TestChatFieldsOfTheWrongTypeAreRefusedByPath(t *testing.T) {
@@ -142,11 +142,11 @@ func TestChatFieldsOfTheWrongTypeAreRefusedByPath(t *testing.T) {
 		rejection{"the body as a string", `"x"`, "", "invalid_type", "got a string"},
 		rejection{"the body as null", `null`, "", "invalid_type", "got null"},
 	)
-	checkRejections(t, DecodeChat, tests)
+	checkRejections(t, strictChat, tests)
 }
 
 func TestUnknownRefusedAndRepeatedNames(t *testing.T) {
-	checkRejections(t, DecodeChat, []rejection{
+	checkRejections(t, strictChat, []rejection{
 		{"a mistyped name", chatWith(`"temprature":1`), "temprature", "unknown_parameter", "did you mean temperature?"},
 		{"a name like no other", chatWith(`"foo_bar_baz":1`), "foo_bar_baz", "unknown_parameter", "leave it out"},
 		{"letter case counts", chatWith(`"Stream":true`), "Stream", "unknown_parameter", "did you mean stream?"},
@@ -189,7 +189,7 @@ func TestChatMessagesAreCheckedByRole(t *testing.T) {
 		return `{"role":"assistant","content":null,"tool_calls":[{"id":"` + id +
 			`","type":"function","function":{"name":"f","arguments":"{}"}}]}`
 	}
-	checkRejections(t, DecodeChat, []rejection{
+	checkRejections(t, strictChat, []rejection{
 		{"no messages", `{"model":"m"}`, "messages", "missing_required_parameter", "at least one"},
 		{"null messages", `{"model":"m","messages":null}`, "messages", "missing_required_parameter", "at least one"},
 		{"an empty list", chatOf(``), "messages", "missing_required_parameter", "at least one"},
@@ -254,7 +254,7 @@ func TestChatMessagesAreCheckedByRole(t *testing.T) {
 }
 
 func TestChatFieldsAreCheckedTogether(t *testing.T) {
-	checkRejections(t, DecodeChat, []rejection{
+	checkRejections(t, strictChat, []rejection{
 		{"two different limits", chatWith(`"max_tokens":5,"max_completion_tokens":6`), "max_completion_tokens",
 			"invalid_value", "differs from max_tokens"},
 		{"more at least than at most", chatWith(`"max_tokens":5,"min_tokens":6`), "min_tokens", "invalid_value",
@@ -336,7 +336,7 @@ func TestCountsAreLimited(t *testing.T) {
 		}
 		return strings.Join(parts, ",")
 	}
-	checkRejections(t, DecodeChat, []rejection{
+	checkRejections(t, strictChat, []rejection{
 		{"one stop string too many", chatWith(`"stop":[` + many(MaxStops+1, `"a"`) + `]`), "stop",
 			"array_above_max_length", "17 strings, at most 16"},
 		{"ten thousand stop strings", chatWith(`"stop":[` + many(10_000, `"a"`) + `]`), "stop",
@@ -359,14 +359,14 @@ func TestCountsAreLimited(t *testing.T) {
 		chatWith(`"logit_bias":{` + numbered(MaxLogitBias, `"%d":1`) + `}`),
 		chatOf(many(MaxMessages, `{"role":"user","content":"x"}`)),
 	} {
-		if _, err := DecodeChat([]byte(body)); err != nil {
+		if _, err := strictChat([]byte(body)); err != nil {
 			t.Errorf("at the limit: %v", err)
 		}
 	}
 }
 
 func TestAllProblemsAreReportedAtOnce(t *testing.T) {
-	_, err := DecodeChat([]byte(
+	_, err := strictChat([]byte(
 		`{"temperature":3,"top_p":"x","n":0,"foo":1,"messages":[{"role":"user"},{"role":"user","content":[{"type":"file","file":{}}]}]}`))
 	var params []string
 	for _, p := range err.Problems {
@@ -386,7 +386,7 @@ func TestAllProblemsAreReportedAtOnce(t *testing.T) {
 	for i := range 10_000 {
 		fmt.Fprintf(&b, `"unknown_%d":1,`, i)
 	}
-	_, err = DecodeChat([]byte(chatWith(b.String() + `"n":0`)))
+	_, err = strictChat([]byte(chatWith(b.String() + `"n":0`)))
 	if len(err.Problems) != maxProblems || !strings.HasSuffix(err.Message, "; and 9985 more") ||
 		len(err.Message) > 4096 {
 		t.Errorf("%d problems, %d bytes: ...%s", len(err.Problems), len(err.Message), err.Message[len(err.Message)-40:])

@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/jsonscan"
 )
 
-// Validate reports every problem of the request, or nil. [DecodeChat] has already called it.
+// Validate reports every problem of the request, or nil. [Decoder.Chat] has already called it.
 func (r *ChatRequest) Validate() *Error { return verdict(r.check) }
 
 func (r *ChatRequest) check(p *problems) {

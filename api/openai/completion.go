@@ -10,14 +10,14 @@ import (
 type CompletionRequest struct {
 	Options
 	Prompt    Prompt `json:"prompt"`
-	MaxTokens *int   `json:"max_tokens,omitempty"` // 0 only with Echo; see [CompletionRequest.NewTokens]
+	MaxTokens *int   `json:"max_tokens,omitempty"` // 0 only with Echo, or Unlimited; see [CompletionRequest.NewTokens]
 	Echo      bool   `json:"echo,omitempty"`       // the prompt is part of the text, and of the logprobs
 	Logprobs  *int   `json:"logprobs,omitempty"`   // [0, 20]: alternatives per token; nil is no logprobs at all
 
 	AddSpecialTokens *bool `json:"add_special_tokens,omitempty"` // nil is true; text prompts only
 }
 
-// NewTokens is the limit on generated tokens.
+// NewTokens is the limit on generated tokens; [Unlimited] is none.
 func (r *CompletionRequest) NewTokens() int {
 	if r.MaxTokens == nil {
 		return DefaultCompletionTokens
@@ -25,43 +25,48 @@ func (r *CompletionRequest) NewTokens() int {
 	return *r.MaxTokens
 }
 
-// completionReader is a request in the making: best_of and suffix are looked at and not kept.
+// completionReader is a request in the making: best_of and suffix are looked at and not kept, and the limit may come
+// under chat's name.
 type completionReader struct {
 	CompletionRequest
-	bestOf *int
+	bestOf        *int
+	maxCompletion *int
 }
 
-// DecodeCompletion reads and validates the body of a text completion.
-func DecodeCompletion(body []byte) (*CompletionRequest, *Error) {
-	r, err := decodeBody(body, completionFields, func(r *completionReader, p *problems) {
-		r.check(p)
-		if r.bestOf != nil && *r.bestOf != r.Choices() {
-			p.addNew(CodeUnsupportedValue, "best_of",
-				"%d is not n, which is %d; all choices are returned, so leave best_of out and rank them by logprobs",
-				*r.bestOf, r.Choices())
-		}
-	})
-	if err != nil {
-		return nil, err
+func (r *completionReader) check(p *problems) {
+	switch {
+	case r.maxCompletion == nil:
+	case r.MaxTokens == nil:
+		r.MaxTokens = r.maxCompletion
+	case *r.MaxTokens != *r.maxCompletion:
+		p.addNew(CodeInvalidValue, "max_completion_tokens", "%d differs from max_tokens, which is %d; send one of them",
+			*r.maxCompletion, *r.MaxTokens)
 	}
-	return &r.CompletionRequest, nil
+	r.CompletionRequest.check(p)
+	if r.bestOf != nil && *r.bestOf != r.Choices() {
+		p.addNew(CodeUnsupportedValue, "best_of",
+			"%d is not n, which is %d; all choices are returned, so leave best_of out and rank them by logprobs",
+			*r.bestOf, r.Choices())
+	}
 }
 
 var completionFields = join(
 	acceptedFields[completionReader](),
 	lift(optionFields, func(r *completionReader) *Options { return &r.Options }),
 	fields[completionReader]{
-		"prompt":             {read: func(c *cursor, r *completionReader) { r.Prompt = readPrompt(c) }},
-		"max_tokens":         optionalInt(func(r *completionReader) **int { return &r.MaxTokens }),
-		"echo":               boolField(func(r *completionReader) *bool { return &r.Echo }),
-		"logprobs":           optionalInt(func(r *completionReader) **int { return &r.Logprobs }),
-		"best_of":            optionalInt(func(r *completionReader) **int { return &r.bestOf }),
+		"prompt":     {read: func(c *cursor, r *completionReader) { r.Prompt = readPrompt(c) }},
+		"max_tokens": optionalInt(func(r *completionReader) **int { return &r.MaxTokens }),
+		"echo":       boolField(func(r *completionReader) *bool { return &r.Echo }),
+		"logprobs":   optionalInt(func(r *completionReader) **int { return &r.Logprobs }),
+		"best_of":    optionalInt(func(r *completionReader) **int { return &r.bestOf }),
+
+		"max_completion_tokens": optionalInt(func(r *completionReader) **int { return &r.maxCompletion }),
+
 		"add_special_tokens": optionalBool(func(r *completionReader) **bool { return &r.AddSpecialTokens }),
 		"suffix":             {read: readSuffix, refused: true},
 
-		"messages":              refuse[completionReader]("it belongs to /v1/chat/completions; send prompt"),
-		"tools":                 refuse[completionReader]("it belongs to /v1/chat/completions"),
-		"max_completion_tokens": refuse[completionReader]("it belongs to /v1/chat/completions; send max_tokens"),
+		"messages": refuse[completionReader]("it belongs to /v1/chat/completions; send prompt"),
+		"tools":    refuse[completionReader]("it belongs to /v1/chat/completions"),
 		"top_logprobs": refuse[completionReader](
 			"it belongs to /v1/chat/completions; send logprobs as a number"),
 		"prompt_embeds": refuse[completionReader]("send prompt as text or token ids"),
@@ -76,7 +81,7 @@ func readSuffix(c *cursor, _ *completionReader) {
 	}
 }
 
-// Validate reports every problem of the request, or nil. [DecodeCompletion] has already called it.
+// Validate reports every problem of the request, or nil. [Decoder.Completion] has already called it.
 func (r *CompletionRequest) Validate() *Error { return verdict(r.check) }
 
 func (r *CompletionRequest) check(p *problems) {

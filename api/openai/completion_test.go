@@ -46,7 +46,7 @@ func TestCompletionRequestsThatClientsSend(t *testing.T) {
 				Prompt: Prompt{Texts: []string{"x"}}, MaxTokens: ptr(128), AddSpecialTokens: ptr(false)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := DecodeCompletion([]byte(test.body))
+			got, err := strictCompletion([]byte(test.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +65,7 @@ func TestCompletionRequestsThatClientsSend(t *testing.T) {
 
 func TestCompletionRequestsThatAreRefused(t *testing.T) {
 	many := func(n int) string { return strings.TrimSuffix(strings.Repeat(`"a",`, n), ",") }
-	checkRejections(t, DecodeCompletion, []rejection{
+	checkRejections(t, strictCompletion, []rejection{
 		{"no prompt", `{"model":"m"}`, "prompt", "missing_required_parameter", "send a string"},
 		{"an empty array", `{"model":"m","prompt":[]}`, "prompt", "missing_required_parameter", "send a string"},
 		{"an object", `{"model":"m","prompt":{}}`, "prompt", "invalid_type", "arrays of token ids, got an object"},
@@ -91,26 +91,26 @@ func TestCompletionRequestsThatAreRefused(t *testing.T) {
 		{"logprobs as a switch", textWith(`"logprobs":true`), "logprobs", "invalid_type", "an integer, got a boolean"},
 		{"too many logprobs", textWith(`"logprobs":21`), "logprobs", "value_out_of_range", "[0, 20]"},
 		{"no new tokens without echo", textWith(`"max_tokens":0`), "max_tokens", "value_out_of_range", "echo is true"},
-		{"a negative limit", textWith(`"max_tokens":-1`), "max_tokens", "value_out_of_range", "[0, "},
+		{"a negative limit", textWith(`"max_tokens":-2`), "max_tokens", "value_out_of_range", "[0, "},
 		{"at least more than the default limit", textWith(`"min_tokens":17`), "min_tokens", "invalid_value",
 			"which is 16 when not given"},
 		{"special tokens around ids", `{"model":"m","prompt":[1],"add_special_tokens":true}`, "add_special_tokens",
 			"invalid_value", "taken as they are"},
 		{"messages", textWith(`"messages":[]`), "messages", "unsupported_parameter", "/v1/chat/completions"},
-		{"the chat name of the limit", textWith(`"max_completion_tokens":5`), "max_completion_tokens",
-			"unsupported_parameter", "send max_tokens"},
+		{"the limit under two names that differ", textWith(`"max_tokens":4,"max_completion_tokens":5`),
+			"max_completion_tokens", "invalid_value", "differs from max_tokens"},
 		{"a mistyped name", textWith(`"promt":"y"`), "promt", "unknown_parameter", "did you mean prompt?"},
 		{"a field of both kinds", textWith(`"temperature":9`), "temperature", "value_out_of_range", "[0, 2]"},
 	})
 }
 
 func TestTokenizeRequests(t *testing.T) {
-	got, err := DecodeTokenize([]byte(`{"model":"m","prompt":"","add_special_tokens":false,"return_token_strs":true}`))
+	got, err := strictTokenize([]byte(`{"model":"m","prompt":"","add_special_tokens":false,"return_token_strs":true}`))
 	want := &TokenizeRequest{Model: "m", Prompt: ptr(""), AddSpecialTokens: ptr(false), ReturnTokenStrs: true}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("prompt: %v\n%s", err, diff)
 	}
-	got, err = DecodeTokenize([]byte(`{"messages":[{"role":"user","content":"x"}],"tools":[` + weatherTool +
+	got, err = strictTokenize([]byte(`{"messages":[{"role":"user","content":"x"}],"tools":[` + weatherTool +
 		`],"add_generation_prompt":false,"chat_template_kwargs":{"thinking":true}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestTokenizeRequests(t *testing.T) {
 	if r := (&TokenizeRequest{Prompt: ptr("x")}); !r.WantsSpecialTokens() {
 		t.Error("a prompt gets special tokens unless asked otherwise")
 	}
-	checkRejections(t, DecodeTokenize, []rejection{
+	checkRejections(t, strictTokenize, []rejection{
 		{"neither", `{}`, "prompt", "missing_required_parameter", "unless there are messages"},
 		{"both", `{"prompt":"x","messages":[{"role":"user","content":"x"}]}`, "prompt", "invalid_value",
 			"exclude each other"},
@@ -142,14 +142,14 @@ func TestTokenizeRequests(t *testing.T) {
 }
 
 func TestDetokenizeRequests(t *testing.T) {
-	got, err := DecodeDetokenize([]byte(`{"tokens":[1,2,3]}`))
+	got, err := strictDetokenize([]byte(`{"tokens":[1,2,3]}`))
 	if diff := cmp.Diff(&DetokenizeRequest{Tokens: []int32{1, 2, 3}}, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if got, err := DecodeDetokenize([]byte(`{"model":"m","tokens":[]}`)); err != nil || got.Tokens == nil {
+	if got, err := strictDetokenize([]byte(`{"model":"m","tokens":[]}`)); err != nil || got.Tokens == nil {
 		t.Errorf("no tokens are the empty text: %+v, %v", got, err)
 	}
-	checkRejections(t, DecodeDetokenize, []rejection{
+	checkRejections(t, strictDetokenize, []rejection{
 		{"no tokens", `{}`, "tokens", "missing_required_parameter", "required"},
 		{"text", `{"tokens":"x"}`, "tokens", "invalid_type", "an array of token ids"},
 		{"a negative id", `{"tokens":[0,-7]}`, "tokens[1]", "value_out_of_range", "-7"},

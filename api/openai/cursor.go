@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sparrow/internal/jsonscan"
@@ -18,6 +19,9 @@ type cursor struct {
 	path []step
 	problems
 	malformed *Error
+
+	strict  bool // unknown fields are problems
+	ignored []string
 }
 
 // step is one link of a path: a member's name, or an element's index when name is empty and indexed is set.
@@ -100,6 +104,36 @@ func (c *cursor) param() string {
 			fmt.Fprintf(&b, "[%d]", s.index)
 		case !plainName(s.name):
 			fmt.Fprintf(&b, "[%q]", jsonscan.Clip(s.name))
+		default:
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(s.name)
+		}
+	}
+	return b.String()
+}
+
+// ignore skips the value at the cursor and notes that it has no effect.
+func (c *cursor) ignore() {
+	if name := c.place(); !slices.Contains(c.ignored, name) {
+		c.ignored = append(c.ignored, name)
+	}
+	c.skip()
+}
+
+// place is the current path for a list of ignored fields: [] for any index, and nothing that a header cannot hold.
+func (c *cursor) place() string {
+	if len(c.ignored) >= maxIgnored {
+		return "..."
+	}
+	var b strings.Builder
+	for _, s := range c.path {
+		switch {
+		case s.indexed:
+			b.WriteString("[]")
+		case !plainName(s.name):
+			fmt.Fprintf(&b, "[%+q]", jsonscan.Clip(s.name))
 		default:
 			if b.Len() > 0 {
 				b.WriteByte('.')

@@ -12,28 +12,30 @@ type Code string
 
 // The codes, in OpenAI's words where OpenAI has one.
 const (
-	CodeInvalidJSON      Code = "invalid_json"               // the body is not one JSON object in UTF-8
-	CodeUnknownParameter Code = "unknown_parameter"          // a name that no version of the request has
-	CodeUnsupportedParam Code = "unsupported_parameter"      // a name known elsewhere, not here
-	CodeUnsupportedValue Code = "unsupported_value"          // a value known elsewhere, not here
-	CodeDuplicate        Code = "duplicate_parameter"        // the same name twice in one object
-	CodeMissing          Code = "missing_required_parameter" // a field that must be there
-	CodeInvalidType      Code = "invalid_type"               // a string where a number belongs
-	CodeInvalidValue     Code = "invalid_value"              // right type, impossible value
-	CodeOutOfRange       Code = "value_out_of_range"         // a number outside its range
-	CodeTooMany          Code = "array_above_max_length"     // more elements or entries than allowed
-	CodeTooLong          Code = "string_above_max_length"    // a string of too many bytes
-	CodeContextLength    Code = "context_length_exceeded"    // prompt plus answer do not fit the model
-	CodeInvalidKey       Code = "invalid_api_key"            // missing or wrong bearer key
-	CodeModelNotFound    Code = "model_not_found"            // a model this server does not serve
-	CodeUnknownURL       Code = "unknown_url"                // no such path
-	CodeBadMethod        Code = "method_not_supported"       // GET where POST belongs
-	CodeBodyTooLarge     Code = "request_too_large"          // more bytes than the server reads
-	CodeMediaType        Code = "unsupported_media_type"     // the body is not declared as JSON
-	CodeQueueFull        Code = "rate_limit_exceeded"        // too many requests waiting; comes with Retry-After
-	CodeInternal         Code = "internal_error"             // our fault
-	CodeUnavailable      Code = "service_unavailable"        // loading or shutting down
-	CodeDeadline         Code = "deadline_exceeded"          // the request's time is up
+	CodeInvalidJSON      Code = "invalid_json"                // the body is not one JSON object in UTF-8
+	CodeUnknownParameter Code = "unknown_parameter"           // a name that no version of the request has
+	CodeUnsupportedParam Code = "unsupported_parameter"       // a name known elsewhere, not here
+	CodeUnsupportedValue Code = "unsupported_value"           // a value known elsewhere, not here
+	CodeDuplicate        Code = "duplicate_parameter"         // the same name twice in one object
+	CodeMissing          Code = "missing_required_parameter"  // a field that must be there
+	CodeInvalidType      Code = "invalid_type"                // a string where a number belongs
+	CodeInvalidValue     Code = "invalid_value"               // right type, impossible value
+	CodeOutOfRange       Code = "value_out_of_range"          // a number outside its range
+	CodeTooMany          Code = "array_above_max_length"      // more elements or entries than allowed
+	CodeTooLong          Code = "string_above_max_length"     // a string of too many bytes
+	CodeContextLength    Code = "context_length_exceeded"     // prompt plus answer do not fit the model
+	CodeInvalidKey       Code = "invalid_api_key"             // missing or wrong bearer key
+	CodeModelNotFound    Code = "model_not_found"             // a model this server does not serve
+	CodeNoResponse       Code = "response_not_found"          // a response that is not stored
+	CodeNoPrevious       Code = "previous_response_not_found" // the same, in a request that continues it
+	CodeUnknownURL       Code = "unknown_url"                 // no such path
+	CodeBadMethod        Code = "method_not_supported"        // GET where POST belongs
+	CodeBodyTooLarge     Code = "request_too_large"           // more bytes than the server reads
+	CodeMediaType        Code = "unsupported_media_type"      // the body is not declared as JSON
+	CodeQueueFull        Code = "rate_limit_exceeded"         // too many requests waiting; comes with Retry-After
+	CodeInternal         Code = "internal_error"              // our fault
+	CodeUnavailable      Code = "service_unavailable"         // loading or shutting down
+	CodeDeadline         Code = "deadline_exceeded"           // the request's time is up
 )
 
 // Error types, as clients switch on them.
@@ -66,6 +68,8 @@ var outcomes = map[Code]outcome{
 	CodeContextLength:    {http.StatusBadRequest, TypeInvalidRequest},
 	CodeInvalidKey:       {http.StatusUnauthorized, TypeAuthentication},
 	CodeModelNotFound:    {http.StatusNotFound, TypeInvalidRequest},
+	CodeNoResponse:       {http.StatusNotFound, TypeInvalidRequest},
+	CodeNoPrevious:       {http.StatusBadRequest, TypeInvalidRequest},
 	CodeUnknownURL:       {http.StatusNotFound, TypeInvalidRequest},
 	CodeBadMethod:        {http.StatusMethodNotAllowed, TypeInvalidRequest},
 	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, TypeInvalidRequest},

@@ -36,5 +36,11 @@ const (
 // completion without a limit runs until the model stops or the context is full.
 const DefaultCompletionTokens = 16
 
+// Unlimited as max_tokens or max_completion_tokens asks for as many tokens as the context holds.
+const Unlimited = -1
+
+// maxIgnored bounds how many ignored fields are named.
+const maxIgnored = 32
+
 // maxProblems bounds one error message: a body of ten thousand unknown names is described by its first few.
 const maxProblems = 16

@@ -12,7 +12,8 @@ type field[T any] struct {
 	refused bool
 }
 
-// fields are the members of an object by name. What is not in it is unknown.
+// fields are the members of an object by name. What is not in it is unknown: refused where the cursor is strict, else
+// ignored.
 type fields[T any] map[string]field[T]
 
 // readObject reads an object member by member. Members that are null count as absent.
@@ -24,11 +25,13 @@ func readObject[T any](c *cursor, v *T, known fields[T]) {
 	for name := range c.members {
 		f, ok := known[name]
 		switch {
-		case !ok:
+		case !ok && c.strict:
 			c.problem(CodeUnknownParameter, "%s", unknownMessage(c, name, known))
 			c.skip()
 		case c.shape() == shapeNull:
 			c.word()
+		case !ok:
+			c.ignore()
 		default:
 			f.read(c, v)
 		}

@@ -238,6 +238,9 @@ func checkTokenIDs(p *problems, param string, ids []int32) {
 
 // checkLength compares the limits on the number of new tokens.
 func checkLength(p *problems, param string, limit, minTokens *int, least int) {
+	if limit != nil && *limit == Unlimited {
+		return
+	}
 	wantRange(p, param, limit, least, MaxTokens)
 	if limit != nil && minTokens != nil && *minTokens > *limit && *limit >= least {
 		p.addNew(CodeInvalidValue, "min_tokens", "%d is more than %s, which is %d", *minTokens, param, *limit)

@@ -91,7 +91,7 @@ func TestChatRequestsSurviveTheWire(t *testing.T) {
 		if err := sent.Validate(); err != nil {
 			t.Fatalf("drew an invalid request: %v", err)
 		}
-		checkSame(t, sent, DecodeChat)
+		checkSame(t, sent, strictChat)
 	})
 }
 
@@ -105,7 +105,7 @@ func TestCompletionRequestsSurviveTheWire(t *testing.T) {
 			sent.Prompt.Tokens = rapid.SliceOfN(rapid.SliceOfN(rapid.Int32Range(0, MaxTokenID), 1, 9), 1, 4).Draw(t,
 				"tokens")
 		}
-		checkSame(t, sent, DecodeCompletion)
+		checkSame(t, sent, strictCompletion)
 	})
 }
 
@@ -152,15 +152,19 @@ func checkAnswer[T any](t *testing.T, body []byte, decode func([]byte) (*T, *Err
 }
 
 func checkAll(t *testing.T, body []byte) {
-	checkAnswer(t, body, DecodeChat, (*ChatRequest).Validate)
-	checkAnswer(t, body, DecodeCompletion, (*CompletionRequest).Validate)
-	checkAnswer(t, body, DecodeTokenize, (*TokenizeRequest).Validate)
-	checkAnswer(t, body, DecodeDetokenize, (*DetokenizeRequest).Validate)
-	if r, err := DecodeChat(body); err == nil {
-		checkSame(t, normal(r), DecodeChat)
+	checkAnswer(t, body, strictChat, (*ChatRequest).Validate)
+	checkAnswer(t, body, strictCompletion, (*CompletionRequest).Validate)
+	checkAnswer(t, body, strictTokenize, (*TokenizeRequest).Validate)
+	checkAnswer(t, body, strictDetokenize, (*DetokenizeRequest).Validate)
+	checkAnswer(t, body, (&Decoder{}).Chat, (*ChatRequest).Validate)
+	checkAnswer(t, body, (&Decoder{}).Completion, (*CompletionRequest).Validate)
+	checkAnswer(t, body, strictResponses, (*ResponsesRequest).Validate)
+	checkAnswer(t, body, (&Decoder{}).Responses, (*ResponsesRequest).Validate)
+	if r, err := strictChat(body); err == nil {
+		checkSame(t, normal(r), strictChat)
 	}
-	if r, err := DecodeCompletion(body); err == nil {
-		checkSame(t, normalOptions(r), DecodeCompletion)
+	if r, err := strictCompletion(body); err == nil {
+		checkSame(t, normalOptions(r), strictCompletion)
 	}
 }
 
@@ -294,12 +298,12 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 func BenchmarkDecodeChat(b *testing.B) {
 	for _, c := range []struct{ name, text string }{{"short", "What is the weather in Rome?"},
 		{"1MB", strings.Repeat("The rain in Spain.\\n", 1<<20/20)}} {
-		benchDecode(b, c.name, chatOf(`{"role":"user","content":"`+c.text+`"}`), DecodeChat)
+		benchDecode(b, c.name, chatOf(`{"role":"user","content":"`+c.text+`"}`), strictChat)
 	}
 }
 
 func BenchmarkDecodeTokenIDs(b *testing.B) {
-	benchDecode(b, "128k", `{"model":"m","prompt":[1`+strings.Repeat(",12345", 128<<10)+`]}`, DecodeCompletion)
+	benchDecode(b, "128k", `{"model":"m","prompt":[1`+strings.Repeat(",12345", 128<<10)+`]}`, strictCompletion)
 }
 
 func benchDecode[T any](b *testing.B, name, body string, decode func([]byte) (*T, *Error)) {

@@ -59,16 +59,6 @@ func (r *TokenizeRequest) AsChat() *ChatRequest {
 	}
 }
 
-// DecodeTokenize reads and validates the body of /tokenize.
-func DecodeTokenize(body []byte) (*TokenizeRequest, *Error) {
-	return decodeBody(body, tokenizeFields, (*TokenizeRequest).check)
-}
-
-// DecodeDetokenize reads and validates the body of /detokenize.
-func DecodeDetokenize(body []byte) (*DetokenizeRequest, *Error) {
-	return decodeBody(body, detokenizeFields, (*DetokenizeRequest).check)
-}
-
 var tokenizeFields = fields[TokenizeRequest]{
 	"model":                  textField(func(r *TokenizeRequest) *string { return &r.Model }),
 	"prompt":                 {read: func(c *cursor, r *TokenizeRequest) { setPointer(&r.Prompt, c.str) }},
@@ -88,7 +78,7 @@ var detokenizeFields = fields[DetokenizeRequest]{
 	"tokens": {read: func(c *cursor, r *DetokenizeRequest) { r.Tokens = readTokenIDs(c, len(c.Text)) }},
 }
 
-// Validate reports every problem of the request, or nil. [DecodeTokenize] has already called it.
+// Validate reports every problem of the request, or nil. [Decoder.Tokenize] has already called it.
 func (r *TokenizeRequest) Validate() *Error { return verdict(r.check) }
 
 func (r *TokenizeRequest) check(p *problems) {
@@ -126,7 +116,7 @@ func (r *TokenizeRequest) checkPromptOnly(p *problems) {
 	}
 }
 
-// Validate reports every problem of the request, or nil. [DecodeDetokenize] has already called it.
+// Validate reports every problem of the request, or nil. [Decoder.Detokenize] has already called it.
 func (r *DetokenizeRequest) Validate() *Error { return verdict(r.check) }
 
 func (r *DetokenizeRequest) check(p *problems) {

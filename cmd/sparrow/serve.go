@@ -30,6 +30,7 @@ type serveFlags struct {
 	port     int
 	keys     string
 	origins  []string
+	strict   bool
 	vllm     bool
 	logLevel string
 	logJSON  bool
@@ -43,7 +44,7 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a model over HTTP, as OpenAI's API",
-		Long: `Serve loads a model and answers OpenAI's chat and text completions, with streaming, tools, JSON schemas and log probabilities. Without
+		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, with streaming, tools, JSON schemas and log probabilities. Without
 --model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided, and where it listens.
 Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second Ctrl-C ends at once.`,
 		Example: `  sparrow serve
@@ -63,6 +64,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
 	f.addServing(s)
+	s.BoolVar(&f.strict, "strict", false,
+		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
@@ -77,8 +80,8 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	o := server.Options{Version: revision(), AllowOrigins: f.origins, VLLMNames: f.vllm, Grace: f.grace,
-		DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+	o := server.Options{Version: revision(), AllowOrigins: f.origins, Strict: f.strict, VLLMNames: f.vllm,
+		Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
 	if f.keys != "" {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)

@@ -50,7 +50,7 @@ func schema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 }
 
 func TestErrors(t *testing.T) {
-	s := start(t, sparrow.Config{ContextTokens: 512}, server.Options{})
+	s := start(t, sparrow.Config{ContextTokens: 512}, server.Options{Strict: true})
 	for _, c := range []struct {
 		name        string
 		change      func(*openai.ChatCompletionNewParams)

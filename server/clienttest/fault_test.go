@@ -30,7 +30,7 @@ func TestBadBodies(t *testing.T) {
 		{"half a surrogate pair in the text", strings.Replace(fields(""), nameQuestion, `\ud800`, 1), "", ""},
 		{"10,000 stop strings", fields(`,"stop":[` + stops + `]`), "array_above_max_length", "stop"},
 		{"an empty stop string", fields(`,"stop":""`), "invalid_value", "stop"},
-		{"a negative number of tokens", fields(`,"max_tokens":-1`), "value_out_of_range", "max_tokens"},
+		{"a negative number of tokens", fields(`,"max_tokens":-2`), "value_out_of_range", "max_tokens"},
 		{"a negative number of choices", fields(`,"n":-3`), "value_out_of_range", "n"},
 		{"a negative temperature", fields(`,"temperature":-0.1`), "value_out_of_range", "temperature"},
 		{"a number beyond any float", fields(`,"temperature":1e999`), "", "temperature"},

@@ -1,0 +1,123 @@
+package openai
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// The events of a stream of /v1/responses.
+const (
+	EventCreated        = "response.created"
+	EventInProgress     = "response.in_progress"
+	EventCompleted      = "response.completed"
+	EventIncomplete     = "response.incomplete"
+	EventFailed         = "response.failed"
+	EventItemAdded      = "response.output_item.added"
+	EventItemDone       = "response.output_item.done"
+	EventPartAdded      = "response.content_part.added"
+	EventPartDone       = "response.content_part.done"
+	EventTextDelta      = "response.output_text.delta"
+	EventTextDone       = "response.output_text.done"
+	EventReasoningDelta = "response.reasoning_text.delta"
+	EventReasoningDone  = "response.reasoning_text.done"
+	EventArgumentsDelta = "response.function_call_arguments.delta"
+	EventArgumentsDone  = "response.function_call_arguments.done"
+)
+
+// ResponseStream writes the events of one response and numbers them from 0. All methods append to dst and return it.
+type ResponseStream struct {
+	next int
+}
+
+// Place is where in the output something happens.
+type Place struct {
+	Output int    // index of the item
+	ItemID string // its id
+}
+
+// open writes an event as far as the members that all have.
+func (s *ResponseStream) open(dst []byte, event string) []byte {
+	dst = append(append(append(dst, "event: "...), event...), "\ndata: {\"type\":"...)
+	dst = appendString(dst, event)
+	dst = append(dst, `,"sequence_number":`...)
+	dst = strconv.AppendInt(dst, int64(s.next), 10)
+	s.next++
+	return dst
+}
+
+func end(dst []byte) []byte { return append(dst, "}\n\n"...) }
+
+// member writes a member whose value is marshalled.
+func member(dst []byte, name string, v any) ([]byte, error) {
+	text, err := Marshal(v)
+	if err != nil {
+		return dst, fmt.Errorf("openai: event: %s: %w", name, err)
+	}
+	dst = append(append(append(dst, ',', '"'), name...), '"', ':')
+	return append(dst, text...), nil
+}
+
+// Response writes an event about the whole response.
+func (s *ResponseStream) Response(dst []byte, event string, r *Response) ([]byte, error) {
+	out, err := member(s.open(dst, event), "response", r)
+	if err != nil {
+		return dst, err
+	}
+	return end(out), nil
+}
+
+// Item writes that an item was added or is done.
+func (s *ResponseStream) Item(dst []byte, event string, output int, item *Item) ([]byte, error) {
+	out := append(s.open(dst, event), `,"output_index":`...)
+	out, err := member(strconv.AppendInt(out, int64(output), 10), "item", item)
+	if err != nil {
+		return dst, err
+	}
+	return end(out), nil
+}
+
+// Part writes that the only part of an item was added or is done.
+func (s *ResponseStream) Part(dst []byte, event string, at Place, part Part) ([]byte, error) {
+	out, err := member(appendPart(s.open(dst, event), at), "part", part)
+	if err != nil {
+		return dst, err
+	}
+	return end(out), nil
+}
+
+// Text writes more of the text of a part, or with a done event all of it. Log probabilities belong to output_text.
+func (s *ResponseStream) Text(dst []byte, event string, at Place, text string, logprobs []TokenLogprob) []byte {
+	dst = appendPart(s.open(dst, event), at)
+	switch event {
+	case EventTextDelta, EventReasoningDelta:
+		dst = append(dst, `,"delta":`...)
+	default:
+		dst = append(dst, `,"text":`...)
+	}
+	dst = appendString(dst, text)
+	if event == EventTextDelta || event == EventTextDone {
+		dst = appendTokens(append(dst, `,"logprobs":`...), logprobs)
+	}
+	return end(dst)
+}
+
+// Arguments writes more of the arguments of a call, or with a done event all of them.
+func (s *ResponseStream) Arguments(dst []byte, event string, at Place, name, arguments string) []byte {
+	dst = appendPlace(s.open(dst, event), at)
+	if event == EventArgumentsDelta {
+		dst = append(dst, `,"delta":`...)
+	} else {
+		dst = appendString(append(dst, `,"name":`...), name)
+		dst = append(dst, `,"arguments":`...)
+	}
+	return end(appendString(dst, arguments))
+}
+
+func appendPlace(dst []byte, at Place) []byte {
+	dst = appendString(append(dst, `,"item_id":`...), at.ItemID)
+	return strconv.AppendInt(append(dst, `,"output_index":`...), int64(at.Output), 10)
+}
+
+func appendPart(dst []byte, at Place) []byte {
+	return append(appendPlace(dst, at), `,"content_index":0`...)
+}

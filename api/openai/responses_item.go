@@ -1,0 +1,328 @@
+package openai
+
+import (
+	"fmt"
+
+	"sparrow/internal/jsonscan"
+)
+
+// The types of items in a conversation of the Responses API.
+const (
+	ItemMessage   = "message"
+	ItemReasoning = "reasoning"
+	ItemCall      = "function_call"
+	ItemResult    = "function_call_output"
+	ItemReference = "item_reference" // of a stored item, by its id
+)
+
+// The states of an item and of a response.
+const (
+	StatusInProgress = "in_progress"
+	StatusCompleted  = "completed"
+	StatusIncomplete = "incomplete"
+	StatusFailed     = "failed"
+)
+
+// Item is one piece of a conversation, in a request or in a response. Which fields it has depends on its type.
+type Item struct {
+	Type   string
+	ID     string // given by the server
+	Status string
+
+	Role string // of a message
+	// Content is the text of a message, of a reasoning item or of a call's result.
+	Content  Content
+	Logprobs []TokenLogprob // of a message, when asked for
+
+	CallID    string // of a call and of its result
+	Name      string // of a call: the function
+	Arguments string // of a call: JSON as text
+}
+
+// wireItem is an item on the wire.
+type wireItem struct {
+	Type      string    `json:"type"`
+	ID        string    `json:"id,omitempty"`
+	Status    string    `json:"status,omitempty"`
+	Role      string    `json:"role,omitempty"`
+	Summary   *[]string `json:"summary,omitempty"`
+	Content   *[]Part   `json:"content,omitempty"`
+	CallID    string    `json:"call_id,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	Arguments *string   `json:"arguments,omitempty"`
+	Output    *string   `json:"output,omitempty"`
+}
+
+// Part is one piece of the content of an item in a response.
+type Part struct {
+	Type        string          `json:"type"`
+	Text        string          `json:"text"`
+	Annotations *[]struct{}     `json:"annotations,omitempty"` // always empty, and there for output_text only
+	Logprobs    *[]TokenLogprob `json:"logprobs,omitempty"`    // likewise; empty unless asked for
+}
+
+// The types of parts.
+const (
+	partInput     = "input_text"
+	partOutput    = "output_text"
+	partReasoning = "reasoning_text"
+)
+
+// OutputText is a part of a message of the model.
+func OutputText(text string, logprobs []TokenLogprob) Part {
+	if logprobs == nil {
+		logprobs = []TokenLogprob{}
+	}
+	return Part{Type: partOutput, Text: text, Annotations: &[]struct{}{}, Logprobs: &logprobs}
+}
+
+// ReasoningText is a part of a reasoning item.
+func ReasoningText(text string) Part { return Part{Type: partReasoning, Text: text} }
+
+// MarshalJSON writes the fields that the item's type has.
+func (i Item) MarshalJSON() ([]byte, error) {
+	out := wireItem{Type: i.Type, ID: i.ID, Status: i.Status}
+	switch i.Type {
+	case ItemMessage:
+		parts := []Part{}
+		for _, text := range i.Content {
+			if i.Role == RoleAssistant {
+				parts = append(parts, OutputText(text, i.Logprobs))
+			} else {
+				parts = append(parts, Part{Type: partInput, Text: text})
+			}
+		}
+		out.Role, out.Content = i.Role, &parts
+	case ItemReasoning:
+		parts := []Part{}
+		for _, text := range i.Content {
+			parts = append(parts, ReasoningText(text))
+		}
+		out.Summary, out.Content = &[]string{}, &parts
+	case ItemCall:
+		out.CallID, out.Name, out.Arguments = i.CallID, i.Name, &i.Arguments
+	case ItemResult:
+		text := i.Content.Text()
+		out.CallID, out.Output = i.CallID, &text
+	}
+	return Marshal(out)
+}
+
+// Size is about how many bytes of memory the item holds.
+func (i *Item) Size() int {
+	const overhead, logprob = 256, 64
+	n := overhead + len(i.ID) + len(i.CallID) + len(i.Name) + len(i.Arguments)
+	for _, text := range i.Content {
+		n += len(text)
+	}
+	for j := range i.Logprobs {
+		n += logprob * (1 + len(i.Logprobs[j].TopLogprobs))
+	}
+	return n
+}
+
+// itemReader is an item in the making; the texts of other types are told apart once the type is known.
+type itemReader struct {
+	Item
+	summary Content
+	output  Content
+}
+
+var itemFields = fields[itemReader]{
+	"type":      textField(func(i *itemReader) *string { return &i.Type }),
+	"id":        textField(func(i *itemReader) *string { return &i.ID }),
+	"role":      textField(func(i *itemReader) *string { return &i.Role }),
+	"call_id":   textField(func(i *itemReader) *string { return &i.CallID }),
+	"name":      textField(func(i *itemReader) *string { return &i.Name }),
+	"arguments": textField(func(i *itemReader) *string { return &i.Arguments }),
+	"content":   {read: func(c *cursor, i *itemReader) { i.Content = readTexts(c) }},
+	"summary":   {read: func(c *cursor, i *itemReader) { i.summary = readTexts(c) }},
+	"output":    {read: func(c *cursor, i *itemReader) { i.output = readTexts(c) }},
+
+	// What a replayed item says beside its text.
+	"status":            {read: func(c *cursor, _ *itemReader) { c.skip() }},
+	"phase":             {read: func(c *cursor, _ *itemReader) { c.skip() }},
+	"encrypted_content": ignoreAny[itemReader](),
+}
+
+// readInput takes a string, which is a message of the user, or an array of items.
+func readInput(c *cursor) []Item {
+	switch c.shape() {
+	case shapeString:
+		return []Item{{Type: ItemMessage, Role: RoleUser, Content: Content{c.text()}}}
+	case shapeArray:
+		return readList(c, MaxMessages, "items", func() (Item, bool) {
+			var i itemReader
+			readObject(c, &i, itemFields)
+			i.settle()
+			return i.Item, true
+		})
+	}
+	c.wrongShape("a string or an array of items")
+	return nil
+}
+
+// settle gives an item the type that it leaves out, and its text.
+func (i *itemReader) settle() {
+	if i.Type == "" {
+		i.Type = ItemMessage
+		if i.Role == "" && i.Content == nil && i.ID != "" {
+			i.Type = ItemReference
+		}
+	}
+	switch {
+	case i.Type == ItemResult:
+		i.Content = i.output
+	case i.Type == ItemReasoning && len(i.Content) == 0:
+		i.Content = i.summary
+	}
+}
+
+// readTexts takes a string or an array of parts that are text.
+func readTexts(c *cursor) Content {
+	switch c.shape() {
+	case shapeString:
+		return Content{c.text()}
+	case shapeArray:
+		return readList(c, MaxParts, "content parts", func() (string, bool) { return readTextPart(c) })
+	}
+	c.wrongShape("a string or an array of text parts")
+	return nil
+}
+
+var textPartFields = fields[partReader]{
+	"type": textField(func(p *partReader) *string { return &p.kind }),
+	"text": {read: func(c *cursor, p *partReader) { setPointer(&p.text, c.str) }},
+
+	// What a replayed part says beside its text, and the members of parts whose type is refused.
+	"annotations":             {read: func(c *cursor, _ *partReader) { c.skip() }},
+	"logprobs":                {read: func(c *cursor, _ *partReader) { c.skip() }},
+	"parsed":                  ignoreAny[partReader](),
+	"prompt_cache_breakpoint": ignoreAny[partReader](),
+	"cache_control":           ignoreAny[partReader](),
+	"refusal":                 otherPart,
+	"detail":                  otherPart,
+	"image_url":               otherPart,
+	"file_id":                 otherPart,
+	"file_url":                otherPart,
+	"file_data":               otherPart,
+	"filename":                otherPart,
+	"input_audio":             otherPart,
+}
+
+func readTextPart(c *cursor) (string, bool) {
+	var part partReader
+	before := len(c.list)
+	readObject(c, &part, textPartFields)
+	if len(c.list) > before || c.malformed != nil {
+		return "", false
+	}
+	at := c.param()
+	switch part.kind {
+	case partInput, partOutput, partReasoning, "summary_text", "text":
+		if part.text == nil {
+			c.add(CodeMissing, at+".text", "required")
+			return "", false
+		}
+		return *part.text, true
+	case "":
+		c.add(CodeMissing, at+".type", "required: %s or %s", partInput, partOutput)
+	default:
+		c.add(CodeUnsupportedValue, at+".type",
+			"%q is not supported; the models read text, so send parts of type %s or %s", jsonscan.Clip(part.kind),
+			partInput, partOutput)
+	}
+	return "", false
+}
+
+// check looks at one item of a request.
+func (i *Item) check(p *problems, at string) {
+	missing := func(field, value string) {
+		if value == "" {
+			p.addNew(CodeMissing, at+"."+field, "required for type %s", i.Type)
+		}
+	}
+	switch i.Type {
+	case ItemMessage:
+		switch i.Role {
+		case RoleSystem, RoleDeveloper, RoleUser, RoleAssistant:
+		case "":
+			p.addNew(CodeMissing, at+".role", "required: system, developer, user or assistant")
+		default:
+			p.addNew(CodeInvalidValue, at+".role", "%q is not supported; use system, developer, user or assistant",
+				jsonscan.Clip(i.Role))
+		}
+		if i.Content == nil {
+			p.addNew(CodeMissing, at+".content", "required for type %s", i.Type)
+		}
+	case ItemReasoning:
+	case ItemCall:
+		missing("call_id", i.CallID)
+		missing("name", i.Name)
+	case ItemResult:
+		missing("call_id", i.CallID)
+		if i.Content == nil {
+			p.addNew(CodeMissing, at+".output", "required for type %s", i.Type)
+		}
+	case ItemReference:
+		missing("id", i.ID)
+	default:
+		p.addNew(CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s, %s or %s",
+			jsonscan.Clip(i.Type), ItemMessage, ItemReasoning, ItemCall, ItemResult, ItemReference)
+	}
+}
+
+// checkItems looks at all items of a request.
+func checkItems(p *problems, items []Item) {
+	if len(items) == 0 {
+		p.addNew(CodeMissing, "input", "required; send a string or at least one item")
+		return
+	}
+	if wantAtMost(p, "input", len(items), MaxMessages, "items") {
+		for i := range items {
+			items[i].check(p, fmt.Sprintf("input[%d]", i))
+		}
+	}
+}
+
+// Messages are items as the messages of a chat: reasoning, text and calls of the model that follow each other are one
+// message.
+func Messages(items []Item) []Message {
+	var list []Message
+	open := false // the last message is the model's and may grow
+	said := func(fresh bool) *Message {
+		if !open || fresh {
+			list = append(list, Message{Role: RoleAssistant})
+			open = true
+		}
+		return &list[len(list)-1]
+	}
+	last := func() Message {
+		if open {
+			return list[len(list)-1]
+		}
+		return Message{}
+	}
+	for i := range items {
+		switch it := &items[i]; {
+		case it.Type == ItemReasoning:
+			m := last()
+			more := m.Content != nil || m.ToolCalls != nil || m.ReasoningContent != ""
+			said(more).ReasoningContent = it.Content.Text()
+		case it.Type == ItemCall:
+			m := said(false)
+			m.ToolCalls = append(m.ToolCalls, ToolCall{ID: it.CallID, Type: typeFunction,
+				Function: FunctionCall{Name: it.Name, Arguments: it.Arguments}})
+		case it.Type == ItemResult:
+			list = append(list, Message{Role: RoleTool, ToolCallID: it.CallID, Content: it.Content})
+			open = false
+		case it.Role == RoleAssistant:
+			m := last()
+			said(m.Content != nil || m.ToolCalls != nil).Content = it.Content
+		default:
+			list = append(list, Message{Role: it.Role, Content: it.Content})
+			open = false
+		}
+	}
+	return list
+}

@@ -1,0 +1,188 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func strictResponses(body []byte) (*ResponsesRequest, *Error) {
+	return (&Decoder{Strict: true}).Responses(body)
+}
+
+// responseWith is a valid body with further members.
+func responseWith(members string) string { return `{"model":"m","input":"hi",` + members + `}` }
+
+// responseOf is a body with the given items.
+func responseOf(items string) string { return `{"model":"m","input":[` + items + `]}` }
+
+func TestResponsesRequestsThatClientsSend(t *testing.T) {
+	hi := []Item{{Type: ItemMessage, Role: RoleUser, Content: Content{"hi"}}}
+	for _, c := range []struct {
+		name, body string
+		want       ResponsesRequest
+	}{
+		{"text", `{"model":"m","input":"hi"}`, ResponsesRequest{Options: Options{Model: "m"}, Input: hi}},
+		{"a message without a type", responseOf(`{"role":"user","content":"hi"}`),
+			ResponsesRequest{Options: Options{Model: "m"}, Input: hi}},
+		{"everything else", responseWith(`"instructions":"be","max_output_tokens":5,"temperature":0,"top_p":0.5,
+			"stream":true,"store":false,"previous_response_id":"resp_1","truncation":"auto","metadata":{"a":"b"},
+			"parallel_tool_calls":false,"include":["message.output_text.logprobs"],"top_logprobs":2,"background":false,
+			"tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":true}],
+			"tool_choice":{"type":"function","name":"f"},"reasoning":{"effort":"low"},"seed":3,
+			"text":{"format":{"type":"json_schema","name":"s","schema":{"a":1},"strict":true},"verbosity":"medium"}`),
+			ResponsesRequest{
+				Options: Options{Model: "m", Temperature: ptr(0.0), TopP: ptr(0.5), Stream: true, Seed: ptr(int64(3))},
+				Input:   hi, Instructions: "be", MaxOutputTokens: ptr(5), Store: ptr(false),
+				PreviousResponseID: "resp_1", Truncation: TruncationAuto, Metadata: map[string]string{"a": "b"},
+				ParallelToolCalls: ptr(false), Include: []string{includeLogprobs}, TopLogprobs: ptr(2),
+				Tools: []ResponseTool{{Type: "function", Name: "f", Description: "d",
+					Parameters: json.RawMessage(`{"type":"object"}`), Strict: ptr(true)}},
+				ToolChoice: &ToolChoice{Mode: ChoiceFunction, Name: "f"}, Reasoning: Reasoning{Effort: "low"},
+				Text: TextConfig{Format: TextFormat{Type: FormatJSONSchema, Name: "s",
+					Schema: json.RawMessage(`{"a":1}`), Strict: ptr(true)}},
+			}},
+		{"items as a response has them", responseOf(`{"type":"message","role":"developer","content":[
+			{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]},
+			{"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"r"}],"status":null},
+			{"type":"reasoning","id":"rs_2","summary":[{"type":"summary_text","text":"s"}]},
+			{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[
+			{"type":"output_text","text":"t","annotations":[],"logprobs":[]}]},
+			{"type":"function_call","id":"fc_1","call_id":"c1","name":"f","arguments":"{}","status":"completed"},
+			{"type":"function_call_output","call_id":"c1","output":"x"},
+			{"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"y"}]},
+			{"type":"item_reference","id":"msg_2"},{"id":"msg_3"}`),
+			ResponsesRequest{Options: Options{Model: "m"}, Input: []Item{
+				{Type: ItemMessage, Role: RoleDeveloper, Content: Content{"a", "b"}},
+				{Type: ItemReasoning, ID: "rs_1", Content: Content{"r"}},
+				{Type: ItemReasoning, ID: "rs_2", Content: Content{"s"}},
+				{Type: ItemMessage, ID: "msg_1", Role: RoleAssistant, Content: Content{"t"}},
+				{Type: ItemCall, ID: "fc_1", CallID: "c1", Name: "f", Arguments: "{}"},
+				{Type: ItemResult, CallID: "c1", Content: Content{"x"}},
+				{Type: ItemResult, CallID: "c2", Content: Content{"y"}},
+				{Type: ItemReference, ID: "msg_2"}, {Type: ItemReference, ID: "msg_3"},
+			}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := strictResponses([]byte(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestResponsesRequestsThatAreRefused(t *testing.T) {
+	checkRejections(t, (&Decoder{}).Responses, []rejection{
+		{"no input", `{"model":"m"}`, "input", "missing_required_parameter", "at least one item"},
+		{"input of another type", `{"model":"m","input":1}`, "input", "invalid_type", "a string or an array"},
+		{"background", responseWith(`"background":true`), "background", "unsupported_value", "keep the connection"},
+		{"a conversation", responseWith(`"conversation":"c"`), "conversation", "unsupported_parameter",
+			"previous_response_id"},
+		{"a stored prompt", responseWith(`"prompt":{"id":"p"}`), "prompt", "unsupported_parameter", "instructions"},
+		{"messages", responseWith(`"messages":[]`), "messages", "unsupported_parameter", "send input"},
+		{"chat's limit", responseWith(`"max_tokens":1`), "max_tokens", "unsupported_parameter", "max_output_tokens"},
+		{"chat's format", responseWith(`"response_format":{}`), "response_format", "unsupported_parameter",
+			"text.format"},
+		{"several answers", responseWith(`"n":2`), "n", "unsupported_parameter", "one answer"},
+		{"a limit of nothing", responseWith(`"max_output_tokens":0`), "max_output_tokens", "value_out_of_range",
+			"[1, "},
+		{"another truncation", responseWith(`"truncation":"some"`), "truncation", "invalid_value", "auto or disabled"},
+		{"another effort", responseWith(`"reasoning":{"effort":"huge"}`), "reasoning.effort", "invalid_value",
+			"is not one of none"},
+		{"a tool of OpenAI's", responseWith(`"tools":[{"type":"web_search"}]`), "tools[0].type", "unsupported_value",
+			`use "function"`},
+		{"a tool in chat's form", responseWith(`"tools":[` + weatherTool + `]`), "tools[0].name",
+			"missing_required_parameter", "required"},
+		{"a name twice", responseWith(`"tools":[{"type":"function","name":"f"},{"type":"function","name":"f"}]`),
+			"tools[1].name", "invalid_value", "earlier tool"},
+		{"a choice without tools", responseWith(`"tool_choice":"required"`), "tool_choice", "invalid_value",
+			"at least one tool"},
+		{"a choice of several", responseWith(`"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]}`),
+			"tool_choice", "unsupported_value", "allowed_tools"},
+		{"a schema without a name", responseWith(`"text":{"format":{"type":"json_schema","schema":{}}}`),
+			"text.format.name", "missing_required_parameter", "required"},
+		{"a format without a schema", responseWith(`"text":{"format":{"type":"json_schema","name":"x"}}`),
+			"text.format.schema", "missing_required_parameter", "json_object"},
+		{"another format", responseWith(`"text":{"format":{"type":"xml"}}`), "text.format.type", "unsupported_value",
+			"json_schema"},
+		{"another verbosity", responseWith(`"text":{"verbosity":"low"}`), "text.verbosity", "unsupported_value",
+			"only"},
+		{"metadata that is no string", responseWith(`"metadata":{"a":1}`), "metadata.a", "invalid_type", "a string"},
+		{"metadata too long", responseWith(`"metadata":{"a":"` + strings.Repeat("x", 513) + `"}`), "metadata",
+			"string_above_max_length", "513 bytes"},
+		{"an item of another type", responseOf(`{"type":"web_search_call","id":"w"}`), "input[0].type",
+			"unsupported_value", "function_call_output"},
+		{"an image", responseOf(`{"role":"user","content":[{"type":"input_image","image_url":"x"}]}`),
+			"input[0].content[0].type", "unsupported_value", "the models read text"},
+		{"a message without content", responseOf(`{"role":"user"}`), "input[0].content", "missing_required_parameter",
+			"message"},
+		{"a call without a name", responseOf(`{"type":"function_call","call_id":"1"}`), "input[0].name",
+			"missing_required_parameter", "function_call"},
+		{"a result without its call", responseOf(`{"type":"function_call_output","output":"x"}`), "input[0].call_id",
+			"missing_required_parameter", "function_call_output"},
+		{"another role", responseOf(`{"role":"tool","content":"x"}`), "input[0].role", "invalid_value", "assistant"},
+	})
+}
+
+func TestItemsOfTheModelThatFollowEachOtherAreOneMessage(t *testing.T) {
+	say := func(text string) Item { return Item{Type: ItemMessage, Role: RoleAssistant, Content: Content{text}} }
+	think := func(text string) Item { return Item{Type: ItemReasoning, Content: Content{text}} }
+	ask := Item{Type: ItemMessage, Role: RoleUser, Content: Content{"q"}}
+	call := func(id string) Item { return Item{Type: ItemCall, CallID: id, Name: "f", Arguments: "{}"} }
+	result := Item{Type: ItemResult, CallID: "1", Content: Content{"x"}}
+	calls := func(ids ...string) (list []ToolCall) {
+		for _, id := range ids {
+			list = append(list, ToolCall{ID: id, Type: "function", Function: FunctionCall{Name: "f", Arguments: "{}"}})
+		}
+		return list
+	}
+	q := Message{Role: RoleUser, Content: Content{"q"}}
+	got := Messages([]Item{ask, think("r"), say("a"), call("1"), call("2"), result, call("3"), say("b"), say("c"),
+		think("d"), think("e"), call("4"), ask, call("5")})
+	want := []Message{q,
+		{Role: RoleAssistant, ReasoningContent: "r", Content: Content{"a"}, ToolCalls: calls("1", "2")},
+		{Role: RoleTool, ToolCallID: "1", Content: Content{"x"}},
+		{Role: RoleAssistant, ToolCalls: calls("3")},
+		{Role: RoleAssistant, Content: Content{"b"}},
+		{Role: RoleAssistant, Content: Content{"c"}},
+		{Role: RoleAssistant, ReasoningContent: "d"},
+		{Role: RoleAssistant, ReasoningContent: "e", ToolCalls: calls("4")},
+		q,
+		{Role: RoleAssistant, ToolCalls: calls("5")},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestItemsOnTheWire(t *testing.T) {
+	for _, c := range []struct {
+		item Item
+		want string
+	}{
+		{Item{Type: ItemMessage, ID: "m", Status: StatusCompleted, Role: RoleAssistant, Content: Content{"t"}},
+			`{"type":"message","id":"m","status":"completed","role":"assistant",` +
+				`"content":[{"type":"output_text","text":"t","annotations":[],"logprobs":[]}]}`},
+		{Item{Type: ItemMessage, ID: "m", Status: StatusInProgress, Role: RoleAssistant},
+			`{"type":"message","id":"m","status":"in_progress","role":"assistant","content":[]}`},
+		{Item{Type: ItemReasoning, ID: "r", Status: StatusCompleted, Content: Content{"t"}},
+			`{"type":"reasoning","id":"r","status":"completed","summary":[],` +
+				`"content":[{"type":"reasoning_text","text":"t"}]}`},
+		{Item{Type: ItemCall, ID: "f", Status: StatusInProgress, CallID: "c", Name: "n"},
+			`{"type":"function_call","id":"f","status":"in_progress","call_id":"c","name":"n","arguments":""}`},
+		{Item{Type: ItemResult, CallID: "c", Content: Content{"x"}},
+			`{"type":"function_call_output","call_id":"c","output":"x"}`},
+		{Item{Type: ItemMessage, Role: RoleUser, Content: Content{"x"}},
+			`{"type":"message","role":"user","content":[{"type":"input_text","text":"x"}]}`},
+	} {
+		if got, err := Marshal(c.item); err != nil || string(got) != c.want {
+			t.Errorf("%s (%v), want %s", got, err, c.want)
+		}
+	}
+}

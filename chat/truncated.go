@@ -1,0 +1,76 @@
+package chat
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// closeObject completes the text of a JSON object that was cut off, as the arguments of a call are when a reply ends by
+// length. What is left of a string stays; a name without a value, a number and a word at the end are dropped, because
+// they may have been cut too. ok is false when the text does not begin an object or has no end missing.
+func closeObject(text string) (whole string, ok bool) {
+	text = strings.TrimSpace(text)
+	if !strings.HasPrefix(text, "{") {
+		return "", false
+	}
+	var closers []byte // of the open brackets, innermost last
+	name := false      // the next string of an object is a name
+	end := 0           // text[:end] and the closers are valid
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '{':
+			closers, name, end = append(closers, '}'), true, i+1
+		case '[':
+			closers, name, end = append(closers, ']'), false, i+1
+		case '}', ']':
+			closers, end = closers[:len(closers)-1], i+1
+			if len(closers) == 0 {
+				return "", false
+			}
+		case ',':
+			name, end = closers[len(closers)-1] == '}', i
+		case ':':
+			name = false
+		case '"':
+			stop, closed := stringEnd(text, i+1)
+			switch {
+			case closed && !name:
+				end = stop + 1
+			case !closed && !name:
+				return text[:stop] + `"` + reversed(closers), true
+			}
+			i = stop
+		}
+	}
+	return text[:end] + reversed(closers), true
+}
+
+// stringEnd is where a string that begins at from ends: its closing quote, or behind its last whole character.
+func stringEnd(text string, from int) (end int, closed bool) {
+	for i := from; i < len(text); {
+		size := 0
+		switch {
+		case text[i] == '"':
+			return i, true
+		case text[i] != '\\':
+			_, size = utf8.DecodeRuneInString(text[i:])
+		case i+1 < len(text) && text[i+1] == 'u':
+			size = len(`\u0000`)
+		default:
+			size = len(`\n`)
+		}
+		if i+size > len(text) {
+			return i, false
+		}
+		i += size
+	}
+	return len(text), false
+}
+
+func reversed(closers []byte) string {
+	var b strings.Builder
+	for i := len(closers) - 1; i >= 0; i-- {
+		b.WriteByte(closers[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"container/list"
+	"strconv"
+	"strings"
+	"sync"
+
+	"sparrow/api/openai"
+)
+
+// stored is a response that later requests may continue. It is read-only.
+type stored struct {
+	response     *openai.Response
+	conversation []openai.Item // up to the answer
+}
+
+// size is about how many bytes of memory it holds. What it shares with the response that it continues counts again:
+// either may outlive the other.
+func (s *stored) size() int {
+	const overhead = 1024
+	n := overhead + len(s.response.Sparrow)
+	if s.response.Instructions != nil {
+		n += len(*s.response.Instructions)
+	}
+	for _, t := range s.response.Tools {
+		n += len(t.Name) + len(t.Description) + len(t.Parameters)
+	}
+	for name, v := range s.response.Metadata {
+		n += len(name) + len(v)
+	}
+	for i := range s.conversation {
+		n += s.conversation[i].Size()
+	}
+	for i := range s.response.Output {
+		n += s.response.Output[i].Size()
+	}
+	return n
+}
+
+// responseStore keeps responses in memory, up to a number of bytes. A tenant sees its own. Where room is needed, the
+// oldest response of the tenant that uses most is dropped, so that a busy tenant does not displace the others.
+type responseStore struct {
+	limit int
+
+	mu      sync.Mutex
+	used    int
+	tenants map[string]*tenantStore
+}
+
+// tenantStore is the responses of one tenant, the oldest first.
+type tenantStore struct {
+	used  int
+	order *list.List // of *storeEntry
+	byID  map[string]*list.Element
+}
+
+type storeEntry struct {
+	*stored
+	size int
+}
+
+func newResponseStore(limit int) *responseStore {
+	return &responseStore{limit: limit, tenants: map[string]*tenantStore{}}
+}
+
+// put stores a response. One that is larger than the limit is not stored.
+func (s *responseStore) put(tenant string, r *stored) {
+	size := r.size()
+	if size > s.limit {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tenants[tenant]
+	if t == nil {
+		t = &tenantStore{order: list.New(), byID: map[string]*list.Element{}}
+		s.tenants[tenant] = t
+	}
+	t.byID[r.response.ID] = t.order.PushBack(&storeEntry{r, size})
+	t.used += size
+	s.used += size
+	for s.used > s.limit {
+		name := s.largest()
+		s.drop(name, s.tenants[name].order.Front())
+	}
+}
+
+// largest is the tenant that uses most.
+func (s *responseStore) largest() (name string) {
+	most := -1
+	for each, t := range s.tenants {
+		if t.used > most {
+			name, most = each, t.used
+		}
+	}
+	return name
+}
+
+func (s *responseStore) drop(tenant string, at *list.Element) {
+	t := s.tenants[tenant]
+	e := t.order.Remove(at).(*storeEntry)
+	delete(t.byID, e.response.ID)
+	t.used -= e.size
+	s.used -= e.size
+	if t.order.Len() == 0 {
+		delete(s.tenants, tenant)
+	}
+}
+
+// get is nil for an id that the tenant has not stored.
+func (s *responseStore) get(tenant, id string) *stored {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.tenants[tenant]; t != nil {
+		if at := t.byID[id]; at != nil {
+			return at.Value.(*storeEntry).stored
+		}
+	}
+	return nil
+}
+
+// remove says whether there was such a response.
+func (s *responseStore) remove(tenant, id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tenants[tenant]
+	if t == nil || t.byID[id] == nil {
+		return false
+	}
+	s.drop(tenant, t.byID[id])
+	return true
+}
+
+// item is an item of a stored response's output, whose id names the response and the place; nil when there is none.
+func (s *responseStore) item(tenant, id string) *openai.Item {
+	parts := strings.Split(id, "_") // prefix, name of the response, index
+	if len(parts) != 3 {
+		return nil
+	}
+	i, err := strconv.Atoi(parts[2])
+	r := s.get(tenant, responseID(parts[1]))
+	if err != nil || r == nil || i < 0 || i >= len(r.response.Output) || r.response.Output[i].ID != id {
+		return nil
+	}
+	return &r.response.Output[i]
+}
+
+func responseID(name string) string { return "resp_" + name }

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sparrow/api/openai"
+	"sparrow/chat"
+)
+
+func TestAResponseIsContinued(t *testing.T) {
+	e := newFake(playing(told()...))
+	_, hs := start(t, e, Options{})
+	first := respond(t, hs.URL, asked+`,"instructions":"first"}`)
+	results := `{"type":"function_call_output","call_id":"c1","output":"r1"},` +
+		`{"type":"function_call_output","call_id":"c2","output":"r2"}`
+	e.script = saying("done")
+	second := respond(t, hs.URL, `{"model":"sparrow-test","previous_response_id":"`+first.ID+`","input":[`+results+`]}`)
+	reply := chat.Message{Role: chat.Assistant, Content: "I look.", Reasoning: "Hmm.", ToolCalls: []chat.Call{
+		{ID: "c1", Name: "f", Arguments: `{"a":1}`}, {ID: "c2", Name: "g", Arguments: `{}`}}}
+	want := []chat.Message{{Role: chat.User, Content: "hello"}, reply,
+		{Role: chat.ToolRole, Content: "r1", ToolCallID: "c1"}, {Role: chat.ToolRole, Content: "r2", ToolCallID: "c2"}}
+	if diff := cmp.Diff(want, e.last(t).Chat.Messages); diff != "" {
+		t.Errorf("the second request, without the instructions of the first: %s", diff)
+	}
+	respond(t, hs.URL, `{"model":"sparrow-test","previous_response_id":"`+second.ID+`","input":"more"}`)
+	want = append(want, chat.Message{Role: chat.Assistant, Content: "done"},
+		chat.Message{Role: chat.User, Content: "more"})
+	if diff := cmp.Diff(want, e.last(t).Chat.Messages); diff != "" {
+		t.Errorf("the third request: %s", diff)
+	}
+	// The same conversation with references to stored items.
+	name := strings.TrimPrefix(first.ID, "resp_")
+	respond(t, hs.URL, fmt.Sprintf(`{"model":"sparrow-test","input":[{"role":"user","content":"hello"},
+		{"type":"item_reference","id":"rs_%s_0"},{"id":"msg_%[1]s_1"},{"id":"fc_%[1]s_2"},{"id":"fc_%[1]s_3"},%s]}`,
+		name, results))
+	if diff := cmp.Diff(want[:4], e.last(t).Chat.Messages); diff != "" {
+		t.Errorf("by reference: %s", diff)
+	}
+}
+
+func TestStoredResponsesAreReadAndDeletedByTheirTenant(t *testing.T) {
+	keys, err := ReadKeys(strings.NewReader("k1 acme\nk2 other\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, hs := start(t, newFake(saying("x")), Options{Keys: keys})
+	mine, theirs := []string{"Authorization", "Bearer k1"}, []string{"Authorization", "Bearer k2"}
+	made := post(t, hs.URL+responsesPath, asked+`}`, mine...)
+	id := drawnName.FindString(made.body)
+	at := hs.URL + responsePrefix + id
+	if got := get(t, at, mine...); got.status != 200 || got.body != made.body {
+		t.Errorf("status %d: %s, want %s", got.status, got.body, made.body)
+	}
+	for _, got := range []reply{
+		get(t, at, theirs...), send(t, "DELETE", at, "", theirs...), get(t, hs.URL+responsePrefix+"resp_1", mine...),
+	} {
+		if got.status != 404 || *errorOf(t, got).Code != string(openai.CodeNoResponse) {
+			t.Errorf("status %d: %s", got.status, got.body)
+		}
+	}
+	next := `{"model":"sparrow-test","input":"x","previous_response_id":"` + id + `"}`
+	if got := post(t, hs.URL+responsesPath, next, theirs...); got.status != 400 {
+		t.Errorf("another tenant continues: status %d", got.status)
+	}
+	if got := get(t, at+"?stream=true", mine...); got.status != 400 {
+		t.Errorf("a stream of what is over: status %d", got.status)
+	}
+	if got := send(t, "DELETE", at, "", mine...); got.status != 200 ||
+		got.body != `{"id":"`+id+`","object":"response","deleted":true}` {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
+	if got := post(t, hs.URL+responsesPath, next, mine...); got.status != 400 {
+		t.Errorf("continued after it was deleted: status %d", got.status)
+	}
+	unstored := respond(t, hs.URL, asked+`,"store":false}`, mine...)
+	if got := get(t, hs.URL+responsePrefix+unstored.ID, mine...); got.status != 404 || unstored.Store {
+		t.Errorf("store false: status %d, store %v", got.status, unstored.Store)
+	}
+}
+
+func entry(id string, bytes int) *stored {
+	s := &stored{response: &openai.Response{ID: id}}
+	text := strings.Repeat("x", bytes-s.size()-(&openai.Item{}).Size())
+	s.conversation = []openai.Item{{Content: openai.Content{text}}}
+	return s
+}
+
+func TestTheStoreIsBounded(t *testing.T) {
+	s := newResponseStore(10 * 4096)
+	has := func(tenant string, ids ...string) (list []string) {
+		for _, id := range ids {
+			if s.get(tenant, id) != nil {
+				list = append(list, id)
+			}
+		}
+		return list
+	}
+	s.put("small", entry("s1", 4096))
+	s.put("small", entry("s2", 4096))
+	var all []string
+	for i := range 20 {
+		id := fmt.Sprint("b", i)
+		all = append(all, id)
+		s.put("big", entry(id, 4096))
+		if s.used > s.limit {
+			t.Fatalf("%d bytes are used, the limit is %d", s.used, s.limit)
+		}
+	}
+	if diff := cmp.Diff(all[12:], has("big", all...)); diff != "" {
+		t.Errorf("the busy tenant has: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"s1", "s2"}, has("small", "s1", "s2")); diff != "" {
+		t.Errorf("the other tenant has: %s", diff)
+	}
+	s.put("small", entry("huge", 11*4096))
+	if len(has("small", "s1", "s2", "huge")) != 2 {
+		t.Error("a response above the limit displaced others")
+	}
+	for _, id := range all[12:] {
+		if !s.remove("big", id) || s.remove("big", id) {
+			t.Errorf("%s was not there once", id)
+		}
+	}
+	s.remove("small", "s1")
+	s.remove("small", "s2")
+	if s.used != 0 || len(s.tenants) != 0 {
+		t.Errorf("%d bytes in %d tenants of an empty store", s.used, len(s.tenants))
+	}
+}
+
+func TestTruncationLeavesOutOldTurns(t *testing.T) {
+	var items []string
+	for i := range 9 {
+		items = append(items, fmt.Sprintf(`{"role":"user","content":"%d%s"},{"role":"assistant","content":"a"}`, i,
+			strings.Repeat("x", 99)))
+	}
+	items = append(items, `{"role":"user","content":"last"}`)
+	// Tokens of the fake engine are bytes: a turn has 118, with the markers of its roles.
+	for _, c := range []struct {
+		context int
+		fields  string
+		kept    int // messages of users
+	}{
+		{4096, ``, 10}, {1200, ``, 9}, {600, ``, 5}, {600, `,"max_output_tokens":200`, 4},
+		{600, `,"max_output_tokens":5000`, 3}, {40, ``, 1},
+	} {
+		e := newFake(saying("x"))
+		e.info.ContextTokens = c.context
+		_, hs := start(t, e, Options{})
+		respond(t, hs.URL, `{"model":"sparrow-test","instructions":"be","truncation":"auto","input":[`+
+			strings.Join(items, ",")+`]`+c.fields+`}`)
+		got := e.last(t).Chat.Messages
+		if got[0].Role != chat.System || got[len(got)-1].Content != "last" || len(got) != 2*c.kept ||
+			got[1].Role != chat.User {
+			t.Errorf("context %d%s: %d messages, want %d", c.context, c.fields, len(got), 2*c.kept)
+		}
+	}
+}

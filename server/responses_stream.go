@@ -1,0 +1,138 @@
+package server
+
+import (
+	"net/http"
+
+	"sparrow"
+	"sparrow/api/openai"
+)
+
+// responseStream writes a response as it is generated: two events about the response, events about each item, and one
+// with the whole response.
+type responseStream struct {
+	*sse
+	answer *responseAnswer
+	wire   openai.ResponseStream
+	begun  bool
+}
+
+func newResponseStream(e *sse, a *responseAnswer) *responseStream {
+	s := &responseStream{sse: e, answer: a}
+	a.output.watch = s
+	return s
+}
+
+// begin writes the first events. It waits for the first token, so that a request that fails earlier has a status.
+func (s *responseStream) begin() error {
+	if s.begun {
+		return nil
+	}
+	s.begun = true
+	if err := s.whole(openai.EventCreated); err != nil {
+		return err
+	}
+	return s.whole(openai.EventInProgress)
+}
+
+func (s *responseStream) whole(event string) (err error) {
+	s.buf, err = s.wire.Response(s.buf, event, s.answer.response)
+	return err
+}
+
+func (s *responseStream) event(prompt int, ev *sparrow.Event) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	if err := s.answer.output.event(prompt, ev); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+func (s *responseStream) end(r *result) error {
+	if _, err := s.answer.finish(r); err != nil {
+		return err
+	}
+	event := openai.EventCompleted
+	if s.answer.response.Status == openai.StatusIncomplete {
+		event = openai.EventIncomplete
+	}
+	if err := s.whole(event); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// fail ends the stream with a failed response.
+func (s *responseStream) fail(e *openai.Error) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	r := s.answer.response
+	r.Status = openai.StatusFailed
+	r.Error = &openai.ResponseError{Code: string(e.Code), Message: e.Message}
+	if e.Status() >= http.StatusInternalServerError {
+		r.Error.Code = openai.TypeServer // the name in OpenAI's list
+	}
+	if err := s.answer.output.end(openai.StatusIncomplete); err != nil {
+		return err
+	}
+	if s.answer.output.items != nil {
+		r.Output = s.answer.output.items
+	}
+	if err := s.whole(openai.EventFailed); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+func (s *responseStream) added(i int, item *openai.Item) (err error) {
+	if s.buf, err = s.wire.Item(s.buf, openai.EventItemAdded, i, item); err != nil {
+		return err
+	}
+	if item.Type != openai.ItemCall {
+		s.buf, err = s.wire.Part(s.buf, openai.EventPartAdded, place(i, item), partOf(item))
+	}
+	return err
+}
+
+func (s *responseStream) grew(i int, item *openai.Item, text string, logprobs []openai.TokenLogprob) error {
+	switch item.Type {
+	case openai.ItemCall:
+		s.buf = s.wire.Arguments(s.buf, openai.EventArgumentsDelta, place(i, item), item.Name, text)
+	case openai.ItemReasoning:
+		s.buf = s.wire.Text(s.buf, openai.EventReasoningDelta, place(i, item), text, nil)
+	default:
+		s.buf = s.wire.Text(s.buf, openai.EventTextDelta, place(i, item), text, logprobs)
+	}
+	return nil
+}
+
+func (s *responseStream) done(i int, item *openai.Item) (err error) {
+	at := place(i, item)
+	switch item.Type {
+	case openai.ItemCall:
+		s.buf = s.wire.Arguments(s.buf, openai.EventArgumentsDone, at, item.Name, item.Arguments)
+	case openai.ItemReasoning:
+		s.buf = s.wire.Text(s.buf, openai.EventReasoningDone, at, item.Content.Text(), nil)
+	default:
+		s.buf = s.wire.Text(s.buf, openai.EventTextDone, at, item.Content.Text(), item.Logprobs)
+	}
+	if item.Type != openai.ItemCall {
+		if s.buf, err = s.wire.Part(s.buf, openai.EventPartDone, at, partOf(item)); err != nil {
+			return err
+		}
+	}
+	s.buf, err = s.wire.Item(s.buf, openai.EventItemDone, i, item)
+	return err
+}
+
+func place(i int, item *openai.Item) openai.Place { return openai.Place{Output: i, ItemID: item.ID} }
+
+// partOf is the content of an item as far as it is known: nothing, until it is done.
+func partOf(item *openai.Item) openai.Part {
+	if item.Type == openai.ItemReasoning {
+		return openai.ReasoningText(item.Content.Text())
+	}
+	return openai.OutputText(item.Content.Text(), item.Logprobs)
+}

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"slices"
+	"sort"
+
+	"sparrow"
+	"sparrow/chat"
+)
+
+// truncate leaves out the oldest turns of a conversation, as few as possible, until it fits the context with room for
+// the answer: the limit on tokens, or an eighth of the context without one, and at most half of it. A turn begins with
+// a message of the user; messages before the first one, and the last turn, stay. A conversation that does not fit then
+// is left for the engine to refuse.
+func (s *Server) truncate(r *sparrow.Request) error {
+	context := s.info.ContextTokens
+	room := context / 8
+	if r.MaxTokens > 0 {
+		room = min(r.MaxTokens, context/2)
+	}
+	all := r.Chat.Messages
+	var starts []int // of turns
+	for i := range all {
+		if all[i].Role == chat.User {
+			starts = append(starts, i)
+		}
+	}
+	if len(starts) < 2 {
+		return nil
+	}
+	without := func(turns int) []chat.Message {
+		return slices.Concat(all[:starts[0]], all[starts[turns]:])
+	}
+	var failed error
+	least := sort.Search(len(starts)-1, func(turns int) bool {
+		c := *r.Chat
+		c.Messages = without(turns)
+		_, ids, err := s.engine.Render(&c)
+		if err != nil {
+			failed = err
+			return true
+		}
+		return len(ids)+room <= context
+	})
+	if failed != nil {
+		return failed
+	}
+	r.Chat.Messages = without(least)
+	return nil
+}
