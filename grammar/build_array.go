@@ -1,0 +1,116 @@
+package grammar
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// array adds the node of an array that satisfies all parts.
+func (c *compiler) array(parts []*schema, kids []int32) ([]int32, error) {
+	e := &elements{rest: -1, most: noItems}
+	length := 0
+	for _, s := range parts {
+		length = max(length, len(s.prefix))
+		e.least = max(e.least, s.minItems)
+		e.most = min(e.most, s.maxItems)
+	}
+	if e.least > e.most {
+		c.drop(parts, "minItems", fmt.Sprintf("%d is above maxItems %d", e.least, e.most))
+		return kids, nil
+	}
+	if err := c.charge(parts, length); err != nil {
+		return nil, err
+	}
+	if err := e.countContains(parts); err != nil {
+		return nil, err
+	}
+	unique := func(s *schema) bool { return s.unique }
+	if e.most > 1 && slices.ContainsFunc(parts, unique) {
+		return nil, failAt(parts, unique, "uniqueItems", ErrUnsupported, "elements cannot be compared while generating")
+	}
+	id, err := c.add(node{kind: arrayNode, items: e})
+	if err != nil {
+		return nil, err
+	}
+	if e.contains != nil {
+		return append(kids, id), c.kinds(e, parts, length)
+	}
+	for i := range length {
+		element, err := c.node(elementGoal(parts, i))
+		if err != nil {
+			return nil, err
+		}
+		e.prefix = append(e.prefix, element)
+	}
+	if e.most > length {
+		if e.rest, err = c.node(elementGoal(parts, length)); err != nil {
+			return nil, err
+		}
+	}
+	return append(kids, id), nil
+}
+
+// countContains collects contains of all parts.
+func (e *elements) countContains(parts []*schema) error {
+	const longest = math.MaxUint8 - 1
+	for _, s := range parts {
+		keyword := "contains"
+		at := s.pointer
+		if s.origin != nil {
+			at, keyword = s.origin.pointer, s.origin.keyword
+		}
+		for _, x := range s.contains {
+			if len(e.contains) == maxContains || x.least > longest || x.most != noItems && x.most > longest ||
+				e.least > 1024 {
+				return &SchemaError{at, keyword, fmt.Sprintf(
+					"up to %d of them for one array, each up to %d elements, are enforced", maxContains, longest),
+					ErrUnsupported}
+			}
+			e.contains = append(e.contains, x)
+		}
+	}
+	return nil
+}
+
+// kinds fills the kinds of elements of an array with contains: what counts must satisfy the schema; what does not
+// count need not, except where too many must be avoided.
+func (c *compiler) kinds(e *elements, parts []*schema, length int) error {
+	for i := range length + 1 {
+		var kinds []int32
+		for kind := range 1 << len(e.contains) {
+			goal := elementGoal(parts, i)
+			for j, x := range e.contains {
+				switch {
+				case kind>>j&1 == 1:
+					goal = append(goal, x.schema)
+				case x.most != noItems:
+					goal = append(goal, c.negate(x.schema, &origin{parts[0].pointer, "contains"}))
+				}
+			}
+			id, err := c.node(goal)
+			if err != nil {
+				return err
+			}
+			kinds = append(kinds, id)
+		}
+		e.kinds = append(e.kinds, kinds)
+		if i < length {
+			e.prefix = append(e.prefix, kinds[0])
+		}
+	}
+	return nil
+}
+
+func elementGoal(parts []*schema, i int) []*schema {
+	var goal []*schema
+	for _, s := range parts {
+		switch {
+		case i < len(s.prefix):
+			goal = append(goal, s.prefix[i])
+		case s.items != nil:
+			goal = append(goal, s.items)
+		}
+	}
+	return goal
+}
