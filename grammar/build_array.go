@@ -27,7 +27,7 @@ func (c *compiler) array(parts []*schema, kids []int32) ([]int32, error) {
 	}
 	unique := func(s *schema) bool { return s.unique }
 	if e.most > 1 && slices.ContainsFunc(parts, unique) {
-		return nil, failAt(parts, unique, "uniqueItems", ErrUnsupported, "elements cannot be compared while generating")
+		return c.uniqueArray(e, parts, kids)
 	}
 	id, err := c.add(node{kind: arrayNode, items: e})
 	if err != nil {
@@ -49,6 +49,76 @@ func (c *compiler) array(parts []*schema, kids []int32) ([]int32, error) {
 		}
 	}
 	return append(kids, id), nil
+}
+
+// uniqueArray adds the node of an array whose elements differ. That is enforced where they come from a list of values.
+func (c *compiler) uniqueArray(e *elements, parts []*schema, kids []int32) ([]int32, error) {
+	values, ok, err := c.finite(elementGoal(parts, 0))
+	if err != nil {
+		return nil, err
+	}
+	tuple := slices.ContainsFunc(parts, func(s *schema) bool { return len(s.prefix) > 0 })
+	if !ok || tuple || e.contains != nil || len(values) > maxUnique {
+		return nil, failAt(parts, func(s *schema) bool { return s.unique }, "uniqueItems", ErrUnsupported,
+			"enforced for elements out of up to %d listed values, without prefixItems and contains; "+
+				"others cannot be compared while generating", maxUnique)
+	}
+	e.most = min(e.most, len(values))
+	if e.least > e.most {
+		c.drop(parts, "uniqueItems", fmt.Sprintf("%d different elements are needed, there are %d", e.least, e.most))
+		return kids, nil
+	}
+	e.values = []int32{}
+	for i := range values {
+		n, err := c.constant(&values[i])
+		if err != nil {
+			return nil, err
+		}
+		e.values = append(e.values, n)
+	}
+	id, err := c.add(node{kind: arrayNode, items: e})
+	return append(kids, id), err
+}
+
+// finite lists the values that satisfy a goal; not ok if they are not given by enum, const or type.
+func (c *compiler) finite(goal []*schema) (list []value, ok bool, err error) {
+	ways, err := c.alternatives(goal)
+	if err != nil {
+		return nil, false, err
+	}
+	seen := map[string]bool{}
+	for _, parts := range ways {
+		types := typeSet(allTypes)
+		from := []value{{kind: nullValue}, {kind: boolValue, truth: true}, {kind: boolValue}}
+		limited := false
+		for _, s := range parts {
+			types &= s.types
+			if s.enum != nil {
+				from, limited = s.enum, true
+			}
+		}
+		if !limited && types&^(typeNull|typeBoolean) != 0 {
+			return nil, false, nil
+		}
+		for i := range from {
+			v := &from[i]
+			key := string(v.identity(nil))
+			ok := types&v.typeOf() != 0 && !seen[key]
+			for _, s := range parts {
+				if !ok {
+					break
+				}
+				if ok, err = c.holdsPlain(s, v); err != nil {
+					return nil, false, err
+				}
+			}
+			if ok {
+				seen[key] = true
+				list = append(list, *v)
+			}
+		}
+	}
+	return list, true, nil
 }
 
 // countContains collects contains of all parts.

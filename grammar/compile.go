@@ -126,7 +126,7 @@ type compiler struct {
 	members      int
 	combinations int
 	origins      map[origin]bool // keywords that were turned into other schemas
-	reasons      []string        // why alternatives were dropped, for the case that none is left
+	reason       string          // why an alternative was dropped, for the case that none is left
 }
 
 // node compiles a goal. An empty goal is any value.
@@ -259,13 +259,16 @@ func (c *compiler) keywords(parts []*schema, types typeSet, kids []int32) ([]int
 	return c.addLeaf(kids, newLiterals(list))
 }
 
-// drop notes why an alternative is impossible.
+// drop notes why an alternative is impossible; the first reason is the one that is told.
 func (c *compiler) drop(parts []*schema, keyword, reason string) {
+	if c.reason != "" {
+		return
+	}
 	where := "#"
 	if len(parts) > 0 {
 		where += parts[len(parts)-1].pointer
 	}
-	c.reasons = append(c.reasons, fmt.Sprintf("%s: %s: %s", where, keyword, reason))
+	c.reason = fmt.Sprintf("%s: %s: %s", where, keyword, reason)
 }
 
 func (c *compiler) unsatisfiable(need int) error {
@@ -274,8 +277,8 @@ func (c *compiler) unsatisfiable(need int) error {
 	case need != impossible:
 		return &SchemaError{Problem: fmt.Sprintf("every document nests at least %d levels; at most %d are supported",
 			need, MaxDepth), Kind: ErrTooLarge}
-	case len(c.reasons) > 0:
-		problem += " (" + c.reasons[0] + ")"
+	case c.reason != "":
+		problem += " (" + c.reason + ")"
 	default:
 		problem += ": a required part contains itself, or is the schema false"
 	}

@@ -5,8 +5,9 @@ package grammar
 type place struct {
 	phase phase
 	index int32
-	count int32 // members of an object so far, if their number matters
-	found found // elements of an array that have counted for contains
+	count int32  // members of an object so far, if their number matters
+	found found  // elements of an array that have counted for contains
+	used  uint64 // values of an array with uniqueItems that have been written, a bit for each
 }
 
 type phase uint8
@@ -170,8 +171,12 @@ func (g *Grammar) namesUpTo(o *properties, upper int) int32 {
 
 func (a *arena) leaveArray(f frame) {
 	e := a.g.nodes[f.node].items
-	if e.contains != nil {
+	switch {
+	case e.contains != nil:
 		a.leaveKinds(f, e)
+		return
+	case e.values != nil:
+		a.leaveUnique(f, e)
 		return
 	}
 	i := f.place.index
@@ -229,6 +234,34 @@ func (a *arena) leaveKinds(f frame, e *elements) {
 			a.begin(comma, a.at(f, parted, f.place.index))
 		}
 		if enough {
+			a.begin(closeArraySpaced, f.parent)
+		}
+	}
+}
+
+// leaveUnique is leaveArray with uniqueItems: each value that has not been written is a reading.
+func (a *arena) leaveUnique(f frame, e *elements) {
+	i := int(f.place.index)
+	more := false
+	for v, n := range e.values {
+		if i >= e.most || f.place.used>>v&1 == 1 || !a.fits(n, f.depth) {
+			continue
+		}
+		more = true
+		if f.place.phase != valued {
+			g := f
+			g.place.used |= 1 << v
+			a.enter(n, a.at(g, valued, int32(i+1)))
+		}
+	}
+	switch {
+	case f.place.phase == opened && e.least == 0:
+		a.begin(closeArray, f.parent)
+	case f.place.phase == valued:
+		if more {
+			a.begin(comma, a.at(f, parted, f.place.index))
+		}
+		if i >= e.least {
 			a.begin(closeArraySpaced, f.parent)
 		}
 	}

@@ -118,6 +118,9 @@ func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 func (c *compiler) negation(n *schema) (choice, error) {
 	w := &violations{c: c, o: n.origin, id: n.negated.id}
 	t := n.negated
+	if t.partial {
+		w.cannot("a schema of which something is left out")
+	}
 	if t.types != allTypes {
 		w.add("type", allTypes, func(s *schema) { s.types = allTypes &^ t.types })
 	}
@@ -205,8 +208,8 @@ func (w *violations) otherArray(v *value) []*schema {
 	for i := range v.list {
 		list = append(list, part(fmt.Sprint(" at ", i), typeArray, func(s *schema) {
 			s.minItems, s.maxItems = n, n
-			for j := range i {
-				s.prefix = append(s.prefix, w.c.made(w.o, fmt.Sprint("any ", j), func(*schema) {}))
+			for range i {
+				s.prefix = append(s.prefix, w.c.made(w.o, "any", func(*schema) {}))
 			}
 			s.prefix = append(s.prefix, w.other(&v.list[i]))
 		}))
@@ -318,8 +321,8 @@ func (w *violations) arrays(t *schema) {
 	for i, p := range t.prefix {
 		w.add(fmt.Sprint("item ", i), typeArray, func(s *schema) {
 			s.minItems = i + 1
-			for j := range i {
-				s.prefix = append(s.prefix, w.c.made(w.o, fmt.Sprint("any ", j), func(*schema) {}))
+			for range i {
+				s.prefix = append(s.prefix, w.c.made(w.o, "any", func(*schema) {}))
 			}
 			s.prefix = append(s.prefix, w.c.negate(p, w.o))
 		})

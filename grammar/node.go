@@ -69,7 +69,13 @@ type elements struct {
 	contains []containing
 	kinds    [][]int32 // [prefix+1][2^contains] nodes; bit i of the kind says that it counts for contains[i]
 	known    map[progress]bool
+
+	// With uniqueItems the elements are values of a list, each at most once.
+	values []int32 // nodes
 }
+
+// maxUnique is how many values an array with uniqueItems can choose from.
+const maxUnique = 64
 
 // maxContains is how many contains one array can have, after combining.
 const maxContains = 3
@@ -130,6 +136,9 @@ func (n *node) need(nodes []node) int {
 	case objectNode:
 		return within(n.props.need(nodes))
 	}
+	if n.items.values != nil {
+		return within(n.items.needValues(nodes))
+	}
 	if n.items.contains != nil {
 		return within(n.items.needKinds(nodes))
 	}
@@ -180,6 +189,19 @@ func (o *properties) need(nodes []node) int {
 		}
 	}
 	return inner
+}
+
+// needValues is the least nesting of as many different values as an array must have.
+func (e *elements) needValues(nodes []node) int {
+	depths := []int{}
+	for _, n := range e.values {
+		depths = append(depths, nodes[n].depth)
+	}
+	slices.Sort(depths)
+	if e.least == 0 {
+		return 0
+	}
+	return depths[e.least-1]
 }
 
 // needKinds is the least nesting of the elements of an array with contains.

@@ -10,6 +10,7 @@ import (
 type schema struct {
 	id      int    // equal for schemas with the same meaning
 	pointer string // JSON pointer, for errors
+	partial bool   // something was left out, so that the opposite is unknown
 	base    string // address that references are relative to, "" if no $id says one
 	truth   *bool  // the boolean schemas true and false
 
@@ -160,6 +161,7 @@ func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
 		m := &v.members[i]
 		if p.skip.has(pointer, m.name) {
 			p.skip.note(pointer, m.name, "left out like others of its kind", true)
+			s.partial = true
 			continue
 		}
 		k := keyword{p: p, s: s, name: m.name, v: &m.value, object: v}
