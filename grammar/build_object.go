@@ -176,7 +176,7 @@ func (c *compiler) freeNames(parts []*schema, o *properties, names []string, all
 		if err != nil {
 			return err
 		}
-		o.free = append(o.free, freeProperty{c.g.addLeaf(&patternKey{patternLeaf{class.dfa}}), value})
+		o.free = append(o.free, freeProperty{c.g.addLeaf(&patternKey{patternLeaf{dfa: class.dfa}}), value})
 	}
 	return nil
 }

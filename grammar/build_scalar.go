@@ -32,9 +32,23 @@ func (c *compiler) strings(parts []*schema, kids []int32) ([]int32, error) {
 		c.drop(parts, "pattern", "no string of the allowed length matches")
 		return kids, nil
 	case r.dfa != nil:
-		return c.addLeaf(kids, &patternLeaf{r.dfa})
+		return c.addLeaf(kids, &patternLeaf{r.dfa, c.g.tokens.family(patternKeyOf(parts))})
 	}
 	return c.addLeaf(kids, &stringLeaf{r.least, r.most})
+}
+
+// patternKeyOf is a text for all that decides the automaton of a string. Compiling is deterministic: equal texts have
+// equal automata, state by state, and so equal masks.
+func patternKeyOf(parts []*schema) string {
+	var key []byte
+	for _, s := range parts {
+		key = fmt.Appendf(key, "%q %q %q %d %d", s.pattern, s.format, s.mismatch, s.minLength, s.maxLength)
+		for i := range s.excluded {
+			key = s.excluded[i].append(append(key, ' '))
+		}
+		key = append(key, '\n')
+	}
+	return string(key)
 }
 
 // stringRule is what a list of schemas says about strings.
@@ -264,6 +278,9 @@ func (c *compiler) numberLeaf(parts []*schema, b *bounds, kind numberKind) (*num
 				fraction = max(fraction, fractionDigits(r))
 			}
 		}
+	}
+	if kind == fractions {
+		digits = max(1, 15-fraction) // a float64 keeps so many: the number must not become an integer
 	}
 	lo, hi := b.lo, b.hi
 	far := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(maxBoundDigits-1), nil))
