@@ -41,7 +41,7 @@ func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
 	case r.Format.Kind == FormatJSON:
 		g.Document, err = grammar.JSONObject(e.grammar)
 	default:
-		g.Document, err = grammar.Compile(r.Format.Schema, e.grammar)
+		g.Document, err = grammar.CompileWith(r.Format.Schema, e.grammar, grammar.Options{Strict: r.Format.Strict})
 	}
 	switch {
 	case errors.Is(err, toolcall.ErrTools):

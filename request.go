@@ -41,6 +41,7 @@ type Request struct {
 type Format struct {
 	Kind   FormatKind
 	Schema []byte // JSON schema, for FormatSchema
+	Strict bool   // refuse a schema with a keyword that is unknown or cannot be enforced
 }
 
 // FormatKind is how text is constrained.

@@ -65,7 +65,8 @@ func format(f *openai.ResponseFormat) sparrow.Format {
 	case openai.FormatJSONObject:
 		return sparrow.Format{Kind: sparrow.FormatJSON}
 	case openai.FormatJSONSchema:
-		return sparrow.Format{Kind: sparrow.FormatSchema, Schema: f.JSONSchema.Schema}
+		strict := f.JSONSchema.Strict
+		return sparrow.Format{Kind: sparrow.FormatSchema, Schema: f.JSONSchema.Schema, Strict: strict != nil && *strict}
 	}
 	return sparrow.Format{}
 }
