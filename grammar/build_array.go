@@ -124,6 +124,7 @@ func (c *compiler) finite(goal []*schema) (list []value, ok bool, err error) {
 // countContains collects contains of all parts.
 func (e *elements) countContains(parts []*schema) error {
 	const longest = math.MaxUint8 - 1
+	steps := e.least + 1 // positions that are told apart
 	for _, s := range parts {
 		keyword := "contains"
 		at := s.pointer
@@ -131,10 +132,14 @@ func (e *elements) countContains(parts []*schema) error {
 			at, keyword = s.origin.pointer, s.origin.keyword
 		}
 		for _, x := range s.contains {
-			if len(e.contains) == maxContains || x.least > longest || x.most != noItems && x.most > longest ||
-				e.least > 1024 {
-				return &SchemaError{at, keyword, fmt.Sprintf(
-					"up to %d of them for one array, each up to %d elements, are enforced", maxContains, longest),
+			bound := x.least
+			if x.most != noItems {
+				bound = x.most
+			}
+			steps *= min(bound, longest) + 1
+			if len(e.contains) == maxContains || bound > longest || steps > maxContained {
+				return &SchemaError{at, keyword, fmt.Sprintf("up to %d of them for one array are enforced, each up to "+
+					"%d elements, with products of their bounds up to %d", maxContains, longest, maxContained),
 					ErrUnsupported}
 			}
 			e.contains = append(e.contains, x)

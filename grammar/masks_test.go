@@ -149,7 +149,8 @@ func TestSlicesChangeNoMask(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leaves := []leaf{&patternLeaf{dfa: d}, &patternKey{patternLeaf{dfa: d}}, &stringLeaf{1, 9}, newFreeKey([]string{"an"})}
+		leaves := []leaf{&patternLeaf{dfa: d}, &patternKey{patternLeaf{dfa: d}}, &stringLeaf{1, 9},
+			newFreeKey([]string{"an"})}
 		for _, l := range leaves {
 			for _, text := range []string{``, `"`, `"a`, `"an`, `"aber`} {
 				q, ok := l.start(), true

@@ -80,6 +80,9 @@ const maxUnique = 64
 // maxContains is how many contains one array can have, after combining.
 const maxContains = 3
 
+// maxContained bounds the product of the bounds of contains and minItems of one array.
+const maxContained = 1 << 13
+
 // found is how many elements have counted for each contains.
 type found [maxContains]uint8
 

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-var suiteDir = flag.String("suite", "", "folder of the JSON Schema test suite that holds draft4, draft7 and draft2020-12")
+var suiteDir = flag.String("suite", "",
+	"folder of the JSON Schema test suite that holds draft4, draft7 and draft2020-12")
 
 // suiteGroup is a schema of the suite with its instances.
 type suiteGroup struct {

@@ -55,8 +55,8 @@ func setIf[T any](dst *T, v *T) {
 	}
 }
 
-// format maps a response format. A schema is enforced whether or not it says strict: what follows a schema strictly
-// also follows it loosely.
+// format maps a response format. A schema is enforced whether or not it says strict; strict ones are refused where that
+// cannot be done.
 func format(f *openai.ResponseFormat) sparrow.Format {
 	if f == nil {
 		return sparrow.Format{}
