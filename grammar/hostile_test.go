@@ -42,16 +42,17 @@ func TestCostlySchemas(t *testing.T) {
 				list(100, `{"required":["p%d"],"title":"%d"}`) + `]}`, nil},
 		{"a long chain of references", `{"$defs":{` + chain.String() + `"d9000":true},"$ref":"#/$defs/d0"}`, nil},
 		{"opposites of many properties", `{"type":"object","oneOf":[` +
-			list(60, `{"properties":{"a%d":{"minLength":1},"b":{"type":"string"},"c":{"maximum":%d}}}`) + `]}`, ErrTooLarge},
+			list(60, `{"properties":{"a%d":{"minLength":1},"b":{"type":"string"},"c":{"maximum":%d}}}`) + `]}`,
+			ErrTooLarge},
 		{"many opposites that cannot be", `{"type":"array","prefixItems":[` +
-			list(400, `{"not":{"format":"date","title":"%d"},"if":{"uniqueItems":true,"title":"%d"},"then":false}`) + `]}`,
-			ErrUnsupported},
-		{"opposites inside opposites", `{` + strings.Repeat(`"not":{"properties":{"a":{`, 30) + `"not":{"type":"null"}` +
-			strings.Repeat(`}}}`, 30) + `}`, nil},
+			list(400, `{"not":{"format":"date","title":"%d"},"if":{"uniqueItems":true,"title":"%d"},"then":false}`) +
+			`]}`, ErrUnsupported},
+		{"opposites inside opposites", `{` + strings.Repeat(`"not":{"properties":{"a":{`, 30) +
+			`"not":{"type":"null"}` + strings.Repeat(`}}}`, 30) + `}`, nil},
 		{"many patterns of names", `{"type":"object","patternProperties":{` +
 			list(60, `"a{%d}b?c*%d":{"type":"integer"}`) + `}}`, ErrUnsupported},
-		{"many things contained", `{"type":"array","allOf":[` + list(3, `{"contains":{"const":%d},"minContains":1%d0}`) +
-			`],"minItems":1000,"maxItems":1001}`, ErrUnsupported},
+		{"many things contained", `{"type":"array","allOf":[` +
+			list(3, `{"contains":{"const":%d},"minContains":1%d0}`) + `],"minItems":1000,"maxItems":1001}`, ErrUnsupported},
 		{"as many things contained as can be", `{"type":"array","allOf":[` +
 			list(3, `{"contains":{"const":%d},"minContains":1%d}`) + `],"minItems":3,"maxItems":1001}`, nil},
 		{"long numbers", `{"minimum":` + strings.Repeat("9", 100000) + `}`, ErrUnsupported},
