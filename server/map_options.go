@@ -67,6 +67,10 @@ func format(f *openai.ResponseFormat) sparrow.Format {
 	case openai.FormatJSONSchema:
 		strict := f.JSONSchema.Strict
 		return sparrow.Format{Kind: sparrow.FormatSchema, Schema: f.JSONSchema.Schema, Strict: strict != nil && *strict}
+	case openai.FormatRegex:
+		return sparrow.Format{Kind: sparrow.FormatPattern, Pattern: f.Regex}
+	case openai.FormatChoice:
+		return sparrow.Format{Kind: sparrow.FormatChoice, Choices: f.Choice}
 	}
 	return sparrow.Format{}
 }

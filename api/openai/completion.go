@@ -50,6 +50,7 @@ func DecodeCompletion(body []byte) (*CompletionRequest, *Error) {
 var completionFields = join(
 	acceptedFields[completionReader](),
 	lift(optionFields, func(r *completionReader) *Options { return &r.Options }),
+	lift(guidedFields, func(r *completionReader) *Options { return &r.Options }),
 	fields[completionReader]{
 		"prompt":             {read: func(c *cursor, r *completionReader) { r.Prompt = readPrompt(c) }},
 		"max_tokens":         optionalInt(func(r *completionReader) **int { return &r.MaxTokens }),
