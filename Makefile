@@ -5,7 +5,7 @@ RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./weight .
 # Platforms that tests do not run on; they are compiled.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race build kernels clean
+.PHONY: test check width unit race schemas build kernels clean
 
 test: check unit race
 
@@ -26,6 +26,11 @@ width:
 unit:
 	$(GO) test ./...
 	cd kernel/cpu/vec/_asm && $(GO) vet . && $(GO) test .
+
+# The JSON Schema test suite against the grammar: DIR holds its folders draft4, draft7 and draft2020-12.
+schemas:
+	@if [ -z "$(DIR)" ]; then echo "usage: make schemas DIR=folder of the JSON Schema test suite"; exit 2; fi
+	$(GO) test ./grammar -count=1 -run TestSuite -v -args -suite $(abspath $(DIR))
 
 race:
 	$(GO) test -race $(RACE)

@@ -40,8 +40,12 @@ func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
 		g.Calls, err = e.callRules(r.Chat, demand, reasoning)
 	case r.Format.Kind == FormatJSON:
 		g.Document, err = grammar.JSONObject(e.grammar)
+	case r.Format.Kind == FormatPattern:
+		g.Document, err = grammar.Pattern(r.Format.Pattern, e.grammar)
+	case r.Format.Kind == FormatChoice:
+		g.Document, err = grammar.Choice(r.Format.Choices, e.grammar)
 	default:
-		g.Document, err = grammar.Compile(r.Format.Schema, e.grammar)
+		g.Document, err = grammar.CompileWith(r.Format.Schema, e.grammar, grammar.Options{Strict: r.Format.Strict})
 	}
 	switch {
 	case errors.Is(err, toolcall.ErrTools):

@@ -43,6 +43,10 @@ type Request struct {
 type Format struct {
 	Kind   FormatKind
 	Schema []byte // JSON schema, for FormatSchema
+	Strict bool   // refuse a schema with a keyword that is unknown or cannot be enforced
+
+	Pattern string   // regular expression, for FormatPattern
+	Choices []string // for FormatChoice
 }
 
 // FormatKind is how text is constrained.
@@ -50,9 +54,11 @@ type FormatKind uint8
 
 // The constraints. The arguments of tool calls follow their tools' schemas whatever the format.
 const (
-	FormatFree   FormatKind = iota
-	FormatJSON              // one JSON object
-	FormatSchema            // JSON that follows Schema
+	FormatFree    FormatKind = iota
+	FormatJSON               // one JSON object
+	FormatSchema             // JSON that follows Schema
+	FormatPattern            // text that Pattern matches as a whole
+	FormatChoice             // one of Choices
 )
 
 // Event is something that happened to one choice of a request. Deltas is set for chats, Text always. Text is whole

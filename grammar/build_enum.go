@@ -1,12 +1,12 @@
 package grammar
 
 import (
-	"slices"
-	"unicode/utf8"
+	"bytes"
+	"math/big"
 )
 
-// enum adds the nodes of the listed values that all parts allow. Scalars are written exactly as in the schema;
-// objects and arrays member by member, so that whitespace is as free as elsewhere.
+// enum adds the nodes of the listed values that all parts allow. Scalars are written as in the schema, numbers also
+// in their shortest form; objects and arrays member by member, so that whitespace is as free as elsewhere.
 func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, error) {
 	var list []value
 	first := true
@@ -22,41 +22,63 @@ func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, 
 	if err := c.charge(parts, len(list)); err != nil {
 		return nil, err
 	}
-	check, err := c.newScalarCheck(parts, types)
-	if err != nil {
-		return nil, err
-	}
 	var scalars []literal
+	found := false
 	for i := range list {
 		v := &list[i]
-		if types&v.typeOf() == 0 {
+		ok := types&v.typeOf() != 0
+		for _, s := range parts {
+			if !ok {
+				break
+			}
+			plain := *s
+			plain.enum = nil // that was looked at above
+			var err error
+			if ok, err = c.holdsPlain(&plain, v); err != nil {
+				return nil, err
+			}
+		}
+		if !ok {
 			continue
 		}
+		found = true
 		switch v.kind {
 		case objectValue, arrayValue:
-			has := func(s *schema) bool {
-				return v.kind == objectValue && s.hasObject || v.kind == arrayValue && s.hasList
-			}
-			if slices.ContainsFunc(parts, has) {
-				return nil, failAt(parts, has, "enum", ErrUnsupported,
-					"%v as a value beside keywords about its members; leave the keywords out", v.kind)
-			}
 			id, err := c.constant(v)
 			if err != nil {
 				return nil, err
 			}
 			kids = append(kids, id)
 		default:
-			if check.allows(v) {
-				scalars = append(scalars, literal{text: v.append(nil)})
+			scalars = append(scalars, literal{text: v.append(nil)})
+			if short := v.shortest(); short != nil && !bytes.Equal(short, scalars[len(scalars)-1].text) {
+				scalars = append(scalars, literal{text: short})
 			}
 		}
 	}
-	if len(scalars) == 0 {
+	if !found {
 		c.drop(parts, "enum", "no listed value satisfies the other keywords")
+	}
+	if len(scalars) == 0 {
 		return kids, nil
 	}
 	return c.addLeaf(kids, newLiterals(scalars))
+}
+
+// shortest writes an integer without point and exponent, nil if it is another value or has many digits.
+func (v *value) shortest() []byte {
+	if v.kind != numberValue {
+		return nil
+	}
+	r, err := parseDecimal(v.text)
+	if err != nil {
+		return nil
+	}
+	far := new(big.Int).Exp(big.NewInt(10), big.NewInt(MaxIntegerDigits), nil)
+	if !r.IsInt() || r.Num().CmpAbs(far) >= 0 {
+		return nil
+	}
+	return r.Num().Append(nil, 10)
 }
 
 // typeOf is the smallest type that holds the value.
@@ -93,7 +115,7 @@ func (c *compiler) constant(v *value) (int32, error) {
 		}
 		return c.add(node{kind: arrayNode, items: e})
 	case objectValue:
-		o := &properties{}
+		o := &properties{most: noItems}
 		for i := range v.members {
 			id, err := c.constant(&v.members[i].value)
 			if err != nil {
@@ -102,40 +124,12 @@ func (c *compiler) constant(v *value) (int32, error) {
 			o.list = append(o.list, property{v.members[i].name, id})
 			o.required = append(o.required, true)
 		}
-		o.listed = c.listedKey(o)
+		o.listed = c.listedKey(o, noItems)
 		return c.add(node{kind: objectNode, props: o})
 	}
-	return c.add(node{kind: leafNode, leaf: c.g.addLeaf(newLiterals([]literal{{text: v.append(nil)}}))})
-}
-
-// scalarCheck decides about listed strings and numbers.
-type scalarCheck struct {
-	rule   stringRule
-	bounds bounds
-}
-
-func (c *compiler) newScalarCheck(parts []*schema, types typeSet) (check scalarCheck, err error) {
-	if types&typeString != 0 {
-		check.rule, err = c.stringRule(parts)
+	texts := []literal{{text: v.append(nil)}}
+	if short := v.shortest(); short != nil {
+		texts = append(texts, literal{text: short})
 	}
-	for _, s := range parts {
-		check.bounds.merge(&s.bounds)
-		if f, ok := integerFormats[s.format]; ok {
-			check.bounds.merge(&f)
-		}
-	}
-	return check, err
-}
-
-func (k *scalarCheck) allows(v *value) bool {
-	switch v.kind {
-	case stringValue:
-		n := uint64(utf8.RuneCountInString(v.text))
-		return !k.rule.never && n >= k.rule.least && n <= k.rule.most &&
-			(k.rule.dfa == nil || k.rule.dfa.matches(v.text))
-	case numberValue:
-		r, err := parseDecimal(v.text)
-		return err == nil && k.bounds.contains(r)
-	}
-	return true
+	return c.add(node{kind: leafNode, leaf: c.g.addLeaf(newLiterals(texts))})
 }

@@ -2,7 +2,9 @@ package grammar
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -11,35 +13,264 @@ import (
 func (c *compiler) object(parts []*schema, kids []int32) ([]int32, error) {
 	names, required := propertyNames(parts)
 	if len(names) > MaxProperties {
-		return nil, failAt(parts, func(s *schema) bool { return s.hasObject }, "properties", ErrTooLarge,
-			"%d properties after combining; at most %d are supported", len(names), MaxProperties)
+		return nil, failAt(parts, func(s *schema) bool { return len(s.props)+len(s.required) > 0 }, "properties",
+			ErrTooLarge, "%d properties after combining; at most %d are supported", len(names), MaxProperties)
 	}
 	if err := c.charge(parts, len(names)); err != nil {
 		return nil, err
 	}
-	o := &properties{}
+	o := &properties{most: noItems}
+	for _, s := range parts {
+		o.least = max(o.least, s.minProps)
+		o.most = min(o.most, s.maxProps)
+	}
+	if o.least > o.most {
+		c.drop(parts, "minProperties", fmt.Sprintf("%d is above maxProperties %d", o.least, o.most))
+		return kids, nil
+	}
+	allowed, err := c.allowedNames(parts)
+	if err != nil {
+		return nil, err
+	}
 	id, err := c.add(node{kind: objectNode, props: o})
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		value, err := c.node(goalOf(parts, name))
+		goal, err := c.goalOf(parts, name)
+		if err != nil {
+			return nil, err
+		}
+		if !allowed.has(name) {
+			goal = []*schema{c.never()}
+		}
+		value, err := c.node(goal)
 		if err != nil {
 			return nil, err
 		}
 		o.list = append(o.list, property{name, value})
 		o.required = append(o.required, required[name])
 	}
-	o.listed = c.listedKey(o)
-	if o.freeOpen = !c.closed(parts); o.freeOpen {
-		free, err := c.node(freeGoal(parts))
+	o.listed = c.listedKey(o, noItems)
+	if c.closed(parts) {
+		return append(kids, id), nil
+	}
+	return append(kids, id), c.freeNames(parts, o, names, allowed)
+}
+
+// never is the schema false.
+func (c *compiler) never() *schema {
+	no := false
+	s := newSchema("")
+	s.truth = &no
+	s.id = c.parser.number("false")
+	return s
+}
+
+// nameRule is the names that propertyNames allows.
+type nameRule struct {
+	limited bool
+	dfa     *runeDFA // nil if there are none
+}
+
+func (r nameRule) has(name string) bool { return !r.limited || r.dfa != nil && r.dfa.matches(name) }
+
+// allowedNames is what propertyNames of all parts says together.
+func (c *compiler) allowedNames(parts []*schema) (nameRule, error) {
+	var goal []*schema
+	for _, s := range parts {
+		if s.names != nil {
+			goal = append(goal, s.names)
+		}
+	}
+	if goal == nil {
+		return nameRule{}, nil
+	}
+	list, err := c.alternatives(goal)
+	if err != nil {
+		return nameRule{}, err
+	}
+	rule := nameRule{limited: true}
+	for _, alternative := range list {
+		d, err := c.stringsOf(alternative)
+		if err == nil {
+			rule.dfa, err = rule.dfa.union(d, &c.effort)
+		}
+		if errors.Is(err, errPatternStates) {
+			err = failAt(parts, func(s *schema) bool { return s.names != nil }, "propertyNames", ErrUnsupported,
+				"the names need an automaton of more than %d states", MaxPatternStates)
+		}
+		if err != nil {
+			return rule, err
+		}
+	}
+	return rule, nil
+}
+
+// stringsOf is the automaton of the strings that one alternative allows, nil if there are none.
+func (c *compiler) stringsOf(parts []*schema) (*runeDFA, error) {
+	types := typeSet(allTypes)
+	var listed []value
+	limited := false
+	for _, s := range parts {
+		types &= s.types
+		if s.enum != nil {
+			if limited {
+				listed = intersectValues(listed, s.enum)
+			} else {
+				listed, limited = s.enum, true
+			}
+		}
+	}
+	if types&typeString == 0 {
+		return nil, nil
+	}
+	r, err := c.stringRule(parts)
+	if err != nil || r.never || r.least > r.most {
+		return nil, err
+	}
+	if limited {
+		var texts []string
+		for i := range listed {
+			if v := &listed[i]; v.kind == stringValue && r.has(v.text) {
+				texts = append(texts, v.text)
+			}
+		}
+		return listedStrings(texts), nil
+	}
+	if r.dfa != nil {
+		return r.dfa, nil
+	}
+	return everyString().limit(r.least, r.most, &c.effort)
+}
+
+// freeNames fills what is allowed of names that no part lists. With patternProperties they fall into classes by the
+// patterns they match; each has its own values.
+func (c *compiler) freeNames(parts []*schema, o *properties, names []string, allowed nameRule) error {
+	patterns := map[string]bool{}
+	for _, s := range parts {
+		for _, p := range s.patterns {
+			patterns[p.name] = true
+		}
+	}
+	if len(patterns) == 0 && !allowed.limited {
+		value, err := c.node(freeGoal(parts))
+		o.free = []freeProperty{{c.g.addLeaf(newFreeKey(names)), value}}
+		return err
+	}
+	classes, err := c.nameClasses(parts, names, allowed)
+	if errors.Is(err, errPatternStates) {
+		keyword := "patternProperties"
+		has := func(s *schema) bool { return len(s.patterns) > 0 }
+		if !slices.ContainsFunc(parts, has) {
+			keyword, has = "propertyNames", func(s *schema) bool { return s.names != nil }
+		}
+		return failAt(parts, has, keyword, ErrUnsupported,
+			"the names need more than %d automata, or one of more than %d states", maxNameClasses, MaxPatternStates)
+	}
+	if err != nil {
+		return err
+	}
+	for _, class := range classes {
+		value, err := c.node(class.goal)
+		if err != nil {
+			return err
+		}
+		o.free = append(o.free, freeProperty{c.g.addLeaf(&patternKey{patternLeaf{dfa: class.dfa}}), value})
+	}
+	return nil
+}
+
+// maxNameClasses bounds the classes of names: n patterns can make 2^n.
+const maxNameClasses = 64
+
+type nameClass struct {
+	dfa   *runeDFA
+	match map[string]bool // patterns that its names match
+	goal  []*schema
+}
+
+// nameClasses splits the names that no part lists by the patterns of patternProperties.
+func (c *compiler) nameClasses(parts []*schema, names []string, allowed nameRule) ([]nameClass, error) {
+	all := everyString()
+	if allowed.limited {
+		all = allowed.dfa
+	}
+	rest, err := all.except(listedStrings(names), &c.effort)
+	if err != nil || rest == nil {
+		return nil, err
+	}
+	list := []nameClass{{dfa: rest, match: map[string]bool{}}}
+	done := map[string]bool{}
+	for _, s := range parts {
+		for _, p := range s.patterns {
+			if done[p.name] {
+				continue
+			}
+			done[p.name] = true
+			d, err := c.patternOf(s, p.name)
+			if err != nil {
+				return nil, err
+			}
+			if list, err = c.splitNames(list, p.name, d); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i := range list {
+		for _, s := range parts {
+			matched := false
+			for _, p := range s.patterns {
+				if list[i].match[p.name] {
+					matched = true
+					list[i].goal = append(list[i].goal, p.schema)
+				}
+			}
+			if !matched && s.additional != nil {
+				list[i].goal = append(list[i].goal, s.additional)
+			}
+		}
+	}
+	return list, nil
+}
+
+func (c *compiler) splitNames(list []nameClass, pattern string, d *runeDFA) ([]nameClass, error) {
+	if d == nil {
+		return list, nil
+	}
+	var out []nameClass
+	for _, class := range list {
+		in, err := class.dfa.intersect(d, &c.effort)
 		if err != nil {
 			return nil, err
 		}
-		o.free = free
-		o.freeKey = c.g.addLeaf(newFreeKey(names))
+		if in != nil {
+			match := maps.Clone(class.match)
+			match[pattern] = true
+			out = append(out, nameClass{dfa: in, match: match})
+		}
+		if class.dfa, err = class.dfa.except(d, &c.effort); err != nil {
+			return nil, err
+		}
+		if class.dfa != nil {
+			out = append(out, class)
+		}
 	}
-	return append(kids, id), nil
+	if len(out) > maxNameClasses {
+		return nil, errPatternStates
+	}
+	return out, nil
+}
+
+// patternOf is the automaton of a pattern of patternProperties, nil if nothing matches.
+func (c *compiler) patternOf(s *schema, pattern string) (*runeDFA, error) {
+	d, err := c.automaton("pattern", pattern)
+	if err != nil {
+		e := patternError(s.pointer, "patternProperties", pattern, err)
+		e.Kind = ErrUnsupported
+		return nil, e
+	}
+	return d, nil
 }
 
 // propertyNames lists every name that a part mentions, and which are required.
@@ -66,19 +297,30 @@ func propertyNames(parts []*schema) (names []string, required map[string]bool) {
 	return names, required
 }
 
-// goalOf is what the parts together say about one property: each by its own entry, or by additionalProperties.
-func goalOf(parts []*schema, name string) []*schema {
+// goalOf is what the parts together say about one property: each by its own entry and its patterns, or by
+// additionalProperties.
+func (c *compiler) goalOf(parts []*schema, name string) ([]*schema, error) {
 	var goal []*schema
 	for _, s := range parts {
-		i, ok := s.propAt[name]
-		switch {
-		case ok:
+		i, said := s.propAt[name]
+		if said {
 			goal = append(goal, s.props[i].schema)
-		case s.additional != nil:
+		}
+		for _, p := range s.patterns {
+			d, err := c.patternOf(s, p.name)
+			if err != nil {
+				return nil, err
+			}
+			if d != nil && d.matches(name) {
+				said = true
+				goal = append(goal, p.schema)
+			}
+		}
+		if !said && s.additional != nil {
 			goal = append(goal, s.additional)
 		}
 	}
-	return goal
+	return goal, nil
 }
 
 // freeGoal is what the parts say about names that none of them lists.
@@ -94,13 +336,13 @@ func freeGoal(parts []*schema) []*schema {
 
 // closed applies Options.ClosedObjects.
 func (c *compiler) closed(parts []*schema) bool {
-	listed := slices.ContainsFunc(parts, func(s *schema) bool { return len(s.props) > 0 })
-	said := slices.ContainsFunc(parts, func(s *schema) bool { return s.additional != nil })
+	listed := slices.ContainsFunc(parts, func(s *schema) bool { return len(s.props) > 0 && s.origin == nil })
+	said := slices.ContainsFunc(parts, func(s *schema) bool { return s.additional != nil || len(s.patterns) > 0 })
 	return c.options.ClosedObjects && listed && !said
 }
 
 // listedKey makes the leaf for the names of an object's properties.
-func (c *compiler) listedKey(o *properties) int32 {
+func (c *compiler) listedKey(o *properties, upper int) int32 {
 	names := make([]string, len(o.list))
 	var key []byte
 	for i, p := range o.list {
@@ -112,7 +354,7 @@ func (c *compiler) listedKey(o *properties) int32 {
 		list = newNameList(names)
 		c.names[string(key)] = list
 	}
-	return c.g.addLeaf(&listedKey{list, o})
+	return c.g.addLeaf(&listedKey{list, o, upper})
 }
 
 func newFreeKey(names []string) *freeKey {
@@ -122,54 +364,6 @@ func newFreeKey(names []string) *freeKey {
 	}
 	slices.SortFunc(k.taken, bytes.Compare)
 	return k
-}
-
-// array adds the node of an array that satisfies all parts.
-func (c *compiler) array(parts []*schema, kids []int32) ([]int32, error) {
-	e := &elements{rest: -1, most: noItems}
-	length := 0
-	for _, s := range parts {
-		length = max(length, len(s.prefix))
-		e.least = max(e.least, s.minItems)
-		e.most = min(e.most, s.maxItems)
-	}
-	if e.least > e.most {
-		c.drop(parts, "minItems", fmt.Sprintf("%d is above maxItems %d", e.least, e.most))
-		return kids, nil
-	}
-	if err := c.charge(parts, length); err != nil {
-		return nil, err
-	}
-	id, err := c.add(node{kind: arrayNode, items: e})
-	if err != nil {
-		return nil, err
-	}
-	for i := range length {
-		element, err := c.node(elementGoal(parts, i))
-		if err != nil {
-			return nil, err
-		}
-		e.prefix = append(e.prefix, element)
-	}
-	if e.most > length {
-		if e.rest, err = c.node(elementGoal(parts, length)); err != nil {
-			return nil, err
-		}
-	}
-	return append(kids, id), nil
-}
-
-func elementGoal(parts []*schema, i int) []*schema {
-	var goal []*schema
-	for _, s := range parts {
-		switch {
-		case i < len(s.prefix):
-			goal = append(goal, s.prefix[i])
-		case s.items != nil:
-			goal = append(goal, s.items)
-		}
-	}
-	return goal
 }
 
 // finish fills what depends on the depth of the children.
@@ -191,6 +385,13 @@ func (n *node) finish(nodes []node) {
 		o.depths = append(o.depths, d)
 		if d != impossible {
 			o.deepest = max(o.deepest, d)
+		}
+	}
+	o.must = make([]int, len(o.list)+1)
+	for i := len(o.list) - 1; i >= 0; i-- {
+		o.must[i] = o.must[i+1]
+		if o.required[i] {
+			o.must[i]++
 		}
 	}
 }

@@ -4,7 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
+	"unicode/utf8"
+)
+
+// numberKind is which numbers a leaf accepts.
+type numberKind uint8
+
+const (
+	anyNumber numberKind = iota
+	integers
+	fractions // numbers that are not integers
 )
 
 // strings adds the leaf of a string that satisfies all parts.
@@ -21,9 +32,23 @@ func (c *compiler) strings(parts []*schema, kids []int32) ([]int32, error) {
 		c.drop(parts, "pattern", "no string of the allowed length matches")
 		return kids, nil
 	case r.dfa != nil:
-		return c.addLeaf(kids, &patternLeaf{r.dfa})
+		return c.addLeaf(kids, &patternLeaf{r.dfa, c.g.tokens.family(patternKeyOf(parts))})
 	}
 	return c.addLeaf(kids, &stringLeaf{r.least, r.most})
+}
+
+// patternKeyOf is a text for all that decides the automaton of a string. Compiling is deterministic: equal texts have
+// equal automata, state by state, and so equal masks.
+func patternKeyOf(parts []*schema) string {
+	var key []byte
+	for _, s := range parts {
+		key = fmt.Appendf(key, "%q %q %q %d %d", s.pattern, s.format, s.mismatch, s.minLength, s.maxLength)
+		for i := range s.excluded {
+			key = s.excluded[i].append(append(key, ' '))
+		}
+		key = append(key, '\n')
+	}
+	return string(key)
 }
 
 // stringRule is what a list of schemas says about strings.
@@ -47,7 +72,7 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 				d, err = r.dfa.intersect(d, &c.effort)
 			}
 			if err != nil {
-				return r, patternError(s.pointer, source.keyword, source.text, err)
+				return r, s.blame(patternError(s.pointer, source.keyword, source.text, err))
 			}
 			if d == nil && !numericFormat(source.keyword, source.text) {
 				r.never = true
@@ -57,6 +82,9 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 				r.dfa = d
 			}
 		}
+	}
+	if err := c.excludeStrings(&r, parts); err != nil || r.never {
+		return r, err
 	}
 	if r.dfa == nil || r.least > r.most {
 		return r, nil
@@ -77,6 +105,59 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 	}
 	r.dfa, r.never = d, d == nil
 	return r, nil
+}
+
+// excludeStrings takes away the strings that negations exclude.
+func (c *compiler) excludeStrings(r *stringRule, parts []*schema) error {
+	for _, s := range parts {
+		var texts []string
+		for i := range s.excluded {
+			if s.excluded[i].kind == stringValue {
+				texts = append(texts, s.excluded[i].text)
+			}
+		}
+		var list []*runeDFA
+		if texts != nil {
+			list = append(list, listedStrings(texts))
+		}
+		for _, p := range s.mismatch {
+			d, err := c.automaton("pattern", p)
+			if err != nil {
+				return s.blame(patternError(s.pointer, "pattern", p, err))
+			}
+			if d != nil {
+				list = append(list, d)
+			}
+		}
+		for _, d := range list {
+			if r.dfa == nil {
+				r.dfa = everyString()
+			}
+			var err error
+			if r.dfa, err = r.dfa.except(d, &c.effort); err != nil {
+				return s.blame(patternError(s.pointer, "not", "", err))
+			}
+			if r.dfa == nil {
+				r.never = true
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// blame gives an error the place of the keyword that made the schema necessary, so that this is what is left out.
+func (s *schema) blame(e *SchemaError) error {
+	if s.origin != nil {
+		e.Pointer, e.Keyword, e.Kind = s.origin.pointer, s.origin.keyword, ErrUnsupported
+	}
+	return e
+}
+
+// has says whether a string satisfies the rule.
+func (r *stringRule) has(text string) bool {
+	n := uint64(utf8.RuneCountInString(text))
+	return !r.never && n >= r.least && n <= r.most && (r.dfa == nil || r.dfa.matches(text))
 }
 
 // automaton compiles a pattern or a format. It is nil if nothing matches, and for formats of numbers.
@@ -102,7 +183,7 @@ func (c *compiler) automaton(keyword, text string) (*runeDFA, error) {
 	return d, err
 }
 
-func patternError(pointer, keyword, text string, err error) error {
+func patternError(pointer, keyword, text string, err error) *SchemaError {
 	e := &SchemaError{Pointer: pointer, Keyword: keyword, Kind: ErrUnsupported}
 	switch {
 	case errors.Is(err, errFormat):
@@ -118,40 +199,73 @@ func patternError(pointer, keyword, text string, err error) error {
 	return e
 }
 
-// numbers adds the leaf of a number, or an integer, that satisfies all parts.
-func (c *compiler) numbers(parts []*schema, integer bool, kids []int32) ([]int32, error) {
+// numbers adds the leaves of the numbers of some types that satisfy all parts: one for each range between numbers
+// that are excluded.
+func (c *compiler) numbers(parts []*schema, types typeSet, kids []int32) ([]int32, error) {
 	var b bounds
+	var holes []*big.Rat
 	for _, s := range parts {
 		b.merge(&s.bounds)
-		if s.format == "" {
-			continue
-		}
 		if f, ok := integerFormats[s.format]; ok {
 			b.merge(&f)
-		} else if _, ok := formats[s.format]; !ok && !floatFormats[s.format] {
-			return nil, patternError(s.pointer, "format", s.format, errFormat)
+		}
+		for i := range s.excluded {
+			if v := &s.excluded[i]; v.kind == numberValue {
+				r, err := parseDecimal(v.text)
+				if err != nil {
+					return nil, s.blame(&SchemaError{s.pointer, "enum", err.Error(), ErrUnsupported})
+				}
+				holes = append(holes, r)
+			}
 		}
 	}
-	if !integer && b.lo == nil && b.hi == nil && len(b.multiples) == 0 {
+	kind := anyNumber
+	switch types & (typeInteger | typeFraction) {
+	case typeInteger:
+		kind = integers
+	case typeFraction:
+		kind = fractions
+	}
+	if kind == anyNumber && b.lo == nil && b.hi == nil && len(b.multiples) == 0 && len(holes) == 0 {
 		return c.addLeaf(kids, freeNumber{})
 	}
-	l, err := c.numberLeaf(parts, &b, integer)
-	if err != nil {
-		return nil, err
+	slices.SortFunc(holes, func(a, b *big.Rat) int { return a.Cmp(b) })
+	holes = append(holes, nil)
+	any := false
+	for i, hi := range holes {
+		part := bounds{multiples: b.multiples}
+		part.merge(&bounds{lo: b.lo, loOpen: b.loOpen, hi: b.hi, hiOpen: b.hiOpen})
+		part.multiples = b.multiples
+		if i > 0 {
+			part.raise(holes[i-1], true)
+		}
+		if hi != nil {
+			part.lower(hi, true)
+		}
+		l, err := c.numberLeaf(parts, &part, kind)
+		if err != nil {
+			return nil, err
+		}
+		if l == nil {
+			continue
+		}
+		any = true
+		if kids, err = c.addLeaf(kids, l); err != nil {
+			return nil, err
+		}
 	}
-	if l == nil {
+	if !any {
 		c.drop(parts, "minimum", "no number lies within the bounds")
-		return kids, nil
 	}
-	return c.addLeaf(kids, l)
+	return kids, nil
 }
 
-func (c *compiler) numberLeaf(parts []*schema, b *bounds, integer bool) (*numberRange, error) {
+func (c *compiler) numberLeaf(parts []*schema, b *bounds, kind numberKind) (*numberRange, error) {
 	has := func(s *schema) bool {
 		return s.bounds.lo != nil || s.bounds.hi != nil || s.bounds.multiples != nil
 	}
 	fraction, digits := 0, MaxIntegerDigits
-	if !integer {
+	if kind != integers {
 		fraction = boundedFraction
 		for _, r := range []*big.Rat{b.lo, b.hi} {
 			if r != nil {
@@ -164,6 +278,9 @@ func (c *compiler) numberLeaf(parts []*schema, b *bounds, integer bool) (*number
 				fraction = max(fraction, fractionDigits(r))
 			}
 		}
+	}
+	if kind == fractions {
+		digits = max(1, 15-fraction) // a float64 keeps so many: the number must not become an integer
 	}
 	lo, hi := b.lo, b.hi
 	far := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(maxBoundDigits-1), nil))
@@ -202,6 +319,12 @@ func (c *compiler) numberLeaf(parts []*schema, b *bounds, integer bool) (*number
 			n.Sub(n, big.NewInt(1))
 		}
 		most = n
+	}
+	if kind == fractions {
+		if step != 1 {
+			return nil, failAt(parts, has, "multipleOf", ErrUnsupported, "together with the opposite of integer")
+		}
+		return newFractions(least, most, fraction, digits), nil
 	}
 	return newNumberRange(least, most, fraction, digits, step), nil
 }

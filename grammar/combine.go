@@ -42,13 +42,18 @@ const maxSpreading = 100 * MaxAlternatives
 // spread adds to out every way to satisfy what is pending, together with what is settled.
 func (x *spreading) spread(pending []choice, settled []*schema) error {
 	x.work++
-	if len(x.out) > MaxAlternatives || x.work > maxSpreading {
+	x.c.combinations++
+	if len(x.out) > MaxAlternatives || x.work > maxSpreading || x.c.combinations > 4*maxSpreading {
 		at := settled[0] // something was settled before a choice could multiply
 		return &SchemaError{at.pointer, "anyOf",
 			fmt.Sprintf("more than %d combinations of alternatives", MaxAlternatives), ErrTooLarge}
 	}
 	if len(pending) == 0 {
 		x.out = append(x.out, slices.Clone(settled))
+		return nil
+	}
+	if !possible(pending, settled) {
+		x.c.drop(settled, "type", "no type is allowed by all parts")
 		return nil
 	}
 	rest := pending[1:]
@@ -74,8 +79,41 @@ func (x *spreading) spread(pending []choice, settled []*schema) error {
 	return nil
 }
 
+// possible says whether some type is left, and no property is required that must be absent. It looks only at what is
+// certain, so that most combinations with a negation end early.
+func possible(pending []choice, settled []*schema) bool {
+	types := typeSet(allTypes)
+	for _, s := range settled {
+		types &= s.types
+	}
+	for _, group := range pending {
+		if len(group) == 1 {
+			types &= group[0].types
+		}
+	}
+	if types != typeObject {
+		return types != 0
+	}
+	for _, s := range settled {
+		for _, name := range s.required {
+			forbids := func(o *schema) bool {
+				i, ok := o.propAt[name]
+				return ok && o.props[i].schema.truth != nil && !*o.props[i].schema.truth
+			}
+			if slices.ContainsFunc(settled, forbids) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // inner is what a schema says about the same value by way of other schemas.
 func (c *compiler) inner(s *schema) ([]choice, error) {
+	if s.negated != nil {
+		list, err := c.negation(s)
+		return []choice{list}, err
+	}
 	var list []choice
 	if s.ref != "" {
 		t, err := c.parser.resolve(s)
@@ -89,6 +127,22 @@ func (c *compiler) inner(s *schema) ([]choice, error) {
 	}
 	for _, group := range s.anyOf {
 		list = append(list, group)
+	}
+	if s.not != nil {
+		list = append(list, choice{c.negate(s.not, s.from("not"))})
+	}
+	for _, group := range s.oneOf {
+		one, err := c.exactlyOne(s, group)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	if s.condition != nil {
+		list = append(list, c.conditional(s))
+	}
+	for _, d := range s.dependents {
+		list = append(list, c.dependency(s, d))
 	}
 	return list, nil
 }

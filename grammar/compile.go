@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -12,6 +13,9 @@ type Options struct {
 	// Schema leaves them open, which invites small models to invent properties. Either way, what is produced
 	// satisfies the schema.
 	ClosedObjects bool
+	// Strict refuses schemas with a keyword that is unknown or cannot be enforced. Otherwise it is left out, and
+	// Grammar.Ignored names it.
+	Strict bool
 }
 
 // Compile makes the grammar of the documents that satisfy a JSON schema. Errors are of type [*SchemaError].
@@ -25,33 +29,73 @@ func CompileWith(source []byte, t *Tokens, o Options) (*Grammar, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := newGrammar(t)
-	c := &compiler{
-		g:       g,
+	skip := newSkipped(o.Strict)
+	for {
+		c := newCompiler(root, t, o, skip)
+		err := c.compile()
+		if err == nil {
+			c.g.ignored = skip.list()
+			return c.g, nil
+		}
+		if !c.leaveOut(err) {
+			return nil, err
+		}
+	}
+}
+
+// leaveOut makes the next attempt do without what an error is about. It reports whether there is such a thing.
+func (c *compiler) leaveOut(err error) bool {
+	var e *SchemaError
+	if !errors.As(err, &e) {
+		return false
+	}
+	if e.Kind == ErrUnsupported {
+		return c.parser.skip.add(origin{e.Pointer, e.Keyword}, e.Problem)
+	}
+	any := false
+	if e.Kind == ErrTooLarge { // negations multiply alternatives: without them the schema may fit
+		for o := range c.origins {
+			any = c.parser.skip.add(o, "with its negations the schema is too large: "+e.Problem) || any
+		}
+	}
+	return any
+}
+
+func newCompiler(root value, t *Tokens, o Options, skip *skipped) *compiler {
+	p := &parser{root: root, texts: map[string]int{}, refs: map[string]*schema{}, addresses: map[string]located{},
+		skip: skip, old: oldDraft(&root)}
+	p.locate(&p.root, "", "")
+	return &compiler{
+		g:       newGrammar(t),
 		options: o,
-		parser:  &parser{root: root, texts: map[string]int{}, refs: map[string]*schema{}},
+		parser:  p,
 		memo:    map[string]int32{},
 		visited: map[int]int{},
 		formats: map[string]*runeDFA{},
 		names:   map[string]*nameList{},
+		origins: map[origin]bool{},
 		effort:  effort{left: maxEffort},
 	}
-	s, err := c.parser.parse(&root, "")
+}
+
+func (c *compiler) compile() error {
+	g := c.g
+	s, err := c.parser.parse(&c.parser.root, "", "")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if g.root, err = c.node([]*schema{s}); err != nil {
-		return nil, err
+		return err
 	}
 	measure(g.nodes)
 	if need := g.nodes[g.root].depth; need > MaxDepth {
-		return nil, c.unsatisfiable(need)
+		return c.unsatisfiable(need)
 	}
 	for i := range g.nodes {
 		g.nodes[i].finish(g.nodes)
 	}
 	g.arena = newArena(g)
-	return g, nil
+	return nil
 }
 
 // JSONObject is the grammar of any JSON object.
@@ -71,16 +115,18 @@ func newGrammar(t *Tokens) *Grammar {
 
 // compiler turns goals into nodes. The same goal is the same node, which is what makes recursive schemas finite.
 type compiler struct {
-	g       *Grammar
-	options Options
-	parser  *parser
-	memo    map[string]int32
-	visited map[int]int
-	formats map[string]*runeDFA
-	names   map[string]*nameList
-	effort  effort
-	members int
-	reasons []string // why alternatives were dropped, for the case that none is left
+	g            *Grammar
+	options      Options
+	parser       *parser
+	memo         map[string]int32
+	visited      map[int]int
+	formats      map[string]*runeDFA
+	names        map[string]*nameList
+	effort       effort
+	members      int
+	combinations int
+	origins      map[origin]bool // keywords that were turned into other schemas
+	reason       string          // why an alternative was dropped, for the case that none is left
 }
 
 // node compiles a goal. An empty goal is any value.
@@ -172,7 +218,7 @@ func (c *compiler) values(parts []*schema, kids []int32) (_ []int32, err error) 
 	if limited {
 		return c.enum(parts, types, kids)
 	}
-	if kids, err = c.keywords(types, kids); err != nil {
+	if kids, err = c.keywords(parts, types, kids); err != nil {
 		return nil, err
 	}
 	if types&typeString != 0 {
@@ -181,7 +227,7 @@ func (c *compiler) values(parts []*schema, kids []int32) (_ []int32, err error) 
 		}
 	}
 	if types&(typeInteger|typeFraction) != 0 {
-		if kids, err = c.numbers(parts, types&typeFraction == 0, kids); err != nil {
+		if kids, err = c.numbers(parts, types, kids); err != nil {
 			return nil, err
 		}
 	}
@@ -197,13 +243,15 @@ func (c *compiler) values(parts []*schema, kids []int32) (_ []int32, err error) 
 }
 
 // keywords adds null, true and false.
-func (c *compiler) keywords(types typeSet, kids []int32) ([]int32, error) {
+func (c *compiler) keywords(parts []*schema, types typeSet, kids []int32) ([]int32, error) {
 	var list []literal
-	if types&typeNull != 0 {
-		list = append(list, literal{text: []byte("null")})
-	}
-	if types&typeBoolean != 0 {
-		list = append(list, literal{text: []byte("true")}, literal{text: []byte("false")})
+	for _, v := range []value{{kind: nullValue}, {kind: boolValue, truth: true}, {kind: boolValue}} {
+		excluded := func(s *schema) bool {
+			return slices.ContainsFunc(s.excluded, func(o value) bool { return o.kind == v.kind && o.truth == v.truth })
+		}
+		if types&v.typeOf() != 0 && !slices.ContainsFunc(parts, excluded) {
+			list = append(list, literal{text: v.append(nil)})
+		}
 	}
 	if len(list) == 0 {
 		return kids, nil
@@ -211,13 +259,16 @@ func (c *compiler) keywords(types typeSet, kids []int32) ([]int32, error) {
 	return c.addLeaf(kids, newLiterals(list))
 }
 
-// drop notes why an alternative is impossible.
+// drop notes why an alternative is impossible; the first reason is the one that is told.
 func (c *compiler) drop(parts []*schema, keyword, reason string) {
+	if c.reason != "" {
+		return
+	}
 	where := "#"
 	if len(parts) > 0 {
 		where += parts[len(parts)-1].pointer
 	}
-	c.reasons = append(c.reasons, fmt.Sprintf("%s: %s: %s", where, keyword, reason))
+	c.reason = fmt.Sprintf("%s: %s: %s", where, keyword, reason)
 }
 
 func (c *compiler) unsatisfiable(need int) error {
@@ -226,8 +277,8 @@ func (c *compiler) unsatisfiable(need int) error {
 	case need != impossible:
 		return &SchemaError{Problem: fmt.Sprintf("every document nests at least %d levels; at most %d are supported",
 			need, MaxDepth), Kind: ErrTooLarge}
-	case len(c.reasons) > 0:
-		problem += " (" + c.reasons[0] + ")"
+	case c.reason != "":
+		problem += " (" + c.reason + ")"
 	default:
 		problem += ": a required part contains itself, or is the schema false"
 	}

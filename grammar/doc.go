@@ -18,25 +18,14 @@
 //
 // # What is supported
 //
-//	type               one or a list
-//	enum, const        written as in the schema; objects and arrays with free whitespace
-//	properties         written in the order of the schema; optional ones can be skipped
-//	required           names without a property are written after the others
-//	additionalProperties   true, false or a schema; such members come last. Absent means true, as in JSON Schema;
-//	                   Options.ClosedObjects changes that
-//	items, prefixItems, minItems, maxItems
-//	minLength, maxLength   in characters
-//	pattern            RE2, unanchored unless anchored; \s, \S, \u and the dot as in ECMA-262
-//	format             date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6, uri; int32, int64, float,
-//	                   double
-//	minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf   exactly, for integers and decimals
-//	anyOf, oneOf       both as anyOf: that exactly one alternative holds is not enforced
-//	allOf              merged with its surroundings, keyword by keyword
-//	$ref               inside the document, recursive or not
-//	true, false        as schemas
+// The keywords of drafts 4 to 2020-12 that assert something, except unevaluatedProperties, unevaluatedItems and dynamic
+// references: docs/schemas.md has the list, with the limits of each. Properties are written in the order of the schema,
+// optional ones can be skipped, other names come last. Patterns are RE2's, unanchored unless anchored, with \s, \S, \u
+// and the dot as in ECMA-262. not, oneOf and if become alternatives by negation, keyword by keyword.
 //
-// Annotations such as title, description and default are ignored. Every other keyword, and every unknown format, is
-// an error that names its place: nothing is silently left unenforced. Schemas are limited in size, see the constants.
+// Annotations such as title and default are ignored. Unknown keywords and formats, and what cannot be enforced, are
+// left out and named by [Grammar.Ignored]; with Options.Strict they are errors. Schemas are limited in size, see the
+// constants.
 //
 // # What is never produced though JSON allows it
 //

@@ -152,8 +152,7 @@ func schemaSketch(t *rapid.T, depth int) sketch {
 		return objectSketch(t, depth)
 	case 5:
 		a, b := schemaSketch(t, depth-1), schemaSketch(t, depth-1)
-		return sketch{fmt.Sprintf(`{"%s":[%s,%s]}`, rapid.SampledFrom([]string{"anyOf", "oneOf"}).Draw(t, "of"),
-			a.schema, b.schema), func(t *rapid.T, w *style) string {
+		return sketch{fmt.Sprintf(`{"anyOf":[%s,%s]}`, a.schema, b.schema), func(t *rapid.T, w *style) string {
 			if rapid.Bool().Draw(t, "first") {
 				return a.doc(t, w)
 			}

@@ -13,6 +13,8 @@ type Grammar struct {
 
 	leaves []leaf
 
+	ignored []Ignored
+
 	mu    sync.Mutex // guards everything below, and the number leaves, which remember prefixes
 	arena *arena
 	own   *maskCache

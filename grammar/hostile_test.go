@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestCostlySchemas: whatever a request brings, compiling ends soon, with a grammar or an error. All of them together
@@ -40,14 +41,35 @@ func TestCostlySchemas(t *testing.T) {
 			`{"type":"object","properties":{` + list(1000, `"p%d":{"const":%d}`) + `},"anyOf":[` +
 				list(100, `{"required":["p%d"],"title":"%d"}`) + `]}`, nil},
 		{"a long chain of references", `{"$defs":{` + chain.String() + `"d9000":true},"$ref":"#/$defs/d0"}`, nil},
+		{"opposites of many properties", `{"type":"object","oneOf":[` +
+			list(60, `{"properties":{"a%d":{"minLength":1},"b":{"type":"string"},"c":{"maximum":%d}}}`) + `]}`,
+			ErrTooLarge},
+		{"many opposites that cannot be", `{"type":"array","prefixItems":[` +
+			list(400, `{"not":{"format":"date","title":"%d"},"if":{"uniqueItems":true,"title":"%d"},"then":false}`) +
+			`]}`, ErrUnsupported},
+		{"opposites inside opposites", `{` + strings.Repeat(`"not":{"properties":{"a":{`, 30) +
+			`"not":{"type":"null"}` + strings.Repeat(`}}}`, 30) + `}`, nil},
+		{"many patterns of names", `{"type":"object","patternProperties":{` +
+			list(60, `"a{%d}b?c*%d":{"type":"integer"}`) + `}}`, ErrUnsupported},
+		{"many things contained", `{"type":"array","allOf":[` +
+			list(3, `{"contains":{"const":%d},"minContains":1%d0}`) + `],"minItems":1000,"maxItems":1001}`, ErrUnsupported},
+		{"as many things contained as can be", `{"type":"array","allOf":[` +
+			list(3, `{"contains":{"const":%d},"minContains":1%d}`) + `],"minItems":3,"maxItems":1001}`, nil},
 		{"long numbers", `{"minimum":` + strings.Repeat("9", 100000) + `}`, ErrUnsupported},
 	}
 	tokens := tokensOf(t, pieces...)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Compile([]byte(c.schema), tokens)
+			_, err := CompileWith([]byte(c.schema), tokens, Options{Strict: true})
 			if c.want == nil && err != nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("got %.300v, want %v", err, c.want)
+			}
+			started := time.Now()
+			if _, err := Compile([]byte(c.schema), tokens); err != nil && !errors.Is(err, c.want) {
+				t.Errorf("not strict: got %.300v", err)
+			}
+			if took := time.Since(started); took > 20*time.Second {
+				t.Errorf("it took %v", took)
 			}
 		})
 	}

@@ -9,10 +9,11 @@ import (
 
 // keyword is one member of a schema object being read.
 type keyword struct {
-	p    *parser
-	s    *schema
-	name string
-	v    *value
+	p      *parser
+	s      *schema
+	name   string
+	v      *value
+	object *value // the schema that it is a member of
 }
 
 func (k *keyword) fail(kind error, format string, args ...any) error {
@@ -27,62 +28,97 @@ func (k *keyword) read() (err error) {
 	case "enum", "const":
 		return k.values()
 	case "properties":
-		s.hasObject = true
 		return k.properties()
+	case "patternProperties":
+		s.patterns, err = k.named()
 	case "required":
-		s.hasObject = true
+		if k.v.kind == boolValue {
+			return k.ignore("a boolean, as in draft 3; since draft 4 it is a list of names")
+		}
 		s.required, err = k.names()
 	case "additionalProperties":
-		s.hasObject = true
 		s.additional, err = k.schema(k.v, "")
+	case "propertyNames":
+		s.names, err = k.schema(k.v, "")
+	case "minProperties":
+		s.minProps, err = k.count(noItems)
+	case "maxProperties":
+		s.maxProps, err = k.count(noItems)
+	case "dependentRequired", "dependentSchemas", "dependencies":
+		return k.dependents()
 	case "items":
-		s.hasList = true
 		if k.v.kind == arrayValue {
-			return k.fail(ErrUnsupported, "an array; write prefixItems for a tuple")
+			return k.tuple()
 		}
 		s.items, err = k.schema(k.v, "")
+	case "additionalItems":
+		if items, ok := k.object.get("items"); ok && items.kind == arrayValue {
+			s.items, err = k.schema(k.v, "")
+		}
 	case "prefixItems":
-		s.hasList = true
-		s.prefix, err = k.schemas()
+		return k.tuple()
 	case "minItems":
-		s.hasList = true
 		s.minItems, err = k.count(noItems)
 	case "maxItems":
-		s.hasList = true
 		s.maxItems, err = k.count(noItems)
-	case "minLength", "maxLength":
-		var n int
-		n, err = k.count(1 << 30)
-		if k.name == "minLength" {
-			s.minLength = uint64(n)
-		} else {
-			s.maxLength = uint64(n)
+	case "contains":
+		return k.contains()
+	case "uniqueItems":
+		if k.v.kind != boolValue {
+			return k.fail(ErrSchema, "must be a boolean, not %v", k.v.kind)
 		}
+		s.unique = k.v.truth
+	case "minLength", "maxLength":
+		return k.length()
 	case "pattern":
 		s.pattern, err = k.text()
 	case "format":
-		s.format, err = k.text()
+		return k.format()
 	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf":
 		return k.bound()
-	case "anyOf", "oneOf":
+	case "anyOf":
 		var list []*schema
 		list, err = k.schemas()
 		s.anyOf = append(s.anyOf, list)
+	case "oneOf":
+		var list []*schema
+		list, err = k.schemas()
+		s.oneOf = append(s.oneOf, list)
 	case "allOf":
 		s.allOf, err = k.schemas()
+	case "not":
+		s.not, err = k.schema(k.v, "")
+	case "if":
+		return k.condition()
+	case "then", "else", "minContains", "maxContains": // read with if and contains
 	case "$ref":
 		s.ref, err = k.text()
-	case "uniqueItems":
-		if k.v.kind != boolValue || k.v.truth {
-			return k.fail(ErrUnsupported, "cannot be enforced while generating; only false is supported")
+	case "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef":
+		if k.v.kind != boolValue || !k.v.truth {
+			return k.fail(ErrUnsupported, "this keyword cannot be enforced")
 		}
 	default:
 		if !annotations[k.name] {
-			return k.fail(ErrUnsupported, "this keyword cannot be enforced; %s supported", supportedKeywords)
+			return k.ignore("unknown, taken for an annotation")
 		}
 	}
 	return err
 }
+
+// ignore notes that the keyword says nothing here; strict schemas are refused.
+func (k *keyword) ignore(reason string) error {
+	if k.p.skip.strict {
+		return k.fail(ErrUnsupported, "%s; %s supported", reason, supportedKeywords)
+	}
+	k.p.skip.note(k.s.pointer, k.name, reason, false)
+	return nil
+}
+
+const supportedKeywords = "type, enum, const, properties, patternProperties, additionalProperties, required, " +
+	"propertyNames, minProperties, maxProperties, dependentRequired, dependentSchemas, dependencies, items, " +
+	"prefixItems, additionalItems, minItems, maxItems, contains, minContains, maxContains, minLength, maxLength, " +
+	"pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, anyOf, oneOf, allOf, not, " +
+	"if, then, else and $ref are"
 
 func (k *keyword) types() error {
 	list := []value{*k.v}
@@ -153,22 +189,148 @@ func (k *keyword) checkNumbers(v *value) error {
 	return nil
 }
 
-func (k *keyword) properties() error {
+func (k *keyword) properties() (err error) {
+	k.s.props, err = k.named()
+	for i, p := range k.s.props {
+		k.s.propAt[p.name] = i
+	}
+	return err
+}
+
+// named reads an object whose members are schemas.
+func (k *keyword) named() ([]namedSchema, error) {
 	if k.v.kind != objectValue {
-		return k.fail(ErrSchema, "must be an object, not %v", k.v.kind)
+		return nil, k.fail(ErrSchema, "must be an object, not %v", k.v.kind)
 	}
 	if len(k.v.members) > MaxProperties {
-		return k.fail(ErrTooLarge, "%d properties; at most %d are supported", len(k.v.members), MaxProperties)
+		return nil, k.fail(ErrTooLarge, "%d properties; at most %d are supported", len(k.v.members), MaxProperties)
 	}
+	var list []namedSchema
 	for i := range k.v.members {
 		m := &k.v.members[i]
 		sub, err := k.schema(&m.value, "/"+escapePointer(m.name))
 		if err != nil {
+			return nil, err
+		}
+		list = append(list, namedSchema{m.name, sub})
+	}
+	return list, nil
+}
+
+// dependents reads dependentRequired, dependentSchemas and dependencies, which is both.
+func (k *keyword) dependents() error {
+	if k.v.kind != objectValue {
+		return k.fail(ErrSchema, "must be an object, not %v", k.v.kind)
+	}
+	if len(k.v.members) > MaxProperties {
+		return k.fail(ErrTooLarge, "%d names; at most %d are supported", len(k.v.members), MaxProperties)
+	}
+	for i := range k.v.members {
+		m := &k.v.members[i]
+		d := dependent{keyword: k.name, name: m.name}
+		var err error
+		switch {
+		case k.name == "dependencies" && m.value.kind == stringValue: // draft 3
+			d.required = []string{m.value.text}
+		case k.name != "dependentSchemas" && m.value.kind == arrayValue:
+			d.required, err = (&keyword{p: k.p, s: k.s, name: k.name, v: &m.value}).names()
+		default:
+			d.schema, err = k.schema(&m.value, "/"+escapePointer(m.name))
+		}
+		if err != nil {
 			return err
 		}
-		k.s.propAt[m.name] = len(k.s.props)
-		k.s.props = append(k.s.props, namedSchema{m.name, sub})
+		k.s.dependents = append(k.s.dependents, d)
 	}
+	return nil
+}
+
+// tuple reads prefixItems, or items as an array.
+func (k *keyword) tuple() (err error) {
+	if k.v.kind == arrayValue && len(k.v.list) == 0 {
+		return nil
+	}
+	k.s.prefix, err = k.schemas()
+	return err
+}
+
+// sibling reads another keyword of the same schema, nil if it is absent or left out.
+func (k *keyword) sibling(name string) *keyword {
+	v, ok := k.object.get(name)
+	if !ok || k.p.skip.has(k.s.pointer, name) {
+		return nil
+	}
+	return &keyword{p: k.p, s: k.s, name: name, v: v, object: k.object}
+}
+
+func (k *keyword) contains() error {
+	sub, err := k.schema(k.v, "")
+	if err != nil {
+		return err
+	}
+	c := containing{sub, 1, noItems}
+	if n := k.sibling("minContains"); n != nil {
+		if c.least, err = n.count(noItems); err != nil {
+			return err
+		}
+	}
+	if n := k.sibling("maxContains"); n != nil {
+		if c.most, err = n.count(noItems); err != nil {
+			return err
+		}
+	}
+	if c.least > 0 || c.most < noItems {
+		k.s.contains = append(k.s.contains, c)
+	}
+	return nil
+}
+
+func (k *keyword) condition() (err error) {
+	c := &condition{}
+	if c.test, err = k.schema(k.v, ""); err != nil {
+		return err
+	}
+	if n := k.sibling("then"); n != nil {
+		if c.then, err = n.schema(n.v, ""); err != nil {
+			return err
+		}
+	}
+	if n := k.sibling("else"); n != nil {
+		if c.otherwise, err = n.schema(n.v, ""); err != nil {
+			return err
+		}
+	}
+	if c.then != nil || c.otherwise != nil {
+		k.s.condition = c
+	}
+	return nil
+}
+
+func (k *keyword) length() error {
+	const longest = 1 << 30
+	n, err := k.count(longest)
+	if k.name == "minLength" {
+		k.s.minLength = uint64(n)
+	} else if n < longest {
+		k.s.maxLength = uint64(n)
+	}
+	return err
+}
+
+// format keeps the formats that are known. Others are plain strings.
+func (k *keyword) format() error {
+	text, err := k.text()
+	if err != nil {
+		return err
+	}
+	if _, ok := formats[text]; ok || numericFormat("format", text) {
+		k.s.format = text
+		return nil
+	}
+	if k.p.skip.strict {
+		return patternError(k.s.pointer, "format", text, errFormat)
+	}
+	k.p.skip.note(k.s.pointer, "format", fmt.Sprintf("%q is unknown, taken for any string", clip(text, 0)), false)
 	return nil
 }
 
@@ -177,7 +339,7 @@ func escapePointer(name string) string {
 }
 
 func (k *keyword) schema(v *value, below string) (*schema, error) {
-	return k.p.parse(v, k.s.pointer+"/"+escapePointer(k.name)+below)
+	return k.p.parse(v, k.s.pointer+"/"+escapePointer(k.name)+below, k.s.base)
 }
 
 func (k *keyword) schemas() ([]*schema, error) {
@@ -222,8 +384,8 @@ func (k *keyword) text() (string, error) {
 	return k.v.text, nil
 }
 
-// count reads a number of things. Above the limit, which no document reaches, a maximum means nothing and a minimum
-// cannot be met: both are reported rather than guessed at.
+// count reads a number of things. Above the limit, which no document reaches, a maximum means nothing; a minimum
+// cannot be met, which is reported.
 func (k *keyword) count(limit int) (int, error) {
 	r, err := k.number()
 	if err != nil {
@@ -233,6 +395,9 @@ func (k *keyword) count(limit int) (int, error) {
 		return 0, k.fail(ErrSchema, "%s is not a non-negative integer", k.v.text)
 	}
 	if r.Cmp(big.NewRat(int64(limit), 1)) >= 0 {
+		if strings.HasPrefix(k.name, "max") {
+			return limit, nil
+		}
 		return 0, k.fail(ErrTooLarge, "%s; numbers below %d are supported", clip(k.v.text, 0), limit)
 	}
 	return int(r.Num().Int64()), nil
@@ -250,14 +415,27 @@ func (k *keyword) number() (*big.Rat, error) {
 }
 
 func (k *keyword) bound() error {
-	if k.v.kind == boolValue {
-		return k.fail(ErrUnsupported, "a boolean, as in draft 4; since draft 6 it is the bound itself")
+	b := &k.s.bounds
+	if k.v.kind == boolValue && strings.HasPrefix(k.name, "exclusive") { // draft 4: it is about minimum or maximum
+		n := k.sibling("m" + strings.TrimPrefix(k.name, "exclusiveM"))
+		if !k.v.truth || n == nil {
+			return nil
+		}
+		r, err := n.number()
+		if err != nil {
+			return err
+		}
+		if k.name == "exclusiveMinimum" {
+			b.raise(r, true)
+		} else {
+			b.lower(r, true)
+		}
+		return nil
 	}
 	r, err := k.number()
 	if err != nil {
 		return err
 	}
-	b := &k.s.bounds
 	switch k.name {
 	case "minimum", "exclusiveMinimum":
 		b.raise(r, k.name == "exclusiveMinimum")

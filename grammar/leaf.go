@@ -33,6 +33,8 @@ const (
 	familyNumber
 	familyPunct // and one per punctuation leaf from here on
 	ownFamilies = 64
+
+	patternFamilies = 1 << 31 // and one per pattern from here on, see Tokens.family
 )
 
 func tagOf(l leaf, q uint64) int32 {

@@ -11,6 +11,7 @@ import (
 type listedKey struct {
 	names *nameList
 	props *properties
+	upper int // no property after this one
 }
 
 // nameList is the names of a list of properties in canonical spelling, sorted. Objects with the same names share it.
@@ -73,7 +74,7 @@ func (k *listedKey) step(q uint64, b byte) (uint64, bool) {
 	}
 	s = s.narrow(k.names.texts, b)
 	for _, i := range k.names.index[s.lo:s.hi] {
-		if k.props.offers(int(i), from, room) {
+		if int(i) <= k.upper && k.props.offers(int(i), from, room) {
 			if s.depth == len(k.names.texts[s.lo]) {
 				mode = listedDone
 			}
@@ -101,14 +102,4 @@ func (o *properties) offers(i, from, room int) bool {
 		room = MaxDepth
 	}
 	return i >= from && i <= o.pending[from] && o.depths[i] <= room
-}
-
-// offersAny says whether any listed property may come next.
-func (o *properties) offersAny(from, room int) bool {
-	for i := from; i < len(o.list) && i <= o.pending[from]; i++ {
-		if o.offers(i, from, room) {
-			return true
-		}
-	}
-	return false
 }

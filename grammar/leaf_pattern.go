@@ -5,7 +5,8 @@ import "unicode/utf8"
 // patternLeaf accepts a JSON string with its quotes whose value an automaton accepts. It reads characters in
 // canonical spelling only (see [appendString]), so that each string has one text.
 type patternLeaf struct {
-	dfa *runeDFA
+	dfa    *runeDFA
+	family uint32 // of masks that all grammars share, familyNone if there is none
 }
 
 // A state is a mode in the low byte, the automaton's state in the next 24 bits, and the bits of an unfinished
@@ -138,4 +139,4 @@ func (p *patternLeaf) accepts(q uint64) bool { return q&0xff == strEnd }
 
 func (p *patternLeaf) open(q uint64) bool { return q&0xff != strEnd }
 
-func (p *patternLeaf) class(q uint64, _ int) maskKey { return maskKey{familyNone, q} }
+func (p *patternLeaf) class(q uint64, _ int) maskKey { return maskKey{p.family, q} }

@@ -16,6 +16,7 @@ type numberRange struct {
 	fraction int       // F; 0 for integers
 	digits   int       // most digits before the point
 	step10   uint64    // the step in units, 1 if there is none
+	broken   bool      // no integers
 	positive interval  // of N
 	negative interval  // of -N, for texts that begin with a minus
 	power    []big.Int // 10^i
@@ -37,7 +38,17 @@ type prefix struct {
 
 // newNumberRange makes the automaton for lo <= N <= hi. It returns nil if no number fits.
 func newNumberRange(lo, hi *big.Int, fraction, digits int, step uint64) *numberRange {
-	r := &numberRange{fraction: fraction, digits: digits, step10: step, index: map[string]uint64{}}
+	return (&numberRange{fraction: fraction, digits: digits, step10: step}).between(lo, hi)
+}
+
+// newFractions is newNumberRange without the integers.
+func newFractions(lo, hi *big.Int, fraction, digits int) *numberRange {
+	return (&numberRange{fraction: fraction, digits: digits, step10: 1, broken: true}).between(lo, hi)
+}
+
+func (r *numberRange) between(lo, hi *big.Int) *numberRange {
+	fraction, digits := r.fraction, r.digits
+	r.index = map[string]uint64{}
 	r.power = make([]big.Int, fraction+digits+2)
 	r.power[0].SetInt64(1)
 	for i := 1; i < len(r.power); i++ {
@@ -179,7 +190,7 @@ func (r *numberRange) settle(p prefix) (uint64, bool) {
 	switch {
 	case !alive:
 		return 0, false
-	case tight:
+	case tight || r.broken: // whether a digit after the point was not zero is in the text only
 		return r.intern(p), true
 	}
 	return s.pack(), true
@@ -210,6 +221,9 @@ func (r *numberRange) meets(lo, hi *big.Int, in *interval) bool {
 	}
 	if a.Cmp(b) > 0 {
 		return false
+	}
+	if r.broken && a.Cmp(b) == 0 {
+		return new(big.Int).Mod(a, &r.power[r.fraction]).Sign() != 0
 	}
 	last := new(big.Int).SetUint64(r.step10)
 	last.Sub(b, new(big.Int).Mod(b, last)) // greatest multiple up to b

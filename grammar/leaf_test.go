@@ -40,7 +40,7 @@ func TestNoLeafLeadsIntoADeadEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leaves = append(leaves, &patternLeaf{d})
+		leaves = append(leaves, &patternLeaf{dfa: d})
 	}
 	for _, r := range [][3]int64{{-15, 119, 1}, {1995, 2026, 1}, {0, 1000, 7}, {-100, -3, 25}} {
 		leaves = append(leaves, newNumberRange(big.NewInt(r[0]), big.NewInt(r[1]), 0, 18, uint64(r[2])),
@@ -146,7 +146,7 @@ func TestPatternsAgreeWithRegexp(t *testing.T) {
 			if got := limited != nil && limited.matches(s); got != match {
 				t.Fatalf("%q on %q with %d to %d characters: got %v", pattern, s, least, most, got)
 			}
-			if got := limited != nil && run(&patternLeaf{limited}, string(appendString(nil, s))); got != match {
+			if got := limited != nil && run(&patternLeaf{dfa: limited}, string(appendString(nil, s))); got != match {
 				t.Fatalf("%q on %q as a leaf: got %v", pattern, s, got)
 			}
 		}

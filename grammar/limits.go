@@ -8,7 +8,7 @@ const (
 	MaxNodes         = 20_000  // distinct value positions after references and alternatives are resolved
 	MaxMembers       = 1 << 17 // properties, tuple items and enum values, after the same
 	MaxProperties    = 1024    // of one object
-	MaxEnumValues    = 4096    // of one enum
+	MaxEnumValues    = 1 << 16 // of one enum
 	MaxAlternatives  = 256     // of one value, after anyOf, oneOf and allOf are combined
 	MaxPatternBytes  = 4096
 	MaxPatternStates = 4096 // of the automaton of one pattern, lengths included

@@ -5,6 +5,9 @@ package grammar
 type place struct {
 	phase phase
 	index int32
+	count int32  // members of an object so far, if their number matters
+	found found  // elements of an array that have counted for contains
+	used  uint64 // values of an array with uniqueItems that have been written, a bit for each
 }
 
 type phase uint8
@@ -56,53 +59,126 @@ func (a *arena) leave(stack, tag int32) {
 func (a *arena) leaveObject(f frame, tag int32) {
 	o := a.g.nodes[f.node].props
 	end := int32(len(o.list))
+	enough := func() bool { return o.pending[f.place.index] == len(o.list) && int(f.place.count) >= o.least }
 	switch f.place.phase {
 	case opened:
-		a.names(f, 0)
-		if o.pending[0] == len(o.list) {
+		a.names(f, true)
+		if enough() {
 			a.begin(closeObject, f.parent)
 		}
 	case named:
-		a.enter(o.list[tag].value, a.at(f, valued, tag+1))
+		a.enter(o.list[tag].value, a.member(f, o, tag+1))
 	case nameFree:
-		a.enter(o.free, a.at(f, valued, end))
+		a.enter(o.free[f.place.index].value, a.member(f, o, end))
 	case valued:
-		if a.hasNames(f, f.place.index) {
+		if a.names(f, false) {
 			a.begin(comma, a.at(f, parted, f.place.index))
 		}
-		if o.pending[f.place.index] == len(o.list) {
+		if enough() {
 			a.begin(closeObjectSpaced, f.parent)
 		}
 	case parted:
-		a.names(f, f.place.index)
+		a.names(f, true)
 	}
 }
 
-// names collects the readings of the next name, from property i on. Required properties cannot be passed over; other
-// names come last.
-func (a *arena) names(f frame, i int32) {
+// member is the frame after one more member, with the property that may come next.
+func (a *arena) member(f frame, o *properties, next int32) int32 {
+	if o.counted() {
+		f.place.count++
+		if o.most == noItems {
+			f.place.count = min(f.place.count, int32(o.least))
+		}
+	}
+	return a.at(f, valued, next)
+}
+
+// names says whether another name may come, and collects the readings of it if asked to. Required properties cannot
+// be passed over; other names come last.
+func (a *arena) names(f frame, collect bool) bool {
 	o := a.g.nodes[f.node].props
 	room := MaxDepth - int(f.depth)
-	if o.offersAny(int(i), room) {
-		a.collect(config{o.listed, a.g.leaves[o.listed].(*listedKey).startAt(int(i), room), a.at(f, named, 0)})
+	i, count := int(f.place.index), int(f.place.count)
+	any := false
+	from, next := i, o.pending[i]
+	if count+1+o.must[i] > o.most {
+		from = next // only required properties have a place left
 	}
-	if a.freeNames(f, o, i) {
-		a.begin(o.freeKey, a.at(f, nameFree, 0))
+	upper := -1
+	for j := from; j < len(o.list) && j <= next; j++ {
+		if o.offers(j, from, room) && a.completes(o, f.depth, j+1, count+1) {
+			upper = j
+		}
 	}
+	if upper >= 0 {
+		any = true
+		if collect {
+			l := o.listed
+			if upper < min(next, len(o.list)-1) {
+				l = a.g.namesUpTo(o, upper)
+			}
+			a.collect(config{l, a.g.leaves[l].(*listedKey).startAt(from, room), a.at(f, named, 0)})
+		}
+	}
+	if next < len(o.list) || count == o.most {
+		return any
+	}
+	for class, p := range o.free {
+		if a.fits(p.value, f.depth) {
+			any = true
+			if collect {
+				a.begin(p.key, a.at(f, nameFree, int32(class)))
+			}
+		}
+	}
+	return any
 }
 
-// hasNames says whether names would find any.
-func (a *arena) hasNames(f frame, i int32) bool {
-	o := a.g.nodes[f.node].props
-	return a.freeNames(f, o, i) || o.offersAny(int(i), MaxDepth-int(f.depth))
+// completes says whether an object can reach its least number of members, with so many written and property i next.
+func (a *arena) completes(o *properties, depth int32, i, count int) bool {
+	if !o.counted() {
+		return true
+	}
+	if count+o.must[i] > o.most {
+		return false
+	}
+	for _, p := range o.free {
+		if a.fits(p.value, depth) {
+			return true
+		}
+	}
+	for ; i < len(o.list) && count < o.least; i++ {
+		if o.depths[i] <= MaxDepth-int(depth) {
+			count++
+		}
+	}
+	return count >= o.least
 }
 
-func (a *arena) freeNames(f frame, o *properties, i int32) bool {
-	return o.freeOpen && o.pending[i] == len(o.list) && a.fits(o.free, f.depth)
+// namesUpTo is the leaf of an object's names up to a property.
+func (g *Grammar) namesUpTo(o *properties, upper int) int32 {
+	l, ok := o.upTo[upper]
+	if !ok {
+		full := g.leaves[o.listed].(*listedKey)
+		l = g.addLeaf(&listedKey{full.names, o, upper})
+		if o.upTo == nil {
+			o.upTo = map[int]int32{}
+		}
+		o.upTo[upper] = l
+	}
+	return l
 }
 
 func (a *arena) leaveArray(f frame) {
 	e := a.g.nodes[f.node].items
+	switch {
+	case e.contains != nil:
+		a.leaveKinds(f, e)
+		return
+	case e.values != nil:
+		a.leaveUnique(f, e)
+		return
+	}
 	i := f.place.index
 	next := e.at(int(i))
 	more := next >= 0 && a.fits(next, f.depth)
@@ -130,6 +206,67 @@ func (a *arena) leaveArray(f frame) {
 	}
 }
 
+// leaveKinds is leaveArray with contains: each kind of element that can still lead to a complete array is a reading.
+func (a *arena) leaveKinds(f frame, e *elements) {
+	now := progress{int(f.place.index), f.place.found, MaxDepth - int(f.depth)}
+	nodes := a.g.nodes
+	more := false
+	if now.index < e.most {
+		for kind, n := range e.kinds[min(now.index, len(e.prefix))] {
+			next, ok := e.after(now, kind)
+			if !ok || !a.fits(n, f.depth) || !e.completes(nodes, next) {
+				continue
+			}
+			more = true
+			if f.place.phase != valued {
+				g := f
+				g.place.found = next.found
+				a.enter(n, a.at(g, valued, int32(next.index)))
+			}
+		}
+	}
+	enough := now.index >= e.least && e.satisfied(now.found)
+	switch {
+	case f.place.phase == opened && enough:
+		a.begin(closeArray, f.parent)
+	case f.place.phase == valued:
+		if more {
+			a.begin(comma, a.at(f, parted, f.place.index))
+		}
+		if enough {
+			a.begin(closeArraySpaced, f.parent)
+		}
+	}
+}
+
+// leaveUnique is leaveArray with uniqueItems: each value that has not been written is a reading.
+func (a *arena) leaveUnique(f frame, e *elements) {
+	i := int(f.place.index)
+	more := false
+	for v, n := range e.values {
+		if i >= e.most || f.place.used>>v&1 == 1 || !a.fits(n, f.depth) {
+			continue
+		}
+		more = true
+		if f.place.phase != valued {
+			g := f
+			g.place.used |= 1 << v
+			a.enter(n, a.at(g, valued, int32(i+1)))
+		}
+	}
+	switch {
+	case f.place.phase == opened && e.least == 0:
+		a.begin(closeArray, f.parent)
+	case f.place.phase == valued:
+		if more {
+			a.begin(comma, a.at(f, parted, f.place.index))
+		}
+		if i >= e.least {
+			a.begin(closeArraySpaced, f.parent)
+		}
+	}
+}
+
 // begin collects the start of a leaf.
 func (a *arena) begin(l, stack int32) {
 	a.collect(config{l, a.g.leaves[l].start(), stack})
@@ -137,7 +274,7 @@ func (a *arena) begin(l, stack int32) {
 
 // at is the frame moved to another place.
 func (a *arena) at(f frame, p phase, index int32) int32 {
-	f.place = place{p, index}
+	f.place.phase, f.place.index = p, index
 	return a.push(f)
 }
 

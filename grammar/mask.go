@@ -128,7 +128,7 @@ func (g *Grammar) class(c config) maskKey {
 // leafMask looks a leaf state up, in the vocabulary's cache or the grammar's own, or computes it.
 func (g *Grammar) leafMask(c config, key maskKey) *leafMask {
 	cache := g.tokens.shared
-	if key.family >= ownFamilies {
+	if key.family >= ownFamilies && key.family < patternFamilies {
 		cache = g.own
 	}
 	if m := cache.get(key); m != nil {
@@ -139,26 +139,36 @@ func (g *Grammar) leafMask(c config, key maskKey) *leafMask {
 	return m
 }
 
-// explore walks the whole trie from one leaf state.
+// explore walks the trie from one leaf state: all of it, or what is left where a slice is taken whole.
 func (t *Tokens) explore(l leaf, q uint64) *leafMask {
 	words := make([]uint64, t.MaskWords())
 	path := make([]uint64, t.trie.deep+1)
 	path[0] = q
 	m := &leafMask{}
-	nodes := int32(len(t.trie.label))
+	part := t.sliceOf(l, q)
+	trie := &t.trie
+	if part != nil {
+		copy(words, part.words)
+		trie = &part.rest
+	}
+	nodes := int32(len(trie.label))
 	for i := int32(1); i < nodes; {
-		d := t.trie.depth[i]
-		next, ok := l.step(path[d-1], t.trie.label[i])
+		d := trie.depth[i]
+		next, ok := l.step(path[d-1], trie.label[i])
 		if !ok {
-			i = t.trie.end[i]
+			i = trie.end[i]
 			continue
 		}
 		path[d] = next
-		for _, token := range t.trie.at(i) {
+		for _, token := range trie.at(i) {
 			words[token/64] |= 1 << (token % 64)
 		}
-		if !t.trie.isLeaf(i) && l.accepts(next) {
-			m.exits = append(m.exits, exit{i, tagOf(l, next)})
+		if !trie.isLeaf(i) && l.accepts(next) {
+			at := i
+			if part != nil {
+				at = part.node[i]
+			}
+			m.exits = append(m.exits, exit{at, tagOf(l, next)})
 		}
 		i++
 	}

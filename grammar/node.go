@@ -1,6 +1,9 @@
 package grammar
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // node is one position in a document where a value stands. Nodes form a graph: a recursive schema leads back.
 type node struct {
@@ -29,14 +32,16 @@ const impossible = math.MaxInt32
 // properties are the members of an object, in the order in which they are written. Names that are not listed follow.
 type properties struct {
 	list     []property
-	required []bool // [list]
-	pending  []int  // [list+1] first required property at or after i, len(list) if there is none
-	depths   []int  // [list] depth of the values
-	deepest  int    // greatest of them that is possible
-	listed   int32  // leaf for their names
-	freeKey  int32  // leaf for other names
-	free     int32  // node of their values
-	freeOpen bool   // other names are allowed
+	required []bool         // [list]
+	pending  []int          // [list+1] first required property at or after i, len(list) if there is none
+	must     []int          // [list+1] required properties at or after i
+	depths   []int          // [list] depth of the values
+	deepest  int            // greatest of them that is possible
+	listed   int32          // leaf for their names
+	upTo     map[int]int32  // leaves for the names up to a property, made when needed
+	free     []freeProperty // classes of other names; none if they are not allowed
+	least    int            // members in all
+	most     int            // noItems if there is no bound
 }
 
 type property struct {
@@ -44,12 +49,48 @@ type property struct {
 	value int32 // node
 }
 
+// freeProperty is a class of names that are not listed.
+type freeProperty struct {
+	key   int32 // leaf
+	value int32 // node
+}
+
+// counted says whether the number of members matters.
+func (o *properties) counted() bool { return o.least > 0 || o.most != noItems }
+
 // elements are the members of an array: first those of prefix, then rest.
 type elements struct {
 	prefix []int32
 	rest   int32 // -1 if there is none
 	least  int
 	most   int // noItems if there is no bound
+
+	// With contains, an element is written as one of several kinds: those that count for some of the schemas.
+	contains []containing
+	kinds    [][]int32 // [prefix+1][2^contains] nodes; bit i of the kind says that it counts for contains[i]
+	known    map[progress]bool
+
+	// With uniqueItems the elements are values of a list, each at most once.
+	values []int32 // nodes
+}
+
+// maxUnique is how many values an array with uniqueItems can choose from.
+const maxUnique = 64
+
+// maxContains is how many contains one array can have, after combining.
+const maxContains = 3
+
+// maxContained bounds the product of the bounds of contains and minItems of one array.
+const maxContained = 1 << 13
+
+// found is how many elements have counted for each contains.
+type found [maxContains]uint8
+
+// progress is how far an array has come, and the nesting left for its elements.
+type progress struct {
+	index int
+	found found
+	room  int
 }
 
 const noItems = math.MaxInt32 >> 4
@@ -96,13 +137,13 @@ func (n *node) need(nodes []node) int {
 		}
 		return least
 	case objectNode:
-		inner := 0
-		for i, p := range n.props.list {
-			if n.props.required[i] {
-				inner = max(inner, nodes[p.value].depth)
-			}
-		}
-		return within(inner)
+		return within(n.props.need(nodes))
+	}
+	if n.items.values != nil {
+		return within(n.items.needValues(nodes))
+	}
+	if n.items.contains != nil {
+		return within(n.items.needKinds(nodes))
 	}
 	inner := 0
 	for i := range min(n.items.least, len(n.items.prefix)+1) { // beyond the prefix all are alike
@@ -113,6 +154,131 @@ func (n *node) need(nodes []node) int {
 		inner = max(inner, nodes[k].depth)
 	}
 	return within(inner)
+}
+
+// need is the least nesting of the members that an object must have: the required ones, and the flattest of the others
+// up to minProperties.
+func (o *properties) need(nodes []node) int {
+	inner, count := 0, 0
+	var others []int
+	for i, p := range o.list {
+		d := nodes[p.value].depth
+		if o.required[i] {
+			inner = max(inner, d)
+			count++
+		} else {
+			others = append(others, d)
+		}
+	}
+	if count > o.most {
+		return impossible
+	}
+	if count >= o.least {
+		return inner
+	}
+	free := impossible
+	for _, f := range o.free {
+		free = min(free, nodes[f.value].depth)
+	}
+	slices.Sort(others)
+	for i := range o.least - count {
+		d := free
+		if i < len(others) {
+			d = min(d, others[i])
+		}
+		inner = max(inner, d)
+		if i >= len(others) || d == impossible {
+			break // the rest are alike
+		}
+	}
+	return inner
+}
+
+// needValues is the least nesting of as many different values as an array must have.
+func (e *elements) needValues(nodes []node) int {
+	depths := []int{}
+	for _, n := range e.values {
+		depths = append(depths, nodes[n].depth)
+	}
+	slices.Sort(depths)
+	if e.least == 0 {
+		return 0
+	}
+	return depths[e.least-1]
+}
+
+// needKinds is the least nesting of the elements of an array with contains.
+func (e *elements) needKinds(nodes []node) int {
+	var depths []int
+	for _, kinds := range e.kinds {
+		for _, n := range kinds {
+			depths = append(depths, nodes[n].depth)
+		}
+	}
+	depths = append(depths, 0)
+	slices.Sort(depths)
+	for _, d := range slices.Compact(depths) {
+		if d == impossible {
+			break
+		}
+		e.known = map[progress]bool{} // depths change until all are measured
+		if e.completes(nodes, progress{room: d}) {
+			return d
+		}
+	}
+	return impossible
+}
+
+// completes says whether an array can be completed from here on.
+func (e *elements) completes(nodes []node, p progress) bool {
+	if p.index >= e.least && e.satisfied(p.found) {
+		return true
+	}
+	if p.index >= e.most {
+		return false
+	}
+	if known, ok := e.known[p]; ok {
+		return known
+	}
+	e.known[p] = false // a way that leads back here leads nowhere
+	kinds := e.kinds[min(p.index, len(e.prefix))]
+	for kind := len(kinds) - 1; kind >= 0; kind-- {
+		if next, ok := e.after(p, kind); ok && nodes[kinds[kind]].depth <= p.room && e.completes(nodes, next) {
+			e.known[p] = true
+			return true
+		}
+	}
+	return false
+}
+
+// satisfied says whether enough elements have counted.
+func (e *elements) satisfied(f found) bool {
+	for i, x := range e.contains {
+		if int(f[i]) < x.least {
+			return false
+		}
+	}
+	return true
+}
+
+// after is the progress with one more element of a kind; not ok if too many would count.
+func (e *elements) after(p progress, kind int) (progress, bool) {
+	p.index++
+	if e.most == noItems {
+		p.index = min(p.index, e.settled())
+	}
+	for i, x := range e.contains {
+		if kind>>i&1 == 0 {
+			continue
+		}
+		if int(p.found[i]) == x.most {
+			return p, false
+		}
+		if x.most != noItems || int(p.found[i]) < x.least {
+			p.found[i]++
+		}
+	}
+	return p, true
 }
 
 func within(inner int) int {

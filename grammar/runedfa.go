@@ -3,6 +3,7 @@ package grammar
 import (
 	"errors"
 	"sort"
+	"unicode/utf8"
 )
 
 // runeDFA is a deterministic automaton over the characters of a string's value. State 0 is the start. Every state can
@@ -10,6 +11,8 @@ import (
 type runeDFA struct {
 	edges  [][]runeEdge // per state, sorted, disjoint, without surrogates
 	accept []bool
+
+	ascii []*[utf8.RuneSelf]int32 // [states] what next says for ASCII, once it was asked
 }
 
 // runeEdge leads to a state for every character from lo to hi.
@@ -37,6 +40,24 @@ var errPatternStates = errors.New("too complex")
 
 // next is the state after r, -1 if there is none.
 func (d *runeDFA) next(state int32, r rune) int32 {
+	if r >= utf8.RuneSelf {
+		return d.find(state, r)
+	}
+	if d.ascii == nil {
+		d.ascii = make([]*[utf8.RuneSelf]int32, len(d.edges))
+	}
+	table := d.ascii[state]
+	if table == nil {
+		table = new([utf8.RuneSelf]int32)
+		for c := range table {
+			table[c] = d.find(state, rune(c))
+		}
+		d.ascii[state] = table
+	}
+	return table[r]
+}
+
+func (d *runeDFA) find(state int32, r rune) int32 {
 	list := d.edges[state]
 	i := sort.Search(len(list), func(i int) bool { return list[i].hi >= r })
 	if i < len(list) && list[i].lo <= r {

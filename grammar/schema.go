@@ -3,42 +3,75 @@ package grammar
 import (
 	"fmt"
 	"math/big"
-	"net/url"
-	"strconv"
 	"strings"
 )
 
 // schema is one schema object with its keywords checked and typed, but nothing combined yet.
 type schema struct {
-	id      int    // equal for schemas with the same text
+	id      int    // equal for schemas with the same meaning
 	pointer string // JSON pointer, for errors
+	partial bool   // something was left out, so that the opposite is unknown
+	base    string // address that references are relative to, "" if no $id says one
 	truth   *bool  // the boolean schemas true and false
 
-	types typeSet
-	enum  []value // const is an enum of one; nil if there is neither
+	types    typeSet
+	enum     []value // const is an enum of one; nil if there is neither
+	excluded []value // null, booleans, numbers and strings that are not allowed
 
-	props      []namedSchema
-	propAt     map[string]int // name to its place in props
-	required   []string
-	additional *schema
+	props              []namedSchema
+	propAt             map[string]int // name to its place in props
+	required           []string
+	additional         *schema
+	patterns           []namedSchema // patternProperties; the name is the pattern
+	names              *schema       // propertyNames
+	minProps, maxProps int
 
 	prefix             []*schema
 	items              *schema
 	minItems, maxItems int
+	contains           []containing
+	unique             bool
 
-	bounds             bounds
-	minLength          uint64
-	maxLength          uint64
-	pattern, format    string
-	anyOf              [][]*schema // anyOf and oneOf: one of each list must hold
-	allOf              []*schema
-	ref                string
-	hasObject, hasList bool // keywords about objects, about arrays
+	bounds          bounds
+	minLength       uint64
+	maxLength       uint64
+	pattern, format string
+	mismatch        []string // patterns that must not match
+
+	// What follows is about the same value by way of other schemas, see compiler.inner.
+	anyOf      [][]*schema // one of each list must hold
+	oneOf      [][]*schema // exactly one of each list
+	allOf      []*schema
+	not        *schema
+	condition  *condition
+	dependents []dependent
+	ref        string
+	negated    *schema // made by compiler.negate: everything but this
+	origin     *origin // of made schemas: the keyword that asked for them
 }
 
 type namedSchema struct {
 	name   string
 	schema *schema
+}
+
+// containing is contains with minContains and maxContains.
+type containing struct {
+	schema      *schema
+	least, most int // most is noItems if there is no bound
+}
+
+// condition is if, then and else; what is absent is nil.
+type condition struct {
+	test, then, otherwise *schema
+}
+
+// dependent is what the presence of a property asks for.
+type dependent struct {
+	keyword  string
+	name     string
+	required []string
+	schema   *schema // nil if there is none
 }
 
 // bounds are the keywords about numbers.
@@ -69,43 +102,69 @@ var typeNames = map[string]typeSet{
 
 // parser turns JSON into schemas. Sub-schemas are parsed at once, references only when they are followed.
 type parser struct {
-	root  value
-	texts map[string]int // text of a schema to its id
-	refs  map[string]*schema
+	root      value
+	texts     map[string]int // what a schema says to its id
+	refs      map[string]*schema
+	addresses map[string]located // $id and $anchor
+	skip      *skipped
+	old       bool // draft 3 to 7: $ref replaces the keywords beside it
 }
 
 // annotations are keywords that say nothing about which documents are valid.
 var annotations = map[string]bool{
 	"title": true, "description": true, "default": true, "examples": true, "deprecated": true, "readOnly": true,
-	"writeOnly": true, "$comment": true, "$schema": true, "$id": true, "$defs": true, "definitions": true,
+	"writeOnly": true, "$comment": true, "$schema": true, "$id": true, "$anchor": true, "$dynamicAnchor": true,
+	"$defs": true, "definitions": true, "$vocabulary": true, "contentEncoding": true, "contentMediaType": true,
+	"contentSchema": true,
 }
 
-const supportedKeywords = "type, properties, required, additionalProperties, items, prefixItems, minItems, " +
-	"maxItems, enum, const, anyOf, oneOf, allOf, " +
-	"$ref, minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum and " +
-	"multipleOf are"
+func newSchema(pointer string) *schema {
+	return &schema{pointer: pointer, types: allTypes, propAt: map[string]int{}, maxItems: noItems, maxLength: noLimit,
+		maxProps: noItems}
+}
 
-func (p *parser) parse(v *value, pointer string) (*schema, error) {
-	s := &schema{pointer: pointer, types: allTypes, propAt: map[string]int{}, maxItems: noItems, maxLength: noLimit}
-	text := string(v.append(nil))
+// number is the id of schemas that say a text.
+func (p *parser) number(text string) int {
 	id, ok := p.texts[text]
 	if !ok {
 		id = len(p.texts)
 		p.texts[text] = id
 	}
-	s.id = id
+	return id
+}
+
+func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
+	s := newSchema(pointer)
 	switch v.kind {
 	case boolValue:
 		s.truth = &v.truth
+		s.id = p.number(string(v.append(nil)))
 		return s, nil
 	case objectValue:
 	default:
 		return nil, &SchemaError{pointer, "", fmt.Sprintf("a schema must be an object or a boolean, not %v", v.kind),
 			ErrSchema}
 	}
+	s.base = baseOf(v, base, p.old)
+	key := string(v.append([]byte(s.base)))
+	if p.skip.below(pointer) {
+		key += " " + pointer // schemas with the same text differ in what is ignored
+	}
+	s.id = p.number(key)
+	ref, hasRef := v.get("$ref")
+	if hasRef && p.old && ref.kind == stringValue && !p.skip.has(pointer, "$ref") {
+		s.base = base // beside $ref, $id says nothing either
+		s.ref = ref.text
+		return s, nil
+	}
 	for i := range v.members {
 		m := &v.members[i]
-		k := keyword{p: p, s: s, name: m.name, v: &m.value}
+		if p.skip.has(pointer, m.name) {
+			p.skip.note(pointer, m.name, "left out like others of its kind", true)
+			s.partial = true
+			continue
+		}
+		k := keyword{p: p, s: s, name: m.name, v: &m.value, object: v}
 		if err := k.read(); err != nil {
 			return nil, err
 		}
@@ -113,43 +172,16 @@ func (p *parser) parse(v *value, pointer string) (*schema, error) {
 	return s, nil
 }
 
-// resolve follows a reference inside the document.
-func (p *parser) resolve(s *schema) (*schema, error) {
-	if t, ok := p.refs[s.ref]; ok {
-		return t, nil
+// oldDraft says whether $schema names a draft in which $ref replaces the keywords beside it.
+func oldDraft(root *value) bool {
+	v, ok := root.get("$schema")
+	if !ok || v.kind != stringValue {
+		return false
 	}
-	fail := func(kind error, format string, args ...any) (*schema, error) {
-		return nil, &SchemaError{s.pointer, "$ref", fmt.Sprintf(format, args...), kind}
-	}
-	path, ok := strings.CutPrefix(s.ref, "#")
-	path, bad := url.PathUnescape(path)
-	if !ok || bad != nil || path != "" && path[0] != '/' {
-		return fail(ErrUnsupported, "%q; only references inside the schema, such as #/$defs/name, are supported", s.ref)
-	}
-	at := &p.root
-	if path != "" {
-		for _, part := range strings.Split(path[1:], "/") {
-			part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
-			switch at.kind {
-			case objectValue:
-				at, ok = at.get(part)
-			case arrayValue:
-				n, err := strconv.Atoi(part)
-				if ok = err == nil && n >= 0 && n < len(at.list); ok {
-					at = &at.list[n]
-				}
-			default:
-				ok = false
-			}
-			if !ok {
-				return fail(ErrSchema, "%q points to nothing: there is no %q", s.ref, part)
-			}
+	for _, draft := range []string{"draft-03", "draft-04", "draft-05", "draft-06", "draft-07"} {
+		if strings.Contains(v.text, draft) {
+			return true
 		}
 	}
-	t, err := p.parse(at, path)
-	if err != nil {
-		return nil, err
-	}
-	p.refs[s.ref] = t
-	return t, nil
+	return false
 }

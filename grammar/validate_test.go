@@ -35,9 +35,24 @@ func validate(root, schema, doc any) error {
 			return err
 		}
 	}
-	for _, k := range []string{"anyOf", "oneOf"} {
-		if _, ok := s[k]; ok && !anyHolds(root, list(s[k]), doc) {
-			return fmt.Errorf("no alternative holds for %v", doc)
+	if _, ok := s["anyOf"]; ok && holding(root, list(s["anyOf"]), doc) == 0 {
+		return fmt.Errorf("no alternative holds for %v", doc)
+	}
+	if _, ok := s["oneOf"]; ok && holding(root, list(s["oneOf"]), doc) != 1 {
+		return fmt.Errorf("not exactly one alternative holds for %v", doc)
+	}
+	if sub, ok := s["not"]; ok && validate(root, sub, doc) == nil {
+		return fmt.Errorf("%v is what it must not be", doc)
+	}
+	if sub, ok := s["if"]; ok {
+		branch := "else"
+		if validate(root, sub, doc) == nil {
+			branch = "then"
+		}
+		if sub, ok := s[branch]; ok {
+			if err := validate(root, sub, doc); err != nil {
+				return fmt.Errorf("%s: %w", branch, err)
+			}
 		}
 	}
 	if t, ok := s["type"]; ok && !typeHolds(t, doc) {
@@ -67,13 +82,14 @@ func list(v any) []any {
 	return l
 }
 
-func anyHolds(root any, subs []any, doc any) bool {
+// holding counts the schemas that a document satisfies.
+func holding(root any, subs []any, doc any) (n int) {
 	for _, sub := range subs {
 		if validate(root, sub, doc) == nil {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 func typeHolds(t, doc any) bool {
@@ -170,6 +186,26 @@ func validateArray(root any, s map[string]any, d []any) error {
 	if m, ok := s["maxItems"]; ok && n.Cmp(rat(m)) > 0 {
 		return fmt.Errorf("%d items are more than %v", len(d), m)
 	}
+	if sub, ok := s["contains"]; ok {
+		count := 0
+		for _, e := range d {
+			if validate(root, sub, e) == nil {
+				count++
+			}
+		}
+		found, least := big.NewRat(int64(count), 1), big.NewRat(1, 1)
+		if m, ok := s["minContains"]; ok {
+			least = rat(m)
+		}
+		if m, ok := s["maxContains"]; found.Cmp(least) < 0 || ok && found.Cmp(rat(m)) > 0 {
+			return fmt.Errorf("%d elements are contained", count)
+		}
+	}
+	for i := range d {
+		if s["uniqueItems"] == true && contains(d[:i], d[i]) {
+			return fmt.Errorf("item %d occurs twice", i)
+		}
+	}
 	prefix := list(s["prefixItems"])
 	for i, e := range d {
 		sub, ok := s["items"]
@@ -192,9 +228,43 @@ func validateObject(root any, s map[string]any, d map[string]any) error {
 			return fmt.Errorf("%v is missing", name)
 		}
 	}
+	n := big.NewRat(int64(len(d)), 1)
+	if m, ok := s["minProperties"]; ok && n.Cmp(rat(m)) < 0 {
+		return fmt.Errorf("%d members are fewer than %v", len(d), m)
+	}
+	if m, ok := s["maxProperties"]; ok && n.Cmp(rat(m)) > 0 {
+		return fmt.Errorf("%d members are more than %v", len(d), m)
+	}
+	required, _ := s["dependentRequired"].(map[string]any)
+	for name, others := range required {
+		for _, other := range list(others) {
+			_, ok := d[name]
+			if _, also := d[other.(string)]; ok && !also {
+				return fmt.Errorf("%v is missing beside %v", other, name)
+			}
+		}
+	}
 	props, _ := s["properties"].(map[string]any)
+	patterns, _ := s["patternProperties"].(map[string]any)
 	for name, v := range d {
+		if sub, ok := s["propertyNames"]; ok {
+			if err := validate(root, sub, name); err != nil {
+				return fmt.Errorf("name %q: %w", name, err)
+			}
+		}
+		matched := false
+		for pattern, sub := range patterns {
+			if regexp.MustCompile(pattern).MatchString(name) {
+				matched = true
+				if err := validate(root, sub, v); err != nil {
+					return fmt.Errorf("member %q: %w", name, err)
+				}
+			}
+		}
 		sub, ok := props[name]
+		if !ok && matched {
+			continue
+		}
 		if !ok {
 			sub, ok = s["additionalProperties"]
 		}

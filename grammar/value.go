@@ -19,6 +19,7 @@ type value struct {
 	truth   bool
 	list    []value
 	members []member
+	index   map[string]int // name to its place in members, if there are many
 }
 
 type member struct {
@@ -106,7 +107,7 @@ func readList(d *json.Decoder, depth int) (value, error) {
 
 func readMembers(d *json.Decoder, depth int) (value, error) {
 	v := value{kind: objectValue}
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
@@ -116,16 +117,19 @@ func readMembers(d *json.Decoder, depth int) (value, error) {
 		if !ok {
 			return v, fmt.Errorf("%v where a name should be", token)
 		}
-		if seen[name] {
+		if _, ok := seen[name]; ok {
 			return v, &SchemaError{Problem: fmt.Sprintf("the name %q occurs twice in one object", name),
 				Kind: ErrSchema}
 		}
-		seen[name] = true
+		seen[name] = len(v.members)
 		e, err := readValue(d, depth+1)
 		if err != nil {
 			return v, err
 		}
 		v.members = append(v.members, member{name, e})
+	}
+	if len(seen) > 16 {
+		v.index = seen
 	}
 	_, err := d.Token()
 	return v, err
@@ -133,6 +137,13 @@ func readMembers(d *json.Decoder, depth int) (value, error) {
 
 // get is the member of that name.
 func (v *value) get(name string) (*value, bool) {
+	if v.index != nil {
+		i, ok := v.index[name]
+		if !ok {
+			return nil, false
+		}
+		return &v.members[i].value, true
+	}
 	for i := range v.members {
 		if v.members[i].name == name {
 			return &v.members[i].value, true

@@ -3,6 +3,7 @@ package grammar
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -26,7 +27,12 @@ type Tokens struct {
 	offset []int32 // [size+1] into text; special tokens have none
 	eos    []int32
 	trie   trie
+	slices []*slice // largest first
 	shared *maskCache
+
+	mu       sync.Mutex
+	families map[string]uint32 // of patterns; guarded by mu, like next
+	next     uint32
 }
 
 // NewTokens prepares a vocabulary. It takes a fraction of a second for 129k tokens.
@@ -77,6 +83,7 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 		ids = append(ids, id)
 	}
 	t.trie = newTrie(ids, t.bytes)
+	t.slices = newSlices(t)
 	t.warm(&stringLeaf{0, noLimit}, &freeKey{})
 	return t, nil
 }
@@ -88,6 +95,25 @@ func (t *Tokens) warm(leaves ...leaf) {
 		q, _ := l.step(l.start(), '"')
 		t.shared.put(l.class(q, t.trie.deep), t.explore(l, q))
 	}
+}
+
+// maxFamilies bounds the patterns that are remembered by text.
+const maxFamilies = 4096
+
+// family is the number under which masks of a pattern are shared by all grammars of the vocabulary.
+func (t *Tokens) family(pattern string) uint32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f, ok := t.families[pattern]
+	if !ok {
+		if len(t.families) >= maxFamilies || t.families == nil {
+			t.families = map[string]uint32{} // numbers are never used again, so old masks only age
+		}
+		f = patternFamilies + t.next
+		t.next++
+		t.families[pattern] = f
+	}
+	return f
 }
 
 // Size is the number of ids of the vocabulary.

@@ -62,8 +62,8 @@ func setIf[T any](dst *T, v *T) {
 	}
 }
 
-// format maps a response format. A schema is enforced whether or not it says strict: what follows a schema strictly
-// also follows it loosely.
+// format maps a response format. A schema is enforced whether or not it says strict; strict ones are refused where that
+// cannot be done.
 func format(f *openai.ResponseFormat) sparrow.Format {
 	if f == nil {
 		return sparrow.Format{}
@@ -72,7 +72,12 @@ func format(f *openai.ResponseFormat) sparrow.Format {
 	case openai.FormatJSONObject:
 		return sparrow.Format{Kind: sparrow.FormatJSON}
 	case openai.FormatJSONSchema:
-		return sparrow.Format{Kind: sparrow.FormatSchema, Schema: f.JSONSchema.Schema}
+		strict := f.JSONSchema.Strict
+		return sparrow.Format{Kind: sparrow.FormatSchema, Schema: f.JSONSchema.Schema, Strict: strict != nil && *strict}
+	case openai.FormatRegex:
+		return sparrow.Format{Kind: sparrow.FormatPattern, Pattern: f.Regex}
+	case openai.FormatChoice:
+		return sparrow.Format{Kind: sparrow.FormatChoice, Choices: f.Choice}
 	}
 	return sparrow.Format{}
 }

@@ -120,8 +120,8 @@ func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Token
 	var err error
 	if len(x.Parameters) > 0 {
 		// Members the schema does not name are left out: a tool has no use for them.
-		if out.args, err = grammar.CompileWith(x.Parameters, t, grammar.Options{ClosedObjects: true}); err == nil ||
-			x.Strict {
+		o := grammar.Options{ClosedObjects: true, Strict: x.Strict}
+		if out.args, err = grammar.CompileWith(x.Parameters, t, o); err == nil || x.Strict {
 			return out, err
 		}
 	}

@@ -58,13 +58,9 @@ var fixed = []struct {
 // acceptedFields are the ignored, fixed and refused fields that chat and text completions share.
 func acceptedFields[T any]() fields[T] {
 	all := fields[T]{
-		"guided_json":        refuse[T]("use response_format with type json_schema"),
-		"guided_regex":       refuse[T]("use response_format with type json_schema and a string pattern"),
-		"guided_choice":      refuse[T]("use response_format with type json_schema and an enum"),
-		"guided_grammar":     refuse[T]("use response_format with type json_schema"),
-		"structured_outputs": refuse[T]("use response_format with type json_schema"),
-		"length_penalty":     refuse[T]("it belongs to beam search, and answers are sampled"),
-		"prompt_logprobs":    refuse[T]("send a text completion with echo and logprobs"),
+		"guided_grammar":  refuse[T]("use response_format with type json_schema"),
+		"length_penalty":  refuse[T]("it belongs to beam search, and answers are sampled"),
+		"prompt_logprobs": refuse[T]("send a text completion with echo and logprobs"),
 	}
 	for _, f := range ignored {
 		all[f.Name] = ignoreAs[T](f.shape)

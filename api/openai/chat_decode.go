@@ -8,6 +8,7 @@ import (
 var chatFields = join(
 	acceptedFields[ChatRequest](),
 	lift(optionFields, func(r *ChatRequest) *Options { return &r.Options }),
+	lift(guidedFields, func(r *ChatRequest) *Options { return &r.Options }),
 	fields[ChatRequest]{
 		"messages":               {read: func(c *cursor, r *ChatRequest) { r.Messages = readMessages(c) }},
 		"max_tokens":             optionalInt(func(r *ChatRequest) **int { return &r.MaxTokens }),

@@ -53,6 +53,7 @@ func (r *completionReader) check(p *problems) {
 var completionFields = join(
 	acceptedFields[completionReader](),
 	lift(optionFields, func(r *completionReader) *Options { return &r.Options }),
+	lift(guidedFields, func(r *completionReader) *Options { return &r.Options }),
 	fields[completionReader]{
 		"prompt":     {read: func(c *cursor, r *completionReader) { r.Prompt = readPrompt(c) }},
 		"max_tokens": optionalInt(func(r *completionReader) **int { return &r.MaxTokens }),

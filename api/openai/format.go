@@ -11,12 +11,16 @@ const (
 	FormatText       = "text"
 	FormatJSONObject = "json_object"
 	FormatJSONSchema = "json_schema"
+	FormatRegex      = "regex"  // text that a regular expression matches as a whole
+	FormatChoice     = "choice" // one of a list of texts
 )
 
 // ResponseFormat constrains the answer's text.
 type ResponseFormat struct {
 	Type       string      `json:"type"`
 	JSONSchema *JSONSchema `json:"json_schema,omitempty"` // with FormatJSONSchema only
+	Regex      string      `json:"regex,omitempty"`       // with FormatRegex
+	Choice     []string    `json:"choice,omitempty"`      // with FormatChoice
 }
 
 // JSONSchema is a named schema. Whether the schema itself can be enforced is the grammar's to say.
@@ -33,6 +37,8 @@ var formatFields = fields[ResponseFormat]{
 		f.JSONSchema = &JSONSchema{}
 		readObject(c, f.JSONSchema, schemaFields)
 	}},
+	"regex":  textField(func(f *ResponseFormat) *string { return &f.Regex }),
+	"choice": {read: func(c *cursor, f *ResponseFormat) { f.Choice = readChoices(c) }},
 }
 
 var schemaFields = fields[JSONSchema]{
@@ -60,7 +66,8 @@ func readSchema(c *cursor) json.RawMessage {
 func (f *ResponseFormat) check(p *problems) {
 	const at = "response_format"
 	switch f.Type {
-	case FormatText, FormatJSONObject:
+	case FormatText, FormatJSONObject, FormatRegex, FormatChoice:
+		f.checkText(p, at)
 		if f.JSONSchema != nil {
 			p.addNew(CodeInvalidValue, at+".json_schema", "only allowed with type %s, and the type is %s",
 				FormatJSONSchema, f.Type)
@@ -76,10 +83,11 @@ func (f *ResponseFormat) check(p *problems) {
 				FormatJSONObject)
 		}
 	case "":
-		p.addNew(CodeMissing, at+".type", "required: %s, %s or %s", FormatText, FormatJSONObject, FormatJSONSchema)
+		p.addNew(CodeMissing, at+".type", "required: %s, %s, %s, %s or %s", FormatText, FormatJSONObject,
+			FormatJSONSchema, FormatRegex, FormatChoice)
 	default:
-		p.addNew(CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s or %s", jsonscan.Clip(f.Type),
-			FormatText, FormatJSONObject, FormatJSONSchema)
+		p.addNew(CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s, %s or %s",
+			jsonscan.Clip(f.Type), FormatText, FormatJSONObject, FormatJSONSchema, FormatRegex, FormatChoice)
 	}
 }
 

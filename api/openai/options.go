@@ -95,7 +95,7 @@ var optionFields = fields[Options]{
 	"logit_bias":      {read: func(c *cursor, o *Options) { o.LogitBias = readBias(c) }},
 	"stop":            {read: func(c *cursor, o *Options) { o.Stop = readStop(c) }},
 	"stop_token_ids":  {read: func(c *cursor, o *Options) { o.StopTokenIDs = readTokenIDs(c, MaxStopTokenIDs) }},
-	"response_format": {read: func(c *cursor, o *Options) { o.ResponseFormat = readFormat(c) }},
+	"response_format": {read: func(c *cursor, o *Options) { o.constrain(c, readFormat(c)) }},
 	"stream_options": {read: func(c *cursor, o *Options) {
 		o.StreamOptions = &StreamOptions{}
 		readObject(c, o.StreamOptions, streamOptionFields)

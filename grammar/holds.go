@@ -1,0 +1,213 @@
+package grammar
+
+import (
+	"errors"
+	"slices"
+	"unicode/utf8"
+)
+
+// maxHolds bounds the references that holds follows without going down into the value.
+const maxHolds = 64
+
+var errLoop = errors.New("references that lead back to themselves")
+
+// holds says whether a given value satisfies a schema: this is how the values of enum and const are told.
+func (c *compiler) holds(s *schema, v *value, left int) (bool, error) {
+	if s.truth != nil {
+		return *s.truth, nil
+	}
+	if left == 0 {
+		return false, errLoop
+	}
+	left--
+	if s.negated != nil {
+		ok, err := c.holds(s.negated, v, left)
+		return !ok, err
+	}
+	if ok, err := c.holdsPlain(s, v); !ok || err != nil {
+		return false, err
+	}
+	all := slices.Clone(s.allOf)
+	if s.ref != "" {
+		t, err := c.parser.resolve(s)
+		if err != nil {
+			return false, err
+		}
+		all = append(all, t)
+	}
+	if x := s.condition; x != nil {
+		ok, err := c.holds(x.test, v, left)
+		switch {
+		case err != nil:
+			return false, err
+		case ok && x.then != nil:
+			all = append(all, x.then)
+		case !ok && x.otherwise != nil:
+			all = append(all, x.otherwise)
+		}
+	}
+	for _, d := range s.dependents {
+		if _, ok := v.get(d.name); !ok {
+			continue
+		}
+		for _, name := range d.required {
+			if _, ok := v.get(name); !ok {
+				return false, nil
+			}
+		}
+		if d.schema != nil {
+			all = append(all, d.schema)
+		}
+	}
+	if n, err := c.holding(all, v, left); n < len(all) || err != nil {
+		return false, err
+	}
+	for _, group := range s.anyOf {
+		if n, err := c.holding(group, v, left); n == 0 || err != nil {
+			return false, err
+		}
+	}
+	for _, group := range s.oneOf {
+		if n, err := c.holding(group, v, left); n != 1 || err != nil {
+			return false, err
+		}
+	}
+	if s.not != nil {
+		ok, err := c.holds(s.not, v, left)
+		return !ok, err
+	}
+	return true, nil
+}
+
+// holding counts the schemas that a value satisfies.
+func (c *compiler) holding(list []*schema, v *value, left int) (n int, err error) {
+	for _, s := range list {
+		ok, err := c.holds(s, v, left)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// holdsPlain looks at the keywords that do not refer to other schemas about the same value.
+func (c *compiler) holdsPlain(s *schema, v *value) (bool, error) {
+	same := func(o value) bool { return string(o.identity(nil)) == string(v.identity(nil)) }
+	if s.types&v.typeOf() == 0 || s.enum != nil && !slices.ContainsFunc(s.enum, same) ||
+		slices.ContainsFunc(s.excluded, same) {
+		return false, nil
+	}
+	switch v.kind {
+	case stringValue:
+		return c.holdsText(s, v.text)
+	case numberValue:
+		r, err := parseDecimal(v.text)
+		if err != nil {
+			return false, err
+		}
+		f, ok := integerFormats[s.format]
+		return s.bounds.contains(r) && (!ok || f.contains(r)), nil
+	case arrayValue:
+		return c.holdsList(s, v.list)
+	case objectValue:
+		return c.holdsMembers(s, v.members)
+	}
+	return true, nil
+}
+
+func (c *compiler) holdsText(s *schema, text string) (bool, error) {
+	if n := uint64(utf8.RuneCountInString(text)); n < s.minLength || n > s.maxLength {
+		return false, nil
+	}
+	for _, p := range []struct {
+		keyword, text string
+		want          bool
+	}{{"pattern", s.pattern, true}, {"format", s.format, true}} {
+		if p.text == "" || numericFormat(p.keyword, p.text) {
+			continue
+		}
+		d, err := c.automaton(p.keyword, p.text)
+		if err != nil {
+			return false, patternError(s.pointer, p.keyword, p.text, err)
+		}
+		if d == nil || !d.matches(text) {
+			return false, nil
+		}
+	}
+	for _, p := range s.mismatch {
+		d, err := c.automaton("pattern", p)
+		if err != nil {
+			return false, patternError(s.pointer, "pattern", p, err)
+		}
+		if d != nil && d.matches(text) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (c *compiler) holdsList(s *schema, list []value) (bool, error) {
+	if len(list) < s.minItems || len(list) > s.maxItems {
+		return false, nil
+	}
+	seen := map[string]bool{}
+	for i := range list {
+		seen[string(list[i].identity(nil))] = true
+		sub := s.items
+		if i < len(s.prefix) {
+			sub = s.prefix[i]
+		}
+		if sub == nil {
+			continue
+		}
+		if ok, err := c.holds(sub, &list[i], maxHolds); !ok || err != nil {
+			return false, err
+		}
+	}
+	for _, x := range s.contains {
+		n := 0
+		for i := range list {
+			ok, err := c.holds(x.schema, &list[i], maxHolds)
+			if err != nil {
+				return false, err
+			}
+			if ok {
+				n++
+			}
+		}
+		if n < x.least || n > x.most {
+			return false, nil
+		}
+	}
+	return !s.unique || len(seen) == len(list), nil
+}
+
+func (c *compiler) holdsMembers(s *schema, members []member) (bool, error) {
+	if len(members) < s.minProps || len(members) > s.maxProps {
+		return false, nil
+	}
+	for _, name := range s.required {
+		if !slices.ContainsFunc(members, func(m member) bool { return m.name == name }) {
+			return false, nil
+		}
+	}
+	for i := range members {
+		m := &members[i]
+		goal, err := c.goalOf([]*schema{s}, m.name)
+		if err != nil {
+			return false, err
+		}
+		if n, err := c.holding(goal, &m.value, maxHolds); n < len(goal) || err != nil {
+			return false, err
+		}
+		if s.names != nil {
+			if ok, err := c.holds(s.names, &value{kind: stringValue, text: m.name}, maxHolds); !ok || err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,95 @@
+package grammar
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Ignored is a keyword of a schema that was left out: unknown, or known but beyond what is enforced.
+type Ignored struct {
+	Pointer string // JSON pointer of the schema object, "" for the root
+	Keyword string
+	Reason  string
+	Asserts bool // documents that the keyword forbids can be written; false if it is unknown
+}
+
+// Ignored lists what the grammar does not enforce, in the order of the pointers. It is empty with Options.Strict.
+func (g *Grammar) Ignored() []Ignored { return slices.Clone(g.ignored) }
+
+// origin is a keyword at its place.
+type origin struct {
+	pointer, keyword string
+}
+
+// skipped is what one compilation leaves out: what earlier attempts could not enforce, and unknown keywords as they
+// are found.
+type skipped struct {
+	strict bool
+	at     map[origin]Ignored
+	all    map[string]bool // keywords that are left out everywhere
+}
+
+// maxAttempts bounds how often a schema is compiled again without a keyword at one place; after that the keywords are
+// left out everywhere.
+const maxAttempts = 8
+
+func newSkipped(strict bool) *skipped {
+	return &skipped{strict: strict, at: map[origin]Ignored{}, all: map[string]bool{}}
+}
+
+func (s *skipped) has(pointer, keyword string) bool {
+	i, ok := s.at[origin{pointer, keyword}]
+	return ok && i.Asserts || s.all[keyword]
+}
+
+// below says whether something is left out in a schema or inside it.
+func (s *skipped) below(pointer string) bool {
+	for o, i := range s.at {
+		if i.Asserts && strings.HasPrefix(o.pointer, pointer) {
+			return true
+		}
+	}
+	return false
+}
+
+// note records a keyword that says nothing, or nothing known.
+func (s *skipped) note(pointer, keyword, reason string, asserts bool) {
+	o := origin{pointer, keyword}
+	if _, ok := s.at[o]; !ok {
+		s.at[o] = Ignored{pointer, keyword, reason, asserts}
+	}
+}
+
+// add leaves a keyword out of the next attempt. It reports whether that changes anything.
+func (s *skipped) add(o origin, reason string) bool {
+	if s.strict || o.keyword == "" || s.has(o.pointer, o.keyword) {
+		return false
+	}
+	s.at[o] = Ignored{o.pointer, o.keyword, reason, true}
+	if o.keyword == "patternProperties" { // what it allowed, additionalProperties must not forbid
+		a := origin{o.pointer, "additionalProperties"}
+		s.at[a] = Ignored{a.pointer, a.keyword, "it depends on patternProperties, which is left out", true}
+	}
+	if len(s.at) > maxAttempts {
+		n := 0
+		for other, i := range s.at {
+			if i.Asserts && other.keyword == o.keyword {
+				n++
+			}
+		}
+		s.all[o.keyword] = n > maxAttempts
+	}
+	return true
+}
+
+func (s *skipped) list() []Ignored {
+	var list []Ignored
+	for _, i := range s.at {
+		list = append(list, i)
+	}
+	slices.SortFunc(list, func(a, b Ignored) int {
+		return cmp.Or(strings.Compare(a.Pointer, b.Pointer), strings.Compare(a.Keyword, b.Keyword))
+	})
+	return list
+}

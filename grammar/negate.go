@@ -1,0 +1,524 @@
+package grammar
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+)
+
+// from names a keyword of the schema as the cause of schemas made for it. Schemas that were themselves made keep their
+// first cause: that is what the author wrote.
+func (s *schema) from(keyword string) *origin {
+	if s.origin != nil {
+		return s.origin
+	}
+	return &origin{s.pointer, keyword}
+}
+
+// made is a schema that no text says, made for a keyword. key tells it from all others.
+func (c *compiler) made(o *origin, key string, fill func(s *schema)) *schema {
+	s := newSchema(o.pointer)
+	s.origin = o
+	s.id = c.parser.number("made " + key)
+	fill(s)
+	c.origins[*o] = true
+	return s
+}
+
+// all is a schema that says what all of a list say.
+func (c *compiler) all(o *origin, list ...*schema) *schema {
+	var key strings.Builder
+	for _, s := range list {
+		fmt.Fprintf(&key, "&%d", s.id)
+	}
+	return c.made(o, key.String(), func(s *schema) { s.allOf = list })
+}
+
+// negate is a schema that holds where another does not.
+func (c *compiler) negate(t *schema, o *origin) *schema {
+	switch {
+	case t.truth != nil:
+		truth := !*t.truth
+		return c.made(o, fmt.Sprint(truth), func(s *schema) { s.truth = &truth })
+	case t.negated != nil:
+		return t.negated
+	}
+	return c.made(o, fmt.Sprintf("!%d", t.id), func(s *schema) { s.negated = t })
+}
+
+// absent is an object without a property, or no object.
+func (c *compiler) absent(o *origin, name string) *schema {
+	no := false
+	return c.made(o, "absent "+name, func(s *schema) {
+		sub := c.made(o, "false", func(s *schema) { s.truth = &no })
+		s.propAt[name] = 0
+		s.props = []namedSchema{{name, sub}}
+	})
+}
+
+// conditional is if with then, or not if with else.
+func (c *compiler) conditional(s *schema) choice {
+	o := s.from("if")
+	first, second := []*schema{s.condition.test}, []*schema{c.negate(s.condition.test, o)}
+	if s.condition.then != nil {
+		first = append(first, s.condition.then)
+	}
+	if s.condition.otherwise != nil {
+		second = append(second, s.condition.otherwise)
+	}
+	return choice{c.all(o, first...), c.all(o, second...)}
+}
+
+// dependency is the absence of a property, or what its presence asks for.
+func (c *compiler) dependency(s *schema, d dependent) choice {
+	o := s.from(d.keyword)
+	return choice{c.absent(o, d.name), c.present(o, d)}
+}
+
+func (c *compiler) present(o *origin, d dependent) *schema {
+	names := append([]string{d.name}, d.required...)
+	must := c.made(o, fmt.Sprintf("present %q", names), func(s *schema) {
+		s.types, s.required = typeObject, names
+	})
+	if d.schema == nil {
+		return must
+	}
+	return c.all(o, must, d.schema)
+}
+
+// exactlyOne is each schema of oneOf without the others. Those that exclude each other anyway need no negation.
+func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
+	o := s.from("oneOf")
+	var list choice
+	for i, t := range group {
+		parts := []*schema{t}
+		for j, other := range group {
+			if i == j {
+				continue
+			}
+			apart, err := c.apart(t, other, maxApart)
+			if err != nil {
+				return nil, err
+			}
+			if !apart {
+				parts = append(parts, c.negate(other, o))
+			}
+		}
+		if len(parts) == 1 {
+			list = append(list, t)
+		} else {
+			list = append(list, c.all(o, parts...))
+		}
+	}
+	return list, nil
+}
+
+// negation lists the ways in which a schema does not hold: one of its keywords is violated.
+func (c *compiler) negation(n *schema) (choice, error) {
+	w := &violations{c: c, o: n.origin, id: n.negated.id}
+	t := n.negated
+	if t.partial {
+		w.cannot("a schema of which something is left out")
+	}
+	if t.types != allTypes {
+		w.add("type", allTypes, func(s *schema) { s.types = allTypes &^ t.types })
+	}
+	w.values(t)
+	w.scalars(t)
+	w.objects(t)
+	w.arrays(t)
+	return w.list, w.others(t)
+}
+
+// violations collects the alternatives of a negation.
+type violations struct {
+	c    *compiler
+	o    *origin
+	id   int
+	list choice
+	err  error
+}
+
+func (w *violations) add(key string, types typeSet, fill func(s *schema)) {
+	w.list = append(w.list, w.c.made(w.o, fmt.Sprintf("!%d %s", w.id, key), func(s *schema) {
+		s.types = types
+		fill(s)
+	}))
+}
+
+// cannot notes that a violation cannot be written as a schema, which makes the whole negation impossible.
+func (w *violations) cannot(keyword string) {
+	if w.err == nil {
+		w.err = &SchemaError{w.o.pointer, w.o.keyword,
+			fmt.Sprintf("it needs the opposite of %s, which cannot be enforced", keyword), ErrUnsupported}
+	}
+}
+
+// values excludes the values of enum and const.
+func (w *violations) values(t *schema) {
+	if t.enum == nil {
+		return
+	}
+	w.add("enum", allTypes, func(s *schema) {
+		for i := range t.enum {
+			v := &t.enum[i]
+			switch v.kind {
+			case arrayValue:
+				s.anyOf = append(s.anyOf, w.otherArray(v))
+			case objectValue:
+				s.anyOf = append(s.anyOf, w.otherObject(v))
+			default:
+				s.excluded = append(s.excluded, *v)
+			}
+		}
+	})
+}
+
+// other is every value but one.
+func (w *violations) other(v *value) *schema {
+	return w.c.made(w.o, "other "+string(v.identity(nil)), func(s *schema) {
+		switch v.kind {
+		case arrayValue:
+			s.anyOf = [][]*schema{w.otherArray(v)}
+		case objectValue:
+			s.anyOf = [][]*schema{w.otherObject(v)}
+		default:
+			s.excluded = []value{*v}
+		}
+	})
+}
+
+func (w *violations) otherArray(v *value) []*schema {
+	key := "other " + string(v.identity(nil))
+	n := len(v.list)
+	part := func(what string, types typeSet, fill func(s *schema)) *schema {
+		return w.c.made(w.o, key+what, func(s *schema) {
+			s.types = types
+			fill(s)
+		})
+	}
+	list := []*schema{
+		part(" type", allTypes&^typeArray, func(*schema) {}),
+		part(" long", typeArray, func(s *schema) { s.minItems = n + 1 }),
+	}
+	if n > 0 {
+		list = append(list, part(" short", typeArray, func(s *schema) { s.maxItems = n - 1 }))
+	}
+	for i := range v.list {
+		list = append(list, part(fmt.Sprint(" at ", i), typeArray, func(s *schema) {
+			s.minItems, s.maxItems = n, n
+			for range i {
+				s.prefix = append(s.prefix, w.c.made(w.o, "any", func(*schema) {}))
+			}
+			s.prefix = append(s.prefix, w.other(&v.list[i]))
+		}))
+	}
+	return list
+}
+
+func (w *violations) otherObject(v *value) []*schema {
+	key := "other " + string(v.identity(nil))
+	part := func(what string, types typeSet, fill func(s *schema)) *schema {
+		return w.c.made(w.o, key+what, func(s *schema) {
+			s.types = types
+			fill(s)
+		})
+	}
+	list := []*schema{
+		part(" type", allTypes&^typeObject, func(*schema) {}),
+		part(" long", typeObject, func(s *schema) { s.minProps = len(v.members) + 1 }),
+	}
+	for i := range v.members {
+		m := &v.members[i]
+		list = append(list, w.c.all(w.o, part(" object", typeObject, func(*schema) {}), w.c.absent(w.o, m.name)),
+			part(" at "+m.name, typeObject, func(s *schema) {
+				s.required = []string{m.name}
+				s.propAt[m.name] = 0
+				s.props = []namedSchema{{m.name, w.other(&m.value)}}
+			}))
+	}
+	return list
+}
+
+func (w *violations) scalars(t *schema) {
+	const number = typeInteger | typeFraction
+	if b := t.bounds; b.lo != nil {
+		w.add("minimum", number, func(s *schema) { s.bounds.hi, s.bounds.hiOpen = b.lo, !b.loOpen })
+	}
+	if b := t.bounds; b.hi != nil {
+		w.add("maximum", number, func(s *schema) { s.bounds.lo, s.bounds.loOpen = b.hi, !b.hiOpen })
+	}
+	for _, m := range t.bounds.multiples {
+		if m.Cmp(big.NewRat(1, 1)) != 0 {
+			w.cannot("multipleOf")
+			continue
+		}
+		w.add("multipleOf", typeFraction, func(*schema) {})
+	}
+	if t.minLength > 0 {
+		w.add("minLength", typeString, func(s *schema) { s.maxLength = t.minLength - 1 })
+	}
+	if t.maxLength != noLimit {
+		w.add("maxLength", typeString, func(s *schema) { s.minLength = t.maxLength + 1 })
+	}
+	if t.pattern != "" {
+		w.add("pattern", typeString, func(s *schema) { s.mismatch = []string{t.pattern} })
+	}
+	for _, p := range t.mismatch {
+		w.add("mismatch "+p, typeString, func(s *schema) { s.pattern = p })
+	}
+	if t.excluded != nil {
+		w.add("excluded", allTypes, func(s *schema) { s.enum = t.excluded })
+	}
+	if t.format != "" {
+		w.cannot("format")
+	}
+}
+
+func (w *violations) objects(t *schema) {
+	object := w.c.made(w.o, "object", func(s *schema) { s.types = typeObject })
+	for _, name := range t.required {
+		w.list = append(w.list, w.c.all(w.o, object, w.c.absent(w.o, name)))
+	}
+	for _, p := range t.props {
+		if p.schema.truth != nil && *p.schema.truth {
+			continue
+		}
+		w.add("property "+p.name, typeObject, func(s *schema) {
+			s.required = []string{p.name}
+			s.propAt[p.name] = 0
+			s.props = []namedSchema{{p.name, w.c.negate(p.schema, w.o)}}
+		})
+	}
+	if t.additional != nil && (t.additional.truth == nil || !*t.additional.truth) {
+		w.cannot("additionalProperties")
+	}
+	if len(t.patterns) > 0 {
+		w.cannot("patternProperties")
+	}
+	if t.names != nil {
+		w.cannot("propertyNames")
+	}
+	if t.minProps > 0 {
+		w.add("minProperties", typeObject, func(s *schema) { s.maxProps = t.minProps - 1 })
+	}
+	if t.maxProps != noItems {
+		w.add("maxProperties", typeObject, func(s *schema) { s.minProps = t.maxProps + 1 })
+	}
+	for _, d := range t.dependents {
+		must := w.c.present(w.o, dependent{name: d.name})
+		for _, name := range d.required {
+			w.list = append(w.list, w.c.all(w.o, must, w.c.absent(w.o, name)))
+		}
+		if d.schema != nil {
+			w.list = append(w.list, w.c.all(w.o, must, w.c.negate(d.schema, w.o)))
+		}
+	}
+}
+
+func (w *violations) arrays(t *schema) {
+	for i, p := range t.prefix {
+		w.add(fmt.Sprint("item ", i), typeArray, func(s *schema) {
+			s.minItems = i + 1
+			for range i {
+				s.prefix = append(s.prefix, w.c.made(w.o, "any", func(*schema) {}))
+			}
+			s.prefix = append(s.prefix, w.c.negate(p, w.o))
+		})
+	}
+	switch {
+	case t.items == nil || t.items.truth != nil && *t.items.truth:
+	case t.items.truth != nil:
+		w.add("items", typeArray, func(s *schema) { s.minItems = len(t.prefix) + 1 })
+	case len(t.prefix) == 0:
+		w.add("items", typeArray, func(s *schema) {
+			s.contains = []containing{{w.c.negate(t.items, w.o), 1, noItems}}
+		})
+	default:
+		w.cannot("items after prefixItems")
+	}
+	if t.minItems > 0 {
+		w.add("minItems", typeArray, func(s *schema) { s.maxItems = t.minItems - 1 })
+	}
+	if t.maxItems != noItems {
+		w.add("maxItems", typeArray, func(s *schema) { s.minItems = t.maxItems + 1 })
+	}
+	for i, x := range t.contains {
+		if x.least > 0 {
+			w.add(fmt.Sprint("minContains ", i), typeArray, func(s *schema) {
+				s.contains = []containing{{x.schema, 0, x.least - 1}}
+			})
+		}
+		if x.most != noItems {
+			w.add(fmt.Sprint("maxContains ", i), typeArray, func(s *schema) {
+				s.contains = []containing{{x.schema, x.most + 1, noItems}}
+			})
+		}
+	}
+	if t.unique {
+		w.cannot("uniqueItems")
+	}
+}
+
+// others violates what a schema says by way of other schemas.
+func (w *violations) others(t *schema) error {
+	c, o := w.c, w.o
+	not := func(s *schema) *schema { return c.negate(s, o) }
+	if t.ref != "" {
+		to, err := c.parser.resolve(t)
+		if err != nil {
+			return err
+		}
+		w.list = append(w.list, not(to))
+	}
+	for _, s := range t.allOf {
+		w.list = append(w.list, not(s))
+	}
+	none := func(group []*schema) *schema {
+		var list []*schema
+		for _, s := range group {
+			list = append(list, not(s))
+		}
+		return c.all(o, list...)
+	}
+	for _, group := range t.anyOf {
+		w.list = append(w.list, none(group))
+	}
+	for _, group := range t.oneOf {
+		w.list = append(w.list, none(group))
+		for i := range group {
+			for j := range i {
+				w.list = append(w.list, c.all(o, group[j], group[i]))
+			}
+		}
+	}
+	if t.not != nil {
+		w.list = append(w.list, t.not)
+	}
+	if x := t.condition; x != nil && x.then != nil {
+		w.list = append(w.list, c.all(o, x.test, not(x.then)))
+	}
+	if x := t.condition; x != nil && x.otherwise != nil {
+		w.list = append(w.list, c.all(o, not(x.test), not(x.otherwise)))
+	}
+	w.list = slices.DeleteFunc(w.list, func(s *schema) bool { return s.truth != nil && !*s.truth })
+	return w.err
+}
+
+// maxApart bounds how deep apart looks into properties.
+const maxApart = 4
+
+// apart says whether no value satisfies both schemas, as far as that is easily seen: by type, by listed values, or by
+// a property that must be present and cannot satisfy both. False says nothing.
+func (c *compiler) apart(a, b *schema, depth int) (bool, error) {
+	if depth == 0 {
+		return false, nil
+	}
+	x, err := c.gather(a, nil)
+	if err != nil {
+		return false, err
+	}
+	y, err := c.gather(b, nil)
+	if err != nil {
+		return false, err
+	}
+	types := typeSet(allTypes)
+	for _, s := range slices.Concat(x, y) {
+		types &= s.types
+	}
+	never := func(s *schema) bool { return s.truth != nil && !*s.truth }
+	if types == 0 || slices.ContainsFunc(x, never) || slices.ContainsFunc(y, never) {
+		return true, nil
+	}
+	for _, side := range []struct {
+		of    []*schema
+		other *schema
+	}{{x, b}, {y, a}} {
+		for _, s := range side.of {
+			if s.enum == nil {
+				continue
+			}
+			none := true
+			for i := range s.enum {
+				ok, err := c.holds(side.other, &s.enum[i], maxHolds)
+				if err != nil {
+					return false, nil // whoever compiles it says why
+				}
+				none = none && !ok
+			}
+			if none {
+				return true, nil
+			}
+		}
+	}
+	for _, side := range []struct {
+		of    []*schema
+		other *schema
+	}{{x, b}, {y, a}} {
+		for _, s := range side.of {
+			for _, group := range slices.Concat(s.anyOf, s.oneOf) {
+				every := true
+				for _, t := range group {
+					is, err := c.apart(t, side.other, depth-1)
+					if err != nil {
+						return false, err
+					}
+					if every = is; !every {
+						break
+					}
+				}
+				if every {
+					return true, nil
+				}
+			}
+		}
+	}
+	if types != typeObject {
+		return false, nil
+	}
+	for _, s := range slices.Concat(x, y) {
+		for _, name := range s.required {
+			first, err := c.goalOf(x, name)
+			if err != nil {
+				return false, err
+			}
+			second, err := c.goalOf(y, name)
+			if err != nil {
+				return false, err
+			}
+			for _, p := range first {
+				for _, q := range second {
+					if is, err := c.apart(p, q, depth-1); is || err != nil {
+						return is, err
+					}
+				}
+			}
+		}
+	}
+	return false, nil
+}
+
+// gather lists a schema with all that must hold beside it.
+func (c *compiler) gather(s *schema, list []*schema) ([]*schema, error) {
+	if slices.ContainsFunc(list, func(o *schema) bool { return o.id == s.id }) {
+		return list, nil
+	}
+	list = append(list, s)
+	var err error
+	if s.ref != "" {
+		t, err := c.parser.resolve(s)
+		if err != nil {
+			return nil, err
+		}
+		if list, err = c.gather(t, list); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range s.allOf {
+		if list, err = c.gather(t, list); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}

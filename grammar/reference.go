@@ -1,0 +1,169 @@
+package grammar
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// located is a schema somewhere in the document, with what is needed to parse it there.
+type located struct {
+	value   *value
+	pointer string
+	base    string // of the schema around it
+}
+
+// baseOf is the address that references in a schema are relative to. In drafts 3 to 7, an $id beside $ref counts for
+// nothing.
+func baseOf(v *value, base string, old bool) string {
+	id, ok := v.get("$id")
+	if !ok {
+		id, ok = v.get("id") // draft 4
+	}
+	if _, ref := v.get("$ref"); !ok || id.kind != stringValue || old && ref {
+		return base
+	}
+	if address := join(base, id.text); address != "" {
+		base, _, _ = strings.Cut(address, "#")
+	}
+	return base
+}
+
+// join resolves a reference against a base. It is "" if it is not a reference at all.
+func join(base, ref string) string {
+	b, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	r, err := url.Parse(ref)
+	if err != nil {
+		return ""
+	}
+	if b.Opaque != "" && !r.IsAbs() { // urn:uuid:... with a fragment
+		return base + ref
+	}
+	return b.ResolveReference(r).String()
+}
+
+// locate notes every $id and $anchor below a value. Values of enum and const are not schemas.
+func (p *parser) locate(v *value, pointer, base string) {
+	switch v.kind {
+	case arrayValue:
+		for i := range v.list {
+			p.locate(&v.list[i], pointer+"/"+strconv.Itoa(i), base)
+		}
+	case objectValue:
+		inner := baseOf(v, base, p.old)
+		here := located{v, pointer, base}
+		if inner != base {
+			p.note(inner, here)
+		}
+		for _, name := range []string{"$anchor", "$dynamicAnchor"} {
+			if a, ok := v.get(name); ok && a.kind == stringValue {
+				p.note(inner+"#"+a.text, here)
+			}
+		}
+		for _, name := range []string{"$id", "id"} { // before 2019-09, "#name" is what $anchor is now
+			if a, ok := v.get(name); ok && a.kind == stringValue && strings.Contains(a.text, "#") {
+				p.note(join(base, a.text), here)
+			}
+		}
+		for i := range v.members {
+			m := &v.members[i]
+			if m.name != "enum" && m.name != "const" {
+				p.locate(&m.value, pointer+"/"+escapePointer(m.name), inner)
+			}
+		}
+	}
+}
+
+// note keeps the first schema of an address.
+func (p *parser) note(address string, at located) {
+	address = strings.TrimSuffix(address, "#")
+	if _, ok := p.addresses[address]; !ok && address != "" {
+		p.addresses[address] = at
+	}
+}
+
+// resolve follows a reference inside the document.
+func (p *parser) resolve(s *schema) (*schema, error) {
+	key := s.base + " " + s.ref
+	if t, ok := p.refs[key]; ok {
+		return t, nil
+	}
+	fail := func(kind error, format string, args ...any) (*schema, error) {
+		return nil, &SchemaError{s.pointer, "$ref", fmt.Sprintf(format, args...), kind}
+	}
+	document, fragment, _ := strings.Cut(join(s.base, s.ref), "#")
+	fragment, bad := url.PathUnescape(fragment)
+	at := located{value: &p.root}
+	if document != "" {
+		var ok bool
+		if at, ok = p.addresses[document]; !ok && document != baseOf(&p.root, "", p.old) {
+			return fail(ErrUnsupported,
+				"%q; only references inside the schema, such as #/$defs/name, are supported", s.ref)
+		} else if !ok {
+			at = located{value: &p.root}
+		}
+	}
+	if bad != nil {
+		return fail(ErrSchema, "%q is not a reference", s.ref)
+	}
+	if fragment != "" && fragment[0] != '/' {
+		named, ok := p.addresses[document+"#"+fragment]
+		if !ok {
+			return fail(ErrUnsupported, "%q; only references inside the schema are supported, and it has no $anchor %q",
+				s.ref, fragment)
+		}
+		at = named
+	} else if fragment != "" {
+		found, missing := at.follow(fragment, p.old)
+		if missing != "" && at.value != &p.root { // many an id is not meant as an address
+			found, missing = located{value: &p.root}.follow(fragment, p.old)
+		}
+		if missing != "" {
+			return fail(ErrSchema, "%q points to nothing: there is no %s", s.ref, missing)
+		}
+		at = found
+	}
+	t, err := p.parse(at.value, at.pointer, at.base)
+	if err != nil {
+		return nil, err
+	}
+	p.refs[key] = t
+	return t, nil
+}
+
+// follow goes down a JSON pointer. missing is the part that is not there, quoted, "" if all are.
+func (l located) follow(pointer string, old bool) (found located, missing string) {
+	for _, part := range strings.Split(pointer[1:], "/") {
+		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+		next, ok := l.below(part, old)
+		if !ok {
+			return l, strconv.Quote(part)
+		}
+		l = next
+	}
+	return l, ""
+}
+
+// below is a member or element.
+func (l located) below(part string, old bool) (located, bool) {
+	next := located{pointer: l.pointer + "/" + escapePointer(part), base: l.base}
+	switch l.value.kind {
+	case objectValue:
+		var ok bool
+		next.value, ok = l.value.get(part)
+		next.base = baseOf(l.value, l.base, old)
+		return next, ok
+	case arrayValue:
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 || n >= len(l.value.list) {
+			return next, false
+		}
+		next.value = &l.value.list[n]
+		return next, true
+	}
+	return next, false
+}
