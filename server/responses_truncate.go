@@ -35,7 +35,7 @@ func (s *Server) truncate(r *sparrow.Request) error {
 	least := sort.Search(len(starts)-1, func(turns int) bool {
 		c := *r.Chat
 		c.Messages = without(turns)
-		_, ids, err := s.engine.Render(&c)
+		ids, err := s.engine.EncodeChat(&c, false)
 		if err != nil {
 			failed = err
 			return true
