@@ -19,7 +19,8 @@ func TestMessagesOfSeveralLines(t *testing.T) {
 		{"one line", []line{{text: " hi "}}, "hi", false},
 		{"a command", []line{{text: "/help"}}, "/help", true},
 		{"a backslash goes on", []line{{text: `a\`}, {text: `  b\`}, {text: "c"}}, "a\n  b\nc", false},
-		{"quotes", []line{{text: `"""`}, {text: "/a"}, {text: ""}, {text: `  b\`}, {text: `"""`}}, "/a\n\n  b\\", false},
+		{"quotes", []line{{text: `"""`}, {text: "/a"}, {text: ""}, {text: `  b\`}, {text: `"""`}}, "/a\n\n  b\\",
+			false},
 		{"quotes around text", []line{{text: `"""a`}, {text: `b"""`}}, "a\nb", false},
 		{"quotes on one line", []line{{text: `"""/a"""`}}, "/a", false},
 		{"a paste", []line{{text: `a\`, pasted: true}, {text: "", pasted: true}, {text: "b"}}, "a\\\n\nb", false},
@@ -45,16 +46,17 @@ func TestTalkCommands(t *testing.T) {
 	}
 	var out bytes.Buffer
 	k, _ := startTalk(t, strings.NewReader(strings.Join([]string{"/plan", "/system", "/system Be brief.", "/system",
-		"/file", "/file " + path + "x", "/file " + path, `Tell me the locker \`, "number of Maya.", "Goodbye", "/plan", "/hepl",
-		"/help", "/system -"}, "\n")), &out)
+		"/file", "/file " + path + "x", "/file " + path, `Tell me the locker \`, "number of Maya.", "Goodbye", "/plan",
+		"/hepl", "/help", "/system -"}, "\n")), &out)
 	k.request.Trace = true
 	if err := k.run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	at := 0
-	for _, want := range []string{"(there is no answer yet)", "(there is no system message)", "(the system message is set)",
-		"Be brief.", "(/file wants the path", "no such file", "(34 characters stand before your next question)", ". ",
-		"> ", "plan ", "did you mean /help?", "/system TEXT", "Ctrl-W", "(the system message is removed)"} {
+	for _, want := range []string{"(there is no answer yet)", "(there is no system message)",
+		"(the system message is set)", "Be brief.", "(/file wants the path", "no such file",
+		"(34 characters stand before your next question)", ". ", "> ", "plan ", "did you mean /help?", "/system TEXT",
+		"Ctrl-W", "(the system message is removed)"} {
 		i := strings.Index(out.String()[at:], want)
 		if i < 0 {
 			t.Fatalf("no %q after\n%s\nin\n%s", want, out.String()[:at], &out)

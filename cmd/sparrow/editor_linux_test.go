@@ -72,10 +72,9 @@ func TestLinesAreEditedOnATerminal(t *testing.T) {
 	} {
 		go func() {
 			// The prompt says that the terminal is raw: what is typed earlier would be echoed by the system.
-			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-				if strings.Contains(shown.String(), fmt.Sprintf("%d> ", i)) {
-					break
-				}
+			deadline := time.Now().Add(10 * time.Second)
+			for !strings.Contains(shown.String(), fmt.Sprintf("%d> ", i)) && time.Now().Before(deadline) {
+				time.Sleep(time.Millisecond)
 			}
 			io.WriteString(keyboard, c.typed)
 		}()

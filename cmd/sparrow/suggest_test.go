@@ -41,9 +41,11 @@ func TestWrongArgumentsGetASentence(t *testing.T) {
 		{[]string{"run", "--model", "nowhere/at-all", "hi"},
 			[]string{"--model nowhere/at-all: there is no such folder", "config.json", "leave --model out"}},
 		{[]string{"serve", "--model", "/etc/passwd"}, []string{"--model /etc/passwd: this is a file", "config.json"}},
-		{[]string{"run", "--model", file, "hi"}, []string{"this is a file", "give the folder it is in: --model " + folder}},
+		{[]string{"run", "--model", file, "hi"},
+			[]string{"this is a file", "give the folder it is in: --model " + folder}},
 		{[]string{"run", "--model", folder, "hi"}, []string{"config.json", folder}},
-		{[]string{"run", "--control-tokens", "no", "hi"}, []string{"--control-tokens no: supported are text and allow"}},
+		{[]string{"run", "--control-tokens", "no", "hi"},
+			[]string{"--control-tokens no: supported are text and allow"}},
 	} {
 		status, _, stderr := invoke(c.args...)
 		for _, want := range c.want {
