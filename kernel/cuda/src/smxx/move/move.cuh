@@ -1,0 +1,39 @@
+// Rows copied or added: out = x or out += x, rounded once to the type of out. A copy between equal types moves bits.
+//
+// In, out  [rows, columns] f32 or bf16. Thread: 16 bytes of a row of bf16 or f32 where both sides are of one type and aligned to them, else one
+//          element. Short rows share a block. Traffic: each row read and written once, with add the output read too.
+#pragma once
+#include "smxx/floats.cuh"
+#include "smxx/move/args.h"
+
+DEVICE void move_body(const MoveArgs& a) {
+    begin_after_previous();
+    i32 bytes = element_bytes(a.out_type), each = 16 / bytes;
+    bool vectors = a.x_type == a.out_type && a.columns % each == 0 && aligned_16(a.x, a.x_stride * bytes) && aligned_16(a.out, a.out_stride * bytes);
+    i64 pieces = vectors ? a.columns / each : a.columns;
+    i64 at = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x;
+    i64 row = at / pieces, piece = at - row * pieces;
+    if (row >= a.rows) return;
+    if (!vectors) {
+        i64 out = row * a.out_stride + piece;
+        f32 v = read_float(a.x, row * a.x_stride + piece, a.x_type);
+        if (a.add) v = __fadd_rn(v, read_float(a.out, out, a.out_type));
+        write_float(a.out, out, a.out_type, v);
+        return;
+    }
+    uint4 v = *reinterpret_cast<const uint4*>(static_cast<const u8*>(a.x) + row * a.x_stride * bytes + 16 * piece);
+    uint4* out = reinterpret_cast<uint4*>(static_cast<u8*>(a.out) + row * a.out_stride * bytes + 16 * piece);
+    if (a.add && a.out_type == kBF16) {
+        f32 x[8], y[8];
+        unpack_8(v, x);
+        unpack_8(*out, y);
+#pragma unroll
+        for (int i = 0; i < 8; i++) x[i] = __fadd_rn(x[i], y[i]);
+        v = pack_8(x);
+    } else if (a.add) {
+        uint4 w = *out;
+        v = make_uint4(__float_as_uint(__fadd_rn(__uint_as_float(v.x), __uint_as_float(w.x))), __float_as_uint(__fadd_rn(__uint_as_float(v.y), __uint_as_float(w.y))),
+                       __float_as_uint(__fadd_rn(__uint_as_float(v.z), __uint_as_float(w.z))), __float_as_uint(__fadd_rn(__uint_as_float(v.w), __uint_as_float(w.w))));
+    }
+    *out = v;
+}
