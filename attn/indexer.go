@@ -33,8 +33,8 @@ func (x *Indexer) TakeQueries(a *kernel.Arena, activation kernel.DType, n int) Q
 // IndexSpace is the memory in which one launch selects; it holds one chunk of rows at a time.
 type IndexSpace struct {
 	raw     Queries       // not given where the queries of all rows are computed at once
-	q       kernel.Tensor // e4m3 or f32 [chunk, heads*128]
-	weights kernel.Tensor // f32 [chunk, heads]
+	q       kernel.Tensor // e4m3 or f32 [chunk, plan's heads*128]
+	weights kernel.Tensor // f32 [chunk, plan's heads]
 	scores  kernel.Tensor // f32 [chunk, plan's width]
 	keys    kernel.Pool   // gathered indexer keys, one page; not given where scores read the cache
 }
@@ -54,7 +54,9 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 		if err != nil {
 			return out, err
 		}
-		out.keys = kernel.Pool{Mem: a.Take(kernel.U8, 1, kl.PageBytes(l.Index.Count)), Layout: keys, PageTokens: l.Index.Count}
+		// Scales lie behind the keys; in fours they end at a multiple of 16 bytes, which GPUs copy.
+		n := (l.Index.Count + 3) &^ 3
+		out.keys = kernel.Pool{Mem: a.Take(kernel.U8, 1, kl.PageBytes(n)), Layout: keys, PageTokens: n}
 	}
 	if !p.JointQueries {
 		out.raw = x.TakeQueries(a, activation, n)
@@ -63,10 +65,14 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 	if keys == layout.IndexPage132 {
 		kind = kernel.E4M3
 	}
-	out.q, out.weights = a.Take(kind, n, x.Heads*layout.IndexDim), a.Take(kernel.F32, n, x.Heads)
+	heads := x.scored(s)
+	out.q, out.weights = a.Take(kind, n, heads*layout.IndexDim), a.Take(kernel.F32, n, heads)
 	out.scores = a.Take(kernel.F32, n, s.Indexer.ScoreWidth)
 	return out, nil
 }
+
+// scored is how many heads are scored: the plan pads them to what the kernels take.
+func (x *Indexer) scored(s *plan.Segment) int { return max(x.Heads, s.Indexer.Heads) }
 
 // Selection is the selection of one launch: rows First to Last. Tensors over rows hold all rows of the pass.
 type Selection struct {
@@ -123,10 +129,10 @@ func (x *Indexer) chunk(q *kernel.Queue, s *Selection, args kernel.ScoreArgs, fi
 	}
 	args.Q, args.W = space.q.Slice(0, n), space.weights.Slice(0, n)
 	q.IndexQuery(kernel.IndexQueryArgs{Out: args.Q, W: args.W, Q: raw.Q, Weights: raw.Weights, Angles: s.Angles.Slice(first, last),
-		Heads: x.Heads, Offset: x.Offset, Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales,
+		Heads: x.Heads, Padded: x.scored(s.Plan), Offset: x.Offset, Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales,
 		FP4: s.Cache.Layout == layout.IndexPage68})
 	lens, scores := s.Lens.Slice(first, last), space.scores.Slice(0, n)
-	args.Out, args.Lens, args.Heads, args.SkipUpTo = scores, lens, x.Heads, x.TopK
+	args.Out, args.Lens, args.Heads, args.SkipUpTo = scores, lens, x.scored(s.Plan), x.TopK
 	if args.Table.Given() {
 		args.TableRow = s.Request.Slice(first, last)
 	} else {

@@ -8,12 +8,13 @@ import (
 // IndexQueryArgs prepares indexer queries: rotation of one half of each head, then, for FP8 and FP4 keys, Hadamard rotation and quantisation.
 // The query scale and n^-1/2 * d^-1/2 are folded into Weights: W[t,h] = Weights[t,h] * n^-1/2 * d^-1/2 * scale(q[t,h]).
 type IndexQueryArgs struct {
-	Out      Tensor // e4m3 [T, Heads*128] for FP8 keys, f32 for FP4 and for exact keys
-	W        Tensor // f32 [T, Heads]
+	Out      Tensor // e4m3 [T, OutHeads*128] for FP8 keys, f32 for FP4 and for exact keys
+	W        Tensor // f32 [T, OutHeads]
 	Q        Tensor // activation [T, Heads*128]: output of wq_b; may be overwritten
 	Weights  Tensor // f32 [T, Heads]: output of weights_proj
 	Angles   Tensor // f32 [T, 64]
 	Heads    int
+	Padded   int // OutHeads: those beyond Heads are zero, and so is their weight; 0 means Heads
 	Offset   int // first rotated element of a head: 0 or 64
 	Pairing  Pairing
 	Hadamard bool
@@ -24,18 +25,24 @@ type IndexQueryArgs struct {
 // IndexQuerier prepares indexer queries.
 type IndexQuerier interface{ IndexQuery(IndexQueryArgs) error }
 
+// OutHeads is the number of heads in Out and W.
+func (a *IndexQueryArgs) OutHeads() int { return max(a.Heads, a.Padded) }
+
 // Check validates the arguments.
 func (a *IndexQueryArgs) Check() error {
 	c := checker{op: "index query"}
 	w := a.Heads * layout.IndexDim
+	if a.Padded != 0 && a.Padded < a.Heads {
+		c.fail("%d heads padded to %d", a.Heads, a.Padded)
+	}
 	if a.Out.DType != E4M3 && a.Out.DType != F32 {
 		c.fail("out has type %v, want e4m3 or f32", a.Out.DType)
 	}
 	if a.FP4 && a.Out.DType != F32 {
 		c.fail("queries for FP4 keys have type %v, want f32", a.Out.DType)
 	}
-	c.shape("out", a.Out, a.Q.Rows, w)
-	c.tensor("w", a.W, F32, a.Q.Rows, a.Heads)
+	c.shape("out", a.Out, a.Q.Rows, a.OutHeads()*layout.IndexDim)
+	c.tensor("w", a.W, F32, a.Q.Rows, a.OutHeads())
 	c.float("q", a.Q, a.Q.Rows, w)
 	c.tensor("weights", a.Weights, F32, a.Q.Rows, a.Heads)
 	c.tensor("angles", a.Angles, F32, a.Q.Rows, layout.RopeDim)

@@ -84,6 +84,10 @@ func (w *builder) sizeScores(s *Segment) {
 	if s.Indexer.Kind != IndexerNone {
 		s.Indexer.Heads = paddedIndexHeads(cfg.Hardware.Arch, cfg.Model.IndexHeads)
 	}
+	if n := s.Indexer.Heads; cfg.Catalog == CatalogSparrow && s.Indexer.Kind.scores() && n > cfg.Model.IndexHeads {
+		s.Reasons = append(s.Reasons, Reason{"dispatch 6", fmt.Sprintf(
+			"%d index heads run as %d: the score kernels take no fewer, and the others have weight zero", cfg.Model.IndexHeads, n)})
+	}
 	if !s.Indexer.Kind.scores() {
 		return
 	}
@@ -98,6 +102,10 @@ func (w *builder) sizeScores(s *Segment) {
 	s.Indexer.RowsPerChunk = s.KernelRows
 	if s.NextN == 0 {
 		s.Indexer.RowsPerChunk = w.chunkRows(s, s.KernelRows, s.Indexer.ScoreWidth)
+	}
+	if cfg.Catalog == CatalogSparrow && cfg.Hardware.Arch.CUDA() {
+		// The kernel that selects reads scores sixteen bytes at a time, from the start of each row on.
+		s.Indexer.ScoreWidth = (s.Indexer.ScoreWidth + 3) &^ 3
 	}
 }
 

@@ -223,6 +223,12 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		}
 		want(t, "blackwell", only(t, build(t, newSetup(t, CatalogPublic, "sm100", few).resolve(t), decode(5))).Indexer.Heads, 8)
 	})
+	t.Run("scores of a GPU begin every row at sixteen bytes", func(t *testing.T) {
+		for hw, n := range map[string]int{"sm90": 5008, "cpu": 5005} {
+			cfg := newSetup(t, CatalogSparrow, hw).resolve(t)
+			want(t, hw, only(t, build(t, cfg, extendOver(5, 5000))).Indexer.ScoreWidth, n)
+		}
+	})
 	t.Run("zigzag splits one long request only", func(t *testing.T) {
 		cfg := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.CP = CP{CPZigzag, 4} })).resolve(t)
 		want(t, "one request", only(t, build(t, cfg, extend(801))).KernelRows, 201)

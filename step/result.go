@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"sparrow/attn"
+	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
@@ -90,9 +91,19 @@ func (r Result) Best(i int) (token int32, logit, logSum float32) {
 // Rows calls visit for every row of the pass, in the order of recorded rows.
 func (r Result) Rows(visit func(attn.Row) error) error { return r.input.Rows(visit) }
 
-// Hidden is row i behind a layer, where hidden states were recorded as float32.
+// Hidden is row i behind a layer, where hidden states were recorded. Rows that the device keeps as bf16 are widened into memory of their own.
 func (r Result) Hidden(layer, i int) []float32 {
-	return r.view(r.pass.Outputs().Hidden[layer].Slice(i, i+1))
+	t := r.pass.Outputs().Hidden[layer].Slice(i, i+1)
+	if t.DType != kernel.BF16 {
+		return r.view(t)
+	}
+	first := int(t.Off-r.pass.Outputs().Block.Off) / 2
+	out := make([]float32, t.Cols)
+	for c := range out {
+		word := math.Float32bits(r.words[(first+c)/2]) // two values in a word, the first in its lower half
+		out[c] = num.FromBF16(uint16(word >> (16 * ((first + c) % 2))))
+	}
+	return out
 }
 
 // Selected is what row i selected in a layer, -1 at the end, where selections were recorded; nil for layers that share another's, and for

@@ -53,6 +53,7 @@ var suites = []suite{
 	{"packed weights", 34, testPacked},
 	{"refusals of places", 35, testEntryRefusals},
 	{"project", 36, testProject},
+	{"padded index query", 37, testPaddedIndexQuery},
 }
 
 // Operations compares every operation of a device with the reference.

@@ -52,6 +52,48 @@ func testIndexQuery(p *pair) {
 	}
 }
 
+// testPaddedIndexQuery pads heads: those that are there have the bits they have without padding, the others are zero
+// whatever the memory held, and scores over all of them have the bits of scores over those that are there.
+func testPaddedIndexQuery(p *pair) {
+	const heads, padded, rows, tokens = 32, 64, 3, 8 // heads that every device scores
+	a := p.angles(rows)
+	keys := p.indexPool(layout.IndexPage132, 1, tokens).dev
+	v, weights := p.normal(rows*heads*layout.IndexDim, 1), p.floats(rows, heads, p.normal(rows*heads, 1)).dev
+	start, lens := p.ints(rows, 1, make([]int32, rows)).dev, p.ints(rows, 1, []int32{tokens, 5, 1}).dev
+	var codes, folded, scores [2][]byte
+	for i, n := range []int{heads, padded} {
+		rubbish := make([]float32, rows*n*layout.IndexDim)
+		for j := range rubbish {
+			rubbish[j] = 3
+		}
+		q := p.activations(rows, heads*layout.IndexDim, append([]float32(nil), v...)).dev
+		out := p.on(p.dev, kernel.E4M3, rows, n*layout.IndexDim, rubbish)
+		w, s := p.on(p.dev, kernel.F32, rows, n, rubbish[:rows*n]), p.zeros(rows, tokens).dev
+		p.must(p.dev.IndexQuery(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a.dev, Heads: heads,
+			Padded: n, Pairing: kernel.HalfSplit, Hadamard: true, Scales: num.ScalePow2}))
+		p.must(p.dev.Scores(kernel.ScoreArgs{Out: s, Q: out, W: w, Keys: keys, Start: start, Lens: lens, Heads: n}))
+		scores[i] = p.readBytes(p.dev, s)
+		for _, x := range []struct {
+			t    kernel.Tensor
+			to   *[]byte
+			head int // columns
+		}{{out, &codes[i], layout.IndexDim}, {w, &folded[i], 1}} {
+			*x.to = p.readBytes(p.dev, x.t.Columns(0, heads*x.head))
+			for _, b := range p.readBytes(p.dev, x.t.Columns(heads*x.head, n*x.head)) {
+				if b != 0 {
+					p.Fatalf("padding of %v holds %#x", x.t, b)
+				}
+			}
+		}
+	}
+	if string(codes[0]) != string(codes[1]) || string(folded[0]) != string(folded[1]) {
+		p.Error("heads have other bits beside padding")
+	}
+	if string(scores[0]) != string(scores[1]) {
+		p.Error("scores have other bits with padded heads")
+	}
+}
+
 // nearSteps compares values rounded to FP4: all but a few, where rounding of the rotation decides, are equal, and those are one step away.
 func (p *pair) nearSteps(what string, out both) {
 	p.Helper()

@@ -34,6 +34,7 @@ func (d *Device) indexQueryRow(w *rowWork, worker, r int) {
 	for h := range a.Heads {
 		out[h] = float32(float64(weights[h]) * fold * float64(scales[h]))
 	}
+	host.ClearPadding(a, r)
 }
 
 // indexCodes writes the rotated heads of one row as the keys want them, and their scales.

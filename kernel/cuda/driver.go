@@ -127,6 +127,16 @@ type driver struct {
 	address [symbolCount]uintptr
 	version int // 1000*major + 10*minor of the CUDA the driver speaks
 	devices int
+	// answer takes the place of the library in a detached device ([OpenDetached]); nil where there is a library.
+	answer func(s symbol, args []uintptr) int
+}
+
+// invoke calls one function and returns its status.
+func (d *driver) invoke(s symbol, args []uintptr) int {
+	if d.answer != nil {
+		return d.answer(s, args)
+	}
+	return int(int32(invoke(d.address[s], args)))
 }
 
 // maxDriverArguments is the longest argument list: that of cuTensorMapEncodeTiled.
@@ -202,7 +212,7 @@ func openDriver() (*driver, error) {
 // own memory, or Go memory that the caller has pinned.
 func (d *driver) call(f *frame, s symbol, args ...uintptr) error {
 	n := copy(f.args[:], args)
-	code := int(int32(invoke(d.address[s], f.args[:n])))
+	code := d.invoke(s, f.args[:n])
 	if code == 0 {
 		return nil
 	}
@@ -215,7 +225,7 @@ func (d *driver) failure(f *frame, s symbol, code int, args []uintptr) *DriverEr
 	for sym, dst := range map[symbol]*string{cuGetErrorName: &e.Name, cuGetErrorString: &e.Text} {
 		f.out[0] = 0
 		f.args[0], f.args[1] = uintptr(code), f.slot(0)
-		if invoke(d.address[sym], f.args[:2]) == 0 && f.out[0] != 0 {
+		if d.invoke(sym, f.args[:2]) == 0 && f.out[0] != 0 {
 			*dst = cString(uintptr(f.out[0]))
 		}
 	}
@@ -243,7 +253,7 @@ func (d *Device) do(f *frame, s symbol, args ...uintptr) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	f.args[0] = d.context
-	if code := int(int32(invoke(d.driver.address[cuCtxSetCurrent], f.args[:1]))); code != 0 {
+	if code := d.driver.invoke(cuCtxSetCurrent, f.args[:1]); code != 0 {
 		return d.driver.failure(f, cuCtxSetCurrent, code, f.args[:1])
 	}
 	return d.driver.call(f, s, args...)

@@ -4,11 +4,19 @@ import (
 	"fmt"
 
 	"sparrow/kernel"
+	"sparrow/layout"
 )
 
 // Counted is the part of row r of an index tensor that counts: its leading entries, as many as lens says and the row has.
 func Counted(indices, lens kernel.Tensor, r int) []int32 {
 	return RowI32(indices, r)[:min(max(int(RowI32(lens, r)[0]), 0), indices.Cols)]
+}
+
+// ClearPadding clears the padded heads of row r of prepared indexer queries, and their weights.
+func ClearPadding(a *kernel.IndexQueryArgs, r int) {
+	out := Bytes(a.Out.Slice(r, r+1))
+	clear(out[a.Heads*layout.IndexDim*a.Out.DType.Size():])
+	clear(RowF32(a.W, r)[a.Heads:])
 }
 
 // Put writes float32 rows to chosen places. It is a copy, so every CPU device does it this way.

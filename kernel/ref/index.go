@@ -43,6 +43,7 @@ func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
 			}
 			w[h] = float32(float64(weights[h]) * fold * float64(scale))
 		}
+		host.ClearPadding(&a, t)
 	}
 	return nil
 }

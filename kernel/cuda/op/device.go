@@ -72,16 +72,22 @@ func (e *cannotRun) Error() string { return e.text }
 func (e *cannotRun) Unwrap() error { return e.cause }
 
 // Open opens a GPU with all its kernels, whether or not they suffice for a model.
-func Open(ordinal int) (_ *Device, err error) {
-	d := &Device{}
+func Open(ordinal int) (*Device, error) {
+	gpu, err := cuda.Open(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	return On(gpu)
+}
+
+// On is the operations on an open GPU, which closes with them.
+func On(gpu *cuda.Device) (_ *Device, err error) {
+	d := &Device{gpu: gpu}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if d.gpu, err = cuda.Open(ordinal); err != nil {
-		return nil, err
-	}
 	if d.kernels, err = d.gpu.LoadKernels(); err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 		r.fail("rotated part at %d, this backend takes 0 and %d", a.Offset, layout.IndexDim-layout.RopeDim)
 	}
 	args := cuda.IndexQueryArgs{Rotary: r.angles(a.Angles), Recipe: indexRecipe(a.Offset, a.Pairing, a.Hadamard, a.Scales), Queries: at(a.Q), Weights: at(a.Weights), Codes: at(a.Out), Folded: at(a.W),
-		Faults: d.faults.Ptr(), QueryStride: int64(a.Q.Stride), WeightStride: int64(a.Weights.Stride), Tokens: r.count("tokens", a.Q.Rows), Heads: r.count("heads", a.Heads), PaddedHeads: r.count("heads", a.Heads),
+		Faults: d.faults.Ptr(), QueryStride: int64(a.Q.Stride), WeightStride: int64(a.Weights.Stride), Tokens: r.count("tokens", a.Q.Rows), Heads: r.count("heads", a.Heads), PaddedHeads: r.count("padded heads", a.OutHeads()),
 		WeightScale: float32(1 / math.Sqrt(float64(a.Heads)*layout.IndexDim))}
 	if r.err != nil || a.Q.Rows == 0 {
 		return r.err

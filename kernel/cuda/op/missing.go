@@ -9,10 +9,16 @@ import (
 // missing answers the operations that have no kernel.
 type missing struct{}
 
+// ErrNoKernel is wrapped by operations that have no kernel. It wraps kernel.ErrUnsupported.
+var ErrNoKernel = fmt.Errorf("%w: no CUDA kernel", kernel.ErrUnsupported)
+
 // without is the answer of one of them.
-func without(op string) error {
-	return fmt.Errorf("%w: cuda: %s has no kernel", kernel.ErrUnsupported, op)
+type without string
+
+func (op without) Error() string {
+	return fmt.Sprintf("%v: cuda: %s has no kernel", kernel.ErrUnsupported, string(op))
 }
+func (without) Unwrap() error { return ErrNoKernel }
 
 // Missing lists the operations without a kernel.
 func Missing() []string {

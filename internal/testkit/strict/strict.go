@@ -1,0 +1,82 @@
+// Package strict is a device for tests: it refuses what the CUDA operations refuse and computes on the host.
+//
+// Every call goes through the CUDA operations themselves, on a detached device (cuda.OpenDetached): their checks of
+// types, widths, head counts, offsets, strides and pages, and those of the launchers below them, are the rules, and
+// there is no second list of them. What they accept is computed by a device in host memory, such as the reference, in
+// float32 and rounded to bfloat16, the type of the activations. Operations that have no CUDA kernel yet (op.Missing) are
+// computed without rules.
+//
+// It is imported by tests only and never registered.
+package strict
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/op"
+)
+
+// H200 is the figures of the GPU whose rules are tested.
+var H200 = cuda.Properties{
+	Name: "detached H200", Major: 9, Minor: 0, SMs: 132, L2Bytes: 50 << 20, SharedOptinBytes: 232448,
+	SharedPerSMBytes: 233472, RegistersPerSM: 65536, MaxThreadsPerBlock: 1024, MemoryBytes: 141_000_000_000,
+	ClusterLaunch: true, PagedRowsPerLaunch: 11622,
+}
+
+// Device is the strict device.
+type Device struct {
+	gpu  *op.Device
+	host kernel.Device
+	// OnRefusal is told of what is refused and decides what the operation returns: nil computes it all the same.
+	// Without it every refusal is returned.
+	OnRefusal func(refusal error) error
+	checked   map[string]int
+}
+
+// Open makes a strict device that computes with a device in host memory and closes with it.
+func Open(host kernel.Device) (*Device, error) {
+	gpu, err := op.On(cuda.OpenDetached(H200))
+	if err != nil {
+		return nil, err
+	}
+	return &Device{gpu: gpu, host: host, checked: map[string]int{}}, nil
+}
+
+// Name says which rules are kept.
+func (d *Device) Name() string { return "strict-" + op.Name }
+
+// Activation is that of the CUDA operations.
+func (d *Device) Activation() kernel.DType { return d.gpu.Activation() }
+
+// Hardware is that of the CUDA operations.
+func (d *Device) Hardware() kernel.Hardware { return d.gpu.Hardware() }
+
+// Close ends the device.
+func (d *Device) Close() error { return errors.Join(d.gpu.Close(), d.host.Close()) }
+
+// Checked is how many calls of each operation the CUDA rules have accepted, by the type of their arguments.
+func (d *Device) Checked() map[string]int { return d.checked }
+
+// run hands an operation to the CUDA operations, for their checks, and to the host's, for its results.
+func run[A any](d *Device, a A, check, compute func(A) error) error {
+	name := fmt.Sprintf("%T", a)
+	switch err := check(onGPU(a)); {
+	case err == nil:
+		d.checked[name]++
+	case errors.Is(err, op.ErrNoKernel):
+	case d.OnRefusal == nil:
+		return err
+	default:
+		if err := d.OnRefusal(err); err != nil {
+			return err
+		}
+	}
+	var w widened
+	if err := compute(w.onHost(a).(A)); err != nil {
+		return fmt.Errorf("strict: the CUDA rules accept what %s refuses: %w", d.host.Name(), err)
+	}
+	w.narrow()
+	return nil
+}

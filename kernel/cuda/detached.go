@@ -1,0 +1,46 @@
+package cuda
+
+import "unsafe"
+
+// OpenDetached makes a device without a GPU behind it. Launchers check their arguments as on a GPU of these properties;
+// memory has addresses and no contents, and what is launched or copied has no effect. It shows, where there is no GPU,
+// what a GPU would be refused.
+func OpenDetached(p Properties) *Device {
+	next := uintptr(detachedBase) // the next address or handle
+	take := func(bytes uintptr) uintptr {
+		at := next
+		next += (bytes + detachedAlign - 1) &^ (detachedAlign - 1)
+		return at
+	}
+	answer := func(s symbol, args []uintptr) int {
+		switch s {
+		case cuMemAlloc:
+			store(args[0], take(args[1]))
+		case cuStreamCreateWithPriority, cuEventCreate, cuModuleLoadDataEx, cuModuleGetFunction:
+			store(args[0], take(1))
+		case cuFuncGetAttribute:
+			// No kernel of ours uses static shared or local memory that a launcher's check depends on.
+			if args[1] == funcMaxThreads {
+				store(args[0], maxBlockThreads)
+			}
+		case cuMemGetInfo:
+			store(args[0], uintptr(p.MemoryBytes))
+			store(args[1], uintptr(p.MemoryBytes))
+		}
+		return 0
+	}
+	return &Device{driver: &driver{devices: 1, answer: answer}, context: 1, props: p}
+}
+
+const (
+	detachedBase    = 1 << 40 // beyond what a mistaken offset reaches from zero
+	detachedAlign   = 256     // of cuMemAlloc
+	maxBlockThreads = 1024
+)
+
+// store writes a result of the driver to the word of a frame whose address it was given.
+func store(address, v uintptr) {
+	// A frame lives on the heap and does not move; reading through a pointer to the variable keeps vet's misuse check
+	// meaningful elsewhere.
+	**(**uint64)(unsafe.Pointer(&address)) = uint64(v)
+}
