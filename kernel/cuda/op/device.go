@@ -19,9 +19,9 @@ type Device struct {
 	kernels *cuda.Kernels
 	stream  *cuda.Stream
 	scratch *cuda.Pool
-	faults  *cuda.Buffer // one u32 of fault bits
-	count   *cuda.Buffer // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
-	experts map[expertKey]*packedExperts
+	faults  *cuda.Buffer   // one u32 of fault bits
+	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
+	weights []*cuda.Buffer // what was prepared
 }
 
 var _ kernel.Device = (*Device)(nil)
@@ -128,8 +128,8 @@ func (d *Device) Close() error {
 		errs = append(errs, d.scratch.Close())
 	}
 	errs = append(errs, d.faults.Free(), d.count.Free())
-	for _, p := range d.experts {
-		errs = append(errs, p.memory.Free())
+	for _, b := range d.weights {
+		errs = append(errs, b.Free())
 	}
 	if d.kernels != nil {
 		errs = append(errs, d.kernels.Close())

@@ -2,30 +2,103 @@ package op
 
 import (
 	"errors"
+	"fmt"
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
 
-// packedExperts are the experts of a layer in the order in which the kernels read them.
-type packedExperts struct {
+// experts are the experts of a layer in the order in which the kernels read them.
+type experts struct {
 	shape  cuda.ExpertShape
-	memory *cuda.Buffer
 	at     cuda.PackedExperts
+	scales num.ScaleMode // of quantised rows
 }
 
-// expertKey names a layer's experts by their first matrix.
-type expertKey struct {
-	buf kernel.Buffer
-	off int64
+func (x *experts) Count() int  { return int(x.shape.Experts) }
+func (x *experts) Hidden() int { return int(x.shape.Hidden) }
+func (x *experts) Inner() int  { return int(x.shape.Inner) }
+
+// PrepareExperts packs the matrices of experts: all as e4m3 where all are in blocks of 128 x 128, else all as bf16.
+func (d *Device) PrepareExperts(w kernel.ExpertWeights) (_ kernel.Experts, err error) {
+	if err := w.Check(); err != nil {
+		return nil, err
+	}
+	r := require{op: "prepare experts"}
+	x := &experts{scales: num.ScaleF32, shape: cuda.ExpertShape{Experts: r.count("experts", len(w.Gate)), Hidden: r.count("columns", w.Gate[0].In()),
+		Inner: r.count("inner columns", w.Gate[0].Out())}}
+	if w.Gate[0].Pow2Rows {
+		x.scales = num.ScalePow2
+	}
+	if s := x.shape; len(w.Gate) > cuda.MaxExperts || s.Hidden%productSide != 0 || s.Inner%productSide != 0 {
+		r.fail("%d experts of %d x %d, this backend takes up to %d of multiples of %d", s.Experts, s.Inner, s.Hidden, cuda.MaxExperts, productSide)
+	}
+	for e := range w.Gate {
+		for _, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
+			r.weight(m)
+			x.shape.BF16 = x.shape.BF16 || !blocked(m)
+		}
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	gateUp, gateUpScales, down, downScales := x.shape.PackedBytes()
+	n := int64(x.shape.Experts)
+	base, err := d.place(nil, n*(gateUp+down+gateUpScales+downScales)+16)
+	if err != nil {
+		return nil, err
+	}
+	x.at = cuda.PackedExperts{GateUp: base, Down: base.Add(n * gateUp), GateUpScales: base.Add(n * (gateUp + down)),
+		DownScales: base.Add(n * (gateUp + down + gateUpScales))}
+	return x, d.pack(x, &w)
 }
 
-// Experts runs the chosen experts. Their weights are packed on the first call, or before by PackExperts: the packed copy stays until the device is
-// closed or DropExperts is called, and from then on the matrices themselves are not read.
+// pack brings each expert to device memory and from there to its place. The stream orders the uses of that memory.
+func (d *Device) pack(x *experts, w *kernel.ExpertWeights) (err error) {
+	side := int64(x.shape.Hidden) * int64(x.shape.Inner) * 2 // of a matrix, at most
+	blocks := 4 * int64((x.shape.Hidden+blockSide-1)/blockSide) * int64((x.shape.Inner+blockSide-1)/blockSide)
+	each := (side + blocks + 255) / 256 * 256
+	staged, err := d.gpu.Alloc(3 * each)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, staged.Free()) }() // waits for the copies
+	for e := range w.Gate {
+		var to [3]cuda.Matrix
+		for i, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
+			if to[i], err = d.stage(m, x.shape.BF16, staged.Ptr().Add(int64(i)*each), side); err != nil {
+				return fmt.Errorf("expert %d: %w", e, err)
+			}
+		}
+		if err := d.kernels.PackExpert(d.stream, x.shape, int32(e), to[0], to[1], to[2], x.at); err != nil {
+			return fmt.Errorf("expert %d: %w", e, err)
+		}
+	}
+	return nil
+}
+
+// stage copies a weight to device memory, its scales at an offset behind its values.
+func (d *Device) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64) (cuda.Matrix, error) {
+	m := cuda.Matrix{Data: to, Stride: int64(w.In())}
+	if asBF16 {
+		return m, d.stream.CopyToDevice(to, bf16(w))
+	}
+	m.Scales, m.ScaleStride = to.Add(scalesAt), int64(w.Scale.Cols)
+	if err := d.stream.CopyToDevice(to, rowBytes(w.Data)); err != nil {
+		return m, err
+	}
+	return m, d.stream.CopyToDevice(m.Scales, rowBytes(w.Scale))
+}
+
+// Experts runs the chosen experts.
 func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if err := a.Check(); err != nil {
 		return err
+	}
+	p, ok := a.Experts.(*experts)
+	if !ok {
+		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
 	}
 	r := require{op: "experts"}
 	r.dtype("x", a.X, kernel.BF16)
@@ -35,13 +108,9 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if r.err != nil || a.X.Rows == 0 || a.IDs.Cols == 0 {
 		return r.err
 	}
-	p, err := d.expertsOf(a.Gate, a.Up, a.Down)
-	if err != nil {
-		return err
-	}
 	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights), Faults: d.faults.Ptr(), XStride: stride(a.X),
 		OutStride: stride(a.Out), IDStride: stride(a.IDs), WeightStride: stride(a.Weights), Rows: r.count("rows", a.X.Rows), Top: r.count("choices", a.IDs.Cols),
-		Limit: a.Limit, Scales: num.ScalePow2}
+		Limit: a.Limit, Scales: p.scales}
 	if r.err != nil {
 		return r.err
 	}
@@ -53,78 +122,4 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		}
 		return d.kernels.RunExperts(d.stream, p.shape, &args)
 	})
-}
-
-// PackExperts packs a layer's experts ahead of the first call of Experts with the same matrices, which may then be freed.
-func (d *Device) PackExperts(gate, up, down []kernel.Weight) error {
-	_, err := d.expertsOf(gate, up, down)
-	return err
-}
-
-// DropExperts frees the packed copy of a layer's experts. It waits for work that uses it.
-func (d *Device) DropExperts(gate []kernel.Weight) error {
-	key := expertKey{gate[0].Data.Buf, gate[0].Data.Off}
-	p := d.experts[key]
-	if p == nil {
-		return nil
-	}
-	delete(d.experts, key)
-	return p.memory.Free()
-}
-
-// expertsOf finds or makes the packed copy.
-func (d *Device) expertsOf(gate, up, down []kernel.Weight) (*packedExperts, error) {
-	key := expertKey{gate[0].Data.Buf, gate[0].Data.Off}
-	if p := d.experts[key]; p != nil {
-		return p, nil
-	}
-	r := require{op: "experts"}
-	kind := gate[0].Data.DType
-	if kind != kernel.E4M3 && kind != kernel.BF16 {
-		r.fail("weights of type %v, this backend takes e4m3 and bf16", kind)
-	}
-	shape := cuda.ExpertShape{Experts: r.count("experts", len(gate)), Hidden: r.count("columns", gate[0].In()), Inner: r.count("inner columns", gate[0].Out()), BF16: kind == kernel.BF16}
-	if len(gate) > cuda.MaxExperts || shape.Hidden%16 != 0 || shape.Inner%16 != 0 {
-		r.fail("%d experts of %d x %d, this backend takes up to %d of multiples of 16", len(gate), shape.Inner, shape.Hidden, cuda.MaxExperts)
-	}
-	for e := range gate {
-		for _, w := range []kernel.Weight{gate[e], up[e], down[e]} {
-			r.dtype("a weight", w.Data, kind)
-			r.aligned("a weight", w.Data, 16)
-			if kind == kernel.E4M3 && (w.BlockRows != 128 || w.BlockCols != 128) {
-				r.fail("weights with scales for %d x %d, this backend takes 128 x 128", w.BlockRows, w.BlockCols)
-			}
-		}
-	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	gateUp, gateUpScales, downs, downScales := shape.PackedBytes()
-	n := int64(shape.Experts)
-	memory, err := d.gpu.Alloc(n*(gateUp+downs+gateUpScales+downScales) + 16)
-	if err != nil {
-		return nil, err
-	}
-	base := memory.Ptr()
-	p := &packedExperts{shape: shape, memory: memory, at: cuda.PackedExperts{GateUp: base, Down: base.Add(n * gateUp), GateUpScales: base.Add(n * (gateUp + downs)),
-		DownScales: base.Add(n * (gateUp + downs + gateUpScales))}}
-	for e := range gate {
-		if err := d.kernels.PackExpert(d.stream, shape, int32(e), matrix(gate[e]), matrix(up[e]), matrix(down[e]), p.at); err != nil {
-			return nil, errors.Join(err, memory.Free())
-		}
-	}
-	if d.experts == nil {
-		d.experts = map[expertKey]*packedExperts{}
-	}
-	d.experts[key] = p
-	return p, nil
-}
-
-// matrix is a weight as kernels see it.
-func matrix(w kernel.Weight) cuda.Matrix {
-	m := cuda.Matrix{Data: at(w.Data), Stride: stride(w.Data)}
-	if w.Scale.Given() {
-		m.Scales, m.ScaleStride = at(w.Scale), stride(w.Scale)
-	}
-	return m
 }

@@ -127,7 +127,7 @@ func (d *Device) counting(n int) (cuda.Ptr, error) {
 	if d.count != nil && d.count.Len() >= int64(4*n) {
 		return d.count.Ptr(), nil
 	}
-	n = max(2*n, 4096)
+	n = max(2*n, 16384) // most steps have fewer rows
 	b, err := d.gpu.Alloc(int64(4 * n))
 	if err != nil {
 		return 0, err

@@ -24,7 +24,12 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	return d.pick("embed", a.Out, a.Table, a.IDs)
+	w, err := own("embed", a.Table)
+	if err != nil {
+		return err
+	}
+	r := require{op: "embed"}
+	return d.pick(&r, cuda.PickArgs{Table: w.data, TableStride: int64(w.in), TableRows: r.count("table rows", w.out), TableType: cuda.ElementBF16}, a.Out, a.IDs)
 }
 
 // Take picks rows. A row outside the tensor raises a fault.
@@ -32,14 +37,13 @@ func (d *Device) Take(a kernel.TakeArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	return d.pick("take", a.Out, a.X, a.Rows)
+	r := require{op: "take"}
+	return d.pick(&r, cuda.PickArgs{Table: at(a.X), TableStride: stride(a.X), TableRows: r.count("table rows", a.X.Rows), TableType: r.element("x", a.X)}, a.Out, a.Rows)
 }
 
-func (d *Device) pick(op string, out, table, ids kernel.Tensor) error {
-	r := require{op: op}
-	args := cuda.PickArgs{Table: at(table), IDs: at(ids), Out: at(out), Faults: d.faults.Ptr(), TableStride: stride(table), IDStride: stride(ids), OutStride: stride(out),
-		Rows: r.count("rows", out.Rows), Columns: r.count("columns", out.Cols), TableRows: r.count("table rows", table.Rows),
-		TableType: r.element("table", table), OutType: r.element("out", out)}
+func (d *Device) pick(r *require, args cuda.PickArgs, out, ids kernel.Tensor) error {
+	args.IDs, args.Out, args.Faults, args.IDStride, args.OutStride = at(ids), at(out), d.faults.Ptr(), stride(ids), stride(out)
+	args.Rows, args.Columns, args.OutType = r.count("rows", out.Rows), r.count("columns", out.Cols), r.element("out", out)
 	if r.err != nil || out.Rows == 0 || out.Cols == 0 {
 		return r.err
 	}
