@@ -98,26 +98,28 @@ func (w *builder) sizeScores(s *Segment) {
 	case cfg.Catalog == CatalogSparrow:
 		width = longest
 	}
-	s.Indexer.ScoreWidth = max(1, cfg.Model.IndexKeys(width))
-	s.Indexer.RowsPerChunk = s.KernelRows
-	if s.NextN == 0 {
-		s.Indexer.RowsPerChunk = w.chunkRows(s, s.KernelRows, s.Indexer.ScoreWidth)
-	}
+	keys := max(1, cfg.Model.IndexKeys(width))
+	s.Indexer.ScoreWidth = keys
 	if cfg.Catalog == CatalogSparrow && cfg.Hardware.Arch.CUDA() {
 		// The kernel that selects reads scores sixteen bytes at a time, from the start of each row on.
 		s.Indexer.ScoreWidth = (s.Indexer.ScoreWidth + 3) &^ 3
+	}
+	s.Indexer.RowsPerChunk = s.KernelRows
+	if s.NextN == 0 {
+		s.Indexer.RowsPerChunk = w.chunkRows(s, s.KernelRows, keys)
 	}
 }
 
 // smallScores is the matrix below which memory is not asked about.
 const smallScores = 8_000_000
 
-// chunkRows is the number of rows whose scores fit the budget.
-func (w *builder) chunkRows(s *Segment, rows, width int) int {
-	elements := int64(rows) * int64(width)
-	if elements < smallScores {
+// chunkRows is the number of rows whose scores fit the budget. Whether they are few is a matter of keys, not of padding.
+func (w *builder) chunkRows(s *Segment, rows, keys int) int {
+	if int64(rows)*int64(keys) < smallScores {
 		return rows
 	}
+	width := s.Indexer.ScoreWidth
+	elements := int64(rows) * int64(width)
 	budget := w.scoreBudget()
 	if 4*elements <= budget {
 		return rows

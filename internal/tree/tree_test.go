@@ -36,6 +36,7 @@ var order = []string{
 	"model/nn",
 	"model",
 	"model/config",
+	"attn/mla attn/dual",
 	"attn",
 	"sample",
 	"plan/explain",
