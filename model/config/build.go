@@ -64,6 +64,7 @@ func (b *builder) build() *DSA {
 		MaxPositions: b.positive("max_position_embeddings", r.MaxPositions),
 		TiedHead:     r.Tied,
 		NextN:        or(r.NextN, 0),
+		Pow2Rows:     r.Quantization.pow2Rows(),
 		BOS:          r.BOS,
 		EOS:          r.EOS,
 		Pad:          r.Pad,

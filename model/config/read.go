@@ -62,7 +62,17 @@ type rawModel struct {
 	BOS           *int     `json:"bos_token_id"`
 	EOS           idList   `json:"eos_token_id"`
 	Pad           *int     `json:"pad_token_id"`
+
+	Quantization rawQuantization `json:"quantization_config"`
 }
+
+// rawQuantization is what quantization_config says that the tensors themselves do not.
+type rawQuantization struct {
+	ScaleFormat string `json:"scale_fmt"`
+}
+
+// pow2Rows reports whether FP8 weights were made for rows whose scales are powers of two.
+func (q rawQuantization) pow2Rows() bool { return q.ScaleFormat == "ue8m0" }
 
 // raw is config.json as released DSA models spell it.
 type raw struct {
@@ -238,6 +248,8 @@ func wanted(t reflect.Type) string {
 		return "a list of words"
 	case reflect.Map:
 		return "an object of whole numbers"
+	case reflect.Struct:
+		return "an object"
 	}
 	return "a word"
 }

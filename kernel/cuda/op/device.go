@@ -2,8 +2,6 @@ package op
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
@@ -24,54 +22,21 @@ type Device struct {
 	weights []*cuda.Buffer // what was prepared
 }
 
-var _ kernel.Device = (*Device)(nil)
+var (
+	_ kernel.Device  = (*Device)(nil)
+	_ kernel.Partial = (*Device)(nil)
+)
 
-// Backends lists the implementation for a registry. It is not available while operations are missing.
+// Backends lists the implementation for a registry. It has the operations of the DSA families: a device is a [kernel.Partial].
 func Backends() []kernel.Backend {
 	return []kernel.Backend{{
 		Name: Name, Hardware: "sm90", Summary: "CUDA kernels for Hopper GPUs",
-		Available: complete,
-		Open: func(o kernel.Options) (kernel.Device, error) {
-			if err := complete(); err != nil {
-				return nil, err
-			}
-			return Open(o.Ordinal)
-		},
+		Available: cuda.Available,
+		Open:      func(o kernel.Options) (kernel.Device, error) { return Open(o.Ordinal) },
 	}}
 }
 
-// complete says why no model can run here: first what is missing anywhere, which no driver would change, then what is wrong with this machine.
-func complete() error { return incomplete(cuda.Available(), Missing()) }
-
-func incomplete(here error, missing []string) error {
-	if len(missing) == 0 {
-		return here
-	}
-	e := &cannotRun{cause: here}
-	e.text = fmt.Sprintf("no whole model runs on a GPU yet: run with --kernels cpu, or measure what there is with 'sparrow bench kernels --device cuda' (without a CUDA kernel: %s)",
-		strings.Join(missing, ", "))
-	var known *cuda.Unavailable
-	switch {
-	case here == nil:
-		e.cause = kernel.ErrUnavailable
-	case errors.As(here, &known):
-		e.text += "; and here " + known.Reason
-	default:
-		e.text += "; and here " + here.Error()
-	}
-	return e
-}
-
-// cannotRun is an ErrUnavailable in its own words: who asks has named the implementation.
-type cannotRun struct {
-	text  string
-	cause error
-}
-
-func (e *cannotRun) Error() string { return e.text }
-func (e *cannotRun) Unwrap() error { return e.cause }
-
-// Open opens a GPU with all its kernels, whether or not they suffice for a model.
+// Open opens a GPU with all its kernels.
 func Open(ordinal int) (*Device, error) {
 	gpu, err := cuda.Open(ordinal)
 	if err != nil {
@@ -106,6 +71,9 @@ func (d *Device) Name() string { return Name }
 
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
+
+// Missing lists the operations without a kernel. Only DeepSeek-V4 asks for them.
+func (d *Device) Missing() []string { return Missing() }
 
 // Hardware is what the driver says of the device.
 func (d *Device) Hardware() kernel.Hardware {
