@@ -8,6 +8,7 @@ import (
 	"math"
 	"testing"
 
+	"sparrow/internal/num"
 	"sparrow/kernel"
 )
 
@@ -18,8 +19,9 @@ func TestGPUPickedRows(t *testing.T) {
 		rows := b.ints(4, 1, []int32{8, 0, 8, 3})
 		b.must(b.ref.Take(kernel.TakeArgs{Out: out.ref, X: x.ref, Rows: rows.ref}), b.gpu.Take(kernel.TakeArgs{Out: out.gpu, X: x.gpu, Rows: rows.gpu}))
 		b.near(fmt.Sprintf("take %d columns", cols), out, 0)
-		wide := b.normal(9, cols)
-		b.must(b.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: wide.ref, IDs: rows.ref}), b.gpu.Embed(kernel.EmbedArgs{Out: out.gpu, Table: wide.gpu, IDs: rows.gpu}))
+		table := b.weight(kernel.F32, 9, cols)
+		onRef, onGPU := b.prepared(table, kernel.LookedUp)
+		b.must(b.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: onRef, IDs: rows.ref}), b.gpu.Embed(kernel.EmbedArgs{Out: out.gpu, Table: onGPU, IDs: rows.gpu}))
 		b.near(fmt.Sprintf("embed f32, %d columns", cols), out, 1./256)
 	}
 	x, out := b.random(9, 40), b.random(1, 40)
@@ -100,46 +102,19 @@ func TestGPUNormOfARowAlone(t *testing.T) {
 	}
 }
 
-// expertWeights are random experts on both sides, the reference with the values that the device holds.
-func (b *bench) expertWeights(kind kernel.DType, experts, hidden, inner int) (onRef, onGPU kernel.ExpertArgs) {
-	weight := func(rows, cols int) (r, g kernel.Weight) {
-		if kind == kernel.BF16 {
-			x := b.random(rows, cols)
-			return kernel.Weight{Data: x.ref}, kernel.Weight{Data: x.gpu}
-		}
-		codes := make([]byte, rows*cols)
-		for i := range codes {
-			codes[i] = byte(b.rng.IntN(2)<<7 | b.rng.IntN(0x60))
-		}
-		n, m := (rows+127)/128, (cols+127)/128
-		scales := b.floats(n, m, func() []float32 {
-			v := make([]float32, n*m)
-			for i := range v {
-				v[i] = 0.01 * (1 + b.rng.Float32())
-			}
-			return v
-		}())
-		r = kernel.Weight{Data: b.place(b.ref, kernel.E4M3, rows, cols, codes), Scale: scales.ref, BlockRows: 128, BlockCols: 128}
-		g = kernel.Weight{Data: b.place(b.gpu, kernel.E4M3, rows, cols, codes), Scale: scales.gpu, BlockRows: 128, BlockCols: 128}
-		return r, g
-	}
-	for range experts {
-		for _, m := range []struct {
-			r, g       *[]kernel.Weight
-			rows, cols int
-		}{{&onRef.Gate, &onGPU.Gate, inner, hidden}, {&onRef.Up, &onGPU.Up, inner, hidden}, {&onRef.Down, &onGPU.Down, hidden, inner}} {
-			r, g := weight(m.rows, m.cols)
-			*m.r, *m.g = append(*m.r, r), append(*m.g, g)
-		}
-	}
-	return onRef, onGPU
-}
-
 func TestGPUExperts(t *testing.T) {
 	b := onGPU(t)
-	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3} {
+	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.E4M3} {
 		const experts, hidden, inner, top = 6, 272, 144, 3
-		onRef, onGPU := b.expertWeights(kind, experts, hidden, inner)
+		var w kernel.ExpertWeights
+		for range experts {
+			w.Gate, w.Up = append(w.Gate, b.weight(kind, inner, hidden)), append(w.Up, b.weight(kind, inner, hidden))
+			w.Down = append(w.Down, b.weight(kind, hidden, inner))
+		}
+		onRef, err := b.ref.PrepareExperts(w)
+		b.must(err)
+		onGPU, err := b.gpu.PrepareExperts(w)
+		b.must(err)
 		for _, rows := range []int{1, 9, 70} {
 			choice := make([]int32, 0, rows*top)
 			for range rows {
@@ -148,9 +123,8 @@ func TestGPUExperts(t *testing.T) {
 				}
 			}
 			x, out, ids, w := b.random(rows, hidden), b.random(rows, hidden), b.ints(rows, top, choice), b.normal(rows, top)
-			onRef.Out, onRef.X, onRef.IDs, onRef.Weights = out.ref, x.ref, ids.ref, w.ref
-			onGPU.Out, onGPU.X, onGPU.IDs, onGPU.Weights = out.gpu, x.gpu, ids.gpu, w.gpu
-			b.must(b.ref.Experts(onRef), b.gpu.Experts(onGPU))
+			b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref, Experts: onRef}),
+				b.gpu.Experts(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: ids.gpu, Weights: w.gpu, Experts: onGPU}))
 			// Activations of e4m3 experts are quantised: 3 % of their size at each of two places.
 			tol := 0.01
 			if kind == kernel.E4M3 {
@@ -164,15 +138,29 @@ func TestGPUExperts(t *testing.T) {
 // close compares tensors by the norm of their difference.
 func (b *bench) close(what string, x both, tol float64) {
 	b.Helper()
-	want, got := b.bytes(b.ref, x.ref), b.bytes(b.gpu, x.gpu)
+	want, got := b.values(b.ref, x.ref), b.values(b.gpu, x.gpu)
 	var off, size float64
-	for i := range len(want) / 4 {
-		w := float64(math.Float32frombits(binary.LittleEndian.Uint32(want[4*i:])))
-		g := float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(got[2*i:])) << 16))
-		off += (w - g) * (w - g)
-		size += w * w
+	for i := range want {
+		off += (want[i] - got[i]) * (want[i] - got[i])
+		size += want[i] * want[i]
 	}
 	if !(math.Sqrt(off) <= tol*math.Sqrt(size)) {
 		b.Errorf("%s: off by %.4f of its norm", what, math.Sqrt(off/size))
 	}
+}
+
+// values are the elements of a tensor of floats.
+func (b *bench) values(d kernel.Device, t kernel.Tensor) []float64 {
+	b.Helper()
+	raw, out := b.bytes(d, t), make([]float64, 0, t.Rows*t.Cols)
+	for r := range t.Rows {
+		for c := range t.Cols {
+			if at := r*t.Stride + c; t.DType == kernel.BF16 {
+				out = append(out, float64(num.FromBF16(binary.LittleEndian.Uint16(raw[2*at:]))))
+			} else {
+				out = append(out, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*at:]))))
+			}
+		}
+	}
+	return out
 }
