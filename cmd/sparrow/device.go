@@ -17,5 +17,5 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 
 // addKernels adds --kernels alone, for a command that takes the rest of a device as it is.
 func addKernels(f *pflag.FlagSet, kernels *string) {
-	f.StringVar(kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), ref, or a name from 'sparrow version'")
+	f.StringVar(kernels, "kernels", "cpu", "kernels to run: cpu (best of this machine), cuda (a Hopper GPU), ref, or a name from 'sparrow version'")
 }
