@@ -14,8 +14,9 @@ import (
 	"sparrow/internal/testmodel"
 )
 
-// Invariants of this file: a request ends with its context, its deadline or Close, with FinishCancelled for every choice that had not
-// ended, and leaves no goroutine behind. What happens inside the engine is tested in package engine.
+// Invariants of this file: a request ends with its context, its deadline or Close, with FinishCancelled for every
+// choice that had not ended, and leaves no goroutine behind. What happens inside the engine is tested in package
+// engine.
 
 func TestCancelledRequestsLeakNothing(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
@@ -38,15 +39,17 @@ func TestCancelledRequestsLeakNothing(t *testing.T) {
 	}
 	checkEmpty(t, e)
 	st := e.Stats()
-	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted, st.Steps, st.Preempted)
+	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted,
+		st.Steps, st.Preempted)
 	if n := accepted.Load(); st.Requests != n || n < 180 || st.Aborted < 100 || st.Failed != 0 {
-		t.Errorf("%d requests, %d aborted, %d failed; want %d, most of them aborted, none failed", st.Requests, st.Aborted, st.Failed, n)
+		t.Errorf("%d requests, %d aborted, %d failed; want %d, most of them aborted, none failed", st.Requests,
+			st.Aborted, st.Failed, n)
 	}
 	settled(t, goroutines)
 }
 
-// giveUp starts a request and abandons it in one of several ways after a few events or a moment. It reports whether the request was accepted: its
-// deadline may come before.
+// giveUp starts a request and abandons it in one of several ways after a few events or a moment. It reports whether the
+// request was accepted: its deadline may come before.
 func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) (accepted bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -55,7 +58,8 @@ func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) (accepted bool) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(5000))*time.Microsecond)
 		defer cancel()
 	}
-	r := Request{Tokens: tokens(i%9, 1+random.IntN(50)), Sampling: seeded(int64(i)), MaxTokens: 1 + random.IntN(24), IgnoreEOS: true}
+	r := Request{Tokens: tokens(i%9, 1+random.IntN(50)), Sampling: seeded(int64(i)), MaxTokens: 1 + random.IntN(24),
+		IgnoreEOS: true}
 	r.Sampling.N = 1 + random.IntN(2)
 	s, err := e.Stream(ctx, r)
 	if err != nil {
@@ -119,10 +123,12 @@ func TestGenerateReturnsTheCauseOfACancellation(t *testing.T) {
 	}
 	short, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer stop()
-	if _, err := e.Generate(short, Request{Tokens: tokens(2, 10), Sampling: greedy(), MaxTokens: 8000, IgnoreEOS: true}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := e.Generate(short, Request{Tokens: tokens(2, 10), Sampling: greedy(), MaxTokens: 8000,
+		IgnoreEOS: true}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after the deadline: error %v", err)
 	}
-	if _, err := e.Generate(short, Request{Tokens: tokens(2, 10), Sampling: greedy()}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := e.Generate(short, Request{Tokens: tokens(2, 10), Sampling: greedy()}); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("a request that comes after its deadline: error %v", err)
 	}
 }

@@ -20,14 +20,14 @@ type Config struct {
 	Kernels string
 	Workers int // CPU threads; 0 means one for each core
 	Device  int // ordinal of the GPU, where the kernels are for GPUs
-	// Pack copies the weights at load to memory that is fast to read: on huge pages, on cache lines, spread over memory nodes. It takes as much
-	// memory as the weights do, and changes no answer.
+	// Pack copies the weights at load to memory that is fast to read: on huge pages, on cache lines, spread over memory
+	// nodes. It takes as much memory as the weights do, and changes no answer.
 	Pack bool
 	// Policy is what the user asked about attention and the cache.
 	Policy plan.Policy
 
-	// Draft says whether tokens are drafted with the model's NextN layer and verified several at a time, which changes no answer. The zero value
-	// drafts what pays where the checkpoint has the layer.
+	// Draft is whether tokens are drafted with the model's NextN layer and verified several at a time, which changes
+	// no answer. The zero value drafts what pays where the checkpoint has the layer.
 	Draft spec.Setting
 
 	// CacheTokens is the size of the cache; 0 sizes it by memory. One that the machine cannot hold is refused.
@@ -36,7 +36,8 @@ type Config struct {
 	ContextTokens int
 	// StepTokens bounds the new tokens of one step; 0 means 512.
 	StepTokens int
-	// MaxRunning bounds the sequences in a batch; 0 means 64, and never more than StepTokens run, so that each gets a token in every step.
+	// MaxRunning bounds the sequences in a batch; 0 means 64, and never more than StepTokens run, so that each gets a
+	// token in every step.
 	MaxRunning int
 	// MaxQueue bounds the sequences that wait; 0 means 1024.
 	MaxQueue int
@@ -47,13 +48,14 @@ type Config struct {
 
 	// ChatFormat forces a chat format by name; empty detects it.
 	ChatFormat string
-	// Log receives what the engine says; nil is silent.
+	// Log receives the engine's messages; nil discards them.
 	Log *slog.Logger
-	// OnLoad is told of progress while weights load.
+	// OnLoad is called as weights load, with how many tensors are done.
 	OnLoad func(done, total int)
 }
 
-// Bounds of Config. They keep sums of sizes within an integer and threads within what a system starts; the cache is bounded by memory.
+// Bounds of Config. They keep sums of sizes within an integer and threads within what a system starts; the cache is
+// bounded by memory.
 const (
 	// MaxWorkers is the most CPU threads.
 	MaxWorkers = 4096
@@ -67,8 +69,9 @@ func (c *Config) Validate() error {
 	for _, f := range []struct {
 		name    string
 		v, most int
-	}{{"CacheTokens", c.CacheTokens, math.MaxInt}, {"ContextTokens", c.ContextTokens, MaxCount}, {"StepTokens", c.StepTokens, MaxCount},
-		{"MaxRunning", c.MaxRunning, MaxCount}, {"MaxQueue", c.MaxQueue, MaxCount}, {"Workers", c.Workers, MaxWorkers},
+	}{{"CacheTokens", c.CacheTokens, math.MaxInt}, {"ContextTokens", c.ContextTokens, MaxCount},
+		{"StepTokens", c.StepTokens, MaxCount}, {"MaxRunning", c.MaxRunning, MaxCount},
+		{"MaxQueue", c.MaxQueue, MaxCount}, {"Workers", c.Workers, MaxWorkers},
 		{"Device", c.Device, MaxCount}, {"PlanHistory", c.PlanHistory, MaxCount}} {
 		switch {
 		case f.v < 0:
@@ -78,10 +81,12 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {
-		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted", c.Policy.Speculation))
+		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",
+			c.Policy.Speculation))
 	}
 	if c.Policy.Catalog != plan.CatalogSparrow {
-		errs = append(errs, fmt.Errorf("the %v catalogue explains other engines' kernels and cannot run; use the sparrow catalogue", c.Policy.Catalog))
+		errs = append(errs, fmt.Errorf("the %v catalogue explains other engines' kernels and cannot run; "+
+			"use the sparrow catalogue", c.Policy.Catalog))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("sparrow: config: %w", errors.Join(errs...))

@@ -18,12 +18,14 @@ func drafts(t *testing.T, n int) spec.Setting {
 	return s
 }
 
-// The first draft of a prompt whose pages come from the cache is as good as that of the prompt computed whole: the drafting layer's rows lie in the
-// same pages.
+// The first draft of a prompt whose pages come from the cache is as good as that of the prompt computed whole: the
+// drafting layer's rows lie in the same pages.
 func TestReusedPagesHoldDraftRows(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{Draft: drafts(t, 1)})
-	question := ask("Leo starts with 40 photos. Leo throws away 13 photos. Leo wins 9 photos in a game. Leo collects another 4 photos. Leo wins 2 photos in a game. " +
-		"Leo throws away 3 photos. How many photos does Leo have now?")
+	question := ask("Leo starts with 40 photos. Leo throws away 13 photos. Leo wins 9 photos in a game. " +
+		"Leo collects another 4 photos. Leo wins 2 photos in a game. Leo throws away 3 photos. " +
+		"How many photos does Leo have now?")
 	var shares []DraftCount
 	for range 2 {
 		before := e.Stats().Drafts[0]
@@ -41,6 +43,7 @@ func TestReusedPagesHoldDraftRows(t *testing.T) {
 
 // Every kind of row of a drafting engine is counted under its name.
 func TestDraftRowsAreCounted(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{Draft: drafts(t, 2)})
 	out := generate(t, e, Request{Chat: ask("Goodbye"), Sampling: greedy(), Trace: true})
 	rows := map[plan.RowKind]int64{}
@@ -51,28 +54,33 @@ func TestDraftRowsAreCounted(t *testing.T) {
 		t.Errorf("rows %v", rows)
 	}
 	u := out.Usage
-	if st := e.Stats(); st.Drafted != int64(u.DraftedTokens) || st.Accepted != int64(u.AcceptedTokens) || u.AcceptedTokens == 0 || u.AcceptedTokens > u.DraftedTokens {
+	if st := e.Stats(); st.Drafted != int64(u.DraftedTokens) || st.Accepted != int64(u.AcceptedTokens) ||
+		u.AcceptedTokens == 0 || u.AcceptedTokens > u.DraftedTokens {
 		t.Errorf("usage %+v, counted %d drafted and %d accepted", u, st.Drafted, st.Accepted)
 	}
 	kinds := map[plan.Mode]bool{}
 	for _, p := range out.Trace.Plans {
 		kinds[p.Plan.Mode] = true
 	}
-	if want := map[plan.Mode]bool{plan.ModeExtend: true, plan.ModeVerify: true}; !maps.Equal(kinds, want) && !kinds[plan.ModeVerify] {
+	if want := map[plan.Mode]bool{plan.ModeExtend: true, plan.ModeVerify: true}; !maps.Equal(kinds, want) &&
+		!kinds[plan.ModeVerify] {
 		t.Errorf("the trace shows %v", kinds)
 	}
 }
 
 // One sequence decodes the built-in model's answers: plain, and with drafts.
 func BenchmarkDecodeAlone(b *testing.B) {
-	for _, s := range []spec.Setting{spec.Off(), must(spec.Fixed(1)), must(spec.Fixed(2)), must(spec.Fixed(4)), spec.Auto()} {
+	for _, s := range []spec.Setting{spec.Off(), must(spec.Fixed(1)), must(spec.Fixed(2)), must(spec.Fixed(4)),
+		spec.Auto()} {
 		b.Run(fmt.Sprint("draft ", s), func(b *testing.B) {
 			e, err := Open(b.Context(), Config{Draft: s})
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer e.Close(b.Context())
-			question := Request{Chat: ask("Leo starts with 40 photos. Leo throws away 13 photos. Leo wins 9 photos in a game. How many photos does Leo have now?"), Sampling: greedy(), Trace: true}
+			question := Request{Sampling: greedy(), Trace: true,
+				Chat: ask("Leo starts with 40 photos. Leo throws away " +
+					"13 photos. Leo wins 9 photos in a game. How many photos does Leo have now?")}
 			tokens, seconds := 0, 0.0
 			for b.Loop() {
 				out, err := e.Generate(b.Context(), question)

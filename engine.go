@@ -14,8 +14,8 @@ import (
 	"sparrow/tokenizer"
 )
 
-// Engine serves one model. Its methods may be called from any goroutine. It turns text into tokens and back; generating is the work of
-// its core, whose loop is the only user of the model.
+// Engine serves one model. Its methods may be called from any goroutine. It turns text into tokens and back; generating
+// is the work of its core, whose loop is the only user of the model.
 type Engine struct {
 	cfg     Config
 	info    Info
@@ -41,8 +41,9 @@ func (e *Engine) Stats() Stats { return e.core.Stats() }
 // Plans lists recent forward passes, oldest first.
 func (e *Engine) Plans() []PlanRecord { return e.core.Plans() }
 
-// Close stops the engine: no request is accepted any more, those in flight run to their end. When ctx ends first they fail with
-// ErrClosed. Every call returns once the engine is stopped and its memory is given back, with the error of that.
+// Close stops the engine: no request is accepted any more, those in flight run to their end. When ctx ends first they
+// fail with ErrClosed. Every call returns once the engine is stopped and its memory is given back, with the error of
+// that.
 func (e *Engine) Close(ctx context.Context) error {
 	e.core.Close(ctx)
 	e.once.Do(func() { e.closeErr = errors.Join(e.dev.Close(), e.source.Close()) })

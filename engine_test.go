@@ -12,8 +12,10 @@ func ask(text string) *chat.Request {
 }
 
 func TestBuiltInModelSolvesAWordProblem(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
-	r := generate(t, e, Request{Sampling: greedy(), Chat: ask("A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?")})
+	r := generate(t, e, Request{Sampling: greedy(),
+		Chat: ask(garden)})
 	a := r.Choices[0]
 	if !strings.HasSuffix(a.Message.Content, "#### 46") || a.Finish != FinishStop {
 		t.Errorf("got %q, finish %q", a.Message.Content, a.Finish)

@@ -12,11 +12,12 @@ var ErrClosed = engine.ErrClosed
 // ErrQueueFull means that as many sequences wait as the configuration allows; try again later.
 var ErrQueueFull = engine.ErrQueueFull
 
-// ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError names the field.
+// ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError
+// names the field.
 var ErrRequest = engine.ErrRequest
 
-// ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context. The RequestError beside it names
-// the field.
+// ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context. The RequestError
+// beside it names the field.
 var ErrContext = engine.ErrContext
 
 // ErrStep means that the model failed on this request alone; others were not affected.

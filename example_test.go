@@ -85,7 +85,8 @@ func ExampleEngine_Generate_schema() {
 	sampling.Temperature = 0
 	answer, err := engine.Generate(ctx, sparrow.Request{
 		Chat: &chat.Request{
-			Messages:            []chat.Message{{Role: "user", Content: "Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana."}},
+			Messages: []chat.Message{{Role: "user",
+				Content: "Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana."}},
 			AddGenerationPrompt: true,
 		},
 		Sampling: sampling,

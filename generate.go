@@ -23,7 +23,8 @@ type Answer struct {
 	Matched string
 }
 
-// Generate runs a request to its end. An error of any choice is the error of the whole; when ctx ends first, its cause is.
+// Generate runs a request to its end. An error of any choice is the error of the whole; when ctx ends first, its cause
+// is.
 func (e *Engine) Generate(ctx context.Context, r Request) (*Response, error) {
 	s, err := e.Stream(ctx, r)
 	if err != nil {

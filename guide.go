@@ -16,10 +16,12 @@ import (
 func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
 	g := engine.Guide{ReasoningEnd: -1}
 	if r.Chat != nil && !r.Chat.OffersTools() {
-		// A model trained on calls may begin one although it was offered no tool, and the caller could not carry it out.
+		// A model trained on calls may begin one although it was offered no tool, and the caller could not carry it
+		// out.
 		g.NoCalls = e.noCalls
 	}
-	demand := r.Chat != nil && (r.Chat.ToolChoice.Mode == chat.ChoiceRequired || r.Chat.ToolChoice.Mode == chat.ChoiceFunction)
+	demand := r.Chat != nil && (r.Chat.ToolChoice.Mode == chat.ChoiceRequired ||
+		r.Chat.ToolChoice.Mode == chat.ChoiceFunction)
 	free := r.Format.Kind == FormatFree
 	if free && (r.Chat == nil || len(r.Chat.Tools) == 0 || r.Chat.ToolChoice.Mode == chat.ChoiceNone) {
 		return g, nil
@@ -84,10 +86,12 @@ func (e *Engine) reasoningEnd() (int32, error) {
 		}
 	}
 	return -1, &RequestError{Field: "response_format",
-		Reason: "the end of this model's reasoning is not one token, so a format cannot begin after it; turn thinking off"}
+		Reason: "the end of this model's reasoning is not one token, so a format cannot begin after it; " +
+			"turn thinking off"}
 }
 
-// callMarkersMask allows every token but those that are markers of calls. It is nil for formats whose calls have no token of their own.
+// callMarkersMask allows every token but those that are markers of calls. It is nil for formats whose calls have no
+// token of their own.
 func (e *Engine) callMarkersMask(t *tokenizer.Tokenizer) sample.Mask {
 	caller, ok := e.format.(chat.Caller)
 	if !ok {

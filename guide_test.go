@@ -14,8 +14,10 @@ var timer = chat.Tool{Name: "set_timer", Description: "Sets a timer.", Strict: t
 
 // A demanded call is made whatever the model would rather say, and its arguments follow the schema.
 func TestDemandedToolCall(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
-	for _, choice := range []chat.ToolChoice{{Mode: chat.ChoiceRequired}, {Mode: chat.ChoiceFunction, Name: "set_timer"}} {
+	for _, choice := range []chat.ToolChoice{{Mode: chat.ChoiceRequired},
+		{Mode: chat.ChoiceFunction, Name: "set_timer"}} {
 		for _, thinking := range []bool{false, true} {
 			r := ask("Hello! How are you today?")
 			r.Tools, r.ToolChoice, r.Thinking = []chat.Tool{timer}, choice, &thinking
@@ -29,7 +31,8 @@ func TestDemandedToolCall(t *testing.T) {
 			}
 			var args struct{ Minutes int }
 			c := a.Message.ToolCalls[0]
-			if err := json.Unmarshal([]byte(c.Arguments), &args); err != nil || c.Name != "set_timer" || args.Minutes < 1 || args.Minutes > 600 {
+			if err := json.Unmarshal([]byte(c.Arguments), &args); err != nil || c.Name != "set_timer" ||
+				args.Minutes < 1 || args.Minutes > 600 {
 				t.Errorf("%v: called %s(%s): %v", choice.Mode, c.Name, c.Arguments, err)
 			}
 		}
@@ -38,6 +41,7 @@ func TestDemandedToolCall(t *testing.T) {
 
 // A format begins where reasoning ends.
 func TestFormatAfterReasoning(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	r := ask("A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?")
 	thinking := true
@@ -51,9 +55,11 @@ func TestFormatAfterReasoning(t *testing.T) {
 	}
 }
 
-// A model that was offered no tool writes no piece of a call, where it would make one if it could: nobody would carry it out, and its markup would be content.
-// Drafts change nothing about it.
+// A model that was offered no tool writes no piece of a call, where it would make one if it could: nobody would carry
+// it out, and its markup would be content. That holds before MinTokens too, and however likely a marker is. Drafts
+// change nothing about it.
 func TestNoCallWithoutTools(t *testing.T) {
+	notUnderRace(t)
 	weather := chat.Tool{Name: "get_weather", Description: "Current weather of a city.", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}
 	const question = "Tell me the weather for London."
 	plain, drafting := start(t, Config{}), start(t, Config{Draft: drafts(t, 3)})
@@ -66,8 +72,10 @@ func TestNoCallWithoutTools(t *testing.T) {
 			r.Tools, r.ToolChoice.Mode = choice.tools, choice.mode
 			request := Request{Sampling: greedy(), Chat: r, MaxTokens: 60, MinTokens: least}
 			a := generate(t, plain, request).Choices[0]
-			if a.Message.Content == "" || strings.Contains(a.Text, "<｜tool") || len(a.Message.ToolCalls) > 0 || a.Finish == FinishToolCalls {
-				t.Errorf("%s, at least %d tokens: %q, finish %s, calls %v", name, least, a.Message.Content, a.Finish, a.Message.ToolCalls)
+			if a.Message.Content == "" || strings.Contains(a.Text, "<｜tool") || len(a.Message.ToolCalls) > 0 ||
+				a.Finish == FinishToolCalls {
+				t.Errorf("%s, at least %d tokens: %q, finish %s, calls %v", name, least, a.Message.Content, a.Finish,
+					a.Message.ToolCalls)
 			}
 			if b := generate(t, drafting, request).Choices[0]; !slices.Equal(ids(a), ids(b)) {
 				t.Errorf("%s, at least %d tokens: %q plain, %q drafted", name, least, a.Text, b.Text)
@@ -77,9 +85,32 @@ func TestNoCallWithoutTools(t *testing.T) {
 	if st := drafting.Stats(); st.Drafted == 0 {
 		t.Error("nothing was drafted")
 	}
+	syntax, _ := plain.format.(chat.Caller).CallSyntax()
+	biased := greedy()
+	biased.LogitBias = map[int32]float64{}
+	for _, text := range syntax.Markers {
+		if id, ok := plain.tok.TokenID(text); ok {
+			biased.LogitBias[id] = 100
+		}
+	}
+	for _, tools := range [][]chat.Tool{nil, {weather}} {
+		for _, least := range []int{0, 12} {
+			for _, e := range []*Engine{plain, drafting} {
+				r := ask("Hello! How are you today?")
+				r.Tools = tools
+				a := generate(t, e, Request{Sampling: biased, Chat: r, MaxTokens: 20, MinTokens: least}).Choices[0]
+				begun := slices.ContainsFunc(a.Tokens, func(tok Token) bool { return biased.LogitBias[tok.ID] > 0 })
+				if begun != (tools != nil) {
+					t.Errorf("%d tools, at least %d tokens, likely markers: a call is begun %v in %q", len(tools),
+						least, begun, a.Text)
+				}
+			}
+		}
+	}
 	r := ask(question)
 	r.Tools = []chat.Tool{weather}
-	if a := generate(t, plain, Request{Sampling: greedy(), Chat: r, MaxTokens: 60}).Choices[0]; a.Finish != FinishToolCalls {
+	if a := generate(t, plain, Request{Sampling: greedy(), Chat: r,
+		MaxTokens: 60}).Choices[0]; a.Finish != FinishToolCalls {
 		t.Errorf("with the tool offered: %q, finish %s", a.Text, a.Finish)
 	}
 }

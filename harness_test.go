@@ -35,12 +35,22 @@ func start(t *testing.T, c Config) *Engine {
 	return e
 }
 
+// notUnderRace skips tests of what is computed, one request at a time, under the race detector: their tokens take ten
+// times as long there, and the tests of streams and cancellation use the same goroutines.
+func notUnderRace(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("one request at a time")
+	}
+}
+
 // checkEmpty: a stopped engine holds no page and owes nobody an answer.
 func checkEmpty(t *testing.T, e *Engine) {
 	t.Helper()
 	st := e.Stats()
 	if st.KV.Used != 0 || st.KV.Sequences != 0 || st.Running != 0 || st.Waiting != 0 {
-		t.Errorf("left behind: %d pages, %d sequences, %d running, %d waiting", st.KV.Used, st.KV.Sequences, st.Running, st.Waiting)
+		t.Errorf("left behind: %d pages, %d sequences, %d running, %d waiting", st.KV.Used, st.KV.Sequences, st.Running,
+			st.Waiting)
 	}
 	if done := st.Finished + st.Aborted + st.Failed; done != st.Requests {
 		t.Errorf("%d requests were accepted, %d ended: %d finished, %d aborted, %d failed",

@@ -2,7 +2,7 @@ package sparrow
 
 import "sparrow/engine"
 
-// What the engine says about itself and about a request; package engine fills them in.
+// Descriptions of the engine and of a request; package engine fills them in.
 type (
 	// Info describes an open engine; it does not change.
 	Info = engine.Info
@@ -10,7 +10,8 @@ type (
 	Memory = engine.Memory
 	// Stats is a snapshot of an engine. Counters only grow.
 	Stats = engine.Stats
-	// DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many were it.
+	// DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many
+	// were it.
 	DraftCount = engine.DraftCount
 	// PlanCount is how many rows one kind of segment has carried.
 	PlanCount = engine.PlanCount
@@ -22,7 +23,7 @@ type (
 	Trace = engine.Trace
 	// PlanUse is a plan and how often it carried this request.
 	PlanUse = engine.PlanUse
-	// Finish says why a choice ended.
+	// Finish is why a choice ended.
 	Finish = engine.Finish
 )
 

@@ -165,7 +165,8 @@ func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	eos := endTokens(p.source.Config, p.generation, p.tokenizer)
 	core, err := engine.New(m, engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
-		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, EOS: eos, WeightBytes: p.source.Weights.Bytes(), Packed: c.Pack, Log: c.Log})
+		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, EOS: eos, WeightBytes: p.source.Weights.Bytes(), Packed: c.Pack,
+		Log: c.Log})
 	if err != nil {
 		return nil, err
 	}

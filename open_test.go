@@ -60,7 +60,8 @@ func TestPackingBeyondTheMachineIsRefused(t *testing.T) {
 		t.Skip("this system does not say how much memory is free")
 	}
 	err := checkPacking(Config{Pack: true}, 1<<50)
-	if err == nil || !strings.Contains(err.Error(), "1048576.0 GiB of weights") || !strings.Contains(err.Error(), "without Pack (--pack)") {
+	if err == nil || !strings.Contains(err.Error(), "1048576.0 GiB of weights") ||
+		!strings.Contains(err.Error(), "without Pack (--pack)") {
 		t.Errorf("packing a PiB: %v", err)
 	}
 	for _, c := range []struct {

@@ -15,8 +15,8 @@ func (e *Engine) submit(r *Request) (*engine.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := engine.Request{ID: r.ID, Prompt: prompt, Sampling: r.Sampling, MaxTokens: r.MaxTokens, MinTokens: r.MinTokens,
-		IgnoreEOS: r.IgnoreEOS, Guide: g, Draft: r.Draft, Tenant: r.Tenant, Trace: r.Trace}
+	out := engine.Request{ID: r.ID, Prompt: prompt, Sampling: r.Sampling, MaxTokens: r.MaxTokens,
+		MinTokens: r.MinTokens, IgnoreEOS: r.IgnoreEOS, Guide: g, Draft: r.Draft, Tenant: r.Tenant, Trace: r.Trace}
 	if e.tok != nil {
 		// A chat's markers are part of its reply: the parser reads them.
 		skipSpecial := r.Chat == nil

@@ -8,17 +8,19 @@ import (
 // Request is what a caller wants generated. Exactly one of Tokens, Prompt and Chat is set.
 type Request struct {
 	Tokens []int32       // a prompt as token ids
-	Prompt string        // a prompt as plain text; the beginning-of-sequence token is added where the tokenizer says so
+	Prompt string        // a prompt as plain text; the beginning-of-sequence token is added where the tokenizer adds it
 	Chat   *chat.Request // a conversation, rendered by the model's chat format; replies are parsed
 
-	// Sampling says how tokens are chosen; start from sample.Default.
+	// Sampling is how tokens are chosen; start from sample.Default.
 	Sampling sample.Params
 	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
 	MaxTokens int
-	// MinTokens keeps a choice from ending earlier: before that many tokens neither an end-of-sequence token nor one of the stop tokens is
-	// chosen, and stop strings are not looked for. A Format whose document is complete ends the choice all the same.
+	// MinTokens keeps a choice from ending earlier: before that many tokens neither an end-of-sequence token nor one of
+	// the stop tokens is chosen, and stop strings are not looked for. A Format whose document is complete ends the
+	// choice all the same.
 	MinTokens int
-	// IgnoreEOS goes on after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice all the same.
+	// IgnoreEOS goes on after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice
+	// all the same.
 	IgnoreEOS bool
 	// Format constrains the text. The choice ends with FinishStop as soon as nothing can follow the document.
 	Format Format
@@ -26,11 +28,12 @@ type Request struct {
 	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none. It changes no answer.
 	Draft *int
 
-	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant. Empty shares with everybody who has none.
+	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant. Requests without one
+	// share with each other.
 	Tenant string
 	// ID names the request in logs and traces; empty gets one.
 	ID string
-	// Trace asks for what happened to the request: plans, prefix match, time per stage.
+	// Trace keeps what happened to the request: plans, prefix match, time per stage.
 	Trace bool
 }
 
@@ -40,7 +43,7 @@ type Format struct {
 	Schema []byte // JSON schema, for FormatSchema
 }
 
-// FormatKind says how text is constrained.
+// FormatKind is how text is constrained.
 type FormatKind uint8
 
 // The constraints. The arguments of tool calls follow their tools' schemas whatever the format.
@@ -50,8 +53,8 @@ const (
 	FormatSchema            // JSON that follows Schema
 )
 
-// Event is something that happened to one choice of a request. Deltas is set for chats, Text always. Text is whole characters: bytes that
-// form none, such as a character the choice ended in the middle of, are U+FFFD.
+// Event is something that happened to one choice of a request. Deltas is set for chats, Text always. Text is whole
+// characters: bytes that form none, such as a character the choice ended in the middle of, are U+FFFD.
 type Event struct {
 	Choice   int
 	Text     string       // new text; may be empty while a character or a stop string is incomplete

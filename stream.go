@@ -116,8 +116,8 @@ func (s *Stream) All() iter.Seq[Event] {
 	}
 }
 
-// Close ends the request if it still runs and detaches it from the caller's context. The choices that had not ended finish with
-// FinishCancelled, which Next still returns.
+// Close ends the request if it still runs and detaches it from the caller's context. The choices that had not ended
+// finish with FinishCancelled, which Next still returns.
 func (s *Stream) Close() {
 	s.stop()
 	if !s.done.Load() {

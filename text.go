@@ -8,7 +8,7 @@ import (
 	"sparrow/tokenizer"
 )
 
-// Encode gives the token ids of a text, with the beginning-of-sequence token where the tokenizer says so.
+// Encode gives the token ids of a text, with the beginning-of-sequence token where the tokenizer adds it.
 func (e *Engine) Encode(text string, addSpecial bool) ([]int32, error) {
 	if e.tok == nil {
 		return nil, ErrNoTokenizer
@@ -27,7 +27,8 @@ func (e *Engine) Decode(ids []int32) (string, error) {
 	}
 	for i, id := range ids {
 		if id < 0 || int(id) >= e.info.Vocabulary {
-			return "", &RequestError{Field: "tokens", Reason: fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
+			return "", &RequestError{Field: "tokens",
+				Reason: fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
 		}
 	}
 	return e.tok.Decode(ids, false), nil
@@ -39,13 +40,14 @@ func (e *Engine) Render(c *chat.Request) (string, []int32, error) {
 	return p.Text, ids, err
 }
 
-// render also tells what the format says about the prompt.
+// render also returns what the format knows about the prompt.
 func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 	if e.tok == nil {
 		return chat.Prompt{}, nil, ErrNoTokenizer
 	}
 	if e.format == nil {
-		return chat.Prompt{}, nil, &RequestError{Field: "messages", Reason: "this checkpoint has no chat format; use completions", Err: chat.ErrNoFormat}
+		return chat.Prompt{}, nil, &RequestError{Field: "messages",
+			Reason: "this checkpoint has no chat format; use completions", Err: chat.ErrNoFormat}
 	}
 	p, err := e.format.Render(*c)
 	if err != nil {
@@ -56,7 +58,8 @@ func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 	}
 	for _, m := range p.Markers {
 		if id, ok := e.tok.TokenID(m); !ok || !e.tok.IsAdded(id) {
-			return chat.Prompt{}, nil, &RequestError{Field: "messages", Reason: fmt.Sprintf("needs %q, which this checkpoint's tokenizer does not have", m)}
+			return chat.Prompt{}, nil, &RequestError{Field: "messages",
+				Reason: fmt.Sprintf("needs %q, which this checkpoint's tokenizer does not have", m)}
 		}
 	}
 	ids, err := e.Encode(p.Text, !p.HasBOS)

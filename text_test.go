@@ -15,16 +15,18 @@ import (
 	"sparrow/sample"
 )
 
-// Invariants of this file: text is what the tokens spell, cut at stop strings and never inside a character; limits and formats hold; what is
-// streamed is what Generate returns.
+// Invariants of this file: text is what the tokens spell, cut at stop strings and never inside a character; limits and
+// formats hold; what is streamed is what Generate returns.
 
 const garden = "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?"
 
 // The model answers "21 + 2 = 23\n23 * 2 = 46\n#### 46".
 func TestWhatEndsAChoice(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	whole := generate(t, e, Request{Chat: ask(garden), Sampling: greedy()}).Choices[0]
-	if whole.Text != "21 + 2 = 23\n23 * 2 = 46\n#### 46" || !slices.Contains(e.eos, whole.Tokens[len(whole.Tokens)-1].ID) {
+	if whole.Text != "21 + 2 = 23\n23 * 2 = 46\n#### 46" ||
+		!slices.Contains(e.eos, whole.Tokens[len(whole.Tokens)-1].ID) {
 		t.Fatalf("the answer is %q, ending with token %d", whole.Text, whole.Tokens[len(whole.Tokens)-1].ID)
 	}
 	body := len(whole.Tokens) - 1 // without the end-of-sequence token
@@ -36,23 +38,36 @@ func TestWhatEndsAChoice(t *testing.T) {
 		finish  Finish
 		matched string
 	}{
-		{"a stop string", func(r *Request) { r.Sampling.Stop = []string{"= 46"} }, "21 + 2 = 23\n23 * 2 ", 0, FinishStop, "= 46"},
-		{"a stop string that is kept", func(r *Request) { r.Sampling.Stop, r.Sampling.IncludeStop = []string{"= 46"}, true }, "21 + 2 = 23\n23 * 2 = 46", 0, FinishStop, "= 46"},
-		{"the first of two stop strings", func(r *Request) { r.Sampling.Stop = []string{"####", "\n"} }, "21 + 2 = 23", 0, FinishStop, "\n"},
-		{"a stop string that begins but does not come", func(r *Request) { r.Sampling.Stop = []string{"46!"} }, whole.Text, len(whole.Tokens), FinishStop, ""},
-		{"a stop token", func(r *Request) { r.Sampling.StopTokenIDs = []int32{whole.Tokens[3].ID} }, "", 0, FinishStop, ""},
+		{"a stop string", func(r *Request) { r.Sampling.Stop = []string{"= 46"} }, "21 + 2 = 23\n23 * 2 ", 0,
+			FinishStop, "= 46"},
+		{"a stop string that is kept", func(r *Request) {
+			r.Sampling.Stop, r.Sampling.IncludeStop = []string{"= 46"},
+				true
+		}, "21 + 2 = 23\n23 * 2 = 46", 0, FinishStop, "= 46"},
+		{"the first of two stop strings", func(r *Request) { r.Sampling.Stop = []string{"####", "\n"} }, "21 + 2 = 23",
+			0, FinishStop, "\n"},
+		{"a stop string that begins but does not come", func(r *Request) { r.Sampling.Stop = []string{"46!"} },
+			whole.Text, len(whole.Tokens), FinishStop, ""},
+		{"a stop token", func(r *Request) { r.Sampling.StopTokenIDs = []int32{whole.Tokens[3].ID} }, "", 0, FinishStop,
+			""},
 		{"max tokens", func(r *Request) { r.MaxTokens = body }, whole.Text, body, FinishLength, ""},
-		{"max tokens and a stop string held back", func(r *Request) { r.MaxTokens, r.Sampling.Stop = body, []string{"46!"} }, whole.Text, body, FinishLength, ""},
+		{"max tokens and a stop string held back",
+			func(r *Request) { r.MaxTokens, r.Sampling.Stop = body, []string{"46!"} }, whole.Text, body, FinishLength,
+			""},
 		{"one token", func(r *Request) { r.MaxTokens = 1 }, whole.Tokens[0].Text, 1, FinishLength, ""},
 		{"min tokens", func(r *Request) { r.MinTokens, r.MaxTokens = body+4, body+8 }, "", 0, "", ""},
-		{"min tokens and a stop string before", func(r *Request) { r.MinTokens, r.Sampling.Stop = body, []string{"\n"} }, whole.Text, len(whole.Tokens), FinishStop, ""},
+		{"min tokens and a stop string before",
+			func(r *Request) { r.MinTokens, r.Sampling.Stop = body, []string{"\n"} }, whole.Text, len(whole.Tokens),
+			FinishStop, ""},
 		{"end ignored", func(r *Request) { r.IgnoreEOS, r.MaxTokens = true, body+5 }, "", body + 5, FinishLength, ""},
 	} {
 		r := Request{Chat: ask(garden), Sampling: greedy()}
 		c.change(&r)
 		a := generate(t, e, r).Choices[0]
-		if c.text != "" && a.Text != c.text || c.finish != "" && a.Finish != c.finish || a.Matched != c.matched || c.tokens != 0 && len(a.Tokens) != c.tokens {
-			t.Errorf("%s: %q, %d tokens, finish %s, matched %q; want %q, %d, %s, %q", c.name, a.Text, len(a.Tokens), a.Finish, a.Matched, c.text, c.tokens, c.finish, c.matched)
+		if c.text != "" && a.Text != c.text || c.finish != "" && a.Finish != c.finish || a.Matched != c.matched ||
+			c.tokens != 0 && len(a.Tokens) != c.tokens {
+			t.Errorf("%s: %q, %d tokens, finish %s, matched %q; want %q, %d, %s, %q", c.name, a.Text, len(a.Tokens),
+				a.Finish, a.Matched, c.text, c.tokens, c.finish, c.matched)
 		}
 		if !strings.HasPrefix(a.Text, whole.Text[:min(len(whole.Text), len(a.Text))]) {
 			t.Errorf("%s: %q does not begin like the whole answer", c.name, a.Text)
@@ -94,7 +109,8 @@ func TestStreamedTextIsTheWholeText(t *testing.T) {
 	}
 }
 
-// checkLogprobs: log probabilities are at most zero, sorted, and the token's own is among the likeliest when it is one of them.
+// checkLogprobs: log probabilities are at most zero, sorted, and the token's own is among the likeliest when it is one
+// of them.
 func checkLogprobs(t *testing.T, tok Token, n int) {
 	t.Helper()
 	if tok.Logprob > 0 || math.IsNaN(tok.Logprob) || len(tok.Top) != n {
@@ -109,6 +125,7 @@ func checkLogprobs(t *testing.T, tok Token, n int) {
 
 // Masking the end of the sequence does not change what the model thought of it.
 func TestLogprobsAreTheModelsOwn(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	p := greedy()
 	p.Logprobs, p.TopLogprobs = true, 3
@@ -118,18 +135,22 @@ func TestLogprobsAreTheModelsOwn(t *testing.T) {
 	r.MinTokens, r.MaxTokens = len(plain)+2, len(plain)+2
 	forced := generate(t, e, r).Choices[0].Tokens[len(plain)-1]
 	if forced.ID == end.ID || forced.Top[0] != end.Top[0] || forced.Top[0].Token != end.ID {
-		t.Errorf("in place of %d came %d; alternatives %v, without a minimum %v", end.ID, forced.ID, forced.Top, end.Top)
+		t.Errorf("in place of %d came %d; alternatives %v, without a minimum %v", end.ID, forced.ID, forced.Top,
+			end.Top)
 	}
 }
 
-// Every constrained answer parses and follows its format, whatever the temperature: also where the model would rather say something else.
+// Every constrained answer parses and follows its format, whatever the temperature: also where the model would rather
+// say something else.
 func TestFormatsHold(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	schema := `{"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
 		"pets": {"type": "array", "items": {"enum": ["cat", "dog", "owl"]}, "maxItems": 3}}, "required": ["name", "age", "pets"], "additionalProperties": false}`
 	prompts := []string{"Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana.", garden}
 	for i := range 8 {
-		r := Request{Chat: ask(prompts[i%2]), Sampling: seeded(int64(i)), MaxTokens: 400, Format: Format{Kind: FormatSchema, Schema: []byte(schema)}}
+		r := Request{Chat: ask(prompts[i%2]), Sampling: seeded(int64(i)), MaxTokens: 400,
+			Format: Format{Kind: FormatSchema, Schema: []byte(schema)}}
 		r.Sampling.Temperature = []float64{0, 0.7, 1.3, 2}[i/2]
 		if i%2 == 1 {
 			r.MinTokens, r.IgnoreEOS = 300, true // a complete document ends all the same
@@ -143,7 +164,8 @@ func TestFormatsHold(t *testing.T) {
 		d := json.NewDecoder(strings.NewReader(a.Text))
 		d.DisallowUnknownFields()
 		err := d.Decode(&v)
-		if err != nil || a.Finish != FinishStop || v.Name == nil || utf8.RuneCountInString(*v.Name) > 12 || v.Age == nil || *v.Age < 0 || *v.Age > 120 || v.Pets == nil || len(v.Pets) > 3 {
+		if err != nil || a.Finish != FinishStop || v.Name == nil || utf8.RuneCountInString(*v.Name) > 12 ||
+			v.Age == nil || *v.Age < 0 || *v.Age > 120 || v.Pets == nil || len(v.Pets) > 3 {
 			t.Errorf("schema, temperature %v: %q, finish %s, error %v", r.Sampling.Temperature, a.Text, a.Finish, err)
 		}
 		for _, pet := range v.Pets {
@@ -155,13 +177,16 @@ func TestFormatsHold(t *testing.T) {
 	r := Request{Chat: ask(prompts[0]), Sampling: greedy(), Format: Format{Kind: FormatJSON}}
 	a := generate(t, e, r).Choices[0]
 	var v map[string]any
-	if err := json.Unmarshal([]byte(a.Text), &v); err != nil || v["name"] != "Sofia" || v["age"] != 89.0 || a.Finish != FinishStop {
+	if err := json.Unmarshal([]byte(a.Text), &v); err != nil || v["name"] != "Sofia" || v["age"] != 89.0 ||
+		a.Finish != FinishStop {
 		t.Errorf("JSON: %q, finish %s, error %v", a.Text, a.Finish, err)
 	}
 }
 
-// Tokens may spell broken characters; the text is valid all the same, and a character begun at the end shows as U+FFFD, not as nothing.
+// Tokens may spell broken characters; the text is valid all the same, and a character begun at the end shows as U+FFFD,
+// not as nothing.
 func TestBrokenCharacters(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	lead := int32(-1)
 	for id := range int32(e.tok.VocabSize()) {
@@ -174,7 +199,8 @@ func TestBrokenCharacters(t *testing.T) {
 	}
 	p := greedy()
 	p.LogitBias = map[int32]float64{lead: 100}
-	if a := generate(t, e, Request{Prompt: "Hello", Sampling: p, MaxTokens: 3}).Choices[0]; a.Text != "\ufffd\ufffd\ufffd" {
+	if a := generate(t, e, Request{Prompt: "Hello", Sampling: p,
+		MaxTokens: 3}).Choices[0]; a.Text != "\ufffd\ufffd\ufffd" {
 		t.Errorf("cut off by the limit: %q; want three replacement characters", a.Text)
 	}
 }
@@ -198,14 +224,23 @@ func TestBadRequestsNameTheirField(t *testing.T) {
 		{e, "a token outside the vocabulary", "prompt", Request{Sampling: greedy(), Tokens: []int32{1, 1 << 20}}},
 		{e, "a negative token", "prompt", Request{Sampling: greedy(), Tokens: []int32{-1}}},
 		{bare, "a prompt that fills the context", "prompt", Request{Sampling: greedy(), Tokens: tokens(1, 128)}},
-		{bare, "more output than the context holds", "max_tokens", Request{Sampling: greedy(), Tokens: tokens(1, 100), MaxTokens: 29}},
+		{bare, "more output than the context holds", "max_tokens",
+			Request{Sampling: greedy(), Tokens: tokens(1, 100), MaxTokens: 29}},
 		{e, "negative output", "max_tokens", Request{Sampling: greedy(), Prompt: "a", MaxTokens: -1}},
-		{e, "a minimum above the maximum", "min_tokens", Request{Sampling: greedy(), Prompt: "a", MaxTokens: 3, MinTokens: 4}},
-		{e, "a schema that is none", "response_format", Request{Sampling: greedy(), Prompt: "a", Format: Format{Kind: FormatSchema, Schema: []byte(`{"type": 5}`)}}},
-		{bare, "JSON without a tokenizer", "response_format", Request{Sampling: greedy(), Tokens: tokens(1, 3), Format: Format{Kind: FormatJSON}}},
+		{e, "a minimum above the maximum", "min_tokens",
+			Request{Sampling: greedy(), Prompt: "a", MaxTokens: 3, MinTokens: 4}},
+		{e, "a schema that is none", "response_format",
+			Request{Sampling: greedy(), Prompt: "a",
+				Format: Format{Kind: FormatSchema, Schema: []byte(`{"type": 5}`)}}},
+		{bare, "JSON without a tokenizer", "response_format",
+			Request{Sampling: greedy(), Tokens: tokens(1, 3), Format: Format{Kind: FormatJSON}}},
 		{e, "sampling nobody set", "", Request{Prompt: "a"}},
-		{e, "a stop token outside the vocabulary", "", Request{Prompt: "a", Sampling: with(func(p *sample.Params) { p.StopTokenIDs = []int32{1 << 20} })}},
-		{e, "a bias outside the vocabulary", "", Request{Prompt: "a", Sampling: with(func(p *sample.Params) { p.LogitBias = map[int32]float64{1 << 20: 1} })}},
+		{e, "a stop token outside the vocabulary", "",
+			Request{Prompt: "a", Sampling: with(func(p *sample.Params) { p.StopTokenIDs = []int32{1 << 20} })}},
+		{e, "a bias outside the vocabulary", "",
+			Request{Prompt: "a", Sampling: with(func(p *sample.Params) {
+				p.LogitBias = map[int32]float64{1 << 20: 1}
+			})}},
 		{bare, "text without a tokenizer", "-", Request{Prompt: "a", Sampling: greedy()}},
 		{bare, "a chat without a tokenizer", "-", Request{Chat: ask("a"), Sampling: greedy()}},
 	} {
@@ -250,7 +285,8 @@ func TestEncodeAndDecode(t *testing.T) {
 	}
 }
 
-// A conversation is encoded as one text: the spelling of a control token is that token in a message too, as docs/operating.md warns.
+// A conversation is encoded as one text: the spelling of a control token is that token in a message too, as
+// docs/operating.md warns.
 func TestControlTokensInMessagesAreTokens(t *testing.T) {
 	e := start(t, Config{})
 	const marker = "<｜Assistant｜>"
@@ -267,7 +303,8 @@ func TestControlTokensInMessagesAreTokens(t *testing.T) {
 	}
 }
 
-// A chat that needs a token the checkpoint's tokenizer does not have is refused; its marker would be read as ordinary text.
+// A chat that needs a token the checkpoint's tokenizer does not have is refused; its marker would be read as ordinary
+// text.
 func TestAMarkerWithoutATokenIsRefused(t *testing.T) {
 	e := start(t, Config{ChatFormat: "deepseek-v4"})
 	c := ask("q")

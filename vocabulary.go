@@ -19,10 +19,12 @@ func (e *Engine) prepareText(p *parts) error {
 		return nil
 	}
 	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; n > v {
-		return fmt.Errorf("sparrow: the tokenizer has %d tokens, the model's vocabulary %d; they do not belong together", n, v)
+		return fmt.Errorf("sparrow: the tokenizer has %d tokens, the model's vocabulary %d; "+
+			"they do not belong together", n, v)
 	}
-	src := chat.Source{Family: e.cfg.ChatFormat, ModelType: string(p.source.Config.Family), ChatTemplate: p.tokenizer.ChatTemplate(),
-		SharedIndexer: slices.Contains(p.source.Config.Indexer.Shared, true), Now: time.Now}
+	src := chat.Source{Family: e.cfg.ChatFormat, ModelType: string(p.source.Config.Family),
+		ChatTemplate: p.tokenizer.ChatTemplate(), Now: time.Now,
+		SharedIndexer: slices.Contains(p.source.Config.Indexer.Shared, true)}
 	if len(p.tokenizerConfig) > 0 {
 		if err := src.ReadTokenizerConfig(p.tokenizerConfig); err != nil {
 			return err
@@ -51,7 +53,8 @@ func (e *Engine) prepareText(p *parts) error {
 	return nil
 }
 
-// vocabulary shows a tokenizer to the grammar. Ids beyond the tokenizer, which pad the model's vocabulary, stand for nothing.
+// vocabulary makes a tokenizer the grammar's vocabulary. Ids beyond the tokenizer, which pad the model's vocabulary,
+// have no text.
 type vocabulary struct {
 	*tokenizer.Tokenizer
 	size int

@@ -61,7 +61,7 @@ func (b *Batch) Rows(visit func(Row) error) error {
 // FillTable copies page tables into the rectangle of the plan's width; columns behind a table's end hold rest.
 func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 	width := b.Plan.TablePages
-	for r, t := range tables {
+	for r, t := range tables[:min(len(tables), b.Plan.Requests)] { // Rows refuses another number of tables
 		row := to[r*width : (r+1)*width]
 		if len(t) > width {
 			t = t[:width] // pages beyond what the requests of the batch reach

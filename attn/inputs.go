@@ -39,7 +39,8 @@ func NewBlock(p *plan.Plan, words []int32) Block { return Block{plan: p, words: 
 // Array is an array of the block, empty where the pass has none of that name.
 func (b Block) Array(name plan.ArrayName) []int32 {
 	a := b.plan.Input(name)
-	return b.words[a.First : a.First+a.Words()]
+	end := a.First + a.Words()
+	return b.words[a.First:end:end]
 }
 
 // FillLogits lists the rows whose logits are computed: of each request its last tokens, request after request.

@@ -100,7 +100,7 @@ func generate(t *testing.T, m model.Model, cfg plan.Config, prompt []int32, n in
 	for i := range table {
 		table[i] = int32(pages - 1 - i)
 	}
-	r, err := step.New(m, cfg, step.Limits{Requests: 1})
+	r, err := step.New(m, cfg, step.Limits{Rows: len(prompt), Requests: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,13 +29,14 @@ func (b *bestRuns) Run(works []step.Work) (step.Result, error) {
 	return res, err
 }
 
-// Greedy choices without options take the best token that the device found; the others get whole rows, also in the same batch. The answers
-// are those of whole rows for everybody.
+// Greedy choices without options take the best token that the device found; the others get whole rows, also in the same
+// batch. The answers are those of whole rows for everybody.
 func TestGreedyChoicesNeedNoWholeRows(t *testing.T) {
 	for _, dir := range []string{testmodel.V32(t), testmodel.V32Draft(t)} {
 		var list []Request
 		for i := range 6 {
-			r := Request{ID: fmt.Sprint(i), Prompt: tokens(i, 20+7*i), Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true}
+			r := Request{ID: fmt.Sprint(i), Prompt: tokens(i, 20+7*i), Sampling: greedy(), MaxTokens: 12,
+				IgnoreEOS: true}
 			switch i {
 			case 3:
 				r.Sampling = seeded(5)
@@ -58,7 +59,8 @@ func TestGreedyChoicesNeedNoWholeRows(t *testing.T) {
 		e, run = prepared(t, dir, Config{}, func(e *Engine) { alone.runner, e.passes.runner = e.passes.runner, alone })
 		jointly(t, e, list[:3], run)
 		if alone.best == 0 || alone.whole+alone.both > 0 {
-			t.Errorf("greedy choices: %d passes with best tokens, %d with whole rows, %d with both", alone.best, alone.whole, alone.both)
+			t.Errorf("greedy choices: %d passes with best tokens, %d with whole rows, %d with both", alone.best,
+				alone.whole, alone.both)
 		}
 	}
 }

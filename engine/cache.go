@@ -47,7 +47,8 @@ func (e *Engine) sizeCache(cfg *plan.Config) (_ cacheSize, err error) {
 	}
 	s := e.cacheOf(cfg, tokens/cfg.Page)
 	if s.pages < 1 {
-		return s, fmt.Errorf("sparrow: a cache of %d tokens holds no page of %d tokens; ask for more with CacheTokens (--cache-tokens)",
+		return s, fmt.Errorf("sparrow: a cache of %d tokens holds no page of %d tokens; "+
+			"ask for more with CacheTokens (--cache-tokens)",
 			tokens, cfg.Page)
 	}
 	return s, nil
@@ -64,8 +65,8 @@ func (e *Engine) cacheLimit() int64 {
 	return spare(e.memory.total, e.cfg.WeightBytes)
 }
 
-// spare is what is left of memory beside the weights, less an eighth for everything else. Weights that do not all fit are read from their
-// files again and again, and leave half of the memory.
+// spare is what is left of memory beside the weights, less an eighth for everything else. Weights that do not all fit
+// are read from their files again and again, and leave half of the memory.
 func spare(memory, weights int64) int64 {
 	memory -= memory / 8
 	return max(memory-weights, memory/2)
@@ -79,8 +80,8 @@ func (e *Engine) mapped(cfg *plan.Config) int64 {
 	return e.cfg.WeightBytes
 }
 
-// checkCache refuses a cache that the machine cannot hold. The system gives out the memory of the cache as it fills, so a larger one
-// would end the process later.
+// checkCache refuses a cache that the machine cannot hold. The system gives out the memory of the cache as it fills, so
+// a larger one would end the process later.
 func (e *Engine) checkCache(cfg *plan.Config, tokens int) error {
 	limit := e.cacheLimit()
 	pages := e.pagesIn(cfg, limit)
@@ -93,15 +94,17 @@ func (e *Engine) checkCache(cfg *plan.Config, tokens int) error {
 	const gib = 1 << 30
 	machine := "the system does not say how much memory it has"
 	if total := e.memory.total; total > 0 {
-		machine = fmt.Sprintf("the machine has %.1f, the weights take %.1f", float64(total)/gib, float64(e.cfg.WeightBytes)/gib)
+		machine = fmt.Sprintf("the machine has %.1f, the weights take %.1f", float64(total)/gib,
+			float64(e.cfg.WeightBytes)/gib)
 	}
 	err := fmt.Errorf("sparrow: a cache of %d tokens needs %.1f GiB; %.1f GiB are there for it (%s)",
 		tokens, asked/gib, float64(limit)/gib, machine)
 	if pages < 1 {
-		return fmt.Errorf("%w: not one page of %d tokens fits beside the states of %d sequences; ask for a smaller layout (--kv) or "+
-			"fewer sequences (--max-running)", err, cfg.Page, e.cfg.MaxRunning)
+		return fmt.Errorf("%w: not one page of %d tokens fits beside the states of %d sequences; "+
+			"ask for a smaller layout (--kv) or fewer sequences (--max-running)", err, cfg.Page, e.cfg.MaxRunning)
 	}
-	return fmt.Errorf("%w: ask for at most --cache-tokens %d, or leave it out to size the cache by what is free", err, pages*cfg.Page)
+	return fmt.Errorf("%w: ask for at most --cache-tokens %d, or leave it out to size the cache by what is free", err,
+		pages*cfg.Page)
 }
 
 // pagesIn is how many pages, with the window pages, states and passes that go with them, fit in that many bytes.
@@ -109,7 +112,8 @@ func (e *Engine) pagesIn(cfg *plan.Config, bytes int64) int {
 	return e.mostPages(cfg, bytes, func(s cacheSize) bool { return s.total() <= bytes })
 }
 
-// mostPages is the largest number of pages of that many bytes whose cache fits. What a cache takes grows with its pages.
+// mostPages is the largest number of pages of that many bytes whose cache fits. What a cache takes grows with its
+// pages.
 func (e *Engine) mostPages(cfg *plan.Config, bytes int64, fits func(cacheSize) bool) int {
 	low, high := 0, int(bytes/max(e.model.PageBytes(cfg)-e.windowBytes(cfg), 1))
 	for low < high {
@@ -128,16 +132,16 @@ func (e *Engine) cacheOf(cfg *plan.Config, pages int) cacheSize {
 	s := cacheSize{pages: pages, bytes: int64(pages) * (e.model.PageBytes(cfg) - e.windowBytes(cfg))}
 	s.arena = e.arenaBytes(cfg, min(e.model.Config().MaxPositions, pages*cfg.Page))
 	if e.windowed != nil {
-		s.window = kv.SizeWindow(kv.Load{Pages: pages, PageTokens: cfg.Page, Window: e.windowed.Window(), Running: e.cfg.MaxRunning,
-			StepTokens: e.cfg.StepTokens})
+		s.window = kv.SizeWindow(kv.Load{Pages: pages, PageTokens: cfg.Page, Window: e.windowed.Window(),
+			Running: e.cfg.MaxRunning, StepTokens: e.cfg.StepTokens})
 		s.bytes += int64(s.window.Pages) * e.windowBytes(cfg)
 		s.states = int64(e.cfg.MaxRunning) * e.windowed.StateBytes(cfg)
 	}
 	return s
 }
 
-// arenaBytes is the memory of passes over sequences of at most context tokens; 0 where no pass can be planned, which the engine's own
-// context then tells.
+// arenaBytes is the memory of passes over sequences of at most context tokens; 0 where no pass can be planned, which
+// New then reports for the engine's own context.
 func (e *Engine) arenaBytes(cfg *plan.Config, context int) int64 {
 	n, err := step.Measure(e.model, *cfg, e.limits(context))
 	if err != nil {
@@ -148,7 +152,8 @@ func (e *Engine) arenaBytes(cfg *plan.Config, context int) int64 {
 
 // limits bound the passes of sequences of at most context tokens.
 func (e *Engine) limits(context int) step.Limits {
-	return step.Limits{Rows: e.cfg.StepTokens, Requests: min(e.cfg.MaxRunning, e.cfg.StepTokens), Prompts: sched.DefaultMaxPrompts, Context: max(context, 1)}
+	return step.Limits{Rows: e.cfg.StepTokens, Requests: min(e.cfg.MaxRunning, e.cfg.StepTokens),
+		Prompts: sched.DefaultMaxPrompts, Context: max(context, 1)}
 }
 
 func (e *Engine) windowBytes(cfg *plan.Config) int64 {
@@ -158,8 +163,13 @@ func (e *Engine) windowBytes(cfg *plan.Config) int64 {
 	return e.windowed.WindowBytes(cfg)
 }
 
-// allocateCache makes the model's cache.
+// allocateCache makes the model's cache, and the states of as many sequences as can run: no pass takes memory later.
 func (e *Engine) allocateCache(cfg *plan.Config, s cacheSize) error {
+	if e.stateful != nil {
+		if err := e.stateful.Reserve(e.cfg.MaxRunning); err != nil {
+			return err
+		}
+	}
 	if e.windowed == nil {
 		return e.model.Allocate(cfg, s.pages)
 	}

@@ -13,28 +13,36 @@ import (
 	"sparrow/step"
 )
 
-// Invariants of this file: a job can be cancelled at any moment; it then ends before the next batch with FinishCancelled for every choice
-// that had not ended, gives its pages back and leaves no goroutine behind; other jobs are not affected.
+// Invariants of this file: a job can be cancelled at any moment; it then ends before the next batch with
+// FinishCancelled for every choice that had not ended, gives its pages back and leaves no goroutine behind; other jobs
+// are not affected.
 
-func TestAThousandCancelledJobsLeakNothing(t *testing.T) {
+func TestCancelledJobsLeakNothing(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	t.Cleanup(func() { settled(t, goroutines) }) // after the engine is closed
-	e := start(t, testmodel.V32(t), Config{CacheTokens: 4 * 64, StepTokens: 64, MaxRunning: 16, MaxQueue: 4096}, checked(t))
+	e := start(t, testmodel.V32(t), Config{CacheTokens: 4 * 64, StepTokens: 64, MaxRunning: 16, MaxQueue: 4096},
+		checked(t))
+	each := 125
+	if raceEnabled {
+		each = 30
+	}
 	var wait sync.WaitGroup
 	for w := range 8 {
 		wait.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(w), 7))
-			for i := range 125 {
-				giveUp(t, e, random, w*125+i)
+			for i := range each {
+				giveUp(t, e, random, w*each+i)
 			}
 		})
 	}
 	wait.Wait()
 	e.Close(context.Background())
 	st := e.Stats()
-	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted, st.Steps, st.Preempted)
-	if st.Requests != 1000 || st.Aborted < 500 || st.Failed != 0 {
-		t.Errorf("%d requests, %d aborted, %d failed; want 1000, most of them aborted, none failed", st.Requests, st.Aborted, st.Failed)
+	t.Logf("%d requests: %d finished, %d aborted; %d steps, %d preemptions", st.Requests, st.Finished, st.Aborted,
+		st.Steps, st.Preempted)
+	if all := int64(8 * each); st.Requests != all || st.Aborted < all/2 || st.Failed != 0 {
+		t.Errorf("%d requests, %d aborted, %d failed; want %d, most aborted, none failed", st.Requests, st.Aborted,
+			st.Failed, all)
 	}
 }
 
@@ -53,7 +61,8 @@ func TestCancelledRequestsOfAStatefulModelLeakNothing(t *testing.T) {
 // giveUp starts a request and abandons it in one of several ways after a few events or a moment.
 func giveUp(t *testing.T, e *Engine, random *rand.Rand, i int) {
 	way := random.IntN(4)
-	r := Request{Prompt: tokens(i%9, 1+random.IntN(50)), Sampling: seeded(int64(i)), MaxTokens: 1 + random.IntN(24), IgnoreEOS: true}
+	r := Request{Prompt: tokens(i%9, 1+random.IntN(50)), Sampling: seeded(int64(i)), MaxTokens: 1 + random.IntN(24),
+		IgnoreEOS: true}
 	r.Sampling.N = 1 + random.IntN(2)
 	j := open(t, e, r)
 	if way == 0 {
@@ -120,7 +129,8 @@ func TestCancellationTakesEffectAtTheNextStep(t *testing.T) {
 	}
 	events := slices.Collect(dropped.events())
 	last, usage := events[len(events)-1], dropped.Usage()
-	if len(events) != 2 || last.Finish != FinishCancelled || !last.Last || usage.PromptTokens != 10 || usage.CompletionTokens != 1 {
+	if len(events) != 2 || last.Finish != FinishCancelled || !last.Last || usage.PromptTokens != 10 ||
+		usage.CompletionTokens != 1 {
 		t.Errorf("got %+v, usage %+v; want one token, then the cancellation", events, usage)
 	}
 	for ev := range stays.events() {

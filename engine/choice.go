@@ -87,7 +87,8 @@ func (c *choice) advance(row logitRow) (outcome, error) {
 	return out, nil
 }
 
-// addText adds a token's text to its event and reports whether a stop string was found. Stop strings are not looked for before MinTokens.
+// addText adds a token's text to its event and reports whether a stop string was found. Stop strings are not looked for
+// before MinTokens.
 func (c *choice) addText(ev *Event) (stopped bool) {
 	if c.decoder == nil {
 		return false
@@ -99,8 +100,8 @@ func (c *choice) addText(ev *Event) (stopped bool) {
 	return stopped
 }
 
-// flushText adds what was held back: an incomplete character, as U+FFFD, and the beginning of a stop string. It reports whether that
-// completed a stop string. After one was found before, nothing is left.
+// flushText adds what was held back: an incomplete character, as U+FFFD, and the beginning of a stop string. It reports
+// whether that completed a stop string. After one was found before, nothing is left.
 func (c *choice) flushText(ev *Event) (stopped bool) {
 	if c.decoder == nil {
 		return false

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"sparrow/internal/testmodel"
 )
@@ -16,7 +15,8 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{MaxRunning: 2})
 	var jobs []*Job
 	for i := range 6 {
-		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 20, IgnoreEOS: true}))
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 20,
+			IgnoreEOS: true}))
 	}
 	var wait sync.WaitGroup
 	for range 4 {
@@ -41,11 +41,12 @@ func TestCloseFailsWhatIsLeftWhenItsContextEnds(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{MaxRunning: 2})
 	var jobs []*Job
 	for i := range 5 {
-		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 8000, IgnoreEOS: true}))
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 8000,
+			IgnoreEOS: true}))
 	}
 	jobs[0].Next()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
 	e.Close(ctx)
 	for i, j := range jobs {
 		if _, last := collect(j); last.Finish != FinishError || !errors.Is(last.Err, ErrClosed) {

@@ -7,17 +7,16 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"sparrow/internal/testmodel"
-	"sparrow/step"
 )
 
-// Invariants of this file: whatever runs beside a request, however its prompt is chunked, whether its pages were taken away and computed again or
-// came from another request, it gets the tokens of a lone run; in deterministic mode from the same logits, to the bit. kv.Check holds after every
-// step, and in the end no page is held.
+// Invariants of this file: whatever runs beside a request, however its prompt is chunked, whether its pages were taken
+// away and computed again or came from another request, it gets the tokens of a lone run; in deterministic mode from
+// the same logits, to the bit. kv.Check holds after every step, and in the end no page is held.
 
-// crowd is n requests of mixed lengths in three families with a common beginning, half greedy, half seeded, some with two choices.
+// crowd is n requests of mixed lengths in three families with a common beginning, half greedy, half seeded, some with
+// two choices.
 func crowd(n int) []Request {
 	random := rand.New(rand.NewPCG(1, 2))
 	var list []Request
@@ -28,7 +27,8 @@ func crowd(n int) []Request {
 		if i%8 == 6 {
 			prompt = tokens(200+i, 1+random.IntN(40)) // shares nothing
 		}
-		r := Request{ID: fmt.Sprint(i), Prompt: prompt, Sampling: greedy(), MaxTokens: 8 + random.IntN(36), IgnoreEOS: i%4 == 0}
+		r := Request{ID: fmt.Sprint(i), Prompt: prompt, Sampling: greedy(), MaxTokens: 8 + random.IntN(36),
+			IgnoreEOS: i%4 == 0}
 		if i%2 == 1 {
 			r.Sampling = seeded(int64(i))
 			r.Sampling.TopP = 0.9
@@ -54,18 +54,6 @@ func lone(t *testing.T, dir string, c Config, list []Request, hooks ...func(*Eng
 		t.Fatalf("lone runs were preempted %d times and reused %d tokens", st.Preempted, st.CachedTokens)
 	}
 	return out
-}
-
-// gathered holds the first step back until n requests have arrived, so that they compete from the start.
-func gathered(n int) func(*Engine) {
-	return func(e *Engine) {
-		e.passes.runner = &tap{runner: e.passes.runner, before: func([]step.Work) error {
-			for e.Stats().Requests < int64(n) {
-				time.Sleep(time.Millisecond)
-			}
-			return nil
-		}}
-	}
 }
 
 // together runs all requests at once; they arrive in order.
@@ -102,13 +90,16 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 			if raceEnabled && c.checkpoint == tinyGLM {
 				t.Skip("the small checkpoint shows the same races in a tenth of the time")
 			}
+			if raceEnabled {
+				c.requests, c.pages = 24, 6
+			}
 			list := crowd(c.requests)
 			cfg := Config{Policy: deterministic(c.kv)}
-			apart, joint := keepLogits(), keepLogits()
-			want := lone(t, c.checkpoint, cfg, list, apart.watch)
+			wantRows, gotRows := keepLogits(), keepLogits()
+			want := lone(t, c.checkpoint, cfg, list, wantRows.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = c.pages*64, 96, 24
-			e := start(t, c.checkpoint, cfg, joint.watch, checked(t), gathered(len(list)))
-			got := together(t, e, list)
+			e, run := prepared(t, c.checkpoint, cfg, gotRows.watch, checked(t))
+			got := jointly(t, e, list, run)
 			if t.Failed() {
 				return
 			}
@@ -117,14 +108,14 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 					sameTokens(t, fmt.Sprintf("request %d choice %d", i, j), got[i].Choices[j], want[i].Choices[j])
 				}
 			}
-			if !maps.Equal(apart.rows, joint.rows) {
+			if !maps.Equal(wantRows.rows, gotRows.rows) {
 				different := 0
-				for k, v := range apart.rows {
-					if joint.rows[k] != v {
+				for k, v := range wantRows.rows {
+					if gotRows.rows[k] != v {
 						different++
 					}
 				}
-				t.Errorf("%d of %d rows of logits differ from those of a lone run", different, len(apart.rows))
+				t.Errorf("%d of %d rows of logits differ from those of a lone run", different, len(wantRows.rows))
 			}
 			crowded(t, e)
 		})
@@ -135,14 +126,16 @@ func TestACrowdGetsTheLogitsOfLoneRunsToTheBit(t *testing.T) {
 func crowded(t *testing.T, e *Engine) {
 	t.Helper()
 	if st := e.Stats(); st.Preempted == 0 || st.CachedTokens == 0 || st.KV.Evictions == 0 {
-		t.Errorf("%d preemptions, %d reused tokens, %d evictions; want some of each", st.Preempted, st.CachedTokens, st.KV.Evictions)
+		t.Errorf("%d preemptions, %d reused tokens, %d evictions; want some of each", st.Preempted, st.CachedTokens,
+			st.KV.Evictions)
 	} else {
-		t.Logf("%d steps, %d preemptions, %d reused tokens, %d evictions", st.Steps, st.Preempted, st.CachedTokens, st.KV.Evictions)
+		t.Logf("%d steps, %d preemptions, %d reused tokens, %d evictions", st.Steps, st.Preempted, st.CachedTokens,
+			st.KV.Evictions)
 	}
 }
 
-// Without deterministic, a token computed again as prompt may differ from its first computation in the last bits. Where the model is sure of
-// itself that moves no token: the trained model's answers are those of lone runs.
+// Without deterministic, a token computed again as prompt may differ from its first computation in the last bits. Where
+// the model is sure of itself that moves no token: the trained model's answers are those of lone runs.
 func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 	requests, pages := 16, 7
 	if raceEnabled {
@@ -152,7 +145,8 @@ func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 	for i := range requests {
 		who := []string{"Mark", "Tina", "Leo", "Rosa", "Yara", "Hugo"}[i%6]
 		r := ask(t, fmt.Sprintf("%s starts with %d photos. %s throws away %d photos. %s wins %d photos in a game. "+
-			"%s collects another %d photos. How many photos does %s have now?", who, 20+i%40, who, 3+i%11, who, 5+i%31, who, 2+i%7, who))
+			"%s collects another %d photos. How many photos does %s have now?", who, 20+i%40, who, 3+i%11, who, 5+i%31,
+			who, 2+i%7, who))
 		if i%2 == 1 {
 			r.Sampling = seeded(int64(i))
 			r.Sampling.Temperature = 0.3
@@ -160,8 +154,8 @@ func TestACrowdGetsTheTextOfLoneRuns(t *testing.T) {
 		list = append(list, r)
 	}
 	want := lone(t, "", Config{}, list)
-	e := start(t, "", Config{CacheTokens: pages * 64, StepTokens: 128, MaxRunning: 16}, checked(t), gathered(len(list)))
-	got := together(t, e, list)
+	e, run := prepared(t, "", Config{CacheTokens: pages * 64, StepTokens: 128, MaxRunning: 16}, checked(t))
+	got := jointly(t, e, list, run)
 	for i := range list {
 		if !t.Failed() && got[i].Choices[0].Text != want[i].Choices[0].Text {
 			t.Errorf("request %d: %q, alone %q", i, got[i].Choices[0].Text, want[i].Choices[0].Text)

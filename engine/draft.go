@@ -1,18 +1,15 @@
 package engine
 
 import (
-	"slices"
-	"time"
-
-	"sparrow/plan"
 	"sparrow/sched"
 	"sparrow/spec"
 )
 
-// Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts included, so that
-// its rows lie in every page beside the target's, and proposes how sequences go on. The next batch then verifies the proposals: it
-// computes several rows of a sequence at once, and Engine.advance samples from them exactly as plain decoding would. So the answer is
-// the same with and without drafts, at any temperature and under any constraint; see package spec.
+// Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts
+// included, so that its rows lie in every page beside the target's, and proposes how sequences go on. The next batch
+// then verifies the proposals: it computes several rows of a sequence at once, and Engine.sampleItem samples from them
+// exactly as plain decoding would. So the answer is the same with and without drafts, at any temperature and under any
+// constraint; see package spec.
 
 // drafter is what drafting keeps between passes.
 type drafter struct {
@@ -28,23 +25,15 @@ type chain struct {
 	limits constraint // of the choice, as it will be after the drafts
 }
 
-// draftsFor is how a choice that begins to run drafts: as its request says, or as pays.
-func (e *Engine) draftsFor(c *choice) spec.Request {
-	switch asked := c.job.request.Draft; {
+// draftsFor is how the choices of a request draft: as many tokens as it asks for, or as many as pay.
+func (e *Engine) draftsFor(r *Request) spec.Request {
+	switch asked := r.Draft; {
 	case e.drafter == nil || asked != nil && *asked == 0:
 		return spec.Request{}
 	case asked != nil:
 		return e.drafter.control.Exactly(*asked)
 	}
 	return e.drafter.control.Request()
-}
-
-// measure notes the cost of a forward pass whose rows all decode or verify.
-func (e *Engine) measure(p *plan.Plan, took time.Duration) {
-	other := func(s plan.Segment) bool { return !s.Row.DecodeLike() }
-	if e.drafter != nil && !slices.ContainsFunc(p.Segments, other) {
-		e.drafter.control.ForwardPass(p.Rows, took.Seconds())
-	}
 }
 
 // draft runs the drafting layer over the rows of a batch, then once for each further draft of the longest chain.
@@ -78,7 +67,8 @@ func (e *Engine) draft(items []sched.Item) {
 	}
 }
 
-// addToDraftPass adds the rows of an item to the first draft pass. Where the sequence's next token was sampled a chain begins.
+// addToDraftPass adds the rows of an item to the first draft pass. Where the sequence's next token was sampled a chain
+// begins.
 func (e *Engine) addToDraftPass(it *sched.Item, from, sequences int) {
 	c := ownerOf(it)
 	if !it.Last {
@@ -90,7 +80,8 @@ func (e *Engine) addToDraftPass(it *sched.Item, from, sequences int) {
 		e.noteDraftingEnded(c)
 		return
 	}
-	// The next token is the target's own. Drafts behind the last allowed token, or more than a batch verifies, are never used.
+	// The next token is the target's own. Drafts behind the last allowed token, or more than a batch verifies, are
+	// never used.
 	want = e.sched.ReserveDrafts(&c.seq, min(want, e.info.Drafts, c.maxTokens-c.limits.made-1))
 	work := e.passes.draftRows(it, from, want > 0)
 	if want > 0 {
@@ -106,7 +97,8 @@ func (e *Engine) propose(k *chain, row logitRow) bool {
 		return false
 	}
 	c.seq.Drafts = append(c.seq.Drafts, token)
-	return len(c.seq.Drafts) < k.want && !k.limits.eosToken(token) && !c.stops.Token(token) && k.limits.accept(token) == nil
+	return len(c.seq.Drafts) < k.want && !k.limits.eosToken(token) && !c.stops.Token(token) &&
+		k.limits.accept(token) == nil
 }
 
 // propose chooses a draft from a row of logits. An error means that no token can follow.
@@ -135,8 +127,8 @@ func (e *Engine) stopDrafting(items []sched.Item, err error) {
 	}
 }
 
-// noteDraftingEnded logs and counts a choice that no longer drafts because it does not pay. Its later pages lack the drafting layer's
-// rows: requests that reuse these pages get fewer accepted drafts; output is unchanged.
+// noteDraftingEnded logs and counts a choice that no longer drafts because it does not pay. Its later pages lack the
+// drafting layer's rows: requests that reuse these pages get fewer accepted drafts; output is unchanged.
 func (e *Engine) noteDraftingEnded(c *choice) {
 	u := &c.job.usage
 	e.cfg.Log.Info("drafting does not pay and ends", "id", c.job.request.ID, "choice", c.index, "tokens", c.limits.made,

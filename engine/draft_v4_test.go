@@ -16,8 +16,9 @@ import (
 	"sparrow/weight"
 )
 
-// Invariants of this file: drafts for a model with a state and windows change no bit of any answer, whatever is accepted, rejected, preempted or
-// reused; and the drafting block computes what it is defined as, where that can be known.
+// Invariants of this file: drafts for a model with a state and windows change no bit of any answer, whatever is
+// accepted, rejected, preempted or reused; and the drafting block computes what it is defined as, where that can be
+// known.
 
 func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	if raceEnabled {
@@ -27,13 +28,13 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			list := long(6)
 			dir, cfg := testmodel.V4Draft(t), Config{Policy: deterministic("fp8"), Draft: spec.Off()}
-			apart, joint := keepLogits(), keepLogits()
-			want := lone(t, dir, cfg, list, apart.watch)
+			wantRows, gotRows := keepLogits(), keepLogits()
+			want := lone(t, dir, cfg, list, wantRows.watch)
 			cfg.Draft, cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = drafts(t, n), 6*256, 150, 8
-			e, run := prepared(t, dir, cfg, joint.watch, oracle(want, list), checked(t))
+			e, run := prepared(t, dir, cfg, gotRows.watch, oracle(want, list), checked(t))
 			compare(t, list, jointly(t, e, mixedDrafts(list, n), run), want)
-			for k, v := range apart.rows {
-				if joint.rows[k] != v {
+			for k, v := range wantRows.rows {
+				if gotRows.rows[k] != v {
 					t.Fatalf("the logits of %+v differ from those of a lone plain run", k)
 				}
 			}
@@ -45,15 +46,17 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	}
 }
 
-// In a model whose layers add nothing, a token's embedding alone decides the next one: the one whose row of the head is that embedding. The drafting
-// block then guesses right every time: from the next token's embedding (e_proj the identity, h_proj zero) where tokens count up, and from the
-// streams of the token before (the other way round) where a token repeats itself. Random blocks are hardly ever right.
+// In a model whose layers add nothing, a token's embedding alone decides the next one: the one whose row of the head is
+// that embedding. The drafting block then guesses right every time: from the next token's embedding (e_proj the
+// identity, h_proj zero) where tokens count up, and from the streams of the token before (the other way round) where a
+// token repeats itself. Random blocks are hardly ever right.
 func TestTheDraftingBlockReadsBothOfItsInputs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}
 	for one, by := range map[string]int32{"e_proj": 1, "h_proj": 0} {
-		e := start(t, counting(t, one, int(by)), Config{Policy: plan.Policy{KV: "fp8"}, Draft: drafts(t, 4), StepTokens: 100}, checked(t))
+		e := start(t, counting(t, one, int(by)),
+			Config{Policy: plan.Policy{KV: "fp8"}, Draft: drafts(t, 4), StepTokens: 100}, checked(t))
 		r := generate(t, e, Request{Prompt: tokens(3, 300), Sampling: greedy(), MaxTokens: 40, IgnoreEOS: true})
 		last := tokens(3, 300)[299]
 		for i, id := range r.Choices[0].Tokens {
@@ -67,7 +70,8 @@ func TestTheDraftingBlockReadsBothOfItsInputs(t *testing.T) {
 	}
 }
 
-// counting writes the checkpoint of that test: the token after x is x+by, and one matrix of the drafting block is the identity.
+// counting writes the checkpoint of that test: the token after x is x+by, and one matrix of the drafting block is the
+// identity.
 func counting(t *testing.T, identity string, by int) string {
 	t.Helper()
 	from, err := weight.Open(testmodel.V4Draft(t))
@@ -81,14 +85,16 @@ func counting(t *testing.T, identity string, by int) string {
 		x, _ := from.Tensor(name)
 		data := append([]byte(nil), x.Data...)
 		switch {
-		case strings.HasSuffix(name, "wo_b.weight") || strings.HasSuffix(name, "w2.weight"), name == "mtp.0.e_proj.weight", name == "mtp.0.h_proj.weight":
+		case strings.HasSuffix(name, "wo_b.weight") || strings.HasSuffix(name, "w2.weight"),
+			name == "mtp.0.e_proj.weight", name == "mtp.0.h_proj.weight":
 			clear(data)
 			if name == "mtp.0."+identity+".weight" {
 				for i := range x.Shape[0] {
 					binary.LittleEndian.PutUint16(data[2*i*(x.Shape[1]+1):], num.BF16(1))
 				}
 			}
-		case name == "norm.weight" || strings.HasSuffix(name, "norm.weight") && strings.HasPrefix(name, "mtp.0.") && strings.Count(name, ".") == 3:
+		case name == "norm.weight" || strings.HasSuffix(name, "norm.weight") && strings.HasPrefix(name, "mtp.0.") &&
+			strings.Count(name, ".") == 3:
 			for i := range x.Shape[0] {
 				binary.LittleEndian.PutUint16(data[2*i:], num.BF16(1))
 			}
@@ -120,7 +126,8 @@ func TestV4WithoutADraftingBlock(t *testing.T) {
 	if i := e.Info(); i.Drafts != 0 || i.NoDrafts != "this checkpoint has no draft layer" {
 		t.Errorf("auto: %d drafts, %q", i.Drafts, i.NoDrafts)
 	}
-	if _, err := build(t, testmodel.V4(t), Config{Draft: drafts(t, 2)}); err == nil || !strings.Contains(err.Error(), "mtp.0.") {
+	if _, err := build(t, testmodel.V4(t), Config{Draft: drafts(t, 2)}); err == nil ||
+		!strings.Contains(err.Error(), "mtp.0.") {
 		t.Errorf("two drafts: %v", err)
 	}
 }

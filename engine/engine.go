@@ -31,7 +31,8 @@ type Config struct {
 	Log           *slog.Logger
 }
 
-// Engine serves one model. Its exported methods may be called from any goroutine; the loop owns everything below the line.
+// Engine serves one model. Its exported methods may be called from any goroutine; the loop owns everything below the
+// line.
 type Engine struct {
 	cfg     Config
 	info    Info
@@ -93,8 +94,8 @@ func (e *Engine) Plans() []PlanRecord {
 	return append(out, e.plans[:e.planAt]...)
 }
 
-// Close stops the loop: no request is accepted any more, those in flight run to their end. When ctx ends first they fail with ErrClosed.
-// Every call returns once the loop has ended; the model is not used after that.
+// Close stops the loop: no request is accepted any more, those in flight run to their end. When ctx ends first they
+// fail with ErrClosed. Every call returns once the loop has ended; the model is not used after that.
 func (e *Engine) Close(ctx context.Context) {
 	e.mu.Lock()
 	e.closing = true
@@ -141,7 +142,7 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	return j, nil
 }
 
-// cancel asks the loop to end a job.
+// cancel queues a job for the loop to end.
 func (e *Engine) cancel(j *Job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

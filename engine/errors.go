@@ -8,11 +8,12 @@ var ErrClosed = errors.New("sparrow: the engine is closed")
 // ErrQueueFull means that as many sequences wait as the configuration allows; try again later.
 var ErrQueueFull = errors.New("sparrow: the queue is full")
 
-// ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError names the field.
+// ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError
+// names the field.
 var ErrRequest = errors.New("sparrow: bad request")
 
-// ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context. The RequestError beside it names
-// the field.
+// ErrContext is wrapped when a prompt, or the answer asked for after it, does not fit the context. The RequestError
+// beside it names the field.
 var ErrContext = errors.New("sparrow: the context is too short")
 
 // ErrStep means that the model failed on this request alone; others were not affected.

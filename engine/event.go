@@ -8,7 +8,7 @@ import (
 	"sparrow/sample"
 )
 
-// Finish says why a choice ended.
+// Finish is why a choice ended.
 type Finish string
 
 // The ways a choice ends. FinishToolCalls is set by package sparrow, which parses replies.

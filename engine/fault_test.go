@@ -13,8 +13,9 @@ import (
 	"sparrow/step"
 )
 
-// Invariants of this file: a step that fails or panics loses only the requests that fail by themselves; everybody else gets the tokens of an
-// undisturbed run; pages come back; the engine goes on, or, when its own state is broken, stops and says so.
+// Invariants of this file: a step that fails or panics loses only the requests that fail by themselves; everybody else
+// gets the tokens of an undisturbed run; pages come back; the engine goes on, or, when its own state is broken, stops
+// and says so.
 
 // marked is the first token of prompts that faults are aimed at.
 const marked = 639
@@ -29,7 +30,7 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 		name  string
 		fault func(works []step.Work) error
 		lost  bool // the marked request
-		apart bool
+		alone bool
 	}{
 		{"an error of one sequence", func(works []step.Work) error {
 			if poison(works) {
@@ -61,7 +62,8 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 			e := start(t, testmodel.V32(t), Config{Policy: deterministic("")}, before(c.fault), checked(t))
 			list := make([]Request, 5)
 			for i := range list {
-				list[i] = Request{Prompt: tokens(i, 40+10*i), Sampling: seeded(int64(i)), MaxTokens: 12, IgnoreEOS: true}
+				list[i] = Request{Prompt: tokens(i, 40+10*i), Sampling: seeded(int64(i)), MaxTokens: 12,
+					IgnoreEOS: true}
 			}
 			list[2].Prompt[0] = marked
 			want := undisturbed(t, list)
@@ -73,16 +75,18 @@ func TestOnlyTheFaultyRequestIsLost(t *testing.T) {
 				tokens, last := collect(s)
 				switch {
 				case i == 2 && c.lost:
-					if last.Finish != FinishError || !errors.Is(last.Err, ErrStep) || !strings.Contains(last.Err.Error(), errFault.Error()) || !last.Last {
+					if last.Finish != FinishError || !errors.Is(last.Err, ErrStep) ||
+						!strings.Contains(last.Err.Error(), errFault.Error()) || !last.Last {
 						t.Errorf("the faulty request ended with %+v", last)
 					}
 				case last.Finish != FinishLength || !slices.Equal(tokens, want[i].Choices[0].Tokens):
-					t.Errorf("request %d: %v, finish %s %v; want %v", i, tokens, last.Finish, last.Err, want[i].Choices[0].Tokens)
+					t.Errorf("request %d: %v, finish %s %v; want %v", i, tokens, last.Finish, last.Err,
+						want[i].Choices[0].Tokens)
 				}
 			}
 			st := e.Stats()
-			if lost := st.Failed == 1; lost != c.lost || st.Finished+st.Failed != 5 || (st.Isolated > 0) != c.apart {
-				t.Errorf("%d finished, %d failed, %d steps apart", st.Finished, st.Failed, st.Isolated)
+			if lost := st.Failed == 1; lost != c.lost || st.Finished+st.Failed != 5 || (st.Isolated > 0) != c.alone {
+				t.Errorf("%d finished, %d failed, %d batches run one by one", st.Finished, st.Failed, st.Isolated)
 			}
 		})
 	}
@@ -175,7 +179,8 @@ func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 	}
 }
 
-// When the loop's own state is broken the engine stops: every stream fails, later requests are refused, the process lives.
+// When the loop's own state is broken the engine stops: every stream fails, later requests are refused, the process
+// lives.
 func TestABrokenLoopFailsEveryStream(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{MaxRunning: 1})
 	steps := 0
@@ -186,11 +191,13 @@ func TestABrokenLoopFailsEveryStream(t *testing.T) {
 	}
 	var streams []*Job
 	for i := range 3 {
-		streams = append(streams, open(t, e, Request{Prompt: tokens(i, 10), Sampling: greedy(), MaxTokens: 50, IgnoreEOS: true}))
+		streams = append(streams, open(t, e,
+			Request{Prompt: tokens(i, 10), Sampling: greedy(), MaxTokens: 50, IgnoreEOS: true}))
 	}
 	go e.Run()
 	for i, s := range streams {
-		if _, last := collect(s); last.Finish != FinishError || !errors.Is(last.Err, ErrClosed) || !strings.Contains(last.Err.Error(), "broken invariant") {
+		if _, last := collect(s); last.Finish != FinishError || !errors.Is(last.Err, ErrClosed) ||
+			!strings.Contains(last.Err.Error(), "broken invariant") {
 			t.Errorf("stream %d ended with %+v", i, last)
 		}
 		s.Cancel()

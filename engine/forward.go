@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"sparrow/model"
@@ -12,7 +13,7 @@ import (
 	"sparrow/step"
 )
 
-// This file is the only one that knows package step.
+// This file is the only one that uses package step.
 
 // runner carries out passes; a step.Runner does.
 type runner interface {
@@ -56,16 +57,15 @@ func (l logits) row(i int) logitRow {
 
 func (l logits) plan() *plan.Plan { return l.result.Plan }
 
-// rowsOf is how many rows of logits an item asks for.
-func rowsOf(it *sched.Item) int {
-	if it.Last {
-		return 1 + it.Drafts
-	}
-	return 0
+// take returns the rows of the next item of the batch.
+func (l *logits) take(it *sched.Item) logits {
+	own := *l
+	l.first += it.LogitRows()
+	return own
 }
 
 // forward computes a batch. A panic in it is returned as an error.
-func (e *Engine) forward(items []sched.Item) (rows logits, took time.Duration, err error) {
+func (e *Engine) forward(items []sched.Item) (rows logits, err error) {
 	defer e.recoverTo(&err, "a forward pass panicked")
 	p := &e.passes
 	p.works = p.works[:0]
@@ -74,12 +74,20 @@ func (e *Engine) forward(items []sched.Item) (rows logits, took time.Duration, e
 	}
 	begun := time.Now()
 	rows.result, err = p.runner.Run(p.works)
-	return rows, time.Since(begun), err
+	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
+		e.drafter.control.ForwardPass(rows.plan().Rows, time.Since(begun).Seconds())
+	}
+	return rows, err
+}
+
+// decodesOnly reports whether all rows of a plan decode or verify: those passes are compared with draft passes.
+func decodesOnly(p *plan.Plan) bool {
+	return !slices.ContainsFunc(p.Segments, func(s plan.Segment) bool { return !s.Row.DecodeLike() })
 }
 
 func workOf(it *sched.Item) step.Work {
 	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows,
-		State: ownerOf(it).state, Logits: rowsOf(it), Best: !ownerOf(it).needsLogits()}
+		State: ownerOf(it).state, Logits: it.LogitRows(), Best: !ownerOf(it).needsLogits()}
 	switch {
 	case it.Drafts > 0:
 		w.Kind = plan.ModeVerify
@@ -89,8 +97,8 @@ func workOf(it *sched.Item) step.Work {
 	return w
 }
 
-// draftRows adds the rows of an item that were kept to the next draft pass: the hidden states are those that the forward pass computed
-// for item number from of its batch. It returns the number of the work.
+// draftRows adds the rows of an item that were kept to the next draft pass: the hidden states are those that the
+// forward pass computed for item number from of its batch. It returns the number of the work.
 func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	c := ownerOf(it)
 	w := step.Draft{Kind: plan.ModeExtend, Tokens: c.seq.Tokens[it.Cached+1 : it.Cached+it.Kept()+1], Cached: it.Cached,
@@ -102,8 +110,9 @@ func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	return len(p.drafts) - 1
 }
 
-// draftNext adds the row after the latest draft of a choice to the next draft pass: it continues from the output of work number from of
-// the pass before. The row lies where the draft's own row will be; the target's hidden states replace it when the draft is accepted.
+// draftNext adds the row after the latest draft of a choice to the next draft pass: it continues from the output of
+// work number from of the pass before. The row lies where the draft's own row will be; the target's hidden states
+// replace it when the draft is accepted.
 func (p *passes) draftNext(c *choice, from int) int {
 	q := &c.seq
 	n := len(q.Drafts)

@@ -8,16 +8,18 @@ import (
 	"sparrow/toolcall"
 )
 
-// Guide is what limits the text of a request's choices: the document it must be, or the tools it may call. The zero value is free text.
+// Guide is what limits the text of a request's choices: the document it must be, or the tools it may call. The zero
+// value is free text.
 type Guide struct {
-	Document     *grammar.Grammar // nil for free text
-	ReasoningEnd int32            // with Document: the token before which it does not apply; -1 when the reply begins with it
-	Calls        *toolcall.Rules  // nil without tools
-	MaskWords    int              // of the masks of Document and Calls
-	NoCalls      sample.Mask      // every token but those that begin a tool call, where none may begin; else nil
+	Document *grammar.Grammar // nil for free text
+	// ReasoningEnd is the token before which Document does not apply; -1 when the reply begins with it.
+	ReasoningEnd int32
+	Calls        *toolcall.Rules // nil without tools
+	MaskWords    int             // of the masks of Document and Calls
+	NoCalls      sample.Mask     // every token but those that begin a tool call, where none may begin; else nil
 }
 
-// constraint says which tokens may come next in one choice.
+// constraint is which tokens may come next in one choice.
 type constraint struct {
 	document     *grammar.State  // nil for free text
 	reasoningEnd int32           // token before which document does not apply; -1 when it has come
@@ -67,9 +69,11 @@ func (l *constraint) clone() constraint {
 }
 
 // free reports whether every token may always come next.
-func (l *constraint) free() bool { return l.document == nil && l.calls == nil && l.noCalls == nil && l.noEnd == nil }
+func (l *constraint) free() bool {
+	return l.document == nil && l.calls == nil && l.noCalls == nil && l.noEnd == nil
+}
 
-// early tells whether the choice is still shorter than its minimum.
+// early reports whether the choice is still shorter than its minimum.
 func (l *constraint) early() bool { return l.made < l.least }
 
 // allowed is the mask of the tokens that may come next; nil means all.
@@ -89,7 +93,7 @@ func (l *constraint) allowed() (sample.Mask, error) {
 	return l.noCalls, nil
 }
 
-// fillMask asks the document or the tool calls and reports whether one of them filled the mask.
+// fillMask fills the mask from the document or the tool calls, and reports whether one of them limits the next token.
 func (l *constraint) fillMask() (bool, error) {
 	if l.document != nil && l.reasoningEnd < 0 {
 		return true, l.document.Mask(l.mask)
@@ -100,7 +104,8 @@ func (l *constraint) fillMask() (bool, error) {
 	return false, nil
 }
 
-// removeEnds takes the tokens that end the choice out of its mask, unless nothing else is allowed: a document overrides the minimum.
+// removeEnds takes the tokens that end the choice out of its mask, unless nothing else is allowed: a document overrides
+// the minimum.
 func (l *constraint) removeEnds() {
 	left := uint64(0)
 	for i, word := range l.mask {
@@ -131,16 +136,17 @@ func (l *constraint) accept(token int32) error {
 	return nil
 }
 
-// eosToken tells whether a token is one of the model's end-of-sequence tokens, whose text is not part of the answer.
+// eosToken reports whether a token is one of the model's end-of-sequence tokens, whose text is not part of the answer.
 func (l *constraint) eosToken(token int32) bool { return slices.Contains(l.eos, token) }
 
-// endsAt tells whether an end-of-sequence token ends the choice. A document ends there even where the request ignores such tokens.
+// endsAt reports whether an end-of-sequence token ends the choice. A document ends there even where the request ignores
+// such tokens.
 func (l *constraint) endsAt(token int32) bool {
 	return (!l.ignoreEOS || l.document != nil) && l.eosToken(token)
 }
 
-// complete tells whether the choice holds its whole document, so that only the end can follow. Where the model has no token for the
-// end, the first complete document is the answer.
+// complete reports whether the choice holds its whole document, so that only the end can follow. Where the model has no
+// token for the end, the first complete document is the answer.
 func (l *constraint) complete() bool {
 	return l.document != nil && l.reasoningEnd < 0 && (l.document.Final() || len(l.eos) == 0 && l.document.Done())
 }

@@ -32,8 +32,10 @@ const (
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
-// load opens the checkpoint in a folder, or the built-in one, on a device of its own. Both are closed when the test ends.
-func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*family.Source, model.Model) {
+// load opens the checkpoint in a folder, or the built-in one, on a device of its own. Both are closed when the test
+// ends.
+func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*family.Source,
+	model.Model) {
 	t.Helper()
 	open := builtin.Source
 	if dir != "" {
@@ -77,7 +79,8 @@ func buildPacked(t testing.TB, dir string, c Config, pack bool) (*Engine, error)
 }
 
 // buildOver makes an engine over a device that wrap, unless nil, stands before.
-func buildOver(t testing.TB, dir string, c Config, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*Engine, error) {
+func buildOver(t testing.TB, dir string, c Config, o kernel.Options, wrap func(kernel.Device) kernel.Device) (*Engine,
+	error) {
 	t.Helper()
 	source, m := load(t, dir, o, wrap)
 	for _, f := range []struct {
@@ -217,7 +220,8 @@ func (e *Engine) at(pages []int32) *choice {
 // output is how many tokens of a sequence are not its prompt.
 func (c *choice) output() int { return len(c.seq.Tokens) - len(c.job.request.Prompt) }
 
-// logitsOf keeps a hash of the bits of every row of logits that a choice was given, by request id, choice and output position.
+// logitsOf keeps a hash of the bits of every row of logits that a choice was given, by request id, choice and output
+// position.
 type logitsOf struct {
 	mu   sync.Mutex
 	rows map[rowKey]uint64

@@ -66,7 +66,8 @@ func (j *Job) Choices() int { return len(j.choices) }
 // Cancel ends the job at the next iteration: choices that have not ended finish with FinishCancelled.
 func (j *Job) Cancel() { j.engine.cancel(j) }
 
-// reservedTokens is for how much output memory is set aside before a choice runs, so that appending its tokens allocates nothing.
+// reservedTokens is for how much output memory is set aside before a choice runs, so that appending its tokens
+// allocates nothing.
 const reservedTokens = 4096
 
 // prepare turns a request into a job, or refuses it with the field's name.
@@ -110,7 +111,8 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 func (e *Engine) checkPrompt(prompt []int32) error {
 	for i, id := range prompt {
 		if id < 0 || int(id) >= e.info.Vocabulary {
-			return &RequestError{Field: "prompt", Reason: fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
+			return &RequestError{Field: "prompt",
+				Reason: fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
 		}
 	}
 	if len(prompt) == 0 {
@@ -132,9 +134,11 @@ func (e *Engine) maxTokens(r *Request) (int, error) {
 		return 0, &RequestError{Field: "max_tokens", Reason: fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
 	case r.MaxTokens > left:
 		return 0, tooLong("max_tokens",
-			fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d has room for %d", r.MaxTokens, prompt, context, left))
+			fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d has room for %d", r.MaxTokens,
+				prompt, context, left))
 	case r.MinTokens < 0 || r.MaxTokens > 0 && r.MinTokens > r.MaxTokens:
-		return 0, &RequestError{Field: "min_tokens", Reason: fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, r.MaxTokens)}
+		return 0, &RequestError{Field: "min_tokens",
+			Reason: fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, r.MaxTokens)}
 	case r.MaxTokens > 0:
 		return r.MaxTokens, nil
 	}
@@ -144,7 +148,7 @@ func (e *Engine) maxTokens(r *Request) (int, error) {
 // addChoice makes the state of the job's next continuation.
 func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	r := &j.request
-	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens}
+	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens, drafts: e.draftsFor(r)}
 	if c.sampler, err = sample.New(r.Sampling, c.index, e.scratch); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}

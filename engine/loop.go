@@ -26,13 +26,14 @@ func (e *Engine) loop() {
 	}
 }
 
-// shutDown ends the loop: every choice that is left fails, and nothing is accepted any more. A panic that reached the loop means that the
-// state shared by all requests can no longer be trusted; the engine stops, the process goes on.
+// shutDown ends the loop: every choice that is left fails, and nothing is accepted any more. A panic that reached the
+// loop means that the state shared by all requests can no longer be trusted; the engine stops, the process goes on.
 func (e *Engine) shutDown() {
 	err := ErrClosed
 	panicked := recover()
 	if panicked != nil {
-		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack", string(debug.Stack()))
+		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack",
+			string(debug.Stack()))
 		err = fmt.Errorf("%w: its loop panicked: %v", ErrClosed, panicked)
 	}
 	e.mu.Lock()
@@ -77,6 +78,19 @@ func (e *Engine) receive() (halt, closing bool) {
 	e.cancels = e.cancels[:0]
 	e.publish()
 	return e.halt, e.closing
+}
+
+// fail ends a choice that cannot be computed.
+func (e *Engine) fail(c *choice, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failLocked(c, err)
+}
+
+// failLocked is fail for callers that hold mu.
+func (e *Engine) failLocked(c *choice, err error) {
+	e.cfg.Log.Error("request failed", "id", c.job.request.ID, "choice", c.index, "error", err)
+	e.end(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
 }
 
 // end finishes a choice and gives its pages back. The caller holds mu.

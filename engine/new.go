@@ -107,8 +107,9 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	cached := size.pages * cfg.Page
 	context := min(mc.MaxPositions, cached)
 	if c.ContextTokens > context {
-		return fmt.Errorf("sparrow: a context of %d tokens was asked for; the model has %d positions and the cache holds %d tokens: "+
-			"ask for at most %d, or for more cache (--cache-tokens)", c.ContextTokens, mc.MaxPositions, cached, context)
+		return fmt.Errorf("sparrow: a context of %d tokens was asked for; the model has %d positions "+
+			"and the cache holds %d tokens: ask for at most %d, or for more cache (--cache-tokens)", c.ContextTokens,
+			mc.MaxPositions, cached, context)
 	}
 	if c.ContextTokens > 0 {
 		context = c.ContextTokens
@@ -116,15 +117,17 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if e.passes, err = newPasses(e.model, *cfg, e.limits(context)); err != nil {
 		return err
 	}
-	e.info = Info{Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context, CacheTokens: cached,
-		PageTokens: cfg.Page, Pages: size.pages, WindowPages: size.window.Pages, StepTokens: c.StepTokens,
-		MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
+	e.info = Info{Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context,
+		CacheTokens: cached, PageTokens: cfg.Page, Pages: size.pages, WindowPages: size.window.Pages,
+		StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
+		Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
 	return nil
 }
 
-// maxDrafts is the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the token before it.
+// maxDrafts is the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the token
+// before it.
 func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why string, err error) {
 	if s.Drafts() == 0 {
 		return 0, "switched off", nil
@@ -147,7 +150,8 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 		return 0, "", fmt.Errorf("sparrow: %v drafts were asked for: %w", s, err)
 	}
 	if errors.Is(err, plan.E15) {
-		return 0, "this checkpoint has no draft layer", nil // auto asks for none; a fixed number names the missing tensors
+		// auto asks for none; a fixed number names the missing tensors
+		return 0, "this checkpoint has no draft layer", nil
 	}
 	return 0, err.Error(), nil
 }
@@ -159,7 +163,7 @@ func (e *Engine) announce() {
 		e.cfg.Log.Info("plan", "level", n.Level, "rule", n.Rule, "text", n.Text)
 	}
 	e.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
-	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache, "state_bytes", i.Memory.States,
-		"cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages, "arena_bytes", i.Memory.Arena,
-		"step_tokens", i.StepTokens, "context_tokens", i.ContextTokens)
+	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache,
+		"state_bytes", i.Memory.States, "cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages,
+		"arena_bytes", i.Memory.Arena, "step_tokens", i.StepTokens, "context_tokens", i.ContextTokens)
 }

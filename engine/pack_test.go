@@ -19,7 +19,8 @@ func TestPackingChangesNothing(t *testing.T) {
 			}
 			_, run := running(t, e, l.watch)
 			run()
-			generate(t, e, Request{ID: "packed", Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 5, IgnoreEOS: true})
+			generate(t, e, Request{ID: "packed", Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 5,
+				IgnoreEOS: true})
 			logits[i] = l.rows
 		}
 		if len(logits[0]) == 0 || !maps.Equal(logits[0], logits[1]) {

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"sparrow/internal/testmodel"
+	"sparrow/kernel"
 	"sparrow/step"
 )
 
-// Invariants of this file: as many sequences wait as configured and no more; a long prompt or a slow reader holds nobody up.
+// Invariants of this file: as many sequences wait as configured and no more; a long prompt or a slow reader holds
+// nobody up.
 
 func TestTheQueueIsBounded(t *testing.T) {
 	hook, entered, leave := gate()
@@ -56,8 +58,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 }
 
-// Thousands of tokens of prompt beside streams that decode: between two tokens of a stream there is one step, and a short prompt that arrives later gets
-// its first token long before the long one is done.
+// Thousands of tokens of prompt beside streams that decode: between two tokens of a stream there is one step, and a
+// short prompt that arrives later gets its first token long before the long one is done.
 func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	length := 4000
 	if raceEnabled {
@@ -104,7 +106,8 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 		s.Next()
 		streams = append(streams, s)
 	}
-	streams = append(streams, open(t, e, Request{ID: "long", Prompt: tokens(2, length), Sampling: greedy(), MaxTokens: 1}))
+	streams = append(streams, open(t, e, Request{ID: "long", Prompt: tokens(2, length), Sampling: greedy(),
+		MaxTokens: 1}))
 	<-begun
 	streams = append(streams, open(t, e, Request{ID: "short", Prompt: tokens(3, 60), Sampling: greedy(), MaxTokens: 1}))
 	for _, s := range streams {
@@ -115,24 +118,31 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 		t.Errorf("up to %d steps between two tokens of a stream that decodes", most)
 	}
 	if firsts["long"]-firsts["short"] < length/256 {
-		t.Errorf("the short prompt's first token came in step %d, the long one's in step %d", firsts["short"], firsts["long"])
+		t.Errorf("the short prompt's first token came in step %d, the long one's in step %d", firsts["short"],
+			firsts["long"])
 	}
 }
 
-// Nobody reads one stream; the others go on and the unread one loses nothing.
+// Nobody reads one job's events; the others go on, and the unread one loses nothing.
 func TestASlowReaderHoldsNobodyUp(t *testing.T) {
-	e := start(t, testmodel.V32(t), Config{})
-	slow := open(t, e, Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
-	generate(t, e, Request{Prompt: tokens(2, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
-	for end := time.Now().Add(10 * time.Second); e.Stats().Finished < 2; {
-		if time.Now().After(end) {
-			t.Fatal("the unread stream did not finish")
+	dir := testmodel.V32(t)
+	synctest.Test(t, func(t *testing.T) {
+		e, err := buildOver(t, dir, Config{}, kernel.Options{Workers: 1}, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
-	}
-	if got, last := collect(slow); len(got) != 300 || last.Finish != FinishLength {
-		t.Errorf("%d tokens, %+v", len(got), last)
-	}
+		_, run := running(t, e)
+		run()
+		slow := open(t, e, Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
+		generate(t, e, Request{Prompt: tokens(2, 10), Sampling: greedy(), MaxTokens: 300, IgnoreEOS: true})
+		synctest.Wait() // until the loop waits for requests
+		if n := e.Stats().Finished; n != 2 {
+			t.Fatalf("%d requests finished; want the unread one too", n)
+		}
+		if got, last := collect(slow); len(got) != 300 || last.Finish != FinishLength {
+			t.Errorf("%d tokens, %+v", len(got), last)
+		}
+	})
 }
 
 func TestQueueKeepsOrderAndStaysSmall(t *testing.T) {

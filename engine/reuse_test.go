@@ -9,7 +9,8 @@ import (
 	"sparrow/step"
 )
 
-// Invariants of this file: what is in the cache under the same tenant is not computed again, usage and trace say so, and sharing changes no token.
+// Invariants of this file: what is in the cache under the same tenant is not computed again, usage and trace say so,
+// and sharing changes no token.
 
 // counted adds up the tokens that steps compute.
 func counted(n *int) func(*Engine) {
@@ -35,7 +36,8 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	r = generate(t, e, second)
 	const whole = 2000 / 64 * 64 // full pages
 	if computed != 2050-whole || r.Usage.CachedTokens != whole || r.Usage.PromptTokens != 2050 {
-		t.Errorf("the second request computed %d tokens, usage %+v; want %d computed, %d cached", computed, r.Usage, 2050-whole, whole)
+		t.Errorf("the second request computed %d tokens, usage %+v; want %d computed, %d cached", computed, r.Usage,
+			2050-whole, whole)
 	}
 	if m := r.Trace.Match; m.Tokens != whole || m.Stop != prefix.StopDifferent || m.At != 2000 {
 		t.Errorf("trace: %v; want the first difference at token 2000", m)
@@ -67,7 +69,8 @@ func TestTheNextTurnFindsTheLastOne(t *testing.T) {
 func TestTenantsShareNothing(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{})
 	cached := func(tenant string) int {
-		r := generate(t, e, Request{Prompt: tokens(1, 200), Sampling: greedy(), MaxTokens: 1, Tenant: tenant, Trace: true})
+		r := generate(t, e, Request{Prompt: tokens(1, 200), Sampling: greedy(), MaxTokens: 1, Tenant: tenant,
+			Trace: true})
 		if r.Usage.CachedTokens == 0 && r.Trace.Match.Stop != prefix.StopUnknown {
 			t.Errorf("tenant %q learns from its lookup: %v", tenant, r.Trace.Match)
 		}
@@ -83,7 +86,8 @@ func TestTenantsShareNothing(t *testing.T) {
 	}
 }
 
-// The choices of a request compute its prompt once, differ from each other, and are the same in company or with other choices beside them.
+// The choices of a request compute its prompt once, differ from each other, and are the same in company or with other
+// choices beside them.
 func TestChoicesShareThePrompt(t *testing.T) {
 	computed := 0
 	e := start(t, testmodel.V32(t), Config{Policy: deterministic(""), StepTokens: 256}, counted(&computed), checked(t))
@@ -111,7 +115,8 @@ func TestChoicesShareThePrompt(t *testing.T) {
 		}
 	}
 	r.Sampling.N = 2
-	for i, again := range together(t, e, []Request{r, {Prompt: tokens(5, 300), Sampling: seeded(5), MaxTokens: 30}, r}) {
+	for i, again := range together(t, e, []Request{r, {Prompt: tokens(5, 300), Sampling: seeded(5), MaxTokens: 30},
+		r}) {
 		if i == 1 {
 			continue
 		}

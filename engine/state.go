@@ -6,11 +6,12 @@ import (
 	"sparrow/sched"
 )
 
-// A stateful model keeps something of a sequence beside its pages. The engine makes that state when a sequence first has pages, hands it
-// to every pass, and releases it in the one place where pages go back: at the end of a sequence, however it ended, and on preemption,
-// after which the sequence is computed again from a new state.
+// A stateful model keeps something of a sequence beside its pages. The engine makes that state when a sequence first
+// has pages, hands it to every pass, and releases it in the one place where pages go back: at the end of a sequence,
+// however it ended, and on preemption, after which the sequence is computed again from a new state.
 
-// maxRestarts bounds how often one choice is computed again after failed batches of others: a lasting fault must end the request.
+// maxRestarts bounds how often one choice is computed again after failed batches of others: a lasting fault must end
+// the request.
 const maxRestarts = 3
 
 // attachStates gives every item the state it continues from, and returns the items that have one.
@@ -52,8 +53,8 @@ func releaseState(q *sched.Sequence) {
 	}
 }
 
-// restartIfStateLost queues an item's sequence again, as if preempted, where a failed pass left its state unusable: the fault may be
-// another sequence's. It reports whether it did, or failed the choice for having restarted too often.
+// restartIfStateLost queues an item's sequence again, as if preempted, where a failed pass left its state unusable: the
+// fault may be another sequence's. It reports whether it did, or failed the choice for having restarted too often.
 func (e *Engine) restartIfStateLost(it *sched.Item) bool {
 	c := ownerOf(it)
 	if c.state == nil {

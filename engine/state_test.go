@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"sparrow/internal/testmodel"
@@ -11,10 +12,12 @@ import (
 	"sparrow/step"
 )
 
-// Invariants of this file: a model that keeps a state of every sequence is served like the others. Company, chunks, preemption, failed steps and
-// cancellation change no bit of anybody's logits, and in the end no state is held (start checks that).
+// Invariants of this file: a model that keeps a state of every sequence is served like the others. Company, chunks,
+// preemption, failed steps and cancellation change no bit of anybody's logits, and in the end no state is held (start
+// checks that).
 
-// long is n requests that grow over the end of a page of 256 tokens, in families whose prompts begin with a common page, one with two choices.
+// long is n requests that grow over the end of a page of 256 tokens, in families whose prompts begin with a common
+// page, one with two choices.
 func long(n int) []Request {
 	var list []Request
 	for i := range n {
@@ -55,10 +58,10 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 			}
 			list := long(8)
 			dir, cfg := testmodel.V4(t), Config{Policy: deterministic(kv)}
-			apart, joint := keepLogits(), keepLogits()
-			want := lone(t, dir, cfg, list, apart.watch)
+			wantRows, gotRows := keepLogits(), keepLogits()
+			want := lone(t, dir, cfg, list, wantRows.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = 6*256, 150, 8
-			e, run := prepared(t, dir, cfg, joint.watch, checked(t))
+			e, run := prepared(t, dir, cfg, gotRows.watch, checked(t))
 			got := jointly(t, e, list, run)
 			if t.Failed() {
 				return
@@ -68,48 +71,61 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 					sameTokens(t, fmt.Sprintf("request %d choice %d", i, j), got[i].Choices[j], want[i].Choices[j])
 				}
 			}
-			sameRows(t, joint, apart)
+			sameRows(t, gotRows, wantRows)
 			crowded(t, e)
 		})
 	}
 }
 
-// A step fails half way, after some layers have written their rows over what the states held: the sequences start over and lose nothing but time.
-func TestAFailedStepSpoilsNobodysState(t *testing.T) {
+// A step fails half way, after some layers have written their rows over what the states held: the sequences start over
+// and lose nothing but time.
+func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}
 	var list []Request
 	for i := range 2 {
-		list = append(list, Request{ID: fmt.Sprint(i), Prompt: tokens(i, 700+i), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
+		list = append(list, Request{ID: fmt.Sprint(i), Prompt: tokens(i, 700+i), Sampling: greedy(), MaxTokens: 3,
+			IgnoreEOS: true})
 	}
 	dir, cfg := testmodel.V4(t), Config{Policy: deterministic("fp8")}
-	apart, joint := keepLogits(), keepLogits()
-	lone(t, dir, cfg, list, apart.watch)
+	wantRows, gotRows := keepLogits(), keepLogits()
+	lone(t, dir, cfg, list, wantRows.watch)
 	cfg.StepTokens = 600 // two chunks of 300 tokens, more than a ring holds
-	e, run := faulty(t, dir, cfg, &halfway{begin: 2, layer: 1}, joint.watch, checked(t))
+	e, run := faulty(t, dir, cfg, &halfway{begin: 2, layer: 1}, gotRows.watch, checked(t))
 	jointly(t, e, list, run)
-	sameRows(t, joint, apart)
+	sameRows(t, gotRows, wantRows)
 	if st := e.Stats(); st.Isolated != 1 || st.Preempted != 2 || st.Failed != 0 {
-		t.Errorf("%d steps apart, %d sequences started over, %d failed; want 1, 2, 0", st.Isolated, st.Preempted, st.Failed)
+		t.Errorf("%d batches run one by one, %d sequences restarted, %d failed; want 1, 2, 0", st.Isolated,
+			st.Preempted,
+			st.Failed)
 	}
 }
 
 // A fault that never ends fails its requests instead of starting them over for ever.
-func TestStartingOverEnds(t *testing.T) {
+func TestRestartsEnd(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}
 	e, run := faulty(t, testmodel.V4(t), Config{StepTokens: 600}, &halfway{begin: 2, layer: 1, always: true})
 	var streams []*Job
 	for i := range 2 {
-		streams = append(streams, open(t, e, Request{Prompt: tokens(i, 700), Sampling: greedy(), MaxTokens: 3}))
+		streams = append(streams, open(t, e,
+			Request{Prompt: tokens(i, 700), Sampling: greedy(), MaxTokens: 3, Trace: true}))
 	}
 	run()
 	for _, s := range streams {
-		if _, last := collect(s); last.Finish != FinishError || !errors.Is(last.Err, ErrStep) {
+		_, last := collect(s)
+		if last.Finish != FinishError || !errors.Is(last.Err, ErrStep) ||
+			!strings.Contains(last.Err.Error(), "computed again 3 times") {
 			t.Errorf("ended with %+v", last)
 		}
+		if n := s.Trace().Preempted; n != 3 {
+			t.Errorf("computed again %d times, want 3", n)
+		}
+	}
+	if st := e.Stats(); st.Isolated != 4 || st.Failed != 2 {
+		t.Errorf("%d batches failed, %d requests; want the first and three more, and both", st.Isolated, st.Failed)
 	}
 }
 

@@ -28,7 +28,8 @@ type Stats struct {
 	VerifiedTokens                           int64 // tokens that came out of those
 	// Drafts counts drafts by their place in the chain, the first at 0.
 	Drafts [spec.MaxDrafts]DraftCount
-	// DraftsEnded counts sequences that stopped drafting because it did not pay, DraftsFailed those whose draft pass failed.
+	// DraftsEnded counts sequences that stopped drafting because it did not pay, DraftsFailed those whose draft pass
+	// failed.
 	DraftsEnded, DraftsFailed int64
 
 	// Plans counts segments that ran, by what they were.
@@ -37,7 +38,8 @@ type Stats struct {
 	Conversions, Slices int64
 }
 
-// DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many were it.
+// DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many were
+// it.
 type DraftCount struct{ Judged, Right int64 }
 
 // PlanCount is how many rows one kind of segment has carried.
@@ -62,7 +64,8 @@ type PlanRecord struct {
 // publish refreshes what Stats shows of the scheduler and the cache. The caller holds mu.
 func (e *Engine) publish() {
 	s := &e.stats
-	s.Running, s.Waiting, s.Preempted, s.KV = e.sched.Running(), e.sched.Waiting(), e.sched.Preemptions(), e.pool.Stats()
+	s.Running, s.Waiting, s.Preempted = e.sched.Running(), e.sched.Waiting(), e.sched.Preemptions()
+	s.KV = e.pool.Stats()
 }
 
 // noteAdmitted notes when choices and jobs first ran and what the prefix cache gave them.
@@ -76,7 +79,6 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 			continue
 		}
 		c.ran, c.match = true, c.seq.Match
-		c.drafts = e.draftsFor(c)
 		e.queued--
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
@@ -87,14 +89,13 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 	}
 }
 
-// account updates the counters for one item of a forward pass, then sends its events and ends its choice where it ended: a reader who
-// saw the last event sees counters that include it.
+// account updates the counters for one item of a forward pass, then sends its events and ends its choice where it
+// ended: a reader who saw the last event sees counters that include it.
 func (e *Engine) account(it *sched.Item, p *plan.Plan, outs []outcome, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := ownerOf(it)
 	j := c.job
-	j.tracePlan(p)
 	if len(outs) > 0 && j.first.IsZero() {
 		j.first = time.Now()
 	}
@@ -103,6 +104,7 @@ func (e *Engine) account(it *sched.Item, p *plan.Plan, outs []outcome, err error
 	if it.Drafts > 0 {
 		e.countDrafts(c, it.DraftTokens(), outs)
 	}
+	j.tracePlan(p)
 	for i := range outs {
 		j.queue.push(outs[i].event)
 	}
@@ -113,7 +115,8 @@ func (e *Engine) account(it *sched.Item, p *plan.Plan, outs []outcome, err error
 	}
 }
 
-// countDrafts counts the drafts of a verified item: the first of them were compared with the tokens of outs. The caller holds mu.
+// countDrafts counts the drafts of a verified item: the first of them were compared with the tokens of outs. The caller
+// holds mu.
 func (e *Engine) countDrafts(c *choice, drafts []int32, outs []outcome) {
 	judged, right := min(len(drafts), len(outs)), 0
 	for i := range judged {
@@ -178,6 +181,6 @@ func (s *Stats) count(seg *plan.Segment) {
 			return
 		}
 	}
-	s.Plans = append(s.Plans, PlanCount{Row: seg.Row, Form: seg.Form, Kernel: seg.Kernel, Convert: seg.Convert, Steps: 1,
-		Rows: int64(seg.Rows)})
+	s.Plans = append(s.Plans, PlanCount{Row: seg.Row, Form: seg.Form, Kernel: seg.Kernel, Convert: seg.Convert,
+		Steps: 1, Rows: int64(seg.Rows)})
 }

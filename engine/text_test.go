@@ -2,12 +2,16 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"sync"
 	"testing"
 
 	"sparrow/builtin"
 	"sparrow/chat"
 	"sparrow/grammar"
+	"sparrow/internal/testmodel"
+	"sparrow/sample"
+	"sparrow/spec"
 	"sparrow/tokenizer"
 )
 
@@ -60,7 +64,8 @@ func vocabulary(t testing.TB) *words {
 func ask(t testing.TB, text string) Request {
 	t.Helper()
 	w := vocabulary(t)
-	p, err := w.format.Render(chat.Request{Messages: []chat.Message{{Role: "user", Content: text}}, AddGenerationPrompt: true})
+	p, err := w.format.Render(chat.Request{Messages: []chat.Message{{Role: "user", Content: text}},
+		AddGenerationPrompt: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +98,8 @@ func TestFormatsEndWithoutAnEndToken(t *testing.T) {
 		`{"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"], "additionalProperties": false}`,
 		`{"type": "integer"}`,
 	} {
-		r := ask(t, "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?")
+		r := ask(t, "A garden is 21 meters long and 2 meters wide. "+
+			"How many meters of fence are needed to go around it?")
 		r.MaxTokens, r.Guide = 100, schema(t, text)
 		a := generate(t, e, r).Choices[0]
 		if !json.Valid([]byte(a.Text)) || a.Finish != FinishStop {
@@ -114,14 +120,22 @@ func TestACharacterCutOffByTheEnd(t *testing.T) {
 	if lead < 0 {
 		t.Skip("the vocabulary has no token for half a character")
 	}
-	e := still(t, "", Config{})
-	r := ask(t, "Hello")
+	outs := advanced(t, still(t, "", Config{}), ask(t, "Hello"), lead, w.eos)
+	if outs[0].event.Text != "" || outs[0].finish != "" || outs[1].event.Text != "\ufffd" ||
+		outs[1].finish != FinishStop {
+		t.Errorf("got %+v; want the replacement character with the end", outs)
+	}
+}
+
+// advanced gives the first choice of a request rows of logits that favour these tokens, and returns what came of each.
+func advanced(t *testing.T, e *Engine, r Request, favoured ...int32) []outcome {
+	t.Helper()
 	j, err := e.prepare(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var outs []outcome
-	for _, token := range []int32{lead, w.eos} {
+	for _, token := range favoured {
 		logits := make([]float32, e.info.Vocabulary)
 		logits[token] = 50
 		out, err := j.choices[0].advance(logitRow{whole: logits})
@@ -130,7 +144,83 @@ func TestACharacterCutOffByTheEnd(t *testing.T) {
 		}
 		outs = append(outs, out)
 	}
-	if outs[0].event.Text != "" || outs[0].finish != "" || outs[1].event.Text != "\ufffd" || outs[1].finish != FinishStop {
-		t.Errorf("got %+v; want the replacement character with the end", outs)
+	return outs
+}
+
+// A number may end after each of its digits or go on. The end-of-sequence token ends it, also for a request that
+// ignores that token in free text.
+func TestADocumentEndsWhereTheEndIsIgnored(t *testing.T) {
+	w := vocabulary(t)
+	four, ok := w.TokenID("4")
+	if !ok {
+		t.Fatal("the vocabulary has no digit")
+	}
+	e := still(t, "", Config{})
+	r := ask(t, "How many?")
+	r.IgnoreEOS = true
+	for i, out := range advanced(t, e, r, four, w.eos, four) {
+		if want := []string{"4", "", "4"}[i]; out.finish != "" || out.event.Text != want {
+			t.Errorf("free text, token %d: %+v; want it to go on", i, out)
+		}
+	}
+	r.Guide = schema(t, `{"type": "integer"}`)
+	outs := advanced(t, e, r, four, four, w.eos)
+	for i, want := range []Finish{"", "", FinishStop} {
+		if got := outs[i]; got.finish != want || got.event.Text != []string{"4", "4", ""}[i] {
+			t.Errorf("a number, token %d: %+v; want finish %q", i, got, want)
+		}
+	}
+	r.Guide.ReasoningEnd, _ = w.TokenID("</think>")
+	if outs := advanced(t, e, r, four, w.eos); outs[0].finish != "" || outs[1].finish != FinishStop {
+		t.Errorf("an end inside the reasoning before a document: %+v; want it to end the choice", outs)
+	}
+}
+
+// A request may fill the context to its last token, with and without drafts, and asks for that by leaving MaxTokens
+// out.
+func TestARequestFillsTheContext(t *testing.T) {
+	for _, setting := range []spec.Setting{spec.Off(), drafts(t, 3)} {
+		e := start(t, testmodel.V32Draft(t), Config{CacheTokens: 128, Draft: setting}, checked(t))
+		for _, most := range []int{0, 28} {
+			out := generate(t, e, Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: most, IgnoreEOS: true})
+			if a := out.Choices[0]; len(a.Tokens) != 28 || a.Finish != FinishLength {
+				t.Errorf("drafts %v, max tokens %d: %d tokens, finish %s; want the 28 that are left", setting, most,
+					len(a.Tokens), a.Finish)
+			}
+		}
+		_, err := e.Submit(Request{Prompt: tokens(1, 100), Sampling: greedy(), MaxTokens: 29})
+		var field *RequestError
+		if !errors.As(err, &field) || field.Field != "max_tokens" || !errors.Is(err, ErrContext) {
+			t.Errorf("drafts %v: one token more: %v", setting, err)
+		}
+	}
+}
+
+// A chat without tools never begins a call, however likely the marker: not in free text, and not before its minimum,
+// where the tokens that end a choice are left out too. A document does not begin one either.
+func TestNoCallIsBegunWhereNoneMay(t *testing.T) {
+	w := vocabulary(t)
+	marker, ok := w.TokenID("<｜tool▁calls▁begin｜>")
+	if !ok {
+		t.Fatal("the vocabulary has no marker of calls")
+	}
+	e := still(t, "", Config{})
+	noCalls := sample.AllBut(e.info.Vocabulary, []int32{marker})
+	for _, c := range []struct {
+		name  string
+		least int
+		calls bool // may begin
+	}{{"calls may begin", 0, true}, {"no call", 0, false}, {"no call, before the minimum", 5, false}} {
+		r := ask(t, "Hello")
+		r.MinTokens, r.MaxTokens = c.least, 10
+		if !c.calls {
+			r.Guide.NoCalls = noCalls
+		}
+		if got := advanced(t, e, r, marker)[0].event.Token; (got == marker) != c.calls {
+			t.Errorf("%s: token %d came where the marker is %d", c.name, got, marker)
+		}
+		if got := advanced(t, e, r, w.eos)[0].event.Token; (got == w.eos) != (c.least == 0) {
+			t.Errorf("%s: token %d came where the end is %d", c.name, got, w.eos)
+		}
 	}
 }

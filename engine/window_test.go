@@ -9,10 +9,12 @@ import (
 	"sparrow/kv/prefix"
 )
 
-// Invariants of this file: for a model with windows and compressed streams, at lengths around every boundary, a prompt gives the same logits to the
-// bit whole, in chunks, behind a cached beginning, and computed again; a beginning is used only where its window rows and state are there too.
+// Invariants of this file: for a model with windows and compressed streams, at lengths around every boundary, a prompt
+// gives the same logits to the bit whole, in chunks, behind a cached beginning, and computed again; a beginning is used
+// only where its window rows and state are there too.
 
-// The boundaries: groups of 4, window and groups of 128, pages of 256, and one past and before each; lengths of every remainder by 4.
+// The boundaries: groups of 4, window and groups of 128, pages of 256, and one past and before each; lengths of every
+// remainder by 4.
 var boundaries = []int{1, 3, 4, 5, 127, 128, 129, 131, 255, 256, 257, 259, 511, 512, 515}
 
 func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) {
@@ -66,8 +68,8 @@ func restarting(made int) func(*Engine) {
 	}
 }
 
-// Window pages are fewer than pages. A prompt whose beginning is stored, but whose window rows there were given up, is cut back to the last boundary
-// that has them, or to nothing, and says why; its tokens are those of a lone run.
+// Window pages are fewer than pages. A prompt whose beginning is stored, but whose window rows there were given up, is
+// cut back to the last boundary that has them, or to nothing, and says why; its tokens are those of a lone run.
 func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one request at a time races with nobody")
@@ -88,7 +90,8 @@ func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
 		{12, 11 * 256, prefix.StopWhole}, // the newest rows are kept
 	}
 	for i, l := range lookups {
-		r := Request{Prompt: slices.Concat(shared[:l.pages*256-100], tokens(7+i, 90)), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true, Trace: true}
+		r := Request{Prompt: slices.Concat(shared[:l.pages*256-100], tokens(7+i, 90)), Sampling: greedy(), MaxTokens: 4,
+			IgnoreEOS: true, Trace: true}
 		if l.stop == prefix.StopWindow {
 			r.Prompt = slices.Concat(shared[:l.pages*256], tokens(7+i, 90))
 		}

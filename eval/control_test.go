@@ -121,10 +121,14 @@ func (s *stepper) Answer(ctx context.Context, it *Item, most int) (Reply, error)
 	for i := range table {
 		table[i] = int32(i)
 	}
-	r := step.New(s.model, s.cfg)
+	const chunk = 512
+	r, err := step.New(s.model, s.cfg, step.Limits{Rows: chunk, Requests: 1})
+	if err != nil {
+		return Reply{}, err
+	}
+	defer r.Close()
 	out := Reply{Raw: true, PromptTokens: len(prompt)}
 	var ids []int32
-	const chunk = 512
 	for cached, kind := 0, plan.ModeExtend; out.CompletionTokens < most && ctx.Err() == nil; {
 		w := step.Work{Kind: kind, Cached: cached, Pages: table}
 		if rest := prompt[min(cached, len(prompt)):]; len(rest) > 0 {

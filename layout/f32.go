@@ -41,6 +41,13 @@ func putF32(dst []byte, v []float32) {
 // getF32 reads len(v) float32 from src.
 func getF32(v []float32, src []byte) {
 	src = src[:len(v)*4]
+	// Four at a time, without bounds checks inside: rows are copied for every query that reads them.
+	for len(v) >= 4 && len(src) >= 16 {
+		a, b := binary.LittleEndian.Uint64(src), binary.LittleEndian.Uint64(src[8:])
+		v[0], v[1] = math.Float32frombits(uint32(a)), math.Float32frombits(uint32(a>>32))
+		v[2], v[3] = math.Float32frombits(uint32(b)), math.Float32frombits(uint32(b>>32))
+		v, src = v[4:], src[16:]
+	}
 	for i := range v {
 		v[i] = loadF32(src[i*4:])
 	}

@@ -6,6 +6,8 @@ import "sparrow/plan"
 // sequence is handed its state; a step that succeeds moves the state on. A step that fails leaves it where it was, or in need of
 // Truncate(0) and the whole sequence again: the next step then says so.
 type Stateful interface {
+	// Reserve takes the memory of that many states at once: as long as no more are held, NewState takes none.
+	Reserve(states int) error
 	// NewState makes the state of a sequence without tokens.
 	NewState() (State, error)
 	// Commit moves the states of a batch on: the pass that computes and stores its rows was enqueued.

@@ -1,8 +1,8 @@
 package sched
 
-// ReserveDrafts reserves pages for n drafts after the tokens of a running sequence whose next token was sampled, and returns for how many
-// there are pages. The drafting layer may write their rows at once. While others wait for pages, drafts take no page that the next
-// token does not need.
+// ReserveDrafts reserves pages for n drafts after the tokens of a running sequence whose next token was sampled, and
+// returns for how many there are pages. The drafting layer may write their rows at once. While others wait for pages,
+// drafts take no page that the next token does not need.
 func (s *Scheduler) ReserveDrafts(q *Sequence, n int) int {
 	if q.state != stateRunning || !q.decoding() {
 		return 0
@@ -14,7 +14,8 @@ func (s *Scheduler) ReserveDrafts(q *Sequence, n int) int {
 	return n
 }
 
-// Accept commits the next draft of an item: its row is part of the sequence. The caller has appended the token to Tokens.
+// Accept commits the next draft of an item: its row is part of the sequence. The caller has appended the token to
+// Tokens.
 func (s *Scheduler) Accept(it *Item) error {
 	if it.Seq.state != stateRunning {
 		return nil
@@ -32,7 +33,8 @@ func (s *Scheduler) Reject(it *Item) error {
 	return it.Seq.cache.Truncate(it.Seq.cache.Len())
 }
 
-// draftBudget is how many of the batch's remaining tokens may be drafts. Prompts that run or wait keep at least half, and a token each.
+// draftBudget is how many of the batch's remaining tokens may be drafts. Prompts that run or wait keep at least half,
+// and a token each.
 func (s *Scheduler) draftBudget(left int) int {
 	if len(s.waiting) == 0 && len(s.items) == len(s.running) {
 		return left
@@ -40,8 +42,8 @@ func (s *Scheduler) draftBudget(left int) int {
 	return max(min(left/2, left-s.limits.MaxPrompts), 0)
 }
 
-// addDrafts adds at most budget drafts to the items of decoding sequences, oldest first, and returns how many. All drafts that were
-// proposed are gone afterwards.
+// addDrafts adds at most budget drafts to the items of decoding sequences, oldest first, and returns how many. All
+// drafts that were proposed are gone afterwards.
 func (s *Scheduler) addDrafts(budget int) int {
 	if len(s.waiting) > 0 {
 		s.releaseDraftPages()

@@ -9,14 +9,16 @@ import (
 	"sparrow/kv"
 )
 
-// fake is a model that computes nothing but remembers what was written where: every slot of its cache holds a hash of the sequence up to that
-// token. It checks the invariants every step must hold:
+// fake is a model that computes nothing but remembers what was written where: every slot of its cache holds a hash of
+// the sequence up to that token. It checks the invariants every step must hold:
 //
 //   - a step has at most BatchTokens tokens and MaxRunning sequences, none of them twice;
-//   - an item is the next part of its sequence, and its pages hold exactly the tokens before it: reused, shared and recomputed ones alike;
+//   - an item is the next part of its sequence, and its pages hold exactly the tokens before it: reused, shared and
+//     recomputed ones alike;
 //   - where the pool has window pages, they hold exactly the tokens that the item's first token sees;
 //   - no two sequences write the same slot in a step, be it with drafts that turn out wrong;
-//   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets at least one unless pages lack;
+//   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets
+//     at least one unless pages lack;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
 //   - kv.Check holds after Schedule and after the step.
 type fake struct {
@@ -45,7 +47,8 @@ func newWindowed(pages, size int, w kv.Window, l Limits) (*fake, error) {
 		return nil, err
 	}
 	s, err := New(pool, l)
-	return &fake{pool: pool, sched: s, size: size, slots: make([]uint64, pages*size), sight: w.Tokens, seen: make([]uint64, w.Pages*size), goals: map[*Sequence]int{}}, err
+	return &fake{pool: pool, sched: s, size: size, slots: make([]uint64, pages*size), sight: w.Tokens,
+		seen: make([]uint64, w.Pages*size), goals: map[*Sequence]int{}}, err
 }
 
 // add submits a sequence that ends when it has goal tokens.
@@ -109,7 +112,8 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	}
 	for _, q := range f.sched.running {
 		if !seen[q] && f.pool.Available() > 0 && (f.sight == 0 || f.pool.WindowsAvailable() > 0) {
-			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age, f.pool.Available())
+			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age,
+				f.pool.Available())
 		}
 	}
 	for q, times := range decoding {
@@ -128,7 +132,8 @@ func (f *fake) run(it *Item) error {
 		return fmt.Errorf("sequence %d: an item of %d tokens after %d is not a part of it", q.age, own, it.Cached)
 	}
 	if it.Last != (it.Cached+own == len(q.Tokens)) || it.Decode && own != 1 || it.Drafts > 0 && !it.Decode {
-		return fmt.Errorf("sequence %d: last %v, decode %v for tokens %d to %d of %d and %d drafts", q.age, it.Last, it.Decode, it.Cached, it.Cached+own, len(q.Tokens), it.Drafts)
+		return fmt.Errorf("sequence %d: last %v, decode %v for tokens %d to %d of %d and %d drafts", q.age, it.Last,
+			it.Decode, it.Cached, it.Cached+own, len(q.Tokens), it.Drafts)
 	}
 	if len(q.Drafts) > 0 {
 		return fmt.Errorf("sequence %d: %d drafts outlive the step", q.age, len(q.Drafts))
@@ -176,7 +181,8 @@ func hashes(it *Item) iter.Seq2[int, uint64] {
 // following is the token the fake's model chooses after n.
 func following(n int) int32 { return int32(n * 7 % 5) }
 
-// settle commits an item, whose rows no other item of the step may have overwritten, samples, and accepts the drafts that are what was sampled.
+// settle commits an item, whose rows no other item of the step may have overwritten, samples, and accepts the drafts
+// that are what was sampled.
 func (f *fake) settle(it *Item) error {
 	q := it.Seq
 	for p, h := range hashes(it) {
@@ -207,10 +213,12 @@ func (f *fake) settle(it *Item) error {
 		return err
 	}
 	if got := it.Cached + it.Kept(); got != len(q.Tokens)-1 || got != q.cache.Len() {
-		return fmt.Errorf("sequence %d: %d tokens are kept, %d are in the cache, want all but the last of %d", q.age, got, q.cache.Len(), len(q.Tokens))
+		return fmt.Errorf("sequence %d: %d tokens are kept, %d are in the cache, want all but the last of %d", q.age,
+			got, q.cache.Len(), len(q.Tokens))
 	}
 	if have, need := len(q.Pages()), (q.cache.Len()+f.size-1)/f.size; it.Drafts > 0 && have != need {
-		return fmt.Errorf("sequence %d: %d pages after a verify, its %d tokens need %d", q.age, have, q.cache.Len(), need)
+		return fmt.Errorf("sequence %d: %d pages after a verify, its %d tokens need %d", q.age, have, q.cache.Len(),
+			need)
 	}
 	if f.guess != nil {
 		f.draft(q, f.guess(q))

@@ -2,7 +2,8 @@ package sched
 
 import "testing"
 
-// OnFree hears of every sequence that gives its pages back, once each time, and of no other; Restart queues a sequence at its place by arrival.
+// OnFree hears of every sequence that gives its pages back, once each time, and of no other; Restart queues a sequence
+// at its place by arrival.
 func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 	f, err := newFake(8, 4, Limits{BatchTokens: 8, MaxRunning: 4})
 	if err != nil {
@@ -10,7 +11,8 @@ func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 	}
 	freed := map[*Sequence]int{}
 	f.sched.OnFree(func(q *Sequence) { freed[q]++ })
-	a, b, c := &Sequence{Tokens: make([]int32, 4)}, &Sequence{Tokens: make([]int32, 4)}, &Sequence{Tokens: make([]int32, 4)}
+	a, b, c := &Sequence{Tokens: make([]int32, 4)}, &Sequence{Tokens: make([]int32, 4)},
+		&Sequence{Tokens: make([]int32, 4)}
 	for _, q := range []*Sequence{a, b} {
 		if err := f.add(q, 8); err != nil {
 			t.Fatal(err)
@@ -26,7 +28,8 @@ func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 	f.sched.Restart(a) // waits already
 	f.sched.Restart(c) // holds no pages
 	if freed[a] != 1 || freed[c] != 0 || f.sched.Running() != 1 || f.sched.waiting[0] != a {
-		t.Errorf("after Restart: freed %v, %d running; want the oldest at the head of the queue", freed, f.sched.Running())
+		t.Errorf("after Restart: freed %v, %d running; want the oldest at the head of the queue", freed,
+			f.sched.Running())
 	}
 	f.sched.Remove(c) // never ran
 	f.sched.Remove(b)

@@ -1,12 +1,15 @@
-// Package sched decides which sequences run in a batch and how many of their tokens: queue, admission, chunked prefill, preemption.
+// Package sched decides which sequences run in a batch and how many of their tokens: queue, admission, chunked prefill,
+// preemption.
 //
-// Sequences flow in through Add, the items of the next batch flow out of Schedule; pages are taken from and given back to package kv. It
-// knows no model, no text and no clock, and sets no bound on the queue. One goroutine owns a Scheduler and everything it hands out.
+// Sequences flow in through Add, the items of the next batch flow out of Schedule; pages are taken from and given back
+// to package kv. It knows no model, no text and no clock, and sets no bound on the queue. One goroutine owns a
+// Scheduler and everything it hands out.
 //
-// The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of the batch's tokens
-// is shared evenly among the prompts being computed, so that a long one does not delay a short one; new sequences are admitted in order of
-// arrival while there are pages for their whole prompt. When a decode finds no page, drafts lose theirs; then the youngest sequence is
-// preempted: it loses its pages, waits at the head of the queue and is computed again later.
+// The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of
+// the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one;
+// new sequences are admitted in order of arrival while there are pages for their whole prompt. When a decode finds no
+// page, drafts lose theirs; then the youngest sequence is preempted: it loses its pages, waits at the head of the queue
+// and is computed again later.
 package sched
 
 import (
@@ -98,16 +101,16 @@ func (s *Scheduler) Remove(q *Sequence) {
 	q.state = stateGone
 }
 
-// Restart takes the pages of a running sequence, whose rows can no longer be trusted or continued, and queues it again at its place by
-// arrival.
+// Restart takes the pages of a running sequence, whose rows can no longer be trusted or continued, and queues it again
+// at its place by arrival.
 func (s *Scheduler) Restart(q *Sequence) {
 	if q.state == stateRunning {
 		s.suspend(q)
 	}
 }
 
-// OnFree sets a function that is called with every sequence that gives its pages back, preempted or removed, so that whatever else was
-// kept for those pages can be released.
+// OnFree sets a function that is called with every sequence that gives its pages back, preempted or removed, so that
+// whatever else was kept for those pages can be released.
 func (s *Scheduler) OnFree(f func(*Sequence)) { s.onFree = f }
 
 // free gives the pages of a running sequence back.
@@ -123,8 +126,8 @@ func without(list []*Sequence, q *Sequence) []*Sequence {
 	return slices.Delete(list, i, i+1)
 }
 
-// Done commits an item's tokens, without its drafts: their rows are in the cache. After the last item of a sequence the caller appends a
-// token to it or removes it before the next Schedule.
+// Done commits an item's tokens, without its drafts: their rows are in the cache. After the last item of a sequence the
+// caller appends a token to it or removes it before the next Schedule.
 func (s *Scheduler) Done(it *Item) error {
 	q := it.Seq
 	if q.state != stateRunning {

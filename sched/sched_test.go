@@ -11,8 +11,8 @@ import (
 	"sparrow/kv"
 )
 
-// Whatever arrives, is cancelled, shares prefixes or runs out of pages: the invariants of fake hold in every step, every sequence finishes,
-// first admissions keep the order of arrival, and at the end nothing is held.
+// Whatever arrives, is cancelled, shares prefixes or runs out of pages: the invariants of fake hold in every step,
+// every sequence finishes, first admissions keep the order of arrival, and at the end nothing is held.
 func TestEverySequenceFinishes(t *testing.T) {
 	preempted, right, wrong := int64(0), 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,8 +90,8 @@ func TestDraftsTakeWhatIsLeft(t *testing.T) {
 	}
 	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 7)}, 8)
 	items := mustStep(t, f)
-	// The prompt waits, so the drafts give their pages back and share the one of the next token, which has no room for any; the prompt is
-	// admitted and gets all that the decode leaves of the step.
+	// The prompt waits, so the drafts give their pages back and share the one of the next token, which has no room for
+	// any; the prompt is admitted and gets all that the decode leaves of the step.
 	if it := find(items, old); it == nil || it.Drafts != 0 || len(it.Pages) != 1 {
 		t.Errorf("the decode's item is %+v, want no draft and one page", it)
 	}
@@ -158,7 +158,8 @@ func drawSequences(t *rapid.T, capacity int) []drawn {
 	return list
 }
 
-// checkOrder: nobody runs for the first time before someone who arrived earlier, but for those that wait for a common prompt.
+// checkOrder: nobody runs for the first time before someone who arrived earlier, but for those that wait for a common
+// prompt.
 func checkOrder(t *rapid.T, order []*Sequence) {
 	latest := int64(0)
 	for _, q := range order {
@@ -335,5 +336,39 @@ func TestScheduleAllocatesNothingForDecodes(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations in a step", n)
+	}
+}
+
+// Admission keeps the page that a running prompt's first sampled token needs: three pages of four tokens, prompts of
+// eight and three. Both prompts would fit; the older one's ninth token would then preempt the younger sequence.
+func TestAdmissionKeepsThePageOfTheNextToken(t *testing.T) {
+	f := newTestFake(t, 3, 4, Limits{BatchTokens: 20, MaxRunning: 4})
+	old := mustAdd(t, f, &Sequence{Tokens: prompt(0, 8)}, 10)
+	young := mustAdd(t, f, &Sequence{Tokens: prompt(50, 3)}, 4)
+	if items := mustStep(t, f); find(items, old) == nil || find(items, young) != nil {
+		t.Errorf("%d items; want the older sequence alone", len(items))
+	}
+	for len(f.goals) > 0 {
+		mustStep(t, f)
+	}
+	if n := f.sched.Preemptions(); n != 0 {
+		t.Errorf("%d preemptions", n)
+	}
+}
+
+// A chunk takes every window page that no other prompt needs, also the last one.
+func TestAChunkTakesTheLastWindowPage(t *testing.T) {
+	window := kv.Window{Pages: 4, Tokens: 4}
+	limits := Limits{BatchTokens: 32, MaxRunning: 4}
+	f, err := newWindowed(20, 4, window, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := mustAdd(t, f, &Sequence{Tokens: prompt(0, 16)}, 17)
+	if it := find(mustStep(t, f), alone); it == nil || len(it.Tokens) != 16 {
+		t.Errorf("the first chunk is %+v, want the sixteen tokens that four window pages hold", it)
+	}
+	for len(f.goals) > 0 {
+		mustStep(t, f)
 	}
 }

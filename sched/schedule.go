@@ -6,13 +6,15 @@ import (
 	"slices"
 )
 
-// Schedule forms the next batch. The slice is valid until the next call. It is empty only when nothing runs and nothing waits.
+// Schedule forms the next batch. The slice is valid until the next call. It is empty only when nothing runs and nothing
+// waits.
 func (s *Scheduler) Schedule() []Item {
 	for {
 		s.items, s.prompts = s.items[:0], s.prompts[:0]
 		budget := s.limits.BatchTokens
 
-		// Every decoding sequence gets its one token, oldest first. When pages run out the youngest is preempted: it has no item yet.
+		// Every decoding sequence gets its one token, oldest first. When pages run out the youngest is preempted: it
+		// has no item yet.
 		for i := 0; i < len(s.running); i++ {
 			if q := s.running[i]; q.decoding() && s.reserveToken(q) {
 				s.addItem(q, 1, true)
@@ -20,11 +22,12 @@ func (s *Scheduler) Schedule() []Item {
 			}
 		}
 
-		// Drafts have the lowest priority, but they are verified with the token before them: prompts keep at least half of the rest.
+		// Drafts have the lowest priority, but they are verified with the token before them: prompts keep at least half
+		// of the rest.
 		budget -= s.addDrafts(s.draftBudget(budget))
 
-		// Prompts: those that run, then those that can be admitted. A preempted sequence is a prompt again until its output is
-		// computed again. Each prompt gets at least one token.
+		// Prompts: those that run, then those that can be admitted. A preempted sequence is a prompt again until its
+		// output is computed again. Each prompt gets at least one token.
 		for _, q := range s.running {
 			if !q.decoding() && len(s.prompts) < s.limits.MaxPrompts {
 				s.prompts = append(s.prompts, q)
@@ -57,12 +60,13 @@ func (s *Scheduler) Schedule() []Item {
 // addItem adds the next n tokens of a sequence, for which pages are reserved.
 func (s *Scheduler) addItem(q *Sequence, n int, decode bool) {
 	at := q.cache.Len()
-	s.items = append(s.items, Item{Seq: q, Tokens: q.Tokens[at : at+n], Cached: at, Decode: decode, Last: at+n == len(q.Tokens),
+	s.items = append(s.items, Item{Seq: q, Tokens: q.Tokens[at : at+n], Cached: at, Decode: decode,
+		Last:  at+n == len(q.Tokens),
 		Pages: q.cache.Pages(), Windows: q.cache.Windows()})
 }
 
-// reserveToken reserves the page of a decoding sequence's next token and reports whether the sequence still runs. For want of pages,
-// drafts lose theirs first, then the youngest sequence, which may be this one.
+// reserveToken reserves the page of a decoding sequence's next token and reports whether the sequence still runs. For
+// want of pages, drafts lose theirs first, then the youngest sequence, which may be this one.
 func (s *Scheduler) reserveToken(q *Sequence) bool {
 	for q.state == stateRunning && q.cache.Reserve(1) != nil {
 		if !s.releaseDraftPages() {
@@ -72,8 +76,8 @@ func (s *Scheduler) reserveToken(q *Sequence) bool {
 	return q.state == stateRunning
 }
 
-// reserveChunk reserves pages for the next tokens of a prompt, at most an even share of budget with the prompts after it, and returns how
-// many. The chunk is halved until the free pages hold it; the rest of the prompt waits.
+// reserveChunk reserves pages for the next tokens of a prompt, at most an even share of budget with the prompts after
+// it, and returns how many. The chunk is halved until the free pages hold it; the rest of the prompt waits.
 func (s *Scheduler) reserveChunk(q *Sequence, budget int, after []*Sequence) int {
 	prompts := 1 + len(after)
 	n := min(q.left(), (budget+prompts-1)/prompts)
@@ -83,8 +87,8 @@ func (s *Scheduler) reserveChunk(q *Sequence, budget int, after []*Sequence) int
 	return n
 }
 
-// leavesWindowPages tells whether a chunk of n tokens leaves the window pages that the prompts after it need to run at all. A chunk takes
-// a window page for every page it spans and gives most of them back when it is computed.
+// leavesWindowPages reports whether a chunk of n tokens leaves the window pages that the prompts after it need to run
+// at all. A chunk takes a window page for every page it spans and gives most of them back when it is computed.
 func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
 	if s.pool.WindowsPerSequence() == 0 {
 		return true
@@ -96,8 +100,8 @@ func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) boo
 	return left >= 0
 }
 
-// nextToAdmit is the place in the queue of the sequence to admit next, or -1. A short sequence does not overtake a long one; only
-// sequences that wait for another to compute their common prompt are passed over.
+// nextToAdmit is the place in the queue of the sequence to admit next, or -1. A short sequence does not overtake a long
+// one; only sequences that wait for another to compute their common prompt are passed over.
 func (s *Scheduler) nextToAdmit() int {
 	if len(s.running) >= s.limits.MaxRunning {
 		return -1
@@ -109,7 +113,8 @@ func (s *Scheduler) nextToAdmit() int {
 	return i
 }
 
-// hasPagesFor tells whether a sequence's tokens and one more fit beside what running prompts will still need. An empty engine takes any.
+// hasPagesFor reports whether a sequence's tokens and one more fit beside what running prompts will still need. An
+// empty engine takes any.
 func (s *Scheduler) hasPagesFor(q *Sequence) bool {
 	if len(s.running) == 0 {
 		return true

@@ -2,18 +2,19 @@ package sched
 
 import "sparrow/kv"
 
-// Sequence is one sequence from submission to its end. Its exported fields belong to the caller, who appends to Tokens what was sampled.
+// Sequence is one sequence from submission to its end. Its exported fields belong to the caller, who appends to Tokens
+// what was sampled.
 type Sequence struct {
 	Tokens []int32 // prompt, then output; never more than the pool holds
 	Salt   []byte  // kv.OpenOptions.Salt
-	// After, when set, is an older sequence with the same prompt: this one waits until that prompt is computed and then shares its
-	// pages.
+	// After, when set, is an older sequence with the same prompt: this one waits until that prompt is computed and then
+	// shares its pages.
 	After *Sequence
 	// Compute is how many of the last tokens must be computed although they may be cached; 0 means one.
 	Compute int
 	Owner   any
-	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it has tokens for.
-	// ReserveDrafts says how many there may be. They are gone after the next Schedule.
+	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
+	// has tokens for. ReserveDrafts says how many there may be. They are gone after the next Schedule.
 	Drafts []int32
 
 	Match     kv.Match // what was found in the cache at the latest admission
@@ -55,6 +56,14 @@ type Item struct {
 // Kept is how many of the item's tokens are part of the sequence: all but the drafts that were not accepted.
 func (it *Item) Kept() int { return len(it.Tokens) - it.Drafts + it.accepted }
 
+// LogitRows is how many rows of logits the item needs: one for the next token, and one behind each draft.
+func (it *Item) LogitRows() int {
+	if it.Last {
+		return 1 + it.Drafts
+	}
+	return 0
+}
+
 // DraftTokens are the item's drafts, the last of Tokens.
 func (it *Item) DraftTokens() []int32 { return it.Tokens[len(it.Tokens)-it.Drafts:] }
 
@@ -64,10 +73,10 @@ func (q *Sequence) Pages() []int32 { return q.cache.Pages() }
 // left is how many tokens of a running sequence are not computed yet.
 func (q *Sequence) left() int { return len(q.Tokens) - q.cache.Len() }
 
-// decoding tells whether a running sequence continues with one token that was sampled.
+// decoding reports whether a running sequence continues with one token that was sampled.
 func (q *Sequence) decoding() bool { return q.ready && q.left() == 1 }
 
-// waitsForPrompt tells whether a waiting sequence must let another compute their common prompt first.
+// waitsForPrompt reports whether a waiting sequence must let another compute their common prompt first.
 func (q *Sequence) waitsForPrompt() bool {
 	return q.After != nil && !q.After.computed && q.After.state != stateGone
 }

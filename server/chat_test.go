@@ -2,8 +2,12 @@ package server
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -241,4 +245,58 @@ func TestRequestsAreMeasured(t *testing.T) {
 			t.Errorf("no line %q in\n%s", line, text)
 		}
 	}
+}
+
+// The times between tokens are those between events of the same choice; tokens that come together share the time
+// evenly, and the first token of a request is measured from its arrival.
+func TestTimesBetweenTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		token := func(choice, n int) sparrow.Event {
+			ev := sparrow.Event{Choice: choice, Text: "x", Deltas: []chat.Delta{{Kind: chat.DeltaContent, Text: "x"}}}
+			for range n {
+				ev.Tokens = append(ev.Tokens, sparrow.Token{ID: 1, Text: "x"})
+			}
+			return ev
+		}
+		events := []sparrow.Event{token(0, 1), token(1, 1), token(0, 1), token(0, 2), token(1, 1),
+			{Choice: 0, Finish: sparrow.FinishStop}, {Choice: 1, Finish: sparrow.FinishStop, Usage: usage(6)}}
+		waits := []time.Duration{200, 40, 30, 80, 20, 0, 500} // before each event, in milliseconds
+		e := newFake(playing(events...))
+		e.pause = func(i int) { time.Sleep(waits[i] * time.Millisecond) }
+		s, err := New(e, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixed(s)
+		ask := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(hello+`,"n":2}`))
+		ask.Header.Set("Content-Type", "application/json")
+		answer := httptest.NewRecorder()
+		s.Handler().ServeHTTP(answer, ask)
+		scrape := httptest.NewRecorder()
+		s.Handler().ServeHTTP(scrape, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		// Choice 0: 40+30 ms, then 80 ms for two tokens; choice 1: 30+80+20 ms.
+		for _, line := range []string{
+			`sparrow_time_to_first_token_seconds_sum 0.2`, `sparrow_time_to_first_token_seconds_count 1`,
+			`sparrow_inter_token_seconds_count 4`, `sparrow_inter_token_seconds_sum 0.28`,
+			`sparrow_inter_token_seconds_bucket{le="0.025"} 0`, `sparrow_inter_token_seconds_bucket{le="0.05"} 2`,
+			`sparrow_inter_token_seconds_bucket{le="0.075"} 3`, `sparrow_inter_token_seconds_bucket{le="0.15"} 4`,
+			`sparrow_request_seconds_sum 0.87`,
+		} {
+			if !strings.Contains(scrape.Body.String(), "\n"+line+"\n") {
+				found := lines(scrape.Body.String(), "token_seconds", "request_seconds")
+				t.Errorf("status %d, no line %q in\n%s", answer.Code, line, found)
+			}
+		}
+	})
+}
+
+// lines are those of a text that hold one of the words.
+func lines(text string, words ...string) string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) }) {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
 }

@@ -145,3 +145,22 @@ func TestLogprobsNameTokensByTheirIDs(t *testing.T) {
 		}
 	}
 }
+
+// Usage of several prompts is the sum of every count, cached tokens and drafts included.
+func TestUsageOfSeveralPromptsAddsUp(t *testing.T) {
+	e := newFake(func(r sparrow.Request) ([]sparrow.Event, error) {
+		n := len(r.Prompt)
+		return []sparrow.Event{{Finish: sparrow.FinishStop, Usage: &sparrow.Usage{PromptTokens: 100 * n, CachedTokens: 64 * n,
+			CompletionTokens: 10 * n, ReasoningTokens: 3 * n, DraftedTokens: 5 * n, AcceptedTokens: 2 * n}}}, nil
+	})
+	_, hs := start(t, e, Options{})
+	want := `"usage":{"prompt_tokens":600,"completion_tokens":60,"total_tokens":660,` +
+		`"prompt_tokens_details":{"cached_tokens":384},` +
+		`"completion_tokens_details":{"reasoning_tokens":18,"accepted_prediction_tokens":12,"rejected_prediction_tokens":18}}`
+	for _, stream := range []string{``, `,"stream":true,"stream_options":{"include_usage":true}`} {
+		got := post(t, hs.URL+"/v1/completions", `{"model":"sparrow-test","prompt":["a","bb","ccc"]`+stream+`}`)
+		if got.status != 200 || !strings.Contains(got.body, want) {
+			t.Errorf("status %d, no %s in\n%s", got.status, want, got.body)
+		}
+	}
+}

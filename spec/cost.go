@@ -6,14 +6,14 @@ type line struct {
 }
 
 const (
-	// sharedDecay is the weight that earlier measurements keep with each new one: about the last fifty count. Costs change with the
-	// length of contexts and with whatever else the machine does.
+	// sharedDecay is the weight that earlier measurements keep with each new one: about the last fifty count. Costs
+	// change with the length of contexts and with whatever else the machine does.
 	sharedDecay = 0.98
-	// fixedShare is the part of a pass's time that is assumed not to depend on its rows while all passes had equally many. Decoding
-	// reads every weight once, however many rows there are.
+	// fixedShare is the part of a pass's time that is assumed not to depend on its rows while all passes had equally
+	// many. Decoding reads every weight once, however many rows there are.
 	fixedShare = 0.7
-	// maxExcess bounds a measurement as a multiple of the estimate: a pass during which the machine was interrupted says nothing about
-	// its cost.
+	// maxExcess bounds a measurement as a multiple of the estimate: a pass during which the machine was interrupted
+	// says nothing about its cost.
 	maxExcess = 4.0
 )
 
@@ -33,7 +33,7 @@ func (l *line) add(rows int, seconds float64) {
 	l.xy = l.xy*sharedDecay + x*seconds
 }
 
-// known tells whether anything was measured.
+// known reports whether anything was measured.
 func (l *line) known() bool { return l.weight > 0 }
 
 // fit is the estimate; both parts are positive.

@@ -50,7 +50,8 @@ func Parse(text string) (Setting, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return Setting{}, fmt.Errorf("%w: %q; want auto, off, or a number of drafts from 1 to %d", ErrSetting, text, MaxDrafts)
+		return Setting{}, fmt.Errorf("%w: %q; want auto, off, or a number of drafts from 1 to %d", ErrSetting, text,
+			MaxDrafts)
 	}
 	return Fixed(n)
 }

@@ -17,7 +17,8 @@ func (c *Controller) ForwardPass(rows int, seconds float64) { c.forward.add(rows
 // DraftPass notes how long a pass of the drafting layer took whose rows all follow generated tokens.
 func (c *Controller) DraftPass(rows int, seconds float64) { c.draft.add(rows, seconds) }
 
-// Request is the state of one request. The zero value is a request that does not draft; Controller.Request makes one that does.
+// Request is the state of one request. The zero value is a request that does not draft; Controller.Request makes one
+// that does.
 type Request struct {
 	shared       *Controller
 	exactly      int // drafts it always makes; 0 for as many as pay
@@ -26,7 +27,8 @@ type Request struct {
 }
 
 const (
-	// requestDecay is the weight that a request's earlier verifies keep with each new one: text changes from prose to lists to code.
+	// requestDecay is the weight that a request's earlier verifies keep with each new one: text changes from prose to
+	// lists to code.
 	requestDecay = 0.95
 	// priorWeight is how many verifies of its own a request needs until they count as much as those of all requests.
 	priorWeight = 4.0
@@ -49,14 +51,14 @@ func (c *Controller) Request() Request {
 // Exactly begins a request that always drafts n tokens.
 func (c *Controller) Exactly(n int) Request { return Request{shared: c, exactly: n} }
 
-// Active tells whether the request drafts.
+// Active reports whether the request drafts.
 func (r *Request) Active() bool { return r.shared != nil }
 
 // Stop ends drafting for the request.
 func (r *Request) Stop() { *r = Request{} }
 
-// Depth is how many drafts to make next while that many sequences share a batch. 0 means that drafting does not pay and has ended for
-// this request.
+// Depth is how many drafts to make next while that many sequences share a batch. 0 means that drafting does not pay and
+// has ended for this request.
 func (r *Request) Depth(sequences int) int {
 	if r.shared == nil {
 		return 0
@@ -85,7 +87,8 @@ func (r *Request) Depth(sequences int) int {
 	return 1 // keep measuring
 }
 
-// Judged notes the outcome of a verify: judged drafts were compared with the target's tokens, and the first right of them were equal.
+// Judged notes the outcome of a verify: judged drafts were compared with the target's tokens, and the first right of
+// them were equal.
 func (r *Request) Judged(judged, right int) {
 	if r.shared == nil {
 		return

@@ -12,7 +12,8 @@ func TestSettings(t *testing.T) {
 		text, want string
 		drafts     int
 		fixed      bool
-	}{{"", "auto", MaxDrafts, false}, {"auto", "auto", MaxDrafts, false}, {"off", "off", 0, false}, {"1", "1", 1, true}, {"7", "7", 7, true}} {
+	}{{"", "auto", MaxDrafts, false}, {"auto", "auto", MaxDrafts, false}, {"off", "off", 0, false}, {"1", "1", 1, true},
+		{"7", "7", 7, true}} {
 		s, err := Parse(c.text)
 		if err != nil || s.String() != c.want || s.Drafts() != c.drafts || s.IsFixed() != c.fixed {
 			t.Errorf("%q is %v with %d drafts, fixed %v, %v", c.text, s, s.Drafts(), s.IsFixed(), err)
@@ -40,8 +41,10 @@ type machine struct {
 
 func (m *machine) noise() float64 { return 1 + 0.2*m.random.Float64() }
 
-// run lets one of several like requests decode so many tokens, drafts being right with the given chances, and returns the seconds its steps took in all.
-func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances []float64) (seconds float64, drafted int) {
+// run lets one of several like requests decode so many tokens, drafts being right with the given chances, and returns
+// the seconds its steps took in all.
+func (m *machine) run(c *Controller, r *Request, tokens, sequences int, chances []float64) (seconds float64,
+	drafted int) {
 	n := 0
 	for made := 0; made < tokens; {
 		took := (m.step + m.stepRow*float64(sequences*(1+n))) * m.noise()
@@ -84,10 +87,12 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 		chances   []float64
 	}{
 		{"rows are nearly free and drafts right", machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005}, 1, good},
-		{"rows are nearly free, drafts right half the time", machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005}, 1, half},
+		{"rows are nearly free, drafts right half the time",
+			machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005}, 1, half},
 		{"rows cost a third of a step", machine{step: 1, stepRow: 0.3, pass: 0.2, passRow: 0.1}, 1, half},
 		{"drafts are never right", machine{step: 1, stepRow: 0.02, pass: 0.2, passRow: 0.01}, 1, never},
-		{"a full batch, where rows are all of the cost", machine{step: 1, stepRow: 0.3, pass: 0.2, passRow: 0.1}, 32, half},
+		{"a full batch, where rows are all of the cost", machine{step: 1, stepRow: 0.3, pass: 0.2, passRow: 0.1}, 32,
+			half},
 		{"a batch of cheap rows", machine{step: 1, stepRow: 0.01, pass: 0.05, passRow: 0.002}, 16, good},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -161,7 +166,8 @@ func TestARequestOfItsOwnDepth(t *testing.T) {
 // Estimates stay positive and finite whatever is measured.
 func TestCostsStaySane(t *testing.T) {
 	for _, list := range [][][2]float64{
-		{{1, 5}, {2, 1}, {3, 0.1}}, {{1, 1}, {1, 1}, {1, 1}}, {{1, 1e-9}, {64, 1e-9}}, {{1, 0}, {0, 1}, {-3, 1}, {2, 1}}, {{1, 1}, {1, 1}, {1, 1}, {1, 1e6}, {2, 1}},
+		{{1, 5}, {2, 1}, {3, 0.1}}, {{1, 1}, {1, 1}, {1, 1}}, {{1, 1e-9}, {64, 1e-9}},
+		{{1, 0}, {0, 1}, {-3, 1}, {2, 1}}, {{1, 1}, {1, 1}, {1, 1}, {1, 1e6}, {2, 1}},
 	} {
 		var l line
 		for _, v := range list {
@@ -182,5 +188,62 @@ func TestCostsStaySane(t *testing.T) {
 	}
 	if fixed, each := l.fit(); math.Abs(fixed-2) > 1e-6 || math.Abs(each-0.5) > 1e-6 {
 		t.Errorf("an exact line is fitted as %v + %v a row", fixed, each)
+	}
+}
+
+// One pass during which the machine was interrupted changes neither the estimates much nor the decision.
+func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
+	c := New(Auto())
+	measure := func() {
+		for i := range 60 {
+			rows := 1 + i%5
+			c.ForwardPass(rows, 1+0.02*float64(rows))
+			c.DraftPass(rows, 0.05+0.005*float64(rows))
+		}
+	}
+	measure()
+	r := c.Request()
+	depth, forward, draft := r.Depth(1), c.forward.at(1, 1), c.draft.at(1, 1)
+	if depth < 2 {
+		t.Fatalf("%d drafts, want several: the costs are made for that", depth)
+	}
+	c.ForwardPass(3, 900)
+	c.DraftPass(3, 900)
+	if got := c.forward.at(1, 1); got > 1.2*forward || got < forward/1.2 {
+		t.Errorf("a forward pass is estimated at %v, before the interruption at %v", got, forward)
+	}
+	if got := c.draft.at(1, 1); got > 1.2*draft || got < draft/1.2 {
+		t.Errorf("a draft pass is estimated at %v, before the interruption at %v", got, draft)
+	}
+	if n := r.Depth(1); n != depth {
+		t.Errorf("%d drafts after the interruption, %d before", n, depth)
+	}
+}
+
+// Drafting ends after sixteen losses in a row: a decision in between at which it pays starts the count again.
+func TestLossesCountInARow(t *testing.T) {
+	c := New(Auto())
+	for i := range 60 {
+		rows := 1 + i%5
+		c.ForwardPass(rows, 1+0.3*float64(rows))
+		c.DraftPass(rows, 0.05+0.005*float64(rows))
+	}
+	r := c.Request()
+	const full = 64 // sequences, where rows are nearly all of the cost
+	lose := func(times int) {
+		t.Helper()
+		for i := range times {
+			if n := r.Depth(full); n != 1 || !r.Active() {
+				t.Fatalf("loss %d: %d drafts, active %v; want one to keep measuring", i+1, n, r.Active())
+			}
+		}
+	}
+	lose(15)
+	if n := r.Depth(1); n < 1 || r.losses != 0 {
+		t.Fatalf("alone: %d drafts, %d losses; want a gain", n, r.losses)
+	}
+	lose(15)
+	if n := r.Depth(full); n != 0 || r.Active() {
+		t.Errorf("the sixteenth loss in a row: %d drafts, active %v", n, r.Active())
 	}
 }

@@ -15,11 +15,14 @@ import (
 	"sparrow/step"
 )
 
-// settings are the ways a cache can be kept and read.
-var settings = []struct {
+// setting is a way in which a cache can be kept and read.
+type setting struct {
 	name   string
 	policy plan.Policy
-}{
+}
+
+// settings are all of them.
+var settings = []setting{
 	{"exact float32 rows", plan.Policy{KV: "f32"}},
 	{"bf16 pages", plan.Policy{KV: "bf16"}},
 	{"656-byte pages", plan.Policy{KV: "fp8-656"}},
@@ -33,10 +36,11 @@ var settings = []struct {
 // bench is a model, its configuration and pages to hand out.
 type bench struct {
 	*testing.T
-	m    model.Model
-	cfg  plan.Config
-	run  *step.Runner
-	next int32
+	m      model.Model
+	cfg    plan.Config
+	record plan.Record
+	run    *step.Runner
+	next   int32
 }
 
 const benchPages = 120
@@ -80,7 +84,15 @@ func (b *bench) reset() {
 	if err := b.m.Allocate(&b.cfg, benchPages); err != nil {
 		b.Fatal(err)
 	}
-	b.run, b.next = step.New(b.m, b.cfg), 1
+	if b.run != nil {
+		b.run.Close()
+	}
+	limits := step.Limits{Rows: 700, Requests: 8, Context: min(b.cfg.Model.Context, 512), PromptLogits: true, Record: b.record}
+	run, err := step.New(b.m, b.cfg, limits)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.run, b.next = run, 1
 }
 
 // pages hands out pages for n tokens, scattered.

@@ -240,28 +240,54 @@ func (l *lengths) SparseAttend(a kernel.SparseArgs) error {
 }
 
 // Padded requests of length 0 in verify and draft batches: their rows lie before position 0, see nothing and write nothing, and no operation is
-// handed a negative length.
+// handed a negative length. The runner forms no such requests, so the passes are run on the model itself.
 func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 	watch := &lengths{}
 	m := drafty(t, "v32-tiny", "cpu", func(d kernel.Device) kernel.Device { watch.Device = d; return watch })
 	for _, mode := range []plan.Mode{plan.ModeVerify, plan.ModeDraft} {
 		b := newBench(t, m, plan.Policy{KV: "fp8-656", Speculation: plan.Speculation{Tokens: 2}})
 		tokens, pages := b.prompt(1, 150), b.pages(160)
-		b.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens[:140], Pages: pages})
-		batch := plan.NewBatch(mode, plan.Request{Seq: 140, N: 2}, plan.Request{Seq: 0, N: 2})
-		p, err := plan.Build(b.cfg, batch)
+		arena, err := kernel.NewArena(m.Device(), 64<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := model.DraftInput{Tokens: [][]int32{{1, 2}, {3, 4}}, Hidden: [][]int32{{138, 139}, {0, 0}}, Logits: []model.Pick{{Request: 0, Token: 1}}}
-		in.Plan, in.Config, in.Batch, in.Tables, in.PageTokens = p, &b.cfg, &batch, [][]int32{pages, {}}, b.cfg.Page
+		m.Bind(arena, 140)
+		mark := arena.Mark()
+		run := func(batch plan.Batch, in model.Input) error {
+			p, err := plan.Build(b.cfg, batch)
+			if err != nil {
+				return err
+			}
+			in.Plan, in.Config, in.Batch.Batch, in.PageTokens = p, &b.cfg, &batch, b.cfg.Page
+			arena.Reset(mark)
+			pass, err := m.Arrange(p, &b.cfg, arena)
+			if err != nil || !arena.Fits() {
+				return fmt.Errorf("%d bytes: %w", arena.High(), err)
+			}
+			block := make([]int32, p.InputWords)
+			if err := pass.Prepare(&in, block); err != nil {
+				return err
+			}
+			if err := kernel.WriteI32(m.Device(), pass.Inputs(), block); err != nil {
+				return err
+			}
+			return pass.Execute()
+		}
+		prompt := model.Input{Tokens: [][]int32{tokens[:140]}}
+		prompt.Tables = [][]int32{pages}
+		if err := run(plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(140, 0)), prompt); err != nil {
+			t.Fatal(err)
+		}
+		watch.seen, watch.least = 0, 0
+		batch := plan.NewBatch(mode, plan.Request{Seq: 140, N: 2, Logits: 1}, plan.Request{Seq: 0, N: 2})
+		in := model.Input{Tokens: [][]int32{{1, 2}, {3, 4}}, Hidden: [][]int32{{138, 139}, {0, 0}}}
+		in.Tables = [][]int32{pages, {}}
 		if mode == plan.ModeVerify { // verify starts at its length: a request of length 0 has rows 0 and 1, which need a page
 			in.Tables[1] = b.pages(2)
-			_, err = m.Forward(model.Input{Step: in.Step, Tokens: in.Tokens, Logits: in.Logits})
 		} else {
-			_, err = m.(model.Drafter).Draft(in)
+			batch.Pass = plan.PassDraft
 		}
-		if err != nil {
+		if err := run(batch, in); err != nil {
 			t.Errorf("%v: %v", mode, err)
 		}
 		if watch.seen == 0 || watch.least < 0 {

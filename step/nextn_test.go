@@ -25,24 +25,24 @@ import (
 // whose row t is the input u_t of the drafting layer, computed here in float64 from the definition (v32 spec, 3.2). What that model says after
 // tokens 0 to t is what the drafting layer must draft after row t.
 
-// lastHidden keeps the residual rows after the last layer.
-type lastHidden struct {
-	dev  kernel.Device
-	rows [][]float32
-}
-
-func (l *lastHidden) Begin(attn.Rows) error                  { return nil }
-func (l *lastHidden) Selected(int, int, kernel.Tensor) error { return nil }
-func (l *lastHidden) Hidden(_ int, h kernel.Tensor) error {
-	l.rows = l.rows[:0]
-	for r := range h.Rows {
-		row := make([]float32, h.Cols)
-		if err := kernel.ReadF32(l.dev, row, h.Slice(r, r+1)); err != nil {
-			return err
-		}
-		l.rows = append(l.rows, row)
+// hidden computes a prompt alone in one pass with the residual rows recorded, and returns those behind the last layer by token, and the
+// logits of the last.
+func (b *bench) hidden(tokens, pages []int32) (rows [][]float32, logits []float32) {
+	b.Helper()
+	b.record = plan.Record{Hidden: true}
+	b.reset()
+	res, err := b.run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens, Pages: pages, Logits: 1}})
+	if err != nil {
+		b.Fatal(err)
 	}
-	return nil
+	for i := range tokens {
+		row, err := attn.RowOf(res.Plan, 0, i)
+		if err != nil {
+			b.Fatal(err)
+		}
+		rows = append(rows, slices.Clone(res.Hidden(b.m.Config().Layers-1, int(row))))
+	}
+	return rows, slices.Clone(res.Row(0))
 }
 
 // checkpoint is a folder of weights, read plainly.
@@ -193,16 +193,10 @@ func TestDraftsAreThoseOfTheLayerAlone(t *testing.T) {
 	b := newBench(t, whole, plan.Policy{KV: "f32", Speculation: plan.Speculation{Tokens: 3}})
 	layer := "model.layers." + string(rune('0'+whole.Config().Layers)) + "."
 	tokens, pages := b.prompt(1, n+2), b.pages(n+2)
-	seen := &lastHidden{dev: whole.Device()}
-	whole.Observe(seen)
-	b.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens[:n], Pages: pages})
-	if len(seen.rows) != n {
-		t.Fatalf("%d hidden rows", len(seen.rows))
-	}
-	order := rowOrder(t, b, n)
+	rows, _ := b.hidden(tokens[:n], pages)
 	var inputs [][]float64
 	for i := range n {
-		inputs = append(inputs, c.input(layer, tokens[i+1], c.normed(widen(seen.rows[order[i]]), "model.norm.weight")))
+		inputs = append(inputs, c.input(layer, tokens[i+1], c.normed(widen(rows[i]), "model.norm.weight")))
 	}
 	draft := func(d step.Draft, chained bool) []float32 {
 		res, err := b.run.Draft([]step.Draft{d}, chained)
@@ -226,33 +220,12 @@ func (c *checkpoint) says(config []byte, layer string, inputs [][]float64) (logi
 	c.Helper()
 	m := loadFolder(c.T, c.alone(config, layer, inputs))
 	b := newBench(c.T, m, plan.Policy{KV: "f32"})
-	seen := &lastHidden{dev: m.Device()}
-	m.Observe(seen)
 	tokens := make([]int32, len(inputs))
 	for i := range tokens {
 		tokens[i] = int32(i)
 	}
-	out := b.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens, Pages: b.pages(len(tokens)), Logits: 1})
-	order := rowOrder(c.T, b, len(tokens))
-	return out[0], seen.rows[order[len(tokens)-1]]
-}
-
-// rowOrder is the step row of every token of a prompt computed in one step.
-func rowOrder(t *testing.T, b *bench, n int) []int32 {
-	t.Helper()
-	batch := plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(n, 0))
-	p, err := plan.Build(b.cfg, batch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := attn.Step{Plan: p, Config: &b.cfg, Batch: &batch}
-	out := make([]int32, n)
-	for i := range out {
-		if out[i], err = model.RowOf(&s, model.Pick{Token: i}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return out
+	rows, logits := b.hidden(tokens, b.pages(len(tokens)))
+	return logits, rows[len(rows)-1]
 }
 
 func near(t *testing.T, what string, got, want []float32) {

@@ -178,6 +178,7 @@ type projected struct {
 // launch is one launch of a segment: rows first to last, and the memory it works in.
 type launch struct {
 	segment               *plan.Segment
+	stage                 string // what its operations belong to, for errors
 	first, last           int
 	window, groups, heavy kernel.Tensor // i32 [n, 1]: slots it gathers
 	space                 attn.IndexSpace
@@ -259,7 +260,7 @@ func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
 
 // arrangeLaunch lays out one launch. Selecting and attending follow each other, so what either works in shares memory.
 func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
-	x.segment = g
+	x.segment, x.stage = g, fmt.Sprintf("attention of %v rows", g.Row)
 	x.first, x.last = attn.LaunchRows(g, l)
 	n := x.last - x.first
 	x.window = in.Array(plan.GatherSlots).Slice(l.Gather.First, l.Gather.End())
@@ -282,8 +283,9 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, in attn.Inputs, me
 		}
 		x.workspace = mem.Take(kind, l.Gather.Count+max(l.Groups.Count, l.Heavy.Count), layout.V4Dim)
 		x.lengths, x.combined = mem.Take(kernel.I32, n, 1), map[int]kernel.Tensor{}
-		for ratio, width := range map[int]int{0: 0, IndexRatio: s.selected.Cols, HeavyRatio: s.heavy.Cols} {
-			x.combined[ratio] = mem.Take(kernel.I32, n, roundUp(s.window.Cols+width, kernel.CombineWidth))
+		// In this order every time: places depend on the plan alone.
+		for _, c := range [...]struct{ ratio, width int }{{0, 0}, {IndexRatio, s.selected.Cols}, {HeavyRatio, s.heavy.Cols}} {
+			x.combined[c.ratio] = mem.Take(kernel.I32, n, roundUp(s.window.Cols+c.width, kernel.CombineWidth))
 		}
 	default:
 		err = fmt.Errorf("dual: form %v is not one this attention runs", g.Form)
@@ -327,6 +329,7 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x, record kernel.Tenso
 	s.compress(layer, w, c)
 	for i := range s.launches {
 		l := &s.launches[i]
+		s.q.At(l.stage, layer)
 		if w.Index != nil {
 			s.choose(l, w.Index, c, x, angles)
 		}
@@ -336,6 +339,7 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x, record kernel.Tenso
 			s.flat(l, w, c)
 		}
 	}
+	s.q.At("attention", layer)
 	s.output(p, w, out, angles)
 }
 

@@ -54,6 +54,7 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 	if w.Compress == nil {
 		return
 	}
+	s.q.At("compressor", layer)
 	e, rings := s.closing[w.Ratio], s.States.rings[layer]
 	raw := s.raw[w.Ratio]
 	s.closeGroups(w.Compress, e, e.entries, rings.Main, raw)
@@ -66,6 +67,7 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 		return
 	}
 	s.keepRows(c.Tails.Main, raw, e.tail)
+	s.q.At("indexer's compressor", layer)
 	x := &w.Index.Compress
 	s.closeGroups(x, e, e.keys, rings.Index, s.key)
 	s.keepRows(rings.Index, s.key, e.keep)

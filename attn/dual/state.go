@@ -130,26 +130,11 @@ func (s *States) Reserve(slots int) error {
 		return nil
 	}
 	grown := make([]Rings, len(s.layers))
-	for i, w := range s.layers {
-		var old Rings
-		if s.rings != nil {
-			old = s.rings[i]
-		}
-		var err error
-		if w.Compress != nil {
-			if grown[i].Main, err = s.growRing(old.Main, slots, w.Compress); err != nil {
-				return err
-			}
-		}
-		if w.Index != nil {
-			if grown[i].Index, err = s.growRing(old.Index, slots, &w.Index.Compress); err != nil {
-				return err
-			}
-		}
+	if err := s.grow(grown, slots); err != nil {
+		s.freeRings(grown)
+		return err
 	}
-	for _, r := range s.rings {
-		r.Each(func(t kernel.Tensor) { s.dev.Free(t.Buf) })
-	}
+	s.freeRings(s.rings)
 	for slot := slots - 1; slot >= s.slots; slot-- {
 		s.free = append(s.free, slot)
 	}
@@ -158,6 +143,33 @@ func (s *States) Reserve(slots int) error {
 		return s.OnGrow(slots)
 	}
 	return nil
+}
+
+// grow makes larger rings, with the rows of the present ones.
+func (s *States) grow(to []Rings, slots int) (err error) {
+	for i, w := range s.layers {
+		var old Rings
+		if s.rings != nil {
+			old = s.rings[i]
+		}
+		if w.Compress != nil {
+			if to[i].Main, err = s.growRing(old.Main, slots, w.Compress); err != nil {
+				return err
+			}
+		}
+		if w.Index != nil {
+			if to[i].Index, err = s.growRing(old.Index, slots, &w.Index.Compress); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *States) freeRings(list []Rings) {
+	for _, r := range list {
+		r.Each(func(t kernel.Tensor) { s.dev.Free(t.Buf) })
+	}
 }
 
 func (s *States) growRing(old kernel.Tensor, slots int, c *Compressor) (kernel.Tensor, error) {

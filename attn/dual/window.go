@@ -124,6 +124,9 @@ func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, v
 	return nil
 }
 
+// ForgetDrafts notes that a pass of the drafting block failed: what the ring holds of the sequence is not known.
+func (s *State) ForgetDrafts() { s.draft = draftMark{} }
+
 // mark notes that entries from kept to end are about to be written, of rows that begin at first. Entries before a gap are out of reach.
 func (s *State) mark(epoch, first, kept, end int) {
 	d := &s.draft

@@ -3,14 +3,14 @@ package model
 import (
 	"testing"
 
-	"sparrow/attn"
+	"sparrow/attn/mla"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 
 // newFilled makes the caches of two layers and fills them.
-func newFilled(t *testing.T) ([]attn.Cache, error) {
+func newFilled(t *testing.T) ([]mla.Cache, error) {
 	t.Helper()
 	const pages, tokens = 40, 64
 	var mem host.Memory
@@ -21,9 +21,9 @@ func newFilled(t *testing.T) ([]attn.Cache, error) {
 		}
 		return kernel.Pool{Mem: m, Layout: k, PageTokens: tokens}
 	}
-	var out []attn.Cache
+	var out []mla.Cache
 	for range 2 {
-		out = append(out, attn.Cache{Main: pool(layout.BF16Row1152, layout.BF16{}.PageBytes(tokens)), Index: pool(layout.IndexPage132, layout.IndexFP8{}.PageBytes(tokens))})
+		out = append(out, mla.Cache{Main: pool(layout.BF16Row1152, layout.BF16{}.PageBytes(tokens)), Index: pool(layout.IndexPage132, layout.IndexFP8{}.PageBytes(tokens))})
 	}
 	var pools [][]kernel.Pool
 	for _, c := range out {

@@ -32,18 +32,21 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 	return j, nil
 }
 
-// behind makes the state of a sequence behind the given number of tokens. Whole pages count as computed, like those of another sequence; the tokens
-// after them are.
+// behind makes the state of a sequence behind the given number of tokens. Whole pages count as computed, like those of
+// another sequence; the tokens after them are, in chunks that passes hold.
 func (b *bench) behind(keeper model.Windowed, tokens int, pages []int32) (model.State, error) {
 	whole := tokens / b.cfg.Page * b.cfg.Page
 	s, err := keeper.Restore(whole, pages[:whole/b.cfg.Page])
-	if err != nil || whole == tokens {
-		return s, err
-	}
-	rest := step.Work{Kind: plan.ModeExtend, Tokens: b.tokens(tokens - whole), Cached: whole, Pages: pages[:(tokens+b.cfg.Page-1)/b.cfg.Page], State: s}
-	if _, err := b.runner.Run([]step.Work{rest}); err != nil {
-		s.Release()
+	if err != nil {
 		return nil, err
+	}
+	pages = pages[:(tokens+b.cfg.Page-1)/b.cfg.Page]
+	for at := whole; at < tokens; at += b.o.Chunk {
+		part := step.Work{Kind: plan.ModeExtend, Tokens: b.tokens(min(b.o.Chunk, tokens-at)), Cached: at, Pages: pages, State: s}
+		if _, err := b.runner.Run([]step.Work{part}); err != nil {
+			s.Release()
+			return nil, err
+		}
 	}
 	return s, nil
 }

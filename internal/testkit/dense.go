@@ -53,7 +53,9 @@ var suites = []suite{
 	{"packed weights", 34, testPacked},
 	{"refusals of places", 35, testEntryRefusals},
 	{"project", 36, testProject},
-	{"padded index query", 37, testPaddedIndexQuery},
+	{"copy", 37, testCopy},
+	{"candidates", 38, testCandidates},
+	{"padded index query", 39, testPaddedIndexQuery},
 }
 
 // Operations compares every operation of a device with the reference.

@@ -1,5 +1,6 @@
-// Package testmodel writes small random checkpoints for tests of the engine: the smallest shapes that have everything the engine depends
-// on, so that whole engines are affordable under the race detector. Each is written once for all tests of a package.
+// Package testmodel writes small random checkpoints for tests of the engine: the smallest shapes that have everything
+// the engine depends on, so that whole engines are affordable under the race detector. Each is written once for all
+// tests of a package.
 package testmodel
 
 import (
@@ -13,7 +14,8 @@ import (
 	"sparrow/model/synth"
 )
 
-// v32 is DeepSeek-V3.2 with one layer and one head: an indexer whose top-k is shorter than the prompts of the tests, and pages of real rows.
+// v32 is DeepSeek-V3.2 with one layer and one head: an indexer whose top-k is shorter than the prompts of the tests,
+// and pages of real rows.
 const v32 = `{
 	"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32",
 	"vocab_size": 640, "hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64,

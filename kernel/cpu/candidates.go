@@ -20,6 +20,9 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 		for _, v := range row {
 			sum += math.Exp(float64(v) - top)
 		}
+		if math.IsInf(top, 0) {
+			sum = 1 // the log of the sum is top itself; differences to it are no numbers
+		}
 		host.RowF32(w.best.LogSum, r)[0] = float32(top + math.Log(sum))
 	}})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sparrow/attn"
+	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
 	"sparrow/layout"
@@ -16,6 +17,7 @@ import (
 	"sparrow/model/dsa"
 	"sparrow/model/nn"
 	"sparrow/plan"
+	"sparrow/step"
 	"sparrow/weight"
 )
 
@@ -147,105 +149,290 @@ func TestAllocateGivesBackOnFailure(t *testing.T) {
 	}
 }
 
-// input is one prompt of n tokens.
-func input(t *testing.T, cfg *plan.Config, n int, picks ...model.Pick) model.Input {
+// rig runs passes of a model in an arena of its own.
+type rig struct {
+	*testing.T
+	m     *dsa.Model
+	cfg   plan.Config
+	arena *kernel.Arena
+	mark  int64
+}
+
+const rigRows = 160
+
+func newRig(t *testing.T, m *dsa.Model, cfg plan.Config) *rig {
 	t.Helper()
-	b := plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(n, 0))
-	p, err := plan.Build(*cfg, b)
+	arena, err := kernel.NewArena(m.Device(), 16<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := make([]int32, (n+cfg.Page-1)/cfg.Page)
+	m.Bind(arena, rigRows)
+	return &rig{T: t, m: m, cfg: cfg, arena: arena, mark: arena.Mark()}
+}
+
+// run carries out a pass.
+func (r *rig) run(b plan.Batch, in model.Input) (*model.Outputs, error) {
+	r.Helper()
+	p, err := plan.Build(r.cfg, b)
+	if err != nil {
+		return nil, err
+	}
+	in.Plan, in.Config, in.Batch.Batch, in.PageTokens = p, &r.cfg, &b, r.cfg.Page
+	r.arena.Reset(r.mark)
+	pass, err := r.m.Arrange(p, &r.cfg, r.arena)
+	if err != nil {
+		return nil, err
+	}
+	if !r.arena.Fits() {
+		r.Fatalf("the pass needs %d bytes", r.arena.High())
+	}
+	block := make([]int32, p.InputWords)
+	if err := pass.Prepare(&in, block); err != nil {
+		return nil, err
+	}
+	if err := kernel.WriteI32(r.m.Device(), pass.Inputs(), block); err != nil {
+		r.Fatal(err)
+	}
+	return pass.Outputs(), pass.Execute()
+}
+
+// prompt is a batch of one prompt of n tokens, with logits of the last of them.
+func (r *rig) prompt(n, logits int) (plan.Batch, model.Input) {
+	b := plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(n, 0))
+	b.Requests[0].Logits = logits
+	pages := make([]int32, (n+r.cfg.Page-1)/r.cfg.Page)
 	for i := range pages {
 		pages[i] = int32(i)
 	}
-	return model.Input{Step: attn.Step{Plan: p, Config: cfg, Batch: &b, Tables: [][]int32{pages}, PageTokens: cfg.Page}, Tokens: [][]int32{make([]int32, n)}, Logits: picks}
+	in := model.Input{Tokens: [][]int32{make([]int32, n)}}
+	in.Tables = [][]int32{pages}
+	return b, in
 }
 
-func TestForwardRefuses(t *testing.T) {
+func TestPassRefuses(t *testing.T) {
 	m := load(t, "glm_moe_dsa-1", &ref.Device{})
-	cfg := resolve(t, m, "bf16")
-	if _, err := m.Forward(input(t, &cfg, 3)); err == nil || !strings.Contains(err.Error(), "Allocate") {
+	r := newRig(t, m, resolve(t, m, "bf16"))
+	if _, err := r.run(r.prompt(3, 0)); err == nil || !strings.Contains(err.Error(), "Allocate") {
 		t.Errorf("without a cache: got %v", err)
 	}
-	if err := m.Allocate(&cfg, 2); err != nil {
+	if err := m.Allocate(&r.cfg, 2); err != nil {
 		t.Fatal(err)
 	}
-	short := input(t, &cfg, 3)
-	short.Tokens[0] = short.Tokens[0][:2]
-	outside := input(t, &cfg, 3)
-	outside.Tokens[0] = []int32{0, 640, 0}
-	negative := input(t, &cfg, 3)
-	negative.Tokens[0] = []int32{0, -1, 0}
-	lost := input(t, &cfg, 3)
-	lost.Tables[0] = []int32{7}
 	for _, c := range []struct {
-		name string
-		in   model.Input
-		want string
+		name   string
+		change func(*plan.Batch, *model.Input)
+		want   string
 	}{
-		{"a token less than planned", short, "request 0 has 2 new tokens"},
-		{"a token outside the vocabulary", outside, "token 640 is outside the vocabulary of 640"},
-		{"a negative token", negative, "token -1 is outside"},
-		{"a page outside the pool", lost, "slot 448 of a pool of 128"},
-		{"logits of a token that is not there", input(t, &cfg, 3, model.Pick{Request: 0, Token: 3}), "logits of new token 3 of request 0"},
+		{"a token less than planned", func(_ *plan.Batch, in *model.Input) { in.Tokens[0] = in.Tokens[0][:2] }, "request 0 has 2 new tokens"},
+		{"a token outside the vocabulary", func(_ *plan.Batch, in *model.Input) { in.Tokens[0] = []int32{0, 640, 0} },
+			"token 640 is outside the vocabulary of 640"},
+		{"a negative token", func(_ *plan.Batch, in *model.Input) { in.Tokens[0] = []int32{0, -1, 0} }, "token -1 is outside"},
+		{"a page outside the pool", func(_ *plan.Batch, in *model.Input) { in.Tables[0] = []int32{7} }, "slot 448 of a pool of 128"},
+		{"logits of a token that is not there", func(b *plan.Batch, _ *model.Input) { b.Requests[0].Logits = 4 }, "request 0 with logits of 4 of its 3 new tokens"},
 	} {
-		if _, err := m.Forward(c.in); err == nil || !strings.Contains(err.Error(), c.want) {
+		b, in := r.prompt(3, 0)
+		c.change(&b, &in)
+		if _, err := r.run(b, in); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
-	if out, err := m.Forward(input(t, &cfg, 3)); err != nil || out.Given() {
+	if out, err := r.run(r.prompt(3, 0)); err != nil || out.Logits.Rows != 0 {
 		t.Errorf("no logits wanted: got %v, %v", out, err)
 	}
 	// After all the refusals the model still works.
-	out, err := m.Forward(input(t, &cfg, 3, model.Pick{Token: 2}, model.Pick{Token: 0}))
-	if err != nil || out.Rows != 2 || out.Cols != 640 {
+	out, err := r.run(r.prompt(3, 2))
+	if err != nil || out.Logits.Rows != 2 || out.Logits.Cols != 640 {
 		t.Errorf("got %v, %v", out, err)
+	}
+	if _, err := r.run(r.prompt(rigRows+1, 0)); err == nil || !strings.Contains(err.Error(), "bound for 160") {
+		t.Errorf("more rows than the model has memory for: got %v", err)
 	}
 }
 
-// watcher notes what it is told.
-type watcher struct{ events []string }
-
-func (w *watcher) Begin(r attn.Rows) error {
-	w.events = append(w.events, fmt.Sprintf("begin %v %v", r.Request, r.Position))
-	return nil
-}
-
-func (w *watcher) Selected(layer, first int, p kernel.Tensor) error {
-	w.events = append(w.events, fmt.Sprintf("selected %d from %d: %v", layer, first, p))
-	return nil
-}
-
-func (w *watcher) Hidden(layer int, h kernel.Tensor) error {
-	w.events = append(w.events, fmt.Sprintf("hidden %d: %v", layer, h))
-	return nil
-}
-
 // A decode of the 130th token after a prompt: layers 0 and 1 select, layer 2 shares.
-func TestObserver(t *testing.T) {
+func TestRecorded(t *testing.T) {
 	m := load(t, "glm_moe_dsa-1", &ref.Device{})
 	cfg := resolve(t, m, "bf16")
 	if err := m.Allocate(&cfg, 3); err != nil {
 		t.Fatal(err)
 	}
-	b := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(130))
-	p, err := plan.Build(cfg, b)
+	run := func(r plan.Record) step.Result {
+		s, err := step.New(m, cfg, step.Limits{Rows: 8, Requests: 1, Context: 192, Record: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		res, err := s.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: []int32{5}, Cached: 129, Pages: []int32{0, 1, 2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	res := run(plan.Record{Hidden: true, Selections: true})
+	var events []string
+	err := res.Rows(func(r attn.Row) error {
+		events = append(events, fmt.Sprintf("row %d: request %d at %d", r.Index, r.Request, r.Position))
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := model.Input{Step: attn.Step{Plan: p, Config: &cfg, Batch: &b, Tables: [][]int32{{0, 1, 2}}, PageTokens: cfg.Page}, Tokens: [][]int32{{5}}}
-	w := &watcher{}
-	m.Observe(w)
-	if _, err := m.Forward(in); err != nil {
-		t.Fatal(err)
+	for layer := range m.Config().Layers {
+		if v := res.Selected(layer, 0); v != nil {
+			events = append(events, fmt.Sprintf("selected %d: %d", layer, len(v)))
+			last := int32(-1)
+			for _, p := range v {
+				if p <= last || p > 129 {
+					t.Fatalf("layer %d selects %v", layer, v)
+				}
+				last = p
+			}
+		}
+		h := res.Hidden(layer, 0)
+		events = append(events, fmt.Sprintf("hidden %d: %d", layer, len(h)))
+		if slices.Max(h) == slices.Min(h) {
+			t.Errorf("layer %d: a residual row of %v alone", layer, h[0])
+		}
 	}
-	want := []string{"begin [0] [129]", "selected 0 from 0: i32[1,128]", "hidden 0: f32[1,128]", "selected 1 from 0: i32[1,128]", "hidden 1: f32[1,128]", "hidden 2: f32[1,128]"}
-	if !slices.Equal(w.events, want) {
-		t.Errorf("told\n%s\nwant\n%s", strings.Join(w.events, "\n"), strings.Join(want, "\n"))
+	want := []string{"row 0: request 0 at 129", "selected 0: 128", "hidden 0: 128", "selected 1: 128", "hidden 1: 128", "hidden 2: 128"}
+	if !slices.Equal(events, want) {
+		t.Errorf("recorded\n%s\nwant\n%s", strings.Join(events, "\n"), strings.Join(want, "\n"))
 	}
-	m.Observe(nil)
-	if _, err := m.Forward(in); err != nil || len(w.events) != len(want) {
-		t.Errorf("after Observe(nil): %v, %d events", err, len(w.events))
+	if a, b := res.Hidden(0, 0), res.Hidden(2, 0); slices.Equal(a, b) {
+		t.Error("the residual rows behind layers 0 and 2 are the same")
+	}
+	// Nothing is kept where nothing was asked for.
+	r := newRig(t, m, cfg)
+	b, in := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(130)), model.Input{Tokens: [][]int32{{5}}}
+	in.Tables = [][]int32{{0, 1, 2}}
+	if out, err := r.run(b, in); err != nil || len(out.Hidden) != 0 || len(out.Selections) != 0 || out.Block().Cols != 0 {
+		t.Errorf("not asked for: %v, %d hidden, %d selections, %d bytes", err, len(out.Hidden), len(out.Selections), out.Block().Cols)
 	}
 }
+
+// counting counts what is allocated and not yet given back.
+type counting struct {
+	ref.Device
+	live map[*byte]bool
+}
+
+func (c *counting) Alloc(n int64) (kernel.Buffer, error) {
+	b, err := c.Device.Alloc(n)
+	c.live[&b.(kernel.HostBuffer)[0]] = true
+	return b, err
+}
+
+func (c *counting) Free(b kernel.Buffer) {
+	at := &b.(kernel.HostBuffer)[0]
+	if !c.live[at] {
+		panic("memory is given back twice, or was never taken")
+	}
+	delete(c.live, at)
+}
+
+// drafting loads GLM-5's tiny shape with a drafting layer and resolves a configuration that verifies drafts.
+func drafting(t *testing.T, dev kernel.Device) (*dsa.Model, plan.Config) {
+	t.Helper()
+	dir := testmodel.GLMDraft(t)
+	c, err := config.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := weight.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	m, err := dsa.Load(c, nn.NewLoader(w, dev, nil), dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, cfg
+}
+
+// Release gives back every pool, those of the drafting layer among them, and only once.
+func TestReleaseGivesBackTheDraftingCache(t *testing.T) {
+	dev := &counting{live: map[*byte]bool{}}
+	m, cfg := drafting(t, dev)
+	before := len(dev.live)
+	if err := m.Allocate(&cfg, 2); err != nil {
+		t.Fatal(err)
+	}
+	pools := 0
+	for _, list := range m.Pools() {
+		pools += len(list)
+	}
+	if taken := len(dev.live) - before; taken != pools+2 {
+		t.Errorf("%d pools are allocated, want %d and two of the drafting layer", taken, pools)
+	}
+	m.Release()
+	if left := len(dev.live) - before; left != 0 {
+		t.Errorf("%d pools are not given back", left)
+	}
+	m.Release()
+	// A drafting pass afterwards finds no cache, in place of memory that belongs to someone else.
+	r := newRig(t, m, cfg)
+	b := plan.NewBatch(plan.ModeDraft, plan.DraftRequest(1, 5))
+	b.Pass = plan.PassDraft
+	in := model.Input{Tokens: [][]int32{{1}}, Hidden: [][]int32{{0}}}
+	in.Tables = [][]int32{{0}}
+	if _, err := r.run(b, in); err == nil || !strings.Contains(err.Error(), "no cache") {
+		t.Errorf("a drafting pass after Release: %v", err)
+	}
+}
+
+// A pass after a drafting pass records selections as the pass before it did, and its hidden rows.
+func TestRecordedAfterDrafting(t *testing.T) {
+	m, cfg := drafting(t, &ref.Device{})
+	if err := m.Allocate(&cfg, 8); err != nil {
+		t.Fatal(err)
+	}
+	run, err := step.New(m, cfg, step.Limits{Rows: 160, Requests: 1, Context: 256, Record: plan.Record{Hidden: true, Selections: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	tokens, pages := make([]int32, 150), []int32{1, 3, 5}
+	for i := range tokens {
+		tokens[i] = int32(i * 7 % m.Config().Vocab)
+	}
+	const n = 140 // beyond index_topk
+	if _, err := run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[:n], Pages: pages}}); err != nil {
+		t.Fatal(err)
+	}
+	// decode returns what a decode of the same token selects and leaves in each layer.
+	decode := func() (selected [][]int32, hidden [][]float32) {
+		res, err := run.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: tokens[n : n+1], Cached: n, Pages: pages, Logits: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for layer := range m.Config().Layers {
+			selected = append(selected, slices.Clone(res.Selected(layer, 0)))
+			hidden = append(hidden, slices.Clone(res.Hidden(layer, 0)))
+		}
+		return selected, hidden
+	}
+	first, rows := decode()
+	if len(first[0]) != m.Config().Indexer.TopK {
+		t.Fatalf("layer 0 selects %v", first[0])
+	}
+	if _, err := run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: tokens[n+1 : n+2], Cached: n, Pages: pages, Logits: true}}, false); err != nil {
+		t.Fatal(err)
+	}
+	second, again := decode()
+	for layer := range first {
+		if !slices.Equal(first[layer], second[layer]) || !slices.Equal(rows[layer], again[layer]) {
+			t.Errorf("layer %d: after a drafting pass %v is selected, before it %v", layer, second[layer], first[layer])
+		}
+	}
+}
+
+func TestMain(m *testing.M) { testmodel.Run(m) }

@@ -39,6 +39,15 @@ func prepare(t *testing.T, w kernel.Weight) kernel.Matrix {
 	return m
 }
 
+func arena(t *testing.T, dev kernel.Device) *kernel.Arena {
+	t.Helper()
+	a, err := kernel.NewArena(dev, 1<<12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 func silu(x float64) float64 { return x / (1 + math.Exp(-x)) }
 
 // For x = 2: 10 * silu(1*2) * 3*2, added to the 5 that was there.
@@ -46,8 +55,11 @@ func TestMLPAddsToTheResidual(t *testing.T) {
 	dev := &ref.Device{}
 	h := values(t, 1, 1, 5)
 	m := block(t, 1, 3, 10)
-	if err := m.Run(dev, nn.NewFFNScratch(dev), h, values(t, 1, 1, 2)); err != nil {
-		t.Fatal(err)
+	q, mem := kernel.NewQueue(dev), arena(t, dev)
+	space := m.Arrange(mem, kernel.F32, 1)
+	m.Run(q, &space, nn.MLPArgs{X: values(t, 1, 1, 2), Out: h, Add: true})
+	if err := q.Done(); err != nil || !mem.Fits() {
+		t.Fatal(err, mem.High())
 	}
 	if got, want := float64(host.F32(h)[0]), 5+60*silu(2); math.Abs(got-want) > 1e-4 {
 		t.Errorf("got %v, want %v", got, want)
@@ -79,8 +91,11 @@ func TestMoE(t *testing.T) {
 	}{{"with a shared expert", &shared, 7 + 100*ffn + routed}, {"without", nil, 7 + routed}} {
 		m.Shared = c.shared
 		h := values(t, 1, 1, 7)
-		if err := m.Run(dev, nn.NewFFNScratch(dev), h, values(t, 1, 1, 2)); err != nil {
-			t.Fatal(err)
+		q, mem := kernel.NewQueue(dev), arena(t, dev)
+		space := m.Arrange(mem, kernel.F32, 1)
+		m.Run(q, &space, h, values(t, 1, 1, 2))
+		if err := q.Done(); err != nil || !mem.Fits() {
+			t.Fatal(err, mem.High())
 		}
 		if got := float64(host.F32(h)[0]); math.Abs(got-c.want) > 1e-3 {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)

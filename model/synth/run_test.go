@@ -88,7 +88,12 @@ func logitsOf(t *testing.T, dir string) []float32 {
 			t.Fatal(err)
 		}
 	}
-	r, err := step.New(m, cfg).Run([]step.Work{w})
+	run, err := step.New(m, cfg, step.Limits{Rows: 16, Requests: 1, Context: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	r, err := run.Run([]step.Work{w})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package v4_test
 
 import (
+	"bytes"
 	"math"
 	"testing"
 
@@ -19,13 +20,17 @@ const oracle = "../../testdata/oracle/deepseek_v4-1"
 // bench is a model, its configuration and pages to hand out.
 type bench struct {
 	*testing.T
-	m    *v4.Model
-	cfg  plan.Config
-	run  *step.Runner
-	next int32
+	m      *v4.Model
+	cfg    plan.Config
+	run    *step.Runner
+	next   int32
+	states []model.State
 }
 
-const benchPages = 23
+const benchPages = 13 // no more than sequences of a test need: comparing and emptying caches takes as long as computing
+
+// benchLimits hold every pass of these tests.
+var benchLimits = step.Limits{Rows: 1400, Requests: 16, Prompts: 9, Context: 1536, PromptLogits: true}
 
 func device(t *testing.T, kernels string) kernel.Device {
 	t.Helper()
@@ -39,11 +44,16 @@ func device(t *testing.T, kernels string) kernel.Device {
 
 func open(t *testing.T, dir, kernels string) *v4.Model {
 	t.Helper()
+	return openOn(t, dir, device(t, kernels))
+}
+
+func openOn(t *testing.T, dir string, dev kernel.Device) *v4.Model {
+	t.Helper()
 	src, err := family.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := src.Load(device(t, kernels), nil)
+	m, err := src.Load(dev, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,18 +71,40 @@ func newBench(t *testing.T, m *v4.Model, p plan.Policy) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return benchOf(t, m, cfg, benchLimits)
+}
+
+// benchOf is a bench of a resolved configuration. The model's memory is bound to the latest bench alone.
+func benchOf(t *testing.T, m *v4.Model, cfg plan.Config, l step.Limits) *bench {
+	t.Helper()
 	b := &bench{T: t, m: m, cfg: cfg}
 	b.reset()
+	var err error
+	if b.run, err = step.New(m, cfg, l); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.release()
+		b.run.Close()
+	})
 	return b
 }
 
-// reset empties the cache.
+// reset empties the cache and gives back the states of all sequences.
 func (b *bench) reset() {
 	b.Helper()
 	if err := b.m.Allocate(&b.cfg, benchPages); err != nil {
 		b.Fatal(err)
 	}
-	b.run, b.next = step.New(b.m, b.cfg), 1
+	b.release()
+	b.next = 1
+}
+
+func (b *bench) release() {
+	for _, s := range b.states {
+		s.Release()
+	}
+	b.states = b.states[:0]
 }
 
 // sequence is one sequence under test.
@@ -103,7 +135,7 @@ func (b *bench) newState() model.State {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(st.Release)
+	b.states = append(b.states, st)
 	return st
 }
 
@@ -154,14 +186,21 @@ func (b *bench) decode(s *sequence, n int) [][]float32 {
 // bytes is every byte of every pool.
 func (b *bench) bytes() []byte {
 	b.Helper()
-	var out []byte
+	n := 0
 	for _, layer := range b.m.Pools() {
 		for _, p := range layer {
-			buf := make([]byte, p.Mem.Rows*p.Mem.Cols)
-			if err := b.m.Device().Read(buf, p.Mem); err != nil {
+			n += p.Mem.Rows * p.Mem.Cols
+		}
+	}
+	out := make([]byte, n)
+	rest := out
+	for _, layer := range b.m.Pools() {
+		for _, p := range layer {
+			n := p.Mem.Rows * p.Mem.Cols
+			if err := b.m.Device().Read(rest[:n], p.Mem); err != nil {
 				b.Fatal(err)
 			}
-			out = append(out, buf...)
+			rest = rest[n:]
 		}
 	}
 	return out
@@ -185,6 +224,9 @@ func (b *bench) sameBytes(what string, got, want []byte) {
 	b.Helper()
 	if len(got) != len(want) {
 		b.Fatalf("%s: %d bytes of cache, want %d", what, len(got), len(want))
+	}
+	if bytes.Equal(got, want) {
+		return
 	}
 	for i := range want {
 		if got[i] != want[i] {

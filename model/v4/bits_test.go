@@ -2,6 +2,7 @@ package v4_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"sparrow/plan"
@@ -27,17 +28,25 @@ func TestChunkedEqualsWhole(t *testing.T) {
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
 			b := newBench(t, m, p.policy)
-			const n = 1000
-			want := b.chunks(b.sequence(1, n), 0)
-			bytes := b.bytes()
-			chunks := []int{1, 3, 4, 5, 127, 128, 129, 255, 256, 257}
-			if p.policy.KV != "fp8" || p.policy.Prefill != "" {
-				chunks = []int{5, 129} // every cut is made once
+			// 300 tokens hold the end of a page, two groups of 128, and more groups of 4 than are selected; 640 two
+			// ends of pages.
+			type cut struct {
+				tokens int
+				chunks []int
 			}
-			for _, c := range chunks {
+			cuts := []cut{{300, []int{5, 129}}} // every cut is made once
+			if p.policy.KV == "fp8" && p.policy.Prefill == "" {
+				cuts = []cut{{300, []int{1, 3, 4, 5}}, {640, []int{127, 128, 129, 255, 256, 257}}}
+			}
+			for _, x := range cuts {
 				b.reset()
-				b.sameBits(fmt.Sprintf("chunks of %d", c), b.chunks(b.sequence(1, n), c), want)
-				b.sameBytes(fmt.Sprintf("chunks of %d", c), b.bytes(), bytes)
+				want := b.chunks(b.sequence(1, x.tokens), 0)
+				bytes := b.bytes()
+				for _, c := range x.chunks {
+					b.reset()
+					b.sameBits(fmt.Sprintf("chunks of %d", c), b.chunks(b.sequence(1, x.tokens), c), want)
+					b.sameBytes(fmt.Sprintf("chunks of %d", c), b.bytes(), bytes)
+				}
 			}
 		})
 	}
@@ -115,17 +124,23 @@ func TestBatchedEqualsAlone(t *testing.T) {
 // The workspace and the pages give the same bits: 584-byte entries are exact in bf16, and both are read in one order.
 func TestWorkspaceEqualsPages(t *testing.T) {
 	m := open(t, oracle, "cpu")
-	flat, paged := newBench(t, m, plan.Policy{KV: "fp8"}), newBench(t, m, plan.Policy{KV: "fp8", Prefill: "v4-paged"})
+	lengths := []int{2, 130, 700}
+	var want [][][]float32
+	var bytes [][]byte
+	flat := newBench(t, m, plan.Policy{KV: "fp8"})
+	for _, n := range lengths {
+		flat.reset()
+		want = append(want, flat.chunks(flat.sequence(4, n), 301))
+		bytes = append(bytes, flat.bytes())
+	}
+	paged := newBench(t, m, plan.Policy{KV: "fp8", Prefill: "v4-paged"})
 	if flat.cfg.Prefill != plan.V4Flat || paged.cfg.Prefill != plan.V4Paged {
 		t.Fatalf("prefill by %v and %v", flat.cfg.Prefill, paged.cfg.Prefill)
 	}
-	for _, n := range []int{2, 130, 700} {
-		flat.reset()
-		got := flat.chunks(flat.sequence(4, n), 301)
-		bytes := flat.bytes()
+	for i, n := range lengths {
 		paged.reset()
-		paged.sameBits(fmt.Sprintf("%d tokens", n), paged.chunks(paged.sequence(4, n), 0), got)
-		paged.sameBytes(fmt.Sprintf("%d tokens", n), paged.bytes(), bytes)
+		paged.sameBits(fmt.Sprintf("%d tokens", n), paged.chunks(paged.sequence(4, n), 0), want[i])
+		paged.sameBytes(fmt.Sprintf("%d tokens", n), paged.bytes(), bytes[i])
 	}
 }
 
@@ -135,20 +150,23 @@ func TestSlicingKeepsBits(t *testing.T) {
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
 			whole := newBench(t, m, p.policy)
-			want := whole.chunks(whole.sequence(1, 600), 0)
-			uncut, err := whole.run.Run([]step.Work{whole.sequence(1, 600).work(plan.ModeExtend, 600)})
+			const n = 400
+			uncut, err := whole.run.Run([]step.Work{whole.sequence(1, n).work(plan.ModeExtend, n)})
 			if err != nil {
 				t.Fatal(err)
 			}
+			var want [][]float32
+			for i := range n {
+				want = append(want, slices.Clone(uncut.Row(i)))
+			}
 			facts, policy := m.Facts(), p.policy
-			facts.Context, policy.MaxTransient = 600, uncut.Plan.TransientBytes*2/3
+			facts.Context, policy.MaxTransient = n, uncut.Plan.TransientBytes*2/3
 			cfg, _, err := plan.Resolve(whole.cfg.Hardware, facts, policy)
 			if err != nil {
 				t.Fatal(err)
 			}
-			sliced := &bench{T: t, m: m, cfg: cfg}
-			sliced.reset()
-			res, err := sliced.run.Run([]step.Work{sliced.sequence(1, 600).work(plan.ModeExtend, 600)})
+			sliced := benchOf(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, PromptLogits: true})
+			res, err := sliced.run.Run([]step.Work{sliced.sequence(1, n).work(plan.ModeExtend, n)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,9 +3,11 @@ package v4_test
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/model/synth"
 	"sparrow/model/v4"
@@ -18,6 +20,11 @@ var _ model.Drafter = (*v4.Model)(nil)
 // draftBench is a small model with a drafting block, allocated for drafts.
 func draftBench(t *testing.T, kernels string) *bench {
 	t.Helper()
+	return draftBenchOn(t, device(t, kernels))
+}
+
+func draftBenchOn(t *testing.T, dev kernel.Device) *bench {
+	t.Helper()
 	one := 1
 	c, err := synth.New("speck", []byte(speckConfig), synth.Options{Seed: 2, NextN: &one})
 	if err != nil {
@@ -29,7 +36,7 @@ func draftBench(t *testing.T, kernels string) *bench {
 	}
 	p := plan.Policy{KV: "fp8"}
 	p.Speculation.Tokens = 5
-	return newBench(t, open(t, dir, kernels), p)
+	return newBench(t, openOn(t, dir, dev), p)
 }
 
 // drafted computes a prompt in chunks, letting the drafting block follow, and then a chain of three drafts whose tokens are given. It returns the logits
@@ -103,6 +110,34 @@ func TestRingsOfDraftsGrow(t *testing.T) {
 	if _, err := b.run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: s.tokens[41:44], Cached: 40, Pages: s.pages, State: s.state, Logits: true}}, false); err != nil {
 		t.Errorf("after growth: %v", err)
 	}
+}
+
+// A drafting pass that fails leaves nothing that later ones see: what it was to write may never have been written.
+func TestDraftsAfterAFailedPass(t *testing.T) {
+	dev := &faulty{Device: device(t, "cpu")}
+	b := draftBenchOn(t, dev)
+	var got [2][][]float32
+	for i, fails := range []bool{false, true} {
+		b.reset()
+		s := b.sequence(1, 60)
+		b.step(s.work(plan.ModeExtend, 40))
+		d := step.Draft{Kind: plan.ModeExtend, Tokens: s.tokens[1:41], Pages: s.pages, State: s.state}
+		if dev.fails, dev.sublayers = fails, 0; fails {
+			_, err := b.run.Draft([]step.Draft{d}, false)
+			if err == nil || !strings.Contains(err.Error(), "feed-forward of the drafting block: stopped on purpose") {
+				t.Fatalf("got %v, want the device's error", err)
+			}
+		}
+		dev.fails = false
+		b.step(s.work(plan.ModeExtend, 3))
+		d.Kind, d.Tokens, d.Cached, d.Logits = plan.ModeDraft, s.tokens[41:44], 40, true
+		res, err := b.run.Draft([]step.Draft{d}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[i] = append(got[i], slices.Clone(res.Row(0)))
+	}
+	b.sameBits("after a failed pass, like without one", got[1], got[0])
 }
 
 func TestDraftsAreChecked(t *testing.T) {

@@ -142,10 +142,18 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 		return attn.CheckToken(tokens[r.Index], d.m.config.Vocab)
 	})
 	if err != nil {
+		d.forget()
 		return fmt.Errorf("v4: draft: %w", err)
 	}
 	d.m.draft.streams.rows = 0
 	return nil
+}
+
+// forget is for a pass that failed: entries that its states were to have may never have been written.
+func (d *draft) forget() {
+	for _, st := range d.states {
+		st.ForgetDrafts()
+	}
 }
 
 // Execute enqueues the block.
@@ -155,7 +163,9 @@ func (d *draft) Execute() error {
 	l := &head.layer
 	d.q.At("drafting block", -1)
 	d.inputs()
+	d.q.At("attention of the drafting block", -1)
 	m.sublayer(&d.sub, &l.attnSite, l.attnNorm, d.u, func(out, x kernel.Tensor) { d.attn.Attend(l.attn, out, x) })
+	d.q.At("feed-forward of the drafting block", -1)
 	m.sublayer(&d.sub, &l.ffnSite, l.ffnNorm, d.u, func(out, x kernel.Tensor) { m.feedForward(&l.ffn, &d.ffn, out, x, d.ids) })
 	// A chain finds the streams in plan order. Rows that were not computed hold nothing; no chain continues them.
 	d.q.Put(kernel.PutArgs{Out: head.streams.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})
@@ -163,6 +173,7 @@ func (d *draft) Execute() error {
 		d.logits(d.u, &head.last, head.norm)
 	}
 	if err := d.q.Done(); err != nil {
+		d.forget()
 		return err
 	}
 	head.streams.rows = d.plan.Rows

@@ -71,10 +71,10 @@ func TestAChunkOf32768Tokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.AllocateApart(&cfg, n/cfg.Page, n/cfg.Page); err != nil {
+		b := benchOf(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: n, PromptLogits: true})
+		if err := m.AllocateWindows(&cfg, n/cfg.Page, n/cfg.Page); err != nil {
 			t.Fatal(err)
 		}
-		b := &bench{T: t, m: m, cfg: cfg, run: step.New(m, cfg)}
 		s := b.sequence(1, n)
 		for i := range s.pages {
 			s.pages[i] = int32(i)

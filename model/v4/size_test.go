@@ -49,7 +49,7 @@ func TestSizesAreWhatIsAllocated(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	for _, p := range []plan.Policy{{KV: "fp8"}, {KV: "fp8", FP4Index: true}, {KV: "f32"}} {
 		b := newBench(t, m, p)
-		if err := m.AllocateApart(&b.cfg, 5, 3); err != nil {
+		if err := m.AllocateWindows(&b.cfg, 5, 3); err != nil {
 			t.Fatal(err)
 		}
 		bytes := 0

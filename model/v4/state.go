@@ -20,6 +20,14 @@ func (s *State) Clone() (model.State, error) {
 	return &State{c}, nil
 }
 
+// Reserve takes the memory of that many states.
+func (m *Model) Reserve(states int) error {
+	if err := m.attn.States.Reserve(states); err != nil {
+		return fmt.Errorf("v4: states of %d sequences: %w", states, err)
+	}
+	return nil
+}
+
 // NewState makes the state of an empty sequence.
 func (m *Model) NewState() (model.State, error) {
 	s, err := m.attn.States.New()

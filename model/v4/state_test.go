@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/attn"
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
@@ -145,34 +144,90 @@ func TestStatesAreChecked(t *testing.T) {
 	refused("has no state of this model", step.Work{Kind: plan.ModeExtend, Tokens: s.tokens[:1], Pages: s.pages, State: st})
 }
 
-// failing is an observer that stops a step after a layer.
-type failing struct{ after int }
+// faulty is a device that fails in a step when the last sublayer of a layer ends.
+type faulty struct {
+	kernel.Device
+	fails     bool
+	layer     int
+	sublayers int // that ended in this step, two of each layer
+}
 
-func (failing) Begin(attn.Rows) error                  { return nil }
-func (failing) Selected(int, int, kernel.Tensor) error { return nil }
-
-func (f failing) Hidden(layer int, _ kernel.Tensor) error {
-	if layer == f.after {
+func (f *faulty) HyperPost(a kernel.HyperPostArgs) error {
+	if f.sublayers++; f.fails && f.sublayers == 2*(f.layer+1) {
 		return errors.New("stopped on purpose")
 	}
+	return f.Device.HyperPost(a)
+}
+
+// broken is a device on which one kind of operation fails.
+type broken struct {
+	kernel.Device
+	op string
+}
+
+func (b *broken) fail(op string) error {
+	if b.op == op {
+		return errors.New("out of order")
+	}
 	return nil
+}
+
+func (b *broken) Compress(a kernel.CompressArgs) error {
+	return errors.Join(b.fail(fmt.Sprint("compress to ", a.Out.Cols)), b.Device.Compress(a))
+}
+
+func (b *broken) DualAttend(a kernel.DualArgs) error {
+	return errors.Join(b.fail("attend"), b.Device.DualAttend(a))
+}
+
+func (b *broken) FlatAttend(a kernel.FlatArgs) error {
+	return errors.Join(b.fail("attend"), b.Device.FlatAttend(a))
+}
+
+func (b *broken) Experts(a kernel.ExpertArgs) error {
+	return errors.Join(b.fail("experts"), b.Device.Experts(a))
+}
+
+// The error of a device says to which part of the model the operation belongs.
+func TestErrorsSayWhere(t *testing.T) {
+	dev := &broken{Device: device(t, "cpu")}
+	b := newBench(t, openOn(t, oracle, dev), plan.Policy{KV: "fp8"})
+	s, long := b.sequence(1, 10), b.sequence(2, 310)
+	b.step(long.work(plan.ModeExtend, 300))
+	for _, c := range []struct {
+		op, want string
+		work     step.Work
+	}{
+		{"compress to 512", "compressor of layer 2: out of order", s.work(plan.ModeExtend, 8)},
+		{"compress to 128", "indexer's compressor of layer 2: out of order", s.work(plan.ModeExtend, 8)},
+		{"attend", "attention of short-prefill rows of layer 0: out of order", s.work(plan.ModeExtend, 8)},
+		{"attend", "attention of sparse-prefill rows of layer 0: out of order", long.work(plan.ModeExtend, 8)},
+		{"attend", "attention of decode rows of layer 0: out of order", long.work(plan.ModeDecode, 1)},
+		{"experts", "feed-forward of layer 0: out of order", s.work(plan.ModeExtend, 8)},
+	} {
+		dev.op = c.op
+		if _, err := b.run.Run([]step.Work{c.work}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.op, err, c.want)
+		}
+	}
 }
 
 // A step that fails half-way leaves the state where it was: a short one can be run again, and after a long one, whose rows may have taken the
 // place of older ones, the sequence must be computed again and says so.
 func TestFailedStep(t *testing.T) {
-	m := open(t, oracle, "cpu")
+	dev := &faulty{Device: device(t, "cpu"), layer: 4}
+	m := openOn(t, oracle, dev)
 	b := newBench(t, m, plan.Policy{KV: "fp8"})
 	want := b.chunks(b.sequence(9, 150), 0)
 	for _, n := range []int{9, 40} {
 		b.reset()
 		s := b.sequence(9, 150)
 		got := b.step(s.work(plan.ModeExtend, 102))
-		m.Observe(failing{after: 4})
+		dev.fails, dev.sublayers = true, 0
 		if _, err := b.run.Run([]step.Work{s.work(plan.ModeExtend, n)}); err == nil || !strings.Contains(err.Error(), "on purpose") {
-			t.Fatalf("got %v, want the observer's error", err)
+			t.Fatalf("got %v, want the device's error", err)
 		}
-		m.Observe(nil)
+		dev.fails = false
 		if s.state.Len() != 102 {
 			t.Fatalf("a failed step moved the state to %d", s.state.Len())
 		}

@@ -19,7 +19,7 @@ func TestAFewWindowPagesAreEnough(t *testing.T) {
 	b := newBench(t, m, plan.Policy{KV: "fp8"})
 	const n, chunk = 1100, 200
 	want := b.chunks(b.sequence(3, n), 0)
-	if err := m.AllocateApart(&b.cfg, benchPages, 3); err != nil {
+	if err := m.AllocateWindows(&b.cfg, benchPages, 3); err != nil {
 		t.Fatal(err)
 	}
 	s := b.sequence(3, n)
@@ -111,6 +111,24 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 		t.Errorf("taken back behind the page: %v", err)
 	}
 	if err := st.Truncate(256); err != nil {
+		t.Error(err)
+	}
+	// Neither does a copy of it, before and after tokens of its own.
+	c, err := st.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	const bound = "holds positions from 252 on: compute the sequence again"
+	if err := c.Truncate(255); err == nil || !strings.Contains(err.Error(), bound) {
+		t.Errorf("a copy, taken back behind the page: %v", err)
+	}
+	copied := &sequence{tokens: s.tokens, pages: s.pages, state: c}
+	b.step(copied.work(plan.ModeExtend, 3))
+	if err := c.Truncate(254); err == nil || !strings.Contains(err.Error(), bound) {
+		t.Errorf("a copy with three more tokens, taken back behind the page: %v", err)
+	}
+	if err := c.Truncate(256); err != nil {
 		t.Error(err)
 	}
 }

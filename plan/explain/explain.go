@@ -95,7 +95,20 @@ func (a *Answer) Print(w io.Writer) error {
 			return err
 		}
 	}
-	return nil
+	return inputs(w, p)
+}
+
+// inputs lists the arrays that are filled for a pass and copied to the device as one block.
+func inputs(w io.Writer, p *plan.Plan) error {
+	if len(p.Inputs) == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "\ninputs: %d arrays in one block of %s\n", len(p.Inputs), unit.Bytes(int64(4*p.InputWords)))
+	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	for _, x := range p.Inputs {
+		fmt.Fprintf(t, "  input %v\ti32 [%d, %d]\n", x.Name, x.Rows, x.Cols)
+	}
+	return t.Flush()
 }
 
 func dense(c *plan.Config) string {

@@ -188,6 +188,59 @@ func TestPrint(t *testing.T) {
 	}
 }
 
+// The arrays that are printed are those of the plan's input block, all of them and no others, in order and with their sizes. Prepare fills
+// exactly these: package step's tests compare what it writes with the same list. Lengths of rows go by the names of such arrays too.
+func TestInputsArePrinted(t *testing.T) {
+	for _, c := range []struct {
+		family, batch string
+		want, never   []plan.ArrayName
+	}{
+		{"deepseek_v32", "decode:9,3000", []plan.ArrayName{plan.TokenIDs, plan.PageTable, plan.Kept}, []plan.ArrayName{plan.GatherSlots, plan.Groups}},
+		{"deepseek_v32", "mixed:extend:3000/decode:4000", []plan.ArrayName{plan.GatherSlots, plan.IndexSlots}, []plan.ArrayName{plan.WindowIndices}},
+		{"glm_moe_dsa", "verify:4:100,5000", []plan.ArrayName{plan.Slots, plan.Lengths}, []plan.ArrayName{plan.HiddenRows}},
+		{"deepseek_v4", "decode:9,3000", []plan.ArrayName{plan.WindowIndices, plan.CloseSources}, []plan.ArrayName{plan.Lengths}},
+		{"deepseek_v4", "extend:3000", []plan.ArrayName{plan.GatherSlots, plan.HeavySources}, []plan.ArrayName{plan.Lengths}},
+	} {
+		t.Run(c.family+" "+c.batch, func(t *testing.T) {
+			cfg, _ := resolve(t, "cpu", c.family, plan.Policy{})
+			a := ask(t, cfg, c.batch, explain.Question{Layer: -1})
+			var text strings.Builder
+			if err := a.Print(&text); err != nil {
+				t.Fatal(err)
+			}
+			var got, want []string
+			for line := range strings.Lines(text.String()) {
+				if x, ok := strings.CutPrefix(line, "  input "); ok {
+					got = append(got, strings.Join(strings.Fields(x), " "))
+				}
+			}
+			for _, x := range a.Plan.Inputs {
+				want = append(want, fmt.Sprintf("%v i32 [%d, %d]", x.Name, x.Rows, x.Cols))
+			}
+			if !slices.Equal(got, want) || len(got) == 0 {
+				t.Errorf("printed %q, the plan has %q", got, want)
+			}
+			for _, name := range c.want {
+				if a.Plan.Input(name).Rows == 0 {
+					t.Errorf("no %v", name)
+				}
+			}
+			for _, name := range c.never {
+				if strings.Contains(text.String(), "input "+name.String()+" ") {
+					t.Errorf("%v in\n%s", name, text.String())
+				}
+			}
+			for _, l := range a.Lengths {
+				for name, v := range map[plan.ArrayName][]int32{plan.Positions: l.Positions, plan.Lengths: l.Lengths, plan.Kept: l.Kept} {
+					if len(v) > 0 && a.Plan.Input(name).Rows == 0 {
+						t.Errorf("%v of rows, which the engine does not build", name)
+					}
+				}
+			}
+		})
+	}
+}
+
 // What is printed as JSON can be read back into the same answer.
 func TestJSONRoundTrip(t *testing.T) {
 	cfg, _ := resolve(t, "sm100", "glm-5.2", plan.Policy{Catalog: plan.CatalogPublic})

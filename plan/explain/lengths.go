@@ -34,7 +34,7 @@ func (a *Answer) fillLengths() error {
 		}
 		l := Lengths{Segment: i}
 		if a.Arrays == nil {
-			l.rows(&a.Config, a.Batch, s)
+			l.rows(&a.Config, a.Batch, a.Plan, s)
 		} else if err := l.public(public.NewFiller(&a.Config, a.Batch, s), a.Arrays[i]); err != nil {
 			return err
 		}
@@ -43,14 +43,17 @@ func (a *Answer) fillLengths() error {
 	return nil
 }
 
-// rows fills what every row of this engine has. A padded request may lie before position 0.
-func (l *Lengths) rows(cfg *plan.Config, b *plan.Batch, s *plan.Segment) {
+// rows fills what every row of this engine has, as far as the plan has such arrays. A padded request may lie before position 0.
+func (l *Lengths) rows(cfg *plan.Config, b *plan.Batch, p *plan.Plan, s *plan.Segment) {
+	lengths := p.Input(plan.Lengths).Rows > 0
 	for _, sp := range s.Spans {
 		first := b.FirstPosition(cfg, sp.Request)
-		for p := first + sp.From; p < first+sp.To; p++ {
-			n := max(0, p+1)
-			l.Positions = append(l.Positions, int32(max(0, p)))
-			l.Lengths = append(l.Lengths, int32(n))
+		for at := first + sp.From; at < first+sp.To; at++ {
+			n := max(0, at+1)
+			l.Positions = append(l.Positions, int32(max(0, at)))
+			if lengths {
+				l.Lengths = append(l.Lengths, int32(n))
+			}
 			if s.Form == plan.FormSparseMLA {
 				l.Kept = append(l.Kept, int32(min(n, cfg.Model.K)))
 			}

@@ -1,10 +1,12 @@
-package attn
+package mla
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"sparrow/attn"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
 	"sparrow/layout"
@@ -25,6 +27,7 @@ func openRef(t *testing.T) kernel.Device {
 type rig struct {
 	*testing.T
 	dev kernel.Device
+	q   *kernel.Queue
 	a   *Attention
 	w   Weights
 }
@@ -35,12 +38,13 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	dev := openRef(t)
 	freq := make([]float32, 32)
-	a, err := New(dev, Params{Dims: kernel.LatentDims{Heads: 1, Nope: 8, Rope: 64, V: 8, Latent: 512}, QLora: 8, IndexHeads: 4, TopK: 4, Scale: 0.1,
+	q := kernel.NewQueue(dev)
+	a, err := New(dev, q, Params{Dims: kernel.LatentDims{Heads: 1, Nope: 8, Rope: 64, V: 8, Latent: 512}, QLora: 8, IndexHeads: 4, TopK: 4, Scale: 0.1,
 		LatentEps: 1e-6, IndexPairing: kernel.HalfSplit, InvFreq: freq, CosScale: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{T: t, dev: dev, a: a}
+	r := &rig{T: t, dev: dev, q: q, a: a}
 	as := func(role kernel.Role, out, in int) kernel.Matrix {
 		m, err := dev.Prepare(kernel.Weight{Data: r.values(out, in)}, role)
 		if err != nil {
@@ -106,15 +110,39 @@ func (r *rig) cache(main, index layout.Kind) Cache {
 	return c
 }
 
-// run begins a step and runs one layer over it.
-func (r *rig) run(in Step, layer int, w *Weights, c Cache) error {
+// begin lays a batch out over a cache, fills its arrays and enqueues what every layer reads.
+func (r *rig) begin(b attn.Batch, c Cache) (*Pass, error) {
 	r.Helper()
-	rows, err := r.a.Begin(in)
+	pass, in, err := r.arrange(&b, Layouts{c.Main.Layout, layout.IndexPage132})
+	if err != nil {
+		return nil, err
+	}
+	words := make([]int32, b.Plan.InputWords)
+	if err := pass.Prepare(&b, attn.NewBlock(b.Plan, words)); err != nil {
+		return nil, err
+	}
+	if err := kernel.WriteI32(r.dev, in.Block, words); err != nil {
+		r.Fatal(err)
+	}
+	pass.Begin()
+	return pass, r.q.Done()
+}
+
+// layer runs one layer of a pass that has begun.
+func (r *rig) layer(p *Pass, layer int, w *Weights, c Cache, record kernel.Tensor) error {
+	r.Helper()
+	p.Layer(layer, w, c, r.values(p.plan.Rows, hidden), r.values(p.plan.Rows, hidden), record)
+	return r.q.Done()
+}
+
+// run begins a pass and runs one layer over it.
+func (r *rig) run(b attn.Batch, layer int, w *Weights, c Cache) error {
+	r.Helper()
+	p, err := r.begin(b, c)
 	if err != nil {
 		return err
 	}
-	x := r.values(len(rows.Request), hidden)
-	return r.a.Layer(layer, w, c, r.values(len(rows.Request), hidden), x)
+	return r.layer(p, layer, w, c, kernel.Tensor{})
 }
 
 func TestLayerRuns(t *testing.T) {
@@ -134,21 +162,25 @@ func TestLayerRefusesAnotherLayout(t *testing.T) {
 }
 
 // E26: as many page tables as requests.
-func TestBeginRefusesAnotherNumberOfTables(t *testing.T) {
-	r := newRig(t)
+func TestPrepareRefusesAnotherNumberOfTables(t *testing.T) {
 	in := mixed(t, plan.Policy{KV: "bf16"})
 	in.Tables = in.Tables[:3]
-	if _, err := r.a.Begin(in); !errors.Is(err, plan.E26) {
+	if _, _, err := prepared(t, in); !errors.Is(err, plan.E26) {
 		t.Errorf("three tables for four requests: got %v, want E26", err)
 	}
 	in = mixed(t, plan.Policy{KV: "bf16"})
+	in.Tables = append(in.Tables, []int32{8})
+	if _, _, err := prepared(t, in); !errors.Is(err, plan.E26) {
+		t.Errorf("five tables for four requests: got %v, want E26", err)
+	}
+	in = mixed(t, plan.Policy{KV: "bf16"})
 	in.Tables[3] = nil
-	if _, err := r.a.Begin(in); !errors.Is(err, plan.E22) {
+	if _, _, err := prepared(t, in); !errors.Is(err, plan.E22) {
 		t.Errorf("no pages for request 3: got %v, want E22", err)
 	}
 }
 
-// E23: a shared layer needs the selection of the layer before it in the same step. Layers 2 and 3 share that of layer 1.
+// E23: a shared layer needs the selection of the layer before it in the same pass. Layers 2 and 3 share that of layer 1.
 func TestSharedLayerNeedsASelection(t *testing.T) {
 	r := newRig(t)
 	c := r.cache(layout.BF16Row1152, layout.IndexPage132)
@@ -162,22 +194,26 @@ func TestSharedLayerNeedsASelection(t *testing.T) {
 	if err := r.run(in, 1, &shared, c); err == nil || errors.Is(err, plan.E23) || !strings.Contains(err.Error(), "indexer") {
 		t.Errorf("a computing layer without weights: got %v", err)
 	}
-	if err := r.run(in, 1, &r.w, c); err != nil {
+	p, err := r.begin(in, c)
+	if err == nil {
+		err = r.layer(p, 1, &r.w, c, kernel.Tensor{})
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	x := r.values(12, hidden)
 	for layer := 2; layer < 4; layer++ {
-		if err := r.a.Layer(layer, &shared, c, r.values(12, hidden), x); err != nil {
+		if err := r.layer(p, layer, &shared, c, kernel.Tensor{}); err != nil {
 			t.Errorf("layer %d after layer 1: %v", layer, err)
 		}
 	}
-	// A selection does not outlive its step.
-	if err := r.run(in, 2, &shared, c); !errors.Is(err, plan.E23) {
-		t.Errorf("the next step still finds a selection: %v", err)
+	// A selection does not outlive its pass, also where the next one has the same shape and the same memory.
+	p.Begin()
+	if err := r.layer(p, 2, &shared, c, kernel.Tensor{}); !errors.Is(err, plan.E23) {
+		t.Errorf("the next pass still finds a selection: %v", err)
 	}
 	// Where every row is dense no selection is needed.
-	if err := r.run(stepOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(4, 0)), []int32{1}), 2, &shared, c); err != nil {
-		t.Errorf("a dense step in a shared layer: %v", err)
+	if err := r.run(batchOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(4, 0)), []int32{1}), 2, &shared, c); err != nil {
+		t.Errorf("a dense pass in a shared layer: %v", err)
 	}
 }
 
@@ -190,58 +226,61 @@ func TestLayerNeedsAnIndexCache(t *testing.T) {
 	}
 }
 
-// selected records what an Attention reports.
-type selected struct {
-	dev kernel.Device
-	got map[int][]int32 // by step row
-}
-
-func (s *selected) Selected(_, first int, p kernel.Tensor) error {
-	for r := range p.Rows {
-		v := make([]int32, p.Cols)
-		if err := kernel.ReadI32(s.dev, v, p.Slice(r, r+1)); err != nil {
-			return err
-		}
-		s.got[first+r] = v
-	}
-	return nil
-}
-
-// Selections are reported as positions below the row's own, in ascending order without repetition, whatever was converted or gathered; and
+// Selections are recorded as positions below the row's own, in ascending order without repetition, whatever was converted or gathered; and
 // they do not depend on it.
 func TestSelectionsArePositions(t *testing.T) {
+	const untouched = -9
 	var first map[int][]int32
-	for _, p := range []plan.Policy{
+	for _, policy := range []plan.Policy{
 		{KV: "fp8-576"},
 		{KV: "fp8-576", Prefill: "sparse-block", Decode: "sparse-raw"},
 		{KV: "fp8-576", Prefill: "sparse-flat", Decode: "sparse-raw"},
 	} {
 		r := newRig(t)
-		seen := &selected{dev: r.dev, got: map[int][]int32{}}
-		r.a.Observe = seen
-		in := mixed(t, p)
-		if err := r.run(in, 0, &r.w, r.cache(layout.FP8Row576, layout.IndexPage132)); err != nil {
+		c := r.cache(layout.FP8Row576, layout.IndexPage132)
+		record, err := kernel.New(r.dev, kernel.I32, 12, 4)
+		if err == nil {
+			err = kernel.WriteI32(r.dev, record, slices.Repeat([]int32{untouched}, 48))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
+		p, err := r.begin(mixed(t, policy), c)
+		if err == nil {
+			err = r.layer(p, 0, &r.w, c, record)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := make([]int32, 48)
+		if err := kernel.ReadI32(r.dev, all, record); err != nil {
+			t.Fatal(err)
+		}
+		got := map[int][]int32{} // by row
+		for row := range 12 {
+			if v := all[4*row : 4*row+4]; v[0] != untouched {
+				got[row] = v
+			}
+		}
 		lens := []int32{5, 6, 6, 7, 8, 9, 6, 7} // of rows 4 to 11; rows 0 to 3 are dense
-		if len(seen.got) != len(lens) {
-			t.Errorf("%s: selections of %d rows, want %d", p.Prefill, len(seen.got), len(lens))
+		if len(got) != len(lens) {
+			t.Errorf("%s: selections of %d rows, want %d", policy.Prefill, len(got), len(lens))
 		}
 		for i, n := range lens {
 			last := int32(-1)
-			for _, v := range seen.got[4+i] {
+			for _, v := range got[4+i] {
 				if v <= last || v >= n {
-					t.Errorf("%s: row %d sees %d keys and selects %v", p.Prefill, 4+i, n, seen.got[4+i])
+					t.Errorf("%s: row %d sees %d keys and selects %v", policy.Prefill, 4+i, n, got[4+i])
 					break
 				}
 				last = v
 			}
 		}
 		if first == nil {
-			first = seen.got
+			first = got
 		}
 		for row, want := range first {
-			ints(t, p.Prefill+": selection", seen.got[row], want...)
+			ints(t, policy.Prefill+": selection", got[row], want...)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 
 // The race detector's own bookkeeping allocates; counts mean nothing under it.
 
-package attn_test
+package mla_test
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 
 // After warm-up a decode step allocates nothing of its own: arrays, plans and scratch memory of the step before are used again.
 func TestDecodeAllocatesNothing(t *testing.T) {
-	src, err := family.Open("../testdata/oracle/glm_moe_dsa-1")
+	src, err := family.Open("../../testdata/oracle/glm_moe_dsa-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,11 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				if err := m.Allocate(&cfg, 12); err != nil {
 					t.Fatal(err)
 				}
-				run := step.New(m, cfg)
+				run, err := step.New(m, cfg, step.Limits{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer run.Close()
 				tokens := make([]int32, 260)
 				for i := range tokens {
 					tokens[i] = int32(i * 7 % m.Config().Vocab)

@@ -1,0 +1,34 @@
+package chat
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// How the text of an argument becomes JSON depends on the types its schema allows. Where a string and something else
+// but a number may stand, text in quotes is a string that has quotes: formats that write strings without quotes mean
+// them.
+func TestTextOfAnArgument(t *testing.T) {
+	for _, c := range []struct{ schema, text, want string }{
+		{`{"type": "string"}`, `"x"`, `"\"x\""`},
+		{`{"type": "string"}`, `null`, `"null"`},
+		{`{"type": ["string", "null"]}`, `"x"`, `"\"x\""`},
+		{`{"type": ["string", "null"]}`, `null`, `null`},
+		{`{"type": ["string", "null"]}`, `12`, `"12"`},
+		{`{"anyOf": [{"type": "array"}, {"type": "string"}]}`, `"a, b"`, `"\"a, b\""`},
+		{`{"anyOf": [{"type": "array"}, {"type": "string"}]}`, `["a"]`, `["a"]`},
+		{`{"type": ["string", "boolean", "object"]}`, ` "x" `, `" \"x\" "`},
+		{`{"type": ["string", "boolean", "object"]}`, `true`, `true`},
+		{`{"type": ["string", "integer"]}`, `"x"`, `"x"`},
+		{`{"type": ["string", "integer"]}`, `12`, `12`},
+		{`{"type": ["string", "integer"]}`, `x y`, `"x y"`},
+		{`{"type": "integer"}`, `"x"`, `"x"`},
+		{`{}`, `"x"`, `"x"`},
+	} {
+		schema := `{"type": "object", "properties": {"a": ` + c.schema + `}}`
+		tool := Tool{Name: "f", Parameters: json.RawMessage(schema)}
+		if got := newToolTypes([]Tool{tool}).kind("f", "a").json(c.text); got != c.want {
+			t.Errorf("%s as %s is %s, want %s", c.text, c.schema, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"sparrow/internal/testmodel"
+	"sparrow/spec"
+	"sparrow/step"
+)
+
+// Invariants of this file: drafts are proposed at their own places with their own random numbers, none is wasted behind
+// the last token that a request may have, all of them are counted, and the pages of rejected ones go back.
+
+// targetLogits keeps whole rows of logits of a plain run, by output position.
+func targetLogits(t *testing.T, dir string, r Request) (rows [][]float32, answer []int32) {
+	t.Helper()
+	e := start(t, dir, Config{Draft: spec.Off()}, after(func(works []step.Work, res step.Result) {
+		if works[0].Logits > 0 {
+			rows = append(rows, slices.Clone(res.Row(0)))
+		}
+	}))
+	return rows, generate(t, e, r).Choices[0].Tokens
+}
+
+// drafting replaces the logits of the drafting layer.
+func drafting(rewrite func(w *step.Draft, row []float32)) func(*Engine) {
+	return func(e *Engine) { e.passes.runner = &guesser{runner: e.passes.runner, rewrite: rewrite} }
+}
+
+// A drafter that returns the target's own logits is always accepted: it draws with the random number of the draft's own
+// place, and each chained row lies at the place of its token. So every number is known: each verify gives drafts and
+// one more token, and the last ones have as many drafts as the request may still use.
+func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
+	dir := testmodel.V32Draft(t)
+	const prompt = 10
+	for _, c := range []struct{ drafts, tokens, drafted int }{
+		{3, 17, 4 * 3},     // 1 + 4*(3+1)
+		{3, 16, 3*3 + 2},   // the last verify may only use two
+		{3, 14, 3 * 3},     // 1 + 3*(3+1), then one token without drafts
+		{1, 2, 0},          // no draft is of use behind the second of two tokens
+		{7, 80, 9*7 + 6},   // over the end of a page of 64 tokens
+		{1, 21, 10},        // no chained rows
+		{2, 1, 0},          // the prompt's own token is all
+		{5, 30, 4*5 + 4},   // 1 + 4*6, then 4 + 1
+		{4, 151, 30 * 4},   // 1 + 30*5
+		{6, 3, 1},          // one draft fits before the last token
+		{7, 9, 7},          // 1 + 8
+		{7, 8, 6},          // 1 + 7
+		{2, 120, 39*2 + 1}, // 1 + 39*3, then 1 + 1
+	} {
+		for _, temperature := range []float64{0, 1} {
+			r := Request{Prompt: tokens(1, prompt), Sampling: seeded(5), MaxTokens: c.tokens, IgnoreEOS: true}
+			r.Sampling.Temperature = temperature
+			rows, want := targetLogits(t, dir, r)
+			e := start(t, dir, Config{Draft: drafts(t, c.drafts)}, checked(t),
+				drafting(func(w *step.Draft, row []float32) {
+					// The row is computed at place Cached+len(Tokens)-1 from the token after it, and proposes the one
+					// after that.
+					copy(row, rows[w.Cached+len(w.Tokens)+1-prompt])
+				}))
+			what := fmt.Sprintf("%d tokens in drafts of %d at temperature %v", c.tokens, c.drafts, temperature)
+			out := generate(t, e, r)
+			if !slices.Equal(out.Choices[0].Tokens, want) {
+				t.Errorf("%s: %v, plain %v", what, out.Choices[0].Tokens, want)
+			}
+			if u := out.Usage; u.DraftedTokens != c.drafted || u.AcceptedTokens != c.drafted ||
+				u.CompletionTokens != c.tokens {
+				t.Errorf("%s: usage %+v, want %d drafted and accepted", what, u, c.drafted)
+			}
+			if st := e.Stats(); st.Drafted != int64(c.drafted) || st.Accepted != int64(c.drafted) ||
+				st.VerifiedTokens != int64(c.drafted)+st.Verified {
+				t.Errorf("%s: %d drafted, %d accepted, %d tokens of %d verifies", what, st.Drafted, st.Accepted,
+					st.VerifiedTokens, st.Verified)
+			}
+		}
+	}
+}
+
+// Rows of a chain lie one after the other behind the sequence's own, and each carries the draft before it.
+func TestWhereChainedRowsLie(t *testing.T) {
+	type row struct{ cached, tokens int }
+	var passes []row
+	wrong := int32(0) // a draft that the target never chooses
+	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 3)}, func(e *Engine) {
+		e.passes.runner = &guesser{runner: e.passes.runner, rewrite: func(w *step.Draft, row []float32) {
+			passes = append(passes, struct{ cached, tokens int }{w.Cached, len(w.Tokens)})
+			row[wrong] = 1000
+		}}
+	})
+	r := Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true}
+	r.Sampling.LogitBias = map[int32]float64{wrong: -100}
+	// Proposals take the request's bias too; this drafter overcomes it, the target does not.
+	out := generate(t, e, r)
+	// After the prompt: its ten rows, then no chain, because one draft is of use before the third token; after the
+	// second token nothing is.
+	if want := []row{{0, 10}}; !slices.Equal(passes, want) || out.Usage.DraftedTokens != 1 ||
+		out.Usage.AcceptedTokens != 0 {
+		t.Errorf("rows with logits %v, usage %+v; want %v and one rejected draft", passes, out.Usage, want)
+	}
+	passes = nil
+	r.MaxTokens = 6
+	generate(t, e, r)
+	want := []row{
+		{0, 10}, {10, 1}, {11, 1}, // three drafts behind the prompt: rows 0 to 9, then 10 and 11
+		{10, 1}, {11, 1}, {12, 1}, // all wrong: row 10 again, now with the target's token
+		{11, 1}, {12, 1}, // two drafts before the sixth token
+		{12, 1}, // one
+	}
+	if !slices.Equal(passes, want) {
+		t.Errorf("rows with logits %v; want %v", passes, want)
+	}
+}
+
+// The pages that only rejected drafts took go back at once: here a chain reaches into the second page, while the
+// sequence fills the first.
+func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
+	const pageTokens = 64
+	wrong := int32(0)
+	held := map[int]int{} // pages by tokens generated
+	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 7)},
+		drafting(func(_ *step.Draft, row []float32) { row[wrong] = 1000 }),
+		func(e *Engine) {
+			e.afterIteration = func() {
+				for _, q := range e.sched.All() {
+					held[q.Owner.(*choice).limits.made] = len(q.Pages())
+				}
+			}
+		})
+	if e.info.PageTokens != pageTokens {
+		t.Fatalf("pages of %d tokens", e.info.PageTokens)
+	}
+	r := Request{Prompt: tokens(1, pageTokens-2), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true}
+	r.Sampling.LogitBias = map[int32]float64{wrong: -100}
+	if u := generate(t, e, r).Usage; u.DraftedTokens != 3 || u.AcceptedTokens != 0 {
+		t.Fatalf("usage %+v; want drafts of two and one, all rejected", u)
+	}
+	// Two drafts behind the first token reach row 64; one behind the second too; behind the third none is of use.
+	if held[1] != 2 || held[2] != 2 || held[3] != 1 {
+		t.Errorf("pages held after each token: %v; want 2, 2, 1", held)
+	}
+}

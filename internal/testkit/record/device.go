@@ -1,0 +1,149 @@
+// Package record is a device, and a model on it, that note what passes enqueue: for every operation its name, and of its arguments the
+// shapes, strides, types and places of tensors and the values of everything else. What a pass must not do between its first and its last
+// operation becomes a fault: allocate, free, write, read, wait, prepare weights.
+package record
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"sparrow/kernel"
+)
+
+// Device passes everything on to another device.
+type Device struct {
+	dev kernel.Device
+	// Faults are the rules that were broken.
+	Faults []string
+
+	calls   []string       // of the pass in progress
+	places  map[string]int // numbers of the buffers and weights of the pass in progress, in order of their first use
+	running bool           // between the first and the last operation of a pass
+}
+
+// New records what is done on a device.
+func New(dev kernel.Device) *Device { return &Device{dev: dev} }
+
+func (d *Device) begin() { d.calls, d.places, d.running = nil, map[string]int{}, true }
+
+func (d *Device) end() []string {
+	d.running = false
+	return d.calls
+}
+
+func (d *Device) fault(format string, args ...any) {
+	d.Faults = append(d.Faults, fmt.Sprintf(format, args...))
+}
+
+// forbid notes a call that no pass may make.
+func (d *Device) forbid(name string) {
+	if d.running {
+		d.fault("%s after %d operations of a pass", name, len(d.calls))
+	}
+}
+
+// note writes an operation down.
+func (d *Device) note(name string, args any) {
+	if d.running {
+		d.calls = append(d.calls, name+d.text(reflect.ValueOf(args)))
+	}
+}
+
+// text describes an argument.
+func (d *Device) text(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case kernel.Tensor:
+		if !x.Given() {
+			return "none"
+		}
+		return fmt.Sprintf("%v[%d,%d]/%d in %d at %d", x.DType, x.Rows, x.Cols, x.Stride, d.place(x.Buf), x.Off)
+	case kernel.Matrix, kernel.Experts:
+		return fmt.Sprintf("weight %d", d.place(x))
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		var b strings.Builder
+		for i := range v.NumField() {
+			fmt.Fprintf(&b, " %s=%s", v.Type().Field(i).Name, d.text(v.Field(i)))
+		}
+		return "{" + b.String() + " }"
+	case reflect.Slice, reflect.Array:
+		var b strings.Builder
+		for i := range v.Len() {
+			b.WriteString(" " + d.text(v.Index(i)))
+		}
+		return "[" + b.String() + " ]"
+	case reflect.Interface, reflect.Pointer:
+		if v.IsNil() {
+			return "none"
+		}
+		return d.text(v.Elem())
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// place is the number of a buffer or weight. Equal passes of two arenas use the same numbers, because they use them in the same order.
+func (d *Device) place(x any) int {
+	p := fmt.Sprintf("%p", x) // the address of a buffer's memory, or of what a handle points to
+	n, ok := d.places[p]
+	if !ok {
+		n = len(d.places)
+		d.places[p] = n
+	}
+	return n
+}
+
+// Alloc is forbidden during a pass, as are Free, Write, Read, Sync and both kinds of Prepare.
+func (d *Device) Alloc(n int64) (kernel.Buffer, error) {
+	d.forbid("Alloc")
+	return d.dev.Alloc(n)
+}
+
+// Free frees memory.
+func (d *Device) Free(b kernel.Buffer) {
+	d.forbid("Free")
+	d.dev.Free(b)
+}
+
+// Write copies to the device.
+func (d *Device) Write(dst kernel.Tensor, src []byte) error {
+	d.forbid("Write")
+	return d.dev.Write(dst, src)
+}
+
+// Read copies from the device.
+func (d *Device) Read(dst []byte, src kernel.Tensor) error {
+	d.forbid("Read")
+	return d.dev.Read(dst, src)
+}
+
+// Sync waits.
+func (d *Device) Sync() error {
+	d.forbid("Sync")
+	return d.dev.Sync()
+}
+
+// Prepare makes a weight usable.
+func (d *Device) Prepare(w kernel.Weight, r kernel.Role) (kernel.Matrix, error) {
+	d.forbid("Prepare")
+	return d.dev.Prepare(w, r)
+}
+
+// PrepareExperts makes weights of experts usable.
+func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
+	d.forbid("PrepareExperts")
+	return d.dev.PrepareExperts(w)
+}
+
+// Name is the other device's.
+func (d *Device) Name() string { return d.dev.Name() }
+
+// Activation is the other device's.
+func (d *Device) Activation() kernel.DType { return d.dev.Activation() }
+
+// Hardware is the other device's.
+func (d *Device) Hardware() kernel.Hardware { return d.dev.Hardware() }
+
+// Close closes the other device.
+func (d *Device) Close() error { return d.dev.Close() }

@@ -1,0 +1,122 @@
+package record
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"sparrow/kernel"
+	"sparrow/model"
+	"sparrow/plan"
+)
+
+// Model is a model whose passes are recorded. It must have been loaded on the recording device. It is Stateful and a Drafter; for models that
+// are not, there is nothing to commit and the drafting layer is missing.
+//
+// Before every Prepare, the input block is filled with a number that no array holds: what is left of it in an array, and what is
+// overwritten outside, is a fault. When the
+// operations are enqueued, which is right after the block was copied to the device, the block is overwritten.
+type Model struct {
+	model.Model
+	dev    *Device
+	Passes []Pass
+	count  int32 // of blocks, each filled with a number of its own
+}
+
+// Pass is what one pass enqueued.
+type Pass struct {
+	Plan  *plan.Plan
+	Calls []string
+}
+
+// Wrap records the passes of a model on a device.
+func Wrap(m model.Model, d *Device) *Model { return &Model{Model: m, dev: d} }
+
+// Check fails a test for every broken rule.
+func (m *Model) Check(t interface{ Error(...any) }) {
+	for _, f := range m.dev.Faults {
+		t.Error(f)
+	}
+}
+
+// Arrange lays out a pass that is recorded.
+func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	inner, err := m.Model.Arrange(p, cfg, a)
+	return &pass{Pass: inner, m: m, plan: p}, err
+}
+
+// DraftHead says whether there is a drafting layer.
+func (m *Model) DraftHead() error {
+	if d, ok := m.Model.(model.Drafter); ok {
+		return d.DraftHead()
+	}
+	return errors.New("this family has no drafting layer")
+}
+
+// NewState makes a state; it is nil for models that have none.
+func (m *Model) NewState() (model.State, error) {
+	if s, ok := m.Model.(model.Stateful); ok {
+		return s.NewState()
+	}
+	return nil, nil
+}
+
+// Commit moves the states of a batch on.
+func (m *Model) Commit(in *model.Input) {
+	if s, ok := m.Model.(model.Stateful); ok {
+		s.Commit(in)
+	}
+}
+
+// pass is one pass that is recorded.
+type pass struct {
+	model.Pass
+	m     *Model
+	plan  *plan.Plan
+	block []int32
+}
+
+// Prepare fills the block and looks for words that it forgot.
+func (p *pass) Prepare(in *model.Input, block []int32) error {
+	p.m.count++
+	unset := math.MinInt32 + p.m.count
+	for i := range block {
+		block[i] = unset
+	}
+	p.block = block
+	err := p.Pass.Prepare(in, block)
+	if err != nil {
+		return err
+	}
+	end := 0
+	for _, a := range p.plan.Inputs {
+		p.outside(block[end:a.First], unset)
+		end = a.First + a.Words()
+		if i := slices.Index(block[a.First:end], unset); i >= 0 {
+			p.m.dev.fault("%v: word %d of %v [%d, %d] was not filled", p.plan.Mode, i, a.Name, a.Rows, a.Cols)
+		}
+	}
+	p.outside(block[end:], unset)
+	return nil
+}
+
+// outside looks at words between arrays.
+func (p *pass) outside(words []int32, unset int32) {
+	if slices.ContainsFunc(words, func(w int32) bool { return w != unset }) {
+		p.m.dev.fault("%v: something was filled outside the plan's arrays", p.plan.Mode)
+	}
+}
+
+// Execute records what is enqueued.
+func (p *pass) Execute() error {
+	for i := range p.block { // with other numbers for every pass, so that a branch on them shows
+		p.block[i] = (int32(i) + 7919*p.m.count) % 211
+	}
+	d := p.m.dev
+	d.begin()
+	d.note("inputs ", p.Inputs())
+	d.note("outputs ", *p.Outputs())
+	err := p.Pass.Execute()
+	p.m.Passes = append(p.m.Passes, Pass{Plan: p.plan, Calls: d.end()})
+	return err
+}

@@ -1,0 +1,364 @@
+package step_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"sparrow/internal/testkit/record"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/model"
+	"sparrow/model/family"
+	"sparrow/plan"
+	"sparrow/step"
+)
+
+func TestMain(m *testing.M) { testmodel.Run(m) }
+
+// families are the models whose launches plans must fix.
+var families = []struct {
+	name       string
+	checkpoint func(testing.TB) string
+	policies   []plan.Policy
+	kinds      []plan.Mode // of requests to the target; rows of V4's drafting block are of no kind that its own layers know
+}{
+	{"deepseek_v32", testmodel.V32Draft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
+	{"glm_moe_dsa", testmodel.GLMDraft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
+	{"deepseek_v4", testmodel.V4Draft, []plan.Policy{{}, {KV: "f32"}, {Deterministic: true}}, promptsAndDecodes},
+}
+
+var promptsAndDecodes = []plan.Mode{plan.ModeExtend, plan.ModeDecode, plan.ModeVerify}
+
+func policiesOf(list []setting) (out []plan.Policy) {
+	for _, s := range list {
+		out = append(out, s.policy)
+	}
+	return out
+}
+
+// recorded loads a checkpoint on a device that records.
+func recorded(t testing.TB, dir string) *record.Model {
+	t.Helper()
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close(); src.Close() })
+	rec := record.New(dev)
+	m, err := src.Load(rec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record.Wrap(m, rec)
+}
+
+// each is how many pages a request has.
+const each = 5
+
+// part is one request of a batch, without what plans must not depend on: its tokens, its pages and, unless it is a prompt, its length.
+type part struct {
+	kind         plan.Mode
+	rows         int
+	from, to     int // cached tokens: any number from the first to the last; one alone for a prompt
+	logits       int
+	draft, guess bool // whether the drafting layer runs for it, and whether it goes on to guess
+}
+
+// scene is a batch and what follows it.
+type scene struct {
+	parts  []part
+	chain  int // drafting passes that continue the first
+	record plan.Record
+}
+
+// drawScene draws a batch of one mode, or of all of them. Plans change with lengths at what an indexer keeps and at the first pages' ends:
+// mostly a part's lengths stay between two such places, so that shapes are equal, and now and then they are anywhere.
+func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scene {
+	mode := rapid.SampledFrom(append(kinds, plan.ModeMixed)).Draw(rt, "mode")
+	ends := []int{0, keeps, cfg.Page, 2 * cfg.Page}
+	slices.Sort(ends)
+	classes := [][2]int{{1, 2*cfg.Page - 8}}
+	for i := range ends[1:] {
+		if from, to := ends[i]+1, ends[i+1]-8; from < to { // the rows of the passes come on top
+			classes = append(classes, [2]int{from, to})
+		}
+	}
+	class := rapid.SampledFrom(classes).Draw(rt, "lengths")
+	var s scene
+	for range rapid.IntRange(1, 3).Draw(rt, "requests") {
+		p := part{kind: mode, rows: 1, from: class[0], to: class[1], draft: cfg.N > 1 && rapid.Bool().Draw(rt, "draft")}
+		if mode == plan.ModeMixed {
+			p.kind = rapid.SampledFrom(kinds).Draw(rt, "kind")
+		}
+		switch p.kind {
+		case plan.ModeExtend:
+			p.from = rapid.SampledFrom([]int{0, 0, 1, keeps - 1, keeps, cfg.Page}).Draw(rt, "prefix")
+			p.to = p.from
+			p.rows = rapid.SampledFrom([]int{1, 2, keeps, keeps + 1, keeps + 9}).Draw(rt, "rows")
+		case plan.ModeVerify, plan.ModeDraft:
+			p.rows = rapid.IntRange(1, cfg.N).Draw(rt, "rows")
+		}
+		p.logits = rapid.IntRange(0, min(p.rows, 2)).Draw(rt, "logits")
+		p.guess = p.draft && rapid.Bool().Draw(rt, "guess")
+		s.parts = append(s.parts, p)
+	}
+	s.chain = rapid.IntRange(0, max(cfg.N-2, 0)).Draw(rt, "chain")
+	recording := rapid.IntRange(0, 3).Draw(rt, "record")
+	s.record = plan.Record{Hidden: recording == 1, Selections: recording >= 1}
+	return s
+}
+
+// act runs a scene with lengths, tokens and pages that are drawn here, and returns what its passes enqueued.
+func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
+	rt.Helper()
+	const rows = 512
+	run, err := step.New(m, cfg, step.Limits{Rows: rows, Requests: 3, Prompts: 3, Context: each * cfg.Page, Record: s.record})
+	if err != nil {
+		rt.Fatal(err)
+	}
+	defer run.Close()
+	places := rapid.Permutation(numbers(3*each)).Draw(rt, "pages")
+	seed := rapid.IntRange(1, 1000).Draw(rt, "tokens")
+	works := make([]step.Work, len(s.parts))
+	for i, p := range s.parts {
+		w := &works[i]
+		w.Kind, w.Logits, w.Cached = p.kind, p.logits, rapid.IntRange(p.from, p.to).Draw(rt, "cached")
+		w.Pages = places[each*i:][:(w.Cached+p.rows+s.chain)/cfg.Page+1]
+		tokens := make([]int32, w.Cached+p.rows)
+		for j := range tokens {
+			tokens[j] = int32((j*j*7 + j*31*seed + i*977) % m.Config().Vocab)
+		}
+		w.Tokens = tokens[w.Cached:]
+		if w.State, err = behind(m, run, tokens[:w.Cached], w.Pages); err != nil {
+			rt.Fatal(err)
+		}
+		if w.State != nil {
+			defer w.State.Release()
+		}
+	}
+	m.Passes = nil
+	if _, err := run.Run(works); err != nil {
+		rt.Fatal(err)
+	}
+	var drafts, chained []step.Draft
+	for i, p := range s.parts {
+		if !p.draft {
+			continue
+		}
+		w := &works[i]
+		d := step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens, Cached: w.Cached, Pages: w.Pages, State: w.State, Logits: p.guess, From: i}
+		if p.kind == plan.ModeExtend {
+			d.Kind = plan.ModeExtend
+		}
+		if p.guess {
+			chained = append(chained, step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens[:1], Cached: w.Cached + p.rows, Pages: w.Pages, State: w.State,
+				Logits: true, From: len(drafts)})
+		}
+		drafts = append(drafts, d)
+	}
+	if len(drafts) > 0 {
+		if _, err := run.Draft(drafts, false); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	for range s.chain {
+		if len(chained) == 0 {
+			break
+		}
+		if _, err := run.Draft(chained, true); err != nil {
+			rt.Fatal(err)
+		}
+		for i := range chained {
+			chained[i].From, chained[i].Cached = i, chained[i].Cached+1
+		}
+	}
+	return m.Passes
+}
+
+// behind makes the state of a sequence behind its first tokens, nil where the model has none: what is cached makes no difference to launches.
+// Whole pages count as computed; the tokens after them are.
+func behind(m *record.Model, run *step.Runner, tokens, pages []int32) (model.State, error) {
+	keeper, ok := m.Model.(model.Windowed)
+	if !ok {
+		return nil, nil
+	}
+	page := run.Config().Page
+	whole := len(tokens) / page * page
+	s, err := keeper.Restore(whole, pages[:whole/page])
+	if err != nil || whole == len(tokens) {
+		return s, err
+	}
+	_, err = run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[whole:], Cached: whole, Pages: pages, State: s}})
+	return s, err
+}
+
+func numbers(n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32(i)
+	}
+	return out
+}
+
+// A plan fixes its launches: two batches of equal shape, planned and laid out apart, enqueue the same operations over tensors of the same
+// shapes, strides and places with the same numbers, whatever their lengths, pages and tokens are. On the way, no pass allocates, writes,
+// reads or waits, no pass reads the input block in host memory after it was copied, and every array of the block is filled.
+func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			m := recorded(t, f.checkpoint(t))
+			keeps := m.Config().Indexer.TopK
+			if _, ok := m.Model.(model.Windowed); ok {
+				keeps *= 4 // groups of four tokens
+			}
+			modes, compared := map[string]int{}, 0
+			rapid.Check(t, func(rt *rapid.T) {
+				policy := rapid.SampledFrom(f.policies).Draw(rt, "policy")
+				policy.Speculation.Tokens = rapid.IntRange(1, 4).Draw(rt, "verified")
+				cfg := configure(rt, m, policy)
+				s := drawScene(rt, &cfg, f.kinds, keeps)
+				a, b := act(rt, m, cfg, s), act(rt, m, cfg, s)
+				if len(a) != len(b) {
+					rt.Fatalf("%d and %d passes", len(a), len(b))
+				}
+				for i := range a {
+					if a[i].Plan.Shape != b[i].Plan.Shape {
+						continue
+					}
+					compared++
+					modes[fmt.Sprintf("%v %v", a[i].Plan.Pass, a[i].Plan.Mode)]++
+					sameCalls(rt, a[i].Calls, b[i].Calls)
+				}
+				m.Check(rt)
+			})
+			t.Logf("%d passes compared: %v", compared, modes)
+			wanted := []string{"target mixed", "draft extend", "draft draft", "chain draft"}
+			for _, kind := range f.kinds {
+				wanted = append(wanted, fmt.Sprintf("target %v", kind))
+			}
+			for _, want := range wanted {
+				if modes[want] == 0 {
+					t.Errorf("no pass %q was compared", want)
+				}
+			}
+		})
+	}
+}
+
+// configure resolves a policy and gives the model a cache for it.
+func configure(t rapid.TB, m model.Model, policy plan.Policy) plan.Config {
+	t.Helper()
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), policy)
+	if err == nil {
+		err = m.Allocate(&cfg, 3*each)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func sameCalls(t rapid.TB, a, b []string) {
+	t.Helper()
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) {
+			t.Fatalf("%d and %d operations", len(a), len(b))
+		}
+		if a[i] != b[i] {
+			t.Fatalf("operation %d:\n%s\n%s", i, a[i], b[i])
+		}
+	}
+	if !slices.ContainsFunc(a, func(s string) bool { return len(s) > 20 }) {
+		t.Fatal("nothing was recorded")
+	}
+}
+
+// What a pass is handed is copied before its operations are enqueued: results are the same bits when the block is overwritten after its copy,
+// and when tokens and page tables change while the device works.
+func TestResultsDoNotDependOnHostMemory(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			m := recorded(t, f.checkpoint(t))
+			policy := plan.Policy{Speculation: plan.Speculation{Tokens: 3}}
+			want := hostMemory(t, m.Model, policy, false)
+			got := hostMemory(t, m, policy, true)
+			b := &bench{T: t}
+			b.sameBits("overwritten", got, want)
+			if len(got) != 7 || len(m.Passes) < 6 {
+				t.Errorf("%d rows of logits, %d passes recorded", len(got), len(m.Passes))
+			}
+			m.Check(t)
+		})
+	}
+}
+
+// hostMemory runs a prompt, a decode, drafts and a verify; change says to overwrite what was handed over once a pass is started.
+func hostMemory(t *testing.T, m model.Model, policy plan.Policy, change bool) (out [][]float32) {
+	t.Helper()
+	cfg := configure(t, m, policy)
+	run, err := step.New(m, cfg, step.Limits{Rows: 128, Requests: 2, Context: each * cfg.Page})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	var state model.State
+	if s, ok := m.(model.Stateful); ok {
+		if state, err = s.NewState(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := func(at int) int32 { return int32(at * 37 % m.Config().Vocab) }
+	keep := func(res step.Result, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range len(res.Logits) / res.Vocab {
+			out = append(out, slices.Clone(res.Row(i)))
+		}
+	}
+	target := func(kind plan.Mode, cached, n int) {
+		t.Helper()
+		w := step.Work{Kind: kind, Cached: cached, Pages: []int32{4, 2, 0}, Logits: min(n, 2), State: state}
+		for i := range n {
+			w.Tokens = append(w.Tokens, token(cached+i))
+		}
+		p, err := run.Start([]step.Work{w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if change {
+			for i := range w.Tokens {
+				w.Tokens[i] = 3
+			}
+			copy(w.Pages, []int32{1, 1, 1})
+		}
+		keep(p.Wait())
+	}
+	draft := func(kind plan.Mode, cached, n int, chained bool) {
+		t.Helper()
+		d := step.Draft{Kind: kind, Cached: cached, Pages: []int32{4, 2, 0}, State: state, Logits: true}
+		for i := range n {
+			d.Tokens = append(d.Tokens, token(cached+i+1))
+		}
+		keep(run.Draft([]step.Draft{d}, chained))
+	}
+	target(plan.ModeExtend, 0, 100)
+	draft(plan.ModeExtend, 0, 100, false)
+	draft(plan.ModeDraft, 100, 1, true)
+	target(plan.ModeDecode, 100, 1)
+	target(plan.ModeVerify, 101, 3)
+	return out
+}
