@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"sparrow/internal/num"
@@ -29,8 +30,7 @@ func Cases() []Case {
 		list = append(list, gatherCase(kind, 65536))
 	}
 	list = append(list, rawToBlockCase(65536), gatherIndexCase(262144), gatherV4Case(65536), combineCase(4096, 128, 512))
-	list = append(append(append(list, scoreCases()...), sparseCases()...), denseCases()...)
-	return append(append(list, rowCases()...), expertCases()...)
+	return slices.Concat(list, scoreCases(), sparseCases(), denseCases(), productCases(), rowCases(), expertCases())
 }
 
 // mainLayout is the host's form of a main layout.

@@ -16,6 +16,12 @@ DEVICE void move_body(const MoveArgs& a) {
     if (row >= a.rows) return;
     if (!vectors) {
         i64 out = row * a.out_stride + piece;
+        if (a.x_type == a.out_type && !a.add) {
+            i64 x = row * a.x_stride + piece;
+            if (bytes == 4) static_cast<u32*>(a.out)[out] = static_cast<const u32*>(a.x)[x];
+            else static_cast<u16*>(a.out)[out] = static_cast<const u16*>(a.x)[x];
+            return;
+        }
         f32 v = read_float(a.x, row * a.x_stride + piece, a.x_type);
         if (a.add) v = __fadd_rn(v, read_float(a.out, out, a.out_type));
         write_float(a.out, out, a.out_type, v);
