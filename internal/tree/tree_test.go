@@ -60,7 +60,8 @@ var order = []string{
 }
 
 // testOnly lists packages that only tests may import.
-var testOnly = []string{"internal/testkit", "internal/testkit/strict", "internal/testmodel", "internal/tree", "server/clienttest"}
+var testOnly = []string{"internal/testkit", "internal/testkit/record", "internal/testkit/strict", "internal/testmodel", "internal/tree",
+	"server/clienttest"}
 
 func TestImportsPointDown(t *testing.T) {
 	level := map[string]int{}

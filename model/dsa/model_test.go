@@ -305,8 +305,8 @@ func TestRecorded(t *testing.T) {
 	r := newRig(t, m, cfg)
 	b, in := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(130)), model.Input{Tokens: [][]int32{{5}}}
 	in.Tables = [][]int32{{0, 1, 2}}
-	if out, err := r.run(b, in); err != nil || len(out.Hidden) != 0 || len(out.Selections) != 0 || out.Block().Cols != 0 {
-		t.Errorf("not asked for: %v, %d hidden, %d selections, %d bytes", err, len(out.Hidden), len(out.Selections), out.Block().Cols)
+	if out, err := r.run(b, in); err != nil || len(out.Hidden) != 0 || len(out.Selections) != 0 || out.Block.Cols != 0 {
+		t.Errorf("not asked for: %v, %d hidden, %d selections, %d bytes", err, len(out.Hidden), len(out.Selections), out.Block.Cols)
 	}
 }
 

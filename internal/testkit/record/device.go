@@ -118,6 +118,12 @@ func (d *Device) Read(dst []byte, src kernel.Tensor) error {
 	return d.dev.Read(dst, src)
 }
 
+// Fetch copies from the device.
+func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
+	d.forbid("Fetch")
+	return d.dev.Fetch(dst, src)
+}
+
 // Sync waits.
 func (d *Device) Sync() error {
 	d.forbid("Sync")

@@ -53,6 +53,14 @@ func (m *Model) DraftHead() error {
 	return errors.New("this family has no drafting layer")
 }
 
+// Reserve takes the memory of states, where the model has any.
+func (m *Model) Reserve(states int) error {
+	if s, ok := m.Model.(model.Stateful); ok {
+		return s.Reserve(states)
+	}
+	return nil
+}
+
 // NewState makes a state; it is nil for models that have none.
 func (m *Model) NewState() (model.State, error) {
 	if s, ok := m.Model.(model.Stateful); ok {
