@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
 )
@@ -39,6 +40,10 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 	exact := o.Config.KV == plan.F32
 	r := &Report{Model: dir, Kernels: m.Device().Name(), Layout: o.Config.Layout.String(), Prefill: o.Config.Prefill.String(),
 		Decode: o.Config.Decode.String(), Exact: exact, Chunk: o.Chunk, Passed: true}
+	by := rounding{main: o.Config.Layout, index: o.Config.IndexLayout}
+	if q, ok := m.Device().(kernel.RowQuantizer); ok {
+		by.rows = q.QuantizesRows() && m.Config().FP8
+	}
 	seen := map[string]bool{}
 	for i := range golden {
 		out, err := run(m, o.Config, &golden[i], o.Chunk)
@@ -55,7 +60,7 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 			}
 		}
 		c := compare(&golden[i], out, m.Config().Indexer.TopK, selectionRatio(&o.Config.Model))
-		judge(&c, o.Config.Layout, o.Config.IndexLayout)
+		judge(&c, by)
 		r.Passed = r.Passed && len(c.Problems) == 0
 		r.Cases = append(r.Cases, c)
 	}
@@ -88,7 +93,7 @@ func (r *Report) Print(w io.Writer) error {
 			verdict = "FAIL"
 		}
 		fmt.Fprintf(t, "%s\t%d\t%.2e\t%.2e\t%.6f\t%.6f\t%d/%d\t%.3f\t%d/%d\t%d/%d\t%s\t\n", c.Name, c.Tokens, c.MaxError, c.MedianError, c.MedianCosine,
-			median(c.Hidden), c.SetsEqual, c.Selections, first(c.Overlap), c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
+			median(c.Hidden), c.SetsEqual, c.Selections, firstOf(c.Overlap), c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err

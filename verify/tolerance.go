@@ -33,10 +33,25 @@ const (
 	// farCosine bounds the typical position once FP8 indexer keys have sent later layers of random weights elsewhere. Logits of unrelated
 	// positions have a cosine near 0.
 	farCosine = 0.7
+
+	// A GPU quantises the rows that multiply FP8 weights to e4m3, in every product of every layer. The reference with the same rounding
+	// (ref.Device.Rounded) is itself no closer to the oracle than this: medians down to 0.907, first states to 0.988, overlaps to 0.949 and
+	// far medians to 0.698 on random weights of 128 columns, which average over few values.
+	rowsCosine    = 0.85
+	rowsFirst     = 0.98
+	rowsOverlap   = 0.92
+	rowsFarCosine = 0.5
 )
 
-// judge lists what is out of tolerance for rows kept in main and indexer keys kept in index.
-func judge(c *Case, main, index plan.Layout) {
+// rounding is what an outcome was rounded by.
+type rounding struct {
+	main, index plan.Layout
+	rows        bool // that multiply weights are quantised
+}
+
+// judge lists what is out of tolerance.
+func judge(c *Case, by rounding) {
+	main, index := by.main, by.index
 	switch {
 	case main == plan.F32Row2304 || main == plan.V4F32Row2048:
 		c.judgeExact()
@@ -44,12 +59,16 @@ func judge(c *Case, main, index plan.Layout) {
 		c.judgeV4(fp4Overlap)
 	case main == plan.V4Row584:
 		c.judgeV4(quantOverlap)
+	case c.Selective && by.rows:
+		c.judgeSelective(rowsOverlap, rowsFarCosine)
 	case c.Selective && index != plan.IndexF32Row512:
-		c.judgeSelective()
+		c.judgeSelective(quantOverlap, farCosine)
+	case by.rows:
+		c.judgeMedians(rowsCosine, rowsFirst, rowsOverlap)
 	case main == plan.BF16Row1152:
-		c.judgeMedians(bf16Cosine)
+		c.judgeMedians(bf16Cosine, firstCosine, quantOverlap)
 	default:
-		c.judgeMedians(fp8Cosine)
+		c.judgeMedians(fp8Cosine, firstCosine, quantOverlap)
 	}
 }
 
@@ -75,17 +94,17 @@ func (c *Case) judgeExact() {
 }
 
 // judgeMedians is for quantised rows whose selections leave nothing out, or whose selections were computed from exact keys.
-func (c *Case) judgeMedians(cosine float64) {
+func (c *Case) judgeMedians(cosine, first, overlap float64) {
 	c.Rule = fmt.Sprintf("rounded cache: median cosine of logits above %.2f, of the first layer's state above %.2f, selections overlapping by more than %.2f; "+
-		"single positions of random weights may flip", cosine, firstCosine, quantOverlap)
+		"single positions of random weights may flip", cosine, first, overlap)
 	if !(c.MedianCosine > cosine) {
 		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}
-	if !(first(c.Hidden) > firstCosine) {
-		c.complain("cosine of hidden states after the first layer %.4f, want above %.2f", first(c.Hidden), firstCosine)
+	if !(firstOf(c.Hidden) > first) {
+		c.complain("cosine of hidden states after the first layer %.4f, want above %.2f", firstOf(c.Hidden), first)
 	}
-	if m := median(c.Overlap); !(m > quantOverlap) {
-		c.complain("selections overlap by %.3f, want above %.2f", m, quantOverlap)
+	if m := median(c.Overlap); !(m > overlap) {
+		c.complain("selections overlap by %.3f, want above %.2f", m, overlap)
 	}
 	// A single position may be off by as much as the worst one was; a choice with a larger margin than that cannot flip.
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {
@@ -119,19 +138,19 @@ func (c *Case) judgeV4(overlap float64) {
 // selected keys differ in every row of every layer, and on random weights that sends later layers elsewhere (with exact keys they stay). What
 // precedes the first difference must agree; that later layers work is proved on trained weights, which do not react to a few keys, and by
 // equality with our other paths over the same bytes.
-func (c *Case) judgeSelective() {
+func (c *Case) judgeSelective(overlap, cosine float64) {
 	c.Rule = fmt.Sprintf("8-bit indexer keys, prompt longer than a selection: first selections overlapping by more than %.2f, median cosine of logits above %.2f; "+
-		"what follows a differing key is not judged on random weights (--exact-index keeps the keys exact)", quantOverlap, farCosine)
-	if !(first(c.Overlap) > quantOverlap) {
-		c.complain("first selections overlap by %.3f, want above %.2f", first(c.Overlap), quantOverlap)
+		"what follows a differing key is not judged on random weights (--exact-index keeps the keys exact)", overlap, cosine)
+	if !(firstOf(c.Overlap) > overlap) {
+		c.complain("first selections overlap by %.3f, want above %.2f", firstOf(c.Overlap), overlap)
 	}
-	if !(c.MedianCosine > farCosine) {
-		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, farCosine)
+	if !(c.MedianCosine > cosine) {
+		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}
 }
 
-// first is the first value, or 0 without one.
-func first(v []float64) float64 {
+// firstOf is the first value, or 0 without one.
+func firstOf(v []float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}

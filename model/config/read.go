@@ -62,14 +62,16 @@ type rawModel struct {
 	BOS           *int     `json:"bos_token_id"`
 	EOS           idList   `json:"eos_token_id"`
 	Pad           *int     `json:"pad_token_id"`
-
-	Quantization rawQuantization `json:"quantization_config"`
 }
 
 // rawQuantization is what quantization_config says that the tensors themselves do not.
 type rawQuantization struct {
+	Method      string `json:"quant_method"`
 	ScaleFormat string `json:"scale_fmt"`
 }
+
+// fp8 reports whether matrices are FP8 blocks.
+func (q rawQuantization) fp8() bool { return q.Method == "fp8" }
 
 // pow2Rows reports whether FP8 weights were made for rows whose scales are powers of two.
 func (q rawQuantization) pow2Rows() bool { return q.ScaleFormat == "ue8m0" }
@@ -93,6 +95,8 @@ type raw struct {
 	Interleave    *bool    `json:"rope_interleave"`
 	IdxInterleave *bool    `json:"indexer_rope_interleave"`
 	RopeParams    *rawRope `json:"rope_parameters"`
+
+	Quantization rawQuantization `json:"quantization_config"`
 }
 
 type rawRope struct {

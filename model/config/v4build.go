@@ -77,7 +77,6 @@ func (b *v4Builder) build() *V4 {
 		MaxPositions: b.positive("max_position_embeddings", r.MaxPositions),
 		RMSEps:       b.small("rms_norm_eps", r.RMSEps),
 		NextN:        or(r.NextN, 0),
-		Pow2Rows:     r.Quantization.pow2Rows(),
 		BOS:          r.BOS,
 		EOS:          r.EOS,
 		Pad:          r.Pad,

@@ -42,7 +42,7 @@ func onGPU(t *testing.T) *bench {
 			t.Error(err)
 		}
 	})
-	return &bench{t, rand.New(rand.NewPCG(5, 6)), &ref.Device{}, d}
+	return &bench{t, rand.New(rand.NewPCG(5, 6)), &ref.Device{Rounded: true}, d}
 }
 
 func (b *bench) must(errs ...error) {

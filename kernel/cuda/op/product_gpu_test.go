@@ -57,9 +57,9 @@ func TestGPUMultiply(t *testing.T) {
 		block   int
 		tol     float64
 	}{
-		{kernel.F32, 4, 256, 0, 0.01}, {kernel.F16, 8, 128, 0, 0.01}, {kernel.BF16, 1, 16, 0, 0.01}, {kernel.BF16, 272, 1040, 0, 0.01},
-		{kernel.BF16, 640, 128, 0, 0.01}, {kernel.E4M3, 576, 256, 128, 0.04}, {kernel.E4M3, 100, 96, 128, 0.04}, {kernel.E4M3, 2112, 7168, 128, 0.04},
-		{kernel.E4M3, 72, 160, 64, 0.01}, // blocks without a kernel become bf16
+		{kernel.F32, 4, 256, 0, 0.005}, {kernel.F16, 8, 128, 0, 0.005}, {kernel.BF16, 1, 16, 0, 0.005}, {kernel.BF16, 272, 1040, 0, 0.005},
+		{kernel.BF16, 640, 128, 0, 0.005}, {kernel.E4M3, 576, 256, 128, 0.005}, {kernel.E4M3, 100, 96, 128, 0.005}, {kernel.E4M3, 2112, 7168, 128, 0.005},
+		{kernel.E4M3, 72, 160, 64, 0.005}, // blocks without a kernel become bf16
 	} {
 		for _, pow2 := range []bool{false, true} {
 			w := b.blockWeight(c.kind, c.out, c.in, c.block, c.block)
@@ -129,7 +129,7 @@ func TestGPUTiedTable(t *testing.T) {
 	b.must(b.ref.Embed(kernel.EmbedArgs{Out: x.ref, Table: onRef, IDs: ids.ref}), b.gpu.Embed(kernel.EmbedArgs{Out: x.gpu, Table: onGPU, IDs: ids.gpu}))
 	b.near("looked up", x, 1./256)
 	b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: logits.ref, X: x.ref, W: onRef}), b.gpu.Multiply(kernel.MultiplyArgs{Out: logits.gpu, X: x.gpu, W: onGPU}))
-	b.close("logits", logits, 0.01)
+	b.close("logits", logits, 0.005)
 }
 
 // Queries go into latent space and outputs come out of it, for the heads of every family, alone and among others.
@@ -153,10 +153,10 @@ func TestGPULatent(t *testing.T) {
 				q, absorbed := b.random(rows, d.Heads*d.QK()), b.random(rows, d.Heads*d.Row())
 				b.must(b.ref.Absorb(kernel.AbsorbArgs{Out: absorbed.ref, Q: q.ref, KVB: onRef, Dims: d}),
 					b.gpu.Absorb(kernel.AbsorbArgs{Out: absorbed.gpu, Q: q.gpu, KVB: onGPU, Dims: d}))
-				b.close("absorb "+what, absorbed, 0.01)
+				b.close("absorb "+what, absorbed, 0.005)
 				u, out := b.random(rows, d.Heads*d.Latent), b.random(rows, d.Heads*d.V)
 				b.must(b.ref.Expand(kernel.ExpandArgs{Out: out.ref, U: u.ref, KVB: onRef, Dims: d}), b.gpu.Expand(kernel.ExpandArgs{Out: out.gpu, U: u.gpu, KVB: onGPU, Dims: d}))
-				b.close("expand "+what, out, 0.01)
+				b.close("expand "+what, out, 0.005)
 				r := rows / 2
 				one, first := b.random(1, d.Heads*d.Row()).gpu, b.random(1, d.Heads*d.V).gpu
 				b.must(b.gpu.Absorb(kernel.AbsorbArgs{Out: one, Q: q.gpu.Slice(r, r+1), KVB: onGPU, Dims: d}),
@@ -167,7 +167,7 @@ func TestGPULatent(t *testing.T) {
 			}
 			rows, up := b.random(9, d.Latent), b.random(9, d.KVB())
 			b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: up.ref, X: rows.ref, W: onRef}), b.gpu.Multiply(kernel.MultiplyArgs{Out: up.gpu, X: rows.gpu, W: onGPU}))
-			b.close(fmt.Sprintf("up-projection %v %+v", kind, d), up, 0.01)
+			b.close(fmt.Sprintf("up-projection %v %+v", kind, d), up, 0.005)
 		}
 	}
 }

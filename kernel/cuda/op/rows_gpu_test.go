@@ -125,12 +125,7 @@ func TestGPUExperts(t *testing.T) {
 			x, out, ids, w := b.random(rows, hidden), b.random(rows, hidden), b.ints(rows, top, choice), b.normal(rows, top)
 			b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref, Experts: onRef}),
 				b.gpu.Experts(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: ids.gpu, Weights: w.gpu, Experts: onGPU}))
-			// Activations of e4m3 experts are quantised: 3 % of their size at each of two places.
-			tol := 0.01
-			if kind == kernel.E4M3 {
-				tol = 0.06
-			}
-			b.close(fmt.Sprintf("%v, %d rows", kind, rows), out, tol)
+			b.close(fmt.Sprintf("%v, %d rows", kind, rows), out, 0.01)
 		}
 	}
 }
