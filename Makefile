@@ -2,8 +2,10 @@
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
 RACE = . ./engine ./sched ./kv/... ./plan ./server ./weight ./kernel/cpu/pool
+# Platforms that tests do not run on; they are compiled.
+PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check unit race build kernels clean
+.PHONY: test check width unit race build kernels clean
 
 test: check unit race
 
@@ -12,8 +14,15 @@ check:
 	  if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+	@for p in $(PLATFORMS); do echo "compile for $$p"; \
+	  GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build ./... || exit 1; done
 
-# The generator of the CPU kernels' assembly is a module of its own: its test says whether the assembly is what it writes.
+# Lists hand-written lines of more than 120 columns.
+width:
+	$(GO) run ./internal/tree/width
+
+# The generator of the CPU kernels' assembly is a module of its own: its test compares the assembly with what it
+# writes.
 unit:
 	$(GO) test ./...
 	cd kernel/cpu/vec/_asm && $(GO) vet . && $(GO) test .
@@ -21,8 +30,9 @@ unit:
 race:
 	$(GO) test -race $(RACE)
 
-# Compiles the CUDA sources to the embedded images. NVRTC comes from a CUDA toolkit, or from the Python wheel nvidia-cuda-nvrtc unpacked into a
-# folder: make kernels NVRTC=folder. Only needed after a change below kernel/cuda/src.
+# Compiles the CUDA sources to the embedded images. NVRTC comes from a CUDA toolkit, or from the Python wheel
+# nvidia-cuda-nvrtc unpacked into a folder: make kernels NVRTC=folder. Only needed after a change below
+# kernel/cuda/src.
 kernels:
 	$(GO) run ./cmd/kernelc $(if $(NVRTC),--nvrtc $(NVRTC))
 

@@ -55,9 +55,9 @@ func ints(t *testing.T, dev kernel.Device, rows, cols int, v ...int32) kernel.Te
 	return out
 }
 
-// A launch whose rows keep every key they see computes neither queries nor scores; one more key of one row needs both, and the rows
-// that keep everything get the same. Which of the two a launch is, the plan says: a short variant of the paged path, or a path of its own
-// for rows of a prompt.
+// A launch whose rows keep every key they see computes neither queries nor scores; one more key of one row needs both,
+// and the rows that keep everything get the same. Which of the two a launch is, the plan says: a short variant of the
+// paged path, or a path of its own for rows of a prompt.
 func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 	dev := &counted{Device: &ref.Device{}}
 	x := Indexer{Heads: 4, TopK: 4, Pairing: kernel.HalfSplit}
@@ -93,7 +93,8 @@ func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			space, err := x.Arrange(arena, &plan.Plan{}, &c.segment, &plan.Launch{Rows: 2, Index: plan.Run{Count: 5}}, cache.Layout, kernel.F32)
+			space, err := x.Arrange(arena, &plan.Plan{}, &c.segment, &plan.Launch{Rows: 2, Index: plan.Run{Count: 5}},
+				cache.Layout, kernel.F32)
 			if err != nil || !arena.Fits() {
 				t.Fatal(err, arena.High())
 			}
@@ -104,7 +105,8 @@ func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 			dev.products, dev.scores = 0, 0
 			q := kernel.NewQueue(dev)
 			x.Select(q, &Selection{Plan: &c.segment, Space: &space, Last: 2, Q: wq, W: ww, Latent: values(t, dev, 2, 8),
-				Hidden: values(t, dev, 2, hidden), Angles: values(t, dev, 2, 64), Out: out, Lens: ints(t, dev, 2, 1, 3, c.longest),
+				Hidden: values(t, dev, 2, hidden), Angles: values(t, dev, 2, 64), Out: out,
+				Lens:  ints(t, dev, 2, 1, 3, c.longest),
 				Cache: cache, Table: ints(t, dev, 1, 2, 0, 1), Request: ints(t, dev, 2, 1, 0, 0),
 				Gather: ints(t, dev, 5, 1, 0, 1, 2, 3, 4), Start: ints(t, dev, 2, 1, 0, 0)})
 			if err := q.Done(); err != nil {
@@ -115,7 +117,8 @@ func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 				products, scores = 0, 0
 			}
 			if dev.products != products || dev.scores != scores {
-				t.Errorf("%d keys: %d products and %d scores, want %d and %d", c.longest, dev.products, dev.scores, products, scores)
+				t.Errorf("%d keys: %d products and %d scores, want %d and %d", c.longest, dev.products, dev.scores,
+					products, scores)
 			}
 			got := make([]int32, 8)
 			if err := kernel.ReadI32(dev, got, out); err != nil {

@@ -2,7 +2,7 @@ package chat
 
 import "encoding/json"
 
-// Role says who speaks in a message.
+// Role is the author of a message.
 type Role string
 
 // The roles a message may have. A format accepts those it has markers for and rejects the others by name.

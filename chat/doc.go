@@ -1,12 +1,12 @@
 // Package chat turns a conversation into the text a model was trained on, and the text a model writes back into
 // reasoning, content and tool calls.
 //
-// In flows a [Request]: messages, tools, whether to think. Out flows a [Prompt]: one string with the family's markers
-// already in it, and the strings that end the reply. In the other direction a [Parser] takes the reply piece by piece,
-// cut anywhere, and gives [Delta] values that never contain half a marker.
+// The input is a [Request]: messages, tools, whether to think. The output is a [Prompt]: one string that holds the
+// family's markers, and the strings that end the reply. In the other direction a [Parser] takes the reply in pieces of any
+// length and returns [Delta] values that never contain a part of a marker.
 //
 // Each family is one file with one [Format]: [DeepSeekV4], [DeepSeekV32], [DeepSeekV31], [GLM5], and [Template]
-// for checkpoints that carry a Jinja chat template. [Detect] chooses among them. The package knows no token ids, no engine and no HTTP: the
-// caller encodes the prompt with added tokens matched and must keep special tokens when decoding, or the markers the
-// parsers look for are gone.
+// for checkpoints that have a Jinja chat template. [Detect] chooses among them. The package uses no token ids, no engine
+// and no HTTP: the caller encodes the prompt with added tokens matched, and must keep special tokens when decoding,
+// because parsers look for their text.
 package chat

@@ -9,7 +9,8 @@ import (
 
 // GLM5 is the format of GLM-4.7, GLM-5 and GLM-5.2, for checkpoints without a template.
 //
-//	[gMASK]<sop> <|system|>text <|user|>text <|assistant|><think>reasoning</think>answer <|observation|><tool_response>...
+//	[gMASK]<sop> <|system|>text <|user|>text <|assistant|><think>reasoning</think>answer
+//	<|observation|><tool_response>...
 //
 // Nothing ends a turn but the next marker; a reply ends at any of three. Template arguments: enable_thinking (or
 // thinking), clear_thinking, which when false keeps the reasoning of earlier turns, and in 5.2 reasoning_effort.

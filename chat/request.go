@@ -161,7 +161,7 @@ func roleList(roles []Role) string {
 	return strings.Join(names, ", ")
 }
 
-// offered are the tools the model is told about.
+// offered are the tools that the prompt lists.
 func offered(req Request) []Tool {
 	if req.ToolChoice.Mode == ChoiceNone {
 		return nil

@@ -167,7 +167,7 @@ func (s *stream) skipSpace() {
 	}
 }
 
-// deliver hands out text and forgets the raw form of it.
+// deliver emits text and drops its raw form.
 func (s *stream) deliver(kind DeltaKind, text string) {
 	s.commit()
 	if text == "" {
@@ -180,7 +180,7 @@ func (s *stream) deliver(kind DeltaKind, text string) {
 	s.out = append(s.out, Delta{Kind: kind, Text: text})
 }
 
-// start hands out the beginning of a call.
+// start emits the beginning of a call.
 func (s *stream) start(name string) {
 	s.commit()
 	s.out = append(s.out, Delta{Kind: DeltaToolCall, Call: CallDelta{Index: s.calls, ID: s.newID(s.calls), Name: name}})

@@ -32,7 +32,7 @@ func NewDenseEngine(e *sparrow.Engine) (*Engine, error) {
 	return &Engine{engine: e, dense: true}, nil
 }
 
-// notDense is why a model cannot answer with dense attention. It is an ErrPlan in its own words, because who asks names the plan.
+// notDense is why a model cannot answer with dense attention. It is an ErrPlan without the name of a plan, which the caller adds.
 type notDense string
 
 func (e notDense) Error() string        { return "dense attention cannot run: " + string(e) }
@@ -58,7 +58,7 @@ func (r *Engine) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 	return out, nil
 }
 
-// answerDense asks for one token at a time.
+// answerDense generates one token per request.
 func (r *Engine) answerDense(ctx context.Context, it *Item, most int) (Reply, error) {
 	_, ids, err := r.engine.Render(&it.Chat)
 	if err != nil {

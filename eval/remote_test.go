@@ -26,7 +26,8 @@ func TestRemoteAgainstTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	rep := allRight(t, r, shippedTasks(t, "word2,json,tool,talk"), 5)
-	if rep.By.Model != "sparrow-tiny" || rep.By.URL != h.URL+"/v1" || rep.Total.CompletionTokens == 0 || rep.Total.PromptTokens == 0 {
+	if rep.By.Model != "sparrow-tiny" || rep.By.URL != h.URL+"/v1" || rep.Total.CompletionTokens == 0 ||
+		rep.Total.PromptTokens == 0 {
 		t.Errorf("%+v, %+v", rep.By, rep.Total)
 	}
 }
@@ -50,16 +51,19 @@ func fixed(t *testing.T, status int, body string, check func(*http.Request, map[
 }
 
 func TestRemoteReply(t *testing.T) {
-	body := `{"id": "x", "choices": [{"index": 0, "finish_reason": "tool_calls", "logprobs": null, "message": {"role": "assistant", "content": null, "reasoning_content": "Hm.",
+	body :=
+		`{"id": "x", "choices": [{"index": 0, "finish_reason": "tool_calls", "logprobs": null, "message": {"role": "assistant", "content": null, "reasoning_content": "Hm.",
 		"tool_calls": [{"id": "c", "type": "function", "function": {"name": "get_user", "arguments": "{\"user_id\":5381}"}}]}}],
 		"usage": {"prompt_tokens": 12, "completion_tokens": 7, "total_tokens": 19, "prompt_tokens_details": {"cached_tokens": 4}}, "service_tier": "default"}`
 	it := item(t, "Hm.</think>"+callAnswer, `{"user_id": 5381}`)
 	h := fixed(t, 200, body, func(req *http.Request, sent map[string]any) {
-		if req.URL.Path != "/v1/chat/completions" || req.Header.Get("Authorization") != "Bearer secret" || req.Header.Get("Content-Type") != "application/json" {
+		if req.URL.Path != "/v1/chat/completions" || req.Header.Get("Authorization") != "Bearer secret" ||
+			req.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s with %v", req.URL, req.Header)
 		}
 		kwargs, _ := sent["chat_template_kwargs"].(map[string]any)
-		if sent["model"] != "m" || sent["temperature"] != 0.0 || sent["max_tokens"] != 50.0 || kwargs["thinking"] != true || sent["tools"] == nil || sent["messages"] == nil {
+		if sent["model"] != "m" || sent["temperature"] != 0.0 || sent["max_tokens"] != 50.0 ||
+			kwargs["thinking"] != true || sent["tools"] == nil || sent["messages"] == nil {
 			t.Errorf("sent %v", sent)
 		}
 	})
@@ -71,7 +75,8 @@ func TestRemoteReply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.PromptTokens != 12 || got.CompletionTokens != 7 || got.CachedTokens != 4 || !got.Ended || got.Raw || !Exact(it, &got) || !Final(it, &got) {
+	if got.PromptTokens != 12 || got.CompletionTokens != 7 || got.CachedTokens != 4 || !got.Ended || got.Raw ||
+		!Exact(it, &got) || !Final(it, &got) {
 		t.Errorf("%+v", got)
 	}
 	if want := `Hm.</think>[get_user {"user_id":5381}]`; got.String() != want {
@@ -82,11 +87,12 @@ func TestRemoteReply(t *testing.T) {
 // A plain item sends nothing that a strict server could refuse.
 func TestRemoteSendsOnlyWhatIsNeeded(t *testing.T) {
 	it := &Item{Answer: "4", Messages: []byte(`[{"role": "user", "content": "2+2?"}]`)}
-	h := fixed(t, 200, `{"choices": [{"finish_reason": "length", "message": {"content": "4"}}]}`, func(_ *http.Request, sent map[string]any) {
-		if len(sent) != 4 || sent["tools"] != nil {
-			t.Errorf("sent %v", sent)
-		}
-	})
+	h := fixed(t, 200, `{"choices": [{"finish_reason": "length", "message": {"content": "4"}}]}`,
+		func(_ *http.Request, sent map[string]any) {
+			if len(sent) != 4 || sent["tools"] != nil {
+				t.Errorf("sent %v", sent)
+			}
+		})
 	r, err := NewRemote(t.Context(), RemoteConfig{URL: h.URL, Model: "m"})
 	if err != nil {
 		t.Fatal(err)
@@ -111,14 +117,17 @@ func TestRemoteErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Answer(t.Context(), it, 1); !errors.Is(err, ErrRemote) || !strings.Contains(err.Error(), c.want) {
+		if _, err := r.Answer(t.Context(), it, 1); !errors.Is(err, ErrRemote) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want it to say %q", name, err, c.want)
 		}
 	}
-	if _, err := NewRemote(t.Context(), RemoteConfig{URL: fixed(t, 200, `{"data": []}`, nil).URL}); !errors.Is(err, ErrRemote) {
+	if _, err := NewRemote(t.Context(), RemoteConfig{URL: fixed(t, 200, `{"data": []}`, nil).URL}); !errors.Is(err,
+		ErrRemote) {
 		t.Errorf("a server without models: %v", err)
 	}
-	for _, c := range []RemoteConfig{{URL: ""}, {URL: "localhost:80"}, {URL: "ftp://x"}, {URL: "http://"}, {URL: "http://x", Model: "m", Timeout: -1}} {
+	for _, c := range []RemoteConfig{{URL: ""}, {URL: "localhost:80"}, {URL: "ftp://x"}, {URL: "http://"},
+		{URL: "http://x", Model: "m", Timeout: -1}} {
 		if _, err := NewRemote(t.Context(), c); !errors.Is(err, ErrRemote) {
 			t.Errorf("%+v: %v", c, err)
 		}

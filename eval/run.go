@@ -16,7 +16,7 @@ type Options struct {
 	MaxTokens int
 	// Failures is how many wrong items the report lists; 0 means none.
 	Failures int
-	// OnItem is told of every finished item, by one goroutine at a time; nil is silent.
+	// OnItem, when not nil, is called for every finished item, by one goroutine at a time.
 	OnItem func(Progress)
 }
 

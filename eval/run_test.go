@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -98,20 +99,18 @@ func TestRunCounts(t *testing.T) {
 }
 
 func TestRunKeepsToItsConcurrency(t *testing.T) {
-	gate := make(chan struct{})
-	s := &scripted{answer: func(_ context.Context, it *Item, _ int) (Reply, error) { <-gate; return right(it), nil }}
-	go func() {
-		for s.now.Load() < 3 {
-			time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: func(_ context.Context, it *Item, _ int) (Reply, error) {
+			time.Sleep(time.Second) // until all that may run do
+			return right(it), nil
+		}}
+		if _, err := Run(t.Context(), s, items(t, 20), Options{Concurrency: 3}); err != nil {
+			t.Fatal(err)
 		}
-		close(gate)
-	}()
-	if _, err := Run(t.Context(), s, items(t, 20), Options{Concurrency: 3}); err != nil {
-		t.Fatal(err)
-	}
-	if s.most.Load() != 3 {
-		t.Errorf("%d items at once, want 3", s.most.Load())
-	}
+		if s.most.Load() != 3 {
+			t.Errorf("%d items at once, want 3", s.most.Load())
+		}
+	})
 }
 
 func TestRunStopsWithItsContext(t *testing.T) {

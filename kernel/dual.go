@@ -118,7 +118,8 @@ const CombineWidth = 128
 
 // CombineArgs joins the indices of two streams into one row of workspace rows (v4 spec, 4.4, 4.5):
 //
-//	Out[r] = Window[r,j] + WindowBase[r] for j < WindowLens[r], then Extra[r,j] + ExtraBase[r] for j < ExtraLens[r], then -1
+//	Out[r] = Window[r,j] + WindowBase[r] for j < WindowLens[r],
+//	         then Extra[r,j] + ExtraBase[r] for j < ExtraLens[r], then -1
 //
 // Indices below zero stay -1 whatever the base. Lens[r] is the sum of the two lengths, each clamped to its row.
 type CombineArgs struct {

@@ -28,7 +28,7 @@ type Config struct {
 	Reuse bool
 	// Main and Index name the byte layouts of main rows and indexer keys. They are part of what a page is known by.
 	Main, Index string
-	// Listener, when set, is told which pages become and cease to be reusable.
+	// Listener, when set, is called when pages become or cease to be reusable.
 	Listener prefix.Listener
 }
 

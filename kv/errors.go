@@ -25,7 +25,7 @@ var (
 // FullError says how far the pages fell short.
 type FullError struct {
 	Needed    int  // pages asked for
-	Free      int  // pages nobody uses
+	Free      int  // pages not in use
 	Evictable int  // cached pages that could be given up
 	Window    bool // window pages are meant
 }
@@ -33,7 +33,7 @@ type FullError struct {
 // Missing is how many pages in use would have to be released.
 func (e *FullError) Missing() int { return e.Needed - e.Free - e.Evictable }
 
-// Error tells the numbers.
+// Error holds the numbers.
 func (e *FullError) Error() string {
 	kind := ErrFull.Error()
 	if e.Window {

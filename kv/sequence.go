@@ -7,7 +7,7 @@ import (
 )
 
 // Sequence is a handle of an open sequence: its page table and how many of its tokens are in the cache. Copies of a handle mean the same sequence.
-// After Close every copy is stale: calls on it fail with ErrClosed or return zero, whoever uses the memory next. The zero Sequence is closed.
+// After Close every copy is stale: calls on it fail with ErrClosed or return zero, also when the memory is in use again. The zero Sequence is closed.
 type Sequence struct {
 	q          *sequence
 	generation uint64
@@ -138,7 +138,7 @@ func (s Sequence) Reused() int {
 	return q.reused
 }
 
-// Close ends the sequence. Pages nobody else uses become cached where a later prompt can find them, else free.
+// Close ends the sequence. Pages that no other sequence uses become cached where a later prompt can find them, else free.
 func (s Sequence) Close() error {
 	q, err := s.live()
 	if err != nil {

@@ -19,11 +19,11 @@ type Load struct {
 	StepTokens        int // new tokens of a step
 }
 
-// keptShare of the pages also keep their window rows when nobody uses them, so that prompts can go on behind them.
+// One in keptShare pages keeps its window rows while unused, so that prompts can continue behind it.
 const keptShare = 8
 
-// SizeWindow decides how many window pages go with a pool: what running sequences hold at most, what a step writes before it lets go of
-// anything, and a share for reuse. More than one for each page are never of use, fewer than a sequence needs alone never enough.
+// SizeWindow decides how many window pages a pool has: what running sequences hold at most, what a step writes before it
+// releases any, and a share for reuse. More than one for each page are never of use, fewer than a sequence needs alone never enough.
 func SizeWindow(l Load) Window {
 	w := Window{Pages: 1, Tokens: l.Window}
 	each := w.PerSequence(l.PageTokens)
@@ -43,8 +43,9 @@ func (w Window) PerSequence(pageTokens int) int {
 // first is the first page whose window rows the token after n others sees.
 func (w Window) first(n, pageTokens int) int { return max(n-w.Tokens+1, 0) / pageTokens }
 
-// windows keeps the books of window pages. A window page is free, in use (of a page that some sequence's window reaches), or idle: of a
-// stored page that no window reaches, kept so that a prompt can go on behind it, until somebody needs the memory.
+// windows is the state of all window pages. A window page is free, in use (of a page that some sequence's window reaches),
+// or idle: of a stored page that no window reaches, kept until its memory is needed so that a prompt can continue behind
+// it.
 type windows struct {
 	of    []int32 // [Pages] window page of each page, none without one
 	pins  []int32 // [Pages] sequences whose window reaches the page
@@ -206,7 +207,7 @@ func (s Sequence) Windows() []int32 {
 	return q.windows
 }
 
-// advance lets go of the window pages that the sequence's next token does not reach.
+// advance releases the window pages that the sequence's next token does not reach.
 func (q *sequence) advance() {
 	w := q.pool.win
 	if w == nil {

@@ -21,17 +21,14 @@ func (FP8Raw) RowBytes() int { return RawRowBytes }
 // PageBytes is 576 per token.
 func (FP8Raw) PageBytes(tokens int) int { return tokens * RawRowBytes }
 
-// KScale is the scale in force: Scale, or 1 where that is zero.
-func (l FP8Raw) KScale() float32 { return kScaleOr1(l.Scale) }
-
 // Encode implements Main.
 func (l FP8Raw) Encode(page []byte, slot int, v []float32) {
-	quantRaw(row(FP8Row576, page, slot, RawRowBytes), values(FP8Row576, v, RowDim), l.KScale())
+	quantRaw(row(FP8Row576, page, slot, RawRowBytes), values(FP8Row576, v, RowDim), kScaleOr1(l.Scale))
 }
 
 // Decode implements Main: e4m3 times scale, rounded once to float32.
 func (l FP8Raw) Decode(v []float32, page []byte, slot int) {
-	num.DequantE4M3(values(FP8Row576, v, RowDim), row(FP8Row576, page, slot, RawRowBytes), l.KScale())
+	num.DequantE4M3(values(FP8Row576, v, RowDim), row(FP8Row576, page, slot, RawRowBytes), kScaleOr1(l.Scale))
 }
 
 // Latent is the 512 e4m3 latent bytes of a row.

@@ -22,11 +22,13 @@ func TestIndexFP4Addresses(t *testing.T) {
 
 // The key's groups can be worked out on paper.
 //
-//	group 0: 6, -3, .75, 1.75, 3.5, 5, .25, -.2, 0...: 6/6 = 1, exponent 127. Codes: 6 = 7; -3 = 8|5 = d; .75, a tie: 1 = 2; 1.75, a tie:
-//	         2 = 4; 3.5, a tie: 4 = 6; 5, a tie: 4 = 6; .25, a tie: 0; -.2: -0 = 8. Pairs: d7 42 66 80.
+//	group 0: 6, -3, .75, 1.75, 3.5, 5, .25, -.2, 0...: 6/6 = 1, exponent 127. Codes: 6 = 7; -3 = 8|5 = d;
+//	         .75, a tie: 1 = 2; 1.75, a tie: 2 = 4; 3.5, a tie: 4 = 6; 5, a tie: 4 = 6; .25, a tie: 0; -.2: -0 = 8.
+//	         Pairs: d7 42 66 80.
 //	group 1: zeros: floor 1e-4/6 = 2^-15.9 -> 2^-15, exponent 112.
 //	group 2: 7: 7/6 -> 2, exponent 128; 3.5, a tie: 4 = 6.
-//	group 3: -.01 at its end: .01/6 = 2^-9.2 -> 2^-9, exponent 118; -5.12: nearer to 6 than to 4 = f, in the high nibble.
+//	group 3: -.01 at its end: .01/6 = 2^-9.2 -> 2^-9, exponent 118; -5.12: nearer to 6 than to 4 = f, in the high
+//	         nibble.
 func TestIndexFP4BytesByHand(t *testing.T) {
 	key := make([]float32, IndexDim)
 	copy(key, []float32{6, -3, .75, 1.75, 3.5, 5, .25, -.2})

@@ -73,14 +73,6 @@ func EncodeRows(l Main, page []byte, first int, rows []float32) {
 	}
 }
 
-// DecodeRows reads tokens first..first+n-1 of page into rows, [n, 576].
-func DecodeRows(l Main, rows []float32, page []byte, first int) {
-	for slot := first; len(rows) > 0; slot++ {
-		l.Decode(rows, page, slot)
-		rows = rows[RowDim:]
-	}
-}
-
 // row is token slot of a page of rows.
 func row(k Kind, page []byte, slot, rowBytes int) []byte {
 	if slot < 0 || slot >= len(page)/rowBytes {

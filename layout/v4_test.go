@@ -42,8 +42,8 @@ func TestV4Offsets(t *testing.T) {
 // The entry's groups can be worked out on paper.
 //
 //	group 0: 1, -2.5, .3, 100, .001, 0...  100/448 = .2232 -> 2^-2, exponent 125. Codes: 4 = 2^2: (2+7)<<3 = 48;
-//	         -10 = -1.25*2^3: 80|(10<<3)|2 = d2; 1.2 = 1.2*2^0: 9.6 steps, 10: (7<<3)|2 = 3a; 400 = 1.5625*2^8: 12.5 steps, tie,
-//	         even 12: (15<<3)|4 = 7c; .004 = 2.048 steps of 2^-9: 02.
+//	         -10 = -1.25*2^3: 80|(10<<3)|2 = d2; 1.2 = 1.2*2^0: 9.6 steps, 10: (7<<3)|2 = 3a;
+//	         400 = 1.5625*2^8: 12.5 steps, tie, even 12: (15<<3)|4 = 7c; .004 = 2.048 steps of 2^-9: 02.
 //	group 1: zeros: floor 1e-4/448 = 2^-22.1 -> 2^-22, exponent 105.
 //	group 2: 448: 448/448 = 1, exponent 127, code 7e.
 //	group 6: -3: 3/448 = 2^-7.2 -> 2^-7, exponent 120; -3*128 = -384 = -1.5*2^8: fc.

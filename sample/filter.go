@@ -2,9 +2,9 @@ package sample
 
 import "math"
 
-// Filtering never sorts the vocabulary and takes few exponentials. Tokens fall into narrow buckets by their distance from the maximum; each bucket knows its
-// count and its mass, which inside a bucket is a short series. The bucket in which top_k or top_p ends is the only one looked at token by
-// token, and only what is kept gets its weight.
+// Filtering never sorts the vocabulary and computes few exponentials. Tokens are put into narrow buckets by their distance
+// from the maximum; each bucket has a count and a mass, which inside a bucket is a short series. Only the bucket in which
+// top_k or top_p ends is read token by token, and only kept tokens get a weight.
 
 const (
 	// reach is how far below the maximum, in units of temperature, a token still counts. Beyond it, a vocabulary of a million tokens has less

@@ -33,7 +33,7 @@ func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
 	return renameField(err, req)
 }
 
-// renameField gives a field the name it had in this request: the engine speaks of prompts and of max_tokens.
+// renameField gives a field the name it had in this request; the engine calls it prompt or max_tokens.
 func renameField(err error, r *openai.ChatRequest) error {
 	var field *sparrow.RequestError
 	if !errors.As(err, &field) {

@@ -54,7 +54,8 @@ func TestChatStreamsByteForByte(t *testing.T) {
 		`{"index":0,"delta":{"content":"lo"},"logprobs":null,"finish_reason":null}`,
 		`{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}`,
 	)
-	usage := `"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":4},` +
+	usage := `"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,` +
+		`"prompt_tokens_details":{"cached_tokens":4},` +
 		`"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}`
 	withUsage := strings.ReplaceAll(plain, "]}\n\n", "],\"usage\":null}\n\n") + "data: " + chatHead + "]," + usage + "}\n\n"
 	for _, c := range []struct{ name, fields, want string }{
@@ -212,7 +213,8 @@ func TestTraceTellsPlansPrefixAndTimes(t *testing.T) {
 	e := newFake(playing(events...))
 	_, hs := start(t, e, Options{})
 	trace := `"sparrow":{"traces":[{"prompt":0,"id":"t1","seed":42,` +
-		`"prefix":{"matched_tokens":64,"matched_pages":1,"prompt_tokens":70,"stopped_at":66,"stop":"first difference"},` +
+		`"prefix":{"matched_tokens":64,"matched_pages":1,"prompt_tokens":70,"stopped_at":66,` +
+		`"stop":"first difference"},` +
 		`"times":{"queued_ms":1,"prefill_ms":2,"decode_ms":1.5},"steps":3,"preempted":1,` +
 		`"plans":[{"steps":3,"mode":"extend","graph":"none","key":"0000000000000012","rows":6,"segments":[` +
 		`{"row":"dense-prefill","rows":6,"form":"dense-mha","kernel":"dense-ragged","layout":"none","convert":"gather-rows","transform":"none","indexer":"none",` +

@@ -1,4 +1,4 @@
-// Package server is the HTTP face of an engine: OpenAI's completions, the model list, tokenizing, health, metrics and recent plans.
+// Package server is the HTTP interface of an engine: OpenAI's completions, the model list, tokenizing, health, metrics and recent plans.
 //
 // HTTP requests flow in and are decoded by package api/openai, authorised, and turned into engine requests by pure functions, one file for
 // each endpoint. Events of the engine flow back and leave as one JSON object or as server-sent events. Every failure, from a wrong path to a

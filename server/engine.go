@@ -7,7 +7,7 @@ import (
 	"sparrow/chat"
 )
 
-// Engine is what the server asks of an engine. Its methods may be called from any goroutine.
+// Engine is what the server needs of an engine. Its methods may be called from any goroutine.
 type Engine interface {
 	// Stream submits a request. The stream ends early when ctx does.
 	Stream(ctx context.Context, r sparrow.Request) (Stream, error)
@@ -23,7 +23,7 @@ type Engine interface {
 }
 
 // Stream is the events of one request. One goroutine reads and closes it. The engine keeps events until they are read, so a slow reader
-// holds nobody up.
+// delays no other request.
 type Stream interface {
 	// Next waits for an event; it is false after the last one. Once the request's context has ended the last one comes soon.
 	Next() (sparrow.Event, bool)

@@ -22,7 +22,8 @@ import (
 type fakeEngine struct {
 	info  sparrow.Info
 	plans []sparrow.PlanRecord
-	// script is what the engine answers to a request. A script without a last event leaves the stream waiting for its end.
+	// script is what the engine answers to a request. A script without a last event leaves the stream waiting for its
+	// end.
 	script func(r sparrow.Request) ([]sparrow.Event, error)
 	// pause, when set, is waited for before every event.
 	pause func(i int)
@@ -39,9 +40,9 @@ func newFake(script func(r sparrow.Request) ([]sparrow.Event, error)) *fakeEngin
 		script: script,
 		ended:  make(chan struct{}, 64),
 		info: sparrow.Info{
-			Name: "sparrow-test", Family: "deepseek_v32", Created: time.Unix(1700000000, 0), Vocabulary: 256, ContextTokens: 4096,
-			CacheTokens: 8192, PageTokens: 64, Pages: 128, MaxQueue: 8, MaxRunning: 4, Kernels: "ref",
-			Config: plan.Config{N: 1, Fingerprint: 0xabc},
+			Name: "sparrow-test", Family: "deepseek_v32", Created: time.Unix(1700000000, 0), Vocabulary: 256,
+			ContextTokens: 4096, CacheTokens: 8192, PageTokens: 64, Pages: 128, MaxQueue: 8, MaxRunning: 4,
+			Kernels: "ref", Config: plan.Config{N: 1, Fingerprint: 0xabc},
 		},
 	}
 }
@@ -165,7 +166,8 @@ func (s *fakeStream) Close() {
 func say(pieces ...string) []sparrow.Event {
 	var list []sparrow.Event
 	for _, p := range pieces {
-		list = append(list, sparrow.Event{Text: p, Deltas: []chat.Delta{{Kind: chat.DeltaContent, Text: p}}, Tokens: []sparrow.Token{{ID: int32(p[0]), Text: p, Logprob: -0.5}}})
+		list = append(list, sparrow.Event{Text: p, Deltas: []chat.Delta{{Kind: chat.DeltaContent, Text: p}},
+			Tokens: []sparrow.Token{{ID: int32(p[0]), Text: p, Logprob: -0.5}}})
 	}
 	return append(list, sparrow.Event{Finish: sparrow.FinishStop, Usage: usage(len(pieces))})
 }
@@ -212,7 +214,8 @@ type reply struct {
 // post sends a JSON body under the request id "t1".
 func post(t *testing.T, url, body string, header ...string) reply {
 	t.Helper()
-	return send(t, http.MethodPost, url, body, append([]string{"Content-Type", "application/json", requestIDHeader, "t1"}, header...)...)
+	return send(t, http.MethodPost, url, body,
+		append([]string{"Content-Type", "application/json", requestIDHeader, "t1"}, header...)...)
 }
 
 func get(t *testing.T, url string, header ...string) reply {
@@ -220,8 +223,13 @@ func get(t *testing.T, url string, header ...string) reply {
 	return send(t, http.MethodGet, url, "", header...)
 }
 
-// send sends a request; header holds names and values in turn.
 func send(t *testing.T, method, url, body string, header ...string) reply {
+	t.Helper()
+	return sendBy(t, http.DefaultClient, method, url, body, header...)
+}
+
+// sendBy sends a request through a client; header holds names and values in turn.
+func sendBy(t *testing.T, by *http.Client, method, url, body string, header ...string) reply {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -230,7 +238,7 @@ func send(t *testing.T, method, url, body string, header ...string) reply {
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	res, err := http.DefaultClient.Do(r)
+	res, err := by.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,8 @@ func (f *flow) run(ctx context.Context, streams []Stream) {
 	}
 }
 
-// pump moves events until there are none. Once ctx has ended nobody waits for them: they are still read, so that every choice is known to have ended and how.
+// pump moves events until there are none. After ctx has ended they are read and dropped, so that the end of every choice
+// is counted.
 func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 	defer s.Close()
 	for {
@@ -77,7 +78,7 @@ func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 	}
 }
 
-// close gives up what still runs and waits until the engine has let go of it.
+// close cancels what still runs and waits until the engine has released it.
 func (f *flow) close() {
 	f.cancel()
 	f.pumps.Wait()

@@ -12,7 +12,8 @@ import (
 type sink interface {
 	// event takes one event of one prompt.
 	event(prompt int, ev *sparrow.Event) error
-	// idle breaks a silence of limit or longer, and says when to ask again. Silence is what the client hears: tokens without text are no sound.
+	// idle sends a keep-alive comment if nothing was sent for limit, and returns when to call it again. Tokens that
+	// produce no text do not reset the time.
 	idle(limit time.Duration) (time.Duration, error)
 	// end is called once, after the last event, when nothing failed.
 	end(r *result) error
@@ -59,7 +60,8 @@ func (s *Server) generate(r *http.Request, requests []sparrow.Request, to sink) 
 	}
 }
 
-// bound is the context of a generation: it ends with the client, the server's patience or the server itself, and knows which.
+// bound is the context of a generation: it ends when the client leaves, at the request timeout or at shutdown, and its
+// cause says which.
 func (s *Server) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	detach := context.AfterFunc(s.halted, func() { cancel(ErrDraining) })

@@ -63,7 +63,7 @@ func (s *Server) authorise(r *http.Request) (tenant string, err error) {
 	return tenant, nil
 }
 
-// rescue turns a panic into one failed request. A response that had begun is cut off, so that nobody takes it for whole.
+// rescue turns a panic into one failed request. A response that had begun is cut off, so that it is not taken for a whole one.
 func (s *Server) rescue(w *recorder, x *exchange) {
 	v := recover()
 	if v == nil {

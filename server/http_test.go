@@ -121,7 +121,7 @@ func TestKeysGuardWhatCostsAndNameTheTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys, err := LoadKeys(path)
-	if err != nil || keys.Len() != 2 {
+	if err != nil || len(keys.list) != 2 {
 		t.Fatal(keys, err)
 	}
 	e := newFake(saying("x"))

@@ -35,7 +35,7 @@ func LoadKeys(path string) (*Keys, error) {
 }
 
 // ReadKeys reads one key a line, optionally followed by spaces and a tenant's name: prompts of different tenants share no cached prefix.
-// Empty lines and lines that start with # are skipped. A file without any key is an error: it would lock everybody out, or nobody.
+// Empty lines and lines that start with # are skipped. A file without any key is an error.
 func ReadKeys(r io.Reader) (*Keys, error) {
 	k := &Keys{}
 	lines := bufio.NewScanner(r)
@@ -64,9 +64,6 @@ func ReadKeys(r io.Reader) (*Keys, error) {
 	}
 	return k, nil
 }
-
-// Len is the number of keys.
-func (k *Keys) Len() int { return len(k.list) }
 
 // tenant is the tenant of a key; ok is false for a key that is not in the list.
 func (k *Keys) tenant(given string) (tenant string, ok bool) {

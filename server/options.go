@@ -47,7 +47,7 @@ type Options struct {
 	DrainDelay time.Duration
 	// Grace is how long running requests may take to end once nothing is accepted any more.
 	Grace time.Duration
-	// RetryAfter is what a client is told when the queue is full.
+	// RetryAfter is the Retry-After of a response that says the queue is full.
 	RetryAfter time.Duration
 
 	// Log receives a line for each request, without any text of prompts or answers; nil is silent.

@@ -14,14 +14,14 @@ import (
 	"sparrow/sample"
 )
 
-// statusClientGone is logged and counted when the client left before it was answered; nobody reads it on the wire.
+// statusClientGone is logged and counted when the client left before it was answered; it is never sent.
 const statusClientGone = 499
 
 // schemaParam is the only place of a request from which a schema reaches the grammar under a single name.
 const schemaParam = "response_format.json_schema.schema"
 
-// outcomes is the one table from what went wrong to what the client is told. The first match wins, so an error that wraps two
-// sentinels is told by the more telling one, which stands first. say replaces the error's own words where those are not for clients.
+// outcomes maps errors to what the client gets. The first match wins: of two sentinels that an error wraps, the more
+// specific one stands first. say replaces the error's own text where that is not for clients.
 var outcomes = []struct {
 	is    error
 	code  openai.Code
@@ -72,7 +72,7 @@ func toError(err error, requestID string) *openai.Error {
 	return openai.NewError(openai.CodeInternal, "", "the server failed on this request and on no other; the log has the reason under request id %s", requestID)
 }
 
-// fieldError words the problem of a field. The table knows the code by what found the problem, and may know a place inside the field.
+// fieldError is the error for a field. The code, and where there is one the place inside the field, come from the table.
 func fieldError(err error, field *sparrow.RequestError) *openai.Error {
 	for _, o := range outcomes {
 		if !errors.Is(err, o.is) {

@@ -24,7 +24,7 @@ var families = []struct {
 	name       string
 	checkpoint func(testing.TB) string
 	policies   []plan.Policy
-	kinds      []plan.Mode // of requests to the target; rows of V4's drafting block are of no kind that its own layers know
+	kinds      []plan.Mode // of requests to the target; V4's own layers know no draft rows
 }{
 	{"deepseek_v32", testmodel.V32Draft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
 	{"glm_moe_dsa", testmodel.GLMDraft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
@@ -33,7 +33,10 @@ var families = []struct {
 
 var promptsAndDecodes = []plan.Mode{plan.ModeExtend, plan.ModeDecode, plan.ModeVerify}
 
-func policiesOf(list []setting) (out []plan.Policy) {
+// policiesOf are the policies of settings, and those under which other rows score at once, or segments are cut into
+// launches.
+func policiesOf(list []setting) []plan.Policy {
+	out := []plan.Policy{{KV: "bf16", Deterministic: true}, {KV: "fp8-656", MaxTransient: 8 << 20}}
 	for _, s := range list {
 		out = append(out, s.policy)
 	}
@@ -63,12 +66,14 @@ func recorded(t testing.TB, dir string) *record.Model {
 // each is how many pages a request has.
 const each = 5
 
-// part is one request of a batch, without what plans must not depend on: its tokens, its pages and, unless it is a prompt, its length.
+// part is one request of a batch, without what plans must not depend on: its tokens, its pages and, unless it is a
+// prompt, its length.
 type part struct {
 	kind         plan.Mode
 	rows         int
 	from, to     int // cached tokens: any number from the first to the last; one alone for a prompt
 	logits       int
+	best         bool // whether the best token of each row of logits is enough
 	draft, guess bool // whether the drafting layer runs for it, and whether it goes on to guess
 }
 
@@ -79,8 +84,9 @@ type scene struct {
 	record plan.Record
 }
 
-// drawScene draws a batch of one mode, or of all of them. Plans change with lengths at what an indexer keeps and at the first pages' ends:
-// mostly a part's lengths stay between two such places, so that shapes are equal, and now and then they are anywhere.
+// drawScene draws a batch of one mode, or of all of them. Plans change with lengths at what an indexer keeps and at the
+// first pages' ends: mostly a part's lengths stay between two such places, so that shapes are equal, and now and then
+// they are anywhere.
 func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scene {
 	mode := rapid.SampledFrom(append(kinds, plan.ModeMixed)).Draw(rt, "mode")
 	ends := []int{0, keeps, cfg.Page, 2 * cfg.Page}
@@ -107,6 +113,7 @@ func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scen
 			p.rows = rapid.IntRange(1, cfg.N).Draw(rt, "rows")
 		}
 		p.logits = rapid.IntRange(0, min(p.rows, 2)).Draw(rt, "logits")
+		p.best = rapid.Bool().Draw(rt, "best")
 		p.guess = p.draft && rapid.Bool().Draw(rt, "guess")
 		s.parts = append(s.parts, p)
 	}
@@ -120,7 +127,8 @@ func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scen
 func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
 	rt.Helper()
 	const rows = 512
-	run, err := step.New(m, cfg, step.Limits{Rows: rows, Requests: 3, Prompts: 3, Context: each * cfg.Page, Record: s.record})
+	run, err := step.New(m, cfg, step.Limits{Rows: rows, Requests: 3, Prompts: 3, Context: each * cfg.Page,
+		Record: s.record})
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -130,7 +138,7 @@ func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
 	works := make([]step.Work, len(s.parts))
 	for i, p := range s.parts {
 		w := &works[i]
-		w.Kind, w.Logits, w.Cached = p.kind, p.logits, rapid.IntRange(p.from, p.to).Draw(rt, "cached")
+		w.Kind, w.Logits, w.Best, w.Cached = p.kind, p.logits, p.best, rapid.IntRange(p.from, p.to).Draw(rt, "cached")
 		w.Pages = places[each*i:][:(w.Cached+p.rows+s.chain)/cfg.Page+1]
 		tokens := make([]int32, w.Cached+p.rows)
 		for j := range tokens {
@@ -154,13 +162,15 @@ func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
 			continue
 		}
 		w := &works[i]
-		d := step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens, Cached: w.Cached, Pages: w.Pages, State: w.State, Logits: p.guess, From: i}
+		d := step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens, Cached: w.Cached, Pages: w.Pages, State: w.State,
+			Logits: p.guess, Best: p.best, From: i}
 		if p.kind == plan.ModeExtend {
 			d.Kind = plan.ModeExtend
 		}
 		if p.guess {
-			chained = append(chained, step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens[:1], Cached: w.Cached + p.rows, Pages: w.Pages, State: w.State,
-				Logits: true, From: len(drafts)})
+			chained = append(chained, step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens[:1],
+				Cached: w.Cached + p.rows, Pages: w.Pages, State: w.State,
+				Logits: true, Best: p.best, From: len(drafts)})
 		}
 		drafts = append(drafts, d)
 	}
@@ -183,8 +193,8 @@ func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
 	return m.Passes
 }
 
-// behind makes the state of a sequence behind its first tokens, nil where the model has none: what is cached makes no difference to launches.
-// Whole pages count as computed; the tokens after them are.
+// behind makes the state of a sequence behind its first tokens, nil where the model has none: what is cached makes no
+// difference to launches. Whole pages count as computed; the tokens after them are.
 func behind(m *record.Model, run *step.Runner, tokens, pages []int32) (model.State, error) {
 	keeper, ok := m.Model.(model.Windowed)
 	if !ok {
@@ -196,7 +206,8 @@ func behind(m *record.Model, run *step.Runner, tokens, pages []int32) (model.Sta
 	if err != nil || whole == len(tokens) {
 		return s, err
 	}
-	_, err = run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[whole:], Cached: whole, Pages: pages, State: s}})
+	_, err = run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[whole:], Cached: whole, Pages: pages,
+		State: s}})
 	return s, err
 }
 
@@ -208,9 +219,10 @@ func numbers(n int) []int32 {
 	return out
 }
 
-// A plan fixes its launches: two batches of equal shape, planned and laid out apart, enqueue the same operations over tensors of the same
-// shapes, strides and places with the same numbers, whatever their lengths, pages and tokens are. On the way, no pass allocates, writes,
-// reads or waits, no pass reads the input block in host memory after it was copied, and every array of the block is filled.
+// A plan fixes its launches: two batches of equal shape, planned and laid out apart, enqueue the same operations over
+// tensors of the same shapes, strides and places with the same numbers, whatever their lengths, pages and tokens are.
+// On the way, no pass allocates, writes, reads or waits, no pass reads the input block in host memory after it was
+// copied, and every array of the block is filled.
 func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -285,8 +297,8 @@ func sameCalls(t rapid.TB, a, b []string) {
 	}
 }
 
-// What a pass is handed is copied before its operations are enqueued: results are the same bits when the block is overwritten after its copy,
-// and when tokens and page tables change while the device works.
+// What a pass is handed is copied before its operations are enqueued: results are the same bits when the block is
+// overwritten after its copy, and when tokens and page tables change while the device works.
 func TestResultsDoNotDependOnHostMemory(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -304,7 +316,8 @@ func TestResultsDoNotDependOnHostMemory(t *testing.T) {
 	}
 }
 
-// hostMemory runs a prompt, a decode, drafts and a verify; change says to overwrite what was handed over once a pass is started.
+// hostMemory runs a prompt, a decode, drafts and a verify; change says to overwrite what was handed over once a pass is
+// started.
 func hostMemory(t *testing.T, m model.Model, policy plan.Policy, change bool) (out [][]float32) {
 	t.Helper()
 	cfg := configure(t, m, policy)
@@ -361,4 +374,78 @@ func hostMemory(t *testing.T, m model.Model, policy plan.Policy, change bool) (o
 	target(plan.ModeDecode, 100, 1)
 	target(plan.ModeVerify, 101, 3)
 	return out
+}
+
+// A result stays what it is while the next pass is prepared and runs: the loop reads step n after it has started step
+// n+1.
+func TestResultsOutliveTheNextStart(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			m := recorded(t, f.checkpoint(t))
+			cfg := configure(t, m, plan.Policy{})
+			run, err := step.New(m, cfg, step.Limits{Rows: 64, Requests: 3, Prompts: 3, Context: 2 * cfg.Page})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer run.Close()
+			// Prompts of the given lengths, each with two rows of logits; of those with a negative length the best
+			// tokens are enough.
+			works := func(lengths ...int) (out []step.Work) {
+				for i, n := range lengths {
+					w := step.Work{Kind: plan.ModeExtend, Pages: []int32{int32(i)}, Logits: 2, Best: n < 0}
+					for j := range max(n, -n) {
+						w.Tokens = append(w.Tokens, int32((j*37+n+500)%m.Config().Vocab))
+					}
+					if w.State, err = m.NewState(); err != nil {
+						t.Fatal(err)
+					}
+					if w.State != nil {
+						t.Cleanup(w.State.Release)
+					}
+					out = append(out, w)
+				}
+				return out
+			}
+			rows := func(res step.Result) (out [][]float32) {
+				for i := range res.Plan.Logits {
+					token, logit, sum := res.Best(i)
+					out = append(out, slices.Clone(res.Row(i)), []float32{float32(token), logit, sum})
+				}
+				return out
+			}
+			alone, err := run.Run(works(-7, 11, -9))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := rows(alone)
+			first, err := run.Start(works(-7, 11, -9))
+			if err != nil {
+				t.Fatal(err)
+			}
+			second, err := run.Start(works(20, -5, 12))
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := first.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			(&bench{T: t}).sameBits("read behind the next start", rows(res), want)
+			if res, err = second.Wait(); err != nil || res.Row(0) == nil || res.Row(2) != nil || res.Row(4) == nil {
+				t.Errorf("rows of the second pass: %v", err)
+			}
+			for i := range want {
+				if whole := i/2 == 2 || i/2 == 3; i%2 == 0 && (want[i] != nil) != whole {
+					t.Errorf("row %d came back whole: %v", i/2, want[i] != nil)
+				}
+			}
+			// Of a row that came back whole, its best token is the largest logit, the first of them.
+			for i := 4; i < 8; i += 2 {
+				best := slices.Max(want[i])
+				if at := slices.Index(want[i], best); float32(at) != want[i+1][0] || best != want[i+1][1] {
+					t.Errorf("best token %v with %v, the row says %d with %v", want[i+1][0], want[i+1][1], at, best)
+				}
+			}
+		})
+	}
 }

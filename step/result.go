@@ -55,30 +55,32 @@ type Result struct {
 
 // Row is the i-th wanted row of logits [vocabulary], sequence after sequence; nil where only its best token came back.
 func (r Result) Row(i int) []float32 {
-	if r.Plan.WholeLogits < r.Plan.Logits {
-		if i = r.whole(i); i < 0 {
+	if w := r.pass.whole; w != nil {
+		if i = int(w[i]); i < 0 {
 			return nil
 		}
 	}
 	return r.Logits[i*r.Vocab : (i+1)*r.Vocab]
 }
 
-// whole is which of the rows that came back whole row i is, or -1.
-func (r Result) whole(i int) int {
-	at := 0
-	for j := range r.input.Batch.Batch.Requests {
-		q := &r.input.Batch.Batch.Requests[j]
-		switch {
-		case i < q.Logits && q.Best:
-			return -1
-		case i < q.Logits:
-			return at + i
-		case !q.Best:
-			at += q.Logits
-		}
-		i -= q.Logits
+// wholeRows says for every wanted row of logits which of the rows that come back whole it is, or -1; nil where all of
+// them do. It is the same for all batches of a shape.
+func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
+	if p.WholeLogits == p.Logits {
+		return nil
 	}
-	return -1
+	out, at := make([]int32, 0, p.Logits), int32(0)
+	for i := range b.Requests {
+		for range b.Requests[i].Logits {
+			if b.Requests[i].Best {
+				out = append(out, -1)
+				continue
+			}
+			out = append(out, at)
+			at++
+		}
+	}
+	return out
 }
 
 // Best is the best token of the i-th wanted row of logits, its logit, and the logarithm of the sum of the row's exponentials. It is there
@@ -88,7 +90,7 @@ func (r Result) Best(i int) (token int32, logit, logSum float32) {
 	return int32(math.Float32bits(r.view(b.IDs.Slice(i, i+1))[0])), r.view(b.Values.Slice(i, i+1))[0], r.view(b.LogSum.Slice(i, i+1))[0]
 }
 
-// Rows calls visit for every row of the pass, in the order of recorded rows.
+// Rows calls visit for every row of the pass, in the order of recorded rows, until the next pass of the same kind is started.
 func (r Result) Rows(visit func(attn.Row) error) error { return r.input.Rows(visit) }
 
 // Hidden is row i behind a layer, where hidden states were recorded. Rows that the device keeps as bf16 are widened into memory of their own.

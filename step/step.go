@@ -48,7 +48,8 @@ type Runner struct {
 
 // pass is a plan with its place in the arena.
 type pass struct {
-	plan *plan.Plan
+	plan  *plan.Plan
+	whole []int32 // wholeRows of its batches
 	model.Pass
 }
 
@@ -165,7 +166,7 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 	if len(r.passes) >= maxPasses {
 		clear(r.passes)
 	}
-	r.passes[shape] = &pass{plan: p, Pass: laid}
+	r.passes[shape] = &pass{plan: p, whole: wholeRows(b, p), Pass: laid}
 	return r.passes[shape], nil
 }
 

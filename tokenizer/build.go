@@ -1,5 +1,7 @@
 package tokenizer
 
+import "sparrow/internal/jsonscan"
+
 // build makes a tokenizer out of its two files.
 func build(tokenizerJSON, configJSON []byte) (*Tokenizer, error) {
 	f, err := parseFile(tokenizerJSON)
@@ -145,9 +147,9 @@ func (t *Tokenizer) readCharLevel(f *file, added *addedIndex, names *resolver) e
 // readVocab calls add with every token of the vocabulary, and with its entry
 // among the added tokens if it has one. The key is valid during the call.
 func readVocab(data []byte, added *addedIndex, add func(key []byte, id int32, a *addedToken)) error {
-	r := jsonReader{data: data}
-	err := r.object(func(key []byte) error {
-		id, err := r.id()
+	r := jsonscan.Scanner{Text: data, Name: "vocabulary"}
+	err := r.Object(func(key []byte, _ int) error {
+		id, err := readID(&r)
 		if err != nil {
 			return err
 		}
@@ -163,10 +165,7 @@ func readVocab(data []byte, added *addedIndex, add func(key []byte, id int32, a 
 		add(key, id, a)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return r.end()
+	return asMalformed(err)
 }
 
 // loadAdded registers the added tokens for matching.

@@ -5,7 +5,7 @@
 // [Tokenizer], which encodes strings, decodes ids at once or one by one
 // ([Decoder]), and answers what bytes a token stands for.
 //
-// Text passes four rooms, one file each:
+// Text passes four stages, one file each:
 //
 //	added.go      added tokens (<think>, <｜User｜>, ...) are cut out of the text
 //	normalize.go  what is left is normalised (usually not at all)
@@ -28,6 +28,6 @@
 // using characters assigned in a later version can be cut differently by a
 // tokenizer built on that version.
 //
-// The package never reads the environment, never writes files and knows nothing
-// of chat messages: rendering them is the caller's work.
+// The package never reads the environment, never writes files and does not
+// render chat messages; the caller does.
 package tokenizer

@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+
+	"sparrow/internal/jsonscan"
 )
 
 // file is tokenizer.json, cut into its parts. The parts are read by those who
@@ -39,13 +41,16 @@ type modelOptions struct {
 // parseFile cuts data into parts and reads the small ones.
 func parseFile(data []byte) (*file, error) {
 	var f file
-	r := jsonReader{data: data}
-	err := r.object(func(key []byte) error {
+	if at := jsonscan.InvalidUTF8(data); at >= 0 {
+		return nil, malformed("byte %d (0x%02x) is not valid UTF-8", at, data[at])
+	}
+	r := jsonscan.Scanner{Text: data, Name: "file"}
+	err := r.Object(func(key []byte, _ int) error {
 		if string(key) == "model" {
 			return f.model.read(&r)
 		}
 		name := string(key)
-		value, err := r.raw()
+		value, err := r.Raw()
 		if err != nil {
 			return err
 		}
@@ -53,22 +58,21 @@ func parseFile(data []byte) (*file, error) {
 		case "added_tokens":
 			return decodeJSON(name, value, &f.added)
 		case "normalizer":
-			return keepJSON(name, value, &f.normalizer)
+			f.normalizer = orNil(value)
 		case "pre_tokenizer":
-			return keepJSON(name, value, &f.preTokenizer)
+			f.preTokenizer = orNil(value)
 		case "post_processor":
-			return keepJSON(name, value, &f.postProcessor)
+			f.postProcessor = orNil(value)
 		case "decoder":
-			return keepJSON(name, value, &f.decoder)
-		default: // version, truncation, padding: nothing that changes a token
-			return keepJSON(name, value, new(json.RawMessage))
+			f.decoder = orNil(value)
 		}
+		return nil // version, truncation, padding: nothing that changes a token
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = r.End("the end of the file")
 	}
-	if err := r.end(); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, asMalformed(err)
 	}
 	if f.model.vocab == nil || f.model.merges == nil {
 		return nil, malformed("no model with a vocab and merges")
@@ -76,12 +80,12 @@ func parseFile(data []byte) (*file, error) {
 	return &f, f.model.options.check()
 }
 
-// read reads the model object at the cursor of r.
-func (m *modelFile) read(r *jsonReader) error {
+// read reads the model object that follows in r.
+func (m *modelFile) read(r *jsonscan.Scanner) error {
 	small := map[string]json.RawMessage{}
-	err := r.object(func(key []byte) error {
+	err := r.Object(func(key []byte, _ int) error {
 		name := string(key)
-		value, err := r.raw()
+		value, err := r.Raw()
 		if err != nil {
 			return err
 		}
@@ -131,21 +135,12 @@ func decodeJSON(name string, value json.RawMessage, into any) error {
 	return nil
 }
 
-// keepJSON stores one named part for later, nil for null, and checks its syntax.
-func keepJSON(name string, value json.RawMessage, into *json.RawMessage) error {
-	if !json.Valid(value) {
-		return malformed("%s: invalid JSON", name)
+// orNil is one part for later, nil for null.
+func orNil(value json.RawMessage) json.RawMessage {
+	if string(value) == "null" {
+		return nil
 	}
-	if *into = value; isNull(value) {
-		*into = nil
-	}
-	return nil
-}
-
-func isNull(value json.RawMessage) bool {
-	r := jsonReader{data: value}
-	r.peek()
-	return len(r.data)-r.pos >= 4 && string(r.data[r.pos:r.pos+4]) == "null"
+	return value
 }
 
 // maxNesting bounds how deep sequences may contain sequences.
@@ -154,7 +149,8 @@ const maxNesting = 16
 // eachComponent calls visit with the component of a part of tokenizer.json or, if
 // it is a Sequence, with those it lists under the key list, in order. A nil value
 // has none.
-func eachComponent(part, list string, value json.RawMessage, visit func(kind string, value json.RawMessage) error) error {
+func eachComponent(part, list string, value json.RawMessage,
+	visit func(kind string, value json.RawMessage) error) error {
 	var walk func(value json.RawMessage, depth int) error
 	walk = func(value json.RawMessage, depth int) error {
 		var c struct {

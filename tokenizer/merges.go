@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+
+	"sparrow/internal/jsonscan"
 )
 
 // noMerge is the rank of a pair that does not merge; it loses every comparison.
@@ -103,10 +105,10 @@ func readMerges(data json.RawMessage, names *resolver) (mergeTable, error) {
 		slots *= 2
 	}
 	t := mergeTable{slots: make([]mergeSlot, slots), mask: uint64(slots - 1)}
-	r := jsonReader{data: data}
+	r := jsonscan.Scanner{Text: data, Name: "list of merges"}
 	rank := int32(0)
 	var left []byte
-	err := r.array(func() error {
+	err := r.Array(func() error {
 		right, err := readMerge(&r, &left)
 		if err != nil {
 			return err
@@ -122,17 +124,14 @@ func readMerges(data json.RawMessage, names *resolver) (mergeTable, error) {
 		rank++
 		return nil
 	})
-	if err != nil {
-		return t, err
-	}
-	return t, r.end()
+	return t, asMalformed(err)
 }
 
 // readMerge reads one merge; left is a buffer for the first half, the second half
 // is valid until the next read.
-func readMerge(r *jsonReader, left *[]byte) (right []byte, err error) {
-	if r.peek() != '[' {
-		both, err := r.str()
+func readMerge(r *jsonscan.Scanner, left *[]byte) (right []byte, err error) {
+	if r.Next() != '[' {
+		both, err := r.Str()
 		if err != nil {
 			return nil, err
 		}
@@ -144,20 +143,20 @@ func readMerge(r *jsonReader, left *[]byte) (right []byte, err error) {
 		return b, nil
 	}
 	n := 0
-	err = r.array(func() error {
-		s, err := r.str()
+	err = r.Array(func() error {
+		s, err := r.Str()
 		switch n++; n {
 		case 1:
 			*left = append((*left)[:0], s...)
 		case 2:
 			right = s
 		default:
-			return malformed("before byte %d: a merge of more than two tokens", r.pos)
+			return malformed("before byte %d: a merge of more than two tokens", r.Pos)
 		}
 		return err
 	})
 	if err == nil && n != 2 {
-		err = malformed("before byte %d: a merge of %d tokens", r.pos, n)
+		err = malformed("before byte %d: a merge of %d tokens", r.Pos, n)
 	}
 	return right, err
 }

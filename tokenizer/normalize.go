@@ -3,8 +3,6 @@ package tokenizer
 import (
 	"encoding/json"
 	"strings"
-
-	"sparrow/tokenizer/internal/nfc"
 )
 
 // normalizer rewrites text before it is cut into pieces.
@@ -23,7 +21,7 @@ func newNormalizers(value json.RawMessage) (list []normalizer, err error) {
 func newNormalizer(kind string, value json.RawMessage) (normalizer, error) {
 	switch kind {
 	case "NFC":
-		return nfc.String, nil
+		return nfc, nil
 	case "Replace":
 		old, content, err := readReplace("normalizer", value)
 		return func(s string) string { return strings.ReplaceAll(s, old, content) }, err

@@ -35,7 +35,7 @@ type scratch struct {
 // more must not hold its memory for ever.
 const keepElements = 1 << 16
 
-// trim lets go of large buffers.
+// trim drops large buffers.
 func (sc *scratch) trim() {
 	for k := range sc.spans {
 		sc.spans[k] = keep(sc.spans[k])

@@ -1,8 +1,9 @@
 // Package toolcall keeps tool calls well formed while they are generated.
 //
-// How a chat format writes calls, the tools of a request and a tokenizer flow in; out flows, before every token, which tokens may come next:
-// no stray marker in free text, one of the tools' names where a name belongs, JSON that follows the tool's schema where arguments belong, and the
-// markers in between. A request that demands a call is led to one from the first token of its answer.
+// Its input is how a chat format writes calls, the tools of a request and a tokenizer; its output, before every token, is
+// which tokens may come next: no stray marker in free text, one of the tools' names where a name belongs, JSON that
+// follows the tool's schema where arguments belong, and the markers in between. If a request demands a call, the mask
+// forces one from the first token of the answer.
 package toolcall
 
 import (
@@ -106,8 +107,7 @@ func freeText(words int, markers []string, tokens func(string) []int32, begin ..
 	return sample.AllBut(64*words, stray)
 }
 
-// compileTool prepares one tool. A schema the grammar cannot follow is refused for strict tools; for others any JSON object is accepted, which
-// is what such tools promise.
+// compileTool prepares one tool. A schema the grammar cannot follow is refused for strict tools; for others any JSON object is accepted.
 func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Tokens) (tool, error) {
 	out := tool{name: name}
 	if !s.JSON {

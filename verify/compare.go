@@ -13,10 +13,12 @@ type Case struct {
 	MaxError     float64 `json:"max_error"`     // largest logit difference
 	MedianError  float64 `json:"median_error"`  // median over positions of the largest difference at each
 	MedianCosine float64 `json:"median_cosine"` // median over positions of the cosine of logits
+	LogitNoise   float64 `json:"logit_noise"`   // see noise: of the logits, in the mean over positions
 
 	Hidden       []float64 `json:"hidden_cosine"`     // for each layer, at the last position
 	Overlap      []float64 `json:"selection_overlap"` // for each indexer call, mean over the last positions
-	Selective    bool      `json:"selective"`         // the prompt is longer than a selection, so that something is left out
+	Visible      int       `json:"visible_keys"`      // keys the indexer chooses from at the last position
+	TopK         int       `json:"selected_keys"`     // most keys of a selection
 	Selections   int       `json:"selections"`        // compared rows
 	SetsEqual    int       `json:"selections_equal"`
 	ArgmaxEqual  int       `json:"argmax_equal"`
@@ -28,9 +30,12 @@ type Case struct {
 	Problems     []string  `json:"problems,omitempty"`
 }
 
+// selective says whether the prompt is longer than a selection, so that something is left out.
+func (c *Case) selective() bool { return c.Visible > c.TopK }
+
 // compare measures an outcome against the golden one. A selection holds at most topK keys, of which there is one for every ratio tokens.
 func compare(g *Golden, o *outcome, topK, ratio int) Case {
-	c := Case{Name: g.Name, Tokens: len(g.Input), Selective: len(g.Input)/ratio > topK}
+	c := Case{Name: g.Name, Tokens: len(g.Input), Visible: len(g.Input) / ratio, TopK: topK}
 	var errs, cosines []float64
 	for i, want := range g.Logits {
 		got := o.logits[g.LogitsFrom+i]
@@ -39,7 +44,7 @@ func compare(g *Golden, o *outcome, topK, ratio int) Case {
 		errs = append(errs, e)
 		cosines = append(cosines, cosine(got, want))
 	}
-	c.MedianError, c.MedianCosine = median(errs), median(cosines)
+	c.MedianError, c.MedianCosine, c.LogitNoise = median(errs), median(cosines), noise(cosines)
 	for l, want := range g.Hidden {
 		c.Hidden = append(c.Hidden, cosine(o.record.hidden[l], want))
 	}
@@ -141,6 +146,19 @@ func cosine(a, b []float32) float64 {
 		return 0
 	}
 	return ab / math.Sqrt(aa*bb)
+}
+
+// noise is the size of the difference of two vectors relative to their own size, root mean square over pairs of
+// vectors of about equal size with these cosines: |a - b|^2 = 2 |a|^2 (1 - cos).
+func noise(cosines []float64) float64 {
+	if len(cosines) == 0 {
+		return 0
+	}
+	sum := 0.0
+	for _, c := range cosines {
+		sum += 2 * (1 - c)
+	}
+	return math.Sqrt(max(sum, 0) / float64(len(cosines)))
 }
 
 func median(v []float64) float64 {

@@ -93,7 +93,7 @@ func (r *Report) Print(w io.Writer) error {
 			verdict = "FAIL"
 		}
 		fmt.Fprintf(t, "%s\t%d\t%.2e\t%.2e\t%.6f\t%.6f\t%d/%d\t%.3f\t%d/%d\t%d/%d\t%s\t\n", c.Name, c.Tokens, c.MaxError, c.MedianError, c.MedianCosine,
-			median(c.Hidden), c.SetsEqual, c.Selections, firstOf(c.Overlap), c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
+			median(c.Hidden), c.SetsEqual, c.Selections, first(c.Overlap), c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err

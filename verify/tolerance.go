@@ -21,14 +21,12 @@ const (
 	// firstCosine bounds the state after the first layer, which no expert choice and no selection has touched yet.
 	firstCosine = 0.99
 
-	// Of DeepSeek-V4, 584-byte entries leave the layers before the first scored expert choice within 0.995; 0.9966 is the lowest median of
-	// logits seen, and single positions fall to 0.5 (v4 spec, 8).
+	// Of DeepSeek-V4, 584-byte entries leave the layers before the first scored expert choice within 0.995. Over 40
+	// draws of the weights 0.9985 is the lowest median of logits in long cases, 0.9966 in short ones, and single
+	// positions fall to 0.5 (v4 spec, 8).
 	v4Cosine      = 0.99
 	v4FirstCosine = 0.995
 	v4FirstLayers = 2
-
-	// Four-bit indexer keys and queries move scores by more: 0.898 is the lowest overlap seen, on weights that were not trained with them.
-	fp4Overlap = 0.85
 
 	// farCosine bounds the typical position once FP8 indexer keys have sent later layers of random weights elsewhere. Logits of unrelated
 	// positions have a cosine near 0.
@@ -55,13 +53,11 @@ func judge(c *Case, by rounding) {
 	switch {
 	case main == plan.F32Row2304 || main == plan.V4F32Row2048:
 		c.judgeExact()
-	case main == plan.V4Row584 && index == plan.IndexPage68:
-		c.judgeV4(fp4Overlap)
 	case main == plan.V4Row584:
-		c.judgeV4(quantOverlap)
-	case c.Selective && by.rows:
+		c.judgeV4(keyNoise(index))
+	case c.selective() && by.rows:
 		c.judgeSelective(rowsOverlap, rowsFarCosine)
-	case c.Selective && index != plan.IndexF32Row512:
+	case c.selective() && index != plan.IndexF32Row512:
 		c.judgeSelective(quantOverlap, farCosine)
 	case by.rows:
 		c.judgeMedians(rowsCosine, rowsFirst, rowsOverlap)
@@ -94,14 +90,14 @@ func (c *Case) judgeExact() {
 }
 
 // judgeMedians is for quantised rows whose selections leave nothing out, or whose selections were computed from exact keys.
-func (c *Case) judgeMedians(cosine, first, overlap float64) {
+func (c *Case) judgeMedians(cosine, state, overlap float64) {
 	c.Rule = fmt.Sprintf("rounded cache: median cosine of logits above %.2f, of the first layer's state above %.2f, selections overlapping by more than %.2f; "+
-		"single positions of random weights may flip", cosine, first, overlap)
+		"single positions of random weights may flip", cosine, state, overlap)
 	if !(c.MedianCosine > cosine) {
 		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}
-	if !(firstOf(c.Hidden) > first) {
-		c.complain("cosine of hidden states after the first layer %.4f, want above %.2f", firstOf(c.Hidden), first)
+	if !(first(c.Hidden) > state) {
+		c.complain("cosine of hidden states after the first layer %.4f, want above %.2f", first(c.Hidden), state)
 	}
 	if m := median(c.Overlap); !(m > overlap) {
 		c.complain("selections overlap by %.3f, want above %.2f", m, overlap)
@@ -112,25 +108,50 @@ func (c *Case) judgeMedians(cosine, first, overlap float64) {
 	}
 }
 
-// judgeV4 is for 584-byte entries. Compressed entries average many tokens, so that few selections and expert choices flip even with FP8
-// indexer keys: medians hold for every prompt.
-func (c *Case) judgeV4(overlap float64) {
-	c.Rule = fmt.Sprintf("584-byte entries: median cosine of logits above %g, of states of the first %d layers above %g, selections overlap by more than %g", v4Cosine, v4FirstLayers, v4FirstCosine, overlap)
+// keyNoise is what rounding changes in indexer keys and queries.
+func keyNoise(index plan.Layout) float64 {
+	switch index {
+	case plan.IndexF32Row512:
+		return 0
+	case plan.IndexPage68:
+		return e2m1Noise
+	}
+	return e4m3Noise
+}
+
+// judgeV4 is for 584-byte entries and indexer keys that rounding changes by the share key. Compressed entries average
+// many tokens, so that few selections and expert choices flip: medians hold for every prompt.
+//
+// How far selections may differ follows from the margins of the scores (selectionFloor) and from how far the rows
+// differ that the scores are computed from. Before the first indexer are layers whose experts the token id chooses:
+// their rows differ by rounding alone, at least by that of the entries they read. Before later ones, random weights
+// send single positions to other experts; what that changes in the rows is not more than what it changes in the
+// logits, in the mean over positions.
+func (c *Case) judgeV4(key float64) {
+	before := c.Hidden[:min(v4FirstLayers, len(c.Hidden))]
+	first := selectionFloor(c.Visible, c.TopK, max(noise(before), e4m3Noise), key)
+	later := selectionFloor(c.Visible, c.TopK, max(c.LogitNoise, e4m3Noise), key)
+	c.Rule = fmt.Sprintf("584-byte entries: median cosine of logits above %g, of states of the first %d layers above %g; "+
+		"selections overlap by what the margins of the scores explain, at least %.3f in the first indexer, %.3f in later ones",
+		v4Cosine, v4FirstLayers, v4FirstCosine, first, later)
 	if !(c.MedianCosine > v4Cosine) {
 		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, v4Cosine)
 	}
-	for l, v := range c.Hidden[:min(v4FirstLayers, len(c.Hidden))] {
+	for l, v := range before {
 		if !(v > v4FirstCosine) {
 			c.complain("cosine of hidden states after layer %d is %.4f, want above %.3f", l, v, v4FirstCosine)
 		}
 	}
+	floor := first
 	for call, v := range c.Overlap {
-		if !(v > overlap) {
-			c.complain("selections of indexer call %d overlap by %.3f, want above %.2f", call, v, overlap)
+		if !(v >= floor) {
+			c.complain("selections of indexer call %d overlap by %.3f, want at least %.3f", call, v, floor)
 		}
+		floor = later
 	}
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {
-		c.complain("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f", c.GreedyEqual, c.GreedyMargin, c.MaxError)
+		c.complain("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
+			c.GreedyEqual, c.GreedyMargin, c.MaxError)
 	}
 }
 
@@ -141,16 +162,16 @@ func (c *Case) judgeV4(overlap float64) {
 func (c *Case) judgeSelective(overlap, cosine float64) {
 	c.Rule = fmt.Sprintf("8-bit indexer keys, prompt longer than a selection: first selections overlapping by more than %.2f, median cosine of logits above %.2f; "+
 		"what follows a differing key is not judged on random weights (--exact-index keeps the keys exact)", overlap, cosine)
-	if !(firstOf(c.Overlap) > overlap) {
-		c.complain("first selections overlap by %.3f, want above %.2f", firstOf(c.Overlap), overlap)
+	if !(first(c.Overlap) > overlap) {
+		c.complain("first selections overlap by %.3f, want above %.2f", first(c.Overlap), overlap)
 	}
 	if !(c.MedianCosine > cosine) {
 		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}
 }
 
-// firstOf is the first value, or 0 without one.
-func firstOf(v []float64) float64 {
+// first is the first value, or 0 without one.
+func first(v []float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}

@@ -135,7 +135,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"a tensor placed twice", map[string]string{"a.safetensors": a, indexName: index(`"x":"a.safetensors","x":"a.safetensors"`)}, ErrMalformed, []string{`"x"`, "twice"}},
 		{"no weight_map", map[string]string{indexName: `{}`}, ErrMalformed, []string{"no weight_map"}},
 		{"two of them", map[string]string{indexName: `{"weight_map":{},"weight_map":{}}`}, ErrMalformed, []string{"twice"}},
-		{"an empty index", map[string]string{indexName: ``}, ErrMalformed, []string{"text ends"}},
+		{"an empty index", map[string]string{indexName: ``}, ErrMalformed, []string{"the end of the index"}},
 		{"text behind the index", map[string]string{indexName: `{"weight_map":{}}{`}, ErrMalformed, []string{"'{'"}},
 		{"an index that is not UTF-8", map[string]string{indexName: "{\"\xff\":1}"}, ErrMalformed, []string{"UTF-8"}},
 		{"a file name that is no string", map[string]string{indexName: index(`"x":1`)}, ErrMalformed, []string{"a string"}},

@@ -78,15 +78,7 @@ func (d DType) Bits() int {
 // F4E2M1x2 (so Size is 1 there, and bytes = elements * Bits() / 8 holds for every type).
 func (d DType) Size() int { return (d.Bits() + 7) / 8 }
 
-// ParseDType reads the safetensors spelling.
-func ParseDType(s string) (DType, error) {
-	if d := dtypeNamed([]byte(s)); d != Invalid {
-		return d, nil
-	}
-	return Invalid, fmt.Errorf("weight: %w %q; supported are %s", ErrDType, clip(s), dtypeList)
-}
-
-// dtypeNamed is ParseDType without an error or an allocation: Invalid when the spelling is unknown.
+// dtypeNamed reads the safetensors spelling: Invalid when it is unknown.
 func dtypeNamed(s []byte) DType {
 	for d := Bool; int(d) < len(dtypes); d++ {
 		if dtypes[d].name == string(s) {

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"unicode/utf8"
+
+	"sparrow/internal/jsonscan"
 )
 
 const (
@@ -43,17 +44,17 @@ func parseHeader(file string, data []byte) (*header, error) {
 	}
 	expected := len(text) / typicalEntryBytes
 	h := &headerParser{
-		scanner:  scanner{text: text},
+		Scanner:  jsonscan.Scanner{Text: text, Name: "header"},
 		problems: p,
 		header:   &header{dataStart: prefixBytes + int64(len(text)), entries: make([]entry, 0, expected)},
 		seen:     make(map[string]struct{}, expected),
 	}
 	if err := h.parse(); err != nil {
-		var syntax *syntaxError
+		var syntax *jsonscan.SyntaxError
 		if !errors.As(err, &syntax) {
 			return nil, err
 		}
-		p.add(prefixBytes+int64(syntax.pos), h.current, "header is not valid: %s", syntax.reason)
+		p.add(prefixBytes+int64(syntax.Pos), h.current, "header is not valid: %s", syntax.Reason)
 		return nil, p.err()
 	}
 	if len(p.errs) == 0 { // broken entries have no range worth comparing
@@ -81,15 +82,7 @@ func headerText(p *problems, data []byte) ([]byte, bool) {
 		return nil, false
 	}
 	text := data[prefixBytes : prefixBytes+int(n)]
-	if !utf8.Valid(text) {
-		bad := 0
-		for bad < len(text) {
-			r, width := utf8.DecodeRune(text[bad:])
-			if r == utf8.RuneError && width == 1 {
-				break
-			}
-			bad += width
-		}
+	if bad := jsonscan.InvalidUTF8(text); bad >= 0 {
 		p.add(prefixBytes+int64(bad), "", "header is not valid UTF-8: byte %#02x", text[bad])
 		return nil, false
 	}
@@ -98,7 +91,7 @@ func headerText(p *problems, data []byte) ([]byte, bool) {
 
 // headerParser walks the header once.
 type headerParser struct {
-	scanner
+	jsonscan.Scanner
 	*problems
 	*header
 	seen    map[string]struct{} // names met so far, "__metadata__" among them
@@ -107,16 +100,13 @@ type headerParser struct {
 }
 
 func (h *headerParser) parse() error {
-	if len(h.text) == 0 || h.text[0] != '{' { // the format allows no space before it
-		return h.fail(0, "a header begins with '{'")
+	if len(h.Text) == 0 || h.Text[0] != '{' { // the format allows no space before it
+		return h.Errorf(0, "a header begins with '{'")
 	}
-	if err := h.object(h.member); err != nil {
+	if err := h.Object(h.member); err != nil {
 		return err
 	}
-	if h.next() != 0 || h.pos < len(h.text) {
-		return h.unexpected("only padding behind the header")
-	}
-	return nil
+	return h.End("only padding behind the header")
 }
 
 // member reads one name and its value.
@@ -145,12 +135,12 @@ func (h *headerParser) readMetadata() error {
 	if h.metadata == nil {
 		h.metadata = make(map[string]string)
 	}
-	err := h.object(func(key []byte, keyPos int) error {
+	err := h.Object(func(key []byte, keyPos int) error {
 		name := string(key)
 		if _, twice := h.metadata[name]; twice {
 			h.add(prefixBytes+int64(keyPos), metadataKey, "key %q is there twice", clip(name))
 		}
-		value, err := h.str() // the format allows only strings
+		value, err := h.Str() // the format allows only strings
 		if err != nil {
 			return err
 		}
@@ -174,7 +164,7 @@ const (
 // as the reference reader does.
 func (h *headerParser) readEntry(e *entry) error {
 	var have, valid int
-	err := h.object(func(key []byte, keyPos int) error {
+	err := h.Object(func(key []byte, keyPos int) error {
 		var field int
 		var read func(*entry) (bool, error)
 		switch string(key) {
@@ -185,7 +175,7 @@ func (h *headerParser) readEntry(e *entry) error {
 		case "data_offsets":
 			field, read = hasOffsets, h.readOffsets
 		default:
-			return h.skip(0)
+			return h.Skip()
 		}
 		if have&field != 0 {
 			h.add(prefixBytes+int64(keyPos), e.name, "field %q is there twice", key)
@@ -219,7 +209,7 @@ func (h *headerParser) readEntry(e *entry) error {
 }
 
 func (h *headerParser) readDType(e *entry) (bool, error) {
-	text, err := h.str()
+	text, err := h.Str()
 	if err != nil {
 		return false, err
 	}
@@ -232,8 +222,8 @@ func (h *headerParser) readDType(e *entry) (bool, error) {
 func (h *headerParser) readShape(e *entry) (bool, error) {
 	h.dims = h.dims[:0]
 	valid := true
-	err := h.array(func() error {
-		text, err := h.number()
+	err := h.Array(func() error {
+		text, err := h.Number()
 		if err != nil {
 			return err
 		}
@@ -252,8 +242,8 @@ func (h *headerParser) readShape(e *entry) (bool, error) {
 
 func (h *headerParser) readOffsets(e *entry) (bool, error) {
 	valid, n := true, 0
-	err := h.array(func() error {
-		text, err := h.number()
+	err := h.Array(func() error {
+		text, err := h.Number()
 		if err != nil {
 			return err
 		}

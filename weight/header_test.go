@@ -121,13 +121,13 @@ func TestHeaderRefuses(t *testing.T) {
 		{"an array as header", fileBytes("[]", 0), 8, "", []string{"begins with '{'"}},
 		{"text behind the header", fileBytes("{} x", 0), 11, "", []string{"'x'", "padding"}},
 		{"a zero byte as padding", fileBytes("{}\x00", 0), 10, "", []string{`'\x00'`, "padding"}},
-		{"no end of the header", fileBytes(`{"w":{`+good, 4), 8 + 6 + int64(len(good)), "w", []string{"text ends"}},
+		{"no end of the header", fileBytes(`{"w":{`+good, 4), 8 + 6 + int64(len(good)), "w", []string{"the end of the header"}},
 		{"bytes that are not UTF-8", fileBytes("{\"\xff\":{}}", 0), 10, "", []string{"UTF-8", "0xff"}},
 		{"a control character in a name", fileBytes("{\"a\nb\":{}}", 0), 11, "", []string{"control character"}},
-		{"a broken escape", fileBytes(`{"a\x":{}}`, 0), 11, "", []string{"escape"}},
+		{"a broken escape", fileBytes(`{"a\x":{}}`, 0), 12, "", []string{"escape"}},
 		{"half a surrogate pair", fileBytes(`{"a\ud83dx":{}}`, 0), 11, "", []string{"escape"}},
-		{"a name without quotes", fileBytes(`{w:{}}`, 0), 9, "", []string{"key in quotes"}},
-		{"a comma too many", fileBytes(`{"w":{`+good+`},}`, 4), 8 + 6 + int64(len(good)) + 2, "", []string{"key in quotes"}},
+		{"a name without quotes", fileBytes(`{w:{}}`, 0), 9, "", []string{"a name in double quotes"}},
+		{"a comma too many", fileBytes(`{"w":{`+good+`},}`, 4), 8 + 6 + int64(len(good)) + 2, "", []string{"no value follows the comma"}},
 		{"the same tensor twice", fileBytes(`{"w":{`+good+`},"w":{`+good+`}}`, 4), 8 + 6 + int64(len(good)) + 2, "w", []string{"twice"}},
 		{"the same tensor twice, once escaped", fileBytes(`{"w":{`+good+`},"\u0077":{`+good+`}}`, 4), 8 + 6 + int64(len(good)) + 2, "w", []string{"twice"}},
 		{"metadata twice", fileBytes(`{"__metadata__":{},"__metadata__":{}}`, 0), 27, "__metadata__", []string{"twice"}},
@@ -168,7 +168,7 @@ func TestHeaderRefuses(t *testing.T) {
 			"two names for the same bytes", fileBytes(`{"w":{`+good+`},"v":{`+good+`}}`, 4),
 			0, "", []string{"overlap"},
 		},
-		{"nesting without end", fileBytes(`{"w":{"x":`+strings.Repeat("[", 1000)+`}}`, 0), 8 + 10 + maxDepth + 1, "w", []string{"nested deeper"}},
+		{"nesting without end", fileBytes(`{"w":{"x":`+strings.Repeat("[", 1000)+`}}`, 0), 8 + 10 + 126, "w", []string{"nested deeper"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
+	"sparrow/internal/jsonscan"
 	"sparrow/internal/mmap"
 )
 
@@ -98,28 +98,28 @@ func readIndex(path string) ([]byte, error) {
 // parseIndex reads {"metadata": anything, "weight_map": {tensor: file}} and groups the tensors by file.
 func parseIndex(file string, text []byte) (map[string][]placement, error) {
 	p := &problems{file: file}
-	if !utf8.Valid(text) {
+	if jsonscan.InvalidUTF8(text) >= 0 {
 		p.add(0, "", "index is not valid UTF-8")
 		return nil, p.err()
 	}
-	s := &scanner{text: text}
+	s := &jsonscan.Scanner{Text: text, Name: "index"}
 	byFile := make(map[string][]placement)
 	found := 0
-	err := s.object(func(key []byte, keyPos int) error {
+	err := s.Object(func(key []byte, keyPos int) error {
 		if string(key) != "weight_map" {
-			return s.skip(0)
+			return s.Skip()
 		}
 		if found++; found > 1 {
 			p.add(int64(keyPos), "", "weight_map is there twice")
 		}
 		return readWeightMap(s, p, byFile)
 	})
-	if err == nil && (s.next() != 0 || s.pos < len(s.text)) {
-		err = s.unexpected("only white space behind the index")
+	if err == nil {
+		err = s.End("only white space behind the index")
 	}
-	var syntax *syntaxError
+	var syntax *jsonscan.SyntaxError
 	if errors.As(err, &syntax) {
-		p.add(int64(syntax.pos), "", "index is not valid: %s", syntax.reason)
+		p.add(int64(syntax.Pos), "", "index is not valid: %s", syntax.Reason)
 	} else if found == 0 {
 		p.add(0, "", "index has no weight_map")
 	}
@@ -129,16 +129,16 @@ func parseIndex(file string, text []byte) (map[string][]placement, error) {
 	return byFile, nil
 }
 
-func readWeightMap(s *scanner, p *problems, byFile map[string][]placement) error {
-	seen := make(map[string]struct{}, len(s.text)/typicalPlacementBytes)
+func readWeightMap(s *jsonscan.Scanner, p *problems, byFile map[string][]placement) error {
+	seen := make(map[string]struct{}, len(s.Text)/typicalPlacementBytes)
 	bad := make(map[string]struct{}) // file names already complained about
-	return s.object(func(key []byte, keyPos int) error {
+	return s.Object(func(key []byte, keyPos int) error {
 		tensor := string(key)
 		if _, twice := seen[tensor]; twice {
 			p.add(int64(keyPos), tensor, "named twice in the index")
 		}
 		seen[tensor] = struct{}{}
-		text, err := s.str()
+		text, err := s.Str()
 		if err != nil {
 			return err
 		}

@@ -38,17 +38,11 @@ func readFloats(t *Tensor, d DType) ([]float32, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("weight: tensor %q in %s: %w %s; floats are F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 (integers: ReadI64)", t.Name, t.File, ErrDType, d)
+	return nil, fmt.Errorf("weight: tensor %q in %s: %w %s; floats are F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 (integers: ReadI32)", t.Name, t.File, ErrDType, d)
 }
 
-// ReadI64 copies an integer or boolean tensor as int64. A U64 value that does not fit is an error.
-func ReadI64(t *Tensor) ([]int64, error) { return readInts[int64](t, math.MinInt64, math.MaxInt64) }
-
 // ReadI32 copies an integer or boolean tensor of any width as int32. A value that does not fit is an error.
-func ReadI32(t *Tensor) ([]int32, error) { return readInts[int32](t, math.MinInt32, math.MaxInt32) }
-
-// readInts reads every integer type through int64 and checks that each value lies in [low, high].
-func readInts[T int32 | int64](t *Tensor, low, high int64) ([]T, error) {
+func ReadI32(t *Tensor) ([]int32, error) {
 	le := binary.LittleEndian
 	var widen func(b []byte) int64
 	switch t.DType {
@@ -71,19 +65,19 @@ func readInts[T int32 | int64](t *Tensor, low, high int64) ([]T, error) {
 	}
 	bad := -1
 	i := 0
-	out, err := decode(t, t.DType.Size(), func(b []byte) T {
+	out, err := decode(t, t.DType.Size(), func(b []byte) int32 {
 		v := widen(b)
 		// A U64 beyond the int64 range shows as a negative number.
-		if v < low || v > high || t.DType == U64 && v < 0 {
+		if v < math.MinInt32 || v > math.MaxInt32 || t.DType == U64 && v < 0 {
 			if bad < 0 {
 				bad = i
 			}
 		}
 		i++
-		return T(v)
+		return int32(v)
 	})
 	if err == nil && bad >= 0 {
-		return nil, fmt.Errorf("weight: tensor %q in %s: element %d (%s) does not fit the range %d to %d", t.Name, t.File, bad, t.DType, low, high)
+		return nil, fmt.Errorf("weight: tensor %q in %s: element %d (%s) does not fit 32 bits with a sign", t.Name, t.File, bad, t.DType)
 	}
 	return out, err
 }

@@ -3,33 +3,35 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+
+	"sparrow/internal/jsonscan"
 )
 
-// FieldNote documents one field of a request that has no effect on the answer.
-type FieldNote struct {
+// fieldNote documents one field of a request that has no effect on the answer.
+type fieldNote struct {
 	Name string // as on the wire
 	Why  string
 }
 
-// ignored are accepted with any value of the right shape. Each cannot change the text, so dropping it breaks no promise.
+// ignored are accepted with any value of the right shape. None of them changes the text.
 var ignored = []struct {
-	FieldNote
+	fieldNote
 	shape shape
 }{
-	{FieldNote{"user", "end-user label; nothing is kept per user"}, shapeString},
-	{FieldNote{"safety_identifier", "end-user label; nothing is kept per user"}, shapeString},
-	{FieldNote{"metadata", "labels of stored completions; nothing is stored"}, shapeObject},
-	{FieldNote{"store", "nothing is stored, whatever is asked"}, shapeBool},
-	{FieldNote{"service_tier", "there is one tier"}, shapeString},
-	{FieldNote{"prompt_cache_key", "routing hint; prefixes are matched by content, and cache_salt separates tenants"}, shapeString},
-	{FieldNote{"prompt_cache_retention", "prefixes are kept as long as memory allows"}, shapeString},
-	{FieldNote{"prompt_cache_options", "prefixes are kept as long as memory allows"}, shapeObject},
-	{FieldNote{"prediction", "a guess at the answer that could only make it faster"}, shapeObject},
+	{fieldNote{"user", "end-user label; nothing is kept per user"}, shapeString},
+	{fieldNote{"safety_identifier", "end-user label; nothing is kept per user"}, shapeString},
+	{fieldNote{"metadata", "labels of stored completions; nothing is stored"}, shapeObject},
+	{fieldNote{"store", "nothing is stored, whatever is asked"}, shapeBool},
+	{fieldNote{"service_tier", "there is one tier"}, shapeString},
+	{fieldNote{"prompt_cache_key", "routing hint; prefixes are matched by content, and cache_salt separates tenants"}, shapeString},
+	{fieldNote{"prompt_cache_retention", "prefixes are kept as long as memory allows"}, shapeString},
+	{fieldNote{"prompt_cache_options", "prefixes are kept as long as memory allows"}, shapeObject},
+	{fieldNote{"prediction", "a guess at the answer that could only make it faster"}, shapeObject},
 }
 
 // ignoredInside are the ignored members of objects inside a request. Clients replay an answer as they got it, with
 // members that say nothing new.
-var ignoredInside = []FieldNote{
+var ignoredInside = []fieldNote{
 	{"messages[].annotations", "part of a replayed answer"},
 	{"messages[].parsed", "what OpenAI's client made of the content"},
 	{"messages[].tool_calls[].index", "left over in a call assembled from a stream"},
@@ -39,35 +41,17 @@ var ignoredInside = []FieldNote{
 	{"stream_options.include_obfuscation", "chunks are not padded"},
 }
 
-// Ignored lists the request fields that are accepted and have no effect, with the reason.
-func Ignored() []FieldNote {
-	notes := make([]FieldNote, 0, len(ignored)+len(ignoredInside))
-	for _, f := range ignored {
-		notes = append(notes, f.FieldNote)
-	}
-	return append(notes, ignoredInside...)
-}
-
 // fixed are accepted with the one value that describes what happens anyway; text is that value as JSON.
 var fixed = []struct {
-	FieldNote
+	fieldNote
 	text string
 }{
-	{FieldNote{"modalities", "answers are text"}, `["text"]`},
-	{FieldNote{"verbosity", "the models take no such instruction; say it in a message"}, `"medium"`},
-	{FieldNote{"priority", "requests are served in order of arrival"}, `0`},
-	{FieldNote{"use_beam_search", "answers are sampled; use n for several"}, `false`},
-	{FieldNote{"skip_special_tokens", "special tokens are not part of the text; ask for logprobs to see them"}, `true`},
-	{FieldNote{"spaces_between_special_tokens", "special tokens are not part of the text"}, `true`},
-}
-
-// Fixed lists the request fields that are accepted with one value only. Why ends with that value.
-func Fixed() []FieldNote {
-	notes := make([]FieldNote, len(fixed))
-	for i, f := range fixed {
-		notes[i] = FieldNote{f.Name, f.Why + "; only " + f.text}
-	}
-	return notes
+	{fieldNote{"modalities", "answers are text"}, `["text"]`},
+	{fieldNote{"verbosity", "the models take no such instruction; say it in a message"}, `"medium"`},
+	{fieldNote{"priority", "requests are served in order of arrival"}, `0`},
+	{fieldNote{"use_beam_search", "answers are sampled; use n for several"}, `false`},
+	{fieldNote{"skip_special_tokens", "special tokens are not part of the text; ask for logprobs to see them"}, `true`},
+	{fieldNote{"spaces_between_special_tokens", "special tokens are not part of the text"}, `true`},
 }
 
 // acceptedFields are the ignored, fixed and refused fields that chat and text completions share.
@@ -90,12 +74,12 @@ func acceptedFields[T any]() fields[T] {
 	return all
 }
 
-// ignoreAny accepts whatever is there and forgets it.
+// ignoreAny accepts any value and ignores it.
 func ignoreAny[T any]() field[T] {
 	return field[T]{read: func(c *cursor, _ *T) { c.skip() }}
 }
 
-// ignoreAs accepts a value of one shape and forgets it.
+// ignoreAs accepts a value of one shape and ignores it.
 func ignoreAs[T any](want shape) field[T] {
 	return field[T]{read: func(c *cursor, _ *T) {
 		if c.shape() != want {
@@ -111,7 +95,7 @@ func fixedAs[T any](text, why string) field[T] {
 	return field[T]{read: func(c *cursor, _ *T) {
 		var got bytes.Buffer
 		if err := json.Compact(&got, c.raw()); err == nil && got.String() != text {
-			c.problem(CodeUnsupportedValue, "%s is not supported, only %s: %s", clip(got.String()), text, why)
+			c.problem(CodeUnsupportedValue, "%s is not supported, only %s: %s", jsonscan.Clip(got.String()), text, why)
 		}
 	}}
 }

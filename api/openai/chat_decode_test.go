@@ -172,7 +172,8 @@ func TestChatMessagesAreCheckedByRole(t *testing.T) {
 		{"a refusal", chatOf(`{"role":"assistant","refusal":"no"}`), "messages[0].refusal", "unsupported_parameter", "as content"},
 		{"a call without an id", chatOf(call("")), "messages[0].tool_calls[0].id", "missing_required_parameter", "required"},
 		{"a call without a name", chatOf(`{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"arguments":""}}]}`), "messages[0].tool_calls[0].function.name", "missing_required_parameter", "required"},
-		{"a call of another type", chatOf(`{"role":"assistant","tool_calls":[{"id":"1","type":"custom","function":{"name":"f","arguments":""}}]}`), "messages[0].tool_calls[0].type", "unsupported_value", `use "function"`},
+		{"a call of another type", chatOf(`{"role":"assistant","tool_calls":[` +
+			`{"id":"1","type":"custom","function":{"name":"f","arguments":""}}]}`), "messages[0].tool_calls[0].type", "unsupported_value", `use "function"`},
 		{"a result without an id", chatOf(call("1") + `,{"role":"tool","content":"x"}`), "messages[1].tool_call_id", "missing_required_parameter", "role tool"},
 		{"a result of no call", chatOf(call("1") + `,{"role":"tool","tool_call_id":"2","content":"x"}`), "messages[1].tool_call_id", "invalid_value", `no earlier message has a tool call with the id "2"`},
 		{"a result before its call", chatOf(`{"role":"tool","tool_call_id":"1","content":"x"},` + call("1")), "messages[0].tool_call_id", "invalid_value", "no earlier message"},

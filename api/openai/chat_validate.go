@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sparrow/internal/jsonscan"
 )
 
 // Validate reports every problem of the request, or nil. [DecodeChat] has already called it.
@@ -42,7 +44,7 @@ func (r *ChatRequest) checkTools(p *problems) {
 		}
 		checkName(p, at+".function.name", t.Function.Name)
 		if t.Function.Name != "" && !names.add(t.Function.Name) {
-			p.addNew(CodeInvalidValue, at+".function.name", "%q is the name of an earlier tool too", clip(t.Function.Name))
+			p.addNew(CodeInvalidValue, at+".function.name", "%q is the name of an earlier tool too", jsonscan.Clip(t.Function.Name))
 		}
 	}
 	r.checkToolChoice(p)
@@ -65,10 +67,10 @@ func (r *ChatRequest) checkToolChoice(p *problems) {
 		case t.Name == "":
 			p.addNew(CodeMissing, at+".function.name", "required")
 		case !slices.ContainsFunc(r.Tools, isNamed):
-			p.addNew(CodeInvalidValue, at+".function.name", "%q is not among tools", clip(t.Name))
+			p.addNew(CodeInvalidValue, at+".function.name", "%q is not among tools", jsonscan.Clip(t.Name))
 		}
 	default:
-		p.addNew(CodeInvalidValue, at, "%q is not supported; use none, auto, required or an object that names a function", clip(t.Mode))
+		p.addNew(CodeInvalidValue, at, "%q is not supported; use none, auto, required or an object that names a function", jsonscan.Clip(t.Mode))
 	}
 }
 
@@ -78,15 +80,15 @@ func reportType(p *problems, param, kind string) {
 		p.addNew(CodeMissing, param, "required; use %q", typeFunction)
 		return
 	}
-	p.addNew(CodeUnsupportedValue, param, "%q is not supported; use %q", clip(kind), typeFunction)
+	p.addNew(CodeUnsupportedValue, param, "%q is not supported; use %q", jsonscan.Clip(kind), typeFunction)
 }
 
 func (r *ChatRequest) checkThinking(p *problems) {
 	if r.ReasoningEffort != "" && !slices.Contains(reasoningEfforts, r.ReasoningEffort) {
-		p.addNew(CodeInvalidValue, "reasoning_effort", "%q is not one of %s", clip(r.ReasoningEffort), strings.Join(reasoningEfforts, ", "))
+		p.addNew(CodeInvalidValue, "reasoning_effort", "%q is not one of %s", jsonscan.Clip(r.ReasoningEffort), strings.Join(reasoningEfforts, ", "))
 	}
 	if t := r.Thinking; t != nil && t.Type != ThinkingEnabled && t.Type != ThinkingDisabled {
-		p.addNew(CodeInvalidValue, "thinking.type", "%q is not %s or %s", clip(t.Type), ThinkingEnabled, ThinkingDisabled)
+		p.addNew(CodeInvalidValue, "thinking.type", "%q is not %s or %s", jsonscan.Clip(t.Type), ThinkingEnabled, ThinkingDisabled)
 	}
 	wantAtMost(p, "chat_template_kwargs", len(r.ChatTemplateKwargs), MaxKwargs, "entries")
 	switches := r.thinkingSwitches()
@@ -112,7 +114,7 @@ func checkContinuation(p *problems, messages []Message, add *bool, continueFinal
 		p.addNew(CodeInvalidValue, "continue_final_message", "a prompt cannot both continue a message and start one; send add_generation_prompt false or leave it out")
 	}
 	if n := len(messages); n > 0 && messages[n-1].Role != RoleAssistant {
-		p.addNew(CodeInvalidValue, "continue_final_message", "the last message has role %q, and only an assistant message can be continued", clip(messages[n-1].Role))
+		p.addNew(CodeInvalidValue, "continue_final_message", "the last message has role %q, and only an assistant message can be continued", jsonscan.Clip(messages[n-1].Role))
 	}
 }
 
@@ -152,7 +154,7 @@ func (m *Message) check(p *problems, at string, calls map[string]bool) {
 		p.addNew(CodeMissing, at+".role", "required: system, developer, user, assistant or tool")
 		return
 	default:
-		p.addNew(CodeInvalidValue, at+".role", "%q is not supported; use system, developer, user, assistant or tool", clip(m.Role))
+		p.addNew(CodeInvalidValue, at+".role", "%q is not supported; use system, developer, user, assistant or tool", jsonscan.Clip(m.Role))
 		return
 	}
 	if m.Content != nil && len(m.Content) == 0 {
@@ -183,6 +185,6 @@ func (m *Message) checkCalls(p *problems, at string, calls map[string]bool) {
 	case m.ToolCallID == "":
 		p.addNew(CodeMissing, at+".tool_call_id", "required for role tool")
 	case !calls[m.ToolCallID]:
-		p.addNew(CodeInvalidValue, at+".tool_call_id", "no earlier message has a tool call with the id %q", clip(m.ToolCallID))
+		p.addNew(CodeInvalidValue, at+".tool_call_id", "no earlier message has a tool call with the id %q", jsonscan.Clip(m.ToolCallID))
 	}
 }

@@ -1,6 +1,10 @@
 package openai
 
-import "fmt"
+import (
+	"fmt"
+
+	"sparrow/internal/jsonscan"
+)
 
 // CompletionRequest is the body of POST /v1/completions.
 type CompletionRequest struct {
@@ -125,10 +129,10 @@ func readPrompt(c *cursor) (prompt Prompt) {
 	}
 	switch c.firstElement() {
 	case shapeNumber:
-		prompt.Tokens = [][]int32{readTokenIDs(c, len(c.data))}
+		prompt.Tokens = [][]int32{readTokenIDs(c, len(c.Text))}
 	case shapeArray:
 		prompt.Tokens = readList(c, MaxPrompts, "prompts", func() ([]int32, bool) {
-			return readTokenIDs(c, len(c.data)), true
+			return readTokenIDs(c, len(c.Text)), true
 		})
 	default:
 		prompt.Texts = readList(c, MaxPrompts, "prompts", c.str)
@@ -138,8 +142,8 @@ func readPrompt(c *cursor) (prompt Prompt) {
 
 // firstElement is the shape of the first element of the array at the cursor; shapeNone if there is none.
 func (c *cursor) firstElement() shape {
-	ahead := cursor{data: c.data, pos: c.pos + 1}
-	if ahead.peek() == ']' {
+	ahead := cursor{Scanner: jsonscan.Scanner{Text: c.Text, Pos: c.Pos + 1}}
+	if ahead.Next() == ']' {
 		return shapeNone
 	}
 	return ahead.shape()

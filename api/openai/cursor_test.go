@@ -79,7 +79,8 @@ func TestNestingIsLimited(t *testing.T) {
 	if c := skipAll(nested(MaxDepth)); c.malformed != nil {
 		t.Errorf("%d levels: %v", MaxDepth, c.malformed)
 	}
-	for _, text := range []string{nested(MaxDepth + 1), strings.Repeat(`{"a":`, MaxDepth+1), strings.Repeat("[", 1_000_000)} {
+	for _, text := range []string{nested(MaxDepth + 1), strings.Repeat(`{"a":`, MaxDepth+1),
+		strings.Repeat("[", 1_000_000)} {
 		c := skipAll(text)
 		if c.malformed == nil || !strings.Contains(c.malformed.Message, "nested deeper than 128 levels") {
 			t.Errorf("%.20s...: %v", text, c.malformed)
@@ -149,7 +150,8 @@ func sameSyntax(t interface{ Fatalf(string, ...any) }, text string) {
 		t.Fatalf("%q: malformed is %v, encoding/json says valid=%v", text, c.malformed, want)
 	}
 	var s string
-	if c = newCursor([]byte(text)); c.shape() == shapeString && json.Unmarshal([]byte(text), &s) == nil && c.malformed == nil {
+	if c = newCursor([]byte(text)); c.shape() == shapeString && json.Unmarshal([]byte(text), &s) == nil &&
+		c.malformed == nil {
 		if got, _ := c.str(); got != s && c.err() == nil {
 			t.Fatalf("%q: read %q, encoding/json %q", text, got, s)
 		}
@@ -165,8 +167,8 @@ func sameSyntax(t interface{ Fatalf(string, ...any) }, text string) {
 
 func TestSyntaxAgreesWithEncodingJSON(t *testing.T) {
 	piece := rapid.SampledFrom([]string{
-		"{", "}", "[", "]", ",", ":", `"`, `"a"`, `"b":`, "1", "-", "0", ".5", "e9", "E-2", "true", "false", "null", "nul",
-		" ", "\n", `\`, `\u00e9`, `\ud83d\ude00`, `"\n"`, "é", "\x01", "\xff", "[]", "{}", "1e999", "-0.0",
+		"{", "}", "[", "]", ",", ":", `"`, `"a"`, `"b":`, "1", "-", "0", ".5", "e9", "E-2", "true", "false", "null",
+		"nul", " ", "\n", `\`, `\u00e9`, `\ud83d\ude00`, `"\n"`, "é", "\x01", "\xff", "[]", "{}", "1e999", "-0.0",
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		sameSyntax(t, strings.Join(rapid.SliceOfN(piece, 0, 12).Draw(t, "pieces"), ""))
@@ -207,7 +209,8 @@ func TestEditDistance(t *testing.T) {
 	for _, test := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"a", "", 1}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "abd", 1}, {"kitten", "sitting", 3}, {"ab", "ba", 1}, {"abcd", "badc", 2}} {
+	}{{"", "", 0}, {"a", "", 1}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "abd", 1}, {"kitten", "sitting", 3},
+		{"ab", "ba", 1}, {"abcd", "badc", 2}} {
 		if got := editDistance(test.a, test.b, 9); got != test.want {
 			t.Errorf("%s, %s: %d, want %d", test.a, test.b, got, test.want)
 		}

@@ -1,6 +1,10 @@
 package openai
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"sparrow/internal/jsonscan"
+)
 
 // The types of a response format.
 const (
@@ -72,7 +76,7 @@ func (f *ResponseFormat) check(p *problems) {
 	case "":
 		p.addNew(CodeMissing, at+".type", "required: %s, %s or %s", FormatText, FormatJSONObject, FormatJSONSchema)
 	default:
-		p.addNew(CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s or %s", clip(f.Type), FormatText, FormatJSONObject, FormatJSONSchema)
+		p.addNew(CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s or %s", jsonscan.Clip(f.Type), FormatText, FormatJSONObject, FormatJSONSchema)
 	}
 }
 
@@ -84,6 +88,6 @@ func checkName(p *problems, param, name string) {
 	case len(name) > MaxNameBytes:
 		wantShort(p, param, name, MaxNameBytes)
 	case !plainName(name):
-		p.addNew(CodeInvalidValue, param, "%q may hold only letters, digits, '_' and '-'", clip(name))
+		p.addNew(CodeInvalidValue, param, "%q may hold only letters, digits, '_' and '-'", jsonscan.Clip(name))
 	}
 }

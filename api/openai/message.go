@@ -27,10 +27,7 @@ type Message struct {
 // Content is the text of a message as the parts it was sent in; a plain string is one part, nil is no content at all.
 type Content []string
 
-// NewContent is content of one part.
-func NewContent(text string) Content { return Content{text} }
-
-// Text joins the parts with line breaks, as vLLM does for models whose prompt knows only plain text.
+// Text joins the parts with line breaks, as vLLM does for models whose prompts are plain text.
 func (c Content) Text() string { return strings.Join(c, "\n") }
 
 // textPart is a content part on the wire.

@@ -1,5 +1,7 @@
 package openai
 
+import "sparrow/internal/jsonscan"
+
 func readMessages(c *cursor) []Message {
 	return readList(c, MaxMessages, "messages", func() (Message, bool) {
 		var m messageReader
@@ -62,7 +64,7 @@ type partReader struct {
 	text *string
 }
 
-// partFields knows the members of other kinds of parts, so that an image is refused as an image.
+// partFields also holds the members of other kinds of parts, so that the error for an image names images.
 var partFields = fields[partReader]{
 	"type": textField(func(p *partReader) *string { return &p.kind }),
 	"text": {read: func(c *cursor, p *partReader) { setPointer(&p.text, c.str) }},
@@ -98,7 +100,7 @@ func readPart(c *cursor) (string, bool) {
 	case part.kind == "":
 		c.add(CodeMissing, at+".type", `required; only "text" is supported`)
 	case part.kind != "text":
-		c.add(CodeUnsupportedValue, at+".type", `%q is not supported; the models read text, so send parts of type "text"`, clip(part.kind))
+		c.add(CodeUnsupportedValue, at+".type", `%q is not supported; the models read text, so send parts of type "text"`, jsonscan.Clip(part.kind))
 	case part.text == nil:
 		c.add(CodeMissing, at+".text", "required")
 	default:
@@ -148,7 +150,7 @@ func readToolChoice(c *cursor) *ToolChoice {
 		var named namedChoice
 		readObject(c, &named, namedChoiceFields)
 		if named.kind != typeFunction {
-			c.problem(CodeUnsupportedValue, `an object must be {"type": "function", "function": {"name": ...}}, and its type is %q`, clip(named.kind))
+			c.problem(CodeUnsupportedValue, `an object must be {"type": "function", "function": {"name": ...}}, and its type is %q`, jsonscan.Clip(named.kind))
 		}
 		return &ToolChoice{Mode: ChoiceFunction, Name: named.name}
 	}

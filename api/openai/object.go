@@ -35,7 +35,7 @@ func readObject[T any](c *cursor, v *T, known fields[T]) {
 	}
 }
 
-// names are those that may be offered to somebody who mistyped.
+// names are the fields that an error may suggest instead of a misspelled one.
 func (f fields[T]) names() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -46,7 +46,7 @@ func (f fields[T]) names() []string {
 	return names
 }
 
-// unknownMessage looks for the nearest name only while somebody will read it: a hostile body may hold a million names.
+// unknownMessage looks for the nearest name only while problems are listed: a hostile body may hold a million names.
 func unknownMessage[T any](c *cursor, name string, known fields[T]) string {
 	if !c.full() {
 		if best := nearest(name, known.names()); best != "" {

@@ -11,7 +11,7 @@ type problems struct {
 	omitted int
 }
 
-// full says that further problems are only counted, so that nobody need find words for them.
+// full says that further problems are only counted; callers then need not format them.
 func (p *problems) full() bool { return len(p.list) >= maxProblems }
 
 func (p *problems) add(code Code, param, format string, args ...any) {

@@ -83,7 +83,7 @@ var tokenizeFields = fields[TokenizeRequest]{
 
 var detokenizeFields = fields[DetokenizeRequest]{
 	"model":  textField(func(r *DetokenizeRequest) *string { return &r.Model }),
-	"tokens": {read: func(c *cursor, r *DetokenizeRequest) { r.Tokens = readTokenIDs(c, len(c.data)) }},
+	"tokens": {read: func(c *cursor, r *DetokenizeRequest) { r.Tokens = readTokenIDs(c, len(c.Text)) }},
 }
 
 // Validate reports every problem of the request, or nil. [DecodeTokenize] has already called it.

@@ -15,7 +15,8 @@ import (
 	"sparrow/step"
 )
 
-// After warm-up a decode step allocates nothing of its own: arrays, plans and scratch memory of the step before are used again.
+// After warm-up a decode step allocates nothing of its own: arrays, plans and scratch memory of the step before are
+// used again.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	src, err := family.Open("../../testdata/oracle/glm_moe_dsa-1")
 	if err != nil {
@@ -55,14 +56,16 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 					tokens[i] = int32(i * 7 % m.Config().Vocab)
 				}
 				long, short := []int32{3, 1, 4, 9, 5}, []int32{2, 6}
-				if _, err := run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[:256], Pages: long}, {Kind: plan.ModeExtend, Tokens: tokens[:20], Pages: short}}); err != nil {
+				if _, err := run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[:256], Pages: long},
+					{Kind: plan.ModeExtend, Tokens: tokens[:20], Pages: short}}); err != nil {
 					t.Fatal(err)
 				}
 				n := 1
 				if kind == plan.ModeVerify {
 					n = 2
 				}
-				works := []step.Work{{Kind: kind, Tokens: tokens[:n], Cached: 256, Pages: long, Logits: n}, {Kind: kind, Tokens: tokens[:n], Cached: 20, Pages: short, Logits: n}}
+				works := []step.Work{{Kind: kind, Tokens: tokens[:n], Cached: 256, Pages: long, Logits: n},
+					{Kind: kind, Tokens: tokens[:n], Cached: 20, Pages: short, Logits: n}}
 				at := 30
 				decode := func() {
 					// Lengths change from step to step as they do in real decoding.
@@ -75,7 +78,8 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				for range 3 {
 					decode()
 				}
-				// The CPU's expert operation hands its arguments to the workers by reference: one allocation for each layer with experts.
+				// The CPU's expert operation hands its arguments to the workers by reference: one allocation for each
+				// layer with experts.
 				const experts = 2
 				if got := testing.AllocsPerRun(40, decode); got > experts {
 					t.Errorf("%v allocations per step, want at most %d", got, experts)

@@ -13,8 +13,8 @@ import (
 
 // facts is a model that keeps four keys, so that a hand-sized batch has dense and sparse rows.
 func facts() plan.Model {
-	return plan.Model{Family: plan.GLMMoeDSA, Heads: 2, K: 4, IndexHeads: 4, QKDim: 256, VDim: 256, Layers: 4, Context: 1000,
-		LayerSupportsDense: true, Share: plan.LayerShare{Types: []bool{false, false, true, true}}}
+	return plan.Model{Family: plan.GLMMoeDSA, Heads: 2, K: 4, IndexHeads: 4, QKDim: 256, VDim: 256, Layers: 4,
+		Context: 1000, LayerSupportsDense: true, Share: plan.LayerShare{Types: []bool{false, false, true, true}}}
 }
 
 func resolve(t *testing.T, p plan.Policy) plan.Config {
@@ -42,7 +42,8 @@ func batchOf(t *testing.T, p plan.Policy, b plan.Batch, tables ...[]int32) attn.
 	return attn.Batch{Plan: built, Config: &cfg, Batch: &b, Tables: tables, PageTokens: cfg.Page}
 }
 
-// recut is the batch with its plan's launches in segment i replaced, and the arrays of the block as long as the launches say.
+// recut is the batch with its plan's launches in segment i replaced, and the arrays of the block as long as the
+// launches say.
 func recut(b attn.Batch, i int, launches ...plan.Launch) attn.Batch {
 	cut := *b.Plan
 	cut.Segments = slices.Clone(cut.Segments)
@@ -92,7 +93,8 @@ type arrays struct {
 	pages, tables                               []int32
 }
 
-// prepared lays a batch out over a cache of its configuration's layout and fills its block, which held something else before.
+// prepared lays a batch out over a cache of its configuration's layout and fills its block, which held something else
+// before.
 func prepared(t *testing.T, b attn.Batch) (*Pass, arrays, error) {
 	t.Helper()
 	r := newRig(t)
@@ -133,7 +135,8 @@ func fill(t *testing.T, b attn.Batch) (*Pass, arrays) {
 //	request 2  a verify of 2 after 5 tokens      pages 4 6
 //	request 3  3 tokens after a prefix of 5      pages 5 9    shares page 5 with request 0; all sparse
 func mixed(t *testing.T, p plan.Policy) attn.Batch {
-	b := plan.NewBatch(plan.ModeMixed, plan.ExtendRequest(6, 0), plan.DecodeRequest(9), plan.VerifyRequest(2, 5), plan.ExtendRequest(3, 5))
+	b := plan.NewBatch(plan.ModeMixed, plan.ExtendRequest(6, 0), plan.DecodeRequest(9), plan.VerifyRequest(2, 5),
+		plan.ExtendRequest(3, 5))
 	return batchOf(t, p, b, []int32{5, 2}, []int32{7, 1, 3}, []int32{4, 6}, []int32{5, 9})
 }
 
@@ -144,13 +147,14 @@ func ints(t *testing.T, what string, got []int32, want ...int32) {
 	}
 }
 
-// rowsOfMixed is what every layout of the mixed batch has in common. Rows come segment by segment: dense prompt rows, sparse prompt rows,
-// decode, verify.
+// rowsOfMixed is what every layout of the mixed batch has in common. Rows come segment by segment: dense prompt rows,
+// sparse prompt rows, decode, verify.
 func rowsOfMixed(t *testing.T, h arrays) {
 	t.Helper()
 	ints(t, "request", h.request, 0, 0, 0, 0 /**/, 0, 0, 3, 3, 3 /**/, 1 /**/, 2, 2)
 	ints(t, "position", h.position, 0, 1, 2, 3 /**/, 4, 5, 5, 6, 7 /**/, 8 /**/, 5, 6)
-	// page*4 + position%4: request 0 is in pages 5 and 2, request 3 in page 9, request 1 in page 3, request 2 in page 6.
+	// page*4 + position%4: request 0 is in pages 5 and 2, request 3 in page 9, request 1 in page 3, request 2 in page
+	// 6.
 	ints(t, "slots", h.slots, 20, 21, 22, 23 /**/, 8, 9, 37, 38, 39 /**/, 12 /**/, 25, 26)
 	ints(t, "keys seen", h.lens, 1, 2, 3, 4 /**/, 5, 6, 6, 7, 8 /**/, 9 /**/, 6, 7)
 	ints(t, "keys kept", h.kept, 1, 2, 3, 4 /**/, 4, 4, 4, 4, 4 /**/, 4 /**/, 4, 4)
@@ -166,8 +170,8 @@ var (
 	keys3 = []int32{20, 21, 22, 23, 36, 37, 38, 39}
 )
 
-// Pages that are converted are listed request by request, and the tables point at the converted copies. A page that two requests share is
-// listed for each of them: the plan fixes how many there are, and it does not know what is shared.
+// Pages that are converted are listed request by request, and the tables point at the converted copies. A page that two
+// requests share is listed for each of them: the plan fixes how many there are, and it does not know what is shared.
 func TestArraysWithConvertedPages(t *testing.T) {
 	in := mixed(t, plan.Policy{KV: "fp8-576", Prefill: "sparse-block", Decode: "sparse-raw"})
 	pass, h := fill(t, in)
@@ -234,8 +238,8 @@ func TestArraysOverPagesReadInPlace(t *testing.T) {
 	ints(t, "converted pages", h.pages)
 }
 
-// Padding: a request of length 0 stores nothing and sees nothing; positions before the sequence count as 0. Padded rows of the kernel are not
-// rows of the pass.
+// Padding: a request of length 0 stores nothing and sees nothing; positions before the sequence count as 0. Padded rows
+// of the kernel are not rows of the pass.
 func TestArraysOfPaddedBatches(t *testing.T) {
 	b := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(5), plan.DecodeRequest(0))
 	b.PaddedRows = 4
@@ -252,13 +256,15 @@ func TestArraysOfPaddedBatches(t *testing.T) {
 	}
 
 	// Cut into launches of one row, the last two hold padding alone and are left out.
-	pass, _ = fill(t, recut(in, 0, plan.Launch{FirstRow: 0, Rows: 1}, plan.Launch{FirstRow: 1, Rows: 1}, plan.Launch{FirstRow: 2, Rows: 1},
+	pass, _ = fill(t, recut(in, 0, plan.Launch{FirstRow: 0, Rows: 1}, plan.Launch{FirstRow: 1, Rows: 1},
+		plan.Launch{FirstRow: 2, Rows: 1},
 		plan.Launch{FirstRow: 3, Rows: 1}))
 	if l := pass.launches; len(l) != 2 || l[1].first != 1 || l[1].last != 2 {
 		t.Errorf("launches cover rows %+v, want rows 0 and 1", l)
 	}
 
-	in = batchOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeDraft, plan.DraftRequest(2, 0), plan.DraftRequest(2, 1), plan.DraftRequest(2, 6)),
+	in = batchOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeDraft, plan.DraftRequest(2, 0),
+		plan.DraftRequest(2, 1), plan.DraftRequest(2, 6)),
 		nil, []int32{2}, []int32{7, 8})
 	_, h = fill(t, in)
 	ints(t, "draft slots", h.slots, -1, -1, -1, 8, 32, 33)

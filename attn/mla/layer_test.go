@@ -39,7 +39,8 @@ func newRig(t *testing.T) *rig {
 	dev := openRef(t)
 	freq := make([]float32, 32)
 	q := kernel.NewQueue(dev)
-	a, err := New(dev, q, Params{Dims: kernel.LatentDims{Heads: 1, Nope: 8, Rope: 64, V: 8, Latent: 512}, QLora: 8, IndexHeads: 4, TopK: 4, Scale: 0.1,
+	a, err := New(dev, q, Params{Dims: kernel.LatentDims{Heads: 1, Nope: 8, Rope: 64, V: 8, Latent: 512}, QLora: 8,
+		IndexHeads: 4, TopK: 4, Scale: 0.1,
 		LatentEps: 1e-6, IndexPairing: kernel.HalfSplit, InvFreq: freq, CosScale: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -53,8 +54,10 @@ func newRig(t *testing.T) *rig {
 		return m
 	}
 	m := func(out, in int) kernel.Matrix { return as(kernel.Projected, out, in) }
-	r.w = Weights{QA: m(8, hidden), QB: m(72, 8), KVA: m(576, hidden), KVB: as(kernel.Latent, 16, 512), O: m(hidden, 8), QNorm: r.values(1, 8), KVNorm: r.values(1, 512),
-		Index: &IndexWeights{Q: m(512, 8), K: m(128, hidden), Weights: m(4, hidden), KNorm: r.values(1, 128), KBias: r.values(1, 128)}}
+	r.w = Weights{QA: m(8, hidden), QB: m(72, 8), KVA: m(576, hidden), KVB: as(kernel.Latent, 16, 512),
+		O: m(hidden, 8), QNorm: r.values(1, 8), KVNorm: r.values(1, 512),
+		Index: &IndexWeights{Q: m(512, 8), K: m(128, hidden), Weights: m(4, hidden), KNorm: r.values(1, 128),
+			KBias: r.values(1, 128)}}
 	return r
 }
 
@@ -147,7 +150,8 @@ func (r *rig) run(b attn.Batch, layer int, w *Weights, c Cache) error {
 
 func TestLayerRuns(t *testing.T) {
 	r := newRig(t)
-	if err := r.run(mixed(t, plan.Policy{KV: "fp8-656"}), 0, &r.w, r.cache(layout.FP8Row656, layout.IndexPage132)); err != nil {
+	if err := r.run(mixed(t, plan.Policy{KV: "fp8-656"}), 0, &r.w,
+		r.cache(layout.FP8Row656, layout.IndexPage132)); err != nil {
 		t.Error(err)
 	}
 }
@@ -156,7 +160,8 @@ func TestLayerRuns(t *testing.T) {
 func TestLayerRefusesAnotherLayout(t *testing.T) {
 	r := newRig(t)
 	err := r.run(mixed(t, plan.Policy{KV: "fp8-656"}), 0, &r.w, r.cache(layout.FP8Row576, layout.IndexPage132))
-	if !errors.Is(err, plan.E27) || !strings.Contains(err.Error(), "fp8-656") || !strings.Contains(err.Error(), "fp8-576") {
+	if !errors.Is(err, plan.E27) || !strings.Contains(err.Error(), "fp8-656") ||
+		!strings.Contains(err.Error(), "fp8-576") {
 		t.Errorf("got %v, want E27 naming both layouts", err)
 	}
 }
@@ -180,7 +185,8 @@ func TestPrepareRefusesAnotherNumberOfTables(t *testing.T) {
 	}
 }
 
-// E23: a shared layer needs the selection of the layer before it in the same pass. Layers 2 and 3 share that of layer 1.
+// E23: a shared layer needs the selection of the layer before it in the same pass. Layers 2 and 3 share that of layer
+// 1.
 func TestSharedLayerNeedsASelection(t *testing.T) {
 	r := newRig(t)
 	c := r.cache(layout.BF16Row1152, layout.IndexPage132)
@@ -191,7 +197,8 @@ func TestSharedLayerNeedsASelection(t *testing.T) {
 	if !errors.Is(err, plan.E23) || !strings.Contains(err.Error(), "layer 3, which shares the indices of layer 1") {
 		t.Errorf("got %v, want E23 naming layers 3 and 1", err)
 	}
-	if err := r.run(in, 1, &shared, c); err == nil || errors.Is(err, plan.E23) || !strings.Contains(err.Error(), "indexer") {
+	if err := r.run(in, 1, &shared, c); err == nil || errors.Is(err, plan.E23) ||
+		!strings.Contains(err.Error(), "indexer") {
 		t.Errorf("a computing layer without weights: got %v", err)
 	}
 	p, err := r.begin(in, c)
@@ -212,7 +219,8 @@ func TestSharedLayerNeedsASelection(t *testing.T) {
 		t.Errorf("the next pass still finds a selection: %v", err)
 	}
 	// Where every row is dense no selection is needed.
-	if err := r.run(batchOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(4, 0)), []int32{1}), 2, &shared, c); err != nil {
+	if err := r.run(batchOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeExtend, plan.ExtendRequest(4, 0)),
+		[]int32{1}), 2, &shared, c); err != nil {
 		t.Errorf("a dense pass in a shared layer: %v", err)
 	}
 }
@@ -221,13 +229,14 @@ func TestLayerNeedsAnIndexCache(t *testing.T) {
 	r := newRig(t)
 	c := r.cache(layout.BF16Row1152, layout.IndexPage132)
 	c.Index = kernel.Pool{}
-	if err := r.run(mixed(t, plan.Policy{KV: "bf16"}), 0, &r.w, c); err == nil || !strings.Contains(err.Error(), "no index cache") {
+	if err := r.run(mixed(t, plan.Policy{KV: "bf16"}), 0, &r.w, c); err == nil ||
+		!strings.Contains(err.Error(), "no index cache") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Selections are recorded as positions below the row's own, in ascending order without repetition, whatever was converted or gathered; and
-// they do not depend on it.
+// Selections are recorded as positions below the row's own, in ascending order without repetition, whatever was
+// converted or gathered; and they do not depend on it.
 func TestSelectionsArePositions(t *testing.T) {
 	const untouched = -9
 	var first map[int][]int32

@@ -16,7 +16,9 @@ checkpoint=$1 gguf=$2 threads=${3:-2} results=${RESULTS:-llama.jsonl} depths=${D
 for depth in $depths; do
 	echo "llama.cpp at depth $depth" >&2
 	# One process for each depth: its prompt test fills the context, its generation test takes it over.
-	${LLAMA_BENCH:-llama-bench} -m "$gguf" -t "$threads" -p 512 -n 32 -d "$depth" -r "${REPEATS:-2}" -o jsonl >> "$results"
+	${LLAMA_BENCH:-llama-bench} -m "$gguf" -t "$threads" -p 512 -n 32 -d "$depth" -r "${REPEATS:-2}" -o jsonl \
+		>> "$results"
 done
 echo "sparrow" >&2
-${SPARROW:-sparrow} bench model "$checkpoint" --contexts "$(echo $depths | tr " " ,)" --batch 1 --workers "$threads" --against "$results" ${WRITE:+--write "$WRITE"}
+${SPARROW:-sparrow} bench model "$checkpoint" --contexts "$(echo $depths | tr " " ,)" --batch 1 \
+	--workers "$threads" --against "$results" ${WRITE:+--write "$WRITE"}

@@ -15,6 +15,8 @@ func rowCases() []Case {
 		{Name: "rotate", Shape: "512 tokens, 16 heads of 192", Make: rotate},
 		{Name: "embed bf16", Shape: "512 of 32k rows of 1024", Make: embed},
 		{Name: "take", Shape: "64 of 512 rows of 1024", Make: take},
+		{Name: "copy", Shape: "512x1024", Make: copyRows},
+		{Name: "candidates", Shape: "best of 16 rows of 129280", Make: candidates},
 		{Name: "route", Shape: "512 tokens, 8 of 256 experts", Make: route},
 		{Name: "angles", Shape: "512 tokens", Make: angles},
 	}
@@ -98,6 +100,42 @@ func take(r *Rig) *Op {
 			return d.Take(kernel.TakeArgs{Out: to, X: x, Rows: rows.Slice(row, row+1)})
 		}),
 		Bytes: float64(out.Extent()), Memory: host.Bytes(x),
+	}
+}
+
+func copyRows(r *Rig) *Op {
+	x, out := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden)
+	return &Op{
+		Run:    func(d kernel.Device) error { return d.Copy(kernel.CopyArgs{Out: out, X: x}) },
+		Poison: poison(out),
+		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.Copy(kernel.CopyArgs{Out: to, X: x.Slice(row, row+1)})
+		}),
+		Bytes: 2 * float64(x.Extent()), Memory: host.Bytes(x),
+	}
+}
+
+// candidates finds the best token of a batch of decodes over the vocabulary of V3.2.
+func candidates(r *Rig) *Op {
+	const rows, vocabulary = 16, 129280
+	logits, ids := r.normal(rows, vocabulary, 1), r.empty(kernel.I32, rows, 1)
+	values, sums := r.empty(kernel.F32, rows, 1), r.empty(kernel.F32, rows, 1)
+	alone := func(d kernel.Device, row int, values, ids, sums kernel.Tensor) error {
+		return d.Candidates(kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sums, Logits: logits.Slice(row, row+1)})
+	}
+	return &Op{
+		Run: func(d kernel.Device) error {
+			return d.Candidates(kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sums, Logits: logits})
+		},
+		Poison: poison(values, ids, sums),
+		Check: all(sampled(values, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return alone(d, row, to, r.empty(kernel.I32, 1, 1), r.empty(kernel.F32, 1, 1))
+		}), sampled(ids, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return alone(d, row, r.empty(kernel.F32, 1, 1), to, r.empty(kernel.F32, 1, 1))
+		}), sampled(sums, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return alone(d, row, r.empty(kernel.F32, 1, 1), r.empty(kernel.I32, 1, 1), to)
+		})),
+		Bytes: float64(logits.Extent()), Memory: host.Bytes(logits),
 	}
 }
 

@@ -15,20 +15,21 @@ import (
 	"time"
 
 	"sparrow/api/openai"
+	"sparrow/api/openai/client"
 )
 
-// maxEvent bounds one line of a stream, and what is read of an error.
+// maxEvent bounds one line of a stream.
 const maxEvent = 1 << 20
 
-// client sends requests to one server.
-type client struct {
+// caller sends the requests of a load to one server.
+type caller struct {
+	*client.Client
 	o     *Options
-	http  *http.Client
 	model string
 }
 
-// newClient makes a client that uses no proxy and, unless allowed, connects to this machine only, wherever names and redirects lead.
-func newClient(o *Options) *client {
+// newCaller uses no proxy and, unless allowed, connects to this machine only, wherever names and redirects lead.
+func newCaller(o *Options) (*caller, error) {
 	d := &net.Dialer{Timeout: 10 * time.Second}
 	if !o.AllowRemote {
 		d.Control = func(_, address string, _ syscall.RawConn) error {
@@ -38,80 +39,38 @@ func newClient(o *Options) *client {
 			return nil
 		}
 	}
-	t := &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 1024, IdleConnTimeout: 30 * time.Second, DisableCompression: true}
-	return &client{o: o, http: &http.Client{Transport: t}}
+	dial := d.DialContext
+	if o.dial != nil {
+		dial = o.dial
+	}
+	c, err := client.New(o.URL, o.Key, &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 1024,
+		IdleConnTimeout: 30 * time.Second, DisableCompression: true})
+	if err != nil {
+		return nil, fmt.Errorf("load: %w: %w", ErrOptions, err)
+	}
+	return &caller{Client: c, o: o}, nil
 }
 
-func (c *client) close() { c.http.CloseIdleConnections() }
-
-// discover finds the model's name and ids of ordinary words. A server without /tokenize, or without a tokenizer, gives no ids.
-func (c *client) discover(ctx context.Context) (ids []int32, err error) {
-	var models openai.ModelList
-	if err := c.call(ctx, http.MethodGet, "/v1/models", nil, &models); err != nil {
-		return nil, fmt.Errorf("load: %w: %w", ErrServer, err)
+// discover finds the model's name and ids of ordinary words. A server without /tokenize, or without a tokenizer, gives
+// no ids.
+func (c *caller) discover(ctx context.Context) (ids []int32, err error) {
+	first, err := c.FirstModel(ctx)
+	c.model = c.o.Model
+	if c.model == "" {
+		c.model = first
 	}
-	if c.model = c.o.Model; c.model == "" {
-		if len(models.Data) == 0 {
-			return nil, fmt.Errorf("load: %w: it lists no model; name one", ErrServer)
-		}
-		c.model = models.Data[0].ID
+	if err != nil && (c.model == "" || !errors.Is(err, client.ErrNoModel)) {
+		return nil, fmt.Errorf("load: %w: %w", ErrServer, err)
 	}
 	text, special := vocabularyText(), false
 	var tokens openai.TokenizeResponse
-	err = c.call(ctx, http.MethodPost, "/tokenize", &openai.TokenizeRequest{Model: c.model, Prompt: &text, AddSpecialTokens: &special}, &tokens)
-	var status *statusError
+	err = c.Call(ctx, http.MethodPost, "/tokenize",
+		&openai.TokenizeRequest{Model: c.model, Prompt: &text, AddSpecialTokens: &special}, &tokens)
+	var status *client.StatusError
 	if errors.As(err, &status) {
 		return nil, nil
 	}
 	return tokens.Tokens, err
-}
-
-// statusError is an answer other than 200.
-type statusError struct {
-	code int
-	text string
-}
-
-func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.code, e.text) }
-
-// call sends a request and decodes the JSON answer.
-func (c *client) call(ctx context.Context, method, path string, body, out any) error {
-	r, err := c.send(ctx, method, path, body)
-	if err != nil {
-		return err
-	}
-	defer r.Body.Close()
-	return json.NewDecoder(io.LimitReader(r.Body, 16*maxEvent)).Decode(out)
-}
-
-// send sends a request and returns the answer, whose body the caller closes.
-func (c *client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	var content io.Reader
-	if body != nil {
-		b, err := openai.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		content = bytes.NewReader(b)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, c.o.base()+path, content)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if c.o.Key != "" {
-		r.Header.Set("Authorization", "Bearer "+c.o.Key)
-	}
-	resp, err := c.http.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // a shorter message is still a message
-		resp.Body.Close()
-		return nil, &statusError{resp.StatusCode, string(bytes.TrimSpace(text))}
-	}
-	return resp, nil
 }
 
 // outcome is what became of one request. Times count from its sending.
@@ -126,7 +85,7 @@ type outcome struct {
 }
 
 // ask sends one completion and reads its stream to the end.
-func (c *client) ask(ctx context.Context, t task) outcome {
+func (c *caller) ask(ctx context.Context, t task) outcome {
 	if c.o.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.o.Timeout)
@@ -138,7 +97,7 @@ func (c *client) ask(ctx context.Context, t task) outcome {
 	r.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
 	var o outcome
 	start := time.Now()
-	resp, err := c.send(ctx, http.MethodPost, "/v1/completions", r)
+	resp, err := c.Send(ctx, http.MethodPost, "/v1/completions", r)
 	if err == nil {
 		err = o.read(resp.Body, start)
 		resp.Body.Close()
@@ -190,7 +149,8 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 	return fmt.Errorf("%w: it broke off", errStream)
 }
 
-// take notes one event that arrived at a time. The event that ends a choice counts as text: an answer may hold tokens without any.
+// take notes one event that arrived at a time. The event that ends a choice counts as text: an answer may hold tokens
+// without any.
 func (o *outcome) take(ev *openai.CompletionResponse, at time.Duration) {
 	if ev.Usage != nil {
 		o.usage = *ev.Usage
@@ -212,10 +172,10 @@ func (o *outcome) take(ev *openai.CompletionResponse, at time.Duration) {
 
 // kindOf sorts failures for the report.
 func kindOf(ctx context.Context, err error) string {
-	var status *statusError
+	var status *client.StatusError
 	switch {
 	case errors.As(err, &status):
-		return strconv.Itoa(status.code)
+		return strconv.Itoa(status.Code)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return "timeout"
 	case ctx.Err() != nil:

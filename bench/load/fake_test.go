@@ -1,18 +1,24 @@
 package load
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
+
+	"sparrow/internal/testkit/memnet"
 )
 
-// fake is a server that answers every completion with one piece of text for each token asked for.
+// fake is a server in memory, for tests under synctest, that answers every completion with one piece of text for each
+// token asked for.
 type fake struct {
-	*httptest.Server
+	http.Handler
+	net            *memnet.Listener
 	first, between time.Duration
 	noTokenizer    bool
 	// refuse, when not nil, may answer the i-th completion itself.
@@ -52,8 +58,17 @@ func newFake(t *testing.T, f *fake) *fake {
 		fmt.Fprint(w, `{"count":4,"max_model_len":100,"tokens":[1001,1002,1003,1004],"token_strs":null}`)
 	})
 	mux.HandleFunc("POST /v1/completions", f.complete)
-	f.Server = httptest.NewServer(mux)
-	t.Cleanup(f.Close)
+	f.Handler = mux
+	f.net = memnet.Listen()
+	hs := &http.Server{Handler: f, ErrorLog: log.New(io.Discard, "", 0)}
+	done := make(chan error, 1)
+	go func() { done <- hs.Serve(f.net) }()
+	t.Cleanup(func() {
+		if err := hs.Shutdown(context.Background()); err != nil { // waits for answers
+			t.Error(err)
+		}
+		<-done
+	})
 	return f
 }
 
@@ -89,7 +104,8 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n")
-	fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"prompt_tokens_details\":{\"cached_tokens\":%d}}}\n\ndata: [DONE]\n\n",
+	fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,"+
+		"\"prompt_tokens_details\":{\"cached_tokens\":%d}}}\n\ndata: [DONE]\n\n",
 		len(q.Prompt), q.MaxTokens, len(q.Prompt)/2)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,8 @@ import (
 )
 
 func options(f *fake) Options {
-	return Options{URL: f.URL, Requests: 12, Concurrency: 3, Prompt: Lengths{10, 10}, Output: Lengths{4, 4}, Groups: 1, Seed: 1}
+	return Options{URL: "http://127.0.0.1:1", dial: f.net.Dial, Requests: 12, Concurrency: 3, Prompt: Lengths{10, 10},
+		Output: Lengths{4, 4}, Groups: 1, Seed: 1}
 }
 
 func run(t *testing.T, o Options) *Report {
@@ -26,86 +28,96 @@ func run(t *testing.T, o Options) *Report {
 }
 
 func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
-	f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond})
-	o := options(f)
-	o.URL, o.Key = f.URL+"/v1/", "secret"
-	o.Prompt, o.Output, o.SharedPrefix, o.Groups = Lengths{5, 9}, Lengths{2, 6}, 8, 3
-	told := 0
-	o.OnDone = func(done, total int) {
-		if told++; done != told || total != o.Requests {
-			t.Errorf("told of %d of %d after %d", done, total, told)
-		}
-	}
-	r := run(t, o)
-	if r.Answered != 12 || r.Sent != 12 || len(r.Errors) != 0 || told != 12 || r.Model != "fake-model" {
-		t.Fatalf("report %+v, told %d times", r, told)
-	}
-	prefixes, in, out, cached := map[string]int{}, int64(0), int64(0), int64(0)
-	for _, q := range f.asked {
-		own := len(q.Prompt) - o.SharedPrefix
-		if own < 5 || own > 9 || q.MaxTokens < 2 || q.MaxTokens > 6 {
-			t.Errorf("prompt of %d and answer of %d tokens", len(q.Prompt), q.MaxTokens)
-		}
-		if !q.Stream || !q.IgnoreEOS || !q.StreamOptions.IncludeUsage || q.Temperature != 0 || q.Model != "fake-model" || q.key != "Bearer secret" {
-			t.Errorf("sent %+v", q)
-		}
-		for _, id := range q.Prompt {
-			if id < 1001 || id > 1004 {
-				t.Errorf("id %d is none the server gave", id)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond})
+		o := options(f)
+		o.URL, o.Key = o.URL+"/v1/", "secret"
+		o.Prompt, o.Output, o.SharedPrefix, o.Groups = Lengths{5, 9}, Lengths{2, 6}, 8, 3
+		told := 0
+		o.OnDone = func(done, total int) {
+			if told++; done != told || total != o.Requests {
+				t.Errorf("told of %d of %d after %d", done, total, told)
 			}
 		}
-		prefixes[fmt.Sprint(q.Prompt[:o.SharedPrefix])]++
-		in, out, cached = in+int64(len(q.Prompt)), out+int64(q.MaxTokens), cached+int64(len(q.Prompt)/2)
-	}
-	if len(prefixes) != 3 {
-		t.Errorf("%d shared prefixes, want 3 groups: %v", len(prefixes), prefixes)
-	}
-	for p, n := range prefixes {
-		if n != 4 {
-			t.Errorf("prefix %s was used %d times, want 4", p, n)
+		r := run(t, o)
+		if r.Answered != 12 || r.Sent != 12 || len(r.Errors) != 0 || told != 12 || r.Model != "fake-model" {
+			t.Fatalf("report %+v, told %d times", r, told)
 		}
-	}
-	if r.PromptTokens != in || r.OutputTokens != out || r.CachedTokens != cached || r.CachedShare != float64(cached)/float64(in) {
-		t.Errorf("tokens %d in, %d out, %d cached, share %g; want %d, %d, %d", r.PromptTokens, r.OutputTokens, r.CachedTokens, r.CachedShare, in, out, cached)
-	}
-	if r.FirstToken.Count != 12 || r.FirstToken.P50 < 20 || r.InterToken.Count != int(out)-12 || r.InterToken.P50 < 1.5 || r.EndToEnd.P50 < r.FirstToken.P50 {
-		t.Errorf("times %+v, %+v, %+v", r.FirstToken, r.InterToken, r.EndToEnd)
-	}
+		prefixes, in, out, cached := map[string]int{}, int64(0), int64(0), int64(0)
+		for _, q := range f.asked {
+			own := len(q.Prompt) - o.SharedPrefix
+			if own < 5 || own > 9 || q.MaxTokens < 2 || q.MaxTokens > 6 {
+				t.Errorf("prompt of %d and answer of %d tokens", len(q.Prompt), q.MaxTokens)
+			}
+			if !q.Stream || !q.IgnoreEOS || !q.StreamOptions.IncludeUsage || q.Temperature != 0 ||
+				q.Model != "fake-model" || q.key != "Bearer secret" {
+				t.Errorf("sent %+v", q)
+			}
+			for _, id := range q.Prompt {
+				if id < 1001 || id > 1004 {
+					t.Errorf("id %d is none the server gave", id)
+				}
+			}
+			prefixes[fmt.Sprint(q.Prompt[:o.SharedPrefix])]++
+			in, out, cached = in+int64(len(q.Prompt)), out+int64(q.MaxTokens), cached+int64(len(q.Prompt)/2)
+		}
+		if len(prefixes) != 3 {
+			t.Errorf("%d shared prefixes, want 3 groups: %v", len(prefixes), prefixes)
+		}
+		for p, n := range prefixes {
+			if n != 4 {
+				t.Errorf("prefix %s was used %d times, want 4", p, n)
+			}
+		}
+		if r.PromptTokens != in || r.OutputTokens != out || r.CachedTokens != cached ||
+			r.CachedShare != float64(cached)/float64(in) {
+			t.Errorf("tokens %d in, %d out, %d cached, share %g; want %d, %d, %d", r.PromptTokens, r.OutputTokens,
+				r.CachedTokens, r.CachedShare, in, out, cached)
+		}
+		if r.FirstToken.Count != 12 || r.FirstToken.P50 < 20 || r.InterToken.Count != int(out)-12 ||
+			r.InterToken.P50 < 1.5 || r.EndToEnd.P50 < r.FirstToken.P50 {
+			t.Errorf("times %+v, %+v, %+v", r.FirstToken, r.InterToken, r.EndToEnd)
+		}
+	})
 }
 
 func TestSameSeedSamePrompts(t *testing.T) {
-	prompts := func(seed uint64) []string {
-		f := newFake(t, &fake{noTokenizer: true})
-		o := options(f)
-		o.Seed, o.Prompt, o.StopAtEOS = seed, Lengths{5, 50}, true
-		run(t, o)
-		var all []string
-		for _, q := range f.asked {
-			all = append(all, fmt.Sprint(q.Prompt, q.MaxTokens))
-			if q.IgnoreEOS {
-				t.Error("ignore_eos was sent")
+	synctest.Test(t, func(t *testing.T) {
+		prompts := func(seed uint64) []string {
+			f := newFake(t, &fake{noTokenizer: true})
+			o := options(f)
+			o.Seed, o.Prompt, o.StopAtEOS = seed, Lengths{5, 50}, true
+			run(t, o)
+			var all []string
+			for _, q := range f.asked {
+				all = append(all, fmt.Sprint(q.Prompt, q.MaxTokens))
+				if q.IgnoreEOS {
+					t.Error("ignore_eos was sent")
+				}
 			}
+			slices.Sort(all) // the order of arrival is the server's
+			return all
 		}
-		slices.Sort(all) // the order of arrival is the server's
-		return all
-	}
-	a, b, c := prompts(1), prompts(1), prompts(2)
-	if !slices.Equal(a, b) {
-		t.Error("one seed gave two loads")
-	}
-	if slices.Equal(a, c) {
-		t.Error("two seeds gave one load")
-	}
+		a, b, c := prompts(1), prompts(1), prompts(2)
+		if !slices.Equal(a, b) {
+			t.Error("one seed gave two loads")
+		}
+		if slices.Equal(a, c) {
+			t.Error("two seeds gave one load")
+		}
+	})
 }
 
 func TestConcurrencyIsKeptAndNotExceeded(t *testing.T) {
-	f := newFake(t, &fake{first: 10 * time.Millisecond})
-	o := options(f)
-	o.Requests, o.Concurrency = 20, 4
-	run(t, o)
-	if f.most != 4 {
-		t.Errorf("%d requests at a time, want 4", f.most)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, &fake{first: 10 * time.Millisecond})
+		o := options(f)
+		o.Requests, o.Concurrency = 20, 4
+		run(t, o)
+		if f.most != 4 {
+			t.Errorf("%d requests at a time, want 4", f.most)
+		}
+	})
 }
 
 // Arrivals do not wait for answers, their gaps vary, and their mean is the rate's.
@@ -143,84 +155,93 @@ func TestArrivalsFollowTheRate(t *testing.T) {
 }
 
 func TestRateSendsWithoutWaiting(t *testing.T) {
-	f := newFake(t, &fake{first: 200 * time.Millisecond})
-	o := options(f)
-	o.Concurrency, o.Rate = 0, 1000
-	run(t, o)
-	if f.most < 6 {
-		t.Errorf("at most %d requests at a time: arrivals waited for answers", f.most)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, &fake{first: 200 * time.Millisecond})
+		o := options(f)
+		o.Concurrency, o.Rate = 0, 1000
+		run(t, o)
+		if f.most != 12 { // 12 arrive within 200 ms
+			t.Errorf("at most %d requests at a time: arrivals waited for answers", f.most)
+		}
+	})
 }
 
 func TestErrorsAreSortedByKind(t *testing.T) {
-	f := newFake(t, &fake{refuse: func(i int, w http.ResponseWriter) bool {
-		switch i {
-		case 0, 1:
-			http.Error(w, `{"error":{"message":"busy"}}`, http.StatusTooManyRequests)
-		case 2:
-			http.Error(w, "broken", http.StatusInternalServerError)
-		case 3:
-			fmt.Fprint(w, "data: {\"error\":{\"message\":\"step failed\"}}\n\n")
-		case 4:
-			fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"text\":\"x\"}]}\n\n")
-		case 5:
-			time.Sleep(400 * time.Millisecond)
-		case 6:
-			fmt.Fprint(w, "data: {not json\n\n")
-		case 7:
-			panic(http.ErrAbortHandler)
-		default:
-			return false
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, &fake{first: time.Millisecond, refuse: func(i int, w http.ResponseWriter) bool {
+			switch i {
+			case 0, 1:
+				http.Error(w, `{"error":{"message":"busy"}}`, http.StatusTooManyRequests)
+			case 2:
+				http.Error(w, "broken", http.StatusInternalServerError)
+			case 3:
+				fmt.Fprint(w, "data: {\"error\":{\"message\":\"step failed\"}}\n\n")
+			case 4:
+				fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"text\":\"x\"}]}\n\n")
+			case 5:
+				time.Sleep(400 * time.Millisecond)
+			case 6:
+				fmt.Fprint(w, "data: {not json\n\n")
+			case 7:
+				panic(http.ErrAbortHandler)
+			default:
+				return false
+			}
+			return true
+		}})
+		o := options(f)
+		o.Timeout = 200 * time.Millisecond
+		r := run(t, o)
+		want := map[string]int{"429": 2, "500": 1, "stream": 3, "timeout": 1, "connection": 1}
+		if fmt.Sprint(r.Errors) != fmt.Sprint(want) || r.Answered != 4 || r.Sent != 12 {
+			t.Errorf("errors %v, %d answered of %d sent; want %v and 4 of 12", r.Errors, r.Answered, r.Sent, want)
 		}
-		return true
-	}})
-	o := options(f)
-	o.Timeout = 200 * time.Millisecond
-	r := run(t, o)
-	want := map[string]int{"429": 2, "500": 1, "stream": 3, "timeout": 1, "connection": 1}
-	if fmt.Sprint(r.Errors) != fmt.Sprint(want) || r.Answered != 4 || r.Sent != 12 {
-		t.Errorf("errors %v, %d answered of %d sent; want %v and 4 of 12", r.Errors, r.Answered, r.Sent, want)
-	}
-	if !strings.Contains(r.Samples["429"], "busy") {
-		t.Errorf("samples %v", r.Samples)
-	}
-	var text strings.Builder
-	if err := r.Print(&text); err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{"4 of 12 requests answered", "429: 2, such as status 429", "first token", "p99"} {
-		if !strings.Contains(text.String(), part) {
-			t.Errorf("the report lacks %q:\n%s", part, &text)
+		if !strings.Contains(r.Samples["429"], "busy") {
+			t.Errorf("samples %v", r.Samples)
 		}
-	}
+		var text strings.Builder
+		if err := r.Print(&text); err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{"4 of 12 requests answered", "429: 2, such as status 429", "first token", "p99"} {
+			if !strings.Contains(text.String(), part) {
+				t.Errorf("the report lacks %q:\n%s", part, &text)
+			}
+		}
+	})
 }
 
 func TestDurationEndsTheSending(t *testing.T) {
-	f := newFake(t, &fake{first: 40 * time.Millisecond})
-	o := options(f)
-	o.Requests, o.Concurrency, o.Duration = 1000, 1, 100*time.Millisecond
-	r := run(t, o)
-	if r.Sent == 0 || r.Sent > 3 || r.Answered != r.Sent || r.Planned != 1000 {
-		t.Errorf("%d sent, %d answered; want at most 3, all answered", r.Sent, r.Answered)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, &fake{first: 40 * time.Millisecond})
+		o := options(f)
+		o.Requests, o.Concurrency, o.Duration = 1000, 1, 100*time.Millisecond
+		r := run(t, o)
+		if r.Sent != 3 || r.Answered != r.Sent || r.Planned != 1000 {
+			t.Errorf("%d sent, %d answered; want 3, all answered", r.Sent, r.Answered)
+		}
+	})
 }
 
 func TestCancelledRunStillReports(t *testing.T) {
-	f := newFake(t, &fake{first: time.Millisecond, between: 10 * time.Second})
-	ctx, cancel := context.WithCancel(context.Background())
-	time.AfterFunc(100*time.Millisecond, cancel)
-	start := time.Now()
-	r, err := Run(ctx, options(f))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Errors["cancelled"] != 3 || time.Since(start) > 5*time.Second {
-		t.Errorf("report %+v after %v", r, time.Since(start))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, &fake{first: time.Millisecond, between: 10 * time.Second})
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		start := time.Now()
+		r, err := Run(ctx, options(f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Errors["cancelled"] != 3 || time.Since(start) != 100*time.Millisecond {
+			t.Errorf("report %+v after %v", r, time.Since(start))
+		}
+	})
 }
 
 func TestOtherMachinesAreRefused(t *testing.T) {
-	for _, url := range []string{"http://192.0.2.1:80", "http://example.org", "http://[2001:db8::1]:80", "http://0.0.0.0:80"} {
+	for _, url := range []string{"http://192.0.2.1:80", "http://example.org", "http://[2001:db8::1]:80",
+		"http://0.0.0.0:80"} {
 		o := Options{URL: url, Requests: 1, Concurrency: 1, Prompt: Lengths{1, 1}, Output: Lengths{1, 1}, Groups: 1}
 		if _, err := Run(context.Background(), o); !errors.Is(err, ErrRemote) || !errors.Is(err, ErrOptions) {
 			t.Errorf("%s: %v", url, err)
@@ -236,7 +257,10 @@ func TestOtherMachinesAreRefused(t *testing.T) {
 		w.WriteHeader(http.StatusTemporaryRedirect)
 		return true
 	}})
+	hs := httptest.NewServer(f)
+	defer hs.Close()
 	o := options(f)
+	o.URL, o.dial = hs.URL, nil // the check is in how connections are made
 	o.Requests = 1
 	if r := run(t, o); !strings.Contains(r.Samples["connection"], ErrRemote.Error()) {
 		t.Errorf("a redirect to another machine: %v %v", r.Errors, r.Samples)
@@ -249,25 +273,28 @@ func TestOptionsReportEveryProblem(t *testing.T) {
 	if !errors.Is(err, ErrOptions) {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`url "ftp://x"`, "0 requests", "exclude each other", "duration of -1ns", "prompts of 0", "answers of 0", "shared prefix of -1"} {
+	for _, part := range []string{`url "ftp://x"`, "0 requests", "exclude each other", "duration of -1ns",
+		"prompts of 0", "answers of 0", "shared prefix of -1"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not reported: %v", part, err)
 		}
 	}
 	f := newFake(t, &fake{})
-	f.Close()
+	f.net.Close()
 	if _, err := Run(context.Background(), options(f)); !errors.Is(err, ErrServer) {
 		t.Errorf("nobody listens: %v", err)
 	}
 }
 
 func TestParseLengths(t *testing.T) {
-	for text, want := range map[string]Lengths{"1": {1, 1}, "256": {256, 256}, "uniform:1-1": {1, 1}, "uniform:100-400": {100, 400}} {
+	for text, want := range map[string]Lengths{"1": {1, 1}, "256": {256, 256}, "uniform:1-1": {1, 1},
+		"uniform:100-400": {100, 400}} {
 		if got, err := ParseLengths(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "0", "-3", "x", "1-2", "uniform:5", "uniform:5-2", "uniform:a-b", "normal:1-2", "uniform:-1-2"} {
+	for _, text := range []string{"", "0", "-3", "x", "1-2", "uniform:5", "uniform:5-2", "uniform:a-b", "normal:1-2",
+		"uniform:-1-2"} {
 		if got, err := ParseLengths(text); !errors.Is(err, ErrOptions) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
@@ -286,7 +313,8 @@ func TestPercentilesAreValuesThatOccurred(t *testing.T) {
 		return d
 	}
 	for n, want := range map[int]Times{
-		0: {}, 1: {1, 1, 1, 1, 1, 1}, 2: {2, 1.5, 1, 2, 2, 2}, 10: {10, 5.5, 5, 9, 10, 10}, 100: {100, 50.5, 50, 90, 99, 100}, 101: {101, 51, 51, 91, 100, 101},
+		0: {}, 1: {1, 1, 1, 1, 1, 1}, 2: {2, 1.5, 1, 2, 2, 2}, 10: {10, 5.5, 5, 9, 10, 10},
+		100: {100, 50.5, 50, 90, 99, 100}, 101: {101, 51, 51, 91, 100, 101},
 	} {
 		if got := summarise(list(n)); got != want {
 			t.Errorf("1 to %d ms: %+v, want %+v", n, got, want)

@@ -1,16 +1,18 @@
 package load
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"sparrow/api/openai/client"
 )
 
 // Options describe a load. Exactly one of Rate and Concurrency is set.
@@ -25,7 +27,8 @@ type Options struct {
 	AllowRemote bool
 
 	Requests int
-	// Rate is the mean number of arrivals per second of a Poisson process: requests arrive whether or not earlier ones are answered.
+	// Rate is the mean number of arrivals per second of a Poisson process: requests arrive whether or not earlier
+	// ones are answered.
 	Rate float64
 	// Concurrency is how many requests are kept in flight: the next one leaves when one is answered.
 	Concurrency int
@@ -34,17 +37,22 @@ type Options struct {
 	// Timeout bounds one request; 0 is no bound.
 	Timeout time.Duration
 
-	// Prompt is how many tokens of its own a prompt has, after the shared prefix. Output is how many tokens are asked for.
+	// Prompt is how many tokens of its own a prompt has, after the shared prefix. Output is how many tokens are asked
+	// for.
 	Prompt, Output Lengths
-	// SharedPrefix is how many tokens the prompts of a group begin with in common; Groups is the number of groups, at least 1.
+	// SharedPrefix is how many tokens the prompts of a group begin with in common; Groups is the number of groups, at
+	// least 1.
 	SharedPrefix, Groups int
-	// StopAtEOS lets an answer end where the model ends it. Without it every answer has its full length (the server must know ignore_eos).
+	// StopAtEOS lets an answer end where the model ends it. Without it every answer has its full length (the server
+	// must know ignore_eos).
 	StopAtEOS bool
 	// Seed fixes prompts, lengths and arrivals.
 	Seed uint64
 
 	// OnDone, when not nil, is called after every answer, by one goroutine at a time.
 	OnDone func(done, total int)
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // how tests connect
 }
 
 // Validate reports every problem at once.
@@ -79,7 +87,8 @@ func (o *Options) Validate() error {
 		}
 	}
 	if o.SharedPrefix < 0 || o.Groups < 1 {
-		add("a shared prefix of %d tokens in %d groups, want 0 or more tokens and at least one group", o.SharedPrefix, o.Groups)
+		add("a shared prefix of %d tokens in %d groups, want 0 or more tokens and at least one group", o.SharedPrefix,
+			o.Groups)
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("load: %w: %w", ErrOptions, errors.Join(errs...))
@@ -88,25 +97,19 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) checkURL() error {
-	u, err := url.Parse(o.URL)
+	u, err := client.CheckAddress(o.URL)
 	if err != nil {
-		return fmt.Errorf("url: %w", err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("url %q: want http://host:port", o.URL)
+		return fmt.Errorf("url %q: %w", o.URL, err)
 	}
 	if !o.AllowRemote && !isLoopback(u.Hostname()) {
-		return fmt.Errorf("url %s: %w; a load test of another machine must be asked for (--allow-remote)", o.URL, ErrRemote)
+		return fmt.Errorf("url %s: %w; a load test of another machine must be asked for (--allow-remote)", o.URL,
+			ErrRemote)
 	}
 	return nil
 }
 
-// base is the server's address without the version.
-func (o *Options) base() string {
-	return strings.TrimSuffix(strings.TrimSuffix(o.URL, "/"), "/v1")
-}
-
-// isLoopback says whether a host is this machine. Names other than localhost are not looked up: whoever means this machine can say so.
+// isLoopback says whether a host is this machine. Names other than localhost are not looked up: whoever means this
+// machine can say so.
 func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -134,7 +137,8 @@ func ParseLengths(s string) (Lengths, error) {
 	a, err1 := strconv.Atoi(low)
 	b, err2 := strconv.Atoi(high)
 	if err1 != nil || err2 != nil || uniform != pair || a < 1 || b < a {
-		return Lengths{}, fmt.Errorf("load: %w: length %q, want a number of tokens such as 256, or uniform:100-400", ErrOptions, s)
+		return Lengths{}, fmt.Errorf("load: %w: length %q, want a number of tokens such as 256, or uniform:100-400",
+			ErrOptions, s)
 	}
 	return Lengths{a, b}, nil
 }

@@ -32,15 +32,17 @@ type Report struct {
 	OutputPerSecond   float64 `json:"output_tokens_per_second"`
 	CachedShare       float64 `json:"cached_share"` // of the prompt tokens, 0 to 1
 
-	// FirstToken is from sending a request to its first text. InterToken is between pieces of text, usually one token each; PerToken is the
-	// mean of one request, from its first text to its last, per token after the first. EndToEnd is from sending to the end of the answer.
+	// FirstToken is from sending a request to its first text. InterToken is between pieces of text, usually one token
+	// each; PerToken is the mean of one request, from its first text to its last, per token after the first. EndToEnd
+	// is from sending to the end of the answer.
 	FirstToken Times `json:"ttft_ms"`
 	InterToken Times `json:"inter_token_ms"`
 	PerToken   Times `json:"per_output_token_ms"`
 	EndToEnd   Times `json:"end_to_end_ms"`
 }
 
-// Times summarises durations, in milliseconds. A percentile is the least value that so many percent of all do not exceed.
+// Times summarises durations, in milliseconds. A percentile is the least value that so many percent of all do not
+// exceed.
 type Times struct {
 	Count int     `json:"count"`
 	Mean  float64 `json:"mean"`
@@ -52,7 +54,8 @@ type Times struct {
 
 // report adds up the outcomes.
 func (r *runner) report(model string, took time.Duration) *Report {
-	out := &Report{URL: r.o.base(), Model: model, Planned: r.o.Requests, Sent: len(r.outcomes), Errors: map[string]int{}, Seconds: took.Seconds()}
+	out := &Report{URL: r.caller.Base(), Model: model, Planned: r.o.Requests, Sent: len(r.outcomes),
+		Errors: map[string]int{}, Seconds: took.Seconds()}
 	var first, gaps, per, end []time.Duration
 	for i := range r.outcomes {
 		o := &r.outcomes[i]
@@ -71,12 +74,14 @@ func (r *runner) report(model string, took time.Duration) *Report {
 			per = append(per, (o.last-o.first)/time.Duration(n-1))
 		}
 	}
-	out.FirstToken, out.InterToken, out.PerToken, out.EndToEnd = summarise(first), summarise(gaps), summarise(per), summarise(end)
+	out.FirstToken, out.InterToken, out.PerToken, out.EndToEnd = summarise(first), summarise(gaps), summarise(per),
+		summarise(end)
 	if out.PromptTokens > 0 {
 		out.CachedShare = float64(out.CachedTokens) / float64(out.PromptTokens)
 	}
 	if s := out.Seconds; s > 0 {
-		out.RequestsPerSecond, out.InputPerSecond, out.OutputPerSecond = float64(out.Answered)/s, float64(out.PromptTokens)/s, float64(out.OutputTokens)/s
+		out.RequestsPerSecond, out.InputPerSecond, out.OutputPerSecond = float64(out.Answered)/s,
+			float64(out.PromptTokens)/s, float64(out.OutputTokens)/s
 	}
 	return out
 }
@@ -113,17 +118,21 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s at %s: %d of %d requests answered in %.2f s\n", r.Model, r.URL, r.Answered, r.Planned, r.Seconds)
-	fmt.Fprintf(w, "throughput: %.2f requests/s, %.1f tokens/s in, %.1f tokens/s out\n", r.RequestsPerSecond, r.InputPerSecond, r.OutputPerSecond)
-	fmt.Fprintf(w, "tokens: %d in (%d from the prefix cache, %.1f %%), %d out\n", r.PromptTokens, r.CachedTokens, 100*r.CachedShare, r.OutputTokens)
+	fmt.Fprintf(w, "throughput: %.2f requests/s, %.1f tokens/s in, %.1f tokens/s out\n", r.RequestsPerSecond,
+		r.InputPerSecond, r.OutputPerSecond)
+	fmt.Fprintf(w, "tokens: %d in (%d from the prefix cache, %.1f %%), %d out\n", r.PromptTokens, r.CachedTokens,
+		100*r.CachedShare, r.OutputTokens)
 	if r.Answered > 0 {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(t, "\nmilliseconds\tmean\tp50\tp90\tp99\tmax\t")
 		for _, row := range []struct {
 			name string
 			t    Times
-		}{{"first token", r.FirstToken}, {"between tokens", r.InterToken}, {"per output token", r.PerToken}, {"whole answer", r.EndToEnd}} {
+		}{{"first token", r.FirstToken}, {"between tokens", r.InterToken}, {"per output token", r.PerToken},
+			{"whole answer", r.EndToEnd}} {
 			if row.t.Count > 0 {
-				fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", row.name, row.t.Mean, row.t.P50, row.t.P90, row.t.P99, row.t.Max)
+				fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", row.name, row.t.Mean, row.t.P50, row.t.P90,
+					row.t.P99, row.t.Max)
 			}
 		}
 		if err := t.Flush(); err != nil {

@@ -7,19 +7,22 @@ import (
 	"time"
 )
 
-// Run sends the load and waits for every answer. When ctx ends, what is in flight is cancelled and the report covers what was answered until
-// then; the error is nil, for a report in hand is better than none.
+// Run sends the load and waits for every answer. When ctx ends, what is in flight is cancelled and the report covers
+// what was answered until then; the error is nil, for a report in hand is better than none.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	c := newClient(&o)
-	defer c.close()
+	c, err := newCaller(&o)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
 	ids, err := c.discover(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{o: &o, client: c, prompts: newPrompter(&o, ids)}
+	r := &runner{o: &o, caller: c, prompts: newPrompter(&o, ids)}
 	started := time.Now()
 	r.send(ctx)
 	r.wait.Wait()
@@ -29,7 +32,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // runner is one run.
 type runner struct {
 	o       *Options
-	client  *client
+	caller  *caller
 	prompts *prompter
 	wait    sync.WaitGroup
 
@@ -56,12 +59,13 @@ func (r *runner) send(ctx context.Context) {
 		}
 		r.wait.Go(func() {
 			defer done()
-			r.finish(r.client.ask(ctx, r.prompts.task(i)))
+			r.finish(r.caller.ask(ctx, r.prompts.task(i)))
 		})
 	}
 }
 
-// gate waits until the next request may leave; it is false when none may any more. The function it returns is called after the answer.
+// gate waits until the next request may leave; it is false when none may any more. The function it returns is called
+// after the answer.
 type gate func(stop context.Context) (done func(), ok bool)
 
 // arrivals is a Poisson process. Times count from the start, so that a late one does not delay the rest.

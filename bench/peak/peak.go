@@ -18,9 +18,6 @@ type Loop struct {
 	run    func(rounds int)
 }
 
-// Loops lists the loops this processor can run, best first. It is empty where there is no assembly.
-func Loops() []Loop { return loops() }
-
 // LoopFor finds the loop of a tier.
 func LoopFor(tier string) (Loop, bool) {
 	for _, l := range loops() {

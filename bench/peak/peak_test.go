@@ -39,7 +39,7 @@ func TestLoops(t *testing.T) {
 
 // One call stays short: nothing can preempt it.
 func TestLoopCallsAreShort(t *testing.T) {
-	for _, l := range Loops() {
+	for _, l := range loops() {
 		best := time.Duration(1 << 62)
 		for range 20 {
 			start := time.Now()

@@ -37,7 +37,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // pos is a byte offset in the template's source; Template turns it into a line and a column.
 type pos int
 
-// fault is an error that knows its place but not yet the source.
+// fault is an error with a position, before the source text is added.
 type fault struct {
 	at  pos
 	err error

@@ -40,7 +40,7 @@ type asker struct {
 	request  sparrow.Request // without a prompt
 	chat     chat.Request    // with the system message, if any
 	document string
-	assumed  bool // nobody gave request.MaxTokens: it gives way where the context has less room
+	assumed  bool // request.MaxTokens is a default: it is lowered where the context is shorter
 }
 
 // conversation is the request for the next answer after messages.

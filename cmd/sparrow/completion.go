@@ -35,7 +35,7 @@ func flagValues() map[string][]string {
 	}
 }
 
-// folderFlags are flags whose value is a folder; fileFlags may also be completed with files where values are listed.
+// folderFlags are flags whose value is a folder; mixedFlags take one of the listed values or a file.
 var (
 	folderFlags = []string{"model"}
 	mixedFlags  = []string{"config"}

@@ -44,7 +44,8 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
 }
 
-// refuse names the flags about a model that were given although somebody else has opened it, --name apart: that names the model to ask.
+// refuse names the flags that configure a model and were given although a remote server has opened it. --name is allowed:
+// it names the model in requests.
 func (f *engineFlags) refuse(given *pflag.FlagSet) error {
 	var own engineFlags
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -114,7 +115,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	return c, c.Validate()
 }
 
-// sizes refuses numbers that mean nothing. What is too large for the model or the machine is told when it is opened.
+// sizes refuses numbers out of range. What is too large for the model or the machine is an error when it is opened.
 func (f *engineFlags) sizes() error {
 	const most = sparrow.MaxCount
 	return counted(count{"workers", f.workers, sparrow.MaxWorkers}, count{"cache-tokens", f.cacheTokens, 0}, count{"context", f.context, most},

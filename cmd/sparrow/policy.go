@@ -27,7 +27,7 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 // addDraft adds --draft, for the commands that generate or plan drafts.
 func (p *policyFlags) addDraft(f *pflag.FlagSet) { f.StringVar(&p.draft, "draft", "", draftHelp) }
 
-// draftHelp is the same for every command; what explain makes of it is told there.
+// draftHelp is the same for every command; explain adds what it does without the flag.
 const draftHelp = "tokens drafted with the checkpoint's NextN layer and verified together; answers stay the same: auto (as many as pay; the default where text is generated), a number from 1 to 7, or off"
 
 // drafts is what --draft asks for.

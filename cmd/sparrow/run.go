@@ -18,8 +18,8 @@ import (
 	"sparrow/sample"
 )
 
-// defaultAnswerTokens bounds an answer where nobody said how long it may be: a model that never ends, such as one of random weights, would fill the
-// context otherwise. It leaves room for some reasoning.
+// defaultAnswerTokens bounds an answer without --max-tokens: a model that never ends, such as one of random weights, would
+// fill the context otherwise. It is enough for some reasoning.
 const defaultAnswerTokens = 2048
 
 // runFlags is everything `sparrow run` can be told.
@@ -90,7 +90,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(err, closeNow(e))
 }
 
-// readPrompt takes the prompt from the arguments or from standard input; talk is true when there is somebody to talk to instead.
+// readPrompt takes the prompt from the arguments or from standard input; talk is true when standard input is a terminal instead.
 func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err error) {
 	if len(args) == 0 && isTerminal(in) {
 		return "", true, nil

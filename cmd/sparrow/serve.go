@@ -19,6 +19,7 @@ import (
 	"sparrow/api/openai"
 	"sparrow/internal/unit"
 	"sparrow/plan"
+	"sparrow/plan/explain"
 	"sparrow/server"
 )
 
@@ -164,12 +165,12 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *se
 	}
 	ip := net.ParseIP(host)
 	if ip.IsUnspecified() {
-		host = "127.0.0.1" // every interface; this one is there for whoever reads the line
+		host = "127.0.0.1" // all interfaces; this address can be opened
 	}
 	url := "http://" + net.JoinHostPort(host, port)
 	fmt.Fprintf(&b, "address  %s (listening on %s)\n", url, at)
 	if keys == nil && !ip.IsLoopback() {
-		b.WriteString("warning  everybody who reaches this address may use it; --api-keys FILE asks for a key\n")
+		b.WriteString("warning  anyone who can reach this address can use the server; --api-keys FILE requires a key\n")
 	}
 	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, url, keys != nil))
 	_, err = io.WriteString(w, b.String())
@@ -184,7 +185,7 @@ func describe(w io.Writer, i sparrow.Info) {
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
 		if n.Level != plan.NoticeInfo { // those say what the line above says
-			fmt.Fprintf(w, "%-8v %s (%s)\n", n.Level, n.Text, n.Rule)
+			fmt.Fprintf(w, "%-8v %s\n", n.Level, explain.Notice(n))
 		}
 	}
 	m := i.Memory

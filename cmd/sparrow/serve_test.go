@@ -141,7 +141,7 @@ func TestServeAsksForKeysAndWarnsWithoutThem(t *testing.T) {
 	if side := open.side.String(); side != "" {
 		t.Errorf("what was announced is logged as well: %s", side)
 	}
-	if text := open.out.String(); !strings.Contains(text, "warning  everybody") || !strings.Contains(text, "curl http://127.0.0.1:") {
+	if text := open.out.String(); !strings.Contains(text, "warning  anyone who can reach this address") || !strings.Contains(text, "curl http://127.0.0.1:") {
 		t.Errorf("open to everybody, it says\n%s", text)
 	}
 	open.end(t)

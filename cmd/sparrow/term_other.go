@@ -2,5 +2,5 @@
 
 package main
 
-// terminalWidth knows no terminals here: output is plain, and a prompt must be given.
+// terminalWidth finds no terminal on this system: output is plain, and a prompt must be given.
 func terminalWidth(uintptr) (columns int, ok bool) { return 0, false }

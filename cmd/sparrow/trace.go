@@ -7,6 +7,7 @@ import (
 
 	"sparrow"
 	"sparrow/plan"
+	"sparrow/plan/explain"
 )
 
 // printTrace writes what happened to a request: how much of the prompt was known, where the time went, which plans ran and why.
@@ -71,7 +72,7 @@ func choose(s *plan.Segment) *choice {
 		d.what += fmt.Sprintf(", %d launches", n)
 	}
 	for _, r := range s.Reasons {
-		d.why += fmt.Sprintf("           why: %s (%s)\n", r.Text, r.Rule)
+		d.why += fmt.Sprintf("           why: %s\n", explain.Reason(r))
 	}
 	return d
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"slices"
 
 	"sparrow/kernel"
 	"sparrow/kernel/host"
@@ -22,6 +23,9 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 		}
 		if math.IsInf(top, 0) {
 			sum = 1 // the log of the sum is top itself; differences to it are no numbers
+			if slices.ContainsFunc(row, func(v float32) bool { return v != v }) {
+				sum = math.NaN()
+			}
 		}
 		host.RowF32(w.best.LogSum, r)[0] = float32(top + math.Log(sum))
 	}})

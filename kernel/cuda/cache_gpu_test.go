@@ -173,9 +173,9 @@ func TestGPUGatherEqualsTheHost(t *testing.T) {
 				case kind == layout.BF16Row1152:
 					copy(d, rowAt(s))
 				case kind == layout.FP8Row656:
-					layout.BlockToBF16(d, rowAt(s))
+					toBF16(d, rowAt(s), layout.FP8Block{})
 				default:
-					layout.RawToBF16(d, rowAt(s), scale)
+					toBF16(d, rowAt(s), layout.FP8Raw{Scale: scale})
 				}
 			}
 			return out
@@ -287,4 +287,11 @@ func TestGPURepeatedRunsAreBitIdentical(t *testing.T) {
 		check(t, r.k.WriteMain(r.s, layout.FP8Row656, a))
 		sameBytes(t, fmt.Sprintf("run %d", i), r.download(a.Pool.Base, int64(len(want))), want)
 	}
+}
+
+// toBF16 rewrites one row of another layout as a row of bf16.
+func toBF16(dst, src []byte, l layout.Main) {
+	var v [layout.RowDim]float32
+	l.Decode(v[:], src, 0)
+	layout.BF16{}.Encode(dst, 0, v[:])
 }

@@ -1,8 +1,8 @@
 // Package prefix finds stored pages by content.
 //
-// In flow pages of tokens as they become full, each with the page before it; out flow the pages that already hold the
-// beginning of a prompt, how far they reach, and why the search stopped there. The package also keeps the pages nobody
-// uses any more in order of last use, and gives them up one by one, oldest first.
+// Its input is pages of tokens as they become full, each with the page before it; its output is the pages that already
+// hold the beginning of a prompt, how far they reach, and why the search stopped there. The package also keeps unused
+// pages in order of last use, and evicts them one by one, oldest first.
 //
 // A page is known by a chained hash: SHA-256 over the hash of the page before it and its own tokens. The chain starts at
 // a root that covers the layout of the cache and the tenant's salt, so equal hashes mean equal positions, equal tokens
@@ -17,7 +17,7 @@
 //   - Two pages may hold the same content, computed by two sequences at the same time. One of them answers lookups; the
 //     others wait behind it and the next takes over when it falls out of use. An idle page makes way at once for one in
 //     use. So an entry is idle only when no sequence holds any page of its content, and then its children are idle too.
-//   - Whoever stops using pages drops the last one first. So a child is always idle for longer than its parent, and giving
+//   - A sequence that ends releases its last page first. So a child is always idle for longer than its parent, and giving
 //     up the oldest idle entry never cuts a branch.
 //
 // The package holds page numbers only and never touches cache memory. One goroutine uses an Index at a time.

@@ -1,9 +1,9 @@
 package prefix
 
-// Listener is told how the set of reusable pages changes. Calls come from the goroutine that uses the Index, in order, and must
-// not call back into it.
+// Listener is called when the set of reusable pages changes, in order, by the goroutine that uses the Index. It must not
+// call the Index.
 type Listener interface {
-	// Stored: a page became reusable. Content that is already stored is not told again.
+	// Stored: a page became reusable. There is no second call for content that is already stored.
 	Stored(Stored)
 	// Removed: a page is no longer reusable.
 	Removed(Hash)

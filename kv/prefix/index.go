@@ -13,7 +13,7 @@ type Config struct {
 	PageTokens int
 	// Identity names what cached rows depend on beside tokens, such as the byte layouts. It is hashed into every root.
 	Identity string
-	// Listener, when set, is told of every change.
+	// Listener, when set, is called at every change.
 	Listener Listener
 }
 
@@ -39,7 +39,7 @@ type node struct {
 	idle          bool
 }
 
-// slot is what the index knows of a page.
+// slot is the entry of a page.
 type slot struct {
 	node       int32 // its entry, or none
 	prev, next Page  // pages of the same entry, the answering one first
@@ -76,8 +76,8 @@ const (
 	Duplicate
 )
 
-// Root is the hash before the first page of a prompt under a salt. Different salts share nothing; an empty salt is the space
-// everybody shares.
+// Root is the hash before the first page of a prompt under a salt. Prompts of different salts share no page; an empty salt
+// is one of them.
 func (ix *Index) Root(salt []byte) Hash { return ix.hash.root(ix.cfg.Identity, salt) }
 
 // Add makes a page in use reusable. tokens are the page's, copied; parent is the page before it, or None under root for the first
@@ -172,7 +172,7 @@ func (ix *Index) Evict() (Page, bool) {
 	return page, true
 }
 
-// Clear forgets everything and appends the idle pages, which are free now, to freed. Pages in use become private.
+// Clear removes all entries and appends the idle pages, which are free now, to freed. Pages in use become private.
 func (ix *Index) Clear(freed []Page) []Page {
 	for n := ix.idle.oldest; n != none; n = ix.nodes[n].newer {
 		freed = append(freed, ix.nodes[n].page)
@@ -190,7 +190,7 @@ func (ix *Index) Idle() int { return ix.idle.count }
 // Has tells whether a page belongs to an entry.
 func (ix *Index) Has(page Page) bool { return ix.pages[page].node != none }
 
-// IsIdle tells whether a page is kept although nobody uses it.
+// IsIdle says whether a page is kept although no sequence uses it.
 func (ix *Index) IsIdle(page Page) bool {
 	n := ix.pages[page].node
 	return n != none && ix.nodes[n].idle

@@ -72,7 +72,8 @@ func resolve(t *testing.T, m *dsa.Model, kv string) plan.Config {
 
 func TestFacts(t *testing.T) {
 	v := load(t, "deepseek_v32-1", &ref.Device{}).Facts()
-	if v.Family != plan.DeepSeekV32 || v.Heads != 2 || v.K != 128 || v.QKDim != 192 || v.VDim != 128 || v.Layers != 3 || !v.LayerSupportsDense || v.Share.Shared(2) {
+	if v.Family != plan.DeepSeekV32 || v.Heads != 2 || v.K != 128 || v.QKDim != 192 || v.VDim != 128 ||
+		v.Layers != 3 || !v.LayerSupportsDense || v.Share.Shared(2) {
 		t.Errorf("facts of V3.2: %+v", v)
 	}
 	g := load(t, "glm_moe_dsa-1", &ref.Device{}).Facts()
@@ -81,7 +82,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// A page takes the rows of every layer and the indexer keys of those that have an indexer; what is said is what is allocated.
+// A page takes the rows of every layer and the indexer keys of those that have an indexer; what is said is what is
+// allocated.
 func TestCacheSizes(t *testing.T) {
 	for _, c := range []struct {
 		checkpoint, kv string
@@ -109,7 +111,8 @@ func TestCacheSizes(t *testing.T) {
 				if p.Main.Layout != c.main || p.Main.Pages() != pages || p.Main.Slots() != pages*cfg.Page {
 					t.Errorf("layer %d: %d pages of %v", i, p.Main.Pages(), p.Main.Layout)
 				}
-				if computes := m.Config().Indexer.Computes(i); p.Index.Mem.Given() != computes || computes && p.Index.Layout != c.index {
+				if computes := m.Config().Indexer.Computes(i); p.Index.Mem.Given() != computes ||
+					computes && p.Index.Layout != c.index {
 					t.Errorf("layer %d computes %v and has index keys %v", i, computes, p.Index.Layout)
 				}
 				for _, x := range []kernel.Tensor{p.Main.Mem, p.Index.Mem} {
@@ -223,12 +226,16 @@ func TestPassRefuses(t *testing.T) {
 		change func(*plan.Batch, *model.Input)
 		want   string
 	}{
-		{"a token less than planned", func(_ *plan.Batch, in *model.Input) { in.Tokens[0] = in.Tokens[0][:2] }, "request 0 has 2 new tokens"},
+		{"a token less than planned", func(_ *plan.Batch, in *model.Input) { in.Tokens[0] = in.Tokens[0][:2] },
+			"request 0 has 2 new tokens"},
 		{"a token outside the vocabulary", func(_ *plan.Batch, in *model.Input) { in.Tokens[0] = []int32{0, 640, 0} },
 			"token 640 is outside the vocabulary of 640"},
-		{"a negative token", func(_ *plan.Batch, in *model.Input) { in.Tokens[0] = []int32{0, -1, 0} }, "token -1 is outside"},
-		{"a page outside the pool", func(_ *plan.Batch, in *model.Input) { in.Tables[0] = []int32{7} }, "slot 448 of a pool of 128"},
-		{"logits of a token that is not there", func(b *plan.Batch, _ *model.Input) { b.Requests[0].Logits = 4 }, "request 0 with logits of 4 of its 3 new tokens"},
+		{"a negative token", func(_ *plan.Batch, in *model.Input) { in.Tokens[0] = []int32{0, -1, 0} },
+			"token -1 is outside"},
+		{"a page outside the pool", func(_ *plan.Batch, in *model.Input) { in.Tables[0] = []int32{7} },
+			"slot 448 of a pool of 128"},
+		{"logits of a token that is not there", func(b *plan.Batch, _ *model.Input) { b.Requests[0].Logits = 4 },
+			"request 0 with logits of 4 of its 3 new tokens"},
 	} {
 		b, in := r.prompt(3, 0)
 		c.change(&b, &in)
@@ -262,7 +269,8 @@ func TestRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		res, err := s.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: []int32{5}, Cached: 129, Pages: []int32{0, 1, 2}}})
+		res, err := s.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: []int32{5}, Cached: 129,
+			Pages: []int32{0, 1, 2}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,7 +302,8 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("layer %d: a residual row of %v alone", layer, h[0])
 		}
 	}
-	want := []string{"row 0: request 0 at 129", "selected 0: 128", "hidden 0: 128", "selected 1: 128", "hidden 1: 128", "hidden 2: 128"}
+	want := []string{"row 0: request 0 at 129", "selected 0: 128", "hidden 0: 128", "selected 1: 128",
+		"hidden 1: 128", "hidden 2: 128"}
 	if !slices.Equal(events, want) {
 		t.Errorf("recorded\n%s\nwant\n%s", strings.Join(events, "\n"), strings.Join(want, "\n"))
 	}
@@ -306,7 +315,8 @@ func TestRecorded(t *testing.T) {
 	b, in := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(130)), model.Input{Tokens: [][]int32{{5}}}
 	in.Tables = [][]int32{{0, 1, 2}}
 	if out, err := r.run(b, in); err != nil || len(out.Hidden) != 0 || len(out.Selections) != 0 || out.Block.Cols != 0 {
-		t.Errorf("not asked for: %v, %d hidden, %d selections, %d bytes", err, len(out.Hidden), len(out.Selections), out.Block.Cols)
+		t.Errorf("not asked for: %v, %d hidden, %d selections, %d bytes", err, len(out.Hidden), len(out.Selections),
+			out.Block.Cols)
 	}
 }
 
@@ -395,7 +405,8 @@ func TestRecordedAfterDrafting(t *testing.T) {
 	if err := m.Allocate(&cfg, 8); err != nil {
 		t.Fatal(err)
 	}
-	run, err := step.New(m, cfg, step.Limits{Rows: 160, Requests: 1, Context: 256, Record: plan.Record{Hidden: true, Selections: true}})
+	run, err := step.New(m, cfg, step.Limits{Rows: 160, Requests: 1, Context: 256,
+		Record: plan.Record{Hidden: true, Selections: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +421,8 @@ func TestRecordedAfterDrafting(t *testing.T) {
 	}
 	// decode returns what a decode of the same token selects and leaves in each layer.
 	decode := func() (selected [][]int32, hidden [][]float32) {
-		res, err := run.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: tokens[n : n+1], Cached: n, Pages: pages, Logits: 1}})
+		res, err := run.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: tokens[n : n+1], Cached: n, Pages: pages,
+			Logits: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -424,7 +436,8 @@ func TestRecordedAfterDrafting(t *testing.T) {
 	if len(first[0]) != m.Config().Indexer.TopK {
 		t.Fatalf("layer 0 selects %v", first[0])
 	}
-	if _, err := run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: tokens[n+1 : n+2], Cached: n, Pages: pages, Logits: true}}, false); err != nil {
+	if _, err := run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: tokens[n+1 : n+2], Cached: n, Pages: pages,
+		Logits: true}}, false); err != nil {
 		t.Fatal(err)
 	}
 	second, again := decode()

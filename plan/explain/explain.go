@@ -1,5 +1,6 @@
-// Package explain shows a decision: configuration, plan, reasons and what was turned down, as a table for people or as JSON for scripts.
-// A resolved configuration and, when a batch is given, its plan flow in; text flows out. It decides nothing.
+// Package explain prints a decision: configuration, plan, reasons and rejected kernels, as a table for people or as
+// JSON for scripts. Its input is a resolved configuration and, when a batch is given, a plan; its output is text. It
+// decides nothing.
 package explain
 
 import (
@@ -77,7 +78,7 @@ func (a *Answer) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%v on %v: %v cache (%v rows, pages of %d), prefill %v, decode %v, catalogue %v\n", c.Model.Family, c.Hardware.Arch, c.KV, c.Layout, c.Page, c.Prefill, c.Decode, c.Catalog)
 	fmt.Fprintf(w, "top-k %d of %v selection, dense up to %d keys%s, indexer keys as %v\n", c.Model.K, c.TopK, c.T, dense(c), c.IndexLayout)
 	for _, n := range a.Notices {
-		fmt.Fprintf(w, "%v: %s (%s)\n", n.Level, n.Text, n.Rule)
+		fmt.Fprintf(w, "%v: %s\n", n.Level, Notice(n))
 	}
 	reasons(w, "", c.Reasons)
 	rejected(w, "", c.Rejected)
@@ -172,7 +173,7 @@ func launches(s *plan.Segment) string {
 
 func reasons(w io.Writer, indent string, list []plan.Reason) {
 	for _, r := range list {
-		fmt.Fprintf(w, "%swhy: %s (%s)\n", indent, r.Text, r.Rule)
+		fmt.Fprintf(w, "%swhy: %s\n", indent, Reason(r))
 	}
 }
 

@@ -140,7 +140,8 @@ func TestLayerQuestion(t *testing.T) {
 
 // Everything a person needs is printed: notices, reasons, every rejected candidate, arrays, launches with their limit.
 func TestPrint(t *testing.T) {
-	cfg, notices := resolve(t, "sm90", "deepseek_v32", plan.Policy{Catalog: plan.CatalogPublic, KV: "fp8", DenseThreshold: 4096})
+	cfg, notices := resolve(t, "sm90", "deepseek_v32", plan.Policy{Catalog: plan.CatalogPublic, KV: "fp8",
+		DenseThreshold: 4096})
 	b, err := plan.ParseBatch("extend:12000")
 	if err != nil {
 		t.Fatal(err)
@@ -154,15 +155,16 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := text.String()
-	wants := []string{"catalogue public", "does not run here", "segment 0: 12000 whole rows", "2 (11622 + 378 rows), at most 11622: split schedule", "in layer 0",
+	wants := []string{"catalogue public", "does not run here", "segment 0: 12000 whole rows",
+		"2 (11622 + 378 rows), at most 11622: split schedule", "in layer 0",
 		"plan " + a.Plan.Key.String(), "array split_metadata"}
 	for _, n := range notices {
-		wants = append(wants, fmt.Sprintf("%v: %s", n.Level, n.Text))
+		wants = append(wants, fmt.Sprintf("%v: %s (%s, %s)", n.Level, n.Text, explain.Title(n.Rule), n.Rule))
 	}
 	s := a.Plan.Segments[0]
 	for _, list := range [][]plan.Reason{cfg.Reasons, a.Plan.Reasons, s.Reasons} {
 		for _, r := range list {
-			wants = append(wants, "why: "+r.Text)
+			wants = append(wants, fmt.Sprintf("why: %s (%s, %s)", r.Text, explain.Title(r.Rule), r.Rule))
 		}
 	}
 	for _, list := range [][]plan.Rejection{cfg.Rejected, s.Rejected} {
@@ -180,7 +182,8 @@ func TestPrint(t *testing.T) {
 	if err := ask(t, cfg, "decode:8", explain.Question{Layer: -1}).Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	if out := text.String(); !strings.Contains(out, "1 (1 rows), no limit on cpu") || !strings.Contains(out, "dense up to 2048 keys (off: ") {
+	if out := text.String(); !strings.Contains(out, "1 (1 rows), no limit on cpu") ||
+		!strings.Contains(out, "dense up to 2048 keys (off: ") {
 		t.Errorf("printed\n%s", out)
 	}
 	if strings.Contains(text.String(), "  array ") {
@@ -188,18 +191,24 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// The arrays that are printed are those of the plan's input block, all of them and no others, in order and with their sizes. Prepare fills
-// exactly these: package step's tests compare what it writes with the same list. Lengths of rows go by the names of such arrays too.
+// The arrays that are printed are those of the plan's input block, all of them and no others, in order and with their
+// sizes. Prepare fills exactly these: package step's tests compare what it writes with the same list. Lengths of rows
+// go by the names of such arrays too.
 func TestInputsArePrinted(t *testing.T) {
 	for _, c := range []struct {
 		family, batch string
 		want, never   []plan.ArrayName
 	}{
-		{"deepseek_v32", "decode:9,3000", []plan.ArrayName{plan.TokenIDs, plan.PageTable, plan.Kept}, []plan.ArrayName{plan.GatherSlots, plan.Groups}},
-		{"deepseek_v32", "mixed:extend:3000/decode:4000", []plan.ArrayName{plan.GatherSlots, plan.IndexSlots}, []plan.ArrayName{plan.WindowIndices}},
-		{"glm_moe_dsa", "verify:4:100,5000", []plan.ArrayName{plan.Slots, plan.Lengths}, []plan.ArrayName{plan.HiddenRows}},
-		{"deepseek_v4", "decode:9,3000", []plan.ArrayName{plan.WindowIndices, plan.CloseSources}, []plan.ArrayName{plan.Lengths}},
-		{"deepseek_v4", "extend:3000", []plan.ArrayName{plan.GatherSlots, plan.HeavySources}, []plan.ArrayName{plan.Lengths}},
+		{"deepseek_v32", "decode:9,3000", []plan.ArrayName{plan.TokenIDs, plan.PageTable, plan.Kept},
+			[]plan.ArrayName{plan.GatherSlots, plan.Groups}},
+		{"deepseek_v32", "mixed:extend:3000/decode:4000", []plan.ArrayName{plan.GatherSlots, plan.IndexSlots},
+			[]plan.ArrayName{plan.WindowIndices}},
+		{"glm_moe_dsa", "verify:4:100,5000", []plan.ArrayName{plan.Slots, plan.Lengths},
+			[]plan.ArrayName{plan.HiddenRows}},
+		{"deepseek_v4", "decode:9,3000", []plan.ArrayName{plan.WindowIndices, plan.CloseSources},
+			[]plan.ArrayName{plan.Lengths}},
+		{"deepseek_v4", "extend:3000", []plan.ArrayName{plan.GatherSlots, plan.HeavySources},
+			[]plan.ArrayName{plan.Lengths}},
 	} {
 		t.Run(c.family+" "+c.batch, func(t *testing.T) {
 			cfg, _ := resolve(t, "cpu", c.family, plan.Policy{})
@@ -231,7 +240,8 @@ func TestInputsArePrinted(t *testing.T) {
 				}
 			}
 			for _, l := range a.Lengths {
-				for name, v := range map[plan.ArrayName][]int32{plan.Positions: l.Positions, plan.Lengths: l.Lengths, plan.Kept: l.Kept} {
+				for name, v := range map[plan.ArrayName][]int32{plan.Positions: l.Positions, plan.Lengths: l.Lengths,
+					plan.Kept: l.Kept} {
 					if len(v) > 0 && a.Plan.Input(name).Rows == 0 {
 						t.Errorf("%v of rows, which the engine does not build", name)
 					}

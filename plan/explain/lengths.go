@@ -43,7 +43,8 @@ func (a *Answer) fillLengths() error {
 	return nil
 }
 
-// rows fills what every row of this engine has, as far as the plan has such arrays. A padded request may lie before position 0.
+// rows fills what every row of this engine has, as far as the plan has such arrays. A padded request may lie before
+// position 0.
 func (l *Lengths) rows(cfg *plan.Config, b *plan.Batch, p *plan.Plan, s *plan.Segment) {
 	lengths := p.Input(plan.Lengths).Rows > 0
 	for _, sp := range s.Spans {

@@ -137,7 +137,7 @@ func (s *Set) choices(why sparrow.Finish, n float64) {
 	}
 }
 
-// HTTP counts an answer. The route is the pattern, never the path, so that nobody can fill the memory with names.
+// HTTP counts an answer. The route is the pattern, never the path, so that clients cannot create any number of series.
 func (s *Set) HTTP(route string, status int) {
 	s.http.WithLabelValues(route, strconv.Itoa(status)).Inc()
 }

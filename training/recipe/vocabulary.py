@@ -14,7 +14,8 @@ from .shape import SHIPPED
 
 # Words with one leading sign or space, signs, line breaks, blanks.
 _WORDS = (
-    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^""" "\r\n" r"""\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[""" "\r\n"
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^""" "\r\n"
+    r"""\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[""" "\r\n"
     r"""]*|\s*[""" "\r\n" r"""]+|\s+(?!\S)|\s+""")
 _CJK = "[一-龥぀-ゟ゠-ヿ]+"
 

@@ -1,6 +1,6 @@
-// Package record is a device, and a model on it, that note what passes enqueue: for every operation its name, and of its arguments the
-// shapes, strides, types and places of tensors and the values of everything else. What a pass must not do between its first and its last
-// operation becomes a fault: allocate, free, write, read, wait, prepare weights.
+// Package record is a device, and a model on it, that note what passes enqueue: for every operation its name, and of
+// its arguments the shapes, strides, types and places of tensors and the values of everything else. What a pass must
+// not do between its first and its last operation becomes a fault: allocate, free, write, read, wait, prepare weights.
 package record
 
 import (
@@ -83,7 +83,8 @@ func (d *Device) text(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// place is the number of a buffer or weight. Equal passes of two arenas use the same numbers, because they use them in the same order.
+// place is the number of a buffer or weight. Equal passes of two arenas use the same numbers, because they use them in
+// the same order.
 func (d *Device) place(x any) int {
 	p := fmt.Sprintf("%p", x) // the address of a buffer's memory, or of what a handle points to
 	n, ok := d.places[p]
@@ -94,7 +95,7 @@ func (d *Device) place(x any) int {
 	return n
 }
 
-// Alloc is forbidden during a pass, as are Free, Write, Read, Sync and both kinds of Prepare.
+// Alloc is forbidden during a pass, as are Free, Write, Read, Fetch, Sync and both kinds of Prepare.
 func (d *Device) Alloc(n int64) (kernel.Buffer, error) {
 	d.forbid("Alloc")
 	return d.dev.Alloc(n)
@@ -118,7 +119,7 @@ func (d *Device) Read(dst []byte, src kernel.Tensor) error {
 	return d.dev.Read(dst, src)
 }
 
-// Fetch copies from the device.
+// Fetch enqueues a copy from the device.
 func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	d.forbid("Fetch")
 	return d.dev.Fetch(dst, src)

@@ -10,12 +10,12 @@ import (
 	"sparrow/plan"
 )
 
-// Model is a model whose passes are recorded. It must have been loaded on the recording device. It is Stateful and a Drafter; for models that
-// are not, there is nothing to commit and the drafting layer is missing.
+// Model is a model whose passes are recorded. It must have been loaded on the recording device. It is Stateful and a
+// Drafter; for models that are not, there is nothing to commit and the drafting layer is missing.
 //
-// Before every Prepare, the input block is filled with a number that no array holds: what is left of it in an array, and what is
-// overwritten outside, is a fault. When the
-// operations are enqueued, which is right after the block was copied to the device, the block is overwritten.
+// Before every Prepare, the input block is filled with a number that no array holds: what is left of it in an array,
+// and what is overwritten outside, is a fault. When the operations are enqueued, which is right after the block was
+// copied to the device, the block is overwritten.
 type Model struct {
 	model.Model
 	dev    *Device
@@ -53,7 +53,13 @@ func (m *Model) DraftHead() error {
 	return errors.New("this family has no drafting layer")
 }
 
-// Reserve takes the memory of states, where the model has any.
+// The runner asks for these two.
+var (
+	_ model.Stateful = (*Model)(nil)
+	_ model.Drafter  = (*Model)(nil)
+)
+
+// Reserve takes the memory of states.
 func (m *Model) Reserve(states int) error {
 	if s, ok := m.Model.(model.Stateful); ok {
 		return s.Reserve(states)

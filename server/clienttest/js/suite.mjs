@@ -16,7 +16,9 @@ const treesAnswer = "22 * 7 = 154\n#### 154";
 const called = "What are you called?";
 
 // ask is the body of a chat of one question, answered with the likeliest tokens.
-const ask = (question, more = {}) => ({ model, temperature: 0, messages: [{ role: "user", content: question }], ...more });
+const ask = (question, more = {}) => {
+  return { model, temperature: 0, messages: [{ role: "user", content: question }], ...more };
+};
 
 const weather = {
   type: "function",
@@ -54,7 +56,9 @@ const cases = {
   },
 
   async "a stream joins to the whole answer and ends with usage"() {
-    const events = await client.chat.completions.create(ask(trees, { stream: true, stream_options: { include_usage: true } }));
+    const events = await client.chat.completions.create(
+      ask(trees, { stream: true, stream_options: { include_usage: true } }),
+    );
     let text = "", chunks = 0, last;
     for await (const chunk of events) {
       text += chunk.choices[0]?.delta?.content ?? "";
@@ -91,7 +95,8 @@ const cases = {
   async "the client's own tool loop, whole and streamed"() {
     for (const stream of [false, true]) {
       const asked = [];
-      const tool = { type: "function", function: { ...weather.function, parse: JSON.parse, function: (a) => (asked.push(a), '{"result": "42"}') } };
+      const answer = (a) => (asked.push(a), '{"result": "42"}');
+      const tool = { type: "function", function: { ...weather.function, parse: JSON.parse, function: answer } };
       const runner = client.chat.completions.runTools(ask("What is the weather in Paris?", { stream, tools: [tool] }));
       assert.equal(await runner.finalContent(), "The result is 42.");
       assert.deepEqual(asked, [{ city: "Paris" }]);
@@ -110,7 +115,8 @@ const cases = {
       const r = await client.chat.completions.parse(ask(called, { temperature, seed: 3, response_format: format }));
       const got = JSON.parse(r.choices[0].message.content);
       assert.deepEqual(Object.keys(got).sort(), ["color", "count"]);
-      assert.ok(["ultramarine", "ochre"].includes(got.color) && Number.isInteger(got.count) && got.count >= 3 && got.count <= 12, JSON.stringify(got));
+      const inRange = Number.isInteger(got.count) && got.count >= 3 && got.count <= 12;
+      assert.ok(["ultramarine", "ochre"].includes(got.color) && inRange, JSON.stringify(got));
     }
   },
 
@@ -157,7 +163,9 @@ const cases = {
     const r = await client.completions.create(body);
     assert.match(r.choices[0].text, /#### 154$/);
     let text = "";
-    for await (const chunk of await client.completions.create({ ...body, stream: true })) text += chunk.choices[0]?.text ?? "";
+    for await (const chunk of await client.completions.create({ ...body, stream: true })) {
+      text += chunk.choices[0]?.text ?? "";
+    }
     assert.equal(text, r.choices[0].text);
   },
 
@@ -180,7 +188,9 @@ const cases = {
 
   async "leaving a stream ends its work"() {
     const before = await metric(`sparrow_requests_ended_total{outcome="aborted"}`);
-    const events = await client.chat.completions.create(ask(called, { stream: true, max_tokens: 8000, ignore_eos: true }));
+    const events = await client.chat.completions.create(
+      ask(called, { stream: true, max_tokens: 8000, ignore_eos: true }),
+    );
     let chunks = 0;
     for await (const _ of events) if (++chunks === 3) break;
     await settles(`sparrow_requests_ended_total{outcome="aborted"}`, before + 1);

@@ -1,0 +1,132 @@
+// Package client sends requests to a server with OpenAI's interface: this one or any other. Wire types go in and come
+// out; retries, timeouts and what answers mean belong to the caller.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"sparrow/api/openai"
+)
+
+const (
+	maxAnswerBytes  = 16 << 20
+	maxMessageBytes = 4 << 10 // of an answer other than 200
+)
+
+// ErrAddress means that an address is not that of an HTTP server.
+var ErrAddress = errors.New("not an http or https address")
+
+// ErrNoModel means that a server lists no model.
+var ErrNoModel = errors.New("the server lists no model; name one")
+
+// StatusError is an answer other than 200.
+type StatusError struct {
+	Code int
+	Text string // the answer's body, cut short
+}
+
+// Error holds the status and the body.
+func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Code, e.Text) }
+
+// Client sends requests to one server. It is safe for concurrent use.
+type Client struct {
+	base string // without a version
+	key  string
+	http *http.Client
+}
+
+// CheckAddress parses an address such as http://127.0.0.1:8080 or https://host/v1.
+func CheckAddress(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAddress, err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%w: %q, want one such as http://localhost:8080", ErrAddress, address)
+	}
+	return u, nil
+}
+
+// New makes a client for the server at an address, whose last part may be /v1. An empty key sends none.
+func New(address, key string, transport http.RoundTripper) (*Client, error) {
+	if _, err := CheckAddress(address); err != nil {
+		return nil, err
+	}
+	base := strings.TrimSuffix(strings.TrimRight(address, "/"), "/v1")
+	return &Client{base: base, key: key, http: &http.Client{Transport: transport}}, nil
+}
+
+// Base is the server's address without a version.
+func (c *Client) Base() string { return c.base }
+
+// Close closes connections that are not in use.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// FirstModel is the first model that the server lists.
+func (c *Client) FirstModel(ctx context.Context) (string, error) {
+	var list openai.ModelList
+	if err := c.Call(ctx, http.MethodGet, "/v1/models", nil, &list); err != nil {
+		return "", err
+	}
+	if len(list.Data) == 0 {
+		return "", fmt.Errorf("%s/v1/models: %w", c.base, ErrNoModel)
+	}
+	return list.Data[0].ID, nil
+}
+
+// Call sends a request and decodes the JSON answer into out. A nil body sends none.
+func (c *Client) Call(ctx context.Context, method, path string, body, out any) error {
+	r, err := c.Send(ctx, method, path, body)
+	var status *StatusError
+	if errors.As(err, &status) {
+		return fmt.Errorf("%s %s: %w", method, c.base+path, err)
+	}
+	if err != nil {
+		return err // names the request
+	}
+	defer r.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(r.Body, maxAnswerBytes)).Decode(out); err != nil {
+		return fmt.Errorf("%s %s: the answer is not what the interface says: %w", method, c.base+path, err)
+	}
+	return nil
+}
+
+// Send sends a request and returns the answer, whose body the caller closes. A status other than 200 is a StatusError.
+func (c *Client) Send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var content io.Reader
+	if body != nil {
+		text, err := openai.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.key != "" {
+		r.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxMessageBytes)) // a part of a message is still of use
+		return nil, &StatusError{answer.StatusCode, string(bytes.TrimSpace(text))}
+	}
+	return answer, nil
+}

@@ -1,0 +1,297 @@
+// Package jsonscan reads JSON text from front to back without building a tree of it. Text goes in; names, strings and
+// numbers come out one by one, as views of the text where they can, with the byte offset of everything.
+//
+// It is used where encoding/json cannot be: that keeps the last of two equal names, which lets a checkpoint header
+// describe a tensor twice, it has no offsets of values, and it allocates for every token of a vocabulary.
+package jsonscan
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// Scanner is a place in a JSON text. The zero value of every field but Text is usable.
+type Scanner struct {
+	Text []byte // valid UTF-8: see InvalidUTF8
+	Pos  int    // offset of the next byte
+	Name string // what the text is, for errors: "body", "header"
+
+	// MaxDepth bounds how deep arrays and objects may contain each other; 0 stands for 128.
+	MaxDepth int
+
+	// Lone is called with the offset of an escape that is half of a surrogate pair, which is then read as U+FFFD.
+	// Without it such an escape is a syntax error.
+	Lone func(at int)
+
+	depth int
+	buf   []byte // the last string that had escapes
+}
+
+// SyntaxError is text that is not JSON, or not the value that was asked for.
+type SyntaxError struct {
+	Pos    int
+	Reason string
+}
+
+// Error says where and why.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("at byte %d: %s", e.Pos, e.Reason) }
+
+// InvalidUTF8 returns the offset of the first byte that is not UTF-8, or -1.
+func InvalidUTF8(text []byte) int {
+	if utf8.Valid(text) {
+		return -1
+	}
+	at := 0
+	for {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size == 1 {
+			return at
+		}
+		at += size
+	}
+}
+
+// Kind is the type of a JSON value.
+type Kind int
+
+// The kinds of values.
+const (
+	None Kind = iota // no value
+	Null
+	Bool
+	Number
+	String
+	Array
+	Object
+)
+
+// String is the kind with its article.
+func (k Kind) String() string {
+	switch k {
+	case Null:
+		return "null"
+	case Bool:
+		return "a boolean"
+	case Number:
+		return "a number"
+	case String:
+		return "a string"
+	case Array:
+		return "an array"
+	case Object:
+		return "an object"
+	case None:
+	}
+	return "nothing"
+}
+
+// Kind looks at the next value without reading it.
+func (s *Scanner) Kind() (Kind, error) {
+	switch b := s.Next(); {
+	case b == '{':
+		return Object, nil
+	case b == '[':
+		return Array, nil
+	case b == '"':
+		return String, nil
+	case b == 't', b == 'f':
+		return Bool, nil
+	case b == 'n':
+		return Null, nil
+	case b == '-', b >= '0' && b <= '9':
+		return Number, nil
+	}
+	for _, word := range []string{"NaN", "Infinity"} {
+		if s.has(word) {
+			return None, s.Errorf(s.Pos, "%s is not a JSON number", word)
+		}
+	}
+	return None, s.Expected("a value")
+}
+
+// Next skips white space and returns the next byte, or 0 at the end. A zero byte is no JSON either.
+func (s *Scanner) Next() byte {
+	for s.Pos < len(s.Text) {
+		switch c := s.Text[s.Pos]; c {
+		case ' ', '\t', '\n', '\r':
+			s.Pos++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// End wants nothing but white space in the rest of the text. what names that for the error: "the end of the body".
+func (s *Scanner) End(what string) error {
+	if s.Next(); s.Pos < len(s.Text) {
+		return s.Expected(what)
+	}
+	return nil
+}
+
+// Errorf is a syntax error at an offset.
+func (s *Scanner) Errorf(at int, format string, args ...any) error {
+	return &SyntaxError{Pos: at, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Expected is a syntax error for what stands at the current offset.
+func (s *Scanner) Expected(what string) error {
+	return s.Errorf(s.Pos, "expected %s, found %s", what, s.found())
+}
+
+func (s *Scanner) found() string {
+	if s.Pos >= len(s.Text) {
+		return "the end of the " + s.name()
+	}
+	r, _ := utf8.DecodeRune(s.Text[s.Pos:])
+	return fmt.Sprintf("%q", r)
+}
+
+func (s *Scanner) name() string {
+	if s.Name == "" {
+		return "text"
+	}
+	return s.Name
+}
+
+// Object calls member for every name, with the scanner before its value, which member must read, and with the offset of
+// the name. The name is valid until the next string is read.
+func (s *Scanner) Object(member func(name []byte, at int) error) error {
+	if s.Next() != '{' {
+		return s.Expected("an object")
+	}
+	if err := s.Enter(); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		more, err := s.More('}', first)
+		if err != nil || !more {
+			return err
+		}
+		s.Next()
+		at := s.Pos
+		name, err := s.Member()
+		if err != nil {
+			return err
+		}
+		if err := member(name, at); err != nil {
+			return err
+		}
+	}
+}
+
+// Array calls element before every element, which it must read.
+func (s *Scanner) Array(element func() error) error {
+	if s.Next() != '[' {
+		return s.Expected("an array")
+	}
+	if err := s.Enter(); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		more, err := s.More(']', first)
+		if err != nil || !more {
+			return err
+		}
+		if err := element(); err != nil {
+			return err
+		}
+	}
+}
+
+// Enter moves behind the opening bracket at the current offset.
+func (s *Scanner) Enter() error {
+	limit := s.MaxDepth
+	if limit == 0 {
+		limit = 128
+	}
+	if s.depth++; s.depth > limit {
+		return s.Errorf(s.Pos, "values are nested deeper than %d levels", limit)
+	}
+	s.Pos++
+	return nil
+}
+
+// More says whether another member or element follows, and moves behind the comma or the closing bracket.
+func (s *Scanner) More(closing byte, first bool) (bool, error) {
+	b := s.Next()
+	if b == closing {
+		s.Pos++
+		s.depth--
+		return false, nil
+	}
+	if first && b != 0 {
+		return true, nil
+	}
+	if b != ',' {
+		return false, s.Expected(fmt.Sprintf("',' or %q", closing))
+	}
+	s.Pos++
+	if s.Next() == closing {
+		return false, s.Errorf(s.Pos, "no value follows the comma, found %s", s.found())
+	}
+	return true, nil
+}
+
+// Member reads the name of a member and the colon. The name is valid until the next string is read.
+func (s *Scanner) Member() ([]byte, error) {
+	if s.Next() != '"' {
+		return nil, s.Expected("a name in double quotes")
+	}
+	name, err := s.Str()
+	if err != nil {
+		return nil, err
+	}
+	if s.Next() != ':' {
+		return nil, s.Expected(fmt.Sprintf("':' after the name %q", Clip(string(name))))
+	}
+	s.Pos++
+	return name, nil
+}
+
+// Skip reads one value of any kind and checks its syntax.
+func (s *Scanner) Skip() error {
+	kind, err := s.Kind()
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case Object:
+		return s.Object(func([]byte, int) error { return s.Skip() })
+	case Array:
+		return s.Array(s.Skip)
+	case String:
+		_, err = s.Str()
+	case Number:
+		_, err = s.Number()
+	case Bool, Null, None:
+		_, err = s.Word()
+	}
+	return err
+}
+
+// Raw reads one value of any kind and returns its text, a view.
+func (s *Scanner) Raw() ([]byte, error) {
+	s.Next()
+	from := s.Pos
+	err := s.Skip()
+	return s.Text[from:s.Pos], err
+}
+
+func (s *Scanner) has(word string) bool {
+	return string(s.Text[s.Pos:min(s.Pos+len(word), len(s.Text))]) == word
+}
+
+// Clip shortens a piece of the text to what an error message can carry.
+func Clip(piece string) string {
+	const most = 48
+	if len(piece) <= most {
+		return piece
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(piece[cut]) {
+		cut--
+	}
+	return piece[:cut] + "..."
+}

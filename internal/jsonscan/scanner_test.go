@@ -1,0 +1,146 @@
+package jsonscan_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"sparrow/internal/jsonscan"
+)
+
+// valid says whether the text is one JSON value to the scanner.
+func valid(text string) bool {
+	s := &jsonscan.Scanner{Text: []byte(text)}
+	return s.Skip() == nil && s.End("the end") == nil
+}
+
+func TestScannerAgreesWithTheStandardDecoder(t *testing.T) {
+	for _, text := range []string{
+		``, ` `, `0`, `-0`, `01`, `-`, `+1`, `1.`, `.5`, `1.5`, `1e`, `1e+`, `1E-7`, `1.5e10`, `--1`, `1 2`, `1x`,
+		`true`, `tru`, `truex`, `false`, `null`, `nul`, `True`,
+		`""`, `"a`, `"a\`, `"\"`, `"\u12"`, `"\u12g4"`, `"\uABcd"`, `"\u000`, `"\ud83d\ude00"`, "\"a\tb\"",
+		"\"\\n\tb\"", `"\x"`, `"\`, `"\n`, `[]`, `[`, `]`, `[,]`, `[1,]`, `[1 2]`, `[1,[2,[]]]`, `[1}`,
+		`{}`, `{`, `{,}`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{"a":1 "b":2}`, `{1:2}`, `{"a":{"b":[]}}`, `{"a`, `{"a\q":1}`,
+		"\x00", "1\x00", "\ufeff1",
+	} {
+		if got, want := valid(text), json.Valid([]byte(text)); got != want {
+			t.Errorf("%q: scanner %v, standard decoder %v", text, got, want)
+		}
+	}
+	pieces := []string{`{`, `}`, `[`, `]`, `,`, `:`, `"`, `\`, `u00e9`, `a`, `"k":`, `"s"`, `0`, `1`, `-`, `.`, `e`,
+		`+`, `true`, `null`, ` `, "\n"}
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 12).Draw(t, "pieces"), "")
+		if got, want := valid(text), json.Valid([]byte(text)); got != want {
+			t.Fatalf("%q: scanner %v, standard decoder %v", text, got, want)
+		}
+	})
+}
+
+func TestScannerDecodesStrings(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := rapid.String().Draw(t, "string")
+		text, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := (&jsonscan.Scanner{Text: text}).Str()
+		if err != nil || string(got) != want {
+			t.Fatalf("%s reads as %q, %v; want %q", text, got, err, want)
+		}
+	})
+	for _, text := range []string{`"\ud83d"`, `"\ude00"`, `"\ud83d\u0041"`, `"\ud83dxxxxxx"`, `"\ud83d\uzzzz"`} {
+		if got, err := (&jsonscan.Scanner{Text: []byte(text)}).Str(); err == nil {
+			t.Errorf("half a surrogate pair %s reads as %q", text, got)
+		}
+	}
+}
+
+// readString reads one JSON string and nothing behind it.
+func readString(data []byte) (string, error) {
+	r := jsonscan.Scanner{Text: data}
+	s, err := r.Str()
+	if err != nil {
+		return "", err
+	}
+	return string(s), r.End("the end")
+}
+
+func FuzzJSONStrings(f *testing.F) {
+	for _, s := range []string{`""`, `"a\"\\\/\b\f\n\r\t"`, `"\u0120\ud83d\ude80"`, `"\ud83d"`, `"\ud83d\u0041"`,
+		"\"\xff\"", "\"\n\"", `"a`, ` "x" `, `"\x"`, `"\u12"`, `"\u+123"`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if !utf8.Valid(data) {
+			if at := jsonscan.InvalidUTF8(data); at < 0 || !utf8.Valid(data[:at]) {
+				t.Fatalf("%q: the first byte that is not UTF-8 is said to be %d", data, at)
+			}
+			return
+		}
+		got, err := readString(data)
+		if err != nil {
+			return
+		}
+		var want string
+		if err := json.Unmarshal(data, &want); err != nil {
+			t.Fatalf("%q: read %q, which encoding/json refuses: %v", data, got, err)
+		}
+		if got != want {
+			t.Fatalf("%q: read %q, encoding/json reads %q", data, got, want)
+		}
+	})
+}
+
+func TestRawValuesEndWhereTheyShould(t *testing.T) {
+	for text, want := range map[string]string{
+		`1,2`: `1`, `"a,b"]`: `"a,b"`, `{"a":[1,{}],"b":"}"} ,`: `{"a":[1,{}],"b":"}"}`, `[[],"]\""]}`: `[[],"]\""]`,
+		`true}`: `true`,
+	} {
+		r := jsonscan.Scanner{Text: []byte(text)}
+		if got, err := r.Raw(); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{``, `,`, `[`, `"a`, `{"a":"\`} {
+		r := jsonscan.Scanner{Text: []byte(text)}
+		if got, err := r.Raw(); err == nil {
+			t.Errorf("%s: %s, want an error", text, got)
+		}
+	}
+}
+
+// An error has the offset of what is wrong, and the name of the text.
+func TestErrorsHaveAPlace(t *testing.T) {
+	for _, test := range []struct {
+		text   string
+		pos    int
+		reason string
+	}{
+		{`{"a":1`, 6, `expected ',' or '}', found the end of the page`},
+		{`{"a":[1,]}`, 8, `no value follows the comma, found ']'`},
+		{`{"` + strings.Repeat("n", 99) + `" 1}`, 103,
+			`expected ':' after the name "` + strings.Repeat("n", 48) + `...", found '1'`},
+		{`["\ud83d"]`, 2, "the escape is half of a surrogate pair, which UTF-8 text cannot hold"},
+		{`[[[[1]]]]`, 3, "values are nested deeper than 3 levels"},
+	} {
+		s := jsonscan.Scanner{Text: []byte(test.text), Name: "page", MaxDepth: 3}
+		var syntax *jsonscan.SyntaxError
+		if err := s.Skip(); !errors.As(err, &syntax) || syntax.Pos != test.pos || syntax.Reason != test.reason {
+			t.Errorf("%s: %v, want %q at %d", test.text, err, test.reason, test.pos)
+		}
+	}
+}
+
+// With Lone, half a surrogate pair is reported and read as U+FFFD.
+func TestLoneSurrogates(t *testing.T) {
+	at := -1
+	s := jsonscan.Scanner{Text: []byte(`"ab\ude00c"`), Lone: func(pos int) { at = pos }}
+	if got, err := s.Str(); err != nil || string(got) != "ab\ufffdc" || at != 3 {
+		t.Errorf("%q, %v, reported at %d", got, err, at)
+	}
+}

@@ -1,0 +1,65 @@
+// Package memnet is a network in memory, for tests of servers and clients under testing/synctest: goroutines that
+// wait for such a connection count as waiting, which those that wait for a socket do not, so that the clock of the
+// test moves.
+package memnet
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// Listener accepts what Dial connects.
+type Listener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Listen makes a listener.
+func Listen() *Listener {
+	return &Listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// Dial connects to the listener, whatever the address. It has the signature of http.Transport.DialContext.
+func (l *Listener) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case l.conns <- far:
+		return near, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Client makes an HTTP client whose every request goes to the listener.
+func (l *Listener) Client() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: l.Dial, DisableCompression: true}}
+}
+
+// Accept waits for a connection.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept and Dial.
+func (l *Listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr is a name.
+func (l *Listener) Addr() net.Addr { return address{} }
+
+type address struct{}
+
+func (address) Network() string { return "memory" }
+func (address) String() string  { return "memory" }

@@ -1,0 +1,83 @@
+package layout
+
+import (
+	"bytes"
+	"testing"
+
+	"sparrow/internal/num"
+)
+
+// decoded is the values of the first row of b.
+func decoded(l Main, b []byte) []float32 {
+	v := make([]float32, RowDim)
+	l.Decode(v, b, 0)
+	return v
+}
+
+func TestRawToBlockKeepsEveryByteValue(t *testing.T) {
+	for _, kScale := range []float32{0, 1, 0.25, 8, 0x1p-13, 0x1p-40, 0x1p60} {
+		raw, block := FP8Raw{Scale: kScale}, make([]byte, BlockRowBytes)
+		for start := 0; start < 256; start += 64 { // so that the 64 rope places see every byte too
+			src := make([]byte, RawRowBytes)
+			for i := range src {
+				src[i] = byte(i + start)
+			}
+			RawToBlock(block, src, kScale)
+			if i, ok := sameValues(decoded(raw, src), decoded(FP8Block{}, block)); !ok {
+				t.Fatalf("k_scale %g: value %d (byte %#x) changed", kScale, i, src[i])
+			}
+			if !bytes.Equal(block[:512], src[:512]) {
+				t.Errorf("k_scale %g: latent bytes changed", kScale)
+			}
+			if k := kScaleOr1(kScale); (FP8Block{}).Scales(block) != [4]float32{k, k, k, k} {
+				t.Errorf("k_scale %g: scales %v", kScale, FP8Block{}.Scales(block))
+			}
+		}
+	}
+}
+
+func TestRawToBlockRequantisesForOtherScales(t *testing.T) {
+	src, block := make([]byte, RawRowBytes), make([]byte, BlockRowBytes)
+	src[0], src[1], src[512] = 0x7E, 0xC1, 0x7E // 448, -2.25, rope 448
+	RawToBlock(block, src, 0.3)
+	// 448*.3 = 134.4, over 448 is .3, so the scale is .5; 268.8 = 1.05*2^8: 8.4 steps -> 8 -> 256*.5 = 128.
+	// -2.25*.3 = -.675, over .5 = -1.35: 10.8 steps -> 11/8 -> -.6875. Rope: bf16(134.4) = 134.
+	got := decoded(FP8Block{}, block)
+	if got[0] != 128 || got[1] != -0.6875 || got[512] != 134 {
+		t.Errorf("got %g, %g, %g, want 128, -0.6875, 134", got[0], got[1], got[512])
+	}
+	for j, s := range (FP8Block{}).Scales(block) {
+		if want := []float32{0.5, 0x1p-13, 0x1p-13, 0x1p-13}[j]; s != want {
+			t.Errorf("scale %d is %g, want %g", j, s, want)
+		}
+	}
+}
+
+// FuzzDecode feeds any bytes to every layout: no panic, and what can be checked of the values holds.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte{}, float32(1))
+	f.Add(bytes.Repeat([]byte{0xFF}, 2*F32RowBytes), float32(0.3))
+	f.Add(bytes.Repeat([]byte{0x7F, 0x80}, BlockRowBytes), nan)
+	f.Fuzz(func(t *testing.T, data []byte, kScale float32) {
+		row := make([]float32, RowDim)
+		for _, l := range []Main{BF16{}, F32{}, FP8Block{}, FP8Raw{Scale: kScale}} {
+			tokens := len(data) / l.RowBytes()
+			for s := range tokens {
+				l.Decode(row, data, s)
+			}
+		}
+		for _, l := range []Index{IndexFP8{}, IndexF32{}} {
+			tokens := len(data) / l.TokenBytes()
+			for s := range tokens {
+				l.Decode(row, data, tokens, s)
+			}
+		}
+		if len(data) >= RawRowBytes && num.IsPow2(kScale) && kScale >= 0x1p-117 && kScale <= 0x1p119 {
+			block := make([]byte, BlockRowBytes)
+			RawToBlock(block, data, kScale)
+			if i, ok := sameValues(decoded(FP8Raw{Scale: kScale}, data), decoded(FP8Block{}, block)); !ok {
+				t.Errorf("k_scale %g: value %d changed", kScale, i)
+			}
+		}
+	})
+}
