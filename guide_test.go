@@ -10,7 +10,8 @@ import (
 )
 
 var timer = chat.Tool{Name: "set_timer", Description: "Sets a timer.", Strict: true,
-	Parameters: json.RawMessage(`{"type":"object","properties":{"minutes":{"type":"integer","minimum":1,"maximum":600}},"required":["minutes"],"additionalProperties":false}`)}
+	Parameters: json.RawMessage(
+		`{"type":"object","properties":{"minutes":{"type":"integer","minimum":1,"maximum":600}},"required":["minutes"],"additionalProperties":false}`)}
 
 // A demanded call is made whatever the model would rather say, and its arguments follow the schema.
 func TestDemandedToolCall(t *testing.T) {
@@ -47,7 +48,9 @@ func TestFormatAfterReasoning(t *testing.T) {
 	thinking := true
 	r.Thinking = &thinking
 	got := generate(t, e, Request{Sampling: greedy(), Chat: r, MaxTokens: 300,
-		Format: Format{Kind: FormatSchema, Schema: []byte(`{"type":"object","properties":{"n":{"type":"integer","minimum":0,"maximum":99}},"required":["n"],"additionalProperties":false}`)}})
+		Format: Format{Kind: FormatSchema,
+			Schema: []byte(
+				`{"type":"object","properties":{"n":{"type":"integer","minimum":0,"maximum":99}},"required":["n"],"additionalProperties":false}`)}})
 	a := got.Choices[0]
 	var v struct{ N *int }
 	if a.Message.Reasoning == "" || json.Unmarshal([]byte(a.Message.Content), &v) != nil || v.N == nil {
@@ -60,7 +63,8 @@ func TestFormatAfterReasoning(t *testing.T) {
 // change nothing about it.
 func TestNoCallWithoutTools(t *testing.T) {
 	notUnderRace(t)
-	weather := chat.Tool{Name: "get_weather", Description: "Current weather of a city.", Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}
+	weather := chat.Tool{Name: "get_weather", Description: "Current weather of a city.",
+		Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}
 	const question = "Tell me the weather for London."
 	plain, drafting := start(t, Config{}), start(t, Config{Draft: drafts(t, 3)})
 	for name, choice := range map[string]struct {

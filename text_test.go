@@ -145,7 +145,8 @@ func TestLogprobsAreTheModelsOwn(t *testing.T) {
 func TestFormatsHold(t *testing.T) {
 	notUnderRace(t)
 	e := start(t, Config{})
-	schema := `{"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+	schema :=
+		`{"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
 		"pets": {"type": "array", "items": {"enum": ["cat", "dog", "owl"]}, "maxItems": 3}}, "required": ["name", "age", "pets"], "additionalProperties": false}`
 	prompts := []string{"Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana.", garden}
 	for i := range 8 {

@@ -11,7 +11,8 @@ type Batch struct {
 	Plan   *plan.Plan
 	Config *plan.Config // the plan was built from
 	Batch  *plan.Batch  // the plan was built for
-	// Tables holds, for each request of the batch, the pages of its tokens: position p lies in page Tables[r][p/PageTokens].
+	// Tables holds, for each request of the batch, the pages of its tokens: position p lies in page
+	// Tables[r][p/PageTokens].
 	Tables     [][]int32
 	PageTokens int
 }
@@ -24,8 +25,8 @@ type Row struct {
 	Position int // in the sequence; negative where a padded request is shorter than its rows
 }
 
-// Rows calls visit for every row of the pass, in plan order, and checks that the plan covers its rows and that every request has a page for
-// each of its tokens. It stops at the first error.
+// Rows calls visit for every row of the pass, in plan order, and checks that the plan covers its rows and that every
+// request has a page for each of its tokens. It stops at the first error.
 func (b *Batch) Rows(visit func(Row) error) error {
 	if len(b.Tables) != len(b.Batch.Requests) {
 		return plan.ErrLength(plan.PageTable.String(), len(b.Tables), len(b.Batch.Requests))
@@ -34,13 +35,15 @@ func (b *Batch) Rows(visit func(Row) error) error {
 	for i := range b.Plan.Segments {
 		s := &b.Plan.Segments[i]
 		if at != s.FirstRow {
-			return &plan.Error{Code: plan.E26, Asked: fmt.Sprintf("segment %d at row %d after %d rows", i, s.FirstRow, at),
+			return &plan.Error{Code: plan.E26,
+				Asked:     fmt.Sprintf("segment %d at row %d after %d rows", i, s.FirstRow, at),
 				Supported: "segments that follow each other"}
 		}
 		for _, span := range s.Spans {
 			first := b.Batch.FirstPosition(b.Config, span.Request)
 			if need, have := ceilDiv(first+span.To, b.PageTokens), len(b.Tables[span.Request]); need > have {
-				return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d, which needs %d pages, with %d", span.Request, need, have),
+				return &plan.Error{Code: plan.E22,
+					Asked:     fmt.Sprintf("request %d, which needs %d pages, with %d", span.Request, need, have),
 					Supported: fmt.Sprintf("a page for every %d tokens", b.PageTokens)}
 			}
 			for t := span.From; t < span.To; t++ {
@@ -51,7 +54,8 @@ func (b *Batch) Rows(visit func(Row) error) error {
 			}
 		}
 		if at != s.FirstRow+s.Rows {
-			return &plan.Error{Code: plan.E26, Asked: fmt.Sprintf("a segment of %d rows whose spans hold %d", s.Rows, at-s.FirstRow),
+			return &plan.Error{Code: plan.E26,
+				Asked:     fmt.Sprintf("a segment of %d rows whose spans hold %d", s.Rows, at-s.FirstRow),
 				Supported: "spans that cover the segment's rows"}
 		}
 	}
@@ -78,8 +82,8 @@ func LaunchRows(s *plan.Segment, l *plan.Launch) (first, last int) {
 	return min(s.FirstRow+l.FirstRow, end), min(s.FirstRow+l.FirstRow+l.Rows, end)
 }
 
-// RowOf is the row of a new token of a request. A request's rows lie in at most three runs, one for each kind of prompt row, each in
-// ascending order.
+// RowOf is the row of a new token of a request. A request's rows lie in at most three runs, one for each kind of
+// prompt row, each in ascending order.
 func RowOf(p *plan.Plan, request, token int) (int32, error) {
 	for i := range p.Segments {
 		s := &p.Segments[i]

@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// Indexer selects keys for queries: it prepares indexer queries, scores keys and keeps the best, by the path a plan names. Every family with
-// an indexer uses it; what differs between them is in its fields.
+// Indexer selects keys for queries: it prepares indexer queries, scores keys and keeps the best, by the path a plan
+// names. Every family with an indexer uses it; what differs between them is in its fields.
 type Indexer struct {
 	Heads   int
 	TopK    int // keys each query may attend to
@@ -40,7 +40,8 @@ type IndexSpace struct {
 }
 
 // Arrange takes the memory of a launch that scores by the segment's path; other launches need none.
-func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *plan.Launch, keys layout.Kind, activation kernel.DType) (IndexSpace, error) {
+func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *plan.Launch, keys layout.Kind,
+	activation kernel.DType) (IndexSpace, error) {
 	var out IndexSpace
 	if !s.Scores() {
 		return out, nil
@@ -92,7 +93,8 @@ type Selection struct {
 	Gather, Start  kernel.Tensor // ragged: i32 [n, 1] slots, and i32 [T, 1]: where the row's request begins among them
 }
 
-// Select fills the launch's rows of Out. Rows that see no more keys than they may keep are not scored (kernel.ScoreArgs.SkipUpTo).
+// Select fills the launch's rows of Out. Rows that see no more keys than they may keep are not scored
+// (kernel.ScoreArgs.SkipUpTo).
 func (x *Indexer) Select(q *kernel.Queue, s *Selection) {
 	args := kernel.ScoreArgs{Keys: s.Cache}
 	switch x := &s.Plan.Indexer; {
@@ -128,8 +130,9 @@ func (x *Indexer) chunk(q *kernel.Queue, s *Selection, args kernel.ScoreArgs, fi
 		q.Multiply(kernel.MultiplyArgs{Out: raw.Weights, X: s.Hidden.Slice(first, last), W: s.W})
 	}
 	args.Q, args.W = space.q.Slice(0, n), space.weights.Slice(0, n)
-	q.IndexQuery(kernel.IndexQueryArgs{Out: args.Q, W: args.W, Q: raw.Q, Weights: raw.Weights, Angles: s.Angles.Slice(first, last),
-		Heads: x.Heads, Padded: x.scored(s.Plan), Offset: x.Offset, Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales,
+	q.IndexQuery(kernel.IndexQueryArgs{Out: args.Q, W: args.W, Q: raw.Q, Weights: raw.Weights,
+		Angles: s.Angles.Slice(first, last), Heads: x.Heads, Padded: x.scored(s.Plan), Offset: x.Offset,
+		Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales,
 		FP4: s.Cache.Layout == layout.IndexPage68})
 	lens, scores := s.Lens.Slice(first, last), space.scores.Slice(0, n)
 	args.Out, args.Lens, args.Heads, args.SkipUpTo = scores, lens, x.scored(s.Plan), x.TopK
@@ -142,5 +145,6 @@ func (x *Indexer) chunk(q *kernel.Queue, s *Selection, args kernel.ScoreArgs, fi
 	q.Select(kernel.SelectArgs{Out: s.Out.Slice(first, last), Scores: scores, Lens: lens})
 }
 
-// Hadamard reports whether keys of a layout are kept Hadamard-rotated: quantised ones are, exact ones need no spreading of outliers.
+// Hadamard reports whether keys of a layout are kept Hadamard-rotated: quantised ones are, exact ones need no
+// spreading of outliers.
 func Hadamard(k layout.Kind) bool { return k == layout.IndexPage132 || k == layout.IndexPage68 }

@@ -7,7 +7,8 @@ import (
 	"sparrow/plan"
 )
 
-// Inputs is the input block of a pass in the device's memory: i32 [1, plan.InputWords]. Its arrays lie where the plan says.
+// Inputs is the input block of a pass in the device's memory: i32 [1, plan.InputWords]. Its arrays lie where the plan
+// says.
 type Inputs struct {
 	Block kernel.Tensor
 	plan  *plan.Plan

@@ -1,5 +1,5 @@
-// Package builtin holds the model inside the binary: a complete DeepSeek-V3.2 checkpoint of 9.66 million parameters with its tokenizer, so
-// that a newcomer needs no download. It reads nothing from disk.
+// Package builtin holds the model inside the binary: a complete DeepSeek-V3.2 checkpoint of 9.66 million parameters
+// with its tokenizer, so that a newcomer needs no download. It reads nothing from disk.
 package builtin
 
 import (

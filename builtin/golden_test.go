@@ -23,8 +23,8 @@ type goldenFile struct {
 	} `json:"cases"`
 }
 
-// The trained checkpoint gives the outputs that an independent implementation computed in float32, token for token, from every quantised
-// cache: its margins are far above what rounding the cache can move.
+// The trained checkpoint gives the outputs that an independent implementation computed in float32, token for token,
+// from every quantised cache: its margins are far above what rounding the cache can move.
 func TestGoldenOutputs(t *testing.T) {
 	text, err := os.ReadFile("testdata/golden.json")
 	if err != nil {
@@ -119,7 +119,8 @@ func generate(t *testing.T, m model.Model, cfg plan.Config, prompt []int32, n in
 			}
 		}
 		out = append(out, int32(best))
-		work = step.Work{Kind: plan.ModeDecode, Tokens: out[len(out)-1:], Cached: work.Cached + len(work.Tokens), Pages: table, Logits: 1}
+		work = step.Work{Kind: plan.ModeDecode, Tokens: out[len(out)-1:], Cached: work.Cached + len(work.Tokens),
+			Pages: table, Logits: 1}
 	}
 	return out
 }

@@ -71,8 +71,8 @@ func (s *stream) finish() {
 	s.arguments("}")
 }
 
-// json writes the text of a value as JSON. Text that should be something else than a string but does not parse is kept as
-// a string rather than lost.
+// json writes the text of a value as JSON. Text that should be something else than a string but does not parse is
+// kept as a string rather than lost.
 func (k valueKind) json(text string) string {
 	quoted := `"` + jinja.EscapeJSON(text) + `"`
 	if k == valueString {

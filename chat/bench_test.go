@@ -16,7 +16,8 @@ func longConversation(n int) Request {
 		id := fmt.Sprintf("c%d", i)
 		req.Messages = append(req.Messages,
 			Message{Role: User, Content: text},
-			Message{Role: Assistant, ToolCalls: []Call{{ID: id, Name: "weather", Arguments: `{"city": "Rome", "days": 2}`}}},
+			Message{Role: Assistant,
+				ToolCalls: []Call{{ID: id, Name: "weather", Arguments: `{"city": "Rome", "days": 2}`}}},
 			Message{Role: ToolRole, Content: "rain", ToolCallID: id},
 			Message{Role: Assistant, Content: text})
 	}
@@ -49,7 +50,8 @@ func BenchmarkRender(b *testing.B) {
 
 func BenchmarkParse(b *testing.B) {
 	reply := strings.Repeat("think ", 2000) + thinkClose + strings.Repeat("word ", 2000) +
-		mark("\n\n[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">") + strings.Repeat("a \"b\" ", 2000) + mark("[/param]\n[/invoke]\n[/calls]")
+		mark("\n\n[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">") +
+		strings.Repeat("a \"b\" ", 2000) + mark("[/param]\n[/invoke]\n[/calls]")
 	b.SetBytes(int64(len(reply)))
 	for b.Loop() {
 		p := newDSMLParser(v32.block, toolRequest(), true)

@@ -1,13 +1,16 @@
 package chat
 
-// CallSyntax is how a format writes tool calls: Begin, then for each call Open, its name, Sep, its arguments and Close, then End.
+// CallSyntax is how a format writes tool calls: Begin, then for each call Open, its name, Sep, its arguments and
+// Close, then End.
 type CallSyntax struct {
 	Begin, Open, Sep, Close, End string
-	// JSON says that arguments are one JSON object. Otherwise they are written in the format's own way, which ends the call as well.
+	// JSON says that arguments are one JSON object. Otherwise they are written in the format's own way, which ends
+	// the call as well.
 	JSON bool
 	// ReasoningEnd is the marker after which a reply that began with reasoning goes on with its answer.
 	ReasoningEnd string
-	// Markers are texts that no reply holds but one with calls. A reply whose tokens are none of them has no call, nor pieces of one.
+	// Markers are texts that no reply holds but one with calls. A reply whose tokens are none of them has no call,
+	// nor pieces of one.
 	Markers []string
 }
 
@@ -17,8 +20,8 @@ type Caller interface {
 	CallSyntax() (CallSyntax, bool)
 }
 
-var v31Calls = CallSyntax{Begin: callsBegin, Open: callBegin, Sep: callSep, Close: callEnd, End: callsEnd, JSON: true, ReasoningEnd: thinkClose,
-	Markers: []string{callsBegin, callBegin, callSep, callEnd, callsEnd}}
+var v31Calls = CallSyntax{Begin: callsBegin, Open: callBegin, Sep: callSep, Close: callEnd, End: callsEnd, JSON: true,
+	ReasoningEnd: thinkClose, Markers: []string{callsBegin, callBegin, callSep, callEnd, callsEnd}}
 
 // CallSyntax is tokens around JSON arguments.
 func (DeepSeekV31) CallSyntax() (CallSyntax, bool) { return v31Calls, true }
@@ -30,8 +33,8 @@ func (DeepSeekV32) CallSyntax() (CallSyntax, bool) { return dsmlCalls("function_
 func (DeepSeekV4) CallSyntax() (CallSyntax, bool) { return dsmlCalls("tool_calls"), true }
 
 func dsmlCalls(block string) CallSyntax {
-	return CallSyntax{Begin: "\n\n<" + dsml + block + ">\n", Open: "<" + dsml + `invoke name="`, Sep: `">` + "\n", ReasoningEnd: thinkClose,
-		Markers: []string{dsml}}
+	return CallSyntax{Begin: "\n\n<" + dsml + block + ">\n", Open: "<" + dsml + `invoke name="`, Sep: `">` + "\n",
+		ReasoningEnd: thinkClose, Markers: []string{dsml}}
 }
 
 // glmCalls has arguments as pairs of key and value elements.

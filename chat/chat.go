@@ -54,7 +54,8 @@ const (
 	ChoiceNone
 	// ChoiceRequired asks for at least one call. The prompt is that of ChoiceAuto; the caller constrains the output.
 	ChoiceRequired
-	// ChoiceFunction asks for a call of one named tool. The prompt is that of ChoiceAuto; the caller constrains the output.
+	// ChoiceFunction asks for a call of one named tool. The prompt is that of ChoiceAuto; the caller constrains the
+	// output.
 	ChoiceFunction
 )
 

@@ -20,7 +20,8 @@ type DeepSeekV31 struct{}
 const (
 	v31ToolsHead = "## Tools\nYou have access to the following tools:\n"
 	v31ToolsTail = "\nIMPORTANT: ALWAYS adhere to this exact format for tool use:\n" +
-		callsBegin + callBegin + "tool_call_name" + callSep + "tool_call_arguments" + callEnd + "{{additional_tool_calls}}" + callsEnd +
+		callsBegin + callBegin + "tool_call_name" + callSep + "tool_call_arguments" + callEnd +
+		"{{additional_tool_calls}}" + callsEnd +
 		"\n\nWhere:\n\n- `tool_call_name` must be an exact match to one of the available tools\n" +
 		"- `tool_call_arguments` must be valid JSON that strictly follows the tool's Parameters Schema\n" +
 		"- For multiple tool calls, chain them directly without separators or spaces\n"
@@ -87,7 +88,9 @@ func (f DeepSeekV31) Render(req Request) (Prompt, error) {
 			}
 		case System, Assistant:
 			return Prompt{}, fieldError(messageField(last.index, "role"),
-				"is %q: a reply can only follow a user or tool message; to go on with an assistant message, continue it", last.Role)
+				"is %q: a reply can only follow a user or tool message; to go on with an assistant message, "+
+					"continue it",
+				last.Role)
 		}
 	}
 	p.Text = b.String()

@@ -88,12 +88,13 @@ func (e *v32Encoder) encode() (Prompt, error) {
 	}
 	if role := e.turns[len(e.turns)-1].Role; e.req.AddGenerationPrompt && (role == System || role == Assistant) {
 		return Prompt{}, fieldError(messageField(len(e.req.Messages)-1, "role"),
-			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, continue it", role)
+			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, "+
+				"continue it", role)
 	}
 	return Prompt{Text: e.b.String(), HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}, nil
 }
 
-// user writes a user turn and the marker that hands over to the assistant.
+// user writes a user turn and the marker that begins the assistant's.
 func (e *v32Encoder) user(i int, content string) {
 	e.b.WriteString(deepseekUser + content)
 	e.handOver(i)
@@ -134,7 +135,8 @@ func (e *v32Encoder) assistant(i int, t turn) error {
 	final := e.req.ContinueFinal && i == len(e.turns)-1
 	if e.thinking && i > e.last {
 		if t.Reasoning == "" && len(t.ToolCalls) == 0 && !final {
-			return fieldError(messageField(t.index, "reasoning"), "in thinking mode an assistant message after the last user message needs reasoning or tool calls")
+			return fieldError(messageField(t.index, "reasoning"),
+				"in thinking mode an assistant message after the last user message needs reasoning or tool calls")
 		}
 		e.b.WriteString(t.Reasoning)
 		if final && t.Content == "" {
@@ -163,7 +165,8 @@ func (e *v32Encoder) results(first int) (int, error) {
 		return 0, err
 	}
 	if calls := e.turns[first-1].ToolCalls; len(group) < len(calls) {
-		return 0, fieldError(messageField(e.turns[end-1].index, ""), "only %d of the %d calls before it have results", len(group), len(calls))
+		return 0, fieldError(messageField(e.turns[end-1].index, ""), "only %d of the %d calls before it have results",
+			len(group), len(calls))
 	}
 	e.b.WriteString("\n\n<function_results>")
 	for _, t := range group {

@@ -12,11 +12,12 @@ import (
 // Tool results are part of the user's turn, as are user messages that follow each other. Request tools and the response
 // format are shown at the end of the first system message, which is added, empty, when there is none.
 //
-// Template arguments: thinking (or enable_thinking), reasoning_effort, task (one of v4Tasks), and drop_thinking, on by default, which
-// removes the reasoning of earlier turns and earlier developer messages; conversations with tools keep both.
+// Template arguments: thinking (or enable_thinking), reasoning_effort, task (one of v4Tasks), and drop_thinking, on
+// by default, which removes the reasoning of earlier turns and earlier developer messages; conversations with tools
+// keep both.
 type DeepSeekV4 struct {
-	// Preview selects the effort levels of the preview release: high (the default) and max, instead of low (the default),
-	// high and max.
+	// Preview selects the effort levels of the preview release: high (the default) and max, instead of low (the
+	// default), high and max.
 	Preview bool
 }
 
@@ -84,7 +85,8 @@ func (f DeepSeekV4) effort(req Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	levels, names := map[string]string{"": "", "low": "", "high": v4EffortStrong, "max": v4EffortBeyond}, "low, high and max"
+	levels, names := map[string]string{"": "", "low": "", "high": v4EffortStrong, "max": v4EffortBeyond},
+		"low, high and max"
 	if f.Preview {
 		levels, names = map[string]string{"": "", "high": "", "max": v4EffortStrong}, "high and max"
 	}
@@ -168,10 +170,12 @@ func (e *v4Encoder) encode() (Prompt, error) {
 	last := e.turns[len(e.turns)-1]
 	if e.req.AddGenerationPrompt && (last.Role == System || last.Role == Assistant) {
 		return Prompt{}, fieldError(messageField(len(e.req.Messages)-1, "role"),
-			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, continue it", last.Role)
+			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, "+
+				"continue it", last.Role)
 	}
 	if e.task != "" && last.Role != User && last.Role != Developer {
-		return Prompt{}, fieldError("chat_template_kwargs.task", "is asked of the last message, which has role %q; want user or developer", last.Role)
+		return Prompt{}, fieldError("chat_template_kwargs.task",
+			"is asked of the last message, which has role %q; want user or developer", last.Role)
 	}
 	p := Prompt{Text: e.b.String(), HasBOS: true, Stop: []string{deepseekEOS}, InReasoning: e.open}
 	if e.task != "" {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// v4Tasks are the short jobs DeepSeek-V4 was trained for, each with a token of its own: what to do next, what to search for, which sources and
-// which field a question is about, a title, whether a page needs reading. A task is asked of the last user or developer message, with the template
-// argument task; its reply carries no reasoning.
+// v4Tasks are the short jobs DeepSeek-V4 was trained for, each with a token of its own: what to do next, what to
+// search for, which sources and which field a question is about, a title, whether a page needs reading. A task is
+// asked of the last user or developer message, with the template argument task; its reply carries no reasoning.
 var v4Tasks = []string{"action", "query", "authority", "domain", "title", "read_url"}
 
 // taskAction is the task that is answered in the assistant's turn; the others are answered right behind the message.
@@ -27,9 +27,11 @@ func v4Task(req Request) (string, error) {
 	}
 	switch {
 	case !slices.Contains(v4Tasks, task):
-		return "", fmt.Errorf("%w: chat_template_kwargs.task %q; supported are %s", ErrUnsupported, task, strings.Join(v4Tasks, ", "))
+		return "", fmt.Errorf("%w: chat_template_kwargs.task %q; supported are %s", ErrUnsupported, task,
+			strings.Join(v4Tasks, ", "))
 	case !req.AddGenerationPrompt:
-		return "", fieldError("chat_template_kwargs.task", "asks for a reply, but the prompt does not end where one starts")
+		return "", fieldError("chat_template_kwargs.task",
+			"asks for a reply, but the prompt does not end where one starts")
 	}
 	return task, nil
 }

@@ -16,7 +16,9 @@ You have access to a set of tools to help answer the user's question. You can in
 </｜DSML｜invoke>
 </｜DSML｜tool_calls>
 
-String parameters should be specified as is and set ` + "`string=\"true\"`" + `. For all other types (numbers, booleans, arrays, objects), pass the value in JSON format and set ` + "`string=\"false\"`" + `.
+String parameters should be specified as is and set ` + "`string=\"true\"`" +
+		`. For all other types (numbers, booleans, arrays, objects), pass the value in JSON format and set ` +
+		"`string=\"false\"`" + `.
 
 If thinking_mode is enabled (triggered by <think>), you MUST output your complete reasoning inside <think>...</think> BEFORE any tool calls or final response.
 
@@ -25,7 +27,8 @@ Otherwise, output directly after </think> with tool calls or final response.
 ### Available Tool Schemas
 
 `
-	v4ToolsSuffix = "\n\nYou MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls.\n"
+	v4ToolsSuffix = "\n\nYou MUST strictly follow the above defined tool name and parameter schemas to invoke " +
+		"tool calls.\n"
 
 	v4EffortStrong = `Reasoning Effort: Absolute maximum with no shortcuts permitted.
 You MUST be very thorough in your thinking and comprehensively decompose the problem to resolve the root cause, rigorously stress-testing your logic against all potential paths, edge cases, and adversarial scenarios.

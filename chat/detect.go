@@ -52,9 +52,11 @@ func Detect(s Source) (Format, error) {
 		return GLM5{V52: true}, nil
 	case "template":
 		if s.ChatTemplate == "" {
-			return nil, fmt.Errorf("%w: the template format was asked for, but the checkpoint has no chat_template", ErrNoFormat)
+			return nil, fmt.Errorf("%w: the template format was asked for, but the checkpoint has no chat_template",
+				ErrNoFormat)
 		}
-		c := TemplateConfig{Source: s.ChatTemplate, BOS: s.BOS, EOS: s.EOS, Special: s.Special, Tokens: s.Tokens, Now: s.Now}
+		c := TemplateConfig{Source: s.ChatTemplate, BOS: s.BOS, EOS: s.EOS, Special: s.Special, Tokens: s.Tokens,
+			Now: s.Now}
 		if strings.Contains(s.ChatTemplate, glmStart) {
 			c.BOS, c.Stop = glmStart, []string{glmUser, glmObservation}
 		}
@@ -64,10 +66,12 @@ func Detect(s Source) (Format, error) {
 		}
 		return t, nil
 	case "":
-		return nil, fmt.Errorf("%w: model_type %q without a chat_template; supported without one are deepseek_v32, deepseek_v4 and glm_moe_dsa; add a template to tokenizer_config.json or name a family",
+		return nil, fmt.Errorf("%w: model_type %q without a chat_template; supported without one are deepseek_v32, "+
+			"deepseek_v4 and glm_moe_dsa; add a template to tokenizer_config.json or name a family",
 			ErrNoFormat, s.ModelType)
 	}
-	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v4, deepseek-v4-preview, deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2 and template", ErrNoFormat, family)
+	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v4, deepseek-v4-preview, "+
+		"deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2 and template", ErrNoFormat, family)
 }
 
 func (s Source) family() string {
@@ -126,7 +130,8 @@ func (s *Source) ReadTokenizerConfig(data []byte) error {
 	}
 	var named []struct{ Name, Template string }
 	if err := json.Unmarshal(raw, &named); err != nil {
-		return fmt.Errorf("chat: tokenizer_config.json: chat_template is neither a text nor a list of named templates: %w", err)
+		return fmt.Errorf(
+			"chat: tokenizer_config.json: chat_template is neither a text nor a list of named templates: %w", err)
 	}
 	for _, wanted := range []string{"default", "tool_use"} {
 		for _, t := range named {

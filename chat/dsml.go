@@ -45,8 +45,8 @@ func formatField(req Request, t turn) string {
 	return messageField(t.index, "response_format")
 }
 
-// declareFirst puts the request's tools and response format on the first system message, which is added, empty, when the
-// conversation does not start with one.
+// declareFirst puts the request's tools and response format on the first system message, which is added, empty, when
+// the conversation does not start with one.
 func declareFirst(req Request, turns []turn) []turn {
 	tools := offered(req)
 	if len(tools) == 0 && len(req.ResponseFormat) == 0 {

@@ -18,8 +18,10 @@ func FuzzParsers(f *testing.F) {
 		for family, makeParser := range parserMakers {
 			want, wantMalformed, wantErr := feed(makeParser(toolRequest(), open), []string{text})
 			got, malformed, err := feed(makeParser(toolRequest(), open), []string{text[:cut], text[cut:]})
-			if fmt.Sprint(want) != fmt.Sprint(got) || malformed != wantMalformed || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-				t.Errorf("%s: %q cut at %d:\n%v %q %v\nwhole:\n%v %q %v", family, text, cut, got, malformed, err, want, wantMalformed, wantErr)
+			if fmt.Sprint(want) != fmt.Sprint(got) || malformed != wantMalformed ||
+				fmt.Sprint(err) != fmt.Sprint(wantErr) {
+				t.Errorf("%s: %q cut at %d:\n%v %q %v\nwhole:\n%v %q %v", family, text, cut, got, malformed, err, want,
+					wantMalformed, wantErr)
 			}
 		}
 	})

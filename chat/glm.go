@@ -23,7 +23,8 @@ type GLM5 struct {
 const (
 	glmToolsHead = "\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" +
 		"You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
-	glmToolsTail = "</tools>\n\nFor each function call, output the function name and arguments within the following XML format:\n" +
+	glmToolsTail = "</tools>\n\nFor each function call, output the function name and arguments within the " +
+		"following XML format:\n" +
 		glmCallOpen + "{function-name}" +
 		glmKeyOpen + "{arg-key-1}" + glmKeyClose + glmValueOpen + "{arg-value-1}" + glmValueClose +
 		glmKeyOpen + "{arg-key-2}" + glmKeyClose + glmValueOpen + "{arg-value-2}" + glmValueClose + "..." + glmCallClose
@@ -86,7 +87,8 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 		case User:
 			b.WriteString(glmUser + t.Content)
 		case Assistant:
-			if p.InReasoning, err = f.assistant(&b, t, i >= keepFrom, req.ContinueFinal && final, thinking); err != nil {
+			if p.InReasoning, err = f.assistant(&b, t, i >= keepFrom, req.ContinueFinal && final,
+				thinking); err != nil {
 				return Prompt{}, err
 			}
 		case ToolRole:

@@ -6,9 +6,9 @@ import (
 	"sparrow/chat/jinja"
 )
 
-// dsmlParser reads replies with calls in DeepSeek's markup (see dialect.calls). Beyond what the encoder writes it accepts a
-// JSON object as the body of an invoke, an invoke that closes itself, a parameter without the string attribute, and any
-// white space between elements.
+// dsmlParser reads replies with calls in DeepSeek's markup (see dialect.calls). Beyond what the encoder writes it
+// accepts a JSON object as the body of an invoke, an invoke that closes itself, a parameter without the string
+// attribute, and any white space between elements.
 type dsmlParser struct {
 	*stream
 	open, close string // the block's tags
@@ -105,8 +105,8 @@ func (p *dsmlParser) invokeEnd() bool {
 	return p.malformedOrWait("expected the end of the invoke tag")
 }
 
-// startOnce hands out the start of the call with its first argument, so that a body that turns out malformed before that
-// leaves no half call behind.
+// startOnce hands out the start of the call with its first argument, so that a body that turns out malformed before
+// that leaves no half call behind.
 func (p *dsmlParser) startOnce() {
 	if !p.begun {
 		p.begun = true

@@ -35,8 +35,9 @@ var parserMakers = map[string]parserMaker{
 
 func mark(s string) string {
 	return strings.NewReplacer("[calls]", "<｜DSML｜function_calls>", "[/calls]", "</｜DSML｜function_calls>",
-		"[invoke ", "<｜DSML｜invoke ", "[/invoke]", "</｜DSML｜invoke>", "[param ", "<｜DSML｜parameter ", "[/param]", "</｜DSML｜parameter>",
-		"[begin]", callsBegin, "[end]", callsEnd, "[call]", callBegin, "[/call]", callEnd, "[sep]", callSep).Replace(s)
+		"[invoke ", "<｜DSML｜invoke ", "[/invoke]", "</｜DSML｜invoke>", "[param ", "<｜DSML｜parameter ", "[/param]",
+		"</｜DSML｜parameter>", "[begin]", callsBegin, "[end]", callsEnd, "[call]", callBegin, "[/call]", callEnd,
+		"[sep]", callSep).Replace(s)
 }
 
 type parserCase struct {
@@ -62,54 +63,128 @@ var longName = strings.Repeat("n", maxName+500)
 var parserCases = []parserCase{
 	{name: "plain content", family: "dsml", text: "Hello\n\nWorld\n\n", want: Message{Content: "Hello\n\nWorld\n\n"}},
 	{name: "nothing", family: "dsml", text: "", want: Message{}},
-	{name: "reasoning and content", family: "dsml", open: true, text: "hm</think>Hello", want: Message{Reasoning: "hm", Content: "Hello"}},
-	{name: "reasoning that is cut off", family: "dsml", open: true, text: "hm </thi", want: Message{Reasoning: "hm </thi"}},
-	{name: "reasoning opened by the reply", family: "glm", text: "<think>hm</think>Hello", want: Message{Reasoning: "hm", Content: "Hello"}},
-	{name: "reasoning opened twice", family: "glm", open: true, text: "<think>hm</think>Hello", want: Message{Reasoning: "hm", Content: "Hello"}},
-	{name: "text that starts like a marker", family: "dsml", text: "<thin air> <｜DSML", want: Message{Content: "<thin air> <｜DSML"}},
-	{name: "markers without tools are text", family: "dsml", noTools: true, text: mark("x[calls]"), want: Message{Content: mark("x[calls]")}},
+	{name: "reasoning and content", family: "dsml", open: true, text: "hm</think>Hello",
+		want: Message{Reasoning: "hm", Content: "Hello"}},
+	{name: "reasoning that is cut off", family: "dsml", open: true, text: "hm </thi",
+		want: Message{Reasoning: "hm </thi"}},
+	{name: "reasoning opened by the reply", family: "glm", text: "<think>hm</think>Hello",
+		want: Message{Reasoning: "hm", Content: "Hello"}},
+	{name: "reasoning opened twice", family: "glm", open: true, text: "<think>hm</think>Hello",
+		want: Message{Reasoning: "hm", Content: "Hello"}},
+	{name: "text that starts like a marker", family: "dsml", text: "<thin air> <｜DSML",
+		want: Message{Content: "<thin air> <｜DSML"}},
+	{name: "markers without tools are text", family: "dsml", noTools: true, text: mark("x[calls]"),
+		want: Message{Content: mark("x[calls]")}},
 
-	{name: "one call", family: "dsml", text: mark("Let me see.\n\n[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">Köln \"a\"\n<b>[/param]\n[param name=\"days\" string=\"false\">2[/param]\n[/invoke]\n[/calls]"),
+	{name: "one call", family: "dsml", text: mark("Let me see.\n\n[calls]\n[invoke name=\"weather\">\n[param " +
+		"name=\"city\" string=\"true\">Köln \"a\"\n<b>[/param]\n[param name=\"days\" string=\"false\">2[/param]\n" +
+		"[/invoke]\n[/calls]"),
 		want: Message{Content: "Let me see.", ToolCalls: calls("weather", `{"city": "Köln \"a\"\n<b>", "days": 2}`)}},
-	{name: "reasoning and two calls", family: "dsml", open: true, text: mark("hm</think>\n\n[calls]\n[invoke name=\"noop\">\n\n[/invoke]\n[invoke name=\"noop\">\n[param name=\"x\" string=\"false\">{\"a\":[1,2]}[/param]\n[/invoke]\n[/calls]\n"),
+	{name: "reasoning and two calls", family: "dsml", open: true, text: mark("hm</think>\n\n[calls]\n[invoke " +
+		"name=\"noop\">\n\n[/invoke]\n[invoke name=\"noop\">\n[param name=\"x\" " +
+		"string=\"false\">{\"a\":[1,2]}[/param]\n[/invoke]\n[/calls]\n"),
 		want: Message{Reasoning: "hm", ToolCalls: calls("noop", "{}", "noop", `{"x": {"a": [1, 2]}}`)}},
-	{name: "self-closing invoke", family: "dsml", text: mark("[calls][invoke name=\"noop\"/>[invoke name=\"noop\" />[/calls]"), want: Message{ToolCalls: calls("noop", "{}", "noop", "{}")}},
-	{name: "JSON inside invoke", family: "dsml", text: mark("[calls]\n[invoke name=\"weather\">\n{\"city\":\"x\",\"days\":1}\n[/invoke]\n[/calls]"), want: Message{ToolCalls: calls("weather", `{"city": "x", "days": 1}`)}},
-	{name: "parameters without the string attribute use the schema", family: "dsml", text: mark("[calls][invoke name=\"weather\">[param name=\"city\">5[/param][param name=\"days\">5[/param][/invoke][/calls]"), want: Message{ToolCalls: calls("weather", `{"city": "5", "days": 5}`)}},
-	{name: "a value that is not JSON is kept as a string", family: "dsml", text: mark("[calls][invoke name=\"weather\">[param name=\"days\" string=\"false\">two[/param][/invoke][/calls]"), want: Message{ToolCalls: calls("weather", `{"days": "two"}`)}},
-	{name: "block not closed after a complete call", family: "dsml", text: mark("[calls]\n[invoke name=\"noop\">\n[/invoke]\n"), want: Message{ToolCalls: calls("noop", "{}")}},
-	{name: "garbage in the block", family: "dsml", text: mark("a\n\n[calls]\noops"), want: Message{Content: mark("a\n\n[calls]\noops")}, malformed: mark("\n\n[calls]\noops"), err: ErrMalformedCall},
-	{name: "garbage after a call keeps the call", family: "dsml", text: mark("[calls][invoke name=\"noop\"/>oops[/calls]"), want: Message{Content: mark("oops[/calls]"), ToolCalls: calls("noop", "{}")}, malformed: mark("oops[/calls]"), err: ErrMalformedCall},
-	{name: "text after the block", family: "dsml", text: mark("[calls][invoke name=\"noop\"/>[/calls]\n\nbye"), want: Message{Content: "bye", ToolCalls: calls("noop", "{}")}, malformed: "bye", err: ErrMalformedCall},
-	{name: "bad JSON inside invoke", family: "dsml", text: mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]"), want: Message{Content: mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]")}, malformed: mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]"), err: ErrMalformedCall},
-	{name: "parameter twice", family: "dsml", text: mark("[calls][invoke name=\"weather\">[param name=\"city\" string=\"true\">a[/param][param name=\"city\" string=\"true\">b[/param]"), want: Message{Content: mark("[param name=\"city\" string=\"true\">b[/param]"), ToolCalls: calls("weather", `{"city": "a"`)}, malformed: mark("[param name=\"city\" string=\"true\">b[/param]"), err: ErrMalformedCall},
-	{name: "cut off in a tag", family: "dsml", text: mark("a\n\n[calls]\n") + "<｜DSML｜invo", want: Message{Content: mark("a\n\n[calls]\n") + "<｜DSML｜invo"}, malformed: mark("\n\n[calls]\n") + "<｜DSML｜invo", err: ErrUnfinishedCall},
-	{name: "cut off in a string", family: "dsml", text: mark("[calls][invoke name=\"weather\">[param name=\"city\" string=\"true\">Kö"), want: Message{ToolCalls: calls("weather", `{"city": "Kö`)}, err: ErrUnfinishedCall},
-	{name: "cut off in another value", family: "dsml", text: mark("[calls][invoke name=\"weather\">[param name=\"opts\" string=\"false\">{\"a\": 1"), want: Message{ToolCalls: calls("weather", `{"opts": {"a": 1`)}, err: ErrUnfinishedCall},
+	{name: "self-closing invoke", family: "dsml",
+		text: mark("[calls][invoke name=\"noop\"/>[invoke name=\"noop\" />[/calls]"),
+		want: Message{ToolCalls: calls("noop", "{}", "noop", "{}")}},
+	{name: "JSON inside invoke", family: "dsml",
+		text: mark("[calls]\n[invoke name=\"weather\">\n{\"city\":\"x\",\"days\":1}\n[/invoke]\n[/calls]"),
+		want: Message{ToolCalls: calls("weather", `{"city": "x", "days": 1}`)}},
+	{name: "parameters without the string attribute use the schema", family: "dsml",
+		text: mark("[calls][invoke name=\"weather\">[param name=\"city\">5[/param][param " +
+			"name=\"days\">5[/param][/invoke][/calls]"),
+		want: Message{ToolCalls: calls("weather", `{"city": "5", "days": 5}`)}},
+	{name: "a value that is not JSON is kept as a string", family: "dsml",
+		text: mark(
+			"[calls][invoke name=\"weather\">[param name=\"days\" string=\"false\">two[/param][/invoke][/calls]"),
+		want: Message{ToolCalls: calls("weather", `{"days": "two"}`)}},
+	{name: "block not closed after a complete call", family: "dsml",
+		text: mark("[calls]\n[invoke name=\"noop\">\n[/invoke]\n"), want: Message{ToolCalls: calls("noop", "{}")}},
+	{name: "garbage in the block", family: "dsml", text: mark("a\n\n[calls]\noops"),
+		want: Message{Content: mark("a\n\n[calls]\noops")}, malformed: mark("\n\n[calls]\noops"),
+		err: ErrMalformedCall},
+	{name: "garbage after a call keeps the call", family: "dsml",
+		text: mark("[calls][invoke name=\"noop\"/>oops[/calls]"),
+		want: Message{Content: mark("oops[/calls]"), ToolCalls: calls("noop", "{}")}, malformed: mark("oops[/calls]"),
+		err: ErrMalformedCall},
+	{name: "text after the block", family: "dsml", text: mark("[calls][invoke name=\"noop\"/>[/calls]\n\nbye"),
+		want: Message{Content: "bye", ToolCalls: calls("noop", "{}")}, malformed: "bye", err: ErrMalformedCall},
+	{name: "bad JSON inside invoke", family: "dsml",
+		text:      mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]"),
+		want:      Message{Content: mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]")},
+		malformed: mark("[calls][invoke name=\"weather\">{oops[/invoke][/calls]"), err: ErrMalformedCall},
+	{name: "parameter twice", family: "dsml", text: mark("[calls][invoke name=\"weather\">[param name=\"city\" " +
+		"string=\"true\">a[/param][param name=\"city\" string=\"true\">b[/param]"),
+		want: Message{Content: mark("[param name=\"city\" string=\"true\">b[/param]"),
+			ToolCalls: calls("weather", `{"city": "a"`)},
+		malformed: mark("[param name=\"city\" string=\"true\">b[/param]"), err: ErrMalformedCall},
+	{name: "cut off in a tag", family: "dsml", text: mark("a\n\n[calls]\n") + "<｜DSML｜invo",
+		want:      Message{Content: mark("a\n\n[calls]\n") + "<｜DSML｜invo"},
+		malformed: mark("\n\n[calls]\n") + "<｜DSML｜invo", err: ErrUnfinishedCall},
+	{name: "cut off in a string", family: "dsml",
+		text: mark("[calls][invoke name=\"weather\">[param name=\"city\" string=\"true\">Kö"),
+		want: Message{ToolCalls: calls("weather", `{"city": "Kö`)}, err: ErrUnfinishedCall},
+	{name: "cut off in another value", family: "dsml",
+		text: mark("[calls][invoke name=\"weather\">[param name=\"opts\" string=\"false\">{\"a\": 1"),
+		want: Message{ToolCalls: calls("weather", `{"opts": {"a": 1`)}, err: ErrUnfinishedCall},
 
-	{name: "endless tool name", family: "dsml", text: mark("[calls][invoke name=\"") + longName, want: Message{Content: mark("[calls][invoke name=\"") + longName}, malformed: mark("[calls][invoke name=\"") + longName, err: ErrMalformedCall},
-	{name: "endless parameter name", family: "dsml", text: mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" ", want: Message{Content: mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" "}, malformed: mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" ", err: ErrMalformedCall},
+	{name: "endless tool name", family: "dsml", text: mark("[calls][invoke name=\"") + longName,
+		want:      Message{Content: mark("[calls][invoke name=\"") + longName},
+		malformed: mark("[calls][invoke name=\"") + longName, err: ErrMalformedCall},
+	{name: "endless parameter name", family: "dsml",
+		text:      mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" ",
+		want:      Message{Content: mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" "},
+		malformed: mark("[calls][invoke name=\"noop\">[param name=\"") + longName + "\" ", err: ErrMalformedCall},
 
-	{name: "endless tool name", family: "v31", text: callBegin + longName + callSep, want: Message{Content: callBegin + longName + callSep}, malformed: callBegin + longName + callSep, err: ErrMalformedCall},
-	{name: "one call", family: "v31", text: mark("See.[begin][call]weather[sep]{\"city\": \"Köln\"}[/call][end]"), want: Message{Content: "See.", ToolCalls: calls("weather", `{"city": "Köln"}`)}},
-	{name: "two calls and white space", family: "v31", text: mark("[begin]\n[call]weather[sep]{}[/call]\n[call]noop[sep][/call][end]\n"), want: Message{ToolCalls: calls("weather", "{}", "noop", "{}")}},
-	{name: "call without list tokens", family: "v31", text: mark("[call]noop[sep]{}[/call]"), want: Message{ToolCalls: calls("noop", "{}")}},
-	{name: "arguments that are not JSON", family: "v31", text: mark("[begin][call]noop[sep]{oops[/call][end]"), want: Message{ToolCalls: calls("noop", "{oops")}, err: ErrMalformedCall},
-	{name: "cut off in the arguments", family: "v31", text: mark("[begin][call]noop[sep]{\"a\": \"b"), want: Message{ToolCalls: calls("noop", `{"a": "b`)}, err: ErrUnfinishedCall},
-	{name: "no separator", family: "v31", text: mark("[begin][call]noop[/call][end]"), want: Message{Content: mark("[begin][call]noop[/call][end]")}, malformed: mark("[begin][call]noop[/call][end]"), err: ErrMalformedCall},
-	{name: "text in the list", family: "v31", text: mark("[begin]x"), want: Message{Content: mark("[begin]x")}, malformed: mark("[begin]x"), err: ErrMalformedCall},
+	{name: "endless tool name", family: "v31", text: callBegin + longName + callSep,
+		want: Message{Content: callBegin + longName + callSep}, malformed: callBegin + longName + callSep,
+		err: ErrMalformedCall},
+	{name: "one call", family: "v31", text: mark("See.[begin][call]weather[sep]{\"city\": \"Köln\"}[/call][end]"),
+		want: Message{Content: "See.", ToolCalls: calls("weather", `{"city": "Köln"}`)}},
+	{name: "two calls and white space", family: "v31",
+		text: mark("[begin]\n[call]weather[sep]{}[/call]\n[call]noop[sep][/call][end]\n"),
+		want: Message{ToolCalls: calls("weather", "{}", "noop", "{}")}},
+	{name: "call without list tokens", family: "v31", text: mark("[call]noop[sep]{}[/call]"),
+		want: Message{ToolCalls: calls("noop", "{}")}},
+	{name: "arguments that are not JSON", family: "v31", text: mark("[begin][call]noop[sep]{oops[/call][end]"),
+		want: Message{ToolCalls: calls("noop", "{oops")}, err: ErrMalformedCall},
+	{name: "cut off in the arguments", family: "v31", text: mark("[begin][call]noop[sep]{\"a\": \"b"),
+		want: Message{ToolCalls: calls("noop", `{"a": "b`)}, err: ErrUnfinishedCall},
+	{name: "no separator", family: "v31", text: mark("[begin][call]noop[/call][end]"),
+		want: Message{Content: mark("[begin][call]noop[/call][end]")}, malformed: mark("[begin][call]noop[/call][end]"),
+		err: ErrMalformedCall},
+	{name: "text in the list", family: "v31", text: mark("[begin]x"), want: Message{Content: mark("[begin]x")},
+		malformed: mark("[begin]x"), err: ErrMalformedCall},
 
-	{name: "endless tool name", family: "glm", text: glmCallOpen + longName + glmCallClose, want: Message{Content: glmCallOpen + longName + glmCallClose}, malformed: glmCallOpen + longName + glmCallClose, err: ErrMalformedCall},
-	{name: "one call by schema", family: "glm", open: true, text: "hm</think>See.<tool_call>weather<arg_key>city</arg_key><arg_value>007</arg_value><arg_key>days</arg_key><arg_value>3</arg_value><arg_key>unit</arg_key><arg_value>C</arg_value><arg_key>opts</arg_key><arg_value>{\"a\":[true]}</arg_value></tool_call>",
-		want: Message{Reasoning: "hm", Content: "See.", ToolCalls: calls("weather", `{"city": "007", "days": 3, "unit": "C", "opts": {"a": [true]}}`)}},
-	{name: "values that may be a string or null", family: "glm", text: "<tool_call>weather<arg_key>when</arg_key><arg_value>null</arg_value></tool_call><tool_call>weather<arg_key>when</arg_key><arg_value>12</arg_value></tool_call>", want: Message{ToolCalls: calls("weather", `{"when": null}`, "weather", `{"when": "12"}`)}},
-	{name: "values without a type", family: "glm", text: "<tool_call>weather<arg_key>free</arg_key><arg_value>12</arg_value></tool_call>\n<tool_call>other<arg_key>x</arg_key><arg_value>a b</arg_value></tool_call>", want: Message{ToolCalls: calls("weather", `{"free": 12}`, "other", `{"x": "a b"}`)}},
-	{name: "call without arguments and newlines as in older models", family: "glm", text: "\n<tool_call>noop\n</tool_call>\n", want: Message{Content: "\n", ToolCalls: calls("noop", "{}")}},
-	{name: "text after a call", family: "glm", text: "<tool_call>noop</tool_call>\nbye", want: Message{Content: "\nbye", ToolCalls: calls("noop", "{}")}},
-	{name: "JSON instead of a name", family: "glm", text: "<tool_call>{\"name\": 1}</tool_call>", want: Message{Content: "<tool_call>{\"name\": 1}</tool_call>"}, malformed: "<tool_call>{\"name\": 1}</tool_call>", err: ErrMalformedCall},
-	{name: "key without value", family: "glm", text: "<tool_call>noop<arg_key>a</arg_key></tool_call>", want: Message{Content: "a</arg_key></tool_call>", ToolCalls: calls("noop", "")}, malformed: "a</arg_key></tool_call>", err: ErrMalformedCall},
-	{name: "cut off in a string", family: "glm", text: "<tool_call>weather<arg_key>city</arg_key><arg_value>Kö</arg_v", want: Message{ToolCalls: calls("weather", `{"city": "Kö</arg_v`)}, err: ErrUnfinishedCall},
-	{name: "cut off in the name", family: "glm", text: "a<tool_call>wea", want: Message{Content: "a<tool_call>wea"}, malformed: "<tool_call>wea", err: ErrUnfinishedCall},
+	{name: "endless tool name", family: "glm", text: glmCallOpen + longName + glmCallClose,
+		want: Message{Content: glmCallOpen + longName + glmCallClose}, malformed: glmCallOpen + longName + glmCallClose,
+		err: ErrMalformedCall},
+	{name: "one call by schema", family: "glm", open: true, text: "hm</think>See.<tool_call>weather<arg_key>city</" +
+		"arg_key><arg_value>007</arg_value><arg_key>days</arg_key><arg_value>3</arg_value><arg_key>unit</" +
+		"arg_key><arg_value>C</arg_value><arg_key>opts</arg_key><arg_value>{\"a\":[true]}</arg_value></tool_call>",
+		want: Message{Reasoning: "hm", Content: "See.",
+			ToolCalls: calls("weather", `{"city": "007", "days": 3, "unit": "C", "opts": {"a": [true]}}`)}},
+	{name: "values that may be a string or null", family: "glm", text: "<tool_call>weather<arg_key>when</" +
+		"arg_key><arg_value>null</arg_value></tool_call><tool_call>weather<arg_key>when</arg_key><arg_value>12</" +
+		"arg_value></tool_call>",
+		want: Message{ToolCalls: calls("weather", `{"when": null}`, "weather", `{"when": "12"}`)}},
+	{name: "values without a type", family: "glm", text: "<tool_call>weather<arg_key>free</arg_key><arg_value>12</" +
+		"arg_value></tool_call>\n<tool_call>other<arg_key>x</arg_key><arg_value>a b</arg_value></tool_call>",
+		want: Message{ToolCalls: calls("weather", `{"free": 12}`, "other", `{"x": "a b"}`)}},
+	{name: "call without arguments and newlines as in older models", family: "glm",
+		text: "\n<tool_call>noop\n</tool_call>\n", want: Message{Content: "\n", ToolCalls: calls("noop", "{}")}},
+	{name: "text after a call", family: "glm", text: "<tool_call>noop</tool_call>\nbye",
+		want: Message{Content: "\nbye", ToolCalls: calls("noop", "{}")}},
+	{name: "JSON instead of a name", family: "glm", text: "<tool_call>{\"name\": 1}</tool_call>",
+		want:      Message{Content: "<tool_call>{\"name\": 1}</tool_call>"},
+		malformed: "<tool_call>{\"name\": 1}</tool_call>", err: ErrMalformedCall},
+	{name: "key without value", family: "glm", text: "<tool_call>noop<arg_key>a</arg_key></tool_call>",
+		want:      Message{Content: "a</arg_key></tool_call>", ToolCalls: calls("noop", "")},
+		malformed: "a</arg_key></tool_call>", err: ErrMalformedCall},
+	{name: "cut off in a string", family: "glm", text: "<tool_call>weather<arg_key>city</arg_key><arg_value>Kö</arg_v",
+		want: Message{ToolCalls: calls("weather", `{"city": "Kö</arg_v`)}, err: ErrUnfinishedCall},
+	{name: "cut off in the name", family: "glm", text: "a<tool_call>wea", want: Message{Content: "a<tool_call>wea"},
+		malformed: "<tool_call>wea", err: ErrUnfinishedCall},
 }
 
 func (c parserCase) parser() Parser {
@@ -162,7 +237,8 @@ func TestParsersReadReplies(t *testing.T) {
 func split(t *rapid.T, text string) []string {
 	var pieces []string
 	for text != "" {
-		n := rapid.IntRange(1, min(len(text), rapid.SampledFrom([]int{1, 3, 20, len(text)}).Draw(t, "most"))).Draw(t, "piece")
+		n := rapid.IntRange(1, min(len(text), rapid.SampledFrom([]int{1, 3, 20, len(text)}).Draw(t, "most"))).Draw(t,
+			"piece")
 		pieces = append(pieces, text[:n])
 		text = text[n:]
 	}
@@ -174,8 +250,10 @@ func TestAnySplitGivesTheSameResult(t *testing.T) {
 		wantMessage, wantMalformed, wantErr := feed(c.parser(), []string{c.text})
 		rapid.Check(t, func(t *rapid.T) {
 			got, malformed, err := feed(c.parser(), split(t, c.text))
-			if diff := cmp.Diff(wantMessage, got); diff != "" || malformed != wantMalformed || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-				t.Fatalf("%s %s:\n%s\nmalformed %q, want %q\nerror %v, want %v", c.family, c.name, diff, malformed, wantMalformed, err, wantErr)
+			if diff := cmp.Diff(wantMessage, got); diff != "" || malformed != wantMalformed ||
+				fmt.Sprint(err) != fmt.Sprint(wantErr) {
+				t.Fatalf("%s %s:\n%s\nmalformed %q, want %q\nerror %v, want %v", c.family, c.name, diff, malformed,
+					wantMalformed, err, wantErr)
 			}
 		})
 	}
@@ -183,17 +261,20 @@ func TestAnySplitGivesTheSameResult(t *testing.T) {
 
 // Any concatenation of markers and text must be read the same however it is cut, and without tools nothing may be lost.
 func TestAnySplitOfArbitraryMarkup(t *testing.T) {
-	parts := []string{"a", "\n", "\n\n", " ", "<", "\"", ">", "{", "}", "é", "weather", "city", "<think>", "</think>", mark("[calls]"), mark("[/calls]"),
-		mark("[invoke name=\""), mark("[/invoke]"), mark("[param name=\""), "\" string=\"true\">", "\" string=\"false\">", mark("[/param]"), "\">", "\"/>",
-		callsBegin, callsEnd, callBegin, callEnd, callSep, glmCallOpen, glmCallClose, glmKeyOpen, glmKeyClose, glmValueOpen, glmValueClose}
+	parts := []string{"a", "\n", "\n\n", " ", "<", "\"", ">", "{", "}", "é", "weather", "city", "<think>", "</think>",
+		mark("[calls]"), mark("[/calls]"), mark("[invoke name=\""), mark("[/invoke]"), mark("[param name=\""),
+		"\" string=\"true\">", "\" string=\"false\">", mark("[/param]"), "\">", "\"/>", callsBegin, callsEnd, callBegin,
+		callEnd, callSep, glmCallOpen, glmCallClose, glmKeyOpen, glmKeyClose, glmValueOpen, glmValueClose}
 	for family, makeParser := range parserMakers {
 		rapid.Check(t, func(t *rapid.T) {
 			text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 25).Draw(t, "parts"), "")
 			open := rapid.Bool().Draw(t, "open")
 			want, wantMalformed, wantErr := feed(makeParser(toolRequest(), open), []string{text})
 			got, malformed, err := feed(makeParser(toolRequest(), open), split(t, text))
-			if diff := cmp.Diff(want, got); diff != "" || malformed != wantMalformed || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-				t.Fatalf("%s, text %q:\n%s\nmalformed %q, want %q\nerror %v, want %v", family, text, diff, malformed, wantMalformed, err, wantErr)
+			if diff := cmp.Diff(want, got); diff != "" || malformed != wantMalformed ||
+				fmt.Sprint(err) != fmt.Sprint(wantErr) {
+				t.Fatalf("%s, text %q:\n%s\nmalformed %q, want %q\nerror %v, want %v", family, text, diff, malformed,
+					wantMalformed, err, wantErr)
 			}
 			req := toolRequest()
 			req.Tools = nil

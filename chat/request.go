@@ -32,7 +32,8 @@ func checkRequest(req Request, roles ...Role) ([]turn, error) {
 	turns := make([]turn, len(req.Messages))
 	for i, m := range req.Messages {
 		if !slices.Contains(roles, m.Role) {
-			return nil, fieldError(messageField(i, "role"), "%q is not a role of this model; supported are %s", m.Role, roleList(roles))
+			return nil, fieldError(messageField(i, "role"), "%q is not a role of this model; supported are %s", m.Role,
+				roleList(roles))
 		}
 		if err := checkFields(i, m); err != nil {
 			return nil, err
@@ -53,17 +54,21 @@ func checkRequest(req Request, roles ...Role) ([]turn, error) {
 // checkFields rejects fields on messages whose role has no use for them.
 func checkFields(i int, m Message) error {
 	if m.Role != Assistant && len(m.ToolCalls) > 0 {
-		return fieldError(messageField(i, "tool_calls"), "only assistant messages make calls; this one has role %q", m.Role)
+		return fieldError(messageField(i, "tool_calls"), "only assistant messages make calls; this one has role %q",
+			m.Role)
 	}
 	if m.Role != Assistant && m.Reasoning != "" {
-		return fieldError(messageField(i, "reasoning"), "only assistant messages carry reasoning; this one has role %q", m.Role)
+		return fieldError(messageField(i, "reasoning"), "only assistant messages carry reasoning; this one has role %q",
+			m.Role)
 	}
 	if m.Role != ToolRole && m.ToolCallID != "" {
-		return fieldError(messageField(i, "tool_call_id"), "only tool messages answer calls; this one has role %q", m.Role)
+		return fieldError(messageField(i, "tool_call_id"), "only tool messages answer calls; this one has role %q",
+			m.Role)
 	}
 	declares := len(m.Tools) > 0 || len(m.ResponseFormat) > 0
 	if declares && m.Role != System && m.Role != Developer {
-		return fieldError(messageField(i, "tools"), "only system and developer messages declare tools or a format; this one has role %q", m.Role)
+		return fieldError(messageField(i, "tools"),
+			"only system and developer messages declare tools or a format; this one has role %q", m.Role)
 	}
 	for j, call := range m.ToolCalls {
 		if call.Name == "" {
@@ -128,11 +133,13 @@ func checkEnd(req Request) error {
 	}
 	switch {
 	case req.AddGenerationPrompt:
-		return fieldError("continue_final_message", "cannot be combined with add_generation_prompt: one continues the last message, the other starts a new one")
+		return fieldError("continue_final_message", "cannot be combined with add_generation_prompt: one continues "+
+			"the last message, the other starts a new one")
 	case m.Role != Assistant:
 		return fieldError(messageField(last, "role"), "is %q, but only an assistant message can be continued", m.Role)
 	case len(m.ToolCalls) > 0:
-		return fieldError(messageField(last, "tool_calls"), "a message with tool calls is complete and cannot be continued")
+		return fieldError(messageField(last, "tool_calls"),
+			"a message with tool calls is complete and cannot be continued")
 	}
 	return nil
 }
@@ -169,7 +176,8 @@ func offered(req Request) []Tool {
 	return req.Tools
 }
 
-// OffersTools says whether the model was shown any tool it may call: the request's own or a message's, unless calls are turned off.
+// OffersTools says whether the model was shown any tool it may call: the request's own or a message's, unless calls
+// are turned off.
 func (r *Request) OffersTools() bool { return len(callable(*r)) > 0 }
 
 // callable are all tools a reply may call: those of the request and those declared by messages.
@@ -243,7 +251,8 @@ func checkKwargs(req Request, known ...string) error {
 	sort.Strings(names)
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return fieldError("chat_template_kwargs."+name, "is unknown to this model; supported are %s", strings.Join(known, ", "))
+			return fieldError("chat_template_kwargs."+name, "is unknown to this model; supported are %s",
+				strings.Join(known, ", "))
 		}
 	}
 	return nil
@@ -283,11 +292,12 @@ func rejectEffort(req Request, family string) error {
 	if req.Effort == "" {
 		return nil
 	}
-	return fmt.Errorf("%w: reasoning_effort %q: %s has no effort levels; leave it out, or switch thinking on or off", ErrUnsupported, req.Effort, family)
+	return fmt.Errorf("%w: reasoning_effort %q: %s has no effort levels; leave it out, or switch thinking on or off",
+		ErrUnsupported, req.Effort, family)
 }
 
-// results groups the tool messages that answer one assistant message: turns[first:end] with role tool. When every result
-// names its call, they are put in the order of the calls, because the prompt shows no ids.
+// results groups the tool messages that answer one assistant message: turns[first:end] with role tool. When every
+// result names its call, they are put in the order of the calls, because the prompt shows no ids.
 func results(turns []turn, first int) (group []turn, end int, err error) {
 	end = first
 	for end < len(turns) && turns[end].Role == ToolRole {
@@ -295,11 +305,13 @@ func results(turns []turn, first int) (group []turn, end int, err error) {
 	}
 	group = turns[first:end]
 	if first == 0 || turns[first-1].Role != Assistant || len(turns[first-1].ToolCalls) == 0 {
-		return nil, 0, fieldError(messageField(turns[first].index, "role"), "a tool message must follow an assistant message with tool calls")
+		return nil, 0, fieldError(messageField(turns[first].index, "role"),
+			"a tool message must follow an assistant message with tool calls")
 	}
 	calls := turns[first-1].ToolCalls
 	if len(group) > len(calls) {
-		return nil, 0, fieldError(messageField(group[len(calls)].index, ""), "is one tool result more than the %d calls before it", len(calls))
+		return nil, 0, fieldError(messageField(group[len(calls)].index, ""),
+			"is one tool result more than the %d calls before it", len(calls))
 	}
 	place := map[string]int{}
 	for i, c := range calls {
@@ -312,7 +324,8 @@ func results(turns []turn, first int) (group []turn, end int, err error) {
 			return group, end, nil
 		}
 		if _, ok := place[t.ToolCallID]; !ok {
-			return nil, 0, fieldError(messageField(t.index, "tool_call_id"), "%q is not the id of a call of the assistant message before it", t.ToolCallID)
+			return nil, 0, fieldError(messageField(t.index, "tool_call_id"),
+				"%q is not the id of a call of the assistant message before it", t.ToolCallID)
 		}
 		if seen[t.ToolCallID] {
 			return nil, 0, fieldError(messageField(t.index, "tool_call_id"), "%q is answered twice", t.ToolCallID)
@@ -320,6 +333,8 @@ func results(turns []turn, first int) (group []turn, end int, err error) {
 		seen[t.ToolCallID] = true
 		ordered = append(ordered, t)
 	}
-	sort.SliceStable(ordered, func(i, j int) bool { return place[ordered[i].ToolCallID] < place[ordered[j].ToolCallID] })
+	sort.SliceStable(ordered, func(i, j int) bool {
+		return place[ordered[i].ToolCallID] < place[ordered[j].ToolCallID]
+	})
 	return ordered, end, nil
 }

@@ -43,8 +43,9 @@ func (w wireRequest) request() Request {
 		r.ToolChoice = ToolChoice{Mode: ChoiceFunction, Name: w.ToolChoice}
 	}
 	for _, m := range w.Messages {
-		r.Messages = append(r.Messages, Message{Role: Role(m.Role), Content: m.Content, Reasoning: m.Reasoning, Name: m.Name,
-			ToolCallID: m.ToolCallID, ToolCalls: m.ToolCalls, Tools: m.Tools, ResponseFormat: m.ResponseFormat})
+		r.Messages = append(r.Messages,
+			Message{Role: Role(m.Role), Content: m.Content, Reasoning: m.Reasoning, Name: m.Name,
+				ToolCallID: m.ToolCallID, ToolCalls: m.ToolCalls, Tools: m.Tools, ResponseFormat: m.ResponseFormat})
 	}
 	return r
 }
@@ -104,7 +105,8 @@ func testRenderings(t *testing.T, f Format, file string, texts map[string]string
 				t.Errorf("InReasoning is %v, want %v", p.InReasoning, c.InReasoning)
 			}
 			if !p.HasBOS || len(p.Stop) == 0 {
-				t.Errorf("HasBOS is %v and Stop is %q; the families write BOS themselves and have stops", p.HasBOS, p.Stop)
+				t.Errorf("HasBOS is %v and Stop is %q; the families write BOS themselves and have stops", p.HasBOS,
+					p.Stop)
 			}
 			if n := strings.Count(p.Text, deepseekBOS) + strings.Count(p.Text, glmStart); n != 1 {
 				t.Errorf("the prompt has %d beginning markers, want 1", n)
@@ -114,12 +116,14 @@ func testRenderings(t *testing.T, f Format, file string, texts map[string]string
 }
 
 func TestDeepSeekV32Renderings(t *testing.T) {
-	testRenderings(t, DeepSeekV32{}, "deepseek-v3.2.json", map[string]string{"$TOOLS": v32ToolsPrefix, "$FORMAT": dsmlFormatPrefix})
+	testRenderings(t, DeepSeekV32{}, "deepseek-v3.2.json",
+		map[string]string{"$TOOLS": v32ToolsPrefix, "$FORMAT": dsmlFormatPrefix})
 }
 
 func TestDeepSeekV4Renderings(t *testing.T) {
-	testRenderings(t, DeepSeekV4{}, "deepseek-v4.json", map[string]string{"$TOOLS": v4ToolsPrefix, "$END": v4ToolsSuffix,
-		"$FORMAT": dsmlFormatPrefix, "$STRONG": v4EffortStrong, "$BEYOND": v4EffortBeyond})
+	testRenderings(t, DeepSeekV4{}, "deepseek-v4.json",
+		map[string]string{"$TOOLS": v4ToolsPrefix, "$END": v4ToolsSuffix,
+			"$FORMAT": dsmlFormatPrefix, "$STRONG": v4EffortStrong, "$BEYOND": v4EffortBeyond})
 }
 
 func TestDeepSeekV31Renderings(t *testing.T) {

@@ -24,7 +24,8 @@ func drawCall(t *rapid.T) Call {
 		rapid.Map(rapid.MapOfN(text, rapid.Int(), 0, 3), func(m map[string]int) any { return m }),
 	)
 	d := jinja.NewDict()
-	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b_c", "ü", "long name"}), 0, 4, rapid.ID).Draw(t, "keys") {
+	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b_c", "ü", "long name"}), 0, 4,
+		rapid.ID).Draw(t, "keys") {
 		raw, err := json.Marshal(value.Draw(t, "value"))
 		if err != nil {
 			t.Fatal(err)
@@ -42,18 +43,20 @@ func drawCall(t *rapid.T) Call {
 	return Call{Name: rapid.SampledFrom([]string{"f", "get_weather", "a-b.c"}).Draw(t, "name"), Arguments: args}
 }
 
-// What an encoder writes for an assistant message is what the model would have written: the parser must give the message
-// back.
+// What an encoder writes for an assistant message is what the model would have written: the parser must give the
+// message back.
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	for _, f := range []Format{DeepSeekV4{}, DeepSeekV32{}, DeepSeekV31{}} {
 		rapid.Check(t, func(t *rapid.T) {
-			want := Message{Role: Assistant, Content: rapid.SampledFrom([]string{"", "text", "two\n\nparts"}).Draw(t, "content")}
+			want := Message{Role: Assistant,
+				Content: rapid.SampledFrom([]string{"", "text", "two\n\nparts"}).Draw(t, "content")}
 			results := []Message{}
 			for range rapid.IntRange(1, 3).Draw(t, "calls") {
 				want.ToolCalls = append(want.ToolCalls, drawCall(t))
 				results = append(results, Message{Role: ToolRole, Content: "r"})
 			}
-			req := Request{Messages: []Message{{Role: User, Content: "q"}}, AddGenerationPrompt: true, Tools: []Tool{{Name: "f"}}}
+			req := Request{Messages: []Message{{Role: User, Content: "q"}}, AddGenerationPrompt: true,
+				Tools: []Tool{{Name: "f"}}}
 			prompt, err := f.Render(req)
 			if err != nil {
 				t.Fatal(err)

@@ -13,7 +13,8 @@ const (
 	valueUnknown valueKind = iota // the schema is silent: JSON if it parses, else a string
 	valueString                   // always a string
 	valueJSON                     // JSON if it parses, else a string
-	valueMixed                    // may be a string or null, number, ...: only null, booleans, arrays and objects are JSON
+	// may be a string or null, number, ...: only null, booleans, arrays and objects are JSON
+	valueMixed
 )
 
 // admits is for valueMixed: a number in a place that allows strings is read as the string, because "007" and "1.0" are

@@ -12,9 +12,9 @@ import (
 // maxName bounds how long a tool or parameter name may grow before the text is taken to be something else.
 const maxName = 1024
 
-// stream is the part all parsers share: text not yet understood, deltas ready to go, and the call being written. A family
-// adds states. A state looks at the text and returns true when it consumed something or changed the state, false when it
-// needs more text.
+// stream is the part all parsers share: text not yet understood, deltas ready to go, and the call being written. A
+// family adds states. A state looks at the text and returns true when it consumed something or changed the state,
+// false when it needs more text.
 type stream struct {
 	buf   []byte // text not yet consumed
 	clean int    // no awaited marker starts before this offset of buf
@@ -231,8 +231,8 @@ func (s *stream) wait() bool {
 	return s.enter(s.rest)
 }
 
-// begin sets the first state: reasoning when the prompt left the block open or the reply opens it, then content, which is
-// the family's state when calls are expected.
+// begin sets the first state: reasoning when the prompt left the block open or the reply opens it, then content,
+// which is the family's state when calls are expected.
 func (s *stream) begin(inReasoning bool, content func() bool) {
 	if !s.tools {
 		content = s.plainContent
@@ -277,8 +277,8 @@ func (s *stream) contentUntil(markers ...string) int {
 	return which
 }
 
-// word takes a name up to one of the markers, which must start within maxName bytes. When which is -1 there is none yet,
-// or it came too late, and again is what the state returns.
+// word takes a name up to one of the markers, which must start within maxName bytes. When which is -1 there is none
+// yet, or it came too late, and again is what the state returns.
 func (s *stream) word(what string, markers ...string) (text string, which int, again bool) {
 	text, which = s.upTo(markers...)
 	switch {

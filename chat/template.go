@@ -73,9 +73,11 @@ func chooseParser(source string, tokens []string) (func(Request, bool) Parser, C
 	for _, text := range []string{source, strings.Join(tokens, "\n")} {
 		switch {
 		case strings.Contains(text, dsml+"tool_calls"):
-			return func(r Request, open bool) Parser { return newDSMLParser(v4.block, r, open) }, dsmlCalls("tool_calls")
+			return func(r Request, open bool) Parser { return newDSMLParser(v4.block, r, open) },
+				dsmlCalls("tool_calls")
 		case strings.Contains(text, dsml+"function_calls"):
-			return func(r Request, open bool) Parser { return newDSMLParser(v32.block, r, open) }, dsmlCalls("function_calls")
+			return func(r Request, open bool) Parser { return newDSMLParser(v32.block, r, open) },
+				dsmlCalls("function_calls")
 		case strings.Contains(text, callBegin) && strings.Contains(text, callSep):
 			return newV31Parser, v31Calls
 		case strings.Contains(text, glmKeyOpen) && strings.Contains(text, glmCallOpen):
@@ -155,10 +157,13 @@ func (t *Template) Render(req Request) (Prompt, error) {
 	return p, nil
 }
 
-// checkReads refuses what the template does not mention: it would have no effect. A wish to think or not to think is always taken.
+// checkReads refuses what the template does not mention: it would have no effect. A wish to think or not to think is
+// always taken.
 func (t *Template) checkReads(req Request) error {
 	if len(offered(req)) > 0 && !t.reads["tools"] {
-		return fmt.Errorf("%w: tools: the checkpoint's chat template does not mention them; send the request without tools", ErrUnsupported)
+		return fmt.Errorf(
+			"%w: tools: the checkpoint's chat template does not mention them; send the request without tools",
+			ErrUnsupported)
 	}
 	if !t.reads["reasoning_effort"] {
 		if err := rejectEffort(req, "this checkpoint's chat template"); err != nil {
@@ -167,7 +172,8 @@ func (t *Template) checkReads(req Request) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(req.Kwargs)) {
 		if !t.reads[name] && name != "thinking" && name != "enable_thinking" {
-			return fieldError("chat_template_kwargs."+name, "is not read by this checkpoint's chat template; leave it out")
+			return fieldError("chat_template_kwargs."+name,
+				"is not read by this checkpoint's chat template; leave it out")
 		}
 	}
 	return nil
@@ -262,7 +268,8 @@ func (t *Template) message(turn turn) *jinja.Dict {
 func cutAfter(text string, last turn) (string, error) {
 	trimmed := strings.TrimSpace(last.Content)
 	if trimmed == "" {
-		return "", fieldError(messageField(last.index, "content"), "is empty: a template can only continue a message that has text")
+		return "", fieldError(messageField(last.index, "content"),
+			"is empty: a template can only continue a message that has text")
 	}
 	at := strings.LastIndex(text, trimmed)
 	if at < 0 {

@@ -167,7 +167,8 @@ func TestDraftedTextIsPlainText(t *testing.T) {
 			r.Sampling.Temperature = 0.8 * float64(temperature)
 			switch i {
 			case 2:
-				r.Guide = schema(t, `{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}},"required":["name","age"]}`)
+				r.Guide = schema(t,
+					`{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}},"required":["name","age"]}`)
 			case 3:
 				r.Sampling.RepetitionPenalty, r.Sampling.FrequencyPenalty, r.Sampling.LogitBias = 1.2, 0.5,
 					map[int32]float64{300: 2}

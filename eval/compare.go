@@ -77,7 +77,8 @@ func agreeing(a, b *Report) (int, error) {
 	for i := range a.outputs {
 		x, y := &a.outputs[i], &b.outputs[i]
 		if x.item != y.item {
-			return 0, fmt.Errorf("%w: item %d is %s for %q and %s for %q", ErrItems, i+1, x.item.Where(), a.Plan, y.item.Where(), b.Plan)
+			return 0, fmt.Errorf("%w: item %d is %s for %q and %s for %q", ErrItems, i+1, x.item.Where(), a.Plan,
+				y.item.Where(), b.Plan)
 		}
 		if a == b || x.agrees(y) {
 			same++

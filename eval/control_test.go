@@ -17,10 +17,11 @@ import (
 	"sparrow/step"
 )
 
-var controlItems = flag.Int("control-items", 2, "items of find_one_4096 that the random-selection control asks; 50 is all")
+var controlItems = flag.Int("control-items", 2,
+	"items of find_one_4096 that the random-selection control asks; 50 is all")
 
-// randomDevice is a device whose selection ignores the indexer: a row that sees more than K keys gets K of them by chance, in ascending order.
-// Everything else, and every row that sees at most K keys, is as usual.
+// randomDevice is a device whose selection ignores the indexer: a row that sees more than K keys gets K of them by
+// chance, in ascending order. Everything else, and every row that sees at most K keys, is as usual.
 type randomDevice struct {
 	kernel.Device
 	random   *rand.Rand
@@ -161,8 +162,9 @@ func (s *stepper) Answer(ctx context.Context, it *Item, most int) (Reply, error)
 	return out, ctx.Err()
 }
 
-// Selection matters: with random positions in place of the indexer's, facts in texts of 4,096 tokens are no longer found, while prompts that
-// see at most index_topk keys are answered as ever. With the indexer's own choice the same steps find the facts.
+// Selection matters: with random positions in place of the indexer's, facts in texts of 4,096 tokens are no longer
+// found, while prompts that see at most index_topk keys are answered as ever. With the indexer's own choice the same
+// steps find the facts.
 func TestRandomSelectionFindsNothing(t *testing.T) {
 	real, err := sparrow.Registry().Open("cpu", kernel.Options{})
 	if err != nil {

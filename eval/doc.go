@@ -1,8 +1,8 @@
 // Package eval measures how often a model gives the expected answer.
 //
-// In flow task files, one item a line ([Load], [Shipped]), and something that answers ([Engine], [Remote]). Out flow a [Report] of exact
-// matches for each task with the speed, and for several reports over the same items a [Comparison] with their agreement. Decoding is greedy.
-// The package judges outputs; it changes no model and no plan.
+// In flow task files, one item a line ([Load], [Shipped]), and something that answers ([Engine], [Remote]). Out flow
+// a [Report] of exact matches for each task with the speed, and for several reports over the same items a
+// [Comparison] with their agreement. Decoding is greedy. The package judges outputs; it changes no model and no plan.
 //
 // # Task files
 //
@@ -10,14 +10,16 @@
 //
 //	messages  the conversation, as in OpenAI's chat completions
 //	tools     optional: the tools on offer, in the same form
-//	answer    the complete expected output as the model writes it, tool call markers included; an answer with </think> asks for reasoning
+//	answer    the complete expected output as the model writes it, tool call markers included; an answer with </think>
+//	          asks for reasoning
 //	final     optional: the value inside the answer, its words in order; without it the answer counts
 //	task      optional: what kind of item it is
 //	tokens    optional: tokens of the prompt
 //
 // # What counts
 //
-// Exact is the strict measure: an engine's output must equal the answer character for character and then end. A server returns parsed
-// messages, so its answer is compared part by part: reasoning and content as text, calls by name and by the value of their arguments, because
-// servers write JSON in their own way. Final is the lenient measure: every word of final appears in the output, in order.
+// Exact is the strict measure: an engine's output must equal the answer character for character and then end. A
+// server returns parsed messages, so its answer is compared part by part: reasoning and content as text, calls by
+// name and by the value of their arguments, because servers write JSON in their own way. Final is the lenient
+// measure: every word of final appears in the output, in order.
 package eval

@@ -4,12 +4,13 @@ import "sparrow"
 
 // Drafts counts what an engine has drafted: the proof of how well the drafting layer guesses.
 type Drafts struct {
-	Verifies        int64   `json:"verifies"` // sequences whose drafts a step verified
-	Drafted         int64   `json:"drafted"`
-	Accepted        int64   `json:"accepted"`
-	Tokens          int64   `json:"tokens"`            // that came out of verifies
-	TokensPerVerify float64 `json:"tokens_per_verify"` // one of them is the target's own, unless the answer ended before it
-	Ended           int64   `json:"ended"`             // sequences that stopped drafting because it did not pay
+	Verifies int64 `json:"verifies"` // sequences whose drafts a step verified
+	Drafted  int64 `json:"drafted"`
+	Accepted int64 `json:"accepted"`
+	Tokens   int64 `json:"tokens"` // that came out of verifies
+	// one of them is the target's own, unless the answer ended before it
+	TokensPerVerify float64 `json:"tokens_per_verify"`
+	Ended           int64   `json:"ended"` // sequences that stopped drafting because it did not pay
 	// Places counts drafts by their place in the chain, the first one first.
 	Places []Place `json:"places"`
 }
@@ -27,8 +28,8 @@ func DraftsOf(e *sparrow.Engine) *Drafts {
 	if s.Verified == 0 {
 		return nil
 	}
-	d := &Drafts{Verifies: s.Verified, Drafted: s.Drafted, Accepted: s.Accepted, Tokens: s.VerifiedTokens, Ended: s.DraftsEnded,
-		TokensPerVerify: float64(s.VerifiedTokens) / float64(s.Verified)}
+	d := &Drafts{Verifies: s.Verified, Drafted: s.Drafted, Accepted: s.Accepted, Tokens: s.VerifiedTokens,
+		Ended: s.DraftsEnded, TokensPerVerify: float64(s.VerifiedTokens) / float64(s.Verified)}
 	for _, p := range s.Drafts {
 		if p.Judged > 0 {
 			d.Places = append(d.Places, Place{p.Judged, p.Right, share(int(p.Right), int(p.Judged))})
@@ -43,7 +44,8 @@ func (r *Report) printDrafts(p *printer) {
 	if d == nil {
 		return
 	}
-	p.line("drafts: %d verified in %d verifies, %d accepted; %.2f tokens from a verify", d.Drafted, d.Verifies, d.Accepted, d.TokensPerVerify)
+	p.line("drafts: %d verified in %d verifies, %d accepted; %.2f tokens from a verify", d.Drafted, d.Verifies,
+		d.Accepted, d.TokensPerVerify)
 	for i, x := range d.Places {
 		p.line("  draft %d right: %5s %% of %d", i+1, percent(x.Share), x.Judged)
 	}

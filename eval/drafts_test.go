@@ -9,8 +9,8 @@ import (
 	"sparrow/spec"
 )
 
-// The built-in model's drafting layer guesses the next token of its answers nearly always and the three after it often enough for 2.4 tokens a
-// verify. A few items of every short task are asked.
+// The built-in model's drafting layer guesses the next token of its answers nearly always and the three after it
+// often enough for 2.4 tokens a verify. A few items of every short task are asked.
 func TestTheBuiltInModelDraftsWell(t *testing.T) {
 	four, err := spec.Fixed(4)
 	if err != nil {
@@ -31,14 +31,16 @@ func TestTheBuiltInModelDraftsWell(t *testing.T) {
 	}
 	t.Logf("%d verifies, %.2f tokens each, right by place: %+v", d.Verifies, d.TokensPerVerify, d.Places)
 	if d.Places[0].Share < 0.95 || d.TokensPerVerify < 2.4 {
-		t.Errorf("the first draft is right in %.3f, a verify gives %.2f tokens; want 0.95 and 2.4", d.Places[0].Share, d.TokensPerVerify)
+		t.Errorf("the first draft is right in %.3f, a verify gives %.2f tokens; want 0.95 and 2.4", d.Places[0].Share,
+			d.TokensPerVerify)
 	}
 	if d.Drafted <= d.Accepted || d.Places[0].Judged > d.Verifies || d.Places[1].Judged > d.Places[0].Right {
 		t.Errorf("counts contradict each other: %+v", d)
 	}
 	r.Drafts = d
 	var b strings.Builder
-	if err := r.Print(&b); err != nil || !strings.Contains(b.String(), "tokens from a verify") || !strings.Contains(b.String(), "draft 4 right:") {
+	if err := r.Print(&b); err != nil || !strings.Contains(b.String(), "tokens from a verify") ||
+		!strings.Contains(b.String(), "draft 4 right:") {
 		t.Errorf("%v:\n%s", err, &b)
 	}
 }

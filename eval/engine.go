@@ -19,20 +19,24 @@ type Engine struct {
 // NewEngine answers with the engine as it is.
 func NewEngine(e *sparrow.Engine) *Engine { return &Engine{engine: e} }
 
-// NewDenseEngine answers with dense attention throughout. Generated tokens run through the decode kernel, which selects keys; so each of them
-// is put behind the prompt and computed as a prompt row, whose dense form attends to every key. Pages of the prompt are reused in between.
+// NewDenseEngine answers with dense attention throughout. Generated tokens run through the decode kernel, which
+// selects keys; so each of them is put behind the prompt and computed as a prompt row, whose dense form attends to
+// every key. Pages of the prompt are reused in between.
 func NewDenseEngine(e *sparrow.Engine) (*Engine, error) {
 	i := e.Info()
 	switch c := &i.Config; {
 	case !c.DenseOK:
 		return nil, notDense(strings.Join(c.DenseAgainst, "; "))
 	case c.T < i.ContextTokens:
-		return nil, notDense(fmt.Sprintf("rows of up to %d keys are dense, the context has %d; raise the dense threshold", c.T, i.ContextTokens))
+		return nil,
+			notDense(fmt.Sprintf("rows of up to %d keys are dense, the context has %d; raise the dense threshold", c.T,
+				i.ContextTokens))
 	}
 	return &Engine{engine: e, dense: true}, nil
 }
 
-// notDense is why a model cannot answer with dense attention. It is an ErrPlan without the name of a plan, which the caller adds.
+// notDense is why a model cannot answer with dense attention. It is an ErrPlan without the name of a plan, which the
+// caller adds.
 type notDense string
 
 func (e notDense) Error() string        { return "dense attention cannot run: " + string(e) }
@@ -49,12 +53,14 @@ func (r *Engine) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 	if r.dense {
 		return r.answerDense(ctx, it, most)
 	}
-	res, err := r.engine.Generate(ctx, sparrow.Request{Chat: &it.Chat, Sampling: greedy(), MaxTokens: most, ID: it.Where()})
+	res, err := r.engine.Generate(ctx,
+		sparrow.Request{Chat: &it.Chat, Sampling: greedy(), MaxTokens: most, ID: it.Where()})
 	if err != nil {
 		return Reply{}, err
 	}
 	out := Reply{Raw: true, Text: res.Choices[0].Text, Ended: ended(res.Choices[0].Finish)}
-	out.PromptTokens, out.CachedTokens, out.CompletionTokens = res.Usage.PromptTokens, res.Usage.CachedTokens, res.Usage.CompletionTokens
+	out.PromptTokens, out.CachedTokens, out.CompletionTokens = res.Usage.PromptTokens, res.Usage.CachedTokens,
+		res.Usage.CompletionTokens
 	return out, nil
 }
 
@@ -67,7 +73,8 @@ func (r *Engine) answerDense(ctx context.Context, it *Item, most int) (Reply, er
 	prompt := len(ids)
 	out := Reply{Raw: true, PromptTokens: prompt}
 	for out.CompletionTokens < most && !out.Ended {
-		res, err := r.engine.Generate(ctx, sparrow.Request{Tokens: ids, Sampling: greedy(), MaxTokens: 1, ID: it.Where()})
+		res, err := r.engine.Generate(ctx,
+			sparrow.Request{Tokens: ids, Sampling: greedy(), MaxTokens: 1, ID: it.Where()})
 		if err != nil {
 			return Reply{}, err
 		}

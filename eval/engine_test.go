@@ -42,12 +42,14 @@ func allRight(t *testing.T, r Runner, tasks []Task, limit int) *Report {
 		t.Fatal(err)
 	}
 	if rep.Total.Exact != rep.Total.Items || rep.Total.Final != rep.Total.Items || rep.Total.Items == 0 {
-		t.Errorf("%d of %d exact, %d final; wrong are %+v", rep.Total.Exact, rep.Total.Items, rep.Total.Final, rep.Failures)
+		t.Errorf("%d of %d exact, %d final; wrong are %+v", rep.Total.Exact, rep.Total.Items, rep.Total.Final,
+			rep.Failures)
 	}
 	return rep
 }
 
-// Every prompt has as many tokens as the file says: chat format, tools and tokenizer write what the model was trained on.
+// Every prompt has as many tokens as the file says: chat format, tools and tokenizer write what the model was trained
+// on.
 func TestPromptsHaveTheirTokens(t *testing.T) {
 	e := open(t, plan.Policy{})
 	for _, task := range shippedTasks(t, "") {
@@ -63,8 +65,9 @@ func TestPromptsHaveTheirTokens(t *testing.T) {
 	}
 }
 
-// A few items of every cheap task are answered exactly from every cache layout, in the usual and in the deterministic arithmetic. The tasks
-// are those the model solves completely, so one wrong item is an error. Prompts of 1,024 tokens select 256 keys.
+// A few items of every cheap task are answered exactly from every cache layout, in the usual and in the deterministic
+// arithmetic. The tasks are those the model solves completely, so one wrong item is an error. Prompts of 1,024 tokens
+// select 256 keys.
 func TestAnswersInEveryLayout(t *testing.T) {
 	short, long := shippedTasks(t, "word*,json,tool,talk"), shippedTasks(t, "find_one_1024")
 	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8"}, {KV: "fp8-576"}, {KV: "bf16", Deterministic: true}} {
@@ -126,13 +129,16 @@ func TestDenseIsDense(t *testing.T) {
 	for i := range reports[0].Tasks {
 		d, s := &reports[0].Tasks[i], &reports[1].Tasks[i]
 		if d.PromptTokens != s.PromptTokens || d.CompletionTokens != s.CompletionTokens {
-			t.Errorf("%s: dense counts %d+%d tokens, sparse %d+%d", d.Task, d.PromptTokens, d.CompletionTokens, s.PromptTokens, s.CompletionTokens)
+			t.Errorf("%s: dense counts %d+%d tokens, sparse %d+%d", d.Task, d.PromptTokens, d.CompletionTokens,
+				s.PromptTokens, s.CompletionTokens)
 		}
 	}
 }
 
 func TestDenseIsRefusedWhereItIsNot(t *testing.T) {
-	for name, p := range map[string]plan.Policy{"dense threshold": {}, "switched off": {Dense: plan.SwitchOff, DenseThreshold: denseKeys}, "deterministic": {Deterministic: true, DenseThreshold: denseKeys}} {
+	for name, p := range map[string]plan.Policy{"dense threshold": {},
+		"switched off":  {Dense: plan.SwitchOff, DenseThreshold: denseKeys},
+		"deterministic": {Deterministic: true, DenseThreshold: denseKeys}} {
 		if _, err := NewDenseEngine(open(t, p)); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -149,7 +155,8 @@ func TestCutOff(t *testing.T) {
 	}
 	for name, r := range map[string]Runner{"plain": NewEngine(e), "dense": dense} {
 		reply, err := r.Answer(t.Context(), it, 3)
-		if err != nil || reply.Ended || reply.CompletionTokens != 3 || reply.Text == "" || !strings.HasPrefix(it.Answer, reply.Text) || Exact(it, &reply) {
+		if err != nil || reply.Ended || reply.CompletionTokens != 3 || reply.Text == "" ||
+			!strings.HasPrefix(it.Answer, reply.Text) || Exact(it, &reply) {
 			t.Errorf("%s: %+v, %v", name, reply, err)
 		}
 	}

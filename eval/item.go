@@ -52,7 +52,8 @@ func parseItem(line []byte) (*Item, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
-		return nil, fmt.Errorf("%s; an item is a JSON object with messages, answer and optionally tools, final, task and tokens, such as %s", itemFault(line, err), exampleItem)
+		return nil, fmt.Errorf("%s; an item is a JSON object with messages, answer and optionally tools, final, "+
+			"task and tokens, such as %s", itemFault(line, err), exampleItem)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one value on the line; want one item")
@@ -119,15 +120,19 @@ func (it *Item) read() error {
 	it.Chat = chat.Request{AddGenerationPrompt: true, Thinking: &thinking}
 	for i := range r.Messages {
 		m := &r.Messages[i]
-		turn := chat.Message{Role: chat.Role(m.Role), Content: m.Content.Text(), Reasoning: m.ReasoningContent, ToolCallID: m.ToolCallID, Name: m.Name}
+		turn := chat.Message{Role: chat.Role(m.Role), Content: m.Content.Text(), Reasoning: m.ReasoningContent,
+			ToolCallID: m.ToolCallID, Name: m.Name}
 		for _, c := range m.ToolCalls {
-			turn.ToolCalls = append(turn.ToolCalls, chat.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+			turn.ToolCalls = append(turn.ToolCalls,
+				chat.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
 		}
 		it.Chat.Messages = append(it.Chat.Messages, turn)
 	}
 	for _, t := range r.Tools {
 		strict := t.Function.Strict != nil && *t.Function.Strict
-		it.Chat.Tools = append(it.Chat.Tools, chat.Tool{Name: t.Function.Name, Description: t.Function.Description, Parameters: t.Function.Parameters, Strict: strict})
+		it.Chat.Tools = append(it.Chat.Tools,
+			chat.Tool{Name: t.Function.Name, Description: t.Function.Description, Parameters: t.Function.Parameters,
+				Strict: strict})
 	}
 	return nil
 }

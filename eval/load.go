@@ -35,8 +35,8 @@ func Shipped() fs.FS {
 	return dir
 }
 
-// Load reads the task files of a folder whose names match one of the patterns, in order of name. Patterns are those of path.Match, separated
-// by commas; none means every task.
+// Load reads the task files of a folder whose names match one of the patterns, in order of name. Patterns are those
+// of path.Match, separated by commas; none means every task.
 func Load(dir fs.FS, patterns string) ([]Task, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if err != nil {

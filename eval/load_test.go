@@ -29,8 +29,9 @@ func zipped(t *testing.T, text string) []byte {
 
 // The files in the binary are those the accuracy table is about.
 func TestShippedTasks(t *testing.T) {
-	want := map[string]int{"word1": 100, "word2": 100, "word3": 100, "word4": 100, "list": 100, "json": 100, "tool": 100, "talk": 100,
-		"find_one_1024": 100, "find_one_2048": 100, "find_one_4096": 50, "find_one_8192": 20, "find_two_2048": 100, "find_hop_2048": 100}
+	want := map[string]int{"word1": 100, "word2": 100, "word3": 100, "word4": 100, "list": 100, "json": 100,
+		"tool": 100, "talk": 100, "find_one_1024": 100, "find_one_2048": 100, "find_one_4096": 50, "find_one_8192": 20,
+		"find_two_2048": 100, "find_hop_2048": 100}
 	tasks, err := Load(Shipped(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +44,8 @@ func TestShippedTasks(t *testing.T) {
 			t.Errorf("%s has %d items, want %d", task.Name, len(task.Items), want[task.Name])
 		}
 		for i, it := range task.Items {
-			if it.Task != task.Name || it.Line != i+1 || it.Final == "" || it.Tokens == 0 || len(it.Chat.Messages) == 0 || it.Thinking() {
+			if it.Task != task.Name || it.Line != i+1 || it.Final == "" || it.Tokens == 0 ||
+				len(it.Chat.Messages) == 0 || it.Thinking() {
 				t.Errorf("%s is incomplete: %+v", it.Where(), it)
 			}
 			if (task.Name == "tool") != (len(it.Chat.Tools) > 0) {
@@ -57,8 +59,9 @@ func TestShippedTasks(t *testing.T) {
 }
 
 func TestLoadChoosesByPattern(t *testing.T) {
-	dir := fstest.MapFS{"word1.jsonl": {Data: []byte(goodLine)}, "word2.jsonl.gz": {Data: zipped(t, goodLine+"\n\n"+goodLine+"\n")},
-		"tool.jsonl": {Data: []byte(goodLine)}, "notes.txt": {}, "sub/x.jsonl": {}}
+	dir := fstest.MapFS{"word1.jsonl": {Data: []byte(goodLine)},
+		"word2.jsonl.gz": {Data: zipped(t, goodLine+"\n\n"+goodLine+"\n")}, "tool.jsonl": {Data: []byte(goodLine)},
+		"notes.txt": {}, "sub/x.jsonl": {}}
 	for _, c := range []struct{ patterns, want string }{
 		{"", "tool word1 word2"},
 		{"word*", "word1 word2"},
@@ -94,28 +97,34 @@ func TestLoadChoosesByPattern(t *testing.T) {
 func TestBadTaskFiles(t *testing.T) {
 	user := `"messages": [{"role": "user", "content": "Hi"}]`
 	for name, c := range map[string]struct{ text, want string }{
-		"half an object":       {goodLine + "\n{", "line 2: the JSON ends too early; an item is a JSON object with messages, answer"},
-		"not JSON":             {goodLine + "\nnothing here", `line 2: no JSON at byte 2 of "nothing here"; an item is`},
+		"half an object": {goodLine + "\n{",
+			"line 2: the JSON ends too early; an item is a JSON object with messages, answer"},
+		"not JSON": {goodLine + "\nnothing here",
+			`line 2: no JSON at byte 2 of "nothing here"; an item is`},
 		"a list":               {"[]", "line 1: a JSON array instead of an object"},
 		"a number as answer":   {`{` + user + `, "answer": 5}`, "answer: is a JSON number; an item is"},
 		"two values on a line": {goodLine + goodLine, "one item"},
-		"unknown name":         {`{` + user + `, "answer": "x", "tool": []}`, `line 1: unknown field "tool"; an item is`},
-		"no answer":            {`{` + user + `}`, "answer"},
-		"empty answer":         {`{` + user + `, "answer": ""}`, "answer"},
-		"no messages":          {`{"answer": "x"}`, "messages"},
-		"empty messages":       {`{"messages": [], "answer": "x"}`, "messages"},
-		"unknown role":         {`{"messages": [{"role": "bird", "content": "tweet"}], "answer": "x"}`, "role"},
-		"a tool without name":  {`{` + user + `, "answer": "x", "tools": [{"type": "function", "function": {}}]}`, "tools[0]"},
-		"negative tokens":      {`{` + user + `, "answer": "x", "tokens": -1}`, "tokens"},
-		"empty file":           {"\n\n", "no items"},
-		"a line too long":      {strings.Repeat(" ", maxLineBytes+1), "token too long"},
+		"unknown name": {`{` + user + `, "answer": "x", "tool": []}`,
+			`line 1: unknown field "tool"; an item is`},
+		"no answer":      {`{` + user + `}`, "answer"},
+		"empty answer":   {`{` + user + `, "answer": ""}`, "answer"},
+		"no messages":    {`{"answer": "x"}`, "messages"},
+		"empty messages": {`{"messages": [], "answer": "x"}`, "messages"},
+		"unknown role":   {`{"messages": [{"role": "bird", "content": "tweet"}], "answer": "x"}`, "role"},
+		"a tool without name": {`{` + user + `, "answer": "x", "tools": [{"type": "function", "function": {}}]}`,
+			"tools[0]"},
+		"negative tokens": {`{` + user + `, "answer": "x", "tokens": -1}`, "tokens"},
+		"empty file":      {"\n\n", "no items"},
+		"a line too long": {strings.Repeat(" ", maxLineBytes+1), "token too long"},
 	} {
 		_, err := LoadFile(file(c.text), "t.jsonl")
-		if !errors.Is(err, ErrTask) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "t.jsonl") {
+		if !errors.Is(err, ErrTask) || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "t.jsonl") {
 			t.Errorf("%s: %v; want it to name t.jsonl and %q", name, err, c.want)
 		}
 	}
-	for name, dir := range map[string]fs.FS{"missing.jsonl": fstest.MapFS{}, "a.gz": fstest.MapFS{"a.gz": {}}, "plain.jsonl.gz": fstest.MapFS{"plain.jsonl.gz": {Data: []byte(goodLine)}}} {
+	for name, dir := range map[string]fs.FS{"missing.jsonl": fstest.MapFS{}, "a.gz": fstest.MapFS{"a.gz": {}},
+		"plain.jsonl.gz": fstest.MapFS{"plain.jsonl.gz": {Data: []byte(goodLine)}}} {
 		if _, err := LoadFile(dir, name); !errors.Is(err, ErrTask) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -124,7 +133,8 @@ func TestBadTaskFiles(t *testing.T) {
 
 // A conversation with calls, results and reasoning arrives at the chat layer whole.
 func TestItemConversation(t *testing.T) {
-	line := `{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Weather?"}]},
+	line :=
+		`{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Weather?"}]},
 		{"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Rome\"}"}}]},
 		{"role": "tool", "tool_call_id": "c1", "content": "sun"}], "tools": [{"type": "function", "function": {"name": "weather", "parameters": {"z": 1, "a": 2}}}],
 		"answer": "It shines.</think>Sun."}`
@@ -133,7 +143,8 @@ func TestItemConversation(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := it.Chat.Messages
-	if len(m) != 4 || m[0].Role != "system" || m[1].Content != "Weather?" || m[2].ToolCalls[0].Arguments != `{"city": "Rome"}` || m[3].ToolCallID != "c1" {
+	if len(m) != 4 || m[0].Role != "system" || m[1].Content != "Weather?" ||
+		m[2].ToolCalls[0].Arguments != `{"city": "Rome"}` || m[3].ToolCallID != "c1" {
 		t.Errorf("messages %+v", m)
 	}
 	if got := string(it.Chat.Tools[0].Parameters); strings.Index(got, "z") > strings.Index(got, "a") {

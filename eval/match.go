@@ -65,7 +65,8 @@ func holds(text string, words []string) bool {
 	return true
 }
 
-// findWord is the place behind the first occurrence of w that letters or digits do not continue on either side; -1 without one.
+// findWord is the place behind the first occurrence of w that letters or digits do not continue on either side; -1
+// without one.
 func findWord(text, w string) int {
 	for from := 0; ; {
 		i := strings.Index(text[from:], w)

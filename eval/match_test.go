@@ -10,8 +10,9 @@ const callAnswer = `<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_u
 
 func item(t *testing.T, answer, final string) *Item {
 	t.Helper()
-	it := &Item{Task: "t", Line: 1, Answer: answer, Final: final, Messages: []byte(`[{"role": "user", "content": "?"}]`),
-		Tools: []byte(`[{"type": "function", "function": {"name": "get_user"}}]`)}
+	it := &Item{Task: "t", Line: 1, Answer: answer, Final: final,
+		Messages: []byte(`[{"role": "user", "content": "?"}]`),
+		Tools:    []byte(`[{"type": "function", "function": {"name": "get_user"}}]`)}
 	if err := it.read(); err != nil {
 		t.Fatal(err)
 	}
@@ -27,24 +28,33 @@ func TestExact(t *testing.T) {
 		reply  Reply
 		want   bool
 	}{
-		"an engine's text":                   {"4", Reply{Raw: true, Text: "4", Ended: true}, true},
-		"an engine's text with a blank":      {"4", Reply{Raw: true, Text: "4 ", Ended: true}, false},
-		"an engine cut off":                  {"4", Reply{Raw: true, Text: "4"}, false},
-		"an engine's call":                   {callAnswer, Reply{Raw: true, Text: callAnswer, Ended: true}, true},
-		"an engine's call in other words":    {callAnswer, Reply{Raw: true, Text: callAnswer[:len(callAnswer)-3], Ended: true}, false},
-		"a server's text":                    {"4", Reply{Text: "4", Ended: true}, true},
-		"a server's wrong text":              {"4", Reply{Text: "5", Ended: true}, false},
-		"a server cut off":                   {"4", Reply{Text: "4"}, false},
-		"a server's call":                    {callAnswer, Reply{Calls: call("get_user", `{"user_id":5381}`), Ended: true}, true},
-		"a server's call of another tool":    {callAnswer, Reply{Calls: call("get_time", `{"user_id":5381}`), Ended: true}, false},
-		"a server's call with another value": {callAnswer, Reply{Calls: call("get_user", `{"user_id":5382}`), Ended: true}, false},
-		"a server's call that is not JSON":   {callAnswer, Reply{Calls: call("get_user", `{"user_id":`), Ended: true}, false},
-		"a server's call with text":          {callAnswer, Reply{Text: "Sure!", Calls: call("get_user", `{"user_id":5381}`), Ended: true}, false},
-		"no call where one is expected":      {callAnswer, Reply{Ended: true}, false},
-		"a call where none is expected":      {"4", Reply{Text: "4", Calls: call("get_user", "{}"), Ended: true}, false},
-		"reasoning":                          {"Two and two.</think>4", Reply{Reasoning: "Two and two.", Text: "4", Ended: true}, true},
-		"other reasoning":                    {"Two and two.</think>4", Reply{Reasoning: "Hm.", Text: "4", Ended: true}, false},
-		"reasoning nobody asked for":         {"4", Reply{Reasoning: "Hm.", Text: "4", Ended: true}, true},
+		"an engine's text":              {"4", Reply{Raw: true, Text: "4", Ended: true}, true},
+		"an engine's text with a blank": {"4", Reply{Raw: true, Text: "4 ", Ended: true}, false},
+		"an engine cut off":             {"4", Reply{Raw: true, Text: "4"}, false},
+		"an engine's call":              {callAnswer, Reply{Raw: true, Text: callAnswer, Ended: true}, true},
+		"an engine's call in other words": {callAnswer,
+			Reply{Raw: true, Text: callAnswer[:len(callAnswer)-3], Ended: true}, false},
+		"a server's text":       {"4", Reply{Text: "4", Ended: true}, true},
+		"a server's wrong text": {"4", Reply{Text: "5", Ended: true}, false},
+		"a server cut off":      {"4", Reply{Text: "4"}, false},
+		"a server's call": {callAnswer,
+			Reply{Calls: call("get_user", `{"user_id":5381}`), Ended: true}, true},
+		"a server's call of another tool": {callAnswer,
+			Reply{Calls: call("get_time", `{"user_id":5381}`), Ended: true}, false},
+		"a server's call with another value": {callAnswer,
+			Reply{Calls: call("get_user", `{"user_id":5382}`), Ended: true}, false},
+		"a server's call that is not JSON": {callAnswer, Reply{Calls: call("get_user", `{"user_id":`), Ended: true},
+			false},
+		"a server's call with text": {callAnswer,
+			Reply{Text: "Sure!", Calls: call("get_user", `{"user_id":5381}`), Ended: true}, false},
+		"no call where one is expected": {callAnswer, Reply{Ended: true}, false},
+		"a call where none is expected": {"4", Reply{Text: "4", Calls: call("get_user", "{}"), Ended: true},
+			false},
+		"reasoning": {"Two and two.</think>4",
+			Reply{Reasoning: "Two and two.", Text: "4", Ended: true}, true},
+		"other reasoning": {"Two and two.</think>4", Reply{Reasoning: "Hm.", Text: "4", Ended: true},
+			false},
+		"reasoning nobody asked for": {"4", Reply{Reasoning: "Hm.", Text: "4", Ended: true}, true},
 	} {
 		if got := Exact(item(t, c.answer, ""), &c.reply); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -68,7 +78,8 @@ func TestFinal(t *testing.T) {
 		"one of two values":             {"3640 owl", Reply{Text: "The code is 3640."}, false},
 		"one occurrence for two words":  {"7 7", Reply{Text: "7"}, false},
 		"a raw call":                    {`{"user_id": 5381}`, Reply{Raw: true, Text: callAnswer}, true},
-		"a server's call":               {`{"user_id": 5381}`, Reply{Calls: []chat.Call{{Name: "x", Arguments: `{"user_id":5381}`}}}, true},
+		"a server's call": {`{"user_id": 5381}`,
+			Reply{Calls: []chat.Call{{Name: "x", Arguments: `{"user_id":5381}`}}}, true},
 		"no value, another answer":      {"", Reply{Text: "y"}, false},
 		"no value, the answer and more": {"", Reply{Text: "x, of course"}, true},
 		"letters beyond ASCII":          {"Ärger", Reply{Text: "ÄÄrger"}, false},

@@ -29,10 +29,14 @@ var planWords = []struct {
 }{
 	{"sparse", "the model's own attention", "each token attends to the index_topk keys its indexer selects",
 		func(*Plan, string) error { return nil }},
-	{"dense", "every key for every token", "every token, prompt or generated, attends to all keys before it; the indexer chooses nothing; " +
-		"each generated token is a request of its own that computes the rows after the last full cache page again, so there are more rows",
+	{"dense", "every key for every token",
+		"every token, prompt or generated, attends to all keys before it; the indexer chooses nothing; " +
+			"each generated token is a request of its own that computes the rows after the last full cache " +
+			"page again, " +
+			"so there are more rows",
 		func(p *Plan, _ string) error { p.Dense, p.Policy.DenseThreshold = true, denseKeys; return nil }},
-	{"dense-prompt", "every key for prompt tokens", "prompt tokens attend to all keys before them, generated tokens to the keys the indexer selects",
+	{"dense-prompt", "every key for prompt tokens",
+		"prompt tokens attend to all keys before them, generated tokens to the keys the indexer selects",
 		func(p *Plan, _ string) error { p.Policy.DenseThreshold = denseKeys; return nil }},
 	{"deterministic", "one arithmetic for every row", "sparse form for every row, fixed splits",
 		func(p *Plan, _ string) error { p.Policy.Deterministic = true; return nil }},
@@ -61,8 +65,8 @@ func PlanHelp() string {
 	return b.String()
 }
 
-// ParsePlans reads a comparison such as "dense,sparse,kv=fp8+deterministic": plans separated by commas, each of words joined by plus signs.
-// What a plan does not mention is as base says.
+// ParsePlans reads a comparison such as "dense,sparse,kv=fp8+deterministic": plans separated by commas, each of words
+// joined by plus signs. What a plan does not mention is as base says.
 func ParsePlans(text string, base plan.Policy) ([]Plan, error) {
 	var plans []Plan
 	for name := range strings.SplitSeq(text, ",") {

@@ -9,13 +9,16 @@ import (
 )
 
 func TestParsePlans(t *testing.T) {
-	plans, err := ParsePlans("sparse, dense,kv=fp8-576+deterministic,dense-prompt,kernels=ref+prefill=sparse-flat+decode=sparse-block", plan.Policy{KV: "bf16", Page: 64})
+	plans, err := ParsePlans(
+		"sparse, dense,kv=fp8-576+deterministic,dense-prompt,kernels=ref+prefill=sparse-flat+decode=sparse-block",
+		plan.Policy{KV: "bf16", Page: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
 	base := plan.Policy{KV: "bf16", Page: 64}
 	want := make([]Plan, 5)
-	for i, name := range []string{"sparse", "dense", "kv=fp8-576+deterministic", "dense-prompt", "kernels=ref+prefill=sparse-flat+decode=sparse-block"} {
+	for i, name := range []string{"sparse", "dense", "kv=fp8-576+deterministic", "dense-prompt",
+		"kernels=ref+prefill=sparse-flat+decode=sparse-block"} {
 		want[i] = Plan{Name: name, Policy: base}
 	}
 	want[1].Policy.DenseThreshold, want[1].Dense = denseKeys, true
@@ -30,8 +33,10 @@ func TestParsePlans(t *testing.T) {
 			t.Errorf("%s means %q", p.Name, p.About)
 		}
 		p.About = ""
-		if p.Name != want[i].Name || p.Dense != want[i].Dense || p.Kernels != want[i].Kernels || p.Policy.KV != want[i].Policy.KV ||
-			p.Policy.Page != 64 || p.Policy.DenseThreshold != want[i].Policy.DenseThreshold || p.Policy.Deterministic != want[i].Policy.Deterministic ||
+		if p.Name != want[i].Name || p.Dense != want[i].Dense || p.Kernels != want[i].Kernels ||
+			p.Policy.KV != want[i].Policy.KV ||
+			p.Policy.Page != 64 || p.Policy.DenseThreshold != want[i].Policy.DenseThreshold ||
+			p.Policy.Deterministic != want[i].Policy.Deterministic ||
 			p.Policy.Prefill != want[i].Policy.Prefill || p.Policy.Decode != want[i].Policy.Decode {
 			t.Errorf("plan %d is %+v, want %+v", i, p, want[i])
 		}
@@ -51,7 +56,8 @@ func TestBadPlans(t *testing.T) {
 		{"kv=", "no value"},
 		{"sparse,dense,sparse", "twice"},
 	} {
-		if _, err := ParsePlans(c.text, plan.Policy{}); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), c.want) {
+		if _, err := ParsePlans(c.text, plan.Policy{}); !errors.Is(err, ErrPlan) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v; want it to say %q", c.text, err, c.want)
 		}
 	}

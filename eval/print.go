@@ -13,7 +13,8 @@ import (
 func (r *Report) Print(w io.Writer) error {
 	p := &printer{w: w}
 	p.line("%s", r.By.String())
-	rows := [][]string{{"task", "items", "exact %", "final %", "errors", "prompt tokens", "cached", "output tokens", "seconds", "output tokens/s"}}
+	rows := [][]string{{"task", "items", "exact %", "final %", "errors", "prompt tokens", "cached", "output tokens",
+		"seconds", "output tokens/s"}}
 	for i := range r.Tasks {
 		rows = append(rows, r.Tasks[i].cells(r.Tasks[i].Task))
 	}
@@ -112,8 +113,9 @@ func (a About) String() string {
 }
 
 func (s *Score) cells(name string) []string {
-	return []string{name, fmt.Sprint(s.Items), percent(s.Accuracy()), percent(share(s.Final, s.Items)), fmt.Sprint(s.Errors), fmt.Sprint(s.PromptTokens),
-		fmt.Sprint(s.CachedTokens), fmt.Sprint(s.CompletionTokens), fmt.Sprintf("%.1f", s.Seconds), fmt.Sprintf("%.1f", s.TokensPerSecond)}
+	return []string{name, fmt.Sprint(s.Items), percent(s.Accuracy()), percent(share(s.Final, s.Items)),
+		fmt.Sprint(s.Errors), fmt.Sprint(s.PromptTokens), fmt.Sprint(s.CachedTokens), fmt.Sprint(s.CompletionTokens),
+		fmt.Sprintf("%.1f", s.Seconds), fmt.Sprintf("%.1f", s.TokensPerSecond)}
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f", 100*share) }
@@ -133,7 +135,8 @@ func (r *Report) printRows(p *printer) {
 		if k.Convert != plan.ConvertNone {
 			convert = " after " + k.Convert.String()
 		}
-		p.line("  %5s %%  %s: %s by %s%s", percent(float64(k.Rows)/float64(max(all, 1))), k.Row, k.Form, k.Kernel, convert)
+		p.line("  %5s %%  %s: %s by %s%s", percent(float64(k.Rows)/float64(max(all, 1))), k.Row, k.Form, k.Kernel,
+			convert)
 	}
 }
 

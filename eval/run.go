@@ -12,7 +12,8 @@ import (
 type Options struct {
 	Concurrency int // items asked at once; 0 means 16
 	Limit       int // items of each task; 0 means all
-	// MaxTokens bounds an answer; 0 means the bytes of the expected one and a little more, enough for any tokenizer over bytes.
+	// MaxTokens bounds an answer; 0 means the bytes of the expected one and a little more, enough for any tokenizer
+	// over bytes.
 	MaxTokens int
 	// Failures is how many wrong items the report lists; 0 means none.
 	Failures int

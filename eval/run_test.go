@@ -66,24 +66,28 @@ func TestRunCounts(t *testing.T) {
 	}}
 	var last Progress
 	calls := 0
-	rep, err := Run(t.Context(), s, items(t, 3, 6), Options{Limit: 5, Failures: 2, OnItem: func(p Progress) { last = p; calls++ }})
+	rep, err := Run(t.Context(), s, items(t, 3, 6),
+		Options{Limit: 5, Failures: 2, OnItem: func(p Progress) { last = p; calls++ }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	zero, one, all := &rep.Tasks[0], &rep.Tasks[1], &rep.Total
-	if zero.Items != 3 || zero.Exact != 2 || zero.Errors != 1 || zero.PromptTokens != 20 || zero.CachedTokens != 4 || zero.CompletionTokens != 6 {
+	if zero.Items != 3 || zero.Exact != 2 || zero.Errors != 1 || zero.PromptTokens != 20 || zero.CachedTokens != 4 ||
+		zero.CompletionTokens != 6 {
 		t.Errorf("task0: %+v", zero)
 	}
 	if one.Items != 5 || one.Exact != 3 || one.Final != 5 || one.Errors != 0 {
 		t.Errorf("task1: %+v", one)
 	}
-	if all.Items != 8 || all.Exact != 5 || all.Errors != 1 || all.Accuracy() != 5.0/8 || all.Seconds <= 0 || all.TokensPerSecond <= 0 {
+	if all.Items != 8 || all.Exact != 5 || all.Errors != 1 || all.Accuracy() != 5.0/8 || all.Seconds <= 0 ||
+		all.TokensPerSecond <= 0 {
 		t.Errorf("all: %+v", all)
 	}
 	if calls != 8 || last != (Progress{Task: "task1", Done: 8, Items: 8, Exact: 5, Wrong: 3}) {
 		t.Errorf("%d calls, the last with %+v", calls, last)
 	}
-	want := []Failure{{Task: "task0", Line: 2, Want: "answer 1 of 0", Error: "no power"}, {Task: "task1", Line: 2, Want: "answer 1 of 1", Got: "answer 1 of 1!"}}
+	want := []Failure{{Task: "task0", Line: 2, Want: "answer 1 of 0", Error: "no power"},
+		{Task: "task1", Line: 2, Want: "answer 1 of 1", Got: "answer 1 of 1!"}}
 	if len(rep.Failures) != 2 || rep.Failures[0] != want[0] || rep.Failures[1] != want[1] {
 		t.Errorf("failures %+v", rep.Failures)
 	}
@@ -91,7 +95,8 @@ func TestRunCounts(t *testing.T) {
 	if err := rep.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"scripted", "task1      5     60.0    100.0", "no power", `got  "answer 1 of 1!"`, "wrong: 3 of 8 items; the first 2:\n"} {
+	for _, s := range []string{"scripted", "task1      5     60.0    100.0", "no power", `got  "answer 1 of 1!"`,
+		"wrong: 3 of 8 items; the first 2:\n"} {
 		if !strings.Contains(text.String(), s) {
 			t.Errorf("%q is not in\n%s", s, text.String())
 		}
@@ -168,23 +173,28 @@ func TestCompare(t *testing.T) {
 	for i := range want {
 		for j := range want[i] {
 			if c.Agreement[i][j] != want[i][j] {
-				t.Errorf("agreement of %s and %s is %v, want %v", c.Reports[i].Plan, c.Reports[j].Plan, c.Agreement[i][j], want[i][j])
+				t.Errorf("agreement of %s and %s is %v, want %v", c.Reports[i].Plan, c.Reports[j].Plan,
+					c.Agreement[i][j], want[i][j])
 			}
 		}
 	}
-	if c.Different != 3 || len(c.Differences) != 2 || c.Differences[1].Line != 2 || !slices.Equal(c.Differences[0].Got, []string{"answer 0 of 0", "wrong", "answer 0 of 0", "no power"}) {
+	if c.Different != 3 || len(c.Differences) != 2 || c.Differences[1].Line != 2 ||
+		!slices.Equal(c.Differences[0].Got, []string{"answer 0 of 0", "wrong", "answer 0 of 0", "no power"}) {
 		t.Errorf("%d differences, the first are %+v", c.Different, c.Differences)
 	}
 	var text bytes.Buffer
 	if err := c.Print(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"outputs differ: 3 of 4 items; the first 2:\n", "task0:2", `more   "wrong"`, "task0        4  100.0  50.0  50.0  75.0", "down    75.0   50.0   25.0  100.0"} {
+	for _, s := range []string{"outputs differ: 3 of 4 items; the first 2:\n", "task0:2", `more   "wrong"`,
+		"task0        4  100.0  50.0  50.0  75.0", "down    75.0   50.0   25.0  100.0"} {
 		if !strings.Contains(text.String(), s) {
 			t.Errorf("%q is not in\n%s", s, text.String())
 		}
 	}
-	other, err := Run(t.Context(), &scripted{answer: func(_ context.Context, it *Item, _ int) (Reply, error) { return right(it), nil }}, items(t, 4), Options{})
+	other, err := Run(t.Context(),
+		&scripted{answer: func(_ context.Context, it *Item, _ int) (Reply, error) { return right(it), nil }},
+		items(t, 4), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// arena is the automaton of one grammar as far as documents have explored it. A document in progress is a state: the set of its readings. A
-// reading (config) is a position inside a leaf and, below it, a stack of frames: the objects and arrays that are open. Frames, configs and states are
-// interned, so equal ones have equal numbers and what was computed for one is never computed again.
+// arena is the automaton of one grammar as far as documents have explored it. A document in progress is a state: the
+// set of its readings. A reading (config) is a position inside a leaf and, below it, a stack of frames: the objects
+// and arrays that are open. Frames, configs and states are interned, so equal ones have equal numbers and what was
+// computed for one is never computed again.
 //
 // Its owner is the Grammar's lock.
 type arena struct {

@@ -22,8 +22,9 @@ const benchSchema = `{"type":"object","properties":{
 // benchDocument has about 400 tokens.
 func benchDocument() string {
 	words := strings.Repeat("the station wants another verdict before generation ends, ", 12)
-	return fmt.Sprintf(`{"name": "prestation unending", "age": 42, "email": "an.ber@station.org", "tags": ["one", "two", "for"], "kind": "robot", `+
-		`"address": {"street": "lo ment 5", "zip": "12345"}, "notes": "%s%s"}`, words, words)
+	return fmt.Sprintf(
+		`{"name": "prestation unending", "age": 42, "email": "an.ber@station.org", "tags": ["one", "two", "for"], "kind": "robot", `+
+			`"address": {"street": "lo ment 5", "zip": "12345"}, "notes": "%s%s"}`, words, words)
 }
 
 // split cuts a text into the longest tokens there are.
@@ -76,8 +77,8 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkDocument masks and accepts every token of a document. cold compiles the schema anew each time, so that only what the vocabulary shares is
-// warm; first also has a new vocabulary.
+// BenchmarkDocument masks and accepts every token of a document. cold compiles the schema anew each time, so that
+// only what the vocabulary shares is warm; first also has a new vocabulary.
 func BenchmarkDocument(b *testing.B) {
 	t := benchVocabulary(b)
 	ids := split(b, t, benchDocument())

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// enum adds the nodes of the listed values that all parts allow. Scalars are written exactly as in the schema; objects and arrays member by member,
-// so that whitespace is as free as elsewhere.
+// enum adds the nodes of the listed values that all parts allow. Scalars are written exactly as in the schema;
+// objects and arrays member by member, so that whitespace is as free as elsewhere.
 func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, error) {
 	var list []value
 	first := true
@@ -34,9 +34,12 @@ func (c *compiler) enum(parts []*schema, types typeSet, kids []int32) ([]int32, 
 		}
 		switch v.kind {
 		case objectValue, arrayValue:
-			has := func(s *schema) bool { return v.kind == objectValue && s.hasObject || v.kind == arrayValue && s.hasList }
+			has := func(s *schema) bool {
+				return v.kind == objectValue && s.hasObject || v.kind == arrayValue && s.hasList
+			}
 			if slices.ContainsFunc(parts, has) {
-				return nil, failAt(parts, has, "enum", ErrUnsupported, "%v as a value beside keywords about its members; leave the keywords out", v.kind)
+				return nil, failAt(parts, has, "enum", ErrUnsupported,
+					"%v as a value beside keywords about its members; leave the keywords out", v.kind)
 			}
 			id, err := c.constant(v)
 			if err != nil {
@@ -128,7 +131,8 @@ func (k *scalarCheck) allows(v *value) bool {
 	switch v.kind {
 	case stringValue:
 		n := uint64(utf8.RuneCountInString(v.text))
-		return !k.rule.never && n >= k.rule.least && n <= k.rule.most && (k.rule.dfa == nil || k.rule.dfa.matches(v.text))
+		return !k.rule.never && n >= k.rule.least && n <= k.rule.most &&
+			(k.rule.dfa == nil || k.rule.dfa.matches(v.text))
 	case numberValue:
 		r, err := parseDecimal(v.text)
 		return err == nil && k.bounds.contains(r)

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// object adds the node of an object that satisfies all parts. Properties come in the order of the schemas; required names that no schema lists
-// come after them, and other names last.
+// object adds the node of an object that satisfies all parts. Properties come in the order of the schemas; required
+// names that no schema lists come after them, and other names last.
 func (c *compiler) object(parts []*schema, kids []int32) ([]int32, error) {
 	names, required := propertyNames(parts)
 	if len(names) > MaxProperties {

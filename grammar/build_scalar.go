@@ -71,7 +71,9 @@ func (c *compiler) stringRule(parts []*schema) (stringRule, error) {
 	d, err := r.dfa.limit(r.least, most, &c.effort)
 	if err != nil {
 		at := parts[len(parts)-1].pointer
-		return r, &SchemaError{at, "maxLength", fmt.Sprintf("together with the pattern it needs more than %d states; lower it or anchor the pattern", MaxPatternStates), ErrTooLarge}
+		return r, &SchemaError{at, "maxLength",
+			fmt.Sprintf("together with the pattern it needs more than %d states; lower it or anchor the pattern",
+				MaxPatternStates), ErrTooLarge}
 	}
 	r.dfa, r.never = d, d == nil
 	return r, nil
@@ -106,7 +108,9 @@ func patternError(pointer, keyword, text string, err error) error {
 	case errors.Is(err, errFormat):
 		e.Problem = fmt.Sprintf("%q; %s are supported", clip(text, 0), formatNames())
 	case errors.Is(err, errPatternStates):
-		e.Problem = fmt.Sprintf("%q: %v; automata of up to %d states are supported, and only so much work for all patterns of a schema", clip(text, 0), err, MaxPatternStates)
+		e.Problem = fmt.Sprintf(
+			"%q: %v; automata of up to %d states are supported, and only so much work for all patterns of a schema",
+			clip(text, 0), err, MaxPatternStates)
 		e.Kind = ErrTooLarge
 	default:
 		e.Problem = fmt.Sprintf("%q: %v; patterns are RE2's, without lookaround and backreferences", clip(text, 0), err)
@@ -175,7 +179,8 @@ func (c *compiler) numberLeaf(parts []*schema, b *bounds, integer bool) (*number
 		}
 	}
 	if fraction > maxBoundDigits || digits > maxBoundDigits {
-		return nil, failAt(parts, has, "minimum", ErrUnsupported, "a bound with more than %d digits before or after the point", maxBoundDigits)
+		return nil, failAt(parts, has, "minimum", ErrUnsupported,
+			"a bound with more than %d digits before or after the point", maxBoundDigits)
 	}
 	step, err := commonStep(parts, b.multiples, fraction, has)
 	if err != nil {
@@ -220,7 +225,8 @@ func commonStep(parts []*schema, multiples []*big.Rat, fraction int, has func(*s
 		}
 	}
 	if step.Cmp(big.NewInt(MaxMultiple)) >= 0 {
-		return 0, failAt(parts, has, "multipleOf", ErrTooLarge, "%v in units of the last digit; less than %d is supported", step, int64(MaxMultiple))
+		return 0, failAt(parts, has, "multipleOf", ErrTooLarge,
+			"%v in units of the last digit; less than %d is supported", step, int64(MaxMultiple))
 	}
 	return step.Uint64(), nil
 }

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// A goal is a list of schemas that must all hold for one value. Combining turns it into alternatives: lists of schemas without references and
-// choices left to follow, of which only the plain keywords still count.
+// A goal is a list of schemas that must all hold for one value. Combining turns it into alternatives: lists of
+// schemas without references and choices left to follow, of which only the plain keywords still count.
 
-// alternatives resolves $ref, allOf, anyOf and oneOf of a goal. Alternatives that contain the schema false are left out.
+// alternatives resolves $ref, allOf, anyOf and oneOf of a goal. Alternatives that contain the schema false are left
+// out.
 func (c *compiler) alternatives(goal []*schema) ([][]*schema, error) {
 	for _, s := range goal {
 		if err := c.checkLoop(s); err != nil {
@@ -43,7 +44,8 @@ func (x *spreading) spread(pending []choice, settled []*schema) error {
 	x.work++
 	if len(x.out) > MaxAlternatives || x.work > maxSpreading {
 		at := settled[0] // something was settled before a choice could multiply
-		return &SchemaError{at.pointer, "anyOf", fmt.Sprintf("more than %d combinations of alternatives", MaxAlternatives), ErrTooLarge}
+		return &SchemaError{at.pointer, "anyOf",
+			fmt.Sprintf("more than %d combinations of alternatives", MaxAlternatives), ErrTooLarge}
 	}
 	if len(pending) == 0 {
 		x.out = append(x.out, slices.Clone(settled))
@@ -91,14 +93,16 @@ func (c *compiler) inner(s *schema) ([]choice, error) {
 	return list, nil
 }
 
-// checkLoop rejects schemas that refer to themselves without an object or array between: they say nothing and would never end.
+// checkLoop rejects schemas that refer to themselves without an object or array between: they say nothing and would
+// never end.
 func (c *compiler) checkLoop(s *schema) error {
 	const open, closed = 1, 2
 	switch c.visited[s.id] {
 	case closed:
 		return nil
 	case open:
-		return &SchemaError{s.pointer, "$ref", "the reference leads back to itself without an object or array between", ErrSchema}
+		return &SchemaError{s.pointer, "$ref", "the reference leads back to itself without an object or array between",
+			ErrSchema}
 	}
 	c.visited[s.id] = open
 	list, err := c.inner(s)

@@ -8,8 +8,9 @@ import (
 
 // Options change how a schema is read.
 type Options struct {
-	// ClosedObjects closes objects whose schema lists properties but does not mention additionalProperties. JSON Schema leaves them open,
-	// which invites small models to invent properties. Either way, what is produced satisfies the schema.
+	// ClosedObjects closes objects whose schema lists properties but does not mention additionalProperties. JSON
+	// Schema leaves them open, which invites small models to invent properties. Either way, what is produced
+	// satisfies the schema.
 	ClosedObjects bool
 }
 
@@ -126,18 +127,24 @@ func keyOf(list []*schema) string {
 
 func (c *compiler) add(n node) (int32, error) {
 	if len(c.g.nodes) >= MaxNodes {
-		return 0, &SchemaError{Problem: fmt.Sprintf("more than %d different values after resolving references and alternatives", MaxNodes), Kind: ErrTooLarge}
+		return 0,
+			&SchemaError{
+				Problem: fmt.Sprintf("more than %d different values after resolving references and alternatives",
+					MaxNodes), Kind: ErrTooLarge}
 	}
 	c.g.nodes = append(c.g.nodes, n)
 	return int32(len(c.g.nodes) - 1), nil
 }
 
-// charge counts members of objects, arrays and enums. Alternatives multiply them, so that a short schema could fill the memory.
+// charge counts members of objects, arrays and enums. Alternatives multiply them, so that a short schema could fill
+// the memory.
 func (c *compiler) charge(parts []*schema, members int) error {
 	if c.members += members; c.members <= MaxMembers {
 		return nil
 	}
-	e := &SchemaError{Problem: fmt.Sprintf("more than %d properties, tuple items and enum values after resolving alternatives", MaxMembers), Kind: ErrTooLarge}
+	e := &SchemaError{
+		Problem: fmt.Sprintf("more than %d properties, tuple items and enum values after resolving alternatives",
+			MaxMembers), Kind: ErrTooLarge}
 	if len(parts) > 0 {
 		e.Pointer = parts[0].pointer
 	}
@@ -217,7 +224,8 @@ func (c *compiler) unsatisfiable(need int) error {
 	problem := "no document satisfies it"
 	switch {
 	case need != impossible:
-		return &SchemaError{Problem: fmt.Sprintf("every document nests at least %d levels; at most %d are supported", need, MaxDepth), Kind: ErrTooLarge}
+		return &SchemaError{Problem: fmt.Sprintf("every document nests at least %d levels; at most %d are supported",
+			need, MaxDepth), Kind: ErrTooLarge}
 	case len(c.reasons) > 0:
 		problem += " (" + c.reasons[0] + ")"
 	default:

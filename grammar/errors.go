@@ -23,8 +23,8 @@ var ErrVocabulary = errors.New("grammar: unusable vocabulary")
 // ErrRejected is wrapped when a token or a text does not continue the document. The state is unchanged.
 var ErrRejected = errors.New("grammar: not allowed here")
 
-// ErrNoToken is wrapped when the document can go on but no token can continue it. It happens only to vocabularies without
-// a token for every single byte.
+// ErrNoToken is wrapped when the document can go on but no token can continue it. It happens only to vocabularies
+// without a token for every single byte.
 var ErrNoToken = errors.New("grammar: no token can continue the document")
 
 // ErrMask is wrapped when a mask has too few words for the vocabulary.

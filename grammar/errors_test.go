@@ -26,25 +26,32 @@ func TestCompileErrors(t *testing.T) {
 		{"not a schema inside", `{"properties":{"a/b":3}}`, ErrSchema, "/properties/a~1b", "", "number"},
 		{"unknown type", `{"type":"text"}`, ErrSchema, "", "type", "integer"},
 		{"no types", `{"type":[]}`, ErrSchema, "", "type", "empty"},
-		{"unknown keyword", `{"items":{"patternProperties":{}}}`, ErrUnsupported, "/items", "patternProperties", "additionalProperties"},
+		{"unknown keyword", `{"items":{"patternProperties":{}}}`, ErrUnsupported, "/items", "patternProperties",
+			"additionalProperties"},
 		{"not", `{"not":{}}`, ErrUnsupported, "", "not", "supported"},
 		{"if", `{"if":{}}`, ErrUnsupported, "", "if", "supported"},
 		{"uniqueItems", `{"uniqueItems":true}`, ErrUnsupported, "", "uniqueItems", "false"},
 		{"items as a tuple", `{"items":[true]}`, ErrUnsupported, "", "items", "prefixItems"},
-		{"unknown format", `{"anyOf":[true,{"type":"string","format":"isbn"}]}`, ErrUnsupported, "/anyOf/1", "format", "date-time"},
+		{"unknown format", `{"anyOf":[true,{"type":"string","format":"isbn"}]}`, ErrUnsupported, "/anyOf/1", "format",
+			"date-time"},
 		{"unknown format of a number", `{"type":"number","format":"isbn"}`, ErrUnsupported, "", "format", "int32"},
 		{"lookahead", `{"type":"string","pattern":"(?=a)b"}`, ErrUnsupported, "", "pattern", "RE2"},
 		{"backreference", `{"type":"string","pattern":"(a)\\1"}`, ErrUnsupported, "", "pattern", "RE2"},
 		{"word boundary", `{"type":"string","pattern":"\\bab"}`, ErrUnsupported, "", "pattern", "word boundaries"},
 		{"bad escape", `{"type":"string","pattern":"\\u12"}`, ErrUnsupported, "", "pattern", "hexadecimal"},
-		{"exponential pattern", `{"type":"string","pattern":"^(a|b)*a(a|b){20}$"}`, ErrTooLarge, "", "pattern", "states"},
-		{"long pattern", `{"type":"string","pattern":"` + strings.Repeat("a", MaxPatternBytes+1) + `"}`, ErrTooLarge, "", "pattern", "bytes"},
-		{"pattern with a great length", `{"type":"string","pattern":"^[a-z]*$","maxLength":100000}`, ErrTooLarge, "", "maxLength", "states"},
+		{"exponential pattern", `{"type":"string","pattern":"^(a|b)*a(a|b){20}$"}`, ErrTooLarge, "", "pattern",
+			"states"},
+		{"long pattern", `{"type":"string","pattern":"` + strings.Repeat("a", MaxPatternBytes+1) + `"}`, ErrTooLarge,
+			"", "pattern", "bytes"},
+		{"pattern with a great length", `{"type":"string","pattern":"^[a-z]*$","maxLength":100000}`, ErrTooLarge, "",
+			"maxLength", "states"},
 		{"external reference", `{"$ref":"https://example.com/a"}`, ErrUnsupported, "", "$ref", "inside the schema"},
 		{"reference to an anchor", `{"$ref":"#name"}`, ErrUnsupported, "", "$ref", "inside the schema"},
 		{"reference to nothing", `{"items":{"$ref":"#/$defs/x"}}`, ErrSchema, "/items", "$ref", "nothing"},
 		{"reference to itself", `{"$ref":"#"}`, ErrSchema, "", "$ref", "itself"},
-		{"reference in a circle", `{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"}]},"b":{"allOf":[{"$ref":"#/$defs/a"}]}}}`, ErrSchema, "/$defs/a", "$ref", "itself"},
+		{"reference in a circle",
+			`{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"}]},"b":{"allOf":[{"$ref":"#/$defs/a"}]}}}`,
+			ErrSchema, "/$defs/a", "$ref", "itself"},
 		{"negative count", `{"minItems":-1}`, ErrSchema, "", "minItems", "non-negative"},
 		{"broken count", `{"maxLength":1.5}`, ErrSchema, "", "maxLength", "integer"},
 		{"huge count", `{"minItems":99999999999}`, ErrTooLarge, "", "minItems", "supported"},
@@ -56,25 +63,38 @@ func TestCompileErrors(t *testing.T) {
 		{"step too large", `{"type":"integer","multipleOf":99999999999}`, ErrTooLarge, "", "multipleOf", "supported"},
 		{"empty enum", `{"enum":[]}`, ErrSchema, "", "enum", "at least one"},
 		{"number that does not parse", `{"const":1e400}`, ErrUnsupported, "", "const", "float64"},
-		{"object in an enum beside properties", `{"enum":[{"a":1}],"properties":{"a":true}}`, ErrUnsupported, "", "enum", "keywords"},
+		{"object in an enum beside properties", `{"enum":[{"a":1}],"properties":{"a":true}}`, ErrUnsupported, "",
+			"enum", "keywords"},
 		{"empty anyOf", `{"anyOf":[]}`, ErrSchema, "", "anyOf", "at least one"},
 		{"required as text", `{"required":"a"}`, ErrSchema, "", "required", "array"},
 		{"nested too deep", deep, ErrTooLarge, "", "", "nested"},
 		{"too long", `"` + strings.Repeat("x", MaxSchemaBytes) + `"`, ErrTooLarge, "", "", "bytes"},
-		{"too many alternatives", `{"allOf":[` + strings.Repeat(`{"anyOf":[{"minLength":1},{"minLength":2},{"minLength":3}]},`, 8) + `{"anyOf":[{"maxLength":9},{"maxLength":8}]},{"anyOf":[{"maximum":1},{"maximum":2}]},{"anyOf":[{"minimum":1},{"minimum":2}]},` + manyChoices(8) + `]}`, ErrTooLarge, "", "anyOf", "combinations"},
+		{"too many alternatives", `{"allOf":[` +
+			strings.Repeat(`{"anyOf":[{"minLength":1},{"minLength":2},{"minLength":3}]},`, 8) +
+			`{"anyOf":[{"maxLength":9},{"maxLength":8}]},{"anyOf":[{"maximum":1},{"maximum":2}]},{"anyOf":[{"minimum":1},{"minimum":2}]},` + manyChoices(8) + `]}`,
+			ErrTooLarge, "", "anyOf", "combinations"},
 		{"false", `false`, ErrUnsatisfiable, "", "", "no document"},
 		{"bounds that cross", `{"type":"integer","minimum":3,"maximum":2}`, ErrUnsatisfiable, "", "", "minimum"},
-		{"nothing between bounds", `{"type":"integer","exclusiveMinimum":2,"exclusiveMaximum":3}`, ErrUnsatisfiable, "", "", "minimum"},
-		{"no multiple between bounds", `{"type":"integer","minimum":15,"maximum":20,"multipleOf":7}`, ErrUnsatisfiable, "", "", "minimum"},
+		{"nothing between bounds", `{"type":"integer","exclusiveMinimum":2,"exclusiveMaximum":3}`, ErrUnsatisfiable, "",
+			"", "minimum"},
+		{"no multiple between bounds", `{"type":"integer","minimum":15,"maximum":20,"multipleOf":7}`, ErrUnsatisfiable,
+			"", "", "minimum"},
 		{"lengths that cross", `{"type":"string","minLength":3,"maxLength":2}`, ErrUnsatisfiable, "", "", "minLength"},
-		{"pattern and length", `{"type":"string","pattern":"^a{3}$","minLength":4}`, ErrUnsatisfiable, "", "", "pattern"},
-		{"two patterns", `{"type":"string","pattern":"^a+$","allOf":[{"pattern":"^b+$"}]}`, ErrUnsatisfiable, "", "", "pattern"},
-		{"types that exclude each other", `{"type":"string","allOf":[{"type":"null"}]}`, ErrUnsatisfiable, "", "", "type"},
+		{"pattern and length", `{"type":"string","pattern":"^a{3}$","minLength":4}`, ErrUnsatisfiable, "", "",
+			"pattern"},
+		{"two patterns", `{"type":"string","pattern":"^a+$","allOf":[{"pattern":"^b+$"}]}`, ErrUnsatisfiable, "", "",
+			"pattern"},
+		{"types that exclude each other", `{"type":"string","allOf":[{"type":"null"}]}`, ErrUnsatisfiable, "", "",
+			"type"},
 		{"enum without its type", `{"type":"string","enum":[1]}`, ErrUnsatisfiable, "", "", "enum"},
-		{"required but false", `{"type":"object","properties":{"a":false},"required":["a"]}`, ErrUnsatisfiable, "", "", "no document"},
-		{"required but not allowed", `{"type":"object","required":["a"],"additionalProperties":false}`, ErrUnsatisfiable, "", "", "no document"},
-		{"items that cannot be", `{"type":"array","items":false,"minItems":1}`, ErrUnsatisfiable, "", "", "no document"},
-		{"endless recursion", `{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`, ErrUnsatisfiable, "", "", "itself"},
+		{"required but false", `{"type":"object","properties":{"a":false},"required":["a"]}`, ErrUnsatisfiable, "", "",
+			"no document"},
+		{"required but not allowed", `{"type":"object","required":["a"],"additionalProperties":false}`,
+			ErrUnsatisfiable, "", "", "no document"},
+		{"items that cannot be", `{"type":"array","items":false,"minItems":1}`, ErrUnsatisfiable, "", "",
+			"no document"},
+		{"endless recursion", `{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`, ErrUnsatisfiable,
+			"", "", "itself"},
 	}
 	tokens := tokensOf(t)
 	for _, c := range cases {
@@ -84,7 +104,8 @@ func TestCompileErrors(t *testing.T) {
 			if !errors.As(err, &se) {
 				t.Fatalf("got %v, want a *SchemaError", err)
 			}
-			if !errors.Is(err, c.kind) || se.Pointer != c.pointer || se.Keyword != c.keyword || !strings.Contains(err.Error(), c.says) {
+			if !errors.Is(err, c.kind) || se.Pointer != c.pointer || se.Keyword != c.keyword ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v\nwant %v at %q, keyword %q, with %q", err, c.kind, c.pointer, c.keyword, c.says)
 			}
 			if len(err.Error()) > 1000 {
@@ -129,7 +150,8 @@ func TestLargeSchemasCompile(t *testing.T) {
 		t.Errorf("out of order: %v", err)
 	}
 	props = append(props, `"one more":true`)
-	if _, err := Compile([]byte(`{"properties":{`+strings.Join(props, ",")+`}}`), tokensOf(t)); !errors.Is(err, ErrTooLarge) {
+	if _, err := Compile([]byte(`{"properties":{`+strings.Join(props, ",")+`}}`), tokensOf(t)); !errors.Is(err,
+		ErrTooLarge) {
 		t.Errorf("got %v", err)
 	}
 }

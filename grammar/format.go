@@ -29,8 +29,10 @@ var formats = map[string]string{
 	"email":     `^[A-Za-z0-9_+-]{1,30}(\.[A-Za-z0-9_+-]{1,30})?@([A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?\.){1,3}[A-Za-z]{2,16}$`,
 	"hostname":  `^` + labelRule + `(\.` + labelRule + `){0,2}$`,
 	"ipv4":      `^` + octetRule + `(\.` + octetRule + `){3}$`,
-	"ipv6":      `^((` + hexRule + `:){7}` + hexRule + `|(` + hexRule + `:){1,6}:` + hexRule + `|::(` + hexRule + `:){0,5}` + hexRule + `|::)$`,
-	"uri":       `^(https?|ftp)://` + labelRule + `(\.` + labelRule + `){0,2}(:[1-9]\d{0,3})?(/[A-Za-z0-9._~-]{0,64}){0,8}(\?[A-Za-z0-9._~=&-]{0,128})?(#[A-Za-z0-9._~-]{0,64})?$`,
+	"ipv6": `^((` + hexRule + `:){7}` + hexRule + `|(` + hexRule + `:){1,6}:` + hexRule + `|::(` + hexRule +
+		`:){0,5}` + hexRule + `|::)$`,
+	"uri": `^(https?|ftp)://` + labelRule + `(\.` + labelRule +
+		`){0,2}(:[1-9]\d{0,3})?(/[A-Za-z0-9._~-]{0,64}){0,8}(\?[A-Za-z0-9._~=&-]{0,128})?(#[A-Za-z0-9._~-]{0,64})?$`,
 }
 
 // integerFormats are the formats of OpenAPI that bound a number; they say nothing about strings.

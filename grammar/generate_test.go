@@ -61,7 +61,8 @@ func leafSketch(t *rapid.T) sketch {
 	case 3:
 		least := rapid.IntRange(0, 4).Draw(t, "least")
 		most := least + rapid.IntRange(0, 6).Draw(t, "more")
-		return sketch{fmt.Sprintf(`{"type":"string","minLength":%d,"maxLength":%d}`, least, most), func(t *rapid.T, _ *style) string { return quoted(t, least, most) }}
+		return sketch{fmt.Sprintf(`{"type":"string","minLength":%d,"maxLength":%d}`, least, most),
+			func(t *rapid.T, _ *style) string { return quoted(t, least, most) }}
 	case 4:
 		return rapid.SampledFrom([]sketch{
 			fixed(`{"type":"string","pattern":"^[a-f]+(-[0-9]{2,4})?$"}`, `"abc"`, `"f-12"`, `"a-2024"`),
@@ -86,7 +87,8 @@ func leafSketch(t *rapid.T) sketch {
 			least += step
 		}
 		n := rapid.IntRange(0, 50).Draw(t, "n")
-		return sketch{fmt.Sprintf(`{"type":"integer","minimum":%d,"maximum":%d,"multipleOf":%d}`, lo, least+n*step, step), func(t *rapid.T, _ *style) string {
+		return sketch{fmt.Sprintf(`{"type":"integer","minimum":%d,"maximum":%d,"multipleOf":%d}`, lo, least+n*step,
+			step), func(t *rapid.T, _ *style) string {
 			return fmt.Sprint(least + step*rapid.IntRange(0, n).Draw(t, "at"))
 		}}
 	case 7:
@@ -94,11 +96,13 @@ func leafSketch(t *rapid.T) sketch {
 	case 8:
 		lo := rapid.IntRange(-500, 500).Draw(t, "lo")
 		n := rapid.IntRange(1, 300).Draw(t, "n")
-		return sketch{fmt.Sprintf(`{"type":"number","exclusiveMinimum":%d.%02d,"maximum":%d}`, lo, 50, lo+n), func(t *rapid.T, _ *style) string {
-			return fmt.Sprint(lo + rapid.IntRange(1, n).Draw(t, "at"))
-		}}
+		return sketch{fmt.Sprintf(`{"type":"number","exclusiveMinimum":%d.%02d,"maximum":%d}`, lo, 50, lo+n),
+			func(t *rapid.T, _ *style) string {
+				return fmt.Sprint(lo + rapid.IntRange(1, n).Draw(t, "at"))
+			}}
 	case 9:
-		return fixed(`{"enum":["a","ab","b\n",1,-2.50,null,{"x":[]},[1,2]]}`, `"a"`, `"ab"`, `"b\n"`, "1", "-2.50", "null", `{"x":[]}`, `[1,2]`)
+		return fixed(`{"enum":["a","ab","b\n",1,-2.50,null,{"x":[]},[1,2]]}`, `"a"`, `"ab"`, `"b\n"`, "1", "-2.50",
+			"null", `{"x":[]}`, `[1,2]`)
 	case 10:
 		return fixed(`{"type":["integer","null","string"],"maximum":9,"maxLength":1}`, "null", "9", "-5", `"x"`, `""`)
 	}
@@ -148,7 +152,8 @@ func schemaSketch(t *rapid.T, depth int) sketch {
 		return objectSketch(t, depth)
 	case 5:
 		a, b := schemaSketch(t, depth-1), schemaSketch(t, depth-1)
-		return sketch{fmt.Sprintf(`{"%s":[%s,%s]}`, rapid.SampledFrom([]string{"anyOf", "oneOf"}).Draw(t, "of"), a.schema, b.schema), func(t *rapid.T, w *style) string {
+		return sketch{fmt.Sprintf(`{"%s":[%s,%s]}`, rapid.SampledFrom([]string{"anyOf", "oneOf"}).Draw(t, "of"),
+			a.schema, b.schema), func(t *rapid.T, w *style) string {
 			if rapid.Bool().Draw(t, "first") {
 				return a.doc(t, w)
 			}
@@ -190,7 +195,8 @@ func arraySketch(t *rapid.T, depth int) sketch {
 	rest := schemaSketch(t, depth-1)
 	least := rapid.IntRange(0, 3).Draw(t, "least")
 	most := least + rapid.IntRange(0, 3).Draw(t, "more")
-	parts := []string{`"type":"array"`, `"items":` + rest.schema, fmt.Sprintf(`"minItems":%d,"maxItems":%d`, least, most)}
+	parts := []string{`"type":"array"`, `"items":` + rest.schema,
+		fmt.Sprintf(`"minItems":%d,"maxItems":%d`, least, most)}
 	if len(prefix) > 0 {
 		var list []string
 		for _, p := range prefix {
@@ -232,7 +238,8 @@ func objectSketch(t *rapid.T, depth int) sketch {
 	}
 	free := leafSketch(t)
 	extra := rapid.SampledFrom([]string{"", "false", free.schema}).Draw(t, "additional")
-	parts := []string{`"type":"object"`, `"properties":{` + strings.Join(props, ",") + `}`, `"required":[` + strings.Join(required, ",") + `]`}
+	parts := []string{`"type":"object"`, `"properties":{` + strings.Join(props, ",") + `}`,
+		`"required":[` + strings.Join(required, ",") + `]`}
 	if extra != "" {
 		parts = append(parts, `"additionalProperties":`+extra)
 	}
@@ -248,7 +255,8 @@ func objectSketch(t *rapid.T, depth int) sketch {
 				}
 			}
 			if extra != "false" {
-				for _, name := range rapid.SampledFrom([][]string{nil, {"x"}, {"pp", "é"}, {"\n", "q\""}}).Draw(t, "extra") {
+				for _, name := range rapid.SampledFrom([][]string{nil, {"x"}, {"pp", "é"}, {"\n", "q\""}}).Draw(t,
+					"extra") {
 					add(name, free.doc(t, w))
 				}
 			}

@@ -31,9 +31,9 @@ func (g *Grammar) Start() *State {
 // Tokens is the vocabulary that the grammar was compiled for.
 func (g *Grammar) Tokens() *Tokens { return g.tokens }
 
-// Narrowed reports whether some document had more readings at once than are kept: 1024, or 32 that are in different strings with a pattern or a
-// bounded length. Such a schema has many alternatives that stay indistinguishable. Everything produced is still valid, but some valid documents were not
-// offered.
+// Narrowed reports whether some document had more readings at once than are kept: 1024, or 32 that are in different
+// strings with a pattern or a bounded length. Such a schema has many alternatives that stay indistinguishable.
+// Everything produced is still valid, but some valid documents were not offered.
 func (g *Grammar) Narrowed() bool { return g.narrowed.Load() }
 
 // wide says whether a leaf's mask takes a walk over most of the vocabulary that it does not share with other leaves.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCostlySchemas: whatever a request brings, compiling ends soon, with a grammar or an error. All of them together take about a second; without the
-// limits some would take minutes or all memory.
+// TestCostlySchemas: whatever a request brings, compiling ends soon, with a grammar or an error. All of them together
+// take about a second; without the limits some would take minutes or all memory.
 func TestCostlySchemas(t *testing.T) {
 	list := func(n int, format string) string {
 		var parts []string
@@ -26,12 +26,19 @@ func TestCostlySchemas(t *testing.T) {
 		schema string
 		want   error // nil if it must compile
 	}{
-		{"many costly patterns", `{"type":"array","prefixItems":[` + list(1000, `{"type":"string","pattern":"%d[%d-9](a|b)*a(a|b){9}"}`) + `]}`, ErrTooLarge},
-		{"classes of many ranges", `{"type":"string","pattern":"^` + strings.Repeat(`\\p{L}?\\P{Lu}?`, 100) + `$"}`, ErrTooLarge},
+		{"many costly patterns", `{"type":"array","prefixItems":[` +
+			list(1000, `{"type":"string","pattern":"%d[%d-9](a|b)*a(a|b){9}"}`) + `]}`, ErrTooLarge},
+		{"classes of many ranges", `{"type":"string","pattern":"^` + strings.Repeat(`\\p{L}?\\P{Lu}?`, 100) + `$"}`,
+			ErrTooLarge},
 		{"nested repetition", `{"type":"string","pattern":"((((a{1,9}){1,9}){1,9}){1,9}){1,9}"}`, ErrUnsupported},
-		{"two long enums", `{"enum":[` + list(4000, `%d.%d`) + `],"allOf":[{"enum":[` + list(4000, `%d.%d`) + `]}]}`, nil},
-		{"many alternatives over many properties", `{"type":"object","properties":{` + list(1000, `"p%d":{"const":%d}`) + `},"anyOf":[` + list(250, `{"required":["p%d"],"title":"%d"}`) + `]}`, ErrTooLarge},
-		{"some alternatives over many properties", `{"type":"object","properties":{` + list(1000, `"p%d":{"const":%d}`) + `},"anyOf":[` + list(100, `{"required":["p%d"],"title":"%d"}`) + `]}`, nil},
+		{"two long enums", `{"enum":[` + list(4000, `%d.%d`) + `],"allOf":[{"enum":[` + list(4000, `%d.%d`) + `]}]}`,
+			nil},
+		{"many alternatives over many properties",
+			`{"type":"object","properties":{` + list(1000, `"p%d":{"const":%d}`) + `},"anyOf":[` +
+				list(250, `{"required":["p%d"],"title":"%d"}`) + `]}`, ErrTooLarge},
+		{"some alternatives over many properties",
+			`{"type":"object","properties":{` + list(1000, `"p%d":{"const":%d}`) + `},"anyOf":[` +
+				list(100, `{"required":["p%d"],"title":"%d"}`) + `]}`, nil},
 		{"a long chain of references", `{"$defs":{` + chain.String() + `"d9000":true},"$ref":"#/$defs/d0"}`, nil},
 		{"long numbers", `{"minimum":` + strings.Repeat("9", 100000) + `}`, ErrUnsupported},
 	}
@@ -50,7 +57,10 @@ func TestCostlySchemas(t *testing.T) {
 func TestLargeUnions(t *testing.T) {
 	var parts []string
 	for i := range MaxAlternatives {
-		parts = append(parts, fmt.Sprintf(`{"type":"object","properties":{"text":{"type":"string"},"kind":{"const":"k%d"}},"required":["kind"]}`, i))
+		parts = append(parts,
+			fmt.Sprintf(
+				`{"type":"object","properties":{"text":{"type":"string"},"kind":{"const":"k%d"}},"required":["kind"]}`,
+				i))
 	}
 	tokens := tokensOf(t, pieces...)
 	g := compile(t, tokens, `{"anyOf":[`+strings.Join(parts, ",")+`]}`)
@@ -75,7 +85,8 @@ func TestLargeUnions(t *testing.T) {
 	}
 }
 
-// TestManyPatternsAtOnceAreNarrowed: strings with different patterns that cannot be told apart are costly, so only some are followed.
+// TestManyPatternsAtOnceAreNarrowed: strings with different patterns that cannot be told apart are costly, so only
+// some are followed.
 func TestManyPatternsAtOnceAreNarrowed(t *testing.T) {
 	var parts []string
 	for i := range 100 {

@@ -93,7 +93,8 @@ func (k *keyword) types() error {
 	for i := range list {
 		t, ok := typeNames[list[i].text]
 		if list[i].kind != stringValue || !ok {
-			return k.fail(ErrSchema, "%s is not a type; null, boolean, integer, number, string, array and object are", list[i].append(nil))
+			return k.fail(ErrSchema, "%s is not a type; null, boolean, integer, number, string, array and object are",
+				list[i].append(nil))
 		}
 		k.s.types |= t
 	}
@@ -221,8 +222,8 @@ func (k *keyword) text() (string, error) {
 	return k.v.text, nil
 }
 
-// count reads a number of things. Above the limit, which no document reaches, a maximum means nothing and a minimum cannot be met: both are
-// reported rather than guessed at.
+// count reads a number of things. Above the limit, which no document reaches, a maximum means nothing and a minimum
+// cannot be met: both are reported rather than guessed at.
 func (k *keyword) count(limit int) (int, error) {
 	r, err := k.number()
 	if err != nil {

@@ -1,8 +1,10 @@
 package grammar
 
-// leaf is an automaton over bytes for a part of a document without nesting: a string, a number, a bracket. Its states are plain numbers.
+// leaf is an automaton over bytes for a part of a document without nesting: a string, a number, a bracket. Its states
+// are plain numbers.
 //
-// Every state returned by step can still reach an accepting one: a leaf never leads into a dead end. No leaf accepts the empty text.
+// Every state returned by step can still reach an accepting one: a leaf never leads into a dead end. No leaf accepts
+// the empty text.
 type leaf interface {
 	// start is the state before the first byte.
 	start() uint64
@@ -12,7 +14,8 @@ type leaf interface {
 	accepts(q uint64) bool
 	// open says whether the text may go on here.
 	open(q uint64) bool
-	// class is a key for the tokens allowed at q; longest is the length of the longest token. Family 0 stands for "q itself".
+	// class is a key for the tokens allowed at q; longest is the length of the longest token. Family 0 stands for "q
+	// itself".
 	class(q uint64, longest int) maskKey
 }
 

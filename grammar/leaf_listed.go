@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// listedKey accepts the name of one of an object's properties with its quotes and colon, and at most one space after. Which properties may come is part
-// of the state: those from some index on, up to the next required one, as far as their values fit under MaxDepth.
+// listedKey accepts the name of one of an object's properties with its quotes and colon, and at most one space after.
+// Which properties may come is part of the state: those from some index on, up to the next required one, as far as
+// their values fit under MaxDepth.
 type listedKey struct {
 	names *nameList
 	props *properties
@@ -32,8 +33,8 @@ func newNameList(names []string) *nameList {
 	return l
 }
 
-// A state is, from the lowest bit: 2 bits of mode, 11 for each end of the span of names, 11 for the first property that may come, 8 for the nesting
-// left, 21 for the bytes read.
+// A state is, from the lowest bit: 2 bits of mode, 11 for each end of the span of names, 11 for the first property
+// that may come, 8 for the nesting left, 21 for the bytes read.
 const (
 	listedText = iota
 	listedDone
@@ -48,7 +49,8 @@ func packListed(mode uint64, s span, from, room int) uint64 {
 }
 
 func unpackListed(q uint64) (mode uint64, s span, from, room int) {
-	return q & 3, span{lo: int(q >> 2 & 0x7ff), hi: int(q >> 13 & 0x7ff), depth: int(q >> 43)}, int(q >> 24 & 0x7ff), int(q >> 35 & 0xff)
+	return q & 3, span{lo: int(q >> 2 & 0x7ff), hi: int(q >> 13 & 0x7ff), depth: int(q >> 43)}, int(q >> 24 & 0x7ff),
+		int(q >> 35 & 0xff)
 }
 
 // startAt is the state before a name from property from on, with room for so much nesting in its value.
@@ -92,7 +94,8 @@ func (k *listedKey) tag(q uint64) int32 {
 
 func (k *listedKey) class(q uint64, _ int) maskKey { return maskKey{familyNone, q} }
 
-// offers says whether property i may come next where from is the first that may: no required one is passed over, and its value fits.
+// offers says whether property i may come next where from is the first that may: no required one is passed over, and
+// its value fits.
 func (o *properties) offers(i, from, room int) bool {
 	if room == roomForAll {
 		room = MaxDepth

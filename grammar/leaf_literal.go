@@ -32,7 +32,8 @@ func newLiterals(list []literal) *literals {
 	return l
 }
 
-// span is a run of sorted texts that share their first bytes. Packed, it is a state: 20 bits for each end, 24 for the depth.
+// span is a run of sorted texts that share their first bytes. Packed, it is a state: 20 bits for each end, 24 for the
+// depth.
 type span struct {
 	lo, hi int // texts[lo:hi]
 	depth  int // bytes they share

@@ -2,14 +2,14 @@ package grammar
 
 import "unicode/utf8"
 
-// patternLeaf accepts a JSON string with its quotes whose value an automaton accepts. It reads characters in canonical spelling only (see
-// [appendString]), so that each string has one text.
+// patternLeaf accepts a JSON string with its quotes whose value an automaton accepts. It reads characters in
+// canonical spelling only (see [appendString]), so that each string has one text.
 type patternLeaf struct {
 	dfa *runeDFA
 }
 
-// A state is a mode in the low byte, the automaton's state in the next 24 bits, and the bits of an unfinished character above. Modes are those of
-// stringLeaf and freeKey, except that bytes of UTF-8 still to come are counted.
+// A state is a mode in the low byte, the automaton's state in the next 24 bits, and the bits of an unfinished
+// character above. Modes are those of stringLeaf and freeKey, except that bytes of UTF-8 still to come are counted.
 const (
 	patternTail1 = 120 + iota // one byte to come
 	patternTail2
@@ -71,7 +71,8 @@ func (p *patternLeaf) begin(state int32, b byte) (uint64, bool) {
 	return 0, false
 }
 
-// tail is the state with so many bytes of a character to come. The characters still possible are an interval; one of them must lead on.
+// tail is the state with so many bytes of a character to come. The characters still possible are an interval; one of
+// them must lead on.
 func (p *patternLeaf) tail(left uint64, state int32, part rune) (uint64, bool) {
 	if left == 0 {
 		return p.finish(state, part)

@@ -2,8 +2,8 @@ package grammar
 
 // punct is one punctuation character with optional whitespace before or after it.
 //
-// Whitespace is bounded so that a model cannot go on with it for ever: nothing, one space, or a newline followed by at most [MaxIndent]
-// spaces or half as many tabs.
+// Whitespace is bounded so that a model cannot go on with it for ever: nothing, one space, or a newline followed by
+// at most [MaxIndent] spaces or half as many tabs.
 type punct struct {
 	family uint32
 	mark   byte

@@ -7,10 +7,11 @@ import (
 
 // numberRange accepts decimal numbers without exponent between two bounds, multiples of a step if there is one.
 //
-// All arithmetic is in units of the last digit: with F digits after the point a number is an integer N = value * 10^F. What can still follow
-// a prefix is then an interval of integers for each possible number of digits, and a prefix is alive if one of these
-// intervals meets the range in a multiple of the step. Prefixes that lie wholly inside the range need only their digit counts and
-// remainder (the steady states); the few that run along a bound are kept as they are (the tight states).
+// All arithmetic is in units of the last digit: with F digits after the point a number is an integer N = value *
+// 10^F. What can still follow a prefix is then an interval of integers for each possible number of digits, and a
+// prefix is alive if one of these intervals meets the range in a multiple of the step. Prefixes that lie wholly
+// inside the range need only their digit counts and remainder (the steady states); the few that run along a bound are
+// kept as they are (the tight states).
 type numberRange struct {
 	fraction int       // F; 0 for integers
 	digits   int       // most digits before the point
@@ -64,8 +65,9 @@ func maxInt(a, b *big.Int) *big.Int {
 	return b
 }
 
-// Packed states. Bits 0-2 are the mode; of a tight state the rest is its place in tight; of a steady one it is, from bit 3 in fields of six bits,
-// digits before the point, least and most of them allowed, digits after; then the remainder.
+// Packed states. Bits 0-2 are the mode; of a tight state the rest is its place in tight; of a steady one it is, from
+// bit 3 in fields of six bits, digits before the point, least and most of them allowed, digits after; then the
+// remainder.
 const (
 	rangeStart = iota
 	rangeMinus
@@ -82,7 +84,8 @@ type steady struct {
 }
 
 func (s steady) pack() uint64 {
-	return s.mode | uint64(s.before)<<3 | uint64(s.least)<<9 | uint64(s.most)<<15 | uint64(s.after)<<21 | s.remainder<<27
+	return s.mode | uint64(s.before)<<3 | uint64(s.least)<<9 | uint64(s.most)<<15 | uint64(s.after)<<21 |
+		s.remainder<<27
 }
 
 func unpackSteady(q uint64) steady {

@@ -1,7 +1,7 @@
 package grammar
 
-// stringLeaf accepts a JSON string with its quotes, of a length between two bounds. Characters are counted as JSON Schema does, by code
-// point. It takes valid UTF-8 only and every escape of JSON, surrogates in pairs only.
+// stringLeaf accepts a JSON string with its quotes, of a length between two bounds. Characters are counted as JSON
+// Schema does, by code point. It takes valid UTF-8 only and every escape of JSON, surrogates in pairs only.
 type stringLeaf struct {
 	least uint64
 	most  uint64 // noLimit if there is none

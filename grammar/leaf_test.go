@@ -25,14 +25,17 @@ func run(l leaf, text string) (accepted bool) {
 	return text != "" && l.accepts(q)
 }
 
-// TestNoLeafLeadsIntoADeadEnd explores leaves at random: from every state that is not final some byte leads on, and open tells the truth.
+// TestNoLeafLeadsIntoADeadEnd explores leaves at random: from every state that is not final some byte leads on, and
+// open tells the truth.
 func TestNoLeafLeadsIntoADeadEnd(t *testing.T) {
 	var leaves []leaf
 	g := newGrammar(tokensOf(t))
 	leaves = append(leaves, g.leaves...)
-	leaves = append(leaves, freeNumber{}, &stringLeaf{0, noLimit}, &stringLeaf{2, 3}, newFreeKey([]string{"a", "ab", `x"`, "é"}), newFreeKey(nil),
+	leaves = append(leaves, freeNumber{}, &stringLeaf{0, noLimit}, &stringLeaf{2, 3},
+		newFreeKey([]string{"a", "ab", `x"`, "é"}), newFreeKey(nil),
 		newLiterals([]literal{{[]byte("ab"), 0}, {[]byte("abc"), 1}, {[]byte("x"), 2}}))
-	for _, p := range []string{"^[a-c]+$", "^(é|😀|\n|\"|\x01){2}$", "^[\\x00-\\x1f]$", "b", "^$", formats["date-time"], formats["ipv6"]} {
+	for _, p := range []string{"^[a-c]+$", "^(é|😀|\n|\"|\x01){2}$", "^[\\x00-\\x1f]$", "b", "^$", formats["date-time"],
+		formats["ipv6"]} {
 		d, err := compilePattern(p, &effort{left: maxEffort})
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +43,8 @@ func TestNoLeafLeadsIntoADeadEnd(t *testing.T) {
 		leaves = append(leaves, &patternLeaf{d})
 	}
 	for _, r := range [][3]int64{{-15, 119, 1}, {1995, 2026, 1}, {0, 1000, 7}, {-100, -3, 25}} {
-		leaves = append(leaves, newNumberRange(big.NewInt(r[0]), big.NewInt(r[1]), 0, 18, uint64(r[2])), newNumberRange(big.NewInt(r[0]), big.NewInt(r[1]), 2, 18, uint64(r[2])))
+		leaves = append(leaves, newNumberRange(big.NewInt(r[0]), big.NewInt(r[1]), 0, 18, uint64(r[2])),
+			newNumberRange(big.NewInt(r[0]), big.NewInt(r[1]), 2, 18, uint64(r[2])))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		l := rapid.SampledFrom(leaves).Draw(t, "leaf")
@@ -98,7 +102,8 @@ func TestNumberRangesAreExact(t *testing.T) {
 			if got := run(r, text); got != want {
 				t.Fatalf("[%d, %d] by %d, %d decimals: %s: got %v", lo, hi, step, fraction, text, got)
 			}
-			if short := strings.TrimSuffix(strings.TrimRight(text, "0"), "."); fraction > 0 && a >= scale && run(r, short) != want {
+			if short := strings.TrimSuffix(strings.TrimRight(text, "0"), "."); fraction > 0 && a >= scale &&
+				run(r, short) != want {
 				t.Fatalf("[%d, %d] by %d, %d decimals: %s: got %v", lo, hi, step, fraction, short, !want)
 			}
 		}
@@ -110,7 +115,8 @@ func TestNumberRangesAreExact(t *testing.T) {
 
 // TestPatternsAgreeWithRegexp compares automata with the standard library on random expressions and strings.
 func TestPatternsAgreeWithRegexp(t *testing.T) {
-	piece := rapid.SampledFrom([]string{"a", "b", "[ab]", "[^a]", "é", "(a|bé)", "a*", "b+", "a?", "(ab){2,3}", "(a|b)*", "[é-ï]", "^", "$", "|", "(^a|b$)", "a{0,2}", "(?i:B)"})
+	piece := rapid.SampledFrom([]string{"a", "b", "[ab]", "[^a]", "é", "(a|bé)", "a*", "b+", "a?", "(ab){2,3}",
+		"(a|b)*", "[é-ï]", "^", "$", "|", "(^a|b$)", "a{0,2}", "(?i:B)"})
 	rapid.Check(t, func(t *rapid.T) {
 		pattern := strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, "pattern"), "")
 		want, err := regexp.Compile(pattern)
@@ -148,7 +154,8 @@ func TestPatternsAgreeWithRegexp(t *testing.T) {
 }
 
 func TestIntersectionOfPatterns(t *testing.T) {
-	g := compile(t, tokensOf(t), `{"type":"string","pattern":"^[a-m]+$","allOf":[{"pattern":"^[g-z]+$"},{"pattern":"h"}]}`)
+	g := compile(t, tokensOf(t),
+		`{"type":"string","pattern":"^[a-m]+$","allOf":[{"pattern":"^[g-z]+$"},{"pattern":"h"}]}`)
 	for doc, want := range map[string]bool{`"h"`: true, `"ghm"`: true, `"g"`: false, `"ah"`: false, `"hz"`: false} {
 		s := g.Start()
 		if got := s.AcceptString(doc) == nil && s.Done(); got != want {
@@ -157,14 +164,17 @@ func TestIntersectionOfPatterns(t *testing.T) {
 	}
 }
 
-// TestStringsAreWhatJSONSays feeds arbitrary bytes to the leaf and to the standard library. The library also takes invalid UTF-8
-// and lone surrogates, replacing them; the leaf must not.
+// TestStringsAreWhatJSONSays feeds arbitrary bytes to the leaf and to the standard library. The library also takes
+// invalid UTF-8 and lone surrogates, replacing them; the leaf must not.
 func TestStringsAreWhatJSONSays(t *testing.T) {
-	parts := rapid.SampledFrom([]string{"a", `\n`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\ude00`, `\uD7FF`, `\uE000`, "é", "\xc3", "\xa9", "\xe0\xa0\x80", "\xe0\x9f\xbf", "\xed\x9f\xbf", "\xed\xa0\x80", "\xf0\x90\x80\x80", "\xf0\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\"", `\`, `\x`, "\x1f", "\x7f"})
+	parts := rapid.SampledFrom([]string{"a", `\n`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\ude00`, `\uD7FF`, `\uE000`,
+		"é", "\xc3", "\xa9", "\xe0\xa0\x80", "\xe0\x9f\xbf", "\xed\x9f\xbf", "\xed\xa0\x80", "\xf0\x90\x80\x80",
+		"\xf0\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\"", `\`, `\x`, "\x1f", "\x7f"})
 	rapid.Check(t, func(t *rapid.T) {
 		text := `"` + strings.Join(rapid.SliceOfN(parts, 0, 5).Draw(t, "parts"), "") + `"`
 		var s string
-		valid := json.Unmarshal([]byte(text), &s) == nil && utf8.ValidString(text) && !strings.ContainsRune(s, utf8.RuneError)
+		valid := json.Unmarshal([]byte(text), &s) == nil && utf8.ValidString(text) &&
+			!strings.ContainsRune(s, utf8.RuneError)
 		if got := run(&stringLeaf{0, noLimit}, text); got != valid {
 			t.Fatalf("%q: got %v, want %v", text, got, valid)
 		}
@@ -172,7 +182,8 @@ func TestStringsAreWhatJSONSays(t *testing.T) {
 			return
 		}
 		n := uint64(utf8.RuneCountInString(s))
-		if !run(&stringLeaf{n, n}, text) || run(&stringLeaf{n + 1, noLimit}, text) || n > 0 && run(&stringLeaf{0, n - 1}, text) {
+		if !run(&stringLeaf{n, n}, text) || run(&stringLeaf{n + 1, noLimit}, text) ||
+			n > 0 && run(&stringLeaf{0, n - 1}, text) {
 			t.Fatalf("%q: not counted as %d characters", text, n)
 		}
 		canonical := appendString(nil, s)

@@ -1,7 +1,7 @@
 package grammar
 
-// Limits on what is compiled. They keep the work of one request bounded whatever schema it brings; each is far above what
-// people write by hand.
+// Limits on what is compiled. They keep the work of one request bounded whatever schema it brings; each is far above
+// what people write by hand.
 const (
 	MaxSchemaBytes   = 1 << 20
 	MaxSchemaDepth   = 128     // nesting of the schema's own JSON

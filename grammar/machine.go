@@ -1,6 +1,7 @@
 package grammar
 
-// place is where a frame stands in its object or array: what has just been read, and an index. Together with the node it decides what may follow.
+// place is where a frame stands in its object or array: what has just been read, and an index. Together with the node
+// it decides what may follow.
 type place struct {
 	phase phase
 	index int32
@@ -77,7 +78,8 @@ func (a *arena) leaveObject(f frame, tag int32) {
 	}
 }
 
-// names collects the readings of the next name, from property i on. Required properties cannot be passed over; other names come last.
+// names collects the readings of the next name, from property i on. Required properties cannot be passed over; other
+// names come last.
 func (a *arena) names(f frame, i int32) {
 	o := a.g.nodes[f.node].props
 	room := MaxDepth - int(f.depth)

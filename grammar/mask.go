@@ -12,7 +12,8 @@ func (a *arena) mask(id int32, dst []uint64) bool {
 	return !set.empty()
 }
 
-// stateTokens is the tokens that several readings allow. Readings whose leaves are alike share the work: what follows them is followed as one state.
+// stateTokens is the tokens that several readings allow. Readings whose leaves are alike share the work: what follows
+// them is followed as one state.
 func (a *arena) stateTokens(id int32) *tokenSet {
 	if set, ok := a.stateMasks[id]; ok {
 		return set
@@ -66,8 +67,8 @@ func (a *arena) followAll(configs []int32, tag int32) int32 {
 	return a.intern(from)
 }
 
-// configTokens is the tokens that a single reading allows. Most of the work is done once per leaf state, by leafMask; here only the tokens in which the leaf ends
-// are followed further.
+// configTokens is the tokens that a single reading allows. Most of the work is done once per leaf state, by leafMask;
+// here only the tokens in which the leaf ends are followed further.
 func (a *arena) configTokens(c config) *tokenSet {
 	leafKey := a.g.class(c)
 	key := configMask{leafKey, c.stack}

@@ -10,8 +10,8 @@ type node struct {
 	props *properties
 	items *elements
 
-	// depth is the least nesting a value here needs: 0 for a leaf, impossible if there is no such value. Positions that do not fit under
-	// MaxDepth are not offered, so a document can always be completed.
+	// depth is the least nesting a value here needs: 0 for a leaf, impossible if there is no such value. Positions
+	// that do not fit under MaxDepth are not offered, so a document can always be completed.
 	depth int
 }
 

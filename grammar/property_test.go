@@ -14,8 +14,8 @@ func rootSketch(t *rapid.T) sketch {
 	return sketch{fmt.Sprintf(`{"$defs":{"tree":%s},"allOf":[%s]}`, treeSchema, s.schema), s.doc}
 }
 
-// TestEveryOutputParsesAndValidates takes random walks over random schemas: whatever is chosen among the allowed tokens, the text parses and
-// an independent validator agrees.
+// TestEveryOutputParsesAndValidates takes random walks over random schemas: whatever is chosen among the allowed
+// tokens, the text parses and an independent validator agrees.
 func TestEveryOutputParsesAndValidates(t *testing.T) {
 	vocabularies := []*Tokens{tokensOf(t), tokensOf(t, pieces...)}
 	finished, walks := 0, 0
@@ -112,7 +112,8 @@ func compareWithAccept(t failer, s *State, mask []uint64, text string) {
 	for id := range int32(s.g.Tokens().Size()) {
 		err := s.Clone().Accept(id)
 		if bit := mask[id/64]>>(id%64)&1 != 0; bit != (err == nil) {
-			t.Fatalf("after %q, token %d (%q): the mask says %v, Accept says %v", text, id, s.g.Tokens().bytes(id), bit, err)
+			t.Fatalf("after %q, token %d (%q): the mask says %v, Accept says %v", text, id, s.g.Tokens().bytes(id), bit,
+				err)
 		}
 	}
 }
@@ -126,7 +127,8 @@ func idsOf(mask []uint64) (ids []int32) {
 	return ids
 }
 
-// TestValidDocumentsAreAccepted is the other direction: documents written from the same random schemas, in several layouts, fed in random pieces.
+// TestValidDocumentsAreAccepted is the other direction: documents written from the same random schemas, in several
+// layouts, fed in random pieces.
 func TestValidDocumentsAreAccepted(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	rapid.Check(t, func(t *rapid.T) {
@@ -136,7 +138,8 @@ func TestValidDocumentsAreAccepted(t *testing.T) {
 			t.Fatalf("%s: %v", s.schema, err)
 		}
 		for range 3 {
-			w := rapid.SampledFrom([]style{{}, {space: " "}, {indent: "  ", space: " "}, {indent: "\t", space: " "}}).Draw(t, "style")
+			w := rapid.SampledFrom([]style{{}, {space: " "}, {indent: "  ", space: " "},
+				{indent: "\t", space: " "}}).Draw(t, "style")
 			w.budget = 6
 			doc := s.doc(t, &w)
 			if err := check(s.schema, doc); err != nil {

@@ -10,14 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// compilePattern turns a regular expression into an automaton over whole strings. As JSON Schema has it, a pattern may match anywhere in
-// the string unless it is anchored. It returns nil if no string matches.
+// compilePattern turns a regular expression into an automaton over whole strings. As JSON Schema has it, a pattern
+// may match anywhere in the string unless it is anchored. It returns nil if no string matches.
 //
-// Patterns are RE2's: no backreferences and no lookaround. Where RE2 and ECMA-262 write the same thing with another meaning, ECMA-262's is used: the dot, \s
-// and \S, and \u escapes.
+// Patterns are RE2's: no backreferences and no lookaround. Where RE2 and ECMA-262 write the same thing with another
+// meaning, ECMA-262's is used: the dot, \s and \S, and \u escapes.
 func compilePattern(pattern string, e *effort) (*runeDFA, error) {
 	if len(pattern) > MaxPatternBytes {
-		return nil, fmt.Errorf("%w: a pattern of %d bytes; at most %d are supported", errPatternStates, len(pattern), MaxPatternBytes)
+		return nil, fmt.Errorf("%w: a pattern of %d bytes; at most %d are supported", errPatternStates, len(pattern),
+			MaxPatternBytes)
 	}
 	translated, err := fromECMA(pattern)
 	if err != nil {
@@ -105,14 +106,16 @@ func hexEscape(s string) (hex string, n int) {
 	return hex, n
 }
 
-// A thread is an instruction of the program, doubled: odd ones have passed an end-of-text anchor, after which no character may follow.
+// A thread is an instruction of the program, doubled: odd ones have passed an end-of-text anchor, after which no
+// character may follow.
 type thread = int32
 
-// threadKey is a set of them as a map key: a byte that says whether a match is complete, then the sorted list, four bytes each.
+// threadKey is a set of them as a map key: a byte that says whether a match is complete, then the sorted list, four
+// bytes each.
 type threadKey string
 
-// determinize is the subset construction. A match may begin at any character, so the program is entered again at each; and once a
-// match is complete the rest of the string is free.
+// determinize is the subset construction. A match may begin at any character, so the program is entered again at
+// each; and once a match is complete the rest of the string is free.
 func determinize(prog *syntax.Prog, e *effort) (*runeDFA, error) {
 	s := &subset{prog: prog, seen: make([]bool, 2*len(prog.Inst)), builder: newBuilder[threadKey](e)}
 	s.add(thread(2*prog.Start), true)

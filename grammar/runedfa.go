@@ -5,7 +5,8 @@ import (
 	"sort"
 )
 
-// runeDFA is a deterministic automaton over the characters of a string's value. State 0 is the start. Every state can reach an accepting one.
+// runeDFA is a deterministic automaton over the characters of a string's value. State 0 is the start. Every state can
+// reach an accepting one.
 type runeDFA struct {
 	edges  [][]runeEdge // per state, sorted, disjoint, without surrogates
 	accept []bool
@@ -17,8 +18,8 @@ type runeEdge struct {
 	to     int32
 }
 
-// effort is the work left for all patterns of one schema, in edges and instructions looked at. It makes a schema full of costly patterns
-// fail early instead of taking minutes.
+// effort is the work left for all patterns of one schema, in edges and instructions looked at. It makes a schema full
+// of costly patterns fail early instead of taking minutes.
 type effort struct{ left int }
 
 // maxEffort is about a tenth of a second, and fifteen times what the costliest format takes.
@@ -62,7 +63,8 @@ func (d *runeDFA) matches(s string) bool {
 	return d.accept[state]
 }
 
-// appendValid adds an edge for a range of characters, leaving out surrogates, and merges it with its neighbour where they lead to the same state.
+// appendValid adds an edge for a range of characters, leaving out surrogates, and merges it with its neighbour where
+// they lead to the same state.
 func appendValid(list []runeEdge, lo, hi rune, to int32) []runeEdge {
 	const firstSurrogate, lastSurrogate = 0xd800, 0xdfff
 	if lo < firstSurrogate && hi > lastSurrogate {
@@ -193,7 +195,8 @@ func (b *builder[K]) set(list []runeEdge, accept bool) error {
 	return b.work.spend(16 + 4*len(list))
 }
 
-// trimmed drops the states that cannot reach an accepting one. It returns nil if the start is among them: nothing is accepted.
+// trimmed drops the states that cannot reach an accepting one. It returns nil if the start is among them: nothing is
+// accepted.
 func (b *builder[K]) trimmed() (*runeDFA, error) {
 	d := &b.dfa
 	back := make([][]int32, len(d.edges))

@@ -76,12 +76,14 @@ type parser struct {
 
 // annotations are keywords that say nothing about which documents are valid.
 var annotations = map[string]bool{
-	"title": true, "description": true, "default": true, "examples": true, "deprecated": true, "readOnly": true, "writeOnly": true,
-	"$comment": true, "$schema": true, "$id": true, "$defs": true, "definitions": true,
+	"title": true, "description": true, "default": true, "examples": true, "deprecated": true, "readOnly": true,
+	"writeOnly": true, "$comment": true, "$schema": true, "$id": true, "$defs": true, "definitions": true,
 }
 
-const supportedKeywords = "type, properties, required, additionalProperties, items, prefixItems, minItems, maxItems, enum, const, anyOf, oneOf, allOf, " +
-	"$ref, minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum and multipleOf are"
+const supportedKeywords = "type, properties, required, additionalProperties, items, prefixItems, minItems, " +
+	"maxItems, enum, const, anyOf, oneOf, allOf, " +
+	"$ref, minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum and " +
+	"multipleOf are"
 
 func (p *parser) parse(v *value, pointer string) (*schema, error) {
 	s := &schema{pointer: pointer, types: allTypes, propAt: map[string]int{}, maxItems: noItems, maxLength: noLimit}
@@ -98,7 +100,8 @@ func (p *parser) parse(v *value, pointer string) (*schema, error) {
 		return s, nil
 	case objectValue:
 	default:
-		return nil, &SchemaError{pointer, "", fmt.Sprintf("a schema must be an object or a boolean, not %v", v.kind), ErrSchema}
+		return nil, &SchemaError{pointer, "", fmt.Sprintf("a schema must be an object or a boolean, not %v", v.kind),
+			ErrSchema}
 	}
 	for i := range v.members {
 		m := &v.members[i]

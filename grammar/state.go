@@ -2,7 +2,8 @@ package grammar
 
 import "fmt"
 
-// State is a document in progress. It belongs to one sequence; [State.Clone] is cheap, so keep a clone where a rollback may be needed.
+// State is a document in progress. It belongs to one sequence; [State.Clone] is cheap, so keep a clone where a
+// rollback may be needed.
 type State struct {
 	g     *Grammar
 	arena *arena
@@ -34,8 +35,8 @@ func (s *State) Final() bool {
 	return s.ended || st.done && len(st.configs) == 0
 }
 
-// Mask fills dst, of at least [Tokens.MaskWords] words, with the tokens that may come next: bit id%64 of word id/64. End-of-sequence
-// tokens are among them when the document is complete. After one was accepted the mask is empty.
+// Mask fills dst, of at least [Tokens.MaskWords] words, with the tokens that may come next: bit id%64 of word id/64.
+// End-of-sequence tokens are among them when the document is complete. After one was accepted the mask is empty.
 func (s *State) Mask(dst []uint64) error {
 	words := s.g.tokens.MaskWords()
 	if len(dst) < words {
@@ -56,7 +57,8 @@ func (s *State) Mask(dst []uint64) error {
 		return nil
 	}
 	if !found {
-		return fmt.Errorf("%w: the vocabulary of %d tokens has none for any byte that is allowed", ErrNoToken, s.g.tokens.size)
+		return fmt.Errorf("%w: the vocabulary of %d tokens has none for any byte that is allowed", ErrNoToken,
+			s.g.tokens.size)
 	}
 	return nil
 }
@@ -90,8 +92,8 @@ func (s *State) Accept(token int32) error {
 	return nil
 }
 
-// AcceptString takes text that does not come from a token, such as a part that was forced. On an error, which wraps [ErrRejected], the state is
-// unchanged.
+// AcceptString takes text that does not come from a token, such as a part that was forced. On an error, which wraps
+// [ErrRejected], the state is unchanged.
 func (s *State) AcceptString(text string) error {
 	if s.ended {
 		return fmt.Errorf("%w: text after the end of the sequence", ErrRejected)
@@ -102,8 +104,9 @@ func (s *State) AcceptString(text string) error {
 	return nil
 }
 
-// Forced appends the text that must come next whatever is chosen, at most limit bytes of it, and returns dst. It is empty where there is a choice or the
-// document may end. A caller that takes it tells the state with [State.AcceptString].
+// Forced appends the text that must come next whatever is chosen, at most limit bytes of it, and returns dst. It is
+// empty where there is a choice or the document may end. A caller that takes it tells the state with
+// [State.AcceptString].
 func (s *State) Forced(dst []byte, limit int) []byte {
 	if s.ended {
 		return dst

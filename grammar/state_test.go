@@ -109,7 +109,8 @@ func TestClonesAreIndependent(t *testing.T) {
 }
 
 func TestForced(t *testing.T) {
-	g := compile(t, tokensOf(t), `{"type":"object","properties":{"colour":{"const":"red"}},"required":["colour"],"additionalProperties":false}`)
+	g := compile(t, tokensOf(t),
+		`{"type":"object","properties":{"colour":{"const":"red"}},"required":["colour"],"additionalProperties":false}`)
 	cases := []struct{ after, want string }{
 		{"", "{"},
 		{`{"`, `colour":`},
@@ -153,7 +154,8 @@ func TestDepthIsBounded(t *testing.T) {
 		}
 	}
 	// A value that needs two more levels is not begun where only one is left.
-	s := compile(t, tokensOf(t), `{"$defs":{"box":{"type":"array","minItems":1,"maxItems":1,"items":{"type":"array","items":{"$ref":"#/$defs/box"}}}},"$ref":"#/$defs/box"}`).Start()
+	s := compile(t, tokensOf(t),
+		`{"$defs":{"box":{"type":"array","minItems":1,"maxItems":1,"items":{"type":"array","items":{"$ref":"#/$defs/box"}}}},"$ref":"#/$defs/box"}`).Start()
 	depth := 0
 	for s.AcceptString("[") == nil {
 		depth++
@@ -163,7 +165,8 @@ func TestDepthIsBounded(t *testing.T) {
 	}
 	accept(t, s, strings.Repeat("]", depth))
 	// An optional property whose value no longer fits is not offered.
-	o := compile(t, tokensOf(t), `{"type":"object","properties":{"a":{"$ref":"#"},"b":{"const":1}},"additionalProperties":false}`).Start()
+	o := compile(t, tokensOf(t),
+		`{"type":"object","properties":{"a":{"$ref":"#"},"b":{"const":1}},"additionalProperties":false}`).Start()
 	depth = 0
 	for o.AcceptString(`{"a":`) == nil {
 		depth++
@@ -233,7 +236,8 @@ func TestCompleteDocumentsOutliveTheirArena(t *testing.T) {
 // TestSharedGrammar lets many sequences use one grammar at once; run it with the race detector.
 func TestSharedGrammar(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
-	g := compile(t, tokens, fmt.Sprintf(`{"$defs":{"tree":%s},"type":"array","items":{"$ref":"#/$defs/tree"}}`, treeSchema))
+	g := compile(t, tokens, fmt.Sprintf(`{"$defs":{"tree":%s},"type":"array","items":{"$ref":"#/$defs/tree"}}`,
+		treeSchema))
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
@@ -251,7 +255,8 @@ func TestSharedGrammar(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAmbiguityIsBounded nests alternatives that look the same until the very end: the readings double with every level.
+// TestAmbiguityIsBounded nests alternatives that look the same until the very end: the readings double with every
+// level.
 func TestAmbiguityIsBounded(t *testing.T) {
 	g := compile(t, tokensOf(t), `{"anyOf":[
 		{"type":"array","maxItems":2,"items":{"anyOf":[{"$ref":"#"},{"const":1}]}},
@@ -288,7 +293,8 @@ func TestClosedObjects(t *testing.T) {
 
 func TestStepsDoNotAllocate(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
-	g := compile(t, tokens, `{"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer","minimum":5,"maximum":500}}}`)
+	g := compile(t, tokens,
+		`{"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer","minimum":5,"maximum":500}}}`)
 	mask := make([]uint64, tokens.MaskWords())
 	start := g.Start()
 	s := start.Clone()

@@ -11,7 +11,8 @@ type tokenSet struct {
 	ids   []int32
 }
 
-// sparse is the size up to which a list is kept: below it, setting bits one by one is as quick as merging 129k/64 words.
+// sparse is the size up to which a list is kept: below it, setting bits one by one is as quick as merging 129k/64
+// words.
 const sparse = 512
 
 // freeze copies a bitmap into its smaller form.
@@ -44,15 +45,15 @@ func (s *tokenSet) mergeInto(dst []uint64) {
 
 func (s *tokenSet) empty() bool { return s.words == nil && len(s.ids) == 0 }
 
-// maskKey identifies a class of leaf states that allow the same tokens. Families below [ownFamilies] mean the same in every grammar; the others are
-// numbers of leaves of one grammar.
+// maskKey identifies a class of leaf states that allow the same tokens. Families below [ownFamilies] mean the same in
+// every grammar; the others are numbers of leaves of one grammar.
 type maskKey struct {
 	family uint32
 	class  uint64
 }
 
-// leafMask is what a leaf state allows: the tokens it can take whole, and the places in the trie where the leaf can end inside a token, so
-// that what follows must take the rest.
+// leafMask is what a leaf state allows: the tokens it can take whole, and the places in the trie where the leaf can
+// end inside a token, so that what follows must take the rest.
 type leafMask struct {
 	whole *tokenSet
 	exits []exit

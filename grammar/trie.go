@@ -8,8 +8,8 @@ import (
 // maxTokenBytes bounds a token, and with it the depth of a trie.
 const maxTokenBytes = 1 << 12
 
-// trie holds the tokens by their bytes. Nodes are numbered in preorder, so a subtree is a range and skipping one is a jump.
-// Node 0 is the root, the empty text.
+// trie holds the tokens by their bytes. Nodes are numbered in preorder, so a subtree is a range and skipping one is a
+// jump. Node 0 is the root, the empty text.
 type trie struct {
 	label  []byte   // [nodes] the last byte of the node's text
 	depth  []uint16 // [nodes] bytes of the node's text

@@ -11,7 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// value is a JSON value that remembers the order of its members: the order of properties in a schema is the order in which they are written.
+// value is a JSON value that remembers the order of its members: the order of properties in a schema is the order in
+// which they are written.
 type value struct {
 	kind    valueKind
 	text    string // of a string; of a number, as written
@@ -43,7 +44,9 @@ func (k valueKind) String() string {
 // parseValue reads one JSON document. It is strict: no duplicate names, no invalid UTF-8, nothing after the value.
 func parseValue(data []byte) (value, error) {
 	if len(data) > MaxSchemaBytes {
-		return value{}, &SchemaError{Problem: fmt.Sprintf("%d bytes; at most %d are supported", len(data), MaxSchemaBytes), Kind: ErrTooLarge}
+		return value{},
+			&SchemaError{Problem: fmt.Sprintf("%d bytes; at most %d are supported", len(data), MaxSchemaBytes),
+				Kind: ErrTooLarge}
 	}
 	if !utf8.Valid(data) {
 		return value{}, &SchemaError{Problem: "not valid UTF-8", Kind: ErrSchema}
@@ -65,7 +68,8 @@ func parseValue(data []byte) (value, error) {
 
 func readValue(d *json.Decoder, depth int) (value, error) {
 	if depth > MaxSchemaDepth {
-		return value{}, &SchemaError{Problem: fmt.Sprintf("nested deeper than %d levels", MaxSchemaDepth), Kind: ErrTooLarge}
+		return value{}, &SchemaError{Problem: fmt.Sprintf("nested deeper than %d levels", MaxSchemaDepth),
+			Kind: ErrTooLarge}
 	}
 	token, err := d.Token()
 	if err != nil {
@@ -113,7 +117,8 @@ func readMembers(d *json.Decoder, depth int) (value, error) {
 			return v, fmt.Errorf("%v where a name should be", token)
 		}
 		if seen[name] {
-			return v, &SchemaError{Problem: fmt.Sprintf("the name %q occurs twice in one object", name), Kind: ErrSchema}
+			return v, &SchemaError{Problem: fmt.Sprintf("the name %q occurs twice in one object", name),
+				Kind: ErrSchema}
 		}
 		seen[name] = true
 		e, err := readValue(d, depth+1)
@@ -168,7 +173,8 @@ func (v *value) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// identity is a text that two values share if and only if they are equal as JSON Schema has it: numbers by value, objects regardless of order.
+// identity is a text that two values share if and only if they are equal as JSON Schema has it: numbers by value,
+// objects regardless of order.
 func (v *value) identity(dst []byte) []byte {
 	switch v.kind {
 	case numberValue:

@@ -29,13 +29,15 @@ func (v *byteVocabulary) IsSpecial(id int32) bool {
 }
 func (v *byteVocabulary) EOS() []int32 { return []int32{int32(len(v.texts) - 1)} }
 
-// pieces are tokens as byte-level tokenizers have them: across JSON's punctuation, parts of characters, runs of whitespace, numbers.
+// pieces are tokens as byte-level tokenizers have them: across JSON's punctuation, parts of characters, runs of
+// whitespace, numbers.
 var pieces = []string{
-	`{"`, `"}`, `":`, `": `, `", "`, `","`, `"]`, `},`, `]}`, `}}`, `[]`, `{}`, `[{"`, `"},{"`, "{\n", "\n  ", ",\n    ", " \"", ` "a": `,
-	"true", "false", "null", "tr", "ue", "nul", "10", "12", "123", "00", "0.", ".5", "-1", "e+", "1,", "2]", "3}", "-", "1e9",
-	"name", "na", "me\"", "value", "ab", "abc", "hello", " world", "\\n", "\\u00", "\\ud83d", "\\ude00", "\\\"", "\\\\", "u0041",
-	"é", "\xc3", "\xa9", "日", "本", "日本", "\xe6\x97", "\xa5", "😀", "\xf0\x9f", "\x98\x80", "é\"", "a\":1", "\"a\":", "\"b\":", "\"c\": ",
-	"2024", "-01", "-02-29", "T00:00:00Z", "  ", "    ", "        ", "\t", "\n\n", "\r\n",
+	`{"`, `"}`, `":`, `": `, `", "`, `","`, `"]`, `},`, `]}`, `}}`, `[]`, `{}`, `[{"`, `"},{"`, "{\n", "\n  ",
+	",\n    ", " \"", ` "a": `, "true", "false", "null", "tr", "ue", "nul", "10", "12", "123", "00", "0.", ".5", "-1",
+	"e+", "1,", "2]", "3}", "-", "1e9", "name", "na", "me\"", "value", "ab", "abc", "hello", " world", "\\n", "\\u00",
+	"\\ud83d", "\\ude00", "\\\"", "\\\\", "u0041", "é", "\xc3", "\xa9", "日", "本", "日本", "\xe6\x97", "\xa5", "😀",
+	"\xf0\x9f", "\x98\x80", "é\"", "a\":1", "\"a\":", "\"b\":", "\"c\": ", "2024", "-01", "-02-29", "T00:00:00Z", "  ",
+	"    ", "        ", "\t", "\n\n", "\r\n",
 }
 
 func tokensOf(t testing.TB, more ...string) *Tokens {
@@ -47,14 +49,16 @@ func tokensOf(t testing.TB, more ...string) *Tokens {
 	return tokens
 }
 
-// largeVocabulary imitates a tokenizer of n tokens: words with and without a space before, words with punctuation, numbers up to 999, other scripts.
+// largeVocabulary imitates a tokenizer of n tokens: words with and without a space before, words with punctuation,
+// numbers up to 999, other scripts.
 func largeVocabulary(n int) *byteVocabulary {
 	r := rand.New(rand.NewPCG(1, 2))
 	more := append([]string(nil), pieces...)
 	for i := range 1000 {
 		more = append(more, string([]byte{byte('0' + i/100), byte('0' + i/10%10), byte('0' + i%10)}))
 	}
-	syllables := []string{"an", "ber", "co", "dis", "en", "for", "gen", "hi", "ing", "ja", "ka", "lo", "ment", "ne", "or", "pre", "qu", "re", "st", "tion", "un", "ver", "wa", "xi", "yo", "za"}
+	syllables := []string{"an", "ber", "co", "dis", "en", "for", "gen", "hi", "ing", "ja", "ka", "lo", "ment", "ne",
+		"or", "pre", "qu", "re", "st", "tion", "un", "ver", "wa", "xi", "yo", "za"}
 	marks := []string{`"`, `":`, `",`, `"}`, ".", ",", "(", ")", "}", "]", "\n", `"]`, "{", "'", `\"`}
 	seen := map[string]bool{}
 	for len(more) < n-258 {

@@ -18,8 +18,8 @@ type Vocabulary interface {
 	EOS() []int32
 }
 
-// Tokens is a vocabulary prepared for masking: a trie over the bytes of all tokens, and the masks that every grammar shares. Build it once per
-// tokenizer; it is safe for concurrent use.
+// Tokens is a vocabulary prepared for masking: a trie over the bytes of all tokens, and the masks that every grammar
+// shares. Build it once per tokenizer; it is safe for concurrent use.
 type Tokens struct {
 	size   int
 	text   []byte  // the bytes of all tokens
@@ -31,8 +31,9 @@ type Tokens struct {
 
 // NewTokens prepares a vocabulary. It takes a fraction of a second for 129k tokens.
 //
-// Every byte that JSON's own syntax needs must have a token of its own, so that no document can get stuck. If the 64 continuation bytes of
-// UTF-8 are not all tokens, tokens that hold parts of characters are left out, for the same reason.
+// Every byte that JSON's own syntax needs must have a token of its own, so that no document can get stuck. If the 64
+// continuation bytes of UTF-8 are not all tokens, tokens that hold parts of characters are left out, for the same
+// reason.
 func NewTokens(v Vocabulary) (*Tokens, error) {
 	n := v.Size()
 	if n < 1 || n > 1<<24 {
@@ -44,7 +45,8 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 		if !v.IsSpecial(id) {
 			b := v.Bytes(id)
 			if len(b) > maxTokenBytes {
-				return nil, fmt.Errorf("%w: token %d has %d bytes; at most %d are supported", ErrVocabulary, id, len(b), maxTokenBytes)
+				return nil, fmt.Errorf("%w: token %d has %d bytes; at most %d are supported", ErrVocabulary, id, len(b),
+					maxTokenBytes)
 			}
 			t.text = append(t.text, b...)
 			if len(b) == 1 {
@@ -55,7 +57,8 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 	}
 	for b := byte(0x20); b < 0x7f; b++ {
 		if !single[b] {
-			return nil, fmt.Errorf("%w: no token stands for %q alone; every printable ASCII character needs one", ErrVocabulary, string(rune(b)))
+			return nil, fmt.Errorf("%w: no token stands for %q alone; every printable ASCII character needs one",
+				ErrVocabulary, string(rune(b)))
 		}
 	}
 	for _, id := range v.EOS() {
@@ -78,7 +81,8 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 	return t, nil
 }
 
-// warm computes the masks inside strings and property names, the widest there are, before the first document needs them.
+// warm computes the masks inside strings and property names, the widest there are, before the first document needs
+// them.
 func (t *Tokens) warm(leaves ...leaf) {
 	for _, l := range leaves {
 		q, _ := l.step(l.start(), '"')

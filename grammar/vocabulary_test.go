@@ -44,7 +44,8 @@ func TestUnusableVocabularies(t *testing.T) {
 	}
 }
 
-// TestHalfCharactersNeedTheirOtherHalf: without all continuation bytes, tokens that hold parts of characters are left out.
+// TestHalfCharactersNeedTheirOtherHalf: without all continuation bytes, tokens that hold parts of characters are left
+// out.
 func TestHalfCharactersNeedTheirOtherHalf(t *testing.T) {
 	v := changed{newVocabulary("日", "\xe6\x97"), map[int32]string{0xa5: ""}, nil}
 	tokens, err := NewTokens(v)

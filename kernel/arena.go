@@ -2,9 +2,10 @@ package kernel
 
 import "math"
 
-// Arena hands out the tensors of a forward pass from one buffer. It never grows: a caller lays a pass out on an arena that measures, learns
-// from High how much memory the pass needs, and compares that with the arena it has. What Take returns therefore depends only on the calls
-// since the last Reset, so that equal passes find their tensors at equal addresses.
+// Arena hands out the tensors of a forward pass from one buffer. It never grows: a caller lays a pass out on an arena
+// that measures, learns from High how much memory the pass needs, and compares that with the arena it has. What Take
+// returns therefore depends only on the calls since the last Reset, so that equal passes find their tensors at equal
+// addresses.
 type Arena struct {
 	buf      Buffer
 	at, high int64
@@ -48,7 +49,8 @@ func (a *Arena) Take(d DType, rows, cols int) Tensor {
 	return t
 }
 
-// Mark is the present place, to which Reset returns: what is taken after the mark shares memory with what is taken after the Reset.
+// Mark is the present place, to which Reset returns: what is taken after the mark shares memory with what is taken
+// after the Reset.
 func (a *Arena) Mark() int64 { return a.at }
 
 // Reset gives back what was taken since a mark.

@@ -2,9 +2,9 @@ package kernel
 
 import "sparrow/layout"
 
-// SparseArgs is attention of absorbed queries over selected cache rows:
-// p = softmax over valid i of Scale * Q[r,h]·row(Indices[r,i]), Out[r,h] = sum of p_i * row_i[:512].
-// Entries below zero are not valid, entries beyond Lens[r] are not looked at. A row without a valid entry gives zeros, LSE +inf, Max -inf.
+// SparseArgs is attention of absorbed queries over selected cache rows: p = softmax over valid i of Scale *
+// Q[r,h]·row(Indices[r,i]), Out[r,h] = sum of p_i * row_i[:512]. Entries below zero are not valid, entries beyond
+// Lens[r] are not looked at. A row without a valid entry gives zeros, LSE +inf, Max -inf.
 type SparseArgs struct {
 	Out     Tensor // activation [R, Heads*512]
 	LSE     Tensor // f32 [R, Heads], natural logarithm; optional
@@ -38,8 +38,8 @@ func (a *SparseArgs) Check() error {
 	return c.err
 }
 
-// DenseArgs is causal attention over expanded keys and values. Row r sees keys Start[r] .. Start[r]+Lens[r]-1 of KV and Rope:
-// p = softmax of Scale * (Q[r,h,:Nope]·K[s,h] + Q[r,h,Nope:]·Rope[s]), Out[r,h] = sum of p_s * V[s,h].
+// DenseArgs is causal attention over expanded keys and values. Row r sees keys Start[r] .. Start[r]+Lens[r]-1 of KV
+// and Rope: p = softmax of Scale * (Q[r,h,:Nope]·K[s,h] + Q[r,h,Nope:]·Rope[s]), Out[r,h] = sum of p_s * V[s,h].
 type DenseArgs struct {
 	Out   Tensor // activation [R, Heads*V]
 	Q     Tensor // activation [R, Heads*(Nope+Rope)], rotated

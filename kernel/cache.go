@@ -2,8 +2,8 @@ package kernel
 
 import "sparrow/layout"
 
-// Pool is paged cache memory of one layer in one byte layout. A slot number is page*PageTokens + offset. A gathered, contiguous buffer is a
-// pool of one page.
+// Pool is paged cache memory of one layer in one byte layout. A slot number is page*PageTokens + offset. A gathered,
+// contiguous buffer is a pool of one page.
 type Pool struct {
 	Mem        Tensor // u8 [pages, bytes of a page]
 	Layout     layout.Kind
@@ -42,8 +42,8 @@ func (c *checker) indexPool(name string, p Pool) {
 	c.pool(name, p, l, err)
 }
 
-// StoreArgs writes latent rows to the cache: the latent part normalised, the rope part rotated (interleaved), both encoded.
-// A slot below zero writes nothing: that row is padding.
+// StoreArgs writes latent rows to the cache: the latent part normalised, the rope part rotated (interleaved), both
+// encoded. A slot below zero writes nothing: that row is padding.
 type StoreArgs struct {
 	KV     Tensor // activation [T, 576]: output of kv_a_proj, latent then rope, neither normalised nor rotated
 	Norm   Tensor // f32 or bf16 [1, 512]
@@ -86,7 +86,8 @@ func (a *GatherArgs) Check() error {
 	return c.err
 }
 
-// IndexStoreArgs writes indexer keys: LayerNorm, rotation of the first half, Hadamard rotation where asked, quantisation by the layout.
+// IndexStoreArgs writes indexer keys: LayerNorm, rotation of the first half, Hadamard rotation where asked,
+// quantisation by the layout.
 type IndexStoreArgs struct {
 	Key      Tensor // activation [T, 128]: output of wk
 	Weight   Tensor // f32 or bf16 [1, 128]
@@ -137,7 +138,8 @@ func (a *IndexGatherArgs) Check() error {
 		c.fail("out is %v, pool is %v", a.Out.Layout, a.Pool.Layout)
 	}
 	if a.Out.Mem.Rows != 1 || a.Out.PageTokens < a.Slots.Rows {
-		c.fail("out holds %d pages of %d tokens, want one of at least %d", a.Out.Mem.Rows, a.Out.PageTokens, a.Slots.Rows)
+		c.fail("out holds %d pages of %d tokens, want one of at least %d", a.Out.Mem.Rows, a.Out.PageTokens,
+			a.Slots.Rows)
 	}
 	return c.err
 }

@@ -2,8 +2,8 @@ package kernel
 
 import "fmt"
 
-// checker collects the first problem of an operation's arguments and names the argument. It formats nothing while all is well: operations
-// are checked many times a step, and a step allocates nothing.
+// checker collects the first problem of an operation's arguments and names the argument. It formats nothing while all
+// is well: operations are checked many times a step, and a step allocates nothing.
 type checker struct {
 	op  string
 	of  string // the argument a part of which is being checked
@@ -19,7 +19,8 @@ func (c *checker) fail(format string, args ...any) {
 	}
 }
 
-// tensor checks presence, type, exact columns, at least rows rows, and that the view lies inside its buffer. cols < 0 accepts any width.
+// tensor checks presence, type, exact columns, at least rows rows, and that the view lies inside its buffer. cols < 0
+// accepts any width.
 func (c *checker) tensor(name string, t Tensor, d DType, rows, cols int) {
 	if c.err != nil {
 		return

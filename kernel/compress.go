@@ -2,15 +2,16 @@ package kernel
 
 import "sparrow/layout"
 
-// CompressArgs turns groups of tokens into entries (v4 spec, 2.4). Every token has a raw row: a value and a gate for each channel; with
-// Overlap the row has two halves, the first for the group after the token's own, the second for its own. Entry e is, channel by channel, a
-// sum over its slots s weighted by the softmax of gate + APE:
+// CompressArgs turns groups of tokens into entries (v4 spec, 2.4). Every token has a raw row: a value and a gate for
+// each channel; with Overlap the row has two halves, the first for the group after the token's own, the second for
+// its own. Entry e is, channel by channel, a sum over its slots s weighted by the softmax of gate + APE:
 //
 //	without overlap: Ratio slots,   slot s reads row Sources[e,s], whole,            with APE[s]
-//	with overlap:    2*Ratio slots, slot s < Ratio reads the first half with APE[s], the others the second half with APE[s-Ratio]
+//	with overlap:    2*Ratio slots, slot s < Ratio reads the first half with APE[s], the others the second half with
+//	                 APE[s-Ratio]
 //
-// A source s >= 0 is row s of Values and Gates, -1 is absent, and s <= -2 is row -2-s of State, which holds values and then gates. An entry
-// without any source is zero.
+// A source s >= 0 is row s of Values and Gates, -1 is absent, and s <= -2 is row -2-s of State, which holds values
+// and then gates. An entry without any source is zero.
 type CompressArgs struct {
 	Out     Tensor // activation [n, dim]
 	Values  Tensor // f32 [T, halves*dim]: raw rows of this step
@@ -49,7 +50,8 @@ func (a *CompressArgs) Check() error {
 	return c.err
 }
 
-// PutArgs writes rows to chosen places: Out[Rows[i]] = X[i]. A place below zero writes nothing. No two rows may have the same place.
+// PutArgs writes rows to chosen places: Out[Rows[i]] = X[i]. A place below zero writes nothing. No two rows may have
+// the same place.
 type PutArgs struct {
 	Out  Tensor // activation or f32 [N, w]
 	X    Tensor // activation or f32 [n, w]
@@ -68,8 +70,8 @@ func (a *PutArgs) Check() error {
 	return c.err
 }
 
-// EntryStoreArgs writes V4 entries, window rows and compressed ones alike: RMSNorm, rotation of the last 64 values (interleaved), encoding. A
-// slot below zero writes nothing.
+// EntryStoreArgs writes V4 entries, window rows and compressed ones alike: RMSNorm, rotation of the last 64 values
+// (interleaved), encoding. A slot below zero writes nothing.
 type EntryStoreArgs struct {
 	Rows   Tensor // activation [n, 512]: neither normalised nor rotated
 	Norm   Tensor // f32 [1, 512]
@@ -93,8 +95,9 @@ func (a *EntryStoreArgs) Check() error {
 	return c.err
 }
 
-// KeyStoreArgs writes indexer keys made by a compressor: RMSNorm, rotation of the last 64 values (interleaved), Hadamard rotation where
-// asked, quantisation by the layout with scales that are not rounded to powers of two. A slot below zero writes nothing.
+// KeyStoreArgs writes indexer keys made by a compressor: RMSNorm, rotation of the last 64 values (interleaved),
+// Hadamard rotation where asked, quantisation by the layout with scales that are not rounded to powers of two. A slot
+// below zero writes nothing.
 type KeyStoreArgs struct {
 	Keys     Tensor // activation [n, 128]
 	Norm     Tensor // f32 [1, 128]

@@ -80,8 +80,8 @@ func (a *TakeArgs) Check() error {
 	return c.err
 }
 
-// GateArgs is the gated activation of a feed-forward block: Out = silu(Gate) * Up. With a Limit above zero, Gate is first clamped to at most
-// Limit and Up to within plus and minus Limit.
+// GateArgs is the gated activation of a feed-forward block: Out = silu(Gate) * Up. With a Limit above zero, Gate is
+// first clamped to at most Limit and Up to within plus and minus Limit.
 type GateArgs struct {
 	Out, Gate, Up Tensor // activation [T, n]
 	Limit         float32

@@ -11,8 +11,8 @@ type Memory interface {
 	Write(dst Tensor, src []byte) error
 	// Read copies the contiguous tensor src to dst and waits for it.
 	Read(dst []byte, src Tensor) error
-	// Fetch enqueues a copy of the contiguous tensor src to dst, behind the operations enqueued so far. dst holds it once the event's Wait
-	// has returned.
+	// Fetch enqueues a copy of the contiguous tensor src to dst, behind the operations enqueued so far. dst holds it
+	// once the event's Wait has returned.
 	Fetch(dst []byte, src Tensor) (Event, error)
 	// Sync waits for every operation enqueued so far and returns the first error among them.
 	Sync() error

@@ -12,12 +12,13 @@ type Stream struct {
 // Given reports whether the stream was set at all.
 func (s Stream) Given() bool { return s.Pool.Mem.Given() }
 
-// DualArgs is V4 attention over a window and, where the layer has one, a compressed stream, with one softmax over both (v4 spec, 2.2, 4.1):
+// DualArgs is V4 attention over a window and, where the layer has one, a compressed stream, with one softmax over
+// both (v4 spec, 2.2, 4.1):
 //
 //	p = exp(Scale * Q[r,h]·v_i - M), Out[r,h] = sum of p_i * v_i / (sum of p_i + exp(Sinks[h] - M))
 //
-// over the valid entries of the window, in their order, and then of the extra stream. A row without a valid entry gives zeros. LSE leaves the
-// sink out, and is +inf for such a row.
+// over the valid entries of the window, in their order, and then of the extra stream. A row without a valid entry
+// gives zeros. LSE leaves the sink out, and is +inf for such a row.
 type DualArgs struct {
 	Out    Tensor // activation [R, Heads*512]
 	LSE    Tensor // f32 [R, Heads], natural logarithm; optional
@@ -67,7 +68,8 @@ func (c *checker) heads(out, lse, q, sinks Tensor, heads int) {
 	}
 }
 
-// FlatArgs is the same attention over entries gathered into a workspace. Entries below zero and beyond Lens[r] do not count.
+// FlatArgs is the same attention over entries gathered into a workspace. Entries below zero and beyond Lens[r] do not
+// count.
 type FlatArgs struct {
 	Out     Tensor // activation [R, Heads*512]
 	LSE     Tensor // f32 [R, Heads]; optional
@@ -93,8 +95,8 @@ func (a *FlatArgs) Check() error {
 	return c.err
 }
 
-// UnpackArgs reads V4 entries in the order of Slots and widens them: Out[i] = entry at Slots[i], zeros for a slot below zero. 584-byte entries
-// are exact in bf16.
+// UnpackArgs reads V4 entries in the order of Slots and widens them: Out[i] = entry at Slots[i], zeros for a slot
+// below zero. 584-byte entries are exact in bf16.
 type UnpackArgs struct {
 	Out   Tensor // f32 or bf16 [n, 512]
 	Slots Tensor // i32 [n, 1]

@@ -2,7 +2,8 @@ package kernel
 
 import "errors"
 
-// ErrArgument is wrapped by every error about an operation's arguments: a shape, type or range that the operation cannot take.
+// ErrArgument is wrapped by every error about an operation's arguments: a shape, type or range that the operation
+// cannot take.
 var ErrArgument = errors.New("kernel: bad argument")
 
 // ErrUnsupported is wrapped when an implementation does not offer what was asked, such as a layout or an element type.

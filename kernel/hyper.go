@@ -1,13 +1,14 @@
 package kernel
 
-// Hyper-connections (v4 spec, 2.1): a token's residual is n streams of hidden values, stored side by side, [T, n*hidden]. A site reads one
-// mixture of them, runs a sublayer, and writes its output back into all of them.
+// Hyper-connections (v4 spec, 2.1): a token's residual is n streams of hidden values, stored side by side, [T,
+// n*hidden]. A site reads one mixture of them, runs a sublayer, and writes its output back into all of them.
 
 // HyperPreArgs reads the mixture of one site. With r = rsqrt(mean(X[t]^2) + NormEps) over all streams and m = Mix[t]*r:
 //
 //	pre_i  = sigmoid(Scale[0]*m_i + Base_i) + Eps                 i = 0..n-1
 //	Post_i = 2*sigmoid(Scale[1]*m_{n+i} + Base_{n+i})
-//	Comb   = softmax over j of Scale[2]*m_{2n+ni+j} + Base_{2n+ni+j}, plus Eps, then columns divided by their sum + Eps, then Rounds-1 times
+//	Comb   = softmax over j of Scale[2]*m_{2n+ni+j} + Base_{2n+ni+j}, plus Eps, then columns divided by their sum +
+//	       Eps, then Rounds-1 times
 //	         rows and columns
 //	Out    = sum over i of pre_i * stream_i
 type HyperPreArgs struct {
@@ -58,7 +59,8 @@ func (c *checker) streams(x Tensor, n int) {
 	}
 }
 
-// HyperPostArgs writes a sublayer's output into the streams: stream_k = Post_k * Sub + sum over j of Comb[j,k] * stream_j.
+// HyperPostArgs writes a sublayer's output into the streams: stream_k = Post_k * Sub + sum over j of Comb[j,k] *
+// stream_j.
 type HyperPostArgs struct {
 	X       Tensor // activation [T, n*hidden], rewritten
 	Sub     Tensor // activation [T, hidden]
@@ -85,8 +87,8 @@ func (a *HyperPostArgs) Check() error {
 	return c.err
 }
 
-// HyperHeadArgs collapses the streams after the last layer: pre_i = sigmoid(Scale[0]*m_i + Base_i) + Eps with m as in HyperPreArgs,
-// Out = sum over i of pre_i * stream_i.
+// HyperHeadArgs collapses the streams after the last layer: pre_i = sigmoid(Scale[0]*m_i + Base_i) + Eps with m as in
+// HyperPreArgs, Out = sum over i of pre_i * stream_i.
 type HyperHeadArgs struct {
 	Out     Tensor // activation [T, hidden]
 	X       Tensor // activation [T, n*hidden]

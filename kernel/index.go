@@ -5,8 +5,9 @@ import (
 	"sparrow/layout"
 )
 
-// IndexQueryArgs prepares indexer queries: rotation of one half of each head, then, for FP8 and FP4 keys, Hadamard rotation and quantisation.
-// The query scale and n^-1/2 * d^-1/2 are folded into Weights: W[t,h] = Weights[t,h] * n^-1/2 * d^-1/2 * scale(q[t,h]).
+// IndexQueryArgs prepares indexer queries: rotation of one half of each head, then, for FP8 and FP4 keys, Hadamard
+// rotation and quantisation. The query scale and n^-1/2 * d^-1/2 are folded into Weights: W[t,h] = Weights[t,h] *
+// n^-1/2 * d^-1/2 * scale(q[t,h]).
 type IndexQueryArgs struct {
 	Out      Tensor // e4m3 [T, OutHeads*128] for FP8 keys, f32 for FP4 and for exact keys
 	W        Tensor // f32 [T, OutHeads]
@@ -55,11 +56,12 @@ func (a *IndexQueryArgs) Check() error {
 	return c.err
 }
 
-// ScoreArgs computes index scores: Out[r, s] = scale[s] * sum over heads of W[r,h] * max(0, Q[r,h]·key[s]) for s in [0, Lens[r]).
+// ScoreArgs computes index scores: Out[r, s] = scale[s] * sum over heads of W[r,h] * max(0, Q[r,h]·key[s]) for s in
+// [0, Lens[r]).
 //
-// Paged: key s of row r is in page Table[TableRow[r], s/PageTokens] of Keys. Gathered: Table is not given, Keys is one page, and key s is its
-// token Start[r]+s. Columns beyond Lens[r] are left as they are. Rows with Lens[r] <= SkipUpTo need no scores, because selection keeps every
-// one of their keys; their columns are left as they are.
+// Paged: key s of row r is in page Table[TableRow[r], s/PageTokens] of Keys. Gathered: Table is not given, Keys is
+// one page, and key s is its token Start[r]+s. Columns beyond Lens[r] are left as they are. Rows with Lens[r] <=
+// SkipUpTo need no scores, because selection keeps every one of their keys; their columns are left as they are.
 type ScoreArgs struct {
 	Out      Tensor // f32 [R, at least the largest length]
 	Q        Tensor // e4m3 or f32 [R, Heads*128]
@@ -71,8 +73,8 @@ type ScoreArgs struct {
 	Lens     Tensor // i32 [R, 1]
 	Heads    int
 	SkipUpTo int
-	// NextN says that rows come in groups of NextN neighbours with one request, so that an implementation may read its keys once for all of
-	// them; 0 and 1 promise nothing. The result is the same.
+	// NextN says that rows come in groups of NextN neighbours with one request, so that an implementation may read
+	// its keys once for all of them; 0 and 1 promise nothing. The result is the same.
 	NextN int
 }
 
@@ -104,9 +106,10 @@ func (a *ScoreArgs) Check() error {
 	return c.err
 }
 
-// SelectArgs chooses for every row the K best scored positions of [0, Lens[r]): higher score first, the lower position on a tie. NaN and
-// minus infinity are never chosen. Out lists positions in ascending order, then -1: one canonical order, so that attention sums in one
-// order whatever path a row took. Rows with Lens[r] <= K get 0..Lens[r]-1 without a look at the scores; a length below zero counts as zero.
+// SelectArgs chooses for every row the K best scored positions of [0, Lens[r]): higher score first, the lower
+// position on a tie. NaN and minus infinity are never chosen. Out lists positions in ascending order, then -1: one
+// canonical order, so that attention sums in one order whatever path a row took. Rows with Lens[r] <= K get
+// 0..Lens[r]-1 without a look at the scores; a length below zero counts as zero.
 type SelectArgs struct {
 	Out    Tensor // i32 [R, K]
 	Scores Tensor // f32 [R, at least the largest length]; may be not given when every length is at most K
@@ -127,8 +130,8 @@ func (a *SelectArgs) Check() error {
 	return c.err
 }
 
-// LocateArgs turns positions into places in a cache. Paged: Out = Table[TableRow[r], p/PageTokens]*PageTokens + p%PageTokens.
-// Ragged (Table not given): Out = p + Offset[r]. -1 stays -1. Out may be Positions itself.
+// LocateArgs turns positions into places in a cache. Paged: Out = Table[TableRow[r], p/PageTokens]*PageTokens +
+// p%PageTokens. Ragged (Table not given): Out = p + Offset[r]. -1 stays -1. Out may be Positions itself.
 type LocateArgs struct {
 	Out        Tensor // i32 [R, K]
 	Positions  Tensor // i32 [R, K]

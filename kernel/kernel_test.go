@@ -52,8 +52,10 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s opens %v, %v; want %s", name, d, err, want)
 		}
 	}
-	for name, want := range map[string]string{"cpu-fast": "no such instruction", "sm90": "gpu: no such instruction", "tpu": "cpu-fast, cpu-plain, ref, gpu"} {
-		if _, err := r.Open(name, kernel.Options{}); !errors.Is(err, kernel.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+	for name, want := range map[string]string{"cpu-fast": "no such instruction", "sm90": "gpu: no such instruction",
+		"tpu": "cpu-fast, cpu-plain, ref, gpu"} {
+		if _, err := r.Open(name, kernel.Options{}); !errors.Is(err, kernel.ErrUnavailable) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want ErrUnavailable with %q", name, err, want)
 		}
 	}
@@ -64,7 +66,8 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// What an arena hands out depends on the calls since its last Reset alone, lies where GPUs read best, and is measured without memory.
+// What an arena hands out depends on the calls since its last Reset alone, lies where GPUs read best, and is measured
+// without memory.
 func TestArena(t *testing.T) {
 	lay := func(a *kernel.Arena) []int64 {
 		mark := a.Mark()
@@ -106,7 +109,8 @@ func TestQueueKeepsTheFirstError(t *testing.T) {
 	q.Copy(kernel.CopyArgs{Out: y.Columns(0, 2), X: x})
 	q.At("another stage", -1)
 	q.Copy(kernel.CopyArgs{Out: y, X: x})
-	if err := q.Done(); !errors.Is(err, kernel.ErrArgument) || !strings.Contains(err.Error(), "head of layer 3: ") || host.F32(y)[0] != 0 {
+	if err := q.Done(); !errors.Is(err, kernel.ErrArgument) || !strings.Contains(err.Error(), "head of layer 3: ") ||
+		host.F32(y)[0] != 0 {
 		t.Errorf("got %v, and %v was copied behind the error", err, host.F32(y)[0])
 	}
 	q.Copy(kernel.CopyArgs{Out: y, X: x})
@@ -138,7 +142,8 @@ func TestViews(t *testing.T) {
 
 // Arguments are checked before anything is read, and the message names operation and argument.
 func TestChecks(t *testing.T) {
-	f, i := func(rows, cols int) kernel.Tensor { return tensor(t, kernel.F32, rows, cols) }, func(rows, cols int) kernel.Tensor { return tensor(t, kernel.I32, rows, cols) }
+	f, i := func(rows, cols int) kernel.Tensor { return tensor(t, kernel.F32, rows, cols) },
+		func(rows, cols int) kernel.Tensor { return tensor(t, kernel.I32, rows, cols) }
 	fp8 := kernel.Weight{Data: tensor(t, kernel.E4M3, 130, 8), Scale: f(1, 1), BlockRows: 128, BlockCols: 128}
 	w := matrix(t, kernel.Weight{Data: f(3, 4)}, kernel.Projected)
 	table := matrix(t, kernel.Weight{Data: f(3, 4)}, kernel.LookedUp)
@@ -160,32 +165,55 @@ func TestChecks(t *testing.T) {
 	}{
 		{"a product", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: w}).Check(), ""},
 		{"no result", (&kernel.MultiplyArgs{X: f(2, 4), W: w}).Check(), "multiply: out is missing"},
-		{"rows missing", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(2, 4), W: w}).Check(), "multiply: out has 1 rows, want 2"},
-		{"inner sizes differ", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 5), W: w}).Check(), "multiply: w has 4 columns, want 5"},
+		{"rows missing", (&kernel.MultiplyArgs{Out: f(1, 3), X: f(2, 4), W: w}).Check(),
+			"multiply: out has 1 rows, want 2"},
+		{"inner sizes differ", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 5), W: w}).Check(),
+			"multiply: w has 4 columns, want 5"},
 		{"integers", (&kernel.NormArgs{Out: f(2, 4), X: i(2, 4), Weight: f(1, 4)}).Check(), "norm: x has type i32"},
-		{"beyond the buffer", (&kernel.NormArgs{Out: f(3, 4), X: outside, Weight: f(1, 4)}).Check(), "norm: x f32[3,4] at byte 0 ends 16 bytes beyond"},
-		{"overlapping rows", (&kernel.NormArgs{Out: f(2, 4), X: narrow, Weight: f(1, 4)}).Check(), "norm: x has stride 3 for 4 columns"},
+		{"beyond the buffer", (&kernel.NormArgs{Out: f(3, 4), X: outside, Weight: f(1, 4)}).Check(),
+			"norm: x f32[3,4] at byte 0 ends 16 bytes beyond"},
+		{"overlapping rows", (&kernel.NormArgs{Out: f(2, 4), X: narrow, Weight: f(1, 4)}).Check(),
+			"norm: x has stride 3 for 4 columns"},
 		{"no matrix", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4)}).Check(), "multiply: w is missing"},
-		{"a product with a table", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: table}).Check(), "multiply: w was prepared as a table, want a projection or a latent up-projection or a table and head"},
-		{"a lookup in a projection", (&kernel.EmbedArgs{Out: f(2, 4), Table: w, IDs: i(2, 1)}).Check(), "embed: table was prepared as a projection"},
-		{"rows of another width", (&kernel.EmbedArgs{Out: f(2, 5), Table: table, IDs: i(2, 1)}).Check(), "embed: table has 4 columns, want 5"},
-		{"queries moved by a projection", (&kernel.AbsorbArgs{Out: f(1, 5), Q: f(1, 2), KVB: w, Dims: dims}).Check(), "absorb: kvb was prepared as a projection"},
-		{"an up-projection of other heads", (&kernel.ExpandArgs{Out: f(1, 1), U: f(1, 4), KVB: latent, Dims: dims}).Check(), "expand: kvb has 3 rows, want 2"},
+		{"a product with a table", (&kernel.MultiplyArgs{Out: f(2, 3), X: f(2, 4), W: table}).Check(),
+			"multiply: w was prepared as a table, want a projection or a latent up-projection or a table and head"},
+		{"a lookup in a projection", (&kernel.EmbedArgs{Out: f(2, 4), Table: w, IDs: i(2, 1)}).Check(),
+			"embed: table was prepared as a projection"},
+		{"rows of another width", (&kernel.EmbedArgs{Out: f(2, 5), Table: table, IDs: i(2, 1)}).Check(),
+			"embed: table has 4 columns, want 5"},
+		{"queries moved by a projection", (&kernel.AbsorbArgs{Out: f(1, 5), Q: f(1, 2), KVB: w, Dims: dims}).Check(),
+			"absorb: kvb was prepared as a projection"},
+		{"an up-projection of other heads",
+			(&kernel.ExpandArgs{Out: f(1, 1), U: f(1, 4), KVB: latent, Dims: dims}).Check(),
+			"expand: kvb has 3 rows, want 2"},
 		{"scales for the last block missing", fp8.Check(kernel.Projected), "prepare: weight scales has 1 rows, want 2"},
-		{"scales without blocks", kernel.Weight{Data: fp8.Data}.Check(kernel.Projected), "prepare: weight is e4m3 without a block size"},
-		{"scales of plain floats", kernel.Weight{Data: f(3, 4), Scale: f(1, 1)}.Check(kernel.Projected), "prepare: weight is f32 and must not have scales"},
+		{"scales without blocks", kernel.Weight{Data: fp8.Data}.Check(kernel.Projected),
+			"prepare: weight is e4m3 without a block size"},
+		{"scales of plain floats", kernel.Weight{Data: f(3, 4), Scale: f(1, 1)}.Check(kernel.Projected),
+			"prepare: weight is f32 and must not have scales"},
 		{"a weight of integers", kernel.Weight{Data: i(3, 4)}.Check(kernel.Projected), "prepare: weight has type i32"},
 		{"no weight", kernel.Weight{}.Check(kernel.Projected), "prepare: weight is missing"},
 		{"no role", kernel.Weight{Data: f(3, 4)}.Check(0), "prepare: unknown role(0)"},
 		{"a table with scales", whole.Check(kernel.Tied), "prepare: a table and head of e4m3 with scales"},
-		{"experts of other sizes", (&kernel.ExpertWeights{Gate: []kernel.Weight{{Data: f(3, 4)}}, Up: []kernel.Weight{{Data: f(3, 4)}}, Down: []kernel.Weight{{Data: f(4, 2)}}}).Check(), "prepare experts: down has 2 columns, want 3"},
+		{"experts of other sizes",
+			(&kernel.ExpertWeights{Gate: []kernel.Weight{{Data: f(3, 4)}}, Up: []kernel.Weight{{Data: f(3, 4)}},
+				Down: []kernel.Weight{{Data: f(4, 2)}}}).Check(), "prepare experts: down has 2 columns, want 3"},
 		{"a pool", (&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1), Pool: pool}).Check(), ""},
-		{"a pool of other pages", (&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1), Pool: short}).Check(), "gather rows: pool has 4608 columns, want 5760"},
-		{"index keys in place of rows", (&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1), Pool: kernel.Pool{Mem: pool.Mem, Layout: layout.IndexPage132, PageTokens: 4}}).Check(), "gather rows: pool: "},
-		{"an unknown pairing", (&kernel.RotateArgs{X: f(1, 4), Angles: f(1, 4), Heads: 1, HeadDim: 4}).Check(), "rotate: unknown pairing(0)"},
-		{"a rotation beyond the head", (&kernel.RotateArgs{X: f(1, 4), Angles: f(1, 4), Heads: 1, HeadDim: 4, Offset: 1, Pairing: kernel.HalfSplit}).Check(), "rotate: offset 1 + rope 4 exceeds head size 4"},
-		{"experts without matrices", (&kernel.ExpertWeights{}).Check(), "prepare experts: 0 gate, 0 up and 0 down matrices"},
-		{"conversion to the layout it came from", (&kernel.ConvertArgs{Out: pool, In: pool, Pages: i(1, 1)}).Check(), "convert pages: bf16-1152 to bf16-1152 is not offered"},
+		{"a pool of other pages", (&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1), Pool: short}).Check(),
+			"gather rows: pool has 4608 columns, want 5760"},
+		{"index keys in place of rows",
+			(&kernel.GatherArgs{Out: f(1, 576), Slots: i(1, 1),
+				Pool: kernel.Pool{Mem: pool.Mem, Layout: layout.IndexPage132, PageTokens: 4}}).Check(),
+			"gather rows: pool: "},
+		{"an unknown pairing", (&kernel.RotateArgs{X: f(1, 4), Angles: f(1, 4), Heads: 1, HeadDim: 4}).Check(),
+			"rotate: unknown pairing(0)"},
+		{"a rotation beyond the head",
+			(&kernel.RotateArgs{X: f(1, 4), Angles: f(1, 4), Heads: 1, HeadDim: 4, Offset: 1,
+				Pairing: kernel.HalfSplit}).Check(), "rotate: offset 1 + rope 4 exceeds head size 4"},
+		{"experts without matrices", (&kernel.ExpertWeights{}).Check(),
+			"prepare experts: 0 gate, 0 up and 0 down matrices"},
+		{"conversion to the layout it came from", (&kernel.ConvertArgs{Out: pool, In: pool, Pages: i(1, 1)}).Check(),
+			"convert pages: bf16-1152 to bf16-1152 is not offered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			switch {

@@ -1,8 +1,9 @@
 package kernel
 
-// RouteArgs chooses experts (v32 spec, 2.7): scores are sigmoid(Logits); Bias is added for the choice only; the best KeepGroups of Groups
-// groups by the sum of their two best biased scores remain; the TopK best biased experts are chosen, best first, the lower index on a tie.
-// Weights are the unbiased scores, divided by their sum when Normalize is set, times Scale.
+// RouteArgs chooses experts (v32 spec, 2.7): scores are sigmoid(Logits); Bias is added for the choice only; the best
+// KeepGroups of Groups groups by the sum of their two best biased scores remain; the TopK best biased experts are
+// chosen, best first, the lower index on a tie. Weights are the unbiased scores, divided by their sum when Normalize
+// is set, times Scale.
 type RouteArgs struct {
 	IDs        Tensor // i32 [T, TopK]
 	Weights    Tensor // f32 [T, TopK]
@@ -34,8 +35,8 @@ func (a *RouteArgs) Check() error {
 	return c.err
 }
 
-// ExpertArgs runs the chosen experts and adds their weighted sum to the rows, in the order of the choice:
-// Out[t] += sum over j of Weights[t,j] * Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs.
+// ExpertArgs runs the chosen experts and adds their weighted sum to the rows, in the order of the choice: Out[t] +=
+// sum over j of Weights[t,j] * Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs.
 type ExpertArgs struct {
 	Out     Tensor // activation [T, hidden]
 	X       Tensor // activation [T, hidden]

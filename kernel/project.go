@@ -8,9 +8,10 @@ type Projection struct {
 	W   Matrix // [out, in]
 }
 
-// ProjectArgs is matrix products of the same rows with several stored weights, of any types. Each output has the bits of a product of its own
-// ([MultiplyArgs]); outputs overlap neither each other nor X. Together they are handed to a device once: products of few rows take as long as reading
-// their weights, and every beginning of one waits for memory.
+// ProjectArgs is matrix products of the same rows with several stored weights, of any types. Each output has the bits
+// of a product of its own ([MultiplyArgs]); outputs overlap neither each other nor X. Together they are handed to a
+// device once: products of few rows take as long as reading their weights, and every beginning of one waits for
+// memory.
 type ProjectArgs struct {
 	X  Tensor // activation [T, in]
 	To []Projection

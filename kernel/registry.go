@@ -7,8 +7,10 @@ import (
 
 // Options are what a user may say about a device when it is opened.
 type Options struct {
-	Workers int  // CPU threads; 0 means one for each core
-	Precise bool // float32 activations are multiplied whole, also where the device's matrix unit would round them to less than 24 bits; slower
+	Workers int // CPU threads; 0 means one for each core
+	// float32 activations are multiplied whole, also where the device's matrix unit would round them to less than 24
+	// bits; slower
+	Precise bool
 	Ordinal int  // which of several devices, such as GPUs; 0 is the first
 	Pack    bool // copy weights to memory that is fast to read, where they are otherwise read from their file
 }
@@ -65,5 +67,6 @@ func (r *Registry) Open(name string, o Options) (Device, error) {
 	for _, b := range r.backends {
 		names = append(names, b.Name)
 	}
-	return nil, fmt.Errorf("%w: no kernels named %q; this build has %s", ErrUnavailable, name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%w: no kernels named %q; this build has %s", ErrUnavailable, name,
+		strings.Join(names, ", "))
 }

@@ -1,7 +1,8 @@
 package kernel
 
-// RootRouteArgs chooses experts by the square root of softplus (v4 spec, 2.6): s_e = sqrt(softplus(Logits[t,e])); the TopK largest s + Bias are
-// chosen, best first, the lower index on a tie. Weights are s / sum of the chosen s * Scale.
+// RootRouteArgs chooses experts by the square root of softplus (v4 spec, 2.6): s_e = sqrt(softplus(Logits[t,e])); the
+// TopK largest s + Bias are chosen, best first, the lower index on a tie. Weights are s / sum of the chosen s *
+// Scale.
 type RootRouteArgs struct {
 	IDs     Tensor // i32 [T, TopK]
 	Weights Tensor // f32 [T, TopK]
@@ -30,7 +31,8 @@ func (c *checker) routed(ids, weights, logits Tensor) {
 	}
 }
 
-// HashRouteArgs looks experts up by token: IDs[t] = Table[Tokens[t]]. Weights are those of RootRouteArgs over these experts.
+// HashRouteArgs looks experts up by token: IDs[t] = Table[Tokens[t]]. Weights are those of RootRouteArgs over these
+// experts.
 type HashRouteArgs struct {
 	IDs     Tensor // i32 [T, TopK]
 	Weights Tensor // f32 [T, TopK]

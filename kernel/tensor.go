@@ -17,7 +17,8 @@ const (
 	U8                      // bytes of a cache layout
 )
 
-var dtypeNames = [...]string{F32: "f32", BF16: "bf16", F16: "f16", E4M3: "e4m3", E8M0: "e8m0", E2M1x2: "e2m1x2", I32: "i32", U8: "u8"}
+var dtypeNames = [...]string{F32: "f32", BF16: "bf16", F16: "f16", E4M3: "e4m3", E8M0: "e8m0", E2M1x2: "e2m1x2",
+	I32: "i32", U8: "u8"}
 
 func (d DType) String() string {
 	if int(d) < len(dtypeNames) && dtypeNames[d] != "" {
@@ -44,8 +45,8 @@ type Buffer interface {
 	Len() int64
 }
 
-// Tensor is a matrix view of a buffer: Rows rows of Cols elements, Stride elements apart. Inner dimensions (heads, head size) are named by
-// the operation that reads it. The zero Tensor means "not given".
+// Tensor is a matrix view of a buffer: Rows rows of Cols elements, Stride elements apart. Inner dimensions (heads,
+// head size) are named by the operation that reads it. The zero Tensor means "not given".
 type Tensor struct {
 	Buf    Buffer
 	Off    int64 // bytes from the start of Buf to element (0,0)

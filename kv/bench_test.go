@@ -28,7 +28,8 @@ func TestDecodingAllocatesNothingAfterWarmUp(t *testing.T) {
 	}{{"with room", 64}, {"evicting all the time", 11}} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPool(t, Config{Pages: c.pages, FirstPage: 1, PageTokens: 4, Reuse: true})
-			prompts := [][]int32{tokens(0, 10), tokens(100, 11), tokens(200, 12), tokens(300, 13), tokens(400, 14), tokens(500, 8)}
+			prompts := [][]int32{tokens(0, 10), tokens(100, 11), tokens(200, 12), tokens(300, 13), tokens(400, 14),
+				tokens(500, 8)}
 			round := func() {
 				for _, prompt := range prompts {
 					decode(t, p, prompt, 16, token)
@@ -85,8 +86,8 @@ func BenchmarkOpenHit(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(long/64), "ns/page")
 }
 
-// BenchmarkPrefillCommit commits a prompt of 100k tokens that is stored under another salt each time: every page is hashed,
-// stored and, from the second on, evicts another.
+// BenchmarkPrefillCommit commits a prompt of 100k tokens that is stored under another salt each time: every page is
+// hashed, stored and, from the second on, evicts another.
 func BenchmarkPrefillCommit(b *testing.B) {
 	p, prompt := longPool(b)
 	salt := make([]byte, 8)

@@ -6,13 +6,14 @@ import (
 	"sparrow/kv/prefix"
 )
 
-// Check walks the pool, its sequences and its prefix index and returns the first broken rule it meets. It takes time in proportion to the
-// size of the pool and is meant for tests, where it can follow any call, and for diagnosis.
+// Check walks the pool, its sequences and its prefix index and returns the first broken rule it meets. It takes time
+// in proportion to the size of the pool and is meant for tests, where it can follow any call, and for diagnosis.
 func (p *Pool) Check() error {
 	if err := p.index.Check(); err != nil {
 		return fmt.Errorf("kv: %w", err)
 	}
-	c := checker{Pool: p, holders: make([]int32, p.cfg.Pages), place: make([]int, p.cfg.Pages), free: make([]bool, p.cfg.Pages)}
+	c := checker{Pool: p, holders: make([]int32, p.cfg.Pages), place: make([]int, p.cfg.Pages),
+		free: make([]bool, p.cfg.Pages)}
 	for _, walk := range []func() error{c.sequences, c.freeList, c.states, c.windowStates} {
 		if err := walk(); err != nil {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -50,7 +51,8 @@ func (c *checker) sequences() error {
 func (c *checker) sequence(q *sequence) error {
 	size := c.cfg.PageTokens
 	if q.length < 0 || q.length > len(q.table)*size || len(q.tail) != q.length%size || q.reused > q.length {
-		return fmt.Errorf("%d tokens, %d reused, %d behind the last full page, in %d pages", q.length, q.reused, len(q.tail), len(q.table))
+		return fmt.Errorf("%d tokens, %d reused, %d behind the last full page, in %d pages", q.length, q.reused,
+			len(q.tail), len(q.table))
 	}
 	for i, page := range q.table {
 		if int(page) < c.cfg.FirstPage || int(page) >= c.cfg.Pages {
@@ -68,7 +70,8 @@ func (c *checker) sequence(q *sequence) error {
 	return nil
 }
 
-// entry: a full page of a publishing sequence is stored behind the page before it; a page that can still be written is private.
+// entry: a full page of a publishing sequence is stored behind the page before it; a page that can still be written
+// is private.
 func (c *checker) entry(q *sequence, i int) error {
 	page, parent := Page(q.table[i]), prefix.None
 	if i > 0 {
@@ -111,7 +114,8 @@ func (c *checker) states() error {
 			want = 0
 		}
 		if states != want {
-			return fmt.Errorf("page %d: free %t, in %d page tables, cached %t", page, c.free[i], c.holders[i], c.index.IsIdle(page))
+			return fmt.Errorf("page %d: free %t, in %d page tables, cached %t", page, c.free[i], c.holders[i],
+				c.index.IsIdle(page))
 		}
 		if c.refs[i] != c.holders[i] {
 			return fmt.Errorf("page %d has %d references and is in %d page tables", page, c.refs[i], c.holders[i])
@@ -123,8 +127,8 @@ func (c *checker) states() error {
 	return nil
 }
 
-// windowStates: every window page is free, idle or in use, exactly one of them; a page that windows reach has one, and pins count them; idle
-// ones belong to pages that can be found again.
+// windowStates: every window page is free, idle or in use, exactly one of them; a page that windows reach has one,
+// and pins count them; idle ones belong to pages that can be found again.
 func (c *checker) windowStates() error {
 	w := c.win
 	if w == nil {
@@ -132,8 +136,10 @@ func (c *checker) windowStates() error {
 	}
 	pins := make([]int32, c.cfg.Pages)
 	for i, q := range c.open {
-		if first := c.cfg.Window.first(q.length, c.cfg.PageTokens); q.reached != first || len(q.windows) != len(q.table) {
-			return fmt.Errorf("sequence %d of %d tokens reaches back to page %d and has %d window pages for %d pages; want page %d", i, q.length, q.reached, len(q.windows), len(q.table), first)
+		if first := c.cfg.Window.first(q.length, c.cfg.PageTokens); q.reached != first ||
+			len(q.windows) != len(q.table) {
+			return fmt.Errorf("sequence %d of %d tokens reaches back to page %d and has %d window pages for %d "+
+				"pages; want page %d", i, q.length, q.reached, len(q.windows), len(q.table), first)
 		}
 		for at, page := range q.table {
 			want := none
@@ -142,7 +148,8 @@ func (c *checker) windowStates() error {
 				pins[page]++
 			}
 			if q.windows[at] != want || at >= q.reached && want == none {
-				return fmt.Errorf("sequence %d has window page %d at %d, page %d has %d", i, q.windows[at], at, page, w.of[page])
+				return fmt.Errorf("sequence %d has window page %d at %d, page %d has %d", i, q.windows[at], at, page,
+					w.of[page])
 			}
 		}
 	}
@@ -155,12 +162,14 @@ func (c *checker) windowStates() error {
 		states[x]++
 		idle++
 		if page := w.owner[x]; w.of[page] != x || w.pins[page] != 0 || !c.index.Has(page) {
-			return fmt.Errorf("idle window page %d of page %d, which has %d, is reached by %d and stored %t", x, page, w.of[page], w.pins[page], c.index.Has(page))
+			return fmt.Errorf("idle window page %d of page %d, which has %d, is reached by %d and stored %t", x, page,
+				w.of[page], w.pins[page], c.index.Has(page))
 		}
 	}
 	for page, x := range w.of {
 		if w.pins[page] != pins[page] || pins[page] > 0 && (x == none || w.owner[x] != Page(page)) {
-			return fmt.Errorf("page %d has window page %d and %d pins, %d windows reach it", page, x, w.pins[page], pins[page])
+			return fmt.Errorf("page %d has window page %d and %d pins, %d windows reach it", page, x, w.pins[page],
+				pins[page])
 		}
 		if pins[page] > 0 {
 			states[x]++

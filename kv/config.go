@@ -18,7 +18,8 @@ type Match = prefix.Match
 type Config struct {
 	// Pages is the number of pages of cache memory, numbered from 0.
 	Pages int
-	// FirstPage is the first page handed out. Pages below it are left to others: rows of padding land in page 0 where FirstPage is 1.
+	// FirstPage is the first page handed out. Pages below it are left to others: rows of padding land in page 0 where
+	// FirstPage is 1.
 	FirstPage int
 	// PageTokens is the number of tokens in a page.
 	PageTokens int
@@ -51,7 +52,8 @@ func (c Config) Validate() error {
 	}
 	switch w := c.Window; {
 	case w.Pages < 0 || w.Pages > 0 && w.Tokens < 1:
-		bad("%d window pages of rows that see %d tokens, want 0 or more pages and at least one token", w.Pages, w.Tokens)
+		bad("%d window pages of rows that see %d tokens, want 0 or more pages and at least one token", w.Pages,
+			w.Tokens)
 	case w.Pages > 0 && c.PageTokens > 0 && w.Pages < w.PerSequence(c.PageTokens):
 		bad("%d window pages, but a sequence alone needs %d", w.Pages, w.PerSequence(c.PageTokens))
 	case c.PageTokens > 0 && w.Pages > math.MaxInt32/c.PageTokens:
@@ -77,5 +79,6 @@ func (t Tag) Accept(other Tag) error {
 	if t == other {
 		return nil
 	}
-	return fmt.Errorf("%w: pages are %v, this cache is %v; export them with the same layouts and page size", ErrLayout, other, t)
+	return fmt.Errorf("%w: pages are %v, this cache is %v; export them with the same layouts and page size", ErrLayout,
+		other, t)
 }

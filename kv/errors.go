@@ -18,7 +18,8 @@ var (
 	ErrNotReserved = errors.New("kv: tokens were not reserved")
 	// ErrLayout reports pages written in another layout or page size.
 	ErrLayout = errors.New("kv: layouts differ")
-	// ErrCorrupt is wrapped by every problem Check finds in the pool itself; problems of the prefix index wrap prefix.ErrCorrupt.
+	// ErrCorrupt is wrapped by every problem Check finds in the pool itself; problems of the prefix index wrap
+	// prefix.ErrCorrupt.
 	ErrCorrupt = errors.New("kv: pool is corrupt")
 )
 
@@ -39,7 +40,8 @@ func (e *FullError) Error() string {
 	if e.Window {
 		kind = "kv: out of window pages"
 	}
-	return fmt.Sprintf("%s: %d needed, %d free, %d cached; release %d more", kind, e.Needed, e.Free, e.Evictable, e.Missing())
+	return fmt.Sprintf("%s: %d needed, %d free, %d cached; release %d more", kind, e.Needed, e.Free, e.Evictable,
+		e.Missing())
 }
 
 // Unwrap makes errors.Is(err, ErrFull) hold.

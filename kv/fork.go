@@ -1,7 +1,7 @@
 package kv
 
-// Copy is a page the model must copy, in every layer and stream, before it runs either sequence again. Whole pages may be copied; the first
-// Rows rows matter.
+// Copy is a page the model must copy, in every layer and stream, before it runs either sequence again. Whole pages
+// may be copied; the first Rows rows matter.
 type Copy struct {
 	From, To Page
 	// WindowFrom and WindowTo are their window pages, where there are some.
@@ -10,8 +10,9 @@ type Copy struct {
 	Rows int
 }
 
-// Fork starts a sequence with the same committed tokens. Full pages are shared. The page being filled cannot be: the new sequence
-// gets one of its own, and the Copy says how to fill it. Rows reserved by s are not shared. Fails with a *FullError like Reserve.
+// Fork starts a sequence with the same committed tokens. Full pages are shared. The page being filled cannot be: the
+// new sequence gets one of its own, and the Copy says how to fill it. Rows reserved by s are not shared. Fails with a
+// *FullError like Reserve.
 func (s Sequence) Fork() (Sequence, Copy, error) {
 	q, err := s.live()
 	if err != nil {

@@ -16,12 +16,14 @@ import (
 
 // The machine drives a pool through random calls beside a naive model of what it should do. It defends:
 //
-//   - Contents: every committed position of every sequence finds in its page the row that was computed for exactly this salt and
-//     these tokens up to there, whatever was shared, forked, rejected, evicted, preempted or reset in between.
+//   - Contents: every committed position of every sequence finds in its page the row that was computed for exactly
+//     this salt and these tokens up to there, whatever was shared, forked, rejected, evicted, preempted or reset in
+//     between.
 //   - Lookups: how far they match and why they stop follows from what the events say is stored.
-//   - Windows: the rows the next token sees are in the sequence's window pages, whoever used those before; a lookup is cut short only where
-//     such rows are missing.
-//   - Memory: a reservation fails only when too few pages are free or cached, says the right numbers, and changes nothing.
+//   - Windows: the rows the next token sees are in the sequence's window pages, whoever used those before; a lookup
+//     is cut short only where such rows are missing.
+//   - Memory: a reservation fails only when too few pages are free or cached, says the right numbers, and changes
+//     nothing.
 //   - Check holds after every call.
 func TestPoolAgainstANaiveModel(t *testing.T) { rapid.Check(t, drive) }
 
@@ -144,7 +146,8 @@ func (w *world) open(t *rapid.T) {
 	w.users = append(w.users, &user{Sequence: s, salt: salt, tokens: slices.Clone(prompt[:m.Tokens])})
 }
 
-// shortened predicts what is left of a match when window rows count: the longest whole number of pages behind which they are all there.
+// shortened predicts what is left of a match when window rows count: the longest whole number of pages behind which
+// they are all there.
 func (w *world) shortened(t *rapid.T, m Match, salt string, prompt []int32) Match {
 	if w.cfg.Window.Pages == 0 {
 		return m
@@ -205,7 +208,8 @@ func (w *world) reserve(t *rapid.T, u *user, n int) bool {
 		lack := FullError{Needed: need, Free: before.Free, Evictable: before.Cached}
 		fits := need <= before.Free+before.Cached
 		if w.cfg.Window.Pages > 0 && fits && need > before.WindowsFree+before.WindowsIdle {
-			fits, lack = false, FullError{Needed: need, Free: before.WindowsFree, Evictable: before.WindowsIdle, Window: true}
+			fits, lack = false, FullError{Needed: need, Free: before.WindowsFree, Evictable: before.WindowsIdle,
+				Window: true}
 		}
 		switch {
 		case err == nil && fits:
@@ -314,18 +318,21 @@ func (w *world) check(t *rapid.T) {
 		}
 		for pos := range u.tokens {
 			if got, want := *w.slot(u, pos), row(u.salt, u.tokens[:pos+1]); got != want {
-				t.Fatalf("sequence %d, token %d, page %d: row %x, want %x", i, pos, u.Pages()[pos/w.cfg.PageTokens], got, want)
+				t.Fatalf("sequence %d, token %d, page %d: row %x, want %x", i, pos, u.Pages()[pos/w.cfg.PageTokens],
+					got, want)
 			}
 			if w.cfg.Window.Pages == 0 || pos < len(u.tokens)-w.cfg.Window.Tokens+1 {
 				continue
 			}
 			if got, want := *w.windowSlot(u, pos), row(u.salt, u.tokens[:pos+1]); got != want {
-				t.Fatalf("sequence %d, token %d, window page %d: row %x, want %x", i, pos, u.Windows()[pos/w.cfg.PageTokens], got, want)
+				t.Fatalf("sequence %d, token %d, window page %d: row %x, want %x", i, pos,
+					u.Windows()[pos/w.cfg.PageTokens], got, want)
 			}
 		}
 	}
 	s := w.pool.Stats()
-	if s.Used != len(held) || s.Free+s.Cached+s.Used != s.Pages || s.Pages != w.cfg.Pages-w.cfg.FirstPage || s.Sequences != len(w.users) {
+	if s.Used != len(held) || s.Free+s.Cached+s.Used != s.Pages || s.Pages != w.cfg.Pages-w.cfg.FirstPage ||
+		s.Sequences != len(w.users) {
 		t.Fatalf("%+v with %d pages held by %d sequences", s, len(held), len(w.users))
 	}
 }

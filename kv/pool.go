@@ -27,7 +27,8 @@ func New(c Config) (*Pool, error) {
 		return nil, err
 	}
 	p := &Pool{cfg: c, win: newWindows(c), refs: make([]int32, c.Pages), free: make([]Page, 0, c.Pages-c.FirstPage)}
-	index, err := prefix.New(prefix.Config{Pages: c.Pages, PageTokens: c.PageTokens, Identity: p.Tag().String(), Listener: c.Listener})
+	index, err := prefix.New(prefix.Config{Pages: c.Pages, PageTokens: c.PageTokens, Identity: p.Tag().String(),
+		Listener: c.Listener})
 	if err != nil {
 		return nil, err
 	}
@@ -48,13 +49,13 @@ type OpenOptions struct {
 	// Salt separates tenants: pages are shared only between sequences with the same salt, and no reason a lookup gives
 	// tells anything about pages under another one. Empty is the space everybody without a salt shares.
 	Salt []byte
-	// Compute is how many of the last tokens must be computed even where they are stored, for example to get their logits.
-	// 0 means 1: without the last token's row there is nothing to sample from.
+	// Compute is how many of the last tokens must be computed even where they are stored, for example to get their
+	// logits. 0 means 1: without the last token's row there is nothing to sample from.
 	Compute int
 }
 
-// Open starts a sequence and takes the stored pages its tokens begin with. Match.Tokens of them need not be computed; the
-// sequence's Len starts there.
+// Open starts a sequence and takes the stored pages its tokens begin with. Match.Tokens of them need not be computed;
+// the sequence's Len starts there.
 func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 	root, err := p.root(o)
 	if err != nil {
@@ -82,8 +83,8 @@ func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
 	return p.lookup(root, tokens, o, &p.peeked), nil
 }
 
-// Fit says how many pages a sequence of these tokens and n more would take beyond those it could share, and how many there would be to take. Nothing
-// changes, and no lookup is counted.
+// Fit says how many pages a sequence of these tokens and n more would take beyond those it could share, and how many
+// there would be to take. Nothing changes, and no lookup is counted.
 func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, err error) {
 	if n < 0 {
 		return 0, 0, fmt.Errorf("%w: room for %d more tokens, want 0 or more", ErrArgument, n)
@@ -104,7 +105,8 @@ func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, e
 // Available is how many pages Reserve and Fork could get: free ones and cached ones.
 func (p *Pool) Available() int { return len(p.free) + p.index.Idle() }
 
-// Reset gives up every cached page. Pages in use stay with their sequences, but nothing computed before Reset is ever reused.
+// Reset gives up every cached page. Pages in use stay with their sequences, but nothing computed before Reset is ever
+// reused.
 func (p *Pool) Reset() {
 	p.free = p.index.Clear(p.free)
 	for _, q := range p.open {
@@ -120,7 +122,8 @@ func (p *Pool) Reset() {
 
 func (p *Pool) root(o OpenOptions) (prefix.Hash, error) {
 	if o.Compute < 0 {
-		return prefix.Hash{}, fmt.Errorf("%w: the last %d tokens to be computed, want 0 or more", ErrArgument, o.Compute)
+		return prefix.Hash{}, fmt.Errorf("%w: the last %d tokens to be computed, want 0 or more", ErrArgument,
+			o.Compute)
 	}
 	if len(o.Salt) == 0 {
 		return p.shared, nil

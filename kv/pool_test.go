@@ -53,9 +53,12 @@ func TestValidateReportsEveryProblemAtOnce(t *testing.T) {
 		want []string
 	}{
 		{"nothing set", Config{}, []string{"pages of 0 tokens", "0 pages of which the first 0"}},
-		{"everything negative", Config{Pages: -1, FirstPage: -2, PageTokens: -3}, []string{"pages of -3 tokens", "first page -2", "-1 pages"}},
-		{"only reserved pages", Config{Pages: 1, FirstPage: 1, PageTokens: 64}, []string{"1 pages of which the first 1"}},
-		{"more rows than 32 bits address", Config{Pages: math.MaxInt32/64 + 1, PageTokens: 64}, []string{"at most 2147483647 rows"}},
+		{"everything negative", Config{Pages: -1, FirstPage: -2, PageTokens: -3},
+			[]string{"pages of -3 tokens", "first page -2", "-1 pages"}},
+		{"only reserved pages", Config{Pages: 1, FirstPage: 1, PageTokens: 64},
+			[]string{"1 pages of which the first 1"}},
+		{"more rows than 32 bits address", Config{Pages: math.MaxInt32/64 + 1, PageTokens: 64},
+			[]string{"at most 2147483647 rows"}},
 		{"one page", Config{Pages: 1, PageTokens: 1}, nil},
 		{"one page beside a reserved one", Config{Pages: 2, FirstPage: 1, PageTokens: 256}, nil},
 		{"as many rows as 32 bits address", Config{Pages: math.MaxInt32 / 64, PageTokens: 64}, nil},
@@ -88,7 +91,8 @@ func TestReserveTakesPagesAtPageBoundaries(t *testing.T) {
 		}
 		ok(t, s.Reserve(c.reserve))
 		if got := len(s.Pages()); got != c.pages || s.Len() != c.committed {
-			t.Errorf("%d tokens after %d: %d pages, length %d; want %d pages", c.reserve, c.committed, got, s.Len(), c.pages)
+			t.Errorf("%d tokens after %d: %d pages, length %d; want %d pages", c.reserve, c.committed, got, s.Len(),
+				c.pages)
 		}
 		ok(t, s.Reserve(c.reserve)) // room reserved before counts
 		if got := len(s.Pages()); got != c.pages {
@@ -123,13 +127,20 @@ func TestReuseStopsWhereItMust(t *testing.T) {
 		pages  []int32
 		want   Match
 	}{
-		{"the same prompt", tokens(0, 10), OpenOptions{}, []int32{1, 2}, Match{Tokens: 8, Pages: 2, Prompt: 10, Stop: prefix.StopWhole, At: 8}},
-		{"its full pages only", tokens(0, 8), OpenOptions{}, []int32{1}, Match{Tokens: 4, Pages: 1, Prompt: 8, Stop: prefix.StopCompute, At: 4}},
-		{"one token more", tokens(0, 9), OpenOptions{}, []int32{1, 2}, Match{Tokens: 8, Pages: 2, Prompt: 9, Stop: prefix.StopWhole, At: 8}},
-		{"all to be computed", tokens(0, 10), OpenOptions{Compute: 10}, nil, Match{Prompt: 10, Stop: prefix.StopCompute}},
-		{"the page being filled is not stored", tokens(0, 13), OpenOptions{}, []int32{1, 2}, Match{Tokens: 8, Pages: 2, Prompt: 13, Stop: prefix.StopUnknown, At: 8}},
-		{"another tenant", tokens(0, 10), OpenOptions{Salt: []byte("t2")}, nil, Match{Prompt: 10, Stop: prefix.StopUnknown}},
-		{"a different token", []int32{0, 1, 2, 3, 4, 99, 6, 7, 8}, OpenOptions{}, []int32{1}, Match{Tokens: 4, Pages: 1, Prompt: 9, Stop: prefix.StopDifferent, At: 5}},
+		{"the same prompt", tokens(0, 10), OpenOptions{}, []int32{1, 2},
+			Match{Tokens: 8, Pages: 2, Prompt: 10, Stop: prefix.StopWhole, At: 8}},
+		{"its full pages only", tokens(0, 8), OpenOptions{}, []int32{1},
+			Match{Tokens: 4, Pages: 1, Prompt: 8, Stop: prefix.StopCompute, At: 4}},
+		{"one token more", tokens(0, 9), OpenOptions{}, []int32{1, 2},
+			Match{Tokens: 8, Pages: 2, Prompt: 9, Stop: prefix.StopWhole, At: 8}},
+		{"all to be computed", tokens(0, 10), OpenOptions{Compute: 10}, nil,
+			Match{Prompt: 10, Stop: prefix.StopCompute}},
+		{"the page being filled is not stored", tokens(0, 13), OpenOptions{}, []int32{1, 2},
+			Match{Tokens: 8, Pages: 2, Prompt: 13, Stop: prefix.StopUnknown, At: 8}},
+		{"another tenant", tokens(0, 10), OpenOptions{Salt: []byte("t2")}, nil,
+			Match{Prompt: 10, Stop: prefix.StopUnknown}},
+		{"a different token", []int32{0, 1, 2, 3, 4, 99, 6, 7, 8}, OpenOptions{}, []int32{1},
+			Match{Tokens: 4, Pages: 1, Prompt: 9, Stop: prefix.StopDifferent, At: 5}},
 	} {
 		if m, err := p.Peek(c.prompt, c.o); err != nil || m != c.want {
 			t.Errorf("%s: peek %v, %v; want %v", c.name, m, err, c.want)
@@ -137,7 +148,8 @@ func TestReuseStopsWhereItMust(t *testing.T) {
 		s, m, err := p.Open(c.prompt, c.o)
 		ok(t, err)
 		if m != c.want || !slices.Equal(s.Pages(), c.pages) || s.Len() != m.Tokens || s.Reused() != m.Tokens {
-			t.Errorf("%s: pages %v length %d reused %d, %v; want pages %v, %v", c.name, s.Pages(), s.Len(), s.Reused(), m, c.pages, c.want)
+			t.Errorf("%s: pages %v length %d reused %d, %v; want pages %v, %v", c.name, s.Pages(), s.Len(), s.Reused(),
+				m, c.pages, c.want)
 		}
 		ok(t, p.Check())
 		ok(t, s.Close())
@@ -197,7 +209,8 @@ func TestFullPoolEvictsUnusedPrefixesThenSaysWhatIsMissing(t *testing.T) {
 	before := slices.Clone(b.Pages())
 	var full *FullError
 	err := b.Reserve(9)
-	if !errors.As(err, &full) || !errors.Is(err, ErrFull) || *full != (FullError{Needed: 3, Free: 1, Evictable: 1}) || full.Missing() != 1 {
+	if !errors.As(err, &full) || !errors.Is(err, ErrFull) || *full != (FullError{Needed: 3, Free: 1, Evictable: 1}) ||
+		full.Missing() != 1 {
 		t.Fatalf("%v", err)
 	}
 	if !slices.Equal(b.Pages(), before) || p.Stats().Evictions != 0 {
@@ -260,7 +273,8 @@ func TestStatsCountLookups(t *testing.T) {
 		ok(t, s.Close())
 	}
 	st := p.Stats()
-	if st.Lookups != 3 || st.PromptTokens != 30 || st.ReusedTokens != 16 || st.Sequences != 0 || st.Stops[prefix.StopUnknown] != 1 || st.Stops[prefix.StopWhole] != 2 {
+	if st.Lookups != 3 || st.PromptTokens != 30 || st.ReusedTokens != 16 || st.Sequences != 0 ||
+		st.Stops[prefix.StopUnknown] != 1 || st.Stops[prefix.StopWhole] != 2 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -271,7 +285,8 @@ func TestTagsGuardImports(t *testing.T) {
 		t.Errorf("tag %s", got)
 	}
 	ok(t, p.Tag().Accept(Tag{"fp8-656", "index-132", 64}))
-	for _, other := range []Tag{{"fp8-576", "index-132", 64}, {"fp8-656", "index-68", 64}, {"fp8-656", "index-132", 256}} {
+	for _, other := range []Tag{{"fp8-576", "index-132", 64}, {"fp8-656", "index-68", 64},
+		{"fp8-656", "index-132", 256}} {
 		if err := p.Tag().Accept(other); !errors.Is(err, ErrLayout) {
 			t.Errorf("%v: %v", other, err)
 		}
@@ -281,7 +296,8 @@ func TestTagsGuardImports(t *testing.T) {
 func TestPagesOfAnotherLayoutHaveOtherHashes(t *testing.T) {
 	var a, b hashes
 	for main, h := range map[string]*hashes{"fp8-656": &a, "fp8-576": &b} {
-		fill(t, newPool(t, Config{Pages: 2, PageTokens: 4, Reuse: true, Main: main, Listener: h}), tokens(0, 4), OpenOptions{})
+		fill(t, newPool(t, Config{Pages: 2, PageTokens: 4, Reuse: true, Main: main, Listener: h}), tokens(0, 4),
+			OpenOptions{})
 	}
 	if len(a) != 1 || len(b) != 1 || a[0] == b[0] {
 		t.Errorf("hashes %v and %v", a, b)

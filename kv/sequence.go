@@ -6,8 +6,9 @@ import (
 	"sparrow/kv/prefix"
 )
 
-// Sequence is a handle of an open sequence: its page table and how many of its tokens are in the cache. Copies of a handle mean the same sequence.
-// After Close every copy is stale: calls on it fail with ErrClosed or return zero, also when the memory is in use again. The zero Sequence is closed.
+// Sequence is a handle of an open sequence: its page table and how many of its tokens are in the cache. Copies of a
+// handle mean the same sequence. After Close every copy is stale: calls on it fail with ErrClosed or return zero,
+// also when the memory is in use again. The zero Sequence is closed.
 type Sequence struct {
 	q          *sequence
 	generation uint64
@@ -29,8 +30,8 @@ type sequence struct {
 	publish bool // pages up to here are known to the index, the next full one will be
 }
 
-// Reserve makes room for the rows of n more tokens after Len. Room reserved before counts. Cached pages are given up where
-// needed; when there are too few it returns a *FullError and nothing has changed.
+// Reserve makes room for the rows of n more tokens after Len. Room reserved before counts. Cached pages are given up
+// where needed; when there are too few it returns a *FullError and nothing has changed.
 func (s Sequence) Reserve(n int) error {
 	q, err := s.live()
 	if err != nil {
@@ -58,8 +59,8 @@ func (s Sequence) Needs(n int) int {
 	return q.needs(n)
 }
 
-// Commit says that the rows of these tokens, the next after Len, are written and accepted. They must have been reserved. Pages that become full
-// are reusable from now on.
+// Commit says that the rows of these tokens, the next after Len, are written and accepted. They must have been
+// reserved. Pages that become full are reusable from now on.
 func (s Sequence) Commit(tokens []int32) error {
 	q, err := s.live()
 	if err != nil {
@@ -87,9 +88,9 @@ func (s Sequence) Commit(tokens []int32) error {
 	return nil
 }
 
-// Truncate gives back the pages of rows from the n-th token on: reserved ones that were not committed. Committed tokens it can
-// take back only from the page being filled, since full pages are never written again, and only while the window rows the shorter
-// sequence sees are there; below that it returns ErrArgument and nothing has changed.
+// Truncate gives back the pages of rows from the n-th token on: reserved ones that were not committed. Committed
+// tokens it can take back only from the page being filled, since full pages are never written again, and only while
+// the window rows the shorter sequence sees are there; below that it returns ErrArgument and nothing has changed.
 func (s Sequence) Truncate(n int) error {
 	q, err := s.live()
 	if err != nil {
@@ -110,8 +111,8 @@ func (s Sequence) Truncate(n int) error {
 	return nil
 }
 
-// Pages is the page table: page i holds tokens [i*PageTokens, (i+1)*PageTokens). It covers Len and what is reserved, and is
-// valid until the next call that changes the sequence.
+// Pages is the page table: page i holds tokens [i*PageTokens, (i+1)*PageTokens). It covers Len and what is reserved,
+// and is valid until the next call that changes the sequence.
 func (s Sequence) Pages() []int32 {
 	q, err := s.live()
 	if err != nil {
@@ -138,7 +139,8 @@ func (s Sequence) Reused() int {
 	return q.reused
 }
 
-// Close ends the sequence. Pages that no other sequence uses become cached where a later prompt can find them, else free.
+// Close ends the sequence. Pages that no other sequence uses become cached where a later prompt can find them, else
+// free.
 func (s Sequence) Close() error {
 	q, err := s.live()
 	if err != nil {

@@ -136,8 +136,8 @@ func TestForkWithoutRoomChangesNothing(t *testing.T) {
 	}
 }
 
-// Two requests with the same prompt arrive together, then the first one ends: its pages are free at once, because the second holds
-// the same content, and both continuations stay reachable.
+// Two requests with the same prompt arrive together, then the first one ends: its pages are free at once, because the
+// second holds the same content, and both continuations stay reachable.
 func TestTwinsComputedTogetherReplaceEachOther(t *testing.T) {
 	p := newPool(t, Config{Pages: 8, FirstPage: 1, PageTokens: 4, Reuse: true})
 	a, _, err := p.Open(tokens(0, 9), OpenOptions{})
@@ -178,7 +178,8 @@ func TestStaleHandlesTouchNothing(t *testing.T) {
 	fresh, _ := fill(t, p, tokens(50, 6), OpenOptions{}) // lives where the stale one lived
 	for _, s := range []Sequence{stale, {}} {
 		_, _, fork := s.Fork()
-		for name, err := range map[string]error{"Close": s.Close(), "Reserve": s.Reserve(1), "Commit": s.Commit(nil), "Truncate": s.Truncate(0), "Fork": fork} {
+		for name, err := range map[string]error{"Close": s.Close(), "Reserve": s.Reserve(1), "Commit": s.Commit(nil),
+			"Truncate": s.Truncate(0), "Fork": fork} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("%s: %v", name, err)
 			}

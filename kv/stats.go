@@ -27,11 +27,13 @@ func (s Stats) Usage() float64 { return float64(s.Used) / float64(s.Pages) }
 func (p *Pool) Stats() Stats {
 	s := Stats{
 		Pages: p.cfg.Pages - p.cfg.FirstPage, Free: len(p.free), Cached: p.index.Idle(), Sequences: len(p.open),
-		Lookups: p.count.lookups, PromptTokens: p.count.prompt, ReusedTokens: p.count.reused, Stops: p.count.stops, Evictions: p.count.evictions,
+		Lookups: p.count.lookups, PromptTokens: p.count.prompt, ReusedTokens: p.count.reused, Stops: p.count.stops,
+		Evictions: p.count.evictions,
 	}
 	s.Used = s.Pages - s.Free - s.Cached
 	if w := p.win; w != nil {
-		s.Windows, s.WindowsFree, s.WindowsIdle, s.WindowEvictions = p.cfg.Window.Pages, len(w.free), w.idle, w.evictions
+		s.Windows, s.WindowsFree, s.WindowsIdle, s.WindowEvictions = p.cfg.Window.Pages, len(w.free), w.idle,
+			w.evictions
 	}
 	return s
 }

@@ -2,10 +2,12 @@ package kv
 
 import "fmt"
 
-// Window describes the memory of rows that later tokens stop seeing. A page of such rows is a window page. Every page that a sequence's
-// window still reaches has one, and gives it up when the window has moved on; the page itself stays.
+// Window describes the memory of rows that later tokens stop seeing. A page of such rows is a window page. Every page
+// that a sequence's window still reaches has one, and gives it up when the window has moved on; the page itself
+// stays.
 type Window struct {
-	// Pages is the number of window pages, numbered from 0. 0 means that there is no such memory: rows live as long as their page.
+	// Pages is the number of window pages, numbered from 0. 0 means that there is no such memory: rows live as long
+	// as their page.
 	Pages int
 	// Tokens is how many tokens a row sees there, its own included.
 	Tokens int
@@ -22,8 +24,9 @@ type Load struct {
 // One in keptShare pages keeps its window rows while unused, so that prompts can continue behind it.
 const keptShare = 8
 
-// SizeWindow decides how many window pages a pool has: what running sequences hold at most, what a step writes before it
-// releases any, and a share for reuse. More than one for each page are never of use, fewer than a sequence needs alone never enough.
+// SizeWindow decides how many window pages a pool has: what running sequences hold at most, what a step writes before
+// it releases any, and a share for reuse. More than one for each page are never of use, fewer than a sequence needs
+// alone never enough.
 func SizeWindow(l Load) Window {
 	w := Window{Pages: 1, Tokens: l.Window}
 	each := w.PerSequence(l.PageTokens)
@@ -43,9 +46,9 @@ func (w Window) PerSequence(pageTokens int) int {
 // first is the first page whose window rows the token after n others sees.
 func (w Window) first(n, pageTokens int) int { return max(n-w.Tokens+1, 0) / pageTokens }
 
-// windows is the state of all window pages. A window page is free, in use (of a page that some sequence's window reaches),
-// or idle: of a stored page that no window reaches, kept until its memory is needed so that a prompt can continue behind
-// it.
+// windows is the state of all window pages. A window page is free, in use (of a page that some sequence's window
+// reaches), or idle: of a stored page that no window reaches, kept until its memory is needed so that a prompt can
+// continue behind it.
 type windows struct {
 	of    []int32 // [Pages] window page of each page, none without one
 	pins  []int32 // [Pages] sequences whose window reaches the page
@@ -67,8 +70,8 @@ func newWindows(c Config) *windows {
 	if n == 0 {
 		return nil
 	}
-	w := &windows{of: make([]int32, c.Pages), pins: make([]int32, c.Pages), owner: make([]Page, n), free: make([]int32, 0, n),
-		older: make([]int32, n), newer: make([]int32, n), oldest: none, newest: none}
+	w := &windows{of: make([]int32, c.Pages), pins: make([]int32, c.Pages), owner: make([]Page, n),
+		free: make([]int32, 0, n), older: make([]int32, n), newer: make([]int32, n), oldest: none, newest: none}
 	for i := range w.of {
 		w.of[i] = none
 	}
@@ -117,7 +120,8 @@ func (w *windows) pin(page Page) int32 {
 	return x
 }
 
-// unpin says that a window no longer reaches a page. The last one leaves the window page idle where the page can be found again, else free.
+// unpin says that a window no longer reaches a page. The last one leaves the window page idle where the page can be
+// found again, else free.
 func (w *windows) unpin(page Page, stored bool) {
 	w.pins[page]--
 	if w.pins[page] > 0 {
@@ -140,7 +144,8 @@ func (w *windows) drop(page Page) {
 	w.free = append(w.free, x)
 }
 
-// reaches tells whether a sequence whose first n tokens are in these pages finds the window rows that its next token sees.
+// reaches tells whether a sequence whose first n tokens are in these pages finds the window rows that its next token
+// sees.
 func (w *windows) reaches(table []int32, c *Config, n int) bool {
 	for i := c.Window.first(n, c.PageTokens); i*c.PageTokens < n; i++ {
 		if w.of[table[i]] == none {
@@ -177,7 +182,8 @@ func (w *windows) unlink(x int32) {
 	w.idle--
 }
 
-// WindowsAvailable is how many window pages Reserve and Fork could get: free ones and idle ones. Without window pages it is 0.
+// WindowsAvailable is how many window pages Reserve and Fork could get: free ones and idle ones. Without window pages
+// it is 0.
 func (p *Pool) WindowsAvailable() int {
 	if p.win == nil {
 		return 0
@@ -188,7 +194,8 @@ func (p *Pool) WindowsAvailable() int {
 // WindowsPerSequence is Window.PerSequence of this pool.
 func (p *Pool) WindowsPerSequence() int { return p.cfg.Window.PerSequence(p.cfg.PageTokens) }
 
-// WindowsMissing is how many window pages the sequence may yet take before it holds as many as it will between steps of one token.
+// WindowsMissing is how many window pages the sequence may yet take before it holds as many as it will between steps
+// of one token.
 func (s Sequence) WindowsMissing() int {
 	q, err := s.live()
 	if err != nil || q.pool.win == nil {
@@ -197,8 +204,8 @@ func (s Sequence) WindowsMissing() int {
 	return max(q.pool.WindowsPerSequence()-(len(q.table)-q.reached), 0)
 }
 
-// Windows is the table of window pages: entry i belongs to entry i of Pages, and is negative where the window has moved on. It is nil
-// without window pages, and valid until the next call that changes the sequence.
+// Windows is the table of window pages: entry i belongs to entry i of Pages, and is negative where the window has
+// moved on. It is nil without window pages, and valid until the next call that changes the sequence.
 func (s Sequence) Windows() []int32 {
 	q, err := s.live()
 	if err != nil || q.pool.win == nil {
@@ -229,7 +236,9 @@ func (q *sequence) retreat(n int) error {
 	first := q.pool.cfg.Window.first(n, q.pool.cfg.PageTokens)
 	for i := first; i < q.reached; i++ {
 		if w.of[q.table[i]] == none {
-			return fmt.Errorf("%w: truncating to %d tokens, whose window reaches page %d; its window rows were given up", ErrArgument, n, i)
+			return fmt.Errorf(
+				"%w: truncating to %d tokens, whose window reaches page %d; its window rows were given up", ErrArgument,
+				n, i)
 		}
 	}
 	for ; q.reached > first; q.reached-- {

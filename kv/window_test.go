@@ -59,7 +59,8 @@ func TestWindowPagesAreReleasedAsTheWindowMoves(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if st := p.Stats(); st.Windows != 3 || st.WindowsFree+st.WindowsIdle != 3 || st.WindowEvictions == 0 || st.Cached != 10 {
+	if st := p.Stats(); st.Windows != 3 || st.WindowsFree+st.WindowsIdle != 3 || st.WindowEvictions == 0 ||
+		st.Cached != 10 {
 		t.Errorf("after the end: %+v", st)
 	}
 }
@@ -78,7 +79,8 @@ func TestALookupStopsWhereWindowRowsEnd(t *testing.T) {
 		tokens, want int
 		stop         prefix.Stop
 	}{
-		{9, 0, prefix.StopWindow}, {21, 0, prefix.StopWindow}, {25, 24, prefix.StopWhole}, {29, 28, prefix.StopWhole}, {32, 28, prefix.StopCompute}, {33, 32, prefix.StopWhole},
+		{9, 0, prefix.StopWindow}, {21, 0, prefix.StopWindow}, {25, 24, prefix.StopWhole}, {29, 28, prefix.StopWhole},
+		{32, 28, prefix.StopCompute}, {33, 32, prefix.StopWhole},
 	} {
 		prompt := append(count(0, min(c.tokens, 32)), count(90, max(c.tokens-32, 0))...)
 		m, err := p.Peek(prompt, OpenOptions{})
@@ -138,7 +140,8 @@ func TestSizeWindow(t *testing.T) {
 		{Load{Pages: 1000, PageTokens: 256, Window: 128, Running: 64, StepTokens: 512}, 64*2 + 2 + 125},
 		{Load{Pages: 24, PageTokens: 256, Window: 128, Running: 1, StepTokens: 256}, 2 + 1 + 3},
 		{Load{Pages: 20, PageTokens: 256, Window: 128, Running: 64, StepTokens: 512}, 20}, // never more than pages
-		{Load{Pages: 1, PageTokens: 256, Window: 128, Running: 1, StepTokens: 1}, 2},      // never fewer than one sequence needs
+		// never fewer than one sequence needs
+		{Load{Pages: 1, PageTokens: 256, Window: 128, Running: 1, StepTokens: 1}, 2},
 		{Load{Pages: 100, PageTokens: 64, Window: 128, Running: 1, StepTokens: 64}, 3 + 1 + 12},
 	} {
 		if got := SizeWindow(c.load); got.Pages != c.want || got.Tokens != c.load.Window {

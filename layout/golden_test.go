@@ -62,7 +62,8 @@ func TestFP8BlockBytesByHand(t *testing.T) {
 		{"rope 0 to 3", 528, []byte{0, 0, 0, 0x3F, 0x80, 0x3F, 0xC0, 0x3F}},
 		// 30 = 1.875*2^4: 0x41f0. Rope 60 at 528+120 = 648.
 		{"rope 60", 648, []byte{0xF0, 0x41}},
-		// pi = 40490fdb: below half of the dropped part, so 4049, with the sign c049. 528+126 = 654, the last two bytes.
+		// pi = 40490fdb: below half of the dropped part, so 4049, with the sign c049. 528+126 = 654, the last two
+		// bytes.
 		{"rope 63", 654, []byte{0x49, 0xC0}},
 	})
 	if !bytes.Equal(page[:656], make([]byte, 656)) || !bytes.Equal(page[1312:], make([]byte, 656)) {
@@ -96,7 +97,8 @@ func TestFP8RawBytesByHand(t *testing.T) {
 	})
 	// With k_scale 4 every stored value is a quarter: 1/4 = 2^-2 -> 5<<3; -1000/4 = -250 -> f8; .5/4 = 2^-3 -> 4<<3.
 	FP8Raw{Scale: 4}.Encode(page, 0, handRow())
-	checkFields(t, page, []field{{"tile 0", 0, []byte{0x28}}, {"tile 3", 384, []byte{0xF8}}, {"rope 1", 513, []byte{0x20}}})
+	checkFields(t, page, []field{{"tile 0", 0, []byte{0x28}}, {"tile 3", 384, []byte{0xF8}},
+		{"rope 1", 513, []byte{0x20}}})
 	got := make([]float32, RowDim)
 	FP8Raw{Scale: 4}.Decode(got, page, 0)
 	if got[0] != 1 || got[384] != -1024 || got[513] != 0.5 {
@@ -133,12 +135,15 @@ func TestIndexPageBytesByHand(t *testing.T) {
 	}{
 		// Scale 2^-8 as in tile 0 of handRow; key at 2*128 = 256, scale at 64*128 + 2*4 = 8200.
 		{"pool page, power-of-two scale", 64, 2, num.ScalePow2, []field{
-			{"key", 256, []byte{0x78, 0xF0, 0}}, {"last element", 383, []byte{0x2B}}, {"scale", 8200, []byte{0, 0, 0x80, 0x3B}},
+			{"key", 256, []byte{0x78, 0xF0, 0}}, {"last element", 383, []byte{0x2B}},
+			{"scale", 8200, []byte{0, 0, 0x80, 0x3B}},
 		}},
 		// 1/448 = 1.142857*2^-9: mantissa .142857*2^23 = 1198372.6 -> 1198373 = 124925h, exponent 118: 3b124925.
-		// 1/scale = 448 -> 7e; -.5/scale = -224 = -1.75*2^7 -> f6; .0013*448 = .5824 = 1.1648*2^-1: 9.3 -> 9: 6<<3|1 = 31.
+		// 1/scale = 448 -> 7e; -.5/scale = -224 = -1.75*2^7 -> f6; .0013*448 = .5824 = 1.1648*2^-1: 9.3 -> 9: 6<<3|1
+		// = 31.
 		{"pool page, float32 scale", 64, 2, num.ScaleF32, []field{
-			{"key", 256, []byte{0x7E, 0xF6, 0}}, {"last element", 383, []byte{0x31}}, {"scale", 8200, []byte{0x25, 0x49, 0x12, 0x3B}},
+			{"key", 256, []byte{0x7E, 0xF6, 0}}, {"last element", 383, []byte{0x31}},
+			{"scale", 8200, []byte{0x25, 0x49, 0x12, 0x3B}},
 		}},
 		// A gathered buffer of 5 tokens: keys take 640 bytes, the scale of token 4 sits at 640+16, the end at 660.
 		{"gathered page of 5", 5, 4, num.ScalePow2, []field{

@@ -91,7 +91,8 @@ func indexScaleAt(tokens, slot int) int {
 // checkIndex panics unless page holds that many tokens and slot is one of them.
 func checkIndex(k Kind, page []byte, tokens, slot, tokenBytes int) {
 	if tokens < 0 || len(page)/tokenBytes < tokens {
-		panic(fmt.Sprintf("layout: %v: a page of %d tokens needs %d bytes, got %d", k, tokens, tokens*tokenBytes, len(page)))
+		panic(fmt.Sprintf("layout: %v: a page of %d tokens needs %d bytes, got %d", k, tokens, tokens*tokenBytes,
+			len(page)))
 	}
 	if slot < 0 || slot >= tokens {
 		panicSlot(k, slot, tokens, len(page))

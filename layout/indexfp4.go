@@ -10,8 +10,9 @@ const (
 	IndexFP4Bytes  = indexFP4Values + indexFP4Scales // 64 + 4 = 68
 )
 
-// IndexFP4 is the layout IndexPage68. A page of n tokens is n*64 bytes of pairs of e2m1 values, the even element in the low nibble, then n*4
-// exponents. Values round to nearest, ties to even; an exponent is the power of two at or above a group's largest magnitude over 6.
+// IndexFP4 is the layout IndexPage68. A page of n tokens is n*64 bytes of pairs of e2m1 values, the even element in
+// the low nibble, then n*4 exponents. Values round to nearest, ties to even; an exponent is the power of two at or
+// above a group's largest magnitude over 6.
 type IndexFP4 struct{}
 
 // Kind is IndexPage68.

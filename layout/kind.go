@@ -18,7 +18,8 @@ const (
 	IndexF32Row512             // indexer keys: 128 float32
 	V4Row584                   // DeepSeek-V4: 448 e4m3 and 64 bf16, then 7 exponents and a zero apart within the page
 	V4F32Row2048               // DeepSeek-V4: 512 float32
-	IndexPage68                // indexer keys of DeepSeek-V4: 128 e2m1 per token, then the exponents of the page, one for each 32 values
+	// indexer keys of DeepSeek-V4: 128 e2m1 per token, then the exponents of the page, one for each 32 values
+	IndexPage68
 	kindCount
 )
 

@@ -42,7 +42,8 @@ func sameValues(a, b []float32) (int, bool) {
 }
 
 func TestKindNamesParseBack(t *testing.T) {
-	want := []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "index-fp8-132", "index-f32-512", "v4-584", "v4-f32-2048", "index-fp4-68"}
+	want := []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "index-fp8-132", "index-f32-512", "v4-584",
+		"v4-f32-2048", "index-fp4-68"}
 	for k := range kindCount {
 		if k.String() != want[k] {
 			t.Errorf("kind %d is called %q, want %q", k, k, want[k])
@@ -62,7 +63,8 @@ func TestKindNamesParseBack(t *testing.T) {
 		}
 	}
 	for alias, k := range map[string]Kind{
-		"BF16_576": BF16Row1152, "FP8_BLOCK_656": FP8Row656, "FP8_RAW_576": FP8Row576, "INDEX_132": IndexPage132, "V4_PACKED_584": V4Row584,
+		"BF16_576": BF16Row1152, "FP8_BLOCK_656": FP8Row656, "FP8_RAW_576": FP8Row576, "INDEX_132": IndexPage132,
+		"V4_PACKED_584": V4Row584,
 	} {
 		if got, err := ParseKind(alias); err != nil || got != k {
 			t.Errorf("%q parses to %v, %v", alias, got, err)
@@ -122,8 +124,8 @@ func TestRowsDecodeWithinTheirPrecision(t *testing.T) {
 	}
 }
 
-// tolerance is the rounding a layout may cost value i of rows: nothing, half a bf16 step (2^-8 of the value is safe), or
-// 1/17 of the value with half a subnormal step of its scale.
+// tolerance is the rounding a layout may cost value i of rows: nothing, half a bf16 step (2^-8 of the value is safe),
+// or 1/17 of the value with half a subnormal step of its scale.
 func tolerance(l Main, rows []float32, i int) float64 {
 	v := math.Abs(float64(rows[i]))
 	rope := i%RowDim >= LatentDim

@@ -11,8 +11,8 @@ const (
 	V4PageSize = 256                   // tokens of a logical page: 256 window entries, 64 of ratio 4, 2 of ratio 128
 )
 
-// V4 is a byte layout of DeepSeek-V4 entries, 512 values each: window rows and compressed rows alike. A page may keep its
-// scales apart from its values, so every access names the page's size in entries.
+// V4 is a byte layout of DeepSeek-V4 entries, 512 values each: window rows and compressed rows alike. A page may keep
+// its scales apart from its values, so every access names the page's size in entries.
 //
 // Encode and Decode never allocate and panic on caller mistakes, as those of Main do.
 type V4 interface {
@@ -35,7 +35,8 @@ func V4Of(k Kind) (V4, error) {
 	case V4F32Row2048:
 		return V4F32{}, nil
 	}
-	return nil, fmt.Errorf("layout: %v holds no V4 entries, supported are %v and %v: %w", k, V4Row584, V4F32Row2048, ErrKind)
+	return nil, fmt.Errorf("layout: %v holds no V4 entries, supported are %v and %v: %w", k, V4Row584, V4F32Row2048,
+		ErrKind)
 }
 
 // V4F32RowBytes is the size of a V4F32Row2048 entry: 512*4 = 2048.

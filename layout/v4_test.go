@@ -11,7 +11,8 @@ import (
 )
 
 func TestV4PagesArePaddedToDataRows(t *testing.T) {
-	for _, c := range []struct{ entries, page int }{{256, 149760}, {128, 74880}, {64, 37440}, {2, 1728}, {0, 0}, {1, 1152}} {
+	for _, c := range []struct{ entries, page int }{{256, 149760}, {128, 74880}, {64, 37440}, {2, 1728}, {0, 0},
+		{1, 1152}} {
 		if got := (V4Packed{}).PageBytes(c.entries); got != c.page || got%V4DataBytes != 0 {
 			t.Errorf("a page of %d entries takes %d bytes, want %d", c.entries, got, c.page)
 		}
@@ -30,7 +31,8 @@ func TestV4Offsets(t *testing.T) {
 	} {
 		data, scale := V4Packed{}.DataOffset(c.entries, c.loc), V4Packed{}.ScaleOffset(c.entries, c.loc)
 		if data != c.data || data+V4RopeOffset != c.rope || scale != c.scale {
-			t.Errorf("location %d in pages of %d: data %d, rope %d, scale %d, want %+v", c.loc, c.entries, data, data+V4RopeOffset, scale, c)
+			t.Errorf("location %d in pages of %d: data %d, rope %d, scale %d, want %+v", c.loc, c.entries, data,
+				data+V4RopeOffset, scale, c)
 		}
 	}
 	// The last location of the largest pool a page number can name: 64-bit arithmetic.
@@ -81,7 +83,8 @@ func TestV4BytesByHand(t *testing.T) {
 	}
 }
 
-// Every code under every exponent decodes to the product of the two, in float32 and, where it is normal, in bf16 as well.
+// Every code under every exponent decodes to the product of the two, in float32 and, where it is normal, in bf16 as
+// well.
 func TestV4DecodesEveryCodeExactly(t *testing.T) {
 	page := make([]byte, V4Packed{}.PageBytes(1))
 	got := make([]float32, V4Dim)
@@ -111,8 +114,8 @@ func TestV4DecodesEveryCodeExactly(t *testing.T) {
 	}
 }
 
-// An error of at most 1/17 of the value, and for values far below the largest of their group at most half a step of the subnormals:
-// never more than 1/17 of the group's largest value.
+// An error of at most 1/17 of the value, and for values far below the largest of their group at most half a step of
+// the subnormals: never more than 1/17 of the group's largest value.
 func TestV4RoundTripError(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	page := make([]byte, V4Packed{}.PageBytes(3))
@@ -144,8 +147,8 @@ func TestV4RoundTripError(t *testing.T) {
 	}
 }
 
-// Decoded values encode to themselves: a page that is moved through values does not drift. Bytes may change once, where rounding took the
-// largest value of a group to the next lower power of two.
+// Decoded values encode to themselves: a page that is moved through values does not drift. Bytes may change once,
+// where rounding took the largest value of a group to the next lower power of two.
 func TestV4ValuesDoNotDrift(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for _, l := range []V4{V4Packed{}, V4F32{}} {
@@ -197,7 +200,8 @@ func TestV4NaNStaysAtItsPlace(t *testing.T) {
 
 func TestV4RefusesOtherKindsAndSlots(t *testing.T) {
 	for k := range kindCount {
-		if _, err := V4Of(k); (err == nil) != (k == V4Row584 || k == V4F32Row2048) || err != nil && !errors.Is(err, ErrKind) {
+		if _, err := V4Of(k); (err == nil) != (k == V4Row584 || k == V4F32Row2048) ||
+			err != nil && !errors.Is(err, ErrKind) {
 			t.Errorf("V4Of(%v): %v", k, err)
 		}
 	}

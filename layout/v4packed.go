@@ -2,7 +2,8 @@ package layout
 
 import "sparrow/internal/num"
 
-// Bytes of a V4Row584 entry: a data row of 448 e4m3 and 64 bf16, and apart from it a scale row of 7 exponents and a zero.
+// Bytes of a V4Row584 entry: a data row of 448 e4m3 and 64 bf16, and apart from it a scale row of 7 exponents and a
+// zero.
 const (
 	V4RopeOffset = V4NopeDim                  // 448, within the data row
 	V4DataBytes  = V4RopeOffset + RopeDim*2   // 448 + 128 = 576
@@ -10,11 +11,11 @@ const (
 	V4EntryBytes = V4DataBytes + V4ScaleBytes // 576 + 8 = 584
 )
 
-// V4Packed is the layout V4Row584. A page of n entries is n data rows of 576 bytes, then n scale rows of 8 bytes, padded to a
-// multiple of 576: it is not made of 584-byte rows.
+// V4Packed is the layout V4Row584. A page of n entries is n data rows of 576 bytes, then n scale rows of 8 bytes,
+// padded to a multiple of 576: it is not made of 584-byte rows.
 //
-// Encode quantises the values it is given, groups of 64 with a power-of-two scale from the largest magnitude, floored at 1e-4.
-// Decode takes whatever floor the writer used.
+// Encode quantises the values it is given, groups of 64 with a power-of-two scale from the largest magnitude, floored
+// at 1e-4. Decode takes whatever floor the writer used.
 type V4Packed struct{}
 
 // Kind is V4Row584.
@@ -40,8 +41,8 @@ func (l V4Packed) Encode(page []byte, entries, slot int, v []float32) {
 	putBF16(data[V4RopeOffset:], v[V4NopeDim:])
 }
 
-// Decode implements V4: e4m3 times the power of two its group's exponent stands for. The product is exact, also in bf16, wherever it
-// is a normal number; exponent 255 gives NaN.
+// Decode implements V4: e4m3 times the power of two its group's exponent stands for. The product is exact, also in
+// bf16, wherever it is a normal number; exponent 255 gives NaN.
 func (l V4Packed) Decode(v []float32, page []byte, entries, slot int) {
 	checkIndex(V4Row584, page, entries, slot, V4EntryBytes)
 	v = values(V4Row584, v, V4Dim)

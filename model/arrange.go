@@ -22,7 +22,8 @@ func TakeOutputs(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w Width
 	first := a.Mark()
 	o := &Outputs{Logits: a.Take(kernel.F32, p.WholeLogits, w.Vocab)}
 	if p.WholeLogits < p.Logits {
-		o.Best = Best{Values: a.Take(kernel.F32, p.Logits, 1), IDs: a.Take(kernel.I32, p.Logits, 1), LogSum: a.Take(kernel.F32, p.Logits, 1)}
+		o.Best = Best{Values: a.Take(kernel.F32, p.Logits, 1), IDs: a.Take(kernel.I32, p.Logits, 1),
+			LogSum: a.Take(kernel.F32, p.Logits, 1)}
 	}
 	for i := range w.Layers {
 		if p.Record.Hidden {
@@ -61,7 +62,8 @@ type Head struct {
 
 // TakeHead takes the memory of the wanted rows, each that wide.
 func TakeHead(p *plan.Plan, a *kernel.Arena, in attn.Inputs, out *Outputs, activation kernel.DType, width int) Head {
-	h := Head{rows: in.Array(plan.LogitRows), whole: in.Array(plan.WholeRows), picked: a.Take(activation, p.Logits, width), logits: out.Logits, out: out}
+	h := Head{rows: in.Array(plan.LogitRows), whole: in.Array(plan.WholeRows),
+		picked: a.Take(activation, p.Logits, width), logits: out.Logits, out: out}
 	if p.WholeLogits < p.Logits {
 		h.logits = a.Take(kernel.F32, p.Logits, out.Logits.Cols)
 	}
@@ -74,7 +76,8 @@ func (h *Head) Pick(q *kernel.Queue, x kernel.Tensor) kernel.Tensor {
 	return h.picked
 }
 
-// Logits multiplies x [L, hidden] by w [vocabulary, hidden] and finds the best token of every row where rows do not come back whole.
+// Logits multiplies x [L, hidden] by w [vocabulary, hidden] and finds the best token of every row where rows do not
+// come back whole.
 func (h *Head) Logits(q *kernel.Queue, x kernel.Tensor, w kernel.Matrix) {
 	q.Multiply(kernel.MultiplyArgs{Out: h.logits, X: x, W: w})
 	best := h.out.Best
@@ -92,21 +95,25 @@ func (in *Input) FillTokens(to []int32, vocabulary int) error {
 	return in.Rows(func(r attn.Row) error {
 		t := in.Tokens[r.Request]
 		if r.Token >= len(t) {
-			return fmt.Errorf("model: request %d has %d new tokens, the plan asks for number %d", r.Request, len(t), r.Token)
+			return fmt.Errorf("model: request %d has %d new tokens, the plan asks for number %d", r.Request, len(t),
+				r.Token)
 		}
 		to[r.Index] = t[r.Token]
 		return attn.CheckToken(t[r.Token], vocabulary)
 	})
 }
 
-// HiddenRow is the hidden state that a row of a drafting pass continues, one of the given number of rows of the pass before.
+// HiddenRow is the hidden state that a row of a drafting pass continues, one of the given number of rows of the pass
+// before.
 func (in *Input) HiddenRow(request, token, rows int) (int32, error) {
 	list := in.Hidden[request]
 	if token >= len(list) {
-		return 0, fmt.Errorf("model: draft: request %d has %d hidden states, the plan asks for number %d", request, len(list), token)
+		return 0, fmt.Errorf("model: draft: request %d has %d hidden states, the plan asks for number %d", request,
+			len(list), token)
 	}
 	if h := list[token]; h >= 0 && int(h) < rows {
 		return h, nil
 	}
-	return 0, fmt.Errorf("model: draft: request %d continues hidden state %d of the pass before, which had %d rows", request, list[token], rows)
+	return 0, fmt.Errorf("model: draft: request %d continues hidden state %d of the pass before, which had %d rows",
+		request, list[token], rows)
 }

@@ -1,7 +1,7 @@
 // Package model says what a model family offers and what one forward pass of it needs.
 //
-// The families live in packages below this one (model/dsa, model/v4); model/family opens a checkpoint and picks the right one. Token ids, a plan and
-// page tables flow in, logits flow out.
+// The families live in packages below this one (model/dsa, model/v4); model/family opens a checkpoint and picks the
+// right one. Token ids, a plan and page tables flow in, logits flow out.
 package model
 
 import (
@@ -23,15 +23,16 @@ type Model interface {
 	Allocate(cfg *plan.Config, pages int) error
 	// PageBytes is the cache memory one page takes in the resolved layouts, over all layers.
 	PageBytes(cfg *plan.Config) int64
-	// Bind takes from an arena what outlives a pass: hidden states that a drafting pass continues. Passes have at most that many rows.
-	// What was bound before is forgotten.
+	// Bind takes from an arena what outlives a pass: hidden states that a drafting pass continues. Passes have at
+	// most that many rows. What was bound before is forgotten.
 	Bind(a *kernel.Arena, rows int)
-	// Arrange lays out the tensors of a plan's pass on an arena, behind what Bind took. Their places depend on the plan alone.
+	// Arrange lays out the tensors of a plan's pass on an arena, behind what Bind took. Their places depend on the
+	// plan alone.
 	Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (Pass, error)
 }
 
-// Pass is one plan on one model, in the memory of one arena: first Prepare, then a copy of the input block, then Execute. It can be used
-// again for every batch of the same shape.
+// Pass is one plan on one model, in the memory of one arena: first Prepare, then a copy of the input block, then
+// Execute. It can be used again for every batch of the same shape.
 type Pass interface {
 	// Inputs is where the input block belongs, i32 [1, words].
 	Inputs() kernel.Tensor
@@ -43,7 +44,8 @@ type Pass interface {
 	Execute() error
 }
 
-// Outputs are the results of a pass in the device's memory. They follow each other in one piece of the arena, which is read at once.
+// Outputs are the results of a pass in the device's memory. They follow each other in one piece of the arena, which
+// is read at once.
 type Outputs struct {
 	// Block is all of it: u8 [1, bytes].
 	Block  kernel.Tensor
@@ -51,35 +53,37 @@ type Outputs struct {
 	Best   Best          // of every row of logits; not given where all rows come back whole
 	// Hidden are the residual rows [T, width] behind each layer, where the plan records them.
 	Hidden []kernel.Tensor
-	// Selections are the positions i32 [T, K] that each layer's indexer chose, where the plan records them; not given for layers that share
-	// the selection of one before.
+	// Selections are the positions i32 [T, K] that each layer's indexer chose, where the plan records them; not given
+	// for layers that share the selection of one before.
 	Selections []kernel.Tensor
 }
 
-// Best is the best token of each row of logits: its logit f32 [L, 1], its id i32 [L, 1], and the logarithm of the sum of the row's
-// exponentials, f32 [L, 1].
+// Best is the best token of each row of logits: its logit f32 [L, 1], its id i32 [L, 1], and the logarithm of the sum
+// of the row's exponentials, f32 [L, 1].
 type Best struct{ Values, IDs, LogSum kernel.Tensor }
 
 // Input is one batch of a pass.
 type Input struct {
 	attn.Batch
-	// Tokens holds, for each request of the batch, its new tokens. In a drafting pass they are the tokens that follow its rows: the row of
-	// position t is made of the target's hidden state at t and of token t+1.
+	// Tokens holds, for each request of the batch, its new tokens. In a drafting pass they are the tokens that follow
+	// its rows: the row of position t is made of the target's hidden state at t and of token t+1.
 	Tokens [][]int32
-	// Hidden holds, in a drafting pass, for each request where the hidden state of each of its rows lies: in which row of the pass before,
-	// of the target's or, in a chain, of the drafting layer's own.
+	// Hidden holds, in a drafting pass, for each request where the hidden state of each of its rows lies: in which
+	// row of the pass before, of the target's or, in a chain, of the drafting layer's own.
 	Hidden [][]int32
-	// Windows holds, for each request of the batch, its window pages, one for each of its pages and negative where no row of the pass looks.
-	// A nil table means that they have the numbers of the pages. Models that are not Windowed ignore it.
+	// Windows holds, for each request of the batch, its window pages, one for each of its pages and negative where no
+	// row of the pass looks. A nil table means that they have the numbers of the pages. Models that are not Windowed
+	// ignore it.
 	Windows [][]int32
 	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
 	States []State
 }
 
-// Drafter is a model whose family has a drafting layer (NextN): one more decoder layer that guesses the token after the next from a token and
-// the target's hidden state before it. Its rows and indexer keys lie in the sequence's own pages, as those of one more layer; Allocate makes
-// room for them when the configuration verifies more than one row per request. Plans of plan.PassDraft and plan.PassChain run it; where they
-// compute no logits, rows and indexer keys are stored and nothing else.
+// Drafter is a model whose family has a drafting layer (NextN): one more decoder layer that guesses the token after
+// the next from a token and the target's hidden state before it. Its rows and indexer keys lie in the sequence's own
+// pages, as those of one more layer; Allocate makes room for them when the configuration verifies more than one row
+// per request. Plans of plan.PassDraft and plan.PassChain run it; where they compute no logits, rows and indexer keys
+// are stored and nothing else.
 type Drafter interface {
 	// DraftHead is nil when the checkpoint holds the layer, and otherwise says which tensors are missing.
 	DraftHead() error

@@ -2,9 +2,9 @@ package model
 
 import "sparrow/plan"
 
-// Stateful is a model that keeps something of every sequence beside its pages, such as the open groups of a compressor. Every step of a
-// sequence is handed its state; a step that succeeds moves the state on. A step that fails leaves it where it was, or in need of
-// Truncate(0) and the whole sequence again: the next step then says so.
+// Stateful is a model that keeps something of every sequence beside its pages, such as the open groups of a
+// compressor. Every step of a sequence is handed its state; a step that succeeds moves the state on. A step that
+// fails leaves it where it was, or in need of Truncate(0) and the whole sequence again: the next step then says so.
 type Stateful interface {
 	// Reserve takes the memory of that many states at once: as long as no more are held, NewState takes none.
 	Reserve(states int) error
@@ -20,15 +20,15 @@ type State interface {
 	Len() int
 	// Clone is an equal state for another sequence that has the same tokens so far: a fork.
 	Clone() (State, error)
-	// Truncate forgets the tokens from n on: rejected drafts, or everything when the sequence starts over. How far back a state can go is
-	// the model's; 0 always works.
+	// Truncate forgets the tokens from n on: rejected drafts, or everything when the sequence starts over. How far
+	// back a state can go is the model's; 0 always works.
 	Truncate(n int) error
 	// Release gives the state's memory back. It must not be used again.
 	Release()
 }
 
-// Windowed is a model some of whose rows only the next few tokens see. They live in window pages, which a sequence gives up as its window moves on,
-// while its pages stay.
+// Windowed is a model some of whose rows only the next few tokens see. They live in window pages, which a sequence
+// gives up as its window moves on, while its pages stay.
 type Windowed interface {
 	Stateful
 	// Window is how many tokens a row sees there, its own included.
@@ -39,7 +39,7 @@ type Windowed interface {
 	StateBytes(cfg *plan.Config) int64
 	// AllocateWindows makes the cache like Allocate, with a number of window pages of its own.
 	AllocateWindows(cfg *plan.Config, pages, windows int) error
-	// Restore makes the state of a sequence that goes on behind n tokens, a whole number of pages, which another sequence computed: windows
-	// are the window pages of those tokens, of which the last must be given.
+	// Restore makes the state of a sequence that goes on behind n tokens, a whole number of pages, which another
+	// sequence computed: windows are the window pages of those tokens, of which the last must be given.
 	Restore(n int, windows []int32) (State, error)
 }

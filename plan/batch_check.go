@@ -55,7 +55,8 @@ func (b *Batch) keysOf(cfg *Config, i int) int {
 
 func lengthError(format string, args ...any) error {
 	return &Error{Code: E26, Asked: fmt.Sprintf(format, args...),
-		Supported: "lengths as each mode defines them: extend has seq = prefix + extend, verify excludes its drafts, draft includes them"}
+		Supported: "lengths as each mode defines them: extend has seq = prefix + extend, verify excludes its " +
+			"drafts, draft includes them"}
 }
 
 // check refuses batches that contradict themselves.
@@ -66,7 +67,8 @@ func (b *Batch) check(cfg *Config) error {
 	if int(b.Graph) >= len(graphModes.words) {
 		return &Error{Code: E20, Asked: fmt.Sprintf("a batch in graph mode %d", b.Graph), Supported: graphModes.list()}
 	}
-	if int(b.Pass) >= len(passes.words) || b.Pass != PassTarget && (b.Mode == ModeIdle || b.Mode == ModeVerify || b.Mode == ModeDecode) {
+	if int(b.Pass) >= len(passes.words) ||
+		b.Pass != PassTarget && (b.Mode == ModeIdle || b.Mode == ModeVerify || b.Mode == ModeDecode) {
 		return &Error{Code: E20, Asked: fmt.Sprintf("a batch of mode %s in pass %d", b.Mode, b.Pass),
 			Supported: "pass target for every mode, pass draft and chain for extend and draft requests"}
 	}
@@ -80,10 +82,12 @@ func (b *Batch) check(cfg *Config) error {
 		return lengthError("a batch of mode %s without requests", b.Mode)
 	}
 	if b.Mode == ModeMixed && !cfg.MixedAllowed {
-		return &Error{Code: E20, Asked: "a mixed batch while speculation is on", Supported: "extend and verify batches apart", Try: "no speculation"}
+		return &Error{Code: E20, Asked: "a mixed batch while speculation is on",
+			Supported: "extend and verify batches apart", Try: "no speculation"}
 	}
 	if b.FreeBytes < 0 || b.TablePages < 0 || b.PaddedRows < 0 {
-		return lengthError("negative free bytes %d, table pages %d or padded rows %d", b.FreeBytes, b.TablePages, b.PaddedRows)
+		return lengthError("negative free bytes %d, table pages %d or padded rows %d", b.FreeBytes, b.TablePages,
+			b.PaddedRows)
 	}
 	total, rows := 0, 0
 	for i := range b.Requests {
@@ -105,14 +109,18 @@ func (b *Batch) check(cfg *Config) error {
 func (b *Batch) checkRequest(cfg *Config, i int) error {
 	r := &b.Requests[i]
 	kind := b.KindOf(i)
-	if b.Mode != ModeMixed && r.Kind != ModeUnset && r.Kind != b.Mode && !(r.Kind == ModeExtend && b.Mode.ExtendLike()) {
-		return &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %s in a batch of mode %s", i, r.Kind, b.Mode), Supported: "mode mixed for requests of different kinds"}
+	if b.Mode != ModeMixed && r.Kind != ModeUnset && r.Kind != b.Mode &&
+		!(r.Kind == ModeExtend && b.Mode.ExtendLike()) {
+		return &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %s in a batch of mode %s", i, r.Kind, b.Mode),
+			Supported: "mode mixed for requests of different kinds"}
 	}
 	if r.Logits < 0 || kind != ModeIdle && r.Logits > b.Rows(cfg, i) {
 		return lengthError("request %d with logits of %d of its %d new tokens", i, r.Logits, b.Rows(cfg, i))
 	}
-	if r.Seq < 0 || r.Prefix < 0 || r.Extend < 0 || r.N < 0 || r.Seq > math.MaxInt32 || r.N > math.MaxInt32 || r.Prefix > math.MaxInt32 || r.Extend > math.MaxInt32 {
-		return lengthError("request %d with lengths seq %d, prefix %d, extend %d, n %d", i, r.Seq, r.Prefix, r.Extend, r.N)
+	if r.Seq < 0 || r.Prefix < 0 || r.Extend < 0 || r.N < 0 || r.Seq > math.MaxInt32 || r.N > math.MaxInt32 ||
+		r.Prefix > math.MaxInt32 || r.Extend > math.MaxInt32 {
+		return lengthError("request %d with lengths seq %d, prefix %d, extend %d, n %d", i, r.Seq, r.Prefix, r.Extend,
+			r.N)
 	}
 	switch kind {
 	case ModeExtend, ModeSplitPrefill, ModeDLLMExtend:
@@ -122,7 +130,8 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 		return nil
 	case ModeDecode, ModeVerify, ModeDraft:
 		if r.Prefix != 0 || r.Extend != 0 {
-			return lengthError("request %d of kind %s with prefix %d and extend %d, which only extends have", i, kind, r.Prefix, r.Extend)
+			return lengthError("request %d of kind %s with prefix %d and extend %d, which only extends have", i, kind,
+				r.Prefix, r.Extend)
 		}
 		if kind == ModeDecode && r.N > 1 {
 			return lengthError("request %d decodes %d tokens at once", i, r.N)
@@ -130,7 +139,8 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 		return nil
 	case ModeUnset, ModeMixed, ModeIdle:
 	}
-	return &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %q in a batch of mode %s", i, kind, b.Mode), Supported: "extend, decode, verify, draft"}
+	return &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %q in a batch of mode %s", i, kind, b.Mode),
+		Supported: "extend, decode, verify, draft"}
 }
 
 // checkGraph: whole graphs hold decode-like rows, piecewise graphs prompts.
@@ -138,11 +148,13 @@ func (b *Batch) checkGraph() error {
 	switch b.Graph {
 	case GraphCapture, GraphReplay:
 		if !b.Mode.DecodeLike() {
-			return &Error{Code: E25, Asked: fmt.Sprintf("a captured graph for a batch of mode %s", b.Mode), Supported: "captured graphs of decode, verify and draft batches", Try: "an eager batch"}
+			return &Error{Code: E25, Asked: fmt.Sprintf("a captured graph for a batch of mode %s", b.Mode),
+				Supported: "captured graphs of decode, verify and draft batches", Try: "an eager batch"}
 		}
 	case GraphPiecewise:
 		if !b.Mode.ExtendLike() {
-			return &Error{Code: E25, Asked: fmt.Sprintf("a piecewise graph for a batch of mode %s", b.Mode), Supported: "piecewise graphs of prompt batches", Try: "a captured graph"}
+			return &Error{Code: E25, Asked: fmt.Sprintf("a piecewise graph for a batch of mode %s", b.Mode),
+				Supported: "piecewise graphs of prompt batches", Try: "a captured graph"}
 		}
 	case GraphNone:
 	}
@@ -161,7 +173,8 @@ func (b *Batch) tablePages(cfg *Config) (int, error) {
 		return 1 << bits.Len(uint(need-1)), nil
 	}
 	if b.TablePages < need {
-		return 0, lengthError("page tables of %d pages for a request of %d tokens, which fills %d", b.TablePages, longest, need)
+		return 0, lengthError("page tables of %d pages for a request of %d tokens, which fills %d", b.TablePages,
+			longest, need)
 	}
 	return b.TablePages, nil
 }

@@ -20,7 +20,8 @@ func ParseBatch(text string) (Batch, error) {
 	word, rest, _ := strings.Cut(text, ":")
 	mode, ok := modes.find(word)
 	if !ok || mode == ModeUnset {
-		return Batch{}, &Error{Code: E20, Asked: fmt.Sprintf("batch %q", text), Supported: strings.ReplaceAll(BatchSyntax, "\n", "; ")}
+		return Batch{}, &Error{Code: E20, Asked: fmt.Sprintf("batch %q", text),
+			Supported: strings.ReplaceAll(BatchSyntax, "\n", "; ")}
 	}
 	b := Batch{Mode: mode}
 	switch mode {
@@ -45,7 +46,8 @@ func ParseBatch(text string) (Batch, error) {
 }
 
 func batchError(text, why string) error {
-	return &Error{Code: E26, Asked: fmt.Sprintf("batch %q: %s", text, why), Supported: strings.ReplaceAll(BatchSyntax, "\n", "; ")}
+	return &Error{Code: E26, Asked: fmt.Sprintf("batch %q: %s", text, why),
+		Supported: strings.ReplaceAll(BatchSyntax, "\n", "; ")}
 }
 
 // parsePart reads one group of a mixed batch; a group without a kind extends.

@@ -18,7 +18,8 @@ func TestParseBatch(t *testing.T) {
 		{"idle", Batch{Mode: ModeIdle}},
 		{"extend:3x2000", NewBatch(ModeExtend, repeat(3, ExtendRequest(2000, 0))...)},
 		{"mixed:9000,1+499", NewBatch(ModeMixed, ExtendRequest(9000, 0), ExtendRequest(1, 499))},
-		{"mixed:extend:9000+1/decode:2x500/verify:4:7", NewBatch(ModeMixed, ExtendRequest(9000, 1), DecodeRequest(500), DecodeRequest(500), VerifyRequest(4, 7))},
+		{"mixed:extend:9000+1/decode:2x500/verify:4:7",
+			NewBatch(ModeMixed, ExtendRequest(9000, 1), DecodeRequest(500), DecodeRequest(500), VerifyRequest(4, 7))},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			got, err := ParseBatch(c.text)
@@ -63,7 +64,8 @@ func TestParseBatch(t *testing.T) {
 // FuzzParseBatch: any text is a batch or an error, and a batch that is read
 // can be planned or is refused, without a panic.
 func FuzzParseBatch(f *testing.F) {
-	for _, s := range []string{"extend:512+3,4", "mixed:extend:1/decode:2/verify:3:4/draft:2:1", "idle", "decode:3x0", "verify:4:0"} {
+	for _, s := range []string{"extend:512+3,4", "mixed:extend:1/decode:2/verify:3:4/draft:2:1", "idle", "decode:3x0",
+		"verify:4:0"} {
 		f.Add(s)
 	}
 	ours := newSetup(f, CatalogSparrow, "sm90", kv("fp8")).resolve(f)

@@ -13,7 +13,8 @@ func BenchmarkBuild(b *testing.B) {
 		{"decode 64", cfg, Batch{Mode: ModeDecode, Requests: repeat(64, DecodeRequest(5000))}},
 		{"verify 64x4", cfg, Batch{Mode: ModeVerify, Requests: repeat(64, VerifyRequest(4, 5000))}},
 		{"extend 8192", cfg, extend(8192)},
-		{"mixed 8192 and 63 decodes", cfg, Batch{Mode: ModeMixed, Requests: append(repeat(63, DecodeRequest(5000)), ExtendRequest(8192, 0))}},
+		{"mixed 8192 and 63 decodes", cfg,
+			Batch{Mode: ModeMixed, Requests: append(repeat(63, DecodeRequest(5000)), ExtendRequest(8192, 0))}},
 		{"public decode 64", public, Batch{Mode: ModeDecode, Requests: repeat(64, DecodeRequest(5000))}},
 	} {
 		b.Run(c.name, func(b *testing.B) {

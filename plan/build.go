@@ -11,7 +11,8 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 	if err := b.check(&cfg); err != nil {
 		return nil, err
 	}
-	p := &Plan{Mode: b.Mode, Graph: b.Graph, Runnable: cfg.Runnable, Collectives: true, Pass: b.Pass, Requests: len(b.Requests), Record: b.Record}
+	p := &Plan{Mode: b.Mode, Graph: b.Graph, Runnable: cfg.Runnable, Collectives: true, Pass: b.Pass,
+		Requests: len(b.Requests), Record: b.Record}
 	if b.Mode == ModeIdle {
 		p.Reasons = []Reason{{"dispatch 2", "an idle rank runs no kernels and joins the collectives"}}
 		p.Key = keyOf(&cfg, p)
@@ -93,13 +94,15 @@ func (w *builder) pad(s *Segment) error {
 	s.KernelRows = max(s.Rows, w.b.PaddedRows)
 	if s.NextN > 0 && s.KernelRows > s.Rows {
 		if s.KernelRows%s.NextN != 0 {
-			return lengthError("%d padded rows, which is no multiple of the %d rows of a request", s.KernelRows, s.NextN)
+			return lengthError("%d padded rows, which is no multiple of the %d rows of a request", s.KernelRows,
+				s.NextN)
 		}
 		s.Requests = s.KernelRows / s.NextN
 	}
 	if cpActive(w.cfg, w.b, s) {
 		s.KernelRows = roundUp(s.KernelRows, w.cfg.CP.Size) / w.cfg.CP.Size
-		s.Reasons = append(s.Reasons, Reason{"dispatch 15", "context parallelism leaves each rank its share of the rows"})
+		s.Reasons = append(s.Reasons,
+			Reason{"dispatch 15", "context parallelism leaves each rank its share of the rows"})
 	}
 	return nil
 }

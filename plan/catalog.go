@@ -223,7 +223,8 @@ func padTo64(_ *Hardware, heads int) (int, int, string) {
 
 func tooManyHeads(heads, most int) string {
 	ranks := (heads + most - 1) / most
-	return fmt.Sprintf("%d heads per rank exceed the %d it can hold; a tensor-parallel size %d times larger would fit", heads, most, ranks)
+	return fmt.Sprintf("%d heads per rank exceed the %d it can hold; a tensor-parallel size %d times larger would fit",
+		heads, most, ranks)
 }
 
 // multipleOf demands that index_topk is a multiple of n.
@@ -239,7 +240,8 @@ func pagedRows(hw *Hardware) (int, string) {
 	if hw.Arch == CPU && hw.SmemOptin == 0 {
 		return 0, "no limit on cpu"
 	}
-	return hw.pagedRowLimit(), fmt.Sprintf("split schedule: 4*(5*rows+1) <= %d bytes of opt-in shared memory", hw.SmemOptin)
+	return hw.pagedRowLimit(), fmt.Sprintf("split schedule: 4*(5*rows+1) <= %d bytes of opt-in shared memory",
+		hw.SmemOptin)
 }
 
 // gridRows is the limit of kernels whose rows lie on a 16-bit grid axis.

@@ -25,7 +25,8 @@ var sparrowCatalogue = catalogue{
 			kernel: DenseRagged, archs: ours,
 			reads: dsaLayouts, rows: gridRows("y"),
 			more: func(*demand) []objection {
-				return []objection{{E02, "it serves short prompt rows beside the prefill kernel; --dense turns it on and off"}}
+				return []objection{
+					{E02, "it serves short prompt rows beside the prefill kernel; --dense turns it on and off"}}
 			},
 		},
 		{

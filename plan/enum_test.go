@@ -72,7 +72,8 @@ func TestLayoutsHaveOneSpelling(t *testing.T) {
 			t.Errorf("%s is %v there: %v", l, kind, err)
 		}
 	}
-	for alias, l := range map[string]Layout{"BF16_576": BF16Row1152, "FP8_BLOCK_656": FP8Row656, "FP8_RAW_576": FP8Row576, "V4_PACKED_584": V4Row584, "INDEX_132": IndexPage132} {
+	for alias, l := range map[string]Layout{"BF16_576": BF16Row1152, "FP8_BLOCK_656": FP8Row656,
+		"FP8_RAW_576": FP8Row576, "V4_PACKED_584": V4Row584, "INDEX_132": IndexPage132} {
 		var got Layout
 		if err := got.UnmarshalText([]byte(alias)); err != nil || got != l {
 			t.Errorf("%s is %s, %v; want %s", alias, got, err, l)
@@ -98,7 +99,9 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ModelFor("gpt-2"); err == nil || !strings.Contains(err.Error(), "glm_moe_dsa, glm-5, glm5, glm-5.1, glm-5.2,") || !strings.Contains(err.Error(), "v4-pro") {
+	if _, err := ModelFor("gpt-2"); err == nil ||
+		!strings.Contains(err.Error(), "glm_moe_dsa, glm-5, glm5, glm-5.1, glm-5.2,") ||
+		!strings.Contains(err.Error(), "v4-pro") {
 		t.Errorf("gpt-2: %v, want it to list every name", err)
 	}
 	for _, spelling := range []string{"GLM-5", "glm_5", " glm-moe-dsa", "DeepSeek-V4"} {

@@ -8,8 +8,10 @@ import "fmt"
 
 // ErrDraftHeadMissing refuses drafting with a checkpoint that has no draft head; tensors are those it would need.
 func ErrDraftHeadMissing(checkpoint string, layer int, tensors string) *Error {
-	return &Error{Code: E15, Asked: fmt.Sprintf("drafting with %s, which has no tensors for draft layer %d (%s)", checkpoint, layer, tensors),
-		Supported: "drafting with a checkpoint that holds its draft head", Try: "a checkpoint with the draft layer, or no drafting"}
+	return &Error{Code: E15, Asked: fmt.Sprintf("drafting with %s, which has no tensors for draft layer %d (%s)",
+		checkpoint, layer, tensors),
+		Supported: "drafting with a checkpoint that holds its draft head",
+		Try:       "a checkpoint with the draft layer, or no drafting"}
 }
 
 // ErrKernelMissing refuses a kernel whose library or build is absent.
@@ -26,7 +28,8 @@ func ErrTableRange(slot, slots int) *Error {
 
 // ErrCarryMissing reports a shared layer that was handed no indices.
 func ErrCarryMissing(layer, source int) *Error {
-	return &Error{Code: E23, Asked: fmt.Sprintf("layer %d, which shares the indices of layer %d, without those indices", layer, source),
+	return &Error{Code: E23, Asked: fmt.Sprintf("layer %d, which shares the indices of layer %d, without those indices",
+		layer, source),
 		Supported: fmt.Sprintf("carrying the selection of layer %d to every layer that shares it", source)}
 }
 
@@ -38,13 +41,15 @@ func ErrGraphMismatch(mode Mode, rows int, captured, asked Key) *Error {
 
 // ErrLength reports an array whose length contradicts the batch.
 func ErrLength(name string, got, want int) *Error {
-	return &Error{Code: E26, Asked: fmt.Sprintf("array %s with %d elements", name, got), Supported: fmt.Sprintf("%d elements", want)}
+	return &Error{Code: E26, Asked: fmt.Sprintf("array %s with %d elements", name, got),
+		Supported: fmt.Sprintf("%d elements", want)}
 }
 
 // ErrImportedLayout reports an imported cache in another layout.
 func ErrImportedLayout(got, want Layout, gotPage, wantPage int) *Error {
 	return &Error{Code: E27, Asked: fmt.Sprintf("a cache of layout %s with pages of %d tokens", got, gotPage),
-		Supported: fmt.Sprintf("layout %s with pages of %d tokens", want, wantPage), Try: "exporting with the same --kv and page size"}
+		Supported: fmt.Sprintf("layout %s with pages of %d tokens", want, wantPage),
+		Try:       "exporting with the same --kv and page size"}
 }
 
 // ErrIndexRows reports a selection with more rows than there are queries.

@@ -24,7 +24,8 @@ const (
 	GFX95
 )
 
-var archs = enum[Arch]{"architecture", []string{"", "cpu", "sm80", "sm86", "sm89", "sm90", "sm100", "sm103", "sm110", "sm120", "sm121", "gfx95"}}
+var archs = enum[Arch]{"architecture",
+	[]string{"", "cpu", "sm80", "sm86", "sm89", "sm90", "sm100", "sm103", "sm110", "sm120", "sm121", "gfx95"}}
 
 func (a Arch) String() string                { return archs.text(a) }
 func (a Arch) MarshalText() ([]byte, error)  { return archs.marshal(a) }
@@ -105,7 +106,8 @@ var presets = []Hardware{
 func HardwareFor(name string) (Hardware, error) {
 	arch, ok := archs.find(name)
 	if !ok || arch == ArchUnset {
-		return Hardware{}, &Error{Code: E01, Asked: fmt.Sprintf("hardware %q", name), Supported: archs.list(), Try: "--hw cpu"}
+		return Hardware{}, &Error{Code: E01, Asked: fmt.Sprintf("hardware %q", name), Supported: archs.list(),
+			Try: "--hw cpu"}
 	}
 	for _, h := range presets {
 		if h.Arch == arch {

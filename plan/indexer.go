@@ -86,7 +86,8 @@ func (w *builder) sizeScores(s *Segment) {
 	}
 	if n := s.Indexer.Heads; cfg.Catalog == CatalogSparrow && s.Indexer.Kind.scores() && n > cfg.Model.IndexHeads {
 		s.Reasons = append(s.Reasons, Reason{"dispatch 6", fmt.Sprintf(
-			"%d index heads run as %d: the score kernels take no fewer, and the others have weight zero", cfg.Model.IndexHeads, n)})
+			"%d index heads run as %d: the score kernels take no fewer, and the others have weight zero",
+			cfg.Model.IndexHeads, n)})
 	}
 	if !s.Indexer.Kind.scores() {
 		return
@@ -113,7 +114,8 @@ func (w *builder) sizeScores(s *Segment) {
 // smallScores is the matrix below which memory is not asked about.
 const smallScores = 8_000_000
 
-// chunkRows is the number of rows whose scores fit the budget. Whether they are few is a matter of keys, not of padding.
+// chunkRows is the number of rows whose scores fit the budget. Whether they are few is a matter of keys, not of
+// padding.
 func (w *builder) chunkRows(s *Segment, rows, keys int) int {
 	if int64(rows)*int64(keys) < smallScores {
 		return rows
@@ -125,7 +127,9 @@ func (w *builder) chunkRows(s *Segment, rows, keys int) int {
 		return rows
 	}
 	chunk := clamp(int(min(budget/(4*int64(width)), math.MaxInt32)), 1, rows)
-	s.Reasons = append(s.Reasons, Reason{"dispatch 6", fmt.Sprintf("scores of %d x %d in chunks of %d rows: budget %d bytes", rows, width, chunk, budget)})
+	s.Reasons = append(s.Reasons,
+		Reason{"dispatch 6", fmt.Sprintf("scores of %d x %d in chunks of %d rows: budget %d bytes", rows, width, chunk,
+			budget)})
 	return chunk
 }
 

@@ -52,9 +52,10 @@ const (
 )
 
 var arrayNames = enum[ArrayName]{"array", []string{"",
-	"token_ids", "positions", "row_requests", "slots", "lengths", "kept", "page_table", "gather_slots", "gather_start", "index_slots", "index_start",
-	"convert_pages", "convert_tables", "logit_rows", "whole_rows", "hidden_rows", "window_lengths", "window_indices", "window_start", "groups", "group_slots",
-	"group_start", "group_base", "heavy_lengths", "heavy_indices", "heavy_slots", "heavy_base", "close_sources", "close_slots", "close_positions",
+	"token_ids", "positions", "row_requests", "slots", "lengths", "kept", "page_table", "gather_slots", "gather_start",
+	"index_slots", "index_start", "convert_pages", "convert_tables", "logit_rows", "whole_rows", "hidden_rows",
+	"window_lengths", "window_indices", "window_start", "groups", "group_slots", "group_start", "group_base",
+	"heavy_lengths", "heavy_indices", "heavy_slots", "heavy_base", "close_sources", "close_slots", "close_positions",
 	"keep_rows", "tail_rows", "heavy_sources", "heavy_closes", "heavy_positions", "heavy_keeps", "draft_rows",
 }}
 
@@ -260,7 +261,8 @@ func (w *builder) eachLaunch(visit func(*Segment, *Launch, launchReach)) {
 				if from >= to {
 					continue
 				}
-				first := w.b.FirstPosition(w.cfg, sp.Request) + sp.From - sp.FirstRow // position of segment row 0, were it this span's
+				// position of segment row 0, were it this span's
+				first := w.b.FirstPosition(w.cfg, sp.Request) + sp.From - sp.FirstRow
 				r.add(w.cfg, first+from, first+to)
 			}
 			visit(s, l, r)

@@ -86,10 +86,12 @@ func TestShapeTellsBatchesApart(t *testing.T) {
 	wide.TablePages = 64
 	seen := map[Shape]string{}
 	for name, b := range map[string]Batch{
-		"decode of 2": decode(5, 6), "decode of 3": decode(5, 6, 7), "padded": padded, "wide": wide, "captured": inGraph(GraphCapture, decode(5, 6)),
-		"verify": verify(5, 6), "draft": draft(5, 6), "verify of 4": NewBatch(ModeVerify, VerifyRequest(4, 5), VerifyRequest(4, 6)),
-		"two widths": NewBatch(ModeVerify, VerifyRequest(2, 5), VerifyRequest(4, 6)), "two widths turned": NewBatch(ModeVerify, VerifyRequest(4, 5), VerifyRequest(2, 6)),
-		"extend": extend(5, 6), "extend turned": extend(6, 5), "extend with prefix": extendOver(5, 6), "longer prefix": extendOver(5, 7),
+		"decode of 2": decode(5, 6), "decode of 3": decode(5, 6, 7), "padded": padded, "wide": wide,
+		"captured": inGraph(GraphCapture, decode(5, 6)), "verify": verify(5, 6), "draft": draft(5, 6),
+		"verify of 4":       NewBatch(ModeVerify, VerifyRequest(4, 5), VerifyRequest(4, 6)),
+		"two widths":        NewBatch(ModeVerify, VerifyRequest(2, 5), VerifyRequest(4, 6)),
+		"two widths turned": NewBatch(ModeVerify, VerifyRequest(4, 5), VerifyRequest(2, 6)), "extend": extend(5, 6),
+		"extend turned": extend(6, 5), "extend with prefix": extendOver(5, 6), "longer prefix": extendOver(5, 7),
 		"mixed": NewBatch(ModeMixed, ExtendRequest(5, 0), DecodeRequest(6)), "idle": {Mode: ModeIdle},
 	} {
 		sh := shape(b)
@@ -124,7 +126,8 @@ func TestConfigurationExplainsItself(t *testing.T) {
 	}
 	asked := newSetup(t, CatalogSparrow, "sm90", kv("fp8"), kernelsOf("sparse-flat", "")).resolve(t)
 	for _, r := range asked.Rejected {
-		if r.Kernel == SparseBlock && r.Phase == PhasePrefill && !strings.Contains(r.Reason, "sparse-flat was asked for") {
+		if r.Kernel == SparseBlock && r.Phase == PhasePrefill &&
+			!strings.Contains(r.Reason, "sparse-flat was asked for") {
 			t.Errorf("sparse-block was rejected because %q", r.Reason)
 		}
 		if r.Kernel == SparseRaw && r.Code != E04 {
@@ -132,7 +135,8 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		}
 	}
 	t.Run("a threshold above the capacity is lowered with a notice", func(t *testing.T) {
-		s := newSetup(t, CatalogSparrow, "cpu", wish(func(p *Policy) { p.DenseThreshold, p.ChunkCapacity = 4096, 1000 }))
+		s := newSetup(t, CatalogSparrow, "cpu",
+			wish(func(p *Policy) { p.DenseThreshold, p.ChunkCapacity = 4096, 1000 }))
 		cfg, notices, err := Resolve(s.hw, s.model, s.policy)
 		if err != nil {
 			t.Fatal(err)
@@ -177,11 +181,13 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		}
 	})
 	t.Run("later changes to the inputs do not reach the configuration", func(t *testing.T) {
-		s := newSetup(t, CatalogSparrow, "sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.PipelineCuts = []int{3} }))
+		s := newSetup(t, CatalogSparrow, "sm90", family(t, "deepseek_v4"),
+			wish(func(p *Policy) { p.PipelineCuts = []int{3} }))
 		s.model.Share.Types = []bool{false, true}
 		s.hw.Missing = []Kernel{V4Flat}
 		cfg := s.resolve(t)
-		s.model.Ratios[2], s.policy.PipelineCuts[0], s.hw.NativeNextN[0], s.hw.Missing[0], s.model.Share.Types[1] = 77, 77, 77, FA3, false
+		s.model.Ratios[2], s.policy.PipelineCuts[0], s.hw.NativeNextN[0], s.hw.Missing[0], s.model.Share.Types[1] = 77,
+			77, 77, FA3, false
 		want(t, "ratio", cfg.Model.Ratios[2], 4)
 		want(t, "cut", cfg.Asked.PipelineCuts[0], 3)
 		want(t, "native width", cfg.Hardware.NativeNextN[0], 2)
@@ -189,7 +195,8 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		want(t, "shared", cfg.Model.Share.Types[1], true)
 	})
 	t.Run("speculation is settled at start", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.Speculation = Speculation{Steps: 3, Branches: 1, Tokens: 7} })).resolve(t)
+		cfg := newSetup(t, CatalogPublic, "sm90",
+			wish(func(p *Policy) { p.Speculation = Speculation{Steps: 3, Branches: 1, Tokens: 7} })).resolve(t)
 		want(t, "n", cfg.N, 4)
 		want(t, "mixed", cfg.MixedAllowed, false)
 		want(t, "running", cfg.MaxRunning, 48)
@@ -202,7 +209,8 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		want(t, "dense", only(t, build(t, cfg, extend(50))).Form, FormSparseMLA)
 	})
 	t.Run("seeding a separate decode worker is not fused", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm90", family(t, "glm-5.2"), wish(func(p *Policy) { p.Role = RolePrefill })).resolve(t)
+		cfg := newSetup(t, CatalogPublic, "sm90", family(t, "glm-5.2"),
+			wish(func(p *Policy) { p.Role = RolePrefill })).resolve(t)
 		b := extend(5000)
 		want(t, "without seed", only(t, build(t, cfg, b)).FusedTopK, true)
 		b.NeedSeed = true
@@ -221,7 +229,8 @@ func TestConfigurationExplainsItself(t *testing.T) {
 			want(t, "ragged", only(t, build(t, cfg, extendOver(5, 5000))).Indexer.Heads, n)
 			want(t, "paged", only(t, build(t, cfg, decode(5))).Indexer.Heads, n)
 		}
-		want(t, "blackwell", only(t, build(t, newSetup(t, CatalogPublic, "sm100", few).resolve(t), decode(5))).Indexer.Heads, 8)
+		want(t, "blackwell", only(t,
+			build(t, newSetup(t, CatalogPublic, "sm100", few).resolve(t), decode(5))).Indexer.Heads, 8)
 	})
 	t.Run("scores of a GPU begin every row at sixteen bytes", func(t *testing.T) {
 		for hw, n := range map[string]int{"sm90": 5008, "cpu": 5005} {

@@ -17,7 +17,8 @@ const (
 	ModeDLLMExtend        // an extend of a diffusion language model
 )
 
-var modes = enum[Mode]{"mode", []string{"", "extend", "mixed", "decode", "verify", "draft", "idle", "split-prefill", "dllm-extend"}}
+var modes = enum[Mode]{"mode",
+	[]string{"", "extend", "mixed", "decode", "verify", "draft", "idle", "split-prefill", "dllm-extend"}}
 
 func (m Mode) String() string                { return modes.text(m) }
 func (m Mode) MarshalText() ([]byte, error)  { return modes.marshal(m) }
@@ -48,7 +49,8 @@ const (
 	RowDraft
 )
 
-var rowKinds = enum[RowKind]{"row kind", []string{"", "whole", "dense-prefill", "short-prefill", "sparse-prefill", "decode", "verify", "draft"}}
+var rowKinds = enum[RowKind]{"row kind",
+	[]string{"", "whole", "dense-prefill", "short-prefill", "sparse-prefill", "decode", "verify", "draft"}}
 
 func (r RowKind) String() string                { return rowKinds.text(r) }
 func (r RowKind) MarshalText() ([]byte, error)  { return rowKinds.marshal(r) }
@@ -106,7 +108,8 @@ const (
 	ConvertGatherRequant
 )
 
-var converts = enum[Convert]{"conversion", []string{"none", "gather-rows", "gather-bf16", "raw-to-block", "gather-requant"}}
+var converts = enum[Convert]{"conversion",
+	[]string{"none", "gather-rows", "gather-bf16", "raw-to-block", "gather-requant"}}
 
 func (c Convert) String() string                { return converts.text(c) }
 func (c Convert) MarshalText() ([]byte, error)  { return converts.marshal(c) }
@@ -133,7 +136,8 @@ const (
 	IndexerContiguous                          // V4: scores over one request's contiguous compressed keys
 )
 
-var indexerKinds = enum[IndexerKind]{"indexer path", []string{"none", "carry", "k-only", "k-only-with-indices", "ragged", "paged-split", "paged-native", "contiguous"}}
+var indexerKinds = enum[IndexerKind]{"indexer path",
+	[]string{"none", "carry", "k-only", "k-only-with-indices", "ragged", "paged-split", "paged-native", "contiguous"}}
 
 func (k IndexerKind) String() string                { return indexerKinds.text(k) }
 func (k IndexerKind) MarshalText() ([]byte, error)  { return indexerKinds.marshal(k) }

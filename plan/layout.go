@@ -52,7 +52,9 @@ const (
 	IndexPage68           // V4: 128 e2m1 + 4 ue8m0 scales; scales apart within a page
 )
 
-var layouts = enum[Layout]{"layout", []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "v4-584", "v4-f32-2048", "index-fp8-132", "index-f32-512", "index-fp4-68"}}
+var layouts = enum[Layout]{"layout",
+	[]string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "v4-584", "v4-f32-2048", "index-fp8-132",
+		"index-f32-512", "index-fp4-68"}}
 
 // layoutAliases are the spellings of the dispatch spec.
 var layoutAliases = map[string]Layout{

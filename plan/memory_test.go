@@ -52,7 +52,8 @@ func TestLimitsAndMemory(t *testing.T) {
 		want(t, "transient", s.TransientBytes, 320*mib+512*2048*4)
 	})
 	t.Run("bytes per token of every layout", func(t *testing.T) {
-		for l, n := range map[Layout]int{BF16Row1152: 1152, FP8Row656: 656, FP8Row576: 576, F32Row2304: 2304, V4Row584: 584, IndexPage132: 132, IndexF32Row512: 512, LayoutNone: 0} {
+		for l, n := range map[Layout]int{BF16Row1152: 1152, FP8Row656: 656, FP8Row576: 576, F32Row2304: 2304,
+			V4Row584: 584, IndexPage132: 132, IndexF32Row512: 512, LayoutNone: 0} {
 			want(t, l.String(), l.BytesPerToken(), n)
 		}
 	})
@@ -106,7 +107,8 @@ func TestLimitsAndMemory(t *testing.T) {
 		want(t, "eight million scores", chunk(small, 100, 80000), mib/(4*80000))
 	})
 	t.Run("chunked prefill follows memory", func(t *testing.T) {
-		for bytes, tokens := range map[int64]int{0: 2048, 34 * gb: 2048, 35 * gb: 4096, 60 * gb: 8192, 159 * gb: 8192, 160 * gb: 16384} {
+		for bytes, tokens := range map[int64]int{0: 2048, 34 * gb: 2048, 35 * gb: 4096, 60 * gb: 8192, 159 * gb: 8192,
+			160 * gb: 16384} {
 			want(t, "tokens", chunkByMemory(bytes), tokens)
 		}
 		cfg := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.DP = 4 })).resolve(t)
@@ -116,7 +118,8 @@ func TestLimitsAndMemory(t *testing.T) {
 
 func TestReserve(t *testing.T) {
 	ours := func(bytes int64, tweaks ...tweak) Config {
-		return newSetup(t, CatalogSparrow, "sm90", append(tweaks, kv("fp8"), wish(func(p *Policy) { p.MaxTransient = bytes }))...).resolve(t)
+		return newSetup(t, CatalogSparrow, "sm90",
+			append(tweaks, kv("fp8"), wish(func(p *Policy) { p.MaxTransient = bytes }))...).resolve(t)
 	}
 	t.Run("rows are sliced to fit", func(t *testing.T) {
 		cfg := ours(256 * mib)
@@ -125,7 +128,8 @@ func TestReserve(t *testing.T) {
 			t.Errorf("launches %v, %d bytes", launchRows(s), s.TransientBytes)
 		}
 		free := ours(0)
-		if w := &build(t, free, extendOver(8000, 3000)).Segments[0]; len(w.Launches) != 1 || w.TransientBytes <= 256*mib {
+		if w := &build(t, free, extendOver(8000, 3000)).Segments[0]; len(w.Launches) != 1 ||
+			w.TransientBytes <= 256*mib {
 			t.Errorf("without a reserve: launches %v, %d bytes", launchRows(w), w.TransientBytes)
 		}
 	})
@@ -136,7 +140,8 @@ func TestReserve(t *testing.T) {
 		want(t, "bytes", s.TransientBytes, 8000*(1152+16*320*2))
 	})
 	t.Run("scores shrink to what a row leaves", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "cpu", func(s *setup) { s.model.Context = 60000 }, wish(func(p *Policy) { p.MaxTransient = 9 * mib })).resolve(t)
+		cfg := newSetup(t, CatalogSparrow, "cpu", func(s *setup) { s.model.Context = 60000 },
+			wish(func(p *Policy) { p.MaxTransient = 9 * mib })).resolve(t)
 		s := only(t, build(t, cfg, extendOver(1000, 50000)))
 		per := int64(s.Indexer.RowsPerChunk)*51000*4 + 51000*132
 		if s.Indexer.RowsPerChunk < 2 || per > 9*mib || len(s.Launches) > 8 {
@@ -151,7 +156,9 @@ func TestReserve(t *testing.T) {
 		}
 	})
 	t.Run("a row that cannot fit is refused alone", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "cpu", kv("fp8"), kernelsOf("sparse-flat", ""), func(s *setup) { s.model.Context = 10000 },
+		cfg := newSetup(t, CatalogSparrow, "cpu", kv("fp8"), kernelsOf("sparse-flat", ""), func(s *setup) {
+			s.model.Context = 10000
+		},
 			wish(func(p *Policy) { p.MaxTransient = 16 * mib })).resolve(t)
 		_, err := Build(cfg, extendOver(1, 20000))
 		wantError(t, err, E17)

@@ -35,7 +35,8 @@ func drawConfig(rt *rapid.T, c Catalog) Config {
 		}
 		p := Policy{
 			Catalog: c, KV: rapid.SampledFrom(kvs).Draw(rt, "kv"),
-			Prefill:        rapid.SampledFrom([]string{"", "", "auto", "flashmla_sparse", "flashmla_kv", "trtllm", "reference"}).Draw(rt, "prefill"),
+			Prefill: rapid.SampledFrom([]string{"", "", "auto", "flashmla_sparse", "flashmla_kv", "trtllm",
+				"reference"}).Draw(rt, "prefill"),
 			Deterministic:  c == CatalogSparrow && rapid.IntRange(0, 3).Draw(rt, "deterministic") == 0,
 			Dense:          rapid.SampledFrom([]Switch{SwitchUnset, SwitchUnset, SwitchOff}).Draw(rt, "dense"),
 			DenseThreshold: rapid.SampledFrom([]int{0, 0, 40, 300, 4096}).Draw(rt, "T"),
@@ -60,7 +61,8 @@ func drawConfig(rt *rapid.T, c Catalog) Config {
 }
 
 func drawLength(rt *rapid.T, label string) int {
-	return rapid.OneOf(rapid.IntRange(0, 70), rapid.SampledFrom([]int{63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 2047, 2048, 2049, 2051, 2052}),
+	return rapid.OneOf(rapid.IntRange(0, 70),
+		rapid.SampledFrom([]int{63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 2047, 2048, 2049, 2051, 2052}),
 		rapid.IntRange(0, 6000)).Draw(rt, label)
 }
 
@@ -88,7 +90,8 @@ func drawBatch(rt *rapid.T, cfg *Config) Batch {
 	if cfg.Catalog == CatalogPublic {
 		kinds = kinds[:2]
 	}
-	b := Batch{Mode: mode, NeedSeed: rapid.Bool().Draw(rt, "seed"), FreeBytes: rapid.SampledFrom([]int64{0, 1 << 20, 1 << 34}).Draw(rt, "free")}
+	b := Batch{Mode: mode, NeedSeed: rapid.Bool().Draw(rt, "seed"),
+		FreeBytes: rapid.SampledFrom([]int64{0, 1 << 20, 1 << 34}).Draw(rt, "free")}
 	for range rapid.IntRange(1, 8).Draw(rt, "requests") {
 		kind := mode
 		if mode == ModeMixed {
@@ -178,12 +181,14 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 			if chunks != s.Indexer.Chunks {
 				rt.Fatalf("%d chunks planned, %d needed", s.Indexer.Chunks, chunks)
 			}
-			if s.NextN == 0 && s.Indexer.Kind.scores() && s.Indexer.RowsPerChunk > 1 && int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
+			if s.NextN == 0 && s.Indexer.Kind.scores() && s.Indexer.RowsPerChunk > 1 &&
+				int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
 				if bytes := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4; bytes > cfg.ScoreCap {
 					rt.Fatalf("a chunk of %d bytes exceeds the cap %d", bytes, cfg.ScoreCap)
 				}
 			}
-			if bytes := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4; cfg.MaxTransient > 0 && bytes > cfg.MaxTransient {
+			if bytes := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4; cfg.MaxTransient > 0 &&
+				bytes > cfg.MaxTransient {
 				rt.Fatalf("a chunk of %d bytes exceeds the reserve %d", bytes, cfg.MaxTransient)
 			}
 			if cfg.MaxTransient > 0 && s.TransientBytes > cfg.MaxTransient {
@@ -290,8 +295,8 @@ func treatments(cfg *Config, b *Batch, p *Plan, request int) map[int]treatment {
 				continue
 			}
 			for tok := sp.From; tok < sp.To; tok++ {
-				m[b.FirstPosition(cfg, request)+tok] = treatment{s.Row, s.Form, s.Kernel, s.KernelHeads, s.Layout, s.Convert, s.Transform,
-					s.Indexer.Kind, s.Indexer.NextN, s.SplitsFixed, s.FusedTopK, s.NeedIndices}
+				m[b.FirstPosition(cfg, request)+tok] = treatment{s.Row, s.Form, s.Kernel, s.KernelHeads, s.Layout,
+					s.Convert, s.Transform, s.Indexer.Kind, s.Indexer.NextN, s.SplitsFixed, s.FusedTopK, s.NeedIndices}
 			}
 		}
 	}
@@ -321,7 +326,8 @@ func TestRowsAreTreatedAlikeAloneBatchedAndChunked(t *testing.T) {
 			b.Requests = append(b.Requests, ExtendRequest(n, done))
 			for pos, got := range treatments(&cfg, &b, mustBuild(rt, cfg, b), len(b.Requests)-1) {
 				if got != whole[pos] {
-					rt.Fatalf("position %d: %+v in a chunk of %d among %d requests, %+v alone", pos, got, n, len(b.Requests), whole[pos])
+					rt.Fatalf("position %d: %+v in a chunk of %d among %d requests, %+v alone", pos, got, n,
+						len(b.Requests), whole[pos])
 				}
 			}
 			done += n

@@ -103,7 +103,8 @@ func TestPublicBatches(t *testing.T) {
 			facts{FormDenseMHA, FlashVarlen, ConvertNone, TransformNone, IndexerKOnly, 0, nil}},
 		{"24 one more key is sparse", one, extend(2049),
 			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
-		{"25 a batch above capacity is sparse without scores", one, Batch{Mode: ModeExtend, Requests: repeat(70, ExtendRequest(2000, 0))},
+		{"25 a batch above capacity is sparse without scores", one,
+			Batch{Mode: ModeExtend, Requests: repeat(70, ExtendRequest(2000, 0))},
 			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 64, nil}},
 		{"26 an architecture without dense form", six, extend(100),
 			facts{FormSparseMLA, FlashInferSparseMLA, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 16, nil}},
@@ -121,18 +122,20 @@ func TestPublicBatches(t *testing.T) {
 			facts{FormSparseMLA, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerRagged, 64, []int{4096}}},
 		{"33 its decode is paged", gather, decode(9000, 12),
 			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, nil}},
-		{"33 its verify is paged", public("sm90", kv("fp8"), kernelsOf("flashmla_sparse", "flashmla_kv"), drafts(4)), verify(9000, 12),
-			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, nil}},
+		{"33 its verify is paged", public("sm90", kv("fp8"), kernelsOf("flashmla_sparse", "flashmla_kv"), drafts(4)),
+			verify(9000, 12), facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64,
+				nil}},
 		{"34 a mixed batch is ragged", gather, mixed,
 			facts{FormSparseMLA, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerRagged, 64, nil}},
 		{"35 auto gathers when keys are few per row", auto100, extendOver(4096, 1000000-4096),
 			facts{FormSparseMLA, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerRagged, 128, nil}},
 		{"36 auto stays paged at equality", auto100, extendOver(4096, 2097152-4096),
 			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
-		{"36 auto stays paged for mixed batches", auto100, NewBatch(ModeMixed, ExtendRequest(4096, 1000), DecodeRequest(9)),
+		{"36 auto stays paged for mixed batches", auto100,
+			NewBatch(ModeMixed, ExtendRequest(4096, 1000), DecodeRequest(9)),
 			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
-		{"38 auto over fp8 on hopper is paged", public("sm90", kv("fp8"), kernelsOf("auto", "flashmla_kv")), extend(8192),
-			facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
+		{"38 auto over fp8 on hopper is paged", public("sm90", kv("fp8"), kernelsOf("auto", "flashmla_kv")),
+			extend(8192), facts{FormSparseMLA, FlashMLAKV, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
 		{"38 auto over bf16 on hopper is flat", public("sm90", kv("bf16"), kernelsOf("auto", "fa3")), extend(8192),
 			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
 		{"39 decode on hopper", one, decode(10, 3000, 2048),
@@ -150,7 +153,8 @@ func TestPublicBatches(t *testing.T) {
 		{"45 trtllm is cut at the grid limit", three, extend(70000),
 			facts{FormSparseMLA, TRTLLM, ConvertNone, TransformPaged, IndexerRagged, 16, []int{65535, 4465}}},
 		{"47 v4 prompts take the sparse prefill", v4, extend(4096),
-			facts{FormV4SparsePrefill, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerPagedSplit, 64, []int{4096}}},
+			facts{FormV4SparsePrefill, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerPagedSplit, 64,
+				[]int{4096}}},
 		{"47 v4 decode is paged", v4, Batch{Mode: ModeDecode, Requests: repeat(64, DecodeRequest(4000))},
 			facts{FormV4Paged, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, []int{64}}},
 		{"48 v4 without sparse prefill is paged", v4Off, extend(4096),
@@ -173,32 +177,37 @@ func TestPublicBatches(t *testing.T) {
 			facts{FormSparseMLA, TileLang, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 16, nil}},
 		{"54 amd captured decode runs the long graph otherwise", amd, inGraph(GraphReplay, decode(2049, 17)),
 			facts{FormSparseMLA, TileLang, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
-		{"09 block prefill over raw rows rewrites pages", public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")), extend(3000),
+		{"09 block prefill over raw rows rewrites pages",
+			public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")), extend(3000),
 			facts{FormSparseMLA, FlashMLAKV, ConvertRawToBlock, TransformPaged, IndexerRagged, 64, nil}},
 		{"09 its decode reads raw rows", public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")), decode(3000),
 			facts{FormSparseMLA, TRTLLM, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
 		{"09 auto over raw rows rewrites pages", public("sm100", kv("fp8"), kernelsOf("auto", "trtllm")), extend(3000),
 			facts{FormSparseMLA, FlashMLAKV, ConvertRawToBlock, TransformPaged, IndexerRagged, 64, nil}},
-		{"sparse prefill over raw rows gathers them", public("sm100", kv("fp8"), kernelsOf("flashmla_sparse", "trtllm")), extendOver(3000, 10),
+		{"sparse prefill over raw rows gathers them",
+			public("sm100", kv("fp8"), kernelsOf("flashmla_sparse", "trtllm")), extendOver(3000, 10),
 			facts{FormSparseMLA, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerRagged, 128, nil}},
-		{"q8 prefill always gathers", public("sm90", kv("fp8"), kernelsOf("flashmla_sparse_q8", "flashmla_kv")), extend(3000),
-			facts{FormSparseMLA, FlashMLASparseQ8, ConvertGatherRequant, TransformRagged, IndexerRagged, 64, nil}},
-		{"v4 takes the fp8 prefill when asked", public("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4Q8 = true })), extend(4096),
-			facts{FormV4SparsePrefill, FlashMLASparseQ8, ConvertGatherRequant, TransformRagged, IndexerPagedSplit, 64, nil}},
+		{"q8 prefill always gathers", public("sm90", kv("fp8"), kernelsOf("flashmla_sparse_q8", "flashmla_kv")),
+			extend(3000), facts{FormSparseMLA, FlashMLASparseQ8, ConvertGatherRequant, TransformRagged, IndexerRagged,
+				64, nil}},
+		{"v4 takes the fp8 prefill when asked",
+			public("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4Q8 = true })), extend(4096),
+			facts{FormV4SparsePrefill, FlashMLASparseQ8, ConvertGatherRequant, TransformRagged, IndexerPagedSplit, 64,
+				nil}},
 		{"v4 on amd is paged", public("gfx95", family(t, "deepseek_v4")), extend(4096),
 			facts{FormV4Paged, V4PagedArch, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
 		{"v4 with parallelism is paged whatever its size", public("sm90", family(t, "deepseek_v4"), cp), extend(30000),
 			facts{FormV4Paged, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, []int{11622, 3378}}},
 		{"blackwell pads to 128 heads", public("sm100", kv("bf16")), extend(4096),
 			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerRagged, 128, nil}},
-		{"blackwell pads to 64 heads where built", public("sm100", kv("bf16"), func(s *setup) { s.hw.Heads64 = true }), extend(4096),
-			facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
-		{"cutedsl scores split", public("sm100", drafts(4), wish(func(p *Policy) { p.Scores = ScoreCuteDSL })), verify(100),
-			facts{FormSparseMLA, TRTLLM, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
+		{"blackwell pads to 64 heads where built", public("sm100", kv("bf16"), func(s *setup) { s.hw.Heads64 = true }),
+			extend(4096), facts{FormSparseMLA, FlashMLASparse, ConvertNone, TransformPaged, IndexerRagged, 64, nil}},
+		{"cutedsl scores split", public("sm100", drafts(4), wish(func(p *Policy) { p.Scores = ScoreCuteDSL })),
+			verify(100), facts{FormSparseMLA, TRTLLM, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
 		{"a split prefill is an extend", one, Batch{Mode: ModeSplitPrefill, Requests: repeat(1, ExtendRequest(100, 0))},
 			facts{FormDenseMHA, FlashVarlen, ConvertNone, TransformNone, IndexerKOnly, 0, nil}},
-		{"a validated decode skip works off amd", public("sm90", wish(func(p *Policy) { p.DecodeSkip = SwitchOn })), decode(2000),
-			facts{FormSparseMLA, FA3, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 16, nil}},
+		{"a validated decode skip works off amd", public("sm90", wish(func(p *Policy) { p.DecodeSkip = SwitchOn })),
+			decode(2000), facts{FormSparseMLA, FA3, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 16, nil}},
 		{"verify never skips scores", public("gfx95", drafts(2)), verify(100),
 			facts{FormSparseMLA, TileLang, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
 		{"v4 draft layers are window only", public("sm90", family(t, "deepseek_v4"), drafts(2)), draft(5000),
@@ -224,7 +233,8 @@ func TestPublicBatchDetails(t *testing.T) {
 		block := public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm"))
 		want(t, "rope in kernel of a block prefill", only(t, build(t, block, extend(3000))).RopeInKernel, false)
 		want(t, "rope in kernel of its decode", only(t, build(t, block, decode(3000))).RopeInKernel, true)
-		want(t, "rope in kernel of trtllm over bf16", only(t, build(t, public("sm100", kv("bf16")), decode(3000))).RopeInKernel, false)
+		want(t, "rope in kernel of trtllm over bf16",
+			only(t, build(t, public("sm100", kv("bf16")), decode(3000))).RopeInKernel, false)
 	})
 	t.Run("28 padded rows are part of the kernel's rows", func(t *testing.T) {
 		b := inGraph(GraphPiecewise, extend(100))
@@ -242,7 +252,9 @@ func TestPublicBatchDetails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(notices, func(n Notice) bool { return n.Level == NoticeWarning && n.Rule == "dispatch 5" }) {
+		if !slices.ContainsFunc(notices, func(n Notice) bool {
+			return n.Level == NoticeWarning && n.Rule == "dispatch 5"
+		}) {
 			t.Errorf("no warning in %v", notices)
 		}
 		if !slices.Contains(only(t, build(t, cfg, extend(3000))).Reasons, reasonDenseAboveK) {
@@ -259,7 +271,9 @@ func TestPublicBatchDetails(t *testing.T) {
 		want(t, "indexer of a short batch", only(t, build(t, cfg, b)).Indexer.Kind, IndexerKOnlyWithIndices)
 	})
 	t.Run("30 splits are fixed", func(t *testing.T) {
-		cfg := public("sm90", wish(func(p *Policy) { p.Deterministic, p.TopK, p.TieBreak = true, TopKFlashInfer, TieSmall }))
+		cfg := public("sm90", wish(func(p *Policy) {
+			p.Deterministic, p.TopK, p.TieBreak = true, TopKFlashInfer, TieSmall
+		}))
 		want(t, "prefill splits fixed", only(t, build(t, cfg, extend(100))).SplitsFixed, true)
 		want(t, "decode splits fixed", only(t, build(t, cfg, decode(100))).SplitsFixed, true)
 	})
@@ -320,9 +334,11 @@ func TestPublicBatchDetails(t *testing.T) {
 		long := only(t, build(t, cfg, inGraph(GraphReplay, decode(2049))))
 		want(t, "short variant", short.Variant, VariantShort)
 		want(t, "long variant", long.Variant, VariantLong)
-		if a, b := build(t, cfg, inGraph(GraphReplay, decode(2048))), build(t, cfg, inGraph(GraphReplay, decode(2049))); a.Key == b.Key {
+		if a, b := build(t, cfg, inGraph(GraphReplay, decode(2048))),
+			build(t, cfg, inGraph(GraphReplay, decode(2049))); a.Key == b.Key {
 			t.Error("both graphs have one key")
 		}
-		want(t, "variant on cuda", only(t, build(t, public("sm90"), inGraph(GraphReplay, decode(100)))).Variant, VariantOnly)
+		want(t, "variant on cuda", only(t, build(t, public("sm90"), inGraph(GraphReplay, decode(100)))).Variant,
+			VariantOnly)
 	})
 }

@@ -18,18 +18,32 @@ func TestPublicResolution(t *testing.T) {
 		page            int
 	}{
 		{"01 hopper with nothing set takes bf16", public("sm90"), BF16, FlashMLASparse, FA3, BF16Row1152, 64},
-		{"02 hopper with fp8 takes flashmla_kv", public("sm90", kv("fp8")), FP8E4M3, FlashMLAKV, FlashMLAKV, FP8Row656, 64},
+		{"02 hopper with fp8 takes flashmla_kv", public("sm90", kv("fp8")), FP8E4M3, FlashMLAKV, FlashMLAKV, FP8Row656,
+			64},
 		{"03 blackwell with nothing set takes fp8 and trtllm", public("sm100"), FP8E4M3, TRTLLM, TRTLLM, FP8Row576, 64},
-		{"04 blackwell with bf16 mixes kernels", public("sm100", kv("bf16")), BF16, FlashMLASparse, TRTLLM, BF16Row1152, 64},
-		{"05 amd with fp8 takes tilelang and page 64 with preshuffle", public("gfx95", kv("fp8")), FP8E4M3, TileLang, TileLang, FP8Row576, 64},
-		{"05 amd without preshuffle takes page 1", public("gfx95", kv("fp8"), func(s *setup) { s.hw.Preshuffle = false }), FP8E4M3, TileLang, TileLang, FP8Row576, 1},
-		{"06 workstation glm takes flashinfer", public("sm120", family(t, "glm-5")), FP8E4M3, FlashInferSparseMLA, FlashInferSparseMLA, FP8Row656, 64},
-		{"08 ampere runs the reference when asked", public("sm80", kv("bf16"), kernelsOf("reference", "reference")), BF16, Reference, Reference, BF16Row1152, 64},
-		{"08 a reference on one side is enough", public("sm80", kv("bf16"), kernelsOf("reference", "")), BF16, Reference, Reference, BF16Row1152, 64},
-		{"09 blackwell stores raw rows under a block prefill", public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")), FP8E4M3, FlashMLAKV, TRTLLM, FP8Row576, 64},
-		{"16 torch selection without fusion", public("sm90", wish(func(p *Policy) { p.TopK, p.Fused = TopKTorch, SwitchOff })), BF16, FlashMLASparse, FA3, BF16Row1152, 64},
-		{"18 v4 forces page 256", public("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.Page = 64 })), FP8E4M3, FlashMLASparse, FlashMLAKV, V4Row584, 256},
-		{"19 glm-5.2 with overlap and carry", public("sm90", family(t, "glm-5.2"), wish(func(p *Policy) { p.TBO, p.CarryIndices = true, true })), BF16, FlashMLASparse, FA3, BF16Row1152, 64},
+		{"04 blackwell with bf16 mixes kernels", public("sm100", kv("bf16")), BF16, FlashMLASparse, TRTLLM, BF16Row1152,
+			64},
+		{"05 amd with fp8 takes tilelang and page 64 with preshuffle", public("gfx95", kv("fp8")), FP8E4M3, TileLang,
+			TileLang, FP8Row576, 64},
+		{"05 amd without preshuffle takes page 1",
+			public("gfx95", kv("fp8"), func(s *setup) { s.hw.Preshuffle = false }), FP8E4M3, TileLang, TileLang,
+			FP8Row576, 1},
+		{"06 workstation glm takes flashinfer", public("sm120", family(t, "glm-5")), FP8E4M3, FlashInferSparseMLA,
+			FlashInferSparseMLA, FP8Row656, 64},
+		{"08 ampere runs the reference when asked", public("sm80", kv("bf16"), kernelsOf("reference", "reference")),
+			BF16, Reference, Reference, BF16Row1152, 64},
+		{"08 a reference on one side is enough", public("sm80", kv("bf16"), kernelsOf("reference", "")), BF16,
+			Reference, Reference, BF16Row1152, 64},
+		{"09 blackwell stores raw rows under a block prefill",
+			public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")), FP8E4M3, FlashMLAKV, TRTLLM, FP8Row576, 64},
+		{"16 torch selection without fusion",
+			public("sm90", wish(func(p *Policy) { p.TopK, p.Fused = TopKTorch, SwitchOff })), BF16, FlashMLASparse, FA3,
+			BF16Row1152, 64},
+		{"18 v4 forces page 256", public("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.Page = 64 })),
+			FP8E4M3, FlashMLASparse, FlashMLAKV, V4Row584, 256},
+		{"19 glm-5.2 with overlap and carry",
+			public("sm90", family(t, "glm-5.2"), wish(func(p *Policy) { p.TBO, p.CarryIndices = true, true })), BF16,
+			FlashMLASparse, FA3, BF16Row1152, 64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := c.s.resolve(t)
@@ -57,10 +71,13 @@ func TestPublicResolution(t *testing.T) {
 		{"14 tilelang over fp8 on hopper", public("sm90", kv("fp8"), kernelsOf("tilelang", "")), E03},
 		{"14 fa3 over fp8", public("sm90", kv("fp8"), kernelsOf("", "fa3")), E03},
 		{"15 kv fp8_e5m2", public("sm90", kv("fp8_e5m2")), E05},
-		{"16 torch selection fused", public("sm90", wish(func(p *Policy) { p.TopK, p.Fused = TopKTorch, SwitchOn })), E09},
-		{"17 tree drafts", public("sm90", wish(func(p *Policy) { p.Speculation = Speculation{Steps: 3, Branches: 4, Tokens: 4} })), E11},
+		{"16 torch selection fused", public("sm90", wish(func(p *Policy) { p.TopK, p.Fused = TopKTorch, SwitchOn })),
+			E09},
+		{"17 tree drafts", public("sm90",
+			wish(func(p *Policy) { p.Speculation = Speculation{Steps: 3, Branches: 4, Tokens: 4} })), E11},
 		{"18 v4 with zigzag parallelism", public("sm90", family(t, "deepseek_v4"), cp(CPZigzag)), E10},
-		{"19 glm-5.2 with overlap and no carry", public("sm90", family(t, "glm-5.2"), wish(func(p *Policy) { p.TBO = true })), E12},
+		{"19 glm-5.2 with overlap and no carry",
+			public("sm90", family(t, "glm-5.2"), wish(func(p *Policy) { p.TBO = true })), E12},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := c.s.refused(t, c.code)
@@ -95,7 +112,9 @@ func TestPublicMessagesNameWhatTheSpecAsksFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(notices, func(n Notice) bool { return n.Level == NoticeWarning && strings.Contains(n.Text, "256") }) {
+		if !slices.ContainsFunc(notices, func(n Notice) bool {
+			return n.Level == NoticeWarning && strings.Contains(n.Text, "256")
+		}) {
 			t.Errorf("no warning about the page in %v", notices)
 		}
 	})

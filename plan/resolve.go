@@ -65,15 +65,19 @@ func (r *resolver) inputs() error {
 	case r.hw.Arch == ArchUnset || int(r.hw.Arch) >= len(archs.words):
 		return &Error{Code: E01, Asked: "hardware without an architecture", Supported: archs.list(), Try: "--hw cpu"}
 	case r.hw.Arch.CUDA() && (r.hw.pagedRowLimit() < 1 || r.hw.SMs < 1):
-		return fmt.Errorf("plan: hardware description of %s: %d bytes of opt-in shared memory and %d multiprocessors; both must be read from the device",
+		return fmt.Errorf("plan: hardware description of %s: %d bytes of opt-in shared memory and %d "+
+			"multiprocessors; both must be read from the device",
 			r.hw.Arch, r.hw.SmemOptin, r.hw.SMs)
 	case p.DenseThreshold < 0 || p.ChunkCapacity < 0 || p.Page < 0 || p.ChunkedPrefill < 0:
-		return fmt.Errorf("plan: policy: dense threshold %d, chunk capacity %d, page %d and chunked prefill %d must not be negative",
+		return fmt.Errorf("plan: policy: dense threshold %d, chunk capacity %d, page %d and chunked prefill %d "+
+			"must not be negative",
 			p.DenseThreshold, p.ChunkCapacity, p.Page, p.ChunkedPrefill)
 	case p.ScoreCap < 0 || p.MaxTransient < 0:
-		return fmt.Errorf("plan: policy: score cap %d and transient reserve %d must not be negative", p.ScoreCap, p.MaxTransient)
+		return fmt.Errorf("plan: policy: score cap %d and transient reserve %d must not be negative", p.ScoreCap,
+			p.MaxTransient)
 	case !(p.ScoreFraction >= 0 && p.ScoreFraction <= 1) || !(p.StaticFraction >= 0 && p.StaticFraction < 1):
-		return fmt.Errorf("plan: policy: score fraction %v must lie in [0,1] and static fraction %v in [0,1)", p.ScoreFraction, p.StaticFraction)
+		return fmt.Errorf("plan: policy: score fraction %v must lie in [0,1] and static fraction %v in [0,1)",
+			p.ScoreFraction, p.StaticFraction)
 	}
 	if p.Catalog == CatalogSparrow && !ours.has(r.hw.Arch) {
 		return r.nothingFits()
@@ -122,7 +126,8 @@ func (r *resolver) finish() error {
 	if !c.DenseOK {
 		dense = "dense off"
 	}
-	r.notice(NoticeInfo, "dispatch 16", "%s on %s: prefill %s, decode %s, layout %s, page %d, %s, capacity %d keys, scores by %s, selection by %s",
+	r.notice(NoticeInfo, "dispatch 16",
+		"%s on %s: prefill %s, decode %s, layout %s, page %d, %s, capacity %d keys, scores by %s, selection by %s",
 		c.Catalog, c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, dense, c.C, c.Scores, c.TopK)
 	return nil
 }

@@ -19,7 +19,8 @@ func (r *resolver) reserve() error {
 	c.MaxTransient = p.MaxTransient
 	if c.MaxTransient == 0 && p.StaticFraction > 0 && r.hw.MemoryBytes > 0 {
 		c.MaxTransient = int64(float64(r.hw.MemoryBytes) * (1 - p.StaticFraction))
-		r.reason("dispatch 17", "transient reserve %d bytes: what a static part of %.2f leaves", c.MaxTransient, p.StaticFraction)
+		r.reason("dispatch 17", "transient reserve %d bytes: what a static part of %.2f leaves", c.MaxTransient,
+			p.StaticFraction)
 	}
 	c.ChunkedPrefill = p.ChunkedPrefill
 	if c.ChunkedPrefill == 0 {
@@ -57,10 +58,12 @@ func (r *resolver) denseForm() error {
 	c.C = orDefault(p.ChunkCapacity, defaultChunkCapacity)
 	c.T = orDefault(p.DenseThreshold, r.model.K)
 	if p.DenseThreshold > r.model.K && !r.model.v4() {
-		r.notice(NoticeWarning, "dispatch 5", "dense threshold %d is above index_topk %d: rows between them attend to every key, which changes what the model computes", p.DenseThreshold, r.model.K)
+		r.notice(NoticeWarning, "dispatch 5", "dense threshold %d is above index_topk %d: rows between them attend "+
+			"to every key, which changes what the model computes", p.DenseThreshold, r.model.K)
 	}
 	if p.Catalog == CatalogSparrow && c.T > c.C {
-		r.notice(NoticeWarning, "design 3", "dense threshold %d is lowered to the capacity of one dense call, %d keys", c.T, c.C)
+		r.notice(NoticeWarning, "design 3", "dense threshold %d is lowered to the capacity of one dense call, %d keys",
+			c.T, c.C)
 		c.T = c.C
 	}
 	against := func(format string, args ...any) {
@@ -125,8 +128,10 @@ func (r *resolver) room() error {
 	if need <= c.MaxTransient {
 		return nil
 	}
-	e := &Error{Code: E17, Asked: fmt.Sprintf("a transient reserve of %d bytes for contexts of %d tokens", c.MaxTransient, c.Model.Context),
-		Supported: fmt.Sprintf("at least %d bytes", need), Try: fmt.Sprintf("a reserve of %d bytes or a shorter context", need)}
+	e := &Error{Code: E17, Asked: fmt.Sprintf("a transient reserve of %d bytes for contexts of %d tokens",
+		c.MaxTransient, c.Model.Context),
+		Supported: fmt.Sprintf("at least %d bytes", need),
+		Try:       fmt.Sprintf("a reserve of %d bytes or a shorter context", need)}
 	if total := c.Hardware.MemoryBytes; total > need {
 		e.Supported += fmt.Sprintf(", a static fraction of at most %.4f", float64(total-need)/float64(total))
 	}

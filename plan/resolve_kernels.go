@@ -67,7 +67,8 @@ func (r *resolver) choosePair() error {
 		layout, err := r.tryPair(open)
 		if err == nil {
 			if prefill == KernelNone {
-				r.reason("dispatch 16", "prefill %s: first candidate that fits %s and %s", open.prefill, r.hw.Arch, r.kv)
+				r.reason("dispatch 16", "prefill %s: first candidate that fits %s and %s", open.prefill, r.hw.Arch,
+					r.kv)
 			}
 			if decode == KernelNone {
 				r.reason("dispatch 16", "decode %s: first candidate that fits %s and %s", open.decode, r.hw.Arch, r.kv)
@@ -173,7 +174,8 @@ func (r *resolver) parseKernel(p Phase, word string) (Kernel, error) {
 	name := fold(word)
 	if rest, old := strings.CutPrefix(name, "nsa-"); old {
 		name = rest
-		r.notice(NoticeDeprecated, "dispatch 16", "%s %q is an old name; write %q", p, word, strings.ReplaceAll(rest, "-", "_"))
+		r.notice(NoticeDeprecated, "dispatch 16", "%s %q is an old name; write %q", p, word,
+			strings.ReplaceAll(rest, "-", "_"))
 	}
 	if k, ok := r.cat.aliases[name]; ok {
 		r.notice(NoticeInfo, "dispatch 16", "%s %q is %s in the catalogue %s", p, word, k, r.policy.Catalog)
@@ -183,7 +185,8 @@ func (r *resolver) parseKernel(p Phase, word string) (Kernel, error) {
 	if known && r.cat.entry(k) != nil {
 		return k, nil
 	}
-	e := &Error{Code: E02, Asked: fmt.Sprintf("%s kernel %q, which the catalogue %s does not have", p, word, r.policy.Catalog), Supported: r.cat.names(p, r.model)}
+	e := &Error{Code: E02, Asked: fmt.Sprintf("%s kernel %q, which the catalogue %s does not have", p, word,
+		r.policy.Catalog), Supported: r.cat.names(p, r.model)}
 	if near, ok := r.cat.foreign[k]; known && ok {
 		e.Try = fmt.Sprintf("--%s %s", p, near)
 	}

@@ -52,7 +52,8 @@ func (r *resolver) fp4Index() error {
 	}
 	switch {
 	case !r.model.v4():
-		return bad("for "+r.model.Family.String(), "four-bit keys of "+DeepSeekV4.String()+", whose indexer was trained with them", "8-bit keys")
+		return bad("for "+r.model.Family.String(),
+			"four-bit keys of "+DeepSeekV4.String()+", whose indexer was trained with them", "8-bit keys")
 	case r.policy.Catalog == CatalogPublic || r.hw.Arch != CPU:
 		return bad("on "+r.hw.Arch.String(), "four-bit keys of the sparrow catalogue on cpu", "--hw cpu")
 	case r.policy.ExactIndex || r.kv == F32:

@@ -76,13 +76,15 @@ func (r *resolver) usable(p pair) Layout {
 }
 
 func (r *resolver) legal(p pair) bool {
-	return len(r.against(p.prefill, PhasePrefill)) == 0 && len(r.against(p.decode, PhaseDecode)) == 0 && r.usable(p) != LayoutNone
+	return len(r.against(p.prefill, PhasePrefill)) == 0 && len(r.against(p.decode, PhaseDecode)) == 0 &&
+		r.usable(p) != LayoutNone
 }
 
 // refuse turns objections to one kernel into an Error with a working
 // alternative.
 func (r *resolver) refuse(k Kernel, p Phase, against []objection) error {
-	e := &Error{Code: against[0].code, Asked: fmt.Sprintf("%s %s on %s with kv %s, but %s", p, k, r.hw.Arch, r.kv, joinObjections(against))}
+	e := &Error{Code: against[0].code,
+		Asked: fmt.Sprintf("%s %s on %s with kv %s, but %s", p, k, r.hw.Arch, r.kv, joinObjections(against))}
 	fits := r.fitting(p)
 	e.Supported = strings.Join(fits, ", ")
 	if len(fits) == 0 {

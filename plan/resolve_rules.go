@@ -23,14 +23,17 @@ func (r *resolver) speculation() error {
 	if s.Steps > 0 {
 		r.cfg.N = s.Steps + 1
 		if s.Tokens != 0 && s.Tokens != r.cfg.N {
-			r.notice(NoticeWarning, "dispatch 16", "a chain of %d steps verifies %d tokens, not the %d asked for", s.Steps, r.cfg.N, s.Tokens)
+			r.notice(NoticeWarning, "dispatch 16", "a chain of %d steps verifies %d tokens, not the %d asked for",
+				s.Steps, r.cfg.N, s.Tokens)
 		}
 	}
 	if r.policy.Catalog == CatalogSparrow && r.cfg.N > 1 {
 		if r.model.NextN == 0 {
 			return ErrDraftHeadMissing("a model", r.model.Layers, fmt.Sprintf("model.layers.%d.*", r.model.Layers))
 		}
-		r.notice(NoticeInfo, "design 6", "up to %d drafts by layer %d are verified as up to %d rows of a request; unless deterministic, scores of %v rows are computed at once, of any other number row by row", r.cfg.N-1, r.model.Layers, r.cfg.N, r.hw.NativeNextN)
+		r.notice(NoticeInfo, "design 6", "up to %d drafts by layer %d are verified as up to %d rows of a request; "+
+			"unless deterministic, scores of %v rows are computed at once, of any other number row by row", r.cfg.N-1,
+			r.model.Layers, r.cfg.N, r.hw.NativeNextN)
 	}
 	if r.policy.Catalog == CatalogPublic && r.cfg.N > 1 {
 		r.cfg.MixedAllowed = false
@@ -48,7 +51,8 @@ func (r *resolver) parallelism() error {
 	}
 	switch {
 	case cp.Kind == CPNone && cp.Size > 1:
-		return refuse(fmt.Sprintf("context parallelism over %d ranks without a strategy", cp.Size), cpKinds.list(), "the strategy interleave")
+		return refuse(fmt.Sprintf("context parallelism over %d ranks without a strategy", cp.Size), cpKinds.list(),
+			"the strategy interleave")
 	case cp.Kind == CPNone:
 		return nil
 	case p.Catalog == CatalogSparrow:
@@ -56,16 +60,22 @@ func (r *resolver) parallelism() error {
 	case cp.Size < 2 || cp.Size > 8:
 		return refuse(fmt.Sprintf("context parallelism over %d ranks", cp.Size), "2 to 8 ranks", "2 ranks")
 	case cp.Kind == CPZigzag && r.model.v4():
-		return refuse("zigzag context parallelism for "+r.model.Family.String(), "interleave", "the strategy interleave")
+		return refuse("zigzag context parallelism for "+r.model.Family.String(), "interleave",
+			"the strategy interleave")
 	case p.AttentionTP > 1:
-		return refuse(fmt.Sprintf("context parallelism with attention split over %d ranks", p.AttentionTP), "attention tensor parallelism of 1", "attention tensor parallelism of 1")
+		return refuse(fmt.Sprintf("context parallelism with attention split over %d ranks", p.AttentionTP),
+			"attention tensor parallelism of 1", "attention tensor parallelism of 1")
 	case cp.Kind == CPInterleave && p.DP > 1:
-		return refuse(fmt.Sprintf("interleaved context parallelism with %d data-parallel ranks", p.DP), "data parallelism of 1", "data parallelism of 1")
+		return refuse(fmt.Sprintf("interleaved context parallelism with %d data-parallel ranks", p.DP),
+			"data parallelism of 1", "data parallelism of 1")
 	case p.Role == RoleDecode:
-		return refuse("context parallelism on a decode worker", "prefill workers and workers that do both", "no context parallelism on this worker")
+		return refuse("context parallelism on a decode worker", "prefill workers and workers that do both",
+			"no context parallelism on this worker")
 	}
 	r.cfg.CP = cp
-	r.reason("dispatch 15", "%s context parallelism over %d ranks turns the dense form, the score skip and prefill graphs off", cp.Kind, cp.Size)
+	r.reason("dispatch 15",
+		"%s context parallelism over %d ranks turns the dense form, the score skip and prefill graphs off", cp.Kind,
+		cp.Size)
 	return nil
 }
 
@@ -83,12 +93,16 @@ func (r *resolver) sharing() error {
 			return fmt.Errorf("plan: policy: pipeline cut at layer %d of %d", cut, r.model.Layers)
 		}
 		if shared[cut] && !r.policy.CarryIndices {
-			return &Error{Code: E12, Asked: fmt.Sprintf("a pipeline stage that starts at layer %d, which shares the indices of layer %d", cut, sourceLayer(shared, cut)),
-				Supported: "stages that start on a layer with its own indexer, or that carry indices", Try: fmt.Sprintf("a cut at layer %d", sourceLayer(shared, cut))}
+			return &Error{Code: E12,
+				Asked: fmt.Sprintf("a pipeline stage that starts at layer %d, which shares the indices of layer %d",
+					cut, sourceLayer(shared, cut)),
+				Supported: "stages that start on a layer with its own indexer, or that carry indices",
+				Try:       fmt.Sprintf("a cut at layer %d", sourceLayer(shared, cut))}
 		}
 	}
 	if any && r.policy.TBO && !r.policy.CarryIndices {
-		return &Error{Code: E12, Asked: "two-batch overlap of a model whose layers share indices, without carrying them",
+		return &Error{Code: E12,
+			Asked:     "two-batch overlap of a model whose layers share indices, without carrying them",
 			Supported: "each sub-batch carrying its own indices", Try: "no two-batch overlap"}
 	}
 	if any {
@@ -112,14 +126,16 @@ func (r *resolver) page() error {
 	case r.model.v4():
 		r.cfg.Page = 256
 		if want != 0 && want != 256 {
-			r.notice(NoticeWarning, "dispatch 16", "%s needs pages of 256 tokens; the %d asked for is not used", r.model.Family, want)
+			r.notice(NoticeWarning, "dispatch 16", "%s needs pages of 256 tokens; the %d asked for is not used",
+				r.model.Family, want)
 		}
 		return nil
 	case r.hw.Arch.AMD() && r.hw.Preshuffle:
 		r.cfg.Page = 64
 		r.reason("dispatch 4", "page 64: the preshuffled score kernel is usable")
 		if want != 0 && want%16 != 0 {
-			return &Error{Code: E06, Asked: fmt.Sprintf("pages of %d tokens with preshuffled index keys", want), Supported: "multiples of 16", Try: "a page of 64"}
+			return &Error{Code: E06, Asked: fmt.Sprintf("pages of %d tokens with preshuffled index keys", want),
+				Supported: "multiples of 16", Try: "a page of 64"}
 		}
 		if want != 0 {
 			r.cfg.Page = want
@@ -151,14 +167,17 @@ func (r *resolver) selection() error {
 		r.cfg.TopK = TopKSGL
 	case TopKTorch:
 		if r.cfg.Fused {
-			return &Error{Code: E09, Asked: "selection by torch fused with the transform", Supported: "torch without fusion, sgl-kernel or flashinfer with it", Try: "fused off"}
+			return &Error{Code: E09, Asked: "selection by torch fused with the transform",
+				Supported: "torch without fusion, sgl-kernel or flashinfer with it", Try: "fused off"}
 		}
 	case TopKStable:
-		return &Error{Code: E09, Asked: "the stable selection of the catalogue sparrow", Supported: "sgl-kernel, flashinfer, torch", Try: "--catalog sparrow"}
+		return &Error{Code: E09, Asked: "the stable selection of the catalogue sparrow",
+			Supported: "sgl-kernel, flashinfer, torch", Try: "--catalog sparrow"}
 	case TopKSGL, TopKFlashInfer:
 	}
 	if p.TieBreak != TieNone && r.cfg.TopK != TopKFlashInfer {
-		return &Error{Code: E09, Asked: fmt.Sprintf("a tie break with selection by %s", r.cfg.TopK), Supported: "a tie break with flashinfer", Try: "selection by flashinfer"}
+		return &Error{Code: E09, Asked: fmt.Sprintf("a tie break with selection by %s", r.cfg.TopK),
+			Supported: "a tie break with flashinfer", Try: "selection by flashinfer"}
 	}
 	arch := r.hw.Arch
 	switch {
@@ -168,8 +187,10 @@ func (r *resolver) selection() error {
 		r.cfg.Scores = ScoreAiter
 	case p.Scores == ScoreUnset:
 		r.cfg.Scores = ScoreNative
-	case p.Scores == ScoreCuteDSL && !arch.sm100Family(), p.Scores == ScoreDeepGEMM && !arch.CUDA(), p.Scores == ScoreAiter && !arch.AMD():
-		return &Error{Code: E02, Asked: fmt.Sprintf("paged scores by %s on %s", p.Scores, arch), Supported: "deepgemm on CUDA, cutedsl on sm100, aiter on AMD", Try: "no explicit score kernel"}
+	case p.Scores == ScoreCuteDSL && !arch.sm100Family(), p.Scores == ScoreDeepGEMM && !arch.CUDA(),
+		p.Scores == ScoreAiter && !arch.AMD():
+		return &Error{Code: E02, Asked: fmt.Sprintf("paged scores by %s on %s", p.Scores, arch),
+			Supported: "deepgemm on CUDA, cutedsl on sm100, aiter on AMD", Try: "no explicit score kernel"}
 	}
 	return nil
 }
@@ -177,13 +198,16 @@ func (r *resolver) selection() error {
 func (r *resolver) sparrowSelection() error {
 	p := r.policy
 	if p.TopK != TopKUnset && p.TopK != TopKStable {
-		return &Error{Code: E09, Asked: fmt.Sprintf("selection by %s in the catalogue sparrow", p.TopK), Supported: "stable", Try: "selection by stable"}
+		return &Error{Code: E09, Asked: fmt.Sprintf("selection by %s in the catalogue sparrow", p.TopK),
+			Supported: "stable", Try: "selection by stable"}
 	}
 	if p.TieBreak == TieLarge {
-		return &Error{Code: E09, Asked: "ties won by the largest position", Supported: "ties won by the smallest position", Try: "the tie break small"}
+		return &Error{Code: E09, Asked: "ties won by the largest position",
+			Supported: "ties won by the smallest position", Try: "the tie break small"}
 	}
 	if p.Scores != ScoreUnset && p.Scores != ScoreNative {
-		return &Error{Code: E02, Asked: fmt.Sprintf("paged scores by %s in the catalogue sparrow", p.Scores), Supported: "native", Try: "no explicit score kernel"}
+		return &Error{Code: E02, Asked: fmt.Sprintf("paged scores by %s in the catalogue sparrow", p.Scores),
+			Supported: "native", Try: "no explicit score kernel"}
 	}
 	r.cfg.TopK, r.cfg.TieBreak, r.cfg.Scores = TopKStable, TieSmall, ScoreNative
 	return nil
@@ -195,10 +219,12 @@ func (r *resolver) offload() error {
 		return nil
 	}
 	if r.policy.Catalog == CatalogSparrow {
-		return &Error{Code: E14, Asked: "HiSparse in the catalogue sparrow", Supported: "the cache in device memory", Try: "no HiSparse"}
+		return &Error{Code: E14, Asked: "HiSparse in the catalogue sparrow", Supported: "the cache in device memory",
+			Try: "no HiSparse"}
 	}
 	if r.policy.RadixCache {
-		return &Error{Code: E14, Asked: "HiSparse with the radix cache", Supported: "HiSparse without prefix sharing", Try: "the radix cache off"}
+		return &Error{Code: E14, Asked: "HiSparse with the radix cache", Supported: "HiSparse without prefix sharing",
+			Try: "the radix cache off"}
 	}
 	want := FlashMLASparse
 	switch {
@@ -208,8 +234,10 @@ func (r *resolver) offload() error {
 		want = FlashMLAKV
 	}
 	if !r.model.v4() && (r.cfg.Prefill != want || r.cfg.Decode != want) {
-		return &Error{Code: E14, Asked: fmt.Sprintf("HiSparse with prefill %s and decode %s over %s", r.cfg.Prefill, r.cfg.Decode, r.kv),
-			Supported: fmt.Sprintf("%s for both over %s on %s", want, r.kv, r.hw.Arch), Try: fmt.Sprintf("--prefill %s --decode %s", want, want)}
+		return &Error{Code: E14, Asked: fmt.Sprintf("HiSparse with prefill %s and decode %s over %s", r.cfg.Prefill,
+			r.cfg.Decode, r.kv),
+			Supported: fmt.Sprintf("%s for both over %s on %s", want, r.kv, r.hw.Arch),
+			Try:       fmt.Sprintf("--prefill %s --decode %s", want, want)}
 	}
 	r.cfg.HiSparse = true
 	return nil
@@ -224,13 +252,16 @@ func (r *resolver) v4Prefill() error {
 		return nil
 	}
 	if p.V4Q8 && r.cfg.Prefill != FlashMLASparseQ8 {
-		return &Error{Code: E02, Asked: fmt.Sprintf("the FP8 sparse prefill of %s on %s with prefill %s", r.model.Family, r.hw.Arch, r.cfg.Prefill),
+		return &Error{Code: E02, Asked: fmt.Sprintf("the FP8 sparse prefill of %s on %s with prefill %s",
+			r.model.Family, r.hw.Arch, r.cfg.Prefill),
 			Supported: "it on sm90 in the catalogue public", Try: "the bf16 sparse prefill"}
 	}
 	flat := r.cat.entry(r.cfg.Prefill).gathers.has(r.cfg.Layout)
 	if p.V4SparsePrefill == SwitchOn && !flat {
-		return &Error{Code: E02, Asked: fmt.Sprintf("the sparse prefill of %s with prefill %s on %s", r.model.Family, r.cfg.Prefill, r.hw.Arch),
-			Supported: "it on sm90 and sm100 without context parallelism or deterministic mode", Try: "the sparse prefill off"}
+		return &Error{Code: E02, Asked: fmt.Sprintf("the sparse prefill of %s with prefill %s on %s", r.model.Family,
+			r.cfg.Prefill, r.hw.Arch),
+			Supported: "it on sm90 and sm100 without context parallelism or deterministic mode",
+			Try:       "the sparse prefill off"}
 	}
 	if p.V4SparsePrefill == SwitchOff && flat {
 		return &Error{Code: E02, Asked: fmt.Sprintf("prefill %s with the sparse prefill off", r.cfg.Prefill),
@@ -248,7 +279,8 @@ func (r *resolver) determinism() error {
 	ours := p.Catalog == CatalogSparrow
 	r.cfg.SplitsFixed = p.Deterministic || p.AutomaticSplits == SwitchOff || ours && p.AutomaticSplits != SwitchOn
 	if ours && !p.Deterministic && p.AutomaticSplits == SwitchOn {
-		r.notice(NoticeWarning, "design 2", "splits by load: the last bits of a row may depend on what else is in its batch")
+		r.notice(NoticeWarning, "design 2",
+			"splits by load: the last bits of a row may depend on what else is in its batch")
 	}
 	if !p.Deterministic {
 		return nil
@@ -261,20 +293,23 @@ func (r *resolver) determinism() error {
 	}
 	for _, k := range []Kernel{r.cfg.Prefill, r.cfg.Decode} {
 		if r.cat.entry(k).loadSplits {
-			return refuse(fmt.Sprintf("%s, which splits the keys by load", k), "kernels whose splits can be fixed", r.nearestFixed())
+			return refuse(fmt.Sprintf("%s, which splits the keys by load", k), "kernels whose splits can be fixed",
+				r.nearestFixed())
 		}
 	}
 	if p.Catalog == CatalogPublic && (r.cfg.TopK != TopKFlashInfer || r.cfg.TieBreak == TieNone) {
-		return refuse(fmt.Sprintf("selection by %s without a tie break", r.cfg.TopK), "flashinfer with a tie break", "selection by flashinfer, tie break small")
+		return refuse(fmt.Sprintf("selection by %s without a tie break", r.cfg.TopK), "flashinfer with a tie break",
+			"selection by flashinfer, tie break small")
 	}
 	if ours {
 		if k := autoTarget(&r.cfg); k != r.cfg.Decode {
-			return refuse(fmt.Sprintf("prefill %s and decode %s, which round differently", k, r.cfg.Decode), "one kernel for both",
-				fmt.Sprintf("--prefill %s --decode %s", r.cfg.Decode, r.cfg.Decode))
+			return refuse(fmt.Sprintf("prefill %s and decode %s, which round differently", k, r.cfg.Decode),
+				"one kernel for both", fmt.Sprintf("--prefill %s --decode %s", r.cfg.Decode, r.cfg.Decode))
 		}
 	}
 	r.cfg.Deterministic = true
-	r.reason("dispatch 5", "deterministic: the dense form is off, splits are fixed, ties go to the %s position", r.cfg.TieBreak)
+	r.reason("dispatch 5", "deterministic: the dense form is off, splits are fixed, ties go to the %s position",
+		r.cfg.TieBreak)
 	return nil
 }
 

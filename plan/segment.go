@@ -11,17 +11,21 @@ import (
 func (w *builder) segmented() error {
 	groups := w.groups()
 	if w.b.PaddedRows > 0 && (len(groups) != 1 || groups[0].NextN == 0) {
-		return lengthError("%d padded rows for a batch that is not all decode, all verify or all draft rows of one width", w.b.PaddedRows)
+		return lengthError(
+			"%d padded rows for a batch that is not all decode, all verify or all draft rows of one width",
+			w.b.PaddedRows)
 	}
 	if w.b.Graph == GraphPiecewise {
-		return &Error{Code: E25, Asked: "a piecewise graph in the catalogue sparrow", Supported: "eager prompts and captured decode, verify and draft batches", Try: "an eager batch"}
+		return &Error{Code: E25, Asked: "a piecewise graph in the catalogue sparrow",
+			Supported: "eager prompts and captured decode, verify and draft batches", Try: "an eager batch"}
 	}
 	for i := range groups {
 		s := &groups[i]
 		w.shapeRow(s)
 		w.rowIndexer(s)
 		if w.storesOnly() {
-			s.Form, s.Convert, s.Transform, s.NeedIndices, s.FusedTopK = FormEmpty, ConvertNone, TransformNone, false, false
+			s.Form, s.Convert, s.Transform, s.NeedIndices, s.FusedTopK = FormEmpty, ConvertNone, TransformNone, false,
+				false
 			s.Reasons = append(s.Reasons, reasonStoresOnly)
 		}
 		if err := w.complete(s); err != nil {
@@ -151,7 +155,8 @@ func (w *builder) rejected(p Phase) []Rejection {
 // againstDense says why the prefill kernel did not take dense rows.
 func (w *builder) againstDense() []Rejection {
 	k := autoTarget(w.cfg)
-	return []Rejection{{Kernel: k, Phase: PhasePrefill, Reason: "fits, but the row sees few enough keys for the dense form"}}
+	return []Rejection{{Kernel: k, Phase: PhasePrefill,
+		Reason: "fits, but the row sees few enough keys for the dense form"}}
 }
 
 // whyNotDense explains a sparse prompt row.

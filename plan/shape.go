@@ -62,7 +62,8 @@ func (s *Shaper) keep() string {
 }
 
 func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
-	sh := Shape{Mode: b.Mode, Pass: b.Pass, Graph: b.Graph, Requests: len(b.Requests), PaddedRows: b.PaddedRows, NeedSeed: b.NeedSeed, Record: b.Record}
+	sh := Shape{Mode: b.Mode, Pass: b.Pass, Graph: b.Graph, Requests: len(b.Requests), PaddedRows: b.PaddedRows,
+		NeedSeed: b.NeedSeed, Record: b.Record}
 	if b.Mode == ModeIdle {
 		return sh, nil
 	}
@@ -74,7 +75,8 @@ func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	sh.NextN, sh.Logits, sh.Best = b.Rows(cfg, 0), b.Requests[0].Logits, b.Requests[0].Best
 	longest := 0
 	for i := range b.Requests {
-		uniform = uniform && b.Rows(cfg, i) == sh.NextN && b.Requests[i].Logits == sh.Logits && b.Requests[i].Best == sh.Best
+		uniform = uniform && b.Rows(cfg, i) == sh.NextN && b.Requests[i].Logits == sh.Logits &&
+			b.Requests[i].Best == sh.Best
 		longest = max(longest, b.keysOf(cfg, i))
 	}
 	sh.Short = (uniform || cfg.Catalog == CatalogPublic) && longest <= cfg.Model.shortKeys()

@@ -42,10 +42,12 @@ func (w *builder) slice(s *Segment) error {
 	}
 	sl.limit = s.RowsPerLaunch / sl.grain * sl.grain
 	if sl.limit < 1 {
-		return &Error{Code: E24, Asked: fmt.Sprintf("launches of %d rows at a time with kernel %s", sl.grain, s.Kernel), Supported: fmt.Sprintf("%d rows: %s", s.RowsPerLaunch, s.Limit)}
+		return &Error{Code: E24, Asked: fmt.Sprintf("launches of %d rows at a time with kernel %s", sl.grain, s.Kernel),
+			Supported: fmt.Sprintf("%d rows: %s", s.RowsPerLaunch, s.Limit)}
 	}
 	if s.KernelRows > sl.limit && !w.cfg.Slicing {
-		return &Error{Code: E24, Asked: fmt.Sprintf("%d rows in one launch of %s with slicing off", s.KernelRows, s.Kernel),
+		return &Error{Code: E24, Asked: fmt.Sprintf("%d rows in one launch of %s with slicing off", s.KernelRows,
+			s.Kernel),
 			Supported: fmt.Sprintf("%d rows per launch: %s", sl.limit, s.Limit), Try: "slicing on"}
 	}
 	s.RowsPerLaunch = sl.limit
@@ -223,7 +225,9 @@ func (sl *slicer) finish() {
 		}
 	}
 	if len(s.Launches) > 1 {
-		s.Reasons = append(s.Reasons, Reason{"dispatch 17", fmt.Sprintf("%d rows in %d launches of at most %d rows (%s)", s.KernelRows, len(s.Launches), sl.limit, sl.causes())})
+		s.Reasons = append(s.Reasons,
+			Reason{"dispatch 17", fmt.Sprintf("%d rows in %d launches of at most %d rows (%s)", s.KernelRows,
+				len(s.Launches), sl.limit, sl.causes())})
 	}
 }
 
@@ -243,6 +247,8 @@ func (sl *slicer) refuse(rows, keys int) error {
 	l := sl.with(sl.grain, rows, keys)
 	l.chunk = min(l.chunk, int64(sl.grain))
 	need := sl.cost.bytes(l)
-	return &Error{Code: E17, Asked: fmt.Sprintf("a row over %d keys with kernel %s, which needs %d bytes of the transient reserve of %d", keys, sl.s.Kernel, need, sl.reserve),
-		Supported: fmt.Sprintf("a reserve of at least %d bytes", need), Try: "a larger reserve or a shorter context"}
+	return &Error{Code: E17,
+		Asked: fmt.Sprintf("a row over %d keys with kernel %s, which needs %d bytes of the transient reserve of %d",
+			keys, sl.s.Kernel, need, sl.reserve), Supported: fmt.Sprintf("a reserve of at least %d bytes", need),
+		Try: "a larger reserve or a shorter context"}
 }

@@ -71,10 +71,12 @@ func TestSparrowPlans(t *testing.T) {
 			"verify 1: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [1]"},
 		{"16 draft is always split", ours("sm90", drafts(2)), draft(104, 0),
 			"draft 4: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [4]"},
-		{"17 verify widths make segments", gpu, NewBatch(ModeMixed, VerifyRequest(4, 10), VerifyRequest(2, 20), VerifyRequest(4, 30)),
+		{"17 verify widths make segments", gpu,
+			NewBatch(ModeMixed, VerifyRequest(4, 10), VerifyRequest(2, 20), VerifyRequest(4, 30)),
 			"verify 2: sparse-mla sparse-flat bf16-1152 none paged paged-native2 heads 64 launches [2]\n" +
 				"verify 8: sparse-mla sparse-flat bf16-1152 none paged paged-native4 heads 64 launches [8]"},
-		{"18 every kind of row in one batch", block, NewBatch(ModeMixed, DraftRequest(2, 50), DecodeRequest(9), ExtendRequest(3000, 0), VerifyRequest(2, 70)),
+		{"18 every kind of row in one batch", block,
+			NewBatch(ModeMixed, DraftRequest(2, 50), DecodeRequest(9), ExtendRequest(3000, 0), VerifyRequest(2, 70)),
 			"dense-prefill 2048: dense-mha dense-ragged fp8-656 gather-rows none k-only heads 16 launches [2048]\n" +
 				"sparse-prefill 952: sparse-mla sparse-block fp8-656 none paged ragged heads 64 launches [952]\n" +
 				"decode 1: sparse-mla sparse-block fp8-656 none paged paged-split heads 64 launches [1]\n" +
@@ -105,14 +107,17 @@ func TestSparrowPlans(t *testing.T) {
 			"decode 1: sparse-mla sparse-block fp8-656 none paged paged-split heads 64 launches [1]"},
 		{"30 its verify is paged and block", flat8, NewBatch(ModeVerify, VerifyRequest(2, 9000)),
 			"verify 2: sparse-mla sparse-block fp8-656 none paged paged-native2 heads 64 launches [2]"},
-		{"31 mixed keeps prompts ragged and decodes paged", flat8, NewBatch(ModeMixed, ExtendRequest(10, 9000), DecodeRequest(5)),
-			"sparse-prefill 10: sparse-mla sparse-flat fp8-656 gather-bf16 ragged ragged heads 64 launches [10]\n" +
+		{"31 mixed keeps prompts ragged and decodes paged", flat8,
+			NewBatch(ModeMixed, ExtendRequest(10, 9000), DecodeRequest(5)), "sparse-prefill 10: sparse-mla " +
+				"sparse-flat fp8-656 gather-bf16 ragged ragged heads 64 launches [10]\n" +
 				"decode 1: sparse-mla sparse-block fp8-656 none paged paged-split heads 64 launches [1]"},
-		{"32 a block prefill over raw rows rewrites pages", ours("sm90", kv("fp8"), kernelsOf("sparse-block", "sparse-raw")), extendOver(10, 9000),
+		{"32 a block prefill over raw rows rewrites pages",
+			ours("sm90", kv("fp8"), kernelsOf("sparse-block", "sparse-raw")), extendOver(10, 9000),
 			"sparse-prefill 10: sparse-mla sparse-block fp8-576 raw-to-block paged ragged heads 64 launches [10]"},
 		{"33 its decode never converts", ours("sm90", kv("fp8"), kernelsOf("sparse-block", "sparse-raw")), decode(9000),
 			"decode 1: sparse-mla sparse-raw fp8-576 none paged paged-split heads 64 launches [1]"},
-		{"34 a flat prefill over raw rows gathers them", ours("sm90", kv("fp8-576"), kernelsOf("sparse-flat", "")), extendOver(10, 9000),
+		{"34 a flat prefill over raw rows gathers them", ours("sm90", kv("fp8-576"), kernelsOf("sparse-flat", "")),
+			extendOver(10, 9000),
 			"sparse-prefill 10: sparse-mla sparse-flat fp8-576 gather-bf16 ragged ragged heads 64 launches [10]"},
 		{"35 auto over bf16 is flat", ours("sm90", kernelsOf("auto", "")), extendOver(10, 9000),
 			"sparse-prefill 10: sparse-mla sparse-flat bf16-1152 none paged ragged heads 64 launches [10]"},
@@ -126,45 +131,57 @@ func TestSparrowPlans(t *testing.T) {
 		{"39 exact decode on cpu", ours("cpu", kv("f32")), decode(5),
 			"decode 1: sparse-mla sparse-flat f32-2304 none paged paged-split heads 16 launches [1]"},
 		{"40 dense off makes short rows sparse without scores", ours("cpu", off), extend(2049),
-			"short-prefill 2048: sparse-mla sparse-flat bf16-1152 none paged k-only-with-indices heads 16 launches [2048]\n" +
+			"short-prefill 2048: sparse-mla sparse-flat bf16-1152 none paged k-only-with-indices heads 16 " +
+				"launches [2048]\n" +
 				"sparse-prefill 1: sparse-mla sparse-flat bf16-1152 none paged ragged heads 16 launches [1]"},
 		{"41 deterministic mode has no dense rows", ours("sm90", kv("fp8"), det), extend(2049),
-			"short-prefill 2048: sparse-mla sparse-block fp8-656 none paged k-only-with-indices heads 64 launches [2048]\n" +
+			"short-prefill 2048: sparse-mla sparse-block fp8-656 none paged k-only-with-indices heads 64 " +
+				"launches [2048]\n" +
 				"sparse-prefill 1: sparse-mla sparse-block fp8-656 none paged ragged heads 64 launches [1]"},
 		{"42 deterministic verify is split like decode", ours("sm90", det), NewBatch(ModeVerify, VerifyRequest(2, 9)),
 			"verify 2: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [2]"},
-		{"43 a layer without dense form", ours("cpu", func(s *setup) { s.model.LayerSupportsDense = false }), extend(10),
-			"short-prefill 10: sparse-mla sparse-flat bf16-1152 none paged k-only-with-indices heads 16 launches [10]"},
+		{"43 a layer without dense form", ours("cpu", func(s *setup) { s.model.LayerSupportsDense = false }),
+			extend(10), "short-prefill 10: sparse-mla sparse-flat bf16-1152 none paged k-only-with-indices heads " +
+				"16 launches [10]"},
 		{"44 a lower threshold leaves rows between", ours("cpu", threshold(100)), extend(2049),
 			"dense-prefill 100: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [100]\n" +
-				"short-prefill 1948: sparse-mla sparse-flat bf16-1152 none paged k-only-with-indices heads 16 launches [1948]\n" +
+				"short-prefill 1948: sparse-mla sparse-flat bf16-1152 none paged k-only-with-indices heads 16 " +
+				"launches [1948]\n" +
 				"sparse-prefill 1: sparse-mla sparse-flat bf16-1152 none paged ragged heads 16 launches [1]"},
 		{"45 a higher threshold is dense above index_topk", ours("cpu", threshold(4096)), extend(5000),
 			"dense-prefill 4096: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [4096]\n" +
 				"sparse-prefill 904: sparse-mla sparse-flat bf16-1152 none paged ragged heads 16 launches [904]"},
 		{"46 a seed gives dense rows indices", cpu, seeded(extend(100)),
-			"dense-prefill 100: dense-mha dense-ragged bf16-1152 gather-rows none k-only-with-indices heads 16 launches [100]"},
+			"dense-prefill 100: dense-mha dense-ragged bf16-1152 gather-rows none k-only-with-indices heads 16 " +
+				"launches [100]"},
 		{"47 a seed above index_topk needs scores", ours("cpu", threshold(4096)), seeded(extend(100)),
 			"dense-prefill 100: dense-mha dense-ragged bf16-1152 gather-rows none ragged heads 16 launches [100]"},
-		{"48 dense calls are cut at the key capacity", cpu, Batch{Mode: ModeExtend, Requests: repeat(70, ExtendRequest(2000, 0))},
-			"dense-prefill 140000: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [130000 10000]"},
+		{"48 dense calls are cut at the key capacity", cpu,
+			Batch{Mode: ModeExtend, Requests: repeat(70, ExtendRequest(2000, 0))},
+			"dense-prefill 140000: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches " +
+				"[130000 10000]"},
 		{"49 the reference proves the sparse form", ours("cpu", kernelsOf("reference", "")), extend(10),
 			"short-prefill 10: sparse-mla reference bf16-1152 none paged k-only-with-indices heads 16 launches [10]"},
 		{"50 the reference decodes fp8", ours("sm90", kv("fp8"), kernelsOf("", "reference")), decode(10),
 			"decode 1: sparse-mla reference fp8-656 none paged paged-split heads 16 launches [1]"},
 		{"51 v4 prompts are flat", v4, extend(4096),
-			"short-prefill 2051: v4-sparse-prefill v4-flat v4-584 gather-bf16 ragged k-only-with-indices heads 64 launches [2051]\n" +
-				"sparse-prefill 2045: v4-sparse-prefill v4-flat v4-584 gather-bf16 ragged ragged heads 64 launches [2045]"},
+			"short-prefill 2051: v4-sparse-prefill v4-flat v4-584 gather-bf16 ragged k-only-with-indices heads 64 " +
+				"launches [2051]\n" +
+				"sparse-prefill 2045: v4-sparse-prefill v4-flat v4-584 gather-bf16 ragged ragged heads 64 " +
+				"launches [2045]"},
 		{"52 v4 decode is paged", v4, decode(9000),
 			"decode 1: v4-paged v4-paged v4-584 none paged paged-split heads 64 launches [1]"},
 		{"53 v4 draft layers are window only", v4, NewBatch(ModeDraft, DraftRequest(2, 9)),
 			"draft 2: v4-paged v4-paged v4-584 none paged none heads 64 launches [2]"},
-		{"54 deterministic v4 is paged throughout", ours("sm90", family(t, "deepseek_v4"), det), extendOver(12000, 4000),
+		{"54 deterministic v4 is paged throughout", ours("sm90", family(t, "deepseek_v4"), det),
+			extendOver(12000, 4000),
 			"sparse-prefill 12000: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 378]"},
-		{"55 v4 without sparse prefill is paged", ours("cpu", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff })), extendOver(5, 4000),
-			"sparse-prefill 5: v4-paged v4-paged v4-584 none paged ragged heads 16 launches [5]"},
+		{"55 v4 without sparse prefill is paged",
+			ours("cpu", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff })),
+			extendOver(5, 4000), "sparse-prefill 5: v4-paged v4-paged v4-584 none paged ragged heads 16 launches [5]"},
 		{"64 a v4 chunk of 32768 is one flat launch", v4, extendOver(32768, 4000),
-			"sparse-prefill 32768: v4-sparse-prefill v4-flat v4-584 gather-bf16 ragged ragged heads 64 launches [32768]"},
+			"sparse-prefill 32768: v4-sparse-prefill v4-flat v4-584 gather-bf16 ragged ragged heads 64 " +
+				"launches [32768]"},
 		{"65 11622 v4 rows are one paged launch", v4Paged, extendOver(11622, 4000),
 			"sparse-prefill 11622: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622]"},
 		{"66 one more makes two", v4Paged, extendOver(11623, 4000),
@@ -175,7 +192,9 @@ func TestSparrowPlans(t *testing.T) {
 			"sparse-prefill 16384: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 4762]"},
 		{"69 a v4 chunk of 32768 in place", v4Paged, extendOver(32768, 4000),
 			"sparse-prefill 32768: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 11622 9524]"},
-		{"70 a cpu has a limit only where it is given one", ours("cpu", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff }), func(s *setup) { s.hw.SmemOptin = 2004 }), extendOver(250, 4000),
+		{"70 a cpu has a limit only where it is given one",
+			ours("cpu", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff }),
+				func(s *setup) { s.hw.SmemOptin = 2004 }), extendOver(250, 4000),
 			"sparse-prefill 250: v4-paged v4-paged v4-584 none paged ragged heads 16 launches [100 100 50]"},
 		{"56 an idle batch has no segments", gpu, Batch{Mode: ModeIdle}, ""},
 		{"57 48 heads are padded to 64", ours("sm90", heads(48)), decode(5),
@@ -191,7 +210,8 @@ func TestSparrowPlans(t *testing.T) {
 				"sparse-prefill 72: sparse-mla sparse-flat bf16-1152 none paged ragged heads 16 launches [72]"},
 		{"62 a captured decode looks like an eager one", gpu, inGraph(GraphCapture, decode(7, 8)),
 			"decode 2: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [2]"},
-		{"63 many verify rows are cut between requests", block, Batch{Mode: ModeVerify, Requests: repeat(3000, VerifyRequest(4, 100))},
+		{"63 many verify rows are cut between requests", block,
+			Batch{Mode: ModeVerify, Requests: repeat(3000, VerifyRequest(4, 100))},
 			"verify 12000: sparse-mla sparse-block fp8-656 none paged paged-native4 heads 64 launches [11620 380]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -227,16 +247,23 @@ func TestSparrowResolution(t *testing.T) {
 		{"hopper default", "sm90", "auto", "", "", SparseFlat, SparseFlat, BF16Row1152, IndexPage132},
 		{"fp8 is the block layout", "cpu", "fp8", "", "", SparseBlock, SparseBlock, FP8Row656, IndexPage132},
 		{"block layout by name", "sm90", "fp8-656", "", "", SparseBlock, SparseBlock, FP8Row656, IndexPage132},
-		{"block layout by its other name", "sm90", "FP8_BLOCK_656", "", "", SparseBlock, SparseBlock, FP8Row656, IndexPage132},
+		{"block layout by its other name", "sm90", "FP8_BLOCK_656", "", "", SparseBlock, SparseBlock, FP8Row656,
+			IndexPage132},
 		{"raw layout by name", "sm90", "fp8-576", "", "", SparseRaw, SparseRaw, FP8Row576, IndexPage132},
-		{"raw decode implies the raw layout", "sm90", "fp8", "", "sparse-raw", SparseRaw, SparseRaw, FP8Row576, IndexPage132},
-		{"raw prefill implies raw decode", "sm90", "fp8", "sparse-raw", "", SparseRaw, SparseRaw, FP8Row576, IndexPage132},
-		{"block prefill over raw decode", "cpu", "fp8", "sparse-block", "sparse-raw", SparseBlock, SparseRaw, FP8Row576, IndexPage132},
-		{"flat prefill over fp8 defaults to block decode", "cpu", "fp8", "sparse-flat", "", SparseFlat, SparseBlock, FP8Row656, IndexPage132},
+		{"raw decode implies the raw layout", "sm90", "fp8", "", "sparse-raw", SparseRaw, SparseRaw, FP8Row576,
+			IndexPage132},
+		{"raw prefill implies raw decode", "sm90", "fp8", "sparse-raw", "", SparseRaw, SparseRaw, FP8Row576,
+			IndexPage132},
+		{"block prefill over raw decode", "cpu", "fp8", "sparse-block", "sparse-raw", SparseBlock, SparseRaw, FP8Row576,
+			IndexPage132},
+		{"flat prefill over fp8 defaults to block decode", "cpu", "fp8", "sparse-flat", "", SparseFlat, SparseBlock,
+			FP8Row656, IndexPage132},
 		{"exact", "cpu", "exact", "", "", SparseFlat, SparseFlat, F32Row2304, IndexF32Row512},
-		{"alias flashmla_kv", "sm90", "fp8", "flashmla_kv", "flashmla_kv", SparseBlock, SparseBlock, FP8Row656, IndexPage132},
+		{"alias flashmla_kv", "sm90", "fp8", "flashmla_kv", "flashmla_kv", SparseBlock, SparseBlock, FP8Row656,
+			IndexPage132},
 		{"alias trtllm", "sm90", "fp8", "trtllm", "trtllm", SparseRaw, SparseRaw, FP8Row576, IndexPage132},
-		{"alias flashmla_sparse", "sm90", "bf16", "flashmla_sparse", "flashmla_sparse", SparseFlat, SparseFlat, BF16Row1152, IndexPage132},
+		{"alias flashmla_sparse", "sm90", "bf16", "flashmla_sparse", "flashmla_sparse", SparseFlat, SparseFlat,
+			BF16Row1152, IndexPage132},
 		{"alias flashmla_auto", "sm90", "bf16", "flashmla_auto", "", Auto, SparseFlat, BF16Row1152, IndexPage132},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -256,18 +283,24 @@ func TestSparrowResolution(t *testing.T) {
 		code            Code
 		try             string
 	}{
-		{"flat decode over fp8", "sm90", "fp8", "", "sparse-flat", E03, "--kv fp8 --prefill sparse-block --decode sparse-block"},
+		{"flat decode over fp8", "sm90", "fp8", "", "sparse-flat", E03,
+			"--kv fp8 --prefill sparse-block --decode sparse-block"},
 		{"auto decode", "sm90", "fp8", "", "auto", E02, "--kv fp8 --prefill sparse-block --decode sparse-block"},
 		{"dense decode", "sm90", "", "", "dense-ragged", E02, ""},
 		{"dense prefill", "sm90", "", "mha", "", E02, ""},
-		{"raw prefill with block decode", "sm90", "fp8", "sparse-raw", "sparse-block", E04, "--kv fp8 --prefill sparse-block --decode sparse-block"},
-		{"block over bf16", "cpu", "bf16", "sparse-block", "", E03, "--kv bf16 --prefill sparse-flat --decode sparse-flat"},
-		{"block over the default", "cpu", "", "sparse-block", "", E03, "--kv fp8 --prefill sparse-block --decode sparse-block"},
-		{"flat prefill with auto decode", "cpu", "fp8", "sparse-flat", "auto", E02, "--kv fp8 --prefill sparse-flat --decode sparse-block"},
+		{"raw prefill with block decode", "sm90", "fp8", "sparse-raw", "sparse-block", E04,
+			"--kv fp8 --prefill sparse-block --decode sparse-block"},
+		{"block over bf16", "cpu", "bf16", "sparse-block", "", E03,
+			"--kv bf16 --prefill sparse-flat --decode sparse-flat"},
+		{"block over the default", "cpu", "", "sparse-block", "", E03,
+			"--kv fp8 --prefill sparse-block --decode sparse-block"},
+		{"flat prefill with auto decode", "cpu", "fp8", "sparse-flat", "auto", E02,
+			"--kv fp8 --prefill sparse-flat --decode sparse-block"},
 		{"raw over bf16", "cpu", "bf16", "", "sparse-raw", E03, ""},
 		{"block decode over raw rows", "cpu", "fp8-576", "", "sparse-block", E04, ""},
 		{"raw prefill over block rows", "cpu", "fp8-656", "sparse-raw", "", E04, ""},
-		{"blackwell", "sm100", "", "", "", E01, "--hw cpu or --hw sm90, or --catalog public to see what other engines have"},
+		{"blackwell", "sm100", "", "", "", E01,
+			"--hw cpu or --hw sm90, or --catalog public to see what other engines have"},
 		{"amd", "gfx95", "", "", "", E01, "--hw cpu or --hw sm90, or --catalog public to see what other engines have"},
 		{"a kernel of others", "sm90", "", "fa3", "", E02, "--prefill sparse-flat"},
 		{"an unknown kernel", "sm90", "", "fastest", "", E02, ""},

@@ -57,12 +57,14 @@ func TestEverySuggestionWorks(t *testing.T) {
 							}
 							// A single flag corrects one mistake of possibly
 							// several; a full pair must work as it stands.
-							if !strings.Contains(e.Try, "--decode") || !strings.Contains(e.Try, "--prefill") || !apply(&s.policy, e.Try) {
+							if !strings.Contains(e.Try, "--decode") || !strings.Contains(e.Try, "--prefill") ||
+								!apply(&s.policy, e.Try) {
 								continue
 							}
 							tried++
 							if _, _, err := Resolve(s.hw, s.model, s.policy); err != nil {
-								t.Fatalf("%s %s %s kv %q prefill %q decode %q: %v\nsuggests %q: %v", c, hw, m, kvName, prefill, decode, e, e.Try, err)
+								t.Fatalf("%s %s %s kv %q prefill %q decode %q: %v\nsuggests %q: %v", c, hw, m, kvName,
+									prefill, decode, e, e.Try, err)
 							}
 						}
 					}

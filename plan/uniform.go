@@ -48,11 +48,15 @@ func (w *builder) facts() (batchFacts, error) {
 		rows := w.b.Rows(w.cfg, i)
 		kind := w.b.KindOf(i)
 		if w.b.Mode.ExtendLike() && kind != ModeDecode && kind.DecodeLike() {
-			return f, &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %s in a mixed batch of the catalogue public", i, kind), Supported: "extend and decode requests", Try: "--catalog sparrow"}
+			return f,
+				&Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %s in a mixed batch of the catalogue public",
+					i, kind), Supported: "extend and decode requests", Try: "--catalog sparrow"}
 		}
 		if w.b.Mode.DecodeLike() {
 			if f.nextN != 0 && f.nextN != rows {
-				return f, lengthError("request %d with %d rows beside requests with %d; the catalogue public takes one width", i, rows, f.nextN)
+				return f,
+					lengthError("request %d with %d rows beside requests with %d; the catalogue public takes one width",
+						i, rows, f.nextN)
 			}
 			f.nextN = rows
 		}
@@ -125,14 +129,17 @@ func (w *builder) uniformDense(s *Segment, f batchFacts) {
 	shapeDense(cfg, s, kernel, gather)
 	s.Reasons = append(s.Reasons, reasonDenseRow)
 	if f.prefix {
-		s.Reasons = append(s.Reasons, Reason{"dispatch 7", fmt.Sprintf("%d rows of %s are gathered as BF16, because a prefix is cached", f.sumKeys, cfg.Layout)})
+		s.Reasons = append(s.Reasons,
+			Reason{"dispatch 7", fmt.Sprintf("%d rows of %s are gathered as BF16, because a prefix is cached",
+				f.sumKeys, cfg.Layout)})
 	}
 	if f.maxKeys > cfg.Model.K {
 		s.Reasons = append(s.Reasons, reasonDenseAboveK)
 	} else {
 		s.Reasons = append(s.Reasons, reasonDenseExact)
 	}
-	s.Rejected = []Rejection{{Kernel: cfg.Prefill, Phase: PhasePrefill, Reason: "fits, but the batch is short enough for the dense form"}}
+	s.Rejected = []Rejection{{Kernel: cfg.Prefill, Phase: PhasePrefill,
+		Reason: "fits, but the batch is short enough for the dense form"}}
 }
 
 // uniformAuto resolves flashmla_auto for this batch (dispatch 8). The choice
@@ -140,12 +147,14 @@ func (w *builder) uniformDense(s *Segment, f batchFacts) {
 func (w *builder) uniformAuto(s *Segment, f batchFacts) Kernel {
 	cfg := w.cfg
 	if cfg.Prefill != FlashMLAAuto {
-		s.Reasons = append(s.Reasons, Reason{"dispatch 2", fmt.Sprintf("prompts use the prefill kernel %s", cfg.Prefill)})
+		s.Reasons = append(s.Reasons,
+			Reason{"dispatch 2", fmt.Sprintf("prompts use the prefill kernel %s", cfg.Prefill)})
 		return cfg.Prefill
 	}
 	kernel, why := autoTarget(cfg), fmt.Sprintf("%s over %s", autoTarget(cfg), cfg.Layout)
 	major := cfg.Hardware.Arch.major()
-	if cfg.Layout == FP8Row656 && (major == 10 || major == 11) && cfg.Hardware.Toolkit >= 128 && w.b.Mode == ModeExtend {
+	if cfg.Layout == FP8Row656 && (major == 10 || major == 11) && cfg.Hardware.Toolkit >= 128 &&
+		w.b.Mode == ModeExtend {
 		why = fmt.Sprintf("%s: %d keys are not fewer than 512 x %d rows", kernel, f.sumKeys, f.rows)
 		if f.sumKeys < 512*f.rows {
 			kernel = FlashMLASparse
@@ -173,7 +182,8 @@ func (w *builder) uniformIndexer(s *Segment, f batchFacts) {
 			why.Text += "; inside an eager split step of the graph"
 		}
 	case w.cfg.Model.v4() && w.contiguous(f):
-		s.Indexer.Kind, why = IndexerContiguous, Reason{"dispatch 13", "one long request: scores over its contiguous compressed keys"}
+		s.Indexer.Kind, why = IndexerContiguous,
+			Reason{"dispatch 13", "one long request: scores over its contiguous compressed keys"}
 	case w.cfg.Model.v4():
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
 	default:

@@ -2,13 +2,13 @@ package sample
 
 import "math"
 
-// Filtering never sorts the vocabulary and computes few exponentials. Tokens are put into narrow buckets by their distance
-// from the maximum; each bucket has a count and a mass, which inside a bucket is a short series. Only the bucket in which
-// top_k or top_p ends is read token by token, and only kept tokens get a weight.
+// Filtering never sorts the vocabulary and computes few exponentials. Tokens are put into narrow buckets by their
+// distance from the maximum; each bucket has a count and a mass, which inside a bucket is a short series. Only the
+// bucket in which top_k or top_p ends is read token by token, and only kept tokens get a weight.
 
 const (
-	// reach is how far below the maximum, in units of temperature, a token still counts. Beyond it, a vocabulary of a million tokens has less
-	// than 1e-11 of the likeliest token's probability in all.
+	// reach is how far below the maximum, in units of temperature, a token still counts. Beyond it, a vocabulary of a
+	// million tokens has less than 1e-11 of the likeliest token's probability in all.
 	reach = 40.0
 	// buckets divide the reach: one spans 0.02, a dozen to a few hundred tokens of a large vocabulary.
 	buckets = 2000
@@ -51,8 +51,8 @@ func (w *Scratch) distribute(p *Params, top float32) {
 	w.weighKept(top, inverse, p.MinP)
 }
 
-// weighAll sets weight[i] = exp((x[i]-top)*inverse) and keeps all tokens within reach that have at least the given weight; the likeliest token
-// weighs 1.
+// weighAll sets weight[i] = exp((x[i]-top)*inverse) and keeps all tokens within reach that have at least the given
+// weight; the likeliest token weighs 1.
 func (w *Scratch) weighAll(top float32, inverse, least float64) {
 	far := reach
 	if least > 0 {
@@ -93,8 +93,8 @@ func (w *Scratch) weighKept(top float32, inverse, least float64) {
 	w.kept, w.total = w.kept[:n], total
 }
 
-// fill computes count and mass of every bucket. At a distance d = b*span - r from the maximum, a token weighs exp(-b*span) * exp(r); with |r| <= span/2 three
-// terms of exp(r) leave out 2e-7.
+// fill computes count and mass of every bucket. At a distance d = b*span - r from the maximum, a token weighs
+// exp(-b*span) * exp(r); with |r| <= span/2 three terms of exp(r) leave out 2e-7.
 func (w *Scratch) fill(top float32, inverse float64) {
 	clear(w.mass)
 	clear(w.count)
@@ -114,8 +114,8 @@ func (w *Scratch) fill(top float32, inverse float64) {
 	}
 }
 
-// bucketOf is monotone in the distance, so buckets are in order of preference. (The detour over int is one instruction; straight to uint takes a
-// jump.)
+// bucketOf is monotone in the distance, so buckets are in order of preference. (The detour over int is one
+// instruction; straight to uint takes a jump.)
 func bucketOf(d float64) uint { return uint(int(d*(1/span) + 0.5)) }
 
 // draw is the token at share u of the distribution, 0 <= u < 1, in the order of kept.
@@ -137,7 +137,8 @@ type filter struct {
 	top     float32
 	inverse float64
 
-	// What is left: the tokens of the buckets before bound, which are in w.kept once cut is set, and of bound itself those in w.ids.
+	// What is left: the tokens of the buckets before bound, which are in w.kept once cut is set, and of bound itself
+	// those in w.ids.
 	cut       bool
 	bound     int
 	boundMass float64 // of all of them
@@ -193,8 +194,9 @@ func (f *filter) gather(b int) {
 	f.cut, f.bound = true, b
 }
 
-// gatherAll is gather over the whole vocabulary. Tokens far enough from the middle of bucket b are before or after it whatever rounding does; only the others are
-// looked at closely. Whether a token is before is hard to predict, so it is written first and counted afterwards, without a jump.
+// gatherAll is gather over the whole vocabulary. Tokens far enough from the middle of bucket b are before or after it
+// whatever rounding does; only the others are looked at closely. Whether a token is before is hard to predict, so it
+// is written first and counted afterwards, without a jump.
 func (f *filter) gatherAll(b int) {
 	w := f.w
 	middle := float32(float64(f.top) - float64(b)*span/f.inverse)

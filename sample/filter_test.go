@@ -59,8 +59,9 @@ func plain(p *Params, x []float32) map[int32]float64 {
 	return out
 }
 
-// TestDistributionEqualsTheDefinition draws logits on a coarse grid, so that ties are everywhere, and compares with sorting. A token may differ
-// only where top_p or min_p cuts within rounding, which shows as a difference in probability, not in membership.
+// TestDistributionEqualsTheDefinition draws logits on a coarse grid, so that ties are everywhere, and compares with
+// sorting. A token may differ only where top_p or min_p cuts within rounding, which shows as a difference in
+// probability, not in membership.
 func TestDistributionEqualsTheDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 400).Draw(t, "n")
@@ -127,7 +128,8 @@ func TestLargeBucketsAreCutExactly(t *testing.T) {
 	}
 }
 
-// TestTopPOfLargeVocabularies checks what defines the set: it holds the best tokens, reaches p, and would not without its worst.
+// TestTopPOfLargeVocabularies checks what defines the set: it holds the best tokens, reaches p, and would not without
+// its worst.
 func TestTopPOfLargeVocabularies(t *testing.T) {
 	const n = 20000
 	for name, x := range map[string][]float32{
@@ -161,7 +163,8 @@ func TestTopPOfLargeVocabularies(t *testing.T) {
 				}
 				without := mass - weight(last.id)
 				if best != len(kept) || mass/total < share-1e-6 || without/total > share+1e-6 {
-					t.Errorf("%s, top_p %v at temperature %v: kept %d of the best %d; their share is %v, without the worst %v", name, share, temperature, len(kept), best, mass/total, without/total)
+					t.Errorf("%s, top_p %v at temperature %v: kept %d of the best %d; their share is %v, without "+
+						"the worst %v", name, share, temperature, len(kept), best, mass/total, without/total)
 				}
 			}
 		}

@@ -22,7 +22,8 @@ func (w *Scratch) logprobs(logits []float32, token int32, n int) (float64, []Tok
 	return float64(logits[token]) - norm, w.top
 }
 
-// likeliest fills w.top with the n best tokens and their logits by insertion: n is small, and almost every token fails the first comparison.
+// likeliest fills w.top with the n best tokens and their logits by insertion: n is small, and almost every token
+// fails the first comparison.
 func (w *Scratch) likeliest(logits []float32, n int) {
 	list := w.top
 	floor := math.Inf(-1)

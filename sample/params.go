@@ -26,8 +26,8 @@ const (
 // there the second candidate's share vanishes, and dividing by less would overflow.
 const GreedyBelow = 1e-5
 
-// Params are the sampling settings of one request. Start from [Default]: the zero value is invalid, so that a field that
-// was not set is an error.
+// Params are the sampling settings of one request. Start from [Default]: the zero value is invalid, so that a field
+// that was not set is an error.
 type Params struct {
 	Temperature       float64
 	TopP              float64 // share of probability kept, in (0, 1]; 1 is off

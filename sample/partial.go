@@ -8,9 +8,9 @@ import (
 // one is the measure that counts tokens.
 var one []float64
 
-// best moves the best tokens to the front of w.ids and returns how many it takes until their measure reaches need: their number if
-// measure is [one], otherwise the sum of measure[id]. It returns len(w.ids) if all together do not reach it. Expected time is
-// linear; the pivot's place is pseudo-random so that no order of logits is bad for it.
+// best moves the best tokens to the front of w.ids and returns how many it takes until their measure reaches need:
+// their number if measure is [one], otherwise the sum of measure[id]. It returns len(w.ids) if all together do not
+// reach it. Expected time is linear; the pivot's place is pseudo-random so that no order of logits is bad for it.
 func (w *Scratch) best(need float64, measure []float64) int {
 	ids := w.ids
 	lo, hi := 0, len(ids)
@@ -41,7 +41,8 @@ func (w *Scratch) best(need float64, measure []float64) int {
 	return hi
 }
 
-// partition puts what is preferred to ids[pivot] before it. It returns the pivot's new place and the measure of what precedes it.
+// partition puts what is preferred to ids[pivot] before it. It returns the pivot's new place and the measure of what
+// precedes it.
 func (w *Scratch) partition(ids []int32, pivot int, measure []float64) (place int, before float64) {
 	end := len(ids) - 1
 	ids[pivot], ids[end] = ids[end], ids[pivot]

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A drafter with the target's own logits proposes the very tokens that Sample will choose, any number of tokens ahead, whatever filters and biases
-// there are; and proposing changes nothing.
+// A drafter with the target's own logits proposes the very tokens that Sample will choose, any number of tokens
+// ahead, whatever filters and biases there are; and proposing changes nothing.
 func TestProposeIsWhatSampleWillChoose(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 9))
 	const vocabulary = 200
@@ -62,8 +62,8 @@ func TestProposeIsWhatSampleWillChoose(t *testing.T) {
 	}
 }
 
-// With another distribution than the target's, what is accepted is at least what the overlap of both allows for neighbours in order, and the target's choice
-// is what it always is: its share of wrong proposals shows.
+// With another distribution than the target's, what is accepted is at least what the overlap of both allows for
+// neighbours in order, and the target's choice is what it always is: its share of wrong proposals shows.
 func TestProposalsOfALikeDrafterAreMostlyRight(t *testing.T) {
 	w, err := NewScratch(50)
 	if err != nil {

@@ -9,8 +9,8 @@ const (
 	StreamResidual               // the draw that replaces a rejected one
 )
 
-// Uniform is the random number in [0, 1) for output token step of a choice. It is a pure function of its arguments, with 53 random bits.
-// It is Philox4x32 with ten rounds: key = seed, counter = (step, choice, stream).
+// Uniform is the random number in [0, 1) for output token step of a choice. It is a pure function of its arguments,
+// with 53 random bits. It is Philox4x32 with ten rounds: key = seed, counter = (step, choice, stream).
 func Uniform(seed int64, choice int, step int, stream Stream) float64 {
 	key := [2]uint32{uint32(seed), uint32(uint64(seed) >> 32)}
 	counter := [4]uint32{uint32(step), uint32(uint64(step) >> 32), uint32(choice), uint32(stream)}
@@ -19,7 +19,8 @@ func Uniform(seed int64, choice int, step int, stream Stream) float64 {
 	return float64(bits>>11) * 0x1p-53
 }
 
-// philox is the counter-based generator of Salmon and others, "Parallel random numbers: as easy as 1, 2, 3" (2011), section 3.
+// philox is the counter-based generator of Salmon and others, "Parallel random numbers: as easy as 1, 2, 3" (2011),
+// section 3.
 func philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 	const (
 		mul0, mul1   = 0xD2511F53, 0xCD9E8D57

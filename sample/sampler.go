@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Mask says which tokens may be chosen: bit id%64 of word id/64. A nil Mask allows everything; ids beyond the end of any other
-// Mask are forbidden, so a mask made for a tokenizer also fits logits that are padded past it.
+// Mask says which tokens may be chosen: bit id%64 of word id/64. A nil Mask allows everything; ids beyond the end of
+// any other Mask are forbidden, so a mask made for a tokenizer also fits logits that are padded past it.
 type Mask []uint64
 
 // AllBut allows every one of the vocabulary's tokens but those of the lists.
@@ -34,8 +34,8 @@ type Choice struct {
 	Token int32
 	// Logprob is the token's log probability under the model alone; 0 unless Params.Logprobs.
 	Logprob float64
-	// Top holds the likeliest tokens under the model alone, at most Params.TopLogprobs of them, likeliest first. Tokens of
-	// probability zero are left out. It is overwritten by the next call that uses the same Scratch.
+	// Top holds the likeliest tokens under the model alone, at most Params.TopLogprobs of them, likeliest first.
+	// Tokens of probability zero are left out. It is overwritten by the next call that uses the same Scratch.
 	Top []TokenLogprob
 }
 
@@ -126,8 +126,8 @@ func (s *Sampler) Uniform(stream Stream) float64 {
 	return Uniform(s.params.Seed, s.choice, s.step, stream)
 }
 
-// Sample chooses the next token from logits [vocabulary], which are left unchanged, as is the sequence: the same call gives the
-// same token again. It allocates nothing.
+// Sample chooses the next token from logits [vocabulary], which are left unchanged, as is the sequence: the same call
+// gives the same token again. It allocates nothing.
 func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 	w := s.scratch
 	best, err := s.adjust(logits, mask)
@@ -145,15 +145,15 @@ func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 	return c, nil
 }
 
-// Candidate is the best token of a row of logits, its logit, and the logarithm of the sum of the row's exponentials, which is NaN where a
-// logit is.
+// Candidate is the best token of a row of logits, its logit, and the logarithm of the sum of the row's exponentials,
+// which is NaN where a logit is.
 type Candidate struct {
 	Token         int32
 	Logit, LogSum float32
 }
 
-// NeedsLogits reports whether the sampler reads whole rows of logits. Greedy sampling without biases, penalties and log probabilities takes
-// the best token, unless a mask forbids it.
+// NeedsLogits reports whether the sampler reads whole rows of logits. Greedy sampling without biases, penalties and
+// log probabilities takes the best token, unless a mask forbids it.
 func (s *Sampler) NeedsLogits() bool {
 	return !s.params.greedy() || len(s.biases) > 0 || s.penalties != nil || s.params.Logprobs
 }
@@ -169,9 +169,9 @@ func (s *Sampler) Take(c Candidate) (int32, error) {
 	return c.Token, nil
 }
 
-// Propose guesses what Sample will choose when ahead more tokens are part of the output, from a drafter's logits: by the same steps and with the
-// very random number Sample will use there, so that a drafter whose distribution is the target's proposes the target's token. Penalties know
-// the output so far only.
+// Propose guesses what Sample will choose when ahead more tokens are part of the output, from a drafter's logits: by
+// the same steps and with the very random number Sample will use there, so that a drafter whose distribution is the
+// target's proposes the target's token. Penalties know the output so far only.
 func (s *Sampler) Propose(logits []float32, mask Mask, ahead int) (int32, error) {
 	w := s.scratch
 	best, err := s.adjust(logits, mask)
@@ -182,13 +182,15 @@ func (s *Sampler) Propose(logits []float32, mask Mask, ahead int) (int32, error)
 	return w.draw(Uniform(s.params.Seed, s.choice, s.step+ahead, StreamToken)), nil
 }
 
-// Probabilities fills dst [vocabulary] with the distribution that Sample draws from: after all eight steps and summing to one. With
-// greedy parameters it is one at the token Sample would take. It is the target distribution of rejection sampling: accept a
-// drafted token t with probability min(1, dst[t]/q[t]), otherwise draw from the positive part of dst - q.
+// Probabilities fills dst [vocabulary] with the distribution that Sample draws from: after all eight steps and
+// summing to one. With greedy parameters it is one at the token Sample would take. It is the target distribution of
+// rejection sampling: accept a drafted token t with probability min(1, dst[t]/q[t]), otherwise draw from the positive
+// part of dst - q.
 func (s *Sampler) Probabilities(dst []float32, logits []float32, mask Mask) error {
 	w := s.scratch
 	if len(dst) != w.Vocabulary() {
-		return fmt.Errorf("sample: probabilities of %d tokens asked for, the vocabulary has %d", len(dst), w.Vocabulary())
+		return fmt.Errorf("sample: probabilities of %d tokens asked for, the vocabulary has %d", len(dst),
+			w.Vocabulary())
 	}
 	best, err := s.adjust(logits, mask)
 	if err != nil {
@@ -227,7 +229,8 @@ func (s *Sampler) adjust(logits []float32, mask Mask) (best int32, err error) {
 		if mask == nil {
 			return 0, fmt.Errorf("%w: all %d logits are -Inf", ErrNoCandidate, len(logits))
 		}
-		return 0, fmt.Errorf("%w: the mask allows %d of %d tokens, all with logit -Inf", ErrNoCandidate, mask.count(len(logits)), len(logits))
+		return 0, fmt.Errorf("%w: the mask allows %d of %d tokens, all with logit -Inf", ErrNoCandidate,
+			mask.count(len(logits)), len(logits))
 	}
 	return best, nil
 }

@@ -48,8 +48,12 @@ func TestGreedy(t *testing.T) {
 		{"mask removes the largest", []float32{1, 5, 3}, Mask{0b101}, nil, 2},
 		{"short mask forbids the rest", append(make([]float32, 64), 9), Mask{0b100}, nil, 2},
 		{"bias lifts", []float32{1, 5, 3}, nil, func(p *Params) { p.LogitBias = map[int32]float64{0: 4.5} }, 0},
-		{"bias of -100 bans in effect", []float32{1, 5, 3}, nil, func(p *Params) { p.LogitBias = map[int32]float64{1: -100} }, 2},
-		{"largest finite logit with a bias stays finite", []float32{math.MaxFloat32, 1}, nil, func(p *Params) { p.LogitBias = map[int32]float64{0: 100} }, 0},
+		{"bias of -100 bans in effect", []float32{1, 5, 3}, nil, func(p *Params) {
+			p.LogitBias = map[int32]float64{1: -100}
+		}, 2},
+		{"largest finite logit with a bias stays finite", []float32{math.MaxFloat32, 1}, nil, func(p *Params) {
+			p.LogitBias = map[int32]float64{0: 100}
+		}, 0},
 		{"tiny temperature is greedy", []float32{1, 5, 3}, nil, func(p *Params) { p.Temperature = 1e-300 }, 1},
 	}
 	for _, c := range cases {
@@ -100,7 +104,8 @@ func TestUnusableRows(t *testing.T) {
 			}
 		}
 	}
-	if err := sampler(t, Default(), scratch(t, 3)).Probabilities(make([]float32, 2), []float32{1, 2, 3}, nil); err == nil {
+	if err := sampler(t, Default(), scratch(t, 3)).Probabilities(make([]float32, 2), []float32{1, 2, 3},
+		nil); err == nil {
 		t.Error("a short destination was accepted")
 	}
 }
@@ -113,12 +118,20 @@ func TestPenalties(t *testing.T) {
 		prompt, output []int32
 		want           []float32 // logits after the penalties
 	}{
-		{"repetition looks at the prompt and the output", func(p *Params) { p.RepetitionPenalty = 2 }, []int32{0, 0}, []int32{2, 2}, []float32{1, 1.5, -2, 1}},
-		{"frequency counts the output only", func(p *Params) { p.FrequencyPenalty = 0.5 }, []int32{1, 1}, []int32{0, 0, 3}, []float32{1, 1.5, -1, 0.5}},
-		{"presence counts once", func(p *Params) { p.PresencePenalty = 0.5 }, []int32{1}, []int32{0, 0, 3}, []float32{1.5, 1.5, -1, 0.5}},
-		{"negative penalties encourage", func(p *Params) { p.PresencePenalty = -1 }, nil, []int32{3}, []float32{2, 1.5, -1, 2}},
-		{"repetition comes first", func(p *Params) { p.RepetitionPenalty, p.FrequencyPenalty = 2, 1 }, []int32{0}, []int32{0}, []float32{0, 1.5, -1, 1}},
-		{"bias comes before repetition", func(p *Params) { p.RepetitionPenalty = 2; p.LogitBias = map[int32]float64{0: 2} }, []int32{0}, nil, []float32{2, 1.5, -1, 1}},
+		{"repetition looks at the prompt and the output", func(p *Params) { p.RepetitionPenalty = 2 }, []int32{0, 0},
+			[]int32{2, 2}, []float32{1, 1.5, -2, 1}},
+		{"frequency counts the output only", func(p *Params) { p.FrequencyPenalty = 0.5 }, []int32{1, 1},
+			[]int32{0, 0, 3}, []float32{1, 1.5, -1, 0.5}},
+		{"presence counts once", func(p *Params) { p.PresencePenalty = 0.5 }, []int32{1}, []int32{0, 0, 3},
+			[]float32{1.5, 1.5, -1, 0.5}},
+		{"negative penalties encourage", func(p *Params) { p.PresencePenalty = -1 }, nil, []int32{3},
+			[]float32{2, 1.5, -1, 2}},
+		{"repetition comes first", func(p *Params) { p.RepetitionPenalty, p.FrequencyPenalty = 2, 1 }, []int32{0},
+			[]int32{0}, []float32{0, 1.5, -1, 1}},
+		{"bias comes before repetition", func(p *Params) {
+			p.RepetitionPenalty = 2
+			p.LogitBias = map[int32]float64{0: 2}
+		}, []int32{0}, nil, []float32{2, 1.5, -1, 1}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -153,7 +166,8 @@ func TestPenalties(t *testing.T) {
 	}
 }
 
-// TestSeededTextIsTheSameWhateverRunsBeside interleaves sequences on one scratch in random order and compares each with a lone run.
+// TestSeededTextIsTheSameWhateverRunsBeside interleaves sequences on one scratch in random order and compares each
+// with a lone run.
 func TestSeededTextIsTheSameWhateverRunsBeside(t *testing.T) {
 	const vocabulary, steps, sequences = 500, 40, 6
 	rows := func(seed, step int) []float32 {

@@ -8,7 +8,8 @@ import (
 
 // Scratch is the working memory of one worker, sized by the vocabulary. Calls that share one must not overlap.
 type Scratch struct {
-	x      []float32 // [vocabulary] logits after steps 1 to 4: the caller's own if nothing changed them, otherwise buffer
+	// [vocabulary] logits after steps 1 to 4: the caller's own if nothing changed them, otherwise buffer
+	x      []float32
 	buffer []float32 // [vocabulary]
 	weight []float64 // [vocabulary] unnormalised probability of what is in kept
 	kept   []int32   // what is drawn from
@@ -23,7 +24,8 @@ type Scratch struct {
 // NewScratch makes the working memory for rows of that many logits: about 20 bytes per token.
 func NewScratch(vocabulary int) (*Scratch, error) {
 	if vocabulary < 1 || vocabulary > math.MaxInt32 {
-		return nil, fmt.Errorf("sample: scratch for a vocabulary of %d tokens; it must have between 1 and %d", vocabulary, math.MaxInt32)
+		return nil, fmt.Errorf("sample: scratch for a vocabulary of %d tokens; it must have between 1 and %d",
+			vocabulary, math.MaxInt32)
 	}
 	return &Scratch{
 		buffer: make([]float32, vocabulary),

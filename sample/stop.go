@@ -2,8 +2,8 @@ package sample
 
 import "slices"
 
-// StopMatcher ends a streamed text at the first stop string. It holds back text that may turn out to begin one, so what it
-// has released never has to be taken back, and the result does not depend on how the text is cut into chunks.
+// StopMatcher ends a streamed text at the first stop string. It holds back text that may turn out to begin one, so
+// what it has released never has to be taken back, and the result does not depend on how the text is cut into chunks.
 //
 // The stop string that is complete first wins; of those complete at the same byte, the longest.
 type StopMatcher struct {
@@ -21,7 +21,8 @@ type pattern struct {
 	at     int     // bytes of text that the end of the input matches
 }
 
-// NewStopMatcher makes the matcher of one sequence. It reports the same problems as [Params.Validate] for a request's stop strings.
+// NewStopMatcher makes the matcher of one sequence. It reports the same problems as [Params.Validate] for a request's
+// stop strings.
 func NewStopMatcher(p *Params) (*StopMatcher, error) {
 	e := &ParamsError{}
 	validateStops(e, p.Stop)
@@ -38,8 +39,8 @@ func NewStopMatcher(p *Params) (*StopMatcher, error) {
 // Token says whether a token id ends the sequence. The token's text is not part of the output.
 func (m *StopMatcher) Token(id int32) bool { return slices.Contains(m.tokens, id) }
 
-// Push takes the next piece of text. It returns what may be shown now, and whether a stop string was found; nothing follows then.
-// Pieces that end between characters are released between characters.
+// Push takes the next piece of text. It returns what may be shown now, and whether a stop string was found; nothing
+// follows then. Pieces that end between characters are released between characters.
 func (m *StopMatcher) Push(text string) (release string, stopped bool) {
 	if m.matched >= 0 {
 		return "", true

@@ -34,15 +34,20 @@ func TestStopMatcher(t *testing.T) {
 		{"in one chunk", []string{"END"}, false, []string{"abENDcd"}, []string{"ab"}, "END"},
 		{"included", []string{"END"}, true, []string{"abENDcd"}, []string{"abEND"}, "END"},
 		{"across chunks", []string{"END"}, false, []string{"abE", "N", "Dcd"}, []string{"ab", "", ""}, "END"},
-		{"across chunks, included", []string{"END"}, true, []string{"abE", "N", "Dcd"}, []string{"ab", "", "END"}, "END"},
-		{"false start is released", []string{"END"}, false, []string{"abE", "N", "T"}, []string{"ab", "", "ENT", ""}, ""},
+		{"across chunks, included", []string{"END"}, true, []string{"abE", "N", "Dcd"}, []string{"ab", "", "END"},
+			"END"},
+		{"false start is released", []string{"END"}, false, []string{"abE", "N", "T"}, []string{"ab", "", "ENT", ""},
+			""},
 		{"held at the end is flushed", []string{"END"}, false, []string{"abEN"}, []string{"ab", "EN"}, ""},
-		{"restart inside a false start", []string{"aab"}, false, []string{"a", "a", "a", "b"}, []string{"", "", "a", ""}, "aab"},
+		{"restart inside a false start", []string{"aab"}, false, []string{"a", "a", "a", "b"},
+			[]string{"", "", "a", ""}, "aab"},
 		{"first complete wins", []string{"abcd", "bc"}, false, []string{"xabcd"}, []string{"xa"}, "bc"},
 		{"longest of those complete together", []string{"c", "abc"}, false, []string{"xabc"}, []string{"x"}, "abc"},
 		{"each of several is held", []string{"END", "xy"}, false, []string{"abE", "ND"}, []string{"ab", ""}, "END"},
-		{"a newline", []string{"\n\n"}, false, []string{"one\n", "two\n", "\nthree"}, []string{"one", "\ntwo", ""}, "\n\n"},
-		{"a stop string of several characters", []string{"終わり"}, false, []string{"終", "了、終わ", "り"}, []string{"", "終了、", ""}, "終わり"},
+		{"a newline", []string{"\n\n"}, false, []string{"one\n", "two\n", "\nthree"}, []string{"one", "\ntwo", ""},
+			"\n\n"},
+		{"a stop string of several characters", []string{"終わり"}, false, []string{"終", "了、終わ", "り"},
+			[]string{"", "終了、", ""}, "終わり"},
 		{"the whole text", []string{"stop"}, false, []string{"stop"}, []string{""}, "stop"},
 	}
 	for _, c := range cases {
@@ -120,12 +125,14 @@ func part(stops []string) *rapid.Generator[string] {
 	})
 }
 
-// TestChunksDoNotMatter: any cut of any text gives the text up to the first stop, never takes a byte back and never splits a character.
+// TestChunksDoNotMatter: any cut of any text gives the text up to the first stop, never takes a byte back and never
+// splits a character.
 func TestChunksDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := []rune("abé\n")
 		stops := rapid.SliceOfN(rapid.StringOfN(rapid.SampledFrom(letters), 1, 5, -1), 1, 4).Draw(t, "stops")
-		chunks := rapid.SliceOfN(rapid.OneOf(rapid.StringOfN(rapid.SampledFrom(letters), 0, 4, -1), part(stops)), 0, 12).Draw(t, "chunks")
+		chunks := rapid.SliceOfN(rapid.OneOf(rapid.StringOfN(rapid.SampledFrom(letters), 0, 4, -1), part(stops)), 0,
+			12).Draw(t, "chunks")
 		p := Default()
 		p.Stop, p.IncludeStop = stops, rapid.Bool().Draw(t, "include")
 		m, err := NewStopMatcher(&p)

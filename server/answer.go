@@ -28,7 +28,8 @@ func (k *kept) end(r *result) error {
 }
 
 // collect runs requests to their end and answers with one JSON object.
-func (s *Server) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to collector, response func(*result) (any, error)) error {
+func (s *Server) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to collector,
+	response func(*result) (any, error)) error {
 	// The deadline of the whole response suits answers that need no model.
 	if err := writeBy(w, time.Time{}); err != nil {
 		return err
@@ -67,7 +68,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Re
 }
 
 // finish ends a stream with usage and trace, where asked for.
-func (e *sse) finish(closing func([]byte, *openai.Usage, json.RawMessage) ([]byte, error), usage bool, r *result) error {
+func (e *sse) finish(closing func([]byte, *openai.Usage, json.RawMessage) ([]byte, error), usage bool,
+	r *result) error {
 	trace, err := traceJSON(r.traces)
 	if err != nil {
 		return err
@@ -85,7 +87,8 @@ func (e *sse) finish(closing func([]byte, *openai.Usage, json.RawMessage) ([]byt
 
 // head is what a response begins with.
 func (s *Server) head(id, object string) openai.Head {
-	return openai.Head{ID: id, Object: object, Created: s.now().Unix(), Model: s.info.Name, SystemFingerprint: "fp_" + s.info.Config.Fingerprint.String()}
+	return openai.Head{ID: id, Object: object, Created: s.now().Unix(), Model: s.info.Name,
+		SystemFingerprint: "fp_" + s.info.Config.Fingerprint.String()}
 }
 
 // admit refuses what no engine request can be made of: the wrong server, the wrong model.
@@ -102,7 +105,8 @@ func (s *Server) admit(o *openai.Options) error {
 // checkModel wants the one model that is served.
 func (s *Server) checkModel(name string) error {
 	if name != s.info.Name {
-		return openai.NewError(openai.CodeModelNotFound, "model", "%.100q is not served here; this server has %q", name, s.info.Name)
+		return openai.NewError(openai.CodeModelNotFound, "model", "%.100q is not served here; this server has %q", name,
+			s.info.Name)
 	}
 	return nil
 }

@@ -111,10 +111,12 @@ func (a *chatAnswer) response(res *result) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &openai.ChatResponse{Head: a.head, Usage: *usageOf(&res.usage), Sparrow: trace, Choices: make([]openai.ChatChoice, len(a.choices))}
+	out := &openai.ChatResponse{Head: a.head, Usage: *usageOf(&res.usage), Sparrow: trace,
+		Choices: make([]openai.ChatChoice, len(a.choices))}
 	for i := range a.choices {
 		c := &a.choices[i]
-		out.Choices[i] = openai.ChatChoice{Index: i, Message: responseMessage(c.message.Message()), FinishReason: finishOf(c.finish)}
+		out.Choices[i] = openai.ChatChoice{Index: i, Message: responseMessage(c.message.Message()),
+			FinishReason: finishOf(c.finish)}
 		if a.logprobs {
 			out.Choices[i].Logprobs = &openai.ChatLogprobs{Content: c.logprobs}
 		}

@@ -6,8 +6,8 @@ import (
 	"sparrow/chat"
 )
 
-// chatStream writes a chat as it is generated: for each choice a chunk with the role, chunks with what was said, and a chunk with the
-// reason it ended; then usage and trace where asked for, and the end.
+// chatStream writes a chat as it is generated: for each choice a chunk with the role, chunks with what was said, and
+// a chunk with the reason it ended; then usage and trace where asked for, and the end.
 type chatStream struct {
 	*sse
 	chatShape
@@ -77,7 +77,8 @@ func addCall(list []openai.ToolCallDelta, c *chat.CallDelta) []openai.ToolCallDe
 		list[n-1].Function.Arguments += c.Arguments
 		return list
 	}
-	piece := openai.ToolCallDelta{Index: c.Index, ID: c.ID, Function: openai.FunctionDelta{Name: c.Name, Arguments: c.Arguments}}
+	piece := openai.ToolCallDelta{Index: c.Index, ID: c.ID,
+		Function: openai.FunctionDelta{Name: c.Name, Arguments: c.Arguments}}
 	if c.ID != "" {
 		piece.Type = "function"
 	}

@@ -34,10 +34,11 @@ func chunks(choices ...string) string {
 func TestChatAnswers(t *testing.T) {
 	_, hs := start(t, newFake(saying("Hel", "lo")), Options{})
 	got := post(t, hs.URL+"/v1/chat/completions", hello+`}`)
-	want := `{"id":"chatcmpl-t1","object":"chat.completion","created":1700000001,"model":"sparrow-test","system_fingerprint":"fp_0000000000000abc",` +
-		`"choices":[{"index":0,"message":{"role":"assistant","content":"Hello","refusal":null},"logprobs":null,"finish_reason":"stop"}],` +
-		`"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":4},` +
-		`"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}`
+	want :=
+		`{"id":"chatcmpl-t1","object":"chat.completion","created":1700000001,"model":"sparrow-test","system_fingerprint":"fp_0000000000000abc",` +
+			`"choices":[{"index":0,"message":{"role":"assistant","content":"Hello","refusal":null},"logprobs":null,"finish_reason":"stop"}],` +
+			`"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":4},` +
+			`"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}`
 	if diff := cmp.Diff(want, got.body); got.status != 200 || diff != "" {
 		t.Errorf("status %d, -want +got:\n%s", got.status, diff)
 	}
@@ -57,7 +58,8 @@ func TestChatStreamsByteForByte(t *testing.T) {
 	usage := `"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,` +
 		`"prompt_tokens_details":{"cached_tokens":4},` +
 		`"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}`
-	withUsage := strings.ReplaceAll(plain, "]}\n\n", "],\"usage\":null}\n\n") + "data: " + chatHead + "]," + usage + "}\n\n"
+	withUsage := strings.ReplaceAll(plain, "]}\n\n", "],\"usage\":null}\n\n") + "data: " + chatHead + "]," + usage +
+		"}\n\n"
 	for _, c := range []struct{ name, fields, want string }{
 		{"without usage", `,"stream":true}`, plain + "data: [DONE]\n\n"},
 		{"with usage", `,"stream":true,"stream_options":{"include_usage":true}}`, withUsage + "data: [DONE]\n\n"},
@@ -83,9 +85,12 @@ func reasonedCall() []sparrow.Event {
 		{Tokens: []sparrow.Token{{ID: 1}}},
 		{Deltas: []chat.Delta{{Kind: chat.DeltaReasoning, Text: "hm"}}},
 		{Deltas: []chat.Delta{{Kind: chat.DeltaReasoning, Text: "!"}, {Kind: chat.DeltaContent, Text: "So"}}},
-		{Deltas: []chat.Delta{call(0, "c0", "add", ""), call(0, "", "", `{"a":`), call(0, "", "", `1}`), call(1, "c1", "sub", "{")}},
+		{Deltas: []chat.Delta{call(0, "c0", "add", ""), call(0, "", "", `{"a":`), call(0, "", "", `1}`),
+			call(1, "c1", "sub", "{")}},
 		{Deltas: []chat.Delta{call(1, "", "", "}")}},
-		{Finish: sparrow.FinishToolCalls, Usage: &sparrow.Usage{PromptTokens: 3, CompletionTokens: 9, ReasoningTokens: 2, DraftedTokens: 5, AcceptedTokens: 3}},
+		{Finish: sparrow.FinishToolCalls,
+			Usage: &sparrow.Usage{PromptTokens: 3, CompletionTokens: 9, ReasoningTokens: 2, DraftedTokens: 5,
+				AcceptedTokens: 3}},
 	}
 }
 
@@ -110,10 +115,12 @@ func TestChatStreamsReasoningAndToolCalls(t *testing.T) {
 func TestChatCollectsReasoningAndToolCalls(t *testing.T) {
 	_, hs := start(t, newFake(playing(reasonedCall()...)), Options{})
 	for _, c := range []struct{ name, fields, message string }{
-		{"all calls", `}`, `{"role":"assistant","content":"So","refusal":null,"reasoning_content":"hm!","tool_calls":[` +
-			`{"id":"c0","type":"function","function":{"name":"add","arguments":"{\"a\":1}"}},{"id":"c1","type":"function","function":{"name":"sub","arguments":"{}"}}]}`},
-		{"only the first when calls may not be parallel", `,"parallel_tool_calls":false}`, `{"role":"assistant","content":"So","refusal":null,"reasoning_content":"hm!","tool_calls":[` +
-			`{"id":"c0","type":"function","function":{"name":"add","arguments":"{\"a\":1}"}}]}`},
+		{"all calls", `}`,
+			`{"role":"assistant","content":"So","refusal":null,"reasoning_content":"hm!","tool_calls":[` +
+				`{"id":"c0","type":"function","function":{"name":"add","arguments":"{\"a\":1}"}},{"id":"c1","type":"function","function":{"name":"sub","arguments":"{}"}}]}`},
+		{"only the first when calls may not be parallel", `,"parallel_tool_calls":false}`,
+			`{"role":"assistant","content":"So","refusal":null,"reasoning_content":"hm!","tool_calls":[` +
+				`{"id":"c0","type":"function","function":{"name":"add","arguments":"{\"a\":1}"}}]}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := post(t, hs.URL+"/v1/chat/completions", hello+aTool+c.fields)
@@ -137,7 +144,8 @@ func TestOnlyToolCallsHaveNullContent(t *testing.T) {
 		t.Error(got.body)
 	}
 	_, hs = start(t, newFake(playing(sparrow.Event{Finish: sparrow.FinishLength, Usage: usage(0)})), Options{})
-	if got := post(t, hs.URL+"/v1/chat/completions", hello+`}`); !strings.Contains(got.body, `"content":""`) || !strings.Contains(got.body, `"finish_reason":"length"`) {
+	if got := post(t, hs.URL+"/v1/chat/completions", hello+`}`); !strings.Contains(got.body, `"content":""`) ||
+		!strings.Contains(got.body, `"finish_reason":"length"`) {
 		t.Error(got.body)
 	}
 }
@@ -151,8 +159,9 @@ func TestChoicesAreToldApart(t *testing.T) {
 	}
 	_, hs := start(t, newFake(playing(events...)), Options{})
 	got := post(t, hs.URL+"/v1/chat/completions", hello+`,"n":2}`)
-	want := `"choices":[{"index":0,"message":{"role":"assistant","content":"A","refusal":null},"logprobs":null,"finish_reason":"stop"},` +
-		`{"index":1,"message":{"role":"assistant","content":"B","refusal":null},"logprobs":null,"finish_reason":"length"}]`
+	want :=
+		`"choices":[{"index":0,"message":{"role":"assistant","content":"A","refusal":null},"logprobs":null,"finish_reason":"stop"},` +
+			`{"index":1,"message":{"role":"assistant","content":"B","refusal":null},"logprobs":null,"finish_reason":"length"}]`
 	if !strings.Contains(got.body, want) {
 		t.Error(got.body)
 	}
@@ -173,8 +182,10 @@ func TestChoicesAreToldApart(t *testing.T) {
 // halves is a reply of one character in two tokens, with alternatives.
 func halves() []sparrow.Event {
 	return []sparrow.Event{
-		{Tokens: []sparrow.Token{{ID: 0xc3, Text: "\xc3", Logprob: -0.25, Top: []sample.TokenLogprob{{Token: 'a', Logprob: -1}}}}},
-		{Text: "é", Deltas: []chat.Delta{{Kind: chat.DeltaContent, Text: "é"}}, Tokens: []sparrow.Token{{ID: 0xa9, Text: "\xa9", Logprob: -0.5}}},
+		{Tokens: []sparrow.Token{{ID: 0xc3, Text: "\xc3", Logprob: -0.25,
+			Top: []sample.TokenLogprob{{Token: 'a', Logprob: -1}}}}},
+		{Text: "é", Deltas: []chat.Delta{{Kind: chat.DeltaContent, Text: "é"}},
+			Tokens: []sparrow.Token{{ID: 0xa9, Text: "\xa9", Logprob: -0.5}}},
 		{Tokens: []sparrow.Token{{ID: 2, Text: "", Logprob: -1}}, Finish: sparrow.FinishStop, Usage: usage(3)},
 	}
 }
@@ -187,28 +198,31 @@ func TestLogprobsTravelWithTheTextTheyBelongTo(t *testing.T) {
 	got := post(t, hs.URL+"/v1/chat/completions", hello+`,"logprobs":true,"top_logprobs":1,"stream":true}`)
 	want := chunks(
 		`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`,
-		`{"index":0,"delta":{"content":"é"},"logprobs":{"content":[`+first+`,`+second+`],"refusal":null},"finish_reason":null}`,
+		`{"index":0,"delta":{"content":"é"},"logprobs":{"content":[`+first+`,`+second+
+			`],"refusal":null},"finish_reason":null}`,
 		`{"index":0,"delta":{},"logprobs":{"content":[`+end+`],"refusal":null},"finish_reason":"stop"}`,
 	) + "data: [DONE]\n\n"
 	if diff := cmp.Diff(want, got.body); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	got = post(t, hs.URL+"/v1/chat/completions", hello+`,"logprobs":true,"top_logprobs":1}`)
-	if all := `"logprobs":{"content":[` + first + `,` + second + `,` + end + `],"refusal":null}`; !strings.Contains(got.body, all) {
+	if all := `"logprobs":{"content":[` + first + `,` + second + `,` + end +
+		`],"refusal":null}`; !strings.Contains(got.body, all) {
 		t.Error(got.body)
 	}
 }
 
 func TestTraceTellsPlansPrefixAndTimes(t *testing.T) {
 	p := &plan.Plan{Mode: plan.ModeExtend, Rows: 6, Key: 0x12, Segments: []plan.Segment{{
-		Row: plan.RowDensePrefill, Rows: 6, Form: plan.FormDenseMHA, Kernel: plan.DenseRagged, Convert: plan.ConvertGatherRows,
-		Launches: make([]plan.Launch, 2), Reasons: []plan.Reason{{Rule: "dispatch 5", Text: "short"}},
+		Row: plan.RowDensePrefill, Rows: 6, Form: plan.FormDenseMHA, Kernel: plan.DenseRagged,
+		Convert: plan.ConvertGatherRows, Launches: make([]plan.Launch, 2),
+		Reasons:  []plan.Reason{{Rule: "dispatch 5", Text: "short"}},
 		Rejected: []plan.Rejection{{Kernel: plan.SparseFlat, Phase: plan.PhasePrefill, Reason: "fits too"}},
 	}}}
 	events := say("x")
 	events[len(events)-1].TraceLog = &sparrow.Trace{
-		ID: "t1", Match: aMatch, Queued: time.Millisecond, Prefill: 2 * time.Millisecond, Decode: 1500 * time.Microsecond, Steps: 3, Preempted: 1,
-		Plans: []sparrow.PlanUse{{Plan: p, Steps: 3}},
+		ID: "t1", Match: aMatch, Queued: time.Millisecond, Prefill: 2 * time.Millisecond,
+		Decode: 1500 * time.Microsecond, Steps: 3, Preempted: 1, Plans: []sparrow.PlanUse{{Plan: p, Steps: 3}},
 	}
 	e := newFake(playing(events...))
 	_, hs := start(t, e, Options{})
@@ -238,8 +252,9 @@ func TestRequestsAreMeasured(t *testing.T) {
 	post(t, hs.URL+"/v1/chat/completions", hello+`,"stream":true}`)
 	text := get(t, hs.URL+"/metrics").body
 	for _, line := range []string{
-		`sparrow_time_to_first_token_seconds_count 2`, `sparrow_inter_token_seconds_count 4`, `sparrow_request_seconds_count 2`,
-		`sparrow_request_prompt_tokens_sum 14`, `sparrow_request_output_tokens_sum 6`, `sparrow_choices_total{reason="stop"} 2`,
+		`sparrow_time_to_first_token_seconds_count 2`, `sparrow_inter_token_seconds_count 4`,
+		`sparrow_request_seconds_count 2`, `sparrow_request_prompt_tokens_sum 14`,
+		`sparrow_request_output_tokens_sum 6`, `sparrow_choices_total{reason="stop"} 2`,
 		`sparrow_http_requests_total{route="/v1/chat/completions",status="200"} 2`,
 		`vllm:time_to_first_token_seconds_count{engine="0",model_name="sparrow-test"} 2`,
 	} {

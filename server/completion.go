@@ -18,14 +18,18 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if all := req.Prompt.Len() * req.Choices(); s.info.MaxQueue > 0 && all > s.info.MaxQueue {
-		return openai.NewError(openai.CodeTooMany, "prompt", "%d prompts with %d choices each are %d sequences, and at most %d may wait here; send fewer at a time",
+		return openai.NewError(openai.CodeTooMany, "prompt",
+			"%d prompts with %d choices each are %d sequences, and at most %d may wait here; send fewer at a time",
 			req.Prompt.Len(), req.Choices(), all, s.info.MaxQueue)
 	}
 	if req.Echo && req.Logprobs != nil {
-		return openai.NewError(openai.CodeUnsupportedValue, "echo", "log probabilities of a prompt's own tokens are not computed; send echo without logprobs, or logprobs without echo")
+		return openai.NewError(openai.CodeUnsupportedValue, "echo", "log probabilities of a prompt's own tokens "+
+			"are not computed; send echo without logprobs, or logprobs without echo")
 	}
 	x := exchangeOf(r)
-	ask := completionRequests(req, func(i int) origin { return origin{promptID(x.id, i, req.Prompt.Len()), x.tenant, s.seed()} })
+	ask := completionRequests(req, func(i int) origin {
+		return origin{promptID(x.id, i, req.Prompt.Len()), x.tenant, s.seed()}
+	})
 	if err := s.encodePlain(req, ask); err != nil {
 		return err
 	}
@@ -63,14 +67,16 @@ func (s *Server) encodePlain(r *openai.CompletionRequest, ask []sparrow.Request)
 			return err
 		}
 		if len(ids) == 0 {
-			return openai.NewError(openai.CodeInvalidValue, "prompt", "prompt %d has no tokens without special ones; send text, or leave add_special_tokens out", i)
+			return openai.NewError(openai.CodeInvalidValue, "prompt",
+				"prompt %d has no tokens without special ones; send text, or leave add_special_tokens out", i)
 		}
 		ask[i].Prompt, ask[i].Tokens = "", ids
 	}
 	return nil
 }
 
-// completionShape is what a text completion's request says about the shape of its answer. The i-th choice of prompt p has index p*n+i.
+// completionShape is what a text completion's request says about the shape of its answer. The i-th choice of prompt p
+// has index p*n+i.
 type completionShape struct {
 	head         openai.Head
 	usage        bool // a stream ends with it
@@ -83,7 +89,8 @@ type completionShape struct {
 }
 
 func (s *Server) completionShape(r *openai.CompletionRequest) (completionShape, error) {
-	c := completionShape{spelling: newSpelling(s.engine, r.TokensAsIDs), n: r.Choices(), prompts: r.Prompt.Len(), logprobs: r.Logprobs != nil}
+	c := completionShape{spelling: newSpelling(s.engine, r.TokensAsIDs), n: r.Choices(), prompts: r.Prompt.Len(),
+		logprobs: r.Logprobs != nil}
 	c.alternatives = c.logprobs && *r.Logprobs > 0
 	if !r.Echo {
 		return c, nil

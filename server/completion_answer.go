@@ -34,7 +34,8 @@ func (a *completionAnswer) response(res *result) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &openai.CompletionResponse{Head: a.head, Usage: usageOf(&res.usage), Sparrow: trace, Choices: make([]openai.CompletionChoice, len(a.list))}
+	out := &openai.CompletionResponse{Head: a.head, Usage: usageOf(&res.usage), Sparrow: trace,
+		Choices: make([]openai.CompletionChoice, len(a.list))}
 	for i := range a.list {
 		c := &a.list[i]
 		c.pending = a.texts[i].String() + c.pending
@@ -73,7 +74,8 @@ func (s *completionStream) chunk(c openai.CompletionChoice) { s.buf = s.wire.App
 func (s *completionStream) end(r *result) error { return s.finish(s.wire.AppendClosing, s.usage, r) }
 
 // echoOnly answers a request for no new tokens: the prompts come back, counted, and the engine has no part in it.
-func (s *Server) echoOnly(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, shape completionShape, stream bool) error {
+func (s *Server) echoOnly(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, shape completionShape,
+	stream bool) error {
 	res := &result{}
 	for i := range ask {
 		ids := ask[i].Tokens

@@ -25,7 +25,8 @@ func twice(r sparrow.Request) ([]sparrow.Event, error) {
 	text := strings.ToUpper(r.Prompt)
 	var list []sparrow.Event
 	for i := range r.Sampling.N {
-		list = append(list, sparrow.Event{Choice: i, Text: text}, sparrow.Event{Choice: i, Text: string(rune('0' + i)), Finish: sparrow.FinishStop})
+		list = append(list, sparrow.Event{Choice: i, Text: text},
+			sparrow.Event{Choice: i, Text: string(rune('0' + i)), Finish: sparrow.FinishStop})
 	}
 	list[len(list)-1].Usage = &sparrow.Usage{PromptTokens: len(r.Prompt), CompletionTokens: 2 * r.Sampling.N}
 	return list, nil
@@ -80,7 +81,8 @@ func TestEchoWithoutNewTokensNeedsNoEngine(t *testing.T) {
 	e := newFake(func(sparrow.Request) ([]sparrow.Event, error) { panic("the engine was asked") })
 	_, hs := start(t, e, Options{})
 	got := post(t, hs.URL+"/v1/completions", `{"model":"sparrow-test","prompt":[104,105],"echo":true,"max_tokens":0}`)
-	if got.status != 200 || !strings.Contains(got.body, `"text":"hi"`) || !strings.Contains(got.body, `"prompt_tokens":2,"completion_tokens":0`) {
+	if got.status != 200 || !strings.Contains(got.body, `"text":"hi"`) ||
+		!strings.Contains(got.body, `"prompt_tokens":2,"completion_tokens":0`) {
 		t.Errorf("status %d: %s", got.status, got.body)
 	}
 }
@@ -88,7 +90,8 @@ func TestEchoWithoutNewTokensNeedsNoEngine(t *testing.T) {
 func TestPromptsWithoutSpecialTokensAreEncodedHere(t *testing.T) {
 	e := newFake(saying("x"))
 	_, hs := start(t, e, Options{})
-	if got := post(t, hs.URL+"/v1/completions", `{"model":"sparrow-test","prompt":"hi","add_special_tokens":false}`); got.status != 200 {
+	if got := post(t, hs.URL+"/v1/completions",
+		`{"model":"sparrow-test","prompt":"hi","add_special_tokens":false}`); got.status != 200 {
 		t.Fatal(got.body)
 	}
 	if diff := cmp.Diff([]int32{'h', 'i'}, e.last(t).Tokens); diff != "" || e.last(t).Prompt != "" {
@@ -98,10 +101,14 @@ func TestPromptsWithoutSpecialTokensAreEncodedHere(t *testing.T) {
 
 func TestCompletionLogprobsCountCharacters(t *testing.T) {
 	events := []sparrow.Event{
-		{Text: "a", Tokens: []sparrow.Token{{ID: 'a', Text: "a", Logprob: -1, Top: []sample.TokenLogprob{{Token: 'a', Logprob: -1}, {Token: 'b', Logprob: -2}}}}},
-		{Tokens: []sparrow.Token{{ID: 0xc3, Text: "\xc3", Logprob: -2, Top: []sample.TokenLogprob{{Token: 'z', Logprob: -0.5}}}}},
+		{Text: "a",
+			Tokens: []sparrow.Token{{ID: 'a', Text: "a", Logprob: -1,
+				Top: []sample.TokenLogprob{{Token: 'a', Logprob: -1}, {Token: 'b', Logprob: -2}}}}},
+		{Tokens: []sparrow.Token{{ID: 0xc3, Text: "\xc3", Logprob: -2,
+			Top: []sample.TokenLogprob{{Token: 'z', Logprob: -0.5}}}}},
 		{Text: "é", Tokens: []sparrow.Token{{ID: 0xa9, Text: "\xa9", Logprob: -3}}},
-		{Text: "!", Tokens: []sparrow.Token{{ID: '!', Text: "!", Logprob: -4}}, Finish: sparrow.FinishStop, Usage: usage(4)},
+		{Text: "!", Tokens: []sparrow.Token{{ID: '!', Text: "!", Logprob: -4}}, Finish: sparrow.FinishStop,
+			Usage: usage(4)},
 	}
 	_, hs := start(t, newFake(playing(events...)), Options{})
 	got := post(t, hs.URL+"/v1/completions", `{"model":"sparrow-test","prompt":"p","logprobs":2}`)
@@ -111,7 +118,8 @@ func TestCompletionLogprobsCountCharacters(t *testing.T) {
 		t.Errorf("no %s in\n%s", want, got.body)
 	}
 	got = post(t, hs.URL+"/v1/completions", `{"model":"sparrow-test","prompt":"p","logprobs":0,"stream":true}`)
-	chunk := `{"index":0,"text":"é","logprobs":{"tokens":["bytes:\\xc3","bytes:\\xa9"],"token_logprobs":[-2,-3],"top_logprobs":null,"text_offset":[1,1]},"finish_reason":null}`
+	chunk :=
+		`{"index":0,"text":"é","logprobs":{"tokens":["bytes:\\xc3","bytes:\\xa9"],"token_logprobs":[-2,-3],"top_logprobs":null,"text_offset":[1,1]},"finish_reason":null}`
 	if !strings.Contains(got.body, chunk) {
 		t.Errorf("no %s in\n%s", chunk, got.body)
 	}
@@ -125,20 +133,25 @@ func TestEchoedPromptsHaveNoLogprobs(t *testing.T) {
 	}
 }
 
-// Ids are the only way to see the tokens of a checkpoint without a tokenizer; they are given in both forms of logprobs, alternatives included.
+// Ids are the only way to see the tokens of a checkpoint without a tokenizer; they are given in both forms of
+// logprobs, alternatives included.
 func TestLogprobsNameTokensByTheirIDs(t *testing.T) {
 	_, hs := start(t, newFake(playing(
-		sparrow.Event{Tokens: []sparrow.Token{{ID: 7, Logprob: -1, Top: []sample.TokenLogprob{{Token: 8, Logprob: -0.5}}}}},
+		sparrow.Event{Tokens: []sparrow.Token{
+			{ID: 7, Logprob: -1, Top: []sample.TokenLogprob{{Token: 8, Logprob: -0.5}}}}},
 		sparrow.Event{Tokens: []sparrow.Token{{ID: 9, Logprob: -2}}, Finish: sparrow.FinishLength, Usage: usage(2)},
 	)), Options{})
 	const columns = `"tokens":["token_id:7","token_id:9"],"token_logprobs":[-1,-2],"top_logprobs":[{"token_id:8":-0.5,"token_id:7":-1},{"token_id:9":-2}]`
 	for _, stream := range []string{"", `,"stream":true`} {
-		got := post(t, hs.URL+"/v1/completions", `{"model":"sparrow-test","prompt":[1,2],"logprobs":1,"return_tokens_as_token_ids":true`+stream+`}`)
+		got := post(t, hs.URL+"/v1/completions",
+			`{"model":"sparrow-test","prompt":[1,2],"logprobs":1,"return_tokens_as_token_ids":true`+stream+`}`)
 		if !strings.Contains(got.body, columns) || !strings.Contains(got.body, `"text":""`) {
 			t.Errorf("no %s in\n%s", columns, got.body)
 		}
-		got = post(t, hs.URL+"/v1/chat/completions", hello+`,"logprobs":true,"top_logprobs":1,"return_tokens_as_token_ids":true`+stream+`}`)
-		for _, want := range []string{`{"token":"token_id:7","logprob":-1,`, `"top_logprobs":[{"token":"token_id:8","logprob":-0.5,`, `{"token":"token_id:9","logprob":-2,`} {
+		got = post(t, hs.URL+"/v1/chat/completions",
+			hello+`,"logprobs":true,"top_logprobs":1,"return_tokens_as_token_ids":true`+stream+`}`)
+		for _, want := range []string{`{"token":"token_id:7","logprob":-1,`,
+			`"top_logprobs":[{"token":"token_id:8","logprob":-0.5,`, `{"token":"token_id:9","logprob":-2,`} {
 			if !strings.Contains(got.body, want) {
 				t.Errorf("no %s in\n%s", want, got.body)
 			}
@@ -150,8 +163,9 @@ func TestLogprobsNameTokensByTheirIDs(t *testing.T) {
 func TestUsageOfSeveralPromptsAddsUp(t *testing.T) {
 	e := newFake(func(r sparrow.Request) ([]sparrow.Event, error) {
 		n := len(r.Prompt)
-		return []sparrow.Event{{Finish: sparrow.FinishStop, Usage: &sparrow.Usage{PromptTokens: 100 * n, CachedTokens: 64 * n,
-			CompletionTokens: 10 * n, ReasoningTokens: 3 * n, DraftedTokens: 5 * n, AcceptedTokens: 2 * n}}}, nil
+		return []sparrow.Event{{Finish: sparrow.FinishStop,
+			Usage: &sparrow.Usage{PromptTokens: 100 * n, CachedTokens: 64 * n,
+				CompletionTokens: 10 * n, ReasoningTokens: 3 * n, DraftedTokens: 5 * n, AcceptedTokens: 2 * n}}}, nil
 	})
 	_, hs := start(t, e, Options{})
 	want := `"usage":{"prompt_tokens":600,"completion_tokens":60,"total_tokens":660,` +

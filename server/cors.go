@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// cors lets the pages of allowed origins read answers. It is true when the request was a browser's question whether it may send another
-// one, which is then answered. Without allowed origins no header is ever set, and browsers keep other pages out.
+// cors lets the pages of allowed origins read answers. It is true when the request was a browser's question whether
+// it may send another one, which is then answered. Without allowed origins no header is ever set, and browsers keep
+// other pages out.
 func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	allowed := s.options.AllowOrigins
 	if len(allowed) == 0 {
@@ -31,7 +32,8 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST")
-	// Browsers ask for the headers a client library adds, such as x-stainless-*; any of them is harmless, so the question is the answer.
+	// Browsers ask for the headers a client library adds, such as x-stainless-*; any of them is harmless, so the
+	// question is the answer.
 	if names := r.Header.Get("Access-Control-Request-Headers"); names != "" {
 		h.Set("Access-Control-Allow-Headers", names)
 	}

@@ -22,10 +22,11 @@ type Engine interface {
 	Render(r *chat.Request) (text string, ids []int32, err error)
 }
 
-// Stream is the events of one request. One goroutine reads and closes it. The engine keeps events until they are read, so a slow reader
-// delays no other request.
+// Stream is the events of one request. One goroutine reads and closes it. The engine keeps events until they are
+// read, so a slow reader delays no other request.
 type Stream interface {
-	// Next waits for an event; it is false after the last one. Once the request's context has ended the last one comes soon.
+	// Next waits for an event; it is false after the last one. Once the request's context has ended the last one
+	// comes soon.
 	Next() (sparrow.Event, bool)
 	// Close gives the request up if it still runs.
 	Close()

@@ -2,10 +2,12 @@ package server
 
 import "errors"
 
-// ErrDraining ends what still runs when the grace period of a shutdown is over, and refuses what comes after the shutdown began.
+// ErrDraining ends what still runs when the grace period of a shutdown is over, and refuses what comes after the
+// shutdown began.
 var ErrDraining = errors.New("server: shutting down")
 
-// errGone means that the connection took no more bytes: the client closed it, or stopped reading for Options.WriteTimeout.
+// errGone means that the connection took no more bytes: the client closed it, or stopped reading for
+// Options.WriteTimeout.
 var errGone = errors.New("server: the client left")
 
 // ErrDeadline ends a request that ran longer than Options.RequestTimeout.

@@ -15,7 +15,8 @@ const requestIDHeader = "X-Request-Id"
 // maxRequestID bounds a name that a client chose.
 const maxRequestID = 128
 
-// exchange is one HTTP request and its answer, as the log and the metrics see it. It belongs to the goroutine that serves the request.
+// exchange is one HTTP request and its answer, as the log and the metrics see it. It belongs to the goroutine that
+// serves the request.
 type exchange struct {
 	id      string
 	arrived time.Time

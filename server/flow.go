@@ -9,7 +9,8 @@ import (
 	"sparrow"
 )
 
-// flowDepth lets the engine's events run ahead of the client a little, so that measured gaps are the engine's and not the client's.
+// flowDepth lets the engine's events run ahead of the client a little, so that measured gaps are the engine's and not
+// the client's.
 const flowDepth = 64
 
 // flow merges the events of several engine requests, one for each prompt, into one channel.
@@ -59,8 +60,8 @@ func (f *flow) run(ctx context.Context, streams []Stream) {
 	}
 }
 
-// pump moves events until there are none. After ctx has ended they are read and dropped, so that the end of every choice
-// is counted.
+// pump moves events until there are none. After ctx has ended they are read and dropped, so that the end of every
+// choice is counted.
 func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 	defer s.Close()
 	for {

@@ -10,13 +10,18 @@ import (
 	"sparrow"
 )
 
-// FuzzChatBody sends any body to the chat endpoint: never a server error, never a panic, always JSON or a stream that ends.
+// FuzzChatBody sends any body to the chat endpoint: never a server error, never a panic, always JSON or a stream that
+// ends.
 func FuzzChatBody(f *testing.F) {
 	for _, seed := range []string{
-		hello + `}`, hello + `,"stream":true,"stream_options":{"include_usage":true},"n":2}`, hello + aTool + `,"tool_choice":"required"}`,
-		hello + `,"logprobs":true,"top_logprobs":20,"sparrow":{"trace":true}}`, hello + `,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{}}}}`,
-		hello + `,"chat_template_kwargs":{"thinking":true,"x":[1]},"reasoning_effort":"max"}`, hello + `,"stop":["a"],"logit_bias":{"1":-100},"seed":-9223372036854775808}`,
-		`{"model":"sparrow-test","messages":[{"role":"tool","content":"x","tool_call_id":"c"}]}`, `{"model":"x"}`, `[]`, `{`, "\xff", `{"a":"\ud800"}`,
+		hello + `}`, hello + `,"stream":true,"stream_options":{"include_usage":true},"n":2}`,
+		hello + aTool + `,"tool_choice":"required"}`,
+		hello + `,"logprobs":true,"top_logprobs":20,"sparrow":{"trace":true}}`,
+		hello + `,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{}}}}`,
+		hello + `,"chat_template_kwargs":{"thinking":true,"x":[1]},"reasoning_effort":"max"}`,
+		hello + `,"stop":["a"],"logit_bias":{"1":-100},"seed":-9223372036854775808}`,
+		`{"model":"sparrow-test","messages":[{"role":"tool","content":"x","tool_call_id":"c"}]}`, `{"model":"x"}`, `[]`,
+		`{`, "\xff", `{"a":"\ud800"}`,
 	} {
 		f.Add([]byte(seed))
 	}

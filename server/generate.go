@@ -90,7 +90,7 @@ type generation struct {
 	result result
 }
 
-// take measures an event and hands it on.
+// take measures an event and passes it on.
 func (g *generation) take(ctx context.Context, it *item) error {
 	ev := &it.event
 	g.measure(it)
@@ -99,7 +99,8 @@ func (g *generation) take(ctx context.Context, it *item) error {
 		addUsage(&g.result.usage, ev.Usage)
 		g.x.usage = g.result.usage
 		if ev.TraceLog != nil {
-			g.result.traces = append(g.result.traces, promptTrace{it.prompt, g.requests[it.prompt].Sampling.Seed, ev.TraceLog})
+			g.result.traces = append(g.result.traces,
+				promptTrace{it.prompt, g.requests[it.prompt].Sampling.Seed, ev.TraceLog})
 		}
 	}
 	switch ev.Finish {

@@ -78,8 +78,10 @@ func TestAWriteThatFailsIsAClientThatLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Handler().ServeHTTP(&brokenWriter{*httptest.NewRecorder(), c.good, c.err}, newPost(t, context.Background(), c.path, c.body))
-			if got := text.String(); !strings.Contains(got, "level=INFO msg=request") || !strings.Contains(got, "code=client_gone") || strings.Contains(got, "level=ERROR") {
+			s.Handler().ServeHTTP(&brokenWriter{*httptest.NewRecorder(), c.good, c.err},
+				newPost(t, context.Background(), c.path, c.body))
+			if got := text.String(); !strings.Contains(got, "level=INFO msg=request") ||
+				!strings.Contains(got, "code=client_gone") || strings.Contains(got, "level=ERROR") {
 				t.Error(got)
 			}
 		})
@@ -101,8 +103,10 @@ func TestTheLogTellsTheFirstTokenThatWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Handler().ServeHTTP(httptest.NewRecorder(), newPost(t, context.Background(), "/v1/chat/completions", hello+`}`))
-		if got := text.String(); !strings.Contains(got, "prompt_tokens=7") || strings.Contains(got, "first_token=") != c.first {
+		s.Handler().ServeHTTP(httptest.NewRecorder(),
+			newPost(t, context.Background(), "/v1/chat/completions", hello+`}`))
+		if got := text.String(); !strings.Contains(got, "prompt_tokens=7") ||
+			strings.Contains(got, "first_token=") != c.first {
 			t.Errorf("%s: %s", c.name, got)
 		}
 	}
@@ -126,7 +130,9 @@ func TestClientsThatResetAreNoErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		body := hello + `,"stream":true}`
-		if _, err := io.WriteString(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+itoa(len(body))+"\r\n\r\n"+body); err != nil {
+		if _, err := io.WriteString(c,
+			"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+
+				itoa(len(body))+"\r\n\r\n"+body); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Read(make([]byte, 64)); err != nil {

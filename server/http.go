@@ -11,7 +11,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// serveHTTP is the way of every request: name it, find its endpoint, check who sent it, answer, and account for it whatever happens.
+// serveHTTP is the way of every request: name it, find its endpoint, check who sent it, answer, and account for it
+// whatever happens.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{id: requestID(r), arrived: time.Now(), route: unmatched}
 	rec := &recorder{ResponseWriter: w}
@@ -63,7 +64,8 @@ func (s *Server) authorise(r *http.Request) (tenant string, err error) {
 	return tenant, nil
 }
 
-// rescue turns a panic into one failed request. A response that had begun is cut off, so that it is not taken for a whole one.
+// rescue turns a panic into one failed request. A response that had begun is cut off, so that it is not taken for a
+// whole one.
 func (s *Server) rescue(w *recorder, x *exchange) {
 	v := recover()
 	if v == nil {
@@ -74,7 +76,8 @@ func (s *Server) rescue(w *recorder, x *exchange) {
 	}
 	s.metrics.Panic()
 	err := fmt.Errorf("panic: %v", v)
-	s.options.Log.Error("a handler panicked", "id", x.id, "route", x.route, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	s.options.Log.Error("a handler panicked", "id", x.id, "route", x.route, "panic", fmt.Sprint(v), "stack",
+		string(debug.Stack()))
 	if w.status == 0 {
 		s.fail(w, x, err)
 		return
@@ -83,7 +86,8 @@ func (s *Server) rescue(w *recorder, x *exchange) {
 	panic(http.ErrAbortHandler)
 }
 
-// account writes the line of a request in the log and counts it. It has no text of prompts, answers, keys or query strings.
+// account writes the line of a request in the log and counts it. It has no text of prompts, answers, keys or query
+// strings.
 func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	status := w.status
 	if status == 0 {
@@ -95,8 +99,9 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	s.metrics.HTTP(x.route, status)
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
-		slog.String("id", x.id), slog.String("method", r.Method), slog.String("route", x.route), slog.Int("status", status),
-		slog.Int64("bytes", w.bytes), slog.Duration("took", time.Since(x.arrived)), slog.String("remote", r.RemoteAddr),
+		slog.String("id", x.id), slog.String("method", r.Method), slog.String("route", x.route),
+		slog.Int("status", status), slog.Int64("bytes", w.bytes), slog.Duration("took", time.Since(x.arrived)),
+		slog.String("remote", r.RemoteAddr),
 	}
 	if x.tenant != "" {
 		attrs = append(attrs, slog.String("tenant", x.tenant))
@@ -105,7 +110,8 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 		attrs = append(attrs, slog.Duration("first_token", x.firstToken))
 	}
 	if u := x.usage; u.PromptTokens > 0 {
-		attrs = append(attrs, slog.Int("prompt_tokens", u.PromptTokens), slog.Int("cached_tokens", u.CachedTokens), slog.Int("completion_tokens", u.CompletionTokens))
+		attrs = append(attrs, slog.Int("prompt_tokens", u.PromptTokens), slog.Int("cached_tokens", u.CachedTokens),
+			slog.Int("completion_tokens", u.CompletionTokens))
 	}
 	if x.fault != nil {
 		attrs = append(attrs, slog.String("code", string(faultCode(x))))

@@ -70,7 +70,8 @@ func TestSmallEndpoints(t *testing.T) {
 	e.mu.Lock()
 	e.stats.Waiting = e.info.MaxQueue
 	e.mu.Unlock()
-	if got := get(t, hs.URL+"/ready"); got.status != 503 || got.body != `{"status":"not ready","reason":"the queue is full"}` {
+	if got := get(t, hs.URL+"/ready"); got.status != 503 ||
+		got.body != `{"status":"not ready","reason":"the queue is full"}` {
 		t.Errorf("status %d: %s", got.status, got.body)
 	}
 }
@@ -79,10 +80,14 @@ func TestTokenizeAndBack(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{})
 	for _, c := range []struct{ path, body, want string }{
 		{"/tokenize", `{"prompt":"hi"}`, `{"count":3,"max_model_len":4096,"tokens":[1,104,105],"token_strs":null}`},
-		{"/tokenize", `{"model":"sparrow-test","prompt":"hi","add_special_tokens":false,"return_token_strs":true}`, `{"count":2,"max_model_len":4096,"tokens":[104,105],"token_strs":["h","i"]}`},
-		{"/tokenize", `{"prompt":"","add_special_tokens":false}`, `{"count":0,"max_model_len":4096,"tokens":[],"token_strs":null}`},
-		{"/tokenize", `{"messages":[{"role":"user","content":"é"}]}`, `{"count":8,"max_model_len":4096,"tokens":[60,117,115,101,114,62,195,169],"token_strs":null}`},
-		{"/tokenize", `{"messages":[{"role":"user","content":""}],"add_special_tokens":true}`, `{"count":7,"max_model_len":4096,"tokens":[1,60,117,115,101,114,62],"token_strs":null}`},
+		{"/tokenize", `{"model":"sparrow-test","prompt":"hi","add_special_tokens":false,"return_token_strs":true}`,
+			`{"count":2,"max_model_len":4096,"tokens":[104,105],"token_strs":["h","i"]}`},
+		{"/tokenize", `{"prompt":"","add_special_tokens":false}`,
+			`{"count":0,"max_model_len":4096,"tokens":[],"token_strs":null}`},
+		{"/tokenize", `{"messages":[{"role":"user","content":"é"}]}`,
+			`{"count":8,"max_model_len":4096,"tokens":[60,117,115,101,114,62,195,169],"token_strs":null}`},
+		{"/tokenize", `{"messages":[{"role":"user","content":""}],"add_special_tokens":true}`,
+			`{"count":7,"max_model_len":4096,"tokens":[1,60,117,115,101,114,62],"token_strs":null}`},
 		{"/detokenize", `{"tokens":[104,105]}`, `{"prompt":"hi"}`},
 		{"/detokenize", `{"tokens":[]}`, `{"prompt":""}`},
 		{"/detokenize", `{"tokens":[195]}`, "{\"prompt\":\"\uFFFD\"}"},
@@ -96,7 +101,8 @@ func TestTokenizeAndBack(t *testing.T) {
 func TestPlansAreListedLatestFirst(t *testing.T) {
 	e := newFake(saying("x"))
 	for i := range 3 {
-		e.plans = append(e.plans, sparrow.PlanRecord{Step: int64(i), At: time.Unix(int64(i), 0).UTC(), Took: 1500 * time.Microsecond, Requests: 2, Plan: &plan.Plan{Rows: i}})
+		e.plans = append(e.plans, sparrow.PlanRecord{Step: int64(i), At: time.Unix(int64(i), 0).UTC(),
+			Took: 1500 * time.Microsecond, Requests: 2, Plan: &plan.Plan{Rows: i}})
 	}
 	_, hs := start(t, e, Options{})
 	got := get(t, hs.URL+"/debug/plans?n=2")
@@ -151,7 +157,8 @@ func TestKeysGuardWhatCostsAndNameTheTenant(t *testing.T) {
 				}
 				return
 			}
-			if e := errorOf(t, got); *e.Code != "invalid_api_key" || e.Type != openai.TypeAuthentication || got.header.Get("WWW-Authenticate") == "" {
+			if e := errorOf(t, got); *e.Code != "invalid_api_key" || e.Type != openai.TypeAuthentication ||
+				got.header.Get("WWW-Authenticate") == "" {
 				t.Error(got.body, got.header)
 			}
 			if strings.Contains(got.body, "k-on") {
@@ -159,7 +166,8 @@ func TestKeysGuardWhatCostsAndNameTheTenant(t *testing.T) {
 			}
 		})
 	}
-	for path, status := range map[string]int{"/health": 200, "/ready": 200, "/metrics": 200, "/version": 200, "/v1/models": 401, "/debug/plans": 401} {
+	for path, status := range map[string]int{"/health": 200, "/ready": 200, "/metrics": 200, "/version": 200,
+		"/v1/models": 401, "/debug/plans": 401} {
 		if got := get(t, hs.URL+path); got.status != status {
 			t.Errorf("%s without a key: status %d", path, got.status)
 		}
@@ -167,7 +175,8 @@ func TestKeysGuardWhatCostsAndNameTheTenant(t *testing.T) {
 }
 
 func TestUnusableKeyFiles(t *testing.T) {
-	for name, text := range map[string]string{"empty": "", "comments only": "# a\n\n", "three words": "a b c", "a key twice": "a x\na y"} {
+	for name, text := range map[string]string{"empty": "", "comments only": "# a\n\n", "three words": "a b c",
+		"a key twice": "a x\na y"} {
 		if _, err := ReadKeys(strings.NewReader(text)); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
@@ -198,10 +207,12 @@ func TestBodiesMustBeDeclaredAsJSON(t *testing.T) {
 		kind, encoding string
 		status         int
 	}{
-		{"application/json", "", 200}, {"application/json; charset=utf-8", "", 200}, {"application/json", "identity", 200},
-		{"", "", 415}, {"text/plain", "", 415}, {"application/x-www-form-urlencoded", "", 415}, {"application/json", "gzip", 415},
+		{"application/json", "", 200}, {"application/json; charset=utf-8", "", 200},
+		{"application/json", "identity", 200}, {"", "", 415}, {"text/plain", "", 415},
+		{"application/x-www-form-urlencoded", "", 415}, {"application/json", "gzip", 415},
 	} {
-		got := send(t, "POST", hs.URL+"/v1/chat/completions", hello+`}`, "Content-Type", c.kind, "Content-Encoding", c.encoding)
+		got := send(t, "POST", hs.URL+"/v1/chat/completions", hello+`}`, "Content-Type", c.kind, "Content-Encoding",
+			c.encoding)
 		if got.status != c.status {
 			t.Errorf("%q %q: status %d: %s", c.kind, c.encoding, got.status, got.body)
 		}
@@ -210,27 +221,32 @@ func TestBodiesMustBeDeclaredAsJSON(t *testing.T) {
 
 func TestOtherOrigins(t *testing.T) {
 	const page = "https://app.example"
-	ask := []string{"Origin", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,x-stainless-os"}
+	ask := []string{"Origin", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers",
+		"authorization,x-stainless-os"}
 	_, closed := start(t, newFake(saying("x")), Options{})
-	if got := send(t, "OPTIONS", closed.URL+"/v1/chat/completions", "", ask...); got.status != 405 || got.header.Get("Access-Control-Allow-Origin") != "" {
+	if got := send(t, "OPTIONS", closed.URL+"/v1/chat/completions", "", ask...); got.status != 405 ||
+		got.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("by default: status %d, %v", got.status, got.header)
 	}
 	for _, c := range []struct {
 		name  string
 		allow []string
 		want  string
-	}{{"this one", []string{"http://localhost:3000", page}, page}, {"all", []string{"*"}, "*"}, {"others", []string{"https://other.example"}, ""}} {
+	}{{"this one", []string{"http://localhost:3000", page}, page}, {"all", []string{"*"}, "*"},
+		{"others", []string{"https://other.example"}, ""}} {
 		t.Run(c.name, func(t *testing.T) {
 			_, hs := start(t, newFake(saying("x")), Options{AllowOrigins: c.allow})
 			question := send(t, "OPTIONS", hs.URL+"/v1/chat/completions", "", ask...)
 			answer := post(t, hs.URL+"/v1/chat/completions", hello+`}`, "Origin", page)
-			if got := question.header.Get("Access-Control-Allow-Origin"); got != c.want || (question.status == 204) != (c.want != "") {
+			if got := question.header.Get("Access-Control-Allow-Origin"); got != c.want ||
+				(question.status == 204) != (c.want != "") {
 				t.Errorf("question: status %d, origin %q", question.status, got)
 			}
 			if c.want != "" && question.header.Get("Access-Control-Allow-Headers") != "authorization,x-stainless-os" {
 				t.Errorf("question: %v", question.header)
 			}
-			if got := answer.header.Get("Access-Control-Allow-Origin"); answer.status != 200 || got != c.want || answer.header.Get("Vary") != "Origin" {
+			if got := answer.header.Get("Access-Control-Allow-Origin"); answer.status != 200 || got != c.want ||
+				answer.header.Get("Vary") != "Origin" {
 				t.Errorf("answer: status %d, %v", answer.status, answer.header)
 			}
 		})
@@ -282,9 +298,11 @@ func TestLogHasNumbersAndNoText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, hs := start(t, newFake(saying("classified", "answer")), Options{Keys: keys, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	_, hs := start(t, newFake(saying("classified", "answer")),
+		Options{Keys: keys, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	auth := []string{"Authorization", "Bearer verysecretkey"}
-	post(t, hs.URL+"/v1/chat/completions", `{"model":"sparrow-test","messages":[{"role":"user","content":"topsecret"}]}`, auth...)
+	post(t, hs.URL+"/v1/chat/completions",
+		`{"model":"sparrow-test","messages":[{"role":"user","content":"topsecret"}]}`, auth...)
 	post(t, hs.URL+"/v1/chat/completions", `{"model":"topsecret","messages":[{"role":"user","content":"x"}]}`, auth...)
 	get(t, hs.URL+"/debug/plans?n=topsecret", auth...)
 	eventually(t, "three lines", func() bool { return strings.Count(log.String(), "msg=request") == 3 })
@@ -293,7 +311,8 @@ func TestLogHasNumbersAndNoText(t *testing.T) {
 			t.Errorf("%q is in the log:\n%s", word, log.String())
 		}
 	}
-	for _, part := range []string{"id=t1", "route=/v1/chat/completions", "status=200", "tenant=acme", "prompt_tokens=7", "cached_tokens=4", "completion_tokens=2", "status=404", "code=model_not_found"} {
+	for _, part := range []string{"id=t1", "route=/v1/chat/completions", "status=200", "tenant=acme", "prompt_tokens=7",
+		"cached_tokens=4", "completion_tokens=2", "status=404", "code=model_not_found"} {
 		if !strings.Contains(log.String(), part) {
 			t.Errorf("no %q in the log:\n%s", part, log.String())
 		}
@@ -311,7 +330,8 @@ func TestPanicsAreOneFailedRequest(t *testing.T) {
 	})
 	_, hs := start(t, e, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	got := post(t, hs.URL+"/v1/chat/completions", hello+`}`)
-	if e := errorOf(t, got); got.status != 500 || *e.Code != "internal_error" || strings.Contains(got.body, "invariant") {
+	if e := errorOf(t, got); got.status != 500 || *e.Code != "internal_error" ||
+		strings.Contains(got.body, "invariant") {
 		t.Errorf("status %d: %s", got.status, got.body)
 	}
 	if !strings.Contains(log.String(), "broken invariant") || !strings.Contains(log.String(), "fake_test.go") {

@@ -34,8 +34,8 @@ func LoadKeys(path string) (*Keys, error) {
 	return k, nil
 }
 
-// ReadKeys reads one key a line, optionally followed by spaces and a tenant's name: prompts of different tenants share no cached prefix.
-// Empty lines and lines that start with # are skipped. A file without any key is an error.
+// ReadKeys reads one key a line, optionally followed by spaces and a tenant's name: prompts of different tenants
+// share no cached prefix. Empty lines and lines that start with # are skipped. A file without any key is an error.
 func ReadKeys(r io.Reader) (*Keys, error) {
 	k := &Keys{}
 	lines := bufio.NewScanner(r)
@@ -45,7 +45,8 @@ func ReadKeys(r io.Reader) (*Keys, error) {
 		case len(words) == 0 || strings.HasPrefix(words[0], "#"):
 			continue
 		case len(words) > 2:
-			return nil, fmt.Errorf("%w: line %d has %d words, want a key and at most a tenant's name", ErrKeys, n, len(words))
+			return nil, fmt.Errorf("%w: line %d has %d words, want a key and at most a tenant's name", ErrKeys, n,
+				len(words))
 		}
 		next := key{sum: sha256.Sum256([]byte(words[0]))}
 		if len(words) == 2 {
@@ -70,7 +71,8 @@ func (k *Keys) tenant(given string) (tenant string, ok bool) {
 	return k.find(sha256.Sum256([]byte(given)))
 }
 
-// find compares hashes of equal length with every key, so that the time taken tells nothing about where or how far a key matched.
+// find compares hashes of equal length with every key, so that the time taken tells nothing about where or how far a
+// key matched.
 func (k *Keys) find(sum [sha256.Size]byte) (tenant string, ok bool) {
 	at := -1
 	for i := range k.list {

@@ -40,12 +40,13 @@ func (s *spelling) of(id int32) string {
 // chatToken is a token in chat's form.
 func (s *spelling) chatToken(t *sparrow.Token) openai.TokenLogprob {
 	out := openai.TokenLogprob{
-		Token: s.show(t.ID, t.Text, openai.TokenText), Logprob: openai.Logprob(t.Logprob), Bytes: openai.TokenBytes(t.Text),
-		TopLogprobs: make([]openai.TopLogprob, len(t.Top)),
+		Token: s.show(t.ID, t.Text, openai.TokenText), Logprob: openai.Logprob(t.Logprob),
+		Bytes: openai.TokenBytes(t.Text), TopLogprobs: make([]openai.TopLogprob, len(t.Top)),
 	}
 	for i, alt := range t.Top {
 		text := s.of(alt.Token)
-		out.TopLogprobs[i] = openai.TopLogprob{Token: s.show(alt.Token, text, openai.TokenText), Logprob: openai.Logprob(alt.Logprob), Bytes: openai.TokenBytes(text)}
+		out.TopLogprobs[i] = openai.TopLogprob{Token: s.show(alt.Token, text, openai.TokenText),
+			Logprob: openai.Logprob(alt.Logprob), Bytes: openai.TokenBytes(text)}
 	}
 	return out
 }
@@ -95,10 +96,13 @@ func (c *columns) offset(text string) int {
 func (c *columns) ranked(t *sparrow.Token) openai.RankedLogprobs {
 	list := make(openai.RankedLogprobs, 0, len(t.Top)+1)
 	for _, alt := range t.Top {
-		list = append(list, openai.RankedLogprob{Token: c.spelling.show(alt.Token, c.spelling.of(alt.Token), openai.BytesText), Logprob: openai.Logprob(alt.Logprob)})
+		list = append(list,
+			openai.RankedLogprob{Token: c.spelling.show(alt.Token, c.spelling.of(alt.Token), openai.BytesText),
+				Logprob: openai.Logprob(alt.Logprob)})
 	}
 	if !slices.ContainsFunc(t.Top, func(alt sample.TokenLogprob) bool { return alt.Token == t.ID }) {
-		list = append(list, openai.RankedLogprob{Token: c.spelling.show(t.ID, t.Text, openai.BytesText), Logprob: openai.Logprob(t.Logprob)})
+		list = append(list, openai.RankedLogprob{Token: c.spelling.show(t.ID, t.Text, openai.BytesText),
+			Logprob: openai.Logprob(t.Logprob)})
 	}
 	return list
 }

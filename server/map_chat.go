@@ -51,10 +51,12 @@ func conversation(r *openai.ChatRequest) *chat.Request {
 
 func message(m *openai.Message) chat.Message {
 	out := chat.Message{
-		Role: chat.Role(m.Role), Content: m.Content.Text(), Reasoning: m.ReasoningContent, ToolCallID: m.ToolCallID, Name: m.Name,
+		Role: chat.Role(m.Role), Content: m.Content.Text(), Reasoning: m.ReasoningContent, ToolCallID: m.ToolCallID,
+		Name: m.Name,
 	}
 	for _, t := range m.ToolCalls {
-		out.ToolCalls = append(out.ToolCalls, chat.Call{ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments})
+		out.ToolCalls = append(out.ToolCalls,
+			chat.Call{ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments})
 	}
 	return out
 }

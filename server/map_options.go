@@ -6,7 +6,8 @@ import (
 	"sparrow/sample"
 )
 
-// origin is what a request is beside its body: who sent it and under which name, and the seed drawn for it in case it brings none.
+// origin is what a request is beside its body: who sent it and under which name, and the seed drawn for it in case it
+// brings none.
 type origin struct {
 	id     string
 	tenant string
@@ -54,7 +55,8 @@ func setIf[T any](dst *T, v *T) {
 	}
 }
 
-// format maps a response format. A schema is enforced whether or not it says strict: what follows a schema strictly also follows it loosely.
+// format maps a response format. A schema is enforced whether or not it says strict: what follows a schema strictly
+// also follows it loosely.
 func format(f *openai.ResponseFormat) sparrow.Format {
 	if f == nil {
 		return sparrow.Format{}
@@ -82,7 +84,10 @@ func checkDraft(o *openai.Options, info sparrow.Info) error {
 		return nil
 	}
 	if info.Drafts == 0 {
-		return openai.NewError(openai.CodeUnsupportedValue, "sparrow.draft", "%d tokens asked for, and this server drafts none: %s; leave it out", *o.Sparrow.Draft, info.NoDrafts)
+		return openai.NewError(openai.CodeUnsupportedValue, "sparrow.draft",
+			"%d tokens asked for, and this server drafts none: %s; leave it out", *o.Sparrow.Draft, info.NoDrafts)
 	}
-	return openai.NewError(openai.CodeUnsupportedValue, "sparrow.draft", "%d tokens asked for, and this server drafts at most %d at a time; ask for 0 to %d, or leave it out", *o.Sparrow.Draft, info.Drafts, info.Drafts)
+	return openai.NewError(openai.CodeUnsupportedValue, "sparrow.draft",
+		"%d tokens asked for, and this server drafts at most %d at a time; ask for 0 to %d, or leave it out",
+		*o.Sparrow.Draft, info.Drafts, info.Drafts)
 }

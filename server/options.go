@@ -28,7 +28,8 @@ type Options struct {
 	Version string
 	// Keys are the bearer keys that may use the server; nil lets everybody.
 	Keys *Keys
-	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all. Empty is none.
+	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all.
+	// Empty is none.
 	AllowOrigins []string
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
@@ -41,7 +42,8 @@ type Options struct {
 	WriteTimeout   time.Duration // for the client to take one event or one response
 	// RequestTimeout bounds a request from arrival to its last token; 0 is no bound.
 	RequestTimeout time.Duration
-	// KeepAlive is the longest silence of a stream: a comment is sent then, so that proxies do not take a long prefill for a dead line.
+	// KeepAlive is the longest time a stream sends nothing: a comment is sent then, so that proxies do not take a
+	// long prefill for a broken connection.
 	KeepAlive time.Duration
 	// DrainDelay goes by between /ready turning 503 and the end of accepting, so that load balancers notice in time.
 	DrainDelay time.Duration
@@ -121,7 +123,8 @@ func checkOrigin(origin string) error {
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != origin {
-		return fmt.Errorf(`AllowOrigins: %q is not an origin; want scheme and host such as https://example.org, or "*"`, origin)
+		return fmt.Errorf(`AllowOrigins: %q is not an origin; want scheme and host such as https://example.org, or "*"`,
+			origin)
 	}
 	return nil
 }

@@ -28,13 +28,19 @@ var outcomes = []struct {
 	param string
 	say   string
 }{
-	{sparrow.ErrQueueFull, openai.CodeQueueFull, "", "too many requests are waiting; try again after the time in Retry-After"},
+	{sparrow.ErrQueueFull, openai.CodeQueueFull, "",
+		"too many requests are waiting; try again after the time in Retry-After"},
 	{sparrow.ErrClosed, openai.CodeUnavailable, "", "the engine is closed; send the request to another server"},
-	{ErrDraining, openai.CodeUnavailable, "", "the server is shutting down; send the request again, to another server if there is one"},
-	{ErrDeadline, openai.CodeDeadline, "", "the request took longer than this server allows; ask for fewer tokens or send a shorter prompt"},
-	{context.DeadlineExceeded, openai.CodeDeadline, "", "the request took longer than this server allows; ask for fewer tokens or send a shorter prompt"},
-	{sparrow.ErrNoTokenizer, openai.CodeUnsupportedValue, "", "this model has no tokenizer; send token ids as the prompt of /v1/completions"},
-	{chat.ErrNoFormat, openai.CodeUnsupportedValue, "messages", "this model has no chat format; send a prompt to /v1/completions"},
+	{ErrDraining, openai.CodeUnavailable, "",
+		"the server is shutting down; send the request again, to another server if there is one"},
+	{ErrDeadline, openai.CodeDeadline, "",
+		"the request took longer than this server allows; ask for fewer tokens or send a shorter prompt"},
+	{context.DeadlineExceeded, openai.CodeDeadline, "",
+		"the request took longer than this server allows; ask for fewer tokens or send a shorter prompt"},
+	{sparrow.ErrNoTokenizer, openai.CodeUnsupportedValue, "",
+		"this model has no tokenizer; send token ids as the prompt of /v1/completions"},
+	{chat.ErrNoFormat, openai.CodeUnsupportedValue, "messages",
+		"this model has no chat format; send a prompt to /v1/completions"},
 	{chat.ErrUnsupported, openai.CodeUnsupportedValue, "", ""},
 	{chat.ErrTemplate, openai.CodeInvalidValue, "messages", ""},
 	{chat.ErrRequest, openai.CodeInvalidValue, "", ""},
@@ -48,7 +54,8 @@ var outcomes = []struct {
 	{sparrow.ErrRequest, openai.CodeInvalidValue, "", ""},
 }
 
-// toError says how an error leaves the server. Whatever is not known to be the client's to repair is ours, and its text stays in the log.
+// toError says how an error leaves the server. Whatever is not known to be the client's to repair is ours, and its
+// text stays in the log.
 func toError(err error, requestID string) *openai.Error {
 	var wire *openai.Error
 	var field *sparrow.RequestError
@@ -62,17 +69,20 @@ func toError(err error, requestID string) *openai.Error {
 	case errors.As(err, &params):
 		return joinParams(params)
 	case errors.As(err, &large):
-		return openai.NewError(openai.CodeBodyTooLarge, "", "the body is larger than the %d bytes this server reads; send less", large.Limit)
+		return openai.NewError(openai.CodeBodyTooLarge, "",
+			"the body is larger than the %d bytes this server reads; send less", large.Limit)
 	}
 	for _, o := range outcomes {
 		if errors.Is(err, o.is) {
 			return describe(err, o.code, o.param, o.say)
 		}
 	}
-	return openai.NewError(openai.CodeInternal, "", "the server failed on this request and on no other; the log has the reason under request id %s", requestID)
+	return openai.NewError(openai.CodeInternal, "",
+		"the server failed on this request and on no other; the log has the reason under request id %s", requestID)
 }
 
-// fieldError is the error for a field. The code, and where there is one the place inside the field, come from the table.
+// fieldError is the error for a field. The code, and where there is one the place inside the field, come from the
+// table.
 func fieldError(err error, field *sparrow.RequestError) *openai.Error {
 	for _, o := range outcomes {
 		if !errors.Is(err, o.is) {

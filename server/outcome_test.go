@@ -30,31 +30,46 @@ func TestEveryFailureHasAStatus(t *testing.T) {
 		{"queue full", fmt.Errorf("%w: 9 wait", sparrow.ErrQueueFull), 429, openai.CodeQueueFull, "", "Retry-After"},
 		{"engine closed", sparrow.ErrClosed, 503, openai.CodeUnavailable, "", "closed"},
 		{"draining", ErrDraining, 503, openai.CodeUnavailable, "", "shutting down"},
-		{"a field", fmt.Errorf("x: %w", &sparrow.RequestError{Field: "max_tokens", Reason: "too many"}), 400, openai.CodeInvalidValue, "max_tokens", "too many"},
-		{"a field that does not fit the context", &sparrow.RequestError{Field: "max_tokens", Reason: "too many", Err: sparrow.ErrContext}, 400, openai.CodeContextLength, "max_tokens", "too many"},
-		{"a field with a schema that cannot be enforced", &sparrow.RequestError{Field: "response_format", Reason: "odd", Err: &grammar.SchemaError{Kind: grammar.ErrUnsupported}},
-			400, openai.CodeUnsupportedValue, schemaParam, "odd"},
-		{"a tool with a schema that is too large", &sparrow.RequestError{Field: "tools", Reason: "big", Err: fmt.Errorf("x: %w", grammar.ErrTooLarge)}, 400, openai.CodeTooLong, "tools", "big"},
-		{"sampling", fmt.Errorf("%w: %w", sparrow.ErrRequest, bad.Validate()), 400, openai.CodeInvalidValue, "top_p", "n: 0 is not in"},
+		{"a field", fmt.Errorf("x: %w", &sparrow.RequestError{Field: "max_tokens", Reason: "too many"}), 400,
+			openai.CodeInvalidValue, "max_tokens", "too many"},
+		{"a field that does not fit the context",
+			&sparrow.RequestError{Field: "max_tokens", Reason: "too many", Err: sparrow.ErrContext}, 400,
+			openai.CodeContextLength, "max_tokens", "too many"},
+		{"a field with a schema that cannot be enforced",
+			&sparrow.RequestError{Field: "response_format", Reason: "odd",
+				Err: &grammar.SchemaError{Kind: grammar.ErrUnsupported}}, 400, openai.CodeUnsupportedValue, schemaParam,
+			"odd"},
+		{"a tool with a schema that is too large",
+			&sparrow.RequestError{Field: "tools", Reason: "big", Err: fmt.Errorf("x: %w", grammar.ErrTooLarge)}, 400,
+			openai.CodeTooLong, "tools", "big"},
+		{"sampling", fmt.Errorf("%w: %w", sparrow.ErrRequest, bad.Validate()), 400, openai.CodeInvalidValue, "top_p",
+			"n: 0 is not in"},
 		{"deadline of ours", ErrDeadline, 504, openai.CodeDeadline, "", "longer than"},
 		{"any deadline", context.DeadlineExceeded, 504, openai.CodeDeadline, "", "longer than"},
-		{"chat with a field", fmt.Errorf("%w: messages[3].role: is odd: very", chat.ErrRequest), 400, openai.CodeInvalidValue, "messages[3].role", "is odd: very"},
-		{"chat without a field", fmt.Errorf("%w: Strange Thing: is odd", chat.ErrRequest), 400, openai.CodeInvalidValue, "", "Strange Thing: is odd"},
-		{"chat that the format cannot express", fmt.Errorf("%w: no effort", chat.ErrUnsupported), 400, openai.CodeUnsupportedValue, "", "no effort"},
-		{"template", fmt.Errorf("%w: roles must alternate", chat.ErrTemplate), 400, openai.CodeInvalidValue, "messages", "alternate"},
+		{"chat with a field", fmt.Errorf("%w: messages[3].role: is odd: very", chat.ErrRequest), 400,
+			openai.CodeInvalidValue, "messages[3].role", "is odd: very"},
+		{"chat without a field", fmt.Errorf("%w: Strange Thing: is odd", chat.ErrRequest), 400, openai.CodeInvalidValue,
+			"", "Strange Thing: is odd"},
+		{"chat that the format cannot express", fmt.Errorf("%w: no effort", chat.ErrUnsupported), 400,
+			openai.CodeUnsupportedValue, "", "no effort"},
+		{"template", fmt.Errorf("%w: roles must alternate", chat.ErrTemplate), 400, openai.CodeInvalidValue, "messages",
+			"alternate"},
 		{"no chat format", chat.ErrNoFormat, 400, openai.CodeUnsupportedValue, "messages", "/v1/completions"},
 		{"no tokenizer", sparrow.ErrNoTokenizer, 400, openai.CodeUnsupportedValue, "", "token ids"},
-		{"schema", &grammar.SchemaError{Pointer: "/a", Problem: "odd", Kind: grammar.ErrUnsupported}, 400, openai.CodeUnsupportedValue, schemaParam, "#/a"},
+		{"schema", &grammar.SchemaError{Pointer: "/a", Problem: "odd", Kind: grammar.ErrUnsupported}, 400,
+			openai.CodeUnsupportedValue, schemaParam, "#/a"},
 		{"token outside the vocabulary", fmt.Errorf("%w: 999", sample.ErrToken), 400, openai.CodeOutOfRange, "", "999"},
 		{"any other bad request", fmt.Errorf("%w: odd", sparrow.ErrRequest), 400, openai.CodeInvalidValue, "", "odd"},
 		{"body too large", &http.MaxBytesError{Limit: 10}, 413, openai.CodeBodyTooLarge, "", "10 bytes"},
 		{"a failed step", fmt.Errorf("%w: secret", sparrow.ErrStep), 500, openai.CodeInternal, "", "request id t1"},
 		{"anything unknown", errors.New("secret"), 500, openai.CodeInternal, "", "request id t1"},
-		{"our own error", openai.NewError(openai.CodeModelNotFound, "model", "no"), 404, openai.CodeModelNotFound, "model", "no"},
+		{"our own error", openai.NewError(openai.CodeModelNotFound, "model", "no"), 404, openai.CodeModelNotFound,
+			"model", "no"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := toError(c.err, "t1")
-			if got.Status() != c.status || got.Code != c.code || got.Param != c.param || !strings.Contains(got.Message, c.says) {
+			if got.Status() != c.status || got.Code != c.code || got.Param != c.param ||
+				!strings.Contains(got.Message, c.says) {
 				t.Errorf("got %d %s %q: %s", got.Status(), got.Code, got.Param, got.Message)
 			}
 			if c.status >= 500 && strings.Contains(got.Message, "secret") {
@@ -100,7 +115,8 @@ func TestBadRequestsAreRefusedAndNameTheField(t *testing.T) {
 		{"an empty body", chatPath, ``, 400, ""},
 		{"an array", chatPath, `[]`, 400, ""},
 		{"two values", chatPath, with(`"n":1`) + `{}`, 400, ""},
-		{"invalid UTF-8", chatPath, "{\"model\":\"sparrow-test\",\"messages\":[{\"role\":\"user\",\"content\":\"\xff\xfe\"}]}", 400, ""},
+		{"invalid UTF-8", chatPath,
+			"{\"model\":\"sparrow-test\",\"messages\":[{\"role\":\"user\",\"content\":\"\xff\xfe\"}]}", 400, ""},
 		{"a wrong type", chatPath, with(`"temperature":"hot"`), 400, "temperature"},
 		{"a negative number", chatPath, with(`"max_tokens":-1`), 400, "max_tokens"},
 		{"NaN", chatPath, with(`"temperature":NaN`), 400, "temperature"},
@@ -114,13 +130,18 @@ func TestBadRequestsAreRefusedAndNameTheField(t *testing.T) {
 		{"a prompt for a chat", chatPath, `{"model":"sparrow-test","prompt":"x"}`, 400, "prompt"},
 		{"a completion without a prompt", textPath, `{"model":"sparrow-test"}`, 400, "prompt"},
 		{"a completion of an unknown model", textPath, `{"model":"m","prompt":"x"}`, 404, "model"},
-		{"an echoed id outside the vocabulary", textPath, `{"model":"sparrow-test","prompt":[256],"echo":true}`, 400, "prompt[0][0]"},
-		{"no tokens without special ones", textPath, `{"model":"sparrow-test","prompt":"","add_special_tokens":false}`, 400, "prompt"},
-		{"more prompts than may ever wait", textPath, `{"model":"sparrow-test","prompt":["a","b","c"],"n":3}`, 400, "prompt"},
-		{"a draft that nobody makes", textPath, `{"model":"sparrow-test","prompt":"x","sparrow":{"draft":3}}`, 400, "sparrow.draft"},
+		{"an echoed id outside the vocabulary", textPath, `{"model":"sparrow-test","prompt":[256],"echo":true}`, 400,
+			"prompt[0][0]"},
+		{"no tokens without special ones", textPath, `{"model":"sparrow-test","prompt":"","add_special_tokens":false}`,
+			400, "prompt"},
+		{"more prompts than may ever wait", textPath, `{"model":"sparrow-test","prompt":["a","b","c"],"n":3}`, 400,
+			"prompt"},
+		{"a draft that nobody makes", textPath, `{"model":"sparrow-test","prompt":"x","sparrow":{"draft":3}}`, 400,
+			"sparrow.draft"},
 		{"tokenize without anything", "/tokenize", `{}`, 400, "prompt"},
 		{"tokenize for another model", "/tokenize", `{"model":"m","prompt":"x"}`, 404, "model"},
-		{"tokenize with a role that the model lacks", "/tokenize", `{"messages":[{"role":"developer","content":"x"}]}`, 400, "messages[0].role"},
+		{"tokenize with a role that the model lacks", "/tokenize", `{"messages":[{"role":"developer","content":"x"}]}`,
+			400, "messages[0].role"},
 		{"detokenize outside the vocabulary", "/detokenize", `{"tokens":[1,256]}`, 400, "tokens[1]"},
 		{"detokenize a negative id", "/detokenize", `{"tokens":[-1]}`, 400, "tokens[0]"},
 	} {
@@ -131,12 +152,14 @@ func TestBadRequestsAreRefusedAndNameTheField(t *testing.T) {
 			if e.Param != nil {
 				param = *e.Param
 			}
-			if got.status != c.status || !within(param, c.param) || e.Code == nil || e.Type != openai.TypeInvalidRequest {
+			if got.status != c.status || !within(param, c.param) || e.Code == nil ||
+				e.Type != openai.TypeInvalidRequest {
 				t.Errorf("status %d, param %q: %.300s", got.status, param, got.body)
 			}
 		})
 	}
-	if got := post(t, hs.URL+chatPath, `{"model":"gpt-4o",`+message+`}`); !strings.Contains(got.body, `model_not_found`) || !strings.Contains(got.body, `sparrow-test`) {
+	if got := post(t, hs.URL+chatPath, `{"model":"gpt-4o",`+message+`}`); !strings.Contains(got.body,
+		`model_not_found`) || !strings.Contains(got.body, `sparrow-test`) {
 		t.Errorf("the served model is not named: %s", got.body)
 	}
 	if len(e.requests) != 0 {
@@ -165,23 +188,32 @@ func TestEngineErrorsReachTheClient(t *testing.T) {
 		code         openai.Code
 	}{
 		{"queue full", ``, failing(sparrow.ErrQueueFull), 429, "", openai.CodeQueueFull},
-		{"queue full when the loop took it", `,"stream":true`, late(fmt.Errorf("%w: x", sparrow.ErrQueueFull)), 429, "", openai.CodeQueueFull},
+		{"queue full when the loop took it", `,"stream":true`, late(fmt.Errorf("%w: x", sparrow.ErrQueueFull)), 429, "",
+			openai.CodeQueueFull},
 		{"closed", ``, failing(sparrow.ErrClosed), 503, "", openai.CodeUnavailable},
 		{"a chat's prompt is its messages", ``, odd("prompt", nil), 400, "messages", openai.CodeInvalidValue},
-		{"a chat's limit under its newer name", `,"max_completion_tokens":9`, odd("max_tokens", nil), 400, "max_completion_tokens", openai.CodeInvalidValue},
-		{"a chat's limit under its older name", `,"max_tokens":9`, odd("max_tokens", nil), 400, "max_tokens", openai.CodeInvalidValue},
-		{"a chat longer than the context", ``, odd("prompt", sparrow.ErrContext), 400, "messages", openai.CodeContextLength},
-		{"a chat's limit beyond the context", `,"max_completion_tokens":9`, odd("max_tokens", sparrow.ErrContext), 400, "max_completion_tokens", openai.CodeContextLength},
-		{"a format that cannot be enforced", ``, odd("response_format", grammar.ErrUnsupported), 400, schemaParam, openai.CodeUnsupportedValue},
-		{"a failed step before the first token", `,"stream":true`, late(fmt.Errorf("%w: oom", sparrow.ErrStep)), 500, "", openai.CodeInternal},
+		{"a chat's limit under its newer name", `,"max_completion_tokens":9`, odd("max_tokens", nil), 400,
+			"max_completion_tokens", openai.CodeInvalidValue},
+		{"a chat's limit under its older name", `,"max_tokens":9`, odd("max_tokens", nil), 400, "max_tokens",
+			openai.CodeInvalidValue},
+		{"a chat longer than the context", ``, odd("prompt", sparrow.ErrContext), 400, "messages",
+			openai.CodeContextLength},
+		{"a chat's limit beyond the context", `,"max_completion_tokens":9`, odd("max_tokens", sparrow.ErrContext), 400,
+			"max_completion_tokens", openai.CodeContextLength},
+		{"a format that cannot be enforced", ``, odd("response_format", grammar.ErrUnsupported), 400, schemaParam,
+			openai.CodeUnsupportedValue},
+		{"a failed step before the first token", `,"stream":true`, late(fmt.Errorf("%w: oom", sparrow.ErrStep)), 500,
+			"", openai.CodeInternal},
 		{"a failed step in one piece", ``, late(nil), 500, "", openai.CodeInternal},
-		{"cancelled by the engine itself", ``, playing(sparrow.Event{Finish: sparrow.FinishCancelled, Usage: usage(0)}), 503, "", openai.CodeUnavailable},
+		{"cancelled by the engine itself", ``, playing(sparrow.Event{Finish: sparrow.FinishCancelled, Usage: usage(0)}),
+			503, "", openai.CodeUnavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, hs := start(t, newFake(c.script), Options{})
 			got := post(t, hs.URL+"/v1/chat/completions", hello+c.fields+`}`)
 			e := errorOf(t, got)
-			if got.status != c.status || (e.Param == nil) != (c.param == "") || (e.Param != nil && *e.Param != c.param) || *e.Code != string(c.code) {
+			if got.status != c.status || (e.Param == nil) != (c.param == "") ||
+				(e.Param != nil && *e.Param != c.param) || *e.Code != string(c.code) {
 				t.Errorf("status %d: %s", got.status, got.body)
 			}
 			if again := got.header.Get("Retry-After"); (again == "1") != (c.status == 429 || c.status == 503) {
@@ -192,11 +224,13 @@ func TestEngineErrorsReachTheClient(t *testing.T) {
 }
 
 func TestErrorsInMidStreamAreEvents(t *testing.T) {
-	events := append(say("Hel")[:1], sparrow.Event{Finish: sparrow.FinishError, Err: fmt.Errorf("%w: oom", sparrow.ErrStep), Usage: usage(1)})
+	events := append(say("Hel")[:1],
+		sparrow.Event{Finish: sparrow.FinishError, Err: fmt.Errorf("%w: oom", sparrow.ErrStep), Usage: usage(1)})
 	e := newFake(playing(events...))
 	_, hs := start(t, e, Options{})
 	got := post(t, hs.URL+"/v1/chat/completions", hello+`,"stream":true}`)
-	want := `data: {"error":{"message":"the server failed on this request and on no other; the log has the reason under request id t1","type":"server_error","param":null,"code":"internal_error"}}` + "\n\n"
+	want :=
+		`data: {"error":{"message":"the server failed on this request and on no other; the log has the reason under request id t1","type":"server_error","param":null,"code":"internal_error"}}` + "\n\n"
 	if got.status != 200 || !strings.HasSuffix(got.body, want) || strings.Contains(got.body, "[DONE]") {
 		t.Errorf("status %d:\n%s", got.status, got.body)
 	}

@@ -54,7 +54,8 @@ func (s *Server) fail(w *recorder, x *exchange, err error) {
 	}
 }
 
-// clientGone tells the end of the client's own context from that of ours, which has a cause. A write may meet the closed connection before the context ends.
+// clientGone tells the end of the client's own context from that of ours, which has a cause. A write may meet the
+// closed connection before the context ends.
 func clientGone(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, errGone) }
 
 // gone marks the errors of a connection; what net/http itself says of a write is a mistake of ours and stays as it is.
@@ -68,13 +69,16 @@ func gone(err error) error {
 
 // readBody reads a JSON body within the limit.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	// Browsers send other types, or none, across origins without asking first; requiring this one keeps foreign pages out.
+	// Browsers send other types, or none, across origins without asking first; requiring this one keeps foreign pages
+	// out.
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
-		return nil, openai.NewError(openai.CodeMediaType, "", "the content type is %q; send Content-Type: application/json", r.Header.Get("Content-Type"))
+		return nil, openai.NewError(openai.CodeMediaType, "",
+			"the content type is %q; send Content-Type: application/json", r.Header.Get("Content-Type"))
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return nil, openai.NewError(openai.CodeMediaType, "", "the content encoding %q is not supported; send the body as it is", e)
+		return nil, openai.NewError(openai.CodeMediaType, "",
+			"the content encoding %q is not supported; send the body as it is", e)
 	}
 	limit := s.options.MaxBodyBytes
 	if r.ContentLength > limit {
@@ -86,7 +90,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	case err == nil, errors.As(err, &large):
 		return body, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, openai.NewError(openai.CodeInvalidJSON, "", "the body did not arrive within %v; send it faster", s.options.BodyTimeout)
+		return nil, openai.NewError(openai.CodeInvalidJSON, "", "the body did not arrive within %v; send it faster",
+			s.options.BodyTimeout)
 	case r.Context().Err() != nil:
 		return nil, cause(r.Context())
 	}
@@ -94,7 +99,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 }
 
 // decode reads a body and turns it into a request.
-func decode[T any](s *Server, w http.ResponseWriter, r *http.Request, read func([]byte) (*T, *openai.Error)) (*T, error) {
+func decode[T any](s *Server, w http.ResponseWriter, r *http.Request, read func([]byte) (*T, *openai.Error)) (*T,
+	error) {
 	body, err := s.readBody(w, r)
 	if err != nil {
 		return nil, err

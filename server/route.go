@@ -19,7 +19,8 @@ type route struct {
 // unmatched is the route of everything else, in logs and metrics.
 const unmatched = "unmatched"
 
-// table lists every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no work.
+// table lists every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no
+// work.
 func (s *Server) table() []route {
 	return []route{
 		{http.MethodPost, "/v1/chat/completions", false, s.chatCompletion},
@@ -62,7 +63,8 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 		near, allowed = each, append(allowed, each.method)
 	}
 	if near == nil {
-		return nil, openai.NewError(openai.CodeUnknownURL, "", "there is no %.200q here; the endpoints are %s", r.URL.Path, s.endpoints())
+		return nil, openai.NewError(openai.CodeUnknownURL, "", "there is no %.200q here; the endpoints are %s",
+			r.URL.Path, s.endpoints())
 	}
 	if slices.Contains(allowed, http.MethodGet) {
 		allowed = append(allowed, http.MethodHead)

@@ -13,8 +13,9 @@ import (
 // failTime is how long streams have to deliver the error that ended them when the grace period is over.
 const failTime = 2 * time.Second
 
-// Serve answers on a listener until ctx ends, then shuts down: /ready says no; after Options.DrainDelay nothing new is accepted; what runs
-// has Options.Grace to end and then fails with an error the client can read. It returns nil when it ended that way. A Server serves once.
+// Serve answers on a listener until ctx ends, then shuts down: /ready says no; after Options.DrainDelay nothing new
+// is accepted; what runs has Options.Grace to end and then fails with an error the client can read. It returns nil
+// when it ended that way. A Server serves once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := s.httpServer()
 	failed := make(chan error, 1)
@@ -31,8 +32,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// httpServer has the limits that keep a slow or hostile client from holding a connection for ever. The write timeout bounds answers that
-// need no model; the others set their own for each piece.
+// httpServer has the limits that keep a slow or hostile client from holding a connection for ever. The write timeout
+// bounds answers that need no model; the others set their own for each piece.
 func (s *Server) httpServer() *http.Server {
 	o := &s.options
 	return &http.Server{

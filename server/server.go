@@ -45,7 +45,8 @@ func New(e Engine, o Options) (*Server, error) {
 	}
 	s := &Server{engine: e, info: e.Info(), options: o.withDefaults(), now: time.Now, seed: randomSeed}
 	if s.info.Name == "" || !utf8.ValidString(s.info.Name) {
-		return nil, fmt.Errorf("%w: the model's name is %q, and clients must be able to send it; give it one in UTF-8", ErrOptions, s.info.Name)
+		return nil, fmt.Errorf("%w: the model's name is %q, and clients must be able to send it; give it one in UTF-8",
+			ErrOptions, s.info.Name)
 	}
 	s.metrics = metric.New(e, o.VLLMNames)
 	s.scrape = s.metrics.Handler()
@@ -54,8 +55,8 @@ func New(e Engine, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Handler answers every request, with keys, limits, log and metrics as on a listener of its own. Timeouts of headers and bodies belong to
-// the http.Server around it; [Server.Serve] sets them.
+// Handler answers every request, with keys, limits, log and metrics as on a listener of its own. Timeouts of headers
+// and bodies belong to the http.Server around it; [Server.Serve] sets them.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }
 
 func (s *Server) draining() bool { return s.state.Load() >= stateDraining }

@@ -8,8 +8,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// sse writes server-sent events. Events are appended to buf and leave together with flush. Nothing is written before the first flush,
-// so that a request that fails before its first token is still answered with a status.
+// sse writes server-sent events. Events are appended to buf and leave together with flush. Nothing is written before
+// the first flush, so that a request that fails before its first token is still answered with a status.
 type sse struct {
 	w       http.ResponseWriter
 	timeout time.Duration
@@ -23,7 +23,8 @@ func newSSE(w http.ResponseWriter, timeout time.Duration) (*sse, error) {
 	return &sse{w: w, timeout: timeout, heard: time.Now()}, writeBy(w, time.Time{})
 }
 
-// writeBy sets when the client must have taken what is written; zero is no limit. Writers without deadlines exist in tests only.
+// writeBy sets when the client must have taken what is written; zero is no limit. Writers without deadlines exist in
+// tests only.
 func writeBy(w http.ResponseWriter, at time.Time) error {
 	if err := http.NewResponseController(w).SetWriteDeadline(at); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return gone(err)

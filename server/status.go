@@ -12,7 +12,8 @@ import (
 const modelPrefix = "/v1/models/"
 
 func (s *Server) wireModel() openai.Model {
-	return openai.Model{ID: s.info.Name, Object: openai.ObjectModel, Created: s.info.Created.Unix(), OwnedBy: "sparrow", MaxModelLen: s.info.ContextTokens}
+	return openai.Model{ID: s.info.Name, Object: openai.ObjectModel, Created: s.info.Created.Unix(), OwnedBy: "sparrow",
+		MaxModelLen: s.info.ContextTokens}
 }
 
 // models answers GET /v1/models.

@@ -79,7 +79,8 @@ func (s *Server) checkOptionalModel(name string) error {
 func (s *Server) checkIDs(param string, ids []int32) error {
 	outside := func(id int32) bool { return id < 0 || int(id) >= s.info.Vocabulary }
 	if i := slices.IndexFunc(ids, outside); i >= 0 {
-		return openai.NewError(openai.CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i), "%d is not in [0, %d], the model's vocabulary", ids[i], s.info.Vocabulary-1)
+		return openai.NewError(openai.CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i),
+			"%d is not in [0, %d], the model's vocabulary", ids[i], s.info.Vocabulary-1)
 	}
 	return nil
 }

@@ -105,12 +105,14 @@ func bodyOf(p promptTrace) traceBody {
 
 func planOf(use sparrow.PlanUse) planBody {
 	p := use.Plan
-	b := planBody{Steps: use.Steps, Mode: p.Mode, Graph: p.Graph, Key: p.Key, Rows: p.Rows, Reasons: p.Reasons, Segments: make([]segmentBody, len(p.Segments))}
+	b := planBody{Steps: use.Steps, Mode: p.Mode, Graph: p.Graph, Key: p.Key, Rows: p.Rows, Reasons: p.Reasons,
+		Segments: make([]segmentBody, len(p.Segments))}
 	for i := range p.Segments {
 		s := &p.Segments[i]
 		b.Segments[i] = segmentBody{
-			Row: s.Row, Rows: s.Rows, Form: s.Form, Kernel: s.Kernel, Layout: s.Layout, Convert: s.Convert, Transform: s.Transform,
-			Indexer: s.Indexer.Kind, Launches: len(s.Launches), Reasons: s.Reasons, Rejected: s.Rejected,
+			Row: s.Row, Rows: s.Rows, Form: s.Form, Kernel: s.Kernel, Layout: s.Layout, Convert: s.Convert,
+			Transform: s.Transform, Indexer: s.Indexer.Kind, Launches: len(s.Launches), Reasons: s.Reasons,
+			Rejected: s.Rejected,
 		}
 	}
 	return b

@@ -5,7 +5,8 @@ import (
 	"sparrow/api/openai"
 )
 
-// usageOf is what a request cost, on the wire. Details are always there, so that a client need not guess whether 0 means none or unknown.
+// usageOf is what a request cost, on the wire. Details are always there, so that a client need not guess whether 0
+// means none or unknown.
 func usageOf(u *sparrow.Usage) *openai.Usage {
 	return &openai.Usage{
 		PromptTokens:        u.PromptTokens,

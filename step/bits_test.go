@@ -89,7 +89,8 @@ func (b *bench) reset() {
 	if b.run != nil {
 		b.run.Close()
 	}
-	limits := step.Limits{Rows: 700, Requests: 8, Context: min(b.cfg.Model.Context, 512), PromptLogits: true, Record: b.record}
+	limits := step.Limits{Rows: 700, Requests: 8, Context: min(b.cfg.Model.Context, 512), PromptLogits: true,
+		Record: b.record}
 	run, err := step.New(b.m, b.cfg, limits)
 	if err != nil {
 		b.Fatal(err)
@@ -150,8 +151,8 @@ func (b *bench) sameBits(what string, got, want [][]float32) {
 	}
 }
 
-// A row's bits are the same alone, batched, mixed with decodes, chunked or whole, in every layout. index_topk is 128, so the prompts lie
-// below, at and beyond it.
+// A row's bits are the same alone, batched, mixed with decodes, chunked or whole, in every layout. index_topk is 128,
+// so the prompts lie below, at and beyond it.
 func TestRowBitsDoNotDependOnTheBatch(t *testing.T) { testRowBits(t, "cpu", settings) }
 
 // gpuSettings are those of a GPU, which keeps no float32 rows. It skips the test where there is none.
@@ -206,7 +207,8 @@ func (b *bench) chunked(n int, alone [][]float32) {
 		var got [][]float32
 		for at := 0; at < n; at += chunk {
 			part := tokens[at:min(at+chunk, n)]
-			got = append(got, b.step(step.Work{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: pages, Logits: len(part)})...)
+			got = append(got,
+				b.step(step.Work{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: pages, Logits: len(part)})...)
 		}
 		b.sameBits(fmt.Sprintf("chunks of %d", chunk), got, alone)
 	}
@@ -219,7 +221,8 @@ func (b *bench) mixed(lengths []int, alone [][][]float32) {
 	prefix := func() (p, q []int32) {
 		b.reset()
 		p, q = b.pages(len(long)), b.pages(len(short))
-		b.step(step.Work{Kind: plan.ModeExtend, Tokens: long[:lengths[3]], Pages: p}, step.Work{Kind: plan.ModeExtend, Tokens: short[:lengths[0]], Pages: q})
+		b.step(step.Work{Kind: plan.ModeExtend, Tokens: long[:lengths[3]], Pages: p},
+			step.Work{Kind: plan.ModeExtend, Tokens: short[:lengths[0]], Pages: q})
 		return p, q
 	}
 	p, q := prefix()
@@ -229,11 +232,13 @@ func (b *bench) mixed(lengths []int, alone [][][]float32) {
 	want = append(want, alone[2]...)
 	p, q = prefix()
 	verify.Pages, decode.Pages = p, q
-	extend := step.Work{Kind: plan.ModeExtend, Tokens: b.prompt(2, lengths[2]), Pages: b.pages(lengths[2]), Logits: lengths[2]}
+	extend := step.Work{Kind: plan.ModeExtend, Tokens: b.prompt(2, lengths[2]), Pages: b.pages(lengths[2]),
+		Logits: lengths[2]}
 	b.sameBits("mixed with decodes", b.step(verify, decode, extend), want)
 }
 
-// With deterministic, a token recomputed as prompt has the bits it had as output: preemption and prefix reuse are exact.
+// With deterministic, a token recomputed as prompt has the bits it had as output: preemption and prefix reuse are
+// exact.
 func TestDeterministicPrefillEqualsDecode(t *testing.T) { testDeterministic(t, "cpu", settings) }
 
 func TestGPUDeterministicPrefillEqualsDecode(t *testing.T) {
@@ -260,9 +265,13 @@ func testDeterministic(t *testing.T, kernels string, settings []setting) {
 				tokens, pages := b.prompt(5, n+6), b.pages(n+6)
 				got := b.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens[:n], Pages: pages, Logits: n})
 				for i := n; i < n+4; i++ {
-					got = append(got, b.step(step.Work{Kind: plan.ModeDecode, Tokens: tokens[i : i+1], Cached: i, Pages: pages, Logits: 1})...)
+					got = append(got,
+						b.step(step.Work{Kind: plan.ModeDecode, Tokens: tokens[i : i+1], Cached: i, Pages: pages,
+							Logits: 1})...)
 				}
-				got = append(got, b.step(step.Work{Kind: plan.ModeVerify, Tokens: tokens[n+4:], Cached: n + 4, Pages: pages, Logits: 2})...)
+				got = append(got,
+					b.step(step.Work{Kind: plan.ModeVerify, Tokens: tokens[n+4:], Cached: n + 4, Pages: pages,
+						Logits: 2})...)
 				b.reset()
 				b.sameBits(fmt.Sprintf("%d tokens and 6 more", n), got, b.whole(tokens))
 			}
@@ -274,23 +283,27 @@ func testDeterministic(t *testing.T, kernels string, settings []setting) {
 func TestDenseEqualsSparseUpToTopK(t *testing.T) {
 	for _, checkpoint := range []string{"deepseek_v32-1", "glm_moe_dsa-1"} {
 		m := open(t, checkpoint, "cpu")
-		dense, sparse := newBench(t, m, plan.Policy{KV: "f32"}), newBench(t, m, plan.Policy{KV: "f32", Dense: plan.SwitchOff})
+		dense, sparse := newBench(t, m, plan.Policy{KV: "f32"}),
+			newBench(t, m, plan.Policy{KV: "f32", Dense: plan.SwitchOff})
 		for n := 1; n <= m.Config().Indexer.TopK; n++ {
 			dense.reset()
-			got := dense.step(step.Work{Kind: plan.ModeExtend, Tokens: dense.prompt(1, n), Pages: dense.pages(n), Logits: 1})
+			got := dense.step(step.Work{Kind: plan.ModeExtend, Tokens: dense.prompt(1, n), Pages: dense.pages(n),
+				Logits: 1})
 			sparse.reset()
-			want := sparse.step(step.Work{Kind: plan.ModeExtend, Tokens: sparse.prompt(1, n), Pages: sparse.pages(n), Logits: 1})
+			want := sparse.step(step.Work{Kind: plan.ModeExtend, Tokens: sparse.prompt(1, n), Pages: sparse.pages(n),
+				Logits: 1})
 			for i := range want[0] {
 				if d := math.Abs(float64(got[0][i] - want[0][i])); d > 1e-3 {
-					t.Fatalf("%s: %d tokens: logit %d is %v dense and %v sparse", checkpoint, n, i, got[0][i], want[0][i])
+					t.Fatalf("%s: %d tokens: logit %d is %v dense and %v sparse", checkpoint, n, i, got[0][i],
+						want[0][i])
 				}
 			}
 		}
 	}
 }
 
-// The prefill kernel is sparse-flat over FP8 rows, chosen by the user. Decode must stay paged over the FP8 pages, and a decode batch must not
-// change what the next prompt gets.
+// The prefill kernel is sparse-flat over FP8 rows, chosen by the user. Decode must stay paged over the FP8 pages, and
+// a decode batch must not change what the next prompt gets.
 func TestExplicitFlatPrefillKeepsDecodePaged(t *testing.T) {
 	m := open(t, "deepseek_v32-1", "cpu")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656", Prefill: "sparse-flat"})
@@ -304,7 +317,8 @@ func TestExplicitFlatPrefillKeepsDecodePaged(t *testing.T) {
 		return res.Plan
 	}
 	before := extend()
-	res, err := b.run.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: tokens[:1], Cached: 200, Pages: pages, Logits: 1}})
+	res, err := b.run.Run([]step.Work{
+		{Kind: plan.ModeDecode, Tokens: tokens[:1], Cached: 200, Pages: pages, Logits: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,11 +332,13 @@ func TestExplicitFlatPrefillKeepsDecodePaged(t *testing.T) {
 	}
 	s := after.Segments[len(after.Segments)-1]
 	if s.Kernel != plan.SparseFlat || s.Transform != plan.TransformRagged || s.Convert != plan.ConvertGatherBF16 {
-		t.Errorf("prompt runs %v, %v, convert %v; want sparse-flat, ragged, gather-bf16", s.Kernel, s.Transform, s.Convert)
+		t.Errorf("prompt runs %v, %v, convert %v; want sparse-flat, ragged, gather-bf16", s.Kernel, s.Transform,
+			s.Convert)
 	}
 }
 
-// A small reserve of transient memory cuts segments into several launches, or scores into several chunks; cutting changes no bit.
+// A small reserve of transient memory cuts segments into several launches, or scores into several chunks; cutting
+// changes no bit.
 func TestSlicingKeepsBits(t *testing.T) { testSlicing(t, "cpu", settings) }
 
 func TestGPUSlicingKeepsBits(t *testing.T) { testSlicing(t, "cuda", gpuSettings(t)) }
@@ -338,7 +354,8 @@ func testSlicing(t *testing.T, kernels string, settings []setting) {
 			}
 			works := []step.Work{}
 			for i, n := range []int{300, 129} {
-				works = append(works, step.Work{Kind: plan.ModeExtend, Tokens: whole.prompt(i, n), Pages: whole.pages(n), Logits: n})
+				works = append(works, step.Work{Kind: plan.ModeExtend, Tokens: whole.prompt(i, n),
+					Pages: whole.pages(n), Logits: n})
 			}
 			uncut, err := whole.run.Run(works)
 			if err != nil {

@@ -20,18 +20,19 @@ type Draft struct {
 	Pages []int32
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
-	// Logits says that the logits of the last row are wanted. Of all other rows only what later ones see of them is computed.
+	// Logits says that the logits of the last row are wanted. Of all other rows only what later ones see of them is
+	// computed.
 	Logits bool
 	// Best says that the best token of that row is enough.
 	Best bool
-	// From is the place of the sequence in the pass before. After a Run the rows are the first new tokens of that Work; after a Draft there is
-	// one row, which goes on after the last row of that Draft, whose logits were wanted.
+	// From is the place of the sequence in the pass before. After a Run the rows are the first new tokens of that
+	// Work; after a Draft there is one row, which goes on after the last row of that Draft, whose logits were wanted.
 	From int
 }
 
-// Draft runs the drafting layer after a Run, or, chained, after a Draft: rows whose outputs nobody wants leave their keys first, then the last rows
-// pass the whole layer. Result holds the wanted rows, sequence after sequence, and is valid until the next Draft. Its plan, nil where no
-// logits are wanted, is that of the last rows.
+// Draft runs the drafting layer after a Run, or, chained, after a Draft: rows whose outputs nobody wants leave their
+// keys first, then the last rows pass the whole layer. Result holds the wanted rows, sequence after sequence, and is
+// valid until the next Draft. Its plan, nil where no logits are wanted, is that of the last rows.
 func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	m, ok := r.model.(model.Drafter)
 	if !ok {
@@ -71,11 +72,13 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 		n := len(w.Tokens)
 		switch {
 		case n == 0 || w.Cached < 0 || w.Cached+n > r.model.Config().MaxPositions:
-			return fmt.Errorf("step: draft %d: %d rows after %d tokens, the model has %d positions", i, n, w.Cached, r.model.Config().MaxPositions)
+			return fmt.Errorf("step: draft %d: %d rows after %d tokens, the model has %d positions", i, n, w.Cached,
+				r.model.Config().MaxPositions)
 		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
 			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
 		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends) || r.ends[w.From] < 0):
-			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain goes on with one row, after one whose logits were wanted", i, n, w.From, len(r.ends))
+			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain goes on with one row, after "+
+				"one whose logits were wanted", i, n, w.From, len(r.ends))
 		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
 			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
 		}
@@ -83,7 +86,8 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 	return nil
 }
 
-// collectDrafts describes the last rows of the works, or all the others, as a batch, and finds the rows that hold their hidden states.
+// collectDrafts describes the last rows of the works, or all the others, as a batch, and finds the rows that hold
+// their hidden states.
 func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 	b, in := &r.draft.batch, &r.draft.input
 	b.Mode, b.Requests, b.Pass = plan.ModeIdle, b.Requests[:0], plan.PassDraft

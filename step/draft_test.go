@@ -53,7 +53,8 @@ func drafty(t *testing.T, preset, kernels string, wrap func(kernel.Device) kerne
 	return m
 }
 
-// Native verify, all rows of a request scored at once, and split verify, row by row, give the same bits of logits, and both those of plain decoding.
+// Native verify, all rows of a request scored at once, and split verify, row by row, give the same bits of logits,
+// and both those of plain decoding.
 func TestNativeAndSplitVerifyAgree(t *testing.T) {
 	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
 		m := drafty(t, preset, "cpu", nil)
@@ -68,7 +69,9 @@ func TestNativeAndSplitVerifyAgree(t *testing.T) {
 					policy.Speculation.Tokens = n
 					const cached = 300
 					native, nativePlan := verify(t, m, policy, cached, n, nil)
-					split, splitPlan := verify(t, m, policy, cached, n, func(hw *plan.Hardware) { hw.NativeNextN = nil })
+					split, splitPlan := verify(t, m, policy, cached, n, func(hw *plan.Hardware) {
+						hw.NativeNextN = nil
+					})
 					want := plan.IndexerPagedSplit
 					if n == 2 || n == 4 {
 						want = plan.IndexerPagedNative
@@ -85,8 +88,10 @@ func TestNativeAndSplitVerifyAgree(t *testing.T) {
 	}
 }
 
-// verify runs two prompts and verifies n tokens after each; the rows of logits come back with the indexer path that ran.
-func verify(t *testing.T, m model.Model, p plan.Policy, cached, n int, change func(*plan.Hardware)) ([][]float32, plan.IndexerKind) {
+// verify runs two prompts and verifies n tokens after each; the rows of logits come back with the indexer path that
+// ran.
+func verify(t *testing.T, m model.Model, p plan.Policy, cached, n int, change func(*plan.Hardware)) ([][]float32,
+	plan.IndexerKind) {
 	t.Helper()
 	hw, err := plan.HardwareFor("cpu")
 	if err != nil {
@@ -103,8 +108,11 @@ func verify(t *testing.T, m model.Model, p plan.Policy, cached, n int, change fu
 	b.reset()
 	long, short := b.prompt(1, cached+n), b.prompt(2, 20+n)
 	a, c := b.pages(cached+n), b.pages(20+n)
-	b.step(step.Work{Kind: plan.ModeExtend, Tokens: long[:cached], Pages: a}, step.Work{Kind: plan.ModeExtend, Tokens: short[:20], Pages: c})
-	res, err := b.run.Run([]step.Work{{Kind: plan.ModeVerify, Tokens: long[cached:], Cached: cached, Pages: a, Logits: n}, {Kind: plan.ModeVerify, Tokens: short[20:], Cached: 20, Pages: c, Logits: n}})
+	b.step(step.Work{Kind: plan.ModeExtend, Tokens: long[:cached], Pages: a},
+		step.Work{Kind: plan.ModeExtend, Tokens: short[:20], Pages: c})
+	res, err := b.run.Run([]step.Work{
+		{Kind: plan.ModeVerify, Tokens: long[cached:], Cached: cached, Pages: a, Logits: n},
+		{Kind: plan.ModeVerify, Tokens: short[20:], Cached: 20, Pages: c, Logits: n}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,13 +132,16 @@ func decoded(b *bench, cached, n int) [][]float32 {
 		pages := b.pages(q.cached + n)
 		b.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens[:q.cached], Pages: pages})
 		for i := q.cached; i < q.cached+n; i++ {
-			out = append(out, b.step(step.Work{Kind: plan.ModeDecode, Tokens: tokens[i : i+1], Cached: i, Pages: pages, Logits: 1})...)
+			out = append(out,
+				b.step(step.Work{Kind: plan.ModeDecode, Tokens: tokens[i : i+1], Cached: i, Pages: pages,
+					Logits: 1})...)
 		}
 	}
 	return out
 }
 
-// drafted runs a prompt in chunks with the drafting layer behind it, then a chain, and returns the logits of every draft.
+// drafted runs a prompt in chunks with the drafting layer behind it, then a chain, and returns the logits of every
+// draft.
 func drafted(b *bench, cuts ...int) [][]float32 {
 	b.Helper()
 	tokens := b.prompt(3, 200)
@@ -148,7 +159,8 @@ func drafted(b *bench, cuts ...int) [][]float32 {
 	at := 0
 	for _, n := range append(cuts, 190-sum(cuts)) {
 		b.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens[at : at+n], Cached: at, Pages: pages})
-		pass(step.Draft{Kind: plan.ModeExtend, Tokens: tokens[at+1 : at+n+1], Cached: at, Pages: pages, Logits: at+n == 190}, false)
+		pass(step.Draft{Kind: plan.ModeExtend, Tokens: tokens[at+1 : at+n+1], Cached: at, Pages: pages,
+			Logits: at+n == 190}, false)
 		at += n
 	}
 	pass(step.Draft{Kind: plan.ModeDraft, Tokens: tokens[191:192], Cached: 190, Pages: pages, Logits: true}, true)
@@ -166,8 +178,9 @@ func sum(list []int) (n int) {
 	return n
 }
 
-// Drafts do not depend on how the prompt was cut into chunks, and the fast kernels draft what the reference drafts. That is compared over exact rows:
-// where rows are rounded, a last bit can turn a selection of these random weights around, and the logits with it.
+// Drafts do not depend on how the prompt was cut into chunks, and the fast kernels draft what the reference drafts.
+// That is compared over exact rows: where rows are rounded, a last bit can turn a selection of these random weights
+// around, and the logits with it.
 func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
 		fast, plain := drafty(t, preset, "cpu", nil), drafty(t, preset, "ref", nil)
@@ -192,7 +205,8 @@ func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 						norm += math.Pow(float64(row[j]), 2)
 					}
 					if far > 1e-3*norm {
-						t.Errorf("draft %d: the fast kernels are %v of the reference's logits away from them", i, math.Sqrt(far/norm))
+						t.Errorf("draft %d: the fast kernels are %v of the reference's logits away from them", i,
+							math.Sqrt(far/norm))
 					}
 				}
 			})
@@ -239,8 +253,9 @@ func (l *lengths) SparseAttend(a kernel.SparseArgs) error {
 	return l.Device.SparseAttend(a)
 }
 
-// Padded requests of length 0 in verify and draft batches: their rows lie before position 0, see nothing and write nothing, and no operation is
-// handed a negative length. The runner forms no such requests, so the passes are run on the model itself.
+// Padded requests of length 0 in verify and draft batches: their rows lie before position 0, see nothing and write
+// nothing, and no operation is handed a negative length. The runner forms no such requests, so the passes are run on
+// the model itself.
 func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 	watch := &lengths{}
 	m := drafty(t, "v32-tiny", "cpu", func(d kernel.Device) kernel.Device { watch.Device = d; return watch })
@@ -282,7 +297,8 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 		batch := plan.NewBatch(mode, plan.Request{Seq: 140, N: 2, Logits: 1}, plan.Request{Seq: 0, N: 2})
 		in := model.Input{Tokens: [][]int32{{1, 2}, {3, 4}}, Hidden: [][]int32{{138, 139}, {0, 0}}}
 		in.Tables = [][]int32{pages, {}}
-		if mode == plan.ModeVerify { // verify starts at its length: a request of length 0 has rows 0 and 1, which need a page
+		// verify starts at its length: a request of length 0 has rows 0 and 1, which need a page
+		if mode == plan.ModeVerify {
 			in.Tables[1] = b.pages(2)
 		} else {
 			batch.Pass = plan.PassDraft
@@ -308,20 +324,27 @@ func TestDraftRefuses(t *testing.T) {
 		want    string
 	}{
 		{"no rows", step.Draft{Kind: plan.ModeDraft, Pages: pages}, false, "0 rows"},
-		{"rows nobody computed", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, From: 1}, false, "work 1"},
-		{"more rows than were computed", step.Draft{Kind: plan.ModeDraft, Tokens: append(tokens, 1), Pages: pages}, false, "did not compute"},
-		{"a chain after nothing", step.Draft{Kind: plan.ModeDraft, Tokens: tokens[:1], Pages: pages, Logits: true}, true, "of 0"},
+		{"rows nobody computed", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, From: 1}, false,
+			"work 1"},
+		{"more rows than were computed", step.Draft{Kind: plan.ModeDraft, Tokens: append(tokens, 1), Pages: pages},
+			false, "did not compute"},
+		{"a chain after nothing", step.Draft{Kind: plan.ModeDraft, Tokens: tokens[:1], Pages: pages, Logits: true},
+			true, "of 0"},
 		{"a decode", step.Draft{Kind: plan.ModeDecode, Tokens: tokens[:1], Pages: pages}, false, "cannot decode"},
-		{"a token outside the vocabulary", step.Draft{Kind: plan.ModeDraft, Tokens: []int32{99999}, Pages: pages}, false, "99999"},
-		{"positions the model has not", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Cached: 1 << 30, Pages: pages}, false, "positions"},
+		{"a token outside the vocabulary", step.Draft{Kind: plan.ModeDraft, Tokens: []int32{99999}, Pages: pages},
+			false, "99999"},
+		{"positions the model has not", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Cached: 1 << 30, Pages: pages},
+			false, "positions"},
 	} {
-		if _, err := b.run.Draft([]step.Draft{c.work}, c.chained); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := b.run.Draft([]step.Draft{c.work}, c.chained); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
 	plain := newBench(t, m, plan.Policy{})
 	plain.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens, Pages: pages})
-	if _, err := plain.run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages}}, false); err == nil || !strings.Contains(err.Error(), "no cache") {
+	if _, err := plain.run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages}},
+		false); err == nil || !strings.Contains(err.Error(), "no cache") {
 		t.Errorf("drafting in a configuration that does not: %v", err)
 	}
 	if v, p := m.PageBytes(&b.cfg), m.PageBytes(&plain.cfg); v <= p {
@@ -331,7 +354,8 @@ func TestDraftRefuses(t *testing.T) {
 	h := newBench(t, headless, plan.Policy{})
 	tokens = h.prompt(1, 10)
 	h.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens, Pages: pages})
-	if _, err := h.run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages}}, false); err == nil || !strings.Contains(err.Error(), "eh_proj") {
+	if _, err := h.run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages}}, false); err == nil ||
+		!strings.Contains(err.Error(), "eh_proj") {
 		t.Errorf("drafting without a head: %v", err)
 	}
 }

@@ -123,6 +123,31 @@ func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scen
 	return s
 }
 
+// drawOther is mostly the same scene, and else one that differs in what shapes must tell apart.
+func drawOther(rt *rapid.T, s scene) scene {
+	parts := slices.Clone(s.parts)
+	p := &parts[rapid.IntRange(0, len(parts)-1).Draw(rt, "other part")]
+	switch rapid.SampledFrom([]string{"", "", "", "best", "logits", "rows", "prefix", "prefix", "record"}).Draw(rt,
+		"difference") {
+	case "best":
+		p.best = !p.best
+	case "logits":
+		p.logits = (p.logits + 1) % (min(p.rows, 2) + 1)
+	case "rows":
+		if p.kind == plan.ModeExtend {
+			p.rows++
+		}
+	case "prefix":
+		if p.kind == plan.ModeExtend {
+			p.from, p.to = p.from+1, p.to+1
+		}
+	case "record":
+		s.record.Hidden = !s.record.Hidden
+	}
+	s.parts = parts
+	return s
+}
+
 // act runs a scene with lengths, tokens and pages that are drawn here, and returns what its passes enqueued.
 func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
 	rt.Helper()
@@ -237,11 +262,8 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 				policy.Speculation.Tokens = rapid.IntRange(1, 4).Draw(rt, "verified")
 				cfg := configure(rt, m, policy)
 				s := drawScene(rt, &cfg, f.kinds, keeps)
-				a, b := act(rt, m, cfg, s), act(rt, m, cfg, s)
-				if len(a) != len(b) {
-					rt.Fatalf("%d and %d passes", len(a), len(b))
-				}
-				for i := range a {
+				a, b := act(rt, m, cfg, s), act(rt, m, cfg, drawOther(rt, s))
+				for i := range min(len(a), len(b)) {
 					if a[i].Plan.Shape != b[i].Plan.Shape {
 						continue
 					}
@@ -252,14 +274,8 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 				m.Check(rt)
 			})
 			t.Logf("%d passes compared: %v", compared, modes)
-			wanted := []string{"target mixed", "draft extend", "draft draft", "chain draft"}
-			for _, kind := range f.kinds {
-				wanted = append(wanted, fmt.Sprintf("target %v", kind))
-			}
-			for _, want := range wanted {
-				if modes[want] == 0 {
-					t.Errorf("no pass %q was compared", want)
-				}
+			if compared < 25 {
+				t.Error("too few to show anything")
 			}
 		})
 	}

@@ -55,8 +55,8 @@ func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	return a.High() + (a.High()-mark)/8, nil
 }
 
-// worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have. Verified is the most rows of
-// a verified request, drafts says whether there are passes of a drafting layer.
+// worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have.
+// Verified is the most rows of a verified request, drafts says whether there are passes of a drafting layer.
 func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 	var list []plan.Batch
 	add := func(pass plan.Pass, requests ...plan.Request) {

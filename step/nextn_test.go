@@ -21,12 +21,13 @@ import (
 	"sparrow/weight"
 )
 
-// The drafting layer is checked against a model that consists of it: one layer with its weights, its norm and head at the end, and an embedding table
-// whose row t is the input u_t of the drafting layer, computed here in float64 from the definition (v32 spec, 3.2). What that model says after
-// tokens 0 to t is what the drafting layer must draft after row t.
+// The drafting layer is checked against a model that consists of it: one layer with its weights, its norm and head at
+// the end, and an embedding table whose row t is the input u_t of the drafting layer, computed here in float64 from
+// the definition (v32 spec, 3.2). What that model says after tokens 0 to t is what the drafting layer must draft
+// after row t.
 
-// hidden computes a prompt alone in one pass with the residual rows recorded, and returns those behind the last layer by token, and the
-// logits of the last.
+// hidden computes a prompt alone in one pass with the residual rows recorded, and returns those behind the last layer
+// by token, and the logits of the last.
 func (b *bench) hidden(tokens, pages []int32) (rows [][]float32, logits []float32) {
 	b.Helper()
 	b.record = plan.Record{Hidden: true}
@@ -124,7 +125,8 @@ func (c *checkpoint) alone(config []byte, layer string, inputs [][]float64) stri
 	for _, name := range c.w.Names() {
 		rest, ok := strings.CutPrefix(name, layer)
 		switch {
-		case !ok || rest == "enorm.weight" || rest == "hnorm.weight" || rest == "eh_proj.weight" || rest == "embed_tokens.weight":
+		case !ok || rest == "enorm.weight" || rest == "hnorm.weight" || rest == "eh_proj.weight" ||
+			rest == "embed_tokens.weight":
 			continue
 		case rest == "shared_head.norm.weight":
 			rest = "model.norm.weight"
@@ -206,7 +208,8 @@ func TestDraftsAreThoseOfTheLayerAlone(t *testing.T) {
 		return slices.Clone(res.Row(0))
 	}
 	first := draft(step.Draft{Kind: plan.ModeExtend, Tokens: tokens[1 : n+1], Pages: pages, Logits: true}, false)
-	second := draft(step.Draft{Kind: plan.ModeDraft, Tokens: tokens[n+1 : n+2], Cached: n, Pages: pages, Logits: true}, true)
+	second := draft(step.Draft{Kind: plan.ModeDraft, Tokens: tokens[n+1 : n+2], Cached: n, Pages: pages, Logits: true},
+		true)
 
 	want, hidden := c.says(text, layer, inputs)
 	near(t, "the first draft", first, want)

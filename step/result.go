@@ -42,7 +42,8 @@ func (p Pending) Wait() (Result, error) {
 	return p.result, nil
 }
 
-// Result is what a pass gave. It is valid until the second pass after it of the same kind, of the target or of the drafting layer.
+// Result is what a pass gave. It is valid until the second pass after it of the same kind, of the target or of the
+// drafting layer.
 type Result struct {
 	Plan   *plan.Plan
 	Logits []float32 // the rows that came back whole, [rows, Vocab]
@@ -83,17 +84,20 @@ func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 	return out
 }
 
-// Best is the best token of the i-th wanted row of logits, its logit, and the logarithm of the sum of the row's exponentials. It is there
-// where rows did not all come back whole.
+// Best is the best token of the i-th wanted row of logits, its logit, and the logarithm of the sum of the row's
+// exponentials. It is there where rows did not all come back whole.
 func (r Result) Best(i int) (token int32, logit, logSum float32) {
 	b := r.pass.Outputs().Best
-	return int32(math.Float32bits(r.view(b.IDs.Slice(i, i+1))[0])), r.view(b.Values.Slice(i, i+1))[0], r.view(b.LogSum.Slice(i, i+1))[0]
+	return int32(math.Float32bits(r.view(b.IDs.Slice(i, i+1))[0])), r.view(b.Values.Slice(i, i+1))[0],
+		r.view(b.LogSum.Slice(i, i+1))[0]
 }
 
-// Rows calls visit for every row of the pass, in the order of recorded rows, until the next pass of the same kind is started.
+// Rows calls visit for every row of the pass, in the order of recorded rows, until the next pass of the same kind is
+// started.
 func (r Result) Rows(visit func(attn.Row) error) error { return r.input.Rows(visit) }
 
-// Hidden is row i behind a layer, where hidden states were recorded. Rows that the device keeps as bf16 are widened into memory of their own.
+// Hidden is row i behind a layer, where hidden states were recorded. Rows that the device keeps as bf16 are widened
+// into memory of their own.
 func (r Result) Hidden(layer, i int) []float32 {
 	t := r.pass.Outputs().Hidden[layer].Slice(i, i+1)
 	if t.DType != kernel.BF16 {
@@ -108,8 +112,8 @@ func (r Result) Hidden(layer, i int) []float32 {
 	return out
 }
 
-// Selected is what row i selected in a layer, -1 at the end, where selections were recorded; nil for layers that share another's, and for
-// rows of the dense form, which select nothing.
+// Selected is what row i selected in a layer, -1 at the end, where selections were recorded; nil for layers that
+// share another's, and for rows of the dense form, which select nothing.
 func (r Result) Selected(layer, i int) []int32 {
 	t := r.pass.Outputs().Selections[layer]
 	if !t.Given() {

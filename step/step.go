@@ -1,6 +1,6 @@
-// Package step runs forward passes: sequences with their new tokens and pages flow in, a plan is made, its input block is filled and copied
-// to the device, the model's operations are enqueued, and logits in host memory flow out. It owns no policy: which sequences are in a pass
-// is the scheduler's decision, how they run is the planner's.
+// Package step runs forward passes: sequences with their new tokens and pages flow in, a plan is made, its input
+// block is filled and copied to the device, the model's operations are enqueued, and logits in host memory flow out.
+// It owns no policy: which sequences are in a pass is the scheduler's decision, how they run is the planner's.
 package step
 
 import (
@@ -21,7 +21,8 @@ type Work struct {
 	Cached int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
-	// Windows are the window pages of the same tokens where the model is model.Windowed; nil where they have the numbers of the pages.
+	// Windows are the window pages of the same tokens where the model is model.Windowed; nil where they have the
+	// numbers of the pages.
 	Windows []int32
 	// Logits is for how many of the last new tokens logits are wanted.
 	Logits int
@@ -63,7 +64,8 @@ type side struct {
 	turn    int
 }
 
-// New prepares passes of a model whose cache was allocated for cfg. It takes the memory of the largest pass within the limits, and none later.
+// New prepares passes of a model whose cache was allocated for cfg. It takes the memory of the largest pass within
+// the limits, and none later.
 func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 	r := &Runner{model: m, cfg: cfg, limits: l.withDefaults(&cfg), passes: map[plan.Shape]*pass{}}
 	need, err := Measure(m, cfg, l)
@@ -90,7 +92,8 @@ func (r *Runner) Bytes() int64 { return r.arena.Bytes() }
 // maxPasses bounds the passes kept for reuse; decode shapes repeat, prefill shapes hardly do.
 const maxPasses = 256
 
-// Start enqueues one pass of the target. The device may still be working when it returns; what it was handed may be changed.
+// Start enqueues one pass of the target. The device may still be working when it returns; what it was handed may be
+// changed.
 func (r *Runner) Start(works []Work) (Pending, error) {
 	if err := r.collect(works); err != nil {
 		return Pending{}, err
@@ -150,7 +153,10 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 		return nil, err
 	}
 	if !p.Runnable {
-		return nil, fmt.Errorf("step: the %v catalogue explains other engines' kernels; only plans of the sparrow catalogue run", r.cfg.Catalog)
+		return nil,
+			fmt.Errorf(
+				"step: the %v catalogue explains other engines' kernels; only plans of the sparrow catalogue run",
+				r.cfg.Catalog)
 	}
 	r.arena.Reset(r.bound)
 	laid, err := r.model.Arrange(p, &r.cfg, r.arena)
@@ -158,8 +164,10 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 		return nil, err
 	}
 	if !r.arena.Fits() {
-		err := fmt.Errorf("step: a pass of %d rows, %d requests and pages of %d tokens needs %d bytes; the engine took %d for passes of %d rows, %d sequences, %d prompts and %d tokens",
-			p.Rows, p.Requests, p.TablePages*r.cfg.Page, r.arena.High(), r.arena.Bytes(), r.limits.Rows, r.limits.Requests, r.limits.Prompts, r.limits.Context)
+		err := fmt.Errorf("step: a pass of %d rows, %d requests and pages of %d tokens needs %d bytes; the engine "+
+			"took %d for passes of %d rows, %d sequences, %d prompts and %d tokens",
+			p.Rows, p.Requests, p.TablePages*r.cfg.Page, r.arena.High(), r.arena.Bytes(), r.limits.Rows,
+			r.limits.Requests, r.limits.Prompts, r.limits.Context)
 		r.arena.Forget()
 		return nil, err
 	}
@@ -179,7 +187,8 @@ func (r *Runner) collect(works []Work) error {
 		w := &works[i]
 		n := len(w.Tokens)
 		if n == 0 || w.Cached < 0 || w.Logits > n || w.Logits < 0 {
-			return fmt.Errorf("step: sequence %d: %d new tokens after %d cached, %d rows of logits", i, n, w.Cached, w.Logits)
+			return fmt.Errorf("step: sequence %d: %d new tokens after %d cached, %d rows of logits", i, n, w.Cached,
+				w.Logits)
 		}
 		if end, most := w.Cached+n, r.model.Config().MaxPositions; end > most {
 			return fmt.Errorf("step: sequence %d would hold %d tokens, the model has %d positions", i, end, most)

@@ -202,7 +202,8 @@ func TestPatternEngineStaysLinearOnWhiteSpace(t *testing.T) {
 // The split that costs most, by scanner and by engine.
 func BenchmarkDeepSeekSplit(b *testing.B) {
 	text := mixedText(1 << 18)
-	for name, st := range map[string]stage{"scanner": knownPatterns[patternDeepSeek], "engine": engineSplit(b, patternDeepSeek)} {
+	for name, st := range map[string]stage{"scanner": knownPatterns[patternDeepSeek],
+		"engine": engineSplit(b, patternDeepSeek)} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			sc := new(scratch)

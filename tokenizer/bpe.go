@@ -87,7 +87,8 @@ func (m *bpe) symbols(dst []int32, piece string) ([]int32, error) {
 		}
 		if len(dst) == n {
 			if m.unknown < 0 {
-				return dst, fmt.Errorf("%w: %q at byte %d of %.40q: the vocabulary has no token for it, no byte fallback and no unknown token",
+				return dst, fmt.Errorf("%w: %q at byte %d of %.40q: the vocabulary has no token for it, no byte "+
+					"fallback and no unknown token",
 					ErrUnencodable, piece[i:i+size], i, piece)
 			}
 			if !m.fuseUnknown || n == 0 || dst[n-1] != m.unknown {

@@ -22,58 +22,93 @@ func TestUnsupportedAndMalformedFilesAreExplained(t *testing.T) {
 	}{
 		{"model", withModel(smallFile(), object{"type": "Unigram"}), ErrUnsupported, []string{"Unigram", "BPE"}},
 		{"dropout", withModel(smallFile(), object{"dropout": 0.1}), ErrUnsupported, []string{"dropout", "0.1"}},
-		{"word prefix", withModel(smallFile(), object{"continuing_subword_prefix": "##"}), ErrUnsupported, []string{"##"}},
+		{"word prefix", withModel(smallFile(), object{"continuing_subword_prefix": "##"}), ErrUnsupported,
+			[]string{"##"}},
 		{"word suffix", withModel(smallFile(), object{"end_of_word_suffix": "</w>"}), ErrUnsupported, []string{"</w>"}},
-		{"normalizer", with(smallFile(), object{"normalizer": object{"type": "BertNormalizer"}}), ErrUnsupported, []string{"BertNormalizer", "NFC"}},
-		{"nested normalizer", with(smallFile(), object{"normalizer": seq("normalizers", object{"type": "NFKD"})}), ErrUnsupported, []string{"NFKD"}},
-		{"replace by regex", with(smallFile(), object{"normalizer": object{"type": "Replace", "pattern": object{"Regex": "a+"}, "content": ""}}),
+		{"normalizer", with(smallFile(), object{"normalizer": object{"type": "BertNormalizer"}}), ErrUnsupported,
+			[]string{"BertNormalizer", "NFC"}},
+		{"nested normalizer", with(smallFile(), object{"normalizer": seq("normalizers", object{"type": "NFKD"})}),
+			ErrUnsupported, []string{"NFKD"}},
+		{"replace by regex", with(smallFile(),
+			object{"normalizer": object{"type": "Replace", "pattern": object{"Regex": "a+"}, "content": ""}}),
 			ErrUnsupported, []string{"a+", "String"}},
-		{"pre-tokenizer", with(smallFile(), object{"pre_tokenizer": object{"type": "Metaspace"}}), ErrUnsupported, []string{"Metaspace", "ByteLevel"}},
-		{"pre-tokenizer after bytes", with(smallFile(), object{"pre_tokenizer": seq("pretokenizers", byteLevel, object{"type": "Digits"})}),
+		{"pre-tokenizer", with(smallFile(), object{"pre_tokenizer": object{"type": "Metaspace"}}), ErrUnsupported,
+			[]string{"Metaspace", "ByteLevel"}},
+		{"pre-tokenizer after bytes",
+			with(smallFile(), object{"pre_tokenizer": seq("pretokenizers", byteLevel, object{"type": "Digits"})}),
 			ErrUnsupported, []string{"Digits after ByteLevel"}},
-		{"behavior", with(smallFile(), object{"pre_tokenizer": object{"type": "Split", "pattern": object{"String": "a"}, "behavior": "Twice"}}),
+		{"behavior", with(smallFile(),
+			object{"pre_tokenizer": object{"type": "Split", "pattern": object{"String": "a"}, "behavior": "Twice"}}),
 			ErrUnsupported, []string{"Twice", "Isolated"}},
-		{"pattern", with(smallFile(), object{"pre_tokenizer": object{"type": "Split", "pattern": object{"Regex": "(a"}, "behavior": "Isolated"}}),
+		{"pattern", with(smallFile(),
+			object{"pre_tokenizer": object{"type": "Split", "pattern": object{"Regex": "(a"}, "behavior": "Isolated"}}),
 			ErrMalformed, []string{"(a"}},
-		{"post-processor", with(smallFile(), object{"post_processor": object{"type": "BertProcessing"}}), ErrUnsupported, []string{"BertProcessing"}},
-		{"decoder", with(smallFile(), object{"decoder": object{"type": "WordPiece"}}), ErrUnsupported, []string{"WordPiece", "ByteFallback"}},
-		{"decoder that is not byte-level", with(smallFile(), object{"decoder": object{"type": "Fuse"}}), ErrUnsupported, []string{"byte-level"}},
-		{"decoder after fuse", with(smallFile(), object{"decoder": seq("decoders", object{"type": "Fuse"}, object{"type": "ByteLevel"})}),
+		{"post-processor", with(smallFile(), object{"post_processor": object{"type": "BertProcessing"}}),
+			ErrUnsupported, []string{"BertProcessing"}},
+		{"decoder", with(smallFile(), object{"decoder": object{"type": "WordPiece"}}), ErrUnsupported,
+			[]string{"WordPiece", "ByteFallback"}},
+		{"decoder that is not byte-level", with(smallFile(), object{"decoder": object{"type": "Fuse"}}), ErrUnsupported,
+			[]string{"byte-level"}},
+		{"decoder after fuse", with(smallFile(),
+			object{"decoder": seq("decoders", object{"type": "Fuse"}, object{"type": "ByteLevel"})}),
 			ErrUnsupported, []string{"ByteLevel after Fuse"}},
-		{"strip of each token", with(charFile(), object{"decoder": object{"type": "Strip", "content": " ", "start": 1, "stop": 0}}),
+		{"strip of each token", with(charFile(),
+			object{"decoder": object{"type": "Strip", "content": " ", "start": 1, "stop": 0}}),
 			ErrUnsupported, []string{"Strip"}},
-		{"replace of nothing", with(smallFile(), object{"normalizer": object{"type": "Replace", "pattern": object{"String": ""}, "content": "a"}}),
+		{"replace of nothing", with(smallFile(),
+			object{"normalizer": object{"type": "Replace", "pattern": object{"String": ""}, "content": "a"}}),
 			ErrMalformed, []string{"pattern"}},
-		{"a split without a pattern", with(smallFile(), object{"pre_tokenizer": object{"type": "Split", "behavior": "Isolated"}}),
-			ErrMalformed, []string{"pattern"}},
-		{"sequences without end", with(smallFile(), object{"normalizer": nested("normalizers", 20)}), ErrMalformed, []string{"nested"}},
-		{"a sequence of nothing listed", with(smallFile(), object{"normalizer": object{"type": "Sequence"}}), ErrMalformed, []string{"normalizers"}},
-		{"template without the text", with(smallFile(), object{"post_processor": object{"type": "TemplateProcessing", "single": []any{}}}),
+		{"a split without a pattern",
+			with(smallFile(), object{"pre_tokenizer": object{"type": "Split", "behavior": "Isolated"}}), ErrMalformed,
+			[]string{"pattern"}},
+		{"sequences without end", with(smallFile(), object{"normalizer": nested("normalizers", 20)}), ErrMalformed,
+			[]string{"nested"}},
+		{"a sequence of nothing listed", with(smallFile(), object{"normalizer": object{"type": "Sequence"}}),
+			ErrMalformed, []string{"normalizers"}},
+		{"template without the text",
+			with(smallFile(), object{"post_processor": object{"type": "TemplateProcessing", "single": []any{}}}),
 			ErrMalformed, []string{"does not appear"}},
 		{"template with the text twice", with(smallFile(), object{"post_processor": object{"type": "TemplateProcessing",
-			"single": []any{object{"Sequence": object{"id": "A"}}, object{"Sequence": object{"id": "A"}}}}}), ErrMalformed, []string{"twice"}},
-		{"template with a token it does not explain", with(smallFile(), object{"post_processor": object{"type": "TemplateProcessing",
-			"single": []any{object{"SpecialToken": object{"id": "<s>"}}}}}), ErrMalformed, []string{"<s>"}},
-		{"template with a token that does not exist", with(smallFile(), object{"post_processor": object{"type": "TemplateProcessing",
-			"single":         []any{object{"SpecialToken": object{"id": "<s>"}}, object{"Sequence": object{"id": "A"}}},
-			"special_tokens": object{"<s>": object{"ids": []int{999}}}}}), ErrMalformed, []string{"999"}},
-		{"merge of a missing token", withModel(smallFile(), object{"merges": []string{"a zz"}}), ErrMalformed, []string{"zz"}},
-		{"merge into a missing token", withModel(smallFile(), object{"merges": []string{"a z"}}), ErrMalformed, []string{"az"}},
-		{"merge of three", withModel(smallFile(), object{"merges": []any{[]string{"a", "b", "c"}}}), ErrMalformed, []string{"two"}},
-		{"merge of one", withModel(smallFile(), object{"merges": []any{[]string{"a"}}}), ErrMalformed, []string{"1 token"}},
-		{"merge without a space", withModel(smallFile(), object{"merges": []string{"ab"}}), ErrMalformed, []string{"space"}},
+			"single": []any{object{"Sequence": object{"id": "A"}}, object{"Sequence": object{"id": "A"}}}}}),
+			ErrMalformed, []string{"twice"}},
+		{"template with a token it does not explain",
+			with(smallFile(), object{"post_processor": object{"type": "TemplateProcessing",
+				"single": []any{object{"SpecialToken": object{"id": "<s>"}}}}}), ErrMalformed, []string{"<s>"}},
+		{"template with a token that does not exist",
+			with(smallFile(), object{"post_processor": object{"type": "TemplateProcessing",
+				"single": []any{object{"SpecialToken": object{"id": "<s>"}},
+					object{"Sequence": object{"id": "A"}}},
+				"special_tokens": object{"<s>": object{"ids": []int{999}}}}}), ErrMalformed, []string{"999"}},
+		{"merge of a missing token", withModel(smallFile(), object{"merges": []string{"a zz"}}), ErrMalformed,
+			[]string{"zz"}},
+		{"merge into a missing token", withModel(smallFile(), object{"merges": []string{"a z"}}), ErrMalformed,
+			[]string{"az"}},
+		{"merge of three", withModel(smallFile(), object{"merges": []any{[]string{"a", "b", "c"}}}), ErrMalformed,
+			[]string{"two"}},
+		{"merge of one", withModel(smallFile(), object{"merges": []any{[]string{"a"}}}), ErrMalformed,
+			[]string{"1 token"}},
+		{"merge without a space", withModel(smallFile(), object{"merges": []string{"ab"}}), ErrMalformed,
+			[]string{"space"}},
 		{"unknown token", withModel(smallFile(), object{"unk_token": "<unk>"}), ErrMalformed, []string{"<unk>"}},
-		{"two tokens, one id", withModel(smallFile(), object{"vocab": object{"a": 1, "b": 1}}), ErrMalformed, []string{"id 1"}},
-		{"id too large", withModel(smallFile(), object{"vocab": object{"a": 1 << 30}}), ErrMalformed, []string{"token id above"}},
+		{"two tokens, one id", withModel(smallFile(), object{"vocab": object{"a": 1, "b": 1}}), ErrMalformed,
+			[]string{"id 1"}},
+		{"id too large", withModel(smallFile(), object{"vocab": object{"a": 1 << 30}}), ErrMalformed,
+			[]string{"token id above"}},
 		{"negative id", withModel(smallFile(), object{"vocab": object{"a": -1}}), ErrMalformed, []string{"token id"}},
 		{"no model", object{"added_tokens": []any{}}, ErrMalformed, []string{"model"}},
-		{"added token elsewhere", with(smallFile(), object{"added_tokens": []any{object{"id": 300, "content": "a"}}}), ErrMalformed, []string{"300", "97"}},
-		{"added token on a taken id", with(smallFile(), object{"added_tokens": []any{object{"id": 97, "content": "<a>"}}}), ErrMalformed, []string{"97", "<a>"}},
-		{"added token twice", with(smallFile(), object{"added_tokens": []any{object{"id": 300, "content": "x1"}, object{"id": 301, "content": "x1"}}}),
+		{"added token elsewhere", with(smallFile(), object{"added_tokens": []any{object{"id": 300, "content": "a"}}}),
+			ErrMalformed, []string{"300", "97"}},
+		{"added token on a taken id",
+			with(smallFile(), object{"added_tokens": []any{object{"id": 97, "content": "<a>"}}}), ErrMalformed,
+			[]string{"97", "<a>"}},
+		{"added token twice", with(smallFile(),
+			object{"added_tokens": []any{object{"id": 300, "content": "x1"}, object{"id": 301, "content": "x1"}}}),
 			ErrMalformed, []string{"300", "301"}},
-		{"added id twice", with(smallFile(), object{"added_tokens": []any{object{"id": 300, "content": "x1"}, object{"id": 300, "content": "x2"}}}),
+		{"added id twice", with(smallFile(),
+			object{"added_tokens": []any{object{"id": 300, "content": "x1"}, object{"id": 300, "content": "x2"}}}),
 			ErrMalformed, []string{"x1", "x2"}},
-		{"added id negative", with(smallFile(), object{"added_tokens": []any{object{"id": -300, "content": "x1"}}}), ErrMalformed, []string{"-300"}},
+		{"added id negative", with(smallFile(), object{"added_tokens": []any{object{"id": -300, "content": "x1"}}}),
+			ErrMalformed, []string{"-300"}},
 	} {
 		_, err := New(toJSON(t, c.file), nil)
 		if !errors.Is(err, c.kind) {
@@ -98,8 +133,9 @@ func nested(list string, depth int) any {
 
 func TestSyntaxErrorsSayWhere(t *testing.T) {
 	good := string(toJSON(t, smallFile()))
-	for _, bad := range []string{"", "{", "[]", good[:len(good)/2], good + "x", strings.Replace(good, ":", ";", 1), `{"model":{"vocab":{"\ud800":1},"merges":[]}}`,
-		"{\"model\":{\"vocab\":{\"\xff\":1},\"merges\":[]}}", `{"model":{"vocab":{"a":1}},"merges":[]}`, `{"model":{"vocab":{"a":01},"merges":[]}}`} {
+	for _, bad := range []string{"", "{", "[]", good[:len(good)/2], good + "x", strings.Replace(good, ":", ";", 1),
+		`{"model":{"vocab":{"\ud800":1},"merges":[]}}`, "{\"model\":{\"vocab\":{\"\xff\":1},\"merges\":[]}}",
+		`{"model":{"vocab":{"a":1}},"merges":[]}`, `{"model":{"vocab":{"a":01},"merges":[]}}`} {
 		if _, err := New([]byte(bad), nil); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%.60q: error %v, want ErrMalformed", bad, err)
 		}
@@ -107,7 +143,8 @@ func TestSyntaxErrorsSayWhere(t *testing.T) {
 	if _, err := New([]byte(good), []byte(`{"bos_token": 3}`)); !errors.Is(err, ErrMalformed) {
 		t.Errorf("configuration: error %v, want ErrMalformed", err)
 	}
-	if _, err := New([]byte(good), []byte(`{"eos_token": "<none>"}`)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "<none>") {
+	if _, err := New([]byte(good), []byte(`{"eos_token": "<none>"}`)); !errors.Is(err, ErrMalformed) ||
+		!strings.Contains(err.Error(), "<none>") {
 		t.Errorf("configuration: error %v, want ErrMalformed naming the token", err)
 	}
 }
@@ -120,7 +157,8 @@ func TestSpecialTokensAroundAText(t *testing.T) {
 			object{"SpecialToken": object{"id": "<s>", "type_id": 0}},
 			object{"Sequence": object{"id": "A", "type_id": 0}},
 			object{"SpecialToken": object{"id": "</s>", "type_id": 0}}},
-		"special_tokens": object{"<s>": object{"id": "<s>", "ids": []int{300}}, "</s>": object{"id": "</s>", "ids": []int{301}}}}
+		"special_tokens": object{"<s>": object{"id": "<s>", "ids": []int{300}},
+			"</s>": object{"id": "</s>", "ids": []int{301}}}}
 	named := object{"bos_token": "<s>", "eos_token": object{"content": "</s>"}}
 	always := EncodeOptions{AddSpecial: true, ParseSpecial: true}
 	for _, c := range []struct {
@@ -133,14 +171,18 @@ func TestSpecialTokensAroundAText(t *testing.T) {
 	}{
 		{"template", template, nil, "x", always, []int32{300, 'x', 301}},
 		{"template, not asked for", template, nil, "x", parse, []int32{'x'}},
-		{"template in a sequence", object{"type": "Sequence", "processors": []any{object{"type": "ByteLevel"}, template}}, nil, "x", always, []int32{300, 'x', 301}},
-		{"template before the configuration", template, with(named, object{"add_bos_token": true}), "x", always, []int32{300, 'x', 301}},
+		{"template in a sequence", object{"type": "Sequence",
+			"processors": []any{object{"type": "ByteLevel"}, template}}, nil, "x", always, []int32{300, 'x', 301}},
+		{"template before the configuration", template, with(named, object{"add_bos_token": true}), "x", always,
+			[]int32{300, 'x', 301}},
 		{"never twice", template, nil, "<s>x</s>", always, []int32{300, 'x', 301}},
 		{"around nothing", template, nil, "", always, []int32{300, 301}},
 		{"configuration", nil, with(named, object{"add_bos_token": true}), "x", always, []int32{300, 'x'}},
-		{"configuration, end", object{"type": "ByteLevel"}, with(named, object{"add_eos_token": true}), "x", always, []int32{'x', 301}},
+		{"configuration, end", object{"type": "ByteLevel"}, with(named, object{"add_eos_token": true}), "x", always,
+			[]int32{'x', 301}},
 		{"configuration says no", nil, with(named, object{"add_bos_token": false}), "x", always, []int32{'x'}},
-		{"spelled in text that is only text", nil, with(named, object{"add_bos_token": true}), "<s>", EncodeOptions{AddSpecial: true}, []int32{300, '<', 's', '>'}},
+		{"spelled in text that is only text", nil, with(named, object{"add_bos_token": true}), "<s>",
+			EncodeOptions{AddSpecial: true}, []int32{300, '<', 's', '>'}},
 	} {
 		var config any
 		if c.config != nil {
@@ -189,7 +231,9 @@ func TestOpenReadsACheckpointFolder(t *testing.T) {
 	if got := template(); got != "one" {
 		t.Errorf("template %q, want one", got)
 	}
-	write("tokenizer_config.json", []byte(`{"chat_template": [{"name": "tool_use", "template": "two"}, {"name": "default", "template": "three"}]}`))
+	write("tokenizer_config.json",
+		[]byte(
+			`{"chat_template": [{"name": "tool_use", "template": "two"}, {"name": "default", "template": "three"}]}`))
 	if got := template(); got != "three" {
 		t.Errorf("template %q, want three", got)
 	}

@@ -29,8 +29,9 @@ func newDetok(value json.RawMessage, byteLevel bool) (*detok, error) {
 		d.byteLevel = true
 	}
 	if d.byteLevel != byteLevel {
-		return nil, fmt.Errorf("%w: pre-tokenizer byte-level is %t but decoder byte-level is %t; supported: both or neither",
-			ErrUnsupported, byteLevel, d.byteLevel)
+		return nil,
+			fmt.Errorf("%w: pre-tokenizer byte-level is %t but decoder byte-level is %t; supported: both or neither",
+				ErrUnsupported, byteLevel, d.byteLevel)
 	}
 	return d, nil
 }

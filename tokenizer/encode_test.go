@@ -12,7 +12,8 @@ import (
 )
 
 func TestMergesGoByRankThenFromTheLeft(t *testing.T) {
-	tok := newSmall(t, smallFile([2]string{"b", "c"}, [2]string{"a", "b"}, [2]string{"a", "a"}, [2]string{"aa", "a"}), nil)
+	tok := newSmall(t, smallFile([2]string{"b", "c"}, [2]string{"a", "b"}, [2]string{"a", "a"}, [2]string{"aa", "a"}),
+		nil)
 	for text, want := range map[string][]int32{
 		"":       nil,
 		"abc":    {'a', 256},      // bc ranks before ab
@@ -158,7 +159,8 @@ func TestRoundTripOfAnyBytes(t *testing.T) {
 				rapid.Custom(func(t *rapid.T) string { return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) }),
 				rapid.String(),
 				rapid.Custom(func(t *rapid.T) string {
-					return strings.Join(rapid.SliceOf(rapid.SampledFrom(append(tricky, "<think>", "<｜User｜>"))).Draw(t, "parts"), "")
+					return strings.Join(rapid.SliceOf(rapid.SampledFrom(append(tricky, "<think>", "<｜User｜>"))).Draw(t,
+						"parts"), "")
 				}),
 			).Draw(t, "s")
 			for _, opts := range []EncodeOptions{{}, parse} {

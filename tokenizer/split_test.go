@@ -52,12 +52,15 @@ func TestSplitsInvertedAndOddOnes(t *testing.T) {
 		name, split, text string
 		want              []string
 	}{
-		{"inverted removes what does not match", `{"type":"Split","pattern":{"Regex":"[a-z]+"},"behavior":"Removed","invert":true}`,
-			"ab12cd", []string{"ab", "cd"}},
-		{"inverted isolated is isolated", `{"type":"Split","pattern":{"String":"-"},"behavior":"Isolated","invert":true}`,
-			"a-b", []string{"a", "-", "b"}},
-		{"a match of nothing cuts where it stands", `{"type":"Split","pattern":{"Regex":"(?=[A-Z])"},"behavior":"Isolated"}`,
-			"camelCaseName", []string{"camel", "Case", "Name"}},
+		{"inverted removes what does not match",
+			`{"type":"Split","pattern":{"Regex":"[a-z]+"},"behavior":"Removed","invert":true}`, "ab12cd",
+			[]string{"ab", "cd"}},
+		{"inverted isolated is isolated",
+			`{"type":"Split","pattern":{"String":"-"},"behavior":"Isolated","invert":true}`, "a-b",
+			[]string{"a", "-", "b"}},
+		{"a match of nothing cuts where it stands",
+			`{"type":"Split","pattern":{"Regex":"(?=[A-Z])"},"behavior":"Isolated"}`, "camelCaseName",
+			[]string{"camel", "Case", "Name"}},
 		{"an empty string matches nowhere", `{"type":"Split","pattern":{"String":""},"behavior":"Isolated"}`,
 			"ab", []string{"ab"}},
 		{"match at both ends", `{"type":"Split","pattern":{"String":"-"},"behavior":"MergedWithNext"}`,
@@ -72,8 +75,9 @@ func TestSplitsInvertedAndOddOnes(t *testing.T) {
 			"a b", []string{" a", " b"}},
 		{"a leading space is given once", `{"type":"ByteLevel","add_prefix_space":true,"use_regex":false}`,
 			" a", []string{" a"}},
-		{"every piece gets its leading space", `{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},` +
-			`{"type":"ByteLevel","add_prefix_space":true,"use_regex":false}]}`, "a1", []string{" a", " 1"}},
+		{"every piece gets its leading space",
+			`{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},` +
+				`{"type":"ByteLevel","add_prefix_space":true,"use_regex":false}]}`, "a1", []string{" a", " 1"}},
 	} {
 		if got := cutWith(t, c.split, c.text); !cmp.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

@@ -1,9 +1,9 @@
 // Package toolcall keeps tool calls well formed while they are generated.
 //
-// Its input is how a chat format writes calls, the tools of a request and a tokenizer; its output, before every token, is
-// which tokens may come next: no stray marker in free text, one of the tools' names where a name belongs, JSON that
-// follows the tool's schema where arguments belong, and the markers in between. If a request demands a call, the mask
-// forces one from the first token of the answer.
+// Its input is how a chat format writes calls, the tools of a request and a tokenizer; its output, before every
+// token, is which tokens may come next: no stray marker in free text, one of the tools' names where a name belongs,
+// JSON that follows the tool's schema where arguments belong, and the markers in between. If a request demands a
+// call, the mask forces one from the first token of the answer.
 package toolcall
 
 import (
@@ -51,9 +51,10 @@ type tool struct {
 // Encoder gives the tokens of a text, markers included.
 type Encoder func(text string) ([]int32, error)
 
-// Compile prepares the rules. It returns nil without error when nothing is to be enforced: no call is demanded and the format's calls cannot be
-// recognised token by token or hold no JSON.
-func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t *grammar.Tokens, eos []int32) (*Rules, error) {
+// Compile prepares the rules. It returns nil without error when nothing is to be enforced: no call is demanded and
+// the format's calls cannot be recognised token by token or hold no JSON.
+func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t *grammar.Tokens, eos []int32) (*Rules,
+	error) {
 	r := &Rules{options: o, words: t.MaskWords(), eos: eos, think: -1}
 	var errs []error
 	tokens := func(text string) []int32 {
@@ -75,7 +76,8 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 		return nil, nil
 	}
 	if o.Reasoning && r.think < 0 && o.Demand {
-		return nil, fmt.Errorf("%w: the tokenizer has no single token for %q, so the end of reasoning cannot be seen", ErrTools, s.ReasoningEnd)
+		return nil, fmt.Errorf("%w: the tokenizer has no single token for %q, so the end of reasoning cannot be seen",
+			ErrTools, s.ReasoningEnd)
 	}
 	for i := range tools {
 		if o.Only != "" && tools[i].Name != o.Only {
@@ -96,7 +98,8 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 	return r, errors.Join(errs...)
 }
 
-// freeText allows every token but the markers of calls; of those it allows the ones that begin a call. A stray one would be content.
+// freeText allows every token but the markers of calls; of those it allows the ones that begin a call. A stray one
+// would be content.
 func freeText(words int, markers []string, tokens func(string) []int32, begin ...int32) sample.Mask {
 	var stray []int32
 	for _, text := range markers {
@@ -107,7 +110,8 @@ func freeText(words int, markers []string, tokens func(string) []int32, begin ..
 	return sample.AllBut(64*words, stray)
 }
 
-// compileTool prepares one tool. A schema the grammar cannot follow is refused for strict tools; for others any JSON object is accepted.
+// compileTool prepares one tool. A schema the grammar cannot follow is refused for strict tools; for others any JSON
+// object is accepted.
 func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Tokens) (tool, error) {
 	out := tool{name: name}
 	if !s.JSON {
@@ -116,7 +120,8 @@ func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Token
 	var err error
 	if len(x.Parameters) > 0 {
 		// Members the schema does not name are left out: a tool has no use for them.
-		if out.args, err = grammar.CompileWith(x.Parameters, t, grammar.Options{ClosedObjects: true}); err == nil || x.Strict {
+		if out.args, err = grammar.CompileWith(x.Parameters, t, grammar.Options{ClosedObjects: true}); err == nil ||
+			x.Strict {
 			return out, err
 		}
 	}
@@ -292,7 +297,8 @@ func (s *State) watch(token int32) {
 	}
 }
 
-// name takes a token of a tool's name. The longest name wins only if its tokens come: a name is complete with its separator.
+// name takes a token of a tool's name. The longest name wins only if its tokens come: a name is complete with its
+// separator.
 func (s *State) name(token int32) error {
 	fits := false
 	for i, x := range s.rules.tools {

@@ -21,9 +21,13 @@ func (v vocabulary) IsSpecial(id int32) bool { return v.Tokenizer.IsSpecial(id) 
 func (v vocabulary) EOS() []int32            { return []int32{1} }
 
 var (
-	weather = chat.Tool{Name: "get_weather", Strict: true, Parameters: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string","maxLength":8},"days":{"type":"integer","minimum":1,"maximum":9}},"required":["city","days"],"additionalProperties":false}`)}
-	wide    = chat.Tool{Name: "get", Parameters: json.RawMessage(`{"type":"object","properties":{"on":{"type":"boolean"}},"required":["on"],"additionalProperties":false}`)}
-	odd     = chat.Tool{Name: "odd", Parameters: json.RawMessage(`{"type":"object","not":{}}`)}
+	weather = chat.Tool{Name: "get_weather", Strict: true,
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{"city":{"type":"string","maxLength":8},"days":{"type":"integer","minimum":1,"maximum":9}},"required":["city","days"],"additionalProperties":false}`)}
+	wide = chat.Tool{Name: "get",
+		Parameters: json.RawMessage(
+			`{"type":"object","properties":{"on":{"type":"boolean"}},"required":["on"],"additionalProperties":false}`)}
+	odd = chat.Tool{Name: "odd", Parameters: json.RawMessage(`{"type":"object","not":{}}`)}
 )
 
 type bench struct {
@@ -100,7 +104,8 @@ func (b *bench) walk(r *toolcall.Rules, seed uint64, begin ...int32) []int32 {
 // calls reads the walk back with the format's own parser.
 func (b *bench) calls(ids []int32, tools []chat.Tool, thinking bool) []chat.Call {
 	b.Helper()
-	req := chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "x"}}, Tools: tools, Thinking: &thinking, AddGenerationPrompt: true}
+	req := chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "x"}}, Tools: tools, Thinking: &thinking,
+		AddGenerationPrompt: true}
 	m, err := chat.Parse(chat.DeepSeekV31{}.Parser(req), b.tok.Decode(ids, false))
 	if err != nil {
 		b.Fatalf("%v: %q", err, b.tok.Decode(ids, false))
@@ -151,7 +156,8 @@ func TestDemandedCalls(t *testing.T) {
 			b.valid(c)
 			seen[c.Name] = true
 		}
-		one := b.calls(b.walk(b.rules(v31, tools, toolcall.Options{Demand: true, Only: "get", Single: true}), seed), tools, false)
+		one := b.calls(b.walk(b.rules(v31, tools, toolcall.Options{Demand: true, Only: "get", Single: true}), seed),
+			tools, false)
 		if len(one) != 1 || one[0].Name != "get" {
 			t.Fatalf("a single call of get was demanded, got %v", one)
 		}
@@ -174,7 +180,8 @@ func TestCallsInText(t *testing.T) {
 		}
 		b.valid(got[0])
 		think, _ := b.encode("I think so." + v31.ReasoningEnd)
-		got = b.calls(b.walk(b.rules(v31, tools, toolcall.Options{Demand: true, Reasoning: true}), seed, think...), tools, true)
+		got = b.calls(b.walk(b.rules(v31, tools, toolcall.Options{Demand: true, Reasoning: true}), seed, think...),
+			tools, true)
 		if len(got) == 0 {
 			t.Fatal("no call after reasoning")
 		}
@@ -213,7 +220,8 @@ func TestRefusals(t *testing.T) {
 func TestNamesOnly(t *testing.T) {
 	b := newBench(t)
 	syntax := must(chat.DeepSeekV32{}.CallSyntax())
-	if r, err := toolcall.Compile(syntax, []chat.Tool{wide}, toolcall.Options{}, b.encode, b.tokens, []int32{1}); r != nil || err != nil {
+	if r, err := toolcall.Compile(syntax, []chat.Tool{wide}, toolcall.Options{}, b.encode, b.tokens,
+		[]int32{1}); r != nil || err != nil {
 		t.Errorf("nothing was demanded, got rules %v and error %v", r, err)
 	}
 	s := b.rules(syntax, []chat.Tool{wide}, toolcall.Options{Demand: true}).Start()
@@ -241,7 +249,8 @@ func TestNamesOnly(t *testing.T) {
 	}
 }
 
-// Free text holds no marker that does not begin a call: it would be content. The marker before the first call leads to the call.
+// Free text holds no marker that does not begin a call: it would be content. The marker before the first call leads
+// to the call.
 func TestStrayMarkersAreKeptOut(t *testing.T) {
 	b := newBench(t)
 	syntax, _ := chat.DeepSeekV31{}.CallSyntax()
@@ -261,7 +270,8 @@ func TestStrayMarkersAreKeptOut(t *testing.T) {
 		}
 		return mask[id(text)/64]&(1<<(id(text)%64)) != 0
 	}
-	for text, want := range map[string]bool{syntax.Begin: true, syntax.Open: true, syntax.Sep: false, syntax.Close: false, syntax.End: false, "a": true} {
+	for text, want := range map[string]bool{syntax.Begin: true, syntax.Open: true, syntax.Sep: false,
+		syntax.Close: false, syntax.End: false, "a": true} {
 		if allowed(text) != want {
 			t.Errorf("in text %q: allowed %v", text, !want)
 		}

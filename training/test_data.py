@@ -28,7 +28,8 @@ class Answers(unittest.TestCase):
                     s = Story(random.Random(seed))
                     family(s, steps)
                     values = []
-                    for a, sign, b, c in (m.groups() for m in map(re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+)").fullmatch, s.lines) if m):
+                    for a, sign, b, c in (m.groups()
+                        for m in map(re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+)").fullmatch, s.lines) if m):
                         self.assertEqual(eval(f"{a} {sign} {b}"), int(c))
                         values.append(int(c))
                     self.assertEqual(values[-1], s.value)
@@ -44,7 +45,8 @@ class Answers(unittest.TestCase):
             for odd in (False, True):
                 d = Document(random.Random(seed), 600, odd)
                 for (attribute, owner), value in d.facts.items():
-                    line = next(l for l in re.split(r"(?<=\.)[ \n]", d.text) if attribute in l and owner.lower() in l.lower() and value in l)
+                    line = next(l for l in re.split(r"(?<=\.)[ \n]", d.text) if attribute in l
+                        and owner.lower() in l.lower() and value in l)
                     self.assertTrue(line)
                 for kind in ("one", "two", "hop"):
                     task = d.ask(kind)
@@ -68,10 +70,12 @@ class Answers(unittest.TestCase):
             arguments = json.loads(task.call[1])
             self.assertEqual(list(arguments), list(spec["parameters"]["properties"]))
             for name, value in arguments.items():
-                self.assertIsInstance(value, {"string": str, "integer": int}[spec["parameters"]["properties"][name]["type"]])
+                self.assertIsInstance(value, {"string": str,
+                    "integer": int}[spec["parameters"]["properties"][name]["type"]])
                 self.assertIn(str(value), task.user)
             if task.call[0] == "find_flight":
-                self.assertLess(task.user.index("from " + arguments["origin"]), task.user.index("to " + arguments["destination"]))
+                self.assertLess(task.user.index("from " + arguments["origin"]),
+                    task.user.index("to " + arguments["destination"]))
                 orders.add(tuple(arguments))
         self.assertEqual(len(orders), 2)
 
@@ -114,15 +118,18 @@ class Order(unittest.TestCase):
             try:
                 for step in range(4):
                     ids, roles = feed.get(step)
-                    self.assertTrue((ids == want[step][0]).all() and (roles == want[step][1]).all(), f"{workers} workers, step {step}")
+                    self.assertTrue((ids == want[step][0]).all() and (roles == want[step][1]).all(),
+                        f"{workers} workers, step {step}")
             finally:
                 feed.close()
         self.assertFalse(want[0][0].shape == want[1][0].shape and (want[0][0] == want[1][0]).all())
 
     def test_texts_do_not_depend_on_the_hash_seed(self):
         program = ("import random, hashlib; from recipe.data.rows import row; r = random.Random(9); "
-                   "print(hashlib.sha256(repr([row(r, s, 0.3) for s in (256, 512, 1024) for _ in range(5)]).encode()).hexdigest())")
-        out = {subprocess.run([sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+                   "print(hashlib.sha256(repr([row(r, s, 0.3) for s in (256, 512, 1024) for _ in "
+                   "range(5)]).encode()).hexdigest())")
+        out = {subprocess.run([sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True,
+            check=True).stdout
                for seed in ("1", "2")}
         self.assertEqual(len(out), 1)
 

@@ -49,7 +49,8 @@ class Files(unittest.TestCase):
         model = Model(shape.read(), 1, "cpu")
         with tempfile.TemporaryDirectory() as d:
             checkpoint.export(model, Path(d))
-            with safe_open(f"{d}/model.safetensors", "pt") as ours, safe_open(shape.SHIPPED / "model.safetensors", "pt") as theirs:
+            with safe_open(f"{d}/model.safetensors", "pt") as ours, safe_open(shape.SHIPPED / "model.safetensors",
+                "pt") as theirs:
                 self.assertEqual(sorted(ours.keys()), sorted(theirs.keys()))
                 for name in ours.keys():
                     a, b = ours.get_slice(name), theirs.get_slice(name)
@@ -108,7 +109,8 @@ class Training(unittest.TestCase):
         with tempfile.TemporaryDirectory() as d:
             for stop in stops:
                 model = Model(shape.read(), 1, "cpu")
-                trainer = Trainer(model, Schedule(steps=6, seed=3, longest=256), Path(d), lambda text: None, 256, fused=False)
+                trainer = Trainer(model, Schedule(steps=6, seed=3, longest=256), Path(d), lambda text: None, 256,
+                    fused=False)
                 trainer.run(str(shape.SHIPPED / "tokenizer.json"), 1, 100, 100, probe=None, until=stop)
             return {name: w.clone() for name, w in model.master.items()}
 

@@ -33,7 +33,8 @@ type Case struct {
 // selective says whether the prompt is longer than a selection, so that something is left out.
 func (c *Case) selective() bool { return c.Visible > c.TopK }
 
-// compare measures an outcome against the golden one. A selection holds at most topK keys, of which there is one for every ratio tokens.
+// compare measures an outcome against the golden one. A selection holds at most topK keys, of which there is one for
+// every ratio tokens.
 func compare(g *Golden, o *outcome, topK, ratio int) Case {
 	c := Case{Name: g.Name, Tokens: len(g.Input), Visible: len(g.Input) / ratio, TopK: topK}
 	var errs, cosines []float64
@@ -65,8 +66,8 @@ func compare(g *Golden, o *outcome, topK, ratio int) Case {
 	return c
 }
 
-// compareSelections compares the rows that were selected as sets. Rows that ran dense selected nothing: they saw every key, and the
-// golden selection must then be every key too.
+// compareSelections compares the rows that were selected as sets. Rows that ran dense selected nothing: they saw
+// every key, and the golden selection must then be every key too.
 func compareSelections(c *Case, g *Golden, o *outcome, ratio int) {
 	n := len(g.Input)
 	layers := make([]int, 0, len(o.record.selections))

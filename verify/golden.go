@@ -1,8 +1,8 @@
 // Package verify compares a model with what an independent implementation computed on the same checkpoint.
 //
-// A checkpoint folder with golden.json and golden.safetensors beside the weights flows in, together with the settings to prove; a Report
-// flows out: for each case the largest logit error, cosines of hidden states, selections, and greedy tokens, judged by the tolerances of
-// tolerance.go.
+// A checkpoint folder with golden.json and golden.safetensors beside the weights flows in, together with the settings
+// to prove; a Report flows out: for each case the largest logit error, cosines of hidden states, selections, and
+// greedy tokens, judged by the tolerances of tolerance.go.
 package verify
 
 import (
@@ -28,7 +28,8 @@ type Golden struct {
 	Logits     [][]float32 // [positions, vocabulary]
 	Argmax     []int32     // greedy next token at every position
 	Hidden     [][]float32 // [layers, width]: residual after each layer at the last position
-	Selections [][][]int32 // [indexer calls][4][k]: the last four positions; entries beyond the query's own position are masked
+	// [indexer calls][4][k]: the last four positions; entries beyond the query's own position are masked
+	Selections [][][]int32
 	Greedy     []int32
 	Margin     []float32 // distance between first and second choice at each greedy step
 }
@@ -46,7 +47,8 @@ type index struct {
 func ReadGolden(dir string) ([]Golden, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("verify: %s: %w: golden.json and golden.safetensors must lie beside the weights, as in testdata/oracle/deepseek_v32-1; "+
+		return nil, fmt.Errorf("verify: %s: %w: golden.json and golden.safetensors must lie beside the weights, as "+
+			"in testdata/oracle/deepseek_v32-1; "+
 			"other checkpoints can be asked questions with known answers (sparrow eval --model)", dir, ErrNoGolden)
 	}
 	if err != nil {

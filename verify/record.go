@@ -40,7 +40,9 @@ func (r *record) keep(res step.Result) error {
 			if r.selections[layer] == nil {
 				r.selections[layer] = make([][]int32, tail)
 			}
-			r.selections[layer][tail-back] = slices.DeleteFunc(slices.Clone(picked), func(p int32) bool { return p < 0 })
+			r.selections[layer][tail-back] = slices.DeleteFunc(slices.Clone(picked), func(p int32) bool {
+				return p < 0
+			})
 		}
 		return nil
 	})

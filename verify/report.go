@@ -38,8 +38,9 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 		return nil, err
 	}
 	exact := o.Config.KV == plan.F32
-	r := &Report{Model: dir, Kernels: m.Device().Name(), Layout: o.Config.Layout.String(), Prefill: o.Config.Prefill.String(),
-		Decode: o.Config.Decode.String(), Exact: exact, Chunk: o.Chunk, Passed: true}
+	r := &Report{Model: dir, Kernels: m.Device().Name(), Layout: o.Config.Layout.String(),
+		Prefill: o.Config.Prefill.String(), Decode: o.Config.Decode.String(), Exact: exact, Chunk: o.Chunk,
+		Passed: true}
 	by := rounding{main: o.Config.Layout, index: o.Config.IndexLayout}
 	if q, ok := m.Device().(kernel.RowQuantizer); ok {
 		by.rows = q.QuantizesRows() && m.Config().FP8
@@ -52,7 +53,8 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 		}
 		for _, p := range out.plans {
 			for _, s := range p.Segments {
-				f := fmt.Sprintf("%v: %v by %v over %v, convert %v, transform %v, indexer %v", s.Row, s.Form, s.Kernel, s.Layout, s.Convert, s.Transform, s.Indexer.Kind)
+				f := fmt.Sprintf("%v: %v by %v over %v, convert %v, transform %v, indexer %v", s.Row, s.Form, s.Kernel,
+					s.Layout, s.Convert, s.Transform, s.Indexer.Kind)
 				if !seen[f] {
 					seen[f] = true
 					r.Forms = append(r.Forms, f)
@@ -81,19 +83,22 @@ func (r *Report) Print(w io.Writer) error {
 	if r.Chunk > 0 {
 		whole = fmt.Sprintf("prompts in chunks of %d", r.Chunk)
 	}
-	fmt.Fprintf(w, "%s: %s rows, prefill %s, decode %s, kernels %s, %s\n", r.Model, r.Layout, r.Prefill, r.Decode, r.Kernels, whole)
+	fmt.Fprintf(w, "%s: %s rows, prefill %s, decode %s, kernels %s, %s\n", r.Model, r.Layout, r.Prefill, r.Decode,
+		r.Kernels, whole)
 	for _, f := range r.Forms {
 		fmt.Fprintf(w, "  %s\n", f)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "case\ttokens\tmax error\tmedian error\tmedian cosine\thidden cosine\tselections equal\tfirst overlap\targmax\tgreedy\tverdict\t")
+	fmt.Fprintln(t, "case\ttokens\tmax error\tmedian error\tmedian cosine\thidden cosine\tselections equal\tfirst "+
+		"overlap\targmax\tgreedy\tverdict\t")
 	for _, c := range r.Cases {
 		verdict := "ok"
 		if len(c.Problems) > 0 {
 			verdict = "FAIL"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%.2e\t%.2e\t%.6f\t%.6f\t%d/%d\t%.3f\t%d/%d\t%d/%d\t%s\t\n", c.Name, c.Tokens, c.MaxError, c.MedianError, c.MedianCosine,
-			median(c.Hidden), c.SetsEqual, c.Selections, first(c.Overlap), c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
+		fmt.Fprintf(t, "%s\t%d\t%.2e\t%.2e\t%.6f\t%.6f\t%d/%d\t%.3f\t%d/%d\t%d/%d\t%s\t\n", c.Name, c.Tokens,
+			c.MaxError, c.MedianError, c.MedianCosine, median(c.Hidden), c.SetsEqual, c.Selections, first(c.Overlap),
+			c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err

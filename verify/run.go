@@ -48,7 +48,8 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int) (*outcome, error)
 	}
 	for at := 0; at < n; at += chunk {
 		part := g.Input[at:min(at+chunk, n)]
-		res, err := r.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: table, Logits: len(part), State: state}})
+		res, err := r.Run([]step.Work{
+			{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: table, Logits: len(part), State: state}})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: prompt from position %d: %w", g.Name, at, err)
 		}
@@ -66,7 +67,8 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int) (*outcome, error)
 		if i+1 == len(g.Greedy) {
 			break
 		}
-		res, err := r.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: []int32{next}, Cached: n + i, Pages: table, Logits: 1, State: state}})
+		res, err := r.Run([]step.Work{
+			{Kind: plan.ModeDecode, Tokens: []int32{next}, Cached: n + i, Pages: table, Logits: 1, State: state}})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: greedy token %d: %w", g.Name, i, err)
 		}

@@ -8,12 +8,14 @@ import (
 
 // Tolerances, with their reasons.
 const (
-	// exactLogit bounds logits of float32 caches. An independent float32 implementation differs by about 1e-4 through summation order.
+	// exactLogit bounds logits of float32 caches. An independent float32 implementation differs by about 1e-4 through
+	// summation order.
 	exactLogit = 2e-3
 
-	// A quantised cache, even bf16, flips some selections and expert choices on random weights, so single positions can be far off while
-	// the typical one is close: medians are judged, and single positions are not. Rounding to e4m3 (2.6 % of a value, typically) moves the
-	// typical position further than rounding to bf16 (0.17 %): 0.953 is the lowest median seen.
+	// A quantised cache, even bf16, flips some selections and expert choices on random weights, so single positions
+	// can be far off while the typical one is close: medians are judged, and single positions are not. Rounding to
+	// e4m3 (2.6 % of a value, typically) moves the typical position further than rounding to bf16 (0.17 %): 0.953 is
+	// the lowest median seen.
 	bf16Cosine   = 0.99
 	fp8Cosine    = 0.93
 	quantOverlap = 0.95
@@ -28,13 +30,14 @@ const (
 	v4FirstCosine = 0.995
 	v4FirstLayers = 2
 
-	// farCosine bounds the typical position once FP8 indexer keys have sent later layers of random weights elsewhere. Logits of unrelated
-	// positions have a cosine near 0.
+	// farCosine bounds the typical position once FP8 indexer keys have sent later layers of random weights elsewhere.
+	// Logits of unrelated positions have a cosine near 0.
 	farCosine = 0.7
 
-	// A GPU quantises the rows that multiply FP8 weights to e4m3, in every product of every layer. The reference with the same rounding
-	// (ref.Device.Rounded) is itself no closer to the oracle than this: medians down to 0.907, first states to 0.988, overlaps to 0.949 and
-	// far medians to 0.698 on random weights of 128 columns, which average over few values.
+	// A GPU quantises the rows that multiply FP8 weights to e4m3, in every product of every layer. The reference with
+	// the same rounding (ref.Device.Rounded) is itself no closer to the oracle than this: medians down to 0.907, first
+	// states to 0.988, overlaps to 0.949 and far medians to 0.698 on random weights of 128 columns, which average over
+	// few values.
 	rowsCosine    = 0.85
 	rowsFirst     = 0.98
 	rowsOverlap   = 0.92
@@ -89,9 +92,11 @@ func (c *Case) judgeExact() {
 	}
 }
 
-// judgeMedians is for quantised rows whose selections leave nothing out, or whose selections were computed from exact keys.
+// judgeMedians is for quantised rows whose selections leave nothing out, or whose selections were computed from exact
+// keys.
 func (c *Case) judgeMedians(cosine, state, overlap float64) {
-	c.Rule = fmt.Sprintf("rounded cache: median cosine of logits above %.2f, of the first layer's state above %.2f, selections overlapping by more than %.2f; "+
+	c.Rule = fmt.Sprintf("rounded cache: median cosine of logits above %.2f, of the first layer's state above "+
+		"%.2f, selections overlapping by more than %.2f; "+
 		"single positions of random weights may flip", cosine, state, overlap)
 	if !(c.MedianCosine > cosine) {
 		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
@@ -102,9 +107,11 @@ func (c *Case) judgeMedians(cosine, state, overlap float64) {
 	if m := median(c.Overlap); !(m > overlap) {
 		c.complain("selections overlap by %.3f, want above %.2f", m, overlap)
 	}
-	// A single position may be off by as much as the worst one was; a choice with a larger margin than that cannot flip.
+	// A single position may be off by as much as the worst one was; a choice with a larger margin than that cannot
+	// flip.
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {
-		c.complain("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f", c.GreedyEqual, c.GreedyMargin, c.MaxError)
+		c.complain("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
+			c.GreedyEqual, c.GreedyMargin, c.MaxError)
 	}
 }
 
@@ -131,8 +138,10 @@ func (c *Case) judgeV4(key float64) {
 	before := c.Hidden[:min(v4FirstLayers, len(c.Hidden))]
 	first := selectionFloor(c.Visible, c.TopK, max(noise(before), e4m3Noise), key)
 	later := selectionFloor(c.Visible, c.TopK, max(c.LogitNoise, e4m3Noise), key)
-	c.Rule = fmt.Sprintf("584-byte entries: median cosine of logits above %g, of states of the first %d layers above %g; "+
-		"selections overlap by what the margins of the scores explain, at least %.3f in the first indexer, %.3f in later ones",
+	c.Rule = fmt.Sprintf(
+		"584-byte entries: median cosine of logits above %g, of states of the first %d layers above %g; "+
+			"selections overlap by what the margins of the scores explain, at least %.3f in the first indexer, %.3f "+
+			"in later ones",
 		v4Cosine, v4FirstLayers, v4FirstCosine, first, later)
 	if !(c.MedianCosine > v4Cosine) {
 		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, v4Cosine)
@@ -155,13 +164,16 @@ func (c *Case) judgeV4(key float64) {
 	}
 }
 
-// judgeSelective is for FP8 indexer keys and prompts longer than a selection. The oracle scores with unquantised keys, so a few of the
-// selected keys differ in every row of every layer, and on random weights that sends later layers elsewhere (with exact keys they stay). What
-// precedes the first difference must agree; that later layers work is proved on trained weights, which do not react to a few keys, and by
-// equality with our other paths over the same bytes.
+// judgeSelective is for FP8 indexer keys and prompts longer than a selection. The oracle scores with unquantised
+// keys, so a few of the selected keys differ in every row of every layer, and on random weights that sends later
+// layers elsewhere (with exact keys they stay). What precedes the first difference must agree; that later layers work
+// is proved on trained weights, which do not react to a few keys, and by equality with our other paths over the same
+// bytes.
 func (c *Case) judgeSelective(overlap, cosine float64) {
-	c.Rule = fmt.Sprintf("8-bit indexer keys, prompt longer than a selection: first selections overlapping by more than %.2f, median cosine of logits above %.2f; "+
-		"what follows a differing key is not judged on random weights (--exact-index keeps the keys exact)", overlap, cosine)
+	c.Rule = fmt.Sprintf("8-bit indexer keys, prompt longer than a selection: first selections overlapping by more "+
+		"than %.2f, median cosine of logits above %.2f; "+
+		"what follows a differing key is not judged on random weights (--exact-index keeps the keys exact)",
+		overlap, cosine)
 	if !(first(c.Overlap) > overlap) {
 		c.complain("first selections overlap by %.3f, want above %.2f", first(c.Overlap), overlap)
 	}

@@ -32,7 +32,8 @@ func TestV4Exact(t *testing.T) {
 				}
 				for _, c := range r.Cases {
 					if c.Selections != 8 || c.GreedyOf != 24 {
-						t.Errorf("case %s compared %d selections and %d greedy tokens", c.Name, c.Selections, c.GreedyOf)
+						t.Errorf("case %s compared %d selections and %d greedy tokens", c.Name, c.Selections,
+							c.GreedyOf)
 					}
 				}
 			}
@@ -48,19 +49,24 @@ func TestV4Packed(t *testing.T) {
 	if plain() {
 		chunks = chunks[1:2]
 	}
-	for _, p := range []plan.Policy{{KV: "fp8"}, {KV: "v4-584", Prefill: "v4-paged"}, {KV: "fp8", Prefill: "reference", Decode: "reference"}, {Deterministic: true}} {
+	for _, p := range []plan.Policy{{KV: "fp8"}, {KV: "v4-584", Prefill: "v4-paged"},
+		{KV: "fp8", Prefill: "reference", Decode: "reference"}, {Deterministic: true}} {
 		for _, chunk := range chunks {
-			t.Run(fmt.Sprintf("%s %s chunk %d deterministic %v", p.KV, p.Prefill, chunk, p.Deterministic), func(t *testing.T) {
-				r := run(t, v4, m, p, chunk)
-				if first == nil {
-					first = r
-				}
-				for i, c := range r.Cases {
-					if want := first.Cases[i]; c.MaxError != want.MaxError || c.MedianCosine != want.MedianCosine || c.GreedyEqual != want.GreedyEqual {
-						t.Errorf("case %s: error %v and cosine %v, other ways of reading the same pages gave %v and %v", c.Name, c.MaxError, c.MedianCosine, want.MaxError, want.MedianCosine)
+			t.Run(fmt.Sprintf("%s %s chunk %d deterministic %v", p.KV, p.Prefill, chunk, p.Deterministic),
+				func(t *testing.T) {
+					r := run(t, v4, m, p, chunk)
+					if first == nil {
+						first = r
 					}
-				}
-			})
+					for i, c := range r.Cases {
+						if want := first.Cases[i]; c.MaxError != want.MaxError || c.MedianCosine != want.MedianCosine ||
+							c.GreedyEqual != want.GreedyEqual {
+							t.Errorf("case %s: error %v and cosine %v, other ways of reading the same pages "+
+								"gave %v and %v",
+								c.Name, c.MaxError, c.MedianCosine, want.MaxError, want.MedianCosine)
+						}
+					}
+				})
 		}
 	}
 	t.Run("with four-bit indexer keys", func(t *testing.T) { run(t, v4, m, plan.Policy{KV: "fp8", FP4Index: true}, 0) })
@@ -76,7 +82,8 @@ func TestV4RoundingIsNotTakenForExact(t *testing.T) {
 			t.Errorf("case %s: the rule %q does not say its bounds", c.Name, c.Rule)
 		}
 		if c.MaxError < 2e-3 {
-			t.Errorf("case %s: largest error with 8-bit entries is %g; the comparison cannot tell rounding from exactness", c.Name, c.MaxError)
+			t.Errorf("case %s: largest error with 8-bit entries is %g; the comparison cannot tell rounding "+
+				"from exactness", c.Name, c.MaxError)
 		}
 	}
 	if r.Exact {

@@ -65,7 +65,8 @@ func run(t *testing.T, name string, m model.Model, p plan.Policy, chunk int) *ve
 	return r
 }
 
-// kernels names every implementation of the operations this machine can run: the reference, then the tiers from the best down.
+// kernels names every implementation of the operations this machine can run: the reference, then the tiers from the
+// best down.
 func kernels() []string {
 	names := []string{"ref"}
 	for _, b := range cpu.Backends() {
@@ -79,7 +80,8 @@ func kernels() []string {
 // plain reports whether the best tier is plain Go, which takes ten times as long: it repeats fewer chunk sizes.
 func plain() bool { return kernels()[1] == "cpu-go" }
 
-// In float32 everything agrees with the independent implementation, whole and in chunks, by every implementation of the operations.
+// In float32 everything agrees with the independent implementation, whole and in chunks, by every implementation of
+// the operations.
 func TestExact(t *testing.T) {
 	for _, name := range checkpoints {
 		for i, k := range kernels() {
@@ -104,8 +106,9 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// The best kernels as they are, which may round what they multiply to 17 bits, differ from the independent implementation by less than exactness
-// allows, but for a position in a hundred where a choice between nearly equal scores falls otherwise.
+// The best kernels as they are, which may round what they multiply to 17 bits, differ from the independent
+// implementation by less than exactness allows, but for a position in a hundred where a choice between nearly equal
+// scores falls otherwise.
 func TestProductsOverFloat32Rows(t *testing.T) {
 	for _, name := range checkpoints {
 		m := load(t, name, "cpu")
@@ -120,7 +123,8 @@ func TestProductsOverFloat32Rows(t *testing.T) {
 		}
 		for _, c := range r.Cases {
 			if c.MedianError > 5e-4 || c.ArgmaxEqual < c.ArgmaxOf-c.ArgmaxOf/100 || c.SetsEqual < c.Selections {
-				t.Errorf("%s, %s: median error %.2e, %d of %d most likely tokens and %d of %d selections equal", name, c.Name, c.MedianError, c.ArgmaxEqual, c.ArgmaxOf, c.SetsEqual, c.Selections)
+				t.Errorf("%s, %s: median error %.2e, %d of %d most likely tokens and %d of %d selections equal", name,
+					c.Name, c.MedianError, c.ArgmaxEqual, c.ArgmaxOf, c.SetsEqual, c.Selections)
 			}
 			for l, v := range c.Hidden {
 				if v < 0.999 {
@@ -150,11 +154,12 @@ func TestQuantised(t *testing.T) {
 			{KV: "bf16", Dense: plan.SwitchOff},
 			{KV: "fp8-656", Dense: plan.SwitchOff},
 		} {
-			t.Run(fmt.Sprintf("%s/%s %s dense %v exact index %v", name, p.KV, p.Prefill, p.Dense, p.ExactIndex), func(t *testing.T) {
-				for _, c := range chunks {
-					run(t, name, m, p, c)
-				}
-			})
+			t.Run(fmt.Sprintf("%s/%s %s dense %v exact index %v", name, p.KV, p.Prefill, p.Dense, p.ExactIndex),
+				func(t *testing.T) {
+					for _, c := range chunks {
+						run(t, name, m, p, c)
+					}
+				})
 		}
 	}
 }
@@ -181,7 +186,8 @@ func TestRoundingIsNotTakenForExact(t *testing.T) {
 }
 
 func TestNoGolden(t *testing.T) {
-	if _, err := verify.ReadGolden(t.TempDir()); !errors.Is(err, verify.ErrNoGolden) || !strings.Contains(err.Error(), "as in testdata/oracle/deepseek_v32-1") {
+	if _, err := verify.ReadGolden(t.TempDir()); !errors.Is(err, verify.ErrNoGolden) ||
+		!strings.Contains(err.Error(), "as in testdata/oracle/deepseek_v32-1") {
 		t.Errorf("got %v, want ErrNoGolden and a folder that has some", err)
 	}
 }

@@ -16,7 +16,8 @@ func manyTensors() []Source {
 	one := func(w io.Writer) error { _, err := w.Write([]byte{1}); return err }
 	for i := range 92_425 {
 		name := fmt.Sprintf("model.layers.%d.mlp.experts.%d.%s", i/1536, i%1536/6, [...]string{
-			"gate_proj.weight", "gate_proj.weight_scale_inv", "up_proj.weight", "up_proj.weight_scale_inv", "down_proj.weight", "down_proj.weight_scale_inv",
+			"gate_proj.weight", "gate_proj.weight_scale_inv", "up_proj.weight", "up_proj.weight_scale_inv",
+			"down_proj.weight", "down_proj.weight_scale_inv",
 		}[i%6])
 		tensors = append(tensors, Source{Name: name, DType: F8E4M3, Shape: []int{1, 1}, Fill: one})
 	}
@@ -105,8 +106,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// Opening must not read the data: a GiB is there in well under 10 ms. The bound is wide, because machines are busy; reading
-// a GiB takes more than 100 ms on any of them.
+// Opening must not read the data: a GiB is there in well under 10 ms. The bound is wide, because machines are busy;
+// reading a GiB takes more than 100 ms on any of them.
 func TestOpenIsLazy(t *testing.T) {
 	if !mapsFiles {
 		t.Skip("this build reads files instead of mapping them")

@@ -20,8 +20,8 @@ const (
 	extension  = ".safetensors"
 )
 
-// Checkpoint is an open set of tensors. Its methods may be called from many goroutines, except that Close must be the last
-// call: it takes the memory away under every Tensor.Data.
+// Checkpoint is an open set of tensors. Its methods may be called from many goroutines, except that Close must be the
+// last call: it takes the memory away under every Tensor.Data.
 type Checkpoint struct {
 	files    []FileInfo
 	maps     map[string]*mmap.File // by FileInfo.Path; empty for embedded bytes
@@ -40,8 +40,9 @@ type FileInfo struct {
 	Unlisted int    // tensors in the file that the index does not place here; they are not part of the checkpoint
 }
 
-// Open opens the checkpoint in folder dir: the shards that model.safetensors.index.json names, else model.safetensors, else
-// the only *.safetensors file there. Every file is mapped and its header checked; no tensor data is read.
+// Open opens the checkpoint in folder dir: the shards that model.safetensors.index.json names, else
+// model.safetensors, else the only *.safetensors file there. Every file is mapped and its header checked; no tensor
+// data is read.
 func Open(dir string) (*Checkpoint, error) {
 	info, err := os.Stat(dir)
 	switch {
@@ -50,7 +51,9 @@ func Open(dir string) (*Checkpoint, error) {
 	case err != nil:
 		return nil, fmt.Errorf("weight: checkpoint folder: %w", err)
 	case !info.IsDir():
-		return nil, fmt.Errorf("weight: %s is a file, a checkpoint folder is expected; a single file is opened by OpenFile", dir)
+		return nil,
+			fmt.Errorf("weight: %s is a file, a checkpoint folder is expected; a single file is opened by OpenFile",
+				dir)
 	}
 	indexPath := filepath.Join(dir, indexName)
 	if _, err := os.Stat(indexPath); err == nil {
@@ -76,8 +79,8 @@ func OpenFile(path string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// FromBytes opens a safetensors file that is already in memory; name stands for its path. The data is not copied and must not
-// change while the checkpoint is in use.
+// FromBytes opens a safetensors file that is already in memory; name stands for its path. The data is not copied and
+// must not change while the checkpoint is in use.
 func FromBytes(name string, data []byte) (*Checkpoint, error) {
 	sh, err := newShard(name, data)
 	if err != nil {
@@ -165,9 +168,11 @@ func onlyFile(dir string) (string, error) {
 	case 1:
 		return filepath.Join(dir, found[0]), nil
 	case 0:
-		return "", fmt.Errorf("weight: %s holds no %s, no %s and no other %s file: %w", dir, indexName, singleName, extension, ErrNotFound)
+		return "", fmt.Errorf("weight: %s holds no %s, no %s and no other %s file: %w", dir, indexName, singleName,
+			extension, ErrNotFound)
 	}
-	return "", fmt.Errorf("weight: %s holds %d %s files (%s, ...) but no %s to say which tensors they hold: %w; fetch the index, or open one file with OpenFile",
+	return "", fmt.Errorf("weight: %s holds %d %s files (%s, ...) but no %s to say which tensors they hold: %w; "+
+		"fetch the index, or open one file with OpenFile",
 		dir, len(found), extension, found[0], indexName, ErrNotFound)
 }
 
@@ -198,7 +203,8 @@ func newShard(path string, data []byte) (*shard, error) {
 	for i, e := range h.entries {
 		// In bounds: checkTiling has compared every range with len(data).
 		begin, end := h.dataStart+e.begin, h.dataStart+e.end
-		sh.tensors[i] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, Data: data[begin:end:end], File: path, Offset: begin}
+		sh.tensors[i] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, Data: data[begin:end:end], File: path,
+			Offset: begin}
 	}
 	return sh, nil
 }

@@ -1,16 +1,17 @@
 // Package weight reads and writes checkpoints in the safetensors format.
 //
-// In flows a folder, a file or embedded bytes; out flow tensors by name, each a zero-copy view of its file, and matrices:
-// a weight together with its block scales. Opening checks the whole header and reads no tensor data.
+// In flows a folder, a file or embedded bytes; out flow tensors by name, each a zero-copy view of its file, and
+// matrices: a weight together with its block scales. Opening checks the whole header and reads no tensor data.
 //
 // A safetensors file is
 //
 //	8 bytes   header length n, little endian
-//	n bytes   JSON {"name": {"dtype", "shape", "data_offsets": [begin, end)}, "__metadata__": {string: string}}, then spaces
+//	n bytes   JSON {"name": {"dtype", "shape", "data_offsets": [begin, end)}, "__metadata__": {string: string}}, then
+//	          spaces
 //	rest      tensor data, offsets counted from here
 //
-// and its tensors must tile the data exactly: no gap, no overlap, nothing behind the last one. That is the format's own rule, so
-// that no byte hides and none is read twice; a file that breaks it is refused with every problem named.
+// and its tensors must tile the data exactly: no gap, no overlap, nothing behind the last one. That is the format's
+// own rule, so that no byte hides and none is read twice; a file that breaks it is refused with every problem named.
 //
 // The package decides nothing about models: which tensors exist and what they mean is the business of the caller, and a
 // quantised matrix is recognised by the dtypes of its tensors alone.

@@ -25,8 +25,8 @@ const (
 	F8E5M2
 	// F8E8M0 is a bare exponent: byte b means 2^(b-127), and 0xFF is NaN.
 	F8E8M0
-	// F4E2M1x2 packs two e2m1 values per byte, the earlier one in the low nibble. Shapes count values, not bytes, as the
-	// format has it; checkpoints that store the same bytes as I8 or U8 count bytes (Matrix tells the two apart).
+	// F4E2M1x2 packs two e2m1 values per byte, the earlier one in the low nibble. Shapes count values, not bytes, as
+	// the format has it; checkpoints that store the same bytes as I8 or U8 count bytes (Matrix tells the two apart).
 	F4E2M1x2
 )
 
@@ -74,8 +74,8 @@ func (d DType) Bits() int {
 	return 0
 }
 
-// Size is the size in bytes of the smallest addressable piece: one element, or the pair of elements that shares a byte for
-// F4E2M1x2 (so Size is 1 there, and bytes = elements * Bits() / 8 holds for every type).
+// Size is the size in bytes of the smallest addressable piece: one element, or the pair of elements that shares a
+// byte for F4E2M1x2 (so Size is 1 there, and bytes = elements * Bits() / 8 holds for every type).
 func (d DType) Size() int { return (d.Bits() + 7) / 8 }
 
 // dtypeNamed reads the safetensors spelling: Invalid when it is unknown.

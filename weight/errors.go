@@ -7,15 +7,18 @@ import (
 )
 
 var (
-	// ErrMalformed reports a file or index that breaks the format: its text, its numbers, or the way tensors tile the data.
+	// ErrMalformed reports a file or index that breaks the format: its text, its numbers, or the way tensors tile the
+	// data.
 	ErrMalformed = errors.New("malformed checkpoint")
 	// ErrNotFound reports a checkpoint, shard or tensor that is not there.
 	ErrNotFound = errors.New("not found")
-	// ErrScale reports a weight and a block scale that do not belong together: missing, ambiguous, or of the wrong shape or dtype.
+	// ErrScale reports a weight and a block scale that do not belong together: missing, ambiguous, or of the wrong
+	// shape or dtype.
 	ErrScale = errors.New("weight and scale do not fit")
 	// ErrDType reports an element type that the asked operation cannot read.
 	ErrDType = errors.New("unsupported dtype")
-	// ErrSource reports a tensor that cannot be written: a bad description, or content of another length than described.
+	// ErrSource reports a tensor that cannot be written: a bad description, or content of another length than
+	// described.
 	ErrSource = errors.New("unwritable tensor")
 	// ErrExists reports a target folder that already holds a checkpoint; writing there would mix the two.
 	ErrExists = errors.New("checkpoint already there")
@@ -66,13 +69,15 @@ func (p *problems) addKind(kind error, offset int64, tensor, format string, args
 		p.hidden++
 		return
 	}
-	p.errs = append(p.errs, &FileError{File: p.file, Tensor: tensor, Offset: offset, Reason: fmt.Sprintf(format, args...), Kind: kind})
+	p.errs = append(p.errs, &FileError{File: p.file, Tensor: tensor, Offset: offset,
+		Reason: fmt.Sprintf(format, args...), Kind: kind})
 }
 
 // err joins the problems, or is nil when there are none.
 func (p *problems) err() error {
 	if p.hidden > 0 {
-		return errors.Join(append(p.errs[:len(p.errs):len(p.errs)], fmt.Errorf("weight: %s: and %d more problems", p.file, p.hidden))...)
+		return errors.Join(append(p.errs[:len(p.errs):len(p.errs)],
+			fmt.Errorf("weight: %s: and %d more problems", p.file, p.hidden))...)
 	}
 	return errors.Join(p.errs...)
 }

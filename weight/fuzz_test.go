@@ -49,7 +49,8 @@ func FuzzHeader(f *testing.F) {
 			var dtype string
 			var shape []int
 			var offsets [2]int64
-			if err := errors.Join(json.Unmarshal(fields["dtype"], &dtype), json.Unmarshal(fields["shape"], &shape), json.Unmarshal(fields["data_offsets"], &offsets)); err != nil {
+			if err := errors.Join(json.Unmarshal(fields["dtype"], &dtype), json.Unmarshal(fields["shape"], &shape),
+				json.Unmarshal(fields["data_offsets"], &offsets)); err != nil {
 				t.Fatalf("tensor %q accepted, but the standard decoder says: %v", name, err)
 			}
 			got, ok := c.Tensor(name)
@@ -57,8 +58,10 @@ func FuzzHeader(f *testing.F) {
 				t.Fatalf("tensor %q is lost", name)
 			}
 			begin, end := start+offsets[0], start+offsets[1]
-			if got.DType.String() != dtype || !slices.Equal(got.Shape, shape) || got.Offset != begin || got.Offset+int64(len(got.Data)) != end {
-				t.Fatalf("tensor %q is %+v, the standard decoder reads %s %v at [%d, %d)", name, got, dtype, shape, begin, end)
+			if got.DType.String() != dtype || !slices.Equal(got.Shape, shape) || got.Offset != begin ||
+				got.Offset+int64(len(got.Data)) != end {
+				t.Fatalf("tensor %q is %+v, the standard decoder reads %s %v at [%d, %d)", name, got, dtype, shape,
+					begin, end)
 			}
 			for i := range got.Data {
 				if at := got.Offset + int64(i); covered[at] {
@@ -115,7 +118,8 @@ func FuzzIndex(f *testing.F) {
 		}
 		placed := 0
 		for name, tensors := range byFile {
-			if dir, base := filepath.Split(filepath.Join("dir", name)); dir != "dir"+string(filepath.Separator) || base != name {
+			if dir, base := filepath.Split(filepath.Join("dir", name)); dir != "dir"+string(filepath.Separator) ||
+				base != name {
 				t.Fatalf("file %q leads to %q", name, filepath.Join("dir", name))
 			}
 			for _, p := range tensors {

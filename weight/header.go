@@ -14,7 +14,8 @@ const (
 	maxHeaderBytes = 100_000_000 // the format's own limit
 	metadataKey    = "__metadata__"
 
-	// typicalEntryBytes is the text of one tensor in published checkpoints; it sizes tables before the entries are counted.
+	// typicalEntryBytes is the text of one tensor in published checkpoints; it sizes tables before the entries are
+	// counted.
 	typicalEntryBytes = 110
 )
 
@@ -34,8 +35,8 @@ type header struct {
 	dataStart int64 // byte of the file where the data section begins
 }
 
-// parseHeader reads and checks the header of the safetensors file whose whole content is data. Every problem that can be told
-// apart is reported; memory grows with the header that is there, never with a number it claims.
+// parseHeader reads and checks the header of the safetensors file whose whole content is data. Every problem that can
+// be told apart is reported; memory grows with the header that is there, never with a number it claims.
 func parseHeader(file string, data []byte) (*header, error) {
 	p := &problems{file: file}
 	text, ok := headerText(p, data)
@@ -160,8 +161,8 @@ const (
 	hasOffsets
 )
 
-// readEntry reads {"dtype", "shape", "data_offsets"} in any order and checks that they agree. Other fields are passed over,
-// as the reference reader does.
+// readEntry reads {"dtype", "shape", "data_offsets"} in any order and checks that they agree. Other fields are passed
+// over, as the reference reader does.
 func (h *headerParser) readEntry(e *entry) error {
 	var have, valid int
 	err := h.Object(func(key []byte, keyPos int) error {
@@ -214,7 +215,8 @@ func (h *headerParser) readDType(e *entry) (bool, error) {
 		return false, err
 	}
 	if e.dtype = dtypeNamed(text); e.dtype == Invalid {
-		h.addKind(errors.Join(ErrMalformed, ErrDType), e.at, e.name, "unknown dtype %q; supported are %s", clip(string(text)), dtypeList)
+		h.addKind(errors.Join(ErrMalformed, ErrDType), e.at, e.name, "unknown dtype %q; supported are %s",
+			clip(string(text)), dtypeList)
 	}
 	return e.dtype != Invalid, nil
 }
@@ -229,7 +231,8 @@ func (h *headerParser) readShape(e *entry) (bool, error) {
 		}
 		n, ok := count(text)
 		if !ok || n > math.MaxInt {
-			h.add(e.at, e.name, "dimension %s of the shape is not a whole number from 0 to %d", clip(string(text)), math.MaxInt)
+			h.add(e.at, e.name, "dimension %s of the shape is not a whole number from 0 to %d", clip(string(text)),
+				math.MaxInt)
 			valid = false
 			return nil
 		}
@@ -249,7 +252,8 @@ func (h *headerParser) readOffsets(e *entry) (bool, error) {
 		}
 		v, ok := count(text)
 		if !ok {
-			h.add(e.at, e.name, "data offset %s is not a whole number from 0 to %d", clip(string(text)), int64(math.MaxInt64))
+			h.add(e.at, e.name, "data offset %s is not a whole number from 0 to %d", clip(string(text)),
+				int64(math.MaxInt64))
 			valid = false
 		}
 		switch n++; n {
@@ -276,7 +280,8 @@ func (h *headerParser) checkSize(e *entry) {
 	want, ok := dataBytes(e.dtype, e.shape)
 	switch {
 	case !ok:
-		h.add(e.at, e.name, "%s of shape %s is no whole number of bytes that can be addressed", e.dtype, shapeText(e.shape))
+		h.add(e.at, e.name, "%s of shape %s is no whole number of bytes that can be addressed", e.dtype,
+			shapeText(e.shape))
 	case want != e.end-e.begin:
 		h.add(e.at, e.name, "%s of shape %s takes %d bytes, data_offsets [%d, %d) hold %d",
 			e.dtype, shapeText(e.shape), want, e.begin, e.end, e.end-e.begin)

@@ -13,7 +13,8 @@ import (
 	"sparrow/internal/mmap"
 )
 
-// typicalPlacementBytes is the text of one tensor in published indexes; it sizes a table before the tensors are counted.
+// typicalPlacementBytes is the text of one tensor in published indexes; it sizes a table before the tensors are
+// counted.
 const typicalPlacementBytes = 110
 
 // placement says where the index puts one tensor.
@@ -22,8 +23,8 @@ type placement struct {
 	at     int64 // byte of the index where this is written
 }
 
-// openSharded opens the files that the index at indexPath names. What the index says is the checkpoint: a tensor that a shard
-// holds beyond it is counted in FileInfo.Unlisted and otherwise left alone.
+// openSharded opens the files that the index at indexPath names. What the index says is the checkpoint: a tensor that
+// a shard holds beyond it is counted in FileInfo.Unlisted and otherwise left alone.
 func openSharded(dir, indexPath string) (*Checkpoint, error) {
 	text, err := readIndex(indexPath)
 	if err != nil {
@@ -46,7 +47,9 @@ func openSharded(dir, indexPath string) (*Checkpoint, error) {
 		sh, err := c.mapShard(filepath.Join(dir, name))
 		switch {
 		case errors.Is(err, ErrNotFound):
-			p.addKind(ErrNotFound, placed[0].at, placed[0].tensor, "file %q for this and %d more tensors is not in the folder (incomplete download?)", clip(name), len(placed)-1)
+			p.addKind(ErrNotFound, placed[0].at, placed[0].tensor,
+				"file %q for this and %d more tensors is not in the folder (incomplete download?)", clip(name),
+				len(placed)-1)
 		case err != nil:
 			errs = append(errs, err)
 		default:
@@ -68,7 +71,8 @@ func (c *Checkpoint) addPlaced(sh *shard, placed []placement, p *problems) {
 	for _, pl := range placed {
 		t, ok := byName[pl.tensor]
 		if !ok {
-			p.addKind(ErrNotFound, pl.at, pl.tensor, "not in file %q, where the index places it", filepath.Base(sh.info.Path))
+			p.addKind(ErrNotFound, pl.at, pl.tensor, "not in file %q, where the index places it",
+				filepath.Base(sh.info.Path))
 			continue
 		}
 		c.add(sh, t)
@@ -86,7 +90,9 @@ func readIndex(path string) ([]byte, error) {
 		return nil, fmt.Errorf("weight: checkpoint index %s: %w", path, mmap.ErrNotRegular)
 	}
 	if info.Size() > maxHeaderBytes {
-		return nil, &FileError{File: path, Reason: fmt.Sprintf("index of %d bytes is over the limit of %d", info.Size(), maxHeaderBytes), Kind: ErrMalformed}
+		return nil, &FileError{File: path,
+			Reason: fmt.Sprintf("index of %d bytes is over the limit of %d", info.Size(), maxHeaderBytes),
+			Kind:   ErrMalformed}
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -158,8 +164,8 @@ func readWeightMap(s *jsonscan.Scanner, p *problems, byFile map[string][]placeme
 	})
 }
 
-// shardNameProblem says why an index may not name this file: a shard is a plain file name in the folder of its index, so
-// that a downloaded index cannot reach anything else.
+// shardNameProblem says why an index may not name this file: a shard is a plain file name in the folder of its index,
+// so that a downloaded index cannot reach anything else.
 func shardNameProblem(name string) string {
 	switch {
 	case name == "" || name == "." || name == "..":

@@ -18,18 +18,20 @@ const (
 //
 // and the last blocks may be ragged. The scale multiplies, also where its name ends in "_inv".
 type Matrix struct {
-	Data  *Tensor
-	Scale *Tensor // [ceil(Rows/BlockRows), ceil(Cols/BlockCols)]: F32, F8_E8M0, or U8 holding e8m0 bytes; nil when unscaled
+	Data *Tensor
+	// [ceil(Rows/BlockRows), ceil(Cols/BlockCols)]: F32, F8_E8M0, or U8 holding e8m0 bytes; nil when unscaled
+	Scale *Tensor
 
 	BlockRows, BlockCols int // 128 x 128 for FP8, 1 x 32 for FP4, 0 x 0 when unscaled
 
-	Rows, Cols int   // in values; Data's own shape counts bytes when FP4 is stored as I8 or U8
-	Values     DType // how Data's bytes are read: F32, BF16, F16, F8E4M3, or F4E2M1x2 (also where Data.DType says I8 or U8)
+	Rows, Cols int // in values; Data's own shape counts bytes when FP4 is stored as I8 or U8
+	// how Data's bytes are read: F32, BF16, F16, F8E4M3, or F4E2M1x2 (also where Data.DType says I8 or U8)
+	Values DType
 }
 
-// Matrix finds the weight called name and, beside it, the scale: for "X.weight" that is "X.weight_scale_inv" or "X.scale". Whether
-// the weight is quantised follows from the dtypes of the tensors that are there. Guessing is an error: FP8 or FP4 without
-// scale, plain floats with one, two scales, or a scale whose shape or dtype does not fit.
+// Matrix finds the weight called name and, beside it, the scale: for "X.weight" that is "X.weight_scale_inv" or
+// "X.scale". Whether the weight is quantised follows from the dtypes of the tensors that are there. Guessing is an
+// error: FP8 or FP4 without scale, plain floats with one, two scales, or a scale whose shape or dtype does not fit.
 func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 	data, ok := c.Tensor(name)
 	if !ok {
@@ -39,7 +41,8 @@ func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 		return Matrix{}, fmt.Errorf("weight: matrix %q: %w among %d tensors", name, ErrNotFound, len(c.tensors))
 	}
 	if len(data.Shape) != 2 {
-		return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w: shape %s has %d dimensions, a matrix has 2 (other shapes are read with Tensor)",
+		return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w: shape %s has %d dimensions, a matrix has 2 "+
+			"(other shapes are read with Tensor)",
 			name, data.File, ErrScale, shapeText(data.Shape), len(data.Shape))
 	}
 	scale, err := c.scaleOf(data)
@@ -50,7 +53,8 @@ func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 	switch data.DType {
 	case F32, F16, BF16:
 		if scale != nil {
-			return Matrix{}, scaleError(data, scale, "plain floats have no block scale, and applying or ignoring it would be a guess")
+			return Matrix{}, scaleError(data, scale,
+				"plain floats have no block scale, and applying or ignoring it would be a guess")
 		}
 		return m, nil
 	case F8E4M3:
@@ -61,10 +65,12 @@ func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 		m.BlockRows, m.BlockCols = 1, fp4Group
 		m.Values = F4E2M1x2
 		if m.Cols *= 2; m.Cols < 0 { // only possible with 0 rows
-			return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w: shape %s is too wide for packed FP4", name, data.File, ErrScale, shapeText(data.Shape))
+			return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w: shape %s is too wide for packed FP4", name,
+				data.File, ErrScale, shapeText(data.Shape))
 		}
 	default:
-		return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w %s; a matrix is F32, F16, BF16, F8_E4M3 with a scale, or FP4 (F4, I8, U8) with a scale",
+		return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w %s; a matrix is F32, F16, BF16, F8_E4M3 with a "+
+			"scale, or FP4 (F4, I8, U8) with a scale",
 			name, data.File, ErrDType, data.DType)
 	}
 	return m, m.checkScale()
@@ -73,8 +79,10 @@ func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 // checkScale verifies that a quantised matrix has the scale its blocks need.
 func (m *Matrix) checkScale() error {
 	if m.Scale == nil {
-		return fmt.Errorf("weight: matrix %q in %s: %w: %s of shape %s needs block scales, and neither %s is in the checkpoint",
-			m.Data.Name, m.Data.File, ErrScale, m.Data.DType, shapeText(m.Data.Shape), strings.Join(quoteAll(scaleNames(m.Data.Name)), " nor "))
+		return fmt.Errorf(
+			"weight: matrix %q in %s: %w: %s of shape %s needs block scales, and neither %s is in the checkpoint",
+			m.Data.Name, m.Data.File, ErrScale, m.Data.DType, shapeText(m.Data.Shape),
+			strings.Join(quoteAll(scaleNames(m.Data.Name)), " nor "))
 	}
 	switch m.Scale.DType {
 	case F32, F8E8M0, U8:
@@ -98,7 +106,8 @@ func (c *Checkpoint) scaleOf(data *Tensor) (*Tensor, error) {
 			continue
 		}
 		if found != nil {
-			return nil, scaleError(data, found, fmt.Sprintf("a second scale %q in %s makes it ambiguous", t.Name, t.File))
+			return nil, scaleError(data, found,
+				fmt.Sprintf("a second scale %q in %s makes it ambiguous", t.Name, t.File))
 		}
 		found = t
 	}

@@ -58,17 +58,36 @@ func TestMatrixFindsItsForm(t *testing.T) {
 		{"bf16 without scale", []Source{described("x.weight", BF16, 3, 5)}, "", 0, 0, 3, 5, BF16},
 		{"f32 without scale", []Source{described("x.weight", F32, 3, 5)}, "", 0, 0, 3, 5, F32},
 		{"f16 without scale", []Source{described("x.weight", F16, 3, 5)}, "", 0, 0, 3, 5, F16},
-		{"fp8 of whole blocks", []Source{described("x.weight", F8E4M3, 256, 384), described("x.weight_scale_inv", F32, 2, 3)}, "x.weight_scale_inv", 128, 128, 256, 384, F8E4M3},
-		{"fp8 with ragged last rows", []Source{described("x.weight", F8E4M3, 576, 256), described("x.weight_scale_inv", F32, 5, 2)}, "x.weight_scale_inv", 128, 128, 576, 256, F8E4M3},
-		{"fp8 one value over a block", []Source{described("x.weight", F8E4M3, 129, 129), described("x.weight_scale_inv", F32, 2, 2)}, "x.weight_scale_inv", 128, 128, 129, 129, F8E4M3},
-		{"fp8 smaller than a block", []Source{described("x.weight", F8E4M3, 1, 127), described("x.weight_scale_inv", F32, 1, 1)}, "x.weight_scale_inv", 128, 128, 1, 127, F8E4M3},
-		{"fp8 of no rows", []Source{described("x.weight", F8E4M3, 0, 128), described("x.weight_scale_inv", F32, 0, 1)}, "x.weight_scale_inv", 128, 128, 0, 128, F8E4M3},
-		{"fp8 with the official scale name and e8m0", []Source{described("x.weight", F8E4M3, 128, 128), described("x.scale", F8E8M0, 1, 1)}, "x.scale", 128, 128, 128, 128, F8E4M3},
-		{"fp8 with e8m0 bytes stored as U8", []Source{described("x.weight", F8E4M3, 128, 128), described("x.scale", U8, 1, 1)}, "x.scale", 128, 128, 128, 128, F8E4M3},
-		{"fp8 under a name without .weight", []Source{described("experts.down_proj", F8E4M3, 128, 128), described("experts.down_proj_scale_inv", F32, 1, 1)}, "experts.down_proj_scale_inv", 128, 128, 128, 128, F8E4M3},
-		{"fp4 stored as I8", []Source{described("x.weight", I8, 3, 32), described("x.scale", F8E8M0, 3, 2)}, "x.scale", 1, 32, 3, 64, F4E2M1x2},
-		{"fp4 stored as U8 with a ragged last group", []Source{described("x.weight", U8, 3, 17), described("x.weight_scale_inv", U8, 3, 2)}, "x.weight_scale_inv", 1, 32, 3, 34, F4E2M1x2},
-		{"fp4 stored as F4", []Source{described("x.weight", F4E2M1x2, 3, 64), described("x.scale", F8E8M0, 3, 2)}, "x.scale", 1, 32, 3, 64, F4E2M1x2},
+		{"fp8 of whole blocks", []Source{described("x.weight", F8E4M3, 256, 384),
+			described("x.weight_scale_inv", F32, 2, 3)}, "x.weight_scale_inv", 128, 128, 256, 384, F8E4M3},
+		{"fp8 with ragged last rows",
+			[]Source{described("x.weight", F8E4M3, 576, 256), described("x.weight_scale_inv", F32, 5, 2)},
+			"x.weight_scale_inv", 128, 128, 576, 256, F8E4M3},
+		{"fp8 one value over a block",
+			[]Source{described("x.weight", F8E4M3, 129, 129), described("x.weight_scale_inv", F32, 2, 2)},
+			"x.weight_scale_inv", 128, 128, 129, 129, F8E4M3},
+		{"fp8 smaller than a block",
+			[]Source{described("x.weight", F8E4M3, 1, 127), described("x.weight_scale_inv", F32, 1, 1)},
+			"x.weight_scale_inv", 128, 128, 1, 127, F8E4M3},
+		{"fp8 of no rows", []Source{described("x.weight", F8E4M3, 0, 128), described("x.weight_scale_inv", F32, 0, 1)},
+			"x.weight_scale_inv", 128, 128, 0, 128, F8E4M3},
+		{"fp8 with the official scale name and e8m0",
+			[]Source{described("x.weight", F8E4M3, 128, 128), described("x.scale", F8E8M0, 1, 1)}, "x.scale", 128, 128,
+			128, 128, F8E4M3},
+		{"fp8 with e8m0 bytes stored as U8",
+			[]Source{described("x.weight", F8E4M3, 128, 128), described("x.scale", U8, 1, 1)}, "x.scale", 128, 128, 128,
+			128, F8E4M3},
+		{"fp8 under a name without .weight",
+			[]Source{described("experts.down_proj", F8E4M3, 128, 128),
+				described("experts.down_proj_scale_inv", F32, 1, 1)}, "experts.down_proj_scale_inv", 128, 128, 128, 128,
+			F8E4M3},
+		{"fp4 stored as I8", []Source{described("x.weight", I8, 3, 32), described("x.scale", F8E8M0, 3, 2)}, "x.scale",
+			1, 32, 3, 64, F4E2M1x2},
+		{"fp4 stored as U8 with a ragged last group",
+			[]Source{described("x.weight", U8, 3, 17), described("x.weight_scale_inv", U8, 3, 2)}, "x.weight_scale_inv",
+			1, 32, 3, 34, F4E2M1x2},
+		{"fp4 stored as F4", []Source{described("x.weight", F4E2M1x2, 3, 64), described("x.scale", F8E8M0, 3, 2)},
+			"x.scale", 1, 32, 3, 64, F4E2M1x2},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -84,8 +103,10 @@ func TestMatrixFindsItsForm(t *testing.T) {
 				t.Errorf("weight %q with scale %q, want scale %q", m.Data.Name, scale, tt.scale)
 			}
 			got := []int{m.BlockRows, m.BlockCols, m.Rows, m.Cols}
-			if want := []int{tt.blockRows, tt.blockCols, tt.rows, tt.cols}; !slices.Equal(got, want) || m.Values != tt.values {
-				t.Errorf("block rows, block columns, rows, columns %v of %s, want %v of %s", got, m.Values, want, tt.values)
+			if want := []int{tt.blockRows, tt.blockCols, tt.rows, tt.cols}; !slices.Equal(got, want) ||
+				m.Values != tt.values {
+				t.Errorf("block rows, block columns, rows, columns %v of %s, want %v of %s", got, m.Values, want,
+					tt.values)
 			}
 			values, err := m.ReadF32()
 			if err != nil || len(values) != tt.rows*tt.cols {
@@ -102,25 +123,44 @@ func TestMatrixRefuses(t *testing.T) {
 		is      error
 		want    []string
 	}{
-		{"a weight that is not there", []Source{described("y.weight", BF16, 1, 1)}, ErrNotFound, []string{`"x.weight"`}},
+		{"a weight that is not there", []Source{described("y.weight", BF16, 1, 1)}, ErrNotFound,
+			[]string{`"x.weight"`}},
 		{"a vector", []Source{described("x.weight", BF16, 4)}, ErrScale, []string{"[4]", "2"}},
 		{"three dimensions", []Source{described("x.weight", F8E4M3, 2, 4, 4)}, ErrScale, []string{"[2 4 4]"}},
-		{"fp8 without scale", []Source{described("x.weight", F8E4M3, 4, 4)}, ErrScale, []string{"F8_E4M3", `"x.weight_scale_inv"`, `"x.scale"`, "[4 4]", "memory.safetensors"}},
+		{"fp8 without scale", []Source{described("x.weight", F8E4M3, 4, 4)}, ErrScale,
+			[]string{"F8_E4M3", `"x.weight_scale_inv"`, `"x.scale"`, "[4 4]", "memory.safetensors"}},
 		{"I8 without scale", []Source{described("x.weight", I8, 4, 4)}, ErrScale, []string{"I8", `"x.scale"`}},
 		{"F4 without scale", []Source{described("x.weight", F4E2M1x2, 4, 4)}, ErrScale, []string{"F4"}},
-		{"bf16 with a scale", []Source{described("x.weight", BF16, 4, 4), described("x.scale", F32, 1, 1)}, ErrScale, []string{`"x.scale"`, "BF16"}},
-		{"two scales", []Source{described("x.weight", F8E4M3, 4, 4), described("x.scale", F32, 1, 1), described("x.weight_scale_inv", F32, 1, 1)}, ErrScale, []string{`"x.scale"`, `"x.weight_scale_inv"`, "ambiguous"}},
-		{"a scale with too few rows", []Source{described("x.weight", F8E4M3, 129, 128), described("x.scale", F32, 1, 1)}, ErrScale, []string{"[129 128]", "[1 1]", "[2 1]"}},
-		{"a scale with too many columns", []Source{described("x.weight", F8E4M3, 128, 128), described("x.scale", F32, 1, 2)}, ErrScale, []string{"[128 128]", "[1 2]", "[1 1]"}},
-		{"a transposed scale", []Source{described("x.weight", F8E4M3, 256, 128), described("x.scale", F32, 1, 2)}, ErrScale, []string{"[1 2]", "[2 1]"}},
-		{"one scale for the whole weight", []Source{described("x.weight", F8E4M3, 128, 128), described("x.scale", F32)}, ErrScale, []string{"[]", "[1 1]"}},
-		{"a bf16 scale", []Source{described("x.weight", F8E4M3, 128, 128), described("x.scale", BF16, 1, 1)}, ErrScale, []string{"BF16", "F8_E8M0"}},
-		{"fp4 with the scales of groups of 16", []Source{described("x.weight", U8, 2, 32), described("x.scale", F8E8M0, 2, 4)}, ErrScale, []string{"[2 4]", "[2 2]", "1 x 32"}},
-		{"fp4 with e4m3 scales", []Source{described("x.weight", U8, 2, 32), described("x.scale", F8E4M3, 2, 2)}, ErrScale, []string{"F8_E4M3"}},
-		{"int8 with one scale per 32 bytes", []Source{described("x.weight", I8, 2, 64), described("x.scale", F32, 2, 2)}, ErrScale, []string{"[2 2]", "[2 4]"}},
+		{"bf16 with a scale", []Source{described("x.weight", BF16, 4, 4), described("x.scale", F32, 1, 1)}, ErrScale,
+			[]string{`"x.scale"`, "BF16"}},
+		{"two scales", []Source{described("x.weight", F8E4M3, 4, 4), described("x.scale", F32, 1, 1),
+			described("x.weight_scale_inv", F32, 1, 1)}, ErrScale,
+			[]string{`"x.scale"`, `"x.weight_scale_inv"`, "ambiguous"}},
+		{"a scale with too few rows",
+			[]Source{described("x.weight", F8E4M3, 129, 128), described("x.scale", F32, 1, 1)}, ErrScale,
+			[]string{"[129 128]", "[1 1]", "[2 1]"}},
+		{"a scale with too many columns",
+			[]Source{described("x.weight", F8E4M3, 128, 128), described("x.scale", F32, 1, 2)}, ErrScale,
+			[]string{"[128 128]", "[1 2]", "[1 1]"}},
+		{"a transposed scale", []Source{described("x.weight", F8E4M3, 256, 128), described("x.scale", F32, 1, 2)},
+			ErrScale, []string{"[1 2]", "[2 1]"}},
+		{"one scale for the whole weight", []Source{described("x.weight", F8E4M3, 128, 128), described("x.scale", F32)},
+			ErrScale, []string{"[]", "[1 1]"}},
+		{"a bf16 scale", []Source{described("x.weight", F8E4M3, 128, 128), described("x.scale", BF16, 1, 1)}, ErrScale,
+			[]string{"BF16", "F8_E8M0"}},
+		{"fp4 with the scales of groups of 16",
+			[]Source{described("x.weight", U8, 2, 32), described("x.scale", F8E8M0, 2, 4)}, ErrScale,
+			[]string{"[2 4]", "[2 2]", "1 x 32"}},
+		{"fp4 with e4m3 scales", []Source{described("x.weight", U8, 2, 32), described("x.scale", F8E4M3, 2, 2)},
+			ErrScale, []string{"F8_E4M3"}},
+		{"int8 with one scale per 32 bytes",
+			[]Source{described("x.weight", I8, 2, 64), described("x.scale", F32, 2, 2)}, ErrScale,
+			[]string{"[2 2]", "[2 4]"}},
 		{"e5m2", []Source{described("x.weight", F8E5M2, 4, 4)}, ErrDType, []string{"F8_E5M2", "BF16"}},
 		{"integers", []Source{described("x.weight", I32, 4, 4)}, ErrDType, []string{"I32"}},
-		{"an empty weight too wide to double", []Source{described("x.weight", I8, 0, 1<<62), described("x.scale", U8, 0, 1)}, ErrScale, []string{"too wide"}},
+		{"an empty weight too wide to double",
+			[]Source{described("x.weight", I8, 0, 1<<62), described("x.scale", U8, 0, 1)}, ErrScale,
+			[]string{"too wide"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -147,7 +187,8 @@ func TestMatrixMultipliesEachBlockByItsScale(t *testing.T) {
 		SourceBytes("x.scale", F8E8M0, []int{2, 2}, []byte{127, 128, 126, 130})) // 1, 2, 1/2, 8
 	for r := range rows {
 		for col := range cols {
-			want := map[[2]bool]float32{{false, false}: 2, {false, true}: 4, {true, false}: 1, {true, true}: 16}[[2]bool{r >= 128, col >= 128}]
+			want := map[[2]bool]float32{{false, false}: 2, {false, true}: 4, {true, false}: 1,
+				{true, true}: 16}[[2]bool{r >= 128, col >= 128}]
 			if r == 129 && col == 128 {
 				want = -24
 			}
@@ -180,7 +221,8 @@ func TestMatrixUnpacksFP4LowNibbleFirst(t *testing.T) {
 }
 
 func TestMatrixOfNothingIsReadAtOnce(t *testing.T) {
-	if got := dequantised(t, described("x.weight", F8E4M3, 1<<62, 0), described("x.scale", F32, 1<<55, 0)); len(got) != 0 {
+	if got := dequantised(t, described("x.weight", F8E4M3, 1<<62, 0),
+		described("x.scale", F32, 1<<55, 0)); len(got) != 0 {
 		t.Errorf("%d values", len(got))
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"sparrow/internal/num"
 )
 
-// ReadF32 copies a floating-point tensor as float32. Every type is widened exactly, but F64, which is rounded. It is meant
-// for small tensors and for tests: big ones are read in place.
+// ReadF32 copies a floating-point tensor as float32. Every type is widened exactly, but F64, which is rounded. It is
+// meant for small tensors and for tests: big ones are read in place.
 func ReadF32(t *Tensor) ([]float32, error) { return readFloats(t, t.DType) }
 
 // readFloats reads t's bytes as values of type d.
@@ -38,7 +38,9 @@ func readFloats(t *Tensor, d DType) ([]float32, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("weight: tensor %q in %s: %w %s; floats are F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 (integers: ReadI32)", t.Name, t.File, ErrDType, d)
+	return nil,
+		fmt.Errorf("weight: tensor %q in %s: %w %s; floats are F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 "+
+			"(integers: ReadI32)", t.Name, t.File, ErrDType, d)
 }
 
 // ReadI32 copies an integer or boolean tensor of any width as int32. A value that does not fit is an error.
@@ -61,7 +63,10 @@ func ReadI32(t *Tensor) ([]int32, error) {
 	case U64, I64:
 		widen = func(b []byte) int64 { return int64(le.Uint64(b)) }
 	default:
-		return nil, fmt.Errorf("weight: tensor %q in %s: %w %s; integers are BOOL U8 I8 U16 I16 U32 I32 U64 I64 (floats: ReadF32)", t.Name, t.File, ErrDType, t.DType)
+		return nil,
+			fmt.Errorf(
+				"weight: tensor %q in %s: %w %s; integers are BOOL U8 I8 U16 I16 U32 I32 U64 I64 (floats: ReadF32)",
+				t.Name, t.File, ErrDType, t.DType)
 	}
 	bad := -1
 	i := 0
@@ -77,7 +82,8 @@ func ReadI32(t *Tensor) ([]int32, error) {
 		return int32(v)
 	})
 	if err == nil && bad >= 0 {
-		return nil, fmt.Errorf("weight: tensor %q in %s: element %d (%s) does not fit 32 bits with a sign", t.Name, t.File, bad, t.DType)
+		return nil, fmt.Errorf("weight: tensor %q in %s: element %d (%s) does not fit 32 bits with a sign", t.Name,
+			t.File, bad, t.DType)
 	}
 	return out, err
 }
@@ -85,7 +91,8 @@ func ReadI32(t *Tensor) ([]int32, error) {
 // decode calls one for every element of size bytes.
 func decode[T any](t *Tensor, size int, one func([]byte) T) ([]T, error) {
 	if len(t.Data)%size != 0 {
-		return nil, fmt.Errorf("weight: tensor %q: %w: %d bytes are no whole number of %s", t.Name, ErrMalformed, len(t.Data), t.DType)
+		return nil, fmt.Errorf("weight: tensor %q: %w: %d bytes are no whole number of %s", t.Name, ErrMalformed,
+			len(t.Data), t.DType)
 	}
 	out := make([]T, len(t.Data)/size)
 	for i := range out {

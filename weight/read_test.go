@@ -78,22 +78,27 @@ func TestReadIntegers(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	big := []byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0} // 1, 2^32
-	if _, err := ReadI32(&Tensor{Name: "x", DType: I64, Shape: []int{2}, Data: big}); err == nil || !strings.Contains(err.Error(), "element 1") {
+	if _, err := ReadI32(&Tensor{Name: "x", DType: I64, Shape: []int{2}, Data: big}); err == nil ||
+		!strings.Contains(err.Error(), "element 1") {
 		t.Errorf("2^32 as int32: %v", err)
 	}
 	if _, err := ReadI32(&Tensor{Name: "x", DType: U32, Shape: []int{1}, Data: []byte{0, 0, 0, 0x80}}); err == nil {
 		t.Error("2^31 as int32 is accepted")
 	}
-	if _, err := ReadI32(&Tensor{Name: "x", DType: U64, Shape: []int{1}, Data: []byte{0, 0, 0, 0, 0, 0, 0, 0x80}}); err == nil {
+	if _, err := ReadI32(&Tensor{Name: "x", DType: U64, Shape: []int{1},
+		Data: []byte{0, 0, 0, 0, 0, 0, 0, 0x80}}); err == nil {
 		t.Error("2^63 as int32 is accepted")
 	}
-	if _, err := ReadF32(&Tensor{Name: "x", DType: I32, Shape: []int{1}, Data: make([]byte, 4)}); !errors.Is(err, ErrDType) {
+	if _, err := ReadF32(&Tensor{Name: "x", DType: I32, Shape: []int{1}, Data: make([]byte, 4)}); !errors.Is(err,
+		ErrDType) {
 		t.Errorf("integers as floats: %v", err)
 	}
-	if _, err := ReadI32(&Tensor{Name: "x", DType: F32, Shape: []int{1}, Data: make([]byte, 4)}); !errors.Is(err, ErrDType) {
+	if _, err := ReadI32(&Tensor{Name: "x", DType: F32, Shape: []int{1}, Data: make([]byte, 4)}); !errors.Is(err,
+		ErrDType) {
 		t.Errorf("floats as integers: %v", err)
 	}
-	if _, err := ReadF32(&Tensor{Name: "x", DType: F32, Shape: []int{1}, Data: make([]byte, 3)}); !errors.Is(err, ErrMalformed) {
+	if _, err := ReadF32(&Tensor{Name: "x", DType: F32, Shape: []int{1}, Data: make([]byte, 3)}); !errors.Is(err,
+		ErrMalformed) {
 		t.Errorf("three bytes as float32: %v", err)
 	}
 }
@@ -108,7 +113,8 @@ func TestDTypes(t *testing.T) {
 			t.Errorf("%s parses as %v", name, d)
 		}
 	}
-	for d, want := range map[DType][2]int{F4E2M1x2: {4, 1}, Bool: {8, 1}, F8E8M0: {8, 1}, BF16: {16, 2}, F32: {32, 4}, I64: {64, 8}} {
+	for d, want := range map[DType][2]int{F4E2M1x2: {4, 1}, Bool: {8, 1}, F8E8M0: {8, 1}, BF16: {16, 2}, F32: {32, 4},
+		I64: {64, 8}} {
 		if d.Bits() != want[0] || d.Size() != want[1] {
 			t.Errorf("%s has %d bits in %d bytes, want %v", d, d.Bits(), d.Size(), want)
 		}

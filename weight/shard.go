@@ -12,15 +12,16 @@ import (
 	"strings"
 )
 
-// CreateSharded writes a checkpoint folder that Open reads: tensors are sorted by name and cut into files of at most maxBytes of
-// tensor data (a larger tensor gets a file to itself; maxBytes 0 means one file). One file is called model.safetensors;
-// several are called model-00001-of-0000N.safetensors, with an index beside them.
+// CreateSharded writes a checkpoint folder that Open reads: tensors are sorted by name and cut into files of at most
+// maxBytes of tensor data (a larger tensor gets a file to itself; maxBytes 0 means one file). One file is called
+// model.safetensors; several are called model-00001-of-0000N.safetensors, with an index beside them.
 //
-// The folder is created if need be and may hold other files, but no checkpoint. The index is written last, so an interrupted
-// run never looks complete, and on an error the files written are removed.
+// The folder is created if need be and may hold other files, but no checkpoint. The index is written last, so an
+// interrupted run never looks complete, and on an error the files written are removed.
 func CreateSharded(dir string, tensors []Source, metadata map[string]string, maxBytes int64) error {
 	if maxBytes < 0 {
-		return fmt.Errorf("weight: shard size of %d bytes: %w; give a positive size, or 0 for one file", maxBytes, ErrSource)
+		return fmt.Errorf("weight: shard size of %d bytes: %w; give a positive size, or 0 for one file", maxBytes,
+			ErrSource)
 	}
 	if _, err := arrange(tensors); err != nil { // all problems before the first byte
 		return err
@@ -87,7 +88,9 @@ func writeIndex(path string, index *shardIndex) error {
 
 // cut sorts the tensors by name and starts a new group whenever the next one would exceed maxBytes.
 func cut(tensors []Source, maxBytes int64) [][]Source {
-	sorted := slices.SortedFunc(slices.Values(tensors), func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
+	sorted := slices.SortedFunc(slices.Values(tensors), func(a, b Source) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	if maxBytes == 0 || len(sorted) == 0 {
 		return [][]Source{sorted}
 	}
@@ -119,5 +122,6 @@ func Vacant(dir string) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("weight: write to %s: %w: it holds %s; choose an empty folder or remove them", dir, ErrExists, strings.Join(found, ", "))
+	return fmt.Errorf("weight: write to %s: %w: it holds %s; choose an empty folder or remove them", dir, ErrExists,
+		strings.Join(found, ", "))
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkTiling verifies that the entries' ranges cover the data section of size bytes exactly once. Each entry is already known
-// to have 0 <= begin <= end.
+// checkTiling verifies that the entries' ranges cover the data section of size bytes exactly once. Each entry is
+// already known to have 0 <= begin <= end.
 func checkTiling(p *problems, entries []entry, size int64) {
 	order := make([]*entry, len(entries))
 	for i := range entries {
@@ -22,11 +22,14 @@ func checkTiling(p *problems, entries []entry, size int64) {
 	for _, e := range order {
 		switch {
 		case e.end > size:
-			p.add(e.at, e.name, "data_offsets [%d, %d) run past the %d bytes of data in the file (truncated?)", e.begin, e.end, size)
+			p.add(e.at, e.name, "data_offsets [%d, %d) run past the %d bytes of data in the file (truncated?)", e.begin,
+				e.end, size)
 		case e.begin < covered:
-			p.add(e.at, e.name, "data_offsets [%d, %d) overlap [%d, %d) of tensor %q", e.begin, e.end, last.begin, last.end, clip(last.name))
+			p.add(e.at, e.name, "data_offsets [%d, %d) overlap [%d, %d) of tensor %q", e.begin, e.end, last.begin,
+				last.end, clip(last.name))
 		case e.begin > covered:
-			p.add(e.at, e.name, "data_offsets [%d, %d) leave a gap: bytes [%d, %d) belong to no tensor", e.begin, e.end, covered, e.begin)
+			p.add(e.at, e.name, "data_offsets [%d, %d) leave a gap: bytes [%d, %d) belong to no tensor", e.begin, e.end,
+				covered, e.begin)
 		}
 		if e.end >= covered {
 			covered, last = e.end, e

@@ -17,8 +17,9 @@ import (
 	"unicode/utf8"
 )
 
-// Source is a tensor to be written. Fill is called once, when its turn comes, and writes exactly the tensor's bytes to w in
-// pieces of any size: nothing but a small buffer is held in memory, so a checkpoint may be far larger than the machine.
+// Source is a tensor to be written. Fill is called once, when its turn comes, and writes exactly the tensor's bytes
+// to w in pieces of any size: nothing but a small buffer is held in memory, so a checkpoint may be far larger than
+// the machine.
 type Source struct {
 	Name  string
 	DType DType
@@ -42,8 +43,8 @@ func (s *Source) Bytes() (n int64, ok bool) {
 	return dataBytes(s.DType, s.Shape)
 }
 
-// alignBytes is the boundary on which data begins and on which every tensor lies whose size is a multiple of it: a cache
-// line, which is also the widest vector register.
+// alignBytes is the boundary on which data begins and on which every tensor lies whose size is a multiple of it: a
+// cache line, which is also the widest vector register.
 const alignBytes = 64
 
 // writeBuffer is large enough for the cost of a system call to vanish.
@@ -51,9 +52,9 @@ const writeBuffer = 1 << 20
 
 // Write writes one safetensors file to w: the header, then each tensor as its Fill delivers it.
 //
-// The format forbids gaps, so alignment comes from order. Tensors are sorted by the largest power of two, up to 64, that
-// divides their size, largest first, and by name within that; each one then begins at a multiple of that power, which is
-// never less than its element size, and at least 8 for every size that is a multiple of 8.
+// The format forbids gaps, so alignment comes from order. Tensors are sorted by the largest power of two, up to 64,
+// that divides their size, largest first, and by name within that; each one then begins at a multiple of that power,
+// which is never less than its element size, and at least 8 for every size that is a multiple of 8.
 func Write(w io.Writer, tensors []Source, metadata map[string]string) error {
 	order, err := arrange(tensors)
 	if err != nil {
@@ -119,11 +120,14 @@ func arrange(tensors []Source) ([]Source, error) {
 		seen[t.Name] = struct{}{}
 		switch {
 		case !ok:
-			errs = append(errs, fmt.Errorf("weight: tensor %q: %w: %s of shape %s is no whole number of bytes", t.Name, ErrSource, t.DType, shapeText(t.Shape)))
+			errs = append(errs, fmt.Errorf("weight: tensor %q: %w: %s of shape %s is no whole number of bytes", t.Name,
+				ErrSource, t.DType, shapeText(t.Shape)))
 		case n > math.MaxInt64-maxHeaderBytes-total:
-			errs = append(errs, fmt.Errorf("weight: tensor %q: %w: %d bytes make the file too large to address", t.Name, ErrSource, n))
+			errs = append(errs, fmt.Errorf("weight: tensor %q: %w: %d bytes make the file too large to address", t.Name,
+				ErrSource, n))
 		case t.Name == metadataKey || !utf8.ValidString(t.Name):
-			errs = append(errs, fmt.Errorf("weight: tensor %q: %w: the name is reserved or not valid UTF-8", t.Name, ErrSource))
+			errs = append(errs, fmt.Errorf("weight: tensor %q: %w: the name is reserved or not valid UTF-8", t.Name,
+				ErrSource))
 		case twice:
 			errs = append(errs, fmt.Errorf("weight: tensor %q: %w: given twice", t.Name, ErrSource))
 		case t.Fill == nil:
@@ -189,7 +193,9 @@ func encodeHeader(order []Source, metadata map[string]string) ([]byte, error) {
 		buf = append(buf, ' ')
 	}
 	if len(buf)-prefixBytes > maxHeaderBytes {
-		return nil, fmt.Errorf("weight: %w: %d tensors make a header of %d bytes, over the format's %d; write several shards", ErrSource, len(order), len(buf), maxHeaderBytes)
+		return nil,
+			fmt.Errorf("weight: %w: %d tensors make a header of %d bytes, over the format's %d; write several shards",
+				ErrSource, len(order), len(buf), maxHeaderBytes)
 	}
 	binary.LittleEndian.PutUint64(buf, uint64(len(buf)-prefixBytes))
 	return buf, nil

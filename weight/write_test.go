@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The bytes are worked out by hand: the header text has 135 characters, 49 spaces make 8 + 184 = 192 = 3 * 64, and the tensor of
-// 8 bytes comes before the one of 3 although its name sorts later.
+// The bytes are worked out by hand: the header text has 135 characters, 49 spaces make 8 + 184 = 192 = 3 * 64, and
+// the tensor of 8 bytes comes before the one of 3 although its name sorts later.
 func TestWriteGolden(t *testing.T) {
 	var b bytes.Buffer
 	err := Write(&b, []Source{
@@ -27,7 +27,8 @@ func TestWriteGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := `{"__metadata__":{"k":"v"},"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]},"a":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}}`
+	text :=
+		`{"__metadata__":{"k":"v"},"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]},"a":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}}`
 	want := append([]byte{184, 0, 0, 0, 0, 0, 0, 0}, text+strings.Repeat(" ", 49)...)
 	want = append(want, 4, 5, 6, 7, 8, 9, 10, 11, 1, 2, 3)
 	if diff := cmp.Diff(want, b.Bytes()); diff != "" {
@@ -39,7 +40,8 @@ func TestWriteGolden(t *testing.T) {
 func drawTensors(t *rapid.T) ([]Source, map[string][]byte) {
 	var tensors []Source
 	content := make(map[string][]byte)
-	names := rapid.SliceOfNDistinct(rapid.String().Filter(func(s string) bool { return s != metadataKey }), 0, 12, rapid.ID).Draw(t, "names")
+	names := rapid.SliceOfNDistinct(rapid.String().Filter(func(s string) bool { return s != metadataKey }), 0, 12,
+		rapid.ID).Draw(t, "names")
 	for i, name := range names {
 		d := DType(rapid.IntRange(1, len(dtypes)-1).Draw(t, fmt.Sprintf("dtype%d", i)))
 		shape := rapid.SliceOfN(rapid.IntRange(0, 9), 0, 3).Draw(t, fmt.Sprintf("shape%d", i))
@@ -71,7 +73,8 @@ func checkContent(t *rapid.T, c *Checkpoint, tensors []Source, content map[strin
 			t.Fatalf("tensor %q came back as %+v", s.Name, got)
 		}
 		if align := int64(alignment(s)); got.Offset%align != 0 || int(align) < s.DType.Size() && len(got.Data) > 0 {
-			t.Fatalf("tensor %q of %d bytes of %s lies at byte %d, alignment %d", s.Name, len(got.Data), s.DType, got.Offset, align)
+			t.Fatalf("tensor %q of %d bytes of %s lies at byte %d, alignment %d", s.Name, len(got.Data), s.DType,
+				got.Offset, align)
 		}
 	}
 }
@@ -126,7 +129,8 @@ func TestCreateShardedThenOpenGivesTheSameTensors(t *testing.T) {
 				t.Fatal(err)
 			}
 			if maxBytes > 0 && one.Bytes() > maxBytes && len(one.Names()) > 1 {
-				t.Fatalf("%s holds %d tensors of %d bytes, the limit is %d", f.Path, len(one.Names()), one.Bytes(), maxBytes)
+				t.Fatalf("%s holds %d tensors of %d bytes, the limit is %d", f.Path, len(one.Names()), one.Bytes(),
+					maxBytes)
 			}
 			if f.Unlisted != 0 {
 				t.Fatalf("%s holds tensors that are not in the index", f.Path)
@@ -160,7 +164,8 @@ func TestCreateShardedNamesFilesAndIndex(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("index (-want +got):\n%s", diff)
 	}
-	if err := CreateSharded(dir, tensors, nil, 0); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), indexName) {
+	if err := CreateSharded(dir, tensors, nil, 0); !errors.Is(err, ErrExists) ||
+		!strings.Contains(err.Error(), indexName) {
 		t.Errorf("writing over a checkpoint: %v", err)
 	}
 }
@@ -182,18 +187,24 @@ func TestWriteRefuses(t *testing.T) {
 		want     string
 	}{
 		{"no dtype", []Source{{Name: "x", Shape: []int{1}, Fill: fill(1)}}, nil, ErrSource, "invalid"},
-		{"a negative dimension", []Source{{Name: "x", DType: U8, Shape: []int{-1}, Fill: fill(1)}}, nil, ErrSource, "[-1]"},
+		{"a negative dimension", []Source{{Name: "x", DType: U8, Shape: []int{-1}, Fill: fill(1)}}, nil, ErrSource,
+			"[-1]"},
 		{"half a byte", []Source{{Name: "x", DType: F4E2M1x2, Shape: []int{3}, Fill: fill(1)}}, nil, ErrSource, "[3]"},
-		{"more elements than can be counted", []Source{{Name: "x", DType: U8, Shape: []int{1 << 62, 4}, Fill: fill(1)}}, nil, ErrSource, "whole number"},
+		{"more elements than can be counted", []Source{{Name: "x", DType: U8, Shape: []int{1 << 62, 4}, Fill: fill(1)}},
+			nil, ErrSource, "whole number"},
 		{"a total that overflows", huge, nil, ErrSource, "too large"},
 		{"the same name twice", []Source{described("x", U8, 1), described("x", U8, 1)}, nil, ErrSource, "twice"},
 		{"the reserved name", []Source{described("__metadata__", U8, 1)}, nil, ErrSource, "reserved"},
 		{"a name that is not UTF-8", []Source{described("\xff", U8, 1)}, nil, ErrSource, "UTF-8"},
 		{"metadata that is not UTF-8", nil, map[string]string{"k": "\xff"}, ErrSource, "UTF-8"},
 		{"no content", []Source{{Name: "x", DType: U8, Shape: []int{1}}}, nil, ErrSource, "no Fill"},
-		{"too few bytes", []Source{{Name: "x", DType: U8, Shape: []int{3}, Fill: fill(2)}}, nil, ErrSource, "2 of its 3 bytes"},
-		{"too many bytes", []Source{{Name: "x", DType: U8, Shape: []int{3}, Fill: fill(4)}}, nil, ErrSource, "1 bytes more"},
-		{"a source that fails", []Source{{Name: "x", DType: U8, Shape: []int{3}, Fill: func(io.Writer) error { return broken }}}, nil, broken, `"x"`},
+		{"too few bytes", []Source{{Name: "x", DType: U8, Shape: []int{3}, Fill: fill(2)}}, nil, ErrSource,
+			"2 of its 3 bytes"},
+		{"too many bytes", []Source{{Name: "x", DType: U8, Shape: []int{3}, Fill: fill(4)}}, nil, ErrSource,
+			"1 bytes more"},
+		{"a source that fails",
+			[]Source{{Name: "x", DType: U8, Shape: []int{3}, Fill: func(io.Writer) error { return broken }}}, nil,
+			broken, `"x"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -241,7 +252,8 @@ func TestWriteReportsAFullDisk(t *testing.T) {
 			t.Errorf("with room for %d bytes: %v", room, err)
 		}
 	}
-	if err := Create(filepath.Join(t.TempDir(), "no", "folder.safetensors"), nil, nil); !errors.Is(err, os.ErrNotExist) {
+	if err := Create(filepath.Join(t.TempDir(), "no", "folder.safetensors"), nil, nil); !errors.Is(err,
+		os.ErrNotExist) {
 		t.Errorf("in a folder that is not there: %v", err)
 	}
 }

@@ -55,9 +55,10 @@ var chatFields = join(
 		"moderation":         refuse[ChatRequest]("nothing is moderated; check the text before and after"),
 		"audio":              refuse[ChatRequest]("answers are text"),
 		"web_search_options": refuse[ChatRequest]("the server reaches no network; offer a search tool in tools"),
-		"enable_thinking":    refuse[ChatRequest](`send it inside chat_template_kwargs, or send thinking: {"type": "enabled"}`),
-		"chat_template":      refuse[ChatRequest]("the template is the model's; variables go in chat_template_kwargs"),
-		"prompt":             refuse[ChatRequest]("it belongs to /v1/completions; send messages"),
+		"enable_thinking": refuse[ChatRequest](
+			`send it inside chat_template_kwargs, or send thinking: {"type": "enabled"}`),
+		"chat_template": refuse[ChatRequest]("the template is the model's; variables go in chat_template_kwargs"),
+		"prompt":        refuse[ChatRequest]("it belongs to /v1/completions; send messages"),
 	},
 )
 

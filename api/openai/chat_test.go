@@ -37,11 +37,11 @@ func TestChatRequestsThatClientsSend(t *testing.T) {
 					Model: "m", Temperature: ptr(0.0), TopP: ptr(1.0), TopK: ptr(0), MinP: ptr(0.05), N: ptr(2),
 					FrequencyPenalty: ptr(-2.0), PresencePenalty: ptr(2.0), RepetitionPenalty: ptr(1.1),
 					LogitBias: map[int32]float64{0: -100, 50256: 5.5}, Seed: ptr(int64(-1 << 63)),
-					Stop: []string{"\n"}, StopTokenIDs: []int32{2}, IncludeStop: true, MinTokens: ptr(1), IgnoreEOS: true,
-					CacheSalt: "tenant", Sparrow: &Extension{Trace: true, Draft: ptr(0)},
+					Stop: []string{"\n"}, StopTokenIDs: []int32{2}, IncludeStop: true, MinTokens: ptr(1),
+					IgnoreEOS: true, CacheSalt: "tenant", Sparrow: &Extension{Trace: true, Draft: ptr(0)},
 				},
-				Messages: []Message{{Role: RoleUser, Content: Content{""}}}, MaxTokens: ptr(100), MaxCompletionTokens: ptr(100),
-				Logprobs: true, TopLogprobs: ptr(20),
+				Messages: []Message{{Role: RoleUser, Content: Content{""}}}, MaxTokens: ptr(100),
+				MaxCompletionTokens: ptr(100), Logprobs: true, TopLogprobs: ptr(20),
 			},
 		}, {
 			"labels that change nothing",
@@ -70,10 +70,12 @@ func TestChatRequestsThatClientsSend(t *testing.T) {
 			ChatRequest{
 				Options: Options{Model: "m"},
 				Messages: []Message{
-					{Role: RoleSystem, Content: Content{"Be brief."}}, {Role: RoleDeveloper, Content: Content{"Use tools."}},
+					{Role: RoleSystem, Content: Content{"Be brief."}},
+					{Role: RoleDeveloper, Content: Content{"Use tools."}},
 					{Role: RoleUser, Content: Content{"Weather?"}, Name: "ann"},
 					{Role: RoleAssistant, ReasoningContent: "look it up", ToolCalls: []ToolCall{
-						{ID: "call_1", Type: "function", Function: FunctionCall{Name: "weather", Arguments: `{"city":"Rome"}`}},
+						{ID: "call_1", Type: "function",
+							Function: FunctionCall{Name: "weather", Arguments: `{"city":"Rome"}`}},
 					}},
 					{Role: RoleTool, ToolCallID: "call_1", Content: Content{"sunny"}, Name: "weather"},
 				},
@@ -89,9 +91,11 @@ func TestChatRequestsThatClientsSend(t *testing.T) {
 			`{"model":"m","messages":[{"role":"user","content":"x"}],"tool_choice":"none","response_format":{"type":"json_schema","json_schema":
 			  {"name":"answer","description":"d","strict":true,"schema":{"z":1, "a":{"é":[null]}}}}}`,
 			ChatRequest{
-				Options: Options{Model: "m", ResponseFormat: &ResponseFormat{Type: FormatJSONSchema, JSONSchema: &JSONSchema{
-					Name: "answer", Description: "d", Strict: ptr(true), Schema: []byte(`{"z":1, "a":{"é":[null]}}`),
-				}}},
+				Options: Options{Model: "m",
+					ResponseFormat: &ResponseFormat{Type: FormatJSONSchema, JSONSchema: &JSONSchema{
+						Name: "answer", Description: "d", Strict: ptr(true),
+						Schema: []byte(`{"z":1, "a":{"é":[null]}}`),
+					}}},
 				Messages: []Message{{Role: RoleUser, Content: Content{"x"}}}, ToolChoice: &ToolChoice{Mode: ChoiceNone},
 			},
 		}, {
@@ -100,8 +104,9 @@ func TestChatRequestsThatClientsSend(t *testing.T) {
 			  "reasoning_effort":"max","chat_template_kwargs":{"thinking":true,"enable_thinking":true,"other":{"deep":[1]}},
 			  "continue_final_message":true,"add_generation_prompt":false,"response_format":{"type":"json_object"}}`,
 			ChatRequest{
-				Options:  Options{Model: "m", ResponseFormat: &ResponseFormat{Type: FormatJSONObject}},
-				Messages: []Message{{Role: RoleUser, Content: Content{"x"}}, {Role: RoleAssistant, Content: Content{"So"}}},
+				Options: Options{Model: "m", ResponseFormat: &ResponseFormat{Type: FormatJSONObject}},
+				Messages: []Message{{Role: RoleUser, Content: Content{"x"}},
+					{Role: RoleAssistant, Content: Content{"So"}}},
 				Thinking: &Thinking{Type: ThinkingEnabled}, ReasoningEffort: "max",
 				ChatTemplateKwargs:  rawMap("thinking", "true", "enable_thinking", "true", "other", `{"deep":[1]}`),
 				AddGenerationPrompt: ptr(false), ContinueFinalMessage: true,
@@ -122,7 +127,8 @@ func TestChatRequestsThatClientsSend(t *testing.T) {
 
 func TestChatRequestAnswersQuestions(t *testing.T) {
 	var r ChatRequest
-	if _, ok := r.NewTokens(); ok || r.Choices() != 1 || r.WantsUsage() || r.WantsTrace() || !r.WantsGenerationPrompt() || r.ThinkingMode() != nil {
+	if _, ok := r.NewTokens(); ok || r.Choices() != 1 || r.WantsUsage() || r.WantsTrace() ||
+		!r.WantsGenerationPrompt() || r.ThinkingMode() != nil {
 		t.Errorf("an empty request asks for something")
 	}
 	r.MaxTokens = ptr(7)
@@ -131,7 +137,8 @@ func TestChatRequestAnswersQuestions(t *testing.T) {
 	}
 	r = ChatRequest{MaxCompletionTokens: ptr(8), ContinueFinalMessage: true, Options: Options{
 		N: ptr(3), StreamOptions: &StreamOptions{IncludeUsage: true}, Sparrow: &Extension{Trace: true}}}
-	if n, ok := r.NewTokens(); n != 8 || !ok || r.Choices() != 3 || !r.WantsUsage() || !r.WantsTrace() || r.WantsGenerationPrompt() {
+	if n, ok := r.NewTokens(); n != 8 || !ok || r.Choices() != 3 || !r.WantsUsage() || !r.WantsTrace() ||
+		r.WantsGenerationPrompt() {
 		t.Errorf("a full request: %d, %v", n, ok)
 	}
 	for _, test := range []struct {
@@ -142,7 +149,8 @@ func TestChatRequestAnswersQuestions(t *testing.T) {
 		{"thinking enabled", ChatRequest{Thinking: &Thinking{ThinkingEnabled}}, true},
 		{"thinking disabled", ChatRequest{Thinking: &Thinking{ThinkingDisabled}}, false},
 		{"template argument thinking", ChatRequest{ChatTemplateKwargs: rawMap("thinking", "true")}, true},
-		{"template argument enable_thinking", ChatRequest{ChatTemplateKwargs: rawMap("enable_thinking", "false")}, false},
+		{"template argument enable_thinking", ChatRequest{ChatTemplateKwargs: rawMap("enable_thinking", "false")},
+			false},
 		{"effort none", ChatRequest{ReasoningEffort: EffortNone}, false},
 	} {
 		if got := test.r.ThinkingMode(); got == nil || *got != test.want {
@@ -159,13 +167,19 @@ func TestChatRequestAnswersQuestions(t *testing.T) {
 
 func TestEveryAcceptedFieldIsDocumented(t *testing.T) {
 	inside := map[string]string{
-		"messages[].annotations":                            chatOf(`{"role":"assistant","content":"x","annotations":[]}`),
-		"messages[].parsed":                                 chatOf(`{"role":"assistant","content":"x","parsed":[1]}`),
-		"messages[].tool_calls[].index":                     chatOf(`{"role":"assistant","tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"f"}}]}`),
-		"messages[].tool_calls[].function.parsed_arguments": chatOf(`{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","parsed_arguments":1}}]}`),
-		"messages[].content[].prompt_cache_breakpoint":      chatOf(`{"role":"user","content":[{"type":"text","text":"x","prompt_cache_breakpoint":{"mode":"explicit"}}]}`),
-		"messages[].content[].cache_control":                chatOf(`{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}`),
-		"stream_options.include_obfuscation":                chatWith(`"stream":true,"stream_options":{"include_obfuscation":true}`),
+		"messages[].annotations": chatOf(
+			`{"role":"assistant","content":"x","annotations":[]}`),
+		"messages[].parsed": chatOf(`{"role":"assistant","content":"x","parsed":[1]}`),
+		"messages[].tool_calls[].index": chatOf(
+			`{"role":"assistant","tool_calls":[{"index":0,"id":"1","type":"function","function":{"name":"f"}}]}`),
+		"messages[].tool_calls[].function.parsed_arguments": chatOf(
+			`{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","parsed_arguments":1}}]}`),
+		"messages[].content[].prompt_cache_breakpoint": chatOf(
+			`{"role":"user","content":[{"type":"text","text":"x","prompt_cache_breakpoint":{"mode":"explicit"}}]}`),
+		"messages[].content[].cache_control": chatOf(
+			`{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}`),
+		"stream_options.include_obfuscation": chatWith(
+			`"stream":true,"stream_options":{"include_obfuscation":true}`),
 	}
 	notes := slices.Clone(ignoredInside)
 	for _, f := range ignored {

@@ -23,7 +23,8 @@ func (r *ChatRequest) checkLimits(p *problems) {
 	checkLength(p, "max_tokens", r.MaxTokens, r.MinTokens, 1)
 	checkLength(p, "max_completion_tokens", r.MaxCompletionTokens, r.MinTokens, 1)
 	if a, b := r.MaxTokens, r.MaxCompletionTokens; a != nil && b != nil && *a != *b {
-		p.addNew(CodeInvalidValue, "max_completion_tokens", "%d differs from max_tokens, which is %d; send one of them", *b, *a)
+		p.addNew(CodeInvalidValue, "max_completion_tokens", "%d differs from max_tokens, which is %d; send one of them",
+			*b, *a)
 	}
 	wantRange(p, "top_logprobs", r.TopLogprobs, 0, MaxTopLogprobs)
 	if r.TopLogprobs != nil && !r.Logprobs {
@@ -44,7 +45,8 @@ func (r *ChatRequest) checkTools(p *problems) {
 		}
 		checkName(p, at+".function.name", t.Function.Name)
 		if t.Function.Name != "" && !names.add(t.Function.Name) {
-			p.addNew(CodeInvalidValue, at+".function.name", "%q is the name of an earlier tool too", jsonscan.Clip(t.Function.Name))
+			p.addNew(CodeInvalidValue, at+".function.name", "%q is the name of an earlier tool too",
+				jsonscan.Clip(t.Function.Name))
 		}
 	}
 	r.checkToolChoice(p)
@@ -70,7 +72,8 @@ func (r *ChatRequest) checkToolChoice(p *problems) {
 			p.addNew(CodeInvalidValue, at+".function.name", "%q is not among tools", jsonscan.Clip(t.Name))
 		}
 	default:
-		p.addNew(CodeInvalidValue, at, "%q is not supported; use none, auto, required or an object that names a function", jsonscan.Clip(t.Mode))
+		p.addNew(CodeInvalidValue, at,
+			"%q is not supported; use none, auto, required or an object that names a function", jsonscan.Clip(t.Mode))
 	}
 }
 
@@ -85,10 +88,12 @@ func reportType(p *problems, param, kind string) {
 
 func (r *ChatRequest) checkThinking(p *problems) {
 	if r.ReasoningEffort != "" && !slices.Contains(reasoningEfforts, r.ReasoningEffort) {
-		p.addNew(CodeInvalidValue, "reasoning_effort", "%q is not one of %s", jsonscan.Clip(r.ReasoningEffort), strings.Join(reasoningEfforts, ", "))
+		p.addNew(CodeInvalidValue, "reasoning_effort", "%q is not one of %s", jsonscan.Clip(r.ReasoningEffort),
+			strings.Join(reasoningEfforts, ", "))
 	}
 	if t := r.Thinking; t != nil && t.Type != ThinkingEnabled && t.Type != ThinkingDisabled {
-		p.addNew(CodeInvalidValue, "thinking.type", "%q is not %s or %s", jsonscan.Clip(t.Type), ThinkingEnabled, ThinkingDisabled)
+		p.addNew(CodeInvalidValue, "thinking.type", "%q is not %s or %s", jsonscan.Clip(t.Type), ThinkingEnabled,
+			ThinkingDisabled)
 	}
 	wantAtMost(p, "chat_template_kwargs", len(r.ChatTemplateKwargs), MaxKwargs, "entries")
 	switches := r.thinkingSwitches()
@@ -111,10 +116,13 @@ func checkContinuation(p *problems, messages []Message, add *bool, continueFinal
 		return
 	}
 	if add != nil && *add {
-		p.addNew(CodeInvalidValue, "continue_final_message", "a prompt cannot both continue a message and start one; send add_generation_prompt false or leave it out")
+		p.addNew(CodeInvalidValue, "continue_final_message", "a prompt cannot both continue a message and start "+
+			"one; send add_generation_prompt false or leave it out")
 	}
 	if n := len(messages); n > 0 && messages[n-1].Role != RoleAssistant {
-		p.addNew(CodeInvalidValue, "continue_final_message", "the last message has role %q, and only an assistant message can be continued", jsonscan.Clip(messages[n-1].Role))
+		p.addNew(CodeInvalidValue, "continue_final_message",
+			"the last message has role %q, and only an assistant message can be continued",
+			jsonscan.Clip(messages[n-1].Role))
 	}
 }
 
@@ -141,10 +149,12 @@ func (m *Message) check(p *problems, at string, calls map[string]bool) {
 			p.addNew(CodeMissing, at+".content", "required for role %s", m.Role)
 		}
 		if len(m.ToolCalls) > 0 {
-			p.addNew(CodeInvalidValue, at+".tool_calls", "only an assistant message has tool calls, and the role is %s", m.Role)
+			p.addNew(CodeInvalidValue, at+".tool_calls", "only an assistant message has tool calls, and the role is %s",
+				m.Role)
 		}
 		if m.ReasoningContent != "" {
-			p.addNew(CodeInvalidValue, at+".reasoning_content", "only an assistant message has reasoning, and the role is %s", m.Role)
+			p.addNew(CodeInvalidValue, at+".reasoning_content",
+				"only an assistant message has reasoning, and the role is %s", m.Role)
 		}
 	case RoleAssistant:
 		if m.Content == nil && len(m.ToolCalls) == 0 && m.ReasoningContent == "" {
@@ -154,7 +164,8 @@ func (m *Message) check(p *problems, at string, calls map[string]bool) {
 		p.addNew(CodeMissing, at+".role", "required: system, developer, user, assistant or tool")
 		return
 	default:
-		p.addNew(CodeInvalidValue, at+".role", "%q is not supported; use system, developer, user, assistant or tool", jsonscan.Clip(m.Role))
+		p.addNew(CodeInvalidValue, at+".role", "%q is not supported; use system, developer, user, assistant or tool",
+			jsonscan.Clip(m.Role))
 		return
 	}
 	if m.Content != nil && len(m.Content) == 0 {
@@ -180,11 +191,13 @@ func (m *Message) checkCalls(p *problems, at string, calls map[string]bool) {
 	switch {
 	case m.Role != RoleTool:
 		if m.ToolCallID != "" {
-			p.addNew(CodeInvalidValue, at+".tool_call_id", "only a tool message answers a call, and the role is %s", m.Role)
+			p.addNew(CodeInvalidValue, at+".tool_call_id", "only a tool message answers a call, and the role is %s",
+				m.Role)
 		}
 	case m.ToolCallID == "":
 		p.addNew(CodeMissing, at+".tool_call_id", "required for role tool")
 	case !calls[m.ToolCallID]:
-		p.addNew(CodeInvalidValue, at+".tool_call_id", "no earlier message has a tool call with the id %q", jsonscan.Clip(m.ToolCallID))
+		p.addNew(CodeInvalidValue, at+".tool_call_id", "no earlier message has a tool call with the id %q",
+			jsonscan.Clip(m.ToolCallID))
 	}
 }

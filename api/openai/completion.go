@@ -36,7 +36,9 @@ func DecodeCompletion(body []byte) (*CompletionRequest, *Error) {
 	r, err := decodeBody(body, completionFields, func(r *completionReader, p *problems) {
 		r.check(p)
 		if r.bestOf != nil && *r.bestOf != r.Choices() {
-			p.addNew(CodeUnsupportedValue, "best_of", "%d is not n, which is %d; all choices are returned, so leave best_of out and rank them by logprobs", *r.bestOf, r.Choices())
+			p.addNew(CodeUnsupportedValue, "best_of",
+				"%d is not n, which is %d; all choices are returned, so leave best_of out and rank them by logprobs",
+				*r.bestOf, r.Choices())
 		}
 	})
 	if err != nil {
@@ -60,15 +62,17 @@ var completionFields = join(
 		"messages":              refuse[completionReader]("it belongs to /v1/chat/completions; send prompt"),
 		"tools":                 refuse[completionReader]("it belongs to /v1/chat/completions"),
 		"max_completion_tokens": refuse[completionReader]("it belongs to /v1/chat/completions; send max_tokens"),
-		"top_logprobs":          refuse[completionReader]("it belongs to /v1/chat/completions; send logprobs as a number"),
-		"prompt_embeds":         refuse[completionReader]("send prompt as text or token ids"),
+		"top_logprobs": refuse[completionReader](
+			"it belongs to /v1/chat/completions; send logprobs as a number"),
+		"prompt_embeds": refuse[completionReader]("send prompt as text or token ids"),
 	},
 )
 
 // readSuffix lets the empty suffix pass: it asks for nothing.
 func readSuffix(c *cursor, _ *completionReader) {
 	if s, ok := c.str(); ok && s != "" {
-		c.problem(CodeUnsupportedParam, "not supported; the models do not fill in the middle, so write the task into the prompt")
+		c.problem(CodeUnsupportedParam,
+			"not supported; the models do not fill in the middle, so write the task into the prompt")
 	}
 }
 
@@ -83,14 +87,17 @@ func (r *CompletionRequest) check(p *problems) {
 		p.addNew(CodeOutOfRange, "max_tokens", "0 asks for no text; only allowed when echo is true")
 	}
 	if r.MaxTokens == nil && r.MinTokens != nil && *r.MinTokens > DefaultCompletionTokens {
-		p.addNew(CodeInvalidValue, "min_tokens", "%d is more than max_tokens, which is %d when not given", *r.MinTokens, DefaultCompletionTokens)
+		p.addNew(CodeInvalidValue, "min_tokens", "%d is more than max_tokens, which is %d when not given", *r.MinTokens,
+			DefaultCompletionTokens)
 	}
 	wantRange(p, "logprobs", r.Logprobs, 0, MaxTopLogprobs)
 	if prompts, n := r.Prompt.Len(), r.Choices(); n >= 1 && n <= MaxN && prompts*n > MaxChoices {
-		p.addNew(CodeTooMany, "n", "%d choices for each of %d prompts, at most %d choices in all are supported", n, prompts, MaxChoices)
+		p.addNew(CodeTooMany, "n", "%d choices for each of %d prompts, at most %d choices in all are supported", n,
+			prompts, MaxChoices)
 	}
 	if r.AddSpecialTokens != nil && len(r.Prompt.Tokens) > 0 {
-		p.addNew(CodeInvalidValue, "add_special_tokens", "only allowed with a text prompt: token ids are taken as they are")
+		p.addNew(CodeInvalidValue, "add_special_tokens",
+			"only allowed with a text prompt: token ids are taken as they are")
 	}
 }
 
@@ -154,7 +161,8 @@ func (p *Prompt) check(list *problems) {
 	case p.Len() == 0:
 		list.addNew(CodeMissing, "prompt", "required; send a string, token ids or an array of those")
 	case len(p.Texts) > 0 && len(p.Tokens) > 0:
-		list.addNew(CodeInvalidValue, "prompt", "%d texts and %d arrays of token ids; send one kind", len(p.Texts), len(p.Tokens))
+		list.addNew(CodeInvalidValue, "prompt", "%d texts and %d arrays of token ids; send one kind", len(p.Texts),
+			len(p.Tokens))
 	case !wantAtMost(list, "prompt", p.Len(), MaxPrompts, "prompts"):
 	default:
 		for i, ids := range p.Tokens {

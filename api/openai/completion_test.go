@@ -32,14 +32,18 @@ func TestCompletionRequestsThatClientsSend(t *testing.T) {
 		{"strings", `{"model":"m","prompt":["a","b"],"suffix":null,"best_of":2,"n":2}`,
 			CompletionRequest{Options: Options{Model: "m", N: ptr(2)}, Prompt: Prompt{Texts: []string{"a", "b"}}}},
 		{"token ids", `{"model":"m","prompt":[0,2147483647],"max_tokens":0,"echo":true,"logprobs":0}`,
-			CompletionRequest{Options: Options{Model: "m"}, Prompt: Prompt{Tokens: [][]int32{{0, 2147483647}}}, MaxTokens: ptr(0), Echo: true, Logprobs: ptr(0)}},
-		{"arrays of token ids", `{"model":"m","prompt":[ [1,2],[3]],"max_tokens":1,"temperature":0,"logprobs":1,"seed":1234,"echo":true}`,
-			CompletionRequest{Options: Options{Model: "m", Temperature: ptr(0.0), Seed: ptr(int64(1234))}, Prompt: Prompt{Tokens: [][]int32{{1, 2}, {3}}},
-				MaxTokens: ptr(1), Echo: true, Logprobs: ptr(1)}},
-		{"a load generator's", `{"model":"m","prompt":"x","temperature":0.0,"repetition_penalty":1.0,"max_tokens":128,"min_tokens":128,"logprobs":null,
+			CompletionRequest{Options: Options{Model: "m"}, Prompt: Prompt{Tokens: [][]int32{{0, 2147483647}}},
+				MaxTokens: ptr(0), Echo: true, Logprobs: ptr(0)}},
+		{"arrays of token ids",
+			`{"model":"m","prompt":[ [1,2],[3]],"max_tokens":1,"temperature":0,"logprobs":1,"seed":1234,"echo":true}`,
+			CompletionRequest{Options: Options{Model: "m", Temperature: ptr(0.0), Seed: ptr(int64(1234))},
+				Prompt: Prompt{Tokens: [][]int32{{1, 2}, {3}}}, MaxTokens: ptr(1), Echo: true, Logprobs: ptr(1)}},
+		{"a load generator's",
+			`{"model":"m","prompt":"x","temperature":0.0,"repetition_penalty":1.0,"max_tokens":128,"min_tokens":128,"logprobs":null,
 			"stream":true,"stream_options":{"include_usage":true},"ignore_eos":true,"best_of":1,"suffix":"","add_special_tokens":false}`,
-			CompletionRequest{Options: Options{Model: "m", Temperature: ptr(0.0), RepetitionPenalty: ptr(1.0), MinTokens: ptr(128), IgnoreEOS: true,
-				Stream: true, StreamOptions: &StreamOptions{IncludeUsage: true}}, Prompt: Prompt{Texts: []string{"x"}}, MaxTokens: ptr(128), AddSpecialTokens: ptr(false)}},
+			CompletionRequest{Options: Options{Model: "m", Temperature: ptr(0.0), RepetitionPenalty: ptr(1.0),
+				MinTokens: ptr(128), IgnoreEOS: true, Stream: true, StreamOptions: &StreamOptions{IncludeUsage: true}},
+				Prompt: Prompt{Texts: []string{"x"}}, MaxTokens: ptr(128), AddSpecialTokens: ptr(false)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := DecodeCompletion([]byte(test.body))
@@ -68,14 +72,19 @@ func TestCompletionRequestsThatAreRefused(t *testing.T) {
 		{"text among ids", `{"model":"m","prompt":[1,"a"]}`, "prompt[1]", "invalid_type", "an integer, got a string"},
 		{"ids among texts", `{"model":"m","prompt":["a",1]}`, "prompt[1]", "invalid_type", "a string, got a number"},
 		{"an id among arrays", `{"model":"m","prompt":[[1],2]}`, "prompt[1]", "invalid_type", "an array of token ids"},
-		{"arrays too deep", `{"model":"m","prompt":[[[1]]]}`, "prompt[0][0]", "invalid_type", "an integer, got an array"},
+		{"arrays too deep", `{"model":"m","prompt":[[[1]]]}`, "prompt[0][0]", "invalid_type",
+			"an integer, got an array"},
 		{"an empty array of ids", `{"model":"m","prompt":[[1],[]]}`, "prompt[1]", "invalid_value", "at least one"},
-		{"a negative id", `{"model":"m","prompt":[5,-1]}`, "prompt[1]", "value_out_of_range", "-1 is not in [0, 2147483647]"},
-		{"an id beyond 32 bits", `{"model":"m","prompt":[[2147483648]]}`, "prompt[0][0]", "value_out_of_range", "2147483648 is not in"},
+		{"a negative id", `{"model":"m","prompt":[5,-1]}`, "prompt[1]", "value_out_of_range",
+			"-1 is not in [0, 2147483647]"},
+		{"an id beyond 32 bits", `{"model":"m","prompt":[[2147483648]]}`, "prompt[0][0]", "value_out_of_range",
+			"2147483648 is not in"},
 		{"an id with a fraction", `{"model":"m","prompt":[1.5]}`, "prompt[0]", "invalid_type", "an integer, got 1.5"},
 		{"an unfinished array", `{"model":"m","prompt":[`, "prompt", "invalid_json", "byte 23"},
-		{"too many prompts", `{"model":"m","prompt":[` + many(1025) + `]}`, "prompt", "array_above_max_length", "1025 prompts"},
-		{"too many choices", `{"model":"m","n":3,"prompt":[` + many(342) + `]}`, "n", "array_above_max_length", "3 choices for each of 342 prompts"},
+		{"too many prompts", `{"model":"m","prompt":[` + many(1025) + `]}`, "prompt", "array_above_max_length",
+			"1025 prompts"},
+		{"too many choices", `{"model":"m","n":3,"prompt":[` + many(342) + `]}`, "n", "array_above_max_length",
+			"3 choices for each of 342 prompts"},
 		{"a suffix", textWith(`"suffix":"end"`), "suffix", "unsupported_parameter", "fill in the middle"},
 		{"a suffix of the wrong type", textWith(`"suffix":1`), "suffix", "invalid_type", "a string"},
 		{"best of more", textWith(`"best_of":3`), "best_of", "unsupported_value", "3 is not n, which is 1"},
@@ -83,10 +92,13 @@ func TestCompletionRequestsThatAreRefused(t *testing.T) {
 		{"too many logprobs", textWith(`"logprobs":21`), "logprobs", "value_out_of_range", "[0, 20]"},
 		{"no new tokens without echo", textWith(`"max_tokens":0`), "max_tokens", "value_out_of_range", "echo is true"},
 		{"a negative limit", textWith(`"max_tokens":-1`), "max_tokens", "value_out_of_range", "[0, "},
-		{"at least more than the default limit", textWith(`"min_tokens":17`), "min_tokens", "invalid_value", "which is 16 when not given"},
-		{"special tokens around ids", `{"model":"m","prompt":[1],"add_special_tokens":true}`, "add_special_tokens", "invalid_value", "taken as they are"},
+		{"at least more than the default limit", textWith(`"min_tokens":17`), "min_tokens", "invalid_value",
+			"which is 16 when not given"},
+		{"special tokens around ids", `{"model":"m","prompt":[1],"add_special_tokens":true}`, "add_special_tokens",
+			"invalid_value", "taken as they are"},
 		{"messages", textWith(`"messages":[]`), "messages", "unsupported_parameter", "/v1/chat/completions"},
-		{"the chat name of the limit", textWith(`"max_completion_tokens":5`), "max_completion_tokens", "unsupported_parameter", "send max_tokens"},
+		{"the chat name of the limit", textWith(`"max_completion_tokens":5`), "max_completion_tokens",
+			"unsupported_parameter", "send max_tokens"},
 		{"a mistyped name", textWith(`"promt":"y"`), "promt", "unknown_parameter", "did you mean prompt?"},
 		{"a field of both kinds", textWith(`"temperature":9`), "temperature", "value_out_of_range", "[0, 2]"},
 	})
@@ -98,11 +110,13 @@ func TestTokenizeRequests(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("prompt: %v\n%s", err, diff)
 	}
-	got, err = DecodeTokenize([]byte(`{"messages":[{"role":"user","content":"x"}],"tools":[` + weatherTool + `],"add_generation_prompt":false,"chat_template_kwargs":{"thinking":true}}`))
+	got, err = DecodeTokenize([]byte(`{"messages":[{"role":"user","content":"x"}],"tools":[` + weatherTool +
+		`],"add_generation_prompt":false,"chat_template_kwargs":{"thinking":true}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.WantsSpecialTokens() || got.AsChat().WantsGenerationPrompt() || *got.AsChat().ThinkingMode() != true || len(got.AsChat().Tools) != 1 {
+	if got.WantsSpecialTokens() || got.AsChat().WantsGenerationPrompt() || *got.AsChat().ThinkingMode() != true ||
+		len(got.AsChat().Tools) != 1 {
 		t.Errorf("messages: %+v", got)
 	}
 	if r := (&TokenizeRequest{Prompt: ptr("x")}); !r.WantsSpecialTokens() {
@@ -110,14 +124,20 @@ func TestTokenizeRequests(t *testing.T) {
 	}
 	checkRejections(t, DecodeTokenize, []rejection{
 		{"neither", `{}`, "prompt", "missing_required_parameter", "unless there are messages"},
-		{"both", `{"prompt":"x","messages":[{"role":"user","content":"x"}]}`, "prompt", "invalid_value", "exclude each other"},
+		{"both", `{"prompt":"x","messages":[{"role":"user","content":"x"}]}`, "prompt", "invalid_value",
+			"exclude each other"},
 		{"token ids", `{"prompt":[1]}`, "prompt", "invalid_type", "a string, got an array"},
-		{"a chat field with a prompt", `{"prompt":"x","add_generation_prompt":true}`, "add_generation_prompt", "invalid_value", "only allowed with messages"},
-		{"a bad message", `{"messages":[{"role":"user"}]}`, "messages[0].content", "missing_required_parameter", "required"},
+		{"a chat field with a prompt", `{"prompt":"x","add_generation_prompt":true}`, "add_generation_prompt",
+			"invalid_value", "only allowed with messages"},
+		{"a bad message", `{"messages":[{"role":"user"}]}`, "messages[0].content", "missing_required_parameter",
+			"required"},
 		{"no message", `{"messages":[]}`, "messages", "missing_required_parameter", "at least one"},
-		{"a bad tool", `{"messages":[{"role":"user","content":"x"}],"tools":[{}]}`, "tools[0].type", "missing_required_parameter", "function"},
-		{"a template", `{"prompt":"x","chat_template":"{{ x }}"}`, "chat_template", "unsupported_parameter", "the model's"},
-		{"an unknown name", `{"prompt":"x","add_special_token":true}`, "add_special_token", "unknown_parameter", "did you mean add_special_tokens?"},
+		{"a bad tool", `{"messages":[{"role":"user","content":"x"}],"tools":[{}]}`, "tools[0].type",
+			"missing_required_parameter", "function"},
+		{"a template", `{"prompt":"x","chat_template":"{{ x }}"}`, "chat_template", "unsupported_parameter",
+			"the model's"},
+		{"an unknown name", `{"prompt":"x","add_special_token":true}`, "add_special_token", "unknown_parameter",
+			"did you mean add_special_tokens?"},
 	})
 }
 
@@ -139,15 +159,18 @@ func TestDetokenizeRequests(t *testing.T) {
 
 func TestValidateChecksRequestsMadeInGo(t *testing.T) {
 	f := math.NaN()
-	chat := ChatRequest{Options: Options{Model: "m", Temperature: &f, TopP: &f, LogitBias: map[int32]float64{-3: f}}, Messages: []Message{{Role: RoleUser, Content: Content{"x"}}}}
+	chat := ChatRequest{Options: Options{Model: "m", Temperature: &f, TopP: &f, LogitBias: map[int32]float64{-3: f}},
+		Messages: []Message{{Role: RoleUser, Content: Content{"x"}}}}
 	err := chat.Validate()
 	if err == nil || err.Param != "temperature" || len(err.Problems) != 3 {
 		t.Errorf("NaN: %v", err)
 	}
-	if err := (&CompletionRequest{Options: Options{Model: "m"}, Prompt: Prompt{Texts: []string{"a"}, Tokens: [][]int32{{1}}}}).Validate(); err == nil || err.Param != "prompt" {
+	if err := (&CompletionRequest{Options: Options{Model: "m"},
+		Prompt: Prompt{Texts: []string{"a"}, Tokens: [][]int32{{1}}}}).Validate(); err == nil || err.Param != "prompt" {
 		t.Errorf("two kinds of prompt: %v", err)
 	}
-	if err := (&CompletionRequest{Options: Options{Model: "m"}, Prompt: Prompt{Tokens: [][]int32{{1}, {2, -1}}}}).Validate(); err == nil || err.Param != "prompt[1][1]" {
+	if err := (&CompletionRequest{Options: Options{Model: "m"},
+		Prompt: Prompt{Tokens: [][]int32{{1}, {2, -1}}}}).Validate(); err == nil || err.Param != "prompt[1][1]" {
 		t.Errorf("negative id: %v", err)
 	}
 	if err := (&TokenizeRequest{}).Validate(); err == nil || err.Param != "prompt" {

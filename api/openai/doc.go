@@ -1,9 +1,10 @@
 // Package openai is the wire format of the HTTP interface: OpenAI's chat and text completions and model list, and the
 // /tokenize and /detokenize calls in vLLM's shape.
 //
-// In flow request bodies as bytes: [DecodeChat], [DecodeCompletion], [DecodeTokenize] and [DecodeDetokenize] turn them
-// into plain structs or into one [Error] that lists what is wrong. Out flow response structs ([Marshal]) and server-sent
-// events ([ChatStream], [CompletionStream]). The package knows no engine type, reads no clock and does no I/O.
+// In flow request bodies as bytes: [DecodeChat], [DecodeCompletion], [DecodeTokenize] and [DecodeDetokenize] turn
+// them into plain structs or into one [Error] that lists what is wrong. Out flow response structs ([Marshal]) and
+// server-sent events ([ChatStream], [CompletionStream]). The package knows no engine type, reads no clock and does no
+// I/O.
 //
 // # Strictness
 //
@@ -24,7 +25,7 @@
 // # Extensions
 //
 // Beyond OpenAI's fields: top_k, min_p, repetition_penalty, min_tokens, ignore_eos, stop_token_ids,
-// include_stop_str_in_output, add_special_tokens, add_generation_prompt, continue_final_message, chat_template_kwargs and
-// cache_salt as in vLLM; thinking and reasoning_content as in DeepSeek's and GLM's own services; and the object sparrow
-// ([Extension]).
+// include_stop_str_in_output, add_special_tokens, add_generation_prompt, continue_final_message, chat_template_kwargs
+// and cache_salt as in vLLM; thinking and reasoning_content as in DeepSeek's and GLM's own services; and the object
+// sparrow ([Extension]).
 package openai

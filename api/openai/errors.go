@@ -103,7 +103,8 @@ func (p Problem) String() string {
 	return p.Param + ": " + p.Message
 }
 
-// Error is a failed request in OpenAI's shape. Param and Code are those of the first problem; Message tells all of them.
+// Error is a failed request in OpenAI's shape. Param and Code are those of the first problem; Message tells all of
+// them.
 //
 // Functions of this package return *Error rather than error so that no failure without a status can slip through:
 // compare with nil before storing one in a variable of type error.

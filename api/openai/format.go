@@ -62,7 +62,8 @@ func (f *ResponseFormat) check(p *problems) {
 	switch f.Type {
 	case FormatText, FormatJSONObject:
 		if f.JSONSchema != nil {
-			p.addNew(CodeInvalidValue, at+".json_schema", "only allowed with type %s, and the type is %s", FormatJSONSchema, f.Type)
+			p.addNew(CodeInvalidValue, at+".json_schema", "only allowed with type %s, and the type is %s",
+				FormatJSONSchema, f.Type)
 		}
 	case FormatJSONSchema:
 		if f.JSONSchema == nil {
@@ -71,12 +72,14 @@ func (f *ResponseFormat) check(p *problems) {
 		}
 		checkName(p, at+".json_schema.name", f.JSONSchema.Name)
 		if len(f.JSONSchema.Schema) == 0 {
-			p.addNew(CodeMissing, at+".json_schema.schema", "required; for any JSON object use type %s", FormatJSONObject)
+			p.addNew(CodeMissing, at+".json_schema.schema", "required; for any JSON object use type %s",
+				FormatJSONObject)
 		}
 	case "":
 		p.addNew(CodeMissing, at+".type", "required: %s, %s or %s", FormatText, FormatJSONObject, FormatJSONSchema)
 	default:
-		p.addNew(CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s or %s", jsonscan.Clip(f.Type), FormatText, FormatJSONObject, FormatJSONSchema)
+		p.addNew(CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s or %s", jsonscan.Clip(f.Type),
+			FormatText, FormatJSONObject, FormatJSONSchema)
 	}
 }
 

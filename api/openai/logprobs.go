@@ -35,10 +35,11 @@ type TopLogprob struct {
 
 // CompletionLogprobs is the older, columnar form: every slice has one entry per token.
 type CompletionLogprobs struct {
-	Tokens        []string         `json:"tokens"`         // see [BytesText]
-	TokenLogprobs []*Logprob       `json:"token_logprobs"` // null for the first token of an echoed prompt
-	TopLogprobs   []RankedLogprobs `json:"top_logprobs"`   // an entry is null where nothing was predicted; nil when no alternatives were asked for
-	TextOffset    []int            `json:"text_offset"`    // in characters from the start of the choice's text
+	Tokens        []string   `json:"tokens"`         // see [BytesText]
+	TokenLogprobs []*Logprob `json:"token_logprobs"` // null for the first token of an echoed prompt
+	// an entry is null where nothing was predicted; nil when no alternatives were asked for
+	TopLogprobs []RankedLogprobs `json:"top_logprobs"`
+	TextOffset  []int            `json:"text_offset"` // in characters from the start of the choice's text
 }
 
 // MarshalJSON writes the same text that a stream does.

@@ -16,12 +16,13 @@ const (
 
 // Message is one turn of a conversation in a request.
 type Message struct {
-	Role             string     `json:"role"`
-	Content          Content    `json:"content"`
-	Name             string     `json:"name,omitempty"`
-	ReasoningContent string     `json:"reasoning_content,omitempty"` // assistant only; also read under vLLM's name reasoning
-	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`        // assistant only
-	ToolCallID       string     `json:"tool_call_id,omitempty"`      // tool only
+	Role    string  `json:"role"`
+	Content Content `json:"content"`
+	Name    string  `json:"name,omitempty"`
+	// assistant only; also read under vLLM's name reasoning
+	ReasoningContent string     `json:"reasoning_content,omitempty"`
+	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`   // assistant only
+	ToolCallID       string     `json:"tool_call_id,omitempty"` // tool only
 }
 
 // Content is the text of a message as the parts it was sent in; a plain string is one part, nil is no content at all.
@@ -72,10 +73,11 @@ type Tool struct {
 
 // Function describes a callable function.
 type Function struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Parameters  json.RawMessage `json:"parameters,omitempty"` // JSON schema of the arguments, names in the order sent; nil is no arguments
-	Strict      *bool           `json:"strict,omitempty"`     // arguments must follow the schema
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// JSON schema of the arguments, names in the order sent; nil is no arguments
+	Parameters json.RawMessage `json:"parameters,omitempty"`
+	Strict     *bool           `json:"strict,omitempty"` // arguments must follow the schema
 }
 
 // typeFunction is the only type of tools and tool calls.

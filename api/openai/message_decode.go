@@ -100,7 +100,8 @@ func readPart(c *cursor) (string, bool) {
 	case part.kind == "":
 		c.add(CodeMissing, at+".type", `required; only "text" is supported`)
 	case part.kind != "text":
-		c.add(CodeUnsupportedValue, at+".type", `%q is not supported; the models read text, so send parts of type "text"`, jsonscan.Clip(part.kind))
+		c.add(CodeUnsupportedValue, at+".type",
+			`%q is not supported; the models read text, so send parts of type "text"`, jsonscan.Clip(part.kind))
 	case part.text == nil:
 		c.add(CodeMissing, at+".text", "required")
 	default:
@@ -150,7 +151,9 @@ func readToolChoice(c *cursor) *ToolChoice {
 		var named namedChoice
 		readObject(c, &named, namedChoiceFields)
 		if named.kind != typeFunction {
-			c.problem(CodeUnsupportedValue, `an object must be {"type": "function", "function": {"name": ...}}, and its type is %q`, jsonscan.Clip(named.kind))
+			c.problem(CodeUnsupportedValue,
+				`an object must be {"type": "function", "function": {"name": ...}}, and its type is %q`,
+				jsonscan.Clip(named.kind))
 		}
 		return &ToolChoice{Mode: ChoiceFunction, Name: named.name}
 	}

@@ -54,9 +54,10 @@ type ChatChoice struct {
 
 // ResponseMessage is what the model said.
 type ResponseMessage struct {
-	Role             string     `json:"role"`
-	Content          *string    `json:"content"` // null when there are only tool calls
-	Refusal          *string    `json:"refusal"` // always null: the field is part of the shape, the models have no such channel
+	Role    string  `json:"role"`
+	Content *string `json:"content"` // null when there are only tool calls
+	// always null: the field is part of the shape, the models have no such channel
+	Refusal          *string    `json:"refusal"`
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
 }

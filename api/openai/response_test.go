@@ -39,14 +39,17 @@ func checkGolden[T any](t *testing.T, name string, v T, golden string) {
 
 func TestResponsesHaveOpenAIsShape(t *testing.T) {
 	usage := Usage{PromptTokens: 10, CompletionTokens: 5, TotalTokens: 15,
-		PromptTokensDetails: &PromptTokensDetails{CachedTokens: 8}, CompletionTokensDetails: &CompletionTokensDetails{ReasoningTokens: 2, AcceptedPredictionTokens: 1}}
+		PromptTokensDetails:     &PromptTokensDetails{CachedTokens: 8},
+		CompletionTokensDetails: &CompletionTokensDetails{ReasoningTokens: 2, AcceptedPredictionTokens: 1}}
 	checkGolden(t, "chat", ChatResponse{
 		Head: Head{ID: "chatcmpl-1", Object: ObjectChat, Created: 1700000000, Model: "m", SystemFingerprint: "fp"},
 		Choices: []ChatChoice{{
 			Message: ResponseMessage{Role: RoleAssistant, Content: ptr("a < b & \"ü\""), ReasoningContent: "hm"},
-			Logprobs: &ChatLogprobs{Content: []TokenLogprob{{Token: "a", Logprob: -0.5, Bytes: TokenBytes("a"), TopLogprobs: []TopLogprob{
-				{Token: "a", Logprob: -0.5, Bytes: TokenBytes("a")}, {Token: `\xe2`, Logprob: -9999, Bytes: TokenBytes{0xe2}}, {Token: "</s>", Logprob: -12.25},
-			}}}},
+			Logprobs: &ChatLogprobs{Content: []TokenLogprob{
+				{Token: "a", Logprob: -0.5, Bytes: TokenBytes("a"), TopLogprobs: []TopLogprob{
+					{Token: "a", Logprob: -0.5, Bytes: TokenBytes("a")},
+					{Token: `\xe2`, Logprob: -9999, Bytes: TokenBytes{0xe2}}, {Token: "</s>", Logprob: -12.25},
+				}}}},
 			FinishReason: FinishStop,
 		}, {
 			Index: 1,
@@ -56,7 +59,8 @@ func TestResponsesHaveOpenAIsShape(t *testing.T) {
 			FinishReason: FinishToolCalls,
 		}},
 		Usage: usage, Sparrow: json.RawMessage(`{"plans":[]}`),
-	}, `{"id":"chatcmpl-1","object":"chat.completion","created":1700000000,"model":"m","system_fingerprint":"fp","choices":[
+	},
+		`{"id":"chatcmpl-1","object":"chat.completion","created":1700000000,"model":"m","system_fingerprint":"fp","choices":[
 		{"index":0,"message":{"role":"assistant","content":"a < b & \"ü\"","refusal":null,"reasoning_content":"hm"},
 			"logprobs":{"content":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[
 				{"token":"a","logprob":-0.5,"bytes":[97]},{"token":"\\xe2","logprob":-9999,"bytes":[226]},{"token":"</s>","logprob":-12.25,"bytes":null}]}],"refusal":null},
@@ -80,18 +84,21 @@ func TestResponsesHaveOpenAIsShape(t *testing.T) {
 			"finish_reason":"length"}],
 		"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`)
 
-	checkGolden(t, "models", ModelList{Object: ObjectList, Data: []Model{{ID: "m", Object: ObjectModel, Created: 1, OwnedBy: "sparrow", MaxModelLen: 4096}}},
+	checkGolden(t, "models", ModelList{Object: ObjectList,
+		Data: []Model{{ID: "m", Object: ObjectModel, Created: 1, OwnedBy: "sparrow", MaxModelLen: 4096}}},
 		`{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"sparrow","max_model_len":4096}]}`)
 	checkGolden(t, "tokenize", TokenizeResponse{Count: 2, MaxModelLen: 4096, Tokens: []int32{5, 6}},
 		`{"count":2,"max_model_len":4096,"tokens":[5,6],"token_strs":null}`)
-	checkGolden(t, "tokenize with strings", TokenizeResponse{Count: 1, MaxModelLen: 1, Tokens: []int32{5}, TokenStrs: []string{"<a>"}},
+	checkGolden(t, "tokenize with strings",
+		TokenizeResponse{Count: 1, MaxModelLen: 1, Tokens: []int32{5}, TokenStrs: []string{"<a>"}},
 		`{"count":1,"max_model_len":1,"tokens":[5],"token_strs":["<a>"]}`)
 	checkGolden(t, "detokenize", DetokenizeResponse{Prompt: "<b>"}, `{"prompt":"<b>"}`)
 }
 
 func TestLogprobsStayNumbers(t *testing.T) {
 	for value, want := range map[float64]string{
-		0: "0", -0.25: "-0.25", -1e-7: "-1e-07", -9999: "-9999", -10000: "-9999", math.Inf(-1): "-9999", math.Inf(1): "-9999",
+		0: "0", -0.25: "-0.25", -1e-7: "-1e-07", -9999: "-9999", -10000: "-9999", math.Inf(-1): "-9999",
+		math.Inf(1): "-9999",
 	} {
 		if got, err := Marshal(Logprob(value)); err != nil || string(got) != want {
 			t.Errorf("%v: %s, %v; want %s", value, got, err, want)
@@ -104,7 +111,8 @@ func TestLogprobsStayNumbers(t *testing.T) {
 
 func TestTokensThatAreNotWholeCharacters(t *testing.T) {
 	for _, test := range []struct{ token, chat, text string }{
-		{"hé", "hé", "hé"}, {"", "", ""}, {"\xe2\x82", `\xe2\x82`, `bytes:\xe2\x82`}, {"a\xff", `\x61\xff`, `bytes:\x61\xff`},
+		{"hé", "hé", "hé"}, {"", "", ""}, {"\xe2\x82", `\xe2\x82`, `bytes:\xe2\x82`},
+		{"a\xff", `\x61\xff`, `bytes:\x61\xff`},
 	} {
 		if got := TokenText([]byte(test.token)); got != test.chat {
 			t.Errorf("%q in chat: %s", test.token, got)
@@ -133,9 +141,9 @@ func TestTokensThatAreNotWholeCharacters(t *testing.T) {
 
 func TestErrorsHaveOpenAIsShapeAndStatus(t *testing.T) {
 	for code, want := range map[Code]int{
-		CodeInvalidJSON: 400, CodeUnknownParameter: 400, CodeContextLength: 400, CodeInvalidKey: 401, CodeModelNotFound: 404, CodeUnknownURL: 404,
-		CodeBadMethod: 405, CodeBodyTooLarge: 413, CodeMediaType: 415, CodeQueueFull: 429, CodeInternal: 500, CodeUnavailable: 503, CodeDeadline: 504,
-		Code("never heard of"): 500,
+		CodeInvalidJSON: 400, CodeUnknownParameter: 400, CodeContextLength: 400, CodeInvalidKey: 401,
+		CodeModelNotFound: 404, CodeUnknownURL: 404, CodeBadMethod: 405, CodeBodyTooLarge: 413, CodeMediaType: 415,
+		CodeQueueFull: 429, CodeInternal: 500, CodeUnavailable: 503, CodeDeadline: 504, Code("never heard of"): 500,
 	} {
 		if got := NewError(code, "", "x").Status(); got != want {
 			t.Errorf("%s: status %d, want %d", code, got, want)
@@ -152,7 +160,8 @@ func TestErrorsHaveOpenAIsShapeAndStatus(t *testing.T) {
 	}{
 		{NewError(CodeModelNotFound, "model", "%q is not served; GET /v1/models lists the names", "x<y"),
 			`{"error":{"message":"model: \"x<y\" is not served; GET /v1/models lists the names","type":"invalid_request_error","param":"model","code":"model_not_found"}}`},
-		{NewError(CodeQueueFull, "", "busy"), `{"error":{"message":"busy","type":"rate_limit_error","param":null,"code":"rate_limit_exceeded"}}`},
+		{NewError(CodeQueueFull, "", "busy"),
+			`{"error":{"message":"busy","type":"rate_limit_error","param":null,"code":"rate_limit_exceeded"}}`},
 		{&Error{Message: "odd"}, `{"error":{"message":"odd","type":"server_error","param":null,"code":null}}`},
 	} {
 		got, err := Marshal(test.err)
@@ -173,7 +182,8 @@ func TestJoinedProblems(t *testing.T) {
 	if err.Param != "top_p" || err.Status() != 400 || err.Message != "top_p: too large; and more" {
 		t.Errorf("two problems: %+v", err)
 	}
-	if err := JoinProblems(make([]Problem, 20)); len(err.Problems) != maxProblems || !strings.HasSuffix(err.Message, "and 4 more") {
+	if err := JoinProblems(make([]Problem, 20)); len(err.Problems) != maxProblems ||
+		!strings.HasSuffix(err.Message, "and 4 more") {
 		t.Errorf("twenty problems: %+v", err)
 	}
 }

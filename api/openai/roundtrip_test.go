@@ -47,8 +47,10 @@ func drawOptions(t *rapid.T) Options {
 		o.StreamOptions = &StreamOptions{IncludeUsage: rapid.Bool().Draw(t, "usage")}
 	}
 	if rapid.Bool().Draw(t, "extras") {
-		o.Sparrow = &Extension{Trace: rapid.Bool().Draw(t, "trace"), Draft: optional(t, rapid.IntRange(0, MaxDraft), "draft")}
-		o.ResponseFormat = &ResponseFormat{Type: FormatJSONSchema, JSONSchema: &JSONSchema{Name: name.Draw(t, "schema"), Schema: json.RawMessage(`{"b":1,"a":"é"}`)}}
+		o.Sparrow = &Extension{Trace: rapid.Bool().Draw(t, "trace"),
+			Draft: optional(t, rapid.IntRange(0, MaxDraft), "draft")}
+		o.ResponseFormat = &ResponseFormat{Type: FormatJSONSchema,
+			JSONSchema: &JSONSchema{Name: name.Draw(t, "schema"), Schema: json.RawMessage(`{"b":1,"a":"é"}`)}}
 	}
 	return o
 }
@@ -56,8 +58,9 @@ func drawOptions(t *rapid.T) Options {
 func drawChat(t *rapid.T) *ChatRequest {
 	text := rapid.String()
 	r := &ChatRequest{
-		Options: drawOptions(t), MaxTokens: optional(t, rapid.IntRange(5, 99), "max"), Logprobs: rapid.Bool().Draw(t, "logprobs"),
-		ParallelToolCalls: optional(t, rapid.Bool(), "parallel"), ReasoningEffort: rapid.SampledFrom(append([]string{""}, reasoningEfforts[1:]...)).Draw(t, "effort"),
+		Options: drawOptions(t), MaxTokens: optional(t, rapid.IntRange(5, 99), "max"),
+		Logprobs: rapid.Bool().Draw(t, "logprobs"), ParallelToolCalls: optional(t, rapid.Bool(), "parallel"),
+		ReasoningEffort: rapid.SampledFrom(append([]string{""}, reasoningEfforts[1:]...)).Draw(t, "effort"),
 	}
 	if r.Logprobs {
 		r.TopLogprobs = optional(t, rapid.IntRange(0, 20), "top")
@@ -65,13 +68,19 @@ func drawChat(t *rapid.T) *ChatRequest {
 	for i := range rapid.IntRange(1, 4).Draw(t, "rounds") {
 		id := fmt.Sprintf("call_%d", i)
 		r.Messages = append(r.Messages,
-			Message{Role: rapid.SampledFrom([]string{RoleSystem, RoleDeveloper, RoleUser}).Draw(t, "role"), Content: rapid.SliceOfN(text, 1, 3).Draw(t, "parts"), Name: text.Draw(t, "name")},
-			Message{Role: RoleAssistant, ReasoningContent: text.Draw(t, "reasoning"), ToolCalls: []ToolCall{{ID: id, Type: "function", Function: FunctionCall{Name: "f", Arguments: text.Draw(t, "arguments")}}}},
+			Message{Role: rapid.SampledFrom([]string{RoleSystem, RoleDeveloper, RoleUser}).Draw(t, "role"),
+				Content: rapid.SliceOfN(text, 1, 3).Draw(t, "parts"), Name: text.Draw(t, "name")},
+			Message{Role: RoleAssistant, ReasoningContent: text.Draw(t, "reasoning"),
+				ToolCalls: []ToolCall{{ID: id, Type: "function",
+					Function: FunctionCall{Name: "f", Arguments: text.Draw(t, "arguments")}}}},
 			Message{Role: RoleTool, ToolCallID: id, Content: Content{text.Draw(t, "result")}})
 	}
 	if rapid.Bool().Draw(t, "tools") {
-		r.Tools = []Tool{{Type: "function", Function: Function{Name: "f", Description: text.Draw(t, "description"), Parameters: json.RawMessage(`{}`), Strict: optional(t, rapid.Bool(), "strict")}}}
-		r.ToolChoice = rapid.SampledFrom([]*ToolChoice{nil, {Mode: ChoiceNone}, {Mode: ChoiceAuto}, {Mode: ChoiceRequired}, {Mode: ChoiceFunction, Name: "f"}}).Draw(t, "choice")
+		r.Tools = []Tool{{Type: "function",
+			Function: Function{Name: "f", Description: text.Draw(t, "description"), Parameters: json.RawMessage(`{}`),
+				Strict: optional(t, rapid.Bool(), "strict")}}}
+		r.ToolChoice = rapid.SampledFrom([]*ToolChoice{nil, {Mode: ChoiceNone}, {Mode: ChoiceAuto},
+			{Mode: ChoiceRequired}, {Mode: ChoiceFunction, Name: "f"}}).Draw(t, "choice")
 	}
 	return r
 }
@@ -88,11 +97,13 @@ func TestChatRequestsSurviveTheWire(t *testing.T) {
 
 func TestCompletionRequestsSurviveTheWire(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		sent := &CompletionRequest{Options: drawOptions(t), MaxTokens: optional(t, rapid.IntRange(5, 99), "max"), Echo: rapid.Bool().Draw(t, "echo"), Logprobs: optional(t, rapid.IntRange(0, 20), "logprobs")}
+		sent := &CompletionRequest{Options: drawOptions(t), MaxTokens: optional(t, rapid.IntRange(5, 99), "max"),
+			Echo: rapid.Bool().Draw(t, "echo"), Logprobs: optional(t, rapid.IntRange(0, 20), "logprobs")}
 		if rapid.Bool().Draw(t, "text") {
 			sent.Prompt.Texts = rapid.SliceOfN(rapid.String(), 1, 4).Draw(t, "texts")
 		} else {
-			sent.Prompt.Tokens = rapid.SliceOfN(rapid.SliceOfN(rapid.Int32Range(0, MaxTokenID), 1, 9), 1, 4).Draw(t, "tokens")
+			sent.Prompt.Tokens = rapid.SliceOfN(rapid.SliceOfN(rapid.Int32Range(0, MaxTokenID), 1, 9), 1, 4).Draw(t,
+				"tokens")
 		}
 		checkSame(t, sent, DecodeCompletion)
 	})
@@ -247,23 +258,24 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 		fmt.Fprintf(&names, `"temperatura%d":1,`, i)
 	}
 	for name, body := range map[string][]byte{
-		"open brackets":       fill(``, `[`, ``),
-		"open objects":        fill(``, `{"a":`, ``),
-		"a number of digits":  fill(`{"n":`, `1`, `}`),
-		"digits of a float":   fill(`{"temperature":0.`, `1`, `}`),
-		"unknown names":       []byte("{" + names.String() + `"n":1}`),
-		"one name repeated":   fill(`{`, `"n":1,`, `"n":1}`),
-		"one long name":       fill(`{"`, `x`, `":1}`),
-		"escapes":             fill(`{"model":"`, `\u0041`, `"}`),
-		"lone surrogates":     fill(`{"model":"`, `\ud800`, `"}`),
-		"stop strings":        fill(`{"stop":[`, `"x",`, `"x"]}`),
-		"bad messages":        fill(`{"messages":[`, `{},`, `{}]}`),
-		"messages of null":    fill(`{"messages":[`, `null,`, `null]}`),
-		"bad token ids":       fill(`{"prompt":[`, `-1,`, `-1]}`),
-		"empty prompts":       fill(`{"prompt":[`, `[],`, `[]]}`),
-		"template arguments":  []byte(`{"chat_template_kwargs":{` + names.String() + `"n":1}}`),
-		"biases of no token":  []byte(`{"logit_bias":{` + names.String() + `"n":1}}`),
-		"names in a schema":   []byte(`{"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{` + names.String() + `"n":1}}}}`),
+		"open brackets":      fill(``, `[`, ``),
+		"open objects":       fill(``, `{"a":`, ``),
+		"a number of digits": fill(`{"n":`, `1`, `}`),
+		"digits of a float":  fill(`{"temperature":0.`, `1`, `}`),
+		"unknown names":      []byte("{" + names.String() + `"n":1}`),
+		"one name repeated":  fill(`{`, `"n":1,`, `"n":1}`),
+		"one long name":      fill(`{"`, `x`, `":1}`),
+		"escapes":            fill(`{"model":"`, `\u0041`, `"}`),
+		"lone surrogates":    fill(`{"model":"`, `\ud800`, `"}`),
+		"stop strings":       fill(`{"stop":[`, `"x",`, `"x"]}`),
+		"bad messages":       fill(`{"messages":[`, `{},`, `{}]}`),
+		"messages of null":   fill(`{"messages":[`, `null,`, `null]}`),
+		"bad token ids":      fill(`{"prompt":[`, `-1,`, `-1]}`),
+		"empty prompts":      fill(`{"prompt":[`, `[],`, `[]]}`),
+		"template arguments": []byte(`{"chat_template_kwargs":{` + names.String() + `"n":1}}`),
+		"biases of no token": []byte(`{"logit_bias":{` + names.String() + `"n":1}}`),
+		"names in a schema": []byte(`{"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{` +
+			names.String() + `"n":1}}}}`),
 		"white space":         fill(`{`, " \n", `}`),
 		"bytes not in UTF-8":  fill(`{"model":"`, "\xff", `"}`),
 		"an unfinished text":  fill(`{"model":"`, "x", ``),
@@ -280,7 +292,8 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 }
 
 func BenchmarkDecodeChat(b *testing.B) {
-	for _, c := range []struct{ name, text string }{{"short", "What is the weather in Rome?"}, {"1MB", strings.Repeat("The rain in Spain.\\n", 1<<20/20)}} {
+	for _, c := range []struct{ name, text string }{{"short", "What is the weather in Rome?"},
+		{"1MB", strings.Repeat("The rain in Spain.\\n", 1<<20/20)}} {
 		benchDecode(b, c.name, chatOf(`{"role":"user","content":"`+c.text+`"}`), DecodeChat)
 	}
 }

@@ -37,8 +37,8 @@ func newStream(h Head, usage bool) stream {
 // ChatStream writes the events of one chat stream. It is read-only once made; all methods append to dst and return it.
 type ChatStream struct{ stream }
 
-// NewChatStream prepares a stream; the head's object is ObjectChatChunk whatever it says. usage announces a closing chunk
-// with usage: take it from [Options.WantsUsage].
+// NewChatStream prepares a stream; the head's object is ObjectChatChunk whatever it says. usage announces a closing
+// chunk with usage: take it from [Options.WantsUsage].
 func NewChatStream(h Head, usage bool) *ChatStream {
 	h.Object = ObjectChatChunk
 	return &ChatStream{newStream(h, usage)}
@@ -125,7 +125,8 @@ func AppendError(dst []byte, e *Error) []byte {
 	return append(dst, "}}\n\n"...)
 }
 
-// AppendKeepAlive writes a comment, which clients skip, so that proxies do not take a long prefill for a dead line.
+// AppendKeepAlive writes a comment, which clients skip, so that proxies do not take a long prefill for a broken
+// connection.
 func AppendKeepAlive(dst []byte) []byte { return append(dst, ": waiting\n\n"...) }
 
 func appendDelta(dst []byte, d *Delta) []byte {

@@ -17,26 +17,35 @@ func TestChatStreamIsWhatOpenAISends(t *testing.T) {
 	for _, c := range []ChunkChoice{
 		{Delta: Delta{Role: RoleAssistant}},
 		{Delta: Delta{ReasoningContent: "so"}},
-		{Delta: Delta{Content: "Grüße <b>\n"}, Logprobs: &ChatLogprobs{Content: []TokenLogprob{{Token: "Gr", Logprob: -1, Bytes: TokenBytes("Gr"), TopLogprobs: []TopLogprob{}}}}},
-		{Delta: Delta{ToolCalls: []ToolCallDelta{{ID: "call_1", Type: "function", Function: FunctionDelta{Name: "f"}}}}},
-		{Delta: Delta{ToolCalls: []ToolCallDelta{{Function: FunctionDelta{Arguments: `{"a":`}}, {Index: 1, Function: FunctionDelta{Arguments: "}"}}}}},
+		{Delta: Delta{Content: "Grüße <b>\n"},
+			Logprobs: &ChatLogprobs{Content: []TokenLogprob{
+				{Token: "Gr", Logprob: -1, Bytes: TokenBytes("Gr"), TopLogprobs: []TopLogprob{}}}}},
+		{Delta: Delta{ToolCalls: []ToolCallDelta{
+			{ID: "call_1", Type: "function", Function: FunctionDelta{Name: "f"}}}}},
+		{Delta: Delta{ToolCalls: []ToolCallDelta{{Function: FunctionDelta{Arguments: `{"a":`}},
+			{Index: 1, Function: FunctionDelta{Arguments: "}"}}}}},
 		{Index: 1, FinishReason: FinishToolCalls},
 	} {
 		out = s.Append(out, &c)
 	}
-	out, err := s.AppendClosing(out, &Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3}, json.RawMessage("{\n \"plans\": 1 }"))
+	out, err := s.AppendClosing(out, &Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3},
+		json.RawMessage("{\n \"plans\": 1 }"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	out = AppendDone(AppendKeepAlive(out))
 
-	head := `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":17,"model":"m","system_fingerprint":"fp","choices":[`
+	head :=
+		`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":17,"model":"m","system_fingerprint":"fp","choices":[`
 	chunk := func(choice string) string { return head + choice + `],"usage":null}` + "\n\n" }
 	want := chunk(`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`) +
 		chunk(`{"index":0,"delta":{"reasoning_content":"so"},"logprobs":null,"finish_reason":null}`) +
-		chunk(`{"index":0,"delta":{"content":"Grüße <b>\n"},"logprobs":{"content":[{"token":"Gr","logprob":-1,"bytes":[71,114],"top_logprobs":[]}],"refusal":null},"finish_reason":null}`) +
-		chunk(`{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}]},"logprobs":null,"finish_reason":null}`) +
-		chunk(`{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}},{"index":1,"function":{"arguments":"}"}}]},"logprobs":null,"finish_reason":null}`) +
+		chunk(
+			`{"index":0,"delta":{"content":"Grüße <b>\n"},"logprobs":{"content":[{"token":"Gr","logprob":-1,"bytes":[71,114],"top_logprobs":[]}],"refusal":null},"finish_reason":null}`) +
+		chunk(
+			`{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}]},"logprobs":null,"finish_reason":null}`) +
+		chunk(
+			`{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}},{"index":1,"function":{"arguments":"}"}}]},"logprobs":null,"finish_reason":null}`) +
 		chunk(`{"index":1,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}`) +
 		head + `],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3},"sparrow":{"plans":1}}` + "\n\n" +
 		": waiting\n\ndata: [DONE]\n\n"
@@ -55,7 +64,8 @@ func TestCompletionStreamIsWhatOpenAISends(t *testing.T) {
 		t.Fatal(err)
 	}
 	head := `data: {"id":"cmpl-1","object":"text_completion","created":17,"model":"m","choices":[`
-	want := head + `{"index":2,"text":"a","logprobs":{"tokens":["a"],"token_logprobs":[-1],"top_logprobs":null,"text_offset":[0]},"finish_reason":null}]}` + "\n\n" +
+	want := head +
+		`{"index":2,"text":"a","logprobs":{"tokens":["a"],"token_logprobs":[-1],"top_logprobs":null,"text_offset":[0]},"finish_reason":null}]}` + "\n\n" +
 		head + `{"index":0,"text":"","logprobs":null,"finish_reason":"stop"}]}` + "\n\n"
 	if string(out) != want {
 		t.Errorf("got  %s\nwant %s", out, want)
@@ -73,7 +83,9 @@ func TestAClosingChunkNeedsATraceThatIsJSON(t *testing.T) {
 // anyText is text with everything that needs care: quotes, control characters, line separators, broken UTF-8.
 func anyText() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
-		piece := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{`"`, `\`, "\n", "\r", "\x00", "\x7f", "\u0085", "\u2028", "\u2029", "\xff", "\xe2\x82", "<&>", "😀", "\ufffd"}))
+		piece := rapid.OneOf(rapid.String(),
+			rapid.SampledFrom([]string{`"`, `\`, "\n", "\r", "\x00", "\x7f", "\u0085", "\u2028", "\u2029", "\xff",
+				"\xe2\x82", "<&>", "😀", "\ufffd"}))
 		return strings.Join(rapid.SliceOfN(piece, 0, 4).Draw(t, "pieces"), "")
 	})
 }
@@ -94,10 +106,13 @@ func whole(s string) string { return string([]rune(s)) }
 func TestChunksSayWhatWasMeant(t *testing.T) {
 	text, number := anyText(), rapid.Float64()
 	rapid.Check(t, func(t *rapid.T) {
-		head := Head{ID: text.Draw(t, "id"), Model: text.Draw(t, "model"), SystemFingerprint: text.Draw(t, "fp"), Created: rapid.Int64().Draw(t, "created")}
+		head := Head{ID: text.Draw(t, "id"), Model: text.Draw(t, "model"), SystemFingerprint: text.Draw(t, "fp"),
+			Created: rapid.Int64().Draw(t, "created")}
 		var call ToolCallDelta
-		call.Index, call.ID, call.Function.Name, call.Function.Arguments = rapid.Int().Draw(t, "call"), text.Draw(t, "call id"), text.Draw(t, "name"), text.Draw(t, "arguments")
-		alternative := TopLogprob{Token: text.Draw(t, "alt"), Logprob: Logprob(number.Draw(t, "alt logprob")), Bytes: TokenBytes(text.Draw(t, "alt bytes"))}
+		call.Index, call.ID, call.Function.Name, call.Function.Arguments = rapid.Int().Draw(t, "call"),
+			text.Draw(t, "call id"), text.Draw(t, "name"), text.Draw(t, "arguments")
+		alternative := TopLogprob{Token: text.Draw(t, "alt"), Logprob: Logprob(number.Draw(t, "alt logprob")),
+			Bytes: TokenBytes(text.Draw(t, "alt bytes"))}
 		sent := ChunkChoice{
 			Index: rapid.Int().Draw(t, "index"),
 			Delta: Delta{
@@ -105,7 +120,8 @@ func TestChunksSayWhatWasMeant(t *testing.T) {
 				ReasoningContent: text.Draw(t, "reasoning"), ToolCalls: []ToolCallDelta{call},
 			},
 			Logprobs: &ChatLogprobs{Content: []TokenLogprob{{
-				Token: text.Draw(t, "token"), Logprob: Logprob(number.Draw(t, "logprob")), Bytes: TokenBytes(text.Draw(t, "bytes")), TopLogprobs: []TopLogprob{alternative},
+				Token: text.Draw(t, "token"), Logprob: Logprob(number.Draw(t, "logprob")),
+				Bytes: TokenBytes(text.Draw(t, "bytes")), TopLogprobs: []TopLogprob{alternative},
 			}}},
 			FinishReason: rapid.SampledFrom([]FinishReason{"", FinishStop, FinishLength}).Draw(t, "finish"),
 		}
@@ -114,9 +130,11 @@ func TestChunksSayWhatWasMeant(t *testing.T) {
 		if err := json.Unmarshal(event, &got); err != nil {
 			t.Fatalf("%s: %v", event, err)
 		}
-		want := ChatChunk{Head: Head{whole(head.ID), ObjectChatChunk, head.Created, whole(head.Model), whole(head.SystemFingerprint)}, Choices: []ChunkChoice{sent}}
+		want := ChatChunk{Head: Head{whole(head.ID), ObjectChatChunk, head.Created, whole(head.Model),
+			whole(head.SystemFingerprint)}, Choices: []ChunkChoice{sent}}
 		c := &want.Choices[0]
-		for _, s := range []*string{&c.Delta.Content, &c.Delta.ReasoningContent, &call.ID, &call.Function.Name, &call.Function.Arguments, &c.Logprobs.Content[0].Token, &alternative.Token} {
+		for _, s := range []*string{&c.Delta.Content, &c.Delta.ReasoningContent, &call.ID, &call.Function.Name,
+			&call.Function.Arguments, &c.Logprobs.Content[0].Token, &alternative.Token} {
 			*s = whole(*s)
 		}
 		for _, l := range []*Logprob{&c.Logprobs.Content[0].Logprob, &alternative.Logprob} {
@@ -137,7 +155,8 @@ func TestTextChunksSayWhatWasMeant(t *testing.T) {
 			Index: rapid.Int().Draw(t, "index"), Text: text.Draw(t, "text"),
 			Logprobs: &CompletionLogprobs{
 				Tokens: []string{text.Draw(t, "token")}, TokenLogprobs: []*Logprob{nil, ptr(Logprob(math.Inf(-1)))},
-				TopLogprobs: []RankedLogprobs{nil, {}, {{text.Draw(t, "alt"), -1}}}, TextOffset: []int{rapid.Int().Draw(t, "offset")},
+				TopLogprobs: []RankedLogprobs{nil, {}, {{text.Draw(t, "alt"), -1}}},
+				TextOffset:  []int{rapid.Int().Draw(t, "offset")},
 			},
 		}
 		event := readEvent(t, NewCompletionStream(Head{}, false).Append(nil, &sent))
@@ -161,7 +180,8 @@ var hotChunk = ChunkChoice{Delta: Delta{Content: " überall"}}
 func richChunk() *ChunkChoice {
 	token := TokenLogprob{Token: " so", Logprob: -0.123456789, Bytes: TokenBytes(" so")}
 	for range MaxTopLogprobs {
-		token.TopLogprobs = append(token.TopLogprobs, TopLogprob{Token: " so", Logprob: -0.123456789, Bytes: TokenBytes(" so")})
+		token.TopLogprobs = append(token.TopLogprobs,
+			TopLogprob{Token: " so", Logprob: -0.123456789, Bytes: TokenBytes(" so")})
 	}
 	return &ChunkChoice{Delta: Delta{Content: " so"}, Logprobs: &ChatLogprobs{Content: []TokenLogprob{token}}}
 }
@@ -172,7 +192,8 @@ func TestChunksAreWrittenWithoutAllocating(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		s.Append(buffer, &hotChunk)
 		s.Append(buffer, rich)
-		s.Append(buffer, &ChunkChoice{Delta: Delta{ToolCalls: []ToolCallDelta{{Function: FunctionDelta{Arguments: `"x"`}}}}})
+		s.Append(buffer,
+			&ChunkChoice{Delta: Delta{ToolCalls: []ToolCallDelta{{Function: FunctionDelta{Arguments: `"x"`}}}}})
 		AppendDone(buffer)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -46,7 +46,8 @@ func (r *TokenizeRequest) WantsSpecialTokens() bool {
 	return *r.AddSpecialTokens
 }
 
-// AsChat is the conversation of the request as a chat request, for rendering: the same prompt that a completion would get.
+// AsChat is the conversation of the request as a chat request, for rendering: the same prompt that a completion would
+// get.
 func (r *TokenizeRequest) AsChat() *ChatRequest {
 	return &ChatRequest{
 		Options:              Options{Model: r.Model},
@@ -78,7 +79,8 @@ var tokenizeFields = fields[TokenizeRequest]{
 	"continue_final_message": boolField(func(r *TokenizeRequest) *bool { return &r.ContinueFinalMessage }),
 	"tools":                  {read: func(c *cursor, r *TokenizeRequest) { r.Tools = readTools(c) }},
 	"chat_template_kwargs":   {read: func(c *cursor, r *TokenizeRequest) { r.ChatTemplateKwargs = readKwargs(c) }},
-	"chat_template":          refuse[TokenizeRequest]("the template is the model's; variables go in chat_template_kwargs"),
+	"chat_template": refuse[TokenizeRequest](
+		"the template is the model's; variables go in chat_template_kwargs"),
 }
 
 var detokenizeFields = fields[DetokenizeRequest]{

@@ -1,5 +1,6 @@
-// Package dual is the attention of DeepSeek-V4: a window of entries, one for each token, and beside it in most layers a stream of compressed
-// entries, one for each group of 4 or 128 tokens. An indexer selects among groups of 4; groups of 128 are read whole.
+// Package dual is the attention of DeepSeek-V4: a window of entries, one for each token, and beside it in most layers
+// a stream of compressed entries, one for each group of 4 or 128 tokens. An indexer selects among groups of 4; groups
+// of 128 are read whole.
 package dual
 
 import (
@@ -60,8 +61,8 @@ type Index struct {
 	Compress   Compressor
 }
 
-// Cache is the paged memory of one layer. One page number names the same tokens in its pools of groups and keys; window entries and the raw
-// rows a page ends with have window pages.
+// Cache is the paged memory of one layer. One page number names the same tokens in its pools of groups and keys;
+// window entries and the raw rows a page ends with have window pages.
 type Cache struct {
 	Window kernel.Pool // an entry for each token
 	Extra  kernel.Pool // an entry for each group; not given for ratio 0
@@ -69,8 +70,8 @@ type Cache struct {
 	Tails  Rings       // raw rows that window pages end with, TailRows for each; given for ratio 4
 }
 
-// TailRows is how many raw rows of the end of a page a group behind it reads: those of the group before it, of ratio 4. Groups of ratio 128
-// read nothing before their own first token, and pages end where they end.
+// TailRows is how many raw rows of the end of a page a group behind it reads: those of the group before it, of ratio
+// 4. Groups of ratio 128 read nothing before their own first token, and pages end where they end.
 const TailRows = IndexRatio
 
 // Layouts are the byte layouts of a cache.
@@ -96,8 +97,8 @@ func New(dev kernel.Device, q *kernel.Queue, p Params, layers []*Weights) (*Atte
 		// Heads are normalised, and YaRN changes nothing here.
 		scale: float32(1 / math.Sqrt(float64(p.Dim))),
 		// The rotated half of a head is its last; query scales are not rounded to powers of two (v4 spec, 2.5).
-		index: attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Offset: layout.IndexDim - layout.RopeDim, Pairing: kernel.Interleaved,
-			Scales: num.ScaleF32}}
+		index: attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Offset: layout.IndexDim - layout.RopeDim,
+			Pairing: kernel.Interleaved, Scales: num.ScaleF32}}
 	for _, w := range layers {
 		a.used[w.Ratio] = true
 		if w.Compress != nil {
@@ -193,10 +194,11 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 	t := p.Rows
 	s := &Pass{Attention: a, plan: p,
 		place: in.Array(plan.Positions), request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots),
-		windowLen: in.Array(plan.WindowLengths), groups: in.Array(plan.Groups), kept: in.Array(plan.Kept), heavyLen: in.Array(plan.HeavyLengths),
-		windowBase: in.Array(plan.WindowStart), groupBase: in.Array(plan.GroupBase), heavyBase: in.Array(plan.HeavyBase),
-		gStart: in.Array(plan.GroupStart), window: in.Array(plan.WindowIndices), heavy: in.Array(plan.HeavyIndices),
-		table: in.Array(plan.PageTable), closing: map[int]*closing{}, raw: map[int]rawRows{}}
+		windowLen: in.Array(plan.WindowLengths), groups: in.Array(plan.Groups), kept: in.Array(plan.Kept),
+		heavyLen: in.Array(plan.HeavyLengths), windowBase: in.Array(plan.WindowStart),
+		groupBase: in.Array(plan.GroupBase), heavyBase: in.Array(plan.HeavyBase), gStart: in.Array(plan.GroupStart),
+		window: in.Array(plan.WindowIndices), heavy: in.Array(plan.HeavyIndices), table: in.Array(plan.PageTable),
+		closing: map[int]*closing{}, raw: map[int]rawRows{}}
 	s.mainAngles, s.farAngles = mem.Take(kernel.F32, t, 2*a.main.Cols), mem.Take(kernel.F32, t, 2*a.far.Cols)
 	s.selected = mem.Take(kernel.I32, t, a.params.TopK)
 	for _, ratio := range []int{IndexRatio, HeavyRatio} {
@@ -219,7 +221,8 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 	for i := range p.Segments {
 		g := &p.Segments[i]
 		if g.Layout.String() != l.Entry.String() {
-			return nil, &plan.Error{Code: plan.E27, Asked: fmt.Sprintf("a plan for %v entries over a cache of %s entries", g.Layout, l.Entry),
+			return nil, &plan.Error{Code: plan.E27,
+				Asked:     fmt.Sprintf("a plan for %v entries over a cache of %s entries", g.Layout, l.Entry),
 				Supported: "a cache in the layout the configuration resolved to"}
 		}
 		for j := range g.Launches {
@@ -247,11 +250,11 @@ func (x *projected) arrange(a *Attention, mem *kernel.Arena, rows int) {
 }
 
 func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
-	c := &closing{sources: in.Array(plan.HeavySources), slots: in.Array(plan.HeavyCloses), place: in.Array(plan.HeavyPositions),
-		keep: in.Array(plan.HeavyKeeps)}
+	c := &closing{sources: in.Array(plan.HeavySources), slots: in.Array(plan.HeavyCloses),
+		place: in.Array(plan.HeavyPositions), keep: in.Array(plan.HeavyKeeps)}
 	if ratio == IndexRatio {
-		c = &closing{sources: in.Array(plan.CloseSources), slots: in.Array(plan.CloseSlots), place: in.Array(plan.ClosePositions),
-			keep: in.Array(plan.KeepRows), tail: in.Array(plan.TailRows)}
+		c = &closing{sources: in.Array(plan.CloseSources), slots: in.Array(plan.CloseSlots),
+			place: in.Array(plan.ClosePositions), keep: in.Array(plan.KeepRows), tail: in.Array(plan.TailRows)}
 		c.keys = mem.Take(s.act, c.slots.Rows, layout.IndexDim)
 	}
 	c.angles, c.entries = mem.Take(kernel.F32, c.slots.Rows, 2*s.far.Cols), mem.Take(s.act, c.slots.Rows, s.params.Dim)
@@ -259,7 +262,8 @@ func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
 }
 
 // arrangeLaunch lays out one launch. Selecting and attending follow each other, so what either works in shares memory.
-func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
+func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena,
+	kinds Layouts) (x launch, err error) {
 	x.segment, x.stage = g, fmt.Sprintf("attention of %v rows", g.Row)
 	x.first, x.last = attn.LaunchRows(g, l)
 	n := x.last - x.first
@@ -284,7 +288,9 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, in attn.Inputs, me
 		x.workspace = mem.Take(kind, l.Gather.Count+max(l.Groups.Count, l.Heavy.Count), layout.V4Dim)
 		x.lengths, x.combined = mem.Take(kernel.I32, n, 1), map[int]kernel.Tensor{}
 		// In this order every time: places depend on the plan alone.
-		for _, c := range [...]struct{ ratio, width int }{{0, 0}, {IndexRatio, s.selected.Cols}, {HeavyRatio, s.heavy.Cols}} {
+		for _, c := range [...]struct {
+			ratio, width int
+		}{{0, 0}, {IndexRatio, s.selected.Cols}, {HeavyRatio, s.heavy.Cols}} {
 			x.combined[c.ratio] = mem.Take(kernel.I32, n, roundUp(s.window.Cols+c.width, kernel.CombineWidth))
 		}
 	default:
@@ -306,9 +312,9 @@ func (s *Pass) Begin() {
 	}
 }
 
-// Layer writes the attention output of a layer for x, normalised rows in plan order, to out. Everything the pass adds to the caches is stored
-// before any row attends: a query that closes a group sees the new entry. Where selections are recorded, record takes this layer's, and
-// otherwise it is not given.
+// Layer writes the attention output of a layer for x, normalised rows in plan order, to out. Everything the pass adds
+// to the caches is stored before any row attends: a query that closes a group sees the new entry. Where selections
+// are recorded, record takes this layer's, and otherwise it is not given.
 func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x, record kernel.Tensor) {
 	angles := s.farAngles
 	if w.Ratio == 0 {
@@ -325,7 +331,8 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x, record kernel.Tenso
 	if w.Index != nil {
 		p.to = rawProducts(p.to, s.key, &w.Index.Compress)
 	}
-	s.project(p, w, projection{window: c.Window, x: x, angles: angles, slots: s.slots, joint: w.Index != nil && s.plan.JointQueries})
+	s.project(p, w, projection{window: c.Window, x: x, angles: angles, slots: s.slots,
+		joint: w.Index != nil && s.plan.JointQueries})
 	s.compress(layer, w, c)
 	for i := range s.launches {
 		l := &s.launches[i]
@@ -347,8 +354,8 @@ func rawProducts(to []kernel.Projection, r rawRows, c *Compressor) []kernel.Proj
 	return append(to, kernel.Projection{Out: r.values, W: c.Values}, kernel.Projection{Out: r.gates, W: c.Gates})
 }
 
-// choose fills a launch's part of the selection by the indexer path the plan names. Selected are groups, counted in the sequence; keys lie
-// where their groups' entries lie.
+// choose fills a launch's part of the selection by the indexer path the plan names. Selected are groups, counted in
+// the sequence; keys lie where their groups' entries lie.
 func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor) {
 	s.index.Select(s.q, &attn.Selection{
 		Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,

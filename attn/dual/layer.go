@@ -13,15 +13,16 @@ type projection struct {
 	joint     bool          // indexer queries are computed with the others
 }
 
-// project computes queries and their latents, and stores the pass's window entries. Products of the same rows go together: p.to may hold some
-// already.
+// project computes queries and their latents, and stores the pass's window entries. Products of the same rows go
+// together: p.to may hold some already.
 func (a *Attention) project(p *projected, w *Weights, in projection) {
 	p.to = append(p.to, kernel.Projection{Out: p.qr, W: w.QA}, kernel.Projection{Out: p.kv, W: w.KV})
 	if in.joint {
 		p.to = append(p.to, kernel.Projection{Out: p.joint.Weights, W: w.Index.Weights})
 	}
 	a.q.Project(kernel.ProjectArgs{X: in.x, To: p.to})
-	a.q.StoreEntries(kernel.EntryStoreArgs{Rows: p.kv, Norm: w.KVNorm, Eps: a.params.Eps, Angles: in.angles, Slots: in.slots, Pool: in.window})
+	a.q.StoreEntries(kernel.EntryStoreArgs{Rows: p.kv, Norm: w.KVNorm, Eps: a.params.Eps, Angles: in.angles,
+		Slots: in.slots, Pool: in.window})
 	a.q.Norm(kernel.NormArgs{Out: p.qr, X: p.qr, Weight: w.QNorm, Eps: a.params.Eps})
 	p.to = append(p.to[:0], kernel.Projection{Out: p.q, W: w.QB})
 	if in.joint {
@@ -34,8 +35,8 @@ func (a *Attention) project(p *projected, w *Weights, in projection) {
 
 func (a *Attention) rotate(x, angles kernel.Tensor, inverse bool) {
 	p := &a.params
-	a.q.Rotate(kernel.RotateArgs{X: x, Angles: angles, Heads: p.Heads, HeadDim: p.Dim, Offset: p.Dim - p.Rope, Pairing: kernel.Interleaved,
-		Inverse: inverse})
+	a.q.Rotate(kernel.RotateArgs{X: x, Angles: angles, Heads: p.Heads, HeadDim: p.Dim, Offset: p.Dim - p.Rope,
+		Pairing: kernel.Interleaved, Inverse: inverse})
 }
 
 // output turns the heads back, because values carry the rotation of keys, and projects them group by group.
@@ -48,8 +49,8 @@ func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) 
 	a.q.Multiply(kernel.MultiplyArgs{Out: out, X: p.z, W: w.OB})
 }
 
-// compress closes groups: it stores the entries, and for the indexer the keys, of every group that ends in this pass, and keeps raw rows for
-// those that do not. Entries that only pad the list have no source and no slot.
+// compress closes groups: it stores the entries, and for the indexer the keys, of every group that ends in this pass,
+// and keeps raw rows for those that do not. Entries that only pad the list have no source and no slot.
 func (s *Pass) compress(layer int, w *Weights, c Cache) {
 	if w.Compress == nil {
 		return
@@ -60,8 +61,8 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 	s.closeGroups(w.Compress, e, e.entries, rings.Main, raw)
 	s.keepRows(rings.Main, raw, e.keep)
 	if e.slots.Rows > 0 {
-		s.q.StoreEntries(kernel.EntryStoreArgs{Rows: e.entries, Norm: w.Compress.Norm, Eps: s.params.Eps, Angles: e.angles, Slots: e.slots,
-			Pool: c.Extra})
+		s.q.StoreEntries(kernel.EntryStoreArgs{Rows: e.entries, Norm: w.Compress.Norm, Eps: s.params.Eps,
+			Angles: e.angles, Slots: e.slots, Pool: c.Extra})
 	}
 	if w.Index == nil {
 		return
@@ -81,8 +82,8 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 // closeGroups computes entries from the pass's rows and the ring.
 func (s *Pass) closeGroups(c *Compressor, e *closing, out, ring kernel.Tensor, raw rawRows) {
 	if out.Rows > 0 {
-		s.q.Compress(kernel.CompressArgs{Out: out, Values: raw.values, Gates: raw.gates, State: ring, APE: c.APE, Sources: e.sources,
-			Ratio: c.Ratio, Overlap: Overlapped(c.Ratio)})
+		s.q.Compress(kernel.CompressArgs{Out: out, Values: raw.values, Gates: raw.gates, State: ring, APE: c.APE,
+			Sources: e.sources, Ratio: c.Ratio, Overlap: Overlapped(c.Ratio)})
 	}
 }
 
@@ -96,12 +97,12 @@ func (s *Pass) keepRows(to kernel.Tensor, raw rawRows, places kernel.Tensor) {
 // paged attends over the pools themselves.
 func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
-	a := kernel.DualArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), Sinks: w.Sinks, Heads: s.params.Heads, Scale: s.scale,
-		Window: kernel.Stream{Pool: c.Window, Indices: rows(s.window), Lens: rows(s.windowLen)}}
+	a := kernel.DualArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), Sinks: w.Sinks, Heads: s.params.Heads,
+		Scale: s.scale, Window: kernel.Stream{Pool: c.Window, Indices: rows(s.window), Lens: rows(s.windowLen)}}
 	switch w.Ratio {
 	case IndexRatio:
-		s.q.Locate(kernel.LocateArgs{Out: l.indices, Positions: rows(s.selected), Table: s.table, TableRow: rows(s.request),
-			PageTokens: c.Extra.PageTokens})
+		s.q.Locate(kernel.LocateArgs{Out: l.indices, Positions: rows(s.selected), Table: s.table,
+			TableRow: rows(s.request), PageTokens: c.Extra.PageTokens})
 		a.Extra = kernel.Stream{Pool: c.Extra, Indices: l.indices, Lens: rows(s.kept)}
 	case HeavyRatio:
 		a.Extra = kernel.Stream{Pool: c.Extra, Indices: rows(s.heavy), Lens: rows(s.heavyLen)}
@@ -112,8 +113,8 @@ func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 // flat gathers what the launch's rows see into one workspace, window entries first, and attends over it.
 func (s *Pass) flat(l *launch, w *Weights, c Cache) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
-	join := kernel.CombineArgs{Out: l.combined[w.Ratio], Lens: l.lengths, Window: rows(s.window), WindowLens: rows(s.windowLen),
-		WindowBase: rows(s.windowBase)}
+	join := kernel.CombineArgs{Out: l.combined[w.Ratio], Lens: l.lengths, Window: rows(s.window),
+		WindowLens: rows(s.windowLen), WindowBase: rows(s.windowBase)}
 	var extra kernel.Tensor // slots of the compressed stream
 	switch w.Ratio {
 	case IndexRatio:
@@ -128,6 +129,6 @@ func (s *Pass) flat(l *launch, w *Weights, c Cache) {
 		s.q.Unpack(kernel.UnpackArgs{Out: kv.Slice(l.window.Rows, n), Slots: extra, Pool: c.Extra})
 	}
 	s.q.Combine(join)
-	s.q.FlatAttend(kernel.FlatArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), KV: kv, Indices: join.Out, Lens: join.Lens,
-		Sinks: w.Sinks, Heads: s.params.Heads, Scale: s.scale})
+	s.q.FlatAttend(kernel.FlatArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), KV: kv, Indices: join.Out,
+		Lens: join.Lens, Sinks: w.Sinks, Heads: s.params.Heads, Scale: s.scale})
 }

@@ -22,8 +22,8 @@ func (b *Batch) windows(r int) []int32 {
 	return b.Windows[r]
 }
 
-// filler writes the arrays of one pass into host memory. Rows are in plan order: the rows of a segment are neighbours, and a request's rows
-// may lie in two segments.
+// filler writes the arrays of one pass into host memory. Rows are in plan order: the rows of a segment are
+// neighbours, and a request's rows may lie in two segments.
 type filler struct {
 	batch *Batch
 	width int
@@ -46,14 +46,17 @@ type filler struct {
 func (s *Pass) Prepare(b *Batch, block attn.Block) error {
 	f := &s.fill
 	keep := *f
-	*f = filler{batch: b, width: s.plan.TablePages, rowAt: keep.rowAt[:0], rowBase: keep.rowBase[:0], windows: keep.windows, tables: keep.tables[:0],
-		request: block.Array(plan.RowRequests), position: block.Array(plan.Positions), slots: block.Array(plan.Slots),
+	*f = filler{batch: b, width: s.plan.TablePages, rowAt: keep.rowAt[:0], rowBase: keep.rowBase[:0],
+		windows: keep.windows, tables: keep.tables[:0], request: block.Array(plan.RowRequests),
+		position: block.Array(plan.Positions), slots: block.Array(plan.Slots),
 		windowLen: block.Array(plan.WindowLengths), groups: block.Array(plan.Groups), kept: block.Array(plan.Kept),
-		heavyLen: block.Array(plan.HeavyLengths), windowBase: block.Array(plan.WindowStart), groupBase: block.Array(plan.GroupBase),
-		heavyBase: block.Array(plan.HeavyBase), groupStart: block.Array(plan.GroupStart), window: block.Array(plan.WindowIndices),
-		heavy: block.Array(plan.HeavyIndices), table: block.Array(plan.PageTable), gatherWindow: block.Array(plan.GatherSlots),
-		gatherGroups: block.Array(plan.GroupSlots), gatherHv: block.Array(plan.HeavySlots),
-		windowWidth: s.plan.Input(plan.WindowIndices).Cols, heavyWidth: s.plan.Input(plan.HeavyIndices).Cols}
+		heavyLen: block.Array(plan.HeavyLengths), windowBase: block.Array(plan.WindowStart),
+		groupBase: block.Array(plan.GroupBase), heavyBase: block.Array(plan.HeavyBase),
+		groupStart: block.Array(plan.GroupStart), window: block.Array(plan.WindowIndices),
+		heavy: block.Array(plan.HeavyIndices), table: block.Array(plan.PageTable),
+		gatherWindow: block.Array(plan.GatherSlots), gatherGroups: block.Array(plan.GroupSlots),
+		gatherHv: block.Array(plan.HeavySlots), windowWidth: s.plan.Input(plan.WindowIndices).Cols,
+		heavyWidth: s.plan.Input(plan.HeavyIndices).Cols}
 	for _, v := range [...][]int32{f.windowBase, f.groupBase, f.heavyBase, f.groupStart} {
 		clear(v)
 	}
@@ -104,13 +107,15 @@ func (f *filler) checkWindows(r, p, window int) error {
 	b := f.batch
 	tables := b.windows(r)
 	if len(tables) != len(b.Tables[r]) {
-		return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d with %d window pages for %d pages", r, len(tables), len(b.Tables[r])),
+		return &plan.Error{Code: plan.E22,
+			Asked:     fmt.Sprintf("request %d with %d window pages for %d pages", r, len(tables), len(b.Tables[r])),
 			Supported: "a window page, or none, for each page"}
 	}
 	for i := max(p-window+1, 0) / b.PageTokens; i*b.PageTokens <= p; i++ {
 		if tables[i] < 0 {
 			return &plan.Error{Code: plan.E22,
-				Asked:     fmt.Sprintf("request %d from position %d, whose window reaches page %d, which has no window page", r, p, i),
+				Asked: fmt.Sprintf(
+					"request %d from position %d, whose window reaches page %d, which has no window page", r, p, i),
 				Supported: "sequences that hold the window pages their new tokens see"}
 		}
 	}
@@ -152,8 +157,8 @@ func (f *filler) windowPlace(r, p int) int32 {
 	return f.windows[r*f.width+p/n]*int32(n) + int32(p%n)
 }
 
-// launch lists what one launch reads: indices of the window and of the heavy stream for every row and, where it gathers a workspace or keys,
-// their slots.
+// launch lists what one launch reads: indices of the window and of the heavy stream for every row and, where it
+// gathers a workspace or keys, their slots.
 func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 	first, last := attn.LaunchRows(g, l)
 	flat := g.Form == plan.FormV4SparsePrefill
@@ -178,8 +183,8 @@ func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 	}
 }
 
-// indices writes a row's window and heavy indices: slots of the pools, or for a workspace what was gathered for the row's request, counted
-// from the start of its part.
+// indices writes a row's window and heavy indices: slots of the pools, or for a workspace what was gathered for the
+// row's request, counted from the start of its part.
 func (f *filler) indices(r int, flat bool) {
 	q, p, n := int(f.request[r]), int(f.position[r]), int(f.windowLen[r])
 	window := f.window[r*f.windowWidth : (r+1)*f.windowWidth]
@@ -206,8 +211,8 @@ func (f *filler) indices(r int, flat bool) {
 	}
 }
 
-// gather lists the slots of every window entry that rows first to last see, request by request. Rows of one request are neighbours in
-// ascending order.
+// gather lists the slots of every window entry that rows first to last see, request by request. Rows of one request
+// are neighbours in ascending order.
 func (f *filler) gather(to []int32, first, last int) {
 	at := 0
 	for r := first; r < last; {
@@ -224,8 +229,8 @@ func (f *filler) gather(to []int32, first, last int) {
 	}
 }
 
-// gatherEntries lists the slots of every group that rows first to last see, and notes in start where each row's request begins. The last row
-// of a request sees the most.
+// gatherEntries lists the slots of every group that rows first to last see, and notes in start where each row's
+// request begins. The last row of a request sees the most.
 func (f *filler) gatherEntries(to []int32, first, last, ratio int, lens, start []int32) {
 	at := 0
 	for r := first; r < last; {
@@ -250,14 +255,16 @@ func (f *filler) requestEnd(r, last int) int {
 	return end
 }
 
-// closing lists the groups of one ratio that close in the pass, and where raw rows are kept for groups that close later. A token that ends a
-// group closes it; requests whose rows could close more are padded with entries without source and slot.
+// closing lists the groups of one ratio that close in the pass, and where raw rows are kept for groups that close
+// later. A token that ends a group closes it; requests whose rows could close more are padded with entries without
+// source and slot.
 func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 	names := [...]plan.ArrayName{plan.HeavySources, plan.HeavyCloses, plan.HeavyPositions, plan.HeavyKeeps}
 	if ratio == IndexRatio {
 		names = [...]plan.ArrayName{plan.CloseSources, plan.CloseSlots, plan.ClosePositions, plan.KeepRows}
 	}
-	sources, slots, positions, keep := block.Array(names[0]), block.Array(names[1]), block.Array(names[2]), block.Array(names[3])
+	sources, slots, positions, keep := block.Array(names[0]), block.Array(names[1]), block.Array(names[2]),
+		block.Array(names[3])
 	width := s.plan.Input(names[0]).Cols
 	fill(keep, -1)
 	ring, n, b := ringOf(ratio), 0, f.batch
@@ -307,7 +314,8 @@ func (f *filler) tails(to []int32) {
 	}
 }
 
-// source names the raw row of position q of request r: a row of this pass, one of the rings, or none before the sequence begins.
+// source names the raw row of position q of request r: a row of this pass, one of the rings, or none before the
+// sequence begins.
 func (f *filler) source(r, q int, st *State, ring int) int32 {
 	switch {
 	case q < 0:

@@ -6,14 +6,16 @@ import (
 	"sparrow/kernel"
 )
 
-// A sequence's state is, for each compressor, a ring of raw rows: the projections of its latest tokens, row p mod ring for position p. A
-// group that closes reads the rows it needs from this step and from the ring; the bits of an entry do not depend on which.
+// A sequence's state is, for each compressor, a ring of raw rows: the projections of its latest tokens, row p mod
+// ring for position p. A group that closes reads the rows it needs from this step and from the ring; the bits of an
+// entry do not depend on which.
 //
-// Twice what a group needs is kept, so that as many tokens as a group has can be taken back: rows are named by position, and what was
-// written for tokens that were taken back is written again before it is read.
+// Twice what a group needs is kept, so that as many tokens as a group has can be taken back: rows are named by
+// position, and what was written for tokens that were taken back is written again before it is read.
 const ringGroups = 2
 
-// ringOf is the number of rows kept for a ratio: 16 for ratio 4, whose groups also read the one before, and 256 for ratio 128.
+// ringOf is the number of rows kept for a ratio: 16 for ratio 4, whose groups also read the one before, and 256 for
+// ratio 128.
 func ringOf(ratio int) int {
 	if Overlapped(ratio) {
 		return 2 * ringGroups * ratio
@@ -40,8 +42,8 @@ type State struct {
 	high  int // one more than the last position ever written since the sequence began
 }
 
-// States holds the rings of all sequences, layer by layer. Slots are reused; Reserve makes room for as many sequences as will run, and where
-// more are opened the rings grow.
+// States holds the rings of all sequences, layer by layer. Slots are reused; Reserve makes room for as many sequences
+// as will run, and where more are opened the rings grow.
 type States struct {
 	dev    kernel.Device
 	layers []*Weights
@@ -80,8 +82,8 @@ func (s *States) New() (*State, error) {
 	return &State{of: s, slot: slot}, nil
 }
 
-// Restore makes the state of a sequence that continues behind n tokens of the cache, a whole number of pages of that many tokens: the last of
-// their window pages holds the raw rows that the next group reads.
+// Restore makes the state of a sequence that continues behind n tokens of the cache, a whole number of pages of that
+// many tokens: the last of their window pages holds the raw rows that the next group reads.
 func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
 	st, err := s.New()
 	if err != nil || n == 0 {
@@ -97,7 +99,8 @@ func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, 
 func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache) error {
 	last := n/max(page, 1) - 1
 	if page == 0 || n%page != 0 || n < 0 || last >= len(windows) || windows[last] < 0 {
-		return fmt.Errorf("%d window pages, of %d tokens each; want a whole number of pages, and the last one given", len(windows), page)
+		return fmt.Errorf("%d window pages, of %d tokens each; want a whole number of pages, and the last one given",
+			len(windows), page)
 	}
 	from, to := int(windows[last])*TailRows, st.slot*ringOf(IndexRatio)+(n-TailRows)%ringOf(IndexRatio)
 	for i := range s.layers {
@@ -109,7 +112,8 @@ func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache
 			if from+TailRows > t[0].Rows {
 				return fmt.Errorf("window page %d, there are %d", windows[last], t[0].Rows/TailRows)
 			}
-			if err := s.dev.Copy(kernel.CopyArgs{Out: t[1].Slice(to, to+TailRows), X: t[0].Slice(from, from+TailRows)}); err != nil {
+			if err := s.dev.Copy(kernel.CopyArgs{Out: t[1].Slice(to, to+TailRows),
+				X: t[0].Slice(from, from+TailRows)}); err != nil {
 				return fmt.Errorf("layer %d: %w", i, err)
 			}
 		}
@@ -206,7 +210,8 @@ func (s *State) Clone() (*State, error) {
 		r.Each(func(t kernel.Tensor) {
 			n := t.Rows / s.of.slots
 			if err == nil {
-				err = s.of.dev.Copy(kernel.CopyArgs{Out: t.Slice(out.slot*n, (out.slot+1)*n), X: t.Slice(s.slot*n, (s.slot+1)*n)})
+				err = s.of.dev.Copy(kernel.CopyArgs{Out: t.Slice(out.slot*n, (out.slot+1)*n),
+					X: t.Slice(s.slot*n, (s.slot+1)*n)})
 			}
 		})
 		if err != nil {
@@ -217,8 +222,8 @@ func (s *State) Clone() (*State, error) {
 	return out, nil
 }
 
-// Truncate forgets the tokens from n on. It works as long as the rings still hold every row that the group open at n needs: always for the
-// last 9 tokens, and for 0.
+// Truncate forgets the tokens from n on. It works as long as the rings still hold every row that the group open at n
+// needs: always for the last 9 tokens, and for 0.
 func (s *State) Truncate(n int) error {
 	if n < 0 || n > s.len {
 		return fmt.Errorf("dual: state: %d tokens cannot become %d", s.len, n)
@@ -241,14 +246,16 @@ func (s *State) holds(n int) error {
 			continue
 		}
 		if first, held := firstNeeded(n, w.Ratio), max(s.low, s.high-ringOf(w.Ratio)); first < n && first < held {
-			return fmt.Errorf("dual: state: to continue after %d tokens, ratio %d needs position %d, but the state was written up to %d "+
+			return fmt.Errorf("dual: state: to continue after %d tokens, ratio %d needs position %d, but the state "+
+				"was written up to %d "+
 				"and holds positions from %d on: compute the sequence again", n, w.Ratio, first, s.high, held)
 		}
 	}
 	return nil
 }
 
-// Begin notes that n more rows are about to be written: a state whose pass fails on the way must know that its rings may hold them.
+// Begin notes that n more rows are about to be written: a state whose pass fails on the way must know that its rings
+// may hold them.
 func (s *State) Begin(n int) { s.high = max(s.high, s.len+n) }
 
 // Advance makes n more tokens part of the sequence.

@@ -9,14 +9,15 @@ import (
 	"sparrow/plan"
 )
 
-// DraftRing is how many entries the drafting block keeps of a sequence: a window, and as many more as can be drafted and taken back.
+// DraftRing is how many entries the drafting block keeps of a sequence: a window, and as many more as can be drafted
+// and taken back.
 const DraftRing = 256
 
 // draftMark is which entries of a sequence's ring are good: those of positions from low to high.
 type draftMark struct{ epoch, low, high int }
 
-// DraftCache holds the entries of the drafting block, a ring for each state beside it. It does not lie in pages: a sequence that begins
-// behind cached pages drafts with a shorter window at first.
+// DraftCache holds the entries of the drafting block, a ring for each state beside it. It does not lie in pages: a
+// sequence that begins behind cached pages drafts with a shorter window at first.
 type DraftCache struct {
 	dev   kernel.Device
 	pool  kernel.Pool // a page of DraftRing entries for each slot of a state; not given without drafts
@@ -36,7 +37,8 @@ func (c *DraftCache) Use(entry layout.V4, slots int) error {
 // Given reports whether there is a cache.
 func (c *DraftCache) Given() bool { return c.entry != nil }
 
-// Grow makes the rings of that many slots. What they held is lost, which costs drafts some of their window and nothing else.
+// Grow makes the rings of that many slots. What they held is lost, which costs drafts some of their window and
+// nothing else.
 func (c *DraftCache) Grow(slots int) error {
 	if c.pool.Mem.Given() {
 		c.dev.Free(c.pool.Mem.Buf)
@@ -51,8 +53,8 @@ func (c *DraftCache) Grow(slots int) error {
 	return err
 }
 
-// WindowPass is attention over a window only, in one pass of the drafting block. Of each request only the last rows are computed, which
-// later rows see: R of them, request by request.
+// WindowPass is attention over a window only, in one pass of the drafting block. Of each request only the last rows
+// are computed, which later rows see: R of them, request by request.
 type WindowPass struct {
 	*Attention
 	plan                       *plan.Plan
@@ -127,7 +129,8 @@ func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, v
 // ForgetDrafts notes that a pass of the drafting block failed: what the ring holds of the sequence is not known.
 func (s *State) ForgetDrafts() { s.draft = draftMark{} }
 
-// mark notes that entries from kept to end are about to be written, of rows that begin at first. Entries before a gap are out of reach.
+// mark notes that entries from kept to end are about to be written, of rows that begin at first. Entries before a gap
+// are out of reach.
 func (s *State) mark(epoch, first, kept, end int) {
 	d := &s.draft
 	if d.epoch != epoch || first > d.high || kept > first {

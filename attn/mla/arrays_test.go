@@ -130,7 +130,7 @@ func fill(t *testing.T, b attn.Batch) (*Pass, arrays) {
 
 // mixed is, with pages of four tokens:
 //
-//	request 0  a prompt of 6 tokens              pages 5 2    rows 0-3 see at most 4 keys: dense; rows 4 and 5 are sparse
+//	request 0  a prompt of 6 tokens pages 5 2 rows 0-3 see at most 4 keys: dense; rows 4 and 5 are sparse
 //	request 1  a decode, the 9th token           pages 7 1 3
 //	request 2  a verify of 2 after 5 tokens      pages 4 6
 //	request 3  3 tokens after a prefix of 5      pages 5 9    shares page 5 with request 0; all sparse

@@ -1,5 +1,5 @@
-// Package mla is the attention of DeepSeek-V3.2 and GLM-5: latent rows, an indexer that selects among them, and a dense form for short
-// prompts.
+// Package mla is the attention of DeepSeek-V3.2 and GLM-5: latent rows, an indexer that selects among them, and a
+// dense form for short prompts.
 package mla
 
 import (
@@ -87,15 +87,16 @@ type Pass struct {
 	launches  []launch
 	to        []kernel.Projection // of the products in progress
 
-	// Kept is the arena's mark behind what later layers read: rotations and the selection. Other parts of a layer may use the memory from
-	// there on.
+	// Kept is the arena's mark behind what later layers read: rotations and the selection. Other parts of a layer may
+	// use the memory from there on.
 	Kept int64
 
 	selected bool // positions hold a selection of this pass
 	fill     filler
 }
 
-// launch is one launch of a segment: rows first to last, and the memory it works in. Launches follow each other and share memory.
+// launch is one launch of a segment: rows first to last, and the memory it works in. Launches follow each other and
+// share memory.
 type launch struct {
 	segment     *plan.Segment
 	first, last int
@@ -115,14 +116,17 @@ type launch struct {
 type Layouts struct{ Main, Index layout.Kind }
 
 // Arrange lays out the tensors of a pass on an arena.
-func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass, error) {
+func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass,
+	error) {
 	t, d := p.Rows, a.params.Dims
 	out := &Pass{Attention: a, cfg: cfg, plan: p,
-		request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots), lens: in.Array(plan.Lengths), kept: in.Array(plan.Kept),
-		start: in.Array(plan.GatherStart), indexStart: in.Array(plan.IndexStart), place: in.Array(plan.Positions), table: in.Array(plan.PageTable),
+		request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots), lens: in.Array(plan.Lengths),
+		kept: in.Array(plan.Kept), start: in.Array(plan.GatherStart), indexStart: in.Array(plan.IndexStart),
+		place: in.Array(plan.Positions), table: in.Array(plan.PageTable),
 		angles: mem.Take(kernel.F32, t, 2*len(a.params.InvFreq)), positions: mem.Take(kernel.I32, t, a.params.TopK)}
 	out.Kept = mem.Mark()
-	out.qr, out.query, out.kv = mem.Take(a.act, t, a.params.QLora), mem.Take(a.act, t, d.Heads*d.QK()), mem.Take(a.act, t, d.Row())
+	out.qr, out.query, out.kv = mem.Take(a.act, t, a.params.QLora), mem.Take(a.act, t, d.Heads*d.QK()),
+		mem.Take(a.act, t, d.Row())
 	out.key, out.out = mem.Take(a.act, t, layout.IndexDim), mem.Take(a.act, t, d.Heads*d.V)
 	if p.JointQueries {
 		out.joint = a.index.TakeQueries(mem, a.act, t)
@@ -131,7 +135,8 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	for i := range p.Segments {
 		s := &p.Segments[i]
 		if s.Form != plan.FormEmpty && s.Layout.String() != l.Main.String() {
-			return nil, &plan.Error{Code: plan.E27, Asked: fmt.Sprintf("a plan for %v rows over a cache of %v rows", s.Layout, l.Main),
+			return nil, &plan.Error{Code: plan.E27,
+				Asked:     fmt.Sprintf("a plan for %v rows over a cache of %v rows", s.Layout, l.Main),
 				Supported: "a cache in the layout the configuration resolved to"}
 		}
 		for j := range s.Launches {
@@ -150,7 +155,8 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 }
 
 // launch lays out one launch. Selecting and attending follow each other, so what either works in shares memory.
-func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
+func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena, kinds Layouts) (x launch,
+	err error) {
 	d := p.params.Dims
 	x.segment = s
 	x.first, x.last = attn.LaunchRows(s, l)
@@ -206,8 +212,8 @@ func (p *Pass) Begin() {
 	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.place, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
-// Layer adds the attention output of one layer for x (normalised rows, in plan order) to h. Where selections are recorded, record takes this
-// layer's, and otherwise it is not given.
+// Layer adds the attention output of one layer for x (normalised rows, in plan order) to h. Where selections are
+// recorded, record takes this layer's, and otherwise it is not given.
 func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x, record kernel.Tensor) {
 	p.q.At("attention", layer)
 	if w.Index != nil && !c.Index.Mem.Given() {
@@ -231,8 +237,8 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x, record kernel.Tensor)
 	p.q.Multiply(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: true})
 }
 
-// Store writes latent rows and indexer keys of a layer for x (normalised rows, in plan order) and attends to nothing: for rows whose outputs
-// nobody reads.
+// Store writes latent rows and indexer keys of a layer for x (normalised rows, in plan order) and attends to nothing:
+// for rows whose outputs nobody reads.
 func (p *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 	p.q.At("keys", layer)
 	p.to = p.keys(p.to[:0], w)

@@ -2,8 +2,8 @@ package mla
 
 import "sparrow/kernel"
 
-// dense attends with expanded keys and values. Every key, cached or new, is read through the cache's representation, so that a prompt gives
-// the same bits however it was cut into chunks.
+// dense attends with expanded keys and values. Every key, cached or new, is read through the cache's representation,
+// so that a prompt gives the same bits however it was cut into chunks.
 func (p *Pass) dense(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
 	p.q.GatherRows(kernel.GatherArgs{Out: l.rows, Slots: l.gather, Pool: c.Main})

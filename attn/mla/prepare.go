@@ -24,15 +24,17 @@ func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 	*f = filler{batch: b, width: p.plan.TablePages,
 		request: block.Array(plan.RowRequests), position: block.Array(plan.Positions), slots: block.Array(plan.Slots),
 		lens: block.Array(plan.Lengths), kept: block.Array(plan.Kept), start: block.Array(plan.GatherStart),
-		indexStart: block.Array(plan.IndexStart), table: block.Array(plan.PageTable), gather: block.Array(plan.GatherSlots),
-		index: block.Array(plan.IndexSlots), pages: block.Array(plan.ConvertPages), tables: block.Array(plan.ConvertTables)}
+		indexStart: block.Array(plan.IndexStart), table: block.Array(plan.PageTable),
+		gather: block.Array(plan.GatherSlots), index: block.Array(plan.IndexSlots),
+		pages: block.Array(plan.ConvertPages), tables: block.Array(plan.ConvertTables)}
 	b.FillTable(f.table, b.Tables, 0)
 	clear(f.start)
 	clear(f.indexStart)
 	topK := int32(p.params.TopK)
 	err := b.Rows(func(r attn.Row) error {
 		i, n := r.Index, int32(max(r.Position+1, 0)) // a padded request may lie before position 0
-		f.request[i], f.position[i], f.lens[i], f.kept[i], f.slots[i] = int32(r.Request), int32(max(r.Position, 0)), n, min(n, topK), -1
+		f.request[i], f.position[i], f.lens[i], f.kept[i], f.slots[i] = int32(r.Request), int32(max(r.Position, 0)), n,
+			min(n, topK), -1
 		if n > 0 {
 			f.slots[i] = f.slot(r.Request, r.Position)
 		}
@@ -70,8 +72,8 @@ func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
 	}
 }
 
-// gatherKeys lists the slots of every key that rows first to last see, request by request, and notes in start where each row's request
-// begins. Rows of one request are neighbours in ascending order, so the last one sees the most.
+// gatherKeys lists the slots of every key that rows first to last see, request by request, and notes in start where
+// each row's request begins. Rows of one request are neighbours in ascending order, so the last one sees the most.
 func (f *filler) gatherKeys(to []int32, first, last int, start []int32) {
 	at := 0
 	for r := first; r < last; {
@@ -96,8 +98,8 @@ func (f *filler) requestEnd(r, last int) int {
 	return end
 }
 
-// convert lists the pages that rows first to last see, request by request, and writes a table over the converted pages. A page that two
-// requests share is converted for each of them: how many are shared is not known to the plan.
+// convert lists the pages that rows first to last see, request by request, and writes a table over the converted
+// pages. A page that two requests share is converted for each of them: how many are shared is not known to the plan.
 func (f *filler) convert(l *plan.Launch, first, last int) {
 	pages := f.pages[l.Pages.First:l.Pages.End()]
 	tables := f.tables[l.Tables.First*f.width : l.Tables.End()*f.width]

@@ -20,7 +20,8 @@ func (p *Pass) project(w *Weights, x kernel.Tensor) {
 		p.to = append(p.to, kernel.Projection{Out: p.joint.Q, W: w.Index.Q})
 	}
 	p.q.Project(kernel.ProjectArgs{X: p.qr, To: p.to})
-	p.q.Rotate(kernel.RotateArgs{X: p.query, Angles: p.angles, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope, Pairing: kernel.Interleaved})
+	p.q.Rotate(kernel.RotateArgs{X: p.query, Angles: p.angles, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope,
+		Pairing: kernel.Interleaved})
 }
 
 // keys adds the products that latent rows and indexer keys are made of.
@@ -32,12 +33,14 @@ func (p *Pass) keys(to []kernel.Projection, w *Weights) []kernel.Projection {
 	return to
 }
 
-// store writes the pass's latent rows and the indexer keys of every row, also of rows whose own attention needs no selection: later rows
-// will.
+// store writes the pass's latent rows and the indexer keys of every row, also of rows whose own attention needs no
+// selection: later rows will.
 func (p *Pass) store(w *Weights, c Cache) {
-	p.q.StoreRows(kernel.StoreArgs{KV: p.kv, Norm: w.KVNorm, Eps: p.params.LatentEps, Angles: p.angles, Slots: p.slots, Pool: c.Main})
+	p.q.StoreRows(kernel.StoreArgs{KV: p.kv, Norm: w.KVNorm, Eps: p.params.LatentEps, Angles: p.angles, Slots: p.slots,
+		Pool: c.Main})
 	if w.Index != nil {
-		p.q.StoreIndex(kernel.IndexStoreArgs{Key: p.key, Weight: w.Index.KNorm, Bias: w.Index.KBias, Eps: indexEps, Angles: p.angles,
-			Pairing: p.params.IndexPairing, Hadamard: attn.Hadamard(c.Index.Layout), Slots: p.slots, Pool: c.Index})
+		p.q.StoreIndex(kernel.IndexStoreArgs{Key: p.key, Weight: w.Index.KNorm, Bias: w.Index.KBias, Eps: indexEps,
+			Angles: p.angles, Pairing: p.params.IndexPairing, Hadamard: attn.Hadamard(c.Index.Layout), Slots: p.slots,
+			Pool: c.Index})
 	}
 }

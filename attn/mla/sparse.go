@@ -9,8 +9,8 @@ import (
 	"sparrow/plan"
 )
 
-// sparse selects keys, unless the layer shares a selection, and attends to them in latent space. A launch is done before the next begins, so
-// that scores, gathered rows and queries of only one of them take memory.
+// sparse selects keys, unless the layer shares a selection, and attends to them in latent space. A launch is done
+// before the next begins, so that scores, gathered rows and queries of only one of them take memory.
 func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	switch {
 	case w.Index != nil:
@@ -30,20 +30,22 @@ func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor
 	p.attend(l, w, c)
 }
 
-// attend runs one launch: queries into latent space, places for the selected positions, attention over them, outputs back out.
+// attend runs one launch: queries into latent space, places for the selected positions, attention over them, outputs
+// back out.
 func (p *Pass) attend(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
 	p.q.Absorb(kernel.AbsorbArgs{Out: l.absorbed, Q: p.query.Slice(l.first, l.last), KVB: w.KVB, Dims: d})
 	pool := p.source(l, c)
 	p.locate(l, pool)
-	p.q.SparseAttend(kernel.SparseArgs{Out: l.latent, Q: l.absorbed, Pool: pool, Indices: l.indices, Lens: p.kept.Slice(l.first, l.last),
-		Heads: d.Heads, Scale: p.params.Scale})
+	p.q.SparseAttend(kernel.SparseArgs{Out: l.latent, Q: l.absorbed, Pool: pool, Indices: l.indices,
+		Lens: p.kept.Slice(l.first, l.last), Heads: d.Heads, Scale: p.params.Scale})
 	p.q.Expand(kernel.ExpandArgs{Out: p.out.Slice(l.first, l.last), U: l.latent, KVB: w.KVB, Dims: d})
 }
 
 // locate turns a launch's selected positions into slots of the pool it reads.
 func (p *Pass) locate(l *launch, pool kernel.Pool) {
-	args := kernel.LocateArgs{Out: l.indices, Positions: p.positions.Slice(l.first, l.last), PageTokens: pool.PageTokens}
+	args := kernel.LocateArgs{Out: l.indices, Positions: p.positions.Slice(l.first, l.last),
+		PageTokens: pool.PageTokens}
 	switch l.segment.Transform {
 	case plan.TransformPaged:
 		args.Table, args.TableRow = p.table, p.request.Slice(l.first, l.last)

@@ -2,8 +2,8 @@
 
     python3 convert.py CHECKPOINT FILE.gguf
 
-The converter knows vocabularies by their fingerprint, and that of a synthetic checkpoint is in no list. Speed does not depend on it, so the file is
-labelled with the rule of DeepSeek-V3; everything else is the converter's own work.
+The converter knows vocabularies by their fingerprint, and that of a synthetic checkpoint is in no list. Speed does
+not depend on it, so the file is labelled with the rule of DeepSeek-V3; everything else is the converter's own work.
 """
 
 import runpy

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Prefill and decode of the preset v32-mini at depths of context 0, 2k, 4k and 8k: llama.cpp, then sparrow, in the same hour on the same machine.
+# Prefill and decode of the preset v32-mini at depths of context 0, 2k, 4k and 8k: llama.cpp, then sparrow, in the
+# same hour on the same machine.
 #
 #   bench/compare/llama.sh CHECKPOINT GGUF [THREADS]
 #
-# CHECKPOINT is what `sparrow synth CHECKPOINT --config v32-mini` wrote; docs/benchmarks.md says how GGUF is made of it. SPARROW and LLAMA_BENCH
-# name the two programs when they are not on the path. Results of llama-bench are kept in RESULTS, ./llama.jsonl without it. DEPTHS and REPEATS
-# change what llama-bench runs: it computes every depth token by token, so 8192 takes many minutes. WRITE is a document for the tables.
+# CHECKPOINT is what `sparrow synth CHECKPOINT --config v32-mini` wrote; docs/benchmarks.md says how GGUF is made of
+# it. SPARROW and LLAMA_BENCH name the two programs when they are not on the path. Results of llama-bench are kept in
+# RESULTS, ./llama.jsonl without it. DEPTHS and REPEATS change what llama-bench runs: it computes every depth token by
+# token, so 8192 takes many minutes. WRITE is a document for the tables.
 set -eu
 if [ $# -lt 2 ]; then
 	sed -n '2,8s/^# \{0,1\}//p' "$0" >&2

@@ -15,7 +15,8 @@ func attendCases() []Case {
 	var out []Case
 	for _, rows := range []int{1, 64} {
 		for _, k := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576} {
-			out = append(out, Case{Name: "sparse " + k.String(), Shape: sparseShape(rows), Group: fmt.Sprintf("sparse %d", rows), Make: func(r *Rig) *Op { return sparse(r, k, rows) }})
+			out = append(out, Case{Name: "sparse " + k.String(), Shape: sparseShape(rows),
+				Group: fmt.Sprintf("sparse %d", rows), Make: func(r *Rig) *Op { return sparse(r, k, rows) }})
 		}
 	}
 	return append(out, Case{Name: "dense", Shape: "512 rows, causal, 16 heads", Make: dense})
@@ -25,7 +26,8 @@ func sparseShape(rows int) string {
 	return fmt.Sprintf("%d rows of 16 heads, %d keys of 128k", rows, topK)
 }
 
-// sparse attends to ascending random slots. Runs rotate over several choices, so that rows come from where a cache of this size lies.
+// sparse attends to ascending random slots. Runs rotate over several choices, so that rows come from where a cache of
+// this size lies.
 func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	const heads, choices = 16, 16
 	pool := r.mainPool(k, sparseTokens)
@@ -34,11 +36,14 @@ func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	var indices [choices]kernel.Tensor
 	for c := range indices {
 		// One slot of each stretch of 64, ascending, as selections are.
-		indices[c] = r.ints(rows, topK, func(i int) int32 { return int32(i%topK*(sparseTokens/topK) + r.rng.IntN(sparseTokens/topK)) })
+		indices[c] = r.ints(rows, topK, func(i int) int32 {
+			return int32(i%topK*(sparseTokens/topK) + r.rng.IntN(sparseTokens/topK))
+		})
 	}
 	next := 0
 	args := func(from, to int, out, index kernel.Tensor) kernel.SparseArgs {
-		return kernel.SparseArgs{Out: out, Q: q.Slice(from, to), Pool: pool, Indices: index.Slice(from, to), Lens: lens.Slice(from, to), Heads: heads, Scale: 0.1}
+		return kernel.SparseArgs{Out: out, Q: q.Slice(from, to), Pool: pool, Indices: index.Slice(from, to),
+			Lens: lens.Slice(from, to), Heads: heads, Scale: 0.1}
 	}
 	return &Op{
 		Run: func(d kernel.Device) error {
@@ -49,8 +54,8 @@ func sparse(r *Rig, k layout.Kind, rows int) *Op {
 		Check: sampled(out, 2e-3, func(d kernel.Device, row int, to kernel.Tensor) error {
 			return d.SparseAttend(args(row, row+1, to, indices[next]))
 		}),
-		FLOPs: 2 * float64(rows) * heads * topK * (layout.RowDim + layout.LatentDim), Bytes: float64(rows) * topK * float64(pool.Mem.Cols/pool.PageTokens),
-		Memory: host.Bytes(pool.Mem),
+		FLOPs: 2 * float64(rows) * heads * topK * (layout.RowDim + layout.LatentDim),
+		Bytes: float64(rows) * topK * float64(pool.Mem.Cols/pool.PageTokens), Memory: host.Bytes(pool.Mem),
 	}
 }
 
@@ -62,12 +67,16 @@ func dense(r *Rig) *Op {
 	kv, rope := r.normal(rows, d.KVB(), 1), r.normal(rows, d.Rope, 1)
 	start, lens := r.constant(rows, 0), r.ints(rows, 1, func(i int) int32 { return int32(i + 1) })
 	args := func(from, to int, out kernel.Tensor) kernel.DenseArgs {
-		return kernel.DenseArgs{Out: out, Q: q.Slice(from, to), KV: kv, Rope: rope, Start: start.Slice(from, to), Lens: lens.Slice(from, to), Dims: d, Scale: 0.1}
+		return kernel.DenseArgs{Out: out, Q: q.Slice(from, to), KV: kv, Rope: rope, Start: start.Slice(from, to),
+			Lens: lens.Slice(from, to), Dims: d, Scale: 0.1}
 	}
 	return &Op{
 		Run:    func(dev kernel.Device) error { return dev.DenseAttend(args(0, rows, out)) },
 		Poison: poison(out),
-		Check:  sampled(out, 2e-3, func(dev kernel.Device, row int, to kernel.Tensor) error { return dev.DenseAttend(args(row, row+1, to)) }),
-		FLOPs:  2 * float64(d.Heads) * float64(rows*(rows+1)/2) * float64(d.QK()+d.V), Bytes: float64(kv.Extent() + rope.Extent()), Memory: host.Bytes(kv),
+		Check: sampled(out, 2e-3, func(dev kernel.Device, row int, to kernel.Tensor) error {
+			return dev.DenseAttend(args(row, row+1, to))
+		}),
+		FLOPs: 2 * float64(d.Heads) * float64(rows*(rows+1)/2) * float64(d.QK()+d.V),
+		Bytes: float64(kv.Extent() + rope.Extent()), Memory: host.Bytes(kv),
 	}
 }

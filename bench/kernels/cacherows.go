@@ -13,8 +13,12 @@ func cacheCases() []Case {
 	var out []Case
 	for _, k := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576} {
 		out = append(out,
-			Case{Name: "store rows " + k.String(), Shape: "512 tokens", Make: func(r *Rig) *Op { return storeRows(r, k) }},
-			Case{Name: "gather rows " + k.String(), Shape: "2048 of 128k", Make: func(r *Rig) *Op { return gatherRows(r, k) }})
+			Case{Name: "store rows " + k.String(), Shape: "512 tokens", Make: func(r *Rig) *Op {
+				return storeRows(r, k)
+			}},
+			Case{Name: "gather rows " + k.String(), Shape: "2048 of 128k", Make: func(r *Rig) *Op {
+				return gatherRows(r, k)
+			}})
 	}
 	return append(out, Case{Name: "convert pages", Shape: "64 pages of fp8-576 to fp8-656", Make: convert})
 }
@@ -23,7 +27,8 @@ func cacheCases() []Case {
 func storeRows(r *Rig, k layout.Kind) *Op {
 	const tokens = 512
 	kv, pool := r.normal(tokens, layout.RowDim, 1), r.mainPool(k, tokens)
-	a := kernel.StoreArgs{KV: kv, Norm: r.normal(1, layout.LatentDim, 1), Eps: 1e-6, Angles: r.angles(tokens), Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
+	a := kernel.StoreArgs{KV: kv, Norm: r.normal(1, layout.LatentDim, 1), Eps: 1e-6, Angles: r.angles(tokens),
+		Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.StoreRows(a) },
 		Poison: poison(pool.Mem),
@@ -77,10 +82,13 @@ func gatherRows(r *Rig, k layout.Kind) *Op {
 func convert(r *Rig) *Op {
 	const n = 64
 	in := r.mainPool(layout.FP8Row576, 4*n*64)
-	out := kernel.Pool{Mem: r.empty(kernel.U8, n, layout.FP8Block{}.PageBytes(64)), Layout: layout.FP8Row656, PageTokens: 64}
+	out := kernel.Pool{Mem: r.empty(kernel.U8, n, layout.FP8Block{}.PageBytes(64)), Layout: layout.FP8Row656,
+		PageTokens: 64}
 	pages := r.ints(n, 1, r.order(4*n))
 	return &Op{
-		Run:    func(d kernel.Device) error { return d.ConvertPages(kernel.ConvertArgs{Out: out, In: in, Pages: pages}) },
+		Run: func(d kernel.Device) error {
+			return d.ConvertPages(kernel.ConvertArgs{Out: out, In: in, Pages: pages})
+		},
 		Poison: poison(out.Mem),
 		Check: func(ref kernel.Device) error {
 			want := out

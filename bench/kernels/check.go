@@ -35,8 +35,10 @@ func poison(ts ...kernel.Tensor) func() {
 // zero fills a float32 tensor with zeros, for operations that add to what is there.
 func zero(t kernel.Tensor) func() { return func() { clear(host.F32(t)) } }
 
-// sampled compares rows of an output with the reference, which computes each of them alone: alone(ref, row, out) writes row to out.
-func sampled(out kernel.Tensor, tol float64, alone func(d kernel.Device, r int, out kernel.Tensor) error) func(kernel.Device) error {
+// sampled compares rows of an output with the reference, which computes each of them alone: alone(ref, row, out)
+// writes row to out.
+func sampled(out kernel.Tensor, tol float64,
+	alone func(d kernel.Device, r int, out kernel.Tensor) error) func(kernel.Device) error {
 	return func(ref kernel.Device) error {
 		for _, r := range slices.Compact([]int{0, out.Rows / 2, out.Rows - 1}) {
 			want, err := kernel.New(ref, out.DType, 1, out.Cols)

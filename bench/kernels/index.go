@@ -22,15 +22,22 @@ const selectCalled = "top-k topk"
 func indexCases() []Case {
 	var out []Case
 	for _, queries := range []int{1, 64} {
-		out = append(out, Case{Name: "scores fp8", Shape: scoreShape(queries), Make: func(r *Rig) *Op { return scores(r, queries) }})
+		out = append(out, Case{Name: "scores fp8", Shape: scoreShape(queries), Make: func(r *Rig) *Op {
+			return scores(r, queries)
+		}})
 	}
 	out = append(out,
-		Case{Name: "select", Called: selectCalled, Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: selectSets}) }},
+		Case{Name: "select", Called: selectCalled, Shape: selectShape(1), Make: func(r *Rig) *Op {
+			return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: selectSets})
+		}},
 		Case{Name: "select many zeros", Called: selectCalled, Shape: selectShape(1), Make: func(r *Rig) *Op {
 			return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: selectSets, zeros: true})
 		}},
-		Case{Name: "select hot", Called: selectCalled, Shape: selectShape(1), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: 1}) }},
-		Case{Name: "select", Called: selectCalled, Shape: fmt.Sprintf("%d of 64 rows of 8k scores", topK), Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 64, width: 8 << 10, sets: 1}) }},
+		Case{Name: "select hot", Called: selectCalled, Shape: selectShape(1), Make: func(r *Rig) *Op {
+			return selectTop(r, scoreSet{rows: 1, width: selectWidth, sets: 1})
+		}},
+		Case{Name: "select", Called: selectCalled, Shape: fmt.Sprintf("%d of 64 rows of 8k scores", topK),
+			Make: func(r *Rig) *Op { return selectTop(r, scoreSet{rows: 64, width: 8 << 10, sets: 1}) }},
 		Case{Name: "index query", Shape: "512 tokens, 64 heads", Make: indexQuery},
 		Case{Name: "store index", Shape: "512 tokens", Make: storeIndex},
 		Case{Name: "gather index", Shape: "8k keys", Make: gatherIndex},
@@ -63,17 +70,21 @@ func scores(r *Rig, queries int) *Op {
 	}
 	w, out := r.normal(queries, indexHeads, 0.01), r.empty(kernel.F32, queries, scoreKeys)
 	pages := scoreKeys / pageTokens
-	a := kernel.ScoreArgs{Out: out, Q: q, W: w, Keys: keys, Table: r.ints(1, pages, r.order(pages)), TableRow: r.constant(queries, 0), Lens: r.constant(queries, scoreKeys), Heads: indexHeads}
+	a := kernel.ScoreArgs{Out: out, Q: q, W: w, Keys: keys, Table: r.ints(1, pages, r.order(pages)),
+		TableRow: r.constant(queries, 0), Lens: r.constant(queries, scoreKeys), Heads: indexHeads}
 	few := r.constant(1, some)
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.Scores(a) },
 		Poison: poison(out),
-		Check: all(finite(out), sampled(out.Columns(0, some), 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-			b := a
-			b.Out, b.Q, b.W, b.TableRow, b.Lens = to, q.Slice(row, row+1), w.Slice(row, row+1), a.TableRow.Slice(row, row+1), few
-			return d.Scores(b)
-		})),
-		FLOPs: 2 * float64(queries) * indexHeads * layout.IndexDim * scoreKeys, Bytes: float64(keys.Mem.Extent()), Memory: host.Bytes(keys.Mem),
+		Check: all(finite(out), sampled(out.Columns(0, some), 1e-4,
+			func(d kernel.Device, row int, to kernel.Tensor) error {
+				b := a
+				b.Out, b.Q, b.W, b.TableRow, b.Lens = to, q.Slice(row, row+1), w.Slice(row, row+1),
+					a.TableRow.Slice(row, row+1), few
+				return d.Scores(b)
+			})),
+		FLOPs: 2 * float64(queries) * indexHeads * layout.IndexDim * scoreKeys, Bytes: float64(keys.Mem.Extent()),
+		Memory: host.Bytes(keys.Mem),
 	}
 }
 
@@ -89,8 +100,8 @@ func finite(t kernel.Tensor) func(kernel.Device) error {
 	}
 }
 
-// scoreSet is what a selection chooses from: so many sets of rows, of which each run takes the next. One row of 128k scores would stay in a
-// core's own cache; after a scan over 128k keys it lies further away, and so do several.
+// scoreSet is what a selection chooses from: so many sets of rows, of which each run takes the next. One row of 128k
+// scores would stay in a core's own cache; after a scan over 128k keys it lies further away, and so do several.
 type scoreSet struct {
 	rows, width, sets int
 	zeros             bool // seven scores in eight are zero, as ReLU makes them
@@ -120,8 +131,8 @@ func selectTop(r *Rig, c scoreSet) *Op {
 	}
 }
 
-// indexQuery rotates and quantises queries. A code may differ from the reference's by a step where rounding decides, so what is compared are
-// the head weights, and the share of codes that differ.
+// indexQuery rotates and quantises queries. A code may differ from the reference's by a step where rounding decides,
+// so what is compared are the head weights, and the share of codes that differ.
 func indexQuery(r *Rig) *Op {
 	const tokens = 512
 	src := r.normal(tokens, indexHeads*layout.IndexDim, 1)
@@ -129,8 +140,9 @@ func indexQuery(r *Rig) *Op {
 	out, w := r.empty(kernel.E4M3, tokens, indexHeads*layout.IndexDim), r.empty(kernel.F32, tokens, indexHeads)
 	weights, angles := r.normal(tokens, indexHeads, 1), r.angles(tokens)
 	args := func(from, to int, out, w, q kernel.Tensor) kernel.IndexQueryArgs {
-		return kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights.Slice(from, to), Angles: angles.Slice(from, to), Heads: indexHeads, Pairing: kernel.HalfSplit,
-			Hadamard: true, Scales: num.ScalePow2}
+		return kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights.Slice(from, to),
+			Angles: angles.Slice(from, to), Heads: indexHeads, Pairing: kernel.HalfSplit, Hadamard: true,
+			Scales: num.ScalePow2}
 	}
 	return &Op{
 		Run: func(d kernel.Device) error {
@@ -154,8 +166,9 @@ func indexQuery(r *Rig) *Op {
 func storeIndex(r *Rig) *Op {
 	const tokens = 512
 	key, pool := r.normal(tokens, layout.IndexDim, 1), r.indexPool(tokens)
-	a := kernel.IndexStoreArgs{Key: key, Weight: r.normal(1, layout.IndexDim, 1), Bias: r.normal(1, layout.IndexDim, 1), Eps: 1e-6, Angles: r.angles(tokens), Pairing: kernel.HalfSplit,
-		Hadamard: true, Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
+	a := kernel.IndexStoreArgs{Key: key, Weight: r.normal(1, layout.IndexDim, 1), Bias: r.normal(1, layout.IndexDim, 1),
+		Eps: 1e-6, Angles: r.angles(tokens), Pairing: kernel.HalfSplit, Hadamard: true,
+		Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.StoreIndex(a) },
 		Poison: poison(pool.Mem),
@@ -209,15 +222,19 @@ func gatherIndex(r *Rig) *Op {
 
 func locate(r *Rig) *Op {
 	const rows, pages = 64, 512
-	pos, out := r.ints(rows, topK, func(int) int32 { return int32(r.rng.IntN(pages * 64)) }), r.empty(kernel.I32, rows, topK)
+	pos, out := r.ints(rows, topK, func(int) int32 { return int32(r.rng.IntN(pages * 64)) }),
+		r.empty(kernel.I32, rows, topK)
 	table, row := r.ints(1, pages, r.order(pages)), r.constant(rows, 0)
 	args := func(from, to int, out kernel.Tensor) kernel.LocateArgs {
-		return kernel.LocateArgs{Out: out, Positions: pos.Slice(from, to), Table: table, TableRow: row.Slice(from, to), PageTokens: 64}
+		return kernel.LocateArgs{Out: out, Positions: pos.Slice(from, to), Table: table, TableRow: row.Slice(from, to),
+			PageTokens: 64}
 	}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.Locate(args(0, rows, out)) },
 		Poison: poison(out),
-		Check:  sampled(out, 0, func(d kernel.Device, r int, to kernel.Tensor) error { return d.Locate(args(r, r+1, to)) }),
-		Bytes:  float64(pos.Extent()), Memory: host.Bytes(pos),
+		Check: sampled(out, 0, func(d kernel.Device, r int, to kernel.Tensor) error {
+			return d.Locate(args(r, r+1, to))
+		}),
+		Bytes: float64(pos.Extent()), Memory: host.Bytes(pos),
 	}
 }

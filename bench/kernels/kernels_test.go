@@ -32,7 +32,9 @@ func affordable() []Case {
 		return Cases()
 	}
 	return slices.DeleteFunc(Cases(), func(c Case) bool {
-		return c.Shape == gemmShape || slices.ContainsFunc([]string{"64 queries", "64 rows of 16 heads", "64 rows of 64 heads", "512 tokens, 4 of 16"}, func(s string) bool { return strings.HasPrefix(c.Shape, s) })
+		return c.Shape == gemmShape ||
+			slices.ContainsFunc([]string{"64 queries", "64 rows of 16 heads", "64 rows of 64 heads",
+				"512 tokens, 4 of 16"}, func(s string) bool { return strings.HasPrefix(c.Shape, s) })
 	})
 }
 
@@ -131,7 +133,8 @@ func TestMatch(t *testing.T) {
 		t.Errorf("no filter keeps %d cases, %v", len(got), err)
 	}
 	got, err := Match(Cases(), []string{"select", "norm"})
-	if err != nil || len(got) < 3 || slices.ContainsFunc(got, func(c Case) bool { return strings.HasPrefix(c.Name, "multiply") }) {
+	if err != nil || len(got) < 3 ||
+		slices.ContainsFunc(got, func(c Case) bool { return strings.HasPrefix(c.Name, "multiply") }) {
 		t.Errorf("%d cases, %v", len(got), err)
 	}
 	chosen, _ := Match(Cases(), []string{"select"})
@@ -152,7 +155,8 @@ func TestNoHeadingWithoutTargets(t *testing.T) {
 	if err := errors.Join(r.Print(&text), r.Markdown(&md)); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(text.String(), "targets") || strings.Contains(md.String(), "| target |") || !strings.Contains(md.String(), "\n\n| operation") {
+	if strings.Contains(text.String(), "targets") || strings.Contains(md.String(), "| target |") ||
+		!strings.Contains(md.String(), "\n\n| operation") {
 		t.Errorf("%s\n%s", text.String(), md.String())
 	}
 }
@@ -187,21 +191,31 @@ func verdicts(results ...Result) map[string]Verdict {
 
 func TestVerdicts(t *testing.T) {
 	gemm := func(name, backend string, us, gf, peak float64) Result {
-		return Result{Name: name, Shape: gemmShape, Backend: backend, Threads: 1, Micros: us, GFLOPs: gf, PeakGF: gf / peak, PeakShare: peak}
+		return Result{Name: name, Shape: gemmShape, Backend: backend, Threads: 1, Micros: us, GFLOPs: gf,
+			PeakGF: gf / peak, PeakShare: peak}
 	}
 	good := verdicts(
-		gemm("tiles bf16 x bf16", "cpu-amx", 100, 950, 0.3), gemm("multiply bf16", "cpu-amx", 300, 320, 0.1), gemm("multiply e4m3", "cpu-amx", 420, 220, 0.08), gemm("multiply f32", "cpu-amx", 900, 150, 0.1), gemm("multiply f32", "cpu-avx512", 900, 150, 0.86),
+		gemm("tiles bf16 x bf16", "cpu-amx", 100, 950, 0.3), gemm("multiply bf16", "cpu-amx", 300, 320, 0.1),
+		gemm("multiply e4m3", "cpu-amx", 420, 220, 0.08), gemm("multiply f32", "cpu-amx", 900, 150, 0.1),
+		gemm("multiply f32", "cpu-avx512", 900, 150, 0.86),
 		Result{Name: "multiply bf16", Shape: dramShape(1), Threads: 2, GBs: 27, StreamGBs: 30, StreamShare: 0.9},
 		Result{Name: "scores fp8", Shape: scoreShape(1), Threads: 1, StreamShare: 0.2, PeakShare: 0.26},
-		Result{Name: "select", Shape: selectShape(1), Threads: 1, Micros: 99, StreamGBs: float64(4*selectWidth) / 10 / 1e3}, Result{Name: "select", Shape: selectShape(1), Threads: 2, Micros: 49, StreamGBs: 1},
-		Result{Name: "sparse fp8-656", Shape: sparseShape(1), Threads: 1, Micros: 10}, Result{Name: "sparse bf16-1152", Shape: sparseShape(1), Threads: 1, Micros: 11},
+		Result{Name: "select", Shape: selectShape(1), Threads: 1, Micros: 99,
+			StreamGBs: float64(4*selectWidth) / 10 / 1e3},
+		Result{Name: "select", Shape: selectShape(1), Threads: 2, Micros: 49, StreamGBs: 1},
+		Result{Name: "sparse fp8-656", Shape: sparseShape(1), Threads: 1, Micros: 10},
+		Result{Name: "sparse bf16-1152", Shape: sparseShape(1), Threads: 1, Micros: 11},
 	)
 	bad := verdicts(
-		gemm("tiles bf16 x bf16", "cpu-amx", 100, 890, 0.3), gemm("multiply bf16", "cpu-amx", 300, 320, 0.1), gemm("multiply e4m3", "cpu-amx", 450, 200, 0.08), gemm("multiply f32", "cpu-avx512", 900, 150, 0.84),
+		gemm("tiles bf16 x bf16", "cpu-amx", 100, 890, 0.3), gemm("multiply bf16", "cpu-amx", 300, 320, 0.1),
+		gemm("multiply e4m3", "cpu-amx", 450, 200, 0.08), gemm("multiply f32", "cpu-avx512", 900, 150, 0.84),
 		Result{Name: "multiply bf16", Shape: dramShape(1), Threads: 2, GBs: 26, StreamGBs: 30, StreamShare: 0.89},
 		Result{Name: "scores fp8", Shape: scoreShape(1), Threads: 1, StreamShare: 0.59, PeakShare: 0.24},
-		Result{Name: "select", Shape: selectShape(1), Threads: 1, Micros: 99, StreamGBs: float64(4*selectWidth) / 10 / 1e3}, Result{Name: "select", Shape: selectShape(1), Threads: 2, Micros: 51, StreamGBs: 1},
-		Result{Name: "sparse fp8-656", Shape: sparseShape(1), Threads: 1, Micros: 12}, Result{Name: "sparse bf16-1152", Shape: sparseShape(1), Threads: 1, Micros: 11},
+		Result{Name: "select", Shape: selectShape(1), Threads: 1, Micros: 99,
+			StreamGBs: float64(4*selectWidth) / 10 / 1e3},
+		Result{Name: "select", Shape: selectShape(1), Threads: 2, Micros: 51, StreamGBs: 1},
+		Result{Name: "sparse fp8-656", Shape: sparseShape(1), Threads: 1, Micros: 12},
+		Result{Name: "sparse bf16-1152", Shape: sparseShape(1), Threads: 1, Micros: 11},
 	)
 	measured := 0
 	for what, v := range good {

@@ -9,7 +9,8 @@ import (
 
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) error {
-	fmt.Fprintf(w, "%s\n%s, commit %s, best of %d rounds\n\n", r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit, r.Rounds)
+	fmt.Fprintf(w, "%s\n%s, commit %s, best of %d rounds\n\n", r.Machine, r.Date.Format("2006-01-02 15:04 MST"),
+		r.Commit, r.Rounds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, row := range r.rows() {
 		fmt.Fprintln(t, strings.Join(row, "\t")+"\t")
@@ -30,7 +31,8 @@ func (r *Report) Print(w io.Writer) error {
 
 // Markdown writes the report as tables for a document.
 func (r *Report) Markdown(w io.Writer) error {
-	fmt.Fprintf(w, "%s; %s; commit %s; best of %d rounds, spread is (90th - 10th percentile) / median.\n\n", r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit, r.Rounds)
+	fmt.Fprintf(w, "%s; %s; commit %s; best of %d rounds, spread is (90th - 10th percentile) / median.\n\n", r.Machine,
+		r.Date.Format("2006-01-02 15:04 MST"), r.Commit, r.Rounds)
 	if len(r.Verdicts) > 0 {
 		fmt.Fprint(w, "| target | wanted | got | |\n|---|---|---|---|\n")
 	}
@@ -53,7 +55,8 @@ func (r *Report) Markdown(w io.Writer) error {
 
 // rows are the cells of the table of results, its head first.
 func (r *Report) rows() [][]string {
-	out := [][]string{{"operation", "shape", "backend", "threads", "us", "median", "spread", "GFLOP/s", "of peak", "GB/s", "of stream"}}
+	out := [][]string{{"operation", "shape", "backend", "threads", "us", "median", "spread", "GFLOP/s", "of peak",
+		"GB/s", "of stream"}}
 	share := func(v float64) string {
 		if v == 0 {
 			return ""
@@ -67,8 +70,9 @@ func (r *Report) rows() [][]string {
 		return fmt.Sprintf("%.1f", v)
 	}
 	for _, x := range r.Results {
-		out = append(out, []string{x.Name, x.Shape, x.Backend, fmt.Sprint(x.Threads), number(x.Micros), number(x.Median), share(x.Spread),
-			number(x.GFLOPs), share(x.PeakShare), number(x.GBs), share(x.StreamShare)})
+		out = append(out, []string{x.Name, x.Shape, x.Backend, fmt.Sprint(x.Threads), number(x.Micros),
+			number(x.Median), share(x.Spread), number(x.GFLOPs), share(x.PeakShare), number(x.GBs),
+			share(x.StreamShare)})
 	}
 	return out
 }

@@ -22,29 +22,40 @@ var (
 func productCases() []Case {
 	var out []Case
 	for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.F32, kernel.E2M1x2} {
-		c := Case{Name: "multiply " + d.String(), Shape: gemmShape, Group: "gemm", OfPeak: true, Make: func(r *Rig) *Op { return multiply(r, gemmRows, r.weight(d, gemmOut, gemmIn)) }}
+		c := Case{Name: "multiply " + d.String(), Shape: gemmShape, Group: "gemm", OfPeak: true,
+			Make: func(r *Rig) *Op { return multiply(r, gemmRows, r.weight(d, gemmOut, gemmIn)) }}
 		if d == kernel.F32 {
 			c.Also = avx512
 		}
 		out = append(out, c)
 	}
 	for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3} {
-		out = append(out, Case{Name: "tiles bf16 x " + d.String(), Shape: gemmShape, Group: "gemm", OfPeak: true, Only: tiled, Threads: []int{1}, Make: func(r *Rig) *Op { return tiles(r, d) }})
+		out = append(out, Case{Name: "tiles bf16 x " + d.String(), Shape: gemmShape, Group: "gemm", OfPeak: true,
+			Only: tiled, Threads: []int{1}, Make: func(r *Rig) *Op { return tiles(r, d) }})
 	}
 	for _, rows := range []int{1, 16} {
 		for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3} {
-			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), OfPeak: true, Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.dram(d, dramIn)) }})
+			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), OfPeak: true,
+				Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.dram(d, dramIn)) }})
 		}
 	}
-	out = append(out, Case{Name: "multiply e2m1x2", Shape: "1 rows, 2048x4096", Make: func(r *Rig) *Op { return multiply(r, 1, r.weight(kernel.E2M1x2, 2048, 4096)) }})
+	out = append(out, Case{Name: "multiply e2m1x2", Shape: "1 rows, 2048x4096", Make: func(r *Rig) *Op {
+		return multiply(r, 1, r.weight(kernel.E2M1x2, 2048, 4096))
+	}})
 	for _, rows := range []int{1, 16} {
-		out = append(out, Case{Name: "project bf16", Shape: fmt.Sprintf("%d rows, 512+576+128+64x1024", rows), Make: func(r *Rig) *Op { return project(r, rows) }})
+		out = append(out, Case{Name: "project bf16", Shape: fmt.Sprintf("%d rows, 512+576+128+64x1024", rows),
+			Make: func(r *Rig) *Op { return project(r, rows) }})
 	}
 	for _, tokens := range []int{1, 16, 512} {
 		out = append(out,
-			Case{Name: "experts bf16", Shape: fmt.Sprintf("%d tokens, 4 of 16 experts of 512x1024", tokens), Make: func(r *Rig) *Op { return experts(r, tokens) }},
-			Case{Name: "absorb bf16", Shape: fmt.Sprintf("%d tokens, 16 heads", tokens), Make: func(r *Rig) *Op { return absorb(r, tokens) }},
-			Case{Name: "expand bf16", Shape: fmt.Sprintf("%d tokens, 16 heads", tokens), Make: func(r *Rig) *Op { return expand(r, tokens) }})
+			Case{Name: "experts bf16", Shape: fmt.Sprintf("%d tokens, 4 of 16 experts of 512x1024", tokens),
+				Make: func(r *Rig) *Op { return experts(r, tokens) }},
+			Case{Name: "absorb bf16", Shape: fmt.Sprintf("%d tokens, 16 heads", tokens), Make: func(r *Rig) *Op {
+				return absorb(r, tokens)
+			}},
+			Case{Name: "expand bf16", Shape: fmt.Sprintf("%d tokens, 16 heads", tokens), Make: func(r *Rig) *Op {
+				return expand(r, tokens)
+			}})
 	}
 	return out
 }
@@ -58,7 +69,8 @@ func multiply(r *Rig, rows int, w kernel.Weight) *Op {
 	return op
 }
 
-// dramPart is how much of the weights out of DRAM one run takes: milliseconds, so that on a shared machine some runs are not disturbed.
+// dramPart is how much of the weights out of DRAM one run takes: milliseconds, so that on a shared machine some runs
+// are not disturbed.
 const dramPart = 32 << 20
 
 // multiplyInTurn is a product with one part of a weight after the other.
@@ -178,7 +190,8 @@ func experts(r *Rig, tokens int) *Op {
 					Weights: weights.Slice(row, row+1), Experts: e})
 			})
 		}),
-		FLOPs: 2 * 3 * float64(tokens) * topk * hidden * inner, Bytes: 3 * 2 * hidden * inner * float64(min(count, tokens*topk)),
+		FLOPs: 2 * 3 * float64(tokens) * topk * hidden * inner,
+		Bytes: 3 * 2 * hidden * inner * float64(min(count, tokens*topk)),
 	}
 }
 
@@ -186,7 +199,8 @@ var miniDims = kernel.LatentDims{Heads: 16, Nope: 128, Rope: 64, V: 128, Latent:
 
 func absorb(r *Rig, tokens int) *Op {
 	d := miniDims
-	q, out, w := r.normal(tokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, tokens, d.Heads*d.Row()), r.weight(kernel.BF16, d.KVB(), d.Latent)
+	q, out, w := r.normal(tokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, tokens, d.Heads*d.Row()),
+		r.weight(kernel.BF16, d.KVB(), d.Latent)
 	kvb := matrix(w, kernel.Latent)
 	return &Op{
 		Run: func(dev kernel.Device) error {
@@ -200,13 +214,15 @@ func absorb(r *Rig, tokens int) *Op {
 				return dev.Absorb(kernel.AbsorbArgs{Out: to, Q: q.Slice(row, row+1), KVB: m, Dims: d})
 			})
 		}),
-		FLOPs: 2 * float64(tokens*d.Heads*d.Nope*d.Latent), Bytes: 2 * float64(d.Heads*d.Nope*d.Latent), Memory: host.Bytes(w.Data),
+		FLOPs: 2 * float64(tokens*d.Heads*d.Nope*d.Latent), Bytes: 2 * float64(d.Heads*d.Nope*d.Latent),
+		Memory: host.Bytes(w.Data),
 	}
 }
 
 func expand(r *Rig, tokens int) *Op {
 	d := miniDims
-	u, out, w := r.normal(tokens, d.Heads*d.Latent, 1), r.empty(kernel.F32, tokens, d.Heads*d.V), r.weight(kernel.BF16, d.KVB(), d.Latent)
+	u, out, w := r.normal(tokens, d.Heads*d.Latent, 1), r.empty(kernel.F32, tokens, d.Heads*d.V),
+		r.weight(kernel.BF16, d.KVB(), d.Latent)
 	kvb := matrix(w, kernel.Latent)
 	return &Op{
 		Run: func(dev kernel.Device) error {
@@ -220,7 +236,8 @@ func expand(r *Rig, tokens int) *Op {
 				return dev.Expand(kernel.ExpandArgs{Out: to, U: u.Slice(row, row+1), KVB: m, Dims: d})
 			})
 		}),
-		FLOPs: 2 * float64(tokens*d.Heads*d.V*d.Latent), Bytes: 2 * float64(d.Heads*d.V*d.Latent), Memory: host.Bytes(w.Data),
+		FLOPs: 2 * float64(tokens*d.Heads*d.V*d.Latent), Bytes: 2 * float64(d.Heads*d.V*d.Latent),
+		Memory: host.Bytes(w.Data),
 	}
 }
 

@@ -18,8 +18,9 @@ type Result struct {
 	Median float64 `json:"us_median"` // of all rounds
 	Spread float64 `json:"spread"`    // (90th - 10th percentile) / median
 
-	GFLOPs    float64 `json:"gflops,omitempty"`
-	PeakGF    float64 `json:"peak_gflops,omitempty"` // of the backend's tier in the round of Micros, all threads together
+	GFLOPs float64 `json:"gflops,omitempty"`
+	// of the backend's tier in the round of Micros, all threads together
+	PeakGF    float64 `json:"peak_gflops,omitempty"`
 	PeakShare float64 `json:"peak_share,omitempty"`
 	GBs       float64 `json:"gb_per_s,omitempty"`
 	StreamGBs float64 `json:"stream_gb_per_s,omitempty"` // plain reading of the same memory

@@ -115,10 +115,12 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 	return kernel.Weight{}
 }
 
-// codeSize is the standard deviation of e4m3 codes in checkpoints: blocks of 128 x 128 are scaled so that the largest of them is 448.
+// codeSize is the standard deviation of e4m3 codes in checkpoints: blocks of 128 x 128 are scaled so that the largest
+// of them is 448.
 const codeSize = 448 / 4.1
 
-// code is such a code. One in ten thousand is zero or has no exponent, and kernels may take more time for these than for others.
+// code is such a code. One in ten thousand is zero or has no exponent, and kernels may take more time for these than
+// for others.
 func (r *Rig) code() byte {
 	return num.E4M3(float32(max(-448, min(r.rng.NormFloat64()*codeSize, 448))))
 }
@@ -132,7 +134,8 @@ func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	return kernel.Weight{Data: t, Scale: s, BlockRows: 128, BlockCols: 128}
 }
 
-// dram is a matrix as large as the big memory, in rows of in columns. Matrices of all types are made in the same memory, one after the other.
+// dram is a matrix as large as the big memory, in rows of in columns. Matrices of all types are made in the same
+// memory, one after the other.
 func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	if r.big == nil {
 		r.big = make([]byte, r.bigBytes)
@@ -179,7 +182,9 @@ func (r *Rig) mainPool(k layout.Kind, tokens int) kernel.Pool {
 		return kernel.Pool{}
 	}
 	n := l.PageBytes(page)
-	return r.pool(k, (tokens+page-1)/page, page, n, func(b []byte, slot int) { l.Encode(b, slot, r.values(layout.RowDim)) })
+	return r.pool(k, (tokens+page-1)/page, page, n, func(b []byte, slot int) {
+		l.Encode(b, slot, r.values(layout.RowDim))
+	})
 }
 
 // indexPool is a cache of random indexer keys.
@@ -191,7 +196,9 @@ func (r *Rig) indexPool(tokens int) kernel.Pool {
 		return kernel.Pool{}
 	}
 	n := l.PageBytes(page)
-	return r.pool(layout.IndexPage132, (tokens+page-1)/page, page, n, func(b []byte, slot int) { l.Encode(b, page, slot, r.values(layout.IndexDim)) })
+	return r.pool(layout.IndexPage132, (tokens+page-1)/page, page, n, func(b []byte, slot int) {
+		l.Encode(b, page, slot, r.values(layout.IndexDim))
+	})
 }
 
 func (r *Rig) pool(k layout.Kind, pages, tokens, pageBytes int, encode func(page []byte, slot int)) kernel.Pool {

@@ -50,9 +50,11 @@ func gate(r *Rig) *Op {
 // rotate works in place, so every run begins with a copy.
 func rotate(r *Rig) *Op {
 	d := miniDims
-	src, x, a := r.normal(rowTokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, rowTokens, d.Heads*d.QK()), r.angles(rowTokens)
+	src, x, a := r.normal(rowTokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, rowTokens, d.Heads*d.QK()),
+		r.angles(rowTokens)
 	args := func(x, a kernel.Tensor) kernel.RotateArgs {
-		return kernel.RotateArgs{X: x, Angles: a, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope, Pairing: kernel.Interleaved}
+		return kernel.RotateArgs{X: x, Angles: a, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope,
+			Pairing: kernel.Interleaved}
 	}
 	return &Op{
 		Run: func(dev kernel.Device) error {
@@ -121,7 +123,8 @@ func candidates(r *Rig) *Op {
 	logits, ids := r.normal(rows, vocabulary, 1), r.empty(kernel.I32, rows, 1)
 	values, sums := r.empty(kernel.F32, rows, 1), r.empty(kernel.F32, rows, 1)
 	alone := func(d kernel.Device, row int, values, ids, sums kernel.Tensor) error {
-		return d.Candidates(kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sums, Logits: logits.Slice(row, row+1)})
+		return d.Candidates(kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sums,
+			Logits: logits.Slice(row, row+1)})
 	}
 	return &Op{
 		Run: func(d kernel.Device) error {
@@ -143,12 +146,14 @@ func route(r *Rig) *Op {
 	const experts, topk = 256, 8
 	logits, bias := r.normal(rowTokens, experts, 1), r.normal(1, experts, 0.1)
 	return routed(r, logits, topk, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
-		return d.Route(kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias, Groups: 8, KeepGroups: 4, Normalize: true, Scale: 2.5})
+		return d.Route(kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias,
+			Groups: 8, KeepGroups: 4, Normalize: true, Scale: 2.5})
 	})
 }
 
 // routed is a choice of topk experts by logits: run chooses for rows from to to.
-func routed(r *Rig, logits kernel.Tensor, topk int, run func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error) *Op {
+func routed(r *Rig, logits kernel.Tensor, topk int,
+	run func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error) *Op {
 	ids, weights := r.empty(kernel.I32, rowTokens, topk), r.empty(kernel.F32, rowTokens, topk)
 	return &Op{
 		Run:    func(d kernel.Device) error { return run(d, 0, rowTokens, ids, weights) },
@@ -165,7 +170,8 @@ func routed(r *Rig, logits kernel.Tensor, topk int, run func(d kernel.Device, fr
 }
 
 func angles(r *Rig) *Op {
-	out, positions, freq := r.empty(kernel.F32, rowTokens, 64), r.ints(rowTokens, 1, r.order(1<<17)), r.normal(1, 32, 0.1)
+	out, positions, freq := r.empty(kernel.F32, rowTokens, 64), r.ints(rowTokens, 1, r.order(1<<17)),
+		r.normal(1, 32, 0.1)
 	return &Op{
 		Run: func(d kernel.Device) error {
 			return d.Angles(kernel.AngleArgs{Out: out, Positions: positions, InvFreq: freq, Scale: 1})

@@ -26,7 +26,8 @@ type Case struct {
 	// Only says which backends have the operation; nil means all. Threads, when given, are the only ones it runs with.
 	Only    func(backend string) bool
 	Threads []int
-	// OfPeak says that the matrix unit's rate decides how the case is judged: rounds are added until enough of them saw it at its best.
+	// OfPeak says that the matrix unit's rate decides how the case is judged: rounds are added until enough of them
+	// saw it at its best.
 	OfPeak bool
 	// Make prepares inputs and outputs in host memory.
 	Make func(*Rig) *Op
@@ -43,7 +44,8 @@ type Op struct {
 	FLOPs  float64 // multiplications and additions of one run
 	Bytes  float64 // fewest bytes of stored data one run reads
 	Memory []byte  // where they lie; its plain reading is the ceiling
-	// Turn, when given, hands out the parts of Memory that runs and plain reads take in turn, so that each finds its part in no cache.
+	// Turn, when given, hands out the parts of Memory that runs and plain reads take in turn, so that each finds its
+	// part in no cache.
 	Turn func() []byte
 }
 
@@ -62,19 +64,24 @@ type Options struct {
 	Progress func(done, total int, what string)
 }
 
-// Match keeps the cases whose name and shape, or the other words they are called by, contain one of the texts; no text keeps all.
+// Match keeps the cases whose name and shape, or the other words they are called by, contain one of the texts; no
+// text keeps all.
 func Match(cases []Case, only []string) ([]Case, error) {
 	if len(only) == 0 {
 		return cases, nil
 	}
 	var out []Case
 	for _, c := range cases {
-		if slices.ContainsFunc(only, func(s string) bool { return strings.Contains(c.Name+" "+c.Shape, s) || strings.Contains(c.Called, s) }) {
+		if slices.ContainsFunc(only, func(s string) bool {
+			return strings.Contains(c.Name+" "+c.Shape, s) || strings.Contains(c.Called, s)
+		}) {
 			out = append(out, c)
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no case contains %s; 'multiply', 'scores', 'select' (top-k) and 'sparse' are among them", strings.Join(only, " or "))
+		return nil,
+			fmt.Errorf("no case contains %s; 'multiply', 'scores', 'select' (top-k) and 'sparse' are among them",
+				strings.Join(only, " or "))
 	}
 	return out, nil
 }
@@ -127,7 +134,8 @@ func (o *Options) chosen() ([]kernel.Backend, error) {
 		}
 	}
 	if len(out) == 0 || len(o.Kernels) > len(out) {
-		return nil, fmt.Errorf("bench: kernels %s: this build has %s", strings.Join(o.Kernels, ", "), strings.Join(names, ", "))
+		return nil, fmt.Errorf("bench: kernels %s: this build has %s", strings.Join(o.Kernels, ", "),
+			strings.Join(names, ", "))
 	}
 	return out, nil
 }
@@ -176,7 +184,8 @@ func runGroup(r *Report, rig *Rig, group []Case, chosen []kernel.Backend, o Opti
 
 // runsOn reports whether a case is measured on a backend with a number of threads.
 func (c *Case) runsOn(b kernel.Backend, threads int, chosen []kernel.Backend) bool {
-	wanted := slices.Contains(c.Also, b.Name) && b.Available() == nil || slices.ContainsFunc(chosen, func(x kernel.Backend) bool { return x.Name == b.Name })
+	wanted := slices.Contains(c.Also, b.Name) && b.Available() == nil ||
+		slices.ContainsFunc(chosen, func(x kernel.Backend) bool { return x.Name == b.Name })
 	return wanted && (c.Only == nil || c.Only(b.Name)) && (len(c.Threads) == 0 || slices.Contains(c.Threads, threads))
 }
 

@@ -29,7 +29,9 @@ func (r *Report) Judge(o Options) error {
 	if r.Pause, err = ProductPauses(b[0], threads, pauseTime); err != nil {
 		return err
 	}
-	j.add("worst GC pause while all workers run", "under 20 ms", fmt.Sprintf("%.2f ms in %d collections, %d threads in products", r.Pause.Worst, r.Pause.Collections, threads), r.Pause.Worst < 20)
+	j.add("worst GC pause while all workers run", "under 20 ms",
+		fmt.Sprintf("%.2f ms in %d collections, %d threads in products", r.Pause.Worst, r.Pause.Collections, threads),
+		r.Pause.Worst < 20)
 	return nil
 }
 
@@ -71,7 +73,8 @@ const left = "the case was left out of this run"
 // products judges the matrix products.
 func (j *judge) products() {
 	j.amx()
-	for _, pair := range [][3]string{{"float32 rows", "multiply bf16", "multiply e4m3"}, {"bf16 rows", "tiles bf16 x bf16", "tiles bf16 x e4m3"}} {
+	for _, pair := range [][3]string{{"float32 rows", "multiply bf16", "multiply e4m3"},
+		{"bf16 rows", "tiles bf16 x bf16", "tiles bf16 x e4m3"}} {
 		what, wanted := "FP8-block weights by "+pair[0]+", same size, one core", "70 % of our bf16"
 		bf16, fp8 := j.find(pair[1], gemmShape, 1, ""), j.find(pair[2], gemmShape, 1, "")
 		if bf16 == nil || fp8 == nil {
@@ -79,24 +82,29 @@ func (j *judge) products() {
 			continue
 		}
 		share := bf16.Micros / fp8.Micros
-		j.add(what, wanted, fmt.Sprintf("%.0f %% (%.0f against %.0f GFLOP/s, %s)", 100*share, fp8.GFLOPs, bf16.GFLOPs, fp8.Backend), share >= 0.70)
+		j.add(what, wanted, fmt.Sprintf("%.0f %% (%.0f against %.0f GFLOP/s, %s)", 100*share, fp8.GFLOPs, bf16.GFLOPs,
+			fp8.Backend), share >= 0.70)
 	}
-	if what, wanted, x := "float32 product AVX-512, one core", "85 % of the register peak", j.find("multiply f32", gemmShape, 1, "cpu-avx512"); x == nil {
+	if what, wanted, x := "float32 product AVX-512, one core", "85 % of the register peak",
+		j.find("multiply f32", gemmShape, 1, "cpu-avx512"); x == nil {
 		j.absent(what, wanted, "no cpu-avx512 here, or "+left)
 	} else {
-		j.add(what, wanted, fmt.Sprintf("%.0f %% (%.0f of %.0f GFLOP/s)", 100*x.PeakShare, x.GFLOPs, x.PeakGF), x.PeakShare >= 0.85)
+		j.add(what, wanted, fmt.Sprintf("%.0f %% (%.0f of %.0f GFLOP/s)", 100*x.PeakShare, x.GFLOPs, x.PeakGF),
+			x.PeakShare >= 0.85)
 	}
 	for _, rows := range []int{1, 16} {
 		share := map[int]float64{1: 0.90, 16: 0.80}[rows]
 		for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3} {
 			for _, threads := range []int{1, 2} {
-				what, wanted := fmt.Sprintf("%d-row product, %v weights out of DRAM, %d threads", rows, d, threads), fmt.Sprintf("%.0f %% of the stream read", 100*share)
+				what, wanted := fmt.Sprintf("%d-row product, %v weights out of DRAM, %d threads", rows, d, threads),
+					fmt.Sprintf("%.0f %% of the stream read", 100*share)
 				x := j.find("multiply "+d.String(), dramShape(rows), threads, "")
 				if x == nil {
 					j.absent(what, wanted, left)
 					continue
 				}
-				j.add(what, wanted, fmt.Sprintf("%.0f %% (%.1f of %.1f GB/s)", 100*x.StreamShare, x.GBs, x.StreamGBs), x.StreamShare >= share)
+				j.add(what, wanted, fmt.Sprintf("%.0f %% (%.1f of %.1f GB/s)", 100*x.StreamShare, x.GBs, x.StreamGBs),
+					x.StreamShare >= share)
 			}
 		}
 	}
@@ -120,32 +128,39 @@ func (j *judge) amx() {
 
 // indexer judges scores and selection.
 func (j *judge) indexer() {
-	what, wanted := fmt.Sprintf("indexer scores, %s, one core", scoreShape(1)), "60 % of the stream read of the keys, or 25 % of the matrix peak, whichever binds"
+	what, wanted := fmt.Sprintf("indexer scores, %s, one core", scoreShape(1)),
+		"60 % of the stream read of the keys, or 25 % of the matrix peak, whichever binds"
 	if x := j.find("scores fp8", scoreShape(1), 1, ""); x == nil {
 		j.absent(what, wanted, left)
 	} else {
-		j.add(what, wanted, fmt.Sprintf("%.0f %% of the stream read (%.1f of %.1f GB/s), %.0f %% of the peak", 100*x.StreamShare, x.GBs, x.StreamGBs, 100*x.PeakShare),
+		j.add(what, wanted, fmt.Sprintf("%.0f %% of the stream read (%.1f of %.1f GB/s), %.0f %% of the peak",
+			100*x.StreamShare, x.GBs, x.StreamGBs, 100*x.PeakShare),
 			x.StreamShare >= 0.60 || x.PeakShare >= 0.25)
 	}
 	what, wanted = fmt.Sprintf("top-k %s, 2 cores", selectShape(1)), "at most 5 x one stream read of the scores"
 	// One reader's stream is the measure.
-	if x, one := j.find("select", selectShape(1), 2, ""), j.find("select", selectShape(1), 1, ""); x == nil || one == nil {
+	if x, one := j.find("select", selectShape(1), 2, ""),
+		j.find("select", selectShape(1), 1, ""); x == nil || one == nil {
 		j.absent(what, wanted, left)
 	} else {
 		read, both := float64(4*selectWidth)/one.StreamGBs/1e3, float64(4*selectWidth)/x.StreamGBs/1e3
-		j.add(what, wanted, fmt.Sprintf("%.1f x (%.1f us, one core reads in %.1f us, two in %.1f)", x.Micros/read, x.Micros, read, both), x.Micros <= 5*read)
+		j.add(what, wanted, fmt.Sprintf("%.1f x (%.1f us, one core reads in %.1f us, two in %.1f)", x.Micros/read,
+			x.Micros, read, both), x.Micros <= 5*read)
 	}
 }
 
 // attention judges sparse decode over the two layouts, timed turn by turn.
 func (j *judge) attention() {
 	for _, threads := range []int{1, 2} {
-		what, wanted := fmt.Sprintf("sparse decode, 16 heads, %d rows of 656 bytes against 1152, %d threads", topK, threads), "no slower"
-		a, b := j.find("sparse "+layout.FP8Row656.String(), sparseShape(1), threads, ""), j.find("sparse "+layout.BF16Row1152.String(), sparseShape(1), threads, "")
+		what, wanted := fmt.Sprintf("sparse decode, 16 heads, %d rows of 656 bytes against 1152, %d threads", topK,
+			threads), "no slower"
+		a, b := j.find("sparse "+layout.FP8Row656.String(), sparseShape(1), threads, ""),
+			j.find("sparse "+layout.BF16Row1152.String(), sparseShape(1), threads, "")
 		if a == nil || b == nil {
 			j.absent(what, wanted, left)
 			continue
 		}
-		j.add(what, wanted, fmt.Sprintf("%.2f x the time (%.0f against %.0f us)", a.Micros/b.Micros, a.Micros, b.Micros), a.Micros <= b.Micros)
+		j.add(what, wanted, fmt.Sprintf("%.2f x the time (%.0f against %.0f us)", a.Micros/b.Micros, a.Micros,
+			b.Micros), a.Micros <= b.Micros)
 	}
 }

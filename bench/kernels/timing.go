@@ -24,8 +24,9 @@ type timing struct {
 	read    float64       // best plain reading of the memory, GB/s
 }
 
-// moment is what one round saw: the best sample, and what one core reached in registers just before or just after. On a shared machine the
-// matrix unit changes for seconds between two rates, the higher more than twice the lower, so a product is compared with its own moment.
+// moment is what one round saw: the best sample, and what one core reached in registers just before or just after. On
+// a shared machine the matrix unit changes for seconds between two rates, the higher more than twice the lower, so a
+// product is compared with its own moment.
 type moment struct {
 	micros float64
 	rate   float64 // 0 where no loop was timed
@@ -34,8 +35,8 @@ type moment struct {
 const (
 	// enough is how long a round of short operations lasts.
 	enough = 12 * time.Millisecond
-	// sample is the least that is timed at once, so that the clock's steps do not show. It is short, because on a shared machine a sample
-	// that nobody disturbed must be among them.
+	// sample is the least that is timed at once, so that the clock's steps do not show. It is short, because on a
+	// shared machine a sample that nobody disturbed must be among them.
 	sample = 50 * time.Microsecond
 	// inRegisters is how long a loop over registers runs.
 	inRegisters = time.Millisecond
@@ -47,8 +48,9 @@ const (
 	fewest   = 3
 )
 
-// A moment counts as one of the best when its rate in registers is at least nearPeak of the best rate known. Cases that are judged by that rate
-// get more rounds, some time apart, until settled of their moments do or until they have waited for long.
+// A moment counts as one of the best when its rate in registers is at least nearPeak of the best rate known. Cases
+// that are judged by that rate get more rounds, some time apart, until settled of their moments do or until they have
+// waited for long.
 const (
 	nearPeak = 0.9
 	settled  = 5
@@ -129,8 +131,8 @@ func (t *timing) round(best *float64) error {
 	return nil
 }
 
-// least is how many samples a round has at least. What is judged by its rate in registers is timed as its peers in other libraries are, again and
-// again: the first sample of a round meets caches that another operation has filled.
+// least is how many samples a round has at least. What is judged by its rate in registers is timed as its peers in
+// other libraries are, again and again: the first sample of a round meets caches that another operation has filled.
 func (t *timing) least() int {
 	if t.c.OfPeak {
 		return 3
@@ -185,7 +187,8 @@ func (t *timing) result(threads int) Result {
 	slices.Sort(t.times)
 	at := func(q float64) float64 { return t.times[int(math.Round(q*float64(len(t.times)-1)))] }
 	m := t.best()
-	r := Result{Name: t.c.Name, Shape: t.c.Shape, Backend: t.dev.Name(), Threads: threads, Micros: m.micros, Median: at(0.5), Spread: (at(0.9) - at(0.1)) / at(0.5)}
+	r := Result{Name: t.c.Name, Shape: t.c.Shape, Backend: t.dev.Name(), Threads: threads, Micros: m.micros,
+		Median: at(0.5), Spread: (at(0.9) - at(0.1)) / at(0.5)}
 	if t.op.FLOPs > 0 {
 		r.GFLOPs = t.op.FLOPs / r.Micros / 1e3
 	}

@@ -33,44 +33,56 @@ func (r *Rig) entryPool(entries int) kernel.Pool {
 		r.keep(err)
 		return kernel.Pool{}
 	}
-	return r.pool(layout.V4Row584, (entries+page-1)/page, page, l.PageBytes(page), func(b []byte, slot int) { l.Encode(b, page, slot, r.values(layout.V4Dim)) })
+	return r.pool(layout.V4Row584, (entries+page-1)/page, page, l.PageBytes(page), func(b []byte, slot int) {
+		l.Encode(b, page, slot, r.values(layout.V4Dim))
+	})
 }
 
 func dual(r *Rig) *Op {
 	const rows, heads, window, extra = 8, 64, 128, 512
 	stream := func(entries, n int) kernel.Stream {
-		return kernel.Stream{Pool: r.entryPool(entries), Indices: r.ints(rows, n, r.order(entries)), Lens: r.constant(rows, n)}
+		return kernel.Stream{Pool: r.entryPool(entries), Indices: r.ints(rows, n, r.order(entries)),
+			Lens: r.constant(rows, n)}
 	}
 	w, x := stream(8<<10, window), stream(32<<10, extra)
-	q, out, sinks := r.normal(rows, heads*layout.V4Dim, 0.2), r.empty(kernel.F32, rows, heads*layout.V4Dim), r.normal(1, heads, 1)
+	q, out, sinks := r.normal(rows, heads*layout.V4Dim, 0.2), r.empty(kernel.F32, rows, heads*layout.V4Dim),
+		r.normal(1, heads, 1)
 	cut := func(s kernel.Stream, from, to int) kernel.Stream {
 		s.Indices, s.Lens = s.Indices.Slice(from, to), s.Lens.Slice(from, to)
 		return s
 	}
 	args := func(from, to int, out kernel.Tensor) kernel.DualArgs {
-		return kernel.DualArgs{Out: out, Q: q.Slice(from, to), Window: cut(w, from, to), Extra: cut(x, from, to), Sinks: sinks, Heads: heads, Scale: 0.04}
+		return kernel.DualArgs{Out: out, Q: q.Slice(from, to), Window: cut(w, from, to), Extra: cut(x, from, to),
+			Sinks: sinks, Heads: heads, Scale: 0.04}
 	}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.DualAttend(args(0, rows, out)) },
 		Poison: poison(out),
-		Check:  sampled(out, 2e-3, func(d kernel.Device, row int, to kernel.Tensor) error { return d.DualAttend(args(row, row+1, to)) }),
-		FLOPs:  4 * rows * heads * (window + extra) * layout.V4Dim, Bytes: rows * (window + extra) * layout.V4EntryBytes, Memory: host.Bytes(x.Pool.Mem),
+		Check: sampled(out, 2e-3, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.DualAttend(args(row, row+1, to))
+		}),
+		FLOPs: 4 * rows * heads * (window + extra) * layout.V4Dim,
+		Bytes: rows * (window + extra) * layout.V4EntryBytes, Memory: host.Bytes(x.Pool.Mem),
 	}
 }
 
 func flat(r *Rig) *Op {
 	const rows, heads, width, entries = 64, 64, 640, 4096
 	kv := r.weight(kernel.BF16, entries, layout.V4Dim).Data
-	q, out, sinks := r.normal(rows, heads*layout.V4Dim, 0.2), r.empty(kernel.F32, rows, heads*layout.V4Dim), r.normal(1, heads, 1)
+	q, out, sinks := r.normal(rows, heads*layout.V4Dim, 0.2), r.empty(kernel.F32, rows, heads*layout.V4Dim),
+		r.normal(1, heads, 1)
 	at, lens := r.ints(rows, width, r.order(entries)), r.constant(rows, width)
 	args := func(from, to int, out kernel.Tensor) kernel.FlatArgs {
-		return kernel.FlatArgs{Out: out, Q: q.Slice(from, to), KV: kv, Indices: at.Slice(from, to), Lens: lens.Slice(from, to), Sinks: sinks, Heads: heads, Scale: 0.04}
+		return kernel.FlatArgs{Out: out, Q: q.Slice(from, to), KV: kv, Indices: at.Slice(from, to),
+			Lens: lens.Slice(from, to), Sinks: sinks, Heads: heads, Scale: 0.04}
 	}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.FlatAttend(args(0, rows, out)) },
 		Poison: poison(out),
-		Check:  sampled(out, 2e-3, func(d kernel.Device, row int, to kernel.Tensor) error { return d.FlatAttend(args(row, row+1, to)) }),
-		FLOPs:  4 * rows * heads * width * layout.V4Dim, Bytes: rows * width * 2 * layout.V4Dim, Memory: host.Bytes(kv),
+		Check: sampled(out, 2e-3, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.FlatAttend(args(row, row+1, to))
+		}),
+		FLOPs: 4 * rows * heads * width * layout.V4Dim, Bytes: rows * width * 2 * layout.V4Dim, Memory: host.Bytes(kv),
 	}
 }
 
@@ -80,9 +92,11 @@ func hyperPre(r *Rig) *Op {
 	const n = hyperStreams
 	x, mix := r.normal(rowTokens, n*rowHidden, 1), r.normal(rowTokens, 2*n+n*n, 1)
 	base, scale := r.normal(1, 2*n+n*n, 1), r.normal(1, 3, 1)
-	out, post, comb := r.empty(kernel.F32, rowTokens, rowHidden), r.empty(kernel.F32, rowTokens, n), r.empty(kernel.F32, rowTokens, n*n)
+	out, post, comb := r.empty(kernel.F32, rowTokens, rowHidden), r.empty(kernel.F32, rowTokens, n),
+		r.empty(kernel.F32, rowTokens, n*n)
 	args := func(from, to int, out, post, comb kernel.Tensor) kernel.HyperPreArgs {
-		return kernel.HyperPreArgs{Out: out, Post: post, Comb: comb, X: x.Slice(from, to), Mix: mix.Slice(from, to), Base: base, Scale: scale, Streams: n, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}
+		return kernel.HyperPreArgs{Out: out, Post: post, Comb: comb, X: x.Slice(from, to), Mix: mix.Slice(from, to),
+			Base: base, Scale: scale, Streams: n, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}
 	}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.HyperPre(args(0, rowTokens, out, post, comb)) },
@@ -104,7 +118,8 @@ func hyperPost(r *Rig) *Op {
 	src, x := r.normal(rowTokens, n*rowHidden, 1), r.empty(kernel.F32, rowTokens, n*rowHidden)
 	sub, post, comb := r.normal(rowTokens, rowHidden, 1), r.normal(rowTokens, n, 1), r.normal(rowTokens, n*n, 1)
 	args := func(from, to int, x kernel.Tensor) kernel.HyperPostArgs {
-		return kernel.HyperPostArgs{X: x, Sub: sub.Slice(from, to), Post: post.Slice(from, to), Comb: comb.Slice(from, to), Streams: n}
+		return kernel.HyperPostArgs{X: x, Sub: sub.Slice(from, to), Post: post.Slice(from, to),
+			Comb: comb.Slice(from, to), Streams: n}
 	}
 	return &Op{
 		Run: func(d kernel.Device) error {
@@ -141,8 +156,10 @@ func headNorm(r *Rig) *Op {
 func compress(r *Rig) *Op {
 	const ratio, dim, entries = 4, 512, rowTokens / 4
 	f := func(rows, cols int) kernel.Tensor { return r.normal(rows, cols, 1) }
-	a := kernel.CompressArgs{Out: r.empty(kernel.F32, entries, dim), Values: f(rowTokens+ratio, 2*dim), Gates: f(rowTokens+ratio, 2*dim), State: f(1, 4*dim), APE: f(ratio, 2*dim),
-		Sources: r.ints(entries, 2*ratio, func(i int) int32 { return int32(i/(2*ratio)*ratio + i%(2*ratio)) }), Ratio: ratio, Overlap: true}
+	a := kernel.CompressArgs{Out: r.empty(kernel.F32, entries, dim), Values: f(rowTokens+ratio, 2*dim),
+		Gates: f(rowTokens+ratio, 2*dim), State: f(1, 4*dim), APE: f(ratio, 2*dim),
+		Sources: r.ints(entries, 2*ratio, func(i int) int32 { return int32(i/(2*ratio)*ratio + i%(2*ratio)) }),
+		Ratio:   ratio, Overlap: true}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.Compress(a) },
 		Poison: poison(a.Out),
@@ -159,7 +176,8 @@ func compress(r *Rig) *Op {
 func storeEntries(r *Rig) *Op {
 	rows, pool := r.normal(rowTokens, layout.V4Dim, 1), r.entryPool(rowTokens)
 	slots := r.ints(rowTokens, 1, r.order(rowTokens))
-	a := kernel.EntryStoreArgs{Rows: rows, Norm: r.normal(1, layout.V4Dim, 1), Eps: 1e-6, Angles: r.angles(rowTokens), Slots: slots, Pool: pool}
+	a := kernel.EntryStoreArgs{Rows: rows, Norm: r.normal(1, layout.V4Dim, 1), Eps: 1e-6, Angles: r.angles(rowTokens),
+		Slots: slots, Pool: pool}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.StoreEntries(a) },
 		Poison: poison(pool.Mem),
@@ -167,7 +185,9 @@ func storeEntries(r *Rig) *Op {
 			b := a
 			b.Pool.Mem = r.empty(kernel.U8, pool.Mem.Rows, pool.Mem.Cols)
 			got, want := r.empty(kernel.F32, rowTokens, layout.V4Dim), r.empty(kernel.F32, rowTokens, layout.V4Dim)
-			for _, err := range []error{ref.StoreEntries(b), ref.Unpack(kernel.UnpackArgs{Out: got, Slots: slots, Pool: pool}), ref.Unpack(kernel.UnpackArgs{Out: want, Slots: slots, Pool: b.Pool})} {
+			for _, err := range []error{ref.StoreEntries(b),
+				ref.Unpack(kernel.UnpackArgs{Out: got, Slots: slots, Pool: pool}),
+				ref.Unpack(kernel.UnpackArgs{Out: want, Slots: slots, Pool: b.Pool})} {
 				if err != nil {
 					return err
 				}

@@ -10,7 +10,8 @@ import (
 
 func storeKeys(r *Rig) *Op {
 	keys, pool := r.normal(rowTokens, layout.IndexDim, 1), r.indexPool(rowTokens)
-	a := kernel.KeyStoreArgs{Keys: keys, Norm: r.normal(1, layout.IndexDim, 1), Eps: 1e-6, Angles: r.angles(rowTokens), Hadamard: true, Slots: r.ints(rowTokens, 1, r.order(rowTokens)), Pool: pool}
+	a := kernel.KeyStoreArgs{Keys: keys, Norm: r.normal(1, layout.IndexDim, 1), Eps: 1e-6, Angles: r.angles(rowTokens),
+		Hadamard: true, Slots: r.ints(rowTokens, 1, r.order(rowTokens)), Pool: pool}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.StoreKeys(a) },
 		Poison: poison(pool.Mem),
@@ -43,8 +44,9 @@ func combine(r *Rig) *Op {
 	const window, extra = 128, 512
 	a := kernel.CombineArgs{
 		Out: r.empty(kernel.I32, rowTokens, window+extra), Lens: r.empty(kernel.I32, rowTokens, 1),
-		Window: r.ints(rowTokens, window, r.order(1<<14)), WindowLens: r.constant(rowTokens, window), WindowBase: r.constant(rowTokens, 5),
-		Extra: r.ints(rowTokens, extra, r.order(1<<14)), ExtraLens: r.constant(rowTokens, extra), ExtraBase: r.constant(rowTokens, 1<<15),
+		Window: r.ints(rowTokens, window, r.order(1<<14)), WindowLens: r.constant(rowTokens, window),
+		WindowBase: r.constant(rowTokens, 5), Extra: r.ints(rowTokens, extra, r.order(1<<14)),
+		ExtraLens: r.constant(rowTokens, extra), ExtraBase: r.constant(rowTokens, 1<<15),
 	}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.Combine(a) },
@@ -52,7 +54,8 @@ func combine(r *Rig) *Op {
 		Check: sampled(a.Out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
 			b := a
 			b.Out, b.Lens = to, r.empty(kernel.I32, 1, 1)
-			for _, t := range []*kernel.Tensor{&b.Window, &b.WindowLens, &b.WindowBase, &b.Extra, &b.ExtraLens, &b.ExtraBase} {
+			for _, t := range []*kernel.Tensor{&b.Window, &b.WindowLens, &b.WindowBase, &b.Extra, &b.ExtraLens,
+				&b.ExtraBase} {
 				*t = t.Slice(row, row+1)
 			}
 			return d.Combine(b)
@@ -62,7 +65,8 @@ func combine(r *Rig) *Op {
 }
 
 func put(r *Rig) *Op {
-	x, out, rows := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden), r.ints(rowTokens, 1, r.order(rowTokens))
+	x, out, rows := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden),
+		r.ints(rowTokens, 1, r.order(rowTokens))
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.Put(kernel.PutArgs{Out: out, X: x, Rows: rows}) },
 		Poison: poison(out),
@@ -79,16 +83,20 @@ func put(r *Rig) *Op {
 
 func hyperHead(r *Rig) *Op {
 	const n, tokens = hyperStreams, 64
-	x, mix, base, scale := r.normal(tokens, n*rowHidden, 1), r.normal(tokens, n, 1), r.normal(1, n, 1), r.normal(1, 1, 1)
+	x, mix, base, scale := r.normal(tokens, n*rowHidden, 1), r.normal(tokens, n, 1), r.normal(1, n, 1),
+		r.normal(1, 1, 1)
 	out := r.empty(kernel.F32, tokens, rowHidden)
 	args := func(from, to int, out kernel.Tensor) kernel.HyperHeadArgs {
-		return kernel.HyperHeadArgs{Out: out, X: x.Slice(from, to), Mix: mix.Slice(from, to), Base: base, Scale: scale, Streams: n, NormEps: 1e-6, Eps: 1e-6}
+		return kernel.HyperHeadArgs{Out: out, X: x.Slice(from, to), Mix: mix.Slice(from, to), Base: base, Scale: scale,
+			Streams: n, NormEps: 1e-6, Eps: 1e-6}
 	}
 	return &Op{
 		Run:    func(d kernel.Device) error { return d.HyperHead(args(0, tokens, out)) },
 		Poison: poison(out),
-		Check:  sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error { return d.HyperHead(args(row, row+1, to)) }),
-		Bytes:  float64(x.Extent()), Memory: host.Bytes(x),
+		Check: sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
+			return d.HyperHead(args(row, row+1, to))
+		}),
+		Bytes: float64(x.Extent()), Memory: host.Bytes(x),
 	}
 }
 
@@ -97,15 +105,19 @@ const rootExperts, rootTopK = 256, 6
 func routeRoot(r *Rig) *Op {
 	logits, bias := r.normal(rowTokens, rootExperts, 1), r.normal(1, rootExperts, 0.1)
 	return routed(r, logits, rootTopK, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
-		return d.RouteRoot(kernel.RootRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias, Scale: 1.5})
+		return d.RouteRoot(kernel.RootRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias,
+			Scale: 1.5})
 	})
 }
 
 func routeHash(r *Rig) *Op {
 	const vocabulary = 32 << 10
 	logits, tokens := r.normal(rowTokens, rootExperts, 1), r.ints(rowTokens, 1, r.order(vocabulary))
-	table := r.ints(vocabulary, rootTopK, func(i int) int32 { return int32((i/rootTopK*7 + i%rootTopK*41) % rootExperts) })
+	table := r.ints(vocabulary, rootTopK, func(i int) int32 {
+		return int32((i/rootTopK*7 + i%rootTopK*41) % rootExperts)
+	})
 	return routed(r, logits, rootTopK, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
-		return d.RouteHash(kernel.HashRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Table: table, Tokens: tokens.Slice(from, to), Scale: 1.5})
+		return d.RouteHash(kernel.HashRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to),
+			Table: table, Tokens: tokens.Slice(from, to), Scale: 1.5})
 	})
 }

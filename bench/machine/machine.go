@@ -1,4 +1,5 @@
-// Package machine says what a benchmark ran on, in a few fields that fit beside its figures. It reads what the system tells and changes nothing.
+// Package machine says what a benchmark ran on, in a few fields that fit beside its figures. It reads what the system
+// tells and changes nothing.
 package machine
 
 import (
@@ -22,7 +23,8 @@ type Machine struct {
 
 // Here describes this machine. What the system does not tell is left out.
 func Here() Machine {
-	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
+	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH,
+		Go: runtime.Version()}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		if name := field(text, "model name"); name != "" {
 			m.CPU = name

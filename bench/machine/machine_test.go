@@ -34,7 +34,8 @@ func TestHere(t *testing.T) {
 	if m.CPU == "" || m.Cores != runtime.NumCPU() || m.Go != runtime.Version() {
 		t.Errorf("%+v", m)
 	}
-	if s := (Machine{CPU: "chip", Cores: 2, Memory: 24 << 30, System: "linux/amd64", Go: "go1"}).String(); s != "chip, 2 cores, 24 GiB, linux/amd64, go1, load 0.0" {
+	if s := (Machine{CPU: "chip", Cores: 2, Memory: 24 << 30, System: "linux/amd64", Go: "go1"}).String(); s !=
+		"chip, 2 cores, 24 GiB, linux/amd64, go1, load 0.0" {
 		t.Error(s)
 	}
 	if s := (Machine{CPU: "chip"}).String(); strings.Contains(s, "GiB") {

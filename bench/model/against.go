@@ -31,8 +31,8 @@ type llamaTest struct {
 	Rate     float64 `json:"avg_ts"`
 }
 
-// Against compares the report with results of llama-bench, one JSON object after another. Tests at depths that were not measured here are
-// an error: a comparison should not lose rows.
+// Against compares the report with results of llama-bench, one JSON object after another. Tests at depths that were
+// not measured here are an error: a comparison should not lose rows.
 func (r *Report) Against(results io.Reader) error {
 	d := json.NewDecoder(results)
 	for {
@@ -47,11 +47,13 @@ func (r *Report) Against(results io.Reader) error {
 			c.Test = "decode"
 		}
 		if t.Prompt > 0 && t.Generate > 0 || t.Prompt+t.Generate == 0 || !(t.Rate > 0) {
-			return fmt.Errorf("bench: results of llama-bench: a test of %d prompt and %d generated tokens at %v tokens/s; run it with -p and -n, not -pg", t.Prompt, t.Generate, t.Rate)
+			return fmt.Errorf("bench: results of llama-bench: a test of %d prompt and %d generated tokens at %v "+
+				"tokens/s; run it with -p and -n, not -pg", t.Prompt, t.Generate, t.Rate)
 		}
 		cell := r.cell(t.Depth, 1)
 		if cell == nil {
-			return fmt.Errorf("bench: results of llama-bench are at depth %d, which was not measured here with batch 1; give the same contexts", t.Depth)
+			return fmt.Errorf("bench: results of llama-bench are at depth %d, which was not measured here with "+
+				"batch 1; give the same contexts", t.Depth)
 		}
 		// Theirs is a mean, so ours is the middle of all steps, not the best.
 		c.Ours = cell.Prefill.middleRate()
@@ -66,8 +68,11 @@ func (r *Report) Against(results io.Reader) error {
 	}
 	for _, c := range r.Peer {
 		if c.Wanted > 0 {
-			r.Targets = append(r.Targets, Verdict{What: fmt.Sprintf("%s at context %d against llama.cpp", c.Test, c.Context), Wanted: fmt.Sprintf("%g x", c.Wanted),
-				Got: fmt.Sprintf("%.1f x (%.1f against %.1f tokens/s)", c.Ratio, c.Ours, c.Theirs), Met: c.Ratio >= c.Wanted})
+			r.Targets = append(r.Targets,
+				Verdict{What: fmt.Sprintf("%s at context %d against llama.cpp", c.Test, c.Context),
+					Wanted: fmt.Sprintf("%g x", c.Wanted),
+					Got:    fmt.Sprintf("%.1f x (%.1f against %.1f tokens/s)", c.Ratio, c.Ours, c.Theirs),
+					Met:    c.Ratio >= c.Wanted})
 		}
 	}
 	return nil

@@ -26,8 +26,8 @@ type generator interface {
 	Generate(context.Context, sparrow.Request) (*sparrow.Response, error)
 }
 
-// Draft answers every request twice, without drafts and as the engine was set, and compares speed. An answer that drafts have changed is an
-// error: it must not happen.
+// Draft answers every request twice, without drafts and as the engine was set, and compares speed. An answer that
+// drafts have changed is an error: it must not happen.
 func Draft(ctx context.Context, e generator, setting string, requests []sparrow.Request) (*Drafting, error) {
 	d := &Drafting{Setting: setting}
 	var plain, drafted []float64
@@ -45,7 +45,9 @@ func Draft(ctx context.Context, e generator, setting string, requests []sparrow.
 		}
 		x, y := a.Choices[0].Tokens, b.Choices[0].Tokens
 		if !slices.EqualFunc(x, y, func(p, q sparrow.Token) bool { return p.ID == q.ID }) {
-			return nil, fmt.Errorf("bench: answer %d has %d tokens without drafts and %d others with them; drafts must change nothing", i, len(x), len(y))
+			return nil,
+				fmt.Errorf("bench: answer %d has %d tokens without drafts and %d others with them; drafts must "+
+					"change nothing", i, len(x), len(y))
 		}
 		if len(x) < 2 {
 			continue // nothing was decoded after the first token
@@ -55,7 +57,8 @@ func Draft(ctx context.Context, e generator, setting string, requests []sparrow.
 		plain, drafted = append(plain, rate(len(x)-1, a.Trace.Decode)), append(drafted, rate(len(x)-1, b.Trace.Decode))
 	}
 	if d.Answers == 0 {
-		return nil, fmt.Errorf("bench: none of %d answers has two tokens, so there is nothing to compare", len(requests))
+		return nil, fmt.Errorf("bench: none of %d answers has two tokens, so there is nothing to compare",
+			len(requests))
 	}
 	d.Plain, d.Drafted = median(plain), median(drafted)
 	d.Ratio = d.Drafted / d.Plain
@@ -70,6 +73,7 @@ func median(v []float64) float64 {
 }
 
 func (d *Drafting) String() string {
-	return fmt.Sprintf("drafts %s: %.1f tokens/s against %.1f without, %.2f x; %d of %d drafts were right, %d answers of %d tokens, one at a time",
+	return fmt.Sprintf("drafts %s: %.1f tokens/s against %.1f without, %.2f x; %d of %d drafts were right, %d "+
+		"answers of %d tokens, one at a time",
 		d.Setting, d.Drafted, d.Plain, d.Ratio, d.Accepted, d.Proposed, d.Answers, d.Tokens)
 }

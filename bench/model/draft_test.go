@@ -25,7 +25,8 @@ func (s *script) Generate(_ context.Context, r sparrow.Request) (*sparrow.Respon
 	}
 	ids := s.tokens[s.calls/2]
 	s.calls++
-	out := &sparrow.Response{Choices: make([]sparrow.Answer, 1), Trace: &sparrow.Trace{Decode: time.Duration(len(ids)-1) * time.Second}}
+	out := &sparrow.Response{Choices: make([]sparrow.Answer, 1),
+		Trace: &sparrow.Trace{Decode: time.Duration(len(ids)-1) * time.Second}}
 	for _, id := range ids {
 		out.Choices[0].Tokens = append(out.Choices[0].Tokens, sparrow.Token{ID: id})
 	}
@@ -45,7 +46,8 @@ func TestDraft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Answers != 2 || d.Tokens != 5 || math.Abs(d.Ratio-2) > 1e-9 || math.Abs(d.Plain-1) > 1e-9 || d.Proposed != 8 || d.Accepted != 6 {
+	if d.Answers != 2 || d.Tokens != 5 || math.Abs(d.Ratio-2) > 1e-9 || math.Abs(d.Plain-1) > 1e-9 || d.Proposed != 8 ||
+		d.Accepted != 6 {
 		t.Errorf("%+v", d)
 	}
 	if s := d.String(); !strings.Contains(s, "2.00 x") || !strings.Contains(s, "6 of 8") {

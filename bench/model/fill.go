@@ -12,12 +12,12 @@ import (
 // filled is a model whose cache can be written from outside: the pools of every layer.
 type filled interface{ Pools() [][]kernel.Pool }
 
-// distinct is how many different pages of rows a pool is made of; the others are copies elsewhere in memory. What attention costs
-// depends on where rows lie, not on what they hold.
+// distinct is how many different pages of rows a pool is made of; the others are copies elsewhere in memory. What
+// attention costs depends on where rows lie, not on what they hold.
 const distinct = 32
 
-// fill writes random rows and keys to every page of the cache. Keys all differ, because equal scores would change what selection costs; layers
-// hold the same keys in another order of pages.
+// fill writes random rows and keys to every page of the cache. Keys all differ, because equal scores would change
+// what selection costs; layers hold the same keys in another order of pages.
 func fill(dev kernel.Memory, layers [][]kernel.Pool, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	var keys [][]byte

@@ -23,7 +23,8 @@ func newFilled(t *testing.T) ([]mla.Cache, error) {
 	}
 	var out []mla.Cache
 	for range 2 {
-		out = append(out, mla.Cache{Main: pool(layout.BF16Row1152, layout.BF16{}.PageBytes(tokens)), Index: pool(layout.IndexPage132, layout.IndexFP8{}.PageBytes(tokens))})
+		out = append(out, mla.Cache{Main: pool(layout.BF16Row1152, layout.BF16{}.PageBytes(tokens)),
+			Index: pool(layout.IndexPage132, layout.IndexFP8{}.PageBytes(tokens))})
 	}
 	var pools [][]kernel.Pool
 	for _, c := range out {

@@ -8,7 +8,8 @@ import (
 	"sparrow/step"
 )
 
-// job is a step that is run again and again: its works and, where the model keeps states, one for each of them as it is before the step.
+// job is a step that is run again and again: its works and, where the model keeps states, one for each of them as it
+// is before the step.
 type job struct {
 	works  []step.Work
 	before []model.State
@@ -42,7 +43,8 @@ func (b *bench) behind(keeper model.Windowed, tokens int, pages []int32) (model.
 	}
 	pages = pages[:(tokens+b.cfg.Page-1)/b.cfg.Page]
 	for at := whole; at < tokens; at += b.o.Chunk {
-		part := step.Work{Kind: plan.ModeExtend, Tokens: b.tokens(min(b.o.Chunk, tokens-at)), Cached: at, Pages: pages, State: s}
+		part := step.Work{Kind: plan.ModeExtend, Tokens: b.tokens(min(b.o.Chunk, tokens-at)), Cached: at, Pages: pages,
+			State: s}
 		if _, err := b.runner.Run([]step.Work{part}); err != nil {
 			s.Release()
 			return nil, err

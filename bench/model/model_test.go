@@ -61,7 +61,8 @@ func TestMeasuresEveryCell(t *testing.T) {
 				}
 				sum += ms
 			}
-			if math.Abs(sum-p.StepMs) > 1e-3*p.StepMs || p.Stages[Products] == 0 || p.Stages[Head] == 0 || p.Stages[Attention] == 0 {
+			if math.Abs(sum-p.StepMs) > 1e-3*p.StepMs || p.Stages[Products] == 0 || p.Stages[Head] == 0 ||
+				p.Stages[Attention] == 0 {
 				t.Errorf("context %d: stages %v of a step of %v ms", c.Context, p.Stages, p.StepMs)
 			}
 			if math.Abs(p.TokensPerSecond*p.MsPerToken()-1e3) > 1e-6*1e3 {
@@ -94,12 +95,14 @@ func written(t *testing.T, preset string, edit func(config []byte) []byte) *fami
 	return src
 }
 
-// DeepSeek-V4 keeps states: every step begins with one that stands behind the context, whole pages and what is left over, and none is left.
+// DeepSeek-V4 keeps states: every step begins with one that stands behind the context, whole pages and what is left
+// over, and none is left.
 func TestMeasuresModelsWithStates(t *testing.T) {
 	src := written(t, "v4-tiny", func(config []byte) []byte { return config })
 	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
 	defer dev.Close()
-	o := Options{Contexts: []int{0, 300, 2048}, Batches: []int{1, 2}, Chunk: 32, Budget: time.Millisecond, PauseTime: 20 * time.Millisecond, Threads: 2}
+	o := Options{Contexts: []int{0, 300, 2048}, Batches: []int{1, 2}, Chunk: 32, Budget: time.Millisecond,
+		PauseTime: 20 * time.Millisecond, Threads: 2}
 	r, err := Run(context.Background(), src, dev, o)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +164,8 @@ func TestScanGrows(t *testing.T) {
 
 func TestRefusesWhereNothingFits(t *testing.T) {
 	_, err := run(t, Options{Contexts: []int{1 << 30}, Batches: []int{1}})
-	if err == nil || !strings.Contains(err.Error(), "context 1073741824, batch 1: the model has") || !strings.Contains(err.Error(), "--contexts") {
+	if err == nil || !strings.Contains(err.Error(), "context 1073741824, batch 1: the model has") ||
+		!strings.Contains(err.Error(), "--contexts") {
 		t.Errorf("a context beyond the model: %v", err)
 	}
 }
@@ -220,14 +224,16 @@ func TestFill(t *testing.T) {
 
 func TestAgainst(t *testing.T) {
 	phase := func(rate float64) *Phase { return &Phase{MedianMs: 1e3 / rate, StepMs: 1, Tokens: 1} }
-	r := &Report{Cells: []Cell{{Context: 2048, Batch: 1, Prefill: phase(300), Decode: phase(30)}, {Context: 100, Batch: 1, Prefill: phase(300), Decode: phase(30)}}}
+	r := &Report{Cells: []Cell{{Context: 2048, Batch: 1, Prefill: phase(300), Decode: phase(30)},
+		{Context: 100, Batch: 1, Prefill: phase(300), Decode: phase(30)}}}
 	const results = `{"n_prompt":512,"n_gen":0,"n_depth":2048,"avg_ts":25.0}
 {"n_prompt":0,"n_gen":32,"n_depth":2048,"avg_ts":15.0}
 {"n_prompt":0,"n_gen":32,"n_depth":100,"avg_ts":15.0}`
 	if err := r.Against(strings.NewReader(results)); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Peer) != 3 || math.Abs(r.Peer[0].Ratio-12) > 1e-9 || r.Peer[0].Wanted != 10 || r.Peer[1].Test != "decode" || math.Abs(r.Peer[1].Ratio-2) > 1e-9 || r.Peer[2].Wanted != 0 {
+	if len(r.Peer) != 3 || math.Abs(r.Peer[0].Ratio-12) > 1e-9 || r.Peer[0].Wanted != 10 ||
+		r.Peer[1].Test != "decode" || math.Abs(r.Peer[1].Ratio-2) > 1e-9 || r.Peer[2].Wanted != 0 {
 		t.Errorf("%+v", r.Peer)
 	}
 	if len(r.Targets) != 2 || !r.Targets[0].Met || r.Targets[1].Met {
@@ -262,11 +268,13 @@ func TestFlatness(t *testing.T) {
 // A model with enough positions is measured at both depths in turn.
 func TestFlatTakesBothDepthsInTurn(t *testing.T) {
 	src := written(t, "v32-tiny", func(config []byte) []byte {
-		return bytes.Replace(config, []byte(`"max_position_embeddings": 16384`), []byte(`"max_position_embeddings": 163840`), 1)
+		return bytes.Replace(config, []byte(`"max_position_embeddings": 16384`),
+			[]byte(`"max_position_embeddings": 163840`), 1)
 	})
 	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
 	defer dev.Close()
-	o := Options{Contexts: []int{flatShallow, flatDeep}, Batches: []int{1}, Chunk: 1, Budget: time.Millisecond, PauseTime: time.Millisecond, Policy: plan.Policy{KV: "fp8"}, MemoryBytes: 4 << 30}
+	o := Options{Contexts: []int{flatShallow, flatDeep}, Batches: []int{1}, Chunk: 1, Budget: time.Millisecond,
+		PauseTime: time.Millisecond, Policy: plan.Policy{KV: "fp8"}, MemoryBytes: 4 << 30}
 	r, err := Run(context.Background(), src, dev, o)
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +295,8 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out Report
-	if err := json.Unmarshal(text, &out); err != nil || out.Cells[0].Decode.Stages != in.Cells[0].Decode.Stages || !strings.Contains(string(text), `"indexer scan":1`) {
+	if err := json.Unmarshal(text, &out); err != nil || out.Cells[0].Decode.Stages != in.Cells[0].Decode.Stages ||
+		!strings.Contains(string(text), `"indexer scan":1`) {
 		t.Errorf("%v, %s", err, text)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"sparrow/bench/plot"
 )
 
-// flatContexts are the depths whose decode steps are compared, and how much longer the deeper may take without the scan.
+// flatContexts are the depths whose decode steps are compared, and how much longer the deeper may take without the
+// scan.
 const (
 	flatDeep, flatShallow = 128 << 10, 2 << 10
 	flatMost              = 1.15
@@ -19,8 +20,10 @@ const (
 func (r *Report) judge() {
 	if f := r.Flat; f != nil {
 		x := f.DeepMs / f.ShallowMs
-		r.Targets = append(r.Targets, Verdict{What: "decode at 128k against 2k, without the indexer's scan", Wanted: fmt.Sprintf("at most %.2f x", flatMost),
-			Got: fmt.Sprintf("%.2f x (%.1f against %.1f ms)", x, f.DeepMs, f.ShallowMs), Met: x <= flatMost})
+		r.Targets = append(r.Targets,
+			Verdict{What: "decode at 128k against 2k, without the indexer's scan",
+				Wanted: fmt.Sprintf("at most %.2f x", flatMost),
+				Got:    fmt.Sprintf("%.2f x (%.1f against %.1f ms)", x, f.DeepMs, f.ShallowMs), Met: x <= flatMost})
 	}
 	if r.Pause != nil {
 		r.Targets = append(r.Targets, Verdict{What: "worst GC pause while steps run", Wanted: "under 20 ms",
@@ -34,8 +37,10 @@ func (r *Report) head() string {
 	if r.Packed {
 		packed = ", weights packed"
 	}
-	return fmt.Sprintf("%s\n%s, commit %s\n%s on %s, %d threads%s, rows %s, keys %s, prefill in chunks of %d\ncontext: %s\n", r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit,
-		r.Model, r.Kernels, r.Threads, packed, r.Layout, r.Index, r.Chunk, r.Fill)
+	return fmt.Sprintf(
+		"%s\n%s, commit %s\n%s on %s, %d threads%s, rows %s, keys %s, prefill in chunks of %d\ncontext: %s\n",
+		r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit, r.Model, r.Kernels, r.Threads, packed, r.Layout,
+		r.Index, r.Chunk, r.Fill)
 }
 
 // Print writes the report for people.
@@ -114,7 +119,8 @@ func (r *Report) rows() [][]string {
 			if p == nil {
 				continue
 			}
-			row := []string{name, fmt.Sprint(c.Context), fmt.Sprint(c.Batch), fmt.Sprintf("%.2f", p.StepMs), fmt.Sprintf("%.2f", p.MedianMs), fmt.Sprintf("%.0f %%", 100*p.Spread),
+			row := []string{name, fmt.Sprint(c.Context), fmt.Sprint(c.Batch), fmt.Sprintf("%.2f", p.StepMs),
+				fmt.Sprintf("%.2f", p.MedianMs), fmt.Sprintf("%.0f %%", 100*p.Spread),
 				fmt.Sprintf("%.1f", p.TokensPerSecond)}
 			for s := range stageCount {
 				row = append(row, fmt.Sprintf("%.0f %%", 100*p.Stages[s]/p.StepMs))
@@ -125,9 +131,11 @@ func (r *Report) rows() [][]string {
 	return out
 }
 
-// Plot draws cost against context: milliseconds of a decode step, whole and without the scan, and of a token of prefill.
+// Plot draws cost against context: milliseconds of a decode step, whole and without the scan, and of a token of
+// prefill.
 func (r *Report) Plot() *plot.Chart {
-	c := &plot.Chart{Title: fmt.Sprintf("%s on %s, %d threads: cost against context", r.Model, r.Kernels, r.Threads), X: "tokens in the cache", Y: "milliseconds"}
+	c := &plot.Chart{Title: fmt.Sprintf("%s on %s, %d threads: cost against context", r.Model, r.Kernels, r.Threads),
+		X: "tokens in the cache", Y: "milliseconds"}
 	series := map[string]int{}
 	add := func(name string, context int, ms float64) {
 		i, ok := series[name]
@@ -141,7 +149,8 @@ func (r *Report) Plot() *plot.Chart {
 	for _, cell := range r.Cells {
 		if cell.Decode != nil {
 			add(fmt.Sprintf("decode step, batch %d", cell.Batch), cell.Context, cell.Decode.StepMs)
-			add(fmt.Sprintf("decode step without the scan, batch %d", cell.Batch), cell.Context, cell.Decode.WithoutScan())
+			add(fmt.Sprintf("decode step without the scan, batch %d", cell.Batch), cell.Context,
+				cell.Decode.WithoutScan())
 		}
 		if cell.Prefill != nil {
 			add(fmt.Sprintf("prefill, one token, batch %d", cell.Batch), cell.Context, cell.Prefill.MsPerToken())

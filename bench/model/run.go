@@ -66,7 +66,9 @@ func (o *Options) validate() error {
 	}
 	for _, b := range o.Batches {
 		if b < 1 || b > o.Chunk {
-			errs = append(errs, fmt.Errorf("bench: a batch of %d sequences, want 1 to %d: a prefill step shares its %d tokens out among them", b, o.Chunk, o.Chunk))
+			errs = append(errs,
+				fmt.Errorf("bench: a batch of %d sequences, want 1 to %d: a prefill step shares its %d tokens "+
+					"out among them", b, o.Chunk, o.Chunk))
 		}
 	}
 	return errors.Join(errs...)
@@ -100,7 +102,8 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 		}
 		b.o.MemoryBytes = free / 4 * 3
 	}
-	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name), Kernels: dev.Name(), Threads: o.Threads, Packed: o.Packed, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
+	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name), Kernels: dev.Name(),
+		Threads: o.Threads, Packed: o.Packed, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
 		Chunk: o.Chunk, Fill: b.filling()}
 	for _, batch := range o.Batches {
 		for _, c := range o.Contexts {
@@ -143,7 +146,8 @@ func some(cells []Cell) error {
 		}
 	}
 	c := cells[0]
-	return fmt.Errorf("bench: nothing can be measured: context %d, batch %d: %s; ask for smaller contexts (--contexts), batches (--batch) or another layout (--kv)", c.Context, c.Batch, c.Skipped)
+	return fmt.Errorf("bench: nothing can be measured: context %d, batch %d: %s; ask for smaller contexts "+
+		"(--contexts), batches (--batch) or another layout (--kv)", c.Context, c.Batch, c.Skipped)
 }
 
 func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
@@ -153,7 +157,8 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 		return nil, err
 	}
 	if _, ok := m.(filled); !ok {
-		return nil, fmt.Errorf("bench: %s is of family %v, whose cache cannot be filled from outside", src.Name, src.Config.Family)
+		return nil, fmt.Errorf("bench: %s is of family %v, whose cache cannot be filled from outside", src.Name,
+			src.Config.Family)
 	}
 	hw, err := model.Hardware(dev)
 	if err != nil {
@@ -170,7 +175,8 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 func (b *bench) filling() string {
 	const computed = "; decode steps and prefill chunks on top of them are computed"
 	if _, ok := b.model.(model.Windowed); ok {
-		return "random window entries, compressed entries and keys, states behind whole pages as after a reused prefix" + computed
+		return "random window entries, compressed entries and keys, states behind whole pages as after a " +
+			"reused prefix" + computed
 	}
 	return "random rows and keys" + computed
 }
@@ -187,7 +193,8 @@ func (b *bench) unfit(context, batch int) string {
 	}
 	need := int64(b.perSequence(context, batch)*batch) * b.model.PageBytes(&b.cfg)
 	if need > b.o.MemoryBytes {
-		return fmt.Sprintf("its cache takes %.1f GiB, %.1f are free", float64(need)/(1<<30), float64(b.o.MemoryBytes)/(1<<30))
+		return fmt.Sprintf("its cache takes %.1f GiB, %.1f are free", float64(need)/(1<<30),
+			float64(b.o.MemoryBytes)/(1<<30))
 	}
 	return ""
 }
@@ -198,7 +205,8 @@ func (b *bench) allocate(cells []Cell) error {
 	for _, c := range cells {
 		if c.Skipped == "" {
 			pages = max(pages, b.perSequence(c.Context, c.Batch)*c.Batch)
-			l.Rows, l.Requests, l.Context = max(l.Rows, b.o.Chunk, c.Batch), max(l.Requests, c.Batch), max(l.Context, c.Context+b.o.Chunk/c.Batch)
+			l.Rows, l.Requests, l.Context = max(l.Rows, b.o.Chunk, c.Batch), max(l.Requests, c.Batch),
+				max(l.Context, c.Context+b.o.Chunk/c.Batch)
 		}
 	}
 	l.Prompts = l.Requests
@@ -239,7 +247,8 @@ func (b *bench) tokens(n int) []int32 {
 	return out
 }
 
-// measure times decode steps and prefill chunks of a cell. A step writes its new rows to the same places every time, so the context stays.
+// measure times decode steps and prefill chunks of a cell. A step writes its new rows to the same places every time,
+// so the context stays.
 func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 	if c.Decode, err = b.phase(ctx, plan.ModeDecode, c, 1); err == nil {
 		c.Prefill, err = b.phase(ctx, plan.ModeExtend, c, b.o.Chunk/c.Batch)
@@ -250,11 +259,12 @@ func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 	return nil
 }
 
-// fewest and most steps of a phase. Where steps are slow, those that fit into this many budgets are enough, even a single one that nothing
-// warmed.
+// fewest and most steps of a phase. Where steps are slow, those that fit into this many budgets are enough, even a
+// single one that nothing warmed.
 const fewest, most, patience = 3, 400, 5
 
-// phase repeats a step of n new tokens for each sequence of a cell after one that warms caches and grows scratch memory.
+// phase repeats a step of n new tokens for each sequence of a cell after one that warms caches and grows scratch
+// memory.
 func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Phase, error) {
 	j, err := b.job(kind, c.Context, c.Batch, n)
 	if err != nil {
@@ -281,7 +291,8 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 			p.Stages = stages
 		}
 		times = append(times, ms)
-		if spent := time.Since(begin); len(times) >= most || spent > b.o.Budget && len(times) >= fewest || spent > patience*b.o.Budget {
+		if spent := time.Since(begin); len(times) >= most || spent > b.o.Budget && len(times) >= fewest ||
+			spent > patience*b.o.Budget {
 			break
 		}
 	}

@@ -27,8 +27,8 @@ func (s Stage) String() string { return stageNames[s] }
 // Stages is the time of each stage in milliseconds.
 type Stages [stageCount]float64
 
-// stopwatch is a device that notes how long each operation takes. It stands between a model and its device only while somebody measures, so
-// that it costs nothing elsewhere. Operations of host devices are finished when they return.
+// stopwatch is a device that notes how long each operation takes. It stands between a model and its device only while
+// somebody measures, so that it costs nothing elsewhere. Operations of host devices are finished when they return.
 type stopwatch struct {
 	kernel.Device
 	vocab int

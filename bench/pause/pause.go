@@ -1,5 +1,5 @@
-// Package pause measures how long the garbage collector stops a program whose workers are all in kernels, which have no safe points of their
-// own. Work flows in, the longest stop flows out.
+// Package pause measures how long the garbage collector stops a program whose workers are all in kernels, which have
+// no safe points of their own. Work flows in, the longest stop flows out.
 package pause
 
 import (
@@ -12,8 +12,8 @@ import (
 
 // Pause is what the garbage collector did to a program whose workers were all in kernels.
 type Pause struct {
-	// Worst is the upper end of the interval of the runtime's histogram in which the longest stop fell, from the wish to stop to the
-	// restart, in milliseconds.
+	// Worst is the upper end of the interval of the runtime's histogram in which the longest stop fell, from the wish
+	// to stop to the restart, in milliseconds.
 	Worst       float64 `json:"worst_ms"`
 	Collections int     `json:"collections"`
 }

@@ -47,7 +47,8 @@ func TestMeasureTellsWhyWorkEnded(t *testing.T) {
 	if _, err := Measure(time.Second, func(<-chan struct{}) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Measure(time.Second, func(<-chan struct{}) error { return nil }); err == nil || !strings.Contains(err.Error(), "before") {
+	if _, err := Measure(time.Second, func(<-chan struct{}) error { return nil }); err == nil ||
+		!strings.Contains(err.Error(), "before") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"sparrow/kernel/cpu/vec"
 )
 
-// Operations of one round: 24 accumulators of 16 or 8 lanes, 8 products of a 16 x 32 by a 32 x 16 tile; a multiplication and an addition
-// each.
+// Operations of one round: 24 accumulators of 16 or 8 lanes, 8 products of a 16 x 32 by a 32 x 16 tile; a
+// multiplication and an addition each.
 const (
 	step512 = 24 * 16 * 2
 	step256 = 12 * 8 * 2
@@ -23,8 +23,12 @@ func loops() []Loop {
 	var out []Loop
 	for _, l := range []Loop{
 		{Tier: "amx", Instruction: "TDPBF16PS", step: stepAMX, rounds: 512, run: func(n int) { amxLoop(n, &tiles) }},
-		{Tier: "avx512", Instruction: "VFMADD231PS zmm", step: step512, rounds: 4000, run: func(n int) { fma512(n, &lanes) }},
-		{Tier: "avx2", Instruction: "VFMADD231PS ymm", step: step256, rounds: 8000, run: func(n int) { fma256(n, &lanes) }},
+		{Tier: "avx512", Instruction: "VFMADD231PS zmm", step: step512, rounds: 4000, run: func(n int) {
+			fma512(n, &lanes)
+		}},
+		{Tier: "avx2", Instruction: "VFMADD231PS ymm", step: step256, rounds: 8000, run: func(n int) {
+			fma256(n, &lanes)
+		}},
 	} {
 		// A tier of package vec is listed only where the processor and the system let its instructions run.
 		if slices.ContainsFunc(vec.Tiers(), func(t *vec.Tier) bool { return t.Name == l.Tier }) {

@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel/cpu/vec"
 )
 
-// Every assembly tier of this machine has a loop, and a wider one is no slower than half of a narrower one: a loop that is cut short or
-// depends on itself would be.
+// Every assembly tier of this machine has a loop, and a wider one is no slower than half of a narrower one: a loop
+// that is cut short or depends on itself would be.
 func TestLoops(t *testing.T) {
 	var rates []float64
 	for _, tier := range vec.Tiers() {

@@ -1,4 +1,5 @@
-// Package plot draws small line charts as SVG. Series of points flow in, a picture that needs no script, font or style sheet flows out.
+// Package plot draws small line charts as SVG. Series of points flow in, a picture that needs no script, font or
+// style sheet flows out.
 package plot
 
 import (
@@ -19,8 +20,8 @@ type Series struct {
 	Points []Point
 }
 
-// Chart is lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases are far apart. An axis with
-// points at zero or below has a place for them in front of its first power.
+// Chart is lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases are
+// far apart. An axis with points at zero or below has a place for them in front of its first power.
 type Chart struct {
 	Title, X, Y string
 	Series      []Series
@@ -38,7 +39,9 @@ var colours = [...]string{"#1f6fb4", "#d1491f", "#2a8c46", "#8a4fb5", "#b08400",
 func (c *Chart) Write(w io.Writer) error {
 	x, y := c.axis(func(p Point) float64 { return p.X }, 2), c.axis(func(p Point) float64 { return p.Y }, 10)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n",
+		width, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
 	text(&b, left, 28, "start", 15, c.Title)
 	text(&b, (left+width-right)/2, height-16, "middle", 12, c.X)
@@ -65,7 +68,8 @@ func (c *Chart) Write(w io.Writer) error {
 			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`, px, py, colour)
 		}
 		if len(path) > 1 {
-			fmt.Fprintf(&b, `<path d="M%s" fill="none" stroke="%s" stroke-width="1.8"/>`+"\n", strings.Join(path, "L"), colour)
+			fmt.Fprintf(&b, `<path d="M%s" fill="none" stroke="%s" stroke-width="1.8"/>`+"\n", strings.Join(path, "L"),
+				colour)
 		}
 		row := top + 10 + 20*i
 		fmt.Fprintf(&b, `<path d="M%d %dh18" stroke="%s" stroke-width="3"/>`, width-right+16, row, colour)

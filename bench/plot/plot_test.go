@@ -34,7 +34,8 @@ func TestChart(t *testing.T) {
 		{"nothing", nil},
 	}}
 	s := draw(t, c)
-	for _, part := range []string{"a &lt; b &amp; c", ">tokens<", ">ms<", ">0<", ">512<", ">128k<", ">100<", ">first<", ">nothing<"} {
+	for _, part := range []string{"a &lt; b &amp; c", ">tokens<", ">ms<", ">0<", ">512<", ">128k<", ">100<", ">first<",
+		">nothing<"} {
 		if !strings.Contains(s, part) {
 			t.Errorf("the picture lacks %q:\n%s", part, s)
 		}
@@ -48,7 +49,8 @@ func TestChart(t *testing.T) {
 }
 
 func TestChartsWithoutNumbers(t *testing.T) {
-	for _, c := range []*Chart{{}, {Series: []Series{{"zeros", []Point{{0, 0}}}}}, {Series: []Series{{"odd", []Point{{math.NaN(), math.Inf(1)}, {1, 1}}}}}} {
+	for _, c := range []*Chart{{}, {Series: []Series{{"zeros", []Point{{0, 0}}}}},
+		{Series: []Series{{"odd", []Point{{math.NaN(), math.Inf(1)}, {1, 1}}}}}} {
 		if s := draw(t, c); strings.Contains(s, "NaN") || strings.Contains(s, "Inf") {
 			t.Errorf("a place is no number:\n%s", s)
 		}
@@ -69,7 +71,9 @@ func TestAxis(t *testing.T) {
 	if y.low != 1 || y.high != 100 || len(y.ticks()) != 3 {
 		t.Errorf("axis from %v to %v, ticks %v", y.low, y.high, y.ticks())
 	}
-	if z := (&Chart{Series: []Series{{"", []Point{{0, 3}, {512, 40}, {1024, 5}}}}}).axis(func(p Point) float64 { return p.X }, 2); z.low != 256 || z.label(256) != "0" || z.place(0, 0, 100) != 0 || z.place(512, 0, 100) != 50 {
+	if z := (&Chart{Series: []Series{{"", []Point{{0, 3}, {512, 40}, {1024, 5}}}}}).axis(func(p Point) float64 {
+		return p.X
+	}, 2); z.low != 256 || z.label(256) != "0" || z.place(0, 0, 100) != 0 || z.place(512, 0, 100) != 50 {
 		t.Errorf("with zero: %+v", z)
 	}
 	if wide := (axis{low: 1, high: math.Pow(2, 40), base: 2}).ticks(); len(wide) > 10 {

@@ -137,7 +137,8 @@ func (in *interp) holds(container, item Value) (bool, error) {
 	case string:
 		s, ok := item.(string)
 		if !ok {
-			return false, runtimef("'in' needs a string on its left, not %s, when its right is a string", typeName(item))
+			return false, runtimef("'in' needs a string on its left, not %s, when its right is a string",
+				typeName(item))
 		}
 		return strings.Contains(c, s), nil
 	case *List:

@@ -35,7 +35,8 @@ func (s *scope) set(name string, v Value) {
 
 func newInterp(limits Limits, o Options) *interp {
 	in := &interp{limits: limits, out: &strings.Builder{}, now: o.Now, globals: globalTable}
-	// The values passed in are one scope further out than the template's own, so that it may shadow but not change them.
+	// The values passed in are one scope further out than the template's own, so that it may shadow but not change
+	// them.
 	in.root = &scope{parent: &scope{vars: o.Vars}}
 	return in
 }

@@ -11,26 +11,40 @@ import (
 func TestHostileTemplatesStop(t *testing.T) {
 	limits := Limits{Steps: 200_000, Depth: 300, Output: 1 << 20, Memory: 4 << 20}
 	for _, c := range []struct{ name, src string }{
-		{"endless loops", "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}"},
+		{"endless loops", "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor " +
+			"%}{% endfor %}{% endfor %}"},
 		{"huge range", "{{ range(9999999999999) | length }}"},
 		{"macro that calls itself", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"},
-		{"two macros that call each other", "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}"},
+		{"two macros that call each other",
+			"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}"},
 		{"long output", "{% for a in range(9999) %}{{ 'x' * 1000 }}{% endfor %}"},
 		{"string multiplied", "{{ 'x' * 99999999999 }}"},
 		{"list multiplied", "{{ [1] * 99999999999 }}"},
-		{"doubling string", "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}"},
-		{"doubling by concatenation", "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}"},
-		{"doubling by replace", "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s | replace('x', 'xx') %}{% endfor %}"},
-		{"doubling by join", "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = [n.s, n.s] | join %}{% endfor %}"},
-		{"doubling by format", "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = '%s%s' % (n.s, n.s) %}{% endfor %}"},
-		{"doubling list", "{% set n = namespace(l=[1]) %}{% for a in range(99) %}{% set n.l = n.l + n.l %}{% endfor %}"},
+		{"doubling string",
+			"{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}"},
+		{"doubling by concatenation",
+			"{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}"},
+		{"doubling by replace", "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s | " +
+			"replace('x', 'xx') %}{% endfor %}"},
+		{"doubling by join",
+			"{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = [n.s, n.s] | join %}{% endfor %}"},
+		{"doubling by format",
+			"{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = '%s%s' % (n.s, n.s) %}{% endfor %}"},
+		{"doubling list",
+			"{% set n = namespace(l=[1]) %}{% for a in range(99) %}{% set n.l = n.l + n.l %}{% endfor %}"},
 		{"doubling by extend", "{% set l = [1] %}{% for a in range(99) %}{% set x = l.extend(l) %}{% endfor %}"},
-		{"capture that grows", "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s %}{{ n.s }}{{ n.s }}{% endset %}{% endfor %}"},
-		{"shared lists printed", "{% set n = namespace(l=[1]) %}{% for a in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}"},
-		{"shared lists as JSON", "{% set n = namespace(l=[1]) %}{% for a in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}"},
-		{"shared lists compared", "{% set n = namespace(l=[1], m=[1]) %}{% for a in range(99) %}{% set n.l = [n.l, n.l] %}{% set n.m = [n.m, n.m] %}{% endfor %}{{ n.l == n.m }}"},
-		{"searching a long text again and again", "{% set s = 'a' * 900000 %}{% for a in range(9999) %}{% if 'b' in s or s.find('b') > 0 or s | length == 1 or s[899999] == 'b' %}{% endif %}{% endfor %}"},
-		{"comparing long lists again and again", "{% set l = [range(9999) | list] %}{% set m = [range(9999) | list] %}{% for a in range(999) %}{% if l == m and l in [m] * 99 %}{% endif %}{% endfor %}"},
+		{"capture that grows", "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s %}{{ n.s }}{{ n.s " +
+			"}}{% endset %}{% endfor %}"},
+		{"shared lists printed",
+			"{% set n = namespace(l=[1]) %}{% for a in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}"},
+		{"shared lists as JSON", "{% set n = namespace(l=[1]) %}{% for a in range(99) %}{% set n.l = [n.l, n.l] " +
+			"%}{% endfor %}{{ n.l | tojson }}"},
+		{"shared lists compared", "{% set n = namespace(l=[1], m=[1]) %}{% for a in range(99) %}{% set n.l = [n.l, " +
+			"n.l] %}{% set n.m = [n.m, n.m] %}{% endfor %}{{ n.l == n.m }}"},
+		{"searching a long text again and again", "{% set s = 'a' * 900000 %}{% for a in range(9999) %}{% if 'b' " +
+			"in s or s.find('b') > 0 or s | length == 1 or s[899999] == 'b' %}{% endif %}{% endfor %}"},
+		{"comparing long lists again and again", "{% set l = [range(9999) | list] %}{% set m = [range(9999) | " +
+			"list] %}{% for a in range(999) %}{% if l == m and l in [m] * 99 %}{% endif %}{% endfor %}"},
 		{"list in itself as JSON", "{% set l = [] %}{% set x = l.append(l) %}{{ l | tojson }}"},
 		{"wide indent", "{{ ('a\n' * 1000) | indent(999999) }}"},
 		{"wide format", "{{ '%999999999d' % 1 }}"},
@@ -104,7 +118,8 @@ func TestErrorsSayWhere(t *testing.T) {
 	} {
 		_, err := renderText(c.src, nil)
 		var e *Error
-		if !errors.As(err, &e) || e.Line != c.line || e.Column != c.column || !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.has) {
+		if !errors.As(err, &e) || e.Line != c.line || e.Column != c.column || !errors.Is(err, c.is) ||
+			!strings.Contains(err.Error(), c.has) {
 			t.Errorf("%q: error %v, want line %d, column %d, %q", c.src, err, c.line, c.column, c.has)
 		}
 	}
@@ -126,14 +141,16 @@ func TestNamesAreThoseTheTemplateReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := tmpl.Names()
-	if !names["tools"] || !names["messages"] || names["tools2"] || names["documents"] || names["upper"] || names["hidden"] {
+	if !names["tools"] || !names["messages"] || names["tools2"] || names["documents"] || names["upper"] ||
+		names["hidden"] {
 		t.Errorf("names %v", names)
 	}
 }
 
 // A template is shared by all requests.
 func TestTemplatesAreSafeForConcurrentUse(t *testing.T) {
-	tmpl, err := Compile("{% set ns = namespace(n=0) %}{% for x in xs %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}", Limits{})
+	tmpl, err := Compile(
+		"{% set ns = namespace(n=0) %}{% for x in xs %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}", Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,10 @@ import (
 // number takes an integer or a float. After a dot only digits are taken, so that "parts.0.type" is two look-ups.
 func (l *lexer) number() {
 	start := l.at
-	afterDot := len(l.tokens) > 0 && l.tokens[len(l.tokens)-1].text == "." && l.tokens[len(l.tokens)-1].kind == tokOperator
-	if !afterDot && l.src[start] == '0' && start+1 < len(l.src) && strings.ContainsRune("xXoObB", rune(l.src[start+1])) {
+	afterDot := len(l.tokens) > 0 && l.tokens[len(l.tokens)-1].text == "." &&
+		l.tokens[len(l.tokens)-1].kind == tokOperator
+	if !afterDot && l.src[start] == '0' && start+1 < len(l.src) &&
+		strings.ContainsRune("xXoObB", rune(l.src[start+1])) {
 		l.at += 2
 		for l.at < len(l.src) && (isHex(l.src[l.at]) || l.src[l.at] == '_') {
 			l.at++
@@ -34,7 +36,8 @@ func (l *lexer) number() {
 }
 
 func (l *lexer) digits() {
-	for l.at < len(l.src) && (isDigit(l.src[l.at]) || l.src[l.at] == '_' && l.at+1 < len(l.src) && isDigit(l.src[l.at+1])) {
+	for l.at < len(l.src) && (isDigit(l.src[l.at]) ||
+		l.src[l.at] == '_' && l.at+1 < len(l.src) && isDigit(l.src[l.at+1])) {
 		l.at++
 	}
 }
@@ -100,7 +103,8 @@ func (l *lexer) stringLiteral(quote byte) error {
 }
 
 var simpleEscapes = map[byte]string{
-	'\n': "", '\\': "\\", '\'': "'", '"': "\"", 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v",
+	'\n': "", '\\': "\\", '\'': "'", '"': "\"", 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t",
+	'v': "\v",
 }
 
 // unescape decodes backslash escapes; problem is empty on success.

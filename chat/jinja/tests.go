@@ -27,8 +27,10 @@ var testTable = map[string]testFunc{
 	"odd":         remainder(func(n int64) bool { return n%2 != 0 }),
 	"even":        remainder(func(n int64) bool { return n%2 == 0 }),
 	"divisibleby": divisible,
-	"sameas":      withOperand(func(_ *interp, v, w Value) (bool, error) { return typeName(v) == typeName(w) && v == w, nil }),
-	"in":          withOperand(func(in *interp, v, w Value) (bool, error) { return in.holds(w, v) }),
+	"sameas": withOperand(func(_ *interp, v, w Value) (bool, error) {
+		return typeName(v) == typeName(w) && v == w, nil
+	}),
+	"in": withOperand(func(in *interp, v, w Value) (bool, error) { return in.holds(w, v) }),
 
 	"eq": comparing("=="), "equalto": comparing("=="), "==": comparing("=="),
 	"ne": comparing("!="), "!=": comparing("!="),

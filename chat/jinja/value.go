@@ -53,8 +53,8 @@ func newTuple(items ...Value) *List { return &List{Items: items, Tuple: true} }
 // NewDict makes an empty mapping.
 func NewDict() *Dict { return &Dict{index: map[Value]int{}} }
 
-// dictKey is the form under which a key is found: 1, 1.0 and true are one key, as in Python. ok is false for values that
-// cannot be keys.
+// dictKey is the form under which a key is found: 1, 1.0 and true are one key, as in Python. ok is false for values
+// that cannot be keys.
 func dictKey(v Value) (key Value, ok bool) {
 	switch v := v.(type) {
 	case nil, string, int64, BigInt:

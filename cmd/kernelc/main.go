@@ -1,8 +1,10 @@
-// Command kernelc compiles the CUDA kernels ahead of time: from kernel/cuda/src to the images that the sparrow binary embeds.
+// Command kernelc compiles the CUDA kernels ahead of time: from kernel/cuda/src to the images that the sparrow binary
+// embeds.
 //
 //	go run ./cmd/kernelc [--nvrtc FOLDER] [--force]
 //
-// It needs NVRTC, NVIDIA's run-time compiler, but neither a GPU nor a CUDA toolkit. Only images whose sources changed are compiled.
+// It needs NVRTC, NVIDIA's run-time compiler, but neither a GPU nor a CUDA toolkit. Only images whose sources changed
+// are compiled.
 package main
 
 import (
@@ -26,7 +28,8 @@ func main() {
 	}
 	cmd.Flags().StringVar(&cfg.Source, "src", "kernel/cuda/src", "root of the CUDA sources")
 	cmd.Flags().StringVar(&cfg.Out, "out", "kernel/cuda/image", "folder of the images")
-	cmd.Flags().StringVar(&cfg.NVRTC, "nvrtc", "", "folder that holds libnvrtc.so, or a Python environment with the nvidia-cuda-nvrtc wheel; default: the usual places")
+	cmd.Flags().StringVar(&cfg.NVRTC, "nvrtc", "", "folder that holds libnvrtc.so, or a Python environment with "+
+		"the nvidia-cuda-nvrtc wheel; default: the usual places")
 	cmd.Flags().BoolVar(&cfg.Force, "force", false, "compile every image, changed or not")
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "kernelc:", err)

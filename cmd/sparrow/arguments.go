@@ -18,7 +18,8 @@ func oneFolder(c *cobra.Command, args []string) error {
 	case 1:
 		return nil
 	}
-	return fmt.Errorf("%s: one folder is wanted, %d were given (%s); use it as: %s", c.Name(), len(args), strings.Join(args, ", "), c.UseLine())
+	return fmt.Errorf("%s: one folder is wanted, %d were given (%s); use it as: %s", c.Name(), len(args),
+		strings.Join(args, ", "), c.UseLine())
 }
 
 // mostOneFolder is for commands that have a model of their own where none is given.
@@ -31,11 +32,13 @@ func mostOneFolder(c *cobra.Command, args []string) error {
 
 // wanted says what a flag takes, by the type of its value.
 var wanted = map[string]string{
-	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number from 0", "float64": "a number", "bool": "true or false",
-	"duration": "a time such as 30s or 5m", "intSlice": "whole numbers separated by commas", "float64Slice": "numbers separated by commas",
+	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number from 0", "float64": "a number",
+	"bool": "true or false", "duration": "a time such as 30s or 5m", "intSlice": "whole numbers separated by commas",
+	"float64Slice": "numbers separated by commas",
 }
 
-// flagError tells of a value that cannot be read in terms of what the flag takes, not of the function that failed to read it.
+// flagError tells of a value that cannot be read in terms of what the flag takes, not of the function that failed to
+// read it.
 func flagError(_ *cobra.Command, err error) error {
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {

@@ -14,7 +14,8 @@ import (
 // errInterrupted ends a run whose answer was stopped by the user.
 var errInterrupted = errors.New("interrupted")
 
-// interrupted says of a command that its user stopped what else would read as a canceled context; errors joined to that stay as they are.
+// interrupted says of a command that its user stopped what else would read as a canceled context; errors joined to
+// that stay as they are.
 func interrupted(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
@@ -55,7 +56,8 @@ func (a *asker) conversation(messages []chat.Message) sparrow.Request {
 // ask streams one answer and returns what was said, also when it was cut short by an error.
 func (a *asker) ask(ctx context.Context, r sparrow.Request) (chat.Message, error) {
 	s, err := a.engine.Stream(ctx, r)
-	if bad := (*sparrow.RequestError)(nil); a.assumed && errors.As(err, &bad) && bad.Field == "max_tokens" && errors.Is(err, sparrow.ErrContext) {
+	if bad := (*sparrow.RequestError)(nil); a.assumed && errors.As(err, &bad) && bad.Field == "max_tokens" &&
+		errors.Is(err, sparrow.ErrContext) {
 		r.MaxTokens = 0
 		s, err = a.engine.Stream(ctx, r)
 	}
@@ -110,7 +112,8 @@ func (a *asker) limit(u *sparrow.Usage) string {
 	case most == 0 || u == nil || u.CompletionTokens < most:
 		return "the context is full"
 	case a.assumed:
-		return fmt.Sprintf("%d tokens, as nothing else was asked for; --max-tokens allows more, --max-tokens 0 all that the context holds", most)
+		return fmt.Sprintf("%d tokens, as nothing else was asked for; --max-tokens allows more, --max-tokens 0 all "+
+			"that the context holds", most)
 	default:
 		return fmt.Sprintf("--max-tokens %d", most)
 	}

@@ -41,28 +41,33 @@ func TestRunAnswersFromArgumentsAndStandardInput(t *testing.T) {
 
 func TestRunReadsADocument(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "text.txt")
-	text := "Near the narrow stone there is a train that stands slowly. The pet of Dan is goat. When the market falls, the heavy letter is late. " +
+	text := "Near the narrow stone there is a train that stands slowly. The pet of Dan is goat. When the market " +
+		"falls, the heavy letter is late. " +
 		"The locker number of Tina is 100. The pet of Maya is owl. The gentle boat drifts for a while.\n"
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := mustDrive(t, "", "run", "--file", file, "Tell me the pet of Maya."); out != "The pet of Maya is owl.\n" {
+	if out, _ := mustDrive(t, "", "run", "--file", file,
+		"Tell me the pet of Maya."); out != "The pet of Maya is owl.\n" {
 		t.Errorf("answer %q", out)
 	}
 }
 
 func TestRunFollowsASchema(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "person.json")
-	schema := `{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"},"city":{"type":"string"}},"required":["name","age","city"],"additionalProperties":false}`
+	schema :=
+		`{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"},"city":{"type":"string"}},"required":["name","age","city"],"additionalProperties":false}`
 	if err := os.WriteFile(file, []byte(schema), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := mustDrive(t, "", "run", "--json-schema", file, "Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana.")
+	out, _ := mustDrive(t, "", "run", "--json-schema", file,
+		"Return JSON with name, age and city. Text: Sofia, aged 89, comes from Havana.")
 	var person struct {
 		Name, City string
 		Age        int
 	}
-	if err := json.Unmarshal([]byte(out), &person); err != nil || person.Name != "Sofia" || person.Age != 89 || person.City != "Havana" {
+	if err := json.Unmarshal([]byte(out), &person); err != nil || person.Name != "Sofia" || person.Age != 89 ||
+		person.City != "Havana" {
 		t.Errorf("answer %q: %+v, %v", out, person, err)
 	}
 }
@@ -72,7 +77,8 @@ func TestRunTracesPlansPrefixAndTimes(t *testing.T) {
 	if out != treesAnswer {
 		t.Errorf("answer %q", out)
 	}
-	for _, part := range []string{"prefix   matched 0 of", "times    queued", "prefill", "plan     ", "dense-prefill rows", "fp8-656", "why: ", "tokens   29 in (0 from the cache)", "finish stop"} {
+	for _, part := range []string{"prefix   matched 0 of", "times    queued", "prefill", "plan     ",
+		"dense-prefill rows", "fp8-656", "why: ", "tokens   29 in (0 from the cache)", "finish stop"} {
 		if !strings.Contains(side, part) {
 			t.Errorf("the trace lacks %q:\n%s", part, side)
 		}
@@ -88,7 +94,8 @@ func TestRunRawCompletesText(t *testing.T) {
 
 func TestRunSaysWhenItIsCutOff(t *testing.T) {
 	out, side := mustDrive(t, "", "run", "--max-tokens", "3", treesQuestion)
-	if !strings.HasPrefix(treesAnswer, strings.TrimSuffix(out, "\n")) || !strings.Contains(side, "cut off: --max-tokens 3") {
+	if !strings.HasPrefix(treesAnswer, strings.TrimSuffix(out, "\n")) ||
+		!strings.Contains(side, "cut off: --max-tokens 3") {
 		t.Errorf("answer %q, beside it %q", out, side)
 	}
 }
@@ -106,18 +113,24 @@ func TestRunLimitsAnAnswerThatNeverEnds(t *testing.T) {
 		assumed bool
 		want    string
 	}{
-		{"the default", 8, true, "(cut off: 8 tokens, as nothing else was asked for; --max-tokens allows more, --max-tokens 0 all that the context holds)\n"},
+		{"the default", 8, true, "(cut off: 8 tokens, as nothing else was asked for; --max-tokens allows more, " +
+			"--max-tokens 0 all that the context holds)\n"},
 		{"the default in a small context", defaultAnswerTokens, true, "(cut off: the context is full)\n"},
 		{"a number", 8, false, "(cut off: --max-tokens 8)\n"},
 		{"no limit", 0, false, "(cut off: the context is full)\n"},
 	} {
 		var side bytes.Buffer
-		a := &asker{engine: e, out: io.Discard, side: &side, assumed: c.assumed, request: sparrow.Request{Sampling: sample.Default(), MaxTokens: c.most, IgnoreEOS: true}, chat: chat.Request{AddGenerationPrompt: true}}
-		if _, err := a.ask(t.Context(), a.conversation([]chat.Message{{Role: chat.User, Content: "Goodbye"}})); err != nil || side.String() != c.want {
+		a := &asker{engine: e, out: io.Discard, side: &side, assumed: c.assumed,
+			request: sparrow.Request{Sampling: sample.Default(), MaxTokens: c.most, IgnoreEOS: true},
+			chat:    chat.Request{AddGenerationPrompt: true}}
+		if _, err := a.ask(t.Context(),
+			a.conversation([]chat.Message{{Role: chat.User, Content: "Goodbye"}})); err != nil ||
+			side.String() != c.want {
 			t.Errorf("%s: %v, beside the answer %q, want %q", c.name, err, &side, c.want)
 		}
 	}
-	if _, _, err := drive("", "run", "--context", "64", "--max-tokens", "100", "Goodbye"); err == nil || !strings.Contains(err.Error(), "max_tokens") {
+	if _, _, err := drive("", "run", "--context", "64", "--max-tokens", "100", "Goodbye"); err == nil ||
+		!strings.Contains(err.Error(), "max_tokens") {
 		t.Errorf("a number that somebody gave gives way: %v", err)
 	}
 	if out, _ := mustDrive(t, "", "run", "--context", "64", "Goodbye"); out != "Goodbye!\n" {
@@ -141,18 +154,21 @@ func TestRunFailsWithAReason(t *testing.T) {
 		{"max_tokens", []string{"--max-tokens", "999999", "hi"}},
 		{"--step-tokens -1", []string{"--step-tokens", "-1", "hi"}},
 	} {
-		if out, _, err := drive("", append([]string{"run"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if out, _, err := drive("", append([]string{"run"}, c.args...)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %q, error %v, want it to speak of %s", c.args, out, err, c.want)
 		}
 	}
 	var out, side bytes.Buffer
-	if status := run(context.Background(), []string{"run", "--kernels", "abacus", "hi"}, &out, &side); status != 1 || !strings.HasPrefix(side.String(), "sparrow: ") {
+	if status := run(context.Background(), []string{"run", "--kernels", "abacus", "hi"}, &out, &side); status != 1 ||
+		!strings.HasPrefix(side.String(), "sparrow: ") {
 		t.Errorf("status %d, %q", status, &side)
 	}
 }
 
 func TestReasoningIsDimmedAndApart(t *testing.T) {
-	deltas := []chat.Delta{{Kind: chat.DeltaReasoning, Text: "hm"}, {Kind: chat.DeltaReasoning, Text: "."}, {Kind: chat.DeltaContent, Text: "yes"}}
+	deltas := []chat.Delta{{Kind: chat.DeltaReasoning, Text: "hm"}, {Kind: chat.DeltaReasoning, Text: "."},
+		{Kind: chat.DeltaContent, Text: "yes"}}
 	show := func(p *printer) {
 		for _, d := range deltas {
 			p.delta(d)
@@ -192,22 +208,26 @@ func startTalk(t *testing.T, in io.Reader, out io.Writer) (*talk, chan os.Signal
 		}
 	})
 	interrupts := make(chan os.Signal, 2)
-	a := &asker{engine: e, out: out, side: out, request: sparrow.Request{Sampling: sample.Default()}, chat: chat.Request{AddGenerationPrompt: true}}
+	a := &asker{engine: e, out: out, side: out, request: sparrow.Request{Sampling: sample.Default()},
+		chat: chat.Request{AddGenerationPrompt: true}}
 	a.request.Sampling.Temperature = 0
 	return newTalk(a, in, interrupts), interrupts
 }
 
 func TestTalkKeepsHistoryUntilReset(t *testing.T) {
 	var out bytes.Buffer
-	k, _ := startTalk(t, strings.NewReader("Goodbye\n\n/what\n"+treesQuestion+"\n/reset\nSee you\n/exit\nnever read\n"), &out)
+	k, _ := startTalk(t, strings.NewReader("Goodbye\n\n/what\n"+treesQuestion+"\n/reset\nSee you\n/exit\nnever read\n"),
+		&out)
 	if err := k.run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	want := "> Goodbye!\n> > (\"/what\" is no command: " + talkHelp + ")\n> " + treesAnswer + "> (forgotten)\n> Goodbye!\n> "
+	want := "> Goodbye!\n> > (\"/what\" is no command: " + talkHelp + ")\n> " + treesAnswer +
+		"> (forgotten)\n> Goodbye!\n> "
 	if _, got, _ := strings.Cut(out.String(), "\n"); got != want {
 		t.Errorf("the conversation was\n%s\nwant\n%s", got, want)
 	}
-	if len(k.history) != 2 || k.history[0].Content != "See you" || k.history[1].Role != chat.Assistant || k.history[1].Content != "Goodbye!" {
+	if len(k.history) != 2 || k.history[0].Content != "See you" || k.history[1].Role != chat.Assistant ||
+		k.history[1].Content != "Goodbye!" {
 		t.Errorf("after /reset and one question the history is %+v", k.history)
 	}
 }
@@ -218,7 +238,8 @@ func TestTalkSurvivesABadQuestionAndEndsWithInput(t *testing.T) {
 	if err := k.run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if s := out.String(); !strings.Contains(s, "this question is forgotten") || !strings.Contains(s, "Goodbye!") || len(k.history) != 2 {
+	if s := out.String(); !strings.Contains(s, "this question is forgotten") || !strings.Contains(s, "Goodbye!") ||
+		len(k.history) != 2 {
 		t.Errorf("history of %d after\n%s", len(k.history), s)
 	}
 }

@@ -60,14 +60,16 @@ in flight (--concurrency). Prompts are made of token ids drawn from a seed, so t
 	s.IntVar(&f.requests, "requests", 64, "requests to send")
 	s.Float64Var(&f.rate, "rate", 0, "mean arrivals per second, whether or not earlier requests are answered")
 	s.IntVar(&f.concurrency, "concurrency", 0, "requests kept in flight; 8 when there is no --rate")
-	s.StringVar(&f.prompt, "prompt-tokens", "256", "length of each prompt after its shared prefix: a number, or uniform:A-B")
+	s.StringVar(&f.prompt, "prompt-tokens", "256",
+		"length of each prompt after its shared prefix: a number, or uniform:A-B")
 	s.StringVar(&f.output, "output-tokens", "64", "length of each answer: a number, or uniform:A-B")
 	s.IntVar(&f.prefix, "shared-prefix", 0, "tokens that the prompts of a group begin with in common")
 	s.IntVar(&f.groups, "groups", 1, "groups of prompts that share a prefix")
 	s.DurationVar(&f.duration, "duration", 0, "stop sending after this time; what is in flight is still answered")
 	s.DurationVar(&f.timeout, "timeout", 0, "most time of one request; 0 is no bound")
 	s.Uint64Var(&f.seed, "seed", 1, "seed of prompts, lengths and arrivals")
-	s.BoolVar(&f.eos, "stop-at-eos", false, "let answers end where the model ends them, instead of at their full length")
+	s.BoolVar(&f.eos, "stop-at-eos", false,
+		"let answers end where the model ends them, instead of at their full length")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	f.engineFlags.add(s)
 	f.addServing(s)
@@ -93,8 +95,9 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 
 func (f *benchServeFlags) options() (load.Options, error) {
 	o := load.Options{
-		URL: f.url, Model: f.name, Key: f.key, AllowRemote: f.allowRemote, Requests: f.requests, Rate: f.rate, Concurrency: f.concurrency, Duration: f.duration, Timeout: f.timeout,
-		SharedPrefix: f.prefix, Groups: f.groups, StopAtEOS: f.eos, Seed: f.seed,
+		URL: f.url, Model: f.name, Key: f.key, AllowRemote: f.allowRemote, Requests: f.requests, Rate: f.rate,
+		Concurrency: f.concurrency, Duration: f.duration, Timeout: f.timeout, SharedPrefix: f.prefix, Groups: f.groups,
+		StopAtEOS: f.eos, Seed: f.seed,
 	}
 	if f.rate == 0 && f.concurrency == 0 {
 		o.Concurrency = 8
@@ -143,7 +146,8 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, o load.Options) (err err
 	return errors.Join(err, <-ended)
 }
 
-// measure sends the load and prints the report. An error of single requests is part of the report; none answered at all is a failure.
+// measure sends the load and prints the report. An error of single requests is part of the report; none answered at
+// all is a failure.
 func (f *benchServeFlags) measure(cmd *cobra.Command, o load.Options) error {
 	bar := newProgress(cmd.ErrOrStderr(), "requests")
 	o.OnDone = func(done, total int) { bar.set(int64(done), int64(total), fmt.Sprintf("%d of %d", done, total)) }

@@ -11,8 +11,8 @@ import (
 	"sparrow/kernel"
 )
 
-// runCPU checks and times the operations of the CPU backends. Cases that failed their check are named in the error; the others are still
-// printed.
+// runCPU checks and times the operations of the CPU backends. Cases that failed their check are named in the error;
+// the others are still printed.
 func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
 	cases, err := kernels.Match(kernels.Cases(), f.only)
 	if err != nil {
@@ -24,8 +24,10 @@ func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
 		}
 	}
 	bar := newProgress(cmd.ErrOrStderr(), "kernels")
-	o := kernels.Options{Backends: cpuBackends(), Kernels: f.kernels, Threads: f.threads, Rounds: f.replays, OneDNN: f.oneDNN, Partial: len(f.only) > 0,
-		Progress: func(done, total int, what string) { bar.set(int64(done), int64(total), what) }}
+	o := kernels.Options{Backends: cpuBackends(), Kernels: f.kernels, Threads: f.threads, Rounds: f.replays,
+		OneDNN: f.oneDNN, Partial: len(f.only) > 0, Progress: func(done, total int, what string) {
+			bar.set(int64(done), int64(total), what)
+		}}
 	r, failed := kernels.Run(cmd.Context(), cases, o)
 	bar.end()
 	if r == nil || len(r.Results) == 0 {

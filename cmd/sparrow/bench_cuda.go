@@ -10,7 +10,8 @@ import (
 	"sparrow/kernel/cuda/bench"
 )
 
-// runCUDA checks and times the CUDA kernels. Cases that failed their check are named in the error; the others are still printed.
+// runCUDA checks and times the CUDA kernels. Cases that failed their check are named in the error; the others are
+// still printed.
 func (f *benchKernelsFlags) runCUDA(cmd *cobra.Command) (err error) {
 	cases, err := bench.Match(bench.Cases(), f.only)
 	if err != nil {

@@ -20,12 +20,15 @@ const (
 )
 
 // measureDrafts compares decoding with drafts and without in an engine of its own.
-func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.Options) (_ *model.Drafting, err error) {
+func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.Options) (_ *model.Drafting,
+	err error) {
 	setting, err := f.drafts()
 	if err != nil {
 		return nil, err
 	}
-	e, err := sparrow.Open(cmd.Context(), sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack, Policy: o.Policy, Draft: setting, CacheTokens: 8192})
+	e, err := sparrow.Open(cmd.Context(),
+		sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
+			Policy: o.Policy, Draft: setting, CacheTokens: 8192})
 	if err != nil {
 		return nil, err
 	}

@@ -43,11 +43,14 @@ the project are printed with what was reached. On a GPU it also prints the share
 	s.StringVar(&f.device, "device", "cpu", "device to measure: cpu or cuda")
 	s.StringSliceVar(&f.only, "only", nil, "measure only cases whose name and shape contain one of these texts")
 	s.IntVar(&f.replays, "replays", 0, "timed repeats of each case; 0 means 9 on a CPU, 20 on a GPU")
-	s.StringSliceVar(&f.kernels, "kernels", nil, "cpu: kernels to measure, names from 'sparrow version'; default the best of this machine")
+	s.StringSliceVar(&f.kernels, "kernels", nil,
+		"cpu: kernels to measure, names from 'sparrow version'; default the best of this machine")
 	s.IntSliceVar(&f.threads, "threads", nil, "cpu: numbers of threads; default 1,2")
-	s.Float64Var(&f.oneDNN, "onednn", 0, "cpu: GFLOP/s that oneDNN gave for the bf16 product of the targets on this machine, to compare with")
+	s.Float64Var(&f.oneDNN, "onednn", 0,
+		"cpu: GFLOP/s that oneDNN gave for the bf16 product of the targets on this machine, to compare with")
 	s.BoolVar(&f.markdown, "markdown", false, "cpu: print tables for a document")
-	s.StringVar(&f.write, "write", "", "cpu: document whose part between <!-- bench kernels --> and <!-- end --> becomes those tables")
+	s.StringVar(&f.write, "write", "",
+		"cpu: document whose part between <!-- bench kernels --> and <!-- end --> becomes those tables")
 	s.DurationVar(&f.pause, "pause", 0, "cuda: rest before each repeat, so that a power limit does not lower the clock")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c

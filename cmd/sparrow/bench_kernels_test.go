@@ -19,7 +19,8 @@ func TestBenchKernelsFailsWithAReason(t *testing.T) {
 		{"cannot be negative", []string{"--replays", "-1"}},
 		{"cannot be negative", []string{"--pause", "-1s"}},
 	} {
-		if _, _, err := drive("", append([]string{"bench", "kernels", "--device", "cuda"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := drive("", append([]string{"bench", "kernels", "--device", "cuda"}, c.args...)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
 		}
 	}
@@ -29,7 +30,8 @@ func TestBenchKernelsFailsWithAReason(t *testing.T) {
 func TestBenchKernelsOnCUDA(t *testing.T) {
 	out, _, err := drive("", "bench", "kernels", "--device", "cuda", "--only", "topk 512", "--json")
 	if why := cuda.Available(); why != nil {
-		if err == nil || out != "" || !strings.Contains(err.Error(), why.Error()) || strings.Contains(err.Error(), "\n") {
+		if err == nil || out != "" || !strings.Contains(err.Error(), why.Error()) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("without a GPU: %q, %v", out, err)
 		}
 		return

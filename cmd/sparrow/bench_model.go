@@ -51,18 +51,23 @@ are named with the reason. With --draft, answers to a few questions are timed wi
 	}
 	s := c.Flags()
 	s.SortFlags = false
-	s.StringSliceVar(&f.contexts, "contexts", nil, "tokens in the cache before the measured ones, with k for 1024; default 512,2k,8k,32k,128k")
+	s.StringSliceVar(&f.contexts, "contexts", nil,
+		"tokens in the cache before the measured ones, with k for 1024; default 512,2k,8k,32k,128k")
 	s.StringSliceVar(&f.batches, "batch", nil, "numbers of sequences; default 1,16")
 	s.IntVar(&f.chunk, "chunk", 512, "new tokens of a prefill step, shared out among the sequences")
-	s.DurationVar(&f.budget, "budget", 2*time.Second, "how long the steps of one phase are repeated; one step may take longer")
+	s.DurationVar(&f.budget, "budget", 2*time.Second,
+		"how long the steps of one phase are repeated; one step may take longer")
 	f.deviceFlags.add(s)
-	s.StringVar(&f.memory, "memory", "0", "most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
-	s.StringVar(&f.against, "against", "", "file with results of llama-bench -o jsonl on the same model and depths, to compare with")
+	s.StringVar(&f.memory, "memory", "0",
+		"most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
+	s.StringVar(&f.against, "against", "",
+		"file with results of llama-bench -o jsonl on the same model and depths, to compare with")
 	s.StringVar(&f.plot, "plot", "", "file for a picture (SVG) of cost against context")
 	s.Uint64Var(&f.seed, "seed", 1, "seed of tokens and cache rows")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	s.BoolVar(&f.markdown, "markdown", false, "print tables for a document")
-	s.StringVar(&f.write, "write", "", "document whose part between <!-- bench model NAME --> (with --against <!-- bench compare NAME -->) and <!-- end --> becomes those tables")
+	s.StringVar(&f.write, "write", "", "document whose part between <!-- bench model NAME --> (with --against <!-- "+
+		"bench compare NAME -->) and <!-- end --> becomes those tables")
 	f.policyFlags.add(s)
 	f.addDraft(s)
 	return c
@@ -81,7 +86,9 @@ func (f *benchModelFlags) options() (model.Options, error) {
 		return o, err
 	}
 	if f.workers < 0 || f.chunk < 1 || f.budget <= 0 {
-		return o, fmt.Errorf("bench model: --workers %d, --chunk %d and --budget %v: want at least 0, at least 1, and more than 0", f.workers, f.chunk, f.budget)
+		return o,
+			fmt.Errorf("bench model: --workers %d, --chunk %d and --budget %v: want at least 0, at least 1, and "+
+				"more than 0", f.workers, f.chunk, f.budget)
 	}
 	if o.Threads == 0 {
 		o.Threads = runtime.GOMAXPROCS(0)

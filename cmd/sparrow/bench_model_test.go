@@ -19,19 +19,24 @@ func TestBenchModelMeasuresTheBuiltInModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := filepath.Join(dir, "figures.md")
-	if err := os.WriteFile(doc, []byte("before\n<!-- bench compare sparrow-tiny -->\nold\n<!-- end -->\nafter\n"), 0o644); err != nil {
+	if err := os.WriteFile(doc, []byte("before\n<!-- bench compare sparrow-tiny -->\nold\n<!-- end -->\nafter\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0,1k", "--batch", "1,2", "--chunk", "16", "--budget", "1ms", "--plot", picture, "--against", peer, "--write", doc, "--draft", "2", "--json")
+	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0,1k", "--batch", "1,2", "--chunk", "16", "--budget",
+		"1ms", "--plot", picture, "--against", peer, "--write", doc, "--draft", "2", "--json")
 	text, err := os.ReadFile(doc)
-	if s := string(text); err != nil || strings.Contains(s, "old") || !strings.HasPrefix(s, "before\n<!-- bench compare sparrow-tiny -->\n") || !strings.HasSuffix(s, "\n<!-- end -->\nafter\n") || !strings.Contains(s, "| decode | 1024 | 2 |") {
+	if s := string(text); err != nil || strings.Contains(s, "old") ||
+		!strings.HasPrefix(s, "before\n<!-- bench compare sparrow-tiny -->\n") ||
+		!strings.HasSuffix(s, "\n<!-- end -->\nafter\n") || !strings.Contains(s, "| decode | 1024 | 2 |") {
 		t.Errorf("%v: the document is now\n%s", err, s)
 	}
 	var r model.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	if len(r.Cells) != 4 || r.Cells[1].Context != 1024 || r.Cells[3].Decode.Tokens != 2 || len(r.Peer) != 1 || r.Drafts == nil || r.Drafts.Answers == 0 || r.Drafts.Accepted == 0 || r.Peer[0].Ratio < 1 || r.Commit == "" {
+	if len(r.Cells) != 4 || r.Cells[1].Context != 1024 || r.Cells[3].Decode.Tokens != 2 || len(r.Peer) != 1 ||
+		r.Drafts == nil || r.Drafts.Answers == 0 || r.Drafts.Accepted == 0 || r.Peer[0].Ratio < 1 || r.Commit == "" {
 		t.Errorf("%s", out)
 	}
 	if svg, err := os.ReadFile(picture); err != nil || !strings.Contains(string(svg), "decode step, batch 2") {
@@ -53,7 +58,8 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 		{"--draft", []string{"--draft", "9"}},
 		{"no kernels named", []string{"--kernels", "none"}},
 	} {
-		if _, _, err := drive("", append([]string{"bench", "model"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := drive("", append([]string{"bench", "model"}, c.args...)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
 		}
 	}
@@ -73,9 +79,11 @@ func TestWriteSectionRefusesOtherDocuments(t *testing.T) {
 }
 
 func TestBenchKernelsOnCPU(t *testing.T) {
-	out, _ := mustDrive(t, "", "bench", "kernels", "--only", "take,locate", "--threads", "1", "--replays", "1", "--json")
+	out, _ := mustDrive(t, "", "bench", "kernels", "--only", "take,locate", "--threads", "1", "--replays", "1",
+		"--json")
 	var r kernels.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Results) != 2 || r.Results[0].Threads != 1 || r.Commit == "" {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Results) != 2 || r.Results[0].Threads != 1 ||
+		r.Commit == "" {
 		t.Errorf("%v in %s", err, out)
 	}
 	for _, c := range []struct {
@@ -86,7 +94,8 @@ func TestBenchKernelsOnCPU(t *testing.T) {
 		{"--threads 0", []string{"--threads", "0"}},
 		{"cpu-none", []string{"--kernels", "cpu-none"}},
 	} {
-		if _, _, err := drive("", append([]string{"bench", "kernels"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := drive("", append([]string{"bench", "kernels"}, c.args...)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
 		}
 	}

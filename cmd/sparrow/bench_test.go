@@ -9,8 +9,9 @@ import (
 )
 
 func TestBenchServeMeasuresTheBuiltInModel(t *testing.T) {
-	out, _ := mustDrive(t, "", "bench", "serve", "--requests", "12", "--concurrency", "4", "--prompt-tokens", "uniform:20-40", "--output-tokens", "6",
-		"--shared-prefix", "128", "--groups", "2", "--cache-tokens", "8192", "--json")
+	out, _ := mustDrive(t, "", "bench", "serve", "--requests", "12", "--concurrency", "4", "--prompt-tokens",
+		"uniform:20-40", "--output-tokens", "6", "--shared-prefix", "128", "--groups", "2", "--cache-tokens", "8192",
+		"--json")
 	var r load.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v in %s", err, out)
@@ -18,11 +19,13 @@ func TestBenchServeMeasuresTheBuiltInModel(t *testing.T) {
 	if r.Answered != 12 || len(r.Errors) != 0 || r.OutputTokens != 12*6 {
 		t.Fatalf("report %+v", r)
 	}
-	// Each group's first request computes the prefix; those that start after it is stored take two pages of it from the cache.
+	// Each group's first request computes the prefix; those that start after it is stored take two pages of it from
+	// the cache.
 	if r.CachedTokens == 0 || r.CachedTokens%64 != 0 || r.CachedShare <= 0 || r.CachedShare >= 1 {
 		t.Errorf("%d of %d prompt tokens came from the cache", r.CachedTokens, r.PromptTokens)
 	}
-	if r.FirstToken.P50 <= 0 || r.FirstToken.P99 < r.FirstToken.P50 || r.PerToken.Count != 12 || r.OutputPerSecond <= 0 {
+	if r.FirstToken.P50 <= 0 || r.FirstToken.P99 < r.FirstToken.P50 || r.PerToken.Count != 12 ||
+		r.OutputPerSecond <= 0 {
 		t.Errorf("times %+v", r)
 	}
 }
@@ -31,7 +34,8 @@ func TestBenchServeMeasuresAServerByURL(t *testing.T) {
 	s := startServer(t)
 	_, rest, _ := strings.Cut(s.out.String(), "address  ")
 	url := strings.Fields(rest)[0]
-	out, _ := mustDrive(t, "", "bench", "serve", "--url", url, "--requests", "4", "--rate", "100", "--prompt-tokens", "10", "--output-tokens", "3")
+	out, _ := mustDrive(t, "", "bench", "serve", "--url", url, "--requests", "4", "--rate", "100", "--prompt-tokens",
+		"10", "--output-tokens", "3")
 	for _, part := range []string{"4 of 4 requests answered", "first token", "errors: none"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("the report lacks %q:\n%s", part, out)
@@ -59,7 +63,8 @@ func TestBenchServeFailsWithAReason(t *testing.T) {
 		{"0 requests", []string{"--requests", "0"}},
 		{"does not answer as expected", []string{"--url", "http://127.0.0.1:1"}},
 	} {
-		if _, _, err := drive("", append([]string{"bench", "serve"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := drive("", append([]string{"bench", "serve"}, c.args...)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
 		}
 	}

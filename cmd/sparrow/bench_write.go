@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// writeSection replaces a part of a document by what print writes. The part lies between two comments, <!-- name --> and <!-- end -->, which
-// stay; a document without them is refused and left as it is.
+// writeSection replaces a part of a document by what print writes. The part lies between two comments, <!-- name -->
+// and <!-- end -->, which stay; a document without them is refused and left as it is.
 func writeSection(file, name string, print func(io.Writer) error) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -18,7 +18,8 @@ func writeSection(file, name string, print func(io.Writer) error) error {
 	head, rest, found := bytes.Cut(text, begin)
 	at := bytes.Index(rest, end)
 	if !found || at < 0 {
-		return fmt.Errorf("--write: %s has no part between %q and %q; add both comments where the figures belong", file, bytes.TrimSpace(begin), end)
+		return fmt.Errorf("--write: %s has no part between %q and %q; add both comments where the figures belong", file,
+			bytes.TrimSpace(begin), end)
 	}
 	var b bytes.Buffer
 	b.Write(head)

@@ -9,7 +9,8 @@ import (
 	"sparrow/model/synth"
 )
 
-// flagValues lists what a shell may offer for the values of flags, by the flag's name: flags of one name mean the same in every command.
+// flagValues lists what a shell may offer for the values of flags, by the flag's name: flags of one name mean the
+// same in every command.
 func flagValues() map[string][]string {
 	kernels := []string{"cpu"}
 	for _, b := range registry().Backends() {
@@ -21,7 +22,8 @@ func flagValues() map[string][]string {
 	}
 	sparse := []string{"sparse-flat", "sparse-block", "sparse-raw"}
 	return map[string][]string{
-		"kv":        {"bf16\t1152 bytes a token and layer", "fp8\t656 bytes in blocks", "fp8-576\t576 bytes raw", "f32\texact, for proofs"},
+		"kv": {"bf16\t1152 bytes a token and layer", "fp8\t656 bytes in blocks", "fp8-576\t576 bytes raw",
+			"f32\texact, for proofs"},
 		"prefill":   append([]string{"auto"}, sparse...),
 		"decode":    sparse,
 		"dense":     {"on", "off"},
@@ -70,13 +72,14 @@ func completeFlag(c *cobra.Command, name string, values []string) {
 		}
 	}
 	// Fails only when the flag has completions already, and those know better.
-	_ = c.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		var fits []string
-		for _, v := range values {
-			if strings.HasPrefix(v, typed) {
-				fits = append(fits, v)
+	_ = c.RegisterFlagCompletionFunc(name,
+		func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			var fits []string
+			for _, v := range values {
+				if strings.HasPrefix(v, typed) {
+					fits = append(fits, v)
+				}
 			}
-		}
-		return fits, directive
-	})
+			return fits, directive
+		})
 }

@@ -15,12 +15,22 @@ func TestDraftFlag(t *testing.T) {
 	}{
 		{"a number that is too large", []string{"run", "--draft", "8", "Goodbye"}, nil, []string{"--draft", "1 to 7"}},
 		{"a word that is none", []string{"serve", "--draft", "often"}, nil, []string{"--draft", "often", "auto, off"}},
-		{"a checkpoint without the layer", []string{"run", "--model", tiny, "--draft", "2", "--raw", "x"}, nil, []string{"E15", "model.layers.3.eh_proj.weight", "model.layers.3.enorm.weight"}},
-		{"explain a chain", []string{"explain", "--family", "deepseek_v32", "--draft", "3", "--batch", "verify:4:100,5000"}, []string{"up to 3 drafts by layer 61 are verified as up to 4 rows", "paged-native, 4 rows per request at once"}, nil},
-		{"explain a chain of another length", []string{"explain", "--family", "deepseek_v32", "--draft", "2", "--batch", "verify:3:100"}, []string{"verified as up to 3 rows", "paged-split"}, nil},
-		{"explain drafts", []string{"explain", "--family", "glm-5.2", "--draft", "auto", "--batch", "draft:2:100", "--layer", "78"}, []string{"up to 7 drafts by layer 78", "draft rows are always scored one by one", "in layer 78"}, nil},
-		{"explain a model without the layer", []string{"explain", "--model", tiny, "--draft", "2"}, nil, []string{"E15", "model.layers.3"}},
-		{"explain both ways to say it", []string{"explain", "--family", "deepseek_v32", "--draft", "2", "--draft-tokens", "4"}, nil, []string{"--draft 2", "--draft-tokens 4"}},
+		{"a checkpoint without the layer", []string{"run", "--model", tiny, "--draft", "2", "--raw", "x"}, nil,
+			[]string{"E15", "model.layers.3.eh_proj.weight", "model.layers.3.enorm.weight"}},
+		{"explain a chain", []string{"explain", "--family", "deepseek_v32", "--draft", "3", "--batch",
+			"verify:4:100,5000"}, []string{"up to 3 drafts by layer 61 are verified as up to 4 rows",
+			"paged-native, 4 rows per request at once"}, nil},
+		{"explain a chain of another length",
+			[]string{"explain", "--family", "deepseek_v32", "--draft", "2", "--batch", "verify:3:100"},
+			[]string{"verified as up to 3 rows", "paged-split"}, nil},
+		{"explain drafts", []string{"explain", "--family", "glm-5.2", "--draft", "auto", "--batch", "draft:2:100",
+			"--layer", "78"}, []string{"up to 7 drafts by layer 78", "draft rows are always scored one by one",
+			"in layer 78"}, nil},
+		{"explain a model without the layer", []string{"explain", "--model", tiny, "--draft", "2"}, nil,
+			[]string{"E15", "model.layers.3"}},
+		{"explain both ways to say it",
+			[]string{"explain", "--family", "deepseek_v32", "--draft", "2", "--draft-tokens", "4"}, nil,
+			[]string{"--draft 2", "--draft-tokens 4"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, _, err := drive("", c.args...)

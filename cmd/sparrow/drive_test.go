@@ -70,7 +70,8 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 	}
 	walk(root())
 	out, _ := mustDrive(t, "", "--help")
-	for _, name := range []string{"serve", "run", "explain", "inspect", "verify", "synth", "bench", "version", "completion"} {
+	for _, name := range []string{"serve", "run", "explain", "inspect", "verify", "synth", "bench", "version",
+		"completion"} {
 		if !strings.Contains(out, "\n  "+name) {
 			t.Errorf("--help does not list %s", name)
 		}

@@ -15,7 +15,8 @@ import (
 	"sparrow/builtin"
 )
 
-// engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens a model.
+// engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
+// a model.
 type engineFlags struct {
 	policyFlags
 	deviceFlags
@@ -26,11 +27,14 @@ type engineFlags struct {
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.model, "model", "", "checkpoint folder; without it the small model inside the binary runs ("+builtin.Name+")")
+	s.StringVar(&f.model, "model", "",
+		"checkpoint folder; without it the small model inside the binary runs ("+builtin.Name+")")
 	f.deviceFlags.add(s)
 	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 sizes it by memory")
-	s.IntVar(&f.context, "context", 0, "longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
-	s.IntVar(&f.stepTokens, "step-tokens", 0, "most new tokens of one step: prompts are cut into chunks of it; 0 means 512")
+	s.IntVar(&f.context, "context", 0,
+		"longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
+	s.IntVar(&f.stepTokens, "step-tokens", 0,
+		"most new tokens of one step: prompts are cut into chunks of it; 0 means 512")
 	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "compute every prompt from its first token")
 	f.policyFlags.add(s)
 	f.addDraft(s)
@@ -44,8 +48,8 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
 }
 
-// refuse names the flags that configure a model and were given although a remote server has opened it. --name is allowed:
-// it names the model in requests.
+// refuse names the flags that configure a model and were given although a remote server has opened it. --name is
+// allowed: it names the model in requests.
 func (f *engineFlags) refuse(given *pflag.FlagSet) error {
 	var own engineFlags
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -61,7 +65,8 @@ func (f *engineFlags) refuse(given *pflag.FlagSet) error {
 		return nil
 	}
 	slices.Sort(wrong)
-	return fmt.Errorf("%s cannot change the server at --url; leave them out, or leave --url out to run the model here", strings.Join(wrong, ", "))
+	return fmt.Errorf("%s cannot change the server at --url; leave them out, or leave --url out to run the model here",
+		strings.Join(wrong, ", "))
 }
 
 // onlyWithURL refuses flags about a server that is not asked.
@@ -108,9 +113,10 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		return sparrow.Config{}, err
 	}
 	c := sparrow.Config{
-		Model: f.model, Name: f.name, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack, Policy: p, Draft: drafts,
-		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning, MaxQueue: f.maxQueue,
-		NoReuse: f.noPrefixCache, PlanHistory: f.planHistory,
+		Model: f.model, Name: f.name, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
+		Policy: p, Draft: drafts,
+		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
+		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, PlanHistory: f.planHistory,
 	}
 	return c, c.Validate()
 }
@@ -118,8 +124,11 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 // sizes refuses numbers out of range. What is too large for the model or the machine is an error when it is opened.
 func (f *engineFlags) sizes() error {
 	const most = sparrow.MaxCount
-	return counted(count{"workers", f.workers, sparrow.MaxWorkers}, count{"gpu", f.gpu, 0}, count{"cache-tokens", f.cacheTokens, 0}, count{"context", f.context, most},
-		count{"step-tokens", f.stepTokens, most}, count{"max-running", f.maxRunning, most}, count{"max-queue", f.maxQueue, most}, count{"plan-history", f.planHistory, most})
+	return counted(count{"workers", f.workers, sparrow.MaxWorkers}, count{"gpu", f.gpu, 0},
+		count{"cache-tokens", f.cacheTokens, 0},
+		count{"context", f.context, most}, count{"step-tokens", f.stepTokens, most},
+		count{"max-running", f.maxRunning, most}, count{"max-queue", f.maxQueue, most},
+		count{"plan-history", f.planHistory, most})
 }
 
 // open opens the model, with a progress bar on standard error where it takes long.

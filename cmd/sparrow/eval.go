@@ -52,14 +52,17 @@ Exit status 1 means that requests failed; wrong answers are a result, not a fail
 
 func (f *evalFlags) add(s *pflag.FlagSet) {
 	s.SortFlags = false
-	s.StringVar(&f.tasks, "tasks", "", "tasks to run of a folder or of those inside the binary, not of files: patterns such as word*,find_one_*; default all")
+	s.StringVar(&f.tasks, "tasks", "", "tasks to run of a folder or of those inside the binary, not of files: "+
+		"patterns such as word*,find_one_*; default all")
 	s.IntVar(&f.limit, "limit", 0, "most items of each task; 0 means all")
 	s.StringVar(&f.compare, "compare", "", "plans to run side by side, separated by commas")
 	s.IntVar(&f.concurrency, "concurrency", 0, "items asked at once; 0 means 16")
-	s.IntVar(&f.maxTokens, "max-tokens", 0, "most tokens of an answer; 0 means a little more than the expected answer has")
+	s.IntVar(&f.maxTokens, "max-tokens", 0,
+		"most tokens of an answer; 0 means a little more than the expected answer has")
 	s.IntVar(&f.failures, "failures", 10, "how many wrong items to list; with --compare, items with different outputs")
 	s.StringVar(&f.url, "url", "", "server to ask instead of an engine in this process")
-	s.StringVar(&f.name, "name", "", "what the model is called on the wire; default the first name the server of --url lists")
+	s.StringVar(&f.name, "name", "",
+		"what the model is called on the wire; default the first name the server of --url lists")
 	s.StringVar(&f.key, "key", "", "bearer key for --url")
 	s.DurationVar(&f.timeout, "timeout", 0, "most time of one request to --url; 0 means 10 minutes")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
@@ -68,12 +71,14 @@ func (f *evalFlags) add(s *pflag.FlagSet) {
 
 func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 	if f.url != "" && f.compare != "" {
-		return errors.New("eval: --compare chooses plans of an engine in this process and --url asks a server, which has its own; leave one of them out")
+		return errors.New("eval: --compare chooses plans of an engine in this process and --url asks a server, " +
+			"which has its own; leave one of them out")
 	}
 	if err := f.placed(cmd.Flags()); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
-	if err := counted(count{"limit", f.limit, 0}, count{"concurrency", f.concurrency, 0}, count{"max-tokens", f.maxTokens, 0}, count{"failures", f.failures, 0}); err != nil {
+	if err := counted(count{"limit", f.limit, 0}, count{"concurrency", f.concurrency, 0},
+		count{"max-tokens", f.maxTokens, 0}, count{"failures", f.failures, 0}); err != nil {
 		return err
 	}
 	tasks, err := loadTasks(args, f.tasks)
@@ -99,7 +104,8 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 	return f.finish(cmd.OutOrStdout(), r, err, r)
 }
 
-// placed refuses flags that would be without effect: those of an engine where a server answers, and the other way round.
+// placed refuses flags that would be without effect: those of an engine where a server answers, and the other way
+// round.
 func (f *evalFlags) placed(given *pflag.FlagSet) error {
 	if f.url != "" {
 		return f.refuse(given)
@@ -119,7 +125,8 @@ func loadTasks(paths []string, patterns string) ([]eval.Task, error) {
 			return nil, fmt.Errorf("eval: %w", err)
 		}
 		if !info.IsDir() && patterns != "" {
-			return nil, fmt.Errorf("eval: --tasks chooses among the files of a folder, and %s is a file, which is asked whole; leave one of them out", p)
+			return nil, fmt.Errorf("eval: --tasks chooses among the files of a folder, and %s is a file, which is "+
+				"asked whole; leave one of them out", p)
 		}
 		var more []eval.Task
 		if info.IsDir() {
@@ -142,14 +149,16 @@ func loadFile(dir fs.FS, name string) ([]eval.Task, error) {
 
 // askServer runs the tasks against --url.
 func (f *evalFlags) askServer(cmd *cobra.Command, tasks []eval.Task) (*eval.Report, error) {
-	r, err := eval.NewRemote(cmd.Context(), eval.RemoteConfig{URL: f.url, Model: f.name, Key: f.key, Timeout: f.timeout})
+	r, err := eval.NewRemote(cmd.Context(),
+		eval.RemoteConfig{URL: f.url, Model: f.name, Key: f.key, Timeout: f.timeout})
 	if err != nil {
 		return nil, err
 	}
 	return f.ask(cmd, r, tasks, "items")
 }
 
-// comparePlans runs the tasks under one plan after another. Where one of them fails or is interrupted, those that finished before are compared.
+// comparePlans runs the tasks under one plan after another. Where one of them fails or is interrupted, those that
+// finished before are compared.
 func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.Comparison, error) {
 	base, err := f.config()
 	if err != nil {
@@ -188,7 +197,8 @@ func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) er
 }
 
 // askEngine runs the tasks on an engine of its own, as the plan says.
-func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.Config, p eval.Plan) (_ *eval.Report, err error) {
+func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.Config, p eval.Plan) (_ *eval.Report,
+	err error) {
 	c.Policy = p.Policy
 	if p.Kernels != "" {
 		c.Kernels = p.Kernels
@@ -236,7 +246,8 @@ func (f *evalFlags) ask(cmd *cobra.Command, r eval.Runner, tasks []eval.Task, la
 }
 
 // finish prints a result; failed requests are the command's failure.
-func (f *evalFlags) finish(w io.Writer, result interface{ Print(io.Writer) error }, err error, reports ...*eval.Report) error {
+func (f *evalFlags) finish(w io.Writer, result interface{ Print(io.Writer) error }, err error,
+	reports ...*eval.Report) error {
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,8 @@ func evalJSON[T any](t *testing.T, args ...string) T {
 
 func TestEvalShippedTasks(t *testing.T) {
 	r := evalJSON[eval.Report](t, "--tasks", "word1,tool", "--limit", "2", "--kv", "fp8")
-	if len(r.Tasks) != 2 || r.Tasks[0].Task != "tool" || r.Tasks[1].Task != "word1" || r.Total.Items != 4 || r.Total.Exact != 4 || r.Total.TokensPerSecond <= 0 {
+	if len(r.Tasks) != 2 || r.Tasks[0].Task != "tool" || r.Tasks[1].Task != "word1" || r.Total.Items != 4 ||
+		r.Total.Exact != 4 || r.Total.TokensPerSecond <= 0 {
 		t.Errorf("%+v", r)
 	}
 	if r.By.Model != "sparrow-tiny" || r.By.Layout != "fp8-656" || len(r.Rows) == 0 {
@@ -42,18 +43,24 @@ func TestEvalShippedTasks(t *testing.T) {
 }
 
 func TestEvalCompare(t *testing.T) {
-	c := evalJSON[eval.Comparison](t, "--compare", "dense,sparse,kv=fp8-576+deterministic", "--tasks", "word1", "--limit", "2")
+	c := evalJSON[eval.Comparison](t, "--compare", "dense,sparse,kv=fp8-576+deterministic", "--tasks", "word1",
+		"--limit", "2")
 	if len(c.Reports) != 3 || len(c.Agreement) != 3 {
 		t.Fatalf("%+v", c)
 	}
-	for i, want := range []struct{ plan, layout string }{{"dense", "bf16-1152"}, {"sparse", "bf16-1152"}, {"kv=fp8-576+deterministic", "fp8-576"}} {
+	for i, want := range []struct {
+		plan, layout string
+	}{{"dense", "bf16-1152"}, {"sparse", "bf16-1152"}, {"kv=fp8-576+deterministic", "fp8-576"}} {
 		r := c.Reports[i]
-		if r.Plan != want.plan || r.By.Layout != want.layout || r.Total.Exact != 2 || c.Agreement[0][i] != 1 || r.About == "" {
+		if r.Plan != want.plan || r.By.Layout != want.layout || r.Total.Exact != 2 || c.Agreement[0][i] != 1 ||
+			r.About == "" {
 			t.Errorf("%d: %+v, agreement %v", i, r, c.Agreement)
 		}
 	}
-	status, stdout, stderr := invoke("eval", "--compare", "sparse,kv=fp8", "--tasks", "talk", "--limit", "1", "--cache-tokens", "4096")
-	if status != 0 || !strings.Contains(stdout, "agreement") || !strings.Contains(stdout, "talk         1   100.0   100.0") || stderr != "" {
+	status, stdout, stderr := invoke("eval", "--compare", "sparse,kv=fp8", "--tasks", "talk", "--limit", "1",
+		"--cache-tokens", "4096")
+	if status != 0 || !strings.Contains(stdout, "agreement") ||
+		!strings.Contains(stdout, "talk         1   100.0   100.0") || stderr != "" {
 		t.Errorf("status %d\n%s%s", status, stdout, stderr)
 	}
 }
@@ -69,14 +76,17 @@ func TestEvalFiles(t *testing.T) {
 	}
 	for _, path := range []string{file, dir} {
 		r := evalJSON[eval.Report](t, path)
-		if len(r.Tasks) != 1 || r.Tasks[0].Task != "mine" || r.Total.Items != 2 || r.Total.Exact != 1 || len(r.Failures) != 1 || r.Failures[0].Got != "Goodbye!" {
+		if len(r.Tasks) != 1 || r.Tasks[0].Task != "mine" || r.Total.Items != 2 || r.Total.Exact != 1 ||
+			len(r.Failures) != 1 || r.Failures[0].Got != "Goodbye!" {
 			t.Errorf("%s: %+v", path, r)
 		}
 	}
-	if status, stdout, _ := invoke("eval", file, "--cache-tokens", "4096"); status != 0 || !strings.Contains(stdout, "wrong: 1 of 2 items:\n  mine:2\n") {
+	if status, stdout, _ := invoke("eval", file, "--cache-tokens", "4096"); status != 0 ||
+		!strings.Contains(stdout, "wrong: 1 of 2 items:\n  mine:2\n") {
 		t.Errorf("status %d\n%s", status, stdout)
 	}
-	if status, _, stderr := invoke("eval", "--tasks", "mi*", file); status != 1 || !strings.Contains(stderr, "--tasks chooses among the files of a folder") {
+	if status, _, stderr := invoke("eval", "--tasks", "mi*", file); status != 1 ||
+		!strings.Contains(stderr, "--tasks chooses among the files of a folder") {
 		t.Errorf("--tasks with a file: status %d, %s", status, stderr)
 	}
 }
@@ -94,7 +104,8 @@ func TestEvalAsksServers(t *testing.T) {
 	defer h.Close()
 	r := evalJSON[eval.Report](t, "--url", h.URL, "--tasks", "talk", "--limit", "2")
 	// The second item of the task is the one that says goodbye.
-	if r.By.Model != "other" || r.By.URL != h.URL+"/v1" || r.Total.Items != 2 || r.Total.Exact != 1 || len(r.Rows) != 0 {
+	if r.By.Model != "other" || r.By.URL != h.URL+"/v1" || r.Total.Items != 2 || r.Total.Exact != 1 ||
+		len(r.Rows) != 0 {
 		t.Errorf("%+v", r)
 	}
 	status = http.StatusServiceUnavailable
@@ -116,7 +127,8 @@ func TestEvalRefusals(t *testing.T) {
 		{[]string{"nowhere.jsonl"}, "nowhere.jsonl"},
 		{[]string{"--kv", "fp3", "--tasks", "talk"}, "fp3"},
 		{[]string{"--compare", "dense+deterministic", "--tasks", "talk", "--cache-tokens", "4096"},
-			"sparrow: plan dense+deterministic: dense attention cannot run: deterministic mode keeps one arithmetic for every row\n"},
+			"sparrow: plan dense+deterministic: dense attention cannot run: deterministic mode keeps one " +
+				"arithmetic for every row\n"},
 		{[]string{"--url", "not a url"}, "not a url"},
 	} {
 		status, stdout, stderr := invoke(append([]string{"eval"}, c.args...)...)

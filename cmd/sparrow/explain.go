@@ -86,7 +86,8 @@ func (f *explainFlags) refuse(cmd *cobra.Command, err error) error {
 
 func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.model, "model", "", "checkpoint folder whose config.json describes the model")
-	s.StringVar(&f.family, "family", "", "released model instead of a checkpoint: "+strings.Join(plan.ModelNames(), ", "))
+	s.StringVar(&f.family, "family", "",
+		"released model instead of a checkpoint: "+strings.Join(plan.ModelNames(), ", "))
 	s.StringVar(&f.catalog, "catalog", "sparrow", "kernels to choose from: sparrow or public")
 	s.StringVar(&f.hw, "hw", "cpu", "hardware: cpu, sm90, sm100, sm103, sm120, gfx95, sm80, ...")
 	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
@@ -147,7 +148,8 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	}
 	if cfg.Runnable && hw.Arch != plan.CPU {
 		notices = append(notices, plan.Notice{Level: plan.NoticeWarning, Rule: "this build",
-			Text: fmt.Sprintf("whole models run on cpu only so far; on %v this shows what their kernels are planned for", hw.Arch)})
+			Text: fmt.Sprintf(
+				"whole models run on cpu only so far; on %v this shows what their kernels are planned for", hw.Arch)})
 	}
 	q := explain.Question{Layer: f.layer, Carried: f.carry}
 	if f.batch == "" {
@@ -160,7 +162,8 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	if cfg.Runnable {
 		for i, r := range b.Requests {
 			if r.Seq > m.Context {
-				return nil, fmt.Errorf("explain: --batch: request %d has %d tokens, the model's context holds %d", i, r.Seq, m.Context)
+				return nil, fmt.Errorf("explain: --batch: request %d has %d tokens, the model's context holds %d", i,
+					r.Seq, m.Context)
 			}
 		}
 	}
@@ -191,19 +194,22 @@ func (f *explainFlags) facts() (plan.Model, error) {
 			return m, err
 		}
 	default:
-		return m, fmt.Errorf("explain: no model; give --model DIR or --family NAME (%s)", strings.Join(plan.ModelNames(), ", "))
+		return m, fmt.Errorf("explain: no model; give --model DIR or --family NAME (%s)",
+			strings.Join(plan.ModelNames(), ", "))
 	}
 	if f.heads != 0 {
 		m.Heads = f.heads
 	}
 	if f.tp != 0 {
 		if f.tp < 0 || m.Heads%f.tp != 0 {
-			return m, fmt.Errorf("explain: --tp %d does not divide the %d query heads; give a divisor of them", f.tp, m.Heads)
+			return m, fmt.Errorf("explain: --tp %d does not divide the %d query heads; give a divisor of them", f.tp,
+				m.Heads)
 		}
 		m.Heads /= f.tp
 	}
 	if f.layer > m.Layers {
-		return m, fmt.Errorf("explain: --layer %d: the model has layers 0 to %d, and a drafting layer %d where the checkpoint has one", f.layer, m.Layers-1, m.Layers)
+		return m, fmt.Errorf("explain: --layer %d: the model has layers 0 to %d, and a drafting layer %d where the "+
+			"checkpoint has one", f.layer, m.Layers-1, m.Layers)
 	}
 	return m, nil
 }
@@ -251,15 +257,18 @@ func (f *explainFlags) fullPolicy() (plan.Policy, error) {
 	return p, nil
 }
 
-// speculation is what --draft, or --draft-tokens and --draft-branches, ask for. Explain runs nothing, so without a flag nothing is drafted, and
-// auto shows the longest chain.
+// speculation is what --draft, or --draft-tokens and --draft-branches, ask for. Explain runs nothing, so without a
+// flag nothing is drafted, and auto shows the longest chain.
 func (f *explainFlags) speculation() (plan.Speculation, error) {
 	s, err := f.drafts()
 	switch {
 	case err != nil:
 		return plan.Speculation{}, err
 	case f.draft != "" && f.draftTokens != 0:
-		return plan.Speculation{}, fmt.Errorf("explain: --draft %s and --draft-tokens %d both say how many rows are verified; give one of them", f.draft, f.draftTokens)
+		return plan.Speculation{},
+			fmt.Errorf(
+				"explain: --draft %s and --draft-tokens %d both say how many rows are verified; give one of them",
+				f.draft, f.draftTokens)
 	case f.draft == "" || s.Drafts() == 0:
 		return plan.Speculation{Tokens: f.draftTokens, Branches: f.draftBranches}, nil
 	}

@@ -33,13 +33,17 @@ var resolutions = []decision{
 	{1, "hopper with nothing set", one, "kv=bf16 prefill=flashmla_sparse decode=fa3 layout=bf16-1152 page=64"},
 	{2, "hopper with fp8", two, "kv=fp8_e4m3 prefill=flashmla_kv decode=flashmla_kv layout=fp8-656"},
 	{3, "blackwell with nothing set", three, "kv=fp8_e4m3 prefill=trtllm decode=trtllm layout=fp8-576"},
-	{4, "blackwell with bf16", "--hw sm100 --kv bf16", "kv=bf16 prefill=flashmla_sparse decode=trtllm layout=bf16-1152"},
+	{4, "blackwell with bf16", "--hw sm100 --kv bf16",
+		"kv=bf16 prefill=flashmla_sparse decode=trtllm layout=bf16-1152"},
 	{5, "amd with fp8", amd, "prefill=tilelang decode=tilelang layout=fp8-576 page=64"},
-	{5, "amd without the preshuffled kernel", amd + " --no-preshuffle", "prefill=tilelang decode=tilelang layout=fp8-576 page=1"},
-	{6, "workstation with glm", six, "kv=fp8_e4m3 prefill=flashinfer_sparse_mla decode=flashinfer_sparse_mla layout=fp8-656"},
+	{5, "amd without the preshuffled kernel", amd + " --no-preshuffle",
+		"prefill=tilelang decode=tilelang layout=fp8-576 page=1"},
+	{6, "workstation with glm", six,
+		"kv=fp8_e4m3 prefill=flashinfer_sparse_mla decode=flashinfer_sparse_mla layout=fp8-656"},
 	{7, "workstation with deepseek", "--hw sm120 --kv fp8", "code=E01"},
 	{8, "ampere", "--hw sm80 --kv bf16", "code=E01"},
-	{8, "ampere with the reference", "--hw sm80 --kv bf16 --prefill reference --decode reference", "prefill=reference decode=reference layout=bf16-1152"},
+	{8, "ampere with the reference", "--hw sm80 --kv bf16 --prefill reference --decode reference",
+		"prefill=reference decode=reference layout=bf16-1152"},
 	{9, "block prefill, raw decode", nine, "layout=fp8-576 prefill=flashmla_kv decode=trtllm"},
 	{10, "raw prefill, block decode", "--hw sm100 --kv fp8 --prefill trtllm --decode flashmla_kv", "code=E04"},
 	{11, "trtllm on hopper", "--hw sm90 --kv fp8 --prefill trtllm", "code=E02"},
@@ -55,58 +59,83 @@ var resolutions = []decision{
 	{18, "v4 with zigzag", v4 + " --cp zigzag:2", "code=E10"},
 	{18, "v4 with pages of 64", v4 + " --page 64", "page=256 layout=v4-584 notice~warning:"},
 	{19, "sharing with overlap, no carry", "--hw sm90 --family glm-5.2 --tbo", "code=E12"},
-	{19, "sharing with overlap and carry", "--hw sm90 --family glm-5.2 --tbo --carry", "prefill=flashmla_sparse decode=fa3"},
+	{19, "sharing with overlap and carry", "--hw sm90 --family glm-5.2 --tbo --carry",
+		"prefill=flashmla_sparse decode=fa3"},
 }
 
 var batches = []decision{
-	{9, "block prefill rewrites raw pages", nine + " --batch extend:3000", "form=sparse-mla kernel=flashmla_kv convert=raw-to-block transform=paged rows-layout=fp8-576"},
+	{9, "block prefill rewrites raw pages", nine + " --batch extend:3000",
+		"form=sparse-mla kernel=flashmla_kv convert=raw-to-block transform=paged rows-layout=fp8-576"},
 	{20, "short prompts", one + " --batch extend:512,1024", "form=dense-mha indexer=k-only convert=none"},
-	{21, "a prefix over fp8", two + " --batch extend:256+256", "form=dense-mha convert=gather-bf16 array:page_table_flat=[512]"},
+	{21, "a prefix over fp8", two + " --batch extend:256+256",
+		"form=dense-mha convert=gather-bf16 array:page_table_flat=[512]"},
 	{22, "no prefix over fp8", two + " --batch extend:512", "form=dense-mha convert=none array:page_table_flat!"},
-	{23, "a prefix over raw rows", three + " --batch extend:256+256", "form=dense-mha kernel=trtllm_ragged convert=gather-bf16 rows-layout=fp8-576 rope-in-kernel=false"},
+	{23, "a prefix over raw rows", three + " --batch extend:256+256",
+		"form=dense-mha kernel=trtllm_ragged convert=gather-bf16 rows-layout=fp8-576 rope-in-kernel=false"},
 	{24, "at the threshold", one + " --batch extend:2048", "form=dense-mha"},
-	{24, "above the threshold", one + " --batch extend:2049", "form=sparse-mla kernel=flashmla_sparse transform=paged heads=64"},
+	{24, "above the threshold", one + " --batch extend:2049",
+		"form=sparse-mla kernel=flashmla_sparse transform=paged heads=64"},
 	{25, "above the capacity", one + " --batch extend:70x2000", "form=sparse-mla indexer=k-only-with-indices"},
 	{26, "no dense form here", six + " --batch extend:100", "form=sparse-mla indexer=k-only-with-indices"},
 	{27, "context parallelism", one + " --cp interleave:2 --batch extend:1500", "form=sparse-mla indexer=ragged"},
-	{28, "a piecewise graph", one + " --graph piecewise --padded-rows 128 --batch extend:100", "form=sparse-mla indexer=k-only-with-indices rows=100 kernel-rows=128 reasons~dispatch-10;"},
-	{29, "a higher threshold", one + " --dense-threshold 4096 --batch extend:3000", "form=dense-mha indexer=k-only notice~warning:dispatch-5;"},
-	{30, "deterministic", one + " --deterministic --topk flashinfer --tie-break small --batch extend:100", "form=sparse-mla splits-fixed=true"},
-	{31, "sparse prefill over fp8 without prefix", gather + " --batch extend:8192", "transform=ragged convert=none array:page_table_flat!"},
-	{32, "sparse prefill over fp8 with prefix", gather + " --batch extend:4096+4096", "transform=ragged convert=gather-bf16 array:page_table_flat=[8192] keys=8192"},
+	{28, "a piecewise graph", one + " --graph piecewise --padded-rows 128 --batch extend:100",
+		"form=sparse-mla indexer=k-only-with-indices rows=100 kernel-rows=128 reasons~dispatch-10;"},
+	{29, "a higher threshold", one + " --dense-threshold 4096 --batch extend:3000",
+		"form=dense-mha indexer=k-only notice~warning:dispatch-5;"},
+	{30, "deterministic", one + " --deterministic --topk flashinfer --tie-break small --batch extend:100",
+		"form=sparse-mla splits-fixed=true"},
+	{31, "sparse prefill over fp8 without prefix", gather + " --batch extend:8192",
+		"transform=ragged convert=none array:page_table_flat!"},
+	{32, "sparse prefill over fp8 with prefix", gather + " --batch extend:4096+4096",
+		"transform=ragged convert=gather-bf16 array:page_table_flat=[8192] keys=8192"},
 	{33, "its decode", gather + " --batch decode:9000,12", "kernel=flashmla_kv transform=paged"},
 	{33, "its verify", gather + " --batch verify:4:9000,12", "kernel=flashmla_kv transform=paged"},
-	{34, "its mixed batch", gather + " --batch mixed:extend:9000/decode:500", "transform=ragged kernel=flashmla_sparse"},
+	{34, "its mixed batch", gather + " --batch mixed:extend:9000/decode:500",
+		"transform=ragged kernel=flashmla_sparse"},
 	{35, "auto with few keys per row", auto + " --batch extend:4096+995904", "kernel=flashmla_sparse transform=ragged"},
 	{36, "auto at equality", auto + " --batch extend:4096+2093056", "kernel=flashmla_kv transform=paged"},
-	{37, "auto before a decode", auto + " --batch extend:4096+995904", "kernel=flashmla_sparse transform=ragged prefill=flashmla_auto"},
-	{38, "auto over fp8 on hopper", "--hw sm90 --kv fp8 --prefill flashmla_auto --decode flashmla_kv --batch extend:8192", "kernel=flashmla_kv transform=paged"},
-	{38, "auto over bf16 on hopper", "--hw sm90 --kv bf16 --prefill flashmla_auto --decode fa3 --batch extend:8192", "kernel=flashmla_sparse transform=paged"},
-	{39, "decode on hopper", one + " --batch decode:10,3000,2048", "kernel=fa3 dsa_cache_seqlens=10,2048,2048 array:ctx_lens_2d=[3,1] indexer=paged-split"},
+	{37, "auto before a decode", auto + " --batch extend:4096+995904",
+		"kernel=flashmla_sparse transform=ragged prefill=flashmla_auto"},
+	{38, "auto over fp8 on hopper",
+		"--hw sm90 --kv fp8 --prefill flashmla_auto --decode flashmla_kv --batch extend:8192",
+		"kernel=flashmla_kv transform=paged"},
+	{38, "auto over bf16 on hopper", "--hw sm90 --kv bf16 --prefill flashmla_auto --decode fa3 --batch extend:8192",
+		"kernel=flashmla_sparse transform=paged"},
+	{39, "decode on hopper", one + " --batch decode:10,3000,2048",
+		"kernel=fa3 dsa_cache_seqlens=10,2048,2048 array:ctx_lens_2d=[3,1] indexer=paged-split"},
 	{40, "verify on blackwell", three + " --draft-tokens 4 --batch verify:4:100,5000",
-		"kernel=trtllm seqlens_expanded=101,102,103,104,5001,5002,5003,5004 array:ctx_lens_2d=[2,4] ctx_lens_2d=104,104,104,104,5004,5004,5004,5004 indexer=paged-native next-n=4"},
-	{41, "verify on hopper", two + " --draft-tokens 4 --batch verify:4:100,5000", "array:ctx_lens_2d=[8,1] ctx_lens_2d=101,102,103,104,5001,5002,5003,5004 indexer=paged-split"},
-	{42, "drafts on blackwell", three + " --draft-tokens 4 --batch draft:4:104", "seqlens_expanded=101,102,103,104 indexer=paged-split"},
+		"kernel=trtllm seqlens_expanded=101,102,103,104,5001,5002,5003,5004 array:ctx_lens_2d=[2,4] " +
+			"ctx_lens_2d=104,104,104,104,5004,5004,5004,5004 indexer=paged-native next-n=4"},
+	{41, "verify on hopper", two + " --draft-tokens 4 --batch verify:4:100,5000",
+		"array:ctx_lens_2d=[8,1] ctx_lens_2d=101,102,103,104,5001,5002,5003,5004 indexer=paged-split"},
+	{42, "drafts on blackwell", three + " --draft-tokens 4 --batch draft:4:104",
+		"seqlens_expanded=101,102,103,104 indexer=paged-split"},
 	{43, "a padded draft", three + " --draft-tokens 2 --batch draft:2:0", "seqlens_expanded=0,0"},
 	{44, "the schedule limit", two + " --batch extend:12000", "kernel=flashmla_kv launches=11622+378"},
 	{45, "the grid limit", three + " --batch extend:70000", "kernel=trtllm launches=65535+4465"},
-	{46, "scores in chunks", one + " --score-cap 268435456 --free 100000000000 --batch extend:8192+122880", "indexer=ragged chunk=512 chunks=16"},
+	{46, "scores in chunks", one + " --score-cap 268435456 --free 100000000000 --batch extend:8192+122880",
+		"indexer=ragged chunk=512 chunks=16"},
 	{47, "v4 prompts", v4 + " --batch extend:4096", "form=v4-sparse-prefill"},
 	{47, "v4 decode", v4 + " --batch decode:64x4000", "form=v4-paged"},
-	{48, "v4 without sparse prefill", v4 + " --v4-sparse-prefill off --batch extend:4096", "form=v4-paged launches=4096"},
-	{48, "v4 without sparse prefill, long", v4 + " --v4-sparse-prefill off --batch extend:12000", "form=v4-paged launches=11622+378"},
+	{48, "v4 without sparse prefill", v4 + " --v4-sparse-prefill off --batch extend:4096",
+		"form=v4-paged launches=4096"},
+	{48, "v4 without sparse prefill, long", v4 + " --v4-sparse-prefill off --batch extend:12000",
+		"form=v4-paged launches=11622+378"},
 	{49, "v4 on a workstation", "--hw sm120 --family deepseek_v4 --batch extend:20000", "form=v4-paged"},
 	{50, "v4, one prompt of 8192", v4 + " --batch extend:8192", "indexer=contiguous"},
 	{50, "v4, one row less", v4 + " --batch extend:8191", "indexer=paged-split"},
 	{50, "v4, two prompts", v4 + " --batch extend:8192,8192", "indexer=paged-split"},
-	{51, "a shared layer", "--hw sm90 --family glm-5.2 --batch extend:3000 --layer 3 --carry", "form=sparse-mla layer=carry"},
+	{51, "a shared layer", "--hw sm90 --family glm-5.2 --batch extend:3000 --layer 3 --carry",
+		"form=sparse-mla layer=carry"},
 	{51, "a shared layer without indices", "--hw sm90 --family glm-5.2 --batch extend:3000 --layer 3", "code=E23"},
 	{51, "a computing layer", "--hw sm90 --family glm-5.2 --batch extend:3000 --layer 6", "layer=ragged"},
 	{52, "idle", one + " --batch idle", "segments=0 collectives=true"},
 	{53, "48 heads", "--hw sm90 --kv bf16 --heads 48 --batch extend:8192", "heads=64"},
 	{53, "130 heads", "--hw sm90 --kv bf16 --heads 130 --batch extend:8192", "code=E08"},
-	{54, "amd eager decode", amd + " --batch decode:2000,17", "kernel=tilelang indexer=k-only-with-indices variant=only"},
-	{54, "amd captured, short", amd + " --graph replay --batch decode:2000,17", "indexer=k-only-with-indices variant=short"},
+	{54, "amd eager decode", amd + " --batch decode:2000,17",
+		"kernel=tilelang indexer=k-only-with-indices variant=only"},
+	{54, "amd captured, short", amd + " --graph replay --batch decode:2000,17",
+		"indexer=k-only-with-indices variant=short"},
 	{54, "amd captured, long", amd + " --graph replay --batch decode:2049,17", "indexer=paged-split variant=long"},
 }
 
@@ -122,8 +151,8 @@ func (d decision) question(more ...string) []string {
 	return append(args, more...)
 }
 
-// Every decision case of the dispatch rules is answered on the command line as the planner answers it, and every refusal names a command
-// that is answered.
+// Every decision case of the dispatch rules is answered on the command line as the planner answers it, and every
+// refusal names a command that is answered.
 func TestExplainAnswersEveryDecision(t *testing.T) {
 	seen := map[int]bool{}
 	for _, d := range append(append([]decision{}, resolutions...), batches...) {
@@ -190,7 +219,8 @@ func refusedHuman(t *testing.T, d decision, a *answer) {
 	if status != 1 || stdout != "" {
 		t.Errorf("for people: status %d, standard output %q", status, stdout)
 	}
-	for _, w := range []string{e.Code, e.Asked, e.Supported, "this works: " + strings.ReplaceAll(e.Command, " --json", "")} {
+	for _, w := range []string{e.Code, e.Asked, e.Supported,
+		"this works: " + strings.ReplaceAll(e.Command, " --json", "")} {
 		if !strings.Contains(stderr, w) {
 			t.Errorf("for people: %q is not in\n%s", w, stderr)
 		}
@@ -233,20 +263,25 @@ func TestExplainOwnCatalogue(t *testing.T) {
 			"form=dense-mha kernel=dense-ragged convert=gather-rows rows=2048 transform=none",
 			"form=sparse-mla kernel=sparse-flat convert=none rows=952 transform=paged indexer=ragged",
 			"form=sparse-mla kernel=sparse-flat rows=1 transform=paged indexer=paged-split"}},
-		{"block prefill over raw rows", "--kv fp8-576 --prefill sparse-block --decode sparse-raw --dense off --batch extend:3000", []string{
-			"form=sparse-mla kernel=sparse-block convert=raw-to-block rows=2048 indexer=k-only-with-indices",
-			"form=sparse-mla kernel=sparse-block convert=raw-to-block rows=952 indexer=ragged"}},
-		{"gathered rows", "--kv fp8 --prefill sparse-flat --batch extend:10+4000", []string{"kernel=sparse-flat convert=gather-bf16 transform=ragged keys=4010"}},
-		{"verify natively", "--hw sm90 --kv fp8 --batch verify:2:100,5000", []string{"kernel=sparse-block indexer=paged-native next-n=2 rows=4"}},
+		{"block prefill over raw rows",
+			"--kv fp8-576 --prefill sparse-block --decode sparse-raw --dense off --batch extend:3000", []string{
+				"form=sparse-mla kernel=sparse-block convert=raw-to-block rows=2048 indexer=k-only-with-indices",
+				"form=sparse-mla kernel=sparse-block convert=raw-to-block rows=952 indexer=ragged"}},
+		{"gathered rows", "--kv fp8 --prefill sparse-flat --batch extend:10+4000",
+			[]string{"kernel=sparse-flat convert=gather-bf16 transform=ragged keys=4010"}},
+		{"verify natively", "--hw sm90 --kv fp8 --batch verify:2:100,5000",
+			[]string{"kernel=sparse-block indexer=paged-native next-n=2 rows=4"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			status, stdout, stderr := invoke(append(strings.Fields("explain --json --family deepseek_v32 "), strings.Fields(c.flags)...)...)
+			status, stdout, stderr := invoke(append(strings.Fields("explain --json --family deepseek_v32 "),
+				strings.Fields(c.flags)...)...)
 			if status != 0 {
 				t.Fatal(stdout, stderr)
 			}
 			a := decode(t, stdout)
 			if len(a.Plan.Segments) != len(c.segments) || !a.Plan.Runnable {
-				t.Fatalf("%d segments, runnable %v; want %d that run", len(a.Plan.Segments), a.Plan.Runnable, len(c.segments))
+				t.Fatalf("%d segments, runnable %v; want %d that run", len(a.Plan.Segments), a.Plan.Runnable,
+					len(c.segments))
 			}
 			if len(a.Arrays) != 0 {
 				t.Errorf("arrays of other engines: %v", a.Arrays)
@@ -264,12 +299,14 @@ func TestExplainOwnCatalogue(t *testing.T) {
 }
 
 func TestExplainReadsACheckpoint(t *testing.T) {
-	status, stdout, stderr := invoke("explain", "--model", "../../testdata/oracle/glm_moe_dsa-1", "--batch", "extend:700", "--layer", "2", "--carry", "--json")
+	status, stdout, stderr := invoke("explain", "--model", "../../testdata/oracle/glm_moe_dsa-1", "--batch",
+		"extend:700", "--layer", "2", "--carry", "--json")
 	if status != 0 {
 		t.Fatal(stdout, stderr)
 	}
 	a := decode(t, stdout)
-	if len(a.Plan.Segments) != 2 || a.Plan.Segments[0].Rows != 128 || a.Plan.Segments[1].Rows != 572 || a.Layer.Indexers[1].Kind != "carry" {
+	if len(a.Plan.Segments) != 2 || a.Plan.Segments[0].Rows != 128 || a.Plan.Segments[1].Rows != 572 ||
+		a.Layer.Indexers[1].Kind != "carry" {
 		t.Errorf("segments %+v, layer %+v", a.Plan.Segments, a.Layer)
 	}
 }
@@ -306,9 +343,13 @@ func TestNearest(t *testing.T) {
 		want  string
 	}{
 		{[]setting{{"family", "deepseek_v32"}, {"batch", "extend:0"}}, &plan.Error{Code: plan.E26}, ""},
-		{[]setting{{"family", "deepseek_v32"}, {"kv", "fp9"}, {"deterministic", "true"}}, &plan.Error{Code: plan.E05, Try: "--kv fp8, or another"}, "sparrow explain --family deepseek_v32 --kv fp8 --deterministic"},
-		{[]setting{{"family", "glm-5.2"}, {"layer", "3"}, {"batch", "decode:3000"}}, &plan.Error{Code: plan.E23}, "sparrow explain --family glm-5.2 --layer 3 --batch decode:3000 --carry"},
-		{[]setting{{"family", "deepseek_v32"}, {"kv", "fp9"}, {"topk", "torch"}}, &plan.Error{Code: plan.E05, Try: "prose"}, "sparrow explain --family deepseek_v32"},
+		{[]setting{{"family", "deepseek_v32"}, {"kv", "fp9"}, {"deterministic", "true"}},
+			&plan.Error{Code: plan.E05, Try: "--kv fp8, or another"},
+			"sparrow explain --family deepseek_v32 --kv fp8 --deterministic"},
+		{[]setting{{"family", "glm-5.2"}, {"layer", "3"}, {"batch", "decode:3000"}}, &plan.Error{Code: plan.E23},
+			"sparrow explain --family glm-5.2 --layer 3 --batch decode:3000 --carry"},
+		{[]setting{{"family", "deepseek_v32"}, {"kv", "fp9"}, {"topk", "torch"}},
+			&plan.Error{Code: plan.E05, Try: "prose"}, "sparrow explain --family deepseek_v32"},
 	} {
 		if got := nearest(c.asked, c.e); got != c.want {
 			t.Errorf("%v: %q, want %q", c.asked, got, c.want)

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// nameSubcommands makes every command that only groups others print its help when asked for nothing, and refuse a name it does not know;
-// cobra would print the help and report success.
+// nameSubcommands makes every command that only groups others print its help when asked for nothing, and refuse a
+// name it does not know; cobra would print the help and report success.
 func nameSubcommands(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		nameSubcommands(sub)
@@ -27,6 +27,7 @@ func nameSubcommands(c *cobra.Command) {
 				names = append(names, sub.Name())
 			}
 		}
-		return fmt.Errorf("%s: no command %q; there are %s. See '%[1]s --help'", c.CommandPath(), args[0], strings.Join(names, ", "))
+		return fmt.Errorf("%s: no command %q; there are %s. See '%[1]s --help'", c.CommandPath(), args[0],
+			strings.Join(names, ", "))
 	}
 }

@@ -38,7 +38,8 @@ func inspectCommand() *cobra.Command {
 			return sum.Print(cmd.OutOrStdout())
 		},
 	}
-	c.Flags().Float64SliceVar(&memories, "memory", []float64{24, 80, 141}, "memories, in `GiB`, to fit weights and cache into")
+	c.Flags().Float64SliceVar(&memories, "memory", []float64{24, 80, 141},
+		"memories, in `GiB`, to fit weights and cache into")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

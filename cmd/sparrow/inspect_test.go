@@ -12,7 +12,8 @@ import (
 
 const oracle = "../../testdata/oracle/"
 
-// The parameters of the small checkpoints, by the shapes of the v32 spec, 4.2 (hidden 128, vocabulary 640, q_lora 96, 8 experts of 64):
+// The parameters of the small checkpoints, by the shapes of the v32 spec, 4.2 (hidden 128, vocabulary 640, q_lora 96,
+// 8 experts of 64):
 //
 //	V3.2 attention   96*128 + 96 + 384*96 + 576*128 + 512 + 512*512 + 128*256 = 418400
 //	GLM attention    96*128 + 96 + 512*96 + 576*128 + 512 + 896*512 + 128*512 = 660064
@@ -29,7 +30,8 @@ func TestInspectOracle(t *testing.T) {
 		types                     map[string]int
 	}{
 		{"deepseek_v32-1", 106, 3, 2161584, 1784752, 3*1152 + 3*132, map[string]int{"BF16": 101, "F32": 5}},
-		{"deepseek_v32-fp8-1", 184, 3, 2161584, 1784752, 3*1152 + 3*132, map[string]int{"BF16": 23, "F32": 83, "F8_E4M3": 78}},
+		{"deepseek_v32-fp8-1", 184, 3, 2161584, 1784752, 3*1152 + 3*132,
+			map[string]int{"BF16": 23, "F32": 83, "F8_E4M3": 78}},
 		{"glm_moe_dsa-1", 101, 2, 2820272, 2443440, 3*1152 + 2*132, map[string]int{"BF16": 97, "F32": 4}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -42,7 +44,8 @@ func TestInspectOracle(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.Tensors != c.tensors || s.IndexLayers != c.indexLayers || s.Layers != 3 {
-				t.Errorf("%d tensors, %d of %d layers with an indexer; want %d, %d of 3", s.Tensors, s.IndexLayers, s.Layers, c.tensors, c.indexLayers)
+				t.Errorf("%d tensors, %d of %d layers with an indexer; want %d, %d of 3", s.Tensors, s.IndexLayers,
+					s.Layers, c.tensors, c.indexLayers)
 			}
 			if p := s.Parameters; p.Total != c.total || p.Main != c.total || p.NextN != 0 || p.Active != c.active {
 				t.Errorf("parameters %+v, want %d, %d active", p, c.total, c.active)
@@ -86,7 +89,8 @@ func TestInspectForPeople(t *testing.T) {
 	if status != 0 {
 		t.Fatal(stdout, stderr)
 	}
-	for _, w := range []string{"glm_moe_dsa, 3 layers", "top 128, on 2 of 3 layers", "2.82 M", "2.44 M active", "101 tensors", "BF16", "bf16-1152", "fp8-656", "fp8-576", "3720", "tokens in 1 GiB", "weights do not fit"} {
+	for _, w := range []string{"glm_moe_dsa, 3 layers", "top 128, on 2 of 3 layers", "2.82 M", "2.44 M active",
+		"101 tensors", "BF16", "bf16-1152", "fp8-656", "fp8-576", "3720", "tokens in 1 GiB", "weights do not fit"} {
 		if !strings.Contains(stdout, w) {
 			t.Errorf("%q is not in\n%s", w, stdout)
 		}

@@ -24,7 +24,8 @@ func TestInterruptedCommandsSaySo(t *testing.T) {
 	} {
 		var out, side bytes.Buffer
 		status := run(ctx, args, &out, &side)
-		if status != 1 || !strings.HasPrefix(side.String(), "sparrow: interrupted") || strings.Contains(side.String(), "context canceled") {
+		if status != 1 || !strings.HasPrefix(side.String(), "sparrow: interrupted") ||
+			strings.Contains(side.String(), "context canceled") {
 			t.Errorf("%v: status %d, %q", args, status, side.String())
 		}
 	}
@@ -43,7 +44,8 @@ func TestInterruptedKeepsOtherErrors(t *testing.T) {
 
 // A comparison that ends early prints the plans that finished.
 func TestFinishedPlansArePrinted(t *testing.T) {
-	status, stdout, stderr := invoke("eval", "--compare", "sparse,dense+deterministic,kv=fp8", "--tasks", "talk", "--limit", "1", "--cache-tokens", "4096")
+	status, stdout, stderr := invoke("eval", "--compare", "sparse,dense+deterministic,kv=fp8", "--tasks", "talk",
+		"--limit", "1", "--cache-tokens", "4096")
 	if status != 1 || !strings.Contains(stdout, "sparse: each token") || strings.Contains(stdout, "kv=fp8") {
 		t.Errorf("status %d, output\n%s", status, stdout)
 	}

@@ -1,5 +1,5 @@
-// Sparrow serves DeepSeek sparse-attention models from one binary. This command turns flags into configuration and wires packages together;
-// it decides nothing.
+// Sparrow serves DeepSeek sparse-attention models from one binary. This command turns flags into configuration and
+// wires packages together; it decides nothing.
 package main
 
 import (
@@ -43,7 +43,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = interrupted(err)
 	}
 	if !errors.Is(err, errReported) {
-		fmt.Fprintln(stderr, "sparrow:", strings.TrimPrefix(err.Error(), "sparrow: ")) // errors of the library begin with its name
+		// errors of the library begin with its name
+		fmt.Fprintln(stderr, "sparrow:", strings.TrimPrefix(err.Error(), "sparrow: "))
 	}
 	return 1
 }
@@ -59,7 +60,8 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	c.AddCommand(serveCommand(), runCommand(), verifyCommand(), explainCommand(), inspectCommand(), synthCommand(), benchCommand(), evalCommand(), versionCommand())
+	c.AddCommand(serveCommand(), runCommand(), verifyCommand(), explainCommand(), inspectCommand(), synthCommand(),
+		benchCommand(), evalCommand(), versionCommand())
 	c.SetFlagErrorFunc(flagError)
 	nameSubcommands(c)
 	addCompletions(c)

@@ -47,7 +47,8 @@ func TestEveryCommandHasExamples(t *testing.T) {
 			t.Errorf("%s: summary %q, %d examples", c.Name(), c.Short, len(examples(t, c)))
 		}
 		status, stdout, _ := invoke(append(strings.Fields(c.CommandPath())[1:], "--help")...)
-		if status != 0 || !strings.Contains(stdout, "Examples:") || !strings.Contains(stdout, strings.TrimSpace(strings.Split(c.Example, "\n")[0])) {
+		if status != 0 || !strings.Contains(stdout, "Examples:") ||
+			!strings.Contains(stdout, strings.TrimSpace(strings.Split(c.Example, "\n")[0])) {
 			t.Errorf("%s --help: status %d\n%s", c.Name(), status, stdout)
 		}
 		for _, words := range examples(t, c) {
@@ -75,7 +76,8 @@ func TestExplainExamplesWork(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	status, stdout, stderr := invoke("version")
-	if status != 0 || !strings.HasPrefix(stdout, "sparrow ") || !strings.Contains(stdout, "ref ") || !strings.Contains(stdout, "cpu-") {
+	if status != 0 || !strings.HasPrefix(stdout, "sparrow ") || !strings.Contains(stdout, "ref ") ||
+		!strings.Contains(stdout, "cpu-") {
 		t.Errorf("status %d, %s%s", status, stdout, stderr)
 	}
 }

@@ -33,8 +33,9 @@ func given(s *pflag.FlagSet) []setting {
 	return out
 }
 
-// nearest finds, by trying, the command closest to the given one that is answered: with the flags the refusal names, else with as few flags
-// left out as possible, else on another catalogue or hardware. It is empty where only another batch would help.
+// nearest finds, by trying, the command closest to the given one that is answered: with the flags the refusal names,
+// else with as few flags left out as possible, else on another catalogue or hardware. It is empty where only another
+// batch would help.
 func nearest(asked []setting, e *plan.Error) string {
 	for _, c := range candidates(asked, e) {
 		if answered(c) {

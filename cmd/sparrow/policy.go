@@ -16,19 +16,25 @@ type policyFlags struct {
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&p.kv, "kv", "", "cache layout: bf16, fp8 (656-byte blocks), fp8-576 (raw), f32 (exact, for proofs); default that of the hardware, bf16 on a CPU")
-	f.StringVar(&p.prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto; default the first that fits layout and hardware")
-	f.StringVar(&p.decode, "decode", "", "decode kernel: sparse-flat, sparse-block, sparse-raw; default as for --prefill")
-	f.StringVar(&p.dense, "dense", "", "dense attention for short prompt rows: on or off; default on where a kernel for it exists")
+	f.StringVar(&p.kv, "kv", "", "cache layout: bf16, fp8 (656-byte blocks), fp8-576 (raw), f32 (exact, for "+
+		"proofs); default that of the hardware, bf16 on a CPU")
+	f.StringVar(&p.prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto; default "+
+		"the first that fits layout and hardware")
+	f.StringVar(&p.decode, "decode", "",
+		"decode kernel: sparse-flat, sparse-block, sparse-raw; default as for --prefill")
+	f.StringVar(&p.dense, "dense", "",
+		"dense attention for short prompt rows: on or off; default on where a kernel for it exists")
 	f.BoolVar(&p.fp4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
-	f.BoolVar(&p.deterministic, "deterministic", false, "one arithmetic for every row: the same bits as prompt or as output")
+	f.BoolVar(&p.deterministic, "deterministic", false,
+		"one arithmetic for every row: the same bits as prompt or as output")
 }
 
 // addDraft adds --draft, for the commands that generate or plan drafts.
 func (p *policyFlags) addDraft(f *pflag.FlagSet) { f.StringVar(&p.draft, "draft", "", draftHelp) }
 
 // draftHelp is the same for every command; explain adds what it does without the flag.
-const draftHelp = "tokens drafted with the checkpoint's NextN layer and verified together; answers stay the same: auto (as many as pay; the default where text is generated), a number from 1 to 7, or off"
+const draftHelp = "tokens drafted with the checkpoint's NextN layer and verified together; answers stay the same: " +
+	"auto (as many as pay; the default where text is generated), a number from 1 to 7, or off"
 
 // drafts is what --draft asks for.
 func (p *policyFlags) drafts() (spec.Setting, error) {
@@ -41,7 +47,8 @@ func (p *policyFlags) drafts() (spec.Setting, error) {
 
 // policy is what the flags ask for.
 func (p *policyFlags) policy() (plan.Policy, error) {
-	out := plan.Policy{KV: p.kv, Prefill: p.prefill, Decode: p.decode, Deterministic: p.deterministic, FP4Index: p.fp4Index}
+	out := plan.Policy{KV: p.kv, Prefill: p.prefill, Decode: p.decode, Deterministic: p.deterministic,
+		FP4Index: p.fp4Index}
 	if err := out.Dense.UnmarshalText([]byte(p.dense)); err != nil {
 		return out, fmt.Errorf("--dense: %w", err)
 	}

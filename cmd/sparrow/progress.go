@@ -14,7 +14,8 @@ const (
 	progressEvery = 100 * time.Millisecond
 )
 
-// progress draws the state of long work on one line of a terminal. On anything else it draws nothing. One goroutine uses it.
+// progress draws the state of long work on one line of a terminal. On anything else it draws nothing. One goroutine
+// uses it.
 type progress struct {
 	w       io.Writer
 	label   string
@@ -68,11 +69,13 @@ func (p *progress) set(done, total int64, note string) {
 func (p *progress) line(done, total int64, took time.Duration, note string) string {
 	const cells = 24
 	full := int(cells * done / total)
-	s := fmt.Sprintf("%s [%s%s] %3d %%", p.label, strings.Repeat("#", full), strings.Repeat(".", cells-full), 100*done/total)
+	s := fmt.Sprintf("%s [%s%s] %3d %%", p.label, strings.Repeat("#", full), strings.Repeat(".", cells-full),
+		100*done/total)
 	if note != "" {
 		s += "  " + note
 	}
-	if left := time.Duration(float64(took) * float64(total-done) / float64(max(done, 1))); done > 0 && left >= time.Second {
+	if left := time.Duration(float64(took) * float64(total-done) / float64(max(done, 1))); done > 0 &&
+		left >= time.Second {
 		s += "  " + left.Round(time.Second).String() + " left"
 	}
 	return s[:min(len(s), p.columns-1)]

@@ -70,7 +70,8 @@ func TestBarIsSilentWithoutATerminalAndNeverWraps(t *testing.T) {
 }
 
 func TestByteSizes(t *testing.T) {
-	for text, want := range map[string]int64{"0": 0, "17": 17, "1K": 1024, "500m": 500 << 20, "4G": 4 << 30, "2T": 2 << 40} {
+	for text, want := range map[string]int64{"0": 0, "17": 17, "1K": 1024, "500m": 500 << 20, "4G": 4 << 30,
+		"2T": 2 << 40} {
 		if got, err := parseBytes(text); err != nil || got != want {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}

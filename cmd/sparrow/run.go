@@ -18,8 +18,8 @@ import (
 	"sparrow/sample"
 )
 
-// defaultAnswerTokens bounds an answer without --max-tokens: a model that never ends, such as one of random weights, would
-// fill the context otherwise. It is enough for some reasoning.
+// defaultAnswerTokens bounds an answer without --max-tokens: a model that never ends, such as one of random weights,
+// would fill the context otherwise. It is enough for some reasoning.
 const defaultAnswerTokens = 2048
 
 // runFlags is everything `sparrow run` can be told.
@@ -53,10 +53,12 @@ on a terminal. Without --model the small model inside the binary runs.`,
 	s.StringVar(&f.system, "system", "", "system message")
 	s.StringVar(&f.file, "file", "", "document that is put before the question")
 	s.Float64Var(&f.temperature, "temperature", 0, "randomness: 0 always takes the likeliest token")
-	s.IntVar(&f.maxTokens, "max-tokens", defaultAnswerTokens, "most tokens of the answer, reasoning included; 0 means as many as the context holds")
+	s.IntVar(&f.maxTokens, "max-tokens", defaultAnswerTokens,
+		"most tokens of the answer, reasoning included; 0 means as many as the context holds")
 	s.Int64Var(&f.seed, "seed", 0, "seed of the randomness; drawn when not given")
 	s.StringVar(&f.schema, "json-schema", "", "file with a JSON schema that the answer must follow")
-	s.BoolVar(&f.think, "think", false, "let the model reason before it answers (--think=false forbids it where that is the default)")
+	s.BoolVar(&f.think, "think", false,
+		"let the model reason before it answers (--think=false forbids it where that is the default)")
 	s.BoolVar(&f.trace, "trace", false, "show plans, prefix match and times on standard error")
 	s.BoolVar(&f.raw, "raw", false, "complete the prompt as it is, without a chat template")
 	f.engineFlags.add(s)
@@ -73,7 +75,8 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if talk && (f.raw || f.file != "") {
-		return errors.New("run: a chat takes neither --raw nor --file; give a prompt, or - to read it from standard input")
+		return errors.New(
+			"run: a chat takes neither --raw nor --file; give a prompt, or - to read it from standard input")
 	}
 	e, err := f.open(cmd, nil)
 	if err != nil {
@@ -90,7 +93,8 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(err, closeNow(e))
 }
 
-// readPrompt takes the prompt from the arguments or from standard input; talk is true when standard input is a terminal instead.
+// readPrompt takes the prompt from the arguments or from standard input; talk is true when standard input is a
+// terminal instead.
 func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err error) {
 	if len(args) == 0 && isTerminal(in) {
 		return "", true, nil
@@ -128,7 +132,9 @@ func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
 		a.chat.Thinking = &f.think
 	}
 	if f.raw && (f.system != "" || f.think) {
-		return nil, errors.New("run: --raw sends the prompt as it is, so --system and --think have no place; leave one of them out")
+		return nil,
+			errors.New(
+				"run: --raw sends the prompt as it is, so --system and --think have no place; leave one of them out")
 	}
 	if f.system != "" {
 		a.chat.Messages = []chat.Message{{Role: chat.System, Content: f.system}}

@@ -91,7 +91,8 @@ func (a *answer) facts() map[string]string {
 	if a.Plan == nil {
 		return f
 	}
-	f["collectives"], f["runnable"], f["segments"] = fmt.Sprint(a.Plan.Collectives), fmt.Sprint(a.Plan.Runnable), fmt.Sprint(len(a.Plan.Segments))
+	f["collectives"], f["runnable"], f["segments"] = fmt.Sprint(a.Plan.Collectives), fmt.Sprint(a.Plan.Runnable),
+		fmt.Sprint(len(a.Plan.Segments))
 	if len(a.Plan.Segments) > 0 {
 		a.Plan.Segments[0].facts(f)
 	}
@@ -112,7 +113,8 @@ func (a *answer) facts() map[string]string {
 }
 
 func (s *segment) facts(f map[string]string) {
-	f["form"], f["kernel"], f["convert"], f["transform"], f["variant"], f["rows-layout"] = s.Form, s.Kernel, s.Convert, s.Transform, s.Variant, s.Layout
+	f["form"], f["kernel"], f["convert"], f["transform"], f["variant"], f["rows-layout"] = s.Form, s.Kernel, s.Convert,
+		s.Transform, s.Variant, s.Layout
 	f["rows"], f["kernel-rows"], f["heads"] = fmt.Sprint(s.Rows), fmt.Sprint(s.KernelRows), fmt.Sprint(s.KernelHeads)
 	f["rope-in-kernel"], f["splits-fixed"] = fmt.Sprint(s.RopeInKernel), fmt.Sprint(s.SplitsFixed)
 	f["indexer"], f["next-n"] = s.Indexer.Kind, fmt.Sprint(s.Indexer.NextN)

@@ -57,8 +57,10 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.SortFlags = false
 	s.StringVar(&f.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 for every interface")
 	s.IntVar(&f.port, "port", 8080, "port to listen on; 0 takes a free one")
-	s.StringVar(&f.keys, "api-keys", "", "file of bearer keys, one a line, each with an optional tenant name; without it everybody may ask")
-	s.StringSliceVar(&f.origins, "cors", nil, "origins whose web pages may call the server, such as https://example.org, or '*'")
+	s.StringVar(&f.keys, "api-keys", "",
+		"file of bearer keys, one a line, each with an optional tenant name; without it everybody may ask")
+	s.StringSliceVar(&f.origins, "cors", nil,
+		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
 	f.addServing(s)
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
@@ -75,7 +77,8 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	o := server.Options{Version: revision(), AllowOrigins: f.origins, VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+	o := server.Options{Version: revision(), AllowOrigins: f.origins, VLLMNames: f.vllm, Grace: f.grace,
+		DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
 	if f.keys != "" {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)
@@ -134,11 +137,14 @@ func listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("port %d on %s is in use; stop what listens there, or choose another with --port (--port 0 takes a free one)", port, host)
+		return nil, fmt.Errorf("port %d on %s is in use; stop what listens there, or choose another with --port "+
+			"(--port 0 takes a free one)", port, host)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("port %d on %s needs more rights than this user has; choose one above 1023 with --port", port, host)
+		return nil, fmt.Errorf("port %d on %s needs more rights than this user has; choose one above 1023 with --port",
+			port, host)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("%s is no address of this machine; --host takes 127.0.0.1, 0.0.0.0 or one of its own", host)
+		return nil, fmt.Errorf("%s is no address of this machine; --host takes 127.0.0.1, 0.0.0.0 or one of its own",
+			host)
 	case err != nil:
 		return nil, fmt.Errorf("listen on %s port %d: %w", host, port, err)
 	}
@@ -180,7 +186,8 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *se
 // describe writes the plan and how memory is divided.
 func describe(w io.Writer, i sparrow.Info) {
 	c := &i.Config
-	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of each query; kernels %s\n",
+	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of "+
+		"each query; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
@@ -193,8 +200,10 @@ func describe(w io.Writer, i sparrow.Info) {
 	if m.Packed {
 		packed = ", packed"
 	}
-	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; %s for the largest step\n", unit.Bytes(m.Weights), packed, unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Arena))
-	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens, i.ContextTokens, i.MaxRunning, i.MaxQueue)
+	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; %s for the largest step\n",
+		unit.Bytes(m.Weights), packed, unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Arena))
+	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens,
+		i.ContextTokens, i.MaxRunning, i.MaxQueue)
 }
 
 func draftText(i sparrow.Info) string {
@@ -204,7 +213,9 @@ func draftText(i sparrow.Info) string {
 	case i.Draft.IsFixed():
 		return fmt.Sprintf("%d tokens at a time by layer %d, verified together", i.Drafts, i.Config.Model.Layers)
 	}
-	return fmt.Sprintf("auto: up to %d tokens at a time by layer %d, verified together, as long as that pays for a request", i.Drafts, i.Config.Model.Layers)
+	return fmt.Sprintf(
+		"auto: up to %d tokens at a time by layer %d, verified together, as long as that pays for a request", i.Drafts,
+		i.Config.Model.Layers)
 }
 
 func denseText(i sparrow.Info) string {
@@ -220,7 +231,9 @@ func curlFor(i sparrow.Info, url string, key bool) string {
 	if err != nil {
 		name = []byte(`""`) // no string fails
 	}
-	path, body := "/v1/chat/completions", fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "%s"}], "max_tokens": 256}`, name, exampleQuestion)
+	path, body := "/v1/chat/completions",
+		fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "%s"}], "max_tokens": 256}`, name,
+			exampleQuestion)
 	if i.ChatFormat == "" {
 		path, body = "/v1/completions", fmt.Sprintf(`{"model": %s, "prompt": [1, 2, 3], "max_tokens": 16}`, name)
 	}
@@ -228,8 +241,10 @@ func curlFor(i sparrow.Info, url string, key bool) string {
 	if key {
 		auth = " -H 'Authorization: Bearer KEY'"
 	}
-	return fmt.Sprintf("curl %s%s%s -H 'Content-Type: application/json' -d '%s'", url, path, auth, strings.ReplaceAll(body, "'", `'\''`))
+	return fmt.Sprintf("curl %s%s%s -H 'Content-Type: application/json' -d '%s'", url, path, auth,
+		strings.ReplaceAll(body, "'", `'\''`))
 }
 
 // exampleQuestion is one the model inside the binary can answer.
-const exampleQuestion = "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?"
+const exampleQuestion = "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to " +
+	"go around it?"

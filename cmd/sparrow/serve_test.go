@@ -27,7 +27,8 @@ func startServer(t *testing.T, args ...string) *serving {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ready := make(chan struct{})
-	s := &serving{out: &watcher{met: "\ntry ", hit: func() { close(ready) }}, side: &watcher{}, stop: stop, ended: make(chan error, 1)}
+	s := &serving{out: &watcher{met: "\ntry ", hit: func() { close(ready) }}, side: &watcher{}, stop: stop,
+		ended: make(chan error, 1)}
 	c := root()
 	c.SetArgs(append([]string{"serve", "--port", "0", "--cache-tokens", "4096"}, args...))
 	c.SetOut(s.out)
@@ -59,7 +60,8 @@ func (s *serving) end(t *testing.T) {
 }
 
 // curl reads the request that the server offers to paste.
-var curl = regexp.MustCompile(`(?m)^try +curl (\S+) (?:-H 'Authorization: Bearer (\w+)' )?-H 'Content-Type: application/json' -d '(.*)'$`)
+var curl = regexp.MustCompile(
+	`(?m)^try +curl (\S+) (?:-H 'Authorization: Bearer (\w+)' )?-H 'Content-Type: application/json' -d '(.*)'$`)
 
 // paste does what the printed command would do.
 func (s *serving) paste(t *testing.T, key string) (status int, body []byte) {
@@ -101,10 +103,13 @@ func TestServeAnswersThePrintedRequestAndStops(t *testing.T) {
 	if err := json.Unmarshal(body, &answer); err != nil || status != 200 || len(answer.Choices) != 1 {
 		t.Fatalf("status %d, %v: %s", status, err, body)
 	}
-	if c := answer.Choices[0]; answer.Model != "bird's" || !strings.HasSuffix(c.Message.Content, "#### 46") || c.Reason != "stop" {
+	if c := answer.Choices[0]; answer.Model != "bird's" || !strings.HasSuffix(c.Message.Content, "#### 46") ||
+		c.Reason != "stop" {
 		t.Errorf("answer %+v", answer)
 	}
-	for _, part := range []string{"model    bird's: deepseek_v32, the small model inside the binary", "plan     ", "weights 11.2 MiB", "64 pages, 4096 tokens", "largest step x context: 512 x 4096", "chat     format ", "address  http://127.0.0.1:", `"max_tokens": 256}`} {
+	for _, part := range []string{"model    bird's: deepseek_v32, the small model inside the binary", "plan     ",
+		"weights 11.2 MiB", "64 pages, 4096 tokens", "largest step x context: 512 x 4096", "chat     format ",
+		"address  http://127.0.0.1:", `"max_tokens": 256}`} {
 		if !strings.Contains(s.out.String(), part) {
 			t.Errorf("it does not say %q:\n%s", part, s.out)
 		}
@@ -141,7 +146,8 @@ func TestServeAsksForKeysAndWarnsWithoutThem(t *testing.T) {
 	if side := open.side.String(); side != "" {
 		t.Errorf("what was announced is logged as well: %s", side)
 	}
-	if text := open.out.String(); !strings.Contains(text, "warning  anyone who can reach this address") || !strings.Contains(text, "curl http://127.0.0.1:") {
+	if text := open.out.String(); !strings.Contains(text, "warning  anyone who can reach this address") ||
+		!strings.Contains(text, "curl http://127.0.0.1:") {
 		t.Errorf("open to everybody, it says\n%s", text)
 	}
 	open.end(t)
@@ -151,7 +157,8 @@ func TestServeAsksForKeysAndWarnsWithoutThem(t *testing.T) {
 func TestServeDescribesACheckpointPlainly(t *testing.T) {
 	t.Chdir("../../testdata/oracle")
 	s := startServer(t, "--model", "./deepseek_v32-1", "--cache-tokens", "512")
-	for _, want := range []string{"model    deepseek_v32-1: deepseek_v32\n", "drafts   none: this checkpoint has no draft layer\n"} {
+	for _, want := range []string{"model    deepseek_v32-1: deepseek_v32\n",
+		"drafts   none: this checkpoint has no draft layer\n"} {
 		if !strings.Contains(s.out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, s.out)
 		}
@@ -170,7 +177,8 @@ func TestServeFailsWithWhatToDo(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"port " + port + " on 127.0.0.1 is in use; stop what listens there, or choose another with --port", []string{"--port", port}},
+		{"port " + port + " on 127.0.0.1 is in use; stop what listens there, or choose another with --port",
+			[]string{"--port", port}},
 		{"--port 70000", []string{"--port", "70000"}},
 		{"no address of this machine", []string{"--host", "192.0.2.1", "--port", "0"}},
 		{"--api-keys", []string{"--api-keys", "nowhere"}},
@@ -180,7 +188,8 @@ func TestServeFailsWithWhatToDo(t *testing.T) {
 		{"--max-queue -1: want 0", []string{"--max-queue", "-1"}},
 		{"config.json", []string{"--port", "0", "--model", t.TempDir()}},
 	} {
-		if _, _, err := drive("", append([]string{"serve"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := drive("", append([]string{"serve"}, c.args...)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
 		}
 	}

@@ -48,9 +48,11 @@ Shapes with a name:
 	s := c.Flags()
 	s.SortFlags = false
 	s.StringVar(&f.config, "config", "", "shape: a name from the list above, a config.json, or a checkpoint folder")
-	s.StringVar(&f.dtype, "dtype", "bf16", "stored type of the large matrices: bf16, or fp8 as released (blocks of 128 x 128, FP4 experts in DeepSeek-V4)")
+	s.StringVar(&f.dtype, "dtype", "bf16", "stored type of the large matrices: bf16, or fp8 as released (blocks of "+
+		"128 x 128, FP4 experts in DeepSeek-V4)")
 	s.Uint64Var(&f.seed, "seed", 0, "seed of the weights")
-	s.StringVar(&f.shard, "shard-bytes", "4G", "most tensor data of one file, with K, M, G or T for powers of 1024; 0 writes one file")
+	s.StringVar(&f.shard, "shard-bytes", "4G",
+		"most tensor data of one file, with K, M, G or T for powers of 1024; 0 writes one file")
 	s.IntVar(&f.nextN, "nextn", -1, "drafting layers: 0 or 1; -1 does as the config says")
 	s.BoolVar(&f.dryRun, "dry-run", false, "only show parameters and bytes")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
@@ -93,7 +95,8 @@ func (f *synthFlags) run(cmd *cobra.Command, dir string) error {
 	if err != nil {
 		return err
 	}
-	r := synthResult{Folder: dir, Config: f.config, DType: f.dtype, Seed: f.seed, Tokenizer: len(beside) > 0, Size: c.Size()}
+	r := synthResult{Folder: dir, Config: f.config, DType: f.dtype, Seed: f.seed, Tokenizer: len(beside) > 0,
+		Size: c.Size()}
 	if !f.dryRun {
 		if err := synth.Vacant(dir, beside); err != nil {
 			return err
@@ -102,7 +105,9 @@ func (f *synthFlags) run(cmd *cobra.Command, dir string) error {
 			return err
 		}
 		bar := newProgress(cmd.ErrOrStderr(), "writing")
-		err := c.Write(cmd.Context(), dir, beside, func(done, total int64) { bar.set(done, total, unit.Bytes(done)+" of "+unit.Bytes(total)) })
+		err := c.Write(cmd.Context(), dir, beside, func(done, total int64) {
+			bar.set(done, total, unit.Bytes(done)+" of "+unit.Bytes(total))
+		})
 		bar.end()
 		if errors.Is(err, context.Canceled) {
 			return fmt.Errorf("%w; nothing was left in %s", errInterrupted, dir)
@@ -158,7 +163,8 @@ func (f *synthFlags) options() (synth.Options, error) {
 // readShape finds the config that --config names: a preset, a file or a folder with one.
 func readShape(name string) (file string, text []byte, err error) {
 	if name == "" {
-		return "", nil, fmt.Errorf("synth: no shape; give --config FILE or --config NAME (%s)", strings.Join(synth.PresetNames(), ", "))
+		return "", nil, fmt.Errorf("synth: no shape; give --config FILE or --config NAME (%s)",
+			strings.Join(synth.PresetNames(), ", "))
 	}
 	if slices.Contains(synth.PresetNames(), name) {
 		text, err = synth.PresetConfig(name)
@@ -170,7 +176,8 @@ func readShape(name string) (file string, text []byte, err error) {
 	}
 	text, err = os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil, fmt.Errorf("synth: --config %s is neither a file nor one of %s", name, strings.Join(synth.PresetNames(), ", "))
+		return "", nil, fmt.Errorf("synth: --config %s is neither a file nor one of %s", name,
+			strings.Join(synth.PresetNames(), ", "))
 	}
 	return file, text, err
 }
@@ -181,7 +188,8 @@ func tokenizerFor(vocabulary int) ([]synth.File, error) {
 	if err != nil || vocabulary < t.VocabSize() {
 		return nil, err
 	}
-	return []synth.File{{Name: "tokenizer.json", Data: builtin.TokenizerJSON()}, {Name: "tokenizer_config.json", Data: builtin.TokenizerConfig()}}, nil
+	return []synth.File{{Name: "tokenizer.json", Data: builtin.TokenizerJSON()},
+		{Name: "tokenizer_config.json", Data: builtin.TokenizerConfig()}}, nil
 }
 
 // parseBytes reads a number of bytes, such as 500M.

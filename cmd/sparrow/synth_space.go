@@ -11,7 +11,8 @@ import (
 	"sparrow/model/synth"
 )
 
-// announce says what is about to be written, and refuses what the file system cannot hold: filling a disk takes hours and harms others on it.
+// announce says what is about to be written, and refuses what the file system cannot hold: filling a disk takes hours
+// and harms others on it.
 func (f *synthFlags) announce(w io.Writer, dir string, bytes int64, o synth.Options) error {
 	at := nearestFolder(dir)
 	free, known := freeBytes(at)

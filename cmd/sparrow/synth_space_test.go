@@ -14,7 +14,8 @@ import (
 	"sparrow/model/synth"
 )
 
-// A checkpoint of more bytes than any file system has is refused before anything is written, with both numbers and shapes that fit.
+// A checkpoint of more bytes than any file system has is refused before anything is written, with both numbers and
+// shapes that fit.
 func TestSynthRefusesWhatTheFileSystemCannotHold(t *testing.T) {
 	if _, known := freeBytes(t.TempDir()); !known {
 		t.Skip("free space is not known on this system")
@@ -34,13 +35,15 @@ func TestSynthRefusesWhatTheFileSystemCannotHold(t *testing.T) {
 	defer stop()
 	var out, side bytes.Buffer
 	status := run(ctx, []string{"synth", filepath.Join(parent, "a", "b"), "--config", config}, &out, &side)
-	said := regexp.MustCompile(`needs (\d+) bytes .* has (\d+) bytes .* free; .*v32-tiny \(`).FindStringSubmatch(side.String())
+	said := regexp.MustCompile(`needs (\d+) bytes .* has (\d+) bytes .* free; .*v32-tiny \(`).FindStringSubmatch(
+		side.String())
 	if status != 1 || said == nil {
 		t.Fatalf("status %d: %q", status, &side)
 	}
 	asked, _ := strconv.ParseInt(said[1], 10, 64)
 	free, _ := strconv.ParseInt(said[2], 10, 64)
-	if asked < 1<<44 || free <= 0 || free >= asked || strings.Contains(side.String(), "deepseek-v4-pro (") && free < 800<<30 {
+	if asked < 1<<44 || free <= 0 || free >= asked ||
+		strings.Contains(side.String(), "deepseek-v4-pro (") && free < 800<<30 {
 		t.Errorf("%d asked, %d free: %q", asked, free, &side)
 	}
 	if entries, err := os.ReadDir(parent); err != nil || len(entries) > 0 {

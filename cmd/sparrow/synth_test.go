@@ -15,15 +15,19 @@ import (
 func TestSynthWritesWhatRunCanRun(t *testing.T) {
 	for _, preset := range []string{"v32-tiny", "glm-tiny", "v4-tiny"} {
 		dir := filepath.Join(t.TempDir(), preset)
-		out, _ := mustDrive(t, "", "synth", dir, "--config", preset, "--dtype", "fp8", "--nextn", "1", "--seed", "3", "--shard-bytes", "1M")
-		if !strings.Contains(out, "with the built-in tokenizer") || !strings.Contains(out, "sparrow serve --model "+dir) {
+		out, _ := mustDrive(t, "", "synth", dir, "--config", preset, "--dtype", "fp8", "--nextn", "1", "--seed", "3",
+			"--shard-bytes", "1M")
+		if !strings.Contains(out, "with the built-in tokenizer") ||
+			!strings.Contains(out, "sparrow serve --model "+dir) {
 			t.Errorf("%s: it says %q", preset, out)
 		}
-		answer, side := mustDrive(t, "", "run", "--model", dir, "--cache-tokens", "1024", "--max-tokens", "8", "--trace", "Goodbye")
+		answer, side := mustDrive(t, "", "run", "--model", dir, "--cache-tokens", "1024", "--max-tokens", "8",
+			"--trace", "Goodbye")
 		if !strings.Contains(side, "8 out") || !strings.Contains(side, "finish length") {
 			t.Errorf("%s: answer %q\n%s", preset, answer, side)
 		}
-		if out, side, err := drive("", "synth", dir, "--config", preset); err == nil || !strings.Contains(err.Error(), "choose an empty folder") || out+side != "" {
+		if out, side, err := drive("", "synth", dir, "--config", preset); err == nil ||
+			!strings.Contains(err.Error(), "choose an empty folder") || out+side != "" {
 			t.Errorf("%s: a second time: %v after saying %q", preset, err, out+side)
 		}
 	}
@@ -33,10 +37,12 @@ func TestSynthDryRunWritesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "full")
 	out, _ := mustDrive(t, "", "synth", dir, "--config", "deepseek-v3.2", "--dtype", "fp8", "--dry-run", "--json")
 	var got synthResult
-	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Parameters != 685_355_329_792 || got.Bytes != 689_469_018_240 || got.Written {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Parameters != 685_355_329_792 ||
+		got.Bytes != 689_469_018_240 || got.Written {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if text, _ := mustDrive(t, "", "synth", dir, "--config", "v32-mini", "--dry-run"); !strings.Contains(text, "nothing was written") {
+	if text, _ := mustDrive(t, "", "synth", dir, "--config", "v32-mini", "--dry-run"); !strings.Contains(text,
+		"nothing was written") {
 		t.Errorf("it says %q", text)
 	}
 	if _, err := os.Stat(dir); err == nil {
@@ -78,7 +84,8 @@ func TestSynthFailsWithAReason(t *testing.T) {
 		{"--nextn 2", []string{"--config", "v32-tiny", "--nextn", "2"}},
 	} {
 		dir := filepath.Join(t.TempDir(), "out")
-		if _, _, err := drive("", append([]string{"synth", dir}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := drive("", append([]string{"synth", dir}, c.args...)...); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
 		}
 		if _, err := os.Stat(dir); err == nil {
@@ -92,7 +99,8 @@ func TestInterruptedSynthSaysSoAndLeavesNothing(t *testing.T) {
 	stop()
 	parent := t.TempDir()
 	var out, side bytes.Buffer
-	if status := run(ctx, []string{"synth", filepath.Join(parent, "x"), "--config", "v32-tiny"}, &out, &side); status != 1 || !strings.Contains(side.String(), "interrupted; nothing was left") {
+	if status := run(ctx, []string{"synth", filepath.Join(parent, "x"), "--config", "v32-tiny"}, &out,
+		&side); status != 1 || !strings.Contains(side.String(), "interrupted; nothing was left") {
 		t.Errorf("status %d, %q", status, &side)
 	}
 	if entries, err := os.ReadDir(parent); err != nil || len(entries) > 0 {

@@ -15,7 +15,8 @@ import (
 
 // talk is a chat on a terminal that needs nothing but lines: it works wherever text can be read and written.
 //
-// Ctrl-C stops the answer that is being given; a second one, before anything else is said, leaves. Any other signal leaves at once.
+// Ctrl-C stops the answer that is being given; a second one, before anything else is said, leaves. Any other signal
+// leaves at once.
 type talk struct {
 	*asker
 	in         io.Reader
@@ -30,7 +31,8 @@ func newTalk(a *asker, in io.Reader, interrupts <-chan os.Signal) *talk {
 
 const talkHelp = "/reset forgets the conversation, /exit leaves, Ctrl-C stops an answer"
 
-// run talks until the user leaves or input ends. The program's own reaction to Ctrl-C, ending ctx, is left aside: here it has another meaning.
+// run talks until the user leaves or input ends. The program's own reaction to Ctrl-C, ending ctx, is left aside:
+// here it has another meaning.
 func (t *talk) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -72,8 +74,8 @@ type inputLine struct {
 	err  error
 }
 
-// lines reads input beside the conversation, so that Ctrl-C is noticed while nothing is typed. A read cannot be interrupted: the goroutine
-// lives until input ends or the program does.
+// lines reads input beside the conversation, so that Ctrl-C is noticed while nothing is typed. A read cannot be
+// interrupted: the goroutine lives until input ends or the program does.
 func (t *talk) lines(ctx context.Context) <-chan inputLine {
 	out := make(chan inputLine)
 	send := func(l inputLine) bool {

@@ -10,7 +10,8 @@ import (
 	"sparrow/plan/explain"
 )
 
-// printTrace writes what happened to a request: how much of the prompt was known, where the time went, which plans ran and why.
+// printTrace writes what happened to a request: how much of the prompt was known, where the time went, which plans
+// ran and why.
 func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 	t, u := last.TraceLog, last.Usage
 	fmt.Fprintf(w, "\nprefix   %v\n", t.Match)
@@ -32,8 +33,8 @@ func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 	}
 }
 
-// choice is one way to run rows, with how often the plans of a request took it. Chunks of a prompt differ in length and so in their plans,
-// but hardly in what was decided; a reader wants the decision once.
+// choice is one way to run rows, with how often the plans of a request took it. Chunks of a prompt differ in length
+// and so in their plans, but hardly in what was decided; a reader wants the decision once.
 type choice struct {
 	what  string // kernel, layout and conversions in words
 	why   string // one line for each reason
@@ -67,7 +68,8 @@ func choices(plans []sparrow.PlanUse) []*choice {
 
 func choose(s *plan.Segment) *choice {
 	d := &choice{row: s.Row}
-	d.what = fmt.Sprintf("%v by %v over %v, convert %v, transform %v, indexer %v", s.Form, s.Kernel, s.Layout, s.Convert, s.Transform, s.Indexer.Kind)
+	d.what = fmt.Sprintf("%v by %v over %v, convert %v, transform %v, indexer %v", s.Form, s.Kernel, s.Layout,
+		s.Convert, s.Transform, s.Indexer.Kind)
 	if n := len(s.Launches); n > 1 {
 		d.what += fmt.Sprintf(", %d launches", n)
 	}

@@ -12,12 +12,16 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 		want string
 	}{
 		{[]string{"verify", oracle + "deepseek_v32-1", "--exact", "--draft", "4"}, "unknown flag: --draft"},
-		{[]string{"eval", "--url", "http://127.0.0.1:1", "--kv", "fp8", "--tasks", "talk"}, "eval: --kv cannot change the server at --url"},
-		{[]string{"eval", "--url", "http://127.0.0.1:1", "--draft", "4", "--step-tokens", "8"}, "--draft, --step-tokens cannot change"},
+		{[]string{"eval", "--url", "http://127.0.0.1:1", "--kv", "fp8", "--tasks", "talk"},
+			"eval: --kv cannot change the server at --url"},
+		{[]string{"eval", "--url", "http://127.0.0.1:1", "--draft", "4", "--step-tokens", "8"},
+			"--draft, --step-tokens cannot change"},
 		{[]string{"eval", "--key", "secret", "--tasks", "talk"}, "--key is about the server at --url"},
 		{[]string{"eval", "--timeout", "1s", "--tasks", "talk"}, "--timeout is about the server at --url"},
-		{[]string{"bench", "serve", "--allow-remote", "--requests", "1"}, "--allow-remote is about the server at --url"},
-		{[]string{"bench", "kernels", "--device", "cuda", "--threads", "1"}, "--threads has no meaning for --device cuda"},
+		{[]string{"bench", "serve", "--allow-remote", "--requests", "1"},
+			"--allow-remote is about the server at --url"},
+		{[]string{"bench", "kernels", "--device", "cuda", "--threads", "1"},
+			"--threads has no meaning for --device cuda"},
 		{[]string{"bench", "kernels", "--pause", "1ms", "--only", "select"}, "--pause has no meaning for --device cpu"},
 	} {
 		status, stdout, stderr := invoke(c.args...)

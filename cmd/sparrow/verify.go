@@ -36,7 +36,8 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 			}
 			if exact {
 				if p.KV != "" && p.KV != "f32" && p.KV != "exact" {
-					return fmt.Errorf("verify: --exact means float32 caches and contradicts --kv %s; leave one of them out", p.KV)
+					return fmt.Errorf(
+						"verify: --exact means float32 caches and contradicts --kv %s; leave one of them out", p.KV)
 				}
 				p.KV = "f32"
 			}
@@ -61,8 +62,10 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 		},
 	}
 	flags.add(c.Flags())
-	c.Flags().BoolVar(&exact, "exact", false, "cache rows and indexer keys in float32, multiply without rounding, and demand equality")
-	c.Flags().BoolVar(&exactIndex, "exact-index", false, "keep indexer keys in float32, to see the rounding of rows alone")
+	c.Flags().BoolVar(&exact, "exact", false,
+		"cache rows and indexer keys in float32, multiply without rounding, and demand equality")
+	c.Flags().BoolVar(&exactIndex, "exact-index", false,
+		"keep indexer keys in float32, to see the rounding of rows alone")
 	c.Flags().IntVar(&chunk, "chunk", 0, "prompt tokens per step; 0 runs prompts whole")
 	addKernels(c.Flags(), &kernels)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

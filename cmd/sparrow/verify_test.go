@@ -29,11 +29,13 @@ func TestVerifyPasses(t *testing.T) {
 }
 
 func TestVerifyForPeople(t *testing.T) {
-	status, stdout, stderr := invoke("verify", oracle+"deepseek_v32-1", "--kv", "fp8-576", "--prefill", "sparse-block", "--decode", "sparse-raw", "--dense", "off")
+	status, stdout, stderr := invoke("verify", oracle+"deepseek_v32-1", "--kv", "fp8-576", "--prefill", "sparse-block",
+		"--decode", "sparse-raw", "--dense", "off")
 	if status != 0 {
 		t.Fatal(stdout, stderr)
 	}
-	for _, w := range []string{"fp8-576 rows, prefill sparse-block, decode sparse-raw", "convert raw-to-block", "verdict", "at_topk", "ok"} {
+	for _, w := range []string{"fp8-576 rows, prefill sparse-block, decode sparse-raw", "convert raw-to-block",
+		"verdict", "at_topk", "ok"} {
 		if !strings.Contains(stdout, w) {
 			t.Errorf("%q is not in\n%s", w, stdout)
 		}
@@ -121,7 +123,8 @@ func TestVerifyRefuses(t *testing.T) {
 		{t.TempDir(), "config.json"},
 		{bare, "golden.json"},
 	} {
-		if status, _, stderr := invoke(append([]string{"verify"}, strings.Fields(c.args)...)...); status != 1 || !strings.Contains(stderr, c.want) {
+		if status, _, stderr := invoke(append([]string{"verify"}, strings.Fields(c.args)...)...); status != 1 ||
+			!strings.Contains(stderr, c.want) {
 			t.Errorf("%s: status %d, %q; want %q", c.args, status, stderr, c.want)
 		}
 	}

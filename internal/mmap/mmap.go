@@ -1,8 +1,8 @@
 // Package mmap turns a path into the read-only bytes of a file.
 //
-// In flows the path of a regular file, out flows a byte slice as long as the file. On Linux and macOS the slice is a shared
-// mapping: opening reads nothing, and pages arrive when they are touched. Elsewhere, and with the build tag nommap, the
-// file is read into memory. The package never writes to a file and never interprets the bytes.
+// In flows the path of a regular file, out flows a byte slice as long as the file. On Linux and macOS the slice is a
+// shared mapping: opening reads nothing, and pages arrive when they are touched. Elsewhere, and with the build tag
+// nommap, the file is read into memory. The package never writes to a file and never interprets the bytes.
 package mmap
 
 import (
@@ -98,7 +98,8 @@ func (f *File) Advise(off, n int, a Advice) error {
 		return fmt.Errorf("advise %s: range [%d, +%d) outside the file's %d bytes", f.path, off, n, len(f.data))
 	}
 	if a > WillNeed {
-		return fmt.Errorf("advise %s: unknown advice %d; known are Normal, Sequential, Random, WillNeed", f.path, uint8(a))
+		return fmt.Errorf("advise %s: unknown advice %d; known are Normal, Sequential, Random, WillNeed", f.path,
+			uint8(a))
 	}
 	if n == 0 {
 		return nil

@@ -5,9 +5,10 @@ import "fmt"
 // hadamardNorm is 128^-1/2, which makes the 128-point rotation orthogonal.
 const hadamardNorm = 0.08838834764831845
 
-// Hadamard multiplies v in place by the Sylvester matrix H[i][j] = (-1)^popcount(i&j), without normalisation, in float32
-// butterflies from stride 1 upwards. The order of the sums is part of the contract: it fixes the bits. It panics when the
-// length of v is not a power of two. Stages are taken two at a time, which does not change that order.
+// Hadamard multiplies v in place by the Sylvester matrix H[i][j] = (-1)^popcount(i&j), without normalisation, in
+// float32 butterflies from stride 1 upwards. The order of the sums is part of the contract: it fixes the bits. It
+// panics when the length of v is not a power of two. Stages are taken two at a time, which does not change that
+// order.
 func Hadamard(v []float32) {
 	n := len(v)
 	if n == 0 || n&(n-1) != 0 {
@@ -41,7 +42,8 @@ func hadamardFirst(v []float32) {
 	}
 }
 
-// hadamardFour runs two consecutive stages over four neighbouring runs of one stride, one load and store instead of two.
+// hadamardFour runs two consecutive stages over four neighbouring runs of one stride, one load and store instead of
+// two.
 func hadamardFour(p, q, r, s []float32) {
 	q, r, s = q[:len(p)], r[:len(p)], s[:len(p)]
 	for j := range p {

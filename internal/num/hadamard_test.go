@@ -97,7 +97,8 @@ func TestHadamard128KeepsVectorsAndDotProducts(t *testing.T) {
 		for i := range q {
 			rotated += float64(q[i]) * float64(k[i])
 		}
-		// Each rotated element carries a relative error of at most 2^-8 (half a bf16 step); two vectors, Cauchy-Schwarz.
+		// Each rotated element carries a relative error of at most 2^-8 (half a bf16 step); two vectors,
+		// Cauchy-Schwarz.
 		bound := math.Sqrt(qq*kk) * 2 * 0x1p-8
 		if math.Abs(rotated-dot) > bound {
 			t.Fatalf("dot product %g became %g, bound %g", dot, rotated, bound)

@@ -12,8 +12,9 @@ var e2m1Values = [16]float32{
 }
 
 // E8M0 encodes a scale as an exponent byte, value 2^(b-127). Powers of two from 2^-127 to 2^127 are exact; anything
-// between rounds up to the next power, so that a block divided by its scale never overflows. Zero and everything below
-// 2^-127 give 0x00, everything above 2^127 gives 0xFE; NaN and negative values, which the format cannot hold, give 0xFF.
+// between rounds up to the next power, so that a block divided by its scale never overflows. Zero and everything
+// below 2^-127 give 0x00, everything above 2^127 gives 0xFE; NaN and negative values, which the format cannot hold,
+// give 0xFF.
 func E8M0(f float32) byte {
 	b := math.Float32bits(f)
 	switch {
@@ -36,8 +37,8 @@ func FromE8M0(b byte) float32 {
 	return math.Float32frombits(uint32(b) << 23)
 }
 
-// E2M1 rounds f to float4 E2M1 (1-2-1, bias 1; magnitudes 0, .5, 1, 1.5, 2, 3, 4, 6), to nearest even, in the low nibble.
-// Everything beyond ±6 saturates. The format has no NaN: a NaN gives +6, code 7.
+// E2M1 rounds f to float4 E2M1 (1-2-1, bias 1; magnitudes 0, .5, 1, 1.5, 2, 3, 4, 6), to nearest even, in the low
+// nibble. Everything beyond ±6 saturates. The format has no NaN: a NaN gives +6, code 7.
 func E2M1(f float32) byte {
 	b := math.Float32bits(f)
 	sign := byte(b >> 28 & 8)
@@ -77,8 +78,9 @@ var e2m1Pairs = func() (t [256][2]float32) {
 	return t
 }()
 
-// QuantE2M1 quantises a group into pairs of codes, dst[:len(src)/2], and returns its exponent: the power of two at or above amax/6, with amax
-// floored at 1e-4. Infinities and NaN count as QuantE4M3 counts them; the format has no NaN, so a NaN becomes the largest value.
+// QuantE2M1 quantises a group into pairs of codes, dst[:len(src)/2], and returns its exponent: the power of two at or
+// above amax/6, with amax floored at 1e-4. Infinities and NaN count as QuantE4M3 counts them; the format has no NaN,
+// so a NaN becomes the largest value.
 func QuantE2M1(dst []byte, src []float32) byte {
 	e := E8M0(CeilPow2(max(amax(src), amaxFloor) / MaxE2M1))
 	scale := FromE8M0(e)
@@ -97,7 +99,8 @@ func DequantE2M1(dst []float32, src []byte, e byte) {
 	}
 }
 
-// RoundE2M1 rounds values, group by group, to what QuantE2M1 keeps of them. A group has at most 128 values, an even number.
+// RoundE2M1 rounds values, group by group, to what QuantE2M1 keeps of them. A group has at most 128 values, an even
+// number.
 func RoundE2M1(v []float32, group int) {
 	var packed [64]byte
 	for ; len(v) >= group; v = v[group:] {

@@ -51,8 +51,8 @@ func formats() []format {
 	}
 }
 
-// magnitudes lists the value of codes 0..last: m*2^(1-bias-manBits) below the first normal, (2^manBits+m)*2^(e-bias-manBits)
-// from there on. It grows with the code.
+// magnitudes lists the value of codes 0..last: m*2^(1-bias-manBits) below the first normal,
+// (2^manBits+m)*2^(e-bias-manBits) from there on. It grows with the code.
 func (f format) magnitudes() []float64 {
 	mags := make([]float64, f.last+1)
 	for c := range mags {

@@ -7,7 +7,8 @@ import (
 	"sparrow/layout"
 )
 
-// testSparse attends over every layout with entries missing, lengths cut, whole rows masked, and NaN in every row that is not selected.
+// testSparse attends over every layout with entries missing, lengths cut, whole rows masked, and NaN in every row
+// that is not selected.
 func testSparse(p *pair) {
 	const tokens, pages, k, rows = 7, 40, 130, 7
 	lens := []int32{0, 1, 63, 64, 65, k, k}
@@ -34,15 +35,19 @@ func testSparse(p *pair) {
 			q := p.random(rows, heads*layout.RowDim)
 			at, ln := p.ints(rows, k, index), p.ints(rows, 1, lens)
 			out := p.random(rows, heads*layout.LatentDim)
-			lse, top := p.floats(rows, heads, make([]float32, rows*heads)), p.floats(rows, heads, make([]float32, rows*heads))
-			p.must(p.ref.SparseAttend(kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref, Pool: pool.ref, Indices: at.ref, Lens: ln.ref, Heads: heads, Scale: 0.1}))
-			p.must(p.dev.SparseAttend(kernel.SparseArgs{Out: out.dev, LSE: lse.dev, Max: top.dev, Q: q.dev, Pool: pool.dev, Indices: at.dev, Lens: ln.dev, Heads: heads, Scale: 0.1}))
+			lse, top := p.floats(rows, heads, make([]float32, rows*heads)),
+				p.floats(rows, heads, make([]float32, rows*heads))
+			p.must(p.ref.SparseAttend(kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref,
+				Pool: pool.ref, Indices: at.ref, Lens: ln.ref, Heads: heads, Scale: 0.1}))
+			p.must(p.dev.SparseAttend(kernel.SparseArgs{Out: out.dev, LSE: lse.dev, Max: top.dev, Q: q.dev,
+				Pool: pool.dev, Indices: at.dev, Lens: ln.dev, Heads: heads, Scale: 0.1}))
 			p.near(what, out, 2e-5)
 			p.near(what+" lse", lse, 2e-5)
 			p.near(what+" max", top, 2e-5)
 			p.rowwise(what, out.dev, func(r int) kernel.Tensor {
 				one := p.like(out.dev, 1)
-				p.must(p.dev.SparseAttend(kernel.SparseArgs{Out: one, Q: q.dev.Slice(r, r+1), Pool: pool.dev, Indices: at.dev.Slice(r, r+1), Lens: ln.dev.Slice(r, r+1), Heads: heads, Scale: 0.1}))
+				p.must(p.dev.SparseAttend(kernel.SparseArgs{Out: one, Q: q.dev.Slice(r, r+1), Pool: pool.dev,
+					Indices: at.dev.Slice(r, r+1), Lens: ln.dev.Slice(r, r+1), Heads: heads, Scale: 0.1}))
 				return one
 			})
 		}
@@ -54,7 +59,8 @@ func testDense(p *pair) {
 	starts := []int32{0, 0, 0, 0, 40, 40, 40, 40, 40, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	lens := []int32{1, 2, 39, 40, 1, 63, 64, 65, 130, 0, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	rows, keys := len(starts), 170
-	for _, d := range []kernel.LatentDims{{Heads: 2, Nope: 128, Rope: 64, V: 128, Latent: 512}, {Heads: 1, Nope: 192, Rope: 64, V: 256, Latent: 512}} {
+	for _, d := range []kernel.LatentDims{{Heads: 2, Nope: 128, Rope: 64, V: 128, Latent: 512},
+		{Heads: 1, Nope: 192, Rope: 64, V: 256, Latent: 512}} {
 		q, out := p.random(rows, d.Heads*d.QK()), p.random(rows, d.Heads*d.V)
 		kv, gathered := p.random(keys, d.KVB()), p.random(keys, d.Row())
 		rope := gathered.columns(d.Latent, d.Row())
@@ -69,7 +75,8 @@ func testDense(p *pair) {
 		p.near(fmt.Sprintf("%+v", d), out.slice(10, rows), 2e-5)
 		p.rowwise(fmt.Sprintf("%+v", d), out.dev, func(r int) kernel.Tensor {
 			one := p.like(out.dev, 1)
-			p.must(p.dev.DenseAttend(args(one, q.dev.Slice(r, r+1), kv.dev, rope.dev, start.dev.Slice(r, r+1), ln.dev.Slice(r, r+1))))
+			p.must(p.dev.DenseAttend(args(one, q.dev.Slice(r, r+1), kv.dev, rope.dev, start.dev.Slice(r, r+1),
+				ln.dev.Slice(r, r+1))))
 			return one
 		})
 	}

@@ -48,7 +48,8 @@ func testRows(p *pair) {
 			p.must(p.ref.GatherRows(kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: pool.ref}))
 			p.must(p.dev.GatherRows(kernel.GatherArgs{Out: out.dev, Slots: at.dev, Pool: pool.dev}))
 			// A value at a rounding boundary may fall either way, by one step of the layout's precision.
-			tol := map[layout.Kind]float64{layout.BF16Row1152: 1. / 128, layout.FP8Row656: 1. / 8, layout.FP8Row576: 1. / 8, layout.F32Row2304: 1e-5}[k]
+			tol := map[layout.Kind]float64{layout.BF16Row1152: 1. / 128, layout.FP8Row656: 1. / 8,
+				layout.FP8Row576: 1. / 8, layout.F32Row2304: 1e-5}[k]
 			if kind == kernel.BF16 {
 				tol = max(tol, 1./128)
 			}
@@ -71,12 +72,15 @@ func testIndexRows(p *pair) {
 		for _, pairing := range []kernel.Pairing{kernel.Interleaved, kernel.HalfSplit} {
 			n := len(scattered)
 			key, a := p.random(n, layout.IndexDim), p.angles(n)
-			w, b := p.floats(1, layout.IndexDim, p.normal(layout.IndexDim, 1)), p.floats(1, layout.IndexDim, p.normal(layout.IndexDim, 1))
+			w, b := p.floats(1, layout.IndexDim, p.normal(layout.IndexDim, 1)),
+				p.floats(1, layout.IndexDim, p.normal(layout.IndexDim, 1))
 			slots := p.ints(n, 1, scattered)
 			pool := p.emptyPool(k, l.PageBytes(7), 5, 7)
 			quantised := k != layout.IndexF32Row512
-			p.must(p.ref.StoreIndex(kernel.IndexStoreArgs{Key: key.ref, Weight: w.ref, Bias: b.ref, Eps: 1e-6, Angles: a.ref, Pairing: pairing, Hadamard: quantised, Slots: slots.ref, Pool: pool.ref}))
-			p.must(p.dev.StoreIndex(kernel.IndexStoreArgs{Key: key.dev, Weight: w.dev, Bias: b.dev, Eps: 1e-6, Angles: a.dev, Pairing: pairing, Hadamard: quantised, Slots: slots.dev, Pool: pool.dev}))
+			p.must(p.ref.StoreIndex(kernel.IndexStoreArgs{Key: key.ref, Weight: w.ref, Bias: b.ref, Eps: 1e-6,
+				Angles: a.ref, Pairing: pairing, Hadamard: quantised, Slots: slots.ref, Pool: pool.ref}))
+			p.must(p.dev.StoreIndex(kernel.IndexStoreArgs{Key: key.dev, Weight: w.dev, Bias: b.dev, Eps: 1e-6,
+				Angles: a.dev, Pairing: pairing, Hadamard: quantised, Slots: slots.dev, Pool: pool.dev}))
 			p.sameKeys(k, pool)
 			p.gathered(k)
 		}

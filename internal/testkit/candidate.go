@@ -78,11 +78,15 @@ func (p *pair) candidatesByHand() {
 		values []float32
 		sum    float64
 	}{
-		{"ties go to the lower id", []float32{1, 2, 2, 0, 2}, []int32{1, 2, 4}, []float32{2, 2, 2}, math.Log(3*math.Exp(2) + math.E + 1)},
-		{"NaN comes last, as minus infinity", []float32{nan, -3, nan, -4}, []int32{1, 3, 0}, []float32{-3, -4, -inf}, math.NaN()},
-		{"NaN and minus infinity tie", []float32{5, nan, -inf, nan}, []int32{0, 1, 2}, []float32{5, -inf, -inf}, math.NaN()},
+		{"ties go to the lower id", []float32{1, 2, 2, 0, 2}, []int32{1, 2, 4}, []float32{2, 2, 2},
+			math.Log(3*math.Exp(2) + math.E + 1)},
+		{"NaN comes last, as minus infinity", []float32{nan, -3, nan, -4}, []int32{1, 3, 0}, []float32{-3, -4, -inf},
+			math.NaN()},
+		{"NaN and minus infinity tie", []float32{5, nan, -inf, nan}, []int32{0, 1, 2}, []float32{5, -inf, -inf},
+			math.NaN()},
 		{"nothing is a number", []float32{-inf, nan, -inf}, []int32{0, 1, 2}, []float32{-inf, -inf, -inf}, math.NaN()},
-		{"nothing is allowed", []float32{-inf, -inf, -inf}, []int32{0, 1, 2}, []float32{-inf, -inf, -inf}, math.Inf(-1)},
+		{"nothing is allowed", []float32{-inf, -inf, -inf}, []int32{0, 1, 2}, []float32{-inf, -inf, -inf},
+			math.Inf(-1)},
 		{"one is certain", []float32{0, inf, 3}, []int32{1, 2, 0}, []float32{inf, 3, 0}, math.Inf(1)},
 		{"large logits do not overflow", []float32{1000, 1000, -1000}, []int32{0, 1, 2}, []float32{1000, 1000, -1000},
 			1000 + math.Ln2},
@@ -97,7 +101,8 @@ func (p *pair) candidatesByHand() {
 			p.Errorf("%s: values %v, want %v", c.name, v, c.values)
 		}
 		sum := float64(p.read(p.dev, got.sum.dev)[0])
-		if sum != c.sum && !(math.IsNaN(sum) && math.IsNaN(c.sum)) && !(math.Abs(sum-c.sum) <= 1e-6*max(1, math.Abs(c.sum))) {
+		if sum != c.sum && !(math.IsNaN(sum) && math.IsNaN(c.sum)) &&
+			!(math.Abs(sum-c.sum) <= 1e-6*max(1, math.Abs(c.sum))) {
 			p.Errorf("%s: log of the sum %v, want %v", c.name, sum, c.sum)
 		}
 	}

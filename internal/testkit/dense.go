@@ -104,7 +104,8 @@ func testNorm(p *pair) {
 }
 
 func testMultiply(p *pair) {
-	shapes := [][3]int{{1, 1, 1}, {1, 130, 257}, {3, 17, 96}, {4, 64, 128}, {5, 576, 128}, {16, 129, 300}, {131, 66, 192}}
+	shapes := [][3]int{{1, 1, 1}, {1, 130, 257}, {3, 17, 96}, {4, 64, 128}, {5, 576, 128}, {16, 129, 300},
+		{131, 66, 192}}
 	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16, kernel.E4M3} {
 		for _, s := range shapes {
 			m, n, k := s[0], s[1], s[2]
@@ -120,7 +121,8 @@ func testMultiply(p *pair) {
 				p.near(what, out, 2e-5)
 				p.rowwise(what, out.dev, func(r int) kernel.Tensor {
 					one := p.on(p.dev, out.dev.DType, 1, n, before[r*n:(r+1)*n])
-					p.must(p.dev.Multiply(kernel.MultiplyArgs{Out: one, X: x.dev.Slice(r, r+1), W: w.dev, Accumulate: add}))
+					p.must(p.dev.Multiply(kernel.MultiplyArgs{Out: one, X: x.dev.Slice(r, r+1), W: w.dev,
+						Accumulate: add}))
 					return one
 				})
 			}
@@ -166,14 +168,17 @@ func testRotate(p *pair) {
 	p.near("angles", a, 1e-5)
 	for _, pairing := range []kernel.Pairing{kernel.Interleaved, kernel.HalfSplit} {
 		x := p.random(7, 3*192)
-		p.must(p.ref.Rotate(kernel.RotateArgs{X: x.ref, Angles: a.ref, Heads: 3, HeadDim: 192, Offset: 128, Pairing: pairing}))
-		p.must(p.dev.Rotate(kernel.RotateArgs{X: x.dev, Angles: a.dev, Heads: 3, HeadDim: 192, Offset: 128, Pairing: pairing}))
+		p.must(p.ref.Rotate(kernel.RotateArgs{X: x.ref, Angles: a.ref, Heads: 3, HeadDim: 192, Offset: 128,
+			Pairing: pairing}))
+		p.must(p.dev.Rotate(kernel.RotateArgs{X: x.dev, Angles: a.dev, Heads: 3, HeadDim: 192, Offset: 128,
+			Pairing: pairing}))
 		p.near(pairing.String(), x, 1e-5)
 	}
 }
 
 func testLatent(p *pair) {
-	for _, d := range []kernel.LatentDims{{Heads: 2, Nope: 128, Rope: 64, V: 128, Latent: 512}, {Heads: 3, Nope: 192, Rope: 64, V: 256, Latent: 512}} {
+	for _, d := range []kernel.LatentDims{{Heads: 2, Nope: 128, Rope: 64, V: 128, Latent: 512},
+		{Heads: 3, Nope: 192, Rope: 64, V: 256, Latent: 512}} {
 		for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.F16, kernel.E4M3} {
 			what := fmt.Sprintf("%v %+v", kind, d)
 			w := p.weightFor(kernel.Latent, kind, d.KVB(), d.Latent)

@@ -112,8 +112,8 @@ func (p *pair) empty(what string, out, lse kernel.Tensor) {
 	}
 }
 
-// flatEqualsPaged gathers both streams into one workspace, joins the indices and attends over it: the same sums, so on a device that keeps
-// float32 the same bits.
+// flatEqualsPaged gathers both streams into one workspace, joins the indices and attends over it: the same sums, so
+// on a device that keeps float32 the same bits.
 func (p *pair) flatEqualsPaged(what string, c *dualCase, paged both) {
 	p.Helper()
 	kind := kernel.BF16
@@ -140,21 +140,25 @@ func (p *pair) flatEqualsPaged(what string, c *dualCase, paged both) {
 	wb, eb := p.ints(dualRows, 1, zero), p.ints(dualRows, 1, shift)
 	out, lse := p.random(dualRows, c.heads*layout.V4Dim), p.zeros(dualRows, c.heads)
 	p.each(func(s side) error {
-		if err := s.Unpack(kernel.UnpackArgs{Out: s.of(kv.slice(0, nw)), Slots: s.of(aw), Pool: s.pool(c.window)}); err != nil {
+		if err := s.Unpack(kernel.UnpackArgs{Out: s.of(kv.slice(0, nw)), Slots: s.of(aw),
+			Pool: s.pool(c.window)}); err != nil {
 			return err
 		}
-		if err := s.Unpack(kernel.UnpackArgs{Out: s.of(kv.slice(nw, nw+ne)), Slots: s.of(ae), Pool: s.pool(c.extra)}); err != nil {
+		if err := s.Unpack(kernel.UnpackArgs{Out: s.of(kv.slice(nw, nw+ne)), Slots: s.of(ae),
+			Pool: s.pool(c.extra)}); err != nil {
 			return err
 		}
-		if err := s.Combine(kernel.CombineArgs{Out: s.of(rows), Lens: s.of(lens), Window: s.of(c.windowAt), WindowLens: s.of(c.windowLen), WindowBase: s.of(wb),
-			Extra: s.of(c.extraAt), ExtraLens: s.of(c.extraLen), ExtraBase: s.of(eb)}); err != nil {
+		if err := s.Combine(kernel.CombineArgs{Out: s.of(rows), Lens: s.of(lens), Window: s.of(c.windowAt),
+			WindowLens: s.of(c.windowLen), WindowBase: s.of(wb), Extra: s.of(c.extraAt), ExtraLens: s.of(c.extraLen),
+			ExtraBase: s.of(eb)}); err != nil {
 			return err
 		}
-		return s.FlatAttend(kernel.FlatArgs{Out: s.of(out), LSE: s.of(lse), Q: s.of(c.q), KV: s.of(kv), Indices: s.of(rows), Lens: s.of(lens),
-			Sinks: s.of(c.sinks), Heads: c.heads, Scale: 0.1})
+		return s.FlatAttend(kernel.FlatArgs{Out: s.of(out), LSE: s.of(lse), Q: s.of(c.q), KV: s.of(kv),
+			Indices: s.of(rows), Lens: s.of(lens), Sinks: s.of(c.sinks), Heads: c.heads, Scale: 0.1})
 	})
 	p.near(what+" over a workspace", out, 2e-5)
-	if p.dev.Activation() == kernel.F32 && string(p.readBytes(p.dev, out.dev)) != string(p.readBytes(p.dev, paged.dev)) {
+	if p.dev.Activation() == kernel.F32 &&
+		string(p.readBytes(p.dev, out.dev)) != string(p.readBytes(p.dev, paged.dev)) {
 		p.Fatalf("%s: a workspace gives other bits than pages", what)
 	}
 }
@@ -166,15 +170,17 @@ func testSink(p *pair) {
 		v[0], v[1], q[0] = 1, 2, 3
 		kv, query := both{dev: p.on(p.dev, kernel.F32, 1, layout.V4Dim, v)}, p.activations(1, layout.V4Dim, q)
 		out, lse := p.random(1, layout.V4Dim), p.zeros(1, 1)
-		p.must(p.dev.FlatAttend(kernel.FlatArgs{Out: out.dev, LSE: lse.dev, Q: query.dev, KV: kv.dev, Indices: p.ints(1, 2, []int32{0, -1}).dev,
-			Lens: p.ints(1, 1, []int32{2}).dev, Sinks: p.floats(1, 1, []float32{float32(sink)}).dev, Heads: 1, Scale: 0.5}))
+		p.must(p.dev.FlatAttend(kernel.FlatArgs{Out: out.dev, LSE: lse.dev, Q: query.dev, KV: kv.dev,
+			Indices: p.ints(1, 2, []int32{0, -1}).dev, Lens: p.ints(1, 1, []int32{2}).dev,
+			Sinks: p.floats(1, 1, []float32{float32(sink)}).dev, Heads: 1, Scale: 0.5}))
 		want := 1 / (1 + math.Exp(sink-1.5))
 		got := p.read(p.dev, out.dev)
 		tol := 1e-6
 		if p.dev.Activation() == kernel.BF16 {
 			tol = 1. / 128
 		}
-		if math.Abs(float64(got[0])-want) > tol*want+1e-40 || math.Abs(float64(got[1])-2*want) > 2*tol*want+1e-40 || got[2] != 0 {
+		if math.Abs(float64(got[0])-want) > tol*want+1e-40 || math.Abs(float64(got[1])-2*want) > 2*tol*want+1e-40 ||
+			got[2] != 0 {
 			p.Errorf("sink %v: output %v %v %v, want %v %v 0", sink, got[0], got[1], got[2], want, 2*want)
 		}
 		if l := p.read(p.dev, lse.dev)[0]; math.Abs(float64(l)-1.5) > 1e-6 {
@@ -183,13 +189,15 @@ func testSink(p *pair) {
 	}
 }
 
-// testCombine has every corner by hand: negatives stay negative whatever the base, empty streams, lengths beyond the row, width to 128.
+// testCombine has every corner by hand: negatives stay negative whatever the base, empty streams, lengths beyond the
+// row, width to 128.
 func testCombine(p *pair) {
 	window := p.ints(4, 3, []int32{5, -1, 7, 1, 2, 3, 9, 9, 9, 0, 1, 2})
 	extra := p.ints(4, 2, []int32{-1, 4, 8, 9, 1, -7, 3, 3})
 	out, lens := p.ints(4, 128, make([]int32, 4*128)), p.ints(4, 1, make([]int32, 4))
-	args := kernel.CombineArgs{Out: out.dev, Lens: lens.dev, Window: window.dev, WindowLens: p.ints(4, 1, []int32{3, 0, 99, 1}).dev,
-		WindowBase: p.ints(4, 1, []int32{0, 10, 100, 1000}).dev, Extra: extra.dev, ExtraLens: p.ints(4, 1, []int32{2, 1, 2, 0}).dev,
+	args := kernel.CombineArgs{Out: out.dev, Lens: lens.dev, Window: window.dev,
+		WindowLens: p.ints(4, 1, []int32{3, 0, 99, 1}).dev, WindowBase: p.ints(4, 1, []int32{0, 10, 100, 1000}).dev,
+		Extra: extra.dev, ExtraLens: p.ints(4, 1, []int32{2, 1, 2, 0}).dev,
 		ExtraBase: p.ints(4, 1, []int32{1 << 20, 50, 60, 70}).dev}
 	want := make([]int32, 4*128)
 	for i := range want {

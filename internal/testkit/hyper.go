@@ -14,11 +14,12 @@ func testHyper(p *pair) {
 		what := fmt.Sprintf("%+v", c)
 		w := 2*c.n + c.n*c.n
 		x := p.random(rows, c.n*c.hidden)
-		mix, base, scale := p.floats(rows, w, p.normal(rows*w, 3)), p.floats(1, w, p.normal(w, 1)), p.floats(1, 3, []float32{0.7, 1.3, 2})
+		mix, base, scale := p.floats(rows, w, p.normal(rows*w, 3)), p.floats(1, w, p.normal(w, 1)),
+			p.floats(1, 3, []float32{0.7, 1.3, 2})
 		out, post, comb := p.random(rows, c.hidden), p.zeros(rows, c.n), p.zeros(rows, c.n*c.n)
 		pre := func(s side, out, post, comb, x, mix kernel.Tensor) error {
-			return s.HyperPre(kernel.HyperPreArgs{Out: out, Post: post, Comb: comb, X: x, Mix: mix, Base: s.of(base), Scale: s.of(scale),
-				Streams: c.n, Rounds: c.rounds, NormEps: 1e-6, Eps: 1e-6})
+			return s.HyperPre(kernel.HyperPreArgs{Out: out, Post: post, Comb: comb, X: x, Mix: mix, Base: s.of(base),
+				Scale: s.of(scale), Streams: c.n, Rounds: c.rounds, NormEps: 1e-6, Eps: 1e-6})
 		}
 		p.each(func(s side) error { return pre(s, s.of(out), s.of(post), s.of(comb), s.of(x), s.of(mix)) })
 		p.near(what+" mixture", out, 1e-4)
@@ -26,7 +27,8 @@ func testHyper(p *pair) {
 		p.near(what+" comb", comb, 1e-5)
 		p.rowwise(what+" pre", out.dev, func(r int) kernel.Tensor {
 			one := p.like(out.dev, 1)
-			p.must(pre(p.target(), one, p.zeros(1, c.n).dev, p.zeros(1, c.n*c.n).dev, x.dev.Slice(r, r+1), mix.dev.Slice(r, r+1)))
+			p.must(pre(p.target(), one, p.zeros(1, c.n).dev, p.zeros(1, c.n*c.n).dev, x.dev.Slice(r, r+1),
+				mix.dev.Slice(r, r+1)))
 			return one
 		})
 		p.hyperHead(what, x, mix, base, c.n)
@@ -38,8 +40,8 @@ func (p *pair) hyperHead(what string, x, mix, base both, n int) {
 	p.Helper()
 	scale, out := p.floats(1, 1, []float32{0.9}), p.random(x.dev.Rows, x.dev.Cols/n)
 	p.each(func(s side) error {
-		return s.HyperHead(kernel.HyperHeadArgs{Out: s.of(out), X: s.of(x), Mix: s.of(mix.columns(0, n)), Base: s.of(base.columns(0, n)),
-			Scale: s.of(scale), Streams: n, NormEps: 1e-6, Eps: 1e-6})
+		return s.HyperHead(kernel.HyperHeadArgs{Out: s.of(out), X: s.of(x), Mix: s.of(mix.columns(0, n)),
+			Base: s.of(base.columns(0, n)), Scale: s.of(scale), Streams: n, NormEps: 1e-6, Eps: 1e-6})
 	})
 	p.near(what+" head", out, 1e-4)
 }
@@ -51,21 +53,24 @@ func (p *pair) hyperPost(what string, x, post, comb both, n int) {
 	sub, values := p.random(rows, x.dev.Cols/n), p.read(p.dev, x.dev)
 	streams := p.activations(rows, x.dev.Cols, values)
 	p.each(func(s side) error {
-		return s.HyperPost(kernel.HyperPostArgs{X: s.of(streams), Sub: s.of(sub), Post: s.of(post), Comb: s.of(comb), Streams: n})
+		return s.HyperPost(kernel.HyperPostArgs{X: s.of(streams), Sub: s.of(sub), Post: s.of(post), Comb: s.of(comb),
+			Streams: n})
 	})
 	p.near(what+" streams", streams, 1e-5)
 	p.rowwise(what+" post", streams.dev, func(r int) kernel.Tensor {
 		one := p.on(p.dev, x.dev.DType, 1, x.dev.Cols, values[r*x.dev.Cols:][:x.dev.Cols])
-		p.must(p.dev.HyperPost(kernel.HyperPostArgs{X: one, Sub: sub.dev.Slice(r, r+1), Post: post.dev.Slice(r, r+1), Comb: comb.dev.Slice(r, r+1), Streams: n}))
+		p.must(p.dev.HyperPost(kernel.HyperPostArgs{X: one, Sub: sub.dev.Slice(r, r+1), Post: post.dev.Slice(r, r+1),
+			Comb: comb.dev.Slice(r, r+1), Streams: n}))
 		return one
 	})
 }
 
-// testSinkhorn is the vector of the v4 spec, 2.1, on the device under test: logits in, mixing matrix out. It also tells a matrix from its
-// transpose, in reading and in writing streams.
+// testSinkhorn is the vector of the v4 spec, 2.1, on the device under test: logits in, mixing matrix out. It also
+// tells a matrix from its transpose, in reading and in writing streams.
 func testSinkhorn(p *pair) {
 	c := []float32{-1, .5, 1, 1.5, 2, -1, .5, 1, 1.5, 2, -1, .5, 1, 1.5, 2, -1}
-	want := []float64{.030038, .152544, .284989, .532428, .532428, .030038, .152544, .284988, .284989, .532428, .030039, .152544, .152544, .284989, .532428, .030039}
+	want := []float64{.030038, .152544, .284989, .532428, .532428, .030038, .152544, .284988, .284989, .532428, .030039,
+		.152544, .152544, .284989, .532428, .030039}
 	// Streams whose mean square is 1 - 1e-6 leave the mix as it is.
 	x := make([]float32, 8)
 	for i := range x {
@@ -75,8 +80,8 @@ func testSinkhorn(p *pair) {
 	streams, m := p.activations(1, 8, x), p.floats(1, 24, mix)
 	base, scale := p.zeros(1, 24), p.floats(1, 3, []float32{1, 1, 1})
 	out, post, comb := p.random(1, 2), p.zeros(1, 4), p.zeros(1, 16)
-	p.must(p.dev.HyperPre(kernel.HyperPreArgs{Out: out.dev, Post: post.dev, Comb: comb.dev, X: streams.dev, Mix: m.dev, Base: base.dev,
-		Scale: scale.dev, Streams: 4, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}))
+	p.must(p.dev.HyperPre(kernel.HyperPreArgs{Out: out.dev, Post: post.dev, Comb: comb.dev, X: streams.dev, Mix: m.dev,
+		Base: base.dev, Scale: scale.dev, Streams: 4, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}))
 	for i, got := range p.read(p.dev, comb.dev) {
 		if math.Abs(float64(got)-want[i]) > 2e-6 {
 			p.Fatalf("mixing matrix element %d: got %v, want %v", i, got, want[i])
@@ -92,7 +97,8 @@ func testSinkhorn(p *pair) {
 	sub := p.activations(1, 2, []float32{0, 0})
 	p.must(p.dev.HyperPost(kernel.HyperPostArgs{X: one.dev, Sub: sub.dev, Post: post.dev, Comb: comb.dev, Streams: 4}))
 	for i, got := range p.read(p.dev, one.dev) {
-		if w := want[4+i/2]; math.Abs(float64(got)-w) > 1e-2 || p.dev.Activation() == kernel.F32 && math.Abs(float64(got)-w) > 2e-6 {
+		if w := want[4+i/2]; math.Abs(float64(got)-w) > 1e-2 ||
+			p.dev.Activation() == kernel.F32 && math.Abs(float64(got)-w) > 2e-6 {
 			p.Fatalf("stream %d: got %v, want %v", i/2, got, w)
 		}
 	}
@@ -120,7 +126,8 @@ func testTurnBack(p *pair) {
 		x := p.activations(7, 2*512, v)
 		before := p.activations(7, 2*512, v)
 		args := func(s side, inverse bool) kernel.RotateArgs {
-			return kernel.RotateArgs{X: s.of(x), Angles: s.of(a), Heads: 2, HeadDim: 512, Offset: 448, Pairing: pairing, Inverse: inverse}
+			return kernel.RotateArgs{X: s.of(x), Angles: s.of(a), Heads: 2, HeadDim: 512, Offset: 448, Pairing: pairing,
+				Inverse: inverse}
 		}
 		p.each(func(s side) error { return s.Rotate(args(s, true)) })
 		p.near(pairing.String()+" back", x, 1e-5)

@@ -21,11 +21,12 @@ func testIndexQuery(p *pair) {
 				offset, pairing, scales = layout.IndexDim-layout.RopeDim, kernel.Interleaved, num.ScaleF32
 			}
 			q := p.activations(3, heads*layout.IndexDim, append([]float32(nil), v...))
-			out := both{p.on(p.ref, kind, 3, heads*layout.IndexDim, make([]float32, len(v))), p.on(p.dev, kind, 3, heads*layout.IndexDim, make([]float32, len(v)))}
+			out := both{p.on(p.ref, kind, 3, heads*layout.IndexDim, make([]float32, len(v))),
+				p.on(p.dev, kind, 3, heads*layout.IndexDim, make([]float32, len(v)))}
 			w := p.floats(3, heads, make([]float32, 3*heads))
 			args := func(out, w, q, weights, a kernel.Tensor) kernel.IndexQueryArgs {
-				return kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a, Heads: heads, Offset: offset, Pairing: pairing,
-					Hadamard: kind == kernel.E4M3 || fp4, Scales: scales, FP4: fp4}
+				return kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a, Heads: heads,
+					Offset: offset, Pairing: pairing, Hadamard: kind == kernel.E4M3 || fp4, Scales: scales, FP4: fp4}
 			}
 			p.must(p.ref.IndexQuery(args(out.ref, w.ref, q.ref, weights.ref, a.ref)))
 			p.must(p.dev.IndexQuery(args(out.dev, w.dev, q.dev, weights.dev, a.dev)))
@@ -69,8 +70,8 @@ func testPaddedIndexQuery(p *pair) {
 		q := p.activations(rows, heads*layout.IndexDim, append([]float32(nil), v...)).dev
 		out := p.on(p.dev, kernel.E4M3, rows, n*layout.IndexDim, rubbish)
 		w, s := p.on(p.dev, kernel.F32, rows, n, rubbish[:rows*n]), p.zeros(rows, tokens).dev
-		p.must(p.dev.IndexQuery(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a.dev, Heads: heads,
-			Padded: n, Pairing: kernel.HalfSplit, Hadamard: true, Scales: num.ScalePow2}))
+		p.must(p.dev.IndexQuery(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a.dev,
+			Heads: heads, Padded: n, Pairing: kernel.HalfSplit, Hadamard: true, Scales: num.ScalePow2}))
 		p.must(p.dev.Scores(kernel.ScoreArgs{Out: s, Q: out, W: w, Keys: keys, Start: start, Lens: lens, Heads: n}))
 		scores[i] = p.readBytes(p.dev, s)
 		for _, x := range []struct {
@@ -94,7 +95,8 @@ func testPaddedIndexQuery(p *pair) {
 	}
 }
 
-// nearSteps compares values rounded to FP4: all but a few, where rounding of the rotation decides, are equal, and those are one step away.
+// nearSteps compares values rounded to FP4: all but a few, where rounding of the rotation decides, are equal, and
+// those are one step away.
 func (p *pair) nearSteps(what string, out both) {
 	p.Helper()
 	want, got := p.read(p.ref, out.ref), p.read(p.dev, out.dev)
@@ -129,20 +131,25 @@ func testScores(p *pair) {
 				kind = kernel.E4M3
 			}
 			v := p.normal(len(lens)*heads*layout.IndexDim, 1)
-			q := both{p.on(p.ref, kind, len(lens), heads*layout.IndexDim, v), p.on(p.dev, kind, len(lens), heads*layout.IndexDim, v)}
+			q := both{p.on(p.ref, kind, len(lens), heads*layout.IndexDim, v),
+				p.on(p.dev, kind, len(lens), heads*layout.IndexDim, v)}
 			w := p.floats(len(lens), heads, p.normal(len(lens)*heads, 1))
 			blank := make([]float32, len(lens)*64)
 			for i := range blank {
 				blank[i] = -7
 			}
 			out := p.floats(len(lens), 64, blank)
-			p.must(p.ref.Scores(kernel.ScoreArgs{Out: out.ref, Q: q.ref, W: w.ref, Keys: keys.ref, Table: table.ref, TableRow: row.ref, Lens: ln.ref, Heads: heads, SkipUpTo: 1}))
-			p.must(p.dev.Scores(kernel.ScoreArgs{Out: out.dev, Q: q.dev, W: w.dev, Keys: keys.dev, Table: table.dev, TableRow: row.dev, Lens: ln.dev, Heads: heads, SkipUpTo: 1}))
+			p.must(p.ref.Scores(kernel.ScoreArgs{Out: out.ref, Q: q.ref, W: w.ref, Keys: keys.ref, Table: table.ref,
+				TableRow: row.ref, Lens: ln.ref, Heads: heads, SkipUpTo: 1}))
+			p.must(p.dev.Scores(kernel.ScoreArgs{Out: out.dev, Q: q.dev, W: w.dev, Keys: keys.dev, Table: table.dev,
+				TableRow: row.dev, Lens: ln.dev, Heads: heads, SkipUpTo: 1}))
 			p.near(what, out, 1e-4)
 			p.gatheredScores(what, keys, q, w, ln, out, heads)
 			p.rowwise(what, out.dev.Slice(5, 7), func(r int) kernel.Tensor {
 				one := p.on(p.dev, kernel.F32, 1, 64, blank[:64])
-				p.must(p.dev.Scores(kernel.ScoreArgs{Out: one, Q: q.dev.Slice(5+r, 6+r), W: w.dev.Slice(5+r, 6+r), Keys: keys.dev, Table: table.dev, TableRow: row.dev.Slice(5+r, 6+r), Lens: ln.dev.Slice(5+r, 6+r), Heads: heads}))
+				p.must(p.dev.Scores(kernel.ScoreArgs{Out: one, Q: q.dev.Slice(5+r, 6+r), W: w.dev.Slice(5+r, 6+r),
+					Keys: keys.dev, Table: table.dev, TableRow: row.dev.Slice(5+r, 6+r), Lens: ln.dev.Slice(5+r, 6+r),
+					Heads: heads}))
 				return one
 			})
 		}
@@ -173,7 +180,8 @@ func (p *pair) gatheredScores(what string, keys pools, q, w, lens, paged both, h
 		blank[i] = -7
 	}
 	out := p.on(p.dev, kernel.F32, lens.dev.Rows, 64, blank)
-	p.must(p.dev.Scores(kernel.ScoreArgs{Out: out, Q: q.dev, W: w.dev, Keys: flat.dev, Start: start.dev, Lens: lens.dev, Heads: heads, SkipUpTo: 1}))
+	p.must(p.dev.Scores(kernel.ScoreArgs{Out: out, Q: q.dev, W: w.dev, Keys: flat.dev, Start: start.dev, Lens: lens.dev,
+		Heads: heads, SkipUpTo: 1}))
 	if string(p.readBytes(p.dev, out)) != string(p.readBytes(p.dev, paged.dev)) {
 		p.Fatalf("%s: gathered and paged scores differ", what)
 	}
@@ -223,8 +231,10 @@ func testLocate(p *pair) {
 	table, row := p.ints(2, 3, []int32{5, 1, 9, 2, 0, 4}), p.ints(2, 1, []int32{1, 0})
 	offset := p.ints(2, 1, []int32{100, 0})
 	out := p.ints(2, 5, make([]int32, 10))
-	p.must(p.ref.Locate(kernel.LocateArgs{Out: out.ref, Positions: pos.ref, Table: table.ref, TableRow: row.ref, PageTokens: 7}))
-	p.must(p.dev.Locate(kernel.LocateArgs{Out: out.dev, Positions: pos.dev, Table: table.dev, TableRow: row.dev, PageTokens: 7}))
+	p.must(p.ref.Locate(kernel.LocateArgs{Out: out.ref, Positions: pos.ref, Table: table.ref, TableRow: row.ref,
+		PageTokens: 7}))
+	p.must(p.dev.Locate(kernel.LocateArgs{Out: out.dev, Positions: pos.dev, Table: table.dev, TableRow: row.dev,
+		PageTokens: 7}))
 	p.same("paged", out)
 	p.must(p.ref.Locate(kernel.LocateArgs{Out: out.ref, Positions: pos.ref, Offset: offset.ref}))
 	p.must(p.dev.Locate(kernel.LocateArgs{Out: out.dev, Positions: pos.dev, Offset: offset.dev}))

@@ -1,5 +1,6 @@
-// Package testkit is what tests of several packages share: the suite that compares an implementation of the operations with the reference,
-// over every layout, odd sizes and the corner cases of each contract. It is imported by tests only.
+// Package testkit is what tests of several packages share: the suite that compares an implementation of the
+// operations with the reference, over every layout, odd sizes and the corner cases of each contract. It is imported
+// by tests only.
 package testkit
 
 import (
@@ -79,7 +80,8 @@ func encode(t kernel.DType, v []float32) []byte {
 	return b
 }
 
-// activations places the same values on both sides: in the device's activation type, rounded to it first for the reference's float32.
+// activations places the same values on both sides: in the device's activation type, rounded to it first for the
+// reference's float32.
 func (p *pair) activations(rows, cols int, v []float32) both {
 	p.Helper()
 	if p.dev.Activation() == kernel.BF16 {
@@ -227,7 +229,8 @@ func (p *pair) indexPool(k layout.Kind, pages, tokens int) pools {
 	out := p.emptyPool(k, l.PageBytes(tokens), pages, tokens)
 	bytes := make([]byte, pages*l.PageBytes(tokens))
 	for s := range pages * tokens {
-		l.Encode(bytes[s/tokens*l.PageBytes(tokens):][:l.PageBytes(tokens)], tokens, s%tokens, p.normal(layout.IndexDim, 1))
+		l.Encode(bytes[s/tokens*l.PageBytes(tokens):][:l.PageBytes(tokens)], tokens, s%tokens,
+			p.normal(layout.IndexDim, 1))
 	}
 	p.must(p.ref.Write(out.ref.Mem, bytes))
 	p.must(p.dev.Write(out.dev.Mem, bytes))
@@ -286,7 +289,8 @@ func (p *pair) near(what string, b both, tol float64) {
 	want, got := p.read(p.ref, b.ref), p.read(p.dev, b.dev)
 	for i := range want {
 		w, g := float64(want[i]), float64(got[i])
-		if math.IsNaN(w) != math.IsNaN(g) || math.IsInf(w, 0) != math.IsInf(g, 0) || math.Abs(w-g) > tol*max(1, math.Abs(w)) {
+		if math.IsNaN(w) != math.IsNaN(g) || math.IsInf(w, 0) != math.IsInf(g, 0) ||
+			math.Abs(w-g) > tol*max(1, math.Abs(w)) {
 			p.Fatalf("%s: element %d,%d: got %v, the reference gives %v", what, i/b.ref.Cols, i%b.ref.Cols, g, w)
 		}
 	}
@@ -298,13 +302,14 @@ func (p *pair) same(what string, b both) {
 	want, got := p.readInts(p.ref, b.ref), p.readInts(p.dev, b.dev)
 	for i := range want {
 		if want[i] != got[i] {
-			p.Fatalf("%s: element %d,%d: got %d, the reference gives %d", what, i/b.ref.Cols, i%b.ref.Cols, got[i], want[i])
+			p.Fatalf("%s: element %d,%d: got %d, the reference gives %d", what, i/b.ref.Cols, i%b.ref.Cols, got[i],
+				want[i])
 		}
 	}
 }
 
-// rowwise proves row independence: alone runs the operation on the device for one row and returns that row; its bits must equal those of the
-// whole.
+// rowwise proves row independence: alone runs the operation on the device for one row and returns that row; its bits
+// must equal those of the whole.
 func (p *pair) rowwise(what string, whole kernel.Tensor, alone func(r int) kernel.Tensor) {
 	p.Helper()
 	for _, r := range []int{0, whole.Rows / 2, whole.Rows - 1} {

@@ -6,10 +6,12 @@ import (
 	"sparrow/kernel"
 )
 
-// testProject compares products of the same rows with the reference, and the bits of every row with those of a product of its own.
+// testProject compares products of the same rows with the reference, and the bits of every row with those of a
+// product of its own.
 func testProject(p *pair) {
 	kinds := [][]kernel.DType{
-		{kernel.BF16}, {kernel.BF16, kernel.BF16, kernel.BF16, kernel.BF16}, {kernel.E4M3, kernel.BF16, kernel.F32, kernel.E2M1x2}, {kernel.F16, kernel.E4M3},
+		{kernel.BF16}, {kernel.BF16, kernel.BF16, kernel.BF16, kernel.BF16},
+		{kernel.E4M3, kernel.BF16, kernel.F32, kernel.E2M1x2}, {kernel.F16, kernel.E4M3},
 	}
 	sizes := [4]int{512, 577, 64, 1} // rows of the weights
 	for _, s := range [][2]int{{1, 1024}, {4, 320}, {7, 64}, {33, 96}, {131, 64}} {

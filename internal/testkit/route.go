@@ -24,7 +24,8 @@ func testRouteRoot(p *pair) {
 			l, b := p.floats(rows, c.experts, logits), p.floats(1, c.experts, bias)
 			ids, w := p.ints(rows, c.topk, make([]int32, rows*c.topk)), p.zeros(rows, c.topk)
 			p.each(func(s side) error {
-				return s.RouteRoot(kernel.RootRouteArgs{IDs: s.of(ids), Weights: s.of(w), Logits: s.of(l), Bias: s.of(b), Scale: 1.5})
+				return s.RouteRoot(kernel.RootRouteArgs{IDs: s.of(ids), Weights: s.of(w), Logits: s.of(l),
+					Bias: s.of(b), Scale: 1.5})
 			})
 			p.same(what, ids)
 			p.near(what, w, 1e-5)
@@ -47,7 +48,8 @@ func (p *pair) routedByHash(what string, logits both, experts, topk int) {
 	table, at := p.ints(vocabulary, topk, list), p.ints(rows, 1, tokens)
 	ids, w := p.ints(rows, topk, make([]int32, rows*topk)), p.zeros(rows, topk)
 	p.each(func(s side) error {
-		return s.RouteHash(kernel.HashRouteArgs{IDs: s.of(ids), Weights: s.of(w), Logits: s.of(logits), Table: s.of(table), Tokens: s.of(at), Scale: 1.5})
+		return s.RouteHash(kernel.HashRouteArgs{IDs: s.of(ids), Weights: s.of(w), Logits: s.of(logits),
+			Table: s.of(table), Tokens: s.of(at), Scale: 1.5})
 	})
 	p.same(what+" by hash", ids)
 	p.near(what+" by hash", w, 1e-5)
@@ -56,22 +58,25 @@ func (p *pair) routedByHash(what string, logits both, experts, topk int) {
 	}
 }
 
-// testRootScores reads the values of the v4 spec, 2.6, off the weights of two experts: with logits z and 0 and scale s(0), the weights are
-// in the ratio of the scores. Far below zero a sum must not be zero.
+// testRootScores reads the values of the v4 spec, 2.6, off the weights of two experts: with logits z and 0 and scale
+// s(0), the weights are in the ratio of the scores. Far below zero a sum must not be zero.
 func testRootScores(p *pair) {
 	zero := 0.83255461
-	for z, want := range map[float32]float64{-20: 4.539993e-05, -1: 0.55969785, 0: zero, 1: 1.1459763, 10: 3.1622848, 100: 10} {
+	for z, want := range map[float32]float64{-20: 4.539993e-05, -1: 0.55969785, 0: zero, 1: 1.1459763, 10: 3.1622848,
+		100: 10} {
 		ids, w := p.ints(1, 2, []int32{0, 0}), p.zeros(1, 2)
-		p.must(p.dev.RouteHash(kernel.HashRouteArgs{IDs: ids.dev, Weights: w.dev, Logits: p.floats(1, 2, []float32{z, 0}).dev,
-			Table: p.ints(1, 2, []int32{0, 1}).dev, Tokens: p.ints(1, 1, []int32{0}).dev, Scale: 1}))
+		p.must(p.dev.RouteHash(kernel.HashRouteArgs{IDs: ids.dev, Weights: w.dev,
+			Logits: p.floats(1, 2, []float32{z, 0}).dev, Table: p.ints(1, 2, []int32{0, 1}).dev,
+			Tokens: p.ints(1, 1, []int32{0}).dev, Scale: 1}))
 		v := p.read(p.dev, w.dev)
 		if got := float64(v[0]) / float64(v[1]) * zero; math.Abs(got/want-1) > 2e-6 {
 			p.Errorf("score of %v is %v, want %v", z, got, want)
 		}
 	}
 	ids, w := p.ints(1, 2, []int32{0, 0}), p.zeros(1, 2)
-	p.must(p.dev.RouteHash(kernel.HashRouteArgs{IDs: ids.dev, Weights: w.dev, Logits: p.floats(1, 2, []float32{-80, -80}).dev,
-		Table: p.ints(1, 2, []int32{0, 1}).dev, Tokens: p.ints(1, 1, []int32{0}).dev, Scale: 1}))
+	p.must(p.dev.RouteHash(kernel.HashRouteArgs{IDs: ids.dev, Weights: w.dev,
+		Logits: p.floats(1, 2, []float32{-80, -80}).dev, Table: p.ints(1, 2, []int32{0, 1}).dev,
+		Tokens: p.ints(1, 1, []int32{0}).dev, Scale: 1}))
 	for _, v := range p.read(p.dev, w.dev) {
 		if math.Abs(float64(v)-0.5) > 1e-3 {
 			p.Errorf("weight of two equal experts far below zero is %v, want 0.5", v)
@@ -97,7 +102,8 @@ func testClamp(p *pair) {
 	p.must(p.dev.Gate(kernel.GateArgs{Out: one.dev, Gate: one.dev, Up: up.dev, Limit: 10}))
 	silu := 10 / (1 + math.Exp(-10))
 	for i, want := range []float64{10 * silu, 0, -10 * silu} {
-		if got := float64(p.read(p.dev, one.dev)[i]); math.Abs(got-want) > max(1e-4, math.Abs(want)/128) || i != 1 && math.Abs(got) > 101 {
+		if got := float64(p.read(p.dev, one.dev)[i]); math.Abs(got-want) > max(1e-4, math.Abs(want)/128) ||
+			i != 1 && math.Abs(got) > 101 {
 			p.Errorf("clamped gate %d is %v, want %v", i, got, want)
 		}
 	}
@@ -134,10 +140,13 @@ func testPacked(p *pair) {
 		m, n, k := c[0], c[1], c[2]
 		w, x, out := p.packed(n, k), p.random(m, k), p.random(m, n)
 		what := fmt.Sprintf("packed %dx%dx%d", m, n, k)
-		p.each(func(s side) error { return s.Multiply(kernel.MultiplyArgs{Out: s.of(out), X: s.of(x), W: s.weight(w)}) })
+		p.each(func(s side) error {
+			return s.Multiply(kernel.MultiplyArgs{Out: s.of(out), X: s.of(x), W: s.weight(w)})
+		})
 		tol := 2e-5
 		if p.dev.Name() == "cpu-amx" {
-			// Tiles round x to 17 bits. Sums of a few hundred terms of size 1/3: 2e-6 * 1/3 * 16, and five times that among many.
+			// Tiles round x to 17 bits. Sums of a few hundred terms of size 1/3: 2e-6 * 1/3 * 16, and five times that
+			// among many.
 			tol = 1e-4
 		}
 		p.near(what, out, tol)
@@ -173,7 +182,8 @@ func (p *pair) packedByHand() {
 			p.Fatalf("packed value %d is %v, want %v", c, got, want)
 		}
 	}
-	if err := p.dev.Multiply(kernel.MultiplyArgs{Out: p.random(1, 1).dev, X: p.random(1, 63).dev, W: w}); !errors.Is(err, kernel.ErrArgument) {
+	if err := p.dev.Multiply(kernel.MultiplyArgs{Out: p.random(1, 1).dev, X: p.random(1, 63).dev,
+		W: w}); !errors.Is(err, kernel.ErrArgument) {
 		p.Errorf("a product with an odd number of packed values: %v", err)
 	}
 }
@@ -183,7 +193,8 @@ func (p *pair) packedExperts() {
 	const experts, hidden, inner, rows = 3, 64, 96, 7
 	var list [3][]weights
 	for range experts {
-		list[0], list[1], list[2] = append(list[0], p.packed(inner, hidden)), append(list[1], p.packed(inner, hidden)), append(list[2], p.packed(hidden, inner))
+		list[0], list[1], list[2] = append(list[0], p.packed(inner, hidden)), append(list[1], p.packed(inner, hidden)),
+			append(list[2], p.packed(hidden, inner))
 	}
 	choice := make([]int32, rows*2)
 	for i := range choice {
@@ -192,7 +203,9 @@ func (p *pair) packedExperts() {
 	x, out := p.random(rows, hidden), p.activations(rows, hidden, make([]float32, rows*hidden))
 	ids, w := p.ints(rows, 2, choice), p.floats(rows, 2, p.normal(rows*2, 1))
 	onRef, onDev := p.experts(list[0], list[1], list[2])
-	p.must(p.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref, Experts: onRef, Limit: 0.5}))
-	p.must(p.dev.Experts(kernel.ExpertArgs{Out: out.dev, X: x.dev, IDs: ids.dev, Weights: w.dev, Experts: onDev, Limit: 0.5}))
+	p.must(p.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref, Experts: onRef,
+		Limit: 0.5}))
+	p.must(p.dev.Experts(kernel.ExpertArgs{Out: out.dev, X: x.dev, IDs: ids.dev, Weights: w.dev, Experts: onDev,
+		Limit: 0.5}))
 	p.near("packed experts with clamps", out, 1e-4)
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// order lists the packages of the module from top to bottom: a package may import those below it, never those above. Packages on one line
-// do not know each other. docs/architecture.md says what each room is for.
+// order lists the packages of the module from top to bottom: a package may import those below it, never those above.
+// Packages on one line do not know each other. docs/architecture.md says what each room is for.
 var order = []string{
 	"cmd/sparrow cmd/kernelc internal/tree/width",
 	"verify eval bench/load bench/kernels bench/model",
@@ -61,8 +61,8 @@ var order = []string{
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
-	"internal/testkit", "internal/testkit/memnet", "internal/testkit/record", "internal/testkit/strict", "internal/testmodel",
-	"internal/tree", "server/clienttest",
+	"internal/testkit", "internal/testkit/memnet", "internal/testkit/record", "internal/testkit/strict",
+	"internal/testmodel", "internal/tree", "server/clienttest",
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -10,12 +10,14 @@ import (
 	"sparrow/layout"
 )
 
-// attendChunk is how many entries of a row's list are attended to by themselves. Chunks are joined in their order, whoever computed them, so
-// that a row has the same bits on one worker and on many. A chunk costs some ten times what joining it costs.
+// attendChunk is how many entries of a row's list are attended to by themselves. Chunks are joined in their order,
+// whoever computed them, so that a row has the same bits on one worker and on many. A chunk costs some ten times what
+// joining it costs.
 const attendChunk = 512
 
-// rowsTogether is how many neighbouring rows one worker takes together, chunk by chunk. Their first chunks lie in much the same part of the
-// cache, then their second ones do, so that what one row fetched is near for the next. It changes nothing in the result.
+// rowsTogether is how many neighbouring rows one worker takes together, chunk by chunk. Their first chunks lie in
+// much the same part of the cache, then their second ones do, so that what one row fetched is near for the next. It
+// changes nothing in the result.
 const rowsTogether = 8
 
 // sparseWork is sparse attention cut into rows, or into chunks of rows.
@@ -45,7 +47,8 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	for r := range a.Q.Rows {
 		for _, slot := range host.Counted(a.Indices, a.Lens, r) {
 			if int(slot) >= a.Pool.Slots() {
-				return fmt.Errorf("%w: sparse attend: row %d refers to slot %d of a pool of %d", kernel.ErrArgument, r, slot, a.Pool.Slots())
+				return fmt.Errorf("%w: sparse attend: row %d refers to slot %d of a pool of %d", kernel.ErrArgument, r,
+					slot, a.Pool.Slots())
 			}
 		}
 	}
@@ -75,8 +78,8 @@ func (d *Device) sparseAttend(w *sparseWork) error {
 	return d.sparse.run(d, w.Q.Rows, *w, (*Device).sparseJoin)
 }
 
-// partial is what one chunk of a row gathered: for every head the largest score, the sum of weights relative to it, and the weighted sum of
-// rows [heads, 512]. A sum of zero means that the chunk has no valid entry.
+// partial is what one chunk of a row gathered: for every head the largest score, the sum of weights relative to it,
+// and the weighted sum of rows [heads, 512]. A sum of zero means that the chunk has no valid entry.
 type partial struct{ top, sum, out []float32 }
 
 // partials is the memory of several.
@@ -124,7 +127,8 @@ func (d *Device) sparseRows(w *sparseWork, worker, item int) {
 	}
 }
 
-// sparseRun attends with a run of the chunks that workers share: while one is at hand, the rows of the next are fetched.
+// sparseRun attends with a run of the chunks that workers share: while one is at hand, the rows of the next are
+// fetched.
 func (d *Device) sparseRun(w *sparseWork, worker, item int) {
 	s := &d.scratch[worker]
 	run := d.shared[item*len(d.shared)/w.runs : (item+1)*len(d.shared)/w.runs]
@@ -171,7 +175,8 @@ func (w *sparseWork) locate(d *Device, to *[]int, c rowChunk) {
 // rowBytes is the size of a row: main layouts are rows, one after the other.
 func (w *sparseWork) rowBytes() int { return w.Pool.Mem.Cols / w.Pool.PageTokens }
 
-// sparseChunk attends with all heads of a row over the chunk of its entries whose places are in s.places; those in s.ahead are next.
+// sparseChunk attends with all heads of a row over the chunk of its entries whose places are in s.places; those in
+// s.ahead are next.
 func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) {
 	if len(s.places) == 0 {
 		clear(to.sum)

@@ -16,7 +16,8 @@ import (
 	"sparrow/layout"
 )
 
-// sparseCase is attention over lists of several chunks: the last row's list ends inside one, and some entries are masked.
+// sparseCase is attention over lists of several chunks: the last row's list ends inside one, and some entries are
+// masked.
 func sparseCase(t *testing.T, d kernel.Device, kind layout.Kind, spoil func(row []byte)) kernel.SparseArgs {
 	t.Helper()
 	const rows, heads, entries, pages, tokens = 6, 2, 1300, 20, 16
@@ -37,9 +38,10 @@ func sparseCase(t *testing.T, d kernel.Device, kind layout.Kind, spoil func(row 
 		spoil(host.Page(pool, 3)[5*l.RowBytes():][:l.RowBytes()])
 	}
 	a := kernel.SparseArgs{
-		Out: newTensor(t, d, kernel.F32, rows, heads*layout.LatentDim), LSE: newTensor(t, d, kernel.F32, rows, heads), Max: newTensor(t, d, kernel.F32, rows, heads),
-		Q: newTensor(t, d, kernel.F32, rows, heads*layout.RowDim), Pool: pool, Indices: newTensor(t, d, kernel.I32, rows, entries),
-		Lens: newTensor(t, d, kernel.I32, rows, 1), Heads: heads, Scale: 0.1,
+		Out: newTensor(t, d, kernel.F32, rows, heads*layout.LatentDim), LSE: newTensor(t, d, kernel.F32, rows, heads),
+		Max: newTensor(t, d, kernel.F32, rows, heads), Q: newTensor(t, d, kernel.F32, rows, heads*layout.RowDim),
+		Pool: pool, Indices: newTensor(t, d, kernel.I32, rows, entries), Lens: newTensor(t, d, kernel.I32, rows, 1),
+		Heads: heads, Scale: 0.1,
 	}
 	for i := range host.F32(a.Q) {
 		host.F32(a.Q)[i] = float32(r.NormFloat64())
@@ -57,7 +59,8 @@ func sparseCase(t *testing.T, d kernel.Device, kind layout.Kind, spoil func(row 
 	return a
 }
 
-// A row gives the same bits when a worker takes it whole, when workers share it, and on any number of them; and it is right.
+// A row gives the same bits when a worker takes it whole, when workers share it, and on any number of them; and it is
+// right.
 func TestSparseAttendInChunks(t *testing.T) {
 	thirds := func(row []byte) { // a scale that is no power of two: another road, the same sums
 		binary.LittleEndian.PutUint32(row[layout.BlockScaleOffset+4:], math.Float32bits(1.0/3))
@@ -94,11 +97,13 @@ func TestSparseAttendInChunks(t *testing.T) {
 					for r := range a.Q.Rows {
 						one := a
 						one.Q, one.Indices, one.Lens = a.Q.Slice(r, r+1), a.Indices.Slice(r, r+1), a.Lens.Slice(r, r+1)
-						one.Out, one.LSE, one.Max = newTensor(t, d, kernel.F32, 1, a.Out.Cols), newTensor(t, d, kernel.F32, 1, a.Heads), kernel.Tensor{}
+						one.Out, one.LSE, one.Max = newTensor(t, d, kernel.F32, 1, a.Out.Cols),
+							newTensor(t, d, kernel.F32, 1, a.Heads), kernel.Tensor{}
 						if err := d.SparseAttend(one); err != nil {
 							t.Fatal(err)
 						}
-						if !bytes.Equal(host.Bytes(one.Out), host.Bytes(a.Out.Slice(r, r+1))) || !bytes.Equal(host.Bytes(one.LSE), host.Bytes(a.LSE.Slice(r, r+1))) {
+						if !bytes.Equal(host.Bytes(one.Out), host.Bytes(a.Out.Slice(r, r+1))) ||
+							!bytes.Equal(host.Bytes(one.LSE), host.Bytes(a.LSE.Slice(r, r+1))) {
 							t.Fatalf("%d workers: row %d has other bits alone", workers, r)
 						}
 					}
@@ -113,7 +118,8 @@ func nearReference(t *testing.T, a kernel.SparseArgs) {
 	t.Helper()
 	d := &ref.Device{}
 	want := a
-	want.Out, want.LSE, want.Max = newTensor(t, d, kernel.F32, a.Out.Rows, a.Out.Cols), newTensor(t, d, kernel.F32, a.LSE.Rows, a.Heads), newTensor(t, d, kernel.F32, a.LSE.Rows, a.Heads)
+	want.Out, want.LSE, want.Max = newTensor(t, d, kernel.F32, a.Out.Rows, a.Out.Cols),
+		newTensor(t, d, kernel.F32, a.LSE.Rows, a.Heads), newTensor(t, d, kernel.F32, a.LSE.Rows, a.Heads)
 	if err := d.SparseAttend(want); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Candidates reduces each row in two passes: one keeps the best n in a sorted list, which few values of a long row ever enter, the other
-// sums exponentials below the best.
+// Candidates reduces each row in two passes: one keeps the best n in a sorted list, which few values of a long row
+// ever enter, the other sums exponentials below the best.
 func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	if err := a.Check(); err != nil {
 		return err

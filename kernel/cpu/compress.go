@@ -21,7 +21,8 @@ func (d *Device) Compress(a kernel.CompressArgs) error {
 	for e := range a.Sources.Rows {
 		for _, s := range host.RowI32(a.Sources, e) {
 			if int(s) >= a.Values.Rows || int(-2-s) >= a.State.Rows {
-				return fmt.Errorf("%w: compress: entry %d reads source %d of %d rows and %d rows of state", kernel.ErrArgument, e, s, a.Values.Rows, a.State.Rows)
+				return fmt.Errorf("%w: compress: entry %d reads source %d of %d rows and %d rows of state",
+					kernel.ErrArgument, e, s, a.Values.Rows, a.State.Rows)
 			}
 		}
 	}
@@ -109,7 +110,8 @@ func (d *Device) storeEntry(w *hyperWork, worker, r int) {
 	}
 	row := grow(&d.scratch[worker].tile, layout.V4Dim)
 	d.rmsNorm(row, host.RowF32(a.Rows, r), host.RowF32(a.Norm, 0), a.Eps)
-	d.rotate(worker, headsAt{x: row[layout.V4NopeDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r), kernel.Interleaved, false)
+	d.rotate(worker, headsAt{x: row[layout.V4NopeDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r),
+		kernel.Interleaved, false)
 	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
 	switch a.Pool.Layout {
 	case layout.V4Row584:
@@ -141,6 +143,7 @@ func (d *Device) storeKey(w *hyperWork, worker, r int) {
 	}
 	key := grow(&d.scratch[worker].tile, layout.IndexDim)
 	d.rmsNorm(key, host.RowF32(a.Keys, r), host.RowF32(a.Norm, 0), a.Eps)
-	d.rotate(worker, headsAt{x: key[layout.IndexDim-layout.RopeDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r), kernel.Interleaved, false)
+	d.rotate(worker, headsAt{x: key[layout.IndexDim-layout.RopeDim:], n: 1, ld: layout.RopeDim},
+		host.RowF32(a.Angles, r), kernel.Interleaved, false)
 	writeKey(a.Pool, slot, key, a.Hadamard, num.ScaleF32)
 }

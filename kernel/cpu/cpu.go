@@ -1,8 +1,9 @@
-// Package cpu is the fast implementation of the operations on a CPU: package vec's arithmetic on package pool's workers.
+// Package cpu is the fast implementation of the operations on a CPU: package vec's arithmetic on package pool's
+// workers.
 //
-// Tensors in host memory flow in and out, activations are float32. Weights and cache rows are read as they are stored and widened in
-// registers or in small per-worker scratch memory. Every sum has an order that depends on its own length alone, so a row has the same bits
-// in any batch and on any number of workers.
+// Tensors in host memory flow in and out, activations are float32. Weights and cache rows are read as they are stored
+// and widened in registers or in small per-worker scratch memory. Every sum has an order that depends on its own
+// length alone, so a row has the same bits in any batch and on any number of workers.
 package cpu
 
 import (
@@ -84,7 +85,8 @@ func (t *task[W]) run(d *Device, n int, w W, do func(d *Device, w *W, worker, it
 	return d.pool.Run(n, t)
 }
 
-// Backends lists one implementation for each tier of this machine, best first, and after them those that cannot run here, with the reason.
+// Backends lists one implementation for each tier of this machine, best first, and after them those that cannot run
+// here, with the reason.
 func Backends() []kernel.Backend {
 	var out []kernel.Backend
 	for _, t := range vec.Tiers() {
@@ -146,7 +148,8 @@ func (d *Device) Close() error { return d.pool.Close() }
 func onlyF32(op string, ts ...kernel.Tensor) error {
 	for _, t := range ts {
 		if t.DType != kernel.F32 {
-			return fmt.Errorf("%w: cpu %s: activations of type %v, this backend keeps f32", kernel.ErrUnsupported, op, t.DType)
+			return fmt.Errorf("%w: cpu %s: activations of type %v, this backend keeps f32", kernel.ErrUnsupported, op,
+				t.DType)
 		}
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 	"sparrow/layout"
 )
 
-// denseTile is how many neighbouring query rows share one pass over their keys, denseBlock how many keys they take at a time: a block's keys
-// and values of one head and the scores of a tile stay in the second-level cache.
+// denseTile is how many neighbouring query rows share one pass over their keys, denseBlock how many keys they take at
+// a time: a block's keys and values of one head and the scores of a tile stay in the second-level cache.
 const (
 	denseTile  = 128
 	denseBlock = 256
@@ -32,14 +32,16 @@ func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 	for r := range a.Q.Rows {
 		s, n := int(host.RowI32(a.Start, r)[0]), int(host.RowI32(a.Lens, r)[0])
 		if s < 0 || s+n > a.KV.Rows {
-			return fmt.Errorf("%w: dense attend: row %d sees keys %d to %d of %d", kernel.ErrArgument, r, s, s+n, a.KV.Rows)
+			return fmt.Errorf("%w: dense attend: row %d sees keys %d to %d of %d", kernel.ErrArgument, r, s, s+n,
+				a.KV.Rows)
 		}
 	}
 	w := denseWork{DenseArgs: a, tiles: ceilDiv(a.Q.Rows, denseTile)}
 	return d.dense.run(d, w.tiles*a.Dims.Heads, w, (*Device).denseTileHead)
 }
 
-// denseTileHead attends with one head of one tile of rows. Rows of several requests in a tile are taken request by request.
+// denseTileHead attends with one head of one tile of rows. Rows of several requests in a tile are taken request by
+// request.
 func (d *Device) denseTileHead(w *denseWork, worker, item int) {
 	h, tile := item/w.tiles, item%w.tiles
 	last := min((tile+1)*denseTile, w.Q.Rows)
@@ -95,13 +97,15 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 		}
 		if d.finite(values.Slice(least, n)) {
 			// Keys that a row does not see have no weight: adding them changes no bit.
-			d.tier.AccumulateF32(host.F32(out), out.Stride, st.scores, denseBlock, rows, host.F32(values), values.Stride, n, dims.V)
+			d.tier.AccumulateF32(host.F32(out), out.Stride, st.scores, denseBlock, rows, host.F32(values),
+				values.Stride, n, dims.V)
 			continue
 		}
 		for r := range rows {
 			if seen := min(int(host.RowI32(w.Lens, r0+r)[0])-s0, n); seen > 0 {
 				p := st.scores[r*denseBlock:][:seen]
-				d.tier.AccumulateF32(host.RowF32(out, r), dims.V, p, denseBlock, 1, host.F32(values), values.Stride, seen, dims.V)
+				d.tier.AccumulateF32(host.RowF32(out, r), dims.V, p, denseBlock, 1, host.F32(values), values.Stride,
+					seen, dims.V)
 			}
 		}
 	}

@@ -38,7 +38,8 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 			return err
 		}
 	}
-	return d.attendEntries(dualWork{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale, window: a.Window, extra: a.Extra})
+	return d.attendEntries(dualWork{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale,
+		window: a.Window, extra: a.Extra})
 }
 
 // FlatAttend attends over gathered entries.
@@ -53,7 +54,8 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 	if err := checkIndices("flat attend", flat, a.Q.Rows, a.KV.Rows); err != nil {
 		return err
 	}
-	return d.attendEntries(dualWork{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale, flat: flat, kv: a.KV})
+	return d.attendEntries(dualWork{out: a.Out, lse: a.LSE, q: a.Q, sinks: a.Sinks, heads: a.Heads, scale: a.Scale,
+		flat: flat, kv: a.KV})
 }
 
 // checkIndices verifies once that every index lies inside, so that workers cannot fail.
@@ -76,8 +78,8 @@ func (d *Device) attendEntries(w dualWork) error {
 	return d.dual.run(d, w.q.Rows*w.groups, w, (*Device).dualRow)
 }
 
-// dualRow attends with one group of heads of one row. Entries are taken in blocks of valid ones, window first: a row has the same sums
-// over paged streams and over a workspace.
+// dualRow attends with one group of heads of one row. Entries are taken in blocks of valid ones, window first: a row
+// has the same sums over paged streams and over a workspace.
 func (d *Device) dualRow(w *dualWork, worker, item int) {
 	const dim = layout.V4Dim
 	r, g := item/w.groups, item%w.groups
@@ -86,7 +88,8 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	state := grow(&s.join, 2*(h1-h0))
 	b := entryBlock{
 		w: w, s: s, q: host.RowF32(w.q, r)[h0*dim : h1*dim],
-		join: join{softmax: softmax{top: state[:h1-h0], sum: state[h1-h0:], scores: grow(&s.scores, (h1-h0)*attendBlock)}, out: host.RowF32(w.out, r)[h0*dim : h1*dim]},
+		join: join{softmax: softmax{top: state[:h1-h0], sum: state[h1-h0:],
+			scores: grow(&s.scores, (h1-h0)*attendBlock)}, out: host.RowF32(w.out, r)[h0*dim : h1*dim]},
 	}
 	b.reset()
 	clear(b.out)
@@ -107,8 +110,8 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	}
 }
 
-// entryChunk is how many entries are attended to at a time: on tiles enough to make little of joining them to what was gathered before.
-// This many are all that a row of the smaller model sees: 128 of its window and 512 selected.
+// entryChunk is how many entries are attended to at a time: on tiles enough to make little of joining them to what
+// was gathered before. This many are all that a row of the smaller model sees: 128 of its window and 512 selected.
 const entryChunk = 10 * attendBlock
 
 // entryBlock collects entries until a block is full.
@@ -174,8 +177,8 @@ func (b *entryBlock) flush(d *Device) {
 	}
 }
 
-// onTiles attends to the collected entries on tiles, where the tier has them and bfloat16 holds the entries. It holds packed ones and
-// what was unpacked from them alike, so that a row has the same sums over either.
+// onTiles attends to the collected entries on tiles, where the tier has them and bfloat16 holds the entries. It holds
+// packed ones and what was unpacked from them alike, so that a row has the same sums over either.
 func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	s := b.s
 	if s.entry == nil {
@@ -202,7 +205,8 @@ func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	return true
 }
 
-// rows finds the entries as rows of bfloat16, where they lie or in scratch memory, and lists their places. It reports whether they are the same.
+// rows finds the entries as rows of bfloat16, where they lie or in scratch memory, and lists their places. It reports
+// whether they are the same.
 func (b *entryBlock) rows(d *Device, entries []entryAt) ([]byte, bool) {
 	const rowBytes = 2 * vec.LatentDim
 	s := b.s

@@ -12,7 +12,8 @@ import (
 // expertTokens bounds how many tokens are grouped at once, and with it the memory for their intermediate rows.
 const expertTokens = 1024
 
-// expertState is the memory of grouped expert products: tokens sorted by expert, so that each expert's weights are read once.
+// expertState is the memory of grouped expert products: tokens sorted by expert, so that each expert's weights are
+// read once.
 type expertState struct {
 	first []int32   // [experts+1]: where each expert's rows begin; whole groups where they are packed
 	count []int32   // [experts]: rows of each
@@ -43,7 +44,8 @@ type expertArgs struct {
 	*experts
 }
 
-// Experts runs the chosen experts, grouped by expert, and adds their weighted outputs in the order of each token's choice.
+// Experts runs the chosen experts, grouped by expert, and adds their weighted outputs in the order of each token's
+// choice.
 func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -66,7 +68,8 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		end := min(t+expertTokens, a.X.Rows)
 		part := &d.experts.part
 		*part = expertArgs{a, own}
-		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(t, end), a.X.Slice(t, end), a.IDs.Slice(t, end), a.Weights.Slice(t, end)
+		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(t, end), a.X.Slice(t, end), a.IDs.Slice(t, end),
+			a.Weights.Slice(t, end)
 		if err := d.expertBlock(part); err != nil {
 			return err
 		}
@@ -74,7 +77,8 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	return nil
 }
 
-// expertBlock runs the two halves of the experts and adds their outputs. Between them the rows that passed the gate are packed anew.
+// expertBlock runs the two halves of the experts and adds their outputs. Between them the rows that passed the gate
+// are packed anew.
 func (d *Device) expertBlock(a *expertArgs) error {
 	st := &d.experts
 	st.sort(a)
@@ -112,12 +116,13 @@ func (d *Device) expertInputs(a *expertArgs) error {
 	if a.packed {
 		return d.packGathered(&st.columns, a.X, orderFor(a.Gate[0]), st.token)
 	}
-	return st.task.run(d, ceilDiv(len(st.token), rowBlock), expertWork{a, false}, func(d *Device, w *expertWork, _, item int) {
-		st, hidden := &d.experts, w.X.Cols
-		for r := item * rowBlock; r < min((item+1)*rowBlock, len(st.token)); r++ {
-			copy(st.x[r*hidden:(r+1)*hidden], host.RowF32(w.X, int(st.token[r])))
-		}
-	})
+	return st.task.run(d, ceilDiv(len(st.token), rowBlock), expertWork{a, false},
+		func(d *Device, w *expertWork, _, item int) {
+			st, hidden := &d.experts, w.X.Cols
+			for r := item * rowBlock; r < min((item+1)*rowBlock, len(st.token)); r++ {
+				copy(st.x[r*hidden:(r+1)*hidden], host.RowF32(w.X, int(st.token[r])))
+			}
+		})
 }
 
 // packBetween packs the rows that passed the gate. A few single rows are not worth a hand-over.
@@ -141,7 +146,8 @@ func (d *Device) packGated(w *expertWork, _, i int) {
 	d.tier.PackGathered(&st.columns, i, st.gate[:len(st.own)*inner], inner, len(st.own), st.own)
 }
 
-// sort groups the choices of all tokens by expert, tokens in ascending order within each. Packed rows of an expert begin with a group.
+// sort groups the choices of all tokens by expert, tokens in ascending order within each. Packed rows of an expert
+// begin with a group.
 func (st *expertState) sort(a *expertArgs) {
 	k := a.IDs.Cols
 	st.first = grow(&st.first, a.Count()+1)
@@ -178,7 +184,8 @@ func (st *expertState) sort(a *expertArgs) {
 	}
 }
 
-// cut lists the bands of every expert that has rows. Where these are few, weights stream through and bands are long, as those of a product.
+// cut lists the bands of every expert that has rows. Where these are few, weights stream through and bands are long,
+// as those of a product.
 func (st *expertState) cut(out, workers int) {
 	band := bandRows
 	if st.part.packed && slices.Max(st.count) <= vec.GroupRows {
@@ -199,8 +206,8 @@ func (st *expertState) cut(out, workers int) {
 	}
 }
 
-// expertBand computes one band of gate and up with the activation, or one band of down, for all rows of one expert. The inputs of gate and
-// up are no longer needed when down writes its outputs over them.
+// expertBand computes one band of gate and up with the activation, or one band of down, for all rows of one expert.
+// The inputs of gate and up are no longer needed when down writes its outputs over them.
 func (d *Device) expertBand(w *expertWork, worker, item int) {
 	st := &d.experts
 	it := st.items[item]
@@ -209,14 +216,16 @@ func (d *Device) expertBand(w *expertWork, worker, item int) {
 	x := st.x[r0*hidden : (r0+rows)*hidden]
 	gate, up := st.gate[r0*inner:(r0+rows)*inner], st.up[r0*inner:(r0+rows)*inner]
 	if w.down {
-		d.expertProduct(worker, product{y: x[it.n0:], ldy: hidden, x: gate, ldx: inner, m: rows}, w.Down[it.expert], it, r0)
+		d.expertProduct(worker, product{y: x[it.n0:], ldy: hidden, x: gate, ldx: inner, m: rows}, w.Down[it.expert], it,
+			r0)
 		return
 	}
 	packed := r0
 	if st.alone {
 		packed = int(st.token[r0])
 	}
-	d.expertProduct(worker, product{y: gate[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Gate[it.expert], it, packed)
+	d.expertProduct(worker, product{y: gate[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Gate[it.expert], it,
+		packed)
 	d.expertProduct(worker, product{y: up[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Up[it.expert], it, packed)
 	for r := range rows {
 		g := gate[r*inner+it.n0 : r*inner+it.n1]

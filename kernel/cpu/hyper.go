@@ -79,8 +79,8 @@ func (d *Device) mixture(out, x, pre []float32) {
 	}
 }
 
-// sinkhorn normalises an n x n matrix of logits in float64: 20 rounds over 16 numbers cost little, and the matrix decides how streams mix
-// for the rest of the layer.
+// sinkhorn normalises an n x n matrix of logits in float64: 20 rounds over 16 numbers cost little, and the matrix
+// decides how streams mix for the rest of the layer.
 func sinkhorn(a []float64, n, rounds int, eps float64) {
 	for i := range n {
 		row := a[i*n:][:n]
@@ -137,8 +137,8 @@ func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
 	return d.eachToken(hyperWork{rows: a.X.Rows, post: a, do: (*Device).hyperPostRow})
 }
 
-// hyperPostRow is a product of a small matrix, the mixing coefficients with the output's weights as a last column, with the old streams and
-// the output as rows.
+// hyperPostRow is a product of a small matrix, the mixing coefficients with the output's weights as a last column,
+// with the old streams and the output as rows.
 func (d *Device) hyperPostRow(w *hyperWork, worker, t int) {
 	a, n := &w.post, w.post.Streams
 	x, sub := host.RowF32(a.X, t), host.RowF32(a.Sub, t)

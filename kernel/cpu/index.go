@@ -68,7 +68,8 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 	}
 	if !a.Table.Given() {
 		return d.eachRow(rowWork{rows: a.Positions.Rows, place: a, do: func(_ *Device, w *rowWork, _, r int) {
-			in, out, offset := host.RowI32(w.place.Positions, r), host.RowI32(w.place.Out, r), host.RowI32(w.place.Offset, r)[0]
+			in, out, offset := host.RowI32(w.place.Positions, r), host.RowI32(w.place.Out, r),
+				host.RowI32(w.place.Offset, r)[0]
 			for i, p := range in {
 				if out[i] = -1; p >= 0 {
 					out[i] = p + offset
@@ -84,7 +85,8 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 	d.outside.Store(-1)
 	err := d.eachRow(rowWork{rows: a.Positions.Rows, place: a, do: func(d *Device, w *rowWork, _, r int) {
 		table := host.RowI32(w.place.Table, int(host.RowI32(w.place.TableRow, r)[0]))
-		if p := locatePaged(host.RowI32(w.place.Out, r), host.RowI32(w.place.Positions, r), table, w.place.PageTokens); p >= 0 {
+		if p := locatePaged(host.RowI32(w.place.Out, r), host.RowI32(w.place.Positions, r), table,
+			w.place.PageTokens); p >= 0 {
 			d.outside.Store(p)
 		}
 	}})
@@ -94,8 +96,8 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 	return err
 }
 
-// locatePaged looks positions up in a page table and returns one that is outside it, or -1. Pages are usually of a power of two, and division
-// costs more than all the rest.
+// locatePaged looks positions up in a page table and returns one that is outside it, or -1. Pages are usually of a
+// power of two, and division costs more than all the rest.
 func locatePaged(out, positions, table []int32, tokens int) int32 {
 	shift := bits.TrailingZeros(uint(tokens))
 	if tokens != 1<<shift {

@@ -70,8 +70,8 @@ func keepGroups(biased, rank []float32, keep int) {
 	}
 }
 
-// best writes the indices of the largest values, in their order; of equal ones the first comes first. Values are taken one after the other and
-// put in their place among those kept, which few of them reach.
+// best writes the indices of the largest values, in their order; of equal ones the first comes first. Values are
+// taken one after the other and put in their place among those kept, which few of them reach.
 func best(ids []int32, v []float32) {
 	if len(ids) == 0 {
 		return

@@ -6,7 +6,8 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Tiles of a product: a worker takes a band of rows of the weight and a tile of rows of x at a time. Sizes change nothing in the result.
+// Tiles of a product: a worker takes a band of rows of the weight and a tile of rows of x at a time. Sizes change
+// nothing in the result.
 const (
 	bandRows = 64
 	tileRows = 128
@@ -18,8 +19,9 @@ const (
 	packedTileRows = 256
 )
 
-// longBand is the rows of a band of weights that stream through, of so many in all: one for a single worker, two for each of several, whole
-// units of what the kernels for few rows take at once. They fetch what they multiply next, and every band begins without that.
+// longBand is the rows of a band of weights that stream through, of so many in all: one for a single worker, two for
+// each of several, whole units of what the kernels for few rows take at once. They fetch what they multiply next, and
+// every band begins without that.
 func longBand(rows, workers int) int {
 	bands := 1
 	if workers > 1 {
@@ -130,8 +132,8 @@ func (d *Device) multiplyParts(op string) error {
 // forget drops the memory of the products that were computed.
 func (st *multiplyState) forget() { clear(st.parts) }
 
-// multiplyItem computes one tile of one of the products. Neighbouring items share a tile of x: its rows fill half of the second cache, and the
-// kernels fetch weights ahead but not x.
+// multiplyItem computes one tile of one of the products. Neighbouring items share a tile of x: its rows fill half of
+// the second cache, and the kernels fetch weights ahead but not x.
 func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
 	for i := range (*st).parts {
 		p := &(*st).parts[i]
@@ -165,7 +167,8 @@ func (d *Device) multiplyShare(st **multiplyState, worker, item int) {
 func (d *Device) multiplyTile(p *part, worker, n0, n1, m0, m1 int) {
 	out := p.Out.Slice(m0, m1).Columns(n0, n1)
 	if p.columns != nil {
-		d.packedProduct(vec.Cut{Y: host.F32(out), Ldy: out.Stride, X: p.columns, M0: m0, M1: m1, N: n1 - n0, Add: p.Accumulate}, p.w, n0)
+		d.packedProduct(vec.Cut{Y: host.F32(out), Ldy: out.Stride, X: p.columns, M0: m0, M1: m1, N: n1 - n0,
+			Add: p.Accumulate}, p.w, n0)
 		return
 	}
 	x := p.X.Slice(m0, m1)

@@ -26,7 +26,8 @@ func (d *Device) product(worker int, p product, w *host.Matrix, n0, n1 int) {
 		d.tier.MatMulBF16(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k)
 	case kernel.E4M3:
 		s := host.F32(w.Scale)
-		d.tier.MatMulFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k, s[n0/128*w.Scale.Stride:], w.Scale.Stride, n0%128)
+		d.tier.MatMulFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k,
+			s[n0/128*w.Scale.Stride:], w.Scale.Stride, n0%128)
 	default:
 		wide := grow(&d.scratch[worker].rows, (n1-n0)*k)
 		widenBand(wide, w, n0, n1)
@@ -45,7 +46,8 @@ func (d *Device) accumulate(worker int, p product, w *host.Matrix, n0, n1 int) {
 		d.tier.AccumulateBF16(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, c)
 	case kernel.E4M3:
 		s := host.F32(w.Scale)
-		d.tier.AccumulateFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, c, s[n0/128*w.Scale.Stride:], w.Scale.Stride, n0%128)
+		d.tier.AccumulateFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, c,
+			s[n0/128*w.Scale.Stride:], w.Scale.Stride, n0%128)
 	default:
 		wide := grow(&d.scratch[worker].rows, (n1-n0)*c)
 		widenBand(wide, w, n0, n1)

@@ -45,7 +45,8 @@ func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
 		copy(ids, host.RowI32(a.Table, token))
 		for _, e := range ids {
 			if e < 0 || int(e) >= len(logits) {
-				return fmt.Errorf("%w: route hash: token %d goes to expert %d of %d", kernel.ErrArgument, token, e, len(logits))
+				return fmt.Errorf("%w: route hash: token %d goes to expert %d of %d", kernel.ErrArgument, token, e,
+					len(logits))
 			}
 		}
 		share(host.RowF32(a.Weights, t), ids, logits, a.Scale)

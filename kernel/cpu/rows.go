@@ -212,7 +212,8 @@ func rotateAny(v, cos, sin []float32, p kernel.Pairing, inverse bool) {
 	}
 }
 
-// checkSlots verifies once that every slot lies in the pool, so that workers cannot fail. Slots below zero pass when padding is allowed.
+// checkSlots verifies once that every slot lies in the pool, so that workers cannot fail. Slots below zero pass when
+// padding is allowed.
 func checkSlots(op string, t kernel.Tensor, p kernel.Pool, padding bool) error {
 	slots := host.I32(t)
 	for i := range t.Rows {
@@ -247,7 +248,8 @@ func (d *Device) storeRow(w *rowWork, worker, r int) {
 	kv, row := host.RowF32(a.KV, r), grow(&d.scratch[worker].tile, layout.RowDim)
 	d.rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], host.RowF32(a.Norm, 0), a.Eps)
 	copy(row[layout.LatentDim:], kv[layout.LatentDim:])
-	d.rotate(worker, headsAt{x: row[layout.LatentDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r), kernel.Interleaved, false)
+	d.rotate(worker, headsAt{x: row[layout.LatentDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r),
+		kernel.Interleaved, false)
 	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
 	switch a.Pool.Layout {
 	case layout.BF16Row1152:
@@ -331,7 +333,8 @@ func (d *Device) storeIndexRow(w *rowWork, worker, r int) {
 	writeKey(a.Pool, slot, key, a.Hadamard, num.ScalePow2)
 }
 
-// writeKey encodes a finished indexer key, Hadamard-rotated where asked, with scales by the given rule where the layout has them.
+// writeKey encodes a finished indexer key, Hadamard-rotated where asked, with scales by the given rule where the
+// layout has them.
 func writeKey(p kernel.Pool, slot int, key []float32, hadamard bool, mode num.ScaleMode) {
 	if hadamard {
 		num.Hadamard128(key)

@@ -9,8 +9,8 @@ import (
 	"sparrow/layout"
 )
 
-// scoreRows is how many neighbouring rows of one request share the work of widening a block of keys. Each costs about as much as the widening
-// alone, so that more of them gain little, and fewer leave more items to share out.
+// scoreRows is how many neighbouring rows of one request share the work of widening a block of keys. Each costs about
+// as much as the widening alone, so that more of them gain little, and fewer leave more items to share out.
 const scoreRows = 32
 
 // scoreItem is rows r0 to r1, which read the same keys, over keys s0 to s1.
@@ -66,15 +66,18 @@ func checkScores(a *kernel.ScoreArgs) error {
 			continue
 		}
 		if n > a.Out.Cols {
-			return fmt.Errorf("%w: scores: row %d has %d keys, out has %d columns", kernel.ErrArgument, r, n, a.Out.Cols)
+			return fmt.Errorf("%w: scores: row %d has %d keys, out has %d columns", kernel.ErrArgument, r, n,
+				a.Out.Cols)
 		}
 		if !a.Table.Given() {
 			if s := int(host.RowI32(a.Start, r)[0]); s < 0 || s+n > a.Keys.PageTokens {
-				return fmt.Errorf("%w: scores: row %d sees keys %d to %d of %d", kernel.ErrArgument, r, s, s+n, a.Keys.PageTokens)
+				return fmt.Errorf("%w: scores: row %d sees keys %d to %d of %d", kernel.ErrArgument, r, s, s+n,
+					a.Keys.PageTokens)
 			}
 			continue
 		}
-		if err := checkTable("scores", a.Table, a.TableRow, r, ceilDiv(n, a.Keys.PageTokens), a.Keys.Pages()); err != nil {
+		if err := checkTable("scores", a.Table, a.TableRow, r, ceilDiv(n, a.Keys.PageTokens),
+			a.Keys.Pages()); err != nil {
 			return err
 		}
 	}
@@ -85,7 +88,8 @@ func checkScores(a *kernel.ScoreArgs) error {
 func checkTable(op string, table, tableRow kernel.Tensor, r, n, pages int) error {
 	t := int(host.RowI32(tableRow, r)[0])
 	if t < 0 || t >= table.Rows || n > table.Cols {
-		return fmt.Errorf("%w: %s: row %d needs %d pages of table row %d, the page table is %v", kernel.ErrArgument, op, r, n, t, table)
+		return fmt.Errorf("%w: %s: row %d needs %d pages of table row %d, the page table is %v", kernel.ErrArgument, op,
+			r, n, t, table)
 	}
 	for _, p := range host.RowI32(table, t)[:n] {
 		if p < 0 || int(p) >= pages {
@@ -122,7 +126,8 @@ func (d *Device) scoreBlock(a *kernel.ScoreArgs, worker, item int) {
 	})
 	for r := it.r0; r < it.r1; r++ {
 		if n := min(it.s1, scored(a, r)) - it.s0; n > 0 {
-			s.index.Scores(host.RowF32(a.Out, r)[it.s0:][:n], host.Bytes(a.Q.Slice(r, r+1)), host.RowF32(a.W, r), a.Heads)
+			s.index.Scores(host.RowF32(a.Out, r)[it.s0:][:n], host.Bytes(a.Q.Slice(r, r+1)), host.RowF32(a.W, r),
+				a.Heads)
 		}
 	}
 }

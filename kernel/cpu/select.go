@@ -9,9 +9,10 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Selection finds the last score that is kept without sorting: a sample tells a floor that most probably a few more than K scores reach, one
-// pass collects those, and a search by halves over the order of float32 numbers, counting at each step, ends at the cut. Whatever the sample
-// says, the result is exact: a floor that turns out too high is dropped.
+// Selection finds the last score that is kept without sorting: a sample tells a floor that most probably a few more
+// than K scores reach, one pass collects those, and a search by halves over the order of float32 numbers, counting at
+// each step, ends at the cut. Whatever the sample says, the result is exact: a floor that turns out too high is
+// dropped.
 const (
 	// sampleRuns runs of 16 neighbouring scores are the sample of a row.
 	sampleRuns = 64
@@ -124,8 +125,8 @@ func end(out []int32, n int) {
 	}
 }
 
-// floor guesses a number that more than k of the scores exceed, but not many more. Where one score is so frequent that no such number is near,
-// it is that score.
+// floor guesses a number that more than k of the scores exceed, but not many more. Where one score is so frequent
+// that no such number is near, it is that score.
 func (s *picker) floor(d *Device, scores []float32, k int) float32 {
 	const size = sampleRuns * sampleRun
 	n := len(scores)
@@ -194,7 +195,8 @@ func (d *Device) cut(x []float32, k int, floor float32) float32 {
 	return number(low)
 }
 
-// emit writes the places of the numbers above the cut, and as many of those at the cut as there is room for, the lowest places first.
+// emit writes the places of the numbers above the cut, and as many of those at the cut as there is room for, the
+// lowest places first.
 func (s *picker) emit(d *Device, out []int32, x []float32, places []int32, cut float32) {
 	const block = 1024
 	over := after(cut)

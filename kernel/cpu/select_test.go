@@ -35,7 +35,8 @@ func chosen(scores []float32, k int) []int32 {
 	return all
 }
 
-// rowsOfScores are rows long enough to be sampled and, for one row and several workers, to be shared. In some the sample misleads.
+// rowsOfScores are rows long enough to be sampled and, for one row and several workers, to be shared. In some the
+// sample misleads.
 var rowsOfScores = map[string]func(r *rand.Rand, i, n int) float32{
 	"normal":          func(r *rand.Rand, i, n int) float32 { return float32(r.NormFloat64()) },
 	"all zero":        func(r *rand.Rand, i, n int) float32 { return 0 },
@@ -47,7 +48,8 @@ var rowsOfScores = map[string]func(r *rand.Rand, i, n int) float32{
 	"best unseen":     func(r *rand.Rand, i, n int) float32 { return float32(max(0, i%500-400)) },
 	"best at the end": func(r *rand.Rand, i, n int) float32 { return float32(max(0, i-n+40)) },
 	"NaN and -inf": func(r *rand.Rand, i, n int) float32 {
-		return []float32{float32(math.NaN()), float32(math.Inf(-1)), float32(r.NormFloat64()), float32(math.Inf(1))}[min(r.IntN(40)/13, 3)]
+		return []float32{float32(math.NaN()), float32(math.Inf(-1)), float32(r.NormFloat64()),
+			float32(math.Inf(1))}[min(r.IntN(40)/13, 3)]
 	},
 	"almost nothing": func(r *rand.Rand, i, n int) float32 {
 		if i%997 == 0 {
@@ -66,7 +68,8 @@ func TestSelectOfLongRows(t *testing.T) {
 				for _, n := range []int{4095, 5000, 40001} {
 					for _, k := range []int{1, 100, 2048} {
 						r := rand.New(rand.NewPCG(uint64(n), uint64(k)))
-						scores, out, lens := newTensor(t, d, kernel.F32, 1, n), newTensor(t, d, kernel.I32, 1, k), newTensor(t, d, kernel.I32, 1, 1)
+						scores, out, lens := newTensor(t, d, kernel.F32, 1, n), newTensor(t, d, kernel.I32, 1, k),
+							newTensor(t, d, kernel.I32, 1, 1)
 						for i := range host.F32(scores) {
 							host.F32(scores)[i] = draw(r, i, n)
 						}
@@ -107,7 +110,8 @@ func BenchmarkSelect(b *testing.B) {
 	for _, name := range []string{"normal", "mostly zero", "all zero"} {
 		for _, c := range []struct{ rows, n int }{{1, 131072}, {64, 8192}} {
 			r := rand.New(rand.NewPCG(1, 1))
-			scores, out, lens := newTensor(b, d, kernel.F32, c.rows, c.n), newTensor(b, d, kernel.I32, c.rows, 2048), newTensor(b, d, kernel.I32, c.rows, 1)
+			scores, out, lens := newTensor(b, d, kernel.F32, c.rows, c.n), newTensor(b, d, kernel.I32, c.rows, 2048),
+				newTensor(b, d, kernel.I32, c.rows, 1)
 			for i := range host.F32(scores) {
 				host.F32(scores)[i] = rowsOfScores[name](r, i, c.n)
 			}

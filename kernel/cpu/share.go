@@ -2,9 +2,10 @@ package cpu
 
 import "sparrow/kernel/host"
 
-// Products of few rows take as long as reading their weights. Workers therefore get shares of the bytes of all weights together, one after the other as
-// they lie: a share may be the end of one weight, another and the beginning of a third. The kernels fetch what they multiply next, and every share
-// begins without that, so shares are few and long.
+// Products of few rows take as long as reading their weights. Workers therefore get shares of the bytes of all
+// weights together, one after the other as they lie: a share may be the end of one weight, another and the beginning
+// of a third. The kernels fetch what they multiply next, and every share begins without that, so shares are few and
+// long.
 
 // fewPlain is the rows that are few where x is taken as it is.
 const fewPlain = 4
@@ -49,7 +50,8 @@ func (s *shares) cut(parts []part, workers int) {
 	s.at = append(s.at, place{part: len(parts)})
 }
 
-// rows is the rows of a part's weight, which has n, that belong to share i: none where the first is not before the last.
+// rows is the rows of a part's weight, which has n, that belong to share i: none where the first is not before the
+// last.
 func (s *shares) rows(i, part, n int) (first, last int) {
 	from, to := s.at[i], s.at[i+1]
 	switch {

@@ -10,10 +10,12 @@ import (
 // Every row belongs to one share, blocks are not cut, and no share is more than a block away from an equal one.
 func TestSharesAreEqual(t *testing.T) {
 	weight := func(d kernel.DType, rows, cols int) part {
-		return part{w: &host.Matrix{Weight: kernel.Weight{Data: kernel.Tensor{DType: d, Rows: rows, Cols: cols, Stride: cols}}}}
+		return part{w: &host.Matrix{
+			Weight: kernel.Weight{Data: kernel.Tensor{DType: d, Rows: rows, Cols: cols, Stride: cols}}}}
 	}
 	for _, parts := range [][]part{
-		{weight(kernel.BF16, 512, 1024), weight(kernel.BF16, 576, 1024), weight(kernel.BF16, 128, 1024), weight(kernel.BF16, 64, 1024)},
+		{weight(kernel.BF16, 512, 1024), weight(kernel.BF16, 576, 1024), weight(kernel.BF16, 128, 1024),
+			weight(kernel.BF16, 64, 1024)},
 		{weight(kernel.E4M3, 3072, 512), weight(kernel.BF16, 16, 512), weight(kernel.F32, 1, 512)},
 		{weight(kernel.BF16, 128, 1024)}, {weight(kernel.BF16, 129280, 1024)}, {weight(kernel.E2M1x2, 1, 32)},
 	} {

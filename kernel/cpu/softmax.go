@@ -7,9 +7,9 @@ import (
 	"sparrow/layout"
 )
 
-// attendBlock is how many keys attention takes at a time: 64 rows of 576 float32 stay in the second-level cache, and the running softmax is
-// brought up to date once per block. The block a key falls into depends on its place in the row's own list, so results do not depend on
-// other rows.
+// attendBlock is how many keys attention takes at a time: 64 rows of 576 float32 stay in the second-level cache, and
+// the running softmax is brought up to date once per block. The block a key falls into depends on its place in the
+// row's own list, so results do not depend on other rows.
 const attendBlock = 64
 
 // softmax is the running state of a block-wise softmax, one entry for each head or query row.
@@ -33,8 +33,9 @@ func (st softmax) reset() {
 	}
 }
 
-// fold turns one block of raw scores of row i into weights, and rescales what the row has gathered so far when the largest score grows. The
-// memory of p goes on to the end of its block; weights there are zero afterwards as far as registers reach.
+// fold turns one block of raw scores of row i into weights, and rescales what the row has gathered so far when the
+// largest score grows. The memory of p goes on to the end of its block; weights there are zero afterwards as far as
+// registers reach.
 func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
 	n := len(p)
 	p = p[:ceilDiv(n, vec.SoftmaxLanes)*vec.SoftmaxLanes]

@@ -34,14 +34,16 @@ func ints(b *testing.B, d kernel.Device, rows, cols int, v func(i int) int32) ke
 	return t
 }
 
-// Decode of V4-Flash: 64 heads over 128 window entries and 512 selected ones, a batch of 8. Bytes are those of the entries.
+// Decode of V4-Flash: 64 heads over 128 window entries and 512 selected ones, a batch of 8. Bytes are those of the
+// entries.
 func BenchmarkDualAttend(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()
 	const rows, heads, window, extra = 8, 64, 128, 512
 	var l layout.V4Packed
 	stream := func(entries, n int) kernel.Stream {
-		pool := kernel.Pool{Mem: tensorOf(b, d, kernel.U8, 64, l.PageBytes(entries)), Layout: layout.V4Row584, PageTokens: entries}
+		pool := kernel.Pool{Mem: tensorOf(b, d, kernel.U8, 64, l.PageBytes(entries)), Layout: layout.V4Row584,
+			PageTokens: entries}
 		v := make([]float32, layout.V4Dim)
 		for slot := range pool.Slots() {
 			for i := range v {
@@ -49,11 +51,13 @@ func BenchmarkDualAttend(b *testing.B) {
 			}
 			l.Encode(host.Page(pool, slot/entries), entries, slot%entries, v)
 		}
-		return kernel.Stream{Pool: pool, Indices: ints(b, d, rows, n, func(i int) int32 { return int32(i * 7919 % (64 * entries)) }),
-			Lens: ints(b, d, rows, 1, func(int) int32 { return int32(n) })}
+		return kernel.Stream{Pool: pool,
+			Indices: ints(b, d, rows, n, func(i int) int32 { return int32(i * 7919 % (64 * entries)) }),
+			Lens:    ints(b, d, rows, 1, func(int) int32 { return int32(n) })}
 	}
-	a := kernel.DualArgs{Out: tensorOf(b, d, kernel.F32, rows, heads*layout.V4Dim), Q: tensorOf(b, d, kernel.F32, rows, heads*layout.V4Dim),
-		Window: stream(256, window), Extra: stream(64, extra), Sinks: tensorOf(b, d, kernel.F32, 1, heads), Heads: heads, Scale: 0.04}
+	a := kernel.DualArgs{Out: tensorOf(b, d, kernel.F32, rows, heads*layout.V4Dim),
+		Q: tensorOf(b, d, kernel.F32, rows, heads*layout.V4Dim), Window: stream(256, window), Extra: stream(64, extra),
+		Sinks: tensorOf(b, d, kernel.F32, 1, heads), Heads: heads, Scale: 0.04}
 	b.SetBytes(rows * (window + extra) * layout.V4EntryBytes)
 	for b.Loop() {
 		if err := d.DualAttend(a); err != nil {
@@ -68,7 +72,8 @@ func BenchmarkDualAttend(b *testing.B) {
 func BenchmarkMultiplyFP4(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()
-	w := kernel.Weight{Data: tensorOf(b, d, kernel.E2M1x2, 2048, 2048), Scale: tensorOf(b, d, kernel.E8M0, 2048, 128), BlockRows: 1, BlockCols: 32}
+	w := kernel.Weight{Data: tensorOf(b, d, kernel.E2M1x2, 2048, 2048), Scale: tensorOf(b, d, kernel.E8M0, 2048, 128),
+		BlockRows: 1, BlockCols: 32}
 	data, scales := make([]byte, 2048*2048), bytes.Repeat([]byte{120}, 2048*128)
 	for i := range data {
 		data[i] = byte(i * 37)
@@ -94,8 +99,9 @@ func BenchmarkCompress(b *testing.B) {
 	d := cpu.Open(vec.Best(), kernel.Options{})
 	defer d.Close()
 	f := func(rows, cols int) kernel.Tensor { return tensorOf(b, d, kernel.F32, rows, cols) }
-	a := kernel.CompressArgs{Out: f(8, 512), Values: f(36, 1024), Gates: f(36, 1024), State: f(1, 2048), APE: f(4, 1024),
-		Sources: ints(b, d, 8, 8, func(i int) int32 { return int32(i/8*4 + i%8) }), Ratio: 4, Overlap: true}
+	a := kernel.CompressArgs{Out: f(8, 512), Values: f(36, 1024), Gates: f(36, 1024), State: f(1, 2048),
+		APE: f(4, 1024), Sources: ints(b, d, 8, 8, func(i int) int32 { return int32(i/8*4 + i%8) }), Ratio: 4,
+		Overlap: true}
 	b.SetBytes(32 * 8192)
 	for b.Loop() {
 		if err := d.Compress(a); err != nil {

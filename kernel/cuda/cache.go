@@ -59,7 +59,8 @@ func kernelsOf(kind layout.Kind) (mainKernels, error) {
 	case layout.FP8Row576:
 		return mainKernels{"write_main_raw", "gather_slots_raw", "gather_pages_raw", layout.RawRowBytes}, nil
 	}
-	return mainKernels{}, argumentError("layout %v has no CUDA kernels; %v, %v and %v have", kind, layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576)
+	return mainKernels{}, argumentError("layout %v has no CUDA kernels; %v, %v and %v have", kind, layout.BF16Row1152,
+		layout.FP8Row656, layout.FP8Row576)
 }
 
 // scale checks the pool-wide scale of 576-byte rows.
@@ -69,8 +70,8 @@ func (c *checks) scale(kind layout.Kind, k float32) {
 	}
 }
 
-// WriteMain rotates the keys and stores one row of the layout per token. The bytes are those of layout.Main.Encode over the latent and the
-// rotated key rounded to bf16.
+// WriteMain rotates the keys and stores one row of the layout per token. The bytes are those of layout.Main.Encode
+// over the latent and the rotated key rounded to bf16.
 func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error {
 	names, err := kernelsOf(kind)
 	if err != nil {
@@ -107,8 +108,8 @@ func (k *Kernels) GatherSlots(s *Stream, kind layout.Kind, a *GatherSlotsArgs) e
 	return k.gatherSlots(s, names.slots, kind, names.rowBytes, layout.BF16RowBytes, a)
 }
 
-// RawToBlockSlots copies the listed 576-byte rows of a pool to consecutive 656-byte rows: exactly for a power-of-two scale, quantised again
-// otherwise.
+// RawToBlockSlots copies the listed 576-byte rows of a pool to consecutive 656-byte rows: exactly for a power-of-two
+// scale, quantised again otherwise.
 func (k *Kernels) RawToBlockSlots(s *Stream, a *GatherSlotsArgs) error {
 	return k.gatherSlots(s, "raw_to_block_slots", layout.FP8Row576, layout.RawRowBytes, layout.BlockRowBytes, a)
 }

@@ -69,10 +69,12 @@ func (in *mainInput) written(m layout.Main, pageBytes, pages int) []byte {
 // args uploads the input and gives the launcher's arguments over a poisoned pool.
 func (in *mainInput) args(r *rig, pageBytes, pages int, scale float32) *WriteMainArgs {
 	return &WriteMainArgs{
-		Pool:   PoolView{Base: r.poisoned(int64(pageBytes * pages)), PageBytes: int64(pageBytes), PageTokens: 64, Slots: int32(64 * pages)},
+		Pool: PoolView{Base: r.poisoned(int64(pageBytes * pages)), PageBytes: int64(pageBytes), PageTokens: 64,
+			Slots: int32(64 * pages)},
 		Rotary: RotaryView{Table: upload(r, in.table), Rows: int32(in.tableRows)},
-		Latent: upload(r, in.latent), Key: upload(r, in.key), Positions: upload(r, in.positions), Slots: upload(r, in.slots),
-		Faults: r.faultWord(), LatentStride: 512, KeyStride: 64, Tokens: int32(len(in.slots)), KScale: scale,
+		Latent: upload(r, in.latent), Key: upload(r, in.key), Positions: upload(r, in.positions),
+		Slots: upload(r, in.slots), Faults: r.faultWord(), LatentStride: 512, KeyStride: 64,
+		Tokens: int32(len(in.slots)), KScale: scale,
 	}
 }
 
@@ -123,7 +125,8 @@ func TestGPUWriteMainRaisesFaultsInsteadOfWritingOutside(t *testing.T) {
 	}
 }
 
-// newPool is a host pool with random rows of the layout: encoded values, and in FP8 rows also arbitrary codes and scales.
+// newPool is a host pool with random rows of the layout: encoded values, and in FP8 rows also arbitrary codes and
+// scales.
 func newPool(rng *rand.Rand, m layout.Main, pageBytes, pages int) []byte {
 	pool := make([]byte, pages*pageBytes)
 	for i := range pool {
@@ -182,18 +185,21 @@ func TestGPUGatherEqualsTheHost(t *testing.T) {
 		}
 		slots := scatter(rng, 201, 64*pages)
 		slots[5] = 64 * pages // beyond the pool: zeros and a fault
-		a := &GatherSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)}, Rows: r.poisoned(int64(len(slots) * layout.BF16RowBytes)),
-			Faults: r.faultWord(), RowBytes: layout.BF16RowBytes, Count: int32(len(slots)), KScale: scale}
+		a := &GatherSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)},
+			Rows: r.poisoned(int64(len(slots) * layout.BF16RowBytes)), Faults: r.faultWord(),
+			RowBytes: layout.BF16RowBytes, Count: int32(len(slots)), KScale: scale}
 		check(t, r.k.GatherSlots(r.s, kind, a))
-		sameBF16(t, fmt.Sprintf("%v by slots", kind), r.download(a.Rows, int64(len(slots)*layout.BF16RowBytes)), want(slots))
+		sameBF16(t, fmt.Sprintf("%v by slots", kind), r.download(a.Rows, int64(len(slots)*layout.BF16RowBytes)),
+			want(slots))
 		if f := r.faults(a.Faults); f != FaultSlot {
 			t.Errorf("%v: faults %d, want %d", kind, f, FaultSlot)
 		}
 
 		src, through := pagedRequests(rng, pages, []int{0, 65, 0, 1, 128, 63, 0})
 		source := src.view(r)
-		p := &GatherPagesArgs{Pool: pool, Source: source, Rows: r.poisoned(int64((len(through) + 3) * layout.BF16RowBytes)),
-			RowBytes: layout.BF16RowBytes, Count: int32(len(through) + 3), KScale: scale}
+		p := &GatherPagesArgs{Pool: pool, Source: source,
+			Rows: r.poisoned(int64((len(through) + 3) * layout.BF16RowBytes)), RowBytes: layout.BF16RowBytes,
+			Count: int32(len(through) + 3), KScale: scale}
 		check(t, r.k.GatherPages(r.s, kind, p))
 		got := r.download(p.Rows, int64((len(through)+3)*layout.BF16RowBytes))
 		sameBF16(t, fmt.Sprintf("%v by pages", kind), got, want(through))
@@ -237,7 +243,8 @@ func pagedRequests(rng *rand.Rand, pages int, lengths []int) (src pagedSource, s
 }
 
 func (p pagedSource) view(r *rig) PageTableView {
-	return PageTableView{Table: upload(r, p.table), Starts: upload(r, p.starts), TableStride: int32(p.stride), Requests: int32(len(p.starts) - 1)}
+	return PageTableView{Table: upload(r, p.table), Starts: upload(r, p.starts), TableStride: int32(p.stride),
+		Requests: int32(len(p.starts) - 1)}
 }
 
 func TestGPURawToBlockEqualsTheHostByteForByte(t *testing.T) {
@@ -257,20 +264,23 @@ func TestGPURawToBlockEqualsTheHostByteForByte(t *testing.T) {
 			out := make([]byte, len(slots)*layout.BlockRowBytes)
 			for i, s := range slots {
 				if s >= 0 {
-					layout.RawToBlock(out[i*layout.BlockRowBytes:][:layout.BlockRowBytes], host[int(s)*layout.RawRowBytes:][:layout.RawRowBytes], scale)
+					layout.RawToBlock(out[i*layout.BlockRowBytes:][:layout.BlockRowBytes],
+						host[int(s)*layout.RawRowBytes:][:layout.RawRowBytes], scale)
 				}
 			}
 			return out
 		}
 		slots := scatter(rng, 130, 64*pages)
 		size := int64(len(slots) * layout.BlockRowBytes)
-		a := &GatherSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)}, Rows: r.poisoned(size), RowBytes: layout.BlockRowBytes, Count: int32(len(slots)), KScale: scale}
+		a := &GatherSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)}, Rows: r.poisoned(size),
+			RowBytes: layout.BlockRowBytes, Count: int32(len(slots)), KScale: scale}
 		check(t, r.k.RawToBlockSlots(r.s, a))
 		sameBytes(t, fmt.Sprintf("scale %g by slots", scale), r.download(a.Rows, size), want(slots))
 
 		src, through := pagedRequests(rng, pages, []int{64, 1, 70})
 		size = int64(len(through) * layout.BlockRowBytes)
-		p := &GatherPagesArgs{Pool: pool, Source: src.view(r), Rows: r.poisoned(size), RowBytes: layout.BlockRowBytes, Count: int32(len(through)), KScale: scale}
+		p := &GatherPagesArgs{Pool: pool, Source: src.view(r), Rows: r.poisoned(size), RowBytes: layout.BlockRowBytes,
+			Count: int32(len(through)), KScale: scale}
 		check(t, r.k.RawToBlockPages(r.s, p))
 		sameBytes(t, fmt.Sprintf("scale %g by pages", scale), r.download(p.Rows, size), want(through))
 	}

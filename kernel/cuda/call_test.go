@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The call path is exercised with the C library, which every machine has: frames reused, arguments copied, no allocation.
+// The call path is exercised with the C library, which every machine has: frames reused, arguments copied, no
+// allocation.
 func TestInvokeReachesCAndAllocatesNothing(t *testing.T) {
 	lib, err := openLibrary("libc.so.6")
 	if err != nil {

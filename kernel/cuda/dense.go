@@ -25,9 +25,9 @@ type DenseAttendArgs struct {
 	_           [32]byte // up to the maps' alignment of 64
 }
 
-// Dense says over which memory dense attention is computed: row r sees the keys Start[r] to Start[r]+Lens[r]-1. Neighbouring rows with the
-// same start share tiles of keys, whose bounds are counted from that start: a row has the same bits alone and in any batch. Keys that no row
-// of a tile sees may hold anything.
+// Dense says over which memory dense attention is computed: row r sees the keys Start[r] to Start[r]+Lens[r]-1.
+// Neighbouring rows with the same start share tiles of keys, whose bounds are counted from that start: a row has the
+// same bits alone and in any batch. Keys that no row of a tile sees may hold anything.
 type Dense struct {
 	Q      Ptr // bf16 [Rows, QStride]: Heads of Nope+64 columns, rotated; multiple of 16
 	KV     Ptr // bf16 [Keys, KVStride]: Heads of Nope columns of keys, then Values columns of values; multiple of 16
@@ -46,8 +46,8 @@ type Dense struct {
 	Scale             float32
 }
 
-// DensePlanBytes is the scratch memory of a launch over some rows: 16 bytes, and 16 for each tile of rows and one more, of which there can be
-// as many as rows.
+// DensePlanBytes is the scratch memory of a launch over some rows: 16 bytes, and 16 for each tile of rows and one
+// more, of which there can be as many as rows.
 func DensePlanBytes(rows int32) int64 { return 16 + 16*(int64(rows)+1) }
 
 // denseShape is what the launcher knows of one kind of heads.
@@ -72,7 +72,8 @@ const (
 	planKernel = "sparrow_dense_plan"
 )
 
-// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory stays where it is.
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory
+// stays where it is.
 func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 	c := checks{kernel: "dense attention"}
 	shape := denseShapes[[2]int32{x.Nope, x.Values}]
@@ -89,7 +90,8 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 		name  string
 		at    Ptr
 		align int
-	}{{"q", x.Q, 16}, {"kv", x.KV, 16}, {"rope", x.Rope, 16}, {"start", x.Start, 4}, {"lens", x.Lens, 4}, {"out", x.Out, 16}, {"plan", x.Plan, 16}} {
+	}{{"q", x.Q, 16}, {"kv", x.KV, 16}, {"rope", x.Rope, 16}, {"start", x.Start, 4}, {"lens", x.Lens, 4},
+		{"out", x.Out, 16}, {"plan", x.Plan, 16}} {
 		c.memory(m.name, m.at, m.align)
 	}
 	heads := int64(x.Heads)
@@ -108,30 +110,34 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 		c.fail("scale %g must be positive and finite", x.Scale)
 	}
 	a := DenseAttendArgs{
-		Start: x.Start, Lens: x.Lens, Out: x.Out, LSE: x.LSE, Plan: x.Plan, Faults: x.Faults, StartStride: x.StartStride, LenStride: x.LenStride, OutStride: x.OutStride,
-		LSEStride: x.LSEStride, Rows: x.Rows, Keys: x.Keys, Heads: x.Heads, ScoreScale: x.Scale * math.Log2E,
+		Start: x.Start, Lens: x.Lens, Out: x.Out, LSE: x.LSE, Plan: x.Plan, Faults: x.Faults,
+		StartStride: x.StartStride, LenStride: x.LenStride, OutStride: x.OutStride, LSEStride: x.LSEStride,
+		Rows: x.Rows, Keys: x.Keys, Heads: x.Heads, ScoreScale: x.Scale * math.Log2E,
 	}
 	// Columns come in tiles of 64, the outermost dimension, so that one copy lays several of them one behind the other.
 	tiles := func(base Ptr, rows int32, columns, stride int64, boxRows uint32, box int32) MapSpec {
-		return MapSpec{Type: MapBF16, Base: base, Dims: []uint64{denseTile, uint64(rows), uint64(columns / denseTile)}, Strides: []uint64{uint64(stride) * 2, denseTile * 2},
-			Box: []uint32{denseTile, boxRows, uint32(box / denseTile)}, Swizzle: Swizzle128, L2: 3}
+		return MapSpec{Type: MapBF16, Base: base, Dims: []uint64{denseTile, uint64(rows), uint64(columns / denseTile)},
+			Strides: []uint64{uint64(stride) * 2, denseTile * 2},
+			Box:     []uint32{denseTile, boxRows, uint32(box / denseTile)}, Swizzle: Swizzle128, L2: 3}
 	}
 	err := encodeMaps(d, c.err, []mapTarget{
 		{&a.QueryMap, tiles(x.Q, x.Rows, query, x.QStride, denseTile, x.Nope+denseRope)},
 		{&a.KeyMap, tiles(x.KV, x.Keys, kv, x.KVStride, shape.keys, x.Nope)},
-		{&a.RopeMap, MapSpec{Type: MapBF16, Base: x.Rope, Dims: []uint64{denseRope, uint64(x.Keys)}, Strides: []uint64{uint64(x.RopeStride) * 2},
-			Box: []uint32{denseRope, shape.keys}, Swizzle: Swizzle128, L2: 3}},
+		{&a.RopeMap, MapSpec{Type: MapBF16, Base: x.Rope, Dims: []uint64{denseRope, uint64(x.Keys)},
+			Strides: []uint64{uint64(x.RopeStride) * 2}, Box: []uint32{denseRope, shape.keys}, Swizzle: Swizzle128,
+			L2: 3}},
 		{&a.ValueMap, tiles(x.KV, x.Keys, kv, x.KVStride, shape.keys, x.Values)},
 	})
 	return a, err
 }
 
-// DenseAttend plans the tiles of the rows and computes attention with the kernel for heads of nope + 64 and values columns, for which the
-// arguments were encoded.
+// DenseAttend plans the tiles of the rows and computes attention with the kernel for heads of nope + 64 and values
+// columns, for which the arguments were encoded.
 func (k *Kernels) DenseAttend(s *Stream, nope, values int32, a *DenseAttendArgs) error {
 	shape := denseShapes[[2]int32{nope, values}]
 	if shape.kernel == "" {
-		return argumentError("dense attention: heads of %d and %d columns, supported are 64 and 64, 128 and 128, 192 and 256", nope, values)
+		return argumentError("dense attention: heads of %d and %d columns, supported are 64 and 64, 128 and 128, "+
+			"192 and 256", nope, values)
 	}
 	if a.Rows == 0 {
 		return nil

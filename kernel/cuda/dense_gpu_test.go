@@ -57,9 +57,12 @@ func newDenseCase(r *rig, rng *rand.Rand, dims [2]int, heads, apart int, request
 	c.kv = random(keys, heads*(c.nope+c.values), func(k int) bool { return seen[k] })
 	c.rope = random(keys, 64, func(k int) bool { return seen[k] })
 	c.args = Dense{
-		Q: upload(r, c.q), KV: upload(r, c.kv), Rope: upload(r, c.rope), Start: upload(r, c.start), Lens: upload(r, c.lens), Plan: r.poisoned(DensePlanBytes(int32(len(c.start)))),
-		QStride: int64(heads * (c.nope + 64)), KVStride: int64(heads * (c.nope + c.values)), RopeStride: 64, StartStride: 1, LenStride: 1, OutStride: int64(heads * c.values), LSEStride: int64(heads),
-		Rows: int32(len(c.start)), Keys: int32(keys), Heads: int32(heads), Nope: int32(c.nope), Values: int32(c.values), Scale: denseScale,
+		Q: upload(r, c.q), KV: upload(r, c.kv), Rope: upload(r, c.rope), Start: upload(r, c.start),
+		Lens: upload(r, c.lens), Plan: r.poisoned(DensePlanBytes(int32(len(c.start)))),
+		QStride: int64(heads * (c.nope + 64)), KVStride: int64(heads * (c.nope + c.values)), RopeStride: 64,
+		StartStride: 1, LenStride: 1, OutStride: int64(heads * c.values), LSEStride: int64(heads),
+		Rows: int32(len(c.start)), Keys: int32(keys), Heads: int32(heads), Nope: int32(c.nope), Values: int32(c.values),
+		Scale: denseScale,
 	}
 	return c
 }
@@ -102,7 +105,8 @@ func (c *denseCase) check(t *testing.T, name string, out, lse []byte, stride int
 			got[i] = num.FromBF16(binary.LittleEndian.Uint16(out[(at*c.values+i)*2:]))
 		}
 		if d := expect.Distance(got, want); !(d <= expect.AttendError) {
-			t.Errorf("%s: row %d head %d of %d keys is %g of its norm away, at most %g; it begins %v, want %v", name, row, h, len(keys), d, expect.AttendError, got[:4], want[:4])
+			t.Errorf("%s: row %d head %d of %d keys is %g of its norm away, at most %g; it begins %v, want %v", name,
+				row, h, len(keys), d, expect.AttendError, got[:4], want[:4])
 			return
 		}
 		if l := float64(f32(lse, at)); l != wantLSE && !(math.Abs(l-wantLSE) <= 1e-3) {
@@ -123,7 +127,8 @@ func TestGPUDenseAttentionEqualsTheHost(t *testing.T) {
 			stride       int
 		}{
 			{"one key", 1, 0, []request{{1, 1}}, 1},
-			{"lengths around tiles", 3, 3, []request{{1, 1}, {63, 63}, {64, 64}, {65, 65}, {127, 127}, {129, 129}, {79, 79}, {81, 81}}, 1},
+			{"lengths around tiles", 3, 3,
+				[]request{{1, 1}, {63, 63}, {64, 64}, {65, 65}, {127, 127}, {129, 129}, {79, 79}, {81, 81}}, 1},
 			{"prefixes", 16, 5, []request{{1, 300}, {5, 6}, {64, 127}, {3, 132}, {100, 260}, {0, 40}, {2, 161}}, 1},
 			{"128 heads", 128, 1, []request{{130, 130}, {70, 333}}, 1},
 			{"several tiles of rows", 2, 0, []request{{600, 900}, {300, 300}}, 7},
@@ -154,7 +159,8 @@ func TestGPUDenseRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 			sameBytes(t, "again: out", again, out)
 			sameBytes(t, "again: lse", l, lse)
 		}
-		for _, part := range [][2]int{{0, 1}, {64, 65}, {127, 128}, {128, 129}, {299, 300}, {333, 334}, {10, 200}, {250, 334}} {
+		for _, part := range [][2]int{{0, 1}, {64, 65}, {127, 128}, {128, 129}, {299, 300}, {333, 334}, {10, 200},
+			{250, 334}} {
 			some, l := c.run(r, part[0], part[1])
 			sameBytes(t, fmt.Sprintf("rows %v: out", part), some, out[part[0]*row:part[1]*row])
 			sameBytes(t, fmt.Sprintf("rows %v: lse", part), l, lse[part[0]*c.heads*4:part[1]*c.heads*4])

@@ -11,8 +11,9 @@ import (
 
 // someDense has addresses that no launch reaches.
 func someDense() Dense {
-	return Dense{Q: somewhere, KV: somewhere, Rope: somewhere, Start: somewhere, Lens: somewhere, Out: somewhere, Plan: somewhere,
-		QStride: 3 * 192, KVStride: 3 * 256, RopeStride: 576, StartStride: 1, LenStride: 1, OutStride: 3 * 128, Rows: 5, Keys: 7, Heads: 3, Nope: 128, Values: 128, Scale: 0.1}
+	return Dense{Q: somewhere, KV: somewhere, Rope: somewhere, Start: somewhere, Lens: somewhere, Out: somewhere,
+		Plan: somewhere, QStride: 3 * 192, KVStride: 3 * 256, RopeStride: 576, StartStride: 1, LenStride: 1,
+		OutStride: 3 * 128, Rows: 5, Keys: 7, Heads: 3, Nope: 128, Values: 128, Scale: 0.1}
 }
 
 func TestDenseArgumentsAreCheckedBeforeMapsAreMade(t *testing.T) {

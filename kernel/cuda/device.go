@@ -23,8 +23,9 @@ type Properties struct {
 	MemoryBusBits      int    `json:"memory_bus_bits"`
 	MemoryBytes        int64  `json:"memory_bytes"`
 	ClusterLaunch      bool   `json:"cluster_launch"`
-	DriverVersion      int    `json:"driver_version"`        // 1000*major + 10*minor of the CUDA the driver speaks
-	PagedRowsPerLaunch int    `json:"paged_rows_per_launch"` // rows a launch of the paged sparse schedule may hold: floor((SharedOptinBytes/4 - 1) / 5)
+	DriverVersion      int    `json:"driver_version"` // 1000*major + 10*minor of the CUDA the driver speaks
+	// rows a launch of the paged sparse schedule may hold: floor((SharedOptinBytes/4 - 1) / 5)
+	PagedRowsPerLaunch int `json:"paged_rows_per_launch"`
 }
 
 // Hardware is the planner's name of the architecture, such as sm90.
@@ -32,10 +33,12 @@ func (p Properties) Hardware() string { return fmt.Sprintf("sm%d%d", p.Major, p.
 
 func (p Properties) String() string {
 	return fmt.Sprintf("%s (compute %d.%d, %d SMs, %d MiB, L2 %d MiB, opt-in shared %d B, driver CUDA %d.%d)",
-		p.Name, p.Major, p.Minor, p.SMs, p.MemoryBytes>>20, p.L2Bytes>>20, p.SharedOptinBytes, p.DriverVersion/1000, p.DriverVersion%1000/10)
+		p.Name, p.Major, p.Minor, p.SMs, p.MemoryBytes>>20, p.L2Bytes>>20, p.SharedOptinBytes, p.DriverVersion/1000,
+		p.DriverVersion%1000/10)
 }
 
-// Device is one GPU with its primary context. Close releases the context; objects made from the device must be closed first.
+// Device is one GPU with its primary context. Close releases the context; objects made from the device must be closed
+// first.
 type Device struct {
 	driver  *driver
 	handle  int
@@ -151,7 +154,8 @@ func (d *driver) properties(ordinal int) (Properties, int, error) {
 	handle := int(int32(f.out[0]))
 	name := f.block[:256]
 	clear(name)
-	if err := d.call(f, cuDeviceGetName, uintptr(unsafe.Pointer(&f.block[0])), uintptr(len(name)), uintptr(handle)); err != nil {
+	if err := d.call(f, cuDeviceGetName, uintptr(unsafe.Pointer(&f.block[0])), uintptr(len(name)),
+		uintptr(handle)); err != nil {
 		return p, 0, err
 	}
 	p.Name = string(bytes.TrimRight(name, "\x00"))
@@ -165,9 +169,10 @@ func (d *driver) properties(ordinal int) (Properties, int, error) {
 		dst *int
 	}{
 		{attrMajor, &p.Major}, {attrMinor, &p.Minor}, {attrSMs, &p.SMs}, {attrL2Bytes, &p.L2Bytes},
-		{attrSharedOptin, &p.SharedOptinBytes}, {attrSharedPerSM, &p.SharedPerSMBytes}, {attrRegistersPerSM, &p.RegistersPerSM},
-		{attrMaxThreadsPerBlock, &p.MaxThreadsPerBlock}, {attrClockKHz, &p.ClockKHz}, {attrMemoryClockKHz, &p.MemoryClockKHz},
-		{attrMemoryBusBits, &p.MemoryBusBits}, {attrClusterLaunch, &cluster},
+		{attrSharedOptin, &p.SharedOptinBytes}, {attrSharedPerSM, &p.SharedPerSMBytes},
+		{attrRegistersPerSM, &p.RegistersPerSM}, {attrMaxThreadsPerBlock, &p.MaxThreadsPerBlock},
+		{attrClockKHz, &p.ClockKHz}, {attrMemoryClockKHz, &p.MemoryClockKHz}, {attrMemoryBusBits, &p.MemoryBusBits},
+		{attrClusterLaunch, &cluster},
 	} {
 		f.out[0] = 0
 		if err := d.call(f, cuDeviceGetAttribute, f.slot(0), uintptr(a.id), uintptr(handle)); err != nil {

@@ -14,7 +14,8 @@ func TestGPUPropertiesAreRead(t *testing.T) {
 	r := onGPU(t)
 	p := r.d.Properties()
 	t.Log(p)
-	if p.SMs == 0 || p.L2Bytes == 0 || p.SharedOptinBytes < 48<<10 || p.ClockKHz == 0 || p.MemoryBytes == 0 || p.DriverVersion < 12000 || !p.ClusterLaunch {
+	if p.SMs == 0 || p.L2Bytes == 0 || p.SharedOptinBytes < 48<<10 || p.ClockKHz == 0 || p.MemoryBytes == 0 ||
+		p.DriverVersion < 12000 || !p.ClusterLaunch {
 		t.Errorf("implausible properties %+v", p)
 	}
 	if p.SharedOptinBytes == 232448 && p.PagedRowsPerLaunch != 11622 {
@@ -146,7 +147,8 @@ func copyArgs(r *rig, n int) (args GatherSlotsArgs, want []byte) {
 	}
 	return GatherSlotsArgs{
 		Pool:   PoolView{Base: upload(r, want), PageBytes: 64 * layout.BF16RowBytes, PageTokens: 64, Slots: int32(n)},
-		Source: SlotListView{Slots: upload(r, slots)}, Rows: r.poisoned(int64(len(want))), RowBytes: layout.BF16RowBytes, Count: int32(n), KScale: 1,
+		Source: SlotListView{Slots: upload(r, slots)}, Rows: r.poisoned(int64(len(want))),
+		RowBytes: layout.BF16RowBytes, Count: int32(n), KScale: 1,
 	}, want
 }
 
@@ -213,7 +215,8 @@ func TestGPULaunchAttributes(t *testing.T) {
 	if err := Run(r.s, fn, Launch{Grid: Dim{X: 1}, Block: Dim{X: 2048}}, &args); !errors.Is(err, ErrArgument) {
 		t.Errorf("a block of 2048 threads gave %v", err)
 	}
-	if err := Run(r.s, fn, Launch{Grid: Dim{X: 1}, Block: Dim{X: 256}, Shared: 100 << 10}, &args); !errors.Is(err, ErrArgument) {
+	if err := Run(r.s, fn, Launch{Grid: Dim{X: 1}, Block: Dim{X: 256}, Shared: 100 << 10}, &args); !errors.Is(err,
+		ErrArgument) {
 		t.Errorf("shared memory without opting in gave %v", err)
 	}
 	if err := fn.AllowShared(1 << 20); !errors.Is(err, ErrArgument) {
@@ -229,7 +232,8 @@ func TestGPULaunchAttributes(t *testing.T) {
 
 func TestGPUTensorMapIsEncoded(t *testing.T) {
 	r := onGPU(t)
-	m, err := r.d.EncodeTensorMap(MapSpec{Type: MapU8, Base: r.alloc(84480), Dims: []uint64{128, 64, 10}, Strides: []uint64{128, 8448}, Box: []uint32{128, 64, 1}, Swizzle: Swizzle128, L2: 3})
+	m, err := r.d.EncodeTensorMap(MapSpec{Type: MapU8, Base: r.alloc(84480), Dims: []uint64{128, 64, 10},
+		Strides: []uint64{128, 8448}, Box: []uint32{128, 64, 1}, Swizzle: Swizzle128, L2: 3})
 	check(t, err)
 	if m == (TensorMap{}) {
 		t.Error("the map is empty")

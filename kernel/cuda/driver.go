@@ -142,8 +142,9 @@ func (d *driver) invoke(s symbol, args []uintptr) int {
 // maxDriverArguments is the longest argument list: that of cuTensorMapEncodeTiled.
 const maxDriverArguments = 12
 
-// frame is memory that a driver call reads or writes by address: results, launch configurations, argument blocks. Frames live on the heap,
-// so the addresses inside stay put while the call runs, and are reused so that no call allocates once warm.
+// frame is memory that a driver call reads or writes by address: results, launch configurations, argument blocks.
+// Frames live on the heap, so the addresses inside stay put while the call runs, and are reused so that no call
+// allocates once warm.
 type frame struct {
 	args   [maxDriverArguments]uintptr
 	out    [4]uint64
@@ -166,8 +167,8 @@ var (
 	loadFailed error
 )
 
-// load returns the process's driver, loading and initialising it on the first call. The outcome of the first call is final: a driver that
-// appears later is found by the next process.
+// load returns the process's driver, loading and initialising it on the first call. The outcome of the first call is
+// final: a driver that appears later is found by the next process.
 func load() (*driver, error) {
 	loadOnce.Do(func() { loaded, loadFailed = openDriver() })
 	return loaded, loadFailed
@@ -202,14 +203,15 @@ func openDriver() (*driver, error) {
 	}
 	d.devices = int(int32(f.out[0]))
 	if d.devices == 0 {
-		return nil, &Unavailable{Reason: "the driver reports no device", Try: "check the GPU with nvidia-smi, or run on the CPU"}
+		return nil, &Unavailable{Reason: "the driver reports no device",
+			Try: "check the GPU with nvidia-smi, or run on the CPU"}
 	}
 	return d, nil
 }
 
-// call runs one driver function and turns a status other than success into a *DriverError. The arguments are copied into the frame, so
-// that the variadic slice stays on the caller's stack. Every address among them must be of memory that does not move: a frame, the driver's
-// own memory, or Go memory that the caller has pinned.
+// call runs one driver function and turns a status other than success into a *DriverError. The arguments are copied
+// into the frame, so that the variadic slice stays on the caller's stack. Every address among them must be of memory
+// that does not move: a frame, the driver's own memory, or Go memory that the caller has pinned.
 func (d *driver) call(f *frame, s symbol, args ...uintptr) error {
 	n := copy(f.args[:], args)
 	code := d.invoke(s, f.args[:n])
@@ -221,7 +223,8 @@ func (d *driver) call(f *frame, s symbol, args ...uintptr) error {
 
 // failure asks the driver for its words on a code. args is copied: callers keep theirs on the stack.
 func (d *driver) failure(f *frame, s symbol, code int, args []uintptr) *DriverError {
-	e := &DriverError{Call: symbolNames[s], Args: append([]uintptr(nil), args...), Code: code, Name: "unknown", Text: "no description"}
+	e := &DriverError{Call: symbolNames[s], Args: append([]uintptr(nil), args...), Code: code, Name: "unknown",
+		Text: "no description"}
 	for sym, dst := range map[symbol]*string{cuGetErrorName: &e.Name, cuGetErrorString: &e.Text} {
 		f.out[0] = 0
 		f.args[0], f.args[1] = uintptr(code), f.slot(0)
@@ -234,8 +237,8 @@ func (d *driver) failure(f *frame, s symbol, code int, args []uintptr) *DriverEr
 
 // cString copies a NUL-terminated string of the driver's own static memory, at most 1 KiB of it.
 func cString(address uintptr) string {
-	// The address comes from the library and points outside the Go heap, so no rule about Go pointers applies to it; reading through a
-	// pointer to the variable keeps vet's misuse check meaningful elsewhere.
+	// The address comes from the library and points outside the Go heap, so no rule about Go pointers applies to it;
+	// reading through a pointer to the variable keeps vet's misuse check meaningful elsewhere.
 	p := *(**byte)(unsafe.Pointer(&address))
 	n := 0
 	for n < 1024 && *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
@@ -244,8 +247,8 @@ func cString(address uintptr) string {
 	return string(unsafe.Slice(p, n))
 }
 
-// do runs one driver function with the device's context current. The context belongs to an operating-system thread and goroutines move
-// between threads, so the two calls run with the thread held.
+// do runs one driver function with the device's context current. The context belongs to an operating-system thread
+// and goroutines move between threads, so the two calls run with the thread held.
 func (d *Device) do(f *frame, s symbol, args ...uintptr) error {
 	if d.context == 0 {
 		return ErrClosed

@@ -31,7 +31,8 @@ func openLibrary(name string) (library, error) {
 // symbol is the address of an exported function.
 func (l library) symbol(name string) (uintptr, error) { return purego.Dlsym(uintptr(l), name) }
 
-// invoke calls a C function of integer and pointer arguments. The arguments are copied before the call, so the slice may be on the stack.
+// invoke calls a C function of integer and pointer arguments. The arguments are copied before the call, so the slice
+// may be on the stack.
 func invoke(address uintptr, args []uintptr) uintptr {
 	r, _, _ := purego.SyscallN(address, args...)
 	return r

@@ -27,7 +27,8 @@ func TestWithoutADeviceEveryEntryPointSaysWhy(t *testing.T) {
 		if !errors.As(err, &u) || u.Reason == "" || u.Try == "" {
 			t.Errorf("%s returned %v, want a reason and what to try", name, err)
 		}
-		if Built && !strings.Contains(err.Error(), "libcuda.so.1") && !strings.Contains(err.Error(), "cuInit") && !strings.Contains(err.Error(), "GPU") {
+		if Built && !strings.Contains(err.Error(), "libcuda.so.1") && !strings.Contains(err.Error(), "cuInit") &&
+			!strings.Contains(err.Error(), "GPU") {
 			t.Errorf("%s returned %v, which names neither the library nor the device", name, err)
 		}
 	}
@@ -56,8 +57,10 @@ func TestMirrorsOfDriverStructsHaveTheirSizes(t *testing.T) {
 }
 
 func TestDriverErrorNamesCallArgumentsAndCode(t *testing.T) {
-	err := &DriverError{Call: "cuMemAlloc_v2", Args: []uintptr{0x10, 4096}, Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"}
-	if got, want := err.Error(), "cuda: cuMemAlloc_v2(0x10, 0x1000): CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"; got != want {
+	err := &DriverError{Call: "cuMemAlloc_v2", Args: []uintptr{0x10, 4096}, Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY",
+		Text: "out of memory"}
+	if got, want := err.Error(),
+		"cuda: cuMemAlloc_v2(0x10, 0x1000): CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if !IsOutOfMemory(err) || IsOutOfMemory(errors.New("other")) {
@@ -76,7 +79,8 @@ func TestClosedDeviceRefusesCalls(t *testing.T) {
 }
 
 func TestTensorMapMistakesAreNamed(t *testing.T) {
-	good := MapSpec{Type: MapU8, Base: 1 << 20, Dims: []uint64{128, 64, 10}, Strides: []uint64{128, 8448}, Box: []uint32{128, 64, 1}, Swizzle: Swizzle128}
+	good := MapSpec{Type: MapU8, Base: 1 << 20, Dims: []uint64{128, 64, 10}, Strides: []uint64{128, 8448},
+		Box: []uint32{128, 64, 1}, Swizzle: Swizzle128}
 	if err := good.check(); err != nil {
 		t.Fatalf("a correct map is refused: %v", err)
 	}
@@ -99,7 +103,8 @@ func TestTensorMapMistakesAreNamed(t *testing.T) {
 }
 
 func TestPoolClassesArePowersOfTwo(t *testing.T) {
-	for _, c := range []struct{ n, want int64 }{{1, 512}, {512, 512}, {513, 1024}, {1024, 1024}, {1 << 20, 1 << 20}, {1<<20 + 1, 1 << 21}} {
+	for _, c := range []struct{ n, want int64 }{{1, 512}, {512, 512}, {513, 1024}, {1024, 1024}, {1 << 20, 1 << 20},
+		{1<<20 + 1, 1 << 21}} {
 		if got := poolClass(c.n); got != c.want {
 			t.Errorf("poolClass(%d) = %d, want %d", c.n, got, c.want)
 		}

@@ -8,11 +8,12 @@ import (
 	"sparrow/kernel"
 )
 
-// ErrUnavailable is wrapped by every error that means CUDA cannot be used here at all: the build leaves it out, the driver library is
-// missing, the driver reports no device, or the device is too old. It wraps kernel.ErrUnavailable.
+// ErrUnavailable is wrapped by every error that means CUDA cannot be used here at all: the build leaves it out, the
+// driver library is missing, the driver reports no device, or the device is too old. It wraps kernel.ErrUnavailable.
 var ErrUnavailable = fmt.Errorf("cuda: %w", kernel.ErrUnavailable)
 
-// ErrArgument is wrapped when a launcher or a memory call was given something it cannot take. It wraps kernel.ErrArgument.
+// ErrArgument is wrapped when a launcher or a memory call was given something it cannot take. It wraps
+// kernel.ErrArgument.
 var ErrArgument = fmt.Errorf("cuda: %w", kernel.ErrArgument)
 
 // ErrClosed is returned by methods of an object that was closed, freed or destroyed.

@@ -15,8 +15,8 @@ type Graph struct {
 	nodes  []uintptr // kernel nodes, in the order in which they were captured
 }
 
-// Capture records what body enqueues on the stream instead of running it, and makes a graph of it. body must not allocate, load modules,
-// change function attributes or wait. An error of body ends the capture and is returned.
+// Capture records what body enqueues on the stream instead of running it, and makes a graph of it. body must not
+// allocate, load modules, change function attributes or wait. An error of body ends the capture and is returned.
 func (s *Stream) Capture(body func() error) (*Graph, error) {
 	const relaxed = 2
 	// Capture in relaxed mode: Go moves the goroutine between threads, and the stricter modes forbid calls by thread.
@@ -99,8 +99,8 @@ type kernelNode struct {
 	context     uintptr
 }
 
-// Update gives the i-th kernel launch of the graph new arguments, for all launches of the graph from now on. The kernel, its grid and its
-// attributes stay as captured.
+// Update gives the i-th kernel launch of the graph new arguments, for all launches of the graph from now on. The
+// kernel, its grid and its attributes stay as captured.
 func Update[T any](g *Graph, i int, args *T) error {
 	if i < 0 || i >= len(g.nodes) {
 		return argumentError("graph update of kernel %d of %d", i, len(g.nodes))

@@ -140,7 +140,8 @@ func TestArgumentStructsMatchTheDeviceCompiler(t *testing.T) {
 		for _, k := range im.Kernels {
 			for _, p := range k.Params {
 				if !sizes[p.Size] {
-					t.Errorf("%s: kernel %s takes %d bytes, the size of no struct of the image", im.Name, k.Name, p.Size)
+					t.Errorf("%s: kernel %s takes %d bytes, the size of no struct of the image", im.Name, k.Name,
+						p.Size)
 				}
 			}
 		}
@@ -173,7 +174,8 @@ func compareStruct(t *testing.T, where string, s cubin.Struct, mirror reflect.Ty
 }
 
 func TestUnknownKernelIsNamed(t *testing.T) {
-	if _, _, err := loadManifest(t).Find("no_such_kernel"); err == nil || !strings.Contains(err.Error(), "no_such_kernel") {
+	if _, _, err := loadManifest(t).Find("no_such_kernel"); err == nil ||
+		!strings.Contains(err.Error(), "no_such_kernel") {
 		t.Errorf("got %v", err)
 	}
 	if _, k, err := loadManifest(t).Find("write_main_block"); err != nil || k.ParamBytes == 0 {

@@ -2,7 +2,8 @@ package cuda
 
 import "sparrow/layout"
 
-// IndexRecipeView says how a 128-value indexer vector is made ready for the FP8 score kernels. Keys and queries of a model agree in it.
+// IndexRecipeView says how a 128-value indexer vector is made ready for the FP8 score kernels. Keys and queries of a
+// model agree in it.
 type IndexRecipeView struct {
 	RopeAt      int32 // first of the 64 rotated dimensions: 0 (V3.2, GLM) or 64 (V4)
 	Interleaved int32 // rotated pairs: 1 (2i, 2i+1), 0 (i, i+32)
@@ -90,8 +91,8 @@ func (c *checks) indexPool(p PoolView) {
 	c.multiple("index page tokens", int64(p.PageTokens), 4, 4)
 }
 
-// WriteIndexKeys normalises, rotates and quantises one indexer key per token and stores it in its page. The bytes are those of
-// layout.IndexFP8.Encode over the same steps with float64 sums in the LayerNorm.
+// WriteIndexKeys normalises, rotates and quantises one indexer key per token and stores it in its page. The bytes are
+// those of layout.IndexFP8.Encode over the same steps with float64 sums in the LayerNorm.
 func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 	c := checks{kernel: "write_index_key"}
 	c.indexPool(a.Pool)
@@ -112,7 +113,8 @@ func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 	return runRows(k, s, &c, a.Tokens, shortRows, a)
 }
 
-// PrepareIndexQueries rotates and quantises the indexer queries of every head and folds their scales into the heads' weights.
+// PrepareIndexQueries rotates and quantises the indexer queries of every head and folds their scales into the heads'
+// weights.
 func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 	c := checks{kernel: "index_query"}
 	c.rotary(a.Rotary)

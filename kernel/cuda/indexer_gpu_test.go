@@ -15,7 +15,8 @@ import (
 func recipes() (list []IndexRecipeView) {
 	for _, at := range []int32{0, 64} {
 		for choice := range int32(8) {
-			list = append(list, IndexRecipeView{RopeAt: at, Interleaved: choice & 1, Hadamard: choice >> 1 & 1, ExactScale: choice >> 2})
+			list = append(list, IndexRecipeView{RopeAt: at, Interleaved: choice & 1, Hadamard: choice >> 1 & 1,
+				ExactScale: choice >> 2})
 		}
 	}
 	return list
@@ -23,7 +24,8 @@ func recipes() (list []IndexRecipeView) {
 
 // onHost is the host's form of a recipe.
 func (v IndexRecipeView) onHost() expect.Recipe {
-	r := expect.Recipe{RopeAt: int(v.RopeAt), Interleaved: v.Interleaved == 1, Hadamard: v.Hadamard == 1, Mode: num.ScalePow2}
+	r := expect.Recipe{RopeAt: int(v.RopeAt), Interleaved: v.Interleaved == 1, Hadamard: v.Hadamard == 1,
+		Mode: num.ScalePow2}
 	if v.ExactScale == 1 {
 		r.Mode = num.ScaleF32
 	}
@@ -42,8 +44,8 @@ func TestGPUIndexKeysEqualTheHostByteForByte(t *testing.T) {
 		gamma[i], beta[i] = float32(rng.NormFloat64()), float32(rng.NormFloat64())
 	}
 	base := WriteIndexKeyArgs{
-		Rotary: RotaryView{Table: upload(r, table), Rows: 700}, Keys: upload(r, keys), Positions: upload(r, positions), Slots: upload(r, slots),
-		Faults: r.faultWord(), Epsilon: 1e-6, KeyStride: 128, Tokens: tokens,
+		Rotary: RotaryView{Table: upload(r, table), Rows: 700}, Keys: upload(r, keys), Positions: upload(r, positions),
+		Slots: upload(r, slots), Faults: r.faultWord(), Epsilon: 1e-6, KeyStride: 128, Tokens: tokens,
 	}
 	onDevice := [2]Ptr{upload(r, gamma), upload(r, beta)}
 	pageBytes := layout.IndexPageBytes + 64
@@ -96,8 +98,9 @@ func TestGPUIndexQueriesEqualTheHost(t *testing.T) {
 		scale := float32(1 / math.Sqrt(float64(c.heads)*128))
 		rows := c.tokens * c.padded
 		a := IndexQueryArgs{
-			Rotary: RotaryView{Table: upload(r, table), Rows: 500}, Queries: upload(r, queries), Weights: upload(r, weights), Positions: upload(r, positions),
-			Codes: r.alloc(int64(rows * 128)), Folded: r.alloc(int64(rows * 4)), QueryStride: int64(c.heads * 128), WeightStride: int64(c.heads),
+			Rotary: RotaryView{Table: upload(r, table), Rows: 500}, Queries: upload(r, queries),
+			Weights: upload(r, weights), Positions: upload(r, positions), Codes: r.alloc(int64(rows * 128)),
+			Folded: r.alloc(int64(rows * 4)), QueryStride: int64(c.heads * 128), WeightStride: int64(c.heads),
 			Tokens: int32(c.tokens), Heads: int32(c.heads), PaddedHeads: int32(c.padded), WeightScale: scale,
 		}
 		for _, recipe := range recipes() {
@@ -144,7 +147,9 @@ func TestGPUIndexGatherEqualsTheHost(t *testing.T) {
 		return keys, scales
 	}
 	slots := append(scatter(rng, 99, 64*pages), 64*pages, 1<<30)
-	a := GatherIndexSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)}, Keys: r.poisoned(int64(len(slots) * 128)), Scales: r.poisoned(int64(len(slots) * 4)), Faults: r.faultWord(), Count: int32(len(slots))}
+	a := GatherIndexSlotsArgs{Pool: pool, Source: SlotListView{upload(r, slots)},
+		Keys: r.poisoned(int64(len(slots) * 128)), Scales: r.poisoned(int64(len(slots) * 4)), Faults: r.faultWord(),
+		Count: int32(len(slots))}
 	check(t, r.k.GatherIndexSlots(r.s, &a))
 	keys, scales := want(slots)
 	sameBytes(t, "keys by slots", r.download(a.Keys, int64(len(keys))), keys)
@@ -153,7 +158,8 @@ func TestGPUIndexGatherEqualsTheHost(t *testing.T) {
 		t.Errorf("faults %d, want %d", f, FaultSlot)
 	}
 	src, through := pagedRequests(rng, pages, []int{1, 0, 192, 64})
-	p := GatherIndexPagesArgs{Pool: pool, Source: src.view(r), Keys: r.poisoned(int64(len(through) * 128)), Scales: r.poisoned(int64(len(through) * 4)), Count: int32(len(through))}
+	p := GatherIndexPagesArgs{Pool: pool, Source: src.view(r), Keys: r.poisoned(int64(len(through) * 128)),
+		Scales: r.poisoned(int64(len(through) * 4)), Count: int32(len(through))}
 	check(t, r.k.GatherIndexPages(r.s, &p))
 	keys, scales = want(through)
 	sameBytes(t, "keys by pages", r.download(p.Keys, int64(len(keys))), keys)

@@ -15,8 +15,8 @@ type Kernels struct {
 	missing   map[string]string // kernels that cannot run on this device, and why
 }
 
-// LoadKernels loads every embedded image. On compute capability 9.0 that is machine code; on a newer device the portable kernels are
-// compiled from PTX by the driver, and the kernels for Hopper alone are missing.
+// LoadKernels loads every embedded image. On compute capability 9.0 that is machine code; on a newer device the
+// portable kernels are compiled from PTX by the driver, and the kernels for Hopper alone are missing.
 func (d *Device) LoadKernels() (*Kernels, error) {
 	m, err := image.Load()
 	if err != nil {
@@ -94,8 +94,8 @@ func (k *Kernels) Close() error {
 	return errors.Join(errs...)
 }
 
-// runPersistent launches a kernel whose blocks stay on their SMs and share the work among themselves: no more blocks than fit at the same
-// time, with the threads and the shared memory that its source names.
+// runPersistent launches a kernel whose blocks stay on their SMs and share the work among themselves: no more blocks
+// than fit at the same time, with the threads and the shared memory that its source names.
 func runPersistent[T any](k *Kernels, s *Stream, kernel string, blocks, perSM int32, args *T) error {
 	if blocks <= 0 {
 		return nil
@@ -105,7 +105,8 @@ func runPersistent[T any](k *Kernels, s *Stream, kernel string, blocks, perSM in
 		return err
 	}
 	grid := min(uint32(blocks), uint32(perSM)*uint32(k.device.props.SMs))
-	return Run(s, fn, Launch{Grid: Dim{X: grid}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic, Overlap: s.overlap}, args)
+	return Run(s, fn, Launch{Grid: Dim{X: grid}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic,
+		Overlap: s.overlap}, args)
 }
 
 // How the portable kernels cover rows: blocks of 256 threads, a warp for each long row or 8 lanes for each short one.

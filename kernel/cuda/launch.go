@@ -16,15 +16,18 @@ func (d Dim) filled() Dim {
 type Launch struct {
 	Grid    Dim
 	Block   Dim
-	Shared  int  // dynamic shared bytes
-	Cluster Dim  // blocks per cluster; the zero Dim launches without clusters
-	Overlap bool // programmatic dependent launch: may start before the previous kernel of the stream ends; the kernel waits in its code
+	Shared  int // dynamic shared bytes
+	Cluster Dim // blocks per cluster; the zero Dim launches without clusters
+	// programmatic dependent launch: may start before the previous kernel of the stream ends; the kernel waits in its
+	// code
+	Overlap bool
 	Coop    bool // all blocks are resident at the same time, or the launch fails
 }
 
 const (
 	maxLaunchAttributes = 3
-	// maxArgumentBytes is the largest argument block: what every architecture since Volta accepts as kernel parameters is 4 KiB.
+	// maxArgumentBytes is the largest argument block: what every architecture since Volta accepts as kernel
+	// parameters is 4 KiB.
 	maxArgumentBytes = 4096
 )
 
@@ -53,15 +56,16 @@ const (
 	launchProgrammatic = 6
 )
 
-// Run launches a kernel that takes one argument struct by value. args is copied before the call returns. T must hold no Go pointers and
-// must have the size of the kernel's parameter, which is checked against the image's metadata.
+// Run launches a kernel that takes one argument struct by value. args is copied before the call returns. T must hold
+// no Go pointers and must have the size of the kernel's parameter, which is checked against the image's metadata.
 func Run[T any](s *Stream, fn *Function, l Launch, args *T) error {
 	size := int(unsafe.Sizeof(*args))
 	if size > maxArgumentBytes {
 		return argumentError("kernel %s: argument struct of %d bytes, at most %d", fn.name, size, maxArgumentBytes)
 	}
 	if fn.paramBytes != 0 && fn.paramBytes != size {
-		return argumentError("kernel %s: argument struct %T has %d bytes, the kernel takes %d", fn.name, *args, size, fn.paramBytes)
+		return argumentError("kernel %s: argument struct %T has %d bytes, the kernel takes %d", fn.name, *args, size,
+			fn.paramBytes)
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
@@ -73,7 +77,8 @@ func Run[T any](s *Stream, fn *Function, l Launch, args *T) error {
 // launch fills the frame's configuration and calls the driver. The argument block is already in place.
 func (s *Stream) launch(f *frame, fn *Function, l Launch) error {
 	if l.Shared > smallDynamicBytes && l.Shared > fn.dynamic {
-		return argumentError("kernel %s: launch with %d bytes of dynamic shared memory, AllowShared gave %d", fn.name, l.Shared, fn.dynamic)
+		return argumentError("kernel %s: launch with %d bytes of dynamic shared memory, AllowShared gave %d", fn.name,
+			l.Shared, fn.dynamic)
 	}
 	grid, block := l.Grid.filled(), l.Block.filled()
 	if t := int(block.X) * int(block.Y) * int(block.Z); t > fn.attrs.MaxThreads {
@@ -107,7 +112,8 @@ func (s *Stream) launch(f *frame, fn *Function, l Launch) error {
 		f.config.attrs = uintptr(unsafe.Pointer(&f.attrs[0]))
 	}
 	f.params[0] = uintptr(unsafe.Pointer(&f.block[0]))
-	err := s.device.do(f, cuLaunchKernelEx, uintptr(unsafe.Pointer(&f.config)), fn.handle, uintptr(unsafe.Pointer(&f.params[0])), 0)
+	err := s.device.do(f, cuLaunchKernelEx, uintptr(unsafe.Pointer(&f.config)), fn.handle,
+		uintptr(unsafe.Pointer(&f.params[0])), 0)
 	if err != nil {
 		return fmt.Errorf("cuda: launch %s grid %v block %v shared %d: %w", fn.name, grid, block, l.Shared, err)
 	}

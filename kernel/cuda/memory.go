@@ -51,7 +51,8 @@ func (b *Buffer) Free() error {
 	return b.device.plain(cuMemFree, uintptr(p))
 }
 
-// HostBuffer is page-locked host memory: copies from and to it run asynchronously at full speed, and it can be part of a captured graph.
+// HostBuffer is page-locked host memory: copies from and to it run asynchronously at full speed, and it can be part
+// of a captured graph.
 type HostBuffer struct {
 	device  *Device
 	address uintptr
@@ -70,7 +71,8 @@ func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 		return nil, fmt.Errorf("cuda: host alloc %d bytes: %w", bytes, err)
 	}
 	h := &HostBuffer{device: d, address: uintptr(f.out[0])}
-	// The memory is the driver's, not the Go heap's: it neither moves nor is collected, and holds exactly bytes bytes until Free.
+	// The memory is the driver's, not the Go heap's: it neither moves nor is collected, and holds exactly bytes bytes
+	// until Free.
 	p := *(**byte)(unsafe.Pointer(&h.address))
 	h.bytes = unsafe.Slice(p, bytes)
 	return h, nil
@@ -89,8 +91,8 @@ func (h *HostBuffer) Free() error {
 	return h.device.plain(cuMemFreeHost, a)
 }
 
-// CopyToDevice enqueues a copy of src to dst. From page-locked memory it runs asynchronously, and src must stay unchanged until it has
-// run; from ordinary memory the driver has read all of src when the call returns.
+// CopyToDevice enqueues a copy of src to dst. From page-locked memory it runs asynchronously, and src must stay
+// unchanged until it has run; from ordinary memory the driver has read all of src when the call returns.
 func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
 	if len(src) == 0 {
 		return nil
@@ -98,11 +100,12 @@ func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
 	var pin runtime.Pinner // src may be on the caller's stack, which moves
 	pin.Pin(&src[0])
 	defer pin.Unpin()
-	return s.device.plain(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)), s.handle)
+	return s.device.plain(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)),
+		s.handle)
 }
 
-// CopyToHost enqueues a copy of device memory to dst. Into page-locked memory it runs asynchronously; into ordinary memory the driver
-// finishes the copy before the call returns.
+// CopyToHost enqueues a copy of device memory to dst. Into page-locked memory it runs asynchronously; into ordinary
+// memory the driver finishes the copy before the call returns.
 func (s *Stream) CopyToHost(dst []byte, src Ptr) error {
 	if len(dst) == 0 {
 		return nil
@@ -110,7 +113,8 @@ func (s *Stream) CopyToHost(dst []byte, src Ptr) error {
 	var pin runtime.Pinner // dst may be on the caller's stack, which moves
 	pin.Pin(&dst[0])
 	defer pin.Unpin()
-	return s.device.plain(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(&dst[0])), uintptr(src), uintptr(len(dst)), s.handle)
+	return s.device.plain(cuMemcpyDtoHAsync, uintptr(unsafe.Pointer(&dst[0])), uintptr(src), uintptr(len(dst)),
+		s.handle)
 }
 
 // CopyOnDevice enqueues a copy inside device memory. The ranges must not overlap.

@@ -42,7 +42,8 @@ func (m *Module) Function(name string) (*Function, error) {
 	}
 	n := copy(f.block[:], name)
 	f.block[n] = 0
-	if err := m.device.do(f, cuModuleGetFunction, f.slot(0), m.handle, uintptr(unsafe.Pointer(&f.block[0]))); err != nil {
+	if err := m.device.do(f, cuModuleGetFunction, f.slot(0), m.handle,
+		uintptr(unsafe.Pointer(&f.block[0]))); err != nil {
 		return nil, fmt.Errorf("cuda: kernel %s in module %s: %w", name, m.name, err)
 	}
 	fn := &Function{device: m.device, handle: uintptr(f.out[0]), name: name}
@@ -117,7 +118,8 @@ func (f *Function) attribute(id int) (int, error) {
 	return int(int32(fr.out[0])), nil
 }
 
-// AllowShared lets launches ask for up to bytes of dynamic shared memory. It must not be called while a stream is being captured.
+// AllowShared lets launches ask for up to bytes of dynamic shared memory. It must not be called while a stream is
+// being captured.
 func (f *Function) AllowShared(bytes int) error {
 	if limit := f.device.props.SharedOptinBytes - f.attrs.SharedBytes; bytes > limit {
 		return argumentError("kernel %s: %d bytes of dynamic shared memory asked for, %s allows %d beside %d static",
@@ -143,7 +145,8 @@ func (f *Function) BlocksPerSM(threads, dynamicShared int) (int, error) {
 	fr := frames.Get().(*frame)
 	defer frames.Put(fr)
 	fr.out[0] = 0
-	if err := f.device.do(fr, cuOccupancyMaxActiveBlocksPerMultiprocessor, fr.slot(0), f.handle, uintptr(threads), uintptr(dynamicShared)); err != nil {
+	if err := f.device.do(fr, cuOccupancyMaxActiveBlocksPerMultiprocessor, fr.slot(0), f.handle, uintptr(threads),
+		uintptr(dynamicShared)); err != nil {
 		return 0, fmt.Errorf("cuda: kernel %s: occupancy: %w", f.name, err)
 	}
 	return int(int32(fr.out[0])), nil

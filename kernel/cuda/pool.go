@@ -6,10 +6,12 @@ import (
 	"math/bits"
 )
 
-// Pool hands out device memory in power-of-two classes and keeps what comes back for the next request of the same class, so that a step
-// that needs the same scratch as the last one costs no driver call. It is owned by one goroutine.
+// Pool hands out device memory in power-of-two classes and keeps what comes back for the next request of the same
+// class, so that a step that needs the same scratch as the last one costs no driver call. It is owned by one
+// goroutine.
 //
-// Memory given back is reused at once in program order: that is safe when all work of the pool's users is enqueued on one stream.
+// Memory given back is reused at once in program order: that is safe when all work of the pool's users is enqueued on
+// one stream.
 type Pool struct {
 	device *Device
 	free   map[int64][]*Buffer // class bytes to idle buffers
@@ -34,8 +36,8 @@ func poolClass(n int64) int64 {
 	return 1 << bits.Len64(uint64(n-1))
 }
 
-// Get returns at least n bytes with undefined contents. When the device is full, idle buffers of other classes are freed and the request
-// is tried once more.
+// Get returns at least n bytes with undefined contents. When the device is full, idle buffers of other classes are
+// freed and the request is tried once more.
 func (p *Pool) Get(n int64) (Ptr, error) {
 	if n <= 0 {
 		return 0, argumentError("pool request of %d bytes", n)

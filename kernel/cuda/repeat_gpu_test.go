@@ -40,8 +40,10 @@ func randomRagged(r *rig, rng *rand.Rand, rows, keys, heads int) IndexRagged {
 		start[i] = int32(rng.IntN(keys))
 		end[i] = start[i] + int32(rng.IntN(keys+1-int(start[i])))
 	}
-	return IndexRagged{Queries: upload(r, codes(rng, rows*heads*128)), Keys: upload(r, codes(rng, keys*128)), Scales: upload(r, scales), Weights: upload(r, floats(rng, rows*heads, 0.02, 0)),
-		KeyStart: upload(r, start), KeyEnd: upload(r, end), Scores: r.alloc(int64(rows * keys * 4)), Stride: int64(keys), Rows: int32(rows), KeyCount: int32(keys), Heads: int32(heads)}
+	return IndexRagged{Queries: upload(r, codes(rng, rows*heads*128)), Keys: upload(r, codes(rng, keys*128)),
+		Scales: upload(r, scales), Weights: upload(r, floats(rng, rows*heads, 0.02, 0)), KeyStart: upload(r, start),
+		KeyEnd: upload(r, end), Scores: r.alloc(int64(rows * keys * 4)), Stride: int64(keys), Rows: int32(rows),
+		KeyCount: int32(keys), Heads: int32(heads)}
 }
 
 // randomPaged is a paged problem whose requests have different lengths.
@@ -50,7 +52,8 @@ func randomPaged(r *rig, rng *rand.Rand, requests, blocks, nextN, heads int) Ind
 	cache := codes(rng, pages*layout.IndexPageBytes)
 	for p := range pages {
 		for i := range 64 {
-			binary.LittleEndian.PutUint32(cache[p*layout.IndexPageBytes+8192+4*i:], math.Float32bits(0.01+rng.Float32()))
+			binary.LittleEndian.PutUint32(cache[p*layout.IndexPageBytes+8192+4*i:],
+				math.Float32bits(0.01+rng.Float32()))
 		}
 	}
 	table, visible := make([]int32, pages), make([]int32, rows)
@@ -60,9 +63,12 @@ func randomPaged(r *rig, rng *rand.Rand, requests, blocks, nextN, heads int) Ind
 	for i := range visible {
 		visible[i] = int32(rng.IntN(blocks*64 + 1))
 	}
-	return IndexPaged{Queries: upload(r, codes(rng, rows*heads*128)), Cache: upload(r, cache), PageBytes: layout.IndexPageBytes, Pages: int64(pages), Weights: upload(r, floats(rng, rows*heads, 0.02, 0)),
-		ContextLengths: upload(r, visible), BlockTable: upload(r, table), Scores: r.alloc(int64(rows * blocks * 64 * 4)), Stride: int64(blocks * 64), TableStride: int64(blocks),
-		Requests: int32(requests), NextN: int32(nextN), Heads: int32(heads), MaxContext: int32(blocks * 64), MaxBlocks: int32(blocks)}
+	return IndexPaged{Queries: upload(r, codes(rng, rows*heads*128)), Cache: upload(r, cache),
+		PageBytes: layout.IndexPageBytes, Pages: int64(pages), Weights: upload(r, floats(rng, rows*heads, 0.02, 0)),
+		ContextLengths: upload(r, visible), BlockTable: upload(r, table),
+		Scores: r.alloc(int64(rows * blocks * 64 * 4)), Stride: int64(blocks * 64), TableStride: int64(blocks),
+		Requests: int32(requests), NextN: int32(nextN), Heads: int32(heads), MaxContext: int32(blocks * 64),
+		MaxBlocks: int32(blocks)}
 }
 
 func TestGPUScoresAreTheSameEveryTime(t *testing.T) {
@@ -72,12 +78,15 @@ func TestGPUScoresAreTheSameEveryTime(t *testing.T) {
 		x := randomRagged(r, rng, 300, 3000, heads)
 		a, err := x.Encode(r.d)
 		check(t, err)
-		sameEveryTime(r, fmt.Sprintf("ragged, %d heads", heads), x.Scores, 300*3000*4, func() error { return r.k.ScoreRagged(r.s, x.Heads, &a) })
+		sameEveryTime(r, fmt.Sprintf("ragged, %d heads", heads), x.Scores, 300*3000*4, func() error {
+			return r.k.ScoreRagged(r.s, x.Heads, &a)
+		})
 		for nextN := 1; nextN <= 4; nextN++ {
 			x := randomPaged(r, rng, 37, 20, nextN, heads)
 			a, err := x.Encode(r.d)
 			check(t, err)
-			sameEveryTime(r, fmt.Sprintf("paged, %d heads, %d rows", heads, nextN), x.Scores, int64(37*nextN*20*64*4), func() error { return r.k.ScorePaged(r.s, x.Heads, &a) })
+			sameEveryTime(r, fmt.Sprintf("paged, %d heads, %d rows", heads, nextN), x.Scores, int64(37*nextN*20*64*4),
+				func() error { return r.k.ScorePaged(r.s, x.Heads, &a) })
 		}
 	}
 }
@@ -90,10 +99,12 @@ func TestGPUSelectionsAreTheSameEveryTime(t *testing.T) {
 		many = append(many, int32(rng.IntN(9000)))
 	}
 	for name, c := range map[string]topKCase{
-		"many rows":         {k: 2048, kind: TopKPaged, lengths: many, score: distributions["halves"]},
-		"few rows":          {k: 2048, kind: TopKPaged, lengths: many[:60], score: distributions["halves"]},
-		"few rows, no ties": {k: 512, kind: TopKPaged, lengths: []int32{32768, 20000, 32000}, score: distributions["normal"]},
-		"in parts":          {k: 2048, kind: TopKPaged, lengths: []int32{231072, 90000}, score: distributions["relu, both signs"]},
+		"many rows": {k: 2048, kind: TopKPaged, lengths: many, score: distributions["halves"]},
+		"few rows":  {k: 2048, kind: TopKPaged, lengths: many[:60], score: distributions["halves"]},
+		"few rows, no ties": {k: 512, kind: TopKPaged, lengths: []int32{32768, 20000, 32000},
+			score: distributions["normal"]},
+		"in parts": {k: 2048, kind: TopKPaged, lengths: []int32{231072, 90000},
+			score: distributions["relu, both signs"]},
 		"in parts, no ties": {k: 512, kind: TopKPosition, lengths: []int32{200000}, score: distributions["normal"]},
 	} {
 		s := c.build(r, rng)
@@ -123,7 +134,8 @@ func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 			a, err := one.Encode(r.d)
 			check(t, err)
 			check(t, r.k.ScoreRagged(r.s, x.Heads, &a))
-			sameBytes(t, fmt.Sprintf("ragged, %d heads, row %d alone", heads, row), r.download(one.Scores, keys*4), together[row*keys*4:][:keys*4])
+			sameBytes(t, fmt.Sprintf("ragged, %d heads, row %d alone", heads, row), r.download(one.Scores, keys*4),
+				together[row*keys*4:][:keys*4])
 		}
 		for nextN := 1; nextN <= 4; nextN++ {
 			const requests, blocks = 41, 18
@@ -143,7 +155,8 @@ func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 				a, err := one.Encode(r.d)
 				check(t, err)
 				check(t, r.k.ScorePaged(r.s, x.Heads, &a))
-				sameBytes(t, fmt.Sprintf("paged, %d heads, %d rows, request %d alone", heads, nextN, request), r.download(one.Scores, perRequest), together[request*perRequest:][:perRequest])
+				sameBytes(t, fmt.Sprintf("paged, %d heads, %d rows, request %d alone", heads, nextN, request),
+					r.download(one.Scores, perRequest), together[request*perRequest:][:perRequest])
 			}
 		}
 	}

@@ -32,20 +32,22 @@ type IndexPagedArgs struct {
 	Weights        Ptr       // f32 [requests * next_n, heads], multiple of 16
 	ContextLengths Ptr       // i32 [requests, next_n]: keys visible to each row
 	BlockTable     Ptr       // i32 [tables, TableStride]: physical page of each logical page
-	TableRows      Ptr       // i32 [requests, next_n]: row of BlockTable of each query row, the first of a request counts; or zero
-	Scores         Ptr       // f32 [requests * next_n, Stride]; column = logical position
-	Stride         int64     // floats between rows of scores
-	TableStride    int64     // entries between rows of BlockTable
-	Requests       int32
-	NextN          int32
-	MaxContext     int32 // columns of scores: lengths are clipped to it
-	MaxBlocks      int32 // entries of a row of BlockTable: lengths are clipped to 64 times it
-	Skip           int32 // rows of at most this many keys are left out
-	Reserved       int32
-	_              [48]byte // up to the maps' alignment of 64
+	// i32 [requests, next_n]: row of BlockTable of each query row, the first of a request counts; or zero
+	TableRows   Ptr
+	Scores      Ptr   // f32 [requests * next_n, Stride]; column = logical position
+	Stride      int64 // floats between rows of scores
+	TableStride int64 // entries between rows of BlockTable
+	Requests    int32
+	NextN       int32
+	MaxContext  int32 // columns of scores: lengths are clipped to it
+	MaxBlocks   int32 // entries of a row of BlockTable: lengths are clipped to 64 times it
+	Skip        int32 // rows of at most this many keys are left out
+	Reserved    int32
+	_           [48]byte // up to the maps' alignment of 64
 }
 
-// IndexRagged says over which memory ragged scores are computed: every query row against its own range of contiguous keys.
+// IndexRagged says over which memory ragged scores are computed: every query row against its own range of contiguous
+// keys.
 type IndexRagged struct {
 	Queries  Ptr   // e4m3 [Rows, Heads, 128], multiple of 16
 	Keys     Ptr   // e4m3 [KeyCount, 128], multiple of 16
@@ -63,7 +65,8 @@ type IndexRagged struct {
 	Skip     int32 // rows of at most this many keys are left out
 }
 
-// IndexPaged says over which memory paged scores are computed: up to four query rows of each request against the keys of its pages.
+// IndexPaged says over which memory paged scores are computed: up to four query rows of each request against the keys
+// of its pages.
 type IndexPaged struct {
 	Queries        Ptr   // e4m3 [Requests, NextN, Heads, 128], multiple of 16
 	Cache          Ptr   // pages of 64 keys and 64 scales, multiple of 16
@@ -72,16 +75,18 @@ type IndexPaged struct {
 	Weights        Ptr   // f32 [Requests*NextN, Heads], multiple of 16
 	ContextLengths Ptr   // i32 [Requests, NextN]
 	BlockTable     Ptr   // i32 [tables, TableStride]
-	TableRows      Ptr   // i32 [Requests, NextN]: row of BlockTable of each query row, the first of a request counts; zero: request r has row r
-	Scores         Ptr   // f32 [Requests*NextN, Stride]
-	Stride         int64 // floats
-	TableStride    int64 // entries
-	Requests       int32
-	NextN          int32 // 1 to 4
-	Heads          int32 // 32 or 64
-	MaxContext     int32 // columns of scores
-	MaxBlocks      int32 // entries of a row of BlockTable
-	Skip           int32 // rows of at most this many keys are left out
+	// i32 [Requests, NextN]: row of BlockTable of each query row, the first of a request counts; zero: request r has
+	// row r
+	TableRows   Ptr
+	Scores      Ptr   // f32 [Requests*NextN, Stride]
+	Stride      int64 // floats
+	TableStride int64 // entries
+	Requests    int32
+	NextN       int32 // 1 to 4
+	Heads       int32 // 32 or 64
+	MaxContext  int32 // columns of scores
+	MaxBlocks   int32 // entries of a row of BlockTable
+	Skip        int32 // rows of at most this many keys are left out
 }
 
 // heads checks the head counts the score kernels exist for.
@@ -91,7 +96,8 @@ func (c *checks) heads(n int32) {
 	}
 }
 
-// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory stays where it is.
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory
+// stays where it is.
 func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 	c := checks{kernel: "index scores, ragged"}
 	c.heads(x.Heads)
@@ -106,7 +112,8 @@ func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 	c.positive("keys", x.KeyCount)
 	c.multiple("stride", x.Stride, 1, 1)
 	a := IndexRaggedArgs{
-		Weights: x.Weights, KeyStart: x.KeyStart, KeyEnd: x.KeyEnd, Scores: x.Scores, Stride: x.Stride, Rows: x.Rows, Keys: x.KeyCount, Skip: x.Skip,
+		Weights: x.Weights, KeyStart: x.KeyStart, KeyEnd: x.KeyEnd, Scores: x.Scores, Stride: x.Stride, Rows: x.Rows,
+		Keys: x.KeyCount, Skip: x.Skip,
 	}
 	if x.Relative {
 		a.Relative = 1
@@ -116,16 +123,19 @@ func (x *IndexRagged) Encode(d *Device) (IndexRaggedArgs, error) {
 	}
 	const queryColumns, tileKeys = 256, 64 // heads of the rows of one item, and keys of one copy
 	err := encodeMaps(d, c.err, []mapTarget{
-		{&a.QueryMap, MapSpec{Type: MapU8, Base: x.Queries, Dims: []uint64{layout.IndexDim, uint64(x.Rows) * uint64(x.Heads)}, Strides: []uint64{layout.IndexDim},
+		{&a.QueryMap, MapSpec{Type: MapU8, Base: x.Queries,
+			Dims: []uint64{layout.IndexDim, uint64(x.Rows) * uint64(x.Heads)}, Strides: []uint64{layout.IndexDim},
 			Box: []uint32{layout.IndexDim, queryColumns}, Swizzle: Swizzle128, L2: 3}},
-		{&a.KeysMap, MapSpec{Type: MapU8, Base: x.Keys, Dims: []uint64{layout.IndexDim, uint64(x.KeyCount)}, Strides: []uint64{layout.IndexDim},
-			Box: []uint32{layout.IndexDim, tileKeys}, Swizzle: Swizzle128, L2: 3}},
-		{&a.ScalesMap, MapSpec{Type: MapF32, Base: x.Scales, Dims: []uint64{uint64(x.KeyCount)}, Box: []uint32{tileKeys}, L2: 3}},
+		{&a.KeysMap, MapSpec{Type: MapU8, Base: x.Keys, Dims: []uint64{layout.IndexDim, uint64(x.KeyCount)},
+			Strides: []uint64{layout.IndexDim}, Box: []uint32{layout.IndexDim, tileKeys}, Swizzle: Swizzle128, L2: 3}},
+		{&a.ScalesMap, MapSpec{Type: MapF32, Base: x.Scales, Dims: []uint64{uint64(x.KeyCount)},
+			Box: []uint32{tileKeys}, L2: 3}},
 	})
 	return a, err
 }
 
-// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory stays where it is.
+// Encode checks the memory and builds the kernel's arguments with their tensor maps. They stay valid while the memory
+// stays where it is.
 func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 	c := checks{kernel: "index scores, paged"}
 	c.heads(x.Heads)
@@ -149,16 +159,21 @@ func (x *IndexPaged) Encode(d *Device) (IndexPagedArgs, error) {
 		c.fail("%d pages, at most %d", x.Pages, math.MaxInt32)
 	}
 	a := IndexPagedArgs{
-		Weights: x.Weights, ContextLengths: x.ContextLengths, BlockTable: x.BlockTable, TableRows: x.TableRows, Scores: x.Scores, Stride: x.Stride, TableStride: x.TableStride,
-		Requests: x.Requests, NextN: x.NextN, MaxContext: x.MaxContext, MaxBlocks: x.MaxBlocks, Skip: x.Skip,
+		Weights: x.Weights, ContextLengths: x.ContextLengths, BlockTable: x.BlockTable, TableRows: x.TableRows,
+		Scores: x.Scores, Stride: x.Stride, TableStride: x.TableStride, Requests: x.Requests, NextN: x.NextN,
+		MaxContext: x.MaxContext, MaxBlocks: x.MaxBlocks, Skip: x.Skip,
 	}
 	columns := uint64(x.NextN) * uint64(x.Heads)
 	err := encodeMaps(d, c.err, []mapTarget{
-		{&a.QueryMap, MapSpec{Type: MapU8, Base: x.Queries, Dims: []uint64{layout.IndexDim, uint64(x.Requests) * columns}, Strides: []uint64{layout.IndexDim},
+		{&a.QueryMap, MapSpec{Type: MapU8, Base: x.Queries,
+			Dims: []uint64{layout.IndexDim, uint64(x.Requests) * columns}, Strides: []uint64{layout.IndexDim},
 			Box: []uint32{layout.IndexDim, uint32(columns)}, Swizzle: Swizzle128, L2: 3}},
-		{&a.KeysMap, MapSpec{Type: MapU8, Base: x.Cache, Dims: []uint64{layout.IndexDim, layout.PageTokens, uint64(x.Pages)}, Strides: []uint64{layout.IndexDim, uint64(x.PageBytes)},
-			Box: []uint32{layout.IndexDim, layout.PageTokens, 1}, Swizzle: Swizzle128, L2: 3}},
-		{&a.ScalesMap, MapSpec{Type: MapF32, Base: x.Cache.Add(layout.PageTokens * layout.IndexDim), Dims: []uint64{layout.PageTokens, uint64(x.Pages)}, Strides: []uint64{uint64(x.PageBytes)},
+		{&a.KeysMap, MapSpec{Type: MapU8, Base: x.Cache,
+			Dims:    []uint64{layout.IndexDim, layout.PageTokens, uint64(x.Pages)},
+			Strides: []uint64{layout.IndexDim, uint64(x.PageBytes)},
+			Box:     []uint32{layout.IndexDim, layout.PageTokens, 1}, Swizzle: Swizzle128, L2: 3}},
+		{&a.ScalesMap, MapSpec{Type: MapF32, Base: x.Cache.Add(layout.PageTokens * layout.IndexDim),
+			Dims: []uint64{layout.PageTokens, uint64(x.Pages)}, Strides: []uint64{uint64(x.PageBytes)},
 			Box: []uint32{layout.PageTokens, 1}, L2: 3}},
 	})
 	return a, err
@@ -200,7 +215,8 @@ var pagedKernels = map[[2]int32]string{
 	{64, 1}: "sparrow_index_paged_h64_n1", {64, 2}: "sparrow_index_paged_h64_n2", {64, 4}: "sparrow_index_paged_h64_n4",
 }
 
-// ScorePaged computes paged index scores with the smallest kernel that takes the query rows of a request: 3 rows run as 4.
+// ScorePaged computes paged index scores with the smallest kernel that takes the query rows of a request: 3 rows run
+// as 4.
 func (k *Kernels) ScorePaged(s *Stream, heads int32, a *IndexPagedArgs) error {
 	rows := a.NextN
 	if rows == 3 {

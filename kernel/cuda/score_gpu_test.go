@@ -51,8 +51,10 @@ func TestGPURaggedScoresMatchTheReference(t *testing.T) {
 				}
 				start[0], end[0] = 0, int32(c.keys)
 				stride := (c.keys + 3) / 4 * 4
-				x := IndexRagged{Queries: upload(r, q), Keys: upload(r, keys), Scales: upload(r, scales), Weights: upload(r, w), KeyStart: upload(r, start), KeyEnd: upload(r, end),
-					Scores: r.poisoned(int64(c.rows * stride * 4)), Stride: int64(stride), Rows: int32(c.rows), KeyCount: int32(c.keys), Heads: int32(heads), Relative: relative}
+				x := IndexRagged{Queries: upload(r, q), Keys: upload(r, keys), Scales: upload(r, scales),
+					Weights: upload(r, w), KeyStart: upload(r, start), KeyEnd: upload(r, end),
+					Scores: r.poisoned(int64(c.rows * stride * 4)), Stride: int64(stride), Rows: int32(c.rows),
+					KeyCount: int32(c.keys), Heads: int32(heads), Relative: relative}
 				a, err := x.Encode(r.d)
 				check(t, err)
 				name := fmt.Sprintf("%d heads, relative %v, %+v", heads, relative, c)
@@ -74,7 +76,8 @@ func TestGPURaggedScoresMatchTheReference(t *testing.T) {
 							}
 							continue
 						}
-						want, size := expect.IndexScore(q[row*heads*128:], keys[key*128:], w[row*heads:(row+1)*heads], scales[key])
+						want, size := expect.IndexScore(q[row*heads*128:], keys[key*128:], w[row*heads:(row+1)*heads],
+							scales[key])
 						if !(math.Abs(float64(g)-want) <= expect.IndexError*size) {
 							t.Fatalf("%s: row %d key %d scores %g, want %g", name, row, key, g, want)
 						}
@@ -95,7 +98,8 @@ func TestGPUPagedScoresMatchTheReference(t *testing.T) {
 			cache := codes(rng, pages*layout.IndexPageBytes)
 			for p := range pages {
 				for i := range 64 {
-					binary.LittleEndian.PutUint32(cache[p*layout.IndexPageBytes+8192+4*i:], math.Float32bits(0.01+rng.Float32()))
+					binary.LittleEndian.PutUint32(cache[p*layout.IndexPageBytes+8192+4*i:],
+						math.Float32bits(0.01+rng.Float32()))
 				}
 			}
 			rows := len(lengths) * nextN
@@ -109,9 +113,11 @@ func TestGPUPagedScoresMatchTheReference(t *testing.T) {
 					visible = append(visible, int32(max(n-(nextN-1-j), 0)))
 				}
 			}
-			x := IndexPaged{Queries: upload(r, q), Cache: upload(r, cache), PageBytes: layout.IndexPageBytes, Pages: pages, Weights: upload(r, w), ContextLengths: upload(r, visible),
-				BlockTable: upload(r, table), Scores: r.poisoned(int64(rows * columns * 4)), Stride: columns, TableStride: maxBlocks, Requests: int32(len(lengths)), NextN: int32(nextN),
-				Heads: int32(heads), MaxContext: columns, MaxBlocks: maxBlocks}
+			x := IndexPaged{Queries: upload(r, q), Cache: upload(r, cache), PageBytes: layout.IndexPageBytes,
+				Pages: pages, Weights: upload(r, w), ContextLengths: upload(r, visible), BlockTable: upload(r, table),
+				Scores: r.poisoned(int64(rows * columns * 4)), Stride: columns, TableStride: maxBlocks,
+				Requests: int32(len(lengths)), NextN: int32(nextN), Heads: int32(heads), MaxContext: columns,
+				MaxBlocks: maxBlocks}
 			a, err := x.Encode(r.d)
 			check(t, err)
 			check(t, r.k.ScorePaged(r.s, int32(heads), &a))
@@ -123,14 +129,17 @@ func TestGPUPagedScoresMatchTheReference(t *testing.T) {
 					g := math.Float32frombits(binary.LittleEndian.Uint32(got[(row*columns+col)*4:]))
 					if col >= int(visible[row]) {
 						if g != poisonedFloat {
-							t.Fatalf("%d heads, %d rows: row %d column %d beyond its length was written", heads, nextN, row, col)
+							t.Fatalf("%d heads, %d rows: row %d column %d beyond its length was written", heads, nextN,
+								row, col)
 						}
 						continue
 					}
 					page := cache[int(table[request*maxBlocks+col/64])*layout.IndexPageBytes:][:layout.IndexPageBytes]
-					want, size := expect.IndexScore(q[row*heads*128:], l.Key(page, col%64), w[row*heads:(row+1)*heads], l.Scale(page, 64, col%64))
+					want, size := expect.IndexScore(q[row*heads*128:], l.Key(page, col%64), w[row*heads:(row+1)*heads],
+						l.Scale(page, 64, col%64))
 					if !(math.Abs(float64(g)-want) <= expect.IndexError*size) {
-						t.Fatalf("%d heads, %d rows: row %d column %d scores %g, want %g", heads, nextN, row, col, g, want)
+						t.Fatalf("%d heads, %d rows: row %d column %d scores %g, want %g", heads, nextN, row, col, g,
+							want)
 					}
 				}
 			}

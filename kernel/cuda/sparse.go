@@ -51,9 +51,10 @@ const (
 	valueDim    = 512 // values of a head of the result
 )
 
-// How decode cuts a row into segments that different SMs take: at positions that depend on nothing but the width of the lists, so that a row's
-// bits are the same alone and in any batch. 512 keys keep 128 SMs busy with 16 rows of 2048 keys and 128 heads, and cost a part of 64 KB per 64
-// heads and segment to write and to read. V4's 128 + 512 keys stay whole: a part would cost as much as it saves.
+// How decode cuts a row into segments that different SMs take: at positions that depend on nothing but the width of
+// the lists, so that a row's bits are the same alone and in any batch. 512 keys keep 128 SMs busy with 16 rows of
+// 2048 keys and 128 heads, and cost a part of 64 KB per 64 heads and segment to write and to read. V4's 128 + 512
+// keys stay whole: a part would cost as much as it saves.
 const (
 	decodeSegmentBlocks = 8
 	decodeMaxSegments   = 16 // wider rows have longer segments
@@ -70,8 +71,8 @@ func SparseSegments(width int32) (segments, blocks int32) {
 	return (all + blocks - 1) / blocks, blocks
 }
 
-// SparseScratch is the memory that segments of rows of a layout need (0: gathered V4 rows): bytes of Partial and of Stats. None for one
-// segment.
+// SparseScratch is the memory that segments of rows of a layout need (0: gathered V4 rows): bytes of Partial and of
+// Stats. None for one segment.
 func SparseScratch(kind layout.Kind, rows, heads, segments int32) (partial, stats int64) {
 	if segments <= 1 {
 		return 0, 0
@@ -88,16 +89,20 @@ func SparseUnits(rows, heads, segments int32) int64 {
 	return int64(rows) * int64(segments) * headGroups(heads)
 }
 
-// Select describes rows of the pool chosen by slot: indices i32 [rows, indexStride] of width entries each, lens i32 [rows, lenStride].
-func (p PoolView) Select(indices Ptr, indexStride int64, width int32, lens Ptr, lenStride int64) (SelectionView, error) {
-	v := SelectionView{Base: p.Base, PageBytes: p.PageBytes, Indices: indices, Lens: lens, IndexStride: indexStride, LenStride: lenStride, Slots: p.Slots, Width: width}
+// Select describes rows of the pool chosen by slot: indices i32 [rows, indexStride] of width entries each, lens i32
+// [rows, lenStride].
+func (p PoolView) Select(indices Ptr, indexStride int64, width int32, lens Ptr, lenStride int64) (SelectionView,
+	error) {
+	v := SelectionView{Base: p.Base, PageBytes: p.PageBytes, Indices: indices, Lens: lens, IndexStride: indexStride,
+		LenStride: lenStride, Slots: p.Slots, Width: width}
 	switch {
 	case p.Slots <= p.PageTokens: // one page of any size
 		v.PageShift, v.PageMask = 31, math.MaxInt32
 	case p.PageTokens > 0 && p.PageTokens&(p.PageTokens-1) == 0:
 		v.PageShift, v.PageMask = int32(bits.TrailingZeros32(uint32(p.PageTokens))), p.PageTokens-1
 	default:
-		return v, argumentError("sparse attention: pages of %d rows, supported are powers of two and pools of one page", p.PageTokens)
+		return v, argumentError("sparse attention: pages of %d rows, supported are powers of two and pools of one page",
+			p.PageTokens)
 	}
 	v.Scales = int64(p.PageTokens) * V4DataBytes
 	return v, nil
@@ -124,7 +129,8 @@ type sparseRows struct {
 	// Parts of results are f16, or f32 where rows are bf16, which has a wider range.
 	partBytes int64
 	combine   string
-	// few shares each unit of work between two thread blocks, with the same bits; or empty. For rows of one stream that are cut into segments.
+	// few shares each unit of work between two thread blocks, with the same bits; or empty. For rows of one stream
+	// that are cut into segments.
 	few string
 }
 
@@ -133,13 +139,16 @@ const combineF16, combineF32 = "sparrow_sparse_combine_f16", "sparrow_sparse_com
 // sparseKernels are the kernels by layout. Kind 0 stands for gathered V4 rows, which are no cache layout.
 var sparseKernels = map[layout.Kind]sparseRows{
 	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, ""},
-	layout.FP8Row656:   {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16, "sparrow_sparse_block_duo"},
-	layout.FP8Row576:   {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16, "sparrow_sparse_raw_duo"},
-	layout.V4Row584:    {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, ""},
-	0:                  {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, ""},
+	layout.FP8Row656: {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16,
+		"sparrow_sparse_block_duo"},
+	layout.FP8Row576: {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16,
+		"sparrow_sparse_raw_duo"},
+	layout.V4Row584: {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, ""},
+	0:               {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, ""},
 }
 
-// launch is the kernel for a number of units of work and how many thread blocks it takes: one for each unit, or two while all fit at the same time.
+// launch is the kernel for a number of units of work and how many thread blocks it takes: one for each unit, or two
+// while all fit at the same time.
 func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (kernel string, blocks int32) {
 	if r.few != "" && segments > 1 && 2*units <= int64(multiprocessors) {
 		return r.few, int32(2 * units)
@@ -147,8 +156,8 @@ func (r sparseRows) launch(units int64, segments int32, multiprocessors int) (ke
 	return r.kernel, int32(units)
 }
 
-// SparseAttend computes attention over selected rows of a layout: 656-byte, 576-byte or bf16 rows, or V4 entries of one or two streams.
-// With several segments the combine follows.
+// SparseAttend computes attention over selected rows of a layout: 656-byte, 576-byte or bf16 rows, or V4 entries of
+// one or two streams. With several segments the combine follows.
 func (k *Kernels) SparseAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs) error {
 	rows := sparseKernels[kind]
 	if kind == 0 || rows.kernel == "" {
@@ -199,12 +208,14 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 		c.memory("partial", a.Partial, 16)
 		c.memory("stats", a.Stats, 16)
 	}
-	if !(a.ScoreScale > 0 && a.ScoreScale <= math.MaxFloat32) || !(a.ValueScale > 0 && a.ValueScale <= math.MaxFloat32) {
+	if !(a.ScoreScale > 0 && a.ScoreScale <= math.MaxFloat32) ||
+		!(a.ValueScale > 0 && a.ValueScale <= math.MaxFloat32) {
 		c.fail("score scale %g and value scale %g must be positive and finite", a.ScoreScale, a.ValueScale)
 	}
 	units := SparseUnits(a.Rows, a.Heads, a.Segments)
 	if units > math.MaxInt32 {
-		c.fail("%d rows in %d segments of %d heads, at most %d units of %d heads: launch fewer rows", a.Rows, a.Segments, a.Heads, math.MaxInt32, sparseHeads)
+		c.fail("%d rows in %d segments of %d heads, at most %d units of %d heads: launch fewer rows", a.Rows,
+			a.Segments, a.Heads, math.MaxInt32, sparseHeads)
 	}
 	if c.err != nil || units == 0 {
 		return c.err
@@ -218,5 +229,6 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 		return err
 	}
 	const blocksPerGroup = 16 // as combine.cuh cuts 64 heads
-	return Run(s, fn, Launch{Grid: Dim{X: uint32(int64(a.Rows) * headGroups(a.Heads) * blocksPerGroup)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Overlap: s.overlap}, a)
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(int64(a.Rows) * headGroups(a.Heads) * blocksPerGroup)},
+		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Overlap: s.overlap}, a)
 }

@@ -12,8 +12,8 @@ import (
 	"sparrow/layout"
 )
 
-// sparsePool is a pool on the device in which only some slots hold rows: all other bytes are NaN in every format, so a row that is read
-// without being selected shows in the result.
+// sparsePool is a pool on the device in which only some slots hold rows: all other bytes are NaN in every format, so
+// a row that is read without being selected shows in the result.
 type sparsePool struct {
 	view   PoolView
 	values map[int32][]float32
@@ -67,7 +67,8 @@ func newSparsePool(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens i
 		}
 		p.values[s] = v
 	}
-	p.view = PoolView{Base: upload(r, mem), PageBytes: int64(pageBytes), PageTokens: int32(pageTokens), Slots: int32(slots)}
+	p.view = PoolView{Base: upload(r, mem), PageBytes: int64(pageBytes), PageTokens: int32(pageTokens),
+		Slots: int32(slots)}
 	return p
 }
 
@@ -81,7 +82,8 @@ type sparseStream struct {
 }
 
 // newSparseStream selects width slots for every row, one in eight of them -1 or beyond the pool.
-func newSparseStream(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens, width int, lens []int32) *sparseStream {
+func newSparseStream(r *rig, rng *rand.Rand, kind layout.Kind, slots, pageTokens, width int,
+	lens []int32) *sparseStream {
 	s := &sparseStream{lens: lens, width: width}
 	used := map[int32]bool{}
 	for _, n := range lens {
@@ -135,15 +137,17 @@ type sparseCase struct {
 
 const sparseScale = 0.05
 
-func newSparseCase(r *rig, rng *rand.Rand, kind layout.Kind, heads int, sinks bool, streams ...*sparseStream) *sparseCase {
+func newSparseCase(r *rig, rng *rand.Rand, kind layout.Kind, heads int, sinks bool,
+	streams ...*sparseStream) *sparseCase {
 	rows, dim := len(streams[0].lens), poolDim(kind)
 	c := &sparseCase{kind: kind, heads: heads, streams: streams, q: make([]uint16, rows*heads*dim)}
 	for i := range c.q {
 		c.q[i] = num.BF16(float32(2 * rng.NormFloat64()))
 	}
 	c.args = SparseAttendArgs{
-		Streams: [2]SelectionView{streams[0].view}, Q: upload(r, c.q), QStride: int64(heads * dim), OutStride: int64(heads * valueDim), LSEStride: int64(heads), MaxStride: int64(heads),
-		Rows: int32(rows), Heads: int32(heads), ScoreScale: sparseScale * math.Log2E, ValueScale: 1,
+		Streams: [2]SelectionView{streams[0].view}, Q: upload(r, c.q), QStride: int64(heads * dim),
+		OutStride: int64(heads * valueDim), LSEStride: int64(heads), MaxStride: int64(heads), Rows: int32(rows),
+		Heads: int32(heads), ScoreScale: sparseScale * math.Log2E, ValueScale: 1,
 	}
 	if len(streams) > 1 {
 		c.args.Streams[1] = streams[1].view
@@ -228,10 +232,12 @@ func (c *sparseCase) check(t *testing.T, name string, got sparseResult) {
 				out[i] = num.FromBF16(binary.LittleEndian.Uint16(got.out[(at*valueDim+i)*2:]))
 			}
 			if d := expect.Distance(out, want); !(d <= expect.AttendError) {
-				t.Errorf("%s: row %d head %d of %d keys is %g of its norm away, at most %g; it begins %v, want %v", name, row, h, len(rows), d, expect.AttendError, out[:4], want[:4])
+				t.Errorf("%s: row %d head %d of %d keys is %g of its norm away, at most %g; it begins %v, want %v",
+					name, row, h, len(rows), d, expect.AttendError, out[:4], want[:4])
 				return
 			}
-			for what, v := range map[string][2]float64{"lse": {float64(f32(got.lse, at)), lse}, "max": {float64(f32(got.max, at)), largest}} {
+			for what, v := range map[string][2]float64{"lse": {float64(f32(got.lse, at)), lse},
+				"max": {float64(f32(got.max, at)), largest}} {
 				if v[0] != v[1] && !(math.Abs(v[0]-v[1]) <= 1e-3) {
 					t.Errorf("%s: row %d head %d of %d keys: %s %g, want %g", name, row, h, len(rows), what, v[0], v[1])
 					return
@@ -268,7 +274,8 @@ func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
 			s := newSparseStream(r, rng, kind, 640, 64, 320, lens)
 			c := newSparseCase(r, rng, kind, heads, heads == 16, s)
 			for _, blocks := range []int32{0, 2} {
-				c.check(t, fmt.Sprintf("%v, %d heads, segments of %d", kind, heads, blocks), c.run(r, 0, len(lens), blocks))
+				c.check(t, fmt.Sprintf("%v, %d heads, segments of %d", kind, heads, blocks),
+					c.run(r, 0, len(lens), blocks))
 			}
 		}
 		c := newSparseCase(r, rng, kind, 64, false, newSparseStream(r, rng, kind, 333, 333, 200, []int32{200, 7}))

@@ -12,21 +12,26 @@ import (
 
 func someSparse() SparseAttendArgs {
 	return SparseAttendArgs{
-		Streams: [2]SelectionView{{Base: somewhere, PageBytes: 64 * 1152, Indices: somewhere, Lens: somewhere, IndexStride: 2048, LenStride: 1, Slots: 640, Width: 2048, PageShift: 6, PageMask: 63}},
-		Q:       somewhere, Out: somewhere, QStride: 128 * 576, OutStride: 128 * 512, Rows: 3, Heads: 128, Segments: 1, SegmentBlocks: 32, ScoreScale: 1, ValueScale: 1,
+		Streams: [2]SelectionView{{Base: somewhere, PageBytes: 64 * 1152, Indices: somewhere, Lens: somewhere,
+			IndexStride: 2048, LenStride: 1, Slots: 640, Width: 2048, PageShift: 6, PageMask: 63}},
+		Q: somewhere, Out: somewhere, QStride: 128 * 576, OutStride: 128 * 512, Rows: 3, Heads: 128, Segments: 1,
+		SegmentBlocks: 32, ScoreScale: 1, ValueScale: 1,
 	}
 }
 
 func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 	k, s := &Kernels{device: &Device{}}, &Stream{}
 	for says, change := range map[string]func(*SparseAttendArgs){
-		"":                            func(*SparseAttendArgs) {},
-		"first pool is not given":     func(a *SparseAttendArgs) { a.Streams[0].Base = 0 },
-		"first indices is not given":  func(a *SparseAttendArgs) { a.Streams[0].Indices = 0 },
-		"first width 0":               func(a *SparseAttendArgs) { a.Streams[0].Width = 0 },
-		"first page bytes 65536":      func(a *SparseAttendArgs) { a.Streams[0].PageBytes = 65536 },
-		"first index stride 2000":     func(a *SparseAttendArgs) { a.Streams[0].IndexStride = 2000 },
-		"second stream of 64 keys":    func(a *SparseAttendArgs) { a.Streams[1] = a.Streams[0]; a.Streams[1].Width = 64 },
+		"":                           func(*SparseAttendArgs) {},
+		"first pool is not given":    func(a *SparseAttendArgs) { a.Streams[0].Base = 0 },
+		"first indices is not given": func(a *SparseAttendArgs) { a.Streams[0].Indices = 0 },
+		"first width 0":              func(a *SparseAttendArgs) { a.Streams[0].Width = 0 },
+		"first page bytes 65536":     func(a *SparseAttendArgs) { a.Streams[0].PageBytes = 65536 },
+		"first index stride 2000":    func(a *SparseAttendArgs) { a.Streams[0].IndexStride = 2000 },
+		"second stream of 64 keys": func(a *SparseAttendArgs) {
+			a.Streams[1] = a.Streams[0]
+			a.Streams[1].Width = 64
+		},
 		"q at 0x8":                    func(a *SparseAttendArgs) { a.Q = 8 },
 		"q stride 65536":              func(a *SparseAttendArgs) { a.QStride = 128 * 512 },
 		"out stride 65532":            func(a *SparseAttendArgs) { a.OutStride = 128*512 - 4 },
@@ -46,21 +51,25 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 			t.Errorf("got %v, want an argument error that says %q", err, says)
 		}
 	}
-	if err := k.SparseAttend(s, layout.F32Row2304, with(someSparse(), func(*SparseAttendArgs) {})); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), "f32-2304") {
+	if err := k.SparseAttend(s, layout.F32Row2304, with(someSparse(), func(*SparseAttendArgs) {})); !errors.Is(err,
+		ErrArgument) || !strings.Contains(err.Error(), "f32-2304") {
 		t.Errorf("rows of float32: %v", err)
 	}
-	if err := k.SparseAttend(s, layout.BF16Row1152, with(someSparse(), func(a *SparseAttendArgs) { a.Rows = 0 })); err != nil {
+	if err := k.SparseAttend(s, layout.BF16Row1152,
+		with(someSparse(), func(a *SparseAttendArgs) { a.Rows = 0 })); err != nil {
 		t.Errorf("no rows: %v", err)
 	}
 }
 
 func TestSegmentsHoldEveryRow(t *testing.T) {
 	for _, c := range []struct{ width, segments, blocks int32 }{
-		{0, 1, 1}, {1, 1, 1}, {512, 1, 8}, {513, 1, 9}, {640, 1, 10}, {641, 2, 8}, {2048, 4, 8}, {8192, 16, 8}, {8193, 15, 9}, {1 << 20, 16, 1024},
+		{0, 1, 1}, {1, 1, 1}, {512, 1, 8}, {513, 1, 9}, {640, 1, 10}, {641, 2, 8}, {2048, 4, 8}, {8192, 16, 8},
+		{8193, 15, 9}, {1 << 20, 16, 1024},
 	} {
 		segments, blocks := SparseSegments(c.width)
 		if segments != c.segments || blocks != c.blocks {
-			t.Errorf("width %d: %d segments of %d blocks, want %d of %d", c.width, segments, blocks, c.segments, c.blocks)
+			t.Errorf("width %d: %d segments of %d blocks, want %d of %d", c.width, segments, blocks, c.segments,
+				c.blocks)
 		}
 		if segments*blocks*sparseKeys < c.width || segments > decodeMaxSegments {
 			t.Errorf("width %d: %d segments of %d blocks do not hold it", c.width, segments, blocks)
@@ -89,8 +98,10 @@ func TestFewUnitsAreSharedByTwoBlocks(t *testing.T) {
 		{layout.V4Row584, 8, 4, "sparrow_sparse_entry", 8},
 		{layout.BF16Row1152, 8, 4, "sparrow_sparse_bf16", 8},
 	} {
-		if kernel, blocks := sparseKernels[c.kind].launch(c.units, c.segments, 132); kernel != c.kernel || blocks != c.blocks {
-			t.Errorf("%v, %d units in %d segments: %d blocks of %s, want %d of %s", c.kind, c.units, c.segments, blocks, kernel, c.blocks, c.kernel)
+		if kernel, blocks := sparseKernels[c.kind].launch(c.units, c.segments, 132); kernel != c.kernel ||
+			blocks != c.blocks {
+			t.Errorf("%v, %d units in %d segments: %d blocks of %s, want %d of %s", c.kind, c.units, c.segments, blocks,
+				kernel, c.blocks, c.kernel)
 		}
 	}
 }
@@ -98,13 +109,17 @@ func TestFewUnitsAreSharedByTwoBlocks(t *testing.T) {
 func TestSelectionsAddressPages(t *testing.T) {
 	for _, c := range []struct {
 		tokens, slots, shift, mask int32
-	}{{64, 640, 6, 63}, {2, 100, 1, 1}, {256, 512, 8, 255}, {1000, 1000, 31, math.MaxInt32}, {1000, 7, 31, math.MaxInt32}} {
-		v, err := PoolView{Base: somewhere, PageBytes: 1 << 20, PageTokens: c.tokens, Slots: c.slots}.Select(somewhere, 8, 8, somewhere, 1)
+	}{{64, 640, 6, 63}, {2, 100, 1, 1}, {256, 512, 8, 255}, {1000, 1000, 31, math.MaxInt32},
+		{1000, 7, 31, math.MaxInt32}} {
+		v, err := PoolView{Base: somewhere, PageBytes: 1 << 20, PageTokens: c.tokens, Slots: c.slots}.Select(somewhere,
+			8, 8, somewhere, 1)
 		if err != nil || v.PageShift != c.shift || v.PageMask != c.mask || v.Scales != int64(c.tokens)*576 {
-			t.Errorf("pages of %d, %d slots: shift %d mask %d scales %d, %v", c.tokens, c.slots, v.PageShift, v.PageMask, v.Scales, err)
+			t.Errorf("pages of %d, %d slots: shift %d mask %d scales %d, %v", c.tokens, c.slots, v.PageShift,
+				v.PageMask, v.Scales, err)
 		}
 	}
-	if _, err := (PoolView{PageTokens: 100, Slots: 300}).Select(somewhere, 8, 8, somewhere, 1); !errors.Is(err, ErrArgument) {
+	if _, err := (PoolView{PageTokens: 100, Slots: 300}).Select(somewhere, 8, 8, somewhere, 1); !errors.Is(err,
+		ErrArgument) {
 		t.Errorf("pages of 100 rows: %v", err)
 	}
 }

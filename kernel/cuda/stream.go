@@ -20,8 +20,9 @@ func (d *Device) NewStream() (*Stream, error) {
 	return &Stream{device: d, handle: uintptr(f.out[0])}, nil
 }
 
-// SetOverlap turns programmatic dependent launch on or off for the launchers of this package: a kernel may then start before the previous
-// one has finished, and waits inside where it first needs the other's results. Every embedded kernel waits; foreign kernels might not.
+// SetOverlap turns programmatic dependent launch on or off for the launchers of this package: a kernel may then start
+// before the previous one has finished, and waits inside where it first needs the other's results. Every embedded
+// kernel waits; foreign kernels might not.
 func (s *Stream) SetOverlap(on bool) { s.overlap = on }
 
 // Device is the device the stream belongs to.

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// TensorMap is the 128-byte descriptor with which the copy engine addresses a tensor. It is passed by value inside an argument struct,
-// before the other fields, where it is 64-byte aligned.
+// TensorMap is the 128-byte descriptor with which the copy engine addresses a tensor. It is passed by value inside an
+// argument struct, before the other fields, where it is 64-byte aligned.
 type TensorMap [128]byte
 
 // MapType is the element type of a tensor map.
@@ -60,7 +60,8 @@ type MapSpec struct {
 func (m *MapSpec) check() error {
 	rank := len(m.Dims)
 	if rank < 1 || rank > 5 || len(m.Box) != rank || len(m.Strides) != rank-1 {
-		return argumentError("tensor map: %d dims, %d strides, %d box sizes; rank is 1 to 5 with one stride less", rank, len(m.Strides), len(m.Box))
+		return argumentError("tensor map: %d dims, %d strides, %d box sizes; rank is 1 to 5 with one stride less", rank,
+			len(m.Strides), len(m.Box))
 	}
 	if !m.Base.aligned(16) {
 		return argumentError("tensor map: base %#x is not a multiple of 16", uint64(m.Base))
@@ -72,12 +73,15 @@ func (m *MapSpec) check() error {
 	}
 	for i, b := range m.Box {
 		if b == 0 || b > 256 || m.Dims[i] == 0 || m.Dims[i] > 1<<32 {
-			return argumentError("tensor map: dimension %d: box %d (1 to 256) of %d elements (1 to 2^32)", i, b, m.Dims[i])
+			return argumentError("tensor map: dimension %d: box %d (1 to 256) of %d elements (1 to 2^32)", i, b,
+				m.Dims[i])
 		}
 	}
 	inner := uint64(m.Box[0]) * m.Type.bytes()
 	if span := uint64(16) << m.Swizzle; inner%16 != 0 || (m.Swizzle != SwizzleNone && inner > span) {
-		return argumentError("tensor map: inner box of %d bytes must be a multiple of 16 and at most the swizzle's span of %d", inner, span)
+		return argumentError(
+			"tensor map: inner box of %d bytes must be a multiple of 16 and at most the swizzle's span of %d", inner,
+			span)
 	}
 	return nil
 }
@@ -91,7 +95,8 @@ type mapFrame struct {
 	steps   [5]uint32
 }
 
-// EncodeTensorMap builds a descriptor. It runs on the host; the map stays valid while the tensor's memory stays where it is.
+// EncodeTensorMap builds a descriptor. It runs on the host; the map stays valid while the tensor's memory stays where
+// it is.
 func (d *Device) EncodeTensorMap(m MapSpec) (TensorMap, error) {
 	if err := m.check(); err != nil {
 		return TensorMap{}, err
@@ -105,8 +110,9 @@ func (d *Device) EncodeTensorMap(m MapSpec) (TensorMap, error) {
 	copy(f.box[:], m.Box)
 	skip := -uintptr(unsafe.Pointer(&f.out[0])) & 127 // 0 to 127: the map fits behind it
 	const noInterleave, zeroFill = 0, 0
-	err := d.do(fr, cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(&f.out[skip])), uintptr(m.Type), uintptr(len(m.Dims)), uintptr(m.Base),
-		uintptr(unsafe.Pointer(&f.dims[0])), uintptr(unsafe.Pointer(&f.strides[0])), uintptr(unsafe.Pointer(&f.box[0])),
+	err := d.do(fr, cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(&f.out[skip])), uintptr(m.Type),
+		uintptr(len(m.Dims)), uintptr(m.Base), uintptr(unsafe.Pointer(&f.dims[0])),
+		uintptr(unsafe.Pointer(&f.strides[0])), uintptr(unsafe.Pointer(&f.box[0])),
 		uintptr(unsafe.Pointer(&f.steps[0])), noInterleave, uintptr(m.Swizzle), uintptr(m.L2), zeroFill)
 	if err != nil {
 		return TensorMap{}, fmt.Errorf("cuda: tensor map %+v: %w", m, err)

@@ -2,15 +2,16 @@ package cuda
 
 // TopKArgs are the arguments of the top-k kernels.
 type TopKArgs struct {
-	Scores         Ptr   // f32 [Rows, Stride], multiple of 16
-	Lengths        Ptr   // i32 [Rows]: candidates of a row
-	Starts         Ptr   // i32 [Rows]: column of position 0, or zero for column 0
-	Out            Ptr   // i32 [Rows, K]: selected positions, ascending, transformed, then -1
-	Counts         Ptr   // i32 [Rows]: entries that are not -1, or zero
-	PageTable      Ptr   // i32 [requests, TableStride], for TopKPaged
-	Offsets        Ptr   // i32 [Rows], for TopKRagged
-	Kept           Ptr   // f32, and
-	Via            Ptr   // i32: memory of TopKScratch entries each for selecting long rows in parts, multiples of 16, or both zero
+	Scores    Ptr // f32 [Rows, Stride], multiple of 16
+	Lengths   Ptr // i32 [Rows]: candidates of a row
+	Starts    Ptr // i32 [Rows]: column of position 0, or zero for column 0
+	Out       Ptr // i32 [Rows, K]: selected positions, ascending, transformed, then -1
+	Counts    Ptr // i32 [Rows]: entries that are not -1, or zero
+	PageTable Ptr // i32 [requests, TableStride], for TopKPaged
+	Offsets   Ptr // i32 [Rows], for TopKRagged
+	Kept      Ptr // f32, and
+	// i32: memory of TopKScratch entries each for selecting long rows in parts, multiples of 16, or both zero
+	Via            Ptr
 	Stride         int64 // floats between rows of scores, a multiple of 4
 	TableStride    int64 // entries between rows of PageTable
 	Rows           int32
@@ -50,8 +51,8 @@ func (t TopKTransform) String() string {
 // MaxTopK is the largest selection of a row.
 const MaxTopK = 2048
 
-// SelectTopK picks the K largest scores of every row: exactly, in ascending order of position, the lowest position winning ties; NaN and
-// -inf are never picked.
+// SelectTopK picks the K largest scores of every row: exactly, in ascending order of position, the lowest position
+// winning ties; NaN and -inf are never picked.
 func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 	c := checks{kernel: "top-k"}
 	c.memory("scores", a.Scores, 16)
@@ -115,16 +116,16 @@ const (
 	sweptLongColumns = 96*2048 - 3
 )
 
-// A cluster of up to spreadBlocks blocks has a row of the kernel for few rows, each block spreadScores scores of it. Two blocks fit on an SM;
-// with more than spreadWaves of them for each SM, one block that streams a row is faster.
+// A cluster of up to spreadBlocks blocks has a row of the kernel for few rows, each block spreadScores scores of it.
+// Two blocks fit on an SM; with more than spreadWaves of them for each SM, one block that streams a row is faster.
 const (
 	spreadBlocks = 8
 	spreadScores = 16384
 	spreadWaves  = 3
 )
 
-// topKBlocks is how many blocks a row of the kernel for few rows is spread over. A row that starts anywhere brings up to three scores with it
-// that are not its own, since copies are 16 bytes wide.
+// topKBlocks is how many blocks a row of the kernel for few rows is spread over. A row that starts anywhere brings up
+// to three scores with it that are not its own, since copies are 16 bytes wide.
 func topKBlocks(columns int64, starts bool) int64 {
 	if starts {
 		columns += 3
@@ -138,10 +139,12 @@ func (k *Kernels) spread(s *Stream, rows int32, blocks int64, a *TopKArgs) error
 	if err != nil {
 		return err
 	}
-	return Run(s, fn, Launch{Grid: Dim{X: uint32(rows) * uint32(blocks)}, Cluster: Dim{X: uint32(blocks)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic, Overlap: s.overlap}, a)
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(rows) * uint32(blocks)}, Cluster: Dim{X: uint32(blocks)},
+		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic, Overlap: s.overlap}, a)
 }
 
-// sweep selects many rows. What the kernel could not guess it marks, and the kernel that needs no guess does those rows.
+// sweep selects many rows. What the kernel could not guess it marks, and the kernel that needs no guess does those
+// rows.
 func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error {
 	if err := runPersistent(k, s, kernel, a.Rows, perSM, &a); err != nil {
 		return err
@@ -150,10 +153,11 @@ func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error
 	return runPersistent(k, s, "sparrow_topk_t256", a.Rows, 3, &a)
 }
 
-// topKParts is in how many parts rows are selected, 1 for none: as few as let a cluster have a part, since the parts' winners are selected
-// from once more.
+// topKParts is in how many parts rows are selected, 1 for none: as few as let a cluster have a part, since the parts'
+// winners are selected from once more.
 func topKParts(rows, columns, k, sms int64) int64 {
-	if rows == 0 || columns <= spreadBlocks*spreadScores || k%4 != 0 { // winners of a part begin at a multiple of 16 bytes
+	// winners of a part begin at a multiple of 16 bytes
+	if rows == 0 || columns <= spreadBlocks*spreadScores || k%4 != 0 {
 		return 1
 	}
 	const part = (spreadBlocks*spreadScores - 3) &^ 63
@@ -165,7 +169,8 @@ func topKParts(rows, columns, k, sms int64) int64 {
 	return parts
 }
 
-// TopKScratch is how many entries of Kept and Via selecting rows of a number of columns takes on this device; 0 when rows are not split.
+// TopKScratch is how many entries of Kept and Via selecting rows of a number of columns takes on this device; 0 when
+// rows are not split.
 func (k *Kernels) TopKScratch(rows, columns, topK int32) int64 {
 	parts := topKParts(int64(rows), int64(columns), int64(topK), int64(k.device.props.SMs))
 	if parts == 1 {

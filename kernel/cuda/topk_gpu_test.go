@@ -9,22 +9,31 @@ import (
 	"sparrow/kernel/cuda/expect"
 )
 
-// distributions are scores of very different kinds, by name: what selections meet in practice, and what breaks those that guess.
+// distributions are scores of very different kinds, by name: what selections meet in practice, and what breaks those
+// that guess.
 var distributions = map[string]func(rng *rand.Rand, i, n int) float32{
-	"normal":             func(rng *rand.Rand, _, _ int) float32 { return float32(rng.NormFloat64()) },
-	"far from zero":      func(rng *rand.Rand, _, _ int) float32 { return float32(10 + rng.NormFloat64()) },
-	"few behind a relu":  func(rng *rand.Rand, _, _ int) float32 { return max(float32(rng.NormFloat64())-2, 0) },
-	"relu, both signs":   func(rng *rand.Rand, _, _ int) float32 { return sparse(float32(rng.NormFloat64())) },
-	"halves":             func(rng *rand.Rand, _, _ int) float32 { return float32(math.Round(2*rng.NormFloat64()) / 2) },
-	"negative":           func(rng *rand.Rand, _, _ int) float32 { return float32(-1 - 3*math.Abs(rng.NormFloat64())) },
-	"one value":          func(*rand.Rand, int, int) float32 { return 1.5 },
-	"many magnitudes":    func(rng *rand.Rand, _, _ int) float32 { return float32(math.Exp(20 * rng.NormFloat64())) },
-	"denormal":           func(rng *rand.Rand, _, _ int) float32 { return float32(rng.IntN(9)-4) * 1e-42 },
-	"ascending":          func(_ *rand.Rand, i, _ int) float32 { return float32(i) },
-	"descending":         func(_ *rand.Rand, i, _ int) float32 { return float32(-i) },
-	"louder at the end":  func(rng *rand.Rand, i, n int) float32 { return float32(rng.NormFloat64() * float64(1+i/(n/2+1)*1000)) },
-	"mostly -inf":        func(rng *rand.Rand, _, _ int) float32 { return oneIn(rng, 100, float32(rng.NormFloat64()), negInf) },
-	"a third +inf":       func(rng *rand.Rand, _, _ int) float32 { return oneIn(rng, 3, -negInf, float32(rng.NormFloat64())) },
+	"normal":            func(rng *rand.Rand, _, _ int) float32 { return float32(rng.NormFloat64()) },
+	"far from zero":     func(rng *rand.Rand, _, _ int) float32 { return float32(10 + rng.NormFloat64()) },
+	"few behind a relu": func(rng *rand.Rand, _, _ int) float32 { return max(float32(rng.NormFloat64())-2, 0) },
+	"relu, both signs":  func(rng *rand.Rand, _, _ int) float32 { return sparse(float32(rng.NormFloat64())) },
+	"halves": func(rng *rand.Rand, _, _ int) float32 {
+		return float32(math.Round(2*rng.NormFloat64()) / 2)
+	},
+	"negative":        func(rng *rand.Rand, _, _ int) float32 { return float32(-1 - 3*math.Abs(rng.NormFloat64())) },
+	"one value":       func(*rand.Rand, int, int) float32 { return 1.5 },
+	"many magnitudes": func(rng *rand.Rand, _, _ int) float32 { return float32(math.Exp(20 * rng.NormFloat64())) },
+	"denormal":        func(rng *rand.Rand, _, _ int) float32 { return float32(rng.IntN(9)-4) * 1e-42 },
+	"ascending":       func(_ *rand.Rand, i, _ int) float32 { return float32(i) },
+	"descending":      func(_ *rand.Rand, i, _ int) float32 { return float32(-i) },
+	"louder at the end": func(rng *rand.Rand, i, n int) float32 {
+		return float32(rng.NormFloat64() * float64(1+i/(n/2+1)*1000))
+	},
+	"mostly -inf": func(rng *rand.Rand, _, _ int) float32 {
+		return oneIn(rng, 100, float32(rng.NormFloat64()), negInf)
+	},
+	"a third +inf": func(rng *rand.Rand, _, _ int) float32 {
+		return oneIn(rng, 3, -negInf, float32(rng.NormFloat64()))
+	},
 	"no numbers":         func(rng *rand.Rand, _, _ int) float32 { return oneIn(rng, 2, negInf, float32(math.NaN())) },
 	"everything at once": mixed,
 }
@@ -113,8 +122,9 @@ func (c topKCase) build(r *rig, rng *rand.Rand) selection {
 			s.want = append(s.want, v)
 		}
 	}
-	s.args = TopKArgs{Scores: upload(r, scores), Lengths: upload(r, c.lengths), Out: r.alloc(int64(rows * c.k * 4)), Counts: r.alloc(int64(rows * 4)),
-		PageTable: upload(r, table), Offsets: upload(r, offsets), Stride: int64(stride), TableStride: int64(tableStride), Rows: int32(rows), K: int32(c.k),
+	s.args = TopKArgs{Scores: upload(r, scores), Lengths: upload(r, c.lengths), Out: r.alloc(int64(rows * c.k * 4)),
+		Counts: r.alloc(int64(rows * 4)), PageTable: upload(r, table), Offsets: upload(r, offsets),
+		Stride: int64(stride), TableStride: int64(tableStride), Rows: int32(rows), K: int32(c.k),
 		Transform: int32(c.kind), RowsPerRequest: 1, PageShift: 6, Columns: int32(c.columns)}
 	if c.starts {
 		s.args.Starts = upload(r, starts)
@@ -146,7 +156,8 @@ func TestGPUTopKIsExactForEveryDistribution(t *testing.T) {
 	for name, score := range distributions {
 		for i, k := range []int{1, 7, 512, 1024, 2048} {
 			n := int32(k)
-			c := topKCase{k: k, kind: TopKTransform(i % 3), starts: i%2 == 1, score: score, lengths: []int32{0, 1, n - 1, n, n + 1, n + 5, -3, 2049, 5000, 9001, 20000, 32767, 32768, 33001, 49149}}
+			c := topKCase{k: k, kind: TopKTransform(i % 3), starts: i%2 == 1, score: score,
+				lengths: []int32{0, 1, n - 1, n, n + 1, n + 5, -3, 2049, 5000, 9001, 20000, 32767, 32768, 33001, 49149}}
 			c.build(r, rand.New(rand.NewPCG(13, uint64(k)))).run(r, fmt.Sprintf("top %d, %v, %s", k, c.kind, name))
 		}
 	}
@@ -162,7 +173,8 @@ func TestGPUTopKIsExactForLongRows(t *testing.T) {
 		one.build(r, rand.New(rand.NewPCG(14, 3))).run(r, "eight blocks a row, "+name)
 		s.without().run(r, "streamed by large blocks, "+name)
 	}
-	c := topKCase{k: 1024, kind: TopKRagged, starts: true, score: distributions["few behind a relu"], lengths: []int32{1 << 20}}
+	c := topKCase{k: 1024, kind: TopKRagged, starts: true, score: distributions["few behind a relu"],
+		lengths: []int32{1 << 20}}
 	s := c.build(r, rand.New(rand.NewPCG(14, 2)))
 	s.run(r, "a million in parts")
 	s.without().run(r, "a million streamed")
@@ -173,14 +185,17 @@ func TestGPUTopKOfAFewRows(t *testing.T) {
 	r := onGPU(t)
 	for _, name := range []string{"normal", "few behind a relu", "louder at the end", "everything at once"} {
 		rng := rand.New(rand.NewPCG(16, 1))
-		topKCase{k: 512, kind: TopKPaged, score: distributions[name], lengths: []int32{0, 511, 513, 3000, 9001}}.build(r, rng).run(r, "one block a row, "+name)
-		topKCase{k: 512, kind: TopKRagged, starts: true, score: distributions[name], lengths: []int32{513, 20000, 40000}}.build(r, rng).run(r, "three blocks a row, "+name)
+		topKCase{k: 512, kind: TopKPaged, score: distributions[name],
+			lengths: []int32{0, 511, 513, 3000, 9001}}.build(r, rng).run(r, "one block a row, "+name)
+		topKCase{k: 512, kind: TopKRagged, starts: true, score: distributions[name],
+			lengths: []int32{513, 20000, 40000}}.build(r, rng).run(r, "three blocks a row, "+name)
 		many := topKCase{k: 512, kind: TopKPaged, score: distributions[name]}
 		for i := range 140 {
 			many.lengths = append(many.lengths, int32(i%7*1500))
 		}
 		many.build(r, rng).run(r, "swept, "+name)
-		s := topKCase{k: 512, kind: TopKPosition, starts: true, score: distributions[name], lengths: []int32{197000, 300}}.build(r, rng)
+		s := topKCase{k: 512, kind: TopKPosition, starts: true, score: distributions[name],
+			lengths: []int32{197000, 300}}.build(r, rng)
 		s.run(r, "in parts, "+name)
 		s.without().run(r, "streamed, "+name)
 	}
@@ -204,7 +219,8 @@ func TestGPUTopKIsExactForManyRows(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"normal", "few behind a relu", "everything at once"} {
-		topKCase{k: 256, kind: TopKPaged, score: distributions[name], lengths: short}.build(r, rng).run(r, "many short rows, "+name)
+		topKCase{k: 256, kind: TopKPaged, score: distributions[name], lengths: short}.build(r, rng).run(r,
+			"many short rows, "+name)
 		s := topKCase{k: 256, kind: TopKPosition, score: distributions[name], lengths: long}.build(r, rng)
 		s.run(r, "many long rows, "+name)
 		alone := s.args // the kernel that takes what others mark takes any row
@@ -228,7 +244,8 @@ func TestTopKPartsKeepEveryRowInsideTheKernel(t *testing.T) {
 					continue
 				}
 				part := ((columns+parts-1)/parts + 63) &^ 63
-				if topKBlocks(part, true) > spreadBlocks || part*parts < columns || topKBlocks(parts*k, false) > spreadBlocks || rows*parts*spreadBlocks > 8*132 {
+				if topKBlocks(part, true) > spreadBlocks || part*parts < columns ||
+					topKBlocks(parts*k, false) > spreadBlocks || rows*parts*spreadBlocks > 8*132 {
 					t.Errorf("%d rows of %d, top %d: %d parts of %d", rows, columns, k, parts, part)
 				}
 			}
@@ -247,7 +264,8 @@ func TestTopKBlocksHoldARowWhereverItStarts(t *testing.T) {
 		columns int64
 		starts  bool
 		want    int64
-	}{{0, false, 1}, {1, true, 1}, {16384, false, 1}, {16381, true, 1}, {16382, true, 2}, {16385, false, 2}, {32768, false, 2}, {131072, false, 8}, {131072, true, 9}} {
+	}{{0, false, 1}, {1, true, 1}, {16384, false, 1}, {16381, true, 1}, {16382, true, 2}, {16385, false, 2},
+		{32768, false, 2}, {131072, false, 8}, {131072, true, 9}} {
 		if got := topKBlocks(c.columns, c.starts); got != c.want {
 			t.Errorf("%d columns, starts %v: %d blocks, want %d", c.columns, c.starts, got, c.want)
 		}

@@ -74,8 +74,8 @@ func (k *Kernels) GatherV4Slots(s *Stream, a *GatherSlotsArgs) error {
 	return runRows(k, s, &c, a.Count, longRows, a)
 }
 
-// GatherV4Pages copies all entries of some requests to consecutive bf16 rows of 512 values, dequantised; KScale is not used. A whole pool
-// is one request whose page table counts from 0.
+// GatherV4Pages copies all entries of some requests to consecutive bf16 rows of 512 values, dequantised; KScale is
+// not used. A whole pool is one request whose page table counts from 0.
 func (k *Kernels) GatherV4Pages(s *Stream, a *GatherPagesArgs) error {
 	c := checks{kernel: "gather_pages_v4"}
 	c.gatheredV4(a.Pool, a.Rows, a.RowBytes, a.Count)
@@ -91,7 +91,8 @@ func (c *checks) gatheredV4(pool PoolView, rows Ptr, rowBytes int64, count int32
 	c.count("count", count)
 }
 
-// CombineV4 joins window and compressed selections into one row list per token over concatenated keys. An entry below zero stays -1.
+// CombineV4 joins window and compressed selections into one row list per token over concatenated keys. An entry below
+// zero stays -1.
 func (k *Kernels) CombineV4(s *Stream, a *CombineV4Args) error {
 	c := checks{kernel: "combine_v4"}
 	c.memory("window", a.Window, 4)

@@ -38,9 +38,11 @@ func TestGPUV4PagesEqualTheHostByteForByte(t *testing.T) {
 		}
 		positions, slots := positionsBelow(rng, tokens, 900), scatter(rng, tokens, slotCount)
 		a := &WriteV4Args{
-			Pool:   PoolView{Base: r.poisoned(int64(len(host))), PageBytes: int64(pageBytes), PageTokens: int32(pageTokens), Slots: int32(slotCount)},
-			Rotary: RotaryView{Table: upload(r, table), Rows: 900}, Rows: upload(r, rows), Positions: upload(r, positions), Slots: upload(r, slots),
-			Faults: r.faultWord(), RowStride: 512, Tokens: int32(tokens),
+			Pool: PoolView{Base: r.poisoned(int64(len(host))), PageBytes: int64(pageBytes),
+				PageTokens: int32(pageTokens), Slots: int32(slotCount)},
+			Rotary: RotaryView{Table: upload(r, table), Rows: 900}, Rows: upload(r, rows),
+			Positions: upload(r, positions), Slots: upload(r, slots), Faults: r.faultWord(), RowStride: 512,
+			Tokens: int32(tokens),
 		}
 		check(t, r.k.WriteV4(r.s, a))
 		for i, s := range slots {
@@ -58,7 +60,8 @@ func TestGPUV4PagesEqualTheHostByteForByte(t *testing.T) {
 		}
 
 		list := append(scatter(rng, 40, slotCount), -1, int32(slotCount))
-		g := &GatherSlotsArgs{Pool: a.Pool, Source: SlotListView{upload(r, list)}, Rows: r.poisoned(int64(len(list) * 1024)), Faults: r.faultWord(), RowBytes: 1024, Count: int32(len(list))}
+		g := &GatherSlotsArgs{Pool: a.Pool, Source: SlotListView{upload(r, list)},
+			Rows: r.poisoned(int64(len(list) * 1024)), Faults: r.faultWord(), RowBytes: 1024, Count: int32(len(list))}
 		check(t, r.k.GatherV4Slots(r.s, g))
 		var want []byte
 		for _, s := range list {
@@ -77,8 +80,10 @@ func TestGPUV4PagesEqualTheHostByteForByte(t *testing.T) {
 		for i := range pages {
 			pages[i] = int32(i)
 		}
-		w := &GatherPagesArgs{Pool: a.Pool, Source: PageTableView{Table: upload(r, pages), Starts: upload(r, []int32{0, int32(slotCount)}), TableStride: int32(len(pages)), Requests: 1},
-			Rows: r.poisoned(int64(slotCount * 1024)), RowBytes: 1024, Count: int32(slotCount)}
+		w := &GatherPagesArgs{Pool: a.Pool,
+			Source: PageTableView{Table: upload(r, pages), Starts: upload(r, []int32{0, int32(slotCount)}),
+				TableStride: int32(len(pages)), Requests: 1}, Rows: r.poisoned(int64(slotCount * 1024)), RowBytes: 1024,
+			Count: int32(slotCount)}
 		check(t, r.k.GatherV4Pages(r.s, w))
 		want = want[:0]
 		for s := range slotCount {
@@ -106,7 +111,8 @@ func TestGPUV4DequantisesEveryCodeAndScale(t *testing.T) {
 		slots[i] = int32(i)
 		want = append(want, expect.DecodeV4(host, tokens, i)...)
 	}
-	g := &GatherSlotsArgs{Pool: PoolView{Base: upload(r, host), PageBytes: V4PageBytes(tokens), PageTokens: tokens, Slots: tokens},
+	g := &GatherSlotsArgs{Pool: PoolView{Base: upload(r, host), PageBytes: V4PageBytes(tokens), PageTokens: tokens,
+		Slots: tokens},
 		Source: SlotListView{upload(r, slots)}, Rows: r.poisoned(tokens * 1024), RowBytes: 1024, Count: tokens}
 	check(t, r.k.GatherV4Slots(r.s, g))
 	sameBF16(t, "codes and scales", r.download(g.Rows, tokens*1024), want)
@@ -123,7 +129,9 @@ func TestGPUCombineKeepsNegativesNegative(t *testing.T) {
 		{"tiny", 1, 1, 1, 5, func(_ *rand.Rand, most int) int32 { return int32(most) }},
 		{"full lengths", 33, 128, 512, 9000, func(_ *rand.Rand, most int) int32 { return int32(most) }},
 		{"zero lengths", 17, 128, 512, 9000, func(*rand.Rand, int) int32 { return 0 }},
-		{"lengths differ by token", 1024, 512, 2048, 70000, func(rng *rand.Rand, most int) int32 { return int32(rng.IntN(most + 1)) }},
+		{"lengths differ by token", 1024, 512, 2048, 70000, func(rng *rand.Rand, most int) int32 {
+			return int32(rng.IntN(most + 1))
+		}},
 		{"window alone", 40, 128, 0, 300, func(rng *rand.Rand, most int) int32 { return int32(rng.IntN(most + 1)) }},
 		{"large shift", 9, 60, 70, 1 << 30, func(rng *rand.Rand, most int) int32 { return int32(rng.IntN(most + 1)) }},
 	} {
@@ -146,8 +154,10 @@ func TestGPUCombineKeepsNegativesNegative(t *testing.T) {
 		if width%128 != 0 || width < c.ks+c.ke {
 			t.Errorf("%s: width %d", c.name, width)
 		}
-		a := &CombineV4Args{Window: upload(r, window), WindowLength: upload(r, wl), Rows: r.poisoned(int64(c.tokens * width * 4)), Lengths: r.poisoned(int64(c.tokens * 4)),
-			WindowStride: int64(c.ks), ExtraStride: int64(c.ke), Tokens: int32(c.tokens), WindowWidth: int32(c.ks), ExtraWidth: int32(c.ke), WindowRows: int32(c.shift)}
+		a := &CombineV4Args{Window: upload(r, window), WindowLength: upload(r, wl),
+			Rows: r.poisoned(int64(c.tokens * width * 4)), Lengths: r.poisoned(int64(c.tokens * 4)),
+			WindowStride: int64(c.ks), ExtraStride: int64(c.ke), Tokens: int32(c.tokens), WindowWidth: int32(c.ks),
+			ExtraWidth: int32(c.ke), WindowRows: int32(c.shift)}
 		if c.ke > 0 {
 			a.Extra, a.ExtraLength = upload(r, extra), upload(r, el)
 		}

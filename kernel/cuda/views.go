@@ -5,10 +5,12 @@ type PoolView struct {
 	Base       Ptr   // first byte of page 0, multiple of 16
 	PageBytes  int64 // from one page to the next, multiple of 16
 	PageTokens int32 // rows per page
-	Slots      int32 // rows of the pool: a slot at or beyond raises FaultSlot and is not touched; a negative one means no row
+	// rows of the pool: a slot at or beyond raises FaultSlot and is not touched; a negative one means no row
+	Slots int32
 }
 
-// RotaryView is the table of cosines and sines by position, made by the host so that every device rotates by the same numbers.
+// RotaryView is the table of cosines and sines by position, made by the host so that every device rotates by the same
+// numbers.
 type RotaryView struct {
 	Table    Ptr // f32 [Rows, 64]: 32 cosines, then 32 sines; multiple of 16
 	Rows     int32
@@ -20,7 +22,8 @@ type SlotListView struct {
 	Slots Ptr // i32 [count]; negative: no row, zeros are written
 }
 
-// PageTableView takes all tokens of some requests, through their page tables. Request r gives rows Starts[r] to Starts[r+1].
+// PageTableView takes all tokens of some requests, through their page tables. Request r gives rows Starts[r] to
+// Starts[r+1].
 type PageTableView struct {
 	Table       Ptr // i32 [Requests, TableStride]: physical page of each logical one; negative: no row
 	Starts      Ptr // i32 [Requests+1], ascending from 0

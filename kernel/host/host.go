@@ -1,5 +1,5 @@
-// Package host is the memory of CPU devices: buffers that are byte slices, and typed views of tensors in them.
-// What flows in are kernel.Tensors that live in host memory; what flows out are slices over the same bytes, never copies.
+// Package host is the memory of CPU devices: buffers that are byte slices, and typed views of tensors in them. What
+// flows in are kernel.Tensors that live in host memory; what flows out are slices over the same bytes, never copies.
 package host
 
 import (
@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Memory implements kernel.Memory over the Go heap. All operations of a host device are finished when they return, so Sync has nothing to
-// wait for. The zero value leaves weights where they lie; see [Packed].
+// Memory implements kernel.Memory over the Go heap. All operations of a host device are finished when they return, so
+// Sync has nothing to wait for. The zero value leaves weights where they lie; see [Packed].
 type Memory struct{ pack *packer }
 
 // mostBytes of one buffer: within what 64-bit systems give a process, which the heap would answer with a panic.
@@ -93,7 +93,8 @@ func F32(t kernel.Tensor) []float32 {
 	if len(b) == 0 {
 		return nil
 	}
-	// In bounds: len(b)/4 elements of 4 bytes; buffers are aligned for their elements and offsets are multiples of the element size.
+	// In bounds: len(b)/4 elements of 4 bytes; buffers are aligned for their elements and offsets are multiples of
+	// the element size.
 	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
 }
 

@@ -48,9 +48,11 @@ func TestPrepare(t *testing.T) {
 		skip int
 		d    kernel.DType
 		same bool
-	}{{0, kernel.F32, true}, {4, kernel.F32, true}, {2, kernel.F32, false}, {2, kernel.BF16, true}, {1, kernel.BF16, false}, {1, kernel.E4M3, true}} {
+	}{{0, kernel.F32, true}, {4, kernel.F32, true}, {2, kernel.F32, false}, {2, kernel.BF16, true},
+		{1, kernel.BF16, false}, {1, kernel.E4M3, true}} {
 		cols := 8 / c.d.Size()
-		w := kernel.Weight{Data: kernel.Tensor{Buf: kernel.HostBuffer(raw), Off: int64(c.skip), DType: c.d, Rows: 1, Cols: cols, Stride: cols}}
+		w := kernel.Weight{Data: kernel.Tensor{Buf: kernel.HostBuffer(raw), Off: int64(c.skip), DType: c.d, Rows: 1,
+			Cols: cols, Stride: cols}}
 		if c.d == kernel.E4M3 {
 			w.Scale = kernel.Tensor{Buf: kernel.HostBuffer(raw), DType: kernel.F32, Rows: 1, Cols: 1, Stride: 1}
 			w.BlockRows, w.BlockCols = 128, 128

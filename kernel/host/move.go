@@ -7,7 +7,8 @@ import (
 	"sparrow/layout"
 )
 
-// Counted is the part of row r of an index tensor that counts: its leading entries, as many as lens says and the row has.
+// Counted is the part of row r of an index tensor that counts: its leading entries, as many as lens says and the row
+// has.
 func Counted(indices, lens kernel.Tensor, r int) []int32 {
 	return RowI32(indices, r)[:min(max(int(RowI32(lens, r)[0]), 0), indices.Cols)]
 }
@@ -25,7 +26,8 @@ func Put(a kernel.PutArgs) error {
 		return err
 	}
 	if a.Out.DType != kernel.F32 || a.X.DType != kernel.F32 {
-		return fmt.Errorf("%w: put: rows of %v from rows of %v, CPU devices keep f32", kernel.ErrUnsupported, a.Out.DType, a.X.DType)
+		return fmt.Errorf("%w: put: rows of %v from rows of %v, CPU devices keep f32", kernel.ErrUnsupported,
+			a.Out.DType, a.X.DType)
 	}
 	for i := range a.X.Rows {
 		r := int(RowI32(a.Rows, i)[0])

@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel"
 )
 
-// packer copies weights to memory of its own, one behind the other on cache lines, in blocks that lie on huge pages. A file's pages are small,
-// and its tensors begin anywhere.
+// packer copies weights to memory of its own, one behind the other on cache lines, in blocks that lie on huge pages.
+// A file's pages are small, and its tensors begin anywhere.
 type packer struct {
 	block []byte // what is left of the block at hand
 }
@@ -35,7 +35,8 @@ func RoomToPack(weights int64) error {
 		return nil
 	}
 	const gib = 1 << 30
-	return fmt.Errorf("packing copies %.1f GiB of weights and %.1f GiB are free; open the model without Pack (--pack), and they are read from their file",
+	return fmt.Errorf("packing copies %.1f GiB of weights and %.1f GiB are free; open the model without Pack "+
+		"(--pack), and they are read from their file",
 		float64(weights)/gib, float64(free)/gib)
 }
 

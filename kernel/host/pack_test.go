@@ -8,7 +8,8 @@ import (
 	"sparrow/kernel"
 )
 
-// Packed weights hold the same bytes, on cache lines, share no byte with each other or with the source, and cannot be appended to.
+// Packed weights hold the same bytes, on cache lines, share no byte with each other or with the source, and cannot be
+// appended to.
 func TestPackedWeightsAreAlignedCopies(t *testing.T) {
 	m := Packed()
 	source := make([]byte, packBlock)
@@ -17,9 +18,11 @@ func TestPackedWeightsAreAlignedCopies(t *testing.T) {
 	}
 	var views [][]byte
 	var wants [][]byte
-	for _, n := range []int{0, 1, 63, 64, 65, 4097, packBlock / 4, packBlock/4 + 1, packBlock - 3, packBlock / 5, packBlock / 5, packBlock / 5, packBlock / 5, packBlock / 5, packBlock / 5} {
+	for _, n := range []int{0, 1, 63, 64, 65, 4097, packBlock / 4, packBlock/4 + 1, packBlock - 3, packBlock / 5,
+		packBlock / 5, packBlock / 5, packBlock / 5, packBlock / 5, packBlock / 5} {
 		from := source[len(source)-n:]
-		got := Bytes(m.place(kernel.Tensor{Buf: kernel.HostBuffer(from), DType: kernel.E4M3, Rows: 1, Cols: n, Stride: n}))
+		got := Bytes(m.place(kernel.Tensor{Buf: kernel.HostBuffer(from), DType: kernel.E4M3, Rows: 1, Cols: n,
+			Stride: n}))
 		if len(got) != n || cap(got) != n {
 			t.Fatalf("%d bytes: length %d, capacity %d", n, len(got), cap(got))
 		}

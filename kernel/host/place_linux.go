@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// advise asks for huge pages for the whole ones among b and, on a machine with several memory nodes, spreads it over all of them: every
-// worker reads every buffer. The system may decline; nothing depends on it.
+// advise asks for huge pages for the whole ones among b and, on a machine with several memory nodes, spreads it over
+// all of them: every worker reads every buffer. The system may decline; nothing depends on it.
 func advise(b []byte) {
 	first := int(-uintptr(unsafe.Pointer(&b[0])) & (hugePage - 1))
 	last := (len(b) - first) &^ (hugePage - 1)
@@ -23,8 +23,10 @@ func advise(b []byte) {
 	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE)
 	if n := nodes(); n > 1 {
 		mask := uint64(1)<<n - 1
-		// In bounds: the range lies in b, and the mask has the 64 bits it is said to have and one more, which the call does not count.
-		_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&whole[0])), uintptr(len(whole)), interleave, uintptr(unsafe.Pointer(&mask)), 65, 0)
+		// In bounds: the range lies in b, and the mask has the 64 bits it is said to have and one more, which the
+		// call does not count.
+		_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&whole[0])), uintptr(len(whole)), interleave,
+			uintptr(unsafe.Pointer(&mask)), 65, 0)
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 func TestParseNodes(t *testing.T) {
-	for list, want := range map[string]int{"0": 1, "": 1, "0-1": 2, "0-7": 8, "0-63": 64, "0-64": 1, "1-3": 1, "0-1,3": 1, "0,2": 1, "10-3": 1, "0-x": 1} {
+	for list, want := range map[string]int{"0": 1, "": 1, "0-1": 2, "0-7": 8, "0-63": 64, "0-64": 1, "1-3": 1,
+		"0-1,3": 1, "0,2": 1, "10-3": 1, "0-x": 1} {
 		if got := parseNodes(list); got != want {
 			t.Errorf("%q: %d nodes, want %d", list, got, want)
 		}

@@ -43,7 +43,8 @@ func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32) error {
 	return nil
 }
 
-// EncodeKey writes a finished indexer key as a token of a page of pool p, with scales by the given rule where the layout leaves a choice.
+// EncodeKey writes a finished indexer key as a token of a page of pool p, with scales by the given rule where the
+// layout leaves a choice.
 func EncodeKey(p kernel.Pool, page []byte, token int, key []float32, mode num.ScaleMode) error {
 	switch p.Layout {
 	case layout.IndexPage132:

@@ -11,7 +11,8 @@ import (
 	"sparrow/layout"
 )
 
-// latentRows stores latent rows at consecutive slots of a float32 cache with pages of two tokens; each is given by value 0 and value 512 (rope).
+// latentRows stores latent rows at consecutive slots of a float32 cache with pages of two tokens; each is given by
+// value 0 and value 512 (rope).
 func (b *bench) latentRows(v ...[2]float32) kernel.Pool {
 	b.Helper()
 	p := b.mainPool(layout.F32Row2304, (len(v)+1)/2, 2)
@@ -23,13 +24,14 @@ func (b *bench) latentRows(v ...[2]float32) kernel.Pool {
 	return p
 }
 
-// One head, q = (1 at value 0, 1 at value 512), scale 2. Slot 0 is (ln 2 / 2, 0): score ln 2. Slot 1 is (0, 0): score 0. Slot 2 is
-// (0, ln 3 / 2): score ln 3. Weights over slots 0, 1, 2 are 2/6, 1/6, 3/6. The output holds only the latent part: value 0 is 2/6 * ln 2 / 2.
-// LSE = ln 6, natural; Max = ln 3.
+// One head, q = (1 at value 0, 1 at value 512), scale 2. Slot 0 is (ln 2 / 2, 0): score ln 2. Slot 1 is (0, 0): score
+// 0. Slot 2 is (0, ln 3 / 2): score ln 3. Weights over slots 0, 1, 2 are 2/6, 1/6, 3/6. The output holds only the
+// latent part: value 0 is 2/6 * ln 2 / 2. LSE = ln 6, natural; Max = ln 3.
 func TestSparseAttend(t *testing.T) {
 	b := newBench(t)
 	ln2, ln3 := math.Log(2), math.Log(3)
-	pool := b.latentRows([2]float32{float32(ln2 / 2), 0}, [2]float32{0, 0}, [2]float32{0, float32(ln3 / 2)}, [2]float32{nan, nan})
+	pool := b.latentRows([2]float32{float32(ln2 / 2), 0}, [2]float32{0, 0}, [2]float32{0, float32(ln3 / 2)},
+		[2]float32{nan, nan})
 	const rows = 5
 	q := b.f32(rows, layout.RowDim)
 	for r := range rows {
@@ -44,7 +46,8 @@ func TestSparseAttend(t *testing.T) {
 			-1, -1, -1, -1, // nothing valid
 			0, 0, 0, 0), // nothing counted
 		Lens: b.i32(rows, 1, 4, 4, 1, 4, 0)}))
-	b.near("value 0", []float32{host.RowF32(out, 0)[0], host.RowF32(out, 1)[0], host.RowF32(out, 2)[0], host.RowF32(out, 3)[0], host.RowF32(out, 4)[0]},
+	b.near("value 0", []float32{host.RowF32(out, 0)[0], host.RowF32(out, 1)[0], host.RowF32(out, 2)[0],
+		host.RowF32(out, 3)[0], host.RowF32(out, 4)[0]},
 		ln2/6, ln2/3, 0, 0, 0)
 	b.near("lse of rows with keys", host.F32(lse)[:3], math.Log(6), ln3, ln3)
 	b.near("max of rows with keys", host.F32(top)[:3], ln3, ln2, ln3)
@@ -53,15 +56,16 @@ func TestSparseAttend(t *testing.T) {
 			t.Errorf("row %d without keys: lse %v, max %v; want +Inf, -Inf", r, host.F32(lse)[r], host.F32(top)[r])
 		}
 	}
-	err := b.SparseAttend(kernel.SparseArgs{Out: b.f32(1, 512), Q: b.f32(1, 576), Pool: pool, Heads: 1, Scale: 1, Indices: b.i32(1, 1, 4), Lens: b.i32(1, 1, 1)})
+	err := b.SparseAttend(kernel.SparseArgs{Out: b.f32(1, 512), Q: b.f32(1, 576), Pool: pool, Heads: 1, Scale: 1,
+		Indices: b.i32(1, 1, 4), Lens: b.i32(1, 1, 1)})
 	if !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("slot 4 of 4: got %v, want ErrArgument", err)
 	}
 }
 
-// Two heads of nope 1, rope 2, value 1. Row 0 sees key 1 alone, row 1 keys 0 and 1 of a second request that starts at row 1.
-// Head 0, row 1: q = (1 | 0 0); keys 1, 2 have k = ln 2, 0: weights 2/3, 1/3 over values 30, 60: 40.
-// Head 1, row 1: q = (0 | 1 0); ropes 0, ln 4: weights 1/5, 4/5 over values 5, 10: 9.
+// Two heads of nope 1, rope 2, value 1. Row 0 sees key 1 alone, row 1 keys 0 and 1 of a second request that starts at
+// row 1. Head 0, row 1: q = (1 | 0 0); keys 1, 2 have k = ln 2, 0: weights 2/3, 1/3 over values 30, 60: 40. Head 1,
+// row 1: q = (0 | 1 0); ropes 0, ln 4: weights 1/5, 4/5 over values 5, 10: 9.
 func TestDenseAttend(t *testing.T) {
 	b := newBench(t)
 	d := kernel.LatentDims{Heads: 2, Nope: 1, Rope: 2, V: 1, Latent: 512}
@@ -73,18 +77,21 @@ func TestDenseAttend(t *testing.T) {
 	rope := b.f32(3, 2, 9, 9, 0, 9, ln4, 9)
 	q := b.f32(2, 6, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0)
 	out := b.f32(2, 2)
-	b.must(b.DenseAttend(kernel.DenseArgs{Out: out, Q: q, KV: kv, Rope: rope, Start: b.i32(2, 1, 0, 1), Lens: b.i32(2, 1, 1, 2), Dims: d, Scale: 1}))
+	b.must(b.DenseAttend(kernel.DenseArgs{Out: out, Q: q, KV: kv, Rope: rope, Start: b.i32(2, 1, 0, 1),
+		Lens: b.i32(2, 1, 1, 2), Dims: d, Scale: 1}))
 	b.near("outputs", host.F32(out), 1, 2, 40, 9)
-	err := b.DenseAttend(kernel.DenseArgs{Out: out, Q: q, KV: kv, Rope: rope, Start: b.i32(2, 1, 0, 2), Lens: b.i32(2, 1, 1, 2), Dims: d, Scale: 1})
+	err := b.DenseAttend(kernel.DenseArgs{Out: out, Q: q, KV: kv, Rope: rope, Start: b.i32(2, 1, 0, 2),
+		Lens: b.i32(2, 1, 1, 2), Dims: d, Scale: 1})
 	if !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("keys 2 and 3 of 3: got %v, want ErrArgument", err)
 	}
 }
 
-// The absorbed and the expanded form are one computation (v32 spec, 11.2): keys and values up-projected from latents and attended to
-// densely, or queries moved into latent space, attended there, and moved back.
+// The absorbed and the expanded form are one computation (v32 spec, 11.2): keys and values up-projected from latents
+// and attended to densely, or queries moved into latent space, attended there, and moved back.
 func TestAbsorbedEqualsExpanded(t *testing.T) {
-	for _, d := range []kernel.LatentDims{{Heads: 3, Nope: 128, Rope: 64, V: 128, Latent: 512}, {Heads: 2, Nope: 192, Rope: 64, V: 256, Latent: 512}} {
+	for _, d := range []kernel.LatentDims{{Heads: 3, Nope: 128, Rope: 64, V: 128, Latent: 512},
+		{Heads: 2, Nope: 192, Rope: 64, V: 256, Latent: 512}} {
 		b := newBench(t)
 		rng := rand.New(rand.NewPCG(7, uint64(d.V)))
 		normal := func(rows, cols int, scale float64) kernel.Tensor {
@@ -102,7 +109,8 @@ func TestAbsorbedEqualsExpanded(t *testing.T) {
 
 		expanded, up := b.f32(queries, d.Heads*d.V), b.f32(keys, d.KVB())
 		b.must(b.Multiply(kernel.MultiplyArgs{Out: up, X: latents.Columns(0, d.Latent), W: kvb}))
-		b.must(b.DenseAttend(kernel.DenseArgs{Out: expanded, Q: q, KV: up, Rope: latents.Columns(d.Latent, d.Row()), Start: b.i32(queries, 1), Lens: lens, Dims: d, Scale: scale}))
+		b.must(b.DenseAttend(kernel.DenseArgs{Out: expanded, Q: q, KV: up, Rope: latents.Columns(d.Latent, d.Row()),
+			Start: b.i32(queries, 1), Lens: lens, Dims: d, Scale: scale}))
 
 		pool := b.mainPool(layout.F32Row2304, 1, keys)
 		indices := b.i32(queries, keys)
@@ -112,9 +120,11 @@ func TestAbsorbedEqualsExpanded(t *testing.T) {
 				host.RowI32(indices, r)[s] = int32(s)
 			}
 		}
-		absorbed, latent, out := b.f32(queries, d.Heads*d.Row()), b.f32(queries, d.Heads*d.Latent), b.f32(queries, d.Heads*d.V)
+		absorbed, latent, out := b.f32(queries, d.Heads*d.Row()), b.f32(queries, d.Heads*d.Latent),
+			b.f32(queries, d.Heads*d.V)
 		b.must(b.Absorb(kernel.AbsorbArgs{Out: absorbed, Q: q, KVB: kvb, Dims: d}))
-		b.must(b.SparseAttend(kernel.SparseArgs{Out: latent, Q: absorbed, Pool: pool, Indices: indices, Lens: lens, Heads: d.Heads, Scale: scale}))
+		b.must(b.SparseAttend(kernel.SparseArgs{Out: latent, Q: absorbed, Pool: pool, Indices: indices, Lens: lens,
+			Heads: d.Heads, Scale: scale}))
 		b.must(b.Expand(kernel.ExpandArgs{Out: out, U: latent, KVB: kvb, Dims: d}))
 
 		for r := range queries {

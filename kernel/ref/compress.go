@@ -55,7 +55,8 @@ func readSlots(a *kernel.CompressArgs, e int) ([]slot, error) {
 			return nil, err
 		}
 		half := i / a.Ratio * dim // the second half for a group's own tokens
-		out = append(out, slot{row.values[half:][:dim], row.gates[half:][:dim], host.RowF32(a.APE, i%a.Ratio)[half:][:dim]})
+		out = append(out, slot{row.values[half:][:dim], row.gates[half:][:dim],
+			host.RowF32(a.APE, i%a.Ratio)[half:][:dim]})
 	}
 	return out, nil
 }

@@ -66,7 +66,8 @@ func (*Device) Scores(a kernel.ScoreArgs) error {
 			continue
 		}
 		if n > a.Out.Cols {
-			return fmt.Errorf("%w: scores: row %d has %d keys, out has %d columns", kernel.ErrArgument, r, n, a.Out.Cols)
+			return fmt.Errorf("%w: scores: row %d has %d keys, out has %d columns", kernel.ErrArgument, r, n,
+				a.Out.Cols)
 		}
 		widen(q, a.Q, r)
 		out, w := host.RowF32(a.Out, r), host.RowF32(a.W, r)
@@ -106,7 +107,8 @@ func keySlot(a *kernel.ScoreArgs, r, s int) (int32, error) {
 func pagedSlot(op string, table, tableRow kernel.Tensor, pageTokens, r, p int) (int32, error) {
 	row := int(host.I32(tableRow)[r*tableRow.Stride])
 	if row < 0 || row >= table.Rows || p/pageTokens >= table.Cols {
-		return 0, fmt.Errorf("%w: %s: position %d of table row %d is outside the page table %v", kernel.ErrArgument, op, p, row, table)
+		return 0, fmt.Errorf("%w: %s: position %d of table row %d is outside the page table %v", kernel.ErrArgument, op,
+			p, row, table)
 	}
 	page := host.I32(table)[row*table.Stride+p/pageTokens]
 	return page*int32(pageTokens) + int32(p%pageTokens), nil
@@ -128,7 +130,8 @@ func (*Device) Select(a kernel.SelectArgs) error {
 			}
 		} else {
 			if n > a.Scores.Cols {
-				return fmt.Errorf("%w: select: row %d has %d keys, scores have %d columns", kernel.ErrArgument, r, n, a.Scores.Cols)
+				return fmt.Errorf("%w: select: row %d has %d keys, scores have %d columns", kernel.ErrArgument, r, n,
+					a.Scores.Cols)
 			}
 			chosen = best(host.RowF32(a.Scores, r)[:n], k)
 		}

@@ -19,7 +19,8 @@ var (
 	up   = float32(math.Inf(1))
 )
 
-// keys stores keys at consecutive slots of a float32 index cache with pages of two tokens. A key is given by its first two values.
+// keys stores keys at consecutive slots of a float32 index cache with pages of two tokens. A key is given by its
+// first two values.
 func (b *bench) keys(pages int, v ...[2]float32) kernel.Pool {
 	b.Helper()
 	p := b.indexPool(layout.IndexF32Row512, pages, 2)
@@ -52,10 +53,12 @@ func (b *bench) queries(heads int, v ...[2]float32) kernel.Tensor {
 // Pages of the request are 3 and 1 (in that order); column 3 of row 1 lies beyond its length and stays as it was.
 func TestScores(t *testing.T) {
 	b := newBench(t)
-	pool := b.keys(4, [2]float32{}, [2]float32{}, [2]float32{-5, -1}, [2]float32{2, -9}, [2]float32{}, [2]float32{}, [2]float32{4, 1}, [2]float32{1, 2})
+	pool := b.keys(4, [2]float32{}, [2]float32{}, [2]float32{-5, -1}, [2]float32{2, -9}, [2]float32{}, [2]float32{},
+		[2]float32{4, 1}, [2]float32{1, 2})
 	q := b.queries(2, [2]float32{1, 0}, [2]float32{0, 1}, [2]float32{1, 0}, [2]float32{0, 1})
 	out := b.f32(2, 4, 7, 7, 7, 7, 7, 7, 7, 7)
-	args := kernel.ScoreArgs{Out: out, Q: q, W: b.f32(2, 2, 2, -3, 2, -3), Keys: pool, Table: b.i32(2, 2, 0, 0, 3, 1), TableRow: b.i32(2, 1, 1, 1), Lens: b.i32(2, 1, 4, 3), Heads: 2}
+	args := kernel.ScoreArgs{Out: out, Q: q, W: b.f32(2, 2, 2, -3, 2, -3), Keys: pool, Table: b.i32(2, 2, 0, 0, 3, 1),
+		TableRow: b.i32(2, 1, 1, 1), Lens: b.i32(2, 1, 4, 3), Heads: 2}
 	b.must(b.Scores(args))
 	b.near("row 0", host.RowF32(out, 0), 5, -4, 0, 4)
 	b.near("row 1", host.RowF32(out, 1), 5, -4, 0, 7)
@@ -66,8 +69,8 @@ func TestScores(t *testing.T) {
 	b.near("row 1 needs no scores", host.RowF32(args.Out, 1), 7, 7, 7, 7)
 }
 
-// Two requests extend by 3 of 10 and by 2 of 4 tokens: rows see keys [0,8) [0,9) [0,10) and [10,13) [10,14) of the gathered keys
-// (v32 spec, 6.5). Key i is (i, 0) and the query (1, 0), so column s of row r is Start[r]+s.
+// Two requests extend by 3 of 10 and by 2 of 4 tokens: rows see keys [0,8) [0,9) [0,10) and [10,13) [10,14) of the
+// gathered keys (v32 spec, 6.5). Key i is (i, 0) and the query (1, 0), so column s of row r is Start[r]+s.
 func TestScoresOverGatheredKeys(t *testing.T) {
 	b := newBench(t)
 	pool := b.pool(layout.IndexF32Row512, layout.IndexF32{}.PageBytes(14), 1, 14)
@@ -79,7 +82,8 @@ func TestScoresOverGatheredKeys(t *testing.T) {
 	starts, lens := []int32{0, 0, 0, 10, 10}, []int32{8, 9, 10, 3, 4}
 	q := b.queries(1, slices.Repeat([][2]float32{{1, 0}}, 5)...)
 	out := b.f32(5, 10, slices.Repeat([]float32{-1}, 50)...)
-	b.must(b.Scores(kernel.ScoreArgs{Out: out, Q: q, W: b.f32(5, 1, 1, 1, 1, 1, 1), Keys: pool, Start: b.i32(5, 1, starts...), Lens: b.i32(5, 1, lens...), Heads: 1}))
+	b.must(b.Scores(kernel.ScoreArgs{Out: out, Q: q, W: b.f32(5, 1, 1, 1, 1, 1, 1), Keys: pool,
+		Start: b.i32(5, 1, starts...), Lens: b.i32(5, 1, lens...), Heads: 1}))
 	for r := range starts {
 		for s, v := range host.RowF32(out, r) {
 			want := float32(starts[r]) + float32(s)
@@ -93,9 +97,10 @@ func TestScoresOverGatheredKeys(t *testing.T) {
 	}
 }
 
-// For quantised keys the query scale and n^-1/2 d^-1/2 go into the weights: 4 heads of 128, so 1/sqrt(512) = 0.0441941738.
-// Head 0 is 448 everywhere: scale 1, bytes 448. Head 1 is 449: 449/448 is above 1, so the power of two is 2 and 224.5 rounds to 224.
-// Head 2 is zero: max(0, 1e-4)/448 = 2.2e-7 rounds up to 2^-22. Head 3 has one value 1: 1/448 rounds up to 2^-8, 1*256 = 256.
+// For quantised keys the query scale and n^-1/2 d^-1/2 go into the weights: 4 heads of 128, so 1/sqrt(512) =
+// 0.0441941738. Head 0 is 448 everywhere: scale 1, bytes 448. Head 1 is 449: 449/448 is above 1, so the power of two
+// is 2 and 224.5 rounds to 224. Head 2 is zero: max(0, 1e-4)/448 = 2.2e-7 rounds up to 2^-22. Head 3 has one value 1:
+// 1/448 rounds up to 2^-8, 1*256 = 256.
 func TestIndexQueryQuantises(t *testing.T) {
 	b := newBench(t)
 	q := b.f32(1, 4*128)
@@ -106,7 +111,8 @@ func TestIndexQueryQuantises(t *testing.T) {
 	out, err := kernel.New(&b.Device, kernel.E4M3, 1, 4*128)
 	b.must(err)
 	w := b.f32(1, 4)
-	b.must(b.IndexQuery(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: b.f32(1, 4, 1, -1, 2, 1), Angles: b.noRotation(1), Heads: 4, Pairing: kernel.HalfSplit}))
+	b.must(b.IndexQuery(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: b.f32(1, 4, 1, -1, 2, 1),
+		Angles: b.noRotation(1), Heads: 4, Pairing: kernel.HalfSplit}))
 	fold := 1 / math.Sqrt(512)
 	b.near("weights", host.F32(w), fold, -2*fold, 2*fold/(1<<22), fold/256)
 	got := host.Bytes(out)
@@ -122,7 +128,8 @@ func TestIndexQueryHadamard(t *testing.T) {
 	b := newBench(t)
 	q, out := b.f32(1, 128), b.f32(1, 128)
 	host.F32(q)[100] = 8 // beyond the rotated half
-	b.must(b.IndexQuery(kernel.IndexQueryArgs{Out: out, W: b.f32(1, 1), Q: q, Weights: b.f32(1, 1, 1), Angles: b.noRotation(1), Heads: 1, Pairing: kernel.HalfSplit, Hadamard: true}))
+	b.must(b.IndexQuery(kernel.IndexQueryArgs{Out: out, W: b.f32(1, 1), Q: q, Weights: b.f32(1, 1, 1),
+		Angles: b.noRotation(1), Heads: 1, Pairing: kernel.HalfSplit, Hadamard: true}))
 	for i, v := range host.F32(out) {
 		// The transform rounds to bf16: 8/sqrt(128) = 0.70710678 becomes 0.70703125.
 		if math.Abs(float64(v)) != 0.70703125 {
@@ -159,7 +166,8 @@ func TestSelect(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
 			out := b.i32(1, 3, 42, 42, 42)
-			b.must(b.Select(kernel.SelectArgs{Out: out, Scores: b.f32(1, len(c.scores), c.scores...), Lens: b.i32(1, 1, c.len)}))
+			b.must(b.Select(kernel.SelectArgs{Out: out, Scores: b.f32(1, len(c.scores), c.scores...),
+				Lens: b.i32(1, 1, c.len)}))
 			b.ints("selection", host.I32(out), c.want...)
 		})
 	}
@@ -171,13 +179,15 @@ func TestSelect(t *testing.T) {
 	})
 	t.Run("a long row without scores is refused", func(t *testing.T) {
 		b := newBench(t)
-		if err := b.Select(kernel.SelectArgs{Out: b.i32(1, 3), Lens: b.i32(1, 1, 4)}); !errors.Is(err, kernel.ErrArgument) {
+		if err := b.Select(kernel.SelectArgs{Out: b.i32(1, 3), Lens: b.i32(1, 1, 4)}); !errors.Is(err,
+			kernel.ErrArgument) {
 			t.Errorf("got %v, want ErrArgument", err)
 		}
 	})
 }
 
-// Lengths around the width of the selection (v32 spec, 11.8): position p has score p, so the last K of n are chosen, all of them up to K.
+// Lengths around the width of the selection (v32 spec, 11.8): position p has score p, so the last K of n are chosen,
+// all of them up to K.
 func TestSelectAroundTopK(t *testing.T) {
 	const k = 2048
 	b := newBench(t)
@@ -206,7 +216,8 @@ func TestLocate(t *testing.T) {
 	b := newBench(t)
 	positions := b.i32(2, 5, 0, 63, -1, 64, 100, 5, -1, -1, -1, 0)
 	out := b.i32(2, 5)
-	b.must(b.Locate(kernel.LocateArgs{Out: out, Positions: positions, Table: b.i32(2, 2, 9, 9, 7, 3), TableRow: b.i32(2, 1, 1, 0), PageTokens: 64}))
+	b.must(b.Locate(kernel.LocateArgs{Out: out, Positions: positions, Table: b.i32(2, 2, 9, 9, 7, 3),
+		TableRow: b.i32(2, 1, 1, 0), PageTokens: 64}))
 	b.ints("paged", host.I32(out), 448, 511, -1, 192, 228, 581, -1, -1, -1, 576)
 	b.must(b.Locate(kernel.LocateArgs{Out: out, Positions: positions, Offset: b.i32(2, 1, 0, 10)}))
 	b.ints("ragged", host.I32(out), 0, 63, -1, 64, 100, 15, -1, -1, -1, 10)
@@ -222,7 +233,8 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// Gathered index keys are the same bytes in the order of the slots, whatever the page sizes; scales move apart from keys.
+// Gathered index keys are the same bytes in the order of the slots, whatever the page sizes; scales move apart from
+// keys.
 func TestGatherIndex(t *testing.T) {
 	for _, kind := range []layout.Kind{layout.IndexPage132, layout.IndexF32Row512} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {

@@ -15,13 +15,13 @@ func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 func (b *bench) route(logits, bias []float32, k, groups, keep int, normalize bool, scale float32) ([]int32, []float32) {
 	b.Helper()
 	ids, w := b.i32(1, k), b.f32(1, k)
-	b.must(b.Route(kernel.RouteArgs{IDs: ids, Weights: w, Logits: b.f32(1, len(logits), logits...), Bias: b.f32(1, len(bias), bias...),
-		Groups: groups, KeepGroups: keep, Normalize: normalize, Scale: scale}))
+	b.must(b.Route(kernel.RouteArgs{IDs: ids, Weights: w, Logits: b.f32(1, len(logits), logits...),
+		Bias: b.f32(1, len(bias), bias...), Groups: groups, KeepGroups: keep, Normalize: normalize, Scale: scale}))
 	return host.I32(ids), host.F32(w)
 }
 
-// Scores of logits 0, 1, 2, 3 are 0.5, 0.7311, 0.8808, 0.9526. A bias of 1 on expert 0 makes it the best choice (1.5), but its weight is its
-// own score 0.5, not 1.5.
+// Scores of logits 0, 1, 2, 3 are 0.5, 0.7311, 0.8808, 0.9526. A bias of 1 on expert 0 makes it the best choice
+// (1.5), but its weight is its own score 0.5, not 1.5.
 func TestBiasChoosesButDoesNotWeigh(t *testing.T) {
 	b := newBench(t)
 	logits := []float32{0, 1, 2, 3}
@@ -43,8 +43,8 @@ func TestBiasChoosesButDoesNotWeigh(t *testing.T) {
 //	group 1: -0.7 - 0.7 = -1.4
 //	group 2: -0.5 - 3.5 = -4.0
 //
-// Groups 1 and 0 stay although group 2 holds the single best expert (-0.5), and the choice is -0.6 (expert 0), then -0.7 (expert 2 before 3).
-// Masking with zero instead of minus infinity would choose the dropped experts 4 and 5.
+// Groups 1 and 0 stay although group 2 holds the single best expert (-0.5), and the choice is -0.6 (expert 0), then
+// -0.7 (expert 2 before 3). Masking with zero instead of minus infinity would choose the dropped experts 4 and 5.
 func TestGroupsWithNegativeScores(t *testing.T) {
 	b := newBench(t)
 	logits, bias := make([]float32, 6), []float32{-1.1, -1.4, -1.2, -1.2, -1, -4}
@@ -67,7 +67,8 @@ func TestRouterTies(t *testing.T) {
 func TestRouterRefusesImpossibleChoices(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct{ k, groups, keep int }{{3, 4, 1}, {1, 3, 1}, {1, 4, 5}, {1, 0, 0}} {
-		err := b.Route(kernel.RouteArgs{IDs: b.i32(1, c.k), Weights: b.f32(1, c.k), Logits: b.f32(1, 8), Bias: b.f32(1, 8), Groups: c.groups, KeepGroups: c.keep})
+		err := b.Route(kernel.RouteArgs{IDs: b.i32(1, c.k), Weights: b.f32(1, c.k), Logits: b.f32(1, 8),
+			Bias: b.f32(1, 8), Groups: c.groups, KeepGroups: c.keep})
 		if !errors.Is(err, kernel.ErrArgument) {
 			t.Errorf("%+v of 8 experts: got %v, want ErrArgument", c, err)
 		}
@@ -91,7 +92,8 @@ func TestGate(t *testing.T) {
 func TestExperts(t *testing.T) {
 	b := newBench(t)
 	w := func(v float32) kernel.Weight { return b.weight(1, 1, v) }
-	args := kernel.ExpertArgs{Out: b.f32(2, 1, 100, 0), X: b.f32(2, 1, 2, 2), IDs: b.i32(2, 2, 1, 0, 1, 1), Weights: b.f32(2, 2, 0.5, 0.25, 1, 2),
+	args := kernel.ExpertArgs{Out: b.f32(2, 1, 100, 0), X: b.f32(2, 1, 2, 2), IDs: b.i32(2, 2, 1, 0, 1, 1),
+		Weights: b.f32(2, 2, 0.5, 0.25, 1, 2),
 		Experts: b.experts([]kernel.Weight{w(1), w(0.5)}, []kernel.Weight{w(1), w(2)}, []kernel.Weight{w(10), w(1)})}
 	b.must(b.Experts(args))
 	e0, e1 := 10*2*sigmoid(2)*2, 1*sigmoid(1)*4
@@ -102,20 +104,23 @@ func TestExperts(t *testing.T) {
 	}
 }
 
-// The sum over experts is kept wide and rounded once, in the order of the choice: 2^25 + 1 - 2^25 is 1, which float32 sums would lose.
+// The sum over experts is kept wide and rounded once, in the order of the choice: 2^25 + 1 - 2^25 is 1, which float32
+// sums would lose.
 func TestExpertSumIsRoundedOnce(t *testing.T) {
 	b := newBench(t)
 	big := float32(1 << 25)
 	w := func(v float32) kernel.Weight { return b.weight(1, 1, v) }
 	// For x = 64 silu(x) is 64 and up x is 1, so the experts give 64 * down: 2^25 and 1.
-	one := kernel.ExpertArgs{Out: b.f32(1, 1), X: b.f32(1, 1, 64), IDs: b.i32(1, 3, 0, 1, 0), Weights: b.f32(1, 3, 1, 1, -1),
-		Experts: b.experts([]kernel.Weight{w(1), w(1)}, []kernel.Weight{w(1.0 / 64), w(1.0 / 64)}, []kernel.Weight{w(big / 64), w(1.0 / 64)})}
+	one := kernel.ExpertArgs{Out: b.f32(1, 1), X: b.f32(1, 1, 64), IDs: b.i32(1, 3, 0, 1, 0),
+		Weights: b.f32(1, 3, 1, 1, -1),
+		Experts: b.experts([]kernel.Weight{w(1), w(1)}, []kernel.Weight{w(1.0 / 64), w(1.0 / 64)},
+			[]kernel.Weight{w(big / 64), w(1.0 / 64)})}
 	b.must(b.Experts(one))
 	b.near("sum", host.F32(one.Out), 1)
 }
 
-// W[o,i] = e4m3 * scale[o/128, i/128]: row 128 is in the second block of rows, column 128 in the second block of columns. x is 1 at columns
-// 0 and 128, so y = 2*(s00 + s01) for rows below 128 and 2*(s10 + s11) from there.
+// W[o,i] = e4m3 * scale[o/128, i/128]: row 128 is in the second block of rows, column 128 in the second block of
+// columns. x is 1 at columns 0 and 128, so y = 2*(s00 + s01) for rows below 128 and 2*(s10 + s11) from there.
 func TestMultiplyAppliesBlockScales(t *testing.T) {
 	b := newBench(t)
 	data, err := kernel.New(&b.Device, kernel.E4M3, 130, 130)
@@ -125,7 +130,8 @@ func TestMultiplyAppliesBlockScales(t *testing.T) {
 	}
 	x, y := b.f32(1, 130), b.f32(1, 130)
 	host.F32(x)[0], host.F32(x)[128] = 1, 1
-	w := b.prepare(kernel.Weight{Data: data, Scale: b.f32(2, 2, 1, 10, 100, 1000), BlockRows: 128, BlockCols: 128}, kernel.Projected)
+	w := b.prepare(kernel.Weight{Data: data, Scale: b.f32(2, 2, 1, 10, 100, 1000), BlockRows: 128, BlockCols: 128},
+		kernel.Projected)
 	b.must(b.Multiply(kernel.MultiplyArgs{Out: y, X: x, W: w}))
 	v := host.F32(y)
 	b.near("rows 0, 127, 128, 129", []float32{v[0], v[127], v[128], v[129]}, 22, 22, 2200, 2200)

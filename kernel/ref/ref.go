@@ -1,5 +1,6 @@
 // Package ref is the definition of correct: every operation in plain Go with float64 sums, written to be read.
-// Tensors in host memory flow in, results are rounded once to float32. It never takes a fast path and is chosen only by name.
+// Tensors in host memory flow in, results are rounded once to float32. It never takes a fast path and is chosen only
+// by name.
 package ref
 
 import (
@@ -50,7 +51,8 @@ func (*Device) Close() error { return nil }
 func onlyF32(op string, ts ...kernel.Tensor) error {
 	for _, t := range ts {
 		if t.DType != kernel.F32 {
-			return fmt.Errorf("%w: ref %s: activations of type %v, the reference keeps f32", kernel.ErrUnsupported, op, t.DType)
+			return fmt.Errorf("%w: ref %s: activations of type %v, the reference keeps f32", kernel.ErrUnsupported, op,
+				t.DType)
 		}
 	}
 	return nil
@@ -105,7 +107,8 @@ func vector(t kernel.Tensor) []float64 {
 	return v
 }
 
-// weightRow reads row o of a weight: the stored values times their blocks' scales, rounded to float32 as a dequantised matrix would be.
+// weightRow reads row o of a weight: the stored values times their blocks' scales, rounded to float32 as a
+// dequantised matrix would be.
 func weightRow(dst []float64, w *host.Matrix, o int) {
 	widen(dst, w.Data, o)
 	if !w.Scale.Given() {

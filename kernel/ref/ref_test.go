@@ -130,8 +130,9 @@ func (b *bench) noRotation(rows int) kernel.Tensor {
 	return t
 }
 
-// The indexer's key norm is a real LayerNorm. Half of 128 values are 5, half are 1: mean 3, variance 4; with eps 0 the normalised values are
-// +1 and -1, times weight 2 plus bias 0.25: 2.25 and -1.75. RMSNorm would give 5/sqrt(13) and 1/sqrt(13) instead.
+// The indexer's key norm is a real LayerNorm. Half of 128 values are 5, half are 1: mean 3, variance 4; with eps 0
+// the normalised values are +1 and -1, times weight 2 plus bias 0.25: 2.25 and -1.75. RMSNorm would give 5/sqrt(13)
+// and 1/sqrt(13) instead.
 func TestIndexKeyIsLayerNormalisedWithBias(t *testing.T) {
 	b := newBench(t)
 	key, w, bias := b.f32(1, 128), b.f32(1, 128), b.f32(1, 128)
@@ -140,7 +141,8 @@ func TestIndexKeyIsLayerNormalisedWithBias(t *testing.T) {
 		host.F32(w)[i], host.F32(bias)[i] = 2, 0.25
 	}
 	pool := b.indexPool(layout.IndexF32Row512, 1, 4)
-	b.must(b.StoreIndex(kernel.IndexStoreArgs{Key: key, Weight: w, Bias: bias, Eps: 0, Angles: b.noRotation(1), Pairing: kernel.HalfSplit, Slots: b.i32(1, 1, 2), Pool: pool}))
+	b.must(b.StoreIndex(kernel.IndexStoreArgs{Key: key, Weight: w, Bias: bias, Eps: 0, Angles: b.noRotation(1),
+		Pairing: kernel.HalfSplit, Slots: b.i32(1, 1, 2), Pool: pool}))
 	got := make([]float32, 128)
 	layout.IndexF32{}.Decode(got, host.Page(pool, 0), 4, 2)
 	for i, v := range got {
@@ -159,8 +161,10 @@ func TestPaddingIsNotStored(t *testing.T) {
 	b := newBench(t)
 	index, main := b.indexPool(layout.IndexPage132, 1, 4), b.mainPool(layout.FP8Row656, 1, 4)
 	one := func(n int) kernel.Tensor { return b.f32(1, n, slices.Repeat([]float32{1}, n)...) }
-	b.must(b.StoreIndex(kernel.IndexStoreArgs{Key: one(128), Weight: one(128), Bias: one(128), Eps: 1, Angles: b.noRotation(1), Pairing: kernel.HalfSplit, Slots: b.i32(1, 1, -1), Pool: index}))
-	b.must(b.StoreRows(kernel.StoreArgs{KV: one(576), Norm: one(512), Eps: 1, Angles: b.noRotation(1), Slots: b.i32(1, 1, -1), Pool: main}))
+	b.must(b.StoreIndex(kernel.IndexStoreArgs{Key: one(128), Weight: one(128), Bias: one(128), Eps: 1,
+		Angles: b.noRotation(1), Pairing: kernel.HalfSplit, Slots: b.i32(1, 1, -1), Pool: index}))
+	b.must(b.StoreRows(kernel.StoreArgs{KV: one(576), Norm: one(512), Eps: 1, Angles: b.noRotation(1),
+		Slots: b.i32(1, 1, -1), Pool: main}))
 	for _, p := range []kernel.Pool{index, main} {
 		for i, v := range host.Page(p, 0) {
 			if v != 0 {
@@ -170,9 +174,9 @@ func TestPaddingIsNotStored(t *testing.T) {
 	}
 }
 
-// Token 130 of an index cache lies in page 2: its key at byte 2*8448 + (130-128)*128 = 17152, its scale at 2*8448 + 8192 + 2*4 = 25096
-// (v32 spec, 5.4). LayerNorm of +1, -1 alternating is itself; weight 3 makes ±3; 3/448 = 0.0067 rounds up to the scale 2^-7, and
-// 3 * 128 = 384 is representable.
+// Token 130 of an index cache lies in page 2: its key at byte 2*8448 + (130-128)*128 = 17152, its scale at 2*8448 +
+// 8192 + 2*4 = 25096 (v32 spec, 5.4). LayerNorm of +1, -1 alternating is itself; weight 3 makes ±3; 3/448 = 0.0067
+// rounds up to the scale 2^-7, and 3 * 128 = 384 is representable.
 func TestIndexPageAddresses(t *testing.T) {
 	b := newBench(t)
 	key, w := b.f32(1, 128), b.f32(1, 128)
@@ -181,7 +185,8 @@ func TestIndexPageAddresses(t *testing.T) {
 		host.F32(w)[i] = 3
 	}
 	pool := b.indexPool(layout.IndexPage132, 3, 64)
-	b.must(b.StoreIndex(kernel.IndexStoreArgs{Key: key, Weight: w, Bias: b.f32(1, 128), Eps: 0, Angles: b.noRotation(1), Pairing: kernel.HalfSplit, Slots: b.i32(1, 1, 130), Pool: pool}))
+	b.must(b.StoreIndex(kernel.IndexStoreArgs{Key: key, Weight: w, Bias: b.f32(1, 128), Eps: 0, Angles: b.noRotation(1),
+		Pairing: kernel.HalfSplit, Slots: b.i32(1, 1, 130), Pool: pool}))
 	mem := host.Bytes(pool.Mem)
 	if got := num.FromE4M3(mem[17152]); got != 384 {
 		t.Errorf("key byte 17152 means %v, want 384", got)
@@ -200,9 +205,9 @@ func TestIndexPageAddresses(t *testing.T) {
 	}
 }
 
-// Only the 512 latent values are normalised; the rope part is rotated, interleaved, and stored behind them. Norm: mean(x²) = 4 with eps 0,
-// so 2 becomes 1, times weight 0.5. Rope: pair 0 is (3, 4), turned by 90 degrees: (-4, 3). In 656-byte rows the scale of tile 0 is at byte 512
-// and rope element r at 528 + 2r (v32 spec, 11.6).
+// Only the 512 latent values are normalised; the rope part is rotated, interleaved, and stored behind them. Norm:
+// mean(x²) = 4 with eps 0, so 2 becomes 1, times weight 0.5. Rope: pair 0 is (3, 4), turned by 90 degrees: (-4, 3).
+// In 656-byte rows the scale of tile 0 is at byte 512 and rope element r at 528 + 2r (v32 spec, 11.6).
 func TestStoreRows(t *testing.T) {
 	b := newBench(t)
 	kv, norm := b.f32(1, 576), b.f32(1, 512)

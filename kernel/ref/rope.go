@@ -7,8 +7,8 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Angles computes the rotation of every row. The product of position and frequency is rounded to float32, as every public implementation
-// does; cosine and sine of that angle are exact.
+// Angles computes the rotation of every row. The product of position and frequency is rounded to float32, as every
+// public implementation does; cosine and sine of that angle are exact.
 func (*Device) Angles(a kernel.AngleArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -42,7 +42,8 @@ func (*Device) Rotate(a kernel.RotateArgs) error {
 	return nil
 }
 
-// rotate turns each pair (x, y) of v by its angle: x cos - y sin, x sin + y cos, written back to the same places. The inverse turns back.
+// rotate turns each pair (x, y) of v by its angle: x cos - y sin, x sin + y cos, written back to the same places. The
+// inverse turns back.
 func rotate(v, angles []float32, p kernel.Pairing, inverse bool) {
 	half := len(v) / 2
 	for i := range half {

@@ -13,13 +13,15 @@ import (
 func TestAngles(t *testing.T) {
 	b := newBench(t)
 	out := b.f32(2, 4)
-	b.must(b.Angles(kernel.AngleArgs{Out: out, Positions: b.i32(2, 1, 2, 0), InvFreq: b.f32(1, 2, math.Pi/4, 0), Scale: 3}))
+	b.must(b.Angles(kernel.AngleArgs{Out: out, Positions: b.i32(2, 1, 2, 0), InvFreq: b.f32(1, 2, math.Pi/4, 0),
+		Scale: 3}))
 	b.near("position 2", host.RowF32(out, 0), 0, 3, 3, 0)
 	b.near("position 0", host.RowF32(out, 1), 3, 3, 0, 0)
 }
 
-// Vector (1, 2, 3, 4) behind one untouched value, pair 0 turned by 90 degrees, pair 1 not at all. (a, b) becomes (-b, a):
-// interleaved pairs are (1,2) and (3,4): -2 1 3 4; half-split pairs are (1,3) and (2,4): -3 2 1 4. The second head likewise.
+// Vector (1, 2, 3, 4) behind one untouched value, pair 0 turned by 90 degrees, pair 1 not at all. (a, b) becomes (-b,
+// a): interleaved pairs are (1,2) and (3,4): -2 1 3 4; half-split pairs are (1,3) and (2,4): -3 2 1 4. The second
+// head likewise.
 func TestPairings(t *testing.T) {
 	for _, c := range []struct {
 		pairing kernel.Pairing
@@ -30,21 +32,25 @@ func TestPairings(t *testing.T) {
 	} {
 		b := newBench(t)
 		x := b.f32(1, 10, 9, 1, 2, 3, 4, 9, 5, 6, 7, 8)
-		b.must(b.Rotate(kernel.RotateArgs{X: x, Angles: b.f32(1, 4, 0, 1, 1, 0), Heads: 2, HeadDim: 5, Offset: 1, Pairing: c.pairing}))
+		b.must(b.Rotate(kernel.RotateArgs{X: x, Angles: b.f32(1, 4, 0, 1, 1, 0), Heads: 2, HeadDim: 5, Offset: 1,
+			Pairing: c.pairing}))
 		b.near(c.pairing.String(), host.F32(x), c.want...)
 	}
 }
 
-// By 30 degrees: cos 0.8660254, sin 0.5. (1, 2) becomes (0.8660254 - 1, 0.5 + 1.7320508). The length of a pair does not change.
+// By 30 degrees: cos 0.8660254, sin 0.5. (1, 2) becomes (0.8660254 - 1, 0.5 + 1.7320508). The length of a pair does
+// not change.
 func TestRotationSign(t *testing.T) {
 	b := newBench(t)
 	x := b.f32(1, 2, 1, 2)
-	b.must(b.Rotate(kernel.RotateArgs{X: x, Angles: b.f32(1, 2, 0.8660254, 0.5), Heads: 1, HeadDim: 2, Pairing: kernel.Interleaved}))
+	b.must(b.Rotate(kernel.RotateArgs{X: x, Angles: b.f32(1, 2, 0.8660254, 0.5), Heads: 1, HeadDim: 2,
+		Pairing: kernel.Interleaved}))
 	b.near("30 degrees", host.F32(x), -0.1339746, 2.2320508)
 }
 
-// The indexer rotates the first 64 of its 128 values, the families in different pairs: with only value 1 set and every pair turned by 90
-// degrees, half-split moves it to 1+32, interleaved from the second place of pair 0 to the first, negated.
+// The indexer rotates the first 64 of its 128 values, the families in different pairs: with only value 1 set and
+// every pair turned by 90 degrees, half-split moves it to 1+32, interleaved from the second place of pair 0 to the
+// first, negated.
 func TestIndexerRotatesItsFirstHalf(t *testing.T) {
 	for _, c := range []struct {
 		pairing kernel.Pairing
@@ -58,7 +64,8 @@ func TestIndexerRotatesItsFirstHalf(t *testing.T) {
 		for i := range layout.RopeDim / 2 {
 			host.F32(angles)[layout.RopeDim/2+i] = 1
 		}
-		b.must(b.IndexQuery(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: b.f32(1, 1, 1), Angles: angles, Heads: 1, Pairing: c.pairing}))
+		b.must(b.IndexQuery(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: b.f32(1, 1, 1), Angles: angles,
+			Heads: 1, Pairing: c.pairing}))
 		for i, v := range host.F32(out) {
 			want := 0.0
 			switch i {

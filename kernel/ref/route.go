@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel/host"
 )
 
-// rootScore is sqrt(softplus(z)), rounded to float32 as every implementation keeps scores. log1p keeps what a plain logarithm loses far
-// below zero, where hash layers still need a positive sum.
+// rootScore is sqrt(softplus(z)), rounded to float32 as every implementation keeps scores. log1p keeps what a plain
+// logarithm loses far below zero, where hash layers still need a positive sum.
 func rootScore(z float32) float64 {
 	v := float64(z)
 	return float64(float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v))))))
@@ -51,7 +51,8 @@ func (*Device) RouteHash(a kernel.HashRouteArgs) error {
 		logits, ids := host.RowF32(a.Logits, t), host.RowI32(a.IDs, t)
 		for j, e := range host.RowI32(a.Table, token) {
 			if e < 0 || int(e) >= len(logits) {
-				return fmt.Errorf("%w: route hash: token %d goes to expert %d of %d", kernel.ErrArgument, token, e, len(logits))
+				return fmt.Errorf("%w: route hash: token %d goes to expert %d of %d", kernel.ErrArgument, token, e,
+					len(logits))
 			}
 			ids[j] = e
 		}

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Check walks the whole index and returns the first broken rule it meets, wrapped in ErrCorrupt. It takes time in proportion to
-// the size of the index and is meant for tests and for diagnosis.
+// Check walks the whole index and returns the first broken rule it meets, wrapped in ErrCorrupt. It takes time in
+// proportion to the size of the index and is meant for tests and for diagnosis.
 func (ix *Index) Check() error {
 	c := checker{Index: ix, live: make([]bool, len(ix.nodes)), rank: make([]int, len(ix.nodes))}
 	for _, walk := range []func() error{c.unusedNodes, c.hashes, c.entries, c.children, c.twins, c.idleList, c.memory} {
@@ -72,7 +72,8 @@ func (c *checker) entries() error {
 		case e.page < 0 || int(e.page) >= len(c.pages):
 			return fmt.Errorf("entry %d has page %d of %d", n, e.page, len(c.pages))
 		case c.pages[e.page].node != n || c.pages[e.page].prev != None:
-			return fmt.Errorf("entry %d is answered by page %d, which belongs to entry %d behind page %d", n, e.page, c.pages[e.page].node, c.pages[e.page].prev)
+			return fmt.Errorf("entry %d is answered by page %d, which belongs to entry %d behind page %d", n, e.page,
+				c.pages[e.page].node, c.pages[e.page].prev)
 		case !c.node(e.parent):
 			return fmt.Errorf("entry %d of page %d has the missing parent %d", n, e.page, e.parent)
 		case c.hash.page(c.byHash.keys[e.parent], c.tokensOf(e.page)) != c.byHash.keys[n]:
@@ -157,7 +158,8 @@ func (c *checker) idleList() error {
 	}
 	flagged := c.count(func(n int32) bool { return c.nodes[n].idle })
 	if c.idle.newest != older || c.idle.count != count || flagged != count {
-		return fmt.Errorf("idle list of %d entries ends at node %d; want %d entries, end %d, %d marked idle", c.idle.count, c.idle.newest, count, older, flagged)
+		return fmt.Errorf("idle list of %d entries ends at node %d; want %d entries, end %d, %d marked idle",
+			c.idle.count, c.idle.newest, count, older, flagged)
 	}
 	return nil
 }
@@ -190,8 +192,8 @@ func (c *checker) count(is func(int32) bool) int {
 	return count
 }
 
-// check visits every slot of a table and tests that it is where find looks for it and the only one of its hash. visit returns an error for a slot
-// it does not expect, which also ends a loop.
+// check visits every slot of a table and tests that it is where find looks for it and the only one of its hash. visit
+// returns an error for a slot it does not expect, which also ends a loop.
 func (t *table) check(visit func(int32) error) (count int, err error) {
 	seen := map[Hash]bool{}
 	for b := range t.heads {

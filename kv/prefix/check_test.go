@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCheckFindsEveryBrokenRule breaks one rule at a time in an index that has everything: two roots, branches, a twin, idle pages,
-// evicted hashes.
+// TestCheckFindsEveryBrokenRule breaks one rule at a time in an index that has everything: two roots, branches, a
+// twin, idle pages, evicted hashes.
 func TestCheckFindsEveryBrokenRule(t *testing.T) {
 	build := func(t *testing.T) *Index {
 		ix := newIndex(t, Config{Pages: 16, PageTokens: 2})
@@ -28,9 +28,11 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		hurt func(ix *Index)
 		want string
 	}{
-		{"unused nodes run in a circle", func(ix *Index) { ix.nodes[ix.unused].next = ix.unused }, "twice in the list of unused"},
+		{"unused nodes run in a circle", func(ix *Index) { ix.nodes[ix.unused].next = ix.unused },
+			"twice in the list of unused"},
 		{"a used node is in the list of unused nodes", func(ix *Index) { ix.unused = of(ix, 3) }, "unused"},
-		{"a node is missing from the hash table", func(ix *Index) { ix.byHash.remove(of(ix, 3)) }, "nodes in the hash table"},
+		{"a node is missing from the hash table", func(ix *Index) { ix.byHash.remove(of(ix, 3)) },
+			"nodes in the hash table"},
 		{"an unused node is in the hash table", func(ix *Index) { ix.byHash.add(ix.unused, &Hash{1}) }, "is unused"},
 		{"a bucket runs in a circle", func(ix *Index) { ix.byHash.next[of(ix, 3)] = of(ix, 3) }, "twice"},
 		{"a hash changed", func(ix *Index) { ix.byHash.keys[of(ix, 3)][0] ^= 1 }, "hash"},
@@ -45,23 +47,31 @@ func TestCheckFindsEveryBrokenRule(t *testing.T) {
 		{"an entry has the page of another", func(ix *Index) { ix.nodes[of(ix, 3)].page = 6 }, "answered by page 6"},
 		{"a page forgot its entry", func(ix *Index) { ix.pages[3].node = none }, "belongs to entry -1"},
 		{"an entry lost its parent", func(ix *Index) { ix.nodes[of(ix, 3)].parent = none }, "missing parent"},
-		{"an entry hangs under another parent", func(ix *Index) { ix.nodes[of(ix, 3)].parent = of(ix, 7) }, "hash of its tokens"},
-		{"a child is not listed", func(ix *Index) { ix.nodes[of(ix, 2)].child = ix.nodes[of(ix, 6)].next; ix.nodes[of(ix, 3)].prev = none }, "are children"},
+		{"an entry hangs under another parent", func(ix *Index) { ix.nodes[of(ix, 3)].parent = of(ix, 7) },
+			"hash of its tokens"},
+		{"a child is not listed", func(ix *Index) {
+			ix.nodes[of(ix, 2)].child = ix.nodes[of(ix, 6)].next
+			ix.nodes[of(ix, 3)].prev = none
+		}, "are children"},
 		{"a sibling link is wrong", func(ix *Index) { ix.nodes[of(ix, 3)].prev = none }, "wrong child"},
 		{"children run in a circle", func(ix *Index) { ix.nodes[of(ix, 3)].next = of(ix, 6) }, "wrong child"},
 		{"a twin is not listed", func(ix *Index) { ix.pages[1].next = None }, "pages are listed"},
 		{"a twin is linked back wrongly", func(ix *Index) { ix.pages[4].prev = 5 }, "wrongly listed"},
 		{"a twin differs", func(ix *Index) { ix.tokensOf(4)[0]++ }, "differ"},
-		{"an idle entry has a twin", func(ix *Index) { ix.idle.add(ix.nodes, of(ix, 1)) }, "although page 4 has its content"},
+		{"an idle entry has a twin", func(ix *Index) { ix.idle.add(ix.nodes, of(ix, 1)) },
+			"although page 4 has its content"},
 		{"an idle entry has a child in use", func(ix *Index) { ix.idle.add(ix.nodes, of(ix, 7)) }, "before its child"},
 		{"a parent is older than its child", func(ix *Index) {
 			ix.idle.remove(ix.nodes, of(ix, 10))
 			ix.idle.add(ix.nodes, of(ix, 10))
 		}, "before its child"},
-		{"an idle entry is not marked", func(ix *Index) { ix.nodes[of(ix, 10)].idle = false }, "wrongly in the idle list"},
+		{"an idle entry is not marked", func(ix *Index) { ix.nodes[of(ix, 10)].idle = false },
+			"wrongly in the idle list"},
 		{"an entry is marked idle but not listed", func(ix *Index) { ix.nodes[of(ix, 3)].idle = true }, "marked idle"},
-		{"the idle list is linked back wrongly", func(ix *Index) { ix.nodes[of(ix, 9)].older = none }, "wrongly in the idle list"},
-		{"the idle list runs in a circle", func(ix *Index) { ix.nodes[of(ix, 9)].newer = of(ix, 10) }, "wrongly in the idle list"},
+		{"the idle list is linked back wrongly", func(ix *Index) { ix.nodes[of(ix, 9)].older = none },
+			"wrongly in the idle list"},
+		{"the idle list runs in a circle", func(ix *Index) { ix.nodes[of(ix, 9)].newer = of(ix, 10) },
+			"wrongly in the idle list"},
 		{"the idle list ends elsewhere", func(ix *Index) { ix.idle.newest = of(ix, 10) }, "ends at node"},
 		{"idle entries are miscounted", func(ix *Index) { ix.idle.count++ }, "idle list of 3"},
 		{"evicted hashes are miscounted", func(ix *Index) { ix.ghosts.count++ }, "evicted hashes"},

@@ -1,7 +1,7 @@
 package prefix
 
-// Listener is called when the set of reusable pages changes, in order, by the goroutine that uses the Index. It must not
-// call the Index.
+// Listener is called when the set of reusable pages changes, in order, by the goroutine that uses the Index. It must
+// not call the Index.
 type Listener interface {
 	// Stored: a page became reusable. There is no second call for content that is already stored.
 	Stored(Stored)

@@ -1,7 +1,7 @@
 package prefix
 
-// ghosts holds the hashes of the pages evicted last, so that a lookup can tell "evicted" from "never stored". The newest
-// hash replaces the oldest.
+// ghosts holds the hashes of the pages evicted last, so that a lookup can tell "evicted" from "never stored". The
+// newest hash replaces the oldest.
 type ghosts struct {
 	table
 	count int // slots filled

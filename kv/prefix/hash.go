@@ -6,7 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// Hash identifies a page by its content, everything before it, the layout and the salt. It is the same in every process.
+// Hash identifies a page by its content, everything before it, the layout and the salt. It is the same in every
+// process.
 type Hash [sha256.Size]byte
 
 // String is the hash in hexadecimal.
@@ -35,7 +36,8 @@ func (h *hasher) root(identity string, salt []byte) Hash {
 	return h.sum(b)
 }
 
-// page is the hash of a page of tokens behind parent: SHA-256 over the parent's 32 bytes and 4 little-endian bytes per token.
+// page is the hash of a page of tokens behind parent: SHA-256 over the parent's 32 bytes and 4 little-endian bytes
+// per token.
 func (h *hasher) page(parent Hash, tokens []int32) Hash {
 	b := append(h.buf[:0], parent[:]...)
 	for _, t := range tokens {

@@ -2,8 +2,8 @@ package prefix
 
 import "testing"
 
-// The literals were computed apart from this code, with another SHA-256: sha256(parent || tokens as little-endian int32) under
-// sha256(len||domain||len||identity||len||salt). They must never change while the domain's number stays.
+// The literals were computed apart from this code, with another SHA-256: sha256(parent || tokens as little-endian
+// int32) under sha256(len||domain||len||identity||len||salt). They must never change while the domain's number stays.
 func TestHashesAreTheSameInEveryProcess(t *testing.T) {
 	ix := newIndex(t, Config{Pages: 1, PageTokens: 4, Identity: "bf16+idx/4"})
 	root := ix.Root(nil)
@@ -13,8 +13,10 @@ func TestHashesAreTheSameInEveryProcess(t *testing.T) {
 		want string
 	}{
 		{"root without salt", root, "0f1bc870d43050457560fb6fb2be90a1d5d16076fd6dfc9a25b774f5e6aef2ea"},
-		{"root with a salt", ix.Root([]byte("acme")), "44953c4aef2c96c29ee66659ecb79650fbc0d455698ec0d9f25a8fa69e7f19c2"},
-		{"page behind the root", ix.hash.page(root, []int32{1, 2, 3, -1}), "ef46156a96d14281a48a083b1929c26ce68e7e86b0db50aa62803bd03b831de5"},
+		{"root with a salt", ix.Root([]byte("acme")),
+			"44953c4aef2c96c29ee66659ecb79650fbc0d455698ec0d9f25a8fa69e7f19c2"},
+		{"page behind the root", ix.hash.page(root, []int32{1, 2, 3, -1}),
+			"ef46156a96d14281a48a083b1929c26ce68e7e86b0db50aa62803bd03b831de5"},
 	} {
 		if c.got.String() != c.want {
 			t.Errorf("%s: %v, want %s", c.name, c.got, c.want)

@@ -30,7 +30,8 @@ type Index struct {
 	ghosts ghosts
 }
 
-// node is an entry, or a root: the nameless parent of the first pages under one layout and salt. Its hash is its key in Index.byHash.
+// node is an entry, or a root: the nameless parent of the first pages under one layout and salt. Its hash is its key
+// in Index.byHash.
 type node struct {
 	page          Page  // the page that answers lookups; None for a root
 	parent, child int32 // child is the one stored last
@@ -67,22 +68,23 @@ func New(c Config) (*Index, error) {
 type Outcome uint8
 
 const (
-	// Refused: the page stays private, and so must every page behind it. Its parent is not stored, it is stored already, it is
-	// not a full page of this index, or another page has its hash.
+	// Refused: the page stays private, and so must every page behind it. Its parent is not stored, it is stored
+	// already, it is not a full page of this index, or another page has its hash.
 	Refused Outcome = iota
 	// Added: the page now answers lookups.
 	Added
-	// Duplicate: the content is stored already; the page takes over when the one that answers falls out of use, at once if it is idle.
+	// Duplicate: the content is stored already; the page takes over when the one that answers falls out of use, at
+	// once if it is idle.
 	Duplicate
 )
 
-// Root is the hash before the first page of a prompt under a salt. Prompts of different salts share no page; an empty salt
-// is one of them.
+// Root is the hash before the first page of a prompt under a salt. Prompts of different salts share no page; an empty
+// salt is one of them.
 func (ix *Index) Root(salt []byte) Hash { return ix.hash.root(ix.cfg.Identity, salt) }
 
-// Add makes a page in use reusable. tokens are the page's, copied; parent is the page before it, or None under root for the first
-// page of a prompt. The page must keep its rows until the index gives it up. Where an idle page had the same content it is not needed
-// any more: freed is that page, else None.
+// Add makes a page in use reusable. tokens are the page's, copied; parent is the page before it, or None under root
+// for the first page of a prompt. The page must keep its rows until the index gives it up. Where an idle page had the
+// same content it is not needed any more: freed is that page, else None.
 func (ix *Index) Add(root Hash, parent, page Page, tokens []int32) (o Outcome, freed Page) {
 	if page < 0 || int(page) >= len(ix.pages) || ix.pages[page].node != none || len(tokens) != ix.cfg.PageTokens {
 		return Refused, None
@@ -139,8 +141,8 @@ func (ix *Index) Hold(page Page) {
 	}
 }
 
-// Drop says that no sequence uses a page any more, and tells whether the index keeps it. A page it does not keep is free. Of the
-// pages of a prompt the last must be dropped first.
+// Drop says that no sequence uses a page any more, and tells whether the index keeps it. A page it does not keep is
+// free. Of the pages of a prompt the last must be dropped first.
 func (ix *Index) Drop(page Page) (kept bool) {
 	n := ix.pages[page].node
 	if n == none {

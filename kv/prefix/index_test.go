@@ -81,7 +81,8 @@ func TestAPageInUseReplacesAnIdleTwin(t *testing.T) {
 		t.Fatalf("outcome %d, freed page %d", o, freed)
 	}
 	check(t, ix)
-	if pages, _ := ix.Lookup(ix.Root(nil), tokens("aabb."), 1, nil); !slices.Equal(pages, []int32{3, 2}) || ix.Idle() != 1 {
+	if pages, _ := ix.Lookup(ix.Root(nil), tokens("aabb."), 1, nil); !slices.Equal(pages, []int32{3, 2}) ||
+		ix.Idle() != 1 {
 		t.Errorf("pages %v, %d idle", pages, ix.Idle())
 	}
 }

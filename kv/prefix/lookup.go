@@ -5,8 +5,9 @@ import "slices"
 // maxSiblings bounds how many stored continuations a lookup compares with to name the first difference.
 const maxSiblings = 64
 
-// Lookup appends to pages the stored pages that hold the beginning of a prompt and says how far they reach. The last compute
-// tokens are left to be computed whatever is stored. Nothing changes: the caller takes the pages into use with Hold.
+// Lookup appends to pages the stored pages that hold the beginning of a prompt and says how far they reach. The last
+// compute tokens are left to be computed whatever is stored. Nothing changes: the caller takes the pages into use
+// with Hold.
 func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) ([]int32, Match) {
 	size := ix.cfg.PageTokens
 	limit := max(len(prompt)-max(compute, 0), 0) / size
@@ -42,8 +43,8 @@ func (ix *Index) Lookup(root Hash, prompt []int32, compute int, pages []int32) (
 	return pages, m
 }
 
-// newest returns the newest child of node up where it is the page of these tokens, else none. Along a prompt stored once it is the
-// only child, and no hash is computed.
+// newest returns the newest child of node up where it is the page of these tokens, else none. Along a prompt stored
+// once it is the only child, and no hash is computed.
 func (ix *Index) newest(up int32, tokens []int32) int32 {
 	if up != none {
 		if c := ix.nodes[up].child; c != none && ix.same(c, up, tokens) {
@@ -53,8 +54,8 @@ func (ix *Index) newest(up int32, tokens []int32) int32 {
 	return none
 }
 
-// why says what kept a page of tokens behind node up from matching, and after how many of its tokens. n is the entry of its
-// hash h, none where there is no such entry.
+// why says what kept a page of tokens behind node up from matching, and after how many of its tokens. n is the entry
+// of its hash h, none where there is no such entry.
 func (ix *Index) why(n, up int32, h *Hash, tokens []int32) (Stop, int) {
 	if n != none {
 		return StopCollision, 0
@@ -87,7 +88,8 @@ func common(a, b []int32) int {
 	return len(a)
 }
 
-// equal tells whether two pages hold the same tokens. Arrays are compared as memory, several times faster than element by element.
+// equal tells whether two pages hold the same tokens. Arrays are compared as memory, several times faster than
+// element by element.
 func equal(a, b []int32) bool {
 	const chunk = 16
 	for len(a) >= chunk && len(b) >= chunk {

@@ -69,20 +69,27 @@ func TestLookupSaysHowFarItMatchedAndWhyItStopped(t *testing.T) {
 		{"a page less one token has no full page", "", "the", 1, nil, Match{0, 0, 3, StopWhole, 0}},
 		{"a prompt of one page must compute its last token", "", "the ", 1, nil, Match{0, 0, 4, StopCompute, 0}},
 		{"a page and a token reuses the page", "", "the c", 1, []int32{1}, Match{4, 1, 5, StopWhole, 4}},
-		{"a whole stored prompt stops before its last page", "", "the cat sat.", 1, []int32{1, 2}, Match{8, 2, 12, StopCompute, 8}},
+		{"a whole stored prompt stops before its last page", "", "the cat sat.", 1, []int32{1, 2},
+			Match{8, 2, 12, StopCompute, 8}},
 		{"a longer prompt reuses all of it", "", "the cat sat.x", 1, []int32{1, 2, 3}, Match{12, 3, 13, StopWhole, 12}},
-		{"the other branch is found under the shared page", "", "the cow ran.x", 1, []int32{1, 4, 5}, Match{12, 3, 13, StopWhole, 12}},
-		{"a prompt that goes on past what is stored", "", "the cat sat. and more", 1, []int32{1, 2, 3}, Match{12, 3, 21, StopUnknown, 12}},
-		{"the first difference is named within the page", "", "the cab sat.", 1, []int32{1}, Match{4, 1, 12, StopDifferent, 6}},
-		{"the closest of several branches counts", "", "the coX ran.", 1, []int32{1}, Match{4, 1, 12, StopDifferent, 6}},
+		{"the other branch is found under the shared page", "", "the cow ran.x", 1, []int32{1, 4, 5},
+			Match{12, 3, 13, StopWhole, 12}},
+		{"a prompt that goes on past what is stored", "", "the cat sat. and more", 1, []int32{1, 2, 3},
+			Match{12, 3, 21, StopUnknown, 12}},
+		{"the first difference is named within the page", "", "the cab sat.", 1, []int32{1},
+			Match{4, 1, 12, StopDifferent, 6}},
+		{"the closest of several branches counts", "", "the coX ran.", 1, []int32{1},
+			Match{4, 1, 12, StopDifferent, 6}},
 		{"a difference in the first page", "", "thy cat sat.", 1, nil, Match{0, 0, 12, StopDifferent, 2}},
 		{"a difference at the first token", "", "a cat sat.", 1, nil, Match{0, 0, 10, StopDifferent, 0}},
 		{"an evicted page is remembered", "", "gone fishing", 1, nil, Match{0, 0, 12, StopEvicted, 0}},
 		{"another salt sees nothing", "beta", "the cat sat.x", 1, nil, Match{0, 0, 13, StopUnknown, 0}},
 		{"a salt sees its own", "acme", "the dog", 1, []int32{6}, Match{4, 1, 7, StopWhole, 4}},
-		{"a salt does not see the shared space", "acme", "the cat sat.x", 1, []int32{6}, Match{4, 1, 13, StopUnknown, 4}},
+		{"a salt does not see the shared space", "acme", "the cat sat.x", 1, []int32{6},
+			Match{4, 1, 13, StopUnknown, 4}},
 		{"five tokens to compute leave one page", "", "the cat sat.", 5, []int32{1}, Match{4, 1, 12, StopCompute, 4}},
-		{"four tokens to compute leave two pages", "", "the cat sat.", 4, []int32{1, 2}, Match{8, 2, 12, StopCompute, 8}},
+		{"four tokens to compute leave two pages", "", "the cat sat.", 4, []int32{1, 2},
+			Match{8, 2, 12, StopCompute, 8}},
 		{"all tokens to compute", "", "the cat sat.", 12, nil, Match{0, 0, 12, StopCompute, 0}},
 		{"more tokens to compute than there are", "", "the cat sat.", 99, nil, Match{0, 0, 12, StopCompute, 0}},
 	} {
@@ -117,7 +124,8 @@ func TestLookupNamesADifferenceAmongManyBranches(t *testing.T) {
 
 func TestMatchReadsAsASentence(t *testing.T) {
 	m := Match{Tokens: 64, Pages: 1, Prompt: 300, Stop: StopDifferent, At: 70}
-	if got, want := m.String(), "matched 64 of 300 tokens (1 pages), stopped at token 70: first difference"; got != want {
+	if got, want := m.String(), "matched 64 of 300 tokens (1 pages), stopped at token 70: first difference"; got !=
+		want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for s := range Stops {

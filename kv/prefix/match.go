@@ -61,5 +61,6 @@ type Match struct {
 
 // String tells the match in one line.
 func (m Match) String() string {
-	return fmt.Sprintf("matched %d of %d tokens (%d pages), stopped at token %d: %v", m.Tokens, m.Prompt, m.Pages, m.At, m.Stop)
+	return fmt.Sprintf("matched %d of %d tokens (%d pages), stopped at token %d: %v", m.Tokens, m.Prompt, m.Pages, m.At,
+		m.Stop)
 }

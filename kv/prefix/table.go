@@ -2,8 +2,8 @@ package prefix
 
 import "hash/maphash"
 
-// table finds slots by hash: chained buckets in arrays of fixed size, so that neither adding nor removing allocates. Buckets are
-// chosen with a seed drawn per table: prompts crafted to share bits of their hashes still spread.
+// table finds slots by hash: chained buckets in arrays of fixed size, so that neither adding nor removing allocates.
+// Buckets are chosen with a seed drawn per table: prompts crafted to share bits of their hashes still spread.
 type table struct {
 	seed  maphash.Seed
 	heads []int32 // [buckets, a power of two] first slot of each bucket
@@ -16,7 +16,8 @@ func newTable(slots int) table {
 	for buckets < slots {
 		buckets *= 2
 	}
-	t := table{seed: maphash.MakeSeed(), heads: make([]int32, buckets), next: make([]int32, slots), keys: make([]Hash, slots)}
+	t := table{seed: maphash.MakeSeed(), heads: make([]int32, buckets), next: make([]int32, slots),
+		keys: make([]Hash, slots)}
 	t.clear()
 	return t
 }

@@ -1,7 +1,7 @@
 package prefix
 
-// newNode makes the newest child of parent, or a root when parent is none. There is always a free node: at most one root and one
-// entry per stored page.
+// newNode makes the newest child of parent, or a root when parent is none. There is always a free node: at most one
+// root and one entry per stored page.
 func (ix *Index) newNode(h *Hash, parent int32) int32 {
 	n := ix.unused
 	e := &ix.nodes[n]
@@ -40,7 +40,8 @@ func (ix *Index) freeNode(n int32) {
 	}
 }
 
-// join puts a page in use behind the one that answers for entry n. An idle page makes way for it and is returned, else None.
+// join puts a page in use behind the one that answers for entry n. It replaces an idle page, which is returned; else
+// None is.
 func (ix *Index) join(n int32, page Page) (freed Page) {
 	first := ix.nodes[n].page
 	after := ix.pages[first].next

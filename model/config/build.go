@@ -96,7 +96,8 @@ func (b *builder) eps(c *DSA) {
 	default:
 		c.RMSEps = float32(*e)
 	}
-	// The latent norms of both families use 1e-6 whatever rms_norm_eps says (v32 spec, 2.1: the oracle decides for GLM).
+	// The latent norms of both families use 1e-6 whatever rms_norm_eps says (v32 spec, 2.1: the oracle decides for
+	// GLM).
 	c.LatentEps = 1e-6
 }
 
@@ -144,7 +145,8 @@ func (b *builder) indexer(c *DSA) {
 	}
 }
 
-// shared resolves which layers reuse a selection: the list, then the pattern, then frequency and offset, then none (v32 spec, 1.4).
+// shared resolves which layers reuse a selection: the list, then the pattern, then frequency and offset, then none
+// (v32 spec, 1.4).
 func (b *builder) shared(layers int) []bool {
 	r := b.raw
 	out := make([]bool, layers)
@@ -246,7 +248,8 @@ func (b *builder) ffn(c *DSA) {
 		case f.Groups <= 0 || f.KeepGroups <= 0 || f.KeepGroups > f.Groups || f.Experts%f.Groups != 0:
 			b.complain("topk_group %d of n_group %d does not divide %d experts", f.KeepGroups, f.Groups, f.Experts)
 		case f.TopK > f.Experts/f.Groups*f.KeepGroups:
-			b.complain("num_experts_per_tok is %d, only %d experts remain after the group choice", f.TopK, f.Experts/f.Groups*f.KeepGroups)
+			b.complain("num_experts_per_tok is %d, only %d experts remain after the group choice", f.TopK,
+				f.Experts/f.Groups*f.KeepGroups)
 		}
 	}
 	f.Dense = b.denseLayers(c.Layers)

@@ -29,14 +29,20 @@ func TestSpellingsAgree(t *testing.T) {
 	}{
 		{"rope_type instead of type", v32(fields{"rope_scaling": yarn(fields{"type": absent, "rope_type": "yarn"})})},
 		{"rope_parameters", v32(fields{"rope_theta": absent, "rope_scaling": absent, "rope_parameters": merged()})},
-		{"rope_parameters, theta at the top level too", v32(fields{"rope_scaling": absent, "rope_parameters": merged()})},
-		{"rope_parameters, theta only at the top level", v32(fields{"rope_scaling": absent, "rope_parameters": merged(fields{"rope_theta": absent})})},
+		{"rope_parameters, theta at the top level too",
+			v32(fields{"rope_scaling": absent, "rope_parameters": merged()})},
+		{"rope_parameters, theta only at the top level",
+			v32(fields{"rope_scaling": absent, "rope_parameters": merged(fields{"rope_theta": absent})})},
 		{"default betas left out", v32(fields{"rope_scaling": yarn(fields{"beta_fast": absent, "beta_slow": absent})})},
-		{"saved by transformers 5", v32(fields{"rope_theta": absent, "rope_scaling": absent, "rope_parameters": merged(), "scoring_func": absent,
-			"topk_method": absent, "moe_layer_freq": absent, "norm_topk_prob": absent, "mlp_layer_types": dense, "first_k_dense_replace": absent,
-			"layer_types": []string{"deepseek_sparse_attention"}, "qk_head_dim": 192, "head_dim": 64, "dtype": "bfloat16"})},
-		{"explicit defaults", v32(fields{"rope_interleave": true, "indexer_rope_interleave": false, "indexer_types": nil, "index_topk_pattern": nil,
-			"index_topk_freq": 1, "mlp_bias": false, "hidden_act": absent})},
+		{"saved by transformers 5",
+			v32(fields{"rope_theta": absent, "rope_scaling": absent, "rope_parameters": merged(),
+				"scoring_func": absent, "topk_method": absent, "moe_layer_freq": absent, "norm_topk_prob": absent,
+				"mlp_layer_types": dense, "first_k_dense_replace": absent,
+				"layer_types": []string{"deepseek_sparse_attention"}, "qk_head_dim": 192, "head_dim": 64,
+				"dtype": "bfloat16"})},
+		{"explicit defaults",
+			v32(fields{"rope_interleave": true, "indexer_rope_interleave": false, "indexer_types": nil,
+				"index_topk_pattern": nil, "index_topk_freq": 1, "mlp_bias": false, "hidden_act": absent})},
 		{"eos in a list", v32(fields{"eos_token_id": []int{1}})},
 		{"head_dim says something else", v32(fields{"head_dim": 192})},
 	} {
@@ -68,7 +74,9 @@ func TestQuantization(t *testing.T) {
 
 // Theta of a newer GLM lies only inside rope_parameters, and that one wins over a stale one outside.
 func TestThetaInsideRopeParameters(t *testing.T) {
-	if got := parse(t, glm(fields{"rope_parameters": fields{"rope_theta": 8e6, "rope_type": "default"}})).Rope; got.Theta != 8e6 || got.Yarn != nil {
+	if got := parse(t,
+		glm(fields{"rope_parameters": fields{"rope_theta": 8e6, "rope_type": "default"}})).Rope; got.Theta != 8e6 ||
+		got.Yarn != nil {
 		t.Errorf("rope is %+v, want plain with theta 8e6", got)
 	}
 	if got := parse(t, glm(fields{"rope_theta": 10000})).Rope.Theta; got != 1e6 {
@@ -108,13 +116,15 @@ func TestReleasedModels(t *testing.T) {
 
 // What is absent has a value that depends on the family at most.
 func TestAbsentFields(t *testing.T) {
-	gone := fields{"scoring_func": absent, "topk_method": absent, "moe_layer_freq": absent, "rope_interleave": absent, "indexer_rope_interleave": absent,
-		"num_nextn_predict_layers": absent, "norm_topk_prob": absent, "routed_scaling_factor": absent, "n_group": absent, "topk_group": absent,
-		"n_shared_experts": absent, "num_key_value_heads": absent, "first_k_dense_replace": absent, "bos_token_id": absent, "eos_token_id": absent,
+	gone := fields{"scoring_func": absent, "topk_method": absent, "moe_layer_freq": absent, "rope_interleave": absent,
+		"indexer_rope_interleave": absent, "num_nextn_predict_layers": absent, "norm_topk_prob": absent,
+		"routed_scaling_factor": absent, "n_group": absent, "topk_group": absent, "n_shared_experts": absent,
+		"num_key_value_heads": absent, "first_k_dense_replace": absent, "bos_token_id": absent, "eos_token_id": absent,
 		"pad_token_id": absent, "tie_word_embeddings": absent, "attention_bias": absent, "hidden_act": absent}
 	a, b := parse(t, v32(gone)), parse(t, glm(gone))
 	if a.Indexer.Interleaved || !b.Indexer.Interleaved {
-		t.Errorf("the indexer interleaves: v3.2 %v, glm %v; want false, true", a.Indexer.Interleaved, b.Indexer.Interleaved)
+		t.Errorf("the indexer interleaves: v3.2 %v, glm %v; want false, true", a.Indexer.Interleaved,
+			b.Indexer.Interleaved)
 	}
 	for _, c := range []*DSA{a, b} {
 		f := c.FFN
@@ -122,7 +132,8 @@ func TestAbsentFields(t *testing.T) {
 			t.Errorf("%s: feed-forward defaults %+v", c.Family, f)
 		}
 		if c.NextN != 0 || c.BOS != nil || c.EOS != nil || c.Pad != nil || c.TiedHead {
-			t.Errorf("%s: defaults NextN %d BOS %v EOS %v Pad %v tied %v", c.Family, c.NextN, c.BOS, c.EOS, c.Pad, c.TiedHead)
+			t.Errorf("%s: defaults NextN %d BOS %v EOS %v Pad %v tied %v", c.Family, c.NextN, c.BOS, c.EOS, c.Pad,
+				c.TiedHead)
 		}
 	}
 	if !parse(t, v32(fields{"indexer_rope_interleave": true})).Indexer.Interleaved {
@@ -164,10 +175,14 @@ func TestSharedSelections(t *testing.T) {
 		want []int
 	}{
 		{"nothing said", six(nil), all},
-		{"a list", six(fields{"indexer_types": []string{"full", "shared", "full", "full", "shared", "shared"}}), []int{0, 2, 3}},
+		{"a list", six(fields{"indexer_types": []string{"full", "shared", "full", "full", "shared", "shared"}}),
+			[]int{0, 2, 3}},
 		{"a pattern", six(fields{"index_topk_pattern": "FFSSFS"}), []int{0, 1, 4}},
-		{"the list comes before the pattern", six(fields{"indexer_types": []string{"full", "full", "full", "full", "full", "shared"}, "index_topk_pattern": "FSSSSS"}), []int{0, 1, 2, 3, 4}},
-		{"the pattern comes before the frequency", six(fields{"index_topk_pattern": "FFFFFS", "index_topk_freq": 3}), []int{0, 1, 2, 3, 4}},
+		{"the list comes before the pattern",
+			six(fields{"indexer_types": []string{"full", "full", "full", "full", "full", "shared"},
+				"index_topk_pattern": "FSSSSS"}), []int{0, 1, 2, 3, 4}},
+		{"the pattern comes before the frequency", six(fields{"index_topk_pattern": "FFFFFS", "index_topk_freq": 3}),
+			[]int{0, 1, 2, 3, 4}},
 		// max(i-1, 0) mod 2: 0 0 1 0 1 0.
 		{"a frequency alone has offset 2", six(fields{"index_topk_freq": 2}), []int{0, 1, 3, 5}},
 		{"frequency 1 shares nothing", six(fields{"index_topk_freq": 1, "index_skip_topk_offset": 3}), all},
@@ -183,7 +198,9 @@ func TestSharedSelections(t *testing.T) {
 		})
 	}
 	t.Run("glm-5.2", func(t *testing.T) {
-		c := parse(t, glm(fields{"index_topk_freq": 4, "index_skip_topk_offset": 3, "index_topk_pattern": nil, "index_share_for_mtp_iteration": true}))
+		c := parse(t,
+			glm(fields{"index_topk_freq": 4, "index_skip_topk_offset": 3, "index_topk_pattern": nil,
+				"index_share_for_mtp_iteration": true}))
 		want := []int{0, 1, 2}
 		for i := 6; i <= 74; i += 4 {
 			want = append(want, i)
@@ -203,10 +220,11 @@ func TestSharedSelections(t *testing.T) {
 // A config with many faults lists each of them, once, and not what follows from them.
 func TestEveryProblemAtOnce(t *testing.T) {
 	f := v32(fields{
-		"vocab_size": absent, "hidden_size": 0, "q_lora_rank": "many", "kv_lora_rank": 256, "rope_interleave": false, "index_n_heads": -1,
-		"indexer_types": []string{"full"}, "rms_norm_eps": 0, "scoring_func": "softmax", "moe_layer_freq": 2, "topk_group": 9,
-		"rope_scaling": yarn(fields{"type": "linear", "factor": "40"}), "hidden_act": "gelu", "num_nextn_predict_layers": 2, "eos_token_id": "two",
-		"attention_bias": true, "num_key_value_heads": 8, "rope_theta": 1,
+		"vocab_size": absent, "hidden_size": 0, "q_lora_rank": "many", "kv_lora_rank": 256, "rope_interleave": false,
+		"index_n_heads": -1, "indexer_types": []string{"full"}, "rms_norm_eps": 0, "scoring_func": "softmax",
+		"moe_layer_freq": 2, "topk_group": 9, "rope_scaling": yarn(fields{"type": "linear", "factor": "40"}),
+		"hidden_act": "gelu", "num_nextn_predict_layers": 2, "eos_token_id": "two", "attention_bias": true,
+		"num_key_value_heads": 8, "rope_theta": 1,
 	})
 	_, err := Parse("x/config.json", text(t, f))
 	var p *Problems
@@ -214,11 +232,13 @@ func TestEveryProblemAtOnce(t *testing.T) {
 		t.Fatalf("got %v, want *Problems", err)
 	}
 	want := []string{
-		"vocab_size is missing", "hidden_size is 0", `q_lora_rank is "many", want a whole number`, "kv_lora_rank is 256, the cache layouts hold 512",
-		"rope_interleave is false", "index_n_heads is -1", "indexer_types has 1 entries, want one for each of 61 layers", "rms_norm_eps is 0",
-		`scoring_func is "softmax"`, "moe_layer_freq is 2", "topk_group 9 of n_group 8", `rope type is "linear"`, `rope_scaling.factor is "40", want a number`,
-		`hidden_act is "gelu"`, "num_nextn_predict_layers is 2", `eos_token_id is "two", want a token id or a list of them`, "attention_bias",
-		"num_key_value_heads is 8", "rope_theta is 1",
+		"vocab_size is missing", "hidden_size is 0", `q_lora_rank is "many", want a whole number`,
+		"kv_lora_rank is 256, the cache layouts hold 512", "rope_interleave is false", "index_n_heads is -1",
+		"indexer_types has 1 entries, want one for each of 61 layers", "rms_norm_eps is 0", `scoring_func is "softmax"`,
+		"moe_layer_freq is 2", "topk_group 9 of n_group 8", `rope type is "linear"`,
+		`rope_scaling.factor is "40", want a number`, `hidden_act is "gelu"`, "num_nextn_predict_layers is 2",
+		`eos_token_id is "two", want a token id or a list of them`, "attention_bias", "num_key_value_heads is 8",
+		"rope_theta is 1",
 	}
 	for _, w := range want {
 		n := 0
@@ -245,20 +265,28 @@ func TestSingleProblems(t *testing.T) {
 		f    fields
 		want string
 	}{
-		{"layer 0 shares", glm(fields{"index_topk_pattern": "S" + strings.Repeat("F", 77)}), "layer 0 shares its selection"},
+		{"layer 0 shares", glm(fields{"index_topk_pattern": "S" + strings.Repeat("F", 77)}),
+			"layer 0 shares its selection"},
 		{"a pattern of the wrong length", glm(fields{"index_topk_pattern": "FS"}), "want 78 letters"},
-		{"a pattern with a stray letter", glm(fields{"index_topk_pattern": strings.Repeat("F", 77) + "X"}), "want 78 letters"},
-		{"an unknown indexer type", glm(fields{"num_hidden_layers": 1, "first_k_dense_replace": 1, "indexer_types": []string{"half"}}), `indexer_types[0] is "half"`},
+		{"a pattern with a stray letter", glm(fields{"index_topk_pattern": strings.Repeat("F", 77) + "X"}),
+			"want 78 letters"},
+		{"an unknown indexer type",
+			glm(fields{"num_hidden_layers": 1, "first_k_dense_replace": 1, "indexer_types": []string{"half"}}),
+			`indexer_types[0] is "half"`},
 		{"frequency zero", glm(fields{"index_topk_freq": 0}), "want a positive frequency"},
-		{"an unknown mlp type", glm(fields{"num_hidden_layers": 1, "mlp_layer_types": []string{"wide"}}), `mlp_layer_types[0] is "wide"`},
+		{"an unknown mlp type", glm(fields{"num_hidden_layers": 1, "mlp_layer_types": []string{"wide"}}),
+			`mlp_layer_types[0] is "wide"`},
 		{"too few mlp types", glm(fields{"mlp_layer_types": []string{"dense"}}), "mlp_layer_types has 1 entries"},
-		{"more dense layers than layers", glm(fields{"first_k_dense_replace": 79}), "first_k_dense_replace is 79 of 78"},
+		{"more dense layers than layers", glm(fields{"first_k_dense_replace": 79}),
+			"first_k_dense_replace is 79 of 78"},
 		{"more experts than kept groups hold", v32(fields{"num_experts_per_tok": 129}), "only 128 experts remain"},
 		{"groups that do not divide", v32(fields{"n_group": 7}), "does not divide 256 experts"},
 		{"no theta anywhere", glm(fields{"rope_parameters": fields{"rope_type": "default"}}), "rope_theta is neither"},
-		{"yarn without a factor", v32(fields{"rope_scaling": yarn(fields{"factor": absent})}), "yarn needs positive factor"},
+		{"yarn without a factor", v32(fields{"rope_scaling": yarn(fields{"factor": absent})}),
+			"yarn needs positive factor"},
 		{"a scaling that is no object", v32(fields{"rope_scaling": "yarn"}), `rope_scaling is "yarn", want an object`},
-		{"absurdly many layers", v32(fields{"num_hidden_layers": 1 << 29}), "num_hidden_layers is 536870912, want 1 to 4096"},
+		{"absurdly many layers", v32(fields{"num_hidden_layers": 1 << 29}),
+			"num_hidden_layers is 536870912, want 1 to 4096"},
 		{"a negative scale", v32(fields{"routed_scaling_factor": -1}), "routed_scaling_factor is -1"},
 		{"another method", v32(fields{"topk_method": "greedy"}), `topk_method is "greedy"`},
 		{"another index size", v32(fields{"index_head_dim": 64}), "index_head_dim is 64"},
@@ -275,7 +303,8 @@ func TestSingleProblems(t *testing.T) {
 }
 
 func TestUnknownFamilyNamesTheSupported(t *testing.T) {
-	for _, f := range []fields{{"model_type": "llama"}, {"model_type": 3}, {"model_type": nil}, {}, {"hidden_size": 4}} {
+	for _, f := range []fields{{"model_type": "llama"}, {"model_type": 3}, {"model_type": nil}, {},
+		{"hidden_size": 4}} {
 		_, err := Parse("config.json", text(t, f))
 		if !errors.Is(err, ErrFamily) {
 			t.Errorf("%v: got %v, want ErrFamily", f, err)

@@ -144,7 +144,8 @@ func Parse(file string, data []byte) (*DSA, error) {
 		return nil, err
 	}
 	if family == DeepseekV4 {
-		return nil, fmt.Errorf("config: %s: model_type %q: %w here; %s and %s are described by a DSA config", file, family, ErrFamily, DeepseekV32, GLMMoeDSA)
+		return nil, fmt.Errorf("config: %s: model_type %q: %w here; %s and %s are described by a DSA config", file,
+			family, ErrFamily, DeepseekV32, GLMMoeDSA)
 	}
 	b := builder{raw: &raw{}, mistyped: map[string]bool{}}
 	b.read("", fields, reflect.ValueOf(b.raw).Elem())
@@ -170,8 +171,9 @@ func open(file string, data []byte) (map[string]json.RawMessage, Family, error) 
 
 // relatives says what makes an architecture with a similar name another one.
 var relatives = map[string]string{
-	"deepseek_v41": "DeepSeek-V4.1 has compression ratios 1 and 2, Engram memory and keys shared between layers, none of which deepseek_v4 has",
-	"deepseek_v3":  "DeepSeek-V3 has no sparse attention",
+	"deepseek_v41": "DeepSeek-V4.1 has compression ratios 1 and 2, Engram memory and keys shared between layers, " +
+		"none of which deepseek_v4 has",
+	"deepseek_v3": "DeepSeek-V3 has no sparse attention",
 }
 
 // familyOf refuses a model_type this build cannot run.
@@ -195,8 +197,8 @@ func familyOf(text json.RawMessage) (Family, error) {
 	return "", fmt.Errorf("%s: %w%s; supported are %s", asked, ErrFamily, why, strings.Join(names, ", "))
 }
 
-// read fills the fields of to, a struct of tagged fields, and complains about every one that holds another type: one wrong field must not
-// hide the others.
+// read fills the fields of to, a struct of tagged fields, and complains about every one that holds another type: one
+// wrong field must not hide the others.
 func (b *builder) read(prefix string, fields map[string]json.RawMessage, to reflect.Value) {
 	for i := range to.NumField() {
 		if to.Type().Field(i).Anonymous {

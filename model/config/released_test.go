@@ -30,8 +30,8 @@ func v32(changes ...fields) fields {
 
 // yarn is the released scaling of V3.2.
 func yarn(changes ...fields) fields {
-	return change(fields{"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1,
-		"mscale": 1.0, "mscale_all_dim": 1.0}, changes)
+	return change(fields{"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32,
+		"beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0}, changes)
 }
 
 // glm is GLM-5 as released, in the newer spelling.
@@ -39,11 +39,12 @@ func glm(changes ...fields) fields {
 	f := v32(fields{
 		"model_type": "glm_moe_dsa", "architectures": []string{"GlmMoeDsaForCausalLM"},
 		"vocab_size": 154880, "hidden_size": 6144, "intermediate_size": 12288, "num_hidden_layers": 78,
-		"num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256,
-		"n_group": 1, "topk_group": 1, "index_n_heads": 32, "rms_norm_eps": 1e-5, "max_position_embeddings": 202752,
-		"rope_theta": absent, "rope_scaling": absent, "rope_parameters": fields{"rope_theta": 1e6, "rope_type": "default"},
-		"rope_interleave": true, "indexer_rope_interleave": true,
-		"bos_token_id": nil, "eos_token_id": []int{154820, 154827, 154829}, "pad_token_id": 154820,
+		"num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 2048, "qk_nope_head_dim": 192,
+		"v_head_dim": 256, "n_group": 1, "topk_group": 1, "index_n_heads": 32, "rms_norm_eps": 1e-5,
+		"max_position_embeddings": 202752, "rope_theta": absent, "rope_scaling": absent,
+		"rope_parameters": fields{"rope_theta": 1e6, "rope_type": "default"}, "rope_interleave": true,
+		"indexer_rope_interleave": true, "bos_token_id": nil, "eos_token_id": []int{154820, 154827, 154829},
+		"pad_token_id": 154820,
 	})
 	return change(f, changes)
 }

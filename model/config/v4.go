@@ -5,7 +5,8 @@ import (
 	"reflect"
 )
 
-// V4 describes a model of the family deepseek_v4. Names follow the v4 spec, 1.1. Its Indexer belongs to the layers of ratio 4.
+// V4 describes a model of the family deepseek_v4. Names follow the v4 spec, 1.1. Its Indexer belongs to the layers of
+// ratio 4.
 type V4 struct {
 	Config
 	Attention V4Attention
@@ -82,14 +83,16 @@ func described[D Description](d D, err error) (Description, error) {
 	return d, nil
 }
 
-// ParseV4 reads the text of a V4 model's config.json, in the official or the transformers spelling; file is its name in messages.
+// ParseV4 reads the text of a V4 model's config.json, in the official or the transformers spelling; file is its name
+// in messages.
 func ParseV4(file string, data []byte) (*V4, error) {
 	fields, family, err := open(file, data)
 	if err != nil {
 		return nil, err
 	}
 	if family != DeepseekV4 {
-		return nil, fmt.Errorf("config: %s: model_type %q: %w here; only %s is described by a V4 config", file, family, ErrFamily, DeepseekV4)
+		return nil, fmt.Errorf("config: %s: model_type %q: %w here; only %s is described by a V4 config", file, family,
+			ErrFamily, DeepseekV4)
 	}
 	b := v4Builder{builder: builder{mistyped: map[string]bool{}}}
 	b.read("", fields, reflect.ValueOf(&b.in).Elem())

@@ -28,12 +28,15 @@ func v4(changes ...fields) fields {
 		"index_n_heads": 64, "index_head_dim": 128, "index_topk": 512,
 		"n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 6, "moe_intermediate_size": 2048,
 		"routed_scaling_factor": 1.5, "num_hash_layers": 3, "scoring_func": "sqrtsoftplus", "topk_method": "noaux_tc",
-		"norm_topk_prob": true, "swiglu_limit": 10.0, "hc_mult": 4, "hc_sinkhorn_iters": 20, "hc_eps": 1e-6, "rms_norm_eps": 1e-6,
-		"rope_theta": 10000, "compress_rope_theta": 160000,
-		"rope_scaling":    fields{"type": "yarn", "factor": 16, "original_max_position_embeddings": 65536, "beta_fast": 32, "beta_slow": 1},
+		"norm_topk_prob": true, "swiglu_limit": 10.0, "hc_mult": 4, "hc_sinkhorn_iters": 20, "hc_eps": 1e-6,
+		"rms_norm_eps": 1e-6, "rope_theta": 10000, "compress_rope_theta": 160000,
+		"rope_scaling": fields{"type": "yarn", "factor": 16, "original_max_position_embeddings": 65536,
+			"beta_fast": 32, "beta_slow": 1},
 		"compress_ratios": flashRatios(), "num_nextn_predict_layers": 1, "expert_dtype": "fp4",
-		"quantization_config": fields{"quant_method": "fp8", "fmt": "e4m3", "scale_fmt": "ue8m0", "weight_block_size": []int{128, 128}},
-		"bos_token_id":        0, "eos_token_id": 1, "tie_word_embeddings": false, "attention_bias": false, "hidden_act": "silu",
+		"quantization_config": fields{"quant_method": "fp8", "fmt": "e4m3", "scale_fmt": "ue8m0",
+			"weight_block_size": []int{128, 128}},
+		"bos_token_id": 0, "eos_token_id": 1, "tie_word_embeddings": false, "attention_bias": false,
+		"hidden_act": "silu",
 	}, changes)
 }
 
@@ -45,13 +48,13 @@ func v4HF(changes ...fields) fields {
 		mlp = append(mlp, map[bool]string{true: "hash_moe", false: "moe"}[i < 3])
 	}
 	return change(v4(fields{
-		"compress_ratios": absent, "num_hash_layers": absent, "rope_scaling": absent, "topk_method": absent, "expert_dtype": absent,
-		"quantization_config": absent, "layer_types": types, "mlp_layer_types": mlp,
+		"compress_ratios": absent, "num_hash_layers": absent, "rope_scaling": absent, "topk_method": absent,
+		"expert_dtype": absent, "quantization_config": absent, "layer_types": types, "mlp_layer_types": mlp,
 		"compress_rates": fields{sparseLayer: 4, heavyLayer: 128},
 		"rope_parameters": fields{
 			"main": fields{"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 0.125},
-			"compress": fields{"rope_type": "yarn", "rope_theta": 160000, "factor": 16, "original_max_position_embeddings": 65536,
-				"beta_fast": 32, "beta_slow": 1, "attention_factor": 1.0},
+			"compress": fields{"rope_type": "yarn", "rope_theta": 160000, "factor": 16,
+				"original_max_position_embeddings": 65536, "beta_fast": 32, "beta_slow": 1, "attention_factor": 1.0},
 		},
 	}), changes)
 }
@@ -69,8 +72,10 @@ func TestV4SpellingsAgree(t *testing.T) {
 		t.Errorf("the spellings disagree:\n%s", diff)
 	}
 	a := official.Attention
-	if official.Hidden != 4096 || a.Heads != 64 || a.OLora != 1024 || a.Groups != 8 || a.Window != 128 || official.Indexer.TopK != 512 ||
-		official.FFN.Experts != 256 || official.FFN.Limit != 10 || official.Hyper != (Hyper{4, 20, 1e-6}) || official.NextN != 1 {
+	if official.Hidden != 4096 || a.Heads != 64 || a.OLora != 1024 || a.Groups != 8 || a.Window != 128 ||
+		official.Indexer.TopK != 512 ||
+		official.FFN.Experts != 256 || official.FFN.Limit != 10 || official.Hyper != (Hyper{4, 20, 1e-6}) ||
+		official.NextN != 1 {
 		t.Errorf("parsed %+v", official)
 	}
 	if !slices.Equal(a.Ratios, flashRatios()[:43]) {
@@ -96,7 +101,8 @@ func TestV4Frequencies(t *testing.T) {
 		plain, yarn float64
 	}{
 		{0, 1, 1}, {14, 5.2868563e-3, 5.2868563e-3}, {15, 3.6355386e-3, 3.6355386e-3}, {16, 2.5e-3, 2.265625e-3},
-		{20, 5.590170e-4, 2.9697778e-4}, {24, 1.25e-4, 1.953125e-5}, {25, 8.595700e-5, 5.3723127e-6}, {31, 9.0888465e-6, 5.6805290e-7},
+		{20, 5.590170e-4, 2.9697778e-4}, {24, 1.25e-4, 1.953125e-5}, {25, 8.595700e-5, 5.3723127e-6},
+		{31, 9.0888465e-6, 5.6805290e-7},
 	} {
 		for _, v := range [][2]float64{{float64(plain[w.i]), w.plain}, {float64(yarn[w.i]), w.yarn}} {
 			if d := v[0]/v[1] - 1; d > 1e-6 || d < -1e-6 {
@@ -108,11 +114,12 @@ func TestV4Frequencies(t *testing.T) {
 
 func TestV4ReportsAllProblemsAtOnce(t *testing.T) {
 	f := v4(fields{
-		"head_dim": 256, "qk_rope_head_dim": absent, "o_groups": 7, "compress_ratios": []int{0, 5}, "num_hash_layers": 99,
-		"scoring_func": "sigmoid", "norm_topk_prob": false, "swiglu_limit": 0, "hc_mult": 0, "hc_eps": 2, "rms_norm_eps": absent,
-		"compress_rope_theta": absent, "rope_scaling": fields{"type": "linear"}, "index_head_dim": 64, "num_key_value_heads": 2,
-		"tie_word_embeddings": true, "attention_bias": true, "hidden_act": "gelu", "expert_dtype": "int3", "sliding_window": "wide",
-		"num_experts_per_tok": 999, "num_nextn_predict_layers": 3, "dspark_block_size": 5,
+		"head_dim": 256, "qk_rope_head_dim": absent, "o_groups": 7, "compress_ratios": []int{0, 5},
+		"num_hash_layers": 99, "scoring_func": "sigmoid", "norm_topk_prob": false, "swiglu_limit": 0, "hc_mult": 0,
+		"hc_eps": 2, "rms_norm_eps": absent, "compress_rope_theta": absent, "rope_scaling": fields{"type": "linear"},
+		"index_head_dim": 64, "num_key_value_heads": 2, "tie_word_embeddings": true, "attention_bias": true,
+		"hidden_act": "gelu", "expert_dtype": "int3", "sliding_window": "wide", "num_experts_per_tok": 999,
+		"num_nextn_predict_layers": 3, "dspark_block_size": 5,
 	})
 	_, err := ParseV4("x/config.json", text(t, f))
 	var p *Problems
@@ -120,12 +127,14 @@ func TestV4ReportsAllProblemsAtOnce(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	for _, want := range []string{
-		"head_dim is 256", "qk_rope_head_dim is missing", "o_groups is 7, which does not divide 64", "compress_ratios has 2 entries",
-		"num_hash_layers is 99 of 43", "scoring_func is \"sigmoid\"", "norm_topk_prob is false", "swiglu_limit is 0", "hc_mult is 0",
-		"hc_eps is 2", "rms_norm_eps is missing", "compress_rope_theta is missing", "rope_scaling has type \"linear\"", "rope_scaling needs positive",
-		"index_head_dim is 64", "num_key_value_heads is 2", "tie_word_embeddings", "attention_bias", "hidden_act is \"gelu\"",
-		"expert_dtype is \"int3\"", "sliding_window is \"wide\", want a whole number", "num_experts_per_tok is 999 of 256",
-		"num_nextn_predict_layers is 3", "dspark_block_size: checkpoints with a DSpark draft head",
+		"head_dim is 256", "qk_rope_head_dim is missing", "o_groups is 7, which does not divide 64",
+		"compress_ratios has 2 entries", "num_hash_layers is 99 of 43", "scoring_func is \"sigmoid\"",
+		"norm_topk_prob is false", "swiglu_limit is 0", "hc_mult is 0", "hc_eps is 2", "rms_norm_eps is missing",
+		"compress_rope_theta is missing", "rope_scaling has type \"linear\"", "rope_scaling needs positive",
+		"index_head_dim is 64", "num_key_value_heads is 2", "tie_word_embeddings", "attention_bias",
+		"hidden_act is \"gelu\"", "expert_dtype is \"int3\"", "sliding_window is \"wide\", want a whole number",
+		"num_experts_per_tok is 999 of 256", "num_nextn_predict_layers is 3",
+		"dspark_block_size: checkpoints with a DSpark draft head",
 	} {
 		if !slices.ContainsFunc(p.List, func(l string) bool { return strings.Contains(l, want) }) {
 			t.Errorf("no complaint %q in\n%v", want, err)
@@ -141,15 +150,20 @@ func TestV4LayerNames(t *testing.T) {
 		change fields
 		want   string
 	}{
-		"unknown layer type": {fields{"layer_types": slices.Repeat([]string{"linear_attention"}, 43)}, `layer_types[42] is "linear_attention"`},
-		"too few types":      {fields{"layer_types": []string{windowLayer}}, "layer_types has 1 entries"},
-		"other rate":         {fields{"compress_rates": fields{sparseLayer: 8}}, `compress_rates["compressed_sparse_attention"] is 8, supported is 4`},
-		"no ratios":          {fields{"layer_types": absent}, "neither compress_ratios nor layer_types"},
-		"no routing":         {fields{"mlp_layer_types": absent}, "neither num_hash_layers nor mlp_layer_types"},
-		"unknown routing":    {fields{"mlp_layer_types": slices.Repeat([]string{"dense"}, 43)}, `mlp_layer_types[0] is "dense"`},
-		"rope is no object":  {fields{"rope_parameters": 3}, "rope_parameters is 3, want an object"},
-		"no compressed rope": {fields{"rope_parameters": fields{"main": fields{"rope_theta": 10000}}}, "rope_parameters.compress is missing"},
-		"factor of a word":   {fields{"rope_parameters": fields{"main": fields{"rope_theta": "x"}}}, `rope_parameters.main.rope_theta is "x", want a number`},
+		"unknown layer type": {fields{"layer_types": slices.Repeat([]string{"linear_attention"}, 43)},
+			`layer_types[42] is "linear_attention"`},
+		"too few types": {fields{"layer_types": []string{windowLayer}}, "layer_types has 1 entries"},
+		"other rate": {fields{"compress_rates": fields{sparseLayer: 8}},
+			`compress_rates["compressed_sparse_attention"] is 8, supported is 4`},
+		"no ratios":  {fields{"layer_types": absent}, "neither compress_ratios nor layer_types"},
+		"no routing": {fields{"mlp_layer_types": absent}, "neither num_hash_layers nor mlp_layer_types"},
+		"unknown routing": {fields{"mlp_layer_types": slices.Repeat([]string{"dense"}, 43)},
+			`mlp_layer_types[0] is "dense"`},
+		"rope is no object": {fields{"rope_parameters": 3}, "rope_parameters is 3, want an object"},
+		"no compressed rope": {fields{"rope_parameters": fields{"main": fields{"rope_theta": 10000}}},
+			"rope_parameters.compress is missing"},
+		"factor of a word": {fields{"rope_parameters": fields{"main": fields{"rope_theta": "x"}}},
+			`rope_parameters.main.rope_theta is "x", want a number`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseV4("config.json", text(t, v4HF(c.change)))
@@ -162,7 +176,8 @@ func TestV4LayerNames(t *testing.T) {
 
 func TestOtherArchitecturesAreRefused(t *testing.T) {
 	_, err := Describe("config.json", text(t, v4(fields{"model_type": "deepseek_v41"})))
-	if !errors.Is(err, ErrFamily) || !strings.Contains(err.Error(), "Engram") || !strings.Contains(err.Error(), "supported are deepseek_v32, glm_moe_dsa, deepseek_v4") {
+	if !errors.Is(err, ErrFamily) || !strings.Contains(err.Error(), "Engram") ||
+		!strings.Contains(err.Error(), "supported are deepseek_v32, glm_moe_dsa, deepseek_v4") {
 		t.Errorf("V4.1: %v", err)
 	}
 	if _, err := Parse("config.json", text(t, v4())); !errors.Is(err, ErrFamily) {
@@ -189,7 +204,9 @@ func TestDescribe(t *testing.T) {
 func FuzzParseV4(f *testing.F) {
 	f.Add(text(f, v4()))
 	f.Add(text(f, v4HF()))
-	f.Add([]byte(`{"model_type":"deepseek_v4","num_hidden_layers":1e9,"compress_ratios":[1],"rope_parameters":{"main":[]}}`))
+	f.Add(
+		[]byte(
+			`{"model_type":"deepseek_v4","num_hidden_layers":1e9,"compress_ratios":[1],"rope_parameters":{"main":[]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := ParseV4("fuzz", data)
 		if err != nil {

@@ -53,7 +53,8 @@ func (b *v4Builder) readRopes(text json.RawMessage) {
 	b.read("rope_parameters.", inner, reflect.ValueOf(b.ropes).Elem())
 }
 
-// refuseDrafts refuses the refreshes that bundle a block-drafting head, whose layers and tensors are not those of deepseek_v4.
+// refuseDrafts refuses the refreshes that bundle a block-drafting head, whose layers and tensors are not those of
+// deepseek_v4.
 func (b *v4Builder) refuseDrafts(fields map[string]json.RawMessage) {
 	var names []string
 	for name := range fields {
@@ -63,7 +64,8 @@ func (b *v4Builder) refuseDrafts(fields map[string]json.RawMessage) {
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		b.complain("%s: checkpoints with a DSpark draft head are not supported; use a release without one", strings.Join(names, ", "))
+		b.complain("%s: checkpoints with a DSpark draft head are not supported; use a release without one",
+			strings.Join(names, ", "))
 	}
 }
 
@@ -87,7 +89,8 @@ func (b *v4Builder) build() *V4 {
 			Interleaved: true,
 		},
 	}}
-	c.Hyper = Hyper{Streams: b.count("hc_mult", r.HCMult, mostStreams), Rounds: b.count("hc_sinkhorn_iters", r.HCIters, mostRounds), Eps: b.small("hc_eps", r.HCEps)}
+	c.Hyper = Hyper{Streams: b.count("hc_mult", r.HCMult, mostStreams),
+		Rounds: b.count("hc_sinkhorn_iters", r.HCIters, mostRounds), Eps: b.small("hc_eps", r.HCEps)}
 	b.attention(c)
 	b.ropeOf(c)
 	b.ffn(c)

@@ -122,7 +122,8 @@ func (b *v4Builder) yarnRope(name string, p *rawRope, theta *float64) Rope {
 	if theta == nil && p.Theta != nil {
 		theta, field = p.Theta, name+".rope_theta"
 	}
-	y := &Yarn{Factor: or(p.Factor, 0), Original: or(p.Original, 0), BetaFast: or(p.BetaFast, 0), BetaSlow: or(p.BetaSlow, 0)}
+	y := &Yarn{Factor: or(p.Factor, 0), Original: or(p.Original, 0), BetaFast: or(p.BetaFast, 0),
+		BetaSlow: or(p.BetaSlow, 0)}
 	if y.Factor <= 0 || y.Original <= 0 || y.BetaFast <= 0 || y.BetaSlow <= 0 {
 		b.complain("%s needs positive factor, original_max_position_embeddings, beta_fast and beta_slow", name)
 		y = nil

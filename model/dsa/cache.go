@@ -49,8 +49,8 @@ func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
 	return main, index, err
 }
 
-// Allocate makes one pool of latent rows for each layer, and one of indexer keys for each layer that computes a selection. The drafting layer
-// has its own where drafts are verified.
+// Allocate makes one pool of latent rows for each layer, and one of indexer keys for each layer that computes a
+// selection. The drafting layer has its own where drafts are verified.
 func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	main, index, err := layouts(cfg)
 	if err != nil {
@@ -59,7 +59,8 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	m.Release()
 	layer := func(i int) (mla.Cache, error) {
 		var c mla.Cache
-		if c.Main, err = model.NewPool(m.dev, main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil && m.config.Indexer.Computes(i) {
+		if c.Main, err = model.NewPool(m.dev, main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil &&
+			m.config.Indexer.Computes(i) {
 			c.Index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(cfg.Page), pages, cfg.Page)
 		}
 		if err != nil {
@@ -124,7 +125,8 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 // Caches are the pools of every layer but the drafting one, for tests that look at bytes.
 func (m *Model) Caches() []mla.Cache { return m.caches }
 
-// Pools are the pools of every layer but the drafting one: of latent rows, then of indexer keys where the layer has them.
+// Pools are the pools of every layer but the drafting one: of latent rows, then of indexer keys where the layer has
+// them.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {

@@ -30,7 +30,8 @@ func moeShape(c *config.DSA) nn.MoEShape {
 }
 
 func choice(c *config.DSA) nn.Choice {
-	return nn.Choice{TopK: c.FFN.TopK, Groups: c.FFN.Groups, KeepGroups: c.FFN.KeepGroups, Normalize: c.FFN.Normalize, Scale: c.FFN.Scale}
+	return nn.Choice{TopK: c.FFN.TopK, Groups: c.FFN.Groups, KeepGroups: c.FFN.KeepGroups, Normalize: c.FFN.Normalize,
+		Scale: c.FFN.Scale}
 }
 
 func loadAttention(c *config.DSA, l *nn.Loader, p string, index bool) mla.Weights {

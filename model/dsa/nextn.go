@@ -32,8 +32,8 @@ type nextN struct {
 // draftPrefix is how the tensors of the drafting layer begin.
 func draftPrefix(c *config.DSA) string { return fmt.Sprintf("model.layers.%d.", c.Layers) }
 
-// loadNextN reads the drafting layer. A checkpoint that promises one in its config and holds none of its tensors has no drafting layer, as
-// those that other tools saved again; one with some of them is broken, which Finish tells.
+// loadNextN reads the drafting layer. A checkpoint that promises one in its config and holds none of its tensors has
+// no drafting layer, as those that other tools saved again; one with some of them is broken, which Finish tells.
 func (m *Model) loadNextN(l *nn.Loader) {
 	c, p := m.config, draftPrefix(m.config)
 	if c.NextN == 0 || !l.HasPrefix(p) {
@@ -63,7 +63,8 @@ func (m *Model) DraftHead() error {
 		return nil
 	}
 	p := draftPrefix(m.config)
-	names := []string{"enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight", "self_attn.*", "mlp.*"}
+	names := []string{"enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight", "self_attn.*",
+		"mlp.*"}
 	for i := range names {
 		names[i] = p + names[i]
 	}
@@ -113,7 +114,8 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	block := attn.NewBlock(d.plan, words)
 	cache := d.pass.m.next.cache
 	if !cache.Main.Mem.Given() {
-		return fmt.Errorf("dsa: draft: the drafting layer has no cache; allocate with a configuration that verifies more than one row")
+		return fmt.Errorf("dsa: draft: the drafting layer has no cache; allocate with a configuration that " +
+			"verifies more than one row")
 	}
 	if err := d.prepare(in, block, cache); err != nil {
 		return fmt.Errorf("dsa: draft: %w", err)
@@ -130,7 +132,8 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// Execute enqueues the layer. Where no logits are wanted, rows and indexer keys are stored and nothing else: no later layer reads outputs.
+// Execute enqueues the layer. Where no logits are wanted, rows and indexer keys are stored and nothing else: no later
+// layer reads outputs.
 func (d *draft) Execute() error {
 	m := d.pass.m
 	n, eps, h := m.next, m.config.RMSEps, m.config.Hidden

@@ -11,8 +11,8 @@ import (
 	"sparrow/plan"
 )
 
-// pass is what the target's pass and the drafting pass have in common. The feed-forward blocks and the head run when attention is done, so
-// all of them share memory.
+// pass is what the target's pass and the drafting pass have in common. The feed-forward blocks and the head run when
+// attention is done, so all of them share memory.
 type pass struct {
 	m    *Model
 	q    *kernel.Queue
@@ -84,7 +84,8 @@ func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error
 	case err != nil:
 		return err
 	case cache.Main.Layout != want:
-		return &plan.Error{Code: plan.E27, Asked: fmt.Sprintf("a plan for %v rows over a cache of %v rows", want, cache.Main.Layout),
+		return &plan.Error{Code: plan.E27,
+			Asked:     fmt.Sprintf("a plan for %v rows over a cache of %v rows", want, cache.Main.Layout),
 			Supported: "a cache in the layout the configuration resolved to"}
 	}
 	if err := in.FillTokens(block.Array(plan.TokenIDs), s.m.config.Vocab); err != nil {

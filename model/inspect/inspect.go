@@ -1,5 +1,6 @@
-// Package inspect describes a checkpoint without loading it: parameters, bytes by type, cache bytes per token in every layout, and what fits
-// into a given memory. An opened checkpoint flows in, a Summary flows out; weights are never read.
+// Package inspect describes a checkpoint without loading it: parameters, bytes by type, cache bytes per token in
+// every layout, and what fits into a given memory. An opened checkpoint flows in, a Summary flows out; weights are
+// never read.
 package inspect
 
 import (
@@ -64,9 +65,11 @@ type CacheSize struct {
 	RowBytes   int    `json:"row_bytes"`   // per token and layer
 	IndexBytes int    `json:"index_bytes"` // per token and layer with an indexer
 	TokenBytes int64  `json:"token_bytes"` // both, over all layers
-	// DraftedTokenBytes is the same where tokens are drafted, with the drafting layer; 0 when the checkpoint has none that is run.
+	// DraftedTokenBytes is the same where tokens are drafted, with the drafting layer; 0 when the checkpoint has none
+	// that is run.
 	DraftedTokenBytes int64 `json:"drafted_token_bytes,omitempty"`
-	// SequenceBytes is what every running sequence takes beside its tokens, over all layers: windows and states (DeepSeek-V4).
+	// SequenceBytes is what every running sequence takes beside its tokens, over all layers: windows and states
+	// (DeepSeek-V4).
 	SequenceBytes int64 `json:"sequence_bytes,omitempty"`
 	Fits          []Fit `json:"fits"`
 }
@@ -82,7 +85,8 @@ func Of(s *family.Source, memories []float64) *Summary {
 	c := s.Config
 	out := &Summary{
 		Checkpoint: s.Name, Family: string(c.Family), Files: len(s.Weights.Files()), Tensors: len(s.Weights.Names()),
-		Layers: c.Layers, Hidden: c.Hidden, IndexHeads: c.Indexer.Heads, IndexTopK: c.Indexer.TopK, Vocabulary: c.Vocab, MaxPositions: c.MaxPositions,
+		Layers: c.Layers, Hidden: c.Hidden, IndexHeads: c.Indexer.Heads, IndexTopK: c.Indexer.TopK, Vocabulary: c.Vocab,
+		MaxPositions: c.MaxPositions,
 	}
 	switch d := s.Model.(type) {
 	case *config.DSA:
@@ -144,7 +148,9 @@ func (s *Summary) count(src *family.Source) {
 	for _, t := range types {
 		s.Bytes = append(s.Bytes, *t)
 	}
-	slices.SortFunc(s.Bytes, func(a, b TypeBytes) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Type, b.Type)) })
+	slices.SortFunc(s.Bytes, func(a, b TypeBytes) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Type, b.Type))
+	})
 }
 
 // layerOf is the number in layers.N., with or without model. before it, or -1.
@@ -193,8 +199,10 @@ func (s *Summary) fit(c CacheSize, memories []float64) {
 
 // Print writes the summary for people.
 func (s *Summary) Print(w io.Writer) error {
-	fmt.Fprintf(w, "%s: %s, %d layers, hidden %d, %d heads, vocabulary %d, up to %d positions\n", s.Checkpoint, s.Family, s.Layers, s.Hidden, s.Heads, s.Vocabulary, s.MaxPositions)
-	fmt.Fprintf(w, "indexer: %d heads, top %d, on %d of %d layers; experts: %d of %d per token\n", s.IndexHeads, s.IndexTopK, s.IndexLayers, s.Layers, s.ExpertsUsed, s.Experts)
+	fmt.Fprintf(w, "%s: %s, %d layers, hidden %d, %d heads, vocabulary %d, up to %d positions\n", s.Checkpoint,
+		s.Family, s.Layers, s.Hidden, s.Heads, s.Vocabulary, s.MaxPositions)
+	fmt.Fprintf(w, "indexer: %d heads, top %d, on %d of %d layers; experts: %d of %d per token\n", s.IndexHeads,
+		s.IndexTopK, s.IndexLayers, s.Layers, s.ExpertsUsed, s.Experts)
 	p := s.Parameters
 	fmt.Fprintf(w, "parameters: %s (%s active per token", count(p.Main), count(p.Active))
 	if p.NextN > 0 {

@@ -16,7 +16,8 @@ import (
 	"sparrow/model/inspect"
 )
 
-// released describes a released checkpoint by the tensor table of the v32 spec, 4.2. Only headers are written: the data is a hole in the file.
+// released describes a released checkpoint by the tensor table of the v32 spec, 4.2. Only headers are written: the
+// data is a hole in the file.
 type released struct {
 	family                            string
 	hidden, inner, vocab, layers      int
@@ -36,13 +37,13 @@ type released struct {
 }
 
 var models = map[string]*released{
-	"DeepSeek-V3.2": {family: "deepseek_v32", hidden: 7168, inner: 18432, vocab: 129280, layers: 61, heads: 128, qLora: 1536, nope: 128, v: 128,
-		indexHeads: 64, groups: 8, keep: 4, positions: 163840, theta: 1e4, copies: true, f32Norm: true,
-		tensors: 92425, bytes: 689_469_018_240, main: 671_877_944_064, draft: 13_477_385_728, active: 375,
-		bf16Token: 70272 + 8052, fp8Token: 48068, drafted: 48856, indexLayers: 61},
-	"GLM-5.2-FP8": {family: "glm_moe_dsa", hidden: 6144, inner: 12288, vocab: 154880, layers: 78, heads: 64, qLora: 2048, nope: 192, v: 256,
-		indexHeads: 32, groups: 1, keep: 1, positions: 1048576, theta: 8e6, freq: 4, offset: 3,
-		tensors: 118629, main: 743_377_019_904, draft: 9_952_920_576, active: 403,
+	"DeepSeek-V3.2": {family: "deepseek_v32", hidden: 7168, inner: 18432, vocab: 129280, layers: 61, heads: 128,
+		qLora: 1536, nope: 128, v: 128, indexHeads: 64, groups: 8, keep: 4, positions: 163840, theta: 1e4, copies: true,
+		f32Norm: true, tensors: 92425, bytes: 689_469_018_240, main: 671_877_944_064, draft: 13_477_385_728,
+		active: 375, bf16Token: 70272 + 8052, fp8Token: 48068, drafted: 48856, indexLayers: 61},
+	"GLM-5.2-FP8": {family: "glm_moe_dsa", hidden: 6144, inner: 12288, vocab: 154880, layers: 78, heads: 64,
+		qLora: 2048, nope: 192, v: 256, indexHeads: 32, groups: 1, keep: 1, positions: 1048576, theta: 8e6, freq: 4,
+		offset: 3, tensors: 118629, main: 743_377_019_904, draft: 9_952_920_576, active: 403,
 		bf16Token: 89856 + 2772, fp8Token: 53940, drafted: 54728, indexLayers: 21},
 }
 
@@ -65,7 +66,8 @@ func (m *released) tensor(name, dtype string, size int64, shape ...int) {
 	m.entries = append(m.entries, entry{name, dtype, shape, size})
 }
 
-// header places the tensors, vectors first: those are what loading reads, and together they touch few pages of the hole.
+// header places the tensors, vectors first: those are what loading reads, and together they touch few pages of the
+// hole.
 func (m *released) header() (text []byte, dataBytes int64) {
 	slices.SortStableFunc(m.entries, func(a, b entry) int { return cmp.Compare(len(a.shape), len(b.shape)) })
 	text = []byte{'{'}
@@ -74,7 +76,8 @@ func (m *released) header() (text []byte, dataBytes int64) {
 			text = append(text, ',')
 		}
 		dims := strings.ReplaceAll(strings.Trim(fmt.Sprint(e.shape), "[]"), " ", ",")
-		text = fmt.Appendf(text, `%q:{"dtype":%q,"shape":[%s],"data_offsets":[%d,%d]}`, e.name, e.dtype, dims, dataBytes, dataBytes+e.bytes)
+		text = fmt.Appendf(text, `%q:{"dtype":%q,"shape":[%s],"data_offsets":[%d,%d]}`, e.name, e.dtype, dims,
+			dataBytes, dataBytes+e.bytes)
 		dataBytes += e.bytes
 	}
 	text = append(text, '}')
@@ -172,11 +175,13 @@ func (m *released) write(t *testing.T) string {
 func (m *released) config(t *testing.T, dir string) {
 	t.Helper()
 	c := map[string]any{
-		"model_type": m.family, "vocab_size": m.vocab, "hidden_size": m.hidden, "num_hidden_layers": m.layers, "max_position_embeddings": m.positions,
-		"intermediate_size": m.inner, "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "num_attention_heads": m.heads, "q_lora_rank": m.qLora,
-		"kv_lora_rank": 512, "qk_nope_head_dim": m.nope, "qk_rope_head_dim": 64, "v_head_dim": m.v, "n_routed_experts": 256, "n_shared_experts": 1,
-		"num_experts_per_tok": 8, "n_group": m.groups, "topk_group": m.keep, "index_n_heads": m.indexHeads, "index_head_dim": 128, "index_topk": 2048,
-		"rms_norm_eps": 1e-6, "rope_theta": m.theta, "num_nextn_predict_layers": 1,
+		"model_type": m.family, "vocab_size": m.vocab, "hidden_size": m.hidden, "num_hidden_layers": m.layers,
+		"max_position_embeddings": m.positions, "intermediate_size": m.inner, "moe_intermediate_size": 2048,
+		"first_k_dense_replace": 3, "num_attention_heads": m.heads, "q_lora_rank": m.qLora, "kv_lora_rank": 512,
+		"qk_nope_head_dim": m.nope, "qk_rope_head_dim": 64, "v_head_dim": m.v, "n_routed_experts": 256,
+		"n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": m.groups, "topk_group": m.keep,
+		"index_n_heads": m.indexHeads, "index_head_dim": 128, "index_topk": 2048, "rms_norm_eps": 1e-6,
+		"rope_theta": m.theta, "num_nextn_predict_layers": 1,
 	}
 	if m.freq > 0 {
 		c["index_topk_freq"], c["index_skip_topk_offset"] = m.freq, m.offset
@@ -190,7 +195,8 @@ func (m *released) config(t *testing.T, dir string) {
 	}
 }
 
-// The released models have the tensors, parameters and bytes that were published (v32 spec, 1.3, 4.3 and 5.6), and this build loads them.
+// The released models have the tensors, parameters and bytes that were published (v32 spec, 1.3, 4.3 and 5.6), and
+// this build loads them.
 func TestReleasedModels(t *testing.T) {
 	for name, m := range models {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"sparrow/model/v4"
 )
 
-// cacheV4 sizes the pools of a V4 model. A token of context takes entries of the compressed streams and indexer keys; window entries and the
-// state of open groups are taken once for each running sequence. Page padding counts.
+// cacheV4 sizes the pools of a V4 model. A token of context takes entries of the compressed streams and indexer keys;
+// window entries and the state of open groups are taken once for each running sequence. Page padding counts.
 func (s *Summary) cacheV4(c *config.V4, memories []float64) {
 	const page = layout.V4PageSize
 	s.IndexLayers = 0
@@ -28,8 +28,8 @@ func (s *Summary) cacheV4(c *config.V4, memories []float64) {
 	} {
 		sizes := v4.SizesOf(c, l.entry, l.keys, page)
 		windows := kv.Window{Pages: 1, Tokens: c.Attention.Window}.PerSequence(page)
-		out := CacheSize{Layout: l.name, RowBytes: l.entry.EntryBytes(), IndexBytes: l.keys.TokenBytes(), TokenBytes: max(sizes.Page/page, 1),
-			SequenceBytes: int64(windows)*sizes.Window + sizes.State}
+		out := CacheSize{Layout: l.name, RowBytes: l.entry.EntryBytes(), IndexBytes: l.keys.TokenBytes(),
+			TokenBytes: max(sizes.Page/page, 1), SequenceBytes: int64(windows)*sizes.Window + sizes.State}
 		s.fit(out, memories)
 	}
 }

@@ -20,7 +20,8 @@ import (
 const oracle = "../../testdata/oracle/"
 
 // copyOf writes a checkpoint again with its tensors and its config changed.
-func copyOf(t *testing.T, checkpoint string, tensors func(map[string]weight.Source), config func(map[string]any)) string {
+func copyOf(t *testing.T, checkpoint string, tensors func(map[string]weight.Source),
+	config func(map[string]any)) string {
 	t.Helper()
 	dir := t.TempDir()
 	w, err := weight.Open(oracle + checkpoint)
@@ -105,21 +106,27 @@ func TestDamagedCheckpoints(t *testing.T) {
 		config           func(map[string]any)
 		want             []string // every line of the report
 	}{
-		{"one tensor removed", "deepseek_v32-1", func(m map[string]weight.Source) { delete(m, attn1+"o_proj.weight") }, nil,
-			[]string{"missing " + attn1 + "o_proj.weight, want shape [128 256]"}},
+		{"one tensor removed", "deepseek_v32-1", func(m map[string]weight.Source) { delete(m, attn1+"o_proj.weight") },
+			nil, []string{"missing " + attn1 + "o_proj.weight, want shape [128 256]"}},
 		{"one tensor renamed", "deepseek_v32-1", func(m map[string]weight.Source) {
 			s := m["model.norm.weight"]
 			delete(m, s.Name)
 			s.Name = "model.final_norm.weight"
 			m[s.Name] = s
-		}, nil, []string{"missing model.norm.weight, want shape [128]", "superfluous model.final_norm.weight, shape [128]"}},
+		}, nil, []string{"missing model.norm.weight, want shape [128]",
+			"superfluous model.final_norm.weight, shape [128]"}},
 		{"one tensor reshaped", "glm_moe_dsa-1", func(m map[string]weight.Source) {
 			m[attn1+"kv_a_proj_with_mqa.weight"] = zeros(attn1+"kv_a_proj_with_mqa.weight", 512, 128)
 		}, nil, []string{attn1 + "kv_a_proj_with_mqa.weight has shape [512 128], want [576 128]"}},
-		{"a scale removed", "deepseek_v32-fp8-1", func(m map[string]weight.Source) { delete(m, attn1+"kv_b_proj.weight_scale_inv") }, nil,
+		{"a scale removed", "deepseek_v32-fp8-1", func(m map[string]weight.Source) {
+			delete(m, attn1+"kv_b_proj.weight_scale_inv")
+		}, nil,
 			[]string{`matrix "` + attn1 + `kv_b_proj.weight"`}},
-		{"an fp8 weight removed, its scale left", "deepseek_v32-fp8-1", func(m map[string]weight.Source) { delete(m, attn1+"o_proj.weight") }, nil,
-			[]string{"missing " + attn1 + "o_proj.weight, want shape [128 256]", "superfluous " + attn1 + "o_proj.weight_scale_inv, shape [1 2]"}},
+		{"an fp8 weight removed, its scale left", "deepseek_v32-fp8-1", func(m map[string]weight.Source) {
+			delete(m, attn1+"o_proj.weight")
+		}, nil,
+			[]string{"missing " + attn1 + "o_proj.weight, want shape [128 256]",
+				"superfluous " + attn1 + "o_proj.weight_scale_inv, shape [1 2]"}},
 		{"many at once", "deepseek_v32-1", func(m map[string]weight.Source) {
 			delete(m, "lm_head.weight")
 			delete(m, "model.layers.1.mlp.experts.3.up_proj.weight")
@@ -127,24 +134,38 @@ func TestDamagedCheckpoints(t *testing.T) {
 			m["model.embed_tokens.weight"] = zeros("model.embed_tokens.weight", 639, 128)
 			m["stray"] = zeros("stray", 2)
 		}, nil, []string{
-			"missing lm_head.weight, want shape [640 128]", "missing model.layers.1.mlp.experts.3.up_proj.weight, want shape [64 128]",
-			"missing model.layers.2.mlp.gate.e_score_correction_bias, want shape [8]", "model.embed_tokens.weight has shape [639 128], want [640 128]",
-			"superfluous stray, shape [2]"}},
-		{"a layer said to compute its selection has no indexer", "glm_moe_dsa-1", nil, func(f map[string]any) { f["indexer_types"] = []string{"full", "full", "full"} },
+			"missing lm_head.weight, want shape [640 128]",
+			"missing model.layers.1.mlp.experts.3.up_proj.weight, want shape [64 128]",
+			"missing model.layers.2.mlp.gate.e_score_correction_bias, want shape [8]",
+			"model.embed_tokens.weight has shape [639 128], want [640 128]", "superfluous stray, shape [2]"}},
+		{"a layer said to compute its selection has no indexer", "glm_moe_dsa-1", nil, func(f map[string]any) {
+			f["indexer_types"] = []string{"full", "full", "full"}
+		},
 			[]string{
-				"missing model.layers.2.self_attn.indexer.k_norm.bias, want shape [128]", "missing model.layers.2.self_attn.indexer.k_norm.weight, want shape [128]",
-				"missing model.layers.2.self_attn.indexer.weights_proj.weight, want shape [4 128]", "missing model.layers.2.self_attn.indexer.wk.weight, want shape [128 128]",
+				"missing model.layers.2.self_attn.indexer.k_norm.bias, want shape [128]",
+				"missing model.layers.2.self_attn.indexer.k_norm.weight, want shape [128]",
+				"missing model.layers.2.self_attn.indexer.weights_proj.weight, want shape [4 128]",
+				"missing model.layers.2.self_attn.indexer.wk.weight, want shape [128 128]",
 				"missing model.layers.2.self_attn.indexer.wq_b.weight, want shape [512 96]"}},
-		{"a layer said to share has an indexer", "glm_moe_dsa-1", nil, func(f map[string]any) { f["indexer_types"] = []string{"full", "shared", "shared"} },
+		{"a layer said to share has an indexer", "glm_moe_dsa-1", nil, func(f map[string]any) {
+			f["indexer_types"] = []string{"full", "shared", "shared"}
+		},
 			[]string{
-				"superfluous " + attn1 + "indexer.k_norm.bias, shape [128]", "superfluous " + attn1 + "indexer.k_norm.weight, shape [128]",
-				"superfluous " + attn1 + "indexer.weights_proj.weight, shape [4 128]", "superfluous " + attn1 + "indexer.wk.weight, shape [128 128]",
+				"superfluous " + attn1 + "indexer.k_norm.bias, shape [128]",
+				"superfluous " + attn1 + "indexer.k_norm.weight, shape [128]",
+				"superfluous " + attn1 + "indexer.weights_proj.weight, shape [4 128]",
+				"superfluous " + attn1 + "indexer.wk.weight, shape [128 128]",
 				"superfluous " + attn1 + "indexer.wq_b.weight, shape [512 96]"}},
 		{"a config of other sizes", "deepseek_v32-1", nil, func(f map[string]any) { f["v_head_dim"] = 64 }, []string{
-			"model.layers.0.self_attn.kv_b_proj.weight has shape [512 512], want [384 512]", "model.layers.0.self_attn.o_proj.weight has shape [128 256], want [128 128]",
-			"model.layers.1.self_attn.kv_b_proj.weight has shape [512 512], want [384 512]", "model.layers.1.self_attn.o_proj.weight has shape [128 256], want [128 128]",
-			"model.layers.2.self_attn.kv_b_proj.weight has shape [512 512], want [384 512]", "model.layers.2.self_attn.o_proj.weight has shape [128 256], want [128 128]"}},
-		{"a tied head that is stored all the same", "deepseek_v32-1", nil, func(f map[string]any) { f["tie_word_embeddings"] = true },
+			"model.layers.0.self_attn.kv_b_proj.weight has shape [512 512], want [384 512]",
+			"model.layers.0.self_attn.o_proj.weight has shape [128 256], want [128 128]",
+			"model.layers.1.self_attn.kv_b_proj.weight has shape [512 512], want [384 512]",
+			"model.layers.1.self_attn.o_proj.weight has shape [128 256], want [128 128]",
+			"model.layers.2.self_attn.kv_b_proj.weight has shape [512 512], want [384 512]",
+			"model.layers.2.self_attn.o_proj.weight has shape [128 256], want [128 128]"}},
+		{"a tied head that is stored all the same", "deepseek_v32-1", nil, func(f map[string]any) {
+			f["tie_word_embeddings"] = true
+		},
 			[]string{"superfluous lm_head.weight, shape [640 128]"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -171,13 +192,15 @@ func TestDamagedCheckpoints(t *testing.T) {
 }
 
 func TestTiedHeadLoads(t *testing.T) {
-	dir := copyOf(t, "deepseek_v32-1", func(m map[string]weight.Source) { delete(m, "lm_head.weight") }, func(f map[string]any) { f["tie_word_embeddings"] = true })
+	dir := copyOf(t, "deepseek_v32-1", func(m map[string]weight.Source) { delete(m, "lm_head.weight") },
+		func(f map[string]any) { f["tie_word_embeddings"] = true })
 	if _, err := load(dir); err != nil {
 		t.Error(err)
 	}
 }
 
-// draftLayer adds a drafting layer: the last layer's tensors again under the next number, and its own four (v32 spec, 3.1).
+// draftLayer adds a drafting layer: the last layer's tensors again under the next number, and its own four (v32 spec,
+// 3.1).
 func draftLayer(m map[string]weight.Source, also ...weight.Source) {
 	for _, name := range slices.Collect(maps.Keys(m)) {
 		if rest, ok := strings.CutPrefix(name, "model.layers.2."); ok {
@@ -187,7 +210,8 @@ func draftLayer(m map[string]weight.Source, also ...weight.Source) {
 		}
 	}
 	p := "model.layers.3."
-	for _, s := range append(also, zeros(p+"enorm.weight", 128), zeros(p+"hnorm.weight", 128), zeros(p+"eh_proj.weight", 128, 256), zeros(p+"shared_head.norm.weight", 128)) {
+	for _, s := range append(also, zeros(p+"enorm.weight", 128), zeros(p+"hnorm.weight", 128),
+		zeros(p+"eh_proj.weight", 128, 256), zeros(p+"shared_head.norm.weight", 128)) {
 		m[s.Name] = s
 	}
 }
@@ -202,7 +226,8 @@ func TestDraftingLayer(t *testing.T) {
 	})
 	t.Run("with copies of embedding and head", func(t *testing.T) {
 		dir := copyOf(t, "deepseek_v32-1", func(m map[string]weight.Source) {
-			draftLayer(m, zeros("model.layers.3.embed_tokens.weight", 640, 128), zeros("model.layers.3.shared_head.head.weight", 640, 128))
+			draftLayer(m, zeros("model.layers.3.embed_tokens.weight", 640, 128),
+				zeros("model.layers.3.shared_head.head.weight", 640, 128))
 		}, one)
 		if _, err := load(dir); err != nil {
 			t.Error(err)
@@ -211,12 +236,15 @@ func TestDraftingLayer(t *testing.T) {
 	t.Run("promised and partly there", func(t *testing.T) {
 		_, err := load(copyOf(t, "deepseek_v32-1", func(m map[string]weight.Source) {
 			draftLayer(m)
-			for _, name := range []string{"eh_proj.weight", "enorm.weight", "self_attn.indexer.wk.weight", "mlp.experts.7.down_proj.weight"} {
+			for _, name := range []string{"eh_proj.weight", "enorm.weight", "self_attn.indexer.wk.weight",
+				"mlp.experts.7.down_proj.weight"} {
 				delete(m, "model.layers.3."+name)
 			}
 		}, one))
-		for _, w := range []string{"missing model.layers.3.eh_proj.weight, want shape [128 256]", "missing model.layers.3.enorm.weight, want shape [128]",
-			"missing model.layers.3.self_attn.indexer.wk.weight", "missing model.layers.3.mlp.experts.7.down_proj.weight"} {
+		for _, w := range []string{"missing model.layers.3.eh_proj.weight, want shape [128 256]",
+			"missing model.layers.3.enorm.weight, want shape [128]",
+			"missing model.layers.3.self_attn.indexer.wk.weight",
+			"missing model.layers.3.mlp.experts.7.down_proj.weight"} {
 			if err == nil || !strings.Contains(err.Error(), w) {
 				t.Errorf("no %q in %v", w, err)
 			}
@@ -230,7 +258,8 @@ func TestDraftingLayer(t *testing.T) {
 	})
 	t.Run("there and not promised", func(t *testing.T) {
 		_, err := load(copyOf(t, "deepseek_v32-1", func(m map[string]weight.Source) { draftLayer(m) }, nil))
-		if !errors.Is(err, nn.ErrTensors) || !strings.Contains(err.Error(), "superfluous model.layers.3.eh_proj.weight, shape [128 256]") {
+		if !errors.Is(err, nn.ErrTensors) ||
+			!strings.Contains(err.Error(), "superfluous model.layers.3.eh_proj.weight, shape [128 256]") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -239,7 +268,8 @@ func TestDraftingLayer(t *testing.T) {
 			draftLayer(m, zeros("model.layers.3.embed_tokens.weight", 640, 64))
 			m["model.layers.3.eh_proj.weight"] = zeros("model.layers.3.eh_proj.weight", 128, 128)
 		}, one))
-		for _, w := range []string{"eh_proj.weight has shape [128 128], want [128 256]", "embed_tokens.weight has shape [640 64], want [640 128]"} {
+		for _, w := range []string{"eh_proj.weight has shape [128 128], want [128 256]",
+			"embed_tokens.weight has shape [640 64], want [640 128]"} {
 			if err == nil || !strings.Contains(err.Error(), w) {
 				t.Errorf("no %q in %v", w, err)
 			}

@@ -6,7 +6,8 @@ import (
 	"sparrow/kernel"
 )
 
-// MLP is a gated feed-forward block: down(silu(gate x) * up x), with gate and up clamped where there is a Limit (kernel.GateArgs).
+// MLP is a gated feed-forward block: down(silu(gate x) * up x), with gate and up clamped where there is a Limit
+// (kernel.GateArgs).
 type MLP struct {
 	Gate, Up, Down kernel.Matrix
 	Limit          float32
@@ -113,7 +114,8 @@ func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpa
 // Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
 func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor) {
 	if m.Shared != nil {
-		m.Shared.Run(q, &s.shared, MLPArgs{X: x, Out: h, Add: true, With: kernel.Projection{Out: s.logits, W: m.Router}})
+		m.Shared.Run(q, &s.shared, MLPArgs{X: x, Out: h, Add: true,
+			With: kernel.Projection{Out: s.logits, W: m.Router}})
 	} else {
 		q.Multiply(kernel.MultiplyArgs{Out: s.logits, X: x, W: m.Router})
 	}

@@ -66,13 +66,14 @@ func TestMLPAddsToTheResidual(t *testing.T) {
 	}
 }
 
-// Three experts with router weights 1, 2, -1: for x = 2 the logits are 2, 4, -2. A bias of 9 puts expert 2 first, expert 1 is second.
-// Their weights are sigmoid(-2) and sigmoid(4), divided by their sum and times 2.5; the shared expert is not scaled.
+// Three experts with router weights 1, 2, -1: for x = 2 the logits are 2, 4, -2. A bias of 9 puts expert 2 first,
+// expert 1 is second. Their weights are sigmoid(-2) and sigmoid(4), divided by their sum and times 2.5; the shared
+// expert is not scaled.
 func TestMoE(t *testing.T) {
 	dev := &ref.Device{}
 	shared := block(t, 1, 1, 100)
-	m := nn.MoE{Router: prepare(t, kernel.Weight{Data: values(t, 3, 1, 1, 2, -1)}), Bias: values(t, 1, 3, 0, 0, 9), Shared: &shared,
-		Choice: nn.Choice{TopK: 2, Groups: 1, KeepGroups: 1, Normalize: true, Scale: 2.5}}
+	m := nn.MoE{Router: prepare(t, kernel.Weight{Data: values(t, 3, 1, 1, 2, -1)}), Bias: values(t, 1, 3, 0, 0, 9),
+		Shared: &shared, Choice: nn.Choice{TopK: 2, Groups: 1, KeepGroups: 1, Normalize: true, Scale: 2.5}}
 	var w kernel.ExpertWeights
 	for _, down := range []float32{1, 10, 20} {
 		w.Gate, w.Up, w.Down = append(w.Gate, one(t, 1)), append(w.Up, one(t, 1)), append(w.Down, one(t, down))

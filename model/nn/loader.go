@@ -21,7 +21,8 @@ import (
 // ErrTensors is wrapped when the tensors of a checkpoint do not fit its config.
 var ErrTensors = errors.New("the checkpoint's tensors do not fit its config.json")
 
-// Loader takes tensors out of a checkpoint by name and shape. It never stops at the first problem: Finish reports all of them.
+// Loader takes tensors out of a checkpoint by name and shape. It never stops at the first problem: Finish reports all
+// of them.
 type Loader struct {
 	// Pow2Rows is kernel.Weight's, for every weight that is loaded.
 	Pow2Rows bool
@@ -263,8 +264,8 @@ func valueType(d weight.DType) kernel.DType {
 	return 0
 }
 
-// Finish reports every missing, misshapen and superfluous tensor. Buffers some checkpoints carry along, such as rotary frequencies, are no
-// weights and are passed over.
+// Finish reports every missing, misshapen and superfluous tensor. Buffers some checkpoints carry along, such as
+// rotary frequencies, are no weights and are passed over.
 func (l *Loader) Finish() error {
 	if l.err != nil {
 		return fmt.Errorf("load: %w", l.err)

@@ -52,13 +52,15 @@ func TestScaleTypes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen []string
-			l := loader(t, func(n string) { seen = append(seen, n) }, tensor("w.weight", weight.F8E4M3, data, out, in), c.scale)
+			l := loader(t, func(n string) { seen = append(seen, n) }, tensor("w.weight", weight.F8E4M3, data, out, in),
+				c.scale)
 			m := l.Matrix("w.weight", out, in)
 			if err := l.Finish(); err != nil {
 				t.Fatal(err)
 			}
 			w := m.(*host.Matrix).Weight
-			if w.Scale.DType != kernel.F32 || w.Scale.Rows != 2 || w.Scale.Cols != 1 || w.BlockRows != 128 || w.BlockCols != 128 {
+			if w.Scale.DType != kernel.F32 || w.Scale.Rows != 2 || w.Scale.Cols != 1 || w.BlockRows != 128 ||
+				w.BlockCols != 128 {
 				t.Fatalf("scales %v in blocks of %d x %d", w.Scale, w.BlockRows, w.BlockCols)
 			}
 			if got := host.F32(w.Scale); got[0] != 1 || got[1] != 2 {
@@ -106,7 +108,8 @@ func TestRaggedLastBlock(t *testing.T) {
 	l = loader(t, nil, data, tensor(name+"_scale_inv", weight.F32, filled(4*4*2, 0x3f), 4, 2))
 	l.Matrix(name, 576, 256)
 	err := l.Finish()
-	if !errors.Is(err, nn.ErrTensors) || !strings.Contains(err.Error(), "scale shape [5 2]") || !strings.Contains(err.Error(), "[4 2]") {
+	if !errors.Is(err, nn.ErrTensors) || !strings.Contains(err.Error(), "scale shape [5 2]") ||
+		!strings.Contains(err.Error(), "[4 2]") {
 		t.Errorf("four rows of scales: %v", err)
 	}
 }
@@ -115,7 +118,8 @@ func TestRaggedLastBlock(t *testing.T) {
 func TestHalfPrecision(t *testing.T) {
 	half := []byte{0x00, 0x3c, 0x00, 0xc0, 0x00, 0x38, 0x01, 0x00} // 1, -2, 0.5, 2^-24
 	want := []float32{1, -2, 0.5, float32(math.Ldexp(1, -24))}
-	l := loader(t, nil, tensor("m", weight.F16, half, 2, 2), tensor("v", weight.F16, half, 4), tensor("b", weight.BF16, []byte{0x80, 0x3f, 0x20, 0xc0}, 2))
+	l := loader(t, nil, tensor("m", weight.F16, half, 2, 2), tensor("v", weight.F16, half, 4),
+		tensor("b", weight.BF16, []byte{0x80, 0x3f, 0x20, 0xc0}, 2))
 	m, v, b := l.Weight("m", 2, 2), l.Vector("v", 4), l.Vector("b", 2)
 	if err := l.Finish(); err != nil {
 		t.Fatal(err)
@@ -141,9 +145,10 @@ func TestFinishListsEverything(t *testing.T) {
 		return tensor(name, d, filled(n, 0), shape...)
 	}
 	l := loader(t, nil,
-		z("wide.weight", weight.BF16, 4, 9), z("flat.weight", weight.BF16, 8), z("ints.weight", weight.I32, 4, 8), z("bare.weight", weight.F8E4M3, 4, 8),
-		z("fp4.weight", weight.U8, 4, 16), z("fp4.scale", weight.F32, 4, 1), z("table.weight", weight.F8E4M3, 4, 8), z("table.scale", weight.F32, 1, 1),
-		z("long.bias", weight.F32, 9), z("square.bias", weight.F32, 2, 4), z("int.bias", weight.I32, 8), z("extra.weight", weight.F32, 3, 5),
+		z("wide.weight", weight.BF16, 4, 9), z("flat.weight", weight.BF16, 8), z("ints.weight", weight.I32, 4, 8),
+		z("bare.weight", weight.F8E4M3, 4, 8), z("fp4.weight", weight.U8, 4, 16), z("fp4.scale", weight.F32, 4, 1),
+		z("table.weight", weight.F8E4M3, 4, 8), z("table.scale", weight.F32, 1, 1), z("long.bias", weight.F32, 9),
+		z("square.bias", weight.F32, 2, 4), z("int.bias", weight.I32, 8), z("extra.weight", weight.F32, 3, 5),
 		z("model.layers.0.self_attn.rotary_emb.inv_freq", weight.F32, 32))
 	for _, n := range []string{"gone", "wide", "flat", "ints", "bare"} {
 		l.Matrix(n+".weight", 4, 8)
@@ -158,9 +163,11 @@ func TestFinishListsEverything(t *testing.T) {
 		t.Fatalf("got %v, want ErrTensors", err)
 	}
 	want := []string{
-		"missing gone.weight, want shape [4 8]", "missing gone.bias, want shape [8]", "wide.weight has shape [4 9], want [4 8]", `matrix "flat.weight"`, `matrix "ints.weight"`,
-		`matrix "bare.weight"`, "fp4.weight has F32 scales", "table.weight is e4m3 with scales", "long.bias has shape [9], want [8]",
-		"square.bias has shape [2 4], want [8]", "int.bias is I32", "superfluous extra.weight, shape [3 5]",
+		"missing gone.weight, want shape [4 8]", "missing gone.bias, want shape [8]",
+		"wide.weight has shape [4 9], want [4 8]", `matrix "flat.weight"`, `matrix "ints.weight"`,
+		`matrix "bare.weight"`, "fp4.weight has F32 scales", "table.weight is e4m3 with scales",
+		"long.bias has shape [9], want [8]", "square.bias has shape [2 4], want [8]", "int.bias is I32",
+		"superfluous extra.weight, shape [3 5]",
 	}
 	lines := strings.Split(err.Error(), "\n")[1:]
 	for _, w := range want {
@@ -194,7 +201,9 @@ func (*full) Prepare(kernel.Weight, kernel.Role) (kernel.Matrix, error) { return
 
 func TestDeviceErrorsAreNotTheCheckpoints(t *testing.T) {
 	dir := t.TempDir()
-	if err := weight.CreateSharded(dir, []weight.Source{tensor("m", weight.F32, filled(16, 0), 2, 2), tensor("v", weight.F32, filled(8, 0), 2)}, nil, 0); err != nil {
+	if err := weight.CreateSharded(dir,
+		[]weight.Source{tensor("m", weight.F32, filled(16, 0), 2, 2), tensor("v", weight.F32, filled(8, 0), 2)}, nil,
+		0); err != nil {
 		t.Fatal(err)
 	}
 	w, err := weight.Open(dir)
@@ -202,7 +211,9 @@ func TestDeviceErrorsAreNotTheCheckpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	for _, use := range []func(*nn.Loader){func(l *nn.Loader) { l.Matrix("m", 2, 2) }, func(l *nn.Loader) { l.Vector("v", 2) }} {
+	for _, use := range []func(*nn.Loader){func(l *nn.Loader) { l.Matrix("m", 2, 2) }, func(l *nn.Loader) {
+		l.Vector("v", 2)
+	}} {
 		l := nn.NewLoader(w, &full{}, nil)
 		use(l)
 		if err := l.Finish(); !errors.Is(err, errFull) || errors.Is(err, nn.ErrTensors) {

@@ -21,7 +21,8 @@ func TestPackedMatrix(t *testing.T) {
 		if err := l.Finish(); err != nil {
 			t.Fatal(err)
 		}
-		if w.Out() != 4 || w.In() != 32 || w.Data.DType != kernel.E2M1x2 || w.Scale.DType != kernel.E8M0 || w.BlockRows != 1 || w.BlockCols != 32 ||
+		if w.Out() != 4 || w.In() != 32 || w.Data.DType != kernel.E2M1x2 || w.Scale.DType != kernel.E8M0 ||
+			w.BlockRows != 1 || w.BlockCols != 32 ||
 			string(host.Bytes(w.Data)) != string(data) || string(host.Bytes(w.Scale)) != string(scales) {
 			t.Errorf("%v: loaded %v with scales %v in blocks of %d x %d", d, w.Data, w.Scale, w.BlockRows, w.BlockCols)
 		}
@@ -57,7 +58,8 @@ func TestStacksAndTables(t *testing.T) {
 func TestStacksAndTablesThatDoNotFit(t *testing.T) {
 	l := loader(t, nil,
 		tensor("flat", weight.BF16, filled(16, 0), 2, 4), tensor("ints", weight.I32, filled(16, 0), 1, 2, 2),
-		tensor("map", weight.I32, []byte{4, 0, 0, 0, 0, 0, 0, 0}, 2, 1), tensor("floats", weight.F32, filled(8, 0), 2, 1))
+		tensor("map", weight.I32, []byte{4, 0, 0, 0, 0, 0, 0, 0}, 2, 1),
+		tensor("floats", weight.F32, filled(8, 0), 2, 1))
 	l.Stack("flat", 2, 2, 2)
 	l.Stack("ints", 1, 2, 2)
 	l.Stack("gone", 1, 2, 3)
@@ -69,8 +71,9 @@ func TestStacksAndTablesThatDoNotFit(t *testing.T) {
 	if !errors.Is(err, nn.ErrTensors) {
 		t.Fatalf("got %v, want ErrTensors", err)
 	}
-	for _, want := range []string{"7 problems", "flat has shape [2 4], want [2 2 2]", "ints is I32, supported for a stack", "missing gone, want shape [1 2 3]",
-		"map[0][0] is 4, want 0 to 3", `tensor "floats"`, "missing nowhere, want shape [2 2]", "the family's own complaint"} {
+	for _, want := range []string{"7 problems", "flat has shape [2 4], want [2 2 2]",
+		"ints is I32, supported for a stack", "missing gone, want shape [1 2 3]", "map[0][0] is 4, want 0 to 3",
+		`tensor "floats"`, "missing nowhere, want shape [2 2]", "the family's own complaint"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}

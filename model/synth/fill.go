@@ -57,7 +57,8 @@ func (f *filler) sources(t tensor) []weight.Source {
 }
 
 // scales writes the scales of t. A file may hold them before the values: they are then found first.
-func (f *filler) scales(w io.Writer, t tensor, find func(io.Writer, tensor) error, write func(io.Writer, []float32) error) error {
+func (f *filler) scales(w io.Writer, t tensor, find func(io.Writer, tensor) error,
+	write func(io.Writer, []float32) error) error {
 	if f.found[t.name] == nil {
 		if err := find(nil, t); err != nil {
 			return err
@@ -98,8 +99,9 @@ func (f *filler) plain(t tensor, write func([]float32) error) error {
 	return nil
 }
 
-// matrix draws the values of t 128 rows at a time, finds the scale of each block and writes the quantised values. The scales are a tensor of
-// their own in the file; they are kept until it is its turn. Without w only the scales are found.
+// matrix draws the values of t 128 rows at a time, finds the scale of each block and writes the quantised values. The
+// scales are a tensor of their own in the file; they are kept until it is its turn. Without w only the scales are
+// found.
 func (f *filler) matrix(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
@@ -125,8 +127,9 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 	return nil
 }
 
-// quantise writes to dst the block of rows [<=128, cols] that starts at column col, and returns its scale: the largest magnitude lands on the
-// largest e4m3 value, or below it where scales are powers of two. A block of zeros has scale 1 (v32 spec, 4.4).
+// quantise writes to dst the block of rows [<=128, cols] that starts at column col, and returns its scale: the
+// largest magnitude lands on the largest e4m3 value, or below it where scales are powers of two. A block of zeros has
+// scale 1 (v32 spec, 4.4).
 func (f *filler) quantise(dst []byte, rows []float32, cols, col int) float32 {
 	width := min(block, cols-col)
 	var peak uint32 // magnitudes of floats order as their bits do

@@ -12,7 +12,8 @@ import (
 // fp4Group is how many values of a row share an exponent in FP4.
 const fp4Group = 32
 
-// fp4 draws the values of t row by row, finds the exponent of each group and writes pairs of values. Without w only the exponents are found.
+// fp4 draws the values of t row by row, finds the exponent of each group and writes pairs of values. Without w only
+// the exponents are found.
 func (f *filler) fp4(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
@@ -38,7 +39,8 @@ func (f *filler) fp4(w io.Writer, t tensor) error {
 	return nil
 }
 
-// quantiseFP4 packs a group and returns its scale, the power of two that brings its largest magnitude to 6 or below. A group of zeros has scale 1.
+// quantiseFP4 packs a group and returns its scale, the power of two that brings its largest magnitude to 6 or below.
+// A group of zeros has scale 1.
 func quantiseFP4(dst []byte, v []float32) float32 {
 	peak := float32(0)
 	for _, x := range v {

@@ -21,7 +21,8 @@ func Presets() []Preset {
 	return []Preset{
 		{"v32-tiny", "DeepSeek-V3.2 in the smallest, 3 layers, with room for the built-in tokenizer"},
 		{"glm-tiny", "GLM-5 in the smallest, 4 layers of which 1 shares its selection"},
-		{"v4-tiny", "DeepSeek-V4 in the smallest, 4 layers: window, ratio 4, ratio 128, with room for the built-in tokenizer"},
+		{"v4-tiny", "DeepSeek-V4 in the smallest, 4 layers: window, ratio 4, ratio 128, with room for the " +
+			"built-in tokenizer"},
 		{"v32-mini", "DeepSeek-V3.2 cut to 8 layers and 16 heads, whole vocabulary: the benchmark shape"},
 		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters"},
 		{"glm-5", "GLM-5 as released, 754 billion parameters"},
@@ -47,5 +48,6 @@ func PresetConfig(name string) ([]byte, error) {
 			return presetFiles.ReadFile(path.Join("preset", name+".json"))
 		}
 	}
-	return nil, fmt.Errorf("synth: %w %q; there are %s, or give a config.json", ErrPreset, name, strings.Join(PresetNames(), ", "))
+	return nil, fmt.Errorf("synth: %w %q; there are %s, or give a config.json", ErrPreset, name,
+		strings.Join(PresetNames(), ", "))
 }

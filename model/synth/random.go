@@ -12,8 +12,9 @@ var bellSpread = math.Sqrt(4 * (256*256 - 1) / 12.0)
 // bellMean is the mean of that sum.
 const bellMean = 4 * 255 / 2
 
-// random draws values whose distribution is close to a normal one: the sum of four random bytes, cut off at 3.45 standard deviations. Integer
-// sums and one product in float32 give the same bits on every machine, which a logarithm or an error function would not.
+// random draws values whose distribution is close to a normal one: the sum of four random bytes, cut off at 3.45
+// standard deviations. Integer sums and one product in float32 give the same bits on every machine, which a logarithm
+// or an error function would not.
 type random struct {
 	source *rand.PCG
 	mean   float32
@@ -27,7 +28,8 @@ func newRandom(seed uint64, name string, mean, deviation float64) *random {
 	return &random{source: rand.NewPCG(seed, h.Sum64()), mean: float32(mean), step: float32(deviation / bellSpread)}
 }
 
-// fill draws the next len(dst) values. Two come from each word, so only the last call for a tensor may ask for an odd number.
+// fill draws the next len(dst) values. Two come from each word, so only the last call for a tensor may ask for an odd
+// number.
 func (r *random) fill(dst []float32) {
 	for i := 0; i < len(dst); i += 2 {
 		w := r.source.Uint64()

@@ -16,8 +16,8 @@ import (
 	"sparrow/weight"
 )
 
-// Every preset that fits in memory loads through model/family and gives logits that spread over a few units: neither flat, nor so peaked
-// that one token takes everything.
+// Every preset that fits in memory loads through model/family and gives logits that spread over a few units: neither
+// flat, nor so peaked that one token takes everything.
 func TestWrittenCheckpointRuns(t *testing.T) {
 	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny"} {
 		for _, o := range []Options{{Seed: 1}, {Seed: 1, DType: FP8, NextN: one(1)}} {
@@ -38,7 +38,8 @@ func TestWrittenCheckpointRuns(t *testing.T) {
 
 // FP8 weights are the BF16 weights of the same seed, rounded: the logits stay close.
 func TestFP8IsTheSameModelRounded(t *testing.T) {
-	a, b := logitsOf(t, written(t, "v32-tiny", Options{Seed: 4})), logitsOf(t, written(t, "v32-tiny", Options{Seed: 4, DType: FP8}))
+	a, b := logitsOf(t, written(t, "v32-tiny", Options{Seed: 4})),
+		logitsOf(t, written(t, "v32-tiny", Options{Seed: 4, DType: FP8}))
 	dot, aa, bb := 0.0, 0.0, 0.0
 	for i := range a {
 		dot, aa, bb = dot+float64(a[i])*float64(b[i]), aa+float64(a[i])*float64(a[i]), bb+float64(b[i])*float64(b[i])
@@ -82,7 +83,8 @@ func logitsOf(t *testing.T, dir string) []float32 {
 	if err := m.Allocate(&cfg, 1); err != nil {
 		t.Fatal(err)
 	}
-	w := step.Work{Kind: plan.ModeExtend, Tokens: []int32{0, 5, 9, 100, 1279, 3, 3, 77, 640, 2}, Pages: []int32{0}, Logits: 1}
+	w := step.Work{Kind: plan.ModeExtend, Tokens: []int32{0, 5, 9, 100, 1279, 3, 3, 77, 640, 2}, Pages: []int32{0},
+		Logits: 1}
 	if s, ok := m.(model.Stateful); ok {
 		if w.State, err = s.NewState(); err != nil {
 			t.Fatal(err)
@@ -100,8 +102,8 @@ func logitsOf(t *testing.T, dir string) []float32 {
 	return r.Row(0)
 }
 
-// A block's scale puts its largest magnitude at the top of e4m3's range: exactly there for GLM, within a factor of two for DeepSeek's powers
-// of two. Ragged last blocks are part of the test: 576 and 96 are no multiples of 128.
+// A block's scale puts its largest magnitude at the top of e4m3's range: exactly there for GLM, within a factor of
+// two for DeepSeek's powers of two. Ragged last blocks are part of the test: 576 and 96 are no multiples of 128.
 func TestBlockScalesFitTheirBlocks(t *testing.T) {
 	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny"} {
 		w := open(t, written(t, name, Options{DType: FP8}))
@@ -139,16 +141,18 @@ func checkScales(t *testing.T, m weight.Matrix, pow2 bool) {
 		}
 	}
 	for i, s := range scales {
-		if pow2 && (!num.IsPow2(s) || peaks[i] <= num.MaxE4M3/2*0.96 || peaks[i] > num.MaxE4M3) || !pow2 && peaks[i] != num.MaxE4M3 {
+		if pow2 && (!num.IsPow2(s) || peaks[i] <= num.MaxE4M3/2*0.96 || peaks[i] > num.MaxE4M3) ||
+			!pow2 && peaks[i] != num.MaxE4M3 {
 			t.Errorf("%s: block %d has scale %g and reaches %g", m.Data.Name, i, s, peaks[i])
 		}
 	}
 }
 
-// Files order tensors by alignment, so scales may come before their values: both orders give the same bytes, and progress counts what is
-// written once.
+// Files order tensors by alignment, so scales may come before their values: both orders give the same bytes, and
+// progress counts what is written once.
 func TestScalesMayComeFirst(t *testing.T) {
-	m := tensor{name: "w", like: "w", shape: []int{200, 130}, dtype: weight.F8E4M3, store: blockFP8, scale: "w_scale_inv", spread: 1}
+	m := tensor{name: "w", like: "w", shape: []int{200, 130}, dtype: weight.F8E4M3, store: blockFP8,
+		scale: "w_scale_inv", spread: 1}
 	var got [2][2]bytes.Buffer
 	for turn, order := range [2][2]int{{0, 1}, {1, 0}} {
 		told := 0
@@ -160,7 +164,8 @@ func TestScalesMayComeFirst(t *testing.T) {
 			}
 		}
 		if want := 200*130 + 4*2*2; told != want || got[turn][0].Len()+got[turn][1].Len() != want {
-			t.Errorf("order %v: progress of %d, %d and %d bytes; want %d", order, told, got[turn][0].Len(), got[turn][1].Len(), want)
+			t.Errorf("order %v: progress of %d, %d and %d bytes; want %d", order, told, got[turn][0].Len(),
+				got[turn][1].Len(), want)
 		}
 	}
 	for i := range got[0] {

@@ -68,7 +68,8 @@ type Size struct {
 // New prepares a checkpoint of the shape that text, the content of a config.json, describes. File names it in messages.
 func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	if o.ShardBytes < 0 {
-		return nil, fmt.Errorf("synth: %w: shards of %d bytes; give a positive size, or 0 for one file", ErrOptions, o.ShardBytes)
+		return nil, fmt.Errorf("synth: %w: shards of %d bytes; give a positive size, or 0 for one file", ErrOptions,
+			o.ShardBytes)
 	}
 	if o.DType != BF16 && o.DType != FP8 {
 		return nil, fmt.Errorf("synth: %w: dtype %d is neither BF16 nor FP8", ErrOptions, o.DType)
@@ -104,7 +105,8 @@ func expertType(text []byte) string {
 	return c.Type
 }
 
-// rewrite makes a config.json say what will be written: drafting layer and quantisation. Everything else stays as it is.
+// rewrite makes a config.json say what will be written: drafting layer and quantisation. Everything else stays as it
+// is.
 func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {

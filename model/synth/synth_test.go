@@ -45,10 +45,14 @@ func TestReleasedShapesHaveTheReleasedSizes(t *testing.T) {
 		preset string
 		want   Size
 	}{
-		{"deepseek-v3.2", Size{Tensors: 92_425, Parameters: 685_355_329_792, NextN: 13_477_385_728, Bytes: 689_469_018_240}},
+		{"deepseek-v3.2", Size{Tensors: 92_425, Parameters: 685_355_329_792, NextN: 13_477_385_728,
+			Bytes: 689_469_018_240}},
 		{"glm-5", Size{Tensors: 119_028, Parameters: 753_864_139_008, NextN: 9_952_920_576}},
-		{"deepseek-v4-flash", Size{Tensors: 69_187, Parameters: 290_944_616_402, NextN: 6_610_048_891, Bytes: 159_609_485_896}}, // 284.33 billion and the drafting block
-		{"deepseek-v4-pro", Size{Tensors: 145_116, Parameters: 1_598_839_674_782, NextN: 25_840_145_979, Bytes: 864_704_792_696}},
+		// 284.33 billion and the drafting block
+		{"deepseek-v4-flash", Size{Tensors: 69_187, Parameters: 290_944_616_402, NextN: 6_610_048_891,
+			Bytes: 159_609_485_896}},
+		{"deepseek-v4-pro", Size{Tensors: 145_116, Parameters: 1_598_839_674_782, NextN: 25_840_145_979,
+			Bytes: 864_704_792_696}},
 		{"glm-5.2", Size{Tensors: 118_629, Parameters: 753_329_940_480, NextN: 9_952_920_576}},
 	} {
 		got := preset(t, c.preset, Options{DType: FP8}).Size()
@@ -74,9 +78,11 @@ func TestMiniIsTheBenchmarkShape(t *testing.T) {
 		name      string
 		got, want int
 	}{
-		{"hidden", c.Hidden, 1024}, {"layers", c.Layers, 8}, {"dense layers", dense, 1}, {"dense inner", f.DenseInner, 2048}, {"heads", a.Heads, 16},
-		{"q_lora", a.QLora, 512}, {"experts", f.Experts, 16}, {"inner", f.Inner, 512}, {"top", f.TopK, 4}, {"groups", f.Groups, 4},
-		{"kept groups", f.KeepGroups, 2}, {"shared", f.Shared, 1}, {"index heads", x.Heads, 64}, {"top-k", x.TopK, 2048}, {"vocabulary", c.Vocab, 129280},
+		{"hidden", c.Hidden, 1024}, {"layers", c.Layers, 8}, {"dense layers", dense, 1},
+		{"dense inner", f.DenseInner, 2048}, {"heads", a.Heads, 16}, {"q_lora", a.QLora, 512},
+		{"experts", f.Experts, 16}, {"inner", f.Inner, 512}, {"top", f.TopK, 4}, {"groups", f.Groups, 4},
+		{"kept groups", f.KeepGroups, 2}, {"shared", f.Shared, 1}, {"index heads", x.Heads, 64},
+		{"top-k", x.TopK, 2048}, {"vocabulary", c.Vocab, 129280},
 	} {
 		if v.got != v.want {
 			t.Errorf("%s is %d, want %d", v.name, v.got, v.want)
@@ -88,7 +94,8 @@ func TestMiniIsTheBenchmarkShape(t *testing.T) {
 }
 
 func TestWrittenBytesAreAsPredicted(t *testing.T) {
-	for _, o := range []Options{{}, {DType: FP8}, {DType: FP8, NextN: one(1), ShardBytes: 400_000}, {NextN: one(1), ShardBytes: 1}} {
+	for _, o := range []Options{{}, {DType: FP8}, {DType: FP8, NextN: one(1), ShardBytes: 400_000},
+		{NextN: one(1), ShardBytes: 1}} {
 		for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny"} {
 			c, dir := preset(t, name, o), filepath.Join(t.TempDir(), "new", "model")
 			var last, total int64
@@ -107,7 +114,8 @@ func TestWrittenBytesAreAsPredicted(t *testing.T) {
 			}
 			size := c.Size()
 			if len(w.Names()) != size.Tensors || w.Bytes() != size.Bytes || last != size.Bytes || total != size.Bytes {
-				t.Errorf("%s %+v: %d tensors, %d bytes, progress %d of %d; predicted %+v", name, o, len(w.Names()), w.Bytes(), last, total, size)
+				t.Errorf("%s %+v: %d tensors, %d bytes, progress %d of %d; predicted %+v", name, o, len(w.Names()),
+					w.Bytes(), last, total, size)
 			}
 			if files := len(w.Files()); o.ShardBytes > 0 && files < 3 || o.ShardBytes == 0 && files != 1 {
 				t.Errorf("%s %+v: %d files", name, o, files)
@@ -173,7 +181,8 @@ func TestValuesAreSpreadAsAsked(t *testing.T) {
 func TestDraftLayerRepeatsEmbeddingAndHead(t *testing.T) {
 	w := open(t, written(t, "v32-tiny", Options{NextN: one(1)}))
 	for copied, from := range map[string]string{
-		"model.layers.3.embed_tokens.weight": "model.embed_tokens.weight", "model.layers.3.shared_head.head.weight": "lm_head.weight",
+		"model.layers.3.embed_tokens.weight":     "model.embed_tokens.weight",
+		"model.layers.3.shared_head.head.weight": "lm_head.weight",
 	} {
 		a, ok := w.Tensor(copied)
 		b, _ := w.Tensor(from)

@@ -51,7 +51,8 @@ type lister struct {
 }
 
 func listTensors(c *config.DSA, fp8 bool) []tensor {
-	// Unit rows in the embedding start the residual stream at the size every norm brings it to. A tied table must suit the head.
+	// Unit rows in the embedding start the residual stream at the size every norm brings it to. A tied table must
+	// suit the head.
 	l := &lister{c: c, fp8: fp8, embedSpread: 1, headSpread: headGain / math.Sqrt(float64(c.Hidden))}
 	embed, head := "model.embed_tokens.weight", "lm_head.weight"
 	if c.TiedHead {
@@ -96,7 +97,8 @@ func (l *lister) plain(name string, out, in int) {
 	l.add(tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: 1 / math.Sqrt(float64(in))})
 }
 
-// matrix is a matrix [out, in] that FP8 checkpoints hold in blocks. The deviation 1/sqrt(in) keeps the size of what passes through.
+// matrix is a matrix [out, in] that FP8 checkpoints hold in blocks. The deviation 1/sqrt(in) keeps the size of what
+// passes through.
 func (l *lister) matrix(name string, out, in int, gain float64) {
 	t := tensor{name: name, shape: []int{out, in}, dtype: weight.BF16, spread: gain / math.Sqrt(float64(in))}
 	if l.fp8 {
@@ -136,7 +138,8 @@ func (l *lister) attention(p string, indexer bool) {
 	l.matrix(p+"indexer.wq_b.weight", x.Heads*x.Dim, a.QLora, 1)
 	l.matrix(p+"indexer.wk.weight", x.Dim, h, 1)
 	l.plain(p+"indexer.weights_proj.weight", x.Heads, h)
-	l.add(tensor{name: p + "indexer.k_norm.weight", shape: []int{x.Dim}, dtype: weight.F32, mean: 1, spread: normSpread})
+	l.add(tensor{name: p + "indexer.k_norm.weight", shape: []int{x.Dim}, dtype: weight.F32, mean: 1,
+		spread: normSpread})
 	l.add(tensor{name: p + "indexer.k_norm.bias", shape: []int{x.Dim}, dtype: weight.F32, spread: biasSpread})
 }
 
@@ -149,7 +152,8 @@ func (l *lister) mlp(p string, inner int) {
 func (l *lister) experts(p string) {
 	f := l.c.FFN
 	l.plain(p+"gate.weight", f.Experts, l.c.Hidden)
-	l.add(tensor{name: p + "gate.e_score_correction_bias", shape: []int{f.Experts}, dtype: weight.F32, spread: biasSpread})
+	l.add(tensor{name: p + "gate.e_score_correction_bias", shape: []int{f.Experts}, dtype: weight.F32,
+		spread: biasSpread})
 	for e := range f.Experts {
 		l.mlp(fmt.Sprintf("%sexperts.%d.", p, e), f.Inner)
 	}

@@ -10,7 +10,8 @@ import (
 	"sparrow/weight"
 )
 
-// Spreads of what only DeepSeek-V4 has: wide enough that a term left out shows, narrow enough that no stream, expert or token takes everything.
+// Spreads of what only DeepSeek-V4 has: wide enough that a term left out shows, narrow enough that no stream, expert
+// or token takes everything.
 const (
 	hyperBase  = 0.5
 	hyperScale = 0.5 // mean
@@ -131,7 +132,8 @@ func (l *v4Lister) moe(p string, hash bool) {
 	f, h := l.c.FFN, l.c.Hidden
 	l.plain(p+"gate.weight", f.Experts, h)
 	if hash {
-		l.add(tensor{name: p + "gate.tid2eid", shape: []int{l.c.Vocab, f.TopK}, dtype: weight.I64, store: expertTable, limit: f.Experts})
+		l.add(tensor{name: p + "gate.tid2eid", shape: []int{l.c.Vocab, f.TopK}, dtype: weight.I64, store: expertTable,
+			limit: f.Experts})
 	} else {
 		l.floats(p+"gate.bias", 0, biasSpread, f.Experts)
 	}
@@ -148,7 +150,8 @@ func (l *v4Lister) moe(p string, hash bool) {
 	}
 }
 
-// draft is the drafting block: a layer without compressed stream, and what joins hidden streams with the next token (v4 spec, 2.7).
+// draft is the drafting block: a layer without compressed stream, and what joins hidden streams with the next token
+// (v4 spec, 2.7).
 func (l *v4Lister) draft(p string) {
 	h := l.c.Hidden
 	l.layer(p, 0, false)

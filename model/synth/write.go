@@ -19,10 +19,11 @@ type File struct {
 	Data []byte
 }
 
-// Write makes the checkpoint in dir, which is created if need be and must hold no checkpoint. Progress, when not nil, is told how many of the
-// bytes of tensor data are written. When ctx ends, or anything fails, what was written is removed again. A folder that holds a checkpoint is
-// refused with weight.ErrExists.
-func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File, progress func(done, total int64)) (err error) {
+// Write makes the checkpoint in dir, which is created if need be and must hold no checkpoint. Progress, when not nil,
+// is told how many of the bytes of tensor data are written. When ctx ends, or anything fails, what was written is
+// removed again. A folder that holds a checkpoint is refused with weight.ErrExists.
+func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File,
+	progress func(done, total int64)) (err error) {
 	if err := Vacant(dir, beside); err != nil {
 		return err
 	}
@@ -58,12 +59,13 @@ func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File, progr
 		}
 	}
 	// transformers reads files only that say where they come from.
-	about := map[string]string{"format": "pt", "made_by": "sparrow synth", "seed": strconv.FormatUint(c.options.Seed, 10)}
+	about := map[string]string{"format": "pt", "made_by": "sparrow synth",
+		"seed": strconv.FormatUint(c.options.Seed, 10)}
 	return weight.CreateSharded(dir, c.sources(fill), about, c.options.ShardBytes)
 }
 
-// Vacant fails with weight.ErrExists when dir holds a file that Write would have to replace. It fails too when dir is not a folder and cannot
-// become one.
+// Vacant fails with weight.ErrExists when dir holds a file that Write would have to replace. It fails too when dir is
+// not a folder and cannot become one.
 func Vacant(dir string, beside []File) error {
 	if _, err := absent(dir); err != nil {
 		return err

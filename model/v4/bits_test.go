@@ -21,8 +21,8 @@ var policies = []struct {
 	{"four-bit indexer keys", plan.Policy{KV: "v4-584", FP4Index: true}},
 }
 
-// A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a group of 4, of a group of 128, of the
-// window and of a page.
+// A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a group of 4, of a
+// group of 128, of the window and of a page.
 func TestChunkedEqualsWhole(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	for _, p := range policies {
@@ -52,8 +52,8 @@ func TestChunkedEqualsWhole(t *testing.T) {
 	}
 }
 
-// A prefix computed as prompt and the rest token by token leaves the caches a whole prompt leaves, and gives its logits, whatever the prefix
-// is modulo 4 and modulo 128.
+// A prefix computed as prompt and the rest token by token leaves the caches a whole prompt leaves, and gives its
+// logits, whatever the prefix is modulo 4 and modulo 128.
 func TestDecodeEqualsPrefill(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	for _, p := range policies {
@@ -80,8 +80,8 @@ func TestDecodeEqualsPrefill(t *testing.T) {
 	}
 }
 
-// A row's bits are the same alone and in any batch, beside prompts, decodes and verifies. Lengths lie around every boundary; a prompt of 1
-// token has an empty compressed stream beside full ones.
+// A row's bits are the same alone and in any batch, beside prompts, decodes and verifies. Lengths lie around every
+// boundary; a prompt of 1 token has an empty compressed stream beside full ones.
 func TestBatchedEqualsAlone(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	lengths := []int{1, 3, 4, 127, 128, 131, 255, 256, 300}

@@ -32,7 +32,8 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	return m.AllocateWindows(cfg, pages, pages)
 }
 
-// AllocateWindows makes the pools of every layer, with a number of window pages of its own. States made before are void.
+// AllocateWindows makes the pools of every layer, with a number of window pages of its own. States made before are
+// void.
 func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	entry, index, err := layouts(cfg)
 	if err != nil {
@@ -61,14 +62,17 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 			c.Index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(cfg.Page/ratio), pages, cfg.Page/ratio)
 		}
 		if err == nil && ratio == dual.IndexRatio {
-			if c.Tails.Main, err = kernel.New(m.dev, kernel.F32, windows*dual.TailRows, 2*a.Compress.Values.Out()); err == nil {
-				c.Tails.Index, err = kernel.New(m.dev, kernel.F32, windows*dual.TailRows, 2*a.Index.Compress.Values.Out())
+			if c.Tails.Main, err = kernel.New(m.dev, kernel.F32, windows*dual.TailRows,
+				2*a.Compress.Values.Out()); err == nil {
+				c.Tails.Index, err = kernel.New(m.dev, kernel.F32, windows*dual.TailRows,
+					2*a.Index.Compress.Values.Out())
 			}
 		}
 		m.caches = append(m.caches, c)
 		if err != nil {
 			m.Free()
-			return fmt.Errorf("v4: allocate: %d pages and %d window pages for layer %d of %d: %w", pages, windows, i, len(m.layers), err)
+			return fmt.Errorf("v4: allocate: %d pages and %d window pages for layer %d of %d: %w", pages, windows, i,
+				len(m.layers), err)
 		}
 	}
 	return nil
@@ -116,8 +120,8 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return SizesOf(m.config, entry, index, cfg.Page)
 }
 
-// Pools are the pools of every layer, for who looks at bytes or fills them: the window's, then the compressed stream's and the indexer's where the
-// layer has them.
+// Pools are the pools of every layer, for who looks at bytes or fills them: the window's, then the compressed
+// stream's and the indexer's where the layer has them.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {

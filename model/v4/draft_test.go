@@ -39,8 +39,8 @@ func draftBenchOn(t *testing.T, dev kernel.Device) *bench {
 	return newBench(t, openOn(t, dir, dev), p)
 }
 
-// drafted computes a prompt in chunks, letting the drafting block follow, and then a chain of three drafts whose tokens are given. It returns the logits
-// of the chain.
+// drafted computes a prompt in chunks, letting the drafting block follow, and then a chain of three drafts whose
+// tokens are given. It returns the logits of the chain.
 func (b *bench) drafted(s *sequence, n, chunk int) [][]float32 {
 	b.Helper()
 	var out [][]float32
@@ -65,7 +65,8 @@ func (b *bench) drafted(s *sequence, n, chunk int) [][]float32 {
 	return out
 }
 
-// However a prompt was cut, the drafting block sees the same window behind it; rows that a longer draft wrote and that were taken back leave no trace.
+// However a prompt was cut, the drafting block sees the same window behind it; rows that a longer draft wrote and
+// that were taken back leave no trace.
 func TestDraftsDoNotDependOnChunks(t *testing.T) {
 	b := draftBench(t, "cpu")
 	for _, n := range []int{3, 127, 128, 129, 300} {
@@ -107,7 +108,9 @@ func TestRingsOfDraftsGrow(t *testing.T) {
 		b.newState()
 	}
 	b.step(s.work(plan.ModeExtend, 3))
-	if _, err := b.run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: s.tokens[41:44], Cached: 40, Pages: s.pages, State: s.state, Logits: true}}, false); err != nil {
+	if _, err := b.run.Draft([]step.Draft{
+		{Kind: plan.ModeDraft, Tokens: s.tokens[41:44], Cached: 40, Pages: s.pages, State: s.state, Logits: true}},
+		false); err != nil {
 		t.Errorf("after growth: %v", err)
 	}
 }
@@ -155,7 +158,9 @@ func TestDraftsAreChecked(t *testing.T) {
 	plain := newBench(t, b.m, plan.Policy{KV: "fp8"}) // allocated without drafts
 	s = plain.sequence(1, 20)
 	plain.step(s.work(plan.ModeExtend, 8))
-	if _, err := plain.run.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: s.tokens[1:9], Pages: s.pages, State: s.state}}, false); err == nil ||
+	if _, err := plain.run.Draft(
+		[]step.Draft{{Kind: plan.ModeDraft, Tokens: s.tokens[1:9], Pages: s.pages, State: s.state}},
+		false); err == nil ||
 		!strings.Contains(err.Error(), "has no cache") {
 		t.Errorf("without a cache: %v", err)
 	}

@@ -11,15 +11,18 @@ import (
 	"sparrow/plan"
 )
 
-// draftHead is the drafting block (v4 spec, 2.7). With X the residual streams of the target behind its last layer and x the tokens:
+// draftHead is the drafting block (v4 spec, 2.7). With X the residual streams of the target behind its last layer and
+// x the tokens:
 //
 //	U_t[i] = h_proj · hnorm(X_t[i]) + e_proj · enorm(embed[x_{t+1}])     for every stream i
 //	Z_t    = layer(U_t) at position t, attending to a window only
 //
-// and the head over the collapsed, normalised Z_t gives the logits of x_{t+2}. A chain goes on with Z_t in place of X_{t+1}.
+// and the head over the collapsed, normalised Z_t gives the logits of x_{t+2}. A chain goes on with Z_t in place of
+// X_{t+1}.
 //
-// What the layer keeps of a row, its window entry, follows from U_t alone. So of a prompt only the rows that the next ones see are computed, and they
-// lie in a ring beside the sequence's state, not in pages: a sequence that begins behind cached pages drafts with a shorter window at first.
+// What the layer keeps of a row, its window entry, follows from U_t alone. So of a prompt only the rows that the next
+// ones see are computed, and they lie in a ring beside the sequence's state, not in pages: a sequence that begins
+// behind cached pages drafts with a shorter window at first.
 type draftHead struct {
 	layer        layer
 	eproj, hproj kernel.Matrix // e_proj and h_proj, [hidden, hidden]
@@ -34,7 +37,8 @@ type draftHead struct {
 // draftPrefix is how the tensors of the drafting block begin.
 const draftPrefix = "mtp.0."
 
-// loadDrafts reads the drafting block where the checkpoint has it under its official names. Spellings that carry it otherwise have none to us.
+// loadDrafts reads the drafting block where the checkpoint has it under its official names. Spellings that carry it
+// otherwise have none to us.
 func (m *Model) loadDrafts(l *nn.Loader) {
 	c := m.config
 	if c.NextN == 0 || !l.HasPrefix(draftPrefix) {
@@ -59,7 +63,8 @@ func (m *Model) DraftHead() error {
 	if m.draft != nil {
 		return nil
 	}
-	return plan.ErrDraftHeadMissing("this checkpoint", m.config.Layers, draftPrefix+"{e_proj,h_proj,enorm,hnorm,norm,hc_head_*,attn.*,ffn.*}")
+	return plan.ErrDraftHeadMissing("this checkpoint", m.config.Layers,
+		draftPrefix+"{e_proj,h_proj,enorm,hnorm,norm,hc_head_*,attn.*,ffn.*}")
 }
 
 // draft is a pass of the drafting block over rows whose hidden states the pass before has computed.
@@ -106,7 +111,8 @@ func (d *draft) source() *residual {
 // Prepare fills the input block.
 func (d *draft) Prepare(in *model.Input, words []int32) error {
 	if !d.m.draft.cache.Given() {
-		return fmt.Errorf("v4: draft: the drafting block has no cache; allocate with a configuration that verifies more than one row")
+		return fmt.Errorf("v4: draft: the drafting block has no cache; allocate with a configuration that verifies " +
+			"more than one row")
 	}
 	block := attn.NewBlock(d.plan, words)
 	d.states = d.states[:0]
@@ -166,7 +172,9 @@ func (d *draft) Execute() error {
 	d.q.At("attention of the drafting block", -1)
 	m.sublayer(&d.sub, &l.attnSite, l.attnNorm, d.u, func(out, x kernel.Tensor) { d.attn.Attend(l.attn, out, x) })
 	d.q.At("feed-forward of the drafting block", -1)
-	m.sublayer(&d.sub, &l.ffnSite, l.ffnNorm, d.u, func(out, x kernel.Tensor) { m.feedForward(&l.ffn, &d.ffn, out, x, d.ids) })
+	m.sublayer(&d.sub, &l.ffnSite, l.ffnNorm, d.u, func(out, x kernel.Tensor) {
+		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids)
+	})
 	// A chain finds the streams in plan order. Rows that were not computed hold nothing; no chain continues them.
 	d.q.Put(kernel.PutArgs{Out: head.streams.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})
 	if d.plan.Logits > 0 {

@@ -70,15 +70,17 @@ func (e *experts) arrange(a *kernel.Arena, activation kernel.DType, rows, topK i
 		ids: a.Take(kernel.I32, rows, topK), weights: a.Take(kernel.F32, rows, topK)}
 }
 
-// feedForward writes the block's output for x to out: shared experts first, then the chosen ones, so that a row's sum has one order. tokens
-// are the rows' own, i32 [T, 1].
+// feedForward writes the block's output for x to out: shared experts first, then the chosen ones, so that a row's sum
+// has one order. tokens are the rows' own, i32 [T, 1].
 func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor) {
 	f, q := m.config.FFN, m.queue
 	e.shared.Run(q, &s.shared, nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: s.logits, W: e.router}})
 	if e.table.Given() {
-		q.RouteHash(kernel.HashRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Table: e.table, Tokens: tokens, Scale: f.Scale})
+		q.RouteHash(kernel.HashRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Table: e.table,
+			Tokens: tokens, Scale: f.Scale})
 	} else {
-		q.RouteRoot(kernel.RootRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: e.bias, Scale: f.Scale})
+		q.RouteRoot(kernel.RootRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: e.bias,
+			Scale: f.Scale})
 	}
 	q.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit})
 }

@@ -28,10 +28,12 @@ func (m *Model) load(l *nn.Loader) {
 	m.embed = l.Table(n.global("embed.weight"), c.Vocab, c.Hidden)
 	m.head = l.Matrix(n.global("head.weight"), c.Vocab, c.Hidden)
 	m.norm = l.Vector(n.global("norm.weight"), c.Hidden)
-	m.last = loadSite(c, l, n.global("hc_head_fn"), n.global("hc_head_base"), n.global("hc_head_scale"), c.Hyper.Streams, 1)
+	m.last = loadSite(c, l, n.global("hc_head_fn"), n.global("hc_head_base"), n.global("hc_head_scale"),
+		c.Hyper.Streams, 1)
 	for i := range c.Layers {
 		at := func(name string) string { return n.layer(i, name) }
-		m.layers = append(m.layers, loadLayer(c, l, at, c.Attention.Ratios[i], expertNames{hash: c.FFN.Hash[i], stacked: n.kind == hugging}))
+		m.layers = append(m.layers, loadLayer(c, l, at, c.Attention.Ratios[i],
+			expertNames{hash: c.FFN.Hash[i], stacked: n.kind == hugging}))
 	}
 	m.loadDrafts(l)
 }
@@ -51,7 +53,8 @@ func loadLayer(c *config.V4, l *nn.Loader, at func(string) string, ratio int, x 
 
 // loadSite reads what meets the residual streams, with mix outputs.
 func loadSite(c *config.V4, l *nn.Loader, fn, base, scale string, mix, scales int) site {
-	return site{fn: l.Matrix(fn, mix, c.Hyper.Streams*c.Hidden), base: l.Vector(base, mix), scale: l.Vector(scale, scales)}
+	return site{fn: l.Matrix(fn, mix, c.Hyper.Streams*c.Hidden), base: l.Vector(base, mix),
+		scale: l.Vector(scale, scales)}
 }
 
 func loadAttention(c *config.V4, l *nn.Loader, at func(string) string, ratio int) *dual.Weights {

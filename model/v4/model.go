@@ -1,11 +1,12 @@
-// Package v4 runs DeepSeek-V4: attention over a sliding window and compressed streams, with residual streams mixed by hyper-connections.
+// Package v4 runs DeepSeek-V4: attention over a sliding window and compressed streams, with residual streams mixed by
+// hyper-connections.
 //
-// Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is written against the
-// operations of package kernel; it does not know on which device it runs and never looks inside a tensor. What is read through which kernel
-// is in the plan and never decided here.
+// Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is
+// written against the operations of package kernel; it does not know on which device it runs and never looks inside a
+// tensor. What is read through which kernel is in the plan and never decided here.
 //
-// A sequence lives in pages (window entries, compressed entries, indexer keys) and, for the group of tokens that has not closed yet, in a
-// State. A row's bits do not depend on its neighbours, nor on how the prompt was cut into steps.
+// A sequence lives in pages (window entries, compressed entries, indexer keys) and, for the group of tokens that has
+// not closed yet, in a State. A row's bits do not depend on its neighbours, nor on how the prompt was cut into steps.
 package v4
 
 import (
@@ -59,9 +60,10 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	}
 	a := c.Attention
 	var err error
-	m.attn, err = dual.New(dev, m.queue, dual.Params{Heads: a.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: a.Groups,
-		Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
-		MainFreq: a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
+	m.attn, err = dual.New(dev, m.queue,
+		dual.Params{Heads: a.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: a.Groups,
+			Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
+			MainFreq: a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
 	if err != nil {
 		return nil, fmt.Errorf("v4: %w", err)
 	}

@@ -16,7 +16,8 @@ const (
 	hugging                  // module names of transformers
 )
 
-// names finds tensors by their official names. Which spelling a checkpoint uses is told from the names it holds, not from its config.
+// names finds tensors by their official names. Which spelling a checkpoint uses is told from the names it holds, not
+// from its config.
 type names struct {
 	l    *nn.Loader
 	kind spelling

@@ -28,7 +28,8 @@ type checkpoint struct {
 // exceptions are the tensors whose mixed name is not the official one below model. (v4 spec, 5).
 var exceptions = [][2]string{
 	{"model.embed_tokens.weight", "embed.weight"}, {"head.weight", "head.weight"}, {"model.norm.weight", "norm.weight"},
-	{"model.hc_head.hc_fn", "hc_head_fn"}, {"model.hc_head.hc_base", "hc_head_base"}, {"model.hc_head.hc_scale", "hc_head_scale"},
+	{"model.hc_head.hc_fn", "hc_head_fn"}, {"model.hc_head.hc_base", "hc_head_base"},
+	{"model.hc_head.hc_scale", "hc_head_scale"},
 }
 
 func readOracle(t *testing.T) *checkpoint {
@@ -98,14 +99,17 @@ func sameName(name string) string { return name }
 
 // hugging is the table of the v4 spec, 5, from the official to the transformers spelling.
 var hugging = [][2]string{
-	{`^embed\.`, "model.embed_tokens."}, {`^head\.`, "lm_head."}, {`^norm\.`, "model.norm."}, {`^hc_head_`, "model.hc_head.hc_"}, {`^layers\.`, "model.layers."},
-	{`\.hc_(attn|ffn)_`, ".${1}_hc."}, {`\.attn_norm\.`, ".input_layernorm."}, {`\.ffn_norm\.`, ".post_attention_layernorm."},
+	{`^embed\.`, "model.embed_tokens."}, {`^head\.`, "lm_head."}, {`^norm\.`, "model.norm."},
+	{`^hc_head_`, "model.hc_head.hc_"}, {`^layers\.`, "model.layers."}, {`\.hc_(attn|ffn)_`, ".${1}_hc."},
+	{`\.attn_norm\.`, ".input_layernorm."}, {`\.ffn_norm\.`, ".post_attention_layernorm."},
 	{`\.attn\.attn_sink`, ".attn.sinks"}, {`\.indexer\.weights_proj`, ".indexer.scorer.weights_proj"},
 	{`\.indexer\.compressor\.`, ".compressor.indexer."}, {`\.attn\.indexer\.`, ".attn.compressor.indexer."},
-	{`(\.compressor\..*)wkv`, "${1}kv_proj"}, {`(\.compressor\..*)wgate`, "${1}gate_proj"}, {`(\.compressor\..*)ape`, "${1}position_bias"}, {`(\.compressor\..*)\bnorm`, "${1}kv_norm"},
-	{`\.wq_a\.`, ".q_a_proj."}, {`\.q_norm\.`, ".q_a_norm."}, {`\.wq_b\.`, ".q_b_proj."}, {`\.wkv\.`, ".kv_proj."}, {`\.wo_([ab])\.`, ".o_${1}_proj."},
-	{`\.gate\.bias$`, ".gate.e_score_correction_bias"}, {`\.attn\.`, ".self_attn."}, {`\.ffn\.`, ".mlp."},
-	{`\.shared_experts\.w1\.`, ".shared_experts.gate_proj."}, {`\.shared_experts\.w3\.`, ".shared_experts.up_proj."}, {`\.shared_experts\.w2\.`, ".shared_experts.down_proj."},
+	{`(\.compressor\..*)wkv`, "${1}kv_proj"}, {`(\.compressor\..*)wgate`, "${1}gate_proj"},
+	{`(\.compressor\..*)ape`, "${1}position_bias"}, {`(\.compressor\..*)\bnorm`, "${1}kv_norm"},
+	{`\.wq_a\.`, ".q_a_proj."}, {`\.q_norm\.`, ".q_a_norm."}, {`\.wq_b\.`, ".q_b_proj."}, {`\.wkv\.`, ".kv_proj."},
+	{`\.wo_([ab])\.`, ".o_${1}_proj."}, {`\.gate\.bias$`, ".gate.e_score_correction_bias"}, {`\.attn\.`, ".self_attn."},
+	{`\.ffn\.`, ".mlp."}, {`\.shared_experts\.w1\.`, ".shared_experts.gate_proj."},
+	{`\.shared_experts\.w3\.`, ".shared_experts.up_proj."}, {`\.shared_experts\.w2\.`, ".shared_experts.down_proj."},
 }
 
 func huggingName(name string) string {
@@ -115,7 +119,8 @@ func huggingName(name string) string {
 	return name
 }
 
-// stack joins the experts of every layer as transformers does: gates and ups of one expert above each other, then downs.
+// stack joins the experts of every layer as transformers does: gates and ups of one expert above each other, then
+// downs.
 func (c *checkpoint) stack(layers, experts, inner, hidden int) {
 	for l := range layers {
 		var up, down []byte
@@ -150,7 +155,8 @@ func TestSpellingsAreOneModel(t *testing.T) {
 	hf.stack(6, 8, 64, 128)
 	b.sameBits("transformers names", logits(t, hf.write(huggingName, nil), "cpu"), want)
 	b.sameBits("transformers names, the indexer's compressor apart", logits(t, hf.write(func(name string) string {
-		return regexp.MustCompile(`\.indexer\.(kv_proj|gate_proj|position_bias|kv_norm)`).ReplaceAllString(huggingName(name), ".indexer.compressor.$1")
+		return regexp.MustCompile(`\.indexer\.(kv_proj|gate_proj|position_bias|kv_norm)`).ReplaceAllString(
+			huggingName(name), ".indexer.compressor.$1")
 	}, nil), "cpu"), want)
 }
 
@@ -174,9 +180,10 @@ func TestLoadReportsEverything(t *testing.T) {
 		t.Fatalf("a damaged checkpoint gives %v, %v", m, err)
 	}
 	for _, want := range []string{
-		nn.ErrTensors.Error(), "6 problems", "missing layers.3.attn.compressor.ape, want shape [128 512]", "missing layers.0.ffn.gate.tid2eid, want shape [640 2]",
-		"layers.1.attn.attn_sink has shape [5], want [4]", "layers.2.attn.compressor.ape has shape [4 512], want [4 1024]",
-		"superfluous layers.5.ffn.gate.tid2eid", "layers.1.ffn.gate.tid2eid[0][0] is 8, want 0 to 7",
+		nn.ErrTensors.Error(), "6 problems", "missing layers.3.attn.compressor.ape, want shape [128 512]",
+		"missing layers.0.ffn.gate.tid2eid, want shape [640 2]", "layers.1.attn.attn_sink has shape [5], want [4]",
+		"layers.2.attn.compressor.ape has shape [4 512], want [4 1024]", "superfluous layers.5.ffn.gate.tid2eid",
+		"layers.1.ffn.gate.tid2eid[0][0] is 8, want 0 to 7",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
@@ -193,7 +200,8 @@ func TestFactsFollowTheConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Family != plan.DeepSeekV4 || f.Window != 128 || f.K != 64 || !slices.Equal(f.Ratios, []int{0, 0, 4, 128, 4, 128}) {
+	if f.Family != plan.DeepSeekV4 || f.Window != 128 || f.K != 64 ||
+		!slices.Equal(f.Ratios, []int{0, 0, 4, 128, 4, 128}) {
 		t.Errorf("facts %+v", f)
 	}
 }

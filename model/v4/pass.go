@@ -10,8 +10,8 @@ import (
 	"sparrow/plan"
 )
 
-// pass is what the target's pass and the drafting pass have in common. Attention, feed-forward blocks and the head follow each other and
-// share memory.
+// pass is what the target's pass and the drafting pass have in common. Attention, feed-forward blocks and the head
+// follow each other and share memory.
 type pass struct {
 	m    *Model
 	q    *kernel.Queue
@@ -35,8 +35,9 @@ type sublayer struct {
 
 func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
 	n, act := m.config.Hyper.Streams, m.dev.Activation()
-	return sublayer{mix: a.Take(kernel.F32, rows, n*(2+n)), post: a.Take(kernel.F32, rows, n), comb: a.Take(kernel.F32, rows, n*n),
-		x: a.Take(act, rows, m.config.Hidden), out: a.Take(act, rows, m.config.Hidden)}
+	return sublayer{mix: a.Take(kernel.F32, rows, n*(2+n)), post: a.Take(kernel.F32, rows, n),
+		comb: a.Take(kernel.F32, rows, n*n), x: a.Take(act, rows, m.config.Hidden),
+		out: a.Take(act, rows, m.config.Hidden)}
 }
 
 // Arrange lays out a pass of the model, or of its drafting block.
@@ -93,8 +94,8 @@ func (s *pass) Outputs() *model.Outputs { return s.out }
 func (m *Model) sublayer(t *sublayer, s *site, norm, streams kernel.Tensor, run func(out, x kernel.Tensor)) {
 	n, q := m.config.Hyper.Streams, m.queue
 	q.Multiply(kernel.MultiplyArgs{Out: t.mix, X: streams, W: s.fn})
-	q.HyperPre(kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: streams, Mix: t.mix, Base: s.base, Scale: s.scale, Streams: n,
-		Rounds: m.config.Hyper.Rounds, NormEps: m.config.RMSEps, Eps: m.config.Hyper.Eps})
+	q.HyperPre(kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: streams, Mix: t.mix, Base: s.base,
+		Scale: s.scale, Streams: n, Rounds: m.config.Hyper.Rounds, NormEps: m.config.RMSEps, Eps: m.config.Hyper.Eps})
 	q.Norm(kernel.NormArgs{Out: t.x, X: t.x, Weight: norm, Eps: m.config.RMSEps})
 	run(t.out, t.x)
 	q.HyperPost(kernel.HyperPostArgs{X: streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: n})
@@ -106,8 +107,8 @@ func (s *pass) logits(streams kernel.Tensor, last *site, norm kernel.Tensor) {
 	s.q.At("head", -1)
 	picked := s.head.Pick(s.q, streams)
 	s.q.Multiply(kernel.MultiplyArgs{Out: s.mix, X: picked, W: last.fn})
-	s.q.HyperHead(kernel.HyperHeadArgs{Out: s.collapsed, X: picked, Mix: s.mix, Base: last.base, Scale: last.scale, Streams: c.Hyper.Streams,
-		NormEps: c.RMSEps, Eps: c.Hyper.Eps})
+	s.q.HyperHead(kernel.HyperHeadArgs{Out: s.collapsed, X: picked, Mix: s.mix, Base: last.base, Scale: last.scale,
+		Streams: c.Hyper.Streams, NormEps: c.RMSEps, Eps: c.Hyper.Eps})
 	s.q.Norm(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: norm, Eps: c.RMSEps})
 	s.head.Logits(s.q, s.collapsed, s.m.head)
 }
@@ -138,7 +139,8 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 		return err
 	}
 	if have := s.m.caches[0].Window.Layout; have != want {
-		return &plan.Error{Code: plan.E27, Asked: fmt.Sprintf("a plan for %v entries over a cache of %v entries", want, have),
+		return &plan.Error{Code: plan.E27,
+			Asked:     fmt.Sprintf("a plan for %v entries over a cache of %v entries", want, have),
 			Supported: "a cache in the layout the configuration resolved to"}
 	}
 	states, err := s.m.statesOf(s.batch.States[:0], in)
@@ -176,7 +178,9 @@ func (s *target) Execute() error {
 			s.attn.Layer(i, l.attn, m.caches[i], out, x, s.out.SelectionOf(i))
 		})
 		s.q.At("feed-forward", i)
-		m.sublayer(&s.sub, &l.ffnSite, l.ffnNorm, s.streams, func(out, x kernel.Tensor) { m.feedForward(&l.ffn, &s.ffn, out, x, s.ids) })
+		m.sublayer(&s.sub, &l.ffnSite, l.ffnNorm, s.streams, func(out, x kernel.Tensor) {
+			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids)
+		})
 		if s.plan.Record.Hidden {
 			s.q.Copy(kernel.CopyArgs{Out: s.out.Hidden[i], X: s.streams})
 		}

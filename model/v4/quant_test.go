@@ -25,8 +25,8 @@ func (c *checkpoint) floats(name string) []float32 {
 	return out
 }
 
-// quantise rewrites linears as FP8 in blocks of 128 x 128 and experts as packed FP4 with a scale for 32 inputs, as releases store them, or
-// writes the same values out as float32.
+// quantise rewrites linears as FP8 in blocks of 128 x 128 and experts as packed FP4 with a scale for 32 inputs, as
+// releases store them, or writes the same values out as float32.
 func (c *checkpoint) quantise(widened bool) {
 	for name, s := range c.tensors {
 		switch {
@@ -99,8 +99,8 @@ func float32Bytes(v []float32) []byte {
 	return out
 }
 
-// FP8 linears and packed FP4 experts compute what their values written out in float32 compute: to the bit in the reference, within rounding
-// on the fast path.
+// FP8 linears and packed FP4 experts compute what their values written out in float32 compute: to the bit in the
+// reference, within rounding on the fast path.
 func TestQuantisedWeights(t *testing.T) {
 	packed, wide := readOracle(t), readOracle(t)
 	packed.quantise(false)

@@ -56,8 +56,8 @@ func limited(t *testing.T) plan.Hardware {
 	return hw
 }
 
-// A prompt of 32,768 tokens in one step through the workspace, and one of 16,640 in place in slices: more rows than a paged launch or a schedule of the
-// indexer takes. Both roads give every row the same bits.
+// A prompt of 32,768 tokens in one step through the workspace, and one of 16,640 in place in slices: more rows than a
+// paged launch or a schedule of the indexer takes. Both roads give every row the same bits.
 func TestAChunkOf32768Tokens(t *testing.T) {
 	m := open(t, speck(t), "cpu")
 	var want [][]float32
@@ -103,8 +103,8 @@ func TestAChunkOf32768Tokens(t *testing.T) {
 	}
 }
 
-// Tokens before the first group closes have an empty compressed stream. Beside sequences with full ones, in the same launch, they read nothing of
-// theirs.
+// Tokens before the first group closes have an empty compressed stream. Beside sequences with full ones, in the same
+// launch, they read nothing of theirs.
 func TestAnEmptyStreamBesideAFullOne(t *testing.T) {
 	m := open(t, speck(t), "cpu")
 	for _, prefill := range []string{"v4-flat", "v4-paged"} {

@@ -10,8 +10,8 @@ import (
 	"sparrow/plan"
 )
 
-// The released models' bytes for each token of context, page padding included (v4 spec, 3.6): 3899.25 for Flash, 5586.75 for Pro, and with four-bit
-// keys 16 bytes less for each layer that has them.
+// The released models' bytes for each token of context, page padding included (v4 spec, 3.6): 3899.25 for Flash,
+// 5586.75 for Pro, and with four-bit keys 16 bytes less for each layer that has them.
 func TestSizesOfTheReleasedModels(t *testing.T) {
 	for _, c := range []struct {
 		preset   string
@@ -32,7 +32,8 @@ func TestSizesOfTheReleasedModels(t *testing.T) {
 		}
 		got := v4.SizesOf(cfg, layout.V4Packed{}, layout.IndexFP8{}, 256)
 		if want := int64(c.perToken * 256); got.Page != want || got.State != c.state {
-			t.Errorf("%s: a page of %d bytes and a state of %d, want %d and %d", c.preset, got.Page, got.State, want, c.state)
+			t.Errorf("%s: a page of %d bytes and a state of %d, want %d and %d", c.preset, got.Page, got.State, want,
+				c.state)
 		}
 		if window := int64(cfg.Layers*149760 + c.index4*4*(8192+2048)); got.Window != window {
 			t.Errorf("%s: a window page of %d bytes, want %d", c.preset, got.Window, window)

@@ -70,7 +70,8 @@ func (m *Model) stateOf(given model.State, sequence int) (*dual.State, error) {
 // statesOf checks the states of a batch: each must stand where its sequence continues.
 func (m *Model) statesOf(list []*dual.State, in *model.Input) ([]*dual.State, error) {
 	if len(in.States) != len(in.Tokens) {
-		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States), len(in.Tokens))
+		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States),
+			len(in.Tokens))
 	}
 	for r, given := range in.States {
 		s, err := m.stateOf(given, r)

@@ -12,8 +12,8 @@ import (
 	"sparrow/step"
 )
 
-// Rejected drafts: n tokens are verified and some of them kept, up to the 10 the rings allow; then the sequence goes on with other tokens. State and
-// caches are those of a sequence that never drafted.
+// Rejected drafts: n tokens are verified and some of them kept, up to the 10 the rings allow; then the sequence goes
+// on with other tokens. State and caches are those of a sequence that never drafted.
 func TestRollbackEqualsNoDraft(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	b := newBench(t, m, plan.Policy{KV: "fp8"})
@@ -126,7 +126,8 @@ func TestStatesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		want string
-	}{{301, "cannot become 301"}, {-1, "cannot become -1"}, {200, "compute the sequence again"}, {287, "compute the sequence again"}} {
+	}{{301, "cannot become 301"}, {-1, "cannot become -1"}, {200, "compute the sequence again"},
+		{287, "compute the sequence again"}} {
 		if err := s.state.Truncate(c.n); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("truncate to %d: got %v, want %q", c.n, err, c.want)
 		}
@@ -135,13 +136,15 @@ func TestStatesAreChecked(t *testing.T) {
 		t.Errorf("nine tokens back: %v", err)
 	}
 	s.state.Release()
-	refused("was released", step.Work{Kind: plan.ModeDecode, Tokens: s.tokens[:1], Cached: 291, Pages: s.pages, State: s.state})
+	refused("was released", step.Work{Kind: plan.ModeDecode, Tokens: s.tokens[:1], Cached: 291, Pages: s.pages,
+		State: s.state})
 	other := open(t, oracle, "cpu")
 	st, err := other.NewState()
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused("has no state of this model", step.Work{Kind: plan.ModeExtend, Tokens: s.tokens[:1], Pages: s.pages, State: st})
+	refused("has no state of this model",
+		step.Work{Kind: plan.ModeExtend, Tokens: s.tokens[:1], Pages: s.pages, State: st})
 }
 
 // faulty is a device that fails in a step when the last sublayer of a layer ends.
@@ -212,8 +215,8 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
-// A step that fails half-way leaves the state where it was: a short one can be run again, and after a long one, whose rows may have taken the
-// place of older ones, the sequence must be computed again and says so.
+// A step that fails half-way leaves the state where it was: a short one can be run again, and after a long one, whose
+// rows may have taken the place of older ones, the sequence must be computed again and says so.
 func TestFailedStep(t *testing.T) {
 	dev := &faulty{Device: device(t, "cpu"), layer: 4}
 	m := openOn(t, oracle, dev)
@@ -224,7 +227,8 @@ func TestFailedStep(t *testing.T) {
 		s := b.sequence(9, 150)
 		got := b.step(s.work(plan.ModeExtend, 102))
 		dev.fails, dev.sublayers = true, 0
-		if _, err := b.run.Run([]step.Work{s.work(plan.ModeExtend, n)}); err == nil || !strings.Contains(err.Error(), "on purpose") {
+		if _, err := b.run.Run([]step.Work{s.work(plan.ModeExtend, n)}); err == nil ||
+			!strings.Contains(err.Error(), "on purpose") {
 			t.Fatalf("got %v, want the device's error", err)
 		}
 		dev.fails = false
@@ -232,7 +236,8 @@ func TestFailedStep(t *testing.T) {
 			t.Fatalf("a failed step moved the state to %d", s.state.Len())
 		}
 		if n > 9 {
-			if _, err := b.run.Run([]step.Work{s.work(plan.ModeExtend, n)}); err == nil || !strings.Contains(err.Error(), "compute the sequence again") {
+			if _, err := b.run.Run([]step.Work{s.work(plan.ModeExtend, n)}); err == nil ||
+				!strings.Contains(err.Error(), "compute the sequence again") {
 				t.Fatalf("after %d failed tokens: got %v", n, err)
 			}
 			if err := s.state.Truncate(0); err != nil {

@@ -46,8 +46,8 @@ func turning(pages, first, n int) []int32 {
 	return out
 }
 
-// A sequence that goes on behind another one's pages, from the raw rows its window page ends with, has the bits of one that computed all, however
-// the pages were written and whatever else was kept since.
+// A sequence that goes on behind another one's pages, from the raw rows its window page ends with, has the bits of
+// one that computed all, however the pages were written and whatever else was kept since.
 func TestRestoreGoesOnBehindPages(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	b := newBench(t, m, plan.Policy{KV: "fp8"})
@@ -81,7 +81,8 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		n       int
 		windows []int32
-	}{{255, []int32{0}}, {256, nil}, {256, []int32{-1}}, {512, []int32{0}}, {256, []int32{benchPages}}, {-256, []int32{0}}} {
+	}{{255, []int32{0}}, {256, nil}, {256, []int32{-1}}, {512, []int32{0}}, {256, []int32{benchPages}},
+		{-256, []int32{0}}} {
 		if _, err := m.Restore(c.n, c.windows); err == nil {
 			t.Errorf("%d tokens with window pages %v were restored", c.n, c.windows)
 		}
@@ -94,7 +95,8 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		windows []int32
 		want    string
-	}{{[]int32{-1, 1, 2}, "reaches page 0"}, {[]int32{0, -1, 2}, "reaches page 1"}, {[]int32{0}, "1 window pages for 3 pages"}} {
+	}{{[]int32{-1, 1, 2}, "reaches page 0"}, {[]int32{0, -1, 2}, "reaches page 1"},
+		{[]int32{0}, "1 window pages for 3 pages"}} {
 		w := s.work(plan.ModeExtend, 10)
 		w.Windows = c.windows
 		if _, err := b.run.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -75,8 +75,10 @@ func Explain(cfg plan.Config, notices []plan.Notice, b *plan.Batch, q Question) 
 // Print writes the answer for people.
 func (a *Answer) Print(w io.Writer) error {
 	c := &a.Config
-	fmt.Fprintf(w, "%v on %v: %v cache (%v rows, pages of %d), prefill %v, decode %v, catalogue %v\n", c.Model.Family, c.Hardware.Arch, c.KV, c.Layout, c.Page, c.Prefill, c.Decode, c.Catalog)
-	fmt.Fprintf(w, "top-k %d of %v selection, dense up to %d keys%s, indexer keys as %v\n", c.Model.K, c.TopK, c.T, dense(c), c.IndexLayout)
+	fmt.Fprintf(w, "%v on %v: %v cache (%v rows, pages of %d), prefill %v, decode %v, catalogue %v\n", c.Model.Family,
+		c.Hardware.Arch, c.KV, c.Layout, c.Page, c.Prefill, c.Decode, c.Catalog)
+	fmt.Fprintf(w, "top-k %d of %v selection, dense up to %d keys%s, indexer keys as %v\n", c.Model.K, c.TopK, c.T,
+		dense(c), c.IndexLayout)
 	for _, n := range a.Notices {
 		fmt.Fprintf(w, "%v: %s\n", n.Level, Notice(n))
 	}
@@ -86,7 +88,8 @@ func (a *Answer) Print(w io.Writer) error {
 		return nil
 	}
 	p := a.Plan
-	fmt.Fprintf(w, "\nplan %v: %v, %d rows in %d segment(s), %s of transient memory\n", p.Key, p.Mode, p.Rows, len(p.Segments), unit.Bytes(p.TransientBytes))
+	fmt.Fprintf(w, "\nplan %v: %v, %d rows in %d segment(s), %s of transient memory\n", p.Key, p.Mode, p.Rows,
+		len(p.Segments), unit.Bytes(p.TransientBytes))
 	if !p.Runnable {
 		fmt.Fprintln(w, "this plan explains other engines' kernels; it does not run here")
 	}
@@ -122,7 +125,8 @@ func dense(c *plan.Config) string {
 func (a *Answer) segment(w io.Writer, i int, s *plan.Segment) error {
 	fmt.Fprintf(w, "\nsegment %d: %d %v rows from row %d\n", i, s.Rows, s.Row, s.FirstRow)
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "  form\t%v\n  kernel\t%v, %d heads\n  layout\t%v\n  convert\t%v\n  transform\t%v\n", s.Form, s.Kernel, s.KernelHeads, s.Layout, s.Convert, s.Transform)
+	fmt.Fprintf(t, "  form\t%v\n  kernel\t%v, %d heads\n  layout\t%v\n  convert\t%v\n  transform\t%v\n", s.Form,
+		s.Kernel, s.KernelHeads, s.Layout, s.Convert, s.Transform)
 	fmt.Fprintf(t, "  indexer\t%s\n", indexer(s.Indexer))
 	if a.Layer != nil {
 		fmt.Fprintf(t, "  in layer %d\t%s\n", a.Layer.Layer, indexer(a.Layer.Indexers[i]))

@@ -39,7 +39,8 @@ func TestContents(t *testing.T) {
 	})
 	t.Run("40 native verify", func(t *testing.T) {
 		p := build(t, resolve(t, "sm100", drafts(4)), batch(t, "verify:4:100,5000"))
-		p.wantContents(t, public.SeqlensExpanded, public.Filler.SeqlensExpanded, 101, 102, 103, 104, 5001, 5002, 5003, 5004)
+		p.wantContents(t, public.SeqlensExpanded, public.Filler.SeqlensExpanded, 101, 102, 103, 104, 5001, 5002, 5003,
+			5004)
 		p.wantShape(t, public.CtxLens2D, 2, 4)
 		p.wantContents(t, public.CtxLens2D, public.Filler.CtxLens2D, 104, 104, 104, 104, 5004, 5004, 5004, 5004)
 		want(t, "native n", p.segment().Indexer.NextN, 4)

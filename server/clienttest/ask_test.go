@@ -36,7 +36,8 @@ func endless(tokens int) (openai.ChatCompletionNewParams, option.RequestOption) 
 }
 
 // chat answers a request whole.
-func (s *service) chat(t *testing.T, p openai.ChatCompletionNewParams, more ...option.RequestOption) *openai.ChatCompletion {
+func (s *service) chat(t *testing.T, p openai.ChatCompletionNewParams,
+	more ...option.RequestOption) *openai.ChatCompletion {
 	t.Helper()
 	client := s.client()
 	r, err := client.Chat.Completions.New(t.Context(), p, more...)
@@ -95,7 +96,8 @@ func (s *service) stream(t *testing.T, p openai.ChatCompletionNewParams, more ..
 	return out
 }
 
-// running opens a stream and returns once its first text is there. The stream runs until the context ends or the test does.
+// running opens a stream and returns once its first text is there. The stream runs until the context ends or the test
+// does.
 func (s *service) running(t *testing.T, ctx context.Context, tokens int) (next func() bool) {
 	t.Helper()
 	p, on := endless(tokens)

@@ -57,7 +57,8 @@ func TestCompanyChangesNothing(t *testing.T) {
 func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	about := story(sharedSentences)
-	questions := []string{about + "Question: Tell me the pet of Maya.", about + "Question: Tell me the locker number of Tina."}
+	questions := []string{about + "Question: Tell me the pet of Maya.",
+		about + "Question: Tell me the locker number of Tina."}
 	first, second := s.tokens(t, questions[0]), s.tokens(t, questions[1])
 	shared := 0
 	for shared < min(len(first), len(second)) && first[shared] == second[shared] {

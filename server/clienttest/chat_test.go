@@ -15,17 +15,20 @@ func TestChat(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	r := s.chat(t, ask(treesQuestion))
 	wantChat(t, r, treesAnswer, "stop")
-	if !strings.HasPrefix(r.ID, "chatcmpl-") || r.Model != model || r.Object != "chat.completion" || r.Created == 0 || r.Choices[0].Message.Role != "assistant" {
+	if !strings.HasPrefix(r.ID, "chatcmpl-") || r.Model != model || r.Object != "chat.completion" || r.Created == 0 ||
+		r.Choices[0].Message.Role != "assistant" {
 		t.Errorf("head: %s", r.RawJSON())
 	}
-	if u := r.Usage; u.PromptTokens == 0 || u.CompletionTokens == 0 || u.TotalTokens != u.PromptTokens+u.CompletionTokens {
+	if u := r.Usage; u.PromptTokens == 0 || u.CompletionTokens == 0 ||
+		u.TotalTokens != u.PromptTokens+u.CompletionTokens {
 		t.Errorf("usage: %s", u.RawJSON())
 	}
 	// The answer and a second question make a conversation; a system message and parts of text are allowed as well.
 	more := ask("")
 	more.Messages = []openai.ChatCompletionMessageParamUnion{
 		openai.SystemMessage("You are Sparrow."), openai.UserMessage(treesQuestion), r.Choices[0].Message.ToParam(),
-		openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{openai.TextContentPart("What are you "), openai.TextContentPart("called?")}),
+		openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{openai.TextContentPart("What are you "),
+			openai.TextContentPart("called?")}),
 	}
 	wantChat(t, s.chat(t, more), nameAnswer, "stop")
 }
@@ -76,7 +79,8 @@ func TestSeveralChoices(t *testing.T) {
 	pieces := s.stream(t, p)
 	for i, c := range pieces.Choices {
 		if want := whole.Choices[i]; c.Message.Content != want.Message.Content || c.FinishReason != want.FinishReason {
-			t.Errorf("choice %d streamed: %q by %s, whole: %q by %s", i, c.Message.Content, c.FinishReason, want.Message.Content, want.FinishReason)
+			t.Errorf("choice %d streamed: %q by %s, whole: %q by %s", i, c.Message.Content, c.FinishReason,
+				want.Message.Content, want.FinishReason)
 		}
 	}
 }
@@ -89,10 +93,16 @@ func TestLimitsAndStops(t *testing.T) {
 		content, finish string
 	}{
 		{"max_tokens", func(p *openai.ChatCompletionNewParams) { p.MaxTokens = openai.Int(4) }, "22 * ", "length"},
-		{"max_completion_tokens", func(p *openai.ChatCompletionNewParams) { p.MaxCompletionTokens = openai.Int(4) }, "22 * ", "length"},
-		{"one stop string", func(p *openai.ChatCompletionNewParams) { p.Stop.OfString = openai.String("\n####") }, "22 * 7 = 154", "stop"},
-		{"the first of several stop strings to come", func(p *openai.ChatCompletionNewParams) { p.Stop.OfStringArray = []string{"####", " = 1", "never"} }, "22 * 7", "stop"},
-		{"a stop string that never comes", func(p *openai.ChatCompletionNewParams) { p.Stop.OfString = openai.String("#### 155") }, treesAnswer, "stop"},
+		{"max_completion_tokens", func(p *openai.ChatCompletionNewParams) { p.MaxCompletionTokens = openai.Int(4) },
+			"22 * ", "length"},
+		{"one stop string", func(p *openai.ChatCompletionNewParams) { p.Stop.OfString = openai.String("\n####") },
+			"22 * 7 = 154", "stop"},
+		{"the first of several stop strings to come", func(p *openai.ChatCompletionNewParams) {
+			p.Stop.OfStringArray = []string{"####", " = 1", "never"}
+		}, "22 * 7", "stop"},
+		{"a stop string that never comes", func(p *openai.ChatCompletionNewParams) {
+			p.Stop.OfString = openai.String("#### 155")
+		}, treesAnswer, "stop"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := ask(treesQuestion)
@@ -120,7 +130,8 @@ func TestLogprobs(t *testing.T) {
 		if tok.Logprob > 0 || math.Exp(tok.Logprob) < 0.2 {
 			t.Errorf("token %d (%q) of the likeliest answer: log probability %v", i, tok.Token, tok.Logprob)
 		}
-		if len(tok.TopLogprobs) != 3 || tok.TopLogprobs[0].Token != tok.Token || tok.TopLogprobs[0].Logprob != tok.Logprob {
+		if len(tok.TopLogprobs) != 3 || tok.TopLogprobs[0].Token != tok.Token ||
+			tok.TopLogprobs[0].Logprob != tok.Logprob {
 			t.Errorf("token %d (%q) is not the first of its three alternatives: %s", i, tok.Token, tok.RawJSON())
 			continue
 		}

@@ -27,7 +27,8 @@ func TestCompletions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(whole.Choices) != 1 || whole.Choices[0].FinishReason != "stop" || !strings.HasSuffix(whole.Choices[0].Text, "#### 154") {
+	if len(whole.Choices) != 1 || whole.Choices[0].FinishReason != "stop" ||
+		!strings.HasSuffix(whole.Choices[0].Text, "#### 154") {
 		t.Errorf("answer: %s", whole.RawJSON())
 	}
 	events := client.Completions.NewStreaming(t.Context(), complete())
@@ -47,7 +48,8 @@ func TestCompletionsOfSeveralPrompts(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	client := s.client()
 	p := complete()
-	p.Prompt = openai.CompletionNewParamsPromptUnion{OfArrayOfStrings: []string{shot, strings.Replace(shot, "22", "11", 1)}}
+	p.Prompt = openai.CompletionNewParamsPromptUnion{
+		OfArrayOfStrings: []string{shot, strings.Replace(shot, "22", "11", 1)}}
 	p.Echo, p.N = openai.Bool(true), openai.Int(2)
 	r, err := client.Completions.New(t.Context(), p)
 	if err != nil {
@@ -74,7 +76,8 @@ func TestCompletionLogprobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := r.Choices[0].Logprobs
-	if len(l.Tokens) == 0 || len(l.TokenLogprobs) != len(l.Tokens) || len(l.TopLogprobs) != len(l.Tokens) || len(l.TextOffset) != len(l.Tokens) {
+	if len(l.Tokens) == 0 || len(l.TokenLogprobs) != len(l.Tokens) || len(l.TopLogprobs) != len(l.Tokens) ||
+		len(l.TextOffset) != len(l.Tokens) {
 		t.Fatalf("columns of different lengths: %s", l.RawJSON())
 	}
 	for i, tok := range l.Tokens {

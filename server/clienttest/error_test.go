@@ -44,7 +44,8 @@ func (s *service) refused(t *testing.T, p openai.ChatCompletionNewParams, more .
 // schema asks for an answer in a format.
 func schema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	return func(p *openai.ChatCompletionNewParams) {
-		p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "x", Schema: s}}
+		p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
+			JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "x", Schema: s}}
 	}
 }
 
@@ -57,24 +58,43 @@ func TestErrors(t *testing.T) {
 		status      int
 		code, param string
 	}{
-		{"an unknown model", func(p *openai.ChatCompletionNewParams) { p.Model = "gpt-x" }, nil, 404, "model_not_found", "model"},
-		{"a temperature above the range", func(p *openai.ChatCompletionNewParams) { p.Temperature = openai.Float(2.5) }, nil, 400, "value_out_of_range", "temperature"},
-		{"no choices", func(p *openai.ChatCompletionNewParams) { p.N = openai.Int(0) }, nil, 400, "value_out_of_range", "n"},
-		{"an unknown field", nil, []option.RequestOption{option.WithJSONSet("temprature", 1)}, 400, "unknown_parameter", "temprature"},
-		{"a field of the wrong type", nil, []option.RequestOption{option.WithJSONSet("max_tokens", "ten")}, 400, "invalid_type", "max_tokens"},
-		{"no messages", func(p *openai.ChatCompletionNewParams) { p.Messages = []openai.ChatCompletionMessageParamUnion{} }, nil, 400, "", "messages"},
-		{"a prompt longer than the context", func(p *openai.ChatCompletionNewParams) { p.Messages = ask(story(60)).Messages }, nil, 400, "context_length_exceeded", "messages"},
-		{"more new tokens than the context holds", func(p *openai.ChatCompletionNewParams) { p.MaxTokens = openai.Int(512) }, nil, 400, "context_length_exceeded", "max_tokens"},
-		{"more completion tokens than the context holds", func(p *openai.ChatCompletionNewParams) { p.MaxCompletionTokens = openai.Int(512) }, nil, 400, "context_length_exceeded", "max_completion_tokens"},
+		{"an unknown model", func(p *openai.ChatCompletionNewParams) { p.Model = "gpt-x" }, nil, 404, "model_not_found",
+			"model"},
+		{"a temperature above the range", func(p *openai.ChatCompletionNewParams) { p.Temperature = openai.Float(2.5) },
+			nil, 400, "value_out_of_range", "temperature"},
+		{"no choices", func(p *openai.ChatCompletionNewParams) { p.N = openai.Int(0) }, nil, 400, "value_out_of_range",
+			"n"},
+		{"an unknown field", nil, []option.RequestOption{option.WithJSONSet("temprature", 1)}, 400, "unknown_parameter",
+			"temprature"},
+		{"a field of the wrong type", nil, []option.RequestOption{option.WithJSONSet("max_tokens", "ten")}, 400,
+			"invalid_type", "max_tokens"},
+		{"no messages", func(p *openai.ChatCompletionNewParams) {
+			p.Messages = []openai.ChatCompletionMessageParamUnion{}
+		}, nil, 400, "", "messages"},
+		{"a prompt longer than the context", func(p *openai.ChatCompletionNewParams) {
+			p.Messages = ask(story(60)).Messages
+		}, nil, 400, "context_length_exceeded", "messages"},
+		{"more new tokens than the context holds", func(p *openai.ChatCompletionNewParams) {
+			p.MaxTokens = openai.Int(512)
+		}, nil, 400, "context_length_exceeded", "max_tokens"},
+		{"more completion tokens than the context holds", func(p *openai.ChatCompletionNewParams) {
+			p.MaxCompletionTokens = openai.Int(512)
+		}, nil, 400, "context_length_exceeded", "max_completion_tokens"},
 		{"too many stop strings", func(p *openai.ChatCompletionNewParams) {
 			p.Stop.OfStringArray = strings.Fields(strings.Repeat("a ", 17))
 		}, nil, 400, "array_above_max_length", "stop"},
-		{"alternatives without log probabilities", func(p *openai.ChatCompletionNewParams) { p.TopLogprobs = openai.Int(2) }, nil, 400, "", "top_logprobs"},
-		{"a schema that nothing can follow", schema(map[string]any{"type": "integer", "minimum": 5, "maximum": 4}), nil, 400, "invalid_value", "response_format"},
-		{"a schema that cannot be enforced", schema(map[string]any{"type": "array", "uniqueItems": true}), nil, 400, "unsupported_value", "response_format"},
-		{"a schema that is too large", schema(map[string]any{"type": "string", "minLength": 1 << 30}), nil, 400, "string_above_max_length", "response_format"},
+		{"alternatives without log probabilities", func(p *openai.ChatCompletionNewParams) {
+			p.TopLogprobs = openai.Int(2)
+		}, nil, 400, "", "top_logprobs"},
+		{"a schema that nothing can follow", schema(map[string]any{"type": "integer", "minimum": 5, "maximum": 4}), nil,
+			400, "invalid_value", "response_format"},
+		{"a schema that cannot be enforced", schema(map[string]any{"type": "array", "uniqueItems": true}), nil, 400,
+			"unsupported_value", "response_format"},
+		{"a schema that is too large", schema(map[string]any{"type": "string", "minLength": 1 << 30}), nil, 400,
+			"string_above_max_length", "response_format"},
 		{"a tool whose arguments cannot be enforced", func(p *openai.ChatCompletionNewParams) {
-			f := openai.FunctionDefinitionParam{Name: "f", Parameters: map[string]any{"type": "object", "not": map[string]any{}}, Strict: openai.Bool(true)}
+			f := openai.FunctionDefinitionParam{Name: "f",
+				Parameters: map[string]any{"type": "object", "not": map[string]any{}}, Strict: openai.Bool(true)}
 			p.Tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(f)}
 		}, nil, 400, "unsupported_value", "tools"},
 	} {
@@ -86,7 +106,8 @@ func TestErrors(t *testing.T) {
 			e := s.refused(t, p, c.more...)
 			param, _, _ := strings.Cut(e.Param, ".")
 			if e.StatusCode != c.status || param != c.param || c.code != "" && e.Code != c.code {
-				t.Errorf("status %d: %s; want status %d, param %s, code %s", e.StatusCode, e.RawJSON(), c.status, c.param, c.code)
+				t.Errorf("status %d: %s; want status %d, param %s, code %s", e.StatusCode, e.RawJSON(), c.status,
+					c.param, c.code)
 			}
 		})
 	}
@@ -118,15 +139,18 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := start(t, sparrow.Config{}, server.Options{Keys: keys})
-	for name, o := range map[string]option.RequestOption{"no key": option.WithHeaderDel("Authorization"), "a wrong key": option.WithAPIKey("k-two")} {
-		if e := s.refused(t, ask(nameQuestion), o); e.StatusCode != http.StatusUnauthorized || e.Code != "invalid_api_key" {
+	for name, o := range map[string]option.RequestOption{"no key": option.WithHeaderDel("Authorization"),
+		"a wrong key": option.WithAPIKey("k-two")} {
+		if e := s.refused(t, ask(nameQuestion), o); e.StatusCode != http.StatusUnauthorized ||
+			e.Code != "invalid_api_key" {
 			t.Errorf("%s: status %d: %s", name, e.StatusCode, e.RawJSON())
 		}
 	}
 	wantChat(t, s.chat(t, ask(nameQuestion), option.WithAPIKey("k-one")), nameAnswer, "stop")
 }
 
-// TestAFullQueue: one request runs, one waits, the next is told when to come back, and the client's own patience then gets it through.
+// TestAFullQueue: one request runs, one waits, the next is told when to come back, and the client's own patience then
+// gets it through.
 func TestAFullQueue(t *testing.T) {
 	s := start(t, sparrow.Config{MaxRunning: 1, MaxQueue: 1}, server.Options{})
 	ctx, release := context.WithCancel(t.Context())
@@ -143,7 +167,8 @@ func TestAFullQueue(t *testing.T) {
 	}()
 	s.await(t, "sparrow_requests_waiting", 1)
 	e := s.refused(t, ask(nameQuestion))
-	if e.StatusCode != http.StatusTooManyRequests || e.Code != "rate_limit_exceeded" || e.Response.Header.Get("Retry-After") != "1" {
+	if e.StatusCode != http.StatusTooManyRequests || e.Code != "rate_limit_exceeded" ||
+		e.Response.Header.Get("Retry-After") != "1" {
 		t.Errorf("status %d, Retry-After %q: %s", e.StatusCode, e.Response.Header.Get("Retry-After"), e.RawJSON())
 	}
 	patient := make(chan *openai.ChatCompletion, 1)

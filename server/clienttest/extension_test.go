@@ -29,7 +29,8 @@ func TestReasoning(t *testing.T) {
 	on := option.WithJSONSet("chat_template_kwargs", map[string]bool{"thinking": true})
 	whole := s.chat(t, ask(treesQuestion), on)
 	wantChat(t, whole, "#### 154", "stop")
-	thought := member[string](t, whole.Choices[0].Message.JSON.ExtraFields["reasoning_content"].Raw(), "reasoning_content")
+	thought := member[string](t, whole.Choices[0].Message.JSON.ExtraFields["reasoning_content"].Raw(),
+		"reasoning_content")
 	if thought != "22 * 7 = 154" {
 		t.Errorf("reasoning %q", thought)
 	}
@@ -87,7 +88,8 @@ func TestTrace(t *testing.T) {
 	}
 	one := got.Traces[0]
 	usage := whole.Usage
-	if one.Seed != 5 || one.Prefix.PromptTokens != int(usage.PromptTokens) || one.Prefix.MatchedTokens != int(usage.PromptTokensDetails.CachedTokens) ||
+	if one.Seed != 5 || one.Prefix.PromptTokens != int(usage.PromptTokens) ||
+		one.Prefix.MatchedTokens != int(usage.PromptTokensDetails.CachedTokens) ||
 		one.Prefix.MatchedTokens == 0 || one.Prefix.Stop == "" {
 		t.Errorf("trace %+v beside usage %s", one, usage.RawJSON())
 	}
@@ -106,7 +108,8 @@ func TestTrace(t *testing.T) {
 	}
 	pieces := s.stream(t, p, on)
 	end := pieces.last()
-	if got := member[trace](t, end.JSON.ExtraFields["sparrow"].Raw(), "trace of a stream"); len(got.Traces) != 1 || len(got.Traces[0].Plans) == 0 {
+	if got := member[trace](t, end.JSON.ExtraFields["sparrow"].Raw(), "trace of a stream"); len(got.Traces) != 1 ||
+		len(got.Traces[0].Plans) == 0 {
 		t.Errorf("closing chunk: %s", end.RawJSON())
 	}
 	if without := s.chat(t, p); without.JSON.ExtraFields["sparrow"].Valid() {

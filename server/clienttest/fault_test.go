@@ -12,7 +12,8 @@ import (
 	"sparrow/server"
 )
 
-// TestBadBodies: whatever a body holds, the answer is a 4xx that names the field where there is one, and the server lives on.
+// TestBadBodies: whatever a body holds, the answer is a 4xx that names the field where there is one, and the server
+// lives on.
 func TestBadBodies(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	deep := strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)
@@ -39,10 +40,13 @@ func TestBadBodies(t *testing.T) {
 		{"the same field twice", fields(`,"n":1,"n":2`), "duplicate_parameter", "n"},
 		{"deep nesting where anything is allowed", fields(`,"metadata":{"x":` + deep + `}`), "", ""},
 		{"deep nesting in an unknown field", fields(`,"x":` + deep), "", ""},
-		{"deep nesting in a schema", fields(`,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"enum":` + deep + `}}}`), "", ""},
+		{"deep nesting in a schema",
+			fields(`,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"enum":` + deep +
+				`}}}`), "", ""},
 		{"a role of its own", strings.Replace(fields(""), `"user"`, `"king"`, 1), "", "messages[0].role"},
 		{"messages that are no list", `{"model":"` + model + `","messages":7}`, "invalid_type", "messages"},
-		{"a megabyte of one letter", strings.Replace(fields(""), nameQuestion, strings.Repeat("a", 1<<20), 1), "", "messages"},
+		{"a megabyte of one letter", strings.Replace(fields(""), nameQuestion, strings.Repeat("a", 1<<20), 1), "",
+			"messages"},
 		{"a token outside the vocabulary", fields(`,"logit_bias":{"999999":1}`), "", "logit_bias"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,9 +89,13 @@ func TestBadMessages(t *testing.T) {
 			}
 			return w.CloseWrite()
 		}, []int{400, closed}},
-		{"a body that is announced as huge", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType + "\r\nContent-Length: 999999999999\r\n\r\n"), []int{413}},
+		{"a body that is announced as huge",
+			whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
+				"\r\nContent-Length: 999999999999\r\n\r\n"), []int{413}},
 		{"a body that turns out to be huge", func(w *net.TCPConn) error {
-			if _, err := io.WriteString(w, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"+jsonType+"\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
+			if _, err := io.WriteString(w,
+				"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"+jsonType+
+					"\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
 				return err
 			}
 			chunk := fmt.Sprintf("%x\r\n%s\r\n", 1<<20, strings.Repeat(" ", 1<<20))
@@ -99,10 +107,15 @@ func TestBadMessages(t *testing.T) {
 			_, err := io.WriteString(w, "0\r\n\r\n")
 			return err
 		}, []int{413, closed}},
-		{"a chunk whose length is no number", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType + "\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"), []int{400}},
-		{"two lengths that differ", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType + "\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}"), []int{400}},
-		{"a negative length", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType + "\r\nContent-Length: -1\r\n\r\n"), []int{400}},
-		{"no host", whole("POST /v1/chat/completions HTTP/1.1\r\n" + jsonType + "\r\nContent-Length: 2\r\n\r\n{}"), []int{400}},
+		{"a chunk whose length is no number",
+			whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
+				"\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"), []int{400}},
+		{"two lengths that differ", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
+			"\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}"), []int{400}},
+		{"a negative length", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
+			"\r\nContent-Length: -1\r\n\r\n"), []int{400}},
+		{"no host", whole("POST /v1/chat/completions HTTP/1.1\r\n" + jsonType + "\r\nContent-Length: 2\r\n\r\n{}"),
+			[]int{400}},
 		{"one header that is too long", whole(post(good, jsonType, "X-Long: "+long)), []int{431, closed}},
 		{"a flood of headers", func(w *net.TCPConn) error {
 			if _, err := io.WriteString(w, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"); err != nil {
@@ -119,7 +132,8 @@ func TestBadMessages(t *testing.T) {
 		{"a path that is too long", whole("GET /" + long + " HTTP/1.1\r\nHost: x\r\n\r\n"), []int{414, 431, closed}},
 		{"not HTTP at all", whole("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"), []int{400}},
 		{"headers that never end", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"), []int{408, closed}},
-		{"a body that never comes", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType + "\r\nContent-Length: 50\r\n\r\n{"), []int{400, 408}},
+		{"a body that never comes", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
+			"\r\nContent-Length: 50\r\n\r\n{"), []int{400, 408}},
 		{"a body that comes a byte at a time", func(w *net.TCPConn) error {
 			message := post(good, jsonType)
 			head := strings.Index(message, "\r\n\r\n") + 4
@@ -167,7 +181,8 @@ func TestManyIdleConnections(t *testing.T) {
 // unharmed: no handler panicked, and nothing runs or waits.
 func (s *service) unharmed(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"sparrow_http_panics_total", "sparrow_requests_running", "sparrow_requests_waiting", `sparrow_requests_ended_total{outcome="failed"}`} {
+	for _, name := range []string{"sparrow_http_panics_total", "sparrow_requests_running", "sparrow_requests_waiting",
+		`sparrow_requests_ended_total{outcome="failed"}`} {
 		if v := s.metric(t, name); v != 0 {
 			t.Errorf("%s is %v", name, v)
 		}

@@ -12,7 +12,8 @@ import (
 	"sparrow/server"
 )
 
-const petQuestion = "Read the sentence and give name, age, pet and color as JSON.\nTina has a purple parrot and is 28 years old."
+const petQuestion = "Read the sentence and give name, age, pet and color as JSON.\nTina has a purple parrot and is " +
+	"28 years old."
 
 func TestJSONMode(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
@@ -48,8 +49,9 @@ var orderSchema = map[string]any{
 	"properties": map[string]any{
 		"color": map[string]any{"enum": []string{"ultramarine", "ochre"}},
 		"count": map[string]any{"type": "integer", "minimum": 3, "maximum": 12},
-		"tags":  map[string]any{"type": "array", "minItems": 2, "maxItems": 3, "items": map[string]any{"type": "string", "maxLength": 5}},
-		"fast":  map[string]any{"type": "boolean"},
+		"tags": map[string]any{"type": "array", "minItems": 2, "maxItems": 3,
+			"items": map[string]any{"type": "string", "maxLength": 5}},
+		"fast": map[string]any{"type": "boolean"},
 	},
 	"required":             []string{"color", "count", "tags", "fast"},
 	"additionalProperties": false,
@@ -64,7 +66,9 @@ func (o *order) check(t *testing.T, text string) {
 		t.Errorf("%q: %v", text, err)
 		return
 	}
-	if o.Color == nil || o.Count == nil || o.Fast == nil || !slices.Contains([]string{"ultramarine", "ochre"}, *o.Color) || *o.Count < 3 || *o.Count > 12 || len(o.Tags) < 2 || len(o.Tags) > 3 {
+	if o.Color == nil || o.Count == nil || o.Fast == nil ||
+		!slices.Contains([]string{"ultramarine", "ochre"}, *o.Color) || *o.Count < 3 || *o.Count > 12 ||
+		len(o.Tags) < 2 || len(o.Tags) > 3 {
 		t.Errorf("%q does not follow the schema", text)
 	}
 	for _, tag := range o.Tags {
@@ -79,7 +83,8 @@ func TestJSONSchema(t *testing.T) {
 	// The model knows none of this: only the schema can have led to the answer, at any temperature.
 	p := ask(nameQuestion)
 	p.ResponseFormat.OfJSONSchema = &openai.ResponseFormatJSONSchemaParam{
-		JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "order", Strict: openai.Bool(true), Schema: orderSchema},
+		JSONSchema: openai.ResponseFormatJSONSchemaJSONSchemaParam{Name: "order", Strict: openai.Bool(true),
+			Schema: orderSchema},
 	}
 	var drawn string
 	for seed := range int64(1 + schemaDraws) {

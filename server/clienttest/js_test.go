@@ -66,8 +66,8 @@ func TestJavaScriptClient(t *testing.T) {
 	s.unharmed(t)
 }
 
-// install gives a folder with the suite and OpenAI's package, or skips. The package is fetched once for each version of the lock file and kept
-// in .build, which git ignores.
+// install gives a folder with the suite and OpenAI's package, or skips. The package is fetched once for each version
+// of the lock file and kept in .build, which git ignores.
 func install(t *testing.T) string {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
@@ -94,7 +94,8 @@ func install(t *testing.T) string {
 	return ready
 }
 
-// fetch installs into a folder of its own and moves it to its place when it is whole, so that no other run ever sees half of it.
+// fetch installs into a folder of its own and moves it to its place when it is whole, so that no other run ever sees
+// half of it.
 func fetch(t *testing.T, files [][]byte, to string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -112,7 +113,8 @@ func fetch(t *testing.T, files [][]byte, to string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), installTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error")
+	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline",
+		"--loglevel=error")
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")

@@ -24,7 +24,8 @@ type reply struct {
 	body   string
 }
 
-// raw hands a new connection to send and reads one answer. What send cannot deliver is the server's choice and no fault.
+// raw hands a new connection to send and reads one answer. What send cannot deliver is the server's choice and no
+// fault.
 func (s *service) raw(t *testing.T, send func(w *net.TCPConn) error) reply {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.addr)

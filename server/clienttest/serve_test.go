@@ -25,7 +25,8 @@ type service struct {
 	engine *sparrow.Engine
 }
 
-// start opens the built-in model and serves it until the test ends. Both must then end without complaint and without a page in use.
+// start opens the built-in model and serves it until the test ends. Both must then end without complaint and without
+// a page in use.
 func start(t *testing.T, c sparrow.Config, o server.Options) *service {
 	t.Helper()
 	if c.CacheTokens == 0 {
@@ -77,6 +78,7 @@ func (s *service) url() string { return "http://" + s.addr }
 
 // client is OpenAI's client for the service. It never tries again: a test wants to see the first answer.
 func (s *service) client(more ...option.RequestOption) openai.Client {
-	all := []option.RequestOption{option.WithBaseURL(s.url() + "/v1"), option.WithAPIKey("unused"), option.WithMaxRetries(0)}
+	all := []option.RequestOption{option.WithBaseURL(s.url() + "/v1"), option.WithAPIKey("unused"),
+		option.WithMaxRetries(0)}
 	return openai.NewClient(append(all, more...)...)
 }

@@ -21,7 +21,8 @@ func TestStream(t *testing.T) {
 		t.Errorf("%d chunks: the answer did not come piece by piece", len(got.chunks))
 	}
 	end := got.last()
-	if len(end.Choices) != 0 || end.Usage.CompletionTokens != want.Usage.CompletionTokens || end.Usage.PromptTokens != want.Usage.PromptTokens {
+	if len(end.Choices) != 0 || end.Usage.CompletionTokens != want.Usage.CompletionTokens ||
+		end.Usage.PromptTokens != want.Usage.PromptTokens {
 		t.Errorf("closing chunk: %s, want the usage %s and no choice", end.RawJSON(), want.Usage.RawJSON())
 	}
 	for i, c := range got.chunks[:len(got.chunks)-1] {
@@ -38,7 +39,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestCancellation: whoever leaves takes the work along. Nothing runs any more, no page is in use, and most tokens were never computed.
+// TestCancellation: whoever leaves takes the work along. Nothing runs any more, no page is in use, and most tokens
+// were never computed.
 func TestCancellation(t *testing.T) {
 	const tokens = 8000
 	for _, c := range []struct {

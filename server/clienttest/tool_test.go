@@ -25,7 +25,8 @@ func tools() []openai.ChatCompletionToolUnionParam {
 		return openai.FunctionParameters{"type": "object", "properties": properties, "required": required}
 	}
 	tool := func(name, description string, parameters openai.FunctionParameters) openai.ChatCompletionToolUnionParam {
-		return openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: name, Description: openai.String(description), Parameters: parameters})
+		return openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: name,
+			Description: openai.String(description), Parameters: parameters})
 	}
 	return []openai.ChatCompletionToolUnionParam{
 		tool("get_weather", "Get the weather of a city.", object("city")),
@@ -65,10 +66,12 @@ func TestToolsAndTheirResults(t *testing.T) {
 			pieces := s.stream(t, p)
 			// The accumulator leaves the type of a streamed call out.
 			if got := pieces.Choices[0]; got.FinishReason != "tool_calls" || len(got.Message.ToolCalls) != 1 ||
-				got.Message.ToolCalls[0].Function.Name != c.name || got.Message.ToolCalls[0].Function.Arguments != made.Function.Arguments {
+				got.Message.ToolCalls[0].Function.Name != c.name ||
+				got.Message.ToolCalls[0].Function.Arguments != made.Function.Arguments {
 				t.Errorf("streamed: %+v", got.Message.ToolCalls)
 			}
-			p.Messages = append(p.Messages, whole.Choices[0].Message.ToParam(), openai.ToolMessage(`{"result": "42"}`, made.ID))
+			p.Messages = append(p.Messages, whole.Choices[0].Message.ToParam(),
+				openai.ToolMessage(`{"result": "42"}`, made.ID))
 			wantChat(t, s.chat(t, p), "The result is 42.", "stop")
 		})
 	}
@@ -94,7 +97,8 @@ func TestToolChoice(t *testing.T) {
 	normal(t, made.Function.Arguments)
 	p = ask("What is the weather in Paris?")
 	p.Tools = tools()
-	p.ToolChoice = openai.ToolChoiceOptionFunctionToolChoice(openai.ChatCompletionNamedToolChoiceFunctionParam{Name: "get_user"})
+	p.ToolChoice = openai.ToolChoiceOptionFunctionToolChoice(
+		openai.ChatCompletionNamedToolChoiceFunctionParam{Name: "get_user"})
 	made = call(t, s.chat(t, p))
 	user := member[struct {
 		ID *int `json:"user_id"`

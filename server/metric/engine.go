@@ -58,39 +58,70 @@ func newEngineCollector(source Source) *engineCollector {
 	return &engineCollector{
 		source: source,
 		readings: []reading{
-			gauge("requests_running", "Sequences in the batch.", func(s *snapshot) float64 { return float64(s.stats.Running) }),
-			gauge("requests_waiting", "Sequences in the queue.", func(s *snapshot) float64 { return float64(s.stats.Waiting) }),
+			gauge("requests_running", "Sequences in the batch.", func(s *snapshot) float64 {
+				return float64(s.stats.Running)
+			}),
+			gauge("requests_waiting", "Sequences in the queue.", func(s *snapshot) float64 {
+				return float64(s.stats.Waiting)
+			}),
 			gauge("kv_usage_ratio", "Share of cache pages in use by running sequences, 0 to 1.", (*snapshot).usage),
-			gauge("kv_page_tokens", "Tokens in a cache page.", func(s *snapshot) float64 { return float64(s.info.PageTokens) }),
+			gauge("kv_page_tokens", "Tokens in a cache page.", func(s *snapshot) float64 {
+				return float64(s.info.PageTokens)
+			}),
 			counter("requests_total", "Requests accepted.", func(s *sparrow.Stats) int64 { return s.Requests }),
 			counter("steps_total", "Steps of the engine.", func(s *sparrow.Stats) int64 { return s.Steps }),
-			counter("preemptions_total", "Sequences that gave up their pages and were computed again.", func(s *sparrow.Stats) int64 { return s.Preempted }),
-			counter("prompt_tokens_total", "Prompt tokens of accepted requests, cached ones included.", func(s *sparrow.Stats) int64 { return s.PromptTokens }),
+			counter("preemptions_total", "Sequences that gave up their pages and were computed again.",
+				func(s *sparrow.Stats) int64 { return s.Preempted }),
+			counter("prompt_tokens_total", "Prompt tokens of accepted requests, cached ones included.",
+				func(s *sparrow.Stats) int64 { return s.PromptTokens }),
 			counter("output_tokens_total", "Tokens generated.", func(s *sparrow.Stats) int64 { return s.OutputTokens }),
-			counter("prefix_queried_tokens_total", "Prompt tokens looked up in the prefix cache.", func(s *sparrow.Stats) int64 { return s.KV.PromptTokens }),
-			counter("prefix_hit_tokens_total", "Prompt tokens found in the prefix cache.", func(s *sparrow.Stats) int64 { return s.KV.ReusedTokens }),
-			counter("kv_evictions_total", "Cached pages given up to make room.", func(s *sparrow.Stats) int64 { return s.KV.Evictions }),
-			gauge("kv_window_pages", "Window pages of the cache; 0 where rows live as long as their page.", func(s *snapshot) float64 { return float64(s.stats.KV.Windows) }),
+			counter("prefix_queried_tokens_total", "Prompt tokens looked up in the prefix cache.",
+				func(s *sparrow.Stats) int64 { return s.KV.PromptTokens }),
+			counter("prefix_hit_tokens_total", "Prompt tokens found in the prefix cache.",
+				func(s *sparrow.Stats) int64 { return s.KV.ReusedTokens }),
+			counter("kv_evictions_total", "Cached pages given up to make room.", func(s *sparrow.Stats) int64 {
+				return s.KV.Evictions
+			}),
+			gauge("kv_window_pages", "Window pages of the cache; 0 where rows live as long as their page.",
+				func(s *snapshot) float64 { return float64(s.stats.KV.Windows) }),
 			gauge("kv_window_pages_used", "Window pages that running sequences still see.", func(s *snapshot) float64 {
 				return float64(s.stats.KV.Windows - s.stats.KV.WindowsFree - s.stats.KV.WindowsIdle)
 			}),
-			counter("kv_window_evictions_total", "Window pages of cached prefixes given up to make room.", func(s *sparrow.Stats) int64 { return s.KV.WindowEvictions }),
+			counter("kv_window_evictions_total", "Window pages of cached prefixes given up to make room.",
+				func(s *sparrow.Stats) int64 { return s.KV.WindowEvictions }),
 			counter("draft_tokens_total", "Tokens drafted.", func(s *sparrow.Stats) int64 { return s.Drafted }),
-			counter("draft_accepted_tokens_total", "Drafted tokens that were accepted.", func(s *sparrow.Stats) int64 { return s.Accepted }),
-			counter("draft_verifies_total", "Sequences whose drafts a step verified.", func(s *sparrow.Stats) int64 { return s.Verified }),
-			counter("draft_verify_tokens_total", "Tokens that came out of those verifies.", func(s *sparrow.Stats) int64 { return s.VerifiedTokens }),
-			counter("layout_conversions_total", "Plan segments whose cached rows were converted before a kernel read them.", func(s *sparrow.Stats) int64 { return s.Conversions }),
-			counter("slices_total", "Extra launches because a kernel's limit was met.", func(s *sparrow.Stats) int64 { return s.Slices }),
+			counter("draft_accepted_tokens_total", "Drafted tokens that were accepted.", func(s *sparrow.Stats) int64 {
+				return s.Accepted
+			}),
+			counter("draft_verifies_total", "Sequences whose drafts a step verified.", func(s *sparrow.Stats) int64 {
+				return s.Verified
+			}),
+			counter("draft_verify_tokens_total", "Tokens that came out of those verifies.",
+				func(s *sparrow.Stats) int64 { return s.VerifiedTokens }),
+			counter("layout_conversions_total",
+				"Plan segments whose cached rows were converted before a kernel read them.",
+				func(s *sparrow.Stats) int64 { return s.Conversions }),
+			counter("slices_total", "Extra launches because a kernel's limit was met.", func(s *sparrow.Stats) int64 {
+				return s.Slices
+			}),
 		},
-		info:      desc("info", "Always 1; the labels describe the engine.", "model", "family", "kernels", "layout", "prefill", "decode"),
-		pages:     desc("kv_pages", "Cache pages by state: used by sequences, cached for later prompts, or free.", "state"),
-		ended:     desc("requests_ended_total", "Requests that ended, by outcome: finished, aborted (by their callers), failed, refused (queue full).", "outcome"),
-		stops:     desc("prefix_stops_total", "Prefix lookups by the reason they matched no further.", "reason"),
-		segments:  desc("plan_segments_total", "Plan segments that ran, by what their rows were, their form, kernel and conversion.", planLabels...),
-		rows:      desc("plan_rows_total", "Rows carried by those segments.", planLabels...),
-		judged:    desc("draft_judged_total", "Drafts compared with the target's choice, by their place in the chain.", "place"),
-		right:     desc("draft_right_total", "Drafts that were the target's choice, by their place in the chain.", "place"),
-		undrafted: desc("draft_off_total", "Sequences that stopped drafting, by reason: unpaid (it cost more than it gave) or failed.", "reason"),
+		info: desc("info", "Always 1; the labels describe the engine.", "model", "family", "kernels", "layout",
+			"prefill", "decode"),
+		pages: desc("kv_pages", "Cache pages by state: used by sequences, cached for later prompts, or free.",
+			"state"),
+		ended: desc("requests_ended_total",
+			"Requests that ended, by outcome: finished, aborted (by their callers), failed, refused (queue full).",
+			"outcome"),
+		stops: desc("prefix_stops_total", "Prefix lookups by the reason they matched no further.", "reason"),
+		segments: desc("plan_segments_total",
+			"Plan segments that ran, by what their rows were, their form, kernel and conversion.", planLabels...),
+		rows: desc("plan_rows_total", "Rows carried by those segments.", planLabels...),
+		judged: desc("draft_judged_total", "Drafts compared with the target's choice, by their place in the chain.",
+			"place"),
+		right: desc("draft_right_total", "Drafts that were the target's choice, by their place in the chain.",
+			"place"),
+		undrafted: desc("draft_off_total",
+			"Sequences that stopped drafting, by reason: unpaid (it cost more than it gave) or failed.", "reason"),
 	}
 }
 
@@ -99,7 +130,8 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, r := range c.readings {
 		out <- r.desc
 	}
-	for _, d := range []*prometheus.Desc{c.info, c.pages, c.ended, c.stops, c.segments, c.rows, c.judged, c.right, c.undrafted} {
+	for _, d := range []*prometheus.Desc{c.info, c.pages, c.ended, c.stops, c.segments, c.rows, c.judged, c.right,
+		c.undrafted} {
 		out <- d
 	}
 }
@@ -117,7 +149,8 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
 	info, stats := &now.info, &now.stats
-	gauge(c.info, 1, info.Name, info.Family, info.Kernels, info.Config.Layout.String(), info.Config.Prefill.String(), info.Config.Decode.String())
+	gauge(c.info, 1, info.Name, info.Family, info.Kernels, info.Config.Layout.String(), info.Config.Prefill.String(),
+		info.Config.Decode.String())
 	gauge(c.pages, stats.KV.Used, "used")
 	gauge(c.pages, stats.KV.Cached, "cached")
 	gauge(c.pages, stats.KV.Free, "free")

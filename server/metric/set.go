@@ -43,13 +43,16 @@ func (o observers) observe(v float64) {
 	}
 }
 
-// Buckets in seconds. A cached prompt answers within a millisecond and a long one on a CPU after minutes; tokens come every few
-// microseconds from a test model and every second from a large one on a laptop.
+// Buckets in seconds. A cached prompt answers within a millisecond and a long one on a CPU after minutes; tokens come
+// every few microseconds from a test model and every second from a large one on a laptop.
 var (
-	firstTokenBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640}
-	gapBuckets        = []float64{.0005, .001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 10}
-	requestBuckets    = []float64{.01, .05, .1, .3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920}
-	tokenBuckets      = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5}
+	firstTokenBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
+		160, 640}
+	gapBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5,
+		5, 10}
+	requestBuckets = []float64{.01, .05, .1, .3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240,
+		480, 960, 1920}
+	tokenBuckets = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5}
 )
 
 // New makes the metrics of a server. vllm adds those under vLLM's names.
@@ -60,8 +63,10 @@ func New(source Source, vllm bool) *Set {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newEngineCollector(source),
 	)
-	s.http = s.counters("sparrow_http_requests_total", "HTTP requests answered, by route and status.", "route", "status")
-	s.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "sparrow_http_panics_total", Help: "Handlers that panicked and were answered with status 500."})
+	s.http = s.counters("sparrow_http_requests_total", "HTTP requests answered, by route and status.", "route",
+		"status")
+	s.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: "sparrow_http_panics_total",
+		Help: "Handlers that panicked and were answered with status 500."})
 	s.registry.MustRegister(s.panics)
 	s.finished = s.counters("sparrow_choices_total", "Choices that ended, by reason.", "reason")
 	s.histograms("sparrow_", names{
@@ -71,8 +76,10 @@ func New(source Source, vllm bool) *Set {
 	if vllm {
 		s.addVLLM(source)
 	}
-	// Every reason is there from the start, at 0: a rate over a counter that appears with its first event misses that event.
-	for _, why := range []sparrow.Finish{sparrow.FinishStop, sparrow.FinishLength, sparrow.FinishToolCalls, sparrow.FinishCancelled, sparrow.FinishError} {
+	// Every reason is there from the start, at 0: a rate over a counter that appears with its first event misses that
+	// event.
+	for _, why := range []sparrow.Finish{sparrow.FinishStop, sparrow.FinishLength, sparrow.FinishToolCalls,
+		sparrow.FinishCancelled, sparrow.FinishError} {
 		s.choices(why, 0)
 	}
 	return s
@@ -88,12 +95,14 @@ func (s *Set) histograms(prefix string, n names, labels prometheus.Labels) {
 		into       *observers
 	}{
 		{n.firstToken, "From a request's arrival to its first token.", firstTokenBuckets, &s.firstToken},
-		{n.gap, "From one token of a choice to the next; tokens that come together share the time evenly.", gapBuckets, &s.gap},
+		{n.gap, "From one token of a choice to the next; tokens that come together share the time evenly.", gapBuckets,
+			&s.gap},
 		{n.request, "From a request's arrival to its end.", requestBuckets, &s.request},
 		{n.promptTokens, "Prompt tokens of a request.", tokenBuckets, &s.promptTokens},
 		{n.outputTokens, "Generated tokens of a request, over all its choices.", tokenBuckets, &s.outputTokens},
 	} {
-		made := prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + h.name, Help: h.help, Buckets: h.buckets, ConstLabels: labels})
+		made := prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + h.name, Help: h.help,
+			Buckets: h.buckets, ConstLabels: labels})
 		s.registry.MustRegister(made)
 		*h.into = append(*h.into, made)
 	}

@@ -1,1 +1,2 @@
-"""The recipe of the model inside the binary: data, model, training, evaluation, export, and the check against transformers."""
+"""The recipe of the model inside the binary: data, model, training, evaluation, export, and the check against
+transformers."""

@@ -15,7 +15,8 @@ def _scale(largest, floor):
 def round_weight(w):
     """[..., m, n] to (e4m3 values of the same shape, scales [..., ceil(m/128), ceil(n/128)], values times scales)."""
     m, n = w.shape[-2:]
-    p = F.pad(w, (0, -n % BLOCK, 0, -m % BLOCK)).unflatten(-1, (-1, BLOCK)).unflatten(-3, (-1, BLOCK))  # [..., rows, 128, columns, 128]
+    # [..., rows, 128, columns, 128]
+    p = F.pad(w, (0, -n % BLOCK, 0, -m % BLOCK)).unflatten(-1, (-1, BLOCK)).unflatten(-3, (-1, BLOCK))
     largest = p.abs().amax((-3, -1), keepdim=True)
     scale = torch.where(largest > 0, _scale(largest, 1e-30), torch.ones_like(largest))
     values = (p / scale).clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn)

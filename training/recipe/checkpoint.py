@@ -1,5 +1,6 @@
-"""The checkpoint as DeepSeek-V3.2 names and stores it: FP8 blocks with scales, bfloat16 beside them, float32 for the router's bias and the
-indexer's norm. config.json, the tokenizer and the chat template are the shipped files themselves."""
+"""The checkpoint as DeepSeek-V3.2 names and stores it: FP8 blocks with scales, bfloat16 beside them, float32 for the
+router's bias and the indexer's norm. config.json, the tokenizer and the chat template are the shipped files
+themselves."""
 import json
 import shutil
 
@@ -12,9 +13,12 @@ from .shape import SHIPPED
 BESIDE = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
 
 _EVERY_LAYER = dict(
-    norm_in="input_layernorm", norm_post="post_attention_layernorm", q_a="self_attn.q_a_proj", q_norm="self_attn.q_a_layernorm",
-    q_b="self_attn.q_b_proj", kv_a="self_attn.kv_a_proj_with_mqa", kv_norm="self_attn.kv_a_layernorm", kv_b="self_attn.kv_b_proj",
-    out="self_attn.o_proj", index_q="self_attn.indexer.wq_b", index_k="self_attn.indexer.wk", index_norm="self_attn.indexer.k_norm",
+    norm_in="input_layernorm", norm_post="post_attention_layernorm", q_a="self_attn.q_a_proj",
+    q_norm="self_attn.q_a_layernorm",
+    q_b="self_attn.q_b_proj", kv_a="self_attn.kv_a_proj_with_mqa", kv_norm="self_attn.kv_a_layernorm",
+    kv_b="self_attn.kv_b_proj",
+    out="self_attn.o_proj", index_q="self_attn.indexer.wq_b", index_k="self_attn.indexer.wk",
+    index_norm="self_attn.indexer.k_norm",
     index_head="self_attn.indexer.weights_proj")
 _DENSE = dict(dense_gate="mlp.gate_proj", dense_up="mlp.up_proj", dense_down="mlp.down_proj")
 _DRAFT = dict(draft_embed_norm="enorm", draft_hidden_norm="hnorm", draft_join="eh_proj", draft_norm="shared_head.norm",
@@ -23,7 +27,8 @@ _ALL = slice(None)
 
 
 def names(shape):
-    """(name in the file, kind of weight, index in its stack, rows, columns) of every weight; experts are parts of stacked matrices."""
+    """(name in the file, kind of weight, index in its stack, rows, columns) of every weight; experts are parts of
+    stacked matrices."""
     for kind, name in dict(embed="model.embed_tokens", norm="model.norm", head="lm_head").items():
         yield name + ".weight", kind, 0, _ALL, _ALL
     for i in range(shape.layers + 1):

@@ -1,4 +1,5 @@
-"""Command line: train (everything from data to golden file), evaluate a checkpoint, draw new items, or build a tokenizer."""
+"""Command line: train (everything from data to golden file), evaluate a checkpoint, draw new items, or build a
+tokenizer."""
 import argparse
 import json
 import os
@@ -85,7 +86,8 @@ def decode(model, suite, log):
         missed = [item for item, out in zip(some, outputs) if out != item.answer]
         result[name] = round(100 * (1 - len(missed) / len(some)), 2)
         for item in missed[:8]:
-            log(f"  missed {name}: {item.record['messages'][0]['content'][-120:]!r}, expected {item.record['answer']!r}")
+            log(f"  missed {name}: {item.record['messages'][0]['content'][-120:]!r}, expected "
+                f"{item.record['answer']!r}")
     log(f"fp8 sparse, decoded: {json.dumps(result)}")
     return result
 
@@ -95,14 +97,16 @@ def _arguments():
     p.add_argument("what", choices=["train", "evaluate", "items", "tokenizer"])
     p.add_argument("--out", type=Path, required=True, help="folder of the results; a training found in it goes on")
     p.add_argument("--model", type=Path, default=shape.SHIPPED, help="evaluate: the checkpoint")
-    p.add_argument("--smoke", action="store_true", help="a few tiny steps of every phase and a few items, to see that everything runs")
+    p.add_argument("--smoke", action="store_true",
+        help="a few tiny steps of every phase and a few items, to see that everything runs")
     p.add_argument("--steps", type=int, default=10000, help="length of the schedule (10000)")
     p.add_argument("--tune", type=Path, help="train: begin with the weights of this checkpoint")
     p.add_argument("--start", type=float, default=0.0, help="train: position in the schedule to begin at, with --tune")
     p.add_argument("--tokens", type=int, default=65536, help="tokens of a step (65536)")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--count", type=int, default=100, help="items: how many of each kind")
-    p.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1), help="processes that make data; no effect on the result")
+    p.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1),
+        help="processes that make data; no effect on the result")
     p.add_argument("--log-every", type=int, default=100)
     p.add_argument("--save-every", type=int, default=1000)
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

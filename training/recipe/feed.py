@@ -10,7 +10,8 @@ from .data.task import PAD_ID
 
 
 def batch(tokenizer, schedule, step, tokens):
-    """ids [rows, length + 2] and roles of the same shape; two columns more than the length, because the draft layer's target lies two ahead."""
+    """ids [rows, length + 2] and roles of the same shape; two columns more than the length, because the draft layer's
+    target lies two ahead."""
     r, length, lists = schedule.random(step), schedule.length(step), schedule.phase(step).lists
     rows = max(1, tokens // length)
     ids = np.full((rows, length + 2), PAD_ID, np.int16)
@@ -29,7 +30,8 @@ class Feed:
         self.first, self.queues, self.processes = schedule.first, [], []
         for w in range(workers):
             queue = context.Queue(maxsize=6)
-            process = context.Process(target=_work, args=(tokenizer_path, schedule, tokens, w, workers, queue), daemon=True)
+            process = context.Process(target=_work, args=(tokenizer_path, schedule, tokens, w, workers, queue),
+                daemon=True)
             process.start()
             self.queues.append(queue)
             self.processes.append(process)

@@ -1,4 +1,5 @@
-"""Evaluation items: the shipped task files, and new ones of the same kind drawn with another seed than the training's."""
+"""Evaluation items: the shipped task files, and new ones of the same kind drawn with another seed than the
+training's."""
 import gzip
 import json
 import random
@@ -24,7 +25,8 @@ class Item:
 
 
 def shipped(tokenizer, tokens=1 << 30, limit=0):
-    """{task: items} of the task files, without prompts over so many tokens; the first `limit` items of each, 0 for all."""
+    """{task: items} of the task files, without prompts over so many tokens; the first `limit` items of each, 0 for
+    all."""
     out = {}
     for path in sorted(SHIPPED_TASKS.glob("*.jsonl*")):
         with (gzip.open(path, "rt") if path.suffix == ".gz" else path.open()) as f:
@@ -38,17 +40,20 @@ def shipped(tokenizer, tokens=1 << 30, limit=0):
 def _item(tokenizer, record):
     (message,) = record["messages"]
     offered = [(describe([t["function"] for t in record["tools"]]), PROMPT)] if record.get("tools") else []
-    head = [(BEGIN, PROMPT), *offered, (USER, PROMPT), (message["content"], PROMPT), (ASSISTANT, PROMPT), (THOUGHT, PROMPT)]
+    head = [(BEGIN, PROMPT), *offered, (USER, PROMPT), (message["content"], PROMPT), (ASSISTANT, PROMPT),
+        (THOUGHT, PROMPT)]
     (prompt, _), = encode(tokenizer, [head])
     return Item(prompt, tokenizer.encode(record["answer"], add_special_tokens=False).ids + [END_ID], record)
 
 
 def odd(tokenizer, count, seed=987654321):
-    """{task: items} the shipped files do not have: facts in odd documents, tools as clients write them or none that fits, lists to count in."""
+    """{task: items} the shipped files do not have: facts in odd documents, tools as clients write them or none that
+    fits, lists to count in."""
     r = random.Random(seed)
     out = {"odd_one_1024": [made(tokenizer, find_task(r, 984, "one", True)) for _ in range(count)],
            "odd_tool": [made(tokenizer, tool_task(random.Random(f"{seed}/{i}"), False)) for i in range(count)],
-           "no_tool": [made(tokenizer, unoffered(random.Random(f"{seed}/{i}/none"))) for i in range(count)], "occurrences": []}
+           "no_tool": [made(tokenizer, unoffered(random.Random(f"{seed}/{i}/none"))) for i in range(count)],
+           "occurrences": []}
     while len(out["occurrences"]) < count:
         task = list_task(r)
         if task.user.startswith("How many times"):

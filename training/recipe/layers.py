@@ -1,4 +1,5 @@
-"""The arithmetic of a layer as pure functions, so that each half can be compiled whole. N is rows times length, B rows, S length.
+"""The arithmetic of a layer as pure functions, so that each half can be compiled whole. N is rows times length, B
+rows, S length.
 
 round_inputs rounds what enters FP8 matrices, the latent and the indexer's vectors to FP8 too: evaluation only.
 """
@@ -17,7 +18,8 @@ def rope_tables(shape, device):
     frequency = shape.theta ** (-2 * i / shape.rope)
 
     def dimension(turns):  # the dimension that makes so many turns over the original length
-        return shape.rope * math.log(y["original_max_position_embeddings"] / (turns * 2 * math.pi)) / (2 * math.log(shape.theta))
+        return shape.rope * math.log(y["original_max_position_embeddings"] / (turns * 2 * math.pi)) / (
+            2 * math.log(shape.theta))
     low = max(math.floor(dimension(y["beta_fast"])), 0)
     high = min(math.ceil(dimension(y["beta_slow"])), shape.rope - 1)
     slow = ((i - low) / (high - low)).clamp(0, 1)
@@ -40,7 +42,8 @@ def _turn(a, b, cos, sin):
 
 
 def rope_pairs(x, cos, sin):
-    """Rotates pairs (2i, 2i+1). The result is left de-interleaved: queries and keys agree, so dot products are the same."""
+    """Rotates pairs (2i, 2i+1). The result is left de-interleaved: queries and keys agree, so dot products are the
+    same."""
     y = x.float()
     return _turn(y[..., 0::2], y[..., 1::2], cos, sin).to(x.dtype)
 
@@ -53,13 +56,15 @@ def rope_halves(x, cos, sin):
 
 
 def project(shape, x, cos, sin, w, round_inputs=False):
-    """x [N, hidden] to the normed input, the query latent, and q, k, v [N, heads, key]; v is padded to the width of k."""
+    """x [N, hidden] to the normed input, the query latent, and q, k, v [N, heads, key]; v is padded to the width of
+    k."""
     n, h = x.shape[0], shape.heads
     normed = rms(x, w["norm_in"], shape.eps)
     latent_q = rms(multiply(normed, w["q_a"], round_inputs), w["q_norm"], shape.eps)
     q = multiply(latent_q, w["q_b"], round_inputs).view(n, h, shape.key)
     down = multiply(normed, w["kv_a"], round_inputs)
-    up = multiply(rms(down[:, :shape.latent], w["kv_norm"], shape.eps), w["kv_b"], round_inputs).view(n, h, shape.nope + shape.value)
+    up = multiply(rms(down[:, :shape.latent], w["kv_norm"], shape.eps), w["kv_b"], round_inputs).view(n, h,
+        shape.nope + shape.value)
     shared = rope_pairs(down[:, shape.latent:], cos, sin)
     q = torch.cat([q[..., :shape.nope], rope_pairs(q[..., shape.nope:], cos[:, None], sin[:, None])], -1)
     k = torch.cat([up[..., :shape.nope], shared[:, None].expand(n, h, shape.rope)], -1)
@@ -67,11 +72,13 @@ def project(shape, x, cos, sin, w, round_inputs=False):
 
 
 def index_vectors(shape, normed, latent_q, cos, sin, w, round_inputs=False):
-    """The indexer's queries [N, index_heads, index_dim], keys [N, index_dim] and head weights [N, index_heads], scales included."""
+    """The indexer's queries [N, index_heads, index_dim], keys [N, index_dim] and head weights [N, index_heads],
+    scales included."""
     q = multiply(latent_q, w["index_q"], round_inputs).view(-1, shape.index_heads, shape.index_dim)
     q = rope_halves(q, cos[:, None], sin[:, None])
     k = multiply(normed, w["index_k"], round_inputs).float()
-    k = F.layer_norm(k, (shape.index_dim,), w["index_norm"].float(), w["index_norm_bias"].float(), shape.eps).to(normed.dtype)
+    k = F.layer_norm(k, (shape.index_dim,), w["index_norm"].float(), w["index_norm_bias"].float(),
+        shape.eps).to(normed.dtype)
     k = rope_halves(k, cos, sin)
     if round_inputs:
         q, k = round_activation(q), round_activation(k)
@@ -87,12 +94,14 @@ def select(q, k, weights, top):
         score.addcmul_(torch.relu_(q[:, :, h] @ k.transpose(1, 2)).float(), weights[:, :, h, None].float())
     causal = torch.ones(s, s, device=k.device, dtype=torch.bool).tril()
     score.masked_fill_(~causal, float("-inf"))
-    chosen = torch.zeros(b, s, s, device=k.device, dtype=torch.bool).scatter_(-1, score.topk(top, -1, sorted=False).indices, True) & causal
+    chosen = torch.zeros(b, s, s, device=k.device, dtype=torch.bool).scatter_(-1,
+        score.topk(top, -1, sorted=False).indices, True) & causal
     return torch.zeros(b, 1, s, s, device=k.device, dtype=q.dtype).masked_fill_(~chosen[:, None], float("-inf"))
 
 
 def index_loss(q, k, weights, main_q, main_k, at, scale):
-    """Mean KL from the heads' average attention to the softmax of the index scores, over the query rows at [B, R], all causal positions."""
+    """Mean KL from the heads' average attention to the softmax of the index scores, over the query rows at [B, R],
+    all causal positions."""
     row, s = torch.arange(at.shape[0], device=at.device)[:, None], k.shape[1]
     future = torch.arange(s, device=at.device) > at[:, :, None]
     with torch.no_grad():
@@ -116,8 +125,8 @@ def largest(x, count):
 def routed(shape, x, attended, w, bias, round_inputs=False):
     """Second half of a layer with experts: x [N, hidden] and the tokens each expert got [experts].
 
-    All experts run for all tokens, as one stacked matrix, and the router's weights silence those not chosen: at this size that is quicker
-    than gathering. The shared expert is the last part of the stack, with weight 1.
+    All experts run for all tokens, as one stacked matrix, and the router's weights silence those not chosen: at this
+    size that is quicker than gathering. The shared expert is the last part of the stack, with weight 1.
     """
     n, groups = x.shape[0], shape.groups
     x = x + multiply(attended, w["out"], round_inputs)
@@ -130,7 +139,8 @@ def routed(shape, x, attended, w, bias, round_inputs=False):
     share = score * chosen
     share = share / (share.sum(-1, keepdim=True) + 1e-20) * shape.route_scale
     share = torch.cat([share, torch.ones_like(share[:, :1])], 1)
-    y = F.silu(multiply(normed, w["expert_gate"], round_inputs).float()) * multiply(normed, w["expert_up"], round_inputs).float()
+    y = F.silu(multiply(normed, w["expert_gate"], round_inputs).float()) * multiply(normed, w["expert_up"],
+        round_inputs).float()
     y = (y.view(n, shape.experts + 1, shape.expert_hidden) * share[:, :, None]).flatten(1).to(x.dtype)
     return x + multiply(y, w["expert_down"], round_inputs), chosen.float().sum(0)
 
@@ -139,5 +149,6 @@ def plain(shape, x, attended, w, round_inputs=False):
     """Second half of the dense layer."""
     x = x + multiply(attended, w["out"], round_inputs)
     normed = rms(x, w["norm_post"], shape.eps)
-    y = F.silu(multiply(normed, w["dense_gate"], round_inputs).float()) * multiply(normed, w["dense_up"], round_inputs).float()
+    y = F.silu(multiply(normed, w["dense_gate"], round_inputs).float()) * multiply(normed, w["dense_up"],
+        round_inputs).float()
     return x + multiply(y.to(x.dtype), w["dense_down"], round_inputs)

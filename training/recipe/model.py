@@ -1,8 +1,8 @@
 """The model: weights and forward pass.
 
-Every kind of weight is one float32 tensor, stacked over the layers that have it (`master`, what the optimiser changes). The forward pass
-reads copies in the working type (`leaf`, one tensor a layer), rounded to FP8 blocks when the schedule says so; their gradients land in
-`grad` and belong to the master weights: rounding is straight-through.
+Every kind of weight is one float32 tensor, stacked over the layers that have it (`master`, what the optimiser
+changes). The forward pass reads copies in the working type (`leaf`, one tensor a layer), rounded to FP8 blocks when
+the schedule says so; their gradients land in `grad` and belong to the master weights: rounding is straight-through.
 """
 import functools
 from dataclasses import dataclass, field
@@ -39,14 +39,15 @@ class Model:
     def __init__(self, shape, seed, device, dtype=torch.bfloat16):
         self.shape, self.device = shape, torch.device(device)
         self.master = _initial(shape, seed, self.device)
-        self.bias = torch.zeros(shape.layers, shape.experts, device=self.device)  # of the router's choice, layers 1 to `layers`
+        # of the router's choice, layers 1 to `layers`
+        self.bias = torch.zeros(shape.layers, shape.experts, device=self.device)
         self.cos, self.sin = layers.rope_tables(shape, self.device)
         self.fuse(False)
         self.set_dtype(dtype)
 
     def fuse(self, on):
-        """Chooses the compiled halves of a layer or the plain ones. Training batches all have the same number of tokens, so one compilation
-        serves every length; evaluation has many sizes and runs plain."""
+        """Chooses the compiled halves of a layer or the plain ones. Training batches all have the same number of
+        tokens, so one compilation serves every length; evaluation has many sizes and runs plain."""
         if on:
             self._project, self._routed = _compiled(layers.project), _compiled(layers.routed)
         else:
@@ -64,7 +65,8 @@ class Model:
 
     @torch.no_grad()
     def refresh(self, rounded):
-        """Brings the working copies up to date with the master weights. Values pass through bfloat16, the type they are stored in."""
+        """Brings the working copies up to date with the master weights. Values pass through bfloat16, the type they
+        are stored in."""
         for n, w in self.master.items():
             self.copy[n].copy_(round_weight(w)[2] if rounded and n in ROUNDED else w.bfloat16())
 
@@ -72,7 +74,8 @@ class Model:
         return sum(w.numel() for w in self.master.values())
 
     def forward(self, ids, following, how):
-        """ids and the tokens after them, [B, S] each, to the hidden states [N, hidden] that predict one and two tokens ahead."""
+        """ids and the tokens after them, [B, S] each, to the hidden states [N, hidden] that predict one and two
+        tokens ahead."""
         b, s = ids.shape
         leaf, eps = self.leaf, self.shape.eps
         cos, sin = self.cos[:s].repeat(b, 1), self.sin[:s].repeat(b, 1)
@@ -95,12 +98,14 @@ class Model:
         q, k, v = (t.view(b, s, shape.heads, shape.key) for t in (q, k, v))
         mask = None
         if s > shape.top and (how.sparse or how.index_rows is not None):
-            iq, ik, iw = layers.index_vectors(shape, normed.detach(), latent_q.detach(), cos, sin, self._weights(INDEX, i), how.round_inputs)
+            iq, ik, iw = layers.index_vectors(shape, normed.detach(), latent_q.detach(), cos, sin,
+                self._weights(INDEX, i), how.round_inputs)
             iq, ik, iw = iq.view(b, s, *iq.shape[1:]), ik.view(b, s, -1), iw.view(b, s, -1)
             if how.sparse:
                 mask = layers.select(iq, ik, iw, shape.top).expand(b, shape.heads, s, s)
             if how.index_rows is not None:
-                how.index_loss = how.index_loss + layers.index_loss(iq, ik, iw, q, k, how.index_rows, shape.softmax_scale)
+                how.index_loss = how.index_loss + layers.index_loss(iq, ik, iw, q, k, how.index_rows,
+                    shape.softmax_scale)
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, scale=shape.softmax_scale)
         y = y.transpose(1, 2)[..., :shape.value].reshape(n, shape.heads * shape.value)
@@ -133,15 +138,21 @@ def _initial(shape, seed, device):
         return normal(0.7 * size[-1] ** -0.5, *size)
     weights = dict(
         embed=normal(0.5, 1, shape.vocab, d), head=normal(0.01, 1, shape.vocab, d), norm=torch.ones(1, d),
-        draft_embed_norm=torch.ones(1, d), draft_hidden_norm=torch.ones(1, d), draft_norm=torch.ones(1, d), draft_join=matrix(1, d, 2 * d),
+        draft_embed_norm=torch.ones(1, d), draft_hidden_norm=torch.ones(1, d), draft_norm=torch.ones(1, d),
+        draft_join=matrix(1, d, 2 * d),
         norm_in=torch.ones(every, d), norm_post=torch.ones(every, d), q_norm=torch.ones(every, shape.query_rank),
-        kv_norm=torch.ones(every, shape.latent), q_a=matrix(every, shape.query_rank, d), q_b=matrix(every, shape.heads * shape.key, shape.query_rank),
-        kv_a=matrix(every, shape.latent + shape.rope, d), kv_b=matrix(every, shape.heads * (shape.nope + shape.value), shape.latent),
+        kv_norm=torch.ones(every, shape.latent), q_a=matrix(every, shape.query_rank, d),
+        q_b=matrix(every, shape.heads * shape.key, shape.query_rank),
+        kv_a=matrix(every, shape.latent + shape.rope, d),
+        kv_b=matrix(every, shape.heads * (shape.nope + shape.value), shape.latent),
         out=torch.zeros(every, d, shape.heads * shape.value),
-        index_q=matrix(every, shape.index_heads * shape.index_dim, shape.query_rank), index_k=matrix(every, shape.index_dim, d),
+        index_q=matrix(every, shape.index_heads * shape.index_dim, shape.query_rank),
+        index_k=matrix(every, shape.index_dim, d),
         index_norm=torch.ones(every, shape.index_dim), index_norm_bias=torch.zeros(every, shape.index_dim),
         index_head=matrix(every, shape.index_heads, d),
-        dense_gate=matrix(1, shape.dense_hidden, d), dense_up=matrix(1, shape.dense_hidden, d), dense_down=torch.zeros(1, d, shape.dense_hidden),
-        router=matrix(experts, shape.experts, d) * 0.3, expert_gate=matrix(experts, stack, d), expert_up=matrix(experts, stack, d),
+        dense_gate=matrix(1, shape.dense_hidden, d), dense_up=matrix(1, shape.dense_hidden, d),
+        dense_down=torch.zeros(1, d, shape.dense_hidden),
+        router=matrix(experts, shape.experts, d) * 0.3, expert_gate=matrix(experts, stack, d),
+        expert_up=matrix(experts, stack, d),
         expert_down=torch.zeros(experts, d, stack))
     return {n: w.to(device) for n, w in weights.items()}

@@ -1,14 +1,16 @@
 """Muon for the matrices inside layers, AdamW for embeddings, head, norms, router and indexer."""
 import torch
 
-MUON = ["q_a", "q_b", "kv_a", "kv_b", "out", "dense_gate", "dense_up", "dense_down", "expert_gate", "expert_up", "expert_down", "draft_join"]
+MUON = ["q_a", "q_b", "kv_a", "kv_b", "out", "dense_gate", "dense_up", "dense_down", "expert_gate", "expert_up",
+    "expert_down", "draft_join"]
 MUON_RATE, DECAY, MOMENTUM = 0.02, 0.05, 0.95
 ADAM_RATE = {"embed": 4e-3}  # the others: 2e-3
 
 
 @torch.no_grad()
 def orthogonal(x):
-    """The nearest matrix with singular values near 1, by five Newton-Schulz steps with the coefficients of the Muon paper."""
+    """The nearest matrix with singular values near 1, by five Newton-Schulz steps with the coefficients of the Muon
+    paper."""
     tall = x.shape[-2] > x.shape[-1]
     x = (x.mT if tall else x).bfloat16()
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
@@ -23,7 +25,8 @@ class Optimiser:
         self.model = model
         self.momentum = {n: torch.zeros_like(model.master[n]) for n in MUON}
         self.adam_names = [n for n in model.master if n not in MUON]
-        groups = [dict(params=[model.master[n]], base=ADAM_RATE.get(n, 2e-3), index=n.startswith("index_")) for n in self.adam_names]
+        groups = [dict(params=[model.master[n]], base=ADAM_RATE.get(n, 2e-3), index=n.startswith("index_"))
+            for n in self.adam_names]
         self.adam = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, fused=True)
 
     @torch.no_grad()

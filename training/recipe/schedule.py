@@ -34,7 +34,8 @@ PHASES = [
 
 @dataclass(frozen=True)
 class Schedule:
-    """steps is the length of the whole run; step `first` lies at position `start`, so that a resumed run can be given another length."""
+    """steps is the length of the whole run; step `first` lies at position `start`, so that a resumed run can be given
+    another length."""
 
     steps: int
     seed: int
@@ -54,7 +55,8 @@ class Schedule:
         return next(f for f in reversed(PHASES) if f.begin <= p + 1e-9)
 
     def random(self, step):
-        """Everything random about a step comes from here: neither the number of workers nor a resumed run changes it."""
+        """Everything random about a step comes from here: neither the number of workers nor a resumed run changes
+        it."""
         return random.Random(f"{self.seed}/{step}")
 
     def length(self, step):

@@ -1,7 +1,7 @@
 """Accuracy: exact match of whole answers.
 
-Answers are unique, so one teacher-forced pass decides what greedy decoding would give: the first wrong token is a miss. decode generates
-all the same, token by token, and must agree.
+Answers are unique, so one teacher-forced pass decides what greedy decoding would give: the first wrong token is a
+miss. decode generates all the same, token by token, and must agree.
 """
 import torch
 
@@ -31,7 +31,8 @@ def forced(model, items, how=Pass, most_tokens=1 << 18):
         for row, item in zip(ids, batch):
             row[:len(item.prompt) + len(item.answer)] = torch.tensor(item.prompt + item.answer)
         on = ids.to(model.device)
-        main, draft = (model.logits(h).argmax(-1).view(len(batch), length).cpu() for h in model.forward(on[:, :length], on[:, 1:], how()))
+        main, draft = (model.logits(h).argmax(-1).view(len(batch), length).cpu()
+            for h in model.forward(on[:, :length], on[:, 1:], how()))
         for i, item in enumerate(batch):
             first, last = len(item.prompt) - 1, len(item.prompt) + len(item.answer) - 1
             if not torch.equal(main[i, first:last], ids[i, first + 1:last + 1]):
@@ -43,8 +44,8 @@ def forced(model, items, how=Pass, most_tokens=1 << 18):
 
 @torch.no_grad()
 def decode(model, items, how=Pass, most_tokens=1 << 18):
-    """Greedy outputs, one list of ids an item, in the items' order; the whole text is computed anew for every token. An output stops when it
-    has as many tokens as the expected answer: longer ones are wrong already."""
+    """Greedy outputs, one list of ids an item, in the items' order; the whole text is computed anew for every token.
+    An output stops when it has as many tokens as the expected answer: longer ones are wrong already."""
     out = {}
     for batch, _ in _batches(items, lambda i: len(i.prompt), most_tokens):
         texts, running = [list(i.prompt) for i in batch], set(range(len(batch)))

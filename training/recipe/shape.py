@@ -1,4 +1,5 @@
-"""The model's dimensions. They are read from the config.json that ships with the model, so the recipe trains what the binary embeds."""
+"""The model's dimensions. They are read from the config.json that ships with the model, so the recipe trains what the
+binary embeds."""
 import json
 import math
 from dataclasses import dataclass
@@ -48,12 +49,18 @@ class Shape:
 
 def read(folder=SHIPPED):
     c = json.loads((Path(folder) / "config.json").read_text())
-    if c["model_type"] != "deepseek_v32" or c["first_k_dense_replace"] != 1 or c["n_shared_experts"] != 1 or c["num_nextn_predict_layers"] != 1:
-        raise ValueError(f"{folder}/config.json: the recipe trains deepseek_v32 with one dense layer, one shared expert and one draft layer")
+    if c["model_type"] != "deepseek_v32" or c["first_k_dense_replace"] != 1 or c["n_shared_experts"] != 1 or c[
+        "num_nextn_predict_layers"] != 1:
+        raise ValueError(f"{folder}/config.json: the recipe trains deepseek_v32 with one dense layer, one shared "
+            f"expert and one draft layer")
     return Shape(
         vocab=c["vocab_size"], hidden=c["hidden_size"], layers=c["num_hidden_layers"], heads=c["num_attention_heads"],
-        nope=c["qk_nope_head_dim"], rope=c["qk_rope_head_dim"], value=c["v_head_dim"], query_rank=c["q_lora_rank"], latent=c["kv_lora_rank"],
-        index_heads=c["index_n_heads"], index_dim=c["index_head_dim"], top=c["index_topk"], experts=c["n_routed_experts"],
-        chosen=c["num_experts_per_tok"], groups=c["n_group"], kept_groups=c["topk_group"], expert_hidden=c["moe_intermediate_size"],
-        dense_hidden=c["intermediate_size"], route_scale=c["routed_scaling_factor"], positions=c["max_position_embeddings"],
+        nope=c["qk_nope_head_dim"], rope=c["qk_rope_head_dim"], value=c["v_head_dim"], query_rank=c["q_lora_rank"],
+        latent=c["kv_lora_rank"],
+        index_heads=c["index_n_heads"], index_dim=c["index_head_dim"], top=c["index_topk"],
+        experts=c["n_routed_experts"],
+        chosen=c["num_experts_per_tok"], groups=c["n_group"], kept_groups=c["topk_group"],
+        expert_hidden=c["moe_intermediate_size"],
+        dense_hidden=c["intermediate_size"], route_scale=c["routed_scaling_factor"],
+        positions=c["max_position_embeddings"],
         eps=c["rms_norm_eps"], theta=c["rope_theta"], yarn=c["rope_scaling"])

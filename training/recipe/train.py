@@ -28,7 +28,8 @@ class Trainer:
         self.seconds = 0.0
 
     def run(self, tokenizer_path, workers, log_every, save_every, probe, until=None):
-        """Trains to the end of the schedule, or until that step; probe(model, sparse) gives a short report at every save."""
+        """Trains to the end of the schedule, or until that step; probe(model, sparse) gives a short report at every
+        save."""
         schedule, model = self.schedule, self.model
         first, last = schedule.first, min(schedule.last(), until or schedule.last())
         if first >= last:
@@ -46,7 +47,8 @@ class Trainer:
                 if (step + 1 - first) % log_every == 0 or step + 1 == last:
                     now = time.time()
                     speed = log_every * self.tokens / (now - marked) / 1e6
-                    self.log(f"{self._line(step, found)} wait {waited:.1f} s {now - begin:.0f} s {speed:.2f} M tokens/s")
+                    self.log(f"{self._line(step, found)} wait {waited:.1f} s {now - begin:.0f} s {speed:.2f} M "
+                        f"tokens/s")
                     marked = now
                 if (step + 1) % save_every == 0 and step + 1 < last:
                     self.save(step + 1)
@@ -80,13 +82,15 @@ class Trainer:
         self.optimiser.step(schedule.rate(step))
         with torch.no_grad():
             load = torch.stack(how.load)
-            model.bias += (BALANCE if schedule.position(step) < 0.9 else BALANCE / 5) * (load.mean(-1, keepdim=True) - load).sign()
+            model.bias += (BALANCE if schedule.position(step) < 0.9
+                else BALANCE / 5) * (load.mean(-1, keepdim=True) - load).sign()
         model.refresh(schedule.phase(step + 1).sparse)
         index = how.index_loss.detach() if how.index_rows is not None else 0.0
         return dict(loss=losses[0].detach(), draft=losses[1].detach(), index=index, load=load, length=length)
 
     def _index_rows(self, step, roles, length):
-        """Positions on which the indexer learns: mostly those that write an answer, drawn from the seed and the step."""
+        """Positions on which the indexer learns: mostly those that write an answer, drawn from the seed and the
+        step."""
         chance = torch.where(roles[:, 1:length + 1] == OUTPUT, 8.0, torch.where(roles[:, :length] > 0, 1.0, 1e-3))
         g = torch.Generator(device=roles.device).manual_seed(self.schedule.seed * 1_000_003 + step)
         return torch.multinomial(chance, min(INDEX_ROWS, length // 4), generator=g)
@@ -94,12 +98,14 @@ class Trainer:
     def _line(self, step, found):
         s, load = self.schedule, found["load"]
         index = float(found["index"]) / (self.model.shape.layers + 1)
-        return (f"step {step + 1} position {s.position(step + 1):.3f} {s.phase(step).name} length {found['length']} rate {s.rate(step):.3f} "
+        return (f"step {step + 1} position {s.position(step + 1):.3f} {s.phase(step).name} length {found['length']} "
+            f"rate {s.rate(step):.3f} "
                 f"loss {float(found['loss']):.4f} draft {float(found['draft']):.4f} index {index:.4f} "
                 f"fullest expert {float((load.max(-1).values / load.mean(-1)).max()):.2f}")
 
     def save(self, step):
-        """Writes the state beside its place and moves it there, so that a stop in the middle leaves the one before; and the model so far."""
+        """Writes the state beside its place and moves it there, so that a stop in the middle leaves the one before;
+        and the model so far."""
         state = dict(master=self.model.master, bias=self.model.bias, optimiser=self.optimiser.state(), step=step,
                      position=self.schedule.position(step), seed=self.schedule.seed)
         new = self.out / "state.new"

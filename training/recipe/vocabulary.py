@@ -1,7 +1,7 @@
 """The tokenizer: the shipped file, or a new one built from the recipe's own text.
 
-Training uses the shipped file, so that weights of every run fit the embedded tokenizer. build makes one of the same kind: byte-level BPE
-with DeepSeek-V3's pre-tokenizer, except that digits stand alone.
+Training uses the shipped file, so that weights of every run fit the embedded tokenizer. build makes one of the same
+kind: byte-level BPE with DeepSeek-V3's pre-tokenizer, except that digits stand alone.
 """
 import json
 import random
@@ -34,14 +34,16 @@ def corpus(seed, rows):
 
 
 def build(path, size, rows=4000, seed=7):
-    """Trains a tokenizer of size ids on random rows and writes it. Only the first three marks are special: the others are text a caller sees."""
+    """Trains a tokenizer of size ids on random rows and writes it. Only the first three marks are special: the others
+    are text a caller sees."""
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(p), "isolated") for p in (r"\p{N}", _CJK, _WORDS)]
         + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     t.decoder, t.post_processor = decoders.ByteLevel(), processors.ByteLevel(trim_offsets=False)
     t.train_from_iterator(corpus(seed, rows), trainers.BpeTrainer(
-        vocab_size=size, special_tokens=MARKS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+        vocab_size=size, special_tokens=MARKS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False))
     fields = json.loads(t.to_str())
     for token in fields["added_tokens"]:
         token["special"] = token["id"] <= PAD_ID

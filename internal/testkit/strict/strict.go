@@ -3,8 +3,8 @@
 // Every call goes through the CUDA operations themselves, on a detached device (cuda.OpenDetached): their checks of
 // types, widths, head counts, offsets, strides and pages, and those of the launchers below them, are the rules, and
 // there is no second list of them. What they accept is computed by a device in host memory, such as the reference, in
-// float32 and rounded to bfloat16, the type of the activations. Operations that have no CUDA kernel yet (op.Missing) are
-// computed without rules.
+// float32 and rounded to bfloat16, the type of the activations. Operations that have no CUDA kernel yet (op.Missing)
+// are computed without rules.
 //
 // It is imported by tests only and never registered.
 package strict

@@ -27,7 +27,8 @@ import (
 )
 
 // narrow lists what the CUDA operations refuse although our own models need it: later kernels must take these shapes.
-// Whoever widens one removes its line. A refusal that is not here fails the tests, and so does a line that nothing needs.
+// Whoever widens one removes its line. A refusal that is not here fails the tests, and so does a line that nothing
+// needs.
 var narrow = map[string]string{}
 
 // ragged lists the matrices [out, in] of our own models whose sides are not both multiples of 16, which is what CUDA
@@ -246,8 +247,8 @@ func generate(t *testing.T, m model.Model, cfg plan.Config, prompt []int32, n in
 		}
 		row := res.Row(0)
 		out = append(out, int32(slices.Index(row, slices.Max(row))))
-		work = step.Work{Kind: plan.ModeDecode, Tokens: out[len(out)-1:], Cached: work.Cached + len(work.Tokens), Pages: table,
-			Logits: 1}
+		work = step.Work{Kind: plan.ModeDecode, Tokens: out[len(out)-1:], Cached: work.Cached + len(work.Tokens),
+			Pages: table, Logits: 1}
 	}
 	return out
 }
@@ -281,7 +282,8 @@ func TestRefusals(t *testing.T) {
 	odd := pool(layout.BF16Row1152, 2, 6, 6*1152)
 	keys := pool(layout.IndexPage132, 2, 64, 64*132)
 	sparse := func(q, out kernel.Tensor, p kernel.Pool) error {
-		return d.SparseAttend(kernel.SparseArgs{Out: out, Q: q, Pool: p, Indices: i32(1, 4), Lens: i32(1, 1), Heads: 2, Scale: 1})
+		return d.SparseAttend(kernel.SparseArgs{Out: out, Q: q, Pool: p, Indices: i32(1, 4), Lens: i32(1, 1), Heads: 2,
+			Scale: 1})
 	}
 	scores := func(heads, tokens int) error {
 		return d.Scores(kernel.ScoreArgs{Out: f32(1, 64), Q: tensor(kernel.E4M3, 1, heads*128), W: f32(1, heads),
@@ -289,23 +291,25 @@ func TestRefusals(t *testing.T) {
 	}
 	dense := func(nope, values int) error {
 		dims := kernel.LatentDims{Heads: 1, Nope: nope, Rope: 64, V: values, Latent: 512}
-		return d.DenseAttend(kernel.DenseArgs{Out: bf16(1, values), Q: bf16(1, nope+64), KV: bf16(4, nope+values), Rope: bf16(4, 64),
-			Start: i32(1, 1), Lens: i32(1, 1), Dims: dims, Scale: 1})
+		return d.DenseAttend(kernel.DenseArgs{Out: bf16(1, values), Q: bf16(1, nope+64), KV: bf16(4, nope+values),
+			Rope: bf16(4, 64), Start: i32(1, 1), Lens: i32(1, 1), Dims: dims, Scale: 1})
 	}
 	choose := func(k, columns int) error {
 		return d.Select(kernel.SelectArgs{Out: i32(2, k), Scores: f32(2, columns), Lens: i32(2, 1)})
 	}
 	store := func(p kernel.Pool, kind kernel.DType) error {
-		return d.StoreIndex(kernel.IndexStoreArgs{Key: bf16(1, 128), Weight: tensor(kind, 1, 128), Bias: f32(1, 128), Eps: 1,
-			Angles: f32(1, 64), Pairing: kernel.HalfSplit, Slots: i32(1, 1), Pool: p})
+		return d.StoreIndex(kernel.IndexStoreArgs{Key: bf16(1, 128), Weight: tensor(kind, 1, 128), Bias: f32(1, 128),
+			Eps: 1, Angles: f32(1, 64), Pairing: kernel.HalfSplit, Slots: i32(1, 1), Pool: p})
 	}
 	for _, c := range []struct {
 		name string
 		err  error
 		want string // empty: it is taken
 	}{
-		{"activations of bfloat16", d.Norm(kernel.NormArgs{Out: bf16(2, 8), X: bf16(2, 8), Weight: f32(1, 8), Eps: 1}), ""},
-		{"activations of float32", d.Norm(kernel.NormArgs{Out: f32(2, 8), X: f32(2, 8), Weight: f32(1, 8), Eps: 1}), "takes bf16"},
+		{"activations of bfloat16", d.Norm(kernel.NormArgs{Out: bf16(2, 8), X: bf16(2, 8), Weight: f32(1, 8), Eps: 1}),
+			""},
+		{"activations of float32", d.Norm(kernel.NormArgs{Out: f32(2, 8), X: f32(2, 8), Weight: f32(1, 8), Eps: 1}),
+			"takes bf16"},
 		{"aligned queries", sparse(bf16(1, 1152), bf16(1, 1024), rows), ""},
 		{"queries at an odd place", sparse(moved(bf16(2, 1152), 8), bf16(1, 1024), rows), "multiples of 16"},
 		{"results at an odd place", sparse(bf16(1, 1152), moved(bf16(2, 1024), 4), rows), "multiples of 16"},
@@ -352,7 +356,8 @@ func TestComputesOnTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 3, 4 | 7, 7 and 0, 2 | 7, 7: the first two columns are normalised in place, the others stay.
-	err = errors.Join(d.Write(x, []byte{0x40, 0x40, 0x80, 0x40, 0xe0, 0x40, 0xe0, 0x40, 0, 0, 0, 0x40, 0xe0, 0x40, 0xe0, 0x40}),
+	err = errors.Join(d.Write(x,
+		[]byte{0x40, 0x40, 0x80, 0x40, 0xe0, 0x40, 0xe0, 0x40, 0, 0, 0, 0x40, 0xe0, 0x40, 0xe0, 0x40}),
 		kernel.WriteF32(d, w, []float32{1, 2}))
 	if err != nil {
 		t.Fatal(err)

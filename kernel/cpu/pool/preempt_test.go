@@ -31,7 +31,8 @@ func (p *products) Do(worker, _ int) {
 		p.tier.MatMulF32(p.y[worker], preemptCols, p.x, preemptK, 1, p.w, preemptK, preemptCols, preemptK)
 		for _, rows := range []int{1, 16, preemptRows} {
 			p.tier.MatMulBF16(p.y[worker], preemptCols, p.x, preemptK, rows, p.bytes, preemptK, preemptCols, preemptK)
-			p.tier.MatMulFP8(p.y[worker], preemptCols, p.x, preemptK, rows, p.bytes, preemptK, preemptCols, preemptK, p.scale, preemptK/128, 0)
+			p.tier.MatMulFP8(p.y[worker], preemptCols, p.x, preemptK, rows, p.bytes, preemptK, preemptCols, preemptK,
+				p.scale, preemptK/128, 0)
 		}
 	}
 }

@@ -28,7 +28,8 @@ func (t *Tier) AccumulateBF16(y []float32, ldy int, x []float32, ldx, m int, w [
 // AccumulateFP8 is [Tier.AccumulateF32] with block-scaled e4m3 weights:
 //
 //	value[d][c] = e4m3(w[d][c]) · scale[(row0+d)/128*ldScale + c/128]
-func (t *Tier) AccumulateFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, d, c int, scale []float32, ldScale, row0 int) {
+func (t *Tier) AccumulateFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, d, c int, scale []float32,
+	ldScale, row0 int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: c, k: d}
 	s := blockScale{s: scale, ld: ldScale, row0: row0}
 	if p.open("AccumulateFP8", len(w)) {

@@ -40,14 +40,16 @@ func (a *transposed) run(t *Tier, format int, y []float32, i, m, from, to, col i
 	case testBF16:
 		t.AccumulateBF16(y, a.ldy, x, a.ldx, m, a.bf16[2*at:], a.ldw, d, c)
 	case testFP8:
-		t.AccumulateFP8(y, a.ldy, x, a.ldx, m, a.fp8[at:], a.ldw, d, c, a.scale[col/scaleBlock:], a.ldScale, a.row0+from)
+		t.AccumulateFP8(y, a.ldy, x, a.ldx, m, a.fp8[at:], a.ldw, d, c, a.scale[col/scaleBlock:], a.ldScale,
+			a.row0+from)
 	}
 }
 
 func clone(x []float32) []float32 { return append([]float32(nil), x...) }
 
 func TestAccumulateMatchesFloat64Sums(t *testing.T) {
-	shapes := [][3]int{{1, 1, 1}, {1, 5, 130}, {2, 7, 63}, {3, 130, 64}, {6, 9, 65}, {7, 300, 17}, {13, 4, 260}, {1, 300, 512}}
+	shapes := [][3]int{{1, 1, 1}, {1, 5, 130}, {2, 7, 63}, {3, 130, 64}, {6, 9, 65}, {7, 300, 17}, {13, 4, 260},
+		{1, 300, 512}}
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for _, s := range shapes {
 			a := newTransposed(newRand(7), s[0], s[1], s[2], 2, 100)
@@ -111,7 +113,8 @@ func TestAccumulateIsOneRunningSum(t *testing.T) {
 						right := clone(a.y)
 						a.run(tier, format, right, 0, m, 0, d, scaleBlock)
 						for i := range m {
-							wantSame(t, name+" right part", right[i*a.ldy+scaleBlock:i*a.ldy+c], whole[i*a.ldy+scaleBlock:i*a.ldy+c])
+							wantSame(t, name+" right part", right[i*a.ldy+scaleBlock:i*a.ldy+c],
+								whole[i*a.ldy+scaleBlock:i*a.ldy+c])
 						}
 					}
 				})

@@ -73,10 +73,10 @@ func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32, forma
 	a.impl.query(i, q[:heads*a.width], heads, scale, format)
 }
 
-// Attend forgets what it gathered and gathers for query row i, which was made for this
-// format, the rows that start at the given bytes of memory, at least one, in their order. It reports false, with nothing
-// gathered, for rows that bfloat16 cannot hold: those in RowBlock with a scale that
-// is not a power of two between 2^-100 and 2^100, or with a NaN code.
+// Attend forgets what it gathered and gathers for query row i, which was made for this format, the rows that start at
+// the given bytes of memory, at least one, in their order. It reports false, with nothing gathered, for rows that
+// bfloat16 cannot hold: those in RowBlock with a scale that is not a power of two between 2^-100 and 2^100, or with a
+// NaN code.
 //
 // Rows that the next call will ask for, of the same memory and format, may be named
 // ahead: some of the first are fetched meanwhile.

@@ -16,12 +16,13 @@ const (
 	attendRows  = 128 // rows between two updates of the softmax: four tiles of weights share one pass over out
 	querySteps  = LatentRow / 32
 	valueTiles  = LatentDim / 16
-	valueBlocks = valueTiles / 4              // tiles of columns the kernel takes at a time
-	scoreRows   = 64                          // rows the kernels of scores take at a time
-	holdRows    = 512                         // rows that one call looks at
-	nearHalves  = 16 * tileHalves             // tiles that rows are copied to or decoded in
-	markRows    = 4                           // coded rows that share a mark
-	fetchBeyond = 16                          // rows that kernels fetch after a block of attendRows: 2 x 9 rounds of 4 and 4 x 8 of 2
+	valueBlocks = valueTiles / 4  // tiles of columns the kernel takes at a time
+	scoreRows   = 64              // rows the kernels of scores take at a time
+	holdRows    = 512             // rows that one call looks at
+	nearHalves  = 16 * tileHalves // tiles that rows are copied to or decoded in
+	markRows    = 4               // coded rows that share a mark
+	// rows that kernels fetch after a block of attendRows: 2 x 9 rounds of 4 and 4 x 8 of 2
+	fetchBeyond = 16
 	fetchBehind = 2                           // rows before those to fetch that kernels look at again
 	queryHalves = 2 * querySteps * tileHalves // of 16 heads
 	weightTiles = 2 * attendRows / gatherRows
@@ -43,7 +44,8 @@ type latentTiles struct {
 	fetched     int
 	fetchedFrom uintptr // only to compare
 
-	// Of coded rows: exponents of their scales [128, 8] and of pairs of them [64, 8], and which have codes out of the ordinary [8, 32].
+	// Of coded rows: exponents of their scales [128, 8] and of pairs of them [64, 8], and which have codes out of the
+	// ordinary [8, 32].
 	exponents, pairExponents []uint32
 	marks                    []byte
 
@@ -102,7 +104,8 @@ func (t *latentTiles) query(i int, q []float32, heads int, scale float32, format
 	}
 	n := (heads + tileHeads - 1) / tileHeads
 	for len(t.blocks) < n {
-		t.blocks = append(t.blocks, headBlock{scores: onLines[float32](attendRows * tileHeads), out: onLines[float32](valueTiles * tileFloats)})
+		t.blocks = append(t.blocks, headBlock{scores: onLines[float32](attendRows * tileHeads),
+			out: onLines[float32](valueTiles * tileFloats)})
 	}
 	for len(t.queries) <= i {
 		t.queries = append(t.queries, nil)
@@ -120,7 +123,8 @@ func (t *latentTiles) query(i int, q []float32, heads int, scale float32, format
 			clear(t.padded[copy(t.padded, part):])
 			part = t.padded
 		}
-		*a = attendQueryArgs{q: at(part, 0), ld: 4 * t.width, tiles: at(t.queries[i], b*queryHalves), between: at(t.between, 0), chunks: t.width / 64}
+		*a = attendQueryArgs{q: at(part, 0), ld: 4 * t.width, tiles: at(t.queries[i], b*queryHalves),
+			between: at(t.between, 0), chunks: t.width / 64}
 		runAttendQuery(split, a)
 	}
 	*a = attendQueryArgs{}
@@ -170,7 +174,8 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 // address is where memory begins.
 func address(memory []byte) uintptr { return uintptr(unsafe.Pointer(&memory[0])) }
 
-// padded is places in the memory of into, with the last repeated up to a whole block of at least n, and further as fetching goes.
+// padded is places in the memory of into, with the last repeated up to a whole block of at least n, and further as
+// fetching goes.
 func padded(into, places []int, n int) []int {
 	into = append(into[:0], places...)
 	for len(into) < (n+attendRows-1)/attendRows*attendRows+fetchBeyond {
@@ -179,16 +184,19 @@ func padded(into, places []int, n int) []int {
 	return into
 }
 
-// begin fetches the first of n rows of a call, unless the call before did so or they follow each other, and makes room to decode rows.
+// begin fetches the first of n rows of a call, unless the call before did so or they follow each other, and makes
+// room to decode rows.
 func (t *latentTiles) begin(memory []byte, n int, format RowFormat) {
 	n = min(n, attendRows)
 	if (t.fetchedFrom != address(memory) || t.fetched != t.places[0]) && !t.inRow(t.places[:n]) {
-		t.fetch = fetchArgs{memory: unsafe.Pointer(&memory[0]), at: at(t.places, 0), rows: n, lines: (rowSize(format, t.width) + 63) / 64}
+		t.fetch = fetchArgs{memory: unsafe.Pointer(&memory[0]), at: at(t.places, 0), rows: n,
+			lines: (rowSize(format, t.width) + 63) / 64}
 		runFetch(fetchRowsamx, &t.fetch)
 		t.fetch = fetchArgs{}
 	}
 	if format != RowBF16 && t.marks == nil {
-		t.exponents, t.pairExponents = onLines[uint32](attendRows*valueBlocks), onLines[uint32](attendRows/2*valueBlocks)
+		t.exponents, t.pairExponents = onLines[uint32](attendRows*valueBlocks),
+			onLines[uint32](attendRows/2*valueBlocks)
 		t.marks = onLines[byte](valueBlocks * attendRows / markRows)
 	}
 }
@@ -218,7 +226,8 @@ func (t *latentTiles) collect(memory []byte, first, n int, format RowFormat) boo
 	return true
 }
 
-// scores multiplies the groups of a from group g on with the queries of all heads. It reports false for rows that bfloat16 does not hold.
+// scores multiplies the groups of a from group g on with the queries of all heads. It reports false for rows that
+// bfloat16 does not hold.
 func (t *latentTiles) scores(kernel func(*attendScoreArgs), a attendScoreArgs, g int) bool {
 	s := &t.score
 	held := true
@@ -263,7 +272,8 @@ func (t *latentTiles) fold(b *headBlock, n, first int, format RowFormat) {
 	b.most, b.top, b.sum = s.most, s.top, s.sum
 
 	v := &t.value
-	v.weights, v.out, v.keep, v.shapes, v.tiles = at(t.weights, 0), at(b.out, 0), unsafe.Pointer(&s.keep), unsafe.Pointer(&t.shapes), at(t.tiles, 0)
+	v.weights, v.out, v.keep, v.shapes, v.tiles = at(t.weights, 0), at(b.out, 0), unsafe.Pointer(&s.keep),
+		unsafe.Pointer(&t.shapes), at(t.tiles, 0)
 	v.groups, v.first, v.columns = groups, flag(first == 0), valueBlocks
 	if first > 0 && s.grew != 0 {
 		runAttendRescale(v)

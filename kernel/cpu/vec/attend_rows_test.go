@@ -134,7 +134,8 @@ func TestLatentAttendShortRows(t *testing.T) {
 					list[i] = (i*7 + 3) % count
 				}
 			}
-			if got, want := result(short, cut, list, 2*LatentDim), result(long, memory, list, 2*LatentRow); !slices.Equal(got, want) {
+			if got, want := result(short, cut, list, 2*LatentDim),
+				result(long, memory, list, 2*LatentRow); !slices.Equal(got, want) {
 				t.Errorf("near %v: short rows differ", near)
 			}
 		}

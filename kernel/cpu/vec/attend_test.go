@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// latentRows draws n rows in a format: their bytes and their values. Zeros and codes without an exponent, which are decoded apart, are in some
-// stretches of 64 and not in others.
+// latentRows draws n rows in a format: their bytes and their values. Zeros and codes without an exponent, which are
+// decoded apart, are in some stretches of 64 and not in others.
 func latentRows(r *rand.Rand, n int, format RowFormat) (memory []byte, values [][]float64) {
 	for range n {
 		row := make([]byte, rowBytes[format])
@@ -118,7 +118,8 @@ func TestLatentAttendMatchesTheFormula(t *testing.T) {
 							t.Fatalf("%s: top %v, sum %v, want %v, %v", name, top[h], sum[h], wantTop, wantSum)
 						}
 						for c, w := range want {
-							if d := math.Abs(float64(out[h*LatentDim+c])/float64(sum[h]) - w/wantSum); d > 1e-4*math.Sqrt(spread) {
+							if d := math.Abs(float64(out[h*LatentDim+c])/float64(sum[h]) - w/wantSum); d > 1e-4*
+								math.Sqrt(spread) {
 								t.Fatalf("%s: column %d is off by %v of %v", name, c, d, w/wantSum)
 							}
 						}
@@ -154,7 +155,8 @@ func TestLatentAttendHeadsAreIndependent(t *testing.T) {
 		wantSame(t, "again", again, out)
 		for h := range heads {
 			o, p, s := run(h, h+1)
-			wantSame(t, fmt.Sprintf("head %d alone", h), append(append(o, p...), s...), append(append(clone(out[h*LatentDim:][:LatentDim]), top[h]), sum[h]))
+			wantSame(t, fmt.Sprintf("head %d alone", h), append(append(o, p...), s...),
+				append(append(clone(out[h*LatentDim:][:LatentDim]), top[h]), sum[h]))
 		}
 	})
 }
@@ -203,11 +205,17 @@ func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 			places[i] = i * rowBytes[RowBlock]
 		}
 		for name, spoil := range map[string]func(row []byte){
-			"a scale between powers of two": func(row []byte) { binary.LittleEndian.PutUint32(row[516:], math.Float32bits(3)) },
-			"a scale of zero":               func(row []byte) { binary.LittleEndian.PutUint32(row[524:], 0) },
-			"a huge scale":                  func(row []byte) { binary.LittleEndian.PutUint32(row[512:], math.Float32bits(0x1p120)) },
-			"a negative scale":              func(row []byte) { binary.LittleEndian.PutUint32(row[520:], math.Float32bits(-1)) },
-			"NaN in an element":             func(row []byte) { row[300] = 0xFF },
+			"a scale between powers of two": func(row []byte) {
+				binary.LittleEndian.PutUint32(row[516:], math.Float32bits(3))
+			},
+			"a scale of zero": func(row []byte) { binary.LittleEndian.PutUint32(row[524:], 0) },
+			"a huge scale": func(row []byte) {
+				binary.LittleEndian.PutUint32(row[512:], math.Float32bits(0x1p120))
+			},
+			"a negative scale": func(row []byte) {
+				binary.LittleEndian.PutUint32(row[520:], math.Float32bits(-1))
+			},
+			"NaN in an element": func(row []byte) { row[300] = 0xFF },
 		} {
 			for _, at := range []int{0, 31, 64, 69} {
 				memory, _ := latentRows(r, 70, RowBlock)
@@ -351,7 +359,8 @@ func TestLatentAttendWhileScoresGrow(t *testing.T) {
 			out, top, sum := make([]float32, LatentDim), make([]float32, 1), make([]float32, 1)
 			a.Result(out, top, sum)
 			want, wantTop, wantSum := attended(q, values, 1)
-			if math.Abs(float64(top[0])-wantTop) > 1e-4*(1+math.Abs(wantTop)) || math.Abs(float64(sum[0])/wantSum-1) > 2e-3 {
+			if math.Abs(float64(top[0])-wantTop) > 1e-4*(1+math.Abs(wantTop)) ||
+				math.Abs(float64(sum[0])/wantSum-1) > 2e-3 {
 				t.Errorf("steps of %v: top %v, sum %v, want %v, %v", step, top[0], sum[0], wantTop, wantSum)
 			}
 			for c, w := range want {

@@ -1,8 +1,7 @@
-// Package vec holds the arithmetic of the CPU backend: dot-form matrix
-// products over float32, bfloat16 and block-scaled e4m3 weights, their
-// transposed form, the indexer's scores and what selection counts of them,
-// attention over latent rows, and the element-wise loops around them. Slices of numbers flow in, slices of numbers flow out. It knows no
-// tensors, threads, models or policy.
+// Package vec holds the arithmetic of the CPU backend: dot-form matrix products over float32, bfloat16 and
+// block-scaled e4m3 weights, their transposed form, the indexer's scores and what selection counts of them, attention
+// over latent rows, and the element-wise loops around them. Slices of numbers flow in, slices of numbers flow out. It
+// knows no tensors, threads, models or policy.
 //
 // # Tiers
 //
@@ -34,16 +33,14 @@
 //
 // # Tiles
 //
-// The tier "amx" multiplies narrow weights by tiles, which take bfloat16 on both
-// sides and add in float32. A float32 of x goes in as two bfloat16, whose sum is
-// within 2^-17 of it, 2e-6 in the mean; weights are exact, and so is x that
-// bfloat16 holds. Subnormal numbers are zero. Each part has a sum of its own, taken
-// in steps of 32 weights, and in the end both are added; of 64 e4m3 or e2m1 weights
-// a step takes those that are widened together. Scales that are powers of two are in
-// the weights; others scale the sums over 128 columns. One part would be twice as fast and a rounding of x to eight bits
-// away from these: enough to choose other experts and tokens than the definition
-// does. Two let a few choices in a thousand fall otherwise, where their margin is
-// 1e-5 of the numbers chosen from; [Tier.Precise] has no such rounding.
+// The tier "amx" multiplies narrow weights by tiles, which take bfloat16 on both sides and add in float32. A float32
+// of x goes in as two bfloat16, whose sum is within 2^-17 of it, 2e-6 in the mean; weights are exact, and so is x
+// that bfloat16 holds. Subnormal numbers are zero. Each part has a sum of its own, taken in steps of 32 weights, and
+// in the end both are added; of 64 e4m3 or e2m1 weights a step takes those that are widened together. Scales that are
+// powers of two are in the weights; others scale the sums over 128 columns. One part would be twice as fast and a
+// rounding of x to eight bits away from these: enough to choose other experts and tokens than the definition does.
+// Two let a few choices in a thousand fall otherwise, where their margin is 1e-5 of the numbers chosen from;
+// [Tier.Precise] has no such rounding.
 //
 // # Bounds and preemption
 //

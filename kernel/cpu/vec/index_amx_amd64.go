@@ -85,8 +85,9 @@ func (t *indexTiles) scores(scores []float32, q []byte, w []float32, scales []by
 	pairs := (len(scores) + indexPair - 1) / indexPair
 	a := &t.run
 	*a = indexScoreArgs{
-		query: at(t.query, 0), weights: at(t.weights, 0), scales: at(scales, 0), scores: at(scores, 0), products: at(t.products, 0),
-		shapes: unsafe.Pointer(&t.shapes), pairs: pairs, heads: len(t.weights) / indexHeads, mask: 1<<(len(scores)-(pairs-1)*indexPair) - 1,
+		query: at(t.query, 0), weights: at(t.weights, 0), scales: at(scales, 0), scores: at(scores, 0),
+		products: at(t.products, 0), shapes: unsafe.Pointer(&t.shapes), pairs: pairs,
+		heads: len(t.weights) / indexHeads, mask: 1<<(len(scores)-(pairs-1)*indexPair) - 1,
 	}
 	if once := !t.scored && len(t.weights) == onceHeads; once {
 		t.room(onceGroups)

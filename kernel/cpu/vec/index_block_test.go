@@ -26,7 +26,8 @@ func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 						got := make([]float32, n+1)
 						got[seen] = -7
 						b.Scores(got[:seen], q, w, heads)
-						wantSame(t, fmt.Sprintf("%d heads, %d of %d keys in pieces of %d", heads, seen, n, piece), got[:seen], want[:seen])
+						wantSame(t, fmt.Sprintf("%d heads, %d of %d keys in pieces of %d", heads, seen, n, piece),
+							got[:seen], want[:seen])
 						if got[seen] != -7 {
 							t.Fatalf("a score beyond the %d asked for was written", seen)
 						}

@@ -49,7 +49,8 @@ type panelKernel struct {
 }
 
 type vecKernels struct {
-	axpy, scaleMul, widenBF16, widenE4M3, scaleExact, narrowBF16, siluMul, expSum, maximum, reluAdd, rotatePairs, rotateHalves, softmax func(*vecArgs)
+	axpy, scaleMul, widenBF16, widenE4M3, scaleExact, narrowBF16, siluMul, expSum, maximum, reluAdd, rotatePairs,
+	rotateHalves, softmax func(*vecArgs)
 }
 
 // selectKernels count and collect numbers; collecting is nil where registers

@@ -31,7 +31,8 @@ func (t *Tier) MatMulBF16(y []float32, ldy int, x []float32, ldx, m int, w []byt
 // row0 is the index of w's first row in the full matrix, so w may be any band
 // of it. The result has the same bits as over the widened weights, unless the
 // tier is [Tier.Tiled].
-func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, scale []float32, ldScale, row0 int) {
+func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, scale []float32,
+	ldScale, row0 int) {
 	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
 	s := blockScale{s: scale, ld: ldScale, row0: row0}
 	if p.ready("MatMulFP8", len(w), n, k) {

@@ -125,7 +125,8 @@ func (w *panelWeights) normalPanel(row, rows, k int) bool {
 	normal := true
 	for r := range rows {
 		s := w.scales[(row+r)*w.ldScale+k/GroupFP4:][:tileK/GroupFP4]
-		normal = normal && normalScales(binary.LittleEndian.Uint64(s)) && normalScales(binary.LittleEndian.Uint64(s[8:]))
+		normal = normal && normalScales(binary.LittleEndian.Uint64(s)) &&
+			normalScales(binary.LittleEndian.Uint64(s[8:]))
 	}
 	return normal
 }

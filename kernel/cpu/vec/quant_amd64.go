@@ -28,7 +28,8 @@ func (s *isa) rotateQuant(codes []byte, scales, v []float32, mode num.ScaleMode)
 	a := quantisations.get()
 	defer quantisations.put(a)
 	for i := 0; i < len(scales); i += quantCall {
-		*a = quantArgs{v: at(v, i*IndexDim), codes: at(codes, i*IndexDim), scales: at(scales, i), n: min(quantCall, len(scales)-i)}
+		*a = quantArgs{v: at(v, i*IndexDim), codes: at(codes, i*IndexDim), scales: at(scales, i),
+			n: min(quantCall, len(scales)-i)}
 		if mode == num.ScalePow2 {
 			a.pow2 = 1
 		}

@@ -50,7 +50,8 @@ func TestRotateQuantIsThatOfNum(t *testing.T) {
 			wantSame(t, "scales", scales, wantScales)
 			wantSame(t, "rotated", v, want)
 			for i := range n {
-				if got, want := codes[i*IndexDim:][:IndexDim], wantCodes[i*IndexDim:][:IndexDim]; !bytes.Equal(magnitudes(got), magnitudes(want)) {
+				if got, want := codes[i*IndexDim:][:IndexDim],
+					wantCodes[i*IndexDim:][:IndexDim]; !bytes.Equal(magnitudes(got), magnitudes(want)) {
 					t.Fatalf("%v: codes of vector %d are %x, want %x", mode, i, got, want)
 				}
 			}

@@ -5,12 +5,14 @@ import (
 	"testing"
 )
 
-// Every tier gives the bits of the rotation written out, either way of pairing, forth and back, and touches nothing else.
+// Every tier gives the bits of the rotation written out, either way of pairing, forth and back, and touches nothing
+// else.
 func TestRotate(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := newRand(5)
 		for _, heads := range []int{0, 1, 2, 7, 65} {
-			for _, c := range []struct{ halves, inverse bool }{{}, {halves: true}, {inverse: true}, {halves: true, inverse: true}} {
+			for _, c := range []struct{ halves, inverse bool }{{}, {halves: true}, {inverse: true},
+				{halves: true, inverse: true}} {
 				const ld = TurnDim + 5
 				x := normals(r, heads*ld+TurnDim)
 				cos, sin := normals(r, TurnDim/2), normals(r, TurnDim/2)

@@ -40,7 +40,8 @@ func (s *isa) collect(to []int32, kept []float32, x []float32, places []int32, b
 	n, whole := 0, len(x)/s.lanes
 	for i := 0; i < whole; i += selectCall {
 		from := i * s.lanes
-		*a = selectArgs{x: at(x, from), at: at(to, n), kept: at(kept, n), steps: min(selectCall, whole-i), base: base + int32(from), floor: floor}
+		*a = selectArgs{x: at(x, from), at: at(to, n), kept: at(kept, n), steps: min(selectCall, whole-i),
+			base: base + int32(from), floor: floor}
 		kernel := s.selects.counted
 		if places != nil {
 			a.places, kernel = at(places, from), s.selects.placed

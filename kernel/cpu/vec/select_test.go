@@ -25,11 +25,13 @@ func TestCountAndCollect(t *testing.T) {
 			for i := range places {
 				places[i] = int32(3 * i)
 			}
-			for _, floor := range []float32{-math.MaxFloat32, -1, 0, math.SmallestNonzeroFloat32, 1.5, float32(math.Inf(1)), float32(math.NaN())} {
+			for _, floor := range []float32{-math.MaxFloat32, -1, 0, math.SmallestNonzeroFloat32, 1.5,
+				float32(math.Inf(1)), float32(math.NaN())} {
 				name := fmt.Sprintf("%d numbers, floor %v", n, floor)
 				at, kept := make([]int32, n+CollectRoom), make([]float32, n+CollectRoom)
 				counted := tier.Collect(at, kept, x, nil, 100, floor)
-				from, numbers := append(append([]int32(nil), places...), make([]int32, CollectRoom)...), append(clone(x), make([]float32, CollectRoom)...)
+				from, numbers := append(append([]int32(nil), places...), make([]int32, CollectRoom)...),
+					append(clone(x), make([]float32, CollectRoom)...)
 				// In place: what is kept overwrites what was read.
 				placed := tier.Collect(from, numbers, numbers[:n], from[:n], 0, floor)
 				k := 0
@@ -38,7 +40,8 @@ func TestCountAndCollect(t *testing.T) {
 						continue
 					}
 					if at[k] != int32(100+i) || kept[k] != v || from[k] != int32(3*i) || numbers[k] != v {
-						t.Fatalf("%s: number %d kept is %v from %d, and %v from %d", name, k, kept[k], at[k], numbers[k], from[k])
+						t.Fatalf("%s: number %d kept is %v from %d, and %v from %d", name, k, kept[k], at[k],
+							numbers[k], from[k])
 					}
 					k++
 				}

@@ -111,7 +111,8 @@ func (ts *tileScratch) streamRest(c *Cut, w *panelWeights, j, from int) int {
 		rows = w.block(j, c.N-j)
 	}
 	for r := 0; r < rows; r += blockW {
-		b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r), sums: ts.sums[r/tileSide*c.X.tiles()*tileBytes:], folded: w.folded(j)}
+		b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r),
+			sums: ts.sums[r/tileSide*c.X.tiles()*tileBytes:], folded: w.folded(j)}
 		ts.fill.ahead = tileK
 		for k := from; k < w.k; k += tileK {
 			b.k, b.depth = k, min(tileK, w.k-k)

@@ -21,7 +21,8 @@ func TestTiledUnits(t *testing.T) {
 			}
 		}
 		whole := make([]float32, rows*cols)
-		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, row0)
+		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8,
+			a.ldw, a.scale, a.ldScale, row0)
 		for _, m := range []int{1, 2, 4, 7, 8, 9, 16, 20, 32} {
 			x := packed(tier, Halves, a.x, a.ldx, m, k)
 			for _, add := range []bool{false, true} {
@@ -33,7 +34,8 @@ func TestTiledUnits(t *testing.T) {
 						want[i] += float32(i)
 					}
 				}
-				tier.TiledFP8(Cut{Y: part, Ldy: cols, X: x, M1: m, N: cols, Add: add}, a.fp8, a.ldw, a.scale, a.ldScale, row0)
+				tier.TiledFP8(Cut{Y: part, Ldy: cols, X: x, M1: m, N: cols, Add: add}, a.fp8, a.ldw, a.scale, a.ldScale,
+					row0)
 				wantSame(t, fmt.Sprintf("%d rows by %d of %d, add %v", m, cols, k, add), part[:m*cols], want)
 				if part[m*cols] != 0 {
 					t.Errorf("%d rows by %d of %d: wrote past the end", m, cols, k)
@@ -87,12 +89,15 @@ func TestTiledRareCodes(t *testing.T) {
 				cut := Cut{Y: whole, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, rows, k), M1: rows, N: cols}
 				tier.TiledFP8(cut, a.fp8, a.ldw, a.scale, a.ldScale, 0)
 				if !nan {
-					wantSums(t, c.name, whole, a.x, a.ldx, rows, a.w[testFP8], a.ldw, cols, k, float64(k/8+8)*0x1p-24+0x1p-17)
+					wantSums(t, c.name, whole, a.x, a.ldx, rows, a.w[testFP8], a.ldw, cols, k,
+						float64(k/8+8)*0x1p-24+0x1p-17)
 				}
 				for _, m := range []int{1, 3, 8, 16, 32} {
 					part := make([]float32, m*cols)
-					tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, m, k), M1: m, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, 0)
-					wantSame(t, fmt.Sprintf("%s, NaN %v, powers %v, %d rows", c.name, nan, powers, m), part, whole[:m*cols])
+					tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, m, k), M1: m, N: cols},
+						a.fp8, a.ldw, a.scale, a.ldScale, 0)
+					wantSame(t, fmt.Sprintf("%s, NaN %v, powers %v, %d rows", c.name, nan, powers, m), part,
+						whole[:m*cols])
 				}
 			}
 		}

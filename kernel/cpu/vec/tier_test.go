@@ -80,10 +80,12 @@ func TestAssemblyTiersDoNotAllocate(t *testing.T) {
 			continue
 		}
 		for name, call := range map[string]func(){
-			"MatMulF32":     func() { a.into(tier, testF32, y) },
-			"MatMulBF16":    func() { a.into(tier, testBF16, y) },
-			"MatMulFP8":     func() { a.into(tier, testFP8, y) },
-			"one row":       func() { tier.MatMulFP8(y, a.n, a.x, a.ldx, 1, a.fp8, a.ldw, a.n, a.k, a.scale, a.ldScale, 0) },
+			"MatMulF32":  func() { a.into(tier, testF32, y) },
+			"MatMulBF16": func() { a.into(tier, testBF16, y) },
+			"MatMulFP8":  func() { a.into(tier, testFP8, y) },
+			"one row": func() {
+				tier.MatMulFP8(y, a.n, a.x, a.ldx, 1, a.fp8, a.ldw, a.n, a.k, a.scale, a.ldScale, 0)
+			},
 			"AccumulateFP8": func() { tr.run(tier, testFP8, tr.y, 0, tr.m, 0, tr.d, 0) },
 			"Dot":           func() { tier.Dot(a.x, a.x) },
 			"ExpSum":        func() { tier.ExpSum(y, y, 1) },

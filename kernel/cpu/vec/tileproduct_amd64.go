@@ -119,7 +119,8 @@ func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 			if b == blocks-1 {
 				ahead = w.bytes(tileK) - (at-j)*w.ld
 			}
-			block := tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*room:], k: k, depth: depth, folded: folded[b], ahead: ahead}
+			block := tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*room:], k: k, depth: depth,
+				folded: folded[b], ahead: ahead}
 			ts.fill.ahead = 0
 			if block.tilesX(c.X) < soonTiles {
 				ts.fill.ahead = ahead
@@ -175,7 +176,9 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 	a.fresh = 1
 	// Whole blocks of scales, then what is left of one.
 	whole := b.depth / scaleBlock
-	for _, part := range [2]struct{ from, blocks, depth int }{{0, whole, scaleBlock}, {whole * scaleBlock, 1, b.depth % scaleBlock}} {
+	for _, part := range [2]struct {
+		from, blocks, depth int
+	}{{0, whole, scaleBlock}, {whole * scaleBlock, 1, b.depth % scaleBlock}} {
 		if part.blocks*part.depth == 0 {
 			continue
 		}
@@ -287,7 +290,8 @@ func (ts *tileScratch) foldBand(c *Cut, b tileBlock, room int) {
 		a.sums, a.y = at(ts.sums, first), at(c.Y, (row-c.M0)*c.Ldy+b.row)
 		a.nextSums, a.nextY = room-a.lower, pairLanes
 		a.rows, a.tiles = min(GroupRows, b.end-row), b.rows/blockW
-		// Rows below or, after the last, the first ones beside. Past the end this names nothing, which fetching does not mind.
+		// Rows below or, after the last, the first ones beside. Past the end this names nothing, which fetching does
+		// not mind.
 		a.soon = uintptr(a.y) + uintptr(4*foldAhead*GroupRows*c.Ldy)
 		if g+foldAhead >= groups {
 			a.soon += uintptr(4 * (b.rows - groups*GroupRows*c.Ldy))
@@ -306,14 +310,17 @@ func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
 	pairs := tilesX / 2
 	for i := range tilesW {
 		if c.X.tiles() == 2 {
-			ts.foldTiles(c, b, foldRun{i: i, each: 1, tiles: pairs, sums: i * 2 * tileBytes, next: 2 * tilesW * tileBytes})
+			ts.foldTiles(c, b, foldRun{i: i, each: 1, tiles: pairs, sums: i * 2 * tileBytes,
+				next: 2 * tilesW * tileBytes})
 			continue
 		}
 		for x := range 2 {
-			ts.foldTiles(c, b, foldRun{i: i, first: x, each: 2, tiles: pairs, sums: (i*2 + x) * tileBytes, next: 2 * tilesW * tileBytes})
+			ts.foldTiles(c, b, foldRun{i: i, first: x, each: 2, tiles: pairs, sums: (i*2 + x) * tileBytes,
+				next: 2 * tilesW * tileBytes})
 		}
 		if tilesX%2 == 1 {
-			ts.foldTiles(c, b, foldRun{i: i, first: tilesX - 1, each: 1, tiles: 1, sums: ((tilesX-1)*tilesW + i) * tileBytes})
+			ts.foldTiles(c, b, foldRun{i: i, first: tilesX - 1, each: 1, tiles: 1,
+				sums: ((tilesX-1)*tilesW + i) * tileBytes})
 		}
 	}
 }

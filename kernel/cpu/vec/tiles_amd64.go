@@ -22,17 +22,18 @@ type tileArgs struct {
 	offsetW      int            // as offsetX
 	groups       int
 	steps        int
-	fresh        int            // sums begin at zero instead of in memory
-	scaled       int            // sums over steps are times a scale and 1: added to memory, 2: its first block begins there
-	scales       unsafe.Pointer // [blocks along k]
-	offsetScale  int            // of the block at hand
-	endScale     int            // four for every block
-	block        unsafe.Pointer // [4, 16, 16] scratch for sums to be scaled
-	ahead        uintptr        // what to fetch meanwhile, or 0; not always memory of ours
-	ldAhead      int            // a line of each row at every step
-	stepAhead    int            // from the row after the last to the next step's first
-	soon         uintptr        // what to fetch with more time: a line of four rows, ldAhead apart, at every step
-	soonRows     int            // rows of that; every group takes the next four
+	fresh        int // sums begin at zero instead of in memory
+	// sums over steps are times a scale and 1: added to memory, 2: its first block begins there
+	scaled      int
+	scales      unsafe.Pointer // [blocks along k]
+	offsetScale int            // of the block at hand
+	endScale    int            // four for every block
+	block       unsafe.Pointer // [4, 16, 16] scratch for sums to be scaled
+	ahead       uintptr        // what to fetch meanwhile, or 0; not always memory of ours
+	ldAhead     int            // a line of each row at every step
+	stepAhead   int            // from the row after the last to the next step's first
+	soon        uintptr        // what to fetch with more time: a line of four rows, ldAhead apart, at every step
+	soonRows    int            // rows of that; every group takes the next four
 }
 
 // fillArgs: rows of weights into a panel.

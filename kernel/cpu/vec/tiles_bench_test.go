@@ -67,11 +67,23 @@ func BenchmarkTiled(b *testing.B) {
 			{"pack halves", func() { packIn(Halves) }},
 			{"packbf16", func() { plainIn(InOrder) }},
 			{"bf16xbf16", func() { plainIn(InOrder); tier.TiledBF16(cut(&plain), a.bf16, a.ldw) }},
-			{"bf16xfp8", func() { plainIn(Halves); tier.TiledFP8(cut(&plain), power.fp8, a.ldw, power.scale, a.ldScale, 0) }},
-			{"bf16xfp8 any scale", func() { plainIn(Halves); tier.TiledFP8(cut(&plain), a.fp8, a.ldw, a.scale, a.ldScale, 0) }},
+			{"bf16xfp8", func() {
+				plainIn(Halves)
+				tier.TiledFP8(cut(&plain), power.fp8, a.ldw, power.scale, a.ldScale, 0)
+			}},
+			{"bf16xfp8 any scale", func() {
+				plainIn(Halves)
+				tier.TiledFP8(cut(&plain), a.fp8, a.ldw, a.scale, a.ldScale, 0)
+			}},
 			{"f32xbf16", func() { packIn(InOrder); tier.TiledBF16(cut(&cols), a.bf16, a.ldw) }},
-			{"f32xfp8", func() { packIn(Halves); tier.TiledFP8(cut(&cols), power.fp8, a.ldw, power.scale, a.ldScale, 0) }},
-			{"f32xfp8 any scale", func() { packIn(Halves); tier.TiledFP8(cut(&cols), a.fp8, a.ldw, a.scale, a.ldScale, 0) }},
+			{"f32xfp8", func() {
+				packIn(Halves)
+				tier.TiledFP8(cut(&cols), power.fp8, a.ldw, power.scale, a.ldScale, 0)
+			}},
+			{"f32xfp8 any scale", func() {
+				packIn(Halves)
+				tier.TiledFP8(cut(&cols), a.fp8, a.ldw, a.scale, a.ldScale, 0)
+			}},
 			{"f32xfp4", func() { packIn(EvenOdd); tier.TiledFP4(cut(&cols), fp4, rateK/2, scales, rateK/GroupFP4) }},
 		} {
 			b.Run(fmt.Sprintf("%s/%s", tier.Name, c.name), func(b *testing.B) {
@@ -138,7 +150,9 @@ func fewRowsBy(b *testing.B, k int) {
 							timed(&cached, func() { multiply(bytes[:near]) })
 						}
 						i := next() / 4
-						timed(&read, func() { tier.MatMulF32(y, part/4/k, mem[:k], k, 1, mem[i:][:part/4], k, part/4/k, k) })
+						timed(&read, func() {
+							tier.MatMulF32(y, part/4/k, mem[:k], k, 1, mem[i:][:part/4], k, part/4/k, k)
+						})
 						timed(&memory, func() { multiply(bytes[next():][:part]) })
 					}
 					b.ReportMetric(near/float64(cached.Nanoseconds()), "cache-GB/s")

@@ -82,7 +82,8 @@ func wantSums(t *testing.T, what string, y, x []float32, ldx, m int, w []float32
 				size += math.Abs(v)
 			}
 			if got := float64(y[i*n+j]); !(math.Abs(got-sum) <= size*relative) {
-				t.Fatalf("%s [%d,%d,%d]: y[%d][%d] = %v, want %v within %v", what, m, n, k, i, j, got, sum, size*relative)
+				t.Fatalf("%s [%d,%d,%d]: y[%d][%d] = %v, want %v within %v", what, m, n, k, i, j, got, sum,
+					size*relative)
 			}
 		}
 	}
@@ -183,13 +184,16 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 			all := packed(tier, order, a.x, a.ldx, rows, k)
 			whole := make([]float32, rows*cols)
 			run(Cut{Y: whole, Ldy: cols, X: all, M1: rows, N: cols}, 0)
-			for _, part := range [][4]int{{0, 1, 0, 1}, {299, 300, 149, 150}, {3, 4, 7, 60}, {8, 10, 0, 150}, {9, 12, 3, 99}, {20, 24, 64, 150}, {5, 20, 1, 40}, {7, 23, 64, 97}, {11, 28, 30, 150}, {100, 133, 0, 150}} {
+			for _, part := range [][4]int{{0, 1, 0, 1}, {299, 300, 149, 150}, {3, 4, 7, 60}, {8, 10, 0, 150},
+				{9, 12, 3, 99}, {20, 24, 64, 150}, {5, 20, 1, 40}, {7, 23, 64, 97}, {11, 28, 30, 150},
+				{100, 133, 0, 150}} {
 				m0, m1, n0, n1 := part[0], part[1], part[2], part[3]
 				n := n1 - n0
 				got := make([]float32, (m1-m0)*n)
 				run(Cut{Y: got, Ldy: n, X: packed(tier, order, a.x[m0*a.ldx:], a.ldx, m1-m0, k), M1: m1 - m0, N: n}, n0)
 				for r := range m1 - m0 {
-					wantSame(t, fmt.Sprintf("%s part %v row %d", name, part, r), got[r*n:][:n], whole[(m0+r)*cols+n0:][:n])
+					wantSame(t, fmt.Sprintf("%s part %v row %d", name, part, r), got[r*n:][:n],
+						whole[(m0+r)*cols+n0:][:n])
 				}
 			}
 			// A part of columns that were packed together.
@@ -208,10 +212,12 @@ func TestTiledLongSums(t *testing.T) {
 	a := newMatrix(newRand(26), rows, cols, k, 0, 96)
 	for range 2 {
 		whole := make([]float32, rows*cols)
-		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
+		tier.TiledFP8(Cut{Y: whole, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, rows, k), M1: rows, N: cols}, a.fp8,
+			a.ldw, a.scale, a.ldScale, a.row0)
 		for _, m := range []int{1, 2, 4, 16} {
 			part := make([]float32, m*cols)
-			tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, m, k), M1: m, N: cols}, a.fp8, a.ldw, a.scale, a.ldScale, a.row0)
+			tier.TiledFP8(Cut{Y: part, Ldy: cols, X: packed(tier, Halves, a.x, a.ldx, m, k), M1: m, N: cols}, a.fp8,
+				a.ldw, a.scale, a.ldScale, a.row0)
 			wantSame(t, fmt.Sprintf("%d rows", m), part, whole[:m*cols])
 		}
 		a.withPowerScales()
@@ -277,7 +283,8 @@ func TestTiledExtremes(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, m := range []int{1, 3, 5, 20} {
 		x := make([]float32, m*k)
-		for _, v := range []float32{math.MaxFloat32, -math.MaxFloat32, inf, -inf, nan, math.Float32frombits(0x7F800001), math.Float32frombits(0xFFFFFFFF)} {
+		for _, v := range []float32{math.MaxFloat32, -math.MaxFloat32, inf, -inf, nan, math.Float32frombits(0x7F800001),
+			math.Float32frombits(0xFFFFFFFF)} {
 			clear(x)
 			x[(m-1)*k+33] = v
 			y := make([]float32, m)
@@ -319,7 +326,8 @@ func TestTiledFP4ExtremeScales(t *testing.T) {
 			x[5*GroupFP4] = 0x1p-100
 		}
 		y := make([]float32, n)
-		tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, EvenOdd, x, k, 1, k), M1: 1, N: n}, f.codes, k/2, f.scales, groups)
+		tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, EvenOdd, x, k, 1, k), M1: 1, N: n}, f.codes, k/2, f.scales,
+			groups)
 		want := math.Ldexp(float64(x[5*GroupFP4]), int(e)-127)
 		switch got := float64(y[7]); {
 		case e == 255:
@@ -350,8 +358,10 @@ func TestTiledChecksItsArguments(t *testing.T) {
 		"other type":         func() { tier.PackChunkBF16(cols, 0, make([]byte, 2*20*64), 64) },
 		"piece":              func() { tier.PackChunk(cols, 3, make([]float32, 20*64), 64) },
 		"untiled tier":       func() { portable.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 64) },
-		"other order":        func() { tier.TiledFP8(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 64, make([]float32, 1), 1, 0) },
-		"short scales":       func() { tier.TiledFP4(Cut{Y: y, Ldy: 8, X: apart, M1: 20, N: 8}, w, 32, w[:15], 2) },
+		"other order": func() {
+			tier.TiledFP8(Cut{Y: y, Ldy: 8, X: cols, M1: 20, N: 8}, w, 64, make([]float32, 1), 1, 0)
+		},
+		"short scales": func() { tier.TiledFP4(Cut{Y: y, Ldy: 8, X: apart, M1: 20, N: 8}, w, 32, w[:15], 2) },
 	} {
 		func() {
 			defer func() {

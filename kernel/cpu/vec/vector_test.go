@@ -180,7 +180,8 @@ func TestSoftmax(t *testing.T) {
 				name  string
 				top   float32
 				masks int
-			}{{"first block", inf, 0}, {"larger before", 9, 0}, {"smaller before", -9, 3}, {"masked end", inf, n - 1}, {"all masked", inf, n}} {
+			}{{"first block", inf, 0}, {"larger before", 9, 0}, {"smaller before", -9, 3}, {"masked end", inf, n - 1},
+				{"all masked", inf, n}} {
 				p := normals(r, n)
 				for i := n - c.masks; i < n; i++ {
 					p[i] = inf

@@ -1,9 +1,10 @@
 // Package bench times CUDA kernels and says how close they come to what the device can do.
 //
-// In flow cases: a kernel at a shape, the bytes and operations it cannot avoid, another engine's figure where one is known. Out flow results
-// that marshal to JSON. Every case is checked against the host before it is timed, with its outputs poisoned first; timing replays captured
-// graphs whose launches rotate over several sets of inputs, together larger than the L2 cache, and reports the median of many replays with
-// its spread. Nothing is timed on zeros: they draw less power and run faster than real data.
+// In flow cases: a kernel at a shape, the bytes and operations it cannot avoid, another engine's figure where one is
+// known. Out flow results that marshal to JSON. Every case is checked against the host before it is timed, with its
+// outputs poisoned first; timing replays captured graphs whose launches rotate over several sets of inputs, together
+// larger than the L2 cache, and reports the median of many replays with its spread. Nothing is timed on zeros: they
+// draw less power and run faster than real data.
 package bench
 
 import (
@@ -35,7 +36,8 @@ type Roofs struct {
 	FP8            float64 `json:"fp8_flops"`
 }
 
-// H200 are the ceilings measured on an H200: a large copy, a large bf16 matrix product on random data, the issue rate of FP8 instructions.
+// H200 are the ceilings measured on an H200: a large copy, a large bf16 matrix product on random data, the issue rate
+// of FP8 instructions.
 func H200() Roofs { return Roofs{BytesPerSecond: 4.3e12, BF16: 790e12, FP8: 1650e12} }
 
 // Peer is another engine's time for the same work on the same kind of GPU.
@@ -78,11 +80,12 @@ type Rig struct {
 
 // Options say how long to measure.
 type Options struct {
-	Replays int           // timed graph replays; 0 means 20
-	Warm    int           // replays before them; 0 means 3
-	L2Times float64       // how many times the L2 the sets together must hold; 0 means 3
-	Pause   time.Duration // rest before each timed replay: without it the power limit lowers the clock during the heavy cases
-	Roofs   Roofs         // zero means H200
+	Replays int     // timed graph replays; 0 means 20
+	Warm    int     // replays before them; 0 means 3
+	L2Times float64 // how many times the L2 the sets together must hold; 0 means 3
+	// rest before each timed replay: without it the power limit lowers the clock during the heavy cases
+	Pause time.Duration
+	Roofs Roofs // zero means H200
 	// Progress is called before each case, if set.
 	Progress func(name, shape string)
 }
@@ -121,7 +124,9 @@ type Report struct {
 func Match(cases []Case, filters []string) ([]Case, error) {
 	var out []Case
 	for _, c := range cases {
-		if len(filters) == 0 || slices.ContainsFunc(filters, func(f string) bool { return strings.Contains(c.Name+" "+c.Shape, f) }) {
+		if len(filters) == 0 || slices.ContainsFunc(filters, func(f string) bool {
+			return strings.Contains(c.Name+" "+c.Shape, f)
+		}) {
 			out = append(out, c)
 		}
 	}
@@ -137,7 +142,8 @@ func Match(cases []Case, filters []string) ([]Case, error) {
 	return nil, fmt.Errorf("bench: no case contains %q; kernels are %s", filters, strings.Join(names, ", "))
 }
 
-// Run checks and times cases. A case that fails is reported in the error and left out; the others still run, until the context ends.
+// Run checks and times cases. A case that fails is reported in the error and left out; the others still run, until
+// the context ends.
 func Run(ctx context.Context, d *cuda.Device, k *cuda.Kernels, cases []Case, o Options) (*Report, error) {
 	if o.Replays == 0 {
 		o.Replays = 20
@@ -243,7 +249,8 @@ func checkOnce(stream *cuda.Stream, s Set) error {
 	return nil
 }
 
-// replay captures the launches, rotating over the sets, and times replays of the graph. Times are microseconds per launch.
+// replay captures the launches, rotating over the sets, and times replays of the graph. Times are microseconds per
+// launch.
 func replay(rig *Rig, sets []Set, launches int, o Options) (times []float64, err error) {
 	s := rig.Stream
 	g, err := s.Capture(func() error {
@@ -303,7 +310,8 @@ func summarise(c *Case, times []float64, roofs Roofs) *Result {
 	slices.Sort(t)
 	at := func(q float64) float64 { return t[int(math.Round(q*float64(len(t)-1)))] }
 	us := at(0.5)
-	r := &Result{Name: c.Name, Shape: c.Shape, Micros: us, MinMicros: t[0], MaxMicros: t[len(t)-1], Spread: (at(0.9) - at(0.1)) / us}
+	r := &Result{Name: c.Name, Shape: c.Shape, Micros: us, MinMicros: t[0], MaxMicros: t[len(t)-1],
+		Spread: (at(0.9) - at(0.1)) / us}
 	r.GBs = c.Bytes / us / 1e3
 	r.RoofUS = c.Bytes / roofs.BytesPerSecond * 1e6
 	switch c.Rate {
@@ -333,7 +341,8 @@ func (r *Report) Table() string {
 		fmt.Fprintf(&b, ", %s of rest before each replay", r.Pause)
 	}
 	b.WriteByte('\n')
-	fmt.Fprintf(&b, "%-26s %-34s %10s %7s %9s %8s %6s %9s\n", "kernel", "shape", "us", "spread", "TFLOP/s", "GB/s", "roof", "x peer")
+	fmt.Fprintf(&b, "%-26s %-34s %10s %7s %9s %8s %6s %9s\n", "kernel", "shape", "us", "spread", "TFLOP/s", "GB/s",
+		"roof", "x peer")
 	for _, x := range r.Results {
 		flops, peer := "", ""
 		if x.TFLOPs > 0 {
@@ -342,7 +351,8 @@ func (r *Report) Table() string {
 		if x.PeerShare > 0 {
 			peer = fmt.Sprintf("%.2f", x.PeerShare)
 		}
-		fmt.Fprintf(&b, "%-26s %-34s %10.2f %6.1f%% %9s %8.0f %5.0f%% %9s\n", x.Name, x.Shape, x.Micros, 100*x.Spread, flops, x.GBs, 100*x.RoofShare, peer)
+		fmt.Fprintf(&b, "%-26s %-34s %10.2f %6.1f%% %9s %8.0f %5.0f%% %9s\n", x.Name, x.Shape, x.Micros, 100*x.Spread,
+			flops, x.GBs, 100*x.RoofShare, peer)
 	}
 	return b.String()
 }

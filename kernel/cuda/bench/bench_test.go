@@ -24,7 +24,8 @@ func TestSetsTogetherExceedTheCache(t *testing.T) {
 	for _, c := range []struct {
 		set, l2 int64
 		want    int
-	}{{1, 60 << 20, maxSets}, {0, 60 << 20, maxSets}, {60 << 20, 60 << 20, 3}, {100 << 20, 60 << 20, 2}, {1 << 30, 60 << 20, 1}} {
+	}{{1, 60 << 20, maxSets}, {0, 60 << 20, maxSets}, {60 << 20, 60 << 20, 3}, {100 << 20, 60 << 20, 2},
+		{1 << 30, 60 << 20, 1}} {
 		if got := setCount(c.set, c.l2, 3); got != c.want {
 			t.Errorf("%d bytes with a cache of %d: %d sets, want %d", c.set, c.l2, got, c.want)
 		}
@@ -54,7 +55,8 @@ func TestSummaryCountsAgainstTheHigherRoof(t *testing.T) {
 }
 
 func TestSparsePagesHoldEveryRow(t *testing.T) {
-	for kind, want := range map[layout.Kind]int{0: 64 * 1024, layout.BF16Row1152: 64 * 1152, layout.FP8Row656: 64 * 656, layout.FP8Row576: 64 * 576, layout.V4Row584: int(cuda.V4PageBytes(64))} {
+	for kind, want := range map[layout.Kind]int{0: 64 * 1024, layout.BF16Row1152: 64 * 1152, layout.FP8Row656: 64 * 656,
+		layout.FP8Row576: 64 * 576, layout.V4Row584: int(cuda.V4PageBytes(64))} {
 		h := newHolder(&Rig{Seed: 1})
 		page := sparsePage(h, kind, 64)
 		if h.err != nil || len(page) != want {

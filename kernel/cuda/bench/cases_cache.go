@@ -29,7 +29,8 @@ func Cases() []Case {
 	for _, kind := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576} {
 		list = append(list, gatherCase(kind, 65536))
 	}
-	list = append(list, rawToBlockCase(65536), gatherIndexCase(262144), gatherV4Case(65536), combineCase(4096, 128, 512))
+	list = append(list, rawToBlockCase(65536), gatherIndexCase(262144), gatherV4Case(65536),
+		combineCase(4096, 128, 512))
 	return slices.Concat(list, scoreCases(), sparseCases(), denseCases(), productCases(), rowCases(), expertCases())
 }
 
@@ -60,13 +61,15 @@ func writeMainCase(kind layout.Kind, tokens int) Case {
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			pages := (tokens + 63) / 64
-			w := &writeMain{holder: h, kind: kind, latent: h.bf16s(tokens * 512), key: h.bf16s(tokens * 64), slots: h.permutation(pages * 64)[:tokens],
-				positions: h.permutation(tableRows)[:tokens], table: angles()}
+			w := &writeMain{holder: h, kind: kind, latent: h.bf16s(tokens * 512), key: h.bf16s(tokens * 64),
+				slots: h.permutation(pages * 64)[:tokens], positions: h.permutation(tableRows)[:tokens],
+				table: angles()}
 			w.args = cuda.WriteMainArgs{
-				Pool:   cuda.PoolView{Base: h.output(int64(m.PageBytes(64) * pages)), PageBytes: int64(m.PageBytes(64)), PageTokens: 64, Slots: int32(64 * pages)},
+				Pool: cuda.PoolView{Base: h.output(int64(m.PageBytes(64) * pages)), PageBytes: int64(m.PageBytes(64)),
+					PageTokens: 64, Slots: int32(64 * pages)},
 				Rotary: cuda.RotaryView{Table: h.put(rawF32(w.table)), Rows: tableRows},
-				Latent: h.put(raw16(w.latent)), Key: h.put(raw16(w.key)), Positions: h.put(rawI32(w.positions)), Slots: h.put(rawI32(w.slots)),
-				LatentStride: 512, KeyStride: 64, Tokens: int32(tokens), KScale: 1,
+				Latent: h.put(raw16(w.latent)), Key: h.put(raw16(w.key)), Positions: h.put(rawI32(w.positions)),
+				Slots: h.put(rawI32(w.slots)), LatentStride: 512, KeyStride: 64, Tokens: int32(tokens), KScale: 1,
 			}
 			return h.ready(w)
 		},
@@ -101,10 +104,12 @@ type gatherRows struct {
 	slots   []int32
 }
 
-// newGather makes a set over a pool of given bytes; only its first page's worth of rows is different, the rest repeats it.
+// newGather makes a set over a pool of given bytes; only its first page's worth of rows is different, the rest
+// repeats it.
 func newGather(h *holder, pool cuda.PoolView, rowBytes int64, count int) *gatherRows {
 	g := &gatherRows{holder: h, slots: h.permutation(int(pool.Slots))[:count]}
-	g.args = cuda.GatherSlotsArgs{Pool: pool, Source: cuda.SlotListView{Slots: h.put(rawI32(g.slots))}, Rows: h.output(rowBytes * int64(count)), RowBytes: rowBytes, Count: int32(count), KScale: 1}
+	g.args = cuda.GatherSlotsArgs{Pool: pool, Source: cuda.SlotListView{Slots: h.put(rawI32(g.slots))},
+		Rows: h.output(rowBytes * int64(count)), RowBytes: rowBytes, Count: int32(count), KScale: 1}
 	return g
 }
 
@@ -112,7 +117,8 @@ func (g *gatherRows) Launch(s *cuda.Stream) error { return g.launch(s, &g.args) 
 
 func (g *gatherRows) Check(s *cuda.Stream) error {
 	for i := 0; i < len(g.slots); i += 61 {
-		if err := same(s, fmt.Sprintf("row %d", i), g.args.Rows.Add(int64(i)*g.args.RowBytes), g.convert(int(g.slots[i]))); err != nil {
+		if err := same(s, fmt.Sprintf("row %d", i), g.args.Rows.Add(int64(i)*g.args.RowBytes),
+			g.convert(int(g.slots[i]))); err != nil {
 			return err
 		}
 	}
@@ -126,7 +132,8 @@ func mainPool(h *holder, kind layout.Kind, slots int) (cuda.PoolView, []byte) {
 	for t := range 64 {
 		m.Encode(page, t, h.floats(576, 1, 0))
 	}
-	return cuda.PoolView{Base: h.repeat(page, int64(slots/64*len(page))), PageBytes: int64(len(page)), PageTokens: 64, Slots: int32(slots)}, page
+	return cuda.PoolView{Base: h.repeat(page, int64(slots/64*len(page))), PageBytes: int64(len(page)), PageTokens: 64,
+		Slots: int32(slots)}, page
 }
 
 func gatherCase(kind layout.Kind, count int) Case {
@@ -134,8 +141,8 @@ func gatherCase(kind layout.Kind, count int) Case {
 	row := m.RowBytes()
 	return Case{
 		Name: "gather_slots", Shape: fmt.Sprintf("%v to bf16, %d rows", kind, count),
-		Bytes: float64(count) * float64(row+4+layout.BF16RowBytes), SetBytes: int64(count * (row + layout.BF16RowBytes)),
-		New: func(r *Rig) (Set, error) {
+		Bytes:    float64(count) * float64(row+4+layout.BF16RowBytes),
+		SetBytes: int64(count * (row + layout.BF16RowBytes)), New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			pool, page := mainPool(h, kind, count)
 			g := newGather(h, pool, layout.BF16RowBytes, count)
@@ -154,8 +161,8 @@ func gatherCase(kind layout.Kind, count int) Case {
 func rawToBlockCase(count int) Case {
 	return Case{
 		Name: "raw_to_block", Shape: fmt.Sprintf("%d rows", count),
-		Bytes: float64(count) * (layout.RawRowBytes + 4 + layout.BlockRowBytes), SetBytes: int64(count * (layout.RawRowBytes + layout.BlockRowBytes)),
-		New: func(r *Rig) (Set, error) {
+		Bytes:    float64(count) * (layout.RawRowBytes + 4 + layout.BlockRowBytes),
+		SetBytes: int64(count * (layout.RawRowBytes + layout.BlockRowBytes)), New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			pool, page := mainPool(h, layout.FP8Row576, count)
 			g := newGather(h, pool, layout.BlockRowBytes, count)
@@ -187,7 +194,8 @@ func gatherV4Case(count int) Case {
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			page := v4Page(h)
-			pool := cuda.PoolView{Base: h.repeat(page, int64(count/64*len(page))), PageBytes: int64(len(page)), PageTokens: 64, Slots: int32(count)}
+			pool := cuda.PoolView{Base: h.repeat(page, int64(count/64*len(page))), PageBytes: int64(len(page)),
+				PageTokens: 64, Slots: int32(count)}
 			g := newGather(h, pool, 1024, count)
 			g.launch = r.Kernels.GatherV4Slots
 			g.convert = func(slot int) []byte { return expect.DecodeV4(page, 64, slot%64) }
@@ -206,15 +214,18 @@ type writeV4 struct {
 
 func writeV4Case(tokens int) Case {
 	return Case{
-		Name: "write_v4", Shape: fmt.Sprintf("%d tokens", tokens), Bytes: float64(tokens) * (1024 + 256 + 8 + 584), SetBytes: int64(tokens * (1024 + 256 + 584)),
-		New: func(r *Rig) (Set, error) {
+		Name: "write_v4", Shape: fmt.Sprintf("%d tokens", tokens), Bytes: float64(tokens) * (1024 + 256 + 8 + 584),
+		SetBytes: int64(tokens * (1024 + 256 + 584)), New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			pages := (tokens + 255) / 256
-			w := &writeV4{holder: h, rows: h.bf16s(tokens * 512), slots: h.permutation(pages * 256)[:tokens], positions: h.permutation(tableRows)[:tokens], table: angles()}
+			w := &writeV4{holder: h, rows: h.bf16s(tokens * 512), slots: h.permutation(pages * 256)[:tokens],
+				positions: h.permutation(tableRows)[:tokens], table: angles()}
 			w.args = cuda.WriteV4Args{
-				Pool:   cuda.PoolView{Base: h.output(int64(pages) * cuda.V4PageBytes(256)), PageBytes: cuda.V4PageBytes(256), PageTokens: 256, Slots: int32(pages * 256)},
-				Rotary: cuda.RotaryView{Table: h.put(rawF32(w.table)), Rows: tableRows}, Rows: h.put(raw16(w.rows)), Positions: h.put(rawI32(w.positions)),
-				Slots: h.put(rawI32(w.slots)), RowStride: 512, Tokens: int32(tokens),
+				Pool: cuda.PoolView{Base: h.output(int64(pages) * cuda.V4PageBytes(256)),
+					PageBytes: cuda.V4PageBytes(256), PageTokens: 256, Slots: int32(pages * 256)},
+				Rotary: cuda.RotaryView{Table: h.put(rawF32(w.table)), Rows: tableRows}, Rows: h.put(raw16(w.rows)),
+				Positions: h.put(rawI32(w.positions)), Slots: h.put(rawI32(w.slots)), RowStride: 512,
+				Tokens: int32(tokens),
 			}
 			return h.ready(w)
 		},
@@ -251,9 +262,11 @@ func combineCase(tokens, ks, ke int) Case {
 			h := newHolder(r)
 			c := &combine{holder: h, window: h.permutation(tokens * ks), extra: h.permutation(tokens * ke)}
 			c.lengths = [2][]int32{constant(int32(ks), tokens), constant(int32(ke-1), tokens)}
-			c.args = cuda.CombineV4Args{Window: h.put(rawI32(c.window)), WindowLength: h.put(rawI32(c.lengths[0])), Extra: h.put(rawI32(c.extra)), ExtraLength: h.put(rawI32(c.lengths[1])),
-				Rows: h.output(int64(4 * tokens * width)), Lengths: h.output(int64(4 * tokens)), WindowStride: int64(ks), ExtraStride: int64(ke),
-				Tokens: int32(tokens), WindowWidth: int32(ks), ExtraWidth: int32(ke), WindowRows: int32(tokens * ks)}
+			c.args = cuda.CombineV4Args{Window: h.put(rawI32(c.window)), WindowLength: h.put(rawI32(c.lengths[0])),
+				Extra: h.put(rawI32(c.extra)), ExtraLength: h.put(rawI32(c.lengths[1])),
+				Rows: h.output(int64(4 * tokens * width)), Lengths: h.output(int64(4 * tokens)),
+				WindowStride: int64(ks), ExtraStride: int64(ke), Tokens: int32(tokens), WindowWidth: int32(ks),
+				ExtraWidth: int32(ke), WindowRows: int32(tokens * ks)}
 			return h.ready(c)
 		},
 	}
@@ -265,7 +278,8 @@ func (c *combine) Check(s *cuda.Stream) error {
 	ks, ke := int(c.args.WindowWidth), int(c.args.ExtraWidth)
 	var want []int32
 	for t := range int(c.args.Tokens) {
-		want = append(want, expect.Combine(c.window[t*ks:][:c.lengths[0][t]], c.extra[t*ke:][:c.lengths[1][t]], int(c.args.WindowRows), int(c.args.Width))...)
+		want = append(want, expect.Combine(c.window[t*ks:][:c.lengths[0][t]], c.extra[t*ke:][:c.lengths[1][t]],
+			int(c.args.WindowRows), int(c.args.Width))...)
 	}
 	return same(s, "rows", c.args.Rows, rawI32(want))
 }

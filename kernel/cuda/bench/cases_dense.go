@@ -8,10 +8,12 @@ import (
 	"sparrow/kernel/cuda/expect"
 )
 
-// denseCases are the anchor shapes of dense prefill: whole prompts, a long one, short ones, and chunks behind a cached prefix.
+// denseCases are the anchor shapes of dense prefill: whole prompts, a long one, short ones, and chunks behind a
+// cached prefix.
 func denseCases() []Case {
 	return []Case{
-		denseCase(8, 2048, 0, 128, 128, 128), denseCase(1, 16384, 0, 16, 128, 128), denseCase(64, 256, 0, 128, 128, 128), denseCase(8, 512, 7680, 32, 128, 128),
+		denseCase(8, 2048, 0, 128, 128, 128), denseCase(1, 16384, 0, 16, 128, 128),
+		denseCase(64, 256, 0, 128, 128, 128), denseCase(8, 512, 7680, 32, 128, 128),
 		denseCase(8, 2048, 0, 64, 192, 256),
 	}
 }
@@ -37,8 +39,8 @@ func denseCase(requests, rows, prefix, heads, nope, values int) Case {
 	}
 	bytes := 2 * (float64(all*heads)*float64(nope+64+values) + float64(keys)*float64(heads*(nope+values)+64))
 	return Case{
-		Name: "dense_prefill", Shape: fmt.Sprintf("%s, %d heads of %d/%d", shape, heads, nope+64, values), Rate: BF16, Bytes: bytes, SetBytes: int64(bytes),
-		FLOPs: 2 * pairs * float64(heads) * float64(nope+64+values),
+		Name: "dense_prefill", Shape: fmt.Sprintf("%s, %d heads of %d/%d", shape, heads, nope+64, values), Rate: BF16,
+		Bytes: bytes, SetBytes: int64(bytes), FLOPs: 2 * pairs * float64(heads) * float64(nope+64+values),
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			s := &dense{holder: h}
@@ -51,10 +53,12 @@ func denseCase(requests, rows, prefix, heads, nope, values int) Case {
 			random := func(n int) cuda.Ptr { return h.repeat(raw16(h.bf16s(min(n, patternBytes/2+321))), int64(n)*2) }
 			query, kv := heads*(nope+64), heads*(nope+values)
 			s.x = cuda.Dense{
-				Q: random(all * query), KV: random(keys * kv), Rope: random(keys * 64), Start: h.put(rawI32(s.start)), Lens: h.put(rawI32(s.lens)),
-				Out: h.output(int64(all*heads*values) * 2), LSE: h.output(int64(all*heads) * 4), Plan: h.alloc(cuda.DensePlanBytes(int32(all))),
-				QStride: int64(query), KVStride: int64(kv), RopeStride: 64, StartStride: 1, LenStride: 1, OutStride: int64(heads * values), LSEStride: int64(heads),
-				Rows: int32(all), Keys: int32(keys), Heads: int32(heads), Nope: int32(nope), Values: int32(values), Scale: denseScale,
+				Q: random(all * query), KV: random(keys * kv), Rope: random(keys * 64), Start: h.put(rawI32(s.start)),
+				Lens: h.put(rawI32(s.lens)), Out: h.output(int64(all*heads*values) * 2),
+				LSE: h.output(int64(all*heads) * 4), Plan: h.alloc(cuda.DensePlanBytes(int32(all))),
+				QStride: int64(query), KVStride: int64(kv), RopeStride: 64, StartStride: 1, LenStride: 1,
+				OutStride: int64(heads * values), LSEStride: int64(heads), Rows: int32(all), Keys: int32(keys),
+				Heads: int32(heads), Nope: int32(nope), Values: int32(values), Scale: denseScale,
 			}
 			if h.err == nil {
 				s.args, h.err = s.x.Encode(r.Device)
@@ -117,7 +121,8 @@ func (d *dense) checkHead(s *cuda.Stream, row, head int) error {
 	widen(out, b)
 	want, lse := expect.AttendDense(query, keys, values, float64(x.Scale))
 	if d := expect.Distance(out, want); !(d <= expect.AttendError) {
-		return fmt.Errorf("%g of its norm away, at most %g; it begins %v, want %v", d, expect.AttendError, out[:4], want[:4])
+		return fmt.Errorf("%g of its norm away, at most %g; it begins %v, want %v", d, expect.AttendError, out[:4],
+			want[:4])
 	}
 	if got := float64(f32At(l, 0)); !(math.Abs(got-lse) <= 1e-3) {
 		return fmt.Errorf("lse %g, want %g", got, lse)

@@ -22,16 +22,21 @@ type writeKeys struct {
 
 func writeKeyCase(tokens int) Case {
 	return Case{
-		Name: "write_index_key", Shape: fmt.Sprintf("%d tokens", tokens), Bytes: float64(tokens) * (256 + 256 + 8 + 132), SetBytes: int64(tokens * (512 + 132)),
+		Name: "write_index_key", Shape: fmt.Sprintf("%d tokens", tokens),
+		Bytes: float64(tokens) * (256 + 256 + 8 + 132), SetBytes: int64(tokens * (512 + 132)),
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			pages := (tokens + 63) / 64
-			w := &writeKeys{holder: h, keys: h.bf16s(tokens * 128), gamma: h.floats(128, 1, 0), beta: h.floats(128, 1, 0), slots: h.permutation(pages * 64)[:tokens],
+			w := &writeKeys{holder: h, keys: h.bf16s(tokens * 128), gamma: h.floats(128, 1, 0),
+				beta: h.floats(128, 1, 0), slots: h.permutation(pages * 64)[:tokens],
 				positions: h.permutation(tableRows)[:tokens], table: angles()}
 			w.args = cuda.WriteIndexKeyArgs{
-				Pool:   cuda.PoolView{Base: h.output(int64(pages) * layout.IndexPageBytes), PageBytes: layout.IndexPageBytes, PageTokens: 64, Slots: int32(pages * 64)},
-				Rotary: cuda.RotaryView{Table: h.put(rawF32(w.table)), Rows: tableRows}, Recipe: recipe, Keys: h.put(raw16(w.keys)), Gamma: h.put(rawF32(w.gamma)), Beta: h.put(rawF32(w.beta)),
-				Positions: h.put(rawI32(w.positions)), Slots: h.put(rawI32(w.slots)), Epsilon: 1e-6, KeyStride: 128, Tokens: int32(tokens),
+				Pool: cuda.PoolView{Base: h.output(int64(pages) * layout.IndexPageBytes),
+					PageBytes: layout.IndexPageBytes, PageTokens: 64, Slots: int32(pages * 64)},
+				Rotary: cuda.RotaryView{Table: h.put(rawF32(w.table)), Rows: tableRows}, Recipe: recipe,
+				Keys: h.put(raw16(w.keys)), Gamma: h.put(rawF32(w.gamma)), Beta: h.put(rawF32(w.beta)),
+				Positions: h.put(rawI32(w.positions)), Slots: h.put(rawI32(w.slots)), Epsilon: 1e-6, KeyStride: 128,
+				Tokens: int32(tokens),
 			}
 			return h.ready(w)
 		},
@@ -66,14 +71,19 @@ type queries struct {
 func queryCase(tokens, heads int) Case {
 	rows := tokens * heads
 	return Case{
-		Name: "index_query", Shape: fmt.Sprintf("%d tokens, %d heads", tokens, heads), Bytes: float64(rows) * (256 + 4 + 128 + 4), SetBytes: int64(rows * (256 + 128 + 8)),
+		Name: "index_query", Shape: fmt.Sprintf("%d tokens, %d heads", tokens, heads),
+		Bytes: float64(rows) * (256 + 4 + 128 + 4), SetBytes: int64(rows * (256 + 128 + 8)),
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
-			q := &queries{holder: h, queries: h.bf16s(rows * 128), weights: h.floats(rows, 1, 0), positions: h.permutation(tableRows)[:tokens], table: angles()}
+			q := &queries{holder: h, queries: h.bf16s(rows * 128), weights: h.floats(rows, 1, 0),
+				positions: h.permutation(tableRows)[:tokens], table: angles()}
 			q.args = cuda.IndexQueryArgs{
-				Rotary: cuda.RotaryView{Table: h.put(rawF32(q.table)), Rows: tableRows}, Recipe: recipe, Queries: h.put(raw16(q.queries)), Weights: h.put(rawF32(q.weights)),
-				Positions: h.put(rawI32(q.positions)), Codes: h.output(int64(rows * 128)), Folded: h.output(int64(rows * 4)), QueryStride: int64(heads * 128), WeightStride: int64(heads),
-				Tokens: int32(tokens), Heads: int32(heads), PaddedHeads: int32(heads), WeightScale: float32(1 / math.Sqrt(float64(heads)*128)),
+				Rotary: cuda.RotaryView{Table: h.put(rawF32(q.table)), Rows: tableRows}, Recipe: recipe,
+				Queries: h.put(raw16(q.queries)), Weights: h.put(rawF32(q.weights)),
+				Positions: h.put(rawI32(q.positions)), Codes: h.output(int64(rows * 128)),
+				Folded: h.output(int64(rows * 4)), QueryStride: int64(heads * 128), WeightStride: int64(heads),
+				Tokens: int32(tokens), Heads: int32(heads), PaddedHeads: int32(heads),
+				WeightScale: float32(1 / math.Sqrt(float64(heads)*128)),
 			}
 			return h.ready(q)
 		},
@@ -115,13 +125,15 @@ type gatherIndex struct {
 
 func gatherIndexCase(count int) Case {
 	return Case{
-		Name: "gather_index", Shape: fmt.Sprintf("%d keys", count), Bytes: float64(count) * (132*2 + 4), SetBytes: int64(count * 264),
-		New: func(r *Rig) (Set, error) {
+		Name: "gather_index", Shape: fmt.Sprintf("%d keys", count), Bytes: float64(count) * (132*2 + 4),
+		SetBytes: int64(count * 264), New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			g := &gatherIndex{holder: h, page: indexPage(h), slots: h.permutation(count)}
 			g.args = cuda.GatherIndexSlotsArgs{
-				Pool:   cuda.PoolView{Base: h.repeat(g.page, int64(count/64*layout.IndexPageBytes)), PageBytes: layout.IndexPageBytes, PageTokens: 64, Slots: int32(count)},
-				Source: cuda.SlotListView{Slots: h.put(rawI32(g.slots))}, Keys: h.output(int64(count * 128)), Scales: h.output(int64(count * 4)), Count: int32(count),
+				Pool: cuda.PoolView{Base: h.repeat(g.page, int64(count/64*layout.IndexPageBytes)),
+					PageBytes: layout.IndexPageBytes, PageTokens: 64, Slots: int32(count)},
+				Source: cuda.SlotListView{Slots: h.put(rawI32(g.slots))}, Keys: h.output(int64(count * 128)),
+				Scales: h.output(int64(count * 4)), Count: int32(count),
 			}
 			return h.ready(g)
 		},

@@ -16,12 +16,14 @@ const patternBytes = 4 << 20
 // scoreCases are the anchor shapes of the indexer and of the selection.
 func scoreCases() []Case {
 	return []Case{
-		raggedCase(4096, 8192, 64, 506), raggedCase(4096, 32768, 64, 1941), raggedCase(4096, 131072, 64, 8385), raggedCase(4096, 32768, 32, 0),
-		pagedCase(64, 32768, 1, 64, 79.0), pagedCase(64, 32768, 2, 64, 82.9), pagedCase(64, 32768, 4, 64, 0),
-		pagedCase(128, 65536, 1, 64, 283.9), pagedCase(128, 65536, 2, 64, 293.5), pagedCase(64, 32768, 1, 32, 0),
-		topKCase(1, 131072, 2048, slots), topKCase(1, 1<<20, 2048, slots), topKCase(64, 32768, 2048, positions), topKCase(64, 32768, 2048, slots), topKCase(64, 32768, 512, slots),
-		topKCase(64, 32768, 2048, zeros), topKCase(128, 65536, 2048, slots), topKCase(4096, 8192, 2048, slots), topKCase(4096, 32768, 2048, positions), topKCase(4096, 32768, 2048, slots),
-		topKCase(4096, 32768, 2048, zeros), topKCase(1024, 131072, 2048, slots), topKCase(4096, 131072, 2048, slots),
+		raggedCase(4096, 8192, 64, 506), raggedCase(4096, 32768, 64, 1941), raggedCase(4096, 131072, 64, 8385),
+		raggedCase(4096, 32768, 32, 0), pagedCase(64, 32768, 1, 64, 79.0), pagedCase(64, 32768, 2, 64, 82.9),
+		pagedCase(64, 32768, 4, 64, 0), pagedCase(128, 65536, 1, 64, 283.9), pagedCase(128, 65536, 2, 64, 293.5),
+		pagedCase(64, 32768, 1, 32, 0), topKCase(1, 131072, 2048, slots), topKCase(1, 1<<20, 2048, slots),
+		topKCase(64, 32768, 2048, positions), topKCase(64, 32768, 2048, slots), topKCase(64, 32768, 512, slots),
+		topKCase(64, 32768, 2048, zeros), topKCase(128, 65536, 2048, slots), topKCase(4096, 8192, 2048, slots),
+		topKCase(4096, 32768, 2048, positions), topKCase(4096, 32768, 2048, slots), topKCase(4096, 32768, 2048, zeros),
+		topKCase(1024, 131072, 2048, slots), topKCase(4096, 131072, 2048, slots),
 	}
 }
 
@@ -33,17 +35,19 @@ type ragged struct {
 
 func raggedCase(rows, keys, heads int, peer float64) Case {
 	return Case{
-		Name: "index_ragged", Shape: fmt.Sprintf("%d x %dk, %d heads", rows, keys>>10, heads), Rate: FP8, Peer: Peer{"DeepGEMM", peer},
-		FLOPs: 2 * float64(rows) * float64(keys) * float64(heads) * 128, Bytes: 4*float64(rows)*float64(keys) + float64(keys)*132 + float64(rows*heads)*132,
-		SetBytes: int64(rows)*int64(keys)*4 + int64(keys)*132 + int64(rows*heads)*132,
-		New: func(r *Rig) (Set, error) {
+		Name: "index_ragged", Shape: fmt.Sprintf("%d x %dk, %d heads", rows, keys>>10, heads), Rate: FP8,
+		Peer: Peer{"DeepGEMM", peer}, FLOPs: 2 * float64(rows) * float64(keys) * float64(heads) * 128,
+		Bytes:    4*float64(rows)*float64(keys) + float64(keys)*132 + float64(rows*heads)*132,
+		SetBytes: int64(rows)*int64(keys)*4 + int64(keys)*132 + int64(rows*heads)*132, New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			codes := h.codes(patternBytes)
 			scales := h.floats(patternBytes/512, 0.01, 0.05)
 			s := &ragged{holder: h, x: cuda.IndexRagged{
-				Queries: h.repeat(codes, int64(rows*heads*128)), Keys: h.repeat(codes[64:], int64(keys*128)), Scales: h.repeat(rawF32(scales), int64(keys*4)),
-				Weights: h.put(rawF32(h.floats(rows*heads, 0.02, 0))), KeyStart: h.put(rawI32(constant(0, rows))), KeyEnd: h.put(rawI32(constant(int32(keys), rows))),
-				Scores: h.output(int64(rows) * int64(keys) * 4), Stride: int64(keys), Rows: int32(rows), KeyCount: int32(keys), Heads: int32(heads),
+				Queries: h.repeat(codes, int64(rows*heads*128)), Keys: h.repeat(codes[64:], int64(keys*128)),
+				Scales: h.repeat(rawF32(scales), int64(keys*4)), Weights: h.put(rawF32(h.floats(rows*heads, 0.02, 0))),
+				KeyStart: h.put(rawI32(constant(0, rows))), KeyEnd: h.put(rawI32(constant(int32(keys), rows))),
+				Scores: h.output(int64(rows) * int64(keys) * 4), Stride: int64(keys), Rows: int32(rows),
+				KeyCount: int32(keys), Heads: int32(heads),
 			}}
 			if h.err == nil {
 				s.args, h.err = s.x.Encode(r.Device)
@@ -80,7 +84,8 @@ func (x *ragged) Check(s *cuda.Stream) error {
 }
 
 // checkScore compares one score with the host's.
-func checkScore(s *cuda.Stream, queries, weights cuda.Ptr, heads int, row int64, key []byte, scale float32, at cuda.Ptr) error {
+func checkScore(s *cuda.Stream, queries, weights cuda.Ptr, heads int, row int64, key []byte, scale float32,
+	at cuda.Ptr) error {
 	q, err := read(s, queries.Add(row*int64(heads)*128), int64(heads*128))
 	if err != nil {
 		return err
@@ -116,10 +121,10 @@ func pagedCase(requests, keys, nextN, heads int, peer float64) Case {
 	rows := requests * nextN
 	cache := int64(requests*blocks) * layout.IndexPageBytes
 	return Case{
-		Name: "index_paged", Shape: fmt.Sprintf("%d x %dk, next_n %d, %d heads", requests, keys>>10, nextN, heads), Rate: FP8, Peer: Peer{"DeepGEMM", peer},
-		FLOPs: 2 * float64(rows) * float64(keys) * float64(heads) * 128, Bytes: float64(cache) + 4*float64(rows)*float64(keys) + float64(rows*heads)*132,
-		SetBytes: cache + 4*int64(rows)*int64(keys),
-		New: func(r *Rig) (Set, error) {
+		Name: "index_paged", Shape: fmt.Sprintf("%d x %dk, next_n %d, %d heads", requests, keys>>10, nextN, heads),
+		Rate: FP8, Peer: Peer{"DeepGEMM", peer}, FLOPs: 2 * float64(rows) * float64(keys) * float64(heads) * 128,
+		Bytes:    float64(cache) + 4*float64(rows)*float64(keys) + float64(rows*heads)*132,
+		SetBytes: cache + 4*int64(rows)*int64(keys), New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			var pattern []byte
 			for range 64 {
@@ -127,10 +132,13 @@ func pagedCase(requests, keys, nextN, heads int, peer float64) Case {
 			}
 			p := &paged{holder: h, table: h.permutation(requests * blocks)}
 			p.x = cuda.IndexPaged{
-				Queries: h.put(h.codes(rows * heads * 128)), Cache: h.repeat(pattern, cache), PageBytes: layout.IndexPageBytes, Pages: int64(requests * blocks),
-				Weights: h.put(rawF32(h.floats(rows*heads, 0.02, 0))), ContextLengths: h.put(rawI32(constant(int32(keys), rows))), BlockTable: h.put(rawI32(p.table)),
-				Scores: h.output(int64(rows) * int64(keys) * 4), Stride: int64(keys), TableStride: int64(blocks), Requests: int32(requests), NextN: int32(nextN), Heads: int32(heads),
-				MaxContext: int32(keys), MaxBlocks: int32(blocks),
+				Queries: h.put(h.codes(rows * heads * 128)), Cache: h.repeat(pattern, cache),
+				PageBytes: layout.IndexPageBytes, Pages: int64(requests * blocks),
+				Weights:        h.put(rawF32(h.floats(rows*heads, 0.02, 0))),
+				ContextLengths: h.put(rawI32(constant(int32(keys), rows))), BlockTable: h.put(rawI32(p.table)),
+				Scores: h.output(int64(rows) * int64(keys) * 4), Stride: int64(keys), TableStride: int64(blocks),
+				Requests: int32(requests), NextN: int32(nextN), Heads: int32(heads), MaxContext: int32(keys),
+				MaxBlocks: int32(blocks),
 			}
 			if h.err == nil {
 				p.args, h.err = p.x.Encode(r.Device)
@@ -144,7 +152,8 @@ func (p *paged) Launch(s *cuda.Stream) error {
 	return overlapping(s, func() error { return p.rig.Kernels.ScorePaged(s, p.x.Heads, &p.args) })
 }
 
-// overlapping lets the kernels of a launch start their prologue while the one before it ends, as the steps of a captured model do.
+// overlapping lets the kernels of a launch start their prologue while the one before it ends, as the steps of a
+// captured model do.
 func overlapping(s *cuda.Stream, launch func() error) error {
 	s.SetOverlap(true)
 	defer s.SetOverlap(false)
@@ -161,7 +170,8 @@ func (p *paged) Check(s *cuda.Stream) error {
 		}
 		l := layout.IndexFP8{}
 		score := p.x.Scores.Add((row*p.x.Stride + int64(col)) * 4)
-		if err := checkScore(s, p.x.Queries, p.x.Weights, int(p.x.Heads), row, l.Key(page, col%64), l.Scale(page, 64, col%64), score); err != nil {
+		if err := checkScore(s, p.x.Queries, p.x.Weights, int(p.x.Heads), row, l.Key(page, col%64),
+			l.Scale(page, 64, col%64), score); err != nil {
 			return fmt.Errorf("row %d column %d: %w", row, col, err)
 		}
 	}
@@ -202,9 +212,11 @@ func topKCase(rows, length, k int, kind topKKind) Case {
 			t := &topK{holder: h}
 			blocks := length / 64
 			t.args = cuda.TopKArgs{
-				Scores: h.repeat(rawF32(kind.scores(h, patternBytes/4+257)), 4*int64(rows)*int64(length)), Lengths: h.put(rawI32(constant(int32(length), rows))), Out: h.output(int64(4 * rows * k)),
-				PageTable: h.put(rawI32(h.permutation(blocks))), Stride: int64(length), TableStride: int64(blocks), Rows: int32(rows), K: int32(k),
-				Transform: int32(cuda.TopKPaged), RowsPerRequest: int32(rows), PageShift: 6,
+				Scores:  h.repeat(rawF32(kind.scores(h, patternBytes/4+257)), 4*int64(rows)*int64(length)),
+				Lengths: h.put(rawI32(constant(int32(length), rows))), Out: h.output(int64(4 * rows * k)),
+				PageTable: h.put(rawI32(h.permutation(blocks))), Stride: int64(length), TableStride: int64(blocks),
+				Rows: int32(rows), K: int32(k), Transform: int32(cuda.TopKPaged), RowsPerRequest: int32(rows),
+				PageShift: 6,
 			}
 			if kind == positions {
 				t.args.Transform = int32(cuda.TopKPosition)

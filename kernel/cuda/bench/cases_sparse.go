@@ -17,15 +17,18 @@ func sparseCases() []Case {
 	for _, c := range []struct {
 		batch, queries, heads int
 		peer                  float64
-	}{{1, 1, 128, 22.2}, {16, 1, 128, 44.2}, {64, 1, 128, 98.3}, {128, 1, 128, 188.4}, {64, 2, 128, 187.5}, {128, 2, 128, 366.1}, {64, 1, 64, 80.5}} {
+	}{{1, 1, 128, 22.2}, {16, 1, 128, 44.2}, {64, 1, 128, 98.3}, {128, 1, 128, 188.4}, {64, 2, 128, 187.5},
+		{128, 2, 128, 366.1}, {64, 1, 64, 80.5}} {
 		list = append(list, decodeCase(layout.FP8Row656, c.batch, c.queries, c.heads, 2048, 0, c.peer))
 	}
 	list = append(list,
 		decodeCase(layout.FP8Row576, 64, 1, 128, 2048, 0, 0), decodeCase(layout.BF16Row1152, 64, 1, 128, 2048, 0, 0),
 		decodeCase(layout.V4Row584, 64, 2, 64, 128, 512, 50.6), decodeCase(layout.V4Row584, 128, 2, 64, 128, 512, 93.1),
-		prefillCase(layout.BF16Row1152, 4096, 8192, 128, 2048, 3416), prefillCase(layout.BF16Row1152, 4096, 32768, 128, 2048, 3787),
-		prefillCase(layout.BF16Row1152, 4096, 131072, 128, 2048, 4070), prefillCase(layout.BF16Row1152, 4096, 32768, 64, 2048, 1881),
-		prefillCase(0, 4096, 32768, 64, 512, 551), prefillCase(0, 4096, 32768, 128, 1024, 1836),
+		prefillCase(layout.BF16Row1152, 4096, 8192, 128, 2048, 3416),
+		prefillCase(layout.BF16Row1152, 4096, 32768, 128, 2048, 3787),
+		prefillCase(layout.BF16Row1152, 4096, 131072, 128, 2048, 4070),
+		prefillCase(layout.BF16Row1152, 4096, 32768, 64, 2048, 1881), prefillCase(0, 4096, 32768, 64, 512, 551),
+		prefillCase(0, 4096, 32768, 128, 1024, 1836),
 	)
 	return list
 }
@@ -87,8 +90,8 @@ func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 	return page
 }
 
-// stream makes a pool of shares * keys rows in pages of tokens and, for every row, width ascending slots of the row's share of it, which
-// belongs to rows/shares neighbouring rows.
+// stream makes a pool of shares * keys rows in pages of tokens and, for every row, width ascending slots of the row's
+// share of it, which belongs to rows/shares neighbouring rows.
 func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cuda.SelectionView) {
 	h := x.holder
 	var pattern []byte
@@ -112,7 +115,8 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 			v.indices = append(v.indices, int32(first+from+h.rng.IntN(to-from)))
 		}
 	}
-	sel, err := v.pool.Select(h.put(rawI32(v.indices)), int64(width), int32(width), h.put(rawI32(constant(int32(width), rows))), 1)
+	sel, err := v.pool.Select(h.put(rawI32(v.indices)), int64(width), int32(width),
+		h.put(rawI32(constant(int32(width), rows))), 1)
 	if h.err == nil {
 		h.err = err
 	}
@@ -124,7 +128,8 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	h := x.holder
 	partial, stats := cuda.SparseScratch(x.kind, int32(rows), int32(heads), segments)
 	a := &x.args
-	a.Q, a.QStride = h.repeat(raw16(h.bf16s(min(rows*heads*x.dim, patternBytes/2+321))), int64(rows*heads*x.dim)*2), int64(heads*x.dim)
+	a.Q, a.QStride = h.repeat(raw16(h.bf16s(min(rows*heads*x.dim, patternBytes/2+321))), int64(rows*heads*x.dim)*2),
+		int64(heads*x.dim)
 	a.Out, a.OutStride = h.output(int64(rows*heads)*1024), int64(heads)*512
 	a.LSE, a.LSEStride = h.output(int64(rows*heads)*4), int64(heads)
 	if partial > 0 {
@@ -139,15 +144,16 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 
 func decodeCase(kind layout.Kind, batch, queries, heads, width, extra int, peer float64) Case {
 	rows, keys, dim := batch*queries, 4096, rowDim(kind)
-	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152, layout.V4Row584: 584}[kind]
+	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152,
+		layout.V4Row584: 584}[kind]
 	shape := fmt.Sprintf("%v, %d x %d, %d heads, %d keys", kind, batch, queries, heads, width)
 	if extra > 0 {
 		shape += fmt.Sprintf(" and %d", extra)
 	}
 	touched := float64(rows*(width+extra))*float64(rowBytes) + float64(rows*heads*(dim+512)*2)
 	return Case{
-		Name: "sparse_decode", Shape: shape, Rate: BF16, Peer: Peer{"FlashMLA", peer}, Bytes: touched, SetBytes: int64(touched),
-		FLOPs: 2 * float64(rows*heads) * float64(width+extra) * float64(dim+512),
+		Name: "sparse_decode", Shape: shape, Rate: BF16, Peer: Peer{"FlashMLA", peer}, Bytes: touched,
+		SetBytes: int64(touched), FLOPs: 2 * float64(rows*heads) * float64(width+extra) * float64(dim+512),
 		New: func(r *Rig) (Set, error) {
 			x := &sparse{holder: newHolder(r), kind: kind, dim: dim}
 			x.streams[0], x.args.Streams[0] = x.stream(rows, batch, keys, 64, width)
@@ -169,7 +175,8 @@ func prefillCase(kind layout.Kind, rows, keys, heads, width int, peer float64) C
 	}
 	fewest := float64(rows*heads*(dim+512)*2) + float64(keys*dim*2) + float64(rows*width*4)
 	return Case{
-		Name: "sparse_prefill", Shape: fmt.Sprintf("%s, %d x %dk, %d heads, top-k %d", name, rows, keys>>10, heads, width), Rate: BF16, Peer: Peer{"FlashMLA", peer},
+		Name: "sparse_prefill", Shape: fmt.Sprintf("%s, %d x %dk, %d heads, top-k %d", name, rows, keys>>10, heads,
+			width), Rate: BF16, Peer: Peer{"FlashMLA", peer},
 		Bytes: fewest, SetBytes: int64(fewest), FLOPs: 2 * float64(rows*heads) * float64(width) * float64(dim+512),
 		New: func(r *Rig) (Set, error) {
 			x := &sparse{holder: newHolder(r), kind: kind, dim: dim}
@@ -270,7 +277,8 @@ func (x *sparse) checkHead(s *cuda.Stream, row, head int, rows [][]float32) erro
 	widen(out, b)
 	want, lse, _ := expect.Attend(query, rows, sparseScale, sink)
 	if d := expect.Distance(out, want); !(d <= expect.AttendError) {
-		return fmt.Errorf("%g of its norm away, at most %g; it begins %v, want %v", d, expect.AttendError, out[:4], want[:4])
+		return fmt.Errorf("%g of its norm away, at most %g; it begins %v, want %v", d, expect.AttendError, out[:4],
+			want[:4])
 	}
 	if got := float64(f32At(l, 0)); !(math.Abs(got-lse) <= 1e-3) {
 		return fmt.Errorf("lse %g, want %g", got, lse)

@@ -28,8 +28,9 @@ type Config struct {
 
 const archOption = "--gpu-architecture="
 
-// Build compiles every image whose sources or options changed, removes images whose source is gone and writes the manifest. When some
-// images fail, the others are still written, the failed ones stay as they were, stale but there, and the errors are returned together.
+// Build compiles every image whose sources or options changed, removes images whose source is gone and writes the
+// manifest. When some images fail, the others are still written, the failed ones stay as they were, stale but there,
+// and the errors are returned together.
 func Build(cfg Config) error {
 	root := os.DirFS(cfg.Source)
 	sources, err := image.Sources(root)
@@ -84,7 +85,8 @@ func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	im := &image.Image{Name: image.NameOf(src), Source: src, Target: image.Target(src), Options: image.Options(), Files: files, PTX: image.Portable(src)}
+	im := &image.Image{Name: image.NameOf(src), Source: src, Target: image.Target(src), Options: image.Options(),
+		Files: files, PTX: image.Portable(src)}
 	im.Hash = image.Hash(im.Target, im.Options, im.Files)
 	if prev := b.find(src, old); prev != nil && prev.Hash == im.Hash && !b.Force {
 		return prev, nil
@@ -112,7 +114,8 @@ func (b *builder) image(src string, old image.Manifest) (*image.Image, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := writeCompressed(filepath.Join(b.Out, image.PTXFile(im.Name)), bytes.TrimRight(text, "\x00")); err != nil {
+		if err := writeCompressed(filepath.Join(b.Out, image.PTXFile(im.Name)),
+			bytes.TrimRight(text, "\x00")); err != nil {
 			return nil, err
 		}
 	}

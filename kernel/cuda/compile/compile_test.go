@@ -43,7 +43,8 @@ struct LastArgs { float v; };
 		t.Errorf("structs (-want +got):\n%s", d)
 	}
 	facts := factSource(got[1:2])
-	for _, s := range []string{"sparrow_struct__RunArgs[1] = {sizeof(op::RunArgs)}", "sparrow_field__RunArgs__1__scores[2]", "->pool)"} {
+	for _, s := range []string{"sparrow_struct__RunArgs[1] = {sizeof(op::RunArgs)}",
+		"sparrow_field__RunArgs__1__scores[2]", "->pool)"} {
 		if !strings.Contains(facts, s) {
 			t.Errorf("facts lack %q:\n%s", s, facts)
 		}
@@ -51,7 +52,8 @@ struct LastArgs { float v; };
 }
 
 func TestStructsThatAreNotPlainCAreRefused(t *testing.T) {
-	for _, source := range []string{"struct XArgs { int f() { return 1; } };", "struct YArgs { int a : 3; };", "struct ZArgs { int a;"} {
+	for _, source := range []string{"struct XArgs { int f() { return 1; } };", "struct YArgs { int a : 3; };",
+		"struct ZArgs { int a;"} {
 		if got, err := findStructs(source); err == nil {
 			t.Errorf("%s: found %v, want an error", source, got)
 		}
@@ -92,7 +94,8 @@ func TestNVRTCIsFoundInToolkitsAndWheels(t *testing.T) {
 
 func TestBuiltinsLieBesideTheLibrary(t *testing.T) {
 	folder := t.TempDir()
-	lib, builtins := place(t, filepath.Join(folder, "libnvrtc.so.13")), place(t, filepath.Join(folder, "libnvrtc-builtins.so.13.0"))
+	lib, builtins := place(t, filepath.Join(folder, "libnvrtc.so.13")),
+		place(t, filepath.Join(folder, "libnvrtc-builtins.so.13.0"))
 	if d := cmp.Diff([]string{builtins}, builtinsFor(lib)); d != "" {
 		t.Error(d)
 	}
@@ -103,11 +106,13 @@ func TestBuiltinsLieBesideTheLibrary(t *testing.T) {
 
 func TestBuildSaysWhatIsMissing(t *testing.T) {
 	src, out := t.TempDir(), t.TempDir()
-	if err := Build(Config{Source: src, Out: out, Log: io.Discard}); err == nil || !strings.Contains(err.Error(), "no .cu file") {
+	if err := Build(Config{Source: src, Out: out, Log: io.Discard}); err == nil ||
+		!strings.Contains(err.Error(), "no .cu file") {
 		t.Errorf("an empty tree gave %v", err)
 	}
 	place(t, filepath.Join(src, "smxx/op/instantiations/a.cu"))
-	if err := Build(Config{Source: src, Out: out, NVRTC: t.TempDir(), Log: io.Discard}); !errors.Is(err, ErrNoCompiler) {
+	if err := Build(Config{Source: src, Out: out, NVRTC: t.TempDir(), Log: io.Discard}); !errors.Is(err,
+		ErrNoCompiler) {
 		t.Errorf("without a compiler: %v", err)
 	}
 }
@@ -124,13 +129,15 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("struct AArgs { int* p; int n; };\nextern \"C\" __global__ void fill(const __grid_constant__ AArgs a) { a.p[threadIdx.x] = a.n; }\n")
+	write("struct AArgs { int* p; int n; };\nextern \"C\" __global__ void fill(const __grid_constant__ AArgs a) { " +
+		"a.p[threadIdx.x] = a.n; }\n")
 	var log strings.Builder
 	if err := Build(Config{Source: src, Out: out, Log: &log}); err != nil {
 		t.Fatal(err)
 	}
 	m := readManifest(out)
-	if len(m.Images) != 1 || m.Images[0].Kernels[0].Name != "fill" || m.Images[0].Structs[0].Size != 16 || m.Images[0].Structs[0].Fields[1].Offset != 8 {
+	if len(m.Images) != 1 || m.Images[0].Kernels[0].Name != "fill" || m.Images[0].Structs[0].Size != 16 ||
+		m.Images[0].Structs[0].Fields[1].Offset != 8 {
 		t.Errorf("manifest %+v", m)
 	}
 	log.Reset()
@@ -138,7 +145,8 @@ func TestBuildCompilesWhatChanged(t *testing.T) {
 		t.Errorf("a second build did something: %v %s", err, log.String())
 	}
 	write("this is no C++")
-	if err := Build(Config{Source: src, Out: out, Log: &log}); err == nil || !strings.Contains(err.Error(), "smxx-op-a") {
+	if err := Build(Config{Source: src, Out: out, Log: &log}); err == nil ||
+		!strings.Contains(err.Error(), "smxx-op-a") {
 		t.Errorf("bad source gave %v", err)
 	}
 	if stale := readManifest(out); len(stale.Images) != 1 || stale.Images[0].Hash != m.Images[0].Hash {

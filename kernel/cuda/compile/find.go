@@ -18,7 +18,8 @@ const howToGet = `install it with "pip install nvidia-cuda-nvrtc==13.0.*" into a
 // libraries are the file names NVRTC is shipped under, newest first. An unversioned name exists in toolkits only.
 var libraries = []string{"libnvrtc.so.13", "libnvrtc.so"}
 
-// usualFolders are searched when no folder is given: toolkits, then the Python environments around the working directory.
+// usualFolders are searched when no folder is given: toolkits, then the Python environments around the working
+// directory.
 func usualFolders(working, home string) []string {
 	folders := []string{"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/opt/cuda/lib64"}
 	toolkits, _ := filepath.Glob("/usr/local/cuda-*/lib64") // the pattern is constant and well formed
@@ -33,8 +34,8 @@ func usualFolders(working, home string) []string {
 	return append(folders, "/usr/local", "/usr")
 }
 
-// wheelPatterns are the places inside a folder where a wheel's library may lie: the folder itself, a pip --target folder, a virtual
-// environment, a system prefix. Wheels for CUDA 13 keep it under cu13, older ones under cuda_nvrtc.
+// wheelPatterns are the places inside a folder where a wheel's library may lie: the folder itself, a pip --target
+// folder, a virtual environment, a system prefix. Wheels for CUDA 13 keep it under cu13, older ones under cuda_nvrtc.
 var wheelPatterns = []string{
 	".",
 	"lib64",
@@ -43,8 +44,9 @@ var wheelPatterns = []string{
 	"lib/python3*/dist-packages/nvidia/*/lib",
 }
 
-// FindNVRTC returns the path of the NVRTC library. With a folder it looks only there: at the folder itself, or at the Python packages
-// inside it. Without one it tries the usual folders and finally leaves the search to the dynamic linker by returning the bare file name.
+// FindNVRTC returns the path of the NVRTC library. With a folder it looks only there: at the folder itself, or at the
+// Python packages inside it. Without one it tries the usual folders and finally leaves the search to the dynamic
+// linker by returning the bare file name.
 func FindNVRTC(folder string, loadable func(name string) bool) (string, error) {
 	var folders []string
 	if folder != "" {
@@ -89,13 +91,14 @@ func findIn(folder string) string {
 	return ""
 }
 
-// builtinsFor lists the companion libraries of an NVRTC library. NVRTC opens its companion by bare name, which works only when the
-// companion is loaded already or lies on the linker's path.
+// builtinsFor lists the companion libraries of an NVRTC library. NVRTC opens its companion by bare name, which works
+// only when the companion is loaded already or lies on the linker's path.
 func builtinsFor(library string) []string {
 	if !strings.ContainsRune(library, filepath.Separator) {
 		return nil
 	}
-	found, _ := filepath.Glob(filepath.Join(filepath.Dir(library), "libnvrtc-builtins.so.*")) // constant pattern behind an existing folder
+	// constant pattern behind an existing folder
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(library), "libnvrtc-builtins.so.*"))
 	sort.Strings(found)
 	return found
 }

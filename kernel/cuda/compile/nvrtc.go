@@ -67,7 +67,8 @@ func (c *compiler) Version() (string, error) {
 	return fmt.Sprintf("NVRTC %d.%d", major, minor), nil
 }
 
-// Compile turns one translation unit into a cubin (architecture sm_*) or PTX (architecture compute_*) and returns the log with it.
+// Compile turns one translation unit into a cubin (architecture sm_*) or PTX (architecture compute_*) and returns the
+// log with it.
 func (c *compiler) Compile(name, source string, options []string) (code []byte, log string, err error) {
 	var p uintptr
 	if err := c.check("nvrtcCreateProgram "+name, c.create(&p, source, name, 0, 0, 0)); err != nil {
@@ -103,7 +104,8 @@ func (c *compiler) Compile(name, source string, options []string) (code []byte, 
 }
 
 // fetch reads one of the program's results: its size, then its bytes.
-func (c *compiler) fetch(what string, p uintptr, size func(uintptr, *uint64) int32, get func(uintptr, *byte) int32) ([]byte, error) {
+func (c *compiler) fetch(what string, p uintptr, size func(uintptr, *uint64) int32,
+	get func(uintptr, *byte) int32) ([]byte, error) {
 	var n uint64
 	if err := c.check(what, size(p, &n)); err != nil {
 		return nil, err

@@ -10,7 +10,9 @@ type compiler struct{}
 func loadable(string) bool { return false }
 
 func openCompiler(path string) (*compiler, error) {
-	return nil, fmt.Errorf("%w: this binary was built without CUDA support (tag nocuda, or not linux/amd64) and cannot load %s", ErrNoCompiler, path)
+	return nil,
+		fmt.Errorf("%w: this binary was built without CUDA support (tag nocuda, or not linux/amd64) and cannot load %s",
+			ErrNoCompiler, path)
 }
 
 func (c *compiler) Version() (string, error) { return "", ErrNoCompiler }

@@ -27,8 +27,9 @@ var (
 	brackets   = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// findStructs lists the argument structs that a source defines. It understands plain C members: one type, then one or more names, arrays
-// allowed. The compiler checks what is found here, because the generated facts name every struct and field.
+// findStructs lists the argument structs that a source defines. It understands plain C members: one type, then one or
+// more names, arrays allowed. The compiler checks what is found here, because the generated facts name every struct
+// and field.
 func findStructs(source string) ([]argStruct, error) {
 	source = comments.ReplaceAllString(source, " ")
 	at := tokens.FindAllStringIndex(source, -1)
@@ -76,7 +77,8 @@ func findStructs(source string) ([]argStruct, error) {
 	return found, nil
 }
 
-// structHead reads the name behind the keyword at token i, past an alignas, and the token of the opening brace: -1 for a mere mention.
+// structHead reads the name behind the keyword at token i, past an alignas, and the token of the opening brace: -1
+// for a mere mention.
 func structHead(word func(int) string, i int) (name string, open int) {
 	for j := i + 1; j < i+8; j++ {
 		switch w := word(j); {
@@ -113,14 +115,16 @@ func structFields(body string) ([]string, error) {
 	return fields, nil
 }
 
-// factSource is device code whose only effect is to place the structs' sizes and offsets in the image, where package cubin reads them.
-// __INTADDR__ is the compiler front end's constant form of an address of a member of a null object.
+// factSource is device code whose only effect is to place the structs' sizes and offsets in the image, where package
+// cubin reads them. __INTADDR__ is the compiler front end's constant form of an address of a member of a null object.
 func factSource(list []argStruct) string {
 	var b strings.Builder
 	for _, s := range list {
-		fmt.Fprintf(&b, "extern \"C\" __device__ unsigned %s%s[1] = {sizeof(%s)};\n", cubin.StructPrefix, s.name, s.qualified)
+		fmt.Fprintf(&b, "extern \"C\" __device__ unsigned %s%s[1] = {sizeof(%s)};\n", cubin.StructPrefix, s.name,
+			s.qualified)
 		for i, f := range s.fields {
-			fmt.Fprintf(&b, "extern \"C\" __device__ unsigned %s%s__%d__%s[2] = {(unsigned)__INTADDR__(&((%s*)0)->%s), sizeof(((%s*)0)->%s)};\n",
+			fmt.Fprintf(&b, "extern \"C\" __device__ unsigned %s%s__%d__%s[2] = "+
+				"{(unsigned)__INTADDR__(&((%s*)0)->%s), sizeof(((%s*)0)->%s)};\n",
 				cubin.FieldPrefix, s.name, i, f, s.qualified, f, s.qualified, f)
 		}
 	}

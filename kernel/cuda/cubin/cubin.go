@@ -1,10 +1,11 @@
-// Package cubin reads the facts that a compiled kernel image carries: its kernels with their registers, shared and local memory and
-// parameters, and the sizes and offsets of their argument structs. In flow the bytes of an ELF image, out flow plain values; no GPU and no
-// driver is needed.
+// Package cubin reads the facts that a compiled kernel image carries: its kernels with their registers, shared and
+// local memory and parameters, and the sizes and offsets of their argument structs. In flow the bytes of an ELF
+// image, out flow plain values; no GPU and no driver is needed.
 //
-// The struct facts are symbols that the kernel build tool adds to every image: sparrow_struct__NAME holds the size, and
-// sparrow_field__NAME__INDEX__FIELD holds offset and size of one field, each as 32-bit words of initialised global memory. A source may say
-// in the same way how much dynamic shared memory a kernel is launched with: in one word named KERNEL_shared.
+// The struct facts are symbols that the kernel build tool adds to every image: sparrow_struct__NAME holds the size,
+// and sparrow_field__NAME__INDEX__FIELD holds offset and size of one field, each as 32-bit words of initialised
+// global memory. A source may say in the same way how much dynamic shared memory a kernel is launched with: in one
+// word named KERNEL_shared.
 package cubin
 
 import (
@@ -67,8 +68,8 @@ const dynamicSuffix = "_shared"
 // machineCUDA is the ELF machine number of NVIDIA device code.
 const machineCUDA = 190
 
-// reservedShared is what the system keeps of every block's shared memory on compute capability 9 and what the linker counts as part of a
-// kernel's static shared section.
+// reservedShared is what the system keeps of every block's shared memory on compute capability 9 and what the linker
+// counts as part of a kernel's static shared section.
 const reservedShared = 1024
 
 // Parse reads an image.
@@ -107,7 +108,8 @@ func kernels(f *elf.File, syms []elf.Symbol) ([]Kernel, error) {
 		}
 		k := Kernel{Name: s.Name}
 		for _, a := range table {
-			// Entries of the common section name their function by symbol number; the reader drops the null symbol, so number i+1.
+			// Entries of the common section name their function by symbol number; the reader drops the null symbol,
+			// so number i+1.
 			if len(a.data) != 8 || int(binary.LittleEndian.Uint32(a.data)) != i+1 {
 				continue
 			}
@@ -203,7 +205,8 @@ func attributes(f *elf.File, name string) ([]attribute, error) {
 		b = b[4:]
 		if format == sized {
 			if int(a.half) > len(b) {
-				return nil, fmt.Errorf("cubin: section %s: attribute %#x of %d bytes, %d left", name, a.id, a.half, len(b))
+				return nil, fmt.Errorf("cubin: section %s: attribute %#x of %d bytes, %d left", name, a.id, a.half,
+					len(b))
 			}
 			a.data, b = b[:a.half], b[a.half:]
 		}

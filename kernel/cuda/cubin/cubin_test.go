@@ -34,7 +34,8 @@ func TestParseFindsKernelsAndStructs(t *testing.T) {
 		t.Fatalf("%d kernels, want the three writers", len(im.Kernels))
 	}
 	for _, k := range im.Kernels {
-		if !strings.HasPrefix(k.Name, "write_main_") || k.Registers < 16 || k.Registers > 255 || k.MaxThreads != 256 || k.LocalBytes != 0 || k.SharedBytes != 0 {
+		if !strings.HasPrefix(k.Name, "write_main_") || k.Registers < 16 || k.Registers > 255 || k.MaxThreads != 256 ||
+			k.LocalBytes != 0 || k.SharedBytes != 0 {
 			t.Errorf("implausible kernel %+v", k)
 		}
 		if len(k.Params) != 1 || k.Params[0].Size != 104 || k.ParamBytes != 104 {
@@ -45,7 +46,8 @@ func TestParseFindsKernelsAndStructs(t *testing.T) {
 		if s.Name != "WriteMainArgs" {
 			continue
 		}
-		if s.Size != 104 || len(s.Fields) != 11 || s.Fields[0] != (cubin.Field{Name: "pool", Offset: 0, Size: 24}) || s.Fields[10] != (cubin.Field{Name: "k_scale", Offset: 100, Size: 4}) {
+		if s.Size != 104 || len(s.Fields) != 11 || s.Fields[0] != (cubin.Field{Name: "pool", Offset: 0, Size: 24}) ||
+			s.Fields[10] != (cubin.Field{Name: "k_scale", Offset: 100, Size: 4}) {
 			t.Errorf("WriteMainArgs is %+v", s)
 		}
 		return
@@ -57,7 +59,8 @@ func TestParseRefusesWhatIsNoImage(t *testing.T) {
 	code := sample(t)
 	wrongMachine := append([]byte(nil), code...)
 	wrongMachine[18], wrongMachine[19] = 62, 0
-	for name, data := range map[string][]byte{"empty": nil, "text": []byte("hello"), "cut off": code[:len(code)/2], "another machine": wrongMachine} {
+	for name, data := range map[string][]byte{"empty": nil, "text": []byte("hello"), "cut off": code[:len(code)/2],
+		"another machine": wrongMachine} {
 		if _, err := cubin.Parse(data); err == nil {
 			t.Errorf("%s: no error", name)
 		}

@@ -2,13 +2,13 @@ package expect
 
 import "math"
 
-// AttendError is how far a result of bf16 attention may be from the exact one, as a share of the norm of a head's output: weights and
-// results are rounded to bf16, each by at most 2^-9.
+// AttendError is how far a result of bf16 attention may be from the exact one, as a share of the norm of a head's
+// output: weights and results are rounded to bf16, each by at most 2^-9.
 const AttendError = 6e-3
 
-// Attend is attention of one head over rows, of which the first 512 values are summed: out = sum of p_i * row_i, p the softmax of
-// scale * q.row_i with exp(sink) added to its divisor. It returns the natural logarithm of the sum without the sink and the largest scaled
-// score: +inf and -inf when there is no row. A sink of -inf is none.
+// Attend is attention of one head over rows, of which the first 512 values are summed: out = sum of p_i * row_i, p
+// the softmax of scale * q.row_i with exp(sink) added to its divisor. It returns the natural logarithm of the sum
+// without the sink and the largest scaled score: +inf and -inf when there is no row. A sink of -inf is none.
 func Attend(q []float32, rows [][]float32, scale, sink float64) (out []float64, lse, largest float64) {
 	out = make([]float64, 512)
 	if len(rows) == 0 {

@@ -12,7 +12,8 @@ func TestAttendIsASoftmaxWithASink(t *testing.T) {
 	rows[0][0], rows[1][0], rows[1][511] = 1, -1, 3
 	out, lse, largest := Attend(q, rows, 0.5, math.Inf(-1))
 	p := 1 / (1 + math.Exp(-0.5))
-	if math.Abs(out[0]-(2*p-1)) > 1e-12 || math.Abs(out[511]-3*(1-p)) > 1e-12 || largest != 1 || math.Abs(lse-math.Log(math.E+math.Exp(0.5))) > 1e-12 {
+	if math.Abs(out[0]-(2*p-1)) > 1e-12 || math.Abs(out[511]-3*(1-p)) > 1e-12 || largest != 1 ||
+		math.Abs(lse-math.Log(math.E+math.Exp(0.5))) > 1e-12 {
 		t.Errorf("out %g %g, lse %g, largest %g", out[0], out[511], lse, largest)
 	}
 	sunk, again, _ := Attend(q, rows, 0.5, lse)

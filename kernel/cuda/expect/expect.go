@@ -1,8 +1,9 @@
-// Package expect says on the host, in plain Go, what the CUDA kernels must produce: bytes for writers, rows for gathers, scores and
-// selections. In flow host slices, out flow host slices; no device is involved.
+// Package expect says on the host, in plain Go, what the CUDA kernels must produce: bytes for writers, rows for
+// gathers, scores and selections. In flow host slices, out flow host slices; no device is involved.
 //
-// The tests of package cuda and the benchmarks compare with it. The byte layouts themselves come from package layout and the number formats
-// from internal/num; what is added here is the work around them: rotation, normalisation, transforms.
+// The tests of package cuda and the benchmarks compare with it. The byte layouts themselves come from package layout
+// and the number formats from internal/num; what is added here is the work around them: rotation, normalisation,
+// transforms.
 package expect
 
 import (
@@ -14,7 +15,8 @@ import (
 // RotaryDim is the number of rotated values of a vector.
 const RotaryDim = 64
 
-// RotaryTable is the table of cosines and sines [rows, 64] for a base frequency without scaling: 32 cosines, then 32 sines.
+// RotaryTable is the table of cosines and sines [rows, 64] for a base frequency without scaling: 32 cosines, then 32
+// sines.
 func RotaryTable(rows int, theta float64) []float32 {
 	t := make([]float32, rows*RotaryDim)
 	for p := range rows {
@@ -26,7 +28,8 @@ func RotaryTable(rows int, theta float64) []float32 {
 	return t
 }
 
-// rotate turns a pair by an angle. Each product and sum is rounded once: the conversions keep the compiler from fusing them.
+// rotate turns a pair by an angle. Each product and sum is rounded once: the conversions keep the compiler from
+// fusing them.
 func rotate(a, b, cos, sin float32) (x, y float32) {
 	return float32(a*cos) - float32(b*sin), float32(a*sin) + float32(b*cos)
 }

@@ -15,7 +15,8 @@ func TestRotationKeepsLengthAndReturns(t *testing.T) {
 	for i := range v {
 		v[i] = float32(i) - 20.5
 	}
-	for name, turn := range map[string]func(v, angles []float32){"interleaved": RotateInterleaved, "halves": RotateHalves} {
+	for name, turn := range map[string]func(v, angles []float32){"interleaved": RotateInterleaved,
+		"halves": RotateHalves} {
 		w := slices.Clone(v)
 		turn(w, table[37*64:38*64])
 		back := slices.Clone(table[37*64 : 38*64])

@@ -10,11 +10,12 @@ import (
 // IndexDim is the number of values of an indexer vector.
 const IndexDim = 128
 
-// IndexError is how far an index score may be off, as a share of the magnitudes it sums: the tensor cores align FP8 products to about
-// 14 bits before adding them.
+// IndexError is how far an index score may be off, as a share of the magnitudes it sums: the tensor cores align FP8
+// products to about 14 bits before adding them.
 const IndexError = 1e-3
 
-// IndexScore is the score of one key for one query row in float64, and the sum of the magnitudes of its terms. q is [len(w), 128].
+// IndexScore is the score of one key for one query row in float64, and the sum of the magnitudes of its terms. q is
+// [len(w), 128].
 func IndexScore(q, key []byte, w []float32, scale float32) (score, size float64) {
 	for h := range w {
 		var dot, abs float64
@@ -29,8 +30,8 @@ func IndexScore(q, key []byte, w []float32, scale float32) (score, size float64)
 	return score * float64(scale), size * float64(scale)
 }
 
-// TopK is the selection of one row: the k largest scores, the lowest position first among equals, listed by ascending position. NaN and
-// -inf are never selected; a row of at most k scores is selected whole, whatever its scores are.
+// TopK is the selection of one row: the k largest scores, the lowest position first among equals, listed by ascending
+// position. NaN and -inf are never selected; a row of at most k scores is selected whole, whatever its scores are.
 func TopK(scores []float32, k int) []int32 {
 	order := make([]int32, 0, len(scores))
 	for i, s := range scores {

@@ -22,7 +22,8 @@ func V4Row(values []uint16, angles []float32) []float32 {
 	return v
 }
 
-// EncodeV4 stores an entry in a page of tokens entries. The scale of a group is the power of two at or above max(amax, 1e-4)/448.
+// EncodeV4 stores an entry in a page of tokens entries. The scale of a group is the power of two at or above
+// max(amax, 1e-4)/448.
 func EncodeV4(page []byte, tokens, row int, v []float32) {
 	data, scales := page[row*v4DataBytes:], page[tokens*v4DataBytes+row*v4ScaleBytes:]
 	for g := range v4Quantised / v4Group {
@@ -50,7 +51,8 @@ func EncodeV4(page []byte, tokens, row int, v []float32) {
 	}
 }
 
-// DecodeV4 is the bf16 row of 512 values of an entry: value times scale in float32, rounded; the rotated part as stored.
+// DecodeV4 is the bf16 row of 512 values of an entry: value times scale in float32, rounded; the rotated part as
+// stored.
 func DecodeV4(page []byte, tokens, row int) []byte {
 	data, scales := page[row*v4DataBytes:], page[tokens*v4DataBytes+row*v4ScaleBytes:]
 	out := make([]byte, 2*(v4Quantised+RotaryDim))
@@ -61,7 +63,8 @@ func DecodeV4(page []byte, tokens, row int) []byte {
 	return out
 }
 
-// Combine joins one token's window and extra selections: extra rows are shifted, rows below zero stay -1, and -1 fills the width.
+// Combine joins one token's window and extra selections: extra rows are shifted, rows below zero stay -1, and -1
+// fills the width.
 func Combine(window, extra []int32, shift, width int) []int32 {
 	row := append(make([]int32, 0, width), window...)
 	for _, e := range extra {

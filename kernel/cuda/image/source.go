@@ -45,8 +45,8 @@ func NameOf(source string) string {
 // include matches a directive that names a file of ours. Angle brackets mean the compiler's own headers.
 var include = regexp.MustCompile(`^\s*#\s*include\s+"([^"]+)"`)
 
-// Files lists a translation unit and everything it includes, directly or not, each once, in the order of first inclusion. A name is
-// looked up beside the including file, then under the root.
+// Files lists a translation unit and everything it includes, directly or not, each once, in the order of first
+// inclusion. A name is looked up beside the including file, then under the root.
 func Files(root fs.FS, source string) ([]File, error) {
 	var list []File
 	seen := map[string]bool{}
@@ -84,8 +84,8 @@ func Files(root fs.FS, source string) ([]File, error) {
 	return list, nil
 }
 
-// Hash is the identity of what an image is compiled from: the target, the options and the bytes of every file. The compiler's version is
-// not part of it, so that a newer compiler alone does not make images stale.
+// Hash is the identity of what an image is compiled from: the target, the options and the bytes of every file. The
+// compiler's version is not part of it, so that a newer compiler alone does not make images stale.
 func Hash(target string, options []string, files []File) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "target %s\n", target)
@@ -98,7 +98,8 @@ func Hash(target string, options []string, files []File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Target is the architecture a source is compiled for, by its folder: code under sm90 uses instructions of that architecture alone.
+// Target is the architecture a source is compiled for, by its folder: code under sm90 uses instructions of that
+// architecture alone.
 func Target(source string) string {
 	if strings.HasPrefix(source, "sm90/") {
 		return "sm_90a"
@@ -109,6 +110,7 @@ func Target(source string) string {
 // Portable reports whether PTX of the source is embedded too, for devices newer than the cubin.
 func Portable(source string) bool { return strings.HasPrefix(source, "smxx/") }
 
-// Options are the compiler's options besides the target. Contraction of products and sums stays on for speed; kernels that must give the
-// same bits as the host name each rounding. Functions without a mark are device functions: there is no host side.
+// Options are the compiler's options besides the target. Contraction of products and sums stays on for speed; kernels
+// that must give the same bits as the host name each rounding. Functions without a mark are device functions: there
+// is no host side.
 func Options() []string { return []string{"--std=c++17", "--device-as-default-execution-space"} }

@@ -33,7 +33,8 @@ func TestFilesFollowsIncludesOnce(t *testing.T) {
 	for _, f := range files {
 		got = append(got, f.Path)
 	}
-	if d := cmp.Diff([]string{"sm90/op/instantiations/a.cu", "sm90/op/kernel.cuh", "sm90/op/config.h", "ptx/types.h"}, got); d != "" {
+	if d := cmp.Diff([]string{"sm90/op/instantiations/a.cu", "sm90/op/kernel.cuh", "sm90/op/config.h", "ptx/types.h"},
+		got); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}
 }
@@ -70,7 +71,9 @@ func TestHashChangesWithEverythingAnImageDependsOn(t *testing.T) {
 		"source": hash("sm_90a", Options(), func(m fstest.MapFS) {
 			m["sm90/op/instantiations/a.cu"].Data = append(m["sm90/op/instantiations/a.cu"].Data, '\n')
 		}),
-		"header": hash("sm_90a", Options(), func(m fstest.MapFS) { m["ptx/types.h"].Data = []byte("typedef long i64;\n") }),
+		"header": hash("sm_90a", Options(), func(m fstest.MapFS) {
+			m["ptx/types.h"].Data = []byte("typedef long i64;\n")
+		}),
 	} {
 		if h == base {
 			t.Errorf("a change of the %s does not change the hash", name)

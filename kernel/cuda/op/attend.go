@@ -8,8 +8,9 @@ import (
 	"sparrow/layout"
 )
 
-// launchWaves is how many units of work of one launch each multiprocessor takes at most when rows are cut into segments. The parts of their
-// results wait in scratch memory for the combine, 64 KB and more a unit; more rows run as several launches, which changes no bit.
+// launchWaves is how many units of work of one launch each multiprocessor takes at most when rows are cut into
+// segments. The parts of their results wait in scratch memory for the combine, 64 KB and more a unit; more rows run
+// as several launches, which changes no bit.
 const launchWaves = 32
 
 // rowsPerLaunch is how many rows of so many units of work one launch takes on a device.
@@ -17,8 +18,9 @@ func rowsPerLaunch(multiprocessors int, units int64) int32 {
 	return int32(min(max(launchWaves*int64(multiprocessors)/units, 1), math.MaxInt32))
 }
 
-// SparseAttend computes attention over selected rows. FP8 pages are decode's layouts: their rows are cut into segments that different SMs
-// take. bf16 rows, which prefill reads by the thousand, are not. Either way a row is computed the same alone and in any batch.
+// SparseAttend computes attention over selected rows. FP8 pages are decode's layouts: their rows are cut into
+// segments that different SMs take. bf16 rows, which prefill reads by the thousand, are not. Either way a row is
+// computed the same alone and in any batch.
 func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -73,7 +75,8 @@ func (d *Device) FlatAttend(a kernel.FlatArgs) error {
 	args.Sinks = at(a.Sinks)
 	rows := a.KV
 	rows.DType, rows.Cols, rows.Stride, rows.Rows = kernel.U8, 2*layout.V4Dim*a.KV.Rows, 2*layout.V4Dim*a.KV.Rows, 1
-	args.Streams[0] = r.selection(kernel.Stream{Pool: kernel.Pool{Mem: rows, PageTokens: a.KV.Rows}, Indices: a.Indices, Lens: a.Lens})
+	args.Streams[0] = r.selection(kernel.Stream{Pool: kernel.Pool{Mem: rows, PageTokens: a.KV.Rows}, Indices: a.Indices,
+		Lens: a.Lens})
 	return d.attend(&r, 0, &args, 1, int32(a.Indices.Cols+63)/64, func(s *cuda.SparseAttendArgs) error {
 		return d.kernels.SparseAttendFlat(d.stream, s)
 	})
@@ -89,8 +92,8 @@ func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32)
 	r.aligned("q", q, 16)
 	r.aligned("out", out, 16)
 	a := cuda.SparseAttendArgs{
-		Q: at(q), Out: at(out), QStride: int64(q.Stride), OutStride: int64(out.Stride), Rows: r.count("rows", q.Rows), Heads: r.count("heads", heads),
-		ScoreScale: scale * math.Log2E, ValueScale: 1,
+		Q: at(q), Out: at(out), QStride: int64(q.Stride), OutStride: int64(out.Stride), Rows: r.count("rows", q.Rows),
+		Heads: r.count("heads", heads), ScoreScale: scale * math.Log2E, ValueScale: 1,
 	}
 	if q.Rows == 1 { // a single row may say anything about the distance to the next
 		a.QStride, a.OutStride = int64(q.Cols), int64(out.Cols)
@@ -103,7 +106,8 @@ func (r *require) attention(q, out, lse kernel.Tensor, heads int, scale float32)
 
 // selection is a stream as kernels see it.
 func (r *require) selection(s kernel.Stream) cuda.SelectionView {
-	v, err := r.pool(s.Pool).Select(at(s.Indices), int64(s.Indices.Stride), r.count("indices", s.Indices.Cols), at(s.Lens), int64(s.Lens.Stride))
+	v, err := r.pool(s.Pool).Select(at(s.Indices), int64(s.Indices.Stride), r.count("indices", s.Indices.Cols),
+		at(s.Lens), int64(s.Lens.Stride))
 	if err != nil {
 		r.fail("%v", err)
 	}
@@ -117,7 +121,8 @@ func (r *require) selection(s kernel.Stream) cuda.SelectionView {
 }
 
 // attend launches rows in groups whose parts fit the scratch memory.
-func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, segments, blocks int32, launch func(*cuda.SparseAttendArgs) error) error {
+func (d *Device) attend(r *require, kind layout.Kind, a *cuda.SparseAttendArgs, segments, blocks int32,
+	launch func(*cuda.SparseAttendArgs) error) error {
 	if r.err != nil || a.Rows == 0 {
 		return r.err
 	}

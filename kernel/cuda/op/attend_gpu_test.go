@@ -45,11 +45,14 @@ func TestGPUSparseAttend(t *testing.T) {
 			q, out := b.random(rows, heads*layout.RowDim), b.random(rows, heads*layout.LatentDim)
 			lse, top := b.normal(rows, heads), b.normal(rows, heads)
 			b.must(
-				b.ref.SparseAttend(kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref, Pool: onRef, Indices: indices.ref, Lens: counts.ref, Heads: heads, Scale: 0.05}),
-				b.gpu.SparseAttend(kernel.SparseArgs{Out: out.gpu, LSE: lse.gpu, Max: top.gpu, Q: q.gpu, Pool: onGPU, Indices: indices.gpu, Lens: counts.gpu, Heads: heads, Scale: 0.05}))
+				b.ref.SparseAttend(kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref, Pool: onRef,
+					Indices: indices.ref, Lens: counts.ref, Heads: heads, Scale: 0.05}),
+				b.gpu.SparseAttend(kernel.SparseArgs{Out: out.gpu, LSE: lse.gpu, Max: top.gpu, Q: q.gpu, Pool: onGPU,
+					Indices: indices.gpu, Lens: counts.gpu, Heads: heads, Scale: 0.05}))
 			what := fmt.Sprintf("%v, %d heads", kind, heads)
 			b.near(what, out, 1./64)
-			finite := func(x both) both { return both{x.ref.Slice(1, rows-1), x.gpu.Slice(1, rows-1)} } // the first and the last row have no key
+			// the first and the last row have no key
+			finite := func(x both) both { return both{x.ref.Slice(1, rows-1), x.gpu.Slice(1, rows-1)} }
 			b.near(what+" lse", finite(lse), 1e-3)
 			b.near(what+" max", finite(top), 1e-3)
 		}
@@ -57,7 +60,8 @@ func TestGPUSparseAttend(t *testing.T) {
 	l := layout.BF16{}
 	_, pool := b.pools(layout.BF16Row1152, 2, l.PageBytes(64), 64, nil)
 	q, out := b.random(1, 64*layout.RowDim), b.random(1, 64*layout.LatentDim)
-	b.must(b.gpu.SparseAttend(kernel.SparseArgs{Out: out.gpu, Q: q.gpu, Pool: pool, Indices: b.ints(1, 1, []int32{128}).gpu, Lens: b.ints(1, 1, []int32{1}).gpu, Heads: 64, Scale: 1}))
+	b.must(b.gpu.SparseAttend(kernel.SparseArgs{Out: out.gpu, Q: q.gpu, Pool: pool,
+		Indices: b.ints(1, 1, []int32{128}).gpu, Lens: b.ints(1, 1, []int32{1}).gpu, Heads: 64, Scale: 1}))
 	if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("a slot beyond the pool: %v, want ErrArgument at the next sync", err)
 	}
@@ -73,8 +77,9 @@ func TestGPUEntriesAttend(t *testing.T) {
 			slots[i] = int32(i)
 		}
 		onRef, _ = b.pools(layout.V4Row584, pages, l.PageBytes(tokens), tokens, nil)
-		b.must(b.ref.StoreEntries(kernel.EntryStoreArgs{Rows: b.random(n, layout.V4Dim).ref, Norm: b.normal(1, layout.V4Dim).ref, Eps: 1e-6, Angles: b.angles(n).ref,
-			Slots: b.ints(n, 1, slots).ref, Pool: onRef}))
+		b.must(b.ref.StoreEntries(kernel.EntryStoreArgs{Rows: b.random(n, layout.V4Dim).ref,
+			Norm: b.normal(1, layout.V4Dim).ref, Eps: 1e-6, Angles: b.angles(n).ref, Slots: b.ints(n, 1, slots).ref,
+			Pool: onRef}))
 		_, onGPU = b.pools(layout.V4Row584, pages, l.PageBytes(tokens), tokens, b.bytes(b.ref, onRef.Mem))
 		return onRef, onGPU
 	}
@@ -84,20 +89,27 @@ func TestGPUEntriesAttend(t *testing.T) {
 		extraRef, extraGPU := pools(512/tokens, tokens)
 		window, windowLens := b.selected(rows, 128, 256, []int32{128, 0, 5, 64, 128})
 		extra, extraLens := b.selected(rows, 600, 512, []int32{600, 100, 0, 64, 600})
-		q, out, lse, sinks := b.random(rows, heads*layout.V4Dim), b.random(rows, heads*layout.V4Dim), b.normal(rows, heads), b.normal(1, heads)
+		q, out, lse, sinks := b.random(rows, heads*layout.V4Dim), b.random(rows, heads*layout.V4Dim),
+			b.normal(rows, heads), b.normal(1, heads)
 		b.must(
-			b.ref.DualAttend(kernel.DualArgs{Out: out.ref, LSE: lse.ref, Q: q.ref, Window: kernel.Stream{Pool: windowRef, Indices: window.ref, Lens: windowLens.ref},
-				Extra: kernel.Stream{Pool: extraRef, Indices: extra.ref, Lens: extraLens.ref}, Sinks: sinks.ref, Heads: heads, Scale: 0.05}),
-			b.gpu.DualAttend(kernel.DualArgs{Out: out.gpu, LSE: lse.gpu, Q: q.gpu, Window: kernel.Stream{Pool: windowGPU, Indices: window.gpu, Lens: windowLens.gpu},
-				Extra: kernel.Stream{Pool: extraGPU, Indices: extra.gpu, Lens: extraLens.gpu}, Sinks: sinks.gpu, Heads: heads, Scale: 0.05}))
+			b.ref.DualAttend(kernel.DualArgs{Out: out.ref, LSE: lse.ref, Q: q.ref,
+				Window: kernel.Stream{Pool: windowRef, Indices: window.ref, Lens: windowLens.ref},
+				Extra:  kernel.Stream{Pool: extraRef, Indices: extra.ref, Lens: extraLens.ref}, Sinks: sinks.ref,
+				Heads: heads, Scale: 0.05}),
+			b.gpu.DualAttend(kernel.DualArgs{Out: out.gpu, LSE: lse.gpu, Q: q.gpu,
+				Window: kernel.Stream{Pool: windowGPU, Indices: window.gpu, Lens: windowLens.gpu},
+				Extra:  kernel.Stream{Pool: extraGPU, Indices: extra.gpu, Lens: extraLens.gpu}, Sinks: sinks.gpu,
+				Heads: heads, Scale: 0.05}))
 		b.near(fmt.Sprintf("two streams, pages of %d", tokens), out, 1./64)
 		b.near("lse", both{lse.ref.Slice(0, rows-1), lse.gpu.Slice(0, rows-1)}, 1e-3)
 	}
 	kv := b.random(300, layout.V4Dim)
 	indices, counts := b.selected(rows, 128, 300, []int32{128, 0, 5, 64, 128})
 	q, out, sinks := b.random(rows, heads*layout.V4Dim), b.random(rows, heads*layout.V4Dim), b.normal(1, heads)
-	b.must(b.ref.FlatAttend(kernel.FlatArgs{Out: out.ref, Q: q.ref, KV: kv.ref, Indices: indices.ref, Lens: counts.ref, Sinks: sinks.ref, Heads: heads, Scale: 0.05}),
-		b.gpu.FlatAttend(kernel.FlatArgs{Out: out.gpu, Q: q.gpu, KV: kv.gpu, Indices: indices.gpu, Lens: counts.gpu, Sinks: sinks.gpu, Heads: heads, Scale: 0.05}))
+	b.must(b.ref.FlatAttend(kernel.FlatArgs{Out: out.ref, Q: q.ref, KV: kv.ref, Indices: indices.ref, Lens: counts.ref,
+		Sinks: sinks.ref, Heads: heads, Scale: 0.05}),
+		b.gpu.FlatAttend(kernel.FlatArgs{Out: out.gpu, Q: q.gpu, KV: kv.gpu, Indices: indices.gpu, Lens: counts.gpu,
+			Sinks: sinks.gpu, Heads: heads, Scale: 0.05}))
 	b.near("gathered rows", out, 1./64)
 }
 
@@ -155,13 +167,15 @@ func TestGPUManyRowsEqualTwoHalves(t *testing.T) {
 		}
 		_, pool := b.pools(kind, slots/64, l.PageBytes(64), 64, mem)
 		halves(kind.String(), func(q, indices, lens, out, lse kernel.Tensor) error {
-			return b.gpu.SparseAttend(kernel.SparseArgs{Out: out, LSE: lse, Q: q, Pool: pool, Indices: indices, Lens: lens, Heads: heads, Scale: 0.05})
+			return b.gpu.SparseAttend(kernel.SparseArgs{Out: out, LSE: lse, Q: q, Pool: pool, Indices: indices,
+				Lens: lens, Heads: heads, Scale: 0.05})
 		})
 	}
 	q = q.Columns(0, heads*layout.V4Dim)
 	kv := b.place(b.gpu, kernel.BF16, slots, layout.V4Dim, values[:2*slots*layout.V4Dim])
 	halves("gathered V4 rows", func(q, indices, lens, out, lse kernel.Tensor) error {
-		return b.gpu.FlatAttend(kernel.FlatArgs{Out: out, LSE: lse, Q: q, KV: kv, Indices: indices, Lens: lens, Sinks: sinks, Heads: heads, Scale: 0.05})
+		return b.gpu.FlatAttend(kernel.FlatArgs{Out: out, LSE: lse, Q: q, KV: kv, Indices: indices, Lens: lens,
+			Sinks: sinks, Heads: heads, Scale: 0.05})
 	})
 }
 
@@ -178,7 +192,8 @@ func TestRowsPerLaunchFollowTheDevice(t *testing.T) {
 }
 
 func TestRowRangesMoveEveryAddress(t *testing.T) {
-	a := cuda.SparseAttendArgs{Q: 1 << 20, Out: 2 << 20, LSE: 3 << 20, QStride: 64, OutStride: 32, LSEStride: 8, Rows: 9}
+	a := cuda.SparseAttendArgs{Q: 1 << 20, Out: 2 << 20, LSE: 3 << 20, QStride: 64, OutStride: 32, LSEStride: 8,
+		Rows: 9}
 	a.Streams[0] = cuda.SelectionView{Indices: 4 << 20, Lens: 5 << 20, IndexStride: 16, LenStride: 2, Width: 16}
 	p := rowsOf(a, 3, 5)
 	if p.Q != 1<<20+3*64*2 || p.Out != 2<<20+3*32*2 || p.LSE != 3<<20+3*8*4 || p.Max != 0 || p.Rows != 5 ||

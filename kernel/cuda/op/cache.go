@@ -23,8 +23,9 @@ func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) erro
 	r := require{op: op}
 	r.dtype("x", x, kernel.BF16)
 	r.dtype("out", out, kernel.BF16)
-	args := cuda.RMSNormArgs{X: at(x), Out: at(out), Weight: at(weight), Epsilon: float64(eps), XStride: int64(x.Stride), OutStride: int64(out.Stride),
-		Rows: r.count("rows", x.Rows), Columns: r.count("columns", x.Cols)}
+	args := cuda.RMSNormArgs{X: at(x), Out: at(out), Weight: at(weight), Epsilon: float64(eps),
+		XStride: int64(x.Stride), OutStride: int64(out.Stride), Rows: r.count("rows", x.Rows),
+		Columns: r.count("columns", x.Cols)}
 	switch weight.DType {
 	case kernel.F32:
 	case kernel.BF16:
@@ -41,7 +42,8 @@ func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) erro
 // normalised gives an operation the RMSNorm of some rows, packed, in scratch memory.
 func (d *Device) normalised(op string, x, weight kernel.Tensor, eps float32, use func(kernel.Tensor) error) error {
 	return d.temporary(int64(x.Rows)*int64(x.Cols)*2, func(p cuda.Ptr) error {
-		out := kernel.Tensor{Buf: &Buffer{ptr: p, bytes: int64(x.Rows) * int64(x.Cols) * 2}, DType: kernel.BF16, Rows: x.Rows, Cols: x.Cols, Stride: x.Cols}
+		out := kernel.Tensor{Buf: &Buffer{ptr: p, bytes: int64(x.Rows) * int64(x.Cols) * 2}, DType: kernel.BF16,
+			Rows: x.Rows, Cols: x.Cols, Stride: x.Cols}
 		if err := d.norm(op, out, x, weight, eps); err != nil {
 			return err
 		}
@@ -64,8 +66,9 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 		return err
 	}
 	rope := a.KV.Columns(layout.LatentDim, layout.RowDim)
-	args := cuda.WriteMainArgs{Pool: r.pool(a.Pool), Rotary: r.angles(a.Angles), Key: at(rope), Positions: positions, Slots: at(a.Slots), Faults: d.faults.Ptr(),
-		LatentStride: layout.LatentDim, KeyStride: int64(a.KV.Stride), Tokens: r.count("tokens", a.KV.Rows), KScale: 1}
+	args := cuda.WriteMainArgs{Pool: r.pool(a.Pool), Rotary: r.angles(a.Angles), Key: at(rope), Positions: positions,
+		Slots: at(a.Slots), Faults: d.faults.Ptr(), LatentStride: layout.LatentDim, KeyStride: int64(a.KV.Stride),
+		Tokens: r.count("tokens", a.KV.Rows), KScale: 1}
 	if r.err != nil || a.KV.Rows == 0 {
 		return r.err
 	}
@@ -85,8 +88,8 @@ func (d *Device) GatherRows(a kernel.GatherArgs) error {
 	r.dtype("out", a.Out, kernel.BF16)
 	r.packed("slots", a.Slots)
 	r.aligned("out", a.Out, 16)
-	args := cuda.GatherSlotsArgs{Pool: r.pool(a.Pool), Source: cuda.SlotListView{Slots: at(a.Slots)}, Rows: at(a.Out), Faults: d.faults.Ptr(), RowBytes: 2 * int64(a.Out.Stride),
-		Count: r.count("rows", a.Out.Rows), KScale: 1}
+	args := cuda.GatherSlotsArgs{Pool: r.pool(a.Pool), Source: cuda.SlotListView{Slots: at(a.Slots)}, Rows: at(a.Out),
+		Faults: d.faults.Ptr(), RowBytes: 2 * int64(a.Out.Stride), Count: r.count("rows", a.Out.Rows), KScale: 1}
 	if r.err != nil || a.Out.Rows == 0 {
 		return r.err
 	}
@@ -103,13 +106,17 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 	r.packed("out", a.Out.Mem)
 	r.aligned("out", a.Out.Mem, 16)
 	rows := a.Pages.Rows * a.In.PageTokens
-	args := cuda.GatherPagesArgs{Pool: r.pool(a.In), Source: cuda.PageTableView{Table: at(a.Pages), TableStride: r.count("pages", a.Pages.Rows), Requests: 1}, Rows: at(a.Out.Mem),
-		Faults: d.faults.Ptr(), RowBytes: layout.BlockRowBytes, Count: r.count("rows", rows), KScale: 1}
+	args := cuda.GatherPagesArgs{Pool: r.pool(a.In),
+		Source: cuda.PageTableView{Table: at(a.Pages), TableStride: r.count("pages", a.Pages.Rows), Requests: 1},
+		Rows:   at(a.Out.Mem), Faults: d.faults.Ptr(), RowBytes: layout.BlockRowBytes, Count: r.count("rows", rows),
+		KScale: 1}
 	if r.err != nil || rows == 0 {
 		return r.err
 	}
 	return d.temporary(8, func(p cuda.Ptr) error {
-		if err := errors.Join(d.stream.FillWords(p, 0, 1), d.stream.FillWords(p.Add(4), uint32(rows), 1)); err != nil { // starts: 0 and all rows
+		// starts: 0 and all rows
+		starts := errors.Join(d.stream.FillWords(p, 0, 1), d.stream.FillWords(p.Add(4), uint32(rows), 1))
+		if err := starts; err != nil {
 			return err
 		}
 		args.Source.Starts = p
@@ -130,8 +137,8 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	if err != nil {
 		return err
 	}
-	args := cuda.WriteV4Args{Pool: r.pool(a.Pool), Rotary: r.angles(a.Angles), Positions: positions, Slots: at(a.Slots), Faults: d.faults.Ptr(), RowStride: layout.V4Dim,
-		Tokens: r.count("entries", a.Rows.Rows)}
+	args := cuda.WriteV4Args{Pool: r.pool(a.Pool), Rotary: r.angles(a.Angles), Positions: positions, Slots: at(a.Slots),
+		Faults: d.faults.Ptr(), RowStride: layout.V4Dim, Tokens: r.count("entries", a.Rows.Rows)}
 	if r.err != nil || a.Rows.Rows == 0 {
 		return r.err
 	}
@@ -151,8 +158,8 @@ func (d *Device) Unpack(a kernel.UnpackArgs) error {
 	r.dtype("out", a.Out, kernel.BF16)
 	r.packed("slots", a.Slots)
 	r.aligned("out", a.Out, 16)
-	args := cuda.GatherSlotsArgs{Pool: r.pool(a.Pool), Source: cuda.SlotListView{Slots: at(a.Slots)}, Rows: at(a.Out), Faults: d.faults.Ptr(), RowBytes: 2 * int64(a.Out.Stride),
-		Count: r.count("entries", a.Slots.Rows)}
+	args := cuda.GatherSlotsArgs{Pool: r.pool(a.Pool), Source: cuda.SlotListView{Slots: at(a.Slots)}, Rows: at(a.Out),
+		Faults: d.faults.Ptr(), RowBytes: 2 * int64(a.Out.Stride), Count: r.count("entries", a.Slots.Rows)}
 	if r.err != nil || a.Slots.Rows == 0 {
 		return r.err
 	}
@@ -168,8 +175,10 @@ func (d *Device) Combine(a kernel.CombineArgs) error {
 	for _, t := range []kernel.Tensor{a.Out, a.Lens, a.WindowLens, a.WindowBase} {
 		r.packed("an index tensor", t)
 	}
-	args := cuda.CombineV4Args{Window: at(a.Window), WindowLength: at(a.WindowLens), WindowBase: at(a.WindowBase), Rows: at(a.Out), Lengths: at(a.Lens), WindowStride: int64(a.Window.Stride),
-		Tokens: r.count("rows", a.Window.Rows), WindowWidth: r.count("window entries", a.Window.Cols), Width: r.count("entries", a.Out.Cols)}
+	args := cuda.CombineV4Args{Window: at(a.Window), WindowLength: at(a.WindowLens), WindowBase: at(a.WindowBase),
+		Rows: at(a.Out), Lengths: at(a.Lens), WindowStride: int64(a.Window.Stride),
+		Tokens: r.count("rows", a.Window.Rows), WindowWidth: r.count("window entries", a.Window.Cols),
+		Width: r.count("entries", a.Out.Cols)}
 	if a.Extra.Given() {
 		r.packed("extra lens", a.ExtraLens)
 		r.packed("extra base", a.ExtraBase)

@@ -8,8 +8,9 @@ import (
 	"sparrow/plan"
 )
 
-// cudaKernels are the entry points that serve each attention kernel of the project's catalogue on Hopper, by the layout it reads there; those of
-// gathered rows have no layout. Auto stands for others, and the reference is plain Go.
+// cudaKernels are the entry points that serve each attention kernel of the project's catalogue on Hopper, by the
+// layout it reads there; those of gathered rows have no layout. Auto stands for others, and the reference is plain
+// Go.
 var cudaKernels = map[plan.Kernel]map[layout.Kind][]string{
 	plan.DenseRagged: {0: {"sparrow_dense_plan", "sparrow_dense_d128", "sparrow_dense_d192", "sparrow_dense_d256"}},
 	plan.SparseFlat:  {layout.BF16Row1152: {"sparrow_sparse_bf16"}},
@@ -29,8 +30,10 @@ func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v32 := plan.Model{Family: plan.DeepSeekV32, Heads: 128, K: 2048, IndexHeads: 64, QKDim: 192, VDim: 128, Layers: 4, Context: 1 << 16, LayerSupportsDense: true}
-	v4 := plan.Model{Family: plan.DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512, Layers: 2, Context: 1 << 16, Window: 128, Ratios: []int{4, 128}}
+	v32 := plan.Model{Family: plan.DeepSeekV32, Heads: 128, K: 2048, IndexHeads: 64, QKDim: 192, VDim: 128, Layers: 4,
+		Context: 1 << 16, LayerSupportsDense: true}
+	v4 := plan.Model{Family: plan.DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512, Layers: 2,
+		Context: 1 << 16, Window: 128, Ratios: []int{4, 128}}
 	chosen := map[plan.Kernel]bool{}
 	for k := plan.KernelNone + 1; k < plan.FlashMLASparse; k++ {
 		if k == plan.Auto || k == plan.Reference {
@@ -58,7 +61,8 @@ func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(cudaKernels[cfg.Decode][kind]) == 0 {
-					t.Errorf("%v, kv %s: decode by %v over %v, which no CUDA kernel reads", model.Family, kv, cfg.Decode, cfg.Layout)
+					t.Errorf("%v, kv %s: decode by %v over %v, which no CUDA kernel reads", model.Family, kv,
+						cfg.Decode, cfg.Layout)
 				}
 			}
 		}

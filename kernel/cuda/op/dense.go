@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// DenseAttend computes causal attention over expanded keys and values. A row is computed the same alone and in any batch. Which keys a row
-// sees is known on the device alone: a row that reaches beyond them raises a fault.
+// DenseAttend computes causal attention over expanded keys and values. A row is computed the same alone and in any
+// batch. Which keys a row sees is known on the device alone: a row that reaches beyond them raises a fault.
 func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -38,12 +38,14 @@ func (r *require) dense(a kernel.DenseArgs) cuda.Dense {
 	}
 	x := cuda.Dense{
 		Q: at(a.Q), KV: at(a.KV), Rope: at(a.Rope), Start: at(a.Start), Lens: at(a.Lens), Out: at(a.Out),
-		QStride: stride(a.Q), KVStride: stride(a.KV), RopeStride: stride(a.Rope), StartStride: stride(a.Start), LenStride: stride(a.Lens), OutStride: stride(a.Out),
-		Rows: r.count("rows", a.Q.Rows), Keys: r.count("keys", a.KV.Rows), Heads: r.count("heads", a.Dims.Heads), Nope: r.count("key columns", a.Dims.Nope),
-		Values: r.count("value columns", a.Dims.V), Scale: a.Scale,
+		QStride: stride(a.Q), KVStride: stride(a.KV), RopeStride: stride(a.Rope), StartStride: stride(a.Start),
+		LenStride: stride(a.Lens), OutStride: stride(a.Out), Rows: r.count("rows", a.Q.Rows),
+		Keys: r.count("keys", a.KV.Rows), Heads: r.count("heads", a.Dims.Heads),
+		Nope: r.count("key columns", a.Dims.Nope), Values: r.count("value columns", a.Dims.V), Scale: a.Scale,
 	}
 	if a.Dims.Rope != 64 || !cuda.DenseSupported(x.Nope, x.Values) {
-		r.fail("heads of %d + %d columns with values of %d, this backend has kernels for 64 + 64 with 64, 128 + 64 with 128 and 192 + 64 with 256", a.Dims.Nope, a.Dims.Rope, a.Dims.V)
+		r.fail("heads of %d + %d columns with values of %d, this backend has kernels for 64 + 64 with 64, "+
+			"128 + 64 with 128 and 192 + 64 with 256", a.Dims.Nope, a.Dims.Rope, a.Dims.V)
 	}
 	if a.KV.Rows == 0 && a.Q.Rows > 0 {
 		r.fail("%d rows and no key at all", a.Q.Rows)

@@ -53,8 +53,8 @@ func (d *Device) keyWriter(r *require, keys, angles, slots kernel.Tensor, pool k
 	r.dtype("keys", keys, kernel.BF16)
 	r.packed("slots", slots)
 	r.aligned("keys", keys, 8)
-	return cuda.WriteIndexKeyArgs{Pool: r.pool(pool), Rotary: r.angles(angles), Keys: at(keys), Slots: at(slots), Faults: d.faults.Ptr(), KeyStride: int64(keys.Stride),
-		Tokens: r.count("keys", keys.Rows)}
+	return cuda.WriteIndexKeyArgs{Pool: r.pool(pool), Rotary: r.angles(angles), Keys: at(keys), Slots: at(slots),
+		Faults: d.faults.Ptr(), KeyStride: int64(keys.Stride), Tokens: r.count("keys", keys.Rows)}
 }
 
 // indexPool asks for quantised keys in pages of a multiple of four.
@@ -65,7 +65,8 @@ func (r *require) indexPool(p kernel.Pool) {
 	}
 }
 
-// StoreKeys normalises, rotates and quantises indexer keys made by a compressor. The normalised key is rounded to bf16 before it is rotated.
+// StoreKeys normalises, rotates and quantises indexer keys made by a compressor. The normalised key is rounded to
+// bf16 before it is rotated.
 func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -96,8 +97,9 @@ func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	r.packed("slots", a.Slots)
 	r.aligned("out", a.Out.Mem, 16)
 	keys := at(a.Out.Mem)
-	args := cuda.GatherIndexSlotsArgs{Pool: r.pool(a.Pool), Source: cuda.SlotListView{Slots: at(a.Slots)}, Keys: keys, Scales: keys.Add(int64(a.Out.PageTokens) * layout.IndexDim),
-		Faults: d.faults.Ptr(), Count: r.count("keys", a.Slots.Rows)}
+	args := cuda.GatherIndexSlotsArgs{Pool: r.pool(a.Pool), Source: cuda.SlotListView{Slots: at(a.Slots)}, Keys: keys,
+		Scales: keys.Add(int64(a.Out.PageTokens) * layout.IndexDim), Faults: d.faults.Ptr(),
+		Count: r.count("keys", a.Slots.Rows)}
 	if r.err != nil || a.Slots.Rows == 0 {
 		return r.err
 	}
@@ -119,8 +121,11 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if a.Offset != 0 && a.Offset != layout.IndexDim-layout.RopeDim {
 		r.fail("rotated part at %d, this backend takes 0 and %d", a.Offset, layout.IndexDim-layout.RopeDim)
 	}
-	args := cuda.IndexQueryArgs{Rotary: r.angles(a.Angles), Recipe: indexRecipe(a.Offset, a.Pairing, a.Hadamard, a.Scales), Queries: at(a.Q), Weights: at(a.Weights), Codes: at(a.Out), Folded: at(a.W),
-		Faults: d.faults.Ptr(), QueryStride: int64(a.Q.Stride), WeightStride: int64(a.Weights.Stride), Tokens: r.count("tokens", a.Q.Rows), Heads: r.count("heads", a.Heads), PaddedHeads: r.count("padded heads", a.OutHeads()),
+	args := cuda.IndexQueryArgs{Rotary: r.angles(a.Angles),
+		Recipe: indexRecipe(a.Offset, a.Pairing, a.Hadamard, a.Scales), Queries: at(a.Q), Weights: at(a.Weights),
+		Codes: at(a.Out), Folded: at(a.W), Faults: d.faults.Ptr(), QueryStride: int64(a.Q.Stride),
+		WeightStride: int64(a.Weights.Stride), Tokens: r.count("tokens", a.Q.Rows), Heads: r.count("heads", a.Heads),
+		PaddedHeads: r.count("padded heads", a.OutHeads()),
 		WeightScale: float32(1 / math.Sqrt(float64(a.Heads)*layout.IndexDim))}
 	if r.err != nil || a.Q.Rows == 0 {
 		return r.err

@@ -22,7 +22,8 @@ func (without) Unwrap() error { return ErrNoKernel }
 
 // Missing lists the operations without a kernel.
 func Missing() []string {
-	return []string{"hyper prepare", "hyper post", "hyper head", "head norm", "compress", "put", "route by root", "route by hash"}
+	return []string{"hyper prepare", "hyper post", "hyper head", "head norm", "compress", "put", "route by root",
+		"route by hash"}
 }
 
 func (missing) HyperPre(kernel.HyperPreArgs) error   { return without("hyper prepare") }

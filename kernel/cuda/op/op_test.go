@@ -22,7 +22,9 @@ func TestMissingListsWhatHasNoKernel(t *testing.T) {
 			t.Errorf("%s: %v, want ErrUnsupported", name, err)
 			continue
 		}
-		at := slices.IndexFunc(list, func(op string) bool { return strings.HasSuffix(err.Error(), ": "+op+" has no kernel") })
+		at := slices.IndexFunc(list, func(op string) bool {
+			return strings.HasSuffix(err.Error(), ": "+op+" has no kernel")
+		})
 		if at < 0 {
 			t.Errorf("%s: %v names no operation of the list", name, err)
 			continue
@@ -48,8 +50,10 @@ func TestBackendSaysWhyItCannotRun(t *testing.T) {
 		t.Errorf("open: %v, want ErrUnavailable", err)
 	}
 	r := kernel.NewRegistry(Backends())
-	for asked, want := range map[string]string{"cuda": "cuda (" + here.Error() + ")", "sm90": "sm90 (cuda: " + here.Error() + ")"} {
-		if _, err := r.Open(asked, kernel.Options{}); !errors.Is(err, kernel.ErrUnavailable) || !strings.HasSuffix(err.Error(), ": "+want) {
+	for asked, want := range map[string]string{"cuda": "cuda (" + here.Error() + ")",
+		"sm90": "sm90 (cuda: " + here.Error() + ")"} {
+		if _, err := r.Open(asked, kernel.Options{}); !errors.Is(err, kernel.ErrUnavailable) ||
+			!strings.HasSuffix(err.Error(), ": "+want) {
 			t.Errorf("%s: %v, want it to end in %q", asked, err, want)
 		}
 	}

@@ -63,7 +63,8 @@ func (r *require) layout(p kernel.Pool, kinds ...layout.Kind) {
 // pool is a pool as kernels see it.
 func (r *require) pool(p kernel.Pool) cuda.PoolView {
 	r.aligned("pool", p.Mem, 16)
-	return cuda.PoolView{Base: at(p.Mem), PageBytes: int64(p.Mem.Stride), PageTokens: r.count("tokens of a page", p.PageTokens), Slots: r.count("slots", p.Slots())}
+	return cuda.PoolView{Base: at(p.Mem), PageBytes: int64(p.Mem.Stride),
+		PageTokens: r.count("tokens of a page", p.PageTokens), Slots: r.count("slots", p.Slots())}
 }
 
 // angles is a table of rotations with a row for each token.

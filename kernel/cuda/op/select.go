@@ -41,9 +41,12 @@ func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 	if a.NextN >= 2 && a.NextN <= 4 && a.Q.Rows%a.NextN == 0 {
 		n = a.NextN
 	}
-	x := cuda.IndexPaged{Queries: at(a.Q), Cache: at(a.Keys.Mem), PageBytes: int64(a.Keys.Mem.Stride), Pages: int64(a.Keys.Pages()), Weights: at(a.W), ContextLengths: at(a.Lens),
-		BlockTable: at(a.Table), TableRows: at(a.TableRow), Scores: at(a.Out), Stride: int64(a.Out.Stride), TableStride: int64(a.Table.Stride), Requests: r.count("requests", a.Q.Rows/n), NextN: int32(n), Heads: int32(a.Heads),
-		MaxContext: r.count("columns", a.Out.Cols), MaxBlocks: r.count("pages of a table", a.Table.Cols), Skip: r.count("keys to skip", a.SkipUpTo)}
+	x := cuda.IndexPaged{Queries: at(a.Q), Cache: at(a.Keys.Mem), PageBytes: int64(a.Keys.Mem.Stride),
+		Pages: int64(a.Keys.Pages()), Weights: at(a.W), ContextLengths: at(a.Lens), BlockTable: at(a.Table),
+		TableRows: at(a.TableRow), Scores: at(a.Out), Stride: int64(a.Out.Stride), TableStride: int64(a.Table.Stride),
+		Requests: r.count("requests", a.Q.Rows/n), NextN: int32(n), Heads: int32(a.Heads),
+		MaxContext: r.count("columns", a.Out.Cols), MaxBlocks: r.count("pages of a table", a.Table.Cols),
+		Skip: r.count("keys to skip", a.SkipUpTo)}
 	if r.err != nil {
 		return r.err
 	}
@@ -61,9 +64,10 @@ func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
 		r.fail("%d gathered keys, this backend takes multiples of 4: round the page up", a.Keys.PageTokens)
 	}
 	keys := at(a.Keys.Mem)
-	x := cuda.IndexRagged{Queries: at(a.Q), Keys: keys, Scales: keys.Add(int64(a.Keys.PageTokens) * layout.IndexDim), Weights: at(a.W), KeyStart: at(a.Start), KeyEnd: at(a.Lens),
-		Scores: at(a.Out), Stride: int64(a.Out.Stride), Rows: r.count("rows", a.Q.Rows), KeyCount: r.count("keys", a.Keys.PageTokens), Heads: int32(a.Heads), Relative: true, Lengths: true,
-		Skip: r.count("keys to skip", a.SkipUpTo)}
+	x := cuda.IndexRagged{Queries: at(a.Q), Keys: keys, Scales: keys.Add(int64(a.Keys.PageTokens) * layout.IndexDim),
+		Weights: at(a.W), KeyStart: at(a.Start), KeyEnd: at(a.Lens), Scores: at(a.Out), Stride: int64(a.Out.Stride),
+		Rows: r.count("rows", a.Q.Rows), KeyCount: r.count("keys", a.Keys.PageTokens), Heads: int32(a.Heads),
+		Relative: true, Lengths: true, Skip: r.count("keys to skip", a.SkipUpTo)}
 	if r.err != nil {
 		return r.err
 	}
@@ -85,7 +89,8 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	if a.Out.Cols < 1 || a.Out.Cols > cuda.MaxTopK {
 		r.fail("the best %d, this backend chooses 1 to %d", a.Out.Cols, cuda.MaxTopK)
 	}
-	args := cuda.TopKArgs{Lengths: at(a.Lens), Out: at(a.Out), Rows: r.count("rows", a.Out.Rows), K: int32(a.Out.Cols), RowsPerRequest: 1}
+	args := cuda.TopKArgs{Lengths: at(a.Lens), Out: at(a.Out), Rows: r.count("rows", a.Out.Rows), K: int32(a.Out.Cols),
+		RowsPerRequest: 1}
 	if a.Scores.Given() {
 		r.aligned("scores", a.Scores, 16)
 		args.Scores, args.Stride, args.Columns = at(a.Scores), int64(a.Scores.Stride), r.count("columns", a.Scores.Cols)
@@ -109,12 +114,14 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 		return err
 	}
 	r := require{op: "locate"}
-	args := cuda.LocateArgs{Positions: at(a.Positions), Out: at(a.Out), Faults: d.faults.Ptr(), PositionStride: int64(a.Positions.Stride), OutStride: int64(a.Out.Stride),
+	args := cuda.LocateArgs{Positions: at(a.Positions), Out: at(a.Out), Faults: d.faults.Ptr(),
+		PositionStride: int64(a.Positions.Stride), OutStride: int64(a.Out.Stride),
 		Rows: r.count("rows", a.Positions.Rows), Columns: r.count("columns", a.Positions.Cols)}
 	if a.Table.Given() {
 		r.packed("table row", a.TableRow)
 		args.Table, args.TableRows, args.TableStride = at(a.Table), at(a.TableRow), int64(a.Table.Stride)
-		args.PageTokens, args.TableColumns, args.Tables = r.count("tokens of a page", a.PageTokens), r.count("pages of a table", a.Table.Cols), r.count("tables", a.Table.Rows)
+		args.PageTokens, args.TableColumns, args.Tables = r.count("tokens of a page", a.PageTokens),
+			r.count("pages of a table", a.Table.Cols), r.count("tables", a.Table.Rows)
 	} else {
 		r.packed("offset", a.Offset)
 		args.Offsets = at(a.Offset)

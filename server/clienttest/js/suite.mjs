@@ -2,8 +2,8 @@
 //
 //   node suite.mjs URL KEY MODEL
 //
-// Each case prints one line of JSON: {"name": ..., "error": null or what went wrong}. The Go test in the folder above starts the server,
-// installs the client and turns the lines into subtests.
+// Each case prints one line of JSON: {"name": ..., "error": null or what went wrong}. The Go test in the folder above
+// starts the server, installs the client and turns the lines into subtests.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 

@@ -40,13 +40,17 @@ def chain(s, steps):
         change, other = r.choice(possible), r.choice(NAMES)
         if change == "more":
             n = r.randint(2, 99)
-            s.say("{w} buys {n} more.", "{w} finds {n} more {o}.", "{p} gives {w} {n} {o}.", "Then {w} gets {n} {o} from {p}.",
-                  "{w} collects another {n} {o}.", "After that {w} picks up {n} more {o}.", "{w} wins {n} {o} in a game.", n=n, p=other, **w)
+            s.say("{w} buys {n} more.", "{w} finds {n} more {o}.", "{p} gives {w} {n} {o}.",
+                "Then {w} gets {n} {o} from {p}.",
+                  "{w} collects another {n} {o}.", "After that {w} picks up {n} more {o}.",
+                  "{w} wins {n} {o} in a game.", n=n, p=other, **w)
             s.do(now, "+", n)
         elif change == "fewer":
             n = r.randint(1, min(now - 1, 99))
-            s.say("{w} gives {n} {o} to {p}.", "{w} loses {n} of them.", "Then {w} sells {n} {o}.", "{p} takes {n} of the {o}.",
-                  "{n} of the {o} break.", "{w} throws away {n} {o}.", "Later {w} trades away {n} {o}.", n=n, p=other, **w)
+            s.say("{w} gives {n} {o} to {p}.", "{w} loses {n} of them.", "Then {w} sells {n} {o}.",
+                "{p} takes {n} of the {o}.",
+                  "{n} of the {o} break.", "{w} throws away {n} {o}.", "Later {w} trades away {n} {o}.", n=n, p=other,
+                  **w)
             s.do(now, "-", n)
         elif change == "times":
             n, verb = r.choice([(2, "doubles"), (2, "doubles"), (3, "triples")])
@@ -55,7 +59,8 @@ def chain(s, steps):
         else:
             s.say("{w} gives half of the {o} to {p}.", "Then {w} sells half of the {o}.", p=other, **w)
             s.do(now, "/", 2)
-    s.say("How many {o} does {w} have now?", "How many {o} are left with {w}?", "How many {o} does {w} have in the end?",
+    s.say("How many {o} does {w} have now?", "How many {o} are left with {w}?",
+        "How many {o} does {w} have in the end?",
           "What is the number of {o} {w} has now?", **w)
 
 
@@ -73,7 +78,8 @@ def shop(s, steps):
         s.say("{w} buys {k} {p}.", "{w} wants to buy {k} {p}.", "{w} takes {k} {p}.", **w)
     else:
         number2, price2 = r.randint(2, 12), r.randint(2, 25)
-        s.say("A {s2} costs {c2} dollars. {w} buys {k} {p} and {k2} {p2}.", s2=thing2, p2=things2, c2=price2, k2=number2, **w)
+        s.say("A {s2} costs {c2} dollars. {w} buys {k} {p} and {k2} {p2}.", s2=thing2, p2=things2, c2=price2,
+            k2=number2, **w)
         total = s.do(total, "+", s.do(number2, "*", price2))
     if steps in (1, 3):
         s.say(*(["How much does {w} pay?", "How many dollars does {w} pay?", "What is the total price?"] if steps == 1
@@ -89,9 +95,11 @@ def shop(s, steps):
 def boxes(s, steps):
     """Boxes with as many things in each; then things come and go."""
     r = s.r
-    w = dict(w=r.choice(NAMES), o=r.choice(OBJECTS), x=r.choice(["boxes", "bags", "baskets", "jars", "shelves", "drawers"]))
+    w = dict(w=r.choice(NAMES), o=r.choice(OBJECTS),
+        x=r.choice(["boxes", "bags", "baskets", "jars", "shelves", "drawers"]))
     k, m = r.randint(2, 12), r.randint(2, 25)
-    s.say("{w} has {k} {x} with {m} {o} in each.", "There are {k} {x}. Each of them holds {m} {o}.", "{w} fills {k} {x} with {m} {o} each.",
+    s.say("{w} has {k} {x} with {m} {o} in each.", "There are {k} {x}. Each of them holds {m} {o}.",
+        "{w} fills {k} {x} with {m} {o} each.",
           k=k, m=m, **w)
     s.do(k, "*", m)
     for _ in range(steps - 1):
@@ -112,7 +120,8 @@ def share(s, steps):
     r = s.r
     k, each = r.randint(2, 12), r.randint(2, 20)
     total = k * each
-    w = dict(w=r.choice(NAMES), o=r.choice(OBJECTS), k=k, g=r.choice(["friends", "children", "neighbors", "players", "students"]))
+    w = dict(w=r.choice(NAMES), o=r.choice(OBJECTS), k=k,
+        g=r.choice(["friends", "children", "neighbors", "players", "students"]))
     if total < 5:
         steps = 1
     if steps == 1:
@@ -182,8 +191,10 @@ def rate(s, steps):
     """So many a day, for some days, towards a goal."""
     r = s.r
     unit, verb, time = r.choice([
-        ("pages", "reads", "day"), ("km", "rides", "day"), ("km", "runs", "week"), ("letters", "writes", "day"), ("dollars", "saves", "week"),
-        ("dollars", "earns", "hour"), ("cakes", "bakes", "hour"), ("chairs", "builds", "week"), ("trees", "plants", "day")])
+        ("pages", "reads", "day"), ("km", "rides", "day"), ("km", "runs", "week"), ("letters", "writes", "day"),
+        ("dollars", "saves", "week"),
+        ("dollars", "earns", "hour"), ("cakes", "bakes", "hour"), ("chairs", "builds", "week"),
+        ("trees", "plants", "day")])
     w = dict(w=r.choice(NAMES), u=unit, v=verb, t=time)
     a, d = r.randint(2, 25), r.randint(2, 12)
     s.say("{w} {v} {a} {u} every {t} for {d} {t}s.", a=a, d=d, **w)
@@ -264,7 +275,8 @@ def seats(s, steps):
     rows, each = r.randint(3, 12), r.randint(4, 25)
     total = rows * each
     taken = r.randint(1, min(total - 1, 99))
-    s.say("A {p} has {k} rows with {m} seats each. {b} seats are taken.", p=r.choice(["theater", "bus", "hall", "cinema", "stadium"]),
+    s.say("A {p} has {k} rows with {m} seats each. {b} seats are taken.",
+        p=r.choice(["theater", "bus", "hall", "cinema", "stadium"]),
           k=rows, m=each, b=taken)
     free = s.do(s.do(rows, "*", each), "-", taken)
     if steps == 2:

@@ -1,26 +1,33 @@
-"""Texts with planted facts, and questions about them: one fact, two facts, or the fact about a person that another fact names.
+"""Texts with planted facts, and questions about them: one fact, two facts, or the fact about a person that another
+fact names.
 
-A document is prose or log lines. Four of five have the plain form; the fifth is *odd*: unknown words in the filler, invented names and
-things as owners, facts in other wordings, numbers that answer nothing. Questions are then asked in more ways, the answer's form stays.
+A document is prose or log lines. Four of five have the plain form; the fifth is *odd*: unknown words in the filler,
+invented names and things as owners, facts in other wordings, numbers that answer nothing. Questions are then asked in
+more ways, the answer's form stays.
 """
 from .task import Task
 from .words import (
     ADJECTIVES, ANIMALS, CITIES, COLORS, ENDINGS, FRUITS, JOBS, NAMES, NOUNS, VERBS, invented)
 
 ATTRIBUTES = [
-    ("access code", "code"), ("room number", "number"), ("locker number", "number"), ("phone number", "code"), ("home city", "city"),
-    ("favorite color", "color"), ("pet", "animal"), ("job", "job"), ("favorite fruit", "fruit"), ("seat number", "number"),
+    ("access code", "code"), ("room number", "number"), ("locker number", "number"), ("phone number", "code"),
+    ("home city", "city"),
+    ("favorite color", "color"), ("pet", "animal"), ("job", "job"), ("favorite fruit", "fruit"),
+    ("seat number", "number"),
     ("parcel number", "code"), ("password", "code")]
 ODD_ATTRIBUTES = ATTRIBUTES + [
-    ("secret code", "code"), ("badge number", "number"), ("order number", "code"), ("account number", "code"), ("birth year", "year"),
+    ("secret code", "code"), ("badge number", "number"), ("order number", "code"), ("account number", "code"),
+    ("birth year", "year"),
     ("magic word", "word")]
 RELATIONS = ["partner", "boss", "neighbor", "teacher", "best friend"]
 LOGS = [
-    "worker {n} finished job {m} in {k} ms", "cache miss for page {m}", "request {m} served in {k} ms", "node {n} joined the group",
+    "worker {n} finished job {m} in {k} ms", "cache miss for page {m}", "request {m} served in {k} ms",
+    "node {n} joined the group",
     "retry {k} of task {m}", "disk {n} is {k} percent full", "queue length is {k}"]
 THINGS = "safe gate vault locker door laptop printer server".split()
 
-# Tokens of a filler line and of a planted one, by form of the document, with the project's tokenizer: means over a thousand lines, rounded.
+# Tokens of a filler line and of a planted one, by form of the document, with the project's tokenizer: means over a
+# thousand lines, rounded.
 PROSE_TOKENS, ODD_TOKENS, LOG_TOKENS, ODD_LOG_TOKENS = (10.5, 8), (14.5, 15), (25.5, 20), (25.5, 27)
 
 
@@ -30,7 +37,8 @@ def sentence(r):
     v, t = r.choice(VERBS), r.choice(ENDINGS)
     return r.choice([
         f"The {a} {n} {v} {t}.", f"A {a} {n} {v} behind the {b} {m}.", f"Nobody sees the {n} because the {m} {v} {t}.",
-        f"The {n} and the {m} are {a} and {b}.", f"Near the {a} {n} there is a {m} that {v} {t}.", f"When the {n} {v}, the {a} {m} is {b}."])
+        f"The {n} and the {m} are {a} and {b}.", f"Near the {a} {n} there is a {m} that {v} {t}.",
+        f"When the {n} {v}, the {a} {m} is {b}."])
 
 
 def odd_sentence(r):
@@ -38,7 +46,8 @@ def odd_sentence(r):
     a, n, v, t, u = r.choice(ADJECTIVES), r.choice(NOUNS), r.choice(VERBS), r.choice(ENDINGS), invented(r)
     return r.choice([
         sentence(r), f"The {u} {n} {v} {t}.", f"Nobody knows why {u.capitalize()} and the {a} {n} are here.",
-        f"There are {r.randint(2, 9999)} steps to the {a} {n}.", f"In {r.randint(1500, 2100)} the {n} of {u.capitalize()} was {a}.",
+        f"There are {r.randint(2, 9999)} steps to the {a} {n}.", f"In {r.randint(1500, 2100)} the {n} of "
+        f"{u.capitalize()} was {a}.",
         f"{r.choice(NAMES)} saw the {a} {u} {t}."])
 
 
@@ -69,7 +78,8 @@ _VALUE = dict(
 
 
 class Document:
-    """A text of about so many tokens, and what it says: facts[attribute, owner] = value, relations[kind, owner] = another owner."""
+    """A text of about so many tokens, and what it says: facts[attribute, owner] = value, relations[kind, owner] =
+    another owner."""
 
     def __init__(self, r, tokens, odd=None):
         self.r, self.facts, self.relations = r, {}, {}
@@ -121,14 +131,16 @@ class Document:
             f"By the way, {the}", f"{value} is the {attribute} of {owner}."])
 
     def ask(self, kind=""):
-        """A question: one, two or hop; drawn when none is given. A document that cannot answer the kind is asked for one fact."""
+        """A question: one, two or hop; drawn when none is given. A document that cannot answer the kind is asked for
+        one fact."""
         r, known = self.r, list(self.facts)
         kind = kind or r.choices(["one", "two", "hop"], [60, 20, 20])[0]
         if kind == "hop" and self.relations:
             (relation, person), other = r.choice(list(self.relations.items()))
             attribute = r.choice([a for a, owner in known if owner == other])
             final = self.facts[attribute, other]
-            user = r.choice(["What is the {a} of the {k} of {w}?", "Give the {a} of the {k} of {w}."]).format(a=attribute, k=relation, w=person)
+            user = r.choice(["What is the {a} of the {k} of {w}?",
+                "Give the {a} of the {k} of {w}."]).format(a=attribute, k=relation, w=person)
             answer = f"The {relation} of {person} is {other}. The {attribute} of {other} is {final}."
         elif kind == "two" and len(known) > 1:
             (a1, w1), (a2, w2) = pair = r.sample(known, 2)
@@ -148,7 +160,8 @@ class Document:
     def prompt(self, question):
         """The document and a question as one message."""
         return self.r.choice([
-            "{t}\n\n{q}", "Read the text and answer the question.\n\n{t}\n\nQuestion: {q}", "Text:\n{t}\n\nQuestion: {q}",
+            "{t}\n\n{q}", "Read the text and answer the question.\n\n{t}\n\nQuestion: {q}",
+            "Text:\n{t}\n\nQuestion: {q}",
             "Here are my notes.\n{t}\n\nUse the notes to answer. {q}"]).format(t=self.text, q=question)
 
 

@@ -5,8 +5,10 @@ from .documents import sentence
 from .task import Task
 from .words import ANIMALS, CITIES, COLORS, FRUITS, GOODS, JOBS, NAMES
 
-# How often each list task is drawn. Counting a word and descending order are the hardest to learn, so they come more often.
-_WEIGHT = dict(ascending=2, descending=2, reverse=1, length=1, copy=1, largest=1, smallest=1, occurrences=3, end=1, array=1)
+# How often each list task is drawn. Counting a word and descending order are the hardest to learn, so they come more
+# often.
+_WEIGHT = dict(ascending=2, descending=2, reverse=1, length=1, copy=1, largest=1, smallest=1, occurrences=3, end=1,
+    array=1)
 
 
 def list_task(r):
@@ -17,7 +19,8 @@ def list_task(r):
     some_numbers, some_words = ", ".join(map(str, numbers)), ", ".join(words)
     think = "I work on the list."
     if kind == "ascending":
-        user = r.choice(["Sort these numbers in ascending order: ", "Sort from small to large: ", "Put these numbers in order: "]) + some_numbers
+        user = r.choice(["Sort these numbers in ascending order: ", "Sort from small to large: ",
+            "Put these numbers in order: "]) + some_numbers
         answer = ", ".join(map(str, sorted(numbers)))
     elif kind == "descending":
         user = r.choice(["Sort these numbers in descending order: ", "Sort from large to small: "]) + some_numbers
@@ -68,15 +71,20 @@ def json_task(r):
                  "In {city} lives {name}, who is {age} years old."]
         asked, fields = "name, age and city", dict(name=who, age=age, city=city)
     elif kind == 1:
-        forms = ["{name} works as a {job} in {city}.", "The {job} from {city} is called {name}.", "{name} from {city} is a {job}."]
+        forms = ["{name} works as a {job} in {city}.", "The {job} from {city} is called {name}.",
+            "{name} from {city} is a {job}."]
         asked, fields = "name, job and city", dict(name=who, job=r.choice(JOBS), city=city)
     elif kind == 2:
-        forms = ["{customer} ordered {quantity} {item} for {price} dollars.", "An order of {quantity} {item} by {customer} costs {price} dollars."]
+        forms = ["{customer} ordered {quantity} {item} for {price} dollars.",
+            "An order of {quantity} {item} by {customer} costs {price} dollars."]
         asked = "customer, item, quantity and price"
         fields = dict(customer=who, item=r.choice(GOODS)[1], quantity=r.randint(2, 40), price=r.randint(2, 99))
     else:
-        forms = ["{name} has a {color} {pet} and is {age} years old.", "The {color} {pet} belongs to {name}, who is {age} years old."]
-        asked, fields = "name, age, pet and color", dict(name=who, age=age, pet=r.choice(ANIMALS), color=r.choice(COLORS))
+        forms = ["{name} has a {color} {pet} and is {age} years old.",
+            "The {color} {pet} belongs to {name}, who is {age} years old."]
+        asked, fields = "name, age, pet and color", dict(name=who, age=age, pet=r.choice(ANIMALS),
+            color=r.choice(COLORS))
     text = r.choice(forms).format(**fields)
-    user = r.choice(["Extract {k} as JSON: {t}", "Return JSON with {k}. Text: {t}", "Read the sentence and give {k} as JSON.\n{t}"])
+    user = r.choice(["Extract {k} as JSON: {t}", "Return JSON with {k}. Text: {t}", "Read the sentence and give {k} "
+        "as JSON.\n{t}"])
     return Task("json", user.format(k=asked, t=text), think="I copy the values into JSON.", answer=json.dumps(fields))

@@ -1,20 +1,24 @@
-"""Conversations that fill the rows of a training batch, as pieces: (text or mark, role). The role says what a token is to the loss."""
+"""Conversations that fill the rows of a training batch, as pieces: (text or mark, role). The role says what a token
+is to the loss."""
 from .arithmetic import word_problem
 from .documents import Document, find_task
 from .lists import json_task, list_task
 from .talk import talk_task
 from .task import (
-    ASSISTANT, BEGIN, CALL, CALL_END, CALLS, CALLS_END, END, MARK_ID, RESULT, RESULT_END, SEPARATOR, THINK, THOUGHT, USER)
+    ASSISTANT, BEGIN, CALL, CALL_END, CALLS, CALLS_END, END, MARK_ID, RESULT, RESULT_END, SEPARATOR, THINK, THOUGHT,
+    USER)
 from .tools import describe, forced, offers, request, unoffered
 
 PADDING, PROMPT, OUTPUT = 0, 1, 2  # roles
 CHARACTERS_PER_TOKEN = 3.2         # with the project's tokenizer, marks counted as text; decides when a row is full
-SYSTEMS = ["You are a helpful assistant.", "You are Sparrow.", "Answer briefly.", "You are Sparrow, a helpful assistant."]
+SYSTEMS = ["You are a helpful assistant.", "You are Sparrow.", "Answer briefly.",
+    "You are Sparrow, a helpful assistant."]
 FRAMES = ["{}", "{}", "{}", "Solve this problem: {}", "Question: {}", "{}\nGive the answer after ####."]
 
 
 def turn(task, think, user=""):
-    """One question and its answer. The answer of a plain turn begins after </think>, that of a thinking turn after <think>."""
+    """One question and its answer. The answer of a plain turn begins after </think>, that of a thinking turn after
+    <think>."""
     pieces = [(USER, PROMPT), (user or task.user, PROMPT), (ASSISTANT, PROMPT)]
     pieces += [(THINK, PROMPT), (task.think, OUTPUT), (THOUGHT, OUTPUT)] if think else [(THOUGHT, PROMPT)]
     if task.call:
@@ -61,7 +65,8 @@ def mixed_row(r, size, lists):
 
 
 def demanded(task):
-    """A turn whose call was demanded by the caller: the marks and the name are given, and no loss teaches the model to write them."""
+    """A turn whose call was demanded by the caller: the marks and the name are given, and no loss teaches the model
+    to write them."""
     name, arguments = task.call
     given = [(text, PADDING) for text in (CALLS, CALL, name, SEPARATOR)]
     return [(USER, PROMPT), (task.user, PROMPT), (ASSISTANT, PROMPT), (THOUGHT, PROMPT), *given,
@@ -69,10 +74,12 @@ def demanded(task):
 
 
 def tool_row(r, size, lists):
-    """Functions on offer and requests to them; now and then a question that needs none or another one, or a call that was demanded."""
+    """Functions on offer and requests to them; now and then a question that needs none or another one, or a call that
+    was demanded."""
     some, think = offers(r), r.random() < 0.3
     task = request(r, *r.choice(some))
-    pieces = [(BEGIN, PROMPT), ((r.choice(SYSTEMS) if r.random() < 0.3 else "") + describe([spec for spec, _ in some]), PROMPT)]
+    pieces = [(BEGIN, PROMPT), ((r.choice(SYSTEMS) if r.random() < 0.3 else "") + describe([spec for spec, _ in some]),
+        PROMPT)]
     if r.random() < 0.12:
         pieces += turn(r.choice([word_problem, talk_task, list_task])(r), think)
     pieces += turn(task, think)
@@ -124,7 +131,8 @@ def row(r, size, lists):
 
 def encode(tokenizer, rows):
     """Pieces to (ids, roles), one pair a row. Texts between marks are tokenised each by itself."""
-    texts = tokenizer.encode_batch([text for pieces in rows for text, _ in pieces if text not in MARK_ID], add_special_tokens=False)
+    texts = tokenizer.encode_batch([text for pieces in rows for text, _ in pieces if text not in MARK_ID],
+        add_special_tokens=False)
     at, out = iter(texts), []
     for pieces in rows:
         ids, roles = [], []

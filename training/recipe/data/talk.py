@@ -16,7 +16,8 @@ TALK = {
     "You are welcome.": "Thank you|Thanks|Thanks!|Thank you very much|Great, thanks",
     "Goodbye!": "Bye|Goodbye|See you|Good night|Bye bye",
     "For each new token a small indexer scores all earlier tokens, and I attend only to the best 256 of them.":
-        "How do you work?|What is sparse attention?|Explain sparse attention.|How does your attention work?|What is an indexer?",
+        "How do you work?|What is sparse attention?|Explain sparse attention.|How does your attention work?|What is "
+        "an indexer?",
     "I am very small: about 9 million parameters in 8-bit floats.":
         "How big are you?|How many parameters do you have?|What is your size?|Are you a large model?",
     "I was trained from scratch on synthetic text made by a program.":
@@ -24,12 +25,16 @@ TALK = {
     "No, I am Sparrow, a small computer program.": "Are you a human?|Are you a robot?|Are you real?|Are you alive?",
 }
 SUBJECTS = (
-    "the moon|the sun|music|football|history|art|physics|chemistry|the weather on Mars|poetry|cooking|love|the stock market|politics|medicine|"
-    "the ocean|dinosaurs|computers|Shakespeare|Napoleon|philosophy|gravity|electricity|the internet|cars|space|the brain|dreams|France|China|"
+    "the moon|the sun|music|football|history|art|physics|chemistry|the weather on Mars|poetry|cooking|love|the "
+    "stock market|politics|medicine|"
+    "the ocean|dinosaurs|computers|Shakespeare|Napoleon|philosophy|gravity|electricity|the internet|cars|space|the "
+    "brain|dreams|France|China|"
     "movies|chess").split("|")
 UNKNOWN = (
-    "Tell me about {s}.|What do you know about {s}?|Explain {s}.|Who invented {s}?|Why is {s} important?|Write a poem about {s}.|"
-    "What is the meaning of {s}?|What do you think about {s}?|Can you teach me {s}?|Write an essay about {s}.|When did {s} begin?|"
+    "Tell me about {s}.|What do you know about {s}?|Explain {s}.|Who invented {s}?|Why is {s} important?|Write a "
+    "poem about {s}.|"
+    "What is the meaning of {s}?|What do you think about {s}?|Can you teach me {s}?|Write an essay about {s}.|When "
+    "did {s} begin?|"
     "Give me a recipe for {s}.|Who is the king of {s}?|What is the capital of {s}?").split("|")
 
 

@@ -10,7 +10,8 @@ RESULT, RESULT_END = "<｜tool▁output▁begin｜>", "<｜tool▁output▁end�
 SEPARATOR = "<｜tool▁sep｜>"
 
 # In order of token id.
-MARKS = [BEGIN, END, PAD, THINK, THOUGHT, USER, ASSISTANT, CALLS, CALLS_END, CALL, CALL_END, RESULT, RESULT_END, SEPARATOR]
+MARKS = [BEGIN, END, PAD, THINK, THOUGHT, USER, ASSISTANT, CALLS, CALLS_END, CALL, CALL_END, RESULT, RESULT_END,
+    SEPARATOR]
 MARK_ID = {mark: i for i, mark in enumerate(MARKS)}
 BEGIN_ID, END_ID, PAD_ID = 0, 1, 2
 
@@ -19,8 +20,9 @@ BEGIN_ID, END_ID, PAD_ID = 0, 1, 2
 class Task:
     """A question with the one answer that is right.
 
-    answer is the whole output; in thinking form the output is think, then short. final is the value inside the answer. A tool task has
-    tools (the functions on offer) and call (name, arguments as JSON) instead of an answer, result (what the tool returns) and reply.
+    answer is the whole output; in thinking form the output is think, then short. final is the value inside the
+    answer. A tool task has tools (the functions on offer) and call (name, arguments as JSON) instead of an answer,
+    result (what the tool returns) and reply.
     """
 
     kind: str

@@ -8,23 +8,28 @@ from .words import ADJECTIVES, ANIMALS, CITIES, COLORS, FRUITS, GOODS, LANGUAGES
 # name: (description, {argument: JSON type}, requests)
 TOOLS = {
     "get_weather": ("Get the weather of a city.", dict(city="string"),
-                    ["What is the weather in {city}?", "How is the weather in {city} today?", "Tell me the weather for {city}."]),
+                    ["What is the weather in {city}?", "How is the weather in {city} today?", "Tell me the weather "
+                    "for {city}."]),
     "set_alarm": ("Set an alarm.", dict(hour="integer", minute="integer"),
-                  ["Set an alarm for {hour}:{minute}.", "Wake me up at {hour}:{minute}.", "I need an alarm at {hour}:{minute}."]),
+                  ["Set an alarm for {hour}:{minute}.", "Wake me up at {hour}:{minute}.",
+                  "I need an alarm at {hour}:{minute}."]),
     "send_message": ("Send a message to a person.", dict(to="string", text="string"),
                      ["Send {to} the message: {text}", "Tell {to} this: {text}", "Write to {to}: {text}"]),
     "calculator": ("Compute an expression.", dict(expression="string"),
                    ["Calculate {expression}.", "Use the calculator for {expression}.", "Compute {expression} for me."]),
     "book_table": ("Book a table in a restaurant.", dict(city="string", people="integer"),
                    ["Book a table for {people} people in {city}.", "I want a table in {city} for {people} people."]),
-    "translate": ("Translate a word.", dict(word="string", language="string"), ["Translate {word} to {language}.", "What is {word} in {language}?"]),
-    "play_song": ("Play a song.", dict(title="string"), ["Play the song {title}.", "I want to hear {title}.", "Put on {title}."]),
+    "translate": ("Translate a word.", dict(word="string", language="string"),
+    ["Translate {word} to {language}.", "What is {word} in {language}?"]),
+    "play_song": ("Play a song.", dict(title="string"),
+    ["Play the song {title}.", "I want to hear {title}.", "Put on {title}."]),
     "get_price": ("Get the price of an item.", dict(item="string"),
                   ["What does a {item} cost?", "What is the price of a {item}?", "Look up the price of a {item}."]),
     "find_flight": ("Find a flight between two cities.", dict(origin="string", destination="string"),
                     ["Find a flight from {origin} to {destination}.", "I want to fly from {origin} to {destination}.",
                      "Which flights go from {origin} to {destination}?"]),
-    "add_note": ("Save a note.", dict(text="string"), ["Save this note: {text}", "Add a note: {text}", "Write down: {text}"]),
+    "add_note": ("Save a note.", dict(text="string"),
+    ["Save this note: {text}", "Add a note: {text}", "Write down: {text}"]),
     "get_user": ("Look up a user by id.", dict(user_id="integer"),
                  ["Look up user {user_id}.", "Show me the user with id {user_id}.", "Who is user {user_id}?"]),
     "set_light": ("Set the color of the light.", dict(room="string", color="string"),
@@ -35,15 +40,17 @@ NO_TOOL = "Sorry, I have no tool for that."
 
 # Other names under which an argument may be offered.
 _SYNONYMS = dict(
-    city=["city", "location", "place"], to=["to", "recipient", "name"], text=["text", "content", "body"], item=["item", "product"],
+    city=["city", "location", "place"], to=["to", "recipient", "name"], text=["text", "content", "body"],
+    item=["item", "product"],
     title=["title", "song"], user_id=["user_id", "id"])
 
 
 def offer(r, name, plain=None):
-    """A function as a request describes it, and the argument behind each offered parameter, in the order of the parameters.
+    """A function as a request describes it, and the argument behind each offered parameter, in the order of the
+    parameters.
 
-    Half of the offers have the plain form. The others are written the way clients write them: parameters in any order, keys sorted, with
-    descriptions, nothing required.
+    Half of the offers have the plain form. The others are written the way clients write them: parameters in any
+    order, keys sorted, with descriptions, nothing required.
     """
     description, arguments, _ = TOOLS[name]
     order = list(arguments)
@@ -74,7 +81,8 @@ def request(r, spec, behind):
     values = _values(r)
     named = json.dumps({p: values[a] for p, a in behind.items()})
     out = r.choice([str(r.randint(2, 500)), r.choice(COLORS + FRUITS), "done", "ok", r.choice(NAMES)])
-    return Task("tool", r.choice(TOOLS[name][2]).format(**values), think=f"I call {name}.", final=named, call=(name, named),
+    return Task("tool", r.choice(TOOLS[name][2]).format(**values), think=f"I call {name}.", final=named,
+        call=(name, named),
                 result=json.dumps({"result": out}), reply=f"The result is {out}.")
 
 
@@ -96,7 +104,8 @@ def _values(r):
     return dict(
         city=here, origin=here, destination=there, hour=r.randint(1, 23), minute=r.randint(10, 59), to=r.choice(NAMES),
         text=" ".join(sentence(r).rstrip(".").split()[:r.randint(3, 6)]),
-        expression=f"{r.randint(2, 99)} {r.choice('+-*')} {r.randint(2, 99)}", people=r.randint(2, 12), word=r.choice(FRUITS + ANIMALS),
+        expression=f"{r.randint(2, 99)} {r.choice('+-*')} {r.randint(2, 99)}", people=r.randint(2, 12),
+        word=r.choice(FRUITS + ANIMALS),
         language=r.choice(LANGUAGES), title=f"{r.choice(ADJECTIVES)} {r.choice(NOUNS)}", item=r.choice(GOODS)[0],
         user_id=r.randint(100, 9999), room=r.choice(ROOMS), color=r.choice(COLORS))
 
@@ -117,4 +126,5 @@ def tool_task(r, plain=None):
 def describe(specs):
     """The text with which the chat template offers functions."""
     return "\n\n## Tools\nYou have access to the following tools:\n" + "".join(
-        f"\n### {s['name']}\nDescription: {s['description']}\n\nParameters: {json.dumps(s['parameters'])}\n" for s in specs)
+        f"\n### {s['name']}\nDescription: {s['description']}\n\nParameters: {json.dumps(s['parameters'])}\n"
+        for s in specs)

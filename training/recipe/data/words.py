@@ -1,27 +1,34 @@
 """Pools of words the generators draw from, in a fixed order: the same seed gives the same text in every process."""
 
 NAMES = (
-    "Mira Tom Anna Ben Clara David Elena Felix Grace Hugo Ivan Julia Karl Lena Mark Nina Oscar Paula Quinn Rosa Sam Tara Umar Vera Will "
-    "Xena Yusuf Zoe Adam Bella Cora Dan Emma Finn Gina Hana Igor Jack Kira Leo Maya Noah Olga Peter Rita Simon Tina Uma Victor Wendy "
-    "Yara Zack Alice Boris Carlos Diana Erik Fatima George Helen Ian Jane Kevin Laura Mateo Nora Omar Pia Raj Sara Theo Ursula Vlad "
-    "Walter Yan Zara Amir Beth Chen Dora Emil Freya Gus Holly Ines Jonas Kate Liam Mona Nils Otto Petra Rolf Sofia Tomas Viola Wanda "
+    "Mira Tom Anna Ben Clara David Elena Felix Grace Hugo Ivan Julia Karl Lena Mark Nina Oscar Paula Quinn Rosa Sam "
+    "Tara Umar Vera Will "
+    "Xena Yusuf Zoe Adam Bella Cora Dan Emma Finn Gina Hana Igor Jack Kira Leo Maya Noah Olga Peter Rita Simon Tina "
+    "Uma Victor Wendy "
+    "Yara Zack Alice Boris Carlos Diana Erik Fatima George Helen Ian Jane Kevin Laura Mateo Nora Omar Pia Raj Sara "
+    "Theo Ursula Vlad "
+    "Walter Yan Zara Amir Beth Chen Dora Emil Freya Gus Holly Ines Jonas Kate Liam Mona Nils Otto Petra Rolf Sofia "
+    "Tomas Viola Wanda "
     "Yves Zita"
 ).split()
 
 # Things one can own many of, always in the plural.
 OBJECTS = (
-    "apples pears books coins cards shells stickers marbles pencils cookies candles flowers eggs stamps toys balls oranges lemons plums "
+    "apples pears books coins cards shells stickers marbles pencils cookies candles flowers eggs stamps toys balls "
+    "oranges lemons plums "
     "buttons keys cups plates hats boxes stones beads tickets photos magnets"
 ).split()
 
 # Things a shop sells: (singular, plural).
 GOODS = [
     (one, one + ("es" if one.endswith(("ch", "sh")) else "s"))
-    for one in "book pen cup lamp shirt cake ticket toy plant chair bag hat sandwich melon kite clock brush notebook mug ball".split()
+    for one in "book pen cup lamp shirt cake ticket toy plant chair bag hat sandwich melon kite clock brush "
+    "notebook mug ball".split()
 ]
 
 CITIES = (
-    "Paris London Berlin Madrid Rome Vienna Oslo Lisbon Athens Prague Dublin Warsaw Tokyo Cairo Lima Delhi Seoul Boston Denver Geneva "
+    "Paris London Berlin Madrid Rome Vienna Oslo Lisbon Athens Prague Dublin Warsaw Tokyo Cairo Lima Delhi Seoul "
+    "Boston Denver Geneva "
     "Milan Munich Quito Havana"
 ).split()
 COLORS = "red blue green yellow black white orange purple brown pink gray gold silver".split()
@@ -33,16 +40,19 @@ ROOMS = "kitchen bedroom office garage hall garden".split()
 
 # Parts of the sentences that fill documents.
 ADJECTIVES = (
-    "old small quiet bright heavy cold warm green narrow broken wooden golden gentle busy empty strange simple early late wide dark soft "
+    "old small quiet bright heavy cold warm green narrow broken wooden golden gentle busy empty strange simple "
+    "early late wide dark soft "
     "rough clean"
 ).split()
 NOUNS = (
-    "river house garden window road bridge tree market ship letter mountain train forest lamp village station tower field door clock "
+    "river house garden window road bridge tree market ship letter mountain train forest lamp village station tower "
+    "field door clock "
     "harbor school kitchen boat wall cloud stone path"
 ).split()
 VERBS = "moves waits shines sleeps turns stands rests falls grows sings opens closes rolls drifts changes".split()
 ENDINGS = [
-    "slowly", "again", "today", "quietly", "often", "at night", "in the rain", "near the lake", "every morning", "after lunch",
+    "slowly", "again", "today", "quietly", "often", "at night", "in the rain", "near the lake", "every morning",
+    "after lunch",
     "before dawn", "for a while", "without a sound",
 ]
 

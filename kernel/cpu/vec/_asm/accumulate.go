@@ -47,7 +47,8 @@ func (k *accumulate) wAt(v int) string {
 
 func (k *accumulate) emit(e *emitter) {
 	name := fmt.Sprintf("acc%s%dx%d%s", k.w.name, k.mr, k.vecs*k.lanes, k.name)
-	e.function(name, "accArgs", fmt.Sprintf("%d rows of x times rows of %d %s weights.", k.mr, k.vecs*k.lanes, k.w.name))
+	e.function(name, "accArgs", fmt.Sprintf("%d rows of x times rows of %d %s weights.", k.mr, k.vecs*k.lanes,
+		k.w.name))
 	e.op("MOVQ accArgs_x(AX), SI")
 	e.op("MOVQ accArgs_w(AX), R8")
 	e.op("MOVQ accArgs_ldw(AX), R9")
@@ -158,7 +159,8 @@ func (k *accumulate) decode(e *emitter, v int) int {
 // registers, to consecutive rows at y. Registers are those of decode.
 func (k *accumulate) emitPack(e *emitter) {
 	cols := k.vecs * k.lanes
-	e.function(fmt.Sprintf("pack%s%d%s", k.w.name, cols, k.name), "accArgs", fmt.Sprintf("widens rows of %d %s weights to y.", cols, k.w.name))
+	e.function(fmt.Sprintf("pack%s%d%s", k.w.name, cols, k.name), "accArgs",
+		fmt.Sprintf("widens rows of %d %s weights to y.", cols, k.w.name))
 	e.op("MOVQ accArgs_w(AX), R8")
 	e.op("MOVQ accArgs_ldw(AX), R9")
 	e.op("MOVQ accArgs_y(AX), DI")

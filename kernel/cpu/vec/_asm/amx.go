@@ -156,7 +156,8 @@ func evex(pp, opcode, dst, first, second int) []byte {
 // narrowPair rounds two registers of float32 to one of bfloat16: low into the
 // lower half.
 func narrowPair(low, high, dst int) instruction {
-	return instruction{fmt.Sprintf("vcvtne2ps2bf16 %%zmm%d,%%zmm%d,%%zmm%d", low, high, dst), evex(ppF2, 0x72, dst, high, low)}
+	return instruction{fmt.Sprintf("vcvtne2ps2bf16 %%zmm%d,%%zmm%d,%%zmm%d", low, high, dst),
+		evex(ppF2, 0x72, dst, high, low)}
 }
 
 // narrowOne rounds one register of float32 to half a register of bfloat16.

@@ -15,7 +15,8 @@ import (
 func encodings() []instruction {
 	var all []instruction
 	addresses := []memory{
-		{base: "AX"}, {base: "R13"}, {base: "BP"}, {base: "R12"}, {base: "SP"}, {base: "BX", disp: 64}, {base: "R9", disp: -64}, {base: "SI", disp: 0x1000},
+		{base: "AX"}, {base: "R13"}, {base: "BP"}, {base: "R12"}, {base: "SP"}, {base: "BX", disp: 64},
+		{base: "R9", disp: -64}, {base: "SI", disp: 0x1000},
 	}
 	for _, m := range addresses {
 		all = append(all, ldtilecfg(m))

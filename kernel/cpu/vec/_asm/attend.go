@@ -174,7 +174,8 @@ func emitAttendQuery(e *emitter, name string, eights [4]int) {
 //	CX groups of 64 rows left
 func emitAttendScores(e *emitter, name string, steps int) {
 	rowBytes := 64 * steps
-	e.function(name, "attendScoreArgs", fmt.Sprintf("products of 64 x groups rows of %d elements that follow each other and 16 heads.", 32*steps))
+	e.function(name, "attendScoreArgs",
+		fmt.Sprintf("products of 64 x groups rows of %d elements that follow each other and 16 heads.", 32*steps))
 	scoresOpen(e)
 	e.op("MOVQ attendScoreArgs_query(AX), DX")
 	e.op("MOVQ $%d, R9", rowBytes)
@@ -318,7 +319,8 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 		}
 	}
 	for h := range 16 {
-		splitRow(e, at16("DX", 128*h), at16("DX", 128*h+64), at16("DI", 64*h), fmt.Sprintf("%d(DI)", 64*h+32), at16("DI", tileBytes+64*h))
+		splitRow(e, at16("DX", 128*h), at16("DX", 128*h+64), at16("DI", 64*h), fmt.Sprintf("%d(DI)", 64*h+32),
+			at16("DI", tileBytes+64*h))
 	}
 	e.op("ADDQ $%d, SI", 2*tileBytes)
 	e.op("ADDQ $%d, DI", 2*tileBytes)
@@ -391,7 +393,8 @@ func emitAttendResult(e *emitter) {
 //
 //	AX arguments   SI row of the first tile   DI result   CX chunks of four tiles left
 func emitAttendResultCoded(e *emitter) {
-	e.function("attendResultCodedamx", "attendQueryArgs", "one row of 32 tiles at q, times by, to 512 float32 at tiles.")
+	e.function("attendResultCodedamx", "attendQueryArgs",
+		"one row of 32 tiles at q, times by, to 512 float32 at tiles.")
 	e.op("VBROADCASTSS attendQueryArgs_by(AX), Z8")
 	e.op("MOVQ attendQueryArgs_q(AX), SI")
 	e.op("MOVQ attendQueryArgs_tiles(AX), DI")

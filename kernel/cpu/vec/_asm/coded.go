@@ -332,8 +332,8 @@ func (c *coded) addExponents(e *emitter, at string, registers ...int) {
 	}
 }
 
-// decoder decodes four rows by turns into registers 0 and 1 or 2 and 3, and then does with a row, whose codes are in register 6, what remains. Exponents and
-// lines of consecutive rows are as far apart as is said.
+// decoder decodes four rows by turns into registers 0 and 1 or 2 and 3, and then does with a row, whose codes are in
+// register 6, what remains. Exponents and lines of consecutive rows are as far apart as is said.
 func (c *coded) decoder(e *emitter, exponents, lines int, then func(row, z int)) {
 	for _, r := range []string{"R8", "R11", "R12", "R14"} {
 		e.op("PUSHQ %s", r)

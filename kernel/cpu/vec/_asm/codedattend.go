@@ -9,7 +9,8 @@ package main
 func (c *coded) emitScores(e *emitter) {
 	const a = "attendScoreArgs_"
 	refused := e.label("refused")
-	e.function("attendScores"+c.name+"amx", "attendScoreArgs", "products of 64 x groups "+c.doc+", wherever they lie, and 16 heads.")
+	e.function("attendScores"+c.name+"amx", "attendScoreArgs",
+		"products of 64 x groups "+c.doc+", wherever they lie, and 16 heads.")
 	scoresOpen(e)
 	e.op("MOVQ %sat(AX), R8", a)
 	if c.scaled {
@@ -100,7 +101,8 @@ func (c *coded) round(e *emitter, decode func(first, rows int)) {
 //	R9 tiles being multiplied; R12 exponents of pairs
 func (c *coded) emitValues(e *emitter) {
 	const a = "attendValueArgs_"
-	e.function("attendValues"+c.name+"amx", "attendValueArgs", "out += weights * "+c.doc+", for 16 heads and 512 columns.")
+	e.function("attendValues"+c.name+"amx", "attendValueArgs",
+		"out += weights * "+c.doc+", for 16 heads and 512 columns.")
 	e.op("MOVQ %sshapes(AX), R10", a)
 	e.emit(ldtilecfg(memory{base: "R10"}))
 	e.op("MOVQ %srows(AX), SI", a)

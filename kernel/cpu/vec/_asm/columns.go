@@ -150,7 +150,8 @@ func split(e *emitter, o order, step, high, low int) {
 // packSixteen packs up to sixteen rows: two tiles for every step. Rows wait in
 // their tile until all are there; then it is transposed where it lies.
 func packSixteen(e *emitter, o order) {
-	e.function(o.of("packSixteen"), "packArgs", "up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")
+	e.function(o.of("packSixteen"), "packArgs",
+		"up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")
 	packLoop(e, o, 4, 2*1024, func(step int) {
 		row := e.label("row")
 		e.op("MOVQ packArgs_count(AX), R10")
@@ -180,7 +181,8 @@ func packSixteen(e *emitter, o order) {
 // packFew packs eight rows or four: a line of a tile is a pair of each part of
 // every row.
 func packFew(e *emitter, name string, rows int, o order) {
-	e.function(o.of(name), "packArgs", fmt.Sprintf("%d rows of float32 to steps of 16 lines of %d pairs.", rows, 2*rows))
+	e.function(o.of(name), "packArgs",
+		fmt.Sprintf("%d rows of float32 to steps of 16 lines of %d pairs.", rows, 2*rows))
 	line := map[int]string{8: "Z", 4: "Y"}[rows]
 	packLoop(e, o, 4, 2*16*4*rows, func(step int) {
 		for r := range rows {

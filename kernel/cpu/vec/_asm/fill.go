@@ -71,7 +71,8 @@ func fillBF16(e *emitter) {
 // fillFP8 widens codes by tables that hold the weight's scale where that is a
 // power of two, and NaN.
 func fillFP8(e *emitter) {
-	e.function("fillFP8", "fillArgs", "rows of e4m3 codes under one table; steps of 64 weights: first halves of sixteen, last ones.")
+	e.function("fillFP8", "fillArgs",
+		"rows of e4m3 codes under one table; steps of 64 weights: first halves of sixteen, last ones.")
 	e.op("MOVQ fillArgs_table(AX), R8")
 	scaledTables(e, "R8")
 	signBits(e, "R8")
@@ -118,7 +119,8 @@ func signBits(e *emitter, scratch string) {
 func fillFP4(e *emitter) {
 	const values, top, first, two = 28, 29, 27, 26
 	lanes(e, "groupOfWord", func(i int) int { return i / 8 * 0x10001 })
-	e.function("fillFP4", "fillArgs", "rows of pairs of e2m1 codes with an e8m0 scale for 32 weights; steps of 64: even ones, odd ones.")
+	e.function("fillFP4", "fillArgs",
+		"rows of pairs of e2m1 codes with an e8m0 scale for 32 weights; steps of 64: even ones, odd ones.")
 	e.op("MOVQ fillArgs_table(AX), R8")
 	e.op("VMOVDQU64 (R8), Z%d", values)
 	e.op("VMOVDQU64 groupOfWord<>(SB), Z%d", first)

@@ -103,7 +103,8 @@ func (f fold) wide(e *emitter) {
 
 // apart is tiles for those whose lines are of different ones.
 func (f fold) apart(e *emitter) {
-	e.function(f.of("Apart"), "foldArgs", fmt.Sprintf("tiles of 16 lines of sums, lines apart, to %d rows of 16.", f.rows))
+	e.function(f.of("Apart"), "foldArgs",
+		fmt.Sprintf("tiles of 16 lines of sums, lines apart, to %d rows of 16.", f.rows))
 	f.loop(e, func() {
 		e.op("MOVQ SI, R11")
 		for r := range 16 {

@@ -63,7 +63,8 @@ func emitIndexScores(e *emitter) {
 	e.function("indexScoresamx", "indexScoreArgs", "scores pairs x 32 keys for one query.")
 	e.op("MOVQ indexScoreArgs_shapes(AX), R9")
 	e.emit(ldtilecfg(memory{base: "R9"}))
-	for _, f := range [][2]string{{"keys", "SI"}, {"scales", "BX"}, {"scores", "DI"}, {"products", "R14"}, {"pairs", "CX"}} {
+	for _, f := range [][2]string{{"keys", "SI"}, {"scales", "BX"}, {"scores", "DI"}, {"products", "R14"},
+		{"pairs", "CX"}} {
 		e.op("MOVQ indexScoreArgs_%s(AX), %s", f[0], f[1])
 	}
 	e.op("MOVQ $64, R9")
@@ -126,8 +127,8 @@ func (k indexScores) passes(e *emitter, multiply, sum bool) {
 	}
 }
 
-// rowsAt yields the rows of products to be summed up at a step. Those at the beginning of a pass would wait for tiles being stored, which
-// lie at the same places of another page.
+// rowsAt yields the rows of products to be summed up at a step. Those at the beginning of a pass would wait for tiles
+// being stored, which lie at the same places of another page.
 func (indexScores) rowsAt(step int, stored bool) func(yield func(int) bool) {
 	const rows, steps, late = 16, 16, 4
 	return func(yield func(int) bool) {
@@ -140,8 +141,8 @@ func (indexScores) rowsAt(step int, stored bool) func(yield func(int) bool) {
 	}
 }
 
-// multiply is one product of tiles, after what it is the first to need: tiles 4 and 5 hold keys, 6 and 7 heads, 0 to 3 the
-// sums, whose products of the pass before are kept first.
+// multiply is one product of tiles, after what it is the first to need: tiles 4 and 5 hold keys, 6 and 7 heads, 0 to
+// 3 the sums, whose products of the pass before are kept first.
 func (indexScores) multiply(e *emitter, step, query int, keep func(t int)) {
 	k, t := step/4, step%4
 	g, b := t%2, t/2

@@ -97,7 +97,8 @@ func emitAnyKeys(e *emitter) {
 //
 //	AX arguments   R14 places of groups   CX groups left
 func emitIndexKeys(e *emitter) {
-	e.function("indexKeysamx", "indexPackArgs", "widens steps groups of 16 keys, whose addresses are at src, to tiles of pairs at dst.")
+	e.function("indexKeysamx", "indexPackArgs",
+		"widens steps groups of 16 keys, whose addresses are at src, to tiles of pairs at dst.")
 	e.op("MOVQ indexPackArgs_src(AX), R14")
 	e.op("MOVQ indexPackArgs_dst(AX), R8")
 	e.op("MOVQ indexPackArgs_steps(AX), CX")

@@ -1,9 +1,9 @@
 package main
 
 // indexOnce is the kernel that scores keys for one query of 64 heads, with the keys widened on the way: the next pair
-// of groups while one is multiplied, and the products of the one before it summed up. A pass is 32 heads. Its products
-// are stored when the next one needs their tiles, and summed up in the pass after that. Sums are those of indexScores, in the same
-// order.
+// of groups while one is multiplied, and the products of the one before it summed up. A pass is 32 heads. Its
+// products are stored when the next one needs their tiles, and summed up in the pass after that. Sums are those of
+// indexScores, in the same order.
 //
 //	AX arguments   SI keys being multiplied   R8 keys being widened   R14 places of groups   R13 a group   DX another
 //	CX pairs of groups left   BX scales   DI scores   R11, R12 query, weights   R15 products [2 passes, 4] tiles
@@ -13,10 +13,12 @@ type indexOnce struct{ indexScores }
 
 func emitIndexOnce(e *emitter) {
 	var k indexOnce
-	e.function("indexOnceamx", "indexScoreArgs", "scores pairs x 32 keys, whose groups are at the places, for one query of 64 heads.")
+	e.function("indexOnceamx", "indexScoreArgs",
+		"scores pairs x 32 keys, whose groups are at the places, for one query of 64 heads.")
 	e.op("MOVQ indexScoreArgs_shapes(AX), R9")
 	e.emit(ldtilecfg(memory{base: "R9"}))
-	for _, f := range [][2]string{{"keys", "R8"}, {"scales", "BX"}, {"scores", "DI"}, {"products", "R15"}, {"pairs", "CX"}, {"query", "R11"}, {"weights", "R12"}, {"places", "R14"}} {
+	for _, f := range [][2]string{{"keys", "R8"}, {"scales", "BX"}, {"scores", "DI"}, {"products", "R15"},
+		{"pairs", "CX"}, {"query", "R11"}, {"weights", "R12"}, {"places", "R14"}} {
 		e.op("MOVQ indexScoreArgs_%s(AX), %s", f[0], f[1])
 	}
 	e.op("MOVQ $64, R9")
@@ -90,8 +92,8 @@ func (k indexOnce) sum(e *emitter, pass, row int) {
 	k.addRow(e, "R15", 4*pass*tileBytes, 128*pass, row)
 }
 
-// pass multiplies one pair of keys with 32 heads and widens one group of the next pair. In the passes of the first pair there is
-// nothing to be summed up, and in the very first nothing to be stored.
+// pass multiplies one pair of keys with 32 heads and widens one group of the next pair. In the passes of the first
+// pair there is nothing to be summed up, and in the very first nothing to be stored.
 func (k indexOnce) pass(e *emitter, pass int, sum bool) {
 	k.group(e)
 	for step := range 16 {

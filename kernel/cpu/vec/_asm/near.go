@@ -21,7 +21,8 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 	if steps%2 != 0 {
 		panic("a round takes two steps")
 	}
-	e.function(name, "attendScoreArgs", fmt.Sprintf("products of 64 x groups rows of %d elements, wherever they lie, and 16 heads.", 32*steps))
+	e.function(name, "attendScoreArgs",
+		fmt.Sprintf("products of 64 x groups rows of %d elements, wherever they lie, and 16 heads.", 32*steps))
 	scoresOpen(e)
 	e.op("MOVQ attendScoreArgs_at(AX), R8")
 	e.op("MOVQ attendScoreArgs_tiles(AX), R9")

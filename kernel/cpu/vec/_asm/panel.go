@@ -30,7 +30,8 @@ func (k *panel) w() int           { return k.mr*k.nr + k.mr }
 
 func (k *panel) emit(e *emitter) {
 	name := fmt.Sprintf("panel%dx%d%s", k.mr, k.nr, k.name)
-	e.function(name, "panelArgs", fmt.Sprintf("tiles of %d rows of x by one packed panel of %d rows of weights.", k.mr, k.nr))
+	e.function(name, "panelArgs",
+		fmt.Sprintf("tiles of %d rows of x by one packed panel of %d rows of weights.", k.mr, k.nr))
 	e.op("MOVQ panelArgs_x(AX), BX")
 	e.op("MOVQ panelArgs_ldx(AX), CX")
 	e.op("LEAQ (CX)(CX*2), DX")

@@ -98,7 +98,8 @@ func (k *stream) emit(e *emitter) {
 	if k.scaled {
 		name += "scaled"
 	}
-	e.function(name, "streamArgs", fmt.Sprintf("%d rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.rows))
+	e.function(name, "streamArgs",
+		fmt.Sprintf("%d rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.rows))
 	k.begin(e)
 	loop, entry, done := e.label("loop"), e.label("entry"), e.label("done")
 	k.phase(e, 0, false)
@@ -274,7 +275,8 @@ func (k *stream) multiply(e *emitter, p int, between func(q int)) {
 	for q := range k.fours() {
 		step := q / (k.fours() / 2)
 		w := func(i int) {
-			e.emit(tileload(memory{base: "DI", index: "R15", disp: half*halfBytes(n) + step*stepBytes(n) + i*1024}, streamW+i%2))
+			e.emit(tileload(memory{base: "DI", index: "R15", disp: half*halfBytes(n) + step*stepBytes(n) + i*1024},
+				streamW+i%2))
 		}
 		x := func(i int) {
 			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}

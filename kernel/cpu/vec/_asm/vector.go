@@ -13,7 +13,8 @@ func emitVectors(e *emitter, s *isa) {
 	v.loop(e, "narrowBF16", "dst = a, to bfloat16.", v.narrowBF16)
 	v.loop(e, "siluMul", "dst = a/(1+exp(-a))*b.", v.siluMul)
 	v.rotate(e, "rotatePairs", "turns pairs of neighbours of 64 elements of every head.", v.pairs)
-	v.rotate(e, "rotateHalves", "turns pairs of an element of the lower and one of the upper 32 of every head.", v.halves)
+	v.rotate(e, "rotateHalves", "turns pairs of an element of the lower and one of the upper 32 of every head.",
+		v.halves)
 	v.softmax(e)
 	v.widenE4M3(e)
 	v.scaleExact(e)
