@@ -92,6 +92,10 @@ func (d *Device) Sync() error {
 		what = "a slot beyond its pool"
 	case bits&cuda.FaultKeys != 0:
 		what = "a row that sees keys outside their tensor"
+	case bits&cuda.FaultRow != 0:
+		what = "a row or token outside its table"
+	case bits&cuda.FaultExpert != 0:
+		what = "an expert that is not there"
 	}
 	return fmt.Errorf("%w: cuda: an operation since the last sync was given %s", kernel.ErrArgument, what)
 }

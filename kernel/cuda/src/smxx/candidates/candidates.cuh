@@ -1,0 +1,144 @@
+// The best n logits of every row with their columns, and the row's log-sum-exp. The lower column wins a tie; NaN counts as less than everything.
+//
+// In       logits f32 or bf16 [rows, columns], columns up to 262144. Out: ids i32 and values f32 [rows, best], log_sum f32 [rows].
+// Parts    a block of 256 threads has 8192 columns of a row, 32 in the registers of each thread. The n-th of the threads' largest keys bounds the n-th
+//          key from below, and only the n threads at or above it can hold winners: they list what they have from there on (64 * 32 keys at most), and
+//          every listed key counts those above it. A key is the logit in the order of integers, then the column: no two are equal, so the result does
+//          not depend on the order of the list.
+// Merge    a block has a row: one warp takes the best of the parts' heads n times.
+// Bits     parts are cut by column, so sums are taken in the same order in any batch. Traffic: the logits once.
+#pragma once
+#include "smxx/candidates/args.h"
+#include "smxx/floats.cuh"
+
+constexpr i32 kPartColumns = 8192;
+constexpr i32 kMostBest = 64;
+constexpr i32 kMostParts = 32;
+constexpr i32 kPerThread = kPartColumns / kThreads;
+
+// The logit in the order of integers, -0 as 0 and NaN lowest, then the column, lower first.
+DEVICE u64 candidate_key(f32 v, i32 column) {
+    u32 b = __float_as_uint(v + 0.0f);
+    b = b & 0x80000000u ? ~b : b | 0x80000000u;
+    return static_cast<u64>(v != v ? 0u : b) << 32 | static_cast<u32>(~column);
+}
+DEVICE f32 candidate_value(u64 key) {
+    u32 b = static_cast<u32>(key >> 32);
+    return __uint_as_float(b & 0x80000000u ? b & 0x7FFFFFFFu : ~b);
+}
+
+DEVICE void candidate_parts_body(const CandidatesArgs& a) {
+    __shared__ u64 top[kThreads];
+    __shared__ u64 list[kMostBest * kPerThread];
+    __shared__ f32 reduced[kWarpsPerBlock];
+    __shared__ u64 bound;
+    __shared__ u32 listed;
+    begin_after_previous();
+    i64 row = blockIdx.y;
+    i32 part = blockIdx.x, from = part * kPartColumns, to = min(a.columns, from + kPartColumns), thread = threadIdx.x;
+    f32 lowest = __int_as_float(0xFF800000), v[kPerThread];
+    const u8* logits = static_cast<const u8*>(a.logits) + row * a.stride * element_bytes(a.type);
+    bool vectors = (reinterpret_cast<u64>(logits) & 15) == 0;
+#pragma unroll
+    for (int i = 0; i < kPerThread; i += 4) {
+        i32 c = from + kThreads * i + 4 * thread;
+        if (vectors && c + 4 <= to) {
+            if (a.type == kF32) {
+                float4 w = *reinterpret_cast<const float4*>(logits + 4ll * c);
+                v[i] = w.x, v[i + 1] = w.y, v[i + 2] = w.z, v[i + 3] = w.w;
+            } else {
+                uint2 w = *reinterpret_cast<const uint2*>(logits + 2ll * c);
+                v[i] = bf16_low(w.x), v[i + 1] = bf16_high(w.x), v[i + 2] = bf16_low(w.y), v[i + 3] = bf16_high(w.y);
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < 4; j++) v[i + j] = c + j < to ? read_float(logits, c + j, a.type) : lowest;
+        }
+    }
+    if (thread == 0) listed = 0;
+    u64 best = 0;
+    f32 high = lowest;
+#pragma unroll
+    for (int i = 0; i < kPerThread; i++) {
+        i32 c = from + kThreads * (i & ~3) + 4 * thread + (i & 3);
+        u64 key = c < to ? candidate_key(v[i], c) : 0;
+        best = max(best, key);
+        high = fmaxf(high, v[i]);
+    }
+    top[thread] = best;
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) high = fmaxf(high, __shfl_xor_sync(ptx::kFullMask, high, d));
+    if (lane_id() == 0) reduced[thread / 32] = high;
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < kWarpsPerBlock; w++) high = fmaxf(high, reduced[w]);
+    // Threads that have nothing share the key 0: the lower thread is the better one among them.
+    i32 rank = 0;
+#pragma unroll 8
+    for (int t = 0; t < kThreads; t++) rank += top[t] > best || (top[t] == best && t < thread);
+    if (rank == a.best - 1) bound = best;
+    f32 sum = 0;
+    if (high > lowest) {
+#pragma unroll
+        for (int i = 0; i < kPerThread; i++) sum = __fadd_rn(sum, v[i] == v[i] ? __expf(__fsub_rn(v[i], high)) : 0.0f);
+    }
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, d));
+    __syncthreads();
+    if (lane_id() == 0) reduced[thread / 32] = sum;
+    u64 least = bound;
+    if (best >= least && best != 0) {
+#pragma unroll
+        for (int i = 0; i < kPerThread; i++) {
+            i32 c = from + kThreads * (i & ~3) + 4 * thread + (i & 3);
+            u64 key = c < to ? candidate_key(v[i], c) : 0;
+            if (key >= least && key != 0) list[atomicAdd(&listed, 1u)] = key;
+        }
+    }
+    __syncthreads();
+    i64 at = row * a.parts + part;
+    u64* keys = a.keys + at * a.best;
+    i32 count = listed;
+    for (i32 i = thread; i < count; i += kThreads) {
+        u64 key = list[i];
+        i32 above = 0;
+        for (i32 j = 0; j < count; j++) above += list[j] > key;
+        if (above < a.best) keys[above] = key;
+    }
+    for (i32 i = count + thread; i < a.best; i += kThreads) keys[i] = 0;
+    if (thread == 0) {
+        sum = 0;
+#pragma unroll
+        for (int w = 0; w < kWarpsPerBlock; w++) sum = __fadd_rn(sum, reduced[w]);
+        a.sums[at] = make_float2(high, sum);
+    }
+}
+
+DEVICE void candidate_merge_body(const CandidatesArgs& a) {
+    __shared__ u64 keys[kMostParts * kMostBest];
+    begin_after_previous();
+    i64 row = blockIdx.x;
+    for (i32 i = threadIdx.x; i < a.parts * a.best; i += kThreads) keys[i] = a.keys[row * a.parts * a.best + i];
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    i32 lane = lane_id(), taken = 0;
+    bool mine = lane < a.parts;
+    for (i32 n = 0; n < a.best; n++) {
+        u64 head = mine && taken < a.best ? keys[lane * a.best + taken] : 0, best = head;
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) best = max(best, __shfl_xor_sync(ptx::kFullMask, best, d));
+        if (head == best) taken++;
+        if (lane == 0) {
+            a.ids[row * a.id_stride + n] = static_cast<i32>(~static_cast<u32>(best));
+            a.values[row * a.value_stride + n] = candidate_value(best);
+        }
+    }
+    float2 part = mine ? a.sums[row * a.parts + lane] : make_float2(__int_as_float(0xFF800000), 0.0f);
+    f32 high = part.x;
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) high = fmaxf(high, __shfl_xor_sync(ptx::kFullMask, high, d));
+    f32 sum = part.y == 0 ? 0.0f : __fmul_rn(part.y, __expf(__fsub_rn(part.x, high)));
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, d));
+    if (lane == 0) a.log_sum[row] = sum == 0 ? high : __fadd_rn(high, logf(sum));
+}

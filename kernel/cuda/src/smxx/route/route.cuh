@@ -1,0 +1,94 @@
+// Choice of experts: scores are sigmoid(logits); the bias is added for the choice only; the best keep_groups of groups by the sum of their two best
+// biased scores remain; the top best biased experts are chosen, best first, the lower index on a tie. Weights are the scores, over their sum where
+// asked, times scale.
+//
+// In       logits f32 [rows, experts], bias f32 [experts]. Out: ids i32 and weights f32 [rows, top].
+// Block    8 warps, one row each, biased scores of up to 1024 experts in shared memory. Scores are computed in float64 and rounded to float32, so ties
+//          are those of the reference. Traffic: a row of logits read; latency of 2 * top + keep_groups warp reductions sets the time.
+#pragma once
+#include "smxx/num.cuh"
+#include "smxx/route/args.h"
+
+constexpr i32 kMaxExperts = 1024;
+#define kLowest __int_as_float(0xFF800000) // minus infinity
+
+DEVICE f32 route_score(f32 logit) { return __double2float_rn(1.0 / (1.0 + exp(-static_cast<f64>(logit)))); }
+
+// Order of floats as order of integers; -0 counts as 0.
+DEVICE u32 ordered_bits(f32 f) {
+    u32 b = __float_as_uint(f + 0.0f);
+    return b & 0x80000000u ? ~b : b | 0x80000000u;
+}
+
+DEVICE u64 warp_max_u64(u64 v) {
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) v = max(v, __shfl_xor_sync(ptx::kFullMask, v, d));
+    return v;
+}
+
+// Order of doubles as order of integers.
+DEVICE u64 ordered_bits(f64 f) {
+    u64 b = static_cast<u64>(__double_as_longlong(f + 0.0));
+    return b >> 63 ? ~b : b | (1ull << 63);
+}
+
+DEVICE void route_body(const RouteArgs& a) {
+    __shared__ f32 shared[kWarpsPerBlock][kMaxExperts];
+    begin_after_previous();
+    i64 row = warp_row();
+    if (row >= a.rows) return;
+    i32 lane = lane_id(), size = a.experts / a.groups;
+    f32* biased = shared[threadIdx.x / 32];
+    const f32* logits = a.logits + row * a.logit_stride;
+    for (i32 e = lane; e < a.experts; e += 32) biased[e] = __fadd_rn(route_score(logits[e]), a.bias[e]);
+    __syncwarp();
+    if (a.keep_groups < a.groups) {
+        // A lane has a group: the sum of its two best, in float64 as exact as the reference's.
+        f32 first = kLowest, second = kLowest;
+        if (lane < a.groups) {
+            for (i32 i = 0; i < size; i++) {
+                f32 b = biased[lane * size + (i + lane) % size]; // staggered: the same bank otherwise
+                if (b > first) {
+                    second = first;
+                    first = b;
+                } else if (b > second) {
+                    second = b;
+                }
+            }
+        }
+        if (size == 1) second = 0;
+        u64 rank = lane < a.groups ? ordered_bits(__dadd_rn(first, second)) : 0;
+        u32 kept = 0;
+        for (i32 i = 0; i < a.keep_groups; i++) {
+            u64 best = warp_max_u64(rank);
+            i32 winner = __ffs(__ballot_sync(ptx::kFullMask, rank == best)) - 1;
+            kept |= 1u << winner;
+            if (lane == winner) rank = 0;
+        }
+        for (i32 e = lane; e < a.experts; e += 32) {
+            if (!(kept >> (e / size) & 1)) biased[e] = kLowest;
+        }
+        __syncwarp();
+    }
+    i32* ids = a.ids + row * a.id_stride;
+    f32* weights = a.weights + row * a.weight_stride;
+    f64 sum = 0;
+    for (i32 j = 0; j < a.top; j++) {
+        u64 best = 0;
+        for (i32 e = lane; e < a.experts; e += 32) best = max(best, static_cast<u64>(ordered_bits(biased[e])) << 32 | static_cast<u32>(~e));
+        best = warp_max_u64(best);
+        i32 e = static_cast<i32>(~static_cast<u32>(best));
+        f32 score = route_score(logits[e]);
+        sum = __dadd_rn(sum, score);
+        if (lane == 0) {
+            ids[j] = e;
+            weights[j] = score;
+            biased[e] = kLowest;
+        }
+        __syncwarp();
+    }
+    f64 divisor = a.normalize ? __dadd_rn(sum, 1e-20) : 1.0;
+    for (i32 j = lane; j < a.top; j += 32) {
+        weights[j] = __double2float_rn(__dmul_rn(static_cast<f64>(weights[j]) / divisor, a.scale));
+    }
+}
