@@ -29,7 +29,8 @@ func Cases() []Case {
 		list = append(list, gatherCase(kind, 65536))
 	}
 	list = append(list, rawToBlockCase(65536), gatherIndexCase(262144), gatherV4Case(65536), combineCase(4096, 128, 512))
-	return append(append(append(list, scoreCases()...), sparseCases()...), denseCases()...)
+	list = append(append(append(list, scoreCases()...), sparseCases()...), denseCases()...)
+	return append(append(list, rowCases()...), expertCases()...)
 }
 
 // mainLayout is the host's form of a main layout.

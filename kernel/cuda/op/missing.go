@@ -22,7 +22,7 @@ func (without) Unwrap() error { return ErrNoKernel }
 
 // Missing lists the operations without a kernel.
 func Missing() []string {
-	return []string{"multiply", "project", "absorb", "expand", "experts", "hyper prepare", "hyper post",
+	return []string{"multiply", "project", "absorb", "expand", "hyper prepare", "hyper post",
 		"hyper head", "head norm", "compress", "put", "route by root", "route by hash", "copy", "candidates"}
 }
 
@@ -30,7 +30,6 @@ func (missing) Multiply(kernel.MultiplyArgs) error    { return without("multiply
 func (missing) Project(kernel.ProjectArgs) error      { return without("project") }
 func (missing) Absorb(kernel.AbsorbArgs) error        { return without("absorb") }
 func (missing) Expand(kernel.ExpandArgs) error        { return without("expand") }
-func (missing) Experts(kernel.ExpertArgs) error       { return without("experts") }
 func (missing) HyperPre(kernel.HyperPreArgs) error    { return without("hyper prepare") }
 func (missing) HyperPost(kernel.HyperPostArgs) error  { return without("hyper post") }
 func (missing) HyperHead(kernel.HyperHeadArgs) error  { return without("hyper head") }

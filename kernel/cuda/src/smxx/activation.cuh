@@ -8,5 +8,5 @@ DEVICE f32 gated(f32 gate, f32 up, f32 limit) {
         gate = fminf(gate, limit);
         up = fminf(fmaxf(up, -limit), limit);
     }
-    return __fmul_rn(__fdiv_rn(gate, __fadd_rn(1.0f, __expf(-gate))), up);
+    return __fmul_rn(__fdividef(gate, __fadd_rn(1.0f, __expf(-gate))), up);
 }

@@ -1,0 +1,99 @@
+// The copying warpgroup: keeps the ring of stages full. A stage is 128 bytes of k: a tile of packed weights, 32 KB in one piece by the copy engine, the
+// tokens' rows, gathered 16 bytes at a time to where the swizzle wants them, and for e4m3 the scales of both. Tokens beyond the group's count and
+// columns beyond the row's end are zeros.
+#pragma once
+
+#include "sm90/experts/config.h"
+
+namespace sparrow_experts {
+
+// Where tokens come from.
+struct Source {
+    const u8* rows;
+    i64 pitch;            // bytes between rows
+    u32 row_bytes;
+    const float* scales;  // [rows, blocks]
+    const u8* weights;
+    const float4* weight_scales;
+    i32 blocks, tiles;
+};
+
+template <class S>
+__device__ __forceinline__ Source source(const ExpertsArgs& args) {
+    if constexpr (S::kStep == Step::kGateUp) {
+        const bool scaled = S::Type::Scaled;
+        return {scaled ? args.codes : reinterpret_cast<const u8*>(args.x), scaled ? args.hidden_pitch : 2 * args.x_stride, static_cast<u32>(args.hidden * S::Type::Bytes),
+                args.code_scales, args.gate_up, args.gate_up_scales, args.hidden_blocks, args.inner_tiles};
+    } else {
+        return {args.inner, args.inner_pitch, static_cast<u32>(args.inner_pitch), args.inner_scales, args.down, args.down_scales, args.inner_blocks, args.hidden_tiles};
+    }
+}
+
+__device__ __forceinline__ void copy_4(u32 dst, const void* src, bool valid) {
+    const u32 bytes = valid ? 4 : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
+}
+
+template <class S>
+__device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
+    constexpr int kSlots = S::MaxTokens / 16;  // rows of a thread
+    const Source from = source<S>(args);
+    const u32 t = threadIdx.x % 128, chunk = t % 8;
+    Walk walk;
+    Cursor<S::Stages> ring;
+    Item item;
+    while (walk.next(shared, from.tiles, args.group_rows, item)) {
+        u32 row[kSlots];
+#pragma unroll
+        for (int j = 0; j < kSlots; ++j) {
+            const i32 token = t / 8 + 16 * j;
+            row[j] = 0;
+            if (token < item.count) {
+                const i32 place = item.first + token;
+                row[j] = S::kStep == Step::kGateUp ? args.order[place] / args.top : place;
+            }
+        }
+        u32 scale_row = 0;
+        if (S::Type::Scaled && static_cast<i32>(t) < item.count) {
+            const i32 place = item.first + static_cast<i32>(t);
+            scale_row = S::kStep == Step::kGateUp ? args.order[place] / args.top : place;
+        }
+        const i64 tile = static_cast<i64>(item.expert) * from.tiles + item.tile;
+        const u8* weights = from.weights + tile * from.blocks * kTileBytes;
+        const float4* weight_scales = from.weight_scales + tile * from.blocks;
+        const i32 columns = columns_of(item.count);
+        const u64 policy = item.count > 64 ? ptx::kEvictNormal : ptx::kEvictFirst;
+        for (i32 block = 0; block < from.blocks; ++block) {
+            ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
+            const u32 full = ptx::shared_address(&shared.full[ring.stage]);
+            if (t == 0) {
+                ptx::barrier_expect(full, kTileBytes + (S::Type::Scaled ? sizeof(float4) : 0));
+                ptx::load_bytes(ptx::shared_address(shared.weights[ring.stage]), weights + static_cast<i64>(block) * kTileBytes, kTileBytes, full, policy);
+                if constexpr (S::Type::Scaled) {
+                    ptx::load_bytes(ptx::shared_address(&shared.weight_scales[ring.stage]), weight_scales + block, sizeof(float4), full, policy);
+                }
+            }
+            const u32 byte = block * kBlockBytes + chunk * 16;
+            const bool inside = byte < from.row_bytes;
+            const u32 inputs = ptx::shared_address(shared.inputs[ring.stage]);
+#pragma unroll
+            for (int j = 0; j < kSlots; ++j) {
+                if (16 * j < columns) {
+                    const u32 token = t / 8 + 16 * j;
+                    const bool valid = inside && static_cast<i32>(token) < item.count;
+                    ptx::copy_16(inputs + token * kBlockBytes + ((chunk ^ (token & 7)) << 4), from.rows + row[j] * from.pitch + (inside ? byte : 0), valid);
+                }
+            }
+            if constexpr (S::Type::Scaled) {
+                if (static_cast<i32>(t) < S::MaxTokens) {
+                    const bool valid = static_cast<i32>(t) < item.count;
+                    copy_4(ptx::shared_address(&shared.input_scales[ring.stage][t]), from.scales + static_cast<i64>(scale_row) * from.blocks + block, valid);
+                }
+            }
+            ptx::copies_arrive(full);
+            ring.advance();
+        }
+    }
+}
+
+}  // namespace sparrow_experts
