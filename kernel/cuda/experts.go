@@ -87,6 +87,8 @@ const (
 	expertTile      = 256 * 128 // bytes of a packed tile: 256 weight rows by 128 bytes of k
 	expertFewRows   = 64        // rows up to which the kernels for few rows run: no expert has more pairs than rows
 	expertManyRows  = 128
+	expertWideRows  = 256 // of a cluster of two blocks
+	expertWideMean  = 160 // pairs of an expert on average above which clusters run
 	prepareThreads  = 512
 	prepareTiles    = prepareThreads / 16
 	combineColumns  = 8 * portableThreads
@@ -287,8 +289,11 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 		Experts: e.Experts, Top: x.Top, Hidden: e.Hidden, InnerColumns: e.Inner, HiddenPitch: e.Hidden, InnerPitch: e.innerTiles() * 128 * e.elementBytes(),
 		HiddenBlocks: e.hiddenBlocks(), InnerBlocks: e.innerBlocks(), HiddenTiles: e.hiddenTiles(), InnerTiles: e.innerTiles(), GroupRows: expertManyRows, Limit: x.Limit,
 	}
-	if x.Rows <= expertFewRows {
+	switch { // a matter of time alone: the bits are the same
+	case x.Rows <= expertFewRows:
 		a.GroupRows = expertFewRows
+	case pairs > expertWideMean*int64(e.Experts):
+		a.GroupRows = expertWideRows
 	}
 	if x.Scales == num.ScalePow2 {
 		a.Pow2 = 1
@@ -334,26 +339,36 @@ func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error
 
 // MultiplyGateUp multiplies by gate and up and applies the activation.
 func (k *Kernels) MultiplyGateUp(s *Stream, e ExpertShape, a *ExpertsArgs) error {
-	return k.multiplyExperts(s, expertKernel{false, e.BF16, a.GroupRows == expertFewRows}, a, a.InnerTiles)
+	return k.multiplyExperts(s, expertKernel{false, e.BF16, a.GroupRows}, a, a.InnerTiles)
 }
 
 // MultiplyDown multiplies by down.
 func (k *Kernels) MultiplyDown(s *Stream, e ExpertShape, a *ExpertsArgs) error {
-	return k.multiplyExperts(s, expertKernel{true, e.BF16, a.GroupRows == expertFewRows}, a, a.HiddenTiles)
+	return k.multiplyExperts(s, expertKernel{true, e.BF16, a.GroupRows}, a, a.HiddenTiles)
 }
 
 // expertKernel says which product kernel runs.
-type expertKernel struct{ down, bf16, few bool }
+type expertKernel struct {
+	down, bf16 bool
+	groupRows  int32
+}
 
 var expertKernels = map[expertKernel]string{
-	{false, false, true}: "sparrow_experts_gate_up_fp8_few", {false, false, false}: "sparrow_experts_gate_up_fp8_many",
-	{false, true, true}: "sparrow_experts_gate_up_bf16_few", {false, true, false}: "sparrow_experts_gate_up_bf16_many",
-	{true, false, true}: "sparrow_experts_down_fp8_few", {true, false, false}: "sparrow_experts_down_fp8_many",
-	{true, true, true}: "sparrow_experts_down_bf16_few", {true, true, false}: "sparrow_experts_down_bf16_many",
+	{false, false, expertFewRows}: "sparrow_experts_gate_up_fp8_few", {false, false, expertManyRows}: "sparrow_experts_gate_up_fp8_many",
+	{false, false, expertWideRows}: "sparrow_experts_gate_up_fp8_wide",
+	{false, true, expertFewRows}:   "sparrow_experts_gate_up_bf16_few", {false, true, expertManyRows}: "sparrow_experts_gate_up_bf16_many",
+	{false, true, expertWideRows}: "sparrow_experts_gate_up_bf16_wide",
+	{true, false, expertFewRows}:  "sparrow_experts_down_fp8_few", {true, false, expertManyRows}: "sparrow_experts_down_fp8_many",
+	{true, false, expertWideRows}: "sparrow_experts_down_fp8_wide",
+	{true, true, expertFewRows}:   "sparrow_experts_down_bf16_few", {true, true, expertManyRows}: "sparrow_experts_down_bf16_many",
+	{true, true, expertWideRows}: "sparrow_experts_down_bf16_wide",
 }
 
 func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
-	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most: every pair a group of its own
+	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), int64(k.device.props.SMs)) // at most: every pair a group of its own
+	if which.groupRows == expertWideRows {
+		items = int64(k.device.props.SMs) &^ 1 // whole clusters
+	}
 	return runPersistent(k, s, expertKernels[which], int32(items), 1, a)
 }
 

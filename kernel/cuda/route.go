@@ -11,7 +11,7 @@ type RouteArgs struct {
 	WeightStride int64 // elements between rows
 	Rows         int32
 	Experts      int32 // at most MaxRouted, a multiple of Groups
-	Top          int32
+	Top          int32 // at most MaxTop
 	Groups       int32 // at most MaxGroups
 	KeepGroups   int32
 	Normalize    int32 // 1: weights are divided by their sum
@@ -23,6 +23,7 @@ type RouteArgs struct {
 const (
 	MaxRouted = 1024
 	MaxGroups = 32
+	MaxTop    = 32 // choices of a row
 )
 
 // RouteExperts chooses the best experts of every row by sigmoid scores; the lower index wins a tie.
@@ -34,8 +35,8 @@ func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 	c.memory("weights", a.Weights, 4)
 	if a.Experts <= 0 || a.Experts > MaxRouted || a.Groups <= 0 || a.Groups > MaxGroups || a.Experts%a.Groups != 0 {
 		c.fail("%d experts in %d groups, supported are up to %d in up to %d groups of equal size", a.Experts, a.Groups, MaxRouted, MaxGroups)
-	} else if a.KeepGroups <= 0 || a.KeepGroups > a.Groups || a.Top <= 0 || a.Top > a.KeepGroups*(a.Experts/a.Groups) {
-		c.fail("top %d of %d of %d groups of %d experts", a.Top, a.KeepGroups, a.Groups, a.Experts/a.Groups)
+	} else if a.KeepGroups <= 0 || a.KeepGroups > a.Groups || a.Top <= 0 || a.Top > min(a.KeepGroups*(a.Experts/a.Groups), MaxTop) {
+		c.fail("top %d of %d of %d groups of %d experts, at most %d", a.Top, a.KeepGroups, a.Groups, a.Experts/a.Groups, MaxTop)
 	}
 	c.multiple("logit stride", a.LogitStride, 1, int64(a.Experts))
 	c.multiple("id stride", a.IDStride, 1, int64(a.Top))

@@ -83,6 +83,9 @@ func expertCase(shape cuda.ExpertShape, rows int, name string, peer float64) Cas
 		c.Peer = Peer{"DeepGEMM", peer}
 	}
 	c.SetBytes = int64(used) * (gateUp + down)
+	if used < int(shape.Experts) {
+		c.SetBytes /= 8 // several sets: one alone would be found in the cache in part
+	}
 	c.New = func(r *Rig) (Set, error) { return newExpertSet(r, shape, rows, name) }
 	return c
 }

@@ -103,26 +103,28 @@ func GateUpRow(i int, up bool) int {
 	return row
 }
 
-// Candidates is the best n logits of a row, the lower column first among equals, NaN last, and the row's log-sum-exp.
+// Candidates is the columns of the best n logits of a row, the lower column first among equals, -1 where only NaN is left, and the row's log-sum-exp.
 func Candidates(logits []float32, n int) (ids []int32, logSum float64) {
-	order := make([]int32, len(logits))
+	var order []int32
 	high := math.Inf(-1)
 	for i, v := range logits {
-		order[i] = int32(i)
 		if v == v {
+			order = append(order, int32(i))
 			high = max(high, float64(v))
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int32) int {
-		x, y := logits[a], logits[b]
-		switch {
-		case x > y || (x == x && y != y):
+		switch x, y := logits[a], logits[b]; {
+		case x > y:
 			return -1
-		case x < y || (x != x && y == y):
+		case x < y:
 			return 1
 		}
 		return 0
 	})
+	for len(order) < n {
+		order = append(order, -1)
+	}
 	if math.IsInf(high, -1) {
 		return order[:n], high
 	}

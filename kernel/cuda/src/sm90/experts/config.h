@@ -10,8 +10,11 @@
 
 #include "ptx/async.cuh"
 #include "ptx/barrier.cuh"
+#include "ptx/bulk.cuh"
+#include "ptx/cluster.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/multicast.cuh"
+#include "ptx/peer.cuh"
 #include "ptx/warp.cuh"
 #include "ptx/wgmma_product.cuh"
 #include "sm90/experts/args.h"
@@ -30,7 +33,6 @@ constexpr int kThreads = kMathThreads + 128;  // and one that copies
 constexpr int kMathRegisters = 224;  // 2 x 224 + 56 = 504 = 3 x 168, what 384 threads are launched with
 constexpr int kCopyRegisters = 56;
 constexpr int kMaxExperts = 256;
-constexpr int kPassTokens = 64;     // tokens that are staged for the output at a time
 constexpr int kPitch = 144;         // bytes of a staged token: 64 values of 16 bits and a gap, so that eight tokens meet no bank twice
 constexpr u32 kSharedLimit = 232448;
 
@@ -49,23 +51,26 @@ struct Bf16 {
 // What is multiplied.
 enum class Step { kGateUp, kDown };
 
-template <class T, Step Which, int Tokens, int RingStages>
+// Blocks of a cluster share a tile of weights: each asks for a part of it for all of them, and has tokens of its own.
+template <class T, Step Which, int Tokens, int RingStages, int ClusterBlocks>
 struct Shape {
     using Type = T;
     static constexpr Step kStep = Which;
     static constexpr int MaxTokens = Tokens;
     static constexpr int Stages = RingStages;
+    static constexpr int Blocks = ClusterBlocks;
     static constexpr int InputBytes = Tokens * kBlockBytes;
+    static constexpr int PassTokens = Tokens / 2;       // staged for the output at a time
+    static constexpr int ScalePitch = Tokens / 4 + 4;   // floats of a lane's tokens, and a gap so that four lanes meet no bank twice
 };
 
 template <class S>
 struct Storage {
     u8 weights[S::Stages][kTileBytes];
     u8 inputs[S::Stages][S::InputBytes];
-    u8 staged[kGroups][kPassTokens * kPitch];
+    u8 staged[kGroups][S::PassTokens * kPitch];
     ListedView list[kMaxExperts];
-    float4 weight_scales[S::Stages];
-    float input_scales[S::Stages][S::MaxTokens];
+    float scales[S::Stages][2][4 * S::ScalePitch];  // of a token times that of a weight operand: gate and up, or the two groups' of down (scale_at)
     float largest[4 * kGroups][S::MaxTokens];  // gate and up: of a warp's 16 columns; down: pairs in the first 2 * MaxTokens
     float inverse[kGroups][S::MaxTokens];      // of the scale of the tokens' 128 columns
     u64 full[S::Stages], empty[S::Stages];
@@ -106,26 +111,34 @@ struct Item {
     i32 count;  // tokens
 };
 
+// Where token t's scale lies: the tokens of a lane, two of every eight, follow each other.
+template <class S>
+__device__ __forceinline__ u32 scale_at(u32 t) {
+    return t / 2 % 4 * S::ScalePitch + t / 8 * 2 + t % 2;
+}
+
 // Columns of the instruction that multiplies a group of so many tokens.
 __device__ __forceinline__ i32 columns_of(i32 count) { return count <= 16 ? 16 : count <= 32 ? 32 : count <= 64 ? 64 : 128; }
 
-// Walks the items of a block: every gridDim-th of all. Items of an expert are ordered by tile, then by group, so that blocks that share a tile of
-// weights run side by side.
+// Walks the items of a cluster: every one in as many as there are clusters. Items of an expert are ordered by tile, then by group, so that blocks that
+// share a tile of weights run side by side. Of a group, each block of the cluster has MaxTokens tokens; the last ones may have none.
+template <class S>
 struct Walk {
     i32 at = 0;
-    i32 item = blockIdx.x;
+    i32 item = blockIdx.x / S::Blocks;
 
     // False when there is nothing left.
-    template <class S>
-    __device__ __forceinline__ bool next(const Storage<S>& shared, i32 tiles, i32 group_rows, Item& out) {
+    __device__ __forceinline__ bool next(const Storage<S>& shared, i32 tiles, Item& out) {
+        constexpr i32 group_rows = S::MaxTokens * S::Blocks;
         for (; at < shared.listed; ++at) {
             const ListedView e = shared.list[at];
             const i32 groups = (e.count + group_rows - 1) / group_rows;
             const i32 local = item - e.before * tiles;
             if (local < groups * tiles) {
                 const i32 tile = local / groups, skip = (local - tile * groups) * group_rows;
-                out = Item{e.expert, tile, e.first + skip, min(group_rows, e.count - skip)};
-                item += gridDim.x;
+                const i32 own = S::Blocks > 1 ? static_cast<i32>(ptx::cluster_rank()) * S::MaxTokens : 0;
+                out = Item{e.expert, tile, e.first + skip + own, max(min(S::MaxTokens, e.count - skip - own), 0)};
+                item += gridDim.x / S::Blocks;
                 return true;
             }
         }

@@ -29,20 +29,38 @@ __device__ __forceinline__ Source source(const ExpertsArgs& args) {
     }
 }
 
-__device__ __forceinline__ void copy_4(u32 dst, const void* src, bool valid) {
-    const u32 bytes = valid ? 4 : 0;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
-}
+// Stages whose tokens are on their way: a stage is handed over when the next one has been asked for, after this thread's copies have landed and are
+// visible to the tensor cores.
+template <class S>
+struct Handover {
+    Storage<S>& shared;
+    i32 last = -1;
+
+    template <int Later>
+    __device__ __forceinline__ void finish() {
+        if (last >= 0) {
+            ptx::copies_wait<Later>();
+            ptx::fence_async_proxy();
+            ptx::barrier_arrive(ptx::shared_address(&shared.full[last]));
+        }
+    }
+    __device__ __forceinline__ void asked(u32 stage) {
+        ptx::copies_commit();
+        finish<1>();
+        last = static_cast<i32>(stage);
+    }
+};
 
 template <class S>
 __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     constexpr int kSlots = S::MaxTokens / 16;  // rows of a thread
     const Source from = source<S>(args);
     const u32 t = threadIdx.x % 128, chunk = t % 8;
-    Walk walk;
+    Walk<S> walk;
     Cursor<S::Stages> ring;
+    Handover<S> handover{shared};
     Item item;
-    while (walk.next(shared, from.tiles, args.group_rows, item)) {
+    while (walk.next(shared, from.tiles, item)) {
         u32 row[kSlots];
 #pragma unroll
         for (int j = 0; j < kSlots; ++j) {
@@ -60,17 +78,31 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
         }
         const i64 tile = static_cast<i64>(item.expert) * from.tiles + item.tile;
         const u8* weights = from.weights + tile * from.blocks * kTileBytes;
-        const float4* weight_scales = from.weight_scales + tile * from.blocks;
+        // Scales are loaded a block ahead.
+        const float4* weight_scales = nullptr;
+        const float* token_scales = nullptr;
+        float4 weight_scale = {};
+        float token_scale = 0;
+        if (S::Type::Scaled && static_cast<i32>(t) < item.count) {
+            weight_scales = from.weight_scales + tile * from.blocks;
+            token_scales = from.scales + static_cast<i64>(scale_row) * from.blocks;
+            weight_scale = __ldg(weight_scales);
+            token_scale = token_scales[0];
+        }
         const i32 columns = columns_of(item.count);
-        const u64 policy = item.count > 64 ? ptx::kEvictNormal : ptx::kEvictFirst;
+        const u64 policy = S::MaxTokens > 64 && item.count > 64 ? ptx::kEvictNormal : ptx::kEvictFirst;
         for (i32 block = 0; block < from.blocks; ++block) {
             ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
             const u32 full = ptx::shared_address(&shared.full[ring.stage]);
             if (t == 0) {
-                ptx::barrier_expect(full, kTileBytes + (S::Type::Scaled ? sizeof(float4) : 0));
-                ptx::load_bytes(ptx::shared_address(shared.weights[ring.stage]), weights + static_cast<i64>(block) * kTileBytes, kTileBytes, full, policy);
-                if constexpr (S::Type::Scaled) {
-                    ptx::load_bytes(ptx::shared_address(&shared.weight_scales[ring.stage]), weight_scales + block, sizeof(float4), full, policy);
+                ptx::barrier_expect(full, kTileBytes);
+                constexpr u32 kPart = kTileBytes / S::Blocks;
+                const u32 part = S::Blocks > 1 ? ptx::cluster_rank() * kPart : 0, to = ptx::shared_address(shared.weights[ring.stage]) + part;
+                const u8* tile_part = weights + static_cast<i64>(block) * kTileBytes + part;
+                if constexpr (S::Blocks > 1) {
+                    ptx::load_bytes_multicast(to, tile_part, kPart, full, (1 << S::Blocks) - 1, policy);
+                } else {
+                    ptx::load_bytes(to, tile_part, kPart, full, policy);
                 }
             }
             const u32 byte = block * kBlockBytes + chunk * 16;
@@ -86,14 +118,20 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
             }
             if constexpr (S::Type::Scaled) {
                 if (static_cast<i32>(t) < S::MaxTokens) {
-                    const bool valid = static_cast<i32>(t) < item.count;
-                    copy_4(ptx::shared_address(&shared.input_scales[ring.stage][t]), from.scales + static_cast<i64>(scale_row) * from.blocks + block, valid);
+                    const bool gate_up = S::kStep == Step::kGateUp;
+                    shared.scales[ring.stage][0][scale_at<S>(t)] = __fmul_rn(weight_scale.x, token_scale);
+                    shared.scales[ring.stage][1][scale_at<S>(t)] = __fmul_rn(gate_up ? weight_scale.y : weight_scale.z, token_scale);
+                }
+                if (static_cast<i32>(t) < item.count && block + 1 < from.blocks) {
+                    weight_scale = __ldg(weight_scales + block + 1);
+                    token_scale = token_scales[block + 1];
                 }
             }
-            ptx::copies_arrive(full);
+            handover.asked(ring.stage);
             ring.advance();
         }
     }
+    handover.template finish<0>();
 }
 
 }  // namespace sparrow_experts

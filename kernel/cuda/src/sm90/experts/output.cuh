@@ -1,5 +1,5 @@
 // What the multiplying warpgroups do with finished sums. A lane holds of every eight tokens two, and of each operand two weight rows: columns of the
-// output run across lanes, so they are turned around in shared memory, 64 tokens at a time, and leave as 16-byte pieces of a token's row.
+// output run across lanes, so they are turned around in shared memory, some tokens at a time, and leave as 16-byte pieces of a token's row.
 #pragma once
 
 #include "sm90/experts/config.h"
@@ -8,11 +8,11 @@
 
 namespace sparrow_experts {
 
-// Stages tokens [from, from + 64) of 64 columns as bf16: a warp's 16 columns are two matrices of every eight tokens.
-template <int N>
+// Stages tokens [from, from + Pass) of 64 columns as bf16: a warp's 16 columns are two matrices of every eight tokens.
+template <int Pass, int N>
 __device__ __forceinline__ void stage_bf16(const float (&d)[N / 2], u32 staged, int from, u32 warp, u32 lane) {
 #pragma unroll
-    for (int j = 0; j < (N < kPassTokens ? N : kPassTokens) / 8; ++j) {
+    for (int j = 0; j < (N < Pass ? N : Pass) / 8; ++j) {
         const int i = 4 * (from / 8 + j);
         const u32 token = 8 * j + lane % 8, column = 16 * warp + 8 * (lane / 8 % 2);
         ptx::store_columns(staged + token * kPitch + column * 2, ptx::pack_bf16(d[i], d[i + 1]), ptx::pack_bf16(d[i + 2], d[i + 3]));
@@ -20,10 +20,10 @@ __device__ __forceinline__ void stage_bf16(const float (&d)[N / 2], u32 staged, 
 }
 
 // Stages the same tokens as e4m3, times the inverse of their scales: single bytes, which meet no bank twice.
-template <int N>
+template <int Pass, int N>
 __device__ __forceinline__ void stage_e4m3(const float (&d)[N / 2], u32 staged, const float* inverse, int from, u32 warp, u32 lane) {
 #pragma unroll
-    for (int j = 0; j < (N < kPassTokens ? N : kPassTokens) / 8; ++j) {
+    for (int j = 0; j < (N < Pass ? N : Pass) / 8; ++j) {
         const int i = 4 * (from / 8 + j);
         const u32 token = 8 * j + 2 * (lane % 4);
         const float2 s = *reinterpret_cast<const float2*>(inverse + from + token);
@@ -74,18 +74,18 @@ __device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>&
         }
         group_barrier(group);
     }
-    constexpr int kRowBytes = kOperandRows * S::Type::Bytes, kPieces = kRowBytes / 16;
+    constexpr int kPass = S::PassTokens, kRowBytes = kOperandRows * S::Type::Bytes, kPieces = kRowBytes / 16;
     const u32 staged = ptx::shared_address(shared.staged[group]);
     u8* to = args.inner + (item.tile * kGroups + static_cast<i32>(group)) * kRowBytes;
 #pragma unroll
-    for (int from = 0; from < N; from += kPassTokens) {
+    for (int from = 0; from < N; from += kPass) {
         if constexpr (S::Type::Scaled) {
-            stage_e4m3<N>(gate, staged, shared.inverse[group], from, warp, lane);
+            stage_e4m3<kPass, N>(gate, staged, shared.inverse[group], from, warp, lane);
         } else {
-            stage_bf16<N>(gate, staged, from, warp, lane);
+            stage_bf16<kPass, N>(gate, staged, from, warp, lane);
         }
         group_barrier(group);
-        for (u32 i = t; i < (N < kPassTokens ? N : kPassTokens) * kPieces; i += 128) {
+        for (u32 i = t; i < (N < kPass ? N : kPass) * kPieces; i += 128) {
             const i32 token = i / kPieces, piece = i % kPieces;
             if (from + token < item.count) {
                 *reinterpret_cast<uint4*>(to + static_cast<i64>(item.first + from + token) * args.inner_pitch + piece * 16) = ptx::load_vector(staged + token * kPitch + piece * 16);
@@ -98,14 +98,14 @@ __device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>&
 // Down: a warpgroup's 64 columns of every pair's result, bf16, to the pair's own row.
 template <class S, int N>
 __device__ __forceinline__ void write_results(const ExpertsArgs& args, Storage<S>& shared, const Item& item, const float (&sum)[N / 2], i32 column, u32 group, u32 t) {
-    constexpr int kPieces = 8;
+    constexpr int kPass = S::PassTokens, kPieces = 8;
     const u32 staged = ptx::shared_address(shared.staged[group]);
     const i32* pairs = reinterpret_cast<const i32*>(shared.largest[2 * group]);
 #pragma unroll
-    for (int from = 0; from < N; from += kPassTokens) {
-        stage_bf16<N>(sum, staged, from, t / 32, t % 32);
+    for (int from = 0; from < N; from += kPass) {
+        stage_bf16<kPass, N>(sum, staged, from, t / 32, t % 32);
         group_barrier(group);
-        for (u32 i = t; i < (N < kPassTokens ? N : kPassTokens) * kPieces; i += 128) {
+        for (u32 i = t; i < (N < kPass ? N : kPass) * kPieces; i += 128) {
             const i32 token = i / kPieces, at = column + i % kPieces * 8;
             if (from + token < item.count && at < args.hidden) {
                 *reinterpret_cast<uint4*>(args.results + static_cast<i64>(pairs[from + token]) * args.hidden + at) = ptx::load_vector(staged + token * kPitch + i % kPieces * 16);

@@ -23,17 +23,31 @@ __device__ __forceinline__ void multiply_block(float (&d)[N / 2], u64 weights, u
     }
 }
 
-// sum += d * (weight scale * token scale), each token's scale from shared memory.
+// sum += d * scale, the scales of this lane's tokens from shared memory.
 template <int N>
-__device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N / 2], float weight_scale, u32 scales) {
+__device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N / 2], u32 scales) {
 #pragma unroll
-    for (int j = 0; j < N / 8; ++j) {
-        const float2 s = ptx::load_pair(scales + 32 * j);
-        const float even = __fmul_rn(weight_scale, s.x), odd = __fmul_rn(weight_scale, s.y);
-        sum[4 * j] = __fmaf_rn(d[4 * j], even, sum[4 * j]);
-        sum[4 * j + 1] = __fmaf_rn(d[4 * j + 1], odd, sum[4 * j + 1]);
-        sum[4 * j + 2] = __fmaf_rn(d[4 * j + 2], even, sum[4 * j + 2]);
-        sum[4 * j + 3] = __fmaf_rn(d[4 * j + 3], odd, sum[4 * j + 3]);
+    for (int j = 0; j < N / 8; j += 2) {
+        float s[4];
+        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(s[0]), "=f"(s[1]), "=f"(s[2]), "=f"(s[3]) : "r"(scales + 8 * j) : "memory");
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            sum[4 * j + i] = __fmaf_rn(d[4 * j + i], s[i / 4 * 2 + i % 2], sum[4 * j + i]);
+        }
+    }
+}
+
+// A warp has read a stage: lane i tells block i of the cluster.
+template <class S>
+__device__ __forceinline__ void release(Storage<S>& shared, u32 stage, u32 lane) {
+    __syncwarp();
+    const u32 empty = ptx::shared_address(&shared.empty[stage]);
+    if constexpr (S::Blocks > 1) {
+        if (lane < S::Blocks) {
+            ptx::peer_arrive(ptx::peer_address(empty, lane));
+        }
+    } else if (lane == 0) {
+        ptx::barrier_arrive(empty);
     }
 }
 
@@ -47,25 +61,30 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
     for (int i = 0; i < N / 2; ++i) {
         first[i] = second[i] = 0;
     }
+    u32 before = 0;  // bf16: the stage that is still being read
     for (i32 block = 0; block < blocks; ++block) {
         ptx::barrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
-        ptx::fence_async_proxy();  // the tokens were copied by threads
         const u32 at = ptx::shared_address(shared.weights[ring.stage]) + group * 2 * kOperandBytes;
         const u64 weights = ptx::operand_128b(at), inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[ring.stage]));
         constexpr u64 kNext = kOperandBytes >> 4;
         if constexpr (!T::Scaled) {
-            ptx::mma_pin(first);
-            ptx::mma_pin(second);
+            // The products of the block before go on meanwhile; its stage is released when they are done.
+            if (block == 0) {
+                ptx::mma_pin(first);
+                ptx::mma_pin(second);
+            }
             ptx::mma_fence();
             multiply_block<T, N>(first, weights, inputs, block > 0);
             multiply_block<T, N>(second, weights + kNext, inputs, block > 0);
             ptx::mma_commit();
-            ptx::mma_wait<0>();
-            ptx::mma_pin(first);
-            ptx::mma_pin(second);
+            if (block > 0) {
+                ptx::mma_wait<1>();
+                release(shared, before, lane);
+            }
+            before = ring.stage;
         } else {
-            const u32 scales = ptx::shared_address(&shared.input_scales[ring.stage][2 * (lane % 4)]);
-            const float2 own = ptx::load_pair(ptx::shared_address(&shared.weight_scales[ring.stage]) + 8 * group);
+            const u32 of_first = ptx::shared_address(&shared.scales[ring.stage][S::kStep == Step::kGateUp ? 0 : group][lane % 4 * S::ScalePitch]);
+            const u32 of_second = of_first + (S::kStep == Step::kGateUp ? sizeof(shared.scales[0][0]) : 0);
             float d[N / 2];
             ptx::mma_pin(d);
             ptx::mma_fence();
@@ -78,28 +97,33 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
                 ptx::mma_commit();
                 ptx::mma_wait<1>();
                 ptx::mma_pin(d);
-                promote<N>(first, d, own.x, scales);
+                promote<N>(first, d, of_first);
                 ptx::mma_wait<0>();
                 ptx::mma_pin(e);
-                promote<N>(second, e, own.y, scales);
+                promote<N>(second, e, of_second);
             } else {
                 ptx::mma_wait<0>();
                 ptx::mma_pin(d);
-                promote<N>(first, d, own.x, scales);
+                promote<N>(first, d, of_first);
                 ptx::mma_pin(d);
                 ptx::mma_fence();
                 multiply_block<T, N>(d, weights + kNext, inputs, false);
                 ptx::mma_commit();
                 ptx::mma_wait<0>();
                 ptx::mma_pin(d);
-                promote<N>(second, d, own.y, scales);
+                promote<N>(second, d, of_second);
             }
         }
-        __syncwarp();
-        if (lane == 0) {
-            ptx::barrier_arrive(ptx::shared_address(&shared.empty[ring.stage]));
+        if constexpr (T::Scaled) {
+            release(shared, ring.stage, lane);
         }
         ring.advance();
+    }
+    if constexpr (!T::Scaled) {
+        ptx::mma_wait<0>();
+        ptx::mma_pin(first);
+        ptx::mma_pin(second);
+        release(shared, before, lane);
     }
     if constexpr (S::kStep == Step::kGateUp) {
         write_gated<S, N>(args, shared, item, first, second, group, t);
@@ -120,7 +144,7 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::Stages; ++i) {
             ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + 1);
-            ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
+            ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups * S::Blocks);
         }
         ptx::barrier_init_fence();
     }
@@ -133,6 +157,9 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
         shared.listed = listed;
     }
     __syncthreads();
+    if constexpr (S::Blocks > 1) {
+        ptx::cluster_sync();  // the other blocks' barriers are there
+    }
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group == kGroups) {
         ptx::registers_shrink<kCopyRegisters>();
@@ -144,10 +171,10 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
         const bool gate_up = S::kStep == Step::kGateUp;
         const i32 blocks = gate_up ? args.hidden_blocks : args.inner_blocks;
         const i32 tiles = gate_up ? args.inner_tiles : args.hidden_tiles;
-        Walk walk;
+        Walk<S> walk;
         Cursor<S::Stages> ring;
         Item item;
-        while (walk.next(shared, tiles, args.group_rows, item)) {
+        while (walk.next(shared, tiles, item)) {
             const i32 columns = columns_of(item.count);
             if (columns == 16) {
                 run_item<S, 16>(args, shared, item, blocks, ring, group, t);
@@ -159,6 +186,9 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
                 run_item<S, 128>(args, shared, item, blocks, ring, group, t);
             }
         }
+    }
+    if constexpr (S::Blocks > 1) {
+        ptx::cluster_sync();  // nobody ends while another block may still write to it
     }
 }
 

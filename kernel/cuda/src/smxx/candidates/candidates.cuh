@@ -1,10 +1,11 @@
-// The best n logits of every row with their columns, and the row's log-sum-exp. The lower column wins a tie; NaN counts as less than everything.
+// The best n logits of every row with their columns, and the row's log-sum-exp. The lower column wins a tie. NaN is never listed: a row with
+// fewer numbers has column -1 and NaN in the rest.
 //
 // In       logits f32 or bf16 [rows, columns], columns up to 262144. Out: ids i32 and values f32 [rows, best], log_sum f32 [rows].
-// Parts    a block of 256 threads has 8192 columns of a row, 32 in the registers of each thread. The n-th of the threads' largest keys bounds the n-th
-//          key from below, and only the n threads at or above it can hold winners: they list what they have from there on (64 * 32 keys at most), and
-//          every listed key counts those above it. A key is the logit in the order of integers, then the column: no two are equal, so the result does
-//          not depend on the order of the list.
+// Parts    a block of 256 threads has 8192 columns of a row, 32 in the registers of each thread. Every warp finds the ceil(n / 8)-th of its lanes' largest
+//          logits: at least n logits are not below the least of the eight, so what is not below it is listed, and every listed key counts those above
+//          it. A key is the logit in the order of integers, then the column: no two are equal, so the result does not depend on the order of the list.
+//          Where ties make the list too long, the bound is found again among whole keys: of those, at most 32 threads * n logits are listed.
 // Merge    a block has a row: one warp takes the best of the parts' heads n times.
 // Bits     parts are cut by column, so sums are taken in the same order in any batch. Traffic: the logits once.
 #pragma once
@@ -16,100 +17,129 @@ constexpr i32 kMostBest = 64;
 constexpr i32 kMostParts = 32;
 constexpr i32 kPerThread = kPartColumns / kThreads;
 
-// The logit in the order of integers, -0 as 0 and NaN lowest, then the column, lower first.
-DEVICE u64 candidate_key(f32 v, i32 column) {
+// The logit in the order of integers, -0 as 0; NaN is 0, below all others.
+DEVICE u32 candidate_order(f32 v) {
     u32 b = __float_as_uint(v + 0.0f);
     b = b & 0x80000000u ? ~b : b | 0x80000000u;
-    return static_cast<u64>(v != v ? 0u : b) << 32 | static_cast<u32>(~column);
+    return v != v ? 0u : b;
 }
+
+// The order, then the column, lower first; NaN is 0, as what is not there.
+DEVICE u64 candidate_key(f32 v, i32 column) { return v != v ? 0 : static_cast<u64>(candidate_order(v)) << 32 | static_cast<u32>(~column); }
 DEVICE f32 candidate_value(u64 key) {
     u32 b = static_cast<u32>(key >> 32);
     return __uint_as_float(b & 0x80000000u ? b & 0x7FFFFFFFu : ~b);
 }
 
+// The column of value i of a thread, within its part.
+DEVICE i32 candidate_column(i32 i, i32 thread) { return kThreads * (i & ~3) + 4 * thread + (i & 3); }
+
 DEVICE void candidate_parts_body(const CandidatesArgs& a) {
     __shared__ u64 top[kThreads];
     __shared__ u64 list[kMostBest * kPerThread];
-    __shared__ f32 reduced[kWarpsPerBlock];
-    __shared__ u64 bound;
+    __shared__ f32 reduced[2][kWarpsPerBlock];
+    __shared__ u32 bounds[kWarpsPerBlock];
+    __shared__ u64 whole_bound;
     __shared__ u32 listed;
     begin_after_previous();
     i64 row = blockIdx.y;
-    i32 part = blockIdx.x, from = part * kPartColumns, to = min(a.columns, from + kPartColumns), thread = threadIdx.x;
+    i32 part = blockIdx.x, from = part * kPartColumns, count = min(a.columns - from, kPartColumns), thread = threadIdx.x;
     f32 lowest = __int_as_float(0xFF800000), v[kPerThread];
     const u8* logits = static_cast<const u8*>(a.logits) + row * a.stride * element_bytes(a.type);
     bool vectors = (reinterpret_cast<u64>(logits) & 15) == 0;
 #pragma unroll
     for (int i = 0; i < kPerThread; i += 4) {
-        i32 c = from + kThreads * i + 4 * thread;
-        if (vectors && c + 4 <= to) {
+        i32 c = candidate_column(i, thread);
+        if (vectors && c + 4 <= count) {
             if (a.type == kF32) {
-                float4 w = *reinterpret_cast<const float4*>(logits + 4ll * c);
+                float4 w = *reinterpret_cast<const float4*>(logits + 4ll * (from + c));
                 v[i] = w.x, v[i + 1] = w.y, v[i + 2] = w.z, v[i + 3] = w.w;
             } else {
-                uint2 w = *reinterpret_cast<const uint2*>(logits + 2ll * c);
+                uint2 w = *reinterpret_cast<const uint2*>(logits + 2ll * (from + c));
                 v[i] = bf16_low(w.x), v[i + 1] = bf16_high(w.x), v[i + 2] = bf16_low(w.y), v[i + 3] = bf16_high(w.y);
             }
         } else {
 #pragma unroll
-            for (int j = 0; j < 4; j++) v[i + j] = c + j < to ? read_float(logits, c + j, a.type) : lowest;
+            for (int j = 0; j < 4; j++) v[i + j] = c + j < count ? read_float(logits, from + c + j, a.type) : lowest;
         }
     }
     if (thread == 0) listed = 0;
-    u64 best = 0;
     f32 high = lowest;
 #pragma unroll
-    for (int i = 0; i < kPerThread; i++) {
-        i32 c = from + kThreads * (i & ~3) + 4 * thread + (i & 3);
-        u64 key = c < to ? candidate_key(v[i], c) : 0;
-        best = max(best, key);
-        high = fmaxf(high, v[i]);
+    for (int i = 0; i < kPerThread; i++) high = fmaxf(high, v[i]); // NaN does not count
+    // The bound of this warp: lanes' largest taken off one after the other.
+    u32 mine = candidate_order(high), bound = 0;
+    for (i32 n = 0; n < a.best; n += kWarpsPerBlock) {
+        bound = ptx::warp_max(mine);
+        if (__ffs(__ballot_sync(ptx::kFullMask, mine == bound)) - 1 == lane_id()) mine = 0;
     }
-    top[thread] = best;
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) high = fmaxf(high, __shfl_xor_sync(ptx::kFullMask, high, d));
-    if (lane_id() == 0) reduced[thread / 32] = high;
+    if (lane_id() == 0) {
+        reduced[0][thread / 32] = high;
+        bounds[thread / 32] = bound;
+    }
     __syncthreads();
 #pragma unroll
-    for (int w = 0; w < kWarpsPerBlock; w++) high = fmaxf(high, reduced[w]);
-    // Threads that have nothing share the key 0: the lower thread is the better one among them.
-    i32 rank = 0;
-#pragma unroll 8
-    for (int t = 0; t < kThreads; t++) rank += top[t] > best || (top[t] == best && t < thread);
-    if (rank == a.best - 1) bound = best;
+    for (int w = 0; w < kWarpsPerBlock; w++) {
+        high = fmaxf(high, reduced[0][w]);
+        bound = min(bound, bounds[w]);
+    }
     f32 sum = 0;
-    if (high > lowest) {
+    u32 chosen = 0;
 #pragma unroll
-        for (int i = 0; i < kPerThread; i++) sum = __fadd_rn(sum, v[i] == v[i] ? __expf(__fsub_rn(v[i], high)) : 0.0f);
+    for (int i = 0; i < kPerThread; i++) {
+        chosen |= static_cast<u32>(candidate_order(v[i]) >= bound) << i;
+        sum = __fadd_rn(sum, v[i] == v[i] && v[i] > lowest ? __expf(__fsub_rn(v[i], high)) : 0.0f);
+    }
+    // The few that are listed are read again: which of the registers they are is not known to the compiler.
+    for (; chosen != 0; chosen &= chosen - 1) {
+        i32 c = candidate_column(__ffs(chosen) - 1, thread);
+        if (c < count && candidate_key(read_float(logits, from + c, a.type), 0) != 0) {
+            u32 at = atomicAdd(&listed, 1u);
+            if (at < kMostBest * kPerThread) list[at] = candidate_key(read_float(logits, from + c, a.type), from + c);
+        }
     }
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, d));
+    if (lane_id() == 0) reduced[1][thread / 32] = sum;
     __syncthreads();
-    if (lane_id() == 0) reduced[thread / 32] = sum;
-    u64 least = bound;
-    if (best >= least && best != 0) {
-#pragma unroll
+    if (listed > kMostBest * kPerThread) { // ties: bound whole keys, of which no two are equal
+        u64 best = 0;
+#pragma unroll 1
         for (int i = 0; i < kPerThread; i++) {
-            i32 c = from + kThreads * (i & ~3) + 4 * thread + (i & 3);
-            u64 key = c < to ? candidate_key(v[i], c) : 0;
-            if (key >= least && key != 0) list[atomicAdd(&listed, 1u)] = key;
+            i32 c = candidate_column(i, thread);
+            if (c < count) best = max(best, candidate_key(read_float(logits, from + c, a.type), from + c));
         }
+        top[thread] = best;
+        __syncthreads();
+        i32 rank = 0;
+        for (int t = 0; t < kThreads; t++) rank += top[t] > best || (top[t] == best && t < thread);
+        if (rank == a.best - 1) whole_bound = best;
+        if (thread == 0) listed = 0;
+        __syncthreads();
+#pragma unroll 1
+        for (int i = 0; i < kPerThread; i++) {
+            i32 c = candidate_column(i, thread);
+            u64 key = c < count ? candidate_key(read_float(logits, from + c, a.type), from + c) : 0;
+            if (key >= whole_bound && key != 0) list[atomicAdd(&listed, 1u)] = key;
+        }
+        __syncthreads();
     }
-    __syncthreads();
     i64 at = row * a.parts + part;
     u64* keys = a.keys + at * a.best;
-    i32 count = listed;
-    for (i32 i = thread; i < count; i += kThreads) {
+    i32 length = listed;
+    for (i32 i = thread; i < length; i += kThreads) {
         u64 key = list[i];
         i32 above = 0;
-        for (i32 j = 0; j < count; j++) above += list[j] > key;
+        for (i32 j = 0; j < length; j++) above += list[j] > key;
         if (above < a.best) keys[above] = key;
     }
-    for (i32 i = count + thread; i < a.best; i += kThreads) keys[i] = 0;
+    for (i32 i = length + thread; i < a.best; i += kThreads) keys[i] = 0;
     if (thread == 0) {
         sum = 0;
 #pragma unroll
-        for (int w = 0; w < kWarpsPerBlock; w++) sum = __fadd_rn(sum, reduced[w]);
+        for (int w = 0; w < kWarpsPerBlock; w++) sum = __fadd_rn(sum, reduced[1][w]);
         a.sums[at] = make_float2(high, sum);
     }
 }

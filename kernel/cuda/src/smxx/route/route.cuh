@@ -4,7 +4,7 @@
 //
 // In       logits f32 [rows, experts], bias f32 [experts]. Out: ids i32 and weights f32 [rows, top].
 // Block    8 warps, one row each, biased scores of up to 1024 experts in shared memory. Scores are computed in float64 and rounded to float32, so ties
-//          are those of the reference. Traffic: a row of logits read; latency of 2 * top + keep_groups warp reductions sets the time.
+//          are those of the reference. Traffic: a row of logits read; latency of top + keep_groups warp reductions sets the time.
 #pragma once
 #include "smxx/num.cuh"
 #include "smxx/route/args.h"
@@ -43,19 +43,24 @@ DEVICE void route_body(const RouteArgs& a) {
     for (i32 e = lane; e < a.experts; e += 32) biased[e] = __fadd_rn(route_score(logits[e]), a.bias[e]);
     __syncwarp();
     if (a.keep_groups < a.groups) {
-        // A lane has a group: the sum of its two best, in float64 as exact as the reference's.
+        // Each group has as many lanes as fit, a power of two: their two best, in the end the group's. The sum is exact in float64 as the reference's.
+        i32 lanes = 1 << (31 - __clz(32 / a.groups)), group = lane / lanes;
         f32 first = kLowest, second = kLowest;
-        if (lane < a.groups) {
-            for (i32 i = 0; i < size; i++) {
-                f32 b = biased[lane * size + (i + lane) % size]; // staggered: the same bank otherwise
-                if (b > first) {
-                    second = first;
-                    first = b;
-                } else if (b > second) {
-                    second = b;
-                }
+        if (group < a.groups) {
+            for (i32 i = lane % lanes; i < size; i += lanes) {
+                f32 b = biased[group * size + i];
+                second = fmaxf(second, fminf(first, b));
+                first = fmaxf(first, b);
             }
         }
+        for (i32 d = 1; d < lanes; d *= 2) {
+            f32 one = __shfl_xor_sync(ptx::kFullMask, first, d), two = __shfl_xor_sync(ptx::kFullMask, second, d);
+            second = fmaxf(fmaxf(second, two), fminf(first, one));
+            first = fmaxf(first, one);
+        }
+        // Lane g takes over what the lanes of group g have.
+        first = __shfl_sync(ptx::kFullMask, first, min(lane * lanes, 31));
+        second = __shfl_sync(ptx::kFullMask, second, min(lane * lanes, 31));
         if (size == 1) second = 0;
         u64 rank = lane < a.groups ? ordered_bits(__dadd_rn(first, second)) : 0;
         u32 kept = 0;
@@ -72,23 +77,25 @@ DEVICE void route_body(const RouteArgs& a) {
     }
     i32* ids = a.ids + row * a.id_stride;
     f32* weights = a.weights + row * a.weight_stride;
-    f64 sum = 0;
+    i32 mine = 0; // the choice of this lane's number
     for (i32 j = 0; j < a.top; j++) {
         u64 best = 0;
         for (i32 e = lane; e < a.experts; e += 32) best = max(best, static_cast<u64>(ordered_bits(biased[e])) << 32 | static_cast<u32>(~e));
         best = warp_max_u64(best);
         i32 e = static_cast<i32>(~static_cast<u32>(best));
-        f32 score = route_score(logits[e]);
-        sum = __dadd_rn(sum, score);
-        if (lane == 0) {
-            ids[j] = e;
-            weights[j] = score;
-            biased[e] = kLowest;
-        }
+        if (lane == j) mine = e;
+        if (lane == 0) biased[e] = kLowest;
         __syncwarp();
     }
-    f64 divisor = a.normalize ? __dadd_rn(sum, 1e-20) : 1.0;
-    for (i32 j = lane; j < a.top; j += 32) {
-        weights[j] = __double2float_rn(__dmul_rn(static_cast<f64>(weights[j]) / divisor, a.scale));
+    f32 score = lane < a.top ? route_score(logits[mine]) : 0.0f;
+    f64 divisor = 1.0;
+    if (a.normalize) {
+        f64 sum = 0;
+        for (i32 j = 0; j < a.top; j++) sum = __dadd_rn(sum, __shfl_sync(ptx::kFullMask, score, j));
+        divisor = __dadd_rn(sum, 1e-20);
+    }
+    if (lane < a.top) {
+        ids[lane] = mine;
+        weights[lane] = __double2float_rn(__dmul_rn(static_cast<f64>(score) / divisor, a.scale));
     }
 }

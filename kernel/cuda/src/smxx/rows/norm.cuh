@@ -1,6 +1,7 @@
 // RMSNorm of every row: out = x / sqrt(mean(x^2) + epsilon) * weight.
 //
-// In, out  bf16 [rows, columns], any number of columns; the sum of squares and the quotient are float64, rounded once to bf16 through float32.
+// In, out  bf16 [rows, columns], any number of columns. Squares of bf16 are exact in float32; eight of them are added there, their sums in float64. The
+//          quotient is rounded to float32, its product with x and the weight is float32.
 // Block    8 warps: one short row each, or one long row together; which of the two depends on the columns alone, and so do a row's bits. Rows aligned
 //          to 16 bytes move as 16-byte pieces. Traffic: x is read twice, the second time from cache.
 #pragma once
@@ -13,13 +14,13 @@ DEVICE f64 warp_total(f64 v) {
     return v;
 }
 
-DEVICE f64 norm_weight(const RMSNormArgs& a, i32 i) { return a.weight_bf16 ? bf16_low(static_cast<const u16*>(a.weight)[i]) : static_cast<const f32*>(a.weight)[i]; }
+DEVICE f32 norm_weight(const RMSNormArgs& a, i32 i) { return a.weight_bf16 ? bf16_low(static_cast<const u16*>(a.weight)[i]) : static_cast<const f32*>(a.weight)[i]; }
 
-DEVICE f32 normalised(const RMSNormArgs& a, f32 x, f64 inverse, i32 i) { return __double2float_rn(__dmul_rn(__dmul_rn(x, inverse), norm_weight(a, i))); }
+DEVICE f32 normalised(const RMSNormArgs& a, f32 x, f32 inverse, i32 i) { return __fmul_rn(__fmul_rn(x, inverse), norm_weight(a, i)); }
 
 // 1 / sqrt(sum / columns + epsilon) without a division, whose general case is a call that would keep registers in local memory: the hardware's
 // estimate of an inverse root has 20 bits and more, and each step doubles them.
-DEVICE f64 inverse_root(f64 sum, const RMSNormArgs& a) {
+DEVICE f32 inverse_root(f64 sum, const RMSNormArgs& a) {
     f64 columns = a.columns, each;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(each) : "d"(columns));
 #pragma unroll
@@ -28,7 +29,7 @@ DEVICE f64 inverse_root(f64 sum, const RMSNormArgs& a) {
     asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(mean));
 #pragma unroll
     for (int i = 0; i < 3; i++) r = __fma_rn(__dmul_rn(0.5, r), __fma_rn(__dmul_rn(-mean, r), r, 1.0), r);
-    return r;
+    return __double2float_rn(r);
 }
 
 // The sum of squares of what one thread of `Threads` has of a row, in the order of its columns. A thread's columns are the same 8 in every 8 * Threads
@@ -43,13 +44,15 @@ template <int Threads> DEVICE f64 squares(const RMSNormArgs& a, const u16* x, i3
 #pragma unroll
             for (int j = 0; j < 8; j++) v[j] = i + j < a.columns ? bf16_low(x[i + j]) : 0.0f;
         }
+        f32 eight = 0;
 #pragma unroll
-        for (int j = 0; j < 8; j++) sum = __fma_rn(v[j], v[j], sum);
+        for (int j = 0; j < 8; j++) eight = __fmaf_rn(v[j], v[j], eight);
+        sum = __dadd_rn(sum, eight);
     }
     return sum;
 }
 
-template <int Threads> DEVICE void write_normalised(const RMSNormArgs& a, const u16* x, u16* out, f64 inverse, i32 thread, bool vectors) {
+template <int Threads> DEVICE void write_normalised(const RMSNormArgs& a, const u16* x, u16* out, f32 inverse, i32 thread, bool vectors) {
     for (i32 i = 8 * thread; i < a.columns; i += 8 * Threads) {
         if (vectors) {
             f32 v[8];
