@@ -140,7 +140,7 @@ func compareRow(t *testing.T, what string, got []byte, want []float64) {
 		size += w * w
 	}
 	// A sum that differs in its last bits may be quantised to the next code, a sixteenth off: it shows where rows are short.
-	if !(math.Sqrt(off) <= 0.02*math.Sqrt(size)) {
+	if !(math.Sqrt(off) <= 0.04*math.Sqrt(size)) {
 		t.Errorf("%s: off by %.4f of its norm", what, math.Sqrt(off/size))
 	}
 }

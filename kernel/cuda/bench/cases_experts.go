@@ -111,8 +111,12 @@ func newExpertSet(r *Rig, shape cuda.ExpertShape, rows int, name string) (Set, e
 	n := int64(shape.Experts)
 	packed := cuda.PackedExperts{GateUp: h.repeat(e.pattern, n*e.gateUp), Down: h.repeat(e.pattern, n*e.downs)}
 	if !shape.BF16 {
-		for i := range e.scales {
+		for i := range e.scales { // operands of the same 128 rows have the same scale: 0 and 2, 1 and 3 of gate and up, 0 and 1, 2 and 3 of down
 			e.scales[i] = h.floats(4*1031, 2e-5, 2e-4)
+			for at := 0; at < len(e.scales[i]); at += 4 {
+				four := e.scales[i][at:]
+				four[2-i], four[3] = four[0], four[1+i]
+			}
 		}
 		packed.GateUpScales, packed.DownScales = h.repeat(rawF32(e.scales[0]), n*gateUpScales), h.repeat(rawF32(e.scales[1]), n*downScales)
 	}
@@ -156,7 +160,7 @@ func (e *expertSet) Launch(s *cuda.Stream) error {
 	case "experts_down":
 		return e.rig.Kernels.MultiplyDown(s, e.shape, &e.args)
 	}
-	return e.rig.Kernels.RunExperts(s, e.shape, &e.args)
+	return overlapping(s, func() error { return e.rig.Kernels.RunExperts(s, e.shape, &e.args) })
 }
 
 // weight is a row of a packed tile of an expert, widened; matrix 0 is gate and up, 1 is down.

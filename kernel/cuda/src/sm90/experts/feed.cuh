@@ -51,6 +51,20 @@ struct Handover {
     }
 };
 
+// Asks for a tile of weights: each block of the cluster for its part, for all of them.
+template <class S>
+__device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, const u8* tile, u64 policy) {
+    constexpr u32 kPart = kTileBytes / S::Blocks;
+    const u32 part = S::Blocks > 1 ? ptx::cluster_rank() * kPart : 0;
+    const u32 full = ptx::shared_address(&shared.full[stage]), to = ptx::shared_address(shared.weights[stage]) + part;
+    ptx::barrier_expect(full, kTileBytes);
+    if constexpr (S::Blocks > 1) {
+        ptx::load_bytes_multicast(to, tile + part, kPart, full, (1 << S::Blocks) - 1, policy);
+    } else {
+        ptx::load_bytes(to, tile + part, kPart, full, policy);
+    }
+}
+
 template <class S>
 __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     constexpr int kSlots = S::MaxTokens / 16;  // rows of a thread
@@ -60,6 +74,18 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     Cursor<S::Stages> ring;
     Handover<S> handover{shared};
     Item item;
+    // Down: the list is older than the kernel before, and weights are older still: the first stages are asked for before waiting for that kernel.
+    i32 primed = 0;
+    if constexpr (S::kStep == Step::kDown) {
+        Walk<S> first;
+        if (t == 0 && first.next(shared, from.tiles, item)) {
+            const u8* weights = from.weights + (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks * kTileBytes;
+            for (; primed < min(S::Stages, from.blocks); ++primed) {
+                load_weights(shared, primed, weights + static_cast<i64>(primed) * kTileBytes, ptx::kEvictFirst);
+            }
+        }
+        ptx::wait_for_previous_kernel();
+    }
     while (walk.next(shared, from.tiles, item)) {
         u32 row[kSlots];
 #pragma unroll
@@ -93,17 +119,8 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
         const u64 policy = S::MaxTokens > 64 && item.count > 64 ? ptx::kEvictNormal : ptx::kEvictFirst;
         for (i32 block = 0; block < from.blocks; ++block) {
             ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
-            const u32 full = ptx::shared_address(&shared.full[ring.stage]);
-            if (t == 0) {
-                ptx::barrier_expect(full, kTileBytes);
-                constexpr u32 kPart = kTileBytes / S::Blocks;
-                const u32 part = S::Blocks > 1 ? ptx::cluster_rank() * kPart : 0, to = ptx::shared_address(shared.weights[ring.stage]) + part;
-                const u8* tile_part = weights + static_cast<i64>(block) * kTileBytes + part;
-                if constexpr (S::Blocks > 1) {
-                    ptx::load_bytes_multicast(to, tile_part, kPart, full, (1 << S::Blocks) - 1, policy);
-                } else {
-                    ptx::load_bytes(to, tile_part, kPart, full, policy);
-                }
+            if (t == 0 && primed-- <= 0) {
+                load_weights(shared, ring.stage, weights + static_cast<i64>(block) * kTileBytes, policy);
             }
             const u32 byte = block * kBlockBytes + chunk * 16;
             const bool inside = byte < from.row_bytes;

@@ -148,10 +148,13 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
         }
         ptx::barrier_init_fence();
     }
-    ptx::wait_for_previous_kernel();
-    const i32 listed = args.totals[0];
+    if constexpr (S::kStep == Step::kGateUp) {
+        ptx::wait_for_previous_kernel();
+    }
+    const i32 listed = *const_cast<const volatile i32*>(args.totals);
     for (i32 i = threadIdx.x; i < listed; i += kThreads) {
-        shared.list[i] = args.list[i];
+        const volatile i32* from = reinterpret_cast<const i32*>(args.list + i);
+        shared.list[i] = ListedView{from[0], from[1], from[2], from[3]};
     }
     if (threadIdx.x == 0) {
         shared.listed = listed;

@@ -3,7 +3,8 @@
 // In, out  bf16 [rows, columns], any number of columns. Squares of bf16 are exact in float32; eight of them are added there, their sums in float64. The
 //          quotient is rounded to float32, its product with x and the weight is float32.
 // Block    8 warps: one short row each, or one long row together; which of the two depends on the columns alone, and so do a row's bits. Rows aligned
-//          to 16 bytes move as 16-byte pieces. Traffic: x is read twice, the second time from cache.
+//          to 16 bytes move as 16-byte pieces. Traffic: x is read once where a block's registers hold it (8192 columns), else twice, the second time
+//          from cache.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/rows/args.h"
@@ -32,21 +33,44 @@ DEVICE f32 inverse_root(f64 sum, const RMSNormArgs& a) {
     return __double2float_rn(r);
 }
 
+DEVICE f32 eight_squares(uint4 piece) {
+    f32 v[8], sum = 0;
+    unpack_8(piece, v);
+#pragma unroll
+    for (int j = 0; j < 8; j++) sum = __fmaf_rn(v[j], v[j], sum);
+    return sum;
+}
+
+DEVICE uint4 normalised_8(const RMSNormArgs& a, uint4 piece, f32 inverse, i32 i) {
+    f32 v[8], w[8];
+    unpack_8(piece, v);
+    if (a.weight_bf16 == 0 && aligned_16(a.weight, 0)) {
+        float4 low = *reinterpret_cast<const float4*>(static_cast<const f32*>(a.weight) + i), high = *reinterpret_cast<const float4*>(static_cast<const f32*>(a.weight) + i + 4);
+        w[0] = low.x, w[1] = low.y, w[2] = low.z, w[3] = low.w, w[4] = high.x, w[5] = high.y, w[6] = high.z, w[7] = high.w;
+    } else {
+#pragma unroll
+        for (int j = 0; j < 8; j++) w[j] = norm_weight(a, i + j);
+    }
+#pragma unroll
+    for (int j = 0; j < 8; j++) v[j] = __fmul_rn(__fmul_rn(v[j], inverse), w[j]);
+    return pack_8(v);
+}
+
 // The sum of squares of what one thread of `Threads` has of a row, in the order of its columns. A thread's columns are the same 8 in every 8 * Threads
 // whether they are read as vectors or one by one.
 template <int Threads> DEVICE f64 squares(const RMSNormArgs& a, const u16* x, i32 thread, bool vectors) {
     f64 sum = 0;
     for (i32 i = 8 * thread; i < a.columns; i += 8 * Threads) {
-        f32 v[8];
+        f32 eight = 0;
         if (vectors) {
-            unpack_8(*reinterpret_cast<const uint4*>(x + i), v);
+            eight = eight_squares(*reinterpret_cast<const uint4*>(x + i));
         } else {
 #pragma unroll
-            for (int j = 0; j < 8; j++) v[j] = i + j < a.columns ? bf16_low(x[i + j]) : 0.0f;
+            for (int j = 0; j < 8; j++) {
+                f32 v = i + j < a.columns ? bf16_low(x[i + j]) : 0.0f;
+                eight = __fmaf_rn(v, v, eight);
+            }
         }
-        f32 eight = 0;
-#pragma unroll
-        for (int j = 0; j < 8; j++) eight = __fmaf_rn(v[j], v[j], eight);
         sum = __dadd_rn(sum, eight);
     }
     return sum;
@@ -55,11 +79,7 @@ template <int Threads> DEVICE f64 squares(const RMSNormArgs& a, const u16* x, i3
 template <int Threads> DEVICE void write_normalised(const RMSNormArgs& a, const u16* x, u16* out, f32 inverse, i32 thread, bool vectors) {
     for (i32 i = 8 * thread; i < a.columns; i += 8 * Threads) {
         if (vectors) {
-            f32 v[8];
-            unpack_8(*reinterpret_cast<const uint4*>(x + i), v);
-#pragma unroll
-            for (int j = 0; j < 8; j++) v[j] = normalised(a, v[j], inverse, i + j);
-            *reinterpret_cast<uint4*>(out + i) = pack_8(v);
+            *reinterpret_cast<uint4*>(out + i) = normalised_8(a, *reinterpret_cast<const uint4*>(x + i), inverse, i);
         } else {
             for (i32 j = i; j < min(i + 8, a.columns); j++) out[j] = static_cast<u16>(bf16_bits(normalised(a, bf16_low(x[j]), inverse, j)));
         }
@@ -78,16 +98,43 @@ DEVICE void rms_norm_body(const RMSNormArgs& a) {
     write_normalised<32>(a, x, a.out + row * a.out_stride, inverse_root(sum, a), lane_id(), vectors);
 }
 
-DEVICE void rms_norm_long_body(const RMSNormArgs& a) {
+constexpr i32 kHeld = 4; // 16-byte pieces of a row that a thread keeps between the two passes
+
+// The sum over the block, the same in every thread.
+DEVICE f64 block_total(f64 sum) {
     __shared__ f64 part[kWarpsPerBlock];
-    begin_after_previous();
-    const u16* x = a.x + blockIdx.x * a.x_stride;
-    bool vectors = norm_vectors(a);
-    f64 sum = warp_total(squares<kThreads>(a, x, threadIdx.x, vectors));
+    sum = warp_total(sum);
     if (lane_id() == 0) part[threadIdx.x / 32] = sum;
     __syncthreads();
     sum = 0;
 #pragma unroll
     for (int w = 0; w < kWarpsPerBlock; w++) sum = __dadd_rn(sum, part[w]);
-    write_normalised<kThreads>(a, x, a.out + blockIdx.x * a.out_stride, inverse_root(sum, a), threadIdx.x, vectors);
+    return sum;
+}
+
+DEVICE void rms_norm_long_body(const RMSNormArgs& a) {
+    begin_after_previous();
+    const u16* x = a.x + blockIdx.x * a.x_stride;
+    u16* out = a.out + blockIdx.x * a.out_stride;
+    bool vectors = norm_vectors(a);
+    if (!vectors || a.columns > 8 * kThreads * kHeld) {
+        f64 sum = block_total(squares<kThreads>(a, x, threadIdx.x, vectors));
+        write_normalised<kThreads>(a, x, out, inverse_root(sum, a), threadIdx.x, vectors);
+        return;
+    }
+    uint4 held[kHeld];
+#pragma unroll
+    for (int h = 0; h < kHeld; h++) {
+        i32 i = 8 * (threadIdx.x + kThreads * h);
+        held[h] = i < a.columns ? *reinterpret_cast<const uint4*>(x + i) : make_uint4(0, 0, 0, 0);
+    }
+    f64 sum = 0; // in the order of squares()
+#pragma unroll
+    for (int h = 0; h < kHeld; h++) sum = __dadd_rn(sum, eight_squares(held[h]));
+    f32 inverse = inverse_root(block_total(sum), a);
+#pragma unroll
+    for (int h = 0; h < kHeld; h++) {
+        i32 i = 8 * (threadIdx.x + kThreads * h);
+        if (i < a.columns) *reinterpret_cast<uint4*>(out + i) = normalised_8(a, held[h], inverse, i);
+    }
 }
