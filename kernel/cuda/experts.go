@@ -87,8 +87,6 @@ const (
 	expertTile      = 256 * 128 // bytes of a packed tile: 256 weight rows by 128 bytes of k
 	expertFewRows   = 64        // rows up to which the kernels for few rows run: no expert has more pairs than rows
 	expertManyRows  = 128
-	expertWideRows  = 256 // of a cluster of two blocks
-	expertWideMean  = 160 // pairs of an expert on average above which clusters run
 	prepareThreads  = 512
 	prepareTiles    = prepareThreads / 16
 	combineColumns  = 8 * portableThreads
@@ -117,7 +115,7 @@ func (e ExpertShape) PackedBytes() (gateUp, gateUpScales, down, downScales int64
 	gateUp = int64(e.innerTiles()) * int64(e.hiddenBlocks()) * expertTile
 	down = int64(e.hiddenTiles()) * int64(e.innerBlocks()) * expertTile
 	if !e.BF16 {
-		gateUpScales, downScales = gateUp/expertTile*16, down/expertTile*16
+		gateUpScales, downScales = gateUp/expertTile*8, down/expertTile*8
 	}
 	return gateUp, gateUpScales, down, downScales
 }
@@ -197,8 +195,8 @@ func (e ExpertShape) packed(c *checks, p PackedExperts) {
 	c.memory("packed gate and up", p.GateUp, 128)
 	c.memory("packed down", p.Down, 128)
 	if !e.BF16 {
-		c.memory("packed scales of gate and up", p.GateUpScales, 16)
-		c.memory("packed scales of down", p.DownScales, 16)
+		c.memory("packed scales of gate and up", p.GateUpScales, 8)
+		c.memory("packed scales of down", p.DownScales, 8)
 	}
 }
 
@@ -289,11 +287,8 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 		Experts: e.Experts, Top: x.Top, Hidden: e.Hidden, InnerColumns: e.Inner, HiddenPitch: e.Hidden, InnerPitch: e.innerTiles() * 128 * e.elementBytes(),
 		HiddenBlocks: e.hiddenBlocks(), InnerBlocks: e.innerBlocks(), HiddenTiles: e.hiddenTiles(), InnerTiles: e.innerTiles(), GroupRows: expertManyRows, Limit: x.Limit,
 	}
-	switch { // a matter of time alone: the bits are the same
-	case x.Rows <= expertFewRows:
+	if x.Rows <= expertFewRows { // a matter of time alone: the bits are the same
 		a.GroupRows = expertFewRows
-	case pairs > expertWideMean*int64(e.Experts):
-		a.GroupRows = expertWideRows
 	}
 	if x.Scales == num.ScalePow2 {
 		a.Pow2 = 1
@@ -355,20 +350,13 @@ type expertKernel struct {
 
 var expertKernels = map[expertKernel]string{
 	{false, false, expertFewRows}: "sparrow_experts_gate_up_fp8_few", {false, false, expertManyRows}: "sparrow_experts_gate_up_fp8_many",
-	{false, false, expertWideRows}: "sparrow_experts_gate_up_fp8_wide",
-	{false, true, expertFewRows}:   "sparrow_experts_gate_up_bf16_few", {false, true, expertManyRows}: "sparrow_experts_gate_up_bf16_many",
-	{false, true, expertWideRows}: "sparrow_experts_gate_up_bf16_wide",
-	{true, false, expertFewRows}:  "sparrow_experts_down_fp8_few", {true, false, expertManyRows}: "sparrow_experts_down_fp8_many",
-	{true, false, expertWideRows}: "sparrow_experts_down_fp8_wide",
-	{true, true, expertFewRows}:   "sparrow_experts_down_bf16_few", {true, true, expertManyRows}: "sparrow_experts_down_bf16_many",
-	{true, true, expertWideRows}: "sparrow_experts_down_bf16_wide",
+	{false, true, expertFewRows}: "sparrow_experts_gate_up_bf16_few", {false, true, expertManyRows}: "sparrow_experts_gate_up_bf16_many",
+	{true, false, expertFewRows}: "sparrow_experts_down_fp8_few", {true, false, expertManyRows}: "sparrow_experts_down_fp8_many",
+	{true, true, expertFewRows}: "sparrow_experts_down_bf16_few", {true, true, expertManyRows}: "sparrow_experts_down_bf16_many",
 }
 
 func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
-	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), int64(k.device.props.SMs)) // at most: every pair a group of its own
-	if which.groupRows == expertWideRows {
-		items = int64(k.device.props.SMs) &^ 1 // whole clusters
-	}
+	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most: every pair a group of its own
 	return runPersistent(k, s, expertKernels[which], int32(items), 1, a)
 }
 

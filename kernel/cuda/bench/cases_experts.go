@@ -111,12 +111,8 @@ func newExpertSet(r *Rig, shape cuda.ExpertShape, rows int, name string) (Set, e
 	n := int64(shape.Experts)
 	packed := cuda.PackedExperts{GateUp: h.repeat(e.pattern, n*e.gateUp), Down: h.repeat(e.pattern, n*e.downs)}
 	if !shape.BF16 {
-		for i := range e.scales { // operands of the same 128 rows have the same scale: 0 and 2, 1 and 3 of gate and up, 0 and 1, 2 and 3 of down
-			e.scales[i] = h.floats(4*1031, 2e-5, 2e-4)
-			for at := 0; at < len(e.scales[i]); at += 4 {
-				four := e.scales[i][at:]
-				four[2-i], four[3] = four[0], four[1+i]
-			}
+		for i := range e.scales {
+			e.scales[i] = h.floats(2*1031, 2e-5, 2e-4)
 		}
 		packed.GateUpScales, packed.DownScales = h.repeat(rawF32(e.scales[0]), n*gateUpScales), h.repeat(rawF32(e.scales[1]), n*downScales)
 	}
@@ -179,7 +175,7 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 			}
 			continue
 		}
-		scale := e.scales[matrix][(at/packedTile*4+int64(row/64))%int64(len(e.scales[matrix]))]
+		scale := e.scales[matrix][(at/packedTile*2+int64(row/128))%int64(len(e.scales[matrix]))]
 		for c := range 128 {
 			i := (at + int64(expect.PackedAt(row, c))) % int64(len(e.pattern))
 			out = append(out, float64(num.FromE4M3(e.pattern[i]))*float64(scale))

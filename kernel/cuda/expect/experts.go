@@ -96,11 +96,10 @@ func PackedAt(r, b int) int { return r*128 + (b/16^r%8)*16 + b%16 }
 
 // GateUpRow is the row of a packed tile that holds inner column i of 128 of gate, or of up.
 func GateUpRow(i int, up bool) int {
-	row := i/64*128 + i%64
 	if up {
-		row += 64
+		return 128 + i
 	}
-	return row
+	return i
 }
 
 // Candidates is the columns of the best n logits of a row, the lower column first among equals, -1 where only NaN is left, and the row's log-sum-exp.

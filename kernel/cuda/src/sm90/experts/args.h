@@ -13,9 +13,9 @@ struct ListedView {
 
 struct ExpertsArgs {
     const u8* gate_up;             // packed tiles (pack.cuh): [experts, inner tiles, blocks of hidden, 32768]
-    const float4* gate_up_scales;  // e4m3 alone: [experts, inner tiles, blocks of hidden]
+    const float2* gate_up_scales;  // e4m3 alone: [experts, inner tiles, blocks of hidden]
     const u8* down;                // packed tiles: [experts, hidden tiles, blocks of inner, 32768]
-    const float4* down_scales;     // e4m3 alone: [experts, hidden tiles, blocks of inner]
+    const float2* down_scales;     // e4m3 alone: [experts, hidden tiles, blocks of inner]
     const u16* x;                  // bf16 [rows, hidden]
     u16* out;                      // bf16 [rows, hidden]: the weighted sum is added
     const i32* ids;                // [rows, top]; negative: no expert
@@ -56,7 +56,7 @@ struct PackExpertArgs {
     const float* first_scales;   // [ceil(rows / 128), ceil(columns / 128)], or null
     const float* second_scales;
     u8* to;                      // [tiles, blocks, 32768]
-    float4* scales_to;           // [tiles, blocks], or null
+    float2* scales_to;           // [tiles, blocks], or null
     i64 stride;                  // bytes between rows of first and second
     i64 scale_stride;            // floats between rows of scales
     i32 rows;

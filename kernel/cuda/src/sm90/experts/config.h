@@ -1,20 +1,22 @@
 // Tile shapes of the expert products, and the rule of summation.
 //
-// Weights are always the rows of the tensor-core tile and tokens its columns: 256 weight rows (four operands of 64) by up to 128 tokens. The two
-// warpgroups that multiply have two operands each: of gate and up the same 64 inner columns, of down 128 rows.
+// An item is 256 weight rows, two halves of 128 (gate and up of the same inner columns, or rows of down), by up to 128 tokens of an expert.
+//
+//   up to 64 tokens   weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns: no row is wasted. Of each half, each of the two
+//                     warpgroups that multiply has 64 weight rows.
+//   more              tokens are the rows, 64 for each warpgroup, and each half's 128 weight rows the columns: a lane has two tokens and needs two scales.
+//                     The other way round it needs 32 of them, and reading those takes a third of the shared memory's bandwidth.
 //
 // Bits: a sum over k takes blocks of 128 bytes in order. e4m3: the products of a block (four instructions) are summed by the tensor cores from zero, and
 // the result times the product of the two scales is added in float32. bf16: the tensor cores' own sum runs through. k is never split. How many
-// columns an instruction has changes no bit of any of them, so a row's result depends on the row and the weights alone.
+// columns an instruction has, and which operand is which, changes no bit (a test compares them), so a row's result depends on the row and the weights
+// alone.
 #pragma once
 
 #include "ptx/async.cuh"
 #include "ptx/barrier.cuh"
-#include "ptx/bulk.cuh"
-#include "ptx/cluster.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/multicast.cuh"
-#include "ptx/peer.cuh"
 #include "ptx/warp.cuh"
 #include "ptx/wgmma_product.cuh"
 #include "sm90/experts/args.h"
@@ -51,14 +53,12 @@ struct Bf16 {
 // What is multiplied.
 enum class Step { kGateUp, kDown };
 
-// Blocks of a cluster share a tile of weights: each asks for a part of it for all of them, and has tokens of its own.
-template <class T, Step Which, int Tokens, int RingStages, int ClusterBlocks>
+template <class T, Step Which, int Tokens, int RingStages>
 struct Shape {
     using Type = T;
     static constexpr Step kStep = Which;
     static constexpr int MaxTokens = Tokens;
     static constexpr int Stages = RingStages;
-    static constexpr int Blocks = ClusterBlocks;
     static constexpr int InputBytes = Tokens * kBlockBytes;
     static constexpr int PassTokens = Tokens / 2;       // staged for the output at a time
     static constexpr int ScalePitch = Tokens / 4 + 4;   // floats of a lane's tokens, and a gap so that four lanes meet no bank twice
@@ -70,9 +70,12 @@ struct Storage {
     u8 inputs[S::Stages][S::InputBytes];
     u8 staged[kGroups][S::PassTokens * kPitch];
     ListedView list[kMaxExperts];
-    float scales[S::Stages][2][4 * S::ScalePitch];  // of a token times that of a weight operand: gate and up, or the two groups' of down (scale_at)
-    float largest[4 * kGroups][S::MaxTokens];  // gate and up: of a warp's 16 columns; down: pairs in the first 2 * MaxTokens
-    float inverse[kGroups][S::MaxTokens];      // of the scale of the tokens' 128 columns
+    // Up to 64 tokens: of each half, a token's scale times the half's (scale_at). More: 128 scales of tokens, then two of the halves.
+    float scales[S::Stages][2][4 * S::ScalePitch];
+    float largest[4 * kGroups][64];            // up to 64 tokens, gate and up: of a warp's 16 columns
+    i32 pairs[kGroups][64];                    // down, up to 64 tokens: their pairs
+    i32 warp_pairs[4 * kGroups][16];           // down, more tokens: the pairs of a warp's 16, which no other warp touches
+    float inverse[kGroups][64];                // and the inverse of the scale of the tokens' 128 columns
     u64 full[S::Stages], empty[S::Stages];
     i32 listed;  // entries of list
 };
@@ -120,31 +123,35 @@ __device__ __forceinline__ u32 scale_at(u32 t) {
 // Columns of the instruction that multiplies a group of so many tokens.
 __device__ __forceinline__ i32 columns_of(i32 count) { return count <= 16 ? 16 : count <= 32 ? 32 : count <= 64 ? 64 : 128; }
 
-// Walks the items of a cluster: every one in as many as there are clusters. Items of an expert are ordered by tile, then by group, so that blocks that
-// share a tile of weights run side by side. Of a group, each block of the cluster has MaxTokens tokens; the last ones may have none.
+// Walks the items of a block: every gridDim-th of all. Items of an expert are ordered by tile, then by group, so that blocks that share a tile of
+// weights run side by side.
 template <class S>
 struct Walk {
     i32 at = 0;
-    i32 item = blockIdx.x / S::Blocks;
+    i32 item = blockIdx.x;
 
     // False when there is nothing left.
     __device__ __forceinline__ bool next(const Storage<S>& shared, i32 tiles, Item& out) {
-        constexpr i32 group_rows = S::MaxTokens * S::Blocks;
+        constexpr i32 group_rows = S::MaxTokens;
         for (; at < shared.listed; ++at) {
             const ListedView e = shared.list[at];
             const i32 groups = (e.count + group_rows - 1) / group_rows;
             const i32 local = item - e.before * tiles;
             if (local < groups * tiles) {
                 const i32 tile = local / groups, skip = (local - tile * groups) * group_rows;
-                const i32 own = S::Blocks > 1 ? static_cast<i32>(ptx::cluster_rank()) * S::MaxTokens : 0;
-                out = Item{e.expert, tile, e.first + skip + own, max(min(S::MaxTokens, e.count - skip - own), 0)};
-                item += gridDim.x / S::Blocks;
+                out = Item{e.expert, tile, e.first + skip, min(group_rows, e.count - skip)};
+                item += gridDim.x;
                 return true;
             }
         }
         return false;
     }
 };
+
+// Four bytes from global to shared memory by this thread (copies_wait).
+__device__ __forceinline__ void copy_4(void* dst, const void* src) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(ptx::shared_address(dst)), "l"(src) : "memory");
+}
 
 // A barrier of one multiplying warpgroup, and one of both.
 __device__ __forceinline__ void group_barrier(u32 group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }

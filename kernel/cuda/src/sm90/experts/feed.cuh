@@ -14,7 +14,7 @@ struct Source {
     u32 row_bytes;
     const float* scales;  // [rows, blocks]
     const u8* weights;
-    const float4* weight_scales;
+    const float2* weight_scales;
     i32 blocks, tiles;
 };
 
@@ -51,18 +51,12 @@ struct Handover {
     }
 };
 
-// Asks for a tile of weights: each block of the cluster for its part, for all of them.
+// Asks for a tile of weights.
 template <class S>
 __device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, const u8* tile, u64 policy) {
-    constexpr u32 kPart = kTileBytes / S::Blocks;
-    const u32 part = S::Blocks > 1 ? ptx::cluster_rank() * kPart : 0;
-    const u32 full = ptx::shared_address(&shared.full[stage]), to = ptx::shared_address(shared.weights[stage]) + part;
+    const u32 full = ptx::shared_address(&shared.full[stage]);
     ptx::barrier_expect(full, kTileBytes);
-    if constexpr (S::Blocks > 1) {
-        ptx::load_bytes_multicast(to, tile + part, kPart, full, (1 << S::Blocks) - 1, policy);
-    } else {
-        ptx::load_bytes(to, tile + part, kPart, full, policy);
-    }
+    ptx::load_bytes(ptx::shared_address(shared.weights[stage]), tile, kTileBytes, full, policy);
 }
 
 template <class S>
@@ -105,9 +99,9 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
         const i64 tile = static_cast<i64>(item.expert) * from.tiles + item.tile;
         const u8* weights = from.weights + tile * from.blocks * kTileBytes;
         // Scales are loaded a block ahead.
-        const float4* weight_scales = nullptr;
+        const float2* weight_scales = nullptr;
         const float* token_scales = nullptr;
-        float4 weight_scale = {};
+        float2 weight_scale = {};
         float token_scale = 0;
         if (S::Type::Scaled && static_cast<i32>(t) < item.count) {
             weight_scales = from.weight_scales + tile * from.blocks;
@@ -134,10 +128,16 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
                 }
             }
             if constexpr (S::Type::Scaled) {
-                if (static_cast<i32>(t) < S::MaxTokens) {
-                    const bool gate_up = S::kStep == Step::kGateUp;
-                    shared.scales[ring.stage][0][scale_at<S>(t)] = __fmul_rn(weight_scale.x, token_scale);
-                    shared.scales[ring.stage][1][scale_at<S>(t)] = __fmul_rn(gate_up ? weight_scale.y : weight_scale.z, token_scale);
+                float* scales = shared.scales[ring.stage][0];
+                if (S::MaxTokens > 64 && columns > 64) {
+                    scales[t] = token_scale;
+                    if (t == 0) {
+                        scales[128] = weight_scale.x;
+                        scales[129] = weight_scale.y;
+                    }
+                } else if (t < S::MaxTokens) {
+                    scales[scale_at<S>(t)] = __fmul_rn(weight_scale.x, token_scale);
+                    scales[4 * S::ScalePitch + scale_at<S>(t)] = __fmul_rn(weight_scale.y, token_scale);
                 }
                 if (static_cast<i32>(t) < item.count && block + 1 < from.blocks) {
                     weight_scale = __ldg(weight_scales + block + 1);

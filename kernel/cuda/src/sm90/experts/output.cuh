@@ -1,4 +1,4 @@
-// What the multiplying warpgroups do with finished sums. A lane holds of every eight tokens two, and of each operand two weight rows: columns of the
+// What the multiplying warpgroups do with finished sums of up to 64 tokens, which are columns. A lane holds of every eight tokens two, and of each operand two weight rows: columns of the
 // output run across lanes, so they are turned around in shared memory, some tokens at a time, and leave as 16-byte pieces of a token's row.
 #pragma once
 
@@ -100,7 +100,7 @@ template <class S, int N>
 __device__ __forceinline__ void write_results(const ExpertsArgs& args, Storage<S>& shared, const Item& item, const float (&sum)[N / 2], i32 column, u32 group, u32 t) {
     constexpr int kPass = S::PassTokens, kPieces = 8;
     const u32 staged = ptx::shared_address(shared.staged[group]);
-    const i32* pairs = reinterpret_cast<const i32*>(shared.largest[2 * group]);
+    const i32* pairs = shared.pairs[group];
 #pragma unroll
     for (int from = 0; from < N; from += kPass) {
         stage_bf16<kPass, N>(sum, staged, from, t / 32, t % 32);

@@ -1,10 +1,10 @@
 // Packing of an expert's weights, once, when they are loaded. A packed tile is what one stage of a product reads, in one piece: 256 rows of 128 bytes of
 // k, swizzled (16-byte piece c of row r lies at piece c ^ (r % 8)), tiles of one block of k after the other.
 //
-//     gate and up   rows 0-63 gate, 64-127 up, 128-191 gate, 192-255 up, of 128 inner columns; operand i has the scale of its gate or up block
+//     gate and up   rows 0-127 gate and 128-255 up, of the same 128 inner columns
 //     down          256 rows in order
 //
-// Rows and columns beyond the matrix are zeros. Scales are four floats for each tile and block, one for each operand of 64 rows.
+// Rows and columns beyond the matrix are zeros. Scales are two floats for each tile and block, one for each half of 128 rows.
 // Block    256 threads, one tile and block, a row each. Traffic: the matrix read and written.
 #pragma once
 
@@ -17,9 +17,8 @@ __device__ __forceinline__ void pack(const PackExpertArgs& args) {
     begin_after_previous();
     const i32 block = blockIdx.x, tile = blockIdx.y, r = threadIdx.x;
     const bool two = args.second != nullptr;
-    const i32 operand = r / 64;
-    const bool upper = two && operand % 2 == 1;
-    const i32 row = two ? tile * 128 + operand / 2 * 64 + r % 64 : tile * 256 + r;
+    const bool upper = two && r >= 128;
+    const i32 row = two ? tile * 128 + r % 128 : tile * 256 + r;
     const u8* from = (upper ? args.second : args.first) + row * args.stride + block * 128;
     u8* to = args.to + (static_cast<i64>(tile) * args.blocks + block) * 32768 + r * 128;
 #pragma unroll
@@ -30,10 +29,10 @@ __device__ __forceinline__ void pack(const PackExpertArgs& args) {
         }
         *reinterpret_cast<uint4*>(to + ((c ^ (r & 7)) << 4)) = v;
     }
-    if (args.scales_to != nullptr && r % 64 == 0) {
+    if (args.scales_to != nullptr && r % 128 == 0) {
         const float* scales = upper ? args.second_scales : args.first_scales;
         const float v = row < args.rows ? scales[row / 128 * args.scale_stride + block] : 0.0f;
-        reinterpret_cast<float*>(args.scales_to + static_cast<i64>(tile) * args.blocks + block)[operand] = v;
+        reinterpret_cast<float*>(args.scales_to + static_cast<i64>(tile) * args.blocks + block)[r / 128] = v;
     }
 }
 

@@ -4,13 +4,13 @@
 //        list of experts (prepare.cuh).
 // Out:   gate and up: inner [pairs, inner] e4m3 with a scale per 128 columns, or bf16. Down: results bf16 [pairs, hidden] in the order of the pairs.
 // Block: one per SM, 384 threads. An item is 256 weight rows by up to 64 or 128 tokens of an expert; blocks take every gridDim-th item. One warpgroup
-//        copies (feed.cuh) into a ring of stages of 128 bytes of k, two multiply: 64 rows of gate and the same 64 of up each, or 128 rows of down. The
-//        instruction has 16, 32, 64 or 128 columns, as many as the group's tokens need.
+//        copies (feed.cuh) into a ring of stages of 128 bytes of k, two multiply (config.h).
 // Bytes: weights once from memory, in pieces of 32 KB, for each group of tokens; few tokens make it a stream of weights, many are bound by the products.
 #pragma once
 
 #include "sm90/experts/feed.cuh"
 #include "sm90/experts/output.cuh"
+#include "sm90/experts/output_many.cuh"
 
 namespace sparrow_experts {
 
@@ -37,36 +37,45 @@ __device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N 
     }
 }
 
-// A warp has read a stage: lane i tells block i of the cluster.
-template <class S>
-__device__ __forceinline__ void release(Storage<S>& shared, u32 stage, u32 lane) {
-    __syncwarp();
-    const u32 empty = ptx::shared_address(&shared.empty[stage]);
-    if constexpr (S::Blocks > 1) {
-        if (lane < S::Blocks) {
-            ptx::peer_arrive(ptx::peer_address(empty, lane));
-        }
-    } else if (lane == 0) {
-        ptx::barrier_arrive(empty);
+// sum += d * the scale of the row: a lane has two rows.
+__device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[64], float upper, float lower) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        sum[i] = __fmaf_rn(d[i], i / 2 % 2 == 0 ? upper : lower, sum[i]);
     }
 }
 
+// A warp has read a stage.
+template <class S>
+__device__ __forceinline__ void release(Storage<S>& shared, u32 stage, u32 lane) {
+    __syncwarp();
+    if (lane == 0) {
+        ptx::barrier_arrive(ptx::shared_address(&shared.empty[stage]));
+    }
+}
+
+// Up to 64 tokens: weights by tokens.
 template <class S, int N>
 __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks, Cursor<S::Stages>& ring, u32 group, u32 t) {
     using T = typename S::Type;
-    constexpr bool kTwoSets = N <= 64;  // registers for the products of both operands at a time
     const u32 lane = t % 32;
     float first[N / 2], second[N / 2];
 #pragma unroll
     for (int i = 0; i < N / 2; ++i) {
         first[i] = second[i] = 0;
     }
+    if constexpr (S::kStep == Step::kDown) {
+        if (static_cast<i32>(t) < item.count) {
+            copy_4(&shared.pairs[group][t], args.order + item.first + t);
+        }
+        ptx::copies_commit();
+    }
     u32 before = 0;  // bf16: the stage that is still being read
     for (i32 block = 0; block < blocks; ++block) {
         ptx::barrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
-        const u32 at = ptx::shared_address(shared.weights[ring.stage]) + group * 2 * kOperandBytes;
+        const u32 at = ptx::shared_address(shared.weights[ring.stage]) + group * kOperandBytes;
         const u64 weights = ptx::operand_128b(at), inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[ring.stage]));
-        constexpr u64 kNext = kOperandBytes >> 4;
+        constexpr u64 kNext = kTileBytes / 2 >> 4;  // the other half
         if constexpr (!T::Scaled) {
             // The products of the block before go on meanwhile; its stage is released when they are done.
             if (block == 0) {
@@ -83,36 +92,22 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
             }
             before = ring.stage;
         } else {
-            const u32 of_first = ptx::shared_address(&shared.scales[ring.stage][S::kStep == Step::kGateUp ? 0 : group][lane % 4 * S::ScalePitch]);
-            const u32 of_second = of_first + (S::kStep == Step::kGateUp ? sizeof(shared.scales[0][0]) : 0);
-            float d[N / 2];
+            const u32 of_first = ptx::shared_address(&shared.scales[ring.stage][0][lane % 4 * S::ScalePitch]);
+            const u32 of_second = of_first + sizeof(shared.scales[0][0]);
+            float d[N / 2], e[N / 2];
             ptx::mma_pin(d);
             ptx::mma_fence();
             multiply_block<T, N>(d, weights, inputs, false);
             ptx::mma_commit();
-            if constexpr (kTwoSets) {
-                float e[N / 2];
-                ptx::mma_pin(e);
-                multiply_block<T, N>(e, weights + kNext, inputs, false);
-                ptx::mma_commit();
-                ptx::mma_wait<1>();
-                ptx::mma_pin(d);
-                promote<N>(first, d, of_first);
-                ptx::mma_wait<0>();
-                ptx::mma_pin(e);
-                promote<N>(second, e, of_second);
-            } else {
-                ptx::mma_wait<0>();
-                ptx::mma_pin(d);
-                promote<N>(first, d, of_first);
-                ptx::mma_pin(d);
-                ptx::mma_fence();
-                multiply_block<T, N>(d, weights + kNext, inputs, false);
-                ptx::mma_commit();
-                ptx::mma_wait<0>();
-                ptx::mma_pin(d);
-                promote<N>(second, d, of_second);
-            }
+            ptx::mma_pin(e);
+            multiply_block<T, N>(e, weights + kNext, inputs, false);
+            ptx::mma_commit();
+            ptx::mma_wait<1>();
+            ptx::mma_pin(d);
+            promote<N>(first, d, of_first);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(e);
+            promote<N>(second, e, of_second);
         }
         if constexpr (T::Scaled) {
             release(shared, ring.stage, lane);
@@ -128,13 +123,89 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
     if constexpr (S::kStep == Step::kGateUp) {
         write_gated<S, N>(args, shared, item, first, second, group, t);
     } else {
-        i32* pairs = reinterpret_cast<i32*>(shared.largest[2 * group]);
-        if (static_cast<i32>(t) < item.count) {
-            pairs[t] = args.order[item.first + t];
-        }
-        const i32 column = item.tile * kTileRows + static_cast<i32>(group) * 128;
+        ptx::copies_wait<0>();  // the pairs; a barrier follows before they are read
+        const i32 column = item.tile * kTileRows + static_cast<i32>(group) * kOperandRows;
         write_results<S, N>(args, shared, item, first, column, group, t);
-        write_results<S, N>(args, shared, item, second, column + kOperandRows, group, t);
+        write_results<S, N>(args, shared, item, second, column + kTileRows / 2, group, t);
+    }
+}
+
+// More than 64 tokens: 64 of them by both halves of the weights.
+template <class S>
+__device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks, Cursor<S::Stages>& ring, u32 group, u32 t) {
+    using T = typename S::Type;
+    constexpr int N = 128;
+    const u32 lane = t % 32;
+    float first[N / 2], second[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+        first[i] = second[i] = 0;
+    }
+    i32* pairs = shared.warp_pairs[4 * group + t / 32];
+    if constexpr (S::kStep == Step::kDown) {
+        const i32 token = 64 * static_cast<i32>(group) + static_cast<i32>(t / 32 * 16 + lane);
+        if (lane < 16 && token < item.count) {
+            copy_4(pairs + lane, args.order + item.first + token);
+        }
+        ptx::copies_commit();
+    }
+    u32 before = 0;  // bf16: the stage that is still being read
+    for (i32 block = 0; block < blocks; ++block) {
+        ptx::barrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
+        const u64 inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[ring.stage]) + group * kOperandBytes);
+        const u64 weights = ptx::operand_128b(ptx::shared_address(shared.weights[ring.stage]));
+        constexpr u64 kNext = kTileBytes / 2 >> 4;  // the other half
+        if constexpr (!T::Scaled) {
+            // The products of the block before go on meanwhile; its stage is released when they are done.
+            if (block == 0) {
+                ptx::mma_pin(first);
+                ptx::mma_pin(second);
+            }
+            ptx::mma_fence();
+            multiply_block<T, N>(first, inputs, weights, block > 0);
+            multiply_block<T, N>(second, inputs, weights + kNext, block > 0);
+            ptx::mma_commit();
+            if (block > 0) {
+                ptx::mma_wait<1>();
+                release(shared, before, lane);
+            }
+            before = ring.stage;
+        } else {
+            float d[N / 2];
+            ptx::mma_pin(d);
+            ptx::mma_fence();
+            multiply_block<T, N>(d, inputs, weights, false);
+            ptx::mma_commit();
+            const u32 scales = ptx::shared_address(shared.scales[ring.stage][0]), own = scales + (64 * group + t / 32 * 16 + lane / 4) * 4;
+            const float upper = ptx::load_float(own), lower = ptx::load_float(own + 32);
+            const float2 halves = ptx::load_pair(scales + 512);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(d);
+            promote_rows(first, d, __fmul_rn(halves.x, upper), __fmul_rn(halves.x, lower));
+            ptx::mma_pin(d);
+            ptx::mma_fence();
+            multiply_block<T, N>(d, inputs, weights + kNext, false);
+            ptx::mma_commit();
+            ptx::mma_wait<0>();
+            release(shared, ring.stage, lane);
+            ptx::mma_pin(d);
+            promote_rows(second, d, __fmul_rn(halves.y, upper), __fmul_rn(halves.y, lower));
+        }
+        ring.advance();
+    }
+    if constexpr (!T::Scaled) {
+        ptx::mma_wait<0>();
+        ptx::mma_pin(first);
+        ptx::mma_pin(second);
+        release(shared, before, lane);
+    }
+    if constexpr (S::kStep == Step::kGateUp) {
+        write_gated_rows<S>(args, shared, item, first, second, group, t);
+    } else {
+        ptx::copies_wait<0>();
+        __syncwarp();
+        write_result_rows<S>(args, shared, item, first, pairs, item.tile * kTileRows, group, t);
+        write_result_rows<S>(args, shared, item, second, pairs, item.tile * kTileRows + kTileRows / 2, group, t);
     }
 }
 
@@ -144,7 +215,7 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::Stages; ++i) {
             ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + 1);
-            ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups * S::Blocks);
+            ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
         }
         ptx::barrier_init_fence();
     }
@@ -160,9 +231,6 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
         shared.listed = listed;
     }
     __syncthreads();
-    if constexpr (S::Blocks > 1) {
-        ptx::cluster_sync();  // the other blocks' barriers are there
-    }
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group == kGroups) {
         ptx::registers_shrink<kCopyRegisters>();
@@ -186,12 +254,9 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
             } else if (S::MaxTokens == 64 || columns == 64) {
                 run_item<S, 64>(args, shared, item, blocks, ring, group, t);
             } else if constexpr (S::MaxTokens > 64) {
-                run_item<S, 128>(args, shared, item, blocks, ring, group, t);
+                run_many<S>(args, shared, item, blocks, ring, group, t);
             }
         }
-    }
-    if constexpr (S::Blocks > 1) {
-        ptx::cluster_sync();  // nobody ends while another block may still write to it
     }
 }
 

@@ -2,9 +2,8 @@
 #include "sm90/experts/product.cuh"
 
 namespace {
-using Few = sparrow_experts::Shape<sparrow_experts::Bf16, sparrow_experts::Step::kDown, 64, 5, 1>;
-using Many = sparrow_experts::Shape<sparrow_experts::Bf16, sparrow_experts::Step::kDown, 128, 4, 1>;
-using Wide = sparrow_experts::Shape<sparrow_experts::Bf16, sparrow_experts::Step::kDown, 128, 4, 2>;
+using Few = sparrow_experts::Shape<sparrow_experts::Bf16, sparrow_experts::Step::kDown, 64, 5>;
+using Many = sparrow_experts::Shape<sparrow_experts::Bf16, sparrow_experts::Step::kDown, 128, 4>;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(sparrow_experts::kThreads, 1) sparrow_experts_down_bf16_few(const __grid_constant__ ExpertsArgs args) {
@@ -15,11 +14,6 @@ extern "C" __global__ void __launch_bounds__(sparrow_experts::kThreads, 1) sparr
     sparrow_experts::multiply_experts<Many>(args);
 }
 
-extern "C" __global__ void __launch_bounds__(sparrow_experts::kThreads, 1) __cluster_dims__(2) sparrow_experts_down_bf16_wide(const __grid_constant__ ExpertsArgs args) {
-    sparrow_experts::multiply_experts<Wide>(args);
-}
-
 // Dynamic shared memory to launch with.
 extern "C" __device__ const u32 sparrow_experts_down_bf16_few_shared = sparrow_experts::shared_bytes<Few>();
 extern "C" __device__ const u32 sparrow_experts_down_bf16_many_shared = sparrow_experts::shared_bytes<Many>();
-extern "C" __device__ const u32 sparrow_experts_down_bf16_wide_shared = sparrow_experts::shared_bytes<Wide>();
