@@ -20,10 +20,11 @@ DEVICE u32 ordered_bits(f32 f) {
     return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
 
-DEVICE u64 warp_max_u64(u64 v) {
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) v = max(v, __shfl_xor_sync(ptx::kFullMask, v, d));
-    return v;
+// The lane of the largest value, the lowest of them on a tie.
+DEVICE i32 warp_best(u64 v) {
+    u32 high = static_cast<u32>(v >> 32), best = ptx::warp_max(high);
+    u32 low = high == best ? static_cast<u32>(v) : 0u, rest = ptx::warp_max(low);
+    return __ffs(__ballot_sync(ptx::kFullMask, high == best && low == rest)) - 1;
 }
 
 // Order of doubles as order of integers.
@@ -40,6 +41,7 @@ DEVICE void route_body(const RouteArgs& a) {
     i32 lane = lane_id(), size = a.experts / a.groups;
     f32* biased = shared[threadIdx.x / 32];
     const f32* logits = a.logits + row * a.logit_stride;
+#pragma unroll 4
     for (i32 e = lane; e < a.experts; e += 32) biased[e] = __fadd_rn(route_score(logits[e]), a.bias[e]);
     __syncwarp();
     if (a.keep_groups < a.groups) {
@@ -65,8 +67,7 @@ DEVICE void route_body(const RouteArgs& a) {
         u64 rank = lane < a.groups ? ordered_bits(__dadd_rn(first, second)) : 0;
         u32 kept = 0;
         for (i32 i = 0; i < a.keep_groups; i++) {
-            u64 best = warp_max_u64(rank);
-            i32 winner = __ffs(__ballot_sync(ptx::kFullMask, rank == best)) - 1;
+            i32 winner = warp_best(rank);
             kept |= 1u << winner;
             if (lane == winner) rank = 0;
         }
@@ -79,10 +80,18 @@ DEVICE void route_body(const RouteArgs& a) {
     f32* weights = a.weights + row * a.weight_stride;
     i32 mine = 0; // the choice of this lane's number
     for (i32 j = 0; j < a.top; j++) {
-        u64 best = 0;
-        for (i32 e = lane; e < a.experts; e += 32) best = max(best, static_cast<u64>(ordered_bits(biased[e])) << 32 | static_cast<u32>(~e));
-        best = warp_max_u64(best);
-        i32 e = static_cast<i32>(~static_cast<u32>(best));
+        u32 best = 0;
+        i32 e = kMaxExperts;
+#pragma unroll 4
+        for (i32 i = lane; i < a.experts; i += 32) {
+            u32 order = ordered_bits(biased[i]);
+            if (order > best) {
+                best = order;
+                e = i;
+            }
+        }
+        u32 most = ptx::warp_max(best);
+        e = min(ptx::warp_min_signed(best == most ? e : kMaxExperts), a.experts - 1);
         if (lane == j) mine = e;
         if (lane == 0) biased[e] = kLowest;
         __syncwarp();
