@@ -12,12 +12,13 @@ import (
 	"sparrow/kernel/cuda/expect"
 )
 
-// logits are rows of different kinds: spread, full of ties, with NaN, with infinities, all equal, none finite, NaN alone.
+// logits are rows of different kinds: spread, full of ties, with NaN, with infinities, all equal, none finite, NaN
+// alone, one infinite.
 func logits(rng *rand.Rand, rows, columns int) []float32 {
 	v := make([]float32, rows*columns)
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for i := range v {
-		switch i / columns % 7 {
+		switch i / columns % 8 {
 		case 0:
 			v[i] = float32(rng.NormFloat64() * 5)
 		case 1:
@@ -36,6 +37,10 @@ func logits(rng *rand.Rand, rows, columns int) []float32 {
 			v[i] = -inf
 		case 6:
 			v[i] = nan
+		case 7:
+			if v[i] = float32(rng.NormFloat64()); i%columns == columns/2 {
+				v[i] = inf
+			}
 		}
 	}
 	return v
@@ -45,7 +50,7 @@ func TestGPUCandidatesEqualTheHost(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(3, 9))
 	for _, c := range []struct{ rows, columns, stride, best int }{
-		{1, 129280, 129280, 1}, {6, 129280, 129280, 64}, {7, 129280, 129283, 20}, {13, 8192, 8192, 64}, {7, 8193, 8200, 5}, {7, 64, 64, 64}, {7, 1, 3, 1}, {8, 100, 101, 33},
+		{1, 129280, 129280, 1}, {8, 129280, 129280, 64}, {8, 129280, 129283, 20}, {13, 8192, 8192, 64}, {8, 8193, 8200, 5}, {8, 64, 64, 64}, {8, 1, 3, 1}, {8, 100, 101, 33},
 	} {
 		for _, kind := range []ElementType{ElementF32, ElementBF16} {
 			v := logits(rng, c.rows, c.stride)
@@ -71,12 +76,16 @@ func TestGPUCandidatesEqualTheHost(t *testing.T) {
 				for i, id := range want {
 					got := int32(binary.LittleEndian.Uint32(ids[4*(row*c.best+i):]))
 					value := math.Float32frombits(binary.LittleEndian.Uint32(values[4*(row*c.best+i):]))
-					if got != id || (id >= 0 && value != line[id]) || (id < 0 && value == value) {
-						t.Fatalf("%s: candidate %d is %d (%g), want %d", name, i, got, value, id)
+					want := line[id]
+					if want != want {
+						want = float32(math.Inf(-1))
+					}
+					if got != id || value != want {
+						t.Fatalf("%s: candidate %d is %d (%g), want %d (%g)", name, i, got, value, id, want)
 					}
 				}
 				got := float64(math.Float32frombits(binary.LittleEndian.Uint32(sums[4*row:])))
-				if got != logSum && !(math.Abs(got-logSum) < 1e-5*max(1, math.Abs(logSum))) {
+				if got != logSum && math.IsNaN(got) != math.IsNaN(logSum) || math.Abs(got-logSum) > 1e-5*max(1, math.Abs(logSum)) {
 					t.Errorf("%s: log-sum %g, want %g", name, got, logSum)
 				}
 			}

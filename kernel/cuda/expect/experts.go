@@ -1,6 +1,7 @@
 package expect
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -102,36 +103,30 @@ func GateUpRow(i int, up bool) int {
 	return i
 }
 
-// Candidates is the columns of the best n logits of a row, the lower column first among equals, -1 where only NaN is left, and the row's log-sum-exp.
+// Candidates is the columns of the best n logits of a row, the lower column first among equals, NaN as minus infinity,
+// and the row's log-sum-exp: NaN where there is one, else the best logit where that is infinite.
 func Candidates(logits []float32, n int) (ids []int32, logSum float64) {
-	var order []int32
-	high := math.Inf(-1)
+	order, values := make([]int32, len(logits)), make([]float64, len(logits))
+	high, bad := math.Inf(-1), false
 	for i, v := range logits {
-		if v == v {
-			order = append(order, int32(i))
-			high = max(high, float64(v))
+		order[i], values[i] = int32(i), float64(v)
+		if v != v {
+			values[i], bad = math.Inf(-1), true
 		}
+		high = max(high, values[i])
 	}
-	slices.SortStableFunc(order, func(a, b int32) int {
-		switch x, y := logits[a], logits[b]; {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
-	for len(order) < n {
-		order = append(order, -1)
-	}
-	if math.IsInf(high, -1) {
-		return order[:n], high
-	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(values[b], values[a]) })
 	var sum float64
-	for _, v := range logits {
-		if v == v {
-			sum += math.Exp(float64(v) - high)
-		}
+	for _, v := range values {
+		sum += math.Exp(v - high)
 	}
-	return order[:n], high + math.Log(sum)
+	switch {
+	case bad:
+		logSum = math.NaN()
+	case math.IsInf(high, 0):
+		logSum = high
+	default:
+		logSum = high + math.Log(sum)
+	}
+	return order[:n], logSum
 }

@@ -21,7 +21,6 @@ type Device struct {
 	scratch *cuda.Pool
 	faults  *cuda.Buffer // one u32 of fault bits
 	count   *cuda.Buffer // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
-	experts map[expertKey]*packedExperts
 }
 
 var _ kernel.Device = (*Device)(nil)
@@ -128,9 +127,6 @@ func (d *Device) Close() error {
 		errs = append(errs, d.scratch.Close())
 	}
 	errs = append(errs, d.faults.Free(), d.count.Free())
-	for _, p := range d.experts {
-		errs = append(errs, p.memory.Free())
-	}
 	if d.kernels != nil {
 		errs = append(errs, d.kernels.Close())
 	}

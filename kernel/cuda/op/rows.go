@@ -1,6 +1,8 @@
 package op
 
 import (
+	"fmt"
+
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
@@ -24,7 +26,11 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	return d.pick("embed", a.Out, a.Table, a.IDs)
+	table, ok := a.Table.(*matrix)
+	if !ok {
+		return fmt.Errorf("%w: embed: the table was prepared by another device", kernel.ErrArgument)
+	}
+	return d.pick("embed", a.Out, table.Data, a.IDs)
 }
 
 // Take picks rows. A row outside the tensor raises a fault.
@@ -44,6 +50,59 @@ func (d *Device) pick(op string, out, table, ids kernel.Tensor) error {
 		return r.err
 	}
 	return d.kernels.PickRows(d.stream, &args)
+}
+
+// Copy copies a tensor. Views with strides move as rows of 2- or 4-byte elements.
+func (d *Device) Copy(a kernel.CopyArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	rows, cols, size := a.X.Rows, a.X.Cols, a.X.DType.Size()
+	if rows == 0 || cols == 0 {
+		return nil
+	}
+	if stride(a.X) == int64(cols) && stride(a.Out) == int64(cols) {
+		return d.stream.CopyOnDevice(at(a.Out), at(a.X), int64(rows)*int64(cols)*int64(size))
+	}
+	r := require{op: "copy"}
+	if size == 1 {
+		r.fail("rows of %v with gaps, this backend copies those of 2- and 4-byte elements", a.X.DType)
+	}
+	ids, err := d.counting(rows)
+	if err != nil {
+		return err
+	}
+	kind := cuda.ElementF32
+	if size == 2 {
+		kind = cuda.ElementBF16
+	}
+	args := cuda.PickArgs{Table: at(a.X), IDs: ids, Out: at(a.Out), TableStride: stride(a.X), IDStride: 1, OutStride: stride(a.Out),
+		Rows: r.count("rows", rows), Columns: r.count("columns", cols), TableRows: r.count("rows", rows), TableType: kind, OutType: kind}
+	if r.err != nil {
+		return r.err
+	}
+	return d.kernels.PickRows(d.stream, &args)
+}
+
+// Candidates finds the best logits of every row and its log-sum-exp.
+func (d *Device) Candidates(a kernel.CandidateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "candidates"}
+	if a.Logits.Cols > cuda.MaxCandidateColumns || a.Logits.Rows > cuda.MaxCandidateRows {
+		r.fail("%d rows of %d logits, this backend takes %d of %d", a.Logits.Rows, a.Logits.Cols, cuda.MaxCandidateRows, cuda.MaxCandidateColumns)
+	}
+	r.packed("log sum", a.LogSum)
+	args := cuda.CandidatesArgs{Logits: at(a.Logits), IDs: at(a.IDs), Values: at(a.Values), LogSum: at(a.LogSum), Stride: stride(a.Logits), IDStride: stride(a.IDs),
+		ValueStride: stride(a.Values), Rows: r.count("rows", a.Logits.Rows), Columns: r.count("logits", a.Logits.Cols), Best: r.count("candidates", a.Values.Cols)}
+	if r.err != nil || a.Logits.Rows == 0 {
+		return r.err
+	}
+	return d.temporary(cuda.CandidatesScratch(args.Rows, args.Columns, args.Best), func(p cuda.Ptr) error {
+		args.Keys = p
+		return d.kernels.FindCandidates(d.stream, &args)
+	})
 }
 
 // Angles computes the rotation of every row.

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
+	"sparrow/internal/num"
 	"sparrow/kernel"
 )
 
@@ -18,8 +20,13 @@ func TestGPUPickedRows(t *testing.T) {
 		rows := b.ints(4, 1, []int32{8, 0, 8, 3})
 		b.must(b.ref.Take(kernel.TakeArgs{Out: out.ref, X: x.ref, Rows: rows.ref}), b.gpu.Take(kernel.TakeArgs{Out: out.gpu, X: x.gpu, Rows: rows.gpu}))
 		b.near(fmt.Sprintf("take %d columns", cols), out, 0)
-		wide := b.normal(9, cols)
-		b.must(b.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: wide.ref, IDs: rows.ref}), b.gpu.Embed(kernel.EmbedArgs{Out: out.gpu, Table: wide.gpu, IDs: rows.gpu}))
+		wide := kernel.Weight{Data: b.normal(9, cols).ref}
+		onRef, err := b.ref.Prepare(wide, kernel.LookedUp)
+		b.must(err)
+		onGPU, err := b.gpu.Prepare(wide, kernel.LookedUp)
+		b.must(err)
+		b.must(b.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: onRef, IDs: rows.ref}),
+			b.gpu.Embed(kernel.EmbedArgs{Out: out.gpu, Table: onGPU, IDs: rows.gpu}))
 		b.near(fmt.Sprintf("embed f32, %d columns", cols), out, 1./256)
 	}
 	x, out := b.random(9, 40), b.random(1, 40)
@@ -100,63 +107,98 @@ func TestGPUNormOfARowAlone(t *testing.T) {
 	}
 }
 
-// expertWeights are random experts on both sides, the reference with the values that the device holds.
-func (b *bench) expertWeights(kind kernel.DType, experts, hidden, inner int) (onRef, onGPU kernel.ExpertArgs) {
-	weight := func(rows, cols int) (r, g kernel.Weight) {
+// expertWeights are random experts, prepared on both sides.
+func (b *bench) expertWeights(kind kernel.DType, count, hidden, inner int) (onRef, onGPU kernel.Experts) {
+	b.Helper()
+	weight := func(rows, cols int) kernel.Weight {
 		if kind == kernel.BF16 {
-			x := b.random(rows, cols)
-			return kernel.Weight{Data: x.ref}, kernel.Weight{Data: x.gpu}
+			v := make([]byte, 0, 2*rows*cols)
+			for range rows * cols {
+				v = binary.LittleEndian.AppendUint16(v, num.BF16(float32(b.rng.NormFloat64())))
+			}
+			return kernel.Weight{Data: b.place(b.ref, kernel.BF16, rows, cols, v)}
 		}
 		codes := make([]byte, rows*cols)
 		for i := range codes {
 			codes[i] = byte(b.rng.IntN(2)<<7 | b.rng.IntN(0x60))
 		}
-		n, m := (rows+127)/128, (cols+127)/128
-		scales := b.floats(n, m, func() []float32 {
-			v := make([]float32, n*m)
-			for i := range v {
-				v[i] = 0.01 * (1 + b.rng.Float32())
-			}
-			return v
-		}())
-		r = kernel.Weight{Data: b.place(b.ref, kernel.E4M3, rows, cols, codes), Scale: scales.ref, BlockRows: 128, BlockCols: 128}
-		g = kernel.Weight{Data: b.place(b.gpu, kernel.E4M3, rows, cols, codes), Scale: scales.gpu, BlockRows: 128, BlockCols: 128}
-		return r, g
-	}
-	for range experts {
-		for _, m := range []struct {
-			r, g       *[]kernel.Weight
-			rows, cols int
-		}{{&onRef.Gate, &onGPU.Gate, inner, hidden}, {&onRef.Up, &onGPU.Up, inner, hidden}, {&onRef.Down, &onGPU.Down, hidden, inner}} {
-			r, g := weight(m.rows, m.cols)
-			*m.r, *m.g = append(*m.r, r), append(*m.g, g)
+		scales := make([]float32, (rows+127)/128*((cols+127)/128))
+		for i := range scales {
+			scales[i] = 0.01 * (1 + b.rng.Float32())
 		}
+		return kernel.Weight{Data: b.place(b.ref, kernel.E4M3, rows, cols, codes),
+			Scale: b.floats((rows+127)/128, (cols+127)/128, scales).ref, BlockRows: 128, BlockCols: 128}
 	}
+	var w kernel.ExpertWeights
+	for range count {
+		w.Gate, w.Up, w.Down = append(w.Gate, weight(inner, hidden)), append(w.Up, weight(inner, hidden)), append(w.Down, weight(hidden, inner))
+	}
+	onRef, err := b.ref.PrepareExperts(w)
+	b.must(err)
+	onGPU, err = b.gpu.PrepareExperts(w)
+	b.must(err)
 	return onRef, onGPU
 }
 
 func TestGPUExperts(t *testing.T) {
 	b := onGPU(t)
 	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3} {
-		const experts, hidden, inner, top = 6, 272, 144, 3
-		onRef, onGPU := b.expertWeights(kind, experts, hidden, inner)
+		const count, hidden, inner, top = 6, 272, 144, 3
+		onRef, onGPU := b.expertWeights(kind, count, hidden, inner)
 		for _, rows := range []int{1, 9, 70} {
 			choice := make([]int32, 0, rows*top)
 			for range rows {
-				for _, e := range b.rng.Perm(experts - 1)[:top] { // the last expert gets nothing
+				for _, e := range b.rng.Perm(count - 1)[:top] { // the last expert gets nothing
 					choice = append(choice, int32(e))
 				}
 			}
 			x, out, ids, w := b.random(rows, hidden), b.random(rows, hidden), b.ints(rows, top, choice), b.normal(rows, top)
-			onRef.Out, onRef.X, onRef.IDs, onRef.Weights = out.ref, x.ref, ids.ref, w.ref
-			onGPU.Out, onGPU.X, onGPU.IDs, onGPU.Weights = out.gpu, x.gpu, ids.gpu, w.gpu
-			b.must(b.ref.Experts(onRef), b.gpu.Experts(onGPU))
+			b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref, Experts: onRef}),
+				b.gpu.Experts(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: ids.gpu, Weights: w.gpu, Experts: onGPU}))
 			// Activations of e4m3 experts are quantised: 3 % of their size at each of two places.
 			tol := 0.01
 			if kind == kernel.E4M3 {
 				tol = 0.06
 			}
 			b.close(fmt.Sprintf("%v, %d rows", kind, rows), out, tol)
+		}
+	}
+	if _, err := b.gpu.PrepareExperts(kernel.ExpertWeights{}); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("no experts: %v, want ErrArgument", err)
+	}
+}
+
+func TestExpertsOfOtherShapesAreRefused(t *testing.T) {
+	weight := func(kind kernel.DType, rows, cols, block int) kernel.Weight {
+		tensor := func(d kernel.DType, rows, cols int) kernel.Tensor {
+			return kernel.Tensor{Buf: kernel.HostBuffer(make([]byte, rows*cols*d.Size())), DType: d, Rows: rows, Cols: cols, Stride: cols}
+		}
+		w := kernel.Weight{Data: tensor(kind, rows, cols)}
+		if kind == kernel.E4M3 {
+			w.Scale, w.BlockRows, w.BlockCols = tensor(kernel.F32, (rows+block-1)/block, (cols+block-1)/block), block, block
+		}
+		return w
+	}
+	for _, c := range []struct {
+		kind                 kernel.DType
+		hidden, inner, block int
+		says                 string // empty: taken
+	}{
+		{kernel.E4M3, 32, 16, 128, ""}, {kernel.BF16, 32, 48, 0, ""}, {kernel.F16, 32, 16, 0, "type f16"},
+		{kernel.BF16, 40, 16, 0, "multiples of 16"}, {kernel.E4M3, 32, 24, 128, "multiples of 16"}, {kernel.E4M3, 32, 16, 64, "64 x 64"},
+	} {
+		gate, down := weight(c.kind, c.inner, c.hidden, c.block), weight(c.kind, c.hidden, c.inner, c.block)
+		w := kernel.ExpertWeights{Gate: []kernel.Weight{gate}, Up: []kernel.Weight{gate}, Down: []kernel.Weight{down}}
+		if err := w.Check(); err != nil {
+			t.Fatal(err)
+		}
+		shape, err := expertShape(&w)
+		if c.says == "" {
+			if err != nil || int(shape.Hidden) != c.hidden || int(shape.Inner) != c.inner || shape.BF16 != (c.kind == kernel.BF16) {
+				t.Errorf("%+v: %+v, %v", c, shape, err)
+			}
+		} else if !errors.Is(err, kernel.ErrUnsupported) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v, want ErrUnsupported that says %q", c, err, c.says)
 		}
 	}
 }

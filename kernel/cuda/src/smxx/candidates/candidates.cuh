@@ -1,5 +1,5 @@
-// The best n logits of every row with their columns, and the row's log-sum-exp. The lower column wins a tie. NaN is never listed: a row with
-// fewer numbers has column -1 and NaN in the rest.
+// The best n logits of every row with their columns, and the row's log-sum-exp. The lower column wins a tie. NaN counts as minus
+// infinity among the best and makes the log-sum NaN.
 //
 // In       logits f32 or bf16 [rows, columns], columns up to 262144. Out: ids i32 and values f32 [rows, best], log_sum f32 [rows].
 // Parts    a block of 256 threads has 8192 columns of a row, 32 in the registers of each thread. Every warp finds the ceil(n / 8)-th of its lanes' largest
@@ -17,15 +17,14 @@ constexpr i32 kMostBest = 64;
 constexpr i32 kMostParts = 32;
 constexpr i32 kPerThread = kPartColumns / kThreads;
 
-// The logit in the order of integers, -0 as 0; NaN is 0, below all others.
+// The logit in the order of integers, -0 as 0 and NaN as minus infinity.
 DEVICE u32 candidate_order(f32 v) {
-    u32 b = __float_as_uint(v + 0.0f);
-    b = b & 0x80000000u ? ~b : b | 0x80000000u;
-    return v != v ? 0u : b;
+    u32 b = __float_as_uint(v != v ? __int_as_float(0xFF800000) : v + 0.0f);
+    return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
 
-// The order, then the column, lower first; NaN is 0, as what is not there.
-DEVICE u64 candidate_key(f32 v, i32 column) { return v != v ? 0 : static_cast<u64>(candidate_order(v)) << 32 | static_cast<u32>(~column); }
+// The order, then the column, lower first: never 0.
+DEVICE u64 candidate_key(f32 v, i32 column) { return static_cast<u64>(candidate_order(v)) << 32 | static_cast<u32>(~column); }
 DEVICE f32 candidate_value(u64 key) {
     u32 b = static_cast<u32>(key >> 32);
     return __uint_as_float(b & 0x80000000u ? b & 0x7FFFFFFFu : ~b);
@@ -90,12 +89,13 @@ DEVICE void candidate_parts_body(const CandidatesArgs& a) {
 #pragma unroll
     for (int i = 0; i < kPerThread; i++) {
         chosen |= static_cast<u32>(candidate_order(v[i]) >= bound) << i;
-        sum = __fadd_rn(sum, v[i] == v[i] && v[i] > lowest ? __expf(__fsub_rn(v[i], high)) : 0.0f);
+        // The largest counts 1 even where it is infinite; a NaN stays one.
+        if (candidate_column(i, thread) < count) sum = __fadd_rn(sum, v[i] == high ? 1.0f : __expf(__fsub_rn(v[i], high)));
     }
     // The few that are listed are read again: which of the registers they are is not known to the compiler.
     for (; chosen != 0; chosen &= chosen - 1) {
         i32 c = candidate_column(__ffs(chosen) - 1, thread);
-        if (c < count && candidate_key(read_float(logits, from + c, a.type), 0) != 0) {
+        if (c < count) {
             u32 at = atomicAdd(&listed, 1u);
             if (at < kMostBest * kPerThread) list[at] = candidate_key(read_float(logits, from + c, a.type), from + c);
         }
@@ -167,8 +167,10 @@ DEVICE void candidate_merge_body(const CandidatesArgs& a) {
     f32 high = part.x;
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) high = fmaxf(high, __shfl_xor_sync(ptx::kFullMask, high, d));
-    f32 sum = part.y == 0 ? 0.0f : __fmul_rn(part.y, __expf(__fsub_rn(part.x, high)));
+    f32 sum = mine ? __fmul_rn(part.y, part.x == high ? 1.0f : __expf(__fsub_rn(part.x, high))) : 0.0f;
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(ptx::kFullMask, sum, d));
-    if (lane == 0) a.log_sum[row] = sum == 0 ? high : __fadd_rn(high, logf(sum));
+    // Where the best is infinite the log-sum is that best, unless there is a NaN.
+    bool infinite = (__float_as_uint(high) & kAbsMask) == kInfBits;
+    if (lane == 0) a.log_sum[row] = sum == sum && infinite ? high : __fadd_rn(high, logf(sum));
 }

@@ -21,6 +21,13 @@ DEVICE void pick_body(const PickArgs& a) {
         }
         return;
     }
+    if (a.table_type == a.out_type) { // bits as they are, of numbers that are no floats too
+        for (i32 i = threadIdx.x; i < a.columns; i += kThreads) {
+            if (bytes == 4) reinterpret_cast<u32*>(out)[i] = inside ? reinterpret_cast<const u32*>(table)[i] : 0;
+            else reinterpret_cast<u16*>(out)[i] = inside ? reinterpret_cast<const u16*>(table)[i] : 0;
+        }
+        return;
+    }
     for (i32 i = threadIdx.x; i < a.columns; i += kThreads) {
         write_float(out, i, a.out_type, inside ? read_float(table, i, a.table_type) : 0.0f);
     }
