@@ -8,8 +8,6 @@
 // Bytes: weights once from memory, in pieces of 32 KB, for each group of tokens; few tokens make it a stream of weights, many are bound by the products.
 #pragma once
 
-#include "ptx/matrix.cuh"
-#include "ptx/wgmma_rows.cuh"
 #include "sm90/experts/feed.cuh"
 #include "sm90/experts/output.cuh"
 #include "sm90/experts/output_many.cuh"
@@ -40,24 +38,11 @@ __device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N 
 }
 
 // sum += d * the scale of the row: a lane has two rows.
-template <int From>
-__device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[32], float upper, float lower) {
+__device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[64], float upper, float lower) {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) {
-        sum[From + i] = __fmaf_rn(d[i], i / 2 % 2 == 0 ? upper : lower, sum[From + i]);
+    for (int i = 0; i < 64; ++i) {
+        sum[i] = __fmaf_rn(d[i], i / 2 % 2 == 0 ? upper : lower, sum[i]);
     }
-}
-
-// Four products of a block: 64 tokens in registers by 64 weight rows.
-template <class T>
-__device__ __forceinline__ void multiply_rows(float (&d)[32], const u32 (&a)[kSteps][4], u64 weights) {
-    ptx::mma_pin(d);
-    ptx::mma_fence();
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-        ptx::RowProduct<typename T::Pair>::run(d, a[step], weights + 2 * step, step > 0);
-    }
-    ptx::mma_commit();
 }
 
 // A warp has read a stage.
@@ -164,7 +149,6 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
         }
         ptx::copies_commit();
     }
-    const u32 tokens = ptx::shared_address(shared.inputs[0]) + (64 * group + t / 32 * 16 + lane % 16) * kBlockBytes;
     u32 before = 0;  // bf16: the stage that is still being read
     for (i32 block = 0; block < blocks; ++block) {
         ptx::barrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
@@ -187,37 +171,25 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
             }
             before = ring.stage;
         } else {
-            // The tile's four quarters of 64 weight rows take turns in two sets of accumulators: one is multiplied while the other is scaled and added.
-            // Tokens come from registers: the shared memory's bandwidth would not suffice for products of 64 columns from there.
-            float even[32], odd[32];
-            u32 a[kSteps][4];
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-                ptx::load_matrices(a[step], tokens + ring.stage * S::InputBytes + (((2 * step + lane / 16) ^ (lane % 8)) << 4));
-            }
+            float d[N / 2];
+            ptx::mma_pin(d);
+            ptx::mma_fence();
+            multiply_block<T, N>(d, inputs, weights, false);
+            ptx::mma_commit();
             const u32 scales = ptx::shared_address(shared.scales[ring.stage][0]), own = scales + (64 * group + t / 32 * 16 + lane / 4) * 4;
             const float upper = ptx::load_float(own), lower = ptx::load_float(own + 32);
             const float2 halves = ptx::load_pair(scales + 512);
-            constexpr u64 kQuarter = kOperandBytes >> 4;
-            multiply_rows<T>(even, a, weights);
-            multiply_rows<T>(odd, a, weights + kQuarter);
-            const float first_upper = __fmul_rn(halves.x, upper), first_lower = __fmul_rn(halves.x, lower);
-            const float second_upper = __fmul_rn(halves.y, upper), second_lower = __fmul_rn(halves.y, lower);
-            ptx::mma_wait<1>();
-            ptx::mma_pin(even);
-            promote_rows<0>(first, even, first_upper, first_lower);
-            multiply_rows<T>(even, a, weights + 2 * kQuarter);
-            ptx::mma_wait<1>();
-            ptx::mma_pin(odd);
-            promote_rows<32>(first, odd, first_upper, first_lower);
-            multiply_rows<T>(odd, a, weights + 3 * kQuarter);
-            ptx::mma_wait<1>();
-            ptx::mma_pin(even);
-            promote_rows<0>(second, even, second_upper, second_lower);
             ptx::mma_wait<0>();
-            ptx::mma_pin(odd);
+            ptx::mma_pin(d);
+            promote_rows(first, d, __fmul_rn(halves.x, upper), __fmul_rn(halves.x, lower));
+            ptx::mma_pin(d);
+            ptx::mma_fence();
+            multiply_block<T, N>(d, inputs, weights + kNext, false);
+            ptx::mma_commit();
+            ptx::mma_wait<0>();
             release(shared, ring.stage, lane);
-            promote_rows<32>(second, odd, second_upper, second_lower);
+            ptx::mma_pin(d);
+            promote_rows(second, d, __fmul_rn(halves.y, upper), __fmul_rn(halves.y, lower));
         }
         ring.advance();
     }
