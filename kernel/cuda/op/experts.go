@@ -119,7 +119,8 @@ func expertShape(w *kernel.ExpertWeights) (cuda.ExpertShape, error) {
 		Inner: r.count("inner columns", w.Gate[0].Out()), BF16: kind == kernel.BF16,
 	}
 	if len(w.Gate) > cuda.MaxExperts || shape.Hidden%16 != 0 || shape.Inner%16 != 0 {
-		r.fail("%d experts of %d x %d, this backend takes up to %d of multiples of 16", len(w.Gate), shape.Inner, shape.Hidden, cuda.MaxExperts)
+		r.fail("%d experts of %d x %d, this backend takes up to %d of multiples of 16", len(w.Gate), shape.Inner,
+			shape.Hidden, cuda.MaxExperts)
 	}
 	for e := range w.Gate {
 		for _, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
@@ -128,7 +129,8 @@ func expertShape(w *kernel.ExpertWeights) (cuda.ExpertShape, error) {
 				r.fail("weights with scales for %d x %d, this backend takes 128 x 128", m.BlockRows, m.BlockCols)
 			}
 			if m.Data.Stride*kind.Size()%16 != 0 {
-				r.fail("weights with %d bytes from row to row, this backend takes multiples of 16", m.Data.Stride*kind.Size())
+				r.fail("weights with %d bytes from row to row, this backend takes multiples of 16",
+					m.Data.Stride*kind.Size())
 			}
 		}
 	}

@@ -43,9 +43,12 @@ func (d *Device) Take(a kernel.TakeArgs) error {
 
 func (d *Device) pick(op string, out, table, ids kernel.Tensor) error {
 	r := require{op: op}
-	args := cuda.PickArgs{Table: at(table), IDs: at(ids), Out: at(out), Faults: d.faults.Ptr(), TableStride: stride(table), IDStride: stride(ids), OutStride: stride(out),
-		Rows: r.count("rows", out.Rows), Columns: r.count("columns", out.Cols), TableRows: r.count("table rows", table.Rows),
-		TableType: r.element("table", table), OutType: r.element("out", out)}
+	args := cuda.PickArgs{
+		Table: at(table), IDs: at(ids), Out: at(out), Faults: d.faults.Ptr(), TableStride: stride(table),
+		IDStride: stride(ids), OutStride: stride(out), Rows: r.count("rows", out.Rows),
+		Columns: r.count("columns", out.Cols), TableRows: r.count("table rows", table.Rows),
+		TableType: r.element("table", table), OutType: r.element("out", out),
+	}
 	if r.err != nil || out.Rows == 0 || out.Cols == 0 {
 		return r.err
 	}
@@ -76,8 +79,11 @@ func (d *Device) Copy(a kernel.CopyArgs) error {
 	if size == 2 {
 		kind = cuda.ElementBF16
 	}
-	args := cuda.PickArgs{Table: at(a.X), IDs: ids, Out: at(a.Out), TableStride: stride(a.X), IDStride: 1, OutStride: stride(a.Out),
-		Rows: r.count("rows", rows), Columns: r.count("columns", cols), TableRows: r.count("rows", rows), TableType: kind, OutType: kind}
+	n := r.count("rows", rows)
+	args := cuda.PickArgs{
+		Table: at(a.X), IDs: ids, Out: at(a.Out), TableStride: stride(a.X), IDStride: 1, OutStride: stride(a.Out),
+		Rows: n, Columns: r.count("columns", cols), TableRows: n, TableType: kind, OutType: kind,
+	}
 	if r.err != nil {
 		return r.err
 	}
@@ -91,11 +97,15 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	}
 	r := require{op: "candidates"}
 	if a.Logits.Cols > cuda.MaxCandidateColumns || a.Logits.Rows > cuda.MaxCandidateRows {
-		r.fail("%d rows of %d logits, this backend takes %d of %d", a.Logits.Rows, a.Logits.Cols, cuda.MaxCandidateRows, cuda.MaxCandidateColumns)
+		r.fail("%d rows of %d logits, this backend takes %d of %d", a.Logits.Rows, a.Logits.Cols,
+			cuda.MaxCandidateRows, cuda.MaxCandidateColumns)
 	}
 	r.packed("log sum", a.LogSum)
-	args := cuda.CandidatesArgs{Logits: at(a.Logits), IDs: at(a.IDs), Values: at(a.Values), LogSum: at(a.LogSum), Stride: stride(a.Logits), IDStride: stride(a.IDs),
-		ValueStride: stride(a.Values), Rows: r.count("rows", a.Logits.Rows), Columns: r.count("logits", a.Logits.Cols), Best: r.count("candidates", a.Values.Cols)}
+	args := cuda.CandidatesArgs{
+		Logits: at(a.Logits), IDs: at(a.IDs), Values: at(a.Values), LogSum: at(a.LogSum), Stride: stride(a.Logits),
+		IDStride: stride(a.IDs), ValueStride: stride(a.Values), Rows: r.count("rows", a.Logits.Rows),
+		Columns: r.count("logits", a.Logits.Cols), Best: r.count("candidates", a.Values.Cols),
+	}
 	if r.err != nil || a.Logits.Rows == 0 {
 		return r.err
 	}
@@ -111,8 +121,11 @@ func (d *Device) Angles(a kernel.AngleArgs) error {
 		return err
 	}
 	r := require{op: "angles"}
-	args := cuda.AnglesArgs{Positions: at(a.Positions), Frequency: at(a.InvFreq), Out: at(a.Out), PositionStride: stride(a.Positions), OutStride: stride(a.Out),
-		Rows: r.count("rows", a.Out.Rows), Count: r.count("frequencies", a.InvFreq.Cols), Scale: a.Scale}
+	args := cuda.AnglesArgs{
+		Positions: at(a.Positions), Frequency: at(a.InvFreq), Out: at(a.Out), PositionStride: stride(a.Positions),
+		OutStride: stride(a.Out), Rows: r.count("rows", a.Out.Rows), Count: r.count("frequencies", a.InvFreq.Cols),
+		Scale: a.Scale,
+	}
 	if r.err != nil || a.Out.Rows == 0 || a.InvFreq.Cols == 0 {
 		return r.err
 	}
@@ -125,9 +138,12 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 		return err
 	}
 	r := require{op: "rotate"}
-	args := cuda.RotateArgs{X: at(a.X), Angles: at(a.Angles), XStride: stride(a.X), AngleStride: stride(a.Angles), Rows: r.count("rows", a.X.Rows),
-		Heads: r.count("heads", a.Heads), HeadDim: r.count("columns of a head", a.HeadDim), Offset: r.count("columns before the rotated ones", a.Offset),
-		Rope: r.count("rotated columns", a.Angles.Cols), XType: r.element("x", a.X)}
+	args := cuda.RotateArgs{
+		X: at(a.X), Angles: at(a.Angles), XStride: stride(a.X), AngleStride: stride(a.Angles),
+		Rows: r.count("rows", a.X.Rows), Heads: r.count("heads", a.Heads),
+		HeadDim: r.count("columns of a head", a.HeadDim), Offset: r.count("columns before the rotated ones", a.Offset),
+		Rope: r.count("rotated columns", a.Angles.Cols), XType: r.element("x", a.X),
+	}
 	if a.Pairing == kernel.Interleaved {
 		args.Interleaved = 1
 	}
@@ -146,9 +162,12 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 		return err
 	}
 	r := require{op: "gate"}
-	args := cuda.GateArgs{Gate: at(a.Gate), Up: at(a.Up), Out: at(a.Out), GateStride: stride(a.Gate), UpStride: stride(a.Up), OutStride: stride(a.Out),
-		Rows: r.count("rows", a.Gate.Rows), Columns: r.count("columns", a.Gate.Cols), GateType: r.element("gate", a.Gate), UpType: r.element("up", a.Up),
-		OutType: r.element("out", a.Out), Limit: a.Limit}
+	args := cuda.GateArgs{
+		Gate: at(a.Gate), Up: at(a.Up), Out: at(a.Out), GateStride: stride(a.Gate), UpStride: stride(a.Up),
+		OutStride: stride(a.Out), Rows: r.count("rows", a.Gate.Rows), Columns: r.count("columns", a.Gate.Cols),
+		GateType: r.element("gate", a.Gate), UpType: r.element("up", a.Up), OutType: r.element("out", a.Out),
+		Limit: a.Limit,
+	}
 	if r.err != nil || a.Gate.Rows == 0 || a.Gate.Cols == 0 {
 		return r.err
 	}
@@ -161,12 +180,16 @@ func (d *Device) Route(a kernel.RouteArgs) error {
 		return err
 	}
 	r := require{op: "route"}
-	if a.Logits.Cols > cuda.MaxRouted || a.Groups > cuda.MaxGroups {
-		r.fail("%d experts in %d groups, this backend takes up to %d in up to %d", a.Logits.Cols, a.Groups, cuda.MaxRouted, cuda.MaxGroups)
+	if a.Logits.Cols > cuda.MaxRouted || a.Groups > cuda.MaxGroups || a.IDs.Cols > cuda.MaxTop {
+		r.fail("top %d of %d experts in %d groups, this backend takes up to %d of %d in %d", a.IDs.Cols, a.Logits.Cols,
+			a.Groups, cuda.MaxTop, cuda.MaxRouted, cuda.MaxGroups)
 	}
-	args := cuda.RouteArgs{Logits: at(a.Logits), Bias: at(a.Bias), IDs: at(a.IDs), Weights: at(a.Weights), LogitStride: stride(a.Logits), IDStride: stride(a.IDs),
-		WeightStride: stride(a.Weights), Rows: r.count("rows", a.Logits.Rows), Experts: r.count("experts", a.Logits.Cols), Top: r.count("choices", a.IDs.Cols),
-		Groups: r.count("groups", a.Groups), KeepGroups: r.count("kept groups", a.KeepGroups), Scale: a.Scale}
+	args := cuda.RouteArgs{
+		Logits: at(a.Logits), Bias: at(a.Bias), IDs: at(a.IDs), Weights: at(a.Weights), LogitStride: stride(a.Logits),
+		IDStride: stride(a.IDs), WeightStride: stride(a.Weights), Rows: r.count("rows", a.Logits.Rows),
+		Experts: r.count("experts", a.Logits.Cols), Top: r.count("choices", a.IDs.Cols),
+		Groups: r.count("groups", a.Groups), KeepGroups: r.count("kept groups", a.KeepGroups), Scale: a.Scale,
+	}
 	if a.Normalize {
 		args.Normalize = 1
 	}

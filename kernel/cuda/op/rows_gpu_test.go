@@ -18,7 +18,8 @@ func TestGPUPickedRows(t *testing.T) {
 	for _, cols := range []int{1, 33, 96, 576, 7168} {
 		x, out := b.random(9, cols), b.random(4, cols)
 		rows := b.ints(4, 1, []int32{8, 0, 8, 3})
-		b.must(b.ref.Take(kernel.TakeArgs{Out: out.ref, X: x.ref, Rows: rows.ref}), b.gpu.Take(kernel.TakeArgs{Out: out.gpu, X: x.gpu, Rows: rows.gpu}))
+		b.must(b.ref.Take(kernel.TakeArgs{Out: out.ref, X: x.ref, Rows: rows.ref}),
+			b.gpu.Take(kernel.TakeArgs{Out: out.gpu, X: x.gpu, Rows: rows.gpu}))
 		b.near(fmt.Sprintf("take %d columns", cols), out, 0)
 		wide := kernel.Weight{Data: b.normal(9, cols).ref}
 		onRef, err := b.ref.Prepare(wide, kernel.LookedUp)
@@ -49,7 +50,8 @@ func TestGPUAngles(t *testing.T) {
 			freq[i] = float32(math.Pow(10000, -float64(i)/float64(half)))
 		}
 		f, p, out := b.floats(1, half, freq), b.ints(len(positions), 1, positions), b.normal(len(positions), 2*half)
-		b.must(b.ref.Angles(kernel.AngleArgs{Out: out.ref, Positions: p.ref, InvFreq: f.ref, Scale: 1.25}), b.gpu.Angles(kernel.AngleArgs{Out: out.gpu, Positions: p.gpu, InvFreq: f.gpu, Scale: 1.25}))
+		b.must(b.ref.Angles(kernel.AngleArgs{Out: out.ref, Positions: p.ref, InvFreq: f.ref, Scale: 1.25}),
+			b.gpu.Angles(kernel.AngleArgs{Out: out.gpu, Positions: p.gpu, InvFreq: f.gpu, Scale: 1.25}))
 		b.near(fmt.Sprintf("%d frequencies", half), out, 1e-7)
 	}
 }
@@ -71,10 +73,12 @@ func TestGPURotateAndGate(t *testing.T) {
 	for _, cols := range []int{1, 67, 128, 2048, 2056, 18432} {
 		for _, limit := range []float32{0, 0.5} {
 			g, u, out := b.random(3, cols), b.random(3, cols), b.random(3, cols)
-			b.must(b.ref.Gate(kernel.GateArgs{Out: out.ref, Gate: g.ref, Up: u.ref, Limit: limit}), b.gpu.Gate(kernel.GateArgs{Out: out.gpu, Gate: g.gpu, Up: u.gpu, Limit: limit}))
+			b.must(b.ref.Gate(kernel.GateArgs{Out: out.ref, Gate: g.ref, Up: u.ref, Limit: limit}),
+				b.gpu.Gate(kernel.GateArgs{Out: out.gpu, Gate: g.gpu, Up: u.gpu, Limit: limit}))
 			b.near(fmt.Sprintf("gate %d columns limit %v", cols, limit), out, 1./256)
 			f, w, wide := b.normal(3, cols), b.normal(3, cols), b.normal(3, cols)
-			b.must(b.ref.Gate(kernel.GateArgs{Out: wide.ref, Gate: f.ref, Up: w.ref, Limit: limit}), b.gpu.Gate(kernel.GateArgs{Out: wide.gpu, Gate: f.gpu, Up: w.gpu, Limit: limit}))
+			b.must(b.ref.Gate(kernel.GateArgs{Out: wide.ref, Gate: f.ref, Up: w.ref, Limit: limit}),
+				b.gpu.Gate(kernel.GateArgs{Out: wide.gpu, Gate: f.gpu, Up: w.gpu, Limit: limit}))
 			b.near(fmt.Sprintf("gate f32 %d columns limit %v", cols, limit), wide, 2e-6)
 		}
 	}
@@ -82,12 +86,17 @@ func TestGPURotateAndGate(t *testing.T) {
 
 func TestGPURoute(t *testing.T) {
 	b := onGPU(t)
-	for _, c := range []struct{ rows, experts, topk, groups, keep int }{{1, 256, 8, 8, 4}, {77, 256, 8, 8, 4}, {33, 64, 8, 8, 4}, {9, 64, 6, 1, 1}, {5, 1024, 32, 32, 7}, {3, 1, 1, 1, 1}, {4, 12, 3, 12, 5}} {
+	for _, c := range []struct{ rows, experts, topk, groups, keep int }{
+		{1, 256, 8, 8, 4}, {77, 256, 8, 8, 4}, {33, 64, 8, 8, 4}, {9, 64, 6, 1, 1}, {5, 1024, 32, 32, 7},
+		{3, 1, 1, 1, 1}, {4, 12, 3, 12, 5},
+	} {
 		logits, bias := b.normal(c.rows, c.experts), b.normal(1, c.experts)
 		ids, w := b.ints(c.rows, c.topk, make([]int32, c.rows*c.topk)), b.normal(c.rows, c.topk)
 		for _, norm := range []bool{true, false} {
-			b.must(b.ref.Route(kernel.RouteArgs{IDs: ids.ref, Weights: w.ref, Logits: logits.ref, Bias: bias.ref, Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}),
-				b.gpu.Route(kernel.RouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Bias: bias.gpu, Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}))
+			b.must(b.ref.Route(kernel.RouteArgs{IDs: ids.ref, Weights: w.ref, Logits: logits.ref, Bias: bias.ref,
+				Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}),
+				b.gpu.Route(kernel.RouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Bias: bias.gpu,
+					Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}))
 			b.same(fmt.Sprintf("%+v ids", c), ids.ref, ids.gpu)
 			b.near(fmt.Sprintf("%+v weights", c), w, 1e-6)
 		}
@@ -131,7 +140,8 @@ func (b *bench) expertWeights(kind kernel.DType, count, hidden, inner int) (onRe
 	}
 	var w kernel.ExpertWeights
 	for range count {
-		w.Gate, w.Up, w.Down = append(w.Gate, weight(inner, hidden)), append(w.Up, weight(inner, hidden)), append(w.Down, weight(hidden, inner))
+		w.Gate, w.Up = append(w.Gate, weight(inner, hidden)), append(w.Up, weight(inner, hidden))
+		w.Down = append(w.Down, weight(hidden, inner))
 	}
 	onRef, err := b.ref.PrepareExperts(w)
 	b.must(err)
@@ -152,8 +162,10 @@ func TestGPUExperts(t *testing.T) {
 					choice = append(choice, int32(e))
 				}
 			}
-			x, out, ids, w := b.random(rows, hidden), b.random(rows, hidden), b.ints(rows, top, choice), b.normal(rows, top)
-			b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref, Experts: onRef}),
+			x, out := b.random(rows, hidden), b.random(rows, hidden)
+			ids, w := b.ints(rows, top, choice), b.normal(rows, top)
+			b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref,
+				Experts: onRef}),
 				b.gpu.Experts(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: ids.gpu, Weights: w.gpu, Experts: onGPU}))
 			// Activations of e4m3 experts are quantised: 3 % of their size at each of two places.
 			tol := 0.01
@@ -171,11 +183,13 @@ func TestGPUExperts(t *testing.T) {
 func TestExpertsOfOtherShapesAreRefused(t *testing.T) {
 	weight := func(kind kernel.DType, rows, cols, block int) kernel.Weight {
 		tensor := func(d kernel.DType, rows, cols int) kernel.Tensor {
-			return kernel.Tensor{Buf: kernel.HostBuffer(make([]byte, rows*cols*d.Size())), DType: d, Rows: rows, Cols: cols, Stride: cols}
+			return kernel.Tensor{Buf: kernel.HostBuffer(make([]byte, rows*cols*d.Size())), DType: d, Rows: rows,
+				Cols: cols, Stride: cols}
 		}
 		w := kernel.Weight{Data: tensor(kind, rows, cols)}
 		if kind == kernel.E4M3 {
-			w.Scale, w.BlockRows, w.BlockCols = tensor(kernel.F32, (rows+block-1)/block, (cols+block-1)/block), block, block
+			w.Scale = tensor(kernel.F32, (rows+block-1)/block, (cols+block-1)/block)
+			w.BlockRows, w.BlockCols = block, block
 		}
 		return w
 	}
@@ -185,7 +199,8 @@ func TestExpertsOfOtherShapesAreRefused(t *testing.T) {
 		says                 string // empty: taken
 	}{
 		{kernel.E4M3, 32, 16, 128, ""}, {kernel.BF16, 32, 48, 0, ""}, {kernel.F16, 32, 16, 0, "type f16"},
-		{kernel.BF16, 40, 16, 0, "multiples of 16"}, {kernel.E4M3, 32, 24, 128, "multiples of 16"}, {kernel.E4M3, 32, 16, 64, "64 x 64"},
+		{kernel.BF16, 40, 16, 0, "multiples of 16"}, {kernel.E4M3, 32, 24, 128, "multiples of 16"},
+		{kernel.E4M3, 32, 16, 64, "64 x 64"},
 	} {
 		gate, down := weight(c.kind, c.inner, c.hidden, c.block), weight(c.kind, c.hidden, c.inner, c.block)
 		w := kernel.ExpertWeights{Gate: []kernel.Weight{gate}, Up: []kernel.Weight{gate}, Down: []kernel.Weight{down}}
@@ -194,7 +209,8 @@ func TestExpertsOfOtherShapesAreRefused(t *testing.T) {
 		}
 		shape, err := expertShape(&w)
 		if c.says == "" {
-			if err != nil || int(shape.Hidden) != c.hidden || int(shape.Inner) != c.inner || shape.BF16 != (c.kind == kernel.BF16) {
+			if err != nil || int(shape.Hidden) != c.hidden || int(shape.Inner) != c.inner ||
+				shape.BF16 != (c.kind == kernel.BF16) {
 				t.Errorf("%+v: %+v, %v", c, shape, err)
 			}
 		} else if !errors.Is(err, kernel.ErrUnsupported) || !strings.Contains(err.Error(), c.says) {
