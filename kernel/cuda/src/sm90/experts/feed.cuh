@@ -37,7 +37,7 @@ __device__ __forceinline__ Source source(const ExpertsArgs& args) {
     }
 }
 
-// Stages whose tokens are on their way: a stage is handed over when the next one has been asked for, after this
+// Stages whose tokens are on their way: a stage is handed over after the copies of the next one were issued, when this
 // thread's copies have landed and are visible to the tensor cores.
 template <class S>
 struct Handover {
@@ -52,14 +52,14 @@ struct Handover {
             ptx::barrier_arrive(ptx::shared_address(&shared.full[last]));
         }
     }
-    __device__ __forceinline__ void asked(u32 stage) {
+    __device__ __forceinline__ void issued(u32 stage) {
         ptx::copies_commit();
         finish<1>();
         last = static_cast<i32>(stage);
     }
 };
 
-// Asks for a tile of weights.
+// Starts the bulk copy of a tile of weights.
 template <class S>
 __device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, const u8* tile, u64 policy) {
     const u32 full = ptx::shared_address(&shared.full[stage]);
@@ -76,7 +76,7 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     Cursor<S::Stages> ring;
     Handover<S> handover{shared};
     Item item;
-    // Down: the list is older than the kernel before, and weights are older still: the first stages are asked for
+    // Down: the list is older than the kernel before, and weights are older still: the first stages are loaded
     // before waiting for that kernel.
     i32 primed = 0;
     if constexpr (S::kStep == Step::kDown) {
@@ -155,7 +155,7 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
                     token_scale = token_scales[block + 1];
                 }
             }
-            handover.asked(ring.stage);
+            handover.issued(ring.stage);
             ring.advance();
         }
     }
