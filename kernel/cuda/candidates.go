@@ -43,7 +43,8 @@ func CandidatesScratch(rows, columns, best int32) int64 {
 func (k *Kernels) FindCandidates(s *Stream, a *CandidatesArgs) error {
 	c := checks{kernel: "candidate_parts"}
 	if a.Columns <= 0 || a.Columns > MaxCandidateColumns || a.Rows < 0 || a.Rows > MaxCandidateRows {
-		c.fail("%d rows of %d columns, supported are %d rows of 1 to %d", a.Rows, a.Columns, MaxCandidateRows, MaxCandidateColumns)
+		c.fail("%d rows of %d columns, supported are %d rows of 1 to %d", a.Rows, a.Columns, MaxCandidateRows,
+			MaxCandidateColumns)
 	}
 	if a.Best < 1 || a.Best > MaxBest || a.Best > a.Columns {
 		c.fail("the best %d of %d columns, supported are 1 to %d", a.Best, a.Columns, MaxBest)

@@ -53,7 +53,7 @@ type ExpertsArgs struct {
 	Limit        float32
 }
 
-// PackExpertArgs are the arguments of the kernel that packs an expert's matrices; ExpertShape.PackExpert fills them.
+// PackExpertArgs are the arguments of the kernel that packs an expert's matrices; Kernels.PackExpert fills them.
 type PackExpertArgs struct {
 	First        Ptr
 	Second       Ptr
@@ -69,8 +69,8 @@ type PackExpertArgs struct {
 	Blocks       int32
 }
 
-// ExpertShape is the shape of a layer's experts: gate and up [Inner, Hidden], down [Hidden, Inner], all e4m3 with a float32 scale for each 128 x 128
-// block, or all bf16. Both sizes are multiples of 16.
+// ExpertShape is the shape of a layer's experts: gate and up [Inner, Hidden], down [Hidden, Inner], all e4m3 with a
+// float32 scale for each 128 x 128 block, or all bf16. Both sizes are multiples of 16.
 type ExpertShape struct {
 	Experts int32 // at most MaxExperts
 	Hidden  int32
@@ -122,8 +122,10 @@ func (e ExpertShape) PackedBytes() (gateUp, gateUpScales, down, downScales int64
 
 // check finds sizes without a kernel.
 func (e ExpertShape) check(c *checks) {
-	if e.Experts <= 0 || e.Experts > MaxExperts || e.Hidden <= 0 || e.Inner <= 0 || e.Hidden%16 != 0 || e.Inner%16 != 0 {
-		c.fail("%d experts of %d x %d, supported are 1 to %d of any multiples of 16", e.Experts, e.Inner, e.Hidden, MaxExperts)
+	if e.Experts <= 0 || e.Experts > MaxExperts || e.Hidden <= 0 || e.Inner <= 0 || e.Hidden%16 != 0 ||
+		e.Inner%16 != 0 {
+		c.fail("%d experts of %d x %d, supported are 1 to %d of any multiples of 16", e.Experts, e.Inner, e.Hidden,
+			MaxExperts)
 	}
 }
 
@@ -150,7 +152,8 @@ func (p PackedExperts) at(e ExpertShape, expert int32) PackedExperts {
 	return PackedExperts{p.GateUp.Add(n * a), p.GateUpScales.Add(n * b), p.Down.Add(n * c), p.DownScales.Add(n * d)}
 }
 
-// PackExpert copies one expert's matrices into the packed weights of its layer. The matrices may be freed when the copy has run.
+// PackExpert copies one expert's matrices into the packed weights of its layer. The matrices may be freed when the copy
+// has run.
 func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, down Matrix, to PackedExperts) error {
 	c := checks{kernel: "sparrow_experts_pack"}
 	e.check(&c)
@@ -170,16 +173,20 @@ func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, d
 	matrix("up", up, e.Hidden)
 	matrix("down", down, e.Inner)
 	if gate.Stride != up.Stride || gate.ScaleStride != up.ScaleStride {
-		c.fail("gate and up have strides of %d and %d, scales of %d and %d; they must agree", gate.Stride, up.Stride, gate.ScaleStride, up.ScaleStride)
+		c.fail("gate and up have strides of %d and %d, scales of %d and %d; they must agree", gate.Stride, up.Stride,
+			gate.ScaleStride, up.ScaleStride)
 	}
 	e.packed(&c, to)
 	if c.err != nil {
 		return c.err
 	}
 	at := to.at(e, expert)
-	a := PackExpertArgs{First: gate.Data, Second: up.Data, FirstScales: gate.Scales, SecondScales: up.Scales, To: at.GateUp, ScalesTo: at.GateUpScales,
-		Stride: gate.Stride * size, ScaleStride: gate.ScaleStride, Rows: e.Inner, RowBytes: e.Hidden * int32(size), Tiles: e.innerTiles(), Blocks: e.hiddenBlocks()}
-	b := PackExpertArgs{First: down.Data, FirstScales: down.Scales, To: at.Down, ScalesTo: at.DownScales, Stride: down.Stride * size, ScaleStride: down.ScaleStride,
+	a := PackExpertArgs{First: gate.Data, Second: up.Data, FirstScales: gate.Scales, SecondScales: up.Scales,
+		To: at.GateUp, ScalesTo: at.GateUpScales,
+		Stride: gate.Stride * size, ScaleStride: gate.ScaleStride, Rows: e.Inner, RowBytes: e.Hidden * int32(size),
+		Tiles: e.innerTiles(), Blocks: e.hiddenBlocks()}
+	b := PackExpertArgs{First: down.Data, FirstScales: down.Scales, To: at.Down, ScalesTo: at.DownScales,
+		Stride: down.Stride * size, ScaleStride: down.ScaleStride,
 		Rows: e.Hidden, RowBytes: e.Inner * int32(size), Tiles: e.hiddenTiles(), Blocks: e.innerBlocks()}
 	if e.BF16 {
 		a.ScalesTo, b.ScalesTo = 0, 0
@@ -201,17 +208,18 @@ func (e ExpertShape) packed(c *checks, p PackedExperts) {
 }
 
 // Experts says over which memory a layer's experts run:
-// Out[t] += sum over j of Weights[t,j] * down[e]( silu(gate[e] X[t]) * up[e] X[t] ), e = IDs[t,j], in the order of the choice.
+// Out[t] += sum over j of Weights[t,j] * down[e]( silu(gate[e] X[t]) * up[e] X[t] ), e = IDs[t,j], in the order of the
+// choice.
 //
-// e4m3: X is quantised per 128 columns, gate and up are summed in float32, their activation is quantised per 128 inner columns without another rounding;
-// bf16: the activation is rounded to bf16. What each expert gives is rounded to bf16; the weighted sum is float32 and is rounded once with Out. A row's
-// bits do not depend on other rows.
+// e4m3: X is quantised per 128 columns, gate and up are summed in float32, their activation is quantised per 128 inner
+// columns without another rounding; bf16: the activation is rounded to bf16. What each expert gives is rounded to bf16;
+// the weighted sum is float32 and is rounded once with Out. A row's bits do not depend on other rows.
 type Experts struct {
 	Shape        ExpertShape
 	Packed       PackedExperts
 	X            Ptr // bf16 [Rows, Hidden], multiple of 16
 	Out          Ptr // bf16 [Rows, Hidden], multiple of 16
-	IDs          Ptr // i32 [Rows, Top]: negative is no expert, one that is not there raises FaultExpert and adds nothing
+	IDs          Ptr // i32 [Rows, Top]: negative is none; one that is not there raises FaultExpert and adds nothing
 	Weights      Ptr // f32 [Rows, Top]
 	Faults       Ptr // one u32 of fault bits, or zero
 	Scratch      Ptr // ScratchBytes, multiple of 256
@@ -225,7 +233,7 @@ type Experts struct {
 	Scales       num.ScaleMode // of quantised activations
 }
 
-// expertScratch lays the scratch memory out: the sizes of its pieces in the order of the fields that point to them.
+// scratch lays the scratch memory out: the sizes of its pieces in the order of the fields that point to them.
 func (e ExpertShape) scratch(rows, top int32) (sizes [8]int64, total int64) {
 	pairs := int64(rows) * int64(top)
 	sizes = [8]int64{
@@ -275,17 +283,23 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 	c.positive("choices of a row", x.Top)
 	c.limit(x.Limit)
 	pairs := int64(x.Rows) * int64(x.Top)
-	if pairs > MaxExpertPairs || pairs*int64(e.innerTiles())*256 > math.MaxUint32 || int64(x.Rows)*max(x.XStride*2, int64(e.Hidden)) > math.MaxUint32 {
-		c.fail("%d rows of %d choices, at most %d pairs and 4 GiB of activations: run fewer rows at a time", x.Rows, x.Top, MaxExpertPairs)
+	bytes := max(pairs*int64(e.innerTiles())*256, int64(x.Rows)*max(x.XStride*2, int64(e.Hidden)))
+	if pairs > MaxExpertPairs || bytes > math.MaxUint32 {
+		c.fail("%d rows of %d choices, at most %d pairs and 4 GiB of activations: run fewer rows at a time", x.Rows,
+			x.Top, MaxExpertPairs)
 	}
 	if c.err != nil {
 		return ExpertsArgs{}, c.err
 	}
 	a := ExpertsArgs{
-		GateUp: x.Packed.GateUp, GateUpScales: x.Packed.GateUpScales, Down: x.Packed.Down, DownScales: x.Packed.DownScales, X: x.X, Out: x.Out, IDs: x.IDs,
-		Weights: x.Weights, Faults: x.Faults, XStride: x.XStride, OutStride: x.OutStride, IDStride: x.IDStride, WeightStride: x.WeightStride, Rows: x.Rows,
-		Experts: e.Experts, Top: x.Top, Hidden: e.Hidden, InnerColumns: e.Inner, HiddenPitch: e.Hidden, InnerPitch: e.innerTiles() * 128 * e.elementBytes(),
-		HiddenBlocks: e.hiddenBlocks(), InnerBlocks: e.innerBlocks(), HiddenTiles: e.hiddenTiles(), InnerTiles: e.innerTiles(), GroupRows: expertManyRows, Limit: x.Limit,
+		GateUp: x.Packed.GateUp, GateUpScales: x.Packed.GateUpScales, Down: x.Packed.Down,
+		DownScales: x.Packed.DownScales, X: x.X, Out: x.Out, IDs: x.IDs,
+		Weights: x.Weights, Faults: x.Faults, XStride: x.XStride, OutStride: x.OutStride, IDStride: x.IDStride,
+		WeightStride: x.WeightStride, Rows: x.Rows,
+		Experts: e.Experts, Top: x.Top, Hidden: e.Hidden, InnerColumns: e.Inner, HiddenPitch: e.Hidden,
+		InnerPitch:   e.innerTiles() * 128 * e.elementBytes(),
+		HiddenBlocks: e.hiddenBlocks(), InnerBlocks: e.innerBlocks(), HiddenTiles: e.hiddenTiles(),
+		InnerTiles: e.innerTiles(), GroupRows: expertManyRows, Limit: x.Limit,
 	}
 	if x.Rows <= expertFewRows { // a matter of time alone: the bits are the same
 		a.GroupRows = expertFewRows
@@ -295,7 +309,8 @@ func (x *Experts) Encode() (ExpertsArgs, error) {
 	}
 	sizes, _ := e.scratch(x.Rows, x.Top)
 	at := x.Scratch
-	for i, p := range []*Ptr{&a.Codes, &a.CodeScales, &a.Order, &a.List, &a.Totals, &a.Inner, &a.InnerScales, &a.Results} {
+	for i, p := range []*Ptr{&a.Codes, &a.CodeScales, &a.Order, &a.List, &a.Totals, &a.Inner, &a.InnerScales,
+		&a.Results} {
 		*p = at
 		at = at.Add(sizes[i])
 	}
@@ -349,10 +364,14 @@ type expertKernel struct {
 }
 
 var expertKernels = map[expertKernel]string{
-	{false, false, expertFewRows}: "sparrow_experts_gate_up_fp8_few", {false, false, expertManyRows}: "sparrow_experts_gate_up_fp8_many",
-	{false, true, expertFewRows}: "sparrow_experts_gate_up_bf16_few", {false, true, expertManyRows}: "sparrow_experts_gate_up_bf16_many",
-	{true, false, expertFewRows}: "sparrow_experts_down_fp8_few", {true, false, expertManyRows}: "sparrow_experts_down_fp8_many",
-	{true, true, expertFewRows}: "sparrow_experts_down_bf16_few", {true, true, expertManyRows}: "sparrow_experts_down_bf16_many",
+	{false, false, expertFewRows}:  "sparrow_experts_gate_up_fp8_few",
+	{false, false, expertManyRows}: "sparrow_experts_gate_up_fp8_many",
+	{false, true, expertFewRows}:   "sparrow_experts_gate_up_bf16_few",
+	{false, true, expertManyRows}:  "sparrow_experts_gate_up_bf16_many",
+	{true, false, expertFewRows}:   "sparrow_experts_down_fp8_few",
+	{true, false, expertManyRows}:  "sparrow_experts_down_fp8_many",
+	{true, true, expertFewRows}:    "sparrow_experts_down_bf16_few",
+	{true, true, expertManyRows}:   "sparrow_experts_down_bf16_many",
 }
 
 func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {

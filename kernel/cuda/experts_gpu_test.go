@@ -48,14 +48,16 @@ func (r *expertRig) matrix(rows, columns int) (*expect.BlockMatrix, Matrix) {
 	for i := range m.Scales {
 		m.Scales[i] = float32(size / 60 * (0.5 + r.rng.Float64()))
 	}
-	return m, Matrix{Data: upload(r.rig, m.Codes), Scales: upload(r.rig, m.Scales), Stride: int64(columns), ScaleStride: int64((columns + 127) / 128)}
+	return m, Matrix{Data: upload(r.rig, m.Codes), Scales: upload(r.rig, m.Scales), Stride: int64(columns),
+		ScaleStride: int64((columns + 127) / 128)}
 }
 
 func newExperts(g *rig, shape ExpertShape) *expertRig {
 	r := &expertRig{rig: g, shape: shape, rng: rand.New(rand.NewPCG(uint64(shape.Hidden), uint64(shape.Inner)))}
 	a, b, c, d := shape.PackedBytes()
 	n := int64(shape.Experts)
-	r.packed = PackedExperts{GateUp: r.poisoned(n * a), GateUpScales: r.poisoned(n*b + 16), Down: r.poisoned(n * c), DownScales: r.poisoned(n*d + 16)}
+	r.packed = PackedExperts{GateUp: r.poisoned(n * a), GateUpScales: r.poisoned(n*b + 16), Down: r.poisoned(n * c),
+		DownScales: r.poisoned(n*d + 16)}
 	for e := range shape.Experts {
 		gate, onGate := r.matrix(int(shape.Inner), int(shape.Hidden))
 		up, onUp := r.matrix(int(shape.Inner), int(shape.Hidden))
@@ -90,7 +92,8 @@ func (r *expertRig) batch(rows, top int) batch {
 }
 
 func (b batch) rows(from, to, hidden int) batch {
-	return batch{x: b.x[from*hidden : to*hidden], out: b.out[from*hidden : to*hidden], ids: b.ids[from*b.top : to*b.top], weights: b.weights[from*b.top : to*b.top], top: b.top}
+	return batch{x: b.x[from*hidden : to*hidden], out: b.out[from*hidden : to*hidden],
+		ids: b.ids[from*b.top : to*b.top], weights: b.weights[from*b.top : to*b.top], top: b.top}
 }
 
 // run gives the rows' new Out.
@@ -98,8 +101,10 @@ func (r *expertRig) run(b batch, limit float32, mode num.ScaleMode) ([]byte, Exp
 	r.t.Helper()
 	rows, h := len(b.ids)/b.top, int64(r.shape.Hidden)
 	faults := r.faultWord()
-	x := Experts{Shape: r.shape, Packed: r.packed, X: upload(r.rig, b.x), Out: upload(r.rig, b.out), IDs: upload(r.rig, b.ids), Weights: upload(r.rig, b.weights), Faults: faults,
-		Scratch: r.poisoned(r.shape.ScratchBytes(int32(rows), int32(b.top))), XStride: h, OutStride: h, IDStride: int64(b.top), WeightStride: int64(b.top),
+	x := Experts{Shape: r.shape, Packed: r.packed, X: upload(r.rig, b.x), Out: upload(r.rig, b.out),
+		IDs: upload(r.rig, b.ids), Weights: upload(r.rig, b.weights), Faults: faults,
+		Scratch: r.poisoned(r.shape.ScratchBytes(int32(rows), int32(b.top))),
+		XStride: h, OutStride: h, IDStride: int64(b.top), WeightStride: int64(b.top),
 		Rows: int32(rows), Top: int32(b.top), Limit: limit, Scales: mode}
 	a, err := x.Encode()
 	check(r.t, err)
@@ -139,7 +144,8 @@ func compareRow(t *testing.T, what string, got []byte, want []float64) {
 		off += (g - w) * (g - w)
 		size += w * w
 	}
-	// A sum that differs in its last bits may be quantised to the next code, a sixteenth off: it shows where rows are short.
+	// A sum that differs in its last bits may be quantised to the next code, a sixteenth off: it shows where rows are
+	// short.
 	if !(math.Sqrt(off) <= 0.04*math.Sqrt(size)) {
 		t.Errorf("%s: off by %.4f of its norm", what, math.Sqrt(off/size))
 	}
@@ -147,7 +153,8 @@ func compareRow(t *testing.T, what string, got []byte, want []float64) {
 
 func TestGPUExpertsEqualTheHost(t *testing.T) {
 	g := onGPU(t)
-	for _, shape := range []ExpertShape{{Experts: 5, Hidden: 208, Inner: 80}, {Experts: 3, Hidden: 256, Inner: 128}, {Experts: 8, Hidden: 1040, Inner: 400}, {Experts: 4, Hidden: 16, Inner: 16}} {
+	for _, shape := range []ExpertShape{{Experts: 5, Hidden: 208, Inner: 80}, {Experts: 3, Hidden: 256, Inner: 128},
+		{Experts: 8, Hidden: 1040, Inner: 400}, {Experts: 4, Hidden: 16, Inner: 16}} {
 		for _, bf16 := range []bool{false, true} {
 			shape.BF16 = bf16
 			r := newExperts(g, shape)
@@ -206,9 +213,12 @@ func TestGPUExpertsOfRealWidth(t *testing.T) {
 		b := r.batch(300, 2)
 		out, _ := r.run(b, 0, num.ScalePow2)
 		for _, row := range []int{0, 130} {
-			compareRow(t, fmt.Sprintf("bf16 %v row %d", bf16, row), out[2*row*7168:][:2*7168], r.want(b, row, 0, num.ScalePow2))
+			compareRow(t, fmt.Sprintf("bf16 %v row %d", bf16, row), out[2*row*7168:][:2*7168],
+				r.want(b, row, 0, num.ScalePow2))
 		}
-		for _, part := range [][2]int{{0, 1}, {5, 13}, {130, 131}, {100, 120}, {200, 240}, {30, 94}, {100, 220}, {90, 290}} {
+		for _, part := range [][2]int{
+			{0, 1}, {5, 13}, {130, 131}, {100, 120}, {200, 240}, {30, 94}, {100, 220}, {90, 290},
+		} {
 			got, _ := r.run(b.rows(part[0], part[1], 7168), 0, num.ScalePow2)
 			if !bytes.Equal(got, out[2*part[0]*7168:][:len(got)]) {
 				t.Errorf("bf16 %v: rows %d to %d have other bits without the rest", bf16, part[0], part[1])
@@ -231,7 +241,8 @@ func TestGPUExpertRowsAreQuantisedAsOnTheHost(t *testing.T) {
 			for block := range 3 {
 				from, to := block*128, min(block*128+128, 336)
 				s := num.QuantE4M3(want, expect.Widen(b.x[row*336+from:row*336+to]), mode)
-				sameBytes(t, fmt.Sprintf("%v row %d block %d", mode, row, block), codes[row*336+from:row*336+to], want[:to-from])
+				sameBytes(t, fmt.Sprintf("%v row %d block %d", mode, row, block), codes[row*336+from:row*336+to],
+					want[:to-from])
 				if got := math.Float32frombits(binary.LittleEndian.Uint32(scales[4*(row*3+block):])); got != s {
 					t.Errorf("%v row %d block %d: scale %g, want %g", mode, row, block, got, s)
 				}
@@ -246,8 +257,10 @@ func TestGPUMissingExpertRaisesAFault(t *testing.T) {
 	b := r.batch(3, 2)
 	b.ids[3] = 2
 	faults := r.faultWord()
-	x := Experts{Shape: r.shape, Packed: r.packed, X: upload(g, b.x), Out: upload(g, b.out), IDs: upload(g, b.ids), Weights: upload(g, b.weights), Faults: faults,
-		Scratch: r.alloc(r.shape.ScratchBytes(3, 2)), XStride: 32, OutStride: 32, IDStride: 2, WeightStride: 2, Rows: 3, Top: 2}
+	x := Experts{Shape: r.shape, Packed: r.packed, X: upload(g, b.x), Out: upload(g, b.out), IDs: upload(g, b.ids),
+		Weights: upload(g, b.weights), Faults: faults,
+		Scratch: r.alloc(r.shape.ScratchBytes(3, 2)), XStride: 32, OutStride: 32, IDStride: 2, WeightStride: 2,
+		Rows: 3, Top: 2}
 	a, err := x.Encode()
 	check(t, err)
 	check(t, r.k.RunExperts(r.s, r.shape, &a))

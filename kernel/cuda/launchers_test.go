@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -9,8 +10,7 @@ import (
 	"sparrow/layout"
 )
 
-// Addresses that no launch reaches: the kernels of these tests are not loaded, so a call that passes its checks ends
-// with ErrUnknown.
+// Addresses that no launch reaches: the kernels of these tests are not loaded, so a call that passes its checks ends with ErrUnknown.
 const somewhere Ptr = 1 << 20
 
 var (
@@ -19,45 +19,109 @@ var (
 )
 
 func someWrite() WriteMainArgs {
-	return WriteMainArgs{Pool: somePool, Rotary: someRotary, Latent: somewhere, Key: somewhere, Positions: somewhere,
-		Slots: somewhere, LatentStride: 512, KeyStride: 64, Tokens: 5, KScale: 1}
+	return WriteMainArgs{Pool: somePool, Rotary: someRotary, Latent: somewhere, Key: somewhere, Positions: somewhere, Slots: somewhere, LatentStride: 512, KeyStride: 64, Tokens: 5, KScale: 1}
 }
 
 func someSlots() GatherSlotsArgs {
-	return GatherSlotsArgs{Pool: somePool, Source: SlotListView{somewhere}, Rows: somewhere, RowBytes: 1152, Count: 5,
-		KScale: 1}
+	return GatherSlotsArgs{Pool: somePool, Source: SlotListView{somewhere}, Rows: somewhere, RowBytes: 1152, Count: 5, KScale: 1}
 }
 
 func somePages() GatherPagesArgs {
-	return GatherPagesArgs{Pool: somePool,
-		Source: PageTableView{Table: somewhere, Starts: somewhere, TableStride: 4, Requests: 2}, Rows: somewhere,
-		RowBytes: 1152, Count: 5, KScale: 1}
+	return GatherPagesArgs{Pool: somePool, Source: PageTableView{Table: somewhere, Starts: somewhere, TableStride: 4, Requests: 2}, Rows: somewhere, RowBytes: 1152, Count: 5, KScale: 1}
 }
 
 func someKeys() WriteIndexKeyArgs {
-	return WriteIndexKeyArgs{Pool: somePool, Rotary: someRotary, Keys: somewhere, Gamma: somewhere, Beta: somewhere,
-		Positions: somewhere, Slots: somewhere, Epsilon: 1e-6, KeyStride: 128, Tokens: 5}
+	return WriteIndexKeyArgs{Pool: somePool, Rotary: someRotary, Keys: somewhere, Gamma: somewhere, Beta: somewhere, Positions: somewhere, Slots: somewhere, Epsilon: 1e-6, KeyStride: 128, Tokens: 5}
 }
 
 func someQueries() IndexQueryArgs {
-	return IndexQueryArgs{Rotary: someRotary, Queries: somewhere, Weights: somewhere, Positions: somewhere,
-		Codes: somewhere, Folded: somewhere, QueryStride: 8192, WeightStride: 64, Tokens: 5, Heads: 64, PaddedHeads: 64}
+	return IndexQueryArgs{Rotary: someRotary, Queries: somewhere, Weights: somewhere, Positions: somewhere, Codes: somewhere, Folded: somewhere, QueryStride: 8192, WeightStride: 64, Tokens: 5, Heads: 64, PaddedHeads: 64}
 }
 
 func someV4() WriteV4Args {
-	return WriteV4Args{Pool: somePool, Rotary: someRotary, Rows: somewhere, Positions: somewhere, Slots: somewhere,
-		RowStride: 512, Tokens: 5}
+	return WriteV4Args{Pool: somePool, Rotary: someRotary, Rows: somewhere, Positions: somewhere, Slots: somewhere, RowStride: 512, Tokens: 5}
 }
 
 func someCombine() CombineV4Args {
-	return CombineV4Args{Window: somewhere, WindowLength: somewhere, Extra: somewhere, ExtraLength: somewhere,
-		Rows: somewhere, Lengths: somewhere, WindowStride: 128, ExtraStride: 512, Tokens: 5, WindowWidth: 128,
-		ExtraWidth: 512}
+	return CombineV4Args{Window: somewhere, WindowLength: somewhere, Extra: somewhere, ExtraLength: somewhere, Rows: somewhere, Lengths: somewhere, WindowStride: 128, ExtraStride: 512, Tokens: 5, WindowWidth: 128, ExtraWidth: 512}
 }
 
 func someTopK() TopKArgs {
-	return TopKArgs{Scores: somewhere, Lengths: somewhere, Out: somewhere, PageTable: somewhere, Offsets: somewhere,
-		Stride: 64, Rows: 5, K: 16, RowsPerRequest: 1}
+	return TopKArgs{Scores: somewhere, Lengths: somewhere, Out: somewhere, PageTable: somewhere, Offsets: somewhere, Stride: 64, Rows: 5, K: 16, RowsPerRequest: 1}
+}
+
+func somePick() PickArgs {
+	return PickArgs{Table: somewhere, IDs: somewhere, Out: somewhere, TableStride: 8, IDStride: 1, OutStride: 8,
+		Rows: 5, Columns: 8,
+		TableRows: 9, TableType: ElementF16, OutType: ElementBF16}
+}
+
+func someAngles() AnglesArgs {
+	return AnglesArgs{Positions: somewhere, Frequency: somewhere, Out: somewhere, PositionStride: 1, OutStride: 64,
+		Rows: 5, Count: 32, Scale: 1}
+}
+
+func someRotate() RotateArgs {
+	return RotateArgs{X: somewhere, Angles: somewhere, XStride: 384, AngleStride: 64, Rows: 5, Heads: 2, HeadDim: 192,
+		Offset: 128, Rope: 64}
+}
+
+func someGate() GateArgs {
+	return GateArgs{Gate: somewhere, Up: somewhere, Out: somewhere, GateStride: 8, UpStride: 8, OutStride: 8, Rows: 5,
+		Columns: 8}
+}
+
+func someRoute() RouteArgs {
+	return RouteArgs{Logits: somewhere, Bias: somewhere, IDs: somewhere, Weights: somewhere, LogitStride: 256,
+		IDStride: 33, WeightStride: 33,
+		Rows: 5, Experts: 256, Top: 8, Groups: 8, KeepGroups: 4}
+}
+
+func someCandidates() CandidatesArgs {
+	return CandidatesArgs{Logits: somewhere, IDs: somewhere, Values: somewhere, LogSum: somewhere, Keys: somewhere,
+		Stride: 100, IDStride: 5,
+		ValueStride: 5, Rows: 5, Columns: 100, Best: 5}
+}
+
+var (
+	someShape  = ExpertShape{Experts: 2, Hidden: 32, Inner: 32}
+	someMatrix = Matrix{Data: somewhere, Scales: somewhere, Stride: 32, ScaleStride: 1}
+	somePacked = PackedExperts{GateUp: somewhere, GateUpScales: somewhere, Down: somewhere, DownScales: somewhere}
+)
+
+func TestExpertArgumentsAreChecked(t *testing.T) {
+	good := Experts{Shape: someShape, Packed: somePacked, X: somewhere, Out: somewhere, IDs: somewhere,
+		Weights: somewhere, Scratch: somewhere,
+		XStride: 32, OutStride: 32, IDStride: 8, WeightStride: 8, Rows: 65, Top: 8}
+	a, err := good.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := a.Results + Ptr(65*8*32*2)
+	if need := Ptr(someShape.ScratchBytes(65, 8)); last > somewhere+need || a.Codes != somewhere {
+		t.Errorf("scratch begins at %#x and its last piece ends at %#x, want it inside %d bytes from %#x", a.Codes,
+			last, need, somewhere)
+	}
+	if few := *with(good, func(x *Experts) { x.Rows = 64 }); a.GroupRows != 128 {
+		t.Errorf("65 rows in groups of %d, want 128", a.GroupRows)
+	} else if b, err := few.Encode(); err != nil || b.GroupRows != 64 {
+		t.Errorf("64 rows in groups of %d, %v; want 64", b.GroupRows, err)
+	}
+	for says, change := range map[string]func(*Experts){
+		"1 to 256":           func(x *Experts) { x.Shape.Experts = 257 },
+		"x at":               func(x *Experts) { x.X = 8 },
+		"x stride 33":        func(x *Experts) { x.XStride = 33 },
+		"id stride 7":        func(x *Experts) { x.IDStride = 7 },
+		"choices of a row":   func(x *Experts) { x.Top = 0 },
+		"at most 131072":     func(x *Experts) { x.Rows = 16385 },
+		"scratch is not":     func(x *Experts) { x.Scratch = 0 },
+		"limit NaN":          func(x *Experts) { x.Limit = float32(math.NaN()) },
+		"packed scales of d": func(x *Experts) { x.Packed.DownScales = 0 },
+	} {
+		if _, err := with(good, change).Encode(); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want an argument error that says %q", err, says)
+		}
+	}
 }
 
 // with changes one argument of a launch.
@@ -75,59 +139,71 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		says string // empty: the arguments are fine
 	}{
 		{"write", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), keep)), ""},
-		{"write nothing", k.WriteMain(s, layout.BF16Row1152,
-			with(someWrite(), func(a *WriteMainArgs) { a.Tokens = 0 })), "no launch"},
+		{"write nothing", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), func(a *WriteMainArgs) { a.Tokens = 0 })), "no launch"},
 		{"layout", k.WriteMain(s, layout.F32Row2304, with(someWrite(), keep)), "f32-2304"},
-		{"no latent", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), func(a *WriteMainArgs) { a.Latent = 0 })),
-			"latent is not given"},
-		{"latent alignment", k.WriteMain(s, layout.BF16Row1152,
-			with(someWrite(), func(a *WriteMainArgs) { a.Latent = 8 })), "latent at 0x8"},
-		{"latent stride", k.WriteMain(s, layout.BF16Row1152,
-			with(someWrite(), func(a *WriteMainArgs) { a.LatentStride = 500 })), "latent stride 500"},
-		{"negative tokens", k.WriteMain(s, layout.BF16Row1152,
-			with(someWrite(), func(a *WriteMainArgs) { a.Tokens = -1 })), "tokens -1"},
-		{"page too small", k.WriteMain(s, layout.BF16Row1152,
-			with(someWrite(), func(a *WriteMainArgs) { a.Pool.PageBytes = 64 * 656 })), "page bytes 41984"},
-		{"scale", k.WriteMain(s, layout.FP8Row576, with(someWrite(), func(a *WriteMainArgs) { a.KScale = 0 })),
-			"scale 0"},
-		{"rotary", k.WriteMain(s, layout.FP8Row656, with(someWrite(), func(a *WriteMainArgs) { a.Rotary.Rows = 0 })),
-			"rotary rows 0"},
+		{"no latent", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), func(a *WriteMainArgs) { a.Latent = 0 })), "latent is not given"},
+		{"latent alignment", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), func(a *WriteMainArgs) { a.Latent = 8 })), "latent at 0x8"},
+		{"latent stride", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), func(a *WriteMainArgs) { a.LatentStride = 500 })), "latent stride 500"},
+		{"negative tokens", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), func(a *WriteMainArgs) { a.Tokens = -1 })), "tokens -1"},
+		{"page too small", k.WriteMain(s, layout.BF16Row1152, with(someWrite(), func(a *WriteMainArgs) { a.Pool.PageBytes = 64 * 656 })), "page bytes 41984"},
+		{"scale", k.WriteMain(s, layout.FP8Row576, with(someWrite(), func(a *WriteMainArgs) { a.KScale = 0 })), "scale 0"},
+		{"rotary", k.WriteMain(s, layout.FP8Row656, with(someWrite(), func(a *WriteMainArgs) { a.Rotary.Rows = 0 })), "rotary rows 0"},
 		{"gather", k.GatherSlots(s, layout.FP8Row656, with(someSlots(), func(*GatherSlotsArgs) {})), ""},
-		{"gather row bytes", k.GatherSlots(s, layout.FP8Row656,
-			with(someSlots(), func(a *GatherSlotsArgs) { a.RowBytes = 656 })), "row bytes 656"},
-		{"gather no slots", k.GatherSlots(s, layout.FP8Row656,
-			with(someSlots(), func(a *GatherSlotsArgs) { a.Source.Slots = 0 })), "slots is not given"},
+		{"gather row bytes", k.GatherSlots(s, layout.FP8Row656, with(someSlots(), func(a *GatherSlotsArgs) { a.RowBytes = 656 })), "row bytes 656"},
+		{"gather no slots", k.GatherSlots(s, layout.FP8Row656, with(someSlots(), func(a *GatherSlotsArgs) { a.Source.Slots = 0 })), "slots is not given"},
 		{"raw to block", k.RawToBlockSlots(s, with(someSlots(), func(a *GatherSlotsArgs) { a.RowBytes = 656 })), ""},
 		{"pages", k.GatherPages(s, layout.FP8Row576, with(somePages(), func(*GatherPagesArgs) {})), ""},
-		{"raw to block pages", k.RawToBlockPages(s,
-			with(somePages(), func(a *GatherPagesArgs) { a.Source.Requests = -1 })), "requests -1"},
+		{"raw to block pages", k.RawToBlockPages(s, with(somePages(), func(a *GatherPagesArgs) { a.Source.Requests = -1 })), "requests -1"},
 		{"index keys", k.WriteIndexKeys(s, with(someKeys(), func(*WriteIndexKeyArgs) {})), ""},
-		{"index keys without norm", k.WriteIndexKeys(s,
-			with(someKeys(), func(a *WriteIndexKeyArgs) { a.Gamma, a.Beta, a.Epsilon = 0, 0, 0 })), ""},
+		{"index keys without norm", k.WriteIndexKeys(s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Gamma, a.Beta, a.Epsilon = 0, 0, 0 })), ""},
 		{"epsilon", k.WriteIndexKeys(s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Epsilon = 0 })), "epsilon"},
-		{"rope at 32", k.WriteIndexKeys(s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Recipe.RopeAt = 32 })),
-			"start at 32"},
-		{"hadamard 2", k.WriteIndexKeys(s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Recipe.Hadamard = 2 })),
-			"hadamard is 2"},
+		{"rope at 32", k.WriteIndexKeys(s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Recipe.RopeAt = 32 })), "start at 32"},
+		{"hadamard 2", k.WriteIndexKeys(s, with(someKeys(), func(a *WriteIndexKeyArgs) { a.Recipe.Hadamard = 2 })), "hadamard is 2"},
 		{"queries", k.PrepareIndexQueries(s, with(someQueries(), func(*IndexQueryArgs) {})), ""},
-		{"padding below heads", k.PrepareIndexQueries(s,
-			with(someQueries(), func(a *IndexQueryArgs) { a.PaddedHeads = 32 })), "padded heads 32"},
+		{"padding below heads", k.PrepareIndexQueries(s, with(someQueries(), func(a *IndexQueryArgs) { a.PaddedHeads = 32 })), "padded heads 32"},
 		{"v4", k.WriteV4(s, with(someV4(), func(*WriteV4Args) {})), ""},
 		{"v4 gather", k.GatherV4Slots(s, with(someSlots(), func(*GatherSlotsArgs) {})), ""},
-		{"v4 gather pages", k.GatherV4Pages(s, with(somePages(), func(a *GatherPagesArgs) { a.RowBytes = 1000 })),
-			"row bytes 1000"},
+		{"v4 gather pages", k.GatherV4Pages(s, with(somePages(), func(a *GatherPagesArgs) { a.RowBytes = 1000 })), "row bytes 1000"},
 		{"combine", k.CombineV4(s, with(someCombine(), func(*CombineV4Args) {})), ""},
-		{"combine stride", k.CombineV4(s, with(someCombine(), func(a *CombineV4Args) { a.ExtraStride = 100 })),
-			"extra stride 100"},
+		{"combine stride", k.CombineV4(s, with(someCombine(), func(a *CombineV4Args) { a.ExtraStride = 100 })), "extra stride 100"},
 		{"top-k", k.SelectTopK(s, with(someTopK(), func(*TopKArgs) {})), ""},
-		{"kept without via", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Kept = somewhere })),
-			"kept at 0x100000 and via at 0x0"},
+		{"kept without via", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Kept = somewhere })), "kept at 0x100000 and via at 0x0"},
 		{"negative columns", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Columns = -1 })), "columns -1"},
 		{"top-k too large", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.K = 2049 })), "top-k of 2049"},
 		{"top-k transform", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Transform = 3 })), "transform 3"},
-		{"top-k ragged without offsets",
-			k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Transform, a.Offsets = int32(TopKRagged), 0 })),
-			"offsets is not given"},
+		{"top-k ragged without offsets", k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Transform, a.Offsets = int32(TopKRagged), 0 })), "offsets is not given"},
+		{"pick", k.PickRows(s, with(somePick(), func(*PickArgs) {})), ""},
+		{"pick f16 into f16", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.OutType = ElementF16 })),
+			"out has element type 2"},
+		{"pick stride", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.TableStride = 7 })), "table stride 7"},
+		{"pick no ids", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.IDs = 0 })), "ids is not given"},
+		{"angles", k.ComputeAngles(s, with(someAngles(), func(*AnglesArgs) {})), ""},
+		{"angles without frequencies", k.ComputeAngles(s, with(someAngles(), func(a *AnglesArgs) { a.Count = 0 })),
+			"count 0"},
+		{"rotate", k.RotateHeads(s, with(someRotate(), func(*RotateArgs) {})), ""},
+		{"rotate beyond the head", k.RotateHeads(s, with(someRotate(), func(a *RotateArgs) { a.Offset = 129 })),
+			"columns 129 to 193"},
+		{"rotate an odd number", k.RotateHeads(s, with(someRotate(), func(a *RotateArgs) { a.Rope = 63 })),
+			"even number"},
+		{"gate", k.GateRows(s, with(someGate(), func(*GateArgs) {})), ""},
+		{"gate limit", k.GateRows(s, with(someGate(), func(a *GateArgs) { a.Limit = -1 })), "limit -1"},
+		{"route", k.RouteExperts(s, with(someRoute(), func(*RouteArgs) {})), ""},
+		{"route groups", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) { a.Groups = 3 })),
+			"256 experts in 3 groups"},
+		{"route top", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) { a.Top = 33 })), "top 33"},
+		{"candidates", k.FindCandidates(s, with(someCandidates(), func(*CandidatesArgs) {})), ""},
+		{"65 candidates", k.FindCandidates(s, with(someCandidates(), func(a *CandidatesArgs) { a.Best = 65 })),
+			"best 65"},
+		{"candidates of too few", k.FindCandidates(s, with(someCandidates(),
+			func(a *CandidatesArgs) { a.Columns = 3 })), "best 5 of 3"},
+		{"pack", k.PackExpert(s, someShape, 1, someMatrix, someMatrix, someMatrix, somePacked), ""},
+		{"pack expert 2", k.PackExpert(s, someShape, 2, someMatrix, someMatrix, someMatrix, somePacked),
+			"expert 2 of 2"},
+		{"pack an odd size", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 40, Inner: 32}, 0, someMatrix,
+			someMatrix, someMatrix, somePacked),
+			"32 x 40"},
+		{"pack strides", k.PackExpert(s, someShape, 1, someMatrix, Matrix{somewhere, somewhere, 64, 1}, someMatrix,
+			somePacked), "must agree"},
 		{"paged scores of 5 rows", k.ScorePaged(s, 64, &IndexPagedArgs{NextN: 5}), "5 query rows"},
 	} {
 		switch c.says {
@@ -149,8 +225,7 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 
 func TestScoreArgumentsAreCheckedBeforeMapsAreMade(t *testing.T) {
 	d := &Device{}
-	r := IndexRagged{Queries: somewhere, Keys: somewhere, Scales: somewhere, Weights: somewhere, KeyStart: somewhere,
-		KeyEnd: somewhere, Scores: somewhere, Stride: 64, Rows: 2, KeyCount: 64, Heads: 64}
+	r := IndexRagged{Queries: somewhere, Keys: somewhere, Scales: somewhere, Weights: somewhere, KeyStart: somewhere, KeyEnd: somewhere, Scores: somewhere, Stride: 64, Rows: 2, KeyCount: 64, Heads: 64}
 	if _, err := r.Encode(d); !errors.Is(err, ErrClosed) {
 		t.Errorf("correct ragged arguments ended with %v, want to get as far as the driver", err)
 	}
@@ -158,9 +233,8 @@ func TestScoreArgumentsAreCheckedBeforeMapsAreMade(t *testing.T) {
 	if _, err := r.Encode(d); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), "48 heads") {
 		t.Errorf("48 heads gave %v", err)
 	}
-	p := IndexPaged{Queries: somewhere, Cache: somewhere, PageBytes: layout.IndexPageBytes, Pages: 4,
-		Weights: somewhere, ContextLengths: somewhere, BlockTable: somewhere, Scores: somewhere, Stride: 256,
-		TableStride: 4, Requests: 2, NextN: 2, Heads: 64, MaxContext: 256, MaxBlocks: 4}
+	p := IndexPaged{Queries: somewhere, Cache: somewhere, PageBytes: layout.IndexPageBytes, Pages: 4, Weights: somewhere, ContextLengths: somewhere, BlockTable: somewhere, Scores: somewhere,
+		Stride: 256, TableStride: 4, Requests: 2, NextN: 2, Heads: 64, MaxContext: 256, MaxBlocks: 4}
 	if _, err := p.Encode(d); !errors.Is(err, ErrClosed) {
 		t.Errorf("correct paged arguments ended with %v, want to get as far as the driver", err)
 	}

@@ -53,7 +53,8 @@ func (k *Kernels) RotateHeads(s *Stream, a *RotateArgs) error {
 	c.positive("head size", a.HeadDim)
 	c.count("offset", a.Offset)
 	if a.Rope <= 0 || a.Rope%2 != 0 || a.Offset+a.Rope > a.HeadDim {
-		c.fail("columns %d to %d of heads of %d, an even number inside the head can be rotated", a.Offset, a.Offset+a.Rope, a.HeadDim)
+		c.fail("columns %d to %d of heads of %d, an even number inside the head can be rotated", a.Offset,
+			a.Offset+a.Rope, a.HeadDim)
 	}
 	c.element("x", a.X, a.XType, ElementBF16, a.XStride, a.Heads*a.HeadDim)
 	c.memory("angles", a.Angles, 4)

@@ -34,9 +34,12 @@ func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 	c.memory("ids", a.IDs, 4)
 	c.memory("weights", a.Weights, 4)
 	if a.Experts <= 0 || a.Experts > MaxRouted || a.Groups <= 0 || a.Groups > MaxGroups || a.Experts%a.Groups != 0 {
-		c.fail("%d experts in %d groups, supported are up to %d in up to %d groups of equal size", a.Experts, a.Groups, MaxRouted, MaxGroups)
-	} else if a.KeepGroups <= 0 || a.KeepGroups > a.Groups || a.Top <= 0 || a.Top > min(a.KeepGroups*(a.Experts/a.Groups), MaxTop) {
-		c.fail("top %d of %d of %d groups of %d experts, at most %d", a.Top, a.KeepGroups, a.Groups, a.Experts/a.Groups, MaxTop)
+		c.fail("%d experts in %d groups, supported are up to %d in up to %d groups of equal size", a.Experts,
+			a.Groups, MaxRouted, MaxGroups)
+	} else if a.KeepGroups <= 0 || a.KeepGroups > a.Groups || a.Top <= 0 ||
+		a.Top > min(a.KeepGroups*(a.Experts/a.Groups), MaxTop) {
+		c.fail("top %d of %d of %d groups of %d experts, at most %d", a.Top, a.KeepGroups, a.Groups,
+			a.Experts/a.Groups, MaxTop)
 	}
 	c.multiple("logit stride", a.LogitStride, 1, int64(a.Experts))
 	c.multiple("id stride", a.IDStride, 1, int64(a.Top))

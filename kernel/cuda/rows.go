@@ -51,7 +51,8 @@ func (k *Kernels) RMSNorm(s *Stream, a *RMSNormArgs) error {
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
 
-// normColumns is the longest row that a warp normalises alone. It decides by columns alone which kernel runs, as a row's bits depend on it.
+// normColumns is the longest row that a warp normalises alone. It decides by columns alone which kernel runs, as a
+// row's bits depend on it.
 const normColumns = 1024
 
 // Locate turns positions into slots of a paged cache, or into rows of a gathered one.

@@ -17,8 +17,8 @@ const (
 	packedTile   = 32768
 )
 
-// expertCases are the experts of a DeepSeek-V3.2 layer. The peer is DeepGEMM's grouped product of the same shape, which gets its rows quantised and
-// sorted and writes gate and up to memory.
+// expertCases are the experts of a DeepSeek-V3.2 layer. The peer is DeepGEMM's grouped product of the same shape, which
+// gets its rows quantised and sorted and writes gate and up to memory.
 func expertCases() []Case {
 	var list []Case
 	for _, c := range []struct {
@@ -26,20 +26,24 @@ func expertCases() []Case {
 		gateUp, down     float64 // the peer's us
 		whole, sixteenth bool
 	}{
-		{64, 1, 67, 39, true, false}, {64, 8, 479, 247, true, false}, {64, 64, 479, 247, true, true}, {64, 128, 479, 247, true, false}, {64, 1024, 575, 297, false, false},
-		{64, 4096, 1455, 757, true, true}, {32, 4096, 1402, 730, false, false}, {256, 64, 1924, 950, true, false}, {256, 4096, 2327, 1133, false, false},
+		{64, 1, 67, 39, true, false}, {64, 8, 479, 247, true, false}, {64, 64, 479, 247, true, true},
+		{64, 128, 479, 247, true, false}, {64, 1024, 575, 297, false, false}, {64, 4096, 1455, 757, true, true},
+		{32, 4096, 1402, 730, false, false}, {256, 64, 1924, 950, true, false}, {256, 4096, 2327, 1133, false, false},
 	} {
 		shape := cuda.ExpertShape{Experts: int32(c.experts), Hidden: expertHidden, Inner: expertInner}
-		list = append(list, expertCase(shape, c.rows, "experts_gate_up", c.gateUp), expertCase(shape, c.rows, "experts_down", c.down))
+		list = append(list, expertCase(shape, c.rows, "experts_gate_up", c.gateUp),
+			expertCase(shape, c.rows, "experts_down", c.down))
 		if c.whole {
 			list = append(list, expertCase(shape, c.rows, "experts", 0))
 		}
 		if c.sixteenth {
 			shape.BF16 = true
-			list = append(list, expertCase(shape, c.rows, "experts_gate_up", 0), expertCase(shape, c.rows, "experts_down", 0))
+			list = append(list, expertCase(shape, c.rows, "experts_gate_up", 0),
+				expertCase(shape, c.rows, "experts_down", 0))
 		}
 	}
-	return append(list, expertCase(cuda.ExpertShape{Experts: 64, Hidden: expertHidden, Inner: expertInner}, 8192, "experts", 0))
+	shape := cuda.ExpertShape{Experts: 64, Hidden: expertHidden, Inner: expertInner}
+	return append(list, expertCase(shape, 8192, "experts", 0))
 }
 
 type expertSet struct {
@@ -70,11 +74,13 @@ func expertCase(shape cuda.ExpertShape, rows int, name string, peer float64) Cas
 	product := 2 * float64(pairs) * expertHidden * expertInner
 	if name != "experts_down" {
 		c.FLOPs += 2 * product
-		c.Bytes += float64(used)*float64(gateUp+gateUpScales) + float64(rows*expertHidden*size) + float64(pairs*expertInner*size)
+		c.Bytes += float64(used)*float64(gateUp+gateUpScales) + float64(rows*expertHidden*size) +
+			float64(pairs*expertInner*size)
 	}
 	if name != "experts_gate_up" {
 		c.FLOPs += product
-		c.Bytes += float64(used)*float64(down+downScales) + float64(pairs*expertInner*size) + float64(pairs*expertHidden*2)
+		c.Bytes += float64(used)*float64(down+downScales) + float64(pairs*expertInner*size) +
+			float64(pairs*expertHidden*2)
 	}
 	if name == "experts" {
 		c.Bytes += float64(pairs*expertHidden*2) + float64(3*rows*expertHidden*2)
@@ -114,15 +120,18 @@ func newExpertSet(r *Rig, shape cuda.ExpertShape, rows int, name string) (Set, e
 		for i := range e.scales {
 			e.scales[i] = h.floats(2*1031, 2e-5, 2e-4)
 		}
-		packed.GateUpScales, packed.DownScales = h.repeat(rawF32(e.scales[0]), n*gateUpScales), h.repeat(rawF32(e.scales[1]), n*downScales)
+		packed.GateUpScales = h.repeat(rawF32(e.scales[0]), n*gateUpScales)
+		packed.DownScales = h.repeat(rawF32(e.scales[1]), n*downScales)
 	}
 	weights := make([]float32, rows*expertTop)
 	for i := range weights {
 		e.ids = append(e.ids, int32(i)%shape.Experts)
 		weights[i] = h.rng.Float32()
 	}
-	x := cuda.Experts{Shape: shape, Packed: packed, X: h.repeat(e.x, int64(rows)*expertHidden*2), Out: h.repeat(make([]byte, expertHidden*2), int64(rows)*expertHidden*2), IDs: h.put(rawI32(e.ids)),
-		Weights: h.put(rawF32(weights)), Scratch: h.alloc(shape.ScratchBytes(int32(rows), expertTop)), XStride: expertHidden, OutStride: expertHidden, IDStride: expertTop,
+	x := cuda.Experts{Shape: shape, Packed: packed, X: h.repeat(e.x, int64(rows)*expertHidden*2),
+		Out: h.repeat(make([]byte, expertHidden*2), int64(rows)*expertHidden*2), IDs: h.put(rawI32(e.ids)),
+		Weights: h.put(rawF32(weights)), Scratch: h.alloc(shape.ScratchBytes(int32(rows), expertTop)),
+		XStride: expertHidden, OutStride: expertHidden, IDStride: expertTop,
 		WeightStride: expertTop, Rows: int32(rows), Top: expertTop, Scales: num.ScalePow2}
 	if h.err != nil {
 		return h.ready(e)
@@ -144,7 +153,8 @@ func newExpertSet(r *Rig, shape cuda.ExpertShape, rows int, name string) (Set, e
 			h.err = r.Kernels.MultiplyGateUp(r.Stream, shape, &e.args)
 		}
 	default:
-		h.outputs = append(h.outputs, span{e.args.Inner, pairs * int64(e.args.InnerPitch)}, span{e.args.Results, pairs * expertHidden * 2})
+		h.outputs = append(h.outputs, span{e.args.Inner, pairs * int64(e.args.InnerPitch)},
+			span{e.args.Results, pairs * expertHidden * 2})
 	}
 	return h.ready(e)
 }
@@ -197,7 +207,8 @@ func (e *expertSet) inner(s *cuda.Stream, place int) ([]float32, error) {
 		}
 		return out, nil
 	}
-	scales, err := read(s, e.args.InnerScales.Add(4*int64(place)*int64(e.args.InnerBlocks)), 4*int64(e.args.InnerBlocks))
+	scales, err := read(s, e.args.InnerScales.Add(4*int64(place)*int64(e.args.InnerBlocks)),
+		4*int64(e.args.InnerBlocks))
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +218,8 @@ func (e *expertSet) inner(s *cuda.Stream, place int) ([]float32, error) {
 	return out, nil
 }
 
-// Check recomputes parts of some places: tiles of their activations from x, and columns of their results from the activations that the device has.
+// Check recomputes parts of some places: tiles of their activations from x, and columns of their results from the
+// activations that the device has.
 func (e *expertSet) Check(s *cuda.Stream) error {
 	order := expect.SortPairs(e.ids, e.shape.Experts)
 	for i := range 5 {
@@ -231,7 +243,8 @@ func (e *expertSet) Check(s *cuda.Stream) error {
 			var most float64
 			want := make([]float64, 128)
 			for c := range want {
-				gate, up := e.weight(0, expert, tile, expect.GateUpRow(c, false)), e.weight(0, expert, tile, expect.GateUpRow(c, true))
+				gate := e.weight(0, expert, tile, expect.GateUpRow(c, false))
+				up := e.weight(0, expert, tile, expect.GateUpRow(c, true))
 				want[c] = expect.Gated(expect.Dot(gate, x), expect.Dot(up, x), 0)
 				most = max(most, math.Abs(want[c]))
 			}

@@ -34,11 +34,13 @@ type normSet struct {
 }
 
 func normCase(rows, columns int) Case {
-	return Case{Name: "rms_norm", Shape: fmt.Sprintf("%d x %d", rows, columns), Bytes: float64(rows) * float64(columns) * 4, SetBytes: int64(rows * columns * 4),
+	return Case{Name: "rms_norm", Shape: fmt.Sprintf("%d x %d", rows, columns),
+		Bytes: float64(rows) * float64(columns) * 4, SetBytes: int64(rows * columns * 4),
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			n := &normSet{holder: h, x: h.bf16s(columns), weight: h.floats(columns, 1, 0)}
-			n.args = cuda.RMSNormArgs{X: h.repeat(raw16(n.x), int64(2*rows*columns)), Out: h.output(int64(2 * rows * columns)), Weight: h.put(rawF32(n.weight)), Epsilon: 1e-6,
+			n.args = cuda.RMSNormArgs{X: h.repeat(raw16(n.x), int64(2*rows*columns)),
+				Out: h.output(int64(2 * rows * columns)), Weight: h.put(rawF32(n.weight)), Epsilon: 1e-6,
 				XStride: int64(columns), OutStride: int64(columns), Rows: int32(rows), Columns: int32(columns)}
 			return h.ready(n)
 		}}
@@ -79,13 +81,16 @@ type gateSet struct {
 }
 
 func gateCase(rows, columns int) Case {
-	return Case{Name: "gate", Shape: fmt.Sprintf("%d x %d", rows, columns), Bytes: float64(rows) * float64(columns) * 6, SetBytes: int64(rows * columns * 6),
+	return Case{Name: "gate", Shape: fmt.Sprintf("%d x %d", rows, columns),
+		Bytes: float64(rows) * float64(columns) * 6, SetBytes: int64(rows * columns * 6),
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			n := &gateSet{holder: h, g: h.bf16s(columns), u: h.bf16s(columns)}
 			bytes := int64(2 * rows * columns)
-			n.args = cuda.GateArgs{Gate: h.repeat(raw16(n.g), bytes), Up: h.repeat(raw16(n.u), bytes), Out: h.output(bytes), GateStride: int64(columns), UpStride: int64(columns),
-				OutStride: int64(columns), Rows: int32(rows), Columns: int32(columns), GateType: cuda.ElementBF16, UpType: cuda.ElementBF16, OutType: cuda.ElementBF16}
+			n.args = cuda.GateArgs{Gate: h.repeat(raw16(n.g), bytes), Up: h.repeat(raw16(n.u), bytes),
+				Out: h.output(bytes), GateStride: int64(columns), UpStride: int64(columns),
+				OutStride: int64(columns), Rows: int32(rows), Columns: int32(columns), GateType: cuda.ElementBF16,
+				UpType: cuda.ElementBF16, OutType: cuda.ElementBF16}
 			return h.ready(n)
 		}}
 }
@@ -106,12 +111,15 @@ type routeSet struct {
 
 // routeCase chooses 8 of 4 of 8 groups without bias, so that the best of all is always first.
 func routeCase(rows, experts int) Case {
-	return Case{Name: "route", Shape: fmt.Sprintf("%d x %d", rows, experts), Bytes: float64(rows) * float64(experts*4+64), SetBytes: int64(rows * (experts*4 + 64)),
+	return Case{Name: "route", Shape: fmt.Sprintf("%d x %d", rows, experts),
+		Bytes: float64(rows) * float64(experts*4+64), SetBytes: int64(rows * (experts*4 + 64)),
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			n := &routeSet{holder: h, logits: h.floats(rows*experts, 1, 0)}
-			n.args = cuda.RouteArgs{Logits: h.put(rawF32(n.logits)), Bias: h.put(make([]byte, 4*experts)), IDs: h.output(int64(32 * rows)), Weights: h.output(int64(32 * rows)),
-				LogitStride: int64(experts), IDStride: 8, WeightStride: 8, Rows: int32(rows), Experts: int32(experts), Top: 8, Groups: 8, KeepGroups: 8, Normalize: 1, Scale: 2.5}
+			n.args = cuda.RouteArgs{Logits: h.put(rawF32(n.logits)), Bias: h.put(make([]byte, 4*experts)),
+				IDs: h.output(int64(32 * rows)), Weights: h.output(int64(32 * rows)),
+				LogitStride: int64(experts), IDStride: 8, WeightStride: 8, Rows: int32(rows),
+				Experts: int32(experts), Top: 8, Groups: 8, KeepGroups: 8, Normalize: 1, Scale: 2.5}
 			return h.ready(n)
 		}}
 }
@@ -135,12 +143,15 @@ type candidateSet struct {
 }
 
 func candidatesCase(rows, best int) Case {
-	return Case{Name: "candidates", Shape: fmt.Sprintf("best %d of %d x %d", best, rows, vocabulary), Bytes: float64(rows) * vocabulary * 4, SetBytes: int64(rows) * vocabulary * 4,
+	return Case{Name: "candidates", Shape: fmt.Sprintf("best %d of %d x %d", best, rows, vocabulary),
+		Bytes: float64(rows) * vocabulary * 4, SetBytes: int64(rows) * vocabulary * 4,
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			n := &candidateSet{holder: h, logits: h.floats(vocabulary, 3, 0)}
-			n.args = cuda.CandidatesArgs{Logits: h.repeat(rawF32(n.logits), int64(rows)*vocabulary*4), IDs: h.output(int64(4 * rows * best)), Values: h.output(int64(4 * rows * best)),
-				LogSum: h.output(int64(4 * rows)), Keys: h.alloc(cuda.CandidatesScratch(int32(rows), vocabulary, int32(best))), Stride: vocabulary, IDStride: int64(best),
+			n.args = cuda.CandidatesArgs{Logits: h.repeat(rawF32(n.logits), int64(rows)*vocabulary*4),
+				IDs: h.output(int64(4 * rows * best)), Values: h.output(int64(4 * rows * best)),
+				LogSum: h.output(int64(4 * rows)), Stride: vocabulary, IDStride: int64(best),
+				Keys:        h.alloc(cuda.CandidatesScratch(int32(rows), vocabulary, int32(best))),
 				ValueStride: int64(best), Rows: int32(rows), Columns: vocabulary, Best: int32(best)}
 			return h.ready(n)
 		}}

@@ -57,7 +57,8 @@ func Dot(a []float64, b []float32) (sum float64) {
 	return sum
 }
 
-// Expert is one expert's result for a row of bf16 values: quantised or rounded where the kernels do so, sums in float64, not yet rounded to bf16.
+// Expert is one expert's result for a row of bf16 values: quantised or rounded where the kernels do so, sums in
+// float64, not yet rounded to bf16.
 func Expert(x []float32, gate, up, down *BlockMatrix, limit float32, mode num.ScaleMode) []float64 {
 	scaled := gate.Values == nil
 	if scaled {
@@ -80,7 +81,8 @@ func Expert(x []float32, gate, up, down *BlockMatrix, limit float32, mode num.Sc
 	return out
 }
 
-// SortPairs is the pairs row*top+choice ordered by expert, those of an expert as they come; ids outside [0, experts) are left out.
+// SortPairs is the pairs row*top+choice ordered by expert, those of an expert as they come; ids outside [0, experts)
+// are left out.
 func SortPairs(ids []int32, experts int32) []int32 {
 	var order []int32
 	for p, id := range ids {

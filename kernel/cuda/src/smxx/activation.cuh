@@ -2,7 +2,8 @@
 #pragma once
 #include "smxx/base.h"
 
-// silu(gate) * up. With a limit above zero, gate is first clamped to at most limit and up to within plus and minus limit.
+// silu(gate) * up. With a limit above zero, gate is first clamped to at most limit and up to within plus and minus
+// limit.
 DEVICE f32 gated(f32 gate, f32 up, f32 limit) {
     if (limit > 0) {
         gate = fminf(gate, limit);

@@ -22,8 +22,10 @@ DEVICE f32 read_float(const void* base, i64 at, i32 type) {
 
 // f32 or bf16.
 DEVICE void write_float(void* base, i64 at, i32 type, f32 v) {
-    if (type == kF32) static_cast<f32*>(base)[at] = v;
-    else static_cast<u16*>(base)[at] = static_cast<u16>(bf16_bits(v));
+    if (type == kF32)
+        static_cast<f32*>(base)[at] = v;
+    else
+        static_cast<u16*>(base)[at] = static_cast<u16>(bf16_bits(v));
 }
 DEVICE i32 element_bytes(i32 type) { return type == kF32 ? 4 : 2; }
 
@@ -37,6 +39,9 @@ DEVICE void unpack_8(uint4 v, f32 (&out)[8]) {
     }
 }
 DEVICE uint4 pack_8(const f32 (&v)[8]) {
-    return make_uint4(pack_bf16_fast(v[0], v[1]), pack_bf16_fast(v[2], v[3]), pack_bf16_fast(v[4], v[5]), pack_bf16_fast(v[6], v[7]));
+    return make_uint4(pack_bf16_fast(v[0], v[1]), pack_bf16_fast(v[2], v[3]), pack_bf16_fast(v[4], v[5]),
+                      pack_bf16_fast(v[6], v[7]));
 }
-DEVICE bool aligned_16(const void* base, i64 stride_bytes) { return ((reinterpret_cast<u64>(base) | static_cast<u64>(stride_bytes)) & 15) == 0; }
+DEVICE bool aligned_16(const void* base, i64 stride_bytes) {
+    return ((reinterpret_cast<u64>(base) | static_cast<u64>(stride_bytes)) & 15) == 0;
+}

@@ -1,16 +1,18 @@
 // Tile shapes of the expert products, and the rule of summation.
 //
-// An item is 256 weight rows, two halves of 128 (gate and up of the same inner columns, or rows of down), by up to 128 tokens of an expert.
+// An item is 256 weight rows, two halves of 128 (gate and up of the same inner columns, or rows of down), by up to 128
+// tokens of an expert.
 //
-//   up to 64 tokens   weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns: no row is wasted. Of each half, each of the two
-//                     warpgroups that multiply has 64 weight rows.
-//   more              tokens are the rows, 64 for each warpgroup, and each half's 128 weight rows the columns: a lane has two tokens and needs two scales.
-//                     The other way round it needs 32 of them, and reading those takes a third of the shared memory's bandwidth.
+//   up to 64 tokens  weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns: no row is
+//                    wasted. Of each half, each of the two warpgroups that multiply has 64 weight rows.
+//   more             tokens are the rows, 64 for each warpgroup, and each half's 128 weight rows the columns: a lane
+//                    has two tokens and needs two scales. The other way round it needs 32 of them, and reading those
+//                    takes a third of the shared memory's bandwidth.
 //
-// Bits: a sum over k takes blocks of 128 bytes in order. e4m3: the products of a block (four instructions) are summed by the tensor cores from zero, and
-// the result times the product of the two scales is added in float32. bf16: the tensor cores' own sum runs through. k is never split. How many
-// columns an instruction has, and which operand is which, changes no bit (a test compares them), so a row's result depends on the row and the weights
-// alone.
+// Bits: a sum over k takes blocks of 128 bytes in order. e4m3: the products of a block (four instructions) are summed
+// by the tensor cores from zero, and the result times the product of the two scales is added in float32. bf16: the
+// tensor cores' own sum runs through. k is never split. How many columns an instruction has, and which operand is
+// which, changes no bit (a test compares them), so a row's result depends on the row and the weights alone.
 #pragma once
 
 #include "ptx/async.cuh"
@@ -23,19 +25,20 @@
 
 namespace sparrow_experts {
 
-constexpr int kBlockBytes = 128;    // of k in a row of an operand: one row of the swizzle
-constexpr int kSteps = 4;           // instructions of a block
+constexpr int kBlockBytes = 128;  // of k in a row of an operand: one row of the swizzle
+constexpr int kSteps = 4;         // instructions of a block
 constexpr int kOperandRows = 64;
 constexpr int kOperandBytes = kOperandRows * kBlockBytes;
 constexpr int kTileRows = 256;
 constexpr int kTileBytes = kTileRows * kBlockBytes;
-constexpr int kGroups = 2;          // warpgroups that multiply
+constexpr int kGroups = 2;  // warpgroups that multiply
 constexpr int kMathThreads = 128 * kGroups;
 constexpr int kThreads = kMathThreads + 128;  // and one that copies
-constexpr int kMathRegisters = 224;  // 2 x 224 + 56 = 504 = 3 x 168, what 384 threads are launched with
+constexpr int kMathRegisters = 224;           // 2 x 224 + 56 = 504 = 3 x 168, what 384 threads are launched with
 constexpr int kCopyRegisters = 56;
 constexpr int kMaxExperts = 256;
-constexpr int kPitch = 144;         // bytes of a staged token: 64 values of 16 bits and a gap, so that eight tokens meet no bank twice
+// Bytes of a staged token: 64 values of 16 bits and a gap, so that eight tokens meet no bank twice.
+constexpr int kPitch = 144;
 constexpr u32 kSharedLimit = 232448;
 
 struct E4m3 {
@@ -60,8 +63,9 @@ struct Shape {
     static constexpr int MaxTokens = Tokens;
     static constexpr int Stages = RingStages;
     static constexpr int InputBytes = Tokens * kBlockBytes;
-    static constexpr int PassTokens = Tokens / 2;       // staged for the output at a time
-    static constexpr int ScalePitch = Tokens / 4 + 4;   // floats of a lane's tokens, and a gap so that four lanes meet no bank twice
+    static constexpr int PassTokens = Tokens / 2;  // staged for the output at a time
+    // Floats of a lane's tokens, and a gap so that four lanes meet no bank twice.
+    static constexpr int ScalePitch = Tokens / 4 + 4;
 };
 
 template <class S>
@@ -70,12 +74,13 @@ struct Storage {
     u8 inputs[S::Stages][S::InputBytes];
     u8 staged[kGroups][S::PassTokens * kPitch];
     ListedView list[kMaxExperts];
-    // Up to 64 tokens: of each half, a token's scale times the half's (scale_at). More: 128 scales of tokens, then two of the halves.
+    // Up to 64 tokens: of each half, a token's scale times the half's (scale_at). More: 128 scales of tokens, then two
+    // of the halves.
     float scales[S::Stages][2][4 * S::ScalePitch];
-    float largest[4 * kGroups][64];            // up to 64 tokens, gate and up: of a warp's 16 columns
-    i32 pairs[kGroups][64];                    // down, up to 64 tokens: their pairs
-    i32 warp_pairs[4 * kGroups][16];           // down, more tokens: the pairs of a warp's 16, which no other warp touches
-    float inverse[kGroups][64];                // and the inverse of the scale of the tokens' 128 columns
+    float largest[4 * kGroups][64];   // up to 64 tokens, gate and up: of a warp's 16 columns
+    i32 pairs[kGroups][64];           // down, up to 64 tokens: their pairs
+    i32 warp_pairs[4 * kGroups][16];  // down, more tokens: the pairs of a warp's 16, which no other warp touches
+    float inverse[kGroups][64];       // and the inverse of the scale of the tokens' 128 columns
     u64 full[S::Stages], empty[S::Stages];
     i32 listed;  // entries of list
 };
@@ -121,10 +126,12 @@ __device__ __forceinline__ u32 scale_at(u32 t) {
 }
 
 // Columns of the instruction that multiplies a group of so many tokens.
-__device__ __forceinline__ i32 columns_of(i32 count) { return count <= 16 ? 16 : count <= 32 ? 32 : count <= 64 ? 64 : 128; }
+__device__ __forceinline__ i32 columns_of(i32 count) {
+    return count <= 16 ? 16 : count <= 32 ? 32 : count <= 64 ? 64 : 128;
+}
 
-// Walks the items of a block: every gridDim-th of all. Items of an expert are ordered by tile, then by group, so that blocks that share a tile of
-// weights run side by side.
+// Walks the items of a block: every gridDim-th of all. Items of an expert are ordered by tile, then by group, so that
+// blocks that share a tile of weights run side by side.
 template <class S>
 struct Walk {
     i32 at = 0;
@@ -154,7 +161,9 @@ __device__ __forceinline__ void copy_4(void* dst, const void* src) {
 }
 
 // A barrier of one multiplying warpgroup, and one of both.
-__device__ __forceinline__ void group_barrier(u32 group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
+__device__ __forceinline__ void group_barrier(u32 group) {
+    asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+}
 __device__ __forceinline__ void both_barrier() { asm volatile("bar.sync 3, 256;" ::: "memory"); }
 
 }  // namespace sparrow_experts

@@ -1,6 +1,6 @@
-// The copying warpgroup: keeps the ring of stages full. A stage is 128 bytes of k: a tile of packed weights, 32 KB in one piece by the copy engine, the
-// tokens' rows, gathered 16 bytes at a time to where the swizzle wants them, and for e4m3 the scales of both. Tokens beyond the group's count and
-// columns beyond the row's end are zeros.
+// The copying warpgroup: keeps the ring of stages full. A stage is 128 bytes of k: a tile of packed weights, 32 KB in
+// one piece by the copy engine, the tokens' rows, gathered 16 bytes at a time to where the swizzle wants them, and for
+// e4m3 the scales of both. Tokens beyond the group's count and columns beyond the row's end are zeros.
 #pragma once
 
 #include "sm90/experts/config.h"
@@ -10,7 +10,7 @@ namespace sparrow_experts {
 // Where tokens come from.
 struct Source {
     const u8* rows;
-    i64 pitch;            // bytes between rows
+    i64 pitch;  // bytes between rows
     u32 row_bytes;
     const float* scales;  // [rows, blocks]
     const u8* weights;
@@ -22,15 +22,23 @@ template <class S>
 __device__ __forceinline__ Source source(const ExpertsArgs& args) {
     if constexpr (S::kStep == Step::kGateUp) {
         const bool scaled = S::Type::Scaled;
-        return {scaled ? args.codes : reinterpret_cast<const u8*>(args.x), scaled ? args.hidden_pitch : 2 * args.x_stride, static_cast<u32>(args.hidden * S::Type::Bytes),
-                args.code_scales, args.gate_up, args.gate_up_scales, args.hidden_blocks, args.inner_tiles};
+        return {scaled ? args.codes : reinterpret_cast<const u8*>(args.x),
+                scaled ? args.hidden_pitch : 2 * args.x_stride,
+                static_cast<u32>(args.hidden * S::Type::Bytes),
+                args.code_scales,
+                args.gate_up,
+                args.gate_up_scales,
+                args.hidden_blocks,
+                args.inner_tiles};
     } else {
-        return {args.inner, args.inner_pitch, static_cast<u32>(args.inner_pitch), args.inner_scales, args.down, args.down_scales, args.inner_blocks, args.hidden_tiles};
+        return {args.inner,        args.inner_pitch, static_cast<u32>(args.inner_pitch),
+                args.inner_scales, args.down,        args.down_scales,
+                args.inner_blocks, args.hidden_tiles};
     }
 }
 
-// Stages whose tokens are on their way: a stage is handed over when the next one has been asked for, after this thread's copies have landed and are
-// visible to the tensor cores.
+// Stages whose tokens are on their way: a stage is handed over after the copies of the next one were issued, when this
+// thread's copies have landed and are visible to the tensor cores.
 template <class S>
 struct Handover {
     Storage<S>& shared;
@@ -44,14 +52,14 @@ struct Handover {
             ptx::barrier_arrive(ptx::shared_address(&shared.full[last]));
         }
     }
-    __device__ __forceinline__ void asked(u32 stage) {
+    __device__ __forceinline__ void issued(u32 stage) {
         ptx::copies_commit();
         finish<1>();
         last = static_cast<i32>(stage);
     }
 };
 
-// Asks for a tile of weights.
+// Starts the bulk copy of a tile of weights.
 template <class S>
 __device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, const u8* tile, u64 policy) {
     const u32 full = ptx::shared_address(&shared.full[stage]);
@@ -68,12 +76,14 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     Cursor<S::Stages> ring;
     Handover<S> handover{shared};
     Item item;
-    // Down: the list is older than the kernel before, and weights are older still: the first stages are asked for before waiting for that kernel.
+    // Down: the list is older than the kernel before, and weights are older still: the first stages are loaded
+    // before waiting for that kernel.
     i32 primed = 0;
     if constexpr (S::kStep == Step::kDown) {
         Walk<S> first;
         if (t == 0 && first.next(shared, from.tiles, item)) {
-            const u8* weights = from.weights + (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks * kTileBytes;
+            const u8* weights =
+                from.weights + (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks * kTileBytes;
             for (; primed < min(S::Stages, from.blocks); ++primed) {
                 load_weights(shared, primed, weights + static_cast<i64>(primed) * kTileBytes, ptx::kEvictFirst);
             }
@@ -124,7 +134,8 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
                 if (16 * j < columns) {
                     const u32 token = t / 8 + 16 * j;
                     const bool valid = inside && static_cast<i32>(token) < item.count;
-                    ptx::copy_16(inputs + token * kBlockBytes + ((chunk ^ (token & 7)) << 4), from.rows + row[j] * from.pitch + (inside ? byte : 0), valid);
+                    ptx::copy_16(inputs + token * kBlockBytes + ((chunk ^ (token & 7)) << 4),
+                                 from.rows + row[j] * from.pitch + (inside ? byte : 0), valid);
                 }
             }
             if constexpr (S::Type::Scaled) {
@@ -144,7 +155,7 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
                     token_scale = token_scales[block + 1];
                 }
             }
-            handover.asked(ring.stage);
+            handover.issued(ring.stage);
             ring.advance();
         }
     }

@@ -1,5 +1,6 @@
-// What the multiplying warpgroups do with finished sums of up to 64 tokens, which are columns. A lane holds of every eight tokens two, and of each operand two weight rows: columns of the
-// output run across lanes, so they are turned around in shared memory, some tokens at a time, and leave as 16-byte pieces of a token's row.
+// What the multiplying warpgroups do with finished sums of up to 64 tokens, which are columns. A lane holds of every
+// eight tokens two, and of each operand two weight rows: columns of the output run across lanes, so they are turned
+// around in shared memory, some tokens at a time, and leave as 16-byte pieces of a token's row.
 #pragma once
 
 #include "sm90/experts/config.h"
@@ -15,13 +16,15 @@ __device__ __forceinline__ void stage_bf16(const float (&d)[N / 2], u32 staged, 
     for (int j = 0; j < (N < Pass ? N : Pass) / 8; ++j) {
         const int i = 4 * (from / 8 + j);
         const u32 token = 8 * j + lane % 8, column = 16 * warp + 8 * (lane / 8 % 2);
-        ptx::store_columns(staged + token * kPitch + column * 2, ptx::pack_bf16(d[i], d[i + 1]), ptx::pack_bf16(d[i + 2], d[i + 3]));
+        ptx::store_columns(staged + token * kPitch + column * 2, ptx::pack_bf16(d[i], d[i + 1]),
+                           ptx::pack_bf16(d[i + 2], d[i + 3]));
     }
 }
 
 // Stages the same tokens as e4m3, times the inverse of their scales: single bytes, which meet no bank twice.
 template <int Pass, int N>
-__device__ __forceinline__ void stage_e4m3(const float (&d)[N / 2], u32 staged, const float* inverse, int from, u32 warp, u32 lane) {
+__device__ __forceinline__ void stage_e4m3(const float (&d)[N / 2], u32 staged, const float* inverse, int from,
+                                           u32 warp, u32 lane) {
 #pragma unroll
     for (int j = 0; j < (N < Pass ? N : Pass) / 8; ++j) {
         const int i = 4 * (from / 8 + j);
@@ -39,7 +42,8 @@ __device__ __forceinline__ void stage_e4m3(const float (&d)[N / 2], u32 staged, 
 
 // Gate and up: the activation of a warpgroup's 64 inner columns, for e4m3 quantised with the other warpgroup's 64.
 template <class S, int N>
-__device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>& shared, const Item& item, float (&gate)[N / 2], const float (&up)[N / 2], u32 group, u32 t) {
+__device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
+                                            float (&gate)[N / 2], const float (&up)[N / 2], u32 group, u32 t) {
     const u32 warp = t / 32, lane = t % 32;
 #pragma unroll
     for (int i = 0; i < N / 2; ++i) {
@@ -49,7 +53,8 @@ __device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>&
         both_barrier();  // the largest values of the item before have been read
 #pragma unroll
         for (int j = 0; j < N / 8; ++j) {
-            float a = fmaxf(fabsf(gate[4 * j]), fabsf(gate[4 * j + 2])), b = fmaxf(fabsf(gate[4 * j + 1]), fabsf(gate[4 * j + 3]));
+            float a = fmaxf(fabsf(gate[4 * j]), fabsf(gate[4 * j + 2])),
+                  b = fmaxf(fabsf(gate[4 * j + 1]), fabsf(gate[4 * j + 3]));
 #pragma unroll
             for (int d = 4; d < 32; d *= 2) {
                 a = fmaxf(a, __shfl_xor_sync(ptx::kFullMask, a, d));
@@ -88,7 +93,8 @@ __device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>&
         for (u32 i = t; i < (N < kPass ? N : kPass) * kPieces; i += 128) {
             const i32 token = i / kPieces, piece = i % kPieces;
             if (from + token < item.count) {
-                *reinterpret_cast<uint4*>(to + static_cast<i64>(item.first + from + token) * args.inner_pitch + piece * 16) = ptx::load_vector(staged + token * kPitch + piece * 16);
+                *reinterpret_cast<uint4*>(to + static_cast<i64>(item.first + from + token) * args.inner_pitch +
+                                          piece * 16) = ptx::load_vector(staged + token * kPitch + piece * 16);
             }
         }
         group_barrier(group);
@@ -97,7 +103,8 @@ __device__ __forceinline__ void write_gated(const ExpertsArgs& args, Storage<S>&
 
 // Down: a warpgroup's 64 columns of every pair's result, bf16, to the pair's own row.
 template <class S, int N>
-__device__ __forceinline__ void write_results(const ExpertsArgs& args, Storage<S>& shared, const Item& item, const float (&sum)[N / 2], i32 column, u32 group, u32 t) {
+__device__ __forceinline__ void write_results(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
+                                              const float (&sum)[N / 2], i32 column, u32 group, u32 t) {
     constexpr int kPass = S::PassTokens, kPieces = 8;
     const u32 staged = ptx::shared_address(shared.staged[group]);
     const i32* pairs = shared.pairs[group];
@@ -108,7 +115,8 @@ __device__ __forceinline__ void write_results(const ExpertsArgs& args, Storage<S
         for (u32 i = t; i < (N < kPass ? N : kPass) * kPieces; i += 128) {
             const i32 token = i / kPieces, at = column + i % kPieces * 8;
             if (from + token < item.count && at < args.hidden) {
-                *reinterpret_cast<uint4*>(args.results + static_cast<i64>(pairs[from + token]) * args.hidden + at) = ptx::load_vector(staged + token * kPitch + i % kPieces * 16);
+                *reinterpret_cast<uint4*>(args.results + static_cast<i64>(pairs[from + token]) * args.hidden + at) =
+                    ptx::load_vector(staged + token * kPitch + i % kPieces * 16);
             }
         }
         group_barrier(group);

@@ -1,5 +1,6 @@
-// What the multiplying warpgroups do with finished sums of more than 64 tokens, which are rows: a lane holds two tokens, l / 4 and l / 4 + 8 of its warp's
-// 16, and of every eight columns two. A warp stages its own 16 tokens and writes them as 16-byte pieces.
+// What the multiplying warpgroups do with finished sums of more than 64 tokens, which are rows: a lane holds two
+// tokens, l / 4 and l / 4 + 8 of its warp's 16, and of every eight columns two. A warp stages its own 16 tokens and
+// writes them as 16-byte pieces.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
@@ -23,14 +24,16 @@ __device__ __forceinline__ void stage_rows(const float (&d)[64], int part, u32 s
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
         const int i = 32 * part + 8 * j;
-        const u32 a[4] = {ptx::pack_bf16(d[i], d[i + 1]), ptx::pack_bf16(d[i + 2], d[i + 3]), ptx::pack_bf16(d[i + 4], d[i + 5]), ptx::pack_bf16(d[i + 6], d[i + 7])};
+        const u32 a[4] = {ptx::pack_bf16(d[i], d[i + 1]), ptx::pack_bf16(d[i + 2], d[i + 3]),
+                          ptx::pack_bf16(d[i + 4], d[i + 5]), ptx::pack_bf16(d[i + 6], d[i + 7])};
         ptx::store_fragments(staged + lane % 16 * kRowPitch + (2 * j + lane / 16) * 16, a);
     }
 }
 
 // Gate and up: the activation of 128 inner columns, for e4m3 quantised.
 template <class S>
-__device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storage<S>& shared, const Item& item, float (&gate)[64], const float (&up)[64], u32 group, u32 t) {
+__device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
+                                                 float (&gate)[64], const float (&up)[64], u32 group, u32 t) {
     const u32 lane = t % 32, staged = warp_staged(shared, group, t);
     const i32 token = 64 * static_cast<i32>(group) + static_cast<i32>(t / 32) * 16;  // the warp's first
 #pragma unroll
@@ -47,7 +50,8 @@ __device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storag
             }
             most = fmaxf(most, __shfl_xor_sync(ptx::kFullMask, most, 1));
             most = fmaxf(most, __shfl_xor_sync(ptx::kFullMask, most, 2));
-            const float scale = index_scale(fminf(most, 3.4028234663852886e38f), !args.pow2), inverse = __frcp_rn(scale);
+            const float scale = index_scale(fminf(most, 3.4028234663852886e38f), !args.pow2),
+                        inverse = __frcp_rn(scale);
             const i32 own = token + static_cast<i32>(lane / 4) + 8 * half;
             if (lane % 4 == 0 && own < item.count) {
                 args.inner_scales[static_cast<i64>(item.first + own) * args.inner_blocks + item.tile] = scale;
@@ -55,7 +59,8 @@ __device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storag
             const u32 at = staged + (lane / 4 + 8 * half) * kRowPitch + 2 * (lane % 4);
 #pragma unroll
             for (int j = 0; j < 16; ++j) {
-                const u32 codes = pack_e4m3_fast(__fmul_rn(gate[4 * j + 2 * half], inverse), __fmul_rn(gate[4 * j + 2 * half + 1], inverse));
+                const u32 codes = pack_e4m3_fast(__fmul_rn(gate[4 * j + 2 * half], inverse),
+                                                 __fmul_rn(gate[4 * j + 2 * half + 1], inverse));
                 asm volatile("st.shared.u16 [%0], %1;" ::"r"(at + 8 * j), "h"(static_cast<u16>(codes)) : "memory");
             }
         }
@@ -72,7 +77,8 @@ __device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storag
         for (int i = 0; i < 4; ++i) {
             const i32 row = 4 * i + static_cast<i32>(lane / 8), own = token + row;
             if (own < item.count) {
-                *reinterpret_cast<uint4*>(to + static_cast<i64>(item.first + own) * args.inner_pitch + lane % 8 * 16) = ptx::load_vector(staged + row * kRowPitch + lane % 8 * 16);
+                *reinterpret_cast<uint4*>(to + static_cast<i64>(item.first + own) * args.inner_pitch + lane % 8 * 16) =
+                    ptx::load_vector(staged + row * kRowPitch + lane % 8 * 16);
             }
         }
         __syncwarp();
@@ -81,7 +87,8 @@ __device__ __forceinline__ void write_gated_rows(const ExpertsArgs& args, Storag
 
 // Down: 128 columns of every pair's result, bf16, to the pair's own row.
 template <class S>
-__device__ __forceinline__ void write_result_rows(const ExpertsArgs& args, Storage<S>& shared, const Item& item, const float (&sum)[64], const i32* pairs, i32 column, u32 group,
+__device__ __forceinline__ void write_result_rows(const ExpertsArgs& args, Storage<S>& shared, const Item& item,
+                                                  const float (&sum)[64], const i32* pairs, i32 column, u32 group,
                                                   u32 t) {
     const u32 lane = t % 32, staged = warp_staged(shared, group, t);
     const i32 token = 64 * static_cast<i32>(group) + static_cast<i32>(t / 32) * 16;  // the warp's first
@@ -94,7 +101,8 @@ __device__ __forceinline__ void write_result_rows(const ExpertsArgs& args, Stora
         for (int i = 0; i < 4; ++i) {
             const i32 row = 4 * i + static_cast<i32>(lane / 8), own = token + row;
             if (own < item.count && at < args.hidden) {
-                *reinterpret_cast<uint4*>(args.results + static_cast<i64>(pairs[row]) * args.hidden + at) = ptx::load_vector(staged + row * kRowPitch + lane % 8 * 16);
+                *reinterpret_cast<uint4*>(args.results + static_cast<i64>(pairs[row]) * args.hidden + at) =
+                    ptx::load_vector(staged + row * kRowPitch + lane % 8 * 16);
             }
         }
         __syncwarp();

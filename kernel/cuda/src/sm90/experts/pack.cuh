@@ -1,11 +1,15 @@
-// Packing of an expert's weights, once, when they are loaded. A packed tile is what one stage of a product reads, in one piece: 256 rows of 128 bytes of
-// k, swizzled (16-byte piece c of row r lies at piece c ^ (r % 8)), tiles of one block of k after the other.
+// Packing of an expert's weights, once, when they are loaded. A packed tile is what one stage of a product reads, in
+// one piece: 256 rows of 128 bytes of k, swizzled (16-byte piece c of row r lies at piece c ^ (r % 8)), tiles of one
+// block of k after the other.
 //
 //     gate and up   rows 0-127 gate and 128-255 up, of the same 128 inner columns
 //     down          256 rows in order
 //
-// Rows and columns beyond the matrix are zeros. Scales are two floats for each tile and block, one for each half of 128 rows.
-// Block    256 threads, one tile and block, a row each. Traffic: the matrix read and written.
+// Rows and columns beyond the matrix are zeros. Scales are two floats for each tile and block, one for each half of 128
+// rows.
+//
+// Block    256 threads, one tile and block, a row each.
+// Bytes    the matrix read and written.
 #pragma once
 
 #include "sm90/experts/args.h"

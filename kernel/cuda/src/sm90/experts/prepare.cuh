@@ -1,9 +1,10 @@
 // Sorting and quantising before the products, in one launch.
 //
-// Block 0     sorts the pairs (row, choice) by expert, stable: warps count the experts of their part of the pairs, sums over experts and warps give every
-//             warp its places, and a second pass over the same parts writes them. Lists the experts that have pairs.
+// Block 0     sorts the pairs (row, choice) by expert, stable: warps count the experts of their part of the pairs, sums
+//             over experts and warps give every warp its places, and a second pass over the same parts writes them.
+//             Lists the experts that have pairs.
 // Blocks 1..  e4m3 alone: quantise x per 128 columns, half a warp for each, 32 of them in a block.
-// Traffic:    x once, codes once; the pairs twice by one block, which takes some microseconds.
+// Bytes       x once, codes once; the pairs twice by one block, which takes some microseconds.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -80,14 +81,16 @@ __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args) {
     u32 total, counts;
     const u32 first = block_prefix(count, scratch, total);
     const u32 groups = (count + args.group_rows - 1) / args.group_rows;
-    const u32 before = block_prefix((count > 0 ? 1u << 20 : 0u) | groups, scratch, counts);  // listed experts above, groups below: both fit
+    // Listed experts in the upper bits, groups in the lower: both fit.
+    const u32 before = block_prefix((count > 0 ? 1u << 20 : 0u) | groups, scratch, counts);
     if (expert < args.experts) {
 #pragma unroll
         for (int w = 0; w < kPrepareWarps; ++w) {
             places[w][expert] += first;
         }
         if (count > 0) {
-            args.list[before >> 20] = ListedView{expert, static_cast<i32>(first), static_cast<i32>(count), static_cast<i32>(before & 0xFFFFF)};
+            args.list[before >> 20] = ListedView{expert, static_cast<i32>(first), static_cast<i32>(count),
+                                                 static_cast<i32>(before & 0xFFFFF)};
         }
     }
     if (threadIdx.x == 0) {

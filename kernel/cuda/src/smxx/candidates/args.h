@@ -14,8 +14,8 @@ struct CandidatesArgs {
     i64 value_stride;   // elements between rows
     i32 rows;
     i32 columns;
-    i32 best;           // at most 64 and at most columns
-    i32 parts;          // of 8192 columns each, at most 32
-    i32 type;           // f32 or bf16
+    i32 best;  // at most 64 and at most columns
+    i32 parts; // of 8192 columns each, at most 32
+    i32 type;  // f32 or bf16
     i32 reserved;
 };

@@ -11,8 +11,8 @@ struct GateArgs {
     i64 out_stride;   // elements between rows
     i32 rows;
     i32 columns;
-    i32 gate_type;    // f32 or bf16
-    i32 up_type;      // f32 or bf16
-    i32 out_type;     // f32 or bf16
-    f32 limit;        // 0: no clamps
+    i32 gate_type; // f32 or bf16
+    i32 up_type;   // f32 or bf16
+    i32 out_type;  // f32 or bf16
+    f32 limit;     // 0: no clamps
 };

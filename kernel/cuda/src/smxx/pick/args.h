@@ -13,7 +13,7 @@ struct PickArgs {
     i32 rows;
     i32 columns;
     i32 table_rows;
-    i32 table_type;    // f32, bf16 or f16
-    i32 out_type;      // f32 or bf16
+    i32 table_type; // f32, bf16 or f16
+    i32 out_type;   // f32 or bf16
     i32 reserved;
 };

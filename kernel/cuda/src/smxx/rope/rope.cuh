@@ -1,15 +1,17 @@
 // Rotations by position, and their application to heads.
 //
-// Angles   out[t] = cos(p * f_i), sin(p * f_i), times scale: p * f is rounded to float32, cosine and sine are then taken in float64 and rounded once.
-//          A thread has one frequency of one row. Written once per step; every layer reads it.
-// Rotate   x [rows, heads, head_dim], columns [offset, offset + rope) of every head in place, each product and sum rounded once to float32.
-//          A block has 256 threads and up to 1024 pairs of one row. Traffic: the rotated columns read and written.
+// Angles   out[t] = cos(p * f_i), sin(p * f_i), times scale: p * f is rounded to float32; cosine and sine are then
+//          taken in float64 and rounded once. A thread has one frequency of one row. Written once per step; every layer
+//          reads it.
+// Rotate   x [rows, heads, head_dim] f32 or bf16, columns [offset, offset + rope) of every head in place, each product
+//          and sum rounded once to float32. A block has 256 threads and up to 1024 pairs of one row.
+// Bytes    the rotated columns read and written.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/rope/args.h"
 
-// Cosine and sine of an angle of at most 2^31: the quadrant is taken off by pi/2 in two parts, then series whose next term is below 2^-60. The
-// library's own functions keep an array in local memory for arguments without bound.
+// Cosine and sine of an angle of at most 2^31: the quadrant is taken off by pi/2 in two parts, then series whose next
+// term is below 2^-60. The library's own functions keep an array in local memory for arguments without bound.
 DEVICE void cos_sin(f64 angle, f64& cosine, f64& sine) {
     f64 turns = rint(__dmul_rn(angle, 0.63661977236758134308)); // 2/pi
     f64 r = __fma_rn(-turns, 1.5707963267948965580, angle);     // pi/2, upper part
@@ -61,7 +63,8 @@ constexpr i32 kPairsPerBlock = 4 * kThreads;
 DEVICE void rotate_body(const RotateArgs& a) {
     begin_after_previous();
     i64 row = blockIdx.x;
-    i32 half = a.rope / 2, pairs = a.heads * half, end = min(pairs, (static_cast<i32>(blockIdx.y) + 1) * kPairsPerBlock);
+    i32 half = a.rope / 2, pairs = a.heads * half,
+        end = min(pairs, (static_cast<i32>(blockIdx.y) + 1) * kPairsPerBlock);
     const f32* angles = a.angles + row * a.angle_stride;
     for (i32 p = blockIdx.y * kPairsPerBlock + threadIdx.x; p < end; p += kThreads) {
         i32 head = p / half, i = p - head * half;

@@ -11,11 +11,11 @@ struct RouteArgs {
     i64 id_stride;     // entries between rows
     i64 weight_stride; // elements between rows
     i32 rows;
-    i32 experts;       // at most 1024, a multiple of groups
-    i32 top;           // at most 32
-    i32 groups;        // at most 32
+    i32 experts; // at most 1024, a multiple of groups
+    i32 top;     // at most 32
+    i32 groups;  // at most 32
     i32 keep_groups;
-    i32 normalize;     // 1: weights are divided by their sum
+    i32 normalize; // 1: weights are divided by their sum
     f32 scale;
     i32 reserved;
 };

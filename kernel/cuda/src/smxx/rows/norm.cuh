@@ -1,10 +1,12 @@
 // RMSNorm of every row: out = x / sqrt(mean(x^2) + epsilon) * weight.
 //
-// In, out  bf16 [rows, columns], any number of columns. Squares of bf16 are exact in float32; eight of them are added there, their sums in float64. The
-//          quotient is rounded to float32, its product with x and the weight is float32.
-// Block    8 warps: one short row each, or one long row together; which of the two depends on the columns alone, and so do a row's bits. Rows aligned
-//          to 16 bytes move as 16-byte pieces. Traffic: x is read once where a block's registers hold it (8192 columns), else twice, the second time
-//          from cache.
+// In, out  bf16 [rows, columns], any number of columns. Squares of bf16 are exact in float32; eight of them are added
+//          there, and their sums in float64. The quotient is rounded to float32; its products with x and the weight are
+//          float32.
+// Block    8 warps: one short row each, or one long row together. Which of the two depends on the columns alone, and so
+//          do a row's bits. Rows aligned to 16 bytes move as 16-byte pieces.
+// Bytes    x is read once where a block's registers hold it (8192 columns), else twice, the second time from cache.
+// H200     7168 columns: 1 row 2.4 us, 64 rows 4.0, 4096 rows 31.8 (3.7 TB/s, 86 % of the copy rate).
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/rows/args.h"
@@ -15,12 +17,16 @@ DEVICE f64 warp_total(f64 v) {
     return v;
 }
 
-DEVICE f32 norm_weight(const RMSNormArgs& a, i32 i) { return a.weight_bf16 ? bf16_low(static_cast<const u16*>(a.weight)[i]) : static_cast<const f32*>(a.weight)[i]; }
+DEVICE f32 norm_weight(const RMSNormArgs& a, i32 i) {
+    return a.weight_bf16 ? bf16_low(static_cast<const u16*>(a.weight)[i]) : static_cast<const f32*>(a.weight)[i];
+}
 
-DEVICE f32 normalised(const RMSNormArgs& a, f32 x, f32 inverse, i32 i) { return __fmul_rn(__fmul_rn(x, inverse), norm_weight(a, i)); }
+DEVICE f32 normalised(const RMSNormArgs& a, f32 x, f32 inverse, i32 i) {
+    return __fmul_rn(__fmul_rn(x, inverse), norm_weight(a, i));
+}
 
-// 1 / sqrt(sum / columns + epsilon) without a division, whose general case is a call that would keep registers in local memory: the hardware's
-// estimate of an inverse root has 20 bits and more, and each step doubles them.
+// 1 / sqrt(sum / columns + epsilon) without a division, whose general case is a call that would keep registers in local
+// memory: the hardware's estimate of an inverse root has 20 bits and more, and each step doubles them.
 DEVICE f32 inverse_root(f64 sum, const RMSNormArgs& a) {
     f64 columns = a.columns, each;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(each) : "d"(columns));
@@ -45,8 +51,10 @@ DEVICE uint4 normalised_8(const RMSNormArgs& a, uint4 piece, f32 inverse, i32 i)
     f32 v[8], w[8];
     unpack_8(piece, v);
     if (a.weight_bf16 == 0 && aligned_16(a.weight, 0)) {
-        float4 low = *reinterpret_cast<const float4*>(static_cast<const f32*>(a.weight) + i), high = *reinterpret_cast<const float4*>(static_cast<const f32*>(a.weight) + i + 4);
-        w[0] = low.x, w[1] = low.y, w[2] = low.z, w[3] = low.w, w[4] = high.x, w[5] = high.y, w[6] = high.z, w[7] = high.w;
+        float4 low = *reinterpret_cast<const float4*>(static_cast<const f32*>(a.weight) + i),
+               high = *reinterpret_cast<const float4*>(static_cast<const f32*>(a.weight) + i + 4);
+        w[0] = low.x, w[1] = low.y, w[2] = low.z, w[3] = low.w, w[4] = high.x, w[5] = high.y, w[6] = high.z,
+        w[7] = high.w;
     } else {
 #pragma unroll
         for (int j = 0; j < 8; j++) w[j] = norm_weight(a, i + j);
@@ -56,9 +64,10 @@ DEVICE uint4 normalised_8(const RMSNormArgs& a, uint4 piece, f32 inverse, i32 i)
     return pack_8(v);
 }
 
-// The sum of squares of what one thread of `Threads` has of a row, in the order of its columns. A thread's columns are the same 8 in every 8 * Threads
-// whether they are read as vectors or one by one.
-template <int Threads> DEVICE f64 squares(const RMSNormArgs& a, const u16* x, i32 thread, bool vectors) {
+// The sum of squares of what one thread of `Threads` has of a row, in the order of its columns. A thread's columns are
+// the same 8 in every 8 * Threads whether they are read as vectors or one by one.
+template <int Threads>
+DEVICE f64 squares(const RMSNormArgs& a, const u16* x, i32 thread, bool vectors) {
     f64 sum = 0;
     for (i32 i = 8 * thread; i < a.columns; i += 8 * Threads) {
         f32 eight = 0;
@@ -76,17 +85,21 @@ template <int Threads> DEVICE f64 squares(const RMSNormArgs& a, const u16* x, i3
     return sum;
 }
 
-template <int Threads> DEVICE void write_normalised(const RMSNormArgs& a, const u16* x, u16* out, f32 inverse, i32 thread, bool vectors) {
+template <int Threads>
+DEVICE void write_normalised(const RMSNormArgs& a, const u16* x, u16* out, f32 inverse, i32 thread, bool vectors) {
     for (i32 i = 8 * thread; i < a.columns; i += 8 * Threads) {
         if (vectors) {
             *reinterpret_cast<uint4*>(out + i) = normalised_8(a, *reinterpret_cast<const uint4*>(x + i), inverse, i);
         } else {
-            for (i32 j = i; j < min(i + 8, a.columns); j++) out[j] = static_cast<u16>(bf16_bits(normalised(a, bf16_low(x[j]), inverse, j)));
+            for (i32 j = i; j < min(i + 8, a.columns); j++)
+                out[j] = static_cast<u16>(bf16_bits(normalised(a, bf16_low(x[j]), inverse, j)));
         }
     }
 }
 
-DEVICE bool norm_vectors(const RMSNormArgs& a) { return a.columns % 8 == 0 && aligned_16(a.x, 2 * a.x_stride) && aligned_16(a.out, 2 * a.out_stride); }
+DEVICE bool norm_vectors(const RMSNormArgs& a) {
+    return a.columns % 8 == 0 && aligned_16(a.x, 2 * a.x_stride) && aligned_16(a.out, 2 * a.out_stride);
+}
 
 DEVICE void rms_norm_body(const RMSNormArgs& a) {
     begin_after_previous();

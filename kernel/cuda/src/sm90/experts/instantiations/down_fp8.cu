@@ -6,11 +6,13 @@ using Few = sparrow_experts::Shape<sparrow_experts::E4m3, sparrow_experts::Step:
 using Many = sparrow_experts::Shape<sparrow_experts::E4m3, sparrow_experts::Step::kDown, 128, 4>;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(sparrow_experts::kThreads, 1) sparrow_experts_down_fp8_few(const __grid_constant__ ExpertsArgs args) {
+extern "C" __global__ void __launch_bounds__(sparrow_experts::kThreads, 1)
+    sparrow_experts_down_fp8_few(const __grid_constant__ ExpertsArgs args) {
     sparrow_experts::multiply_experts<Few>(args);
 }
 
-extern "C" __global__ void __launch_bounds__(sparrow_experts::kThreads, 1) sparrow_experts_down_fp8_many(const __grid_constant__ ExpertsArgs args) {
+extern "C" __global__ void __launch_bounds__(sparrow_experts::kThreads, 1)
+    sparrow_experts_down_fp8_many(const __grid_constant__ ExpertsArgs args) {
     sparrow_experts::multiply_experts<Many>(args);
 }
 

@@ -3,7 +3,8 @@
 #include "sm90/experts/pack.cuh"
 #include "sm90/experts/prepare.cuh"
 
-extern "C" __global__ void __launch_bounds__(sparrow_experts::kPrepareThreads) sparrow_experts_prepare(const __grid_constant__ ExpertsArgs args) {
+extern "C" __global__ void __launch_bounds__(sparrow_experts::kPrepareThreads)
+    sparrow_experts_prepare(const __grid_constant__ ExpertsArgs args) {
     sparrow_experts::prepare(args);
 }
 
