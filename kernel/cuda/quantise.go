@@ -36,12 +36,13 @@ type NormQuantiseArgs struct {
 	Exact       int32 // 1: scales are any f32, 0: powers of two
 }
 
-// MaxNormColumns is the widest row that NormQuantise keeps in shared memory.
+// MaxNormColumns is the widest row that a block of NormQuantise keeps in registers.
 const MaxNormColumns = 16384
 
 const (
 	warpColumns = 256 // columns that a warp quantises
 	normThreads = 512
+	normColumns = 8192 // widest row of the kernel with fewer registers
 )
 
 // codes checks where quantised rows go.
@@ -72,8 +73,8 @@ func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
 // maxGrid is the largest number of blocks of a launch.
 const maxGrid = 1<<31 - 1
 
-// NormQuantise adds Delta to X, normalises the sum and quantises the norm. Each step rounds to bf16, so the results are those of the steps
-// launched one by one.
+// NormQuantise adds Delta to X, normalises the sum and quantises the norm. Each step rounds to bf16, so the results
+// are those of the steps launched one by one.
 func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	c := checks{kernel: "norm_quantise"}
 	c.count("rows", a.Rows)
@@ -103,6 +104,9 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	}
 	if c.err != nil || a.Rows == 0 {
 		return c.err
+	}
+	if a.Columns > normColumns {
+		c.kernel = "norm_quantise_wide"
 	}
 	fn, err := k.Function(c.kernel)
 	if err != nil {
