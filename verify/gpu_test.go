@@ -13,9 +13,9 @@ import (
 	"sparrow/verify"
 )
 
-// roundedError is the median error against the oracle of the reference with the rounding of a GPU (ref.Device.Rounded, activations rounded to
-// bf16 by the strict device): for each checkpoint and layout the cases "short" and "at_topk". Longer prompts of random weights differ by
-// selections that flip.
+// roundedError is the median error against the oracle of the reference with the rounding of a GPU (ref.Device.Rounded,
+// activations rounded to bf16 by the strict device): for each checkpoint and layout the cases "short" and "at_topk".
+// Longer prompts of random weights differ by selections that flip.
 var roundedError = map[string]map[string]float64{
 	"deepseek_v32-1/bf16":        {"short": 0.149, "at_topk": 0.184},
 	"deepseek_v32-1/fp8-656":     {"short": 1.48, "at_topk": 1.14},
@@ -25,9 +25,9 @@ var roundedError = map[string]map[string]float64{
 	"glm_moe_dsa-1/fp8-656":      {"short": 0.644, "at_topk": 0.641},
 }
 
-// The oracle checkpoints on a GPU: every layout that it has, whole prompts and chunks. Activations are bf16, and rows that meet FP8 weights are
-// quantised, so answers are judged by their typical error,
-// which may be twice that of a reference with the same rounding.
+// The oracle checkpoints on a GPU: every layout that it has, whole prompts and chunks. Activations are bf16, and rows
+// that meet FP8 weights are quantised, so answers are judged by their typical error, which may be twice that of a
+// reference with the same rounding.
 func TestGPUOracle(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)
@@ -67,7 +67,8 @@ func TestGPUOracle(t *testing.T) {
 				t.Log(text.String())
 				for _, c := range r.Cases {
 					if most := 2 * roundedError[name+"/"+kv][c.Name]; most > 0 && !(c.MedianError <= most) {
-						t.Errorf("%s %s: %s: median error %.3f, want at most %.3f, twice the reference's own", name, kv, c.Name, c.MedianError, most)
+						t.Errorf("%s %s: %s: median error %.3f, want at most %.3f, twice the reference's own", name,
+							kv, c.Name, c.MedianError, most)
 					}
 					// Rows of eight bits without scales leave the long case of random weights no margin.
 					if len(c.Problems) > 0 && (kv != "fp8-576" || c.Name != "long") {

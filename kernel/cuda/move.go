@@ -13,8 +13,8 @@ type MoveArgs struct {
 	Add       int32       // 1: Out += X, 0: Out = X
 }
 
-// MoveRows copies rows, or adds them to others: rounded once to the type of the output. Where the types are equal a copy keeps every bit, so that
-// f32 stands for any element of four bytes and bf16 for any of two.
+// MoveRows copies rows, or adds them to others: rounded once to the type of the output. Where the types are equal a
+// copy keeps every bit, so that f32 stands for any element of four bytes and bf16 for any of two.
 func (k *Kernels) MoveRows(s *Stream, a *MoveArgs) error {
 	c := checks{kernel: "move_rows"}
 	c.positive("columns", a.Columns)
@@ -22,13 +22,15 @@ func (k *Kernels) MoveRows(s *Stream, a *MoveArgs) error {
 	c.element("out", a.Out, a.OutType, ElementBF16, a.OutStride, a.Columns)
 	c.flag("add", a.Add)
 	if a.Rows < 0 || a.Rows*int64(a.Columns) > maxGrid*portableThreads {
-		c.fail("%d rows of %d columns, supported are 0 to %d elements", a.Rows, a.Columns, int64(maxGrid*portableThreads))
+		c.fail("%d rows of %d columns, supported are 0 to %d elements", a.Rows, a.Columns,
+			int64(maxGrid*portableThreads))
 	}
 	if c.err != nil || a.Rows == 0 {
 		return c.err
 	}
 	pieces := int64(a.Columns)
-	if each := int64(16 / a.OutType.bytes()); a.XType == a.OutType && pieces%each == 0 && a.X.aligned(16) && a.Out.aligned(16) &&
+	if each := int64(16 / a.OutType.bytes()); a.XType == a.OutType && pieces%each == 0 && a.X.aligned(16) &&
+		a.Out.aligned(16) &&
 		a.XStride%each == 0 && a.OutStride%each == 0 { // as move.cuh decides
 		pieces /= each
 	}

@@ -14,8 +14,8 @@ import (
 // Device is the reference implementation. It keeps no state.
 type Device struct {
 	host.Memory
-	// Rounded makes products round where those of a GPU do (round.go). With activations rounded to bf16 between operations the results are those of
-	// a GPU but for the order of its sums.
+	// Rounded makes products round where those of a GPU do (round.go). With activations rounded to bf16 between
+	// operations the results are those of a GPU but for the order of its sums.
 	Rounded bool
 }
 

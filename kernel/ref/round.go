@@ -9,7 +9,8 @@ import (
 // Where products of a GPU round, besides activations, which are bf16 there:
 //
 //   - rows that multiply e4m3 blocks of 128 x 128 are quantised to e4m3 for each 128 columns;
-//   - what an expert holds between its products is quantised so, or rounded to bf16 where its weights are not such blocks;
+// - what an expert holds between its products is quantised so, or rounded to bf16 where its weights are not such
+// blocks;
 //   - what an expert gives is rounded to bf16.
 
 // blockSide is the side of the blocks whose rows are quantised.
@@ -54,5 +55,6 @@ func (d *Device) result(v float64) float64 {
 }
 
 func quantised(w *host.Matrix) bool {
-	return w.Role() == kernel.Projected && w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide && w.BlockCols == blockSide
+	return w.Role() == kernel.Projected && w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide &&
+		w.BlockCols == blockSide
 }

@@ -8,7 +8,8 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Rows that multiply FP8 blocks are quantised for each 128 columns, with the scale the weight asks for; rows of other weights are not.
+// Rows that multiply FP8 blocks are quantised for each 128 columns, with the scale the weight asks for; rows of other
+// weights are not.
 func TestRoundedProducts(t *testing.T) {
 	const in = 192
 	x := floats(1, in)
@@ -33,7 +34,8 @@ func TestRoundedProducts(t *testing.T) {
 		// The scale is 3: 1.1259765625 / 3 = 0.3753 becomes 0.375.
 		{"the second block", Device{Rounded: true}, kernel.E4M3, false, 129, 1.125},
 	} {
-		w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, in*c.kind.Size()), DType: c.kind, Rows: 1, Cols: in, Stride: in}, Pow2Rows: c.pow2}
+		w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, in*c.kind.Size()), DType: c.kind, Rows: 1,
+			Cols: in, Stride: in}, Pow2Rows: c.pow2}
 		raw := []byte(w.Data.Buf.(kernel.HostBuffer))
 		if raw[c.at] = 0x38; c.kind == kernel.BF16 { // one
 			raw[c.at], raw[2*c.at], raw[2*c.at+1] = 0, 0x80, 0x3F
@@ -56,5 +58,6 @@ func TestRoundedProducts(t *testing.T) {
 }
 
 func floats(rows, cols int) kernel.Tensor {
-	return kernel.Tensor{Buf: make(kernel.HostBuffer, 4*rows*cols), DType: kernel.F32, Rows: rows, Cols: cols, Stride: cols}
+	return kernel.Tensor{Buf: make(kernel.HostBuffer, 4*rows*cols), DType: kernel.F32, Rows: rows, Cols: cols,
+		Stride: cols}
 }

@@ -61,8 +61,8 @@ func load(d config.Description, l *nn.Loader, dev kernel.Device) (model.Model, e
 		return loaded(dsa.Load(c, l, dev))
 	case *config.V4:
 		if p, ok := dev.(kernel.Partial); ok {
-			return nil, fmt.Errorf("%w: %s does not run with --kernels %s, which has no kernel for %s; run it with --kernels cpu",
-				kernel.ErrUnsupported, config.DeepseekV4, dev.Name(), strings.Join(p.Missing(), ", "))
+			return nil, fmt.Errorf("%w: %s does not run with --kernels %s, which has no kernel for %s; run it with "+
+				"--kernels cpu", kernel.ErrUnsupported, config.DeepseekV4, dev.Name(), strings.Join(p.Missing(), ", "))
 		}
 		return loaded(v4.Load(c, l, dev))
 	}

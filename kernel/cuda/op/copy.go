@@ -18,7 +18,8 @@ func (d *Device) Copy(a kernel.CopyArgs) error {
 		return d.stream.CopyOnDevice(at(a.Out), at(a.X), a.X.Extent())
 	}
 	r := require{op: "copy"}
-	args := cuda.MoveArgs{X: at(a.X), Out: at(a.Out), XStride: stride(a.X), OutStride: int64(a.Out.Stride), Rows: int64(a.X.Rows), Columns: r.count("columns", a.X.Cols)}
+	args := cuda.MoveArgs{X: at(a.X), Out: at(a.Out), XStride: stride(a.X), OutStride: int64(a.Out.Stride),
+		Rows: int64(a.X.Rows), Columns: r.count("columns", a.X.Cols)}
 	switch size {
 	case 4: // any four bytes
 	case 2:
@@ -42,8 +43,10 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	if a.Logits.Cols > cuda.MaxCandidateColumns {
 		r.fail("a vocabulary of %d, this backend takes up to %d", a.Logits.Cols, cuda.MaxCandidateColumns)
 	}
-	args := cuda.CandidatesArgs{Logits: at(a.Logits), IDs: at(a.IDs), Values: at(a.Values), LogSum: at(a.LogSum), Stride: stride(a.Logits), IDStride: stride(a.IDs),
-		ValueStride: stride(a.Values), Rows: r.count("rows", a.Logits.Rows), Columns: r.count("columns", a.Logits.Cols), Best: r.count("candidates", a.Values.Cols)}
+	args := cuda.CandidatesArgs{Logits: at(a.Logits), IDs: at(a.IDs), Values: at(a.Values), LogSum: at(a.LogSum),
+		Stride: stride(a.Logits), IDStride: stride(a.IDs),
+		ValueStride: stride(a.Values), Rows: r.count("rows", a.Logits.Rows),
+		Columns: r.count("columns", a.Logits.Cols), Best: r.count("candidates", a.Values.Cols)}
 	if r.err != nil || a.Logits.Rows == 0 {
 		return r.err
 	}

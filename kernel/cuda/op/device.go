@@ -27,7 +27,8 @@ var (
 	_ kernel.Partial = (*Device)(nil)
 )
 
-// Backends lists the implementation for a registry. It has the operations of the DSA families: a device is a [kernel.Partial].
+// Backends lists the implementation for a registry. It has the operations of the DSA families: a device is a
+// [kernel.Partial].
 func Backends() []kernel.Backend {
 	return []kernel.Backend{{
 		Name: Name, Hardware: "sm90", Summary: "CUDA kernels for Hopper GPUs",

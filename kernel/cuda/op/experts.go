@@ -26,13 +26,15 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (_ kernel.Experts, err e
 		return nil, err
 	}
 	r := require{op: "prepare experts"}
-	x := &experts{scales: num.ScaleF32, shape: cuda.ExpertShape{Experts: r.count("experts", len(w.Gate)), Hidden: r.count("columns", w.Gate[0].In()),
-		Inner: r.count("inner columns", w.Gate[0].Out())}}
+	x := &experts{scales: num.ScaleF32, shape: cuda.ExpertShape{Experts: r.count("experts", len(w.Gate)),
+		Hidden: r.count("columns", w.Gate[0].In()),
+		Inner:  r.count("inner columns", w.Gate[0].Out())}}
 	if w.Gate[0].Pow2Rows {
 		x.scales = num.ScalePow2
 	}
 	if s := x.shape; len(w.Gate) > cuda.MaxExperts || s.Hidden%productSide != 0 || s.Inner%productSide != 0 {
-		r.fail("%d experts of %d x %d, this backend takes up to %d of multiples of %d", s.Experts, s.Inner, s.Hidden, cuda.MaxExperts, productSide)
+		r.fail("%d experts of %d x %d, this backend takes up to %d of multiples of %d", s.Experts, s.Inner, s.Hidden,
+			cuda.MaxExperts, productSide)
 	}
 	for e := range w.Gate {
 		for _, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
@@ -108,8 +110,10 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if r.err != nil || a.X.Rows == 0 || a.IDs.Cols == 0 {
 		return r.err
 	}
-	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights), Faults: d.faults.Ptr(), XStride: stride(a.X),
-		OutStride: stride(a.Out), IDStride: stride(a.IDs), WeightStride: stride(a.Weights), Rows: r.count("rows", a.X.Rows), Top: r.count("choices", a.IDs.Cols),
+	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),
+		Faults: d.faults.Ptr(), XStride: stride(a.X),
+		OutStride: stride(a.Out), IDStride: stride(a.IDs), WeightStride: stride(a.Weights),
+		Rows: r.count("rows", a.X.Rows), Top: r.count("choices", a.IDs.Cols),
 		Limit: a.Limit, Scales: p.scales}
 	if r.err != nil {
 		return r.err

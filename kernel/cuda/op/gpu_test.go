@@ -171,7 +171,8 @@ var scattered = []int32{130, 0, 63, 64, -1, 127, 191, 1, 65}
 
 // The shared suites whose sizes and element types have kernels.
 func TestGPUSharedSuites(t *testing.T) {
-	testkit.Some(t, onGPU(t).gpu, "embed", "take", "gate", "clamped gate", "rotate", "rotate back", "route", "copy", "candidates", "norm", "convert pages", "select", "locate", "combine by hand", "padded index query")
+	testkit.Some(t, onGPU(t).gpu, "embed", "take", "gate", "clamped gate", "rotate", "rotate back", "route", "copy",
+		"candidates", "norm", "convert pages", "select", "locate", "combine by hand", "padded index query")
 }
 
 func TestGPUNorm(t *testing.T) {

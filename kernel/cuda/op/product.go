@@ -5,8 +5,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Multiply multiplies rows by a weight. Rows that meet e4m3 blocks are quantised per 128 columns first. A product that is added to Out is rounded
-// to the type of Out before the sum.
+// Multiply multiplies rows by a weight. Rows that meet e4m3 blocks are quantised per 128 columns first. A product that
+// is added to Out is rounded to the type of Out before the sum.
 func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -59,7 +59,8 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 	})
 }
 
-// direct reports whether a product kernel can write to a tensor: as wide as the stored matrix, rows at multiples of 16 bytes.
+// direct reports whether a product kernel can write to a tensor: as wide as the stored matrix, rows at multiples of 16
+// bytes.
 func direct(out kernel.Tensor, w *matrix) bool {
 	bytes := int64(out.DType.Size())
 	return w.stored == w.out && out.Off%16 == 0 && stride(out)*bytes%16 == 0
@@ -90,7 +91,8 @@ func (p *rowProducts) quantise(exact bool) error {
 		return nil
 	}
 	p.quantised, p.exact = true, exact
-	a := cuda.QuantiseRowsArgs{X: at(p.x), Codes: p.codes, Scales: p.scales, XStride: stride(p.x), CodeStride: int64(p.k), ScaleStride: p.scaleStride(),
+	a := cuda.QuantiseRowsArgs{X: at(p.x), Codes: p.codes, Scales: p.scales, XStride: stride(p.x),
+		CodeStride: int64(p.k), ScaleStride: p.scaleStride(),
 		Rows: p.rows, Columns: p.k}
 	if exact {
 		a.Exact = 1
@@ -100,8 +102,10 @@ func (p *rowProducts) quantise(exact bool) error {
 
 // multiply computes one product.
 func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
-	x := cuda.Product{Type: w.kind, Weight: w.data, WeightScales: w.scales, Input: at(p.x), Out: at(out), WeightStride: int64(w.in), InputStride: stride(p.x),
-		OutStride: stride(out), Rows: p.rows, Columns: int32(w.stored), K: p.k, Batch: 1, OutF32: out.DType == kernel.F32}
+	x := cuda.Product{Type: w.kind, Weight: w.data, WeightScales: w.scales, Input: at(p.x), Out: at(out),
+		WeightStride: int64(w.in), InputStride: stride(p.x),
+		OutStride: stride(out), Rows: p.rows, Columns: int32(w.stored), K: p.k, Batch: 1,
+		OutF32: out.DType == kernel.F32}
 	if w.kind == cuda.ProductFP8 {
 		if err := p.quantise(w.exact); err != nil {
 			return err
@@ -119,7 +123,8 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 	if err := p.kernels.Multiply(p.stream, &call); err != nil || whole {
 		return err
 	}
-	a := cuda.MoveArgs{X: p.staged, Out: at(out), XStride: int64(w.stored), OutStride: stride(out), Rows: int64(p.rows), Columns: int32(w.out)}
+	a := cuda.MoveArgs{X: p.staged, Out: at(out), XStride: int64(w.stored), OutStride: stride(out),
+		Rows: int64(p.rows), Columns: int32(w.out)}
 	if !x.OutF32 {
 		a.XType, a.OutType = cuda.ElementBF16, cuda.ElementBF16
 	}

@@ -17,11 +17,13 @@ func TestGPUPickedRows(t *testing.T) {
 	for _, cols := range []int{1, 33, 96, 576, 7168} {
 		x, out := b.random(9, cols), b.random(4, cols)
 		rows := b.ints(4, 1, []int32{8, 0, 8, 3})
-		b.must(b.ref.Take(kernel.TakeArgs{Out: out.ref, X: x.ref, Rows: rows.ref}), b.gpu.Take(kernel.TakeArgs{Out: out.gpu, X: x.gpu, Rows: rows.gpu}))
+		b.must(b.ref.Take(kernel.TakeArgs{Out: out.ref, X: x.ref, Rows: rows.ref}),
+			b.gpu.Take(kernel.TakeArgs{Out: out.gpu, X: x.gpu, Rows: rows.gpu}))
 		b.near(fmt.Sprintf("take %d columns", cols), out, 0)
 		table := b.weight(kernel.F32, 9, cols)
 		onRef, onGPU := b.prepared(table, kernel.LookedUp)
-		b.must(b.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: onRef, IDs: rows.ref}), b.gpu.Embed(kernel.EmbedArgs{Out: out.gpu, Table: onGPU, IDs: rows.gpu}))
+		b.must(b.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: onRef, IDs: rows.ref}),
+			b.gpu.Embed(kernel.EmbedArgs{Out: out.gpu, Table: onGPU, IDs: rows.gpu}))
 		b.near(fmt.Sprintf("embed f32, %d columns", cols), out, 1./256)
 	}
 	x, out := b.random(9, 40), b.random(1, 40)
@@ -44,7 +46,8 @@ func TestGPUAngles(t *testing.T) {
 			freq[i] = float32(math.Pow(10000, -float64(i)/float64(half)))
 		}
 		f, p, out := b.floats(1, half, freq), b.ints(len(positions), 1, positions), b.normal(len(positions), 2*half)
-		b.must(b.ref.Angles(kernel.AngleArgs{Out: out.ref, Positions: p.ref, InvFreq: f.ref, Scale: 1.25}), b.gpu.Angles(kernel.AngleArgs{Out: out.gpu, Positions: p.gpu, InvFreq: f.gpu, Scale: 1.25}))
+		b.must(b.ref.Angles(kernel.AngleArgs{Out: out.ref, Positions: p.ref, InvFreq: f.ref, Scale: 1.25}),
+			b.gpu.Angles(kernel.AngleArgs{Out: out.gpu, Positions: p.gpu, InvFreq: f.gpu, Scale: 1.25}))
 		b.near(fmt.Sprintf("%d frequencies", half), out, 1e-7)
 	}
 }
@@ -66,10 +69,12 @@ func TestGPURotateAndGate(t *testing.T) {
 	for _, cols := range []int{1, 67, 128, 2048, 2056, 18432} {
 		for _, limit := range []float32{0, 0.5} {
 			g, u, out := b.random(3, cols), b.random(3, cols), b.random(3, cols)
-			b.must(b.ref.Gate(kernel.GateArgs{Out: out.ref, Gate: g.ref, Up: u.ref, Limit: limit}), b.gpu.Gate(kernel.GateArgs{Out: out.gpu, Gate: g.gpu, Up: u.gpu, Limit: limit}))
+			b.must(b.ref.Gate(kernel.GateArgs{Out: out.ref, Gate: g.ref, Up: u.ref, Limit: limit}),
+				b.gpu.Gate(kernel.GateArgs{Out: out.gpu, Gate: g.gpu, Up: u.gpu, Limit: limit}))
 			b.near(fmt.Sprintf("gate %d columns limit %v", cols, limit), out, 1./256)
 			f, w, wide := b.normal(3, cols), b.normal(3, cols), b.normal(3, cols)
-			b.must(b.ref.Gate(kernel.GateArgs{Out: wide.ref, Gate: f.ref, Up: w.ref, Limit: limit}), b.gpu.Gate(kernel.GateArgs{Out: wide.gpu, Gate: f.gpu, Up: w.gpu, Limit: limit}))
+			b.must(b.ref.Gate(kernel.GateArgs{Out: wide.ref, Gate: f.ref, Up: w.ref, Limit: limit}),
+				b.gpu.Gate(kernel.GateArgs{Out: wide.gpu, Gate: f.gpu, Up: w.gpu, Limit: limit}))
 			b.near(fmt.Sprintf("gate f32 %d columns limit %v", cols, limit), wide, 2e-6)
 		}
 	}
@@ -77,12 +82,15 @@ func TestGPURotateAndGate(t *testing.T) {
 
 func TestGPURoute(t *testing.T) {
 	b := onGPU(t)
-	for _, c := range []struct{ rows, experts, topk, groups, keep int }{{1, 256, 8, 8, 4}, {77, 256, 8, 8, 4}, {33, 64, 8, 8, 4}, {9, 64, 6, 1, 1}, {5, 1024, 32, 32, 7}, {3, 1, 1, 1, 1}, {4, 12, 3, 12, 5}} {
+	for _, c := range []struct{ rows, experts, topk, groups, keep int }{{1, 256, 8, 8, 4}, {77, 256, 8, 8, 4},
+		{33, 64, 8, 8, 4}, {9, 64, 6, 1, 1}, {5, 1024, 32, 32, 7}, {3, 1, 1, 1, 1}, {4, 12, 3, 12, 5}} {
 		logits, bias := b.normal(c.rows, c.experts), b.normal(1, c.experts)
 		ids, w := b.ints(c.rows, c.topk, make([]int32, c.rows*c.topk)), b.normal(c.rows, c.topk)
 		for _, norm := range []bool{true, false} {
-			b.must(b.ref.Route(kernel.RouteArgs{IDs: ids.ref, Weights: w.ref, Logits: logits.ref, Bias: bias.ref, Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}),
-				b.gpu.Route(kernel.RouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Bias: bias.gpu, Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}))
+			b.must(b.ref.Route(kernel.RouteArgs{IDs: ids.ref, Weights: w.ref, Logits: logits.ref, Bias: bias.ref,
+				Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}),
+				b.gpu.Route(kernel.RouteArgs{IDs: ids.gpu, Weights: w.gpu, Logits: logits.gpu, Bias: bias.gpu,
+					Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}))
 			b.same(fmt.Sprintf("%+v ids", c), ids.ref, ids.gpu)
 			b.near(fmt.Sprintf("%+v weights", c), w, 1e-6)
 		}
@@ -122,8 +130,10 @@ func TestGPUExperts(t *testing.T) {
 					choice = append(choice, int32(e))
 				}
 			}
-			x, out, ids, w := b.random(rows, hidden), b.random(rows, hidden), b.ints(rows, top, choice), b.normal(rows, top)
-			b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref, Experts: onRef}),
+			x, out, ids, w := b.random(rows, hidden), b.random(rows, hidden), b.ints(rows, top, choice),
+				b.normal(rows, top)
+			b.must(b.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref,
+				Experts: onRef}),
 				b.gpu.Experts(kernel.ExpertArgs{Out: out.gpu, X: x.gpu, IDs: ids.gpu, Weights: w.gpu, Experts: onGPU}))
 			b.close(fmt.Sprintf("%v, %d rows", kind, rows), out, 0.01)
 		}

@@ -10,8 +10,8 @@ import (
 	"sparrow/kernel/cuda"
 )
 
-// Weights are uploaded once. e4m3 with float32 scales for blocks of 128 x 128 stays as it is where it multiplies rows; everything else becomes
-// bf16: f32 and f16, e4m3 in other blocks, up-projections of latent rows and tables.
+// Weights are uploaded once. e4m3 with float32 scales for blocks of 128 x 128 stays as it is where it multiplies rows;
+// everything else becomes bf16: f32 and f16, e4m3 in other blocks, up-projections of latent rows and tables.
 
 // blockSide is the side of the blocks whose scales the FP8 kernels read.
 const blockSide = 128

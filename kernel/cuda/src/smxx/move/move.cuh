@@ -1,15 +1,19 @@
 // Rows copied or added: out = x or out += x, rounded once to the type of out. A copy between equal types moves bits.
 //
-// In, out  [rows, columns] f32 or bf16. Thread: 16 bytes of a row of bf16 or f32 where both sides are of one type and aligned to them, else one
-//          element. Short rows share a block. Traffic: each row read and written once, with add the output read too.
+// In, out  [rows, columns] f32 or bf16. Thread: 16 bytes of a row where both sides are of one type and aligned to them,
+//          else one element. Short rows share a block. Traffic: each row read and written once, with add the output
+//          read too.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/move/args.h"
 
+DEVICE u32 add_bits(u32 x, u32 y) { return __float_as_uint(__fadd_rn(__uint_as_float(x), __uint_as_float(y))); }
+
 DEVICE void move_body(const MoveArgs& a) {
     begin_after_previous();
     i32 bytes = element_bytes(a.out_type), each = 16 / bytes;
-    bool vectors = a.x_type == a.out_type && a.columns % each == 0 && aligned_16(a.x, a.x_stride * bytes) && aligned_16(a.out, a.out_stride * bytes);
+    bool vectors = a.x_type == a.out_type && a.columns % each == 0 && aligned_16(a.x, a.x_stride * bytes) &&
+                   aligned_16(a.out, a.out_stride * bytes);
     i64 pieces = vectors ? a.columns / each : a.columns;
     i64 at = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x;
     i64 row = at / pieces, piece = at - row * pieces;
@@ -27,8 +31,9 @@ DEVICE void move_body(const MoveArgs& a) {
         write_float(a.out, out, a.out_type, v);
         return;
     }
-    uint4 v = *reinterpret_cast<const uint4*>(static_cast<const u8*>(a.x) + row * a.x_stride * bytes + 16 * piece);
+    const u8* from = static_cast<const u8*>(a.x) + row * a.x_stride * bytes;
     uint4* out = reinterpret_cast<uint4*>(static_cast<u8*>(a.out) + row * a.out_stride * bytes + 16 * piece);
+    uint4 v = *reinterpret_cast<const uint4*>(from + 16 * piece);
     if (a.add && a.out_type == kBF16) {
         f32 x[8], y[8];
         unpack_8(v, x);
@@ -37,9 +42,7 @@ DEVICE void move_body(const MoveArgs& a) {
         for (int i = 0; i < 8; i++) x[i] = __fadd_rn(x[i], y[i]);
         v = pack_8(x);
     } else if (a.add) {
-        uint4 w = *out;
-        v = make_uint4(__float_as_uint(__fadd_rn(__uint_as_float(v.x), __uint_as_float(w.x))), __float_as_uint(__fadd_rn(__uint_as_float(v.y), __uint_as_float(w.y))),
-                       __float_as_uint(__fadd_rn(__uint_as_float(v.z), __uint_as_float(w.z))), __float_as_uint(__fadd_rn(__uint_as_float(v.w), __uint_as_float(w.w))));
+        v = make_uint4(add_bits(v.x, out->x), add_bits(v.y, out->y), add_bits(v.z, out->z), add_bits(v.w, out->w));
     }
     *out = v;
 }
