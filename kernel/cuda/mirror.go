@@ -12,7 +12,7 @@ func Mirrors() map[string]reflect.Type {
 		WriteIndexKeyArgs{}, IndexQueryArgs{}, GatherIndexSlotsArgs{}, GatherIndexPagesArgs{},
 		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{},
-		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{},
+		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

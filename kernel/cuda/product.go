@@ -7,6 +7,7 @@ type ProductArgs struct {
 	WeightMap    TensorMap // e4m3 or bf16 [Batch, Columns, k]
 	InputMap     TensorMap // the same type [Batch, Rows, k]
 	ScaleMap     TensorMap // e4m3 alone: f32 [Blocks, Rows]
+	OutMap       TensorMap // many rows, bf16 out: [Batch, Rows, Columns]
 	WeightScales Ptr       // e4m3 alone: f32 [ceil(Columns/128), Blocks]
 	Out          Ptr       // bf16 or f32 [Rows, OutStride]
 	OutStride    int64     // elements between rows
@@ -76,6 +77,8 @@ const (
 	productStripe = 64  // weight rows of a tile of few rows, and columns of a part's choice
 	productSMs    = 132 // for which parts are chosen: a constant, so that bits do not depend on the device
 	manyRows      = 128 // rows of a tile of many rows
+
+	productScaleBox = 8 // blocks of k whose input scales one copy fetches
 )
 
 // productParts is into how many parts k is cut: as many as keep the SMs busy when there are few rows. It depends on the weight's shape
@@ -103,21 +106,21 @@ type productChoice struct {
 	perSM   int32 // few rows: blocks that share an SM
 }
 
-// fewBytes is the shared memory of a block of few rows: as in few.cuh.
-func (c *productChoice) fewBytes(t ProductType, stages int32) int {
+// fewBytes is the shared memory of a block of few rows, as in few.cuh, when a part has some blocks of k.
+func (c *productChoice) fewBytes(t ProductType, blocks, stages int32) int {
 	groups := c.weights / productStripe
 	scales := int32(0)
 	if t == ProductFP8 {
-		scales = (c.inputs*4 + 127) / 128 * 128
+		scales = (blocks + productScaleBox - 1) / productScaleBox * productScaleBox * c.inputs * 4
 	}
-	const align, barriers = 1024, 520
-	return int(align + stages*((c.weights+c.inputs)*128+scales) + groups*2048*max(c.inputs/8, 8) + 4*groups*c.inputs*32 + barriers)
+	const align, barriers = 1024, 640
+	return int(align + stages*(c.weights+c.inputs)*128 + groups*2048*max(c.inputs/8, 8) + 4*groups*c.inputs*32 + barriers + scales)
 }
 
-// fill gives the choice as many stages as fit into a number of bytes.
-func (c *productChoice) fill(t ProductType, bytes int) {
+// fill gives the choice as many stages as fit into a number of bytes, and as a part of k has blocks.
+func (c *productChoice) fill(t ProductType, blocks int32, bytes int) {
 	const most = 32
-	for c.stages = 2; c.stages < most && c.fewBytes(t, c.stages+1) <= bytes; c.stages++ {
+	for c.stages = 2; c.stages < most && c.fewBytes(t, blocks, c.stages+1) <= bytes; c.stages++ {
 	}
 }
 
@@ -140,22 +143,22 @@ func (x *Product) choose(parts int32) productChoice {
 			c.weights *= 2
 		}
 		if parts > 1 {
-			c.fill(x.Type, halfShared)
+			c.fill(x.Type, x.partBlocks(), halfShared)
 		} else {
-			c.fill(x.Type, wholeShared)
+			c.fill(x.Type, x.partBlocks(), wholeShared)
 		}
 		return c
 	}
 	columns := int32(128)
-	if x.Type == ProductFP8 && parts == 1 {
-		columns = 160
+	if x.Type == ProductFP8 {
+		columns = 192
 	}
 	return x.many(parts, columns)
 }
 
 // many is the kernel of many rows with tiles of some columns.
 func (x *Product) many(parts, columns int32) productChoice {
-	name := "sparrow_product_" + x.Type.String() + map[int32]string{112: "_many112", 128: "_many128", 160: "_many160", 256: "_many256"}[columns]
+	name := "sparrow_product_" + x.Type.String() + map[int32]string{128: "_many128", 192: "_many192", 256: "_many256"}[columns]
 	if parts > 1 {
 		name += "_parts"
 	}
@@ -209,6 +212,13 @@ func (x *Product) parts() int32 {
 	return productParts(x.Columns, (x.K+block-1)/block, x.Batch)
 }
 
+// partBlocks is the number of blocks of k of a part.
+func (x *Product) partBlocks() int32 {
+	_, _, block := x.Type.element()
+	blocks, parts := (x.K+block-1)/block, x.parts()
+	return (blocks + parts - 1) / parts
+}
+
 // encode builds the call for a chosen kernel.
 func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	size, kind, block := x.Type.element()
@@ -225,14 +235,13 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	weights := choice.weights
 	sms := int64(d.props.SMs)
 	if choice.few {
-		count := tiles(x.Rows, choice.inputs) * tiles(x.Columns, choice.weights) * int64(x.Batch)
-		if parts > 1 { // a cluster has one tile
-			call.block = int(parts)
-			call.grid = uint32(count * int64(parts))
-		} else {
-			call.grid = uint32(min(count, int64(choice.perSM)*sms))
+		count := tiles(x.Columns, choice.weights) * int64(x.Batch)
+		if parts == 1 { // blocks are persistent; with several parts a cluster has one tile
+			count = min(count, int64(choice.perSM)*sms)
 		}
-		call.shared = choice.fewBytes(x.Type, choice.stages)
+		call.block = int(parts)
+		call.grid = uint32(count * int64(parts))
+		call.shared = choice.fewBytes(x.Type, x.partBlocks(), choice.stages)
 	} else {
 		count := tiles(x.Rows, 2*choice.inputs) * tiles(x.Columns, choice.weights) * int64(x.Batch)
 		call.block = 2
@@ -251,8 +260,21 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 		{&call.Args.InputMap, operand(x.Input, x.Rows, x.InputStride, x.InputBatch, choice.inputs)},
 	}
 	if x.Type == ProductFP8 {
+		box := uint32(1)
+		if choice.few {
+			box = productScaleBox
+		}
 		maps = append(maps, mapTarget{&call.Args.ScaleMap, MapSpec{Type: MapF32, Base: x.InputScales, Dims: []uint64{uint64(x.Rows), uint64(blocks)},
-			Strides: []uint64{uint64(x.ScaleStride) * 4}, Box: []uint32{uint32(choice.inputs), 1}, L2: 2}})
+			Strides: []uint64{uint64(x.ScaleStride) * 4}, Box: []uint32{uint32(choice.inputs), box}, L2: 2}})
+	}
+	if !choice.few && !x.OutF32 {
+		batch := x.OutBatch
+		if x.Batch == 1 {
+			batch = x.OutStride
+		}
+		const boxColumns, boxRows = 64, 16 // of a warp's store
+		maps = append(maps, mapTarget{&call.Args.OutMap, MapSpec{Type: MapBF16, Base: x.Out, Dims: []uint64{uint64(x.Columns), uint64(x.Rows), uint64(x.Batch)},
+			Strides: []uint64{uint64(x.OutStride) * 2, uint64(batch) * 2}, Box: []uint32{boxColumns, boxRows, 1}, Swizzle: Swizzle128}})
 	}
 	return call, encodeMaps(d, nil, maps)
 }

@@ -19,8 +19,7 @@ struct Product;
 #define PTX_R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define PTX_R16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define PTX_R32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define PTX_R48 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define PTX_R56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define PTX_R48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define PTX_R64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define PTX_R80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define PTX_R96                                                                                       \
@@ -48,14 +47,10 @@ struct Product;
     PTX_PRODUCT(Pair, 16, "m64n16k" K ".f32." Types, PTX_R0 PTX_R4, "%8", "%9", "%10", Tail, PTX_D8(0))                                             \
     PTX_PRODUCT(Pair, 32, "m64n32k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8, "%16", "%17", "%18", Tail, PTX_D16(0))                                   \
     PTX_PRODUCT(Pair, 64, "m64n64k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16, "%32", "%33", "%34", Tail, PTX_D32(0))                           \
-    PTX_PRODUCT(Pair, 112, "m64n112k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48, "%56", "%57", "%58", Tail, PTX_D32(0),         \
-                PTX_D16(32), PTX_D8(48))                                                                                                            \
-    PTX_PRODUCT(Pair, 128, "m64n128k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R56, "%64", "%65", "%66", Tail, PTX_D64(0)) \
-    PTX_PRODUCT(Pair, 160, "m64n160k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R56 PTX_R64, "%80", "%81", "%82", Tail,     \
-                PTX_D64(0), PTX_D16(64))                                                                                                            \
-    PTX_PRODUCT(Pair, 192, "m64n192k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R56 PTX_R64 PTX_R80, "%96", "%97", "%98",   \
+    PTX_PRODUCT(Pair, 128, "m64n128k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48, "%64", "%65", "%66", Tail, PTX_D64(0)) \
+    PTX_PRODUCT(Pair, 192, "m64n192k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R64 PTX_R80, "%96", "%97", "%98",   \
                 Tail, PTX_D64(0), PTX_D32(64))                                                                                                      \
-    PTX_PRODUCT(Pair, 256, "m64n256k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R56 PTX_R64 PTX_R80 PTX_R96, "%128",        \
+    PTX_PRODUCT(Pair, 256, "m64n256k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R64 PTX_R80 PTX_R96, "%128",        \
                 "%129", "%130", Tail, PTX_D64(0), PTX_D64(64))
 
 PTX_PRODUCTS(E4m3Pair, "32", "e4m3.e4m3", "1, 1")
@@ -71,7 +66,6 @@ PTX_PRODUCTS(Bf16Pair, "16", "bf16.bf16", "1, 1, 0, 0")
 #undef PTX_R96
 #undef PTX_R80
 #undef PTX_R64
-#undef PTX_R56
 #undef PTX_R48
 #undef PTX_R32
 #undef PTX_R16

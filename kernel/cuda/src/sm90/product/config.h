@@ -73,27 +73,28 @@ __device__ __forceinline__ void multiply_block(float (&d)[N / 2], u32 a, u32 b, 
 
 // The scales of one row of blocks of the weight, 32 blocks at a time in the lanes of a warp, the next 32 on their way.
 struct WeightScales {
-    const float* row = nullptr;
+    const float* row = nullptr;  // of the first block
     i32 count = 0;
     float now = 0, next = 0;
 
-    __device__ __forceinline__ float fetch(i32 first) const {
+    __device__ __forceinline__ static float fetch(const float* row, i32 first, i32 count) {
         const i32 i = first + static_cast<i32>(threadIdx.x % 32);
         return i < count ? __ldg(row + i) : 0.0f;
     }
 
-    __device__ __forceinline__ void begin(const float* scales, i32 blocks) {
+    // The first 32 were fetched before.
+    __device__ __forceinline__ void begin(const float* scales, i32 blocks, float fetched) {
         row = scales;
         count = blocks;
-        now = fetch(0);
-        next = fetch(32);
+        now = fetched;
+        next = fetch(row, 32, count);
     }
 
     // The scale of block i; blocks are asked for in order.
     __device__ __forceinline__ float at(i32 i) {
         if (i % 32 == 0 && i > 0) {
             now = next;
-            next = fetch(i + 32);
+            next = fetch(row, i + 32, count);
         }
         return __shfl_sync(ptx::kFullMask, now, i % 32);
     }
@@ -104,6 +105,12 @@ __device__ __forceinline__ void arrive_warp(u32 barrier) {
     if (threadIdx.x % 32 == 0) {
         ptx::barrier_arrive(barrier);
     }
+}
+
+// An arrival at a barrier of Threads threads of the block (ptx::group_sync) without waiting for the others.
+template <int Number, int Threads>
+__device__ __forceinline__ void group_arrive() {
+    asm volatile("bar.arrive %0, %1;" ::"n"(Number), "n"(Threads) : "memory");
 }
 
 }  // namespace sparrow_product

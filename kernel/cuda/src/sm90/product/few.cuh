@@ -1,10 +1,10 @@
 // Products of few rows: a stream of weights.
 //
-// In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k], rows at most some hundred; scales (args.h).
+// In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k], at most N rows; scales (args.h).
 // Out:   bf16 or f32 [rows, batch, columns].
 // Block: 64 * Groups weight rows are the rows of the tensor-core tile, N input rows its columns. A warp asks for copies into a ring of
-//        stages (a block of k: weights, inputs, scales of the inputs); Groups warpgroups multiply. e4m3 has two sets of accumulators, so that
-//        a block's products run while the one before is scaled and added. Blocks are persistent where k has one part; else the parts of a tile
+//        stages (a block of k: weights and inputs); Groups warpgroups multiply. The scales of all inputs come first. e4m3 has two sets of
+//        accumulators, so that a block's products run while the one before is scaled and added. Blocks are persistent where k has one part; else the parts of a tile
 //        are a cluster, and the sums meet in one member's shared memory for each 8 input rows.
 //        Weights do not depend on the kernel before: the ring is filled with them before waiting for it.
 // Bytes: weights once from memory; inputs once per tile from L2.
@@ -22,8 +22,7 @@ struct FewShape {
     static constexpr int WeightBytes = Rows * kBlockBytes;
     static constexpr int InputBytes = N * kBlockBytes;
     static constexpr int StageBytes = WeightBytes + InputBytes;
-    static constexpr int ScaleCopyBytes = T::Scaled ? N * 4 : 0;
-    static constexpr int ScaleBytes = T::Scaled ? (N * 4 + 127) / 128 * 128 : 0;
+    static constexpr int ScaleBytes = T::Scaled ? N * 4 : 0;  // of a block of k
     static constexpr int Eights = N / 8;                   // groups of 8 input rows
     static constexpr int Threads = 128 * Groups + 32;
     static constexpr int SumBytes = Groups * 2048 * (Eights > 8 ? Eights : 8);  // sums of all parts of the groups of 8 that a block has
@@ -31,59 +30,53 @@ struct FewShape {
     static_assert(N % 8 == 0 && StageBytes % 1024 == 0, "stages are whole swizzle atoms");
 };
 
-// Behind the ring of stages and the scales.
+// Behind the ring of stages, the sums, the result and the scales of the inputs, which are [blocks of the part][N].
 struct FewBarriers {
     u64 full[kMaxStages], empty[kMaxStages];
-    u64 sums;
+    u64 sums, scales;
 };
 
-template <class S>
-constexpr u32 few_shared_bytes(u32 stages) {
-    return 1024 + stages * (S::StageBytes + S::ScaleBytes) + S::SumBytes + S::OutBytes + sizeof(FewBarriers);
-}
-
-// Addresses in shared memory.
+// Addresses in shared memory. The base passes through a shuffle, so that the compiler keeps it instead of working it out in every loop.
 template <class S>
 struct FewPlaces {
-    u32 ring, scales, sums, out, barriers;
+    u32 ring, sums, out, barriers, scales;
 
     __device__ __forceinline__ explicit FewPlaces(u32 stages) {
         extern __shared__ u8 dynamic_shared[];
-        ring = (ptx::shared_address(dynamic_shared) + 1023) / 1024 * 1024;
-        scales = ring + stages * S::StageBytes;
-        sums = scales + stages * S::ScaleBytes;
+        ring = __shfl_sync(ptx::kFullMask, (ptx::shared_address(dynamic_shared) + 1023) / 1024 * 1024, 0);
+        sums = ring + stages * S::StageBytes;
         out = sums + S::SumBytes;
         barriers = out + S::OutBytes;
+        scales = (barriers + sizeof(FewBarriers) + 127) / 128 * 128;
     }
     __device__ __forceinline__ u32 weights(u32 stage) const { return ring + stage * S::StageBytes; }
     __device__ __forceinline__ u32 inputs(u32 stage) const { return weights(stage) + S::WeightBytes; }
-    __device__ __forceinline__ u32 scale(u32 stage) const { return scales + stage * S::ScaleBytes; }
     __device__ __forceinline__ u32 full(u32 stage) const { return barriers + stage * 8; }
     __device__ __forceinline__ u32 empty(u32 stage) const { return barriers + (kMaxStages + stage) * 8; }
-    __device__ __forceinline__ u32 arrived() const { return barriers + 2 * kMaxStages * 8; }
+    __device__ __forceinline__ u32 sums_arrived() const { return barriers + 2 * kMaxStages * 8; }
+    __device__ __forceinline__ u32 scales_arrived() const { return barriers + (2 * kMaxStages + 1) * 8; }
 };
 
-// A tile: weight rows from `column` (of the result) on, input rows from `row` on, one of the batch.
+// A tile: weight rows from `column` (of the result) on, one of the batch.
 struct FewTile {
-    i32 column, row, batch;
+    i32 column, batch;
 };
 
-// The tiles of a block, one after the other. Tiles of the same weights are neighbours.
+// The tiles of a block, one after the other.
 template <class S>
 struct FewTiles {
-    i32 next, step, count, input_tiles, weight_tiles;
+    i32 next, step, count, weight_tiles;
 
     __device__ __forceinline__ explicit FewTiles(const ProductArgs& args) {
         next = static_cast<i32>(blockIdx.x) / args.parts;
         step = static_cast<i32>(gridDim.x) / args.parts;
-        input_tiles = (args.rows + S::N - 1) / S::N;
         weight_tiles = (args.columns + S::Rows - 1) / S::Rows;
-        count = input_tiles * weight_tiles * args.batch;
+        count = weight_tiles * args.batch;
     }
     __device__ __forceinline__ bool more() const { return next < count; }
     __device__ __forceinline__ FewTile tile() const {
-        const i32 weights = next / input_tiles, batch = weights / weight_tiles;
-        return {(weights - batch * weight_tiles) * S::Rows, (next - weights * input_tiles) * S::N, batch};
+        const i32 batch = next / weight_tiles;
+        return {(next - batch * weight_tiles) * S::Rows, batch};
     }
 };
 
@@ -108,15 +101,26 @@ struct FewWalk {
 
 template <class S>
 __device__ __forceinline__ void ask_weights(const ProductArgs& args, const FewPlaces<S>& at, const FewWalk<S>& walk, u32 stage) {
-    ptx::barrier_expect(at.full(stage), S::StageBytes + S::ScaleCopyBytes);
+    ptx::barrier_expect(at.full(stage), S::StageBytes);
     ptx::load_3d(at.weights(stage), &args.weight_map, at.full(stage), walk.block * S::Type::BlockColumns, walk.tile.column, walk.tile.batch, ptx::kEvictFirst);
 }
 
 template <class S>
 __device__ __forceinline__ void ask_inputs(const ProductArgs& args, const FewPlaces<S>& at, const FewWalk<S>& walk, u32 stage) {
-    ptx::load_3d(at.inputs(stage), &args.input_map, at.full(stage), walk.block * S::Type::BlockColumns, walk.tile.row, walk.tile.batch, ptx::kEvictLast);
-    if constexpr (S::Type::Scaled) {
-        ptx::load_2d(at.scale(stage), &args.scale_map, at.full(stage), walk.tile.row, walk.block, ptx::kEvictLast);
+    ptx::load_3d(at.inputs(stage), &args.input_map, at.full(stage), walk.block * S::Type::BlockColumns, 0, walk.tile.batch, ptx::kEvictLast);
+}
+
+// The scales of the inputs in all blocks of the part: boxes of kScaleBox blocks, the last may reach beyond what there is.
+constexpr int kScaleBox = 8;
+
+template <class S>
+__device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPlaces<S>& at, Span span) {
+    constexpr u32 kBoxBytes = kScaleBox * S::ScaleBytes;
+    const u32 boxes = (span.end - span.begin + kScaleBox - 1) / kScaleBox;
+    ptx::barrier_expect(at.scales_arrived(), boxes * kBoxBytes);
+#pragma unroll 1
+    for (u32 i = 0; i < boxes; ++i) {
+        ptx::load_2d(at.scales + i * kBoxBytes, &args.scale_map, at.scales_arrived(), 0, span.begin + i * kScaleBox, ptx::kEvictLast);
     }
 }
 
@@ -129,6 +133,11 @@ __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>
 #pragma unroll 1
     for (u32 s = 0; s < stages && first.more(); ++s, first.advance()) {
         ask_inputs(args, at, first, s);
+        if constexpr (S::Type::Scaled) {
+            if (s == 0) {
+                ask_scales(args, at, span);
+            }
+        }
     }
     Cursor ring;
 #pragma unroll 1
@@ -146,14 +155,15 @@ struct FewMath {
     static constexpr int N = S::N, Sums = N / 2;
 
     const ProductArgs& args;
-    const FewPlaces<S>& at;
+    const FewPlaces<S> at;
     const Span span;
     const i32 group;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     Cursor ask, done;  // stages whose products are asked for next, and whose products are there next
     WeightScales scales;
 
-    __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s) : args(a), at(p), span(s), group(threadIdx.x / 128) {}
+    __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s)
+        : args(a), at(p), span(s), group(__shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0)) {}
 
     __device__ __forceinline__ void ask_products(float (&d)[Sums], bool go_on) {
         ptx::barrier_wait(at.full(ask.stage), ask.parity);
@@ -166,21 +176,25 @@ struct FewMath {
         done.advance(args.stages);
     }
 
-    // Adds the products of block i, which are there, times their scales.
+    // Waits for all products but the Pending last, frees their stage and adds them times their scales: those of block i of the part.
+    template <int Pending>
     __device__ __forceinline__ void promote(float (&sum)[Sums], float (&d)[Sums], i32 i) {
-        ptx::mma_pin(d);
         const float weight = scales.at(i);
-        const u32 inputs = at.scale(done.stage) + lane % 4 * 8;
+        const u32 inputs = at.scales + i * S::ScaleBytes + lane % 4 * 8;
+        float factor[N / 4];  // of the lane's two input rows in each group of 8
 #pragma unroll
         for (int e = 0; e < S::Eights; ++e) {
             const float2 pair = ptx::load_pair(inputs + e * 32);
-            const float even = __fmul_rn(pair.x, weight), odd = __fmul_rn(pair.y, weight);
-            sum[4 * e] = __fmaf_rn(even, d[4 * e], sum[4 * e]);
-            sum[4 * e + 1] = __fmaf_rn(odd, d[4 * e + 1], sum[4 * e + 1]);
-            sum[4 * e + 2] = __fmaf_rn(even, d[4 * e + 2], sum[4 * e + 2]);
-            sum[4 * e + 3] = __fmaf_rn(odd, d[4 * e + 3], sum[4 * e + 3]);
+            factor[2 * e] = __fmul_rn(pair.x, weight);
+            factor[2 * e + 1] = __fmul_rn(pair.y, weight);
         }
+        ptx::mma_wait<Pending>();
+        ptx::mma_pin(d);
         free_stage();
+#pragma unroll
+        for (int i = 0; i < Sums; ++i) {
+            sum[i] = __fmaf_rn(factor[i / 4 * 2 + i % 2], d[i], sum[i]);
+        }
     }
 
     __device__ __forceinline__ const float* scale_row(const FewTile& tile) const {
@@ -201,21 +215,16 @@ struct FewMath {
 #pragma unroll 1
         for (; i + 1 < count; i += 2) {
             ask_products(d1, false);
-            ptx::mma_wait<1>();
-            promote(sum, d0, i - 1);
+            promote<1>(sum, d0, i - 1);
             ask_products(d0, false);
-            ptx::mma_wait<1>();
-            promote(sum, d1, i);
+            promote<1>(sum, d1, i);
         }
         if (i < count) {
             ask_products(d1, false);
-            ptx::mma_wait<1>();
-            promote(sum, d0, i - 1);
-            ptx::mma_wait<0>();
-            promote(sum, d1, i);
+            promote<1>(sum, d0, i - 1);
+            promote<0>(sum, d1, i);
         } else {
-            ptx::mma_wait<0>();
-            promote(sum, d0, i - 1);
+            promote<0>(sum, d0, i - 1);
         }
     }
 
@@ -247,12 +256,12 @@ struct FewMath {
         for (int e = 0; e < S::Eights; ++e) {
             const u32 owner = owner_of(e);
             const uint4 v = make_uint4(__float_as_uint(sum[4 * e]), __float_as_uint(sum[4 * e + 1]), __float_as_uint(sum[4 * e + 2]), __float_as_uint(sum[4 * e + 3]));
-            ptx::peer_send(ptx::peer_address(mine + place(e, rank), owner), v, ptx::peer_address(at.arrived(), owner));
+            ptx::peer_send(ptx::peer_address(mine + place(e, rank), owner), v, ptx::peer_address(at.sums_arrived(), owner));
         }
         if (rank >= S::Eights) {
             return;
         }
-        ptx::barrier_wait(at.arrived(), 0);
+        ptx::barrier_wait(at.sums_arrived(), 0);
 #pragma unroll
         for (int e = 0; e < S::Eights; ++e) {
             if (owner_of(e) == rank) {
@@ -279,7 +288,7 @@ struct FewMath {
             float* out = static_cast<float*>(args.out) + tile.batch * args.out_batch + column + lane / 4;
 #pragma unroll
             for (int i = 0; i < Sums; ++i) {
-                const i32 row = tile.row + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                const i32 row = i / 4 * 8 + lane % 4 * 2 + i % 2;
                 if (row < args.rows && owner_of(i / 4) == rank) {
                     out[row * args.out_stride + i / 2 % 2 * 8] = sum[i];
                 }
@@ -295,9 +304,9 @@ struct FewMath {
         u16* out = static_cast<u16*>(args.out) + tile.batch * args.out_batch + column + lane % 2 * 8;
 #pragma unroll
         for (int r = 0; r < N; r += 16) {
-            const i32 at_row = r + static_cast<i32>(lane / 2), row = tile.row + at_row;
-            if (at_row < N && row < args.rows && owner_of(at_row / 8) == rank) {
-                *reinterpret_cast<uint4*>(out + row * args.out_stride) = ptx::load_vector(stage + at_row * 32 + lane % 2 * 16);
+            const i32 row = r + static_cast<i32>(lane / 2);
+            if (row < N && row < args.rows && owner_of(row / 8) == rank) {
+                *reinterpret_cast<uint4*>(out + row * args.out_stride) = ptx::load_vector(stage + row * 32 + lane % 2 * 16);
             }
         }
         __syncwarp();
@@ -305,9 +314,11 @@ struct FewMath {
 
     __device__ __forceinline__ void run() {
         FewTiles<S> tiles(args);
-        WeightScales ahead;
+        const i32 count = span.end - span.begin;
+        float ahead = 0;  // the first scales of the next tile
         if constexpr (S::Type::Scaled) {
-            ahead.begin(scale_row(tiles.tile()), span.end - span.begin);
+            ahead = WeightScales::fetch(scale_row(tiles.tile()), 0, count);
+            ptx::barrier_wait(at.scales_arrived(), 0);
         }
 #pragma unroll 1
         while (tiles.more()) {
@@ -315,9 +326,9 @@ struct FewMath {
             tiles.next += tiles.step;
             float sum[Sums];
             if constexpr (S::Type::Scaled) {
-                scales = ahead;
+                scales.begin(scale_row(tile), count, ahead);
                 if (tiles.more()) {
-                    ahead.begin(scale_row(tiles.tile()), span.end - span.begin);
+                    ahead = WeightScales::fetch(scale_row(tiles.tile()), 0, count);
                 }
                 sum_scaled(sum);
             } else {
@@ -344,10 +355,11 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
             ptx::barrier_init(at.empty(lane), 4 * S::Groups);
         }
         if (lane == 0) {
-            ptx::barrier_init(at.arrived(), 1);
+            ptx::barrier_init(at.scales_arrived(), 1);
+            ptx::barrier_init(at.sums_arrived(), 1);
             const u32 parts = args.parts, rank = ptx::cluster_rank();
             const u32 eights = rank < S::Eights ? (S::Eights - rank + parts - 1) / parts : 0;
-            ptx::barrier_expect(at.arrived(), args.parts > 1 ? eights * parts * S::Groups * 2048 : 0);
+            ptx::barrier_expect(at.sums_arrived(), args.parts > 1 ? eights * parts * S::Groups * 2048 : 0);
         }
         ptx::barrier_init_fence();
         __syncwarp();

@@ -1,4 +1,4 @@
-// Products of few rows in e4m3: dynamic shared memory is for the most stages that fit.
+// Products of few rows in e4m3: launched with what its stages take of all dynamic shared memory.
 #include "sm90/product/few.cuh"
 
 namespace {
@@ -8,30 +8,29 @@ using namespace sparrow_product;
 extern "C" __global__ void __launch_bounds__(FewShape<E4m3, 8, 1>::Threads, 1) sparrow_product_fp8_few8(const __grid_constant__ ProductArgs args) {
     multiply_few<FewShape<E4m3, 8, 1>>(args);
 }
-extern "C" __device__ const u32 sparrow_product_fp8_few8_shared = few_shared_bytes<FewShape<E4m3, 8, 1>>(22);
+extern "C" __device__ const u32 sparrow_product_fp8_few8_shared = kSharedLimit;
 
 extern "C" __global__ void __launch_bounds__(FewShape<E4m3, 16, 1>::Threads, 1) sparrow_product_fp8_few16(const __grid_constant__ ProductArgs args) {
     multiply_few<FewShape<E4m3, 16, 1>>(args);
 }
-extern "C" __device__ const u32 sparrow_product_fp8_few16_shared = few_shared_bytes<FewShape<E4m3, 16, 1>>(20);
+extern "C" __device__ const u32 sparrow_product_fp8_few16_shared = kSharedLimit;
 
 extern "C" __global__ void __launch_bounds__(FewShape<E4m3, 32, 1>::Threads, 1) sparrow_product_fp8_few32(const __grid_constant__ ProductArgs args) {
     multiply_few<FewShape<E4m3, 32, 1>>(args);
 }
-extern "C" __device__ const u32 sparrow_product_fp8_few32_shared = few_shared_bytes<FewShape<E4m3, 32, 1>>(16);
+extern "C" __device__ const u32 sparrow_product_fp8_few32_shared = kSharedLimit;
 
 extern "C" __global__ void __launch_bounds__(FewShape<E4m3, 64, 1>::Threads, 1) sparrow_product_fp8_few64(const __grid_constant__ ProductArgs args) {
     multiply_few<FewShape<E4m3, 64, 1>>(args);
 }
-extern "C" __device__ const u32 sparrow_product_fp8_few64_shared = few_shared_bytes<FewShape<E4m3, 64, 1>>(12);
+extern "C" __device__ const u32 sparrow_product_fp8_few64_shared = kSharedLimit;
 
 extern "C" __global__ void __launch_bounds__(FewShape<E4m3, 128, 1>::Threads, 1) sparrow_product_fp8_few128(const __grid_constant__ ProductArgs args) {
     multiply_few<FewShape<E4m3, 128, 1>>(args);
 }
-extern "C" __device__ const u32 sparrow_product_fp8_few128_shared = few_shared_bytes<FewShape<E4m3, 128, 1>>(7);
+extern "C" __device__ const u32 sparrow_product_fp8_few128_shared = kSharedLimit;
 
 extern "C" __global__ void __launch_bounds__(FewShape<E4m3, 64, 2>::Threads, 1) sparrow_product_fp8_few64_wide(const __grid_constant__ ProductArgs args) {
     multiply_few<FewShape<E4m3, 64, 2>>(args);
 }
-extern "C" __device__ const u32 sparrow_product_fp8_few64_wide_shared = few_shared_bytes<FewShape<E4m3, 64, 2>>(7);
-
+extern "C" __device__ const u32 sparrow_product_fp8_few64_wide_shared = kSharedLimit;
