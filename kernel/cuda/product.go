@@ -19,7 +19,7 @@ type ProductArgs struct {
 	Batch        int32
 	OutF32       int32 // 1: Out is f32
 	Stages       int32 // few rows: stages of the ring
-	Reserved     int32
+	Ahead        int32 // few rows: stages whose weights are asked for before the kernel in front has ended
 }
 
 // ProductType is what the operands of a product are.
@@ -103,25 +103,29 @@ type productChoice struct {
 	weights int32 // weight rows of a tile
 	few     bool
 	stages  int32 // few rows: stages of the ring
+	ahead   int32 // few rows: stages whose weights are asked for before the kernel in front has ended
 	perSM   int32 // few rows: blocks that share an SM
 }
 
-// fewBytes is the shared memory of a block of few rows, as in few.cuh, when a part has some blocks of k.
-func (c *productChoice) fewBytes(t ProductType, blocks, stages int32) int {
-	groups := c.weights / productStripe
-	scales := int32(0)
-	if t == ProductFP8 {
-		scales = (blocks + productScaleBox - 1) / productScaleBox * productScaleBox * c.inputs * 4
+// fewBytes is the shared memory of a block of few rows, as in few.cuh.
+func (x *Product) fewBytes(c *productChoice, stages int32) int {
+	groups, scales, sums := c.weights/productStripe, int32(0), int32(0)
+	if x.Type == ProductFP8 {
+		scales = (x.partBlocks() + productScaleBox - 1) / productScaleBox * productScaleBox * c.inputs * 4
+	}
+	if x.parts() > 1 {
+		sums = groups * 2048 * max(c.inputs/8, 8)
 	}
 	const align, barriers = 1024, 640
-	return int(align + stages*(c.weights+c.inputs)*128 + groups*2048*max(c.inputs/8, 8) + 4*groups*c.inputs*32 + barriers + scales)
+	return int(align + stages*(c.weights+c.inputs)*128 + 4*groups*c.inputs*32 + barriers + scales + sums)
 }
 
-// fill gives the choice as many stages as fit into a number of bytes, and as a part of k has blocks.
-func (c *productChoice) fill(t ProductType, blocks int32, bytes int) {
+// fill gives the choice as many stages as fit into a number of bytes.
+func (x *Product) fill(c *productChoice, bytes int) {
 	const most = 32
-	for c.stages = 2; c.stages < most && c.fewBytes(t, blocks, c.stages+1) <= bytes; c.stages++ {
+	for c.stages = 2; c.stages < most && x.fewBytes(c, c.stages+1) <= bytes; c.stages++ {
 	}
+	c.ahead = min(c.stages, 6)
 }
 
 // Shared memory that one block, or each of two blocks of an SM, can have.
@@ -143,9 +147,9 @@ func (x *Product) choose(parts int32) productChoice {
 			c.weights *= 2
 		}
 		if parts > 1 {
-			c.fill(x.Type, x.partBlocks(), halfShared)
+			x.fill(&c, halfShared)
 		} else {
-			c.fill(x.Type, x.partBlocks(), wholeShared)
+			x.fill(&c, wholeShared)
 		}
 		return c
 	}
@@ -226,7 +230,7 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	parts := x.parts()
 	call := ProductCall{kernel: choice.kernel, Args: ProductArgs{
 		WeightScales: x.WeightScales, Out: x.Out, OutStride: x.OutStride, OutBatch: x.OutBatch, Rows: x.Rows, Columns: x.Columns, Blocks: blocks, Parts: parts, Batch: x.Batch,
-		Stages: choice.stages,
+		Stages: choice.stages, Ahead: choice.ahead,
 	}}
 	if x.OutF32 {
 		call.Args.OutF32 = 1
@@ -241,7 +245,7 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 		}
 		call.block = int(parts)
 		call.grid = uint32(count * int64(parts))
-		call.shared = choice.fewBytes(x.Type, x.partBlocks(), choice.stages)
+		call.shared = x.fewBytes(&choice, choice.stages)
 	} else {
 		count := tiles(x.Rows, 2*choice.inputs) * tiles(x.Columns, choice.weights) * int64(x.Batch)
 		call.block = 2

@@ -222,7 +222,9 @@ func everyChoice(x *Product) []productChoice {
 				if wide != "" {
 					c.weights *= 2
 				}
-				if c.fill(x.Type, x.partBlocks(), room); c.fewBytes(x.Type, x.partBlocks(), c.stages) <= room {
+				if x.fill(&c, room); x.fewBytes(&c, c.stages) <= room {
+					list = append(list, c)
+					c.ahead = c.stages
 					list = append(list, c)
 				}
 			}

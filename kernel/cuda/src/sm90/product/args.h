@@ -19,6 +19,6 @@ struct alignas(64) ProductArgs {
     i32 batch;
     i32 out_f32;  // 1: out is f32
     i32 stages;   // few rows: stages of the ring
-    i32 reserved;
+    i32 ahead;    // few rows: stages whose weights are asked for before the kernel in front has ended, 1 to stages
 };
 static_assert(sizeof(ProductArgs) == 576, "mirrored in Go");

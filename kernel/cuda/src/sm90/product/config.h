@@ -48,6 +48,21 @@ struct Cursor {
     }
 };
 
+// Division of small numbers (below 2^22) by one that stays, without the long way of an integer division.
+struct Divisor {
+    i32 by;
+    float inverse;
+
+    __device__ __forceinline__ explicit Divisor(i32 n) : by(n), inverse(1.0f / static_cast<float>(n)) {}
+    __device__ __forceinline__ i32 divide(i32 n) const {
+        i32 q = __float2int_rz(__fmul_rn(static_cast<float>(n), inverse));  // off by one at most
+        const i32 rest = n - q * by;
+        q += rest >= by ? 1 : 0;
+        q -= rest < 0 ? 1 : 0;
+        return q;
+    }
+};
+
 // Blocks of k that part `part` has.
 struct Span {
     i32 begin, end;

@@ -30,24 +30,26 @@ struct FewShape {
     static_assert(N % 8 == 0 && StageBytes % 1024 == 0, "stages are whole swizzle atoms");
 };
 
-// Behind the ring of stages, the sums, the result and the scales of the inputs, which are [blocks of the part][N].
+constexpr int kScaleBox = 8;  // blocks of k whose input scales one copy fetches
+
+// Shared memory is the ring of stages, results, barriers, the scales of the inputs [blocks of the part, in whole boxes][N], and where k has
+// several parts their sums.
 struct FewBarriers {
     u64 full[kMaxStages], empty[kMaxStages];
     u64 sums, scales;
 };
 
-// Addresses in shared memory. The base passes through a shuffle, so that the compiler keeps it instead of working it out in every loop.
 template <class S>
 struct FewPlaces {
-    u32 ring, sums, out, barriers, scales;
+    u32 ring, out, barriers, scales, sums;
 
-    __device__ __forceinline__ explicit FewPlaces(u32 stages) {
+    __device__ __forceinline__ FewPlaces(u32 stages, Span span) {
         extern __shared__ u8 dynamic_shared[];
-        ring = __shfl_sync(ptx::kFullMask, (ptx::shared_address(dynamic_shared) + 1023) / 1024 * 1024, 0);
-        sums = ring + stages * S::StageBytes;
-        out = sums + S::SumBytes;
+        ring = (ptx::shared_address(dynamic_shared) + 1023) / 1024 * 1024;
+        out = ring + stages * S::StageBytes;
         barriers = out + S::OutBytes;
         scales = (barriers + sizeof(FewBarriers) + 127) / 128 * 128;
+        sums = scales + (span.end - span.begin + kScaleBox - 1) / kScaleBox * (kScaleBox * S::ScaleBytes);
     }
     __device__ __forceinline__ u32 weights(u32 stage) const { return ring + stage * S::StageBytes; }
     __device__ __forceinline__ u32 inputs(u32 stage) const { return weights(stage) + S::WeightBytes; }
@@ -57,6 +59,10 @@ struct FewPlaces {
     __device__ __forceinline__ u32 scales_arrived() const { return barriers + (2 * kMaxStages + 1) * 8; }
 };
 
+// The part of k that this block has, which is its rank in the cluster. The compiler knows that a block's number is the same for all lanes, and
+// keeps what follows from it in registers of the warp; of the rank it does not.
+__device__ __forceinline__ u32 part_of(const ProductArgs& args) { return blockIdx.x % static_cast<u32>(args.parts); }
+
 // A tile: weight rows from `column` (of the result) on, one of the batch.
 struct FewTile {
     i32 column, batch;
@@ -65,18 +71,18 @@ struct FewTile {
 // The tiles of a block, one after the other.
 template <class S>
 struct FewTiles {
-    i32 next, step, count, weight_tiles;
+    i32 next, step, count;
+    Divisor weight_tiles;
 
-    __device__ __forceinline__ explicit FewTiles(const ProductArgs& args) {
+    __device__ __forceinline__ explicit FewTiles(const ProductArgs& args) : weight_tiles((args.columns + S::Rows - 1) / S::Rows) {
         next = static_cast<i32>(blockIdx.x) / args.parts;
         step = static_cast<i32>(gridDim.x) / args.parts;
-        weight_tiles = (args.columns + S::Rows - 1) / S::Rows;
-        count = weight_tiles * args.batch;
+        count = weight_tiles.by * args.batch;
     }
     __device__ __forceinline__ bool more() const { return next < count; }
     __device__ __forceinline__ FewTile tile() const {
-        const i32 batch = next / weight_tiles;
-        return {(next - batch * weight_tiles) * S::Rows, batch};
+        const i32 batch = weight_tiles.divide(next);
+        return {(next - batch * weight_tiles.by) * S::Rows, batch};
     }
 };
 
@@ -110,9 +116,7 @@ __device__ __forceinline__ void ask_inputs(const ProductArgs& args, const FewPla
     ptx::load_3d(at.inputs(stage), &args.input_map, at.full(stage), walk.block * S::Type::BlockColumns, 0, walk.tile.batch, ptx::kEvictLast);
 }
 
-// The scales of the inputs in all blocks of the part: boxes of kScaleBox blocks, the last may reach beyond what there is.
-constexpr int kScaleBox = 8;
-
+// The scales of the inputs in all blocks of the part; the last box may reach beyond what there is.
 template <class S>
 __device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPlaces<S>& at, Span span) {
     constexpr u32 kBoxBytes = kScaleBox * S::ScaleBytes;
@@ -124,14 +128,15 @@ __device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPla
     }
 }
 
-// The thread that asks for copies, after the first weights.
+// The thread that asks for copies, after the first weights: inputs of those, then both of the blocks that follow. Inputs that were asked for
+// behind a whole ring of weights would come behind all of them.
 template <class S>
 __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>& at, FewWalk<S> walk, Span span) {
     const u32 stages = args.stages;
     ptx::wait_for_previous_kernel();
     FewWalk<S> first(args, span);
 #pragma unroll 1
-    for (u32 s = 0; s < stages && first.more(); ++s, first.advance()) {
+    for (u32 s = 0; s < static_cast<u32>(args.ahead) && first.more(); ++s, first.advance()) {
         ask_inputs(args, at, first, s);
         if constexpr (S::Type::Scaled) {
             if (s == 0) {
@@ -139,10 +144,11 @@ __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>
             }
         }
     }
-    Cursor ring;
+    Cursor ring{static_cast<u32>(args.ahead) - 1, 0};
+    ring.advance(stages);
 #pragma unroll 1
     for (; walk.more(); walk.advance()) {
-        ptx::barrier_wait(at.empty(ring.stage), ring.parity);
+        ptx::barrier_wait(at.empty(ring.stage), ring.parity ^ 1);
         ask_weights(args, at, walk, ring.stage);
         ask_inputs(args, at, walk, ring.stage);
         ring.advance(stages);
@@ -162,8 +168,7 @@ struct FewMath {
     Cursor ask, done;  // stages whose products are asked for next, and whose products are there next
     WeightScales scales;
 
-    __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s)
-        : args(a), at(p), span(s), group(__shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0)) {}
+    __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s, i32 g) : args(a), at(p), span(s), group(g) {}
 
     __device__ __forceinline__ void ask_products(float (&d)[Sums], bool go_on) {
         ptx::barrier_wait(at.full(ask.stage), ask.parity);
@@ -248,7 +253,7 @@ struct FewMath {
 
     // Sends the part to whoever adds it, and adds what this member has to.
     __device__ __forceinline__ void add_parts(float (&sum)[Sums]) {
-        const u32 parts = args.parts, rank = ptx::cluster_rank();
+        const u32 parts = args.parts, rank = part_of(args);
         const u32 mine = at.sums + (group * 128 + threadIdx.x % 128) * 16;
         const auto place = [&](u32 eight, u32 part) { return (eight / parts * parts + part) * (S::Groups * 2048); };
         ptx::cluster_wait();
@@ -279,17 +284,15 @@ struct FewMath {
 
     // Writes the groups of 8 input rows that this member has: a warp has 16 columns of the result.
     __device__ __forceinline__ void write(const float (&sum)[Sums], const FewTile& tile) {
-        const u32 rank = args.parts > 1 ? ptx::cluster_rank() : 0;
+        const u32 rank = part_of(args);
         const i32 column = tile.column + group * 64 + warp * 16;
-        if (column >= args.columns) {
-            return;
-        }
+        const i32 rows = column < args.columns ? args.rows : 0;
         if (args.out_f32) {
             float* out = static_cast<float*>(args.out) + tile.batch * args.out_batch + column + lane / 4;
 #pragma unroll
             for (int i = 0; i < Sums; ++i) {
                 const i32 row = i / 4 * 8 + lane % 4 * 2 + i % 2;
-                if (row < args.rows && owner_of(i / 4) == rank) {
+                if (row < rows && owner_of(i / 4) == rank) {
                     out[row * args.out_stride + i / 2 % 2 * 8] = sum[i];
                 }
             }
@@ -305,7 +308,7 @@ struct FewMath {
 #pragma unroll
         for (int r = 0; r < N; r += 16) {
             const i32 row = r + static_cast<i32>(lane / 2);
-            if (row < N && row < args.rows && owner_of(row / 8) == rank) {
+            if (row < N && row < rows && owner_of(row / 8) == rank) {
                 *reinterpret_cast<uint4*>(out + row * args.out_stride) = ptx::load_vector(stage + row * 32 + lane % 2 * 16);
             }
         }
@@ -344,9 +347,9 @@ struct FewMath {
 
 template <class S>
 __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
-    const FewPlaces<S> at(args.stages);
+    const Span span = span_of(args, part_of(args));
+    const FewPlaces<S> at(args.stages, span);
     const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-    const Span span = span_of(args, args.parts > 1 ? ptx::cluster_rank() : 0);
     FewWalk<S> walk(args, span);
     ptx::release_next_kernel();
     if (warp == 4 * S::Groups) {
@@ -357,7 +360,7 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
         if (lane == 0) {
             ptx::barrier_init(at.scales_arrived(), 1);
             ptx::barrier_init(at.sums_arrived(), 1);
-            const u32 parts = args.parts, rank = ptx::cluster_rank();
+            const u32 parts = args.parts, rank = part_of(args);
             const u32 eights = rank < S::Eights ? (S::Eights - rank + parts - 1) / parts : 0;
             ptx::barrier_expect(at.sums_arrived(), args.parts > 1 ? eights * parts * S::Groups * 2048 : 0);
         }
@@ -365,7 +368,7 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
         __syncwarp();
         if (lane == 0) {
 #pragma unroll 1
-            for (u32 s = 0; s < static_cast<u32>(args.stages) && walk.more(); ++s, walk.advance()) {
+            for (u32 s = 0; s < static_cast<u32>(args.ahead) && walk.more(); ++s, walk.advance()) {
                 ask_weights(args, at, walk, s);
             }
         }
@@ -384,7 +387,7 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
             ptx::cluster_wait();
         }
     } else {
-        FewMath<S>(args, at, span).run();
+        FewMath<S>(args, at, span, S::Groups == 1 ? 0 : warp / 4).run();
     }
 }
 

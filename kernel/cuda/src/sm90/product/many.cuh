@@ -65,21 +65,23 @@ struct ManyTile {
 // The tiles of a cluster: groups of kManyPairs pairs of row tiles run over all columns.
 template <class S>
 struct ManyTiles {
-    i32 next, step, count, pairs, columns;
+    i32 next, step, count, pairs;
+    Divisor each, group, last;  // tiles of one of the batch, of a group of pairs, and pairs of the last group
 
-    __device__ __forceinline__ explicit ManyTiles(const ProductArgs& args) {
+    __device__ __forceinline__ explicit ManyTiles(const ProductArgs& args)
+        : pairs((args.rows + 2 * S::Rows - 1) / (2 * S::Rows)), each(pairs * columns_of(args)), group(kManyPairs * columns_of(args)), last((pairs - 1) % kManyPairs + 1) {
         next = static_cast<i32>(blockIdx.x) / 2;
         step = static_cast<i32>(gridDim.x) / 2;
-        pairs = (args.rows + 2 * S::Rows - 1) / (2 * S::Rows);
-        columns = (args.columns + S::N - 1) / S::N;
-        count = pairs * columns * args.batch;
+        count = each.by * args.batch;
     }
+    __device__ __forceinline__ static i32 columns_of(const ProductArgs& args) { return (args.columns + S::N - 1) / S::N; }
     __device__ __forceinline__ bool more() const { return next < count; }
     __device__ __forceinline__ ManyTile tile(u32 rank) const {
-        const i32 batch = next / (pairs * columns), i = next - batch * pairs * columns;
-        const i32 group = i / (kManyPairs * columns), in = i - group * kManyPairs * columns;
-        const i32 size = min(kManyPairs, pairs - group * kManyPairs);
-        const i32 column = in / size, pair = group * kManyPairs + in - column * size;
+        const i32 batch = each.divide(next), i = next - batch * each.by;
+        const i32 g = group.divide(i), in = i - g * group.by;
+        const bool whole = pairs - g * kManyPairs >= kManyPairs;
+        const i32 column = whole ? in / kManyPairs : last.divide(in);
+        const i32 pair = g * kManyPairs + in - column * (whole ? kManyPairs : last.by);
         return {(2 * pair + static_cast<i32>(rank)) * S::Rows, column * S::N, batch};
     }
 };
@@ -288,9 +290,9 @@ struct ManyMath {
     __device__ __forceinline__ void run() {
         ManyTiles<S> tiles(args);
         float first_ahead = 0, second_ahead = 0;  // the first scales of the next tile
+        ManyTile tile = tiles.tile(rank);         // the next tile
         const auto fetch_ahead = [&] {
             if (S::Type::Scaled && tiles.more()) {
-                const ManyTile tile = tiles.tile(rank);
                 first_ahead = WeightScales::fetch(scale_row(tile, 0), 0, args.blocks);
                 second_ahead = OneScale ? 0.0f : WeightScales::fetch(scale_row(tile, 1), 0, args.blocks);
             }
@@ -301,12 +303,13 @@ struct ManyMath {
         }
 #pragma unroll 1
         while (tiles.more()) {
-            const ManyTile tile = tiles.tile(rank);
+            const ManyTile now = tile;
             tiles.next += tiles.step;
+            tile = tiles.tile(rank);
             if constexpr (S::Type::Scaled) {
-                first.begin(scale_row(tile, 0), args.blocks, first_ahead);
+                first.begin(scale_row(now, 0), args.blocks, first_ahead);
                 if constexpr (!OneScale) {
-                    second.begin(scale_row(tile, 1), args.blocks, second_ahead);
+                    second.begin(scale_row(now, 1), args.blocks, second_ahead);
                 }
                 fetch_ahead();
             }
@@ -314,7 +317,7 @@ struct ManyMath {
             const i32 parts = S::Parted ? args.parts : 1;
 #pragma unroll 1
             for (i32 p = 0; p < parts; ++p) {
-                sum_part(sum, tile, span_of(args, p));
+                sum_part(sum, now, span_of(args, p));
                 if (p == 0) { // the warp's shared memory is free when its last results are stored
                     if (lane == 0) {
                         ptx::stores_read();
@@ -325,7 +328,7 @@ struct ManyMath {
                     add_part(sum, p == 0, p == parts - 1);
                 }
             }
-            write(sum, tile);
+            write(sum, now);
         }
         if (lane == 0) {
             ptx::stores_wait();
