@@ -172,6 +172,9 @@ func TestGPUProductsEqualTheHost(t *testing.T) {
 			{1, 16, 16}, {1, 64, 128}, {3, 48, 272}, {7, 128, 1536}, {8, 2112, 7168}, {9, 112, 400}, {17, 256, 7168}, {33, 336, 2048}, {64, 592, 1040}, {65, 208, 528},
 			{100, 2112, 1024}, {128, 4096, 512}, {129, 128, 128}, {130, 176, 160}, {200, 2112, 528}, {257, 400, 1552}, {700, 1040, 272}, {513, 7168, 384}, {64, 17008, 144}, {5, 34000, 160},
 		} {
+			if testing.Short() && s[0]*s[1]*s[2] > 1<<22 {
+				continue
+			}
 			c := newProductCase(r, rng, typ, s[0], s[1], s[2], 1)
 			name := fmt.Sprintf("%v %d x %d x %d", typ, s[0], s[1], s[2])
 			c.check(t, name, rng, c.run(r, 0, s[0], false), c.run(r, 0, s[0], true))
@@ -208,32 +211,25 @@ func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 	}
 }
 
-// everyChoice lists all kernels that can compute a product, and the ways to launch them.
+// everyChoice lists all kernels that can compute a product, and ways to launch them.
 func everyChoice(x *Product) []productChoice {
 	var list []productChoice
-	parts := x.parts()
 	for _, inputs := range []int32{8, 16, 32, 64, 128} {
-		for _, wide := range []string{"", "_wide"} {
-			if x.Rows > inputs || wide != "" && inputs != 64 {
-				continue
-			}
-			for _, room := range []int{75000, halfShared, wholeShared} {
-				c := productChoice{kernel: fmt.Sprintf("sparrow_product_%v_few%d%s", x.Type, inputs, wide), few: true, inputs: inputs, weights: productStripe, perSM: 1}
-				if wide != "" {
-					c.weights *= 2
-				}
-				if x.fill(&c, room); x.fewBytes(&c, c.stages) <= room {
-					list = append(list, c)
-					c.ahead = c.stages
-					list = append(list, c)
-				}
+		for _, room := range []int{thirdShared, halfShared, wholeShared} {
+			if c := x.few(inputs, room); x.Rows <= inputs && x.fewBytes(inputs, c.stages) <= room {
+				list = append(list, c)
+				c.ahead = 1
+				list = append(list, c)
 			}
 		}
 	}
 	for _, n := range map[ProductType][]int32{ProductFP8: {128, 192}, ProductBF16: {128, 256}}[x.Type] {
-		if parts == 1 || n != 256 {
-			list = append(list, x.many(parts, n))
+		if x.parts() == 1 || n != 256 {
+			list = append(list, x.many(n))
 		}
+	}
+	if x.Type == ProductBF16 && x.parts() == 1 {
+		list = append(list, x.twice())
 	}
 	return list
 }

@@ -2,8 +2,8 @@
 //
 // In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k], at most N rows; scales (args.h).
 // Out:   bf16 or f32 [rows, batch, columns].
-// Block: 64 * Groups weight rows are the rows of the tensor-core tile, N input rows its columns. A warp asks for copies into a ring of
-//        stages (a block of k: weights and inputs); Groups warpgroups multiply. The scales of all inputs come first. e4m3 has two sets of
+// Block: 64 weight rows are the rows of the tensor-core tile, N input rows its columns. A warp asks for copies into a ring of
+//        stages (a block of k: weights and inputs); a warpgroup multiplies. The scales of all inputs come first. e4m3 has two sets of
 //        accumulators, so that a block's products run while the one before is scaled and added. Blocks are persistent where k has one part; else the parts of a tile
 //        are a cluster, and the sums meet in one member's shared memory for each 8 input rows.
 //        Weights do not depend on the kernel before: the ring is filled with them before waiting for it.
@@ -14,22 +14,22 @@
 
 namespace sparrow_product {
 
-template <class T, int Inputs, int WeightGroups>
+template <class T, int Inputs>
 struct FewShape {
     using Type = T;
-    static constexpr int N = Inputs, Groups = WeightGroups;
-    static constexpr int Rows = 64 * Groups;               // of the weight
+    static constexpr int N = Inputs;
+    static constexpr int Rows = 64;                        // of the weight
     static constexpr int WeightBytes = Rows * kBlockBytes;
     static constexpr int InputBytes = N * kBlockBytes;
     static constexpr int StageBytes = WeightBytes + InputBytes;
     static constexpr int ScaleBytes = T::Scaled ? N * 4 : 0;  // of a block of k
     static constexpr int Eights = N / 8;                   // groups of 8 input rows
-    static constexpr int Threads = 128 * Groups + 32;
-    static constexpr int SumBytes = Groups * 2048 * (Eights > 8 ? Eights : 8);  // sums of all parts of the groups of 8 that a block has
-    static constexpr int OutBytes = 4 * Groups * N * 32;   // a warp's 16 columns of N rows, bf16
+    static constexpr int SumBytes = 2048;                  // of a part and a group of 8 input rows
+    static constexpr int OutBytes = 4 * N * 32;   // a warp's 16 columns of N rows, bf16
     static_assert(N % 8 == 0 && StageBytes % 1024 == 0, "stages are whole swizzle atoms");
 };
 
+constexpr int kFewThreads = 128 + 32;
 constexpr int kScaleBox = 8;  // blocks of k whose input scales one copy fetches
 
 // Shared memory is the ring of stages, results, barriers, the scales of the inputs [blocks of the part, in whole boxes][N], and where k has
@@ -163,16 +163,15 @@ struct FewMath {
     const ProductArgs& args;
     const FewPlaces<S> at;
     const Span span;
-    const i32 group;
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     Cursor ask, done;  // stages whose products are asked for next, and whose products are there next
     WeightScales scales;
 
-    __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s, i32 g) : args(a), at(p), span(s), group(g) {}
+    __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s) : args(a), at(p), span(s) {}
 
     __device__ __forceinline__ void ask_products(float (&d)[Sums], bool go_on) {
         ptx::barrier_wait(at.full(ask.stage), ask.parity);
-        multiply_block<typename S::Type, N>(d, at.weights(ask.stage) + group * 64 * kBlockBytes, at.inputs(ask.stage), go_on);
+        multiply_block<typename S::Type, N>(d, at.weights(ask.stage), at.inputs(ask.stage), go_on);
         ask.advance(args.stages);
     }
 
@@ -204,7 +203,7 @@ struct FewMath {
 
     __device__ __forceinline__ const float* scale_row(const FewTile& tile) const {
         const i32 last = (args.columns - 1) / kScaleRows;
-        return args.weight_scales + static_cast<i64>(min((tile.column + group * 64) / kScaleRows, last)) * args.blocks + span.begin;
+        return args.weight_scales + static_cast<i64>(min(tile.column / kScaleRows, last)) * args.blocks + span.begin;
     }
 
     // The part's sum of a tile in e4m3.
@@ -254,8 +253,8 @@ struct FewMath {
     // Sends the part to whoever adds it, and adds what this member has to.
     __device__ __forceinline__ void add_parts(float (&sum)[Sums]) {
         const u32 parts = args.parts, rank = part_of(args);
-        const u32 mine = at.sums + (group * 128 + threadIdx.x % 128) * 16;
-        const auto place = [&](u32 eight, u32 part) { return (eight / parts * parts + part) * (S::Groups * 2048); };
+        const u32 mine = at.sums + threadIdx.x * 16;
+        const auto place = [&](u32 eight, u32 part) { return (eight / parts * parts + part) * S::SumBytes; };
         ptx::cluster_wait();
 #pragma unroll
         for (int e = 0; e < S::Eights; ++e) {
@@ -285,7 +284,7 @@ struct FewMath {
     // Writes the groups of 8 input rows that this member has: a warp has 16 columns of the result.
     __device__ __forceinline__ void write(const float (&sum)[Sums], const FewTile& tile) {
         const u32 rank = part_of(args);
-        const i32 column = tile.column + group * 64 + warp * 16;
+        const i32 column = tile.column + static_cast<i32>(warp) * 16;
         const i32 rows = column < args.columns ? args.rows : 0;
         if (args.out_f32) {
             float* out = static_cast<float*>(args.out) + tile.batch * args.out_batch + column + lane / 4;
@@ -298,7 +297,7 @@ struct FewMath {
             }
             return;
         }
-        const u32 stage = at.out + (group * 4 + warp) * (N * 32);
+        const u32 stage = at.out + warp * (N * 32);
 #pragma unroll
         for (int e = 0; e < S::Eights; ++e) {
             ptx::store_columns(stage + (e * 8 + lane % 8) * 32 + lane / 8 % 2 * 16, ptx::pack_bf16(sum[4 * e], sum[4 * e + 1]), ptx::pack_bf16(sum[4 * e + 2], sum[4 * e + 3]));
@@ -352,17 +351,17 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
     const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     FewWalk<S> walk(args, span);
     ptx::release_next_kernel();
-    if (warp == 4 * S::Groups) {
+    if (warp == 4) {
         if (lane < static_cast<u32>(args.stages)) {
             ptx::barrier_init(at.full(lane), 1);
-            ptx::barrier_init(at.empty(lane), 4 * S::Groups);
+            ptx::barrier_init(at.empty(lane), 4);
         }
         if (lane == 0) {
             ptx::barrier_init(at.scales_arrived(), 1);
             ptx::barrier_init(at.sums_arrived(), 1);
             const u32 parts = args.parts, rank = part_of(args);
             const u32 eights = rank < S::Eights ? (S::Eights - rank + parts - 1) / parts : 0;
-            ptx::barrier_expect(at.sums_arrived(), args.parts > 1 ? eights * parts * S::Groups * 2048 : 0);
+            ptx::barrier_expect(at.sums_arrived(), args.parts > 1 ? eights * parts * S::SumBytes : 0);
         }
         ptx::barrier_init_fence();
         __syncwarp();
@@ -378,7 +377,7 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
     if (args.parts > 1) {
         ptx::cluster_arrive();
     }
-    if (warp == 4 * S::Groups) {
+    if (warp == 4) {
         if (lane == 0) {
             feed(args, at, walk, span);
         }
@@ -387,7 +386,7 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
             ptx::cluster_wait();
         }
     } else {
-        FewMath<S>(args, at, span, S::Groups == 1 ? 0 : warp / 4).run();
+        FewMath<S>(args, at, span).run();
     }
 }
 

@@ -2,7 +2,7 @@
 //
 // In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k]; scales (args.h).
 // Out:   bf16 or f32 [rows, batch, columns].
-// Block: one per SM, persistent, two in a cluster. A tile is 128 input rows by N columns; the two blocks of a cluster have neighbouring rows and
+// Block: one per SM (two where k is short), persistent, two in a cluster. A tile is 128 input rows by N columns; the two blocks of a cluster have neighbouring rows and
 //        the same columns, and each fetches half of the weights for both. Two warpgroups multiply 64 rows each, one warp asks for copies.
 //        e4m3: a warpgroup scales and adds a block's products while others run: its own of the next block where registers allow two sets of
 //        accumulators, else those of the other warpgroup, and then the two take turns. Where k has several parts, their sum is in shared memory.
@@ -14,10 +14,12 @@
 
 namespace sparrow_product {
 
-template <class T, int Columns, bool Apart>
+// PerSM blocks share an SM: with short k a block's stores run beside another's products.
+template <class T, int Columns, bool Apart, int Blocks = 1>
 struct ManyShape {
     using Type = T;
-    static constexpr int N = Columns;
+    static constexpr int N = Columns, PerSM = Blocks;
+    static constexpr int Threads = PerSM == 1 ? 384 : 288;  // two warpgroups that multiply and one, or one warp, that asks for copies
     static constexpr bool Parted = Apart;                // k has several parts
     static constexpr bool Deep = T::Scaled && N <= 128;  // two sets of accumulators
     static constexpr int Rows = 128;                     // of the input
@@ -25,13 +27,12 @@ struct ManyShape {
     static constexpr int StageBytes = InputBytes + WeightBytes;
     static constexpr int ScaleBytes = T::Scaled ? Rows * 4 : 0;
     static constexpr int OutBytes = Rows * N * (Parted ? 4 : 2);  // the sum of parts, then the result in bf16: a warp has 16 rows
-    static constexpr int Room = kSharedLimit - 1024 - 256 - OutBytes;
+    static constexpr int Room = (kSharedLimit - (PerSM - 1) * 1024) / PerSM - 1024 - 256 - OutBytes;
     static constexpr int Stages = Room / (StageBytes + ScaleBytes);
     static_assert(N % 64 == 0, "results are stored in boxes of 64 columns");
     static_assert(Stages >= 2 && Stages <= 16, "a ring of stages");
 };
 
-constexpr int kManyThreads = 384;
 constexpr int kManyPairs = 8;  // pairs of tiles of rows that run over the columns together, so that they share weights in L2
 
 // Addresses in shared memory. The base passes through a shuffle, so that the compiler keeps it instead of working it out in every loop.
@@ -352,7 +353,9 @@ __device__ __forceinline__ void multiply_many(const ProductArgs& args) {
     }
     ptx::cluster_sync();
     if (warp >= 8) {
-        ptx::registers_shrink<40>();
+        if constexpr (S::PerSM == 1) {
+            ptx::registers_shrink<40>();
+        }
         if (warp == 8 && threadIdx.x % 32 == 0) {
             ptx::wait_for_previous_kernel();
             feed_many(args, at, rank);
@@ -360,7 +363,9 @@ __device__ __forceinline__ void multiply_many(const ProductArgs& args) {
         }
         __syncwarp();
     } else {
-        ptx::registers_grow<232>();
+        if constexpr (S::PerSM == 1) {
+            ptx::registers_grow<232>();
+        }
         ManyMath<S>(args, at, rank, warp / 4).run();
     }
     ptx::cluster_sync();  // the other block still copies to this one and arrives at its barriers
