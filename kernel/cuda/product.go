@@ -15,9 +15,11 @@ type ProductArgs struct {
 	Blocks       int32 // of k: 128 columns of e4m3, 64 of bf16
 	Parts        int32 // of k that are summed apart
 	Batch        int32
-	OutF32       int32 // 1: Out is f32
-	Stages       int32 // few rows: stages of the ring
-	Ahead        int32 // few rows: stages whose weights are asked for before the kernel in front has ended
+	OutF32       int32    // 1: Out is f32
+	Stages       int32    // few rows: stages of the ring
+	Ahead        int32    // few rows: stages whose weights are asked for before the kernel in front has ended
+	Across       int32    // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows
+	_            [60]byte // up to the maps' alignment of 64
 }
 
 // ProductType is what the operands of a product are.
@@ -129,22 +131,34 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	if x.OutF32 {
 		call.Args.OutF32 = 1
 	}
-	// A copy fetches the weights of a tile, or half of them for each of two blocks; and the scales of one block of k or of several.
-	weightBox, scaleRows := choice.weights/2, int32(1)
-	count := (int64(x.Rows) + 2*manyRows - 1) / (2 * manyRows) * int64(x.tiles(choice.weights))
+	tiles := func(of, by int32) int64 { return (int64(of) + int64(by) - 1) / int64(by) }
+	count := int64(x.tiles(choice.weights))
 	if choice.few {
-		weightBox, scaleRows = choice.weights, scaleBox
-		count = int64(x.tiles(choice.weights))
 		call.cluster = x.parts()
-		call.shared = x.fewBytes(choice.inputs, choice.stages)
+		call.shared = x.fewBytes(&choice, choice.stages)
+	}
+	switch {
+	case choice.across:
+		call.Args.Across = 1
+		count = int64(x.tiles(2 * choice.weights))
+	case !choice.few:
+		count *= tiles(x.Rows, 2*choice.inputs)
+	case call.cluster > 1:
+		count *= tiles(x.Rows, choice.inputs)
 	}
 	if !choice.few || call.cluster == 1 { // persistent blocks; a cluster of parts has one tile
 		count = min(count, int64(choice.perSM)*int64(d.props.SMs)/int64(call.cluster))
 	}
+	// A copy of the kernel of few rows fetches all weights or inputs of a tile, and input scales of several blocks of k; one of the kernel of many
+	// rows half of a tile's weights or inputs, and input scales of one block.
+	weightBox, inputBox, scaleRows := choice.weights, choice.inputs, int32(scaleBox)
+	if !choice.few {
+		weightBox, inputBox, scaleRows = choice.weights/2, choice.inputs/2, 1
+	}
 	call.grid = uint32(count) * uint32(call.cluster)
 	maps := []mapTarget{
 		{&call.Args.WeightMap, x.operand(kind, x.Weight, x.K, x.Columns, x.WeightStride*size, x.WeightBatch*size, block, weightBox)},
-		{&call.Args.InputMap, x.operand(kind, x.Input, x.K, x.Rows, x.InputStride*size, x.InputBatch*size, block, choice.inputs)},
+		{&call.Args.InputMap, x.operand(kind, x.Input, x.K, x.Rows, x.InputStride*size, x.InputBatch*size, block, inputBox)},
 	}
 	if x.Type == ProductFP8 {
 		maps = append(maps, mapTarget{&call.Args.ScaleMap, MapSpec{Type: MapF32, Base: x.InputScales, Dims: []uint64{uint64(x.Rows), uint64(x.blocks())},

@@ -9,6 +9,7 @@ type productChoice struct {
 	few     bool
 	stages  int32 // few rows: stages of the ring
 	ahead   int32 // few rows: stages whose weights are asked for before the kernel in front has ended
+	across  bool  // many rows: the blocks of a cluster have neighbouring columns of the same rows
 	perSM   int32 // blocks that share an SM
 }
 
@@ -56,18 +57,36 @@ func (x *Product) parts() int32 { return productParts(x.Columns, x.blocks(), x.B
 func (x *Product) choose(sms int32) productChoice {
 	short := x.Type == ProductBF16 && x.blocks() < 4 // stores bound the product: the wide tiles of the kernel of many rows pay earlier
 	switch {
-	case x.Rows <= mostFew/2 || x.Rows <= mostFew && !short:
+	case x.Rows <= mostFew:
+		if wide := x.chooseAcross(short, sms); wide != 0 {
+			c := x.many(wide)
+			c.across = true
+			return c
+		}
 		return x.chooseFew(sms)
 	case x.parts() > 1 && x.Type == ProductBF16:
 		return x.many(128)
+	case short && x.rounds(128, sms) >= 4:
+		return x.twice()
 	case x.Type == ProductBF16:
-		if short && x.rounds(128, sms) >= 4 {
-			return x.twice()
-		}
 		return x.cheaper(256, sms)
 	default:
 		return x.cheaper(192, sms)
 	}
+}
+
+// chooseAcross is how wide the tiles are where one tile of rows is better computed by the kernel of many rows, or 0. It fetches inputs for
+// 128 to 256 columns at a time where that of few rows does for 64, which pays when its tiles of weights keep all SMs busy.
+func (x *Product) chooseAcross(short bool, sms int32) int32 {
+	switch tiles := x.tiles(192); {
+	case x.Rows <= 32 || x.parts() > 1:
+		return 0
+	case short:
+		return 256
+	case x.Type == ProductFP8 && tiles >= sms*3/4 && (x.Rows > 64 || tiles <= sms):
+		return 192
+	}
+	return 0
 }
 
 // chooseFew picks the launch of the kernel of few rows. Blocks that share an SM even out their number of tiles, and leave room for the blocks of
@@ -78,17 +97,20 @@ func (x *Product) chooseFew(sms int32) productChoice {
 		inputs *= 2
 	}
 	parts := x.parts()
-	several := int64(x.tiles(stripeRows)) > int64(sms)
+	if parts > 2 {
+		inputs = min(inputs, 64) // more rows are several tiles
+	}
+	several := x.tiles(stripeRows) > sms
 	c := x.few(inputs, halfShared)
 	switch {
 	case parts > 1:
-		if inputs == 128 || inputs == 64 && parts == 2 {
+		if inputs >= 64 && parts == 2 {
 			c = x.few(inputs, wholeShared)
 		}
+	case inputs == 64 && x.Type == ProductBF16 && x.tiles(2*stripeRows) >= 4*sms && x.blocks() >= longBlocks:
+		c = x.wide()
 	case inputs >= 64:
-		if c.perSM = 2; !several || x.Type == ProductFP8 || x.blocks() < longBlocks {
-			c = x.few(inputs, wholeShared)
-		}
+		c = x.few(inputs, wholeShared)
 	case several && (x.Type == ProductFP8 || x.blocks() < longBlocks):
 		c = x.few(inputs, thirdShared)
 		c.perSM = 3
@@ -102,30 +124,39 @@ func (x *Product) chooseFew(sms int32) productChoice {
 	return c
 }
 
-// few is the kernel for up to some input rows with a ring of as many stages as fit into a number of bytes.
+// few is the kernel for some input rows with a ring of as many stages as fit into a number of bytes.
 func (x *Product) few(inputs int32, bytes int) productChoice {
 	c := productChoice{kernel: x.name(map[int32]string{8: "few8", 16: "few16", 32: "few32", 64: "few64", 128: "few128"}[inputs]),
-		few: true, inputs: inputs, weights: stripeRows, stages: 2, perSM: 1}
-	for c.stages < mostStages && x.fewBytes(inputs, c.stages+1) <= bytes {
-		c.stages++
+		few: true, inputs: inputs, weights: stripeRows, perSM: 1}
+	return x.filled(c, bytes)
+}
+
+// wide is the kernel for 64 input rows whose blocks have twice the weights: inputs are fetched half as often.
+func (x *Product) wide() productChoice {
+	return x.filled(productChoice{kernel: x.name("few64_wide"), few: true, inputs: 64, weights: 2 * stripeRows, perSM: 1}, wholeShared)
+}
+
+// filled gives a choice as many stages as fit into a number of bytes.
+func (x *Product) filled(c productChoice, bytes int) productChoice {
+	for c.stages = 2; c.stages < mostStages && x.fewBytes(&c, c.stages+1) <= bytes; c.stages++ {
 	}
 	c.ahead = c.stages
 	return c
 }
 
-// fewBytes is the shared memory of a block of few rows, as in few.cuh.
-func (x *Product) fewBytes(inputs, stages int32) int {
+// fewBytes is the shared memory of a block of few rows with some stages, as in few.cuh.
+func (x *Product) fewBytes(c *productChoice, stages int32) int {
 	parts := x.parts()
 	each := (x.blocks() + parts - 1) / parts
-	scales, sums := int32(0), int32(0)
+	groups, scales, sums := c.weights/stripeRows, int32(0), int32(0)
 	if x.Type == ProductFP8 {
-		scales = (each + scaleBox - 1) / scaleBox * scaleBox * inputs * 4
+		scales = (each + scaleBox - 1) / scaleBox * scaleBox * c.inputs * 4
 	}
 	if parts > 1 {
-		sums = 2048 * max(inputs/8, parts)
+		sums = groups * 2048 * max(c.inputs/8, parts)
 	}
 	const align, barriers = 1024, 640
-	return int(align + stages*(stripeRows+inputs)*128 + 4*inputs*32 + barriers + scales + sums)
+	return int(align + stages*(c.weights+c.inputs)*128 + 4*groups*c.inputs*32 + barriers + scales + sums)
 }
 
 // many is the kernel of many rows with tiles of some columns.

@@ -214,18 +214,28 @@ func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 // everyChoice lists all kernels that can compute a product, and ways to launch them.
 func everyChoice(x *Product) []productChoice {
 	var list []productChoice
+	add := func(c productChoice) {
+		if (x.Rows <= c.inputs || x.parts() > 1) && x.fewBytes(&c, c.stages) <= wholeShared {
+			list = append(list, c)
+			c.ahead = 1
+			list = append(list, c)
+		}
+	}
 	for _, inputs := range []int32{8, 16, 32, 64, 128} {
 		for _, room := range []int{thirdShared, halfShared, wholeShared} {
-			if c := x.few(inputs, room); x.Rows <= inputs && x.fewBytes(inputs, c.stages) <= room {
-				list = append(list, c)
-				c.ahead = 1
-				list = append(list, c)
-			}
+			add(x.few(inputs, room))
 		}
+	}
+	if x.Type == ProductBF16 {
+		add(x.wide())
 	}
 	for _, n := range map[ProductType][]int32{ProductFP8: {128, 192}, ProductBF16: {128, 256}}[x.Type] {
 		if x.parts() == 1 || n != 256 {
-			list = append(list, x.many(n))
+			c := x.many(n)
+			list = append(list, c)
+			if c.across = true; x.Rows <= manyRows {
+				list = append(list, c)
+			}
 		}
 	}
 	if x.Type == ProductBF16 && x.parts() == 1 {

@@ -36,7 +36,7 @@ type NormQuantiseArgs struct {
 	Exact       int32 // 1: scales are any f32, 0: powers of two
 }
 
-// MaxNormColumns is the widest row that NormQuantise keeps in shared memory.
+// MaxNormColumns is the widest row that a block of NormQuantise keeps in registers.
 const MaxNormColumns = 16384
 
 const (

@@ -20,5 +20,6 @@ struct alignas(64) ProductArgs {
     i32 out_f32;  // 1: out is f32
     i32 stages;   // few rows: stages of the ring
     i32 ahead;    // few rows: stages whose weights are asked for before the kernel in front has ended, 1 to stages
+    i32 across;   // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows, which are all there are
 };
-static_assert(sizeof(ProductArgs) == 576, "mirrored in Go");
+static_assert(sizeof(ProductArgs) == 640, "mirrored in Go");

@@ -1,9 +1,9 @@
 // Products of few rows: a stream of weights.
 //
-// In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k], at most N rows; scales (args.h).
+// In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k], few rows; scales (args.h).
 // Out:   bf16 or f32 [rows, batch, columns].
-// Block: 64 weight rows are the rows of the tensor-core tile, N input rows its columns. A warp asks for copies into a ring of
-//        stages (a block of k: weights and inputs); a warpgroup multiplies. The scales of all inputs come first. e4m3 has two sets of
+// Block: 64 * Groups weight rows are the rows of the tensor-core tile, N input rows its columns. A warp asks for copies into a ring of
+//        stages (a block of k: weights and inputs); Groups warpgroups multiply. The scales of all inputs come first. e4m3 has two sets of
 //        accumulators, so that a block's products run while the one before is scaled and added. Blocks are persistent where k has one part; else the parts of a tile
 //        are a cluster, and the sums meet in one member's shared memory for each 8 input rows.
 //        Weights do not depend on the kernel before: the ring is filled with them before waiting for it.
@@ -14,22 +14,22 @@
 
 namespace sparrow_product {
 
-template <class T, int Inputs>
+template <class T, int Inputs, int WeightGroups>
 struct FewShape {
     using Type = T;
-    static constexpr int N = Inputs;
-    static constexpr int Rows = 64;                        // of the weight
+    static constexpr int N = Inputs, Groups = WeightGroups;
+    static constexpr int Rows = 64 * Groups;               // of the weight
     static constexpr int WeightBytes = Rows * kBlockBytes;
     static constexpr int InputBytes = N * kBlockBytes;
     static constexpr int StageBytes = WeightBytes + InputBytes;
     static constexpr int ScaleBytes = T::Scaled ? N * 4 : 0;  // of a block of k
     static constexpr int Eights = N / 8;                   // groups of 8 input rows
-    static constexpr int SumBytes = 2048;                  // of a part and a group of 8 input rows
-    static constexpr int OutBytes = 4 * N * 32;   // a warp's 16 columns of N rows, bf16
+    static constexpr int Threads = 128 * Groups + 32;
+    static constexpr int SumBytes = Groups * 2048;         // of a part and a group of 8 input rows
+    static constexpr int OutBytes = 4 * Groups * N * 32;   // a warp's 16 columns of N rows, bf16
     static_assert(N % 8 == 0 && StageBytes % 1024 == 0, "stages are whole swizzle atoms");
 };
 
-constexpr int kFewThreads = 128 + 32;
 constexpr int kScaleBox = 8;  // blocks of k whose input scales one copy fetches
 
 // Shared memory is the ring of stages, results, barriers, the scales of the inputs [blocks of the part, in whole boxes][N], and where k has
@@ -63,26 +63,28 @@ struct FewPlaces {
 // keeps what follows from it in registers of the warp; of the rank it does not.
 __device__ __forceinline__ u32 part_of(const ProductArgs& args) { return blockIdx.x % static_cast<u32>(args.parts); }
 
-// A tile: weight rows from `column` (of the result) on, one of the batch.
+// A tile: weight rows from `column` (of the result) on, input rows from `row` on, one of the batch.
 struct FewTile {
-    i32 column, batch;
+    i32 column, row, batch;
 };
 
-// The tiles of a block, one after the other.
+// The tiles of a block, one after the other. Where k has several parts a block has one tile, and there may be several tiles of input rows, those
+// of the same weights side by side; else all input rows are in one.
 template <class S>
 struct FewTiles {
-    i32 next, step, count;
+    i32 next, step, count, input_tiles;
     Divisor weight_tiles;
 
     __device__ __forceinline__ explicit FewTiles(const ProductArgs& args) : weight_tiles((args.columns + S::Rows - 1) / S::Rows) {
+        input_tiles = args.parts > 1 ? (args.rows + S::N - 1) / S::N : 1;
         next = static_cast<i32>(blockIdx.x) / args.parts;
         step = static_cast<i32>(gridDim.x) / args.parts;
-        count = weight_tiles.by * args.batch;
+        count = weight_tiles.by * args.batch * input_tiles;
     }
     __device__ __forceinline__ bool more() const { return next < count; }
     __device__ __forceinline__ FewTile tile() const {
-        const i32 batch = weight_tiles.divide(next);
-        return {(next - batch * weight_tiles.by) * S::Rows, batch};
+        const i32 weights = input_tiles == 1 ? next : next / input_tiles, batch = weight_tiles.divide(weights);
+        return {(weights - batch * weight_tiles.by) * S::Rows, (next - weights * input_tiles) * S::N, batch};
     }
 };
 
@@ -113,18 +115,18 @@ __device__ __forceinline__ void ask_weights(const ProductArgs& args, const FewPl
 
 template <class S>
 __device__ __forceinline__ void ask_inputs(const ProductArgs& args, const FewPlaces<S>& at, const FewWalk<S>& walk, u32 stage) {
-    ptx::load_3d(at.inputs(stage), &args.input_map, at.full(stage), walk.block * S::Type::BlockColumns, 0, walk.tile.batch, ptx::kEvictLast);
+    ptx::load_3d(at.inputs(stage), &args.input_map, at.full(stage), walk.block * S::Type::BlockColumns, walk.tile.row, walk.tile.batch, ptx::kEvictLast);
 }
 
 // The scales of the inputs in all blocks of the part; the last box may reach beyond what there is.
 template <class S>
-__device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPlaces<S>& at, Span span) {
+__device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPlaces<S>& at, Span span, i32 row) {
     constexpr u32 kBoxBytes = kScaleBox * S::ScaleBytes;
     const u32 boxes = (span.end - span.begin + kScaleBox - 1) / kScaleBox;
     ptx::barrier_expect(at.scales_arrived(), boxes * kBoxBytes);
 #pragma unroll 1
     for (u32 i = 0; i < boxes; ++i) {
-        ptx::load_2d(at.scales + i * kBoxBytes, &args.scale_map, at.scales_arrived(), 0, span.begin + i * kScaleBox, ptx::kEvictLast);
+        ptx::load_2d(at.scales + i * kBoxBytes, &args.scale_map, at.scales_arrived(), row, span.begin + i * kScaleBox, ptx::kEvictLast);
     }
 }
 
@@ -140,7 +142,7 @@ __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>
         ask_inputs(args, at, first, s);
         if constexpr (S::Type::Scaled) {
             if (s == 0) {
-                ask_scales(args, at, span);
+                ask_scales(args, at, span, first.tile.row);
             }
         }
     }
@@ -163,15 +165,16 @@ struct FewMath {
     const ProductArgs& args;
     const FewPlaces<S> at;
     const Span span;
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const i32 group;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     Cursor ask, done;  // stages whose products are asked for next, and whose products are there next
     WeightScales scales;
 
-    __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s) : args(a), at(p), span(s) {}
+    __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s, i32 g) : args(a), at(p), span(s), group(g) {}
 
     __device__ __forceinline__ void ask_products(float (&d)[Sums], bool go_on) {
         ptx::barrier_wait(at.full(ask.stage), ask.parity);
-        multiply_block<typename S::Type, N>(d, at.weights(ask.stage), at.inputs(ask.stage), go_on);
+        multiply_block<typename S::Type, N>(d, at.weights(ask.stage) + group * 64 * kBlockBytes, at.inputs(ask.stage), go_on);
         ask.advance(args.stages);
     }
 
@@ -203,7 +206,7 @@ struct FewMath {
 
     __device__ __forceinline__ const float* scale_row(const FewTile& tile) const {
         const i32 last = (args.columns - 1) / kScaleRows;
-        return args.weight_scales + static_cast<i64>(min(tile.column / kScaleRows, last)) * args.blocks + span.begin;
+        return args.weight_scales + static_cast<i64>(min((tile.column + group * 64) / kScaleRows, last)) * args.blocks + span.begin;
     }
 
     // The part's sum of a tile in e4m3.
@@ -253,7 +256,7 @@ struct FewMath {
     // Sends the part to whoever adds it, and adds what this member has to.
     __device__ __forceinline__ void add_parts(float (&sum)[Sums]) {
         const u32 parts = args.parts, rank = part_of(args);
-        const u32 mine = at.sums + threadIdx.x * 16;
+        const u32 mine = at.sums + (group * 128 + threadIdx.x % 128) * 16;
         const auto place = [&](u32 eight, u32 part) { return (eight / parts * parts + part) * S::SumBytes; };
         ptx::cluster_wait();
 #pragma unroll
@@ -284,10 +287,10 @@ struct FewMath {
     // Writes the groups of 8 input rows that this member has: a warp has 16 columns of the result.
     __device__ __forceinline__ void write(const float (&sum)[Sums], const FewTile& tile) {
         const u32 rank = part_of(args);
-        const i32 column = tile.column + static_cast<i32>(warp) * 16;
-        const i32 rows = column < args.columns ? args.rows : 0;
+        const i32 column = tile.column + group * 64 + warp * 16;
+        const i32 rows = column < args.columns ? args.rows - tile.row : 0;  // of the tile, that are there
         if (args.out_f32) {
-            float* out = static_cast<float*>(args.out) + tile.batch * args.out_batch + column + lane / 4;
+            float* out = static_cast<float*>(args.out) + tile.row * args.out_stride + tile.batch * args.out_batch + column + lane / 4;
 #pragma unroll
             for (int i = 0; i < Sums; ++i) {
                 const i32 row = i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -297,13 +300,13 @@ struct FewMath {
             }
             return;
         }
-        const u32 stage = at.out + warp * (N * 32);
+        const u32 stage = at.out + (group * 4 + warp) * (N * 32);
 #pragma unroll
         for (int e = 0; e < S::Eights; ++e) {
             ptx::store_columns(stage + (e * 8 + lane % 8) * 32 + lane / 8 % 2 * 16, ptx::pack_bf16(sum[4 * e], sum[4 * e + 1]), ptx::pack_bf16(sum[4 * e + 2], sum[4 * e + 3]));
         }
         __syncwarp();
-        u16* out = static_cast<u16*>(args.out) + tile.batch * args.out_batch + column + lane % 2 * 8;
+        u16* out = static_cast<u16*>(args.out) + tile.row * args.out_stride + tile.batch * args.out_batch + column + lane % 2 * 8;
 #pragma unroll
         for (int r = 0; r < N; r += 16) {
             const i32 row = r + static_cast<i32>(lane / 2);
@@ -351,10 +354,10 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
     const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     FewWalk<S> walk(args, span);
     ptx::release_next_kernel();
-    if (warp == 4) {
+    if (warp == 4 * S::Groups) {
         if (lane < static_cast<u32>(args.stages)) {
             ptx::barrier_init(at.full(lane), 1);
-            ptx::barrier_init(at.empty(lane), 4);
+            ptx::barrier_init(at.empty(lane), 4 * S::Groups);
         }
         if (lane == 0) {
             ptx::barrier_init(at.scales_arrived(), 1);
@@ -377,7 +380,7 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
     if (args.parts > 1) {
         ptx::cluster_arrive();
     }
-    if (warp == 4) {
+    if (warp == 4 * S::Groups) {
         if (lane == 0) {
             feed(args, at, walk, span);
         }
@@ -386,7 +389,7 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
             ptx::cluster_wait();
         }
     } else {
-        FewMath<S>(args, at, span).run();
+        FewMath<S>(args, at, span, S::Groups == 1 ? 0 : warp / 4).run();
     }
 }
 

@@ -2,11 +2,12 @@
 //
 // In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k]; scales (args.h).
 // Out:   bf16 or f32 [rows, batch, columns].
-// Block: one per SM (two where k is short), persistent, two in a cluster. A tile is 128 input rows by N columns; the two blocks of a cluster have neighbouring rows and
-//        the same columns, and each fetches half of the weights for both. Two warpgroups multiply 64 rows each, one warp asks for copies.
+// Block: one per SM (two where k is short), persistent, two in a cluster. A tile is 128 input rows by N columns; the two blocks of a cluster have
+//        neighbouring rows and the same columns, and each fetches half of the weights for both. Where there is one tile of rows alone they have
+//        neighbouring columns, and each fetches half of the rows for both. Two warpgroups multiply 64 rows each, one warp asks for copies.
 //        e4m3: a warpgroup scales and adds a block's products while others run: its own of the next block where registers allow two sets of
 //        accumulators, else those of the other warpgroup, and then the two take turns. Where k has several parts, their sum is in shared memory.
-// Bytes: from L2, for each block of k and tile, 128 rows of input and N / 2 of weights.
+// Bytes: from L2, for each block of k and tile, 128 rows of input and N / 2 of weights, or 64 and N.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
@@ -66,16 +67,19 @@ struct ManyTile {
 // The tiles of a cluster: groups of kManyPairs pairs of row tiles run over all columns.
 template <class S>
 struct ManyTiles {
-    i32 next, step, count, pairs;
+    i32 next, step, count, pairs, across;
     Divisor each, group, last;  // tiles of one of the batch, of a group of pairs, and pairs of the last group
 
     __device__ __forceinline__ explicit ManyTiles(const ProductArgs& args)
         : pairs((args.rows + 2 * S::Rows - 1) / (2 * S::Rows)), each(pairs * columns_of(args)), group(kManyPairs * columns_of(args)), last((pairs - 1) % kManyPairs + 1) {
+        across = args.across;
         next = static_cast<i32>(blockIdx.x) / 2;
         step = static_cast<i32>(gridDim.x) / 2;
         count = each.by * args.batch;
     }
-    __device__ __forceinline__ static i32 columns_of(const ProductArgs& args) { return (args.columns + S::N - 1) / S::N; }
+    __device__ __forceinline__ static i32 columns_of(const ProductArgs& args) {
+        return (args.columns + (S::N << args.across) - 1) / (S::N << args.across);
+    }
     __device__ __forceinline__ bool more() const { return next < count; }
     __device__ __forceinline__ ManyTile tile(u32 rank) const {
         const i32 batch = each.divide(next), i = next - batch * each.by;
@@ -83,15 +87,17 @@ struct ManyTiles {
         const bool whole = pairs - g * kManyPairs >= kManyPairs;
         const i32 column = whole ? in / kManyPairs : last.divide(in);
         const i32 pair = g * kManyPairs + in - column * (whole ? kManyPairs : last.by);
-        return {(2 * pair + static_cast<i32>(rank)) * S::Rows, column * S::N, batch};
+        const i32 r = static_cast<i32>(rank);
+        return across ? ManyTile{0, (2 * column + r) * S::N, batch} : ManyTile{(2 * pair + r) * S::Rows, column * S::N, batch};
     }
 };
 
-// The thread that asks for copies: its block's rows and scales, and half of the weights for both blocks.
+// The thread that asks for copies: of what the two blocks of a cluster share its half for both, of what they do not share both halves.
 template <class S>
 __device__ __forceinline__ void feed_many(const ProductArgs& args, const ManyPlaces<S>& at, u32 rank) {
-    constexpr u32 kHalf = S::WeightBytes / 2;
     constexpr u16 kBoth = 3;
+    constexpr i32 kHalfRows = S::Rows / 2, kHalfColumns = S::N / 2;
+    const i32 r = static_cast<i32>(rank);
     ManyTiles<S> tiles(args);
     Cursor ring;
 #pragma unroll 1
@@ -100,12 +106,19 @@ __device__ __forceinline__ void feed_many(const ProductArgs& args, const ManyPla
 #pragma unroll 1
         for (i32 block = 0; block < args.blocks; ++block) {
             ptx::barrier_wait(at.empty(ring.stage), ring.parity ^ 1);
-            const u32 full = at.full(ring.stage);
+            const u32 full = at.full(ring.stage), inputs = at.inputs(ring.stage), weights = at.weights(ring.stage);
             const i32 k = block * S::Type::BlockColumns;
             ptx::barrier_expect(full, S::StageBytes + S::ScaleBytes);
-            ptx::load_3d(at.inputs(ring.stage), &args.input_map, full, k, tile.row, tile.batch, ptx::kEvictNormal);
-            ptx::load_3d_multicast(at.weights(ring.stage) + rank * kHalf, &args.weight_map, full, k, tile.column + static_cast<i32>(rank) * (S::N / 2),
-                                   tile.batch, kBoth, ptx::kEvictNormal);
+            if (args.across) {
+                ptx::load_3d_multicast(inputs + rank * (S::InputBytes / 2), &args.input_map, full, k, tile.row + r * kHalfRows, tile.batch, kBoth, ptx::kEvictNormal);
+                ptx::load_3d(weights, &args.weight_map, full, k, tile.column, tile.batch, ptx::kEvictFirst);
+                ptx::load_3d(weights + S::WeightBytes / 2, &args.weight_map, full, k, tile.column + kHalfColumns, tile.batch, ptx::kEvictFirst);
+            } else {
+                ptx::load_3d(inputs, &args.input_map, full, k, tile.row, tile.batch, ptx::kEvictNormal);
+                ptx::load_3d(inputs + S::InputBytes / 2, &args.input_map, full, k, tile.row + kHalfRows, tile.batch, ptx::kEvictNormal);
+                ptx::load_3d_multicast(weights + rank * (S::WeightBytes / 2), &args.weight_map, full, k, tile.column + r * kHalfColumns, tile.batch, kBoth,
+                                       ptx::kEvictNormal);
+            }
             if constexpr (S::Type::Scaled) {
                 ptx::load_2d(at.scales(ring.stage), &args.scale_map, full, tile.row, block, ptx::kEvictNormal);
             }

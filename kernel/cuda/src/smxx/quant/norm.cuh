@@ -1,13 +1,15 @@
 // What lies between two layers in one kernel: the residual sum, its RMSNorm and the norm quantised for a product.
 //
 // In, out  args.h. Each step rounds to bf16 as a kernel of its own would: the sum x + delta, and the norm as rms_norm computes it (float64 inside).
-// Block    one row, kept in shared memory between its two passes. The sum of squares is taken in an order that depends on the columns alone.
+// Block    one row, kept in registers: everything is asked for at once, so that one latency is seen. The sum of squares is taken in an order
+//          that depends on the columns alone.
 // Traffic  x, delta and the weight read once; sum, norm, codes and scales written once.
 #pragma once
 #include "smxx/quant/quantise.cuh"
 
 constexpr i32 kNormThreads = 512;
 constexpr i32 kNormColumns = 16384;
+constexpr i32 kNormPieces = kNormColumns / (kNormThreads * kPieceColumns); // of a thread, at most
 
 DEVICE uint4 pack_piece(const f32 v[kPieceColumns]) {
     return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
@@ -25,53 +27,81 @@ DEVICE f64 block_sum(f64 v, f64* partial) {
     return sum;
 }
 
+// Eight weights as they lie in memory: 16 bytes of bf16 or 32 of f32.
+struct WeightPiece {
+    uint4 low, high;
+};
+
+DEVICE WeightPiece load_weight(const NormQuantiseArgs& a, i32 piece) {
+    const uint4* from = static_cast<const uint4*>(a.weight);
+    if (a.weight_bf16) return {from[piece], make_uint4(0, 0, 0, 0)};
+    return {from[2 * piece], from[2 * piece + 1]};
+}
+
+DEVICE void unpack_weight(const WeightPiece& w, bool bf16, f32 v[kPieceColumns]) {
+    if (bf16) {
+        unpack_piece(w.low, v);
+        return;
+    }
+    const u32 words[kPieceColumns] = {w.low.x, w.low.y, w.low.z, w.low.w, w.high.x, w.high.y, w.high.z, w.high.w};
+#pragma unroll
+    for (int i = 0; i < kPieceColumns; i++) v[i] = __uint_as_float(words[i]);
+}
+
 DEVICE void norm_quantise_body(const NormQuantiseArgs& a) {
-    __shared__ uint4 kept[kNormColumns / kPieceColumns]; // the row's sums
     __shared__ f64 partial[kNormThreads / 32];
-    begin_after_previous();
     const i64 row = blockIdx.x;
-    const i32 pieces = a.columns / kPieceColumns;
-    f64 squares = 0;
-    for (i32 i = threadIdx.x; i < pieces; i += kNormThreads) {
-        const i32 column = i * kPieceColumns;
-        uint4 w = *reinterpret_cast<const uint4*>(a.x + row * a.x_stride + column);
-        f32 v[kPieceColumns];
-        unpack_piece(w, v);
-        if (a.delta != nullptr) {
-            f32 d[kPieceColumns];
-            unpack_piece(*reinterpret_cast<const uint4*>(a.delta + row * a.delta_stride + column), d);
+    const i32 pieces = a.columns / kPieceColumns, mine = threadIdx.x;
+    WeightPiece weight[kNormPieces]; // does not depend on the kernel before
 #pragma unroll
-            for (int j = 0; j < kPieceColumns; j++) v[j] = __fadd_rn(v[j], d[j]);
-            w = pack_piece(v);
-            unpack_piece(w, v);
+    for (int r = 0; r < kNormPieces; r++) {
+        if (mine + r * kNormThreads < pieces) weight[r] = load_weight(a, mine + r * kNormThreads);
+    }
+    begin_after_previous();
+    uint4 kept[kNormPieces], delta[kNormPieces];
+#pragma unroll
+    for (int r = 0; r < kNormPieces; r++) {
+        const i32 i = mine + r * kNormThreads;
+        if (i < pieces) {
+            kept[r] = *reinterpret_cast<const uint4*>(a.x + row * a.x_stride + i * kPieceColumns);
+            if (a.delta != nullptr) delta[r] = *reinterpret_cast<const uint4*>(a.delta + row * a.delta_stride + i * kPieceColumns);
         }
-        if (a.sum != nullptr) *reinterpret_cast<uint4*>(a.sum + row * a.sum_stride + column) = w;
-        kept[i] = w;
+    }
+    f64 squares = 0;
 #pragma unroll
-        for (int j = 0; j < kPieceColumns; j++) squares = __dadd_rn(squares, __dmul_rn(v[j], v[j]));
+    for (int r = 0; r < kNormPieces; r++) {
+        const i32 i = mine + r * kNormThreads;
+        if (i < pieces) {
+            f32 v[kPieceColumns];
+            unpack_piece(kept[r], v);
+            if (a.delta != nullptr) {
+                f32 d[kPieceColumns];
+                unpack_piece(delta[r], d);
+#pragma unroll
+                for (int j = 0; j < kPieceColumns; j++) v[j] = __fadd_rn(v[j], d[j]);
+                kept[r] = pack_piece(v);
+                unpack_piece(kept[r], v);
+            }
+            if (a.sum != nullptr) *reinterpret_cast<uint4*>(a.sum + row * a.sum_stride + i * kPieceColumns) = kept[r];
+#pragma unroll
+            for (int j = 0; j < kPieceColumns; j++) squares = __dadd_rn(squares, __dmul_rn(v[j], v[j]));
+        }
     }
     const f64 inverse = rsqrt(__dadd_rn(block_sum(squares, partial) / a.columns, a.epsilon));
-    // All threads of a warp stay together: a scale is found by 16 lanes.
-    for (i32 i = threadIdx.x; i - lane_id() < pieces; i += kNormThreads) {
-        const i32 column = i * kPieceColumns;
+#pragma unroll
+    for (int r = 0; r < kNormPieces; r++) {
+        const i32 i = mine + r * kNormThreads, column = i * kPieceColumns;
+        if (i - lane_id() >= pieces) break; // all lanes of a warp or none: a scale is found by 16 of them
         f32 v[kPieceColumns] = {};
         if (i < pieces) {
-            unpack_piece(kept[i], v);
-            f32 weight[kPieceColumns];
-            if (a.weight_bf16) {
-                unpack_piece(*reinterpret_cast<const uint4*>(static_cast<const u16*>(a.weight) + column), weight);
-            } else {
-                const float4* from = reinterpret_cast<const float4*>(static_cast<const f32*>(a.weight) + column);
-                const float4 low = from[0], high = from[1];
-                const f32 all[kPieceColumns] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+            f32 w[kPieceColumns];
+            unpack_piece(kept[r], v);
+            unpack_weight(weight[r], a.weight_bf16, w);
 #pragma unroll
-                for (int j = 0; j < kPieceColumns; j++) weight[j] = all[j];
-            }
-#pragma unroll
-            for (int j = 0; j < kPieceColumns; j++) v[j] = __double2float_rn(__dmul_rn(__dmul_rn(v[j], inverse), weight[j]));
-            const uint4 w = pack_piece(v);
-            if (a.out != nullptr) *reinterpret_cast<uint4*>(a.out + row * a.out_stride + column) = w;
-            unpack_piece(w, v);
+            for (int j = 0; j < kPieceColumns; j++) v[j] = __double2float_rn(__dmul_rn(__dmul_rn(v[j], inverse), w[j]));
+            const uint4 packed = pack_piece(v);
+            if (a.out != nullptr) *reinterpret_cast<uint4*>(a.out + row * a.out_stride + column) = packed;
+            unpack_piece(packed, v);
         }
         if (a.codes != nullptr) {
             f32 scale;
