@@ -42,6 +42,7 @@ const MaxNormColumns = 16384
 const (
 	warpColumns = 256 // columns that a warp quantises
 	normThreads = 512
+	normColumns = 8192 // widest row of the kernel with fewer registers
 )
 
 // codes checks where quantised rows go.
@@ -103,6 +104,9 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	}
 	if c.err != nil || a.Rows == 0 {
 		return c.err
+	}
+	if a.Columns > normColumns {
+		c.kernel = "norm_quantise_wide"
 	}
 	fn, err := k.Function(c.kernel)
 	if err != nil {

@@ -155,6 +155,7 @@ __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>
         ask_inputs(args, at, walk, ring.stage);
         ring.advance(stages);
     }
+    ptx::release_next_kernel();  // its weights come behind all of these
 }
 
 // A warpgroup that multiplies: 64 weight rows of each tile.
@@ -353,7 +354,6 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
     const FewPlaces<S> at(args.stages, span);
     const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     FewWalk<S> walk(args, span);
-    ptx::release_next_kernel();
     if (warp == 4 * S::Groups) {
         if (lane < static_cast<u32>(args.stages)) {
             ptx::barrier_init(at.full(lane), 1);

@@ -31,7 +31,7 @@ struct NormQuantiseArgs {
     i64 code_stride;
     i64 scale_stride;
     i32 rows;
-    i32 columns;        // multiple of 16, at most kNormColumns
+    i32 columns;        // multiple of 16, at most 16384
     i32 weight_bf16;    // 1: the weight is bf16
     i32 exact;          // 1: scales are any f32, 0: powers of two
 };

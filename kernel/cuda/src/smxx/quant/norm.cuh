@@ -8,8 +8,7 @@
 #include "smxx/quant/quantise.cuh"
 
 constexpr i32 kNormThreads = 512;
-constexpr i32 kNormColumns = 16384;
-constexpr i32 kNormPieces = kNormColumns / (kNormThreads * kPieceColumns); // of a thread, at most
+constexpr i32 kNormColumns = kNormThreads * kPieceColumns; // that a block takes with one piece of 8 columns for each thread
 
 DEVICE uint4 pack_piece(const f32 v[kPieceColumns]) {
     return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
@@ -48,19 +47,20 @@ DEVICE void unpack_weight(const WeightPiece& w, bool bf16, f32 v[kPieceColumns])
     for (int i = 0; i < kPieceColumns; i++) v[i] = __uint_as_float(words[i]);
 }
 
-DEVICE void norm_quantise_body(const NormQuantiseArgs& a) {
+// A thread has Pieces pieces: rows of at most Pieces * kNormColumns columns.
+template <int Pieces> DEVICE void norm_quantise_body(const NormQuantiseArgs& a) {
     __shared__ f64 partial[kNormThreads / 32];
     const i64 row = blockIdx.x;
     const i32 pieces = a.columns / kPieceColumns, mine = threadIdx.x;
-    WeightPiece weight[kNormPieces]; // does not depend on the kernel before
+    WeightPiece weight[Pieces]; // does not depend on the kernel before
 #pragma unroll
-    for (int r = 0; r < kNormPieces; r++) {
+    for (int r = 0; r < Pieces; r++) {
         if (mine + r * kNormThreads < pieces) weight[r] = load_weight(a, mine + r * kNormThreads);
     }
     begin_after_previous();
-    uint4 kept[kNormPieces], delta[kNormPieces];
+    uint4 kept[Pieces], delta[Pieces];
 #pragma unroll
-    for (int r = 0; r < kNormPieces; r++) {
+    for (int r = 0; r < Pieces; r++) {
         const i32 i = mine + r * kNormThreads;
         if (i < pieces) {
             kept[r] = *reinterpret_cast<const uint4*>(a.x + row * a.x_stride + i * kPieceColumns);
@@ -69,7 +69,7 @@ DEVICE void norm_quantise_body(const NormQuantiseArgs& a) {
     }
     f64 squares = 0;
 #pragma unroll
-    for (int r = 0; r < kNormPieces; r++) {
+    for (int r = 0; r < Pieces; r++) {
         const i32 i = mine + r * kNormThreads;
         if (i < pieces) {
             f32 v[kPieceColumns];
@@ -89,7 +89,7 @@ DEVICE void norm_quantise_body(const NormQuantiseArgs& a) {
     }
     const f64 inverse = rsqrt(__dadd_rn(block_sum(squares, partial) / a.columns, a.epsilon));
 #pragma unroll
-    for (int r = 0; r < kNormPieces; r++) {
+    for (int r = 0; r < Pieces; r++) {
         const i32 i = mine + r * kNormThreads, column = i * kPieceColumns;
         if (i - lane_id() >= pieces) break; // all lanes of a warp or none: a scale is found by 16 of them
         f32 v[kPieceColumns] = {};
