@@ -25,7 +25,8 @@ type ProductArgs struct {
 // ProductType is what the operands of a product are.
 type ProductType int
 
-// The types. FP8 operands carry scales: a weight one for each 128 x 128 block, an input one for each row and 128 columns.
+// The types. FP8 operands carry scales: a weight one for each 128 x 128 block, an input one for each row and 128
+// columns.
 const (
 	ProductFP8 ProductType = iota
 	ProductBF16
@@ -38,7 +39,8 @@ func (t ProductType) String() string {
 	return "bf16"
 }
 
-// element is the size of an element in bytes, its type for the copy engine, and the columns of k in a block of 128 bytes.
+// element is the size of an element in bytes, its type for the copy engine, and the columns of k in a block of 128
+// bytes.
 func (t ProductType) element() (bytes int64, kind MapType, block int32) {
 	if t == ProductFP8 {
 		return 1, MapU8, 128
@@ -46,8 +48,9 @@ func (t ProductType) element() (bytes int64, kind MapType, block int32) {
 	return 2, MapBF16, 64
 }
 
-// Product says over which memory a matrix product is computed: for each of a batch Out [Rows, Columns] = Input [Rows, K] * Weight
-// [Columns, K] transposed. A row's bits depend on the row and the weight alone: they are the same in any batch of rows.
+// Product says over which memory a matrix product is computed: for each of a batch Out [Rows, Columns] = Input [Rows,
+// K] * Weight [Columns, K] transposed. A row's bits depend on the row and the weight alone: they are the same in any
+// batch of rows.
 type Product struct {
 	Type         ProductType
 	Weight       Ptr // [Batch, Columns, K], rows WeightStride apart; multiple of 16
@@ -57,7 +60,8 @@ type Product struct {
 	Out          Ptr // bf16 or f32 [Rows, Columns], rows OutStride apart; multiple of 16
 
 	WeightStride, InputStride, ScaleStride, OutStride int64 // elements between rows
-	WeightBatch, InputBatch, OutBatch                 int64 // elements from one of the batch to the next; not used when Batch is 1
+	// elements from one of the batch to the next; not used when Batch is 1
+	WeightBatch, InputBatch, OutBatch int64
 
 	Rows, Columns, K int32 // Columns and K are multiples of 16
 	Batch            int32 // 1 for a plain product; FP8 products have no batch
@@ -110,7 +114,8 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 	}
 	const mostTiles = 1 << 22
 	if tiles := (int64(x.Rows)/stripeRows + 1) * (int64(x.Columns)/stripeRows + 1) * int64(x.Batch); tiles > mostTiles {
-		c.fail("%d x %d results in a batch of %d are %d tiles, at most %d: launch fewer rows", x.Rows, x.Columns, x.Batch, tiles, mostTiles)
+		c.fail("%d x %d results in a batch of %d are %d tiles, at most %d: launch fewer rows", x.Rows, x.Columns,
+			x.Batch, tiles, mostTiles)
 	}
 	if x.K > mostK {
 		c.fail("k %d, at most %d", x.K, mostK)
@@ -125,8 +130,9 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	size, kind, block := x.Type.element()
 	call := ProductCall{kernel: choice.kernel, cluster: 2, Args: ProductArgs{
-		WeightScales: x.WeightScales, Out: x.Out, OutStride: x.OutStride, OutBatch: x.OutBatch, Rows: x.Rows, Columns: x.Columns,
-		Blocks: x.blocks(), Parts: x.parts(), Batch: x.Batch, Stages: choice.stages, Ahead: choice.ahead,
+		WeightScales: x.WeightScales, Out: x.Out, OutStride: x.OutStride, OutBatch: x.OutBatch, Rows: x.Rows,
+		Columns: x.Columns,
+		Blocks:  x.blocks(), Parts: x.parts(), Batch: x.Batch, Stages: choice.stages, Ahead: choice.ahead,
 	}}
 	if x.OutF32 {
 		call.Args.OutF32 = 1
@@ -149,35 +155,43 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	if !choice.few || call.cluster == 1 { // persistent blocks; a cluster of parts has one tile
 		count = min(count, int64(choice.perSM)*int64(d.props.SMs)/int64(call.cluster))
 	}
-	// A copy of the kernel of few rows fetches all weights or inputs of a tile, and input scales of several blocks of k; one of the kernel of many
-	// rows half of a tile's weights or inputs, and input scales of one block.
+	// A copy of the kernel of few rows fetches all weights or inputs of a tile, and input scales of several blocks of
+	// k; one of the kernel of many rows half of a tile's weights or inputs, and input scales of one block.
 	weightBox, inputBox, scaleRows := choice.weights, choice.inputs, int32(scaleBox)
 	if !choice.few {
 		weightBox, inputBox, scaleRows = choice.weights/2, choice.inputs/2, 1
 	}
 	call.grid = uint32(count) * uint32(call.cluster)
 	maps := []mapTarget{
-		{&call.Args.WeightMap, x.operand(kind, x.Weight, x.K, x.Columns, x.WeightStride*size, x.WeightBatch*size, block, weightBox)},
-		{&call.Args.InputMap, x.operand(kind, x.Input, x.K, x.Rows, x.InputStride*size, x.InputBatch*size, block, inputBox)},
+		{&call.Args.WeightMap, x.operand(kind, x.Weight, x.K, x.Columns, x.WeightStride*size, x.WeightBatch*size,
+			block, weightBox)},
+		{&call.Args.InputMap, x.operand(kind, x.Input, x.K, x.Rows, x.InputStride*size, x.InputBatch*size, block,
+			inputBox)},
 	}
 	if x.Type == ProductFP8 {
-		maps = append(maps, mapTarget{&call.Args.ScaleMap, MapSpec{Type: MapF32, Base: x.InputScales, Dims: []uint64{uint64(x.Rows), uint64(x.blocks())},
-			Strides: []uint64{uint64(x.ScaleStride) * 4}, Box: []uint32{uint32(choice.inputs), uint32(scaleRows)}, L2: 2}})
+		maps = append(maps, mapTarget{&call.Args.ScaleMap, MapSpec{Type: MapF32, Base: x.InputScales,
+			Dims:    []uint64{uint64(x.Rows), uint64(x.blocks())},
+			Strides: []uint64{uint64(x.ScaleStride) * 4}, Box: []uint32{uint32(choice.inputs), uint32(scaleRows)},
+			L2: 2}})
 	}
 	if !choice.few && !x.OutF32 {
 		const boxColumns, boxRows = 64, 16 // of a warp's store
-		maps = append(maps, mapTarget{&call.Args.OutMap, x.operand(MapBF16, x.Out, x.Columns, x.Rows, x.OutStride*2, x.OutBatch*2, boxColumns, boxRows)})
+		maps = append(maps, mapTarget{&call.Args.OutMap, x.operand(MapBF16, x.Out, x.Columns, x.Rows, x.OutStride*2,
+			x.OutBatch*2, boxColumns, boxRows)})
 	}
 	return call, encodeMaps(d, nil, maps)
 }
 
-// operand is the map of a tensor [Batch, rows, columns], of which a copy moves a box of 128 bytes by some rows. Strides are bytes.
-func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, batch int64, boxColumns, boxRows int32) MapSpec {
+// operand is the map of a tensor [Batch, rows, columns], of which a copy moves a box of 128 bytes by some rows.
+// Strides are bytes.
+func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, batch int64, boxColumns,
+	boxRows int32) MapSpec {
 	if x.Batch == 1 {
 		batch = stride // not used, but it must be a valid one
 	}
-	return MapSpec{Type: kind, Base: base, Dims: []uint64{uint64(columns), uint64(rows), uint64(x.Batch)}, Strides: []uint64{uint64(stride), uint64(batch)},
-		Box: []uint32{uint32(boxColumns), uint32(boxRows), 1}, Swizzle: Swizzle128, L2: 3}
+	return MapSpec{Type: kind, Base: base, Dims: []uint64{uint64(columns), uint64(rows), uint64(x.Batch)},
+		Strides: []uint64{uint64(stride), uint64(batch)},
+		Box:     []uint32{uint32(boxColumns), uint32(boxRows), 1}, Swizzle: Swizzle128, L2: 3}
 }
 
 // Multiply launches a product.
@@ -186,7 +200,8 @@ func (k *Kernels) Multiply(s *Stream, call *ProductCall) error {
 	if err != nil {
 		return err
 	}
-	l := Launch{Grid: Dim{X: call.grid}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: call.shared, Overlap: s.overlap}
+	l := Launch{Grid: Dim{X: call.grid}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: call.shared,
+		Overlap: s.overlap}
 	if l.Shared == 0 {
 		l.Shared = fn.dynamic
 	}

@@ -1,7 +1,7 @@
 package cuda
 
-// productChoice is a kernel, the shape of its tiles and how it is launched. Every choice gives the same bits: the figures behind the rules below
-// are in src/sm90/product/NOTES.md.
+// productChoice is a kernel, the shape of its tiles and how it is launched. Every choice gives the same bits: the
+// figures behind the rules below are in src/sm90/product/NOTES.md.
 type productChoice struct {
 	kernel  string
 	inputs  int32 // input rows of a tile
@@ -28,8 +28,9 @@ const (
 	longBlocks = 16 // blocks of k from which a tile's products take longer than its stores
 )
 
-// productParts is into how many parts k is cut: as many as keep the SMs of an H200 busy when there are few rows. It depends on the weight's
-// shape alone, not on the rows and not on the device, because it decides the order of summation.
+// productParts is into how many parts k is cut: as many as keep the SMs of an H200 busy when there are few rows. It
+// depends on the weight's shape alone, not on the rows and not on the device, because it decides the order of
+// summation.
 func productParts(columns, blocks, batch int32) int32 {
 	const sms, leastBlocks = 132, 4
 	tiles := (int64(columns) + stripeRows - 1) / stripeRows * int64(batch)
@@ -55,7 +56,8 @@ func (x *Product) parts() int32 { return productParts(x.Columns, x.blocks(), x.B
 
 // choose picks the kernel for the number of rows.
 func (x *Product) choose(sms int32) productChoice {
-	short := x.Type == ProductBF16 && x.blocks() < 4 // stores bound the product: the wide tiles of the kernel of many rows pay earlier
+	// stores bound the product: the wide tiles of the kernel of many rows pay earlier
+	short := x.Type == ProductBF16 && x.blocks() < 4
 	switch {
 	case x.Rows <= mostFew:
 		if wide := x.chooseAcross(short, sms); wide != 0 {
@@ -75,8 +77,9 @@ func (x *Product) choose(sms int32) productChoice {
 	}
 }
 
-// chooseAcross is how wide the tiles are where one tile of rows is better computed by the kernel of many rows, or 0. It fetches inputs for
-// 128 to 256 columns at a time where that of few rows does for 64, which pays when its tiles of weights keep all SMs busy.
+// chooseAcross is how wide the tiles are where one tile of rows is better computed by the kernel of many rows, or 0.
+// It fetches inputs for 128 to 256 columns at a time where that of few rows does for 64, which pays when its tiles of
+// weights keep all SMs busy.
 func (x *Product) chooseAcross(short bool, sms int32) int32 {
 	switch tiles := x.tiles(192); {
 	case x.Rows <= 32 || x.parts() > 1:
@@ -89,8 +92,9 @@ func (x *Product) chooseAcross(short bool, sms int32) int32 {
 	return 0
 }
 
-// chooseFew picks the launch of the kernel of few rows. Blocks that share an SM even out their number of tiles, and leave room for the blocks of
-// the next kernel when launches overlap; with many input rows a ring that fills the SM is worth more.
+// chooseFew picks the launch of the kernel of few rows. Blocks that share an SM even out their number of tiles, and
+// leave room for the blocks of the next kernel when launches overlap; with many input rows a ring that fills the SM
+// is worth more.
 func (x *Product) chooseFew(sms int32) productChoice {
 	inputs := int32(8)
 	for inputs < x.Rows {
@@ -126,14 +130,16 @@ func (x *Product) chooseFew(sms int32) productChoice {
 
 // few is the kernel for some input rows with a ring of as many stages as fit into a number of bytes.
 func (x *Product) few(inputs int32, bytes int) productChoice {
-	c := productChoice{kernel: x.name(map[int32]string{8: "few8", 16: "few16", 32: "few32", 64: "few64", 128: "few128"}[inputs]),
+	c := productChoice{kernel: x.name(map[int32]string{8: "few8", 16: "few16", 32: "few32", 64: "few64",
+		128: "few128"}[inputs]),
 		few: true, inputs: inputs, weights: stripeRows, perSM: 1}
 	return x.filled(c, bytes)
 }
 
 // wide is the kernel for 64 input rows whose blocks have twice the weights: inputs are fetched half as often.
 func (x *Product) wide() productChoice {
-	return x.filled(productChoice{kernel: x.name("few64_wide"), few: true, inputs: 64, weights: 2 * stripeRows, perSM: 1}, wholeShared)
+	return x.filled(productChoice{kernel: x.name("few64_wide"), few: true, inputs: 64, weights: 2 * stripeRows,
+		perSM: 1}, wholeShared)
 }
 
 // filled gives a choice as many stages as fit into a number of bytes.
@@ -173,7 +179,8 @@ func (x *Product) twice() productChoice {
 	return productChoice{kernel: x.name("many128_twice"), inputs: manyRows, weights: 128, perSM: 2}
 }
 
-// cheaper is the kernel of many rows with tiles of 128 columns or of more, whichever takes less time when all tiles of a round take as long.
+// cheaper is the kernel of many rows with tiles of 128 columns or of more, whichever takes less time when all tiles
+// of a round take as long.
 func (x *Product) cheaper(columns, sms int32) productChoice {
 	if x.rounds(columns, sms)*int64(columns) <= x.rounds(128, sms)*128 {
 		return x.many(columns)

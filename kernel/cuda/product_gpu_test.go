@@ -62,8 +62,10 @@ func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, bat
 	in, c.input = operand(rows, func(row, column int) float32 { return inputScales[column/128*scaleStride+row] })
 	w, c.weight = operand(columns, func(row, column int) float32 { return weightScales[row/128*blocks+column/128] })
 	c.x = Product{
-		Type: t, Weight: upload(r, w), WeightScales: upload(r, weightScales), Input: upload(r, in), InputScales: upload(r, inputScales),
-		WeightStride: int64(stride), InputStride: int64(stride), ScaleStride: int64(scaleStride), OutStride: int64(columns + gap),
+		Type: t, Weight: upload(r, w), WeightScales: upload(r, weightScales), Input: upload(r, in),
+		InputScales:  upload(r, inputScales),
+		WeightStride: int64(stride), InputStride: int64(stride), ScaleStride: int64(scaleStride),
+		OutStride:   int64(columns + gap),
 		WeightBatch: int64(columns * stride), InputBatch: int64(rows * stride), OutBatch: int64(rows * (columns + gap)),
 		Rows: int32(rows), Columns: int32(columns), K: int32(k), Batch: int32(batch),
 	}
@@ -106,7 +108,8 @@ func (c *productCase) scalesFrom(r *rig, from int) Ptr {
 	return p
 }
 
-// check compares elements with a float64 sum: all of small results, some of large ones. Rounded results are those of float32 rounded.
+// check compares elements with a float64 sum: all of small results, some of large ones. Rounded results are those of
+// float32 rounded.
 func (c *productCase) check(t *testing.T, name string, rng *rand.Rand, rounded, exact []byte) {
 	t.Helper()
 	rows, columns, k, batch := int(c.x.Rows), int(c.x.Columns), int(c.x.K), int(c.x.Batch)
@@ -128,7 +131,8 @@ func (c *productCase) check(t *testing.T, name string, rng *rand.Rand, rounded, 
 		got := float64(f32(exact, at))
 		worst = max(worst, math.Abs(got-sum)/size)
 		if !(math.Abs(got-sum) <= limit*size) {
-			t.Errorf("%s: row %d column %d of %d is %g, want %g: apart by %.2g of the sum of magnitudes, at most %g", name, row, column, b, got, sum, math.Abs(got-sum)/size, limit)
+			t.Errorf("%s: row %d column %d of %d is %g, want %g: apart by %.2g of the sum of magnitudes, at most %g",
+				name, row, column, b, got, sum, math.Abs(got-sum)/size, limit)
 			return false
 		}
 		return true
@@ -153,11 +157,13 @@ func (c *productCase) check(t *testing.T, name string, rng *rand.Rand, rounded, 
 			bits, half := binary.LittleEndian.Uint32(exact[4*at:]), binary.LittleEndian.Uint16(rounded[2*at:])
 			if column >= columns {
 				if bits != 0xABABABAB || half != 0xABAB {
-					t.Errorf("%s: row %d: something is written behind column %d: %#x %#x", name, row, columns-1, bits, half)
+					t.Errorf("%s: row %d: something is written behind column %d: %#x %#x", name, row, columns-1, bits,
+						half)
 					return
 				}
 			} else if num.BF16(math.Float32frombits(bits)) != half {
-				t.Errorf("%s: row %d column %d in bf16 is %#04x, in float32 %g", name, row, column, half, math.Float32frombits(bits))
+				t.Errorf("%s: row %d column %d in bf16 is %#04x, in float32 %g", name, row, column, half,
+					math.Float32frombits(bits))
 				return
 			}
 		}
@@ -169,8 +175,10 @@ func TestGPUProductsEqualTheHost(t *testing.T) {
 	for _, typ := range []ProductType{ProductFP8, ProductBF16} {
 		rng := rand.New(rand.NewPCG(41, uint64(typ)))
 		for _, s := range [][3]int{
-			{1, 16, 16}, {1, 64, 128}, {3, 48, 272}, {7, 128, 1536}, {8, 2112, 7168}, {9, 112, 400}, {17, 256, 7168}, {33, 336, 2048}, {64, 592, 1040}, {65, 208, 528},
-			{100, 2112, 1024}, {128, 4096, 512}, {129, 128, 128}, {130, 176, 160}, {200, 2112, 528}, {257, 400, 1552}, {700, 1040, 272}, {513, 7168, 384}, {64, 17008, 144}, {5, 34000, 160},
+			{1, 16, 16}, {1, 64, 128}, {3, 48, 272}, {7, 128, 1536}, {8, 2112, 7168}, {9, 112, 400}, {17, 256, 7168},
+			{33, 336, 2048}, {64, 592, 1040}, {65, 208, 528},
+			{100, 2112, 1024}, {128, 4096, 512}, {129, 128, 128}, {130, 176, 160}, {200, 2112, 528}, {257, 400, 1552},
+			{700, 1040, 272}, {513, 7168, 384}, {64, 17008, 144}, {5, 34000, 160},
 		} {
 			if testing.Short() && s[0]*s[1]*s[2] > 1<<22 {
 				continue
@@ -181,7 +189,8 @@ func TestGPUProductsEqualTheHost(t *testing.T) {
 		}
 	}
 	rng := rand.New(rand.NewPCG(42, 1))
-	for _, s := range [][4]int{{1, 512, 128, 16}, {5, 128, 512, 128}, {64, 512, 128, 7}, {70, 48, 80, 3}, {300, 128, 512, 5}, {150, 512, 128, 2}} {
+	for _, s := range [][4]int{{1, 512, 128, 16}, {5, 128, 512, 128}, {64, 512, 128, 7}, {70, 48, 80, 3}, {300, 128,
+		512, 5}, {150, 512, 128, 2}} {
 		c := newProductCase(r, rng, ProductBF16, s[0], s[1], s[2], s[3])
 		name := fmt.Sprintf("bf16 %d of %d x %d x %d", s[3], s[0], s[1], s[2])
 		c.check(t, name, rng, c.run(r, 0, s[0], false), c.run(r, 0, s[0], true))
@@ -199,9 +208,11 @@ func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 			for _, f32 := range []bool{true, false} {
 				all := c.run(r, 0, rows, f32)
 				row := len(all) / rows
-				for _, part := range [][2]int{{0, 1}, {299, 300}, {131, 133}, {4, 12}, {7, 20}, {64, 95}, {100, 164}, {12, 77}, {172, 300}, {0, 129}, {5, 299}} {
+				for _, part := range [][2]int{{0, 1}, {299, 300}, {131, 133}, {4, 12}, {7, 20}, {64, 95}, {100, 164},
+					{12, 77}, {172, 300}, {0, 129}, {5, 299}} {
 					some := c.run(r, part[0], part[1], f32)
-					sameBytes(t, fmt.Sprintf("%v %v: rows %v, %d parts", typ, s, part, c.x.parts()), some, all[part[0]*row:part[1]*row])
+					sameBytes(t, fmt.Sprintf("%v %v: rows %v, %d parts", typ, s, part, c.x.parts()), some,
+						all[part[0]*row:part[1]*row])
 				}
 				for range repeats / 20 {
 					sameBytes(t, fmt.Sprintf("%v %v: again", typ, s), c.run(r, 0, rows, f32), all)
@@ -248,7 +259,8 @@ func TestGPUEveryProductKernelGivesTheSameBits(t *testing.T) {
 	r := onGPU(t)
 	for _, typ := range []ProductType{ProductFP8, ProductBF16} {
 		rng := rand.New(rand.NewPCG(44, uint64(typ)))
-		for _, s := range [][3]int{{37, 2112, 4096}, {150, 4096, 1040}, {5, 256, 7168}, {64, 8208, 528}, {131, 17040, 272}} {
+		for _, s := range [][3]int{{37, 2112, 4096}, {150, 4096, 1040}, {5, 256, 7168}, {64, 8208, 528}, {131, 17040,
+			272}} {
 			c := newProductCase(r, rng, typ, s[0], s[1], s[2], 1)
 			want := c.run(r, 0, s[0], true)
 			for _, choice := range everyChoice(&c.x) {
@@ -258,7 +270,8 @@ func TestGPUEveryProductKernelGivesTheSameBits(t *testing.T) {
 				call, err := x.encode(r.d, choice)
 				check(t, err)
 				check(t, r.k.Multiply(r.s, &call))
-				sameBytes(t, fmt.Sprintf("%v %v, %d parts: %+v", typ, s, x.parts(), choice), r.download(x.Out, x.outBytes()), want)
+				sameBytes(t, fmt.Sprintf("%v %v, %d parts: %+v", typ, s, x.parts(), choice), r.download(x.Out,
+					x.outBytes()), want)
 			}
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"sparrow/kernel/cuda/expect"
 )
 
-// quantised is what the host makes of bf16 rows: codes [rows, columns+gap] and scales [ceil(columns/128), stride], poison between them.
+// quantised is what the host makes of bf16 rows: codes [rows, columns+gap] and scales [ceil(columns/128), stride],
+// poison between them.
 func quantised(x []uint16, rows, columns, stride int, mode num.ScaleMode) (codes, scales []byte) {
 	blocks := (columns + 127) / 128
 	codes, scales = make([]byte, rows*(columns+gap)), make([]byte, blocks*stride*4)
@@ -24,7 +25,8 @@ func quantised(x []uint16, rows, columns, stride int, mode num.ScaleMode) (codes
 	for row := range rows {
 		for b := range blocks {
 			from, to := b*128, min(b*128+128, columns)
-			scale := num.QuantE4M3(codes[row*(columns+gap)+from:], expect.Widen(x[row*columns+from:row*columns+to]), mode)
+			scale := num.QuantE4M3(codes[row*(columns+gap)+from:], expect.Widen(x[row*columns+from:row*columns+to]),
+				mode)
 			binary.LittleEndian.PutUint32(scales[(b*stride+row)*4:], math.Float32bits(scale))
 		}
 	}
@@ -46,8 +48,10 @@ func TestGPUQuantisedRowsEqualTheHost(t *testing.T) {
 				copy(x[:128], make([]uint16, 128))
 			}
 			wantCodes, wantScales := quantised(x, rows, columns, stride, mode)
-			a := QuantiseRowsArgs{X: upload(r, x), Codes: r.poisoned(int64(len(wantCodes))), Scales: r.poisoned(int64(len(wantScales))), XStride: int64(columns),
-				CodeStride: int64(columns + gap), ScaleStride: int64(stride), Rows: int32(rows), Columns: int32(columns), Exact: exact}
+			a := QuantiseRowsArgs{X: upload(r, x), Codes: r.poisoned(int64(len(wantCodes))),
+				Scales: r.poisoned(int64(len(wantScales))), XStride: int64(columns),
+				CodeStride: int64(columns + gap), ScaleStride: int64(stride), Rows: int32(rows),
+				Columns: int32(columns), Exact: exact}
 			check(t, r.k.QuantiseRows(r.s, &a))
 			name := fmt.Sprintf("%d x %d, %v", rows, columns, mode)
 			sameBytes(t, name+": codes", r.download(a.Codes, int64(len(wantCodes))), wantCodes)
@@ -71,7 +75,8 @@ func TestGPUNormQuantiseEqualsItsSteps(t *testing.T) {
 		if i%2 == 1 {
 			w = upload(r, expect.Widen(weight))
 		}
-		steps := RMSNormArgs{X: upload(r, sum), Out: r.poisoned(int64(2 * n)), Weight: w, Epsilon: 1e-6, XStride: int64(columns), OutStride: int64(columns), Rows: int32(rows),
+		steps := RMSNormArgs{X: upload(r, sum), Out: r.poisoned(int64(2 * n)), Weight: w, Epsilon: 1e-6,
+			XStride: int64(columns), OutStride: int64(columns), Rows: int32(rows),
 			Columns: int32(columns), WeightBF16: int32(1 - i%2)}
 		check(t, r.k.RMSNorm(r.s, &steps))
 		norm := r.download(steps.Out, int64(2*n))
@@ -81,9 +86,12 @@ func TestGPUNormQuantiseEqualsItsSteps(t *testing.T) {
 		}
 		stride := rows + 1
 		codes, scales := quantised(half, rows, columns, stride, num.ScaleMode(i%2))
-		a := NormQuantiseArgs{X: upload(r, x), Delta: upload(r, delta), Sum: r.poisoned(int64(2 * n)), Weight: w, Out: r.poisoned(int64(2 * n)), Codes: r.poisoned(int64(len(codes))),
-			Scales: r.poisoned(int64(len(scales))), Epsilon: 1e-6, XStride: int64(columns), DeltaStride: int64(columns), SumStride: int64(columns), OutStride: int64(columns),
-			CodeStride: int64(columns + gap), ScaleStride: int64(stride), Rows: int32(rows), Columns: int32(columns), WeightBF16: int32(1 - i%2), Exact: int32(i % 2)}
+		a := NormQuantiseArgs{X: upload(r, x), Delta: upload(r, delta), Sum: r.poisoned(int64(2 * n)), Weight: w,
+			Out: r.poisoned(int64(2 * n)), Codes: r.poisoned(int64(len(codes))),
+			Scales: r.poisoned(int64(len(scales))), Epsilon: 1e-6, XStride: int64(columns),
+			DeltaStride: int64(columns), SumStride: int64(columns), OutStride: int64(columns),
+			CodeStride: int64(columns + gap), ScaleStride: int64(stride), Rows: int32(rows), Columns: int32(columns),
+			WeightBF16: int32(1 - i%2), Exact: int32(i % 2)}
 		check(t, r.k.NormQuantise(r.s, &a))
 		name := fmt.Sprintf("%d x %d", rows, columns)
 		sameBytes(t, name+": sum", r.download(a.Sum, int64(2*n)), bytesOf(sum))

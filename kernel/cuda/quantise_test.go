@@ -9,11 +9,13 @@ import (
 )
 
 func someQuantise() QuantiseRowsArgs {
-	return QuantiseRowsArgs{X: somewhere, Codes: somewhere, Scales: somewhere, XStride: 272, CodeStride: 272, ScaleStride: 5, Rows: 5, Columns: 272}
+	return QuantiseRowsArgs{X: somewhere, Codes: somewhere, Scales: somewhere, XStride: 272, CodeStride: 272,
+		ScaleStride: 5, Rows: 5, Columns: 272}
 }
 
 func someNorm() NormQuantiseArgs {
-	return NormQuantiseArgs{X: somewhere, Weight: somewhere, Codes: somewhere, Scales: somewhere, XStride: 272, CodeStride: 272, ScaleStride: 5, Rows: 5, Columns: 272}
+	return NormQuantiseArgs{X: somewhere, Weight: somewhere, Codes: somewhere, Scales: somewhere, XStride: 272,
+		CodeStride: 272, ScaleStride: 5, Rows: 5, Columns: 272}
 }
 
 func TestQuantisersNameTheArgumentThatIsWrong(t *testing.T) {

@@ -29,10 +29,13 @@ var productRows = []int{1, 16, 64, 128, 512, 4096, 8192}
 
 func productShapes() []productShape {
 	fp8 := func(what string, columns, k int, micros ...float64) productShape {
-		return productShape{typ: cuda.ProductFP8, what: what, columns: columns, k: k, batch: 1, peer: deepGEMM, rows: productRows, micros: micros}
+		return productShape{typ: cuda.ProductFP8, what: what, columns: columns, k: k, batch: 1, peer: deepGEMM,
+			rows: productRows, micros: micros}
 	}
-	bf16 := func(what string, columns, k, batch int, f32 bool, peer string, rows []int, micros ...float64) productShape {
-		return productShape{typ: cuda.ProductBF16, what: what, columns: columns, k: k, batch: batch, f32: f32, peer: peer, rows: rows, micros: micros}
+	bf16 := func(what string, columns, k, batch int, f32 bool, peer string, rows []int,
+		micros ...float64) productShape {
+		return productShape{typ: cuda.ProductBF16, what: what, columns: columns, k: k, batch: batch, f32: f32,
+			peer: peer, rows: rows, micros: micros}
 	}
 	heads := []int{1, 16, 64, 128, 4096}
 	return []productShape{
@@ -99,14 +102,17 @@ func productCase(s productShape, rows int, peer float64, overlap bool) Case {
 		rate = BF16
 	}
 	return Case{
-		Name: fmt.Sprintf("product_%v", s.typ), Shape: shape, Rate: rate, Bytes: bytes, SetBytes: int64(bytes), FLOPs: 2 * float64(results) * float64(s.k),
-		Peer: Peer{s.peer, peer},
+		Name: fmt.Sprintf("product_%v", s.typ), Shape: shape, Rate: rate, Bytes: bytes, SetBytes: int64(bytes),
+		FLOPs: 2 * float64(results) * float64(s.k),
+		Peer:  Peer{s.peer, peer},
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
 			stride := (rows + 3) / 4 * 4
 			p := &product{holder: h, overlap: overlap, x: cuda.Product{
-				Type: s.typ, Weight: h.operand(s.typ, weights), Input: h.operand(s.typ, inputs), Out: h.output(int64(results * outSize)),
-				WeightStride: int64(s.k), InputStride: int64(s.k * s.batch), ScaleStride: int64(stride), OutStride: int64(s.columns * s.batch),
+				Type: s.typ, Weight: h.operand(s.typ, weights), Input: h.operand(s.typ, inputs),
+				Out:          h.output(int64(results * outSize)),
+				WeightStride: int64(s.k), InputStride: int64(s.k * s.batch), ScaleStride: int64(stride),
+				OutStride:   int64(s.columns * s.batch),
 				WeightBatch: int64(s.columns * s.k), InputBatch: int64(s.k), OutBatch: int64(s.columns),
 				Rows: int32(rows), Columns: int32(s.columns), K: int32(s.k), Batch: int32(s.batch), OutF32: s.f32,
 			}}
@@ -123,7 +129,8 @@ func productCase(s productShape, rows int, peer float64, overlap bool) Case {
 	}
 }
 
-// productPattern is how many elements of an operand are random; the rest repeats them, never at the same place of a row.
+// productPattern is how many elements of an operand are random; the rest repeats them, never at the same place of a
+// row.
 const productPattern = 1<<19 + 641
 
 // operand is device memory of n random elements.
@@ -244,16 +251,21 @@ func quantiseCase(rows, columns int, norm bool) Case {
 		bytes, name = float64(7*n+n/32+2*columns), "norm_quantise"
 	}
 	return Case{
-		Name: name, Shape: fmt.Sprintf("%d rows of %d", rows, columns), Rate: Memory, Bytes: bytes, SetBytes: int64(bytes),
+		Name: name, Shape: fmt.Sprintf("%d rows of %d", rows, columns), Rate: Memory, Bytes: bytes,
+		SetBytes: int64(bytes),
 		New: func(r *Rig) (Set, error) {
 			h := newHolder(r)
-			q := &quantiser{holder: h, norm: norm, x: h.bf16s(columns), delta: h.bf16s(columns), weight: h.bf16s(columns)}
+			q := &quantiser{holder: h, norm: norm, x: h.bf16s(columns), delta: h.bf16s(columns),
+				weight: h.bf16s(columns)}
 			stride := int64(columns)
 			x, codes, scales := h.repeat(raw16(q.x), int64(n)*2), h.output(int64(n)), h.output(int64(n/128)*4)
-			q.rows = cuda.QuantiseRowsArgs{X: x, Codes: codes, Scales: scales, XStride: stride, CodeStride: stride, ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns)}
+			q.rows = cuda.QuantiseRowsArgs{X: x, Codes: codes, Scales: scales, XStride: stride, CodeStride: stride,
+				ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns)}
 			if norm {
-				q.all = cuda.NormQuantiseArgs{X: x, Delta: h.repeat(raw16(q.delta), int64(n)*2), Sum: h.output(int64(n) * 2), Weight: h.put(raw16(q.weight)), Codes: codes, Scales: scales,
-					Epsilon: 1e-6, XStride: stride, DeltaStride: stride, SumStride: stride, CodeStride: stride, ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns), WeightBF16: 1}
+				q.all = cuda.NormQuantiseArgs{X: x, Delta: h.repeat(raw16(q.delta), int64(n)*2),
+					Sum: h.output(int64(n) * 2), Weight: h.put(raw16(q.weight)), Codes: codes, Scales: scales,
+					Epsilon: 1e-6, XStride: stride, DeltaStride: stride, SumStride: stride, CodeStride: stride,
+					ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns), WeightBF16: 1}
 			}
 			return q.ready(q)
 		},

@@ -1,4 +1,5 @@
-// Arguments of the matrix products: out [rows, columns] = input [rows, k] * weight [columns, k] transposed, for each of a batch.
+// Arguments of the matrix products: out [rows, columns] = input [rows, k] * weight [columns, k] transposed, for each of
+// a batch.
 #pragma once
 
 #include "ptx/types.h"
@@ -20,6 +21,6 @@ struct alignas(64) ProductArgs {
     i32 out_f32;  // 1: out is f32
     i32 stages;   // few rows: stages of the ring
     i32 ahead;    // few rows: stages whose weights are asked for before the kernel in front has ended, 1 to stages
-    i32 across;   // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows, which are all there are
+    i32 across;   // many rows: 1: the blocks of a cluster have neighbouring columns of the only tile of rows
 };
 static_assert(sizeof(ProductArgs) == 640, "mirrored in Go");

@@ -1,9 +1,10 @@
 // What the two product kernels share: types of operands, blocks and parts of k, and the rule of summation.
 //
-// Bits: k is cut into parts of whole blocks, as many as the weight's shape asks for, whatever the number of rows. A part's sum begins at
-// zero and takes its blocks in order; parts are added in order. e4m3: the products of a block (four instructions) are summed by the tensor
-// cores from zero, and the result times the two scales is added in float32. bf16: the tensor cores' own sum runs through the part. An
-// element's bits therefore depend on its row, its column and the weight alone: not on the kernel, the tile or the other rows.
+// Bits: k is cut into parts of whole blocks, as many as the weight's shape asks for, whatever the number of rows. A
+// part's sum begins at zero and takes its blocks in order; parts are added in order. e4m3: the products of a block
+// (four instructions) are summed by the tensor cores from zero, and the result times the two scales is added in
+// float32. bf16: the tensor cores' own sum runs through the part. An element's bits therefore depend on its row, its
+// column and the weight alone: not on the kernel, the tile or the other rows.
 #pragma once
 
 #include "ptx/async.cuh"

@@ -1,14 +1,16 @@
 // What lies between two layers in one kernel: the residual sum, its RMSNorm and the norm quantised for a product.
 //
-// In, out  args.h. Each step rounds to bf16 as a kernel of its own would: the sum x + delta, and the norm as rms_norm computes it (float64 inside).
-// Block    one row, kept in registers: everything is asked for at once, so that one latency is seen. The sum of squares is taken in an order
-//          that depends on the columns alone.
+// In, out  args.h. Each step rounds to bf16 as a kernel of its own would: the sum x + delta, and the norm as rms_norm
+//          computes it (float64 inside).
+// Block    one row, kept in registers: everything is asked for at once, so that one latency is seen. The sum of squares
+//          is taken in an order that depends on the columns alone.
 // Traffic  x, delta and the weight read once; sum, norm, codes and scales written once.
+// H200     4096 rows of 7168: 93 us, 52 % of 4.3 TB/s; 64 rows 5.6 us.
 #pragma once
 #include "smxx/quant/quantise.cuh"
 
 constexpr i32 kNormThreads = 512;
-constexpr i32 kNormColumns = kNormThreads * kPieceColumns; // that a block takes with one piece of 8 columns for each thread
+constexpr i32 kNormColumns = kNormThreads * kPieceColumns; // of one piece for each thread
 
 DEVICE uint4 pack_piece(const f32 v[kPieceColumns]) {
     return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
@@ -64,7 +66,9 @@ template <int Pieces> DEVICE void norm_quantise_body(const NormQuantiseArgs& a) 
         const i32 i = mine + r * kNormThreads;
         if (i < pieces) {
             kept[r] = *reinterpret_cast<const uint4*>(a.x + row * a.x_stride + i * kPieceColumns);
-            if (a.delta != nullptr) delta[r] = *reinterpret_cast<const uint4*>(a.delta + row * a.delta_stride + i * kPieceColumns);
+            if (a.delta != nullptr) {
+                delta[r] = *reinterpret_cast<const uint4*>(a.delta + row * a.delta_stride + i * kPieceColumns);
+            }
         }
     }
     f64 squares = 0;
