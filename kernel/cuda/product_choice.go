@@ -25,7 +25,7 @@ const (
 	halfShared  = 115712
 	thirdShared = 75000
 
-	longBlocks = 16 // blocks of k from which a tile's products take longer than its stores
+	longBlocks = 32 // blocks of k from which a tile is a long stream: a deep ring is worth more than room on the SM
 )
 
 // productParts is into how many parts k is cut: as many as keep the SMs of an H200 busy when there are few rows. It
@@ -93,8 +93,8 @@ func (x *Product) chooseAcross(short bool, sms int32) int32 {
 }
 
 // chooseFew picks the launch of the kernel of few rows. Blocks that share an SM even out their number of tiles, and
-// leave room for the blocks of the next kernel when launches overlap; with many input rows a ring that fills the SM
-// is worth more.
+// leave room for the blocks of the next kernel when launches overlap; with many input rows and a long stream of
+// weights a ring that fills the SM is worth more.
 func (x *Product) chooseFew(sms int32) productChoice {
 	inputs := int32(8)
 	for inputs < x.Rows {
@@ -105,26 +105,27 @@ func (x *Product) chooseFew(sms int32) productChoice {
 		inputs = min(inputs, 64) // more rows are several tiles
 	}
 	several := x.tiles(stripeRows) > sms
+	long := x.blocks() >= longBlocks
 	c := x.few(inputs, halfShared)
 	switch {
-	case parts > 1:
-		if inputs >= 64 && parts == 2 {
-			c = x.few(inputs, wholeShared)
-		}
-	case inputs == 64 && x.Type == ProductBF16 && x.tiles(2*stripeRows) >= 4*sms && x.blocks() >= longBlocks:
+	case inputs >= 64 && parts == 2:
+		c = x.few(inputs, wholeShared)
+		c.stages = min(c.stages, 8)
+	case inputs >= 64 && parts > 1, inputs == 64 && !several && !long:
+		// as it is
+	case inputs == 64 && x.Type == ProductBF16 && x.tiles(2*stripeRows) >= 4*sms && long:
 		c = x.wide()
 	case inputs >= 64:
 		c = x.few(inputs, wholeShared)
-	case several && (x.Type == ProductFP8 || x.blocks() < longBlocks):
+	case parts > 1:
+		c = x.few(inputs, thirdShared)
+	case several && (x.Type == ProductFP8 || !long):
 		c = x.few(inputs, thirdShared)
 		c.perSM = 3
 	case several:
 		c.perSM = 2
 	}
-	c.ahead = min(c.stages, 4)
-	if inputs >= 64 {
-		c.ahead = min(c.stages, 3)
-	}
+	c.ahead = min(c.stages, 3)
 	return c
 }
 

@@ -24,24 +24,24 @@ template <class T, int Columns, bool Apart, int Blocks = 1>
 struct ManyShape {
     using Type = T;
     static constexpr int N = Columns, PerSM = Blocks;
-    static constexpr int Threads =
-        PerSM == 1 ? 384 : 288;            // two warpgroups that multiply and one, or one warp, that asks for copies
-    static constexpr bool Parted = Apart;  // k has several parts
+    // Two warpgroups that multiply, and one or one warp that asks for copies.
+    static constexpr int Threads = PerSM == 1 ? 384 : 288;
+    static constexpr bool Parted = Apart;                // k has several parts
     static constexpr bool Deep = T::Scaled && N <= 128;  // two sets of accumulators
     static constexpr int Rows = 128;                     // of the input
     static constexpr int InputBytes = Rows * kBlockBytes, WeightBytes = N * kBlockBytes;
     static constexpr int StageBytes = InputBytes + WeightBytes;
     static constexpr int ScaleBytes = T::Scaled ? Rows * 4 : 0;
-    static constexpr int OutBytes =
-        Rows * N * (Parted ? 4 : 2);  // the sum of parts, then the result in bf16: a warp has 16 rows
+    // The sum of parts, then the result in bf16: a warp has 16 rows.
+    static constexpr int OutBytes = Rows * N * (Parted ? 4 : 2);
     static constexpr int Room = (kSharedLimit - (PerSM - 1) * 1024) / PerSM - 1024 - 256 - OutBytes;
     static constexpr int Stages = Room / (StageBytes + ScaleBytes);
     static_assert(N % 64 == 0, "results are stored in boxes of 64 columns");
     static_assert(Stages >= 2 && Stages <= 16, "a ring of stages");
 };
 
-constexpr int kManyPairs =
-    8;  // pairs of tiles of rows that run over the columns together, so that they share weights in L2
+// Pairs of tiles of rows that run over the columns together, so that they share weights in L2.
+constexpr int kManyPairs = 8;
 
 // Addresses in shared memory. The base passes through a shuffle, so that the compiler keeps it instead of working it
 // out in every loop.
