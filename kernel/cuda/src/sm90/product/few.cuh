@@ -9,8 +9,8 @@
 //        meet in one member's shared memory for each 8 input rows. Weights do not depend on the kernel before: the
 //        first stages are filled with them before waiting for it.
 // Bytes: weights once from memory; inputs once per tile from L2.
-// H200:  one row, 7168 x 16384 e4m3: 32.2 us, 85 % of 4.3 TB/s; head of 129280 x 7168 bf16: 430 us, 100 %; 2112 x 7168,
-//        15 MB: 7.3 us, 48 %. 64 rows of the same: 33.7, 474 and 10.6 us.
+// H200:  one row, 7168 x 16384 e4m3: 31.8 us, 86 % of 4.3 TB/s; head of 129280 x 7168 bf16: 430 us, 100 %; 2112 x 7168,
+//        15 MB: 7.2 us, 49 %. 64 rows of the same: 33.8, 473 and 10.7 us.
 #pragma once
 
 #include "sm90/product/config.h"
