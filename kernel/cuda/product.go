@@ -194,7 +194,8 @@ func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, b
 		Box:     []uint32{uint32(boxColumns), uint32(boxRows), 1}, Swizzle: Swizzle128, L2: 3}
 }
 
-// Multiply launches a product.
+// Multiply launches a product. When launches overlap (Stream.SetOverlap), the weight and its scales may be read before
+// the kernel in front has ended: it must not be the one that writes them.
 func (k *Kernels) Multiply(s *Stream, call *ProductCall) error {
 	fn, err := k.Function(call.kernel)
 	if err != nil {
