@@ -60,6 +60,8 @@ func On(gpu *cuda.Device) (_ *Device, err error) {
 	if d.stream, err = d.gpu.NewStream(); err != nil {
 		return nil, err
 	}
+	// Weights, which kernels may read before the launch in front has ended, are written long before.
+	d.stream.SetOverlap(true)
 	if d.faults, err = d.gpu.Alloc(4); err != nil {
 		return nil, err
 	}
