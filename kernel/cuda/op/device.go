@@ -32,10 +32,26 @@ var (
 func Backends() []kernel.Backend {
 	return []kernel.Backend{{
 		Name: Name, Hardware: "sm90", Summary: "CUDA kernels for Hopper GPUs",
-		Available: cuda.Available,
+		Available: available,
 		Open:      func(o kernel.Options) (kernel.Device, error) { return Open(o.Ordinal) },
 	}}
 }
+
+// available says why no GPU can be used here.
+func available() error {
+	err := cuda.Available()
+	var known *cuda.Unavailable
+	if errors.As(err, &known) {
+		return unavailable{known}
+	}
+	return err
+}
+
+// unavailable is an ErrUnavailable in its own words: who asks has named the implementation.
+type unavailable struct{ cause *cuda.Unavailable }
+
+func (e unavailable) Error() string { return e.cause.Reason + "; " + e.cause.Try }
+func (e unavailable) Unwrap() error { return e.cause }
 
 // Open opens a GPU with all its kernels.
 func Open(ordinal int) (*Device, error) {
