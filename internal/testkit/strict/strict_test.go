@@ -178,7 +178,9 @@ func testOracle(t *testing.T, r *refusals) {
 func atWork(t *testing.T, dev *strict.Device) {
 	t.Helper()
 	seen := slices.Collect(maps.Keys(dev.Checked()))
-	for _, want := range []string{"kernel.NormArgs", "kernel.IndexQueryArgs", "kernel.ScoreArgs", "kernel.SelectArgs"} {
+	for _, want := range []string{"kernel.NormArgs", "kernel.IndexQueryArgs", "kernel.ScoreArgs", "kernel.SelectArgs",
+		"kernel.EmbedArgs", "kernel.MultiplyArgs", "kernel.ProjectArgs", "kernel.AngleArgs", "kernel.RotateArgs",
+		"kernel.ExpertArgs", "kernel.TakeArgs"} {
 		if !slices.Contains(seen, want) {
 			t.Errorf("no call of %s was checked, only of %v", want, seen)
 		}
