@@ -93,7 +93,8 @@ func (d *Device) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64
 	return m, d.stream.CopyToDevice(m.Scales, rowBytes(w.Scale))
 }
 
-// Experts runs the chosen experts.
+// Experts runs the chosen experts. More rows than one call of the kernels takes run one group after the other, which
+// changes no bit.
 func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -107,23 +108,35 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	r.dtype("out", a.Out, kernel.BF16)
 	r.aligned("x", a.X, 16)
 	r.aligned("out", a.Out, 16)
+	if r.count("choices", a.IDs.Cols) > cuda.MaxExpertPairs {
+		r.fail("%d choices of a row, this backend takes up to %d", a.IDs.Cols, cuda.MaxExpertPairs)
+	}
 	if r.err != nil || a.X.Rows == 0 || a.IDs.Cols == 0 {
 		return r.err
 	}
-	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),
-		Faults: d.faults.Ptr(), XStride: stride(a.X),
-		OutStride: stride(a.Out), IDStride: stride(a.IDs), WeightStride: stride(a.Weights),
-		Rows: r.count("rows", a.X.Rows), Top: r.count("choices", a.IDs.Cols),
-		Limit: a.Limit, Scales: p.scales}
-	if r.err != nil {
-		return r.err
-	}
-	return d.temporary(p.shape.ScratchBytes(x.Rows, x.Top), func(scratch cuda.Ptr) error {
-		x.Scratch = scratch
-		args, err := x.Encode()
-		if err != nil {
-			return err
+	rows, most := a.X.Rows, cuda.MaxExpertPairs/a.IDs.Cols
+	return d.temporary(p.shape.ScratchBytes(int32(min(rows, most)), int32(a.IDs.Cols)), func(scratch cuda.Ptr) error {
+		for from := 0; from < rows; from += most {
+			to := min(from+most, rows)
+			part := kernel.ExpertArgs{Out: a.Out.Slice(from, to), X: a.X.Slice(from, to), IDs: a.IDs.Slice(from, to),
+				Weights: a.Weights.Slice(from, to), Limit: a.Limit}
+			if err := d.runExperts(p, &part, scratch); err != nil {
+				return err
+			}
 		}
-		return d.kernels.RunExperts(d.stream, p.shape, &args)
+		return nil
 	})
+}
+
+// runExperts runs rows that fit one call.
+func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr) error {
+	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),
+		Faults: d.faults.Ptr(), Scratch: scratch, XStride: stride(a.X), OutStride: stride(a.Out),
+		IDStride: stride(a.IDs), WeightStride: stride(a.Weights), Rows: int32(a.X.Rows), Top: int32(a.IDs.Cols),
+		Limit: a.Limit, Scales: p.scales}
+	args, err := x.Encode()
+	if err != nil {
+		return err
+	}
+	return d.kernels.RunExperts(d.stream, p.shape, &args)
 }

@@ -179,3 +179,31 @@ func TestPreparedExperts(t *testing.T) {
 		t.Errorf("40 columns: %v, want ErrUnsupported", err)
 	}
 }
+
+// More rows than one call of the expert kernels takes are accepted: they run in groups.
+func TestExpertsOfManyRows(t *testing.T) {
+	d := detached(t)
+	var w kernel.ExpertWeights
+	w.Gate, w.Up, w.Down = []kernel.Weight{stored(kernel.BF16, 16, 16, 0)},
+		[]kernel.Weight{stored(kernel.BF16, 16, 16, 0)},
+		[]kernel.Weight{stored(kernel.BF16, 16, 16, 0)}
+	x, err := d.PrepareExperts(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensor := func(kind kernel.DType, rows, cols int) kernel.Tensor {
+		y, err := kernel.New(d, kind, rows, cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return y
+	}
+	const top = 8
+	for _, rows := range []int{1, cuda.MaxExpertPairs / top, cuda.MaxExpertPairs/top + 1, cuda.MaxExpertPairs} {
+		err := d.Experts(kernel.ExpertArgs{Out: tensor(kernel.BF16, rows, 16), X: tensor(kernel.BF16, rows, 16),
+			IDs: tensor(kernel.I32, rows, top), Weights: tensor(kernel.F32, rows, top), Experts: x})
+		if err != nil {
+			t.Errorf("%d rows: %v", rows, err)
+		}
+	}
+}
