@@ -20,6 +20,7 @@ type Device struct {
 	faults  *cuda.Buffer   // one u32 of fault bits
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
 	weights []*cuda.Buffer // what was prepared
+	calls   map[cuda.Product]*cuda.ProductCall
 }
 
 var (

@@ -72,9 +72,5 @@ func (d *Device) perHead(r *require, x *cuda.Product) error {
 	if r.err != nil || x.Rows == 0 {
 		return r.err
 	}
-	call, err := x.Encode(d.gpu)
-	if err != nil {
-		return err
-	}
-	return d.kernels.Multiply(d.stream, &call)
+	return d.product(x)
 }

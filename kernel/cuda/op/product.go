@@ -116,11 +116,7 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 	if !whole {
 		x.Out, x.OutStride = p.staged, int64(w.stored)
 	}
-	call, err := x.Encode(p.gpu)
-	if err != nil {
-		return err
-	}
-	if err := p.kernels.Multiply(p.stream, &call); err != nil || whole {
+	if err := p.product(&x); err != nil || whole {
 		return err
 	}
 	a := cuda.MoveArgs{X: p.staged, Out: at(out), XStride: int64(w.stored), OutStride: stride(out),
@@ -132,4 +128,24 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 		a.Add = 1
 	}
 	return p.kernels.MoveRows(p.stream, &a)
+}
+
+// mostCalls bounds the products that are kept ready to be launched, of about a kilobyte each.
+const mostCalls = 8192
+
+// product launches a product. What its launch needs is kept: equal passes multiply at equal addresses, and making three
+// tensor maps takes the host longer than a launch.
+func (d *Device) product(x *cuda.Product) error {
+	call := d.calls[*x]
+	if call == nil {
+		made, err := x.Encode(d.gpu)
+		if err != nil {
+			return err
+		}
+		if call = &made; d.calls == nil || len(d.calls) >= mostCalls {
+			d.calls = map[cuda.Product]*cuda.ProductCall{}
+		}
+		d.calls[*x] = call
+	}
+	return d.kernels.Multiply(d.stream, call)
 }

@@ -207,3 +207,38 @@ func TestExpertsOfManyRows(t *testing.T) {
 		}
 	}
 }
+
+// Products at the same addresses are made ready once; others are not taken for them, and there are not too many.
+func TestProductsAreKept(t *testing.T) {
+	d := detached(t)
+	w, err := d.Prepare(stored(kernel.BF16, 32, 16, 0), kernel.Projected)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := kernel.New(d, kernel.BF16, mostCalls+2, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := kernel.New(d, kernel.BF16, mostCalls+2, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	multiply := func(from, rows, want int) {
+		t.Helper()
+		a := kernel.MultiplyArgs{Out: out.Slice(0, rows), X: x.Slice(from, from+rows), W: w}
+		if err := d.Multiply(a); err != nil {
+			t.Fatal(err)
+		}
+		if len(d.calls) != want {
+			t.Fatalf("%d products are kept, want %d", len(d.calls), want)
+		}
+	}
+	multiply(0, 1, 1)
+	multiply(0, 1, 1)
+	multiply(0, 2, 2)
+	multiply(1, 1, 3)
+	for i := 4; i <= mostCalls; i++ {
+		multiply(i, 1, i)
+	}
+	multiply(mostCalls+1, 1, 1)
+}
