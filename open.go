@@ -180,7 +180,7 @@ func checkPacking(c Config, weights int64) error {
 	if !c.Pack {
 		return nil
 	}
-	if err := host.RoomToPack(weights); err != nil {
+	if err := host.CheckPackSpace(weights); err != nil {
 		return fmt.Errorf("sparrow: %w", err)
 	}
 	return nil

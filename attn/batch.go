@@ -68,7 +68,7 @@ func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 	for r, t := range tables[:min(len(tables), b.Plan.Requests)] { // Rows refuses another number of tables
 		row := to[r*width : (r+1)*width]
 		if len(t) > width {
-			t = t[:width] // pages beyond what the requests of the batch reach
+			t = t[:width] // pages beyond the last token of the batch are not read
 		}
 		for i := copy(row, t); i < width; i++ {
 			row[i] = rest

@@ -6,6 +6,6 @@
 // and reads no host data. Which kernel reads which layout through which transform is read from the plan and never
 // decided here.
 //
-// Selections are kept as positions, because layers that share a selection and records of it outlive the places a
-// batch gives to rows; they are turned into slots or gathered rows just before attention.
+// Selections are stored as positions: several layers may share one, and records of it are read after the pass, when
+// slots and gathered rows are no longer valid. Positions are turned into slots or gathered rows just before attention.
 package attn

@@ -55,7 +55,7 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 		if err != nil {
 			return out, err
 		}
-		// Scales lie behind the keys; in fours they end at a multiple of 16 bytes, which GPUs copy.
+		// Scales follow the keys; a multiple of four ends at a multiple of 16 bytes, as GPU copies need.
 		n := (l.Index.Count + 3) &^ 3
 		out.keys = kernel.Pool{Mem: a.Take(kernel.U8, 1, kl.PageBytes(n)), Layout: keys, PageTokens: n}
 	}
@@ -72,7 +72,7 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 	return out, nil
 }
 
-// scored is how many heads are scored: the plan pads them to what the kernels take.
+// scored is the number of heads that are scored: the plan pads them to a number that the kernels support.
 func (x *Indexer) scored(s *plan.Segment) int { return max(x.Heads, s.Indexer.Heads) }
 
 // Selection is the selection of one launch: rows First to Last. Tensors over rows hold all rows of the pass.

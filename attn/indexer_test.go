@@ -10,7 +10,7 @@ import (
 	"sparrow/plan"
 )
 
-// counted counts what selecting costs.
+// counted counts the products and scores of a selection.
 type counted struct {
 	kernel.Device
 	products, scores int
@@ -56,8 +56,8 @@ func ints(t *testing.T, dev kernel.Device, rows, cols int, v ...int32) kernel.Te
 }
 
 // A launch whose rows keep every key they see computes neither queries nor scores; one more key of one row needs both,
-// and the rows that keep everything get the same. Which of the two a launch is, the plan says: a short variant of the
-// paged path, or a path of its own for rows of a prompt.
+// and the rows that keep everything get the same. The plan fixes which of the two a launch is: a short variant of the
+// paged path, or a separate path for rows of a prompt.
 func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 	dev := &counted{Device: &ref.Device{}}
 	x := Indexer{Heads: 4, TopK: 4, Pairing: kernel.HalfSplit}

@@ -7,8 +7,8 @@ import (
 	"sparrow/plan"
 )
 
-// Inputs is the input block of a pass in the device's memory: i32 [1, plan.InputWords]. Its arrays lie where the plan
-// says.
+// Inputs is the input block of a pass in the device's memory: i32 [1, plan.InputWords]. The plan gives the offsets of
+// its arrays.
 type Inputs struct {
 	Block kernel.Tensor
 	plan  *plan.Plan
@@ -28,7 +28,7 @@ func (in Inputs) Array(name plan.ArrayName) kernel.Tensor {
 	return t
 }
 
-// Block is the input block of a pass in host memory. Lookups by name are for Prepare, which makes each once.
+// Block is the input block of a pass in host memory. Prepare looks up each array by name once.
 type Block struct {
 	plan  *plan.Plan
 	words []int32

@@ -1,5 +1,5 @@
 // Package builtin holds the model inside the binary: a complete DeepSeek-V3.2 checkpoint of 9.66 million parameters
-// with its tokenizer, so that a newcomer needs no download. It reads nothing from disk.
+// with its tokenizer, so that a first run needs no download. It reads nothing from disk.
 package builtin
 
 import (
@@ -11,7 +11,7 @@ import (
 	"sparrow/weight"
 )
 
-// Name is what the model is called.
+// Name is the model's name.
 const Name = "sparrow-tiny"
 
 //go:embed config.json
@@ -47,7 +47,7 @@ func Tokenizer() (*tokenizer.Tokenizer, error) {
 	return tokenizer.New(tokenizerJSON, tokenizerConfigJSON)
 }
 
-// TokenizerJSON is the embedded tokenizer.json, for checkpoints that borrow the tokenizer.
+// TokenizerJSON is the embedded tokenizer.json, for checkpoints that reuse the tokenizer.
 func TokenizerJSON() []byte { return tokenizerJSON }
 
 // TokenizerConfig is the embedded tokenizer_config.json, which holds the chat template.

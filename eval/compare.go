@@ -20,7 +20,7 @@ type Difference struct {
 	Got  []string `json:"got"` // of each report; the error's text where the request failed
 }
 
-// Compare puts reports over the same items side by side and lists at most most differences.
+// Compare compares reports over the same items and lists at most most differences.
 func Compare(reports []*Report, most int) (*Comparison, error) {
 	c := &Comparison{Reports: reports, Agreement: make([][]float64, len(reports))}
 	for i, a := range reports {
@@ -63,12 +63,12 @@ func (c *Comparison) differences(most int) {
 	}
 }
 
-// agrees says whether two outputs are the same. A failed request agrees with nothing.
+// agrees reports whether two outputs are the same. A failed request is different from every output.
 func (o *output) agrees(p *output) bool {
 	return o.err == nil && p.err == nil && o.text == p.text && o.reply.Ended == p.reply.Ended
 }
 
-// agreeing counts the items to which both gave the same output; a report agrees with itself.
+// agreeing counts the items with the same output in both reports. Compared with itself, a report counts all its items.
 func agreeing(a, b *Report) (int, error) {
 	if len(a.outputs) != len(b.outputs) {
 		return 0, fmt.Errorf("%w: %q has %d, %q has %d", ErrItems, a.Plan, len(a.outputs), b.Plan, len(b.outputs))

@@ -18,7 +18,7 @@ import (
 )
 
 var controlItems = flag.Int("control-items", 2,
-	"items of find_one_4096 that the random-selection control asks; 50 is all")
+	"items of find_one_4096 that the random-selection control runs; 50 is all")
 
 // randomDevice is a device whose selection ignores the indexer: a row that sees more than K keys gets K of them by
 // chance, in ascending order. Everything else, and every row that sees at most K keys, is as usual.
@@ -28,7 +28,7 @@ type randomDevice struct {
 	replaced int
 }
 
-// Scores computes nothing: nobody looks at them.
+// Scores computes nothing: the scores are not used.
 func (d *randomDevice) Scores(a kernel.ScoreArgs) error { return a.Check() }
 
 func (d *randomDevice) Select(a kernel.SelectArgs) error {

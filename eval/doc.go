@@ -1,17 +1,17 @@
 // Package eval measures how often a model gives the expected answer.
 //
-// In flow task files, one item a line ([Load], [Shipped]), and something that answers ([Engine], [Remote]). Out flow
+// In flow task files, one item a line ([Load], [Shipped]), and a runner ([Engine], [Remote]). Out flow
 // a [Report] of exact matches for each task with the speed, and for several reports over the same items a
-// [Comparison] with their agreement. Decoding is greedy. The package judges outputs; it changes no model and no plan.
+// [Comparison] with their agreement. Decoding is greedy. The package checks outputs; it changes no model and no plan.
 //
 // # Task files
 //
 // A task is a file NAME.jsonl or NAME.jsonl.gz. Each line is one object:
 //
 //	messages  the conversation, as in OpenAI's chat completions
-//	tools     optional: the tools on offer, in the same form
+//	tools     optional: the available tools, in the same form
 //	answer    the complete expected output as the model writes it, tool call markers included; an answer with </think>
-//	          asks for reasoning
+//	          enables reasoning
 //	final     optional: the value inside the answer, its words in order; without it the answer counts
 //	task      optional: what kind of item it is
 //	tokens    optional: tokens of the prompt
@@ -20,6 +20,6 @@
 //
 // Exact is the strict measure: an engine's output must equal the answer character for character and then end. A
 // server returns parsed messages, so its answer is compared part by part: reasoning and content as text, calls by
-// name and by the value of their arguments, because servers write JSON in their own way. Final is the lenient
+// name and by the value of their arguments, because servers format JSON differently. Final is the lenient
 // measure: every word of final appears in the output, in order.
 package eval

@@ -2,7 +2,7 @@ package eval
 
 import "sparrow"
 
-// Drafts counts what an engine has drafted: the proof of how well the drafting layer guesses.
+// Drafts counts the drafts of an engine and how many of them were accepted.
 type Drafts struct {
 	Verifies int64 `json:"verifies"` // sequences whose drafts a step verified
 	Drafted  int64 `json:"drafted"`
@@ -10,7 +10,7 @@ type Drafts struct {
 	Tokens   int64 `json:"tokens"` // that came out of verifies
 	// one of them is the target's own, unless the answer ended before it
 	TokensPerVerify float64 `json:"tokens_per_verify"`
-	Ended           int64   `json:"ended"` // sequences that stopped drafting because it did not pay
+	Ended           int64   `json:"ended"` // sequences that stopped drafting because it saved no time
 	// Places counts drafts by their place in the chain, the first one first.
 	Places []Place `json:"places"`
 }
@@ -38,7 +38,7 @@ func DraftsOf(e *sparrow.Engine) *Drafts {
 	return d
 }
 
-// printDrafts says how well drafting went.
+// printDrafts prints the acceptance of drafts.
 func (r *Report) printDrafts(p *printer) {
 	d := r.Drafts
 	if d == nil {

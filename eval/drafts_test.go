@@ -9,8 +9,8 @@ import (
 	"sparrow/spec"
 )
 
-// The built-in model's drafting layer guesses the next token of its answers nearly always and the three after it
-// often enough for 2.4 tokens a verify. A few items of every short task are asked.
+// The built-in model's drafting layer predicts the next token of its answers nearly always and the three after it
+// often enough for 2.4 tokens a verify. A few items of every short task are run.
 func TestTheBuiltInModelDraftsWell(t *testing.T) {
 	four, err := spec.Fixed(4)
 	if err != nil {

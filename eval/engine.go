@@ -100,7 +100,7 @@ func greedy() sample.Params {
 	return p
 }
 
-// Rows counts the attention rows an engine has computed, by what they were: the proof of what ran.
+// Rows counts the attention rows an engine has computed, by form: it shows which kernels ran.
 type Rows struct {
 	Row     plan.RowKind `json:"row"`
 	Form    plan.Form    `json:"form"`

@@ -65,7 +65,7 @@ func TestPromptsHaveTheirTokens(t *testing.T) {
 	}
 }
 
-// A few items of every cheap task are answered exactly from every cache layout, in the usual and in the deterministic
+// A few items of every short task are answered exactly from every cache layout, in the usual and in the deterministic
 // arithmetic. The tasks are those the model solves completely, so one wrong item is an error. Prompts of 1,024 tokens
 // select 256 keys.
 func TestAnswersInEveryLayout(t *testing.T) {

@@ -27,7 +27,7 @@ type Item struct {
 	Tokens int    // of the prompt; 0 where the file does not say
 }
 
-// Thinking says whether the answer starts inside a reasoning block.
+// Thinking reports whether the answer starts inside a reasoning block.
 func (it *Item) Thinking() bool { return strings.Contains(it.Answer, thinkClose) }
 
 // Where names the item in messages.
@@ -74,7 +74,7 @@ func parseItem(line []byte) (*Item, error) {
 // exampleItem is the least a line can hold.
 const exampleItem = `{"messages": [{"role": "user", "content": "What is 2 + 3?"}], "answer": "5"}`
 
-// itemFault says in the words of the file what the decoder has against a line.
+// itemFault describes a decoder's error in the terms of the file.
 func itemFault(line []byte, err error) string {
 	const most = 40 // characters that are quoted
 	var typed *json.UnmarshalTypeError

@@ -161,7 +161,7 @@ func Count(tasks []Task, limit int) int {
 	return n
 }
 
-// first is the items of a task that a limit lets through.
+// first is the items of a task within a limit.
 func (t Task) first(limit int) []*Item {
 	if limit > 0 && limit < len(t.Items) {
 		return t.Items[:limit]

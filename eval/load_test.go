@@ -151,7 +151,7 @@ func TestItemConversation(t *testing.T) {
 		t.Errorf("parameters lost their order: %s", got)
 	}
 	if !it.Thinking() || it.Chat.Thinking == nil || !*it.Chat.Thinking || !it.Chat.AddGenerationPrompt {
-		t.Errorf("an answer with reasoning asks for reasoning: %+v", it.Chat)
+		t.Errorf("an answer with reasoning does not enable reasoning: %+v", it.Chat)
 	}
 }
 

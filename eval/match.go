@@ -10,7 +10,7 @@ import (
 	"sparrow/chat"
 )
 
-// Exact says whether a reply is the item's answer and nothing else.
+// Exact reports whether a reply is the item's answer and nothing else.
 func Exact(it *Item, r *Reply) bool {
 	if !r.Ended {
 		return false
@@ -38,7 +38,7 @@ func expected(it *Item) (chat.Message, error) {
 	return chat.Parse(chat.DeepSeekV31{}.Parser(it.Chat), it.Answer)
 }
 
-// Final says whether a reply holds the item's final value. An item without one asks for its answer.
+// Final reports whether a reply holds the item's final value, or its answer where the item has none.
 func Final(it *Item, r *Reply) bool {
 	if it.Final == "" {
 		return Exact(it, r) || holds(r.String(), strings.Fields(it.Answer))
@@ -53,7 +53,7 @@ func Final(it *Item, r *Reply) bool {
 	return holds(r.String(), strings.Fields(it.Final))
 }
 
-// holds says whether the words appear in text in their order, none of them as a part of a longer word.
+// holds reports whether the words appear in text in their order, none of them as a part of a longer word.
 func holds(text string, words []string) bool {
 	for _, w := range words {
 		end := findWord(text, w)
@@ -65,7 +65,7 @@ func holds(text string, words []string) bool {
 	return true
 }
 
-// findWord is the place behind the first occurrence of w that letters or digits do not continue on either side; -1
+// findWord is the index after the first occurrence of w without a letter or digit on either side; -1
 // without one.
 func findWord(text, w string) int {
 	for from := 0; ; {
@@ -87,7 +87,7 @@ func findWord(text, w string) int {
 
 func inWord(r rune) bool { return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
 
-// sameJSON says whether two texts are JSON with the same value.
+// sameJSON reports whether two texts are JSON with the same value.
 func sameJSON(a, b string) bool {
 	var x, y any
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)

@@ -54,7 +54,7 @@ func TestExact(t *testing.T) {
 			Reply{Reasoning: "Two and two.", Text: "4", Ended: true}, true},
 		"other reasoning": {"Two and two.</think>4", Reply{Reasoning: "Hm.", Text: "4", Ended: true},
 			false},
-		"reasoning nobody asked for": {"4", Reply{Reasoning: "Hm.", Text: "4", Ended: true}, true},
+		"unexpected reasoning": {"4", Reply{Reasoning: "Hm.", Text: "4", Ended: true}, true},
 	} {
 		if got := Exact(item(t, c.answer, ""), &c.reply); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

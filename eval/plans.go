@@ -66,7 +66,7 @@ func PlanHelp() string {
 }
 
 // ParsePlans reads a comparison such as "dense,sparse,kv=fp8+deterministic": plans separated by commas, each of words
-// joined by plus signs. What a plan does not mention is as base says.
+// joined by plus signs. Settings that a plan does not mention are those of base.
 func ParsePlans(text string, base plan.Policy) ([]Plan, error) {
 	var plans []Plan
 	for name := range strings.SplitSeq(text, ",") {
@@ -89,7 +89,7 @@ func ParsePlans(text string, base plan.Policy) ([]Plan, error) {
 	return plans, nil
 }
 
-// apply makes one word part of the plan and says what it means.
+// apply adds one word to the plan and returns its meaning.
 func (p *Plan) apply(word string) (string, error) {
 	key, value, valued := strings.Cut(word, "=")
 	if valued {

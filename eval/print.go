@@ -44,7 +44,7 @@ func (c *Comparison) Print(w io.Writer) error {
 	return p.err
 }
 
-// printDifferences shows where the plans part ways; what all get wrong alike says nothing about them.
+// printDifferences lists the items with different outputs; equal wrong outputs show no difference between plans.
 func (c *Comparison) printDifferences(p *printer) {
 	if c.Different == 0 {
 		return
@@ -104,7 +104,7 @@ func (c *Comparison) names() []string {
 	return names
 }
 
-// String tells in one line who answered.
+// String describes the runner in one line.
 func (a About) String() string {
 	if a.URL != "" {
 		return fmt.Sprintf("%s at %s", a.Model, a.URL)
@@ -120,7 +120,7 @@ func (s *Score) cells(name string) []string {
 
 func percent(share float64) string { return fmt.Sprintf("%.1f", 100*share) }
 
-// printRows says what attention ran.
+// printRows prints the attention rows that ran.
 func (r *Report) printRows(p *printer) {
 	if len(r.Rows) == 0 {
 		return
@@ -140,7 +140,7 @@ func (r *Report) printRows(p *printer) {
 	}
 }
 
-// listed heads a list of so many items, of which shown are listed.
+// listed is the heading of a list of n items, of which shown are listed.
 func listed(items, all, shown int) string {
 	s := fmt.Sprintf("%d of %d items", items, all)
 	if shown < items {

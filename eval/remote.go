@@ -11,10 +11,10 @@ import (
 	"sparrow/chat"
 )
 
-// RemoteConfig says which server answers.
+// RemoteConfig is the server to use.
 type RemoteConfig struct {
 	URL   string // such as http://localhost:8000 or https://host/v1
-	Model string // name on the wire; empty asks the server for its first
+	Model string // name in requests; if empty, the first model of the server's list
 	Key   string // bearer token; empty sends none
 	// Timeout bounds one request; 0 means 10 minutes.
 	Timeout time.Duration
@@ -28,7 +28,7 @@ type Remote struct {
 	client *client.Client
 }
 
-// NewRemote prepares a server and asks for the model's name where none is given.
+// NewRemote connects to a server and reads the model's name from it where none is given.
 func NewRemote(ctx context.Context, c RemoteConfig) (*Remote, error) {
 	if c.Timeout < 0 {
 		return nil, fmt.Errorf("%w: timeout %v is negative", ErrRemote, c.Timeout)
@@ -54,8 +54,8 @@ func NewRemote(ctx context.Context, c RemoteConfig) (*Remote, error) {
 // About names the model and the server.
 func (r *Remote) About() About { return About{Model: r.cfg.Model, URL: r.client.Base() + "/v1"} }
 
-// chatBody is the request of an item. It has the fields every server knows, and the switch for reasoning only where
-// the item needs it.
+// chatBody is the request of an item. It has the fields that every server supports, and the switch for reasoning only
+// where the item needs it.
 type chatBody struct {
 	wireItem
 	Temperature float64         `json:"temperature"`

@@ -10,7 +10,7 @@ import (
 
 // Options bound a run.
 type Options struct {
-	Concurrency int // items asked at once; 0 means 16
+	Concurrency int // items sent at once; 0 means 16
 	Limit       int // items of each task; 0 means all
 	// MaxTokens bounds an answer; 0 means the bytes of the expected one and a little more, enough for any tokenizer
 	// over bytes.
@@ -85,7 +85,7 @@ type Failure struct {
 	Error string `json:"error,omitempty"` // of the request
 }
 
-// output is what an item gave.
+// output is the result of an item.
 type output struct {
 	item         *Item
 	text         string // Reply.String
@@ -94,7 +94,7 @@ type output struct {
 	reply        Reply
 }
 
-// Run asks every item, task after task. A request that fails is one wrong item; Run itself fails only when ctx ends.
+// Run sends every item, task after task. A failed request counts as a wrong item; Run fails only when ctx ends.
 func Run(ctx context.Context, r Runner, tasks []Task, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (o *Options) check() error {
 	return errors.Join(errs...)
 }
 
-// runState is a run under way.
+// runState is a run in progress.
 type runState struct {
 	runner  Runner
 	options Options
@@ -140,7 +140,7 @@ type runState struct {
 	progress Progress
 }
 
-// task runs one task's items side by side.
+// task runs one task's items concurrently.
 func (r *runState) task(ctx context.Context, t Task) (Score, error) {
 	items := t.first(r.options.Limit)
 	r.progress.Task = t.Name
@@ -151,7 +151,7 @@ func (r *runState) task(ctx context.Context, t Task) (Score, error) {
 	for range min(r.options.Concurrency, len(items)) {
 		workers.Go(func() {
 			for i := range next {
-				outs[i] = r.ask(ctx, items[i])
+				outs[i] = r.item(ctx, items[i])
 			}
 		})
 	}
@@ -175,8 +175,8 @@ func (r *runState) task(ctx context.Context, t Task) (Score, error) {
 	return s, nil
 }
 
-// ask runs one item and judges it.
-func (r *runState) ask(ctx context.Context, it *Item) output {
+// item runs one item and checks its output.
+func (r *runState) item(ctx context.Context, it *Item) output {
 	out := output{item: it}
 	if out.err = ctx.Err(); out.err != nil {
 		return out

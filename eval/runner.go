@@ -12,11 +12,11 @@ import (
 type Runner interface {
 	// Answer generates greedily, at most most tokens.
 	Answer(ctx context.Context, it *Item, most int) (Reply, error)
-	// About describes what answers.
+	// About describes the runner.
 	About() About
 }
 
-// About is what a report says of a runner.
+// About describes a runner in a report.
 type About struct {
 	Model   string `json:"model"`
 	Kernels string `json:"kernels,omitempty"` // of an engine
@@ -24,14 +24,14 @@ type About struct {
 	URL     string `json:"url,omitempty"`     // of a server
 }
 
-// Reply is what a model said.
+// Reply is a model's output.
 type Reply struct {
 	// Text is the output as the model wrote it when Raw, and the visible content otherwise.
 	Text      string
 	Raw       bool
-	Reasoning string      // not Raw: what was thought before
+	Reasoning string      // not Raw: the reasoning before the text
 	Calls     []chat.Call // not Raw: the tools called
-	// Ended says that the model ended its answer itself; false means that it was cut off.
+	// Ended means that the model ended its answer; false means that it was cut off.
 	Ended bool
 
 	PromptTokens     int
@@ -39,7 +39,7 @@ type Reply struct {
 	CompletionTokens int
 }
 
-// String is the whole output in one text. Two replies agree when their strings are equal.
+// String is the whole output in one text. Two replies are the same when their strings are equal.
 func (r *Reply) String() string {
 	if r.Raw {
 		return r.Text

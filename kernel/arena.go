@@ -2,16 +2,16 @@ package kernel
 
 import "math"
 
-// Arena hands out the tensors of a forward pass from one buffer. It never grows: a caller lays a pass out on an arena
-// that measures, learns from High how much memory the pass needs, and compares that with the arena it has. What Take
-// returns therefore depends only on the calls since the last Reset, so that equal passes find their tensors at equal
+// Arena allocates the tensors of a forward pass from one buffer. It never grows: a caller lays a pass out on an arena
+// that only measures, reads from High how many bytes the pass needs, and compares them with the size of the buffer.
+// The result of Take depends only on the calls since the last Reset, so that equal passes have their tensors at equal
 // addresses.
 type Arena struct {
 	buf      Buffer
 	at, high int64
 }
 
-// arenaAlign is where tensors begin: what GPUs read best, and more than a cache line.
+// arenaAlign is the alignment of tensors: enough for every GPU access, and more than a cache line.
 const arenaAlign = 256
 
 // NewArena allocates an arena.
@@ -23,7 +23,7 @@ func NewArena(mem Memory, bytes int64) (*Arena, error) {
 	return &Arena{buf: b}, nil
 }
 
-// MeasureArena makes an arena without memory: its tensors have places and shapes, and no operation may be given them.
+// MeasureArena makes an arena without memory: its tensors have places and shapes, and no operation may use them.
 func MeasureArena() *Arena { return &Arena{buf: unbacked{}} }
 
 // unbacked is the buffer of an arena that measures.
@@ -34,10 +34,10 @@ func (unbacked) Len() int64 { return math.MaxInt64 }
 // Bytes is the size of the arena.
 func (a *Arena) Bytes() int64 { return a.buf.Len() }
 
-// High is the most memory that was handed out at once. Above Bytes, the tensors beyond the end must not be used.
+// High is the most memory that was taken at once. If it is above Bytes, tensors beyond the end must not be used.
 func (a *Arena) High() int64 { return a.high }
 
-// Fits reports whether everything that was handed out lies in the arena.
+// Fits reports whether all tensors taken so far are inside the arena.
 func (a *Arena) Fits() bool { return a.high <= a.Bytes() }
 
 // Take returns a contiguous tensor. Its contents are whatever the memory held before.
@@ -53,10 +53,10 @@ func (a *Arena) Take(d DType, rows, cols int) Tensor {
 // after the Reset.
 func (a *Arena) Mark() int64 { return a.at }
 
-// Reset gives back what was taken since a mark.
+// Reset frees the tensors taken since a mark.
 func (a *Arena) Reset(mark int64) { a.at = mark }
 
-// Forget takes back the high mark of a pass that did not fit.
+// Forget resets the high mark to the current position, after a pass that did not fit.
 func (a *Arena) Forget() { a.high = a.at }
 
 // Free returns the memory to its device.

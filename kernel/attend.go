@@ -4,7 +4,7 @@ import "sparrow/layout"
 
 // SparseArgs is attention of absorbed queries over selected cache rows: p = softmax over valid i of Scale *
 // Q[r,h]·row(Indices[r,i]), Out[r,h] = sum of p_i * row_i[:512]. Entries below zero are not valid, entries beyond
-// Lens[r] are not looked at. A row without a valid entry gives zeros, LSE +inf, Max -inf.
+// Lens[r] are not read. A row without a valid entry gives zeros, LSE +inf, Max -inf.
 type SparseArgs struct {
 	Out     Tensor // activation [R, Heads*512]
 	LSE     Tensor // f32 [R, Heads], natural logarithm; optional

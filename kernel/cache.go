@@ -16,10 +16,10 @@ func (p Pool) Pages() int { return p.Mem.Rows }
 // Slots is the number of token rows in the pool.
 func (p Pool) Slots() int { return p.Mem.Rows * p.PageTokens }
 
-// paged is what a check must know of a layout.
+// paged is the part of a layout that the checks use.
 type paged interface{ PageBytes(tokens int) int }
 
-// pool checks the memory of a pool against its layout; err is why the layout is not one the operation reads.
+// pool checks the memory of a pool against its layout; err is the reason if the operation does not support the layout.
 func (c *checker) pool(name string, p Pool, l paged, err error) {
 	switch {
 	case c.err != nil:
@@ -86,7 +86,7 @@ func (a *GatherArgs) Check() error {
 	return c.err
 }
 
-// IndexStoreArgs writes indexer keys: LayerNorm, rotation of the first half, Hadamard rotation where asked,
+// IndexStoreArgs writes indexer keys: LayerNorm, rotation of the first half, optional Hadamard rotation,
 // quantisation by the layout.
 type IndexStoreArgs struct {
 	Key      Tensor // activation [T, 128]: output of wk

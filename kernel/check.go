@@ -2,8 +2,8 @@ package kernel
 
 import "fmt"
 
-// checker collects the first problem of an operation's arguments and names the argument. It formats nothing while all
-// is well: operations are checked many times a step, and a step allocates nothing.
+// checker collects the first problem of an operation's arguments and names the argument. Without a problem it formats
+// nothing: operations are checked many times a step, and a step allocates nothing.
 type checker struct {
 	op  string
 	of  string // the argument a part of which is being checked

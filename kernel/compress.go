@@ -96,7 +96,7 @@ func (a *EntryStoreArgs) Check() error {
 }
 
 // KeyStoreArgs writes indexer keys made by a compressor: RMSNorm, rotation of the last 64 values (interleaved),
-// Hadamard rotation where asked, quantisation by the layout with scales that are not rounded to powers of two. A slot
+// optional Hadamard rotation, quantisation by the layout with scales that are not rounded to powers of two. A slot
 // below zero writes nothing.
 type KeyStoreArgs struct {
 	Keys     Tensor // activation [n, 128]

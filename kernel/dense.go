@@ -41,7 +41,7 @@ func (a *NormArgs) Check() error {
 
 // MultiplyArgs is a matrix product with a stored weight: Out = X * Wᵀ, or Out += X * Wᵀ.
 type MultiplyArgs struct {
-	Out        Tensor // activation [T, out]; f32 where more precision is asked (router, logits)
+	Out        Tensor // activation [T, out]; f32 where more precision is needed (router, logits)
 	X          Tensor // activation [T, in]
 	W          Matrix // [out, in], any role but LookedUp
 	Accumulate bool

@@ -11,7 +11,7 @@ type Memory interface {
 	Write(dst Tensor, src []byte) error
 	// Read copies the contiguous tensor src to dst and waits for it.
 	Read(dst []byte, src Tensor) error
-	// Fetch enqueues a copy of the contiguous tensor src to dst, behind the operations enqueued so far. dst holds it
+	// Fetch enqueues a copy of the contiguous tensor src to dst, after the operations enqueued so far. dst holds it
 	// once the event's Wait has returned.
 	Fetch(dst []byte, src Tensor) (Event, error)
 	// Sync waits for every operation enqueued so far and returns the first error among them.
@@ -27,26 +27,26 @@ type Device interface {
 	Name() string
 	// Activation is the element type in which this device keeps activations.
 	Activation() DType
-	// Hardware is what plans must know of the device.
+	// Hardware is the description of the device that plans are built from.
 	Hardware() Hardware
 	Close() error
 }
 
-// Hardware is the facts of a device that plans depend on. What is 0 is not known, or plans do not depend on it.
+// Hardware is the facts of a device that plans depend on. 0 means unknown, or that plans do not depend on it.
 type Hardware struct {
 	Arch            string // the planner's name: "cpu", "sm90"
 	Multiprocessors int
-	SharedBytes     int   // shared memory one block may ask for after opting in
+	SharedBytes     int   // maximum shared memory of one block, after opting in
 	MemoryBytes     int64 // of the device's own memory
 }
 
-// MemoryMeter is a device that knows how much memory it has.
+// MemoryMeter is a device that reports its memory.
 type MemoryMeter interface {
-	// MemoryFree is how much can still be taken, and the size of all memory; 0 where the system does not say.
+	// MemoryFree is the free memory and the size of all memory, in bytes; 0 where the system does not report it.
 	MemoryFree() (free, total int64, err error)
 }
 
-// MemoryFree asks a device for its memory. Both are 0 where it does not say.
+// MemoryFree returns the memory of a device, 0 and 0 where it reports none.
 func MemoryFree(d Device) (free, total int64, err error) {
 	if m, ok := d.(MemoryMeter); ok {
 		return m.MemoryFree()
@@ -65,13 +65,13 @@ type RowQuantizer interface {
 	QuantizesRows() bool
 }
 
-// Event is work of a device that can be waited for.
+// Event is a point in the device's queue that can be waited for.
 type Event interface {
 	// Wait returns when the work and everything before it is done, with the first error among them.
 	Wait() error
 }
 
-// Done is an event that has happened.
+// Done is an event of finished work.
 type Done struct{}
 
 // Wait returns at once.

@@ -6,7 +6,7 @@ import "errors"
 // cannot take.
 var ErrArgument = errors.New("kernel: bad argument")
 
-// ErrUnsupported is wrapped when an implementation does not offer what was asked, such as a layout or an element type.
+// ErrUnsupported is wrapped when an implementation does not support a request, such as a layout or an element type.
 var ErrUnsupported = errors.New("kernel: not supported by this implementation")
 
 // ErrUnavailable is wrapped when a registered implementation cannot run on this machine or in this build.

@@ -73,8 +73,8 @@ type ScoreArgs struct {
 	Lens     Tensor // i32 [R, 1]
 	Heads    int
 	SkipUpTo int
-	// NextN says that rows come in groups of NextN neighbours with one request, so that an implementation may read
-	// its keys once for all of them; 0 and 1 promise nothing. The result is the same.
+	// NextN is the number of consecutive rows of one request, so that an implementation may read the request's keys
+	// once for all of them; 0 and 1 mean no grouping. The result does not depend on it.
 	NextN int
 }
 
@@ -109,7 +109,7 @@ func (a *ScoreArgs) Check() error {
 // SelectArgs chooses for every row the K best scored positions of [0, Lens[r]): higher score first, the lower
 // position on a tie. NaN and minus infinity are never chosen. Out lists positions in ascending order, then -1: one
 // canonical order, so that attention sums in one order whatever path a row took. Rows with Lens[r] <= K get
-// 0..Lens[r]-1 without a look at the scores; a length below zero counts as zero.
+// 0..Lens[r]-1 and their scores are not read; a length below zero counts as zero.
 type SelectArgs struct {
 	Out    Tensor // i32 [R, K]
 	Scores Tensor // f32 [R, at least the largest length]; may be not given when every length is at most K
@@ -131,7 +131,7 @@ func (a *SelectArgs) Check() error {
 }
 
 // LocateArgs turns positions into places in a cache. Paged: Out = Table[TableRow[r], p/PageTokens]*PageTokens +
-// p%PageTokens. Ragged (Table not given): Out = p + Offset[r]. -1 stays -1. Out may be Positions itself.
+// p%PageTokens. Ragged (Table not given): Out = p + Offset[r]. -1 stays -1. Out may be Positions.
 type LocateArgs struct {
 	Out        Tensor // i32 [R, K]
 	Positions  Tensor // i32 [R, K]

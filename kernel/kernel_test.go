@@ -99,7 +99,7 @@ func TestArena(t *testing.T) {
 	}
 }
 
-// After an error nothing is enqueued any more; Done tells it once, with where it happened.
+// After an error nothing is enqueued any more; Done returns it once, with the operation that failed.
 func TestQueueKeepsTheFirstError(t *testing.T) {
 	dev := &ref.Device{}
 	q := kernel.NewQueue(dev)

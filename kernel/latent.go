@@ -18,7 +18,7 @@ func (d LatentDims) Row() int { return d.Latent + d.Rope }
 // KVB is the number of rows of the stored up-projection: for each head Nope key rows, then V value rows.
 func (d LatentDims) KVB() int { return d.Heads * (d.Nope + d.V) }
 
-// AbsorbArgs moves queries into latent space:
+// AbsorbArgs projects queries into latent space:
 // Out[t,h,:Latent] = W_UK[h]ᵀ · Q[t,h,:Nope] and Out[t,h,Latent:] = Q[t,h,Nope:], which is already rotated.
 type AbsorbArgs struct {
 	Out  Tensor // activation [T, Heads*(Latent+Rope)]
@@ -27,7 +27,7 @@ type AbsorbArgs struct {
 	Dims LatentDims
 }
 
-// Absorber moves queries into latent space.
+// Absorber projects queries into latent space.
 type Absorber interface{ Absorb(AbsorbArgs) error }
 
 // Check validates the arguments.
@@ -39,7 +39,7 @@ func (a *AbsorbArgs) Check() error {
 	return c.err
 }
 
-// ExpandArgs moves attention outputs out of latent space: Out[t,h] = W_UV[h] · U[t,h].
+// ExpandArgs projects attention outputs out of latent space: Out[t,h] = W_UV[h] · U[t,h].
 type ExpandArgs struct {
 	Out  Tensor // activation [T, Heads*V]
 	U    Tensor // activation [T, Heads*Latent]
@@ -47,7 +47,7 @@ type ExpandArgs struct {
 	Dims LatentDims
 }
 
-// Expander moves attention outputs out of latent space.
+// Expander projects attention outputs out of latent space.
 type Expander interface{ Expand(ExpandArgs) error }
 
 // Check validates the arguments.

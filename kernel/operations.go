@@ -1,6 +1,6 @@
 package kernel
 
-// Operations is everything a forward pass asks of a device, one small interface per operation.
+// Operations is the set of operations of a forward pass, one small interface per operation.
 type Operations interface {
 	Embedder
 	Normalizer

@@ -4,14 +4,14 @@ import "fmt"
 
 // Projection is one of several products of the same rows: Out = X * Wᵀ.
 type Projection struct {
-	Out Tensor // activation [T, out]; f32 where more precision is asked
+	Out Tensor // activation [T, out]; f32 where more precision is needed
 	W   Matrix // [out, in]
 }
 
 // ProjectArgs is matrix products of the same rows with several stored weights, of any types. Each output has the bits
-// of a product of its own ([MultiplyArgs]); outputs overlap neither each other nor X. Together they are handed to a
-// device once: products of few rows take as long as reading their weights, and every beginning of one waits for
-// memory.
+// of a single product ([MultiplyArgs]); outputs overlap neither each other nor X. The device gets all products in one
+// call, because products of few rows are bound by the bandwidth of reading weights and each separate call would begin
+// by waiting for memory.
 type ProjectArgs struct {
 	X  Tensor // activation [T, in]
 	To []Projection
@@ -20,7 +20,7 @@ type ProjectArgs struct {
 // Projector multiplies the same rows by several weights.
 type Projector interface{ Project(ProjectArgs) error }
 
-// Product is number i of the products as one of its own.
+// Product is product i as a single multiplication.
 func (a *ProjectArgs) Product(i int) MultiplyArgs {
 	return MultiplyArgs{Out: a.To[i].Out, X: a.X, W: a.To[i].W}
 }

@@ -2,8 +2,8 @@ package kernel
 
 import "fmt"
 
-// Queue enqueues operations on a device and keeps the first error: what follows an error is not enqueued. A pass is
-// written as a list of operations, and asks once, at its end, whether all of them were accepted.
+// Queue enqueues operations on a device and keeps the first error; operations after an error are not enqueued. A pass
+// is written as a list of operations and checks the error once, at its end.
 type Queue struct {
 	dev   Device
 	err   error
@@ -14,7 +14,7 @@ type Queue struct {
 // NewQueue makes a queue of a device's operations.
 func NewQueue(dev Device) *Queue { return &Queue{dev: dev} }
 
-// At names what the following operations belong to, for errors: a stage of a layer, or of no layer where layer is
+// At sets the stage of the following operations, for errors: a stage of a layer, or of no layer where layer is
 // negative.
 func (q *Queue) At(stage string, layer int) { q.stage, q.layer = stage, layer }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Options are what a user may say about a device when it is opened.
+// Options are the settings of a device when it is opened.
 type Options struct {
 	Workers int // CPU threads; 0 means one for each core
 	// float32 activations are multiplied whole, also where the device's matrix unit would round them to less than 24
@@ -20,7 +20,7 @@ type Backend struct {
 	Name     string // as in --kernels
 	Hardware string // "cpu" or "sm90": the planner's hardware it runs on
 	Summary  string // one line for --help and errors
-	// Available says why the backend cannot run here, or nil.
+	// Available returns the reason why the backend cannot run here, or nil.
 	Available func() error
 	Open      func(Options) (Device, error)
 }
@@ -28,7 +28,7 @@ type Backend struct {
 // Registry is the list of backends of this build, best first for each hardware.
 type Registry struct{ backends []Backend }
 
-// NewRegistry joins the backends that packages offer, in order of preference.
+// NewRegistry joins lists of backends, in order of preference.
 func NewRegistry(lists ...[]Backend) *Registry {
 	r := &Registry{}
 	for _, l := range lists {

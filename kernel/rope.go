@@ -2,7 +2,7 @@ package kernel
 
 import "fmt"
 
-// Pairing says which two elements of a rotated vector form a pair.
+// Pairing is which two elements of a rotated vector form a pair.
 type Pairing uint8
 
 // The two pairings in use (v32 spec, 2.4).

@@ -5,7 +5,7 @@ import "fmt"
 // DType is the type of a tensor's elements.
 type DType uint8
 
-// The element types that operations know.
+// The element types of operations.
 const (
 	F32    DType = iota + 1 // IEEE float32
 	BF16                    // upper half of a float32
@@ -39,14 +39,14 @@ func (d DType) Size() int {
 	}
 }
 
-// Buffer is a piece of one device's memory. Only its device can look inside.
+// Buffer is a piece of one device's memory. Only its device can read its bytes.
 type Buffer interface {
 	// Len is the size in bytes.
 	Len() int64
 }
 
-// Tensor is a matrix view of a buffer: Rows rows of Cols elements, Stride elements apart. Inner dimensions (heads,
-// head size) are named by the operation that reads it. The zero Tensor means "not given".
+// Tensor is a matrix view of a buffer: Rows rows of Cols elements, with a row stride of Stride elements. Inner
+// dimensions (heads, head size) are named by the operation that reads it. The zero Tensor means "not given".
 type Tensor struct {
 	Buf    Buffer
 	Off    int64 // bytes from the start of Buf to element (0,0)

@@ -35,7 +35,7 @@ func (w Weight) In() int {
 	return w.Data.Cols
 }
 
-// Slice is rows [from, to) as a matrix of its own. With block scales, from must be the first row of a block.
+// Slice is rows [from, to) as a separate matrix. With block scales, from must be the first row of a block.
 func (w Weight) Slice(from, to int) Weight {
 	w.Data = w.Data.Slice(from, to)
 	if w.Scale.Given() {
@@ -102,14 +102,14 @@ func (w *ExpertWeights) Check() error {
 	return c.err
 }
 
-// Matrix is a weight that a device has prepared for a role. Only its device can look inside.
+// Matrix is a weight that a device has prepared for a role. Only its device can read its elements.
 type Matrix interface {
 	Out() int
 	In() int
 	Role() Role
 }
 
-// Experts are the matrices of a layer's experts that a device has prepared. Only their device can look inside.
+// Experts are the matrices of a layer's experts that a device has prepared. Only their device can read their elements.
 type Experts interface {
 	Count() int
 	Hidden() int // length of the rows that the experts read and write

@@ -8,7 +8,7 @@ import (
 // F32RowBytes is the size of an F32Row2304 row: 576*4 = 2304.
 const F32RowBytes = RowDim * 4
 
-// F32 is the layout F32Row2304: 576 float32, latent then rope. It keeps every bit and serves for proof.
+// F32 is the layout F32Row2304: 576 float32, latent then rope. It is exact and used for verification.
 type F32 struct{}
 
 // Kind is F32Row2304.

@@ -13,8 +13,7 @@ const (
 // FP8Block is the layout FP8Row656: the latent as e4m3 with one float32 scale per 128 values, the rope part as bf16.
 //
 // Encode always writes power-of-two scales, because some readers hold the scale in 8 bits; Decode takes any scale.
-// Encode quantises the values it is given: a caller that wants the bytes of an engine with bf16 activations rounds
-// the row to bf16 first.
+// Encode quantises float32 values: to get the bytes of an engine with bf16 activations, round the row to bf16 first.
 type FP8Block struct{}
 
 // Kind is FP8Row656.

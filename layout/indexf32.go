@@ -3,7 +3,7 @@ package layout
 // IndexF32Bytes is the size of a token in IndexF32Row512: 128*4 = 512.
 const IndexF32Bytes = IndexDim * 4
 
-// IndexF32 is the layout IndexF32Row512: 128 float32 per token, unrotated, nothing lost. It serves for proof.
+// IndexF32 is the layout IndexF32Row512: 128 float32 per token, unrotated. It is exact and used for verification.
 type IndexF32 struct{}
 
 // Kind is IndexF32Row512.

@@ -16,7 +16,7 @@ const (
 	F32Row2304                 // 576 float32
 	IndexPage132               // indexer keys: 128 e4m3 per token, then the float32 scales of the page
 	IndexF32Row512             // indexer keys: 128 float32
-	V4Row584                   // DeepSeek-V4: 448 e4m3 and 64 bf16, then 7 exponents and a zero apart within the page
+	V4Row584                   // DeepSeek-V4: 448 e4m3 and 64 bf16, then, elsewhere in the page, 7 exponents and a zero
 	V4F32Row2048               // DeepSeek-V4: 512 float32
 	// indexer keys of DeepSeek-V4: 128 e2m1 per token, then the exponents of the page, one for each 32 values
 	IndexPage68

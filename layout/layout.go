@@ -5,7 +5,7 @@ import "fmt"
 // Main is a byte layout of one latent row per token. A page of n tokens is n consecutive rows.
 //
 // Encode and Decode never allocate. They panic, naming the layout and the sizes, when a slice is too short or slot is
-// outside the page: both are mistakes of the caller, not of data.
+// outside the page: both are errors of the caller, not of the data.
 type Main interface {
 	Kind() Kind
 	// RowBytes is the size of one token.
@@ -18,7 +18,7 @@ type Main interface {
 	Decode(row []float32, page []byte, slot int)
 }
 
-// Index is a byte layout of indexer keys. A page may keep its scales apart from its keys, so every access names the
+// Index is a byte layout of indexer keys. A page may store its scales behind its keys, so every access needs the
 // page's size in tokens; a buffer gathered for a batch is one page of as many tokens as it holds.
 //
 // Encode and Decode never allocate and panic on caller mistakes, as those of Main do.

@@ -165,7 +165,7 @@ func TestNaNStaysAtItsPlace(t *testing.T) {
 				t.Errorf("%s: NaN at %d became %g", name, i, b[i])
 			}
 			if !isNaN && a[i] != b[i] {
-				t.Errorf("%s: value %d is %g without NaN neighbours and %g with them", name, i, a[i], b[i])
+				t.Errorf("%s: value %d is %g without NaN in adjacent values and %g with it", name, i, a[i], b[i])
 			}
 		}
 	}
@@ -205,7 +205,7 @@ func TestIndexKeysRoundTrip(t *testing.T) {
 	}
 }
 
-func TestCopyTokenMovesKeyAndScaleApart(t *testing.T) {
+func TestCopyTokenMovesKeyAndScaleSeparately(t *testing.T) {
 	l := IndexFP8{}
 	src := make([]byte, l.PageBytes(PageTokens))
 	for i := range src {
@@ -220,7 +220,7 @@ func TestCopyTokenMovesKeyAndScaleApart(t *testing.T) {
 		t.Error("the copied token is not the key and scale of the source, at their places")
 	}
 	if got := l.Keys(dst, 3); len(got) != 3*128 || !bytes.Equal(l.Key(dst, 1), got[128:256]) {
-		t.Error("Keys and Key disagree")
+		t.Error("Keys and Key differ")
 	}
 }
 

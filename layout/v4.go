@@ -12,7 +12,7 @@ const (
 )
 
 // V4 is a byte layout of DeepSeek-V4 entries, 512 values each: window rows and compressed rows alike. A page may keep
-// its scales apart from its values, so every access names the page's size in entries.
+// its scales separately from its values, so every access needs the page's size in entries.
 //
 // Encode and Decode never allocate and panic on caller mistakes, as those of Main do.
 type V4 interface {
@@ -42,7 +42,7 @@ func V4Of(k Kind) (V4, error) {
 // V4F32RowBytes is the size of a V4F32Row2048 entry: 512*4 = 2048.
 const V4F32RowBytes = V4Dim * 4
 
-// V4F32 is the layout V4F32Row2048: 512 float32, one entry after the other. It keeps every bit and serves for proof.
+// V4F32 is the layout V4F32Row2048: 512 float32, one entry after the other. It is exact and used for verification.
 type V4F32 struct{}
 
 // Kind is V4F32Row2048.

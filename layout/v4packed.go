@@ -2,8 +2,7 @@ package layout
 
 import "sparrow/internal/num"
 
-// Bytes of a V4Row584 entry: a data row of 448 e4m3 and 64 bf16, and apart from it a scale row of 7 exponents and a
-// zero.
+// Bytes of a V4Row584 entry: a data row of 448 e4m3 and 64 bf16, and a separate scale row of 7 exponents and a zero.
 const (
 	V4RopeOffset = V4NopeDim                  // 448, within the data row
 	V4DataBytes  = V4RopeOffset + RopeDim*2   // 448 + 128 = 576
@@ -41,7 +40,7 @@ func (l V4Packed) Encode(page []byte, entries, slot int, v []float32) {
 	putBF16(data[V4RopeOffset:], v[V4NopeDim:])
 }
 
-// Decode implements V4: e4m3 times the power of two its group's exponent stands for. The product is exact, also in
+// Decode implements V4: e4m3 times the power of two of its group's exponent. The product is exact, also in
 // bf16, wherever it is a normal number; exponent 255 gives NaN.
 func (l V4Packed) Decode(v []float32, page []byte, entries, slot int) {
 	checkIndex(V4Row584, page, entries, slot, V4EntryBytes)

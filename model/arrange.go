@@ -8,7 +8,7 @@ import (
 	"sparrow/plan"
 )
 
-// Widths are the sizes of what a pass gives out.
+// Widths are the row sizes of a pass's results.
 type Widths struct {
 	Vocab    int
 	Hidden   int // of a residual row
@@ -95,7 +95,7 @@ func (in *Input) FillTokens(to []int32, vocabulary int) error {
 	return in.Rows(func(r attn.Row) error {
 		t := in.Tokens[r.Request]
 		if r.Token >= len(t) {
-			return fmt.Errorf("model: request %d has %d new tokens, the plan asks for number %d", r.Request, len(t),
+			return fmt.Errorf("model: request %d has %d new tokens, the plan reads token %d", r.Request, len(t),
 				r.Token)
 		}
 		to[r.Index] = t[r.Token]
@@ -108,7 +108,7 @@ func (in *Input) FillTokens(to []int32, vocabulary int) error {
 func (in *Input) HiddenRow(request, token, rows int) (int32, error) {
 	list := in.Hidden[request]
 	if token >= len(list) {
-		return 0, fmt.Errorf("model: draft: request %d has %d hidden states, the plan asks for number %d", request,
+		return 0, fmt.Errorf("model: draft: request %d has %d hidden states, the plan reads state %d", request,
 			len(list), token)
 	}
 	if h := list[token]; h >= 0 && int(h) < rows {

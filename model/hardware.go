@@ -5,8 +5,8 @@ import (
 	"sparrow/plan"
 )
 
-// Hardware is what plans for a device start from: the figures of its architecture, and where the device gives its own,
-// these.
+// Hardware is the hardware description that plans for a device are built from: the figures of its architecture,
+// replaced by those that the device reports.
 func Hardware(dev kernel.Device) (plan.Hardware, error) {
 	own := dev.Hardware()
 	h, err := plan.HardwareFor(own.Arch)

@@ -1,7 +1,7 @@
-// Package model says what a model family offers and what one forward pass of it needs.
+// Package model defines the interfaces of a model family and of its forward passes.
 //
-// The families live in packages below this one (model/dsa, model/v4); model/family opens a checkpoint and picks the
-// right one. Token ids, a plan and page tables flow in, logits flow out.
+// The families are packages below this one (model/dsa, model/v4); model/family opens a checkpoint and chooses its
+// family. Token ids, a plan and page tables flow in, logits flow out.
 package model
 
 import (
@@ -15,7 +15,7 @@ import (
 type Model interface {
 	// Config describes the model.
 	Config() *config.Config
-	// Facts is what the planner must know.
+	// Facts are the properties that the planner reads.
 	Facts() plan.Model
 	// Device is where the model runs.
 	Device() kernel.Device
@@ -24,7 +24,7 @@ type Model interface {
 	// PageBytes is the cache memory one page takes in the resolved layouts, over all layers.
 	PageBytes(cfg *plan.Config) int64
 	// Bind takes from an arena what outlives a pass: hidden states that a drafting pass continues. Passes have at
-	// most that many rows. What was bound before is forgotten.
+	// most that many rows. Earlier bindings are dropped.
 	Bind(a *kernel.Arena, rows int)
 	// Arrange lays out the tensors of a plan's pass on an arena, behind what Bind took. Their places depend on the
 	// plan alone.
@@ -72,19 +72,19 @@ type Input struct {
 	// row of the pass before, of the target's or, in a chain, of the drafting layer's own.
 	Hidden [][]int32
 	// Windows holds, for each request of the batch, its window pages, one for each of its pages and negative where no
-	// row of the pass looks. A nil table means that they have the numbers of the pages. Models that are not Windowed
+	// row of the pass attends. A nil table means that they have the numbers of the pages. Models that are not Windowed
 	// ignore it.
 	Windows [][]int32
 	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
 	States []State
 }
 
-// Drafter is a model whose family has a drafting layer (NextN): one more decoder layer that guesses the token after
-// the next from a token and the target's hidden state before it. Its rows and indexer keys lie in the sequence's own
-// pages, as those of one more layer; Allocate makes room for them when the configuration verifies more than one row
-// per request. Plans of plan.PassDraft and plan.PassChain run it; where they compute no logits, rows and indexer keys
-// are stored and nothing else.
+// Drafter is a model whose family has a drafting layer (NextN): one more decoder layer that predicts the token after
+// the next from a token and the target's hidden state before it. Its rows and indexer keys are in the sequence's
+// pages, like those of one more layer; Allocate includes them when the configuration verifies more than one row per
+// request. Plans of plan.PassDraft and plan.PassChain run it; a plan without logits only stores rows and indexer
+// keys.
 type Drafter interface {
-	// DraftHead is nil when the checkpoint holds the layer, and otherwise says which tensors are missing.
+	// DraftHead returns nil when the checkpoint holds the layer, and otherwise an error that lists the missing tensors.
 	DraftHead() error
 }

@@ -35,7 +35,7 @@ var settings = []setting{
 	{"dense off, 656-byte pages", plan.Policy{KV: "fp8-656", Dense: plan.SwitchOff}},
 }
 
-// bench is a model, its configuration and pages to hand out.
+// bench is a model, its configuration and its free pages.
 type bench struct {
 	*testing.T
 	m      model.Model
@@ -98,7 +98,7 @@ func (b *bench) reset() {
 	b.run, b.next = run, 1
 }
 
-// pages hands out pages for n tokens, scattered.
+// pages allocates scattered pages for n tokens.
 func (b *bench) pages(n int) []int32 {
 	out := make([]int32, (n+b.cfg.Page-1)/b.cfg.Page)
 	for i := range out {

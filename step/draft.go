@@ -20,19 +20,18 @@ type Draft struct {
 	Pages []int32
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
-	// Logits says that the logits of the last row are wanted. Of all other rows only what later ones see of them is
-	// computed.
+	// Logits requests the logits of the last row. All other rows only store their keys, which later rows read.
 	Logits bool
-	// Best says that the best token of that row is enough.
+	// Best requests only the best token of that row.
 	Best bool
-	// From is the place of the sequence in the pass before. After a Run the rows are the first new tokens of that
-	// Work; after a Draft there is one row, which goes on after the last row of that Draft, whose logits were wanted.
+	// From is the index of the sequence in the pass before. After a Run the rows are the first new tokens of that
+	// Work; after a Draft there is one row, which continues the last row of that Draft, whose logits were computed.
 	From int
 }
 
-// Draft runs the drafting layer after a Run, or, chained, after a Draft: rows whose outputs nobody wants leave their
-// keys first, then the last rows pass the whole layer. Result holds the wanted rows, sequence after sequence, and is
-// valid until the next Draft. Its plan, nil where no logits are wanted, is that of the last rows.
+// Draft runs the drafting layer after a Run, or, chained, after a Draft. Rows whose outputs are not used only store
+// their keys; then the last rows pass through the whole layer. Result holds the rows with logits, sequence after
+// sequence, and is valid until the next Draft. Its plan is that of the last rows, nil where no logits are computed.
 func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 	m, ok := r.model.(model.Drafter)
 	if !ok {
@@ -77,7 +76,7 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
 			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
 		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends) || r.ends[w.From] < 0):
-			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain goes on with one row, after "+
+			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain continues with one row, after "+
 				"one whose logits were wanted", i, n, w.From, len(r.ends))
 		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
 			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
@@ -140,7 +139,7 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 	return nil
 }
 
-// source is where the hidden state of row t of a draft lies.
+// source is the row that holds the hidden state of row t of a draft.
 func (r *Runner) source(w *Draft, t int, chained bool) (int32, error) {
 	if chained {
 		return r.ends[w.From], nil
@@ -148,7 +147,7 @@ func (r *Runner) source(w *Draft, t int, chained bool) (int32, error) {
 	return attn.RowOf(r.target.input.Plan, w.From, t)
 }
 
-// endDrafts notes where a chain can continue.
+// endDrafts records the rows after which a chain can continue.
 func (r *Runner) endDrafts(works []Draft, p *plan.Plan) error {
 	r.ends = r.ends[:0]
 	at := 0

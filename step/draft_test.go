@@ -18,8 +18,8 @@ import (
 	"sparrow/step"
 )
 
-// drafty loads a random checkpoint with a random drafting layer.
-func drafty(t *testing.T, preset, kernels string, wrap func(kernel.Device) kernel.Device) model.Model {
+// loadDrafting loads a random checkpoint with a random drafting layer.
+func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device) kernel.Device) model.Model {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
 	if err != nil {
@@ -57,7 +57,7 @@ func drafty(t *testing.T, preset, kernels string, wrap func(kernel.Device) kerne
 // and both those of plain decoding.
 func TestNativeAndSplitVerifyAgree(t *testing.T) {
 	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
-		m := drafty(t, preset, "cpu", nil)
+		m := loadDrafting(t, preset, "cpu", nil)
 		layouts, rows := settings[:4], []int{2, 3, 4}
 		if preset != "v32-tiny" {
 			layouts, rows = settings[2:3], []int{4, 8}
@@ -179,11 +179,11 @@ func sum(list []int) (n int) {
 }
 
 // Drafts do not depend on how the prompt was cut into chunks, and the fast kernels draft what the reference drafts.
-// That is compared over exact rows: where rows are rounded, a last bit can turn a selection of these random weights
-// around, and the logits with it.
+// That is compared over exact rows: where rows are rounded, a last bit can change a selection of these random weights,
+// and the logits with it.
 func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
-		fast, plain := drafty(t, preset, "cpu", nil), drafty(t, preset, "ref", nil)
+		fast, plain := loadDrafting(t, preset, "cpu", nil), loadDrafting(t, preset, "ref", nil)
 		for _, s := range settings[:4] {
 			t.Run(preset+" "+s.name, func(t *testing.T) {
 				policy := s.policy
@@ -214,7 +214,7 @@ func TestDraftsDependOnTheSequenceAlone(t *testing.T) {
 	}
 }
 
-// lengths watches every length that operations are handed.
+// lengths checks every length in the arguments of operations.
 type lengths struct {
 	kernel.Device
 	seen, least int32
@@ -254,11 +254,11 @@ func (l *lengths) SparseAttend(a kernel.SparseArgs) error {
 }
 
 // Padded requests of length 0 in verify and draft batches: their rows lie before position 0, see nothing and write
-// nothing, and no operation is handed a negative length. The runner forms no such requests, so the passes are run on
+// nothing, and no operation gets a negative length. The runner forms no such requests, so the passes are run on
 // the model itself.
 func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 	watch := &lengths{}
-	m := drafty(t, "v32-tiny", "cpu", func(d kernel.Device) kernel.Device { watch.Device = d; return watch })
+	m := loadDrafting(t, "v32-tiny", "cpu", func(d kernel.Device) kernel.Device { watch.Device = d; return watch })
 	for _, mode := range []plan.Mode{plan.ModeVerify, plan.ModeDraft} {
 		b := newBench(t, m, plan.Policy{KV: "fp8-656", Speculation: plan.Speculation{Tokens: 2}})
 		tokens, pages := b.prompt(1, 150), b.pages(160)
@@ -313,7 +313,7 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 }
 
 func TestDraftRefuses(t *testing.T) {
-	m := drafty(t, "v32-tiny", "cpu", nil)
+	m := loadDrafting(t, "v32-tiny", "cpu", nil)
 	b := newBench(t, m, plan.Policy{Speculation: plan.Speculation{Tokens: 3}})
 	tokens, pages := b.prompt(1, 10), b.pages(20)
 	b.step(step.Work{Kind: plan.ModeExtend, Tokens: tokens, Pages: pages})
@@ -324,7 +324,7 @@ func TestDraftRefuses(t *testing.T) {
 		want    string
 	}{
 		{"no rows", step.Draft{Kind: plan.ModeDraft, Pages: pages}, false, "0 rows"},
-		{"rows nobody computed", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, From: 1}, false,
+		{"rows that were not computed", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, From: 1}, false,
 			"work 1"},
 		{"more rows than were computed", step.Draft{Kind: plan.ModeDraft, Tokens: append(tokens, 1), Pages: pages},
 			false, "did not compute"},

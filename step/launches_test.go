@@ -24,7 +24,7 @@ var families = []struct {
 	name       string
 	checkpoint func(testing.TB) string
 	policies   []plan.Policy
-	kinds      []plan.Mode // of requests to the target; V4's own layers know no draft rows
+	kinds      []plan.Mode // of requests to the target; V4's layers have no draft rows
 }{
 	{"deepseek_v32", testmodel.V32Draft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
 	{"glm_moe_dsa", testmodel.GLMDraft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
@@ -69,25 +69,25 @@ const each = 5
 // part is one request of a batch, without what plans must not depend on: its tokens, its pages and, unless it is a
 // prompt, its length.
 type part struct {
-	kind         plan.Mode
-	rows         int
-	from, to     int // cached tokens: any number from the first to the last; one alone for a prompt
-	logits       int
-	best         bool // whether the best token of each row of logits is enough
-	draft, guess bool // whether the drafting layer runs for it, and whether it goes on to guess
+	kind           plan.Mode
+	rows           int
+	from, to       int // cached tokens: any number from the first to the last; one alone for a prompt
+	logits         int
+	best           bool // whether the best token of each row of logits is enough
+	draft, predict bool // whether the drafting layer runs for it, and whether it computes drafts
 }
 
-// scene is a batch and what follows it.
-type scene struct {
+// scenario is a batch and what follows it.
+type scenario struct {
 	parts  []part
 	chain  int // drafting passes that continue the first
 	record plan.Record
 }
 
-// drawScene draws a batch of one mode, or of all of them. Plans change with lengths at what an indexer keeps and at the
-// first pages' ends: mostly a part's lengths stay between two such places, so that shapes are equal, and now and then
-// they are anywhere.
-func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scene {
+// drawScenario draws a batch of one mode, or of all of them. Plans change where a length passes the number of keys that
+// an indexer keeps, and at the ends of the first pages: mostly a part's lengths stay between two such places, so that
+// shapes are equal, and sometimes they are anywhere.
+func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scenario {
 	mode := rapid.SampledFrom(append(kinds, plan.ModeMixed)).Draw(rt, "mode")
 	ends := []int{0, keeps, cfg.Page, 2 * cfg.Page}
 	slices.Sort(ends)
@@ -98,7 +98,7 @@ func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scen
 		}
 	}
 	class := rapid.SampledFrom(classes).Draw(rt, "lengths")
-	var s scene
+	var s scenario
 	for range rapid.IntRange(1, 3).Draw(rt, "requests") {
 		p := part{kind: mode, rows: 1, from: class[0], to: class[1], draft: cfg.N > 1 && rapid.Bool().Draw(rt, "draft")}
 		if mode == plan.ModeMixed {
@@ -114,7 +114,7 @@ func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scen
 		}
 		p.logits = rapid.IntRange(0, min(p.rows, 2)).Draw(rt, "logits")
 		p.best = rapid.Bool().Draw(rt, "best")
-		p.guess = p.draft && rapid.Bool().Draw(rt, "guess")
+		p.predict = p.draft && rapid.Bool().Draw(rt, "predict")
 		s.parts = append(s.parts, p)
 	}
 	s.chain = rapid.IntRange(0, max(cfg.N-2, 0)).Draw(rt, "chain")
@@ -123,8 +123,8 @@ func drawScene(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scen
 	return s
 }
 
-// drawOther is mostly the same scene, and else one that differs in what shapes must tell apart.
-func drawOther(rt *rapid.T, s scene) scene {
+// drawOther is mostly the same scenario, and else one that differs in a property that shapes must distinguish.
+func drawOther(rt *rapid.T, s scenario) scenario {
 	parts := slices.Clone(s.parts)
 	p := &parts[rapid.IntRange(0, len(parts)-1).Draw(rt, "other part")]
 	switch rapid.SampledFrom([]string{"", "", "", "best", "logits", "rows", "prefix", "prefix", "record"}).Draw(rt,
@@ -148,8 +148,8 @@ func drawOther(rt *rapid.T, s scene) scene {
 	return s
 }
 
-// act runs a scene with lengths, tokens and pages that are drawn here, and returns what its passes enqueued.
-func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
+// runScenario runs a scenario with lengths, tokens and pages that are drawn here, and returns what its passes enqueued.
+func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario) []record.Pass {
 	rt.Helper()
 	const rows = 512
 	run, err := step.New(m, cfg, step.Limits{Rows: rows, Requests: 3, Prompts: 3, Context: each * cfg.Page,
@@ -188,11 +188,11 @@ func act(rt *rapid.T, m *record.Model, cfg plan.Config, s scene) []record.Pass {
 		}
 		w := &works[i]
 		d := step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens, Cached: w.Cached, Pages: w.Pages, State: w.State,
-			Logits: p.guess, Best: p.best, From: i}
+			Logits: p.predict, Best: p.best, From: i}
 		if p.kind == plan.ModeExtend {
 			d.Kind = plan.ModeExtend
 		}
-		if p.guess {
+		if p.predict {
 			chained = append(chained, step.Draft{Kind: plan.ModeDraft, Tokens: w.Tokens[:1],
 				Cached: w.Cached + p.rows, Pages: w.Pages, State: w.State,
 				Logits: true, Best: p.best, From: len(drafts)})
@@ -244,9 +244,9 @@ func numbers(n int) []int32 {
 	return out
 }
 
-// A plan fixes its launches: two batches of equal shape, planned and laid out apart, enqueue the same operations over
-// tensors of the same shapes, strides and places with the same numbers, whatever their lengths, pages and tokens are.
-// On the way, no pass allocates, writes, reads or waits, no pass reads the input block in host memory after it was
+// A plan fixes its launches: two batches of equal shape, planned and laid out separately, enqueue the same operations
+// on tensors of the same shapes, strides and places with the same numbers, whatever their lengths, pages and tokens
+// are. Also, no pass allocates, writes, reads or waits, no pass reads the input block in host memory after it was
 // copied, and every array of the block is filled.
 func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 	for _, f := range families {
@@ -261,8 +261,8 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 				policy := rapid.SampledFrom(f.policies).Draw(rt, "policy")
 				policy.Speculation.Tokens = rapid.IntRange(1, 4).Draw(rt, "verified")
 				cfg := configure(rt, m, policy)
-				s := drawScene(rt, &cfg, f.kinds, keeps)
-				a, b := act(rt, m, cfg, s), act(rt, m, cfg, drawOther(rt, s))
+				s := drawScenario(rt, &cfg, f.kinds, keeps)
+				a, b := runScenario(rt, m, cfg, s), runScenario(rt, m, cfg, drawOther(rt, s))
 				for i := range min(len(a), len(b)) {
 					if a[i].Plan.Shape != b[i].Plan.Shape {
 						continue
@@ -313,8 +313,8 @@ func sameCalls(t rapid.TB, a, b []string) {
 	}
 }
 
-// What a pass is handed is copied before its operations are enqueued: results are the same bits when the block is
-// overwritten after its copy, and when tokens and page tables change while the device works.
+// The inputs of a pass are copied before its operations are enqueued: results are the same bits when the block is
+// overwritten after its copy, and when tokens and page tables change while the device runs.
 func TestResultsDoNotDependOnHostMemory(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -332,7 +332,7 @@ func TestResultsDoNotDependOnHostMemory(t *testing.T) {
 	}
 }
 
-// hostMemory runs a prompt, a decode, drafts and a verify; change says to overwrite what was handed over once a pass is
+// hostMemory runs a prompt, a decode, drafts and a verify; with change it overwrites the inputs once a pass is
 // started.
 func hostMemory(t *testing.T, m model.Model, policy plan.Policy, change bool) (out [][]float32) {
 	t.Helper()

@@ -12,9 +12,9 @@ type Limits struct {
 	Requests int // sequences of a pass; 64, and at most Rows
 	Prompts  int // of them prompts; 4
 	Context  int // tokens of a sequence; the model's
-	// PromptLogits says that logits of every token of a prompt may be wanted, not only of its last.
+	// PromptLogits allows logits of every token of a prompt, not only of its last.
 	PromptLogits bool
-	// Record says what passes of the target keep of every layer.
+	// Record selects what passes of the target record of every layer.
 	Record plan.Record
 }
 
@@ -51,7 +51,7 @@ func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 			return 0, err
 		}
 	}
-	// Shapes in between round and slice in other places; an eighth more holds them.
+	// Smaller shapes may round and slice differently and need a little more; an eighth more covers them.
 	return a.High() + (a.High()-mark)/8, nil
 }
 

@@ -23,7 +23,7 @@ import (
 
 // The drafting layer is checked against a model that consists of it: one layer with its weights, its norm and head at
 // the end, and an embedding table whose row t is the input u_t of the drafting layer, computed here in float64 from
-// the definition (v32 spec, 3.2). What that model says after tokens 0 to t is what the drafting layer must draft
+// the definition (v32 spec, 3.2). The output of that model after tokens 0 to t is what the drafting layer must draft
 // after row t.
 
 // hidden computes a prompt alone in one pass with the residual rows recorded, and returns those behind the last layer
@@ -211,15 +211,15 @@ func TestDraftsAreThoseOfTheLayerAlone(t *testing.T) {
 	second := draft(step.Draft{Kind: plan.ModeDraft, Tokens: tokens[n+1 : n+2], Cached: n, Pages: pages, Logits: true},
 		true)
 
-	want, hidden := c.says(text, layer, inputs)
+	want, hidden := c.run(text, layer, inputs)
 	near(t, "the first draft", first, want)
 	inputs = append(inputs, c.input(layer, tokens[n+1], c.normed(widen(hidden), layer+"shared_head.norm.weight")))
-	want, _ = c.says(text, layer, inputs)
+	want, _ = c.run(text, layer, inputs)
 	near(t, "the second draft", second, want)
 }
 
-// says runs the layer alone over all inputs and returns the logits and the residual row of the last.
-func (c *checkpoint) says(config []byte, layer string, inputs [][]float64) (logits, hidden []float32) {
+// run runs the layer alone over all inputs and returns the logits and the residual row of the last.
+func (c *checkpoint) run(config []byte, layer string, inputs [][]float64) (logits, hidden []float32) {
 	c.Helper()
 	m := loadFolder(c.T, c.alone(config, layer, inputs))
 	b := newBench(c.T, m, plan.Policy{KV: "f32"})

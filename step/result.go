@@ -11,13 +11,13 @@ import (
 	"sparrow/plan"
 )
 
-// Pending is a pass that the device works on.
+// Pending is a pass that the device may not have finished.
 type Pending struct {
 	result Result
 	event  kernel.Event
 }
 
-// fetch enqueues the copy of a pass's results to host memory, all of them at once.
+// fetch enqueues one copy that brings all results of a pass to host memory.
 func (r *Runner) fetch(s *side, p *pass) (Pending, error) {
 	out := p.Outputs()
 	res := Result{Plan: p.plan, Vocab: r.model.Config().Vocab, pass: p, input: &s.input}
@@ -42,7 +42,7 @@ func (p Pending) Wait() (Result, error) {
 	return p.result, nil
 }
 
-// Result is what a pass gave. It is valid until the second pass after it of the same kind, of the target or of the
+// Result is the result of a pass. It is valid until the second pass after it of the same kind, of the target or of the
 // drafting layer.
 type Result struct {
 	Plan   *plan.Plan
@@ -64,7 +64,7 @@ func (r Result) Row(i int) []float32 {
 	return r.Logits[i*r.Vocab : (i+1)*r.Vocab]
 }
 
-// wholeRows says for every wanted row of logits which of the rows that come back whole it is, or -1; nil where all of
+// wholeRows maps every wanted row of logits to its index among the rows that come back whole, or -1; nil where all of
 // them do. It is the same for all batches of a shape.
 func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 	if p.WholeLogits == p.Logits {
@@ -85,7 +85,7 @@ func wholeRows(b *plan.Batch, p *plan.Plan) []int32 {
 }
 
 // Best is the best token of the i-th wanted row of logits, its logit, and the logarithm of the sum of the row's
-// exponentials. It is there where rows did not all come back whole.
+// exponentials. It is available where not all rows came back whole.
 func (r Result) Best(i int) (token int32, logit, logSum float32) {
 	b := r.pass.Outputs().Best
 	return int32(math.Float32bits(r.view(b.IDs.Slice(i, i+1))[0])), r.view(b.Values.Slice(i, i+1))[0],
@@ -96,8 +96,8 @@ func (r Result) Best(i int) (token int32, logit, logSum float32) {
 // started.
 func (r Result) Rows(visit func(attn.Row) error) error { return r.input.Rows(visit) }
 
-// Hidden is row i behind a layer, where hidden states were recorded. Rows that the device keeps as bf16 are widened
-// into memory of their own.
+// Hidden is row i of a layer's output, where hidden states were recorded. Rows that the device keeps as bf16 are
+// widened into newly allocated memory.
 func (r Result) Hidden(layer, i int) []float32 {
 	t := r.pass.Outputs().Hidden[layer].Slice(i, i+1)
 	if t.DType != kernel.BF16 {

@@ -1,6 +1,6 @@
 // Package step runs forward passes: sequences with their new tokens and pages flow in, a plan is made, its input
 // block is filled and copied to the device, the model's operations are enqueued, and logits in host memory flow out.
-// It owns no policy: which sequences are in a pass is the scheduler's decision, how they run is the planner's.
+// It has no policy: the scheduler chooses the sequences of a pass, and the planner how they run.
 package step
 
 import (
@@ -24,9 +24,9 @@ type Work struct {
 	// Windows are the window pages of the same tokens where the model is model.Windowed; nil where they have the
 	// numbers of the pages.
 	Windows []int32
-	// Logits is for how many of the last new tokens logits are wanted.
+	// Logits is the number of last new tokens whose logits are computed.
 	Logits int
-	// Best says that the best token of each of them is enough.
+	// Best requests only the best token of each of them.
 	Best bool
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
@@ -58,7 +58,7 @@ type pass struct {
 type side struct {
 	batch plan.Batch
 	input model.Input
-	// Two of each in turn: the device may still work on those of the pass before.
+	// Two of each, used alternately: the device may still use those of the pass before.
 	blocks  [2][]int32
 	results [2][]float32
 	turn    int
@@ -80,7 +80,7 @@ func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 	return r, nil
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (r *Runner) Close() { r.arena.Free(r.model.Device()) }
 
 // Config is the configuration every plan is made from.
@@ -92,8 +92,8 @@ func (r *Runner) Bytes() int64 { return r.arena.Bytes() }
 // maxPasses bounds the passes kept for reuse; decode shapes repeat, prefill shapes hardly do.
 const maxPasses = 256
 
-// Start enqueues one pass of the target. The device may still be working when it returns; what it was handed may be
-// changed.
+// Start enqueues one pass of the target. The device may not have finished when it returns, but the caller may change
+// works and the slices in them.
 func (r *Runner) Start(works []Work) (Pending, error) {
 	if err := r.collect(works); err != nil {
 		return Pending{}, err
@@ -101,7 +101,7 @@ func (r *Runner) Start(works []Work) (Pending, error) {
 	return r.start(&r.target)
 }
 
-// Run carries out one pass of the target and waits for it.
+// Run executes one pass of the target and waits for it.
 func (r *Runner) Run(works []Work) (Result, error) {
 	p, err := r.Start(works)
 	if err != nil {

@@ -49,7 +49,7 @@ func ReadGolden(dir string) ([]Golden, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("verify: %s: %w: golden.json and golden.safetensors must lie beside the weights, as "+
 			"in testdata/oracle/deepseek_v32-1; "+
-			"other checkpoints can be asked questions with known answers (sparrow eval --model)", dir, ErrNoGolden)
+			"other checkpoints can be tested by questions with known answers (sparrow eval --model)", dir, ErrNoGolden)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("verify: %w", err)

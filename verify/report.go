@@ -69,7 +69,7 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 	return r, nil
 }
 
-// selectionRatio is how many tokens one key of the indexer stands for.
+// selectionRatio is the number of tokens that one key of the indexer covers.
 func selectionRatio(m *plan.Model) int {
 	if m.Family == plan.DeepSeekV4 {
 		return 4
@@ -104,7 +104,7 @@ func (r *Report) Print(w io.Writer) error {
 		return err
 	}
 	for _, c := range r.Cases {
-		fmt.Fprintf(w, "%s is judged by: %s\n", c.Name, c.Rule)
+		fmt.Fprintf(w, "%s is checked by: %s\n", c.Name, c.Rule)
 		if len(c.Problems) > 0 {
 			fmt.Fprintf(w, "%s: %s\n", c.Name, strings.Join(c.Problems, "; "))
 		}

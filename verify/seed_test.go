@@ -141,7 +141,7 @@ func TestV4BoundsHoldOnOtherWeights(t *testing.T) {
 			o, cfg := runCase(t, m, p, &g)
 			c := compare(&g, o, m.Facts().K, 4)
 			if c.SetsEqual == c.Selections {
-				t.Errorf("seed %d, %v keys: every selection is equal; the case cannot tell rounding from exactness",
+				t.Errorf("seed %d, %v keys: every selection is equal; the case does not show rounding",
 					seed, cfg.IndexLayout)
 			}
 			judge(&c, rounding{main: cfg.Layout, index: cfg.IndexLayout})

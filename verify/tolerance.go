@@ -13,7 +13,7 @@ const (
 	exactLogit = 2e-3
 
 	// A quantised cache, even bf16, flips some selections and expert choices on random weights, so single positions
-	// can be far off while the typical one is close: medians are judged, and single positions are not. Rounding to
+	// can be far off while the typical one is close: medians are checked, and single positions are not. Rounding to
 	// e4m3 (2.6 % of a value, typically) moves the typical position further than rounding to bf16 (0.17 %): 0.953 is
 	// the lowest median seen.
 	bf16Cosine   = 0.99
@@ -50,7 +50,7 @@ type rounding struct {
 	rows        bool // that multiply weights are quantised
 }
 
-// judge lists what is out of tolerance.
+// judge lists the values out of tolerance.
 func judge(c *Case, by rounding) {
 	main, index := by.main, by.index
 	switch {
@@ -71,7 +71,7 @@ func judge(c *Case, by rounding) {
 	}
 }
 
-func (c *Case) complain(format string, args ...any) {
+func (c *Case) addProblem(format string, args ...any) {
 	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
 }
 
@@ -79,16 +79,16 @@ func (c *Case) complain(format string, args ...any) {
 func (c *Case) judgeExact() {
 	c.Rule = fmt.Sprintf("float32 cache: logits within %.0e, every selection and token equal", exactLogit)
 	if !(c.MaxError <= exactLogit) {
-		c.complain("largest logit error %.2e, want at most %.0e", c.MaxError, exactLogit)
+		c.addProblem("largest logit error %.2e, want at most %.0e", c.MaxError, exactLogit)
 	}
 	if c.SetsEqual < c.Selections {
-		c.complain("%d of %d selections equal, want all", c.SetsEqual, c.Selections)
+		c.addProblem("%d of %d selections equal, want all", c.SetsEqual, c.Selections)
 	}
 	if c.ArgmaxEqual < c.ArgmaxOf {
-		c.complain("%d of %d most likely tokens equal, want all", c.ArgmaxEqual, c.ArgmaxOf)
+		c.addProblem("%d of %d most likely tokens equal, want all", c.ArgmaxEqual, c.ArgmaxOf)
 	}
 	if c.GreedyEqual < c.GreedyOf {
-		c.complain("greedy tokens differ from number %d on, want %d equal", c.GreedyEqual, c.GreedyOf)
+		c.addProblem("greedy tokens differ from number %d on, want %d equal", c.GreedyEqual, c.GreedyOf)
 	}
 }
 
@@ -99,18 +99,18 @@ func (c *Case) judgeMedians(cosine, state, overlap float64) {
 		"%.2f, selections overlapping by more than %.2f; "+
 		"single positions of random weights may flip", cosine, state, overlap)
 	if !(c.MedianCosine > cosine) {
-		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
+		c.addProblem("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}
 	if !(first(c.Hidden) > state) {
-		c.complain("cosine of hidden states after the first layer %.4f, want above %.2f", first(c.Hidden), state)
+		c.addProblem("cosine of hidden states after the first layer %.4f, want above %.2f", first(c.Hidden), state)
 	}
 	if m := median(c.Overlap); !(m > overlap) {
-		c.complain("selections overlap by %.3f, want above %.2f", m, overlap)
+		c.addProblem("selections overlap by %.3f, want above %.2f", m, overlap)
 	}
 	// A single position may be off by as much as the worst one was; a choice with a larger margin than that cannot
 	// flip.
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {
-		c.complain("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
+		c.addProblem("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
 			c.GreedyEqual, c.GreedyMargin, c.MaxError)
 	}
 }
@@ -144,41 +144,41 @@ func (c *Case) judgeV4(key float64) {
 			"in later ones",
 		v4Cosine, v4FirstLayers, v4FirstCosine, first, later)
 	if !(c.MedianCosine > v4Cosine) {
-		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, v4Cosine)
+		c.addProblem("median cosine of logits %.4f, want above %.2f", c.MedianCosine, v4Cosine)
 	}
 	for l, v := range before {
 		if !(v > v4FirstCosine) {
-			c.complain("cosine of hidden states after layer %d is %.4f, want above %.3f", l, v, v4FirstCosine)
+			c.addProblem("cosine of hidden states after layer %d is %.4f, want above %.3f", l, v, v4FirstCosine)
 		}
 	}
 	floor := first
 	for call, v := range c.Overlap {
 		if !(v >= floor) {
-			c.complain("selections of indexer call %d overlap by %.3f, want at least %.3f", call, v, floor)
+			c.addProblem("selections of indexer call %d overlap by %.3f, want at least %.3f", call, v, floor)
 		}
 		floor = later
 	}
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {
-		c.complain("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
+		c.addProblem("greedy token %d differs although the oracle's margin %.3f is above the largest error %.3f",
 			c.GreedyEqual, c.GreedyMargin, c.MaxError)
 	}
 }
 
 // judgeSelective is for FP8 indexer keys and prompts longer than a selection. The oracle scores with unquantised
-// keys, so a few of the selected keys differ in every row of every layer, and on random weights that sends later
-// layers elsewhere (with exact keys they stay). What precedes the first difference must agree; that later layers work
-// is proved on trained weights, which do not react to a few keys, and by equality with our other paths over the same
-// bytes.
+// keys, so a few of the selected keys differ in every row of every layer, and with random weights later layers then
+// give different results (with exact keys they do not). Results before the first difference must agree; later layers
+// are tested with trained weights, whose results change little with a few keys, and by comparison with the other paths
+// over the same bytes.
 func (c *Case) judgeSelective(overlap, cosine float64) {
 	c.Rule = fmt.Sprintf("8-bit indexer keys, prompt longer than a selection: first selections overlapping by more "+
 		"than %.2f, median cosine of logits above %.2f; "+
-		"what follows a differing key is not judged on random weights (--exact-index keeps the keys exact)",
+		"results after a different key are not checked on random weights (--exact-index keeps the keys exact)",
 		overlap, cosine)
 	if !(first(c.Overlap) > overlap) {
-		c.complain("first selections overlap by %.3f, want above %.2f", first(c.Overlap), overlap)
+		c.addProblem("first selections overlap by %.3f, want above %.2f", first(c.Overlap), overlap)
 	}
 	if !(c.MedianCosine > cosine) {
-		c.complain("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
+		c.addProblem("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}
 }
 

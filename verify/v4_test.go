@@ -73,7 +73,7 @@ func TestV4Packed(t *testing.T) {
 	t.Run("with exact indexer keys", func(t *testing.T) { run(t, v4, m, plan.Policy{KV: "fp8", ExactIndex: true}, 0) })
 }
 
-// The exact comparison must see the rounding of 584-byte entries.
+// The exact comparison must detect the rounding of 584-byte entries.
 func TestV4RoundingIsNotTakenForExact(t *testing.T) {
 	m := load(t, v4, "cpu")
 	r := run(t, v4, m, plan.Policy{KV: "fp8"}, 0)
@@ -82,7 +82,7 @@ func TestV4RoundingIsNotTakenForExact(t *testing.T) {
 			t.Errorf("case %s: the rule %q does not say its bounds", c.Name, c.Rule)
 		}
 		if c.MaxError < 2e-3 {
-			t.Errorf("case %s: largest error with 8-bit entries is %g; the comparison cannot tell rounding "+
+			t.Errorf("case %s: largest error with 8-bit entries is %g; the comparison cannot distinguish rounding "+
 				"from exactness", c.Name, c.MaxError)
 		}
 	}

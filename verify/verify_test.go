@@ -181,7 +181,7 @@ func TestRoundingIsNotTakenForExact(t *testing.T) {
 		worst = max(worst, c.MaxError)
 	}
 	if worst < 2e-3 {
-		t.Errorf("largest error with 8-bit rows is %g; the comparison cannot tell rounding from exactness", worst)
+		t.Errorf("largest error with 8-bit rows is %g; the comparison does not show rounding", worst)
 	}
 }
 

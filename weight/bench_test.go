@@ -60,7 +60,7 @@ func BenchmarkOpen163Shards(b *testing.B) {
 	}
 }
 
-// sparseGiB writes a file of 1 GiB that takes no room on the disk.
+// sparseGiB writes a file of 1 GiB that takes no disk space.
 func sparseGiB(t testing.TB) string {
 	header := `{"w":{"dtype":"BF16","shape":[32768,16384],"data_offsets":[0,1073741824]}}`
 	path := filepath.Join(t.TempDir(), "model.safetensors")
@@ -106,8 +106,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// Opening must not read the data: a GiB is there in well under 10 ms. The bound is wide, because machines are busy;
-// reading a GiB takes more than 100 ms on any of them.
+// Opening must not read the data: opening a GiB takes well under 10 ms. The bound is wide because of load on the
+// machine; reading a GiB takes more than 100 ms.
 func TestOpenIsLazy(t *testing.T) {
 	if !mapsFiles {
 		t.Skip("this build reads files instead of mapping them")

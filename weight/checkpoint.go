@@ -79,7 +79,7 @@ func OpenFile(path string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// FromBytes opens a safetensors file that is already in memory; name stands for its path. The data is not copied and
+// FromBytes opens a safetensors file that is already in memory; name is used as its path. The data is not copied and
 // must not change while the checkpoint is in use.
 func FromBytes(name string, data []byte) (*Checkpoint, error) {
 	sh, err := newShard(name, data)
@@ -100,7 +100,7 @@ func (c *Checkpoint) Tensor(name string) (*Tensor, bool) {
 	return t, ok
 }
 
-// Metadata returns a copy of the files' own key-value strings; where shards disagree the first shard by path wins.
+// Metadata returns a copy of the files' key-value strings; where shards differ, the value of the first shard by path.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
 
 // Files lists the files, sorted by path. The slice belongs to the caller.
@@ -134,7 +134,7 @@ const (
 	WillNeed   = mmap.WillNeed
 )
 
-// Advise tells the system how t will be read. It does nothing for embedded bytes and on systems without such hints.
+// Advise gives the system a hint how t will be read. It does nothing for embedded bytes and on systems without hints.
 func (c *Checkpoint) Advise(t *Tensor, a Advice) error {
 	if c.closed {
 		return fmt.Errorf("weight: advise tensor %q: %w", t.Name, ErrClosed)

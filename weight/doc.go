@@ -10,9 +10,9 @@
 //	          spaces
 //	rest      tensor data, offsets counted from here
 //
-// and its tensors must tile the data exactly: no gap, no overlap, nothing behind the last one. That is the format's
-// own rule, so that no byte hides and none is read twice; a file that breaks it is refused with every problem named.
+// and its tensors must tile the data exactly: no gap, no overlap, nothing behind the last one. That is a rule of the
+// format; a file that breaks it is refused with a list of all problems.
 //
-// The package decides nothing about models: which tensors exist and what they mean is the business of the caller, and a
-// quantised matrix is recognised by the dtypes of its tensors alone.
+// The package is independent of models: the caller defines which tensors exist and what they mean. A quantised matrix
+// is recognised by the dtypes of its tensors alone.
 package weight

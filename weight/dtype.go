@@ -26,7 +26,7 @@ const (
 	// F8E8M0 is a bare exponent: byte b means 2^(b-127), and 0xFF is NaN.
 	F8E8M0
 	// F4E2M1x2 packs two e2m1 values per byte, the earlier one in the low nibble. Shapes count values, not bytes, as
-	// the format has it; checkpoints that store the same bytes as I8 or U8 count bytes (Matrix tells the two apart).
+	// the format has it; checkpoints that store the same bytes as I8 or U8 count bytes (Matrix distinguishes the two).
 	F4E2M1x2
 )
 

@@ -15,7 +15,7 @@ var (
 	// ErrScale reports a weight and a block scale that do not belong together: missing, ambiguous, or of the wrong
 	// shape or dtype.
 	ErrScale = errors.New("weight and scale do not fit")
-	// ErrDType reports an element type that the asked operation cannot read.
+	// ErrDType reports an element type that the operation cannot read.
 	ErrDType = errors.New("unsupported dtype")
 	// ErrSource reports a tensor that cannot be written: a bad description, or content of another length than
 	// described.

@@ -35,8 +35,8 @@ type header struct {
 	dataStart int64 // byte of the file where the data section begins
 }
 
-// parseHeader reads and checks the header of the safetensors file whose whole content is data. Every problem that can
-// be told apart is reported; memory grows with the header that is there, never with a number it claims.
+// parseHeader reads and checks the header of the safetensors file whose whole content is data. All independent
+// problems are reported. The memory it takes is bounded by the header's actual size, not by numbers in it.
 func parseHeader(file string, data []byte) (*header, error) {
 	p := &problems{file: file}
 	text, ok := headerText(p, data)
@@ -58,7 +58,7 @@ func parseHeader(file string, data []byte) (*header, error) {
 		p.add(prefixBytes+int64(syntax.Pos), h.current, "header is not valid: %s", syntax.Reason)
 		return nil, p.err()
 	}
-	if len(p.errs) == 0 { // broken entries have no range worth comparing
+	if len(p.errs) == 0 { // ranges of broken entries cannot be compared
 		checkTiling(p, h.entries, int64(len(data))-h.dataStart)
 	}
 	if err := p.err(); err != nil {
@@ -90,12 +90,12 @@ func headerText(p *problems, data []byte) ([]byte, bool) {
 	return text, true
 }
 
-// headerParser walks the header once.
+// headerParser reads the header once.
 type headerParser struct {
 	jsonscan.Scanner
 	*problems
 	*header
-	seen    map[string]struct{} // names met so far, "__metadata__" among them
+	seen    map[string]struct{} // names read so far, "__metadata__" among them
 	current string              // tensor being read, for errors
 	dims    []int               // scratch
 }
@@ -161,7 +161,7 @@ const (
 	hasOffsets
 )
 
-// readEntry reads {"dtype", "shape", "data_offsets"} in any order and checks that they agree. Other fields are passed
+// readEntry reads {"dtype", "shape", "data_offsets"} in any order and checks that they match. Other fields are passed
 // over, as the reference reader does.
 func (h *headerParser) readEntry(e *entry) error {
 	var have, valid int

@@ -190,8 +190,8 @@ func TestHeaderRefuses(t *testing.T) {
 		{"one offset", fileBytes(one(`"dtype":"U8","shape":[4],"data_offsets":[4]`), 4), 9, "w", []string{"1 numbers"}},
 		{"three offsets", fileBytes(one(`"dtype":"U8","shape":[4],"data_offsets":[0,4,4]`), 4), 9, "w",
 			[]string{"3 numbers"}},
-		{"data shorter than promised", fileBytes(one(good), 3), 9, "w", []string{"[0, 4)", "3 bytes", "truncated"}},
-		{"data longer than promised", fileBytes(one(good), 5), 0, "", []string{"last 1 bytes", "offset 4"}},
+		{"data shorter than declared", fileBytes(one(good), 3), 9, "w", []string{"[0, 4)", "3 bytes", "truncated"}},
+		{"data longer than declared", fileBytes(one(good), 5), 0, "", []string{"last 1 bytes", "offset 4"}},
 		{"a gap at the front", fileBytes(one(`"dtype":"U8","shape":[4],"data_offsets":[1,5]`), 5), 9, "w",
 			[]string{"gap", "[0, 1)"}},
 		{

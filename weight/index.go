@@ -23,8 +23,8 @@ type placement struct {
 	at     int64 // byte of the index where this is written
 }
 
-// openSharded opens the files that the index at indexPath names. What the index says is the checkpoint: a tensor that
-// a shard holds beyond it is counted in FileInfo.Unlisted and otherwise left alone.
+// openSharded opens the files that the index at indexPath names. The index defines the checkpoint: a tensor of a shard
+// that is not in the index is counted in FileInfo.Unlisted and otherwise ignored.
 func openSharded(dir, indexPath string) (*Checkpoint, error) {
 	text, err := readIndex(indexPath)
 	if err != nil {
@@ -137,7 +137,7 @@ func parseIndex(file string, text []byte) (map[string][]placement, error) {
 
 func readWeightMap(s *jsonscan.Scanner, p *problems, byFile map[string][]placement) error {
 	seen := make(map[string]struct{}, len(s.Text)/typicalPlacementBytes)
-	bad := make(map[string]struct{}) // file names already complained about
+	bad := make(map[string]struct{}) // file names already reported
 	return s.Object(func(key []byte, keyPos int) error {
 		tensor := string(key)
 		if _, twice := seen[tensor]; twice {

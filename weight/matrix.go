@@ -30,8 +30,8 @@ type Matrix struct {
 }
 
 // Matrix finds the weight called name and, beside it, the scale: for "X.weight" that is "X.weight_scale_inv" or
-// "X.scale". Whether the weight is quantised follows from the dtypes of the tensors that are there. Guessing is an
-// error: FP8 or FP4 without scale, plain floats with one, two scales, or a scale whose shape or dtype does not fit.
+// "X.scale". Whether the weight is quantised follows from the dtypes of these tensors. Ambiguous combinations are
+// errors: FP8 or FP4 without scale, plain floats with one, two scales, or a scale whose shape or dtype does not fit.
 func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 	data, ok := c.Tensor(name)
 	if !ok {
@@ -54,7 +54,7 @@ func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 	case F32, F16, BF16:
 		if scale != nil {
 			return Matrix{}, scaleError(data, scale,
-				"plain floats have no block scale, and applying or ignoring it would be a guess")
+				"plain floats have no block scale, and whether to apply it is ambiguous")
 		}
 		return m, nil
 	case F8E4M3:

@@ -104,7 +104,7 @@ func decode[T any](t *Tensor, size int, one func([]byte) T) ([]T, error) {
 // ReadF32 dequantises the whole matrix, [Rows, Cols]. It is the plain definition, for tests and small matrices.
 func (m Matrix) ReadF32() ([]float32, error) {
 	out, err := readFloats(m.Data, m.Values)
-	if err != nil || m.Scale == nil || len(out) == 0 { // an empty matrix may claim any number of rows
+	if err != nil || m.Scale == nil || len(out) == 0 { // an empty matrix may have any number of rows
 		return out, err
 	}
 	scaleType := m.Scale.DType

@@ -84,7 +84,7 @@ func Create(path string, tensors []Source, metadata map[string]string) error {
 	return replaceFile(path, func(w io.Writer) error { return Write(w, tensors, metadata) })
 }
 
-// replaceFile writes through a temporary sibling of path that takes its place at the end, or is removed on an error.
+// replaceFile writes a temporary file beside path and renames it at the end, or removes it on an error.
 func replaceFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.partial")
 	if err != nil {
@@ -201,7 +201,7 @@ func encodeHeader(order []Source, metadata map[string]string) ([]byte, error) {
 	return buf, nil
 }
 
-// writeData lets one tensor write itself and checks that it delivers what the header promises.
+// writeData writes one tensor and checks that it has the size given in the header.
 func writeData(w io.Writer, t *Source) error {
 	n, _ := t.Bytes()
 	limited := &exactWriter{w: w, left: n}

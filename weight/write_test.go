@@ -247,9 +247,9 @@ func TestWriteReportsAFullDisk(t *testing.T) {
 		}
 		return nil
 	}}
-	for _, room := range []int{0, 1 << 20, 8 << 20} {
-		if err := Write(&failAfter{left: room}, []Source{big}, nil); !errors.Is(err, io.ErrShortWrite) {
-			t.Errorf("with room for %d bytes: %v", room, err)
+	for _, limit := range []int{0, 1 << 20, 8 << 20} {
+		if err := Write(&failAfter{left: limit}, []Source{big}, nil); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("with space for %d bytes: %v", limit, err)
 		}
 	}
 	if err := Create(filepath.Join(t.TempDir(), "no", "folder.safetensors"), nil, nil); !errors.Is(err,

@@ -20,7 +20,7 @@ const (
 	HeavyRatio = 128 // of the stream that every query reads whole
 )
 
-// Params are what attention needs to know about a model.
+// Params are the properties of a model that attention uses.
 type Params struct {
 	Heads, Dim, Rope      int
 	QLora, OLora, OGroups int
@@ -39,7 +39,7 @@ type Weights struct {
 	QNorm, KVNorm kernel.Tensor
 	Sinks         kernel.Tensor // f32 [1, heads]
 	Compress      *Compressor   // nil where the layer has no compressed stream
-	Index         *Index        // nil but for ratio 4
+	Index         *Index        // nil for ratios other than 4
 }
 
 // Compressor holds the matrices that make entries of Dim values.
@@ -70,8 +70,8 @@ type Cache struct {
 	Tails  Rings       // raw rows that window pages end with, TailRows for each; given for ratio 4
 }
 
-// TailRows is how many raw rows of the end of a page a group behind it reads: those of the group before it, of ratio
-// 4. Groups of ratio 128 read nothing before their own first token, and pages end where they end.
+// TailRows is the number of raw rows at the end of a page that the first group of the next page reads: a group of
+// ratio 4 also reads the group before it. Groups of ratio 128 read only their own tokens and do not cross a page's end.
 const TailRows = IndexRatio
 
 // Layouts are the byte layouts of a cache.
@@ -261,7 +261,7 @@ func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
 	s.closing[ratio] = c
 }
 
-// arrangeLaunch lays out one launch. Selecting and attending follow each other, so what either works in shares memory.
+// arrangeLaunch lays out one launch. Selection ends before attention begins, so both use the same memory.
 func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena,
 	kinds Layouts) (x launch, err error) {
 	x.segment, x.stage = g, fmt.Sprintf("attention of %v rows", g.Row)
@@ -287,14 +287,14 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, in attn.Inputs, me
 		}
 		x.workspace = mem.Take(kind, l.Gather.Count+max(l.Groups.Count, l.Heavy.Count), layout.V4Dim)
 		x.lengths, x.combined = mem.Take(kernel.I32, n, 1), map[int]kernel.Tensor{}
-		// In this order every time: places depend on the plan alone.
+		// The order is fixed, because places must depend on the plan alone.
 		for _, c := range [...]struct {
 			ratio, width int
 		}{{0, 0}, {IndexRatio, s.selected.Cols}, {HeavyRatio, s.heavy.Cols}} {
 			x.combined[c.ratio] = mem.Take(kernel.I32, n, roundUp(s.window.Cols+c.width, kernel.CombineWidth))
 		}
 	default:
-		err = fmt.Errorf("dual: form %v is not one this attention runs", g.Form)
+		err = fmt.Errorf("dual: this attention does not support form %v", g.Form)
 	}
 	return x, err
 }

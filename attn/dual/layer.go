@@ -39,7 +39,7 @@ func (a *Attention) rotate(x, angles kernel.Tensor, inverse bool) {
 		Pairing: kernel.Interleaved, Inverse: inverse})
 }
 
-// output turns the heads back, because values carry the rotation of keys, and projects them group by group.
+// output applies the inverse rotation to the heads, because values are rotated like keys, and projects group by group.
 func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) {
 	a.rotate(p.out, angles, true)
 	width, n := p.out.Cols/a.params.OGroups, a.params.OLora
@@ -87,14 +87,14 @@ func (s *Pass) closeGroups(c *Compressor, e *closing, out, ring kernel.Tensor, r
 	}
 }
 
-// keepRows puts raw rows, values before gates, in their places.
+// keepRows stores raw rows, values before gates, in their places.
 func (s *Pass) keepRows(to kernel.Tensor, raw rawRows, places kernel.Tensor) {
 	w := raw.values.Cols
 	s.q.Put(kernel.PutArgs{Out: to.Columns(0, w), X: raw.values, Rows: places})
 	s.q.Put(kernel.PutArgs{Out: to.Columns(w, 2*w), X: raw.gates, Rows: places})
 }
 
-// paged attends over the pools themselves.
+// paged attends over the pools in place.
 func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	a := kernel.DualArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), Sinks: w.Sinks, Heads: s.params.Heads,
@@ -110,7 +110,7 @@ func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 	s.q.DualAttend(a)
 }
 
-// flat gathers what the launch's rows see into one workspace, window entries first, and attends over it.
+// flat gathers the entries that the launch's rows see into one workspace, window entries first, and attends over it.
 func (s *Pass) flat(l *launch, w *Weights, c Cache) {
 	rows := func(t kernel.Tensor) kernel.Tensor { return t.Slice(l.first, l.last) }
 	join := kernel.CombineArgs{Out: l.combined[w.Ratio], Lens: l.lengths, Window: rows(s.window),

@@ -7,7 +7,7 @@ import (
 	"sparrow/plan"
 )
 
-// Batch is a planned batch with what V4 keeps of its sequences beside their pages.
+// Batch is a planned batch with the window pages of its sequences and their states.
 type Batch struct {
 	*attn.Batch
 	Windows [][]int32 // window pages of each request; nil where they have the numbers of the pages
@@ -23,7 +23,7 @@ func (b *Batch) windows(r int) []int32 {
 }
 
 // filler writes the arrays of one pass into host memory. Rows are in plan order: the rows of a segment are
-// neighbours, and a request's rows may lie in two segments.
+// adjacent, and a request's rows may be in two segments.
 type filler struct {
 	batch *Batch
 	width int
@@ -193,7 +193,7 @@ func (f *filler) indices(r int, flat bool) {
 		case i >= n:
 			window[i] = -1
 		case flat:
-			window[i] = int32(p - n + 1 + i) // windowBase makes up for the positions that were not gathered
+			window[i] = int32(p - n + 1 + i) // windowBase subtracts the positions that were not gathered
 		default:
 			window[i] = f.windowPlace(q, p-n+1+i)
 		}
@@ -212,7 +212,7 @@ func (f *filler) indices(r int, flat bool) {
 }
 
 // gather lists the slots of every window entry that rows first to last see, request by request. Rows of one request
-// are neighbours in ascending order.
+// are adjacent, in ascending order.
 func (f *filler) gather(to []int32, first, last int) {
 	at := 0
 	for r := first; r < last; {
@@ -299,7 +299,7 @@ func fill(to []int32, v int32) {
 	}
 }
 
-// tails lists the rows that end a page, which another sequence needs to continue behind it.
+// tails lists the rows at the end of pages, which other sequences need to continue after the page.
 func (f *filler) tails(to []int32) {
 	fill(to, -1)
 	b, page := f.batch, f.batch.PageTokens
@@ -314,7 +314,7 @@ func (f *filler) tails(to []int32) {
 	}
 }
 
-// source names the raw row of position q of request r: a row of this pass, one of the rings, or none before the
+// source is the raw row of position q of request r: a row of this pass, one of the rings, or none before the
 // sequence begins.
 func (f *filler) source(r, q int, st *State, ring int) int32 {
 	switch {

@@ -263,7 +263,7 @@ func TestDecodePadsGroups(t *testing.T) {
 	h.equal(plan.HeavyCloses, 10*2)
 }
 
-// Rings hold what an open group needs after any length, and nine tokens can be taken back.
+// Rings hold the rows that an open group needs after any length, and nine tokens can be truncated.
 func TestRingsAreLongEnough(t *testing.T) {
 	states := &States{layers: []*Weights{{Ratio: 0}, {Ratio: 4}, {Ratio: 128}}}
 	for n := range 1100 {
@@ -273,7 +273,7 @@ func TestRingsAreLongEnough(t *testing.T) {
 		}
 		if n >= 9 {
 			if err := s.holds(n - 9); err != nil {
-				t.Fatalf("%d tokens, nine taken back: %v", n, err)
+				t.Fatalf("%d tokens, nine truncated: %v", n, err)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // ring for position p. A group that closes reads the rows it needs from this step and from the ring; the bits of an
 // entry do not depend on which.
 //
-// Twice what a group needs is kept, so that as many tokens as a group has can be taken back: rows are named by
-// position, and what was written for tokens that were taken back is written again before it is read.
+// Rings hold twice the rows that a group needs, so that as many tokens as a group has can be truncated: rows are
+// addressed by position, and rows of truncated tokens are overwritten before they are read.
 const ringGroups = 2
 
 // ringOf is the number of rows kept for a ratio: 16 for ratio 4, whose groups also read the one before, and 256 for
@@ -42,8 +42,8 @@ type State struct {
 	high  int // one more than the last position ever written since the sequence began
 }
 
-// States holds the rings of all sequences, layer by layer. Slots are reused; Reserve makes room for as many sequences
-// as will run, and where more are opened the rings grow.
+// States holds the rings of all sequences, layer by layer. Slots are reused. Reserve allocates slots for the expected
+// number of sequences; if more are opened, the rings grow.
 type States struct {
 	dev    kernel.Device
 	layers []*Weights
@@ -82,7 +82,7 @@ func (s *States) New() (*State, error) {
 	return &State{of: s, slot: slot}, nil
 }
 
-// Restore makes the state of a sequence that continues behind n tokens of the cache, a whole number of pages of that
+// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages of that
 // many tokens: the last of their window pages holds the raw rows that the next group reads.
 func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
 	st, err := s.New()
@@ -91,7 +91,7 @@ func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, 
 	}
 	if err := s.restore(st, n, page, windows, caches); err != nil {
 		st.Release()
-		return nil, fmt.Errorf("dual: restore a state behind %d tokens: %w", n, err)
+		return nil, fmt.Errorf("dual: restore a state after %d tokens: %w", n, err)
 	}
 	return st, nil
 }
@@ -125,10 +125,10 @@ func (s *States) restore(st *State, n, page int, windows []int32, caches []Cache
 // Held counts the states that were made and not released.
 func (s *States) Held() int { return s.slots - len(s.free) }
 
-// Slots is the number of sequences there is room for.
+// Slots is the number of sequences that fit without growth.
 func (s *States) Slots() int { return s.slots }
 
-// Reserve makes room for that many sequences and keeps what the present ones have.
+// Reserve allocates slots for that many sequences and keeps the rows of the present ones.
 func (s *States) Reserve(slots int) error {
 	if slots <= s.slots {
 		return nil
@@ -196,10 +196,10 @@ func (s *States) Of(st any, sequence int) (*State, error) {
 	return x, nil
 }
 
-// Len is how many tokens the state stands for.
+// Len is the number of tokens that the state covers.
 func (s *State) Len() int { return s.len }
 
-// Clone copies the rings to a slot of their own.
+// Clone copies the rings to a new slot.
 func (s *State) Clone() (*State, error) {
 	out, err := s.of.New()
 	if err != nil {
@@ -222,8 +222,8 @@ func (s *State) Clone() (*State, error) {
 	return out, nil
 }
 
-// Truncate forgets the tokens from n on. It works as long as the rings still hold every row that the group open at n
-// needs: always for the last 9 tokens, and for 0.
+// Truncate removes the tokens from n on. It succeeds as long as the rings still hold every row that the group open at
+// n needs: always for the last 9 tokens, and for n = 0.
 func (s *State) Truncate(n int) error {
 	if n < 0 || n > s.len {
 		return fmt.Errorf("dual: state: %d tokens cannot become %d", s.len, n)
@@ -254,14 +254,13 @@ func (s *State) holds(n int) error {
 	return nil
 }
 
-// Begin notes that n more rows are about to be written: a state whose pass fails on the way must know that its rings
-// may hold them.
+// Begin records that n more rows are about to be written. If the pass fails, the rings may hold some of them.
 func (s *State) Begin(n int) { s.high = max(s.high, s.len+n) }
 
 // Advance makes n more tokens part of the sequence.
 func (s *State) Advance(n int) { s.len += n }
 
-// Release gives the slot back.
+// Release frees the slot.
 func (s *State) Release() {
 	if s.slot >= 0 {
 		s.of.free = append(s.of.free, s.slot)
@@ -272,7 +271,7 @@ func (s *State) Release() {
 // Check reports whether a sequence whose next token has that position can continue from this state.
 func (s *State) Check(sequence, first int) error {
 	if s.len != first {
-		return fmt.Errorf("sequence %d continues at position %d, its state stands at %d", sequence, first, s.len)
+		return fmt.Errorf("sequence %d continues at position %d, its state covers %d tokens", sequence, first, s.len)
 	}
 	if err := s.holds(first); err != nil {
 		return fmt.Errorf("sequence %d: %w", sequence, err)

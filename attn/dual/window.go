@@ -9,26 +9,26 @@ import (
 	"sparrow/plan"
 )
 
-// DraftRing is how many entries the drafting block keeps of a sequence: a window, and as many more as can be drafted
-// and taken back.
+// DraftRing is the number of entries the drafting block keeps of a sequence: a window, and as many more as can be
+// drafted and then rejected.
 const DraftRing = 256
 
-// draftMark is which entries of a sequence's ring are good: those of positions from low to high.
+// draftMark is the range of valid entries of a sequence's ring: positions low to high.
 type draftMark struct{ epoch, low, high int }
 
-// DraftCache holds the entries of the drafting block, a ring for each state beside it. It does not lie in pages: a
-// sequence that begins behind cached pages drafts with a shorter window at first.
+// DraftCache holds the entries of the drafting block, one ring for each state. The entries are not stored in pages: a
+// sequence that begins after cached pages drafts with a shorter window at first.
 type DraftCache struct {
 	dev   kernel.Device
 	pool  kernel.Pool // a page of DraftRing entries for each slot of a state; not given without drafts
-	epoch int         // of the pool: entries of states from another one are gone
+	epoch int         // counts the pool's allocations: entries marked with another epoch are lost
 	entry layout.V4   // nil without drafts
 }
 
 // NewDraftCache makes an empty cache.
 func NewDraftCache(dev kernel.Device) *DraftCache { return &DraftCache{dev: dev} }
 
-// Use sets the layout of entries, nil where nothing is drafted, and makes room for that many states.
+// Use sets the layout of entries, nil without drafting, and allocates rings for that many states.
 func (c *DraftCache) Use(entry layout.V4, slots int) error {
 	c.entry = entry
 	return c.Grow(slots)
@@ -37,8 +37,8 @@ func (c *DraftCache) Use(entry layout.V4, slots int) error {
 // Given reports whether there is a cache.
 func (c *DraftCache) Given() bool { return c.entry != nil }
 
-// Grow makes the rings of that many slots. What they held is lost, which costs drafts some of their window and
-// nothing else.
+// Grow allocates the rings of that many slots. Their entries are lost: drafts have a shorter window at first, output
+// is unchanged.
 func (c *DraftCache) Grow(slots int) error {
 	if c.pool.Mem.Given() {
 		c.dev.Free(c.pool.Mem.Buf)
@@ -126,11 +126,11 @@ func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, v
 	return nil
 }
 
-// ForgetDrafts notes that a pass of the drafting block failed: what the ring holds of the sequence is not known.
+// ForgetDrafts marks every entry of the ring as invalid, after a pass of the drafting block failed.
 func (s *State) ForgetDrafts() { s.draft = draftMark{} }
 
-// mark notes that entries from kept to end are about to be written, of rows that begin at first. Entries before a gap
-// are out of reach.
+// mark records that entries from kept to end are about to be written, of rows that begin at first. Entries before a
+// gap become invalid.
 func (s *State) mark(epoch, first, kept, end int) {
 	d := &s.draft
 	if d.epoch != epoch || first > d.high || kept > first {

@@ -25,8 +25,8 @@ func window(t *testing.T, a *Attention, c *DraftCache, st *State, n, cached int)
 	return out
 }
 
-// Of a chunk longer than the window only the last rows are computed, and the ring holds nothing of those before them:
-// no row sees their places, neither one of the chunk nor one after tokens were taken back.
+// Of a chunk longer than the window only the last rows are computed, and the ring holds no entries of the rows before
+// them: no row attends to their places, neither a row of the chunk nor one after a truncation.
 func TestDraftsSeeOnlyWrittenEntries(t *testing.T) {
 	a := attention(t, 64)
 	c := NewDraftCache(&ref.Device{})

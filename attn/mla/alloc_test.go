@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector's own bookkeeping allocates; counts mean nothing under it.
+// The race detector allocates memory itself, so that counts are wrong under it.
 
 package mla_test
 
@@ -15,7 +15,7 @@ import (
 	"sparrow/step"
 )
 
-// After warm-up a decode step allocates nothing of its own: arrays, plans and scratch memory of the step before are
+// After warm-up a decode step allocates nothing: arrays, plans and scratch memory of the step before are
 // used again.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	src, err := family.Open("../../testdata/oracle/glm_moe_dsa-1")
@@ -78,7 +78,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				for range 3 {
 					decode()
 				}
-				// The CPU's expert operation hands its arguments to the workers by reference: one allocation for each
+				// The CPU's expert operation passes its arguments to the workers by reference: one allocation for each
 				// layer with experts.
 				const experts = 2
 				if got := testing.AllocsPerRun(40, decode); got > experts {

@@ -68,13 +68,13 @@ func recut(b attn.Batch, i int, launches ...plan.Launch) attn.Batch {
 	return b
 }
 
-// arrange lays out a pass over a cache of given layouts, in an arena of its own.
+// arrange lays out a pass over a cache of given layouts, in a separate arena.
 func (r *rig) arrange(b *attn.Batch, l Layouts) (*Pass, attn.Inputs, error) {
 	r.Helper()
 	var pass *Pass
 	var in attn.Inputs
 	mem, err := kernel.MeasureArena(), error(nil)
-	for range 2 { // the first time finds out how much memory it takes
+	for range 2 { // the first time measures how much memory it takes
 		in = attn.TakeInputs(b.Plan, mem)
 		if pass, err = r.a.Arrange(b.Plan, b.Config, in, mem, l); err != nil {
 			return nil, in, err
@@ -171,7 +171,7 @@ var (
 )
 
 // Pages that are converted are listed request by request, and the tables point at the converted copies. A page that two
-// requests share is listed for each of them: the plan fixes how many there are, and it does not know what is shared.
+// requests share is listed for each of them: the plan fixes the number of pages, and it does not depend on sharing.
 func TestArraysWithConvertedPages(t *testing.T) {
 	in := mixed(t, plan.Policy{KV: "fp8-576", Prefill: "sparse-block", Decode: "sparse-raw"})
 	pass, h := fill(t, in)
@@ -207,7 +207,7 @@ func TestArraysWithConvertedPages(t *testing.T) {
 	ints(t, "tables, second time", again.Array(plan.ConvertTables), tables...)
 }
 
-// Rows that are gathered start where their request's keys begin in what their own launch gathers.
+// The start of a gathered row is the index of its request's first key among the keys that its launch gathers.
 func TestArraysWithGatheredRows(t *testing.T) {
 	in := mixed(t, plan.Policy{KV: "fp8-656", Prefill: "sparse-flat"})
 	_, h := fill(t, in)
@@ -281,12 +281,12 @@ func TestPrepareErrors(t *testing.T) {
 	}
 	var pe *plan.Error
 	if errors.As(err, &pe) && pe.Asked != "request 1, which needs 3 pages, with 2" {
-		t.Errorf("the refusal says %q", pe.Asked)
+		t.Errorf("the error reports %q as requested", pe.Asked)
 	}
 	for name, damage := range map[string]func(*plan.Segment){
-		"a gap between segments":           func(s *plan.Segment) { s.FirstRow++ },
-		"spans that hold fewer rows":       func(s *plan.Segment) { s.Spans = s.Spans[:1] },
-		"a segment that claims a row more": func(s *plan.Segment) { s.Rows++ },
+		"a gap between segments":        func(s *plan.Segment) { s.FirstRow++ },
+		"spans that hold fewer rows":    func(s *plan.Segment) { s.Spans = s.Spans[:1] },
+		"a segment with a row too many": func(s *plan.Segment) { s.Rows++ },
 	} {
 		in := mixed(t, plan.Policy{KV: "bf16"})
 		bad := *in.Plan

@@ -11,7 +11,7 @@ import (
 	"sparrow/plan"
 )
 
-// Params are what attention needs to know about a model.
+// Params are the properties of a model that attention uses.
 type Params struct {
 	Dims         kernel.LatentDims
 	QLora        int
@@ -154,7 +154,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	return out, nil
 }
 
-// launch lays out one launch. Selecting and attending follow each other, so what either works in shares memory.
+// launch lays out one launch. Selection ends before attention begins, so both use the same memory.
 func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena, kinds Layouts) (x launch,
 	err error) {
 	d := p.params.Dims
@@ -176,7 +176,7 @@ func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kern
 		return x, nil
 	case plan.FormSparseMLA:
 	default:
-		return x, fmt.Errorf("mla: form %v is not one this attention runs", s.Form)
+		return x, fmt.Errorf("mla: this attention does not support form %v", s.Form)
 	}
 	mark := mem.Mark()
 	if x.space, err = p.index.Arrange(mem, p.plan, s, l, kinds.Index, p.act); err != nil {
@@ -192,7 +192,7 @@ func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kern
 	case plan.ConvertGatherBF16:
 		x.workspace, err = workspace(mem, layout.BF16Row1152, 1, l.Gather.Count)
 	default:
-		err = fmt.Errorf("mla: conversion %v is not one the sparse form knows", s.Convert)
+		err = fmt.Errorf("mla: sparse attention does not support conversion %v", s.Convert)
 	}
 	return x, err
 }
@@ -238,7 +238,7 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x, record kernel.Tensor)
 }
 
 // Store writes latent rows and indexer keys of a layer for x (normalised rows, in plan order) and attends to nothing:
-// for rows whose outputs nobody reads.
+// for rows whose outputs are not used.
 func (p *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 	p.q.At("keys", layer)
 	p.to = p.keys(p.to[:0], w)

@@ -23,7 +23,7 @@ func openRef(t *testing.T) kernel.Device {
 	return d
 }
 
-// rig is the attention of a tiny model: one head, hidden 8, q_lora 8, four indexer heads, top-k 4.
+// rig is the attention of a small model: one head, hidden 8, q_lora 8, four indexer heads, top-k 4.
 type rig struct {
 	*testing.T
 	dev kernel.Device

@@ -32,7 +32,7 @@ func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 	clear(f.indexStart)
 	topK := int32(p.params.TopK)
 	err := b.Rows(func(r attn.Row) error {
-		i, n := r.Index, int32(max(r.Position+1, 0)) // a padded request may lie before position 0
+		i, n := r.Index, int32(max(r.Position+1, 0)) // rows of a padded request may have negative positions
 		f.request[i], f.position[i], f.lens[i], f.kept[i], f.slots[i] = int32(r.Request), int32(max(r.Position, 0)), n,
 			min(n, topK), -1
 		if n > 0 {
@@ -73,7 +73,7 @@ func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
 }
 
 // gatherKeys lists the slots of every key that rows first to last see, request by request, and notes in start where
-// each row's request begins. Rows of one request are neighbours in ascending order, so the last one sees the most.
+// each row's request begins. Rows of one request are adjacent, in ascending order, so the last one sees the most.
 func (f *filler) gatherKeys(to []int32, first, last int, start []int32) {
 	at := 0
 	for r := first; r < last; {
@@ -99,7 +99,7 @@ func (f *filler) requestEnd(r, last int) int {
 }
 
 // convert lists the pages that rows first to last see, request by request, and writes a table over the converted
-// pages. A page that two requests share is converted for each of them: how many are shared is not known to the plan.
+// pages. A page that two requests share is converted for each of them: the plan does not depend on sharing.
 func (f *filler) convert(l *plan.Launch, first, last int) {
 	pages := f.pages[l.Pages.First:l.Pages.End()]
 	tables := f.tables[l.Tables.First*f.width : l.Tables.End()*f.width]

@@ -33,8 +33,8 @@ func (p *Pass) keys(to []kernel.Projection, w *Weights) []kernel.Projection {
 	return to
 }
 
-// store writes the pass's latent rows and the indexer keys of every row, also of rows whose own attention needs no
-// selection: later rows will.
+// store writes the pass's latent rows and the indexer keys of every row, also of rows whose attention needs no
+// selection: selections of later rows read them.
 func (p *Pass) store(w *Weights, c Cache) {
 	p.q.StoreRows(kernel.StoreArgs{KV: p.kv, Norm: w.KVNorm, Eps: p.params.LatentEps, Angles: p.angles, Slots: p.slots,
 		Pool: c.Main})

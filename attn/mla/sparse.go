@@ -55,7 +55,7 @@ func (p *Pass) locate(l *launch, pool kernel.Pool) {
 	case plan.TransformRagged:
 		args.Offset = p.start.Slice(l.first, l.last)
 	default:
-		p.q.Fail(fmt.Errorf("sparse attention needs a transform, the plan says %v", l.segment.Transform))
+		p.q.Fail(fmt.Errorf("sparse attention needs a transform, the plan has %v", l.segment.Transform))
 	}
 	p.q.Locate(args)
 }

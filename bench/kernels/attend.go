@@ -26,8 +26,8 @@ func sparseShape(rows int) string {
 	return fmt.Sprintf("%d rows of 16 heads, %d keys of 128k", rows, topK)
 }
 
-// sparse attends to ascending random slots. Runs rotate over several choices, so that rows come from where a cache of
-// this size lies.
+// sparse attends to ascending random slots. Runs rotate over several choices, so that rows are read from memory and
+// not from the CPU cache.
 func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	const heads, choices = 16, 16
 	pool := r.mainPool(k, sparseTokens)

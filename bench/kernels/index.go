@@ -16,7 +16,7 @@ const (
 	topK        = 2048
 )
 
-// selectCalled are the words selection is known by elsewhere.
+// selectCalled are other names of selection.
 const selectCalled = "top-k topk"
 
 func indexCases() []Case {
@@ -100,8 +100,8 @@ func finite(t kernel.Tensor) func(kernel.Device) error {
 	}
 }
 
-// scoreSet is what a selection chooses from: so many sets of rows, of which each run takes the next. One row of 128k
-// scores would stay in a core's own cache; after a scan over 128k keys it lies further away, and so do several.
+// scoreSet is the scores that a selection chooses from: several sets of rows, of which each run takes the next. One row
+// of 128k scores would stay in a core's cache, but after a scan over 128k keys it would not; several rows do not.
 type scoreSet struct {
 	rows, width, sets int
 	zeros             bool // seven scores in eight are zero, as ReLU makes them
@@ -131,8 +131,8 @@ func selectTop(r *Rig, c scoreSet) *Op {
 	}
 }
 
-// indexQuery rotates and quantises queries. A code may differ from the reference's by a step where rounding decides,
-// so what is compared are the head weights, and the share of codes that differ.
+// indexQuery rotates and quantises queries. A code may differ from the reference's by one rounding step, so the head
+// weights and the share of different codes are compared.
 func indexQuery(r *Rig) *Op {
 	const tokens = 512
 	src := r.normal(tokens, indexHeads*layout.IndexDim, 1)

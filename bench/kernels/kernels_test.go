@@ -175,7 +175,7 @@ func TestGroupsStayTogether(t *testing.T) {
 	}
 }
 
-// verdicts judges a report made by hand.
+// verdicts checks a report with given results against the targets.
 func verdicts(results ...Result) map[string]Verdict {
 	r := &Report{Results: results}
 	j := judge{r: r}

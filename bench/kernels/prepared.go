@@ -2,7 +2,7 @@ package kernels
 
 import "sparrow/kernel"
 
-// prepared keeps what each device makes of the same weights when it first runs a case, before anything is timed.
+// prepared keeps the handles of the same weights for each device, made when a case first runs, before it is timed.
 type prepared[H any] struct {
 	by map[kernel.Device]H
 	do func(kernel.Device) (H, error)
@@ -17,7 +17,7 @@ func matrix(w kernel.Weight, role kernel.Role) *prepared[kernel.Matrix] {
 	return prepare(func(d kernel.Device) (kernel.Matrix, error) { return d.Prepare(w, role) })
 }
 
-// with runs an operation with a device's own.
+// with runs an operation with a device's handle.
 func (p *prepared[H]) with(d kernel.Device, run func(H) error) error {
 	h, ok := p.by[d]
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes the report for people.
+// Print writes the report as text.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n%s, commit %s, best of %d rounds\n\n", r.Machine, r.Date.Format("2006-01-02 15:04 MST"),
 		r.Commit, r.Rounds)

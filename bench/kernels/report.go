@@ -14,7 +14,7 @@ type Result struct {
 	Backend string `json:"backend"`
 	Threads int    `json:"threads"`
 
-	Micros float64 `json:"us"`        // best of the rounds that met the matrix unit at its best
+	Micros float64 `json:"us"`        // best of the rounds in which the matrix unit ran at its peak rate
 	Median float64 `json:"us_median"` // of all rounds
 	Spread float64 `json:"spread"`    // (90th - 10th percentile) / median
 

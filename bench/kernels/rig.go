@@ -12,7 +12,7 @@ import (
 	"sparrow/layout"
 )
 
-// Rig makes tensors in host memory. The first failure stays and is told once a group is prepared.
+// Rig makes tensors in host memory. It keeps the first error, which is returned when a group has been prepared.
 type Rig struct {
 	mem      host.Memory
 	rng      *rand.Rand
@@ -51,7 +51,7 @@ func (r *Rig) normal(rows, cols int, size float64) kernel.Tensor {
 	return t
 }
 
-// period is how many values of a large tensor are drawn; the rest repeats them. It is no multiple of a row.
+// period is the number of random values of a large tensor; the rest repeats them. It is not a multiple of a row.
 const period = 1<<16 + 1
 
 // repeat fills a slice.
@@ -119,8 +119,8 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 // of them is 448.
 const codeSize = 448 / 4.1
 
-// code is such a code. One in ten thousand is zero or has no exponent, and kernels may take more time for these than
-// for others.
+// code is such a code. One in ten thousand is zero or subnormal, and kernels may take more time for these than for
+// others.
 func (r *Rig) code() byte {
 	return num.E4M3(float32(max(-448, min(r.rng.NormFloat64()*codeSize, 448))))
 }

@@ -17,17 +17,18 @@ import (
 // Case is one operation at one shape.
 type Case struct {
 	Name, Shape string
-	// Called are other words people look for it by.
+	// Called are other names of the operation, for Match.
 	Called string
 	// Group names cases that are timed turn by turn, because their times are compared.
 	Group string
 	// Also names backends to measure besides the chosen ones, for targets that are about a tier.
 	Also []string
-	// Only says which backends have the operation; nil means all. Threads, when given, are the only ones it runs with.
+	// Only selects the backends that have the operation; nil means all. Threads, when given, are the only thread counts
+	// it runs with.
 	Only    func(backend string) bool
 	Threads []int
-	// OfPeak says that the matrix unit's rate decides how the case is judged: rounds are added until enough of them
-	// saw it at its best.
+	// OfPeak means that the case is compared with the peak rate of the matrix unit: rounds are added until the unit ran
+	// at its peak rate in enough of them.
 	OfPeak bool
 	// Make prepares inputs and outputs in host memory.
 	Make func(*Rig) *Op
@@ -39,13 +40,13 @@ type Op struct {
 	Run func(kernel.Device) error
 	// Check compares what Run left in the outputs with the reference.
 	Check func(ref kernel.Device) error
-	// Poison spoils the outputs.
+	// Poison overwrites the outputs, so that stale results are detected.
 	Poison func()
 	FLOPs  float64 // multiplications and additions of one run
 	Bytes  float64 // fewest bytes of stored data one run reads
 	Memory []byte  // where they lie; its plain reading is the ceiling
-	// Turn, when given, hands out the parts of Memory that runs and plain reads take in turn, so that each finds its
-	// part in no cache.
+	// Turn, when given, returns the parts of Memory that runs and plain reads take in turn, so that no part is in a CPU
+	// cache.
 	Turn func() []byte
 }
 
@@ -56,11 +57,11 @@ type Options struct {
 	Kernels []string
 	Threads []int // none means 1 and 2
 	Rounds  int   // 0 means 9
-	// BigBytes is the size of the memory that stands for weights out of DRAM; 0 means 1 GiB, more than a cache holds.
+	// BigBytes is the size of the weights that are read from DRAM; 0 means 1 GiB, more than a CPU cache holds.
 	BigBytes int
-	// Partial says that cases were left out on purpose: their targets are not mentioned.
+	// Partial means that cases were left out on purpose: their targets are not reported.
 	Partial  bool
-	OneDNN   float64 // GFLOP/s that oneDNN gave for the bf16 product on this machine, if somebody measured it
+	OneDNN   float64 // GFLOP/s of oneDNN's bf16 product on this machine, 0 if not measured
 	Progress func(done, total int, what string)
 }
 

@@ -35,7 +35,7 @@ func (r *Report) Judge(o Options) error {
 	return nil
 }
 
-// judge compares results with targets.
+// judge compares results with targets, operation by operation.
 type judge struct {
 	r       *Report
 	oneDNN  float64
@@ -70,7 +70,7 @@ func (j *judge) absent(what, wanted, why string) {
 
 const left = "the case was left out of this run"
 
-// products judges the matrix products.
+// products checks the matrix products.
 func (j *judge) products() {
 	j.amx()
 	for _, pair := range [][3]string{{"float32 rows", "multiply bf16", "multiply e4m3"},
@@ -110,7 +110,7 @@ func (j *judge) products() {
 	}
 }
 
-// amx judges the product of two bf16 matrices. Models multiply float32 rows, in two bf16 parts, and take twice as long.
+// amx checks the product of two bf16 matrices. Models multiply float32 rows, in two bf16 parts, and take twice as long.
 func (j *judge) amx() {
 	what, wanted := "bf16 by bf16 product "+gemmShape+" on AMX, one core", "900 GFLOP/s, or 80 % of oneDNN's"
 	x := j.find("tiles bf16 x bf16", gemmShape, 1, "cpu-amx")
@@ -126,7 +126,7 @@ func (j *judge) amx() {
 	j.add(what, wanted, got, x.GFLOPs >= need)
 }
 
-// indexer judges scores and selection.
+// indexer checks scores and selection.
 func (j *judge) indexer() {
 	what, wanted := fmt.Sprintf("indexer scores, %s, one core", scoreShape(1)),
 		"60 % of the stream read of the keys, or 25 % of the matrix peak, whichever binds"
@@ -149,7 +149,7 @@ func (j *judge) indexer() {
 	}
 }
 
-// attention judges sparse decode over the two layouts, timed turn by turn.
+// attention checks sparse decode over the two layouts, timed alternately.
 func (j *judge) attention() {
 	for _, threads := range []int{1, 2} {
 		what, wanted := fmt.Sprintf("sparse decode, 16 heads, %d rows of 656 bytes against 1152, %d threads", topK,

@@ -25,8 +25,8 @@ func tiled(backend string) bool {
 	return t != nil && t.Tiled()
 }
 
-// tiles is a product of bf16 rows with a stored weight by one core, packing of the rows included. It is what one pass
-// of the matrix unit gives: no model asks for it, since activations are float32.
+// tiles is a product of bf16 rows with a stored weight by one core, packing of the rows included. It measures one pass
+// of the matrix unit; models do not use it, since activations are float32.
 func tiles(r *Rig, d kernel.DType) *Op {
 	const m, n, k = gemmRows, gemmOut, gemmIn
 	w, out := r.weight(d, n, k), r.empty(kernel.F32, m, n)

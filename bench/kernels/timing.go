@@ -24,9 +24,9 @@ type timing struct {
 	read    float64       // best plain reading of the memory, GB/s
 }
 
-// moment is what one round saw: the best sample, and what one core reached in registers just before or just after. On
-// a shared machine the matrix unit changes for seconds between two rates, the higher more than twice the lower, so a
-// product is compared with its own moment.
+// moment is the result of one round: the best sample, and the rate of one core in registers just before or just after.
+// On a shared machine the matrix unit changes for seconds between two rates, the higher more than twice the lower, so a
+// product is compared with the rate of its own round.
 type moment struct {
 	micros float64
 	rate   float64 // 0 where no loop was timed
@@ -35,34 +35,34 @@ type moment struct {
 const (
 	// enough is how long a round of short operations lasts.
 	enough = 12 * time.Millisecond
-	// sample is the least that is timed at once, so that the clock's steps do not show. It is short, because on a
-	// shared machine a sample that nobody disturbed must be among them.
+	// sample is the shortest time measured at once, long against the clock's resolution. It is short so that on a
+	// shared machine some samples are undisturbed by other programs.
 	sample = 50 * time.Microsecond
 	// inRegisters is how long a loop over registers runs.
 	inRegisters = time.Millisecond
 )
 
-// A slow operation is timed in fewer rounds than asked, once it has taken this long.
+// A slow operation is timed in fewer rounds than configured, once it has taken this long.
 const (
-	patience = 3 * time.Second
-	fewest   = 3
+	timeLimit = 3 * time.Second
+	fewest    = 3
 )
 
-// A moment counts as one of the best when its rate in registers is at least nearPeak of the best rate known. Cases
-// that are judged by that rate get more rounds, some time apart, until settled of their moments do or until they have
-// waited for long.
+// A moment is at the peak when its rate in registers is at least nearPeak of the best rate measured. Cases that are
+// compared with that rate get more rounds, with pauses between them, until settled of their moments are at the peak or
+// the time limit is reached.
 const (
-	nearPeak = 0.9
-	settled  = 5
-	apart    = 100 * time.Millisecond
-	waiting  = 20 * time.Second
+	nearPeak   = 0.9
+	settled    = 5
+	roundPause = 100 * time.Millisecond
+	waiting    = 20 * time.Second
 )
 
-// timeRounds times the operations turn by turn. What the loop reached at best, in this run, is in best.
+// timeRounds times the operations alternately. best holds the best rate of the loop in this run.
 func timeRounds(runs []*timing, rounds int, best *float64) error {
 	for i := range rounds {
 		for _, t := range runs {
-			if i >= fewest && t.spent > patience {
+			if i >= fewest && t.spent > timeLimit {
 				continue
 			}
 			if err := t.round(best); err != nil {
@@ -70,7 +70,7 @@ func timeRounds(runs []*timing, rounds int, best *float64) error {
 			}
 		}
 	}
-	for begin := time.Now(); time.Since(begin) < waiting; time.Sleep(apart) {
+	for begin := time.Now(); time.Since(begin) < waiting; time.Sleep(roundPause) {
 		waits := false
 		for _, t := range runs {
 			if !t.c.OfPeak || rounds < settled || t.atPeak(*best) >= settled {
@@ -88,7 +88,7 @@ func timeRounds(runs []*timing, rounds int, best *float64) error {
 	return nil
 }
 
-// atPeak is how many rounds met the matrix unit at its best. Where there is no loop to tell, all did.
+// atPeak is the number of rounds with the matrix unit at its peak rate, or all rounds if no loop measures that rate.
 func (t *timing) atPeak(best float64) int {
 	n := 0
 	for _, m := range t.moments {
@@ -116,7 +116,7 @@ func (t *timing) round(best *float64) error {
 		}
 		took := time.Since(start)
 		spent += took
-		if t.calls == 0 { // the first run only tells how many make a sample
+		if t.calls == 0 { // the first run only determines how many calls make a sample
 			t.calls = int(min(max(sample/max(took, 1), 1), 1000))
 			continue
 		}
@@ -131,8 +131,9 @@ func (t *timing) round(best *float64) error {
 	return nil
 }
 
-// least is how many samples a round has at least. What is judged by its rate in registers is timed as its peers in
-// other libraries are, again and again: the first sample of a round meets caches that another operation has filled.
+// least is the minimum number of samples of a round. Operations that are compared with the peak rate are timed
+// repeatedly, as benchmarks of other libraries do: in the first sample of a round the CPU caches still hold the data
+// of another operation.
 func (t *timing) least() int {
 	if t.c.OfPeak {
 		return 3
@@ -167,7 +168,7 @@ func (t *timing) inRegisters() float64 {
 	return t.loop.Rate(inRegisters)
 }
 
-// best is the fastest moment among those that met the matrix unit at its best.
+// best is the fastest moment among those at the peak rate of the matrix unit.
 func (t *timing) best() moment {
 	top := 0.0
 	for _, m := range t.moments {

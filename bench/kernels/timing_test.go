@@ -6,7 +6,7 @@ import (
 	"sparrow/kernel"
 )
 
-// A product is compared with the matrix unit as it was in the same round, and the rounds that met it at its best count.
+// A product is compared with the rate of the matrix unit in the same round, and only rounds at its peak rate count.
 func TestBestMomentIsOneAtThePeak(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -24,7 +24,7 @@ func TestBestMomentIsOneAtThePeak(t *testing.T) {
 	}
 }
 
-// Cases judged by the peak get rounds until enough of them were at it; others get as many as asked.
+// Cases compared with the peak get rounds until enough of them were at it; others get the configured number.
 func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
 	op := &Op{Run: func(kernel.Device) error { return nil }} // without a loop: every moment counts as one at the peak
 	slow := []moment{{1, 10}, {1, 10}, {1, 10}, {1, 10}}
@@ -35,9 +35,9 @@ func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
 		rounds int
 		want   int // moments, with the slow ones before
 	}{
-		{"not judged by the peak", false, settled, len(slow) + settled},
+		{"not compared with the peak", false, settled, len(slow) + settled},
 		{"enough at the peak", true, settled + 1, len(slow) + settled + 1},
-		{"too few rounds asked to wait for it", true, settled - 1, len(slow) + settled - 1},
+		{"too few rounds configured to wait for it", true, settled - 1, len(slow) + settled - 1},
 	} {
 		r := &timing{op: op, c: Case{OfPeak: c.ofPeak}, moments: slow}
 		if err := timeRounds([]*timing{r}, c.rounds, &best); err != nil || len(r.moments) != c.want {
@@ -45,7 +45,7 @@ func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
 		}
 	}
 	// A round is left out once the operation has taken long, and made up for while the peak is waited for.
-	late := &timing{op: op, c: Case{OfPeak: true}, spent: 2 * patience}
+	late := &timing{op: op, c: Case{OfPeak: true}, spent: 2 * timeLimit}
 	if err := timeRounds([]*timing{late}, settled, &best); err != nil || late.atPeak(best) != settled {
 		t.Errorf("%d moments at the peak, want %d (%v)", late.atPeak(best), settled, err)
 	}

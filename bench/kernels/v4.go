@@ -192,7 +192,7 @@ func storeEntries(r *Rig) *Op {
 					return err
 				}
 			}
-			// A step of e4m3 where rounding decides.
+			// Values may differ by one rounding step of e4m3.
 			return near(got.As(1, rowTokens*layout.V4Dim), want.As(1, rowTokens*layout.V4Dim), 1.0/16)
 		},
 		Bytes: float64(rows.Extent()), Memory: host.Bytes(rows),

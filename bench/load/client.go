@@ -73,7 +73,7 @@ func (c *caller) discover(ctx context.Context) (ids []int32, err error) {
 	return tokens.Tokens, err
 }
 
-// outcome is what became of one request. Times count from its sending.
+// outcome is the result of one request. Times count from its sending.
 type outcome struct {
 	failure string // empty when it was answered: the status, or what went wrong
 	message string // of the failure
@@ -84,8 +84,8 @@ type outcome struct {
 	usage   openai.Usage
 }
 
-// ask sends one completion and reads its stream to the end.
-func (c *caller) ask(ctx context.Context, t task) outcome {
+// complete sends one completion request and reads its stream to the end.
+func (c *caller) complete(ctx context.Context, t task) outcome {
 	if c.o.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.o.Timeout)
@@ -149,7 +149,7 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 	return fmt.Errorf("%w: it broke off", errStream)
 }
 
-// take notes one event that arrived at a time. The event that ends a choice counts as text: an answer may hold tokens
+// take records one event with its arrival time. The event that ends a choice counts as text: an answer may hold tokens
 // without any.
 func (o *outcome) take(ev *openai.CompletionResponse, at time.Duration) {
 	if ev.Usage != nil {

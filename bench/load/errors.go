@@ -8,5 +8,5 @@ var ErrOptions = errors.New("load options")
 // ErrRemote means that an address is not on this machine and Options.AllowRemote is off.
 var ErrRemote = errors.New("the address is not on this machine")
 
-// ErrServer means that the server could not be asked what it serves, so that nothing was measured.
+// ErrServer means that the server did not report its models, so that nothing was measured.
 var ErrServer = errors.New("the server does not answer as expected")

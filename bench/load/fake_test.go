@@ -14,8 +14,8 @@ import (
 	"sparrow/internal/testkit/memnet"
 )
 
-// fake is a server in memory, for tests under synctest, that answers every completion with one piece of text for each
-// token asked for.
+// fake is a server in memory, for tests under synctest, that answers every completion with one piece of text for
+// each requested token.
 type fake struct {
 	http.Handler
 	net            *memnet.Listener
@@ -24,14 +24,14 @@ type fake struct {
 	// refuse, when not nil, may answer the i-th completion itself.
 	refuse func(i int, w http.ResponseWriter) bool
 
-	mu      sync.Mutex
-	asked   []asked
-	running int
-	most    int
+	mu       sync.Mutex
+	received []completion
+	running  int
+	most     int
 }
 
-// asked is a completion as it arrived.
-type asked struct {
+// completion is a request as it arrived.
+type completion struct {
 	Model         string  `json:"model"`
 	Prompt        []int32 `json:"prompt"`
 	MaxTokens     int     `json:"max_tokens"`
@@ -73,14 +73,14 @@ func newFake(t *testing.T, f *fake) *fake {
 }
 
 func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
-	q := asked{key: r.Header.Get("Authorization")}
+	q := completion{key: r.Header.Get("Authorization")}
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	f.mu.Lock()
-	i := len(f.asked)
-	f.asked = append(f.asked, q)
+	i := len(f.received)
+	f.received = append(f.received, q)
 	f.running++
 	f.most = max(f.most, f.running)
 	f.mu.Unlock()

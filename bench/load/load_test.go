@@ -33,18 +33,18 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 		o := options(f)
 		o.URL, o.Key = o.URL+"/v1/", "secret"
 		o.Prompt, o.Output, o.SharedPrefix, o.Groups = Lengths{5, 9}, Lengths{2, 6}, 8, 3
-		told := 0
+		calls := 0
 		o.OnDone = func(done, total int) {
-			if told++; done != told || total != o.Requests {
-				t.Errorf("told of %d of %d after %d", done, total, told)
+			if calls++; done != calls || total != o.Requests {
+				t.Errorf("progress is %d of %d after %d", done, total, calls)
 			}
 		}
 		r := run(t, o)
-		if r.Answered != 12 || r.Sent != 12 || len(r.Errors) != 0 || told != 12 || r.Model != "fake-model" {
-			t.Fatalf("report %+v, told %d times", r, told)
+		if r.Answered != 12 || r.Sent != 12 || len(r.Errors) != 0 || calls != 12 || r.Model != "fake-model" {
+			t.Fatalf("report %+v, progress called %d times", r, calls)
 		}
 		prefixes, in, out, cached := map[string]int{}, int64(0), int64(0), int64(0)
-		for _, q := range f.asked {
+		for _, q := range f.received {
 			own := len(q.Prompt) - o.SharedPrefix
 			if own < 5 || own > 9 || q.MaxTokens < 2 || q.MaxTokens > 6 {
 				t.Errorf("prompt of %d and answer of %d tokens", len(q.Prompt), q.MaxTokens)
@@ -89,7 +89,7 @@ func TestSameSeedSamePrompts(t *testing.T) {
 			o.Seed, o.Prompt, o.StopAtEOS = seed, Lengths{5, 50}, true
 			run(t, o)
 			var all []string
-			for _, q := range f.asked {
+			for _, q := range f.received {
 				all = append(all, fmt.Sprint(q.Prompt, q.MaxTokens))
 				if q.IgnoreEOS {
 					t.Error("ignore_eos was sent")
@@ -134,7 +134,7 @@ func TestArrivalsFollowTheRate(t *testing.T) {
 			gaps = append(gaps, time.Since(last))
 		}
 		if mean := time.Since(start).Seconds() / n * rate; mean < 0.95 || mean > 1.05 {
-			t.Errorf("gaps are %g times the mean asked for", mean)
+			t.Errorf("gaps are %g times the configured mean", mean)
 		}
 		// Of an exponential distribution 1 - 1/e lie below the mean.
 		below := 0
@@ -282,7 +282,7 @@ func TestOptionsReportEveryProblem(t *testing.T) {
 	f := newFake(t, &fake{})
 	f.net.Close()
 	if _, err := Run(context.Background(), options(f)); !errors.Is(err, ErrServer) {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
 }
 

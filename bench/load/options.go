@@ -19,7 +19,7 @@ import (
 type Options struct {
 	// URL is the server, such as http://127.0.0.1:8080; a /v1 at its end is accepted.
 	URL string
-	// Model is the name to ask for; empty asks the server what it serves.
+	// Model is the model's name in requests; if empty, the server's list of models is used.
 	Model string
 	// Key is a bearer key; empty sends none.
 	Key string
@@ -37,14 +37,13 @@ type Options struct {
 	// Timeout bounds one request; 0 is no bound.
 	Timeout time.Duration
 
-	// Prompt is how many tokens of its own a prompt has, after the shared prefix. Output is how many tokens are asked
-	// for.
+	// Prompt is the number of tokens of a prompt after the shared prefix. Output is the number of tokens to generate.
 	Prompt, Output Lengths
 	// SharedPrefix is how many tokens the prompts of a group begin with in common; Groups is the number of groups, at
 	// least 1.
 	SharedPrefix, Groups int
-	// StopAtEOS lets an answer end where the model ends it. Without it every answer has its full length (the server
-	// must know ignore_eos).
+	// StopAtEOS lets an answer end at the end-of-sequence token. Without it every answer has its full length (the
+	// server must support ignore_eos).
 	StopAtEOS bool
 	// Seed fixes prompts, lengths and arrivals.
 	Seed uint64
@@ -102,14 +101,13 @@ func (o *Options) checkURL() error {
 		return fmt.Errorf("url %q: %w", o.URL, err)
 	}
 	if !o.AllowRemote && !isLoopback(u.Hostname()) {
-		return fmt.Errorf("url %s: %w; a load test of another machine must be asked for (--allow-remote)", o.URL,
+		return fmt.Errorf("url %s: %w; a load test of another machine needs --allow-remote", o.URL,
 			ErrRemote)
 	}
 	return nil
 }
 
-// isLoopback says whether a host is this machine. Names other than localhost are not looked up: whoever means this
-// machine can say so.
+// isLoopback reports whether a host is this machine. Names other than localhost are not resolved and count as remote.
 func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// words are tokenized by the server to get ids that stand for text.
+// words are tokenized by the server to get ids of ordinary text.
 const words = `time year people way day man thing woman life child world school state family student group country problem hand part place case
 week company system program question work government number night point home water room mother area money story fact month lot right study book
 eye job word business issue side kind head house service friend father power hour game line end member law car city community name`

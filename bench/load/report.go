@@ -15,7 +15,7 @@ type Report struct {
 	URL   string `json:"url"`
 	Model string `json:"model"`
 
-	Planned  int            `json:"planned"` // requests asked for
+	Planned  int            `json:"planned"` // requests to send
 	Sent     int            `json:"sent"`
 	Answered int            `json:"answered"`
 	Errors   map[string]int `json:"errors"` // by status, or "timeout", "cancelled", "connection", "stream"
@@ -115,7 +115,7 @@ func summarise(d []time.Duration) Times {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Print writes the report for people.
+// Print writes the report as text.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s at %s: %d of %d requests answered in %.2f s\n", r.Model, r.URL, r.Answered, r.Planned, r.Seconds)
 	fmt.Fprintf(w, "throughput: %.2f requests/s, %.1f tokens/s in, %.1f tokens/s out\n", r.RequestsPerSecond,

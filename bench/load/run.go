@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Run sends the load and waits for every answer. When ctx ends, what is in flight is cancelled and the report covers
-// what was answered until then; the error is nil, for a report in hand is better than none.
+// Run sends the load and waits for every answer. When ctx ends, requests in flight are cancelled and the report covers
+// the answers until then; the error is nil.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ type runner struct {
 	outcomes []outcome
 }
 
-// send lets requests go until all are gone, time is up or ctx ends.
+// send sends requests until all are sent, Duration is over or ctx ends.
 func (r *runner) send(ctx context.Context) {
 	stop := ctx
 	if r.o.Duration > 0 {
@@ -59,12 +59,12 @@ func (r *runner) send(ctx context.Context) {
 		}
 		r.wait.Go(func() {
 			defer done()
-			r.finish(r.caller.ask(ctx, r.prompts.task(i)))
+			r.finish(r.caller.complete(ctx, r.prompts.task(i)))
 		})
 	}
 }
 
-// gate waits until the next request may leave; it is false when none may any more. The function it returns is called
+// gate waits until the next request may be sent; false means that no more may be. The function it returns is called
 // after the answer.
 type gate func(stop context.Context) (done func(), ok bool)
 

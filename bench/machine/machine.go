@@ -1,5 +1,5 @@
-// Package machine says what a benchmark ran on, in a few fields that fit beside its figures. It reads what the system
-// tells and changes nothing.
+// Package machine describes the machine of a benchmark in a few fields that are printed beside its figures. It only
+// reads what the system reports.
 package machine
 
 import (
@@ -21,7 +21,7 @@ type Machine struct {
 	Load float64 `json:"load,omitempty"`
 }
 
-// Here describes this machine. What the system does not tell is left out.
+// Here describes this machine. Fields that the system does not report are empty.
 func Here() Machine {
 	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH,
 		Go: runtime.Version()}

@@ -39,6 +39,6 @@ func TestHere(t *testing.T) {
 		t.Error(s)
 	}
 	if s := (Machine{CPU: "chip"}).String(); strings.Contains(s, "GiB") {
-		t.Errorf("unknown memory is told: %s", s)
+		t.Errorf("unknown memory is printed: %s", s)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Compared is one figure of another engine beside ours, in tokens per second.
+// Compared is one figure of another engine and of this one, in tokens per second.
 type Compared struct {
 	Test    string  `json:"test"` // "prefill" or "decode"
 	Context int     `json:"context"`

@@ -14,7 +14,7 @@ import (
 // script answers with prepared tokens: each takes one second plain and half of that with drafts.
 type script struct {
 	tokens [][]int32
-	spoil  bool // drafts change an answer
+	damage bool // drafts change an answer
 	err    error
 	calls  int
 }
@@ -33,7 +33,7 @@ func (s *script) Generate(_ context.Context, r sparrow.Request) (*sparrow.Respon
 	if r.Draft == nil {
 		out.Trace.Decode /= 2
 		out.Usage.DraftedTokens, out.Usage.AcceptedTokens = 4, 3
-		if s.spoil {
+		if s.damage {
 			out.Choices[0].Tokens[0].ID++
 		}
 	}
@@ -55,7 +55,7 @@ func TestDraft(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	for want, s := range map[string]*script{
-		"change nothing": {tokens: [][]int32{{1, 2}, {1, 2}, {1, 2}}, spoil: true},
+		"change nothing": {tokens: [][]int32{{1, 2}, {1, 2}, {1, 2}}, damage: true},
 		"nothing to":     {tokens: [][]int32{{1}, {1}, {1}}},
 		"broken":         {err: broken},
 	} {

@@ -13,7 +13,7 @@ import (
 type filled interface{ Pools() [][]kernel.Pool }
 
 // distinct is how many different pages of rows a pool is made of; the others are copies elsewhere in memory. What
-// attention costs depends on where rows lie, not on what they hold.
+// attention costs depends on the addresses of rows, not on their values.
 const distinct = 32
 
 // fill writes random rows and keys to every page of the cache. Keys all differ, because equal scores would change

@@ -53,7 +53,7 @@ func (b *bench) behind(keeper model.Windowed, tokens int, pages []int32) (model.
 	return s, nil
 }
 
-// begin gives every work a state of its own, as it was before the step.
+// begin gives every work a copy of its state before the step.
 func (j *job) begin() error {
 	for i, s := range j.before {
 		var err error
@@ -65,7 +65,7 @@ func (j *job) begin() error {
 	return nil
 }
 
-// end lets go of the states of a step.
+// end releases the states of a step.
 func (j *job) end() {
 	for i := range j.before {
 		if s := j.works[i].State; s != nil {
@@ -75,7 +75,7 @@ func (j *job) end() {
 	}
 }
 
-// release lets go of the job's own states.
+// release releases the job's states.
 func (j *job) release() {
 	for _, s := range j.before {
 		s.Release()

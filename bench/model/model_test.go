@@ -95,8 +95,8 @@ func written(t *testing.T, preset string, edit func(config []byte) []byte) *fami
 	return src
 }
 
-// DeepSeek-V4 keeps states: every step begins with one that stands behind the context, whole pages and what is left
-// over, and none is left.
+// DeepSeek-V4 keeps states: every step begins with one that covers the context, whole pages and a partial one, and all
+// states are released.
 func TestMeasuresModelsWithStates(t *testing.T) {
 	src := written(t, "v4-tiny", func(config []byte) []byte { return config })
 	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
@@ -320,7 +320,7 @@ func TestReportsReadWell(t *testing.T) {
 	}
 }
 
-// A step that is not measured, because somebody stopped the run, is an error.
+// A step that is not measured, because the run was stopped, is an error.
 func TestStops(t *testing.T) {
 	src, err := builtin.Source()
 	if err != nil {

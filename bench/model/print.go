@@ -16,7 +16,7 @@ const (
 	flatMost              = 1.15
 )
 
-// judge fills in the targets that need no other engine.
+// judge checks the targets that need no other engine.
 func (r *Report) judge() {
 	if f := r.Flat; f != nil {
 		x := f.DeepMs / f.ShallowMs
@@ -31,7 +31,7 @@ func (r *Report) judge() {
 	}
 }
 
-// head says what was measured.
+// head describes what was measured.
 func (r *Report) head() string {
 	packed := ""
 	if r.Packed {
@@ -43,7 +43,7 @@ func (r *Report) head() string {
 		r.Index, r.Chunk, r.Fill)
 }
 
-// Print writes the report for people.
+// Print writes the report as text.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintln(w, r.head())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -8,7 +8,7 @@ import (
 	"sparrow/bench/pause"
 )
 
-// Phase is what a decode step or a prefill chunk took.
+// Phase is the time of a decode step or a prefill chunk.
 type Phase struct {
 	Tokens          int     `json:"tokens"`    // new tokens of a step, all sequences together
 	StepMs          float64 `json:"step_ms"`   // best

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	Contexts []int // tokens in the cache; none means 512, 2k, 8k, 32k and 128k
 	Batches  []int // sequences; none means 1 and 16
-	Chunk    int   // new tokens of a prefill step, shared out among the sequences; 0 means 512
+	Chunk    int   // new tokens of a prefill step, divided among the sequences; 0 means 512
 	Policy   plan.Policy
 	Threads  int  // of the device, for the report
 	Packed   bool // the device copies weights, for the report
@@ -146,7 +146,7 @@ func some(cells []Cell) error {
 		}
 	}
 	c := cells[0]
-	return fmt.Errorf("bench: nothing can be measured: context %d, batch %d: %s; ask for smaller contexts "+
+	return fmt.Errorf("bench: nothing can be measured: context %d, batch %d: %s; choose smaller contexts "+
 		"(--contexts), batches (--batch) or another layout (--kv)", c.Context, c.Batch, c.Skipped)
 }
 
@@ -259,9 +259,9 @@ func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
 	return nil
 }
 
-// fewest and most steps of a phase. Where steps are slow, those that fit into this many budgets are enough, even a
-// single one that nothing warmed.
-const fewest, most, patience = 3, 400, 5
+// fewest and most are the numbers of steps of a phase. A phase of slow steps ends after maxBudgets budgets, even with a
+// single step, measured without a warm-up.
+const fewest, most, maxBudgets = 3, 400, 5
 
 // phase repeats a step of n new tokens for each sequence of a cell after one that warms caches and grows scratch
 // memory.
@@ -282,7 +282,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 		if err != nil {
 			return nil, err
 		}
-		if i == 0 && took < patience*b.o.Budget { // only warm
+		if i == 0 && took < maxBudgets*b.o.Budget { // warm-up
 			begin = time.Now()
 			continue
 		}
@@ -292,7 +292,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 		}
 		times = append(times, ms)
 		if spent := time.Since(begin); len(times) >= most || spent > b.o.Budget && len(times) >= fewest ||
-			spent > patience*b.o.Budget {
+			spent > maxBudgets*b.o.Budget {
 			break
 		}
 	}
@@ -303,7 +303,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	return p, nil
 }
 
-// shares turns the clocks of a step into milliseconds; what no clock has seen is the rest.
+// shares turns the clocks of a step into milliseconds; the time outside all clocks is Rest.
 func shares(spent [stageCount]time.Duration, step time.Duration) (s Stages) {
 	left := step
 	for i, d := range spent {

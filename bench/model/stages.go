@@ -27,8 +27,8 @@ func (s Stage) String() string { return stageNames[s] }
 // Stages is the time of each stage in milliseconds.
 type Stages [stageCount]float64
 
-// stopwatch is a device that notes how long each operation takes. It stands between a model and its device only while
-// somebody measures, so that it costs nothing elsewhere. Operations of host devices are finished when they return.
+// stopwatch is a device that measures the time of each operation. It wraps the model's device only in benchmarks, so
+// that it costs nothing elsewhere. Operations of host devices are finished when they return.
 type stopwatch struct {
 	kernel.Device
 	vocab int
@@ -50,7 +50,7 @@ func timed[A any](d *stopwatch, s Stage, op func(A) error, a A) error {
 	return err
 }
 
-// Operations that are not here belong to Rest, which is what of a step no clock has seen.
+// Operations that are not listed here belong to Rest, the time of a step outside all clocks.
 
 func (d *stopwatch) Scores(a kernel.ScoreArgs) error {
 	return timed(d, Scan, d.Device.Scores, a)

@@ -1,5 +1,5 @@
 // Package pause measures how long the garbage collector stops a program whose workers are all in kernels, which have
-// no safe points of their own. Work flows in, the longest stop flows out.
+// no safe points. Work flows in, the longest stop flows out.
 package pause
 
 import (
@@ -33,7 +33,7 @@ func Measure(d time.Duration, work func(stop <-chan struct{}) error) (*Pause, er
 		select {
 		case early = <-ended:
 			if early == nil {
-				early = errors.New("the work ended before it was told to")
+				early = errors.New("the work ended before stop was closed")
 			}
 		case <-time.After(5 * time.Millisecond):
 		}

@@ -68,7 +68,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// Reading twice as much takes longer: the loop really walks its memory.
+// Reading twice as much takes longer: the loop reads all of its memory.
 func TestReaderWalksItsMemory(t *testing.T) {
 	r := NewReader(1)
 	defer r.Close()

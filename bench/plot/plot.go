@@ -20,8 +20,8 @@ type Series struct {
 	Points []Point
 }
 
-// Chart is lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases are
-// far apart. An axis with points at zero or below has a place for them in front of its first power.
+// Chart is lines over a common pair of axes. Both are logarithmic: contexts double, and costs of different phases
+// differ by orders of magnitude. An axis with points at zero or below has a place for them before its first power.
 type Chart struct {
 	Title, X, Y string
 	Series      []Series
@@ -87,7 +87,7 @@ func text(b *strings.Builder, x float64, y float64, anchor string, size int, s s
 	b.WriteString("</text>\n")
 }
 
-// axis is a logarithmic axis from low to high, whole powers of base. With zero, the lowest stands for zero and below.
+// axis is a logarithmic axis from low to high, whole powers of base. With zero, the lowest represents zero and below.
 type axis struct {
 	low, high, base float64
 	zero            bool
@@ -129,7 +129,7 @@ func (a axis) place(v, from, to float64) float64 {
 	return from + (to-from)*math.Log(min(v, a.high)/a.low)/math.Log(a.high/a.low)
 }
 
-// ticks are powers of the base, so many apart that ten at most are drawn.
+// ticks are powers of the base, spaced so that at most ten are drawn.
 func (a axis) ticks() []float64 {
 	n := int(math.Round(math.Log(a.high/a.low) / math.Log(a.base)))
 	every := (n + 8) / 9

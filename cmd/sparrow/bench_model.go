@@ -128,7 +128,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	if f.pack {
-		if err := host.RoomToPack(src.Weights.Bytes()); err != nil {
+		if err := host.CheckPackSpace(src.Weights.Bytes()); err != nil {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}

@@ -59,7 +59,7 @@ func letter(b byte) bool {
 
 func (s *Scanner) at(b byte) bool { return s.Pos < len(s.Text) && s.Text[s.Pos] == b }
 
-// digits moves over decimal digits and says whether there were any.
+// digits skips decimal digits and reports whether there were any.
 func (s *Scanner) digits() bool {
 	from := s.Pos
 	for s.Pos < len(s.Text) && s.Text[s.Pos] >= '0' && s.Text[s.Pos] <= '9' {
@@ -103,7 +103,7 @@ func (s *Scanner) Str() ([]byte, error) {
 	}
 }
 
-// plain moves to the next byte of a string that does not stand for itself.
+// plain advances to the next byte of a string that is not literal: a quote, a backslash or a control character.
 func (s *Scanner) plain() {
 	for s.Pos < len(s.Text) {
 		if b := s.Text[s.Pos]; b == '"' || b == '\\' || b < ' ' {
@@ -113,7 +113,7 @@ func (s *Scanner) plain() {
 	}
 }
 
-// escape reads one escape sequence and appends what it stands for.
+// escape reads one escape sequence and appends the character it encodes.
 func (s *Scanner) escape() error {
 	start := s.Pos
 	s.Pos++
@@ -150,7 +150,7 @@ func (s *Scanner) escape() error {
 	return s.Expected("an escape character after the backslash")
 }
 
-// unescaped is what an escape of one character stands for; 0 if there is no such escape.
+// unescaped is the character of a one-letter escape; 0 if there is no such escape.
 func unescaped(c byte) byte {
 	switch c {
 	case '"', '\\', '/':

@@ -16,7 +16,7 @@ type Scanner struct {
 	Pos  int    // offset of the next byte
 	Name string // what the text is, for errors: "body", "header"
 
-	// MaxDepth bounds how deep arrays and objects may contain each other; 0 stands for 128.
+	// MaxDepth bounds the nesting depth of arrays and objects; 0 means 128.
 	MaxDepth int
 
 	// Lone is called with the offset of an escape that is half of a surrogate pair, which is then read as U+FFFD.
@@ -27,13 +27,13 @@ type Scanner struct {
 	buf   []byte // the last string that had escapes
 }
 
-// SyntaxError is text that is not JSON, or not the value that was asked for.
+// SyntaxError is text that is not JSON, or not a value of the expected type.
 type SyntaxError struct {
 	Pos    int
 	Reason string
 }
 
-// Error says where and why.
+// Error is the offset and the reason.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("at byte %d: %s", e.Pos, e.Reason) }
 
 // InvalidUTF8 returns the offset of the first byte that is not UTF-8, or -1.
@@ -85,7 +85,7 @@ func (k Kind) String() string {
 	return "nothing"
 }
 
-// Kind looks at the next value without reading it.
+// Kind is the kind of the next value, which is not read.
 func (s *Scanner) Kind() (Kind, error) {
 	switch b := s.Next(); {
 	case b == '{':
@@ -122,7 +122,7 @@ func (s *Scanner) Next() byte {
 	return 0
 }
 
-// End wants nothing but white space in the rest of the text. what names that for the error: "the end of the body".
+// End checks that only white space is left. what names the expected text in the error: "the end of the body".
 func (s *Scanner) End(what string) error {
 	if s.Next(); s.Pos < len(s.Text) {
 		return s.Expected(what)
@@ -135,7 +135,7 @@ func (s *Scanner) Errorf(at int, format string, args ...any) error {
 	return &SyntaxError{Pos: at, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Expected is a syntax error for what stands at the current offset.
+// Expected is a syntax error for the text at the current offset.
 func (s *Scanner) Expected(what string) error {
 	return s.Errorf(s.Pos, "expected %s, found %s", what, s.found())
 }
@@ -200,7 +200,7 @@ func (s *Scanner) Array(element func() error) error {
 	}
 }
 
-// Enter moves behind the opening bracket at the current offset.
+// Enter advances past the opening bracket at the current offset.
 func (s *Scanner) Enter() error {
 	limit := s.MaxDepth
 	if limit == 0 {
@@ -213,7 +213,7 @@ func (s *Scanner) Enter() error {
 	return nil
 }
 
-// More says whether another member or element follows, and moves behind the comma or the closing bracket.
+// More reports whether another member or element follows, and advances past the comma or the closing bracket.
 func (s *Scanner) More(closing byte, first bool) (bool, error) {
 	b := s.Next()
 	if b == closing {
@@ -283,7 +283,7 @@ func (s *Scanner) has(word string) bool {
 	return string(s.Text[s.Pos:min(s.Pos+len(word), len(s.Text))]) == word
 }
 
-// Clip shortens a piece of the text to what an error message can carry.
+// Clip shortens a piece of the text for an error message.
 func Clip(piece string) string {
 	const most = 48
 	if len(piece) <= most {

@@ -78,7 +78,7 @@ func FuzzJSONStrings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if !utf8.Valid(data) {
 			if at := jsonscan.InvalidUTF8(data); at < 0 || !utf8.Valid(data[:at]) {
-				t.Fatalf("%q: the first byte that is not UTF-8 is said to be %d", data, at)
+				t.Fatalf("%q: the first byte that is not UTF-8 is reported as %d", data, at)
 			}
 			return
 		}

@@ -1,7 +1,7 @@
 // Package mmap turns a path into the read-only bytes of a file.
 //
 // In flows the path of a regular file, out flows a byte slice as long as the file. On Linux and macOS the slice is a
-// shared mapping: opening reads nothing, and pages arrive when they are touched. Elsewhere, and with the build tag
+// shared mapping: opening reads nothing, and pages are loaded when they are accessed. Elsewhere, and with the build tag
 // nommap, the file is read into memory. The package never writes to a file and never interprets the bytes.
 package mmap
 
@@ -22,11 +22,11 @@ type Advice uint8
 const (
 	// Normal withdraws earlier hints.
 	Normal Advice = iota
-	// Sequential says the range is read once from front to back.
+	// Sequential means that the range is read once from front to back.
 	Sequential
-	// Random says reads jump about, so reading ahead is wasted.
+	// Random means that reads are in random order, so that read-ahead is useless.
 	Random
-	// WillNeed asks for the range to be read ahead now.
+	// WillNeed requests that the range is read ahead now.
 	WillNeed
 )
 
@@ -54,9 +54,9 @@ type File struct {
 	data []byte
 }
 
-// Open maps the regular file at path. The descriptor is closed again at once: the mapping keeps the file alive.
+// Open maps the regular file at path. The descriptor is closed before Open returns; the mapping does not need it.
 func Open(path string) (*File, error) {
-	// Asked before opening, because opening a pipe waits for its other end.
+	// Stat comes before opening, because opening a pipe waits for its other end.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (f *File) Advise(off, n int, a Advice) error {
 	return nil
 }
 
-// Close gives the memory back; every slice of Bytes is invalid afterwards. A second Close does nothing.
+// Close unmaps the memory; every slice of Bytes is invalid afterwards. A second Close does nothing.
 func (f *File) Close() error {
 	data := f.data
 	f.data = nil

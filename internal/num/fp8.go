@@ -23,9 +23,9 @@ func E4M3(f float32) byte {
 
 // e4m3Number is E4M3 of anything but NaN, given as float32 bits; without branches and small enough to be inlined.
 //
-// One step of the format is worth 2^(e-3), where e is the value's exponent but at least -6 (biased 121): below 2^-6 lie
+// One step of the format is 2^(e-3), where e is the value's exponent but at least -6 (biased 121): below 2^-6 are
 // the subnormals. Adding 2^(e+20), whose last mantissa bit is one step, leaves the rounded number of steps in the sum's
-// mantissa, and 8 codes pass with every exponent.
+// mantissa, and every exponent has 8 codes.
 func e4m3Number(b uint32) byte {
 	abs := min(b&absMask32, maxE4M3Bits)
 	exp := max(abs>>23, 121)

@@ -42,7 +42,7 @@ func hadamardFirst(v []float32) {
 	}
 }
 
-// hadamardFour runs two consecutive stages over four neighbouring runs of one stride, one load and store instead of
+// hadamardFour runs two consecutive stages over four adjacent runs of one stride, one load and store instead of
 // two.
 func hadamardFour(p, q, r, s []float32) {
 	q, r, s = q[:len(p)], r[:len(p)], s[:len(p)]

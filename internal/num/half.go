@@ -62,7 +62,7 @@ func FromF16(h uint16) float32 {
 }
 
 // roundUnits rounds the positive float32 abs to a whole number of units. magicBits is the float32 whose last mantissa
-// bit is worth one unit: the sum's mantissa is then the count, rounded to nearest even by the addition itself.
+// bit equals one unit: the sum's mantissa is then the count, rounded to nearest even by the addition.
 func roundUnits(abs, magicBits uint32) uint32 {
 	return math.Float32bits(math.Float32frombits(abs)+math.Float32frombits(magicBits)) - magicBits
 }

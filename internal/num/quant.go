@@ -12,7 +12,7 @@ const (
 	latentScaleFloor = 1e-4 // QuantLatent: on the scale, before rounding it up to a power of two
 )
 
-// ScaleMode says how a block's scale is derived from its largest magnitude. Readers need not know it: the scale is
+// ScaleMode is how a block's scale is derived from its largest magnitude. Readers do not depend on it: the scale is
 // stored as float32 either way.
 type ScaleMode uint8
 

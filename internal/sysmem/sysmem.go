@@ -10,13 +10,13 @@ import (
 )
 
 // Available is the bytes of memory that can be used without swapping or being killed, or 0 where the system does not
-// say.
+// report it.
 func Available() int64 { return Here().Available() }
 
 // Total is the bytes of memory the process may have at most, or 0 where the system does not say.
 func Total() int64 { return Here().Total() }
 
-// System is the files in which a system tells of its memory.
+// System is the files in which a system reports its memory.
 type System struct{ root fs.FS }
 
 // Here is the system that the process runs on.

@@ -66,7 +66,7 @@ func (p *pair) hyperPost(what string, x, post, comb both, n int) {
 }
 
 // testSinkhorn is the vector of the v4 spec, 2.1, on the device under test: logits in, mixing matrix out. It also
-// tells a matrix from its transpose, in reading and in writing streams.
+// distinguishes a matrix from its transpose, in reading and in writing streams.
 func testSinkhorn(p *pair) {
 	c := []float32{-1, .5, 1, 1.5, 2, -1, .5, 1, 1.5, 2, -1, .5, 1, 1.5, 2, -1}
 	want := []float64{.030038, .152544, .284989, .532428, .532428, .030038, .152544, .284988, .284989, .532428, .030039,

@@ -39,7 +39,7 @@ func testIndexQuery(p *pair) {
 				p.near(fmt.Sprintf("%d heads", heads), out, 1e-5)
 				continue
 			}
-			// Bytes may differ by one step where rounding of the rotation decides; few do.
+			// A few bytes may differ by one step, because the rotation rounds differently.
 			want, got, differ := p.readBytes(p.ref, out.ref), p.readBytes(p.dev, out.dev), 0
 			for i := range want {
 				if want[i] != got[i] {
@@ -95,8 +95,8 @@ func testPaddedIndexQuery(p *pair) {
 	}
 }
 
-// nearSteps compares values rounded to FP4: all but a few, where rounding of the rotation decides, are equal, and
-// those are one step away.
+// nearSteps compares values rounded to FP4: all are equal but a few, which differ by one step because the rotation
+// rounds differently.
 func (p *pair) nearSteps(what string, out both) {
 	p.Helper()
 	want, got := p.read(p.ref, out.ref), p.read(p.dev, out.dev)

@@ -12,7 +12,7 @@ import (
 )
 
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
-// Packages on one line do not know each other. docs/architecture.md says what each room is for.
+// Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
 	"cmd/sparrow cmd/kernelc internal/tree/width",
 	"verify eval bench/load bench/kernels bench/model",

@@ -10,21 +10,21 @@ import (
 	"sparrow/layout"
 )
 
-// attendChunk is how many entries of a row's list are attended to by themselves. Chunks are joined in their order,
-// whoever computed them, so that a row has the same bits on one worker and on many. A chunk costs some ten times what
-// joining it costs.
+// attendChunk is the number of entries of a row's list in one partial softmax. Chunks are joined in order, whichever
+// worker computed them, so that a row has the same bits on one worker and on many. A chunk costs about ten times as
+// much as joining it.
 const attendChunk = 512
 
-// rowsTogether is how many neighbouring rows one worker takes together, chunk by chunk. Their first chunks lie in
-// much the same part of the cache, then their second ones do, so that what one row fetched is near for the next. It
-// changes nothing in the result.
+// rowsTogether is the number of adjacent rows one worker processes together, chunk by chunk. Their first chunks
+// select much the same cache rows, as do their second ones, so that rows fetched for one query are still in the CPU
+// cache for the next. The result does not depend on it.
 const rowsTogether = 8
 
 // sparseWork is sparse attention cut into rows, or into chunks of rows.
 type sparseWork struct {
 	kernel.SparseArgs
 	chunks   int // of every row, where a row is shared among workers; else 0
-	runs     int // of neighbouring chunks that workers take then
+	runs     int // of adjacent chunks that workers take then
 	together int // rows of an item, where it is whole rows
 }
 
@@ -55,14 +55,14 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	return nil
 }
 
-// sparseAttend hands rows, or chunks of them, to the workers.
+// sparseAttend distributes rows, or chunks of them, to the workers.
 func (d *Device) sparseAttend(w *sparseWork) error {
 	if w.Q.Rows >= 2*d.pool.Workers() || d.pool.Workers() == 1 {
-		// The queries of more than 16 heads leave no room for the rows they share.
+		// With more than 16 heads, the queries take the CPU cache space of the rows they share.
 		w.together = min(rowsTogether, max(1, rowsTogether*16/w.Heads), max(1, w.Q.Rows/(4*d.pool.Workers())))
 		return d.sparse.run(d, ceilDiv(w.Q.Rows, w.together), *w, (*Device).sparseRows)
 	}
-	// Too few rows to keep every worker busy: they share chunks, and what each gathered is joined afterwards.
+	// Too few rows for all workers: they share the chunks of a row, and the partial results are joined afterwards.
 	w.chunks = ceilDiv(w.Indices.Cols, attendChunk)
 	d.partials.take(w.Q.Rows*w.chunks, w.Heads)
 	list := d.shared[:0]
@@ -78,7 +78,7 @@ func (d *Device) sparseAttend(w *sparseWork) error {
 	return d.sparse.run(d, w.Q.Rows, *w, (*Device).sparseJoin)
 }
 
-// partial is what one chunk of a row gathered: for every head the largest score, the sum of weights relative to it,
+// partial is the result of one chunk of a row: for every head the largest score, the sum of weights relative to it,
 // and the weighted sum of rows [heads, 512]. A sum of zero means that the chunk has no valid entry.
 type partial struct{ top, sum, out []float32 }
 
@@ -102,7 +102,7 @@ func (p *partials) at(i int) partial {
 func (d *Device) sparseRows(w *sparseWork, worker, item int) {
 	s := &d.scratch[worker]
 	s.part.take(1, w.Heads)
-	s.asked = [rowsTogether]bool{}
+	s.hasQuery = [rowsTogether]bool{}
 	r0, r1 := item*w.together, min((item+1)*w.together, w.Q.Rows)
 	var joins [rowsTogether]join
 	state := grow(&s.join, 2*w.Heads*w.together)
@@ -127,15 +127,14 @@ func (d *Device) sparseRows(w *sparseWork, worker, item int) {
 	}
 }
 
-// sparseRun attends with a run of the chunks that workers share: while one is at hand, the rows of the next are
-// fetched.
+// sparseRun attends over a range of a row's chunks. While it computes one chunk, the rows of the next are prefetched.
 func (d *Device) sparseRun(w *sparseWork, worker, item int) {
 	s := &d.scratch[worker]
 	run := d.shared[item*len(d.shared)/w.runs : (item+1)*len(d.shared)/w.runs]
 	w.locate(d, &s.places, run[0])
 	for i, c := range run {
 		if i == 0 || run[i-1].r != c.r {
-			s.asked[0] = false
+			s.hasQuery[0] = false
 		}
 		if s.ahead = s.ahead[:0]; i+1 < len(run) {
 			w.locate(d, &s.ahead, run[i+1])
@@ -157,7 +156,7 @@ func (d *Device) sparseJoin(w *sparseWork, worker, r int) {
 // rowChunk is one chunk of a row, which is one of those that a worker takes together.
 type rowChunk struct{ r, chunk, turn int }
 
-// locate lists where the rows of a chunk lie, as bytes of their pool. Slots outside it are left out and noted.
+// locate lists the byte offsets of a chunk's rows in their pool. Slots outside the pool are left out and recorded.
 func (w *sparseWork) locate(d *Device, to *[]int, c rowChunk) {
 	entries := host.Counted(w.Indices, w.Lens, c.r)
 	list, slots, row := (*to)[:0], uint(w.Pool.Slots()), w.rowBytes()
@@ -225,9 +224,9 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 			return false
 		}
 	}
-	if !s.asked[c.turn] {
+	if !s.hasQuery[c.turn] {
 		s.latent.Query(c.turn, host.RowF32(w.Q, c.r), w.Heads, w.Scale, format)
-		s.asked[c.turn] = true
+		s.hasQuery[c.turn] = true
 	}
 	if !s.latent.Attend(c.turn, host.Bytes(w.Pool.Mem), s.places, s.ahead, format) {
 		return false
@@ -254,7 +253,7 @@ type join struct {
 	out []float32 // [heads, 512]
 }
 
-// newJoin begins row r with nothing gathered; state has room for two numbers of every head.
+// newJoin begins row r without any chunk; state holds two numbers for every head.
 func (w *sparseWork) newJoin(state []float32, r int) join {
 	j := join{softmax: softmax{top: state[:w.Heads], sum: state[w.Heads:][:w.Heads]}, out: host.RowF32(w.Out, r)}
 	j.reset()
@@ -262,7 +261,7 @@ func (w *sparseWork) newJoin(state []float32, r int) join {
 	return j
 }
 
-// add joins a chunk: both sides are brought to the larger of their largest scores.
+// add joins a chunk: both sides are rescaled to the larger of their largest scores.
 func (j *join) add(d *Device, p partial) {
 	const latent = layout.LatentDim
 	for h, sum := range p.sum {

@@ -18,7 +18,7 @@ import (
 
 // sparseCase is attention over lists of several chunks: the last row's list ends inside one, and some entries are
 // masked.
-func sparseCase(t *testing.T, d kernel.Device, kind layout.Kind, spoil func(row []byte)) kernel.SparseArgs {
+func sparseCase(t *testing.T, d kernel.Device, kind layout.Kind, damage func(row []byte)) kernel.SparseArgs {
 	t.Helper()
 	const rows, heads, entries, pages, tokens = 6, 2, 1300, 20, 16
 	r := rand.New(rand.NewPCG(5, uint64(kind)))
@@ -34,8 +34,8 @@ func sparseCase(t *testing.T, d kernel.Device, kind layout.Kind, spoil func(row 
 		}
 		l.Encode(host.Page(pool, s/tokens), s%tokens, v)
 	}
-	if spoil != nil {
-		spoil(host.Page(pool, 3)[5*l.RowBytes():][:l.RowBytes()])
+	if damage != nil {
+		damage(host.Page(pool, 3)[5*l.RowBytes():][:l.RowBytes()])
 	}
 	a := kernel.SparseArgs{
 		Out: newTensor(t, d, kernel.F32, rows, heads*layout.LatentDim), LSE: newTensor(t, d, kernel.F32, rows, heads),
@@ -62,14 +62,14 @@ func sparseCase(t *testing.T, d kernel.Device, kind layout.Kind, spoil func(row 
 // A row gives the same bits when a worker takes it whole, when workers share it, and on any number of them; and it is
 // right.
 func TestSparseAttendInChunks(t *testing.T) {
-	thirds := func(row []byte) { // a scale that is no power of two: another road, the same sums
+	thirds := func(row []byte) { // a scale that is no power of two: another code path, the same sums
 		binary.LittleEndian.PutUint32(row[layout.BlockScaleOffset+4:], math.Float32bits(1.0/3))
 	}
 	for _, tier := range vec.Tiers() {
 		for _, c := range []struct {
-			name  string
-			kind  layout.Kind
-			spoil func([]byte)
+			name   string
+			kind   layout.Kind
+			damage func([]byte)
 		}{
 			{"1152", layout.BF16Row1152, nil},
 			{"656", layout.FP8Row656, nil},
@@ -82,7 +82,7 @@ func TestSparseAttendInChunks(t *testing.T) {
 				for _, workers := range []int{1, 3} {
 					d := cpu.Open(tier, kernel.Options{Workers: workers})
 					defer d.Close()
-					a := sparseCase(t, d, c.kind, c.spoil)
+					a := sparseCase(t, d, c.kind, c.damage)
 					if err := d.SparseAttend(a); err != nil {
 						t.Fatal(err)
 					}

@@ -22,7 +22,7 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 			sum += math.Exp(float64(v) - top)
 		}
 		if math.IsInf(top, 0) {
-			sum = 1 // the log of the sum is top itself; differences to it are no numbers
+			sum = 1 // the log of the sum is top; differences from an infinite top would be NaN
 			if slices.ContainsFunc(row, func(v float32) bool { return v != v }) {
 				sum = math.NaN()
 			}

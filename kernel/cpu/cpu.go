@@ -40,7 +40,7 @@ type Device struct {
 	dual     task[dualWork]
 	experts  expertState
 
-	outside    atomic.Int32 // a position outside its table, or a slot outside its pool, that workers found; or -1
+	outside    atomic.Int32 // a position outside its table, or a slot outside its pool, that a worker read; or -1
 	scoreItems []scoreItem  // of the scores being computed
 	partials   partials     // of rows that workers share
 	shared     []rowChunk   // the chunks of those rows
@@ -55,7 +55,7 @@ type scratch struct {
 
 	latent        *vec.LatentAttend  // over latent rows
 	entry         *vec.LatentAttend  // over V4 entries
-	asked         [rowsTogether]bool // latent holds the query of a row at hand
+	hasQuery      [rowsTogether]bool // latent holds the query of a current row
 	places, ahead []int              // rows of a chunk and of the next one, as bytes of their pool
 	narrow        []byte             // entries as rows of bfloat16
 	part          partials
@@ -79,7 +79,7 @@ type task[W any] struct {
 
 func (t *task[W]) Do(worker, item int) { t.do(t.dev, &t.work, worker, item) }
 
-// run hands items 0..n-1 of a task to the workers.
+// run runs items 0..n-1 of a task on the workers.
 func (t *task[W]) run(d *Device, n int, w W, do func(d *Device, w *W, worker, item int)) error {
 	t.dev, t.work, t.do = d, w, do
 	return d.pool.Run(n, t)
@@ -138,7 +138,7 @@ func (d *Device) Activation() kernel.DType { return kernel.F32 }
 // Hardware is a CPU. Plans do not depend on its cores or memory: an answer is the same on any machine.
 func (d *Device) Hardware() kernel.Hardware { return kernel.Hardware{Arch: "cpu"} }
 
-// Placement says in one line how large buffers lie in memory.
+// Placement describes in one line how large buffers are placed in memory.
 func (d *Device) Placement() string { return host.Placement() }
 
 // Close stops the workers.

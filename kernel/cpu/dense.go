@@ -8,8 +8,8 @@ import (
 	"sparrow/layout"
 )
 
-// denseTile is how many neighbouring query rows share one pass over their keys, denseBlock how many keys they take at
-// a time: a block's keys and values of one head and the scores of a tile stay in the second-level cache.
+// denseTile is the number of adjacent query rows that share one pass over their keys, denseBlock the number of keys
+// they take at a time: a block's keys and values of one head and the scores of a tile stay in the L2 cache.
 const (
 	denseTile  = 128
 	denseBlock = 256
@@ -114,7 +114,7 @@ func (d *Device) denseRows(w *denseWork, worker, h, r0, r1, start int) {
 	}
 }
 
-// finite reports whether a tensor holds neither infinities nor NaN: those times zero are no zero.
+// finite reports whether a tensor holds neither infinities nor NaN: their products with zero are NaN, not zero.
 func (d *Device) finite(t kernel.Tensor) bool {
 	for r := range t.Rows {
 		row := host.RowF32(t, r)
@@ -129,5 +129,5 @@ func (d *Device) finite(t kernel.Tensor) bool {
 	return true
 }
 
-// zeros are factors that leave nothing.
+// zeros are factors of 0.
 var zeros [layout.LatentDim]float32

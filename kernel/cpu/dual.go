@@ -110,8 +110,8 @@ func (d *Device) dualRow(w *dualWork, worker, item int) {
 	}
 }
 
-// entryChunk is how many entries are attended to at a time: on tiles enough to make little of joining them to what
-// was gathered before. This many are all that a row of the smaller model sees: 128 of its window and 512 selected.
+// entryChunk is the number of entries attended to at a time: enough that on tiles joining them to the earlier sums
+// costs little. It is the number of entries that a row of the smaller model sees: 128 of its window and 512 selected.
 const entryChunk = 10 * attendBlock
 
 // entryBlock collects entries until a block is full.
@@ -122,8 +122,8 @@ type entryBlock struct {
 	q       []float32 // [heads, 512]
 	entries [entryChunk]entryAt
 	n       int
-	// asked says that the tiles hold this row's queries.
-	asked bool
+	// hasQuery means that the tiles hold this row's queries.
+	hasQuery bool
 }
 
 // entryAt is one entry: a slot of a pool or, without one, a row of the workspace.
@@ -177,8 +177,8 @@ func (b *entryBlock) flush(d *Device) {
 	}
 }
 
-// onTiles attends to the collected entries on tiles, where the tier has them and bfloat16 holds the entries. It holds
-// packed ones and what was unpacked from them alike, so that a row has the same sums over either.
+// onTiles attends to the collected entries on tiles, where the tier has them and bfloat16 holds the entries exactly.
+// That is so for packed entries and for entries unpacked from them, so that a row has the same sums over both.
 func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	s := b.s
 	if s.entry == nil {
@@ -191,9 +191,9 @@ func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 		return false
 	}
 	heads := len(b.top)
-	if !b.asked {
+	if !b.hasQuery {
 		s.entry.Query(0, b.q, heads, b.w.scale, vec.RowBF16)
-		b.asked = true
+		b.hasQuery = true
 	}
 	if !s.entry.Attend(0, memory, s.places, nil, vec.RowBF16) {
 		return false
@@ -205,8 +205,8 @@ func (b *entryBlock) onTiles(d *Device, entries []entryAt) bool {
 	return true
 }
 
-// rows finds the entries as rows of bfloat16, where they lie or in scratch memory, and lists their places. It reports
-// whether they are the same.
+// rows finds the entries as rows of bfloat16, in place or in scratch memory, and lists their places. It reports whether
+// bfloat16 holds them exactly.
 func (b *entryBlock) rows(d *Device, entries []entryAt) ([]byte, bool) {
 	const rowBytes = 2 * vec.LatentDim
 	s := b.s
@@ -228,7 +228,7 @@ func (b *entryBlock) rows(d *Device, entries []entryAt) ([]byte, bool) {
 	return narrow, true
 }
 
-// narrow writes an entry as a row of bfloat16 and reports whether it is the same.
+// narrow writes an entry as a row of bfloat16 and reports whether that is exact.
 func (b *entryBlock) narrow(d *Device, row []byte, e entryAt) bool {
 	if e.pool != nil && e.pool.Layout == layout.V4Row584 {
 		var l layout.V4Packed

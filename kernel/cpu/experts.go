@@ -27,8 +27,8 @@ type expertState struct {
 	task  task[expertWork]
 	part  expertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
 
-	alone   bool        // no expert has a second row: packed rows are multiplied one by one, inputs as the tokens lie
-	columns vec.Columns // of the inputs; then of what the gate let through
+	alone   bool        // no expert has two rows: packed rows are multiplied one by one, inputs in the tokens' order
+	columns vec.Columns // of the inputs; then of the outputs of the gate
 }
 
 // expertItem is one band of one expert's matrix.
@@ -77,7 +77,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	return nil
 }
 
-// expertBlock runs the two halves of the experts and adds their outputs. Between them the rows that passed the gate
+// expertBlock runs the two halves of the experts and adds their outputs. Between them the outputs of the gate
 // are packed anew.
 func (d *Device) expertBlock(a *expertArgs) error {
 	st := &d.experts
@@ -106,7 +106,7 @@ func (d *Device) expertBlock(a *expertArgs) error {
 	return st.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
 }
 
-// expertInputs brings the tokens' rows into the order of the experts.
+// expertInputs copies the tokens' rows into the order of the experts.
 func (d *Device) expertInputs(a *expertArgs) error {
 	st := &d.experts
 	if st.alone {
@@ -125,7 +125,7 @@ func (d *Device) expertInputs(a *expertArgs) error {
 		})
 }
 
-// packBetween packs the rows that passed the gate. A few single rows are not worth a hand-over.
+// packBetween packs the rows after the gate. Starting workers costs more than packing a few single rows.
 func (d *Device) packBetween(a *expertArgs, rows, inner int) error {
 	st := &d.experts
 	if !st.alone {
@@ -140,7 +140,7 @@ func (d *Device) packBetween(a *expertArgs, rows, inner int) error {
 	return nil
 }
 
-// packGated packs a piece of the rows that passed the gate.
+// packGated packs a piece of the outputs of the gate.
 func (d *Device) packGated(w *expertWork, _, i int) {
 	st, inner := &d.experts, w.Inner()
 	d.tier.PackGathered(&st.columns, i, st.gate[:len(st.own)*inner], inner, len(st.own), st.own)

@@ -15,7 +15,7 @@ var fp4Pairs = func() (t [256][2]float32) {
 	return t
 }()
 
-// widenBand widens rows n0 to n1 of a weight that has no product of its own, scales included, into out [n1-n0, in].
+// widenBand widens rows n0 to n1 of a weight without a product kernel, scales included, into out [n1-n0, in].
 func widenBand(out []float32, w *host.Matrix, n0, n1 int) {
 	if w.Data.DType != kernel.E2M1x2 {
 		widenHalf(out, w.Data.Slice(n0, n1))

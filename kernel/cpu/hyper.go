@@ -21,7 +21,7 @@ type hyperWork struct {
 	unpack   kernel.UnpackArgs
 }
 
-// eachToken hands single rows to the workers: a row of streams, or an entry, is work enough for one.
+// eachToken distributes single rows to the workers: a row of streams, or an entry, takes long enough for one item.
 func (d *Device) eachToken(w hyperWork) error {
 	return d.hyper.run(d, w.rows, w, func(d *Device, w *hyperWork, worker, item int) { w.do(d, w, worker, item) })
 }
@@ -80,7 +80,7 @@ func (d *Device) mixture(out, x, pre []float32) {
 }
 
 // sinkhorn normalises an n x n matrix of logits in float64: 20 rounds over 16 numbers cost little, and the matrix
-// decides how streams mix for the rest of the layer.
+// determines how streams mix for the rest of the layer.
 func sinkhorn(a []float64, n, rounds int, eps float64) {
 	for i := range n {
 		row := a[i*n:][:n]

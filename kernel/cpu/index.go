@@ -37,7 +37,7 @@ func (d *Device) indexQueryRow(w *rowWork, worker, r int) {
 	host.ClearPadding(a, r)
 }
 
-// indexCodes writes the rotated heads of one row as the keys want them, and their scales.
+// indexCodes writes the rotated heads of one row in the format of the keys, and their scales.
 func (d *Device) indexCodes(a *kernel.IndexQueryArgs, r int, q, scales []float32) {
 	const dim = layout.IndexDim
 	if a.Out.DType == kernel.E4M3 && a.Hadamard {
@@ -96,8 +96,8 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 	return err
 }
 
-// locatePaged looks positions up in a page table and returns one that is outside it, or -1. Pages are usually of a
-// power of two, and division costs more than all the rest.
+// locatePaged looks positions up in a page table and returns one that is outside it, or -1. Page sizes are usually
+// powers of two: shifts avoid the division, which would cost more than the rest of the loop.
 func locatePaged(out, positions, table []int32, tokens int) int32 {
 	shift := bits.TrailingZeros(uint(tokens))
 	if tokens != 1<<shift {

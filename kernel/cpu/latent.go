@@ -5,7 +5,7 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Absorb moves queries into latent space, one head and a tile of rows at a time.
+// Absorb projects queries into latent space, one head and a tile of rows at a time.
 func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (d *Device) absorbTile(a *kernel.AbsorbArgs, worker, item int) {
 	d.accumulate(worker, p, a.KVB.(*host.Matrix), n0, n0+a.Dims.Nope)
 }
 
-// Expand moves attention outputs out of latent space, one head and a tile of rows at a time.
+// Expand projects attention outputs out of latent space, one head and a tile of rows at a time.
 func (d *Device) Expand(a kernel.ExpandArgs) error {
 	if err := a.Check(); err != nil {
 		return err

@@ -56,7 +56,7 @@ func keepGroups(biased, rank []float32, keep int) {
 		rank[g] = first + second
 	}
 	for range len(rank) - keep {
-		// The worst of the groups still in; of equals the last, so that the lower index stays.
+		// The worst of the remaining groups; of equal ones the last, so that the lower index is kept.
 		worst := -1
 		for g, v := range rank {
 			if v == v && !math.IsInf(float64(v), 1) && (worst < 0 || v <= rank[worst]) {

@@ -19,9 +19,9 @@ const (
 	packedTileRows = 256
 )
 
-// longBand is the rows of a band of weights that stream through, of so many in all: one for a single worker, two for
-// each of several, whole units of what the kernels for few rows take at once. They fetch what they multiply next, and
-// every band begins without that.
+// longBand is the number of rows in one band of a streamed weight: one band for a single worker, two bands for each of
+// several, in multiples of the rows that the kernels for few rows take at once. These kernels prefetch the weights
+// they multiply next, and the first weights of every band are not prefetched: bands should be few.
 func longBand(rows, workers int) int {
 	bands := 1
 	if workers > 1 {
@@ -73,7 +73,7 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	return d.multiplyParts("multiply")
 }
 
-// Project multiplies by several weights, all of which are handed to the workers at once.
+// Project multiplies by several weights, all of them in one run of the workers.
 func (d *Device) Project(a kernel.ProjectArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -129,11 +129,11 @@ func (d *Device) multiplyParts(op string) error {
 	return st.task.run(d, items, st, (*Device).multiplyItem)
 }
 
-// forget drops the memory of the products that were computed.
+// forget clears the references to the memory of finished products.
 func (st *multiplyState) forget() { clear(st.parts) }
 
-// multiplyItem computes one tile of one of the products. Neighbouring items share a tile of x: its rows fill half of
-// the second cache, and the kernels fetch weights ahead but not x.
+// multiplyItem computes one tile of one of the products. Adjacent items share a tile of x: its rows fill half of the
+// L2 cache, and the kernels prefetch weights but not x.
 func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
 	for i := range (*st).parts {
 		p := &(*st).parts[i]
@@ -152,7 +152,7 @@ func (d *Device) multiplyShare(st **multiplyState, worker, item int) {
 	for i := range (*st).parts {
 		p := &(*st).parts[i]
 		n0, n1 := (*st).shares.rows(item, i, p.w.Out())
-		// Weights without a product of their own are widened first, a band at a time.
+		// Weights of a type without a product kernel are widened first, a band at a time.
 		step := n1 - n0
 		if p.columns == nil {
 			step = plainBand

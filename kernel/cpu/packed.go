@@ -13,7 +13,7 @@ type packWork struct {
 	index []int32 // row of x for each column, or nil
 }
 
-// packs reports whether products with a weight go by packed columns: on a tier with tiles, in every format they take.
+// packs reports whether products with a weight use packed columns: on a tier with tiles, for the formats they support.
 func (d *Device) packs(w *host.Matrix) bool {
 	if !d.tier.Tiled() {
 		return false
@@ -55,7 +55,7 @@ func (d *Device) packGathered(to *vec.Columns, x kernel.Tensor, o vec.Order, ind
 	return d.packChunks(packWork{to: to, x: x, index: index})
 }
 
-// packChunks packs every piece. A few pieces of a single row are not worth a hand-over.
+// packChunks packs every piece. Starting workers costs more than packing a few pieces of a single row.
 func (d *Device) packChunks(w packWork) error {
 	chunks := w.to.Chunks()
 	if chunks > 1 && w.x.Rows > 1 {

@@ -19,7 +19,7 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 // experts are the matrices of a layer's experts.
 type experts struct {
 	*host.Experts
-	// packed says that products go by packed columns: gate and up share their input, and all experts the memory it is
+	// packed means that products use packed columns: gate and up share their input, and all experts the memory it is
 	// packed in.
 	packed bool
 }

@@ -11,7 +11,7 @@ import (
 	"sparrow/layout"
 )
 
-// rowBlock is how many rows one item of a row-wise operation takes: enough to cover the hand-over.
+// rowBlock is the number of rows in one item of a row-wise operation: enough to outweigh the cost of an item.
 const rowBlock = 8
 
 // rowWork is a row-wise operation: the arguments of exactly one of them, and what its rows run.
@@ -44,7 +44,7 @@ func (d *Device) eachRow(w rowWork) error {
 	})
 }
 
-// eachItem is eachRow for rows that are worth handing over one by one.
+// eachItem is eachRow for rows that take long enough to be distributed one by one.
 func (d *Device) eachItem(w rowWork) error {
 	return d.rows.run(d, w.rows, w, func(d *Device, w *rowWork, worker, item int) { w.do(d, w, worker, item) })
 }
@@ -177,13 +177,13 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 	}})
 }
 
-// headsAt is n heads, ld apart, whose first elements are turned.
+// headsAt is n heads, ld elements apart, whose first elements are rotated.
 type headsAt struct {
 	x     []float32
 	n, ld int
 }
 
-// rotate turns the pairs of every head by their angles, or back.
+// rotate rotates the pairs of every head by their angles, or by the negative ones.
 func (d *Device) rotate(worker int, h headsAt, angles []float32, p kernel.Pairing, inverse bool) {
 	half := len(angles) / 2
 	if 2*half == vec.TurnDim {
@@ -197,7 +197,7 @@ func (d *Device) rotate(worker int, h headsAt, angles []float32, p kernel.Pairin
 	}
 }
 
-// rotateAny turns pairs of any number.
+// rotateAny rotates any number of pairs.
 func rotateAny(v, cos, sin []float32, p kernel.Pairing, inverse bool) {
 	for i, c := range cos {
 		a, b, s := 2*i, 2*i+1, sin[i]
@@ -333,7 +333,7 @@ func (d *Device) storeIndexRow(w *rowWork, worker, r int) {
 	writeKey(a.Pool, slot, key, a.Hadamard, num.ScalePow2)
 }
 
-// writeKey encodes a finished indexer key, Hadamard-rotated where asked, with scales by the given rule where the
+// writeKey encodes a finished indexer key, optionally Hadamard-rotated, with scales by the given rule where the
 // layout has them.
 func writeKey(p kernel.Pool, slot int, key []float32, hadamard bool, mode num.ScaleMode) {
 	if hadamard {
@@ -345,7 +345,7 @@ func writeKey(p kernel.Pool, slot int, key []float32, hadamard bool, mode num.Sc
 	}
 }
 
-// layerNorm keeps its two sums in float64: 128 values cost little, and keys are written once and read for ever.
+// layerNorm keeps its two sums in float64: for 128 values that costs little, and keys are written once and read often.
 func layerNorm(out, x, w, b []float32, eps float32) {
 	var mean, variance float64
 	for _, v := range x {

@@ -9,8 +9,8 @@ import (
 	"sparrow/layout"
 )
 
-// scoreRows is how many neighbouring rows of one request share the work of widening a block of keys. Each costs about
-// as much as the widening alone, so that more of them gain little, and fewer leave more items to share out.
+// scoreRows is the number of adjacent rows of one request that share a widened block of keys. Scoring one row costs
+// about as much as the widening, so that more rows gain little; fewer rows give more items to distribute.
 const scoreRows = 32
 
 // scoreItem is rows r0 to r1, which read the same keys, over keys s0 to s1.

@@ -9,15 +9,14 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Selection finds the last score that is kept without sorting: a sample tells a floor that most probably a few more
-// than K scores reach, one pass collects those, and a search by halves over the order of float32 numbers, counting at
-// each step, ends at the cut. Whatever the sample says, the result is exact: a floor that turns out too high is
-// dropped.
+// Selection finds the lowest score that is kept without sorting: from a sample it estimates a floor that slightly more
+// than K scores reach, one pass collects those, and a binary search over the order of float32 numbers, counting at
+// each step, ends at the cut. The result is exact whatever the estimate: a floor that is too high is dropped.
 const (
-	// sampleRuns runs of 16 neighbouring scores are the sample of a row.
+	// sampleRuns runs of 16 adjacent scores are the sample of a row.
 	sampleRuns = 64
 	sampleRun  = 16
-	// sharePart is how many scores of a row that workers share one of them takes.
+	// sharePart is the number of scores in one part of a row that workers share.
 	sharePart = 16384
 )
 
@@ -58,12 +57,12 @@ func (d *Device) selectShared(a *kernel.SelectArgs, r int) error {
 		return nil
 	}
 	parts := ceilDiv(len(scores), sharePart)
-	s.room(len(scores) + parts*vec.CollectRoom)
+	s.reserve(len(scores) + parts*vec.CollectSlack)
 	floor := s.floor(d, scores, len(out))
 	w := partWork{scores: scores, above: above(floor), to: s, counts: grow(&s.counts, parts)}
 	err := d.parts.run(d, parts, w, func(d *Device, w *partWork, _, i int) {
 		from, end := i*sharePart, min((i+1)*sharePart, len(w.scores))
-		at := from + i*vec.CollectRoom
+		at := from + i*vec.CollectSlack
 		w.counts[i] = d.tier.Collect(w.to.places[at:], w.to.kept[at:], w.scores[from:end], nil, int32(from), w.above)
 	})
 	if err != nil {
@@ -71,7 +70,7 @@ func (d *Device) selectShared(a *kernel.SelectArgs, r int) error {
 	}
 	n := 0
 	for i, count := range w.counts {
-		at := i * (sharePart + vec.CollectRoom)
+		at := i * (sharePart + vec.CollectSlack)
 		copy(s.places[n:], s.places[at:][:count])
 		n += copy(s.kept[n:], s.kept[at:][:count])
 	}
@@ -104,7 +103,7 @@ type candidates struct {
 // lowest is the floor that every score reaches but NaN and minus infinity, which are never chosen.
 const lowest = -math.MaxFloat32
 
-// begin gives the row's output and scores, and whether there are more scores than places. Otherwise the row is done.
+// begin returns the row's output and scores, and whether there are more scores than places. Otherwise the row is done.
 func (s *picker) begin(a *kernel.SelectArgs, r int) (out []int32, scores []float32, many bool) {
 	out = host.RowI32(a.Out, r)
 	n := max(int(host.RowI32(a.Lens, r)[0]), 0)
@@ -125,8 +124,8 @@ func end(out []int32, n int) {
 	}
 }
 
-// floor guesses a number that more than k of the scores exceed, but not many more. Where one score is so frequent
-// that no such number is near, it is that score.
+// floor estimates a number that slightly more than k of the scores exceed. If one score is so frequent that there is
+// no such number, it returns that score.
 func (s *picker) floor(d *Device, scores []float32, k int) float32 {
 	const size = sampleRuns * sampleRun
 	n := len(scores)
@@ -145,15 +144,15 @@ func (s *picker) floor(d *Device, scores []float32, k int) float32 {
 	return d.cut(sample, rank, lowest)
 }
 
-func (s *picker) room(n int) { s.places, s.kept = grow(&s.places, n), grow(&s.kept, n) }
+func (s *picker) reserve(n int) { s.places, s.kept = grow(&s.places, n), grow(&s.kept, n) }
 
 // collect gathers the scores above the floor.
 func (s *picker) collect(d *Device, scores []float32, floor float32) candidates {
-	s.room(len(scores) + vec.CollectRoom)
+	s.reserve(len(scores) + vec.CollectSlack)
 	return candidates{n: d.tier.Collect(s.places, s.kept, scores, nil, 0, above(floor)), floor: floor}
 }
 
-// above is the least candidate of a floor: every number that counts, or what exceeds a guess.
+// above is the least candidate for a floor: the least finite number, or the next one above an estimate.
 func above(floor float32) float32 {
 	if floor == lowest {
 		return lowest
@@ -168,7 +167,7 @@ func (s *picker) finish(d *Device, out []int32, scores []float32, c candidates) 
 	case c.n >= k:
 	case c.floor != lowest && d.tier.CountAbove(scores, c.floor) >= k:
 		// The floor is a frequent score and the cut itself.
-		s.room(len(scores) + vec.CollectRoom)
+		s.reserve(len(scores) + vec.CollectSlack)
 		s.emit(d, out, scores, nil, c.floor)
 		return
 	case c.floor != lowest:
@@ -195,8 +194,8 @@ func (d *Device) cut(x []float32, k int, floor float32) float32 {
 	return number(low)
 }
 
-// emit writes the places of the numbers above the cut, and as many of those at the cut as there is room for, the
-// lowest places first.
+// emit writes the places of the numbers above the cut, then fills out with places of numbers equal to the cut, lowest
+// places first.
 func (s *picker) emit(d *Device, out []int32, x []float32, places []int32, cut float32) {
 	const block = 1024
 	over := after(cut)

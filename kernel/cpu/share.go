@@ -2,10 +2,10 @@ package cpu
 
 import "sparrow/kernel/host"
 
-// Products of few rows take as long as reading their weights. Workers therefore get shares of the bytes of all
-// weights together, one after the other as they lie: a share may be the end of one weight, another and the beginning
-// of a third. The kernels fetch what they multiply next, and every share begins without that, so shares are few and
-// long.
+// The time of products of few rows is bound by the bandwidth of reading weights. The bytes of all weights together are
+// therefore divided among the workers in memory order: a share may be the end of one weight, a whole second one and
+// the beginning of a third. The kernels prefetch the weights they multiply next, but not the first ones of a share, so
+// shares are few and long.
 
 // fewPlain is the rows that are few where x is taken as it is.
 const fewPlain = 4
@@ -21,7 +21,7 @@ func (s *shares) count() int { return len(s.at) - 1 }
 // rowBytes is the size of a row of a weight, without scales.
 func rowBytes(w *host.Matrix) int { return w.Data.Cols * w.Data.DType.Size() }
 
-// sharesEach is the shares of each of several workers: the one that is ahead takes what another has not begun.
+// sharesEach is the number of shares for each of several workers: a faster worker takes shares of a slower one.
 const sharesEach = 2
 
 // cut divides the weights of all parts.
@@ -35,7 +35,7 @@ func (s *shares) cut(parts []part, workers int) {
 		n = sharesEach * workers
 	}
 	s.at = append(s.at[:0], place{})
-	before := 0 // bytes up to the row at hand
+	before := 0 // bytes before the current row
 	for i := range parts {
 		rows, size := parts[i].w.Out(), rowBytes(parts[i].w)
 		for row := 0; row < rows; row += packedBandFew {

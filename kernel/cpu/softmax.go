@@ -7,7 +7,7 @@ import (
 	"sparrow/layout"
 )
 
-// attendBlock is how many keys attention takes at a time: 64 rows of 576 float32 stay in the second-level cache, and
+// attendBlock is how many keys attention takes at a time: 64 rows of 576 float32 stay in the L2 cache, and
 // the running softmax is brought up to date once per block. The block a key falls into depends on its place in the
 // row's own list, so results do not depend on other rows.
 const attendBlock = 64
@@ -18,7 +18,7 @@ type softmax struct {
 	scores   []float32 // [rows, block]
 }
 
-// newSoftmax makes room for rows of blocks of that many scores.
+// newSoftmax takes scratch memory for rows of blocks of that many scores.
 func newSoftmax(s *scratch, rows, block int) softmax {
 	b := grow(&s.scores, rows*(block+2))
 	st := softmax{top: b[:rows], sum: b[rows : 2*rows], scores: b[2*rows:]}
@@ -33,9 +33,9 @@ func (st softmax) reset() {
 	}
 }
 
-// fold turns one block of raw scores of row i into weights, and rescales what the row has gathered so far when the
-// largest score grows. The memory of p goes on to the end of its block; weights there are zero afterwards as far as
-// registers reach.
+// fold turns one block of raw scores of row i into weights, and rescales the row's sums so far when the largest score
+// grows. The memory of p extends to the end of its block; the elements behind its length, up to a whole register, are
+// set to zero.
 func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
 	n := len(p)
 	p = p[:ceilDiv(n, vec.SoftmaxLanes)*vec.SoftmaxLanes]
@@ -54,7 +54,7 @@ func (st softmax) fold(d *Device, p, out []float32, i int, scale float32) {
 	st.sum[i] += sum
 }
 
-// finish divides the gathered sum of row i by the sum of weights. A row that saw no key stays zero.
+// finish divides the weighted sum of row i by the sum of weights. A row without keys stays zero.
 func (st softmax) finish(d *Device, out []float32, i int) (lse, top float32) {
 	if st.sum[i] == 0 {
 		return float32(math.Inf(1)), st.top[i]
@@ -72,7 +72,7 @@ func (d *Device) scale(x []float32, by float32) {
 	}
 }
 
-// ones are factors that change nothing.
+// ones are factors of 1.
 var ones = func() (v [layout.LatentDim]float32) {
 	for i := range v {
 		v[i] = 1

@@ -39,7 +39,7 @@ type GatherPagesArgs struct {
 	Rows     Ptr   // [Count] output rows
 	Faults   Ptr   // one u32 of fault bits, or zero
 	RowBytes int64 // between output rows, multiple of 16
-	Count    int32 // most rows to write; those at or beyond Starts[Requests] are left alone
+	Count    int32 // most rows to write; those at or beyond Starts[Requests] are not written
 	KScale   float32
 }
 

@@ -25,9 +25,9 @@ type DenseAttendArgs struct {
 	_           [32]byte // up to the maps' alignment of 64
 }
 
-// Dense says over which memory dense attention is computed: row r sees the keys Start[r] to Start[r]+Lens[r]-1.
-// Neighbouring rows with the same start share tiles of keys, whose bounds are counted from that start: a row has the
-// same bits alone and in any batch. Keys that no row of a tile sees may hold anything.
+// Dense is the memory of dense attention: row r sees the keys Start[r] to Start[r]+Lens[r]-1.
+// Adjacent rows with the same start share tiles of keys, whose bounds are counted from that start: a row has the
+// same bits alone and in any batch. Keys that no row of a tile sees may have any value.
 type Dense struct {
 	Q      Ptr // bf16 [Rows, QStride]: Heads of Nope+64 columns, rotated; multiple of 16
 	KV     Ptr // bf16 [Keys, KVStride]: Heads of Nope columns of keys, then Values columns of values; multiple of 16
@@ -50,7 +50,7 @@ type Dense struct {
 // more, of which there can be as many as rows.
 func DensePlanBytes(rows int32) int64 { return 16 + 16*(int64(rows)+1) }
 
-// denseShape is what the launcher knows of one kind of heads.
+// denseShape describes one kind of heads to the launcher.
 type denseShape struct {
 	kernel string
 	keys   uint32 // of a tile

@@ -14,7 +14,8 @@ import (
 // request is a run of query rows that see the same keys: the last row sees all of them, each row before it one less.
 type request struct{ rows, keys int }
 
-// denseCase is a launch and its inputs on the host. Keys lie apart by some rows; what no row sees is NaN.
+// denseCase is a launch and its inputs on the host. There are gaps of some rows between the keys of requests; keys that
+// no row sees are NaN.
 type denseCase struct {
 	nope, values, heads int
 	start, lens         []int32
@@ -27,16 +28,16 @@ const denseScale = 0.08
 // denseHeads are the heads there are kernels for: columns of keys without the rotated ones, columns of values.
 var denseHeads = [][2]int{{128, 128}, {192, 256}}
 
-func newDenseCase(r *rig, rng *rand.Rand, dims [2]int, heads, apart int, requests []request) *denseCase {
+func newDenseCase(r *rig, rng *rand.Rand, dims [2]int, heads, gap int, requests []request) *denseCase {
 	c := &denseCase{nope: dims[0], values: dims[1], heads: heads}
-	keys := apart
+	keys := gap
 	var seen []bool
 	for _, q := range requests {
 		for i := range q.rows {
 			c.start = append(c.start, int32(keys))
 			c.lens = append(c.lens, int32(q.keys-q.rows+i+1))
 		}
-		keys += q.keys + apart
+		keys += q.keys + gap
 	}
 	seen = make([]bool, keys)
 	for i, s := range c.start {
@@ -121,10 +122,10 @@ func TestGPUDenseAttentionEqualsTheHost(t *testing.T) {
 	for i, dims := range denseHeads {
 		rng := rand.New(rand.NewPCG(31, uint64(i)))
 		for _, c := range []struct {
-			name         string
-			heads, apart int
-			requests     []request
-			stride       int
+			name       string
+			heads, gap int
+			requests   []request
+			stride     int
 		}{
 			{"one key", 1, 0, []request{{1, 1}}, 1},
 			{"lengths around tiles", 3, 3,
@@ -133,7 +134,7 @@ func TestGPUDenseAttentionEqualsTheHost(t *testing.T) {
 			{"128 heads", 128, 1, []request{{130, 130}, {70, 333}}, 1},
 			{"several tiles of rows", 2, 0, []request{{600, 900}, {300, 300}}, 7},
 		} {
-			x := newDenseCase(r, rng, dims, c.heads, c.apart, c.requests)
+			x := newDenseCase(r, rng, dims, c.heads, c.gap, c.requests)
 			name := fmt.Sprintf("%d and %d columns, %s", dims[0], dims[1], c.name)
 			out, lse := x.run(r, 0, len(x.start))
 			x.check(t, name, out, lse, c.stride)
@@ -181,6 +182,6 @@ func TestGPUDenseRowsOutsideTheKeysAreAFault(t *testing.T) {
 	if f := r.faults(x.Faults); f != FaultKeys {
 		t.Errorf("fault bits %#x, want %#x", f, FaultKeys)
 	}
-	c.lens = []int32{48, 0, 50} // the row that asked for too much counts as one without keys
+	c.lens = []int32{48, 0, 50} // the row with a length out of range counts as one without keys
 	c.check(t, "outside", r.download(x.Out, 3*2*128*2), r.download(x.LSE, 3*2*4), 1)
 }

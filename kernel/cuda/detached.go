@@ -2,9 +2,9 @@ package cuda
 
 import "unsafe"
 
-// OpenDetached makes a device without a GPU behind it. Launchers check their arguments as on a GPU of these properties;
-// memory has addresses and no contents, and what is launched or copied has no effect. It shows, where there is no GPU,
-// what a GPU would be refused.
+// OpenDetached makes a device without a GPU. Launchers check their arguments as on a GPU of these properties; memory
+// has addresses and no contents, and launches and copies have no effect. With it, tests on machines without a GPU find
+// the arguments that launchers refuse.
 func OpenDetached(p Properties) *Device {
 	next := uintptr(detachedBase) // the next address or handle
 	take := func(bytes uintptr) uintptr {
@@ -33,14 +33,14 @@ func OpenDetached(p Properties) *Device {
 }
 
 const (
-	detachedBase    = 1 << 40 // beyond what a mistaken offset reaches from zero
+	detachedBase    = 1 << 40 // larger than any offset from zero, so that such mistakes are detected
 	detachedAlign   = 256     // of cuMemAlloc
 	maxBlockThreads = 1024
 )
 
 // store writes a result of the driver to the word of a frame whose address it was given.
 func store(address, v uintptr) {
-	// A frame lives on the heap and does not move; reading through a pointer to the variable keeps vet's misuse check
+	// A frame is on the heap and does not move; reading through a pointer to the variable keeps vet's misuse check
 	// meaningful elsewhere.
 	**(**uint64)(unsafe.Pointer(&address)) = uint64(v)
 }

@@ -14,7 +14,7 @@ type Properties struct {
 	Minor              int    `json:"minor"`
 	SMs                int    `json:"sms"`
 	L2Bytes            int    `json:"l2_bytes"`
-	SharedOptinBytes   int    `json:"shared_optin_bytes"` // dynamic shared memory one block may ask for after opting in
+	SharedOptinBytes   int    `json:"shared_optin_bytes"` // maximum dynamic shared memory of one block after opting in
 	SharedPerSMBytes   int    `json:"shared_per_sm_bytes"`
 	RegistersPerSM     int    `json:"registers_per_sm"`
 	MaxThreadsPerBlock int    `json:"max_threads_per_block"`
@@ -23,7 +23,7 @@ type Properties struct {
 	MemoryBusBits      int    `json:"memory_bus_bits"`
 	MemoryBytes        int64  `json:"memory_bytes"`
 	ClusterLaunch      bool   `json:"cluster_launch"`
-	DriverVersion      int    `json:"driver_version"` // 1000*major + 10*minor of the CUDA the driver speaks
+	DriverVersion      int    `json:"driver_version"` // 1000*major + 10*minor of the CUDA version the driver supports
 	// rows a launch of the paged sparse schedule may hold: floor((SharedOptinBytes/4 - 1) / 5)
 	PagedRowsPerLaunch int `json:"paged_rows_per_launch"`
 }
@@ -69,7 +69,7 @@ func Available() error {
 	}
 }
 
-// DeviceCount is the number of GPUs the driver offers.
+// DeviceCount is the number of GPUs of the driver.
 func DeviceCount() (int, error) {
 	d, err := load()
 	if err != nil {
@@ -85,7 +85,7 @@ func Open(ordinal int) (*Device, error) {
 		return nil, err
 	}
 	if ordinal < 0 || ordinal >= d.devices {
-		return nil, argumentError("device %d asked for, the driver offers 0 to %d", ordinal, d.devices-1)
+		return nil, argumentError("device %d was requested, the driver has devices 0 to %d", ordinal, d.devices-1)
 	}
 	props, handle, err := d.properties(ordinal)
 	if err != nil {

@@ -66,7 +66,7 @@ const (
 	symbolCount
 )
 
-// symbolNames are the exported names. A suffix is the revision of the call that current headers mean by the plain name.
+// symbolNames are the exported names. A suffix is the revision to which current headers map the plain name.
 var symbolNames = [symbolCount]string{
 	cuInit:                     "cuInit",
 	cuDriverGetVersion:         "cuDriverGetVersion",
@@ -125,7 +125,7 @@ var symbolNames = [symbolCount]string{
 // driver is the loaded library: one address per symbol. There is at most one in a process, and it is never unloaded.
 type driver struct {
 	address [symbolCount]uintptr
-	version int // 1000*major + 10*minor of the CUDA the driver speaks
+	version int // 1000*major + 10*minor of the CUDA version the driver supports
 	devices int
 	// answer takes the place of the library in a detached device ([OpenDetached]); nil where there is a library.
 	answer func(s symbol, args []uintptr) int
@@ -143,8 +143,8 @@ func (d *driver) invoke(s symbol, args []uintptr) int {
 const maxDriverArguments = 12
 
 // frame is memory that a driver call reads or writes by address: results, launch configurations, argument blocks.
-// Frames live on the heap, so the addresses inside stay put while the call runs, and are reused so that no call
-// allocates once warm.
+// Frames are on the heap, so that their addresses do not change during the call, and are reused, so that calls do not
+// allocate after warm-up.
 type frame struct {
 	args   [maxDriverArguments]uintptr
 	out    [4]uint64
@@ -174,7 +174,7 @@ func load() (*driver, error) {
 	return loaded, loadFailed
 }
 
-// openDriver loads the library, resolves every symbol and asks for devices.
+// openDriver loads the library, resolves every symbol and counts the devices.
 func openDriver() (*driver, error) {
 	lib, err := openLibrary("libcuda.so.1")
 	if err != nil {
@@ -221,7 +221,7 @@ func (d *driver) call(f *frame, s symbol, args ...uintptr) error {
 	return d.failure(f, s, code, args)
 }
 
-// failure asks the driver for its words on a code. args is copied: callers keep theirs on the stack.
+// failure gets the driver's message for a code. args is copied: callers keep theirs on the stack.
 func (d *driver) failure(f *frame, s symbol, code int, args []uintptr) *DriverError {
 	e := &DriverError{Call: symbolNames[s], Args: append([]uintptr(nil), args...), Code: code, Name: "unknown",
 		Text: "no description"}
@@ -262,7 +262,7 @@ func (d *Device) do(f *frame, s symbol, args ...uintptr) error {
 	return d.driver.call(f, s, args...)
 }
 
-// plain is do for calls that need no memory of their own.
+// plain is do for calls that need no frame memory.
 func (d *Device) plain(s symbol, args ...uintptr) error {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)

@@ -7,7 +7,7 @@ import "errors"
 // Built reports whether this binary can load the driver library at all.
 const Built = false
 
-// library stands for the shared object that this build never opens.
+// library replaces the shared object, which this build never opens.
 type library struct{}
 
 // openLibrary always fails: the binding is not in this binary.

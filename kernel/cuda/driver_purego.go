@@ -16,7 +16,7 @@ type library uintptr
 
 // openLibrary loads a shared object by the linker's own search rules.
 func openLibrary(name string) (library, error) {
-	runtime.LockOSThread() // the linker keeps the reason of a failure for the thread that met it
+	runtime.LockOSThread() // the dynamic linker keeps the reason of a failure per thread
 	defer runtime.UnlockOSThread()
 	h, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {

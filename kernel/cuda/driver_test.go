@@ -64,7 +64,7 @@ func TestDriverErrorNamesCallArgumentsAndCode(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if !IsOutOfMemory(err) || IsOutOfMemory(errors.New("other")) {
-		t.Error("IsOutOfMemory tells the code apart from other errors")
+		t.Error("IsOutOfMemory must distinguish the code from other errors")
 	}
 }
 

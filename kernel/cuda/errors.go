@@ -12,14 +12,14 @@ import (
 // driver library is missing, the driver reports no device, or the device is too old. It wraps kernel.ErrUnavailable.
 var ErrUnavailable = fmt.Errorf("cuda: %w", kernel.ErrUnavailable)
 
-// ErrArgument is wrapped when a launcher or a memory call was given something it cannot take. It wraps
+// ErrArgument is wrapped when a launcher or a memory call has an argument it does not support. It wraps
 // kernel.ErrArgument.
 var ErrArgument = fmt.Errorf("cuda: %w", kernel.ErrArgument)
 
 // ErrClosed is returned by methods of an object that was closed, freed or destroyed.
 var ErrClosed = errors.New("cuda: used after close")
 
-// Unavailable says why CUDA cannot be used here and what would change that.
+// Unavailable is the reason why CUDA cannot be used here, with what to do about it.
 type Unavailable struct {
 	Reason string // what was found
 	Try    string // what to do about it
@@ -48,7 +48,7 @@ func (e *DriverError) Error() string {
 	return fmt.Sprintf("cuda: %s(%s): %s (%d): %s", e.Call, strings.Join(args, ", "), e.Name, e.Code, e.Text)
 }
 
-// The codes callers tell apart.
+// The codes that callers distinguish.
 const (
 	codeOutOfMemory = 2
 	codeNotReady    = 600

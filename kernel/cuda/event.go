@@ -14,7 +14,7 @@ type Event struct {
 // NewEvent makes an event that can be timed.
 func (d *Device) NewEvent() (*Event, error) { return d.newEvent(0) }
 
-// NewMarker makes an event for ordering alone: cheaper to record, cannot be timed.
+// NewMarker makes an event for ordering only: recording costs less, and it cannot be timed.
 func (d *Device) NewMarker() (*Event, error) {
 	const disableTiming = 2
 	return d.newEvent(disableTiming)

@@ -2,8 +2,8 @@ package cuda
 
 import "sparrow/layout"
 
-// IndexRecipeView says how a 128-value indexer vector is made ready for the FP8 score kernels. Keys and queries of a
-// model agree in it.
+// IndexRecipeView describes how a 128-value indexer vector is prepared for the FP8 score kernels. Keys and queries of
+// a model use the same recipe.
 type IndexRecipeView struct {
 	RopeAt      int32 // first of the 64 rotated dimensions: 0 (V3.2, GLM) or 64 (V4)
 	Interleaved int32 // rotated pairs: 1 (2i, 2i+1), 0 (i, i+32)
@@ -64,7 +64,7 @@ type GatherIndexPagesArgs struct {
 	Keys     Ptr   // e4m3 [Count, 128]
 	Scales   Ptr   // f32 [Count]
 	Faults   Ptr   // one u32 of fault bits, or zero
-	Count    int32 // most rows to write; those at or beyond Starts[Requests] are left alone
+	Count    int32 // most rows to write; those at or beyond Starts[Requests] are not written
 	Reserved int32
 }
 

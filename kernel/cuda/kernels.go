@@ -94,7 +94,7 @@ func (k *Kernels) Close() error {
 	return errors.Join(errs...)
 }
 
-// runPersistent launches a kernel whose blocks stay on their SMs and share the work among themselves: no more blocks
+// runPersistent launches a kernel whose blocks stay on their SMs and divide the work among them: no more blocks
 // than fit at the same time, with the threads and the shared memory that its source names.
 func runPersistent[T any](k *Kernels, s *Stream, kernel string, blocks, perSM int32, args *T) error {
 	if blocks <= 0 {

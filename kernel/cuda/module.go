@@ -99,7 +99,7 @@ const (
 	funcRegisters     = 4
 	funcMaxDynamic    = 8
 	funcBigClusters   = 14
-	smallDynamicBytes = 48 << 10 // what a launch may ask for without opting in
+	smallDynamicBytes = 48 << 10 // maximum of a launch without opting in
 )
 
 // Name is the kernel's entry name.
@@ -118,11 +118,11 @@ func (f *Function) attribute(id int) (int, error) {
 	return int(int32(fr.out[0])), nil
 }
 
-// AllowShared lets launches ask for up to bytes of dynamic shared memory. It must not be called while a stream is
+// AllowShared lets launches use up to bytes of dynamic shared memory. It must not be called while a stream is
 // being captured.
 func (f *Function) AllowShared(bytes int) error {
 	if limit := f.device.props.SharedOptinBytes - f.attrs.SharedBytes; bytes > limit {
-		return argumentError("kernel %s: %d bytes of dynamic shared memory asked for, %s allows %d beside %d static",
+		return argumentError("kernel %s: %d bytes of dynamic shared memory requested, %s allows %d beside %d static",
 			f.name, bytes, f.device.props.Name, limit, f.attrs.SharedBytes)
 	}
 	if err := f.device.plain(cuFuncSetAttribute, f.handle, funcMaxDynamic, uintptr(bytes)); err != nil {

@@ -51,10 +51,10 @@ const (
 	valueDim    = 512 // values of a head of the result
 )
 
-// How decode cuts a row into segments that different SMs take: at positions that depend on nothing but the width of
-// the lists, so that a row's bits are the same alone and in any batch. 512 keys keep 128 SMs busy with 16 rows of
-// 2048 keys and 128 heads, and cost a part of 64 KB per 64 heads and segment to write and to read. V4's 128 + 512
-// keys stay whole: a part would cost as much as it saves.
+// How decode cuts a row into segments for different SMs: at positions that depend only on the width of the lists, so
+// that a row's bits are the same alone and in any batch. With segments of 512 keys, 16 rows of 2048 keys and 128 heads
+// occupy 128 SMs, and each segment writes and reads a partial result of 64 KB per 64 heads. V4's 128 + 512 keys are not
+// cut: the partial result would cost as much time as it saves.
 const (
 	decodeSegmentBlocks = 8
 	decodeMaxSegments   = 16 // wider rows have longer segments
@@ -120,7 +120,7 @@ func (c *checks) selection(name string, v SelectionView, rowBytes int64) {
 	c.multiple(name+" len stride", v.LenStride, 1, 1)
 }
 
-// sparseRows is what the launcher knows of one kind of rows.
+// sparseRows describes one kind of rows to the launcher.
 type sparseRows struct {
 	kernel   string
 	rowBytes int64
@@ -136,7 +136,7 @@ type sparseRows struct {
 
 const combineF16, combineF32 = "sparrow_sparse_combine_f16", "sparrow_sparse_combine_f32"
 
-// sparseKernels are the kernels by layout. Kind 0 stands for gathered V4 rows, which are no cache layout.
+// sparseKernels are the kernels by layout. Kind 0 means gathered V4 rows, which are not a cache layout.
 var sparseKernels = map[layout.Kind]sparseRows{
 	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, ""},
 	layout.FP8Row656: {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16,

@@ -262,7 +262,7 @@ func (a sparseResult) row(i, heads int) sparseResult {
 	return sparseResult{a.out[i*heads*valueDim*2:][:heads*valueDim*2], a.lse[i*n:][:n], a.max[i*n:][:n]}
 }
 
-// sparseKinds are the rows there are kernels for; 0 stands for gathered V4 rows.
+// sparseKinds are the rows there are kernels for; 0 means gathered V4 rows.
 var sparseKinds = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576, layout.V4Row584, 0}
 
 func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
@@ -299,7 +299,7 @@ func TestGPUTwoStreamsShareOneSoftmax(t *testing.T) {
 
 func TestGPUSparseRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 	r := onGPU(t)
-	// 20 rows of 128 heads in 2 segments are more units than two thread blocks each have room for; 7 rows are not.
+	// 20 rows of 128 heads in 2 segments are more units than two thread blocks per SM can hold; 7 rows are not.
 	var lens []int32
 	for len(lens) < 20 {
 		lens = append(lens, 1024, 1023, 1, 513, 512, 0, 700)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// build compiles a tiny program that uses this package and reports whether it asks for a dynamic linker.
+// build compiles a small program that uses this package and reports whether it needs a dynamic linker.
 func build(t *testing.T, tags string) (interpreter bool) {
 	t.Helper()
 	goTool, err := exec.LookPath("go")
@@ -44,7 +44,7 @@ func TestTagNocudaGivesAStaticBinary(t *testing.T) {
 		t.Skip("needs linux/amd64 and a build")
 	}
 	if build(t, "nocuda") {
-		t.Error("built with nocuda, the binary still asks for a dynamic linker")
+		t.Error("built with nocuda, the binary still needs a dynamic linker")
 	}
 	if !build(t, "") {
 		t.Error("built without the tag, the binary cannot load the driver: it has no dynamic linker")

@@ -88,7 +88,7 @@ func (m *MapSpec) check() error {
 
 // mapFrame is the memory the encoder reads and writes.
 type mapFrame struct {
-	out     [2 * 128]byte // room to align the map to 128
+	out     [2 * 128]byte // twice the map's size, so that it can be aligned to 128
 	dims    [5]uint64
 	strides [5]uint64
 	box     [5]uint32
@@ -106,7 +106,7 @@ func (d *Device) EncodeTensorMap(m MapSpec) (TensorMap, error) {
 	f := &fr.tensor
 	*f = mapFrame{steps: [5]uint32{1, 1, 1, 1, 1}}
 	copy(f.dims[:], m.Dims)
-	copy(f.strides[:], m.Strides) // the driver wants an address even for one dimension, which has none
+	copy(f.strides[:], m.Strides) // the driver needs an address even for one dimension, which has no strides
 	copy(f.box[:], m.Box)
 	skip := -uintptr(unsafe.Pointer(&f.out[0])) & 127 // 0 to 127: the map fits behind it
 	const noInterleave, zeroFill = 0, 0

@@ -143,8 +143,8 @@ func (k *Kernels) spread(s *Stream, rows int32, blocks int64, a *TopKArgs) error
 		Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: fn.dynamic, Overlap: s.overlap}, a)
 }
 
-// sweep selects many rows. What the kernel could not guess it marks, and the kernel that needs no guess does those
-// rows.
+// sweep selects many rows. The kernel estimates a threshold and marks rows for which the estimate fails; a second
+// kernel, which needs no estimate, selects those.
 func (k *Kernels) sweep(s *Stream, kernel string, perSM int32, a TopKArgs) error {
 	if err := runPersistent(k, s, kernel, a.Rows, perSM, &a); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"sparrow/kernel/cuda/expect"
 )
 
-// distributions are scores of very different kinds, by name: what selections meet in practice, and what breaks those
-// that guess.
+// distributions are scores of very different kinds, by name: those that occur in practice, and those for which
+// estimates of a threshold fail.
 var distributions = map[string]func(rng *rand.Rand, i, n int) float32{
 	"normal":            func(rng *rand.Rand, _, _ int) float32 { return float32(rng.NormFloat64()) },
 	"far from zero":     func(rng *rand.Rand, _, _ int) float32 { return float32(10 + rng.NormFloat64()) },
@@ -180,7 +180,7 @@ func TestGPUTopKIsExactForLongRows(t *testing.T) {
 	s.without().run(r, "a million streamed")
 }
 
-// Few small rows through every kernel: what a memory or race checker can afford to watch.
+// Few small rows through every kernel: little enough for a memory or race checker.
 func TestGPUTopKOfAFewRows(t *testing.T) {
 	r := onGPU(t)
 	for _, name := range []string{"normal", "few behind a relu", "louder at the end", "everything at once"} {

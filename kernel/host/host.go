@@ -1,5 +1,5 @@
-// Package host is the memory of CPU devices: buffers that are byte slices, and typed views of tensors in them. What
-// flows in are kernel.Tensors that live in host memory; what flows out are slices over the same bytes, never copies.
+// Package host is the memory of CPU devices: buffers that are byte slices, and typed views of tensors in them. In flow
+// kernel.Tensors in host memory; out flow slices over the same bytes, never copies.
 package host
 
 import (
@@ -11,10 +11,10 @@ import (
 )
 
 // Memory implements kernel.Memory over the Go heap. All operations of a host device are finished when they return, so
-// Sync has nothing to wait for. The zero value leaves weights where they lie; see [Packed].
+// Sync has nothing to wait for. The zero value uses weights in place; see [Packed].
 type Memory struct{ pack *packer }
 
-// mostBytes of one buffer: within what 64-bit systems give a process, which the heap would answer with a panic.
+// mostBytes bounds one buffer by the address space of 64-bit systems: beyond it the Go heap panics.
 const mostBytes int64 = 1 << 46
 
 // Alloc returns zeroed memory aligned to a cache line of 64 bytes.
@@ -48,21 +48,21 @@ func (Memory) Read(dst []byte, src kernel.Tensor) error {
 	return nil
 }
 
-// MemoryFree is what the machine, or the control group the process is in, can still give and has in all. Pages of
-// files, such as weights that are read where they lie, count as free.
+// MemoryFree is the free and the total memory of the machine, or of the control group of the process. Pages of
+// files, such as weights that are used in place, count as free.
 func (Memory) MemoryFree() (free, total int64, err error) {
 	return sysmem.Available(), sysmem.Total(), nil
 }
 
-// OneDevice refuses an ordinal: all cores of a host are one device.
+// OneDevice refuses ordinals above 0: all cores of a host are one device.
 func OneDevice(o kernel.Options) error {
 	if o.Ordinal != 0 {
-		return fmt.Errorf("%w: device %d was asked for, a CPU is device 0 alone", kernel.ErrUnavailable, o.Ordinal)
+		return fmt.Errorf("%w: device %d was requested, the CPU has device 0 only", kernel.ErrUnavailable, o.Ordinal)
 	}
 	return nil
 }
 
-// Fetch copies at once.
+// Fetch copies before it returns.
 func (m Memory) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	return kernel.Done{}, m.Read(dst, src)
 }
@@ -87,7 +87,7 @@ func Bytes(t kernel.Tensor) []byte {
 	return b[t.Off : t.Off+t.Extent()]
 }
 
-// F32 is the tensor's memory as float32, rows t.Stride apart.
+// F32 is the tensor's memory as float32, with a row stride of t.Stride.
 func F32(t kernel.Tensor) []float32 {
 	b := Bytes(t)
 	if len(b) == 0 {

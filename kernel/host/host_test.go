@@ -66,7 +66,7 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%v at %d: other bytes", c.d, c.skip)
 		}
 		if same := &got[0] == &raw[c.skip]; same != c.same {
-			t.Errorf("%v at byte %d: uses the bytes themselves: %v, want %v", c.d, c.skip, same, c.same)
+			t.Errorf("%v at byte %d: uses the bytes in place: %v, want %v", c.d, c.skip, same, c.same)
 		}
 		if uintptr(unsafe.Pointer(&got[0]))%uintptr(c.d.Size()) != 0 {
 			t.Errorf("%v at byte %d is not aligned for its elements", c.d, c.skip)

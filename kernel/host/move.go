@@ -60,7 +60,7 @@ func Combine(a kernel.CombineArgs) error {
 	return nil
 }
 
-// shift writes indices moved by base; what is negative stays -1, or it would name a row of the other stream.
+// shift writes indices plus base; negative ones stay -1, because their sum could be a row of the other stream.
 func shift(out, in []int32, base int32) int {
 	for i, v := range in {
 		if v < 0 {

@@ -7,13 +7,13 @@ import (
 	"sparrow/kernel"
 )
 
-// packer copies weights to memory of its own, one behind the other on cache lines, in blocks that lie on huge pages.
-// A file's pages are small, and its tensors begin anywhere.
+// packer copies weights to blocks on huge pages, one after the other, aligned to cache lines. The pages of a mapped
+// file are small, and its tensors may be unaligned.
 type packer struct {
-	block []byte // what is left of the block at hand
+	block []byte // rest of the current block
 }
 
-// packBlock holds many tensors, so that few huge pages are cut off at its ends.
+// packBlock holds many tensors, so that few bytes are lost at the ends of its huge pages.
 const packBlock = 64 << 20
 
 // Packed is a memory that prepares weights as copies that are fast to read: on huge pages, on all memory nodes, aligned
@@ -28,8 +28,9 @@ func MemoryFor(o kernel.Options) Memory {
 	return Memory{}
 }
 
-// RoomToPack refuses to copy weights that do not fit in what the machine has free: the copy would end the process.
-func RoomToPack(weights int64) error {
+// CheckPackSpace returns an error if a copy of the weights does not fit in free memory: the system would kill the
+// process.
+func CheckPackSpace(weights int64) error {
 	free := sysmem.Available()
 	if free == 0 || weights <= free-free/8 {
 		return nil

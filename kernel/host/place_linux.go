@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// advise asks for huge pages for the whole ones among b and, on a machine with several memory nodes, spreads it over
-// all of them: every worker reads every buffer. The system may decline; nothing depends on it.
+// advise requests huge pages for the aligned part of b and, on a machine with several memory nodes, interleaves it
+// over all of them: every worker reads every buffer. It is a hint; errors are ignored.
 func advise(b []byte) {
 	first := int(-uintptr(unsafe.Pointer(&b[0])) & (hugePage - 1))
 	last := (len(b) - first) &^ (hugePage - 1)
@@ -23,8 +23,8 @@ func advise(b []byte) {
 	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE)
 	if n := nodes(); n > 1 {
 		mask := uint64(1)<<n - 1
-		// In bounds: the range lies in b, and the mask has the 64 bits it is said to have and one more, which the
-		// call does not count.
+		// In bounds: the range is inside b, and the mask has the given 64 bits and one more, which the call does not
+		// count.
 		_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&whole[0])), uintptr(len(whole)), interleave,
 			uintptr(unsafe.Pointer(&mask)), 65, 0)
 	}
@@ -33,10 +33,10 @@ func advise(b []byte) {
 // interleave is the memory policy that takes pages from each node in turn.
 const interleave = 3
 
-// Placement says in one line what is asked of the system for large buffers.
+// Placement describes in one line how large buffers are placed.
 func Placement() string {
 	mode, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
-	pages := "huge pages asked for"
+	pages := "huge pages requested"
 	switch {
 	case err != nil:
 		pages = "no huge pages on this system"

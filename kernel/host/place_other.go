@@ -4,5 +4,5 @@ package host
 
 func advise([]byte) {}
 
-// Placement says in one line what is asked of the system for large buffers.
+// Placement describes in one line how large buffers are placed.
 func Placement() string { return "left to the system" }

@@ -7,7 +7,7 @@ import (
 	"sparrow/kernel"
 )
 
-// Matrix is a weight prepared in host memory: as it is stored, where it lies or as a copy.
+// Matrix is a weight prepared in host memory, as it is stored: in place or as a copy.
 type Matrix struct {
 	kernel.Weight
 	role kernel.Role
@@ -28,7 +28,7 @@ func (x *Experts) Hidden() int { return x.Gate[0].In() }
 // Inner is the length of the rows between gate and down.
 func (x *Experts) Inner() int { return x.Gate[0].Out() }
 
-// Prepare checks a weight and keeps it where it lies, or as a copy where it is not aligned for its elements or weights
+// Prepare checks a weight and uses it in place, or as a copy where it is not aligned for its elements or weights
 // are packed.
 func (m Memory) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
 	own, err := m.Matrix(w, role)
@@ -47,7 +47,7 @@ func (m Memory) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	return own, nil
 }
 
-// Matrix is Prepare for a device that looks inside.
+// Matrix is Prepare for a device that reads the elements.
 func (m Memory) Matrix(w kernel.Weight, role kernel.Role) (*Matrix, error) {
 	if err := w.Check(role); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (m Memory) Matrix(w kernel.Weight, role kernel.Role) (*Matrix, error) {
 	return m.keep(w, role), nil
 }
 
-// Experts is PrepareExperts for a device that looks inside.
+// Experts is PrepareExperts for a device that reads the elements.
 func (m Memory) Experts(w kernel.ExpertWeights) (*Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err

@@ -178,7 +178,7 @@ func (*Device) Candidates(a kernel.CandidateArgs) error {
 			sum += math.Exp(float64(v) - best)
 		}
 		if math.IsInf(best, 0) {
-			sum = 1 // the log of the sum is best itself; differences to it are no numbers
+			sum = 1 // the log of the sum is best; differences from an infinite best would be NaN
 		}
 		for i := range a.Values.Cols {
 			host.RowF32(a.Values, r)[i], host.RowI32(a.IDs, r)[i] = row[ids[i]], ids[i]

@@ -92,7 +92,7 @@ type sinkArgs struct {
 	scale              float32
 }
 
-// sinkRow attends with all heads of a row: the sink takes part in the denominator only.
+// sinkRow attends with all heads of a row: the sink is added to the denominator only.
 func sinkRow(a sinkArgs, r int, entries []entry) {
 	const d = layout.V4Dim
 	scores := make([]float64, len(entries))

@@ -152,7 +152,7 @@ func TestSelect(t *testing.T) {
 		{"minus zero ties with zero", []float32{float32(math.Copysign(0, -1)), 0, 0, 0}, 4, []int32{0, 1, 2}},
 		{"negative scores are chosen when they are best", []float32{-5, -1, -2, -3}, 4, []int32{1, 2, 3}},
 		{"columns beyond the length do not count", []float32{1, 2, 3, 4, 99}, 4, []int32{1, 2, 3}},
-		{"as many keys as fit: scores are not looked at", []float32{nan, down, 1, 9, 9}, 3, []int32{0, 1, 2}},
+		{"as many keys as fit: scores are not read", []float32{nan, down, 1, 9, 9}, 3, []int32{0, 1, 2}},
 		{"fewer keys than fit", []float32{4, 4, 4, 4, 4}, 2, []int32{0, 1, -1}},
 		{"one key", []float32{4, 4, 4, 4, 4}, 1, []int32{0, -1, -1}},
 		{"no key", []float32{4, 4, 4, 4, 4}, 0, []int32{-1, -1, -1}},
@@ -160,7 +160,7 @@ func TestSelect(t *testing.T) {
 		{"NaN is never chosen", []float32{nan, 1, nan, 2, 3}, 5, []int32{1, 3, 4}},
 		{"minus infinity is never chosen", []float32{down, 1, 2, down, 3}, 5, []int32{1, 2, 4}},
 		{"plus infinity is the best", []float32{1, 2, up, 3, 4}, 5, []int32{2, 3, 4}},
-		{"too few real scores leave room", []float32{nan, down, 2, down, nan}, 5, []int32{2, -1, -1}},
+		{"too few real scores leave entries empty", []float32{nan, down, 2, down, nan}, 5, []int32{2, -1, -1}},
 		{"no real score at all", []float32{nan, down, nan, down, nan}, 5, []int32{-1, -1, -1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -233,8 +233,8 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// Gathered index keys are the same bytes in the order of the slots, whatever the page sizes; scales move apart from
-// keys.
+// Gathered index keys are the same bytes in the order of the slots, whatever the page sizes; scales are copied
+// separately from keys.
 func TestGatherIndex(t *testing.T) {
 	for _, kind := range []layout.Kind{layout.IndexPage132, layout.IndexF32Row512} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Absorb moves queries into latent space.
+// Absorb projects queries into latent space.
 func (*Device) Absorb(a kernel.AbsorbArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (*Device) Absorb(a kernel.AbsorbArgs) error {
 	return nil
 }
 
-// Expand moves attention outputs out of latent space.
+// Expand projects attention outputs out of latent space.
 func (*Device) Expand(a kernel.ExpandArgs) error {
 	if err := a.Check(); err != nil {
 		return err

@@ -43,7 +43,7 @@ func (*Device) Route(a kernel.RouteArgs) error {
 	return nil
 }
 
-// dropGroups sets every group but the keep best to minus infinity. A group counts by the sum of its two best experts.
+// dropGroups sets every group but the keep best to minus infinity. A group's score is the sum of its two best experts.
 func dropGroups(biased []float64, groups, keep int) {
 	if keep == groups {
 		return

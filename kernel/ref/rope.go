@@ -42,8 +42,8 @@ func (*Device) Rotate(a kernel.RotateArgs) error {
 	return nil
 }
 
-// rotate turns each pair (x, y) of v by its angle: x cos - y sin, x sin + y cos, written back to the same places. The
-// inverse turns back.
+// rotate rotates each pair (x, y) of v by its angle, in place: x cos - y sin, x sin + y cos. The inverse rotates by
+// the negative angle.
 func rotate(v, angles []float32, p kernel.Pairing, inverse bool) {
 	half := len(v) / 2
 	for i := range half {

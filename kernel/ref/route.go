@@ -8,8 +8,8 @@ import (
 	"sparrow/kernel/host"
 )
 
-// rootScore is sqrt(softplus(z)), rounded to float32 as every implementation keeps scores. log1p keeps what a plain
-// logarithm loses far below zero, where hash layers still need a positive sum.
+// rootScore is sqrt(softplus(z)), rounded to float32 as every implementation keeps scores. log1p keeps digits that a
+// plain logarithm loses far below zero, where hash layers still need a positive sum.
 func rootScore(z float32) float64 {
 	v := float64(z)
 	return float64(float32(math.Sqrt(max(v, 0) + math.Log1p(math.Exp(-math.Abs(v))))))

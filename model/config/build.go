@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// builder turns a raw config into a Config and keeps every complaint.
+// builder turns a raw config into a Config and collects the problems.
 type builder struct {
 	raw      *raw
 	problems []string
-	mistyped map[string]bool // fields already complained about; they are not missing too
+	mistyped map[string]bool // fields already reported; they are not reported as missing too
 }
 
-func (b *builder) complain(format string, args ...any) {
+func (b *builder) addProblem(format string, args ...any) {
 	b.problems = append(b.problems, fmt.Sprintf(format, args...))
 }
 
-// missing complains about an absent field.
+// missing reports an absent field.
 func (b *builder) missing(name string) {
 	if !b.mistyped[name] {
-		b.complain("%s is missing", name)
+		b.addProblem("%s is missing", name)
 	}
 }
 
-// Bounds far above every released model keep a damaged file from asking for absurd amounts of memory.
+// Bounds far above every released model limit the memory that a damaged file can make the engine allocate.
 const (
 	mostSize    = 1 << 30
 	mostLayers  = 1 << 12
@@ -41,7 +41,7 @@ func (b *builder) count(name string, v *int, most int) int {
 		b.missing(name)
 		return 0
 	case *v <= 0 || *v > most:
-		b.complain("%s is %d, want 1 to %d", name, *v, most)
+		b.addProblem("%s is %d, want 1 to %d", name, *v, most)
 		return 0
 	}
 	return *v
@@ -76,13 +76,13 @@ func (b *builder) build() *DSA {
 	b.rope(c)
 	b.ffn(c)
 	if act := or(r.Act, "silu"); act != "silu" {
-		b.complain("hidden_act is %q, supported is \"silu\"", act)
+		b.addProblem("hidden_act is %q, supported is \"silu\"", act)
 	}
 	if r.AttentionBias || r.MLPBias {
-		b.complain("attention_bias and mlp_bias must be false: no released model of this family has them")
+		b.addProblem("attention_bias and mlp_bias must be false: no released model of this family has them")
 	}
 	if c.NextN < 0 || c.NextN > 1 {
-		b.complain("num_nextn_predict_layers is %d, supported are 0 and 1", c.NextN)
+		b.addProblem("num_nextn_predict_layers is %d, supported are 0 and 1", c.NextN)
 	}
 	return c
 }
@@ -92,12 +92,12 @@ func (b *builder) eps(c *DSA) {
 	case e == nil:
 		b.missing("rms_norm_eps")
 	case *e <= 0 || *e >= 1:
-		b.complain("rms_norm_eps is %v, want a small positive number", *e)
+		b.addProblem("rms_norm_eps is %v, want a small positive number", *e)
 	default:
 		c.RMSEps = float32(*e)
 	}
-	// The latent norms of both families use 1e-6 whatever rms_norm_eps says (v32 spec, 2.1: the oracle decides for
-	// GLM).
+	// The latent norms of both families use 1e-6, not rms_norm_eps (v32 spec, 2.1; for GLM the reference outputs show
+	// it).
 	c.LatentEps = 1e-6
 }
 
@@ -112,16 +112,16 @@ func (b *builder) attention(c *DSA) {
 		V:      b.positive("v_head_dim", r.V),
 	}
 	if l := c.Attention.Latent; l != 0 && l != 512 {
-		b.complain("kv_lora_rank is %d, the cache layouts hold 512", l)
+		b.addProblem("kv_lora_rank is %d, the cache layouts hold 512", l)
 	}
 	if d := c.Attention.Rope; d != 0 && d != 64 {
-		b.complain("qk_rope_head_dim is %d, the cache layouts hold 64", d)
+		b.addProblem("qk_rope_head_dim is %d, the cache layouts hold 64", d)
 	}
 	if !or(r.Interleave, true) {
-		b.complain("rope_interleave is false, supported is true")
+		b.addProblem("rope_interleave is false, supported is true")
 	}
 	if r.KVHeads != nil && r.Heads != nil && *r.KVHeads != *r.Heads {
-		b.complain("num_key_value_heads is %d, want num_attention_heads (%d)", *r.KVHeads, *r.Heads)
+		b.addProblem("num_key_value_heads is %d, want num_attention_heads (%d)", *r.KVHeads, *r.Heads)
 	}
 }
 
@@ -135,12 +135,12 @@ func (b *builder) indexer(c *DSA) {
 		ShareDraft:  r.ShareDraft,
 	}
 	if d := c.Indexer.Dim; d != 0 && d != 128 {
-		b.complain("index_head_dim is %d, the index cache holds 128", d)
+		b.addProblem("index_head_dim is %d, the index cache holds 128", d)
 	}
 	if c.Layers > 0 {
 		c.Indexer.Shared = b.shared(c.Layers)
 		if len(c.Indexer.Shared) > 0 && c.Indexer.Shared[0] {
-			b.complain("layer 0 shares its selection with no layer before it; it must compute its own")
+			b.addProblem("layer 0 shares its selection with no layer before it; it must compute its own")
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (b *builder) shared(layers int) []bool {
 		b.marks(out, "indexer_types", r.IndexerTypes, "shared", "full")
 	case r.IndexPattern != nil:
 		if len(*r.IndexPattern) != layers || strings.Trim(*r.IndexPattern, "FS") != "" {
-			b.complain("index_topk_pattern is %q, want %d letters F (full) or S (shared)", *r.IndexPattern, layers)
+			b.addProblem("index_topk_pattern is %q, want %d letters F (full) or S (shared)", *r.IndexPattern, layers)
 			return out
 		}
 		for i := range out {
@@ -164,7 +164,7 @@ func (b *builder) shared(layers int) []bool {
 	case r.IndexFreq != nil:
 		freq, offset := *r.IndexFreq, or(r.IndexOffset, 2)
 		if freq <= 0 || offset < 0 {
-			b.complain("index_topk_freq %d with index_skip_topk_offset %d: want a positive frequency", freq, offset)
+			b.addProblem("index_topk_freq %d with index_skip_topk_offset %d: want a positive frequency", freq, offset)
 			return out
 		}
 		for i := range out {
@@ -186,9 +186,9 @@ func (b *builder) rope(c *DSA) {
 	}
 	switch {
 	case theta == nil && !b.mistyped["rope_theta"] && !b.mistyped["rope_parameters.rope_theta"]:
-		b.complain("rope_theta is neither at the top level nor in rope_parameters")
+		b.addProblem("rope_theta is neither at the top level nor in rope_parameters")
 	case theta != nil && *theta <= 1:
-		b.complain("rope_theta is %v, want a number above 1", *theta)
+		b.addProblem("rope_theta is %v, want a number above 1", *theta)
 	}
 	c.Rope.Theta = or(theta, 0)
 	if p == nil {
@@ -206,12 +206,12 @@ func (b *builder) rope(c *DSA) {
 			MScaleAllDim: or(p.MScaleAllDim, 0),
 		}
 		if y.Factor <= 0 || y.Original <= 0 || y.BetaFast <= 0 || y.BetaSlow <= 0 {
-			b.complain("yarn needs positive factor, original_max_position_embeddings, beta_fast and beta_slow")
+			b.addProblem("yarn needs positive factor, original_max_position_embeddings, beta_fast and beta_slow")
 			return
 		}
 		c.Rope.Yarn = y
 	default:
-		b.complain("rope type is %q, supported are \"default\" and \"yarn\"", p.kind())
+		b.addProblem("rope type is %q, supported are \"default\" and \"yarn\"", p.kind())
 	}
 }
 
@@ -229,26 +229,26 @@ func (b *builder) ffn(c *DSA) {
 		Scale:      float32(or(r.RoutedScale, 1)),
 	}
 	if s := or(r.ScoringFunc, "sigmoid"); s != "sigmoid" {
-		b.complain("scoring_func is %q, supported is \"sigmoid\"", s)
+		b.addProblem("scoring_func is %q, supported is \"sigmoid\"", s)
 	}
 	if m := or(r.TopKMethod, "noaux_tc"); m != "noaux_tc" {
-		b.complain("topk_method is %q, supported is \"noaux_tc\"", m)
+		b.addProblem("topk_method is %q, supported is \"noaux_tc\"", m)
 	}
 	if q := or(r.MoEFreq, 1); q != 1 {
-		b.complain("moe_layer_freq is %d, supported is 1", q)
+		b.addProblem("moe_layer_freq is %d, supported is 1", q)
 	}
 	if f.Shared < 0 || f.Shared > mostExperts {
-		b.complain("n_shared_experts is %d, want 0 to %d", f.Shared, mostExperts)
+		b.addProblem("n_shared_experts is %d, want 0 to %d", f.Shared, mostExperts)
 	}
 	if s := or(r.RoutedScale, 1); !(s > 0 && s <= math.MaxFloat32) {
-		b.complain("routed_scaling_factor is %v, want a positive number", s)
+		b.addProblem("routed_scaling_factor is %v, want a positive number", s)
 	}
 	if f.Experts > 0 && f.TopK > 0 {
 		switch {
 		case f.Groups <= 0 || f.KeepGroups <= 0 || f.KeepGroups > f.Groups || f.Experts%f.Groups != 0:
-			b.complain("topk_group %d of n_group %d does not divide %d experts", f.KeepGroups, f.Groups, f.Experts)
+			b.addProblem("topk_group %d of n_group %d does not divide %d experts", f.KeepGroups, f.Groups, f.Experts)
 		case f.TopK > f.Experts/f.Groups*f.KeepGroups:
-			b.complain("num_experts_per_tok is %d, only %d experts remain after the group choice", f.TopK,
+			b.addProblem("num_experts_per_tok is %d, only %d experts remain after the group choice", f.TopK,
 				f.Experts/f.Groups*f.KeepGroups)
 		}
 	}
@@ -259,12 +259,12 @@ func (b *builder) ffn(c *DSA) {
 // marks reads a list with one word for each layer: yes marks it, no does not.
 func (b *builder) marks(out []bool, name string, words []string, yes, no string) {
 	if len(words) != len(out) {
-		b.complain("%s has %d entries, want one for each of %d layers", name, len(words), len(out))
+		b.addProblem("%s has %d entries, want one for each of %d layers", name, len(words), len(out))
 		return
 	}
 	for i, w := range words {
 		if w != yes && w != no {
-			b.complain("%s[%d] is %q, supported are %q and %q", name, i, w, no, yes)
+			b.addProblem("%s[%d] is %q, supported are %q and %q", name, i, w, no, yes)
 		}
 		out[i] = w == yes
 	}
@@ -274,7 +274,7 @@ func (b *builder) denseLayers(layers int) []bool {
 	r := b.raw
 	out := make([]bool, layers)
 	if layers == 0 {
-		return out // the number of layers is a problem of its own
+		return out // the number of layers is reported separately
 	}
 	if r.MLPTypes != nil {
 		b.marks(out, "mlp_layer_types", r.MLPTypes, "dense", "sparse")
@@ -282,7 +282,7 @@ func (b *builder) denseLayers(layers int) []bool {
 	}
 	first := or(r.FirstDense, 0)
 	if first < 0 || first > layers {
-		b.complain("first_k_dense_replace is %d of %d layers", first, layers)
+		b.addProblem("first_k_dense_replace is %d of %d layers", first, layers)
 		return out
 	}
 	for i := range first {

@@ -5,7 +5,7 @@ import "fmt"
 // Family is a model architecture.
 type Family string
 
-// The families this build knows.
+// The supported families.
 const (
 	DeepseekV32 Family = "deepseek_v32"
 	GLMMoeDSA   Family = "glm_moe_dsa"
@@ -15,7 +15,7 @@ const (
 // Families lists what this build can run.
 func Families() []Family { return []Family{DeepseekV32, GLMMoeDSA, DeepseekV4} }
 
-// Config is what every model has, whatever its family: what a scheduler, a sampler or a report must know of it.
+// Config holds the fields common to all families, which a scheduler, a sampler or a report needs.
 type Config struct {
 	Family       Family
 	Vocab        int
@@ -81,7 +81,7 @@ type FFN struct {
 	DenseInner int
 	Inner      int // of one expert
 	Experts    int
-	Shared     int // experts every token passes
+	Shared     int // shared experts, used for every token
 	TopK       int
 	Groups     int
 	KeepGroups int
@@ -89,7 +89,7 @@ type FFN struct {
 	Scale      float32
 }
 
-// Problems is every complaint about one config.json.
+// Problems lists every problem of one config.json.
 type Problems struct {
 	File string
 	List []string

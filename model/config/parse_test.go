@@ -174,7 +174,7 @@ func TestSharedSelections(t *testing.T) {
 		f    fields
 		want []int
 	}{
-		{"nothing said", six(nil), all},
+		{"not given", six(nil), all},
 		{"a list", six(fields{"indexer_types": []string{"full", "shared", "full", "full", "shared", "shared"}}),
 			[]int{0, 2, 3}},
 		{"a pattern", six(fields{"index_topk_pattern": "FFSSFS"}), []int{0, 1, 4}},

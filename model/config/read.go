@@ -28,7 +28,7 @@ func load(dir string) (path string, data []byte, err error) {
 	return path, data, err
 }
 
-// rawModel is what config.json spells alike for every family. Pointers tell absent from zero.
+// rawModel holds the fields that config.json spells alike for every family. A nil pointer means an absent field.
 type rawModel struct {
 	ModelType     string   `json:"model_type"`
 	Vocab         *int     `json:"vocab_size"`
@@ -169,7 +169,7 @@ func open(file string, data []byte) (map[string]json.RawMessage, Family, error) 
 	return fields, family, nil
 }
 
-// relatives says what makes an architecture with a similar name another one.
+// relatives explains why architectures with similar names are not supported.
 var relatives = map[string]string{
 	"deepseek_v41": "DeepSeek-V4.1 has compression ratios 1 and 2, Engram memory and keys shared between layers, " +
 		"none of which deepseek_v4 has",
@@ -197,8 +197,8 @@ func familyOf(text json.RawMessage) (Family, error) {
 	return "", fmt.Errorf("%s: %w%s; supported are %s", asked, ErrFamily, why, strings.Join(names, ", "))
 }
 
-// read fills the fields of to, a struct of tagged fields, and complains about every one that holds another type: one
-// wrong field must not hide the others.
+// read fills the fields of to, a struct of tagged fields, and reports every field of a wrong type, not only the
+// first.
 func (b *builder) read(prefix string, fields map[string]json.RawMessage, to reflect.Value) {
 	for i := range to.NumField() {
 		if to.Type().Field(i).Anonymous {
@@ -229,7 +229,7 @@ func (b *builder) read(prefix string, fields map[string]json.RawMessage, to refl
 
 func (b *builder) mistype(field string, text json.RawMessage, want string) {
 	b.mistyped[field] = true
-	b.complain("%s is %s, want %s", field, clip(text), want)
+	b.addProblem("%s is %s, want %s", field, clip(text), want)
 }
 
 // wanted describes the values a field takes.

@@ -55,7 +55,7 @@ func TestYarnClampsTheHighEndAtTheVector(t *testing.T) {
 	}
 }
 
-// corr(700) = 64 ln(4096/1400π)/(2 ln 10000) = -0.247: floor and ceiling, clamped, are both 0 and leave no room for a
+// corr(700) = 64 ln(4096/1400π)/(2 ln 10000) = -0.247: floor and ceiling, clamped, are both 0, so that there is no
 // ramp. Pair 0 keeps its frequency, the others are slowed down; nothing is divided by zero.
 func TestYarnWithoutRampIsAStep(t *testing.T) {
 	r := Rope{Theta: 10000, Yarn: &Yarn{Factor: 40, Original: 4096, BetaFast: 700, BetaSlow: 700}}

@@ -47,7 +47,7 @@ type Hyper struct {
 type V4FFN struct {
 	Inner   int // of one expert
 	Experts int
-	Shared  int // experts every token passes
+	Shared  int // shared experts, used for every token
 	TopK    int
 	Scale   float32
 	Limit   float32 // gate and up are clamped to it

@@ -69,7 +69,7 @@ func TestV4SpellingsAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(official, hf); diff != "" {
-		t.Errorf("the spellings disagree:\n%s", diff)
+		t.Errorf("the spellings give different configs:\n%s", diff)
 	}
 	a := official.Attention
 	if official.Hidden != 4096 || a.Heads != 64 || a.OLora != 1024 || a.Groups != 8 || a.Window != 128 ||
@@ -137,11 +137,11 @@ func TestV4ReportsAllProblemsAtOnce(t *testing.T) {
 		"dspark_block_size: checkpoints with a DSpark draft head",
 	} {
 		if !slices.ContainsFunc(p.List, func(l string) bool { return strings.Contains(l, want) }) {
-			t.Errorf("no complaint %q in\n%v", want, err)
+			t.Errorf("no problem %q in\n%v", want, err)
 		}
 	}
 	if len(p.List) != 24 {
-		t.Errorf("%d complaints, want 24:\n%v", len(p.List), err)
+		t.Errorf("%d problems, want 24:\n%v", len(p.List), err)
 	}
 }
 

@@ -33,7 +33,7 @@ type rawRopes struct {
 	Far  *rawRope `json:"compress"`
 }
 
-// v4Builder turns a raw config into a V4 and keeps every complaint.
+// v4Builder turns a raw config into a V4 and collects the problems.
 type v4Builder struct {
 	builder
 	in    rawV4
@@ -64,7 +64,7 @@ func (b *v4Builder) refuseDrafts(fields map[string]json.RawMessage) {
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		b.complain("%s: checkpoints with a DSpark draft head are not supported; use a release without one",
+		b.addProblem("%s: checkpoints with a DSpark draft head are not supported; use a release without one",
 			strings.Join(names, ", "))
 	}
 }
@@ -107,22 +107,22 @@ const (
 func (b *v4Builder) fixed(c *V4) {
 	r := &b.in
 	if act := or(r.Act, "silu"); act != "silu" {
-		b.complain("hidden_act is %q, supported is \"silu\"", act)
+		b.addProblem("hidden_act is %q, supported is \"silu\"", act)
 	}
 	if r.AttentionBias || r.MLPBias {
-		b.complain("attention_bias and mlp_bias must be false: no released model of this family has them")
+		b.addProblem("attention_bias and mlp_bias must be false: no released model of this family has them")
 	}
 	if r.Tied {
-		b.complain("tie_word_embeddings must be false: released models of this family have a head of their own")
+		b.addProblem("tie_word_embeddings must be false: released models of this family have a separate head")
 	}
 	if c.NextN < 0 || c.NextN > 1 {
-		b.complain("num_nextn_predict_layers is %d, supported are 0 and 1", c.NextN)
+		b.addProblem("num_nextn_predict_layers is %d, supported are 0 and 1", c.NextN)
 	}
 	if n := or(r.KVHeads, 1); n != 1 {
-		b.complain("num_key_value_heads is %d, want 1", n)
+		b.addProblem("num_key_value_heads is %d, want 1", n)
 	}
 	if t := or(r.ExpertType, "fp4"); t != "fp4" && t != "fp8" {
-		b.complain("expert_dtype is %q, supported are \"fp4\" and \"fp8\"", t)
+		b.addProblem("expert_dtype is %q, supported are \"fp4\" and \"fp8\"", t)
 	}
 }
 
@@ -130,7 +130,7 @@ func (b *v4Builder) fixed(c *V4) {
 func (b *v4Builder) exactly(name string, v *int, want int) int {
 	n := b.positive(name, v)
 	if n != 0 && n != want {
-		b.complain("%s is %d, the cache layouts hold %d", name, n, want)
+		b.addProblem("%s is %d, the cache layouts hold %d", name, n, want)
 	}
 	return n
 }
@@ -142,7 +142,7 @@ func (b *v4Builder) small(name string, v *float64) float32 {
 		b.missing(name)
 		return 0
 	case !(*v > 0 && *v < 1):
-		b.complain("%s is %v, want a small positive number", name, *v)
+		b.addProblem("%s is %v, want a small positive number", name, *v)
 		return 0
 	}
 	return float32(*v)
@@ -155,7 +155,7 @@ func (b *v4Builder) number(name string, v *float64) float32 {
 		b.missing(name)
 		return 0
 	case !(*v > 0 && *v <= math.MaxFloat32):
-		b.complain("%s is %v, want a positive number", name, *v)
+		b.addProblem("%s is %v, want a positive number", name, *v)
 		return 0
 	}
 	return float32(*v)

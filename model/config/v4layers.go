@@ -20,7 +20,7 @@ func (b *v4Builder) attention(c *V4) {
 		Ratios: b.ratios(c.Layers),
 	}
 	if h, g := c.Attention.Heads, c.Attention.Groups; h > 0 && g > 0 && h%g != 0 {
-		b.complain("o_groups is %d, which does not divide %d heads", g, h)
+		b.addProblem("o_groups is %d, which does not divide %d heads", g, h)
 	}
 }
 
@@ -31,28 +31,28 @@ func (b *v4Builder) ratios(layers int) []int {
 	switch {
 	case layers == 0 || b.mistyped["compress_ratios"] || b.mistyped["layer_types"]:
 	case r.Ratios != nil && len(r.Ratios) < layers:
-		b.complain("compress_ratios has %d entries, want at least one for each of %d layers", len(r.Ratios), layers)
+		b.addProblem("compress_ratios has %d entries, want at least one for each of %d layers", len(r.Ratios), layers)
 	case r.Ratios != nil:
 		for i, m := range r.Ratios[:layers] {
 			if m != 0 && m != 4 && m != 128 {
-				b.complain("compress_ratios[%d] is %d, supported are 0, 4 and 128", i, m)
+				b.addProblem("compress_ratios[%d] is %d, supported are 0, 4 and 128", i, m)
 				continue
 			}
 			out[i] = m
 		}
 	case r.LayerTypes != nil && len(r.LayerTypes) != layers:
-		b.complain("layer_types has %d entries, want one for each of %d layers", len(r.LayerTypes), layers)
+		b.addProblem("layer_types has %d entries, want one for each of %d layers", len(r.LayerTypes), layers)
 	case r.LayerTypes != nil:
 		for i, t := range r.LayerTypes {
 			out[i] = b.typeRatio(i, t)
 		}
 		for _, t := range []string{sparseLayer, heavyLayer} {
 			if m, ok := r.Rates[t]; ok && m != b.typeRatio(0, t) {
-				b.complain("compress_rates[%q] is %d, supported is %d", t, m, b.typeRatio(0, t))
+				b.addProblem("compress_rates[%q] is %d, supported is %d", t, m, b.typeRatio(0, t))
 			}
 		}
 	default:
-		b.complain("neither compress_ratios nor layer_types is there to say how each layer compresses")
+		b.addProblem("neither compress_ratios nor layer_types is there to say how each layer compresses")
 	}
 	return out
 }
@@ -67,7 +67,7 @@ func (b *v4Builder) typeRatio(i int, t string) int {
 	case heavyLayer:
 		return 128
 	}
-	b.complain("layer_types[%d] is %q, supported are %q, %q and %q", i, t, windowLayer, sparseLayer, heavyLayer)
+	b.addProblem("layer_types[%d] is %q, supported are %q, %q and %q", i, t, windowLayer, sparseLayer, heavyLayer)
 	return 0
 }
 
@@ -92,7 +92,7 @@ func (b *v4Builder) theta(name string, v *float64) float64 {
 		b.missing(name)
 		return 0
 	case !(*v > 1):
-		b.complain("%s is %v, want a number above 1", name, *v)
+		b.addProblem("%s is %v, want a number above 1", name, *v)
 		return 0
 	}
 	return *v
@@ -104,19 +104,19 @@ func (b *v4Builder) plainRope(name string, p *rawRope) Rope {
 		return Rope{}
 	}
 	if k := p.kind(); k != "default" && k != "" {
-		b.complain("%s has type %q, supported is \"default\"", name, k)
+		b.addProblem("%s has type %q, supported is \"default\"", name, k)
 	}
 	return Rope{Theta: b.theta(name+".rope_theta", p.Theta)}
 }
 
-// yarnRope reads the stretched rotation. Its theta lies in p, or in a field of its own in the official spelling.
+// yarnRope reads the stretched rotation. Its theta is in p, or in a separate field in the official spelling.
 func (b *v4Builder) yarnRope(name string, p *rawRope, theta *float64) Rope {
 	if p == nil {
 		b.missing(name)
 		return Rope{}
 	}
 	if k := p.kind(); k != "yarn" {
-		b.complain("%s has type %q, supported is \"yarn\"", name, k)
+		b.addProblem("%s has type %q, supported is \"yarn\"", name, k)
 	}
 	field := "compress_rope_theta"
 	if theta == nil && p.Theta != nil {
@@ -125,11 +125,11 @@ func (b *v4Builder) yarnRope(name string, p *rawRope, theta *float64) Rope {
 	y := &Yarn{Factor: or(p.Factor, 0), Original: or(p.Original, 0), BetaFast: or(p.BetaFast, 0),
 		BetaSlow: or(p.BetaSlow, 0)}
 	if y.Factor <= 0 || y.Original <= 0 || y.BetaFast <= 0 || y.BetaSlow <= 0 {
-		b.complain("%s needs positive factor, original_max_position_embeddings, beta_fast and beta_slow", name)
+		b.addProblem("%s needs positive factor, original_max_position_embeddings, beta_fast and beta_slow", name)
 		y = nil
 	}
 	if a := or(p.Attention, 1); a != 1 {
-		b.complain("%s.attention_factor is %v, supported is 1", name, a)
+		b.addProblem("%s.attention_factor is %v, supported is 1", name, a)
 	}
 	return Rope{Theta: b.theta(field, theta), Yarn: y}
 }
@@ -146,46 +146,46 @@ func (b *v4Builder) ffn(c *V4) {
 		Hash:    b.hashLayers(c.Layers),
 	}
 	if f.Experts > 0 && f.TopK > f.Experts {
-		b.complain("num_experts_per_tok is %d of %d experts", f.TopK, f.Experts)
+		b.addProblem("num_experts_per_tok is %d of %d experts", f.TopK, f.Experts)
 	}
 	switch s := r.ScoringFunc; {
 	case s == nil:
 		b.missing("scoring_func")
 	case *s != "sqrtsoftplus":
-		b.complain("scoring_func is %q, supported is \"sqrtsoftplus\"", *s)
+		b.addProblem("scoring_func is %q, supported is \"sqrtsoftplus\"", *s)
 	}
 	if m := or(r.TopKMethod, "noaux_tc"); m != "noaux_tc" {
-		b.complain("topk_method is %q, supported is \"noaux_tc\"", m)
+		b.addProblem("topk_method is %q, supported is \"noaux_tc\"", m)
 	}
 	if !or(r.Normalize, true) {
-		b.complain("norm_topk_prob is false, supported is true")
+		b.addProblem("norm_topk_prob is false, supported is true")
 	}
 	c.FFN = f
 }
 
-// hashLayers says which layers look experts up by token.
+// hashLayers finds the layers that look experts up by token.
 func (b *v4Builder) hashLayers(layers int) []bool {
 	r := &b.in
 	out := make([]bool, layers)
 	switch {
 	case layers == 0 || b.mistyped["num_hash_layers"] || b.mistyped["mlp_layer_types"]:
 	case r.HashLayers != nil && (*r.HashLayers < 0 || *r.HashLayers > layers):
-		b.complain("num_hash_layers is %d of %d layers", *r.HashLayers, layers)
+		b.addProblem("num_hash_layers is %d of %d layers", *r.HashLayers, layers)
 	case r.HashLayers != nil:
 		for i := range *r.HashLayers {
 			out[i] = true
 		}
 	case r.MLPTypes != nil && len(r.MLPTypes) != layers:
-		b.complain("mlp_layer_types has %d entries, want one for each of %d layers", len(r.MLPTypes), layers)
+		b.addProblem("mlp_layer_types has %d entries, want one for each of %d layers", len(r.MLPTypes), layers)
 	case r.MLPTypes != nil:
 		for i, t := range r.MLPTypes {
 			if t != "hash_moe" && t != "moe" {
-				b.complain("mlp_layer_types[%d] is %q, supported are \"hash_moe\" and \"moe\"", i, t)
+				b.addProblem("mlp_layer_types[%d] is %q, supported are \"hash_moe\" and \"moe\"", i, t)
 			}
 			out[i] = t == "hash_moe"
 		}
 	default:
-		b.complain("neither num_hash_layers nor mlp_layer_types is there to say which layers route by token")
+		b.addProblem("neither num_hash_layers nor mlp_layer_types is there to say which layers route by token")
 	}
 	return out
 }

@@ -11,10 +11,10 @@ import (
 	"sparrow/plan"
 )
 
-// Facts is what the planner must know.
+// Facts are the properties that the planner reads.
 func (m *Model) Facts() plan.Model { return Facts(m.config) }
 
-// Facts is what the planner must know about a config, loaded or not.
+// Facts are the properties of a config that the planner reads. No weights are needed.
 func Facts(c *config.DSA) plan.Model {
 	f := plan.Model{
 		Family:             plan.DeepSeekV32,
@@ -122,7 +122,7 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return n
 }
 
-// Caches are the pools of every layer but the drafting one, for tests that look at bytes.
+// Caches are the pools of every layer but the drafting one, for tests that read their bytes.
 func (m *Model) Caches() []mla.Cache { return m.caches }
 
 // Pools are the pools of every layer but the drafting one: of latent rows, then of indexer keys where the layer has

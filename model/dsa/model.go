@@ -1,8 +1,8 @@
 // Package dsa runs the models with DeepSeek sparse attention: DeepSeek-V3.2 and GLM-5.
 //
 // Token ids, a plan and page tables flow in, logits of chosen rows flow out. The pass is written against the
-// operations of package kernel and the attention of package attn/mla; it does not know on which device it runs and
-// never looks inside a tensor.
+// operations of package kernel and the attention of package attn/mla; it is independent of the device and never reads
+// the elements of a tensor.
 package dsa
 
 import (

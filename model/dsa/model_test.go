@@ -23,7 +23,7 @@ import (
 
 const oracle = "../../testdata/oracle/"
 
-// scarce is the reference on a device with room for a number of allocations.
+// scarce is the reference on a device that allows a limited number of allocations.
 type scarce struct {
 	ref.Device
 	left, freed int
@@ -82,7 +82,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// A page takes the rows of every layer and the indexer keys of those that have an indexer; what is said is what is
+// A page takes the rows of every layer and the indexer keys of those that have an indexer; PageBytes is what is
 // allocated.
 func TestCacheSizes(t *testing.T) {
 	for _, c := range []struct {
@@ -128,7 +128,7 @@ func TestCacheSizes(t *testing.T) {
 	}
 }
 
-// Where memory ends in the middle, what was taken is given back and the error says how far it came.
+// When an allocation fails, earlier ones are freed and the error names the layer.
 func TestAllocateGivesBackOnFailure(t *testing.T) {
 	dev := &scarce{left: 1 << 30}
 	m := load(t, "glm_moe_dsa-1", dev)
@@ -152,7 +152,7 @@ func TestAllocateGivesBackOnFailure(t *testing.T) {
 	}
 }
 
-// rig runs passes of a model in an arena of its own.
+// rig runs passes of a model in a separate arena.
 type rig struct {
 	*testing.T
 	m     *dsa.Model
@@ -246,7 +246,7 @@ func TestPassRefuses(t *testing.T) {
 	if out, err := r.run(r.prompt(3, 0)); err != nil || out.Logits.Rows != 0 {
 		t.Errorf("no logits wanted: got %v, %v", out, err)
 	}
-	// After all the refusals the model still works.
+	// After the refused passes the model still works.
 	out, err := r.run(r.prompt(3, 2))
 	if err != nil || out.Logits.Rows != 2 || out.Logits.Cols != 640 {
 		t.Errorf("got %v, %v", out, err)
@@ -310,17 +310,17 @@ func TestRecorded(t *testing.T) {
 	if a, b := res.Hidden(0, 0), res.Hidden(2, 0); slices.Equal(a, b) {
 		t.Error("the residual rows behind layers 0 and 2 are the same")
 	}
-	// Nothing is kept where nothing was asked for.
+	// Without options nothing is recorded.
 	r := newRig(t, m, cfg)
 	b, in := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(130)), model.Input{Tokens: [][]int32{{5}}}
 	in.Tables = [][]int32{{0, 1, 2}}
 	if out, err := r.run(b, in); err != nil || len(out.Hidden) != 0 || len(out.Selections) != 0 || out.Block.Cols != 0 {
-		t.Errorf("not asked for: %v, %d hidden, %d selections, %d bytes", err, len(out.Hidden), len(out.Selections),
+		t.Errorf("without options: %v, %d hidden, %d selections, %d bytes", err, len(out.Hidden), len(out.Selections),
 			out.Block.Cols)
 	}
 }
 
-// counting counts what is allocated and not yet given back.
+// counting counts the allocations that are not yet freed.
 type counting struct {
 	ref.Device
 	live map[*byte]bool
@@ -368,7 +368,7 @@ func drafting(t *testing.T, dev kernel.Device) (*dsa.Model, plan.Config) {
 	return m, cfg
 }
 
-// Release gives back every pool, those of the drafting layer among them, and only once.
+// Release frees every pool, those of the drafting layer among them, and only once.
 func TestReleaseGivesBackTheDraftingCache(t *testing.T) {
 	dev := &counting{live: map[*byte]bool{}}
 	m, cfg := drafting(t, dev)
@@ -388,7 +388,7 @@ func TestReleaseGivesBackTheDraftingCache(t *testing.T) {
 		t.Errorf("%d pools are not given back", left)
 	}
 	m.Release()
-	// A drafting pass afterwards finds no cache, in place of memory that belongs to someone else.
+	// A drafting pass afterwards is refused because there is no cache, and does not use freed memory.
 	r := newRig(t, m, cfg)
 	b := plan.NewBatch(plan.ModeDraft, plan.DraftRequest(1, 5))
 	b.Pass = plan.PassDraft

@@ -77,7 +77,7 @@ func loaded[M model.Model](m M, err error) (model.Model, error) {
 	return m, nil
 }
 
-// Facts is what the planner must know about a described model, loaded or not.
+// Facts are the properties of a described model that the planner reads. No weights are needed.
 func Facts(d config.Description) (plan.Model, error) {
 	switch c := d.(type) {
 	case *config.DSA:

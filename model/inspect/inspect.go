@@ -19,7 +19,7 @@ import (
 	"sparrow/weight"
 )
 
-// Summary is what a checkpoint is.
+// Summary describes a checkpoint.
 type Summary struct {
 	Checkpoint string `json:"checkpoint"`
 	Family     string `json:"family"`
@@ -106,7 +106,7 @@ func Of(s *family.Source, memories []float64) *Summary {
 	return out
 }
 
-// count walks the tensors.
+// count adds up the tensors.
 func (s *Summary) count(src *family.Source) {
 	types := map[string]*TypeBytes{}
 	p := &s.Parameters
@@ -197,7 +197,7 @@ func (s *Summary) fit(c CacheSize, memories []float64) {
 	s.Cache = append(s.Cache, c)
 }
 
-// Print writes the summary for people.
+// Print writes the summary as text.
 func (s *Summary) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %s, %d layers, hidden %d, %d heads, vocabulary %d, up to %d positions\n", s.Checkpoint,
 		s.Family, s.Layers, s.Hidden, s.Heads, s.Vocabulary, s.MaxPositions)

@@ -138,7 +138,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 			"missing model.layers.1.mlp.experts.3.up_proj.weight, want shape [64 128]",
 			"missing model.layers.2.mlp.gate.e_score_correction_bias, want shape [8]",
 			"model.embed_tokens.weight has shape [639 128], want [640 128]", "superfluous stray, shape [2]"}},
-		{"a layer said to compute its selection has no indexer", "glm_moe_dsa-1", nil, func(f map[string]any) {
+		{"a layer configured to compute its selection has no indexer", "glm_moe_dsa-1", nil, func(f map[string]any) {
 			f["indexer_types"] = []string{"full", "full", "full"}
 		},
 			[]string{
@@ -147,7 +147,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 				"missing model.layers.2.self_attn.indexer.weights_proj.weight, want shape [4 128]",
 				"missing model.layers.2.self_attn.indexer.wk.weight, want shape [128 128]",
 				"missing model.layers.2.self_attn.indexer.wq_b.weight, want shape [512 96]"}},
-		{"a layer said to share has an indexer", "glm_moe_dsa-1", nil, func(f map[string]any) {
+		{"a layer configured to share has an indexer", "glm_moe_dsa-1", nil, func(f map[string]any) {
 			f["indexer_types"] = []string{"full", "shared", "shared"}
 		},
 			[]string{
@@ -233,7 +233,7 @@ func TestDraftingLayer(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("promised and partly there", func(t *testing.T) {
+	t.Run("declared, with some of its tensors", func(t *testing.T) {
 		_, err := load(copyOf(t, "deepseek_v32-1", func(m map[string]weight.Source) {
 			draftLayer(m)
 			for _, name := range []string{"eh_proj.weight", "enorm.weight", "self_attn.indexer.wk.weight",
@@ -250,13 +250,13 @@ func TestDraftingLayer(t *testing.T) {
 			}
 		}
 	})
-	// Tools that save a checkpoint again drop the layer and keep the promise: such a model runs and cannot draft.
-	t.Run("promised and not there", func(t *testing.T) {
+	// Tools that save a checkpoint again drop the layer but not its declaration: such a model runs and cannot draft.
+	t.Run("declared, without tensors", func(t *testing.T) {
 		if _, err := load(copyOf(t, "deepseek_v32-1", nil, one)); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Run("there and not promised", func(t *testing.T) {
+	t.Run("tensors, not declared", func(t *testing.T) {
 		_, err := load(copyOf(t, "deepseek_v32-1", func(m map[string]weight.Source) { draftLayer(m) }, nil))
 		if !errors.Is(err, nn.ErrTensors) ||
 			!strings.Contains(err.Error(), "superfluous model.layers.3.eh_proj.weight, shape [128 256]") {

@@ -13,7 +13,7 @@ type MLP struct {
 	Limit          float32
 }
 
-// LoadMLP loads prefix+"gate_proj.weight" and its siblings.
+// LoadMLP loads the gate, up and down projections: prefix+"gate_proj.weight" and so on.
 func LoadMLP(l *Loader, prefix string, hidden, inner int) MLP {
 	return MLP{
 		Gate: l.Matrix(prefix+"gate_proj.weight", inner, hidden),
@@ -53,7 +53,7 @@ func (m *MLP) Run(q *kernel.Queue, s *MLPSpace, a MLPArgs) {
 	q.Multiply(kernel.MultiplyArgs{Out: a.Out, X: s.gate, W: m.Down, Accumulate: a.Add})
 }
 
-// MoE is a mixture of experts with shared experts that every token passes.
+// MoE is a mixture of experts with shared experts that process every token.
 type MoE struct {
 	Router  kernel.Matrix // [experts, hidden]
 	Bias    kernel.Tensor // f32 [1, experts]: for the choice only

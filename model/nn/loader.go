@@ -2,7 +2,7 @@
 //
 // A checkpoint and a device flow in; out flow weights that the device has prepared, and blocks that call the operations
 // of package kernel.
-// The package never looks inside a tensor that lives on a device.
+// The package never reads the elements of a tensor on a device.
 package nn
 
 import (
@@ -46,7 +46,7 @@ func NewLoader(from *weight.Checkpoint, dev Device, onTensor func(name string)) 
 	return &Loader{from: from, dev: dev, used: map[string]bool{}, onTensor: onTensor}
 }
 
-func (l *Loader) complain(format string, args ...any) {
+func (l *Loader) addProblem(format string, args ...any) {
 	l.problems = append(l.problems, fmt.Sprintf(format, args...))
 }
 
@@ -78,7 +78,7 @@ func (l *Loader) LatentMatrix(name string, out, in int) kernel.Matrix {
 	return l.prepare(l.Weight(name, out, in), kernel.Latent)
 }
 
-// Table loads a matrix [rows, cols] whose rows are looked up one by one.
+// Table loads a matrix [rows, cols] whose rows are looked up by index.
 func (l *Loader) Table(name string, rows, cols int) kernel.Matrix {
 	return l.table(name, rows, cols, kernel.LookedUp)
 }
@@ -92,7 +92,7 @@ func (l *Loader) TiedTable(name string, rows, cols int) kernel.Matrix {
 func (l *Loader) table(name string, rows, cols int, role kernel.Role) kernel.Matrix {
 	w := l.Weight(name, rows, cols)
 	if w.Scale.Given() {
-		l.complain("%s is %v with scales, supported for a table are F32, F16 and BF16", name, w.Data.DType)
+		l.addProblem("%s is %v with scales, supported for a table are F32, F16 and BF16", name, w.Data.DType)
 		return nil
 	}
 	return l.prepare(w, role)
@@ -102,7 +102,7 @@ func (l *Loader) table(name string, rows, cols int, role kernel.Role) kernel.Mat
 func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	w := l.Weight(name, n*out, in)
 	if w.Scale.Given() && out%w.BlockRows != 0 {
-		l.complain("%s has blocks of %d rows, which groups of %d rows cut apart", name, w.BlockRows, out)
+		l.addProblem("%s has blocks of %d rows, which do not align with groups of %d rows", name, w.BlockRows, out)
 		return nil
 	}
 	if !w.Data.Given() {
@@ -127,7 +127,7 @@ func (l *Loader) Experts(w kernel.ExpertWeights) kernel.Experts {
 	return x
 }
 
-// prepare hands a weight to the device. One that is missing stays so.
+// prepare passes a weight to the device. For a missing weight it does nothing.
 func (l *Loader) prepare(w kernel.Weight, role kernel.Role) kernel.Matrix {
 	if !w.Data.Given() {
 		return nil
@@ -146,7 +146,7 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 	w := kernel.Weight{BlockRows: m.BlockRows, BlockCols: m.BlockCols, Pow2Rows: l.Pow2Rows}
 	switch {
 	case m.Values == weight.F4E2M1x2 && m.Scale.DType == weight.F32:
-		l.complain("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
+		l.addProblem("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
 		return kernel.Weight{}
 	case m.Values == weight.F4E2M1x2:
 		w.Data = view(m.Data.Data, kernel.E2M1x2, out, in/2)
@@ -164,7 +164,7 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 	l.use(name)
 	if !l.Has(name) {
-		l.complain("missing %s, want shape [%d %d]", name, out, in)
+		l.addProblem("missing %s, want shape [%d %d]", name, out, in)
 		return weight.Matrix{}, false
 	}
 	m, err := l.from.Matrix(name)
@@ -172,15 +172,15 @@ func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 		l.use(m.Scale.Name)
 	}
 	if err != nil {
-		l.complain("%v", err)
+		l.addProblem("%v", err)
 		return weight.Matrix{}, false
 	}
 	if m.Rows != out || m.Cols != in {
-		l.complain("%s has shape [%d %d], want [%d %d]", name, m.Rows, m.Cols, out, in)
+		l.addProblem("%s has shape [%d %d], want [%d %d]", name, m.Rows, m.Cols, out, in)
 		return weight.Matrix{}, false
 	}
 	if valueType(m.Values) == 0 {
-		l.complain("%s is %v, supported are F32, F16, BF16, and F8_E4M3 and FP4 with scales", name, m.Values)
+		l.addProblem("%s is %v, supported are F32, F16, BF16, and F8_E4M3 and FP4 with scales", name, m.Values)
 		return weight.Matrix{}, false
 	}
 	return m, true
@@ -191,11 +191,11 @@ func (l *Loader) vector(name string, n int) (*weight.Tensor, bool) {
 	t, ok := l.from.Tensor(name)
 	switch {
 	case !ok:
-		l.complain("missing %s, want shape [%d]", name, n)
+		l.addProblem("missing %s, want shape [%d]", name, n)
 	case len(t.Shape) != 1 || t.Shape[0] != n:
-		l.complain("%s has shape %v, want [%d]", name, t.Shape, n)
+		l.addProblem("%s has shape %v, want [%d]", name, t.Shape, n)
 	case t.DType != weight.F32 && t.DType != weight.BF16 && t.DType != weight.F16:
-		l.complain("%s is %v, supported are F32, BF16 and F16", name, t.DType)
+		l.addProblem("%s is %v, supported are F32, BF16 and F16", name, t.DType)
 	default:
 		return t, true
 	}
@@ -215,7 +215,7 @@ func (l *Loader) Vector(name string, n int) kernel.Tensor {
 func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
 	v, err := weight.ReadF32(t)
 	if err != nil {
-		l.complain("%v", err)
+		l.addProblem("%v", err)
 		return kernel.Tensor{}
 	}
 	return l.floats(v, rows, cols)
@@ -264,8 +264,8 @@ func valueType(d weight.DType) kernel.DType {
 	return 0
 }
 
-// Finish reports every missing, misshapen and superfluous tensor. Buffers some checkpoints carry along, such as
-// rotary frequencies, are no weights and are passed over.
+// Finish reports every missing, misshapen and superfluous tensor. Buffers that some checkpoints contain, such as
+// rotary frequencies, are not weights and are ignored.
 func (l *Loader) Finish() error {
 	if l.err != nil {
 		return fmt.Errorf("load: %w", l.err)
@@ -273,7 +273,7 @@ func (l *Loader) Finish() error {
 	for _, name := range l.from.Names() {
 		if !l.used[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") {
 			t, _ := l.from.Tensor(name)
-			l.complain("superfluous %s, shape %v", name, t.Shape)
+			l.addProblem("superfluous %s, shape %v", name, t.Shape)
 		}
 	}
 	if len(l.problems) == 0 {

@@ -15,7 +15,7 @@ import (
 	"sparrow/weight"
 )
 
-// loader reads tensors from a file of their own.
+// loader reads tensors from a file written for the test.
 func loader(t *testing.T, onTensor func(string), tensors ...weight.Source) *nn.Loader {
 	t.Helper()
 	dir := t.TempDir()

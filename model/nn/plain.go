@@ -15,10 +15,10 @@ func (l *Loader) find(name string, shape ...int) (*weight.Tensor, bool) {
 	t, ok := l.from.Tensor(name)
 	switch {
 	case !ok:
-		l.complain("missing %s, want shape %v", name, shape)
+		l.addProblem("missing %s, want shape %v", name, shape)
 		return nil, false
 	case !slices.Equal(t.Shape, shape):
-		l.complain("%s has shape %v, want %v", name, t.Shape, shape)
+		l.addProblem("%s has shape %v, want %v", name, t.Shape, shape)
 		return nil, false
 	}
 	return t, true
@@ -41,11 +41,11 @@ func (l *Loader) Indices(name string, rows, cols, limit int) kernel.Tensor {
 	}
 	v, err := weight.ReadI32(t)
 	if err != nil {
-		l.complain("%v", err)
+		l.addProblem("%v", err)
 		return kernel.Tensor{}
 	}
 	if i := slices.IndexFunc(v, func(x int32) bool { return x < 0 || int(x) >= limit }); i >= 0 {
-		l.complain("%s[%d][%d] is %d, want 0 to %d", name, i/cols, i%cols, v[i], limit-1)
+		l.addProblem("%s[%d][%d] is %d, want 0 to %d", name, i/cols, i%cols, v[i], limit-1)
 		return kernel.Tensor{}
 	}
 	out, err := kernel.New(l.dev, kernel.I32, rows, cols)
@@ -67,7 +67,7 @@ func (l *Loader) Stack(name string, n, out, in int) []kernel.Weight {
 	}
 	kind := valueType(t.DType)
 	if kind != kernel.F32 && kind != kernel.BF16 && kind != kernel.F16 {
-		l.complain("%s is %v, supported for a stack of matrices are F32, F16 and BF16", name, t.DType)
+		l.addProblem("%s is %v, supported for a stack of matrices are F32, F16 and BF16", name, t.DType)
 		return list
 	}
 	all := view(t.Data, kind, n*out, in)
@@ -86,5 +86,5 @@ func (l *Loader) Skip(prefix string) {
 	}
 }
 
-// Complain adds a problem that only the model's family can see.
-func (l *Loader) Complain(problem string) { l.problems = append(l.problems, problem) }
+// AddProblem adds a problem that the model's family has found.
+func (l *Loader) AddProblem(problem string) { l.problems = append(l.problems, problem) }

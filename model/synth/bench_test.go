@@ -8,7 +8,7 @@ import (
 	"sparrow/weight"
 )
 
-// How fast weights are made, apart from the disk: bytes per second of a matrix of 1024 x 4096, scales included.
+// How fast weights are made, without the disk: bytes per second of a matrix of 1024 x 4096, scales included.
 func BenchmarkFill(b *testing.B) {
 	for _, fp8 := range []bool{false, true} {
 		t := tensor{name: "w", like: "w", shape: []int{1024, 4096}, dtype: weight.BF16, spread: 0.03}

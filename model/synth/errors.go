@@ -2,7 +2,7 @@ package synth
 
 import "errors"
 
-// ErrPreset means that no preset has the name asked for.
+// ErrPreset means that no preset has the given name.
 var ErrPreset = errors.New("unknown preset")
 
 // ErrOptions is wrapped by every error about Options.

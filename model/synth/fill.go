@@ -16,15 +16,15 @@ const block = 128
 // chunkValues is how many values are drawn at a time: even, and small enough to stay in a cache.
 const chunkValues = 1 << 14
 
-// filler turns tensors into what a writer wants. One goroutine uses it; the buffers are shared by all tensors.
+// filler writes the bytes of tensors. One goroutine uses it; the buffers are shared by all tensors.
 type filler struct {
-	ctx    context.Context
-	seed   uint64
-	pow2   bool // block scales are powers of two
-	tell   func(bytes int)
-	values []float32
-	bytes  []byte
-	found  map[string][]float32 // scales of matrices whose values are written and whose scales are not
+	ctx      context.Context
+	seed     uint64
+	pow2     bool // block scales are powers of two
+	progress func(bytes int)
+	values   []float32
+	bytes    []byte
+	found    map[string][]float32 // scales of matrices whose values are written and whose scales are not
 }
 
 // sources lists what t becomes in the file: itself, and its scales where it has some.
@@ -69,7 +69,7 @@ func (f *filler) scales(w io.Writer, t tensor, find func(io.Writer, tensor) erro
 	return write(w, s)
 }
 
-// keep remembers the scales of t until it is their turn.
+// keep stores the scales of t until they are written.
 func (f *filler) keep(t tensor, scales []float32) {
 	if f.found == nil {
 		f.found = map[string][]float32{}
@@ -100,8 +100,7 @@ func (f *filler) plain(t tensor, write func([]float32) error) error {
 }
 
 // matrix draws the values of t 128 rows at a time, finds the scale of each block and writes the quantised values. The
-// scales are a tensor of their own in the file; they are kept until it is its turn. Without w only the scales are
-// found.
+// scales are a separate tensor in the file and are kept until it is written. Without w only the scales are computed.
 func (f *filler) matrix(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
@@ -128,7 +127,7 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 }
 
 // quantise writes to dst the block of rows [<=128, cols] that starts at column col, and returns its scale: the
-// largest magnitude lands on the largest e4m3 value, or below it where scales are powers of two. A block of zeros has
+// largest magnitude becomes the largest e4m3 value, or less where scales are powers of two. A block of zeros has
 // scale 1 (v32 spec, 4.4).
 func (f *filler) quantise(dst []byte, rows []float32, cols, col int) float32 {
 	width := min(block, cols-col)
@@ -172,8 +171,8 @@ func (f *filler) writeF32(w io.Writer, values []float32) error {
 
 func (f *filler) write(w io.Writer, b []byte) error {
 	n, err := w.Write(b)
-	if f.tell != nil {
-		f.tell(n)
+	if f.progress != nil {
+		f.progress(n)
 	}
 	return err
 }

@@ -19,9 +19,9 @@ type Preset struct {
 // Presets lists the shapes that have a name, small ones first.
 func Presets() []Preset {
 	return []Preset{
-		{"v32-tiny", "DeepSeek-V3.2 in the smallest, 3 layers, with room for the built-in tokenizer"},
-		{"glm-tiny", "GLM-5 in the smallest, 4 layers of which 1 shares its selection"},
-		{"v4-tiny", "DeepSeek-V4 in the smallest, 4 layers: window, ratio 4, ratio 128, with room for the " +
+		{"v32-tiny", "DeepSeek-V3.2, smallest size, 3 layers, vocabulary for the built-in tokenizer"},
+		{"glm-tiny", "GLM-5, smallest size, 4 layers of which 1 shares its selection"},
+		{"v4-tiny", "DeepSeek-V4, smallest size, 4 layers: window, ratio 4, ratio 128, vocabulary for the " +
 			"built-in tokenizer"},
 		{"v32-mini", "DeepSeek-V3.2 cut to 8 layers and 16 heads, whole vocabulary: the benchmark shape"},
 		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters"},

@@ -28,8 +28,7 @@ func newRandom(seed uint64, name string, mean, deviation float64) *random {
 	return &random{source: rand.NewPCG(seed, h.Sum64()), mean: float32(mean), step: float32(deviation / bellSpread)}
 }
 
-// fill draws the next len(dst) values. Two come from each word, so only the last call for a tensor may ask for an odd
-// number.
+// fill draws the next len(dst) values. Each word gives two, so only the last call for a tensor may have an odd length.
 func (r *random) fill(dst []float32) {
 	for i := 0; i < len(dst); i += 2 {
 		w := r.source.Uint64()

@@ -155,16 +155,16 @@ func TestScalesMayComeFirst(t *testing.T) {
 		scale: "w_scale_inv", spread: 1}
 	var got [2][2]bytes.Buffer
 	for turn, order := range [2][2]int{{0, 1}, {1, 0}} {
-		told := 0
-		f := &filler{ctx: context.Background(), pow2: true, tell: func(n int) { told += n }}
+		written := 0
+		f := &filler{ctx: context.Background(), pow2: true, progress: func(n int) { written += n }}
 		list := f.sources(m)
 		for _, i := range order {
 			if err := list[i].Fill(&got[turn][i]); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if want := 200*130 + 4*2*2; told != want || got[turn][0].Len()+got[turn][1].Len() != want {
-			t.Errorf("order %v: progress of %d, %d and %d bytes; want %d", order, told, got[turn][0].Len(),
+		if want := 200*130 + 4*2*2; written != want || got[turn][0].Len()+got[turn][1].Len() != want {
+			t.Errorf("order %v: progress of %d, %d and %d bytes; want %d", order, written, got[turn][0].Len(),
 				got[turn][1].Len(), want)
 		}
 	}

@@ -45,7 +45,7 @@ type Options struct {
 	Seed  uint64
 	// ShardBytes bounds the tensor data of one file; 0 writes one file.
 	ShardBytes int64
-	// NextN says whether there is a drafting layer: 0 or 1. Nil does as the config says.
+	// NextN is the number of drafting layers: 0 or 1. Nil uses the config's.
 	NextN *int
 }
 
@@ -147,7 +147,7 @@ type quantization struct {
 	Block       [2]int `json:"weight_block_size"`
 }
 
-// pow2Scales says whether scales are powers of two: DeepSeek's are, GLM promises nothing (v32 spec, 4.4).
+// pow2Scales reports whether scales are powers of two: DeepSeek's are, GLM's may be any value (v32 spec, 4.4).
 func pow2Scales(fields map[string]json.RawMessage) bool {
 	family := string(fields["model_type"])
 	return family == `"`+string(config.DeepseekV32)+`"` || family == `"`+string(config.DeepseekV4)+`"`

@@ -35,7 +35,7 @@ const (
 
 // Gains, as multiples of the deviation that keeps the size of activations.
 const (
-	headGain   = 2.0  // logits spread by about two units, so that the likeliest token stands out
+	headGain   = 2.0  // logits spread by about two units, so that one token is clearly the likeliest
 	normSpread = 0.05 // around 1: not exactly 1, so that a norm weight left out shows
 	biasSpread = 0.02
 )

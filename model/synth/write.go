@@ -19,9 +19,9 @@ type File struct {
 	Data []byte
 }
 
-// Write makes the checkpoint in dir, which is created if need be and must hold no checkpoint. Progress, when not nil,
-// is told how many of the bytes of tensor data are written. When ctx ends, or anything fails, what was written is
-// removed again. A folder that holds a checkpoint is refused with weight.ErrExists.
+// Write makes the checkpoint in dir, which is created if necessary and must hold no checkpoint. Progress, when not
+// nil, is called with the number of bytes of tensor data written. When ctx ends, or on any error, the written files
+// are removed. For a folder that holds a checkpoint Write returns weight.ErrExists.
 func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File,
 	progress func(done, total int64)) (err error) {
 	if err := Vacant(dir, beside); err != nil {
@@ -53,7 +53,7 @@ func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File,
 	fill := &filler{ctx: ctx, seed: c.options.Seed, pow2: c.Config().Family != config.GLMMoeDSA}
 	if progress != nil {
 		done, total := int64(0), c.Size().Bytes
-		fill.tell = func(n int) {
+		fill.progress = func(n int) {
 			done += int64(n)
 			progress(done, total)
 		}

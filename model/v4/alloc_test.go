@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector's own bookkeeping allocates; counts mean nothing under it.
+// The race detector allocates memory itself, so that counts are wrong under it.
 
 package v4_test
 
@@ -11,7 +11,7 @@ import (
 	"sparrow/step"
 )
 
-// After warm-up a decode step allocates nothing of its own, whether groups close in it or not.
+// After warm-up a decode step allocates nothing, whether groups close in it or not.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	b := newBench(t, m, plan.Policy{KV: "fp8"})

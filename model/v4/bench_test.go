@@ -17,7 +17,7 @@ import (
 
 const oracle = "../../testdata/oracle/deepseek_v4-1"
 
-// bench is a model, its configuration and pages to hand out.
+// bench is a model, its configuration and its free pages.
 type bench struct {
 	*testing.T
 	m      *v4.Model
@@ -90,7 +90,7 @@ func benchOf(t *testing.T, m *v4.Model, cfg plan.Config, l step.Limits) *bench {
 	return b
 }
 
-// reset empties the cache and gives back the states of all sequences.
+// reset empties the cache and releases the states of all sequences.
 func (b *bench) reset() {
 	b.Helper()
 	if err := b.m.Allocate(&b.cfg, benchPages); err != nil {

@@ -103,7 +103,7 @@ func TestBatchedEqualsAlone(t *testing.T) {
 				want = append(want, alone[i][:n]...)
 			}
 			b.sameBits("prompts in one batch", b.step(works...), want)
-			// Now some decode, some verify, and one goes on with its prompt.
+			// Now some decode, some verify, and one continues its prompt.
 			works, want = works[:0], want[:0]
 			for i, s := range all {
 				kind, n := plan.ModeDecode, 1

@@ -32,8 +32,8 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	return m.AllocateWindows(cfg, pages, pages)
 }
 
-// AllocateWindows makes the pools of every layer, with a number of window pages of its own. States made before are
-// void.
+// AllocateWindows makes the pools of every layer, with a separate number of window pages. States made before become
+// invalid.
 func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	entry, index, err := layouts(cfg)
 	if err != nil {
@@ -89,7 +89,7 @@ func pools(c dual.Cache) []kernel.Pool {
 	return out
 }
 
-// Free gives the pools back.
+// Free frees the pools.
 func (m *Model) Free() {
 	for _, c := range m.caches {
 		for _, p := range pools(c) {
@@ -120,7 +120,7 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	return SizesOf(m.config, entry, index, cfg.Page)
 }
 
-// Pools are the pools of every layer, for who looks at bytes or fills them: the window's, then the compressed
+// Pools are the pools of every layer, for callers that read or write their bytes: the window's, then the compressed
 // stream's and the indexer's where the layer has them.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool

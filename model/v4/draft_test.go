@@ -65,8 +65,8 @@ func (b *bench) drafted(s *sequence, n, chunk int) [][]float32 {
 	return out
 }
 
-// However a prompt was cut, the drafting block sees the same window behind it; rows that a longer draft wrote and
-// that were taken back leave no trace.
+// However a prompt was cut, the drafting block sees the same window after it; rows of a longer draft that were
+// rejected have no effect.
 func TestDraftsDoNotDependOnChunks(t *testing.T) {
 	b := draftBench(t, "cpu")
 	for _, n := range []int{3, 127, 128, 129, 300} {
@@ -86,7 +86,7 @@ func TestDraftsDoNotDependOnChunks(t *testing.T) {
 	}
 }
 
-// The reference and the fast kernels agree on what is drafted.
+// The reference and the fast kernels give the same drafts.
 func TestDraftsAgreeWithTheReference(t *testing.T) {
 	fast, slow := draftBench(t, "cpu"), draftBench(t, "ref")
 	got, want := fast.drafted(fast.sequence(2, 150), 140, 60), slow.drafted(slow.sequence(2, 150), 140, 60)
@@ -99,7 +99,7 @@ func TestDraftsAgreeWithTheReference(t *testing.T) {
 	}
 }
 
-// More states than there were slots: rings grow, living sequences lose their window of drafts and go on.
+// More states than there were slots: rings grow; open sequences lose their window of drafts and continue.
 func TestRingsOfDraftsGrow(t *testing.T) {
 	b := draftBench(t, "cpu")
 	s := b.sequence(1, 60)
@@ -115,7 +115,7 @@ func TestRingsOfDraftsGrow(t *testing.T) {
 	}
 }
 
-// A drafting pass that fails leaves nothing that later ones see: what it was to write may never have been written.
+// After a drafting pass that fails, later ones do not read its entries, which may not have been written.
 func TestDraftsAfterAFailedPass(t *testing.T) {
 	dev := &faulty{Device: device(t, "cpu")}
 	b := draftBenchOn(t, dev)

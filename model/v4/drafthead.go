@@ -17,12 +17,12 @@ import (
 //	U_t[i] = h_proj · hnorm(X_t[i]) + e_proj · enorm(embed[x_{t+1}])     for every stream i
 //	Z_t    = layer(U_t) at position t, attending to a window only
 //
-// and the head over the collapsed, normalised Z_t gives the logits of x_{t+2}. A chain goes on with Z_t in place of
+// and the head over the collapsed, normalised Z_t gives the logits of x_{t+2}. A chain continues with Z_t in place of
 // X_{t+1}.
 //
-// What the layer keeps of a row, its window entry, follows from U_t alone. So of a prompt only the rows that the next
-// ones see are computed, and they lie in a ring beside the sequence's state, not in pages: a sequence that begins
-// behind cached pages drafts with a shorter window at first.
+// The cache of the layer, a window entry for each row, depends on U_t alone. So of a prompt only the last rows, which
+// the next ones see, are computed. The entries are in a ring beside the sequence's state, not in pages: a sequence that
+// begins after cached pages drafts with a shorter window at first.
 type draftHead struct {
 	layer        layer
 	eproj, hproj kernel.Matrix // e_proj and h_proj, [hidden, hidden]
@@ -37,8 +37,8 @@ type draftHead struct {
 // draftPrefix is how the tensors of the drafting block begin.
 const draftPrefix = "mtp.0."
 
-// loadDrafts reads the drafting block where the checkpoint has it under its official names. Spellings that carry it
-// otherwise have none to us.
+// loadDrafts reads the drafting block where the checkpoint has it under its official names. Under other names it is
+// not supported.
 func (m *Model) loadDrafts(l *nn.Loader) {
 	c := m.config
 	if c.NextN == 0 || !l.HasPrefix(draftPrefix) {
@@ -132,7 +132,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	block.FillWhole(in.Batch.Batch)
 	err := d.attn.Prepare(&in.Batch, d.states, block, func(r dual.WindowRow) (err error) {
 		if r.Token >= len(in.Tokens[r.Request]) {
-			return fmt.Errorf("%d tokens, the plan asks for number %d", len(in.Tokens[r.Request]), r.Token)
+			return fmt.Errorf("%d tokens, the plan reads token %d", len(in.Tokens[r.Request]), r.Token)
 		}
 		tokens[r.Index] = in.Tokens[r.Request][r.Token]
 		if hidden[r.Index], err = in.HiddenRow(r.Request, r.Token, from); err != nil {
@@ -155,7 +155,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// forget is for a pass that failed: entries that its states were to have may never have been written.
+// forget marks the entries of the pass's states as invalid: it failed, and they may not have been written.
 func (d *draft) forget() {
 	for _, st := range d.states {
 		st.ForgetDrafts()
@@ -175,7 +175,7 @@ func (d *draft) Execute() error {
 	m.sublayer(&d.sub, &l.ffnSite, l.ffnNorm, d.u, func(out, x kernel.Tensor) {
 		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids)
 	})
-	// A chain finds the streams in plan order. Rows that were not computed hold nothing; no chain continues them.
+	// A chain reads the streams in plan order. Rows that were not computed are undefined; no chain continues them.
 	d.q.Put(kernel.PutArgs{Out: head.streams.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})
 	if d.plan.Logits > 0 {
 		d.logits(d.u, &head.last, head.norm)

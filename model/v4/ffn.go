@@ -17,7 +17,7 @@ type experts struct {
 	shared nn.MLP
 }
 
-// expertNames says how the experts of a layer are found and named.
+// expertNames describes how the experts of a layer are chosen and named.
 type expertNames struct {
 	hash    bool // looked up by token
 	stacked bool // all of a layer in one tensor

@@ -51,7 +51,7 @@ func loadLayer(c *config.V4, l *nn.Loader, at func(string) string, ratio int, x 
 	}
 }
 
-// loadSite reads what meets the residual streams, with mix outputs.
+// loadSite reads the weights between a sublayer and the residual streams, with mix outputs.
 func loadSite(c *config.V4, l *nn.Loader, fn, base, scale string, mix, scales int) site {
 	return site{fn: l.Matrix(fn, mix, c.Hyper.Streams*c.Hidden), base: l.Vector(base, mix),
 		scale: l.Vector(scale, scales)}

@@ -2,11 +2,12 @@
 // hyper-connections.
 //
 // Token ids, a plan, page tables and a state for each sequence flow in, logits of chosen rows flow out. The pass is
-// written against the operations of package kernel; it does not know on which device it runs and never looks inside a
-// tensor. What is read through which kernel is in the plan and never decided here.
+// written against the operations of package kernel; it is independent of the device and never reads the elements of a
+// tensor. The plan fixes which kernel reads what; nothing is decided here.
 //
-// A sequence lives in pages (window entries, compressed entries, indexer keys) and, for the group of tokens that has
-// not closed yet, in a State. A row's bits do not depend on its neighbours, nor on how the prompt was cut into steps.
+// The cache of a sequence is in pages (window entries, compressed entries, indexer keys) and, for the group of tokens
+// that has not closed yet, in a State. A row's bits do not depend on the other rows of the batch, nor on how the prompt
+// was cut into steps.
 package v4
 
 import (
@@ -76,7 +77,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 // Config describes the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
-// Facts is what the planner must know.
+// Facts are the properties that the planner reads.
 func (m *Model) Facts() plan.Model { return Facts(m.config) }
 
 // Device is where the model runs.

@@ -16,7 +16,7 @@ const (
 	hugging                  // module names of transformers
 )
 
-// names finds tensors by their official names. Which spelling a checkpoint uses is told from the names it holds, not
+// names finds tensors by their official names. The spelling is detected from the tensor names of the checkpoint, not
 // from its config.
 type names struct {
 	l    *nn.Loader
@@ -69,7 +69,7 @@ func (n names) layer(i int, name string) string {
 	prefix := fmt.Sprintf("model.layers.%d.", i)
 	full := prefix + huggingName(name)
 	if rest, ok := strings.CutPrefix(name, "attn.indexer.compressor."); ok && !n.l.Has(full) {
-		// Some versions keep the indexer's compressor in a module of its own.
+		// Some versions have a separate module for the indexer's compressor.
 		if other := prefix + "self_attn.compressor.indexer.compressor." + compressorName(rest); n.l.Has(other) {
 			return other
 		}

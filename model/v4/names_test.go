@@ -154,7 +154,7 @@ func TestSpellingsAreOneModel(t *testing.T) {
 	hf := readOracle(t)
 	hf.stack(6, 8, 64, 128)
 	b.sameBits("transformers names", logits(t, hf.write(huggingName, nil), "cpu"), want)
-	b.sameBits("transformers names, the indexer's compressor apart", logits(t, hf.write(func(name string) string {
+	b.sameBits("transformers names, the indexer's compressor separate", logits(t, hf.write(func(name string) string {
 		return regexp.MustCompile(`\.indexer\.(kv_proj|gate_proj|position_bias|kv_norm)`).ReplaceAllString(
 			huggingName(name), ".indexer.compressor.$1")
 	}, nil), "cpu"), want)

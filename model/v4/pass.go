@@ -65,7 +65,7 @@ func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.
 	return s, nil
 }
 
-// begin takes what lies before everything else: inputs and outputs.
+// begin takes the first part of the arena: inputs and outputs.
 func (s *pass) begin(m *Model, p *plan.Plan, a *kernel.Arena) {
 	c := m.config
 	*s = pass{m: m, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}

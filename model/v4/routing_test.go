@@ -57,7 +57,7 @@ func limited(t *testing.T) plan.Hardware {
 }
 
 // A prompt of 32,768 tokens in one step through the workspace, and one of 16,640 in place in slices: more rows than a
-// paged launch or a schedule of the indexer takes. Both roads give every row the same bits.
+// paged launch or a schedule of the indexer takes. Both paths give every row the same bits.
 func TestAChunkOf32768Tokens(t *testing.T) {
 	m := open(t, speck(t), "cpu")
 	var want [][]float32

@@ -6,7 +6,7 @@ import (
 	"sparrow/model/config"
 )
 
-// Sizes is what sequences take of memory, over all layers, in bytes.
+// Sizes is the memory of sequences over all layers, in bytes.
 type Sizes struct {
 	Page   int64 // compressed entries and indexer keys of a page
 	Window int64 // a window page: entries of its tokens, and the raw rows it ends with

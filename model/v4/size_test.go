@@ -45,7 +45,7 @@ func TestSizesOfTheReleasedModels(t *testing.T) {
 	}
 }
 
-// What sizes promise is what a loaded model allocates.
+// The computed sizes are those that a loaded model allocates.
 func TestSizesAreWhatIsAllocated(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	for _, p := range []plan.Policy{{KV: "fp8"}, {KV: "fp8", FP4Index: true}, {KV: "f32"}} {
@@ -62,7 +62,7 @@ func TestSizesAreWhatIsAllocated(t *testing.T) {
 		tails := 3 * 2 * 4 * (8192 + 2048) // two layers of ratio 4
 		page, window := m.PageBytes(&b.cfg)-m.WindowBytes(&b.cfg), m.WindowBytes(&b.cfg)
 		if want := int(5*page + 3*window); bytes+tails != want {
-			t.Errorf("%+v: %d bytes are allocated, %d promised", p, bytes+tails, want)
+			t.Errorf("%+v: %d bytes are allocated, %d computed", p, bytes+tails, want)
 		}
 	}
 }

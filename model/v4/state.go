@@ -37,7 +37,7 @@ func (m *Model) NewState() (model.State, error) {
 	return &State{s}, nil
 }
 
-// Restore makes the state of a sequence that continues behind n tokens of the cache, a whole number of pages.
+// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages.
 func (m *Model) Restore(n int, windows []int32) (model.State, error) {
 	s, err := m.attn.States.Restore(n, m.pageTokens, windows, m.caches)
 	if err != nil {
@@ -67,7 +67,7 @@ func (m *Model) stateOf(given model.State, sequence int) (*dual.State, error) {
 	return m.attn.States.Of(s, sequence)
 }
 
-// statesOf checks the states of a batch: each must stand where its sequence continues.
+// statesOf checks the states of a batch: each must end where its sequence continues.
 func (m *Model) statesOf(list []*dual.State, in *model.Input) ([]*dual.State, error) {
 	if len(in.States) != len(in.Tokens) {
 		return nil, fmt.Errorf("%d states for %d sequences; make one with NewState for each sequence", len(in.States),
@@ -91,7 +91,7 @@ func (m *Model) statesOf(list []*dual.State, in *model.Input) ([]*dual.State, er
 	return list, nil
 }
 
-// Commit moves every state of a batch on: its sequence's rows are computed and stored.
+// Commit advances every state of a batch: its sequence's rows are computed and stored.
 func (m *Model) Commit(in *model.Input) {
 	for r, s := range in.States {
 		s.(*State).Advance(len(in.Tokens[r]))

@@ -44,7 +44,7 @@ func TestRollbackEqualsNoDraft(t *testing.T) {
 	}
 }
 
-// A fork goes its own way, and the sequence it came from does not notice.
+// A fork and the sequence it was cloned from are independent.
 func TestCloneIsAFork(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	b := newBench(t, m, plan.Policy{KV: "fp8"})
@@ -52,10 +52,10 @@ func TestCloneIsAFork(t *testing.T) {
 	want := b.chunks(b.sequence(7, total), 0)
 	b.reset()
 	s, copied := b.sequence(7, total), b.sequence(7, total)
-	// The same prefix in pages of its own stands for the copy of a page that is written to.
+	// The same prefix in separate pages takes the place of copies of the pages that are written to.
 	b.step(s.work(plan.ModeExtend, prefix), copied.work(plan.ModeExtend, prefix))
 	var forks []model.State
-	for range 9 { // more than there were slots, so that the rings grow under a living state
+	for range 9 { // more than there were slots, so that the rings grow while a state is open
 		c, err := s.state.Clone()
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestCloneIsAFork(t *testing.T) {
 	b.sameBits("the sequence that was forked", b.chunks(s, 5), want[prefix:])
 	b.sameBits("another fork", b.chunks(&sequence{tokens: s.tokens, pages: s.pages, state: forks[8]}, 1), want[prefix:])
 	if forks[1].Len() != prefix || fork.state.Len() != total {
-		t.Errorf("forks stand at %d and %d", forks[1].Len(), fork.state.Len())
+		t.Errorf("forks cover %d and %d tokens", forks[1].Len(), fork.state.Len())
 	}
 }
 
@@ -114,7 +114,7 @@ func TestStatesAreChecked(t *testing.T) {
 	refused("has no state of this model", w)
 	w = s.work(plan.ModeExtend, 8)
 	w.Cached = 4
-	refused("continues at position 4, its state stands at 0", w)
+	refused("continues at position 4, its state covers 0 tokens", w)
 	w = s.work(plan.ModeExtend, 8)
 	refused("shares its state", w, w)
 	w.Pages = nil
@@ -191,7 +191,7 @@ func (b *broken) Experts(a kernel.ExpertArgs) error {
 	return errors.Join(b.fail("experts"), b.Device.Experts(a))
 }
 
-// The error of a device says to which part of the model the operation belongs.
+// The error of a device names the part of the model to which the operation belongs.
 func TestErrorsSayWhere(t *testing.T) {
 	dev := &broken{Device: device(t, "cpu")}
 	b := newBench(t, openOn(t, oracle, dev), plan.Policy{KV: "fp8"})
@@ -215,8 +215,8 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
-// A step that fails half-way leaves the state where it was: a short one can be run again, and after a long one, whose
-// rows may have taken the place of older ones, the sequence must be computed again and says so.
+// A step that fails half-way leaves the state unchanged: a short one can be run again. After a long one, whose rows may
+// have overwritten older ones, the next step returns an error: the sequence must be computed again.
 func TestFailedStep(t *testing.T) {
 	dev := &faulty{Device: device(t, "cpu"), layer: 4}
 	m := openOn(t, oracle, dev)

@@ -11,9 +11,9 @@ import (
 	"sparrow/step"
 )
 
-var _ model.Windowed = (*v4.Model)(nil) // the model offers what the engine asks for
+var _ model.Windowed = (*v4.Model)(nil) // the interface that the engine uses
 
-// Three window pages, used in turn, serve a sequence of any length: logits are those of one that keeps everything.
+// Three window pages, used in turn, suffice for any length: logits are those of a sequence that keeps all pages.
 func TestAFewWindowPagesAreEnough(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	b := newBench(t, m, plan.Policy{KV: "fp8"})
@@ -46,8 +46,8 @@ func turning(pages, first, n int) []int32 {
 	return out
 }
 
-// A sequence that goes on behind another one's pages, from the raw rows its window page ends with, has the bits of
-// one that computed all, however the pages were written and whatever else was kept since.
+// A sequence that continues after pages of another one, from the raw rows at the end of its last window page, has the
+// bits of one that computed all rows, however the pages were written and whatever else was stored since.
 func TestRestoreGoesOnBehindPages(t *testing.T) {
 	m := open(t, oracle, "cpu")
 	b := newBench(t, m, plan.Policy{KV: "fp8"})
@@ -110,7 +110,7 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	}
 	defer st.Release()
 	if err := st.Truncate(255); err == nil || !strings.Contains(err.Error(), "compute the sequence again") {
-		t.Errorf("taken back behind the page: %v", err)
+		t.Errorf("truncated to before the page's end: %v", err)
 	}
 	if err := st.Truncate(256); err != nil {
 		t.Error(err)
@@ -123,12 +123,12 @@ func TestRestoreAndWindowsAreChecked(t *testing.T) {
 	defer c.Release()
 	const bound = "holds positions from 252 on: compute the sequence again"
 	if err := c.Truncate(255); err == nil || !strings.Contains(err.Error(), bound) {
-		t.Errorf("a copy, taken back behind the page: %v", err)
+		t.Errorf("a copy, truncated to before the page's end: %v", err)
 	}
 	copied := &sequence{tokens: s.tokens, pages: s.pages, state: c}
 	b.step(copied.work(plan.ModeExtend, 3))
 	if err := c.Truncate(254); err == nil || !strings.Contains(err.Error(), bound) {
-		t.Errorf("a copy with three more tokens, taken back behind the page: %v", err)
+		t.Errorf("a copy with three more tokens, truncated to before the page's end: %v", err)
 	}
 	if err := c.Truncate(256); err != nil {
 		t.Error(err)

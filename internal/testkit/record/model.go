@@ -53,7 +53,7 @@ func (m *Model) DraftHead() error {
 	return errors.New("this family has no drafting layer")
 }
 
-// The runner asks for these two.
+// The runner uses these two interfaces where a model has them.
 var (
 	_ model.Stateful = (*Model)(nil)
 	_ model.Drafter  = (*Model)(nil)

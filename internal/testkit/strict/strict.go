@@ -1,10 +1,9 @@
 // Package strict is a device for tests: it refuses what the CUDA operations refuse and computes on the host.
 //
-// Every call goes through the CUDA operations themselves, on a detached device (cuda.OpenDetached): their checks of
-// types, widths, head counts, offsets, strides and pages, and those of the launchers below them, are the rules, and
-// there is no second list of them. What they accept is computed by a device in host memory, such as the reference, in
-// float32 and rounded to bfloat16, the type of the activations. Operations that have no CUDA kernel yet (op.Missing)
-// are computed without rules.
+// Every call passes through the CUDA operations, on a detached device (cuda.OpenDetached). Their checks of types,
+// widths, head counts, offsets, strides and pages, and those of the launchers below them, are the only rules. Accepted
+// calls are computed by a device in host memory, such as the reference, in float32 and rounded to bfloat16, the type of
+// the activations. Operations that have no CUDA kernel yet (op.Missing) are computed without rules.
 //
 // It is imported by tests only and never registered.
 package strict
@@ -29,8 +28,8 @@ var H200 = cuda.Properties{
 type Device struct {
 	gpu  *op.Device
 	host kernel.Device
-	// OnRefusal is told of what is refused and decides what the operation returns: nil computes it all the same.
-	// Without it every refusal is returned.
+	// OnRefusal is called with every refusal; the operation returns its result. If that is nil, the operation is
+	// computed all the same. Without OnRefusal every refusal is returned.
 	OnRefusal func(refusal error) error
 	checked   map[string]int
 }

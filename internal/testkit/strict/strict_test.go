@@ -26,9 +26,8 @@ import (
 	"sparrow/verify"
 )
 
-// narrow lists what the CUDA operations refuse although our own models need it: later kernels must take these shapes.
-// Whoever widens one removes its line. A refusal that is not here fails the tests, and so does a line that nothing
-// needs.
+// narrow lists the shapes that the CUDA operations refuse although the test models need them: later kernels must take
+// them, and then their lines are removed. A refusal that is not listed fails the tests, and so does an unused line.
 var narrow = map[string]string{}
 
 // ragged lists the matrices [out, in] of our own models whose sides are not both multiples of 16, which is what CUDA
@@ -42,7 +41,7 @@ var ragged = map[[2]int]string{
 	{4, 512}:  "V4: the last mix of 4 residual streams",
 }
 
-// refusals collects what a device refuses and goes on, and the matrices that it is given.
+// refusals collects what a device refuses, and the matrices that it prepares.
 type refusals struct {
 	seen     map[string]bool
 	matrices map[[2]int]bool
@@ -214,7 +213,7 @@ func testBuiltin(t *testing.T, r *refusals) {
 	cfg := resolve(t, dev, m, "bf16")
 	for i, c := range golden.Cases {
 		if i%4 != 0 {
-			continue // all of them agree, and take half a minute
+			continue // all of them give the same result, and take half a minute
 		}
 		got := generate(t, m, cfg, c.Prompt, len(c.Output))
 		if !slices.Equal(got, c.Output) {

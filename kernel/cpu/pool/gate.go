@@ -2,9 +2,8 @@ package pool
 
 import "sync/atomic"
 
-// gate is the door to a run, in one word, so that entering, leaving and
-// shutting are each one atomic step and the owner never waits for a worker
-// that the operating system has not scheduled:
+// gate admits workers to a run. It is one word, so that entering, leaving and shutting are each one atomic operation
+// and the owner never waits for a worker that the operating system has not scheduled:
 //
 //	bits 63..32 number of the run, 31 open, 30 retired, 29..0 workers inside
 type gate struct{ word atomic.Uint64 }
@@ -21,18 +20,17 @@ type gateState uint64
 func (s gateState) run() uint32   { return uint32(s >> 32) }
 func (s gateState) retired() bool { return s&gateRetired != 0 }
 
-// open starts the next run. Nobody is inside.
+// open starts the next run. No worker may be inside.
 func (g *gate) open() {
 	g.word.Store((g.word.Load()>>32+1)<<32 | gateOpen)
 }
 
-// shut lets nobody else in and reports whether nobody is inside. Shutting
-// twice is harmless.
+// shut stops admission and reports whether no worker is inside. It may be called twice.
 func (g *gate) shut() bool {
 	return g.word.And(^uint64(gateOpen))&gateInside == 0
 }
 
-// empty reports whether everyone has left a shut gate.
+// empty reports whether all workers have left. The gate must be shut.
 func (g *gate) empty() bool { return g.word.Load()&gateInside == 0 }
 
 // retire ends all runs for good.
@@ -58,7 +56,7 @@ func (g *gate) enter() (gateState, bool) {
 	}
 }
 
-// leave ends a worker's part in the run and reports whether it was the last
+// leave takes a worker out of the run and reports whether it was the last
 // one behind a shut gate.
 func (g *gate) leave() bool {
 	return g.word.Add(^uint64(0))&(gateOpen|gateInside) == 0

@@ -5,25 +5,22 @@ import (
 	"sync/atomic"
 )
 
-// spinPolls is how often a spinning waiter looks between two yields.
+// spinPolls is the number of polls of a spinning waiter between two yields.
 const spinPolls = 50
 
-// parker lets one goroutine wait for a condition that others make true and
-// then announce with wake.
+// parker blocks one goroutine until a condition holds. Others make the condition true and then call wake.
 type parker struct {
-	asleep atomic.Bool
-	bell   chan struct{} // one token: a wake that found the goroutine asleep
+	parked atomic.Bool
+	token  chan struct{} // holds one token: a wake that found the goroutine parked
 }
 
-func (p *parker) init() { p.bell = make(chan struct{}, 1) }
+func (p *parker) init() { p.token = make(chan struct{}, 1) }
 
-// wait returns once ready reports true. ready must stay true until then. It
-// spins for as long as the pace says, polling spinPolls times, a fraction of a
-// microsecond, and then yielding, so that a spinning worker never keeps another
-// goroutine from running.
-func (p *parker) wait(ready func() bool, at *pace) {
+// wait returns once ready reports true; ready must stay true until then. It spins up to the limit: spinPolls polls, a
+// fraction of a microsecond, then a yield, so that a spinning worker does not block other goroutines. Then it parks.
+func (p *parker) wait(ready func() bool, at *spinLimit) {
 	begin := at.now()
-	last, end := begin, begin+at.patience(begin)
+	last, end := begin, begin+at.limit(begin)
 	for last < end {
 		for range spinPolls {
 			if ready() {
@@ -33,31 +30,30 @@ func (p *parker) wait(ready func() bool, at *pace) {
 		runtime.Gosched()
 		now := at.now()
 		if now-last > lostTime {
-			at.crowd(now)
+			at.contend(now)
 			break
 		}
 		last = now
 	}
 	for {
-		p.asleep.Store(true)
+		p.parked.Store(true)
 		if ready() {
-			// Either nobody has seen us asleep, or a token is on its way.
-			if !p.asleep.CompareAndSwap(true, false) {
-				<-p.bell
+			// Where parked is false already, wake has sent a token, which must be received.
+			if !p.parked.CompareAndSwap(true, false) {
+				<-p.token
 			}
 			return
 		}
-		<-p.bell
+		<-p.token
 		if ready() {
 			return
 		}
 	}
 }
 
-// wake lets a sleeping waiter look at its condition again. The caller has made
-// the condition true before.
+// wake unparks the waiter, which checks its condition again. The caller makes the condition true before.
 func (p *parker) wake() {
-	if p.asleep.CompareAndSwap(true, false) {
-		p.bell <- struct{}{}
+	if p.parked.CompareAndSwap(true, false) {
+		p.token <- struct{}{}
 	}
 }

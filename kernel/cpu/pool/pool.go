@@ -1,6 +1,6 @@
 // Package pool runs the items of one task on a fixed set of workers: a
 // parallel for-loop with a low cost of starting and ending. A count and a
-// [Task] flow in; Run returns when every item is done. It knows nothing about
+// [Task] flow in; Run returns when every item is done. It is independent of
 // what the items compute, keeps no queue and starts no goroutine per run.
 package pool
 
@@ -30,7 +30,7 @@ func (f Func) Do(worker, item int) { f(worker, item) }
 type Pool struct {
 	workers int
 	owner   parker // the goroutine inside Run, as worker 0
-	crew    []parker
+	waiters []parker
 	done    sync.WaitGroup
 	busy    atomic.Bool
 	closed  bool // guarded by busy
@@ -38,13 +38,12 @@ type Pool struct {
 	// gate admits workers to the current run; see gate.go.
 	gate gate
 
-	pace pace // of waiters; see pace.go
+	spin spinLimit // see spin.go
 
-	// The run in progress, written only while the gate is shut and nobody is
-	// inside.
+	// The run in progress, written only while the gate is shut and no worker is inside.
 	task  Task
 	items int
-	next  atomic.Int64 // first item nobody has claimed
+	next  atomic.Int64 // first unclaimed item
 	fault atomic.Pointer[PanicError]
 }
 
@@ -52,11 +51,11 @@ type Pool struct {
 // one is the caller of Run.
 func New(workers int) *Pool {
 	workers = max(workers, 1)
-	p := &Pool{workers: workers, crew: make([]parker, workers-1)}
+	p := &Pool{workers: workers, waiters: make([]parker, workers-1)}
 	p.owner.init()
-	p.pace.init()
-	for i := range p.crew {
-		p.crew[i].init()
+	p.spin.init()
+	for i := range p.waiters {
+		p.waiters[i].init()
 		p.start(i + 1)
 	}
 	return p
@@ -66,7 +65,7 @@ func New(workers int) *Pool {
 func (p *Pool) Workers() int { return p.workers }
 
 // Run calls task.Do for every item in [0, items) and returns when all calls
-// have returned. A panic in a task stops the hand-out of further items and is
+// have returned. After a panic in a task no further items are started; the panic is
 // returned as a *PanicError; the pool stays usable. Run on a pool that is
 // already running returns ErrBusy without calling the task.
 func (p *Pool) Run(items int, task Task) error {
@@ -88,11 +87,11 @@ func (p *Pool) Run(items int, task Task) error {
 		p.gate.open()
 		p.wake(items - 1)
 	}
-	begin := p.pace.now()
+	begin := p.spin.now()
 	p.work(0)
-	own := p.pace.now()
+	own := p.spin.now()
 	p.settle()
-	p.pace.waited(begin, own, p.pace.now())
+	p.spin.ran(begin, own, p.spin.now())
 	if f := p.fault.Load(); f != nil {
 		return f
 	}
@@ -100,7 +99,7 @@ func (p *Pool) Run(items int, task Task) error {
 }
 
 // Close stops the workers and waits for them. It returns ErrBusy, and does
-// nothing, while a Run is in progress; closing twice is harmless.
+// nothing, while a Run is in progress; it may be called twice.
 func (p *Pool) Close() error {
 	if !p.busy.CompareAndSwap(false, true) {
 		return ErrBusy
@@ -111,30 +110,30 @@ func (p *Pool) Close() error {
 	}
 	p.closed = true
 	p.gate.retire()
-	p.wake(len(p.crew))
+	p.wake(len(p.waiters))
 	p.done.Wait()
 	return nil
 }
 
-// settle shuts the gate and waits for the workers still inside. A worker that
-// never came is not waited for.
+// settle shuts the gate and waits for the workers inside. A worker that
+// never entered is not waited for.
 func (p *Pool) settle() {
 	if p.gate.shut() {
 		return
 	}
-	p.owner.wait(p.gate.empty, &p.pace)
+	p.owner.wait(p.gate.empty, &p.spin)
 }
 
-// end leaves nothing of the run behind, whichever way Run is left.
+// end clears the state of the run, also when Run ends by a panic.
 func (p *Pool) end() {
 	p.settle()
 	p.task = nil
 }
 
-// wake rouses as many of the crew as there is work for.
+// wake wakes at most that many workers.
 func (p *Pool) wake(most int) {
-	for i := range p.crew[:min(most, len(p.crew))] {
-		p.crew[i].wake()
+	for i := range p.waiters[:min(most, len(p.waiters))] {
+		p.waiters[i].wake()
 	}
 }
 
@@ -144,11 +143,11 @@ func (p *Pool) start(w int) {
 	go p.serve(w)
 }
 
-// serve joins run after run. If a task ends this goroutine, a fresh one takes
+// serve joins run after run. If a task ends this goroutine, a new one takes
 // over the number.
 func (p *Pool) serve(w int) {
 	defer p.done.Done()
-	self := &p.crew[w-1]
+	self := &p.waiters[w-1]
 	var seen uint32
 	inside := false
 	defer func() {
@@ -158,7 +157,7 @@ func (p *Pool) serve(w int) {
 		}
 	}()
 	for {
-		self.wait(func() bool { return p.gate.changed(seen) }, &p.pace)
+		self.wait(func() bool { return p.gate.changed(seen) }, &p.spin)
 		state, entered := p.gate.enter()
 		if state.retired() {
 			return
@@ -179,10 +178,8 @@ func (p *Pool) leave() {
 	}
 }
 
-// work claims runs of items and does them until none are left. A claim is a
-// share of what is left: long at first, because neighbouring items read
-// neighbouring memory, and single items at the end, so that workers finish
-// together.
+// work claims ranges of items and runs them until none are left. A claim is a fraction of the remaining items: long at
+// first, because adjacent items read adjacent memory, and single items at the end, so that workers finish together.
 func (p *Pool) work(w int) {
 	for {
 		first := p.next.Load()
@@ -198,7 +195,7 @@ func (p *Pool) work(w int) {
 }
 
 // do runs items [item, end). It turns a panic into the run's fault and moves
-// the claim counter to the end so that the run winds down.
+// the claim counter to the end so that the run ends.
 func (p *Pool) do(w, item, end int) {
 	defer func() {
 		if item == end {

@@ -50,7 +50,7 @@ func TestWorkerNumbersAreExclusive(t *testing.T) {
 	p := open(t, 4)
 	inside := make([]atomic.Int32, p.Workers())
 	var total int64
-	sums := make([]int64, p.Workers()) // plain memory: the race detector watches
+	sums := make([]int64, p.Workers()) // not atomic: the race detector checks it
 	for run := range 2000 {
 		err := p.Run(5, Func(func(worker, item int) {
 			if inside[worker].Add(1) != 1 {
@@ -63,7 +63,7 @@ func TestWorkerNumbersAreExclusive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if run%500 == 0 {
-			time.Sleep(time.Millisecond) // let the crew park
+			time.Sleep(time.Millisecond) // let the workers park
 		}
 	}
 	for _, s := range sums {

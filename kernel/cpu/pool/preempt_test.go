@@ -9,7 +9,7 @@ import (
 	"sparrow/kernel/cpu/vec"
 )
 
-// products keeps every worker in assembly until told to stop.
+// products keeps every worker in assembly until it is stopped.
 type products struct {
 	tier  *vec.Tier
 	stop  atomic.Bool
@@ -78,7 +78,7 @@ func TestCollectionsDoNotWaitForProducts(t *testing.T) {
 				best, worst = min(best, w), max(worst, w)
 			}
 			t.Logf("stopping the world took %v to %v", best, worst)
-			// The median is what a loaded machine cannot spoil.
+			// The median is robust against load on the machine.
 			over := 0
 			for _, w := range waits {
 				if w > bound {

@@ -7,7 +7,7 @@ package vec
 //
 // Each element is one running sum that starts at y and takes d in ascending
 // order, whatever m and c are, so a sum over d may be cut anywhere and
-// continued by another call with the same bits. It serves absorbed
+// continued by another call with the same bits. It is used for absorbed
 // projections (w is a head's weights) and attention's probabilities times
 // values (w is the cached rows).
 func (t *Tier) AccumulateF32(y []float32, ldy int, x []float32, ldx, m int, w []float32, ldw, d, c int) {

@@ -14,12 +14,12 @@ func (s *isa) accumulateFP8(p product, w []byte, scale blockScale) {
 	s.accumulate(&p, weights{format: formatFP8, b: w, ld: p.ldw, scale: scale})
 }
 
-// accumulate walks the columns in tiles that fit the registers. Few rows use
-// the weights as they are where a kernel can; otherwise, and at the ragged
+// accumulate processes the columns in tiles that fit the registers. Few rows use
+// the weights without packing if there is a kernel for it; otherwise, and at the ragged
 // end, a block of weights is widened first and shared by all rows.
 func (s *isa) accumulate(p *product, w weights) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	for j := 0; j < p.n; {
 		left := p.n - j
 		switch {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// AMX multiplies tiles: registers of 16 rows of 64 bytes. The kernel keeps them
-// for a process only after it was asked to, so a processor that has them is not
-// enough. Tiles belong to a thread and goroutines move between threads: every
+// AMX multiplies tiles: registers of 16 rows of 64 bytes. Linux lets a process
+// use them only after it has requested the permission, so CPU support alone is
+// not enough. Tiles belong to a thread and goroutines move between threads: every
 // assembly function that uses them sets their shapes and releases them.
 
-// amxReady says why AMX kernels cannot run, or nil. The first call asks the
-// operating system, for the whole process.
+// amxReady returns the reason why AMX kernels cannot run, or nil. The first call
+// requests the permission for the whole process.
 var amxReady = sync.OnceValue(func() error {
 	x := &cpu.X86
 	switch {
@@ -31,7 +31,7 @@ var amxReady = sync.OnceValue(func() error {
 	case enabledState()&tileState != tileState:
 		return errors.New("the operating system does not save tiles")
 	}
-	if err := askForTiles(); err != nil {
+	if err := requestTiles(); err != nil {
 		return fmt.Errorf("the operating system refused the use of tiles: %w", err)
 	}
 	return nil

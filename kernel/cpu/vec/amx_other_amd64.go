@@ -4,6 +4,6 @@ package vec
 
 import "errors"
 
-func askForTiles() error {
-	return errors.New("only Linux is asked for it")
+func requestTiles() error {
+	return errors.New("tiles are used on Linux only")
 }

@@ -32,10 +32,10 @@ func rowSize(format RowFormat, width int) int {
 //	top[h] = max over rows of scale*q[h]·row, p = exp(scale*q[h]·row - top[h]),
 //	sum[h] = Σ p, out[h] = Σ p*row[:512]
 //
-// Queries and weights take part as sums of two bfloat16, so their relative error
-// is 2^-17. It holds several query rows at once, so that rows that read nearly the
-// same memory can take turns. Rows of 512 elements, which are all value, come as
-// bfloat16 only. One goroutine uses it at a time.
+// Queries and weights are represented as sums of two bfloat16, with a relative
+// error of 2^-17. Several query rows are held at once, so that rows that read nearly
+// the same memory can alternate. Rows of 512 elements, which are all value, must be
+// bfloat16. One goroutine uses it at a time.
 type LatentAttend struct {
 	width int
 	impl  latentAttend
@@ -73,13 +73,11 @@ func (a *LatentAttend) Query(i int, q []float32, heads int, scale float32, forma
 	a.impl.query(i, q[:heads*a.width], heads, scale, format)
 }
 
-// Attend forgets what it gathered and gathers for query row i, which was made for this format, the rows that start at
-// the given bytes of memory, at least one, in their order. It reports false, with nothing gathered, for rows that
-// bfloat16 cannot hold: those in RowBlock with a scale that is not a power of two between 2^-100 and 2^100, or with a
-// NaN code.
+// Attend starts anew and attends with query row i, which was made for this format, over the rows at the given byte
+// offsets in memory, at least one, in this order. It reports false, and computes no result, for rows that bfloat16
+// cannot hold: those in RowBlock with a scale that is not a power of two between 2^-100 and 2^100, or with a NaN code.
 //
-// Rows that the next call will ask for, of the same memory and format, may be named
-// ahead: some of the first are fetched meanwhile.
+// ahead lists the rows of the next call, of the same memory and format: some of the first are prefetched.
 func (a *LatentAttend) Attend(i int, memory []byte, at, ahead []int, format RowFormat) bool {
 	const method = "LatentAttend.Attend"
 	if format < 0 || format >= rowFormats || format != RowBF16 && a.width != LatentRow {
@@ -103,13 +101,13 @@ func needRows(method string, memory []byte, at []int, size int) {
 }
 
 // Holds reports whether tiles hold the rows of 512 bfloat16 at the given bytes of memory
-// as they are: numbers so small that they have no exponent are taken for zero.
+// exactly: tiles treat subnormal numbers as zero.
 func (a *LatentAttend) Holds(memory []byte, at []int) bool {
 	needRows("LatentAttend.Holds", memory, at, 2*LatentDim)
 	return len(at) == 0 || a.impl.holds(memory, at)
 }
 
-// Result writes what the last Attend gathered: out [heads, 512], top and sum [heads].
+// Result writes the result of the last Attend: out [heads, 512], top and sum [heads].
 func (a *LatentAttend) Result(out, top, sum []float32) {
 	const method = "LatentAttend.Result"
 	needMatrix(method, "out", len(out), len(top), LatentDim, LatentDim)

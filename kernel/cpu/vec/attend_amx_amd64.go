@@ -18,12 +18,12 @@ const (
 	valueTiles  = LatentDim / 16
 	valueBlocks = valueTiles / 4  // tiles of columns the kernel takes at a time
 	scoreRows   = 64              // rows the kernels of scores take at a time
-	holdRows    = 512             // rows that one call looks at
+	holdRows    = 512             // rows that one call checks
 	nearHalves  = 16 * tileHalves // tiles that rows are copied to or decoded in
 	markRows    = 4               // coded rows that share a mark
 	// rows that kernels fetch after a block of attendRows: 2 x 9 rounds of 4 and 4 x 8 of 2
 	fetchBeyond = 16
-	fetchBehind = 2                           // rows before those to fetch that kernels look at again
+	fetchBehind = 2                           // rows before those to fetch whose remaining lines are fetched
 	queryHalves = 2 * querySteps * tileHalves // of 16 heads
 	weightTiles = 2 * attendRows / gatherRows
 )
@@ -34,7 +34,7 @@ type latentTiles struct {
 	width   int // elements of a row
 	heads   int
 	queries [][]uint16 // of every row: for every block of heads the tiles of its query
-	asking  []uint16   // that of the call
+	current []uint16   // of the current call
 	blocks  []headBlock
 	places  []int // of one call, filled up to whole blocks of attendRows and a group
 	ahead   []int // rows to fetch during the last block of a call
@@ -65,7 +65,7 @@ type latentTiles struct {
 	scaling float32
 }
 
-// headBlock is 16 heads: the scores of the rows at hand, and what they have gathered.
+// headBlock is 16 heads: the scores of the current rows, and the sums over all rows so far.
 type headBlock struct {
 	scores []float32 // [128 rows, 16]
 	out    []float32
@@ -135,7 +135,7 @@ func (t *latentTiles) used() []headBlock { return t.blocks[:(t.heads+tileHeads-1
 func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format RowFormat) bool {
 	n := len(places)
 	t.format = format
-	t.asking = t.queries[i]
+	t.current = t.queries[i]
 	t.places = padded(t.places, places, n+scoreRows)
 	t.begin(memory, n, format)
 	for i := range t.used() {
@@ -174,8 +174,8 @@ func (t *latentTiles) attend(i int, memory []byte, places, ahead []int, format R
 // address is where memory begins.
 func address(memory []byte) uintptr { return uintptr(unsafe.Pointer(&memory[0])) }
 
-// padded is places in the memory of into, with the last repeated up to a whole block of at least n, and further as
-// fetching goes.
+// padded copies places into the memory of into and repeats the last one up to a whole block of at least n, plus the
+// rows that are prefetched beyond it.
 func padded(into, places []int, n int) []int {
 	into = append(into[:0], places...)
 	for len(into) < (n+attendRows-1)/attendRows*attendRows+fetchBeyond {
@@ -184,8 +184,8 @@ func padded(into, places []int, n int) []int {
 	return into
 }
 
-// begin fetches the first of n rows of a call, unless the call before did so or they follow each other, and makes
-// room to decode rows.
+// begin prefetches the first of n rows of a call, unless the call before did so or the rows are contiguous, and
+// allocates the memory in which rows are decoded.
 func (t *latentTiles) begin(memory []byte, n int, format RowFormat) {
 	n = min(n, attendRows)
 	if (t.fetchedFrom != address(memory) || t.fetched != t.places[0]) && !t.inRow(t.places[:n]) {
@@ -215,7 +215,7 @@ func (t *latentTiles) collect(memory []byte, first, n int, format RowFormat) boo
 		near, far = attendScoresShortamx, attendScoresShortAtamx
 	}
 	for g := range groups {
-		// Rows that follow each other are multiplied where they lie.
+		// Contiguous rows are multiplied in place.
 		places := t.places[first+g*scoreRows:]
 		if t.inRow(places[:scoreRows]) {
 			t.scores(near, attendScoreArgs{rows: unsafe.Pointer(&memory[places[0]]), groups: 1}, g)
@@ -237,7 +237,7 @@ func (t *latentTiles) scores(kernel func(*attendScoreArgs), a attendScoreArgs, g
 		if i == 0 {
 			s.memory, s.fetch = t.value.memory, t.value.fetch
 		}
-		s.query, s.shapes, s.tiles = at(t.asking, i*queryHalves), unsafe.Pointer(&t.shapes), at(t.tiles, 0)
+		s.query, s.shapes, s.tiles = at(t.current, i*queryHalves), unsafe.Pointer(&t.shapes), at(t.tiles, 0)
 		s.scores = at(b.scores, g*scoreRows*tileHeads)
 		runAttendScores(kernel, s)
 		if i == 0 {
@@ -251,8 +251,8 @@ func (t *latentTiles) scores(kernel func(*attendScoreArgs), a attendScoreArgs, g
 	return held
 }
 
-// inRow reports whether rows of bfloat16 follow each other in memory, as most do when
-// nearly everything is selected. They are then multiplied where they lie.
+// inRow reports whether rows of bfloat16 are contiguous in memory, as most are when
+// nearly everything is selected. They are then multiplied in place.
 func (t *latentTiles) inRow(places []int) bool {
 	for i, p := range places {
 		if p != places[0]+i*2*t.width {
@@ -262,7 +262,7 @@ func (t *latentTiles) inRow(places []int) bool {
 	return true
 }
 
-// fold adds n collected rows, of which the first is given, to what a block of heads has gathered.
+// fold adds n collected rows, of which the first is given, to the sums of a block of heads.
 func (t *latentTiles) fold(b *headBlock, n, first int, format RowFormat) {
 	groups := (n + gatherRows - 1) / gatherRows
 	s := &t.soft
@@ -287,7 +287,7 @@ func (t *latentTiles) fold(b *headBlock, n, first int, format RowFormat) {
 	runAttendValues(codedValues[format], v)
 }
 
-// result brings weights that are relative to less than the largest score down to it.
+// result rescales sums whose weights are relative to less than the largest score.
 func (t *latentTiles) result(out, top, sum []float32) {
 	a, order := &t.split, attendResultamx
 	if t.format != RowBF16 {

@@ -91,15 +91,15 @@ DATA notExponent<>+48(SB)/8, $0x807FFFFF807FFFFF
 DATA notExponent<>+56(SB)/8, $0x807FFFFF807FFFFF
 GLOBL notExponent<>(SB), RODATA|NOPTR, $64
 
-DATA roomToGrow<>+0(SB)/8, $0x4100000041000000
-DATA roomToGrow<>+8(SB)/8, $0x4100000041000000
-DATA roomToGrow<>+16(SB)/8, $0x4100000041000000
-DATA roomToGrow<>+24(SB)/8, $0x4100000041000000
-DATA roomToGrow<>+32(SB)/8, $0x4100000041000000
-DATA roomToGrow<>+40(SB)/8, $0x4100000041000000
-DATA roomToGrow<>+48(SB)/8, $0x4100000041000000
-DATA roomToGrow<>+56(SB)/8, $0x4100000041000000
-GLOBL roomToGrow<>(SB), RODATA|NOPTR, $64
+DATA headroom<>+0(SB)/8, $0x4100000041000000
+DATA headroom<>+8(SB)/8, $0x4100000041000000
+DATA headroom<>+16(SB)/8, $0x4100000041000000
+DATA headroom<>+24(SB)/8, $0x4100000041000000
+DATA headroom<>+32(SB)/8, $0x4100000041000000
+DATA headroom<>+40(SB)/8, $0x4100000041000000
+DATA headroom<>+48(SB)/8, $0x4100000041000000
+DATA headroom<>+56(SB)/8, $0x4100000041000000
+GLOBL headroom<>(SB), RODATA|NOPTR, $64
 
 DATA halfMaskavx512<>+0(SB)/4, $0xbfffbfff
 DATA halfMaskavx512<>+4(SB)/4, $0xbfffbfff
@@ -2532,7 +2532,7 @@ TEXT pairRaw<>(SB), NOSPLIT, $0-0
 	RET
 
 // func attendScoresRawamx(a *attendScoreArgs)
-// products of 64 x groups rows of 576 e4m3, wherever they lie, and 16 heads.
+// products of 64 x groups rows of 576 e4m3, at any places, and 16 heads.
 TEXT ·attendScoresRawamx(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ attendScoreArgs_shapes(AX), R9
@@ -6108,7 +6108,7 @@ TEXT pairBlock<>(SB), NOSPLIT, $0-0
 	RET
 
 // func attendScoresBlockamx(a *attendScoreArgs)
-// products of 64 x groups rows of 512 e4m3 with four scales and 64 bfloat16, wherever they lie, and 16 heads.
+// products of 64 x groups rows of 512 e4m3 with four scales and 64 bfloat16, at any places, and 16 heads.
 TEXT ·attendScoresBlockamx(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ attendScoreArgs_shapes(AX), R9
@@ -10050,7 +10050,7 @@ DATA exponents<>+56(SB)/8, $0x7F807F807F807F80
 GLOBL exponents<>(SB), RODATA|NOPTR, $64
 
 // func holdsamx(a *fetchArgs)
-// nan is set where a row has a number without an exponent that is not zero.
+// nan is set where a row has a subnormal number.
 TEXT ·holdsamx(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ fetchArgs_memory(AX), SI
@@ -10134,7 +10134,7 @@ row201:
 	RET
 
 // func attendScoresamx(a *attendScoreArgs)
-// products of 64 x groups rows of 576 elements that follow each other and 16 heads.
+// products of 64 x groups contiguous rows of 576 elements and 16 heads.
 TEXT ·attendScoresamx(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ attendScoreArgs_shapes(AX), R9
@@ -10415,7 +10415,7 @@ loop202:
 	RET
 
 // func attendScoresShortamx(a *attendScoreArgs)
-// products of 64 x groups rows of 512 elements that follow each other and 16 heads.
+// products of 64 x groups contiguous rows of 512 elements and 16 heads.
 TEXT ·attendScoresShortamx(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ attendScoreArgs_shapes(AX), R9
@@ -10668,7 +10668,7 @@ loop203:
 	RET
 
 // func attendScoresAtamx(a *attendScoreArgs)
-// products of 64 x groups rows of 576 elements, wherever they lie, and 16 heads.
+// products of 64 x groups rows of 576 elements, at any places, and 16 heads.
 TEXT ·attendScoresAtamx(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ attendScoreArgs_shapes(AX), R9
@@ -11141,7 +11141,7 @@ fetched208:
 	ADDQ $128, SI
 	DECQ BX
 	JNZ same206
-	// What is copied next is the first step of the next rows.
+	// The first step of the next rows is copied next.
 	MOVQ attendScoreArgs_rows(AX), SI
 	ADDQ $512, R8
 same206:
@@ -11419,7 +11419,7 @@ fetched210:
 	RET
 
 // func attendScoresShortAtamx(a *attendScoreArgs)
-// products of 64 x groups rows of 512 elements, wherever they lie, and 16 heads.
+// products of 64 x groups rows of 512 elements, at any places, and 16 heads.
 TEXT ·attendScoresShortAtamx(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ attendScoreArgs_shapes(AX), R9
@@ -11888,7 +11888,7 @@ fetched215:
 	ADDQ $128, SI
 	DECQ BX
 	JNZ same213
-	// What is copied next is the first step of the next rows.
+	// The first step of the next rows is copied next.
 	MOVQ attendScoreArgs_rows(AX), SI
 	ADDQ $512, R8
 same213:
@@ -12193,10 +12193,10 @@ scale218:
 	VMAXPS Z5, Z6, Z5
 	VMAXPS Z7, Z8, Z7
 	VMAXPS Z5, Z7, Z15
-	// Z15 is the largest now, Z14 what weights are relative to: it follows only where they would get too large.
+	// Z15 is the largest score, Z14 the base of the weights: raised only where weights would get too large.
 	VMAXPS attendSoftmaxArgs_most(AX), Z15, Z0
 	VMOVUPS Z0, attendSoftmaxArgs_most(AX)
-	VADDPS roomToGrow<>(SB), Z14, Z0
+	VADDPS headroom<>(SB), Z14, Z0
 	VCMPPS $2, Z0, Z15, K1
 	VMOVAPS Z14, K1, Z15
 	KNOTW K1, K1

@@ -6,7 +6,7 @@ import "unsafe"
 
 // The structs below are the arguments of kernels.
 
-// fetchArgs: the lines of rows into the second-level cache; or rows to be looked at.
+// fetchArgs: rows whose lines are fetched into the L2 cache, or rows to be checked.
 type fetchArgs struct {
 	memory, at  unsafe.Pointer
 	rows, lines int
@@ -26,10 +26,10 @@ type attendQueryArgs struct {
 	by                float32 // factor of results
 }
 
-// attendScoreArgs: groups of 64 rows by 16 heads. Rows follow each other, or lie at
-// the places. Of coded rows exponents and marks are kept; the kernel moves their
-// addresses on. Rows of memory whose places are at fetch are fetched meanwhile, unless
-// it is nil; it is moved on to the first that was not.
+// attendScoreArgs: groups of 64 rows by 16 heads. Rows are contiguous, or at the
+// places. For coded rows exponents and marks are stored; the kernel advances their
+// addresses. The rows at the places in fetch are prefetched, unless fetch is nil; the
+// kernel advances it to the first row that was not fetched.
 type attendScoreArgs struct {
 	rows, at, query, scores, shapes, tiles unsafe.Pointer
 	exponents, pairExponents, marks        unsafe.Pointer
@@ -46,10 +46,10 @@ type attendSoftmaxArgs struct {
 	scale                    float32
 	top, sum                 [tileHeads]float32 // what weights are relative to, and their sum
 	most                     [tileHeads]float32 // largest score
-	keep                     [tileHeads]float32 // out: factor of what was gathered before
+	keep                     [tileHeads]float32 // out: factor of the earlier sums
 }
 
-// attendValueArgs: weights by groups of 32 rows. Two rows of memory are fetched for every
+// attendValueArgs: weights by groups of 32 rows. Two rows of memory are prefetched for every
 // group and block of columns, unless fetch is nil. Exponents are those of pairs.
 type attendValueArgs struct {
 	rows, at, weights, out, keep, shapes, tiles unsafe.Pointer

@@ -35,7 +35,7 @@ func TestLatentNarrow(t *testing.T) {
 					was := src[at]
 					src[at] = bad
 					if a.Narrow(dst, src) {
-						t.Fatalf("%v at %d of %d: not noticed", bad, at, n)
+						t.Fatalf("%v at %d of %d: not detected", bad, at, n)
 					}
 					src[at] = was
 				}
@@ -79,15 +79,15 @@ func TestLatentEntry(t *testing.T) {
 				t.Fatalf("element %d is %v, want %v", i, got, w)
 			}
 		}
-		for name, spoil := range map[string]func(){
+		for name, damage := range map[string]func(){
 			"NaN":             func() { data[447] = 0x7F },
 			"the NaN scale":   func() { scales[3] = 255 },
 			"the least scale": func() { scales[5] = 0 },
 		} {
 			fill()
-			spoil()
+			damage()
 			if a.Entry(dst, data, scales) {
-				t.Errorf("%s: not noticed", name)
+				t.Errorf("%s: not detected", name)
 			}
 		}
 	})
@@ -163,7 +163,7 @@ func TestLatentHolds(t *testing.T) {
 			for _, bad := range []uint16{1, 0x7F, 0x8040} {
 				binary.LittleEndian.PutUint16(memory[2*at:], bad)
 				if a.Holds(memory, places) {
-					t.Errorf("%#x at %d: not noticed", bad, at)
+					t.Errorf("%#x at %d: not detected", bad, at)
 				}
 			}
 			binary.LittleEndian.PutUint16(memory[2*at:], was)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// latentRows draws n rows in a format: their bytes and their values. Zeros and codes without an exponent, which are
-// decoded apart, are in some stretches of 64 and not in others.
+// latentRows draws n rows in a format: their bytes and their values. Zeros and subnormal codes, which are decoded
+// separately, are in some stretches of 64 and not in others.
 func latentRows(r *rand.Rand, n int, format RowFormat) (memory []byte, values [][]float64) {
 	for range n {
 		row := make([]byte, rowBytes[format])
@@ -204,7 +204,7 @@ func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 		for i := range places {
 			places[i] = i * rowBytes[RowBlock]
 		}
-		for name, spoil := range map[string]func(row []byte){
+		for name, damage := range map[string]func(row []byte){
 			"a scale between powers of two": func(row []byte) {
 				binary.LittleEndian.PutUint32(row[516:], math.Float32bits(3))
 			},
@@ -222,9 +222,9 @@ func TestLatentAttendRefusesWhatBFloat16CannotHold(t *testing.T) {
 				if !a.Attend(0, memory, places, nil, RowBlock) {
 					t.Fatalf("%s: refused before", name)
 				}
-				spoil(memory[at*rowBytes[RowBlock]:])
+				damage(memory[at*rowBytes[RowBlock]:])
 				if a.Attend(0, memory, places, nil, RowBlock) {
-					t.Errorf("%s in row %d: not noticed", name, at)
+					t.Errorf("%s in row %d: not detected", name, at)
 				}
 			}
 		}
@@ -256,7 +256,7 @@ func TestLatentAttendNaN(t *testing.T) {
 	})
 }
 
-// 16 heads over 2048 rows drawn from 8192, with few codes that are decoded apart: bytes are those of the rows.
+// 16 heads over 2048 rows drawn from 8192, with few codes that are decoded separately: bytes are those of the rows.
 func BenchmarkLatentAttend(b *testing.B) {
 	for _, tier := range Tiers() {
 		a := tier.NewLatentAttend(LatentRow)
@@ -332,7 +332,7 @@ func TestLatentAttendTakesTurns(t *testing.T) {
 	})
 }
 
-// Scores that grow from block to block, by less and by more than weights have room for, or fall.
+// Scores that grow from block to block, by less and by more than the headroom of weights, or fall.
 func TestLatentAttendWhileScoresGrow(t *testing.T) {
 	eachLatent(t, func(t *testing.T, a *LatentAttend) {
 		const n = 700

@@ -3,7 +3,7 @@ package vec
 import "fmt"
 
 // The checks below run before any assembly, so that it can never touch memory
-// outside the slices it was given. They divide instead of multiplying: a
+// outside its arguments. They divide instead of multiplying: a
 // product of two large dimensions could wrap around and pass.
 
 // needMatrix panics unless a slice of length elements holds rows x cols with

@@ -4,13 +4,14 @@ import "fmt"
 
 // Columns is a left factor x [m, k] packed once for products with many bands of
 // weights. Only tiers that are [Tier.Tiled] use it. The zero value is empty;
-// its memory grows to the largest size asked of it.
+// its memory grows to the largest size used.
 //
-// A float32 is kept as two bfloat16: itself rounded, and what that left, rounded
-// again. Their sum is within 2^-17 of it. What would round to infinity is cut and
-// loses its lower bits, 2^-8 of it; what is below 2^-110 loses some of its own.
-// The parts of a row are columns of their own, whose sums are added in the end: so
-// up to eight rows are one tile, and tiles of weights are multiplied by it once.
+// A float32 is stored as two bfloat16: the rounded number, and the rounding error,
+// rounded again. Their sum is within 2^-17 of it. A number that would round to
+// infinity is truncated instead, with an error of 2^-8; numbers below 2^-110 lose some
+// of their lower bits. The two parts of a row are separate columns, whose sums are
+// added in the end: so up to eight rows are one tile, and each tile of weights is
+// multiplied once.
 type Columns struct {
 	mem   []byte
 	m, k  int
@@ -33,9 +34,9 @@ const (
 	Halves
 )
 
-// GroupRows is the rows of x that are packed together. Up to halfRows or fewRows
-// of them, or one that is alone, are a group that takes less memory: a product
-// with weights out of memory reads it again for every few rows of these.
+// GroupRows is the number of rows of x that are packed together. A group of at most
+// halfRows or fewRows rows, or of one, takes less memory: a product whose weights come
+// from memory reads the group again for every few rows of weights.
 const GroupRows = 16
 
 const (
@@ -46,7 +47,7 @@ const (
 // chunkSteps is the steps along k that are packed at once: some microseconds.
 const chunkSteps = 64
 
-// Reset makes room for m rows of k float32. What was packed is gone.
+// Reset allocates memory for m rows of k float32. Packed columns are lost.
 func (c *Columns) Reset(m, k int, o Order) {
 	rows := GroupRows
 	switch {
@@ -63,7 +64,7 @@ func (c *Columns) Reset(m, k int, o Order) {
 // ResetAlone is Reset for rows that are multiplied one by one: each is a group.
 func (c *Columns) ResetAlone(m, k int, o Order) { c.reset(m, k, 1, 2, o) }
 
-// ResetBF16 makes room for m rows of k bfloat16.
+// ResetBF16 allocates memory for m rows of k bfloat16.
 func (c *Columns) ResetBF16(m, k int, o Order) { c.reset(m, k, GroupRows, 1, o) }
 
 func (c *Columns) reset(m, k, rows, parts int, o Order) {
@@ -118,8 +119,8 @@ func (t *Tier) PackChunk(c *Columns, i int, x []float32, ldx int) {
 }
 
 // PackGathered packs piece i where row r of the columns is row index[r] of
-// x [rows, k]. Rows below zero are packed as something that must not be used;
-// only the last of a group may be.
+// x [rows, k]. A negative index packs undefined values, and only the last rows of a
+// group may have one.
 func (t *Tier) PackGathered(c *Columns, i int, x []float32, ldx, rows int, index []int32) {
 	needMatrix("PackGathered", "x", len(x), rows, c.k, ldx)
 	needLen("PackGathered", "index", len(index), c.m)

@@ -4,8 +4,8 @@ package vec
 
 import "unsafe"
 
-// packColumns packs a piece of float32 rows. A group that is not full is packed
-// as far as it goes: nobody reads the columns after that.
+// packColumns packs a piece of float32 rows. Of a group that is not full only the
+// existing rows are packed: the columns after them are not read.
 func packColumns(c *Columns, i int, x []float32, ldx int) {
 	ts := tileScratches.get()
 	defer tileScratches.put(ts)
@@ -18,8 +18,8 @@ func packColumns(c *Columns, i int, x []float32, ldx int) {
 	c.run(a, c.kernel(), i)
 }
 
-// fillUp names the first row again where one of few is missing: nobody reads
-// its column.
+// fillUp repeats the first row in place of a missing one, whose column is not
+// read.
 func (a *packArgs) fillUp(rows int) {
 	for r := a.count; r < rows; r++ {
 		a.rows[r] = a.rows[0]

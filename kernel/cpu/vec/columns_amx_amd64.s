@@ -5018,9 +5018,9 @@ stored38:
 	VZEROUPPER
 	RET
 
-// func foldApartPlain(a *foldArgs)
-// tiles of 16 lines of sums, lines apart, to 16 rows of 16.
-TEXT ·foldApartPlain(SB), NOSPLIT, $0-8
+// func foldStridedPlain(a *foldArgs)
+// tiles of 16 lines of sums, lines a stride apart, to 16 rows of 16.
+TEXT ·foldStridedPlain(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ foldArgs_sums(AX), SI
 	MOVQ foldArgs_y(AX), DI
@@ -6100,9 +6100,9 @@ stored49:
 	VZEROUPPER
 	RET
 
-// func foldApartParts(a *foldArgs)
-// tiles of 16 lines of sums, lines apart, to 16 rows of 16.
-TEXT ·foldApartParts(SB), NOSPLIT, $0-8
+// func foldStridedParts(a *foldArgs)
+// tiles of 16 lines of sums, lines a stride apart, to 16 rows of 16.
+TEXT ·foldStridedParts(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ foldArgs_sums(AX), SI
 	MOVQ foldArgs_y(AX), DI
@@ -7150,9 +7150,9 @@ stored60:
 	VZEROUPPER
 	RET
 
-// func foldApartEight(a *foldArgs)
-// tiles of 16 lines of sums, lines apart, to 8 rows of 16.
-TEXT ·foldApartEight(SB), NOSPLIT, $0-8
+// func foldStridedEight(a *foldArgs)
+// tiles of 16 lines of sums, lines a stride apart, to 8 rows of 16.
+TEXT ·foldStridedEight(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ foldArgs_sums(AX), SI
 	MOVQ foldArgs_y(AX), DI
@@ -7497,9 +7497,9 @@ stored66:
 	VZEROUPPER
 	RET
 
-// func foldApartFour(a *foldArgs)
-// tiles of 16 lines of sums, lines apart, to 4 rows of 16.
-TEXT ·foldApartFour(SB), NOSPLIT, $0-8
+// func foldStridedFour(a *foldArgs)
+// tiles of 16 lines of sums, lines a stride apart, to 4 rows of 16.
+TEXT ·foldStridedFour(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ foldArgs_sums(AX), SI
 	MOVQ foldArgs_y(AX), DI

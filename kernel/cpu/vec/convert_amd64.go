@@ -5,21 +5,21 @@ package vec
 import "math"
 
 func (s *isa) widenBF16(dst []float32, src []byte) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	s.widenBF16With(sc, dst, src)
 }
 
 func (s *isa) widenE4M3(dst []float32, src []byte, scale float32) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	sc.scale[0] = scale
 	s.widenWith(sc, dst, src, sc.scale[:], 0)
 }
 
 func (s *isa) narrowBF16(dst []byte, src []float32) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	v := &sc.vec
 	whole := len(src) / s.lanes
 	for i := 0; i < whole; i += vecCall {
@@ -46,7 +46,7 @@ func (s *isa) widenFP8With(sc *scratch, dst []float32, src []byte, scales []floa
 
 // widenWith widens e4m3 codes; scales[i*step] is for the elements from 128*i.
 // Kernel and Go round the product with the scale once. The kernel reads NaN
-// codes as numbers and says so.
+// codes as numbers and reports that it has read some.
 func (s *isa) widenWith(sc *scratch, dst []float32, src []byte, scales []float32, step int) {
 	v := &sc.vec
 	whole := len(dst) / s.lanes * s.lanes

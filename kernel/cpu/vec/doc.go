@@ -1,7 +1,7 @@
 // Package vec holds the arithmetic of the CPU backend: dot-form matrix products over float32, bfloat16 and
 // block-scaled e4m3 weights, their transposed form, the indexer's scores and what selection counts of them, attention
 // over latent rows, and the element-wise loops around them. Slices of numbers flow in, slices of numbers flow out. It
-// knows no tensors, threads, models or policy.
+// is independent of tensors, threads, models and policy.
 //
 // # Tiers
 //
@@ -10,8 +10,8 @@
 // last and is the readable definition of the others. The build tag purego, or
 // any architecture but amd64, leaves only "go"; the tags noamx and noavx512
 // leave out the better tiers. The choice is made once, from CPU features and,
-// for tiles, with the operating system's leave; [Missing] has the reasons
-// against. A Tier is immutable and safe for concurrent use.
+// for tiles, the operating system's permission; [Missing] lists the other tiers
+// with reasons. A Tier is immutable and safe for concurrent use.
 //
 // # Fixed order
 //
@@ -20,7 +20,7 @@
 // or columns computed in the same call, not on where they lie in it, not on
 // the alignment of a slice. A row therefore has the same bits alone or in any
 // batch. Different tiers may round differently. (The payload and sign of a NaN
-// are not part of the promise, only that it is one.)
+// are not defined.)
 //
 // # Numbers
 //
@@ -34,20 +34,19 @@
 // # Tiles
 //
 // The tier "amx" multiplies narrow weights by tiles, which take bfloat16 on both sides and add in float32. A float32
-// of x goes in as two bfloat16, whose sum is within 2^-17 of it, 2e-6 in the mean; weights are exact, and so is x
-// that bfloat16 holds. Subnormal numbers are zero. Each part has a sum of its own, taken in steps of 32 weights, and
-// in the end both are added; of 64 e4m3 or e2m1 weights a step takes those that are widened together. Scales that are
-// powers of two are in the weights; others scale the sums over 128 columns. One part would be twice as fast and a
-// rounding of x to eight bits away from these: enough to choose other experts and tokens than the definition does.
-// Two let a few choices in a thousand fall otherwise, where their margin is 1e-5 of the numbers chosen from;
-// [Tier.Precise] has no such rounding.
+// of x is represented by two bfloat16, whose sum is within 2^-17 of it, 2e-6 in the mean; weights are exact, and so is
+// x if bfloat16 can hold it. Subnormal numbers are zero. Each part has a separate sum, taken in steps of 32 weights,
+// and both are added in the end; of 64 e4m3 or e2m1 weights a step takes those that are widened together. Scales that
+// are powers of two are folded into the weights; others scale the sums over 128 columns. A single part would be twice
+// as fast, but rounds x to eight bits, which changes the choice of experts and tokens. With two parts a few choices in
+// a thousand differ, where the margin is 1e-5 of the compared numbers; [Tier.Precise] has no such rounding.
 //
 // # Bounds and preemption
 //
 // Every method checks its slices once and panics when they are too short:
 // that is an error of the caller, and no assembly runs after it. Outputs must
 // not overlap inputs unless the method says so. Assembly has no safe points,
-// so methods walk large inputs in blocks of a few microseconds, each through a
+// so methods process large inputs in blocks of a few microseconds, each through a
 // Go function that is not inlined and can be preempted; sums longer than
 // 65536 elements may hold a processor for more than 100 microseconds.
 package vec

@@ -3,7 +3,7 @@
 package vec
 
 // indexBlock is the keys scored together: their products with every head stay
-// in the second cache.
+// in the L2 cache.
 const indexBlock = 64
 
 // indexScratch is the memory of one call. It grows to the most heads seen.
@@ -29,8 +29,8 @@ func (is *indexScratch) grow(heads int) {
 func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales []byte) {
 	is := indexScratches.get()
 	defer indexScratches.put(is)
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	is.grow(len(w))
 	s.widenWith(sc, is.q, q, unitScale[:], 0)
 	for first := 0; first < len(scores); first += indexBlock {
@@ -77,7 +77,7 @@ func (s *isa) addHeads(sc *scratch, scores, products, w []float32) {
 	v := &sc.vec
 	for from := 0; from < len(scores); from += s.lanes {
 		clear(v.acc[:])
-		// dst walks the weights, a the products of one register of keys. A row
+		// dst advances over the weights, a over the products of one register of keys. A row
 		// of products has indexBlock elements, so whole registers fit.
 		v.dst, v.a, v.steps = at(w, 0), at(products, from), len(w)
 		runVec(s.vec.reluAdd, v)

@@ -5,7 +5,8 @@ package vec
 import "unsafe"
 
 // indexTiles is a block of keys, and the query that is being scored. The first query
-// widens keys on its way; for a second one they are widened to stay.
+// widens keys while it scores them and does not keep them; for a second query the whole
+// block is widened and kept.
 type indexTiles struct {
 	n      int                                                  // keys of the block
 	scored bool                                                 // by a query
@@ -28,9 +29,9 @@ const (
 	indexGroup = 16 // keys of a tile
 	indexPair  = 32 // keys the kernel takes at a time
 	indexHeads = 32 // heads the kernel takes at a time
-	onceHeads  = 64 // heads of queries that widen keys on their way
+	onceHeads  = 64 // heads of queries that widen keys while they score
 	onceMore   = 6  // groups that they widen or fetch beyond the last
-	onceGroups = 4  // groups on tiles meanwhile
+	onceGroups = 4  // groups that are widened at a time
 	keysBytes  = indexGroup * IndexDim
 )
 
@@ -90,7 +91,7 @@ func (t *indexTiles) scores(scores []float32, q []byte, w []float32, scales []by
 		heads: len(t.weights) / indexHeads, mask: 1<<(len(scores)-(pairs-1)*indexPair) - 1,
 	}
 	if once := !t.scored && len(t.weights) == onceHeads; once {
-		t.room(onceGroups)
+		t.reserve(onceGroups)
 		a.keys, a.places = unsafe.Pointer(&t.keys[0]), at(t.ordered(len(scores)), 0)
 		runIndexScores(indexOnceamx, a)
 		clear(t.order[:])
@@ -103,7 +104,7 @@ func (t *indexTiles) scores(scores []float32, q []byte, w []float32, scales []by
 	a.scores = nil
 }
 
-// ordered is the groups of the first n keys, and the last of them again and again.
+// ordered is the groups of the first n keys, followed by repetitions of the last one.
 func (t *indexTiles) ordered(n int) []unsafe.Pointer {
 	groups := (n + indexGroup - 1) / indexGroup
 	copy(t.order[:], t.groups[:groups])
@@ -113,8 +114,8 @@ func (t *indexTiles) ordered(n int) []unsafe.Pointer {
 	return t.order[:]
 }
 
-// room is tiles for that many groups.
-func (t *indexTiles) room(groups int) {
+// reserve allocates tiles for that many groups.
+func (t *indexTiles) reserve(groups int) {
 	if len(t.keys) < groups {
 		t.keys = unsafe.Slice((*[4][512]uint16)(at(onLines[uint16](groups*4*512), 0)), groups)
 	}
@@ -124,7 +125,7 @@ func (t *indexTiles) widenKeys() {
 	if t.wide {
 		return
 	}
-	t.room(len(t.groups))
+	t.reserve(len(t.groups))
 	a := &t.pack
 	a.dst, a.src, a.steps = unsafe.Pointer(&t.keys[0]), at(t.groups[:], 0), (t.n+indexGroup-1)/indexGroup
 	runIndexKeys(a)

@@ -4,8 +4,8 @@ package vec
 const IndexBlockKeys = 512
 
 // IndexBlock holds cached keys of the indexer in the form a tier scores them in,
-// so that the queries of several rows share the work of bringing them there. One
-// goroutine uses it at a time; it is filled and scored again and again.
+// so that the queries of several rows share the cost of converting them. One
+// goroutine uses it at a time; a block is reused after Reset.
 type IndexBlock struct {
 	n      int
 	scales [4 * IndexBlockKeys]byte
@@ -31,8 +31,8 @@ func (b *IndexBlock) Reset() { b.n = 0 }
 func (b *IndexBlock) Len() int { return b.n }
 
 // Append adds n keys [n, 128] e4m3 and their scales [n] float32, both as they lie
-// in a cache page. A block takes IndexBlockKeys in all. It may read keys when they are
-// scored: they stay as they are until then.
+// in a cache page. A block takes IndexBlockKeys in all. Keys may be read only when they are
+// scored: the caller must not change them until then.
 func (b *IndexBlock) Append(keys, scales []byte, n int) {
 	const method = "IndexBlock.Append"
 	needMatrix(method, "keys", len(keys), n, IndexDim, IndexDim)

@@ -29,7 +29,7 @@ func TestIndexBlocksGiveTheBitsOfSingleQueries(t *testing.T) {
 						wantSame(t, fmt.Sprintf("%d heads, %d of %d keys in pieces of %d", heads, seen, n, piece),
 							got[:seen], want[:seen])
 						if got[seen] != -7 {
-							t.Fatalf("a score beyond the %d asked for was written", seen)
+							t.Fatalf("a score beyond the %d requested ones was written", seen)
 						}
 					}
 				}

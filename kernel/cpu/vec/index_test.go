@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// queryAndKeys draws a query of the given heads and n keys with scales. Every other 16 keys have no code without an
-// exponent: such codes are widened apart.
+// queryAndKeys draws a query of the given heads and n keys with scales. Every other 16 keys have no subnormal code:
+// such codes are widened separately.
 func queryAndKeys(seed uint64, heads, n int) (q []byte, w []float32, keys, scales []byte) {
 	r := newRand(seed)
 	q, w = numbersE4M3(r, heads*IndexDim), normals(r, heads)

@@ -7,7 +7,7 @@ import (
 )
 
 // isa is one instruction set: the shapes its kernels take and the kernels. The
-// drivers that walk a product in blocks are the same for all.
+// drivers that process a product in blocks are the same for all.
 type isa struct {
 	name  string
 	lanes int // float32 per register
@@ -18,7 +18,7 @@ type isa struct {
 	rows   [formats][4][2]func(*rowsArgs)
 	// rowsCode is for e4m3 weights whose scales are in x.
 	rowsCode [4][2]func(*rowsArgs)
-	// rowsUpTo is the most rows of x for which they beat packing.
+	// rowsUpTo is the most rows of x for which they are faster than packing.
 	rowsUpTo [formats]int
 
 	// Packed panels of panelMR rows of x, widest first.
@@ -38,7 +38,7 @@ type isa struct {
 	// quant prepares indexer vectors; nil where registers are too few.
 	quant func(*quantArgs)
 	// transpose turns 64 keys of 128 bytes into 128 rows of 64; nil where the
-	// registers are too few for it to pay.
+	// registers are too few for it to be faster.
 	transpose func(*vecArgs)
 }
 
@@ -81,7 +81,7 @@ type rowsArgs struct {
 	scale         unsafe.Pointer // e4m3: the scales of these rows, one per 128 columns
 	bias          float32        // e4m3: what undoes the decoder's 2^-8
 	xTail, wTail  unsafe.Pointer // last elements of k, zero-padded registers; only with one group
-	codes         [16]uint32     // e4m3, out: largest codes read, four to a word, signs apart
+	codes         [16]uint32     // e4m3, out: largest codes read, four to a word, without signs
 }
 
 // panelArgs: tiles of panelMR rows of x by one panel.
@@ -95,7 +95,7 @@ type panelArgs struct {
 	maskVec     unsafe.Pointer // the same mask as a vector
 	sums        unsafe.Pointer // [tiles, panelMR, cols, lanes], read unless first, written unless last
 	first, last int
-	ahead       uintptr // the next panel's weights, not always memory of ours
+	ahead       uintptr // the next panel's weights, may be out of range
 	ldAhead     int
 	lines       int // of each of their rows to be fetched with every tile
 }
@@ -106,7 +106,7 @@ type accArgs struct {
 	ldy, ldx, ldw int
 	d             int
 	scale         float32 // e4m3: 256 times the scale of all these weights
-	nan           int     // e4m3, out: a NaN was read and y left alone
+	nan           int     // e4m3, out: a NaN was read and y is unchanged
 }
 
 // vecArgs: an element-wise loop over whole registers.
@@ -115,7 +115,7 @@ type vecArgs struct {
 	steps     int
 	s         float32
 	stride    int         // widenE4M3, scaleExact: bytes between two scales in b; rotations: between heads
-	nan       int         // maximum: lanes that met a NaN; scaleExact: lanes that rounded
+	nan       int         // maximum: lanes with a NaN; scaleExact: lanes that rounded
 	acc       [16]float32 // running vector
 	codes     [16]uint32  // widenE4M3, out: largest codes read, as in rowsArgs
 }
@@ -126,8 +126,8 @@ const (
 	maxPanel  = 6    // rows of the widest panel
 	panelK    = 1024 // columns of a packed panel
 	panelLine = panelK + 16
-	// Rows of x walked per packed panel: with panelK columns half a megabyte,
-	// which shares the second cache with the sums of groupPanels panels.
+	// Rows of x multiplied per packed panel: with panelK columns half a megabyte,
+	// which shares the L2 cache with the sums of groupPanels panels.
 	blockRows   = 128
 	groupPanels = 8
 	// Sums of one panel: a tile of 4 x 6 registers of 16 for every four rows,
@@ -143,16 +143,16 @@ type scratch struct {
 	rows rowsArgs
 	// Sums between two blocks of k.
 	sums [groupPanels * panelSums]float32
-	// Columns of a panel that y has no room for.
+	// Columns of a panel beyond the end of y.
 	edge [blockRows * maxPanel]float32
-	// Accumulation: a tile of y that y has no room for.
+	// Accumulation: a tile that extends beyond the end of y.
 	edgeAcc [accMR * 64]float32
 	// Zero-padded ends of rows.
 	xTail, wTail [4 * 16]float32
 	pad          [3][16]float32
 	// x times the scales of a band of weights; grows to the largest seen.
 	xScaled []float32
-	// One scale where the caller has a number, one result where it wants one.
+	// Memory for a single scale and a single result.
 	scale, one [1]float32
 
 	panel panelArgs
@@ -161,13 +161,13 @@ type scratch struct {
 }
 
 // scratches recycles scratch between calls: kernels are reached through
-// function values, so what they are handed would otherwise be allocated.
+// function values, so their arguments would otherwise be allocated on the heap.
 var scratches recycler[scratch]
 
-func borrow() *scratch { return scratches.get() }
+func takeScratch() *scratch { return scratches.get() }
 
-// giveBack drops the pointers into the caller's memory and returns s.
-func giveBack(s *scratch) {
+// releaseScratch drops the pointers into the caller's memory and returns s.
+func releaseScratch(s *scratch) {
 	r := &s.rows
 	r.y, r.x, r.w, r.scale, r.xTail, r.wTail = nil, nil, nil, nil, nil, nil
 	s.panel, s.acc, s.vec = panelArgs{}, accArgs{}, vecArgs{}
@@ -175,7 +175,7 @@ func giveBack(s *scratch) {
 }
 
 // Assembly has no safe points. The functions below are not inlined, so their
-// stack check lets the scheduler in before each block.
+// stack check allows preemption before each block.
 
 //go:noinline
 func runRows(f func(*rowsArgs), a *rowsArgs) { f(a) }

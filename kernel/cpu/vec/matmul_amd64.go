@@ -20,8 +20,8 @@ func (s *isa) matMulFP8(p product, w []byte, scale blockScale) {
 }
 
 func (s *isa) dot(a, b []float32) float32 {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	p := product{y: sc.one[:], x: a, m: 1, n: 1, k: len(a)}
 	s.matMulRows(sc, &p, &weights{format: formatF32, f32: b})
 	return sc.one[0]
@@ -29,10 +29,10 @@ func (s *isa) dot(a, b []float32) float32 {
 
 // matMul multiplies few rows by weights as they are and many rows by packed
 // ones. Both keep one register of sums per element and take k in ascending
-// registers, so which one ran cannot be told from the result.
+// registers, so both give the same bits.
 func (s *isa) matMul(p *product, w weights) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	if p.m <= s.rowsUpTo[w.format] {
 		s.matMulRows(sc, p, &w)
 		return
@@ -44,7 +44,7 @@ func (s *isa) matMul(p *product, w weights) {
 // microseconds from memory, and small enough to be cached for more rows of x.
 const rowsChunk = 128 << 10
 
-// matMulRows walks the weights in bands that share their scales, and these in
+// matMulRows processes the weights in bands that share their scales, and these in
 // chunks.
 func (s *isa) matMulRows(sc *scratch, p *product, w *weights) {
 	chunk := max(4, rowsChunk/(p.k*w.size())&^3)
@@ -70,7 +70,7 @@ type factor struct {
 
 // factor chooses how e4m3 weights get their scales. Where the band's scales are
 // powers of two, as those of most checkpoints are, scaling x instead is exact
-// and spares two of ten instructions per 32 weights; the products, and so the
+// and saves two of ten instructions per 32 weights; the products, and so the
 // sums, are the same numbers. Whether it is exact is checked for every x.
 func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
 	plain := factor{x: p.x, ldx: p.ldx, kernels: &s.rows[w.format]}
@@ -156,7 +156,7 @@ func (s *isa) padded(buffer []float32, row int, values []float32) []float32 {
 }
 
 // markNaN sets the sums whose weights contain a NaN code, which the row
-// kernels read as a number. It is the rare end of a rare case: checkpoints
+// kernels read as a number. Speed does not matter here: checkpoints
 // hold no NaN.
 func (p *product) markNaN(w *weights, i, rows, j, cols int) {
 	nan := float32(math.NaN())

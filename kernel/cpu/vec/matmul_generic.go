@@ -36,7 +36,7 @@ func matMulFP8Go(p product, w []byte, s blockScale) {
 // wideRows are widened rows of weights or queries between calls.
 var wideRows recycler[[]float32]
 
-// sized is n elements of a recycled slice, which grows to the most asked of it.
+// sized is n elements of a recycled slice, which grows to the largest n.
 func sized(buf *[]float32, n int) []float32 {
 	if cap(*buf) < n {
 		*buf = make([]float32, n)

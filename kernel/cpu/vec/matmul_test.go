@@ -28,8 +28,8 @@ const (
 
 var formatNames = [formatsTested]string{"f32", "bf16", "fp8"}
 
-// newMatrix draws a product whose rows are pad elements apart beyond their
-// length, filled with NaN, and whose scales are not powers of two.
+// newMatrix draws a product whose rows are followed by pad elements of NaN, and whose
+// scales are not powers of two.
 func newMatrix(r *rand.Rand, m, n, k, pad, row0 int) *matrix {
 	a := &matrix{m: m, n: n, k: k, ldx: k + pad, ldw: k + pad + 1, ldy: n + pad, row0: row0}
 	a.x = normals(r, m*a.ldx)
@@ -64,7 +64,7 @@ func fillBetween(x []float32, n, ld int) {
 	}
 }
 
-// widen computes what the e4m3 weights and scales stand for.
+// widen computes the values of the e4m3 weights with their scales.
 func (a *matrix) widen() {
 	for j := range a.n {
 		for c := range a.k {
@@ -225,7 +225,7 @@ func TestMatMulBlocksAgree(t *testing.T) {
 }
 
 // Scales that are powers of two may be moved to x only where that is exact;
-// values at the ends of the float32 range must not notice.
+// values at the ends of the float32 range must not change.
 func TestMatMulPowerScalesAtTheEndsOfTheRange(t *testing.T) {
 	values := []float32{0x1p-149, 0x1.8p-140, 0x1p-126, 0x1.fffffep-120, 0x1p-100, 1, 0x1p100, 0x1.fffffep127, inf,
 		-inf}

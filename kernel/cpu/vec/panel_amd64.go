@@ -4,12 +4,11 @@ package vec
 
 import "unsafe"
 
-// matMulPanels takes a few rows of weights at a time, widened into a panel or as
-// they lie, which stay in the nearest cache, and multiplies blockRows rows of x
-// by them. A k longer
-// than a panel is walked in blocks, and the registers of sums wait in memory.
-// Each block of x meets groupPanels panels in turn while it is in the second
-// cache. There are at least panelMR rows.
+// matMulPanels takes a few rows of weights at a time, widened into a panel or in
+// place, which stay in the L1 cache, and multiplies blockRows rows of x by them. A k
+// longer than a panel is processed in blocks, and the sums are kept in memory between
+// them. Each block of x is multiplied by groupPanels panels in turn while it is in the
+// L2 cache. There are at least panelMR rows.
 func (s *isa) matMulPanels(sc *scratch, p *product, w *weights) {
 	group := groupPanels * s.panels[0].cols
 	for i := 0; i < p.m; i += blockRows {
@@ -36,14 +35,14 @@ func (s *isa) panelGroup(sc *scratch, p *product, w *weights, i, rows, j, end, k
 			s.packPanel(sc, w, kernel.cols, j, cols, k, depth)
 			a.w, a.ldw = at(sc.pack[:], 0), 4*panelLine
 		}
-		// Without this, the next panel waits for the memory behind the second cache.
+		// Without this prefetch, the next panel waits for memory.
 		row, col := j+cols, k
 		if row == end && k+depth < p.k {
 			row, col = first, k+depth
 		} else if row == end {
 			col = 0
 		}
-		// Past the end this names no weights, which fetching does not mind.
+		// The address may be out of range; prefetch ignores that.
 		a.ahead = uintptr(w.at(0, 0)) + uintptr(row*a.ldAhead+col*w.size())
 		each := 64 * max(rows/s.panelMR, 1) // bytes of a row that a line per tile covers
 		a.lines = (min(panelK, p.k-col)*w.size() + each - 1) / each

@@ -57,8 +57,8 @@ func (w *panelWeights) bytes(n int) int {
 	}
 }
 
-// fill brings columns [k, k+depth) of rows [row, row+rows) into the panel and
-// fetches what lies as far ahead as ts.fill says. Weights past the depth are
+// fill copies columns [k, k+depth) of rows [row, row+rows) into the panel and
+// prefetches the weights ts.fill.ahead bytes further on. Weights past the depth are
 // zero up to a whole step.
 func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded bool) {
 	a := &ts.fill

@@ -1,6 +1,6 @@
 package vec
 
-// TurnDim is the elements of a head that a rotation turns.
+// TurnDim is the number of elements of a head that are rotated.
 const TurnDim = 64
 
 // Turn is a rotation of 32 pairs by an angle each, prepared for many heads.
@@ -10,8 +10,8 @@ type Turn struct {
 }
 
 // Set prepares the rotation by angles with the given 32 cosines and sines. Pairs are
-// neighbours or, with halves, an element of the lower and one of the upper half.
-// inverse turns back.
+// adjacent elements or, with halves, an element of the lower and one of the upper half.
+// inverse negates the angles.
 func (t *Turn) Set(cos, sin []float32, halves, inverse bool) {
 	needLen("Turn.Set", "cos", len(cos), TurnDim/2)
 	needLen("Turn.Set", "sin", len(sin), TurnDim/2)
@@ -29,7 +29,7 @@ func (t *Turn) Set(cos, sin []float32, halves, inverse bool) {
 	}
 }
 
-// partner is the element that is turned with element i.
+// partner is the other element of the pair of element i.
 func (t *Turn) partner(i int) int {
 	if t.halves {
 		return (i + TurnDim/2) % TurnDim
@@ -37,7 +37,7 @@ func (t *Turn) partner(i int) int {
 	return i ^ 1
 }
 
-// Rotate turns the first 64 elements of each of the heads that begin ld apart in x:
+// Rotate rotates the first 64 elements of each of the heads that begin ld apart in x:
 // both products of a sum are rounded.
 func (t *Tier) Rotate(x []float32, heads, ld int, by *Turn) {
 	needMatrix("Rotate", "x", len(x), heads, TurnDim, ld)

@@ -1,7 +1,7 @@
 package vec
 
-// CollectRoom is what places and numbers need beyond what [Tier.Collect] keeps.
-const CollectRoom = 16
+// CollectSlack is the number of elements by which the outputs of [Tier.Collect] are longer than its input.
+const CollectSlack = 16
 
 // CountAbove returns how many elements of x are at least floor. NaN is not.
 func (t *Tier) CountAbove(x []float32, floor float32) int {
@@ -13,13 +13,13 @@ func (t *Tier) CountAbove(x []float32, floor float32) int {
 
 // Collect keeps the elements of x that are at least floor, in their order, and
 // their places: base+i for x[i] or, where places are given, places[i]. It returns
-// how many there are. NaN is not kept. at and kept have len(x)+CollectRoom elements
+// how many there are. NaN is not kept. at and kept have len(x)+CollectSlack elements
 // and may be overwritten to the end; they may be places and x themselves.
 func (t *Tier) Collect(at []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int {
 	const method = "Collect"
 	n := len(x)
-	needMatrix(method, "at", len(at), 1, n+CollectRoom, n+CollectRoom)
-	needMatrix(method, "kept", len(kept), 1, n+CollectRoom, n+CollectRoom)
+	needMatrix(method, "at", len(at), 1, n+CollectSlack, n+CollectSlack)
+	needMatrix(method, "kept", len(kept), 1, n+CollectSlack, n+CollectSlack)
 	if places != nil {
 		needLen(method, "places", len(places), n)
 	}

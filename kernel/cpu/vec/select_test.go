@@ -28,10 +28,10 @@ func TestCountAndCollect(t *testing.T) {
 			for _, floor := range []float32{-math.MaxFloat32, -1, 0, math.SmallestNonzeroFloat32, 1.5,
 				float32(math.Inf(1)), float32(math.NaN())} {
 				name := fmt.Sprintf("%d numbers, floor %v", n, floor)
-				at, kept := make([]int32, n+CollectRoom), make([]float32, n+CollectRoom)
+				at, kept := make([]int32, n+CollectSlack), make([]float32, n+CollectSlack)
 				counted := tier.Collect(at, kept, x, nil, 100, floor)
-				from, numbers := append(append([]int32(nil), places...), make([]int32, CollectRoom)...),
-					append(clone(x), make([]float32, CollectRoom)...)
+				from, numbers := append(append([]int32(nil), places...), make([]int32, CollectSlack)...),
+					append(clone(x), make([]float32, CollectSlack)...)
 				// In place: what is kept overwrites what was read.
 				placed := tier.Collect(from, numbers, numbers[:n], from[:n], 0, floor)
 				k := 0

@@ -2,9 +2,9 @@
 
 package vec
 
-// Short rows of weights lie one after the other within few pages, and memory
-// gives more where many pages are read at once, line after line of each. So a
-// block of 32 rows is not neighbours but the beginnings of 32 runs of rows:
+// Short rows of weights are contiguous within few pages, and memory bandwidth is
+// higher when many pages are read at the same time, line by line. So a block is not
+// 32 adjacent rows but one row of each of 32 runs of rows:
 //
 //	block 0   rows 0, runs, 2 runs, ..., 31 runs
 //	block 1   rows 1, 1 + runs, 1 + 2 runs, ...
@@ -70,6 +70,6 @@ func (ts *tileScratch) foldRuns(c *Cut, i, run, blocks int) {
 	a.nextSums, a.nextY = pairLanes, 4*run
 	for w := range blockW / tileSide {
 		a.sums, a.y = at(ts.sums, w*c.X.tiles()*tileBytes), at(c.Y, w*tileSide*run+i)
-		runFold(c.X.folds().apart, a)
+		runFold(c.X.folds().strided, a)
 	}
 }

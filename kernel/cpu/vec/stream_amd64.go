@@ -14,17 +14,17 @@ const (
 	streamRows   = 2 * blockW
 	unitBlocks   = 64
 	streamBlocks = 128
-	// streamRun is what a fetching place moves on with 32 rows.
+	// streamRun is the bytes that each prefetch cursor advances in 32 rows.
 	streamRun = 256
-	// skewAhead keeps the eight fetching places apart within a page: rows of
-	// 4096 weights, as they are common, would put all of them at the same place of
-	// theirs and so in the same banks of memory. The bytes it leaves out, one in
-	// a hundred, the processor fetches by itself.
+	// skewAhead gives the eight prefetch cursors different offsets within a page:
+	// with rows of 4096 weights, which are common, all of them would have the same
+	// offset and so read the same memory banks. The hardware prefetches the bytes
+	// that are left out, one in a hundred.
 	skewAhead = 9 * 64
 )
 
 // stream multiplies few groups of columns by e4m3 weights that are read once from
-// memory: after the first group they are in the second cache.
+// memory: after the first group they are in the L2 cache.
 func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 	for j := 0; j < c.N; {
 		u := w.units(c, j)
@@ -56,8 +56,8 @@ type streamUnits struct {
 }
 
 // units finds as many rows from row j on as a kernel takes at once, which may be
-// none: their scales are in one line for each unit, and either all of them in
-// the weights or all apart. What cannot be whole is by single units.
+// none: the scales of a unit are in one line, and either all scales are folded into
+// the weights or none. Units whose columns are not whole blocks are taken one by one.
 func (w *panelWeights) units(c *Cut, j int) streamUnits {
 	u := streamUnits{row: j, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
 	most := min(streamBlocks*scaleBlock/u.depth, sumsBytes/(streamRows*c.X.tiles()*c.X.lineBytes()))
@@ -82,7 +82,8 @@ func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
 	clear(ts.sums[:u.rows*c.X.tiles()*c.X.lineBytes()])
 	for from := 0; from < u.depth; from += most {
 		depth := min(u.depth-from, most)
-		// What comes next is further along, or the rows below. After the last ones it is what is here already.
+		// The next weights are further along the rows, or in the rows below. After the last ones there are none, and
+		// the current ones are fetched again.
 		next, run := uintptr(at(w.b, u.row*w.ld))+uintptr(from+depth), u.depth-from-depth
 		last := next
 		if run == 0 {
@@ -124,7 +125,7 @@ func (ts *tileScratch) streamRest(c *Cut, w *panelWeights, j, from int) int {
 	return rows
 }
 
-// spreadSums moves the lines of a unit's sums as far apart as the panel's are.
+// spreadSums moves the lines of a unit's sums to the stride of the panel's.
 func (ts *tileScratch) spreadSums(x *Columns) {
 	line := x.lineBytes()
 	for r := streamRows*x.tiles() - 1; r > 0 && line < pairLanes; r-- {
@@ -143,12 +144,12 @@ func (ts *tileScratch) foldUnits(c *Cut, u streamUnits) {
 	a.rows, a.tiles, a.line = c.M1-c.M0, u.rows/tileSide, c.X.lineBytes()
 	a.nextSums, a.nextY = tileSide*c.X.tiles()*a.line, pairLanes
 	a.sums, a.y = at(ts.sums, 0), at(c.Y, u.row)
-	runFold(c.X.folds().apart, a)
+	runFold(c.X.folds().strided, a)
 }
 
-// fetchAhead names the first run bytes of streamRows rows, ld bytes apart, as
-// what the kernel fetches. Memory likes eight places that move on line by line
-// better than 64 rows in step.
+// fetchAhead makes the kernel prefetch the first run bytes of streamRows rows, ld
+// bytes apart. Eight cursors that advance line by line give more memory bandwidth than
+// 64 rows in parallel.
 func (ts *tileScratch) fetchAhead(first uintptr, ld, run int) {
 	const rows = streamRows / 8 // of a place
 	a := &ts.flow
@@ -179,7 +180,7 @@ func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from,
 	runStream(streamKernels[x.rows][flag(!u.folded)], a)
 }
 
-// streamScales tells the kernel the scales of its blocks.
+// streamScales writes the scales of the kernel's blocks.
 func (ts *tileScratch) streamScales(to []streamScale, scales []float32, folded bool) {
 	tables := tablesFP8()
 	for i, s := range scales {
@@ -192,7 +193,7 @@ func (ts *tileScratch) streamScales(to []streamScale, scales []float32, folded b
 	}
 }
 
-// streamKernels is by rows of a group; scales in the weights, or apart.
+// streamKernels is by rows of a group, then [scales folded into the weights, separate scales].
 var streamKernels = map[int]*[2]func(*streamArgs){
 	1:         {stream1, stream1scaled},
 	fewRows:   {stream4, stream4scaled},

@@ -52,8 +52,8 @@ func (t *Tier) Precise() *Tier {
 	return &p
 }
 
-// available is found out once, by the first who asks: the operating system has
-// to grant the use of tiles.
+// available is determined at the first use, because it requests the permission to
+// use tiles from the operating system.
 var available = sync.OnceValues(func() ([]*Tier, []Absent) {
 	tiers, absent := assemblyTiers()
 	return append(tiers, portable), absent

@@ -28,7 +28,7 @@ func TestTiersEndInPlainGo(t *testing.T) {
 }
 
 // Tiers agree within rounding: no element of a product is further from that of
-// plain Go than the sums' own bounds allow.
+// plain Go than the error bounds of the sums.
 func TestTiersAgree(t *testing.T) {
 	a := newMatrix(newRand(12), 13, 40, 300, 1, 64)
 	eachFormat(func(format int) {

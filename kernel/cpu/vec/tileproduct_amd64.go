@@ -2,23 +2,23 @@
 
 package vec
 
-// Blocks of a tiled product. A panel of weights stays in the nearest cache while
-// a block of columns passes by; these, at the panel's depth, stay in the second
-// cache with the sums of as many rows of weights as there is room for.
+// Blocks of a tiled product. A panel of weights stays in the L1 cache while it is
+// multiplied by a block of columns. The columns, at the panel's depth, stay in the L2
+// cache together with the sums of as many rows of weights as fit.
 const (
 	blockTiles = 32 // tiles of columns
 	bandBlocks = 8  // blocks of weights at most
-	// directRows is the most rows of x that take bfloat16 weights from where
-	// they lie, or e4m3 weights by the streaming kernels: the first group from memory,
-	// one more from the second cache.
+	// directRows is the most rows of x for which bfloat16 weights are read in place, or
+	// e4m3 weights by the streaming kernels: the first group reads them from memory, one
+	// more from the L2 cache.
 	directRows = 2 * GroupRows
 	// directSteps bounds one call over weights that come from memory.
 	directSteps = 256
-	// ownAhead is the bytes of a row from which on the processor fetches ahead
-	// better by itself: a page.
+	// ownAhead is the bytes of a row from which on the hardware prefetcher is faster
+	// than prefetch instructions: a page.
 	ownAhead = 4096
-	// soonTiles is the tiles of columns in whose time a panel is fetched: every pair
-	// of them takes four rows.
+	// soonTiles is the number of tiles of columns during which the next panel is
+	// prefetched: every pair of tiles prefetches four rows.
 	soonTiles = 2 * blockW / 4
 )
 
@@ -26,13 +26,13 @@ const (
 type tileScratch struct {
 	tiles  tileArgs
 	flow   streamArgs
-	scales [1 + streamBlocks]streamScale // of the streaming kernel; the first is of nothing
+	scales [1 + streamBlocks]streamScale // of the streaming kernel; the first is a placeholder
 	fill   fillArgs
 	pack   packArgs
 	fold   foldArgs
 	cols   Columns
 
-	// One after the other: the streaming kernels rely on it.
+	// Contiguous, in this order: the streaming kernels rely on it.
 	panel []byte // [tileSteps, 2, 16, 64]
 	block []byte // [4, 16, 16] float32
 	sums  []byte // [blocks of a band, a block of columns, 32] float32
@@ -52,8 +52,8 @@ func (ts *tileScratch) ready() {
 	ts.block, ts.sums = mem[:4*tileBytes], mem[4*tileBytes:]
 }
 
-// giveBackTiles drops the pointers into the caller's memory and returns ts.
-func giveBackTiles(ts *tileScratch) {
+// releaseTiles drops the pointers into the caller's memory and returns ts.
+func releaseTiles(ts *tileScratch) {
 	ts.tiles.w, ts.tiles.x, ts.fold.y = nil, nil, nil
 	ts.flow.w, ts.flow.x = nil, nil
 	tileScratches.put(ts)
@@ -71,12 +71,12 @@ func tiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 	tiled(&c, &panelWeights{format: panelFP4, b: w, ld: ldw, k: c.X.k, scales: scale, ldScale: ldScale})
 }
 
-// tiled computes a part of a product. Whatever the way, a sum is taken in steps
-// of 32 along k, each times the parts of x, by one tile, and between calls it
-// waits in memory as it is.
+// tiled computes a part of a product. In all cases a sum is taken in steps of 32
+// along k, each times the parts of x, by one tile, and is kept in memory unchanged
+// between calls.
 func tiled(c *Cut, w *panelWeights) {
 	ts := tileScratches.get()
-	defer giveBackTiles(ts)
+	defer releaseTiles(ts)
 	ts.ready()
 	switch rows := c.M1 - c.M0; {
 	case w.format == panelBF16 && rows <= directRows:
@@ -103,9 +103,9 @@ func tiled(c *Cut, w *panelWeights) {
 func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 	var rows [bandBlocks]int
 	var folded [bandBlocks]bool
-	room := (&tileBlock{m: m, end: end}).tilesX(c.X) * blockW / tileSide * tileBytes // for the sums of a block
+	blockBytes := (&tileBlock{m: m, end: end}).tilesX(c.X) * blockW / tileSide * tileBytes // for the sums of a block
 	n, blocks := 0, 0
-	for blocks < min(bandBlocks, sumsBytes/room) && j+n < c.N {
+	for blocks < min(bandBlocks, sumsBytes/blockBytes) && j+n < c.N {
 		rows[blocks], folded[blocks] = w.block(j+n, c.N-j-n), w.folded(j+n)
 		n += rows[blocks]
 		blocks++
@@ -119,7 +119,7 @@ func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 			if b == blocks-1 {
 				ahead = w.bytes(tileK) - (at-j)*w.ld
 			}
-			block := tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*room:], k: k, depth: depth,
+			block := tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*blockBytes:], k: k, depth: depth,
 				folded: folded[b], ahead: ahead}
 			ts.fill.ahead = 0
 			if block.tilesX(c.X) < soonTiles {
@@ -131,12 +131,12 @@ func (ts *tileScratch) band(c *Cut, w *panelWeights, m, end, j int) int {
 		}
 	}
 	if n == blocks*blockW && c.X.rows == GroupRows {
-		ts.foldBand(c, tileBlock{m: m, end: end, row: j, rows: n}, room)
+		ts.foldBand(c, tileBlock{m: m, end: end, row: j, rows: n}, blockBytes)
 		return n
 	}
 	at := j
 	for b, r := range rows[:blocks] {
-		ts.foldBlock(c, tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*room:]})
+		ts.foldBlock(c, tileBlock{m: m, end: end, row: at, rows: r, sums: ts.sums[b*blockBytes:]})
 		at += r
 	}
 	return n
@@ -164,7 +164,7 @@ func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
 	a := &ts.tiles
 	a.w, a.nextW, a.ldw, a.stepW = at(ts.panel, 0), tileBytes, pairLanes, panelStep
 	a.block, a.ahead = at(ts.block, 0), 0
-	// Past the end this names no weights, which fetching does not mind.
+	// The address may be out of range; prefetch ignores that.
 	next := uintptr(at(w.b, b.row*w.ld+w.bytes(b.k))) + uintptr(b.ahead)
 	a.soon, a.soonRows, a.ldAhead = next, blockW, w.ld
 	if b.folded {
@@ -237,8 +237,8 @@ func (ts *tileScratch) shape(rows, line int) {
 	}
 }
 
-// direct multiplies one group of columns by bfloat16 weights where they lie,
-// fetching the next block of rows meanwhile if they are short.
+// direct multiplies one group of columns by bfloat16 weights in place, and
+// prefetches the next block of rows if they are short.
 func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 	a := &ts.tiles
 	whole := w.k / stepDepth
@@ -252,7 +252,7 @@ func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 			a.w = at(w.b, j*w.ld+s*pairLanes)
 			a.ahead, a.soon = 0, uintptr(a.w)
 			if w.ld < ownAhead {
-				// Past the end this names no weights, which fetching does not mind.
+				// The address may be out of range; prefetch ignores that.
 				a.ahead = uintptr(a.w) + uintptr(b.rows*w.ld)
 			}
 			a.steps, a.fresh = min(directSteps, whole-s), flag(s == 0)
@@ -269,17 +269,17 @@ func (ts *tileScratch) direct(c *Cut, w *panelWeights) {
 	}
 }
 
-// foldAhead is the groups of rows by which lines of y are fetched ahead.
+// foldAhead is the distance, in groups of rows, at which lines of y are prefetched.
 const foldAhead = 4
 
 // foldBand writes the sums of whole blocks of weights to y, group by group of
-// rows. Those of a block take the given room.
-func (ts *tileScratch) foldBand(c *Cut, b tileBlock, room int) {
+// rows. The sums of one block take blockBytes.
+func (ts *tileScratch) foldBand(c *Cut, b tileBlock, blockBytes int) {
 	a := &ts.fold
 	a.ldy, a.add, a.mask = 4*c.Ldy, flag(c.Add), 1<<tileSide-1
 	groups := b.groupsX(c.X)
 	for g := range groups {
-		// Two neighbours are a pair of tiles; the last one may be alone.
+		// Tiles are stored in pairs; the last one may be single.
 		tile := g * c.X.tiles()
 		first := tile/2*4*tileBytes + tile%2*tileBytes
 		a.lower = 2 * tileBytes
@@ -288,10 +288,10 @@ func (ts *tileScratch) foldBand(c *Cut, b tileBlock, room int) {
 		}
 		row := b.m + g*GroupRows
 		a.sums, a.y = at(ts.sums, first), at(c.Y, (row-c.M0)*c.Ldy+b.row)
-		a.nextSums, a.nextY = room-a.lower, pairLanes
+		a.nextSums, a.nextY = blockBytes-a.lower, pairLanes
 		a.rows, a.tiles = min(GroupRows, b.end-row), b.rows/blockW
-		// Rows below or, after the last, the first ones beside. Past the end this names nothing, which fetching does
-		// not mind.
+		// Rows below or, after the last, the first rows of the next columns. The address may be out of range; prefetch
+		// ignores that.
 		a.soon = uintptr(a.y) + uintptr(4*foldAhead*GroupRows*c.Ldy)
 		if g+foldAhead >= groups {
 			a.soon += uintptr(4 * (b.rows - groups*GroupRows*c.Ldy))
@@ -326,7 +326,7 @@ func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
 }
 
 // foldRun is groups of columns first, first+each, ... by tile i of a block's
-// weights, whose sums begin at byte sums and lie next apart.
+// weights, whose sums begin at byte sums, next bytes apart.
 type foldRun struct {
 	i                 int
 	first, each       int
@@ -354,11 +354,11 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 	}
 }
 
-// foldOne writes the sums of a single row of x, a distance apart, to y: those of
-// its two parts lie side by side.
-func foldOne(y []float32, sums []byte, apart int, add bool) {
+// foldOne writes the sums of a single row of x, stride bytes apart, to y: the sums of
+// its two parts are adjacent.
+func foldOne(y []float32, sums []byte, stride int, add bool) {
 	for i := range y {
-		p := (*[2]float32)(at(sums[i*apart:][:8], 0)) // in bounds: eight bytes
+		p := (*[2]float32)(at(sums[i*stride:][:8], 0)) // in bounds: eight bytes
 		v := p[0] + p[1]
 		if add {
 			v += y[i]
@@ -371,18 +371,18 @@ func foldOne(y []float32, sums []byte, apart int, add bool) {
 func (c *Columns) folds() foldKernels {
 	switch {
 	case c.parts == 1:
-		return foldKernels{foldTilesPlain, foldApartPlain, foldWidePlain}
+		return foldKernels{foldTilesPlain, foldStridedPlain, foldWidePlain}
 	case c.rows == GroupRows:
-		return foldKernels{foldTilesParts, foldApartParts, foldWideParts}
+		return foldKernels{foldTilesParts, foldStridedParts, foldWideParts}
 	case c.rows == halfRows:
-		return foldKernels{tiles: foldTilesEight, apart: foldApartEight}
+		return foldKernels{tiles: foldTilesEight, strided: foldStridedEight}
 	default:
-		return foldKernels{tiles: foldTilesFour, apart: foldApartFour}
+		return foldKernels{tiles: foldTilesFour, strided: foldStridedFour}
 	}
 }
 
-// foldKernels: tile by tile; tiles whose lines lie apart; pairs of tiles of whole groups.
-type foldKernels struct{ tiles, apart, wide func(*foldArgs) }
+// foldKernels: tile by tile; tiles whose lines have a stride; pairs of tiles of whole groups.
+type foldKernels struct{ tiles, strided, wide func(*foldArgs) }
 
 // packedOnce packs x for a single product.
 func packedOnce(p *product, o Order, multiply func(Cut)) {

@@ -17,7 +17,7 @@ type tileArgs struct {
 	stepW        int            // between steps of 32 along k
 	stepX        int            // as stepW
 	groupX       int            // between groups of columns
-	offsetX      int            // of this group; the kernel moves it on
+	offsetX      int            // of this group; the kernel advances it
 	groupW       int            // between the weights of two groups: 0 where they share them
 	offsetW      int            // as offsetX
 	groups       int
@@ -26,13 +26,13 @@ type tileArgs struct {
 	// sums over steps are times a scale and 1: added to memory, 2: its first block begins there
 	scaled      int
 	scales      unsafe.Pointer // [blocks along k]
-	offsetScale int            // of the block at hand
+	offsetScale int            // of the current block
 	endScale    int            // four for every block
 	block       unsafe.Pointer // [4, 16, 16] scratch for sums to be scaled
-	ahead       uintptr        // what to fetch meanwhile, or 0; not always memory of ours
+	ahead       uintptr        // address to prefetch, or 0; may be out of range
 	ldAhead     int            // a line of each row at every step
 	stepAhead   int            // from the row after the last to the next step's first
-	soon        uintptr        // what to fetch with more time: a line of four rows, ldAhead apart, at every step
+	soon        uintptr        // address to prefetch further ahead: a line of four rows, ldAhead apart, at every step
 	soonRows    int            // rows of that; every group takes the next four
 }
 
@@ -47,7 +47,7 @@ type fillArgs struct {
 	scale     unsafe.Pointer // e2m1: e8m0 of this row, sixteen of them
 	ldScale   int
 	scaleMask int // which of those exist
-	ahead     int // from a weight to one to be fetched
+	ahead     int // distance from a weight to the one to prefetch
 }
 
 // streamArgs: one group of columns by units of 64 rows of e4m3 codes. Sums are
@@ -60,34 +60,34 @@ type streamArgs struct {
 	nextW  int            // from the end of the first row of a unit to the next unit
 	panel  unsafe.Pointer // [2, 2, 64, 64] bytes, or [2, 2, 32, 64]; see tileScratch
 	sums   unsafe.Pointer // [units, 64 / 16, tiles of columns, 16, columns] float32
-	scales unsafe.Pointer // [units, blocks] streamScale, and one before them of nothing
+	scales unsafe.Pointer // [units, blocks] streamScale, preceded by a placeholder
 	units  int            // the kernel counts down
 	blocks int            // of 128 columns
 	left   int            // blocks of this unit; the kernel counts down, as what follows
-	// leftSums is the blocks of a unit whose sums are to be added to its own, and one
-	// of nothing before the first.
+	// leftSums is the number of blocks whose sums are still to be added to the unit's,
+	// including the placeholder before the first.
 	leftSums int
 
-	// How rows are widened. The kernel keeps both, also for the next call; what is in
-	// them changes no result.
+	// How rows are widened. The kernel keeps both, also for the next call; results do
+	// not depend on them.
 	//lint:ignore U1000 only the assembly uses it
-	rare int // fours of rows of this block with codes out of the ordinary
+	rare int // groups of four rows of this block with codes that need the tables
 	//lint:ignore U1000 only the assembly uses it
 	exact int // all rows of this block are widened by tables
 
-	// What to fetch meanwhile, at eight places by turns: runAhead bytes in a row
-	// of each, then on by jumpAhead.
-	ahead     uintptr // not always memory of ours
-	unitAhead int     // from what goes with a unit to what goes with the next one
-	lastAhead uintptr // what goes with the last unit
-	ldAhead   int     // from one place to the next
-	backAhead int     // from the fifth place to the next line of the first
+	// What to prefetch, at eight cursors in turn: runAhead contiguous bytes at each,
+	// then an advance by jumpAhead.
+	ahead     uintptr // may be out of range
+	unitAhead int     // from the bytes prefetched with one unit to those of the next
+	lastAhead uintptr // bytes prefetched with the last unit
+	ldAhead   int     // from one cursor to the next
+	backAhead int     // from the fifth cursor to the next line of the first
 	leftAhead int     // of the run; the kernel counts down
 	runAhead  int
 	jumpAhead int
 }
 
-// streamScale is what a streaming kernel knows of a block of 128 columns.
+// streamScale is the scale of a block of 128 columns for a streaming kernel.
 type streamScale struct {
 	table unsafe.Pointer // as in fillArgs, with the power in it
 	power uint32         // that is in the exponents of weights, as two words of bfloat16
@@ -109,8 +109,8 @@ type foldArgs struct {
 	ldy             int
 	nextSums, nextY int     // between tiles, or from the second of a pair to the next one
 	lower           int     // from the first of a pair to the second
-	line            int     // between lines of a tile, where they do not lie together
-	soon            uintptr // lines to fetch meanwhile, as those of y; not always memory of ours
+	line            int     // between lines of a tile, where they are not contiguous
+	soon            uintptr // lines to prefetch, with the stride of y; may be out of range
 	tiles           int     // or pairs
 	rows            int     // of each tile's columns, how many exist
 	mask            int     // of each tile's rows, which exist
@@ -126,7 +126,7 @@ const (
 	pairLanes = tileSide * 4  // bytes of a line of a tile
 	tileW     = 4             // first tile of weights
 	tileX     = 6             // first tile of columns
-	tileK     = 512           // depth of a panel: 32 kB, most of the nearest cache
+	tileK     = 512           // depth of a panel: 32 kB, most of the L1 cache
 	tileSteps = tileK / stepDepth
 )
 
@@ -253,16 +253,16 @@ func foldTilesEight(a *foldArgs)
 func foldTilesFour(a *foldArgs)
 
 //go:noescape
-func foldApartPlain(a *foldArgs)
+func foldStridedPlain(a *foldArgs)
 
 //go:noescape
-func foldApartParts(a *foldArgs)
+func foldStridedParts(a *foldArgs)
 
 //go:noescape
-func foldApartEight(a *foldArgs)
+func foldStridedEight(a *foldArgs)
 
 //go:noescape
-func foldApartFour(a *foldArgs)
+func foldStridedFour(a *foldArgs)
 
 //go:noescape
 func foldWidePlain(a *foldArgs)

@@ -11,7 +11,7 @@ import (
 )
 
 // quickest is the shortest of the runs of work in a benchmark: on a shared
-// machine the others measure the neighbours.
+// machine the others include the load of other programs.
 func quickest(b *testing.B, work func()) time.Duration {
 	best := time.Duration(1 << 62)
 	for b.Loop() {
@@ -94,7 +94,7 @@ func BenchmarkTiled(b *testing.B) {
 	}
 }
 
-// Few rows by weights that lie in the second cache, which is what the kernels
+// Few rows by weights that lie in the L2 cache, which is what the kernels
 // are able to do, and by weights out of memory, beside its plain reading. Rows of
 // weights are long, or as short as in small models.
 func BenchmarkFewRows(b *testing.B) {
@@ -146,7 +146,7 @@ func fewRowsBy(b *testing.B, k int) {
 						*best = min(*best, time.Since(start))
 					}
 					for b.Loop() {
-						for range 4 { // the first brings them there
+						for range 4 { // the first run loads them into the cache
 							timed(&cached, func() { multiply(bytes[:near]) })
 						}
 						i := next() / 4

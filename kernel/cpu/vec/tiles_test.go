@@ -204,7 +204,7 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 	}
 }
 
-// Sums longer than a call of the streaming kernel go on where it stopped, for
+// Sums longer than a call of the streaming kernel continue where it stopped, for
 // every number of rows it takes.
 func TestTiledLongSums(t *testing.T) {
 	tier := tiledTier(t)

@@ -58,8 +58,8 @@ const SoftmaxLanes = 16
 // Softmax multiplies p by scale and replaces every element by exp(p[i]-newTop), where
 // newTop is the largest of top and all of them; sum is what the elements add up
 // to. Elements are as exact as those of ExpSum, -Inf gives 0, and NaN makes the sum
-// NaN. The length is a multiple of SoftmaxLanes: who has fewer fills up with -Inf,
-// which a positive scale leaves as it is.
+// NaN. The length is a multiple of SoftmaxLanes: callers with fewer pad with -Inf,
+// which a positive scale does not change.
 func (t *Tier) Softmax(p []float32, scale, top float32) (newTop, sum float32) {
 	if len(p)%SoftmaxLanes != 0 {
 		panic(fmt.Sprintf("vec: Softmax: %d elements, want a multiple of %d", len(p), SoftmaxLanes))

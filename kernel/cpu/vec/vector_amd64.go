@@ -51,29 +51,29 @@ func (s *isa) elementwise(sc *scratch, kernel func(*vecArgs), dst, a, b []float3
 }
 
 func (s *isa) axpy(y []float32, a float32, x []float32) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	sc.vec.s = a
 	s.elementwise(sc, s.vec.axpy, y, x, nil, 0)
 }
 
 func (s *isa) scaleMul(y, x, w []float32, scale float32) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	sc.vec.s = scale
 	s.elementwise(sc, s.vec.scaleMul, y, x, w, 0)
 }
 
 func (s *isa) siluMul(dst, gate, up []float32) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	s.elementwise(sc, s.vec.siluMul, dst, gate, up, 0)
 }
 
 // expSum pads with -Inf, whose exponential adds nothing.
 func (s *isa) expSum(dst, x []float32, max float32) float32 {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	sc.vec.s = max
 	s.elementwise(sc, s.vec.expSum, dst, x, nil, float32(math.Inf(-1)))
 	return s.fold(&sc.vec.acc)
@@ -90,8 +90,8 @@ func (s *isa) fold(acc *[16]float32) float32 {
 }
 
 func (s *isa) max(x []float32) float32 {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	acc := &sc.vec.acc
 	for i := range acc {
 		acc[i] = float32(math.Inf(-1))
@@ -107,10 +107,10 @@ func (s *isa) max(x []float32) float32 {
 	return best
 }
 
-// rotate turns a few heads in every call.
+// rotate rotates a few heads in every call.
 func (s *isa) rotate(x []float32, heads, ld int, by *Turn) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	kernel := s.vec.rotatePairs
 	if by.halves {
 		kernel = s.vec.rotateHalves
@@ -124,8 +124,8 @@ func (s *isa) rotate(x []float32, heads, ld int, by *Turn) {
 
 // softmax is one call: a block of keys has some hundred scores.
 func (s *isa) softmax(p []float32, scale, top float32) (newTop, sum float32) {
-	sc := borrow()
-	defer giveBack(sc)
+	sc := takeScratch()
+	defer releaseScratch(sc)
 	v := &sc.vec
 	v.dst, v.steps, v.s, v.acc[0] = at(p, 0), len(p)/s.lanes, scale, top
 	runVec(s.vec.softmax, v)

@@ -327,7 +327,7 @@ loop5:
 	RET
 
 // func rotatePairsavx2(a *vecArgs)
-// turns pairs of neighbours of 64 elements of every head.
+// rotates adjacent pairs of 64 elements of every head.
 TEXT ·rotatePairsavx2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ vecArgs_dst(AX), DI
@@ -390,7 +390,7 @@ loop6:
 	RET
 
 // func rotateHalvesavx2(a *vecArgs)
-// turns pairs of an element of the lower and one of the upper 32 of every head.
+// rotates pairs of an element of the lower and one of the upper 32 of every head.
 TEXT ·rotateHalvesavx2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ vecArgs_dst(AX), DI
@@ -674,7 +674,7 @@ loop18:
 	RET
 
 // func maximumavx2(a *vecArgs)
-// acc = max(acc, a); nan collects the lanes that met one.
+// acc = max(acc, a); nan collects the lanes with a NaN.
 TEXT ·maximumavx2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ vecArgs_dst(AX), DI

@@ -476,7 +476,7 @@ loop5:
 	RET
 
 // func rotatePairsavx512(a *vecArgs)
-// turns pairs of neighbours of 64 elements of every head.
+// rotates adjacent pairs of 64 elements of every head.
 TEXT ·rotatePairsavx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ vecArgs_dst(AX), DI
@@ -515,7 +515,7 @@ loop6:
 	RET
 
 // func rotateHalvesavx512(a *vecArgs)
-// turns pairs of an element of the lower and one of the upper 32 of every head.
+// rotates pairs of an element of the lower and one of the upper 32 of every head.
 TEXT ·rotateHalvesavx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ vecArgs_dst(AX), DI
@@ -765,7 +765,7 @@ loop18:
 	RET
 
 // func maximumavx512(a *vecArgs)
-// acc = max(acc, a); nan collects the lanes that met one.
+// acc = max(acc, a); nan collects the lanes with a NaN.
 TEXT ·maximumavx512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ vecArgs_dst(AX), DI

@@ -1,6 +1,6 @@
-// Package bench times CUDA kernels and says how close they come to what the device can do.
+// Package bench times CUDA kernels and compares them with the peak rates of the device.
 //
-// In flow cases: a kernel at a shape, the bytes and operations it cannot avoid, another engine's figure where one is
+// In flow cases: a kernel at a shape, its least bytes and operations, another engine's figure where one is
 // known. Out flow results that marshal to JSON. Every case is checked against the host before it is timed, with its
 // outputs poisoned first; timing replays captured graphs whose launches rotate over several sets of inputs, together
 // larger than the L2 cache, and reports the median of many replays with its spread. Nothing is timed on zeros: they
@@ -22,7 +22,7 @@ import (
 // Rate is the kind of arithmetic that bounds a case.
 type Rate int
 
-// The kinds. Memory cases have no arithmetic worth counting.
+// The kinds. Memory cases have next to no arithmetic.
 const (
 	Memory Rate = iota
 	BF16
@@ -70,7 +70,7 @@ type Set interface {
 	Close() error
 }
 
-// Rig is what sets are made with.
+// Rig holds the device, the kernels and the settings with which sets are made.
 type Rig struct {
 	Device  *cuda.Device
 	Kernels *cuda.Kernels
@@ -78,19 +78,19 @@ type Rig struct {
 	Seed    uint64 // different for every set
 }
 
-// Options say how long to measure.
+// Options set how long to measure.
 type Options struct {
 	Replays int     // timed graph replays; 0 means 20
 	Warm    int     // replays before them; 0 means 3
 	L2Times float64 // how many times the L2 the sets together must hold; 0 means 3
-	// rest before each timed replay: without it the power limit lowers the clock during the heavy cases
+	// idle time before each timed replay: without it the power limit lowers the clock during the heavy cases
 	Pause time.Duration
 	Roofs Roofs // zero means H200
 	// Progress is called before each case, if set.
 	Progress func(name, shape string)
 }
 
-// Result is what one case gave.
+// Result is the result of one case.
 type Result struct {
 	Name      string  `json:"name"`
 	Shape     string  `json:"shape"`
@@ -115,7 +115,7 @@ type Report struct {
 	Device  cuda.Properties `json:"device"`
 	Date    time.Time       `json:"date"`
 	Commit  string          `json:"commit,omitempty"` // of the program that measured
-	Pause   string          `json:"pause,omitempty"`  // rest before each replay
+	Pause   string          `json:"pause,omitempty"`  // idle time before each replay
 	Roofs   Roofs           `json:"roofs"`
 	Results []Result        `json:"results"`
 }
@@ -218,7 +218,7 @@ func one(rig *Rig, c *Case, o Options) (res *Result, err error) {
 		}
 	}
 	launches := n
-	if want := 20; n < want { // short cases need several launches so that the events' resolution does not show
+	if want := 20; n < want { // short cases need several launches because of the events' resolution
 		launches = n * ((want + n - 1) / n)
 		if c.SetBytes > 1<<28 {
 			launches = max(n, 4)

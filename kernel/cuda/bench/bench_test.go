@@ -16,7 +16,7 @@ import (
 var (
 	only    = flag.String("only", "64 tokens,topk 512", "time the cases that contain one of these texts")
 	replays = flag.Int("replays", 0, "timed replays of each case")
-	pause   = flag.Duration("pause", 0, "rest before each replay")
+	pause   = flag.Duration("pause", 0, "idle time before each replay")
 	file    = flag.String("json", "", "write the report to this file")
 )
 

@@ -183,13 +183,13 @@ type topK struct {
 	args cuda.TopKArgs
 }
 
-// topKKind says what a selection writes and over which scores.
+// topKKind is what a selection writes and over which scores.
 type topKKind string
 
 const (
 	positions topKKind = ""        // positions, normal scores
 	slots     topKKind = ", paged" // slots through a page table, normal scores
-	zeros     topKKind = ", zeros" // slots, fewer than k scores above a sea of zeros
+	zeros     topKKind = ", zeros" // slots, fewer than k scores above zero, all others zero
 )
 
 // scores draws the scores of a kind.

@@ -33,7 +33,7 @@ func sparseCases() []Case {
 	return list
 }
 
-// sparse is one set of sparse attention. kind 0 stands for V4 rows gathered for the batch: 512 bf16 values.
+// sparse is one set of sparse attention. kind 0 means V4 rows gathered for the batch: 512 bf16 values.
 type sparse struct {
 	*holder
 	kind    layout.Kind
@@ -91,7 +91,7 @@ func sparsePage(h *holder, kind layout.Kind, tokens int) []byte {
 }
 
 // stream makes a pool of shares * keys rows in pages of tokens and, for every row, width ascending slots of the row's
-// share of it, which belongs to rows/shares neighbouring rows.
+// share of it, which belongs to rows/shares adjacent rows.
 func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cuda.SelectionView) {
 	h := x.holder
 	var pattern []byte

@@ -29,7 +29,7 @@ type span struct {
 
 func newHolder(r *Rig) *holder { return &holder{rig: r, rng: rand.New(rand.NewPCG(r.Seed, 1))} }
 
-// alloc takes memory that lives as long as the set.
+// alloc takes memory that is freed with the set.
 func (h *holder) alloc(n int64) cuda.Ptr {
 	if h.err != nil {
 		return 0
@@ -93,7 +93,7 @@ func (h *holder) Close() error {
 	return errors.Join(errs...)
 }
 
-// ready ends the making of a set: it waits for the copies and gives everything back if anything failed.
+// ready finishes a set: it waits for the copies and frees the memory if anything failed.
 func (h *holder) ready(s Set) (Set, error) {
 	if h.err == nil {
 		h.err = h.rig.Stream.Sync()

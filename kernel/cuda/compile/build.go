@@ -17,7 +17,7 @@ import (
 	"sparrow/kernel/cuda/image"
 )
 
-// Config says what to compile and where to put it.
+// Config is what to compile and where to write it.
 type Config struct {
 	Source string    // root of the CUDA sources
 	Out    string    // folder of the images
@@ -29,8 +29,8 @@ type Config struct {
 const archOption = "--gpu-architecture="
 
 // Build compiles every image whose sources or options changed, removes images whose source is gone and writes the
-// manifest. When some images fail, the others are still written, the failed ones stay as they were, stale but there,
-// and the errors are returned together.
+// manifest. When some images fail, the others are still written, the old files of the failed ones are kept, and the
+// errors are returned together.
 func Build(cfg Config) error {
 	root := os.DirFS(cfg.Source)
 	sources, err := image.Sources(root)
@@ -160,7 +160,7 @@ func (b *builder) compile(im *image.Image, arch string) ([]byte, error) {
 	return code, err
 }
 
-// load opens the compiler on first use, so that a tree with nothing to do needs none.
+// load opens the compiler on first use, so that a tree that is up to date needs none.
 func (b *builder) load() error {
 	if b.nvrtc != nil {
 		return nil
@@ -181,7 +181,7 @@ func (b *builder) load() error {
 	return nil
 }
 
-// readManifest reads what is there; anything unreadable counts as nothing, so that everything is compiled again.
+// readManifest reads the manifest; an unreadable one counts as empty, so that everything is compiled again.
 func readManifest(out string) image.Manifest {
 	var m image.Manifest
 	text, err := os.ReadFile(filepath.Join(out, "manifest.json"))
@@ -212,7 +212,7 @@ func removeOthers(out string, m image.Manifest) error {
 	return nil
 }
 
-// writeCompressed stores data with gzip; the header carries no time, so equal input gives equal files.
+// writeCompressed stores data with gzip; the header has no time, so equal input gives equal files.
 func writeCompressed(path string, data []byte) error {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

@@ -117,7 +117,7 @@ func TestBuildSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// With a compiler at hand the whole way is tested: compile, record, skip what is up to date, remove what is gone.
+// With a compiler installed all steps are tested: compile, record, skip what is up to date, remove stale images.
 func TestBuildCompilesWhatChanged(t *testing.T) {
 	if _, err := FindNVRTC("", loadable); err != nil {
 		t.Skipf("no NVRTC on this machine: %v", err)

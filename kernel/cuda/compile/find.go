@@ -12,7 +12,7 @@ import (
 // ErrNoCompiler is wrapped when NVRTC is found nowhere.
 var ErrNoCompiler = errors.New("compile: no NVRTC library found")
 
-// howToGet tells a developer where NVRTC comes from.
+// howToGet explains how to install NVRTC.
 const howToGet = `install it with "pip install nvidia-cuda-nvrtc==13.0.*" into any virtual environment and name that folder with --nvrtc, or install a CUDA toolkit (13.0 or newer)`
 
 // libraries are the file names NVRTC is shipped under, newest first. An unversioned name exists in toolkits only.
@@ -34,7 +34,7 @@ func usualFolders(working, home string) []string {
 	return append(folders, "/usr/local", "/usr")
 }
 
-// wheelPatterns are the places inside a folder where a wheel's library may lie: the folder itself, a pip --target
+// wheelPatterns are the places inside a folder where a wheel's library may be: the folder itself, a pip --target
 // folder, a virtual environment, a system prefix. Wheels for CUDA 13 keep it under cu13, older ones under cuda_nvrtc.
 var wheelPatterns = []string{
 	".",
@@ -92,7 +92,7 @@ func findIn(folder string) string {
 }
 
 // builtinsFor lists the companion libraries of an NVRTC library. NVRTC opens its companion by bare name, which works
-// only when the companion is loaded already or lies on the linker's path.
+// only when the companion is loaded already or is on the linker's path.
 func builtinsFor(library string) []string {
 	if !strings.ContainsRune(library, filepath.Separator) {
 		return nil

@@ -4,7 +4,7 @@ package compile
 
 import "fmt"
 
-// compiler stands for the NVRTC that this build cannot load.
+// compiler replaces NVRTC, which this build cannot load.
 type compiler struct{}
 
 func loadable(string) bool { return false }

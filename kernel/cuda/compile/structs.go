@@ -15,7 +15,7 @@ type argStruct struct {
 	fields    []string
 }
 
-// mirrored tells by its name whether a struct crosses from Go to the device.
+// mirrored reports, by its name, whether a struct is passed from Go to the device.
 func mirrored(name string) bool {
 	return strings.HasSuffix(name, "Args") || strings.HasSuffix(name, "View")
 }
@@ -27,9 +27,8 @@ var (
 	brackets   = regexp.MustCompile(`\[[^\]]*\]`)
 )
 
-// findStructs lists the argument structs that a source defines. It understands plain C members: one type, then one or
-// more names, arrays allowed. The compiler checks what is found here, because the generated facts name every struct
-// and field.
+// findStructs lists the argument structs that a source defines. It parses plain C members: one type, then one or more
+// names, arrays allowed. The compiler checks the result, because the generated facts name every struct and field.
 func findStructs(source string) ([]argStruct, error) {
 	source = comments.ReplaceAllString(source, " ")
 	at := tokens.FindAllStringIndex(source, -1)

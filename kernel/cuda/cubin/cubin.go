@@ -1,10 +1,10 @@
-// Package cubin reads the facts that a compiled kernel image carries: its kernels with their registers, shared and
+// Package cubin reads the facts stored in a compiled kernel image: its kernels with their registers, shared and
 // local memory and parameters, and the sizes and offsets of their argument structs. In flow the bytes of an ELF
 // image, out flow plain values; no GPU and no driver is needed.
 //
 // The struct facts are symbols that the kernel build tool adds to every image: sparrow_struct__NAME holds the size,
 // and sparrow_field__NAME__INDEX__FIELD holds offset and size of one field, each as 32-bit words of initialised
-// global memory. A source may say in the same way how much dynamic shared memory a kernel is launched with: in one
+// global memory. A source may set in the same way how much dynamic shared memory a kernel is launched with: in one
 // word named KERNEL_shared.
 package cubin
 
@@ -24,7 +24,7 @@ type Kernel struct {
 	Registers   int     `json:"registers"`    // per thread
 	SharedBytes int     `json:"shared_bytes"` // static, per block
 	LocalBytes  int     `json:"local_bytes"`  // stack frame per thread: spills and indexed arrays
-	Dynamic     int     `json:"dynamic"`      // dynamic shared bytes to launch with, where the source says so
+	Dynamic     int     `json:"dynamic"`      // dynamic shared bytes to launch with, where the source sets them
 	MaxThreads  int     `json:"max_threads"`  // of a block, 0 where the source does not bound it
 	ParamBytes  int     `json:"param_bytes"`  // all parameters together
 	Params      []Param `json:"params"`
@@ -36,7 +36,7 @@ type Param struct {
 	Size   int `json:"size"`
 }
 
-// Struct is the memory layout of an argument struct as the device compiler sees it.
+// Struct is the memory layout of an argument struct on the device.
 type Struct struct {
 	Name   string  `json:"name"`
 	Size   int     `json:"size"`
@@ -50,13 +50,13 @@ type Field struct {
 	Size   int    `json:"size"`
 }
 
-// Image is what a cubin says about itself.
+// Image is the facts of a cubin.
 type Image struct {
 	Kernels []Kernel
 	Structs []Struct
 }
 
-// The names of the symbols that carry struct facts.
+// The names of the symbols that hold struct facts.
 const (
 	StructPrefix = "sparrow_struct__"
 	FieldPrefix  = "sparrow_field__"
@@ -142,7 +142,7 @@ func kernels(f *elf.File, syms []elf.Symbol) ([]Kernel, error) {
 	return list, nil
 }
 
-// readOwn fills what the kernel's own sections say.
+// readOwn fills the facts of the kernel's sections.
 func (k *Kernel) readOwn(f *elf.File) error {
 	own, err := attributes(f, ".nv.info."+k.Name)
 	if err != nil {
@@ -198,7 +198,7 @@ func attributes(f *elf.File, name string) ([]attribute, error) {
 		return nil, fmt.Errorf("cubin: section %s: %w", name, err)
 	}
 	var list []attribute
-	const sized = 4 // format of entries that carry bytes
+	const sized = 4 // format of entries with bytes
 	for len(b) >= 4 {
 		a := attribute{id: b[1], half: binary.LittleEndian.Uint16(b[2:])}
 		format := b[0]

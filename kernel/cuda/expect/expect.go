@@ -1,9 +1,8 @@
-// Package expect says on the host, in plain Go, what the CUDA kernels must produce: bytes for writers, rows for
+// Package expect computes on the host, in plain Go, what the CUDA kernels must produce: bytes for writers, rows for
 // gathers, scores and selections. In flow host slices, out flow host slices; no device is involved.
 //
-// The tests of package cuda and the benchmarks compare with it. The byte layouts themselves come from package layout
-// and the number formats from internal/num; what is added here is the work around them: rotation, normalisation,
-// transforms.
+// The tests of package cuda and the benchmarks compare with it. The byte layouts are those of package layout and the
+// number formats those of internal/num; this package adds rotation, normalisation and transforms.
 package expect
 
 import (

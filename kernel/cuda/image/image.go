@@ -1,8 +1,8 @@
-// Package image holds the compiled kernels inside the binary, with a manifest that says what each was made from.
+// Package image holds the compiled kernels inside the binary, with a manifest that lists the sources of each.
 //
-// In flows a name, out flow the bytes of a cubin (or of PTX, for devices newer than the cubin) and what the manifest
-// says about it. The files beside this one are written by the kernel build tool (go run ./cmd/kernelc); nobody edits
-// them.
+// In flows a name, out flow the bytes of a cubin (or of PTX, for devices newer than the cubin) and its entry in the
+// manifest. The files beside this one are written by the kernel build tool (go run ./cmd/kernelc) and must not be
+// edited.
 package image
 
 import (

@@ -197,8 +197,8 @@ func (k *accumulate) reportNaN(e *emitter) {
 	e.op("MOVQ R12, accArgs_nan(AX)")
 }
 
-// refuseNaN leaves y as it was when a NaN code was read; the caller then takes
-// the path that widens first.
+// refuseNaN returns without writing y when a NaN code was read; the caller then
+// takes the path that widens first.
 func (k *accumulate) refuseNaN(e *emitter) {
 	clean := e.label("clean")
 	k.reportNaN(e)

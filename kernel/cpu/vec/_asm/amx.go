@@ -23,7 +23,7 @@ func (e *emitter) emit(i instruction) {
 	e.op("%s// %s", s.String(), i.text)
 }
 
-// Numbers of the general registers in encodings, and what GNU as calls them.
+// Numbers of the general registers in encodings, and their names in GNU as.
 var gpr = map[string]int{
 	"AX": 0, "CX": 1, "DX": 2, "BX": 3, "SP": 4, "BP": 5, "SI": 6, "DI": 7,
 	"R8": 8, "R9": 9, "R10": 10, "R11": 11, "R12": 12, "R13": 13, "R14": 14, "R15": 15,

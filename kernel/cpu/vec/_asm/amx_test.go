@@ -60,12 +60,12 @@ func TestEncodingsAreThoseOfGNU(t *testing.T) {
 	}
 }
 
-// Where GNU as is installed it is asked again. Written out, its answers are
-// the golden file.
+// Where GNU as is installed, encodings are compared with its output, from which
+// the golden file was made.
 func TestEncodingsAgainstTheAssemblerOfThisMachine(t *testing.T) {
 	as, err := exec.LookPath("as")
 	if err != nil {
-		t.Skip("no GNU as on this machine; the golden file stands for it")
+		t.Skip("no GNU as on this machine; the golden file replaces it")
 	}
 	all := encodings()
 	var source, wanted bytes.Buffer
@@ -77,7 +77,7 @@ func TestEncodingsAgainstTheAssemblerOfThisMachine(t *testing.T) {
 	run := exec.Command(as, "--64", "-o", object, "-")
 	run.Stdin = &source
 	if out, err := run.CombinedOutput(); err != nil {
-		t.Skipf("this as does not know the instructions: %v\n%s", err, out)
+		t.Skipf("this as does not support the instructions: %v\n%s", err, out)
 	}
 	raw, err := os.ReadFile(object)
 	if err != nil {

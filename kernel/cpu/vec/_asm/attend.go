@@ -7,10 +7,10 @@ import (
 
 // emitAttend writes sparse attention over latent rows on tiles, for 16 heads at
 // a time. Rows are multiplied as bfloat16. Queries and
-// probabilities, which are float32, are the sum of two bfloat16: the number
-// rounded, and what rounding left.
+// probabilities, which are float32, are the sum of two bfloat16: the rounded
+// number, and the rounding error.
 //
-//	tiles    what is copied, decoded or put side by side to be multiplied next
+//	tiles    copied, decoded or interleaved rows that are multiplied next
 //	query    [18 steps, 2 parts] tiles: row p holds a pair of elements of 16 heads,
 //	         of the 32 of its step the pth, or in the order of coded rows
 //	scores   [keys, 16 heads] float32
@@ -24,7 +24,7 @@ func emitAttend(e *emitter) {
 	words(e, "magnitude", 0x7FFF7FFF)
 	words(e, "codeBits", 0x7F7F7F7F)
 	words(e, "notExponent", 0x807FFFFF)
-	words(e, "roomToGrow", math.Float32bits(8)) // weights stay below exp(8), and so do sums below what float32 holds
+	words(e, "headroom", math.Float32bits(8)) // weights stay below exp(8), so sums do not overflow
 	v := &vectors{avx512}
 	v.constants(e)
 	emitNarrowExact(e)
@@ -59,11 +59,11 @@ func words(e *emitter, name string, word uint32) {
 	table(e, name, data)
 }
 
-// emitNarrowExact writes the kernel that cuts float32 down to bfloat16 and tells
-// whether anything was lost: bits, or numbers so small that tiles take them for
-// zero.
+// emitNarrowExact writes the kernel that truncates float32 to bfloat16 and reports
+// whether that is exact: no bits are lost, and no result is subnormal, which tiles
+// treat as zero.
 //
-//	AX arguments   SI numbers   DI bfloat16   CX registers left   K3 lanes that lost
+//	AX arguments   SI numbers   DI bfloat16   CX registers left   K3 inexact lanes
 func emitNarrowExact(e *emitter) {
 	words(e, "lowerHalf", 0x0000FFFF)
 	words(e, "exponent", 0x7F800000)
@@ -95,8 +95,8 @@ func emitNarrowExact(e *emitter) {
 	e.ret()
 }
 
-// splitRow rounds the 32 float32 at two addresses to bfloat16 at dst, and what
-// rounding left over to bfloat16 at rest, through registers 0 to 4.
+// splitRow rounds the 32 float32 at two addresses to bfloat16 at dst, and the
+// rounding errors to bfloat16 at rest, through registers 0 to 4.
 func splitRow(e *emitter, low, high, dst, halves, rest string) {
 	e.op("VMOVUPS %s, Z0", low)
 	e.op("VMOVUPS %s, Z1", high)
@@ -175,7 +175,7 @@ func emitAttendQuery(e *emitter, name string, eights [4]int) {
 func emitAttendScores(e *emitter, name string, steps int) {
 	rowBytes := 64 * steps
 	e.function(name, "attendScoreArgs",
-		fmt.Sprintf("products of 64 x groups rows of %d elements that follow each other and 16 heads.", 32*steps))
+		fmt.Sprintf("products of 64 x groups contiguous rows of %d elements and 16 heads.", 32*steps))
 	scoresOpen(e)
 	e.op("MOVQ attendScoreArgs_query(AX), DX")
 	e.op("MOVQ $%d, R9", rowBytes)
@@ -207,8 +207,8 @@ func scoresOpen(e *emitter) {
 	e.op("MOVQ $64, R10")
 }
 
-// scoreStep adds the products of step k of the query at DX, for four tiles of rows; between them it
-// does what else there is to do.
+// scoreStep adds the products of step k of the query at DX, for four tiles of rows, and interleaves other
+// instructions with them.
 func scoreStep(e *emitter, k int, rows func(i int) memory, between func(i int)) {
 	e.emit(tileload(memory{base: "DX", index: "R10", disp: 2 * k * tileBytes}, 6))
 	e.emit(tileload(memory{base: "DX", index: "R10", disp: (2*k + 1) * tileBytes}, 7))
@@ -224,7 +224,7 @@ func scoreStep(e *emitter, k int, rows func(i int) memory, between func(i int)) 
 	}
 }
 
-// scoresStore writes the scores of 64 rows and moves on.
+// scoresStore writes the scores of 64 rows and advances.
 func scoresStore(e *emitter) {
 	for t := range 4 {
 		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
@@ -233,8 +233,8 @@ func scoresStore(e *emitter) {
 }
 
 // emitAttendSoftmax writes the kernel that turns scores into weights. Lanes are
-// heads. The scores of rows that only fill up the last 32 are those of a row
-// that counts, so they do not change the largest; their weights are zero.
+// heads. Padding rows in the last 32 repeat the score of an existing row, so
+// they do not change the largest; their weights are zero.
 //
 //	AX arguments   SI scores   DI weights   DX [16, 32] float32
 //	CX keys left   R9 keys   R10 whole groups of 32 left
@@ -263,10 +263,10 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 	e.op("VMAXPS Z7, Z8, Z7")
 	e.op("VMAXPS Z5, Z7, Z15")
 
-	e.note("Z15 is the largest now, Z14 what weights are relative to: it follows only where they would get too large.")
+	e.note("Z15 is the largest score, Z14 the base of the weights: raised only where weights would get too large.")
 	e.op("VMAXPS %smost(AX), Z15, Z0", a)
 	e.op("VMOVUPS Z0, %smost(AX)", a)
-	e.op("VADDPS roomToGrow<>(SB), Z14, Z0")
+	e.op("VADDPS headroom<>(SB), Z14, Z0")
 	e.op("VCMPPS $2, Z0, Z15, K1") // not above it; false for NaN
 	e.op("VMOVAPS Z14, K1, Z15")
 	e.op("KNOTW K1, K1")
@@ -329,8 +329,8 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 	e.ret()
 }
 
-// emitAttendRescale writes the kernel that multiplies what every head has
-// gathered by a factor.
+// emitAttendRescale writes the kernel that multiplies the sums of every head by a
+// factor.
 //
 //	AX arguments   DI tiles   CX tiles left   Z16 to Z31 factors of the heads
 func emitAttendRescale(e *emitter) {
@@ -353,8 +353,8 @@ func emitAttendRescale(e *emitter) {
 	e.ret()
 }
 
-// emitAttendResult writes the kernel that brings the columns of one head into
-// their order.
+// emitAttendResult writes the kernel that restores the order of the columns of one
+// head.
 //
 //	AX arguments   SI row of the first tile   DI result   CX pairs of tiles left
 func emitAttendResult(e *emitter) {

@@ -2,17 +2,17 @@ package main
 
 import "fmt"
 
-// Coded rows are decoded where they are needed, 64 elements at a time: row by row into
-// tiles that queries are multiplied with, and later, two neighbouring rows side by side, into tiles
+// Coded rows are decoded just before they are multiplied, 64 elements at a time: row by row into
+// tiles that queries are multiplied with, and later, two adjacent rows interleaved, into tiles
 // that weights are multiplied with. Decoding twice costs less than keeping decoded rows, which would
-// leave the nearest cache in between. Elements take the places that unpacking gives them: of a
+// be evicted from the L1 cache in between. The order of elements is that of the unpack instruction: of a
 // row, the first register holds elements 16l to 16l+7 in its lane l, the second 16l+8 to 16l+15;
 // of pairs, register j elements 16l+4j to 16l+4j+3.
 //
 //	AX arguments   SI memory, further along the rows with every chunk   R8 places of rows
 //	R11 tiles being filled line by line   R12 exponents of this chunk   R13, of pairs also R14, rows
-//	R15 marks of this chunk: a byte for every four rows that is not zero where a code is out of the ordinary
-//	Z26 largest mark of a code   Z27 least mark out of the ordinary
+//	R15 marks of this chunk: a byte for every four rows, not zero where a code is special (zero, subnormal, NaN)
+//	Z26 largest mark of a code   Z27 least mark of a special code
 //	Z28 to Z30 affine maps of codes: mark, lower and upper byte
 
 // coded is a format of rows.
@@ -46,8 +46,8 @@ const (
 	markLeast                                    = 119
 )
 
-// affine is a map of bytes over bits: what each bit of the result is the parity of, and what is
-// added to the result.
+// affine is an affine map of bytes over bits: each bit of the result is the parity of the masked input,
+// and a constant is added to the result.
 type affine struct {
 	rows [8]int // of bit 0 first
 	add  int
@@ -62,7 +62,7 @@ func (m affine) of(x int) (y int) {
 	return y ^ m.add
 }
 
-// Codes that are neither NaN nor without an exponent have bfloat16 whose bytes are affine in the
+// Codes that are neither NaN, zero nor subnormal have bfloat16 whose bytes are affine in the
 // bits of the code: the exponent grows by 120, which is 15 times 8, so that it only moves up the
 // highest of its bits. markMap brings the other codes to markLeast and above, and all else below.
 var (
@@ -71,7 +71,7 @@ var (
 	markMap = affine{rows: [8]int{0x41, 0x42, 0x44, 0x40, 0x48, 0x50, 0x60, 0}, add: 0x7F}
 )
 
-// data writes the matrix as the instruction wants it: the row of the highest bit first.
+// data writes the matrix in the instruction's order: the row of the highest bit first.
 func (m affine) data(e *emitter, name string) {
 	data := make([]byte, 64)
 	for i := range data {
@@ -84,7 +84,7 @@ func (m affine) apply(e *emitter, matrix, src, dst int) {
 	e.op("VGF2P8AFFINEQB $%d, Z%d, Z%d, Z%d", m.add, matrix, src, dst)
 }
 
-// ordinaryData writes what decoding ordinary codes needs.
+// ordinaryData writes the constants for decoding ordinary codes.
 func ordinaryData(e *emitter) {
 	highMap.data(e, "highMap")
 	lowMap.data(e, "lowMap")
@@ -190,7 +190,7 @@ func (c *coded) exponents(e *emitter, refused string) {
 	e.op("MOVQ attendScoreArgs_at(AX), R8")
 }
 
-// rows decodes a chunk of some of 64 rows for queries; last is that of elements which are no values.
+// rows decodes a chunk of some of 64 rows for queries; last is the chunk of elements that are not values.
 func (c *coded) rows(e *emitter, first, rows int, last bool) {
 	for row := first; row < first+rows; row++ {
 		z := row % 4 * 4
@@ -231,7 +231,7 @@ func (c *coded) lay(e *emitter, z, row int) {
 	}
 }
 
-// mark writes the mark of four rows, and has them decoded once more where it is set.
+// mark writes the mark of four rows, and decodes them again where it is set.
 func (c *coded) mark(e *emitter, row int, last bool) {
 	ordinary := e.label("ordinary")
 	e.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, zMark)
@@ -283,9 +283,9 @@ func (c *coded) pairs(e *emitter, first int) {
 	e.at(done)
 }
 
-// emitDecoders writes what decodes four rows that have a code out of the ordinary: zeros, whose exponent stays, numbers
-// without an exponent, NaN. It is called by kernels in the middle of their work and keeps all but R13, K1 and
-// registers below 16.
+// emitDecoders writes the functions that decode four rows with a special code: zero, whose exponent stays, a subnormal
+// number, NaN. Kernels call them inside their loops; they preserve all registers except R13, K1 and vector registers
+// below 16.
 //
 //	R13 first of the rows; with it go R8, R11 and R12
 func (c *coded) emitDecoders(e *emitter) {
@@ -332,8 +332,8 @@ func (c *coded) addExponents(e *emitter, at string, registers ...int) {
 	}
 }
 
-// decoder decodes four rows by turns into registers 0 and 1 or 2 and 3, and then does with a row, whose codes are in
-// register 6, what remains. Exponents and lines of consecutive rows are as far apart as is said.
+// decoder decodes four rows in turn into registers 0 and 1 or 2 and 3, and then calls then for a row, whose codes are
+// in register 6. exponents and lines are the strides of consecutive rows, in bytes.
 func (c *coded) decoder(e *emitter, exponents, lines int, then func(row, z int)) {
 	for _, r := range []string{"R8", "R11", "R12", "R14"} {
 		e.op("PUSHQ %s", r)

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// The affine maps give the bytes of every code that has an exponent and is not NaN, and tell which those are.
+// The affine maps give the bytes of every code that is not zero, subnormal or NaN, and mark the other codes.
 func TestAffineMapsDecodeOrdinaryCodes(t *testing.T) {
 	for c := range 256 {
 		magnitude := c & 0x7F

@@ -10,7 +10,7 @@ func (c *coded) emitScores(e *emitter) {
 	const a = "attendScoreArgs_"
 	refused := e.label("refused")
 	e.function("attendScores"+c.name+"amx", "attendScoreArgs",
-		"products of 64 x groups "+c.doc+", wherever they lie, and 16 heads.")
+		"products of 64 x groups "+c.doc+", at any places, and 16 heads.")
 	scoresOpen(e)
 	e.op("MOVQ %sat(AX), R8", a)
 	if c.scaled {
@@ -68,7 +68,7 @@ func (c *coded) emitScores(e *emitter) {
 	}
 }
 
-// next moves on to the next chunk, with the one just decoded to be multiplied.
+// next advances to the next chunk; the chunk just decoded is multiplied next.
 func (c *coded) next(e *emitter) {
 	e.op("ADDQ $64, SI")
 	e.op("ADDQ $%d, R15", markChunk)
@@ -137,7 +137,7 @@ func (c *coded) emitValues(e *emitter) {
 	e.op("CMPQ CX, $1")
 	e.op("JNE %s", same)
 	e.op("CMPQ %scolumns(AX), $1", a)
-	e.op("JEQ %s", wrapped) // after the last columns there is nothing: the same are decoded once more
+	e.op("JEQ %s", wrapped) // after the last columns the same ones are decoded again
 	e.op("ADDQ $64, SI")
 	e.op("ADDQ $%d, %smarks(AX)", markChunk, a)
 	if c.scaled {

@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// The decoder of e4m3 codes to bfloat16, which holds every one of them: the two
-// bytes of the result are looked up apart, by the seven bits below the sign.
+// The decoder of e4m3 codes to bfloat16, which represents all of them exactly: each of
+// the two bytes of the result is looked up by the seven bits below the sign.
 
 // Registers the decoder keeps, set by codeTables.
 const (

@@ -6,11 +6,11 @@ import (
 )
 
 // emitColumns writes the kernels that pack rows of x as columns of tiles, two
-// neighbours along k in each word, and the one that turns tiles of sums back
-// into rows. A float32 is packed as two bfloat16, the second what rounding to the
-// first leaves: parts that are columns of their own, whose sums are added in the
-// end. Sixteen rows are a tile of first parts and one of second ones; a tile of
-// fewer has the columns of all second parts after those of the first.
+// adjacent elements along k in each word, and the one that turns tiles of sums back
+// into rows. A float32 is packed as two bfloat16: the rounded number and the rounding
+// error. The two parts are separate columns, whose sums are added in the end. Sixteen
+// rows are a tile of first parts and one of second parts; a tile of fewer rows has the
+// columns of all second parts after those of the first.
 func emitColumns(e *emitter) {
 	e.raw("")
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
@@ -34,7 +34,7 @@ func emitColumns(e *emitter) {
 	}
 	for _, f := range []fold{{"Plain", 16, 1}, {"Parts", 16, 2}, {"Eight", 8, 2}, {"Four", 4, 2}} {
 		f.tiles(e)
-		f.apart(e)
+		f.strided(e)
 		if f.rows == 16 {
 			f.wide(e)
 		}
@@ -52,9 +52,9 @@ func lanes(e *emitter, name string, word func(i int) int) {
 	table(e, name, data)
 }
 
-// order is that of the elements of a row: steps of 32 neighbours, or pairs of
-// steps, of the even and of the odd elements among 64, or of the first and of
-// the last eight of every sixteen.
+// order is the order of the elements of a row: steps of 32 adjacent elements, or
+// pairs of steps: the even and the odd elements among 64, or the first and the last
+// eight of every sixteen.
 type order int
 
 const (
@@ -126,9 +126,9 @@ func (o order) load(e *emitter, step, i int) {
 }
 
 // split packs the 32 elements of a step of the row at BX as pairs into registers
-// high and low. It uses registers 16 to 23. What rounds to infinity is cut
+// high and low. It uses registers 16 to 23. A number that would round to infinity is truncated
 // instead, with no remainder, so that infinity stays one and no finite number
-// becomes it; a NaN that cutting would make infinite is made quiet first.
+// becomes it; a NaN that truncation would make infinite is made quiet first.
 func split(e *emitter, o order, step, high, low int) {
 	const zero, x, mask = 16, 21, 5
 	e.op("VPXORD Z%d, Z%d, Z%d", zero, zero, zero)
@@ -147,8 +147,8 @@ func split(e *emitter, o order, step, high, low int) {
 	e.emit(narrowPair(19, 20, low))
 }
 
-// packSixteen packs up to sixteen rows: two tiles for every step. Rows wait in
-// their tile until all are there; then it is transposed where it lies.
+// packSixteen packs up to sixteen rows: two tiles for every step. Rows are written
+// to their tile first; then the tile is transposed in place.
 func packSixteen(e *emitter, o order) {
 	e.function(o.of("packSixteen"), "packArgs",
 		"up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")

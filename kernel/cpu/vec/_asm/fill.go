@@ -1,8 +1,8 @@
 package main
 
-// emitFill writes the kernels that bring rows of weights into a panel of tiles:
-// 64 bytes, 32 weights, of every row for each step. A step of the panel has
-// room for 32 rows, two tiles.
+// emitFill writes the kernels that copy rows of weights into a panel of tiles:
+// 64 bytes, 32 weights, of every row for each step. A step of the panel holds 32
+// rows, two tiles.
 //
 //	AX arguments   R8 row of w   R9 its place in the panel   R10 rows left
 //	SI, DI cursors in both       R11 bytes between steps     R12 steps left
@@ -35,7 +35,7 @@ func fillRows(e *emitter, body func()) {
 	e.ret()
 }
 
-// fillSteps runs step R12 times and tail once if the mask says so.
+// fillSteps runs step R12 times and tail once if the mask is not empty.
 func fillSteps(e *emitter, step, tail func()) {
 	loop, last, done := e.label("loop"), e.label("last"), e.label("done")
 	e.op("TESTQ R12, R12")
@@ -111,11 +111,11 @@ func signBits(e *emitter, scratch string) {
 }
 
 // fillFP4 spreads 32 bytes over words, in which the lower half is an even code and
-// the upper one an odd code, and looks their bfloat16 up: times 2^125, so that a
-// scale is an exponent to be taken away, and zero stays zero as that saturates.
+// the upper one an odd code, and looks their bfloat16 up: times 2^125, so that the
+// scale is a saturating subtraction from the exponent, and zero stays zero.
 //
-//	DX scales of a row   R13 bytes to fetch ahead   Z3 what they take away
-//	Z4 which of them: that of the first sixteen words, that of the others
+//	DX scales of a row   R13 bytes to fetch ahead   Z3 exponents to subtract
+//	Z4 indices of scales: that of the first sixteen words, that of the others
 func fillFP4(e *emitter) {
 	const values, top, first, two = 28, 29, 27, 26
 	lanes(e, "groupOfWord", func(i int) int { return i / 8 * 0x10001 })

@@ -2,10 +2,10 @@ package main
 
 import "fmt"
 
-// fold is a family of kernels that turn tiles of sums, a line for every row of
-// weights, into rows of y. Rows of x are that many; the sums of their second parts,
-// where they have two, are the tile after that of the first or, where rows are
-// few, the columns after theirs.
+// fold is a set of kernels that turn tiles of sums, a line for every row of
+// weights, into rows of y. There are rows rows of x; the sums of their second parts,
+// if there are two, are in the tile after that of the first parts or, with few rows,
+// in the columns after those of the first parts.
 type fold struct {
 	name        string
 	rows, parts int
@@ -77,9 +77,9 @@ func storeRows(e *emitter, regs []int) {
 }
 
 // wide turns the sums of sixteen rows of x by pairs of tiles of weights into
-// pieces of these rows, so that lines of y are written in order. Meanwhile lines
-// that will be written later come nearer, from R12 on: into the second cache,
-// because the first waits for no more than sixteen at a time.
+// pieces of these rows, so that lines of y are written in order. Lines that will be
+// written later are prefetched from R12 on: into the L2 cache, because the L1 cache
+// has no more than sixteen outstanding misses.
 func (f fold) wide(e *emitter) {
 	e.function(f.of("Wide"), "foldArgs", "pairs of tiles of 16 x 16 sums to sixteen rows of 32 for each.")
 	e.op("MOVQ foldArgs_soon(AX), R12")
@@ -101,10 +101,10 @@ func (f fold) wide(e *emitter) {
 	})
 }
 
-// apart is tiles for those whose lines are of different ones.
-func (f fold) apart(e *emitter) {
-	e.function(f.of("Apart"), "foldArgs",
-		fmt.Sprintf("tiles of 16 lines of sums, lines apart, to %d rows of 16.", f.rows))
+// strided is tiles for sums whose lines are a stride apart.
+func (f fold) strided(e *emitter) {
+	e.function(f.of("Strided"), "foldArgs",
+		fmt.Sprintf("tiles of 16 lines of sums, lines a stride apart, to %d rows of 16.", f.rows))
 	f.loop(e, func() {
 		e.op("MOVQ SI, R11")
 		for r := range 16 {

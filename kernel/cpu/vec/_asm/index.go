@@ -41,7 +41,7 @@ func emitIndexQuery(e *emitter) {
 // indexScores is the kernel that scores pairs of groups of keys, 32 at a time,
 // with pairs of blocks of heads, also 32 at a time: a pass. The weighted sum of
 // rectified products is two running sums for each key, over the blocks of heads
-// with even and with odd number, added at the end. Reading a tile right after
+// with even and with odd index, added at the end. Reading a tile right after
 // it was stored waits for the store to reach the cache, and tiles are stored when
 // the last product is done, so the products of a pass are stored during the next one, and
 // summed up in the same pass over the next pair of keys.
@@ -94,7 +94,7 @@ func emitIndexScores(e *emitter) {
 	e.ret()
 }
 
-// passes goes over all heads once: it multiplies one pair of keys, sums up the
+// passes processes all heads once: it multiplies one pair of keys, sums up the
 // products of the pair before it, or both. Scores are left in Z0 and Z1.
 func (k indexScores) passes(e *emitter, multiply, sum bool) {
 	e.op("MOVQ indexScoreArgs_query(AX), R11")
@@ -127,8 +127,8 @@ func (k indexScores) passes(e *emitter, multiply, sum bool) {
 	}
 }
 
-// rowsAt yields the rows of products to be summed up at a step. Those at the beginning of a pass would wait for tiles
-// being stored, which lie at the same places of another page.
+// rowsAt returns the rows of products to be summed up at a step. Rows at the beginning of a pass would wait for tiles
+// being stored, which have the same offsets in another page.
 func (indexScores) rowsAt(step int, stored bool) func(yield func(int) bool) {
 	const rows, steps, late = 16, 16, 4
 	return func(yield func(int) bool) {
@@ -141,8 +141,8 @@ func (indexScores) rowsAt(step int, stored bool) func(yield func(int) bool) {
 	}
 }
 
-// multiply is one product of tiles, after what it is the first to need: tiles 4 and 5 hold keys, 6 and 7 heads, 0 to
-// 3 the sums, whose products of the pass before are kept first.
+// multiply is one product of tiles, preceded by the loads of the tiles it uses first: tiles 4 and 5 hold keys, 6 and 7
+// heads, 0 to 3 the sums, whose products of the pass before are stored first.
 func (indexScores) multiply(e *emitter, step, query int, keep func(t int)) {
 	k, t := step/4, step%4
 	g, b := t%2, t/2

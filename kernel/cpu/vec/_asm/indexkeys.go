@@ -5,7 +5,7 @@ package main
 // register i takes those of key 4l+i, so that two rounds of interleaving bring the same
 // pair of 16 keys together.
 //
-//	R13 codes of the group   R8 its tiles   DX the chunk, where it is done once more
+//	R13 codes of the group   R8 its tiles   DX the chunk, where it is widened again
 //	Z26 to Z30 as for coded rows
 const (
 	keyBytes    = 128
@@ -61,8 +61,8 @@ func widenChunk(e *emitter, chunk int) {
 	e.at(ordinary)
 }
 
-// emitAnyKeys writes what widens a chunk in which a code is zero, NaN or without an exponent. It keeps all but DX and
-// registers 10 to 25.
+// emitAnyKeys writes the function that widens a chunk in which a code is zero, subnormal or NaN. It preserves all
+// registers except DX and vector registers 10 to 25.
 func emitAnyKeys(e *emitter) {
 	e.raw("")
 	e.raw("// The chunk DX of a group of keys with any codes.")

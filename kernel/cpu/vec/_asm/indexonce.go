@@ -1,9 +1,9 @@
 package main
 
-// indexOnce is the kernel that scores keys for one query of 64 heads, with the keys widened on the way: the next pair
-// of groups while one is multiplied, and the products of the one before it summed up. A pass is 32 heads. Its
-// products are stored when the next one needs their tiles, and summed up in the pass after that. Sums are those of
-// indexScores, in the same order.
+// indexOnce is the kernel that scores keys for one query of 64 heads and widens the keys in the same loop: while one
+// pair of groups is multiplied, the next is widened and the products of the one before are summed up. A pass is 32
+// heads. Its products are stored when the next pass needs their tiles, and summed up in the pass after that. Sums are
+// those of indexScores, in the same order.
 //
 //	AX arguments   SI keys being multiplied   R8 keys being widened   R14 places of groups   R13 a group   DX another
 //	CX pairs of groups left   BX scales   DI scores   R11, R12 query, weights   R15 products [2 passes, 4] tiles
@@ -76,7 +76,7 @@ func (indexOnce) group(e *emitter) {
 	e.op("ADDQ $8, R14")
 }
 
-// turn lets the keys just widened be multiplied, and those multiplied be overwritten.
+// turn exchanges the two sets of tiles: the keys just widened are multiplied next, the others are overwritten.
 func (indexOnce) turn(e *emitter) {
 	e.op("SUBQ $%d, R8", 2*groupBytes)
 	e.op("XCHGQ SI, R8")
@@ -93,7 +93,7 @@ func (k indexOnce) sum(e *emitter, pass, row int) {
 }
 
 // pass multiplies one pair of keys with 32 heads and widens one group of the next pair. In the passes of the first
-// pair there is nothing to be summed up, and in the very first nothing to be stored.
+// pair there are no products to sum up, and in the first pass there are none to store.
 func (k indexOnce) pass(e *emitter, pass int, sum bool) {
 	k.group(e)
 	for step := range 16 {

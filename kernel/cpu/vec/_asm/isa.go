@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// isa is an instruction set: how registers are called, how many float32 they
+// isa is an instruction set: the names of its registers, how many float32 they
 // hold, and which tiles fit in them.
 type isa struct {
 	name  string // suffix of files and functions

@@ -47,7 +47,7 @@ func files() map[string][]byte {
 	return set
 }
 
-// emitter collects assembly text and hands out label names.
+// emitter collects assembly text and makes label names.
 type emitter struct {
 	bytes.Buffer
 	labels int

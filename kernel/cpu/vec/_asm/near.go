@@ -2,13 +2,13 @@ package main
 
 import "fmt"
 
-// Kernels that take rows of bfloat16 from where they lie. What tiles need beside
-// each other is brought together in a few kilobytes that stay in the nearest
-// cache, a little before it is multiplied, so that moving and multiplying overlap.
+// Kernels that read rows of bfloat16 in place. The parts of rows that a tile needs are
+// copied to a few kilobytes that stay in the L1 cache, shortly before they are
+// multiplied, so that copying and multiplying overlap.
 
 // nearSlot is the tiles that one step along 64 rows is copied to: there are two, and
-// one is filled while the other is multiplied. They are small because everything
-// else that passes through the nearest cache pushes them out of it.
+// one is filled while the other is multiplied. They are small because other data that
+// passes through the L1 cache evicts them.
 const nearSlot = 4 * tileBytes
 
 // emitAttendScoresAt writes attendScores for rows in any place. A round takes two
@@ -22,7 +22,7 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 		panic("a round takes two steps")
 	}
 	e.function(name, "attendScoreArgs",
-		fmt.Sprintf("products of 64 x groups rows of %d elements, wherever they lie, and 16 heads.", 32*steps))
+		fmt.Sprintf("products of 64 x groups rows of %d elements, at any places, and 16 heads.", 32*steps))
 	scoresOpen(e)
 	e.op("MOVQ attendScoreArgs_at(AX), R8")
 	e.op("MOVQ attendScoreArgs_tiles(AX), R9")
@@ -51,7 +51,7 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 	e.op("ADDQ $128, SI")
 	e.op("DECQ BX")
 	e.op("JNZ %s", same)
-	e.note("What is copied next is the first step of the next rows.")
+	e.note("The first step of the next rows is copied next.")
 	e.op("MOVQ attendScoreArgs_rows(AX), SI")
 	e.op("ADDQ $%d, R8", 64*8)
 	e.at(same)
@@ -78,10 +78,10 @@ func copyRows(e *emitter, from, slot, first, rows int) {
 	}
 }
 
-// emitAttendValues writes the kernel that adds weighted rows to what 16 heads
-// have gathered: four tiles of columns at a time, over all groups of 32 rows.
-// The elements of two neighbouring rows are put side by side for one group while
-// the group before it is multiplied, and rows of a later call are fetched.
+// emitAttendValues writes the kernel that adds weighted rows to the sums of 16
+// heads: four tiles of columns at a time, over all groups of 32 rows. The elements of
+// two adjacent rows are interleaved for one group while the group before it is
+// multiplied, and rows of a later call are prefetched.
 //
 //	AX arguments   SI memory and columns   R8 places of rows   R9 groups left of these columns
 //	R11, R12 tiles being filled, and the others   BX places of rows to fetch, or 0
@@ -115,7 +115,7 @@ func emitAttendValues(e *emitter, name string, rowLines int) {
 	e.op("MOVQ %sgroups(AX), R9", a)
 	e.op("MOVQ %sat(AX), R8", a)
 	e.op("CMPQ %scolumns(AX), $1", a)
-	e.op("JEQ %s", same) // after the last columns there is nothing: the same are filled once more
+	e.op("JEQ %s", same) // after the last columns the same ones are filled again
 	e.op("ADDQ $128, SI")
 	e.at(same)
 	valuesStep(e, "R12", func(quarter int) {
@@ -130,7 +130,7 @@ func emitAttendValues(e *emitter, name string, rowLines int) {
 	valuesEnd(e, columns)
 }
 
-// valuesBegin takes what was gathered in four tiles of columns, or zeros.
+// valuesBegin loads the sums of four tiles of columns, or zeros.
 func valuesBegin(e *emitter) {
 	const a = "attendValueArgs_"
 	fresh, begun := e.label("fresh"), e.label("begun")
@@ -149,9 +149,9 @@ func valuesBegin(e *emitter) {
 	e.at(begun)
 }
 
-// fetchRow fetches a row that will be wanted later, through R13, unless the cursor in its places is zero. There are few
-// buffers for lines on their way, so that rows are fetched one by one between other work; and of one row the first
-// lines, of the row two before it the others, some of which the processor has foreseen meanwhile.
+// fetchRow prefetches a row of a later call, through R13, unless the cursor in its places is zero. A CPU has few line
+// fill buffers, so rows are fetched one by one between other instructions: the first lines of one row, and the
+// remaining lines of the row two before it, some of which the hardware prefetcher has loaded by then.
 func fetchRow(e *emitter, cursor, memory string, lines int) {
 	fetched := e.label("fetched")
 	e.op("TESTQ %s, %s", cursor, cursor)
@@ -190,7 +190,7 @@ func valuesStep(e *emitter, tiles string, fill func(quarter int)) {
 	e.op("DECQ CX")
 }
 
-// valuesEnd keeps what four tiles of columns gathered, and goes on with the next.
+// valuesEnd stores the sums of four tiles of columns and advances to the next four.
 func valuesEnd(e *emitter, columns string) {
 	for t := range 4 {
 		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
@@ -202,7 +202,7 @@ func valuesEnd(e *emitter, columns string) {
 	e.ret()
 }
 
-// pairRows puts 64 elements of two neighbouring rows of a group side by side:
+// pairRows interleaves 64 elements of two adjacent rows of a group:
 // one line of each of four tiles.
 func pairRows(e *emitter, pair int) {
 	e.op("MOVQ %s, R14", at16("R8", 16*pair))
@@ -242,13 +242,13 @@ func emitFetchRows(e *emitter) {
 	e.ret()
 }
 
-// emitHolds writes the kernel that looks for numbers of rows of 512 bfloat16 that are
-// so small that tiles take them for zero.
+// emitHolds writes the kernel that searches rows of 512 bfloat16 for subnormal numbers,
+// which tiles treat as zero.
 //
 //	AX arguments   SI memory   R8 places   CX rows left   R9 row   K3 numbers found
 func emitHolds(e *emitter) {
 	words(e, "exponents", 0x7F807F80)
-	e.function("holdsamx", "fetchArgs", "nan is set where a row has a number without an exponent that is not zero.")
+	e.function("holdsamx", "fetchArgs", "nan is set where a row has a subnormal number.")
 	e.op("MOVQ fetchArgs_memory(AX), SI")
 	e.op("MOVQ fetchArgs_at(AX), R8")
 	e.op("MOVQ fetchArgs_rows(AX), CX")

@@ -3,10 +3,10 @@ package main
 import "fmt"
 
 // emitPanels writes the tile kernels over a panel: many rows of x against a few
-// rows of float32 weights, widened or as they lie, that stay in the nearest
-// cache. Sums may be continued from and left in memory, so that a long k is
-// walked in blocks without changing their order. With every tile some lines of
-// the next panel are fetched.
+// rows of float32 weights, widened or in place, that stay in the L1 cache. Sums
+// may be continued from and left in memory, so that a long k is processed in blocks
+// without changing their order. With every tile some lines of the next panel are
+// prefetched.
 //
 //	AX arguments   SI, R11 cursors in x, w   CX, DX one, three strides of x
 //	BX x           DI y                      R9, R10 one, three strides of y, R9 five of w before
@@ -144,7 +144,7 @@ func (k *panel) steps(e *emitter) {
 	e.at(none)
 }
 
-// wAt is where the cursor stands in row n of the panel.
+// wAt is the address of the cursor in row n of the panel.
 func (k *panel) wAt(n int) string { return spaced("R11", "R14", "R15", "R9", 0, n) }
 
 // multiply adds one step of every row to the sums.

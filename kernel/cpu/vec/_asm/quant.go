@@ -132,7 +132,7 @@ func roundHalf(e *emitter, at map[string]int, i, t int) {
 }
 
 // quantRegister replaces register i by the codes of i/Z8, using Z9 to Z13. The
-// arithmetic is that of package num: adding a number whose last bit is worth
+// arithmetic is that of package num: adding a number whose last bit equals
 // one step of the code leaves the rounded number of steps.
 func quantRegister(e *emitter, at map[string]int, i int) {
 	e.op("VDIVPS Z8, Z%d, Z9", i)

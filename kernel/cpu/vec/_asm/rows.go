@@ -188,10 +188,9 @@ func (k *rows) step(e *emitter, u int) {
 	e.op("ADDQ $%d, R11", u*k.lanes*k.w.size)
 }
 
-// prefetch requests size bytes of every row of the next group, which lies where
-// this group's call will go on or, at its end, where the next call will. Rows
-// are too short for the hardware to run ahead by itself: an e4m3 row of 4096
-// weights is a single page.
+// prefetch requests size bytes of every row of the next group, which follows in this
+// call or, at its end, begins the next call. Rows are too short for the hardware
+// prefetcher: an e4m3 row of 4096 weights is a single page.
 func (k *rows) prefetch(e *emitter, size int) {
 	for n := range k.nr {
 		for line := 0; line < size; line += 64 {
@@ -201,7 +200,7 @@ func (k *rows) prefetch(e *emitter, size int) {
 	e.op("ADDQ $%d, BX", size)
 }
 
-// watch keeps the largest code, sign apart, that was read: 0x7F is NaN, which
+// watch keeps the largest code, without its sign, that was read: 0x7F is NaN, which
 // the decoder does not produce.
 func (k *rows) watch(e *emitter, n, u int) {
 	size := u * k.lanes
@@ -329,7 +328,7 @@ func (k *rows) reduce(e *emitter, m int) {
 
 // foldOne leaves the sum of all lanes of a in its lane 0. The tree is the one
 // of the wider folds: with 16 lanes, pairs 8, 4, 2 and 1 apart; with 8 lanes,
-// neighbours, neighbouring pairs, then the two halves.
+// adjacent lanes, adjacent pairs, then the two halves.
 func foldOne(e *emitter, s *isa, a, t int) {
 	if !s.wide() {
 		e.op("VHADDPS Y%d, Y%d, Y%d", a, a, a)

@@ -40,7 +40,7 @@ func emitCount(e *emitter, s *isa) {
 
 // emitCollect writes the kernel that keeps the numbers that reach the floor and
 // their places, which count up from base or are read. Stores are of whole
-// registers: places and numbers have room for one more than is kept.
+// registers: the outputs are one register longer than the numbers that are kept.
 func emitCollect(e *emitter, name string, placed bool) {
 	e.function(name+"avx512", "selectArgs", "keeps those of steps registers at x that reach floor, and their places.")
 	for _, f := range [][2]string{{"x", "SI"}, {"steps", "CX"}, {"at", "DI"}, {"kept", "DX"}, {"places", "R9"}} {

@@ -18,14 +18,14 @@ import "fmt"
 // and its sums by 64 rows of weights are four tiles. Sixteen rows are two tiles,
 // and four tiles are their sums by 32 rows only, a group. So a block has two phases
 // for each group, first those of group 0, and sums leave the tiles in between;
-// x comes from the nearest cache for group 1.
+// x comes from the L1 cache for group 1.
 //
 // Tile instructions are spread evenly between the rows that are widened.
 //
 //	AX arguments     BX column of w     CX, R10 one, three strides of w   R9 rows of w
 //	SI x             DI panel           DX, R15 bytes between lines of x and of everything else
 //	R8 sums          R11 scale of the block
-//	R12 what to fetch, R13, R14 one, three strides between the eight places where that goes on
+//	R12 address to prefetch, R13, R14 one, three strides between the eight prefetch cursors
 //	Z24 scale of sums   Z25 exponents of the block; see streamfill.go for the others
 func emitStreams(e *emitter) {
 	ordinaryData(e)
@@ -55,7 +55,7 @@ const (
 	streamX     = 6      // first of two tiles of x
 	streamScale = 24     // register of the scale
 	streamPower = 25     // register of the exponents
-	streamLine  = 4 * 64 // bytes each fetching place moves on in 32 rows
+	streamLine  = 4 * 64 // bytes each prefetch cursor advances in 32 rows
 
 	// Bytes from the panel to scratch memory for four tiles. The Go side allocates
 	// them so.
@@ -170,7 +170,7 @@ func (k *stream) nextX(e *emitter) {
 	e.at(same)
 }
 
-// nextUnit moves on to the next 64 rows of weights, and to what is fetched with them.
+// nextUnit advances to the next 64 rows of weights, and to the bytes prefetched with them.
 func (k *stream) nextUnit(e *emitter) {
 	more := e.label("more")
 	e.op("MOVQ streamArgs_blocks(AX), R9")
@@ -280,7 +280,7 @@ func (k *stream) multiply(e *emitter, p int, between func(q int)) {
 		}
 		x := func(i int) {
 			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}
-			if n == 1 && k.columns() >= 8 { // met once for every 64 rows of weights
+			if n == 1 && k.columns() >= 8 { // executed once for every 64 rows of weights
 				e.emit(tileloadOnce(m, k.tileX(step, i)))
 			} else {
 				e.emit(tileload(m, k.tileX(step, i)))
@@ -397,8 +397,8 @@ func (k *stream) end(e *emitter) {
 	}
 }
 
-// fetchPlace fetches a line at place r of eight and moves on. A single row of x
-// leaves room for it in the nearest cache; x of more rows would be driven out.
+// fetchPlace prefetches a line at cursor r of eight and advances it. With a single row
+// of x the line goes into the L1 cache; with more rows it would evict x.
 func (k *stream) fetchPlace(e *emitter, r int) {
 	hint := "PREFETCHT1"
 	if k.rows == 1 {

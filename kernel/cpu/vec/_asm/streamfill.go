@@ -4,11 +4,11 @@ import "fmt"
 
 // Rows of a streaming kernel are widened four at a time. Ordinary codes, those
 // with an exponent that are not NaN, take two affine maps and are put together by
-// two unpackings. Marks of eight rows tell whether there were others; these rows are
-// then widened once more, by tables. Where such rows are many, all are widened by
-// tables, until they are few again. In checkpoints one code in ten thousand is not
-// ordinary, which costs one row of x 4 % of its time; whatever the codes are, it takes
-// at most 45 % more, which is the cost of tables.
+// two unpackings. Marks of eight rows show whether there were other codes; these rows
+// are then widened again, by tables. If such rows are frequent, all rows are widened by
+// tables until they are rare again. In checkpoints one code in ten thousand is not
+// ordinary, which costs 4 % of the time of one row of x; the worst case, tables for all
+// rows, costs 45 %.
 //
 //	R9 first of four rows   DI panel
 //	Z26 to Z30 marks and maps; see coded.go
@@ -21,7 +21,7 @@ const (
 	rareMost = 6
 )
 
-// manyRare decides how the rows of the next block are widened.
+// manyRare selects how the rows of the next block are widened.
 func manyRare(e *emitter) {
 	few := e.label("few")
 	e.op("MOVQ $0, streamArgs_exact(AX)")

@@ -103,7 +103,7 @@ func (k *tiles) begin(e *emitter) {
 }
 
 // loadX takes a tile of columns. Pairs of them pass by a panel that must stay in
-// the nearest cache, so they are hinted not to be kept there.
+// the L1 cache, so they are hinted not to be kept there.
 func (k *tiles) loadX(e *emitter, cursor string, x int) {
 	m := memory{base: cursor, index: "DX"}
 	if k.nx == 2 {
@@ -154,8 +154,7 @@ func (k *tiles) steps(e *emitter) {
 	e.op("JNZ %s", step)
 }
 
-// nextRows moves on to the next four rows to be fetched a little at a time, or,
-// when all are, stays with the last ones.
+// nextRows advances to the next four rows to prefetch, or stays at the last ones.
 func (k *tiles) nextRows(e *emitter) {
 	done := e.label("fetched")
 	e.op("MOVQ tileArgs_soon(AX), R14")

@@ -12,14 +12,14 @@ func emitVectors(e *emitter, s *isa) {
 	v.loop(e, "widenBF16", "dst = a, from bfloat16.", v.widenBF16)
 	v.loop(e, "narrowBF16", "dst = a, to bfloat16.", v.narrowBF16)
 	v.loop(e, "siluMul", "dst = a/(1+exp(-a))*b.", v.siluMul)
-	v.rotate(e, "rotatePairs", "turns pairs of neighbours of 64 elements of every head.", v.pairs)
-	v.rotate(e, "rotateHalves", "turns pairs of an element of the lower and one of the upper 32 of every head.",
+	v.rotate(e, "rotatePairs", "rotates adjacent pairs of 64 elements of every head.", v.pairs)
+	v.rotate(e, "rotateHalves", "rotates pairs of an element of the lower and one of the upper 32 of every head.",
 		v.halves)
 	v.softmax(e)
 	v.widenE4M3(e)
 	v.scaleExact(e)
 	v.sum(e, "expSum", "dst = exp(a-s), added to acc.", v.expSum)
-	v.sum(e, "maximum", "acc = max(acc, a); nan collects the lanes that met one.", v.maximum)
+	v.sum(e, "maximum", "acc = max(acc, a); nan collects the lanes with a NaN.", v.maximum)
 	v.sum(e, "reluAdd", "acc += dst*max(0, a), down a column of products.", v.reluAdd)
 }
 
@@ -360,7 +360,7 @@ func (v *vectors) maximum(e *emitter) step {
 	return step{a: v.bytes()}
 }
 
-// reluAdd walks down one column of lanes: a moves by one row of a block of 64
+// reluAdd sums down one column of lanes: a advances by one row of a block of 64
 // products, the factor by one element of dst.
 func (v *vectors) reluAdd(e *emitter) step {
 	e.op("VMAXPS (SI), %s, %s", v.r(13), v.r(0))

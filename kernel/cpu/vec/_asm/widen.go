@@ -3,7 +3,7 @@ package main
 // widenE4M3 writes dst = a*b from e4m3, where b has one scale for every 128
 // elements, stride bytes apart. The arithmetic is that of the row kernels: halves of 2^-8 the
 // value, times 256 times the scale. NaN codes come out as numbers; codes
-// receives the largest code, sign apart, so that the caller can tell.
+// receives the largest code, without its sign, so that the caller can detect them.
 //
 //	AX arguments   DI dst   SI a   DX b   CX registers left
 //	R8 registers of this block

@@ -1,4 +1,4 @@
-// Command probe asks for a device and prints the answer: the smallest program that links package cuda.
+// Command probe opens a device and prints the result: the smallest program that links package cuda.
 package main
 
 import (

@@ -1,0 +1,50 @@
+package pool
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// spinLimit is the time a waiter spins before it parks. Times are nanoseconds since the pool was made.
+//
+// The operating system takes about 60 microseconds to wake a parked worker, longer than many operations of a forward
+// pass. A worker that wakes late finds its items taken and would park again. So waiters spin for longer than a worker
+// waits within a pass, and for less than the gap between two steps of an idle server. If other programs use the same
+// processors, spinning uses up the time slice that the worker needs once it has items, and the run waits for it. Such
+// contention is detected as lost time and shortens spinning for contentionTime.
+type spinLimit struct {
+	start     time.Time
+	contended atomic.Int64 // spinning is short until this time
+}
+
+const (
+	longSpin  = int64(500 * time.Microsecond)
+	shortSpin = int64(20 * time.Microsecond)
+	// lostTime is the least delay that counts as contention: between two polls of a waiter, or in the end of a run
+	// beyond the time the owner worked. With free processors delays are shorter.
+	lostTime       = int64(200 * time.Microsecond)
+	contentionTime = int64(100 * time.Millisecond)
+)
+
+func (p *spinLimit) init() { p.start = time.Now() }
+
+func (p *spinLimit) now() int64 { return int64(time.Since(p.start)) }
+
+// limit is the spinning time of a wait that begins now.
+func (p *spinLimit) limit(now int64) int64 {
+	if now < p.contended.Load() {
+		return shortSpin
+	}
+	return longSpin
+}
+
+// contend records that another program had the processor.
+func (p *spinLimit) contend(now int64) { p.contended.Store(now + contentionTime) }
+
+// ran checks a finished run for contention: begin is its start, own the time when the owner had no items left, end
+// the time when all workers had finished.
+func (p *spinLimit) ran(begin, own, end int64) {
+	if end-own > own-begin+lostTime {
+		p.contend(end)
+	}
+}

@@ -1,0 +1,57 @@
+package pool
+
+import (
+	"testing"
+	"time"
+)
+
+// Spinning is long, short for a while after contention, and then long again.
+func TestSpinLimit(t *testing.T) {
+	const us = int64(time.Microsecond)
+	var p spinLimit
+	p.init()
+	want := func(now, limit int64) {
+		t.Helper()
+		if got := p.limit(now); got != limit {
+			t.Errorf("spinning time is %v, want %v", time.Duration(got), time.Duration(limit))
+		}
+	}
+	want(0, longSpin)
+	p.ran(0, 100*us, 150*us) // others had a little more to do
+	p.ran(0, 5000*us, 9000*us)
+	want(9000*us, longSpin)
+	p.ran(0, 100*us, 3000*us) // others did not run
+	want(3000*us, shortSpin)
+	want(3000*us+contentionTime-1, shortSpin)
+	want(3000*us+contentionTime, longSpin)
+}
+
+// A waiter returns when its condition becomes true while it spins, after it has parked, and under contention.
+func TestWaitersReturn(t *testing.T) {
+	for _, delay := range []time.Duration{0, 10 * time.Microsecond, time.Duration(2 * longSpin)} {
+		for _, contended := range []bool{false, true} {
+			var p parker
+			var at spinLimit
+			p.init()
+			at.init()
+			if contended {
+				at.contend(at.now())
+			}
+			begin, done := at.now(), make(chan int64)
+			go func() {
+				p.wait(func() bool { return at.now()-begin >= int64(delay) }, &at)
+				done <- at.now() - begin
+			}()
+			for waiting := true; waiting; {
+				select {
+				case waited := <-done:
+					if waiting = false; waited < int64(delay) {
+						t.Errorf("returned after %v, want %v", time.Duration(waited), delay)
+					}
+				default:
+					p.wake()
+				}
+			}
+		}
+	}
+}
