@@ -1,7 +1,7 @@
 # Targets a developer needs. `make test` is what CI runs; it sets nothing up beyond what `go` fetches by itself.
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
-RACE = . ./engine ./sched ./kv/... ./plan ./server ./weight ./kernel/cpu/pool
+RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./weight ./kernel/cpu/pool
 # Platforms that tests do not run on; they are compiled.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
@@ -29,6 +29,7 @@ unit:
 
 race:
 	$(GO) test -race $(RACE)
+	$(GO) test -race -run AtOnce ./step
 
 # Compiles the CUDA sources to the embedded images. NVRTC comes from a CUDA toolkit, or from the Python wheel
 # nvidia-cuda-nvrtc unpacked into a folder: make kernels NVRTC=folder. Only needed after a change below

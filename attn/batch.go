@@ -62,6 +62,20 @@ func (b *Batch) Rows(visit func(Row) error) error {
 	return nil
 }
 
+// CheckPages refuses page tables that leave a cache of that many pages: what kernels would read there is not this
+// sequence's, or not memory of the cache.
+func (b *Batch) CheckPages(pages int) error {
+	for r := range min(len(b.Tables), len(b.Batch.Requests)) {
+		end := b.Batch.FirstPosition(b.Config, r) + b.Batch.Rows(b.Config, r)
+		for _, p := range b.Tables[r][:min(len(b.Tables[r]), ceilDiv(max(end, 0), b.PageTokens))] {
+			if p < 0 || int(p) >= pages {
+				return plan.ErrTableRange(r, p, pages)
+			}
+		}
+	}
+	return nil
+}
+
 // FillTable copies page tables into the rectangle of the plan's width; columns behind a table's end hold rest.
 func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 	width := b.Plan.TablePages

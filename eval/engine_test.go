@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -65,15 +66,43 @@ func TestPromptsHaveTheirTokens(t *testing.T) {
 	}
 }
 
-// A few items of every short task are answered exactly from every cache layout, in the usual and in the deterministic
-// arithmetic. The tasks are those the model solves completely, so one wrong item is an error. Prompts of 1,024 tokens
-// select 256 keys.
+// pairs are all legal choices of a prefill kernel, a decode kernel and a layout on CPUs.
+func pairs(t *testing.T) (out []plan.Policy) {
+	t.Helper()
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := plan.ModelFor("deepseek_v32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range []string{"bf16", "fp8-656", "fp8-576", "f32"} {
+		for prefill := plan.SparseFlat; prefill <= plan.Auto; prefill++ {
+			for decode := plan.SparseFlat; decode <= plan.Auto; decode++ {
+				p := plan.Policy{KV: kv, Prefill: prefill.String(), Decode: decode.String()}
+				if _, _, err := plan.Resolve(hw, m, p); err == nil {
+					out = append(out, p)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// A few items of every cheap task are answered exactly with every legal pair of kernels over every cache layout, and in
+// the deterministic arithmetic. The tasks are those the model solves completely, so one wrong item is an error. Prompts
+// of 1,024 tokens select 256 keys.
 func TestAnswersInEveryLayout(t *testing.T) {
 	short, long := shippedTasks(t, "word*,json,tool,talk"), shippedTasks(t, "find_one_1024")
-	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8"}, {KV: "fp8-576"}, {KV: "bf16", Deterministic: true}} {
-		name := p.KV
+	list := pairs(t)
+	if len(list) != 11 {
+		t.Errorf("%d pairs are legal, want 11: %+v", len(list), list)
+	}
+	for _, p := range append(list, plan.Policy{KV: "bf16", Deterministic: true}) {
+		name := fmt.Sprintf("%s %s %s", p.KV, p.Prefill, p.Decode)
 		if p.Deterministic {
-			name += " deterministic"
+			name = p.KV + " deterministic"
 		}
 		t.Run(name, func(t *testing.T) {
 			e := open(t, p)

@@ -36,7 +36,6 @@ type Device interface {
 type Hardware struct {
 	Arch            string // the planner's name: "cpu", "sm90"
 	Multiprocessors int
-	SharedBytes     int   // maximum shared memory of one block, after opting in
 	MemoryBytes     int64 // of the device's own memory
 }
 

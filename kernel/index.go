@@ -73,8 +73,9 @@ type ScoreArgs struct {
 	Lens     Tensor // i32 [R, 1]
 	Heads    int
 	SkipUpTo int
-	// NextN is the number of consecutive rows of one request, so that an implementation may read the request's keys
-	// once for all of them; 0 and 1 mean no grouping. The result does not depend on it.
+	// NextN above 1 says that rows of a paged cache come in groups of NextN neighbours with one request and one row of
+	// the table: each block of its keys is read once for all of them. 0 and 1 score every row of a paged cache on its
+	// own. The result is the same.
 	NextN int
 }
 
@@ -94,6 +95,9 @@ func (a *ScoreArgs) Check() error {
 	c.tensor("out", a.Out, F32, r, -1)
 	c.tensor("lens", a.Lens, I32, r, 1)
 	c.indexPool("keys", a.Keys)
+	if a.NextN > 1 && (!a.Table.Given() || r%a.NextN != 0) {
+		c.fail("%d rows in groups of %d of a request, want a page table and whole groups", r, a.NextN)
+	}
 	if a.Table.Given() {
 		c.tensor("table", a.Table, I32, 0, -1)
 		c.tensor("table row", a.TableRow, I32, r, 1)

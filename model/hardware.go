@@ -16,9 +16,6 @@ func Hardware(dev kernel.Device) (plan.Hardware, error) {
 	if own.Multiprocessors > 0 {
 		h.SMs = own.Multiprocessors
 	}
-	if own.SharedBytes > 0 {
-		h.SmemOptin = own.SharedBytes
-	}
 	if own.MemoryBytes > 0 {
 		h.MemoryBytes = own.MemoryBytes
 	}

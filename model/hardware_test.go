@@ -30,9 +30,9 @@ func TestHardware(t *testing.T) {
 		t.Errorf("the reference runs on %+v, %v", h, err)
 	}
 	h, err = model.Hardware(other{hardware: kernel.Hardware{
-		Arch: "sm90", Multiprocessors: 78, SharedBytes: 200 << 10, MemoryBytes: 80 << 30,
+		Arch: "sm90", Multiprocessors: 78, MemoryBytes: 80 << 30,
 	}})
-	if err != nil || h.Arch != plan.SM90 || h.SMs != 78 || h.SmemOptin != 200<<10 || h.MemoryBytes != 80<<30 {
+	if err != nil || h.Arch != plan.SM90 || h.SMs != 78 || h.MemoryBytes != 80<<30 {
 		t.Errorf("a GPU of its own figures is %+v, %v", h, err)
 	}
 	if _, err := model.Hardware(other{hardware: kernel.Hardware{Arch: "tpu"}}); !errors.Is(err, plan.E01) {

@@ -80,10 +80,15 @@ type entry struct {
 	heads func(hw *Hardware, heads int) (padded, repeat int, err string)
 	// topk names what is wrong with an index_topk.
 	topk func(hw *Hardware, k int) string
-	// rows gives the most rows of one launch, 0 for no limit, and its cause.
-	rows func(hw *Hardware) (int, string)
-	// splitKV says that the key range is cut and partial sums are merged.
+	// rows gives the most rows of one launch of a kernel that sees that many
+	// heads, 0 for no limit, and its cause.
+	rows func(hw *Hardware, heads int) (int, string)
+	// splitKV says that the key range is cut by a schedule and partial sums of
+	// every row are merged (dispatch 17).
 	splitKV bool
+	// segments says that rows are cut into fixed segments of keys whose parts
+	// wait in scratch memory (sparseScratch).
+	segments bool
 	// loadSplits says that the kernel cuts by load and cannot be told not to.
 	loadSplits bool
 	// ropes says that FP8 rows are rotated and quantised inside the kernel.
@@ -233,24 +238,4 @@ func multipleOf(k, n int) string {
 		return fmt.Sprintf("index_topk %d is not a multiple of %d", k, n)
 	}
 	return ""
-}
-
-// pagedRows is the limit of kernels that plan their splits in shared memory.
-func pagedRows(hw *Hardware) (int, string) {
-	if hw.Arch == CPU && hw.SmemOptin == 0 {
-		return 0, "no limit on cpu"
-	}
-	return hw.pagedRowLimit(), fmt.Sprintf("split schedule: 4*(5*rows+1) <= %d bytes of opt-in shared memory",
-		hw.SmemOptin)
-}
-
-// gridRows is the limit of kernels whose rows lie on a 16-bit grid axis.
-func gridRows(axis string) func(*Hardware) (int, string) {
-	why := "rows lie on grid " + axis + ", which holds 65535 blocks"
-	return func(hw *Hardware) (int, string) {
-		if hw.Arch == CPU {
-			return 0, "no limit on cpu"
-		}
-		return 65535, why
-	}
 }

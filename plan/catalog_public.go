@@ -101,6 +101,18 @@ var (
 	everyArch     = setOf(CPU, SM80, SM86, SM89, SM90, SM100, SM103, SM110, SM120, SM121, GFX95)
 )
 
+// pagedRows is the limit of kernels that plan their splits in shared memory.
+func pagedRows(hw *Hardware, _ int) (int, string) {
+	return hw.pagedRowLimit(), fmt.Sprintf("split schedule: 4*(5*rows+1) <= %d bytes of opt-in shared memory",
+		hw.SmemOptin)
+}
+
+// gridRows is the limit of kernels whose rows lie on a 16-bit grid axis.
+func gridRows(axis string) func(*Hardware, int) (int, string) {
+	why := "rows lie on grid " + axis + ", which holds 65535 blocks"
+	return func(*Hardware, int) (int, string) { return 65535, why }
+}
+
 // flashSparseHeads: the kernel takes exactly 64 or 128 heads; SM100 builds have
 // the 64-head variant only where the hardware description says so.
 func flashSparseHeads(hw *Hardware, heads int) (int, int, string) {
@@ -196,7 +208,7 @@ func (r *resolver) publicV4Pairs() []pair {
 		return []pair{{V4PagedArch, V4PagedArch}}
 	case r.policy.V4Q8 && r.hw.Arch == SM90:
 		return []pair{{FlashMLASparseQ8, FlashMLAKV}}
-	case r.policy.V4SparsePrefill == SwitchOff, r.policy.CP.Kind != CPNone:
+	case r.policy.V4SparsePrefill == SparsePrefillOff, r.policy.CP.Kind != CPNone:
 		return []pair{{FlashMLAKV, FlashMLAKV}}
 	}
 	return []pair{{FlashMLASparse, FlashMLAKV}, {FlashMLAKV, FlashMLAKV}}

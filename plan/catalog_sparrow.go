@@ -1,5 +1,10 @@
 package plan
 
+import (
+	"fmt"
+	"math"
+)
+
 // sparrowCatalogue lists the kernels of this project. Prompt rows that see at
 // most T keys go to dense-ragged whatever the pair; the pair serves the rest.
 var sparrowCatalogue = catalogue{
@@ -23,7 +28,7 @@ var sparrowCatalogue = catalogue{
 	entries: []entry{
 		{
 			kernel: DenseRagged, archs: ours,
-			reads: dsaLayouts, rows: gridRows("y"),
+			reads: dsaLayouts, rows: countedHeads,
 			more: func(*demand) []objection {
 				return []objection{
 					{E02, "it serves short prompt rows beside the prefill kernel; --dense turns it on and off"}}
@@ -33,17 +38,17 @@ var sparrowCatalogue = catalogue{
 			kernel: SparseFlat, prefill: true, decode: true, archs: ours,
 			reads:   setOf(BF16Row1152, F32Row2304),
 			gathers: setOf(FP8Row656, FP8Row576), gatherBy: ConvertGatherBF16,
-			heads: tileHeads, topk: tileTopK, rows: gridRows("y"),
+			heads: tileHeads, topk: tileTopK, rows: countedUnits,
 		},
 		{
 			kernel: SparseBlock, prefill: true, decode: true, archs: ours,
 			reads: setOf(FP8Row656), rewrites: setOf(FP8Row576),
-			heads: tileHeads, topk: tileTopK, rows: pagedRows, splitKV: true,
+			heads: tileHeads, topk: tileTopK, rows: countedUnits, segments: true,
 		},
 		{
 			kernel: SparseRaw, prefill: true, decode: true, archs: ours,
 			reads: setOf(FP8Row576),
-			heads: tileHeads, topk: tileTopK, rows: gridRows("y"), splitKV: true,
+			heads: tileHeads, topk: tileTopK, rows: countedUnits, segments: true,
 		},
 		{
 			kernel: Auto, prefill: true, archs: ours,
@@ -53,12 +58,12 @@ var sparrowCatalogue = catalogue{
 		{
 			kernel: V4Paged, prefill: true, decode: true, archs: ours, v4: true,
 			reads: v4Layouts,
-			heads: tileHeads, topk: tileTopK, rows: pagedRows, splitKV: true,
+			heads: tileHeads, topk: tileTopK, rows: countedUnits, segments: true,
 		},
 		{
 			kernel: V4Flat, prefill: true, archs: ours, v4: true,
 			gathers: setOf(V4Row584), gatherBy: ConvertGatherBF16,
-			heads: tileHeads, topk: tileTopK, rows: gridRows("y"),
+			heads: tileHeads, topk: tileTopK, rows: countedUnits,
 		},
 		{
 			kernel: Reference, prefill: true, decode: true, archs: ours, both: true,
@@ -72,6 +77,29 @@ var (
 	dsaLayouts = setOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
 	v4Layouts  = setOf(V4Row584, V4F32Row2048)
 )
+
+// The kernels for sm90 stay on their multiprocessors and share rows out among
+// themselves: no schedule is planned for them and no axis of a grid counts rows.
+// What bounds a launch is an int32 that counts units of work.
+const (
+	unitHeads = 64 // heads of a unit of sparse attention
+	mostUnits = math.MaxInt32
+)
+
+// countedUnits is the limit of sparse attention.
+func countedUnits(hw *Hardware, heads int) (int, string) {
+	return counted(hw, roundUp(heads, unitHeads)/unitHeads, "units of 64 heads")
+}
+
+// countedHeads is the limit of dense attention.
+func countedHeads(hw *Hardware, heads int) (int, string) { return counted(hw, heads, "heads") }
+
+func counted(hw *Hardware, each int, what string) (int, string) {
+	if hw.Arch == CPU {
+		return 0, "no limit on cpu"
+	}
+	return mostUnits / each, fmt.Sprintf("an int32 counts the %s of all rows", what)
+}
 
 // tileHeads pads to the 64-row tiles of the GPU kernels; the CPU pads nothing.
 func tileHeads(hw *Hardware, heads int) (int, int, string) {
@@ -93,7 +121,7 @@ func tileTopK(hw *Hardware, k int) string {
 // layout or a decode kernel that settles it.
 func sparrowPairs(r *resolver) []pair {
 	switch {
-	case r.model.v4() && (r.policy.Deterministic || r.policy.V4SparsePrefill == SwitchOff):
+	case r.model.v4() && (r.policy.Deterministic || r.policy.V4SparsePrefill == SparsePrefillOff):
 		return []pair{{V4Paged, V4Paged}}
 	case r.model.v4():
 		return []pair{{V4Flat, V4Paged}, {V4Paged, V4Paged}}

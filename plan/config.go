@@ -85,6 +85,41 @@ func (k CPKind) String() string                { return cpKinds.text(k) }
 func (k CPKind) MarshalText() ([]byte, error)  { return cpKinds.marshal(k) }
 func (k *CPKind) UnmarshalText(t []byte) error { return cpKinds.unmarshal(k, t) }
 
+// SparsePrefill says which V4 prompts go through a gathered workspace.
+type SparsePrefill uint8
+
+// SparsePrefillAuto leaves prompts that one paged launch holds to the paged
+// kernel; only the public catalogue knows it.
+const (
+	SparsePrefillUnset SparsePrefill = iota
+	SparsePrefillOn
+	SparsePrefillAuto
+	SparsePrefillOff
+)
+
+var sparsePrefills = enum[SparsePrefill]{"sparse prefill", []string{"", "on", "auto", "off"}}
+
+func (s SparsePrefill) String() string                { return sparsePrefills.text(s) }
+func (s SparsePrefill) MarshalText() ([]byte, error)  { return sparsePrefills.marshal(s) }
+func (s *SparsePrefill) UnmarshalText(t []byte) error { return sparsePrefills.unmarshal(s, t) }
+
+// Schedule is the kernel that plans paged index scores in the public catalogue.
+type Schedule uint8
+
+// ScheduleLibrary is the score library's, which holds a bounded number of
+// lengths; ScheduleOwn is the engine's, which holds any.
+const (
+	ScheduleUnset Schedule = iota
+	ScheduleOwn
+	ScheduleLibrary
+)
+
+var schedules = enum[Schedule]{"schedule kernel", []string{"", "own", "library"}}
+
+func (s Schedule) String() string                { return schedules.text(s) }
+func (s Schedule) MarshalText() ([]byte, error)  { return schedules.marshal(s) }
+func (s *Schedule) UnmarshalText(t []byte) error { return schedules.unmarshal(s, t) }
+
 // Role is the part a process plays when prefill and decode are separated.
 type Role uint8
 
@@ -172,10 +207,12 @@ type Policy struct {
 	// PipelineCuts lists the first layer of every stage but the first.
 	PipelineCuts []int `json:"pipeline_cuts,omitempty"`
 
-	// V4SparsePrefill off sends V4 prompts through the paged kernel; V4Q8
+	// V4SparsePrefill says which V4 prompts go through a gathered workspace; V4Schedule, in the public catalogue, which
+	// kernel plans the indexer's paged scores; V4Q8
 	// selects its FP8 variant.
-	V4SparsePrefill Switch `json:"v4_sparse_prefill,omitempty"`
-	V4Q8            bool   `json:"v4_q8,omitempty"`
+	V4SparsePrefill SparsePrefill `json:"v4_sparse_prefill,omitempty"`
+	V4Schedule      Schedule      `json:"v4_schedule,omitempty"`
+	V4Q8            bool          `json:"v4_q8,omitempty"`
 	// ChunkedPrefill is the most prompt tokens of one step; 0 means by memory.
 	ChunkedPrefill int `json:"chunked_prefill,omitempty"`
 }
@@ -224,6 +261,10 @@ type Config struct {
 	MixedAllowed   bool `json:"mixed_allowed"`
 	ChunkedPrefill int  `json:"chunked_prefill"`
 	MaxRunning     int  `json:"max_running,omitempty"`
+	// SparsePrefill is settled for V4 alone. Schedule is the kernel that plans
+	// its paged scores in the public catalogue, unset where size decides.
+	SparsePrefill SparsePrefill `json:"sparse_prefill,omitempty"`
+	Schedule      Schedule      `json:"schedule,omitempty"`
 
 	// Shared[l] says that layer l reuses the indices of an earlier layer.
 	Shared []bool `json:"shared,omitempty"`

@@ -33,14 +33,13 @@ const (
 // Batch: refusals of Build and of carrying a plan out.
 const (
 	E20 Code = "E20" // unknown mode
-	E21 Code = "E21" // more index rows than query rows
-	E22 Code = "E22" // the flattened table points outside the pool
+	E22 Code = "E22" // a page table is too short or leaves the cache
 	E23 Code = "E23" // a shared layer was reached without carried indices
 	E24 Code = "E24" // row limit exceeded and slicing is off
-	E25 Code = "E25" // the plan differs from the one the graph was captured with
+	E25 Code = "E25" // a graph that no batch of this kind can be captured in
 	E26 Code = "E26" // lengths contradict each other
-	E27 Code = "E27" // an imported cache has another layout
-	E28 Code = "E28" // a kernel reported a failure
+	E27 Code = "E27" // the cache has another layout than the plan
+	E28 Code = "E28" // a kernel of the pass reported a failure
 )
 
 var codeTitles = map[Code]string{
@@ -62,13 +61,12 @@ var codeTitles = map[Code]string{
 	E16: "kernel build missing",
 	E17: "no room for transient memory",
 	E20: "unknown mode",
-	E21: "more index rows than query rows",
-	E22: "flattened table out of range",
+	E22: "page table out of range",
 	E23: "shared layer without carried indices",
 	E24: "row limit exceeded",
-	E25: "graph plan mismatch",
+	E25: "graph not possible for this batch",
 	E26: "lengths inconsistent",
-	E27: "imported cache layout differs",
+	E27: "cache layout differs",
 	E28: "kernel failed",
 }
 

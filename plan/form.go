@@ -44,7 +44,7 @@ func setHeads(cfg *Config, s *Segment, e *entry) {
 	}
 	s.Limit = "no limit"
 	if e.rows != nil {
-		s.RowsPerLaunch, s.Limit = e.rows(&cfg.Hardware)
+		s.RowsPerLaunch, s.Limit = e.rows(&cfg.Hardware, s.KernelHeads)
 	}
 }
 

@@ -9,11 +9,6 @@ import (
 // rowIndexer settles the indexer path of a segment of the sparrow catalogue.
 func (w *builder) rowIndexer(s *Segment) {
 	var why Reason
-	if w.storesOnly() {
-		s.Indexer = Indexer{Kind: IndexerKOnly}
-		s.Reasons = append(s.Reasons, reasonKOnly)
-		return
-	}
 	switch s.Row {
 	case RowDensePrefill:
 		switch {
@@ -32,22 +27,44 @@ func (w *builder) rowIndexer(s *Segment) {
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
 	case RowVerify:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
-		// One arithmetic for every row means one path for every row.
-		if !w.cfg.Deterministic && slices.Contains(w.cfg.Hardware.NativeNextN, s.NextN) {
-			s.Indexer, why = Indexer{Kind: IndexerPagedNative, NextN: s.NextN}, reasonPagedNative
+		native := slices.Contains(w.cfg.Hardware.NativeNextN, s.NextN)
+		switch {
+		case native && w.cfg.Deterministic:
+			// One arithmetic for every row means one path for every row.
+			why.Text += ": deterministic verifies score like decodes"
+		case native:
+			s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: s.NextN, KernelN: kernelN(w.cfg.Hardware.Arch,
+				s.NextN)}
+			if why = reasonPagedNative; s.Indexer.KernelN > s.NextN {
+				why.Text += fmt.Sprintf(": %d run as %d, of which %d are masked", s.NextN, s.Indexer.KernelN,
+					s.Indexer.KernelN-s.NextN)
+			}
+		case s.NextN > 1:
+			why.Text += fmt.Sprintf(": %v rows of a request are scored at once, %d are not", w.cfg.Hardware.NativeNextN,
+				s.NextN)
 		}
 	case RowDraft:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonDraftSplit
 		if w.cfg.Model.v4() {
 			s.Indexer, why = Indexer{}, reasonWindowOnly
+			why.Text += fmt.Sprintf(": in one launch, of each request its last %d rows, which later ones see",
+				w.cfg.Model.Window)
 		}
 	case RowUnset, RowWhole:
 	}
-	s.Reasons = append(s.Reasons, why)
 	if s.Row.DecodeLike() && s.Indexer.Kind.scores() && w.b.shortSegment(w.cfg, s.Spans[0].Request) {
-		s.Variant = VariantShort
-		s.Reasons = append(s.Reasons, reasonShort)
+		s.Variant, why = VariantShort, reasonShort
 	}
+	s.Reasons = append(s.Reasons, why)
+}
+
+// kernelN is how many rows of a request the kernel that scores n of them at
+// once takes: the GPU kernels are built for 1, 2 and 4.
+func kernelN(arch Arch, n int) int {
+	if arch.CUDA() && n == 3 {
+		return 4
+	}
+	return n
 }
 
 // Scores reports whether the rows of the segment compute a score matrix: their
@@ -84,12 +101,12 @@ func (w *builder) sizeScores(s *Segment) {
 	if s.Indexer.Kind != IndexerNone {
 		s.Indexer.Heads = paddedIndexHeads(cfg.Hardware.Arch, cfg.Model.IndexHeads)
 	}
-	if n := s.Indexer.Heads; cfg.Catalog == CatalogSparrow && s.Indexer.Kind.scores() && n > cfg.Model.IndexHeads {
+	if n := s.Indexer.Heads; cfg.Catalog == CatalogSparrow && s.Scores() && n > cfg.Model.IndexHeads {
 		s.Reasons = append(s.Reasons, Reason{"dispatch 6", fmt.Sprintf(
 			"%d index heads run as %d: the score kernels take no fewer, and the others have weight zero",
 			cfg.Model.IndexHeads, n)})
 	}
-	if !s.Indexer.Kind.scores() {
+	if !s.Scores() {
 		return
 	}
 	width := total

@@ -84,6 +84,16 @@ func (p *Plan) Input(name ArrayName) Array {
 	return Array{Name: name}
 }
 
+// Selects reports whether any row attends to a selection of keys.
+func (p *Plan) Selects() bool {
+	for i := range p.Segments {
+		if f := p.Segments[i].Form; f != FormDenseMHA && f != FormEmpty {
+			return true
+		}
+	}
+	return false
+}
+
 // arrayWords is the grain at which arrays begin: 256 bytes, what GPUs read best.
 const arrayWords = 64
 
@@ -124,11 +134,14 @@ func (w *builder) inputs() {
 // latentInputs are the arrays of MLA.
 func (w *builder) latentInputs() {
 	p := w.plan
-	p.each(TokenIDs, Positions, RowRequests, Slots, Lengths, Kept)
+	p.each(TokenIDs, Positions, RowRequests, Slots, Lengths)
 	if p.Pass != PassTarget {
 		p.each(HiddenRows)
 	}
-	p.array(PageTable, p.Requests, p.TablePages)
+	if p.Selects() { // dense rows read what was gathered for them, all of it
+		p.each(Kept)
+		p.array(PageTable, p.Requests, p.TablePages)
+	}
 	rows, keys, pages, tables := 0, 0, 0, 0
 	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
 		switch {
@@ -202,7 +215,7 @@ func (w *builder) dualInputs() {
 	}
 	if heavy {
 		p.each(HeavyLengths, HeavyBase, HeavyKeeps)
-		p.array(HeavyIndices, p.Rows, roundUp(max(p.TablePages*w.cfg.Page/ratio128, 1), 64))
+		p.array(HeavyIndices, p.Rows, m.heavyWidth(p.TablePages*w.cfg.Page))
 		p.array(HeavySlots, heavies, 1)
 		n := w.closing(ratio128)
 		p.array(HeavySources, n, ratio128)

@@ -69,6 +69,7 @@ func keyOf(c *Config, p *Plan) Key {
 		h.int(s.KernelHeads<<16 | s.HeadRepeat)
 		h.int(s.Indexer.RowsPerChunk)
 		h.int(s.Indexer.ScoreWidth)
+		h.int(s.Indexer.KernelN<<8 | int(s.Indexer.Schedule))
 		h.int(s.RowsPerLaunch)
 		for _, l := range s.Launches {
 			h.int(l.Rows)

@@ -11,30 +11,35 @@ func TestKeyCoversEverythingAGraphDependsOn(t *testing.T) {
 	base := func() *Plan { return build(t, cfg, decode(100, 200)) }
 	key := base().Key
 	for name, change := range map[string]func(*Plan, *Segment){
-		"mode":           func(p *Plan, _ *Segment) { p.Mode = ModeVerify },
-		"graph":          func(p *Plan, _ *Segment) { p.Graph = GraphCapture },
-		"table width":    func(p *Plan, _ *Segment) { p.TablePages++ },
-		"row kind":       func(_ *Plan, s *Segment) { s.Row = RowDraft },
-		"form":           func(_ *Plan, s *Segment) { s.Form = FormV4Paged },
-		"kernel":         func(_ *Plan, s *Segment) { s.Kernel = SparseRaw },
-		"layout":         func(_ *Plan, s *Segment) { s.Layout = FP8Row576 },
-		"convert":        func(_ *Plan, s *Segment) { s.Convert = ConvertRawToBlock },
-		"transform":      func(_ *Plan, s *Segment) { s.Transform = TransformRagged },
-		"indexer":        func(_ *Plan, s *Segment) { s.Indexer.Kind = IndexerPagedNative },
-		"variant":        func(_ *Plan, s *Segment) { s.Variant = VariantLong },
-		"fusion":         func(_ *Plan, s *Segment) { s.FusedTopK = !s.FusedTopK },
-		"indices":        func(_ *Plan, s *Segment) { s.NeedIndices = !s.NeedIndices },
-		"rope":           func(_ *Plan, s *Segment) { s.RopeInKernel = true },
-		"splits":         func(_ *Plan, s *Segment) { s.SplitsFixed = !s.SplitsFixed },
-		"kernel rows":    func(_ *Plan, s *Segment) { s.KernelRows++ },
-		"requests":       func(_ *Plan, s *Segment) { s.Requests++ },
-		"rows a request": func(_ *Plan, s *Segment) { s.NextN = 2 },
-		"heads":          func(_ *Plan, s *Segment) { s.KernelHeads = 128 },
-		"head repeat":    func(_ *Plan, s *Segment) { s.HeadRepeat = 2 },
-		"chunk":          func(_ *Plan, s *Segment) { s.Indexer.RowsPerChunk++ },
-		"score width":    func(_ *Plan, s *Segment) { s.Indexer.ScoreWidth++ },
-		"row limit":      func(_ *Plan, s *Segment) { s.RowsPerLaunch-- },
-		"launches":       func(_ *Plan, s *Segment) { s.Launches = []Launch{{Rows: 1}, {FirstRow: 1, Rows: 1}} },
+		"mode":                     func(p *Plan, _ *Segment) { p.Mode = ModeVerify },
+		"graph":                    func(p *Plan, _ *Segment) { p.Graph = GraphCapture },
+		"table width":              func(p *Plan, _ *Segment) { p.TablePages++ },
+		"row kind":                 func(_ *Plan, s *Segment) { s.Row = RowDraft },
+		"form":                     func(_ *Plan, s *Segment) { s.Form = FormV4Paged },
+		"kernel":                   func(_ *Plan, s *Segment) { s.Kernel = SparseRaw },
+		"layout":                   func(_ *Plan, s *Segment) { s.Layout = FP8Row576 },
+		"convert":                  func(_ *Plan, s *Segment) { s.Convert = ConvertRawToBlock },
+		"transform":                func(_ *Plan, s *Segment) { s.Transform = TransformRagged },
+		"indexer":                  func(_ *Plan, s *Segment) { s.Indexer.Kind = IndexerPagedNative },
+		"variant":                  func(_ *Plan, s *Segment) { s.Variant = VariantLong },
+		"fusion":                   func(_ *Plan, s *Segment) { s.FusedTopK = !s.FusedTopK },
+		"indices":                  func(_ *Plan, s *Segment) { s.NeedIndices = !s.NeedIndices },
+		"rope":                     func(_ *Plan, s *Segment) { s.RopeInKernel = true },
+		"splits":                   func(_ *Plan, s *Segment) { s.SplitsFixed = !s.SplitsFixed },
+		"kernel rows":              func(_ *Plan, s *Segment) { s.KernelRows++ },
+		"requests":                 func(_ *Plan, s *Segment) { s.Requests++ },
+		"rows a request":           func(_ *Plan, s *Segment) { s.NextN = 2 },
+		"heads":                    func(_ *Plan, s *Segment) { s.KernelHeads = 128 },
+		"head repeat":              func(_ *Plan, s *Segment) { s.HeadRepeat = 2 },
+		"chunk":                    func(_ *Plan, s *Segment) { s.Indexer.RowsPerChunk++ },
+		"score width":              func(_ *Plan, s *Segment) { s.Indexer.ScoreWidth++ },
+		"kernel rows of a request": func(_ *Plan, s *Segment) { s.Indexer.KernelN++ },
+		"schedule":                 func(_ *Plan, s *Segment) { s.Indexer.Schedule = ScheduleOwn },
+		"row limit":                func(_ *Plan, s *Segment) { s.RowsPerLaunch-- },
+		"launches": func(_ *Plan, s *Segment) {
+			s.Launches = []Launch{{Rows: 1}, {FirstRow: 1,
+				Rows: 1}}
+		},
 	} {
 		p := base()
 		change(p, &p.Segments[0])
@@ -236,6 +241,32 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		for hw, n := range map[string]int{"sm90": 5008, "cpu": 5005} {
 			cfg := newSetup(t, CatalogSparrow, hw).resolve(t)
 			want(t, hw, only(t, build(t, cfg, extendOver(5, 5000))).Indexer.ScoreWidth, n)
+		}
+	})
+	t.Run("a dense plan holds nothing that a selection needs", func(t *testing.T) {
+		selects := []ArrayName{Kept, PageTable, IndexSlots, IndexStart, ConvertPages, ConvertTables}
+		for _, hw := range []string{"cpu", "sm90"} {
+			cfg := newSetup(t, CatalogSparrow, hw, kv("fp8")).resolve(t)
+			dense, mixed := build(t, cfg, extend(512, 2048)), build(t, cfg, NewBatch(ModeMixed, ExtendRequest(512, 0),
+				DecodeRequest(9)))
+			want(t, "selects", dense.Selects(), false)
+			want(t, "a decode beside it selects", mixed.Selects(), true)
+			s := only(t, dense)
+			if s.NeedIndices || s.FusedTopK || s.Scores() || s.Indexer != (Indexer{Kind: IndexerKOnly,
+				Heads: s.Indexer.Heads}) {
+				t.Errorf("%s: %+v", hw, s.Indexer)
+			}
+			for _, name := range selects {
+				want(t, hw+" "+name.String(), dense.Input(name).Rows, 0)
+			}
+			if mixed.Input(Kept).Rows == 0 || mixed.Input(PageTable).Rows == 0 {
+				t.Error("the decode has no table")
+			}
+		}
+		public := newSetup(t, CatalogPublic, "sm90", kv("fp8")).resolve(t)
+		s := only(t, build(t, public, extend(512)))
+		if s.NeedIndices || s.Transform != TransformNone || s.Indexer.Kind != IndexerKOnly {
+			t.Errorf("public: %+v", s)
 		}
 	})
 	t.Run("zigzag splits one long request only", func(t *testing.T) {

@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // Transient memory of dispatch section 17. A launch first scores and selects,
 // then attends; what the two stages hold is never alive at the same time, but
 // the selection between them is.
@@ -10,7 +12,8 @@ type cost struct {
 	scoreRow    int64 // per row of a chunk of scores
 	indexKey    int64 // per gathered indexer key
 	attendRow   int64 // per row: partial sums of a split key range
-	attendFixed int64 // partial sums of every part
+	attendRows  int64 // most rows whose partial sums are held at a time, 0 for all
+	attendFixed int64 // partial sums of every part, or the tiles of a dense call
 	attendKey   int64 // per key of the dense form: up-projected K and V
 	gatherRow   int64 // per row of the gathered or rewritten KV tensor
 	gatherFixed int64 // landing rows for indices of -1
@@ -26,7 +29,11 @@ func (c *cost) bytes(l load) int64 {
 	index := c.indexKey*l.indexKeys + c.scoreRow*l.chunk
 	attend := c.attendKey*l.keys + c.gatherRow*l.gathered + c.gatherFixed
 	if c.attendRow > 0 {
-		attend += c.attendRow*l.rows + c.attendFixed
+		rows := l.rows
+		if c.attendRows > 0 {
+			rows = min(rows, c.attendRows)
+		}
+		attend += c.attendRow*rows + c.attendFixed
 	}
 	return c.selectRow*l.rows + max(index, attend)
 }
@@ -51,6 +58,59 @@ func upProjectedBytes(m *Model, kv DType) int64 {
 // denseBytes is what a dense call over that many gathered keys holds.
 func denseBytes(m *Model, kv DType, keys int64) int64 {
 	return keys * (latentRowBytes(kv) + upProjectedBytes(m, kv))
+}
+
+// Sparse attention of the sm90 kernels cuts the keys of a row into segments, at
+// places that depend on the width of its lists alone, and keeps a part for each
+// until they are combined. Launches are cut so that at most partWaves units for
+// each multiprocessor have parts at a time. Package kernel/cuda/op compares
+// these figures with what it takes.
+const (
+	partBlock      = 64 // keys of a block
+	segmentBlocks  = 8  // blocks of a segment, or more in wide rows
+	mostSegments   = 16
+	unsegmented    = 10 // blocks of rows that stay whole
+	partWaves      = 32
+	partValueBytes = 2 // float16
+	partStatBytes  = 4 * 4
+)
+
+// sparseScratch is what the parts of one row of that many heads and keys take,
+// and how many rows have parts at a time; none where rows stay whole.
+func sparseScratch(sms, heads, keys int) (row, rows int64) {
+	blocks := max((keys+partBlock-1)/partBlock, 1)
+	if blocks <= unsegmented {
+		return 0, 0
+	}
+	each := max(segmentBlocks, (blocks+mostSegments-1)/mostSegments)
+	segments := int64((blocks + each - 1) / each)
+	units := segments * int64(roundUp(heads, unitHeads)/unitHeads)
+	return units*unitHeads*latentDim*partValueBytes + segments*int64(heads)*partStatBytes,
+		max(partWaves*int64(sms)/units, 1)
+}
+
+// Dense attention of the sm90 kernels plans its tiles in scratch memory, of
+// which there can be as many as rows.
+const denseTileBytes = 16
+
+// listWidth is the widest list of keys that a row of the segment attends to.
+// V4 rows see the window and, but for drafts, a compressed stream beside it: the
+// selection, or in layers of ratio 128 every entry of the table.
+func listWidth(m *Model, s *Segment, tableTokens int) int {
+	switch {
+	case !m.v4():
+		return m.K
+	case s.Row == RowDraft:
+		return m.windowWidth()
+	}
+	extra := 0
+	if slices.Contains(m.Ratios, ratio4) {
+		extra = roundUp(m.K, partBlock)
+	}
+	if slices.Contains(m.Ratios, ratio128) {
+		extra = max(extra, m.heavyWidth(tableTokens))
+	}
+	return m.windowWidth() + extra
 }
 
 // accumulatorRow is one row of partial output and its log-sum-exp, float32.
@@ -79,8 +139,8 @@ func pagesOf(tokens, page int) int { return (tokens + page - 1) / page }
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
 // costOf reads a segment whose form, kernel, conversion and indexer path are
-// decided.
-func costOf(cfg *Config, s *Segment) cost {
+// decided, in a pass whose tables reach that many tokens.
+func costOf(cfg *Config, s *Segment, tableTokens int) cost {
 	var c cost
 	if s.NeedIndices {
 		c.selectRow = int64(cfg.Model.SelectionWidth(s.Form)) * 4
@@ -104,9 +164,16 @@ func costOf(cfg *Config, s *Segment) cost {
 		c.attendKey = upProjectedBytes(&cfg.Model, cfg.KV)
 	}
 	e := catalogueOf(cfg.Catalog).entry(s.Kernel)
-	if e != nil && e.splitKV && cfg.Hardware.Arch != CPU {
+	switch {
+	case e == nil || cfg.Hardware.Arch == CPU:
+	case e.splitKV:
 		c.attendRow = accumulatorRow(s.KernelHeads)
 		c.attendFixed = int64(cfg.Hardware.SplitParts(s.KernelHeads)) * c.attendRow
+	case e.segments:
+		c.attendRow, c.attendRows = sparseScratch(cfg.Hardware.SMs, cfg.Model.Heads, listWidth(&cfg.Model, s,
+			tableTokens))
+	case s.Kernel == DenseRagged:
+		c.attendRow, c.attendFixed = denseTileBytes, 2*denseTileBytes
 	}
 	return c
 }
@@ -121,7 +188,7 @@ func oneRowBytes(cfg *Config, phase Phase) int64 {
 	}
 	s.Indexer = Indexer{Kind: kind, ScoreWidth: cfg.Model.IndexKeys(keys)}
 	shapeKernel(cfg, &s, true)
-	c := costOf(cfg, &s)
+	c := costOf(cfg, &s, keys)
 	l := load{rows: 1, keys: int64(keys), indexKeys: int64(cfg.Model.IndexKeys(keys)), chunk: 1}
 	if phase == PhasePrefill {
 		l.gathered = gatheredRows(cfg, &s, 1, keys)

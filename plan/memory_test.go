@@ -69,6 +69,23 @@ func TestLimitsAndMemory(t *testing.T) {
 		s := only(t, build(t, cfg, extend(12000)))
 		want(t, "bytes", s.TransientBytes, 11622*2048*4+(11622+132)*64*513*4)
 	})
+	t.Run("our kernels keep parts of some rows at a time", func(t *testing.T) {
+		cfg := newSetup(t, CatalogSparrow, "sm90", kv("fp8")).resolve(t)
+		s := &build(t, cfg, extendOver(12000, 2048)).Segments[0]
+		// 4 segments of 512 keys: 64 heads of 512 float16, and 4 figures for each of 16 heads; 32*132/4 rows at a time.
+		parts := int64(1056 * 4 * (64*512*2 + 16*16))
+		row, rows := sparseScratch(132, 16, 2048)
+		want(t, "parts", row*rows, parts)
+		want(t, "bytes", s.TransientBytes, 12000*2048*4+max(parts,
+			int64(s.Indexer.RowsPerChunk*s.Indexer.ScoreWidth*4+14048*132)))
+		row, rows = sparseScratch(132, 128, 8192+128)
+		want(t, "rows of 15 segments and 2 units at a time", rows, 32*132/30)
+		want(t, "bytes of one", row, 15*(2*64*512*2+128*16))
+		row, _ = sparseScratch(132, 64, 640)
+		want(t, "rows of 640 keys stay whole", row, 0)
+		whole := newSetup(t, CatalogSparrow, "sm90").resolve(t)
+		want(t, "bf16 rows stay whole", costOf(&whole, &build(t, whole, decode(9)).Segments[0], 64).attendRow, 0)
+	})
 	t.Run("our scores are as wide as the longest request, the public ones as all", func(t *testing.T) {
 		b := NewBatch(ModeExtend, ExtendRequest(100, 3000), ExtendRequest(100, 4000))
 		ours := newSetup(t, CatalogSparrow, "sm90").resolve(t)
@@ -137,7 +154,7 @@ func TestReserve(t *testing.T) {
 		cfg := ours(100 * mib) // 16 heads: 1152 + 16*320*2 bytes per key
 		s := only(t, build(t, cfg, Batch{Mode: ModeExtend, Requests: repeat(10, ExtendRequest(2000, 0))}))
 		wantInts(t, "launches", launchRows(s), []int{8000, 8000, 4000})
-		want(t, "bytes", s.TransientBytes, 8000*(1152+16*320*2))
+		want(t, "bytes", s.TransientBytes, 8000*(1152+16*320*2)+16*8002) // and a tile for each row
 	})
 	t.Run("scores shrink to what a row leaves", func(t *testing.T) {
 		cfg := newSetup(t, CatalogSparrow, "cpu", func(s *setup) { s.model.Context = 60000 },

@@ -83,6 +83,10 @@ const (
 // windowWidth is the width of a row of V4's window indices.
 func (m *Model) windowWidth() int { return roundUp(m.Window, 64) }
 
+// heavyWidth is the width of a row of V4's indices of ratio 128: every entry of
+// a table that reaches that many tokens.
+func (m *Model) heavyWidth(tableTokens int) int { return roundUp(max(tableTokens/ratio128, 1), 64) }
+
 // v4 reports whether the model routes by dispatch section 13.
 func (m *Model) v4() bool { return m.Family == DeepSeekV4 }
 

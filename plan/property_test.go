@@ -160,7 +160,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 			s := &p.Segments[i]
 			limit := s.KernelRows
 			if e := catalogueOf(c).entry(s.Kernel); e.rows != nil {
-				if n, _ := e.rows(&cfg.Hardware); n > 0 {
+				if n, _ := e.rows(&cfg.Hardware, s.KernelHeads); n > 0 {
 					limit = n
 				}
 			}
@@ -170,7 +170,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 					rt.Fatalf("launch %+v after row %d with limit %d", l, next, limit)
 				}
 				next += l.Rows
-				if s.Indexer.Kind.scores() {
+				if s.Scores() {
 					chunks += (l.Rows + s.Indexer.RowsPerChunk - 1) / s.Indexer.RowsPerChunk
 				}
 				checkLaunchSpans(rt, &cfg, &b, s, l)
@@ -181,7 +181,7 @@ func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
 			if chunks != s.Indexer.Chunks {
 				rt.Fatalf("%d chunks planned, %d needed", s.Indexer.Chunks, chunks)
 			}
-			if s.NextN == 0 && s.Indexer.Kind.scores() && s.Indexer.RowsPerChunk > 1 &&
+			if s.NextN == 0 && s.Scores() && s.Indexer.RowsPerChunk > 1 &&
 				int64(s.KernelRows)*int64(s.Indexer.ScoreWidth) >= smallScores {
 				if bytes := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4; bytes > cfg.ScoreCap {
 					rt.Fatalf("a chunk of %d bytes exceeds the cap %d", bytes, cfg.ScoreCap)

@@ -78,7 +78,8 @@ func TestPublicBatches(t *testing.T) {
 	gather := public("sm90", kv("fp8"), kernelsOf("flashmla_sparse", "flashmla_kv"))
 	auto100 := public("sm100", kv("fp8"), kernelsOf("flashmla_auto", "flashmla_kv"))
 	v4 := public("sm90", family(t, "deepseek_v4"))
-	v4Off := public("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff }))
+	v4Off := public("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff }))
+	v4Auto := public("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SparsePrefillAuto }))
 	amd := public("gfx95", kv("fp8"))
 	cp := wish(func(p *Policy) { p.CP = CP{CPInterleave, 2} })
 	deterministic := wish(func(p *Policy) { p.Deterministic, p.TopK, p.TieBreak = true, TopKFlashInfer, TieSmall })
@@ -177,8 +178,27 @@ func TestPublicBatches(t *testing.T) {
 			facts{FormSparseMLA, TileLang, ConvertNone, TransformPaged, IndexerKOnlyWithIndices, 16, nil}},
 		{"54 amd captured decode runs the long graph otherwise", amd, inGraph(GraphReplay, decode(2049, 17)),
 			facts{FormSparseMLA, TileLang, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
-		{"09 block prefill over raw rows rewrites pages",
-			public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")), extend(3000),
+		{"55 v4 prompts by size: few rows are paged", v4Auto, extend(4096),
+			facts{FormV4Paged, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, []int{4096}}},
+		{"55 as many as one launch holds are paged", v4Auto, extend(11622),
+			facts{FormV4Paged, FlashMLAKV, ConvertNone, TransformPaged, IndexerContiguous, 64, []int{11622}}},
+		{"55 one more takes the sparse prefill", v4Auto, extend(11623),
+			facts{FormV4SparsePrefill, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerContiguous, 64,
+				[]int{11623}}},
+		{"55 many take the sparse prefill", v4Auto, extend(20000),
+			facts{FormV4SparsePrefill, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerContiguous, 64,
+				[]int{20000}}},
+		{"55 rows of several prompts count together", v4Auto, extend(11000, 1000),
+			facts{FormV4SparsePrefill, FlashMLASparse, ConvertGatherBF16, TransformRagged, IndexerPagedSplit, 64,
+				[]int{12000}}},
+		{"55 size changes nothing where the sparse prefill is not allowed", public("sm90", family(t, "deepseek_v4"), cp,
+			wish(func(p *Policy) { p.V4SparsePrefill = SparsePrefillAuto })), extend(30000),
+			facts{FormV4Paged, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, []int{11622, 3378}}},
+		{"55 the fp8 prefill is chosen by size too", public("sm90", family(t, "deepseek_v4"),
+			wish(func(p *Policy) { p.V4Q8, p.V4SparsePrefill = true, SparsePrefillAuto })), extend(4096),
+			facts{FormV4Paged, FlashMLAKV, ConvertNone, TransformPaged, IndexerPagedSplit, 64, []int{4096}}},
+		{"09 block prefill over raw rows rewrites pages", public("sm100", kv("fp8"), kernelsOf("flashmla_kv",
+			"trtllm")), extend(3000),
 			facts{FormSparseMLA, FlashMLAKV, ConvertRawToBlock, TransformPaged, IndexerRagged, 64, nil}},
 		{"09 its decode reads raw rows", public("sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")), decode(3000),
 			facts{FormSparseMLA, TRTLLM, ConvertNone, TransformPaged, IndexerPagedSplit, 16, nil}},
@@ -326,6 +346,39 @@ func TestPublicBatchDetails(t *testing.T) {
 			want(t, "segments", len(p.Segments), 0)
 			want(t, "collectives", p.Collectives, true)
 			want(t, "bytes", p.TransientBytes, 0)
+		}
+	})
+	t.Run("55 and 56 the schedule kernel is named", func(t *testing.T) {
+		v4 := func(hw string, mode SparsePrefill, by Schedule, more ...tweak) Config {
+			return public(hw, append([]tweak{family(t, "deepseek_v4"), wish(func(p *Policy) {
+				p.V4SparsePrefill,
+					p.V4Schedule = mode, by
+			})}, more...)...)
+		}
+		for _, c := range []struct {
+			name string
+			cfg  Config
+			b    Batch
+			want Schedule
+		}{
+			{"55 auto, 4096", v4("sm90", SparsePrefillAuto, ScheduleUnset), extend(4096), ScheduleLibrary},
+			{"55 auto, 11622", v4("sm90", SparsePrefillAuto, ScheduleUnset), extend(11622), ScheduleLibrary},
+			{"55 auto, 11623", v4("sm90", SparsePrefillAuto, ScheduleUnset), extend(11623), ScheduleOwn},
+			{"55 auto, 20000", v4("sm90", SparsePrefillAuto, ScheduleUnset), extend(20000), ScheduleOwn},
+			{"56 auto, the own kernel asked for", v4("sm90", SparsePrefillAuto, ScheduleOwn), extend(4096),
+				ScheduleOwn},
+			{"on", v4("sm90", SparsePrefillOn, ScheduleUnset), extend(4096), ScheduleOwn},
+			{"unset", v4("sm90", SparsePrefillUnset, ScheduleUnset), decode(4096), ScheduleOwn},
+			{"off", v4("sm90", SparsePrefillOff, ScheduleUnset), extend(12000), ScheduleOwn},
+			{"the library asked for", v4("sm90", SparsePrefillOn, ScheduleLibrary), extend(4096), ScheduleLibrary},
+			{"the library cannot hold them", v4("sm90", SparsePrefillOn, ScheduleLibrary), extend(12000), ScheduleOwn},
+			{"four-bit keys of a workstation", v4("sm120", SparsePrefillUnset, ScheduleUnset,
+				func(s *setup) { s.model.IndexFP4 = true }), extend(20000), ScheduleLibrary},
+			{"amd has none", v4("gfx95", SparsePrefillUnset, ScheduleUnset), extend(20000), ScheduleUnset},
+			{"short prompts are not scored", v4("sm90", SparsePrefillOn, ScheduleUnset), extend(100), ScheduleUnset},
+			{"other families have none", public("sm90"), decode(5000), ScheduleUnset},
+		} {
+			want(t, c.name, only(t, build(t, c.cfg, c.b)).Indexer.Schedule, c.want)
 		}
 	})
 	t.Run("54 the host picks the graph by length", func(t *testing.T) {

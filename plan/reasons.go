@@ -15,13 +15,14 @@ var (
 	reasonDeterministic = Reason{"dispatch 5", "deterministic: splits are fixed and every row has one arithmetic"}
 	reasonKOnly         = Reason{"dispatch 6", "indexer keys are stored; nobody reads indices, so no scores"}
 	reasonKOnlyIndices  = Reason{"dispatch 6", "every visible key fits the selection, so it is written without scores"}
-	reasonShort         = Reason{"dispatch 6", "short variant: no request of the segment sees more than index_topk " +
-		"keys, so all are selected without scores"}
+	reasonShort         = Reason{"dispatch 6",
+		"short variant: no request of the segment sees more than index_topk keys, so all are selected without scores"}
 	reasonRagged      = Reason{"dispatch 6", "the selection needs scores over the gathered index keys"}
 	reasonPagedSplit  = Reason{"dispatch 12", "scores over pages, each row on its own"}
-	reasonPagedNative = Reason{"dispatch 12", "scores over pages, all rows of a request at once"}
-	reasonDraftSplit  = Reason{"dispatch 12", "draft rows are always scored one by one"}
-	reasonStoresOnly  = Reason{"dispatch 6",
+	reasonPagedNative = Reason{"dispatch 12",
+		"scores over pages, each block of keys read once for all rows of a request"}
+	reasonDraftSplit = Reason{"dispatch 12", "draft rows are always scored one by one"}
+	reasonStoresOnly = Reason{"dispatch 6",
 		"no logits are wanted and no layer follows: rows and indexer keys are stored, nothing attends"}
 	reasonWindowOnly = Reason{"dispatch 13", "V4 draft layers attend to the window only"}
 	reasonUnclipped  = Reason{"dispatch 11", "the kernel takes unclipped lengths in plain decode"}

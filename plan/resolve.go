@@ -64,10 +64,13 @@ func (r *resolver) inputs() error {
 		return fmt.Errorf("plan: unknown catalogue %d; supported: %s", p.Catalog, catalogs.list())
 	case r.hw.Arch == ArchUnset || int(r.hw.Arch) >= len(archs.words):
 		return &Error{Code: E01, Asked: "hardware without an architecture", Supported: archs.list(), Try: "--hw cpu"}
-	case r.hw.Arch.CUDA() && (r.hw.pagedRowLimit() < 1 || r.hw.SMs < 1):
-		return fmt.Errorf("plan: hardware description of %s: %d bytes of opt-in shared memory and %d "+
-			"multiprocessors; both must be read from the device",
-			r.hw.Arch, r.hw.SmemOptin, r.hw.SMs)
+	case r.hw.Arch.CUDA() && r.hw.SMs < 1:
+		return fmt.Errorf("plan: hardware description of %s: %d multiprocessors; read their number from the device",
+			r.hw.Arch, r.hw.SMs)
+	case r.hw.Arch.CUDA() && p.Catalog == CatalogPublic && r.hw.pagedRowLimit() < 1:
+		return fmt.Errorf("plan: hardware description of %s: %d bytes of opt-in shared memory; "+
+			"schedules of the catalogue public lie in it",
+			r.hw.Arch, r.hw.SmemOptin)
 	case p.DenseThreshold < 0 || p.ChunkCapacity < 0 || p.Page < 0 || p.ChunkedPrefill < 0:
 		return fmt.Errorf("plan: policy: dense threshold %d, chunk capacity %d, page %d and chunked prefill %d "+
 			"must not be negative",

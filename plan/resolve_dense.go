@@ -99,7 +99,11 @@ func (r *resolver) denseForm() error {
 		against("prefill reference proves the sparse form")
 	}
 	if p.Catalog == CatalogSparrow && len(c.DenseAgainst) == 0 && c.MaxTransient > 0 {
-		if need := denseBytes(r.model, c.KV, int64(c.T)); need > c.MaxTransient {
+		need := denseBytes(r.model, c.KV, int64(c.T))
+		if arch.CUDA() {
+			need += denseTileBytes * int64(c.T+2)
+		}
+		if need > c.MaxTransient {
 			against("%d keys need %d bytes, more than the reserve of %d", c.T, need, c.MaxTransient)
 		}
 	}

@@ -256,21 +256,53 @@ func (r *resolver) v4Prefill() error {
 			r.model.Family, r.hw.Arch, r.cfg.Prefill),
 			Supported: "it on sm90 in the catalogue public", Try: "the bf16 sparse prefill"}
 	}
+	ours := p.Catalog == CatalogSparrow
+	if ours && (p.V4SparsePrefill == SparsePrefillAuto || p.V4Schedule != ScheduleUnset) {
+		return &Error{Code: E02,
+			Asked: fmt.Sprintf("the sparse prefill %q and the schedule kernel %q in the catalogue sparrow",
+				p.V4SparsePrefill, p.V4Schedule),
+			Supported: "the sparse prefill on or off; no kernel here needs a schedule", Try: "--v4-sparse-prefill on"}
+	}
 	flat := r.cat.entry(r.cfg.Prefill).gathers.has(r.cfg.Layout)
-	if p.V4SparsePrefill == SwitchOn && !flat {
+	if p.V4SparsePrefill == SparsePrefillOn && !flat {
 		return &Error{Code: E02, Asked: fmt.Sprintf("the sparse prefill of %s with prefill %s on %s", r.model.Family,
 			r.cfg.Prefill, r.hw.Arch),
 			Supported: "it on sm90 and sm100 without context parallelism or deterministic mode",
 			Try:       "the sparse prefill off"}
 	}
-	if p.V4SparsePrefill == SwitchOff && flat {
+	if p.V4SparsePrefill == SparsePrefillOff && flat {
 		return &Error{Code: E02, Asked: fmt.Sprintf("prefill %s with the sparse prefill off", r.cfg.Prefill),
 			Supported: r.cat.names(PhaseDecode, r.model), Try: fmt.Sprintf("--prefill %s", r.cfg.Decode)}
+	}
+	r.cfg.SparsePrefill = SparsePrefillOff
+	if flat {
+		r.cfg.SparsePrefill = orDefault(p.V4SparsePrefill, SparsePrefillOn)
+	}
+	if !ours {
+		r.schedule()
 	}
 	if r.cfg.MaxRunning == 0 && p.Catalog == CatalogPublic {
 		r.cfg.MaxRunning = 256
 	}
 	return nil
+}
+
+// schedule settles the kernel that plans V4's paged scores (dispatch 13): the
+// engine's own unless size decides, and none off CUDA.
+func (r *resolver) schedule() {
+	c, p := &r.cfg, r.policy
+	switch {
+	case !r.hw.Arch.CUDA():
+	case r.hw.Arch.sm12x() && r.model.IndexFP4:
+		c.Schedule = ScheduleLibrary
+		r.reason("dispatch 13", "schedule by the library: four-bit keys on %s are split otherwise", r.hw.Arch)
+	case p.V4Schedule != ScheduleUnset:
+		c.Schedule = p.V4Schedule
+		r.reason("dispatch 13", "schedule kernel %s: asked for", c.Schedule)
+	case p.V4SparsePrefill != SparsePrefillAuto:
+		c.Schedule = ScheduleOwn
+		r.reason("dispatch 13", "schedule by the engine's own kernel, which holds any number of lengths")
+	}
 }
 
 // determinism checks that every choice is stable (dispatch 5, 18).

@@ -81,12 +81,18 @@ func TestStartRefusals(t *testing.T) {
 		{"a dsa kernel for v4", ours("cpu", v4, kernelsOf("sparse-block", "")), E02},
 		{"the fp8 prefill of v4 off hopper", public("sm100", v4, p(func(p *Policy) { p.V4Q8 = true })), E02},
 		{"the fp8 prefill of v4 in our catalogue", ours("sm90", v4, p(func(p *Policy) { p.V4Q8 = true })), E02},
-		{"the sparse prefill of v4 on amd", public("gfx95", v4, p(func(p *Policy) { p.V4SparsePrefill = SwitchOn })),
+		{"the sparse prefill of v4 on amd", public("gfx95", v4,
+			p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOn })), E02},
+		{"the sparse prefill of v4 with parallelism", public("sm90", v4, p(func(p *Policy) {
+			p.V4SparsePrefill,
+				p.CP = SparsePrefillOn, CP{CPInterleave, 2}
+		})), E02},
+		{"a flat prefill with the sparse prefill off", ours("cpu", v4, kernelsOf("v4-flat", ""),
+			p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff })), E02},
+		{"v4 prompts by size in our catalogue", ours("cpu", v4,
+			p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillAuto })), E02},
+		{"a schedule kernel in our catalogue", ours("sm90", v4, p(func(p *Policy) { p.V4Schedule = ScheduleOwn })),
 			E02},
-		{"the sparse prefill of v4 with parallelism",
-			public("sm90", v4, p(func(p *Policy) { p.V4SparsePrefill, p.CP = SwitchOn, CP{CPInterleave, 2} })), E02},
-		{"a flat prefill with the sparse prefill off",
-			ours("cpu", v4, kernelsOf("v4-flat", ""), p(func(p *Policy) { p.V4SparsePrefill = SwitchOff })), E02},
 		{"hardware without an architecture", &setup{model: model(t, "deepseek_v32", 16)}, E01},
 		{"v4 on ampere", public("sm80", v4), E01},
 	} {
@@ -102,7 +108,7 @@ func TestStartRefusals(t *testing.T) {
 		name string
 		s    *setup
 	}{
-		{"hopper without its shared memory", ours("sm90", func(s *setup) { s.hw.SmemOptin = 0 })},
+		{"hopper without its shared memory", public("sm90", func(s *setup) { s.hw.SmemOptin = 0 })},
 		{"hopper without multiprocessors", ours("sm90", func(s *setup) { s.hw.SMs = 0 })},
 		{"a missing kernel that does not exist", ours("cpu", func(s *setup) { s.hw.Missing = []Kernel{200} })},
 		{"negative threshold", ours("cpu", p(func(p *Policy) { p.DenseThreshold = -1 }))},
@@ -135,7 +141,7 @@ func TestBatchRefusals(t *testing.T) {
 	ours := newSetup(t, CatalogSparrow, "sm90", kv("fp8")).resolve(t)
 	theirs := newSetup(t, CatalogPublic, "sm90", kv("fp8")).resolve(t)
 	speculating := newSetup(t, CatalogPublic, "sm90", drafts(2)).resolve(t)
-	unsliced := newSetup(t, CatalogSparrow, "sm90", kv("fp8"),
+	unsliced := newSetup(t, CatalogPublic, "sm90", kv("fp8"),
 		wish(func(p *Policy) { p.Slicing = SwitchOff })).resolve(t)
 	padded := func(n int, b Batch) Batch { b.PaddedRows = n; return b }
 	table := func(n int, b Batch) Batch { b.TablePages = n; return b }
@@ -198,17 +204,13 @@ func TestRunRefusals(t *testing.T) {
 		code  Code
 		texts []string
 	}{
-		{ErrDraftHeadMissing("tiny", 61, "model.layers.61.eh_proj.weight"), E15,
-			[]string{"tiny", "61", "model.layers.61.eh_proj.weight"}},
-		{ErrKernelMissing(SparseBlock, SM90, "no image"), E16, []string{"sparse-block", "sm90", "no image"}},
-		{ErrIndexRows(9, 8), E21, []string{"9", "8"}},
-		{ErrTableRange(70, 64), E22, []string{"70", "63"}},
+		{ErrDraftHeadMissing("tiny", 61, "model.layers.61.eh_proj.weight"), E15, []string{"tiny", "61",
+			"model.layers.61.eh_proj.weight"}},
+		{ErrTableRange(3, 70, 64), E22, []string{"request 3", "page 70", "63"}},
 		{ErrCarryMissing(3, 2), E23, []string{"layer 3", "layer 2"}},
-		{ErrGraphMismatch(ModeDecode, 64, 0xab, 0xcd), E25,
-			[]string{"decode", "64", "00000000000000ab", "00000000000000cd"}},
 		{ErrLength("tables", 3, 4), E26, []string{"tables", "3", "4"}},
-		{ErrImportedLayout(FP8Row576, FP8Row656, 64, 64), E27, []string{"fp8-576", "fp8-656"}},
-		{ErrKernelStatus(SparseRaw, 12, "status 700"), E28, []string{"sparse-raw", "12", "status 700"}},
+		{ErrLayout("fp8-576 rows", "fp8-656 rows"), E27, []string{"fp8-576", "fp8-656"}},
+		{ErrKernelStatus(ModeDecode, 12), E28, []string{"decode", "12"}},
 	} {
 		t.Run(string(c.code), func(t *testing.T) {
 			if !errors.Is(c.err, c.code) || errors.Is(c.err, E01) {

@@ -21,13 +21,14 @@ func (w *builder) segmented() error {
 	}
 	for i := range groups {
 		s := &groups[i]
+		if w.storesOnly() {
+			s.Form, s.Layout, s.Indexer, s.KernelRows, s.Requests = FormEmpty, w.cfg.Layout,
+				Indexer{Kind: IndexerKOnly}, s.Rows, len(s.Spans)
+			s.Reasons = []Reason{reasonStoresOnly}
+			continue
+		}
 		w.shapeRow(s)
 		w.rowIndexer(s)
-		if w.storesOnly() {
-			s.Form, s.Convert, s.Transform, s.NeedIndices, s.FusedTopK = FormEmpty, ConvertNone, TransformNone, false,
-				false
-			s.Reasons = append(s.Reasons, reasonStoresOnly)
-		}
 		if err := w.complete(s); err != nil {
 			return err
 		}

@@ -33,7 +33,8 @@ type launchLoad struct {
 
 // slice fills Launches, RowsPerLaunch, the chunks and TransientBytes.
 func (w *builder) slice(s *Segment) error {
-	sl := &slicer{w: w, s: s, cost: costOf(w.cfg, s), grain: 1, keyCap: math.MaxInt, reserve: math.MaxInt64}
+	sl := &slicer{w: w, s: s, cost: costOf(w.cfg, s, w.plan.TablePages*w.cfg.Page), grain: 1, keyCap: math.MaxInt,
+		reserve: math.MaxInt64}
 	if s.Indexer.Kind == IndexerPagedNative {
 		sl.grain = s.Indexer.NextN
 	}
@@ -57,7 +58,7 @@ func (w *builder) slice(s *Segment) error {
 	if w.cfg.MaxTransient > 0 {
 		sl.reserve = w.cfg.MaxTransient
 	}
-	if s.Indexer.Kind.scores() {
+	if s.Scores() {
 		sl.chunk = int64(s.Indexer.RowsPerChunk)
 	}
 	if err := sl.run(); err != nil {

@@ -12,6 +12,9 @@ func line(s *Segment) string {
 	indexer := s.Indexer.Kind.String()
 	if s.Indexer.Kind == IndexerPagedNative {
 		indexer += fmt.Sprint(s.Indexer.NextN)
+		if s.Indexer.KernelN != s.Indexer.NextN {
+			indexer += fmt.Sprintf(" as %d", s.Indexer.KernelN)
+		}
 	}
 	return fmt.Sprintf("%s %d: %s %s %s %s %s %s heads %d launches %v",
 		s.Row, s.Rows, s.Form, s.Kernel, s.Layout, s.Convert, s.Transform, indexer, s.KernelHeads, launchRows(s))
@@ -25,7 +28,7 @@ func TestSparrowPlans(t *testing.T) {
 	raw := ours("sm90", kv("fp8-576"))
 	flat8 := ours("sm90", kv("fp8"), kernelsOf("sparse-flat", ""))
 	v4 := ours("sm90", family(t, "deepseek_v4"))
-	v4Paged := ours("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff }))
+	v4Paged := ours("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff }))
 	off := wish(func(p *Policy) { p.Dense = SwitchOff })
 	det := wish(func(p *Policy) { p.Deterministic = true })
 	threshold := func(n int) tweak { return wish(func(p *Policy) { p.DenseThreshold = n }) }
@@ -65,8 +68,14 @@ func TestSparrowPlans(t *testing.T) {
 			"verify 4: sparse-mla sparse-flat bf16-1152 none paged paged-native2 heads 64 launches [4]"},
 		{"13 verify of 4 is native", ours("cpu", drafts(4)), verify(100),
 			"verify 4: sparse-mla sparse-flat bf16-1152 none paged paged-native4 heads 16 launches [4]"},
-		{"14 verify of 3 is split", ours("sm90", drafts(3)), verify(100),
-			"verify 3: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [3]"},
+		{"14 verify of 3 is native", ours("sm90", drafts(3)), verify(100),
+			"verify 3: sparse-mla sparse-flat bf16-1152 none paged paged-native3 as 4 heads 64 launches [3]"},
+		{"14 verify of 3 on cpu masks no row", ours("cpu", drafts(3)), verify(100),
+			"verify 3: sparse-mla sparse-flat bf16-1152 none paged paged-native3 heads 16 launches [3]"},
+		{"14 verify of 8 on cpu is native", ours("cpu", drafts(8)), verify(100),
+			"verify 8: sparse-mla sparse-flat bf16-1152 none paged paged-native8 heads 16 launches [8]"},
+		{"14 verify of 5 is split", ours("sm90", drafts(5)), verify(100),
+			"verify 5: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [5]"},
 		{"15 verify of 1 is split", gpu, verify(100),
 			"verify 1: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [1]"},
 		{"16 draft is always split", ours("sm90", drafts(2)), draft(104, 0),
@@ -84,18 +93,17 @@ func TestSparrowPlans(t *testing.T) {
 				"draft 2: sparse-mla sparse-block fp8-656 none paged paged-split heads 64 launches [2]"},
 		{"19 dense rows over fp8 gather without a prefix too", block, extend(512),
 			"dense-prefill 512: dense-mha dense-ragged fp8-656 gather-rows none k-only heads 16 launches [512]"},
-		{"20 a block prefill is cut at the schedule limit", block, extendOver(12000, 2048),
-			"sparse-prefill 12000: sparse-mla sparse-block fp8-656 none paged ragged heads 64 launches [11622 378]"},
-		{"21 the limit is met exactly", block, extendOver(11622, 2048),
-			"sparse-prefill 11622: sparse-mla sparse-block fp8-656 none paged ragged heads 64 launches [11622]"},
-		{"22 one row above the limit makes two launches", block, extendOver(11623, 2048),
-			"sparse-prefill 11623: sparse-mla sparse-block fp8-656 none paged ragged heads 64 launches [11622 1]"},
+		{"20 a block prefill has no schedule to fit", block, extendOver(12000, 2048),
+			"sparse-prefill 12000: sparse-mla sparse-block fp8-656 none paged ragged heads 64 launches [12000]"},
 		{"23 the cpu has no row limit", ours("cpu", kv("fp8")), extendOver(12000, 2048),
 			"sparse-prefill 12000: sparse-mla sparse-block fp8-656 none paged ragged heads 16 launches [12000]"},
-		{"24 flat rows are cut at the grid limit", gpu, extendOver(65536, 2048),
-			"sparse-prefill 65536: sparse-mla sparse-flat bf16-1152 none paged ragged heads 64 launches [65535 1]"},
-		{"25 raw rows are cut at the grid limit", raw, extendOver(65536, 2048),
-			"sparse-prefill 65536: sparse-mla sparse-raw fp8-576 none paged ragged heads 64 launches [65535 1]"},
+		{"24 no axis of a grid counts flat rows", gpu, extendOver(65536, 2048),
+			"sparse-prefill 65536: sparse-mla sparse-flat bf16-1152 none paged ragged heads 64 launches [65536]"},
+		{"24 an int32 counts units of 64 heads", ours("sm90", heads(128)), extendOver(1_100_000_000, 2048),
+			"sparse-prefill 1100000000: sparse-mla sparse-flat bf16-1152 none paged ragged heads 128 " +
+				"launches [1073741823 26258177]"},
+		{"25 nor raw rows", raw, extendOver(65536, 2048),
+			"sparse-prefill 65536: sparse-mla sparse-raw fp8-576 none paged ragged heads 64 launches [65536]"},
 		{"26 raw rows decode in place", raw, decode(100),
 			"decode 1: sparse-mla sparse-raw fp8-576 none paged paged-split heads 64 launches [1]"},
 		{"27 a flat prefill over fp8 gathers and is ragged", flat8, extendOver(100, 4000),
@@ -173,29 +181,17 @@ func TestSparrowPlans(t *testing.T) {
 			"decode 1: v4-paged v4-paged v4-584 none paged paged-split heads 64 launches [1]"},
 		{"53 v4 draft layers are window only", v4, NewBatch(ModeDraft, DraftRequest(2, 9)),
 			"draft 2: v4-paged v4-paged v4-584 none paged none heads 64 launches [2]"},
-		{"54 deterministic v4 is paged throughout", ours("sm90", family(t, "deepseek_v4"), det),
-			extendOver(12000, 4000),
-			"sparse-prefill 12000: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 378]"},
-		{"55 v4 without sparse prefill is paged",
-			ours("cpu", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff })),
-			extendOver(5, 4000), "sparse-prefill 5: v4-paged v4-paged v4-584 none paged ragged heads 16 launches [5]"},
+		{"54 deterministic v4 is paged throughout", ours("sm90", family(t, "deepseek_v4"), det), extendOver(12000,
+			4000),
+			"sparse-prefill 12000: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [12000]"},
+		{"55 v4 without sparse prefill is paged", ours("cpu", family(t, "deepseek_v4"),
+			wish(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff })), extendOver(5, 4000),
+			"sparse-prefill 5: v4-paged v4-paged v4-584 none paged ragged heads 16 launches [5]"},
 		{"64 a v4 chunk of 32768 is one flat launch", v4, extendOver(32768, 4000),
 			"sparse-prefill 32768: v4-sparse-prefill v4-flat v4-584 gather-bf16 ragged ragged heads 64 " +
 				"launches [32768]"},
-		{"65 11622 v4 rows are one paged launch", v4Paged, extendOver(11622, 4000),
-			"sparse-prefill 11622: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622]"},
-		{"66 one more makes two", v4Paged, extendOver(11623, 4000),
-			"sparse-prefill 11623: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 1]"},
-		{"67 the often quoted limit is not the limit", v4Paged, extendOver(11673, 4000),
-			"sparse-prefill 11673: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 51]"},
-		{"68 a v4 chunk of 16384 in place", v4Paged, extendOver(16384, 4000),
-			"sparse-prefill 16384: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 4762]"},
 		{"69 a v4 chunk of 32768 in place", v4Paged, extendOver(32768, 4000),
-			"sparse-prefill 32768: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [11622 11622 9524]"},
-		{"70 a cpu has a limit only where it is given one",
-			ours("cpu", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SwitchOff }),
-				func(s *setup) { s.hw.SmemOptin = 2004 }), extendOver(250, 4000),
-			"sparse-prefill 250: v4-paged v4-paged v4-584 none paged ragged heads 16 launches [100 100 50]"},
+			"sparse-prefill 32768: v4-paged v4-paged v4-584 none paged ragged heads 64 launches [32768]"},
 		{"56 an idle batch has no segments", gpu, Batch{Mode: ModeIdle}, ""},
 		{"57 48 heads are padded to 64", ours("sm90", heads(48)), decode(5),
 			"decode 1: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [1]"},
@@ -210,9 +206,10 @@ func TestSparrowPlans(t *testing.T) {
 				"sparse-prefill 72: sparse-mla sparse-flat bf16-1152 none paged ragged heads 16 launches [72]"},
 		{"62 a captured decode looks like an eager one", gpu, inGraph(GraphCapture, decode(7, 8)),
 			"decode 2: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [2]"},
-		{"63 many verify rows are cut between requests", block,
-			Batch{Mode: ModeVerify, Requests: repeat(3000, VerifyRequest(4, 100))},
-			"verify 12000: sparse-mla sparse-block fp8-656 none paged paged-native4 heads 64 launches [11620 380]"},
+		{"63 many verify rows are cut between requests", ours("sm90", kv("fp8"),
+			wish(func(p *Policy) { p.MaxTransient = 340 << 20 })),
+			Batch{Mode: ModeVerify, Requests: repeat(3000, VerifyRequest(4, 100_000))},
+			"verify 12000: sparse-mla sparse-block fp8-656 none paged paged-native4 heads 64 launches [9596 2404]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := build(t, c.s.resolve(t), c.b)

@@ -153,6 +153,12 @@ type Indexer struct {
 	Kind IndexerKind `json:"kind"`
 	// NextN is the n of the native paged path, 1 for the split path.
 	NextN int `json:"next_n,omitempty"`
+	// KernelN is the rows of a request that the native kernel takes, NextN or
+	// more: rows beyond NextN are masked. Only in the sparrow catalogue.
+	KernelN int `json:"kernel_n,omitempty"`
+	// Schedule is the kernel that plans V4's paged scores in the public
+	// catalogue.
+	Schedule Schedule `json:"schedule,omitempty"`
 	// RowsPerChunk and Chunks cut the score matrix [KernelRows, ScoreWidth];
 	// each chunk is [RowsPerChunk, ScoreWidth] float32.
 	RowsPerChunk int `json:"rows_per_chunk,omitempty"`

@@ -146,6 +146,9 @@ func (w *builder) uniformDense(s *Segment, f batchFacts) {
 // belongs to the plan; the configured kernel stays what it was.
 func (w *builder) uniformAuto(s *Segment, f batchFacts) Kernel {
 	cfg := w.cfg
+	if cfg.SparsePrefill == SparsePrefillAuto {
+		return w.bySize(s, f)
+	}
 	if cfg.Prefill != FlashMLAAuto {
 		s.Reasons = append(s.Reasons,
 			Reason{"dispatch 2", fmt.Sprintf("prompts use the prefill kernel %s", cfg.Prefill)})
@@ -163,6 +166,41 @@ func (w *builder) uniformAuto(s *Segment, f batchFacts) Kernel {
 	}
 	s.Reasons = append(s.Reasons, Reason{"dispatch 8", "automatic choice is " + why})
 	return kernel
+}
+
+// bySize leaves V4 prompts that one paged launch holds to the paged kernel
+// (dispatch 13).
+func (w *builder) bySize(s *Segment, f batchFacts) Kernel {
+	kernel, most := w.cfg.Decode, w.cfg.Hardware.pagedRowLimit()
+	why := fmt.Sprintf("%d rows fit a paged launch, which holds %d", f.rows, most)
+	if f.rows > most {
+		kernel = w.cfg.Prefill
+		why = fmt.Sprintf("%d rows are more than the %d of a paged launch", f.rows, most)
+	}
+	s.Reasons = append(s.Reasons, Reason{"dispatch 13", fmt.Sprintf("sparse prefill by size: %s by %s", why, kernel)})
+	return kernel
+}
+
+// uniformSchedule names the kernel that plans the paged scores of V4: it is
+// planned with the batch, also where scores turn out to be contiguous. The
+// library's holds as many lengths as a paged launch holds rows.
+func (w *builder) uniformSchedule(s *Segment, f batchFacts) {
+	cfg := w.cfg
+	if !cfg.Model.v4() || !cfg.Hardware.Arch.CUDA() || !s.Indexer.Kind.scores() {
+		return
+	}
+	s.Indexer.Schedule = cfg.Schedule
+	most := cfg.Hardware.pagedRowLimit()
+	switch by := cfg.Schedule; {
+	case by == ScheduleOwn:
+	case f.rows > most && !(cfg.Hardware.Arch.sm12x() && cfg.Model.IndexFP4):
+		s.Indexer.Schedule = ScheduleOwn
+		s.Reasons = append(s.Reasons, Reason{"dispatch 13",
+			fmt.Sprintf("schedule by the engine's own kernel: %d lengths exceed the %d of the library's", f.rows,
+				most)})
+	default:
+		s.Indexer.Schedule = ScheduleLibrary
+	}
 }
 
 // uniformIndexer follows dispatch sections 6, 12 and 13.
@@ -190,6 +228,7 @@ func (w *builder) uniformIndexer(s *Segment, f batchFacts) {
 		s.Indexer.Kind, why = IndexerRagged, reasonRagged
 	}
 	s.Reasons = append(s.Reasons, why)
+	w.uniformSchedule(s, f)
 }
 
 // contiguousRows is the prompt from which V4 scores leave the paged kernel.

@@ -18,8 +18,8 @@ import (
 	"sparrow/step"
 )
 
-// loadDrafting loads a random checkpoint with a random drafting layer.
-func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device) kernel.Device) model.Model {
+// draftyFolder writes a random checkpoint with a random drafting layer.
+func draftyFolder(t testing.TB, preset string) string {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
 	if err != nil {
@@ -34,7 +34,13 @@ func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device)
 	if err := c.Write(t.Context(), dir, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	src, err := family.Open(dir)
+	return dir
+}
+
+// loadDrafting loads one.
+func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device) kernel.Device) model.Model {
+	t.Helper()
+	src, err := family.Open(draftyFolder(t, preset))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +59,8 @@ func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device)
 	return m
 }
 
-// Native verify, all rows of a request scored at once, and split verify, row by row, give the same bits of logits,
-// and both those of plain decoding.
+// Native verify, each block of keys read once for all rows of a request, and split verify, row by row, give the same
+// bits of logits, and both those of plain decoding.
 func TestNativeAndSplitVerifyAgree(t *testing.T) {
 	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
 		m := loadDrafting(t, preset, "cpu", nil)
@@ -69,14 +75,9 @@ func TestNativeAndSplitVerifyAgree(t *testing.T) {
 					policy.Speculation.Tokens = n
 					const cached = 300
 					native, nativePlan := verify(t, m, policy, cached, n, nil)
-					split, splitPlan := verify(t, m, policy, cached, n, func(hw *plan.Hardware) {
-						hw.NativeNextN = nil
-					})
-					want := plan.IndexerPagedSplit
-					if n == 2 || n == 4 {
-						want = plan.IndexerPagedNative
-					}
-					if nativePlan != want || splitPlan != plan.IndexerPagedSplit {
+					split, splitPlan := verify(t, m, policy, cached, n,
+						func(hw *plan.Hardware) { hw.NativeNextN = nil })
+					if nativePlan != plan.IndexerPagedNative || splitPlan != plan.IndexerPagedSplit {
 						t.Errorf("indexer paths %v and %v", nativePlan, splitPlan)
 					}
 					b := newBench(t, m, policy)

@@ -89,7 +89,7 @@ type scenario struct {
 // shapes are equal, and sometimes they are anywhere.
 func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) scenario {
 	mode := rapid.SampledFrom(append(kinds, plan.ModeMixed)).Draw(rt, "mode")
-	ends := []int{0, keeps, cfg.Page, 2 * cfg.Page}
+	ends := []int{0, keeps, cfg.Page, 2 * cfg.Page, max(keeps, 2*cfg.Page) + cfg.Page}
 	slices.Sort(ends)
 	classes := [][2]int{{1, 2*cfg.Page - 8}}
 	for i := range ends[1:] {
@@ -252,10 +252,7 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			m := recorded(t, f.checkpoint(t))
-			keeps := m.Config().Indexer.TopK
-			if _, ok := m.Model.(model.Windowed); ok {
-				keeps *= 4 // groups of four tokens
-			}
+			keeps := keepsOf(m)
 			modes, compared := map[string]int{}, 0
 			rapid.Check(t, func(rt *rapid.T) {
 				policy := rapid.SampledFrom(f.policies).Draw(rt, "policy")
@@ -281,14 +278,33 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 	}
 }
 
-// configure resolves a policy and gives the model a cache for it.
+// keepsOf is up to how many tokens a row keeps every one.
+func keepsOf(m *record.Model) int {
+	keeps := m.Config().Indexer.TopK
+	if _, ok := m.Model.(model.Windowed); ok {
+		keeps *= 4 // groups of four tokens
+	}
+	return keeps
+}
+
+// configure resolves a policy for CPUs and gives the model a cache for it.
 func configure(t rapid.TB, m model.Model, policy plan.Policy) plan.Config {
 	t.Helper()
-	hw, err := plan.HardwareFor("cpu")
+	return configureOn(t, m, "cpu", policy)
+}
+
+// configureOn is configure for some hardware.
+func configureOn(t rapid.TB, m model.Model, hardware string, policy plan.Policy) plan.Config {
+	t.Helper()
+	hw, err := plan.HardwareFor(hardware)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, _, err := plan.Resolve(hw, m.Facts(), policy)
+	facts := m.Facts()
+	if policy.MaxTransient > 0 {
+		facts.Context = 64 * each // a reserve must hold a row of the longest context
+	}
+	cfg, _, err := plan.Resolve(hw, facts, policy)
 	if err == nil {
 		err = m.Allocate(&cfg, 3*each)
 	}

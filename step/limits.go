@@ -72,12 +72,16 @@ func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 		}
 		list = append(list, b)
 	}
-	// Prompts at the end of a full context, one and several, alone and beside decodes of every other sequence.
-	prompts := func(n, rows int) (out []plan.Request) {
+	// Prompts at the end of a full context, one and several, alone and beside decodes of every other sequence; and at
+	// its beginning, where a reserve of transient memory lets a launch have more rows.
+	promptsAt := func(n, rows int, first bool) (out []plan.Request) {
 		for i := range n {
 			chunk := min(rows/n+(rows%n+n-1-i)/n, l.Context)
 			if chunk > 0 {
 				q := plan.ExtendRequest(chunk, l.Context-chunk)
+				if first {
+					q = plan.ExtendRequest(chunk, 0)
+				}
 				if q.Logits = 1; l.PromptLogits {
 					q.Logits = chunk
 				}
@@ -86,6 +90,7 @@ func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 		}
 		return out
 	}
+	prompts := func(n, rows int) []plan.Request { return promptsAt(n, rows, false) }
 	decodes := func(n, rows int) (out []plan.Request) {
 		for range n {
 			q := plan.DecodeRequest(l.Context)
@@ -100,6 +105,8 @@ func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 	several := min(l.Prompts, l.Rows)
 	add(plan.PassTarget, prompts(1, l.Rows)...)
 	add(plan.PassTarget, prompts(several, l.Rows)...)
+	add(plan.PassTarget, promptsAt(1, l.Rows, true)...)
+	add(plan.PassTarget, promptsAt(several, l.Rows, true)...)
 	add(plan.PassTarget, decodes(l.Requests, 1)...)
 	if n := verified; n > 1 && l.Rows >= n {
 		add(plan.PassTarget, decodes(min(l.Requests, l.Rows/n), n)...)

@@ -37,7 +37,7 @@ func (p Pending) Plan() *plan.Plan { return p.result.Plan }
 // Wait waits for the pass and its results.
 func (p Pending) Wait() (Result, error) {
 	if err := p.event.Wait(); err != nil {
-		return Result{}, err
+		return Result{}, failed(p.Plan(), err)
 	}
 	return p.result, nil
 }

@@ -4,6 +4,7 @@
 package step
 
 import (
+	"errors"
 	"fmt"
 
 	"sparrow/kernel"
@@ -131,12 +132,21 @@ func (r *Runner) start(s *side) (Pending, error) {
 		return Pending{}, err
 	}
 	if err := p.Execute(); err != nil {
-		return Pending{}, err
+		return Pending{}, failed(p.plan, err)
 	}
 	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
 		c.Commit(&s.input)
 	}
 	return r.fetch(s, p)
+}
+
+// failed says of an error of the device in which pass it happened (E28). Errors of the plan have codes of their own.
+func failed(p *plan.Plan, err error) error {
+	var refusal *plan.Error
+	if err == nil || errors.As(err, &refusal) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", plan.ErrKernelStatus(p.Mode, p.Rows), err)
 }
 
 // pass builds the batch's plan and lays it out, or reuses what was made for the same shape.

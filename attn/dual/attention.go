@@ -221,9 +221,7 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 	for i := range p.Segments {
 		g := &p.Segments[i]
 		if g.Layout.String() != l.Entry.String() {
-			return nil, &plan.Error{Code: plan.E27,
-				Asked:     fmt.Sprintf("a plan for %v entries over a cache of %s entries", g.Layout, l.Entry),
-				Supported: "a cache in the layout the configuration resolved to"}
+			return nil, plan.ErrLayout(g.Layout.String(), l.Entry.String())
 		}
 		for j := range g.Launches {
 			mem.Reset(high)

@@ -11,6 +11,7 @@ import (
 type Batch struct {
 	*attn.Batch
 	Windows [][]int32 // window pages of each request; nil where they have the numbers of the pages
+	Pages   int       // window pages of the cache
 	States  []*State
 }
 
@@ -117,6 +118,9 @@ func (f *filler) checkWindows(r, p, window int) error {
 				Asked: fmt.Sprintf(
 					"request %d from position %d, whose window reaches page %d, which has no window page", r, p, i),
 				Supported: "sequences that hold the window pages their new tokens see"}
+		}
+		if int(tables[i]) >= b.Pages {
+			return plan.ErrTableRange(r, tables[i], b.Pages)
 		}
 	}
 	return nil

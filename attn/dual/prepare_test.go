@@ -113,7 +113,7 @@ func prepared(t *testing.T, p plan.Policy, topK int, q plan.Request) arrays {
 	first := b.Batch.FirstPosition(b.Config, 0)
 	out := newBlock(t, b.Plan)
 	states := []*State{{of: a.States, slot: 2, len: first, high: first}}
-	if err := pass.Prepare(&Batch{Batch: b, States: states}, out.block); err != nil {
+	if err := pass.Prepare(&Batch{Batch: b, Pages: 100, States: states}, out.block); err != nil {
 		t.Fatal(err)
 	}
 	return out

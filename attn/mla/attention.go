@@ -121,9 +121,13 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	t, d := p.Rows, a.params.Dims
 	out := &Pass{Attention: a, cfg: cfg, plan: p,
 		request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots), lens: in.Array(plan.Lengths),
-		kept: in.Array(plan.Kept), start: in.Array(plan.GatherStart), indexStart: in.Array(plan.IndexStart),
-		place: in.Array(plan.Positions), table: in.Array(plan.PageTable),
-		angles: mem.Take(kernel.F32, t, 2*len(a.params.InvFreq)), positions: mem.Take(kernel.I32, t, a.params.TopK)}
+		kept:  in.Array(plan.Kept),
+		start: in.Array(plan.GatherStart), indexStart: in.Array(plan.IndexStart), place: in.Array(plan.Positions),
+		table:  in.Array(plan.PageTable),
+		angles: mem.Take(kernel.F32, t, 2*len(a.params.InvFreq))}
+	if p.Selects() {
+		out.positions = mem.Take(kernel.I32, t, a.params.TopK)
+	}
 	out.Kept = mem.Mark()
 	out.qr, out.query, out.kv = mem.Take(a.act, t, a.params.QLora), mem.Take(a.act, t, d.Heads*d.QK()),
 		mem.Take(a.act, t, d.Row())
@@ -135,9 +139,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	for i := range p.Segments {
 		s := &p.Segments[i]
 		if s.Form != plan.FormEmpty && s.Layout.String() != l.Main.String() {
-			return nil, &plan.Error{Code: plan.E27,
-				Asked:     fmt.Sprintf("a plan for %v rows over a cache of %v rows", s.Layout, l.Main),
-				Supported: "a cache in the layout the configuration resolved to"}
+			return nil, plan.ErrLayout(s.Layout.String(), l.Main.String())
 		}
 		for j := range s.Launches {
 			mem.Reset(mark)

@@ -25,16 +25,22 @@ func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 		request: block.Array(plan.RowRequests), position: block.Array(plan.Positions), slots: block.Array(plan.Slots),
 		lens: block.Array(plan.Lengths), kept: block.Array(plan.Kept), start: block.Array(plan.GatherStart),
 		indexStart: block.Array(plan.IndexStart), table: block.Array(plan.PageTable),
-		gather: block.Array(plan.GatherSlots), index: block.Array(plan.IndexSlots),
-		pages: block.Array(plan.ConvertPages), tables: block.Array(plan.ConvertTables)}
-	b.FillTable(f.table, b.Tables, 0)
+		gather: block.Array(plan.GatherSlots),
+		index:  block.Array(plan.IndexSlots), pages: block.Array(plan.ConvertPages),
+		tables: block.Array(plan.ConvertTables)}
+	selects := p.plan.Selects()
+	if selects {
+		b.FillTable(f.table, b.Tables, 0)
+	}
 	clear(f.start)
 	clear(f.indexStart)
 	topK := int32(p.params.TopK)
 	err := b.Rows(func(r attn.Row) error {
-		i, n := r.Index, int32(max(r.Position+1, 0)) // rows of a padded request may have negative positions
-		f.request[i], f.position[i], f.lens[i], f.kept[i], f.slots[i] = int32(r.Request), int32(max(r.Position, 0)), n,
-			min(n, topK), -1
+		i, n := r.Index, int32(max(r.Position+1, 0)) // a padded request may lie before position 0
+		f.request[i], f.position[i], f.lens[i], f.slots[i] = int32(r.Request), int32(max(r.Position, 0)), n, -1
+		if selects {
+			f.kept[i] = min(n, topK)
+		}
 		if n > 0 {
 			f.slots[i] = f.slot(r.Request, r.Position)
 		}
@@ -55,7 +61,7 @@ func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 // slot is where position p of request r lies.
 func (f *filler) slot(r, p int) int32 {
 	n := f.batch.PageTokens
-	return f.table[r*f.width+p/n]*int32(n) + int32(p%n)
+	return f.batch.Tables[r][p/n]*int32(n) + int32(p%n)
 }
 
 // launch lists what one launch gathers or converts.

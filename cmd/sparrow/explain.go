@@ -23,7 +23,8 @@ type explainFlags struct {
 	heads, page                       int
 	threshold, capacity, chunked      int
 	topk, tie, fused, scores, cp      string
-	graph, splits, v4Prefill          string
+	graph, splits                     string
+	v4Prefill, v4Schedule             string
 	tp, layer, paddedRows             int
 	draftTokens, draftBranches        int
 	scoreCap, free, reserve, memory   int64
@@ -103,7 +104,9 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.cp, "cp", "", "context parallelism as KIND:SIZE, such as interleave:4 or zigzag:2")
 	s.StringVar(&f.graph, "graph", "none", "captured graph: none, capture, replay, piecewise")
 	s.StringVar(&f.splits, "automatic-splits", "", "let kernels cut the key range by load: on or off")
-	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "V4 prompts through a gathered workspace: on or off")
+	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "V4 prompts through a gathered workspace: on, auto or off")
+	s.StringVar(&f.v4Schedule, "v4-schedule", "",
+		"kernel that plans V4's paged scores, catalogue public: own or library")
 	s.IntVar(&f.tp, "tp", 0, "ranks that share attention heads")
 	s.IntVar(&f.layer, "layer", -1, "also show the indexer path of this layer")
 	s.IntVar(&f.paddedRows, "padded-rows", 0, "rows the batch is padded to")
@@ -238,6 +241,7 @@ func (f *explainFlags) fullPolicy() (plan.Policy, error) {
 		{"scores", f.scores, &p.Scores},
 		{"automatic-splits", f.splits, &p.AutomaticSplits},
 		{"v4-sparse-prefill", f.v4Prefill, &p.V4SparsePrefill},
+		{"v4-schedule", f.v4Schedule, &p.V4Schedule},
 	} {
 		if err := w.to.UnmarshalText([]byte(w.text)); err != nil {
 			return p, fmt.Errorf("--%s: %w", w.flag, err)

@@ -137,6 +137,15 @@ var batches = []decision{
 	{54, "amd captured, short", amd + " --graph replay --batch decode:2000,17",
 		"indexer=k-only-with-indices variant=short"},
 	{54, "amd captured, long", amd + " --graph replay --batch decode:2049,17", "indexer=paged-split variant=long"},
+	{55, "v4 by size, short", v4 + " --v4-sparse-prefill auto --batch extend:4096", "form=v4-paged schedule=library"},
+	{55, "v4 by size, the most of a launch", v4 + " --v4-sparse-prefill auto --batch extend:11622",
+		"form=v4-paged schedule=library launches=11622"},
+	{55, "v4 by size, one more", v4 + " --v4-sparse-prefill auto --batch extend:11623",
+		"form=v4-sparse-prefill schedule=own launches=11623"},
+	{55, "v4 by size, long", v4 + " --v4-sparse-prefill auto --batch extend:20000",
+		"form=v4-sparse-prefill schedule=own"},
+	{56, "v4 by size with the own schedule kernel",
+		v4 + " --v4-sparse-prefill auto --v4-schedule own --batch extend:4096", "form=v4-paged schedule=own"},
 }
 
 // question spells the whole command of a case.
@@ -194,7 +203,7 @@ func TestExplainAnswersEveryDecision(t *testing.T) {
 			}
 		})
 	}
-	for n := 1; n <= 54; n++ {
+	for n := 1; n <= 56; n++ { // 57 asks our own catalogue: TestExplainOwnCatalogue
 		if !seen[n] {
 			t.Errorf("case %d is not asked", n)
 		}
@@ -269,8 +278,14 @@ func TestExplainOwnCatalogue(t *testing.T) {
 				"form=sparse-mla kernel=sparse-block convert=raw-to-block rows=952 indexer=ragged"}},
 		{"gathered rows", "--kv fp8 --prefill sparse-flat --batch extend:10+4000",
 			[]string{"kernel=sparse-flat convert=gather-bf16 transform=ragged keys=4010"}},
-		{"verify natively", "--hw sm90 --kv fp8 --batch verify:2:100,5000",
-			[]string{"kernel=sparse-block indexer=paged-native next-n=2 rows=4"}},
+		{"57 verify 2 natively", "--hw sm90 --kv fp8 --batch verify:2:100,5000",
+			[]string{"kernel=sparse-block indexer=paged-native next-n=2 kernel-n=2 rows=4"}},
+		{"57 verify 3 natively as 4", "--hw sm90 --kv fp8 --batch verify:3:100,5000",
+			[]string{"kernel=sparse-block indexer=paged-native next-n=3 kernel-n=4 rows=6"}},
+		{"57 verify 4 natively", "--hw sm90 --kv fp8 --batch verify:4:100,5000",
+			[]string{"kernel=sparse-block indexer=paged-native next-n=4 kernel-n=4 rows=8"}},
+		{"verify 5 row by row", "--hw sm90 --kv fp8 --batch verify:5:100,5000",
+			[]string{"kernel=sparse-block indexer=paged-split next-n=1 rows=10"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, stdout, stderr := invoke(append(strings.Fields("explain --json --family deepseek_v32 "),

@@ -50,6 +50,8 @@ type segment struct {
 	Indexer                                                struct {
 		Kind         string
 		NextN        int `json:"next_n"`
+		KernelN      int `json:"kernel_n"`
+		Schedule     string
 		RowsPerChunk int `json:"rows_per_chunk"`
 		Chunks       int
 	}
@@ -117,7 +119,8 @@ func (s *segment) facts(f map[string]string) {
 		s.Transform, s.Variant, s.Layout
 	f["rows"], f["kernel-rows"], f["heads"] = fmt.Sprint(s.Rows), fmt.Sprint(s.KernelRows), fmt.Sprint(s.KernelHeads)
 	f["rope-in-kernel"], f["splits-fixed"] = fmt.Sprint(s.RopeInKernel), fmt.Sprint(s.SplitsFixed)
-	f["indexer"], f["next-n"] = s.Indexer.Kind, fmt.Sprint(s.Indexer.NextN)
+	f["indexer"], f["next-n"], f["kernel-n"], f["schedule"] = s.Indexer.Kind, fmt.Sprint(s.Indexer.NextN),
+		fmt.Sprint(s.Indexer.KernelN), s.Indexer.Schedule
 	f["chunk"], f["chunks"] = fmt.Sprint(s.Indexer.RowsPerChunk), fmt.Sprint(s.Indexer.Chunks)
 	var rows []string
 	keys := 0

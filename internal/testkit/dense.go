@@ -29,6 +29,7 @@ var suites = []suite{
 	{"convert pages", 10, testConvert},
 	{"index query", 11, testIndexQuery},
 	{"scores", 12, testScores},
+	{"scores of verified rows", 12, testVerifyScores},
 	{"select", 13, testSelect},
 	{"locate", 14, testLocate},
 	{"sparse attend", 15, testSparse},

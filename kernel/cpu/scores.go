@@ -9,8 +9,9 @@ import (
 	"sparrow/layout"
 )
 
-// scoreRows is the number of adjacent rows of one request that share a widened block of keys. Scoring one row costs
-// about as much as the widening, so that more rows gain little; fewer rows give more items to distribute.
+// scoreRows is how many neighbouring rows over the same gathered keys share the work of widening a block of them. Each
+// costs about as much as the widening alone, so that more of them gain little, and fewer leave more items to share out.
+// Over a paged cache the caller says how many rows share it (kernel.ScoreArgs.NextN).
 const scoreRows = 32
 
 // scoreItem is rows r0 to r1, which read the same keys, over keys s0 to s1.
@@ -26,10 +27,7 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 	}
 	d.scoreItems = d.scoreItems[:0]
 	for r := 0; r < a.Q.Rows; {
-		end := r + 1
-		for end < min(a.Q.Rows, r+scoreRows) && sameKeys(&a, r, end) {
-			end++
-		}
+		end := sharing(&a, r)
 		longest := 0
 		for i := r; i < end; i++ {
 			longest = max(longest, scored(&a, i))
@@ -42,12 +40,16 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 	return d.scores.run(d, len(d.scoreItems), a, (*Device).scoreBlock)
 }
 
-// sameKeys reports whether key s of one row is key s of the other.
-func sameKeys(a *kernel.ScoreArgs, r, other int) bool {
+// sharing is one more than the last of the rows from r on that share blocks of keys.
+func sharing(a *kernel.ScoreArgs, r int) int {
 	if a.Table.Given() {
-		return host.RowI32(a.TableRow, r)[0] == host.RowI32(a.TableRow, other)[0]
+		return r + max(a.NextN, 1)
 	}
-	return host.RowI32(a.Start, r)[0] == host.RowI32(a.Start, other)[0]
+	end := r + 1
+	for end < min(a.Q.Rows, r+scoreRows) && host.RowI32(a.Start, r)[0] == host.RowI32(a.Start, end)[0] {
+		end++
+	}
+	return end
 }
 
 // scored is how many keys of a row get scores.
@@ -58,9 +60,18 @@ func scored(a *kernel.ScoreArgs, r int) int {
 	return 0
 }
 
-// checkScores verifies once that every key lies in the pool, so that workers cannot fail.
+// checkScores verifies once that every key lies in the pool and that rows which share keys have one table, so that
+// workers cannot fail.
 func checkScores(a *kernel.ScoreArgs) error {
 	for r := range a.Q.Rows {
+		if n := a.NextN; n > 1 {
+			first := r / n * n
+			if t, want := host.RowI32(a.TableRow, r)[0], host.RowI32(a.TableRow, first)[0]; t != want {
+				return fmt.Errorf("%w: scores: rows %d and %d of a group of %d have table rows %d and %d, want one",
+					kernel.ErrArgument,
+					first, r, n, want, t)
+			}
+		}
 		n := scored(a, r)
 		if n == 0 {
 			continue

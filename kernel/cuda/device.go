@@ -24,8 +24,6 @@ type Properties struct {
 	MemoryBytes        int64  `json:"memory_bytes"`
 	ClusterLaunch      bool   `json:"cluster_launch"`
 	DriverVersion      int    `json:"driver_version"` // 1000*major + 10*minor of the CUDA version the driver supports
-	// rows a launch of the paged sparse schedule may hold: floor((SharedOptinBytes/4 - 1) / 5)
-	PagedRowsPerLaunch int `json:"paged_rows_per_launch"`
 }
 
 // Hardware is the planner's name of the architecture, such as sm90.
@@ -181,6 +179,5 @@ func (d *driver) properties(ordinal int) (Properties, int, error) {
 		*a.dst = int(int32(f.out[0]))
 	}
 	p.ClusterLaunch = cluster != 0
-	p.PagedRowsPerLaunch = (p.SharedOptinBytes/4 - 1) / 5
 	return p, handle, nil
 }

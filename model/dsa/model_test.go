@@ -233,7 +233,7 @@ func TestPassRefuses(t *testing.T) {
 		{"a negative token", func(_ *plan.Batch, in *model.Input) { in.Tokens[0] = []int32{0, -1, 0} },
 			"token -1 is outside"},
 		{"a page outside the pool", func(_ *plan.Batch, in *model.Input) { in.Tables[0] = []int32{7} },
-			"slot 448 of a pool of 128"},
+			"page 7 in a cache of 2 pages"},
 		{"logits of a token that is not there", func(b *plan.Batch, _ *model.Input) { b.Requests[0].Logits = 4 },
 			"request 0 with logits of 4 of its 3 new tokens"},
 	} {

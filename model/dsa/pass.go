@@ -84,9 +84,10 @@ func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error
 	case err != nil:
 		return err
 	case cache.Main.Layout != want:
-		return &plan.Error{Code: plan.E27,
-			Asked:     fmt.Sprintf("a plan for %v rows over a cache of %v rows", want, cache.Main.Layout),
-			Supported: "a cache in the layout the configuration resolved to"}
+		return plan.ErrLayout(want.String(), cache.Main.Layout.String())
+	}
+	if err := in.Batch.CheckPages(cache.Main.Pages()); err != nil {
+		return err
 	}
 	if err := in.FillTokens(block.Array(plan.TokenIDs), s.m.config.Vocab); err != nil {
 		return err

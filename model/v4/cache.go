@@ -49,7 +49,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 			return fmt.Errorf("v4: allocate: rings of the drafting block: %w", err)
 		}
 	}
-	m.pageTokens = cfg.Page
+	m.pageTokens, m.pages = cfg.Page, pages
 	for i := range m.layers {
 		var c dual.Cache
 		a := m.layers[i].attn

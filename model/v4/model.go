@@ -36,6 +36,7 @@ type Model struct {
 
 	caches     []dual.Cache
 	pageTokens int      // of the cache
+	pages      int      // of the cache, without window pages
 	streams    residual // behind the last layer, of the latest pass of the target
 }
 

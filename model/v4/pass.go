@@ -139,15 +139,16 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 		return err
 	}
 	if have := s.m.caches[0].Window.Layout; have != want {
-		return &plan.Error{Code: plan.E27,
-			Asked:     fmt.Sprintf("a plan for %v entries over a cache of %v entries", want, have),
-			Supported: "a cache in the layout the configuration resolved to"}
+		return plan.ErrLayout(want.String(), have.String())
+	}
+	if err := in.Batch.CheckPages(s.m.pages); err != nil {
+		return err
 	}
 	states, err := s.m.statesOf(s.batch.States[:0], in)
 	if err != nil {
 		return err
 	}
-	s.batch = dual.Batch{Batch: &in.Batch, Windows: in.Windows, States: states}
+	s.batch = dual.Batch{Batch: &in.Batch, Windows: in.Windows, Pages: s.m.caches[0].Window.Pages(), States: states}
 	if err := s.attn.Prepare(&s.batch, block); err != nil {
 		return err
 	}

@@ -41,33 +41,23 @@ func speck(t *testing.T) string {
 	return dir
 }
 
-// limited is a CPU that schedules launches like an H200: at most 11,622 rows of a paged kernel at a time.
-func limited(t *testing.T) plan.Hardware {
-	t.Helper()
-	gpu, err := plan.HardwareFor("sm90")
-	if err != nil {
-		t.Fatal(err)
-	}
-	hw, err := plan.HardwareFor("cpu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	hw.SmemOptin = gpu.SmemOptin
-	return hw
-}
-
-// A prompt of 32,768 tokens in one step through the workspace, and one of 16,640 in place in slices: more rows than a
-// paged launch or a schedule of the indexer takes. Both paths give every row the same bits.
+// A prompt of 32,768 tokens in one step through the workspace, and one of 16,640 in place, in launches that fit a small
+// reserve: both give every row the same bits.
 func TestAChunkOf32768Tokens(t *testing.T) {
 	m := open(t, speck(t), "cpu")
 	var want [][]float32
 	for _, c := range []struct {
 		prefill  string
 		n        int
+		reserve  int64
 		launches string // of the rows that are scored
-	}{{"v4-flat", 32768, "[32701]"}, {"v4-paged", 16640, "[11622 4951]"}} {
+	}{{"v4-flat", 32768, 0, "[32701]"}, {"v4-paged", 16640, 12 << 20, "[14282 2291]"}} {
 		n := c.n
-		cfg, _, err := plan.Resolve(limited(t), m.Facts(), plan.Policy{KV: "fp8", Prefill: c.prefill})
+		hw, err := plan.HardwareFor("cpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "fp8", Prefill: c.prefill, MaxTransient: c.reserve})
 		if err != nil {
 			t.Fatal(err)
 		}

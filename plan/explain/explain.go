@@ -127,9 +127,9 @@ func (a *Answer) segment(w io.Writer, i int, s *plan.Segment) error {
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "  form\t%v\n  kernel\t%v, %d heads\n  layout\t%v\n  convert\t%v\n  transform\t%v\n", s.Form,
 		s.Kernel, s.KernelHeads, s.Layout, s.Convert, s.Transform)
-	fmt.Fprintf(t, "  indexer\t%s\n", indexer(s.Indexer))
+	fmt.Fprintf(t, "  indexer\t%s\n", indexer(s, s.Indexer))
 	if a.Layer != nil {
-		fmt.Fprintf(t, "  in layer %d\t%s\n", a.Layer.Layer, indexer(a.Layer.Indexers[i]))
+		fmt.Fprintf(t, "  in layer %d\t%s\n", a.Layer.Layer, indexer(s, a.Layer.Indexers[i]))
 	}
 	fmt.Fprintf(t, "  launches\t%s\n  transient\t%s\n", launches(s), unit.Bytes(s.TransientBytes))
 	if a.Arrays != nil {
@@ -145,10 +145,19 @@ func (a *Answer) segment(w io.Writer, i int, s *plan.Segment) error {
 	return nil
 }
 
-func indexer(x plan.Indexer) string {
+func indexer(s *plan.Segment, x plan.Indexer) string {
 	out := x.Kind.String()
+	if s.Variant == plan.VariantShort {
+		return out + ", short variant: no scores"
+	}
 	if x.NextN > 1 {
 		out += fmt.Sprintf(", %d rows per request at once", x.NextN)
+		if x.KernelN > x.NextN {
+			out += fmt.Sprintf(" as %d", x.KernelN)
+		}
+	}
+	if x.Schedule != plan.ScheduleUnset {
+		out += fmt.Sprintf(", schedule kernel %v", x.Schedule)
 	}
 	if x.RowsPerChunk > 0 {
 		out += fmt.Sprintf(", %d rows per chunk, %d chunk(s) of width %d", x.RowsPerChunk, x.Chunks, x.ScoreWidth)
@@ -157,6 +166,9 @@ func indexer(x plan.Indexer) string {
 }
 
 func launches(s *plan.Segment) string {
+	if len(s.Launches) == 0 {
+		return "none"
+	}
 	var parts []string
 	for i, l := range s.Launches {
 		if i == 8 {

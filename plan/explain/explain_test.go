@@ -191,6 +191,25 @@ func TestPrint(t *testing.T) {
 	}
 }
 
+// A decode that keeps every key has no scores, and what is printed says so.
+func TestShortVariantIsPrinted(t *testing.T) {
+	cfg, _ := resolve(t, "sm90", "deepseek_v32", plan.Policy{KV: "fp8"})
+	for batch, want := range map[string]string{
+		"verify:4:100":  "paged-native, short variant: no scores",
+		"verify:4:5000": "paged-native, 4 rows per request at once, 4 rows per chunk",
+		"verify:3:5000": "paged-native, 3 rows per request at once as 4, 3 rows per chunk",
+		"verify:5:5000": "paged-split, 5 rows per chunk",
+	} {
+		var text strings.Builder
+		if err := ask(t, cfg, batch, explain.Question{Layer: -1}).Print(&text); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%s: no %q in\n%s", batch, want, text.String())
+		}
+	}
+}
+
 // The arrays that are printed are those of the plan's input block, all of them and no others, in order and with their
 // sizes. Prepare fills exactly these: package step's tests compare what it writes with the same list. Lengths of rows
 // go by the names of such arrays too.
@@ -282,7 +301,7 @@ func TestDocumented(t *testing.T) {
 	for i := 1; i <= 28; i++ {
 		code := plan.Code(fmt.Sprintf("E%02d", i))
 		if code.Title() == "" {
-			continue // E18 and E19 are not used
+			continue // E18, E19 and E21 are not used
 		}
 		if row := fmt.Sprintf("| %s | %s |", string(code), code.Title()); !strings.Contains(doc, row) {
 			t.Errorf("no row %q", row)

@@ -15,17 +15,25 @@ import (
 type Device struct {
 	dev kernel.Device
 	// Faults are the rules that were broken.
-	Faults []string
-
-	calls   []string       // of the pass in progress
+	Faults  []string
+	calls   []string // of the pass in progress
+	ops     []Op     // the same as values
+	fail    func(op string) error
+	dry     bool           // operations are noted and not carried out
 	places  map[string]int // numbers of the buffers and weights of the pass in progress, in order of their first use
 	running bool           // between the first and the last operation of a pass
+}
+
+// Op is an operation with its arguments. Lists among the arguments may be used again by later operations.
+type Op struct {
+	Name string
+	Args any
 }
 
 // New records what is done on a device.
 func New(dev kernel.Device) *Device { return &Device{dev: dev} }
 
-func (d *Device) begin() { d.calls, d.places, d.running = nil, map[string]int{}, true }
+func (d *Device) begin() { d.calls, d.ops, d.places, d.running = nil, nil, map[string]int{}, true }
 
 func (d *Device) end() []string {
 	d.running = false
@@ -39,14 +47,17 @@ func (d *Device) fault(format string, args ...any) {
 // forbid notes a call that no pass may make.
 func (d *Device) forbid(name string) {
 	if d.running {
-		d.fault("%s after %d operations of a pass", name, len(d.calls))
+		d.fault("%s after %d operations of a pass", name, len(d.ops))
 	}
 }
 
 // note writes an operation down.
 func (d *Device) note(name string, args any) {
 	if d.running {
-		d.calls = append(d.calls, name+d.text(reflect.ValueOf(args)))
+		if !d.dry {
+			d.calls = append(d.calls, name+d.text(reflect.ValueOf(args)))
+		}
+		d.ops = append(d.ops, Op{name, args})
 	}
 }
 

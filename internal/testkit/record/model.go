@@ -27,7 +27,16 @@ type Model struct {
 type Pass struct {
 	Plan  *plan.Plan
 	Calls []string
+	Ops   []Op
+	Block []int32 // its input block as it was filled
 }
+
+// Fail asks before every operation of a pass whether it fails; nil lets all of them succeed.
+func (m *Model) Fail(ask func(op string) error) { m.dev.fail = ask }
+
+// Dry says that operations are noted as values alone and not carried out: what a pass enqueues does not depend on
+// results.
+func (m *Model) Dry(dry bool) { m.dev.dry = dry }
 
 // Wrap records the passes of a model on a device.
 func Wrap(m model.Model, d *Device) *Model { return &Model{Model: m, dev: d} }
@@ -88,6 +97,7 @@ type pass struct {
 	m     *Model
 	plan  *plan.Plan
 	block []int32
+	input []int32 // the same before it is overwritten
 }
 
 // Prepare fills the block and looks for words that it forgot.
@@ -102,6 +112,7 @@ func (p *pass) Prepare(in *model.Input, block []int32) error {
 	if err != nil {
 		return err
 	}
+	p.input = slices.Clone(block)
 	end := 0
 	for _, a := range p.plan.Inputs {
 		p.outside(block[end:a.First], unset)
@@ -131,6 +142,6 @@ func (p *pass) Execute() error {
 	d.note("inputs ", p.Inputs())
 	d.note("outputs ", *p.Outputs())
 	err := p.Pass.Execute()
-	p.m.Passes = append(p.m.Passes, Pass{Plan: p.plan, Calls: d.end()})
+	p.m.Passes = append(p.m.Passes, Pass{Plan: p.plan, Calls: d.end(), Ops: d.ops, Block: p.input})
 	return err
 }

@@ -4,197 +4,126 @@ import "sparrow/kernel"
 
 // Every operation is written out, so that one that is added to kernel.Operations cannot go unnoticed here.
 
-func (d *Device) Embed(a kernel.EmbedArgs) error {
-	d.note("Embed", a)
-	return d.dev.Embed(a)
+// run notes an operation and carries it out.
+func run[A any](d *Device, name string, a A, do func(A) error) error {
+	d.note(name, a)
+	if d.fail != nil && d.running {
+		if err := d.fail(name); err != nil {
+			return err
+		}
+	}
+	if d.dry {
+		return nil
+	}
+	return do(a)
 }
 
-func (d *Device) Norm(a kernel.NormArgs) error {
-	d.note("Norm", a)
-	return d.dev.Norm(a)
-}
+func (d *Device) Embed(a kernel.EmbedArgs) error { return run(d, "Embed", a, d.dev.Embed) }
 
-func (d *Device) Multiply(a kernel.MultiplyArgs) error {
-	d.note("Multiply", a)
-	return d.dev.Multiply(a)
-}
+func (d *Device) Norm(a kernel.NormArgs) error { return run(d, "Norm", a, d.dev.Norm) }
 
-func (d *Device) Project(a kernel.ProjectArgs) error {
-	d.note("Project", a)
-	return d.dev.Project(a)
-}
+func (d *Device) Multiply(a kernel.MultiplyArgs) error { return run(d, "Multiply", a, d.dev.Multiply) }
 
-func (d *Device) Take(a kernel.TakeArgs) error {
-	d.note("Take", a)
-	return d.dev.Take(a)
-}
+func (d *Device) Project(a kernel.ProjectArgs) error { return run(d, "Project", a, d.dev.Project) }
 
-func (d *Device) Angles(a kernel.AngleArgs) error {
-	d.note("Angles", a)
-	return d.dev.Angles(a)
-}
+func (d *Device) Take(a kernel.TakeArgs) error { return run(d, "Take", a, d.dev.Take) }
 
-func (d *Device) Rotate(a kernel.RotateArgs) error {
-	d.note("Rotate", a)
-	return d.dev.Rotate(a)
-}
+func (d *Device) Angles(a kernel.AngleArgs) error { return run(d, "Angles", a, d.dev.Angles) }
 
-func (d *Device) Absorb(a kernel.AbsorbArgs) error {
-	d.note("Absorb", a)
-	return d.dev.Absorb(a)
-}
+func (d *Device) Rotate(a kernel.RotateArgs) error { return run(d, "Rotate", a, d.dev.Rotate) }
 
-func (d *Device) Expand(a kernel.ExpandArgs) error {
-	d.note("Expand", a)
-	return d.dev.Expand(a)
-}
+func (d *Device) Absorb(a kernel.AbsorbArgs) error { return run(d, "Absorb", a, d.dev.Absorb) }
 
-func (d *Device) StoreRows(a kernel.StoreArgs) error {
-	d.note("StoreRows", a)
-	return d.dev.StoreRows(a)
-}
+func (d *Device) Expand(a kernel.ExpandArgs) error { return run(d, "Expand", a, d.dev.Expand) }
+
+func (d *Device) StoreRows(a kernel.StoreArgs) error { return run(d, "StoreRows", a, d.dev.StoreRows) }
 
 func (d *Device) GatherRows(a kernel.GatherArgs) error {
-	d.note("GatherRows", a)
-	return d.dev.GatherRows(a)
+	return run(d, "GatherRows", a, d.dev.GatherRows)
 }
 
 func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
-	d.note("StoreIndex", a)
-	return d.dev.StoreIndex(a)
+	return run(d, "StoreIndex", a, d.dev.StoreIndex)
 }
 
 func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
-	d.note("GatherIndex", a)
-	return d.dev.GatherIndex(a)
+	return run(d, "GatherIndex", a, d.dev.GatherIndex)
 }
 
 func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
-	d.note("ConvertPages", a)
-	return d.dev.ConvertPages(a)
+	return run(d, "ConvertPages", a, d.dev.ConvertPages)
 }
 
 func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
-	d.note("IndexQuery", a)
-	return d.dev.IndexQuery(a)
+	return run(d, "IndexQuery", a, d.dev.IndexQuery)
 }
 
-func (d *Device) Scores(a kernel.ScoreArgs) error {
-	d.note("Scores", a)
-	return d.dev.Scores(a)
-}
+func (d *Device) Scores(a kernel.ScoreArgs) error { return run(d, "Scores", a, d.dev.Scores) }
 
-func (d *Device) Select(a kernel.SelectArgs) error {
-	d.note("Select", a)
-	return d.dev.Select(a)
-}
+func (d *Device) Select(a kernel.SelectArgs) error { return run(d, "Select", a, d.dev.Select) }
 
-func (d *Device) Locate(a kernel.LocateArgs) error {
-	d.note("Locate", a)
-	return d.dev.Locate(a)
-}
+func (d *Device) Locate(a kernel.LocateArgs) error { return run(d, "Locate", a, d.dev.Locate) }
 
 func (d *Device) SparseAttend(a kernel.SparseArgs) error {
-	d.note("SparseAttend", a)
-	return d.dev.SparseAttend(a)
+	return run(d, "SparseAttend", a, d.dev.SparseAttend)
 }
 
 func (d *Device) DenseAttend(a kernel.DenseArgs) error {
-	d.note("DenseAttend", a)
-	return d.dev.DenseAttend(a)
+	return run(d, "DenseAttend", a, d.dev.DenseAttend)
 }
 
-func (d *Device) Gate(a kernel.GateArgs) error {
-	d.note("Gate", a)
-	return d.dev.Gate(a)
-}
+func (d *Device) Gate(a kernel.GateArgs) error { return run(d, "Gate", a, d.dev.Gate) }
 
-func (d *Device) Route(a kernel.RouteArgs) error {
-	d.note("Route", a)
-	return d.dev.Route(a)
-}
+func (d *Device) Route(a kernel.RouteArgs) error { return run(d, "Route", a, d.dev.Route) }
 
-func (d *Device) Experts(a kernel.ExpertArgs) error {
-	d.note("Experts", a)
-	return d.dev.Experts(a)
-}
+func (d *Device) Experts(a kernel.ExpertArgs) error { return run(d, "Experts", a, d.dev.Experts) }
 
-func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
-	d.note("HyperPre", a)
-	return d.dev.HyperPre(a)
-}
+func (d *Device) HyperPre(a kernel.HyperPreArgs) error { return run(d, "HyperPre", a, d.dev.HyperPre) }
 
 func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
-	d.note("HyperPost", a)
-	return d.dev.HyperPost(a)
+	return run(d, "HyperPost", a, d.dev.HyperPost)
 }
 
 func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
-	d.note("HyperHead", a)
-	return d.dev.HyperHead(a)
+	return run(d, "HyperHead", a, d.dev.HyperHead)
 }
 
-func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
-	d.note("HeadNorm", a)
-	return d.dev.HeadNorm(a)
-}
+func (d *Device) HeadNorm(a kernel.HeadNormArgs) error { return run(d, "HeadNorm", a, d.dev.HeadNorm) }
 
-func (d *Device) Compress(a kernel.CompressArgs) error {
-	d.note("Compress", a)
-	return d.dev.Compress(a)
-}
+func (d *Device) Compress(a kernel.CompressArgs) error { return run(d, "Compress", a, d.dev.Compress) }
 
-func (d *Device) Put(a kernel.PutArgs) error {
-	d.note("Put", a)
-	return d.dev.Put(a)
-}
+func (d *Device) Put(a kernel.PutArgs) error { return run(d, "Put", a, d.dev.Put) }
 
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
-	d.note("StoreEntries", a)
-	return d.dev.StoreEntries(a)
+	return run(d, "StoreEntries", a, d.dev.StoreEntries)
 }
 
 func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
-	d.note("StoreKeys", a)
-	return d.dev.StoreKeys(a)
+	return run(d, "StoreKeys", a, d.dev.StoreKeys)
 }
 
 func (d *Device) DualAttend(a kernel.DualArgs) error {
-	d.note("DualAttend", a)
-	return d.dev.DualAttend(a)
+	return run(d, "DualAttend", a, d.dev.DualAttend)
 }
 
 func (d *Device) FlatAttend(a kernel.FlatArgs) error {
-	d.note("FlatAttend", a)
-	return d.dev.FlatAttend(a)
+	return run(d, "FlatAttend", a, d.dev.FlatAttend)
 }
 
-func (d *Device) Unpack(a kernel.UnpackArgs) error {
-	d.note("Unpack", a)
-	return d.dev.Unpack(a)
-}
+func (d *Device) Unpack(a kernel.UnpackArgs) error { return run(d, "Unpack", a, d.dev.Unpack) }
 
-func (d *Device) Combine(a kernel.CombineArgs) error {
-	d.note("Combine", a)
-	return d.dev.Combine(a)
-}
+func (d *Device) Combine(a kernel.CombineArgs) error { return run(d, "Combine", a, d.dev.Combine) }
 
 func (d *Device) RouteRoot(a kernel.RootRouteArgs) error {
-	d.note("RouteRoot", a)
-	return d.dev.RouteRoot(a)
+	return run(d, "RouteRoot", a, d.dev.RouteRoot)
 }
 
 func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
-	d.note("RouteHash", a)
-	return d.dev.RouteHash(a)
+	return run(d, "RouteHash", a, d.dev.RouteHash)
 }
 
-func (d *Device) Copy(a kernel.CopyArgs) error {
-	d.note("Copy", a)
-	return d.dev.Copy(a)
-}
+func (d *Device) Copy(a kernel.CopyArgs) error { return run(d, "Copy", a, d.dev.Copy) }
 
 func (d *Device) Candidates(a kernel.CandidateArgs) error {
-	d.note("Candidates", a)
-	return d.dev.Candidates(a)
+	return run(d, "Candidates", a, d.dev.Candidates)
 }

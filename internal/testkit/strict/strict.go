@@ -21,7 +21,7 @@ import (
 var H200 = cuda.Properties{
 	Name: "detached H200", Major: 9, Minor: 0, SMs: 132, L2Bytes: 50 << 20, SharedOptinBytes: 232448,
 	SharedPerSMBytes: 233472, RegistersPerSM: 65536, MaxThreadsPerBlock: 1024, MemoryBytes: 141_000_000_000,
-	ClusterLaunch: true, PagedRowsPerLaunch: 11622,
+	ClusterLaunch: true,
 }
 
 // Device is the strict device.

@@ -102,7 +102,7 @@ func (d *Device) Missing() []string { return Missing() }
 func (d *Device) Hardware() kernel.Hardware {
 	p := d.gpu.Properties()
 	return kernel.Hardware{
-		Arch: p.Hardware(), Multiprocessors: p.SMs, SharedBytes: p.SharedOptinBytes, MemoryBytes: p.MemoryBytes,
+		Arch: p.Hardware(), Multiprocessors: p.SMs, MemoryBytes: p.MemoryBytes,
 	}
 }
 

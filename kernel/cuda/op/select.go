@@ -31,15 +31,18 @@ func (d *Device) Scores(a kernel.ScoreArgs) error {
 	return d.gatheredScores(&r, &a)
 }
 
+// mostNextN is how many rows of a request the paged kernels score at once.
+const mostNextN = 4
+
 // pagedScores treats neighbours of one request as its query rows where the caller promises that they are.
 func (d *Device) pagedScores(r *require, a *kernel.ScoreArgs) error {
 	if a.Keys.PageTokens != layout.PageTokens {
 		r.fail("pages of %d keys, this backend takes %d", a.Keys.PageTokens, layout.PageTokens)
 	}
 	r.packed("table row", a.TableRow)
-	n := 1
-	if a.NextN >= 2 && a.NextN <= 4 && a.Q.Rows%a.NextN == 0 {
-		n = a.NextN
+	n := max(a.NextN, 1)
+	if n > mostNextN {
+		r.fail("%d rows of a request at once, this backend takes at most %d", n, mostNextN)
 	}
 	x := cuda.IndexPaged{Queries: at(a.Q), Cache: at(a.Keys.Mem), PageBytes: int64(a.Keys.Mem.Stride),
 		Pages: int64(a.Keys.Pages()), Weights: at(a.W), ContextLengths: at(a.Lens), BlockTable: at(a.Table),

@@ -1,0 +1,97 @@
+package op
+
+import (
+	"math"
+	"testing"
+
+	"sparrow/kernel/cuda"
+	"sparrow/layout"
+	"sparrow/plan"
+)
+
+// planned is the only segment of a batch on an H200.
+func planned(t *testing.T, m plan.Model, p plan.Policy, batch string) *plan.Segment {
+	t.Helper()
+	hw, err := plan.HardwareFor("sm90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := plan.ParseBatch(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := plan.Build(cfg, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(built.Segments) != 1 {
+		t.Fatalf("%s: %d segments, want 1", batch, len(built.Segments))
+	}
+	return &built.Segments[0]
+}
+
+// Row limits and scratch memory of plans are those of the operations: for both counts of units of heads, for rows that
+// are cut into segments and rows that are not.
+func TestPlansCountWhatOperationsTake(t *testing.T) {
+	hw, err := plan.HardwareFor("sm90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v32, err := plan.ModelFor("deepseek_v32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v4, err := plan.ModelFor("deepseek_v4-pro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		model  plan.Model
+		policy plan.Policy
+		batch  string
+		kind   layout.Kind
+		rows   int
+		width  int // keys of a row's lists, 0 where rows are not cut
+		chosen int // bytes of a row's selection
+	}{
+		{"block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:100x3000", layout.FP8Row656, 100, 2048, 4 * 2048},
+		{"many block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:3000x3000", layout.FP8Row656, 3000, 2048,
+			4 * 2048},
+		{"raw rows", v32, plan.Policy{KV: "fp8-576"}, "decode:100x3000", layout.FP8Row576, 100, 2048, 4 * 2048},
+		{"V4 entries", v4, plan.Policy{}, "decode:100x3000", layout.V4Row584, 100, 128 + 1024, 4 * (128 + 1024)},
+		{"V4 entries of long contexts", v4, plan.Policy{}, "decode:3x1048576", layout.V4Row584, 3, 128 + 8192,
+			4 * (128 + 1024)},
+	} {
+		for _, heads := range []int{16, 64, 65, 128} {
+			c.model.Heads = heads
+			s := planned(t, c.model, c.policy, c.batch)
+			segments, _ := cuda.SparseSegments(int32(c.width))
+			group := min(int64(c.rows), int64(rowsPerLaunch(hw.SMs, cuda.SparseUnits(1, int32(heads), segments))))
+			partial, stats := cuda.SparseScratch(c.kind, int32(group), int32(heads), segments)
+			scores := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4
+			want := int64(c.rows*c.chosen) + max(scores, partial+stats)
+			if s.TransientBytes != want {
+				t.Errorf("%s, %d heads: the plan counts %d bytes, the operations take %d", c.name, heads,
+					s.TransientBytes, want)
+			}
+			if n := int32(s.RowsPerLaunch); cuda.SparseUnits(n, int32(heads), 1) > math.MaxInt32 ||
+				n < math.MaxInt32 && cuda.SparseUnits(n+1, int32(heads), 1) <= math.MaxInt32 {
+				t.Errorf("%s, %d heads: %d rows of a launch are not the most whose units an int32 counts", c.name,
+					heads, n)
+			}
+		}
+	}
+	s := planned(t, v32, plan.Policy{}, "extend:2000")
+	keys := int64(2000 * (1152 + v32.Heads*(v32.QKDim+v32.VDim)*2))
+	if want := keys + cuda.DensePlanBytes(2000); s.TransientBytes != want {
+		t.Errorf("dense rows: the plan counts %d bytes, the operation takes %d", s.TransientBytes, want)
+	}
+	if n := int64(s.RowsPerLaunch); n*int64(v32.Heads) > math.MaxInt32 || (n+1)*int64(v32.Heads) <= math.MaxInt32 {
+		t.Errorf("%d dense rows of a launch are not the most whose heads an int32 counts", n)
+	}
+}
