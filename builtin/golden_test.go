@@ -7,6 +7,8 @@ import (
 
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/op"
 	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -35,13 +37,23 @@ func TestGoldenOutputs(t *testing.T) {
 	if len(golden.Cases) != 20 {
 		t.Fatalf("%d golden cases, want 20", len(golden.Cases))
 	}
-	m := load(t)
+	t.Run("cpu", func(t *testing.T) { testGolden(t, golden, "cpu") })
+	t.Run("cuda", func(t *testing.T) {
+		if err := cuda.Available(); err != nil {
+			t.Skipf("needs a Hopper GPU: %v", err)
+		}
+		testGolden(t, golden, "cuda")
+	})
+}
+
+func testGolden(t *testing.T, golden goldenFile, kernels string) {
+	m := load(t, kernels)
+	hw, err := model.Hardware(m.Device())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8-656"}, {KV: "fp8-576"}} {
 		t.Run(p.KV, func(t *testing.T) {
-			hw, err := plan.HardwareFor("cpu")
-			if err != nil {
-				t.Fatal(err)
-			}
 			cfg, _, err := plan.Resolve(hw, m.Facts(), p)
 			if err != nil {
 				t.Fatal(err)
@@ -59,13 +71,13 @@ func TestGoldenOutputs(t *testing.T) {
 	}
 }
 
-func load(t *testing.T) model.Model {
+func load(t *testing.T, kernels string) model.Model {
 	t.Helper()
 	src, err := family.Open(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{})
+	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, kernel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,6 +53,17 @@ func MemoryFree(d Device) (free, total int64, err error) {
 	return 0, 0, nil
 }
 
+// Partial is a device that has the operations of the DSA families and not all of DeepSeek-V4's.
+type Partial interface {
+	// Missing lists the operations that it does not have.
+	Missing() []string
+}
+
+// RowQuantizer is a device whose products may quantise the rows that FP8 weights multiply.
+type RowQuantizer interface {
+	QuantizesRows() bool
+}
+
 // Event is a point in the device's queue that can be waited for.
 type Event interface {
 	// Wait returns when the work and everything before it is done, with the first error among them.

@@ -19,6 +19,9 @@ type Weight struct {
 	Scale     Tensor // [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3, e8m0 for e2m1x2
 	BlockRows int
 	BlockCols int
+	// Pow2Rows says how a device that quantises the rows an e4m3 weight multiplies chooses their scales: powers of two
+	// where the checkpoint was made for them (scale_fmt ue8m0), else any float32.
+	Pow2Rows bool
 }
 
 // Out and In are the matrix's dimensions.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
 )
@@ -40,6 +41,10 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 	r := &Report{Model: dir, Kernels: m.Device().Name(), Layout: o.Config.Layout.String(),
 		Prefill: o.Config.Prefill.String(), Decode: o.Config.Decode.String(), Exact: exact, Chunk: o.Chunk,
 		Passed: true}
+	by := rounding{main: o.Config.Layout, index: o.Config.IndexLayout}
+	if q, ok := m.Device().(kernel.RowQuantizer); ok {
+		by.rows = q.QuantizesRows() && m.Config().FP8
+	}
 	seen := map[string]bool{}
 	for i := range golden {
 		out, err := run(m, o.Config, &golden[i], o.Chunk)
@@ -57,7 +62,7 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 			}
 		}
 		c := compare(&golden[i], out, m.Config().Indexer.TopK, selectionRatio(&o.Config.Model))
-		judge(&c, o.Config.Layout, o.Config.IndexLayout)
+		judge(&c, by)
 		r.Passed = r.Passed && len(c.Problems) == 0
 		r.Cases = append(r.Cases, c)
 	}

@@ -27,8 +27,8 @@ func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.
 		return nil, err
 	}
 	e, err := sparrow.Open(cmd.Context(),
-		sparrow.Config{Model: dir, Kernels: f.kernels, Workers: f.workers, Pack: f.pack, Policy: o.Policy,
-			Draft: setting, CacheTokens: 8192})
+		sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
+			Policy: o.Policy, Draft: setting, CacheTokens: 8192})
 	if err != nil {
 		return nil, err
 	}

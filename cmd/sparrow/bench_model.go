@@ -132,7 +132,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
-	dev, err := registry().Open(f.kernels, kernel.Options{Workers: f.workers, Pack: f.pack})
+	dev, err := registry().Open(f.kernels, kernel.Options{Workers: f.workers, Pack: f.pack, Ordinal: f.gpu})
 	if err != nil {
 		return err
 	}

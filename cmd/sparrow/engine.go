@@ -125,7 +125,8 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		return sparrow.Config{}, err
 	}
 	c := sparrow.Config{
-		Model: f.model, Name: f.name, Kernels: f.kernels, Workers: f.workers, Pack: f.pack, Policy: p, Draft: drafts,
+		Model: f.model, Name: f.name, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
+		Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, PlanHistory: f.planHistory,
 		ControlTokens: f.controlTokens == "allow",
@@ -158,7 +159,8 @@ func checkModel(path string) error {
 // sizes refuses numbers out of range. What is too large for the model or the machine is an error when it is opened.
 func (f *engineFlags) sizes() error {
 	const most = sparrow.MaxCount
-	return counted(count{"workers", f.workers, sparrow.MaxWorkers}, count{"cache-tokens", f.cacheTokens, 0},
+	return counted(count{"workers", f.workers, sparrow.MaxWorkers}, count{"gpu", f.gpu, 0},
+		count{"cache-tokens", f.cacheTokens, 0},
 		count{"context", f.context, most}, count{"step-tokens", f.stepTokens, most},
 		count{"max-running", f.maxRunning, most}, count{"max-queue", f.maxQueue, most},
 		count{"plan-history", f.planHistory, most})

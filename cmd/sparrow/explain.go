@@ -149,10 +149,10 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Runnable && hw.Arch != plan.CPU {
+	if cfg.Runnable && m.Family == plan.DeepSeekV4 && hw.Arch != plan.CPU {
 		notices = append(notices, plan.Notice{Level: plan.NoticeWarning, Rule: "this build",
-			Text: fmt.Sprintf(
-				"whole models run on cpu only so far; on %v this shows what their kernels are planned for", hw.Arch)})
+			Text: fmt.Sprintf("%v runs on cpu only; on %v this shows what its kernels are planned for", m.Family,
+				hw.Arch)})
 	}
 	q := explain.Question{Layer: f.layer, Carried: f.carry}
 	if f.batch == "" {

@@ -42,7 +42,7 @@ type Dense struct {
 	QStride, KVStride, RopeStride, StartStride, LenStride, OutStride, LSEStride int64 // elements
 
 	Rows, Keys, Heads int32
-	Nope, Values      int32 // columns of a head: 128 and 128, or 192 and 256
+	Nope, Values      int32 // columns of a head: 64 and 64, 128 and 128, or 192 and 256
 	Scale             float32
 }
 
@@ -58,6 +58,7 @@ type denseShape struct {
 
 // denseShapes are the kernels by columns of a head's keys without the rotated ones, and of its values.
 var denseShapes = map[[2]int32]denseShape{
+	{64, 64}:   {"sparrow_dense_d128", 128},
 	{128, 128}: {"sparrow_dense_d192", 128},
 	{192, 256}: {"sparrow_dense_d256", 64},
 }
@@ -77,7 +78,7 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 	c := checks{kernel: "dense attention"}
 	shape := denseShapes[[2]int32{x.Nope, x.Values}]
 	if shape.kernel == "" {
-		c.fail("heads of %d and %d columns, supported are 128 and 128, 192 and 256", x.Nope, x.Values)
+		c.fail("heads of %d and %d columns, supported are 64 and 64, 128 and 128, 192 and 256", x.Nope, x.Values)
 	}
 	c.positive("rows", x.Rows)
 	c.positive("keys", x.Keys)
@@ -135,8 +136,8 @@ func (x *Dense) Encode(d *Device) (DenseAttendArgs, error) {
 func (k *Kernels) DenseAttend(s *Stream, nope, values int32, a *DenseAttendArgs) error {
 	shape := denseShapes[[2]int32{nope, values}]
 	if shape.kernel == "" {
-		return argumentError("dense attention: heads of %d and %d columns, supported are 128 and 128, 192 and 256",
-			nope, values)
+		return argumentError("dense attention: heads of %d and %d columns, supported are 64 and 64, 128 and 128, "+
+			"192 and 256", nope, values)
 	}
 	if a.Rows == 0 {
 		return nil

@@ -60,10 +60,10 @@ func TestDenseLaunchesNeedAKernel(t *testing.T) {
 		t.Errorf("no rows: %v", err)
 	}
 	if err := k.DenseAttend(s, 64, 128, &DenseAttendArgs{Rows: 5, Heads: 3}); !errors.Is(err, ErrArgument) {
-		t.Errorf("heads of 64 columns: %v", err)
+		t.Errorf("values of 128 behind keys of 64 columns: %v", err)
 	}
-	if DenseSupported(64, 128) || !DenseSupported(192, 256) {
-		t.Error("supported are 128 and 128, 192 and 256")
+	if DenseSupported(64, 128) || !DenseSupported(64, 64) || !DenseSupported(192, 256) {
+		t.Error("supported are 64 and 64, 128 and 128, 192 and 256")
 	}
 	if DensePlanBytes(3) != 80 {
 		t.Errorf("a plan of 3 rows has %d bytes, want 80", DensePlanBytes(3))

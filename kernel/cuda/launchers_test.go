@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -58,6 +59,80 @@ func someCombine() CombineV4Args {
 func someTopK() TopKArgs {
 	return TopKArgs{Scores: somewhere, Lengths: somewhere, Out: somewhere, PageTable: somewhere, Offsets: somewhere,
 		Stride: 64, Rows: 5, K: 16, RowsPerRequest: 1}
+}
+
+func somePick() PickArgs {
+	return PickArgs{Table: somewhere, IDs: somewhere, Out: somewhere, TableStride: 8, IDStride: 1, OutStride: 8,
+		Rows: 5, Columns: 8,
+		TableRows: 9, TableType: ElementF16, OutType: ElementBF16}
+}
+
+func someAngles() AnglesArgs {
+	return AnglesArgs{Positions: somewhere, Frequency: somewhere, Out: somewhere, PositionStride: 1, OutStride: 64,
+		Rows: 5, Count: 32, Scale: 1}
+}
+
+func someRotate() RotateArgs {
+	return RotateArgs{X: somewhere, Angles: somewhere, XStride: 384, AngleStride: 64, Rows: 5, Heads: 2, HeadDim: 192,
+		Offset: 128, Rope: 64}
+}
+
+func someGate() GateArgs {
+	return GateArgs{Gate: somewhere, Up: somewhere, Out: somewhere, GateStride: 8, UpStride: 8, OutStride: 8, Rows: 5,
+		Columns: 8}
+}
+
+func someRoute() RouteArgs {
+	return RouteArgs{Logits: somewhere, Bias: somewhere, IDs: somewhere, Weights: somewhere, LogitStride: 256,
+		IDStride: 33, WeightStride: 33,
+		Rows: 5, Experts: 256, Top: 8, Groups: 8, KeepGroups: 4}
+}
+
+func someCandidates() CandidatesArgs {
+	return CandidatesArgs{Logits: somewhere, IDs: somewhere, Values: somewhere, LogSum: somewhere, Keys: somewhere,
+		Stride: 100, IDStride: 5,
+		ValueStride: 5, Rows: 5, Columns: 100, Best: 5}
+}
+
+var (
+	someShape  = ExpertShape{Experts: 2, Hidden: 32, Inner: 32}
+	someMatrix = Matrix{Data: somewhere, Scales: somewhere, Stride: 32, ScaleStride: 1}
+	somePacked = PackedExperts{GateUp: somewhere, GateUpScales: somewhere, Down: somewhere, DownScales: somewhere}
+)
+
+func TestExpertArgumentsAreChecked(t *testing.T) {
+	good := Experts{Shape: someShape, Packed: somePacked, X: somewhere, Out: somewhere, IDs: somewhere,
+		Weights: somewhere, Scratch: somewhere,
+		XStride: 32, OutStride: 32, IDStride: 8, WeightStride: 8, Rows: 65, Top: 8}
+	a, err := good.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := a.Results + Ptr(65*8*32*2)
+	if need := Ptr(someShape.ScratchBytes(65, 8)); last > somewhere+need || a.Codes != somewhere {
+		t.Errorf("scratch begins at %#x and its last piece ends at %#x, want it inside %d bytes from %#x", a.Codes,
+			last, need, somewhere)
+	}
+	if few := *with(good, func(x *Experts) { x.Rows = 64 }); a.GroupRows != 128 {
+		t.Errorf("65 rows in groups of %d, want 128", a.GroupRows)
+	} else if b, err := few.Encode(); err != nil || b.GroupRows != 64 {
+		t.Errorf("64 rows in groups of %d, %v; want 64", b.GroupRows, err)
+	}
+	for says, change := range map[string]func(*Experts){
+		"1 to 256":           func(x *Experts) { x.Shape.Experts = 257 },
+		"x at":               func(x *Experts) { x.X = 8 },
+		"x stride 33":        func(x *Experts) { x.XStride = 33 },
+		"id stride 7":        func(x *Experts) { x.IDStride = 7 },
+		"choices of a row":   func(x *Experts) { x.Top = 0 },
+		"at most 131072":     func(x *Experts) { x.Rows = 16385 },
+		"scratch is not":     func(x *Experts) { x.Scratch = 0 },
+		"limit NaN":          func(x *Experts) { x.Limit = float32(math.NaN()) },
+		"packed scales of d": func(x *Experts) { x.Packed.DownScales = 0 },
+	} {
+		if _, err := with(good, change).Encode(); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want an argument error that says %q", err, says)
+		}
+	}
 }
 
 // with changes one argument of a launch.
@@ -128,6 +203,38 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"top-k ragged without offsets",
 			k.SelectTopK(s, with(someTopK(), func(a *TopKArgs) { a.Transform, a.Offsets = int32(TopKRagged), 0 })),
 			"offsets is not given"},
+		{"pick", k.PickRows(s, with(somePick(), func(*PickArgs) {})), ""},
+		{"pick f16 into f16", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.OutType = ElementF16 })),
+			"out has element type 2"},
+		{"pick stride", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.TableStride = 7 })), "table stride 7"},
+		{"pick no ids", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.IDs = 0 })), "ids is not given"},
+		{"angles", k.ComputeAngles(s, with(someAngles(), func(*AnglesArgs) {})), ""},
+		{"angles without frequencies", k.ComputeAngles(s, with(someAngles(), func(a *AnglesArgs) { a.Count = 0 })),
+			"count 0"},
+		{"rotate", k.RotateHeads(s, with(someRotate(), func(*RotateArgs) {})), ""},
+		{"rotate beyond the head", k.RotateHeads(s, with(someRotate(), func(a *RotateArgs) { a.Offset = 129 })),
+			"columns 129 to 193"},
+		{"rotate an odd number", k.RotateHeads(s, with(someRotate(), func(a *RotateArgs) { a.Rope = 63 })),
+			"even number"},
+		{"gate", k.GateRows(s, with(someGate(), func(*GateArgs) {})), ""},
+		{"gate limit", k.GateRows(s, with(someGate(), func(a *GateArgs) { a.Limit = -1 })), "limit -1"},
+		{"route", k.RouteExperts(s, with(someRoute(), func(*RouteArgs) {})), ""},
+		{"route groups", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) { a.Groups = 3 })),
+			"256 experts in 3 groups"},
+		{"route top", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) { a.Top = 33 })), "top 33"},
+		{"candidates", k.FindCandidates(s, with(someCandidates(), func(*CandidatesArgs) {})), ""},
+		{"65 candidates", k.FindCandidates(s, with(someCandidates(), func(a *CandidatesArgs) { a.Best = 65 })),
+			"best 65"},
+		{"candidates of too few", k.FindCandidates(s, with(someCandidates(),
+			func(a *CandidatesArgs) { a.Columns = 3 })), "best 5 of 3"},
+		{"pack", k.PackExpert(s, someShape, 1, someMatrix, someMatrix, someMatrix, somePacked), ""},
+		{"pack expert 2", k.PackExpert(s, someShape, 2, someMatrix, someMatrix, someMatrix, somePacked),
+			"expert 2 of 2"},
+		{"pack an odd size", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 40, Inner: 32}, 0, someMatrix,
+			someMatrix, someMatrix, somePacked),
+			"32 x 40"},
+		{"pack strides", k.PackExpert(s, someShape, 1, someMatrix, Matrix{somewhere, somewhere, 64, 1}, someMatrix,
+			somePacked), "must agree"},
 		{"paged scores of 5 rows", k.ScorePaged(s, 64, &IndexPagedArgs{NextN: 5}), "5 query rows"},
 	} {
 		switch c.says {

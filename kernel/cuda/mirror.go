@@ -11,8 +11,10 @@ func Mirrors() map[string]reflect.Type {
 		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{},
 		WriteIndexKeyArgs{}, IndexQueryArgs{}, GatherIndexSlotsArgs{}, GatherIndexPagesArgs{},
 		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
+		ListedView{}, ExpertsArgs{}, PackExpertArgs{},
+		PickArgs{}, MoveArgs{}, AnglesArgs{}, RotateArgs{}, GateArgs{}, RouteArgs{}, CandidatesArgs{},
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{},
-		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{},
+		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

@@ -44,8 +44,16 @@ func (k *Kernels) RMSNorm(s *Stream, a *RMSNormArgs) error {
 	c.multiple("x stride", a.XStride, 1, int64(a.Columns))
 	c.multiple("out stride", a.OutStride, 1, int64(a.Columns))
 	c.count("rows", a.Rows)
+	if a.Columns > warpNormColumns {
+		c.kernel = "rms_norm_long"
+		return runRows(k, s, &c, a.Rows, 1, a)
+	}
 	return runRows(k, s, &c, a.Rows, longRows, a)
 }
+
+// warpNormColumns is the longest row that a warp normalises alone. It decides by columns alone which kernel runs, as a
+// row's bits depend on it.
+const warpNormColumns = 1024
 
 // Locate turns positions into slots of a paged cache, or into rows of a gathered one.
 func (k *Kernels) Locate(s *Stream, a *LocateArgs) error {

@@ -66,7 +66,7 @@ func rmsNorm(out, x []float32, w []float64, eps float32) {
 }
 
 // Multiply multiplies by a stored weight.
-func (*Device) Multiply(a kernel.MultiplyArgs) error {
+func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -77,11 +77,14 @@ func (*Device) Multiply(a kernel.MultiplyArgs) error {
 	if err != nil {
 		return err
 	}
-	row := make([]float64, w.In())
+	row, x := make([]float64, w.In()), make([][]float32, a.X.Rows)
+	for t := range x {
+		x[t] = d.met(host.RowF32(a.X, t), w)
+	}
 	for o := range w.Out() {
 		weightRow(row, w, o)
 		for t := range a.X.Rows {
-			y := float32(dot(row, host.RowF32(a.X, t)))
+			y := float32(dot(row, x[t]))
 			out := host.RowF32(a.Out, t)
 			if a.Accumulate {
 				y += out[o]

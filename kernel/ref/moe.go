@@ -89,7 +89,7 @@ func argmax(v []float64) int {
 }
 
 // Experts runs the chosen experts row by row.
-func (*Device) Experts(a kernel.ExpertArgs) error {
+func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -112,16 +112,18 @@ func (*Device) Experts(a kernel.ExpertArgs) error {
 			if e < 0 || e >= x.Count() {
 				return fmt.Errorf("%w: experts: expert %d of %d", kernel.ErrArgument, e, x.Count())
 			}
+			met := d.met(row, x.Gate[e])
 			for o := range inner {
 				weightRow(wide[:len(row)], x.Gate[e], o)
-				g[o] = float32(dot(wide, row))
+				g[o] = float32(dot(wide, met))
 				weightRow(wide[:len(row)], x.Up[e], o)
-				u[o] = float32(dot(wide, row))
+				u[o] = float32(dot(wide, met))
 			}
 			gate(g, g, u, a.Limit)
+			between := d.between(g, x.Down[e])
 			for o := range sum {
 				weightRow(wide[:inner], x.Down[e], o)
-				sum[o] += float64(weights[j]) * dot(wide, g)
+				sum[o] += float64(weights[j]) * d.result(dot(wide, between))
 			}
 		}
 		for c, v := range host.RowF32(a.Out, t) {

@@ -12,7 +12,12 @@ import (
 )
 
 // Device is the reference implementation. It keeps no state.
-type Device struct{ host.Memory }
+type Device struct {
+	host.Memory
+	// Rounded makes products round where those of a GPU do (round.go). With activations rounded to bf16 between
+	// operations the results are those of a GPU but for the order of its sums.
+	Rounded bool
+}
 
 // Backends lists the reference implementation for a registry.
 func Backends() []kernel.Backend {
@@ -25,7 +30,7 @@ func Backends() []kernel.Backend {
 			if err := host.OneDevice(o); err != nil {
 				return nil, err
 			}
-			return &Device{host.MemoryFor(o)}, nil
+			return &Device{Memory: host.MemoryFor(o)}, nil
 		},
 	}}
 }

@@ -64,6 +64,8 @@ func (b *builder) build() *DSA {
 		MaxPositions: b.positive("max_position_embeddings", r.MaxPositions),
 		TiedHead:     r.Tied,
 		NextN:        or(r.NextN, 0),
+		FP8:          r.Quantization.fp8(),
+		Pow2Rows:     r.Quantization.pow2Rows(),
 		BOS:          r.BOS,
 		EOS:          r.EOS,
 		Pad:          r.Pad,

@@ -26,6 +26,8 @@ type Config struct {
 	TiedHead     bool    // the head is the embedding
 	Indexer      Indexer // of the layers that have one: all of DSA, those of ratio 4 of V4
 	NextN        int     // layers after the main ones that draft tokens
+	FP8          bool    // matrices are FP8 blocks; DSA alone, as is the next
+	Pow2Rows     bool    // devices that quantise the rows FP8 weights multiply give them scales that are powers of two
 
 	BOS *int
 	EOS []int

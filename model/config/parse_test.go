@@ -54,6 +54,24 @@ func TestSpellingsAgree(t *testing.T) {
 	}
 }
 
+// What quantization_config says of FP8 matrices and of the rows they multiply.
+func TestQuantization(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		in        any
+		fp8, pow2 bool
+	}{
+		{"none", absent, false, false},
+		{"blocks", fields{"quant_method": "fp8", "weight_block_size": []int{128, 128}}, true, false},
+		{"rows in powers of two", fields{"quant_method": "fp8", "scale_fmt": "ue8m0"}, true, true},
+		{"another method", fields{"quant_method": "awq"}, false, false},
+	} {
+		if got := parse(t, v32(fields{"quantization_config": c.in})); got.FP8 != c.fp8 || got.Pow2Rows != c.pow2 {
+			t.Errorf("%s: FP8 %v, rows in powers of two %v", c.name, got.FP8, got.Pow2Rows)
+		}
+	}
+}
+
 // Theta of a newer GLM lies only inside rope_parameters, and that one wins over a stale one outside.
 func TestThetaInsideRopeParameters(t *testing.T) {
 	if got := parse(t,

@@ -64,6 +64,18 @@ type rawModel struct {
 	Pad           *int     `json:"pad_token_id"`
 }
 
+// rawQuantization is what quantization_config says that the tensors themselves do not.
+type rawQuantization struct {
+	Method      string `json:"quant_method"`
+	ScaleFormat string `json:"scale_fmt"`
+}
+
+// fp8 reports whether matrices are FP8 blocks.
+func (q rawQuantization) fp8() bool { return q.Method == "fp8" }
+
+// pow2Rows reports whether FP8 weights were made for rows whose scales are powers of two.
+func (q rawQuantization) pow2Rows() bool { return q.ScaleFormat == "ue8m0" }
+
 // raw is config.json as released DSA models spell it.
 type raw struct {
 	rawModel
@@ -83,6 +95,8 @@ type raw struct {
 	Interleave    *bool    `json:"rope_interleave"`
 	IdxInterleave *bool    `json:"indexer_rope_interleave"`
 	RopeParams    *rawRope `json:"rope_parameters"`
+
+	Quantization rawQuantization `json:"quantization_config"`
 }
 
 type rawRope struct {
@@ -240,6 +254,8 @@ func wanted(t reflect.Type) string {
 		return "a list of words"
 	case reflect.Map:
 		return "an object of whole numbers"
+	case reflect.Struct:
+		return "an object"
 	}
 	return "a word"
 }

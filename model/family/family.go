@@ -3,6 +3,7 @@ package family
 
 import (
 	"fmt"
+	"strings"
 
 	"sparrow/kernel"
 	"sparrow/model"
@@ -45,7 +46,9 @@ func (s *Source) Close() error { return s.Weights.Close() }
 
 // Load places the weights on a device. onTensor, when not nil, is called once for each tensor, for progress bars.
 func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Model, error) {
-	m, err := load(s.Model, nn.NewLoader(s.Weights, dev, onTensor), dev)
+	l := nn.NewLoader(s.Weights, dev, onTensor)
+	l.Pow2Rows = s.Config.Pow2Rows
+	m, err := load(s.Model, l, dev)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
@@ -57,6 +60,10 @@ func load(d config.Description, l *nn.Loader, dev kernel.Device) (model.Model, e
 	case *config.DSA:
 		return loaded(dsa.Load(c, l, dev))
 	case *config.V4:
+		if p, ok := dev.(kernel.Partial); ok {
+			return nil, fmt.Errorf("%w: %s does not run with --kernels %s, which has no kernel for %s; run it with "+
+				"--kernels cpu", kernel.ErrUnsupported, config.DeepseekV4, dev.Name(), strings.Join(p.Missing(), ", "))
+		}
 		return loaded(v4.Load(c, l, dev))
 	}
 	return nil, fmt.Errorf("%w: %T", config.ErrFamily, d)

@@ -24,6 +24,9 @@ var ErrTensors = errors.New("the checkpoint's tensors do not fit its config.json
 // Loader takes tensors out of a checkpoint by name and shape. It never stops at the first problem: Finish reports all
 // of them.
 type Loader struct {
+	// Pow2Rows is kernel.Weight's, for every weight that is loaded.
+	Pow2Rows bool
+
 	from     *weight.Checkpoint
 	dev      Device
 	used     map[string]bool
@@ -140,7 +143,7 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 	if !ok {
 		return kernel.Weight{}
 	}
-	w := kernel.Weight{BlockRows: m.BlockRows, BlockCols: m.BlockCols}
+	w := kernel.Weight{BlockRows: m.BlockRows, BlockCols: m.BlockCols, Pow2Rows: l.Pow2Rows}
 	switch {
 	case m.Values == weight.F4E2M1x2 && m.Scale.DType == weight.F32:
 		l.addProblem("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"sparrow/internal/num"
@@ -30,7 +31,7 @@ func Cases() []Case {
 	}
 	list = append(list, rawToBlockCase(65536), gatherIndexCase(262144), gatherV4Case(65536),
 		combineCase(4096, 128, 512))
-	return append(append(append(list, scoreCases()...), sparseCases()...), denseCases()...)
+	return slices.Concat(list, scoreCases(), sparseCases(), denseCases(), productCases(), rowCases(), expertCases())
 }
 
 // mainLayout is the host's form of a main layout.

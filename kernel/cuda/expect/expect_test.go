@@ -111,3 +111,49 @@ func TestTopKPrefersLowPositionsAndSkipsNaN(t *testing.T) {
 		}
 	}
 }
+
+func TestPairsAreSortedByExpertAndNothingElse(t *testing.T) {
+	if got := SortPairs([]int32{2, 0, -1, 2, 5, 0}, 5); !slices.Equal(got, []int32{1, 5, 0, 3}) {
+		t.Errorf("got %v, want 1 5 of expert 0, then 0 3 of expert 2", got)
+	}
+}
+
+func TestCandidatesOfRowsWorkedOutByHand(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, c := range []struct {
+		row  []float32
+		ids  []int32
+		sum  float64
+		name string
+	}{
+		{[]float32{1, 2, 2, 0}, []int32{1, 2, 0}, math.Log(2*math.Exp(2) + math.E + 1), "ties"},
+		{[]float32{nan, -inf, 3}, []int32{2, 0, 1}, math.NaN(), "NaN is minus infinity among the best"},
+		{[]float32{0, inf, 1}, []int32{1, 2, 0}, math.Inf(1), "an infinite best"},
+	} {
+		ids, sum := Candidates(c.row, 3)
+		same := sum == c.sum || math.Abs(sum-c.sum) < 1e-12 || (math.IsNaN(sum) && math.IsNaN(c.sum))
+		if !slices.Equal(ids, c.ids) || !same {
+			t.Errorf("%s: %v and %g, want %v and %g", c.name, ids, sum, c.ids, c.sum)
+		}
+	}
+}
+
+// Two experts of 16 x 16 whose matrices are multiples of the identity: the result is that of one number.
+func TestExpertOfDiagonalMatrices(t *testing.T) {
+	diagonal := func(v float32) *BlockMatrix {
+		m := &BlockMatrix{Rows: 16, Columns: 16, Codes: make([]byte, 256), Scales: []float32{0.5}}
+		for i := range 16 {
+			m.Codes[17*i] = num.E4M3(2 * v)
+		}
+		return m
+	}
+	x := make([]float32, 16)
+	x[3] = 1
+	got := Expert(x, diagonal(2), diagonal(3), diagonal(-1), 0, num.ScalePow2)
+	want := -2 / (1 + math.Exp(-2)) * 3
+	for i, v := range got {
+		if (i == 3 && math.Abs(v-want) > 0.07*math.Abs(want)) || (i != 3 && v != 0) {
+			t.Errorf("column %d is %g, want %g in column 3 and 0 elsewhere", i, v, want)
+		}
+	}
+}

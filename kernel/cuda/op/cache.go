@@ -1,7 +1,7 @@
 package op
 
 import (
-	"encoding/binary"
+	"errors"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
@@ -115,7 +115,8 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 	}
 	return d.temporary(8, func(p cuda.Ptr) error {
 		// starts: 0 and all rows
-		if err := d.stream.CopyToDevice(p, binary.LittleEndian.AppendUint64(nil, uint64(rows)<<32)); err != nil {
+		starts := errors.Join(d.stream.FillWords(p, 0, 1), d.stream.FillWords(p.Add(4), uint32(rows), 1))
+		if err := starts; err != nil {
 			return err
 		}
 		args.Source.Starts = p

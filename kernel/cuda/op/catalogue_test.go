@@ -12,7 +12,7 @@ import (
 // layout it reads there; those of gathered rows have no layout. Auto stands for others, and the reference is plain
 // Go.
 var cudaKernels = map[plan.Kernel]map[layout.Kind][]string{
-	plan.DenseRagged: {0: {"sparrow_dense_plan", "sparrow_dense_d192", "sparrow_dense_d256"}},
+	plan.DenseRagged: {0: {"sparrow_dense_plan", "sparrow_dense_d128", "sparrow_dense_d192", "sparrow_dense_d256"}},
 	plan.SparseFlat:  {layout.BF16Row1152: {"sparrow_sparse_bf16"}},
 	plan.SparseBlock: {layout.FP8Row656: {"sparrow_sparse_block"}},
 	plan.SparseRaw:   {layout.FP8Row576: {"sparrow_sparse_raw"}},

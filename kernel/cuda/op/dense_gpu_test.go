@@ -15,8 +15,8 @@ func TestGPUDenseAttend(t *testing.T) {
 	starts := []int32{0, 0, 0, 0, 40, 40, 40, 40, 40, 40, 0, 0, 0}
 	lens := []int32{1, 2, 39, 40, 1, 63, 64, 65, 130, 129, 3, 4, 5}
 	rows, keys := len(starts), 170
-	for _, d := range []kernel.LatentDims{{Heads: 3, Nope: 128, Rope: 64, V: 128, Latent: 512},
-		{Heads: 2, Nope: 192, Rope: 64, V: 256, Latent: 512}} {
+	for _, d := range []kernel.LatentDims{{Heads: 4, Nope: 64, Rope: 64, V: 64, Latent: 512},
+		{Heads: 3, Nope: 128, Rope: 64, V: 128, Latent: 512}, {Heads: 2, Nope: 192, Rope: 64, V: 256, Latent: 512}} {
 		q, out := b.random(rows, d.Heads*d.QK()), b.random(rows, d.Heads*d.V)
 		kv, gathered := b.random(keys, d.KVB()), b.random(keys, d.Row())
 		rope := both{gathered.ref.Columns(d.Latent, d.Row()), gathered.gpu.Columns(d.Latent, d.Row())}
@@ -45,11 +45,11 @@ func TestGPUDenseAttend(t *testing.T) {
 		}
 		b.must(b.gpu.Sync())
 	}
-	d := kernel.LatentDims{Heads: 1, Nope: 64, Rope: 64, V: 64, Latent: 512}
-	args := kernel.DenseArgs{Out: b.random(1, 64).gpu, Q: b.random(1, 128).gpu, KV: b.random(1, 128).gpu,
+	d := kernel.LatentDims{Heads: 1, Nope: 64, Rope: 64, V: 128, Latent: 512}
+	args := kernel.DenseArgs{Out: b.random(1, 128).gpu, Q: b.random(1, 128).gpu, KV: b.random(1, 192).gpu,
 		Rope: b.random(1, 64).gpu, Start: b.ints(1, 1, []int32{0}).gpu, Lens: b.ints(1, 1, []int32{1}).gpu, Dims: d,
 		Scale: 1}
 	if err := b.gpu.DenseAttend(args); !errors.Is(err, kernel.ErrUnsupported) {
-		t.Errorf("heads of 64 + 64 columns: %v, want ErrUnsupported", err)
+		t.Errorf("values of 128 behind keys of 64 columns: %v, want ErrUnsupported", err)
 	}
 }

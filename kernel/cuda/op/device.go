@@ -2,8 +2,6 @@ package op
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
@@ -19,60 +17,44 @@ type Device struct {
 	kernels *cuda.Kernels
 	stream  *cuda.Stream
 	scratch *cuda.Pool
-	faults  *cuda.Buffer // one u32 of fault bits
-	count   *cuda.Buffer // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
+	faults  *cuda.Buffer   // one u32 of fault bits
+	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
+	weights []*cuda.Buffer // what was prepared
+	calls   map[cuda.Product]*cuda.ProductCall
 }
 
-var _ kernel.Device = (*Device)(nil)
+var (
+	_ kernel.Device  = (*Device)(nil)
+	_ kernel.Partial = (*Device)(nil)
+)
 
-// Backends lists the implementation for a registry. It is not available while operations are missing.
+// Backends lists the implementation for a registry. It has the operations of the DSA families: a device is a
+// [kernel.Partial].
 func Backends() []kernel.Backend {
 	return []kernel.Backend{{
 		Name: Name, Hardware: "sm90", Summary: "CUDA kernels for Hopper GPUs",
-		Available: complete,
-		Open: func(o kernel.Options) (kernel.Device, error) {
-			if err := complete(); err != nil {
-				return nil, err
-			}
-			return Open(o.Ordinal)
-		},
+		Available: available,
+		Open:      func(o kernel.Options) (kernel.Device, error) { return Open(o.Ordinal) },
 	}}
 }
 
-// complete says why no model can run here: first what is missing anywhere, which no driver would change, then what is
-// wrong with this machine.
-func complete() error { return incomplete(cuda.Available(), Missing()) }
-
-func incomplete(here error, missing []string) error {
-	if len(missing) == 0 {
-		return here
-	}
-	e := &cannotRun{cause: here}
-	e.text = fmt.Sprintf("no whole model runs on a GPU yet: run with --kernels cpu, or measure what there is with "+
-		"'sparrow bench kernels --device cuda' (without a CUDA kernel: %s)",
-		strings.Join(missing, ", "))
+// available says why no GPU can be used here.
+func available() error {
+	err := cuda.Available()
 	var known *cuda.Unavailable
-	switch {
-	case here == nil:
-		e.cause = kernel.ErrUnavailable
-	case errors.As(here, &known):
-		e.text += "; and here " + known.Reason
-	default:
-		e.text += "; and here " + here.Error()
+	if errors.As(err, &known) {
+		return unavailable{known}
 	}
-	return e
+	return err
 }
 
-// cannotRun is an ErrUnavailable in its own words: who asks has named the implementation.
-type cannotRun struct {
-	text  string
-	cause error
-}
+// unavailable is an ErrUnavailable in its own words: who asks has named the implementation.
+type unavailable struct{ cause *cuda.Unavailable }
 
-func (e *cannotRun) Error() string { return e.text }
-func (e *cannotRun) Unwrap() error { return e.cause }
+func (e unavailable) Error() string { return e.cause.Reason + "; " + e.cause.Try }
+func (e unavailable) Unwrap() error { return e.cause }
 
-// Open opens a GPU with all its kernels, whether or not they suffice for a model.
+// Open opens a GPU with all its kernels.
 func Open(ordinal int) (*Device, error) {
 	gpu, err := cuda.Open(ordinal)
 	if err != nil {
@@ -95,6 +77,8 @@ func On(gpu *cuda.Device) (_ *Device, err error) {
 	if d.stream, err = d.gpu.NewStream(); err != nil {
 		return nil, err
 	}
+	// Weights, which kernels may read before the launch in front has ended, are written long before.
+	d.stream.SetOverlap(true)
 	if d.faults, err = d.gpu.Alloc(4); err != nil {
 		return nil, err
 	}
@@ -107,6 +91,12 @@ func (d *Device) Name() string { return Name }
 
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
+
+// QuantizesRows is true: FP8 weights multiply rows of e4m3.
+func (d *Device) QuantizesRows() bool { return true }
+
+// Missing lists the operations without a kernel. Only DeepSeek-V4 asks for them.
+func (d *Device) Missing() []string { return Missing() }
 
 // Hardware is what the driver says of the device.
 func (d *Device) Hardware() kernel.Hardware {
@@ -129,6 +119,9 @@ func (d *Device) Close() error {
 		errs = append(errs, d.scratch.Close())
 	}
 	errs = append(errs, d.faults.Free(), d.count.Free())
+	for _, b := range d.weights {
+		errs = append(errs, b.Free())
+	}
 	if d.kernels != nil {
 		errs = append(errs, d.kernels.Close())
 	}

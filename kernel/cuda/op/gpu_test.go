@@ -42,7 +42,7 @@ func onGPU(t *testing.T) *bench {
 			t.Error(err)
 		}
 	})
-	return &bench{t, rand.New(rand.NewPCG(5, 6)), &ref.Device{}, d}
+	return &bench{t, rand.New(rand.NewPCG(5, 6)), &ref.Device{Rounded: true}, d}
 }
 
 func (b *bench) must(errs ...error) {
@@ -171,7 +171,8 @@ var scattered = []int32{130, 0, 63, 64, -1, 127, 191, 1, 65}
 
 // The shared suites whose sizes and element types have kernels.
 func TestGPUSharedSuites(t *testing.T) {
-	testkit.Some(t, onGPU(t).gpu, "norm", "convert pages", "select", "locate", "combine by hand")
+	testkit.Some(t, onGPU(t).gpu, "embed", "take", "gate", "clamped gate", "rotate", "rotate back", "route", "copy",
+		"candidates", "norm", "convert pages", "select", "locate", "combine by hand", "padded index query")
 }
 
 func TestGPUNorm(t *testing.T) {
@@ -252,4 +253,16 @@ func TestGPUEntries(t *testing.T) {
 	_, copied := b.pools(layout.V4Row584, 3, l.PageBytes(64), 64, b.bytes(b.ref, onRef.Mem))
 	b.must(b.gpu.Unpack(kernel.UnpackArgs{Out: out.gpu, Slots: slots.gpu, Pool: copied}))
 	b.near("unpacked", out, 0)
+}
+
+// putFloat writes element i of memory of some type.
+func putFloat(to []byte, kind kernel.DType, i int, v float32) {
+	switch kind {
+	case kernel.F32:
+		binary.LittleEndian.PutUint32(to[4*i:], math.Float32bits(v))
+	case kernel.BF16:
+		binary.LittleEndian.PutUint16(to[2*i:], num.BF16(v))
+	case kernel.F16:
+		binary.LittleEndian.PutUint16(to[2*i:], num.F16(v))
+	}
 }

@@ -92,6 +92,10 @@ func (d *Device) Sync() error {
 		what = "a slot beyond its pool"
 	case bits&cuda.FaultKeys != 0:
 		what = "a row that sees keys outside their tensor"
+	case bits&cuda.FaultRow != 0:
+		what = "a row or token outside its table"
+	case bits&cuda.FaultExpert != 0:
+		what = "an expert that is not there"
 	}
 	return fmt.Errorf("%w: cuda: an operation since the last sync was given %s", kernel.ErrArgument, what)
 }
@@ -123,7 +127,7 @@ func (d *Device) counting(n int) (cuda.Ptr, error) {
 	if d.count != nil && d.count.Len() >= int64(4*n) {
 		return d.count.Ptr(), nil
 	}
-	n = max(2*n, 4096)
+	n = max(2*n, 16384) // most steps have fewer rows
 	b, err := d.gpu.Alloc(int64(4 * n))
 	if err != nil {
 		return 0, err

@@ -22,29 +22,15 @@ func (without) Unwrap() error { return ErrNoKernel }
 
 // Missing lists the operations without a kernel.
 func Missing() []string {
-	return []string{"embed", "multiply", "project", "take", "angles", "rotate", "absorb", "expand", "gate", "route",
-		"experts", "hyper prepare", "hyper post", "hyper head", "head norm", "compress", "put", "route by root",
-		"route by hash", "copy", "candidates"}
+	return []string{"hyper prepare", "hyper post", "hyper head", "head norm", "compress", "put", "route by root",
+		"route by hash"}
 }
 
-func (missing) Embed(kernel.EmbedArgs) error          { return without("embed") }
-func (missing) Multiply(kernel.MultiplyArgs) error    { return without("multiply") }
-func (missing) Project(kernel.ProjectArgs) error      { return without("project") }
-func (missing) Take(kernel.TakeArgs) error            { return without("take") }
-func (missing) Angles(kernel.AngleArgs) error         { return without("angles") }
-func (missing) Rotate(kernel.RotateArgs) error        { return without("rotate") }
-func (missing) Absorb(kernel.AbsorbArgs) error        { return without("absorb") }
-func (missing) Expand(kernel.ExpandArgs) error        { return without("expand") }
-func (missing) Gate(kernel.GateArgs) error            { return without("gate") }
-func (missing) Route(kernel.RouteArgs) error          { return without("route") }
-func (missing) Experts(kernel.ExpertArgs) error       { return without("experts") }
-func (missing) HyperPre(kernel.HyperPreArgs) error    { return without("hyper prepare") }
-func (missing) HyperPost(kernel.HyperPostArgs) error  { return without("hyper post") }
-func (missing) HyperHead(kernel.HyperHeadArgs) error  { return without("hyper head") }
-func (missing) HeadNorm(kernel.HeadNormArgs) error    { return without("head norm") }
-func (missing) Compress(kernel.CompressArgs) error    { return without("compress") }
-func (missing) Put(kernel.PutArgs) error              { return without("put") }
-func (missing) RouteRoot(kernel.RootRouteArgs) error  { return without("route by root") }
-func (missing) RouteHash(kernel.HashRouteArgs) error  { return without("route by hash") }
-func (missing) Copy(kernel.CopyArgs) error            { return without("copy") }
-func (missing) Candidates(kernel.CandidateArgs) error { return without("candidates") }
+func (missing) HyperPre(kernel.HyperPreArgs) error   { return without("hyper prepare") }
+func (missing) HyperPost(kernel.HyperPostArgs) error { return without("hyper post") }
+func (missing) HyperHead(kernel.HyperHeadArgs) error { return without("hyper head") }
+func (missing) HeadNorm(kernel.HeadNormArgs) error   { return without("head norm") }
+func (missing) Compress(kernel.CompressArgs) error   { return without("compress") }
+func (missing) Put(kernel.PutArgs) error             { return without("put") }
+func (missing) RouteRoot(kernel.RootRouteArgs) error { return without("route by root") }
+func (missing) RouteHash(kernel.HashRouteArgs) error { return without("route by hash") }

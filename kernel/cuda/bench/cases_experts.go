@@ -1,0 +1,275 @@
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/expect"
+)
+
+const (
+	expertHidden = 7168
+	expertInner  = 2048
+	expertTop    = 8
+	packedTile   = 32768
+)
+
+// expertCases are the experts of a DeepSeek-V3.2 layer. The peer is DeepGEMM's grouped product of the same shape, which
+// gets its rows quantised and sorted and writes gate and up to memory.
+func expertCases() []Case {
+	var list []Case
+	for _, c := range []struct {
+		experts, rows    int
+		gateUp, down     float64 // the peer's us
+		whole, sixteenth bool
+	}{
+		{64, 1, 67, 39, true, false}, {64, 8, 479, 247, true, false}, {64, 64, 479, 247, true, true},
+		{64, 128, 479, 247, true, false}, {64, 1024, 575, 297, false, false}, {64, 4096, 1455, 757, true, true},
+		{32, 4096, 1402, 730, false, false}, {256, 64, 1924, 950, true, false}, {256, 4096, 2327, 1133, false, false},
+	} {
+		shape := cuda.ExpertShape{Experts: int32(c.experts), Hidden: expertHidden, Inner: expertInner}
+		list = append(list, expertCase(shape, c.rows, "experts_gate_up", c.gateUp),
+			expertCase(shape, c.rows, "experts_down", c.down))
+		if c.whole {
+			list = append(list, expertCase(shape, c.rows, "experts", 0))
+		}
+		if c.sixteenth {
+			shape.BF16 = true
+			list = append(list, expertCase(shape, c.rows, "experts_gate_up", 0),
+				expertCase(shape, c.rows, "experts_down", 0))
+		}
+	}
+	shape := cuda.ExpertShape{Experts: 64, Hidden: expertHidden, Inner: expertInner}
+	return append(list, expertCase(shape, 8192, "experts", 0))
+}
+
+type expertSet struct {
+	*holder
+	shape         cuda.ExpertShape
+	args          cuda.ExpertsArgs
+	name          string
+	pattern, x    []byte // what weights and rows repeat
+	scales        [2][]float32
+	ids           []int32
+	gateUp, downs int64 // bytes of an expert
+}
+
+// expertCase has every expert chosen equally often, as far as the rows go.
+func expertCase(shape cuda.ExpertShape, rows int, name string, peer float64) Case {
+	pairs := rows * expertTop
+	used := min(pairs, int(shape.Experts))
+	gateUp, gateUpScales, down, downScales := shape.PackedBytes()
+	c := Case{Name: name, Rate: FP8}
+	kind, size := "e4m3", 1
+	if shape.BF16 {
+		c.Rate, kind, size = BF16, "bf16", 2
+	}
+	c.Shape = fmt.Sprintf("%s, %d x %d rows", kind, used, pairs/used)
+	if int(shape.Experts) != used {
+		c.Shape += fmt.Sprintf(" of %d", shape.Experts)
+	}
+	product := 2 * float64(pairs) * expertHidden * expertInner
+	if name != "experts_down" {
+		c.FLOPs += 2 * product
+		c.Bytes += float64(used)*float64(gateUp+gateUpScales) + float64(rows*expertHidden*size) +
+			float64(pairs*expertInner*size)
+	}
+	if name != "experts_gate_up" {
+		c.FLOPs += product
+		c.Bytes += float64(used)*float64(down+downScales) + float64(pairs*expertInner*size) +
+			float64(pairs*expertHidden*2)
+	}
+	if name == "experts" {
+		c.Bytes += float64(pairs*expertHidden*2) + float64(3*rows*expertHidden*2)
+	}
+	if peer > 0 {
+		c.Peer = Peer{"DeepGEMM", peer}
+	}
+	c.SetBytes = int64(used) * (gateUp + down)
+	if used < int(shape.Experts) {
+		c.SetBytes /= 8 // several sets: one alone would be found in the cache in part
+	}
+	c.New = func(r *Rig) (Set, error) { return newExpertSet(r, shape, rows, name) }
+	return c
+}
+
+func newExpertSet(r *Rig, shape cuda.ExpertShape, rows int, name string) (Set, error) {
+	h := newHolder(r)
+	e := &expertSet{holder: h, shape: shape, name: name}
+	values := make([]byte, 0, 1<<16)
+	for len(values) < 1<<16 {
+		if v := float32(h.rng.NormFloat64()); shape.BF16 {
+			values = binary.LittleEndian.AppendUint16(values, num.BF16(v/64))
+		} else {
+			values = append(values, num.E4M3(v*60))
+		}
+	}
+	e.pattern = make([]byte, 37*packedTile) // no multiple of an expert: all of them differ
+	for i := 0; i < len(e.pattern); i += 2 {
+		copy(e.pattern[i:i+2], values[h.rng.Uint32()%(1<<15)*2:])
+	}
+	e.x = raw16(h.bf16s(37 * expertHidden))
+	var gateUpScales, downScales int64
+	e.gateUp, gateUpScales, e.downs, downScales = shape.PackedBytes()
+	n := int64(shape.Experts)
+	packed := cuda.PackedExperts{GateUp: h.repeat(e.pattern, n*e.gateUp), Down: h.repeat(e.pattern, n*e.downs)}
+	if !shape.BF16 {
+		for i := range e.scales {
+			e.scales[i] = h.floats(2*1031, 2e-5, 2e-4)
+		}
+		packed.GateUpScales = h.repeat(rawF32(e.scales[0]), n*gateUpScales)
+		packed.DownScales = h.repeat(rawF32(e.scales[1]), n*downScales)
+	}
+	weights := make([]float32, rows*expertTop)
+	for i := range weights {
+		e.ids = append(e.ids, int32(i)%shape.Experts)
+		weights[i] = h.rng.Float32()
+	}
+	x := cuda.Experts{Shape: shape, Packed: packed, X: h.repeat(e.x, int64(rows)*expertHidden*2),
+		Out: h.repeat(make([]byte, expertHidden*2), int64(rows)*expertHidden*2), IDs: h.put(rawI32(e.ids)),
+		Weights: h.put(rawF32(weights)), Scratch: h.alloc(shape.ScratchBytes(int32(rows), expertTop)),
+		XStride: expertHidden, OutStride: expertHidden, IDStride: expertTop,
+		WeightStride: expertTop, Rows: int32(rows), Top: expertTop, Scales: num.ScalePow2}
+	if h.err != nil {
+		return h.ready(e)
+	}
+	e.args, h.err = x.Encode()
+	pairs := int64(rows) * expertTop
+	switch name {
+	case "experts_gate_up":
+		h.outputs = append(h.outputs, span{e.args.Inner, pairs * int64(e.args.InnerPitch)})
+		if h.err == nil {
+			h.err = r.Kernels.PrepareExperts(r.Stream, shape, &e.args)
+		}
+	case "experts_down":
+		h.outputs = append(h.outputs, span{e.args.Results, pairs * expertHidden * 2})
+		if h.err == nil {
+			h.err = r.Kernels.PrepareExperts(r.Stream, shape, &e.args)
+		}
+		if h.err == nil {
+			h.err = r.Kernels.MultiplyGateUp(r.Stream, shape, &e.args)
+		}
+	default:
+		h.outputs = append(h.outputs, span{e.args.Inner, pairs * int64(e.args.InnerPitch)},
+			span{e.args.Results, pairs * expertHidden * 2})
+	}
+	return h.ready(e)
+}
+
+func (e *expertSet) Launch(s *cuda.Stream) error {
+	switch e.name {
+	case "experts_gate_up":
+		return e.rig.Kernels.MultiplyGateUp(s, e.shape, &e.args)
+	case "experts_down":
+		return e.rig.Kernels.MultiplyDown(s, e.shape, &e.args)
+	}
+	return overlapping(s, func() error { return e.rig.Kernels.RunExperts(s, e.shape, &e.args) })
+}
+
+// weight is a row of a packed tile of an expert, widened; matrix 0 is gate and up, 1 is down.
+func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
+	bytes, blocks := e.gateUp, int64(e.args.HiddenBlocks)
+	if matrix == 1 {
+		bytes, blocks = e.downs, int64(e.args.InnerBlocks)
+	}
+	var out []float64
+	for block := range blocks {
+		at := int64(expert)*bytes + (int64(tile)*blocks+block)*packedTile
+		if e.shape.BF16 {
+			for c := range 64 {
+				i := (at + int64(expect.PackedAt(row, 2*c))) % int64(len(e.pattern))
+				out = append(out, float64(num.FromBF16(binary.LittleEndian.Uint16(e.pattern[i:]))))
+			}
+			continue
+		}
+		scale := e.scales[matrix][(at/packedTile*2+int64(row/128))%int64(len(e.scales[matrix]))]
+		for c := range 128 {
+			i := (at + int64(expect.PackedAt(row, c))) % int64(len(e.pattern))
+			out = append(out, float64(num.FromE4M3(e.pattern[i]))*float64(scale))
+		}
+	}
+	return out
+}
+
+// inner reads a place's activation back.
+func (e *expertSet) inner(s *cuda.Stream, place int) ([]float32, error) {
+	row, err := read(s, e.args.Inner.Add(int64(place)*int64(e.args.InnerPitch)), int64(e.args.InnerPitch))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float32, expertInner)
+	if e.shape.BF16 {
+		for i := range out {
+			out[i] = num.FromBF16(binary.LittleEndian.Uint16(row[2*i:]))
+		}
+		return out, nil
+	}
+	scales, err := read(s, e.args.InnerScales.Add(4*int64(place)*int64(e.args.InnerBlocks)),
+		4*int64(e.args.InnerBlocks))
+	if err != nil {
+		return nil, err
+	}
+	for b := range expertInner / 128 {
+		num.DequantE4M3(out[b*128:][:128], row[b*128:][:128], f32At(scales, b))
+	}
+	return out, nil
+}
+
+// Check recomputes parts of some places: tiles of their activations from x, and columns of their results from the
+// activations that the device has.
+func (e *expertSet) Check(s *cuda.Stream) error {
+	order := expect.SortPairs(e.ids, e.shape.Experts)
+	for i := range 5 {
+		place := i * (len(order) - 1) / 4
+		pair := order[place]
+		expert := e.ids[pair]
+		inner, err := e.inner(s, place)
+		if err != nil {
+			return err
+		}
+		if e.name != "experts_down" {
+			x := make([]float32, expertHidden)
+			for c := range x {
+				at := (int(pair)/expertTop*expertHidden + c) * 2 % len(e.x)
+				x[c] = num.FromBF16(binary.LittleEndian.Uint16(e.x[at:]))
+			}
+			if !e.shape.BF16 {
+				x = expect.Quantised(x, num.ScalePow2)
+			}
+			tile := i * 3 % (expertInner / 128)
+			var most float64
+			want := make([]float64, 128)
+			for c := range want {
+				gate := e.weight(0, expert, tile, expect.GateUpRow(c, false))
+				up := e.weight(0, expert, tile, expect.GateUpRow(c, true))
+				want[c] = expect.Gated(expect.Dot(gate, x), expect.Dot(up, x), 0)
+				most = max(most, math.Abs(want[c]))
+			}
+			for c, w := range want {
+				if g := float64(inner[tile*128+c]); !(math.Abs(g-w) <= math.Abs(w)/15+most/1000) {
+					return fmt.Errorf("activation of place %d, column %d is %g, want %g", place, tile*128+c, g, w)
+				}
+			}
+		}
+		if e.name != "experts_gate_up" {
+			row, err := read(s, e.args.Results.Add(2*int64(pair)*expertHidden), 2*expertHidden)
+			if err != nil {
+				return err
+			}
+			var off, size float64
+			for c := i; c < expertHidden; c += 61 {
+				w := expect.Dot(e.weight(1, expert, c/256, c%256), inner)
+				g := float64(num.FromBF16(binary.LittleEndian.Uint16(row[2*c:])))
+				off += (g - w) * (g - w)
+				size += w * w
+			}
+			if !(math.Sqrt(off) <= 0.005*math.Sqrt(size)) {
+				return fmt.Errorf("result of pair %d is off by %.4f of its norm", pair, math.Sqrt(off/size))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,316 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/expect"
+)
+
+// productShape is a weight of a DeepSeek-V3.2 layer with another engine's times for some numbers of rows.
+type productShape struct {
+	typ               cuda.ProductType
+	what              string
+	columns, k, batch int
+	f32               bool
+	peer              string
+	rows              []int
+	micros            []float64 // of the peer, 0 where not known
+}
+
+const deepGEMM, cuBLAS = "DeepGEMM", "cuBLAS, batched"
+
+// productRows are the numbers of rows for which the times of FP8 products are known.
+var productRows = []int{1, 16, 64, 128, 512, 4096, 8192}
+
+func productShapes() []productShape {
+	fp8 := func(what string, columns, k int, micros ...float64) productShape {
+		return productShape{typ: cuda.ProductFP8, what: what, columns: columns, k: k, batch: 1, peer: deepGEMM,
+			rows: productRows, micros: micros}
+	}
+	bf16 := func(what string, columns, k, batch int, f32 bool, peer string, rows []int,
+		micros ...float64) productShape {
+		return productShape{typ: cuda.ProductBF16, what: what, columns: columns, k: k, batch: batch, f32: f32,
+			peer: peer, rows: rows, micros: micros}
+	}
+	heads := []int{1, 16, 64, 128, 4096}
+	return []productShape{
+		fp8("q_a and kv_a", 2112, 7168, 12.5, 10.9, 10.1, 10.9, 15.4, 95.5, 220),
+		fp8("q_b", 24576, 1536, 16.9, 17.3, 16.3, 17.0, 33.9, 233, 457),
+		fp8("indexer q_b", 8192, 1536, 7.2, 7.1, 7.1, 7.7, 13.7, 80.7, 158),
+		fp8("o", 7168, 16384, 41.4, 41.2, 39.5, 43.5, 118, 656, 1323),
+		fp8("dense gate and up", 36864, 7168, 74.0, 74.2, 74.3, 78.9, 225, 1484, 3003),
+		fp8("dense down", 7168, 18432, 44.6, 44.3, 43.7, 48.7, 133, 738, 1490),
+		fp8("shared gate and up", 4096, 7168, 15.0, 13.4, 13.5, 13.9, 24.8, 167, 329),
+		fp8("shared down", 7168, 2048, 8.0, 8.0, 7.7, 9.3, 18.6, 91, 179),
+		bf16("head", 129280, 7168, 1, true, deepGEMM, []int{1, 64, 4096}, 428, 438, 10500),
+		bf16("router", 256, 7168, 1, true, deepGEMM, []int{1, 64, 4096}, 0, 10.8, 31),
+		bf16("absorb", 512, 128, 128, false, cuBLAS, heads, 10.5, 10.8, 12.3, 15.2, 191),
+		bf16("expand", 128, 512, 128, false, cuBLAS, heads, 11.1, 11.3, 14.4, 17.3, 174),
+	}
+}
+
+// productCases are the products of a layer, and what quantises their inputs.
+func productCases() []Case {
+	var list []Case
+	for _, s := range productShapes() {
+		for i, rows := range s.rows {
+			list = append(list, productCase(s, rows, s.micros[i], false))
+			if rows <= 64 { // as the nodes of a captured step
+				list = append(list, productCase(s, rows, s.micros[i], true))
+			}
+		}
+	}
+	for _, rows := range []int{1, 64, 4096} {
+		list = append(list, quantiseCase(rows, 7168, false), quantiseCase(rows, 7168, true))
+	}
+	return list
+}
+
+// product is one set of a product: rows of a batch lie side by side, as heads do.
+type product struct {
+	*holder
+	x       cuda.Product
+	call    cuda.ProductCall
+	overlap bool // launches overlap
+}
+
+func productCase(s productShape, rows int, peer float64, overlap bool) Case {
+	size, outSize := 1, 2
+	if s.typ == cuda.ProductBF16 {
+		size = 2
+	}
+	if s.f32 {
+		outSize = 4
+	}
+	weights, inputs, results := s.columns*s.k*s.batch, rows*s.k*s.batch, rows*s.columns*s.batch
+	bytes := float64((weights+inputs)*size) + float64(results*outSize)
+	shape := fmt.Sprintf("%d rows, %d x %d", rows, s.columns, s.k)
+	if s.batch > 1 {
+		shape = fmt.Sprintf("%d rows, %d of %d x %d", rows, s.batch, s.columns, s.k)
+	}
+	shape += " " + s.what
+	if overlap {
+		shape += ", overlapping"
+	}
+	rate := FP8
+	if s.typ == cuda.ProductBF16 {
+		rate = BF16
+	}
+	return Case{
+		Name: fmt.Sprintf("product_%v", s.typ), Shape: shape, Rate: rate, Bytes: bytes, SetBytes: int64(bytes),
+		FLOPs: 2 * float64(results) * float64(s.k),
+		Peer:  Peer{s.peer, peer},
+		New: func(r *Rig) (Set, error) {
+			h := newHolder(r)
+			stride := (rows + 3) / 4 * 4
+			p := &product{holder: h, overlap: overlap, x: cuda.Product{
+				Type: s.typ, Weight: h.operand(s.typ, weights), Input: h.operand(s.typ, inputs),
+				Out:          h.output(int64(results * outSize)),
+				WeightStride: int64(s.k), InputStride: int64(s.k * s.batch), ScaleStride: int64(stride),
+				OutStride:   int64(s.columns * s.batch),
+				WeightBatch: int64(s.columns * s.k), InputBatch: int64(s.k), OutBatch: int64(s.columns),
+				Rows: int32(rows), Columns: int32(s.columns), K: int32(s.k), Batch: int32(s.batch), OutF32: s.f32,
+			}}
+			if s.typ == cuda.ProductFP8 {
+				blocks := (s.k + 127) / 128
+				p.x.WeightScales = h.put(rawF32(h.floats((s.columns+127)/128*blocks, 1e-4, 1e-3)))
+				p.x.InputScales = h.put(rawF32(h.floats(blocks*stride, 1e-4, 1e-3)))
+			}
+			if h.err == nil {
+				p.call, h.err = p.x.Encode(r.Device)
+			}
+			return p.ready(p)
+		},
+	}
+}
+
+// productPattern is how many elements of an operand are random; the rest repeats them, never at the same place of a
+// row.
+const productPattern = 1<<19 + 641
+
+// operand is device memory of n random elements.
+func (h *holder) operand(t cuda.ProductType, n int) cuda.Ptr {
+	if t == cuda.ProductFP8 {
+		return h.repeat(h.codes(min(n, productPattern)), int64(n))
+	}
+	return h.repeat(raw16(h.bf16s(min(n, productPattern))), int64(n)*2)
+}
+
+func (p *product) Launch(s *cuda.Stream) error {
+	s.SetOverlap(p.overlap)
+	defer s.SetOverlap(false)
+	return p.rig.Kernels.Multiply(s, &p.call)
+}
+
+// Check computes some elements on the host: the corners, and others spread over the result.
+func (p *product) Check(s *cuda.Stream) error {
+	x := &p.x
+	for i := range 48 {
+		row, column, b := i*577%int(x.Rows), i*7919%int(x.Columns), i*31%int(x.Batch)
+		if i == 0 {
+			row, column, b = int(x.Rows)-1, int(x.Columns)-1, int(x.Batch)-1
+		}
+		if err := p.checkElement(s, row, column, b); err != nil {
+			return fmt.Errorf("row %d column %d of %d: %w", row, column, b, err)
+		}
+	}
+	return nil
+}
+
+func (p *product) checkElement(s *cuda.Stream, row, column, b int) error {
+	x := &p.x
+	input, err := p.values(s, x.Input, int64(row)*x.InputStride+int64(b)*x.InputBatch)
+	if err != nil {
+		return err
+	}
+	weight, err := p.values(s, x.Weight, int64(column)*x.WeightStride+int64(b)*x.WeightBatch)
+	if err != nil {
+		return err
+	}
+	var sum, size float64
+	for from := 0; from < len(input); from += 128 {
+		scale := 1.0
+		if x.Type == cuda.ProductFP8 {
+			blocks := (int64(x.K) + 127) / 128
+			is, err := read(s, x.InputScales.Add((int64(from/128)*x.ScaleStride+int64(row))*4), 4)
+			if err != nil {
+				return err
+			}
+			ws, err := read(s, x.WeightScales.Add((int64(column/128)*blocks+int64(from/128))*4), 4)
+			if err != nil {
+				return err
+			}
+			scale = float64(f32At(is, 0)) * float64(f32At(ws, 0))
+		}
+		for i := from; i < min(from+128, len(input)); i++ {
+			v := float64(input[i]) * float64(weight[i]) * scale
+			sum += v
+			size += math.Abs(v)
+		}
+	}
+	at := int64(row)*x.OutStride + int64(b)*x.OutBatch + int64(column)
+	// Products of e4m3 keep 14 bits, those of bf16 24; a result in bf16 is rounded to 8.
+	limit := map[cuda.ProductType]float64{cuda.ProductFP8: 5e-4, cuda.ProductBF16: 2e-6}[x.Type] * size
+	var got float64
+	if x.OutF32 {
+		r, err := read(s, x.Out.Add(at*4), 4)
+		if err != nil {
+			return err
+		}
+		got = float64(f32At(r, 0))
+	} else {
+		r, err := read(s, x.Out.Add(at*2), 2)
+		if err != nil {
+			return err
+		}
+		got = float64(num.FromBF16(binary.LittleEndian.Uint16(r)))
+		limit += math.Abs(sum) / 256
+	}
+	if !(math.Abs(got-sum) <= limit) {
+		return fmt.Errorf("%g, want %g within %g", got, sum, limit)
+	}
+	return nil
+}
+
+// values are the k elements that begin at an element of an operand.
+func (p *product) values(s *cuda.Stream, base cuda.Ptr, at int64) ([]float32, error) {
+	v := make([]float32, p.x.K)
+	if p.x.Type == cuda.ProductBF16 {
+		b, err := read(s, base.Add(at*2), int64(len(v))*2)
+		if err != nil {
+			return nil, err
+		}
+		widen(v, b)
+		return v, nil
+	}
+	b, err := read(s, base.Add(at), int64(len(v)))
+	for i := range b {
+		v[i] = num.FromE4M3(b[i])
+	}
+	return v, err
+}
+
+// quantiser is one set of rows to quantise, alone or behind the residual sum and the norm.
+type quantiser struct {
+	*holder
+	x, delta, weight []uint16 // the host's copies of the first row and of the weight
+	norm             bool
+	rows             cuda.QuantiseRowsArgs
+	all              cuda.NormQuantiseArgs
+}
+
+func quantiseCase(rows, columns int, norm bool) Case {
+	n := rows * columns
+	bytes, name := float64(3*n+n/32), "quantise_rows"
+	if norm {
+		bytes, name = float64(7*n+n/32+2*columns), "norm_quantise"
+	}
+	return Case{
+		Name: name, Shape: fmt.Sprintf("%d rows of %d", rows, columns), Rate: Memory, Bytes: bytes,
+		SetBytes: int64(bytes),
+		New: func(r *Rig) (Set, error) {
+			h := newHolder(r)
+			q := &quantiser{holder: h, norm: norm, x: h.bf16s(columns), delta: h.bf16s(columns),
+				weight: h.bf16s(columns)}
+			stride := int64(columns)
+			x, codes, scales := h.repeat(raw16(q.x), int64(n)*2), h.output(int64(n)), h.output(int64(n/128)*4)
+			q.rows = cuda.QuantiseRowsArgs{X: x, Codes: codes, Scales: scales, XStride: stride, CodeStride: stride,
+				ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns)}
+			if norm {
+				q.all = cuda.NormQuantiseArgs{X: x, Delta: h.repeat(raw16(q.delta), int64(n)*2),
+					Sum: h.output(int64(n) * 2), Weight: h.put(raw16(q.weight)), Codes: codes, Scales: scales,
+					Epsilon: 1e-6, XStride: stride, DeltaStride: stride, SumStride: stride, CodeStride: stride,
+					ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns), WeightBF16: 1}
+			}
+			return q.ready(q)
+		},
+	}
+}
+
+func (q *quantiser) Launch(s *cuda.Stream) error {
+	if q.norm {
+		return q.rig.Kernels.NormQuantise(s, &q.all)
+	}
+	return q.rig.Kernels.QuantiseRows(s, &q.rows)
+}
+
+// Check quantises the row on the host, of which all rows are copies.
+func (q *quantiser) Check(s *cuda.Stream) error {
+	row := expect.Widen(q.x)
+	if q.norm {
+		var squares float64
+		for i, d := range expect.Widen(q.delta) {
+			row[i] = num.RoundBF16(row[i] + d)
+			squares += float64(row[i]) * float64(row[i])
+		}
+		inverse := 1 / math.Sqrt(squares/float64(len(row))+q.all.Epsilon)
+		for i, w := range expect.Widen(q.weight) {
+			row[i] = num.RoundBF16(float32(float64(row[i]) * inverse * float64(w)))
+		}
+	}
+	columns := int64(len(row))
+	codes, scales := make([]byte, columns), make([]float32, 0, columns/128)
+	for from := 0; from < len(row); from += 128 {
+		scales = append(scales, num.QuantE4M3(codes[from:], row[from:from+128], num.ScalePow2))
+	}
+	for _, r := range []int64{0, int64(q.rows.Rows) - 1} {
+		if err := same(s, fmt.Sprintf("codes of row %d", r), q.rows.Codes.Add(r*columns), codes); err != nil {
+			return err
+		}
+		for b, want := range scales {
+			got, err := read(s, q.rows.Scales.Add((int64(b)*q.rows.ScaleStride+r)*4), 4)
+			if err != nil {
+				return err
+			}
+			if !bytes.Equal(got, rawF32([]float32{want})) {
+				return fmt.Errorf("scale %d of row %d is %g, want %g", b, r, f32At(got, 0), want)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package cuda
+
+// CandidatesArgs are the arguments of the kernels that find the best logits of every row.
+//
+// The best of a row are listed best first; of equal logits the one with the lower column comes first, and -0 equals 0.
+// NaN counts as minus infinity there. LogSum is log(sum of exp(logit)) over the whole row, so that a candidate's
+// log-probability is its value less LogSum; it is NaN for a row with a NaN, else the best logit itself where that is
+// infinite. A row's bits do not depend on other rows.
+type CandidatesArgs struct {
+	Logits      Ptr   // [Rows, Columns] of Type
+	IDs         Ptr   // i32 [Rows, Best]
+	Values      Ptr   // f32 [Rows, Best]: the logits themselves
+	LogSum      Ptr   // f32 [Rows]
+	Keys        Ptr   // u64 scratch, CandidatesScratch
+	Sums        Ptr   // f32 pairs, set by FindCandidates
+	Stride      int64 // elements between rows of logits
+	IDStride    int64 // entries between rows
+	ValueStride int64 // elements between rows
+	Rows        int32 // at most MaxCandidateRows
+	Columns     int32 // at most MaxCandidateColumns
+	Best        int32 // 1 to MaxBest, at most Columns
+	Parts       int32 // set by FindCandidates
+	Type        ElementType
+	Reserved    int32
+}
+
+// The limits of the kernels.
+const (
+	MaxBest             = 64
+	MaxCandidateColumns = candidateColumns * 32
+	MaxCandidateRows    = 65535
+	candidateColumns    = 8192 // columns of a part
+)
+
+func candidateParts(columns int32) int32 { return (columns + candidateColumns - 1) / candidateColumns }
+
+// CandidatesScratch is the number of bytes that Keys must have.
+func CandidatesScratch(rows, columns, best int32) int64 {
+	return int64(rows) * int64(candidateParts(columns)) * (8*int64(best) + 8)
+}
+
+// FindCandidates finds the best logits of every row with their columns, and every row's log-sum-exp.
+func (k *Kernels) FindCandidates(s *Stream, a *CandidatesArgs) error {
+	c := checks{kernel: "candidate_parts"}
+	if a.Columns <= 0 || a.Columns > MaxCandidateColumns || a.Rows < 0 || a.Rows > MaxCandidateRows {
+		c.fail("%d rows of %d columns, supported are %d rows of 1 to %d", a.Rows, a.Columns, MaxCandidateRows,
+			MaxCandidateColumns)
+	}
+	if a.Best < 1 || a.Best > MaxBest || a.Best > a.Columns {
+		c.fail("the best %d of %d columns, supported are 1 to %d", a.Best, a.Columns, MaxBest)
+	}
+	c.element("logits", a.Logits, a.Type, ElementBF16, a.Stride, a.Columns)
+	c.memory("ids", a.IDs, 4)
+	c.memory("values", a.Values, 4)
+	c.memory("log sum", a.LogSum, 4)
+	c.memory("keys", a.Keys, 8)
+	c.multiple("id stride", a.IDStride, 1, int64(a.Best))
+	c.multiple("value stride", a.ValueStride, 1, int64(a.Best))
+	if c.err != nil || a.Rows == 0 {
+		return c.err
+	}
+	b := *a
+	b.Parts = candidateParts(a.Columns)
+	b.Sums = a.Keys.Add(8 * int64(a.Rows) * int64(b.Parts) * int64(a.Best))
+	if err := runGrid(k, s, &c, Dim{X: uint32(b.Parts), Y: uint32(a.Rows)}, &b); err != nil {
+		return err
+	}
+	merge := checks{kernel: "candidate_merge"}
+	return runRows(k, s, &merge, a.Rows, 1, &b)
+}

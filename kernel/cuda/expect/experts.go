@@ -1,0 +1,134 @@
+package expect
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"sparrow/internal/num"
+)
+
+// BlockMatrix is a weight [Rows, Columns]: e4m3 codes with a scale for each 128 x 128 block, or bf16 values.
+type BlockMatrix struct {
+	Rows, Columns int
+	Codes         []byte
+	Scales        []float32 // [ceil(Rows/128), ceil(Columns/128)]
+	Values        []uint16  // bf16, instead of Codes
+}
+
+// Row is one row as the kernels see it.
+func (m *BlockMatrix) Row(r int) []float64 {
+	out := make([]float64, m.Columns)
+	for c := range out {
+		if m.Values != nil {
+			out[c] = float64(num.FromBF16(m.Values[r*m.Columns+c]))
+			continue
+		}
+		scale := m.Scales[r/128*((m.Columns+127)/128)+c/128]
+		out[c] = float64(num.FromE4M3(m.Codes[r*m.Columns+c])) * float64(scale)
+	}
+	return out
+}
+
+// Quantised is what is left of a row after it was quantised per 128 columns.
+func Quantised(v []float32, mode num.ScaleMode) []float32 {
+	out, codes := make([]float32, len(v)), make([]byte, 128)
+	for from := 0; from < len(v); from += 128 {
+		to := min(from+128, len(v))
+		scale := num.QuantE4M3(codes, v[from:to], mode)
+		num.DequantE4M3(out[from:to], codes[:to-from], scale)
+	}
+	return out
+}
+
+// Gated is silu(gate) * up with the clamps of a limit above zero.
+func Gated(gate, up float64, limit float32) float64 {
+	if l := float64(limit); l > 0 {
+		gate, up = min(gate, l), min(max(up, -l), l)
+	}
+	return gate / (1 + math.Exp(-gate)) * up
+}
+
+// Dot is a product of rows in float64.
+func Dot(a []float64, b []float32) (sum float64) {
+	for i, v := range b {
+		sum += a[i] * float64(v)
+	}
+	return sum
+}
+
+// Expert is one expert's result for a row of bf16 values: quantised or rounded where the kernels do so, sums in
+// float64, not yet rounded to bf16.
+func Expert(x []float32, gate, up, down *BlockMatrix, limit float32, mode num.ScaleMode) []float64 {
+	scaled := gate.Values == nil
+	if scaled {
+		x = Quantised(x, mode)
+	}
+	inner := make([]float32, gate.Rows)
+	for i := range inner {
+		inner[i] = float32(Gated(Dot(gate.Row(i), x), Dot(up.Row(i), x), limit))
+		if !scaled {
+			inner[i] = num.RoundBF16(inner[i])
+		}
+	}
+	if scaled {
+		inner = Quantised(inner, mode)
+	}
+	out := make([]float64, down.Rows)
+	for i := range out {
+		out[i] = Dot(down.Row(i), inner)
+	}
+	return out
+}
+
+// SortPairs is the pairs row*top+choice ordered by expert, those of an expert as they come; ids outside [0, experts)
+// are left out.
+func SortPairs(ids []int32, experts int32) []int32 {
+	var order []int32
+	for p, id := range ids {
+		if id >= 0 && id < experts {
+			order = append(order, int32(p))
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return int(ids[a] - ids[b]) })
+	return order
+}
+
+// PackedAt is where byte b of row r of a packed tile lies: 256 rows of 128 bytes, swizzled.
+func PackedAt(r, b int) int { return r*128 + (b/16^r%8)*16 + b%16 }
+
+// GateUpRow is the row of a packed tile that holds inner column i of 128 of gate, or of up.
+func GateUpRow(i int, up bool) int {
+	if up {
+		return 128 + i
+	}
+	return i
+}
+
+// Candidates is the columns of the best n logits of a row, the lower column first among equals, NaN as minus infinity,
+// and the row's log-sum-exp: NaN where there is one, else the best logit where that is infinite.
+func Candidates(logits []float32, n int) (ids []int32, logSum float64) {
+	order, values := make([]int32, len(logits)), make([]float64, len(logits))
+	high, bad := math.Inf(-1), false
+	for i, v := range logits {
+		order[i], values[i] = int32(i), float64(v)
+		if v != v {
+			values[i], bad = math.Inf(-1), true
+		}
+		high = max(high, values[i])
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(values[b], values[a]) })
+	var sum float64
+	for _, v := range values {
+		sum += math.Exp(v - high)
+	}
+	switch {
+	case bad:
+		logSum = math.NaN()
+	case math.IsInf(high, 0):
+		logSum = high
+	default:
+		logSum = high + math.Log(sum)
+	}
+	return order[:n], logSum
+}

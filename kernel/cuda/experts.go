@@ -1,0 +1,386 @@
+package cuda
+
+import (
+	"math"
+
+	"sparrow/internal/num"
+)
+
+// ListedView is one expert that has rows, as the sorting kernel lists it.
+type ListedView struct {
+	Expert int32
+	First  int32 // its first place in the sorted order
+	Count  int32 // places it has
+	Before int32 // groups of the experts listed before it
+}
+
+// ExpertsArgs are the arguments of the expert kernels; Experts.Encode fills them.
+type ExpertsArgs struct {
+	GateUp       Ptr
+	GateUpScales Ptr
+	Down         Ptr
+	DownScales   Ptr
+	X            Ptr
+	Out          Ptr
+	IDs          Ptr
+	Weights      Ptr
+	Faults       Ptr
+	Codes        Ptr
+	CodeScales   Ptr
+	Order        Ptr
+	List         Ptr
+	Totals       Ptr
+	Inner        Ptr
+	InnerScales  Ptr
+	Results      Ptr
+	XStride      int64
+	OutStride    int64
+	IDStride     int64
+	WeightStride int64
+	Rows         int32
+	Experts      int32
+	Top          int32
+	Hidden       int32
+	InnerColumns int32
+	HiddenPitch  int32
+	InnerPitch   int32
+	HiddenBlocks int32
+	InnerBlocks  int32
+	HiddenTiles  int32
+	InnerTiles   int32
+	GroupRows    int32
+	Pow2         int32
+	Limit        float32
+}
+
+// PackExpertArgs are the arguments of the kernel that packs an expert's matrices; Kernels.PackExpert fills them.
+type PackExpertArgs struct {
+	First        Ptr
+	Second       Ptr
+	FirstScales  Ptr
+	SecondScales Ptr
+	To           Ptr
+	ScalesTo     Ptr
+	Stride       int64
+	ScaleStride  int64
+	Rows         int32
+	RowBytes     int32
+	Tiles        int32
+	Blocks       int32
+}
+
+// ExpertShape is the shape of a layer's experts: gate and up [Inner, Hidden], down [Hidden, Inner], all e4m3 with a
+// float32 scale for each 128 x 128 block, or all bf16. Both sizes are multiples of 16.
+type ExpertShape struct {
+	Experts int32 // at most MaxExperts
+	Hidden  int32
+	Inner   int32
+	BF16    bool
+}
+
+// The limits of the expert kernels.
+const (
+	MaxExperts = 256
+	// MaxExpertPairs is how many pairs of a row and a choice one call takes: 16384 rows of 8.
+	MaxExpertPairs = 1 << 17
+
+	expertTile      = 256 * 128 // bytes of a packed tile: 256 weight rows by 128 bytes of k
+	expertFewRows   = 64        // rows up to which the kernels for few rows run: no expert has more pairs than rows
+	expertManyRows  = 128
+	prepareThreads  = 512
+	prepareTiles    = prepareThreads / 16
+	combineColumns  = 8 * portableThreads
+	expertAlign     = 256
+	expertListBytes = 16
+)
+
+func ceilDiv(a, b int32) int32 { return (a + b - 1) / b }
+
+// elementBytes is the size of a weight.
+func (e ExpertShape) elementBytes() int32 {
+	if e.BF16 {
+		return 2
+	}
+	return 1
+}
+
+// innerTiles and hiddenTiles are the packed tiles of gate and up, and of down; the blocks are those of their k.
+func (e ExpertShape) innerTiles() int32   { return ceilDiv(e.Inner, 128) }
+func (e ExpertShape) hiddenTiles() int32  { return ceilDiv(e.Hidden, 256) }
+func (e ExpertShape) hiddenBlocks() int32 { return ceilDiv(e.Hidden*e.elementBytes(), 128) }
+func (e ExpertShape) innerBlocks() int32  { return e.innerTiles() * e.elementBytes() }
+
+// PackedBytes are the sizes of one expert's packed weights: of gate and up together and of down. Scales are 0 for bf16.
+func (e ExpertShape) PackedBytes() (gateUp, gateUpScales, down, downScales int64) {
+	gateUp = int64(e.innerTiles()) * int64(e.hiddenBlocks()) * expertTile
+	down = int64(e.hiddenTiles()) * int64(e.innerBlocks()) * expertTile
+	if !e.BF16 {
+		gateUpScales, downScales = gateUp/expertTile*8, down/expertTile*8
+	}
+	return gateUp, gateUpScales, down, downScales
+}
+
+// check finds sizes without a kernel.
+func (e ExpertShape) check(c *checks) {
+	if e.Experts <= 0 || e.Experts > MaxExperts || e.Hidden <= 0 || e.Inner <= 0 || e.Hidden%16 != 0 ||
+		e.Inner%16 != 0 {
+		c.fail("%d experts of %d x %d, supported are 1 to %d of any multiples of 16", e.Experts, e.Inner, e.Hidden,
+			MaxExperts)
+	}
+}
+
+// Matrix is a row-major weight in device memory with its block scales.
+type Matrix struct {
+	Data        Ptr   // multiple of 16
+	Scales      Ptr   // f32 [ceil(rows/128), ceil(columns/128)]; zero for bf16
+	Stride      int64 // elements between rows, rows apart by a multiple of 16 bytes
+	ScaleStride int64 // floats between rows of scales
+}
+
+// PackedExperts are the packed weights of a layer's experts, one after the other, PackedBytes for each.
+type PackedExperts struct {
+	GateUp       Ptr
+	GateUpScales Ptr
+	Down         Ptr
+	DownScales   Ptr
+}
+
+// at is the memory of one expert.
+func (p PackedExperts) at(e ExpertShape, expert int32) PackedExperts {
+	a, b, c, d := e.PackedBytes()
+	n := int64(expert)
+	return PackedExperts{p.GateUp.Add(n * a), p.GateUpScales.Add(n * b), p.Down.Add(n * c), p.DownScales.Add(n * d)}
+}
+
+// PackExpert copies one expert's matrices into the packed weights of its layer. The matrices may be freed when the copy
+// has run.
+func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, down Matrix, to PackedExperts) error {
+	c := checks{kernel: "sparrow_experts_pack"}
+	e.check(&c)
+	if expert < 0 || expert >= e.Experts {
+		c.fail("expert %d of %d", expert, e.Experts)
+	}
+	size := int64(e.elementBytes())
+	matrix := func(name string, m Matrix, columns int32) {
+		c.memory(name, m.Data, 16)
+		c.multiple(name+" stride in bytes", m.Stride*size, 16, int64(columns)*size)
+		if !e.BF16 {
+			c.memory(name+" scales", m.Scales, 4)
+			c.multiple(name+" scale stride", m.ScaleStride, 1, int64(ceilDiv(columns, 128)))
+		}
+	}
+	matrix("gate", gate, e.Hidden)
+	matrix("up", up, e.Hidden)
+	matrix("down", down, e.Inner)
+	if gate.Stride != up.Stride || gate.ScaleStride != up.ScaleStride {
+		c.fail("gate and up have strides of %d and %d, scales of %d and %d; they must agree", gate.Stride, up.Stride,
+			gate.ScaleStride, up.ScaleStride)
+	}
+	e.packed(&c, to)
+	if c.err != nil {
+		return c.err
+	}
+	at := to.at(e, expert)
+	a := PackExpertArgs{First: gate.Data, Second: up.Data, FirstScales: gate.Scales, SecondScales: up.Scales,
+		To: at.GateUp, ScalesTo: at.GateUpScales,
+		Stride: gate.Stride * size, ScaleStride: gate.ScaleStride, Rows: e.Inner, RowBytes: e.Hidden * int32(size),
+		Tiles: e.innerTiles(), Blocks: e.hiddenBlocks()}
+	b := PackExpertArgs{First: down.Data, FirstScales: down.Scales, To: at.Down, ScalesTo: at.DownScales,
+		Stride: down.Stride * size, ScaleStride: down.ScaleStride,
+		Rows: e.Hidden, RowBytes: e.Inner * int32(size), Tiles: e.hiddenTiles(), Blocks: e.innerBlocks()}
+	if e.BF16 {
+		a.ScalesTo, b.ScalesTo = 0, 0
+	}
+	if err := runGrid(k, s, &c, Dim{X: uint32(a.Blocks), Y: uint32(a.Tiles)}, &a); err != nil {
+		return err
+	}
+	return runGrid(k, s, &c, Dim{X: uint32(b.Blocks), Y: uint32(b.Tiles)}, &b)
+}
+
+// packed checks the memory of packed weights.
+func (e ExpertShape) packed(c *checks, p PackedExperts) {
+	c.memory("packed gate and up", p.GateUp, 128)
+	c.memory("packed down", p.Down, 128)
+	if !e.BF16 {
+		c.memory("packed scales of gate and up", p.GateUpScales, 8)
+		c.memory("packed scales of down", p.DownScales, 8)
+	}
+}
+
+// Experts says over which memory a layer's experts run:
+// Out[t] += sum over j of Weights[t,j] * down[e]( silu(gate[e] X[t]) * up[e] X[t] ), e = IDs[t,j], in the order of the
+// choice.
+//
+// e4m3: X is quantised per 128 columns, gate and up are summed in float32, their activation is quantised per 128 inner
+// columns without another rounding; bf16: the activation is rounded to bf16. What each expert gives is rounded to bf16;
+// the weighted sum is float32 and is rounded once with Out. A row's bits do not depend on other rows.
+type Experts struct {
+	Shape        ExpertShape
+	Packed       PackedExperts
+	X            Ptr // bf16 [Rows, Hidden], multiple of 16
+	Out          Ptr // bf16 [Rows, Hidden], multiple of 16
+	IDs          Ptr // i32 [Rows, Top]: negative is none; one that is not there raises FaultExpert and adds nothing
+	Weights      Ptr // f32 [Rows, Top]
+	Faults       Ptr // one u32 of fault bits, or zero
+	Scratch      Ptr // ScratchBytes, multiple of 256
+	XStride      int64
+	OutStride    int64
+	IDStride     int64
+	WeightStride int64
+	Rows         int32
+	Top          int32
+	Limit        float32       // of the gate, 0: none
+	Scales       num.ScaleMode // of quantised activations
+}
+
+// scratch lays the scratch memory out: the sizes of its pieces in the order of the fields that point to them.
+func (e ExpertShape) scratch(rows, top int32) (sizes [8]int64, total int64) {
+	pairs := int64(rows) * int64(top)
+	sizes = [8]int64{
+		0, 0, // codes, code scales
+		4 * pairs,                           // order
+		expertListBytes * int64(e.Experts),  // list
+		16,                                  // totals
+		pairs * int64(e.innerTiles()) * 128, // inner
+		0,                                   // inner scales
+		pairs * int64(e.Hidden) * 2,         // results
+	}
+	if e.BF16 {
+		sizes[5] *= 2
+	} else {
+		sizes[0], sizes[1] = int64(rows)*int64(e.Hidden), 4*int64(rows)*int64(e.hiddenBlocks())
+		sizes[6] = 4 * pairs * int64(e.innerBlocks())
+	}
+	for i := range sizes {
+		sizes[i] = (sizes[i] + expertAlign - 1) / expertAlign * expertAlign
+		total += sizes[i]
+	}
+	return sizes, total
+}
+
+// ScratchBytes is the scratch memory that rows of top choices need.
+func (e ExpertShape) ScratchBytes(rows, top int32) int64 {
+	_, total := e.scratch(rows, top)
+	return max(total, expertAlign)
+}
+
+// Encode checks the memory and builds the kernels' arguments.
+func (x *Experts) Encode() (ExpertsArgs, error) {
+	c := checks{kernel: "experts"}
+	e := x.Shape
+	e.check(&c)
+	e.packed(&c, x.Packed)
+	c.memory("x", x.X, 16)
+	c.memory("out", x.Out, 16)
+	c.memory("ids", x.IDs, 4)
+	c.memory("weights", x.Weights, 4)
+	c.memory("scratch", x.Scratch, expertAlign)
+	c.multiple("x stride", x.XStride, 8, int64(e.Hidden))
+	c.multiple("out stride", x.OutStride, 8, int64(e.Hidden))
+	c.multiple("id stride", x.IDStride, 1, int64(x.Top))
+	c.multiple("weight stride", x.WeightStride, 1, int64(x.Top))
+	c.count("rows", x.Rows)
+	c.positive("choices of a row", x.Top)
+	c.limit(x.Limit)
+	pairs := int64(x.Rows) * int64(x.Top)
+	bytes := max(pairs*int64(e.innerTiles())*256, int64(x.Rows)*max(x.XStride*2, int64(e.Hidden)))
+	if pairs > MaxExpertPairs || bytes > math.MaxUint32 {
+		c.fail("%d rows of %d choices, at most %d pairs and 4 GiB of activations: run fewer rows at a time", x.Rows,
+			x.Top, MaxExpertPairs)
+	}
+	if c.err != nil {
+		return ExpertsArgs{}, c.err
+	}
+	a := ExpertsArgs{
+		GateUp: x.Packed.GateUp, GateUpScales: x.Packed.GateUpScales, Down: x.Packed.Down,
+		DownScales: x.Packed.DownScales, X: x.X, Out: x.Out, IDs: x.IDs,
+		Weights: x.Weights, Faults: x.Faults, XStride: x.XStride, OutStride: x.OutStride, IDStride: x.IDStride,
+		WeightStride: x.WeightStride, Rows: x.Rows,
+		Experts: e.Experts, Top: x.Top, Hidden: e.Hidden, InnerColumns: e.Inner, HiddenPitch: e.Hidden,
+		InnerPitch:   e.innerTiles() * 128 * e.elementBytes(),
+		HiddenBlocks: e.hiddenBlocks(), InnerBlocks: e.innerBlocks(), HiddenTiles: e.hiddenTiles(),
+		InnerTiles: e.innerTiles(), GroupRows: expertManyRows, Limit: x.Limit,
+	}
+	if x.Rows <= expertFewRows { // a matter of time alone: the bits are the same
+		a.GroupRows = expertFewRows
+	}
+	if x.Scales == num.ScalePow2 {
+		a.Pow2 = 1
+	}
+	sizes, _ := e.scratch(x.Rows, x.Top)
+	at := x.Scratch
+	for i, p := range []*Ptr{&a.Codes, &a.CodeScales, &a.Order, &a.List, &a.Totals, &a.Inner, &a.InnerScales,
+		&a.Results} {
+		*p = at
+		at = at.Add(sizes[i])
+	}
+	return a, nil
+}
+
+// RunExperts runs the experts of a layer: four launches, none of which the host waits for.
+func (k *Kernels) RunExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error {
+	if err := k.PrepareExperts(s, e, a); err != nil {
+		return err
+	}
+	if err := k.MultiplyGateUp(s, e, a); err != nil {
+		return err
+	}
+	if err := k.MultiplyDown(s, e, a); err != nil {
+		return err
+	}
+	return k.CombineExperts(s, a)
+}
+
+// PrepareExperts sorts the pairs by expert and quantises the rows.
+func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error {
+	if a.Rows == 0 {
+		return nil
+	}
+	fn, err := k.Function("sparrow_experts_prepare")
+	if err != nil {
+		return err
+	}
+	blocks := uint32(1)
+	if !e.BF16 {
+		blocks += uint32((int64(a.Rows)*int64(a.HiddenBlocks) + prepareTiles - 1) / prepareTiles)
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: blocks}, Block: Dim{X: prepareThreads}, Overlap: s.overlap}, a)
+}
+
+// MultiplyGateUp multiplies by gate and up and applies the activation.
+func (k *Kernels) MultiplyGateUp(s *Stream, e ExpertShape, a *ExpertsArgs) error {
+	return k.multiplyExperts(s, expertKernel{false, e.BF16, a.GroupRows}, a, a.InnerTiles)
+}
+
+// MultiplyDown multiplies by down.
+func (k *Kernels) MultiplyDown(s *Stream, e ExpertShape, a *ExpertsArgs) error {
+	return k.multiplyExperts(s, expertKernel{true, e.BF16, a.GroupRows}, a, a.HiddenTiles)
+}
+
+// expertKernel says which product kernel runs.
+type expertKernel struct {
+	down, bf16 bool
+	groupRows  int32
+}
+
+var expertKernels = map[expertKernel]string{
+	{false, false, expertFewRows}:  "sparrow_experts_gate_up_fp8_few",
+	{false, false, expertManyRows}: "sparrow_experts_gate_up_fp8_many",
+	{false, true, expertFewRows}:   "sparrow_experts_gate_up_bf16_few",
+	{false, true, expertManyRows}:  "sparrow_experts_gate_up_bf16_many",
+	{true, false, expertFewRows}:   "sparrow_experts_down_fp8_few",
+	{true, false, expertManyRows}:  "sparrow_experts_down_fp8_many",
+	{true, true, expertFewRows}:    "sparrow_experts_down_bf16_few",
+	{true, true, expertManyRows}:   "sparrow_experts_down_bf16_many",
+}
+
+func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {
+	items := min(int64(a.Rows)*int64(a.Top)*int64(tiles), math.MaxInt32) // at most: every pair a group of its own
+	return runPersistent(k, s, expertKernels[which], int32(items), 1, a)
+}
+
+// CombineExperts adds the weighted sum of the experts' results to the rows.
+func (k *Kernels) CombineExperts(s *Stream, a *ExpertsArgs) error {
+	c := checks{kernel: "sparrow_experts_combine"}
+	return runGrid(k, s, &c, Dim{X: uint32(a.Rows), Y: uint32(ceilDiv(a.Hidden, combineColumns))}, a)
+}

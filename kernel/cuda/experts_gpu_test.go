@@ -1,0 +1,272 @@
+package cuda
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"sparrow/internal/num"
+	"sparrow/kernel/cuda/expect"
+)
+
+// expertRig is a layer of random experts on the device and on the host.
+type expertRig struct {
+	*rig
+	shape          ExpertShape
+	packed         PackedExperts
+	gate, up, down []*expect.BlockMatrix
+	rng            *rand.Rand
+}
+
+// matrix is a random weight on the host and on the device.
+func (r *expertRig) matrix(rows, columns int) (*expect.BlockMatrix, Matrix) {
+	m := &expect.BlockMatrix{Rows: rows, Columns: columns}
+	size := 1 / math.Sqrt(float64(columns))
+	if r.shape.BF16 {
+		m.Values = make([]uint16, rows*columns)
+		pool := make([]uint16, 4096)
+		for i := range pool {
+			pool[i] = num.BF16(float32(r.rng.NormFloat64() * size))
+		}
+		for i := range m.Values {
+			m.Values[i] = pool[r.rng.Uint32()%4096]
+		}
+		return m, Matrix{Data: upload(r.rig, m.Values), Stride: int64(columns)}
+	}
+	m.Codes = make([]byte, rows*columns)
+	pool := make([]byte, 4096)
+	for i := range pool {
+		pool[i] = num.E4M3(float32(r.rng.NormFloat64() * 60))
+	}
+	for i := range m.Codes {
+		m.Codes[i] = pool[r.rng.Uint32()%4096]
+	}
+	m.Scales = make([]float32, (rows+127)/128*((columns+127)/128))
+	for i := range m.Scales {
+		m.Scales[i] = float32(size / 60 * (0.5 + r.rng.Float64()))
+	}
+	return m, Matrix{Data: upload(r.rig, m.Codes), Scales: upload(r.rig, m.Scales), Stride: int64(columns),
+		ScaleStride: int64((columns + 127) / 128)}
+}
+
+func newExperts(g *rig, shape ExpertShape) *expertRig {
+	r := &expertRig{rig: g, shape: shape, rng: rand.New(rand.NewPCG(uint64(shape.Hidden), uint64(shape.Inner)))}
+	a, b, c, d := shape.PackedBytes()
+	n := int64(shape.Experts)
+	r.packed = PackedExperts{GateUp: r.poisoned(n * a), GateUpScales: r.poisoned(n*b + 16), Down: r.poisoned(n * c),
+		DownScales: r.poisoned(n*d + 16)}
+	for e := range shape.Experts {
+		gate, onGate := r.matrix(int(shape.Inner), int(shape.Hidden))
+		up, onUp := r.matrix(int(shape.Inner), int(shape.Hidden))
+		down, onDown := r.matrix(int(shape.Hidden), int(shape.Inner))
+		check(r.t, r.k.PackExpert(r.s, shape, e, onGate, onUp, onDown, r.packed))
+		r.gate, r.up, r.down = append(r.gate, gate), append(r.up, up), append(r.down, down)
+	}
+	return r
+}
+
+// batch is rows with their choices, on the host.
+type batch struct {
+	x, out  []uint16
+	ids     []int32
+	weights []float32
+	top     int
+}
+
+func (r *expertRig) batch(rows, top int) batch {
+	h := int(r.shape.Hidden)
+	b := batch{x: make([]uint16, rows*h), out: make([]uint16, rows*h), top: top}
+	for i := range b.x {
+		b.x[i], b.out[i] = num.BF16(float32(r.rng.NormFloat64())), num.BF16(float32(r.rng.NormFloat64()))
+	}
+	for range rows {
+		for _, e := range r.rng.Perm(int(r.shape.Experts))[:top] {
+			b.ids = append(b.ids, int32(e))
+			b.weights = append(b.weights, float32(r.rng.NormFloat64()))
+		}
+	}
+	return b
+}
+
+func (b batch) rows(from, to, hidden int) batch {
+	return batch{x: b.x[from*hidden : to*hidden], out: b.out[from*hidden : to*hidden],
+		ids: b.ids[from*b.top : to*b.top], weights: b.weights[from*b.top : to*b.top], top: b.top}
+}
+
+// run gives the rows' new Out.
+func (r *expertRig) run(b batch, limit float32, mode num.ScaleMode) ([]byte, ExpertsArgs) {
+	r.t.Helper()
+	rows, h := len(b.ids)/b.top, int64(r.shape.Hidden)
+	faults := r.faultWord()
+	x := Experts{Shape: r.shape, Packed: r.packed, X: upload(r.rig, b.x), Out: upload(r.rig, b.out),
+		IDs: upload(r.rig, b.ids), Weights: upload(r.rig, b.weights), Faults: faults,
+		Scratch: r.poisoned(r.shape.ScratchBytes(int32(rows), int32(b.top))),
+		XStride: h, OutStride: h, IDStride: int64(b.top), WeightStride: int64(b.top),
+		Rows: int32(rows), Top: int32(b.top), Limit: limit, Scales: mode}
+	a, err := x.Encode()
+	check(r.t, err)
+	check(r.t, r.k.RunExperts(r.s, r.shape, &a))
+	out := r.download(x.Out, 2*int64(rows)*h)
+	if f := r.faults(faults); f != 0 {
+		r.t.Errorf("fault %d", f)
+	}
+	return out, a
+}
+
+// want is what one row must be.
+func (r *expertRig) want(b batch, row int, limit float32, mode num.ScaleMode) []float64 {
+	h := int(r.shape.Hidden)
+	out := make([]float64, h)
+	for i := range out {
+		out[i] = float64(num.FromBF16(b.out[row*h+i]))
+	}
+	for j := range b.top {
+		e := b.ids[row*b.top+j]
+		if e < 0 || e >= r.shape.Experts {
+			continue
+		}
+		for i, v := range expect.Expert(expect.Widen(b.x[row*h:][:h]), r.gate[e], r.up[e], r.down[e], limit, mode) {
+			out[i] += float64(b.weights[row*b.top+j]) * v
+		}
+	}
+	return out
+}
+
+// compareRow measures the distance of a row from what it must be against the row's size.
+func compareRow(t *testing.T, what string, got []byte, want []float64) {
+	t.Helper()
+	var off, size float64
+	for i, w := range want {
+		g := float64(num.FromBF16(binary.LittleEndian.Uint16(got[2*i:])))
+		off += (g - w) * (g - w)
+		size += w * w
+	}
+	// A sum that differs in its last bits may be quantised to the next code, a sixteenth off: it shows where rows are
+	// short.
+	if !(math.Sqrt(off) <= 0.04*math.Sqrt(size)) {
+		t.Errorf("%s: off by %.4f of its norm", what, math.Sqrt(off/size))
+	}
+}
+
+func TestGPUExpertsEqualTheHost(t *testing.T) {
+	g := onGPU(t)
+	for _, shape := range []ExpertShape{{Experts: 5, Hidden: 208, Inner: 80}, {Experts: 3, Hidden: 256, Inner: 128},
+		{Experts: 8, Hidden: 1040, Inner: 400}, {Experts: 4, Hidden: 16, Inner: 16}} {
+		for _, bf16 := range []bool{false, true} {
+			shape.BF16 = bf16
+			r := newExperts(g, shape)
+			for _, rows := range []int{1, 2, 9, 17, 33, 64, 65, 131, 300} {
+				top := 1 + rows%int(shape.Experts)
+				mode, limit := num.ScalePow2, float32(0)
+				if rows%2 == 1 {
+					mode, limit = num.ScaleF32, 1.5
+				}
+				b := r.batch(rows, top)
+				if rows == 9 { // all rows to one expert first, one choice missing
+					for i := 0; i < len(b.ids); i += top {
+						b.ids[i] = 1
+					}
+					b.ids[3*top] = -1
+				}
+				name := fmt.Sprintf("%+v rows %d top %d", shape, rows, top)
+				out, a := r.run(b, limit, mode)
+				order := r.download(a.Order, int64(4*len(b.ids)))
+				for i, p := range expect.SortPairs(b.ids, shape.Experts) {
+					if got := int32(binary.LittleEndian.Uint32(order[4*i:])); got != p {
+						t.Fatalf("%s: place %d holds pair %d, want %d", name, i, got, p)
+					}
+				}
+				h := int(shape.Hidden)
+				for _, row := range []int{0, rows / 2, rows - 1} {
+					compareRow(t, fmt.Sprintf("%s row %d", name, row), out[2*row*h:][:2*h], r.want(b, row, limit, mode))
+				}
+				// The same rows alone, and in another company.
+				for row := 0; row < rows; row += 1 + rows/7 {
+					alone, _ := r.run(b.rows(row, row+1, h), limit, mode)
+					if !bytes.Equal(alone, out[2*row*h:][:2*h]) {
+						t.Fatalf("%s: row %d has other bits alone", name, row)
+					}
+				}
+				if rows > 64 {
+					part, _ := r.run(b.rows(rows-64, rows, h), limit, mode)
+					if !bytes.Equal(part, out[2*(rows-64)*h:]) {
+						t.Fatalf("%s: 64 of the rows have other bits without the rest", name)
+					}
+				}
+				again, _ := r.run(b, limit, mode)
+				if !bytes.Equal(again, out) {
+					t.Fatalf("%s: a second run gives other bits", name)
+				}
+			}
+		}
+	}
+}
+
+// The real width, few rows on the host: one row alone, and among 300 that share its experts.
+func TestGPUExpertsOfRealWidth(t *testing.T) {
+	g := onGPU(t)
+	for _, bf16 := range []bool{false, true} {
+		r := newExperts(g, ExpertShape{Experts: 2, Hidden: 7168, Inner: 2048, BF16: bf16})
+		b := r.batch(300, 2)
+		out, _ := r.run(b, 0, num.ScalePow2)
+		for _, row := range []int{0, 130} {
+			compareRow(t, fmt.Sprintf("bf16 %v row %d", bf16, row), out[2*row*7168:][:2*7168],
+				r.want(b, row, 0, num.ScalePow2))
+		}
+		for _, part := range [][2]int{
+			{0, 1}, {5, 13}, {130, 131}, {100, 120}, {200, 240}, {30, 94}, {100, 220}, {90, 290},
+		} {
+			got, _ := r.run(b.rows(part[0], part[1], 7168), 0, num.ScalePow2)
+			if !bytes.Equal(got, out[2*part[0]*7168:][:len(got)]) {
+				t.Errorf("bf16 %v: rows %d to %d have other bits without the rest", bf16, part[0], part[1])
+			}
+		}
+	}
+}
+
+func TestGPUExpertRowsAreQuantisedAsOnTheHost(t *testing.T) {
+	g := onGPU(t)
+	r := newExperts(g, ExpertShape{Experts: 2, Hidden: 336, Inner: 16})
+	for _, mode := range []num.ScaleMode{num.ScalePow2, num.ScaleF32} {
+		b := r.batch(11, 1)
+		b.x = randomBF16(r.rng, len(b.x))
+		clear(b.x[336 : 2*336]) // a row of zeros
+		_, a := r.run(b, 0, mode)
+		codes, scales := r.download(a.Codes, 11*336), r.download(a.CodeScales, 11*3*4)
+		want := make([]byte, 128)
+		for row := range 11 {
+			for block := range 3 {
+				from, to := block*128, min(block*128+128, 336)
+				s := num.QuantE4M3(want, expect.Widen(b.x[row*336+from:row*336+to]), mode)
+				sameBytes(t, fmt.Sprintf("%v row %d block %d", mode, row, block), codes[row*336+from:row*336+to],
+					want[:to-from])
+				if got := math.Float32frombits(binary.LittleEndian.Uint32(scales[4*(row*3+block):])); got != s {
+					t.Errorf("%v row %d block %d: scale %g, want %g", mode, row, block, got, s)
+				}
+			}
+		}
+	}
+}
+
+func TestGPUMissingExpertRaisesAFault(t *testing.T) {
+	g := onGPU(t)
+	r := newExperts(g, ExpertShape{Experts: 2, Hidden: 32, Inner: 32})
+	b := r.batch(3, 2)
+	b.ids[3] = 2
+	faults := r.faultWord()
+	x := Experts{Shape: r.shape, Packed: r.packed, X: upload(g, b.x), Out: upload(g, b.out), IDs: upload(g, b.ids),
+		Weights: upload(g, b.weights), Faults: faults,
+		Scratch: r.alloc(r.shape.ScratchBytes(3, 2)), XStride: 32, OutStride: 32, IDStride: 2, WeightStride: 2,
+		Rows: 3, Top: 2}
+	a, err := x.Encode()
+	check(t, err)
+	check(t, r.k.RunExperts(r.s, r.shape, &a))
+	out := r.download(x.Out, 3*64)
+	if f := r.faults(faults); f != FaultExpert {
+		t.Errorf("faults %d, want %d", f, FaultExpert)
+	}
+	compareRow(t, "the row without its expert", out[64:128], r.want(b, 1, 0, 0))
+}

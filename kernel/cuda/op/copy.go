@@ -1,0 +1,57 @@
+package op
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// Copy copies a tensor.
+func (d *Device) Copy(a kernel.CopyArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if a.X.Rows == 0 || a.X.Cols == 0 {
+		return nil
+	}
+	size := a.X.DType.Size()
+	if stride(a.X) == int64(a.X.Cols) && (a.Out.Rows == 1 || a.Out.Stride == a.Out.Cols) {
+		return d.stream.CopyOnDevice(at(a.Out), at(a.X), a.X.Extent())
+	}
+	r := require{op: "copy"}
+	args := cuda.MoveArgs{X: at(a.X), Out: at(a.Out), XStride: stride(a.X), OutStride: int64(a.Out.Stride),
+		Rows: int64(a.X.Rows), Columns: r.count("columns", a.X.Cols)}
+	switch size {
+	case 4: // any four bytes
+	case 2:
+		args.XType, args.OutType = cuda.ElementBF16, cuda.ElementBF16
+	default:
+		r.fail("rows of %v with gaps between them, this backend copies gaps of elements of 2 and 4 bytes", a.X.DType)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	return d.kernels.MoveRows(d.stream, &args)
+}
+
+// Candidates finds the best logits of every row, and each row's log-sum-exp.
+func (d *Device) Candidates(a kernel.CandidateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "candidates"}
+	r.packed("log sum", a.LogSum)
+	if a.Logits.Cols > cuda.MaxCandidateColumns {
+		r.fail("a vocabulary of %d, this backend takes up to %d", a.Logits.Cols, cuda.MaxCandidateColumns)
+	}
+	args := cuda.CandidatesArgs{Logits: at(a.Logits), IDs: at(a.IDs), Values: at(a.Values), LogSum: at(a.LogSum),
+		Stride: stride(a.Logits), IDStride: stride(a.IDs),
+		ValueStride: stride(a.Values), Rows: r.count("rows", a.Logits.Rows),
+		Columns: r.count("columns", a.Logits.Cols), Best: r.count("candidates", a.Values.Cols)}
+	if r.err != nil || a.Logits.Rows == 0 {
+		return r.err
+	}
+	return d.temporary(cuda.CandidatesScratch(args.Rows, args.Columns, args.Best), func(p cuda.Ptr) error {
+		args.Keys = p
+		return d.kernels.FindCandidates(d.stream, &args)
+	})
+}

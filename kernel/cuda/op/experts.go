@@ -1,0 +1,142 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// experts are the experts of a layer in the order in which the kernels read them.
+type experts struct {
+	shape  cuda.ExpertShape
+	at     cuda.PackedExperts
+	scales num.ScaleMode // of quantised rows
+}
+
+func (x *experts) Count() int  { return int(x.shape.Experts) }
+func (x *experts) Hidden() int { return int(x.shape.Hidden) }
+func (x *experts) Inner() int  { return int(x.shape.Inner) }
+
+// PrepareExperts packs the matrices of experts: all as e4m3 where all are in blocks of 128 x 128, else all as bf16.
+func (d *Device) PrepareExperts(w kernel.ExpertWeights) (_ kernel.Experts, err error) {
+	if err := w.Check(); err != nil {
+		return nil, err
+	}
+	r := require{op: "prepare experts"}
+	x := &experts{scales: num.ScaleF32, shape: cuda.ExpertShape{Experts: r.count("experts", len(w.Gate)),
+		Hidden: r.count("columns", w.Gate[0].In()),
+		Inner:  r.count("inner columns", w.Gate[0].Out())}}
+	if w.Gate[0].Pow2Rows {
+		x.scales = num.ScalePow2
+	}
+	if s := x.shape; len(w.Gate) > cuda.MaxExperts || s.Hidden%productSide != 0 || s.Inner%productSide != 0 {
+		r.fail("%d experts of %d x %d, this backend takes up to %d of multiples of %d", s.Experts, s.Inner, s.Hidden,
+			cuda.MaxExperts, productSide)
+	}
+	for e := range w.Gate {
+		for _, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
+			r.weight(m)
+			x.shape.BF16 = x.shape.BF16 || !blocked(m)
+		}
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	gateUp, gateUpScales, down, downScales := x.shape.PackedBytes()
+	n := int64(x.shape.Experts)
+	base, err := d.place(nil, n*(gateUp+down+gateUpScales+downScales)+16)
+	if err != nil {
+		return nil, err
+	}
+	x.at = cuda.PackedExperts{GateUp: base, Down: base.Add(n * gateUp), GateUpScales: base.Add(n * (gateUp + down)),
+		DownScales: base.Add(n * (gateUp + down + gateUpScales))}
+	return x, d.pack(x, &w)
+}
+
+// pack brings each expert to device memory and from there to its place. The stream orders the uses of that memory.
+func (d *Device) pack(x *experts, w *kernel.ExpertWeights) (err error) {
+	side := int64(x.shape.Hidden) * int64(x.shape.Inner) * 2 // of a matrix, at most
+	blocks := 4 * int64((x.shape.Hidden+blockSide-1)/blockSide) * int64((x.shape.Inner+blockSide-1)/blockSide)
+	each := (side + blocks + 255) / 256 * 256
+	staged, err := d.gpu.Alloc(3 * each)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, staged.Free()) }() // waits for the copies
+	for e := range w.Gate {
+		var to [3]cuda.Matrix
+		for i, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
+			if to[i], err = d.stage(m, x.shape.BF16, staged.Ptr().Add(int64(i)*each), side); err != nil {
+				return fmt.Errorf("expert %d: %w", e, err)
+			}
+		}
+		if err := d.kernels.PackExpert(d.stream, x.shape, int32(e), to[0], to[1], to[2], x.at); err != nil {
+			return fmt.Errorf("expert %d: %w", e, err)
+		}
+	}
+	return nil
+}
+
+// stage copies a weight to device memory, its scales at an offset behind its values.
+func (d *Device) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64) (cuda.Matrix, error) {
+	m := cuda.Matrix{Data: to, Stride: int64(w.In())}
+	if asBF16 {
+		return m, d.stream.CopyToDevice(to, bf16(w))
+	}
+	m.Scales, m.ScaleStride = to.Add(scalesAt), int64(w.Scale.Cols)
+	if err := d.stream.CopyToDevice(to, rowBytes(w.Data)); err != nil {
+		return m, err
+	}
+	return m, d.stream.CopyToDevice(m.Scales, rowBytes(w.Scale))
+}
+
+// Experts runs the chosen experts. More rows than one call of the kernels takes run one group after the other, which
+// changes no bit.
+func (d *Device) Experts(a kernel.ExpertArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	p, ok := a.Experts.(*experts)
+	if !ok {
+		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
+	}
+	r := require{op: "experts"}
+	r.dtype("x", a.X, kernel.BF16)
+	r.dtype("out", a.Out, kernel.BF16)
+	r.aligned("x", a.X, 16)
+	r.aligned("out", a.Out, 16)
+	if r.count("choices", a.IDs.Cols) > cuda.MaxExpertPairs {
+		r.fail("%d choices of a row, this backend takes up to %d", a.IDs.Cols, cuda.MaxExpertPairs)
+	}
+	if r.err != nil || a.X.Rows == 0 || a.IDs.Cols == 0 {
+		return r.err
+	}
+	rows, most := a.X.Rows, cuda.MaxExpertPairs/a.IDs.Cols
+	return d.temporary(p.shape.ScratchBytes(int32(min(rows, most)), int32(a.IDs.Cols)), func(scratch cuda.Ptr) error {
+		for from := 0; from < rows; from += most {
+			to := min(from+most, rows)
+			part := kernel.ExpertArgs{Out: a.Out.Slice(from, to), X: a.X.Slice(from, to), IDs: a.IDs.Slice(from, to),
+				Weights: a.Weights.Slice(from, to), Limit: a.Limit}
+			if err := d.runExperts(p, &part, scratch); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// runExperts runs rows that fit one call.
+func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr) error {
+	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),
+		Faults: d.faults.Ptr(), Scratch: scratch, XStride: stride(a.X), OutStride: stride(a.Out),
+		IDStride: stride(a.IDs), WeightStride: stride(a.Weights), Rows: int32(a.X.Rows), Top: int32(a.IDs.Cols),
+		Limit: a.Limit, Scales: p.scales}
+	args, err := x.Encode()
+	if err != nil {
+		return err
+	}
+	return d.kernels.RunExperts(d.stream, p.shape, &args)
+}

@@ -1,0 +1,76 @@
+package op
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// Absorb moves queries into latent space: a product for each head by its part of the transposed up-projection, and a
+// copy of the rotated columns.
+func (d *Device) Absorb(a kernel.AbsorbArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	w, err := own("absorb", a.KVB)
+	if err != nil {
+		return err
+	}
+	r, n := require{op: "absorb"}, a.Dims
+	x := r.heads(a.Q, a.Out, n)
+	x.Weight, x.WeightStride, x.WeightBatch = w.turned, int64(w.stored), int64(n.Nope+n.V)
+	x.InputBatch, x.OutBatch, x.Columns, x.K = int64(n.QK()), int64(n.Row()), r.count("latent columns", n.Latent),
+		r.count("key columns", n.Nope)
+	if err := d.perHead(&r, &x); err != nil || a.Q.Rows == 0 || n.Rope == 0 {
+		return err
+	}
+	// A head's rotated columns follow its others, in Q and in Out, and heads follow each other.
+	return d.kernels.MoveRows(d.stream, &cuda.MoveArgs{X: at(a.Q).Add(2 * int64(n.Nope)),
+		Out: at(a.Out).Add(2 * int64(n.Latent)), XStride: int64(n.QK()), OutStride: int64(n.Row()),
+		Rows: int64(a.Q.Rows) * int64(n.Heads), Columns: r.count("rotated columns", n.Rope), XType: cuda.ElementBF16,
+		OutType: cuda.ElementBF16})
+}
+
+// Expand moves attention outputs out of latent space: a product for each head by its part of the up-projection.
+func (d *Device) Expand(a kernel.ExpandArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	w, err := own("expand", a.KVB)
+	if err != nil {
+		return err
+	}
+	r, n := require{op: "expand"}, a.Dims
+	x := r.heads(a.U, a.Out, n)
+	x.Weight, x.WeightStride, x.WeightBatch = w.data.Add(2*int64(n.Nope)*int64(n.Latent)), int64(n.Latent),
+		int64(n.Nope+n.V)*int64(n.Latent)
+	x.InputBatch, x.OutBatch, x.Columns, x.K = int64(n.Latent), int64(n.V), r.count("value columns", n.V),
+		r.count("latent columns", n.Latent)
+	return d.perHead(&r, &x)
+}
+
+// heads is a product for each head of some rows.
+func (r *require) heads(in, out kernel.Tensor, n kernel.LatentDims) cuda.Product {
+	for _, t := range []struct {
+		name string
+		kernel.Tensor
+	}{{"rows", in}, {"out", out}} {
+		r.dtype(t.name, t.Tensor, kernel.BF16)
+		r.aligned(t.name, t.Tensor, 16)
+		r.packed(t.name, t.Tensor)
+	}
+	if n.Nope%productSide != 0 || n.V%productSide != 0 || n.Latent%productSide != 0 || n.Rope%8 != 0 {
+		r.fail("heads of %d + %d and %d columns over %d, this backend takes multiples of %d", n.Nope, n.Rope, n.V,
+			n.Latent, productSide)
+	}
+	return cuda.Product{Type: cuda.ProductBF16, Input: at(in), Out: at(out), InputStride: stride(in),
+		OutStride: stride(out), Rows: r.count("rows", in.Rows),
+		Batch: r.count("heads", n.Heads)}
+}
+
+// perHead launches it.
+func (d *Device) perHead(r *require, x *cuda.Product) error {
+	if r.err != nil || x.Rows == 0 {
+		return r.err
+	}
+	return d.product(x)
+}

@@ -1,0 +1,151 @@
+package op
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// Multiply multiplies rows by a weight. Rows that meet e4m3 blocks are quantised per 128 columns first. A product that
+// is added to Out is rounded to the type of Out before the sum.
+func (d *Device) Multiply(a kernel.MultiplyArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	return d.products("multiply", a.X, []kernel.Projection{{Out: a.Out, W: a.W}}, a.Accumulate)
+}
+
+// Project multiplies the same rows by several weights; they are quantised once.
+func (d *Device) Project(a kernel.ProjectArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	return d.products("project", a.X, a.To, false)
+}
+
+// products computes products of the same rows.
+func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, add bool) error {
+	r := require{op: op}
+	r.dtype("x", x, kernel.BF16)
+	r.aligned("x", x, 16)
+	p := rowProducts{Device: d, x: x, rows: r.count("rows", x.Rows), k: r.count("columns", x.Cols)}
+	var codes, scales, staged int64
+	for _, t := range to {
+		w, err := own(op, t.W)
+		if err != nil {
+			return err
+		}
+		r.element("out", t.Out)
+		if t.Out.DType == kernel.F16 {
+			r.fail("out of type f16, this backend takes f32 and bf16")
+		}
+		if w.kind == cuda.ProductFP8 {
+			codes, scales = aligned256(int64(x.Rows)*int64(x.Cols)), p.scaleBytes()
+		}
+		if add || !direct(t.Out, w) {
+			staged = max(staged, int64(x.Rows)*int64(w.stored)*int64(t.Out.DType.Size()))
+		}
+	}
+	if r.err != nil || x.Rows == 0 {
+		return r.err
+	}
+	return d.temporary(codes+scales+staged, func(scratch cuda.Ptr) error {
+		p.codes, p.scales, p.staged = scratch, scratch.Add(codes), scratch.Add(codes+scales)
+		for _, t := range to {
+			if err := p.multiply(t.Out, t.W.(*matrix), add); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// direct reports whether a product kernel can write to a tensor: as wide as the stored matrix, rows at multiples of 16
+// bytes.
+func direct(out kernel.Tensor, w *matrix) bool {
+	bytes := int64(out.DType.Size())
+	return w.stored == w.out && out.Off%16 == 0 && stride(out)*bytes%16 == 0
+}
+
+func aligned256(n int64) int64 { return (n + 255) &^ 255 }
+
+// rowProducts are products of the same rows in progress.
+type rowProducts struct {
+	*Device
+	x                     kernel.Tensor
+	rows, k               int32
+	codes, scales, staged cuda.Ptr // e4m3 [rows, k], f32 [ceil(k/128), scaleStride], and a product that Out cannot take
+	quantised             bool
+	exact                 bool // of the codes
+}
+
+// scaleStride is the distance of rows of scales: copies are 16 bytes wide.
+func (p *rowProducts) scaleStride() int64 { return (int64(p.rows) + 3) &^ 3 }
+
+func (p *rowProducts) scaleBytes() int64 {
+	return aligned256(4 * p.scaleStride() * int64((p.k+blockSide-1)/blockSide))
+}
+
+// quantise makes the codes, unless they are there with scales of the same kind.
+func (p *rowProducts) quantise(exact bool) error {
+	if p.quantised && p.exact == exact {
+		return nil
+	}
+	p.quantised, p.exact = true, exact
+	a := cuda.QuantiseRowsArgs{X: at(p.x), Codes: p.codes, Scales: p.scales, XStride: stride(p.x),
+		CodeStride: int64(p.k), ScaleStride: p.scaleStride(),
+		Rows: p.rows, Columns: p.k}
+	if exact {
+		a.Exact = 1
+	}
+	return p.kernels.QuantiseRows(p.stream, &a)
+}
+
+// multiply computes one product.
+func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
+	x := cuda.Product{Type: w.kind, Weight: w.data, WeightScales: w.scales, Input: at(p.x), Out: at(out),
+		WeightStride: int64(w.in), InputStride: stride(p.x),
+		OutStride: stride(out), Rows: p.rows, Columns: int32(w.stored), K: p.k, Batch: 1,
+		OutF32: out.DType == kernel.F32}
+	if w.kind == cuda.ProductFP8 {
+		if err := p.quantise(w.exact); err != nil {
+			return err
+		}
+		x.Input, x.InputStride, x.InputScales, x.ScaleStride = p.codes, int64(p.k), p.scales, p.scaleStride()
+	}
+	whole := !add && direct(out, w)
+	if !whole {
+		x.Out, x.OutStride = p.staged, int64(w.stored)
+	}
+	if err := p.product(&x); err != nil || whole {
+		return err
+	}
+	a := cuda.MoveArgs{X: p.staged, Out: at(out), XStride: int64(w.stored), OutStride: stride(out),
+		Rows: int64(p.rows), Columns: int32(w.out)}
+	if !x.OutF32 {
+		a.XType, a.OutType = cuda.ElementBF16, cuda.ElementBF16
+	}
+	if add {
+		a.Add = 1
+	}
+	return p.kernels.MoveRows(p.stream, &a)
+}
+
+// mostCalls bounds the products that are kept ready to be launched, of about a kilobyte each.
+const mostCalls = 8192
+
+// product launches a product. What its launch needs is kept: equal passes multiply at equal addresses, and making three
+// tensor maps takes the host longer than a launch.
+func (d *Device) product(x *cuda.Product) error {
+	call := d.calls[*x]
+	if call == nil {
+		made, err := x.Encode(d.gpu)
+		if err != nil {
+			return err
+		}
+		if call = &made; d.calls == nil || len(d.calls) >= mostCalls {
+			d.calls = map[cuda.Product]*cuda.ProductCall{}
+		}
+		d.calls[*x] = call
+	}
+	return d.kernels.Multiply(d.stream, call)
+}

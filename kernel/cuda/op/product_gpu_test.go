@@ -1,0 +1,243 @@
+package op
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"testing"
+
+	"sparrow/kernel"
+)
+
+// weight is a random matrix as a checkpoint stores it; e4m3 has blocks of 128 x 128.
+func (b *bench) weight(kind kernel.DType, out, in int) kernel.Weight {
+	return b.blockWeight(kind, out, in, 128, 128)
+}
+
+func (b *bench) blockWeight(kind kernel.DType, out, in, blockRows, blockCols int) kernel.Weight {
+	b.Helper()
+	size := 1 / math.Sqrt(float64(in))
+	if kind != kernel.E4M3 {
+		raw := make([]byte, out*in*kind.Size())
+		w := kernel.Weight{Data: b.place(b.ref, kind, out, in, raw)}
+		host := []byte(w.Data.Buf.(kernel.HostBuffer))
+		for i := range out * in {
+			putFloat(host, kind, i, float32(size*b.rng.NormFloat64()))
+		}
+		return w
+	}
+	codes := make([]byte, out*in)
+	for i := range codes {
+		codes[i] = byte(b.rng.IntN(2)<<7 | b.rng.IntN(0x60))
+	}
+	n, m := (out+blockRows-1)/blockRows, (in+blockCols-1)/blockCols
+	scales := make([]float32, n*m)
+	for i := range scales {
+		scales[i] = float32(size) * 0.1 * (1 + b.rng.Float32()) // not a power of two
+	}
+	return kernel.Weight{Data: b.place(b.ref, kind, out, in, codes), Scale: b.floats(n, m, scales).ref,
+		BlockRows: blockRows, BlockCols: blockCols}
+}
+
+// prepared is a weight on both sides.
+func (b *bench) prepared(w kernel.Weight, role kernel.Role) (onRef, onGPU kernel.Matrix) {
+	b.Helper()
+	onRef, err := b.ref.Prepare(w, role)
+	b.must(err)
+	onGPU, err = b.gpu.Prepare(w, role)
+	b.must(err)
+	return onRef, onGPU
+}
+
+// Products of every kind of weight, with sides that are no multiples of tiles, of few and many rows, plain and added,
+// in both types of output.
+func TestGPUMultiply(t *testing.T) {
+	b := onGPU(t)
+	for _, c := range []struct {
+		kind    kernel.DType
+		out, in int
+		block   int
+		tol     float64 // of the norm, which few columns make small now and then
+	}{
+		{kernel.F32, 4, 256, 0, 0.02}, {kernel.F16, 8, 128, 0, 0.02}, {kernel.BF16, 1, 16, 0, 0.02},
+		{kernel.BF16, 272, 1040, 0, 0.005},
+		{kernel.BF16, 640, 128, 0, 0.005}, {kernel.E4M3, 576, 256, 128, 0.005}, {kernel.E4M3, 100, 96, 128, 0.005},
+		{kernel.E4M3, 2112, 7168, 128, 0.005},
+		{kernel.E4M3, 72, 160, 64, 0.005}, // blocks without a kernel become bf16
+	} {
+		for _, pow2 := range []bool{false, true} {
+			w := b.blockWeight(c.kind, c.out, c.in, c.block, c.block)
+			w.Pow2Rows = pow2
+			onRef, onGPU := b.prepared(w, kernel.Projected)
+			for _, rows := range []int{1, 7, 33, 64, 65, 129, 300} {
+				if rows > 7 && c.out*c.in > 1<<20 {
+					continue // the reference takes long
+				}
+				x := b.random(rows, c.in)
+				for _, add := range []bool{false, true} {
+					for _, out := range []both{b.random(rows, c.out), b.normal(rows, c.out)} {
+						what := fmt.Sprintf("%v %d x %d, powers of two %v, %d rows, out %v, added %v", c.kind, c.out,
+							c.in, pow2, rows, out.gpu.DType, add)
+						before := b.bytes(b.gpu, out.gpu)
+						b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: out.ref, X: x.ref, W: onRef, Accumulate: add}),
+							b.gpu.Multiply(kernel.MultiplyArgs{Out: out.gpu, X: x.gpu, W: onGPU, Accumulate: add}))
+						b.close(what, out, c.tol)
+						r := rows / 2
+						size := len(before) / rows
+						one := b.place(b.gpu, out.gpu.DType, 1, c.out, before[r*size:(r+1)*size])
+						b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x.gpu.Slice(r, r+1), W: onGPU,
+							Accumulate: add}))
+						if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
+							t.Errorf("%s: a row alone has other bits", what)
+						}
+					}
+				}
+			}
+		}
+	}
+	if _, err := b.gpu.Prepare(b.weight(kernel.BF16, 16, 24), kernel.Projected); err == nil {
+		t.Error("24 columns were taken")
+	}
+}
+
+// Products of the same rows have the bits of products of their own, whatever the types beside them.
+func TestGPUProject(t *testing.T) {
+	b := onGPU(t)
+	for _, rows := range []int{1, 40, 200} {
+		gathered := b.random(rows, 576)
+		x := gathered.gpu.Columns(0, 512) // rows with gaps
+		args := kernel.ProjectArgs{X: x}
+		for i, w := range []kernel.Weight{b.weight(kernel.E4M3, 320, 512), b.weight(kernel.BF16, 4, 512),
+			b.weight(kernel.F32, 96, 512), b.weight(kernel.E4M3, 128, 512)} {
+			w.Pow2Rows = i == 3
+			_, m := b.prepared(w, kernel.Projected)
+			out := b.random(rows, w.Out()).gpu
+			if i == 1 {
+				out = b.normal(rows, w.Out()).gpu
+			}
+			args.To = append(args.To, kernel.Projection{Out: out, W: m})
+		}
+		b.must(b.gpu.Project(args))
+		for i, p := range args.To {
+			one := b.place(b.gpu, p.Out.DType, rows, p.Out.Cols, nil)
+			b.must(b.gpu.Multiply(kernel.MultiplyArgs{Out: one, X: x, W: p.W}))
+			if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, p.Out)) {
+				t.Errorf("%d rows: product %d has other bits than alone", rows, i)
+			}
+		}
+	}
+}
+
+// A tied table is looked up and multiplies, with a vocabulary that is no multiple of 16.
+func TestGPUTiedTable(t *testing.T) {
+	b := onGPU(t)
+	onRef, onGPU := b.prepared(b.weight(kernel.F32, 643, 256), kernel.Tied)
+	ids, x, logits := b.ints(3, 1, []int32{642, 0, 17}), b.random(3, 256), b.normal(3, 643)
+	b.must(b.ref.Embed(kernel.EmbedArgs{Out: x.ref, Table: onRef, IDs: ids.ref}),
+		b.gpu.Embed(kernel.EmbedArgs{Out: x.gpu, Table: onGPU, IDs: ids.gpu}))
+	b.near("looked up", x, 1./256)
+	b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: logits.ref, X: x.ref, W: onRef}),
+		b.gpu.Multiply(kernel.MultiplyArgs{Out: logits.gpu, X: x.gpu, W: onGPU}))
+	b.close("logits", logits, 0.005)
+}
+
+// Queries go into latent space and outputs come out of it, for the heads of every family, alone and among others.
+func TestGPULatent(t *testing.T) {
+	b := onGPU(t)
+	for _, d := range []kernel.LatentDims{
+		{Heads: 4, Nope: 64, Rope: 64, V: 64, Latent: 512}, {Heads: 2, Nope: 128, Rope: 64, V: 128, Latent: 512},
+		{Heads: 3, Nope: 192, Rope: 64, V: 256, Latent: 512},
+		{Heads: 128, Nope: 128, Rope: 64, V: 128, Latent: 512},
+	} {
+		for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.F32} {
+			if d.Heads > 4 && kind != kernel.BF16 {
+				continue
+			}
+			w := b.weight(kind, d.KVB(), d.Latent)
+			onRef, onGPU := b.prepared(w, kernel.Latent)
+			for _, rows := range []int{1, 5, 70, 200} {
+				if d.Heads > 4 && rows > 5 {
+					continue // the reference takes long
+				}
+				what := fmt.Sprintf("%v %+v, %d rows", kind, d, rows)
+				q, absorbed := b.random(rows, d.Heads*d.QK()), b.random(rows, d.Heads*d.Row())
+				b.must(b.ref.Absorb(kernel.AbsorbArgs{Out: absorbed.ref, Q: q.ref, KVB: onRef, Dims: d}),
+					b.gpu.Absorb(kernel.AbsorbArgs{Out: absorbed.gpu, Q: q.gpu, KVB: onGPU, Dims: d}))
+				b.close("absorb "+what, absorbed, 0.005)
+				u, out := b.random(rows, d.Heads*d.Latent), b.random(rows, d.Heads*d.V)
+				b.must(b.ref.Expand(kernel.ExpandArgs{Out: out.ref, U: u.ref, KVB: onRef, Dims: d}),
+					b.gpu.Expand(kernel.ExpandArgs{Out: out.gpu, U: u.gpu, KVB: onGPU, Dims: d}))
+				b.close("expand "+what, out, 0.005)
+				r := rows / 2
+				one, first := b.random(1, d.Heads*d.Row()).gpu, b.random(1, d.Heads*d.V).gpu
+				b.must(b.gpu.Absorb(kernel.AbsorbArgs{Out: one, Q: q.gpu.Slice(r, r+1), KVB: onGPU, Dims: d}),
+					b.gpu.Expand(kernel.ExpandArgs{Out: first, U: u.gpu.Slice(r, r+1), KVB: onGPU, Dims: d}))
+				if !bytes.Equal(b.bytes(b.gpu, one), b.bytes(b.gpu, absorbed.gpu.Slice(r, r+1))) ||
+					!bytes.Equal(b.bytes(b.gpu, first), b.bytes(b.gpu, out.gpu.Slice(r, r+1))) {
+					t.Errorf("%s: a row alone has other bits", what)
+				}
+			}
+			rows, up := b.random(9, d.Latent), b.random(9, d.KVB())
+			b.must(b.ref.Multiply(kernel.MultiplyArgs{Out: up.ref, X: rows.ref, W: onRef}),
+				b.gpu.Multiply(kernel.MultiplyArgs{Out: up.gpu, X: rows.gpu, W: onGPU}))
+			b.close(fmt.Sprintf("up-projection %v %+v", kind, d), up, 0.005)
+		}
+	}
+}
+
+// Copies keep every bit, with and without gaps, and leave what lies between rows.
+func TestGPUCopy(t *testing.T) {
+	b := onGPU(t)
+	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.I32, kernel.U8} {
+		for _, c := range []struct{ rows, cols, from, to int }{{1, 1, 1, 1}, {5, 64, 64, 64}, {5, 64, 80, 96},
+			{7, 33, 40, 35}} {
+			if kind == kernel.U8 && (c.from != c.cols || c.to != c.cols) {
+				continue
+			}
+			size := kind.Size()
+			raw, hole := make([]byte, c.rows*c.from*size), make([]byte, c.rows*c.to*size)
+			for i := range raw {
+				raw[i] = byte(b.rng.IntN(256))
+			}
+			for i := range hole {
+				hole[i] = 0xA5
+			}
+			x, out := b.place(b.gpu, kind, c.rows, c.from, raw), b.place(b.gpu, kind, c.rows, c.to, hole)
+			b.must(b.gpu.Copy(kernel.CopyArgs{Out: out.Columns(0, c.cols), X: x.Columns(0, c.cols)}))
+			for r := range c.rows {
+				copy(hole[r*c.to*size:], raw[r*c.from*size:][:c.cols*size])
+			}
+			if !bytes.Equal(b.bytes(b.gpu, out), hole) {
+				t.Errorf("%v %+v: bytes differ", kind, c)
+			}
+		}
+	}
+}
+
+// Candidates are the reference's; a row with NaN has no sum.
+func TestGPUCandidates(t *testing.T) {
+	b := onGPU(t)
+	for _, c := range []struct{ rows, columns, best int }{{1, 640, 1}, {3, 129280, 20}, {5, 8193, 64}} {
+		v := make([]float32, c.rows*c.columns)
+		for i := range v {
+			v[i] = float32(b.rng.NormFloat64() * 4)
+		}
+		logits := b.floats(c.rows, c.columns, v)
+		values, ids, sum := b.normal(c.rows, c.best), b.ints(c.rows, c.best, make([]int32, c.rows*c.best)),
+			b.normal(c.rows, 1)
+		b.must(b.ref.Candidates(kernel.CandidateArgs{Values: values.ref, IDs: ids.ref, LogSum: sum.ref,
+			Logits: logits.ref}),
+			b.gpu.Candidates(kernel.CandidateArgs{Values: values.gpu, IDs: ids.gpu, LogSum: sum.gpu,
+				Logits: logits.gpu}))
+		b.same(fmt.Sprintf("%+v ids", c), ids.ref, ids.gpu)
+		b.near(fmt.Sprintf("%+v values", c), values, 0)
+		b.near(fmt.Sprintf("%+v log sum", c), sum, 1e-5)
+	}
+	values, ids, sum := b.normal(1, 1), b.ints(1, 1, []int32{0}), b.normal(1, 1)
+	logits := b.floats(1, 3, []float32{1, float32(math.NaN()), 2})
+	b.must(b.gpu.Candidates(kernel.CandidateArgs{Values: values.gpu, IDs: ids.gpu, LogSum: sum.gpu,
+		Logits: logits.gpu}))
+	if got := b.values(b.gpu, sum.gpu)[0]; !math.IsNaN(got) || b.bytes(b.gpu, ids.gpu)[0] != 2 {
+		t.Errorf("a row with NaN: sum %v, best %v", got, b.bytes(b.gpu, ids.gpu))
+	}
+}

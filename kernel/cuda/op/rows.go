@@ -1,0 +1,134 @@
+package op
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// element is the kernels' name of a float type.
+func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
+	switch t.DType {
+	case kernel.F32:
+		return cuda.ElementF32
+	case kernel.BF16:
+		return cuda.ElementBF16
+	case kernel.F16:
+		return cuda.ElementF16
+	}
+	r.fail("%s of type %v, this backend takes f32, bf16 and f16", name, t.DType)
+	return 0
+}
+
+// Embed looks up embeddings. A token outside the table raises a fault.
+func (d *Device) Embed(a kernel.EmbedArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	w, err := own("embed", a.Table)
+	if err != nil {
+		return err
+	}
+	r := require{op: "embed"}
+	return d.pick(&r, cuda.PickArgs{Table: w.data, TableStride: int64(w.in), TableRows: r.count("table rows", w.out),
+		TableType: cuda.ElementBF16}, a.Out, a.IDs)
+}
+
+// Take picks rows. A row outside the tensor raises a fault.
+func (d *Device) Take(a kernel.TakeArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "take"}
+	return d.pick(&r, cuda.PickArgs{Table: at(a.X), TableStride: stride(a.X),
+		TableRows: r.count("table rows", a.X.Rows), TableType: r.element("x", a.X)}, a.Out, a.Rows)
+}
+
+func (d *Device) pick(r *require, args cuda.PickArgs, out, ids kernel.Tensor) error {
+	args.IDs, args.Out, args.Faults, args.IDStride, args.OutStride = at(ids), at(out), d.faults.Ptr(), stride(ids),
+		stride(out)
+	args.Rows, args.Columns, args.OutType = r.count("rows", out.Rows), r.count("columns", out.Cols),
+		r.element("out", out)
+	if r.err != nil || out.Rows == 0 || out.Cols == 0 {
+		return r.err
+	}
+	return d.kernels.PickRows(d.stream, &args)
+}
+
+// Angles computes the rotation of every row.
+func (d *Device) Angles(a kernel.AngleArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "angles"}
+	args := cuda.AnglesArgs{Positions: at(a.Positions), Frequency: at(a.InvFreq), Out: at(a.Out),
+		PositionStride: stride(a.Positions), OutStride: stride(a.Out),
+		Rows: r.count("rows", a.Out.Rows), Count: r.count("frequencies", a.InvFreq.Cols), Scale: a.Scale}
+	if r.err != nil || a.Out.Rows == 0 || a.InvFreq.Cols == 0 {
+		return r.err
+	}
+	return d.kernels.ComputeAngles(d.stream, &args)
+}
+
+// Rotate applies RoPE in place.
+func (d *Device) Rotate(a kernel.RotateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "rotate"}
+	args := cuda.RotateArgs{X: at(a.X), Angles: at(a.Angles), XStride: stride(a.X), AngleStride: stride(a.Angles),
+		Rows:  r.count("rows", a.X.Rows),
+		Heads: r.count("heads", a.Heads), HeadDim: r.count("columns of a head", a.HeadDim),
+		Offset: r.count("columns before the rotated ones", a.Offset),
+		Rope:   r.count("rotated columns", a.Angles.Cols), XType: r.element("x", a.X)}
+	if a.Pairing == kernel.Interleaved {
+		args.Interleaved = 1
+	}
+	if a.Inverse {
+		args.Inverse = 1
+	}
+	if r.err != nil || a.X.Rows == 0 || a.Heads == 0 || a.Angles.Cols == 0 {
+		return r.err
+	}
+	return d.kernels.RotateHeads(d.stream, &args)
+}
+
+// Gate applies silu(gate) * up.
+func (d *Device) Gate(a kernel.GateArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "gate"}
+	args := cuda.GateArgs{Gate: at(a.Gate), Up: at(a.Up), Out: at(a.Out), GateStride: stride(a.Gate),
+		UpStride: stride(a.Up), OutStride: stride(a.Out),
+		Rows: r.count("rows", a.Gate.Rows), Columns: r.count("columns", a.Gate.Cols),
+		GateType: r.element("gate", a.Gate), UpType: r.element("up", a.Up),
+		OutType: r.element("out", a.Out), Limit: a.Limit}
+	if r.err != nil || a.Gate.Rows == 0 || a.Gate.Cols == 0 {
+		return r.err
+	}
+	return d.kernels.GateRows(d.stream, &args)
+}
+
+// Route chooses experts.
+func (d *Device) Route(a kernel.RouteArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "route"}
+	if a.Logits.Cols > cuda.MaxRouted || a.Groups > cuda.MaxGroups {
+		r.fail("%d experts in %d groups, this backend takes up to %d in up to %d", a.Logits.Cols, a.Groups,
+			cuda.MaxRouted, cuda.MaxGroups)
+	}
+	args := cuda.RouteArgs{Logits: at(a.Logits), Bias: at(a.Bias), IDs: at(a.IDs), Weights: at(a.Weights),
+		LogitStride: stride(a.Logits), IDStride: stride(a.IDs),
+		WeightStride: stride(a.Weights), Rows: r.count("rows", a.Logits.Rows),
+		Experts: r.count("experts", a.Logits.Cols), Top: r.count("choices", a.IDs.Cols),
+		Groups: r.count("groups", a.Groups), KeepGroups: r.count("kept groups", a.KeepGroups), Scale: a.Scale}
+	if a.Normalize {
+		args.Normalize = 1
+	}
+	if r.err != nil || a.Logits.Rows == 0 || a.IDs.Cols == 0 {
+		return r.err
+	}
+	return d.kernels.RouteExperts(d.stream, &args)
+}

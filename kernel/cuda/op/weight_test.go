@@ -1,0 +1,244 @@
+package op
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"sparrow/internal/num"
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// detached are the operations on a device without a GPU: arguments are checked, nothing is computed.
+func detached(t *testing.T) *Device {
+	t.Helper()
+	d, err := On(cuda.OpenDetached(cuda.Properties{Name: "none", Major: 9, SMs: 132, SharedOptinBytes: 232448,
+		MemoryBytes: 1 << 36}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// stored is a weight in host memory, each row followed by a gap of columns.
+func stored(kind kernel.DType, out, in, gap int) kernel.Weight {
+	w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, 16+out*(in+gap)*kind.Size()), Off: 16,
+		DType: kind,
+		Rows:  out, Cols: in, Stride: in + gap}}
+	if kind == kernel.E4M3 {
+		w.BlockRows, w.BlockCols = 128, 128
+		w.Scale = kernel.Tensor{Buf: make(kernel.HostBuffer, 4*((out+127)/128)*((in+127)/128)), DType: kernel.F32,
+			Rows: (out + 127) / 128, Cols: (in + 127) / 128, Stride: (in + 127) / 128}
+	}
+	return w
+}
+
+// element is where element (r, c) of a weight begins.
+func element(w kernel.Weight, r, c int) []byte {
+	return []byte(w.Data.Buf.(kernel.HostBuffer))[int(w.Data.Off)+(r*w.Data.Stride+c)*w.Data.DType.Size():]
+}
+
+// Weights become bf16 rows without gaps, rounded to nearest, with the scale of their block applied.
+func TestWeightsAsBF16(t *testing.T) {
+	values := func(w kernel.Weight) (out []float32) {
+		for b := range slices.Chunk(bf16(w), 2) {
+			out = append(out, num.FromBF16(binary.LittleEndian.Uint16(b)))
+		}
+		return out
+	}
+	f32, f16, narrow := stored(kernel.F32, 2, 2, 3), stored(kernel.F16, 2, 2, 1), stored(kernel.BF16, 2, 2, 2)
+	for i, v := range []float32{1, 1 + 1./512, -3, 1 + 3./256} {
+		binary.LittleEndian.PutUint32(element(f32, i/2, i%2), math.Float32bits(v))
+		binary.LittleEndian.PutUint16(element(f16, i/2, i%2), num.F16(v))
+		binary.LittleEndian.PutUint16(element(narrow, i/2, i%2), num.BF16(v))
+	}
+	for _, w := range []kernel.Weight{f32, f16, narrow} {
+		// 1 + 1/512 lies below half a step above 1; 1 + 3/256 is halfway and goes to the even neighbour.
+		if got := values(w); !slices.Equal(got, []float32{1, 1, -3, 1 + 1./64}) {
+			t.Errorf("%v: %v", w.Data.DType, got)
+		}
+	}
+	blocks := stored(kernel.E4M3, 3, 5, 0)
+	blocks.BlockRows, blocks.BlockCols = 2, 4
+	blocks.Scale = kernel.Tensor{Buf: make(kernel.HostBuffer, 16), DType: kernel.F32, Rows: 2, Cols: 2, Stride: 2}
+	for i, v := range []float32{1, 2, 4, 8} {
+		binary.LittleEndian.PutUint32([]byte(blocks.Scale.Buf.(kernel.HostBuffer))[4*i:], math.Float32bits(v))
+	}
+	for i := range 15 {
+		element(blocks, i/5, i%5)[0] = num.E4M3(1.5)
+	}
+	want := []float32{1.5, 1.5, 1.5, 1.5, 3, 1.5, 1.5, 1.5, 1.5, 3, 6, 6, 6, 6, 12}
+	if got := values(blocks); !slices.Equal(got, want) {
+		t.Errorf("blocks of 2 x 4: %v, want %v", got, want)
+	}
+}
+
+// A transposed matrix has the values of the columns in its rows, and zeros behind them.
+func TestTransposed(t *testing.T) {
+	const rows, cols, stride = 70, 130, 80
+	from := make([]byte, 2*rows*cols)
+	for i := range rows * cols {
+		binary.LittleEndian.PutUint16(from[2*i:], uint16(i+1))
+	}
+	to := transposed(from, rows, cols, stride)
+	for c := range cols {
+		for r := range stride {
+			want := uint16(0)
+			if r < rows {
+				want = uint16(r*cols + c + 1)
+			}
+			if got := binary.LittleEndian.Uint16(to[2*(c*stride+r):]); got != want {
+				t.Fatalf("row %d, column %d is %d, want %d", c, r, got, want)
+			}
+		}
+	}
+}
+
+// What stays FP8 and what becomes bf16, and how many rows are stored.
+func TestPreparedWeights(t *testing.T) {
+	d := detached(t)
+	for _, c := range []struct {
+		name      string
+		w         kernel.Weight
+		role      kernel.Role
+		kind      cuda.ProductType
+		stored    int
+		transpose bool
+	}{
+		{"blocks", stored(kernel.E4M3, 130, 256, 0), kernel.Projected, cuda.ProductFP8, 144, false},
+		{"latent blocks", stored(kernel.E4M3, 256, 512, 0), kernel.Latent, cuda.ProductBF16, 256, true},
+		{"index head weights", stored(kernel.F32, 4, 256, 0), kernel.Projected, cuda.ProductBF16, 16, false},
+		{"a table", stored(kernel.F16, 3, 7, 0), kernel.LookedUp, cuda.ProductBF16, 16, false},
+		{"a tied table", stored(kernel.BF16, 643, 32, 0), kernel.Tied, cuda.ProductBF16, 656, false},
+	} {
+		got, err := d.Prepare(c.w, c.role)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		m := got.(*matrix)
+		if m.kind != c.kind || m.stored != c.stored || (m.turned != 0) != c.transpose || m.Out() != c.w.Out() ||
+			m.In() != c.w.In() || m.Role() != c.role || (m.scales != 0) != (c.kind == cuda.ProductFP8) {
+			t.Errorf("%s: prepared as %+v", c.name, m)
+		}
+	}
+	packed := stored(kernel.U8, 16, 16, 0)
+	packed.Data.DType, packed.BlockRows, packed.BlockCols = kernel.E2M1x2, 1, 32
+	packed.Scale = kernel.Tensor{Buf: make(kernel.HostBuffer, 16), DType: kernel.E8M0, Rows: 16, Cols: 1, Stride: 1}
+	for says, w := range map[string]kernel.Weight{
+		"columns must be a multiple of 16": stored(kernel.BF16, 16, 24, 0),
+		"takes f32, f16, bf16 and e4m3":    packed,
+	} {
+		if _, err := d.Prepare(w, kernel.Projected); !errors.Is(err, kernel.ErrUnsupported) ||
+			!strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want an error that says %q", err, says)
+		}
+	}
+}
+
+// Experts stay FP8 only where all of them are blocks that the kernels read.
+func TestPreparedExperts(t *testing.T) {
+	d := detached(t)
+	all := func(kind kernel.DType, hidden, inner int) (w kernel.ExpertWeights) {
+		for range 3 {
+			w.Gate, w.Up = append(w.Gate, stored(kind, inner, hidden, 0)), append(w.Up, stored(kind, inner, hidden, 0))
+			w.Down = append(w.Down, stored(kind, hidden, inner, 0))
+		}
+		return w
+	}
+	mixed := all(kernel.E4M3, 256, 64)
+	mixed.Up[1] = stored(kernel.F32, 64, 256, 0)
+	for _, c := range []struct {
+		name string
+		w    kernel.ExpertWeights
+		bf16 bool
+	}{{"blocks", all(kernel.E4M3, 256, 64), false}, {"f32", all(kernel.F32, 48, 32), true},
+		{"one of f32", mixed, true}} {
+		got, err := d.PrepareExperts(c.w)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		x := got.(*experts)
+		if x.shape.BF16 != c.bf16 || x.Count() != 3 || x.Hidden() != c.w.Gate[0].In() ||
+			x.Inner() != c.w.Gate[0].Out() ||
+			x.scales != num.ScaleF32 {
+			t.Errorf("%s: prepared as %+v", c.name, x)
+		}
+	}
+	if _, err := d.PrepareExperts(all(kernel.BF16, 40, 32)); !errors.Is(err, kernel.ErrUnsupported) {
+		t.Errorf("40 columns: %v, want ErrUnsupported", err)
+	}
+}
+
+// More rows than one call of the expert kernels takes are accepted: they run in groups.
+func TestExpertsOfManyRows(t *testing.T) {
+	d := detached(t)
+	var w kernel.ExpertWeights
+	w.Gate, w.Up, w.Down = []kernel.Weight{stored(kernel.BF16, 16, 16, 0)},
+		[]kernel.Weight{stored(kernel.BF16, 16, 16, 0)},
+		[]kernel.Weight{stored(kernel.BF16, 16, 16, 0)}
+	x, err := d.PrepareExperts(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensor := func(kind kernel.DType, rows, cols int) kernel.Tensor {
+		y, err := kernel.New(d, kind, rows, cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return y
+	}
+	const top = 8
+	for _, rows := range []int{1, cuda.MaxExpertPairs / top, cuda.MaxExpertPairs/top + 1, cuda.MaxExpertPairs} {
+		err := d.Experts(kernel.ExpertArgs{Out: tensor(kernel.BF16, rows, 16), X: tensor(kernel.BF16, rows, 16),
+			IDs: tensor(kernel.I32, rows, top), Weights: tensor(kernel.F32, rows, top), Experts: x})
+		if err != nil {
+			t.Errorf("%d rows: %v", rows, err)
+		}
+	}
+}
+
+// Products at the same addresses are made ready once; others are not taken for them, and there are not too many.
+func TestProductsAreKept(t *testing.T) {
+	d := detached(t)
+	w, err := d.Prepare(stored(kernel.BF16, 32, 16, 0), kernel.Projected)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := kernel.New(d, kernel.BF16, mostCalls+2, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := kernel.New(d, kernel.BF16, mostCalls+2, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	multiply := func(from, rows, want int) {
+		t.Helper()
+		a := kernel.MultiplyArgs{Out: out.Slice(0, rows), X: x.Slice(from, from+rows), W: w}
+		if err := d.Multiply(a); err != nil {
+			t.Fatal(err)
+		}
+		if len(d.calls) != want {
+			t.Fatalf("%d products are kept, want %d", len(d.calls), want)
+		}
+	}
+	multiply(0, 1, 1)
+	multiply(0, 1, 1)
+	multiply(0, 2, 2)
+	multiply(1, 1, 3)
+	for i := 4; i <= mostCalls; i++ {
+		multiply(i, 1, i)
+	}
+	multiply(mostCalls+1, 1, 1)
+}

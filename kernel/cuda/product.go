@@ -1,0 +1,213 @@
+package cuda
+
+// ProductArgs are the arguments of a matrix product.
+type ProductArgs struct {
+	WeightMap    TensorMap // e4m3 or bf16 [Batch, Columns, k]
+	InputMap     TensorMap // the same type [Batch, Rows, k]
+	ScaleMap     TensorMap // e4m3 alone: f32 [Blocks, Rows]
+	OutMap       TensorMap // many rows, bf16 out: [Batch, Rows, Columns]
+	WeightScales Ptr       // e4m3 alone: f32 [ceil(Columns/128), Blocks]
+	Out          Ptr       // bf16 or f32 [Rows, OutStride]
+	OutStride    int64     // elements between rows
+	OutBatch     int64     // elements from one of the batch to the next
+	Rows         int32
+	Columns      int32
+	Blocks       int32 // of k: 128 columns of e4m3, 64 of bf16
+	Parts        int32 // of k that are summed apart
+	Batch        int32
+	OutF32       int32    // 1: Out is f32
+	Stages       int32    // few rows: stages of the ring
+	Ahead        int32    // few rows: stages whose weights are asked for before the kernel in front has ended
+	Across       int32    // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows
+	_            [60]byte // up to the maps' alignment of 64
+}
+
+// ProductType is what the operands of a product are.
+type ProductType int
+
+// The types. FP8 operands carry scales: a weight one for each 128 x 128 block, an input one for each row and 128
+// columns.
+const (
+	ProductFP8 ProductType = iota
+	ProductBF16
+)
+
+func (t ProductType) String() string {
+	if t == ProductFP8 {
+		return "fp8"
+	}
+	return "bf16"
+}
+
+// element is the size of an element in bytes, its type for the copy engine, and the columns of k in a block of 128
+// bytes.
+func (t ProductType) element() (bytes int64, kind MapType, block int32) {
+	if t == ProductFP8 {
+		return 1, MapU8, 128
+	}
+	return 2, MapBF16, 64
+}
+
+// Product says over which memory a matrix product is computed: for each of a batch Out [Rows, Columns] = Input [Rows,
+// K] * Weight [Columns, K] transposed. A row's bits depend on the row and the weight alone: they are the same in any
+// batch of rows.
+type Product struct {
+	Type         ProductType
+	Weight       Ptr // [Batch, Columns, K], rows WeightStride apart; multiple of 16
+	WeightScales Ptr // FP8: f32 [ceil(Columns/128), ceil(K/128)]
+	Input        Ptr // [Rows, K], rows InputStride apart; multiple of 16
+	InputScales  Ptr // FP8: f32 [ceil(K/128), ScaleStride], of which Rows are used; multiple of 16
+	Out          Ptr // bf16 or f32 [Rows, Columns], rows OutStride apart; multiple of 16
+
+	WeightStride, InputStride, ScaleStride, OutStride int64 // elements between rows
+	// elements from one of the batch to the next; not used when Batch is 1
+	WeightBatch, InputBatch, OutBatch int64
+
+	Rows, Columns, K int32 // Columns and K are multiples of 16
+	Batch            int32 // 1 for a plain product; FP8 products have no batch
+	OutF32           bool
+}
+
+// ProductCall is a product ready to be launched. It stays valid while the memory stays where it is.
+type ProductCall struct {
+	Args    ProductArgs
+	kernel  string
+	grid    uint32
+	cluster int32 // blocks of a cluster
+	shared  int   // dynamic shared bytes; 0: what the kernel's source names
+}
+
+// mostK is the longest row: the input scales of all its blocks lie in shared memory beside the ring of stages.
+const mostK = 32768
+
+// Encode checks the memory and chooses the kernel for the number of rows.
+func (x *Product) Encode(d *Device) (ProductCall, error) {
+	c := checks{kernel: x.Type.String() + " product"}
+	c.positive("rows", x.Rows)
+	c.positive("batch", x.Batch)
+	c.multiple("columns", int64(x.Columns), 16, 16)
+	c.multiple("k", int64(x.K), 16, 16)
+	size, _, _ := x.Type.element()
+	c.memory("weight", x.Weight, 16)
+	c.memory("input", x.Input, 16)
+	c.memory("out", x.Out, 16)
+	aligned := 16 / size // elements of 16 bytes
+	c.multiple("weight stride", x.WeightStride, aligned, int64(x.K))
+	c.multiple("input stride", x.InputStride, aligned, int64(x.K))
+	outAligned := int64(8)
+	if x.OutF32 {
+		outAligned = 4
+	}
+	c.multiple("out stride", x.OutStride, outAligned, int64(x.Columns))
+	if x.Batch > 1 {
+		c.multiple("weight batch", x.WeightBatch, aligned, int64(x.K))
+		c.multiple("input batch", x.InputBatch, aligned, int64(x.K))
+		c.multiple("out batch", x.OutBatch, outAligned, int64(x.Columns))
+	}
+	if x.Type == ProductFP8 {
+		c.memory("weight scales", x.WeightScales, 4)
+		c.memory("input scales", x.InputScales, 16)
+		c.multiple("scale stride", x.ScaleStride, 4, int64(x.Rows))
+		if x.Batch > 1 {
+			c.fail("a batch of %d, supported is 1: use bf16, or launch one after the other", x.Batch)
+		}
+	}
+	const mostTiles = 1 << 22
+	if tiles := (int64(x.Rows)/stripeRows + 1) * (int64(x.Columns)/stripeRows + 1) * int64(x.Batch); tiles > mostTiles {
+		c.fail("%d x %d results in a batch of %d are %d tiles, at most %d: launch fewer rows", x.Rows, x.Columns,
+			x.Batch, tiles, mostTiles)
+	}
+	if x.K > mostK {
+		c.fail("k %d, at most %d", x.K, mostK)
+	}
+	if c.err != nil {
+		return ProductCall{}, c.err
+	}
+	return x.encode(d, x.choose(int32(d.props.SMs)))
+}
+
+// encode builds the call for a chosen kernel.
+func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
+	size, kind, block := x.Type.element()
+	call := ProductCall{kernel: choice.kernel, cluster: 2, Args: ProductArgs{
+		WeightScales: x.WeightScales, Out: x.Out, OutStride: x.OutStride, OutBatch: x.OutBatch, Rows: x.Rows,
+		Columns: x.Columns,
+		Blocks:  x.blocks(), Parts: x.parts(), Batch: x.Batch, Stages: choice.stages, Ahead: choice.ahead,
+	}}
+	if x.OutF32 {
+		call.Args.OutF32 = 1
+	}
+	tiles := func(of, by int32) int64 { return (int64(of) + int64(by) - 1) / int64(by) }
+	count := int64(x.tiles(choice.weights))
+	if choice.few {
+		call.cluster = x.parts()
+		call.shared = x.fewBytes(&choice, choice.stages)
+	}
+	switch {
+	case choice.across:
+		call.Args.Across = 1
+		count = int64(x.tiles(2 * choice.weights))
+	case !choice.few:
+		count *= tiles(x.Rows, 2*choice.inputs)
+	case call.cluster > 1:
+		count *= tiles(x.Rows, choice.inputs)
+	}
+	if !choice.few || call.cluster == 1 { // persistent blocks; a cluster of parts has one tile
+		count = min(count, int64(choice.perSM)*int64(d.props.SMs)/int64(call.cluster))
+	}
+	// A copy of the kernel of few rows fetches all weights or inputs of a tile, and input scales of several blocks of
+	// k; one of the kernel of many rows half of a tile's weights or inputs, and input scales of one block.
+	weightBox, inputBox, scaleRows := choice.weights, choice.inputs, int32(scaleBox)
+	if !choice.few {
+		weightBox, inputBox, scaleRows = choice.weights/2, choice.inputs/2, 1
+	}
+	call.grid = uint32(count) * uint32(call.cluster)
+	maps := []mapTarget{
+		{&call.Args.WeightMap, x.operand(kind, x.Weight, x.K, x.Columns, x.WeightStride*size, x.WeightBatch*size,
+			block, weightBox)},
+		{&call.Args.InputMap, x.operand(kind, x.Input, x.K, x.Rows, x.InputStride*size, x.InputBatch*size, block,
+			inputBox)},
+	}
+	if x.Type == ProductFP8 {
+		maps = append(maps, mapTarget{&call.Args.ScaleMap, MapSpec{Type: MapF32, Base: x.InputScales,
+			Dims:    []uint64{uint64(x.Rows), uint64(x.blocks())},
+			Strides: []uint64{uint64(x.ScaleStride) * 4}, Box: []uint32{uint32(choice.inputs), uint32(scaleRows)},
+			L2: 2}})
+	}
+	if !choice.few && !x.OutF32 {
+		const boxColumns, boxRows = 64, 16 // of a warp's store
+		maps = append(maps, mapTarget{&call.Args.OutMap, x.operand(MapBF16, x.Out, x.Columns, x.Rows, x.OutStride*2,
+			x.OutBatch*2, boxColumns, boxRows)})
+	}
+	return call, encodeMaps(d, nil, maps)
+}
+
+// operand is the map of a tensor [Batch, rows, columns], of which a copy moves a box of 128 bytes by some rows.
+// Strides are bytes.
+func (x *Product) operand(kind MapType, base Ptr, columns, rows int32, stride, batch int64, boxColumns,
+	boxRows int32) MapSpec {
+	if x.Batch == 1 {
+		batch = stride // not used, but it must be a valid one
+	}
+	return MapSpec{Type: kind, Base: base, Dims: []uint64{uint64(columns), uint64(rows), uint64(x.Batch)},
+		Strides: []uint64{uint64(stride), uint64(batch)},
+		Box:     []uint32{uint32(boxColumns), uint32(boxRows), 1}, Swizzle: Swizzle128, L2: 3}
+}
+
+// Multiply launches a product. When launches overlap (Stream.SetOverlap), the weight and its scales may be read before
+// the kernel in front has ended: it must not be the one that writes them.
+func (k *Kernels) Multiply(s *Stream, call *ProductCall) error {
+	fn, err := k.Function(call.kernel)
+	if err != nil {
+		return err
+	}
+	l := Launch{Grid: Dim{X: call.grid}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Shared: call.shared,
+		Overlap: s.overlap}
+	if l.Shared == 0 {
+		l.Shared = fn.dynamic
+	}
+	if call.cluster > 1 {
+		l.Cluster = Dim{X: uint32(call.cluster)}
+	}
+	return Run(s, fn, l, &call.Args)
+}

@@ -1,0 +1,204 @@
+package cuda
+
+// productChoice is a kernel, the shape of its tiles and how it is launched. Every choice gives the same bits: the
+// figures behind the rules below are in src/sm90/product/NOTES.md.
+type productChoice struct {
+	kernel  string
+	inputs  int32 // input rows of a tile
+	weights int32 // weight rows of a tile
+	few     bool
+	stages  int32 // few rows: stages of the ring
+	ahead   int32 // few rows: stages whose weights are asked for before the kernel in front has ended
+	across  bool  // many rows: the blocks of a cluster have neighbouring columns of the same rows
+	perSM   int32 // blocks that share an SM
+}
+
+const (
+	stripeRows = 64  // weight rows of a tile of few rows
+	manyRows   = 128 // input rows of a tile of many rows
+	mostFew    = 128 // rows up to which the kernel of few rows runs
+	scaleBox   = 8   // blocks of k whose input scales one copy fetches
+	mostStages = 32
+
+	// Shared memory of a block that has an SM alone, or shares it with one or two others.
+	wholeShared = 232448
+	halfShared  = 115712
+	thirdShared = 75000
+
+	longBlocks = 32 // blocks of k from which a tile is a long stream: a deep ring is worth more than room on the SM
+)
+
+// productParts is into how many parts k is cut: as many as keep the SMs of an H200 busy when there are few rows. It
+// depends on the weight's shape alone, not on the rows and not on the device, because it decides the order of
+// summation.
+func productParts(columns, blocks, batch int32) int32 {
+	const sms, leastBlocks = 132, 4
+	tiles := (int64(columns) + stripeRows - 1) / stripeRows * int64(batch)
+	parts := int32(1)
+	for next := int32(2); next <= 8 && tiles*int64(next) <= sms; next *= 2 {
+		each := (blocks + next - 1) / next
+		if each < leastBlocks || (next-1)*each >= blocks { // every part has blocks
+			break
+		}
+		parts = next
+	}
+	return parts
+}
+
+// blocks is the number of blocks of k, 128 bytes of a row each.
+func (x *Product) blocks() int32 {
+	_, _, block := x.Type.element()
+	return (x.K + block - 1) / block
+}
+
+// parts is the number of parts of k.
+func (x *Product) parts() int32 { return productParts(x.Columns, x.blocks(), x.Batch) }
+
+// choose picks the kernel for the number of rows.
+func (x *Product) choose(sms int32) productChoice {
+	// stores bound the product: the wide tiles of the kernel of many rows pay earlier
+	short := x.Type == ProductBF16 && x.blocks() < 4
+	switch {
+	case x.Rows <= mostFew:
+		if wide := x.chooseAcross(short, sms); wide != 0 {
+			c := x.many(wide)
+			c.across = true
+			return c
+		}
+		return x.chooseFew(sms)
+	case x.parts() > 1 && x.Type == ProductBF16:
+		return x.many(128)
+	case short && x.rounds(128, sms) >= 4:
+		return x.twice()
+	case x.Type == ProductBF16:
+		return x.cheaper(256, sms)
+	default:
+		return x.cheaper(192, sms)
+	}
+}
+
+// chooseAcross is how wide the tiles are where one tile of rows is better computed by the kernel of many rows, or 0.
+// It fetches inputs for 128 to 256 columns at a time where that of few rows does for 64, which pays when its tiles of
+// weights keep all SMs busy.
+func (x *Product) chooseAcross(short bool, sms int32) int32 {
+	switch tiles := x.tiles(192); {
+	case x.Rows <= 32 || x.parts() > 1:
+		return 0
+	case short:
+		return 256
+	case x.Type == ProductFP8 && tiles >= sms*3/4 && (x.Rows > 64 || tiles <= sms):
+		return 192
+	}
+	return 0
+}
+
+// chooseFew picks the launch of the kernel of few rows. Blocks that share an SM even out their number of tiles, and
+// leave room for the blocks of the next kernel when launches overlap; with many input rows and a long stream of
+// weights a ring that fills the SM is worth more.
+func (x *Product) chooseFew(sms int32) productChoice {
+	inputs := int32(8)
+	for inputs < x.Rows {
+		inputs *= 2
+	}
+	parts := x.parts()
+	if parts > 2 {
+		inputs = min(inputs, 64) // more rows are several tiles
+	}
+	several := x.tiles(stripeRows) > sms
+	long := x.blocks() >= longBlocks
+	c := x.few(inputs, halfShared)
+	switch {
+	case inputs >= 64 && parts == 2:
+		c = x.few(inputs, wholeShared)
+		c.stages = min(c.stages, 8)
+	case inputs >= 64 && parts > 1, inputs == 64 && !several && !long:
+		// as it is
+	case inputs == 64 && x.Type == ProductBF16 && x.tiles(2*stripeRows) >= 4*sms && long:
+		c = x.wide()
+	case inputs >= 64:
+		c = x.few(inputs, wholeShared)
+	case parts > 1:
+		c = x.few(inputs, thirdShared)
+	case several && (x.Type == ProductFP8 || !long):
+		c = x.few(inputs, thirdShared)
+		c.perSM = 3
+	case several:
+		c.perSM = 2
+	}
+	c.ahead = min(c.stages, 3)
+	return c
+}
+
+// few is the kernel for some input rows with a ring of as many stages as fit into a number of bytes.
+func (x *Product) few(inputs int32, bytes int) productChoice {
+	c := productChoice{kernel: x.name(map[int32]string{8: "few8", 16: "few16", 32: "few32", 64: "few64",
+		128: "few128"}[inputs]),
+		few: true, inputs: inputs, weights: stripeRows, perSM: 1}
+	return x.filled(c, bytes)
+}
+
+// wide is the kernel for 64 input rows whose blocks have twice the weights: inputs are fetched half as often.
+func (x *Product) wide() productChoice {
+	return x.filled(productChoice{kernel: x.name("few64_wide"), few: true, inputs: 64, weights: 2 * stripeRows,
+		perSM: 1}, wholeShared)
+}
+
+// filled gives a choice as many stages as fit into a number of bytes.
+func (x *Product) filled(c productChoice, bytes int) productChoice {
+	for c.stages = 2; c.stages < mostStages && x.fewBytes(&c, c.stages+1) <= bytes; c.stages++ {
+	}
+	c.ahead = c.stages
+	return c
+}
+
+// fewBytes is the shared memory of a block of few rows with some stages, as in few.cuh.
+func (x *Product) fewBytes(c *productChoice, stages int32) int {
+	parts := x.parts()
+	each := (x.blocks() + parts - 1) / parts
+	groups, scales, sums := c.weights/stripeRows, int32(0), int32(0)
+	if x.Type == ProductFP8 {
+		scales = (each + scaleBox - 1) / scaleBox * scaleBox * c.inputs * 4
+	}
+	if parts > 1 {
+		sums = groups * 2048 * max(c.inputs/8, parts)
+	}
+	const align, barriers = 1024, 640
+	return int(align + stages*(c.weights+c.inputs)*128 + 4*groups*c.inputs*32 + barriers + scales + sums)
+}
+
+// many is the kernel of many rows with tiles of some columns.
+func (x *Product) many(columns int32) productChoice {
+	name := map[int32]string{128: "many128", 192: "many192", 256: "many256"}[columns]
+	if x.parts() > 1 {
+		name += "_parts"
+	}
+	return productChoice{kernel: x.name(name), inputs: manyRows, weights: columns, perSM: 1}
+}
+
+// twice is the kernel of many rows of which two blocks share an SM.
+func (x *Product) twice() productChoice {
+	return productChoice{kernel: x.name("many128_twice"), inputs: manyRows, weights: 128, perSM: 2}
+}
+
+// cheaper is the kernel of many rows with tiles of 128 columns or of more, whichever takes less time when all tiles
+// of a round take as long.
+func (x *Product) cheaper(columns, sms int32) productChoice {
+	if x.rounds(columns, sms)*int64(columns) <= x.rounds(128, sms)*128 {
+		return x.many(columns)
+	}
+	return x.many(128)
+}
+
+// rounds is how many tiles of some columns a pair of blocks of many rows computes one after the other.
+func (x *Product) rounds(columns, sms int32) int64 {
+	pairs := (int64(x.Rows) + 2*manyRows - 1) / (2 * manyRows)
+	clusters := int64(max(sms/2, 1))
+	return (pairs*int64(x.tiles(columns)) + clusters - 1) / clusters
+}
+
+// tiles is the number of tiles of some columns of all weights of the batch.
+func (x *Product) tiles(columns int32) int32 { return (x.Columns + columns - 1) / columns * x.Batch }
+
+func (x *Product) name(kernel string) string {
+	return "sparrow_product_" + x.Type.String() + "_" + kernel
+}

@@ -1,0 +1,278 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"sparrow/internal/num"
+)
+
+// productCase is a product and its operands on the host, scales folded in.
+type productCase struct {
+	x             Product
+	input, weight []float32 // [batch, rows, k], [batch, columns, k]
+}
+
+// gap is how many elements lie between rows that no product may touch or read.
+const gap = 16
+
+// newProductCase draws operands. The rows of inputs and weights lie apart, with NaN between them.
+func newProductCase(r *rig, rng *rand.Rand, t ProductType, rows, columns, k, batch int) *productCase {
+	c := &productCase{}
+	stride := k + gap
+	blocks := (k + 127) / 128
+	scaleStride := (rows + 3) / 4 * 4
+	inputScales, weightScales := make([]float32, blocks*scaleStride), make([]float32, (columns+127)/128*blocks)
+	for i := range inputScales {
+		inputScales[i] = float32(0.001 * math.Exp(rng.NormFloat64()))
+	}
+	for i := range weightScales {
+		weightScales[i] = float32(0.001 * math.Exp(rng.NormFloat64()))
+	}
+	// operand draws [batch, n, k] and gives its bytes, and its values times a scale.
+	operand := func(n int, scale func(row, column int) float32) ([]byte, []float32) {
+		values := make([]float32, batch*n*k)
+		var raw []byte
+		if t == ProductFP8 {
+			raw = make([]byte, batch*n*stride)
+			for i := range raw {
+				raw[i] = 0x7F // NaN
+			}
+			for i, b := range codes(rng, n*k) {
+				raw[i/k*stride+i%k] = b
+				values[i] = num.FromE4M3(b) * scale(i/k, i%k)
+			}
+			return raw, values
+		}
+		raw = make([]byte, batch*n*stride*2)
+		for i := range raw {
+			raw[i] = 0xFF // NaN
+		}
+		for i := range values {
+			b := num.BF16(float32(rng.NormFloat64()))
+			values[i] = num.FromBF16(b)
+			binary.LittleEndian.PutUint16(raw[(i/k*stride+i%k)*2:], b)
+		}
+		return raw, values
+	}
+	var in, w []byte
+	in, c.input = operand(rows, func(row, column int) float32 { return inputScales[column/128*scaleStride+row] })
+	w, c.weight = operand(columns, func(row, column int) float32 { return weightScales[row/128*blocks+column/128] })
+	c.x = Product{
+		Type: t, Weight: upload(r, w), WeightScales: upload(r, weightScales), Input: upload(r, in),
+		InputScales:  upload(r, inputScales),
+		WeightStride: int64(stride), InputStride: int64(stride), ScaleStride: int64(scaleStride),
+		OutStride:   int64(columns + gap),
+		WeightBatch: int64(columns * stride), InputBatch: int64(rows * stride), OutBatch: int64(rows * (columns + gap)),
+		Rows: int32(rows), Columns: int32(columns), K: int32(k), Batch: int32(batch),
+	}
+	return c
+}
+
+// outBytes is the size of the result.
+func (x *Product) outBytes() int64 {
+	size := int64(2)
+	if x.OutF32 {
+		size = 4
+	}
+	return int64(x.Rows) * int64(x.Batch) * x.OutStride * size
+}
+
+// run launches rows [from, to) of the case, which has no batch unless all rows run, into poisoned memory.
+func (c *productCase) run(r *rig, from, to int, f32 bool) []byte {
+	r.t.Helper()
+	x := c.x
+	size, _, _ := x.Type.element()
+	x.Input, x.Rows, x.OutF32 = x.Input.Add(int64(from)*x.InputStride*size), int32(to-from), f32
+	if x.Type == ProductFP8 {
+		x.InputScales = c.scalesFrom(r, from)
+	}
+	x.Out = r.poisoned(x.outBytes())
+	call, err := x.Encode(r.d)
+	check(r.t, err)
+	check(r.t, r.k.Multiply(r.s, &call))
+	return r.download(x.Out, x.outBytes())
+}
+
+// scalesFrom is a copy of the input's scales that begins with a row: their address is a multiple of 16.
+func (c *productCase) scalesFrom(r *rig, from int) Ptr {
+	if from%4 == 0 {
+		return c.x.InputScales.Add(int64(from) * 4)
+	}
+	n := (int64(c.x.K)+127)/128*c.x.ScaleStride*4 - int64(from)*4
+	p := r.alloc(n)
+	check(r.t, r.s.CopyOnDevice(p, c.x.InputScales.Add(int64(from)*4), n))
+	return p
+}
+
+// check compares elements with a float64 sum: all of small results, some of large ones. Rounded results are those of
+// float32 rounded.
+func (c *productCase) check(t *testing.T, name string, rng *rand.Rand, rounded, exact []byte) {
+	t.Helper()
+	rows, columns, k, batch := int(c.x.Rows), int(c.x.Columns), int(c.x.K), int(c.x.Batch)
+	stride := int(c.x.OutStride)
+	limit := 2e-6
+	if c.x.Type == ProductFP8 {
+		limit = 5e-4 // the tensor cores keep 14 bits
+	}
+	worst := 0.0
+	element := func(b, row, column int) bool {
+		x, w := c.input[(b*rows+row)*k:][:k], c.weight[(b*columns+column)*k:][:k]
+		var sum, size float64
+		for i := range x {
+			p := float64(x[i]) * float64(w[i])
+			sum += p
+			size += math.Abs(p)
+		}
+		at := (b*rows+row)*stride + column
+		got := float64(f32(exact, at))
+		worst = max(worst, math.Abs(got-sum)/size)
+		if !(math.Abs(got-sum) <= limit*size) {
+			t.Errorf("%s: row %d column %d of %d is %g, want %g: apart by %.2g of the sum of magnitudes, at most %g",
+				name, row, column, b, got, sum, math.Abs(got-sum)/size, limit)
+			return false
+		}
+		return true
+	}
+	if rows*columns*batch*k <= 1<<22 {
+		for i := range rows * columns * batch {
+			if !element(i/(rows*columns), i/columns%rows, i%columns) {
+				return
+			}
+		}
+	} else {
+		for range 1500 {
+			if !element(rng.IntN(batch), rng.IntN(rows), rng.IntN(columns)) {
+				return
+			}
+		}
+	}
+	t.Logf("%s: at worst %.2g of the sum of magnitudes", name, worst)
+	for row := range rows * batch {
+		for column := range stride {
+			at := row*stride + column
+			bits, half := binary.LittleEndian.Uint32(exact[4*at:]), binary.LittleEndian.Uint16(rounded[2*at:])
+			if column >= columns {
+				if bits != 0xABABABAB || half != 0xABAB {
+					t.Errorf("%s: row %d: something is written behind column %d: %#x %#x", name, row, columns-1, bits,
+						half)
+					return
+				}
+			} else if num.BF16(math.Float32frombits(bits)) != half {
+				t.Errorf("%s: row %d column %d in bf16 is %#04x, in float32 %g", name, row, column, half,
+					math.Float32frombits(bits))
+				return
+			}
+		}
+	}
+}
+
+func TestGPUProductsEqualTheHost(t *testing.T) {
+	r := onGPU(t)
+	for _, typ := range []ProductType{ProductFP8, ProductBF16} {
+		rng := rand.New(rand.NewPCG(41, uint64(typ)))
+		for _, s := range [][3]int{
+			{1, 16, 16}, {1, 64, 128}, {3, 48, 272}, {7, 128, 1536}, {8, 2112, 7168}, {9, 112, 400}, {17, 256, 7168},
+			{33, 336, 2048}, {64, 592, 1040}, {65, 208, 528},
+			{100, 2112, 1024}, {128, 4096, 512}, {129, 128, 128}, {130, 176, 160}, {200, 2112, 528}, {257, 400, 1552},
+			{700, 1040, 272}, {513, 7168, 384}, {64, 17008, 144}, {5, 34000, 160},
+		} {
+			if testing.Short() && s[0]*s[1]*s[2] > 1<<22 {
+				continue
+			}
+			c := newProductCase(r, rng, typ, s[0], s[1], s[2], 1)
+			name := fmt.Sprintf("%v %d x %d x %d", typ, s[0], s[1], s[2])
+			c.check(t, name, rng, c.run(r, 0, s[0], false), c.run(r, 0, s[0], true))
+		}
+	}
+	rng := rand.New(rand.NewPCG(42, 1))
+	for _, s := range [][4]int{{1, 512, 128, 16}, {5, 128, 512, 128}, {64, 512, 128, 7}, {70, 48, 80, 3}, {300, 128,
+		512, 5}, {150, 512, 128, 2}} {
+		c := newProductCase(r, rng, ProductBF16, s[0], s[1], s[2], s[3])
+		name := fmt.Sprintf("bf16 %d of %d x %d x %d", s[3], s[0], s[1], s[2])
+		c.check(t, name, rng, c.run(r, 0, s[0], false), c.run(r, 0, s[0], true))
+	}
+}
+
+// A row's bits are the same alone, in any batch, in any kernel, and every time.
+func TestGPUProductRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
+	r := onGPU(t)
+	const rows = 300
+	for _, typ := range []ProductType{ProductFP8, ProductBF16} {
+		rng := rand.New(rand.NewPCG(43, uint64(typ)))
+		for _, s := range [][2]int{{2112, 7168}, {4096, 1536}, {256, 7168}, {7168, 2048}, {1040, 2064}, {17040, 528}} {
+			c := newProductCase(r, rng, typ, rows, s[0], s[1], 1)
+			for _, f32 := range []bool{true, false} {
+				all := c.run(r, 0, rows, f32)
+				row := len(all) / rows
+				for _, part := range [][2]int{{0, 1}, {299, 300}, {131, 133}, {4, 12}, {7, 20}, {64, 95}, {100, 164},
+					{12, 77}, {172, 300}, {0, 129}, {5, 299}} {
+					some := c.run(r, part[0], part[1], f32)
+					sameBytes(t, fmt.Sprintf("%v %v: rows %v, %d parts", typ, s, part, c.x.parts()), some,
+						all[part[0]*row:part[1]*row])
+				}
+				for range repeats / 20 {
+					sameBytes(t, fmt.Sprintf("%v %v: again", typ, s), c.run(r, 0, rows, f32), all)
+				}
+			}
+		}
+	}
+}
+
+// everyChoice lists all kernels that can compute a product, and ways to launch them.
+func everyChoice(x *Product) []productChoice {
+	var list []productChoice
+	add := func(c productChoice) {
+		if (x.Rows <= c.inputs || x.parts() > 1) && x.fewBytes(&c, c.stages) <= wholeShared {
+			list = append(list, c)
+			c.ahead = 1
+			list = append(list, c)
+		}
+	}
+	for _, inputs := range []int32{8, 16, 32, 64, 128} {
+		for _, room := range []int{thirdShared, halfShared, wholeShared} {
+			add(x.few(inputs, room))
+		}
+	}
+	if x.Type == ProductBF16 {
+		add(x.wide())
+	}
+	for _, n := range map[ProductType][]int32{ProductFP8: {128, 192}, ProductBF16: {128, 256}}[x.Type] {
+		if x.parts() == 1 || n != 256 {
+			c := x.many(n)
+			list = append(list, c)
+			if c.across = true; x.Rows <= manyRows {
+				list = append(list, c)
+			}
+		}
+	}
+	if x.Type == ProductBF16 && x.parts() == 1 {
+		list = append(list, x.twice())
+	}
+	return list
+}
+
+func TestGPUEveryProductKernelGivesTheSameBits(t *testing.T) {
+	r := onGPU(t)
+	for _, typ := range []ProductType{ProductFP8, ProductBF16} {
+		rng := rand.New(rand.NewPCG(44, uint64(typ)))
+		for _, s := range [][3]int{{37, 2112, 4096}, {150, 4096, 1040}, {5, 256, 7168}, {64, 8208, 528}, {131, 17040,
+			272}} {
+			c := newProductCase(r, rng, typ, s[0], s[1], s[2], 1)
+			want := c.run(r, 0, s[0], true)
+			for _, choice := range everyChoice(&c.x) {
+				x := c.x
+				x.OutF32, x.Out = true, 0
+				x.Out = r.poisoned(x.outBytes())
+				call, err := x.encode(r.d, choice)
+				check(t, err)
+				check(t, r.k.Multiply(r.s, &call))
+				sameBytes(t, fmt.Sprintf("%v %v, %d parts: %+v", typ, s, x.parts(), choice), r.download(x.Out,
+					x.outBytes()), want)
+			}
+		}
+	}
+}

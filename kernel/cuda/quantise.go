@@ -1,0 +1,116 @@
+package cuda
+
+// QuantiseRowsArgs are the arguments of the kernel that quantises rows for FP8 products.
+type QuantiseRowsArgs struct {
+	X           Ptr   // bf16 [Rows, Columns]; multiple of 16
+	Codes       Ptr   // e4m3 [Rows, Columns]; multiple of 16
+	Scales      Ptr   // f32 [ceil(Columns/128), ScaleStride]: of 128 columns of every row
+	XStride     int64 // elements between rows
+	CodeStride  int64
+	ScaleStride int64
+	Rows        int32
+	Columns     int32 // multiple of 16
+	Exact       int32 // 1: scales are any f32, 0: powers of two
+	Reserved    int32
+}
+
+// NormQuantiseArgs are the arguments of the kernel that adds, normalises and quantises rows.
+type NormQuantiseArgs struct {
+	X           Ptr     // bf16 [Rows, Columns]; multiple of 16, as the other addresses
+	Delta       Ptr     // bf16 [Rows, Columns] that is added to X first; or zero
+	Sum         Ptr     // bf16 [Rows, Columns]: X + Delta, may be X or Delta; or zero
+	Weight      Ptr     // f32 or bf16 [Columns]
+	Out         Ptr     // bf16 [Rows, Columns]: the norm of the sum; or zero
+	Codes       Ptr     // e4m3 [Rows, Columns]: the norm quantised; or zero
+	Scales      Ptr     // f32 [ceil(Columns/128), ScaleStride], with Codes
+	Epsilon     float64 // added to the mean of squares
+	XStride     int64   // elements between rows
+	DeltaStride int64
+	SumStride   int64
+	OutStride   int64
+	CodeStride  int64
+	ScaleStride int64
+	Rows        int32
+	Columns     int32 // multiple of 16, at most MaxNormColumns
+	WeightBF16  int32 // 1: Weight is bf16
+	Exact       int32 // 1: scales are any f32, 0: powers of two
+}
+
+// MaxNormColumns is the widest row that a block of NormQuantise keeps in registers.
+const MaxNormColumns = 16384
+
+const (
+	warpColumns = 256 // columns that a warp quantises
+	normThreads = 512
+	normColumns = 8192 // widest row of the kernel with fewer registers
+)
+
+// codes checks where quantised rows go.
+func (c *checks) codes(codes, scales Ptr, codeStride, scaleStride int64, rows, columns, exact int32) {
+	c.memory("codes", codes, 16)
+	c.memory("scales", scales, 4)
+	c.multiple("code stride", codeStride, 16, int64(columns))
+	c.multiple("scale stride", scaleStride, 1, int64(rows))
+	c.flag("exact", exact)
+}
+
+// QuantiseRows quantises rows to e4m3 with a scale for each 128 columns, laid out as FP8 products read them.
+func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
+	c := checks{kernel: "quantise_rows"}
+	c.count("rows", a.Rows)
+	c.multiple("columns", int64(a.Columns), 16, 16)
+	c.memory("x", a.X, 16)
+	c.multiple("x stride", a.XStride, 8, int64(a.Columns))
+	c.codes(a.Codes, a.Scales, a.CodeStride, a.ScaleStride, a.Rows, a.Columns, a.Exact)
+	warps := int64(a.Rows) * int64((a.Columns+warpColumns-1)/warpColumns)
+	if blocks := (warps + longRows - 1) / longRows; blocks <= maxGrid {
+		return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
+	}
+	c.fail("%d rows of %d columns are too many for one launch: launch fewer rows", a.Rows, a.Columns)
+	return c.err
+}
+
+// maxGrid is the largest number of blocks of a launch.
+const maxGrid = 1<<31 - 1
+
+// NormQuantise adds Delta to X, normalises the sum and quantises the norm. Each step rounds to bf16, so the results
+// are those of the steps launched one by one.
+func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
+	c := checks{kernel: "norm_quantise"}
+	c.count("rows", a.Rows)
+	c.multiple("columns", int64(a.Columns), 16, 16)
+	if a.Columns > MaxNormColumns {
+		c.fail("%d columns, at most %d: use RMSNorm and QuantiseRows", a.Columns, MaxNormColumns)
+	}
+	c.memory("x", a.X, 16)
+	c.multiple("x stride", a.XStride, 8, int64(a.Columns))
+	c.memory("weight", a.Weight, 16)
+	c.flag("bf16 weight", a.WeightBF16)
+	for _, m := range []struct {
+		name   string
+		at     Ptr
+		stride int64
+	}{{"delta", a.Delta, a.DeltaStride}, {"sum", a.Sum, a.SumStride}, {"out", a.Out, a.OutStride}} {
+		if m.at != 0 {
+			c.memory(m.name, m.at, 16)
+			c.multiple(m.name+" stride", m.stride, 8, int64(a.Columns))
+		}
+	}
+	if a.Codes != 0 {
+		c.codes(a.Codes, a.Scales, a.CodeStride, a.ScaleStride, a.Rows, a.Columns, a.Exact)
+	}
+	if a.Out == 0 && a.Codes == 0 {
+		c.fail("neither out nor codes are given: there is nothing to write")
+	}
+	if c.err != nil || a.Rows == 0 {
+		return c.err
+	}
+	if a.Columns > normColumns {
+		c.kernel = "norm_quantise_wide"
+	}
+	fn, err := k.Function(c.kernel)
+	if err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: normThreads}, Overlap: s.overlap}, a)
+}

@@ -1,0 +1,67 @@
+package cuda
+
+// AnglesArgs are the arguments of the kernel that computes rotations.
+type AnglesArgs struct {
+	Positions      Ptr   // i32 [Rows]
+	Frequency      Ptr   // f32 [Count]
+	Out            Ptr   // f32 [Rows, 2*Count]: cosines, then sines
+	PositionStride int64 // entries between rows
+	OutStride      int64 // elements between rows
+	Rows           int32
+	Count          int32
+	Scale          float32
+	Reserved       int32
+}
+
+// RotateArgs are the arguments of the kernel that applies rotations in place.
+type RotateArgs struct {
+	X           Ptr   // [Rows, Heads, HeadDim] of XType
+	Angles      Ptr   // f32 [Rows, Rope]
+	XStride     int64 // elements between rows
+	AngleStride int64 // elements between rows
+	Rows        int32
+	Heads       int32
+	HeadDim     int32
+	Offset      int32       // first rotated column of a head
+	Rope        int32       // rotated columns, even
+	XType       ElementType // f32 or bf16
+	Interleaved int32       // 1: pairs (2i, 2i+1); 0: (i, i+Rope/2)
+	Inverse     int32       // 1: turn back
+}
+
+// pairsPerBlock is how many pairs of a row one block rotates.
+const pairsPerBlock = 4 * portableThreads
+
+// ComputeAngles computes cosines and sines of position times frequency.
+func (k *Kernels) ComputeAngles(s *Stream, a *AnglesArgs) error {
+	c := checks{kernel: "compute_angles"}
+	c.memory("positions", a.Positions, 4)
+	c.memory("frequency", a.Frequency, 4)
+	c.memory("out", a.Out, 4)
+	c.positive("count", a.Count)
+	c.multiple("position stride", a.PositionStride, 1, 1)
+	c.multiple("out stride", a.OutStride, 1, 2*int64(a.Count))
+	c.count("rows", a.Rows)
+	blocks := (int64(a.Rows)*int64(a.Count) + portableThreads - 1) / portableThreads
+	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
+}
+
+// RotateHeads applies RoPE to a part of every head.
+func (k *Kernels) RotateHeads(s *Stream, a *RotateArgs) error {
+	c := checks{kernel: "rotate_heads"}
+	c.positive("heads", a.Heads)
+	c.positive("head size", a.HeadDim)
+	c.count("offset", a.Offset)
+	if a.Rope <= 0 || a.Rope%2 != 0 || a.Offset+a.Rope > a.HeadDim {
+		c.fail("columns %d to %d of heads of %d, an even number inside the head can be rotated", a.Offset,
+			a.Offset+a.Rope, a.HeadDim)
+	}
+	c.element("x", a.X, a.XType, ElementBF16, a.XStride, a.Heads*a.HeadDim)
+	c.memory("angles", a.Angles, 4)
+	c.multiple("angle stride", a.AngleStride, 1, int64(a.Rope))
+	c.flag("interleaved", a.Interleaved)
+	c.flag("inverse", a.Inverse)
+	c.count("rows", a.Rows)
+	pairs := uint32(a.Heads) * uint32(a.Rope/2)
+	return runGrid(k, s, &c, Dim{X: uint32(a.Rows), Y: (pairs + pairsPerBlock - 1) / pairsPerBlock}, a)
+}

@@ -1,0 +1,81 @@
+// Warpgroup matrix products of dense layers: both operands K-major in shared memory with the 128-byte swizzle
+// (operand_128b), float32 accumulators spread over the lanes as in wgmma.cuh. One instruction takes 32 bytes of K: 32
+// columns of e4m3 or 16 of bf16.
+#pragma once
+
+#include "ptx/wgmma.cuh"
+
+namespace ptx {
+
+struct E4m3Pair {};  // both operands e4m3
+struct Bf16Pair {};  // both operands bf16
+
+// Product<Pair, N>::run: d [64, N] (+)= a [64, 32 bytes] * b [N, 32 bytes]; accumulate 0 overwrites d.
+template <class Pair, int N>
+struct Product;
+
+// Names of accumulators in the instruction, four at a time, and the accumulators themselves.
+#define PTX_R0 "%0, %1, %2, %3"
+#define PTX_R4 ", %4, %5, %6, %7"
+#define PTX_R8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define PTX_R16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define PTX_R32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define PTX_R48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define PTX_R64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define PTX_R80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define PTX_R96                                                                                      \
+    ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define PTX_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define PTX_D8(i) PTX_D4(i), PTX_D4(i + 4)
+#define PTX_D16(i) PTX_D8(i), PTX_D8(i + 8)
+#define PTX_D32(i) PTX_D16(i), PTX_D16(i + 16)
+#define PTX_D64(i) PTX_D32(i), PTX_D32(i + 32)
+
+// One specialisation. A, B and P are the names of the operands behind the accumulators; Tail closes the instruction:
+// signs, and for bf16 no transposition.
+#define PTX_PRODUCT(Pair, N, Shape, Names, A, B, P, Tail, ...)                                                        \
+    template <>                                                                                                       \
+    struct Product<Pair, N> {                                                                                         \
+        static __device__ __forceinline__ void run(float (&d)[N / 2], u64 a, u64 b, i32 accumulate) {                 \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P ", 0;\nwgmma.mma_async.sync.aligned." Shape " {" Names \
+                         "}, " A ", " B ", p, " Tail ";\n}\n"                                                         \
+                         : __VA_ARGS__                                                                                \
+                         : "l"(a), "l"(b), "r"(accumulate));                                                          \
+        }                                                                                                             \
+    };
+#define PTX_PRODUCTS(Pair, K, Types, Tail)                                                                           \
+    PTX_PRODUCT(Pair, 8, "m64n8k" K ".f32." Types, PTX_R0, "%4", "%5", "%6", Tail, PTX_D4(0))                        \
+    PTX_PRODUCT(Pair, 16, "m64n16k" K ".f32." Types, PTX_R0 PTX_R4, "%8", "%9", "%10", Tail, PTX_D8(0))              \
+    PTX_PRODUCT(Pair, 32, "m64n32k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8, "%16", "%17", "%18", Tail, PTX_D16(0))    \
+    PTX_PRODUCT(Pair, 64, "m64n64k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16, "%32", "%33", "%34", Tail,        \
+                PTX_D32(0))                                                                                          \
+    PTX_PRODUCT(Pair, 128, "m64n128k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48, "%64", "%65",   \
+                "%66", Tail, PTX_D64(0))                                                                             \
+    PTX_PRODUCT(Pair, 192, "m64n192k" K ".f32." Types, PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R64 PTX_R80, \
+                "%96", "%97", "%98", Tail, PTX_D64(0), PTX_D32(64))                                                  \
+    PTX_PRODUCT(Pair, 256, "m64n256k" K ".f32." Types,                                                               \
+                PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R64 PTX_R80 PTX_R96, "%128", "%129", "%130", Tail,  \
+                PTX_D64(0), PTX_D64(64))
+
+PTX_PRODUCTS(E4m3Pair, "32", "e4m3.e4m3", "1, 1")
+PTX_PRODUCTS(Bf16Pair, "16", "bf16.bf16", "1, 1, 0, 0")
+
+#undef PTX_PRODUCTS
+#undef PTX_PRODUCT
+#undef PTX_D64
+#undef PTX_D32
+#undef PTX_D16
+#undef PTX_D8
+#undef PTX_D4
+#undef PTX_R96
+#undef PTX_R80
+#undef PTX_R64
+#undef PTX_R48
+#undef PTX_R32
+#undef PTX_R16
+#undef PTX_R8
+#undef PTX_R4
+#undef PTX_R0
+
+}  // namespace ptx

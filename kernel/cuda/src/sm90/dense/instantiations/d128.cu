@@ -1,0 +1,13 @@
+// Dense attention with queries of 64 + 64 columns and values of 64.
+#include "sm90/dense/kernel.cuh"
+
+namespace {
+using Shape = sparrow_dense::Shape<1, 1, 128, 1>;
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(sparrow_dense::kThreads, 1) sparrow_dense_d128(const __grid_constant__ DenseAttendArgs args) {
+    sparrow_dense::attend<Shape, 232, 40>(args);
+}
+
+// Dynamic shared memory to launch with.
+extern "C" __device__ const u32 sparrow_dense_d128_shared = sparrow_dense::shared_bytes<Shape>();

@@ -1,0 +1,169 @@
+// Tile shapes of the expert products, and the rule of summation.
+//
+// An item is 256 weight rows, two halves of 128 (gate and up of the same inner columns, or rows of down), by up to 128
+// tokens of an expert.
+//
+//   up to 64 tokens  weights are the rows of the tensor-core tile and tokens its 16, 32 or 64 columns: no row is
+//                    wasted. Of each half, each of the two warpgroups that multiply has 64 weight rows.
+//   more             tokens are the rows, 64 for each warpgroup, and each half's 128 weight rows the columns: a lane
+//                    has two tokens and needs two scales. The other way round it needs 32 of them, and reading those
+//                    takes a third of the shared memory's bandwidth.
+//
+// Bits: a sum over k takes blocks of 128 bytes in order. e4m3: the products of a block (four instructions) are summed
+// by the tensor cores from zero, and the result times the product of the two scales is added in float32. bf16: the
+// tensor cores' own sum runs through. k is never split. How many columns an instruction has, and which operand is
+// which, changes no bit (a test compares them), so a row's result depends on the row and the weights alone.
+#pragma once
+
+#include "ptx/async.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/copy.cuh"
+#include "ptx/multicast.cuh"
+#include "ptx/warp.cuh"
+#include "ptx/wgmma_product.cuh"
+#include "sm90/experts/args.h"
+
+namespace sparrow_experts {
+
+constexpr int kBlockBytes = 128;  // of k in a row of an operand: one row of the swizzle
+constexpr int kSteps = 4;         // instructions of a block
+constexpr int kOperandRows = 64;
+constexpr int kOperandBytes = kOperandRows * kBlockBytes;
+constexpr int kTileRows = 256;
+constexpr int kTileBytes = kTileRows * kBlockBytes;
+constexpr int kGroups = 2;  // warpgroups that multiply
+constexpr int kMathThreads = 128 * kGroups;
+constexpr int kThreads = kMathThreads + 128;  // and one that copies
+constexpr int kMathRegisters = 224;           // 2 x 224 + 56 = 504 = 3 x 168, what 384 threads are launched with
+constexpr int kCopyRegisters = 56;
+constexpr int kMaxExperts = 256;
+// Bytes of a staged token: 64 values of 16 bits and a gap, so that eight tokens meet no bank twice.
+constexpr int kPitch = 144;
+constexpr u32 kSharedLimit = 232448;
+
+struct E4m3 {
+    using Pair = ptx::E4m3Pair;
+    static constexpr bool Scaled = true;
+    static constexpr int Bytes = 1;
+};
+
+struct Bf16 {
+    using Pair = ptx::Bf16Pair;
+    static constexpr bool Scaled = false;
+    static constexpr int Bytes = 2;
+};
+
+// What is multiplied.
+enum class Step { kGateUp, kDown };
+
+template <class T, Step Which, int Tokens, int RingStages>
+struct Shape {
+    using Type = T;
+    static constexpr Step kStep = Which;
+    static constexpr int MaxTokens = Tokens;
+    static constexpr int Stages = RingStages;
+    static constexpr int InputBytes = Tokens * kBlockBytes;
+    static constexpr int PassTokens = Tokens / 2;  // staged for the output at a time
+    // Floats of a lane's tokens, and a gap so that four lanes meet no bank twice.
+    static constexpr int ScalePitch = Tokens / 4 + 4;
+};
+
+template <class S>
+struct Storage {
+    u8 weights[S::Stages][kTileBytes];
+    u8 inputs[S::Stages][S::InputBytes];
+    u8 staged[kGroups][S::PassTokens * kPitch];
+    ListedView list[kMaxExperts];
+    // Up to 64 tokens: of each half, a token's scale times the half's (scale_at). More: 128 scales of tokens, then two
+    // of the halves.
+    float scales[S::Stages][2][4 * S::ScalePitch];
+    float largest[4 * kGroups][64];   // up to 64 tokens, gate and up: of a warp's 16 columns
+    i32 pairs[kGroups][64];           // down, up to 64 tokens: their pairs
+    i32 warp_pairs[4 * kGroups][16];  // down, more tokens: the pairs of a warp's 16, which no other warp touches
+    float inverse[kGroups][64];       // and the inverse of the scale of the tokens' 128 columns
+    u64 full[S::Stages], empty[S::Stages];
+    i32 listed;  // entries of list
+};
+
+template <class S>
+constexpr u32 shared_bytes() {
+    static_assert(sizeof(Storage<S>) + 1024 <= kSharedLimit, "more shared memory than a Hopper block can have");
+    return sizeof(Storage<S>) + 1024;
+}
+
+template <class S>
+__device__ __forceinline__ Storage<S>& storage() {
+    extern __shared__ u8 dynamic_shared[];
+    const u32 misaligned = ptx::shared_address(dynamic_shared) % 1024;
+    return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
+}
+
+// A place in the ring and the parity of its use there.
+template <int Stages>
+struct Cursor {
+    u32 stage = 0, parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == Stages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// One item: a tile of an expert's weights by a group of its tokens.
+struct Item {
+    i32 expert;
+    i32 tile;
+    i32 first;  // place of the group's first token in the sorted order
+    i32 count;  // tokens
+};
+
+// Where token t's scale lies: the tokens of a lane, two of every eight, follow each other.
+template <class S>
+__device__ __forceinline__ u32 scale_at(u32 t) {
+    return t / 2 % 4 * S::ScalePitch + t / 8 * 2 + t % 2;
+}
+
+// Columns of the instruction that multiplies a group of so many tokens.
+__device__ __forceinline__ i32 columns_of(i32 count) {
+    return count <= 16 ? 16 : count <= 32 ? 32 : count <= 64 ? 64 : 128;
+}
+
+// Walks the items of a block: every gridDim-th of all. Items of an expert are ordered by tile, then by group, so that
+// blocks that share a tile of weights run side by side.
+template <class S>
+struct Walk {
+    i32 at = 0;
+    i32 item = blockIdx.x;
+
+    // False when there is nothing left.
+    __device__ __forceinline__ bool next(const Storage<S>& shared, i32 tiles, Item& out) {
+        constexpr i32 group_rows = S::MaxTokens;
+        for (; at < shared.listed; ++at) {
+            const ListedView e = shared.list[at];
+            const i32 groups = (e.count + group_rows - 1) / group_rows;
+            const i32 local = item - e.before * tiles;
+            if (local < groups * tiles) {
+                const i32 tile = local / groups, skip = (local - tile * groups) * group_rows;
+                out = Item{e.expert, tile, e.first + skip, min(group_rows, e.count - skip)};
+                item += gridDim.x;
+                return true;
+            }
+        }
+        return false;
+    }
+};
+
+// Four bytes from global to shared memory by this thread (copies_wait).
+__device__ __forceinline__ void copy_4(void* dst, const void* src) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(ptx::shared_address(dst)), "l"(src) : "memory");
+}
+
+// A barrier of one multiplying warpgroup, and one of both.
+__device__ __forceinline__ void group_barrier(u32 group) {
+    asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+}
+__device__ __forceinline__ void both_barrier() { asm volatile("bar.sync 3, 256;" ::: "memory"); }
+
+}  // namespace sparrow_experts

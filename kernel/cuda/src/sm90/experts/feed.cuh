@@ -1,0 +1,165 @@
+// The copying warpgroup: keeps the ring of stages full. A stage is 128 bytes of k: a tile of packed weights, 32 KB in
+// one piece by the copy engine, the tokens' rows, gathered 16 bytes at a time to where the swizzle wants them, and for
+// e4m3 the scales of both. Tokens beyond the group's count and columns beyond the row's end are zeros.
+#pragma once
+
+#include "sm90/experts/config.h"
+
+namespace sparrow_experts {
+
+// Where tokens come from.
+struct Source {
+    const u8* rows;
+    i64 pitch;  // bytes between rows
+    u32 row_bytes;
+    const float* scales;  // [rows, blocks]
+    const u8* weights;
+    const float2* weight_scales;
+    i32 blocks, tiles;
+};
+
+template <class S>
+__device__ __forceinline__ Source source(const ExpertsArgs& args) {
+    if constexpr (S::kStep == Step::kGateUp) {
+        const bool scaled = S::Type::Scaled;
+        return {scaled ? args.codes : reinterpret_cast<const u8*>(args.x),
+                scaled ? args.hidden_pitch : 2 * args.x_stride,
+                static_cast<u32>(args.hidden * S::Type::Bytes),
+                args.code_scales,
+                args.gate_up,
+                args.gate_up_scales,
+                args.hidden_blocks,
+                args.inner_tiles};
+    } else {
+        return {args.inner,        args.inner_pitch, static_cast<u32>(args.inner_pitch),
+                args.inner_scales, args.down,        args.down_scales,
+                args.inner_blocks, args.hidden_tiles};
+    }
+}
+
+// Stages whose tokens are on their way: a stage is handed over after the copies of the next one were issued, when this
+// thread's copies have landed and are visible to the tensor cores.
+template <class S>
+struct Handover {
+    Storage<S>& shared;
+    i32 last = -1;
+
+    template <int Later>
+    __device__ __forceinline__ void finish() {
+        if (last >= 0) {
+            ptx::copies_wait<Later>();
+            ptx::fence_async_proxy();
+            ptx::barrier_arrive(ptx::shared_address(&shared.full[last]));
+        }
+    }
+    __device__ __forceinline__ void issued(u32 stage) {
+        ptx::copies_commit();
+        finish<1>();
+        last = static_cast<i32>(stage);
+    }
+};
+
+// Starts the bulk copy of a tile of weights.
+template <class S>
+__device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, const u8* tile, u64 policy) {
+    const u32 full = ptx::shared_address(&shared.full[stage]);
+    ptx::barrier_expect(full, kTileBytes);
+    ptx::load_bytes(ptx::shared_address(shared.weights[stage]), tile, kTileBytes, full, policy);
+}
+
+template <class S>
+__device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
+    constexpr int kSlots = S::MaxTokens / 16;  // rows of a thread
+    const Source from = source<S>(args);
+    const u32 t = threadIdx.x % 128, chunk = t % 8;
+    Walk<S> walk;
+    Cursor<S::Stages> ring;
+    Handover<S> handover{shared};
+    Item item;
+    // Down: the list is older than the kernel before, and weights are older still: the first stages are loaded
+    // before waiting for that kernel.
+    i32 primed = 0;
+    if constexpr (S::kStep == Step::kDown) {
+        Walk<S> first;
+        if (t == 0 && first.next(shared, from.tiles, item)) {
+            const u8* weights =
+                from.weights + (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks * kTileBytes;
+            for (; primed < min(S::Stages, from.blocks); ++primed) {
+                load_weights(shared, primed, weights + static_cast<i64>(primed) * kTileBytes, ptx::kEvictFirst);
+            }
+        }
+        ptx::wait_for_previous_kernel();
+    }
+    while (walk.next(shared, from.tiles, item)) {
+        u32 row[kSlots];
+#pragma unroll
+        for (int j = 0; j < kSlots; ++j) {
+            const i32 token = t / 8 + 16 * j;
+            row[j] = 0;
+            if (token < item.count) {
+                const i32 place = item.first + token;
+                row[j] = S::kStep == Step::kGateUp ? args.order[place] / args.top : place;
+            }
+        }
+        u32 scale_row = 0;
+        if (S::Type::Scaled && static_cast<i32>(t) < item.count) {
+            const i32 place = item.first + static_cast<i32>(t);
+            scale_row = S::kStep == Step::kGateUp ? args.order[place] / args.top : place;
+        }
+        const i64 tile = static_cast<i64>(item.expert) * from.tiles + item.tile;
+        const u8* weights = from.weights + tile * from.blocks * kTileBytes;
+        // Scales are loaded a block ahead.
+        const float2* weight_scales = nullptr;
+        const float* token_scales = nullptr;
+        float2 weight_scale = {};
+        float token_scale = 0;
+        if (S::Type::Scaled && static_cast<i32>(t) < item.count) {
+            weight_scales = from.weight_scales + tile * from.blocks;
+            token_scales = from.scales + static_cast<i64>(scale_row) * from.blocks;
+            weight_scale = __ldg(weight_scales);
+            token_scale = token_scales[0];
+        }
+        const i32 columns = columns_of(item.count);
+        const u64 policy = S::MaxTokens > 64 && item.count > 64 ? ptx::kEvictNormal : ptx::kEvictFirst;
+        for (i32 block = 0; block < from.blocks; ++block) {
+            ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
+            if (t == 0 && primed-- <= 0) {
+                load_weights(shared, ring.stage, weights + static_cast<i64>(block) * kTileBytes, policy);
+            }
+            const u32 byte = block * kBlockBytes + chunk * 16;
+            const bool inside = byte < from.row_bytes;
+            const u32 inputs = ptx::shared_address(shared.inputs[ring.stage]);
+#pragma unroll
+            for (int j = 0; j < kSlots; ++j) {
+                if (16 * j < columns) {
+                    const u32 token = t / 8 + 16 * j;
+                    const bool valid = inside && static_cast<i32>(token) < item.count;
+                    ptx::copy_16(inputs + token * kBlockBytes + ((chunk ^ (token & 7)) << 4),
+                                 from.rows + row[j] * from.pitch + (inside ? byte : 0), valid);
+                }
+            }
+            if constexpr (S::Type::Scaled) {
+                float* scales = shared.scales[ring.stage][0];
+                if (S::MaxTokens > 64 && columns > 64) {
+                    scales[t] = token_scale;
+                    if (t == 0) {
+                        scales[128] = weight_scale.x;
+                        scales[129] = weight_scale.y;
+                    }
+                } else if (t < S::MaxTokens) {
+                    scales[scale_at<S>(t)] = __fmul_rn(weight_scale.x, token_scale);
+                    scales[4 * S::ScalePitch + scale_at<S>(t)] = __fmul_rn(weight_scale.y, token_scale);
+                }
+                if (static_cast<i32>(t) < item.count && block + 1 < from.blocks) {
+                    weight_scale = __ldg(weight_scales + block + 1);
+                    token_scale = token_scales[block + 1];
+                }
+            }
+            handover.issued(ring.stage);
+            ring.advance();
+        }
+    }
+    handover.template finish<0>();
+}
+
+}  // namespace sparrow_experts

@@ -1,0 +1,12 @@
+// What surrounds the expert products: sorting and quantising before, the weighted sum after, packing at load.
+#include "sm90/experts/combine.cuh"
+#include "sm90/experts/pack.cuh"
+#include "sm90/experts/prepare.cuh"
+
+extern "C" __global__ void __launch_bounds__(sparrow_experts::kPrepareThreads)
+    sparrow_experts_prepare(const __grid_constant__ ExpertsArgs args) {
+    sparrow_experts::prepare(args);
+}
+
+KERNEL(kThreads) sparrow_experts_combine(const __grid_constant__ ExpertsArgs args) { sparrow_experts::combine(args); }
+KERNEL(kThreads) sparrow_experts_pack(const __grid_constant__ PackExpertArgs args) { sparrow_experts::pack(args); }

@@ -1,0 +1,161 @@
+// Sorting and quantising before the products, in one launch.
+//
+// Block 0     sorts the pairs (row, choice) by expert, stable: warps count the experts of their part of the pairs, sums
+//             over experts and warps give every warp its places, and a second pass over the same parts writes them.
+//             Lists the experts that have pairs.
+// Blocks 1..  e4m3 alone: quantise x per 128 columns, half a warp for each, 32 of them in a block.
+// Bytes       x once, codes once; the pairs twice by one block, which takes some microseconds.
+#pragma once
+
+#include "ptx/warp.cuh"
+#include "sm90/experts/args.h"
+#include "smxx/floats.cuh"
+
+namespace sparrow_experts {
+
+constexpr int kPrepareThreads = 512;
+constexpr int kPrepareWarps = kPrepareThreads / 32;
+constexpr int kSortedExperts = 256;
+constexpr int kBlockTiles = kPrepareThreads / 16;
+
+__device__ __forceinline__ i32 pair_expert(const ExpertsArgs& args, i32 pair, i32 pairs) {
+    if (pair >= pairs) {
+        return -1;
+    }
+    const i32 row = pair / args.top;
+    const i32 id = args.ids[row * args.id_stride + (pair - row * args.top)];
+    if (id >= args.experts) {
+        raise_fault(args.faults, kFaultExpert);
+        return -1;
+    }
+    return id;
+}
+
+// Exclusive sum over the threads of the block; total gets the sum of all.
+__device__ __forceinline__ u32 block_prefix(u32 v, u32* scratch, u32& total) {
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const u32 inclusive = ptx::warp_prefix(v, lane);
+    __syncthreads();
+    if (lane == 31) {
+        scratch[warp] = inclusive;
+    }
+    __syncthreads();
+    u32 before = 0;
+    total = 0;
+#pragma unroll
+    for (int w = 0; w < kPrepareWarps; ++w) {
+        before += w < static_cast<int>(warp) ? scratch[w] : 0;
+        total += scratch[w];
+    }
+    return before + inclusive - v;
+}
+
+__device__ __forceinline__ void sort_pairs(const ExpertsArgs& args) {
+    __shared__ u32 places[kPrepareWarps][kSortedExperts];
+    __shared__ u32 scratch[kPrepareWarps];
+    const i32 pairs = args.rows * args.top;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const i32 share = (pairs + kPrepareThreads - 1) / kPrepareThreads * 32;
+    const i32 begin = warp * share, end = min(pairs, begin + share);
+    for (i32 e = threadIdx.x; e < kPrepareWarps * kSortedExperts; e += kPrepareThreads) {
+        places[0][e] = 0;
+    }
+    __syncthreads();
+    for (i32 at = begin; at < end; at += 32) {
+        const i32 e = pair_expert(args, at + lane, end);
+        if (e >= 0) {
+            atomicAdd(&places[warp][e], 1u);
+        }
+    }
+    __syncthreads();
+    u32 count = 0;
+    const i32 expert = threadIdx.x;
+    if (expert < args.experts) {
+#pragma unroll
+        for (int w = 0; w < kPrepareWarps; ++w) {
+            const u32 n = places[w][expert];
+            places[w][expert] = count;
+            count += n;
+        }
+    }
+    u32 total, counts;
+    const u32 first = block_prefix(count, scratch, total);
+    const u32 groups = (count + args.group_rows - 1) / args.group_rows;
+    // Listed experts in the upper bits, groups in the lower: both fit.
+    const u32 before = block_prefix((count > 0 ? 1u << 20 : 0u) | groups, scratch, counts);
+    if (expert < args.experts) {
+#pragma unroll
+        for (int w = 0; w < kPrepareWarps; ++w) {
+            places[w][expert] += first;
+        }
+        if (count > 0) {
+            args.list[before >> 20] = ListedView{expert, static_cast<i32>(first), static_cast<i32>(count),
+                                                 static_cast<i32>(before & 0xFFFFF)};
+        }
+    }
+    if (threadIdx.x == 0) {
+        args.totals[0] = counts >> 20;
+        args.totals[1] = counts & 0xFFFFF;
+        args.totals[2] = total;
+    }
+    __syncthreads();
+    for (i32 at = begin; at < end; at += 32) {
+        const i32 e = pair_expert(args, at + lane, end);
+        const u32 same = __match_any_sync(ptx::kFullMask, e);
+        u32 place = 0;
+        if (e >= 0) {
+            place = places[warp][e];
+            args.order[place + __popc(same & ((1u << lane) - 1))] = at + lane;
+        }
+        __syncwarp();
+        if (e >= 0 && (same >> lane) == 1) {  // the last lane of those with this expert
+            places[warp][e] = place + __popc(same);
+        }
+        __syncwarp();
+    }
+}
+
+__device__ __forceinline__ void quantise_rows(const ExpertsArgs& args) {
+    const i64 tile = static_cast<i64>(blockIdx.x - 1) * kBlockTiles + threadIdx.x / 16;
+    if (tile >= static_cast<i64>(args.rows) * args.hidden_blocks) {
+        return;
+    }
+    const i64 row = tile / args.hidden_blocks;
+    const i32 block = static_cast<i32>(tile - row * args.hidden_blocks), column = block * 128 + 8 * (threadIdx.x % 16);
+    const u32 half = 0xFFFFu << (threadIdx.x & 16);
+    f32 v[8] = {};
+    if (column < args.hidden) {
+        unpack_8(*reinterpret_cast<const uint4*>(args.x + row * args.x_stride + column), v);
+    }
+    u32 most = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        most = max(most, magnitude(v[i]));
+    }
+#pragma unroll
+    for (int d = 1; d < 16; d *= 2) {
+        most = max(most, __shfl_xor_sync(half, most, d));
+    }
+    const f32 scale = index_scale(__uint_as_float(most), !args.pow2);
+    if (column < args.hidden) {
+        uint2 codes;
+        codes.x = pack_e4m3(over(v[0], scale), over(v[1], scale), over(v[2], scale), over(v[3], scale));
+        codes.y = pack_e4m3(over(v[4], scale), over(v[5], scale), over(v[6], scale), over(v[7], scale));
+        *reinterpret_cast<uint2*>(args.codes + row * args.hidden_pitch + column) = codes;
+    }
+    if (threadIdx.x % 16 == 0) {
+        args.code_scales[row * args.hidden_blocks + block] = scale;
+    }
+}
+
+__device__ __forceinline__ void prepare(const ExpertsArgs& args) {
+    ptx::wait_for_previous_kernel();
+    ptx::release_next_kernel();
+    if (blockIdx.x == 0) {
+        sort_pairs(args);
+    } else {
+        quantise_rows(args);
+    }
+}
+
+}  // namespace sparrow_experts

@@ -1,0 +1,276 @@
+// Products of the experts: gate and up with the activation, or down, of all experts that have rows, in one launch.
+//
+// In:    packed weights (pack.cuh); gate and up: x as e4m3 codes with scales [rows, hidden], or bf16; down: inner
+//        [pairs, inner]; the sorted order and the list of experts (prepare.cuh).
+// Out:   gate and up: inner [pairs, inner] e4m3 with a scale per 128 columns, or bf16. Down: results bf16 [pairs,
+//        hidden] in the order of the pairs.
+// Block: one per SM, 384 threads. An item is 256 weight rows by up to 64 or 128 tokens of an expert; blocks take every
+//        gridDim-th item. One warpgroup copies (feed.cuh) into a ring of stages of 128 bytes of k, two multiply
+//        (config.h).
+// Bytes: weights once from memory, in pieces of 32 KB, for each group of tokens: few tokens make it a stream of
+//        weights, many are bound by the products.
+// H200:  hidden 7168, inner 2048, e4m3, gate and up / down. 8 experts of 1 row 57 / 31 us, 64 of 8 rows 417 / 222 (4.5
+//        / 4.3 TB/s), 64 of 128 rows 490 / 277, 64 of 512 rows 1570 / 855 (1225 / 1125 TFLOP/s, 74 / 68 % of 1650).
+//        bf16, 64 of 512 rows: 2510 / 1300 (767 / 738 TFLOP/s, 97 / 93 % of 790).
+#pragma once
+
+#include "sm90/experts/feed.cuh"
+#include "sm90/experts/output.cuh"
+#include "sm90/experts/output_many.cuh"
+
+namespace sparrow_experts {
+
+// Four products of a block of k. The sum begins at zero unless it goes on.
+template <class T, int N>
+__device__ __forceinline__ void multiply_block(float (&d)[N / 2], u64 weights, u64 inputs, bool go_on) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+        ptx::Product<typename T::Pair, N>::run(d, weights + 2 * step, inputs + 2 * step, step > 0 || go_on);
+    }
+}
+
+// sum += d * scale, the scales of this lane's tokens from shared memory.
+template <int N>
+__device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N / 2], u32 scales) {
+#pragma unroll
+    for (int j = 0; j < N / 8; j += 2) {
+        float s[4];
+        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(s[0]), "=f"(s[1]), "=f"(s[2]), "=f"(s[3])
+                     : "r"(scales + 8 * j)
+                     : "memory");
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            sum[4 * j + i] = __fmaf_rn(d[4 * j + i], s[i / 4 * 2 + i % 2], sum[4 * j + i]);
+        }
+    }
+}
+
+// sum += d * the scale of the row: a lane has two rows.
+__device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[64], float upper, float lower) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        sum[i] = __fmaf_rn(d[i], i / 2 % 2 == 0 ? upper : lower, sum[i]);
+    }
+}
+
+// A warp has read a stage.
+template <class S>
+__device__ __forceinline__ void release(Storage<S>& shared, u32 stage, u32 lane) {
+    __syncwarp();
+    if (lane == 0) {
+        ptx::barrier_arrive(ptx::shared_address(&shared.empty[stage]));
+    }
+}
+
+// Up to 64 tokens: weights by tokens.
+template <class S, int N>
+__device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks,
+                         Cursor<S::Stages>& ring, u32 group, u32 t) {
+    using T = typename S::Type;
+    const u32 lane = t % 32;
+    float first[N / 2], second[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+        first[i] = second[i] = 0;
+    }
+    if constexpr (S::kStep == Step::kDown) {
+        if (static_cast<i32>(t) < item.count) {
+            copy_4(&shared.pairs[group][t], args.order + item.first + t);
+        }
+        ptx::copies_commit();
+    }
+    u32 before = 0;  // bf16: the stage that is still being read
+    for (i32 block = 0; block < blocks; ++block) {
+        ptx::barrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
+        const u32 at = ptx::shared_address(shared.weights[ring.stage]) + group * kOperandBytes;
+        const u64 weights = ptx::operand_128b(at),
+                  inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[ring.stage]));
+        constexpr u64 kNext = kTileBytes / 2 >> 4;  // the other half
+        if constexpr (!T::Scaled) {
+            // The products of the block before go on meanwhile; its stage is released when they are done.
+            if (block == 0) {
+                ptx::mma_pin(first);
+                ptx::mma_pin(second);
+            }
+            ptx::mma_fence();
+            multiply_block<T, N>(first, weights, inputs, block > 0);
+            multiply_block<T, N>(second, weights + kNext, inputs, block > 0);
+            ptx::mma_commit();
+            if (block > 0) {
+                ptx::mma_wait<1>();
+                release(shared, before, lane);
+            }
+            before = ring.stage;
+        } else {
+            const u32 of_first = ptx::shared_address(&shared.scales[ring.stage][0][lane % 4 * S::ScalePitch]);
+            const u32 of_second = of_first + sizeof(shared.scales[0][0]);
+            float d[N / 2], e[N / 2];
+            ptx::mma_pin(d);
+            ptx::mma_fence();
+            multiply_block<T, N>(d, weights, inputs, false);
+            ptx::mma_commit();
+            ptx::mma_pin(e);
+            multiply_block<T, N>(e, weights + kNext, inputs, false);
+            ptx::mma_commit();
+            ptx::mma_wait<1>();
+            ptx::mma_pin(d);
+            promote<N>(first, d, of_first);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(e);
+            promote<N>(second, e, of_second);
+        }
+        if constexpr (T::Scaled) {
+            release(shared, ring.stage, lane);
+        }
+        ring.advance();
+    }
+    if constexpr (!T::Scaled) {
+        ptx::mma_wait<0>();
+        ptx::mma_pin(first);
+        ptx::mma_pin(second);
+        release(shared, before, lane);
+    }
+    if constexpr (S::kStep == Step::kGateUp) {
+        write_gated<S, N>(args, shared, item, first, second, group, t);
+    } else {
+        ptx::copies_wait<0>();  // the pairs; a barrier follows before they are read
+        const i32 column = item.tile * kTileRows + static_cast<i32>(group) * kOperandRows;
+        write_results<S, N>(args, shared, item, first, column, group, t);
+        write_results<S, N>(args, shared, item, second, column + kTileRows / 2, group, t);
+    }
+}
+
+// More than 64 tokens: 64 of them by both halves of the weights.
+template <class S>
+__device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks,
+                         Cursor<S::Stages>& ring, u32 group, u32 t) {
+    using T = typename S::Type;
+    constexpr int N = 128;
+    const u32 lane = t % 32;
+    float first[N / 2], second[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+        first[i] = second[i] = 0;
+    }
+    i32* pairs = shared.warp_pairs[4 * group + t / 32];
+    if constexpr (S::kStep == Step::kDown) {
+        const i32 token = 64 * static_cast<i32>(group) + static_cast<i32>(t / 32 * 16 + lane);
+        if (lane < 16 && token < item.count) {
+            copy_4(pairs + lane, args.order + item.first + token);
+        }
+        ptx::copies_commit();
+    }
+    u32 before = 0;  // bf16: the stage that is still being read
+    for (i32 block = 0; block < blocks; ++block) {
+        ptx::barrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
+        const u64 inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[ring.stage]) + group * kOperandBytes);
+        const u64 weights = ptx::operand_128b(ptx::shared_address(shared.weights[ring.stage]));
+        constexpr u64 kNext = kTileBytes / 2 >> 4;  // the other half
+        if constexpr (!T::Scaled) {
+            // The products of the block before go on meanwhile; its stage is released when they are done.
+            if (block == 0) {
+                ptx::mma_pin(first);
+                ptx::mma_pin(second);
+            }
+            ptx::mma_fence();
+            multiply_block<T, N>(first, inputs, weights, block > 0);
+            multiply_block<T, N>(second, inputs, weights + kNext, block > 0);
+            ptx::mma_commit();
+            if (block > 0) {
+                ptx::mma_wait<1>();
+                release(shared, before, lane);
+            }
+            before = ring.stage;
+        } else {
+            float d[N / 2];
+            ptx::mma_pin(d);
+            ptx::mma_fence();
+            multiply_block<T, N>(d, inputs, weights, false);
+            ptx::mma_commit();
+            const u32 scales = ptx::shared_address(shared.scales[ring.stage][0]),
+                      own = scales + (64 * group + t / 32 * 16 + lane / 4) * 4;
+            const float upper = ptx::load_float(own), lower = ptx::load_float(own + 32);
+            const float2 halves = ptx::load_pair(scales + 512);
+            ptx::mma_wait<0>();
+            ptx::mma_pin(d);
+            promote_rows(first, d, __fmul_rn(halves.x, upper), __fmul_rn(halves.x, lower));
+            ptx::mma_pin(d);
+            ptx::mma_fence();
+            multiply_block<T, N>(d, inputs, weights + kNext, false);
+            ptx::mma_commit();
+            ptx::mma_wait<0>();
+            release(shared, ring.stage, lane);
+            ptx::mma_pin(d);
+            promote_rows(second, d, __fmul_rn(halves.y, upper), __fmul_rn(halves.y, lower));
+        }
+        ring.advance();
+    }
+    if constexpr (!T::Scaled) {
+        ptx::mma_wait<0>();
+        ptx::mma_pin(first);
+        ptx::mma_pin(second);
+        release(shared, before, lane);
+    }
+    if constexpr (S::kStep == Step::kGateUp) {
+        write_gated_rows<S>(args, shared, item, first, second, group, t);
+    } else {
+        ptx::copies_wait<0>();
+        __syncwarp();
+        write_result_rows<S>(args, shared, item, first, pairs, item.tile * kTileRows, group, t);
+        write_result_rows<S>(args, shared, item, second, pairs, item.tile * kTileRows + kTileRows / 2, group, t);
+    }
+}
+
+template <class S>
+__device__ void multiply_experts(const ExpertsArgs& args) {
+    Storage<S>& shared = storage<S>();
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < S::Stages; ++i) {
+            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + 1);
+            ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
+        }
+        ptx::barrier_init_fence();
+    }
+    if constexpr (S::kStep == Step::kGateUp) {
+        ptx::wait_for_previous_kernel();
+    }
+    const i32 listed = *const_cast<const volatile i32*>(args.totals);
+    for (i32 i = threadIdx.x; i < listed; i += kThreads) {
+        const volatile i32* from = reinterpret_cast<const i32*>(args.list + i);
+        shared.list[i] = ListedView{from[0], from[1], from[2], from[3]};
+    }
+    if (threadIdx.x == 0) {
+        shared.listed = listed;
+    }
+    __syncthreads();
+    const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if (group == kGroups) {
+        ptx::registers_shrink<kCopyRegisters>();
+        feed<S>(args, shared);
+        ptx::release_next_kernel();
+    } else {
+        ptx::registers_grow<kMathRegisters>();
+        const u32 t = threadIdx.x % 128;
+        const bool gate_up = S::kStep == Step::kGateUp;
+        const i32 blocks = gate_up ? args.hidden_blocks : args.inner_blocks;
+        const i32 tiles = gate_up ? args.inner_tiles : args.hidden_tiles;
+        Walk<S> walk;
+        Cursor<S::Stages> ring;
+        Item item;
+        while (walk.next(shared, tiles, item)) {
+            const i32 columns = columns_of(item.count);
+            if (columns == 16) {
+                run_item<S, 16>(args, shared, item, blocks, ring, group, t);
+            } else if (columns == 32) {
+                run_item<S, 32>(args, shared, item, blocks, ring, group, t);
+            } else if (S::MaxTokens == 64 || columns == 64) {
+                run_item<S, 64>(args, shared, item, blocks, ring, group, t);
+            } else if constexpr (S::MaxTokens > 64) {
+                run_many<S>(args, shared, item, blocks, ring, group, t);
+            }
+        }
+    }
+}
+
+}  // namespace sparrow_experts

@@ -1,0 +1,26 @@
+// Arguments of the matrix products: out [rows, columns] = input [rows, k] * weight [columns, k] transposed, for each of
+// a batch.
+#pragma once
+
+#include "ptx/types.h"
+
+struct alignas(64) ProductArgs {
+    TensorMap weight_map;        // e4m3 or bf16 [batch, columns, k]
+    TensorMap input_map;         // the same type [batch, rows, k]
+    TensorMap scale_map;         // e4m3 alone: f32 [blocks, rows], of 128 columns of an input row
+    TensorMap out_map;           // many rows, bf16 out: [batch, rows, columns]
+    const float* weight_scales;  // e4m3 alone: f32 [ceil(columns / 128), blocks], of 128 x 128 weights
+    void* out;                   // bf16 or f32 [rows, out_stride], multiple of 16 bytes
+    i64 out_stride;              // elements between rows
+    i64 out_batch;               // elements from one of the batch to the next
+    i32 rows;
+    i32 columns;  // multiple of 16
+    i32 blocks;   // of k: 128 columns of e4m3, 64 of bf16
+    i32 parts;    // of k that are summed apart: 1, 2, 4 or 8
+    i32 batch;
+    i32 out_f32;  // 1: out is f32
+    i32 stages;   // few rows: stages of the ring
+    i32 ahead;    // few rows: stages whose weights are asked for before the kernel in front has ended, 1 to stages
+    i32 across;   // many rows: 1: the blocks of a cluster have neighbouring columns of the only tile of rows
+};
+static_assert(sizeof(ProductArgs) == 640, "mirrored in Go");

@@ -1,0 +1,420 @@
+// Products of few rows: a stream of weights.
+//
+// In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k], few rows; scales (args.h).
+// Out:   bf16 or f32 [rows, batch, columns].
+// Block: 64 * Groups weight rows are the rows of the tensor-core tile, N input rows its columns. A warp asks for copies
+//        into a ring of stages (a block of k: weights and inputs); Groups warpgroups multiply. The scales of all inputs
+//        come first. e4m3 has two sets of accumulators, so that a block's products run while the one before is scaled
+//        and added. Blocks are persistent where k has one part; else the parts of a tile are a cluster, and the sums
+//        meet in one member's shared memory for each 8 input rows. Weights do not depend on the kernel before: the
+//        first stages are filled with them before waiting for it.
+// Bytes: weights once from memory; inputs once per tile from L2.
+// H200:  one row, 7168 x 16384 e4m3: 31.8 us, 86 % of 4.3 TB/s; head of 129280 x 7168 bf16: 430 us, 100 %; 2112 x 7168,
+//        15 MB: 7.2 us, 49 %. 64 rows of the same: 33.8, 473 and 10.7 us.
+#pragma once
+
+#include "sm90/product/config.h"
+
+namespace sparrow_product {
+
+template <class T, int Inputs, int WeightGroups>
+struct FewShape {
+    using Type = T;
+    static constexpr int N = Inputs, Groups = WeightGroups;
+    static constexpr int Rows = 64 * Groups;  // of the weight
+    static constexpr int WeightBytes = Rows * kBlockBytes;
+    static constexpr int InputBytes = N * kBlockBytes;
+    static constexpr int StageBytes = WeightBytes + InputBytes;
+    static constexpr int ScaleBytes = T::Scaled ? N * 4 : 0;  // of a block of k
+    static constexpr int Eights = N / 8;                      // groups of 8 input rows
+    static constexpr int Threads = 128 * Groups + 32;
+    static constexpr int SumBytes = Groups * 2048;        // of a part and a group of 8 input rows
+    static constexpr int OutBytes = 4 * Groups * N * 32;  // a warp's 16 columns of N rows, bf16
+    static_assert(N % 8 == 0 && StageBytes % 1024 == 0, "stages are whole swizzle atoms");
+};
+
+constexpr int kScaleBox = 8;  // blocks of k whose input scales one copy fetches
+
+// Shared memory is the ring of stages, results, barriers, the scales of the inputs [blocks of the part, in whole
+// boxes][N], and where k has several parts their sums.
+struct FewBarriers {
+    u64 full[kMaxStages], empty[kMaxStages];
+    u64 sums, scales;
+};
+
+template <class S>
+struct FewPlaces {
+    u32 ring, out, barriers, scales, sums;
+
+    __device__ __forceinline__ FewPlaces(u32 stages, Span span) {
+        extern __shared__ u8 dynamic_shared[];
+        ring = (ptx::shared_address(dynamic_shared) + 1023) / 1024 * 1024;
+        out = ring + stages * S::StageBytes;
+        barriers = out + S::OutBytes;
+        scales = (barriers + sizeof(FewBarriers) + 127) / 128 * 128;
+        sums = scales + (span.end - span.begin + kScaleBox - 1) / kScaleBox * (kScaleBox * S::ScaleBytes);
+    }
+    __device__ __forceinline__ u32 weights(u32 stage) const { return ring + stage * S::StageBytes; }
+    __device__ __forceinline__ u32 inputs(u32 stage) const { return weights(stage) + S::WeightBytes; }
+    __device__ __forceinline__ u32 full(u32 stage) const { return barriers + stage * 8; }
+    __device__ __forceinline__ u32 empty(u32 stage) const { return barriers + (kMaxStages + stage) * 8; }
+    __device__ __forceinline__ u32 sums_arrived() const { return barriers + 2 * kMaxStages * 8; }
+    __device__ __forceinline__ u32 scales_arrived() const { return barriers + (2 * kMaxStages + 1) * 8; }
+};
+
+// The part of k that this block has, which is its rank in the cluster. The compiler knows that a block's number is the
+// same for all lanes, and keeps what follows from it in registers of the warp; of the rank it does not.
+__device__ __forceinline__ u32 part_of(const ProductArgs& args) {
+    return blockIdx.x % static_cast<u32>(args.parts);
+}
+
+// A tile: weight rows from `column` (of the result) on, input rows from `row` on, one of the batch.
+struct FewTile {
+    i32 column, row, batch;
+};
+
+// The tiles of a block, one after the other. Where k has several parts a block has one tile, and there may be several
+// tiles of input rows, those of the same weights side by side; else all input rows are in one.
+template <class S>
+struct FewTiles {
+    i32 next, step, count, input_tiles;
+    Divisor weight_tiles;
+
+    __device__ __forceinline__ explicit FewTiles(const ProductArgs& args)
+        : weight_tiles((args.columns + S::Rows - 1) / S::Rows) {
+        input_tiles = args.parts > 1 ? (args.rows + S::N - 1) / S::N : 1;
+        next = static_cast<i32>(blockIdx.x) / args.parts;
+        step = static_cast<i32>(gridDim.x) / args.parts;
+        count = weight_tiles.by * args.batch * input_tiles;
+    }
+    __device__ __forceinline__ bool more() const { return next < count; }
+    __device__ __forceinline__ FewTile tile() const {
+        const i32 weights = input_tiles == 1 ? next : next / input_tiles, batch = weight_tiles.divide(weights);
+        return {(weights - batch * weight_tiles.by) * S::Rows, (next - weights * input_tiles) * S::N, batch};
+    }
+};
+
+// The blocks of k of all tiles in the order in which they are asked for.
+template <class S>
+struct FewWalk {
+    FewTiles<S> tiles;
+    Span span;
+    i32 block;
+    FewTile tile;
+
+    __device__ __forceinline__ FewWalk(const ProductArgs& args, Span s)
+        : tiles(args), span(s), block(s.begin), tile(tiles.tile()) {}
+    __device__ __forceinline__ bool more() const { return tiles.more(); }
+    __device__ __forceinline__ void advance() {
+        if (++block == span.end) {
+            block = span.begin;
+            tiles.next += tiles.step;
+            tile = tiles.tile();
+        }
+    }
+};
+
+template <class S>
+__device__ __forceinline__ void ask_weights(const ProductArgs& args, const FewPlaces<S>& at, const FewWalk<S>& walk,
+                                            u32 stage) {
+    ptx::barrier_expect(at.full(stage), S::StageBytes);
+    ptx::load_3d(at.weights(stage), &args.weight_map, at.full(stage), walk.block * S::Type::BlockColumns,
+                 walk.tile.column, walk.tile.batch, ptx::kEvictFirst);
+}
+
+template <class S>
+__device__ __forceinline__ void ask_inputs(const ProductArgs& args, const FewPlaces<S>& at, const FewWalk<S>& walk,
+                                           u32 stage) {
+    ptx::load_3d(at.inputs(stage), &args.input_map, at.full(stage), walk.block * S::Type::BlockColumns, walk.tile.row,
+                 walk.tile.batch, ptx::kEvictLast);
+}
+
+// The scales of the inputs in all blocks of the part; the last box may reach beyond what there is.
+template <class S>
+__device__ __forceinline__ void ask_scales(const ProductArgs& args, const FewPlaces<S>& at, Span span, i32 row) {
+    constexpr u32 kBoxBytes = kScaleBox * S::ScaleBytes;
+    const u32 boxes = (span.end - span.begin + kScaleBox - 1) / kScaleBox;
+    ptx::barrier_expect(at.scales_arrived(), boxes * kBoxBytes);
+#pragma unroll 1
+    for (u32 i = 0; i < boxes; ++i) {
+        ptx::load_2d(at.scales + i * kBoxBytes, &args.scale_map, at.scales_arrived(), row, span.begin + i * kScaleBox,
+                     ptx::kEvictLast);
+    }
+}
+
+// The thread that asks for copies, after the first weights: inputs of those, then both of the blocks that follow.
+// Inputs that were asked for behind a whole ring of weights would come behind all of them.
+template <class S>
+__device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>& at, FewWalk<S> walk, Span span) {
+    const u32 stages = args.stages;
+    ptx::wait_for_previous_kernel();
+    FewWalk<S> first(args, span);
+#pragma unroll 1
+    for (u32 s = 0; s < static_cast<u32>(args.ahead) && first.more(); ++s, first.advance()) {
+        ask_inputs(args, at, first, s);
+        if constexpr (S::Type::Scaled) {
+            if (s == 0) {
+                ask_scales(args, at, span, first.tile.row);
+            }
+        }
+    }
+    Cursor ring{static_cast<u32>(args.ahead) - 1, 0};
+    ring.advance(stages);
+#pragma unroll 1
+    for (; walk.more(); walk.advance()) {
+        ptx::barrier_wait(at.empty(ring.stage), ring.parity ^ 1);
+        ask_weights(args, at, walk, ring.stage);
+        ask_inputs(args, at, walk, ring.stage);
+        ring.advance(stages);
+    }
+    ptx::release_next_kernel();  // its weights come behind all of these
+}
+
+// A warpgroup that multiplies: 64 weight rows of each tile.
+template <class S>
+struct FewMath {
+    static constexpr int N = S::N, Sums = N / 2;
+
+    const ProductArgs& args;
+    const FewPlaces<S> at;
+    const Span span;
+    const i32 group;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+    Cursor ask, done;  // stages whose products are asked for next, and whose products are there next
+    WeightScales scales;
+
+    __device__ __forceinline__ FewMath(const ProductArgs& a, const FewPlaces<S>& p, Span s, i32 g)
+        : args(a), at(p), span(s), group(g) {}
+
+    __device__ __forceinline__ void ask_products(float (&d)[Sums], bool go_on) {
+        ptx::barrier_wait(at.full(ask.stage), ask.parity);
+        multiply_block<typename S::Type, N>(d, at.weights(ask.stage) + group * 64 * kBlockBytes, at.inputs(ask.stage),
+                                            go_on);
+        ask.advance(args.stages);
+    }
+
+    __device__ __forceinline__ void free_stage() {
+        arrive_warp(at.empty(done.stage));
+        done.advance(args.stages);
+    }
+
+    // Waits for all products but the Pending last, frees their stage and adds them times their scales: those of block i
+    // of the part.
+    template <int Pending>
+    __device__ __forceinline__ void promote(float (&sum)[Sums], float (&d)[Sums], i32 i) {
+        const float weight = scales.at(i);
+        const u32 inputs = at.scales + i * S::ScaleBytes + lane % 4 * 8;
+        float factor[N / 4];  // of the lane's two input rows in each group of 8
+#pragma unroll
+        for (int e = 0; e < S::Eights; ++e) {
+            const float2 pair = ptx::load_pair(inputs + e * 32);
+            factor[2 * e] = __fmul_rn(pair.x, weight);
+            factor[2 * e + 1] = __fmul_rn(pair.y, weight);
+        }
+        ptx::mma_wait<Pending>();
+        ptx::mma_pin(d);
+        free_stage();
+#pragma unroll
+        for (int i = 0; i < Sums; ++i) {
+            sum[i] = __fmaf_rn(factor[i / 4 * 2 + i % 2], d[i], sum[i]);
+        }
+    }
+
+    __device__ __forceinline__ const float* scale_row(const FewTile& tile) const {
+        const i32 last = (args.columns - 1) / kScaleRows;
+        return args.weight_scales + static_cast<i64>(min((tile.column + group * 64) / kScaleRows, last)) * args.blocks +
+               span.begin;
+    }
+
+    // The part's sum of a tile in e4m3.
+    __device__ __forceinline__ void sum_scaled(float (&sum)[Sums]) {
+        float d0[Sums], d1[Sums];
+        const i32 count = span.end - span.begin;
+#pragma unroll
+        for (int i = 0; i < Sums; ++i) {
+            sum[i] = 0;
+        }
+        ask_products(d0, false);
+        i32 i = 1;
+#pragma unroll 1
+        for (; i + 1 < count; i += 2) {
+            ask_products(d1, false);
+            promote<1>(sum, d0, i - 1);
+            ask_products(d0, false);
+            promote<1>(sum, d1, i);
+        }
+        if (i < count) {
+            ask_products(d1, false);
+            promote<1>(sum, d0, i - 1);
+            promote<0>(sum, d1, i);
+        } else {
+            promote<0>(sum, d0, i - 1);
+        }
+    }
+
+    // The same in bf16.
+    __device__ __forceinline__ void sum_plain(float (&sum)[Sums]) {
+        const i32 count = span.end - span.begin;
+        ask_products(sum, false);
+#pragma unroll 1
+        for (i32 i = 1; i < count; ++i) {
+            ask_products(sum, true);
+            ptx::mma_wait<1>();
+            free_stage();
+        }
+        ptx::mma_wait<0>();
+        ptx::mma_pin(sum);
+        free_stage();
+    }
+
+    // Which member of the cluster adds the parts of a group of 8 input rows.
+    __device__ __forceinline__ u32 owner_of(u32 eight) const { return eight % static_cast<u32>(args.parts); }
+
+    // Sends the part to whoever adds it, and adds what this member has to.
+    __device__ __forceinline__ void add_parts(float (&sum)[Sums]) {
+        const u32 parts = args.parts, rank = part_of(args);
+        const u32 mine = at.sums + (group * 128 + threadIdx.x % 128) * 16;
+        const auto place = [&](u32 eight, u32 part) { return (eight / parts * parts + part) * S::SumBytes; };
+        ptx::cluster_wait();
+#pragma unroll
+        for (int e = 0; e < S::Eights; ++e) {
+            const u32 owner = owner_of(e);
+            const uint4 v = make_uint4(__float_as_uint(sum[4 * e]), __float_as_uint(sum[4 * e + 1]),
+                                       __float_as_uint(sum[4 * e + 2]), __float_as_uint(sum[4 * e + 3]));
+            ptx::peer_send(ptx::peer_address(mine + place(e, rank), owner), v,
+                           ptx::peer_address(at.sums_arrived(), owner));
+        }
+        if (rank >= S::Eights) {
+            return;
+        }
+        ptx::barrier_wait(at.sums_arrived(), 0);
+#pragma unroll
+        for (int e = 0; e < S::Eights; ++e) {
+            if (owner_of(e) == rank) {
+                for (u32 part = 0; part < parts; ++part) {
+                    const uint4 v = ptx::load_vector(mine + place(e, part));
+                    const float f[4] = {__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
+                                        __uint_as_float(v.w)};
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        sum[4 * e + i] = part == 0 ? f[i] : __fadd_rn(sum[4 * e + i], f[i]);
+                    }
+                }
+            }
+        }
+    }
+
+    // Writes the groups of 8 input rows that this member has: a warp has 16 columns of the result.
+    __device__ __forceinline__ void write(const float (&sum)[Sums], const FewTile& tile) {
+        const u32 rank = part_of(args);
+        const i32 column = tile.column + group * 64 + warp * 16;
+        const i32 rows = column < args.columns ? args.rows - tile.row : 0;  // of the tile, that are there
+        if (args.out_f32) {
+            float* out = static_cast<float*>(args.out) + tile.row * args.out_stride + tile.batch * args.out_batch +
+                         column + lane / 4;
+#pragma unroll
+            for (int i = 0; i < Sums; ++i) {
+                const i32 row = i / 4 * 8 + lane % 4 * 2 + i % 2;
+                if (row < rows && owner_of(i / 4) == rank) {
+                    out[row * args.out_stride + i / 2 % 2 * 8] = sum[i];
+                }
+            }
+            return;
+        }
+        const u32 stage = at.out + (group * 4 + warp) * (N * 32);
+#pragma unroll
+        for (int e = 0; e < S::Eights; ++e) {
+            ptx::store_columns(stage + (e * 8 + lane % 8) * 32 + lane / 8 % 2 * 16,
+                               ptx::pack_bf16(sum[4 * e], sum[4 * e + 1]),
+                               ptx::pack_bf16(sum[4 * e + 2], sum[4 * e + 3]));
+        }
+        __syncwarp();
+        u16* out = static_cast<u16*>(args.out) + tile.row * args.out_stride + tile.batch * args.out_batch + column +
+                   lane % 2 * 8;
+#pragma unroll
+        for (int r = 0; r < N; r += 16) {
+            const i32 row = r + static_cast<i32>(lane / 2);
+            if (row < N && row < rows && owner_of(row / 8) == rank) {
+                *reinterpret_cast<uint4*>(out + row * args.out_stride) =
+                    ptx::load_vector(stage + row * 32 + lane % 2 * 16);
+            }
+        }
+        __syncwarp();
+    }
+
+    __device__ __forceinline__ void run() {
+        FewTiles<S> tiles(args);
+        const i32 count = span.end - span.begin;
+        float ahead = 0;  // the first scales of the next tile
+        if constexpr (S::Type::Scaled) {
+            ahead = WeightScales::fetch(scale_row(tiles.tile()), 0, count);
+            ptx::barrier_wait(at.scales_arrived(), 0);
+        }
+#pragma unroll 1
+        while (tiles.more()) {
+            const FewTile tile = tiles.tile();
+            tiles.next += tiles.step;
+            float sum[Sums];
+            if constexpr (S::Type::Scaled) {
+                scales.begin(scale_row(tile), count, ahead);
+                if (tiles.more()) {
+                    ahead = WeightScales::fetch(scale_row(tiles.tile()), 0, count);
+                }
+                sum_scaled(sum);
+            } else {
+                sum_plain(sum);
+            }
+            if (args.parts > 1) {
+                add_parts(sum);
+            }
+            write(sum, tile);
+        }
+    }
+};
+
+template <class S>
+__device__ __forceinline__ void multiply_few(const ProductArgs& args) {
+    const Span span = span_of(args, part_of(args));
+    const FewPlaces<S> at(args.stages, span);
+    const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    FewWalk<S> walk(args, span);
+    if (warp == 4 * S::Groups) {
+        if (lane < static_cast<u32>(args.stages)) {
+            ptx::barrier_init(at.full(lane), 1);
+            ptx::barrier_init(at.empty(lane), 4 * S::Groups);
+        }
+        if (lane == 0) {
+            ptx::barrier_init(at.scales_arrived(), 1);
+            ptx::barrier_init(at.sums_arrived(), 1);
+            const u32 parts = args.parts, rank = part_of(args);
+            const u32 eights = rank < S::Eights ? (S::Eights - rank + parts - 1) / parts : 0;
+            ptx::barrier_expect(at.sums_arrived(), args.parts > 1 ? eights * parts * S::SumBytes : 0);
+        }
+        ptx::barrier_init_fence();
+        __syncwarp();
+        if (lane == 0) {
+#pragma unroll 1
+            for (u32 s = 0; s < static_cast<u32>(args.ahead) && walk.more(); ++s, walk.advance()) {
+                ask_weights(args, at, walk, s);
+            }
+        }
+        __syncwarp();
+    }
+    __syncthreads();
+    if (args.parts > 1) {
+        ptx::cluster_arrive();
+    }
+    if (warp == 4 * S::Groups) {
+        if (lane == 0) {
+            feed(args, at, walk, span);
+        }
+        __syncwarp();
+        if (args.parts > 1) {
+            ptx::cluster_wait();
+        }
+    } else {
+        FewMath<S>(args, at, span, S::Groups == 1 ? 0 : warp / 4).run();
+    }
+}
+
+}  // namespace sparrow_product

@@ -1,0 +1,38 @@
+// Gated activation: out = silu(gate) * up, with clamps where a limit is given (activation.cuh). Float32 arithmetic,
+// rounded once.
+//
+// In, out  [rows, columns] f32 or bf16.
+// Block    256 threads, 2048 columns of one row. Rows of bf16 that are aligned to 16 bytes move as 16-byte pieces.
+// Bytes    two rows read and one written.
+// H200     18432 columns: 1 row 1.4 us, 64 rows 3.6, 4096 rows 110 (4.1 TB/s, 96 % of the copy rate).
+#pragma once
+#include "smxx/activation.cuh"
+#include "smxx/floats.cuh"
+#include "smxx/gate/args.h"
+
+constexpr i32 kGateColumns = 8 * kThreads;
+
+DEVICE void gate_body(const GateArgs& a) {
+    begin_after_previous();
+    i64 row = blockIdx.x;
+    i32 from = blockIdx.y * kGateColumns, to = min(a.columns, from + kGateColumns);
+    bool vectors = a.gate_type == kBF16 && a.up_type == kBF16 && a.out_type == kBF16 && a.columns % 8 == 0 &&
+                   aligned_16(a.gate, 2 * a.gate_stride) && aligned_16(a.up, 2 * a.up_stride) &&
+                   aligned_16(a.out, 2 * a.out_stride);
+    i64 gate = row * a.gate_stride, up = row * a.up_stride, out = row * a.out_stride;
+    if (vectors) {
+        i32 i = from + 8 * threadIdx.x;
+        if (i >= to) return;
+        f32 g[8], u[8];
+        unpack_8(*reinterpret_cast<const uint4*>(static_cast<const u16*>(a.gate) + gate + i), g);
+        unpack_8(*reinterpret_cast<const uint4*>(static_cast<const u16*>(a.up) + up + i), u);
+#pragma unroll
+        for (int j = 0; j < 8; j++) g[j] = gated(g[j], u[j], a.limit);
+        *reinterpret_cast<uint4*>(static_cast<u16*>(a.out) + out + i) = pack_8(g);
+        return;
+    }
+    for (i32 i = from + threadIdx.x; i < to; i += kThreads) {
+        write_float(a.out, out + i, a.out_type,
+                    gated(read_float(a.gate, gate + i, a.gate_type), read_float(a.up, up + i, a.up_type), a.limit));
+    }
+}

@@ -1,0 +1,21 @@
+// Argument struct of the kernel that chooses experts.
+#pragma once
+#include "smxx/base.h"
+
+struct RouteArgs {
+    const f32* logits; // [rows, experts]
+    const f32* bias;   // [experts], for the choice only
+    i32* ids;          // [rows, top], best first
+    f32* weights;      // [rows, top]
+    i64 logit_stride;  // elements between rows
+    i64 id_stride;     // entries between rows
+    i64 weight_stride; // elements between rows
+    i32 rows;
+    i32 experts; // at most 1024, a multiple of groups
+    i32 top;     // at most 32
+    i32 groups;  // at most 32
+    i32 keep_groups;
+    i32 normalize; // 1: weights are divided by their sum
+    f32 scale;
+    i32 reserved;
+};
