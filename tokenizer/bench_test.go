@@ -153,14 +153,15 @@ func TestWorstCasesStayLinear(t *testing.T) {
 	quarter := worstCases(n / 4)
 	for name, text := range worstCases(n) {
 		t.Run(name, func(t *testing.T) {
-			small, large := measure(quarter[name]), measure(text)
-			t.Logf("256 kB: %v, 1 MB: %v", small, large)
-			if large > slowdown*2*time.Second {
-				t.Errorf("1 MB took %v", large)
+			var small, large time.Duration
+			for range 5 { // other programs on the machine may slow down some of the measurements
+				small, large = measure(quarter[name]), measure(text)
+				t.Logf("256 kB: %v, 1 MB: %v", small, large)
+				if large <= slowdown*2*time.Second && large <= 8*small+50*time.Millisecond {
+					return
+				}
 			}
-			if large > 8*small+50*time.Millisecond {
-				t.Errorf("256 kB took %v, 1 MB took %v", small, large)
-			}
+			t.Errorf("256 kB took %v, 1 MB took %v", small, large)
 		})
 	}
 }
