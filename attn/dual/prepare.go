@@ -170,10 +170,14 @@ func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 		f.gather(f.gatherWindow[l.Gather.First:l.Gather.End()], first, last)
 	}
 	if l.Groups.Count > 0 {
-		f.gatherEntries(f.gatherGroups[l.Groups.First:l.Groups.End()], first, last, IndexRatio, f.groups, f.groupStart)
+		attn.Gather{Request: f.request, Lens: f.groups, Start: f.groupStart}.Fill(
+			f.gatherGroups[l.Groups.First:l.Groups.End()], first, last,
+			func(r, i int) int32 { return f.place(r, i*IndexRatio, IndexRatio) })
 	}
 	if l.Heavy.Count > 0 {
-		f.gatherEntries(f.gatherHv[l.Heavy.First:l.Heavy.End()], first, last, HeavyRatio, f.heavyLen, f.heavyBase)
+		attn.Gather{Request: f.request, Lens: f.heavyLen, Start: f.heavyBase}.Fill(
+			f.gatherHv[l.Heavy.First:l.Heavy.End()], first, last,
+			func(r, i int) int32 { return f.place(r, i*HeavyRatio, HeavyRatio) })
 	}
 	rows := int32(l.Gather.Count)
 	for r := first; r < last; r++ {
@@ -220,7 +224,7 @@ func (f *filler) indices(r int, flat bool) {
 func (f *filler) gather(to []int32, first, last int) {
 	at := 0
 	for r := first; r < last; {
-		end := f.requestEnd(r, last)
+		end := attn.RequestEnd(f.request, r, last)
 		from := int(f.position[r]) + 1 - int(f.windowLen[r])
 		for i := r; i < end; i++ {
 			f.windowBase[i] = int32(at - from)
@@ -231,32 +235,6 @@ func (f *filler) gather(to []int32, first, last int) {
 		}
 		r = end
 	}
-}
-
-// gatherEntries lists the slots of every group that rows first to last see, and notes in start where each row's
-// request begins. The last row of a request sees the most.
-func (f *filler) gatherEntries(to []int32, first, last, ratio int, lens, start []int32) {
-	at := 0
-	for r := first; r < last; {
-		end := f.requestEnd(r, last)
-		for i := r; i < end; i++ {
-			start[i] = int32(at)
-		}
-		for g := range int(lens[end-1]) {
-			to[at] = f.place(int(f.request[r]), g*ratio, ratio)
-			at++
-		}
-		r = end
-	}
-}
-
-// requestEnd is one more than the last row, before last, of the request of row r.
-func (f *filler) requestEnd(r, last int) int {
-	end := r + 1
-	for end < last && f.request[end] == f.request[r] {
-		end++
-	}
-	return end
 }
 
 // closing lists the groups of one ratio that close in the pass, and where raw rows are kept for groups that close

@@ -68,40 +68,16 @@ func (f *filler) slot(r, p int) int32 {
 func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
 	first, last := attn.LaunchRows(s, l)
 	if l.Gather.Count > 0 {
-		f.gatherKeys(f.gather[l.Gather.First:l.Gather.End()], first, last, f.start)
+		attn.Gather{Request: f.request, Lens: f.lens, Start: f.start}.
+			Fill(f.gather[l.Gather.First:l.Gather.End()], first, last, f.slot)
 	}
 	if l.Index.Count > 0 {
-		f.gatherKeys(f.index[l.Index.First:l.Index.End()], first, last, f.indexStart)
+		attn.Gather{Request: f.request, Lens: f.lens, Start: f.indexStart}.
+			Fill(f.index[l.Index.First:l.Index.End()], first, last, f.slot)
 	}
 	if l.Pages.Count > 0 {
 		f.convert(l, first, last)
 	}
-}
-
-// gatherKeys lists the slots of every key that rows first to last see, request by request, and notes in start where
-// each row's request begins. Rows of one request are adjacent, in ascending order, so the last one sees the most.
-func (f *filler) gatherKeys(to []int32, first, last int, start []int32) {
-	at := 0
-	for r := first; r < last; {
-		end := f.requestEnd(r, last)
-		for i := r; i < end; i++ {
-			start[i] = int32(at)
-		}
-		for p := range int(f.lens[end-1]) {
-			to[at] = f.slot(int(f.request[r]), p)
-			at++
-		}
-		r = end
-	}
-}
-
-// requestEnd is one more than the last row, before last, of the request of row r.
-func (f *filler) requestEnd(r, last int) int {
-	end := r + 1
-	for end < last && f.request[end] == f.request[r] {
-		end++
-	}
-	return end
 }
 
 // convert lists the pages that rows first to last see, request by request, and writes a table over the converted
@@ -112,7 +88,7 @@ func (f *filler) convert(l *plan.Launch, first, last int) {
 	clear(tables)
 	at := 0
 	for r := first; r < last; {
-		end := f.requestEnd(r, last)
+		end := attn.RequestEnd(f.request, r, last)
 		q, n := int(f.request[r]), f.batch.PageTokens
 		for i := range (int(f.lens[end-1]) + n - 1) / n {
 			pages[at], tables[q*f.width+i] = f.table[q*f.width+i], int32(at)

@@ -1,12 +1,13 @@
-// Copies of 16 bytes by ordinary threads that complete on an mbarrier, and the fence between what threads write and what the tensor cores
-// and the copy engine read, and barriers of a part of the block.
+// Copies of 16 bytes by ordinary threads that complete on an mbarrier, and the fence between what threads write and
+// what the tensor cores and the copy engine read, and barriers of a part of the block.
 #pragma once
 
 #include "ptx/types.h"
 
 namespace ptx {
 
-// Sixteen bytes from global to shared memory, or sixteen zero bytes when valid is false: then src is not read but must be an address.
+// Sixteen bytes from global to shared memory, or sixteen zero bytes when valid is false: then src is not read but
+// must be an address.
 __device__ __forceinline__ void copy_16(u32 dst, const void* src, bool valid) {
     const u32 bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
@@ -27,8 +28,8 @@ __device__ __forceinline__ void copies_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-// Orders shared memory written by threads before later reads of it by the tensor cores: in the writer before its barrier, and in the
-// reader after it when the writes were copies.
+// Orders shared memory written by threads before later reads of it by the tensor cores: in the writer before its
+// barrier, and in the reader after it when the writes were copies.
 __device__ __forceinline__ void fence_async_proxy() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

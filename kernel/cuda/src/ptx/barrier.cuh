@@ -1,8 +1,9 @@
-// mbarrier and fence instructions, one wrapper each. Barriers live in shared memory as 8-byte words and are named by their
-// shared-window address (shared_address), never by a generic pointer.
+// mbarrier and fence instructions, one wrapper each. Barriers live in shared memory as 8-byte words and are named by
+// their shared-window address (shared_address), never by a generic pointer.
 //
-// A barrier completes a phase when its pending arrivals and its pending bytes are both zero. Waiting names the parity of the phase:
-// a consumer's first wait is for parity 0; a producer's first wait for a free slot is for parity 1, which a fresh barrier counts as done.
+// A barrier completes a phase when its pending arrivals and its pending bytes are both zero. Waiting names the parity
+// of the phase: a consumer's first wait is for parity 0; a producer's first wait for a free slot is for parity 1,
+// which a fresh barrier counts as done.
 #pragma once
 
 #include "ptx/types.h"
@@ -52,8 +53,8 @@ __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
     }
 }
 
-// A word of shared memory that one thread raises and others watch: what was done before it was raised is done for whoever reads its value.
-// Both sides are atomic operations, since the word is read while it is written.
+// A word of shared memory that one thread raises and others watch: what was done before it was raised is done for
+// whoever reads its value. Both sides are atomic operations, since the word is read while it is written.
 __device__ __forceinline__ void raise_release(u32 address) {
     asm volatile("red.release.cta.shared::cta.add.u32 [%0], 1;" ::"r"(address) : "memory");
 }

@@ -1,4 +1,5 @@
-// Warp-level and launch-level instructions: lane numbers, warp reductions, register budgets, programmatic dependent launch.
+// Warp-level and launch-level instructions: lane numbers, warp reductions, register budgets, programmatic dependent
+// launch.
 #pragma once
 
 #include "ptx/types.h"
@@ -52,8 +53,8 @@ __device__ __forceinline__ void registers_shrink() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-// Programmatic dependent launch: returns when the kernel before this one has finished and its writes are visible. A plain launch
-// returns at once.
+// Programmatic dependent launch: returns when the kernel before this one has finished and its writes are visible. A
+// plain launch returns at once.
 __device__ __forceinline__ void wait_for_previous_kernel() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }

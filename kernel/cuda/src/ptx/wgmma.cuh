@@ -1,7 +1,7 @@
 // Warpgroup matrix products in e4m3 with fp32 accumulators, both operands in shared memory, K-major, 128-byte swizzle.
 //
-// One instruction multiplies A [64, 32] by B [N, 32] transposed and adds to D [64, N]; it takes N/2 tensor clocks. Lane l of warp w of
-// the warpgroup holds in d[i] the element
+// One instruction multiplies A [64, 32] by B [N, 32] transposed and adds to D [64, N]; it takes N/2 tensor clocks.
+// Lane l of warp w of the warpgroup holds in d[i] the element
 //     row    16w + l/4 + 8*((i/2) % 2)
 //     column 8*(i/4) + 2*(l%4) + i%2
 // D must not be touched between the first product of a batch and the wait that covers it.
@@ -11,8 +11,9 @@
 
 namespace ptx {
 
-// Descriptor of a K-major operand whose rows are 128 bytes in 1024-byte swizzle atoms of eight rows; address is a multiple of 1024.
-// Adding 2 to it moves 32 bytes along K: the swizzle is a function of the address, so steps inside an atom are legal.
+// Descriptor of a K-major operand whose rows are 128 bytes in 1024-byte swizzle atoms of eight rows; address is a
+// multiple of 1024. Adding 2 to it moves 32 bytes along K: the swizzle is a function of the address, so steps inside
+// an atom are legal.
 __device__ __forceinline__ u64 operand_128b(u32 address) {
     constexpr u64 kSwizzle128 = 1ull << 62;
     constexpr u64 kEightRows = 1024ull >> 4;

@@ -1,12 +1,13 @@
-// Half of a product of 256 columns (wgmma_half.cuh), for kernels that launch with too few registers for the whole: the compiler wants 158 of a thread.
+// Half of a product of 256 columns (wgmma_half.cuh), for kernels that launch with too few registers for the whole:
+// the compiler wants 158 of a thread.
 #pragma once
 
 #include "ptx/types.h"
 
 namespace ptx {
 
-// d [64, 256] (+)= a * b over 16 rows of K, columns [2 * From, 2 * From + 128) alone: a K-major, b across K (operand_128b_across), both in shared
-// memory. accumulate 0 overwrites d.
+// d [64, 256] (+)= a * b over 16 rows of K, columns [2 * From, 2 * From + 128) alone: a K-major, b across K
+// (operand_128b_across), both in shared memory. accumulate 0 overwrites d.
 template <int From>
 __device__ __forceinline__ void multiply_f16_128(float (&d)[128], u64 a, u64 b, i32 accumulate) {
     asm volatile(
@@ -20,14 +21,22 @@ __device__ __forceinline__ void multiply_f16_128(float (&d)[128], u64 a, u64 b, 
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
         "}, %64, %65, p, 1, 1, 0, 1;\n"
         "}\n"
-        : "+f"(d[From + 0]), "+f"(d[From + 1]), "+f"(d[From + 2]), "+f"(d[From + 3]), "+f"(d[From + 4]), "+f"(d[From + 5]), "+f"(d[From + 6]), "+f"(d[From + 7]),
-          "+f"(d[From + 8]), "+f"(d[From + 9]), "+f"(d[From + 10]), "+f"(d[From + 11]), "+f"(d[From + 12]), "+f"(d[From + 13]), "+f"(d[From + 14]), "+f"(d[From + 15]),
-          "+f"(d[From + 16]), "+f"(d[From + 17]), "+f"(d[From + 18]), "+f"(d[From + 19]), "+f"(d[From + 20]), "+f"(d[From + 21]), "+f"(d[From + 22]), "+f"(d[From + 23]),
-          "+f"(d[From + 24]), "+f"(d[From + 25]), "+f"(d[From + 26]), "+f"(d[From + 27]), "+f"(d[From + 28]), "+f"(d[From + 29]), "+f"(d[From + 30]), "+f"(d[From + 31]),
-          "+f"(d[From + 32]), "+f"(d[From + 33]), "+f"(d[From + 34]), "+f"(d[From + 35]), "+f"(d[From + 36]), "+f"(d[From + 37]), "+f"(d[From + 38]), "+f"(d[From + 39]),
-          "+f"(d[From + 40]), "+f"(d[From + 41]), "+f"(d[From + 42]), "+f"(d[From + 43]), "+f"(d[From + 44]), "+f"(d[From + 45]), "+f"(d[From + 46]), "+f"(d[From + 47]),
-          "+f"(d[From + 48]), "+f"(d[From + 49]), "+f"(d[From + 50]), "+f"(d[From + 51]), "+f"(d[From + 52]), "+f"(d[From + 53]), "+f"(d[From + 54]), "+f"(d[From + 55]),
-          "+f"(d[From + 56]), "+f"(d[From + 57]), "+f"(d[From + 58]), "+f"(d[From + 59]), "+f"(d[From + 60]), "+f"(d[From + 61]), "+f"(d[From + 62]), "+f"(d[From + 63])
+        : "+f"(d[From + 0]), "+f"(d[From + 1]), "+f"(d[From + 2]), "+f"(d[From + 3]), "+f"(d[From + 4]),
+            "+f"(d[From + 5]), "+f"(d[From + 6]), "+f"(d[From + 7]),
+          "+f"(d[From + 8]), "+f"(d[From + 9]), "+f"(d[From + 10]), "+f"(d[From + 11]), "+f"(d[From + 12]),
+              "+f"(d[From + 13]), "+f"(d[From + 14]), "+f"(d[From + 15]),
+          "+f"(d[From + 16]), "+f"(d[From + 17]), "+f"(d[From + 18]), "+f"(d[From + 19]), "+f"(d[From + 20]),
+              "+f"(d[From + 21]), "+f"(d[From + 22]), "+f"(d[From + 23]),
+          "+f"(d[From + 24]), "+f"(d[From + 25]), "+f"(d[From + 26]), "+f"(d[From + 27]), "+f"(d[From + 28]),
+              "+f"(d[From + 29]), "+f"(d[From + 30]), "+f"(d[From + 31]),
+          "+f"(d[From + 32]), "+f"(d[From + 33]), "+f"(d[From + 34]), "+f"(d[From + 35]), "+f"(d[From + 36]),
+              "+f"(d[From + 37]), "+f"(d[From + 38]), "+f"(d[From + 39]),
+          "+f"(d[From + 40]), "+f"(d[From + 41]), "+f"(d[From + 42]), "+f"(d[From + 43]), "+f"(d[From + 44]),
+              "+f"(d[From + 45]), "+f"(d[From + 46]), "+f"(d[From + 47]),
+          "+f"(d[From + 48]), "+f"(d[From + 49]), "+f"(d[From + 50]), "+f"(d[From + 51]), "+f"(d[From + 52]),
+              "+f"(d[From + 53]), "+f"(d[From + 54]), "+f"(d[From + 55]),
+          "+f"(d[From + 56]), "+f"(d[From + 57]), "+f"(d[From + 58]), "+f"(d[From + 59]), "+f"(d[From + 60]),
+              "+f"(d[From + 61]), "+f"(d[From + 62]), "+f"(d[From + 63])
         : "l"(a), "l"(b), "r"(accumulate));
 }
 

@@ -1,8 +1,10 @@
-// Warpgroup matrix products with A in registers and B K-major in shared memory (operand_128b), 64 columns, float32 accumulators spread over the lanes as in
-// wgmma.cuh. One instruction takes 32 bytes of K: 32 columns of e4m3 or 16 of bf16.
+// Warpgroup matrix products with A in registers and B K-major in shared memory (operand_128b), 64 columns, float32
+// accumulators spread over the lanes as in wgmma.cuh. One instruction takes 32 bytes of K: 32 columns of e4m3 or 16
+// of bf16.
 //
-// A [64, 32 bytes]: lane l of warp w holds of rows 16w + l/4 (a[0], a[2]) and 16w + l/4 + 8 (a[1], a[3]) the bytes 4*(l%4) and following (a[0], a[1]) and
-// those plus 16 (a[2], a[3]), which is what load_matrices gives. The registers must not change before the product is done.
+// A [64, 32 bytes]: lane l of warp w holds of rows 16w + l/4 (a[0], a[2]) and 16w + l/4 + 8 (a[1], a[3]) the bytes
+// 4*(l%4) and following (a[0], a[1]) and those plus 16 (a[2], a[3]), which is what load_matrices gives. The registers
+// must not change before the product is done.
 #pragma once
 
 #include "ptx/wgmma_product.cuh"

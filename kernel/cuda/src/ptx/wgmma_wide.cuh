@@ -1,18 +1,21 @@
-// Warpgroup products of bf16 with fp32 accumulators in the widths that dense attention uses; operands and accumulators as in wgmma_half.cuh.
+// Warpgroup products of bf16 with fp32 accumulators in the widths that dense attention uses; operands and
+// accumulators as in wgmma_half.cuh.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
 
 namespace ptx {
 
-// Wide<N>: one product of N columns. scores: d [64, N] (+)= a * b over 16 columns of K, b K-major in shared memory, a as well or in registers.
-// values: over 16 rows of K, a in registers, b across K (operand_128b_across). accumulate 0 overwrites d.
+// Wide<N>: one product of N columns. scores: d [64, N] (+)= a * b over 16 columns of K, b K-major in shared memory, a
+// as well or in registers. values: over 16 rows of K, a in registers, b across K (operand_128b_across). accumulate 0
+// overwrites d.
 template <int N>
 struct Wide;
 
 template <>
 struct Wide<64> {
-    static __device__ __forceinline__ void scores(float (&d)[32], u64 a, u64 b, i32 accumulate) { Bf16::multiply_64(d, a, b, accumulate); }
+    static __device__ __forceinline__ void scores(float (&d)[32], u64 a, u64 b,
+        i32 accumulate) { Bf16::multiply_64(d, a, b, accumulate); }
 
     static __device__ __forceinline__ void scores(float (&d)[32], const u32 (&a)[4], u64 b, i32 accumulate) {
         asm volatile(
@@ -123,7 +126,8 @@ struct Wide<128> {
 
 template <>
 struct Wide<256> {
-    static __device__ __forceinline__ void values(float (&d)[128], const u32 (&a)[4], u64 b, i32 accumulate) { Bf16::multiply_256(d, a, b, accumulate); }
+    static __device__ __forceinline__ void values(float (&d)[128], const u32 (&a)[4], u64 b,
+        i32 accumulate) { Bf16::multiply_256(d, a, b, accumulate); }
 };
 
 }  // namespace ptx

@@ -13,8 +13,8 @@ using f64 = double;
 constexpr i32 kWarpsPerBlock = 8; // one row per warp, eight rows per block
 constexpr i32 kThreads = 32 * kWarpsPerBlock;
 
-// A launch with programmatic overlap may start before the kernel in front of it has finished; this waits for that kernel's memory and lets
-// the next one start. Without the launch attribute both instructions do nothing.
+// A launch with programmatic overlap may start before the kernel in front of it has finished; this waits for that
+// kernel's memory and lets the next one start. Without the launch attribute both instructions do nothing.
 DEVICE void begin_after_previous() {
     ptx::wait_for_previous_kernel();
     ptx::release_next_kernel();

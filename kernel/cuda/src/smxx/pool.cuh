@@ -42,7 +42,8 @@ DEVICE i64 slot_of(const PageTableView& v, const PoolView& p, i64 row) {
     return page < 0 ? kNoRow : page * p.page_tokens + (token - logical * (u32)p.page_tokens);
 }
 
-// The cosines of a position, its sines 32 floats behind; null and a fault when the table ends before it, which means "do not rotate".
+// The cosines of a position, its sines 32 floats behind; null and a fault when the table ends before it, which means
+// "do not rotate".
 DEVICE const f32* rotary(const RotaryView& r, i32 position, u32* faults) {
     if (position >= 0 && position < r.rows) return r.table + (i64)position * 64;
     raise_fault(faults, kFaultPosition);

@@ -3,7 +3,8 @@
 
 #include "ptx/types.h"
 
-// Tensor maps over bf16 (cuTensorMapEncodeTiled), swizzle 128B, innermost dimension 64 columns = 128 bytes; D = head of a query, K = keys of a tile:
+// Tensor maps over bf16 (cuTensorMapEncodeTiled), swizzle 128B, innermost dimension 64 columns = 128 bytes; D = head
+// of a query, K = keys of a tile:
 //   query  {64, rows, heads * D / 64},              box {64, 64, D / 64}
 //   key    {64, keys, heads * (nope + values) / 64}, box {64, K, nope / 64}
 //   rope   {64, keys},                               box {64, K}
@@ -17,8 +18,10 @@ struct DenseAttendArgs {
     const i32* lens;      // [rows, len_stride]: how many it sees; neighbours with the same start share tiles
     u16* out;             // bf16 [rows, out_stride]: heads of `values` columns each, multiple of 16 bytes
     float* lse;           // f32 [rows, lse_stride], natural logarithm, +inf for a row that sees no key; or null
-    u32* plan;            // what plan.cuh writes: 4 words, then 4 words for each tile of rows and one more, at most rows + 1
-    u32* faults;          // one word: bit 2 is set when a row sees keys outside [0, keys), and the row counts as one that sees none; or null
+    // what plan.cuh writes: 4 words, then 4 words for each tile of rows and one more, at most rows + 1
+    u32* plan;
+    // one word: bit 2 is set when a row sees keys outside [0, keys), and the row counts as one that sees none; or null
+    u32* faults;
     i64 start_stride;     // elements between rows
     i64 len_stride;
     i64 out_stride;

@@ -11,7 +11,8 @@ constexpr u32 kFaultKeys = 4;  // a row sees keys outside the tensor
 
 // Asks for a box of a tensor map to be brought into L2.
 __device__ __forceinline__ void prefetch_3d(const TensorMap* map, i32 c0, i32 c1, i32 c2) {
-    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2) : "memory");
+    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];"
+        ::"l"(map), "r"(c0), "r"(c1), "r"(c2) : "memory");
 }
 
 // One head of a tile of rows.
@@ -19,9 +20,9 @@ struct Place {
     i32 tile, head;
 };
 
-// Unit u of the plan. Units of a run stand together; inside it come the heads in groups so large that the tiles of a group keep all blocks
-// busy: blocks that run at the same time then read the same keys and values from L2. In a group the tiles of the last rows, which see the
-// most keys, come first.
+// Unit u of the plan. Units of a run stand together; inside it come the heads in groups so large that the tiles of a
+// group keep all blocks busy: blocks that run at the same time then read the same keys and values from L2. In a group
+// the tiles of the last rows, which see the most keys, come first.
 __device__ __forceinline__ Place place_of(Plan& plan, u32 u, u32 heads) {
     const u32 first = plan.tile(u / heads)->first;
     const u32 count = plan.tile(first)->count;
@@ -30,11 +31,12 @@ __device__ __forceinline__ Place place_of(Plan& plan, u32 u, u32 heads) {
     const u32 section = at / (count * group), rest = at - section * count * group;
     const u32 members = min(group, heads - section * group);
     const u32 position = rest / members;
-    return {static_cast<i32>(first + count - 1 - position), static_cast<i32>(section * group + rest - position * members)};
+    return {static_cast<i32>(first + count - 1 - position),
+        static_cast<i32>(section * group + rest - position * members)};
 }
 
-// The warp that finds units: every block begins with the unit of its own number and takes further ones from a counter, so that a slow block
-// takes fewer. Who computes a unit changes no bit of it.
+// The warp that finds units: every block begins with the unit of its own number and takes further ones from a
+// counter, so that a slow block takes fewer. Who computes a unit changes no bit of it.
 template <class S>
 __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<S>& shared) {
     const u32 lane = threadIdx.x % 32, heads = args.heads;
@@ -103,7 +105,8 @@ __device__ __forceinline__ void find_units(const DenseAttendArgs& args, Storage<
     ptx::barrier_arrive(ptx::shared_address(&shared.record_full[ring.stage]));  // each lane for what it has written
 }
 
-// The thread that asks for copies: tiles of a unit from the last keys to the first, keys ahead of the queries, which are freed later.
+// The thread that asks for copies: tiles of a unit from the last keys to the first, keys ahead of the queries, which
+// are freed later.
 template <class S>
 __device__ __forceinline__ void load_units(const DenseAttendArgs& args, Storage<S>& shared) {
     Cursor<kRecords> ring;
@@ -132,14 +135,16 @@ __device__ __forceinline__ void load_units(const DenseAttendArgs& args, Storage<
                     wait(shared.q_empty[g], (units & 1) ^ 1);
                     const u32 bar = ptx::shared_address(&shared.q_full[g]);
                     ptx::barrier_expect(bar, S::Query * S::QueryTileBytes);
-                    ptx::load_3d(ptx::shared_address(shared.q[g]), &args.query_map, bar, 0, row + g * kGroupRows, head * S::Query, ptx::kEvictFirst);
+                    ptx::load_3d(ptx::shared_address(shared.q[g]), &args.query_map, bar, 0, row + g * kGroupRows,
+                        head * S::Query, ptx::kEvictFirst);
                 }
                 ++units;
             }
             wait(shared.v_empty[at.stage], at.parity ^ 1);
             const u32 bar = ptx::shared_address(&shared.v_full[at.stage]);
             ptx::barrier_expect(bar, S::Value * S::KeyTileBytes);
-            ptx::load_3d(ptx::shared_address(shared.v[at.stage]), &args.value_map, bar, 0, first, column + S::Nope, ptx::kEvictLast);
+            ptx::load_3d(ptx::shared_address(shared.v[at.stage]), &args.value_map, bar, 0, first, column + S::Nope,
+                ptx::kEvictLast);
             at.advance();
         }
     }

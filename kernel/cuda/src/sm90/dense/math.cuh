@@ -1,9 +1,11 @@
 // A math warpgroup: 64 query rows of a unit against its tiles of keys, from the last to the first.
 //
-// Scores of a tile are asked for together with the product of the weights and values of the tile before, so that the tensor cores have work
-// while the softmax runs; the two warpgroups take turns, so that one's softmax falls into the other's products.
+// Scores of a tile are asked for together with the product of the weights and values of the tile before, so that the
+// tensor cores have work while the softmax runs; the two warpgroups take turns, so that one's softmax falls into the
+// other's products.
 //
-// Bits: a row's sums depend on the row, its keys and the bounds of tiles, which are counted from its first key. Tiles that a row does not
+// Bits: a row's sums depend on the row, its keys and the bounds of tiles, which are counted from its first key. Tiles
+//       that a row does not
 // see come before its own and leave sums of zero; keys inside a tile that it does not see have weight zero.
 #pragma once
 
@@ -25,7 +27,8 @@ __device__ __forceinline__ void declare(float (&d)[N]) {
 // The operand some bytes further: only the lower word of a descriptor changes, and the compiler is told so.
 __device__ __forceinline__ u64 further(u64 operand, u32 bytes) {
     u64 r;
-    asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(static_cast<u32>(operand) + bytes / 16), "r"(static_cast<u32>(operand >> 32)));
+    asm("mov.b64 %0, {%1, %2};" : "=l"(r)
+        : "r"(static_cast<u32>(operand) + bytes / 16), "r"(static_cast<u32>(operand >> 32)));
     return r;
 }
 
@@ -52,7 +55,8 @@ struct MathGroup {
     u32 units = 0;             // with keys
     u32 held[S::Held * 4][4];  // the first columns of this unit's queries
 
-    __device__ __forceinline__ MathGroup(const DenseAttendArgs& a, Storage<S>& s, i32 group) : args(a), shared(s), at(group), scale(a.score_scale) {}
+    __device__ __forceinline__ MathGroup(const DenseAttendArgs& a, Storage<S>& s, i32 group) : args(a), shared(s),
+        at(group), scale(a.score_scale) {}
 
     // Takes the first columns of the queries into registers.
     __device__ __forceinline__ void hold_queries() {
@@ -68,7 +72,8 @@ struct MathGroup {
     // Asks for the scores of the next tile of keys, with Held tiles of the queries from registers.
     template <int Held>
     __device__ __forceinline__ void multiply_scores(float (&s)[Scores]) {
-        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q[at.group])), k = ptx::operand_128b(ptx::shared_address(shared.k[keys.stage]));
+        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q[at.group])),
+            k = ptx::operand_128b(ptx::shared_address(shared.k[keys.stage]));
         ptx::mma_pin(s);
         ptx::mma_fence();
 #pragma unroll
@@ -95,8 +100,8 @@ struct MathGroup {
         ptx::mma_commit();
     }
 
-    // Values of keys that no row of the unit sees become zeros: they may be anything, and zero times NaN is NaN. Both math warpgroups write the
-    // same zeros before their own products.
+    // Values of keys that no row of the unit sees become zeros: they may be anything, and zero times NaN is NaN. Both
+    // math warpgroups write the same zeros before their own products.
     __device__ __forceinline__ void clear_values(i32 seen) {
         const u32 tile = ptx::shared_address(shared.v[values.stage]);
         const u32 bytes = (S::Keys - seen) * kTileRowBytes;
@@ -148,8 +153,8 @@ struct MathGroup {
 
     __device__ __forceinline__ const volatile Record& record(const Unit& u) const { return shared.records[u.slot]; }
 
-    // The next unit. Its record stays until it is released, which is when everything read from it has been used: an arrival can overtake a load
-    // whose result nobody has waited for.
+    // The next unit. Its record stays until it is released, which is when everything read from it has been used: an
+    // arrival can overtake a load whose result nobody has waited for.
     __device__ __forceinline__ Unit next_unit() {
         wait(shared.record_full[ring.stage], ring.parity);
         Unit n{ring.stage, -1, -1, 0};
@@ -165,8 +170,10 @@ struct MathGroup {
 
     __device__ __forceinline__ void release(const Unit& u) { arrive(shared.record_empty[u.slot]); }
 
-    // How many keys of the unit's last tile for this warpgroup some row of the unit sees: more than a tile's where the unit goes on behind it.
-    __device__ __forceinline__ i32 seen(const Unit& u) const { return max(record(u).most[0], record(u).most[1]) - u.last * S::Keys; }
+    // How many keys of the unit's last tile for this warpgroup some row of the unit sees: more than a tile's where
+    // the unit goes on behind it.
+    __device__ __forceinline__ i32 seen(const Unit& u) const { return max(record(u).most[0], record(u).most[1]) -
+        u.last * S::Keys; }
 
     __device__ __forceinline__ void skip_keys() {
         wait(shared.k_full[keys.stage], keys.parity);
@@ -184,8 +191,9 @@ struct MathGroup {
         }
     }
 
-    // Goes on to the next unit with keys for this warpgroup, from n on, and asks for its first scores; false: there is none. Units whose rows
-    // here see no key, and last tiles that the other warpgroup alone sees, pass by, and turns with them.
+    // Goes on to the next unit with keys for this warpgroup, from n on, and asks for its first scores; false: there
+    // is none. Units whose rows here see no key, and last tiles that the other warpgroup alone sees, pass by, and
+    // turns with them.
     __device__ __forceinline__ bool start(float (&s)[Scores], Unit& n) {
 #pragma unroll 1
         while (true) {
@@ -217,9 +225,10 @@ struct MathGroup {
         return true;
     }
 
-    // The tiles of a unit that rows of this warpgroup see, whose first scores are asked for, up to the product of the last weights, which is
-    // asked for in the end. The wait for a product stands at the head of the loop and the softmax that runs beside the product at its end:
-    // inside one block of instructions the compiler would put the wait first.
+    // The tiles of a unit that rows of this warpgroup see, whose first scores are asked for, up to the product of the
+    // last weights, which is asked for in the end. The wait for a product stands at the head of the loop and the
+    // softmax that runs beside the product at its end: inside one block of instructions the compiler would put the
+    // wait first.
     __device__ __forceinline__ void run_unit(float (&s)[Scores], float (&o)[Outputs], const Unit& u) {
         u32 p[S::Steps][4];
         softmax.reset();
@@ -265,9 +274,10 @@ struct MathGroup {
         release(u);
     }
 
-    // All units. The first scores of a unit are asked for behind the last product of the one before, so that they run while its result is
-    // written. Where there is no next unit, or more than one tile has to pass by before it, products of what happens to be in shared memory take
-    // their place, and nobody looks at them: the compiler runs products one by one where a condition decides whether they run.
+    // All units. The first scores of a unit are asked for behind the last product of the one before, so that they run
+    // while its result is written. Where there is no next unit, or more than one tile has to pass by before it,
+    // products of what happens to be in shared memory take their place, and nobody looks at them: the compiler runs
+    // products one by one where a condition decides whether they run.
     __device__ __forceinline__ void run() {
         if (at.group == 1) {
             give_turn();

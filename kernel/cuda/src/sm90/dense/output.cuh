@@ -13,10 +13,12 @@ struct Corner {
     i32 group, row;
     u32 pair;
 
-    __device__ __forceinline__ explicit Corner(i32 g) : group(g), row(threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4), pair(threadIdx.x % 4) {}
+    __device__ __forceinline__ explicit Corner(i32 g) : group(g),
+        row(threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4), pair(threadIdx.x % 4) {}
 };
 
-// Transposes 4 x 4 words over four neighbouring lanes: lane q gives word k to lane k and gets the q-th word of every lane.
+// Transposes 4 x 4 words over four neighbouring lanes: lane q gives word k to lane k and gets the q-th word of every
+// lane.
 __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
 #pragma unroll
     for (int k = 0; k < 4; k += 2) {
@@ -32,10 +34,11 @@ __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
     }
 }
 
-// Writes the unit's rows of this warpgroup: o divided by the rows' sums. Adding zero turns -0, which depends on keys that a row does not see,
-// into +0.
+// Writes the unit's rows of this warpgroup: o divided by the rows' sums. Adding zero turns -0, which depends on keys
+// that a row does not see, into +0.
 template <class S>
-__device__ __forceinline__ void write_rows(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head, const float (&o)[S::Columns / 2],
+__device__ __forceinline__ void write_rows(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head,
+    const float (&o)[S::Columns / 2],
                                            const float (&inverse)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -58,7 +61,8 @@ __device__ __forceinline__ void write_rows(const DenseAttendArgs& args, const Co
 }
 
 // The logarithms of a lane's two rows: base and sum are of exponents in base 2.
-__device__ __forceinline__ void write_lse(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head, const float (&base)[2], const float (&sum)[2]) {
+__device__ __forceinline__ void write_lse(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head,
+    const float (&base)[2], const float (&sum)[2]) {
     if (args.lse == nullptr || at.pair != 0) {
         return;
     }
@@ -66,14 +70,16 @@ __device__ __forceinline__ void write_lse(const DenseAttendArgs& args, const Cor
     for (int half = 0; half < 2; ++half) {
         const i32 r = at.group * kGroupRows + at.row + half * 8;
         if (r < rows) {
-            args.lse[(row + r) * args.lse_stride + head] = sum[half] > 0.0f ? logf(sum[half]) + base[half] * kLn2 : __int_as_float(0x7F800000);
+            args.lse[(row + r) * args.lse_stride + head] = sum[half] > 0.0f ? logf(sum[half]) + base[half] * kLn2
+                : __int_as_float(0x7F800000);
         }
     }
 }
 
 // Rows of a unit without a key.
 template <class S>
-__device__ __forceinline__ void write_zeros(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows, i32 head) {
+__device__ __forceinline__ void write_zeros(const DenseAttendArgs& args, const Corner& at, i32 row, i32 rows,
+    i32 head) {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
         const i32 r = at.group * kGroupRows + at.row + half * 8;

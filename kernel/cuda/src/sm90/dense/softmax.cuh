@@ -1,14 +1,17 @@
-// From scores to weights, in registers: masks, the running softmax of a lane's two rows, and the accumulator's part of it.
+// From scores to weights, in registers: masks, the running softmax of a lane's two rows, and the accumulator's part
+// of it.
 //
-// A lane holds in s[i] of a [64, N] accumulator the row (i / 2) % 2 of its two, and the column 8 * (i / 4) + 2 * pair + i % 2.
+// A lane holds in s[i] of a [64, N] accumulator the row (i / 2) % 2 of its two, and the column 8 * (i / 4) + 2 * pair
+// + i % 2.
 #pragma once
 
 #include "sm90/dense/output.cuh"
 
 namespace sparrow_dense {
 
-// Exponents are relative to a base that follows a row's largest score only when that has outgrown it by this much, in base 2: the output is
-// rescaled in few tiles, and weights reach 2^8 at most. What a row does depends on the row alone.
+// Exponents are relative to a base that follows a row's largest score only when that has outgrown it by this much, in
+// base 2: the output is rescaled in few tiles, and weights reach 2^8 at most. What a row does depends on the row
+// alone.
 constexpr float kSlack = 8.0f;
 
 // The base of a row that has seen no key: finite, so that nothing becomes NaN.
@@ -69,7 +72,8 @@ struct Softmax {
         high1 *= scale;
         factor[0] = factor[1] = 1.0f;
         moved = false;
-        if (__any_sync(ptx::kFullMask, high0 > base[0] + kSlack || high1 > base[1] + kSlack)) {  // some row of the warp has outgrown its base
+        // some row of the warp has outgrown its base
+        if (__any_sync(ptx::kFullMask, high0 > base[0] + kSlack || high1 > base[1] + kSlack)) {
             moved = true;
 #pragma unroll
             for (int d = 1; d < 4; d *= 2) {
@@ -99,7 +103,8 @@ struct Softmax {
         sum[1] = fmaf(sum[1], factor[1], sum1);
     }
 
-    // Brings an accumulator of the tiles before to the present bases. Warps whose factors are all one leave it out, which changes no bit.
+    // Brings an accumulator of the tiles before to the present bases. Warps whose factors are all one leave it out,
+    // which changes no bit.
     template <int N>
     __device__ __forceinline__ void rescale(float (&o)[N]) const {
         if (!moved) {

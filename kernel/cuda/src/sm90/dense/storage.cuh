@@ -19,8 +19,9 @@ struct Record {
     i32 lens[kUnitRows];
 };
 
-// Copies fill q (a half for each math warpgroup), k and v; each math warpgroup frees its half of q after its last scores, k after a tile's
-// scores, v after its product. Phases count units with keys (q), tiles (k, v) and units (records).
+// Copies fill q (a half for each math warpgroup), k and v; each math warpgroup frees its half of q after its last
+// scores, k after a tile's scores, v after its product. Phases count units with keys (q), tiles (k, v) and units
+// (records).
 template <class S>
 struct Storage {
     u8 q[2][S::Query * S::QueryTileBytes];

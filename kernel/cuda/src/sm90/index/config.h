@@ -2,8 +2,8 @@
 //
 //     out[m, s] = key_scale[s] * sum over heads h of weight[m, h] * max(0, q[m, h] . key[s])
 //
-// as matrix products of a tile of 64 keys (rows of the tensor-core instruction) by the heads of several query rows (its columns), so
-// that the sum over heads stays inside groups of four lanes.
+// as matrix products of a tile of 64 keys (rows of the tensor-core instruction) by the heads of several query rows
+// (its columns), so that the sum over heads stays inside groups of four lanes.
 #pragma once
 
 #include "ptx/types.h"
@@ -21,9 +21,9 @@ constexpr int kCopyWarps = 4;        // warps of the copy warpgroup that ask for
 constexpr int kItemStages = 2;       // query tiles in flight
 constexpr int kMaxRows = 8;          // query rows of one item at most: 256 columns of 32 heads
 
-// An item is the unit that shares a query tile: Rows query rows of Heads heads each, Columns = Heads * Rows columns in all.
-// An instruction has at most 128 columns: 256 columns are two column groups, each with its own math groups, so that a key byte
-// fetched once serves all 256.
+// An item is the unit that shares a query tile: Rows query rows of Heads heads each, Columns = Heads * Rows columns
+// in all. An instruction has at most 128 columns: 256 columns are two column groups, each with its own math groups,
+// so that a key byte fetched once serves all 256.
 template <int HeadCount, int RowCount>
 struct Shape {
     static constexpr int Heads = HeadCount;

@@ -1,14 +1,16 @@
-// Paged index scores (decode and verify): every request's one to four query rows against the request's pages of the index cache.
+// Paged index scores (decode and verify): every request's one to four query rows against the request's pages of the
+// index cache.
 //
-// In:    q e4m3 [requests, next_n, H, 128]; weights f32 [requests * next_n, H]; cache u8 [pages, 8448] (64 keys x 128 e4m3 bytes, then
-//        64 f32 scales); block table i32 [tables, blocks]; context lengths i32 [requests, next_n] (paged_args.h).
+// In:    q e4m3 [requests, next_n, H, 128]; weights f32 [requests * next_n, H]; cache u8 [pages, 8448] (64 keys x 128
+//        e4m3 bytes, then 64 f32 scales); block table i32 [tables, blocks]; context lengths i32 [requests, next_n]
+//        (paged_args.h).
 // Out:   f32 [requests * next_n, stride], column = logical position; nothing is written at or past a row's length.
-// Block: one per SM, 640 threads. An item is a request; a block owns a contiguous run of (request, page) pairs, found in the kernel.
-//        Four warps copy pages into a ring of 16; the four math warpgroups take turns on pages (up to 128 columns), or two and two
-//        share each page (256 columns).
+// Block: one per SM, 640 threads. An item is a request; a block owns a contiguous run of (request, page) pairs, found
+//        in the kernel. Four warps copy pages into a ring of 16; the four math warpgroups take turns on pages (up to
+//        128 columns), or two and two share each page (256 columns).
 // Bytes: every page is read once for all next_n rows: 132 B per key, plus 4 * next_n B of scores.
-// H200:  64 heads, 64 x 32k, next_n 1 / 2 / 4: 73 / 79 / 119 us; 128 x 64k: 281 / 297 us, 4.1 / 4.0 TB/s. The traffic between the two
-//        halves of L2 is at 88 % of its peak.
+// H200:  64 heads, 64 x 32k, next_n 1 / 2 / 4: 73 / 79 / 119 us; 128 x 64k: 281 / 297 us, 4.1 / 4.0 TB/s. The traffic
+//        between the two halves of L2 is at 88 % of its peak.
 #pragma once
 
 #include "sm90/index/paged_args.h"
@@ -59,8 +61,9 @@ struct PageReader {
     }
 };
 
-// One of the four copy warps: they walk the block's share together, each takes every fourth tile, because one warp that shares its
-// issue slots with the math warps cannot ask for pages fast enough. The first also publishes the items.
+// One of the four copy warps: they walk the block's share together, each takes every fourth tile, because one warp
+// that shares its issue slots with the math warps cannot ask for pages fast enough. The first also publishes the
+// items.
 template <class S>
 __device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share share, i32 worker) {
     const u32 lane = threadIdx.x % 32;
@@ -93,8 +96,10 @@ __device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share
                 record.key = skip * kTileKeys;
                 record.tiles = tiles;
                 ptx::barrier_expect(bar, columns * (kHeadBytes + sizeof(float)));
-                ptx::load_2d(ptx::shared_address(shared.query[items.stage]), &args.query_map, bar, 0, item * columns, ptx::kEvictLast);
-                ptx::load_bytes(ptx::shared_address(shared.weights[items.stage]), args.weights + static_cast<i64>(item) * columns,
+                ptx::load_2d(ptx::shared_address(shared.query[items.stage]), &args.query_map, bar, 0, item * columns,
+                    ptx::kEvictLast);
+                ptx::load_bytes(ptx::shared_address(shared.weights[items.stage]),
+                    args.weights + static_cast<i64>(item) * columns,
                                 columns * sizeof(float), bar, ptx::kEvictLast);
             } else {
                 ptx::barrier_arrive(bar);
@@ -108,8 +113,10 @@ __device__ void paged_copy(const IndexPagedArgs& args, Storage<S>& shared, Share
                 ptx::barrier_wait(ptx::shared_address(&shared.keys_empty[stage]), (tile_count / S::KeyStages & 1) ^ 1);
                 const u32 full = ptx::shared_address(&shared.keys_full[stage]);
                 ptx::barrier_expect(full, kTileBytes + kTileKeys * sizeof(float));
-                ptx::load_3d(ptx::shared_address(shared.keys[stage]), &args.keys_map, full, 0, 0, page, ptx::kEvictFirst);
-                ptx::load_2d(ptx::shared_address(shared.scales[stage]), &args.scales_map, full, 0, page, ptx::kEvictFirst);
+                ptx::load_3d(ptx::shared_address(shared.keys[stage]), &args.keys_map, full, 0, 0, page,
+                    ptx::kEvictFirst);
+                ptx::load_2d(ptx::shared_address(shared.scales[stage]), &args.scales_map, full, 0, page,
+                    ptx::kEvictFirst);
             }
             __syncwarp();
         }

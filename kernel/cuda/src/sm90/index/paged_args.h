@@ -3,19 +3,27 @@
 
 #include "ptx/types.h"
 
-// Tensor maps (cuTensorMapEncodeTiled), H = heads of the kernel, stride = bytes between pages (8448 or more, multiple of 16):
-//   query  UINT8, rank 2, dims {128, requests * next_n * H}, stride {128}, box {128, next_n * H}, swizzle 128B, address of q
-//   keys   UINT8, rank 3, dims {128, 64, pages}, strides {128, stride}, box {128, 64, 1}, swizzle 128B, address of the cache
+// Tensor maps (cuTensorMapEncodeTiled), H = heads of the kernel, stride = bytes between pages (8448 or more, multiple
+// of 16):
+//   query  UINT8, rank 2, dims {128, requests * next_n * H}, stride {128}, box {128, next_n * H}, swizzle 128B,
+//          address of q
+//   keys   UINT8, rank 3, dims {128, 64, pages}, strides {128, stride}, box {128, 64, 1}, swizzle 128B, address of
+//          the cache
 //   scales FLOAT32, rank 2, dims {64, pages}, stride {stride}, box {64, 1}, no swizzle, address of the cache + 8192
 struct IndexPagedArgs {
     TensorMap query_map;         // over q e4m3 [requests, next_n, H, 128]
-    TensorMap keys_map;          // over the key bytes of the cache, u8 [pages, 8448]: 64 keys x 128 bytes, then 64 f32 scales
+    // over the key bytes of the cache, u8 [pages, 8448]: 64 keys x 128 bytes, then 64 f32 scales
+    TensorMap keys_map;
     TensorMap scales_map;        // over the scales of the cache
     const float* weights;        // f32 [requests * next_n, H], 16-byte aligned
     const i32* context_lengths;  // i32 [requests, next_n]: keys visible to each row; 0 or less is an empty row
-    const i32* block_table;      // i32 [tables, table_stride]: physical page of each logical page; a page outside the pool reads as zeros
-    const i32* table_rows;       // i32 [requests, next_n]: row of block_table of each query row, the first of a request counts; null: request r has row r
-    float* scores;               // f32 [requests * next_n, stride]; column = logical position; only columns below the row's length are written
+    // i32 [tables, table_stride]: physical page of each logical page; a page outside the pool reads as zeros
+    const i32* block_table;
+    // i32 [requests, next_n]: row of block_table of each query row, the first of a request counts; null: request r
+    // has row r
+    const i32* table_rows;
+    // f32 [requests * next_n, stride]; column = logical position; only columns below the row's length are written
+    float* scores;
     i64 stride;                  // floats between rows of scores
     i64 table_stride;            // entries between rows of block_table
     i32 requests;                // any number

@@ -1,13 +1,15 @@
 // Ragged index scores (prefill): every query row against its own contiguous range of keys.
 //
-// In:    q e4m3 [rows, H, 128]; keys e4m3 [keys, 128] with f32 scale each; weights f32 [rows, H]; key ranges i32 [rows] (ragged_args.h).
-// Out:   f32 [rows, stride]: column c is key key_start + c (relative) or key c (absolute); nothing is written outside a row's range.
-// Block: one per SM, 640 threads. An item is 256 / H consecutive query rows (32 KB of q in shared memory); a block owns a contiguous
-//        run of (item, key tile) pairs. One warp copies key tiles of 64 keys (8 KB + 256 B) into a ring of 16; of the four math
-//        warpgroups two take every other tile, 128 columns each.
+// In:    q e4m3 [rows, H, 128]; keys e4m3 [keys, 128] with f32 scale each; weights f32 [rows, H]; key ranges i32
+//        [rows] (ragged_args.h).
+// Out:   f32 [rows, stride]: column c is key key_start + c (relative) or key c (absolute); nothing is written outside
+//        a row's range.
+// Block: one per SM, 640 threads. An item is 256 / H consecutive query rows (32 KB of q in shared memory); a block
+//        owns a contiguous run of (item, key tile) pairs. One warp copies key tiles of 64 keys (8 KB + 256 B) into a
+//        ring of 16; of the four math warpgroups two take every other tile, 128 columns each.
 // Bytes: keys are read once per item from L2, q once, scores are written once.
-// H200:  64 heads, 4096 x 32k: 1254-1269 TFLOP/s with pauses between launches, 1157 back to back, when the power limit lowers the
-//        clock: 76 and 70 % of 1650, the rate of the products alone.
+// H200:  64 heads, 4096 x 32k: 1254-1269 TFLOP/s with pauses between launches, 1157 back to back, when the power
+//        limit lowers the clock: 76 and 70 % of 1650, the rate of the products alone.
 #pragma once
 
 #include "sm90/index/ragged_args.h"
@@ -38,8 +40,8 @@ struct RaggedSource {
         }
     }
 
-    // Where tiles start. The copy engine takes scales from multiples of 16 bytes; with absolute columns multiples of 16 keys let a
-    // warp store whole 64-byte runs.
+    // Where tiles start. The copy engine takes scales from multiples of 16 bytes; with absolute columns multiples of
+    // 16 keys let a warp store whole 64-byte runs.
     __device__ __forceinline__ i32 align(i32 key) const { return key & (args.relative ? ~3 : ~15); }
 
     __device__ __forceinline__ RaggedSpan span(i32 item) const {
@@ -93,15 +95,19 @@ __device__ void ragged_copy(const IndexRaggedArgs& args, Storage<S>& shared, Sha
             record.tiles = tiles;
             const u32 weight_bytes = min(S::Rows, args.rows - item * S::Rows) * S::Heads * sizeof(float);
             ptx::barrier_expect(bar, S::Columns * kHeadBytes + weight_bytes);
-            ptx::load_2d(ptx::shared_address(shared.query[items.stage]), &args.query_map, bar, 0, item * S::Columns, ptx::kEvictFirst);
-            ptx::load_bytes(ptx::shared_address(shared.weights[items.stage]), args.weights + static_cast<i64>(item) * S::Columns,
+            ptx::load_2d(ptx::shared_address(shared.query[items.stage]), &args.query_map, bar, 0, item * S::Columns,
+                ptx::kEvictFirst);
+            ptx::load_bytes(ptx::shared_address(shared.weights[items.stage]),
+                args.weights + static_cast<i64>(item) * S::Columns,
                             weight_bytes, bar, ptx::kEvictFirst);
             for (i32 t = 0; t < tiles; ++t) {
                 ptx::barrier_wait(ptx::shared_address(&shared.keys_empty[ring.stage]), ring.parity ^ 1);
                 const u32 full = ptx::shared_address(&shared.keys_full[ring.stage]);
                 ptx::barrier_expect(full, kTileBytes + kTileKeys * sizeof(float));
-                ptx::load_2d(ptx::shared_address(shared.keys[ring.stage]), &args.keys_map, full, 0, first + t * kTileKeys, ptx::kEvictLast);
-                ptx::load_1d(ptx::shared_address(shared.scales[ring.stage]), &args.scales_map, full, first + t * kTileKeys, ptx::kEvictLast);
+                ptx::load_2d(ptx::shared_address(shared.keys[ring.stage]), &args.keys_map, full, 0,
+                    first + t * kTileKeys, ptx::kEvictLast);
+                ptx::load_1d(ptx::shared_address(shared.scales[ring.stage]), &args.scales_map, full,
+                    first + t * kTileKeys, ptx::kEvictLast);
                 ring.advance(1);
             }
         } else {

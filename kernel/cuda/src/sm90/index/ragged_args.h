@@ -13,7 +13,8 @@ struct IndexRaggedArgs {
     TensorMap scales_map;  // over f32 [keys]
     const float* weights;  // f32 [rows, H], 16-byte aligned
     const i32* key_start;  // i32 [rows]: first key of a row
-    const i32* key_end;    // i32 [rows]: one past its last key, or with `lengths` its number of keys; none is an empty row
+    // i32 [rows]: one past its last key, or with `lengths` its number of keys; none is an empty row
+    const i32* key_end;
     float* scores;         // f32 [rows, stride], only columns of keys in [key_start, key_end) are written
     i64 stride;            // floats between rows of scores
     i32 rows;              // query rows, any number

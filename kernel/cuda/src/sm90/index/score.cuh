@@ -1,11 +1,13 @@
-// The common part of the index-score kernels: the shared-memory pipeline and the four math warpgroups. Copy warps (ragged.cuh,
-// paged.cuh) publish items (a query tile, its weights and a record of what to store) and key tiles; the math groups multiply,
-// reduce over heads and store.
+// The common part of the index-score kernels: the shared-memory pipeline and the four math warpgroups. Copy warps
+// (ragged.cuh, paged.cuh) publish items (a query tile, its weights and a record of what to store) and key tiles; the
+// math groups multiply, reduce over heads and store.
 //
-// Overlap: a group multiplies a tile, waits, reduces it, and takes the next. Four groups do so side by side, so that the tensor cores
+// Overlap: a group multiplies a tile, waits, reduces it, and takes the next. Four groups do so side by side, so that
+//          the tensor cores
 // have work from one while the others reduce; the reduction is what has to be short (reduce_heads).
 //
-// Bits: a score depends on its query row and its key alone. The order of the sum over heads (lane chains, then lanes xor 1, then
+// Bits: a score depends on its query row and its key alone. The order of the sum over heads (lane chains, then lanes
+//       xor 1, then
 // xor 2) is the same in every shape, so ragged and paged kernels, alone or in any batch, agree bit for bit.
 #pragma once
 
@@ -17,7 +19,8 @@
 
 namespace sparrow_index {
 
-// What the copy warp tells the math groups about one item. All its lanes arrive on item_full, each after its own writes.
+// What the copy warp tells the math groups about one item. All its lanes arrive on item_full, each after its own
+// writes.
 struct Record {
     i32 item;          // output rows item*rows_per_item + j
     i32 key;           // first key of the first tile
@@ -83,9 +86,9 @@ struct Cursor {
     }
 };
 
-// relu by two roads. max(x, 0) runs in the integer pipe at half rate; a multiplication that saturates to [0, 1] runs in the full-rate
-// pipe and gives relu(x) * 2^-25 exactly, because |x| <= 128 * 448 * 448 < 2^25. Mixed so that neither pipe holds up the other;
-// weights of the max columns carry the 2^-25 and the key's scale takes it out again.
+// relu by two roads. max(x, 0) runs in the integer pipe at half rate; a multiplication that saturates to [0, 1] runs
+// in the full-rate pipe and gives relu(x) * 2^-25 exactly, because |x| <= 128 * 448 * 448 < 2^25. Mixed so that
+// neither pipe holds up the other; weights of the max columns carry the 2^-25 and the key's scale takes it out again.
 constexpr float kShrink = 0x1p-25f, kGrow = 0x1p25f;
 constexpr int kMaxEvery = 2;  // one of this many octets of heads goes through max
 
@@ -98,9 +101,11 @@ __device__ __forceinline__ float shrunk_relu(float x) {
     return Max ? fmaxf(x, 0.0f) : __saturatef(x * kShrink);
 }
 
-// Sums relu(product) * weight over the heads of each row, first inside the lane, then over the four lanes that share a key.
+// Sums relu(product) * weight over the heads of each row, first inside the lane, then over the four lanes that share
+// a key.
 // In:  d[...] of a [64, N] tile, weights of this lane's two columns of every eight.
-// Out: score[i] of the key 16*warp + lane/4 + 8*(lane%2) and of row 2*i + (lane/2)%2 (one row: the upper two lanes hold copies).
+// Out: score[i] of the key 16*warp + lane/4 + 8*(lane%2) and of row 2*i + (lane/2)%2 (one row: the upper two lanes
+//      hold copies).
 template <class S>
 __device__ __forceinline__ void reduce_heads(const float (&d)[S::N / 2], const float (&weight)[S::N / 4], u32 lane,
                                              float (&score)[(S::GroupRows + 1) / 2]) {
@@ -115,8 +120,10 @@ __device__ __forceinline__ void reduce_heads(const float (&d)[S::N / 2], const f
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const float x = d[at * 4 + half * 2], y = d[at * 4 + half * 2 + 1];
-                even[half] = fmaf(through_max(o) ? shrunk_relu<true>(x) : shrunk_relu<false>(x), weight[at * 2], even[half]);
-                odd[half] = fmaf(through_max(o) ? shrunk_relu<true>(y) : shrunk_relu<false>(y), weight[at * 2 + 1], odd[half]);
+                even[half] = fmaf(through_max(o) ? shrunk_relu<true>(x) : shrunk_relu<false>(x), weight[at * 2],
+                    even[half]);
+                odd[half] = fmaf(through_max(o) ? shrunk_relu<true>(y) : shrunk_relu<false>(y), weight[at * 2 + 1],
+                    odd[half]);
             }
         }
         sum[r][0] = even[0] + odd[0];
@@ -133,7 +140,8 @@ __device__ __forceinline__ void reduce_heads(const float (&d)[S::N / 2], const f
     } else {
 #pragma unroll
         for (int i = 0; i < S::GroupRows / 2; ++i) {
-            const float keep = upper ? sum[2 * i + 1][0] : sum[2 * i][0], give = upper ? sum[2 * i][0] : sum[2 * i + 1][0];
+            const float keep = upper ? sum[2 * i + 1][0] : sum[2 * i][0],
+                give = upper ? sum[2 * i][0] : sum[2 * i + 1][0];
             score[i] = keep + __shfl_xor_sync(ptx::kFullMask, give, 2);
         }
     }
@@ -146,8 +154,8 @@ struct Output {
     i32 rows_per_item;
 };
 
-// The life of one math warpgroup: items until the record with no tiles. Group g owns columns [half*N, half*N + N) of every item, with
-// half = g % ColumnGroups, and every TileGroups-th key tile of the block's share.
+// The life of one math warpgroup: items until the record with no tiles. Group g owns columns [half*N, half*N + N) of
+// every item, with half = g % ColumnGroups, and every TileGroups-th key tile of the block's share.
 template <class S>
 struct MathGroup {
     static constexpr int kScores = (S::GroupRows + 1) / 2;
@@ -223,7 +231,8 @@ struct MathGroup {
         for (int i = 0; i < kScores; ++i) {
             const i32 j = half * S::GroupRows + (S::GroupRows > 1 ? 2 * i + ((lane >> 1) & 1) : 0);
             const bool mine = S::GroupRows > 1 || (lane & 2) == 0;
-            to[i] = out.scores + (static_cast<i64>(record.item) * out.rows_per_item + j) * out.stride + (key - record.origin[j]);
+            to[i] = out.scores + (static_cast<i64>(record.item) * out.rows_per_item + j) * out.stride +
+                (key - record.origin[j]);
             at[i] = static_cast<u32>(key - record.lo[j]);
             span[i] = mine ? static_cast<u32>(record.hi[j] - record.lo[j]) : 0;
         }

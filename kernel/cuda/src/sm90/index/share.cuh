@@ -1,6 +1,6 @@
-// The schedule: every block works out for itself which contiguous run of key tiles is its own. Items lie end to end on a line of
-// tiles; block b of G takes tiles [b*total/G, (b+1)*total/G), so shares differ by one tile at most, an empty item costs nothing, and
-// there is no table that could be stale or too small.
+// The schedule: every block works out for itself which contiguous run of key tiles is its own. Items lie end to end
+// on a line of tiles; block b of G takes tiles [b*total/G, (b+1)*total/G), so shares differ by one tile at most, an
+// empty item costs nothing, and there is no table that could be stale or too small.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -21,8 +21,8 @@ struct ShareScratch {
     Share share;
 };
 
-// find_share is called by all threads of the block. tiles_of(item) must be cheap: it is called once per item and once more
-// inside the run of items that one thread searches.
+// find_share is called by all threads of the block. tiles_of(item) must be cheap: it is called once per item and once
+// more inside the run of items that one thread searches.
 template <class TilesOf>
 __device__ Share find_share(const TilesOf& tiles_of, i32 items, ShareScratch& scratch) {
     const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;

@@ -1,5 +1,6 @@
-// What a fetching warp knows of the blocks to come: which rows they select, read from the lists two blocks before they are asked for. Queries are
-// asked into L2 on the way: their place is free only when the last scores of the queries before are there.
+// What a fetching warp knows of the blocks to come: which rows they select, read from the lists two blocks before
+// they are asked for. Queries are asked into L2 on the way: their place is free only when the last scores of the
+// queries before are there.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -9,8 +10,8 @@ namespace sparrow_sparse {
 
 constexpr u32 kFaultSlot = 1;
 
-// One block to come, as lane l of warp w of the fetchers sees it. Lanes 16-31 repeat lanes 0-15. Two: of two streams. Wide: of eight warps, who
-// have eight keys each; lanes 8-15 repeat them, too.
+// One block to come, as lane l of warp w of the fetchers sees it. Lanes 16-31 repeat lanes 0-15. Two: of two streams.
+// Wide: of eight warps, who have eight keys each; lanes 8-15 repeat them, too.
 template <bool Two, bool Wide = false>
 struct Coming {
     static constexpr u32 kNone = ~0u;
@@ -18,13 +19,15 @@ struct Coming {
     i32 slot = -1;   // of key own_key(l); below zero: nothing to read
     i32 second = 0;  // 1: of the second stream
 
-    __device__ __forceinline__ const SelectionView& stream(const SparseAttendArgs& args) const { return args.streams[Two ? second : 0]; }
+    __device__ __forceinline__ const SelectionView& stream(const SparseAttendArgs& args) const {
+        return args.streams[Two ? second : 0]; }
     __device__ __forceinline__ bool there() const { return at != kNone; }
     __device__ __forceinline__ bool fresh() const { return at & 1; }
     __device__ __forceinline__ u32 unit() const { return at >> 1; }
 
     // A warp serves keys 8w to 8w + 7 and 32 more.
-    static __device__ __forceinline__ i32 own_key(u32 t) { return static_cast<i32>((Wide ? 0 : t / 8 % 2 * 32) + t / 32 * 8 + t % 8); }
+    static __device__ __forceinline__ i32 own_key(u32 t) {
+        return static_cast<i32>((Wide ? 0 : t / 8 % 2 * 32) + t / 32 * 8 + t % 8); }
 
     // Turns what the list said into a slot, once it is needed.
     __device__ __forceinline__ void settle(const SparseAttendArgs& args) {
@@ -96,7 +99,8 @@ struct Ahead {
             left = place.stream == 0 ? min(u.blocks - block, u.first_blocks - u.block - block) : u.blocks - block;
             fresh = block == 0 && u.fresh;
             if (fresh) {
-                const u8* q = reinterpret_cast<const u8*>(args.q + u.row * args.q_stride) + static_cast<i64>(u.head) * kQueryBytes;
+                const u8* q = reinterpret_cast<const u8*>(args.q + u.row * args.q_stride) + static_cast<i64>(u.head) *
+                    kQueryBytes;
                 const i32 bytes = min(args.heads - u.head, kHeads) * kQueryBytes;
 #pragma unroll 1
                 for (i32 at = static_cast<i32>(t) * kLine; at < bytes; at += kFetchers * kLine) {

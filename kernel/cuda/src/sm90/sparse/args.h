@@ -3,7 +3,8 @@
 
 #include "ptx/types.h"
 
-// Selected rows of one paged pool. Slot s is row s & page_mask of page s >> page_shift; a pool of one page has shift 31 and mask 2^31 - 1.
+// Selected rows of one paged pool. Slot s is row s & page_mask of page s >> page_shift; a pool of one page has shift
+// 31 and mask 2^31 - 1.
 struct SelectionView {
     const u8* base;      // first byte of page 0, multiple of 16
     i64 page_bytes;      // from one page to the next, multiple of 16
@@ -26,8 +27,10 @@ struct SparseAttendArgs {
     float* lse;                // f32 [rows, lse_stride], natural logarithm, without the sink; or null
     float* max;                // f32 [rows, max_stride], largest scaled score; or null
     const float* sinks;        // f32 [heads], neither scaled nor in base 2; or null
-    void* partial;             // when segments > 1, parts of results (output.cuh): [rows, segments, heads in whole groups of 64, 512] values
-    float* stats;              // f32 [rows, segments, heads, 4] when segments > 1: base of the exponents, sum, largest score (base 2), unused
+    // when segments > 1, parts of results (output.cuh): [rows, segments, heads in whole groups of 64, 512] values
+    void* partial;
+    // f32 [rows, segments, heads, 4] when segments > 1: base of the exponents, sum, largest score (base 2), unused
+    float* stats;
     u32* faults;               // one word: bit 0 is set when a slot is at or beyond its pool; or null
     i64 q_stride;              // elements between rows
     i64 out_stride;

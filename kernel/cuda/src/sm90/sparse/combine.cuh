@@ -1,9 +1,10 @@
-// Joins the segments of sparse attention: out = sum over segments of w_s * o_s / sum over segments of w_s, with w_s = 2^(m_s - M) * l_s.
+// Joins the segments of sparse attention: out = sum over segments of w_s * o_s / sum over segments of w_s, with w_s =
+// 2^(m_s - M) * l_s.
 //
 // In:    parts of segments that have keys (Parts in output.cuh), stats f32 [rows, segments, heads, 4].
 // Out:   bf16 [rows, heads * 512], lse, max.
-// Block: 128 threads, who stand for the lanes that wrote the parts; two eighths of 32 heads and 256 columns. Segments are added in their
-//        order, whatever else is in the launch.
+// Block: 128 threads, who stand for the lanes that wrote the parts; two eighths of 32 heads and 256 columns. Segments
+//        are added in their order, whatever else is in the launch.
 // Bytes: 1 KB (bf16 rows: 2 KB) per segment and head read, 1 KB written.
 #pragma once
 
@@ -13,7 +14,8 @@ namespace sparrow_sparse {
 
 constexpr int kCombineThreads = 128;
 constexpr int kCombineEighths = 2;  // of a block
-constexpr int kCombineBlocks = 2 * 2 * 8 / kCombineEighths;  // of 64 heads: column halves, heads row and row + 8, eighths
+// of 64 heads: column halves, heads row and row + 8, eighths
+constexpr int kCombineBlocks = 2 * 2 * 8 / kCombineEighths;
 constexpr int kCombineAtOnce = 4;   // segments whose loads are in flight together
 
 // Sixteen bytes, plainly loaded: another kernel has just written them.
@@ -68,13 +70,15 @@ __device__ __forceinline__ void combine(const SparseAttendArgs& args) {
     const u32 piece = blockIdx.x % kCombineBlocks, groups = head_groups(args);
     const u32 group = blockIdx.x / kCombineBlocks % groups;
     const i32 row = static_cast<i32>(blockIdx.x / kCombineBlocks / groups);
-    const i32 eighth = piece % (kCombineBlocks / 4) * kCombineEighths, half = piece / (kCombineBlocks / 4) % 2, side = piece / (kCombineBlocks / 2);
+    const i32 eighth = piece % (kCombineBlocks / 4) * kCombineEighths, half = piece / (kCombineBlocks / 4) % 2,
+        side = piece / (kCombineBlocks / 2);
     const Corner at;
     const i32 head = static_cast<i32>(group) * kHeads + at.row + half * 8;
     const bool mine = head < args.heads;
     const i32 blocks = row_blocks(args, row);
     const i32 live = min((blocks + args.segment_blocks - 1) / args.segment_blocks, args.segments);
-    const float4* stats = reinterpret_cast<const float4*>(args.stats) + static_cast<i64>(row) * args.segments * args.heads + (mine ? head : 0);
+    const float4* stats = reinterpret_cast<const float4*>(args.stats) + static_cast<i64>(row) * args.segments *
+        args.heads + (mine ? head : 0);
     float largest = kLowest, highest = kLowest;  // of the numbers exponents are relative to, of the scores
     for (i32 s = 0; s < live; ++s) {
         const float4 v = stats[static_cast<i64>(s) * args.heads];
@@ -97,7 +101,8 @@ __device__ __forceinline__ void combine(const SparseAttendArgs& args) {
 #pragma unroll
         for (int i = 0; i < kCombineAtOnce; ++i) {
             if (s0 + i < live) {
-                const u8* from = Parts<Type>::at(args, row, s0 + i, static_cast<i32>(group) * kHeads, side * kHalfColumns) + first;
+                const u8* from = Parts<Type>::at(args, row, s0 + i, static_cast<i32>(group) * kHeads,
+                    side * kHalfColumns) + first;
 #pragma unroll
                 for (int e = 0; e < kCombineEighths; ++e) {
                     part[i][e].load(from + e * Parts<Type>::kEighthBytes);
@@ -119,7 +124,8 @@ __device__ __forceinline__ void combine(const SparseAttendArgs& args) {
     }
     const float f = final_factor(args, sink_of(args, head), largest, sum);
     const u32 q = at.lane % 4;
-    u16* out = args.out + row * args.out_stride + static_cast<i64>(head) * kValues + side * kHalfColumns + eighth * 32 + q * 8;
+    u16* out = args.out + row * args.out_stride + static_cast<i64>(head) * kValues + side * kHalfColumns + eighth * 32 +
+        q * 8;
 #pragma unroll
     for (int e = 0; e < kCombineEighths; ++e) {
         u32 w[4];

@@ -1,8 +1,8 @@
 // Shapes of the sparse-attention kernels.
 //
-// A unit of work is 64 heads of one query row over one segment of its selected keys. Keys come in blocks of 64. A block in shared memory
-// is Tiles tiles of [64 keys][64 columns] of 16 bits, rows of 128 bytes with the 128-byte swizzle; the same bytes are K (transposed) in the
-// scores and V in the output.
+// A unit of work is 64 heads of one query row over one segment of its selected keys. Keys come in blocks of 64. A
+// block in shared memory is Tiles tiles of [64 keys][64 columns] of 16 bits, rows of 128 bytes with the 128-byte
+// swizzle; the same bytes are K (transposed) in the scores and V in the output.
 #pragma once
 
 #include "sm90/sparse/args.h"
@@ -24,19 +24,22 @@ constexpr int kPartTiles[kParts] = {0, kHalfTiles};  // first tile of each
 // The lower bound of the running maximum: finite, so that a block without a valid key gives no NaN.
 constexpr float kLowest = -1e30f;
 
-// Warpgroups: 0 scores, softmax and output columns 0-255; 1 output columns 256-511; 2 fetches rows. A fourth would leave a launch fewer than
+// Warpgroups: 0 scores, softmax and output columns 0-255; 1 output columns 256-511; 2 fetches rows. A fourth would
+//             leave a launch fewer than
 // the 158 registers per thread that the compiler wants for a product of 256 columns.
 constexpr int kFetchers = 128;
 constexpr int kThreads = 256 + kFetchers;
 
-// Registers of a thread at launch: as many as three warpgroups can have in eights. Growing to fewer is an illegal instruction.
+// Registers of a thread at launch: as many as three warpgroups can have in eights. Growing to fewer is an illegal
+// instruction.
 constexpr int kLaunchRegisters = 168;
 
 // Registers of a thread of each warpgroup.
 template <int ScoreRegs, int ValueRegs, int FetchRegs>
 struct Registers {
     static constexpr int Score = ScoreRegs, Value = ValueRegs, Fetch = FetchRegs;
-    static_assert(Score + Value + Fetch <= 3 * kLaunchRegisters, "more registers than the launch got: a group would wait for them for ever");
+    static_assert(Score + Value + Fetch <= 3 * kLaunchRegisters,
+        "more registers than the launch got: a group would wait for them for ever");
     static_assert(Score >= kLaunchRegisters && Fetch <= kLaunchRegisters, "the score group grows, the fetchers shrink");
 };
 

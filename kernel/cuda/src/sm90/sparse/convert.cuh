@@ -1,10 +1,13 @@
-// Fetching warpgroups, part two: rows that are stored as e4m3 codes and become half-precision values on the way to shared memory.
+// Fetching warpgroups, part two: rows that are stored as e4m3 codes and become half-precision values on the way to
+// shared memory.
 //
-// Half precision holds every code exactly, and every code times a power of two from 2^-15 to 2^7: what is stored must be below 57344, which
-// a normalised latent always is. The conversion takes two instructions for two values; bf16, which has no direct one, takes six.
+// Half precision holds every code exactly, and every code times a power of two from 2^-15 to 2^7: what is stored must
+// be below 57344, which a normalised latent always is. The conversion takes two instructions for two values; bf16,
+// which has no direct one, takes six.
 //
-// Four lanes share a row: lane q of them takes 16 of the 64 codes of every tile, so a thread knows a slot and an address for each of its rows.
-// Rows are asked for a block ahead. No fence follows the stores: it would wait for what has been asked for. Who multiplies has it (kStored).
+// Four lanes share a row: lane q of them takes 16 of the 64 codes of every tile, so a thread knows a slot and an
+// address for each of its rows. Rows are asked for a block ahead. No fence follows the stores: it would wait for what
+// has been asked for. Who multiplies has it (kStored).
 #pragma once
 
 #include "sm90/sparse/fetch.cuh"
@@ -49,26 +52,30 @@ __device__ __forceinline__ uint4 load_16(const u8* p) {
 // Zeros that the compiler does not write before it knows whether they are wanted.
 __device__ __forceinline__ uint4 zeros() {
     uint4 v;
-    asm volatile("mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w));
+    asm volatile("mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w));
     return v;
 }
 
 // Sixteen codes of key r, quarter q of a tile, times a scale, to their two chunks.
 __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes, u32 scale) {
-    store_16(tile + tile_byte(r, 2 * q), times(widen(codes.x), scale), times(widen(codes.x >> 16), scale), times(widen(codes.y), scale),
+    store_16(tile + tile_byte(r, 2 * q), times(widen(codes.x), scale), times(widen(codes.x >> 16), scale),
+        times(widen(codes.y), scale),
              times(widen(codes.y >> 16), scale));
-    store_16(tile + tile_byte(r, 2 * q + 1), times(widen(codes.z), scale), times(widen(codes.z >> 16), scale), times(widen(codes.w), scale),
+    store_16(tile + tile_byte(r, 2 * q + 1), times(widen(codes.z), scale), times(widen(codes.z >> 16), scale),
+        times(widen(codes.w), scale),
              times(widen(codes.w >> 16), scale));
 }
 
 // The same without a scale.
 __device__ __forceinline__ void store_codes(u32 tile, u32 r, u32 q, uint4 codes) {
     store_16(tile + tile_byte(r, 2 * q), widen(codes.x), widen(codes.x >> 16), widen(codes.y), widen(codes.y >> 16));
-    store_16(tile + tile_byte(r, 2 * q + 1), widen(codes.z), widen(codes.z >> 16), widen(codes.w), widen(codes.w >> 16));
+    store_16(tile + tile_byte(r, 2 * q + 1), widen(codes.z), widen(codes.z >> 16), widen(codes.w),
+        widen(codes.w >> 16));
 }
 
-// A format is what one thread holds of one row beside the codes: scales of the left tiles (0-3), and scales of the others and the rotary part.
-// kApart: which of two orders of asking is faster (ConvertedRows::run).
+// A format is what one thread holds of one row beside the codes: scales of the left tiles (0-3), and scales of the
+// others and the rotary part. kApart: which of two orders of asking is faster (ConvertedRows::run).
 
 // 656 bytes: 512 codes, 4 f32 scales of 128 codes each, 64 bf16 values of the rotary part, which stay bf16.
 struct BlockFormat {
@@ -106,7 +113,8 @@ struct BlockFormat {
     }
 };
 
-// 576 bytes: 512 codes, 64 codes of the rotary part. The pool's scale is left to the score and value scales of the launch.
+// 576 bytes: 512 codes, 64 codes of the rotary part. The pool's scale is left to the score and value scales of the
+// launch.
 struct RawFormat {
     static constexpr int kTiles = 9, kCodeTiles = 8, kBf16Tiles = 0;
     static constexpr bool kTwoStreams = false;
@@ -118,12 +126,13 @@ struct RawFormat {
     __device__ __forceinline__ void load_right(const u8* row, u32 q) { rope = load_16(row + 512 + q * 16); }
     __device__ __forceinline__ void clear_left() {}
     __device__ __forceinline__ void clear_right() { rope = zeros(); }
-    __device__ __forceinline__ void store(u32 tile, int, u32 r, u32 q, uint4 codes) const { store_codes(tile, r, q, codes); }
+    __device__ __forceinline__ void store(u32 tile, int, u32 r, u32 q,
+        uint4 codes) const { store_codes(tile, r, q, codes); }
     __device__ __forceinline__ void store_rope(u32 tile, u32 r, u32 q) const { store_codes(tile, r, q, rope); }
 };
 
-// 584 bytes: 448 codes and 64 bf16 rotary values in a data row of 576, and 7 power-of-two scales and a zero in a scale row at the end of
-// the page. The rotary part is part of the values, too: it becomes half precision.
+// 584 bytes: 448 codes and 64 bf16 rotary values in a data row of 576, and 7 power-of-two scales and a zero in a
+// scale row at the end of the page. The rotary part is part of the values, too: it becomes half precision.
 struct EntryFormat {
     static constexpr int kTiles = 8, kCodeTiles = 7, kBf16Tiles = 0;
     static constexpr bool kTwoStreams = true;
@@ -154,11 +163,13 @@ struct EntryFormat {
     }
     __device__ __forceinline__ void store_rope(u32 tile, u32 r, u32 q) const {
         store_16(tile + tile_byte(r, 2 * q), halve(rope[0].x), halve(rope[0].y), halve(rope[0].z), halve(rope[0].w));
-        store_16(tile + tile_byte(r, 2 * q + 1), halve(rope[1].x), halve(rope[1].y), halve(rope[1].z), halve(rope[1].w));
+        store_16(tile + tile_byte(r, 2 * q + 1), halve(rope[1].x), halve(rope[1].y), halve(rope[1].z),
+            halve(rope[1].w));
     }
 };
 
-// Rows of one e4m3 format. Thread t of Fetchers serves keys t / 4 and, while there are fewer than four threads a key, every kStep-th after it.
+// Rows of one e4m3 format. Thread t of Fetchers serves keys t / 4 and, while there are fewer than four threads a key,
+// every kStep-th after it.
 template <class Format, int Fetchers = kFetchers>
 struct ConvertedRows {
     using Type = ptx::F16;
@@ -197,9 +208,11 @@ struct ConvertedRows {
         return codes[kRows - 1][Left ? kHalfTiles - 1 : Format::kCodeTiles - 1].w & static_cast<u32>(args.rows >> 31);
     }
 
-    // Asks for half of row k of a block to come: tiles 0-3, or the others and the rotary part. after is zero: what must be there before.
+    // Asks for half of row k of a block to come: tiles 0-3, or the others and the rotary part. after is zero: what
+    // must be there before.
     template <bool Left, class Coming>
-    __device__ __forceinline__ void ask_row(const SparseAttendArgs& args, const Coming& c, int k, u32 t, u32 after = 0) {
+    __device__ __forceinline__ void ask_row(const SparseAttendArgs& args, const Coming& c, int k, u32 t,
+        u32 after = 0) {
         constexpr int kFrom = Left ? 0 : kHalfTiles, kTo = Left ? kHalfTiles : Format::kCodeTiles;
         const i32 slot = __shfl_sync(ptx::kFullMask, c.slot, k * 8 + t % 32 / 4);
         if (slot >= 0) {
@@ -261,15 +274,16 @@ struct ConvertedRows {
 #pragma unroll
                 for (int i = Left ? 0 : kHalfTiles; i < (Left ? kHalfTiles : Format::kCodeTiles); ++i) {
                     uint4& w = codes[k + 1][i];
-                    asm volatile("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));  // not converted before: there are no registers for both
+                    // not converted before: there are no registers for both
+                    asm volatile("" : "+r"(w.x), "+r"(w.y), "+r"(w.z), "+r"(w.w));
                 }
             }
         }
     }
 
-    // The life of a fetching thread. The compiler counts the loads of rows with scales together, so that who waits for one half waits for all that were
-    // asked for before: there a half is asked for when the other has arrived, and has the time of its conversion (kApart). Other rows ask for a half as
-    // soon as its registers are free.
+    // The life of a fetching thread. The compiler counts the loads of rows with scales together, so that who waits
+    // for one half waits for all that were asked for before: there a half is asked for when the other has arrived,
+    // and has the time of its conversion (kApart). Other rows ask for a half as soon as its registers are free.
     static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
         constexpr bool kApart = Format::kApart;
         u32 done = 0, queries = 0;  // blocks, and queries of 64 heads
@@ -288,7 +302,8 @@ struct ConvertedRows {
         }
         next.settle(args);
         for (; now.there(); ++done) {
-            asm volatile("" : "+r"(t));  // addresses are worked out again for every block: there are no registers to keep them in
+            // addresses are worked out again for every block: there are no registers to keep them in
+            asm volatile("" : "+r"(t));
             const u32 b = done & 1, parity = (done >> 1 & 1) ^ 1, base = ptx::shared_address(shared.k[b]);
             if constexpr (kApart) {
                 rows.template ask<false>(args, now, t, rows.template arrived<true>(args));
@@ -323,7 +338,8 @@ struct ConvertedRows {
             now = next;
             next = third;
             if constexpr (!kApart) {
-                third = ahead.next(args, t);  // into its place: to move what is still on its way would be to wait for it
+                // into its place: to move what is still on its way would be to wait for it
+                third = ahead.next(args, t);
                 rows.template ask_row<false>(args, now, kRows - 1, t);
             }
         }

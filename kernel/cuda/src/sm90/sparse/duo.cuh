@@ -1,13 +1,15 @@
 // Few rows: two thread blocks, a cluster, share one unit of work, so that it takes half as long.
 //
-// Each has half of the output columns. Blocks of keys alternate between them: the one whose turn it is fetches the whole block, computes its scores and
-// weights and sends them to the other; for the other's blocks it fetches the columns it has to multiply, nothing else. Every output element is the
-// same chain of products as in one thread block, and exponents and sums pass from block to block in order: the bits are those of kernel.cuh.
+// Each has half of the output columns. Blocks of keys alternate between them: the one whose turn it is fetches the
+// whole block, computes its scores and weights and sends them to the other; for the other's blocks it fetches the
+// columns it has to multiply, nothing else. Every output element is the same chain of products as in one thread
+// block, and exponents and sums pass from block to block in order: the bits are those of kernel.cuh.
 //
 // In:    as kernel.cuh, rows of one stream and nine tiles, cut into segments.
 // Out:   parts of segments for combine.cuh.
-// Block: a cluster of two per unit. One warpgroup computes scores and weights of its own blocks, one the products of all blocks, two fetch rows. So
-//        many threads have too few registers at launch for products of 256 columns: they are done in halves.
+// Block: a cluster of two per unit. One warpgroup computes scores and weights of its own blocks, one the products of
+//        all blocks, two fetch rows. So many threads have too few registers at launch for products of 256 columns:
+//        they are done in halves.
 // Bytes: every selected row is read once per 64 heads, and half of it again.
 // H200:  128 heads, top-k 2048: one row 21.3 us with its combine, against 27.4 with one thread block a unit.
 #pragma once
@@ -26,7 +28,8 @@ __device__ __forceinline__ void ask_first(const SparseAttendArgs& args, const Du
     if (position < min(s.width, (unit.block + args.segment_blocks) * kKeys)) {
         ptx::prefetch_line(s.indices + unit.row * s.index_stride + position);
     }
-    const u8* q = reinterpret_cast<const u8*>(args.q + unit.row * args.q_stride) + static_cast<i64>(unit.head) * kQueryBytes;
+    const u8* q = reinterpret_cast<const u8*>(args.q + unit.row * args.q_stride) + static_cast<i64>(unit.head) *
+        kQueryBytes;
     const i32 bytes = min(args.heads - unit.head, kHeads) * kQueryBytes;
     for (i32 at = static_cast<i32>(t) * kLine; at < bytes; at += kDuoFetchers * kLine) {
         ptx::prefetch_line(q + at);

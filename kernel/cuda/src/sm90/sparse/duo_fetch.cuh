@@ -1,4 +1,5 @@
-// Two thread blocks a unit: the fetching warps. Eight of them, a row a thread, so that a whole block of keys is on its way while the one before is converted.
+// Two thread blocks a unit: the fetching warps. Eight of them, a row a thread, so that a whole block of keys is on
+// its way while the one before is converted.
 #pragma once
 
 #include "sm90/sparse/convert.cuh"
@@ -6,7 +7,8 @@
 
 namespace sparrow_sparse {
 
-// The fetching warps: left halves of all blocks for thread block 0, right halves for thread block 1, and the other halves of own blocks.
+// The fetching warps: left halves of all blocks for thread block 0, right halves for thread block 1, and the other
+// halves of own blocks.
 template <class Rows>
 struct DuoFetch {
     using Block = Coming<false, true>;
@@ -43,7 +45,8 @@ struct DuoFetch {
     __device__ __forceinline__ void step(Rows& have, Rows& get, i32 n, Block& now, Block& next) {
         asm volatile("" : "+r"(t));  // addresses are worked out again for every block
         const bool own = unit.own(n);
-        const u32 i = static_cast<u32>(n) >> 1, j = i & 1;  // own blocks, or the other's, before this; the buffer of the latter
+        // own blocks, or the other's, before this; the buffer of the latter
+        const u32 i = static_cast<u32>(n) >> 1, j = i & 1;
         const u32 own_parity = (i & 1) ^ 1, other_parity = (i >> 1 & 1) ^ 1;
         const u32 k = ptx::shared_address(shared.k), v = ptx::shared_address(shared.v[j]);
         next.settle(args);
@@ -52,7 +55,8 @@ struct DuoFetch {
         now = next;
         next = block(n + 2);
         if (left(n)) {
-            ptx::barrier_wait(ptx::shared_address(own ? &shared.left_free : &shared.v_free[j]), own ? own_parity : other_parity);
+            ptx::barrier_wait(ptx::shared_address(own ? &shared.left_free : &shared.v_free[j]),
+                own ? own_parity : other_parity);
             if (own && t % 32 == 0) {
                 reinterpret_cast<u8*>(&shared.valid)[t / 32] = static_cast<u8>(mask);
             }
@@ -63,7 +67,8 @@ struct DuoFetch {
             Queries<Rows>::convert(shared, t);
         }
         if (right(n)) {
-            ptx::barrier_wait(ptx::shared_address(own ? &shared.own_free : &shared.v_free[j]), own ? own_parity : other_parity);
+            ptx::barrier_wait(ptx::shared_address(own ? &shared.own_free : &shared.v_free[j]),
+                own ? own_parity : other_parity);
             have.template store_row<false>(own ? k : v - kHalfTiles * kTileBytes, 0, t, own);
             ptx::barrier_arrive(ptx::shared_address(own ? &shared.k_full[1] : &shared.v_full[j]));
         }

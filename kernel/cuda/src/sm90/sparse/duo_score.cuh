@@ -15,11 +15,13 @@ struct DuoScores : Softmax<typename Rows::Type> {
     DuoStorage& shared;
     const DuoUnit& unit;
 
-    __device__ __forceinline__ DuoScores(const SparseAttendArgs& a, DuoStorage& s, const DuoUnit& u) : Base(a), shared(s), unit(u) {}
+    __device__ __forceinline__ DuoScores(const SparseAttendArgs& a, DuoStorage& s, const DuoUnit& u) : Base(a),
+        shared(s), unit(u) {}
 
     template <int From, int To>
     __device__ __forceinline__ void multiply_part(float (&s)[32]) const {
-        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q)), k = ptx::operand_128b(ptx::shared_address(shared.k));
+        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q)),
+            k = ptx::operand_128b(ptx::shared_address(shared.k));
 #pragma unroll
         for (int i = From * 4; i < To * 4; ++i) {
             const u64 step = (i / 4 * kTileBytes + i % 4 * 32) / 16;
@@ -32,7 +34,8 @@ struct DuoScores : Softmax<typename Rows::Type> {
         ptx::mma_commit();
     }
 
-    __device__ __forceinline__ u32 other(const void* p) const { return ptx::peer_address(ptx::shared_address(p), unit.rank ^ 1); }
+    __device__ __forceinline__ u32 other(const void* p) const { return ptx::peer_address(ptx::shared_address(p),
+        unit.rank ^ 1); }
 
     // Two numbers of this lane's heads to the other block.
     __device__ __forceinline__ void send_heads(float* place, u64& barrier, float a, float b) const {
@@ -71,7 +74,9 @@ struct DuoScores : Softmax<typename Rows::Type> {
             ptx::peer_copy(other(shared.weights) + piece, base + piece, 16 * 128, bar);
         }
         ptx::barrier_wait(ptx::shared_address(&shared.sums_free), parity ^ 1);
-        ptx::peer_send(other(&shared.sums[t]), make_uint4(__float_as_uint(sums.t0), __float_as_uint(sums.t1), __float_as_uint(sums.f0), __float_as_uint(sums.f1)), bar);
+        ptx::peer_send(other(&shared.sums[t]),
+            make_uint4(__float_as_uint(sums.t0), __float_as_uint(sums.t1), __float_as_uint(sums.f0),
+                __float_as_uint(sums.f1)), bar);
     }
 
     __device__ __forceinline__ void run() {
@@ -148,14 +153,17 @@ struct DuoScores : Softmax<typename Rows::Type> {
         }
         ptx::barrier_wait(ptx::shared_address(&shared.largest_full), 0);
         if (at.lane % 4 == 0) {
-            save(unit.head + at.row, m0, fmaxf(max0, *const_cast<const volatile float*>(&shared.largest[at.row])), sum0);
-            save(unit.head + at.row + 8, m1, fmaxf(max1, *const_cast<const volatile float*>(&shared.largest[at.row + 8])), sum1);
+            save(unit.head + at.row, m0, fmaxf(max0, *const_cast<const volatile float*>(&shared.largest[at.row])),
+                sum0);
+            save(unit.head + at.row + 8, m1,
+                fmaxf(max1, *const_cast<const volatile float*>(&shared.largest[at.row + 8])), sum1);
         }
     }
 
     __device__ __forceinline__ void save(i32 head, float m, float largest, float sum) const {
         if (head < args.heads) {
-            float* dst = args.stats + ((static_cast<i64>(unit.row) * args.segments + unit.segment) * args.heads + head) * 4;
+            float* dst = args.stats + ((static_cast<i64>(unit.row) * args.segments + unit.segment) * args.heads +
+                head) * 4;
             *reinterpret_cast<float4*>(dst) = make_float4(m, sum, largest, 0.0f);
         }
     }

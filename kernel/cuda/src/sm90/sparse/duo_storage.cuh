@@ -11,7 +11,8 @@ struct LaneSums {
     float t0, t1, f0, f1;
 };
 
-// Shared memory of one of the two. Own: of the blocks whose turn is its own. Weights of own blocks take the place of the rotary tile.
+// Shared memory of one of the two. Own: of the blocks whose turn is its own. Weights of own blocks take the place of
+// the rotary tile.
 struct DuoStorage {
     static constexpr int kTiles = 9;
     u8 q[kTiles * kTileBytes];
@@ -20,11 +21,13 @@ struct DuoStorage {
     u8 weights[kTileBytes];                // of one of the other's blocks
     LaneSums sums[128];                    // of the same
     LaneSums own_sums[128];                // of an own block
-    float base[kHeads], largest[kHeads];   // from the other: what its block's exponents are relative to; its largest scores
+    // from the other: what its block's exponents are relative to; its largest scores
+    float base[kHeads], largest[kHeads];
     float final[kHeads];
     u64 valid;  // of an own block
-    // Filled and freed: queries; both halves of an own block; own columns; weights and sums, own and the other's. own_free also frees the right half,
-    // where own weights are; sums_free, that the other's score group has read its sums, which it does a block later.
+    // Filled and freed: queries; both halves of an own block; own columns; weights and sums, own and the other's.
+    // own_free also frees the right half, where own weights are; sums_free, that the other's score group has read its
+    // sums, which it does a block later.
     u64 q_full, k_full[2], left_free, v_full[2], v_free[2];
     u64 own_full, own_free, sums_free, other_full;
     u64 base_full, largest_full, final_full;
@@ -66,10 +69,12 @@ struct DuoUnit {
     __device__ __forceinline__ i32 column() const { return static_cast<i32>(rank) * kHalfColumns; }
 };
 
-// Threads that fetch, threads of a block, and registers of a thread of each warpgroup, which together are those of the launch at most.
+// Threads that fetch, threads of a block, and registers of a thread of each warpgroup, which together are those of
+// the launch at most.
 constexpr int kDuoFetchers = 256, kDuoThreads = 256 + kDuoFetchers;
 constexpr int kDuoScoreRegisters = 96, kDuoValueRegisters = 168, kDuoFetchRegisters = 120;
-static_assert(kDuoScoreRegisters + kDuoValueRegisters + 2 * kDuoFetchRegisters <= 4 * 128, "more registers than the launch got");
+static_assert(kDuoScoreRegisters + kDuoValueRegisters + 2 * kDuoFetchRegisters <= 4 * 128,
+    "more registers than the launch got");
 
 constexpr u32 kBaseBytes = kHeads * sizeof(float);
 constexpr u32 kWeightBytes = kTileBytes + 128 * sizeof(LaneSums);

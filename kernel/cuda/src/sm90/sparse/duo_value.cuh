@@ -15,7 +15,8 @@ struct DuoValues {
     const DuoUnit& unit;
     Corner at;
 
-    __device__ __forceinline__ DuoValues(const SparseAttendArgs& a, DuoStorage& s, const DuoUnit& u) : args(a), shared(s), unit(u) {}
+    __device__ __forceinline__ DuoValues(const SparseAttendArgs& a, DuoStorage& s, const DuoUnit& u) : args(a),
+        shared(s), unit(u) {}
 
     // Asks the rows of own blocks into L2.
     __device__ __forceinline__ void scout() const {
@@ -55,18 +56,22 @@ struct DuoValues {
             }
             ptx::fence_async_proxy();
             const LaneSums* sums = (own ? shared.own_sums : shared.sums) + threadIdx.x % 128;
-            const float f0 = *const_cast<const volatile float*>(&sums->f0), f1 = *const_cast<const volatile float*>(&sums->f1);
+            const float f0 = *const_cast<const volatile float*>(&sums->f0),
+                f1 = *const_cast<const volatile float*>(&sums->f1);
             if (n > 0 && __any_sync(ptx::kFullMask, f0 != 1.0f || f1 != 1.0f)) {
                 rescale(o, f0, f1);
             }
             const u64 p = ptx::operand_128b(own ? shared.own_weights() : ptx::shared_address(shared.weights));
-            const u64 v = ptx::operand_128b_across(own ? ptx::shared_address(shared.k) + unit.rank * kHalfTiles * kTileBytes : ptx::shared_address(shared.v[j]), kTileBytes);
+            const u64 v = ptx::operand_128b_across(own
+                ? ptx::shared_address(shared.k) + unit.rank * kHalfTiles * kTileBytes
+                    : ptx::shared_address(shared.v[j]), kTileBytes);
             ptx::mma_pin(o);
             ptx::mma_fence();
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
                 ptx::multiply_f16_128<0>(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || n > 0);
-                ptx::multiply_f16_128<64>(o, p + step * 2, v + 2 * kTileBytes / 16 + step * 16 * 128 / 16, step > 0 || n > 0);
+                ptx::multiply_f16_128<64>(o, p + step * 2, v + 2 * kTileBytes / 16 + step * 16 * 128 / 16,
+                    step > 0 || n > 0);
             }
             ptx::mma_commit();
             ptx::mma_wait<0>();
@@ -82,7 +87,8 @@ struct DuoValues {
             }
         }
         ptx::barrier_wait(ptx::shared_address(&shared.final_full), 0);
-        const float f0 = *const_cast<const volatile float*>(&shared.final[at.row]), f1 = *const_cast<const volatile float*>(&shared.final[at.row + 8]);
+        const float f0 = *const_cast<const volatile float*>(&shared.final[at.row]),
+            f1 = *const_cast<const volatile float*>(&shared.final[at.row + 8]);
         write_part<Type>(Parts<Type>::at(args, unit.row, unit.segment, unit.head, unit.column()), o, f0, f1);
     }
 };

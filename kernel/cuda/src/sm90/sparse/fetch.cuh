@@ -1,7 +1,8 @@
 // Fetching warpgroups, part one: queries, and rows that are stored as bf16 and only have to be copied.
 //
-// Eight lanes copy 128 bytes of a row at a time, chunk by chunk to where the swizzle wants them, so that reads are whole lines and writes
-// meet no bank twice. Rows that do not count are filled with zeros and never read: what they hold cannot leak, not even as 0 * NaN.
+// Eight lanes copy 128 bytes of a row at a time, chunk by chunk to where the swizzle wants them, so that reads are
+// whole lines and writes meet no bank twice. Rows that do not count are filled with zeros and never read: what they
+// hold cannot leak, not even as 0 * NaN.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
@@ -9,9 +10,10 @@
 
 namespace sparrow_sparse {
 
-// Queries of 64 heads of a row on their way to shared memory; heads beyond the last are zeros. A thread copies chunk t % 8 of every eighth row
-// of every tile. Where the tiles of keys are of another type than bf16, it then converts what it has copied, in three steps, so that the
-// first tiles are converted while the others are still coming. Rows says what type, and how many of the last tiles stay bf16.
+// Queries of 64 heads of a row on their way to shared memory; heads beyond the last are zeros. A thread copies chunk
+// t % 8 of every eighth row of every tile. Where the tiles of keys are of another type than bf16, it then converts
+// what it has copied, in three steps, so that the first tiles are converted while the others are still coming. Rows
+// says what type, and how many of the last tiles stay bf16.
 template <class Rows>
 struct Queries {
     static constexpr int Tiles = Rows::Tiles;
@@ -57,7 +59,8 @@ struct Queries {
 #pragma unroll
             for (int i = 0; i < kHeads * 8 / Rows::kFetchers; ++i) {
                 const u32 at = base + tile * kTileBytes + i * (Rows::kFetchers / 8) * 128;
-                asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(w[i][0]), "=r"(w[i][1]), "=r"(w[i][2]), "=r"(w[i][3]) : "r"(at));
+                asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                    : "=r"(w[i][0]), "=r"(w[i][1]), "=r"(w[i][2]), "=r"(w[i][3]) : "r"(at));
             }
 #pragma unroll
             for (int i = 0; i < kHeads * 8 / Rows::kFetchers; ++i) {
@@ -66,7 +69,8 @@ struct Queries {
                 for (int k = 0; k < 4; ++k) {
                     w[i][k] = Rows::Type::pack(__uint_as_float(w[i][k] << 16), __uint_as_float(w[i][k] & 0xFFFF0000u));
                 }
-                asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(w[i][0]), "r"(w[i][1]), "r"(w[i][2]), "r"(w[i][3]) : "memory");
+                asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
+                    ::"r"(at), "r"(w[i][0]), "r"(w[i][1]), "r"(w[i][2]), "r"(w[i][3]) : "memory");
             }
         }
     }
@@ -82,8 +86,8 @@ struct Queries {
     }
 };
 
-// Rows of TileCount * 64 bf16 values, copied as they are. run is the life of a fetching thread. Scattered: rows are asked into L2 first; where a
-// batch selects the same rows many times they are there anyway.
+// Rows of TileCount * 64 bf16 values, copied as they are. run is the life of a fetching thread. Scattered: rows are
+// asked into L2 first; where a batch selects the same rows many times they are there anyway.
 template <int TileCount, bool Scattered>
 struct CopiedRows {
     using Type = ptx::Bf16;  // of the tiles

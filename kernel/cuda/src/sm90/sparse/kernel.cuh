@@ -1,14 +1,15 @@
-// Sparse attention of absorbed queries over selected rows of a paged pool: prefill over flat bf16 rows, decode over bf16 or FP8 pages.
+// Sparse attention of absorbed queries over selected rows of a paged pool: prefill over flat bf16 rows, decode over
+// bf16 or FP8 pages.
 //
-// In:    q bf16 [rows, heads * D]; pools of rows of D values, D = 576 (latent and rotary part) or 512 (V4); per row a list of slots and its
-//        length (args.h).
+// In:    q bf16 [rows, heads * D]; pools of rows of D values, D = 576 (latent and rotary part) or 512 (V4); per row a
+//        list of slots and its length (args.h).
 // Out:   bf16 [rows, heads * 512] with lse and max, or parts of segments for combine.cuh.
-// Block: one per SM. A unit of work is 64 heads of a row over one segment of its keys; a block takes every gridDim-th, or, when rows are cut into
-//        segments, consecutive ones. One warpgroup computes scores, softmax and half of the output columns, one the other half, one fetches rows
-//        into two buffers of 64 keys.
+// Block: one per SM. A unit of work is 64 heads of a row over one segment of its keys; a block takes every
+//        gridDim-th, or, when rows are cut into segments, consecutive ones. One warpgroup computes scores, softmax
+//        and half of the output columns, one the other half, one fetches rows into two buffers of 64 keys.
 // Bytes: every selected row is read once per 64 heads.
-// H200:  128 heads, top-k 2048: prefill 4096 x 8k / 32k 697 / 620 TFLOP/s, 88 / 79 % of a large matrix product; FP8 decode of 64 / 128 rows
-//        102 / 203 us, 46 %.
+// H200:  128 heads, top-k 2048: prefill 4096 x 8k / 32k 697 / 620 TFLOP/s, 88 / 79 % of a large matrix product; FP8
+//        decode of 64 / 128 rows 102 / 203 us, 46 %.
 #pragma once
 
 #include "sm90/sparse/convert.cuh"

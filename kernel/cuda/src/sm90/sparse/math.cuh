@@ -1,10 +1,11 @@
 // What the two math warpgroups have in common.
 //
-// The score group (score.cuh) multiplies queries by a block of keys, turns scores into weights, multiplies them, from its own registers, by
-// columns 0-255 of the block and hands them to the value group (value.cuh) through shared memory, which does columns 256-511. The value group's
-// product runs under the softmax of the next block.
+// The score group (score.cuh) multiplies queries by a block of keys, turns scores into weights, multiplies them, from
+// its own registers, by columns 0-255 of the block and hands them to the value group (value.cuh) through shared
+// memory, which does columns 256-511. The value group's product runs under the softmax of the next block.
 //
-// Bits: a unit's result depends on its row, its keys and their order alone; so does the sum over segments (combine.cuh), because where a
+// Bits: a unit's result depends on its row, its keys and their order alone; so does the sum over segments
+//       (combine.cuh), because where a
 // segment ends depends on nothing but the position.
 #pragma once
 
@@ -13,8 +14,9 @@
 
 namespace sparrow_sparse {
 
-// Exponents are relative to a number that follows the largest score only when that has outgrown it by this much, in base 2: the output is
-// rescaled in few blocks, and weights reach 2^8 at most. What a row does depends on the row alone.
+// Exponents are relative to a number that follows the largest score only when that has outgrown it by this much, in
+// base 2: the output is rescaled in few blocks, and weights reach 2^8 at most. What a row does depends on the row
+// alone.
 constexpr float kSlack = 8.0f;
 
 // Multiplies the accumulator's two rows. Warps whose factors are all one leave it out, which changes no bit.

@@ -1,4 +1,5 @@
-// What becomes of a unit's sums: the row's result in bf16, or a part of it for the combine, and the numbers beside them.
+// What becomes of a unit's sums: the row's result in bf16, or a part of it for the combine, and the numbers beside
+// them.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
@@ -14,7 +15,8 @@ __device__ __forceinline__ float exp2_fast(float x) {
     return r;
 }
 
-// Transposes 4 x 4 words over four neighbouring lanes: lane q gives word k to lane k and gets the q-th word of every lane.
+// Transposes 4 x 4 words over four neighbouring lanes: lane q gives word k to lane k and gets the q-th word of every
+// lane.
 __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
 #pragma unroll
     for (int k = 0; k < 4; k += 2) {
@@ -30,7 +32,8 @@ __device__ __forceinline__ void transpose_quad(u32 (&w)[4], u32 q) {
     }
 }
 
-// Where a lane's part of a [64, 256] accumulator goes: heads row and row + 8, and of every 8 columns 2*(lane%4) and the next.
+// Where a lane's part of a [64, 256] accumulator goes: heads row and row + 8, and of every 8 columns 2*(lane%4) and
+// the next.
 struct Corner {
     i32 warp, lane, row;
 
@@ -42,7 +45,8 @@ struct Corner {
 };
 
 // Writes columns [column, column + 256) of the unit's result, o times the factors, in bf16.
-__device__ __forceinline__ void write_whole(const SparseAttendArgs& args, const Unit& unit, const Corner& at, i32 column, const float (&o)[128], float f0,
+__device__ __forceinline__ void write_whole(const SparseAttendArgs& args, const Unit& unit, const Corner& at,
+    i32 column, const float (&o)[128], float f0,
                                             float f1) {
     const u32 q = at.lane % 4;
 #pragma unroll
@@ -70,9 +74,10 @@ constexpr int kPartBytes = 2;
 template <>
 constexpr int kPartBytes<ptx::Bf16> = 4;
 
-// A part of a result as the combine reads it: what a lane holds, 16 bytes at a time, in the order of the lanes, so that it is written and read
-// in whole lines: [rows, segments, head groups, column halves, heads row and row + 8, eighths, chunks][128 lanes][16 bytes]. An eighth is
-// four times eight columns of a head. Half precision is eight times as fine as the result; bf16 rows have a wider range and get fp32.
+// A part of a result as the combine reads it: what a lane holds, 16 bytes at a time, in the order of the lanes, so
+// that it is written and read in whole lines: [rows, segments, head groups, column halves, heads row and row + 8,
+// eighths, chunks][128 lanes][16 bytes]. An eighth is four times eight columns of a head. Half precision is eight
+// times as fine as the result; bf16 rows have a wider range and get fp32.
 template <class Type>
 struct Parts {
     static constexpr int kChunks = kPartBytes<Type> / 2;  // of an eighth
@@ -82,7 +87,8 @@ struct Parts {
 
     static __device__ __forceinline__ u8* at(const SparseAttendArgs& args, i32 row, i32 segment, i32 head, i32 column) {
         const i64 unit = (static_cast<i64>(row) * args.segments + segment) * head_groups(args) + head / kHeads;
-        return static_cast<u8*>(args.partial) + (unit * 2 + column / kHalfColumns) * kHalfBytes + threadIdx.x % 128 * 16;
+        return static_cast<u8*>(args.partial) + (unit * 2 + column / kHalfColumns) * kHalfBytes + threadIdx.x % 128 *
+            16;
     }
 };
 
@@ -103,14 +109,16 @@ __device__ __forceinline__ void write_part(u8* dst, const float (&o)[128], float
                 *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
                 *reinterpret_cast<float4*>(to + 128 * 16) = make_float4(v[4], v[5], v[6], v[7]);
             } else {
-                *reinterpret_cast<uint4*>(to) = make_uint4(Type::pack(v[0], v[1]), Type::pack(v[2], v[3]), Type::pack(v[4], v[5]), Type::pack(v[6], v[7]));
+                *reinterpret_cast<uint4*>(to) = make_uint4(Type::pack(v[0], v[1]), Type::pack(v[2], v[3]),
+                    Type::pack(v[4], v[5]), Type::pack(v[6], v[7]));
             }
         }
     }
 }
 
 template <class Type>
-__device__ __forceinline__ void write_output(const SparseAttendArgs& args, const Unit& unit, const Corner& at, i32 column, const float (&o)[128], float f0,
+__device__ __forceinline__ void write_output(const SparseAttendArgs& args, const Unit& unit, const Corner& at,
+    i32 column, const float (&o)[128], float f0,
                                              float f1) {
     if (args.segments == 1) {
         write_whole(args, unit, at, column, o, f0, f1);
@@ -120,7 +128,8 @@ __device__ __forceinline__ void write_output(const SparseAttendArgs& args, const
 }
 
 // Zeros of a row without keys.
-__device__ __forceinline__ void write_zeros(const SparseAttendArgs& args, const Unit& unit, const Corner& at, i32 column) {
+__device__ __forceinline__ void write_zeros(const SparseAttendArgs& args, const Unit& unit, const Corner& at,
+    i32 column) {
 #pragma unroll 1
     for (i32 head = unit.head + at.warp; head < min(unit.head + kHeads, args.heads); head += 4) {
         u16* dst = args.out + unit.row * args.out_stride + static_cast<i64>(head) * kValues + column;
@@ -133,13 +142,15 @@ __device__ __forceinline__ float sink_of(const SparseAttendArgs& args, i32 head)
     return args.sinks != nullptr && head < args.heads ? args.sinks[head] * kLog2e : __int_as_float(0xFF800000);
 }
 
-// What a head's output is multiplied by in the end: one over its sum, relative to m, with the sink in it. A row without keys gives zeros.
+// What a head's output is multiplied by in the end: one over its sum, relative to m, with the sink in it. A row
+// without keys gives zeros.
 __device__ __forceinline__ float final_factor(const SparseAttendArgs& args, float sink, float m, float sum) {
     return sum > 0.0f ? args.value_scale / (sum + exp2_fast(sink - m)) : 0.0f;
 }
 
 // Logarithm of the sum, which is relative to m, and largest score of a row and head.
-__device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 row, i32 head, float m, float largest, float sum) {
+__device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 row, i32 head, float m, float largest,
+    float sum) {
     const float infinity = __int_as_float(0x7F800000);
     if (args.lse != nullptr) {
         args.lse[row * args.lse_stride + head] = sum > 0.0f ? logf(sum) + m * kLn2 : infinity;

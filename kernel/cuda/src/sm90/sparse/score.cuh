@@ -1,8 +1,9 @@
 // The score group: scores, softmax and columns 0-255 of the output.
 //
-// The tensor cores are to have work all the time: behind the product of a block stand the scores of the next one; under the softmax runs the value
-// group's product; and the own product is asked for in two halves, the first while the weights of the second are still computed. Rows that are
-// copied hand their weights over under the first of the next scores; converted rows before them, and free the left half a product earlier.
+// The tensor cores are to have work all the time: behind the product of a block stand the scores of the next one;
+// under the softmax runs the value group's product; and the own product is asked for in two halves, the first while
+// the weights of the second are still computed. Rows that are copied hand their weights over under the first of the
+// next scores; converted rows before them, and free the left half a product earlier.
 #pragma once
 
 #include "sm90/sparse/softmax.cuh"
@@ -23,8 +24,9 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
 
     __device__ __forceinline__ ScoreGroup(const SparseAttendArgs& a, Storage<Tiles>& s) : Base(a), shared(s) {}
 
-    // Asks for the scores of the block in buffer b: the tiles of the first part, and the others. No fence follows the wait for copies: what completes
-    // on the barrier has landed, and a fence here would wait for the products in flight.
+    // Asks for the scores of the block in buffer b: the tiles of the first part, and the others. No fence follows the
+    // wait for copies: what completes on the barrier has landed, and a fence here would wait for the products in
+    // flight.
     __device__ __forceinline__ void ask_left(float (&s)[32], u32 b, u32 parity) {
         ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][0]), parity);
         if constexpr (Rows::kStored) {
@@ -48,7 +50,8 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
 
     template <int From, int To>
     __device__ __forceinline__ void multiply_part(float (&s)[32], u32 b) const {
-        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q)), k = ptx::operand_128b(ptx::shared_address(shared.k[b]));
+        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q)),
+            k = ptx::operand_128b(ptx::shared_address(shared.k[b]));
 #pragma unroll
         for (int i = From * 4; i < To * 4; ++i) {
             const u64 step = (i / 4 * kTileBytes + i % 4 * 32) / 16;
@@ -60,9 +63,10 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         }
     }
 
-    // A block from scores to the product of its weights and left columns, which is asked for in two halves, so that the first runs while the weights
-    // of the second are computed; first: of the unit.
-    __device__ __forceinline__ void weigh(float (&s)[32], u32 (&p)[4][4], float (&o)[128], u64 valid, u32 b, bool first, float& f0, float& f1) {
+    // A block from scores to the product of its weights and left columns, which is asked for in two halves, so that
+    // the first runs while the weights of the second are computed; first: of the unit.
+    __device__ __forceinline__ void weigh(float (&s)[32], u32 (&p)[4][4], float (&o)[128], u64 valid, u32 b, bool first,
+        float& f0, float& f1) {
         const bool moved = this->rebase(s, valid, f0, f1);
         float t0 = 0.0f, t1 = 0.0f;
         this->template weigh_keys<0>(s, p[0], t0, t1);

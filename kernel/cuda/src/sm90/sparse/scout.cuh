@@ -1,5 +1,6 @@
-// Rows on their way into L2 while earlier blocks are computed: selected rows are scattered over device memory, and the loads of one block alone are too
-// few in flight to cover its latency. The value group has the time to ask for them. Two of its threads take turns at the lines of a row.
+// Rows on their way into L2 while earlier blocks are computed: selected rows are scattered over device memory, and
+// the loads of one block alone are too few in flight to cover its latency. The value group has the time to ask for
+// them. Two of its threads take turns at the lines of a row.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -15,9 +16,11 @@ struct Scout {
     i32 slot = -1;   // of key t / 2 of the block looked at last; below zero: none
     i32 second = 0;  // 1: of the second stream
 
-    __device__ __forceinline__ const SelectionView& stream(const SparseAttendArgs& args) const { return args.streams[Rows::kTwoStreams ? second : 0]; }
+    __device__ __forceinline__ const SelectionView& stream(const SparseAttendArgs& args) const {
+        return args.streams[Rows::kTwoStreams ? second : 0]; }
 
-    // Asks for slots of the block kAhead behind block of the unit; behind the last of its row come those of next_row, below zero: none.
+    // Asks for slots of the block kAhead behind block of the unit; behind the last of its row come those of next_row,
+    // below zero: none.
     __device__ __forceinline__ void look(const SparseAttendArgs& args, const Unit& unit, i32 block, i32 next_row) {
         const i32 key = static_cast<i32>(threadIdx.x % 128 / 2), b = block + kAhead;
         const BlockPlace place = place_of(unit, b);
@@ -30,7 +33,8 @@ struct Scout {
             second = 0;
             row = next_row;
             position = (unit.block + b - all) * kKeys + key;
-            there = next_row >= 0 && position < args.streams[0].width;  // what stands behind the row's length asks for a row in vain
+            // what stands behind the row's length asks for a row in vain
+            there = next_row >= 0 && position < args.streams[0].width;
         }
         if (there) {
             const SelectionView& s = stream(args);

@@ -10,13 +10,14 @@ template <class Type>
 struct Softmax {
     const SparseAttendArgs& args;
     Corner at;
-    // Of heads row and row + 8: what exponents are relative to, the largest score, both in base 2, and this lane's part of the sum.
+    // Of heads row and row + 8: what exponents are relative to, the largest score, both in base 2, and this lane's
+    // part of the sum.
     float m0, m1, max0, max1, sum0, sum1;
 
     __device__ __forceinline__ explicit Softmax(const SparseAttendArgs& a) : args(a) {}
 
-    // Finds what the exponents of a block are relative to. f0, f1 become what the output so far is multiplied by; false when that is one in the
-    // whole warp.
+    // Finds what the exponents of a block are relative to. f0, f1 become what the output so far is multiplied by;
+    // false when that is one in the whole warp.
     __device__ __forceinline__ bool rebase(float (&s)[32], u64 valid, float& f0, float& f1) {
         if (valid != ~0ull) {
             const float never = __int_as_float(0xFF800000);

@@ -8,7 +8,8 @@
 
 namespace sparrow_sparse {
 
-// Weights of a block, 16 bits [64 heads][64 keys]. Rows of nine tiles lend their rotary tile, which nobody needs once the scores are there.
+// Weights of a block, 16 bits [64 heads][64 keys]. Rows of nine tiles lend their rotary tile, which nobody needs once
+// the scores are there.
 template <int Tiles>
 struct WeightTiles {
     u8 tile[2][kTileBytes];
@@ -16,9 +17,10 @@ struct WeightTiles {
 template <>
 struct WeightTiles<9> {};
 
-// Who waits for whom: fetchers fill q and k, parts of k apart; the score group frees q after the last scores that need it and the
-// first part of k after its product; the value group frees the other parts, with the weights, and final. Phases count the blocks of a buffer
-// (k, scores, weights), queries (q) and every second unit with keys (final).
+// Who waits for whom: fetchers fill q and k, parts of k apart; the score group frees q after the last scores that
+// need it and the first part of k after its product; the value group frees the other parts, with the weights, and
+// final. Phases count the blocks of a buffer (k, scores, weights), queries (q) and every second unit with keys
+// (final).
 template <int Tiles>
 struct Storage {
     u8 q[Tiles * kTileBytes];
@@ -94,8 +96,9 @@ __device__ __forceinline__ u32 unit_count(const SparseAttendArgs& args) {
     return static_cast<u32>(args.rows) * static_cast<u32>(args.segments) * head_groups(args);
 }
 
-// The units of this thread block. In one segment a row, blocks take turns, so that the head groups of a row run side by side and share its
-// keys in L2. With several, a block has consecutive units: segments of the same heads, which need their queries only once.
+// The units of this thread block. In one segment a row, blocks take turns, so that the head groups of a row run side
+// by side and share its keys in L2. With several, a block has consecutive units: segments of the same heads, which
+// need their queries only once.
 struct Share {
     u32 first, end, step;
 
@@ -146,7 +149,8 @@ __device__ __forceinline__ i32 row_blocks(const SparseAttendArgs& args, i32 row)
 }
 
 // Unit u: segments of a head group first, then the row's next head group, then the next row.
-__device__ __forceinline__ Unit unit_of(const SparseAttendArgs& args, const Share& share, u32 u, const Lengths& lengths) {
+__device__ __forceinline__ Unit unit_of(const SparseAttendArgs& args, const Share& share, u32 u,
+    const Lengths& lengths) {
     const u32 rest = u / static_cast<u32>(args.segments);
     Unit r;
     r.row = row_of(args, u);

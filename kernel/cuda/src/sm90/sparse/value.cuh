@@ -6,8 +6,8 @@
 
 namespace sparrow_sparse {
 
-// The value group multiplies a block only when the scores of the next one are all but there: its product then fills the time in which the score group
-// is busy with the softmax.
+// The value group multiplies a block only when the scores of the next one are all but there: its product then fills
+// the time in which the score group is busy with the softmax.
 template <class Rows>
 struct ValueGroup {
     using Type = typename Rows::Type;
@@ -37,13 +37,15 @@ struct ValueGroup {
                 rescale(o, f0, f1);
             }
             if (first) {
-                ptx::barrier_wait(ptx::shared_address(&shared.scores_done[b]), parity);  // long done: every phase is waited for
+                // long done: every phase is waited for
+                ptx::barrier_wait(ptx::shared_address(&shared.scores_done[b]), parity);
             }
             if (left > 0) {
                 ptx::barrier_wait(ptx::shared_address(&shared.scores_done[b ^ 1]), (done + 1) >> 1 & 1);
             }
             const u64 p = ptx::operand_128b(shared.weights_at(b));
-            const u64 v = ptx::operand_128b_across(ptx::shared_address(shared.k[b]) + kHalfTiles * kTileBytes, kTileBytes);
+            const u64 v = ptx::operand_128b_across(ptx::shared_address(shared.k[b]) + kHalfTiles * kTileBytes,
+                kTileBytes);
             ptx::mma_pin(o);
             ptx::mma_fence();
 #pragma unroll
@@ -57,7 +59,8 @@ struct ValueGroup {
             }
             ptx::mma_wait<0>();
             ptx::mma_pin(o);
-            ptx::barrier_arrive(ptx::shared_address(&shared.k_empty[b][1]));  // by every lane, as every lane has read factors
+            // by every lane, as every lane has read factors
+            ptx::barrier_arrive(ptx::shared_address(&shared.k_empty[b][1]));
         }
     }
 
@@ -77,7 +80,8 @@ struct ValueGroup {
             }
             float o[128];
             declare(o);
-            const u32 after = args.segments == 1 ? u + share.step : u - unit.segment + args.segments;  // the first unit of other heads or another row
+            // the first unit of other heads or another row
+            const u32 after = args.segments == 1 ? u + share.step : u - unit.segment + args.segments;
             run_unit(unit, after < share.end ? row_of(args, after) : -1, o);
             const u32 b = units & 1;
             ptx::barrier_wait(ptx::shared_address(&shared.final_full[b]), units >> 1 & 1);

@@ -10,13 +10,15 @@ enum TopKTransform : i32 {
     kTopKRagged = 2,    // p + offsets[row]
 };
 
-// Few long rows are selected in two launches. The first cuts every row into `parts` parts and writes the best k of each with their scores
-// (kept); the second selects among those and looks up what its columns stand for (via).
+// Few long rows are selected in two launches. The first cuts every row into `parts` parts and writes the best k of
+// each with their scores (kept); the second selects among those and looks up what its columns stand for (via).
 struct TopKArgs {
-    const float* scores;      // f32 [rows, stride], 16-byte aligned; with via: f32 [rows, parts * k], what the first launch kept
+    // f32 [rows, stride], 16-byte aligned; with via: f32 [rows, parts * k], what the first launch kept
+    const float* scores;
     const i32* lengths;       // i32 [rows]: candidates of a row; 0 or less is an empty row
     const i32* starts;        // i32 [rows]: column of position 0, or null for column 0
-    i32* out;                 // i32 [rows, k]: selected positions, ascending, transformed, then -1; with kept: i32 [rows, parts, k]
+    // i32 [rows, k]: selected positions, ascending, transformed, then -1; with kept: i32 [rows, parts, k]
+    i32* out;
     i32* counts;              // i32 [rows]: entries that are not -1, or null
     const i32* page_table;    // i32 [requests, table_stride], for kTopKPaged
     const i32* offsets;       // i32 [rows], for kTopKRagged

@@ -1,5 +1,5 @@
-// Sizes that the top-k kernels share, and those of the streaming ones: blocks of 256 threads, three per SM, for many rows, so that one row
-// streams while others are being cut; blocks of 512 threads, one per SM, for few.
+// Sizes that the top-k kernels share, and those of the streaming ones: blocks of 256 threads, three per SM, for many
+// rows, so that one row streams while others are being cut; blocks of 512 threads, one per SM, for few.
 #pragma once
 
 #include "ptx/types.h"

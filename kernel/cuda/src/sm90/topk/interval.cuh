@@ -29,7 +29,8 @@ struct SampleBins {
 
     __device__ __forceinline__ u32 of(float score) const {
         const float share = __saturatef(__fmaf_rn(score, scale, shift));
-        return __float_as_uint(__fmaf_rn(share, Bins - 1, 8388608.0f)) - 0x4B000000u;  // rounded to whole numbers by 2^23
+        // rounded to whole numbers by 2^23
+        return __float_as_uint(__fmaf_rn(share, Bins - 1, 8388608.0f)) - 0x4B000000u;
     }
 
     // About the smallest score of a bin.
@@ -39,7 +40,8 @@ struct SampleBins {
     __device__ __forceinline__ bool placed() const { return width > 0.0f && scale < 1e30f && fabsf(shift) < 1e6f; }
 };
 
-// Bins from three spreads below the mean to five above it, of one quad of scores per lane. Every warp works this out for itself.
+// Bins from three spreads below the mean to five above it, of one quad of scores per lane. Every warp works this out
+// for itself.
 template <int Bins>
 __device__ __forceinline__ SampleBins<Bins> place_bins(float4 quad) {
     float ones = 0, sum = 0, squares = 0;
@@ -57,15 +59,16 @@ __device__ __forceinline__ SampleBins<Bins> place_bins(float4 quad) {
         squares += __shfl_xor_sync(ptx::kFullMask, squares, d);
     }
     const float each = __fdividef(1.0f, fmaxf(ones, 1.0f)), mean = sum * each;
-    const float variance = fmaxf(squares * each - mean * mean, 0.0f), inverse = rsqrtf(variance);  // infinite when nothing differs
+    // infinite when nothing differs
+    const float variance = fmaxf(squares * each - mean * mean, 0.0f), inverse = rsqrtf(variance);
     const float spread = variance > 0.0f ? variance * inverse : 0.0f;
     SampleBins<Bins> bins{mean - 3.0f * spread, 8.0f * spread, 0.125f * inverse, 0};
     bins.shift = -bins.low * bins.scale;
     return bins;
 }
 
-// What a sample says: how many of the k largest scores are expected in it, how far off that may be, and for how many scores of the row a
-// sampled one stands.
+// What a sample says: how many of the k largest scores are expected in it, how far off that may be, and for how many
+// scores of the row a sampled one stands.
 struct Estimate {
     float expected, margin, each;
 
@@ -80,9 +83,11 @@ struct Estimate {
     __device__ __forceinline__ u32 best() const { return static_cast<u32>(fmaxf(expected - margin, 1.0f)); }
 };
 
-// The interval between the bins of the last and the best rank of an estimate. With more than `most` scores inside it is to be refined.
+// The interval between the bins of the last and the best rank of an estimate. With more than `most` scores inside it
+// is to be refined.
 template <int Bins>
-__device__ __forceinline__ Interval interval_between(const SampleBins<Bins>& bins, const BinRank& last, const BinRank& best, const Estimate& e, u32 most) {
+__device__ __forceinline__ Interval interval_between(const SampleBins<Bins>& bins, const BinRank& last,
+    const BinRank& best, const Estimate& e, u32 most) {
     Interval v{kLowestKey, kKeyInf, false};
     if (last.inside && last.bin > 0) {
         v.low = key_of(bins.edge(last.bin));
@@ -94,7 +99,8 @@ __device__ __forceinline__ Interval interval_between(const SampleBins<Bins>& bin
     if (v.refine) {
         // One value many times over? Behind a relu it is zero.
         const u32 tied = bins.placed() ? key_of(0.0f) : key_of(bins.low);
-        v = tied >= v.low && tied <= v.high ? Interval{tied, tied, false} : v.low < v.high ? v : Interval{kLowestKey, kKeyInf, true};
+        v = tied >= v.low && tied <= v.high ? Interval{tied, tied, false} : v.low < v.high ? v
+            : Interval{kLowestKey, kKeyInf, true};
     }
     return v;
 }
@@ -106,9 +112,10 @@ __device__ __forceinline__ u32 valid_places(const Row& w, u32 word) {
     return word == 0 ? bits & ~0u << w.head : bits;
 }
 
-// Bits of the 32 scores of a word above the interval and inside it. Lane l begins with quad l % 8 of its 128 bytes, so that the eight lanes
-// of a part of the load meet in no bank; the words are turned back at the end.
-__device__ __forceinline__ void scan_word(const float* scores, u32 lane, const Interval& v, u32& above_bits, u32& inside_bits) {
+// Bits of the 32 scores of a word above the interval and inside it. Lane l begins with quad l % 8 of its 128 bytes,
+// so that the eight lanes of a part of the load meet in no bank; the words are turned back at the end.
+__device__ __forceinline__ void scan_word(const float* scores, u32 lane, const Interval& v, u32& above_bits,
+    u32& inside_bits) {
     const float above = score_of(v.high), below = score_of(just_below(v.low));
     u32 a = 0, b = 0;  // the first score in bit 31; a set bit is the sign of threshold - score, which NaN does not have
 #pragma unroll
@@ -140,7 +147,8 @@ __device__ __forceinline__ u32 first_bits(u32 word, u32 before, u32 wanted) {
 // The keys of this thread's list entries, and the candidate that divides the `wanted` largest from the rest. Unless
 // a range is known, the list's own is used.
 template <class M>
-__device__ __forceinline__ u64 cut_list(M& shared, Place at, u32 (&keys)[M::Shape::ListSteps], u32 count, u32 wanted, bool ranged, KeyRange range) {
+__device__ __forceinline__ u64 cut_list(M& shared, Place at, u32 (&keys)[M::Shape::ListSteps], u32 count, u32 wanted,
+    bool ranged, KeyRange range) {
     using S = typename M::Shape;
     KeyRange own{~0u, 0};
 #pragma unroll
@@ -159,7 +167,8 @@ __device__ __forceinline__ u64 cut_list(M& shared, Place at, u32 (&keys)[M::Shap
 
 // Calls each(place) for this thread's list entries at or above the cut.
 template <class M, class Each>
-__device__ __forceinline__ void each_winner(M& shared, Place at, const u32 (&keys)[M::Shape::ListSteps], u32 count, u64 cut, const Each& each) {
+__device__ __forceinline__ void each_winner(M& shared, Place at, const u32 (&keys)[M::Shape::ListSteps], u32 count,
+    u64 cut, const Each& each) {
     using S = typename M::Shape;
     const u32 cut_key = candidate_key(cut), cut_low = static_cast<u32>(cut);
 #pragma unroll
@@ -173,7 +182,8 @@ __device__ __forceinline__ void each_winner(M& shared, Place at, const u32 (&key
     }
 }
 
-// Whether every word of 32 places lies in one page, so that a word's page can be asked for before its winners are known.
+// Whether every word of 32 places lies in one page, so that a word's page can be asked for before its winners are
+// known.
 __device__ __forceinline__ bool words_in_pages(const TopKArgs& args, const Row& w) {
     return args.transform == kTopKPaged && args.page_shift >= 5 && w.head == 0 && !args.via;
 }
@@ -184,7 +194,8 @@ __device__ __forceinline__ i32 page_of(const TopKArgs& args, const Row& w, const
 }
 
 // Writes the winners of one word to staged[rank] and following; `paged` says that `page` is the word's.
-__device__ __forceinline__ void stage_word(const TopKArgs& args, const Row& w, u32 word, u32 bits, bool paged, i32 page, i32* staged, u32 rank) {
+__device__ __forceinline__ void stage_word(const TopKArgs& args, const Row& w, u32 word, u32 bits, bool paged, i32 page,
+    i32* staged, u32 rank) {
     const i32 place = word * 32 - w.head;
     if (paged) {
         const i32 slot = page << args.page_shift | (place & ((1 << args.page_shift) - 1));

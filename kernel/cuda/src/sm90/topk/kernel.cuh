@@ -1,21 +1,23 @@
-// Top-k of every row of a score matrix: exact, deterministic, ascending positions, lowest position wins a tie; NaN and -inf are never
-// selected; a row with at most k candidates gives all its positions without its scores being read.
+// Top-k of every row of a score matrix: exact, deterministic, ascending positions, lowest position wins a tie; NaN
+// and -inf are never selected; a row with at most k candidates gives all its positions without its scores being read.
 //
 // In:    scores f32 [rows, stride], lengths i32 [rows], optionally the column of position 0 of each row (args.h).
 // Out:   i32 [rows, k], positions or their paged or ragged transform, padded with -1.
 // Block: one row at a time, rows dealt round robin over the grid, which may have any size.
-// How:   1. evenly spaced scores of the row form a sample, which gives a threshold that k scores exceed with a margin of 4.5 standard
-//           deviations;
-//        2. the row streams through registers and every score above the threshold joins a list of at most 3840 candidates;
+// How:   1. evenly spaced scores of the row form a sample, which gives a threshold that k scores exceed with a margin
+//           of 4.5 standard deviations;
+//        2. the row streams through registers and every score above the threshold joins a list of at most 3840
+//           candidates;
 //        3. the list is cut to its k largest by a histogram over the candidates' range;
 //        4. winners set bits in a bitmap over positions, which is read out in order.
-//        If the list overflows, the k-th largest of what it holds is a better threshold, and the row is read again; if too few scores
-//        pass, it is read again from -inf. If ties defeat even that, it is read in windows that fit, the list being cut to k whenever
-//        it is full: a later score equal to the smallest kept one loses its tie by position. The threshold decides speed, never the
-//        result.
+//        If the list overflows, the k-th largest of what it holds is a better threshold, and the row is read again;
+//        if too few scores pass, it is read again from -inf. If ties defeat even that, it is read in windows that
+//        fit, the list being cut to k whenever it is full: a later score equal to the smallest kept one loses its tie
+//        by position. The threshold decides speed, never the result.
 // Bytes: each score is read once from global memory (the sample once more, mostly from L2), k indices are written.
-// H200:  4096 rows x 32k, k 2048: 206 us, 61 % of one read at 4.3 TB/s; 64 rows x 32k: 11.2 us; one row of a million: 113 us. Rows whose cut
-//        falls on a score that thousands share leave the fast road: they are read several times.
+// H200:  4096 rows x 32k, k 2048: 206 us, 61 % of one read at 4.3 TB/s; 64 rows x 32k: 11.2 us; one row of a million:
+//        113 us. Rows whose cut falls on a score that thousands share leave the fast road: they are read several
+//        times.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -65,7 +67,8 @@ struct TopK {
     __device__ __forceinline__ TopK(const TopKArgs& a, Storage<S>& s)
         : args(a), shared(s), at{threadIdx.x, threadIdx.x % 32, threadIdx.x / 32} {}
 
-    // ---- from scores to candidates --------------------------------------------------------------------------------------
+    // ---- from scores to candidates
+    // --------------------------------------------------------------------------------------
 
     // Scores outside the row read as -inf.
     __device__ __forceinline__ void load(const Row& w, i32 first, Chunk& c) const {
@@ -126,8 +129,9 @@ struct TopK {
             return;
         }
         to += upto - own;
-        // A lane cannot index its registers at run time: its own scores go through its own shared memory, half a chunk at a time. What
-        // shared memory takes is lost to the first-level cache, and with it to the loads in flight.
+        // A lane cannot index its registers at run time: its own scores go through its own shared memory, half a
+        // chunk at a time. What shared memory takes is lost to the first-level cache, and with it to the loads in
+        // flight.
         const float* staged = reinterpret_cast<const float*>(&shared.staged[0][at.thread]);
         u32 position = first - w.head + at.lane * 4;
 #pragma unroll
@@ -174,7 +178,8 @@ struct TopK {
         }
     }
 
-    // ---- the threshold --------------------------------------------------------------------------------------------------
+    // ---- the threshold
+    // --------------------------------------------------------------------------------------------------
 
     struct Sample {
         float4 v[S::SampleQuads];
@@ -198,8 +203,8 @@ struct TopK {
         }
     }
 
-    // A score that, judged by the sample, somewhat more than k scores of the row exceed. `range` becomes the range of keys above it,
-    // as far as the sample shows.
+    // A score that, judged by the sample, somewhat more than k scores of the row exceed. `range` becomes the range of
+    // keys above it, as far as the sample shows.
     __device__ __forceinline__ float estimate(const Row& w, Sample& sample, KeyRange& range) {
         u32 low = ~0u, high = 0;
         auto each = [](const Sample& s, const auto& visit) {
@@ -223,7 +228,8 @@ struct TopK {
         const u32 rounds = 1u << sample_rounds_log2(w), seen = rounds << kSampleLog2;
         const float expected = static_cast<float>(args.k) * seen / w.length;
         const u32 rank = static_cast<u32>(expected + 4.5f * sqrtf(expected)) + 4;
-        // Bins over the top sixteen octaves: fine where the cut usually is, whatever the small scores are. If it is below, over the rest.
+        // Bins over the top sixteen octaves: fine where the cut usually is, whatever the small scores are. If it is
+        // below, over the rest.
         KeyRange bins{high - low > kOctaves ? high - kOctaves : low, high};
         for (;;) {
             const u32 shift = bins.template shift<S>();
@@ -253,14 +259,16 @@ struct TopK {
             }
             // Inside a thin bin interpolate; a thick one is taken whole, it may be one value many times over.
             if (found.inside * 16 <= seen) {
-                key += static_cast<u32>((static_cast<float>(found.inside - (rank - found.above)) / found.inside) * (1u << shift));
+                key += static_cast<u32>((static_cast<float>(found.inside - (rank - found.above)) / found.inside) *
+                    (1u << shift));
             }
             range.low = just_below(min(key, kKeyMaxFinite));
             return score_of(range.low);
         }
     }
 
-    // ---- after a pass ---------------------------------------------------------------------------------------------------
+    // ---- after a pass
+    // ---------------------------------------------------------------------------------------------------
 
     // One pass over scores [first, last) of a row: the whole row, or a window of it.
     struct Pass {
@@ -269,8 +277,8 @@ struct TopK {
         int number;
     };
 
-    // Cuts the list after a pass and either writes the row (true) or sets up another pass (false): because there were too many
-    // candidates, too few, or because more windows are to come.
+    // Cuts the list after a pass and either writes the row (true) or sets up another pass (false): because there were
+    // too many candidates, too few, or because more windows are to come.
     __device__ __forceinline__ bool settle(i32 r, const Row& w, Pass& pass, KeyRange range, bool ranged) {
         const u32 k = args.k, count = shared.count;
         const bool overflow = count > kList;
@@ -343,10 +351,11 @@ struct TopK {
         shared.stored = kList;
     }
 
-    // ---- output ---------------------------------------------------------------------------------------------------------
+    // ---- output
+    // ---------------------------------------------------------------------------------------------------------
 
-    // Writes the positions of the winners in ascending order, one segment of the row at a time: the rank of a position is the number of
-    // set bits before it in the bitmap.
+    // Writes the positions of the winners in ascending order, one segment of the row at a time: the rank of a
+    // position is the number of set bits before it in the bitmap.
     __device__ __forceinline__ void write_ordered(i32 r, const Row& w, u32 stored, const u32 (&own)[S::ListSteps]) {
         i32* out = args.out + static_cast<i64>(r) * args.k;
         u32* word_ranks = shared.bins;  // winners before each word
@@ -369,7 +378,8 @@ struct TopK {
             }
             const u32 upto = ptx::warp_prefix(sum, at.lane);
             u32 total;
-            u32 rank = warps_prefix(shared, at, __shfl_sync(ptx::kFullMask, upto, 31), prefix_use ^= 1, total) + written + upto - sum;
+            u32 rank = warps_prefix(shared, at, __shfl_sync(ptx::kFullMask, upto, 31), prefix_use ^= 1, total) +
+                written + upto - sum;
 #pragma unroll
             for (int i = 0; i < S::Words; ++i) {
                 word_ranks[first_word + i] = rank;
@@ -397,7 +407,8 @@ struct TopK {
         finish_row<S::Threads>(args, r, written);
     }
 
-    // ---- rows -----------------------------------------------------------------------------------------------------------
+    // ---- rows
+    // -----------------------------------------------------------------------------------------------------------
 
     __device__ __forceinline__ void select_row(i32 r, const Row& w, i32 next) {
         const bool sampled = w.length > kList;
@@ -434,7 +445,8 @@ struct TopK {
     // Whether this block finds no row to select: a glance at all of its rows at once.
     __device__ __forceinline__ bool nothing_marked() const {
         bool any = false;
-        for (i64 r = blockIdx.x + static_cast<i64>(at.thread) * gridDim.x; r < args.rows; r += static_cast<i64>(S::Threads) * gridDim.x) {
+        for (i64 r = blockIdx.x + static_cast<i64>(at.thread) * gridDim.x; r < args.rows;
+            r += static_cast<i64>(S::Threads) * gridDim.x) {
             any |= args.out[r * args.k] == kMarkedRow;
         }
         return !__syncthreads_or(any);

@@ -1,5 +1,6 @@
-// A ring of slots in shared memory through which the rows of a block pass. One warp beside the readers fills it with the copies of one row
-// after the other, in an order that the row source gives; readers take them in that order and give each one back.
+// A ring of slots in shared memory through which the rows of a block pass. One warp beside the readers fills it with
+// the copies of one row after the other, in an order that the row source gives; readers take them in that order and
+// give each one back.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -21,8 +22,8 @@ struct alignas(16) RingStorage {
     u32 asked;           // copies asked for so far
 };
 
-// Source says which rows there are: count(), row(v), copies(row), and Order(copies), whose next() is the place in the row of one copy after
-// the other. Returns is how often a copy is given back.
+// Source says which rows there are: count(), row(v), copies(row), and Order(copies), whose next() is the place in the
+// row of one copy after the other. Returns is how often a copy is given back.
 template <int Slots, int Returns, class Source>
 struct Ring {
     RingStorage<Slots>& storage;
@@ -60,7 +61,8 @@ struct Ring {
                 ptx::barrier_wait(ptx::shared_address(&storage.emptied[slot]), lap);
                 storage.place[slot] = place;
                 ptx::barrier_expect(bar, bytes);
-                ptx::load_bytes(ptx::shared_address(storage.slots[slot]), w.scores + first, bytes, bar, ptx::kEvictFirst);
+                ptx::load_bytes(ptx::shared_address(storage.slots[slot]), w.scores + first, bytes, bar,
+                    ptx::kEvictFirst);
                 ptx::raise_release(ptx::shared_address(&storage.asked));
                 if (++slot == Slots) {
                     slot = 0;
@@ -70,8 +72,9 @@ struct Ring {
         }
     }
 
-    // Waits for the i-th copy of the current row. Copies may arrive out of order, so a reader can be here before the copy that had its slot
-    // last has arrived; the barrier's parity would mistake that one's absence for this one's presence. Hence a look at what was asked for.
+    // Waits for the i-th copy of the current row. Copies may arrive out of order, so a reader can be here before the
+    // copy that had its slot last has arrived; the barrier's parity would mistake that one's absence for this one's
+    // presence. Hence a look at what was asked for.
     __device__ __forceinline__ const float* copy(u32 i) const {
         const u32 number = base + i, slot = number % Slots;
         while (static_cast<i32>(seen - number) <= 0) {
@@ -85,7 +88,8 @@ struct Ring {
     __device__ __forceinline__ i32 place(u32 i) const { return storage.place[(base + i) % Slots]; }
 
     // Gives the i-th copy of the current row back.
-    __device__ __forceinline__ void give_back(u32 i) const { ptx::barrier_arrive(ptx::shared_address(&storage.emptied[(base + i) % Slots])); }
+    __device__ __forceinline__ void give_back(u32 i) const {
+        ptx::barrier_arrive(ptx::shared_address(&storage.emptied[(base + i) % Slots])); }
 
     // Goes on to the next row.
     __device__ __forceinline__ void next_row(u32 copies) { base += copies; }

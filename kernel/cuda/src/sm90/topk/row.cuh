@@ -75,7 +75,8 @@ __device__ __forceinline__ i32 transformed(const TopKArgs& args, const Row& w, i
     }
     switch (args.transform) {
     case kTopKPaged:
-        return table_of(args, w)[position >> args.page_shift] << args.page_shift | (position & ((1 << args.page_shift) - 1));
+        return table_of(args, w)[position >> args.page_shift] << args.page_shift | (
+            position & ((1 << args.page_shift) - 1));
     case kTopKRagged:
         return position + args.offsets[w.number];
     default:

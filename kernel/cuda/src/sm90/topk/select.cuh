@@ -1,7 +1,7 @@
-// Exact selection among the candidates in shared memory: the candidate of rank k, found by splitting the remaining range into bins.
-// The list is in no particular order; candidates carry their positions, so the outcome does not depend on it.
-// Every function here is called by the first Threads threads of the block. M is the block's shared memory; its Shape says how many threads and bins
-// there are.
+// Exact selection among the candidates in shared memory: the candidate of rank k, found by splitting the remaining
+// range into bins. The list is in no particular order; candidates carry their positions, so the outcome does not
+// depend on it. Every function here is called by the first Threads threads of the block. M is the block's shared
+// memory; its Shape says how many threads and bins there are.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -62,8 +62,8 @@ __device__ __forceinline__ void sum_bins(M& shared, Place at) {
     }
 }
 
-// Looks through the summed bins for rank `rank` >= 1; inside is 0 when they hold fewer entries. One warp does this, so that the others
-// leave the issue slots to whoever needs them.
+// Looks through the summed bins for rank `rank` >= 1; inside is 0 when they hold fewer entries. One warp does this,
+// so that the others leave the issue slots to whoever needs them.
 template <class M>
 __device__ __forceinline__ void search_bins(M& shared, Place at, u32 rank, BinRank& result) {
     using S = typename M::Shape;
@@ -142,10 +142,11 @@ struct KeyRange {
     }
 };
 
-// The smallest of the k largest of the list's `count` > k candidates. keys[s] is the key of entry s * Threads + thread, 0 past the
-// end. One round of bins over the keys usually leaves a handful.
+// The smallest of the k largest of the list's `count` > k candidates. keys[s] is the key of entry s * Threads +
+// thread, 0 past the end. One round of bins over the keys usually leaves a handful.
 template <class M>
-__device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M::Shape::ListSteps], u32 count, u32 k, KeyRange range) {
+__device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M::Shape::ListSteps], u32 count, u32 k,
+    KeyRange range) {
     using S = typename M::Shape;
     auto low_word = [&](u32 i) { return ~shared.positions[i]; };
     clear_bins(shared, at);
@@ -164,7 +165,8 @@ __device__ __forceinline__ u64 find_cut(M& shared, Place at, const u32 (&keys)[M
     BinRank found = find_bin(shared, at, k);
     u32 rank = k - found.above;
     u32 low = found.bin == 0 ? 1 : range.low + (found.bin << shift);
-    u32 high = found.bin == (range.high - range.low) >> shift ? ~0u : range.low + (found.bin << shift) + ((1u << shift) - 1);
+    u32 high = found.bin == (range.high - range.low) >> shift ? ~0u
+        : range.low + (found.bin << shift) + ((1u << shift) - 1);
     // More rounds, first over the keys, then, when one key is left, over the low words of its candidates.
     u32 tied = 0;
     while (found.inside > kSmallBin && found.inside != rank) {

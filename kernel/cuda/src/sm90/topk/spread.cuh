@@ -1,20 +1,25 @@
-// Top-k of few rows, each spread over the blocks of a cluster so that the whole device works on them. Same contract as kernel.cuh.
+// Top-k of few rows, each spread over the blocks of a cluster so that the whole device works on them. Same contract
+// as kernel.cuh.
 //
-// In:    scores f32 [rows, stride], lengths i32 [rows], optionally starts (args.h). A row has at most 16384 scores per block of a cluster,
-//        foreign ones included.
+// In:    scores f32 [rows, stride], lengths i32 [rows], optionally starts (args.h). A row has at most 16384 scores
+//        per block of a cluster, foreign ones included.
 // Out:   i32 [rows, k], positions or their transform, padded with -1.
-// Block: 512 threads; a cluster of up to 8 blocks has one row, or one part of a row. Every warp has 1024 places of it, every thread 32.
-// How:   1. while the scores arrive, every block works out the same interval from the same sample: it holds the k-th largest score with a
-//           margin of five standard deviations to either side;
-//        2. scores above the interval have won, those inside are counted in 512 bins. Blocks send each other their bins and counts;
+// Block: 512 threads; a cluster of up to 8 blocks has one row, or one part of a row. Every warp has 1024 places of
+//        it, every thread 32.
+// How:   1. while the scores arrive, every block works out the same interval from the same sample: it holds the k-th
+//           largest score with a margin of five standard deviations to either side;
+//        2. scores above the interval have won, those inside are counted in 512 bins. Blocks send each other their
+//           bins and counts;
 //        3. scores in bins above that of the k-th largest have won, and the few in that bin go to every block's list;
 //        4. the list is ranked exactly, winners are ranked by their places and written in order.
-//        When the interval is one value that many share (zeros behind a relu), the lowest positions win and there is no list. A wrong
-//        interval, or too long a list, is mended by splitting exactly until it is decided. The interval decides speed, never the result.
-// Cost:  after its scores are there a block is one chain of some 500 instructions, 4 to 5 clocks each, and two exchanges; hence the care
-//        to have few of both.
+//        When the interval is one value that many share (zeros behind a relu), the lowest positions win and there is
+//        no list. A wrong interval, or too long a list, is mended by splitting exactly until it is decided. The
+//        interval decides speed, never the result.
+// Cost:  after its scores are there a block is one chain of some 500 instructions, 4 to 5 clocks each, and two
+//        exchanges; hence the care to have few of both.
 // Bytes: each score is read once from global memory; k indices are written.
-// H200:  64 rows x 32k, k 2048, paged: 7.3 us when launches overlap; one row of 128k: 7.1 us; one of a million in 9 parts: 18 us.
+// H200:  64 rows x 32k, k 2048, paged: 7.3 us when launches overlap; one row of 128k: 7.1 us; one of a million in 9
+//        parts: 18 us.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -25,9 +30,11 @@ namespace sparrow_topk {
 struct Spread : SpreadPart {
     using SpreadPart::SpreadPart;
 
-    // ---- the interval ---------------------------------------------------------------------------------------------------
+    // ---- the interval
+    // ---------------------------------------------------------------------------------------------------
 
-    // A quad of the n-th of `runs` runs of eight quads spread over the row, which a row with fewer of them has one after the other.
+    // A quad of the n-th of `runs` runs of eight quads spread over the row, which a row with fewer of them has one
+    // after the other.
     __device__ __forceinline__ float4 quad_of(u32 n, u32 runs) const {
         const i32 quads = w.end() / 4 - 1;  // the first one may hold foreign scores
         const i32 quad = quads > static_cast<i32>(8 * runs) ? n / 8 * ((quads - 8) / (runs - 1)) + n % 8 : n;
@@ -50,8 +57,8 @@ struct Spread : SpreadPart {
         return l;
     }
 
-    // The interval, and bins inside it. They reach no further than the sample: whatever lies beyond shares the first or the last one.
-    // Three barriers, while the scores arrive.
+    // The interval, and bins inside it. They reach no further than the sample: whatever lies beyond shares the first
+    // or the last one. Three barriers, while the scores arrive.
     __device__ __forceinline__ Interval guess(const Look& l, SampleBins<kFine>& fine) {
         const auto bins = place_bins<S::Bins>(l.common);
         if (bins.placed()) {
@@ -64,11 +71,13 @@ struct Spread : SpreadPart {
                 });
             }
         }
-        const Estimate estimate(args.k, fmaxf(__fdividef(static_cast<float>(w.length), 4.0f * kSampleQuads * S::Threads), 1.0f), 8.0f);
+        const Estimate estimate(args.k,
+            fmaxf(__fdividef(static_cast<float>(w.length), 4.0f * kSampleQuads * S::Threads), 1.0f), 8.0f);
         sync();
         find_ranks(estimate);
         const Interval v = interval_between(bins, shared.guess[0], shared.guess[1], estimate, kMostInside);
-        const float low = fmaxf(score_of(v.low), bins.low), high = v.high == kKeyInf ? bins.edge(shared.guess[1].bin + 2) : score_of(v.high);
+        const float low = fmaxf(score_of(v.low), bins.low),
+            high = v.high == kKeyInf ? bins.edge(shared.guess[1].bin + 2) : score_of(v.high);
         fine = SampleBins<kFine>{low, high - low, high > low ? __fdividef(1.0f, high - low) : 0.0f, 0};
         fine.shift = -low * fine.scale;
         return v;
@@ -105,9 +114,11 @@ struct Spread : SpreadPart {
         sync();
     }
 
-    // ---- places inside, split exactly: the slow road ---------------------------------------------------------------------
+    // ---- places inside, split exactly: the slow road
+    // ---------------------------------------------------------------------
 
-    // Writes the same value into the same place of every block's shared memory; each of the first lanes writes to one block.
+    // Writes the same value into the same place of every block's shared memory; each of the first lanes writes to one
+    // block.
     __device__ __forceinline__ void everywhere(const u32* place, u32 value) const {
         if (at.lane < blocks) {
             ptx::peer_store(ptx::peer_address(ptx::shared_address(place), at.lane), value);
@@ -192,7 +203,8 @@ struct Spread : SpreadPart {
         return SpreadBin{0, 0, 0, 0, 0};
     }
 
-    // ---- winners --------------------------------------------------------------------------------------------------------
+    // ---- winners
+    // --------------------------------------------------------------------------------------------------------
 
     // Sends the winners of this warp and its candidates of bin b to every block, and waits for all of them.
     __device__ __forceinline__ void list(const SpreadBin& b) {
@@ -205,7 +217,8 @@ struct Spread : SpreadPart {
             if (at.lane == rank) {
                 *place = count;
             } else {
-                ptx::peer_send(ptx::peer_address(ptx::shared_address(place), at.lane), count, ptx::peer_address(complete, at.lane));
+                ptx::peer_send(ptx::peer_address(ptx::shared_address(place), at.lane), count,
+                    ptx::peer_address(complete, at.lane));
             }
         }
         each_inside([&](u32 bit, float score) {
@@ -215,7 +228,8 @@ struct Spread : SpreadPart {
 #pragma unroll 1
             for (u32 d = 1; d < blocks; ++d) {
                 const u32 peer = rank + d < blocks ? rank + d : rank + d - blocks;
-                ptx::peer_send(ptx::peer_address(ptx::shared_address(place), peer), c, ptx::peer_address(complete, peer));
+                ptx::peer_send(ptx::peer_address(ptx::shared_address(place), peer), c,
+                    ptx::peer_address(complete, peer));
             }
         });
         sync();
@@ -250,7 +264,8 @@ struct Spread : SpreadPart {
         return before;
     }
 
-    // Writes the winners, of which `before` come before this warp's. `page` is the page of this thread's word if `paged`.
+    // Writes the winners, of which `before` come before this warp's. `page` is the page of this thread's word if
+    // `paged`.
     __device__ __forceinline__ void write(i32 v, u32 before, bool paged, i32 page) {
         const u32 own = __popc(won);
         const u32 to = before + ptx::warp_prefix(own, at.lane) - own;
@@ -278,7 +293,8 @@ struct Spread : SpreadPart {
         }
     }
 
-    // ---- a row ----------------------------------------------------------------------------------------------------------
+    // ---- a row
+    // ----------------------------------------------------------------------------------------------------------
 
     // Barriers and clear memory. A cluster barrier is open afterwards.
     __device__ __forceinline__ void init() {
@@ -377,7 +393,8 @@ struct Spread : SpreadPart {
             return;
         }
         const Look seen = look();
-        const u32 slices = (w.end() + kSlice - 1) / kSlice, each = (slices + blocks - 1) / blocks;  // of the row, of a block
+        // of the row, of a block
+        const u32 slices = (w.end() + kSlice - 1) / kSlice, each = (slices + blocks - 1) / blocks;
         slice = rank * each + at.warp;
         const bool busy = at.warp < each && slice < slices;
         const u32 arrived = ptx::shared_address(&shared.arrived[at.warp]);
@@ -388,7 +405,8 @@ struct Spread : SpreadPart {
             const i32 from = slice * kSlice;
             const u32 bytes = ((min(w.end() - from, kSlice) + 3) & ~3) * sizeof(float);
             ptx::barrier_expect(arrived, bytes);
-            ptx::load_bytes(ptx::shared_address(shared.scores[at.warp]), w.scores + from, bytes, arrived, ptx::kEvictFirst);
+            ptx::load_bytes(ptx::shared_address(shared.scores[at.warp]), w.scores + from, bytes, arrived,
+                ptx::kEvictFirst);
         }
         sync();  // bins are clear
         SampleBins<kFine> fine;

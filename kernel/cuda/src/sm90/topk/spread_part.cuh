@@ -1,4 +1,5 @@
-// A block's part of a row that is spread over a cluster, and what the blocks tell each other about their parts (spread.cuh).
+// A block's part of a row that is spread over a cluster, and what the blocks tell each other about their parts
+// (spread.cuh).
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -70,7 +71,8 @@ struct SpreadPart {
     u32 heard_parity = 0;
 
     __device__ __forceinline__ SpreadPart(const TopKArgs& a, SpreadStorage& s)
-        : args(a), shared(s), at{threadIdx.x, threadIdx.x % 32, threadIdx.x / 32}, blocks(ptx::cluster_blocks()), rank(ptx::cluster_rank()) {}
+        : args(a), shared(s), at{threadIdx.x, threadIdx.x % 32, threadIdx.x / 32}, blocks(ptx::cluster_blocks()),
+            rank(ptx::cluster_rank()) {}
 
     __device__ __forceinline__ static void sync() { ptx::threads_sync<S::Threads>(); }
 

@@ -1,17 +1,19 @@
-// Top-k of many rows: several small blocks per SM, each with a row that streams past it, so that one row's waiting is another's work. Same
-// contract as kernel.cuh, for rows of up to Places scores, foreign ones included.
+// Top-k of many rows: several small blocks per SM, each with a row that streams past it, so that one row's waiting is
+// another's work. Same contract as kernel.cuh, for rows of up to Places scores, foreign ones included.
 //
 // In:    scores f32 [rows, stride], lengths i32 [rows], optionally starts (args.h); no parts.
-// Out:   i32 [rows, k], positions or their transform, padded with -1. A row that could not be selected begins with kMarkedRow instead:
-//        kernel.cuh's kernels select those.
+// Out:   i32 [rows, k], positions or their transform, padded with -1. A row that could not be selected begins with
+//        kMarkedRow instead: kernel.cuh's kernels select those.
 // Block: 256 threads in pairs of warps, and a copy warp; rows dealt round robin over the grid, which may have any size.
-// How:   1. four copies of 2048 scores, spread over the row, come first and are the sample: bins give an interval that holds the k-th
-//           largest with a margin of five standard deviations to either side;
-//        2. every pair of warps takes copies as they come, without a barrier: scores above the interval set bits of a bitmap over
-//           places, scores inside join a list; when the interval is a single value, a second bitmap takes them;
+// How:   1. four copies of 2048 scores, spread over the row, come first and are the sample: bins give an interval
+//           that holds the k-th largest with a margin of five standard deviations to either side;
+//        2. every pair of warps takes copies as they come, without a barrier: scores above the interval set bits of a
+//           bitmap over places, scores inside join a list; when the interval is a single value, a second bitmap takes
+//           them;
 //        3. the list is cut exactly by bins, or the first of the equal scores are taken;
 //        4. the bitmap is ranked and written in order.
-//        Rows with a wrong guess or too long a list are left to the other kernels: about none of a million when scores are independent.
+//        Rows with a wrong guess or too long a list are left to the other kernels: about none of a million when
+//        scores are independent.
 // Bytes: each score is read once from global memory; k indices are written.
 // H200:  4096 rows x 32k, k 2048, paged: 164 to 168 us, 80 % of one read at 4.3 TB/s; 4096 x 128k: 85 %.
 #pragma once
@@ -34,7 +36,8 @@ struct SweptShape {
     static constexpr int ListSteps = List / Threads;
     static constexpr int Slots = SlotsV;
     static_assert(Slots > kSampleCopies && Warps == 2 * kSampleCopies, "the sample stays while more arrives");
-    static_assert(Places / 32 <= 2 * List && List >= kMaxK, "the bitmap of equal scores and the output lie over the list");
+    static_assert(Places / 32 <= 2 * List && List >= kMaxK,
+        "the bitmap of equal scores and the output lie over the list");
 };
 
 template <class S>
@@ -44,7 +47,8 @@ struct SweptStorage {
     RingStorage<S::Slots> ring;
     u32 bins[S::Bins];              // clear between rows
     float values[S::List];          // the list's scores; later the row's output
-    u32 positions[S::List];         // and their places in the row, foreign scores counted; with values a bitmap of equal scores
+    // and their places in the row, foreign scores counted; with values a bitmap of equal scores
+    u32 positions[S::List];
     u32 bitmap[S::Places / 32];     // winners
     u64 small_bin[kSmallBin];
     u32 bin_sums[S::Warps];
@@ -75,10 +79,11 @@ struct SweptSource {
         return w;
     }
 
-    __device__ __forceinline__ i32 copies(const Row& w) const { return w.whole ? 0 : (w.end() + kSlotScores - 1) / kSlotScores; }
+    __device__ __forceinline__ i32 copies(const Row& w) const { return w.whole ? 0
+        : (w.end() + kSlotScores - 1) / kSlotScores; }
 
-    // Every gap-th copy first, until there are enough for the sample, then the others in their order. One thread asks for all copies
-    // between other warps' instructions, so this has to be short: no divisions.
+    // Every gap-th copy first, until there are enough for the sample, then the others in their order. One thread asks
+    // for all copies between other warps' instructions, so this has to be short: no divisions.
     struct Order {
         const i32 gap;
         i32 sampled = 0, at = 0;
@@ -123,7 +128,8 @@ struct Swept {
     // This thread's word of a copy.
     __device__ __forceinline__ u32 own_word() const { return at.warp % 2 * 32 + at.lane; }
 
-    // ---- the interval ---------------------------------------------------------------------------------------------------
+    // ---- the interval
+    // ---------------------------------------------------------------------------------------------------
 
     // Bins are clear before and full after.
     __device__ __forceinline__ Interval guess(const Row& w, u32 copies) {
@@ -137,7 +143,8 @@ struct Swept {
             if (bits == ~0u) {
 #pragma unroll
                 for (u32 q = 0; q < 8; ++q) {
-                    visit(reinterpret_cast<const float4*>(scores)[(q + at.lane) % 8], [&](float x) { atomicAdd(&shared.bins[bins.of(x)], 1u); });
+                    visit(reinterpret_cast<const float4*>(scores)[(q + at.lane) % 8],
+                        [&](float x) { atomicAdd(&shared.bins[bins.of(x)], 1u); });
                 }
             } else {
                 for (u32 left = bits; left; left &= left - 1) {
@@ -145,7 +152,8 @@ struct Swept {
                 }
             }
         }
-        const Estimate estimate(args.k, copies > kSampleCopies ? w.length / static_cast<float>(kSampleCopies * kSlotScores) : 1.0f, 2.0f);
+        const Estimate estimate(args.k,
+            copies > kSampleCopies ? w.length / static_cast<float>(kSampleCopies * kSlotScores) : 1.0f, 2.0f);
         sync();
         sum_bins(shared, at);
         sync();
@@ -163,10 +171,11 @@ struct Swept {
         return shared.interval;
     }
 
-    // ---- the stream -----------------------------------------------------------------------------------------------------
+    // ---- the stream
+    // -----------------------------------------------------------------------------------------------------
 
-    // Adds the scores inside the interval to the list. When they do not fit, they are counted but not stored. Lanes take places for
-    // themselves: a sum over the warp first is a chain of shuffles that takes longer.
+    // Adds the scores inside the interval to the list. When they do not fit, they are counted but not stored. Lanes
+    // take places for themselves: a sum over the warp first is a chain of shuffles that takes longer.
     __device__ __forceinline__ void append(u32 inside, const float* scores, u32 word) {
         const u32 own = __popc(inside);
         if (own == 0) {
@@ -211,7 +220,8 @@ struct Swept {
         }
     }
 
-    // ---- a row ----------------------------------------------------------------------------------------------------------
+    // ---- a row
+    // ----------------------------------------------------------------------------------------------------------
 
     __device__ __forceinline__ void select_row(i32 v, const Row& w) {
         const u32 k = args.k, copies = source.copies(w);
@@ -227,7 +237,8 @@ struct Swept {
         sync();
         const u32 above = shared.above, count = above == k ? 0 : shared.count;
         const bool tied = interval.low == interval.high;
-        const bool selected = above <= k && (above + count >= k || interval.low <= kLowestKey) && (tied || count <= S::List);
+        const bool selected = above <= k && (above + count >= k || interval.low <= kLowestKey) &&
+            (tied || count <= S::List);
         if (!selected) {
             if (at.thread == 0) {
                 args.out[static_cast<i64>(v) * k] = kMarkedRow;
@@ -237,7 +248,8 @@ struct Swept {
             sync();
             return;
         }
-        const u32 words = (copies * kSlotWords + S::Threads - 1) / S::Threads, first = at.thread * words;  // this thread's words
+        // this thread's words
+        const u32 words = (copies * kSlotWords + S::Threads - 1) / S::Threads, first = at.thread * words;
         const u32 last = min(first + words, copies * kSlotWords);
         if (tied) {
             take_first(first, last, above == k ? 0 : k - above);
@@ -252,7 +264,8 @@ struct Swept {
                     keys[s] = s * S::Threads + at.thread < count;
                 }
             }
-            each_winner(shared, at, keys, count, cut, [&](u32 place) { atomicOr(&shared.bitmap[place / 32], 1u << place % 32); });
+            each_winner(shared, at, keys, count, cut,
+                [&](u32 place) { atomicOr(&shared.bitmap[place / 32], 1u << place % 32); });
             sync();
         }
         write_row(v, w, first, last);
@@ -277,7 +290,8 @@ struct Swept {
             own += __popc(words[word]);
         }
         const u32 upto = ptx::warp_prefix(own, at.lane);
-        const u32 before = warps_prefix(shared, at, __shfl_sync(ptx::kFullMask, upto, 31), prefix_use ^= 1, total) + upto - own;
+        const u32 before = warps_prefix(shared, at, __shfl_sync(ptx::kFullMask, upto, 31), prefix_use ^= 1, total) +
+            upto - own;
         written = total;
         return before;
     }
@@ -323,7 +337,8 @@ struct Swept {
         store_staged<S::Threads>(args, v, staged);
     }
 
-    // ---- rows -----------------------------------------------------------------------------------------------------------
+    // ---- rows
+    // -----------------------------------------------------------------------------------------------------------
 
     __device__ void run() {
         ring.init();

@@ -1,15 +1,16 @@
 // Gathers from a paged main cache into consecutive rows.
 //
 // Inputs   a pool in one of the layouts, and which rows: a slot list or page tables with lengths.
-// Output   rows of 1152 bytes (bf16, for kernels over flat rows) or 656 bytes (conversion of 576-byte rows); missing rows become zeros.
+// Output   rows of 1152 bytes (bf16, for kernels over flat rows) or 656 bytes (conversion of 576-byte rows); missing
+//          rows become zeros.
 // Block    8 warps, one row each.
-// Traffic  one input row read and one output row written. On an H200 65,536 random rows reach 89 / 82 / 81 % of the copy rate from 1152- /
-//          656- / 576-byte rows to bf16, and 72 % from 576 to 656 bytes.
+// Traffic  one input row read and one output row written. On an H200 65,536 random rows reach 89 / 82 / 81 % of the
+//          copy rate from 1152- / 656- / 576-byte rows to bf16, and 72 % from 576 to 656 bytes.
 #pragma once
 #include "smxx/cache/row.cuh"
 
-// 576-byte rows to 656-byte rows: with a power-of-two scale the codes are kept and nothing is rounded; otherwise the values are quantised
-// again by the 656-byte rule.
+// 576-byte rows to 656-byte rows: with a power-of-two scale the codes are kept and nothing is rounded; otherwise the
+// values are quantised again by the 656-byte rule.
 struct RawToBlock {
     static constexpr i32 kBytes = BlockRow::kBytes;
     using From = RawRow;

@@ -1,7 +1,7 @@
 // A latent row spread over a warp, and the three byte layouts it is stored in.
 //
-// Lane l holds latent values 16l to 16l+15 (a tile of 128 is 8 lanes) and the rotary pair (2l, 2l+1). All stores are 16 bytes wide for the
-// latent part; every row start is a multiple of 16 because 1152, 656 and 576 are.
+// Lane l holds latent values 16l to 16l+15 (a tile of 128 is 8 lanes) and the rotary pair (2l, 2l+1). All stores are
+// 16 bytes wide for the latent part; every row start is a multiple of 16 because 1152, 656 and 576 are.
 #pragma once
 #include "smxx/num.cuh"
 #include "smxx/pool.cuh"
@@ -26,7 +26,8 @@ DEVICE uint4 pack_bf16x8(const f32 v[8]) {
 }
 
 DEVICE uint4 pack_e4m3x16(const f32 v[16]) {
-    return make_uint4(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]), pack_e4m3(v[8], v[9], v[10], v[11]),
+    return make_uint4(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]),
+        pack_e4m3(v[8], v[9], v[10], v[11]),
                       pack_e4m3(v[12], v[13], v[14], v[15]));
 }
 

@@ -3,8 +3,8 @@
 // Inputs   latent bf16 [tokens, 512], key bf16 [tokens, 64], positions and slots i32 [tokens].
 // Output   one row of the layout at each slot of the pool; other rows are not touched.
 // Block    8 warps, one token each.
-// Traffic  1152 + 256 (cosines, sines) bytes read, 1152 / 656 / 576 written per token. On an H200 64 tokens take 1.9 us (launch bound) and 4096
-//          tokens 4.8 / 5.1 / 4.7 us, 51 / 39 / 40 % of the copy rate.
+// Traffic  1152 + 256 (cosines, sines) bytes read, 1152 / 656 / 576 written per token. On an H200 64 tokens take 1.9
+//          us (launch bound) and 4096 tokens 4.8 / 5.1 / 4.7 us, 51 / 39 / 40 % of the copy rate.
 // Rounding the rotated key is rounded to bf16 first, whatever the layout, so that every layout holds the same key.
 #pragma once
 #include "smxx/cache/row.cuh"

@@ -1,12 +1,16 @@
 // Indexer keys and queries, from projection to FP8.
 //
-// Keys     bf16 [tokens, 128]: LayerNorm, rotation, bf16, Hadamard, e4m3 with one scale, into pages of keys followed by scales.
+// Keys     bf16 [tokens, 128]: LayerNorm, rotation, bf16, Hadamard, e4m3 with one scale, into pages of keys followed
+//          by scales.
 // Queries  bf16 [tokens, heads, 128]: rotation, bf16, Hadamard, e4m3; the scale goes into the head's weight.
-// Block    32 groups of 8 lanes, one vector each. Queries: blockIdx.x is the token, blockIdx.y counts blocks of 32 heads.
-// Traffic  256 bytes read and 132 written per vector. On an H200 the keys of 64 tokens take 3.9 us and of 4096 tokens 5.2 us, the float64 chain
-//          of the LayerNorm being the longest part; queries of 64 tokens, 64 heads take 3.5 us and of 4096 tokens 59 us, 41 % of the copy rate:
-//          the issue slots are full, most of them with the Hadamard matrix. The gather reaches 75 % of the copy rate at 262,144 keys.
-// Rounding the LayerNorm's sums and its result are float64, rounded to float32 once, so the bits do not depend on the order of summation
+// Block    32 groups of 8 lanes, one vector each. Queries: blockIdx.x is the token, blockIdx.y counts blocks of 32
+//          heads.
+// Traffic  256 bytes read and 132 written per vector. On an H200 the keys of 64 tokens take 3.9 us and of 4096 tokens
+//          5.2 us, the float64 chain of the LayerNorm being the longest part; queries of 64 tokens, 64 heads take 3.5
+//          us and of 4096 tokens 59 us, 41 % of the copy rate: the issue slots are full, most of them with the
+//          Hadamard matrix. The gather reaches 75 % of the copy rate at 262,144 keys.
+// Rounding the LayerNorm's sums and its result are float64, rounded to float32 once, so the bits do not depend on the
+// order of summation
 //          in practice; everything after it is float32 with each operation rounded once.
 #pragma once
 #include "smxx/indexer/vector.cuh"
@@ -15,7 +19,8 @@
 template <class F> DEVICE f64 sum16(F value) {
     f64 chain[4];
 #pragma unroll
-    for (int c = 0; c < 4; c++) chain[c] = __dadd_rn(__dadd_rn(value(c), value(c + 4)), __dadd_rn(value(c + 8), value(c + 12)));
+    for (int c = 0; c < 4; c++) chain[c] = __dadd_rn(__dadd_rn(value(c), value(c + 4)),
+        __dadd_rn(value(c + 8), value(c + 12)));
     return group_sum(__dadd_rn(__dadd_rn(chain[0], chain[1]), __dadd_rn(chain[2], chain[3])));
 }
 
@@ -71,7 +76,8 @@ DEVICE void index_query_body(const IndexQueryArgs& a) {
     if (head >= a.padded_heads) return;
     i64 row = token * a.padded_heads + head;
     reinterpret_cast<uint4*>(a.codes + row * 128)[group_lane()] = codes;
-    if (group_lane() == 0) a.folded[row] = active ? __fmul_rn(__fmul_rn(a.weights[token * a.weight_stride + head], a.weight_scale), scale) : 0.0f;
+    if (group_lane() == 0) a.folded[row] = active
+        ? __fmul_rn(__fmul_rn(a.weights[token * a.weight_stride + head], a.weight_scale), scale) : 0.0f;
 }
 
 // Keys and scales of a paged index cache as two contiguous arrays, for the ragged score kernel.

@@ -1,7 +1,7 @@
 // One indexer vector of 128 values spread over a group of 8 lanes: lane l of the group holds values 16l to 16l+15.
 //
-// With 16 values in a lane four of the seven Hadamard stages stay in registers; a warp works on four vectors. All lanes of a warp must call
-// these functions together: a group without a vector works on zeros and stores nothing.
+// With 16 values in a lane four of the seven Hadamard stages stay in registers; a warp works on four vectors. All
+// lanes of a warp must call these functions together: a group without a vector works on zeros and stores nothing.
 #pragma once
 #include "smxx/indexer/args.h"
 #include "smxx/num.cuh"
@@ -18,8 +18,8 @@ DEVICE void load16(const f32* from, f32 v[16]) {
     }
 }
 
-// Rotates the 64 dimensions that start at rope_at: four lanes of the group hold them. A half-split partner is 32 values, so 2 lanes, away.
-// Every product and sum is rounded once.
+// Rotates the 64 dimensions that start at rope_at: four lanes of the group hold them. A half-split partner is 32
+// values, so 2 lanes, away. Every product and sum is rounded once.
 DEVICE void rotate_vector(f32 v[16], const IndexRecipeView& recipe, const f32* angles) {
     i32 at = 16 * group_lane() - recipe.rope_at; // this lane's first rotated dimension, if 0 to 48
     bool inside = at >= 0 && at < 64 && angles != nullptr;
@@ -67,7 +67,8 @@ DEVICE void hadamard_vector(f32 v[16]) {
     }
 }
 
-// Rotation, rounding to bf16, Hadamard, quantisation. Returns this lane's sixteen codes; every lane of the group gets the scale.
+// Rotation, rounding to bf16, Hadamard, quantisation. Returns this lane's sixteen codes; every lane of the group gets
+// the scale.
 DEVICE uint4 quantise_vector(f32 v[16], const IndexRecipeView& recipe, const f32* angles, f32& scale) {
     rotate_vector(v, recipe, angles);
 #pragma unroll
@@ -97,7 +98,8 @@ DEVICE uint4 quantise_vector(f32 v[16], const IndexRecipeView& recipe, const f32
     }
     u32 w[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) w[i] = pack_e4m3_fast(v[4 * i], v[4 * i + 1]) | (pack_e4m3_fast(v[4 * i + 2], v[4 * i + 3]) << 16);
+    for (int i = 0; i < 4; i++) w[i] = pack_e4m3_fast(v[4 * i],
+        v[4 * i + 1]) | (pack_e4m3_fast(v[4 * i + 2], v[4 * i + 3]) << 16);
     return make_uint4(w[0], w[1], w[2], w[3]);
 }
 

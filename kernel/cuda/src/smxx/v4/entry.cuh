@@ -1,7 +1,7 @@
 // V4 cache entries: 448 e4m3 values in 7 groups of 64 with power-of-two scales, 64 bf16 rotated values.
 //
-// Lane l holds values 16l to 16l+15 of the 512: lanes 0 to 27 the quantised part (a group is 4 lanes), lanes 28 to 31 the rotated part.
-// Data rows of a page come first, 576 bytes each; the 8-byte scale rows follow all of them.
+// Lane l holds values 16l to 16l+15 of the 512: lanes 0 to 27 the quantised part (a group is 4 lanes), lanes 28 to 31
+// the rotated part. Data rows of a page come first, 576 bytes each; the 8-byte scale rows follow all of them.
 #pragma once
 #include "smxx/cache/row.cuh"
 #include "smxx/v4/args.h"
@@ -11,7 +11,8 @@ constexpr i32 kV4ScaleBytes = 8;
 constexpr i32 kV4QuantLanes = 28;
 
 DEVICE u8* v4_data(const Place& at) { return at.page + (i64)at.row * kV4DataBytes; }
-DEVICE u8* v4_scales(const Place& at, i32 page_tokens) { return at.page + (i64)page_tokens * kV4DataBytes + (i64)at.row * kV4ScaleBytes; }
+DEVICE u8* v4_scales(const Place& at,
+    i32 page_tokens) { return at.page + (i64)page_tokens * kV4DataBytes + (i64)at.row * kV4ScaleBytes; }
 
 // Exponent byte of a group's scale: amax floored at 1e-4, over 448, rounded up to a power of two.
 DEVICE u32 v4_exponent(u32 amax) {
@@ -25,7 +26,8 @@ DEVICE f32 v4_scale(u32 e) {
     return __uint_as_float(e == 255 ? 0x7FC00000u : e << 23);
 }
 
-// Writer: bf16 [tokens, 512] to entries. 1024 + 256 bytes read, 584 written per token; one warp per token. On an H200 64 tokens take 2.5 us
+// Writer: bf16 [tokens, 512] to entries. 1024 + 256 bytes read, 584 written per token; one warp per token. On an H200
+//         64 tokens take 2.5 us
 // (launch bound), 4096 tokens 6.3 us.
 DEVICE void write_v4_body(const WriteV4Args& a) {
     begin_after_previous();
@@ -64,7 +66,8 @@ DEVICE void write_v4_body(const WriteV4Args& a) {
     out[1] = pack_bf16x8(v + 8);
 }
 
-// Dequantiser: entries to bf16 [count, 512]; the rotated part is copied bit for bit, missing entries become zeros. 584 bytes read, 1024
+// Dequantiser: entries to bf16 [count, 512]; the rotated part is copied bit for bit, missing entries become zeros.
+//              584 bytes read, 1024
 // written per row; 70 % of the copy rate on an H200 at 65,536 random rows.
 template <class Args> DEVICE void gather_v4(const Args& a) {
     begin_after_previous();

@@ -5,7 +5,8 @@ namespace {
 using Shape = sparrow_dense::Shape<2, 2, 128, 1>;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(sparrow_dense::kThreads, 1) sparrow_dense_d192(const __grid_constant__ DenseAttendArgs args) {
+extern "C" __global__ void __launch_bounds__(sparrow_dense::kThreads,
+    1) sparrow_dense_d192(const __grid_constant__ DenseAttendArgs args) {
     sparrow_dense::attend<Shape, 232, 40>(args);
 }
 

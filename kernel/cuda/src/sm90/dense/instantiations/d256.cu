@@ -5,7 +5,8 @@ namespace {
 using Shape = sparrow_dense::Shape<3, 4, 64, 1>;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(sparrow_dense::kThreads, 1) sparrow_dense_d256(const __grid_constant__ DenseAttendArgs args) {
+extern "C" __global__ void __launch_bounds__(sparrow_dense::kThreads,
+    1) sparrow_dense_d256(const __grid_constant__ DenseAttendArgs args) {
     sparrow_dense::attend<Shape, 232, 40>(args);
 }
 

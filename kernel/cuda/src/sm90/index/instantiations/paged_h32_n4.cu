@@ -7,4 +7,5 @@ extern "C" __global__ void __launch_bounds__(sparrow_index::kThreads, 1)
 }
 
 // Dynamic shared memory to launch with.
-extern "C" __device__ const u32 sparrow_index_paged_h32_n4_shared = sparrow_index::shared_bytes<sparrow_index::Shape<32, 4>>();
+extern "C" __device__ const u32 sparrow_index_paged_h32_n4_shared = sparrow_index::shared_bytes<sparrow_index::Shape<32,
+    4>>();

@@ -6,7 +6,8 @@ using Registers = sparrow_sparse::Registers<216, 184, 96>;
 using Rows = sparrow_sparse::CopiedRows<9, false>;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads, 1) sparrow_sparse_bf16(const __grid_constant__ SparseAttendArgs args) {
+extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
+    1) sparrow_sparse_bf16(const __grid_constant__ SparseAttendArgs args) {
     sparrow_sparse::attend<Registers, Rows>(args);
 }
 

@@ -2,11 +2,13 @@
 #include "sm90/sparse/combine.cuh"
 
 // Rows of bf16: parts in fp32.
-extern "C" __global__ void __launch_bounds__(sparrow_sparse::kCombineThreads) sparrow_sparse_combine_f32(const __grid_constant__ SparseAttendArgs args) {
+extern "C" __global__ void __launch_bounds__(sparrow_sparse::kCombineThreads) sparrow_sparse_combine_f32(
+    const __grid_constant__ SparseAttendArgs args) {
     sparrow_sparse::combine<ptx::Bf16>(args);
 }
 
 // All other rows: parts in half precision.
-extern "C" __global__ void __launch_bounds__(sparrow_sparse::kCombineThreads) sparrow_sparse_combine_f16(const __grid_constant__ SparseAttendArgs args) {
+extern "C" __global__ void __launch_bounds__(sparrow_sparse::kCombineThreads) sparrow_sparse_combine_f16(
+    const __grid_constant__ SparseAttendArgs args) {
     sparrow_sparse::combine<ptx::F16>(args);
 }

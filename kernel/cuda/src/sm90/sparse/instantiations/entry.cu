@@ -6,7 +6,8 @@ using Registers = sparrow_sparse::Registers<208, 160, 136>;
 using Rows = sparrow_sparse::ConvertedRows<sparrow_sparse::EntryFormat>;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads, 1) sparrow_sparse_entry(const __grid_constant__ SparseAttendArgs args) {
+extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
+    1) sparrow_sparse_entry(const __grid_constant__ SparseAttendArgs args) {
     sparrow_sparse::attend<Registers, Rows>(args);
 }
 

@@ -1,4 +1,5 @@
-// Top-k with an optional index transform, k up to 2048, rows of up to 16381 scores per block of a cluster, blocks of 512 threads.
+// Top-k with an optional index transform, k up to 2048, rows of up to 16381 scores per block of a cluster, blocks of
+// 512 threads.
 #include "sm90/topk/spread.cuh"
 
 extern "C" __global__ void __launch_bounds__(512, 2) sparrow_topk_spread(const __grid_constant__ TopKArgs args) {

@@ -1,4 +1,5 @@
-// Top-k with an optional index transform, k up to 2048, rows of up to 49149 scores, blocks of 256 threads and a copy warp, 3 per SM.
+// Top-k with an optional index transform, k up to 2048, rows of up to 49149 scores, blocks of 256 threads and a copy
+// warp, 3 per SM.
 #include "sm90/topk/swept.cuh"
 
 using Shape = sparrow_topk::SweptShape<49152, 2048, 6>;

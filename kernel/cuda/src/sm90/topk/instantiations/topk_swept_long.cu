@@ -1,4 +1,5 @@
-// Top-k with an optional index transform, k up to 2048, rows of up to 196605 scores, blocks of 256 threads and a copy warp, 2 per SM.
+// Top-k with an optional index transform, k up to 2048, rows of up to 196605 scores, blocks of 256 threads and a copy
+// warp, 2 per SM.
 #include "sm90/topk/swept.cuh"
 
 using Shape = sparrow_topk::SweptShape<196608, 4096, 6>;

@@ -1,0 +1,34 @@
+package attn
+
+// Gather lists what rows of a pass see, request by request. Rows of one request are adjacent, in ascending order, so
+// its last row sees the most.
+type Gather struct {
+	Request []int32 // [T]: the row's request
+	Lens    []int32 // [T]: how many entries the row sees
+	Start   []int32 // [T]: written: where the row's request begins in the list
+}
+
+// Fill writes the places of the entries that rows first to last see. place is where entry i of a request lies.
+func (g Gather) Fill(to []int32, first, last int, place func(request, i int) int32) {
+	at := 0
+	for r := first; r < last; {
+		end := RequestEnd(g.Request, r, last)
+		for i := r; i < end; i++ {
+			g.Start[i] = int32(at)
+		}
+		for i := range int(g.Lens[end-1]) {
+			to[at] = place(int(g.Request[r]), i)
+			at++
+		}
+		r = end
+	}
+}
+
+// RequestEnd is one more than the last row, before last, of the request of row r.
+func RequestEnd(request []int32, r, last int) int {
+	end := r + 1
+	for end < last && request[end] == request[r] {
+		end++
+	}
+	return end
+}
