@@ -162,6 +162,12 @@ var responsesFields = join(
 		"reasoning_effort":      refuse[ResponsesRequest]("it belongs to /v1/chat/completions; send reasoning.effort"),
 		"response_format":       refuse[ResponsesRequest]("it belongs to /v1/chat/completions; send text.format"),
 		"n":                     refuse[ResponsesRequest]("a response is one answer; send several requests"),
+
+		"guided_json":        refuse[ResponsesRequest]("use text.format with type json_schema"),
+		"guided_regex":       refuse[ResponsesRequest]("use text.format with type json_schema and a string pattern"),
+		"guided_choice":      refuse[ResponsesRequest]("use text.format with type json_schema and an enum"),
+		"guided_grammar":     refuse[ResponsesRequest]("use text.format with type json_schema"),
+		"structured_outputs": refuse[ResponsesRequest]("use text.format with type json_schema"),
 	},
 )
 
