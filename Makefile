@@ -9,7 +9,7 @@ PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
 test: check unit race
 
-check:
+check: width
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...

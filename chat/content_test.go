@@ -50,7 +50,8 @@ func TestEverythingOfARequestIsContent(t *testing.T) {
 					m.Reasoning += stain
 				}
 				for j := range m.ToolCalls {
-					m.ToolCalls[j].Arguments = `{"k` + stain + `": "v` + stain + `", "n` + stain + `": [{"` + stain + `": 1}]}`
+					m.ToolCalls[j].Arguments = `{"k` + stain + `": "v` + stain + `", "n` + stain + `": [{"` + stain +
+						`": 1}]}`
 				}
 				stainTools(m.Tools, stain)
 			}
