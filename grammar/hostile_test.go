@@ -52,7 +52,8 @@ func TestCostlySchemas(t *testing.T) {
 		{"many patterns of names", `{"type":"object","patternProperties":{` +
 			list(60, `"a{%d}b?c*%d":{"type":"integer"}`) + `}}`, ErrUnsupported},
 		{"many things contained", `{"type":"array","allOf":[` +
-			list(3, `{"contains":{"const":%d},"minContains":1%d0}`) + `],"minItems":1000,"maxItems":1001}`, ErrUnsupported},
+			list(3, `{"contains":{"const":%d},"minContains":1%d0}`) + `],"minItems":1000,"maxItems":1001}`,
+			ErrUnsupported},
 		{"as many things contained as can be", `{"type":"array","allOf":[` +
 			list(3, `{"contains":{"const":%d},"minContains":1%d}`) + `],"minItems":3,"maxItems":1001}`, nil},
 		{"long numbers", `{"minimum":` + strings.Repeat("9", 100000) + `}`, ErrUnsupported},
