@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -181,6 +182,15 @@ func TestFormatsHold(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.Text), &v); err != nil || v["name"] != "Sofia" || v["age"] != 89.0 ||
 		a.Finish != FinishStop {
 		t.Errorf("JSON: %q, finish %s, error %v", a.Text, a.Finish, err)
+	}
+	r.Format = Format{Kind: FormatPattern, Pattern: `(cat|dog)s? [0-9]{2}`}
+	if a := generate(t, e, r).Choices[0]; !regexp.MustCompile(`^(cat|dog)s? [0-9]{2}$`).MatchString(a.Text) ||
+		a.Finish != FinishStop {
+		t.Errorf("pattern: %q, finish %s", a.Text, a.Finish)
+	}
+	r.Format = Format{Kind: FormatChoice, Choices: []string{"left", "right"}}
+	if a := generate(t, e, r).Choices[0]; !slices.Contains(r.Format.Choices, a.Text) || a.Finish != FinishStop {
+		t.Errorf("choice: %q, finish %s", a.Text, a.Finish)
 	}
 }
 

@@ -74,6 +74,7 @@ func newCompiler(root value, t *Tokens, o Options, skip *skipped) *compiler {
 		formats: map[string]*runeDFA{},
 		names:   map[string]*nameList{},
 		origins: map[origin]bool{},
+		ones:    map[string]choice{},
 		effort:  effort{left: maxEffort},
 	}
 }
@@ -125,8 +126,9 @@ type compiler struct {
 	effort       effort
 	members      int
 	combinations int
-	origins      map[origin]bool // keywords that were turned into other schemas
-	reason       string          // why an alternative was dropped, for the case that none is left
+	ones         map[string]choice // what exactlyOne found, by the ids of the schemas
+	origins      map[origin]bool   // keywords that were turned into other schemas
+	reason       string            // why an alternative was dropped, for the case that none is left
 }
 
 // node compiles a goal. An empty goal is any value.

@@ -44,6 +44,9 @@ func TestCostlySchemas(t *testing.T) {
 		{"opposites of many properties", `{"type":"object","oneOf":[` +
 			list(60, `{"properties":{"a%d":{"minLength":1},"b":{"type":"string"},"c":{"maximum":%d}}}`) + `]}`,
 			ErrTooLarge},
+		{"as many alternatives as can be, told apart by a property", `{"type":"array","items":{"oneOf":[` +
+			list(MaxAlternatives, `{"type":"object","properties":{"kind":{"const":"k%d"},"v":{"enum":[%d]}},`+
+				`"required":["kind"],"additionalProperties":false}`) + `]}}`, nil},
 		{"many opposites that cannot be", `{"type":"array","prefixItems":[` +
 			list(400, `{"not":{"format":"date","title":"%d"},"if":{"uniqueItems":true,"title":"%d"},"then":false}`) +
 			`]}`, ErrUnsupported},

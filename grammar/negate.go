@@ -90,6 +90,13 @@ func (c *compiler) present(o *origin, d dependent) *schema {
 // exactlyOne is each schema of oneOf without the others. Those that exclude each other anyway need no negation.
 func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 	o := s.from("oneOf")
+	var key strings.Builder
+	for _, t := range group {
+		fmt.Fprintf(&key, " %d", t.id)
+	}
+	if list, ok := c.ones[key.String()]; ok {
+		return list, nil
+	}
 	var list choice
 	for i, t := range group {
 		parts := []*schema{t}
@@ -111,6 +118,7 @@ func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 			list = append(list, c.all(o, parts...))
 		}
 	}
+	c.ones[key.String()] = list
 	return list, nil
 }
 

@@ -159,12 +159,20 @@ func (p *parser) parse(v *value, pointer, base string) (*schema, error) {
 	}
 	for i := range v.members {
 		m := &v.members[i]
+		k := keyword{p: p, s: s, name: m.name, v: &m.value, object: v}
 		if p.skip.has(pointer, m.name) {
 			p.skip.note(pointer, m.name, "left out like others of its kind", true)
 			s.partial = true
+			if m.name != "oneOf" {
+				continue
+			}
+			list, err := k.schemas() // that one alternative holds is still enforced
+			if err != nil {
+				return nil, err
+			}
+			s.anyOf = append(s.anyOf, list)
 			continue
 		}
-		k := keyword{p: p, s: s, name: m.name, v: &m.value, object: v}
 		if err := k.read(); err != nil {
 			return nil, err
 		}

@@ -164,6 +164,14 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
+// TestLooseOneOf: where exactly one cannot be enforced, one of them still is.
+func TestLooseOneOf(t *testing.T) {
+	g := compile(t, tokensOf(t), `{"oneOf":[{"type":"string","format":"date"},{"type":"string","maxLength":99}]}`)
+	if err := g.Start().AcceptString(`5`); err == nil || len(g.Ignored()) != 1 {
+		t.Errorf("a number: %v; ignored %v", err, g.Ignored())
+	}
+}
+
 // TestManyPlacesAreLeftOut: keywords that cannot be enforced, in more places than are tried one by one.
 func TestManyPlacesAreLeftOut(t *testing.T) {
 	var schema bytes.Buffer

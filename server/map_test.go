@@ -60,6 +60,18 @@ func TestChatRequestsMapToEngineRequests(t *testing.T) {
 		{"JSON mode", `"response_format":{"type":"json_object"}`, func(r *sparrow.Request) {
 			r.Format.Kind = sparrow.FormatJSON
 		}},
+		{"a pattern", `"guided_regex":"a+"`, func(r *sparrow.Request) {
+			r.Format = sparrow.Format{Kind: sparrow.FormatPattern, Pattern: "a+"}
+		}},
+		{"choices", `"response_format":{"type":"choice","choice":["a","b"]}`, func(r *sparrow.Request) {
+			r.Format = sparrow.Format{Kind: sparrow.FormatChoice, Choices: []string{"a", "b"}}
+		}},
+		{"a strict schema",
+			`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{},"strict":true}}`,
+			func(r *sparrow.Request) {
+				r.Format = sparrow.Format{Kind: sparrow.FormatSchema, Schema: []byte(`{}`), Strict: true}
+				r.Chat.ResponseFormat = json.RawMessage(`{}`)
+			}},
 		{"plain text is no constraint", `"response_format":{"type":"text"}`, func(r *sparrow.Request) {}},
 		{"a schema constrains and is shown to the model",
 			`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object"}}}`,
