@@ -49,6 +49,14 @@ func schema(s map[string]any) func(*openai.ChatCompletionNewParams) {
 	}
 }
 
+// strictSchema is schema where everything must be enforced.
+func strictSchema(s map[string]any) func(*openai.ChatCompletionNewParams) {
+	return func(p *openai.ChatCompletionNewParams) {
+		schema(s)(p)
+		p.ResponseFormat.OfJSONSchema.JSONSchema.Strict = openai.Bool(true)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	s := start(t, sparrow.Config{ContextTokens: 512}, server.Options{Strict: true})
 	for _, c := range []struct {
@@ -88,13 +96,13 @@ func TestErrors(t *testing.T) {
 		}, nil, 400, "", "top_logprobs"},
 		{"a schema that nothing can follow", schema(map[string]any{"type": "integer", "minimum": 5, "maximum": 4}), nil,
 			400, "invalid_value", "response_format"},
-		{"a schema that cannot be enforced", schema(map[string]any{"type": "array", "uniqueItems": true}), nil, 400,
-			"unsupported_value", "response_format"},
+		{"a strict schema that cannot be enforced", strictSchema(map[string]any{"type": "array", "uniqueItems": true}),
+			nil, 400, "unsupported_value", "response_format"},
 		{"a schema that is too large", schema(map[string]any{"type": "string", "minLength": 1 << 30}), nil, 400,
 			"string_above_max_length", "response_format"},
 		{"a tool whose arguments cannot be enforced", func(p *openai.ChatCompletionNewParams) {
 			f := openai.FunctionDefinitionParam{Name: "f",
-				Parameters: map[string]any{"type": "object", "not": map[string]any{}}, Strict: openai.Bool(true)}
+				Parameters: map[string]any{"type": "object", "unevaluatedProperties": false}, Strict: openai.Bool(true)}
 			p.Tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(f)}
 		}, nil, 400, "unsupported_value", "tools"},
 	} {
