@@ -1,9 +1,6 @@
 package plan
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Arch is the architecture a kernel was built for.
 type Arch uint8
@@ -122,9 +119,6 @@ func HardwareFor(name string) (Hardware, error) {
 	}
 	return Hardware{}, &Error{Code: E01, Asked: "hardware " + name, Supported: archs.list(), Try: "--hw cpu"}
 }
-
-// HardwareNames lists what HardwareFor accepts.
-func HardwareNames() []string { return strings.Split(archs.list(), ", ") }
 
 // pagedRowLimit is L of dispatch section 17: the schedule kernel keeps five
 // int32 per row plus one in shared memory, so 4*(5L+1) <= smemOptin.

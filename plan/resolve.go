@@ -19,7 +19,7 @@ func Resolve(hw Hardware, m Model, p Policy) (Config, []Notice, error) {
 	r.cfg = Config{Catalog: p.Catalog, Runnable: p.Catalog == CatalogSparrow, MixedAllowed: true}
 	steps := []func() error{
 		r.inputs, r.speculation, r.parallelism, r.sharing, r.kvType, r.kernels,
-		r.page, r.selection, r.offload, r.v4Prefill, r.reserve, r.denseForm, r.determinism, r.room,
+		r.page, r.selection, r.offload, r.v4Prefill, r.reserve, r.denseForm, r.determinism, r.checkReserve,
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

@@ -121,8 +121,8 @@ func (r *resolver) denseForm() error {
 	return nil
 }
 
-// room refuses a reserve into which one row of a full context does not fit.
-func (r *resolver) room() error {
+// checkReserve refuses a reserve into which one row of a full context does not fit.
+func (r *resolver) checkReserve() error {
 	c := &r.cfg
 	if c.MaxTransient == 0 {
 		return nil

@@ -34,7 +34,8 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	return l
 }
 
-// Measure is the memory of the largest pass within limits: it is laid out on an arena without memory.
+// Measure is the memory of the largest pass within limits: it is laid out on an arena without memory. It leaves the
+// model bound to that arena, so it is called before New, never between passes of a Runner.
 func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()

@@ -121,7 +121,7 @@ func newEngineCollector(source Source) *engineCollector {
 		right: desc("draft_right_total", "Drafts that were the target's choice, by their place in the chain.",
 			"place"),
 		undrafted: desc("draft_off_total",
-			"Sequences that stopped drafting, by reason: unpaid (it cost more than it gave) or failed.", "reason"),
+			"Sequences that stopped drafting, by reason: cost (drafting took more time than it saved) or failed.", "reason"),
 	}
 }
 
@@ -165,7 +165,7 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		counter(c.judged, n.Judged, strconv.Itoa(i+1))
 		counter(c.right, n.Right, strconv.Itoa(i+1))
 	}
-	counter(c.undrafted, stats.DraftsEnded, "unpaid")
+	counter(c.undrafted, stats.DraftsEnded, "cost")
 	counter(c.undrafted, stats.DraftsFailed, "failed")
 	for _, p := range stats.Plans {
 		labels := []string{p.Row.String(), p.Form.String(), p.Kernel.String(), p.Convert.String()}

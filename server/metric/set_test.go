@@ -75,7 +75,7 @@ func TestScrapeShowsTheEngine(t *testing.T) {
 		`sparrow_draft_accepted_tokens_total 15`, `sparrow_draft_verifies_total 21`,
 		`sparrow_draft_verify_tokens_total 36`, `sparrow_draft_judged_total{place="1"} 24`,
 		`sparrow_draft_right_total{place="1"} 14`, `sparrow_draft_judged_total{place="2"} 12`,
-		`sparrow_draft_right_total{place="7"} 0`, `sparrow_draft_off_total{reason="unpaid"} 22`,
+		`sparrow_draft_right_total{place="7"} 0`, `sparrow_draft_off_total{reason="cost"} 22`,
 		`sparrow_draft_off_total{reason="failed"} 23`, `sparrow_requests_total 11`,
 		`sparrow_requests_ended_total{outcome="finished"} 7`, `sparrow_requests_ended_total{outcome="aborted"} 1`,
 		`sparrow_requests_ended_total{outcome="failed"} 4`, `sparrow_requests_ended_total{outcome="refused"} 8`,
