@@ -121,7 +121,7 @@ func newEngineCollector(source Source) *engineCollector {
 		right: desc("draft_right_total", "Drafts that were the target's choice, by their place in the chain.",
 			"place"),
 		undrafted: desc("draft_off_total",
-			"Sequences that stopped drafting, by reason: cost (drafting took more time than it saved) or failed.", "reason"),
+			"Sequences that stopped drafting, by reason: cost (drafting did not save time) or failed.", "reason"),
 	}
 }
 
