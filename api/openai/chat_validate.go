@@ -33,23 +33,34 @@ func (r *ChatRequest) checkLimits(p *problems) {
 }
 
 func (r *ChatRequest) checkTools(p *problems) {
-	if !wantAtMost(p, "tools", len(r.Tools), MaxTools, "tools") {
-		return
+	ok := checkToolList(p, ".function.name", len(r.Tools), func(i int) (string, string) {
+		return r.Tools[i].Type, r.Tools[i].Function.Name
+	})
+	if ok {
+		r.checkToolChoice(p)
+	}
+}
+
+// checkToolList checks the types and names of n tools; tool returns those of tool i, and field is where its name
+// stands below tools[i]. It is false where there are too many tools to look at.
+func checkToolList(p *problems, field string, n int, tool func(i int) (kind, name string)) bool {
+	if !wantAtMost(p, "tools", n, MaxTools, "tools") {
+		return false
 	}
 	var names nameSet
-	for i, t := range r.Tools {
+	for i := range n {
 		at := fmt.Sprintf("tools[%d]", i)
-		if t.Type != typeFunction {
-			reportType(p, at+".type", t.Type)
+		kind, name := tool(i)
+		if kind != typeFunction {
+			reportType(p, at+".type", kind)
 			continue
 		}
-		checkName(p, at+".function.name", t.Function.Name)
-		if t.Function.Name != "" && !names.add(t.Function.Name) {
-			p.addNew(CodeInvalidValue, at+".function.name", "%q is the name of an earlier tool too",
-				jsonscan.Clip(t.Function.Name))
+		checkName(p, at+field, name)
+		if name != "" && !names.add(name) {
+			p.addNew(CodeInvalidValue, at+field, "%q is the name of an earlier tool too", jsonscan.Clip(name))
 		}
 	}
-	r.checkToolChoice(p)
+	return true
 }
 
 func (r *ChatRequest) checkToolChoice(p *problems) {

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -299,22 +298,12 @@ func (r *ResponsesRequest) check(p *problems) {
 }
 
 func (r *ResponsesRequest) checkTools(p *problems) {
-	if !wantAtMost(p, "tools", len(r.Tools), MaxTools, "tools") {
-		return
+	ok := checkToolList(p, ".name", len(r.Tools), func(i int) (string, string) {
+		return r.Tools[i].Type, r.Tools[i].Name
+	})
+	if ok {
+		r.AsChat(nil).checkToolChoice(p)
 	}
-	var names nameSet
-	for i, t := range r.Tools {
-		at := fmt.Sprintf("tools[%d]", i)
-		if t.Type != typeFunction {
-			reportType(p, at+".type", t.Type)
-			continue
-		}
-		checkName(p, at+".name", t.Name)
-		if t.Name != "" && !names.add(t.Name) {
-			p.addNew(CodeInvalidValue, at+".name", "%q is the name of an earlier tool too", jsonscan.Clip(t.Name))
-		}
-	}
-	r.AsChat(nil).checkToolChoice(p)
 }
 
 func (r *ResponsesRequest) checkFormat(p *problems) {
