@@ -55,7 +55,9 @@ var order = []string{
 	"kernel/host",
 	"kernel",
 	"weight",
+	"weight/gguf",
 	"layout",
+	"internal/block",
 	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit",
 }
 
