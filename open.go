@@ -18,6 +18,7 @@ import (
 	"sparrow/kernel/ref"
 	"sparrow/model"
 	"sparrow/model/family"
+	"sparrow/model/fromgguf"
 	"sparrow/tokenizer"
 )
 
@@ -143,6 +144,9 @@ func readParts(dir string) (*parts, error) {
 		p.source, err = builtin.Source()
 		return p, err
 	}
+	if family.IsGGUF(dir) {
+		return readGGUF(dir)
+	}
 	for _, f := range []struct {
 		name string
 		to   *[]byte
@@ -157,6 +161,22 @@ func readParts(dir string) (*parts, error) {
 		}
 	}
 	p.source, err = family.Open(dir)
+	return p, err
+}
+
+// readGGUF opens a GGUF file, which holds the vocabulary and the chat template too.
+func readGGUF(path string) (*parts, error) {
+	f, err := fromgguf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("sparrow: %w", err)
+	}
+	p := &parts{tokenizerConfig: f.TokenizerConfig}
+	if f.Tokenizer != nil {
+		if p.tokenizer, err = tokenizer.New(f.Tokenizer, f.TokenizerConfig); err != nil {
+			return nil, errors.Join(fmt.Errorf("sparrow: %s: %w", path, err), f.Weights.Close())
+		}
+	}
+	p.source, err = family.FromGGUF(path, f)
 	return p, err
 }
 

@@ -30,6 +30,7 @@ type Checkpoint struct {
 	metadata map[string]string
 	bytes    int64
 	closed   bool
+	release  func() error // of memory that the caller of FromTensors mapped; nil without it
 }
 
 // FileInfo describes one file of a checkpoint.
@@ -91,6 +92,23 @@ func FromBytes(name string, data []byte) (*Checkpoint, error) {
 	return c, nil
 }
 
+// FromTensors makes a checkpoint of tensors whose data the caller has in memory or has mapped. Close calls release,
+// which may be nil. A name that occurs twice is refused.
+func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Checkpoint, error) {
+	c := newCheckpoint()
+	c.files, c.release = files, release
+	c.tensors = make(map[string]*Tensor, len(tensors))
+	for i := range tensors {
+		t := &tensors[i]
+		if _, twice := c.tensors[t.Name]; twice {
+			return nil, fmt.Errorf("weight: %w: tensor %q occurs twice", ErrMalformed, clip(t.Name))
+		}
+		c.tensors[t.Name] = t
+		c.bytes += int64(len(t.Data))
+	}
+	return c, nil
+}
+
 // Names lists the tensors, sorted. The slice belongs to the caller.
 func (c *Checkpoint) Names() []string { return slices.Clone(c.names()) }
 
@@ -118,7 +136,10 @@ func (c *Checkpoint) Close() error {
 			errs = append(errs, fmt.Errorf("weight: %w", err))
 		}
 	}
-	c.maps, c.tensors, c.closed = nil, nil, true
+	if c.release != nil {
+		errs = append(errs, c.release())
+	}
+	c.maps, c.tensors, c.closed, c.release = nil, nil, true, nil
 	c.names = func() []string { return nil }
 	return errors.Join(errs...)
 }

@@ -16,6 +16,7 @@ import (
 
 	"sparrow"
 	"sparrow/builtin"
+	"sparrow/model/family"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -134,20 +135,20 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	return c, c.Validate()
 }
 
-// checkModel refuses what is no folder, before anything is read.
+// checkModel refuses what is neither a folder nor a GGUF file, before anything is read.
 func checkModel(path string) error {
 	if path == "" {
 		return nil
 	}
-	const wanted = "a model is a folder with config.json, *.safetensors and tokenizer.json"
+	const wanted = "a model is a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json"
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("--model %s: there is no such folder; %s; leave --model out to run the small model inside "+
+		return fmt.Errorf("--model %s: there is no such folder or file; %s; leave --model out to run the small model inside "+
 			"the binary", path, wanted)
 	case err != nil:
 		return fmt.Errorf("--model: %w", err)
-	case info.IsDir():
+	case info.IsDir() || family.IsGGUF(path):
 		return nil
 	}
 	if ext := filepath.Ext(path); ext == ".safetensors" || ext == ".json" {
