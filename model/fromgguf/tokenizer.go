@@ -95,7 +95,7 @@ func readTokenizer(path string, meta gguf.Metadata) (tokenizer, config []byte, e
 		"pre_tokenizer":  object{"type": "Sequence", "pretokenizers": append(pieces, byteLevel)},
 		"post_processor": byteLevel,
 		"decoder":        byteLevel,
-		"model": object{"type": "BPE", "vocab": vocab, "merges": merges, "fuse_unk": false, "byte_fallback": false},
+		"model":          object{"type": "BPE", "vocab": vocab, "merges": merges, "fuse_unk": false, "byte_fallback": false},
 	})
 	if err != nil {
 		return nil, nil, err
