@@ -33,10 +33,8 @@ func Blocks(f block.Format) DType { return firstBlock + DType(f) }
 
 // Block is the format of a type made by [Blocks], or false.
 func (d DType) Block() (block.Format, bool) {
-	if d > firstBlock {
-		return block.Format(d - firstBlock), true
-	}
-	return 0, false
+	f := block.Format(d - firstBlock)
+	return f, d > firstBlock && f.Valid()
 }
 
 // Values is the number of values of one element: 2 for E2M1x2, those of a block for a block format, else 1.

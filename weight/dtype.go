@@ -42,10 +42,8 @@ func Blocks(f block.Format) DType { return firstBlock + DType(f) }
 
 // Block is the block format of a type, or false for types whose values stand alone.
 func (d DType) Block() (block.Format, bool) {
-	if d > firstBlock {
-		return block.Format(d - firstBlock), true
-	}
-	return 0, false
+	f := block.Format(d - firstBlock)
+	return f, d > firstBlock && f.Valid()
 }
 
 // dtypes holds, per DType, the format's spelling and the bits of one element.

@@ -65,13 +65,14 @@ func Formats() []Format {
 }
 
 func (f Format) String() string {
-	if f.valid() {
+	if f.Valid() {
 		return formats[f].name
 	}
 	return fmt.Sprintf("Format(%d)", uint8(f))
 }
 
-func (f Format) valid() bool { return f > 0 && int(f) < len(formats) }
+// Valid reports whether there is such a format.
+func (f Format) Valid() bool { return f > 0 && int(f) < len(formats) }
 
 // Values is the number of values of a block.
 func (f Format) Values() int { return formats[f].values }
