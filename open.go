@@ -18,7 +18,7 @@ import (
 	"sparrow/kernel/ref"
 	"sparrow/model"
 	"sparrow/model/family"
-	"sparrow/model/fromgguf"
+	"sparrow/model/llamacpp"
 	"sparrow/tokenizer"
 )
 
@@ -166,7 +166,7 @@ func readParts(dir string) (*parts, error) {
 
 // readGGUF opens a GGUF file, which holds the vocabulary and the chat template too.
 func readGGUF(path string) (*parts, error) {
-	f, err := fromgguf.Open(path)
+	f, err := llamacpp.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("sparrow: %w", err)
 	}

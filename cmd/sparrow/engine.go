@@ -144,8 +144,8 @@ func checkModel(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("--model %s: there is no such folder or file; %s; leave --model out to run the small model inside "+
-			"the binary", path, wanted)
+		return fmt.Errorf("--model %s: there is no such folder or file; %s; leave --model out to run the small model "+
+			"inside the binary", path, wanted)
 	case err != nil:
 		return fmt.Errorf("--model: %w", err)
 	case info.IsDir() || family.IsGGUF(path):

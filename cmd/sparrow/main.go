@@ -67,7 +67,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	c.AddCommand(serveCommand(), runCommand(), verifyCommand(), explainCommand(), inspectCommand(), synthCommand(),
-		benchCommand(), evalCommand(), versionCommand())
+		quantizeCommand(), benchCommand(), evalCommand(), versionCommand())
 	c.SetFlagErrorFunc(flagError)
 	nameSubcommands(c)
 	addCompletions(c)

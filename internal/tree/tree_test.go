@@ -32,7 +32,7 @@ var order = []string{
 	"step",
 	"model/inspect model/synth",
 	"model/family",
-	"model/dsa model/v4 model/fromgguf",
+	"model/dsa model/v4 model/llamacpp",
 	"model/nn",
 	"model",
 	"model/config",

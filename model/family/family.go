@@ -11,7 +11,7 @@ import (
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/dsa"
-	"sparrow/model/fromgguf"
+	"sparrow/model/llamacpp"
 	"sparrow/model/nn"
 	"sparrow/model/v4"
 	"sparrow/plan"
@@ -37,7 +37,7 @@ func IsGGUF(path string) bool { return strings.EqualFold(filepath.Ext(path), ".g
 // Open reads the config and maps the weights of a checkpoint folder or a GGUF file.
 func Open(dir string) (*Source, error) {
 	if IsGGUF(dir) {
-		f, err := fromgguf.Open(dir)
+		f, err := llamacpp.Open(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func Open(dir string) (*Source, error) {
 }
 
 // FromGGUF is the model of an open GGUF file. When it fails, the file is closed.
-func FromGGUF(path string, f *fromgguf.Folder) (*Source, error) {
+func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
 	d, err := config.Parse(path, f.Config)
 	if err != nil {
 		return nil, errors.Join(err, f.Weights.Close())

@@ -64,3 +64,13 @@ func (t Type) unit() (values, bytes int, ok bool) {
 	}
 	return 0, 0, false
 }
+
+// TypeOf is the type of a block format.
+func TypeOf(f block.Format) Type {
+	for t, g := range blockTypes {
+		if g == f {
+			return t
+		}
+	}
+	panic(fmt.Sprintf("gguf: no type for %v", f))
+}

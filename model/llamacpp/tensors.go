@@ -1,4 +1,4 @@
-package fromgguf
+package llamacpp
 
 import (
 	"encoding/binary"

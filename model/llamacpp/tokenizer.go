@@ -1,4 +1,4 @@
-package fromgguf
+package llamacpp
 
 import (
 	"encoding/json"
@@ -90,12 +90,13 @@ func readTokenizer(path string, meta gguf.Metadata) (tokenizer, config []byte, e
 		pieces = append(pieces, object{"type": "Split", "pattern": object{"Regex": p}, "behavior": "Isolated",
 			"invert": false})
 	}
+	bpe := object{"type": "BPE", "vocab": vocab, "merges": merges, "fuse_unk": false, "byte_fallback": false}
 	tokenizer, err = json.Marshal(object{
 		"version": "1.0", "added_tokens": added, "normalizer": nil,
 		"pre_tokenizer":  object{"type": "Sequence", "pretokenizers": append(pieces, byteLevel)},
 		"post_processor": byteLevel,
 		"decoder":        byteLevel,
-		"model":          object{"type": "BPE", "vocab": vocab, "merges": merges, "fuse_unk": false, "byte_fallback": false},
+		"model":          bpe,
 	})
 	if err != nil {
 		return nil, nil, err

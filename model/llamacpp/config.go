@@ -1,9 +1,10 @@
-// Package fromgguf turns a GGUF file into what a checkpoint folder holds: config.json, tokenizer.json,
-// tokenizer_config.json, and tensors under the names of the original checkpoint.
+// Package llamacpp reads and writes GGUF models as llama.cpp's converter lays them out.
 //
-// Everything above reads these as it reads a folder, so there is one set of checks. Tensors stay views of the mapped
-// file; only the up-projection of latent rows, which GGUF files store in two parts, is put together in memory.
-package fromgguf
+// Reading turns a file into what a checkpoint folder holds: config.json, tokenizer.json, tokenizer_config.json, and
+// tensors under the names of the original checkpoint. Everything above reads these as it reads a folder, so there is
+// one set of checks. Tensors stay views of the mapped file; only the up-projection of latent rows, which GGUF files
+// store in two parts, is put together in memory. Writing is the way back, with weights in a chosen mix of formats.
+package llamacpp
 
 import (
 	"encoding/json"
