@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"sparrow/builtin"
 	"sparrow/engine"
@@ -127,6 +128,9 @@ func (c Config) withDefaults() Config {
 		c.Name = builtin.Name
 		if c.Model != "" {
 			c.Name = filepath.Base(filepath.Clean(c.Model))
+			if family.IsGGUF(c.Model) {
+				c.Name = strings.TrimSuffix(c.Name, filepath.Ext(c.Name))
+			}
 		}
 	}
 	return c

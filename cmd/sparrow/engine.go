@@ -33,7 +33,7 @@ type engineFlags struct {
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.model, "model", "",
-		"checkpoint folder; without it the small model inside the binary runs ("+builtin.Name+")")
+		"checkpoint folder or GGUF file; without it the small model inside the binary runs ("+builtin.Name+")")
 	f.deviceFlags.add(s)
 	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 sizes it by memory")
 	s.IntVar(&f.context, "context", 0,

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -161,7 +162,7 @@ func (r *reader) ropeScaling(c map[string]any) {
 	switch kind {
 	case "", "none":
 	case "yarn":
-		all := 10 * r.floatOr("rope.scaling.yarn_log_multiplier", 0)
+		all := math.Round(1e6*r.floatOr("rope.scaling.yarn_log_multiplier", 0)) / 1e5 // stored as a float32
 		c["rope_scaling"] = map[string]any{"type": "yarn", "factor": r.float("rope.scaling.factor"),
 			"original_max_position_embeddings": r.count("rope.scaling.original_context_length"),
 			"beta_fast":                        r.floatOr("rope.scaling.yarn_beta_fast", 32),
