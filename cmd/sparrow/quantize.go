@@ -32,8 +32,7 @@ stay float32. q4_k_m gives the head and some down-projections six bits, as is us
 a type get one with smaller blocks and no fewer bits. Nothing that is there is replaced, and an interrupted run leaves
 nothing that looks complete.`,
 		Example: `  sparrow quantize /models/DeepSeek-V3.2 v32-q4.gguf --type q4_k_m
-  sparrow quantize builtin tiny.gguf --type q8_0
-  sparrow run --model tiny.gguf "Hello"`,
+  sparrow quantize builtin tiny.gguf --type q8_0`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return quantize(cmd, args[0], args[1], mix) },
 	}
