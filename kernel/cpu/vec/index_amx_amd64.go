@@ -93,12 +93,12 @@ func (t *indexTiles) scores(scores []float32, q []byte, w []float32, scales []by
 	if once := !t.scored && len(t.weights) == onceHeads; once {
 		t.reserve(onceGroups)
 		a.keys, a.places = unsafe.Pointer(&t.keys[0]), at(t.ordered(len(scores)), 0)
-		runIndexScores(indexOnceamx, a)
+		runKernel(indexOnceamx, a)
 		clear(t.order[:])
 	} else {
 		t.widenKeys()
 		a.keys = unsafe.Pointer(&t.keys[0])
-		runIndexScores(indexScoresamx, a)
+		runKernel(indexScoresamx, a)
 	}
 	t.scored = true
 	a.scores = nil
@@ -128,7 +128,7 @@ func (t *indexTiles) widenKeys() {
 	t.reserve(len(t.groups))
 	a := &t.pack
 	a.dst, a.src, a.steps = unsafe.Pointer(&t.keys[0]), at(t.groups[:], 0), (t.n+indexGroup-1)/indexGroup
-	runIndexKeys(a)
+	runKernel(indexKeysamx, a)
 	a.src = nil
 	t.wide = true
 }
@@ -145,30 +145,9 @@ func (t *indexTiles) widenQuery(q []byte, w []float32) {
 	clear(t.query[len(q):])
 	a := &t.pack
 	a.dst, a.src, a.steps = at(t.query, 0), at(q, 0), len(q)/64
-	runIndexQuery(a)
+	runKernel(indexQueryamx, a)
 	a.src = nil
 }
-
-//go:noinline
-func runIndexKeys(a *indexPackArgs) { indexKeysamx(a) }
-
-//go:noinline
-func runIndexQuery(a *indexPackArgs) { indexQueryamx(a) }
-
-//go:noinline
-func runIndexScores(f func(*indexScoreArgs), a *indexScoreArgs) { f(a) }
-
-//go:noescape
-func indexKeysamx(a *indexPackArgs)
-
-//go:noescape
-func indexQueryamx(a *indexPackArgs)
-
-//go:noescape
-func indexScoresamx(a *indexScoreArgs)
-
-//go:noescape
-func indexOnceamx(a *indexScoreArgs)
 
 var indexBlocks recycler[IndexBlock]
 
