@@ -77,7 +77,7 @@ func (m affine) data(e *emitter, name string) {
 	for i := range data {
 		data[i] = byte(m.rows[7-i%8])
 	}
-	table(e, name, data)
+	e.table(name, data)
 }
 
 func (m affine) apply(e *emitter, matrix, src, dst int) {
@@ -85,36 +85,36 @@ func (m affine) apply(e *emitter, matrix, src, dst int) {
 }
 
 // ordinaryData writes the constants for decoding ordinary codes.
-func ordinaryData(e *emitter) {
+func (e *emitter) ordinaryData() {
 	highMap.data(e, "highMap")
 	lowMap.data(e, "lowMap")
 	markMap.data(e, "markMap")
-	words(e, "extremeMarks", markLeast*0x01010101)
+	e.words("extremeMarks", markLeast*0x01010101)
 }
 
-func codedData(e *emitter) {
-	ordinaryData(e)
-	words(e, "scaleBias", 127)
-	words(e, "scaleLeast", (127-100)<<23)
-	words(e, "scaleMost", (127+100)<<23)
+func (e *emitter) codedData() {
+	e.ordinaryData()
+	e.words("scaleBias", 127)
+	e.words("scaleLeast", (127-100)<<23)
+	e.words("scaleMost", (127+100)<<23)
 	lower := make([]byte, 64)
 	for i := range lower {
 		lower[i] = byte(i%16/4*4 + i%2)
 	}
-	table(e, "twice", lower)
+	e.table("twice", lower)
 	for i := range 2 {
 		rows, pairs := make([]byte, 64), make([]byte, 64)
 		for j := range 16 {
 			rows[4*j] = byte(8*i + j/2)
 			pairs[4*j] = byte(j/8*8 + 4*i + j%8/2)
 		}
-		table(e, fmt.Sprintf("rowsTwice%d", i), rows)
-		table(e, fmt.Sprintf("pairsTwice%d", i), pairs)
+		e.table(fmt.Sprintf("rowsTwice%d", i), rows)
+		e.table(fmt.Sprintf("pairsTwice%d", i), pairs)
 	}
 }
 
 // ordinaryMaps loads the registers that decoding keeps.
-func ordinaryMaps(e *emitter) {
+func (e *emitter) ordinaryMaps() {
 	e.op("VMOVDQU64 highMap<>(SB), Z%d", zHighMap)
 	e.op("VMOVDQU64 lowMap<>(SB), Z%d", zLowMap)
 	e.op("VMOVDQU64 markMap<>(SB), Z%d", zMarkMap)
@@ -122,7 +122,7 @@ func ordinaryMaps(e *emitter) {
 }
 
 // unpackOrdinary turns 64 ordinary codes in register c into bfloat16 in register to and the next. It uses t.
-func unpackOrdinary(e *emitter, c, t, to int) {
+func (e *emitter) unpackOrdinary(c, t, to int) {
 	lowMap.apply(e, zLowMap, c, t)
 	highMap.apply(e, zHighMap, c, c)
 	e.op("VPUNPCKLBW Z%d, Z%d, Z%d", c, t, to)
@@ -211,7 +211,7 @@ func (c *coded) rows(e *emitter, first, rows int, last bool) {
 			markMap.apply(e, zMarkMap, z+2, z+3)
 			e.op("VPMAXUB Z%d, Z%d, Z%d", z+3, zMark, zMark)
 		}
-		unpackOrdinary(e, z+2, z+3, z)
+		e.unpackOrdinary(z+2, z+3, z)
 		if c.scaled {
 			e.op("VPBROADCASTD %s, Z%d", at16("R12", exponentRow*row), z+2)
 			e.op("VPADDW Z%d, Z%d, Z%d", z+2, z, z)

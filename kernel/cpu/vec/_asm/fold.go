@@ -42,7 +42,7 @@ func (f fold) load(e *emitter, r int, at func(disp int) string) {
 
 // turn makes rows of the lines in registers 0 to 15 and returns where each is.
 func (f fold) turn(e *emitter) []int {
-	column := transpose16(e)
+	column := e.transpose16()
 	if f.rows < 16 {
 		for r := range f.rows {
 			e.op("VADDPS Z%d, Z%d, Z%d", column[f.rows+r], column[r], column[r])
@@ -52,7 +52,7 @@ func (f fold) turn(e *emitter) []int {
 }
 
 // storeRows writes registers as rows of y, as many as there are, or adds them.
-func storeRows(e *emitter, regs []int) {
+func (e *emitter) storeRows(regs []int) {
 	add, done := e.label("add"), e.label("stored")
 	e.op("MOVQ foldArgs_rows(AX), R13")
 	e.op("MOVQ DI, R11")
@@ -96,7 +96,7 @@ func (f fold) wide(e *emitter) {
 				e.op("ADDQ R9, R11")
 			}
 			e.op("ADDQ $64, R12")
-			storeRows(e, f.turn(e))
+			e.storeRows(f.turn(e))
 		}
 	})
 }
@@ -111,7 +111,7 @@ func (f fold) strided(e *emitter) {
 			f.load(e, r, func(disp int) string { return fmt.Sprintf("%d(R11)", disp) })
 			e.op("ADDQ foldArgs_line(AX), R11")
 		}
-		storeRows(e, f.turn(e))
+		e.storeRows(f.turn(e))
 	})
 }
 
@@ -122,6 +122,6 @@ func (f fold) tiles(e *emitter) {
 		for r := range 16 {
 			f.load(e, r, func(disp int) string { return fmt.Sprintf("%d(SI)", disp+64*r) })
 		}
-		storeRows(e, f.turn(e))
+		e.storeRows(f.turn(e))
 	})
 }

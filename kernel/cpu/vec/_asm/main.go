@@ -14,7 +14,9 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 )
 
 func main() {
@@ -31,26 +33,30 @@ func main() {
 func files() map[string][]byte {
 	set := map[string][]byte{}
 	var declared []string // functions of all files, as Go declares them
-	file := func(body func(*emitter)) []byte {
-		e := assembly(body)
+	file := func(name string, s *isa, body func(*emitter)) {
+		e := &emitter{isa: s}
+		e.WriteString(header)
+		e.raw("#include \"go_asm.h\"")
+		e.raw("#include \"textflag.h\"")
+		body(e)
+		set[name+"_amd64.s"] = e.Bytes()
 		declared = append(declared, e.declared...)
-		return e.Bytes()
 	}
 	for _, s := range []*isa{avx512, avx2} {
-		set["rows_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitRows(e, s) })
-		set["panel_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitPanels(e, s) })
-		set["accumulate_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitAccumulate(e, s) })
-		set["select_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitSelect(e, s) })
-		set["vector_"+s.name+"_amd64.s"] = file(func(e *emitter) { emitVectors(e, s) })
+		file("rows_"+s.name, s, (*emitter).emitRows)
+		file("panel_"+s.name, s, (*emitter).emitPanels)
+		file("accumulate_"+s.name, s, (*emitter).emitAccumulate)
+		file("select_"+s.name, s, (*emitter).emitSelect)
+		file("vector_"+s.name, s, (*emitter).emitVectors)
 	}
-	set["attend_amx_amd64.s"] = file(emitAttend)
-	set["index_amx_amd64.s"] = file(emitIndex)
-	set["quant_avx512_amd64.s"] = file(emitRotateQuant)
-	set["transpose_avx512_amd64.s"] = file(func(e *emitter) { emitTranspose(e, avx512) })
-	set["tiles_amx_amd64.s"] = file(emitTiles)
-	set["fill_amx_amd64.s"] = file(emitFill)
-	set["stream_amx_amd64.s"] = file(emitStreams)
-	set["columns_amx_amd64.s"] = file(emitColumns)
+	file("attend_amx", avx512, (*emitter).emitAttend)
+	file("index_amx", avx512, (*emitter).emitIndex)
+	file("quant_avx512", avx512, (*emitter).emitRotateQuant)
+	file("transpose_avx512", avx512, (*emitter).emitTranspose)
+	file("tiles_amx", avx512, (*emitter).emitTiles)
+	file("fill_amx", avx512, (*emitter).emitFill)
+	file("stream_amx", avx512, (*emitter).emitStreams)
+	file("columns_amx", avx512, (*emitter).emitColumns)
 	set["kernels_amd64.go"] = declarations(declared)
 	return set
 }
@@ -68,20 +74,12 @@ func declarations(functions []string) []byte {
 	return text
 }
 
-// emitter collects assembly text and makes label names.
+// emitter collects the assembly text of one file and makes label names.
 type emitter struct {
 	bytes.Buffer
+	*isa
 	labels   int
 	declared []string // name and arguments of every function
-}
-
-func assembly(body func(*emitter)) *emitter {
-	e := &emitter{}
-	e.WriteString(header)
-	e.raw("#include \"go_asm.h\"")
-	e.raw("#include \"textflag.h\"")
-	body(e)
-	return e
 }
 
 // raw writes one line as it is.
@@ -89,9 +87,20 @@ func (e *emitter) raw(format string, args ...any) {
 	fmt.Fprintf(e, format+"\n", args...)
 }
 
-// op writes one instruction.
+var numbered = regexp.MustCompile(`\b[VH][0-9]+\b`)
+
+// op writes one instruction. V3 is register 3 of the instruction set in its full width, H3 its lower half.
 func (e *emitter) op(format string, args ...any) {
-	fmt.Fprintf(e, "\t"+format+"\n", args...)
+	text := numbered.ReplaceAllStringFunc(fmt.Sprintf(format, args...), func(r string) string {
+		if n, _ := strconv.Atoi(r[1:]); n >= e.regs {
+			panic(fmt.Sprintf("%s has no register %s", e.name, r[1:]))
+		}
+		if r[0] == 'H' {
+			return e.half + r[1:]
+		}
+		return e.reg + r[1:]
+	})
+	e.raw("\t%s", text)
 }
 
 // note writes a comment line.
@@ -106,6 +115,15 @@ func (e *emitter) label(what string) string {
 }
 
 func (e *emitter) at(label string) { e.raw("%s:", label) }
+
+// loop repeats body until the counter, a register or a word in memory, is 0.
+func (e *emitter) loop(label, counter string, body func()) {
+	label = e.label(label)
+	e.at(label)
+	body()
+	e.op("DECQ %s", counter)
+	e.op("JNZ %s", label)
+}
 
 // function opens a function with one pointer argument, left in AX.
 func (e *emitter) function(name, args, doc string) {

@@ -7,8 +7,7 @@ package main
 //
 //	AX arguments   SI vectors   DI codes   DX scales   CX vectors left   R8 rule of scales
 //	Z8 to Z15 in between   Z16 on constants
-func emitRotateQuant(e *emitter) {
-	s := avx512
+func (e *emitter) emitRotateQuant() {
 	consts := []struct {
 		name string
 		word uint32
@@ -24,7 +23,7 @@ func emitRotateQuant(e *emitter) {
 	at := map[string]int{}
 	e.raw("")
 	for i, c := range consts {
-		constant(e, s, c.name, c.word)
+		e.constant(c.name, c.word)
 		at[c.name] = 16 + i
 	}
 	e.function("rotateQuantavx512", "quantArgs", "rotates n vectors of 128 at v in place and quantises them.")
@@ -44,7 +43,7 @@ func emitRotateQuant(e *emitter) {
 	e.at(loop)
 	for i := range 8 {
 		e.op("VMOVUPS %s, Z%d", at16("SI", 64*i), i)
-		roundHalf(e, at, i, 8)
+		e.roundHalf(at, i, 8)
 	}
 	// Strides below a register: the partner is in another lane; where the
 	// lane is the upper of the two, its own element is subtracted.
@@ -76,7 +75,7 @@ func emitRotateQuant(e *emitter) {
 	}
 	for i := range 8 {
 		e.op("VMULPS Z%d, Z%d, Z%d", at["quantNorm"], i, i)
-		roundHalf(e, at, i, 8)
+		e.roundHalf(at, i, 8)
 		e.op("VMOVUPS Z%d, %s", i, at16("SI", 64*i))
 	}
 
@@ -109,7 +108,7 @@ func emitRotateQuant(e *emitter) {
 	e.at(free)
 	e.op("VMOVSS X8, (DX)")
 	for i := range 8 {
-		quantRegister(e, at, i)
+		e.quantRegister(at, i)
 		e.op("VPMOVDB Z%d, %s", i, at16("DI", 16*i))
 	}
 	e.op("ADDQ $512, SI")
@@ -121,7 +120,7 @@ func emitRotateQuant(e *emitter) {
 }
 
 // roundHalf rounds register i to bfloat16, to nearest even, using t and t+1.
-func roundHalf(e *emitter, at map[string]int, i, t int) {
+func (e *emitter) roundHalf(at map[string]int, i, t int) {
 	e.op("VCMPPS $3, Z%d, Z%d, K5", i, i) // NaN
 	e.op("VPSRLD $16, Z%d, Z%d", i, t)
 	e.op("VPANDD Z%d, Z%d, Z%d", at["quantOne"], t, t)
@@ -134,7 +133,7 @@ func roundHalf(e *emitter, at map[string]int, i, t int) {
 // quantRegister replaces register i by the codes of i/Z8, using Z9 to Z13. The
 // arithmetic is that of package num: adding a number whose last bit equals
 // one step of the code leaves the rounded number of steps.
-func quantRegister(e *emitter, at map[string]int, i int) {
+func (e *emitter) quantRegister(at map[string]int, i int) {
 	e.op("VDIVPS Z8, Z%d, Z9", i)
 	e.op("VPSRLD $24, Z9, Z13")
 	e.op("VPANDD Z%d, Z13, Z13", at["quantSign"])

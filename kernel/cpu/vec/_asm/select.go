@@ -5,35 +5,33 @@ package main
 //
 //	AX arguments   SI numbers   CX registers left   R8 how many so far
 //	DI places of those kept     DX those kept       R9 places of all, where they are not counted
-func emitSelect(e *emitter, s *isa) {
-	emitCount(e, s)
-	if s.wide() {
-		lanesData(e)
-		emitCollect(e, "collectCounted", false)
-		emitCollect(e, "collectPlaced", true)
+func (e *emitter) emitSelect() {
+	e.emitCount()
+	if e.wide() {
+		e.lanesData()
+		e.emitCollect("collectCounted", false)
+		e.emitCollect("collectPlaced", true)
 	}
 }
 
-func emitCount(e *emitter, s *isa) {
-	e.function("countAbove"+s.name, "selectArgs", "n = how many of steps registers at x reach floor.")
+func (e *emitter) emitCount() {
+	e.function("countAbove"+e.name, "selectArgs", "n = how many of steps registers at x reach floor.")
 	e.op("MOVQ selectArgs_x(AX), SI")
 	e.op("MOVQ selectArgs_steps(AX), CX")
-	e.op("VBROADCASTSS selectArgs_floor(AX), %s", s.r(1))
+	e.op("VBROADCASTSS selectArgs_floor(AX), V1")
 	e.op("XORQ R8, R8")
-	loop := e.label("loop")
-	e.at(loop)
-	if s.wide() {
-		e.op("VCMPPS $2, (SI), Z1, K1") // floor <= x
-		e.op("KMOVW K1, R10")
-	} else {
-		e.op("VCMPPS $2, (SI), Y1, Y0")
-		e.op("VMOVMSKPS Y0, R10")
-	}
-	e.op("POPCNTQ R10, R10")
-	e.op("ADDQ R10, R8")
-	e.op("ADDQ $%d, SI", s.bytes())
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
+	e.loop("loop", "CX", func() {
+		if e.wide() {
+			e.op("VCMPPS $2, (SI), Z1, K1") // floor <= x
+			e.op("KMOVW K1, R10")
+		} else {
+			e.op("VCMPPS $2, (SI), Y1, Y0")
+			e.op("VMOVMSKPS Y0, R10")
+		}
+		e.op("POPCNTQ R10, R10")
+		e.op("ADDQ R10, R8")
+		e.op("ADDQ $%d, SI", e.bytes())
+	})
 	e.op("MOVQ R8, selectArgs_n(AX)")
 	e.ret()
 }
@@ -41,7 +39,7 @@ func emitCount(e *emitter, s *isa) {
 // emitCollect writes the kernel that keeps the numbers that reach the floor and
 // their places, which count up from base or are read. Stores are of whole
 // registers: the outputs are one register longer than the numbers that are kept.
-func emitCollect(e *emitter, name string, placed bool) {
+func (e *emitter) emitCollect(name string, placed bool) {
 	e.function(name+"avx512", "selectArgs", "keeps those of steps registers at x that reach floor, and their places.")
 	for _, f := range [][2]string{{"x", "SI"}, {"steps", "CX"}, {"at", "DI"}, {"kept", "DX"}, {"places", "R9"}} {
 		e.op("MOVQ selectArgs_%s(AX), %s", f[0], f[1])
@@ -84,10 +82,10 @@ func emitCollect(e *emitter, name string, placed bool) {
 }
 
 // lanesData writes 0 to 15.
-func lanesData(e *emitter) {
+func (e *emitter) lanesData() {
 	data := make([]byte, 64)
 	for i := range 16 {
 		data[4*i] = byte(i)
 	}
-	table(e, "lanes", data)
+	e.table("lanes", data)
 }
