@@ -49,18 +49,20 @@ func (k *accumulate) write() {
 	name := fmt.Sprintf("acc%s%dx%d%s", k.w.name, k.mr, k.vecs*k.lanes, k.name)
 	k.function(name, "accArgs", fmt.Sprintf("%d rows of x times rows of %d %s weights.", k.mr, k.vecs*k.lanes,
 		k.w.name))
-	k.op("MOVQ accArgs_x(AX), SI")
-	k.op("MOVQ accArgs_w(AX), R8")
-	k.op("MOVQ accArgs_ldw(AX), R9")
-	k.op("MOVQ accArgs_y(AX), DI")
-	k.op("MOVQ accArgs_d(AX), R13")
+	k.op(`
+		MOVQ accArgs_x(AX), SI
+		MOVQ accArgs_w(AX), R8
+		MOVQ accArgs_ldw(AX), R9
+		MOVQ accArgs_y(AX), DI
+		MOVQ accArgs_d(AX), R13`)
 	if k.mr > 1 {
-		k.op("MOVQ accArgs_ldx(AX), CX")
-		k.op("LEAQ (CX)(CX*2), DX")
-		k.op("LEAQ (CX)(CX*4), R12")
-		k.op("MOVQ accArgs_ldy(AX), R10")
-		k.op("LEAQ (R10)(R10*2), R11")
-		k.op("LEAQ (R10)(R10*4), BX")
+		k.op(`
+			MOVQ accArgs_ldx(AX), CX
+			LEAQ (CX)(CX*2), DX
+			LEAQ (CX)(CX*4), R12
+			MOVQ accArgs_ldy(AX), R10
+			LEAQ (R10)(R10*2), R11
+			LEAQ (R10)(R10*4), BX`)
 	}
 	if k.w == fp8 {
 		k.zero(k.nan())
@@ -159,10 +161,11 @@ func (k *accumulate) writePack() {
 	cols := k.vecs * k.lanes
 	k.function(fmt.Sprintf("pack%s%d%s", k.w.name, cols, k.name), "accArgs",
 		fmt.Sprintf("widens rows of %d %s weights to y.", cols, k.w.name))
-	k.op("MOVQ accArgs_w(AX), R8")
-	k.op("MOVQ accArgs_ldw(AX), R9")
-	k.op("MOVQ accArgs_y(AX), DI")
-	k.op("MOVQ accArgs_d(AX), R13")
+	k.op(`
+		MOVQ accArgs_w(AX), R8
+		MOVQ accArgs_ldw(AX), R9
+		MOVQ accArgs_y(AX), DI
+		MOVQ accArgs_d(AX), R13`)
 	if k.w == fp8 {
 		k.zero(k.nan())
 		k.op("VBROADCASTSS accArgs_scale(AX), V%d", k.scale())

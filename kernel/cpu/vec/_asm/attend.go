@@ -69,24 +69,26 @@ func (e *emitter) emitNarrowExact() {
 	e.words("exponent", 0x7F800000)
 	e.words("withoutSign", 0x7FFFFFFF)
 	e.function("narrowExactamx", "vecArgs", "dst = a, to bfloat16; nan is set where that is not exact.")
-	e.op("MOVQ vecArgs_dst(AX), DI")
-	e.op("MOVQ vecArgs_a(AX), SI")
-	e.op("MOVQ vecArgs_steps(AX), CX")
-	e.op("VMOVDQU64 lowerHalf<>(SB), Z1")
-	e.op("VMOVDQU64 exponent<>(SB), Z2")
-	e.op("VMOVDQU64 withoutSign<>(SB), Z3")
-	e.op("KXORW K3, K3, K3")
+	e.op(`
+		MOVQ vecArgs_dst(AX), DI
+		MOVQ vecArgs_a(AX), SI
+		MOVQ vecArgs_steps(AX), CX
+		VMOVDQU64 lowerHalf<>(SB), Z1
+		VMOVDQU64 exponent<>(SB), Z2
+		VMOVDQU64 withoutSign<>(SB), Z3
+		KXORW K3, K3, K3`)
 	e.loop("loop", "CX", func() {
-		e.op("VMOVDQU32 (SI), Z0")
-		e.op("VPTESTMD Z1, Z0, K1")
-		e.op("KORW K1, K3, K3")
-		e.op("VPTESTNMD Z2, Z0, K1")
-		e.op("VPTESTMD Z3, Z0, K1, K1")
-		e.op("KORW K1, K3, K3")
-		e.op("VPSRLD $16, Z0, Z0")
-		e.op("VPMOVDW Z0, (DI)")
-		e.op("ADDQ $64, SI")
-		e.op("ADDQ $32, DI")
+		e.op(`
+			VMOVDQU32 (SI), Z0
+			VPTESTMD Z1, Z0, K1
+			KORW K1, K3, K3
+			VPTESTNMD Z2, Z0, K1
+			VPTESTMD Z3, Z0, K1, K1
+			KORW K1, K3, K3
+			VPSRLD $16, Z0, Z0
+			VPMOVDW Z0, (DI)
+			ADDQ $64, SI
+			ADDQ $32, DI`)
 	})
 	e.op("KMOVW K3, R8")
 	e.op("MOVQ R8, vecArgs_nan(AX)")
@@ -107,10 +109,11 @@ func (e *emitter) splitPair(dst, halves, rest string) {
 	e.op("VMOVDQU64 Z2, %s", dst)
 	e.op("VPMOVZXWD %s, Z3", dst)
 	e.op("VPMOVZXWD %s, Z4", halves)
-	e.op("VPSLLD $16, Z3, Z3")
-	e.op("VPSLLD $16, Z4, Z4")
-	e.op("VSUBPS Z3, Z0, Z0")
-	e.op("VSUBPS Z4, Z1, Z1")
+	e.op(`
+		VPSLLD $16, Z3, Z3
+		VPSLLD $16, Z4, Z4
+		VSUBPS Z3, Z0, Z0
+		VSUBPS Z4, Z1, Z1`)
 	e.emit(narrowPair(0, 1, 2))
 	e.op("VMOVDQU64 Z2, %s", rest)
 }
@@ -124,11 +127,12 @@ func (e *emitter) splitPair(dst, halves, rest string) {
 //	DX two tiles in between   R9 head
 func (e *emitter) emitAttendQuery(name string, eights [4]int) {
 	e.function(name, "attendQueryArgs", "splits 16 heads of chunks x 64 elements into tiles of pairs.")
-	e.op("MOVQ attendQueryArgs_q(AX), SI")
-	e.op("MOVQ attendQueryArgs_ld(AX), R8")
-	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
-	e.op("MOVQ attendQueryArgs_between(AX), DX")
-	e.op("MOVQ attendQueryArgs_chunks(AX), CX")
+	e.op(`
+		MOVQ attendQueryArgs_q(AX), SI
+		MOVQ attendQueryArgs_ld(AX), R8
+		MOVQ attendQueryArgs_tiles(AX), DI
+		MOVQ attendQueryArgs_between(AX), DX
+		MOVQ attendQueryArgs_chunks(AX), CX`)
 	second := 32
 	if eights[1] != 8 {
 		second = 8
@@ -197,10 +201,11 @@ func (e *emitter) emitAttendScores(name string, steps int) {
 func (e *emitter) scoresOpen() {
 	e.op("MOVQ attendScoreArgs_shapes(AX), R9")
 	e.emit(ldtilecfg(memory{base: "R9"}))
-	e.op("MOVQ attendScoreArgs_rows(AX), SI")
-	e.op("MOVQ attendScoreArgs_scores(AX), DI")
-	e.op("MOVQ attendScoreArgs_groups(AX), CX")
-	e.op("MOVQ $64, R10")
+	e.op(`
+		MOVQ attendScoreArgs_rows(AX), SI
+		MOVQ attendScoreArgs_scores(AX), DI
+		MOVQ attendScoreArgs_groups(AX), CX
+		MOVQ $64, R10`)
 }
 
 // scoreStep adds the products of step k of the query at DX, for four tiles of rows, and interleaves other
@@ -253,9 +258,10 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 		}
 		e.op("ADDQ $256, SI")
 	})
-	e.op("VMAXPS Z5, Z6, Z5")
-	e.op("VMAXPS Z7, Z8, Z7")
-	e.op("VMAXPS Z5, Z7, Z15")
+	e.op(`
+		VMAXPS Z5, Z6, Z5
+		VMAXPS Z7, Z8, Z7
+		VMAXPS Z5, Z7, Z15`)
 
 	e.note("Z15 is the largest score, Z14 the base of the weights: raised only where weights would get too large.")
 	e.op("VMAXPS %smost(AX), Z15, Z0", a)
@@ -280,10 +286,11 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 	e.op("VMOVUPS (SI), Z0")
 	e.op("VSUBPS Z15, Z0, Z0")
 	v.exp()
-	e.op("VMOVUPS Z0, (SI)")
-	e.op("VADDPS Z0, Z14, Z14")
-	e.op("ADDQ $64, SI")
-	e.op("DECQ CX")
+	e.op(`
+		VMOVUPS Z0, (SI)
+		VADDPS Z0, Z14, Z14
+		ADDQ $64, SI
+		DECQ CX`)
 	e.op("JNZ %s", weigh)
 	e.op("VMOVUPS Z14, %ssum(AX)", a)
 	e.op("MOVQ %sgroups(AX), CX", a)
@@ -292,9 +299,10 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 	e.op("JZ %s", filled)
 	v.zero(0)
 	e.at(fill)
-	e.op("VMOVUPS Z0, (SI)")
-	e.op("ADDQ $64, SI")
-	e.op("DECQ CX")
+	e.op(`
+		VMOVUPS Z0, (SI)
+		ADDQ $64, SI
+		DECQ CX`)
 	e.op("JNZ %s", fill)
 	e.at(filled)
 
@@ -356,12 +364,13 @@ func (e *emitter) emitAttendResult() {
 		e.table(fmt.Sprintf("laneOrder%d", i), data)
 	}
 	e.function("attendResultamx", "attendQueryArgs", "one row of 32 tiles at q, times by, to 512 float32 at tiles.")
-	e.op("VBROADCASTSS attendQueryArgs_by(AX), Z5")
-	e.op("MOVQ attendQueryArgs_q(AX), SI")
-	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
-	e.op("MOVQ $16, CX")
-	e.op("VMOVDQU64 laneOrder0<>(SB), Z2")
-	e.op("VMOVDQU64 laneOrder1<>(SB), Z3")
+	e.op(`
+		VBROADCASTSS attendQueryArgs_by(AX), Z5
+		MOVQ attendQueryArgs_q(AX), SI
+		MOVQ attendQueryArgs_tiles(AX), DI
+		MOVQ $16, CX
+		VMOVDQU64 laneOrder0<>(SB), Z2
+		VMOVDQU64 laneOrder1<>(SB), Z3`)
 	e.loop("loop", "CX", func() {
 		e.op("VMOVDQU64 (SI), Z0")
 		e.op("VMOVDQU64 %d(SI), Z1", tileBytes)
@@ -383,10 +392,11 @@ func (e *emitter) emitAttendResult() {
 func (e *emitter) emitAttendResultCoded() {
 	e.function("attendResultCodedamx", "attendQueryArgs",
 		"one row of 32 tiles at q, times by, to 512 float32 at tiles.")
-	e.op("VBROADCASTSS attendQueryArgs_by(AX), Z8")
-	e.op("MOVQ attendQueryArgs_q(AX), SI")
-	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
-	e.op("MOVQ $8, CX")
+	e.op(`
+		VBROADCASTSS attendQueryArgs_by(AX), Z8
+		MOVQ attendQueryArgs_q(AX), SI
+		MOVQ attendQueryArgs_tiles(AX), DI
+		MOVQ $8, CX`)
 	e.loop("loop", "CX", func() {
 		for j := range 4 {
 			e.op("VMULPS %s, Z8, Z%d", at16("SI", j*tileBytes), j)

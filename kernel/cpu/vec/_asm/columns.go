@@ -80,9 +80,10 @@ func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 	loop, full := e.label("loop"), e.label("full")
 	each := 64 / size // elements of a register
 	masks := 32 * o.turn() / each
-	e.op("MOVQ packArgs_columns(AX), DI")
-	e.op("MOVQ packArgs_steps(AX), R8")
-	e.op("XORL SI, SI")
+	e.op(`
+		MOVQ packArgs_columns(AX), DI
+		MOVQ packArgs_steps(AX), R8
+		XORL SI, SI`)
 	for k := range masks {
 		e.op("KXNORD K%d, K%d, K%d", 1+k, 1+k, 1+k)
 	}
@@ -152,18 +153,20 @@ func (e *emitter) packSixteen(o order) {
 		"up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")
 	e.packLoop(o, 4, 2*1024, func(step int) {
 		row := e.label("row")
-		e.op("MOVQ packArgs_count(AX), R10")
-		e.op("LEAQ packArgs_rows(AX), R11")
-		e.op("MOVQ DI, R12")
+		e.op(`
+			MOVQ packArgs_count(AX), R10
+			LEAQ packArgs_rows(AX), R11
+			MOVQ DI, R12`)
 		e.at(row)
 		e.op("MOVQ (R11), BX")
 		e.split(o, step, 0, 1)
 		for part := range 2 {
 			e.op("VMOVDQU64 Z%d, %d(R12)", part, 1024*part)
 		}
-		e.op("ADDQ $8, R11")
-		e.op("ADDQ $64, R12")
-		e.op("DECQ R10")
+		e.op(`
+			ADDQ $8, R11
+			ADDQ $64, R12
+			DECQ R10`)
 		e.op("JNZ %s", row)
 		for part := range 2 {
 			for r := range 16 {

@@ -17,15 +17,17 @@ const panelStep = 2048
 
 // fillRows wraps body, which handles one row, in the loop over rows.
 func (e *emitter) fillRows(body func()) {
-	e.op("MOVQ fillArgs_w(AX), R8")
-	e.op("MOVQ fillArgs_panel(AX), R9")
-	e.op("MOVQ fillArgs_rows(AX), R10")
-	e.op("MOVQ fillArgs_mask(AX), R12")
-	e.op("KMOVQ R12, K1")
+	e.op(`
+		MOVQ fillArgs_w(AX), R8
+		MOVQ fillArgs_panel(AX), R9
+		MOVQ fillArgs_rows(AX), R10
+		MOVQ fillArgs_mask(AX), R12
+		KMOVQ R12, K1`)
 	e.loop("row", "R10", func() {
-		e.op("MOVQ R8, SI")
-		e.op("MOVQ R9, DI")
-		e.op("MOVQ fillArgs_steps(AX), R12")
+		e.op(`
+			MOVQ R8, SI
+			MOVQ R9, DI
+			MOVQ fillArgs_steps(AX), R12`)
 		body()
 		e.op("ADDQ fillArgs_ldw(AX), R8")
 		e.op("ADDQ $64, R9")
@@ -54,10 +56,11 @@ func (e *emitter) fillBF16() {
 	e.op("MOVQ fillArgs_ahead(AX), R11")
 	e.fillRows(func() {
 		e.fillSteps(func() {
-			e.op("VMOVDQU64 (SI), Z0")
-			e.op("PREFETCHT1 (SI)(R11*1)")
-			e.op("VMOVDQU64 Z0, (DI)")
-			e.op("ADDQ $64, SI")
+			e.op(`
+				VMOVDQU64 (SI), Z0
+				PREFETCHT1 (SI)(R11*1)
+				VMOVDQU64 Z0, (DI)
+				ADDQ $64, SI`)
 			e.op("ADDQ $%d, DI", panelStep)
 		}, func() {
 			e.op("VMOVDQU16.Z (SI), K1, Z0")
@@ -126,18 +129,20 @@ func (e *emitter) fillFP4() {
 		e.op("MOVL $%d, R8", c.value)
 		e.op("VPBROADCASTW R8, Z%d", c.reg)
 	}
-	e.op("MOVQ fillArgs_scale(AX), DX")
-	e.op("MOVQ fillArgs_scaleMask(AX), R8")
-	e.op("KMOVD R8, K2")
-	e.op("MOVQ fillArgs_ahead(AX), R13")
+	e.op(`
+		MOVQ fillArgs_scale(AX), DX
+		MOVQ fillArgs_scaleMask(AX), R8
+		KMOVD R8, K2
+		MOVQ fillArgs_ahead(AX), R13`)
 	widen := func() {
 		e.op("VPERMW Z3, Z4, Z5")
 		e.op("VPERMW Z%d, Z0, Z1", values)
 		e.op("VPSRLW $4, Z0, Z0")
 		e.op("VPERMW Z%d, Z0, Z2", values)
-		e.op("VPSUBUSW Z5, Z1, Z1")
-		e.op("VPSUBUSW Z5, Z2, Z2")
-		e.op("VMOVDQU64 Z1, (DI)")
+		e.op(`
+			VPSUBUSW Z5, Z1, Z1
+			VPSUBUSW Z5, Z2, Z2
+			VMOVDQU64 Z1, (DI)`)
 		e.op("VMOVDQU64 Z2, %d(DI)", panelStep)
 	}
 	e.fillRows(func() {

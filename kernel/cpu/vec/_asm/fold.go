@@ -17,17 +17,19 @@ func (f fold) of(name string) string { return "fold" + name + f.name }
 // bytes apart, and K1 holds the columns that exist. R13 is the rows left.
 func (f fold) loop(e *emitter, body func()) {
 	loop := e.label("loop")
-	e.op("MOVQ foldArgs_sums(AX), SI")
-	e.op("MOVQ foldArgs_y(AX), DI")
-	e.op("MOVQ foldArgs_ldy(AX), R9")
-	e.op("MOVQ foldArgs_tiles(AX), R8")
-	e.op("MOVQ foldArgs_mask(AX), R10")
-	e.op("KMOVW R10, K1")
+	e.op(`
+		MOVQ foldArgs_sums(AX), SI
+		MOVQ foldArgs_y(AX), DI
+		MOVQ foldArgs_ldy(AX), R9
+		MOVQ foldArgs_tiles(AX), R8
+		MOVQ foldArgs_mask(AX), R10
+		KMOVW R10, K1`)
 	e.at(loop)
 	body()
-	e.op("ADDQ foldArgs_nextSums(AX), SI")
-	e.op("ADDQ foldArgs_nextY(AX), DI")
-	e.op("DECQ R8")
+	e.op(`
+		ADDQ foldArgs_nextSums(AX), SI
+		ADDQ foldArgs_nextY(AX), DI
+		DECQ R8`)
 	e.op("JNZ %s", loop)
 	e.ret()
 }
@@ -54,9 +56,10 @@ func (f fold) turn(e *emitter) []int {
 // storeRows writes registers as rows of y, as many as there are, or adds them.
 func (e *emitter) storeRows(regs []int) {
 	add, done := e.label("add"), e.label("stored")
-	e.op("MOVQ foldArgs_rows(AX), R13")
-	e.op("MOVQ DI, R11")
-	e.op("CMPQ foldArgs_add(AX), $0")
+	e.op(`
+		MOVQ foldArgs_rows(AX), R13
+		MOVQ DI, R11
+		CMPQ foldArgs_add(AX), $0`)
 	e.op("JNE %s", add)
 	for _, r := range regs {
 		e.op("VMOVUPS Z%d, K1, (R11)", r)

@@ -20,18 +20,20 @@ func (e *emitter) emitIndex() {
 //	AX arguments   SI codes   DI bfloat16   CX registers of 64 codes left
 func (e *emitter) emitIndexQuery() {
 	e.function("indexQueryamx", "indexPackArgs", "widens steps x 64 codes at src to bfloat16 at dst.")
-	e.op("MOVQ indexPackArgs_src(AX), SI")
-	e.op("MOVQ indexPackArgs_dst(AX), DI")
-	e.op("MOVQ indexPackArgs_steps(AX), CX")
+	e.op(`
+		MOVQ indexPackArgs_src(AX), SI
+		MOVQ indexPackArgs_dst(AX), DI
+		MOVQ indexPackArgs_steps(AX), CX`)
 	e.codeTables()
 	e.op("VMOVDQU64 %s<>(SB), Z26", inOrder)
 	e.loop("loop", "CX", func() {
 		e.op("VPERMQ (SI), Z26, Z0")
 		e.decodeCodes(0, 1, 2)
-		e.op("VMOVDQU64 Z0, (DI)")
-		e.op("VMOVDQU64 Z1, 64(DI)")
-		e.op("ADDQ $64, SI")
-		e.op("ADDQ $128, DI")
+		e.op(`
+			VMOVDQU64 Z0, (DI)
+			VMOVDQU64 Z1, 64(DI)
+			ADDQ $64, SI
+			ADDQ $128, DI`)
 	})
 	e.ret()
 }
@@ -75,10 +77,11 @@ func (e *emitter) emitIndexScores() {
 	e.op("JZ %s", last)
 	e.at(steady)
 	k.passes(e, true, true)
-	e.op("VMOVUPS Z0, (DI)")
-	e.op("VMOVUPS Z1, 64(DI)")
-	e.op("ADDQ $128, BX")
-	e.op("ADDQ $128, DI")
+	e.op(`
+		VMOVUPS Z0, (DI)
+		VMOVUPS Z1, 64(DI)
+		ADDQ $128, BX
+		ADDQ $128, DI`)
 	e.op("ADDQ $%d, SI", 8*tileBytes)
 	e.op("DECQ CX")
 	e.op("JNZ %s", steady)
@@ -95,10 +98,11 @@ func (e *emitter) emitIndexScores() {
 // passes processes all heads once: it multiplies one pair of keys, sums up the
 // products of the pair before it, or both. Scores are left in Z0 and Z1.
 func (k indexScores) passes(e *emitter, multiply, sum bool) {
-	e.op("MOVQ indexScoreArgs_query(AX), R11")
-	e.op("MOVQ indexScoreArgs_weights(AX), R12")
-	e.op("MOVQ indexScoreArgs_heads(AX), R13")
-	e.op("MOVQ indexScoreArgs_products(AX), R8")
+	e.op(`
+		MOVQ indexScoreArgs_query(AX), R11
+		MOVQ indexScoreArgs_weights(AX), R12
+		MOVQ indexScoreArgs_heads(AX), R13
+		MOVQ indexScoreArgs_products(AX), R8`)
 	if sum {
 		k.clear(e)
 	}
@@ -189,10 +193,11 @@ func (indexScores) finish(e *emitter) {
 
 // storeLast writes those of the last pair that exist.
 func (indexScores) storeLast(e *emitter) {
-	e.op("MOVQ indexScoreArgs_mask(AX), R8")
-	e.op("KMOVW R8, K1")
-	e.op("SHRQ $16, R8")
-	e.op("KMOVW R8, K2")
-	e.op("VMOVUPS Z0, K1, (DI)")
-	e.op("VMOVUPS Z1, K2, 64(DI)")
+	e.op(`
+		MOVQ indexScoreArgs_mask(AX), R8
+		KMOVW R8, K1
+		SHRQ $16, R8
+		KMOVW R8, K2
+		VMOVUPS Z0, K1, (DI)
+		VMOVUPS Z1, K2, 64(DI)`)
 }

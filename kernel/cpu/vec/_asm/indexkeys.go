@@ -67,12 +67,13 @@ func (e *emitter) emitAnyKeys() {
 	e.raw("")
 	e.raw("// The chunk DX of a group of keys with any codes.")
 	e.raw("TEXT anyKeys<>(SB), NOSPLIT, $0-0")
-	e.op("PUSHQ R13")
-	e.op("PUSHQ R8")
-	e.op("SHLQ $4, DX")
-	e.op("ADDQ DX, R13")
-	e.op("SHLQ $5, DX")
-	e.op("ADDQ DX, R8")
+	e.op(`
+		PUSHQ R13
+		PUSHQ R8
+		SHLQ $4, DX
+		ADDQ DX, R13
+		SHLQ $5, DX
+		ADDQ DX, R8`)
 	e.loadChunk(0, 10)
 	for i := range 4 {
 		codes := 18 + i
@@ -88,9 +89,10 @@ func (e *emitter) emitAnyKeys() {
 			e.op("VMOVDQU64 Z%d, %s", 12+half, at16("R8", 64*(2*i+half)))
 		}
 	}
-	e.op("POPQ R8")
-	e.op("POPQ R13")
-	e.op("RET")
+	e.op(`
+		POPQ R8
+		POPQ R13
+		RET`)
 }
 
 // emitIndexKeys writes the kernel that widens groups of keys.
@@ -99,9 +101,10 @@ func (e *emitter) emitAnyKeys() {
 func (e *emitter) emitIndexKeys() {
 	e.function("indexKeysamx", "indexPackArgs",
 		"widens steps groups of 16 keys, whose addresses are at src, to tiles of pairs at dst.")
-	e.op("MOVQ indexPackArgs_src(AX), R14")
-	e.op("MOVQ indexPackArgs_dst(AX), R8")
-	e.op("MOVQ indexPackArgs_steps(AX), CX")
+	e.op(`
+		MOVQ indexPackArgs_src(AX), R14
+		MOVQ indexPackArgs_dst(AX), R8
+		MOVQ indexPackArgs_steps(AX), CX`)
 	e.ordinaryMaps()
 	e.loop("loop", "CX", func() {
 		e.op("MOVQ (R14), R13")

@@ -47,10 +47,11 @@ func (e *emitter) emitIndexOnce() {
 		k.pass(e, p, true)
 	}
 	k.finish(e)
-	e.op("VMOVUPS Z0, (DI)")
-	e.op("VMOVUPS Z1, 64(DI)")
-	e.op("ADDQ $128, BX")
-	e.op("ADDQ $128, DI")
+	e.op(`
+		VMOVUPS Z0, (DI)
+		VMOVUPS Z1, 64(DI)
+		ADDQ $128, BX
+		ADDQ $128, DI`)
 	k.turn(e)
 	e.op("DECQ CX")
 	e.op("JNZ %s", steady)

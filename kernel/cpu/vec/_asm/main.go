@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 func main() {
@@ -89,7 +90,7 @@ func (e *emitter) raw(format string, args ...any) {
 
 var numbered = regexp.MustCompile(`\b[VH][0-9]+\b`)
 
-// op writes one instruction. V3 is register 3 of the instruction set in its full width, H3 its lower half.
+// op writes instructions, one in a line. V3 is register 3 of the instruction set in its full width, H3 its lower half.
 func (e *emitter) op(format string, args ...any) {
 	text := numbered.ReplaceAllStringFunc(fmt.Sprintf(format, args...), func(r string) string {
 		if n, _ := strconv.Atoi(r[1:]); n >= e.regs {
@@ -100,7 +101,9 @@ func (e *emitter) op(format string, args ...any) {
 		}
 		return e.reg + r[1:]
 	})
-	e.raw("\t%s", text)
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		e.raw("\t%s", strings.TrimSpace(line))
+	}
 }
 
 // note writes a comment line.

@@ -24,9 +24,10 @@ func (e *emitter) emitAttendScoresAt(name string, steps int) {
 	e.function(name, "attendScoreArgs",
 		fmt.Sprintf("products of 64 x groups rows of %d elements, at any places, and 16 heads.", 32*steps))
 	e.scoresOpen()
-	e.op("MOVQ attendScoreArgs_at(AX), R8")
-	e.op("MOVQ attendScoreArgs_tiles(AX), R9")
-	e.op("MOVQ attendScoreArgs_fetch(AX), R14")
+	e.op(`
+		MOVQ attendScoreArgs_at(AX), R8
+		MOVQ attendScoreArgs_tiles(AX), R9
+		MOVQ attendScoreArgs_fetch(AX), R14`)
 	e.copyRows(0, 0, 0, 64)
 	loop, round, same := e.label("loop"), e.label("round"), e.label("same")
 	e.at(loop)
@@ -223,18 +224,21 @@ func (e *emitter) pairRows(pair int) {
 //	AX arguments   SI memory   R8 places   CX rows left   R9 row   DX lines left
 func (e *emitter) emitFetchRows() {
 	e.function("fetchRowsamx", "fetchArgs", "fetches the lines of rows.")
-	e.op("MOVQ fetchArgs_memory(AX), SI")
-	e.op("MOVQ fetchArgs_at(AX), R8")
-	e.op("MOVQ fetchArgs_rows(AX), CX")
+	e.op(`
+		MOVQ fetchArgs_memory(AX), SI
+		MOVQ fetchArgs_at(AX), R8
+		MOVQ fetchArgs_rows(AX), CX`)
 	row, line := e.label("row"), e.label("line")
 	e.at(row)
-	e.op("MOVQ (R8), R9")
-	e.op("ADDQ SI, R9")
-	e.op("MOVQ fetchArgs_lines(AX), DX")
+	e.op(`
+		MOVQ (R8), R9
+		ADDQ SI, R9
+		MOVQ fetchArgs_lines(AX), DX`)
 	e.at(line)
-	e.op("PREFETCHT1 (R9)")
-	e.op("ADDQ $64, R9")
-	e.op("DECQ DX")
+	e.op(`
+		PREFETCHT1 (R9)
+		ADDQ $64, R9
+		DECQ DX`)
 	e.op("JNZ %s", line)
 	e.op("ADDQ $8, R8")
 	e.op("DECQ CX")
@@ -249,19 +253,21 @@ func (e *emitter) emitFetchRows() {
 func (e *emitter) emitHolds() {
 	e.words("exponents", 0x7F807F80)
 	e.function("holdsamx", "fetchArgs", "nan is set where a row has a subnormal number.")
-	e.op("MOVQ fetchArgs_memory(AX), SI")
-	e.op("MOVQ fetchArgs_at(AX), R8")
-	e.op("MOVQ fetchArgs_rows(AX), CX")
-	e.op("VMOVDQU64 exponents<>(SB), Z1")
-	e.op("VMOVDQU64 magnitude<>(SB), Z2")
-	e.op("KXORD K3, K3, K3")
+	e.op(`
+		MOVQ fetchArgs_memory(AX), SI
+		MOVQ fetchArgs_at(AX), R8
+		MOVQ fetchArgs_rows(AX), CX
+		VMOVDQU64 exponents<>(SB), Z1
+		VMOVDQU64 magnitude<>(SB), Z2
+		KXORD K3, K3, K3`)
 	e.loop("row", "CX", func() {
 		e.op("MOVQ (R8), R9")
 		for c := range latentChunks {
 			e.op("VMOVDQU64 %s(R9*1), Z0", at16("SI", 64*c))
-			e.op("VPTESTNMW Z1, Z0, K1")
-			e.op("VPTESTMW Z2, Z0, K1, K1")
-			e.op("KORD K1, K3, K3")
+			e.op(`
+				VPTESTNMW Z1, Z0, K1
+				VPTESTMW Z2, Z0, K1, K1
+				KORD K1, K3, K3`)
 		}
 		e.op("ADDQ $8, R8")
 	})

@@ -32,14 +32,15 @@ func (k *panel) write() {
 	name := fmt.Sprintf("panel%dx%d%s", k.mr, k.nr, k.name)
 	k.function(name, "panelArgs",
 		fmt.Sprintf("tiles of %d rows of x by one packed panel of %d rows of weights.", k.mr, k.nr))
-	k.op("MOVQ panelArgs_x(AX), BX")
-	k.op("MOVQ panelArgs_ldx(AX), CX")
-	k.op("LEAQ (CX)(CX*2), DX")
-	k.op("MOVQ panelArgs_y(AX), DI")
-	k.op("MOVQ panelArgs_sums(AX), R8")
-	k.op("MOVQ panelArgs_tiles(AX), R13")
-	k.op("MOVQ panelArgs_ldw(AX), R14")
-	k.op("LEAQ (R14)(R14*2), R15")
+	k.op(`
+		MOVQ panelArgs_x(AX), BX
+		MOVQ panelArgs_ldx(AX), CX
+		LEAQ (CX)(CX*2), DX
+		MOVQ panelArgs_y(AX), DI
+		MOVQ panelArgs_sums(AX), R8
+		MOVQ panelArgs_tiles(AX), R13
+		MOVQ panelArgs_ldw(AX), R14
+		LEAQ (R14)(R14*2), R15`)
 	if k.wide() {
 		k.op("MOVQ panelArgs_mask(AX), R12")
 		k.op("KMOVW R12, K1")
@@ -48,10 +49,11 @@ func (k *panel) write() {
 	k.at(tile)
 	k.fetch()
 	k.fetchY()
-	k.op("MOVQ BX, SI")
-	k.op("MOVQ panelArgs_w(AX), R11")
-	k.op("LEAQ (R14)(R14*4), R9")
-	k.op("CMPQ panelArgs_first(AX), $0")
+	k.op(`
+		MOVQ BX, SI
+		MOVQ panelArgs_w(AX), R11
+		LEAQ (R14)(R14*4), R9
+		CMPQ panelArgs_first(AX), $0`)
 	k.op("JNE %s", fresh)
 	for i := range k.mr * k.nr {
 		k.op("VMOVUPS %d(R8), V%d", i*k.bytes(), i)
@@ -161,9 +163,10 @@ func (k *panel) multiply(load func(n int)) {
 // block of k is done.
 func (k *panel) finish() {
 	fold, done := k.label("fold"), k.label("done")
-	k.op("MOVQ panelArgs_ldy(AX), R9")
-	k.op("LEAQ (R9)(R9*2), R10")
-	k.op("CMPQ panelArgs_last(AX), $0")
+	k.op(`
+		MOVQ panelArgs_ldy(AX), R9
+		LEAQ (R9)(R9*2), R10
+		CMPQ panelArgs_last(AX), $0`)
 	k.op("JNE %s", fold)
 	for i := range k.mr * k.nr {
 		k.op("VMOVUPS V%d, %d(R8)", i, i*k.bytes())

@@ -27,11 +27,12 @@ func (e *emitter) emitRotateQuant() {
 		at[c.name] = 16 + i
 	}
 	e.function("rotateQuantavx512", "quantArgs", "rotates n vectors of 128 at v in place and quantises them.")
-	e.op("MOVQ quantArgs_v(AX), SI")
-	e.op("MOVQ quantArgs_codes(AX), DI")
-	e.op("MOVQ quantArgs_scales(AX), DX")
-	e.op("MOVQ quantArgs_n(AX), CX")
-	e.op("MOVQ quantArgs_pow2(AX), R8")
+	e.op(`
+		MOVQ quantArgs_v(AX), SI
+		MOVQ quantArgs_codes(AX), DI
+		MOVQ quantArgs_scales(AX), DX
+		MOVQ quantArgs_n(AX), CX
+		MOVQ quantArgs_pow2(AX), R8`)
 	for _, c := range consts {
 		e.op("VMOVUPS %s<>(SB), Z%d", c.name, at[c.name])
 	}
@@ -86,10 +87,11 @@ func (e *emitter) emitRotateQuant() {
 		e.op("VPCMPUD $2, Z%d, Z9, K5", at["quantInf"]) // magnitude <= infinity
 		e.op("VPMAXUD Z9, Z8, K5, Z8")
 	}
-	e.op("VEXTRACTF64X4 $1, Z8, Y9")
-	e.op("VPMAXUD Y9, Y8, Y8")
-	e.op("VEXTRACTF128 $1, Y8, X9")
-	e.op("VPMAXUD X9, X8, X8")
+	e.op(`
+		VEXTRACTF64X4 $1, Z8, Y9
+		VPMAXUD Y9, Y8, Y8
+		VEXTRACTF128 $1, Y8, X9
+		VPMAXUD X9, X8, X8`)
 	for _, order := range []int{0x4E, 0xB1} {
 		e.op("VPSHUFD $%#x, X8, X9", order)
 		e.op("VPMAXUD X9, X8, X8")
@@ -111,10 +113,11 @@ func (e *emitter) emitRotateQuant() {
 		e.quantRegister(at, i)
 		e.op("VPMOVDB Z%d, %s", i, at16("DI", 16*i))
 	}
-	e.op("ADDQ $512, SI")
-	e.op("ADDQ $128, DI")
-	e.op("ADDQ $4, DX")
-	e.op("DECQ CX")
+	e.op(`
+		ADDQ $512, SI
+		ADDQ $128, DI
+		ADDQ $4, DX
+		DECQ CX`)
 	e.op("JNZ %s", loop)
 	e.ret()
 }
@@ -144,9 +147,10 @@ func (e *emitter) quantRegister(at map[string]int, i int) {
 	e.op("VPSRLD $23, Z9, Z10")
 	e.op("VPMAXUD Z%d, Z10, Z10", at["quantLeast"])
 	e.op("VPADDD Z%d, Z10, Z11", at["quantUnits"])
-	e.op("VPSLLD $23, Z11, Z11")
-	e.op("VADDPS Z11, Z9, Z12")
-	e.op("VPSUBD Z11, Z12, Z12")
+	e.op(`
+		VPSLLD $23, Z11, Z11
+		VADDPS Z11, Z9, Z12
+		VPSUBD Z11, Z12, Z12`)
 	e.op("VPSUBD Z%d, Z10, Z10", at["quantLeast"])
 	e.op("VPSLLD $3, Z10, Z10")
 	e.op("VPADDD Z10, Z12, Z12")

@@ -65,12 +65,13 @@ func (k *rows) write() {
 	}
 	name := fmt.Sprintf("rows%s%dx%d%s", k.w.name, k.mr, k.nr, k.name)
 	k.function(name, "rowsArgs", fmt.Sprintf("%d rows of x by groups of %d rows of %s weights.", k.mr, k.nr, k.w.name))
-	k.op("MOVQ rowsArgs_ldx(AX), CX")
-	k.op("LEAQ (CX)(CX*2), DX")
-	k.op("MOVQ rowsArgs_w(AX), R8")
-	k.op("MOVQ rowsArgs_ldw(AX), R9")
-	k.op("LEAQ (R9)(R9*2), R10")
-	k.op("MOVQ rowsArgs_y(AX), DI")
+	k.op(`
+		MOVQ rowsArgs_ldx(AX), CX
+		LEAQ (CX)(CX*2), DX
+		MOVQ rowsArgs_w(AX), R8
+		MOVQ rowsArgs_ldw(AX), R9
+		LEAQ (R9)(R9*2), R10
+		MOVQ rowsArgs_y(AX), DI`)
 	if k.w.coded() {
 		k.zero(k.nan())
 		if k.wide() {

@@ -16,10 +16,11 @@ func (e *emitter) emitSelect() {
 
 func (e *emitter) emitCount() {
 	e.function("countAbove"+e.name, "selectArgs", "n = how many of steps registers at x reach floor.")
-	e.op("MOVQ selectArgs_x(AX), SI")
-	e.op("MOVQ selectArgs_steps(AX), CX")
-	e.op("VBROADCASTSS selectArgs_floor(AX), V1")
-	e.op("XORQ R8, R8")
+	e.op(`
+		MOVQ selectArgs_x(AX), SI
+		MOVQ selectArgs_steps(AX), CX
+		VBROADCASTSS selectArgs_floor(AX), V1
+		XORQ R8, R8`)
 	e.loop("loop", "CX", func() {
 		if e.wide() {
 			e.op("VCMPPS $2, (SI), Z1, K1") // floor <= x
@@ -47,27 +48,30 @@ func (e *emitter) emitCollect(name string, placed bool) {
 	e.op("VBROADCASTSS selectArgs_floor(AX), Z1")
 	e.op("XORQ R8, R8")
 	if !placed {
-		e.op("VPBROADCASTD selectArgs_base(AX), Z2")
-		e.op("VPADDD lanes<>(SB), Z2, Z2")
-		e.op("MOVQ $16, R10")
-		e.op("VPBROADCASTD R10, Z3")
+		e.op(`
+			VPBROADCASTD selectArgs_base(AX), Z2
+			VPADDD lanes<>(SB), Z2, Z2
+			MOVQ $16, R10
+			VPBROADCASTD R10, Z3`)
 	}
 	loop, next := e.label("loop"), e.label("next")
 	e.at(loop)
-	e.op("VMOVUPS (SI), Z0")
-	e.op("VCMPPS $2, Z0, Z1, K1")
-	e.op("KMOVW K1, R10")
-	e.op("TESTQ R10, R10")
+	e.op(`
+		VMOVUPS (SI), Z0
+		VCMPPS $2, Z0, Z1, K1
+		KMOVW K1, R10
+		TESTQ R10, R10`)
 	e.op("JZ %s", next)
 	if placed {
 		e.op("VMOVDQU32 (R9), Z2")
 	}
-	e.op("VPCOMPRESSD.Z Z2, K1, Z4")
-	e.op("VCOMPRESSPS.Z Z0, K1, Z5")
-	e.op("VMOVDQU32 Z4, (DI)(R8*4)")
-	e.op("VMOVUPS Z5, (DX)(R8*4)")
-	e.op("POPCNTQ R10, R10")
-	e.op("ADDQ R10, R8")
+	e.op(`
+		VPCOMPRESSD.Z Z2, K1, Z4
+		VCOMPRESSPS.Z Z0, K1, Z5
+		VMOVDQU32 Z4, (DI)(R8*4)
+		VMOVUPS Z5, (DX)(R8*4)
+		POPCNTQ R10, R10
+		ADDQ R10, R8`)
 	e.at(next)
 	if placed {
 		e.op("ADDQ $64, R9")

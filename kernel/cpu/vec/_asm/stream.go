@@ -132,16 +132,17 @@ func (k *stream) write() {
 
 func (k *stream) begin() {
 	k.emit(ldtilecfg(memory{base: "AX"}))
-	k.op("MOVQ streamArgs_w(AX), BX")
-	k.op("MOVQ streamArgs_ldw(AX), CX")
-	k.op("LEAQ (CX)(CX*2), R10")
-	k.op("MOVQ streamArgs_x(AX), SI")
-	k.op("MOVQ streamArgs_panel(AX), DI")
-	k.op("MOVQ streamArgs_sums(AX), R8")
-	k.op("MOVQ streamArgs_scales(AX), R11")
-	k.op("MOVQ streamArgs_ahead(AX), R12")
-	k.op("MOVQ streamArgs_ldAhead(AX), R13")
-	k.op("LEAQ (R13)(R13*2), R14")
+	k.op(`
+		MOVQ streamArgs_w(AX), BX
+		MOVQ streamArgs_ldw(AX), CX
+		LEAQ (CX)(CX*2), R10
+		MOVQ streamArgs_x(AX), SI
+		MOVQ streamArgs_panel(AX), DI
+		MOVQ streamArgs_sums(AX), R8
+		MOVQ streamArgs_scales(AX), R11
+		MOVQ streamArgs_ahead(AX), R12
+		MOVQ streamArgs_ldAhead(AX), R13
+		LEAQ (R13)(R13*2), R14`)
 	k.op("MOVQ $%d, DX", k.line())
 	k.op("MOVQ $64, R15")
 	k.ordinaryMaps()
@@ -174,18 +175,20 @@ func (k *stream) nextX() {
 // nextUnit advances to the next 64 rows of weights, and to the bytes prefetched with them.
 func (k *stream) nextUnit() {
 	more := k.label("more")
-	k.op("MOVQ streamArgs_blocks(AX), R9")
-	k.op("MOVQ R9, streamArgs_left(AX)")
-	k.op("ADDQ streamArgs_nextW(AX), BX")
-	k.op("MOVQ streamArgs_unitAhead(AX), R12")
-	k.op("ADDQ streamArgs_ahead(AX), R12")
-	k.op("CMPQ streamArgs_units(AX), $1")
+	k.op(`
+		MOVQ streamArgs_blocks(AX), R9
+		MOVQ R9, streamArgs_left(AX)
+		ADDQ streamArgs_nextW(AX), BX
+		MOVQ streamArgs_unitAhead(AX), R12
+		ADDQ streamArgs_ahead(AX), R12
+		CMPQ streamArgs_units(AX), $1`)
 	k.op("JNE %s", more)
 	k.op("MOVQ streamArgs_lastAhead(AX), R12")
 	k.at(more)
-	k.op("MOVQ R12, streamArgs_ahead(AX)")
-	k.op("MOVQ streamArgs_runAhead(AX), R9")
-	k.op("MOVQ R9, streamArgs_leftAhead(AX)")
+	k.op(`
+		MOVQ R12, streamArgs_ahead(AX)
+		MOVQ streamArgs_runAhead(AX), R9
+		MOVQ R9, streamArgs_leftAhead(AX)`)
 }
 
 // loadSums and storeSums move the sums of all blocks between tiles and memory.
@@ -420,10 +423,11 @@ func (e *emitter) nextRun() {
 	same := e.label("same")
 	e.op("SUBQ $%d, streamArgs_leftAhead(AX)", streamLine)
 	e.op("JGT %s", same)
-	e.op("ADDQ streamArgs_jumpAhead(AX), R12")
-	e.op("PUSHQ R9")
-	e.op("MOVQ streamArgs_runAhead(AX), R9")
-	e.op("MOVQ R9, streamArgs_leftAhead(AX)")
-	e.op("POPQ R9")
+	e.op(`
+		ADDQ streamArgs_jumpAhead(AX), R12
+		PUSHQ R9
+		MOVQ streamArgs_runAhead(AX), R9
+		MOVQ R9, streamArgs_leftAhead(AX)
+		POPQ R9`)
 	e.at(same)
 }

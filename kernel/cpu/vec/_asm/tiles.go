@@ -39,13 +39,14 @@ func (k *tiles) write() {
 	k.function(fmt.Sprintf("tiles%dx%d", k.nw, k.nx), "tileArgs",
 		fmt.Sprintf("groups of %d tiles of columns by %d tiles of rows of weights.", k.nx, k.nw))
 	k.emit(ldtilecfg(memory{base: "AX"}))
-	k.op("MOVQ tileArgs_ldw(AX), CX")
-	k.op("MOVQ tileArgs_ldx(AX), DX")
-	k.op("MOVQ tileArgs_sums(AX), DI")
-	k.op("MOVQ tileArgs_groups(AX), R9")
-	k.op("MOVQ tileArgs_ahead(AX), R13")
-	k.op("MOVQ tileArgs_ldAhead(AX), R10")
-	k.op("LEAQ (R10)(R10*2), R15")
+	k.op(`
+		MOVQ tileArgs_ldw(AX), CX
+		MOVQ tileArgs_ldx(AX), DX
+		MOVQ tileArgs_sums(AX), DI
+		MOVQ tileArgs_groups(AX), R9
+		MOVQ tileArgs_ahead(AX), R13
+		MOVQ tileArgs_ldAhead(AX), R10
+		LEAQ (R10)(R10*2), R15`)
 	if k.nx == 2 {
 		k.op("MOVQ tileArgs_soon(AX), R14")
 	}
@@ -60,11 +61,12 @@ func (k *tiles) write() {
 		k.nextRows()
 	}
 	k.op("ADDQ $%d, DI", 1024*k.nw*k.nx)
-	k.op("MOVQ tileArgs_groupX(AX), R8")
-	k.op("ADDQ R8, tileArgs_offsetX(AX)")
-	k.op("MOVQ tileArgs_groupW(AX), R8")
-	k.op("ADDQ R8, tileArgs_offsetW(AX)")
-	k.op("DECQ R9")
+	k.op(`
+		MOVQ tileArgs_groupX(AX), R8
+		ADDQ R8, tileArgs_offsetX(AX)
+		MOVQ tileArgs_groupW(AX), R8
+		ADDQ R8, tileArgs_offsetW(AX)
+		DECQ R9`)
 	k.op("JNZ %s", group)
 	k.emit(tilerelease())
 	k.ret()
@@ -81,10 +83,11 @@ func (k *tiles) each(f func(w, x int)) {
 // begin clears the sums or takes them from memory.
 func (k *tiles) begin() {
 	fresh, ready := k.label("fresh"), k.label("ready")
-	k.op("MOVQ tileArgs_w(AX), BX")
-	k.op("ADDQ tileArgs_offsetW(AX), BX")
-	k.op("MOVQ tileArgs_x(AX), SI")
-	k.op("ADDQ tileArgs_offsetX(AX), SI")
+	k.op(`
+		MOVQ tileArgs_w(AX), BX
+		ADDQ tileArgs_offsetW(AX), BX
+		MOVQ tileArgs_x(AX), SI
+		ADDQ tileArgs_offsetX(AX), SI`)
 	if k.nw == 2 {
 		k.op("MOVQ tileArgs_nextW(AX), R11")
 		k.op("ADDQ BX, R11")
@@ -163,9 +166,10 @@ func (k *tiles) nextRows() {
 	k.op("MOVQ tileArgs_soon(AX), R14")
 	k.op("CMPQ tileArgs_soonRows(AX), $4")
 	k.op("JLE %s", done)
-	k.op("SUBQ $4, tileArgs_soonRows(AX)")
-	k.op("LEAQ (R14)(R10*4), R14")
-	k.op("MOVQ R14, tileArgs_soon(AX)")
+	k.op(`
+		SUBQ $4, tileArgs_soonRows(AX)
+		LEAQ (R14)(R10*4), R14
+		MOVQ R14, tileArgs_soon(AX)`)
 	k.at(done)
 }
 
@@ -187,10 +191,11 @@ func (k *tiles) end(next string) {
 		k.emit(tilestore(k.sum(w, x), memory{base: "R13", index: "R8", disp: k.place(w, x)}))
 		k.emit(tilezero(k.sum(w, x)))
 	})
-	k.op("MOVQ tileArgs_scales(AX), R8")
-	k.op("ADDQ tileArgs_offsetScale(AX), R8")
-	k.op("VBROADCASTSS (R8), Z31")
-	k.op("CMPQ tileArgs_scaled(AX), $1")
+	k.op(`
+		MOVQ tileArgs_scales(AX), R8
+		ADDQ tileArgs_offsetScale(AX), R8
+		VBROADCASTSS (R8), Z31
+		CMPQ tileArgs_scaled(AX), $1`)
 	k.op("JEQ %s", add)
 	k.op("CMPQ tileArgs_offsetScale(AX), $0")
 	k.op("JEQ %s", first)
@@ -211,10 +216,11 @@ func (k *tiles) end(next string) {
 		k.op("VMOVUPS Z%d, %d(DI)", i%16, 64*i)
 	}
 	k.at(added)
-	k.op("XORL R13, R13")
-	k.op("ADDQ $4, tileArgs_offsetScale(AX)")
-	k.op("MOVQ tileArgs_offsetScale(AX), R8")
-	k.op("CMPQ R8, tileArgs_endScale(AX)")
+	k.op(`
+		XORL R13, R13
+		ADDQ $4, tileArgs_offsetScale(AX)
+		MOVQ tileArgs_offsetScale(AX), R8
+		CMPQ R8, tileArgs_endScale(AX)`)
 	k.op("JLT %s", next)
 	k.op("MOVQ $0, tileArgs_offsetScale(AX)")
 	k.at(done)

@@ -9,9 +9,10 @@ package main
 func (e *emitter) emitTranspose() {
 	const keys, keyBytes, rowBytes = 64, 128, 64
 	e.function("transpose"+e.name, "vecArgs", "64 keys of 128 bytes at a to 128 rows of 64 at dst.")
-	e.op("MOVQ vecArgs_a(AX), SI")
-	e.op("MOVQ vecArgs_dst(AX), DI")
-	e.op("MOVQ $2, DX")
+	e.op(`
+		MOVQ vecArgs_a(AX), SI
+		MOVQ vecArgs_dst(AX), DI
+		MOVQ $2, DX`)
 	half, group := e.label("half"), e.label("group")
 	e.at(half)
 	e.op("MOVQ $%d, CX", keys/16)

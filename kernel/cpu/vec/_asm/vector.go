@@ -72,11 +72,12 @@ func (v *vectors) elements(name, doc string, body func() step) {
 type step struct{ dst, a, b int }
 
 func (v *vectors) open() {
-	v.op("MOVQ vecArgs_dst(AX), DI")
-	v.op("MOVQ vecArgs_a(AX), SI")
-	v.op("MOVQ vecArgs_b(AX), DX")
-	v.op("MOVQ vecArgs_steps(AX), CX")
-	v.op("VBROADCASTSS vecArgs_s(AX), V15")
+	v.op(`
+		MOVQ vecArgs_dst(AX), DI
+		MOVQ vecArgs_a(AX), SI
+		MOVQ vecArgs_b(AX), DX
+		MOVQ vecArgs_steps(AX), CX
+		VBROADCASTSS vecArgs_s(AX), V15`)
 }
 
 func (v *vectors) around(body func() step) {
@@ -136,9 +137,10 @@ func (v *vectors) softmax() {
 	v.op("VBROADCASTSS vecArgs_s(AX), V15")
 	v.op("VBROADCASTSS vecArgs_acc(AX), V14")
 	around(func() {
-		v.op("VMULPS (DI), V15, V0")
-		v.op("VMOVUPS V0, (DI)")
-		v.op("VMAXPS V0, V14, V14")
+		v.op(`
+			VMULPS (DI), V15, V0
+			VMOVUPS V0, (DI)
+			VMAXPS V0, V14, V14`)
 	})
 	v.across("VMAXPS", 14)
 	v.op("VMOVSS X14, vecArgs_acc(AX)")
@@ -185,10 +187,11 @@ func (v *vectors) across(op string, r int) {
 //	AX arguments   DI elements   DX distance of heads   SI 64 cosines, 64 sines   CX heads left
 func (v *vectors) rotate(name, doc string, body func()) {
 	v.function(name+v.name, "vecArgs", doc)
-	v.op("MOVQ vecArgs_dst(AX), DI")
-	v.op("MOVQ vecArgs_a(AX), SI")
-	v.op("MOVQ vecArgs_stride(AX), DX")
-	v.op("MOVQ vecArgs_steps(AX), CX")
+	v.op(`
+		MOVQ vecArgs_dst(AX), DI
+		MOVQ vecArgs_a(AX), SI
+		MOVQ vecArgs_stride(AX), DX
+		MOVQ vecArgs_steps(AX), CX`)
 	v.loop("loop", "CX", func() {
 		body()
 		v.op("ADDQ DX, DI")
@@ -224,23 +227,26 @@ func (v *vectors) halves() {
 }
 
 func (v *vectors) axpy() step {
-	v.op("VMOVUPS (DI), V0")
-	v.op("VFMADD231PS (SI), V15, V0")
-	v.op("VMOVUPS V0, (DI)")
+	v.op(`
+		VMOVUPS (DI), V0
+		VFMADD231PS (SI), V15, V0
+		VMOVUPS V0, (DI)`)
 	return step{dst: v.bytes(), a: v.bytes()}
 }
 
 func (v *vectors) scaleMul() step {
-	v.op("VMULPS (SI), V15, V0")
-	v.op("VMULPS (DX), V0, V0")
-	v.op("VMOVUPS V0, (DI)")
+	v.op(`
+		VMULPS (SI), V15, V0
+		VMULPS (DX), V0, V0
+		VMOVUPS V0, (DI)`)
 	return step{dst: v.bytes(), a: v.bytes(), b: v.bytes()}
 }
 
 func (v *vectors) widenBF16() step {
-	v.op("VPMOVZXWD (SI), V0")
-	v.op("VPSLLD $16, V0, V0")
-	v.op("VMOVUPS V0, (DI)")
+	v.op(`
+		VPMOVZXWD (SI), V0
+		VPSLLD $16, V0, V0
+		VMOVUPS V0, (DI)`)
 	return step{dst: v.bytes(), a: 2 * v.lanes}
 }
 
@@ -260,10 +266,11 @@ func (v *vectors) narrowBF16() step {
 	} else {
 		v.op("VCMPPS $3, Y0, Y0, Y3")
 		v.op("VPOR %s, Y1, Y1", v.konst("quietBit"))
-		v.op("VBLENDVPS Y3, Y1, Y2, Y2")
-		v.op("VPACKUSDW Y2, Y2, Y2")
-		v.op("VPERMQ $8, Y2, Y2")
-		v.op("VMOVUPS X2, (DI)")
+		v.op(`
+			VBLENDVPS Y3, Y1, Y2, Y2
+			VPACKUSDW Y2, Y2, Y2
+			VPERMQ $8, Y2, Y2
+			VMOVUPS X2, (DI)`)
 	}
 	return step{dst: 2 * v.lanes, a: v.bytes()}
 }
@@ -282,9 +289,10 @@ func (v *vectors) siluMul() step {
 	v.xor(v.konst("signBit"), 5, 0)
 	v.exp()
 	v.op("VADDPS %s, V0, V0", v.konst("one"))
-	v.op("VDIVPS V0, V5, V0")
-	v.op("VMULPS (DX), V0, V0")
-	v.op("VMOVUPS V0, (DI)")
+	v.op(`
+		VDIVPS V0, V5, V0
+		VMULPS (DX), V0, V0
+		VMOVUPS V0, (DI)`)
 	return step{dst: v.bytes(), a: v.bytes(), b: v.bytes()}
 }
 
@@ -357,8 +365,9 @@ func (v *vectors) maximum() step {
 // reluAdd sums down one column of lanes: a advances by one row of a block of 64
 // products, the factor by one element of dst.
 func (v *vectors) reluAdd() step {
-	v.op("VMAXPS (SI), V13, V0")
-	v.op("VBROADCASTSS (DI), V1")
-	v.op("VFMADD231PS V0, V1, V14")
+	v.op(`
+		VMAXPS (SI), V13, V0
+		VBROADCASTSS (DI), V1
+		VFMADD231PS V0, V1, V14`)
 	return step{dst: 4, a: 4 * 64}
 }
