@@ -148,23 +148,3 @@ func (t *indexTiles) widenQuery(q []byte, w []float32) {
 	runKernel(indexQueryamx, a)
 	a.src = nil
 }
-
-var indexBlocks recycler[IndexBlock]
-
-// indexScoresTiles scores keys that no other query shares.
-func indexScoresTiles(scores []float32, q []byte, w []float32, keys, scales []byte) {
-	b := indexBlocks.get()
-	defer indexBlocks.put(b)
-	t, _ := b.score.(*indexTiles)
-	if t == nil {
-		t = newIndexTiles().(*indexTiles)
-		b.score = t
-	}
-	defer func() { clear(t.groups[:]) }() // keys are not held beyond the call
-	for first := 0; first < len(scores); first += IndexBlockKeys {
-		n := min(IndexBlockKeys, len(scores)-first)
-		b.Reset()
-		b.Append(keys[first*IndexDim:], scales[4*first:], n)
-		b.Scores(scores[first:][:n], q, w, len(w))
-	}
-}
