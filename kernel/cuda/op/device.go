@@ -21,6 +21,7 @@ type Device struct {
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
 	weights []*cuda.Buffer // what was prepared
 	calls   map[cuda.Product]*cuda.ProductCall
+	fetches []*fetched
 }
 
 var (
@@ -83,6 +84,9 @@ func On(gpu *cuda.Device) (_ *Device, err error) {
 		return nil, err
 	}
 	d.scratch = d.gpu.NewPool()
+	if err := d.countUp(); err != nil {
+		return nil, err
+	}
 	return d, d.stream.Fill(d.faults.Ptr(), 0, 4)
 }
 
@@ -117,6 +121,9 @@ func (d *Device) Close() error {
 	}
 	if d.scratch != nil {
 		errs = append(errs, d.scratch.Close())
+	}
+	for _, f := range d.fetches {
+		errs = append(errs, f.close())
 	}
 	errs = append(errs, d.faults.Free(), d.count.Free())
 	for _, b := range d.weights {
