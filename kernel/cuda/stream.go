@@ -7,6 +7,7 @@ type Stream struct {
 	device  *Device
 	handle  uintptr
 	overlap bool
+	trace   *Trace // nil unless launches are timed
 }
 
 // NewStream makes a stream that does not wait for the device's default stream.
@@ -29,7 +30,12 @@ func (s *Stream) SetOverlap(on bool) { s.overlap = on }
 func (s *Stream) Device() *Device { return s.device }
 
 // Sync waits until everything enqueued has run and returns the first error among it.
-func (s *Stream) Sync() error { return s.device.plain(cuStreamSynchronize, s.handle) }
+func (s *Stream) Sync() error {
+	if err := s.trace.release(); err != nil {
+		return err
+	}
+	return s.device.plain(cuStreamSynchronize, s.handle)
+}
 
 // Idle reports whether everything enqueued has run.
 func (s *Stream) Idle() (bool, error) {
