@@ -56,6 +56,27 @@ func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	return a.High() + (a.High()-mark)/8, nil
 }
 
+// Rehearse enqueues the largest passes within limits, over a cache that is allocated. On a device that computes nothing
+// (kernel.Rehearser) it shows which scratch memory operations take. The result is the memory of the arena.
+func Rehearse(m model.Model, cfg plan.Config, l Limits) (int64, error) {
+	r, err := New(m, cfg, l)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	d, ok := m.(model.Drafter)
+	for _, b := range r.limits.worst(cfg.N, ok && cfg.N > 1 && d.DraftHead() == nil) {
+		p, err := r.pass(&b)
+		if err != nil {
+			return 0, err
+		}
+		if err := p.Execute(); err != nil {
+			return 0, failed(p.plan, err)
+		}
+	}
+	return r.Bytes(), nil
+}
+
 // worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have.
 // Verified is the most rows of a verified request, drafts says whether there are passes of a drafting layer.
 func (l *Limits) worst(verified int, drafts bool) []plan.Batch {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow"
 	"sparrow/bench/model"
 	"sparrow/builtin"
 	"sparrow/kernel"
@@ -146,7 +147,8 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
-	dev, err := registry().Open(f.kernels, kernel.Options{Workers: f.workers, Pack: f.pack, Ordinal: f.gpu})
+	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
+		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Ordinal: f.gpu}, Warn: warnings(cmd)})
 	if err != nil {
 		return err
 	}
