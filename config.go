@@ -16,10 +16,10 @@ type Config struct {
 	Model string
 	// Name is what the model is called on the wire; empty takes the folder's name.
 	Name string
-	// Kernels names the implementation: AutoKernels ("auto", also when empty) takes a GPU that can run the model and the
-	// CPU where there is none, "cpu" the best of this machine, "cuda" a GPU or an error; others are listed by 'sparrow
-	// version'. The same prompt may be answered with other words on another kind of device, because sums round
-	// differently: a program that compares answers names one.
+	// Kernels names the implementation: AutoKernels ("auto", also when empty) takes a GPU that can run the model and
+	// the CPU where there is none, "cpu" the best of this machine, "cuda" a GPU or an error; others are listed by
+	// 'sparrow version'. The same prompt may be answered with other words on another kind of device, because sums
+	// round differently: a program that compares answers names one.
 	Kernels string
 	Workers int // CPU threads; 0 means one for each core
 	Device  int // ordinal of the GPU, where the kernels are for GPUs
@@ -39,8 +39,8 @@ type Config struct {
 	ContextTokens int
 	// StepTokens bounds the new tokens of one step; 0 means 512, on a GPU 8192.
 	StepTokens int
-	// MaxRunning bounds the sequences in a batch; 0 means 64, on a GPU 256, and never more than StepTokens run, so that each gets a
-	// token in every step.
+	// MaxRunning bounds the sequences in a batch; 0 means 64, on a GPU 256, and never more than StepTokens run, so
+	// that each gets a token in every step.
 	MaxRunning int
 	// MaxQueue bounds the sequences that wait; 0 means 1024.
 	MaxQueue int

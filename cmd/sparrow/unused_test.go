@@ -22,7 +22,8 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 			"--allow-remote is about the server at --url"},
 		{[]string{"bench", "kernels", "--device", "cuda", "--threads", "1"},
 			"--threads has no meaning for --kernels cuda"},
-		{[]string{"bench", "kernels", "--pause", "1ms", "--only", "select"}, "--pause has no meaning for --kernels cpu"},
+		{[]string{"bench", "kernels", "--pause", "1ms", "--only", "select"},
+			"--pause has no meaning for --kernels cpu"},
 	} {
 		status, stdout, stderr := invoke(c.args...)
 		if status != 1 || stdout != "" || !strings.Contains(stderr, c.want) {

@@ -79,8 +79,8 @@ func runVerify(dir, kernels string, p plan.Policy, chunk int, warn func(string))
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: kernels, Source: src, Policy: p, Warn: warn,
-		Options: kernel.Options{Precise: p.KV == "f32" || p.KV == "exact"}})
+	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: kernels, Source: src, Policy: p,
+		Warn: warn, Options: kernel.Options{Precise: p.KV == "f32" || p.KV == "exact"}})
 	if err != nil {
 		return nil, err
 	}
