@@ -64,12 +64,15 @@ func Measure(m model.Model, c Config, free int64) (*Need, error) {
 	if err := e.allocateCache(&cfg, size); err != nil {
 		return nil, err
 	}
-	if n.Arena, err = step.Rehearse(m, cfg, e.limits(min(m.Config().MaxPositions, n.Tokens))); err != nil {
+	passes, err := step.New(m, cfg, e.limits(min(m.Config().MaxPositions, n.Tokens)))
+	if err != nil {
 		return nil, err
 	}
+	defer passes.Close()
+	n.Arena, n.Graphs = passes.Bytes(), passes.Graphs().Budget
 	if o, ok := m.Device().(kernel.MemoryOwner); ok {
 		use := o.MemoryUse()
-		n.Weights, n.Scratch, n.Graphs = use.Weights, use.Scratch, use.Graphs
+		n.Weights, n.Scratch = use.Weights, use.Scratch
 	}
 	return n, nil
 }

@@ -131,16 +131,48 @@ func (d *stopwatch) Experts(a kernel.ExpertArgs) error {
 
 // whole is the stopwatch with the optional abilities of its device.
 func (d *stopwatch) whole() kernel.Device {
-	if x, ok := d.Device.(kernel.Drawer); ok {
-		return drawingWatch{d, x}
+	if g, ok := d.Device.(gpu); ok {
+		return gpuWatch{d, g, g}
 	}
 	return d
 }
 
-// drawingWatch is a stopwatch around a device that draws random values.
-type drawingWatch struct {
+// gpu is what a device has that draws random values, keeps memory for its operations and captures passes.
+type gpu interface {
+	kernel.Drawer
+	kernel.Reserver
+	kernel.Capturer
+}
+
+// gpuWatch is a stopwatch around such a device.
+type gpuWatch struct {
 	*stopwatch
 	kernel.Drawer
+	kernel.Reserver
+}
+
+// Capture records a pass. While launches are traced the pass is enqueued again instead.
+func (d gpuWatch) Capture(pass func() error) (kernel.Graph, error) {
+	g, err := d.Device.(gpu).Capture(pass)
+	if err != nil {
+		return nil, err
+	}
+	return watchedGraph{g, d.stopwatch, pass}, nil
+}
+
+// watchedGraph is a captured pass whose launches can be traced.
+type watchedGraph struct {
+	kernel.Graph
+	watch *stopwatch
+	pass  func() error
+}
+
+// Launch enqueues the pass.
+func (g watchedGraph) Launch() error {
+	if g.watch.tracer != nil {
+		return g.pass()
+	}
+	return g.Graph.Launch()
 }
 
 // BeginLoad starts to prepare weights.

@@ -25,7 +25,8 @@ func OpenDetached(p Properties) *Device {
 		case cuMemFree:
 			used -= taken[args[0]]
 			delete(taken, args[0])
-		case cuStreamCreateWithPriority, cuEventCreate, cuModuleLoadDataEx, cuModuleGetFunction:
+		case cuStreamCreateWithPriority, cuEventCreate, cuModuleLoadDataEx, cuModuleGetFunction,
+			cuGraphInstantiateWithFlags:
 			store(args[0], take(1))
 		case cuMemHostAlloc:
 			held = append(held, make([]byte, args[1]))
@@ -35,6 +36,8 @@ func OpenDetached(p Properties) *Device {
 			if args[1] == funcMaxThreads {
 				store(args[0], maxBlockThreads)
 			}
+		case cuStreamEndCapture:
+			store(args[1], take(1))
 		case cuMemGetInfo:
 			store(args[0], uintptr(max(p.MemoryBytes-int64(used), 0)))
 			store(args[1], uintptr(p.MemoryBytes))

@@ -118,6 +118,9 @@ func (s *Stream) launch(f *frame, fn *Function, l Launch) error {
 		f.config.attrs = uintptr(unsafe.Pointer(&f.attrs[0]))
 	}
 	f.params[0] = uintptr(unsafe.Pointer(&f.block[0]))
+	if !s.enqueue() {
+		return nil
+	}
 	err := s.device.do(f, cuLaunchKernelEx, uintptr(unsafe.Pointer(&f.config)), fn.handle,
 		uintptr(unsafe.Pointer(&f.params[0])), 0)
 	if err != nil {

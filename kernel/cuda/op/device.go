@@ -25,6 +25,7 @@ type Device struct {
 	trace   *cuda.Trace    // nil unless launches are timed
 	tried   bool           // a rehearsal: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
+	fetches []*fetched
 }
 
 var (
@@ -92,6 +93,9 @@ func On(gpu *cuda.Device) (_ *Device, err error) {
 		return nil, err
 	}
 	d.scratch = d.gpu.NewPool()
+	if err := d.countUp(); err != nil {
+		return nil, err
+	}
 	return d, d.stream.Fill(d.faults.Ptr(), 0, 4)
 }
 
@@ -158,6 +162,9 @@ func (d *Device) Close() error {
 	}
 	if d.scratch != nil {
 		errs = append(errs, d.scratch.Close())
+	}
+	for _, f := range d.fetches {
+		errs = append(errs, f.close())
 	}
 	errs = append(errs, d.faults.Free(), d.count.Free())
 	for _, b := range d.weights {
