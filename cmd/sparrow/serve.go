@@ -192,6 +192,11 @@ func describe(w io.Writer, i sparrow.Info) {
 	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of "+
 		"each query; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
+	if len(i.Defaults) > 0 {
+		fmt.Fprintf(w, "device   %s; its defaults: %s\n", i.Device, strings.Join(i.Defaults, ", "))
+	} else {
+		fmt.Fprintf(w, "device   %s\n", i.Device)
+	}
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
 		if n.Level != plan.NoticeInfo { // those say what the line above says

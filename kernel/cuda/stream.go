@@ -9,6 +9,7 @@ type Stream struct {
 	overlap  bool
 	dry      bool
 	launches int64
+	trace    *Trace // nil unless launches are timed
 }
 
 // NewStream makes a stream that does not wait for the device's default stream.
@@ -46,7 +47,12 @@ func (s *Stream) enqueue() bool {
 func (s *Stream) Device() *Device { return s.device }
 
 // Sync waits until everything enqueued has run and returns the first error among it.
-func (s *Stream) Sync() error { return s.device.plain(cuStreamSynchronize, s.handle) }
+func (s *Stream) Sync() error {
+	if err := s.trace.release(); err != nil {
+		return err
+	}
+	return s.device.plain(cuStreamSynchronize, s.handle)
+}
 
 // Idle reports whether everything enqueued has run.
 func (s *Stream) Idle() (bool, error) {

@@ -78,17 +78,26 @@ func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Mode
 }
 
 func load(d config.Description, l *nn.Loader, dev kernel.Device) (model.Model, error) {
+	if err := Supported(d, dev); err != nil {
+		return nil, err
+	}
 	switch c := d.(type) {
 	case *config.DSA:
 		return loaded(dsa.Load(c, l, dev))
 	case *config.V4:
-		if p, ok := dev.(kernel.Partial); ok {
-			return nil, fmt.Errorf("%w: %s does not run with --kernels %s, which has no kernel for %s; run it with "+
-				"--kernels cpu", kernel.ErrUnsupported, config.DeepseekV4, dev.Name(), strings.Join(p.Missing(), ", "))
-		}
 		return loaded(v4.Load(c, l, dev))
 	}
 	return nil, fmt.Errorf("%w: %T", config.ErrFamily, d)
+}
+
+// Supported refuses a model whose family needs operations that a device does not have.
+func Supported(d config.Description, dev kernel.Device) error {
+	p, partial := dev.(kernel.Partial)
+	if _, ok := d.(*config.V4); ok && partial {
+		return fmt.Errorf("%w: %s does not run with --kernels %s, which has no kernel for %s; run it with "+
+			"--kernels cpu", kernel.ErrUnsupported, config.DeepseekV4, dev.Name(), strings.Join(p.Missing(), ", "))
+	}
+	return nil
 }
 
 // loaded keeps a nil pointer from becoming a model that is not nil.
