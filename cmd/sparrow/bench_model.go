@@ -122,6 +122,9 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	if dir, err = modelFolder("bench model: ", dir); err != nil {
+		return err
+	}
 	src, err := modelSource(dir)
 	if err != nil {
 		return err

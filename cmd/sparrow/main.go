@@ -66,7 +66,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	c.AddCommand(serveCommand(), runCommand(), verifyCommand(), explainCommand(), inspectCommand(), synthCommand(),
+	c.AddCommand(serveCommand(), runCommand(), pullCommand(), verifyCommand(), explainCommand(), inspectCommand(), synthCommand(),
 		benchCommand(), evalCommand(), versionCommand())
 	c.SetFlagErrorFunc(flagError)
 	nameSubcommands(c)

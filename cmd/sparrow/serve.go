@@ -158,8 +158,8 @@ func listen(ctx context.Context, host string, port int) (net.Listener, error) {
 func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *server.Keys) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
-	if filepath.Clean(f.model) != i.Name { // a folder of that name right here has nothing to add
-		fmt.Fprintf(&b, ", %s", f.source())
+	if source := f.source(); filepath.Clean(source) != i.Name { // a folder of that name right here has nothing to add
+		fmt.Fprintf(&b, ", %s", source)
 	}
 	b.WriteString("\n")
 	describe(&b, i)
