@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -92,8 +91,7 @@ func TestAPulledModelIsServedByItsName(t *testing.T) {
 		t.Errorf("inspect: %s", out)
 	}
 	s := startServer(t, "--model", "acme/tiny")
-	address := regexp.MustCompile(`address +(\S+)`).FindStringSubmatch(s.out.String())
-	resp, err := http.Get(address[1] + "/v1/models/acme/tiny")
+	resp, err := http.Get(s.addressOf(t) + "/v1/models/acme/tiny")
 	if err != nil {
 		t.Fatal(err)
 	}
