@@ -20,8 +20,9 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %+v (%s), %v", text, got, got, err)
 		}
 	}
-	for _, text := range []string{"", "a", "a/b/c", "/a/b", "../b", "a/..", "a/.b", "-a/b", "a/-b", "a b/c", "a/b@", "a--b/c",
-		"a/b..c", "a/b@../x", "a/b@x y", "a/b@x@y", "a/b@/x", `a\b/c`, "a/b@x?y", "a/" + strings.Repeat("b", 97), "é/b"} {
+	for _, text := range []string{"", "a", "a/b/c", "/a/b", "../b", "a/..", "a/.b", "-a/b", "a/-b", "a b/c", "a/b@",
+		"a--b/c", "a/b..c", "a/b@../x", "a/b@x y", "a/b@x@y", "a/b@/x", `a\b/c`, "a/b@x?y",
+		"a/" + strings.Repeat("b", 97), "é/b"} {
 		if n, err := ParseName(text); !errors.Is(err, ErrName) {
 			t.Errorf("%q: %+v, %v", text, n, err)
 		}
@@ -45,7 +46,8 @@ func TestTheEnvironmentNamesTheCache(t *testing.T) {
 			t.Errorf("%v: %s, want %s (%v)", c.env, got.Root, c.want, err)
 		}
 	}
-	if c, err := CacheAt(func(string) string { return "" }, ""); err == nil || !strings.Contains(err.Error(), "HF_HOME") {
+	c, err := CacheAt(func(string) string { return "" }, "")
+	if err == nil || !strings.Contains(err.Error(), "HF_HOME") {
 		t.Errorf("without a home folder: %v, %v", c, err)
 	}
 }

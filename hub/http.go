@@ -142,8 +142,8 @@ func checkEndpoint(text, token string) (*url.URL, error) {
 	ip := net.ParseIP(u.Hostname())
 	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 	if token != "" && u.Scheme == "http" && !local {
-		return nil, fmt.Errorf("hub: the access token would be sent unencrypted to %s; use an https endpoint, or unset "+
-			"HF_TOKEN", text)
+		return nil, fmt.Errorf("hub: the access token would be sent unencrypted to %s; use an https endpoint, or "+
+			"unset HF_TOKEN", text)
 	}
 	return u, nil
 }

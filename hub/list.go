@@ -62,8 +62,8 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 		return nil, fmt.Errorf("%w: the list of files of %s: %w", ErrServer, n, err)
 	}
 	if !commitForm.MatchString(body.SHA) || len(body.Siblings) > maxFiles {
-		return nil, fmt.Errorf("%w: %s is listed at commit %.60q with %d files; want a commit of 40 hexadecimal digits "+
-			"and at most %d files", ErrServer, n, body.SHA, len(body.Siblings), maxFiles)
+		return nil, fmt.Errorf("%w: %s is listed at commit %.60q with %d files; want a commit of 40 hexadecimal "+
+			"digits and at most %d files", ErrServer, n, body.SHA, len(body.Siblings), maxFiles)
 	}
 	if n.isCommit() && body.SHA != n.Revision {
 		return nil, fmt.Errorf("%w: commit %s was requested, %s was listed", ErrServer, n.Revision, body.SHA)
@@ -142,8 +142,8 @@ func (l *listing) file(n Name, name string) (File, error) {
 	case f.Size < 0 || f.Size > maxFile:
 		return f, fmt.Errorf("%w: %s of %s has a size of %d bytes", ErrServer, name, n, f.Size)
 	case newDigest(f) == nil:
-		return f, fmt.Errorf("%w: %s of %s has the hash %.80q; want 64 digits of SHA-256 or 40 of a git blob", ErrServer,
-			name, n, f.Hash)
+		return f, fmt.Errorf("%w: %s of %s has the hash %.80q; want 64 digits of SHA-256 or 40 of a git blob",
+			ErrServer, name, n, f.Hash)
 	}
 	return f, nil
 }

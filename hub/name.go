@@ -34,8 +34,8 @@ func ParseName(text string) (Name, error) {
 		revision = defaultRevision
 	}
 	if !safePath(revision) || strings.ContainsAny(revision, "@?#% ") || len(revision) > 200 {
-		return Name{}, fmt.Errorf("%w: %.200q has no usable revision behind the @; want a branch, a tag or a commit of "+
-			"40 hexadecimal digits", ErrName, text)
+		return Name{}, fmt.Errorf("%w: %.200q has no usable revision behind the @; want a branch, a tag or a commit "+
+			"of 40 hexadecimal digits", ErrName, text)
 	}
 	return Name{Repo: repo, Revision: revision}, nil
 }

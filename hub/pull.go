@@ -148,8 +148,8 @@ func (p *Puller) explain(n Name, err error) error {
 	page := p.endpoint + "/" + n.Repo
 	switch {
 	case s.code == "GatedRepo" || s.status == http.StatusForbidden:
-		return fmt.Errorf("%w: %s is given only to those who accepted its terms: accept them at %s and set HF_TOKEN to "+
-			"a token of that account (%w)", ErrDenied, n, page, s)
+		return fmt.Errorf("%w: %s is given only to those who accepted its terms: accept them at %s and set HF_TOKEN "+
+			"to a token of that account (%w)", ErrDenied, n, page, s)
 	case s.code == "RevisionNotFound":
 		return fmt.Errorf("%w: %s has no branch, tag or commit %q (%w)", ErrNotFound, n.Repo, n.Revision, s)
 	case s.status == http.StatusUnauthorized && p.token == "":

@@ -525,8 +525,8 @@ func TestHostileListsAreRefused(t *testing.T) {
 		"a short hash":            change(8, "lfs", map[string]any{"sha256": "abc", "size": 5}),
 		"a hash in upper case":    change(2, "blobId", strings.Repeat("A", 40)),
 	}
-	for _, name := range []string{"../x", "a/../../x", "/etc/passwd", `..\x`, `C:\x`, "c:x", "a//b", "./x", "", "a\x00b",
-		"a\nb", "..", "weights/../../../model.safetensors"} {
+	for _, name := range []string{"../x", "a/../../x", "/etc/passwd", `..\x`, `C:\x`, "c:x", "a//b", "./x", "",
+		"a\x00b", "a\nb", "..", "weights/../../../model.safetensors"} {
 		cases[fmt.Sprintf("a file named %q", name)] = sibling(name)
 	}
 	for name, listed := range cases {
@@ -567,7 +567,8 @@ func TestModelsThatCannotBeServedAreNamed(t *testing.T) {
 	for want, files := range map[string][]testFile{
 		"has no config.json": only("README.md"),
 		"*.bin files":        only("config.json", "pytorch_model.bin"),
-		"holds 2":            only("config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"),
+		"holds 2": only("config.json", "model-00001-of-00002.safetensors",
+			"model-00002-of-00002.safetensors"),
 	} {
 		h := newTestHub(t, files...)
 		if _, err := h.pull(h.puller(t.TempDir(), nil)); err == nil || !strings.Contains(err.Error(), want) {
@@ -647,7 +648,8 @@ func TestALockOfAnotherProcessIsWaitedFor(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	root := t.TempDir()
 	n := Name{testRepo, "main"}
-	unlock, err := lockFile(context.Background(), Cache{root}.lock(n, hashOf(h.files[8])), func() { t.Error("not free") })
+	unlock, err := lockFile(context.Background(), Cache{root}.lock(n, hashOf(h.files[8])),
+		func() { t.Error("not free") })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,11 @@ func TestRequestsToOtherNamesAreRefused(t *testing.T) {
 		"localhost": 200, "localhost:8080": 200, "LOCALHOST.:8080": 200, "app.localhost:8080": 200,
 		"127.0.0.1:8080": 200, "10.1.2.3": 200, "[::1]:8080": 200, "[::1]": 200, "[fe80::1%25eth0]:80": 200,
 		"models.example.org": 200, "Models.Example.Org.:443": 200, "box:1": 200, "": 200,
-		"example.org": 421, "evil.models.example.org": 421, "models.example.org.evil.com": 421, "localhost.evil.com": 421,
-		"evil-localhost": 421, "127.0.0.1.evil.com:8080": 421, "127.1": 421, "0x7f.1": 421, "[::1]:8080.evil.com": 421,
-		"localhost:8080:80": 421, "*": 421,
+		"example.org": 421, "evil.models.example.org": 421, "models.example.org.evil.com": 421,
+		"localhost.evil.com": 421,
+		"evil-localhost":     421, "127.0.0.1.evil.com:8080": 421, "127.1": 421, "0x7f.1": 421,
+		"[::1]:8080.evil.com": 421,
+		"localhost:8080:80":   421, "*": 421,
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodOptions} {
 			r := httptest.NewRequest(method, "/health", nil)
@@ -33,7 +35,8 @@ func TestRequestsToOtherNamesAreRefused(t *testing.T) {
 				t.Errorf("%s %q: status %d: %s", method, host, w.Code, w.Body)
 			}
 			if refused && (!strings.Contains(w.Body.String(), "misdirected_request") ||
-				!strings.Contains(w.Body.String(), "--allow-host") || w.Header().Get("Access-Control-Allow-Origin") != "") {
+				!strings.Contains(w.Body.String(), "--allow-host") ||
+				w.Header().Get("Access-Control-Allow-Origin") != "") {
 				t.Errorf("%q: %v %s", host, w.Header(), w.Body)
 			}
 		}

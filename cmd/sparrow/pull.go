@@ -162,8 +162,8 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 			r.Against))
 	}
 	if r.Free != nil && r.Missing > *r.Free {
-		errs = append(errs, fmt.Errorf("pull: %s are to be downloaded, and the file system of %s has %s free; free %s, "+
-			"or set HF_HUB_CACHE to a folder on another file system", unit.Bytes(r.Missing), r.Folder,
+		errs = append(errs, fmt.Errorf("pull: %s are to be downloaded, and the file system of %s has %s free; free "+
+			"%s, or set HF_HUB_CACHE to a folder on another file system", unit.Bytes(r.Missing), r.Folder,
 			unit.Bytes(*r.Free), unit.Bytes(r.Missing-*r.Free)))
 	}
 	return errors.Join(errs...)

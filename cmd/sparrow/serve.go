@@ -80,8 +80,8 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if err := f.listenFlags.check(cmd.Flags()); err != nil {
 		return err
 	}
-	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict, VLLMNames: f.vllm,
-		Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
+		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
 	if f.keys != "" {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)
