@@ -5,10 +5,9 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sparrow/api/wire"
 	"strings"
 	"time"
-
-	"sparrow/api/openai"
 )
 
 // serveHTTP is the way of every request: name it, find its endpoint, check who sent it, answer, and account for it
@@ -55,11 +54,11 @@ func (s *Server) authorise(r *http.Request) (tenant string, err error) {
 	}
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || given == "" {
-		return "", openai.NewError(openai.CodeInvalidKey, "", "no key; send it in the header Authorization: Bearer KEY")
+		return "", wire.NewError(wire.CodeInvalidKey, "", "no key; send it in the header Authorization: Bearer KEY")
 	}
 	tenant, ok := s.options.Keys.tenant(strings.TrimSpace(given))
 	if !ok {
-		return "", openai.NewError(openai.CodeInvalidKey, "", "the key is not one of this server's")
+		return "", wire.NewError(wire.CodeInvalidKey, "", "the key is not one of this server's")
 	}
 	return tenant, nil
 }
@@ -125,7 +124,7 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 }
 
 // faultCode is the code that the client was told, or would have been.
-func faultCode(x *exchange) openai.Code {
+func faultCode(x *exchange) wire.Code {
 	if clientGone(x.fault) {
 		return "client_gone"
 	}

@@ -8,6 +8,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 )
 
 // responsePrefix takes ids of stored responses.
@@ -15,7 +16,7 @@ const responsePrefix = "/v1/responses/"
 
 // createResponse answers POST /v1/responses.
 func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, (*openai.Decoder).Responses)
+	req, err := decode(s, w, r, openai.DecodeResponses)
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 	if id := r.PreviousResponseID; id != "" {
 		previous := s.responses.get(tenant, id)
 		if previous == nil {
-			return nil, openai.NewError(openai.CodeNoPrevious, "previous_response_id",
+			return nil, wire.NewError(wire.CodeNoPrevious, "previous_response_id",
 				"%.100q is not stored: it was created with store false, deleted, or gave way to newer ones; "+
 					"send the whole conversation as input", id)
 		}
@@ -68,7 +69,7 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 		if it.Type == openai.ItemReference {
 			named := s.responses.item(tenant, it.ID)
 			if named == nil {
-				return nil, openai.NewError(openai.CodeInvalidValue, "input",
+				return nil, wire.NewError(wire.CodeInvalidValue, "input",
 					"item %d refers to %.100q, which is not stored; send the item itself", i, it.ID)
 			}
 			it = *named
@@ -76,7 +77,7 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 		items = append(items, it)
 	}
 	if len(items) > openai.MaxMessages {
-		return nil, openai.NewError(openai.CodeTooMany, "input",
+		return nil, wire.NewError(wire.CodeTooMany, "input",
 			"%d items with those of earlier responses, at most %d are supported", len(items), openai.MaxMessages)
 	}
 	return items, nil
@@ -86,7 +87,7 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 func (s *Server) storedResponse(w http.ResponseWriter, r *http.Request) error {
 	id := strings.TrimPrefix(r.URL.Path, responsePrefix)
 	if on := r.URL.Query().Get("stream"); on != "" && on != "false" {
-		return openai.NewError(openai.CodeUnsupportedValue, "stream",
+		return wire.NewError(wire.CodeUnsupportedValue, "stream",
 			"events are not kept; leave stream out to get the whole response")
 	}
 	stored := s.responses.get(exchangeOf(r).tenant, id)
@@ -106,7 +107,7 @@ func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) error {
 }
 
 func noResponse(id string) error {
-	return openai.NewError(openai.CodeNoResponse, "", "no response with the id %.100q is stored", id)
+	return wire.NewError(wire.CodeNoResponse, "", "no response with the id %.100q is stored", id)
 }
 
 // responseFields are the names that chat completions have for fields of /v1/responses; the first match wins.
@@ -125,11 +126,11 @@ func responsesError(err error, requestID string) error {
 	if err == nil {
 		return nil
 	}
-	wire := toError(err, requestID)
-	if wire.Status() != http.StatusBadRequest {
+	bad := toError(err, requestID)
+	if bad.Status() != http.StatusBadRequest {
 		return err
 	}
-	list := slices.Clone(wire.Problems)
+	list := slices.Clone(bad.Problems)
 	for i := range list {
 		for _, f := range responseFields {
 			rest, ok := strings.CutPrefix(list[i].Param, f.chat)
@@ -139,7 +140,7 @@ func responsesError(err error, requestID string) error {
 			}
 		}
 	}
-	return openai.JoinProblems(list)
+	return wire.JoinProblems(list)
 }
 
 // responseAnswer turns what was generated into a response, and stores it.

@@ -5,6 +5,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 )
 
 // responseStream writes a response as it is generated: two events about the response, events about each item, and one
@@ -64,7 +65,7 @@ func (s *responseStream) end(r *result) error {
 }
 
 // fail ends the stream with a failed response.
-func (s *responseStream) fail(e *openai.Error) error {
+func (s *responseStream) fail(e *wire.Error) error {
 	if err := s.begin(); err != nil {
 		return err
 	}

@@ -3,9 +3,8 @@ package server
 import (
 	"net/http"
 	"slices"
+	"sparrow/api/wire"
 	"strings"
-
-	"sparrow/api/openai"
 )
 
 // route is an endpoint. A pattern that ends with a slash takes every longer path.
@@ -66,7 +65,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 		near, allowed = each, append(allowed, each.method)
 	}
 	if near == nil {
-		return nil, openai.NewError(openai.CodeUnknownURL, "", "there is no %.200q here; the endpoints are %s",
+		return nil, wire.NewError(wire.CodeUnknownURL, "", "there is no %.200q here; the endpoints are %s",
 			r.URL.Path, s.endpoints())
 	}
 	if slices.Contains(allowed, http.MethodGet) {
@@ -74,7 +73,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
-	return near, openai.NewError(openai.CodeBadMethod, "", "%s takes %s, not %.20q", near.pattern, list, r.Method)
+	return near, wire.NewError(wire.CodeBadMethod, "", "%s takes %s, not %.20q", near.pattern, list, r.Method)
 }
 
 func (s *Server) endpoints() string {

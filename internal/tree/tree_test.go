@@ -21,6 +21,7 @@ var order = []string{
 	"server/metric",
 	"api/openai/client",
 	"api/openai",
+	"api/wire",
 	".",
 	"builtin engine",
 	"toolcall",
