@@ -39,7 +39,7 @@ func (e *Engine) prepareText(p *parts) error {
 	switch {
 	case err == nil:
 		e.format, e.info.ChatFormat = f, f.Name()
-		e.noCalls = e.callMarkersMask(p.tokenizer)
+		e.prepareCalls(p.tokenizer)
 	case errors.Is(err, chat.ErrNoFormat) && e.cfg.ChatFormat == "":
 		e.cfg.Log.Info("no chat format; only prompts can be completed", "reason", err)
 	default:
