@@ -27,7 +27,8 @@ type Info struct {
 	StepTokens    int // the most new tokens of one batch
 	MaxRunning    int // at most StepTokens
 	MaxQueue      int
-	ChatFormat    string // empty without one
+	ChatFormat    string   // empty without one
+	Efforts       []string // words for how much to think that the chat format takes
 	Kernels       string
 	Config        plan.Config
 	Notices       []plan.Notice

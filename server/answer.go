@@ -36,7 +36,7 @@ func (s *Server) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.R
 		return err
 	}
 	k := &kept{collector: to}
-	if err := s.generate(r, ask, k); err != nil {
+	if err := s.generate(w, r, ask, k); err != nil {
 		return err
 	}
 	out, err := response(k.result)
@@ -53,7 +53,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Re
 		return err
 	}
 	out := to(e)
-	err = s.generate(r, ask, out)
+	err = s.generate(w, r, ask, out)
 	if err == nil || !e.open {
 		return err
 	}

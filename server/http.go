@@ -13,7 +13,7 @@ import (
 // serveHTTP is the way of every request: name it, find its endpoint, check who sent it, answer, and account for it
 // whatever happens.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{id: requestID(r), arrived: time.Now(), route: unmatched}
+	x := &exchange{id: requestID(r), arrived: time.Now(), route: unmatched, dialect: dialectOf(r.URL.Path)}
 	rec := &recorder{ResponseWriter: w}
 	rec.Header().Set(requestIDHeader, x.id)
 	defer s.account(rec, r, x)
@@ -47,14 +47,18 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	return to.handle(w, r)
 }
 
-// authorise checks the bearer key and gives its tenant.
+// authorise checks the key, which comes as a bearer key or as Anthropic's clients send it, and gives its tenant.
 func (s *Server) authorise(r *http.Request) (tenant string, err error) {
 	if s.options.Keys == nil {
 		return "", nil
 	}
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || given == "" {
-		return "", wire.NewError(wire.CodeInvalidKey, "", "no key; send it in the header Authorization: Bearer KEY")
+		given = r.Header.Get("X-Api-Key")
+	}
+	if given == "" {
+		return "", wire.NewError(wire.CodeInvalidKey, "",
+			"no key; send it in the header Authorization: Bearer KEY, or in X-Api-Key")
 	}
 	tenant, ok := s.options.Keys.tenant(strings.TrimSpace(given))
 	if !ok {

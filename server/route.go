@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// route is an endpoint. A pattern that ends with a slash takes every longer path.
+// route is an endpoint. A pattern that ends with a slash takes every longer path, but for the root.
 type route struct {
 	method  string
 	pattern string
@@ -24,11 +24,19 @@ func (s *Server) table() []route {
 	return []route{
 		{http.MethodPost, "/v1/chat/completions", false, s.chatCompletion},
 		{http.MethodPost, "/v1/completions", false, s.completion},
-		{http.MethodPost, "/v1/responses", false, s.createResponse},
+		{http.MethodPost, responsesPath, false, s.createResponse},
 		{http.MethodGet, responsePrefix, false, s.storedResponse},
 		{http.MethodDelete, responsePrefix, false, s.deleteResponse},
+		{http.MethodPost, messagesPath, false, s.createMessage},
+		{http.MethodPost, messagesPath + "/count_tokens", false, s.countTokens},
 		{http.MethodGet, "/v1/models", false, s.models},
 		{http.MethodGet, modelPrefix, false, s.model},
+		{http.MethodPost, ollamaPrefix + "chat", false, s.ollamaChat},
+		{http.MethodPost, ollamaPrefix + "generate", false, s.ollamaGenerate},
+		{http.MethodPost, ollamaPrefix + "show", false, s.ollamaShow},
+		{http.MethodGet, ollamaPrefix + "tags", false, s.ollamaTags},
+		{http.MethodGet, ollamaPrefix + "ps", false, s.ollamaRunning},
+		{http.MethodGet, ollamaPrefix + "version", true, s.ollamaVersion},
 		{http.MethodPost, "/tokenize", false, s.tokenize},
 		{http.MethodPost, "/detokenize", false, s.detokenize},
 		{http.MethodGet, "/debug/plans", false, s.plans},
@@ -36,11 +44,12 @@ func (s *Server) table() []route {
 		{http.MethodGet, "/ready", true, s.ready},
 		{http.MethodGet, "/metrics", true, s.metricsText},
 		{http.MethodGet, "/version", true, s.version},
+		{http.MethodGet, "/", true, s.root},
 	}
 }
 
 func (r *route) matches(path string) bool {
-	if strings.HasSuffix(r.pattern, "/") {
+	if strings.HasSuffix(r.pattern, "/") && r.pattern != "/" {
 		return len(path) > len(r.pattern) && strings.HasPrefix(path, r.pattern)
 	}
 	return path == r.pattern

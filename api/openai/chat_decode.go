@@ -17,7 +17,7 @@ var chatFields = wire.Join(
 		"max_completion_tokens":  wire.OptionalInt(func(r *ChatRequest) **int { return &r.MaxCompletionTokens }),
 		"logprobs":               wire.BoolField(func(r *ChatRequest) *bool { return &r.Logprobs }),
 		"top_logprobs":           wire.OptionalInt(func(r *ChatRequest) **int { return &r.TopLogprobs }),
-		"tools":                  {Read: func(c *wire.Reader, r *ChatRequest) { r.Tools = readTools(c) }},
+		"tools":                  {Read: func(c *wire.Reader, r *ChatRequest) { r.Tools = ReadTools(c) }},
 		"tool_choice":            {Read: func(c *wire.Reader, r *ChatRequest) { r.ToolChoice = readToolChoice(c) }},
 		"parallel_tool_calls":    wire.OptionalBool(func(r *ChatRequest) **bool { return &r.ParallelToolCalls }),
 		"reasoning_effort":       wire.TextField(func(r *ChatRequest) *string { return &r.ReasoningEffort }),

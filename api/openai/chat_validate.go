@@ -35,12 +35,16 @@ func (r *ChatRequest) checkLimits(p *wire.Problems) {
 }
 
 func (r *ChatRequest) checkTools(p *wire.Problems) {
-	ok := checkToolList(p, ".function.name", len(r.Tools), func(i int) (string, string) {
-		return r.Tools[i].Type, r.Tools[i].Function.Name
-	})
-	if ok {
+	if CheckTools(p, r.Tools) {
 		r.checkToolChoice(p)
 	}
+}
+
+// CheckTools checks the types and names of tools. It is false where there are too many to look at.
+func CheckTools(p *wire.Problems, tools []Tool) bool {
+	return checkToolList(p, ".function.name", len(tools), func(i int) (string, string) {
+		return tools[i].Type, tools[i].Function.Name
+	})
 }
 
 // checkToolList checks the types and names of n tools; tool returns those of tool i, and field is where its name

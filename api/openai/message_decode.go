@@ -127,7 +127,8 @@ var functionCallFields = wire.Fields[FunctionCall]{
 	"parsed_arguments": wire.IgnoreAny[FunctionCall](),
 }
 
-func readTools(c *wire.Reader) []Tool {
+// ReadTools reads an array of tools.
+func ReadTools(c *wire.Reader) []Tool {
 	return wire.ReadList(c, MaxTools, "tools", wire.ReadStruct(c, toolFields))
 }
 

@@ -108,6 +108,15 @@ var optionFields = wire.Fields[Options]{
 	}},
 }
 
+// SamplingFields are some of the fields of Options, for interfaces that have them under the same names.
+func SamplingFields(names ...string) wire.Fields[Options] {
+	some := wire.Fields[Options]{}
+	for _, name := range names {
+		some[name] = optionFields[name]
+	}
+	return some
+}
+
 var streamOptionFields = wire.Fields[StreamOptions]{
 	"include_usage":       wire.BoolField(func(s *StreamOptions) *bool { return &s.IncludeUsage }),
 	"include_obfuscation": wire.IgnoreAs[StreamOptions](jsonscan.Bool),

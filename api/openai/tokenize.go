@@ -70,7 +70,7 @@ var tokenizeFields = wire.Fields[TokenizeRequest]{
 	"return_token_strs":      wire.BoolField(func(r *TokenizeRequest) *bool { return &r.ReturnTokenStrs }),
 	"add_generation_prompt":  wire.OptionalBool(func(r *TokenizeRequest) **bool { return &r.AddGenerationPrompt }),
 	"continue_final_message": wire.BoolField(func(r *TokenizeRequest) *bool { return &r.ContinueFinalMessage }),
-	"tools":                  {Read: func(c *wire.Reader, r *TokenizeRequest) { r.Tools = readTools(c) }},
+	"tools":                  {Read: func(c *wire.Reader, r *TokenizeRequest) { r.Tools = ReadTools(c) }},
 	"chat_template_kwargs":   {Read: func(c *wire.Reader, r *TokenizeRequest) { r.ChatTemplateKwargs = readKwargs(c) }},
 	"chat_template": wire.Refuse[TokenizeRequest](
 		"the template is the model's; variables go in chat_template_kwargs"),

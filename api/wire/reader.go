@@ -103,10 +103,15 @@ func (c *Reader) Param() string {
 
 // Ignore skips the value at hand and notes that it has no effect.
 func (c *Reader) Ignore() {
+	c.Note()
+	c.Skip()
+}
+
+// Note notes that the value at hand, or a part of it, has no effect.
+func (c *Reader) Note() {
 	if name := c.place(); !slices.Contains(c.ignored, name) {
 		c.ignored = append(c.ignored, name)
 	}
-	c.Skip()
 }
 
 // place is the current path for a list of ignored fields: [] for any index, and nothing that a header cannot hold.
@@ -133,9 +138,11 @@ func (c *Reader) place() string {
 
 // PlainName says whether a name reads well in a path without quotes.
 func PlainName(name string) bool {
-	if name == "" || len(name) > MaxNameBytes {
-		return false
-	}
+	return name != "" && len(name) <= MaxNameBytes && PlainLetters(name)
+}
+
+// PlainLetters says whether a name has letters, digits, '_' and '-' only.
+func PlainLetters(name string) bool {
 	for i := range len(name) {
 		if !nameByte(name[i]) {
 			return false

@@ -19,7 +19,7 @@ var order = []string{
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
 	"server/metric",
-	"api/openai/client",
+	"api/openai/client api/anthropic api/ollama",
 	"api/openai",
 	"api/wire",
 	".",
