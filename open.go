@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"sparrow/builtin"
 	"sparrow/engine"
+	"sparrow/internal/textfile"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda/op"
@@ -218,7 +218,7 @@ func readParts(dir string) (*parts, error) {
 		name string
 		to   *[]byte
 	}{{"tokenizer_config.json", &p.tokenizerConfig}, {"generation_config.json", &p.generation}} {
-		if *f.to, err = os.ReadFile(filepath.Join(dir, f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if *f.to, err = textfile.Optional(filepath.Join(dir, f.name), textfile.Config); err != nil {
 			return nil, fmt.Errorf("sparrow: %w", err)
 		}
 	}

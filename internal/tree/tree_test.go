@@ -60,6 +60,7 @@ var order = []string{
 	"weight/gguf",
 	"layout",
 	"internal/block",
+	"internal/textfile",
 	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit",
 }
 
