@@ -156,7 +156,7 @@ func (c *coded) exponents(e *emitter, refused string) {
 	loop := e.label("scales")
 	e.at(loop)
 	for lane := range 4 {
-		e.op("MOVQ %s, R13", at16("R8", 8*lane))
+		e.op("MOVQ %d(R8), R13", 8*lane)
 		if lane == 0 {
 			e.op("VMOVDQU %d(SI)(R13*1), X0", scalesAt)
 			continue
@@ -199,7 +199,7 @@ func (c *coded) exponents(e *emitter, refused string) {
 func (c *coded) rows(e *emitter, first, rows int, last bool) {
 	for row := first; row < first+rows; row++ {
 		z := row % 4 * 4
-		e.op("MOVQ %s, R13", at16("R8", 8*row))
+		e.op("MOVQ %d(R8), R13", 8*row)
 		if c.scaled && last {
 			for i := range 2 {
 				e.op("VMOVDQU64 %d(SI)(R13*1), Z%d", ropeAt-scalesAt+64*i, z+2+i)
@@ -218,7 +218,7 @@ func (c *coded) rows(e *emitter, first, rows int, last bool) {
 		}
 		e.unpackOrdinary(z+2, z+3, z)
 		if c.scaled {
-			e.op("VPBROADCASTD %s, Z%d", at16("R12", exponentRow*row), z+2)
+			e.op("VPBROADCASTD %d(R12), Z%d", exponentRow*row, z+2)
 			e.op("VPADDW Z%d, Z%d, Z%d", z+2, z, z)
 			e.op("VPADDW Z%d, Z%d, Z%d", z+2, z+1, z+1)
 		}
@@ -232,7 +232,7 @@ func (c *coded) rows(e *emitter, first, rows int, last bool) {
 // lay writes the two registers of a row.
 func (c *coded) lay(e *emitter, z, row int) {
 	for step := range 2 {
-		e.op("VMOVDQU64 Z%d, %s", z+step, at16("R11", step*codedSlot/2+64*row))
+		e.op("VMOVDQU64 Z%d, %d(R11)", z+step, step*codedSlot/2+64*row)
 	}
 }
 
@@ -241,12 +241,12 @@ func (c *coded) mark(e *emitter, row int, last bool) {
 	ordinary := e.label("ordinary")
 	e.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, zMark)
 	if !last {
-		e.op("MOVB $0, %s", at16("R15", row/markRows))
+		e.op("MOVB $0, %d(R15)", row/markRows)
 	}
 	e.op("KTESTQ K1, K1")
 	e.op("JZ %s", ordinary)
 	if !last {
-		e.op("MOVB $1, %s", at16("R15", row/markRows))
+		e.op("MOVB $1, %d(R15)", row/markRows)
 	}
 	e.op("MOVQ $%d, R13", row)
 	e.op("CALL decode%s<>(SB)", c.name)
@@ -256,7 +256,7 @@ func (c *coded) mark(e *emitter, row int, last bool) {
 // pairs decodes a chunk of four of 32 rows for weights.
 func (c *coded) pairs(e *emitter, first int) {
 	ordinary, done := e.label("ordinary"), e.label("done")
-	e.op("CMPB %s, $0", at16("R15", first/markRows))
+	e.op("CMPB %d(R15), $0", first/markRows)
 	e.op("JEQ %s", ordinary)
 	e.op("MOVQ $%d, R13", first)
 	e.op("CALL pair%s<>(SB)", c.name)
@@ -264,12 +264,12 @@ func (c *coded) pairs(e *emitter, first int) {
 	e.at(ordinary)
 	for row := first; row < first+markRows; row += 2 {
 		z := row % 4 / 2 * 8
-		e.op("MOVQ %s, R13", at16("R8", 8*row))
-		e.op("MOVQ %s, R14", at16("R8", 8*row+8))
+		e.op("MOVQ %d(R8), R13", 8*row)
+		e.op("MOVQ %d(R8), R14", 8*row+8)
 		e.op("VMOVDQU64 (SI)(R13*1), Z%d", z)
 		e.op("VMOVDQU64 (SI)(R14*1), Z%d", z+1)
 		if c.scaled {
-			e.op("VPBROADCASTD %s, Z%d", at16("R12", exponentRow*row/2), z+6)
+			e.op("VPBROADCASTD %d(R12), Z%d", exponentRow*row/2, z+6)
 		}
 		e.op("VPUNPCKLBW Z%d, Z%d, Z%d", z+1, z, z+2)
 		e.op("VPUNPCKHBW Z%d, Z%d, Z%d", z+1, z, z+3)
@@ -281,7 +281,7 @@ func (c *coded) pairs(e *emitter, first int) {
 				if c.scaled {
 					e.op("VPADDW Z%d, Z%d, Z%d", z+6, z+4+i, z+4+i)
 				}
-				e.op("VMOVDQU64 Z%d, %s", z+4+i, at16("R11", (2*half+i)*tileBytes+row/2*64))
+				e.op("VMOVDQU64 Z%d, %d(R11)", z+4+i, (2*half+i)*tileBytes+row/2*64)
 			}
 		}
 	}
@@ -323,7 +323,7 @@ func (c *coded) emitDecoders(e *emitter) {
 				c.addExponents(e, at16("R12", exponentRow*(row-1)/2), 4, 5)
 			}
 			for i := range 2 {
-				e.op("VMOVDQU64 Z%d, %s", 4+i, at16("R11", (2*half+i)*tileBytes+(row-1)/2*64))
+				e.op("VMOVDQU64 Z%d, %d(R11)", 4+i, (2*half+i)*tileBytes+(row-1)/2*64)
 			}
 		}
 	})
@@ -357,7 +357,7 @@ func (c *coded) decoder(e *emitter, exponents, lines int, then func(row, z int))
 	e.op("VMOVDQU64 magnitude<>(SB), Z15")
 	for row := range markRows {
 		z := 2 * (row % 2)
-		e.op("MOVQ %s, R14", at16("R8", 8*row))
+		e.op("MOVQ %d(R8), R14", 8*row)
 		e.op(`
 			VMOVDQU64 (SI)(R14*1), Z6
 			VMOVDQA64 Z6, Z7

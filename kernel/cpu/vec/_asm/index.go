@@ -176,7 +176,7 @@ func (indexScores) addRow(e *emitter, base string, products, weights, row int) {
 		e.op("VMAXPS %s, Z31, Z%d", at16(base, products+t*tileBytes+row*64), 4+t)
 	}
 	for b := range 2 {
-		e.op("VBROADCASTSS %s, Z%d", at16("R12", weights+b*64+row*4), 8+b)
+		e.op("VBROADCASTSS %d(R12), Z%d", weights+b*64+row*4, 8+b)
 	}
 	for t := range 4 {
 		e.op("VFMADD231PS Z%d, Z%d, Z%d", 8+t/2, 4+t, t)

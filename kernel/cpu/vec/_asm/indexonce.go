@@ -106,7 +106,7 @@ func (k indexOnce) pass(e *emitter, pass int, sum bool) {
 		if step%2 == 0 {
 			e.op("MOVQ %d(R14), DX", 8*(fetchGroups-1))
 			for line := range 4 {
-				e.op("PREFETCHT1 %s", at16("DX", 64*(2*step+line)))
+				e.op("PREFETCHT1 %d(DX)", 64*(2*step+line))
 			}
 			e.widenChunk(step / 2)
 		}
