@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow"
-	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/internal/unit"
 	"sparrow/plan"
 	"sparrow/plan/explain"
@@ -226,7 +226,7 @@ func denseText(i sparrow.Info) string {
 
 // curlFor is a request one can paste.
 func curlFor(i sparrow.Info, curl, url string, key bool) string {
-	name, err := openai.Marshal(i.Name)
+	name, err := wire.Marshal(i.Name)
 	if err != nil {
 		name = []byte(`""`) // no string fails
 	}
