@@ -31,10 +31,11 @@ func (e *emitter) emitAttend() {
 	e.emitAttendQuery("attendQueryamx", [4]int{0, 8, 16, 24})
 	e.emitAttendQuery("attendQueryCodedamx", [4]int{0, 16, 32, 48})
 	e.codedData()
-	for _, c := range codedRows {
-		c.emitDecoders(e)
-		c.emitScores(e)
-		c.emitValues(e)
+	for _, format := range codedFormats {
+		c := &coded{e, format}
+		c.emitDecoders()
+		c.emitScores()
+		c.emitValues()
 	}
 	e.emitFetchRows()
 	e.emitEntry()
