@@ -38,8 +38,9 @@ func upProjection(t turns.Bench) kernel.Matrix {
 		scales = binary.LittleEndian.AppendUint32(scales, 0x39800000) // 2^-12
 	}
 	m, err := t.Dev.Prepare(kernel.Weight{
-		Data:      kernel.Tensor{Buf: codes, DType: kernel.E4M3, Rows: rows, Cols: cols, Stride: cols},
-		Scale:     kernel.Tensor{Buf: scales, DType: kernel.F32, Rows: rows / 128, Cols: cols / 128, Stride: cols / 128},
+		Data: kernel.Tensor{Buf: codes, DType: kernel.E4M3, Rows: rows, Cols: cols, Stride: cols},
+		Scale: kernel.Tensor{Buf: scales, DType: kernel.F32, Rows: rows / 128, Cols: cols / 128,
+			Stride: cols / 128},
 		BlockRows: 128, BlockCols: 128}, kernel.Latent)
 	t.Must(err)
 	return m
