@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"sparrow/api/openai"
+	"sparrow/api/wire"
 )
 
 // checkHost refuses requests that were sent to a name which is not the server's. A web page of an attacker can have its
@@ -28,7 +28,7 @@ func (s *Server) checkHost(r *http.Request) error {
 			return nil
 		}
 	}
-	return openai.NewError(openai.CodeWrongHost, "",
+	return wire.NewError(wire.CodeWrongHost, "",
 		"the request was sent to %.200q, which is not a name of this server; use its address, or start it with "+
 			"--allow-host %.200s", host, host)
 }

@@ -30,6 +30,7 @@ type Checkpoint struct {
 	metadata map[string]string
 	bytes    int64
 	closed   bool
+	release  func() error // of memory that the caller of FromTensors mapped; nil without it
 }
 
 // FileInfo describes one file of a checkpoint.
@@ -99,6 +100,42 @@ func FromBytes(name string, data []byte) (*Checkpoint, error) {
 	return c, nil
 }
 
+// FromTensors makes a checkpoint of tensors whose data the caller has in memory or has mapped. Close calls release,
+// which may be nil. A name that occurs twice is refused.
+func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Checkpoint, error) {
+	c := newCheckpoint()
+	c.files, c.release = files, release
+	c.tensors = make(map[string]*Tensor, len(tensors))
+	for i := range tensors {
+		t := &tensors[i]
+		if _, twice := c.tensors[t.Name]; twice {
+			return nil, fmt.Errorf("weight: %w: tensor %q occurs twice", ErrMalformed, clip(t.Name))
+		}
+		c.tensors[t.Name] = t
+		c.bytes += int64(len(t.Data))
+	}
+	return c, nil
+}
+
+// FromShapes makes a checkpoint of tensors that are drawn, not read: none has Data, all have Drawn.
+func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
+	sh := &shard{info: FileInfo{Path: name}, tensors: slices.Clone(tensors)}
+	for i := range sh.tensors {
+		t := &sh.tensors[i]
+		n, ok := dataBytes(t.DType, t.Shape)
+		if !ok || t.Drawn == nil {
+			return nil, fmt.Errorf("weight: %s: tensor %q: %w: %s of shape %s without data", name, t.Name, ErrMalformed,
+				t.DType, shapeText(t.Shape))
+		}
+		t.File = name
+		sh.info.Bytes += n
+	}
+	c := newCheckpoint()
+	c.addAll(sh)
+	c.bytes = sh.info.Bytes
+	return c, nil
+}
+
 // Names lists the tensors, sorted. The slice belongs to the caller.
 func (c *Checkpoint) Names() []string { return slices.Clone(c.names()) }
 
@@ -126,7 +163,10 @@ func (c *Checkpoint) Close() error {
 			errs = append(errs, fmt.Errorf("weight: %w", err))
 		}
 	}
-	c.maps, c.tensors, c.closed = nil, nil, true
+	if c.release != nil {
+		errs = append(errs, c.release())
+	}
+	c.maps, c.tensors, c.closed, c.release = nil, nil, true, nil
 	c.names = func() []string { return nil }
 	return errors.Join(errs...)
 }

@@ -29,14 +29,14 @@ type engineFlags struct {
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.model, "model", "",
-		"checkpoint folder, or the name of a pulled model such as deepseek-ai/DeepSeek-V3.2; without it the small "+
-			"model inside the binary runs ("+builtin.Name+")")
+		"checkpoint folder, GGUF file, or the name of a pulled model such as deepseek-ai/DeepSeek-V3.2; without it "+
+			"the small model inside the binary runs ("+builtin.Name+")")
 	f.deviceFlags.add(s)
 	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 sizes it by memory")
 	s.IntVar(&f.context, "context", 0,
 		"longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
 	s.IntVar(&f.stepTokens, "step-tokens", 0,
-		"most new tokens of one step: prompts are cut into chunks of it; 0 means 512")
+		"most new tokens of one step: prompts are cut into chunks of it; 0 means 512, on a GPU 8192")
 	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "compute every prompt from its first token")
 	s.StringVar(&f.controlTokens, "control-tokens", "text",
 		"what the spelling of a control token means inside a chat's messages: text, or allow to let it be the token")
@@ -47,7 +47,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 // addServing adds the flags that matter only where many requests come together.
 func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.StringVar(&f.name, "name", "", "what the model is called on the wire; default the folder's name")
-	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64")
+	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64, on a GPU 256")
 	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 1024")
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
 }
@@ -152,6 +152,10 @@ func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engin
 	bar := newProgress(cmd.ErrOrStderr(), "loading weights")
 	defer bar.end()
 	c.Log = log
+	c.Warn = func(text string) {
+		bar.end()
+		warnings(cmd)(text)
+	}
 	c.OnLoad = func(done, total int) {
 		bar.set(int64(min(done, total)), int64(total), fmt.Sprintf("%d of %d tensors", min(done, total), total))
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"sparrow/hub"
+	"sparrow/model/family"
 )
 
 // hubCache is the folder where Hugging Face's tools and 'sparrow pull' keep models.
@@ -28,14 +29,14 @@ func modelFolder(flag, given string) (string, error) {
 	if given == "" {
 		return "", nil
 	}
-	const wanted = "a model is a folder with config.json, *.safetensors and tokenizer.json"
+	const wanted = "a model is a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json"
 	info, err := os.Stat(given)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return pulledModel(flag, given, wanted)
 	case err != nil:
 		return "", fmt.Errorf("%s%w", flag, err)
-	case info.IsDir():
+	case info.IsDir() || family.IsGGUF(given):
 		return given, nil
 	}
 	if ext := filepath.Ext(given); ext == ".safetensors" || ext == ".json" {
@@ -52,7 +53,7 @@ func modelFolder(flag, given string) (string, error) {
 func pulledModel(flag, given, wanted string) (string, error) {
 	name, err := hub.ParseName(given)
 	if err != nil {
-		return "", fmt.Errorf("%s%s: there is no such folder; %s, or the name of a pulled model such as "+
+		return "", fmt.Errorf("%s%s: there is no such folder or file; %s, or the name of a pulled model such as "+
 			"deepseek-ai/DeepSeek-V3.2%s", flag, given, wanted, withoutModel(flag))
 	}
 	cache, err := hubCache()

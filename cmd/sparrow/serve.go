@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow"
-	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/internal/unit"
 	"sparrow/plan"
 	"sparrow/plan/explain"
@@ -183,6 +183,11 @@ func describe(w io.Writer, i sparrow.Info) {
 	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of "+
 		"each query; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
+	if len(i.Defaults) > 0 {
+		fmt.Fprintf(w, "device   %s; its defaults: %s\n", i.Device, strings.Join(i.Defaults, ", "))
+	} else {
+		fmt.Fprintf(w, "device   %s\n", i.Device)
+	}
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
 		if n.Level != plan.NoticeInfo { // those say what the line above says
@@ -221,7 +226,7 @@ func denseText(i sparrow.Info) string {
 
 // curlFor is a request one can paste.
 func curlFor(i sparrow.Info, curl, url string, key bool) string {
-	name, err := openai.Marshal(i.Name)
+	name, err := wire.Marshal(i.Name)
 	if err != nil {
 		name = []byte(`""`) // no string fails
 	}
