@@ -53,7 +53,7 @@ ms", their sum, and the shares are of that step; a step is shorter than the sum 
   sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json
   sparrow bench model --contexts 512 --draft auto
   sparrow bench model /tmp/mini --contexts 0,2k,4k,8k --batch 1 --against llama.jsonl
-  sparrow bench model v32-slice --kernels cuda --dummy --kv fp8 --profile`,
+  sparrow bench model v32-slice --kernels cuda --dummy --profile`,
 		Args: mostOneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
 	}
@@ -153,6 +153,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	o.Policy, _ = sparrow.PolicyOn(dev, src.Model, o.Policy)
 	bar := newProgress(cmd.ErrOrStderr(), "steps")
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
 	r, err := model.Run(cmd.Context(), src, dev, o)

@@ -1,6 +1,9 @@
 package cuda
 
-import "unsafe"
+import (
+	"sync"
+	"unsafe"
+)
 
 // OpenDetached makes a device without a GPU. Launchers check their arguments as on a GPU of these properties; memory
 // has addresses and no contents, and launches and copies have no effect. With it, tests on machines without a GPU find
@@ -15,7 +18,10 @@ func OpenDetached(p Properties) *Device {
 		return at
 	}
 	var held [][]byte // host memory
+	var mu sync.Mutex // weights are uploaded by several goroutines
 	answer := func(s symbol, args []uintptr) int {
+		mu.Lock()
+		defer mu.Unlock()
 		switch s {
 		case cuMemAlloc:
 			at := take(args[1])
