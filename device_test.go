@@ -91,8 +91,8 @@ func TestAutoFallsBack(t *testing.T) {
 		if err != nil || arch != "cpu" || got.StepTokens != defaultStepTokens || got.Policy.KV != c.c.Policy.KV {
 			t.Errorf("%s: %s, %+v, %v", c.name, arch, got, err)
 		}
-		if c.says == "" && len(warned) > 0 || c.says != "" && (len(warned) != 1 || !strings.Contains(warned[0], c.says) ||
-			strings.Contains(warned[0], "\n")) {
+		if c.says == "" && len(warned) > 0 || c.says != "" && (len(warned) != 1 ||
+			!strings.Contains(warned[0], c.says) || strings.Contains(warned[0], "\n")) {
 			t.Errorf("%s: warned of %q, want one line with %q", c.name, warned, c.says)
 		}
 		c.c.Kernels = "cuda"
@@ -110,5 +110,23 @@ func TestAutoFallsBack(t *testing.T) {
 	_, _, _, err := opened(t, machine(300<<20, nil), Config{Kernels: "cuda"})
 	if !errors.Is(err, kernel.ErrMemory) {
 		t.Errorf("too small: %v, want ErrMemory", err)
+	}
+}
+
+// Progress counts the bytes of the weights, up to all of them.
+func TestLoadingReportsBytes(t *testing.T) {
+	var last, total int64
+	e, err := Open(t.Context(), Config{Kernels: "cpu", OnLoad: func(done, of int64) {
+		if done < last || done > of {
+			t.Errorf("%d of %d bytes after %d", done, of, last)
+		}
+		last, total = done, of
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(t.Context())
+	if last != total || total != e.Info().Memory.Weights {
+		t.Errorf("ended at %d of %d bytes, the weights have %d", last, total, e.Info().Memory.Weights)
 	}
 }

@@ -123,9 +123,12 @@ func openDevice(r Registered, c Config, p *parts) (kernel.Device, Config, error)
 
 // load reads the weights. ctx is checked once they are read: a model whose caller has gone is not kept.
 func load(ctx context.Context, c Config, p *parts, dev kernel.Device) (model.Model, error) {
-	total, done := len(p.source.Weights.Names()), 0
-	m, err := p.source.Load(dev, func(string) {
-		if done++; c.OnLoad != nil {
+	total, done := p.source.Weights.Bytes(), int64(0)
+	m, err := p.source.Load(dev, func(name string) {
+		if t, ok := p.source.Weights.Tensor(name); ok {
+			done += int64(len(t.Data))
+		}
+		if c.OnLoad != nil {
 			c.OnLoad(done, total)
 		}
 	})

@@ -69,8 +69,9 @@ func (d *Device) BeginLoad() error {
 	if err != nil {
 		return err
 	}
-	u := &upload{d: d, stream: stream, pool: d.gpu.NewPool(), readers: readers, free: make(chan *piece, readers+sparePieces),
-		fills: make(chan *piece, readers+sparePieces), order: make(chan task, 256)}
+	u := &upload{d: d, stream: stream, pool: d.gpu.NewPool(), readers: readers,
+		free: make(chan *piece, readers+sparePieces), fills: make(chan *piece, readers+sparePieces),
+		order: make(chan task, 256)}
 	for range readers {
 		u.wait.Go(u.read)
 	}
