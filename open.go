@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"sparrow/builtin"
 	"sparrow/engine"
@@ -19,6 +20,7 @@ import (
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/family"
+	"sparrow/model/llamacpp"
 	"sparrow/plan"
 	"sparrow/tokenizer"
 )
@@ -156,6 +158,9 @@ func (c Config) withDefaults() Config {
 		c.Name = builtin.Name
 		if c.Model != "" {
 			c.Name = filepath.Base(filepath.Clean(c.Model))
+			if family.IsGGUF(c.Model) {
+				c.Name = strings.TrimSuffix(c.Name, filepath.Ext(c.Name))
+			}
 		}
 	}
 	return c
@@ -225,6 +230,9 @@ func readParts(dir string) (*parts, error) {
 		p.source, err = builtin.Source()
 		return p, err
 	}
+	if family.IsGGUF(dir) {
+		return readGGUF(dir)
+	}
 	for _, f := range []struct {
 		name string
 		to   *[]byte
@@ -239,6 +247,22 @@ func readParts(dir string) (*parts, error) {
 		}
 	}
 	p.source, err = family.Open(dir)
+	return p, err
+}
+
+// readGGUF opens a GGUF file, which holds the vocabulary and the chat template too.
+func readGGUF(path string) (*parts, error) {
+	f, err := llamacpp.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("sparrow: %w", err)
+	}
+	p := &parts{tokenizerConfig: f.TokenizerConfig}
+	if f.Tokenizer != nil {
+		if p.tokenizer, err = tokenizer.New(f.Tokenizer, f.TokenizerConfig); err != nil {
+			return nil, errors.Join(fmt.Errorf("sparrow: %s: %w", path, err), f.Weights.Close())
+		}
+	}
+	p.source, err = family.FromGGUF(path, f)
 	return p, err
 }
 

@@ -27,7 +27,8 @@ type Info struct {
 	StepTokens    int // the most new tokens of one batch
 	MaxRunning    int // at most StepTokens
 	MaxQueue      int
-	ChatFormat    string // empty without one
+	ChatFormat    string   // empty without one
+	Efforts       []string // words for how much to think that the chat format takes
 	Kernels       string
 	Device        string   // its name and, where there are several, its number
 	Defaults      []string // values that were not given and depend on the device, as flags

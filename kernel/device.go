@@ -130,15 +130,6 @@ func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
 	return m.Fetch(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
 }
 
-// ReadF32 copies a contiguous f32 tensor to dst.
-func ReadF32(m Memory, dst []float32, src Tensor) error {
-	if len(dst) == 0 {
-		return nil
-	}
-	// A view of dst's own memory: 4 bytes for each of its elements.
-	return m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
-}
-
 // ReadI32 copies a contiguous i32 tensor to dst.
 func ReadI32(m Memory, dst []int32, src Tensor) error {
 	if len(dst) == 0 {

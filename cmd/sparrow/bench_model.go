@@ -201,7 +201,11 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 // source opens the model that is measured, or describes one that is drawn.
 func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 	if !f.dummy {
-		return modelSource(dir)
+		folder, err := modelFolder("bench model: ", dir)
+		if err != nil {
+			return nil, err
+		}
+		return modelSource(folder)
 	}
 	file, text, err := readShape(dir)
 	if err != nil {
