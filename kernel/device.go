@@ -57,7 +57,6 @@ func MemoryFree(d Device) (free, total int64, err error) {
 type MemoryUse struct {
 	Weights int64 // as the device stores them
 	Scratch int64 // of operations
-	Graphs  int64 // of captured passes
 }
 
 // MemoryOwner is a device that says what it holds.

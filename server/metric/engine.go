@@ -36,6 +36,7 @@ type engineCollector struct {
 	readings []reading
 
 	info, pages, ended, stops *prometheus.Desc
+	memory                    *prometheus.Desc
 	segments, rows            *prometheus.Desc
 	judged, right, undrafted  *prometheus.Desc
 }
@@ -104,14 +105,20 @@ func newEngineCollector(source Source) *engineCollector {
 			counter("slices_total", "Extra launches because a kernel's limit was met.", func(s *sparrow.Stats) int64 {
 				return s.Slices
 			}),
+			gauge("device_memory_total_bytes", "All memory of a GPU; 0 on a CPU.", func(s *snapshot) float64 {
+				return float64(s.info.Memory.Device)
+			}),
+			{prometheus.NewDesc("sparrow_device_busy_seconds_total",
+				"Time of passes, from their preparation until their results are there.", nil, nil),
+				prometheus.CounterValue, func(s *snapshot) float64 { return s.stats.Busy.Seconds() }},
+			counter("device_faults_total", "Passes that the device failed.",
+				func(s *sparrow.Stats) int64 { return s.Faults }),
 			counter("graphs_captured_total", "Passes that were captured as a graph of the device.",
 				func(s *sparrow.Stats) int64 { return s.Graphs.Captured }),
 			counter("graphs_replayed_total", "Passes that ran from a captured graph.",
 				func(s *sparrow.Stats) int64 { return s.Graphs.Replayed }),
 			counter("graphs_failed_total", "Captures that failed; passes of these shapes run with plain launches.",
 				func(s *sparrow.Stats) int64 { return s.Graphs.Failed }),
-			gauge("graphs_bytes", "Device memory of captured graphs.",
-				func(s *snapshot) float64 { return float64(s.stats.Graphs.Bytes) }),
 		},
 		info: desc("info", "Always 1; the labels describe the engine.", "model", "family", "kernels", "layout",
 			"prefill", "decode"),
@@ -120,6 +127,8 @@ func newEngineCollector(source Source) *engineCollector {
 		ended: desc("requests_ended_total",
 			"Requests that ended, by outcome: finished, aborted (by their callers), failed, refused (queue full).",
 			"outcome"),
+		memory: desc("device_memory_bytes", "Memory by owner: weights, cache, states of sequences, arena of passes, "+
+			"scratch of operations, graphs.", "owner"),
 		stops: desc("prefix_stops_total", "Prefix lookups by the reason they matched no further.", "reason"),
 		segments: desc("plan_segments_total",
 			"Plan segments that ran, by what their rows were, their form, kernel and conversion.", planLabels...),
@@ -139,7 +148,7 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 		out <- r.desc
 	}
 	for _, d := range []*prometheus.Desc{c.info, c.pages, c.ended, c.stops, c.segments, c.rows, c.judged, c.right,
-		c.undrafted} {
+		c.undrafted, c.memory} {
 		out <- d
 	}
 }
@@ -162,6 +171,11 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.pages, stats.KV.Used, "used")
 	gauge(c.pages, stats.KV.Cached, "cached")
 	gauge(c.pages, stats.KV.Free, "free")
+	m := &info.Memory
+	for owner, bytes := range map[string]int64{"weights": m.Weights, "cache": m.Cache, "states": m.States,
+		"arena": m.Arena, "scratch": m.Scratch, "graphs": stats.Graphs.Bytes} {
+		gauge(c.memory, int(bytes), owner)
+	}
 	counter(c.ended, stats.Finished, "finished")
 	counter(c.ended, stats.Aborted, "aborted")
 	counter(c.ended, stats.Failed, "failed")
