@@ -22,6 +22,7 @@ type Device struct {
 	weights []*cuda.Buffer // what was prepared
 	calls   map[cuda.Product]*cuda.ProductCall
 	fetches []*fetched
+	held    held
 }
 
 var (

@@ -27,6 +27,9 @@ const nodeBytes = 1 << 10
 // Capture records what a pass enqueues. The scratch memory must not grow meanwhile: a pass that needs more than there
 // is fails, and runs without a graph first.
 func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
+	if err := d.settle(); err != nil {
+		return nil, err
+	}
 	free, _, err := d.gpu.MemoryFree()
 	if err != nil {
 		return nil, err
@@ -34,7 +37,7 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	d.scratch.Fix(true)
 	defer d.scratch.Fix(false)
 	first := d.stream.Launches()
-	recorded, err := d.stream.Capture(pass)
+	recorded, err := d.stream.Capture(func() error { return errors.Join(pass(), d.settle()) })
 	if err != nil {
 		return nil, err
 	}
@@ -54,9 +57,12 @@ func (g *graph) Close() error  { return g.recorded.Close() }
 
 // Reserve grows the scratch memory to what a pass needs.
 func (d *Device) Reserve(pass func() error) error {
+	if err := d.settle(); err != nil {
+		return err
+	}
 	d.stream.SetDry(true)
 	defer d.stream.SetDry(false)
-	return pass()
+	return errors.Join(pass(), d.settle())
 }
 
 // Reserved is the size of the scratch memory.

@@ -5,9 +5,10 @@
 #include "smxx/base.h"
 #include "smxx/rows/args.h"
 
-DEVICE void locate_body(const LocateArgs& a) {
+// The block-th block of eight rows.
+DEVICE void locate_body(const LocateArgs& a, i64 block) {
     begin_after_previous();
-    i64 row = warp_row();
+    i64 row = block * kWarpsPerBlock + (threadIdx.x >> 5);
     if (row >= a.rows) return;
     const i32* positions = a.positions + row * a.position_stride;
     i32* out = a.out + row * a.out_stride;
