@@ -123,6 +123,14 @@ type Preparer interface {
 	PrepareExperts(ExpertWeights) (Experts, error)
 }
 
+// BulkLoader is a device that prepares many weights faster together: between the two calls it may still read a weight
+// after Prepare has returned, and no operation may use it.
+type BulkLoader interface {
+	BeginLoad() error
+	// EndLoad waits for all weights and returns the first error among them. Without a load in progress it does nothing.
+	EndLoad() error
+}
+
 // weight checks a matrix and its scales. out or in below zero accepts any number.
 func (c *checker) weight(name string, w Weight, out, in int) {
 	if c.err != nil {

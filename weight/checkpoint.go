@@ -91,6 +91,25 @@ func FromBytes(name string, data []byte) (*Checkpoint, error) {
 	return c, nil
 }
 
+// FromShapes makes a checkpoint of tensors that are drawn, not read: none has Data, all have Drawn.
+func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
+	sh := &shard{info: FileInfo{Path: name}, tensors: slices.Clone(tensors)}
+	for i := range sh.tensors {
+		t := &sh.tensors[i]
+		n, ok := dataBytes(t.DType, t.Shape)
+		if !ok || t.Drawn == nil {
+			return nil, fmt.Errorf("weight: %s: tensor %q: %w: %s of shape %s without data", name, t.Name, ErrMalformed,
+				t.DType, shapeText(t.Shape))
+		}
+		t.File = name
+		sh.info.Bytes += n
+	}
+	c := newCheckpoint()
+	c.addAll(sh)
+	c.bytes = sh.info.Bytes
+	return c, nil
+}
+
 // Names lists the tensors, sorted. The slice belongs to the caller.
 func (c *Checkpoint) Names() []string { return slices.Clone(c.names()) }
 

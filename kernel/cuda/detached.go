@@ -12,17 +12,17 @@ func OpenDetached(p Properties) *Device {
 		next += (bytes + detachedAlign - 1) &^ (detachedAlign - 1)
 		return at
 	}
-	var host [][]byte // memory that calls of AllocHost gave out
+	var held [][]byte // host memory
 	answer := func(s symbol, args []uintptr) int {
 		switch s {
 		case cuMemAlloc:
 			store(args[0], take(args[1]))
-		case cuMemHostAlloc:
-			host = append(host, make([]byte, args[1]))
-			store(args[0], uintptr(unsafe.Pointer(&host[len(host)-1][0])))
 		case cuStreamCreateWithPriority, cuEventCreate, cuModuleLoadDataEx, cuModuleGetFunction,
 			cuGraphInstantiateWithFlags:
 			store(args[0], take(1))
+		case cuMemHostAlloc:
+			held = append(held, make([]byte, args[1]))
+			store(args[0], uintptr(unsafe.Pointer(&held[len(held)-1][0])))
 		case cuFuncGetAttribute:
 			// No kernel of ours uses static shared or local memory that a launcher's check depends on.
 			if args[1] == funcMaxThreads {

@@ -97,6 +97,9 @@ func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
 	if len(src) == 0 || !s.enqueue() {
 		return nil
 	}
+	if err := s.trace.release(); err != nil {
+		return err
+	}
 	var pin runtime.Pinner // src may be on the caller's stack, which moves
 	pin.Pin(&src[0])
 	defer pin.Unpin()
@@ -109,6 +112,9 @@ func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
 func (s *Stream) CopyToHost(dst []byte, src Ptr) error {
 	if len(dst) == 0 || !s.enqueue() {
 		return nil
+	}
+	if err := s.trace.release(); err != nil {
+		return err
 	}
 	var pin runtime.Pinner // dst may be on the caller's stack, which moves
 	pin.Pin(&dst[0])

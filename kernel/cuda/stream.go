@@ -1,6 +1,9 @@
 package cuda
 
-import "errors"
+import (
+	"errors"
+	"sync/atomic"
+)
 
 // Stream is a queue of device work that runs in order. One goroutine uses it at a time.
 type Stream struct {
@@ -8,7 +11,8 @@ type Stream struct {
 	handle   uintptr
 	overlap  bool
 	dry      bool
-	launches int64
+	launches atomic.Int64
+	trace    *Trace // nil unless launches are timed
 }
 
 // NewStream makes a stream that does not wait for the device's default stream.
@@ -31,14 +35,14 @@ func (s *Stream) SetOverlap(on bool) { s.overlap = on }
 func (s *Stream) SetDry(on bool) { s.dry = on }
 
 // Launches is how many kernels, copies and fills were enqueued so far, graphs counting as one.
-func (s *Stream) Launches() int64 { return s.launches }
+func (s *Stream) Launches() int64 { return s.launches.Load() }
 
 // enqueue counts one launch and reports whether it is to be made.
 func (s *Stream) enqueue() bool {
 	if s.dry {
 		return false
 	}
-	s.launches++
+	s.launches.Add(1)
 	return true
 }
 
@@ -46,7 +50,12 @@ func (s *Stream) enqueue() bool {
 func (s *Stream) Device() *Device { return s.device }
 
 // Sync waits until everything enqueued has run and returns the first error among it.
-func (s *Stream) Sync() error { return s.device.plain(cuStreamSynchronize, s.handle) }
+func (s *Stream) Sync() error {
+	if err := s.trace.release(); err != nil {
+		return err
+	}
+	return s.device.plain(cuStreamSynchronize, s.handle)
+}
 
 // Idle reports whether everything enqueued has run.
 func (s *Stream) Idle() (bool, error) {

@@ -20,14 +20,19 @@ type Device struct {
 	faults  *cuda.Buffer   // one u32 of fault bits
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
 	weights []*cuda.Buffer // what was prepared
+	upload  *upload        // of weights; nil when none is in progress
+	trace   *cuda.Trace    // nil unless launches are timed
 	calls   map[cuda.Product]*cuda.ProductCall
 	fetches []*fetched
 	held    held
 }
 
 var (
-	_ kernel.Device  = (*Device)(nil)
-	_ kernel.Partial = (*Device)(nil)
+	_ kernel.Device     = (*Device)(nil)
+	_ kernel.Partial    = (*Device)(nil)
+	_ kernel.Drawer     = (*Device)(nil)
+	_ kernel.BulkLoader = (*Device)(nil)
+	_ kernel.Tracer     = (*Device)(nil)
 )
 
 // Backends lists the implementation for a registry. It has the operations of the DSA families: a device is a
@@ -116,7 +121,7 @@ func (d *Device) MemoryFree() (free, total int64, err error) { return d.gpu.Memo
 
 // Close waits for what was enqueued and gives everything back.
 func (d *Device) Close() error {
-	var errs []error
+	errs := []error{d.EndLoad(), d.Trace(false)}
 	if d.stream != nil {
 		errs = append(errs, d.stream.Sync(), d.stream.Close())
 	}

@@ -16,6 +16,7 @@ var (
 type graph struct {
 	dev      *Device
 	recorded *cuda.Graph
+	pass     func() error
 	launches int
 	bytes    int64
 }
@@ -41,7 +42,7 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &graph{dev: d, recorded: recorded, launches: int(d.stream.Launches() - first)}
+	g := &graph{dev: d, recorded: recorded, pass: pass, launches: int(d.stream.Launches() - first)}
 	left, _, err := d.gpu.MemoryFree()
 	if err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -50,7 +51,17 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	return g, nil
 }
 
-func (g *graph) Launch() error { return g.recorded.Launch(g.dev.stream) }
+// Launch enqueues the graph, or its launches one by one while they are traced.
+func (g *graph) Launch() error {
+	if g.dev.trace != nil {
+		return errors.Join(g.pass(), g.dev.settle())
+	}
+	if err := g.dev.settle(); err != nil {
+		return err
+	}
+	return g.recorded.Launch(g.dev.stream)
+}
+
 func (g *graph) Launches() int { return g.launches }
 func (g *graph) Bytes() int64  { return g.bytes }
 func (g *graph) Close() error  { return g.recorded.Close() }

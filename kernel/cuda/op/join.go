@@ -16,9 +16,18 @@ type joined struct {
 	members []*matrix
 }
 
-// Join moves matrices behind each other. Blocks of scales must not span two of them: all but the last have rows in
-// multiples of a block. Matrices that do not fit together stay where they are.
-func (d *Device) Join(list ...kernel.Matrix) (err error) {
+// Join moves matrices behind each other, at the end of a load that is in progress.
+func (d *Device) Join(list ...kernel.Matrix) error {
+	if d.upload != nil {
+		d.upload.joins = append(d.upload.joins, list)
+		return nil
+	}
+	return d.join(list)
+}
+
+// join moves matrices. Blocks of scales must not span two of them: all but the last have rows in multiples of a block.
+// Matrices that do not fit together stay where they are.
+func (d *Device) join(list []kernel.Matrix) (err error) {
 	g := &joined{}
 	for i, m := range list {
 		w, err := own("join", m)
