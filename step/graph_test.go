@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"sparrow/internal/testkit/strict"
-	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/op"
 	"sparrow/model"
 	"sparrow/model/family"
+	"sparrow/model/synth"
 	"sparrow/plan"
 	"sparrow/step"
 )
@@ -38,7 +38,9 @@ func (d decoding) run(t *testing.T, m model.Model, p plan.Policy, l step.Limits)
 		tokens := b.prompt(i+1, 40+70*i)
 		works[i] = step.Work{Kind: plan.ModeExtend, Tokens: tokens, Pages: b.pages(len(tokens) + d.steps*d.rows + 8)}
 	}
-	b.step(works...)
+	for i := range works {
+		b.step(works[i])
+	}
 	var all [][]float32
 	for s := range d.steps {
 		for i := range works {
@@ -99,13 +101,13 @@ func TestGPUGraphsKeepBits(t *testing.T) {
 // Drafting passes run from graphs as well.
 func TestGPUDraftGraphsKeepBits(t *testing.T) {
 	gpuSettings(t)
-	for _, folder := range []string{testmodel.V32Draft(t), testmodel.GLMDraft(t)} {
+	for _, kind := range []synth.DType{synth.FP8, synth.BF16} {
 		dev, err := op.Open(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := loadOn(t, folder, dev)
-		sameGraphs(t, folder, m, plan.Policy{KV: "fp8-656", Speculation: plan.Speculation{Tokens: 3}},
+		m := loadOn(t, layersOf(t, 2, 1, 128, kind), dev)
+		sameGraphs(t, kind.String(), m, plan.Policy{KV: "fp8-656", Speculation: plan.Speculation{Tokens: 3}},
 			decoding{sequences: 3, steps: 4, rows: 2, drafts: true})
 	}
 }

@@ -53,5 +53,5 @@ func (k *Kernels) Turn(s *Stream, a *TurnArgs) error {
 	if a.Locate.Rows > 0 {
 		a.Locate.check(&c)
 	}
-	return runGrid(k, s, &c, Dim{X: uint32(a.Rotate.Rows)*uint32(a.PairBlocks) + rowBlocks(a.Locate.Rows, longRows)}, a)
+	return runGrid(k, s, &c, Dim{X: uint32(a.Rotate.Rows)*uint32(a.PairBlocks) + uint32(a.Locate.Rows)}, a)
 }

@@ -47,9 +47,9 @@ type NormQuantiseArgs struct {
 const MaxNormColumns = 16384
 
 const (
-	warpColumns = 256 // columns that a warp quantises
-	normThreads = 512
-	normColumns = 8192 // widest row of the kernel with fewer registers
+	warpColumns = 256  // columns that a warp quantises
+	normColumns = 4096 // widest row of 512 threads with a piece of eight columns each
+	longColumns = 8192 // widest row of 1024 threads
 )
 
 // codes checks where quantised rows go.
@@ -134,12 +134,15 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	if c.err != nil || a.Rows == 0 {
 		return c.err
 	}
-	if a.Columns > normColumns {
+	switch {
+	case a.Columns > longColumns:
 		c.kernel += "_wide"
+	case a.Columns > normColumns:
+		c.kernel += "_long"
 	}
 	fn, err := k.Function(c.kernel)
 	if err != nil {
 		return err
 	}
-	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: normThreads}, Overlap: s.overlap}, a)
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Overlap: s.overlap}, a)
 }

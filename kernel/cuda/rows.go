@@ -59,7 +59,7 @@ const warpNormColumns = 1024
 func (k *Kernels) Locate(s *Stream, a *LocateArgs) error {
 	c := checks{kernel: "locate_positions"}
 	a.check(&c)
-	return runRows(k, s, &c, a.Rows, longRows, a)
+	return runRows(k, s, &c, a.Rows, 1, a)
 }
 
 // check finds what the kernels cannot take.

@@ -186,8 +186,10 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
-	if !normable(a.Gate) || !normable(a.Up) || !normable(a.Out) {
-		return d.gateRows(&a)
+	for _, t := range []kernel.Tensor{a.Gate, a.Up, a.Out} {
+		if t.DType != kernel.BF16 || t.Off%16 != 0 || stride(t)%8 != 0 || t.Cols%16 != 0 || t.Rows == 0 || t.Cols == 0 {
+			return d.gateRows(&a)
+		}
 	}
 	d.held.kind, d.held.gate = holdGate, a
 	return nil
