@@ -27,6 +27,7 @@ type Config struct {
 	NoReuse       bool
 	EOS           []int32 // tokens that end a sequence
 	WeightBytes   int64   // memory that the weights take beside the cache
+	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
 	Packed        bool    // the weights are a copy in memory of their own
 	Log           *slog.Logger
 }

@@ -13,8 +13,6 @@ import (
 	"sparrow/step"
 )
 
-// This file is the only one that uses package step.
-
 // runner carries out passes; a step.Runner does.
 type runner interface {
 	Run([]step.Work) (step.Result, error)

@@ -14,7 +14,7 @@ type Limits struct {
 	Context  int // tokens of a sequence; the model's
 	// PromptLogits allows logits of every token of a prompt, not only of its last.
 	PromptLogits bool
-	// GraphBytes is the device memory that captured graphs may take, negative for no graphs; GraphBytes of this package.
+	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
 	GraphBytes int64
 	// Record selects what passes of the target record of every layer.
 	Record plan.Record

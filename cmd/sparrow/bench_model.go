@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow"
 	"sparrow/bench/model"
 	"sparrow/builtin"
 	"sparrow/kernel"
@@ -146,7 +147,8 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
-	dev, err := registry().Open(f.kernels, kernel.Options{Workers: f.workers, Pack: f.pack, Ordinal: f.gpu})
+	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
+		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Ordinal: f.gpu}, Warn: warnings(cmd)})
 	if err != nil {
 		return err
 	}
@@ -198,7 +200,11 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 // source opens the model that is measured, or describes one that is drawn.
 func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 	if !f.dummy {
-		return modelSource(dir)
+		folder, err := modelFolder("bench model: ", dir)
+		if err != nil {
+			return nil, err
+		}
+		return modelSource(folder)
 	}
 	file, text, err := readShape(dir)
 	if err != nil {

@@ -4,9 +4,11 @@ import "unsafe"
 
 // OpenDetached makes a device without a GPU. Launchers check their arguments as on a GPU of these properties; memory
 // has addresses and no contents, and launches and copies have no effect. With it, tests on machines without a GPU find
-// the arguments that launchers refuse.
+// the arguments that launchers refuse, and an engine finds how much memory a model would take.
 func OpenDetached(p Properties) *Device {
-	next := uintptr(detachedBase) // the next address or handle
+	next := uintptr(detachedBase)  // the next address or handle
+	taken := map[uintptr]uintptr{} // bytes of device memory by address
+	used := uintptr(0)
 	take := func(bytes uintptr) uintptr {
 		at := next
 		next += (bytes + detachedAlign - 1) &^ (detachedAlign - 1)
@@ -16,7 +18,13 @@ func OpenDetached(p Properties) *Device {
 	answer := func(s symbol, args []uintptr) int {
 		switch s {
 		case cuMemAlloc:
-			store(args[0], take(args[1]))
+			at := take(args[1])
+			taken[at] = args[1]
+			used += args[1]
+			store(args[0], at)
+		case cuMemFree:
+			used -= taken[args[0]]
+			delete(taken, args[0])
 		case cuStreamCreateWithPriority, cuEventCreate, cuModuleLoadDataEx, cuModuleGetFunction,
 			cuGraphInstantiateWithFlags:
 			store(args[0], take(1))
@@ -31,7 +39,7 @@ func OpenDetached(p Properties) *Device {
 		case cuStreamEndCapture:
 			store(args[1], take(1))
 		case cuMemGetInfo:
-			store(args[0], uintptr(p.MemoryBytes))
+			store(args[0], uintptr(max(p.MemoryBytes-int64(used), 0)))
 			store(args[1], uintptr(p.MemoryBytes))
 		}
 		return 0

@@ -157,7 +157,8 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 		w.Scale = view(m.Scale.Data, kernel.E8M0, m.Scale.Shape[0], m.Scale.Shape[1])
 		return w
 	}
-	w.Data = l.values(m.Data, valueType(m.Values), out, in)
+	d := valueType(m.Values)
+	w.Data = l.values(m.Data, d, out, in/d.Values())
 	if m.Scale != nil {
 		w.Scale = l.scales(m)
 	}
@@ -212,7 +213,8 @@ func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 		return weight.Matrix{}, false
 	}
 	if valueType(m.Values) == 0 {
-		l.addProblem("%s is %v, supported are F32, F16, BF16, and F8_E4M3 and FP4 with scales", name, m.Values)
+		l.addProblem("%s is %v, supported are F32, F16, BF16, block formats, and F8_E4M3 and FP4 with scales", name,
+			m.Values)
 		return weight.Matrix{}, false
 	}
 	return m, true
@@ -288,6 +290,9 @@ func view(data []byte, d kernel.DType, rows, cols int) kernel.Tensor {
 }
 
 func valueType(d weight.DType) kernel.DType {
+	if f, ok := d.Block(); ok {
+		return kernel.Blocks(f)
+	}
 	switch d {
 	case weight.F32:
 		return kernel.F32

@@ -2,6 +2,7 @@ package op
 
 import (
 	"errors"
+	"fmt"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
@@ -22,17 +23,20 @@ type Device struct {
 	weights []*cuda.Buffer // what was prepared
 	upload  *upload        // of weights; nil when none is in progress
 	trace   *cuda.Trace    // nil unless launches are timed
+	tried   bool           // a rehearsal: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
 	fetches []*fetched
 	held    held
 }
 
 var (
-	_ kernel.Device     = (*Device)(nil)
-	_ kernel.Partial    = (*Device)(nil)
-	_ kernel.Drawer     = (*Device)(nil)
-	_ kernel.BulkLoader = (*Device)(nil)
-	_ kernel.Tracer     = (*Device)(nil)
+	_ kernel.Device      = (*Device)(nil)
+	_ kernel.Partial     = (*Device)(nil)
+	_ kernel.Drawer      = (*Device)(nil)
+	_ kernel.BulkLoader  = (*Device)(nil)
+	_ kernel.Tracer      = (*Device)(nil)
+	_ kernel.MemoryOwner = (*Device)(nil)
+	_ kernel.Rehearser   = (*Device)(nil)
 )
 
 // Backends lists the implementation for a registry. It has the operations of the DSA families: a device is a
@@ -102,6 +106,12 @@ func (d *Device) Name() string { return Name }
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 
+// Describe names the GPU.
+func (d *Device) Describe() string {
+	p := d.gpu.Properties()
+	return fmt.Sprintf("GPU %d (%s)", p.Ordinal, p.Name)
+}
+
 // QuantizesRows is true: FP8 weights multiply rows of e4m3.
 func (d *Device) QuantizesRows() bool { return true }
 
@@ -118,6 +128,32 @@ func (d *Device) Hardware() kernel.Hardware {
 
 // MemoryFree is the device memory that can still be allocated, and all of it.
 func (d *Device) MemoryFree() (free, total int64, err error) { return d.gpu.MemoryFree() }
+
+// MemoryUse is what weights and operations hold.
+func (d *Device) MemoryUse() kernel.MemoryUse {
+	var u kernel.MemoryUse
+	for _, b := range d.weights {
+		u.Weights += b.Len()
+	}
+	u.Scratch, _ = d.scratch.Held()
+	return u
+}
+
+// Rehearse is a device of the same properties without memory.
+func (d *Device) Rehearse() (kernel.Device, error) {
+	p := d.gpu.Properties()
+	free, _, err := d.gpu.MemoryFree()
+	if err != nil {
+		return nil, err
+	}
+	p.MemoryBytes = free
+	out, err := On(cuda.OpenDetached(p))
+	if err != nil {
+		return nil, err
+	}
+	out.tried = true
+	return out, nil
+}
 
 // Close waits for what was enqueued and gives everything back.
 func (d *Device) Close() error {

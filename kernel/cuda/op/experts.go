@@ -73,7 +73,7 @@ func (u *upload) pack(x *experts, w *kernel.ExpertWeights) error {
 				}
 			}
 			u.do(func() error {
-				return u.d.kernels.PackExpert(u.d.stream, x.shape, int32(e), to[0], to[1], to[2], x.at)
+				return u.d.kernels.PackExpert(u.stream, x.shape, int32(e), to[0], to[1], to[2], x.at)
 			})
 			return nil
 		})

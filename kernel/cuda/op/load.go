@@ -26,7 +26,8 @@ const (
 // upload is the state between BeginLoad and EndLoad.
 type upload struct {
 	d       *Device
-	pool    *cuda.Pool // device memory of weights that are rearranged; the stream orders its uses
+	stream  *cuda.Stream // of its own: the device's belongs to the goroutine that prepares weights
+	pool    *cuda.Pool   // device memory of weights that are rearranged; the stream orders its uses
 	readers int
 	made    int // buffers
 	free    chan *piece
@@ -62,7 +63,11 @@ func (d *Device) BeginLoad() error {
 		return nil
 	}
 	readers := min(mostReaders, max(1, runtime.GOMAXPROCS(0)-1))
-	u := &upload{d: d, pool: d.gpu.NewPool(), readers: readers, free: make(chan *piece, 2*readers),
+	stream, err := d.gpu.NewStream()
+	if err != nil {
+		return err
+	}
+	u := &upload{d: d, stream: stream, pool: d.gpu.NewPool(), readers: readers, free: make(chan *piece, 2*readers),
 		fills: make(chan *piece, 2*readers), order: make(chan task, 256)}
 	for range readers {
 		u.wait.Go(u.read)
@@ -82,7 +87,7 @@ func (d *Device) EndLoad() error {
 	close(u.fills)
 	close(u.order)
 	u.wait.Wait()
-	errs := []error{u.err, d.stream.Sync(), u.pool.Close()}
+	errs := []error{u.err, u.stream.Sync(), u.stream.Close(), u.pool.Close()}
 	for _, p := range u.all {
 		errs = append(errs, p.used.Close(), p.memory.Free())
 	}
@@ -141,11 +146,11 @@ func (u *upload) one(t task) error {
 		return t.run()
 	}
 	p := t.piece
-	if err := u.d.stream.CopyToDevice(t.to, p.memory.Bytes()[:len(p.from)]); err != nil {
+	if err := u.stream.CopyToDevice(t.to, p.memory.Bytes()[:len(p.from)]); err != nil {
 		return err
 	}
 	p.sent = true
-	return p.used.Record(u.d.stream)
+	return p.used.Record(u.stream)
 }
 
 func (u *upload) fail(err error) {
@@ -168,7 +173,7 @@ func (u *upload) do(run func() error) { u.order <- task{run: run} }
 // copy brings host memory, which must not change before EndLoad, to device memory.
 func (u *upload) copy(to cuda.Ptr, from []byte) error {
 	if len(from) <= directBytes {
-		u.do(func() error { return u.d.stream.CopyToDevice(to, from) })
+		u.do(func() error { return u.stream.CopyToDevice(to, from) })
 		return nil
 	}
 	for at := 0; at < len(from); at += pieceBytes {

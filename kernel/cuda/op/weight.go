@@ -96,7 +96,7 @@ func (u *upload) room(size, bytes int64) (cuda.Ptr, error) {
 		return 0, err
 	}
 	u.d.weights = append(u.d.weights, b)
-	u.do(func() error { return u.d.stream.Fill(b.Ptr().Add(bytes), 0, size-bytes) })
+	u.do(func() error { return u.stream.Fill(b.Ptr().Add(bytes), 0, size-bytes) })
 	return b.Ptr(), nil
 }
 
@@ -112,7 +112,10 @@ func (u *upload) place(t kernel.Tensor, size int64) (cuda.Ptr, error) {
 // put brings the rows of a tensor to device memory, one after the other.
 func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
 	if x, ok := t.Buf.(kernel.Drawn); ok {
-		u.do(func() error { return u.d.draw(to, int64(t.Cols), t, x) })
+		u.do(func() error { return u.d.draw(u.stream, to, int64(t.Cols), t, x) })
+		return nil
+	}
+	if u.d.tried {
 		return nil
 	}
 	return u.copy(to, rowBytes(t))
@@ -128,7 +131,7 @@ func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error
 			return err
 		}
 		a.From, a.Out, a.Type = to, 0, cuda.ElementBF16
-		u.do(func() error { return u.d.kernels.WidenWeight(u.d.stream, &a) })
+		u.do(func() error { return u.d.kernels.WidenWeight(u.stream, &a) })
 		return nil
 	case kernel.F32:
 		a.Type = cuda.ElementF32
@@ -150,7 +153,7 @@ func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error
 				return err
 			}
 		}
-		u.do(func() error { return u.d.kernels.WidenWeight(u.d.stream, &a) })
+		u.do(func() error { return u.d.kernels.WidenWeight(u.stream, &a) })
 		return nil
 	})
 }

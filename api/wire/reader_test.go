@@ -1,7 +1,8 @@
-package openai
+package wire
 
 import (
 	"encoding/json"
+	"sparrow/internal/jsonscan"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -10,10 +11,10 @@ import (
 )
 
 // skipAll reads any JSON text and gives the verdict on its syntax alone.
-func skipAll(text string) *cursor {
-	c := newCursor([]byte(text))
-	c.skip()
-	c.finish()
+func skipAll(text string) *Reader {
+	c := NewReader([]byte(text))
+	c.Skip()
+	c.Finish()
 	return c
 }
 
@@ -136,8 +137,8 @@ func TestHalfASurrogatePairIsReported(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	c := newCursor([]byte(`"\ud83d\ude00"`))
-	if got, ok := c.str(); !ok || got != "😀" || c.finish() != nil {
+	c := NewReader([]byte(`"\ud83d\ude00"`))
+	if got, ok := c.Str(); !ok || got != "😀" || c.Finish() != nil {
 		t.Errorf("pair: %q, %v", got, c.err())
 	}
 }
@@ -150,16 +151,16 @@ func sameSyntax(t interface{ Fatalf(string, ...any) }, text string) {
 		t.Fatalf("%q: malformed is %v, encoding/json says valid=%v", text, c.malformed, want)
 	}
 	var s string
-	if c = newCursor([]byte(text)); c.shape() == shapeString && json.Unmarshal([]byte(text), &s) == nil &&
+	if c = NewReader([]byte(text)); c.Shape() == jsonscan.String && json.Unmarshal([]byte(text), &s) == nil &&
 		c.malformed == nil {
-		if got, _ := c.str(); got != s && c.err() == nil {
+		if got, _ := c.Str(); got != s && c.err() == nil {
 			t.Fatalf("%q: read %q, encoding/json %q", text, got, s)
 		}
 	}
 	var f float64
-	if c = newCursor([]byte(text)); c.shape() == shapeNumber && c.malformed == nil {
+	if c = NewReader([]byte(text)); c.Shape() == jsonscan.Number && c.malformed == nil {
 		err := json.Unmarshal([]byte(text), &f)
-		if got, ok := c.float(); c.finish() == nil && (!ok || err != nil || got != f) {
+		if got, ok := c.Float(); c.Finish() == nil && (!ok || err != nil || got != f) {
 			t.Fatalf("%q: read %v, encoding/json %v, %v", text, got, f, err)
 		}
 	}
@@ -183,7 +184,11 @@ func FuzzSyntax(f *testing.F) {
 }
 
 func TestNearestNames(t *testing.T) {
-	known := chatFields.names()
+	known := Fields[struct{}]{"functions": {Refused: true}}
+	for _, name := range []string{"max_tokens", "response_format", "stop", "stream", "temperature", "tool_choice",
+		"tools", "top_p"} {
+		known[name] = Field[struct{}]{}
+	}
 	for given, want := range map[string]string{
 		"temprature":            "temperature",
 		"Temperature":           "temperature",
@@ -199,7 +204,7 @@ func TestNearestNames(t *testing.T) {
 		"function":              "", // functions exists only to be refused
 		strings.Repeat("n", 99): "",
 	} {
-		if got := nearest(given, known); got != want {
+		if got := nearest(given, known.names()); got != want {
 			t.Errorf("%s: nearest is %q, want %q", given, got, want)
 		}
 	}

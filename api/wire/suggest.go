@@ -1,4 +1,4 @@
-package openai
+package wire
 
 // nearest is the known name that needs the fewest edits to become the given one, or "" when none is close. Equal
 // distances go to the name that comes first.
