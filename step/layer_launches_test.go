@@ -27,8 +27,8 @@ func TestDecodeLayerLaunches(t *testing.T) {
 		for _, batch := range []int{1, 16, 64, 128} {
 			took := launchesOf(t, 3, c.dense(3), batch) - launchesOf(t, 2, c.dense(2), batch)
 			if took > maxLayerLaunches || took != c.want {
-				t.Errorf("%s, %d sequences: %d launches of a layer, want %d and at most %d", c.name, batch, took, c.want,
-					maxLayerLaunches)
+				t.Errorf("%s, %d sequences: %d launches of a layer, want %d and at most %d", c.name, batch, took,
+					c.want, maxLayerLaunches)
 			}
 		}
 	}
@@ -38,8 +38,8 @@ func TestDecodeLayerLaunches(t *testing.T) {
 func layersOf(t *testing.T, layers, dense, topK int, kind synth.DType) string {
 	t.Helper()
 	one := 1
-	c, err := synth.New("layers", []byte(fmt.Sprintf(v32Layers, layers, dense, topK)), synth.Options{Seed: 1, DType: kind,
-		NextN: &one})
+	c, err := synth.New("layers", []byte(fmt.Sprintf(v32Layers, layers, dense, topK)),
+		synth.Options{Seed: 1, DType: kind, NextN: &one})
 	if err != nil {
 		t.Fatal(err)
 	}

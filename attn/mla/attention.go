@@ -165,7 +165,8 @@ func (p *Pass) takeProducts(mem *kernel.Arena) {
 	}
 	both := mem.Take(p.act, t, query+index)
 	if p.query = both.Columns(0, query); index > 0 {
-		p.joint = attn.Queries{Q: both.Columns(query, query+index), Weights: mem.Take(kernel.F32, t, p.params.IndexHeads)}
+		p.joint = attn.Queries{Q: both.Columns(query, query+index),
+			Weights: mem.Take(kernel.F32, t, p.params.IndexHeads)}
 	}
 }
 

@@ -55,11 +55,14 @@ type mainKernels struct {
 func kernelsOf(kind layout.Kind) (mainKernels, error) {
 	switch kind {
 	case layout.BF16Row1152:
-		return mainKernels{"write_main_bf16", "gather_slots_bf16", "gather_pages_bf16", "store_latent_bf16", layout.BF16RowBytes}, nil
+		return mainKernels{"write_main_bf16", "gather_slots_bf16", "gather_pages_bf16",
+			"store_latent_bf16", layout.BF16RowBytes}, nil
 	case layout.FP8Row656:
-		return mainKernels{"write_main_block", "gather_slots_block", "gather_pages_block", "store_latent_block", layout.BlockRowBytes}, nil
+		return mainKernels{"write_main_block", "gather_slots_block", "gather_pages_block",
+			"store_latent_block", layout.BlockRowBytes}, nil
 	case layout.FP8Row576:
-		return mainKernels{"write_main_raw", "gather_slots_raw", "gather_pages_raw", "store_latent_raw", layout.RawRowBytes}, nil
+		return mainKernels{"write_main_raw", "gather_slots_raw", "gather_pages_raw",
+			"store_latent_raw", layout.RawRowBytes}, nil
 	}
 	return mainKernels{}, argumentError("layout %v has no CUDA kernels; %v, %v and %v have", kind, layout.BF16Row1152,
 		layout.FP8Row656, layout.FP8Row576)

@@ -37,7 +37,7 @@ func (k *Kernels) StoreLatent(s *Stream, kind layout.Kind, a *StoreLatentArgs) e
 	return runGrid(k, s, &c, Dim{X: uint32(a.RowBlocks) + uint32(a.KeyBlocks) + blocks}, a)
 }
 
-// TurnArgs are the arguments of the kernel that rotates heads and locates positions, of which the latter may be missing.
+// TurnArgs are the arguments of the kernel that rotates heads and locates positions; the latter may be missing.
 type TurnArgs struct {
 	Rotate     RotateArgs
 	Locate     LocateArgs

@@ -144,5 +144,6 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	if err != nil {
 		return err
 	}
-	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)}, Overlap: s.overlap}, a)
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)},
+		Overlap: s.overlap}, a)
 }

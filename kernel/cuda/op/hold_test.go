@@ -76,7 +76,9 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 			return d.Reserve(func() error { return d.Norm(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6}) })
 		},
 		"Capture": func() error {
-			g, err := d.Capture(func() error { return d.Norm(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6}) })
+			g, err := d.Capture(func() error {
+				return d.Norm(kernel.NormArgs{Out: x, X: x, Weight: weight, Eps: 1e-6})
+			})
 			if err == nil {
 				err = g.Close()
 			}

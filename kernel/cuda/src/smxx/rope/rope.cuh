@@ -3,8 +3,9 @@
 // Angles   out[t] = cos(p * f_i), sin(p * f_i), times scale: p * f is rounded to float32; cosine and sine are then
 //          taken in float64 and rounded once. A thread has one frequency of one row. Written once per step; every layer
 //          reads it.
-// Rotate   x [rows, heads, head_dim] f32 or bf16, columns [offset, offset + rope) of every head in place and to a second
-//          tensor where one is given, each product and sum rounded once to float32. A block has 256 threads and up to 1024 pairs of one row.
+// Rotate   x [rows, heads, head_dim] f32 or bf16, columns [offset, offset + rope) of every head in place and to a
+//          second tensor where one is given, each product and sum rounded once to float32. A block has 256 threads and
+//          up to 1024 pairs of one row.
 // Bytes    the rotated columns read and written.
 #pragma once
 #include "smxx/floats.cuh"
