@@ -26,6 +26,7 @@ type Device struct {
 	tried   bool           // a rehearsal: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
 	fetches []*fetched
+	held    held
 }
 
 var (

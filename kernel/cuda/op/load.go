@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 
+	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
 
@@ -35,9 +36,10 @@ type upload struct {
 	order   chan task // what goes to the stream, in order
 	wait    sync.WaitGroup
 	all     []*piece
-	small   [2]*piece // buffers that small copies share; the enqueuing goroutine fills them in turn
-	turn    int       // the one in use
-	used    int       // bytes of it
+	small   [2]*piece         // buffers that small copies share; the enqueuing goroutine fills them in turn
+	turn    int               // the one in use
+	used    int               // bytes of it
+	joins   [][]kernel.Matrix // matrices to join in the end
 
 	mu  sync.Mutex
 	err error // the first of the enqueuing goroutine
@@ -96,7 +98,15 @@ func (d *Device) EndLoad() error {
 			errs = append(errs, p.used.Close(), p.memory.Free())
 		}
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, list := range u.joins {
+		if err := d.join(list); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loaded runs body as part of a load: the one in progress, or one of its own.
