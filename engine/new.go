@@ -186,5 +186,6 @@ func (e *Engine) announce() {
 	e.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
 	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache,
 		"state_bytes", i.Memory.States, "cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages,
-		"arena_bytes", i.Memory.Arena, "scratch_bytes", i.Memory.Scratch, "step_tokens", i.StepTokens, "context_tokens", i.ContextTokens)
+		"arena_bytes", i.Memory.Arena, "scratch_bytes", i.Memory.Scratch, "step_tokens", i.StepTokens,
+		"context_tokens", i.ContextTokens)
 }
