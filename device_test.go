@@ -130,3 +130,24 @@ func TestLoadingReportsBytes(t *testing.T) {
 		t.Errorf("ended at %d of %d bytes, the weights have %d", last, total, e.Info().Memory.Weights)
 	}
 }
+
+// Without a check of the caller's, the weights alone are compared with what is free.
+func TestWeightsMustFit(t *testing.T) {
+	p, err := readParts("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.source.Close()
+	for memory, fits := range map[int64]bool{100 << 20: false, 300 << 20: true} {
+		dev, err := OpenDevice(machine(memory, nil), DeviceRequest{Kernels: "cuda", Source: p.source})
+		if fits != (err == nil) || !fits && (!errors.Is(err, kernel.ErrMemory) ||
+			!strings.Contains(err.Error(), "weights 15.8 MiB")) {
+			t.Errorf("%d bytes: %v", memory, err)
+		}
+		if err == nil {
+			if err := dev.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

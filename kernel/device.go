@@ -66,7 +66,7 @@ type MemoryOwner interface{ MemoryUse() MemoryUse }
 type Rehearser interface {
 	// Rehearse is a device like this one that computes nothing: its memory has addresses and no contents, prepared
 	// weights are never read, and allocations beyond the free memory succeed. What a model would take can be read from
-	// it before anything is uploaded.
+	// it, a [MemoryOwner], before anything is uploaded.
 	Rehearse() (Device, error)
 }
 
