@@ -217,6 +217,7 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeNow(e)) }()
+	noteDevice(cmd.ErrOrStderr(), e.Info())
 	answers, label := eval.NewEngine(e), "items"
 	if p.Dense {
 		if answers, err = eval.NewDenseEngine(e); err != nil {
