@@ -2,8 +2,8 @@
 //
 // Every call passes through the CUDA operations, on a detached device (cuda.OpenDetached). Their checks of types,
 // widths, head counts, offsets, strides and pages, and those of the launchers below them, are the only rules. Accepted
-// calls are computed by a device in host memory, such as the reference, in float32 and rounded to bfloat16, the type of
-// the activations. Operations that have no CUDA kernel yet (op.Missing) are computed without rules.
+// calls are computed by a device in host memory, such as the reference, in float32 and rounded to bfloat16
+// (kernel/rounded), the type of the activations. Operations that have no CUDA kernel yet (op.Missing) are computed without rules.
 //
 // It is imported by tests only and never registered.
 package strict
@@ -15,6 +15,7 @@ import (
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/op"
+	"sparrow/kernel/rounded"
 )
 
 // H200 is the figures of the GPU whose rules are tested.
@@ -40,7 +41,7 @@ func Open(host kernel.Device) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{gpu: gpu, host: host, checked: map[string]int{}}, nil
+	return &Device{gpu: gpu, host: rounded.On(host, gpu.Hardware()), checked: map[string]int{}}, nil
 }
 
 // Name says which rules are kept.
@@ -61,7 +62,7 @@ func (d *Device) Checked() map[string]int { return d.checked }
 // run hands an operation to the CUDA operations, for their checks, and to the host's, for its results.
 func run[A any](d *Device, a A, check, compute func(A) error) error {
 	name := fmt.Sprintf("%T", a)
-	switch err := check(onGPU(a)); {
+	switch err := check(kernel.Replace(a, gpus)); {
 	case err == nil:
 		d.checked[name]++
 	case errors.Is(err, op.ErrNoKernel):
@@ -72,10 +73,8 @@ func run[A any](d *Device, a A, check, compute func(A) error) error {
 			return err
 		}
 	}
-	var w widened
-	if err := compute(w.onHost(a).(A)); err != nil {
+	if err := compute(kernel.Replace(a, hosts)); err != nil {
 		return fmt.Errorf("strict: the CUDA rules accept what %s refuses: %w", d.host.Name(), err)
 	}
-	w.narrow()
 	return nil
 }
