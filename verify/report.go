@@ -47,7 +47,7 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 	}
 	seen := map[string]bool{}
 	for i := range golden {
-		out, err := run(m, o.Config, &golden[i], o.Chunk)
+		out, err := run(m, o.Config, &golden[i], o.Chunk, nil)
 		if err != nil {
 			return nil, err
 		}

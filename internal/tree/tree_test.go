@@ -50,7 +50,7 @@ var order = []string{
 	"kernel/cuda",
 	"kernel/cuda/image",
 	"kernel/cuda/cubin",
-	"kernel/cpu kernel/ref kernel/rounded",
+	"kernel/cpu kernel/ref kernel/rounded kernel/twin",
 	"kernel/cpu/pool kernel/cpu/vec",
 	"kernel/host",
 	"kernel",

@@ -82,7 +82,7 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 		x[t] = d.met(host.RowF32(a.X, t), w)
 	}
 	for o := range w.Out() {
-		weightRow(row, w, o)
+		d.weightRow(row, w, o)
 		for t := range a.X.Rows {
 			y := float32(dot(row, x[t]))
 			out := host.RowF32(a.Out, t)

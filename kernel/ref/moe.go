@@ -114,15 +114,15 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 			}
 			met := d.met(row, x.Gate[e])
 			for o := range inner {
-				weightRow(wide[:len(row)], x.Gate[e], o)
+				d.weightRow(wide[:len(row)], x.Gate[e], o)
 				g[o] = float32(dot(wide, met))
-				weightRow(wide[:len(row)], x.Up[e], o)
+				d.weightRow(wide[:len(row)], x.Up[e], o)
 				u[o] = float32(dot(wide, met))
 			}
 			gate(g, g, u, a.Limit)
 			between := d.between(g, x.Down[e])
 			for o := range sum {
-				weightRow(wide[:inner], x.Down[e], o)
+				d.weightRow(wide[:inner], x.Down[e], o)
 				sum[o] += float64(weights[j]) * d.result(dot(wide, between))
 			}
 		}

@@ -8,9 +8,10 @@ import (
 
 // Where products of a GPU round, besides activations, which are bf16 there:
 //
-//   - rows that multiply e4m3 blocks of 128 x 128 are quantised to e4m3 for each 128 columns;
-// - what an expert holds between its products is quantised so, or rounded to bf16 where its weights are not such
-// blocks;
+//   - weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16;
+//   - rows that multiply such blocks are quantised to e4m3 for each 128 columns;
+//   - what an expert holds between its products is quantised so, or rounded to bf16 where its weights are not such
+//     blocks;
 //   - what an expert gives is rounded to bf16.
 
 // blockSide is the side of the blocks whose rows are quantised.
@@ -32,6 +33,16 @@ func (d *Device) met(x []float32, w *host.Matrix) []float32 {
 		num.DequantE4M3(out[at:at+len(part)], codes[:len(part)], scale)
 	}
 	return out
+}
+
+// stored rounds a row of a weight to what a GPU keeps of it.
+func (d *Device) stored(row []float64, w *host.Matrix) {
+	if !d.Rounded || quantised(w) {
+		return
+	}
+	for i, v := range row {
+		row[i] = float64(num.RoundBF16(float32(v)))
+	}
 }
 
 // between is a row between the products of an expert.
